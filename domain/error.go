@@ -1,0 +1,81 @@
+package domain
+
+import "errors"
+
+// Kind tells what a failure means to the caller. The HTTP status of each kind
+// is decided in one place, where answers are rendered (specification,
+// "Errors").
+type Kind uint8
+
+const (
+	// Internal is the zero Kind: a failure the caller can do nothing about.
+	Internal Kind = iota
+	// Invalid is a request that breaks a rule; Error.Issues names the places.
+	Invalid
+	// Unauthenticated is a request without a live key.
+	Unauthenticated
+	// Forbidden is a live key that does not carry the permission asked for.
+	Forbidden
+	// NotFound is an object that does not exist in the caller's reach.
+	NotFound
+	// Conflict is a state that trying again inside the server cannot resolve.
+	Conflict
+)
+
+// Issue is one broken rule of a request.
+type Issue struct {
+	// Path is the JSON Pointer (RFC 6901) of the offending value, empty for
+	// the body as a whole, or the name of a header or query parameter.
+	Path string `json:"path"`
+	// Message says what is wrong, without repeating the value.
+	Message string `json:"message"`
+}
+
+// Error is a failure with a meaning. Message and Issues are for the caller and
+// never hold a key, a prompt or a cause; Err is for the operator's log and
+// never reaches a caller.
+type Error struct {
+	Kind    Kind
+	Message string
+	Issues  []Issue
+	Err     error
+}
+
+// Error returns the caller's message followed by the operator's cause.
+func (e *Error) Error() string {
+	if e.Err != nil {
+		return e.Message + ": " + e.Err.Error()
+	}
+	return e.Message
+}
+
+// Unwrap returns the operator's cause, or nil.
+func (e *Error) Unwrap() error { return e.Err }
+
+// KindOf returns the Kind of the first *Error in err's chain, and Internal
+// when there is none.
+func KindOf(err error) Kind {
+	if e, ok := errors.AsType[*Error](err); ok {
+		return e.Kind
+	}
+	return Internal
+}
+
+// InvalidAt returns an Invalid error with one issue.
+func InvalidAt(path, message string) *Error {
+	return InvalidIssues(Issue{Path: path, Message: message})
+}
+
+// InvalidIssues returns an Invalid error whose message names the first of
+// issues, of which there is at least one, and counts the others.
+func InvalidIssues(issues ...Issue) *Error {
+	place := issues[0].Path
+	if place == "" {
+		place = "body"
+	}
+	message := "Invalid request parameters: " + place + ": " + issues[0].Message
+	if more := len(issues) - 1; more > 0 {
+		message += andMore(more)
+	}
+	return &Error{Kind: Invalid, Message: message, Issues: issues}
+}

@@ -1,0 +1,239 @@
+package domain
+
+import (
+	"context"
+	"crypto/rand"
+	"crypto/sha256"
+	"crypto/subtle"
+	"encoding/hex"
+	"errors"
+	"fmt"
+	"hash/crc32"
+	"math/big"
+	"strings"
+	"time"
+	"unicode"
+	"unicode/utf8"
+)
+
+// An issued secret is prefix, 256 random bits, checksum:
+//
+//	caddypresets_mgmt_<43 base62 characters><6 base62 characters>
+//
+// The prefix lets secret scanners find a leaked key; the checksum (CRC-32 of
+// all that stands before it) lets the server refuse a damaged one without a
+// look-up. Scanners match caddypresets_(mgmt|inf)_[0-9A-Za-z]{49}.
+const (
+	managementPrefix = "caddypresets_mgmt_"
+	inferencePrefix  = "caddypresets_inf_"
+	randomBytes      = 32
+	randomDigits     = 43 // of base 62, for 256 bits
+	checksumDigits   = 6  // of base 62, for 32 bits
+)
+
+// MaxKeyText bounds the user id and the name of a key, in characters.
+const MaxKeyText = 256
+
+// KeyHash is the SHA-256 of a secret: all that is ever kept of one. Secrets
+// have 256 random bits, so a plain hash gives nothing to guess.
+type KeyHash [sha256.Size]byte
+
+// HashSecret returns the hash under which a secret is kept.
+func HashSecret(secret string) KeyHash { return sha256.Sum256([]byte(secret)) }
+
+// MarshalText writes h as 64 lower-case hexadecimal digits.
+func (h KeyHash) MarshalText() ([]byte, error) { return hex.AppendEncode(nil, h[:]), nil }
+
+// UnmarshalText reads 64 hexadecimal digits, in either case.
+func (h *KeyHash) UnmarshalText(text []byte) error {
+	if len(text) != 2*len(h) {
+		return fmt.Errorf("a SHA-256 has %d hexadecimal digits, not %d", 2*len(h), len(text))
+	}
+	_, err := hex.Decode(h[:], text)
+	return err
+}
+
+// Key is an issued key: everything but its secret.
+type Key struct {
+	ID   string  `json:"id"`
+	Kind KeyKind `json:"kind"`
+	// Hash is the SHA-256 of the secret.
+	Hash KeyHash `json:"hash"`
+	// Hint is the end of the secret, enough to tell two keys apart.
+	Hint string `json:"hint"`
+	// Name is the operator's own note, empty when there is none.
+	Name string `json:"name"`
+	// UserID is the user the key stands for; empty means the key's own id.
+	UserID string `json:"user_id"`
+	// WorkspaceID is the workspace the key acts in; empty means the default.
+	WorkspaceID string     `json:"workspace_id"`
+	CreatedAt   time.Time  `json:"created_at"`
+	ExpiresAt   *time.Time `json:"expires_at"`
+	RevokedAt   *time.Time `json:"revoked_at"`
+}
+
+// Live reports whether k was neither revoked nor has expired at a time.
+func (k Key) Live(at time.Time) bool {
+	return k.RevokedAt == nil && (k.ExpiresAt == nil || at.Before(*k.ExpiresAt))
+}
+
+// NewKey is what an operator asks of a new key.
+type NewKey struct {
+	Kind KeyKind
+	// UserID and Name hold at most MaxKeyText characters; both may be empty.
+	UserID, Name string
+	// Workspace is the id or slug of the workspace to act in, empty for the
+	// default one.
+	Workspace string
+	// Lifetime is how long the key lives, zero for ever.
+	Lifetime time.Duration
+}
+
+// IssueKey stores a new key and returns it with its secret, which is kept
+// nowhere and cannot be had again. A rule broken by in is Invalid, an unknown
+// workspace NotFound.
+func (s *Service) IssueKey(ctx context.Context, in NewKey) (Key, string, error) {
+	if err := in.check(); err != nil {
+		return Key{}, "", err
+	}
+	secret := newSecret(in.Kind)
+	k := Key{
+		ID:        s.newID(),
+		Kind:      in.Kind,
+		Hash:      HashSecret(secret),
+		Hint:      secret[len(secret)-4:],
+		Name:      in.Name,
+		UserID:    in.UserID,
+		CreatedAt: s.timestamp(),
+	}
+	if in.Lifetime > 0 {
+		end := k.CreatedAt.Add(in.Lifetime)
+		k.ExpiresAt = &end
+	}
+	err := s.update(ctx, func(tx Tx) error {
+		k.WorkspaceID = ""
+		if in.Workspace != "" {
+			w, err := findWorkspace(tx, in.Workspace)
+			if err != nil {
+				return err
+			}
+			k.WorkspaceID = w.ID
+		}
+		return tx.PutKey(k)
+	})
+	if err != nil {
+		return Key{}, "", err
+	}
+	return k, secret, nil
+}
+
+func (in NewKey) check() error {
+	var issues []Issue
+	if !in.Kind.Valid() {
+		issues = append(issues, Issue{"/kind", "must be management or inference"})
+	}
+	for _, text := range []struct{ path, value string }{{"/user_id", in.UserID}, {"/name", in.Name}} {
+		if !utf8.ValidString(text.value) || strings.ContainsFunc(text.value, unicode.IsControl) {
+			issues = append(issues, Issue{text.path, "must be printable text"})
+		} else if utf8.RuneCountInString(text.value) > MaxKeyText {
+			issues = append(issues, Issue{text.path, fmt.Sprintf("must be at most %d characters", MaxKeyText)})
+		}
+	}
+	if in.Lifetime < 0 {
+		issues = append(issues, Issue{"/expires_in", "must not be negative"})
+	}
+	if issues != nil {
+		return InvalidIssues(issues...)
+	}
+	return nil
+}
+
+// Keys returns every issued key, live or not, the oldest first.
+func (s *Service) Keys(ctx context.Context) (keys []Key, err error) {
+	err = s.store.View(ctx, func(r Reader) error {
+		keys, err = r.Keys()
+		return err
+	})
+	return keys, err
+}
+
+// RevokeKey ends a key for good and returns it; requests that arrive later are
+// refused. Revoking a revoked key changes nothing. An unknown id is NotFound.
+func (s *Service) RevokeKey(ctx context.Context, id string) (k Key, err error) {
+	now := s.timestamp()
+	err = s.update(ctx, func(tx Tx) error {
+		k, err = tx.Key(id)
+		switch {
+		case errors.Is(err, ErrNotFound):
+			return &Error{Kind: NotFound, Message: "Key not found"}
+		case err != nil || k.RevokedAt != nil:
+			return err
+		}
+		k.RevokedAt = &now
+		return tx.PutKey(k)
+	})
+	return k, err
+}
+
+// Authenticate returns the principal of an issued secret. A secret that is
+// damaged (found without a look-up), unknown, revoked or expired gives one and
+// the same Unauthenticated error, ErrCredentials.
+func (s *Service) Authenticate(ctx context.Context, secret string) (Principal, error) {
+	if !wellFormed(secret) {
+		return Principal{}, ErrCredentials
+	}
+	hash := HashSecret(secret)
+	var k Key
+	err := s.store.View(ctx, func(r Reader) (err error) {
+		k, err = r.KeyByHash(hash)
+		return err
+	})
+	switch {
+	case errors.Is(err, ErrNotFound):
+		return Principal{}, ErrCredentials
+	case err != nil:
+		return Principal{}, err
+	case subtle.ConstantTimeCompare(k.Hash[:], hash[:]) != 1 || !k.Live(s.now()):
+		return Principal{}, ErrCredentials
+	}
+	who := Principal{KeyID: k.ID, UserID: k.UserID, Kind: k.Kind, WorkspaceID: k.WorkspaceID}
+	if who.UserID == "" {
+		who.UserID = k.ID
+	}
+	return who, nil
+}
+
+// ErrCredentials is the one answer to whatever is not a live key.
+var ErrCredentials error = &Error{Kind: Unauthenticated, Message: "Invalid credentials"}
+
+func newSecret(kind KeyKind) string {
+	prefix := inferencePrefix
+	if kind == ManagementKey {
+		prefix = managementPrefix
+	}
+	var random [randomBytes]byte
+	_, _ = rand.Read(random[:]) // never fails: crypto/rand ends the program instead
+	body := prefix + base62(new(big.Int).SetBytes(random[:]), randomDigits)
+	return body + checksum(body)
+}
+
+func wellFormed(secret string) bool {
+	rest, ok := strings.CutPrefix(secret, managementPrefix)
+	if !ok {
+		rest, ok = strings.CutPrefix(secret, inferencePrefix)
+	}
+	if !ok || len(rest) != randomDigits+checksumDigits {
+		return false
+	}
+	body, sum := secret[:len(secret)-checksumDigits], secret[len(secret)-checksumDigits:]
+	return checksum(body) == sum
+}
+
+func checksum(body string) string {
+	return base62(new(big.Int).SetUint64(uint64(crc32.ChecksumIEEE([]byte(body)))), checksumDigits)
+}
+
+func base62(n *big.Int, digits int) string {
+	text := n.Text(62)
+	return strings.Repeat("0", digits-len(text)) + text
+}

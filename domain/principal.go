@@ -1,0 +1,45 @@
+package domain
+
+// KeyKind is what a key may be used for (specification, "Authentication").
+type KeyKind string
+
+const (
+	// ManagementKey may manage workspaces and presets, and never infers.
+	ManagementKey KeyKind = "management"
+	// InferenceKey sends inference requests, in one workspace.
+	InferenceKey KeyKind = "inference"
+)
+
+// Valid reports whether k is one of the two kinds.
+func (k KeyKind) Valid() bool { return k == ManagementKey || k == InferenceKey }
+
+// Principal is who sent a request: what is left of a key once it was
+// recognised. It never holds the secret.
+type Principal struct {
+	// KeyID names the key in logs and records.
+	KeyID string
+	// UserID is the user the key stands for, never empty.
+	UserID string
+	// Kind decides what the key may do.
+	Kind KeyKind
+	// WorkspaceID is the workspace the key acts in. Where it is empty,
+	// WorkspaceSlug names it; where both are, it is the default workspace.
+	WorkspaceID string
+	// WorkspaceSlug is the workspace of a key from the configuration, which
+	// may be written before the workspace exists.
+	WorkspaceSlug string
+}
+
+// errOnlyManagement is the specification's answer to a key that lacks the
+// permission ("Authentication", items 2 and 3).
+func errOnlyManagement() error {
+	return &Error{Kind: Forbidden, Message: "Only management keys can perform this operation"}
+}
+
+// MayManage returns nil for a management key and a Forbidden error otherwise.
+func (p Principal) MayManage() error {
+	if p.Kind != ManagementKey {
+		return errOnlyManagement()
+	}
+	return nil
+}

@@ -1,0 +1,53 @@
+package domain
+
+import (
+	"context"
+	"errors"
+	"strconv"
+	"time"
+
+	"github.com/google/uuid"
+)
+
+// Service applies the rules of this package on top of a Store. It is safe for
+// concurrent use and keeps no state of its own.
+type Service struct {
+	store Store
+	now   func() time.Time
+	newID func() string
+}
+
+// NewService returns a Service over store that takes the time from the system
+// clock and gives out random, time-ordered UUIDs (version 7).
+func NewService(store Store) *Service {
+	return &Service{store: store, now: time.Now, newID: newUUID}
+}
+
+// NewServiceWith is NewService with another clock and another source of ids,
+// for answers that must be the same each time.
+func NewServiceWith(store Store, now func() time.Time, newID func() string) *Service {
+	return &Service{store: store, now: now, newID: newID}
+}
+
+func newUUID() string { return uuid.Must(uuid.NewV7()).String() }
+
+// timestamp is the time of a change: UTC, in whole milliseconds, which is what
+// clients' date types keep.
+func (s *Service) timestamp() time.Time {
+	return s.now().UTC().Truncate(time.Millisecond)
+}
+
+// update is Store.Update with the engine's surrender in the domain's words.
+func (s *Service) update(ctx context.Context, fn func(Tx) error) error {
+	err := s.store.Update(ctx, fn)
+	if errors.Is(err, ErrConflict) {
+		return errConflict(err)
+	}
+	return err
+}
+
+func errConflict(cause error) error {
+	return &Error{Kind: Conflict, Message: "Resource conflict. Please try again later.", Err: cause}
+}
+
+func andMore(n int) string { return " (and " + strconv.Itoa(n) + " more)" }

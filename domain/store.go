@@ -1,0 +1,83 @@
+package domain
+
+import (
+	"context"
+	"errors"
+)
+
+var (
+	// ErrNotFound is what a Reader returns for an object that is not stored.
+	// The Service turns it into a NotFound error that names the object.
+	ErrNotFound = errors.New("not stored")
+	// ErrConflict is what an engine's Update returns when other writers kept
+	// it from finishing within its own bounded number of tries.
+	ErrConflict = errors.New("too many concurrent changes")
+	// ErrClosed is what a Store returns after it was closed.
+	ErrClosed = errors.New("store is closed")
+)
+
+// Store keeps workspaces, presets, their versions and issued keys. It knows
+// how to make a change atomic and durable; which changes are right is the
+// Service's business. Every engine passes the suite in storage/storagetest.
+//
+// A Store is safe for concurrent use.
+type Store interface {
+	// View runs fn with a consistent snapshot of what is stored. It returns
+	// fn's error as it is, or the engine's own. The Reader is dead once fn
+	// has returned.
+	View(ctx context.Context, fn func(Reader) error) error
+
+	// Update runs fn and applies what fn wrote as one atomic change: all of
+	// it or, when fn or the engine fails, none. Updates appear to run one
+	// after another, each seeing all that earlier ones wrote: what fn read is
+	// still so when its writes take effect. When Update returns nil the
+	// change survives a crash of the process and of the machine.
+	//
+	// An engine may run fn several times (optimistic ones repeat it after a
+	// conflict), at another time and on another goroutine, so fn does nothing
+	// but read and write through its Tx and set variables of its caller,
+	// afresh on each run. fn never calls View or Update.
+	//
+	// fn's error is returned as it is. ErrConflict means that the engine gave
+	// up. ctx ending before fn has run returns ctx's error and changes
+	// nothing. Any other error leaves the outcome unknown to the caller.
+	Update(ctx context.Context, fn func(Tx) error) error
+}
+
+// Reader reads one snapshot. Every method returns ErrNotFound for what is not
+// stored, and an engine error, never wrong data, for what is stored but
+// damaged. Values returned are the caller's to keep.
+type Reader interface {
+	// Workspace returns the workspace of an id.
+	Workspace(id string) (Workspace, error)
+	// WorkspaceBySlug returns the workspace that holds slug.
+	WorkspaceBySlug(slug string) (Workspace, error)
+	// Preset returns the preset of a slug in a workspace.
+	Preset(workspaceID, slug string) (Preset, error)
+	// PresetVersion returns version n of p. For 1 <= n <= p.LatestVersion a
+	// missing record is damage and not ErrNotFound.
+	PresetVersion(p Preset, n int) (PresetVersion, error)
+	// Key returns the issued key of an id.
+	Key(id string) (Key, error)
+	// KeyByHash returns the issued key whose secret has this SHA-256.
+	KeyByHash(hash KeyHash) (Key, error)
+	// Keys returns every issued key, the oldest first.
+	Keys() ([]Key, error)
+}
+
+// Tx reads and writes within one Update. Reads see the Tx's own writes.
+type Tx interface {
+	Reader
+
+	// PutWorkspace stores w under its id and its slug, replacing an earlier
+	// state of the same id and releasing a slug that it no longer has. The
+	// caller has made sure that no other workspace holds the slug.
+	PutWorkspace(w Workspace) error
+	// PutPreset stores p under its workspace and slug.
+	PutPreset(p Preset) error
+	// PutPresetVersion stores a version of p under its number. A version is
+	// never changed once it is stored.
+	PutPresetVersion(p Preset, v PresetVersion) error
+	// PutKey stores k under its id and its hash.
+	PutKey(k Key) error
+}
