@@ -66,16 +66,18 @@ func InvalidAt(path, message string) *Error {
 	return InvalidIssues(Issue{Path: path, Message: message})
 }
 
-// InvalidIssues returns an Invalid error whose message names the first of
-// issues, of which there is at least one, and counts the others.
+// InvalidIssues returns an Invalid error whose message names the place of each
+// of issues, of which there is at least one.
 func InvalidIssues(issues ...Issue) *Error {
-	place := issues[0].Path
-	if place == "" {
-		place = "body"
-	}
-	message := "Invalid request parameters: " + place + ": " + issues[0].Message
-	if more := len(issues) - 1; more > 0 {
-		message += andMore(more)
+	message := "Invalid request parameters"
+	separator := ": "
+	for _, issue := range issues {
+		place := issue.Path
+		if place == "" {
+			place = "body"
+		}
+		message += separator + place + ": " + issue.Message
+		separator = "; "
 	}
 	return &Error{Kind: Invalid, Message: message, Issues: issues}
 }

@@ -3,7 +3,6 @@ package domain
 import (
 	"context"
 	"errors"
-	"strconv"
 	"time"
 
 	"github.com/google/uuid"
@@ -49,5 +48,3 @@ func (s *Service) update(ctx context.Context, fn func(Tx) error) error {
 func errConflict(cause error) error {
 	return &Error{Kind: Conflict, Message: "Resource conflict. Please try again later.", Err: cause}
 }
-
-func andMore(n int) string { return " (and " + strconv.Itoa(n) + " more)" }
