@@ -1,0 +1,198 @@
+// Package badger keeps workspaces, presets and issued keys in a folder, in an
+// embedded Badger database. It needs no other process and no network, and
+// belongs to one process at a time.
+//
+// All writes pass one goroutine, the committer, which makes the changes that
+// wait for it durable with a single flush. What Badger itself does not notice
+// is guarded here: records carry checksums, a marker file tells a new folder
+// from one that lost its data, a mark beside the data tells a store that came
+// back older than it was, and writing pauses before the disk is full.
+package badger
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"runtime/debug"
+	"sync"
+	"time"
+
+	badgerdb "github.com/dgraph-io/badger/v4"
+	"go.uber.org/zap"
+
+	"github.com/caddy-presets/caddy-presets/domain"
+)
+
+var (
+	// ErrDamaged is in the chain of every error about stored data that is
+	// there but wrong, or missing though other data says that it exists.
+	ErrDamaged = errors.New("stored data is damaged")
+	// ErrDiskFull is in the chain of what Update returns, without having
+	// changed anything, while the file system has too little space left.
+	// Reads go on, and writes resume by themselves.
+	ErrDiskFull = errors.New("too little disk space left to write")
+	// ErrStopped is in the chain of what Update returns after a failed write
+	// left the state of the disk unknown. Reads go on; opening the folder
+	// again finds out.
+	ErrStopped = errors.New("writing has stopped until the store is reopened")
+)
+
+// closeLimit bounds Close: on a failing disk Badger retries its last flush for
+// ever.
+const closeLimit = 10 * time.Second
+
+// Store is a domain.Store in a folder.
+type Store struct {
+	db        *badgerdb.DB
+	readers   gate
+	committer *committer
+	limit     time.Duration // of Close
+	close     func() error
+}
+
+// Open opens the store in folder, which it creates with mode 0700 when it is
+// missing. The error tells in plain words when the folder is in use, is not a
+// store, was written by a newer version, is damaged or older than it was, or
+// when the disk is nearly full; nothing has been changed then.
+//
+// Badger's own messages go to logger, its informational ones at debug level. A
+// nil logger discards them.
+func Open(folder string, logger *zap.Logger) (*Store, error) {
+	return openFolder(folder, logger, freeSpace)
+}
+
+// OpenInMemory opens an empty store that lives in memory and is gone after
+// Close.
+func OpenInMemory() (*Store, error) {
+	db, err := badgerdb.Open(settings("", nil).WithInMemory(true))
+	if err != nil {
+		return nil, err
+	}
+	return newStore(db, &committer{db: db}), nil
+}
+
+func newStore(db *badgerdb.DB, c *committer) *Store {
+	s := &Store{db: db, committer: c, limit: closeLimit}
+	s.close = sync.OnceValue(s.closeOnce)
+	c.start()
+	return s
+}
+
+// View implements domain.Store. A ctx that has already ended returns its error
+// without running fn.
+func (s *Store) View(ctx context.Context, fn func(domain.Reader) error) error {
+	if err := ctx.Err(); err != nil {
+		return err
+	}
+	if !s.readers.enter() {
+		return domain.ErrClosed
+	}
+	defer s.readers.leave()
+	txn := s.db.NewTransaction(false)
+	defer txn.Discard()
+	r := &reader{txn: txn}
+	defer r.end()
+	return fn(r)
+}
+
+// Update implements domain.Store. It never returns ErrConflict: changes take
+// effect in the order in which they came. A change of more than one
+// transaction can hold fails, as does one whose fn panics, and one of whose
+// writes failed even if fn returns nil; they change nothing.
+//
+// Once fn has begun to run Update waits for the outcome, whatever becomes of
+// ctx, so what fn captured is the caller's again when Update returns.
+func (s *Store) Update(ctx context.Context, fn func(domain.Tx) error) error {
+	if err := ctx.Err(); err != nil {
+		return err
+	}
+	op := &operation{ctx: ctx, fn: fn, answer: make(chan error, 1)}
+	if !s.committer.push(op) {
+		return domain.ErrClosed
+	}
+	select {
+	case err := <-op.answer:
+		return err
+	case <-ctx.Done():
+		if op.claim() {
+			return ctx.Err() // it had not begun, and never will
+		}
+		return <-op.answer
+	}
+}
+
+// Close finishes the updates and views that are under way and closes the
+// store; all that come later get domain.ErrClosed. It takes at most ten
+// seconds: then it returns an error and leaves the folder locked for as long
+// as the process lives or the rest takes. Further calls return what the first
+// one did.
+func (s *Store) Close() error { return s.close() }
+
+func (s *Store) closeOnce() error {
+	s.readers.close()
+	s.committer.close()
+	done := make(chan error, 1)
+	go func() {
+		s.committer.wait()
+		s.readers.wait()
+		done <- errors.Join(guarded(s.db.Close), s.committer.mark.close())
+	}()
+	timer := time.NewTimer(s.limit)
+	defer timer.Stop()
+	select {
+	case err := <-done:
+		return err
+	case <-timer.C:
+		return fmt.Errorf("the store did not close within %v: a view or an update is still running, or the disk does not answer", s.limit)
+	}
+}
+
+// gate lets readers in until it is closed, and then waits for those inside.
+// Unlike a read lock held meanwhile it turns latecomers away at once.
+type gate struct {
+	mu     sync.RWMutex
+	closed bool
+	inside sync.WaitGroup
+}
+
+func (g *gate) enter() bool {
+	g.mu.RLock()
+	defer g.mu.RUnlock()
+	if g.closed {
+		return false
+	}
+	g.inside.Add(1)
+	return true
+}
+
+func (g *gate) leave() { g.inside.Done() }
+
+func (g *gate) close() {
+	g.mu.Lock()
+	defer g.mu.Unlock()
+	g.closed = true
+}
+
+func (g *gate) wait() { g.inside.Wait() }
+
+// panicked is a panic as an error.
+type panicked struct {
+	value any
+	stack []byte
+}
+
+func (p *panicked) Error() string { return fmt.Sprintf("panic: %v\n%s", p.value, p.stack) }
+
+// guarded runs f and turns a panic into a *panicked, on a goroutine where
+// nobody else would recover it and around a library that panics on damaged
+// files.
+func guarded(f func() error) (err error) {
+	defer func() {
+		if value := recover(); value != nil {
+			err = &panicked{value, debug.Stack()}
+		}
+	}()
+	return f()
+}
+
+var _ domain.Store = (*Store)(nil)

@@ -1,0 +1,58 @@
+package badger
+
+import (
+	"sync/atomic"
+	"testing"
+	"time"
+
+	badgerdb "github.com/dgraph-io/badger/v4"
+	"github.com/google/uuid"
+
+	"github.com/caddy-presets/caddy-presets/domain"
+	"github.com/caddy-presets/caddy-presets/storage/storagetest"
+)
+
+func TestStore(t *testing.T) {
+	storagetest.Run(t, func(t *testing.T, place string) storagetest.Store {
+		s, err := Open(place, nil)
+		if err != nil {
+			t.Fatal(err)
+		}
+		return s
+	})
+}
+
+func mustOpen(tb testing.TB, folder string) *Store {
+	tb.Helper()
+	s, err := Open(folder, nil)
+	if err != nil {
+		tb.Fatal(err)
+	}
+	tb.Cleanup(func() {
+		if err := s.Close(); err != nil {
+			tb.Errorf("Close: %v", err)
+		}
+	})
+	return s
+}
+
+// countCommits is called before any update.
+func countCommits(s *Store, n *atomic.Int64) {
+	s.committer.commit = func(txn *badgerdb.Txn) error {
+		n.Add(1)
+		return txn.Commit()
+	}
+}
+
+func newID() string { return uuid.Must(uuid.NewV7()).String() }
+
+func manager(workspaceID string) domain.Principal {
+	return domain.Principal{KeyID: "test", UserID: "test", Kind: domain.ManagementKey, WorkspaceID: workspaceID}
+}
+
+func newWorkspace(slug string) domain.Workspace {
+	return domain.Workspace{
+		ID: newID(), Name: slug, Slug: slug, IOLoggingSamplingRate: 1,
+		CreatedAt: time.Now().UTC(), CreatedBy: "test",
+	}
+}

@@ -1,0 +1,121 @@
+package badger
+
+import (
+	"context"
+	"fmt"
+	"slices"
+	"strconv"
+	"strings"
+	"sync"
+	"sync/atomic"
+	"testing"
+	"time"
+
+	badgerdb "github.com/dgraph-io/badger/v4"
+
+	"github.com/caddy-presets/caddy-presets/domain"
+)
+
+// fanOut runs work on n goroutines until they have done it b.N times together,
+// and reports the 99th percentile of how long one took.
+func fanOut(b *testing.B, n int, work func(writer, i int) error) {
+	b.Helper()
+	took := make([][]time.Duration, n)
+	var left atomic.Int64
+	left.Store(int64(b.N))
+	var wg sync.WaitGroup
+	b.ReportAllocs()
+	b.ResetTimer()
+	for writer := range n {
+		wg.Go(func() {
+			for i := 0; left.Add(-1) >= 0; i++ {
+				start := time.Now()
+				if err := work(writer, i); err != nil {
+					b.Error(err)
+					return
+				}
+				took[writer] = append(took[writer], time.Since(start))
+			}
+		})
+	}
+	wg.Wait()
+	b.StopTimer()
+	all := slices.Concat(took...)
+	slices.Sort(all)
+	b.ReportMetric(float64(len(all))/b.Elapsed().Seconds(), "ops/s")
+	b.ReportMetric(float64(all[len(all)*99/100].Microseconds()), "p99-µs")
+}
+
+// BenchmarkUpdate creates preset versions of 2 KB through the Service: two
+// records with three reads. BenchmarkUpdateAlone is what it is to be compared
+// with.
+func BenchmarkUpdate(b *testing.B) {
+	config := []byte(`{"model":"` + strings.Repeat("m", 2000) + `"}`)
+	for _, n := range []int{1, 16, 64, 512} {
+		b.Run(strconv.Itoa(n), func(b *testing.B) {
+			s := mustOpen(b, b.TempDir())
+			service := domain.NewService(s)
+			w, err := service.CreateWorkspace(b.Context(), manager(""), domain.NewWorkspace{Name: "w", Slug: "w"})
+			if err != nil {
+				b.Fatal(err)
+			}
+			var commits atomic.Int64
+			countCommits(s, &commits)
+			fanOut(b, n, func(writer, i int) error {
+				_, _, err := service.CreatePresetVersion(context.Background(), manager(w.ID), "",
+					fmt.Sprintf("p-%d-%d", writer, i/10), domain.Capture{Config: config})
+				return err
+			})
+			b.ReportMetric(float64(b.N)/float64(commits.Load()), "ops/commit")
+		})
+	}
+}
+
+// BenchmarkUpdateAlone writes the same two records in a transaction of
+// Badger's own for each change.
+func BenchmarkUpdateAlone(b *testing.B) {
+	value := make([]byte, 2200)
+	for _, n := range []int{1, 16, 64} {
+		b.Run(strconv.Itoa(n), func(b *testing.B) {
+			db, err := badgerdb.Open(settings(b.TempDir(), nil))
+			if err != nil {
+				b.Fatal(err)
+			}
+			defer db.Close()
+			fanOut(b, n, func(writer, i int) error {
+				return db.Update(func(txn *badgerdb.Txn) error {
+					if err := txn.Set(fmt.Appendf(nil, "v-%d-%d", writer, i), value); err != nil {
+						return err
+					}
+					return txn.Set(fmt.Appendf(nil, "p-%d-%d", writer, i/10), value[:400])
+				})
+			})
+		})
+	}
+}
+
+func BenchmarkView(b *testing.B) {
+	s := mustOpen(b, b.TempDir())
+	var ids []string
+	for i := range 1000 {
+		w := newWorkspace(fmt.Sprintf("w-%d", i))
+		ids = append(ids, w.ID)
+		if err := s.Update(b.Context(), func(tx domain.Tx) error { return tx.PutWorkspace(w) }); err != nil {
+			b.Fatal(err)
+		}
+	}
+	b.ReportAllocs()
+	b.ResetTimer()
+	b.RunParallel(func(pb *testing.PB) {
+		for i := 0; pb.Next(); i++ {
+			err := s.View(context.Background(), func(r domain.Reader) error {
+				_, err := r.Workspace(ids[i%len(ids)])
+				return err
+			})
+			if err != nil {
+				b.Error(err)
+				return
+			}
+		}
+	})
+}

@@ -1,0 +1,718 @@
+package badger
+
+import (
+	"bytes"
+	"context"
+	"errors"
+	"fmt"
+	"slices"
+	"strings"
+	"sync"
+	"sync/atomic"
+	"testing"
+	"time"
+
+	badgerdb "github.com/dgraph-io/badger/v4"
+	"go.uber.org/goleak"
+
+	"github.com/caddy-presets/caddy-presets/domain"
+)
+
+var errDeliberate = errors.New("a deliberate failure")
+
+// hold lets an update occupy the committer. The function it returns waits
+// until n operations are queued behind it and lets them go as one group.
+func hold(t *testing.T, s *Store) (release func(n int)) {
+	t.Helper()
+	running, gate, done := make(chan struct{}), make(chan struct{}), make(chan error, 1)
+	go func() {
+		done <- s.Update(context.Background(), func(domain.Tx) error {
+			close(running)
+			<-gate
+			return nil
+		})
+	}()
+	<-running
+	return func(n int) {
+		t.Helper()
+		for s.queued() < n {
+			time.Sleep(100 * time.Microsecond)
+		}
+		close(gate)
+		if err := <-done; err != nil {
+			t.Errorf("the holding update: %v", err)
+		}
+	}
+}
+
+func (s *Store) queued() int {
+	s.committer.mu.Lock()
+	defer s.committer.mu.Unlock()
+	return len(s.committer.queue)
+}
+
+// enqueue starts updates one after another, in order, and returns a function
+// that waits for all answers.
+func enqueue(t *testing.T, s *Store, fns ...func(domain.Tx) error) (wait func() []error) {
+	t.Helper()
+	errs := make([]error, len(fns))
+	var wg sync.WaitGroup
+	before := s.queued()
+	for i, fn := range fns {
+		wg.Go(func() { errs[i] = s.Update(context.Background(), fn) })
+		for s.queued() < before+i+1 {
+			time.Sleep(10 * time.Microsecond)
+		}
+	}
+	return func() []error {
+		wg.Wait()
+		return errs
+	}
+}
+
+func put(w domain.Workspace) func(domain.Tx) error {
+	return func(tx domain.Tx) error { return tx.PutWorkspace(w) }
+}
+
+func workspace(s *Store, slug string) (w domain.Workspace, err error) {
+	err = s.View(context.Background(), func(r domain.Reader) error {
+		w, err = r.WorkspaceBySlug(slug)
+		return err
+	})
+	return w, err
+}
+
+func TestGroup(t *testing.T) {
+	s := mustOpen(t, t.TempDir())
+	var commits atomic.Int64
+	countCommits(s, &commits)
+	release := hold(t, s)
+	var order []int
+	var fns []func(domain.Tx) error
+	for i := range 50 {
+		fns = append(fns, func(tx domain.Tx) error {
+			order = append(order, i)
+			if i > 0 { // what is queued before is seen
+				if _, err := tx.WorkspaceBySlug(fmt.Sprint("w", i-1)); err != nil {
+					return err
+				}
+			}
+			return tx.PutWorkspace(newWorkspace(fmt.Sprint("w", i)))
+		})
+	}
+	wait := enqueue(t, s, fns...)
+	release(50)
+	for i, err := range wait() {
+		if err != nil {
+			t.Errorf("operation %d: %v", i, err)
+		}
+	}
+	if got := commits.Load(); got != 1 {
+		t.Errorf("50 operations that waited took %d commits, want 1", got)
+	}
+	if !slices.IsSorted(order) || len(order) != 50 {
+		t.Errorf("operations ran in the order %v", order)
+	}
+	// A lone writer waits for nobody, and a group has its bound.
+	commits.Store(0)
+	for i := range 3 {
+		if err := s.Update(t.Context(), put(newWorkspace(fmt.Sprint("alone", i)))); err != nil {
+			t.Fatal(err)
+		}
+	}
+	if got := commits.Load(); got != 3 {
+		t.Errorf("3 operations one after another took %d commits", got)
+	}
+	commits.Store(0)
+	release = hold(t, s)
+	fns = nil
+	for i := range maxGroup + 1 {
+		fns = append(fns, put(newWorkspace(fmt.Sprint("many", i))))
+	}
+	wait = enqueue(t, s, fns...)
+	release(maxGroup + 1)
+	if err := errors.Join(wait()...); err != nil {
+		t.Error(err)
+	}
+	if got := commits.Load(); got != 2 {
+		t.Errorf("%d operations took %d commits, want 2", maxGroup+1, got)
+	}
+}
+
+func TestGroupWithFailures(t *testing.T) {
+	s := mustOpen(t, t.TempDir())
+	var commits atomic.Int64
+	countCommits(s, &commits)
+	release := hold(t, s)
+	invalid := newWorkspace("invalid")
+	invalid.ID = "no UUID"
+	huge := newWorkspace("huge")
+	huge.IOLoggingAPIKeyIDs = []byte(`["` + strings.Repeat("x", maxRecord) + `"]`)
+	unencodable := newWorkspace("unencodable")
+	unencodable.Name = "\xff"
+	wait := enqueue(t, s,
+		put(newWorkspace("first")),
+		func(tx domain.Tx) error {
+			_ = tx.PutWorkspace(newWorkspace("failed"))
+			return errDeliberate
+		},
+		func(tx domain.Tx) error {
+			_ = tx.PutWorkspace(newWorkspace("panicked"))
+			panic("deliberate")
+		},
+		func(tx domain.Tx) error {
+			_ = tx.PutWorkspace(newWorkspace("overlooked"))
+			_ = tx.PutWorkspace(invalid)
+			return nil
+		},
+		put(huge),
+		put(unencodable),
+		func(tx domain.Tx) error { // more than a transaction
+			for i := range 30 {
+				w := newWorkspace(fmt.Sprint("oversize", i))
+				w.IOLoggingAPIKeyIDs = []byte(`["` + strings.Repeat("x", 200<<10) + `"]`)
+				if err := tx.PutWorkspace(w); err != nil {
+					return err
+				}
+			}
+			return nil
+		},
+		func(tx domain.Tx) error {
+			for _, slug := range []string{"failed", "panicked", "overlooked", "huge", "unencodable", "oversize0"} {
+				if _, err := tx.WorkspaceBySlug(slug); !errors.Is(err, domain.ErrNotFound) {
+					return fmt.Errorf("%s: got error %w, want ErrNotFound", slug, err)
+				}
+			}
+			_, err := tx.WorkspaceBySlug("first")
+			return err
+		},
+		put(newWorkspace("last")),
+	)
+	release(9)
+	errs := wait()
+	for i, want := range []string{"", "deliberate failure", "panic: deliberate", "not a UUID", "more than the", "UTF-8", "one transaction", "", ""} {
+		got := ""
+		if errs[i] != nil {
+			got = errs[i].Error()
+		}
+		if (want == "") != (got == "") || !strings.Contains(got, want) {
+			t.Errorf("operation %d: got error %q, want one about %q", i, got, want)
+		}
+	}
+	if got := commits.Load(); got != 1 {
+		t.Errorf("the group took %d commits, want 1", got)
+	}
+	for _, slug := range []string{"first", "last"} {
+		if _, err := workspace(s, slug); err != nil {
+			t.Errorf("%s: %v", slug, err)
+		}
+	}
+	for _, slug := range []string{"failed", "panicked", "overlooked", "invalid", "huge", "unencodable", "oversize0"} {
+		if _, err := workspace(s, slug); !errors.Is(err, domain.ErrNotFound) {
+			t.Errorf("%s: got error %v, want ErrNotFound", slug, err)
+		}
+	}
+}
+
+// TestGroupSplit queues more than a transaction holds.
+func TestGroupSplit(t *testing.T) {
+	s := mustOpen(t, t.TempDir())
+	var commits, runs atomic.Int64
+	countCommits(s, &commits)
+	release := hold(t, s)
+	config := []byte(`{"a":"` + strings.Repeat("x", 200<<10) + `"}`)
+	p := domain.Preset{ID: newID(), WorkspaceID: newID(), Slug: "p"}
+	var fns []func(domain.Tx) error
+	for range 64 {
+		fns = append(fns, func(tx domain.Tx) error {
+			runs.Add(1)
+			head, err := tx.Preset(p.WorkspaceID, p.Slug)
+			if errors.Is(err, domain.ErrNotFound) {
+				head, err = p, nil
+			}
+			head.LatestVersion++
+			return errors.Join(err,
+				tx.PutPresetVersion(head, domain.PresetVersion{Version: head.LatestVersion, Config: config}),
+				tx.PutPreset(head))
+		})
+	}
+	wait := enqueue(t, s, fns...)
+	release(64)
+	if err := errors.Join(wait()...); err != nil {
+		t.Fatal(err)
+	}
+	least := int64(64 * (200 << 10) / (memTableSize * 15 / 100))
+	if got := commits.Load(); got < least || got > 2*least {
+		t.Errorf("got %d commits, want %d or a few more", got, least)
+	}
+	if got, want := runs.Load(), 64+commits.Load()-1; got != want {
+		t.Errorf("functions ran %d times, want %d: each but the last group puts one off", got, want)
+	}
+	err := s.View(t.Context(), func(r domain.Reader) error {
+		head, err := r.Preset(p.WorkspaceID, p.Slug)
+		if head.LatestVersion != 64 {
+			t.Errorf("got latest version %d, want 64", head.LatestVersion)
+		}
+		for n := range head.LatestVersion {
+			v, err := r.PresetVersion(head, n+1)
+			if err != nil || !bytes.Equal(v.Config, config) {
+				t.Errorf("version %d: wrong, or error %v", n+1, err)
+			}
+		}
+		return err
+	})
+	if err != nil {
+		t.Error(err)
+	}
+}
+
+// TestTransactionLimits fills a group to the byte and to the record. Badger
+// must agree with our reckoning.
+func TestTransactionLimits(t *testing.T) {
+	s := mustOpen(t, t.TempDir())
+	for name, fill := range map[string]func(*stage){
+		"size": func(st *stage) {
+			for i := byte(0); ; i++ {
+				k := key{keyVersion, 'x', i}
+				_, size := st.reckon()
+				room := s.committer.maxSize - size - int64(len(k)) - 12
+				st.put(k, make([]byte, min(room, maxRecord)))
+				if room <= maxRecord {
+					return
+				}
+			}
+		},
+		"count": func(st *stage) {
+			for i := range s.committer.maxCount {
+				st.put(key(fmt.Sprint("\x01x", i)), []byte{0})
+			}
+		},
+	} {
+		t.Run(name, func(t *testing.T) {
+			var st stage
+			st.reset()
+			fill(&st)
+			txn := s.db.NewTransaction(true)
+			defer txn.Discard()
+			k := sequenceKey()
+			err := errors.Join(st.writeTo(txn), txn.Set(k, seal(k, make([]byte, recordHeader+8))))
+			if err != nil {
+				t.Fatal(err)
+			}
+			if err := txn.Commit(); err != nil {
+				t.Fatal(err)
+			}
+		})
+	}
+}
+
+func TestCancelledWhileQueued(t *testing.T) {
+	s := mustOpen(t, t.TempDir())
+	release := hold(t, s)
+	ctx, cancel := context.WithCancel(t.Context())
+	answer := make(chan error, 1)
+	go func() {
+		answer <- s.Update(ctx, func(tx domain.Tx) error {
+			t.Error("the function of a caller that gave up ran")
+			return tx.PutWorkspace(newWorkspace("cancelled"))
+		})
+	}()
+	for s.queued() < 1 {
+		time.Sleep(100 * time.Microsecond)
+	}
+	cancel()
+	select { // although the committer is busy
+	case err := <-answer:
+		if !errors.Is(err, context.Canceled) {
+			t.Errorf("got error %v, want context.Canceled", err)
+		}
+	case <-time.After(5 * time.Second):
+		t.Error("Update waits although its context has ended")
+	}
+	wait := enqueue(t, s, put(newWorkspace("neighbour")))
+	release(2)
+	if err := errors.Join(wait()...); err != nil {
+		t.Error(err)
+	}
+	if _, err := workspace(s, "cancelled"); !errors.Is(err, domain.ErrNotFound) {
+		t.Errorf("got error %v, want ErrNotFound", err)
+	}
+	// Once the function has begun the outcome is waited for.
+	ctx, cancel = context.WithCancel(t.Context())
+	err := s.Update(ctx, func(tx domain.Tx) error {
+		cancel()
+		time.Sleep(10 * time.Millisecond)
+		return tx.PutWorkspace(newWorkspace("late"))
+	})
+	if err != nil {
+		t.Errorf("cancelled while running: got error %v, want none", err)
+	}
+}
+
+// TestFailedCommit answers all that depended on the group with the failure,
+// and stops writing.
+func TestFailedCommit(t *testing.T) {
+	folder := t.TempDir()
+	s := mustOpen(t, folder)
+	if err := s.Update(t.Context(), put(newWorkspace("before"))); err != nil {
+		t.Fatal(err)
+	}
+	broken := errors.New("the disk is on fire")
+	wait := func() func() []error {
+		release := hold(t, s)
+		s.committer.commit = func(*badgerdb.Txn) error { return broken }
+		wait := enqueue(
+			t, s,
+			func(domain.Tx) error { return errDeliberate }, // knows of nobody
+			put(newWorkspace("lost")),
+			func(tx domain.Tx) error {
+				if _, err := tx.WorkspaceBySlug("lost"); err == nil {
+					return errDeliberate // only because of its neighbour
+				}
+				return nil
+			},
+			func(domain.Tx) error { return nil },
+		)
+		release(4)
+		return wait
+	}()
+	errs := wait()
+	if !errors.Is(errs[0], errDeliberate) {
+		t.Errorf("before any write: got error %v, want its own", errs[0])
+	}
+	for i, err := range errs[1:] {
+		if !errors.Is(err, broken) || !errors.Is(err, ErrStopped) {
+			t.Errorf("operation %d: got error %v, want the commit's", i+1, err)
+		}
+	}
+	err := s.Update(t.Context(), func(domain.Tx) error {
+		t.Error("a function ran after a failed commit")
+		return nil
+	})
+	if !errors.Is(err, broken) || !errors.Is(err, ErrStopped) {
+		t.Errorf("after it: got error %v, want one that wraps the commit's", err)
+	}
+	if _, err := workspace(s, "before"); err != nil {
+		t.Errorf("a read after it: %v", err)
+	}
+	if err := s.Close(); err != nil {
+		t.Fatal(err)
+	}
+	s = mustOpen(t, folder)
+	if err := s.Update(t.Context(), put(newWorkspace("after"))); err != nil {
+		t.Errorf("reopened: %v", err)
+	}
+}
+
+func TestPanickingCommit(t *testing.T) {
+	s := mustOpen(t, t.TempDir())
+	s.committer.commit = func(*badgerdb.Txn) error { panic("deliberate") }
+	if err := s.Update(t.Context(), put(newWorkspace("w"))); !errors.Is(err, ErrStopped) {
+		t.Errorf("got error %v, want ErrStopped", err)
+	}
+}
+
+// TestFailedMark acknowledges what is durable, and then trusts the disk no more.
+func TestFailedMark(t *testing.T) {
+	s, err := Open(t.TempDir(), nil)
+	if err != nil {
+		t.Fatal(err)
+	}
+	if err := s.committer.mark.file.Close(); err != nil {
+		t.Fatal(err)
+	}
+	if err := s.Update(t.Context(), put(newWorkspace("w"))); err != nil {
+		t.Errorf("a durable change: got error %v, want none", err)
+	}
+	if err := s.Update(t.Context(), put(newWorkspace("x"))); !errors.Is(err, ErrStopped) {
+		t.Errorf("got error %v, want ErrStopped", err)
+	}
+	if err := s.Close(); err == nil {
+		t.Error("Close does not tell of the mark")
+	}
+}
+
+// TestTooBigCommit is known to have changed nothing.
+func TestTooBigCommit(t *testing.T) {
+	s := mustOpen(t, t.TempDir())
+	commit := s.committer.commit
+	s.committer.commit = func(txn *badgerdb.Txn) error {
+		s.committer.commit = commit
+		return badgerdb.ErrTxnTooBig
+	}
+	if err := s.Update(t.Context(), put(newWorkspace("w"))); !errors.Is(err, badgerdb.ErrTxnTooBig) {
+		t.Errorf("got error %v, want ErrTxnTooBig", err)
+	}
+	if err := s.Update(t.Context(), put(newWorkspace("w"))); err != nil {
+		t.Errorf("after it: %v", err)
+	}
+}
+
+func TestDiskFull(t *testing.T) {
+	var free atomic.Uint64
+	var fails atomic.Bool
+	free.Store(minFree)
+	folder := t.TempDir()
+	open := func() (*Store, error) {
+		return openFolder(folder, nil, func(string) (uint64, error) {
+			if fails.Load() {
+				return 0, errDeliberate
+			}
+			return free.Load(), nil
+		})
+	}
+	s, err := open()
+	if err != nil {
+		t.Fatal(err)
+	}
+	if err := s.Update(t.Context(), put(newWorkspace("before"))); err != nil {
+		t.Fatal(err)
+	}
+	for range 2 {
+		free.Store(minFree - 1)
+		if err := s.Update(t.Context(), put(newWorkspace("full"))); !errors.Is(err, ErrDiskFull) {
+			t.Errorf("full: got error %v, want ErrDiskFull", err)
+		}
+		if _, err := workspace(s, "full"); !errors.Is(err, domain.ErrNotFound) {
+			t.Errorf("the refused change: got error %v, want ErrNotFound", err)
+		}
+		if _, err := workspace(s, "before"); err != nil {
+			t.Errorf("a read: %v", err)
+		}
+		if err := s.Update(t.Context(), func(domain.Tx) error { return nil }); err != nil {
+			t.Errorf("an update that writes nothing: %v", err)
+		}
+		fails.Store(true)
+		if err := s.Update(t.Context(), put(newWorkspace("unknown"))); !errors.Is(err, errDeliberate) {
+			t.Errorf("unknown: got error %v, want the cause", err)
+		}
+		fails.Store(false)
+		free.Store(minFree)
+		if err := s.Update(t.Context(), put(newWorkspace("after"))); err != nil {
+			t.Errorf("with space again: %v", err)
+		}
+	}
+	if err := s.Close(); err != nil {
+		t.Fatal(err)
+	}
+	free.Store(minFree - 1)
+	if _, err := open(); !errors.Is(err, ErrDiskFull) {
+		t.Errorf("opening: got error %v, want ErrDiskFull", err)
+	}
+	free.Store(minFree)
+	if s, err = open(); err != nil {
+		t.Fatal(err)
+	}
+	if err := s.Close(); err != nil {
+		t.Error(err)
+	}
+}
+
+// TestCloseUnderLoad loses no acknowledged write and leaves no goroutine.
+func TestCloseUnderLoad(t *testing.T) {
+	ignore := goleak.IgnoreCurrent()
+	folder := t.TempDir()
+	s, err := Open(folder, nil)
+	if err != nil {
+		t.Fatal(err)
+	}
+	var wg sync.WaitGroup
+	acknowledged := make([]int, 32)
+	for writer := range acknowledged {
+		wg.Go(func() {
+			for i := 0; ; i++ {
+				err := s.Update(context.Background(), put(newWorkspace(fmt.Sprint(writer, "-", i))))
+				if errors.Is(err, domain.ErrClosed) {
+					return
+				}
+				if err != nil {
+					t.Errorf("writer %d: %v", writer, err)
+					return
+				}
+				acknowledged[writer] = i + 1
+			}
+		})
+	}
+	for range 4 {
+		wg.Go(func() {
+			for {
+				_, err := workspace(s, "0-0")
+				if errors.Is(err, domain.ErrClosed) {
+					return
+				}
+				if err != nil && !errors.Is(err, domain.ErrNotFound) {
+					t.Error(err)
+					return
+				}
+			}
+		})
+	}
+	time.Sleep(200 * time.Millisecond)
+	if err := s.Close(); err != nil {
+		t.Fatal(err)
+	}
+	wg.Wait()
+	if err := s.Close(); err != nil {
+		t.Errorf("Close once more: %v", err)
+	}
+	goleak.VerifyNone(t, ignore)
+
+	s = mustOpen(t, folder)
+	total := 0
+	for writer, n := range acknowledged {
+		total += n
+		for i := range n {
+			if _, err := workspace(s, fmt.Sprint(writer, "-", i)); err != nil {
+				t.Errorf("acknowledged %d-%d: %v", writer, i, err)
+			}
+		}
+	}
+	if total == 0 {
+		t.Error("nothing was written")
+	}
+}
+
+func TestCloseWaitsForView(t *testing.T) {
+	folder := t.TempDir()
+	s := mustOpen(t, folder)
+	if err := s.Update(t.Context(), put(newWorkspace("w"))); err != nil {
+		t.Fatal(err)
+	}
+	inside, leave, viewed := make(chan struct{}), make(chan struct{}), make(chan error, 1)
+	go func() {
+		viewed <- s.View(context.Background(), func(r domain.Reader) error {
+			close(inside)
+			<-leave
+			_, err := r.WorkspaceBySlug("w")
+			return err
+		})
+	}()
+	<-inside
+	closed := make(chan error, 1)
+	go func() { closed <- s.Close() }()
+	for { // latecomers are turned away, not kept waiting
+		_, err := workspace(s, "w")
+		if errors.Is(err, domain.ErrClosed) {
+			break
+		}
+		if err != nil {
+			t.Fatal(err)
+		}
+	}
+	select {
+	case err := <-closed:
+		t.Errorf("Close returned %v during a view", err)
+	case <-time.After(50 * time.Millisecond):
+	}
+	close(leave)
+	if err := <-viewed; err != nil {
+		t.Errorf("the view: %v", err)
+	}
+	if err := <-closed; err != nil {
+		t.Errorf("Close: %v", err)
+	}
+}
+
+// TestCloseGivesUp leaves a disk that does not answer alone.
+func TestCloseGivesUp(t *testing.T) {
+	ignore := goleak.IgnoreCurrent()
+	s, err := Open(t.TempDir(), nil)
+	if err != nil {
+		t.Fatal(err)
+	}
+	s.limit = 50 * time.Millisecond
+	stuck := make(chan struct{})
+	s.committer.commit = func(txn *badgerdb.Txn) error {
+		<-stuck
+		return txn.Commit()
+	}
+	answer := make(chan error, 1)
+	go func() { answer <- s.Update(context.Background(), put(newWorkspace("w"))) }()
+	time.Sleep(10 * time.Millisecond)
+	first := s.Close()
+	if first == nil {
+		t.Error("Close returned no error though a commit was stuck")
+	}
+	if again := s.Close(); !errors.Is(again, first) {
+		t.Errorf("Close once more: got %v, want %v", again, first)
+	}
+	if _, err := workspace(s, "w"); !errors.Is(err, domain.ErrClosed) {
+		t.Errorf("View: got error %v, want ErrClosed", err)
+	}
+	if err := s.Update(t.Context(), put(newWorkspace("x"))); !errors.Is(err, domain.ErrClosed) {
+		t.Errorf("Update: got error %v, want ErrClosed", err)
+	}
+	close(stuck) // the disk comes back: the rest is done behind the scenes
+	if err := <-answer; err != nil {
+		t.Errorf("the stuck update: %v", err)
+	}
+	goleak.VerifyNone(t, ignore)
+}
+
+func TestUseAfterReturn(t *testing.T) {
+	s := mustOpen(t, t.TempDir())
+	var tx domain.Tx
+	var r domain.Reader
+	err := errors.Join(
+		s.Update(t.Context(), func(given domain.Tx) error { tx = given; return nil }),
+		s.View(t.Context(), func(given domain.Reader) error { r = given; return nil }))
+	if err != nil {
+		t.Fatal(err)
+	}
+	_, err1 := tx.WorkspaceBySlug("w")
+	_, err2 := r.WorkspaceBySlug("w")
+	_, err3 := r.Keys()
+	for _, err := range []error{err1, err2, err3, tx.PutWorkspace(newWorkspace("w"))} {
+		if !errors.Is(err, errEnded) {
+			t.Errorf("got error %v, want %v", err, errEnded)
+		}
+	}
+}
+
+// TestKeyHashReleased gives a key another secret.
+func TestKeyHashReleased(t *testing.T) {
+	s := mustOpen(t, t.TempDir())
+	k := domain.Key{ID: newID(), Kind: domain.InferenceKey, Hash: domain.HashSecret("before")}
+	for _, secret := range []string{"before", "after"} {
+		k.Hash = domain.HashSecret(secret)
+		if err := s.Update(t.Context(), func(tx domain.Tx) error { return tx.PutKey(k) }); err != nil {
+			t.Fatal(err)
+		}
+	}
+	err := s.View(t.Context(), func(r domain.Reader) error {
+		if _, err := r.KeyByHash(domain.HashSecret("before")); !errors.Is(err, domain.ErrNotFound) {
+			t.Errorf("the former hash: got error %v, want ErrNotFound", err)
+		}
+		_, err := r.KeyByHash(k.Hash)
+		return err
+	})
+	if err != nil {
+		t.Error(err)
+	}
+}
+
+// TestPanickingRead stands for Badger's ways with damaged files.
+func TestPanickingRead(t *testing.T) {
+	err := reading(kindPreset, func() error { panic("index out of range") })
+	if !errors.Is(err, ErrDamaged) || !strings.Contains(err.Error(), "preset") {
+		t.Errorf("got error %v, want ErrDamaged of a preset", err)
+	}
+}
+
+func TestOpenInMemory(t *testing.T) {
+	s, err := OpenInMemory()
+	if err != nil {
+		t.Fatal(err)
+	}
+	w := newWorkspace("w")
+	w.IOLoggingAPIKeyIDs = []byte(`["` + strings.Repeat("x", 255<<10) + `"]`)
+	if err := s.Update(t.Context(), put(w)); err != nil {
+		t.Fatal(err)
+	}
+	if got, err := workspace(s, "w"); err != nil || got.ID != w.ID {
+		t.Errorf("got %v, %v, want what was put", got.ID, err)
+	}
+	if err := s.Close(); err != nil {
+		t.Error(err)
+	}
+}

@@ -1,0 +1,120 @@
+package badger
+
+import (
+	"encoding/binary"
+
+	"github.com/google/uuid"
+
+	"github.com/caddy-presets/caddy-presets/domain"
+)
+
+// A key is keyVersion, a kind and what tells records of that kind apart. Ids
+// are UUIDs and stand as 16 bytes, so that only a slug, which comes last, has
+// no fixed length:
+//
+//	w <workspace id>                      the workspace
+//	s <workspace slug>                    its id, as text
+//	p <workspace id> <preset slug>        the preset
+//	v <preset id> <number, 8 bytes>       one version of it
+//	k <key id>                            the issued key
+//	h <SHA-256 of the secret>             its id, as text
+//	n                                     the number of the last commit
+type key []byte
+
+const keyVersion = 1
+
+type kind byte
+
+const (
+	kindWorkspace     kind = 'w'
+	kindWorkspaceSlug kind = 's'
+	kindPreset        kind = 'p'
+	kindVersion       kind = 'v'
+	kindKey           kind = 'k'
+	kindKeyHash       kind = 'h'
+	kindSequence      kind = 'n'
+)
+
+// String returns the kind in an operator's words.
+func (k kind) String() string {
+	switch k {
+	case kindWorkspace:
+		return "workspace"
+	case kindWorkspaceSlug:
+		return "workspace slug"
+	case kindPreset:
+		return "preset"
+	case kindVersion:
+		return "preset version"
+	case kindKey:
+		return "issued key"
+	case kindKeyHash:
+		return "issued key hash"
+	case kindSequence:
+		return "commit number"
+	default:
+		return "unknown record"
+	}
+}
+
+func (k key) kind() kind { return kind(k[1]) }
+
+// maxSlug bounds a slug in a key, in bytes: several times what the domain
+// allows, and well below Badger's limit for keys.
+const maxSlug = 1024
+
+// The functions below return false for an id or slug that nothing can be
+// stored under. Clients choose what is looked up, so that is no more than
+// "not found".
+
+func workspaceKey(id string) (key, bool) { return idKey(kindWorkspace, id) }
+
+func workspaceSlugKey(slug string) (key, bool) {
+	if len(slug) > maxSlug {
+		return nil, false
+	}
+	return append(newKey(kindWorkspaceSlug, len(slug)), slug...), true
+}
+
+func presetKey(workspaceID, slug string) (key, bool) {
+	id, ok := parseID(workspaceID)
+	if !ok || len(slug) > maxSlug {
+		return nil, false
+	}
+	return append(append(newKey(kindPreset, len(id)+len(slug)), id[:]...), slug...), true
+}
+
+func versionKey(presetID string, n int) (key, bool) {
+	id, ok := parseID(presetID)
+	if !ok || n < 1 {
+		return nil, false
+	}
+	return binary.BigEndian.AppendUint64(append(newKey(kindVersion, len(id)+8), id[:]...), uint64(n)), true
+}
+
+func keyKey(id string) (key, bool) { return idKey(kindKey, id) }
+
+func keyHashKey(hash domain.KeyHash) key {
+	return append(newKey(kindKeyHash, len(hash)), hash[:]...)
+}
+
+func sequenceKey() key { return newKey(kindSequence, 0) }
+
+func idKey(of kind, text string) (key, bool) {
+	id, ok := parseID(text)
+	return append(newKey(of, len(id)), id[:]...), ok
+}
+
+func newKey(of kind, room int) key {
+	return append(make(key, 0, 2+room), keyVersion, byte(of))
+}
+
+// parseID reads a UUID in its canonical form of 36 characters, in either case,
+// and in none of the other notations.
+func parseID(text string) (uuid.UUID, bool) {
+	if len(text) != 36 {
+		return uuid.UUID{}, false
+	}
+	id, err := uuid.Parse(text)
+	return id, err == nil
+}

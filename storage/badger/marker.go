@@ -1,0 +1,156 @@
+package badger
+
+import (
+	"encoding/json"
+	"errors"
+	"fmt"
+	"io/fs"
+	"os"
+	"path/filepath"
+	"runtime"
+	"slices"
+	"strings"
+
+	badgerdb "github.com/dgraph-io/badger/v4"
+	"github.com/google/uuid"
+)
+
+const (
+	markerName = "STORE"
+
+	// storeFormat is the layout of keys and records that this version writes.
+	storeFormat = 1
+
+	// stateNew lasts from before Badger first sees the folder until the store
+	// is first open: whatever is missing then was never there.
+	stateNew = "new"
+	// stateReady promises that the folder holds data.
+	stateReady = "ready"
+)
+
+// marker is the content of a folder's STORE file. Without it Badger would take
+// a folder whose MANIFEST was lost for an empty one, and delete its tables.
+type marker struct {
+	Format int    `json:"format"`
+	ID     string `json:"id"`
+	State  string `json:"state"`
+}
+
+// enter makes sure that folder is a store, or empty, and that nobody but the
+// user of this process can look into it. It returns the folder's marker, a new
+// one if it has none.
+func enter(folder string) (marker, error) {
+	if err := os.MkdirAll(folder, 0o700); err != nil {
+		return marker{}, err
+	}
+	m, err := readMarker(folder)
+	if err != nil {
+		return marker{}, err
+	}
+	info, err := os.Stat(folder)
+	if err != nil {
+		return marker{}, err
+	}
+	if info.Mode().Perm()&0o077 != 0 {
+		if err := os.Chmod(folder, 0o700); err != nil {
+			return marker{}, fmt.Errorf("other users can look into %s and that cannot be changed; use a folder inside it: %w", folder, err)
+		}
+	}
+	return m, nil
+}
+
+func readMarker(folder string) (m marker, err error) {
+	text, err := os.ReadFile(filepath.Join(folder, markerName))
+	if errors.Is(err, fs.ErrNotExist) {
+		return newMarker(folder)
+	}
+	if err != nil {
+		return m, err
+	}
+	if err := json.Unmarshal(text, &m); err != nil || m.Format < 1 || m.State != stateNew && m.State != stateReady {
+		return m, fmt.Errorf("%w: the %s file in %s is not what it was written as; restore a backup", ErrDamaged, markerName, folder)
+	}
+	if m.Format > storeFormat {
+		return m, fmt.Errorf("the store in %s has format %d and needs a newer version of this module, which reads formats up to %d", folder, m.Format, storeFormat)
+	}
+	if m.State == stateReady {
+		_, err := os.Stat(filepath.Join(folder, badgerdb.ManifestFilename))
+		if errors.Is(err, fs.ErrNotExist) {
+			return m, fmt.Errorf("%w: %s holds a store whose data files are gone (there is no %s); restore a backup", ErrDamaged, folder, badgerdb.ManifestFilename)
+		}
+		if err != nil {
+			return m, err
+		}
+	}
+	return m, nil
+}
+
+// newMarker returns the marker of a folder that becomes a store, which must be
+// empty: Badger deletes tables that it does not know, and the mode of a folder
+// that others use is not ours to change.
+func newMarker(folder string) (marker, error) {
+	entries, err := os.ReadDir(folder)
+	if err != nil {
+		return marker{}, err
+	}
+	if slices.ContainsFunc(entries, func(e fs.DirEntry) bool { return e.Name() == badgerdb.ManifestFilename }) {
+		return marker{}, fmt.Errorf("%s holds a Badger database that is not a store of presets, or has lost its %s file", folder, markerName)
+	}
+	for _, entry := range entries {
+		name := entry.Name()
+		switch {
+		case name == "lost+found": // of a file system mounted here
+		case strings.HasPrefix(name, markerName+"-"): // of a first start that was cut short
+		default:
+			return marker{}, fmt.Errorf("%s is neither empty nor a store: it holds %s", folder, name)
+		}
+	}
+	return marker{Format: storeFormat, ID: uuid.NewString(), State: stateNew}, nil
+}
+
+// write replaces the folder's marker by m, durably and all at once.
+func (m marker) write(folder string) error {
+	text, err := json.Marshal(m)
+	if err != nil {
+		return err
+	}
+	file, err := os.CreateTemp(folder, markerName+"-*")
+	if err != nil {
+		return err
+	}
+	defer os.Remove(file.Name()) // gone already if all went well
+	_, err = file.Write(append(text, '\n'))
+	if err := errors.Join(err, file.Sync(), file.Close()); err != nil {
+		return err
+	}
+	if err := os.Rename(file.Name(), filepath.Join(folder, markerName)); err != nil {
+		return err
+	}
+	if m.State == stateNew {
+		syncParents(folder) // it may be new itself, and so may those it is in
+	}
+	return syncFolder(folder)
+}
+
+// syncParents makes a folder's own existence durable, as far as it is allowed
+// to look.
+func syncParents(folder string) {
+	for parent := filepath.Dir(folder); parent != folder; parent = filepath.Dir(folder) {
+		if syncFolder(parent) != nil {
+			return
+		}
+		folder = parent
+	}
+}
+
+// syncFolder makes the names in a folder durable. Windows has no such thing.
+func syncFolder(folder string) error {
+	if runtime.GOOS == "windows" {
+		return nil
+	}
+	f, err := os.Open(folder)
+	if err != nil {
+		return err
+	}
+	return errors.Join(f.Sync(), f.Close())
+}

@@ -1,0 +1,159 @@
+package badger
+
+import (
+	"errors"
+	"fmt"
+	"math"
+	"path/filepath"
+	"strings"
+
+	badgerdb "github.com/dgraph-io/badger/v4"
+	"github.com/dgraph-io/badger/v4/options"
+	"go.uber.org/zap"
+
+	"github.com/caddy-presets/caddy-presets/domain"
+)
+
+// memTableSize bounds a transaction to 15 % of it, which are several records of
+// the largest size. Under a steady load of small records half of it costs three
+// times as long at the 99th percentile, because tables fill up and have to be
+// compacted more often; an idle store does not touch most of it.
+const memTableSize = 16 << 20
+
+func settings(folder string, logger *zap.Logger) badgerdb.Options {
+	o := badgerdb.DefaultOptions(folder).
+		WithSyncWrites(true). // off by default, and then a power cut loses what was acknowledged
+		WithDetectConflicts(true).
+		WithNumVersionsToKeep(1).
+		WithMemTableSize(memTableSize).
+		WithNumMemtables(2).
+		WithNumCompactors(2).
+		WithBlockCacheSize(16 << 20).
+		WithIndexCacheSize(8 << 20).
+		WithValueThreshold(valueThreshold).
+		WithValueLogFileSize(16 << 20). // nothing is ever in it
+		WithMetricsEnabled(false).
+		WithCompactL0OnClose(true).
+		// Badger takes a block that cannot be decompressed for one without
+		// the keys looked for, and the next compaction drops it. In one that
+		// is not compressed the checksum of the record finds the damage.
+		WithCompression(options.None).
+		WithLogger(nil)
+	if logger != nil {
+		o = o.WithLogger(engineLog{logger.Sugar()})
+	}
+	return o
+}
+
+func openFolder(folder string, logger *zap.Logger, free func(folder string) (uint64, error)) (*Store, error) {
+	folder, err := filepath.Abs(folder)
+	if err != nil {
+		return nil, err
+	}
+	m, err := enter(folder)
+	if err != nil {
+		return nil, err
+	}
+	// With a full disk Badger does not fail but takes the process with it: it
+	// writes through memory maps.
+	if err := checkSpace(free(folder)); err != nil {
+		return nil, fmt.Errorf("opening the store in %s: %w", folder, err)
+	}
+	if m.State == stateReady {
+		if err := verify(folder, logger); err != nil {
+			return nil, err
+		}
+	} else if err := m.write(folder); err != nil {
+		return nil, fmt.Errorf("preparing %s: %w", folder, err)
+	}
+	db, err := openEngine(settings(folder, logger))
+	if err != nil {
+		return nil, err
+	}
+	c := &committer{
+		db:      db,
+		free:    func() (uint64, error) { return free(folder) },
+		reserve: reserver(folder),
+	}
+	if err := c.resume(folder); err != nil {
+		return nil, errors.Join(err, guarded(db.Close))
+	}
+	if m.State != stateReady {
+		m.State = stateReady
+		if err := m.write(folder); err != nil {
+			return nil, errors.Join(fmt.Errorf("preparing %s: %w", folder, err), c.mark.close(), guarded(db.Close))
+		}
+	}
+	return newStore(db, c), nil
+}
+
+// resume finds where the last commit left the store, and fails when commits
+// are missing that were acknowledged.
+func (c *committer) resume(folder string) error {
+	txn := c.db.NewTransaction(false)
+	defer txn.Discard()
+	sequence, err := load(&reader{txn: txn}, sequenceKey(), decodeSequence)
+	if err != nil && !errors.Is(err, domain.ErrNotFound) {
+		return fmt.Errorf("opening the store in %s: %w", folder, err)
+	}
+	c.sequence = sequence
+	c.mark, err = openMark(folder, sequence)
+	return err
+}
+
+// verify reads all tables of a store and checks Badger's checksums, with
+// compaction off: it would take damaged records for missing ones and make that
+// true.
+func verify(folder string, logger *zap.Logger) error {
+	db, err := openEngine(settings(folder, logger).
+		WithNumCompactors(0).
+		WithCompactL0OnClose(false).
+		// Nothing empties level 0 meanwhile, so waiting for that would never end.
+		WithNumLevelZeroTablesStall(math.MaxInt))
+	if err != nil {
+		return err
+	}
+	err = guarded(db.VerifyChecksum)
+	closing := guarded(db.Close)
+	if err != nil {
+		return fmt.Errorf("%w in %s, restore a backup: %w", ErrDamaged, folder, err)
+	}
+	if closing != nil {
+		return fmt.Errorf("verifying the store in %s: %w", folder, closing)
+	}
+	return nil
+}
+
+func openEngine(o badgerdb.Options) (db *badgerdb.DB, err error) {
+	err = guarded(func() error {
+		db, err = badgerdb.Open(o)
+		return err
+	})
+	switch {
+	case err == nil:
+		return db, nil
+	case strings.Contains(err.Error(), "Another process is using"): // all that Badger offers
+		return nil, fmt.Errorf("the store in %s is in use: only one process at a time can open it. "+
+			"Commands that load a whole configuration meet this beside a running server, as `caddy validate` does: "+
+			"use `caddy adapt` to check a Caddyfile and `caddy reload` to apply it (%w)", o.Dir, err)
+	default:
+		return nil, fmt.Errorf("the store in %s cannot be opened; if its files are damaged, restore a backup: %w", o.Dir, err)
+	}
+}
+
+// engineLog is where Badger's messages go. Its debug messages, several for
+// each write and some with keys, go nowhere.
+type engineLog struct{ to *zap.SugaredLogger }
+
+func (l engineLog) Errorf(format string, args ...any) {
+	l.to.Errorf(strings.TrimSpace(format), args...)
+}
+
+func (l engineLog) Warningf(format string, args ...any) {
+	l.to.Warnf(strings.TrimSpace(format), args...)
+}
+
+func (l engineLog) Infof(format string, args ...any) { l.to.Debugf(strings.TrimSpace(format), args...) }
+func (l engineLog) Debugf(string, ...any)            {}
+
+var _ badgerdb.Logger = engineLog{}

@@ -1,0 +1,625 @@
+package badger
+
+import (
+	"bufio"
+	"bytes"
+	"context"
+	"encoding/json"
+	"errors"
+	"fmt"
+	"io/fs"
+	"math/rand/v2"
+	"os"
+	"os/exec"
+	"path/filepath"
+	"runtime"
+	"strings"
+	"sync"
+	"testing"
+	"time"
+
+	badgerdb "github.com/dgraph-io/badger/v4"
+	"go.uber.org/zap"
+	"go.uber.org/zap/zapcore"
+	"go.uber.org/zap/zaptest/observer"
+
+	"github.com/caddy-presets/caddy-presets/domain"
+)
+
+// crashFolder names the folder for a child process that is to be killed.
+const crashFolder = "BADGER_TEST_CRASH_FOLDER"
+
+func TestMain(m *testing.M) {
+	if folder := os.Getenv(crashFolder); folder != "" {
+		writeUntilKilled(folder)
+	}
+	os.Exit(m.Run())
+}
+
+// seed makes a store of a workspace, a preset of three versions and a key.
+func seed(t *testing.T, folder string) (w domain.Workspace, p domain.Preset, k domain.Key) {
+	t.Helper()
+	s, err := Open(folder, nil)
+	if err != nil {
+		t.Fatal(err)
+	}
+	service := domain.NewService(s)
+	if w, err = service.CreateWorkspace(t.Context(), manager(""), domain.NewWorkspace{Name: "w", Slug: "w"}); err != nil {
+		t.Fatal(err)
+	}
+	for i := range 3 {
+		in := domain.Capture{Config: fmt.Appendf(nil, `{"needle-%d":1}`, i+1)}
+		if p, _, err = service.CreatePresetVersion(t.Context(), manager(w.ID), "", "p", in); err != nil {
+			t.Fatal(err)
+		}
+	}
+	if k, _, err = service.IssueKey(t.Context(), domain.NewKey{Kind: domain.ManagementKey}); err != nil {
+		t.Fatal(err)
+	}
+	if err := s.Close(); err != nil {
+		t.Fatal(err)
+	}
+	return w, p, k
+}
+
+// tamper changes records behind the store's back.
+func tamper(t *testing.T, folder string, fn func(txn *badgerdb.Txn) error) {
+	t.Helper()
+	db, err := badgerdb.Open(settings(folder, nil))
+	if err != nil {
+		t.Fatal(err)
+	}
+	if err := errors.Join(db.Update(fn), db.Close()); err != nil {
+		t.Fatal(err)
+	}
+}
+
+func TestDamage(t *testing.T) {
+	reads := func(w domain.Workspace, p domain.Preset, k domain.Key) map[string]func(domain.Reader) error {
+		return map[string]func(domain.Reader) error{
+			"workspace":         func(r domain.Reader) error { _, err := r.Workspace(w.ID); return err },
+			"workspace by slug": func(r domain.Reader) error { _, err := r.WorkspaceBySlug(w.Slug); return err },
+			"preset":            func(r domain.Reader) error { _, err := r.Preset(w.ID, p.Slug); return err },
+			"version":           func(r domain.Reader) error { _, err := r.PresetVersion(p, 2); return err },
+			"key":               func(r domain.Reader) error { _, err := r.Key(k.ID); return err },
+			"key by hash":       func(r domain.Reader) error { _, err := r.KeyByHash(k.Hash); return err },
+			"keys":              func(r domain.Reader) error { _, err := r.Keys(); return err },
+		}
+	}
+	keyOf := func(k key, _ bool) key { return k }
+	for _, test := range []struct {
+		name    string
+		key     func(w domain.Workspace, p domain.Preset, k domain.Key) key
+		missing bool // is damage, too
+		affects []string
+	}{
+		{"workspace", func(w domain.Workspace, _ domain.Preset, _ domain.Key) key { return keyOf(workspaceKey(w.ID)) }, false, []string{"workspace", "workspace by slug"}},
+		{"workspace slug", func(w domain.Workspace, _ domain.Preset, _ domain.Key) key { return keyOf(workspaceSlugKey(w.Slug)) }, false, []string{"workspace by slug"}},
+		{"preset", func(w domain.Workspace, p domain.Preset, _ domain.Key) key { return keyOf(presetKey(w.ID, p.Slug)) }, false, []string{"preset"}},
+		{"preset version", func(_ domain.Workspace, p domain.Preset, _ domain.Key) key { return keyOf(versionKey(p.ID, 2)) }, true, []string{"version"}},
+		{"issued key", func(_ domain.Workspace, _ domain.Preset, k domain.Key) key { return keyOf(keyKey(k.ID)) }, false, []string{"key", "key by hash", "keys"}},
+		{"issued key hash", func(_ domain.Workspace, _ domain.Preset, k domain.Key) key { return keyHashKey(k.Hash) }, false, []string{"key by hash"}},
+	} {
+		t.Run(test.name, func(t *testing.T) {
+			folder := t.TempDir()
+			w, p, k := seed(t, folder)
+			key := test.key(w, p, k)
+			var intact []byte
+			tamper(t, folder, func(txn *badgerdb.Txn) error {
+				item, err := txn.Get(key)
+				if err != nil {
+					return err
+				}
+				intact, err = item.ValueCopy(nil)
+				return err
+			})
+			check := func(what string) {
+				t.Helper()
+				s := mustOpen(t, folder)
+				for name, read := range reads(w, p, k) {
+					err := s.View(t.Context(), read)
+					damaged := false
+					for _, affected := range test.affects {
+						damaged = damaged || affected == name
+					}
+					switch {
+					case !damaged && err != nil:
+						t.Errorf("%s: reading the %s: got error %v, want none", what, name, err)
+					case damaged && (!errors.Is(err, ErrDamaged) || errors.Is(err, domain.ErrNotFound)):
+						t.Errorf("%s: reading the %s: got error %v, want ErrDamaged", what, name, err)
+					case damaged && !strings.Contains(err.Error(), test.name):
+						t.Errorf("%s: error %q does not name the kind of record, %s", what, err, test.name)
+					}
+				}
+				if err := s.Close(); err != nil {
+					t.Fatal(err)
+				}
+			}
+			for range 3 {
+				at, bit := rand.IntN(len(intact)), byte(1)<<rand.IntN(8)
+				tamper(t, folder, func(txn *badgerdb.Txn) error {
+					flipped := bytes.Clone(intact)
+					flipped[at] ^= bit
+					return txn.Set(key, flipped)
+				})
+				check(fmt.Sprintf("byte %d ^ %#x", at, bit))
+			}
+			for _, record := range [][]byte{{}, intact[:recordHeader-1], intact[:len(intact)-1], append(bytes.Clone(intact), 0)} {
+				tamper(t, folder, func(txn *badgerdb.Txn) error { return txn.Set(key, record) })
+				check(fmt.Sprintf("%d of %d bytes", len(record), len(intact)))
+			}
+			// A right checksum over what is no such record.
+			tamper(t, folder, func(txn *badgerdb.Txn) error {
+				return txn.Set(key, seal(key, append(make([]byte, recordHeader), "nonsense"...)))
+			})
+			check("nonsense")
+			if test.missing {
+				tamper(t, folder, func(txn *badgerdb.Txn) error { return txn.Delete(key) })
+				check("missing")
+			}
+		})
+	}
+	t.Run("dangling", func(t *testing.T) {
+		folder := t.TempDir()
+		w, _, k := seed(t, folder)
+		tamper(t, folder, func(txn *badgerdb.Txn) error {
+			return errors.Join(txn.Delete(keyOf(workspaceKey(w.ID))), txn.Delete(keyOf(keyKey(k.ID))))
+		})
+		s := mustOpen(t, folder)
+		if _, err := workspace(s, w.Slug); !errors.Is(err, ErrDamaged) {
+			t.Errorf("a slug without its workspace: got error %v, want ErrDamaged", err)
+		}
+		err := s.View(t.Context(), func(r domain.Reader) error { _, err := r.KeyByHash(k.Hash); return err })
+		if !errors.Is(err, ErrDamaged) {
+			t.Errorf("a hash without its key: got error %v, want ErrDamaged", err)
+		}
+	})
+	t.Run("another's record", func(t *testing.T) {
+		folder := t.TempDir()
+		_, p, _ := seed(t, folder)
+		tamper(t, folder, func(txn *badgerdb.Txn) error {
+			item, err := txn.Get(keyOf(versionKey(p.ID, 1)))
+			if err != nil {
+				return err
+			}
+			record, err := item.ValueCopy(nil)
+			return errors.Join(err, txn.Set(keyOf(versionKey(p.ID, 2)), record))
+		})
+		s := mustOpen(t, folder)
+		err := s.View(t.Context(), func(r domain.Reader) error { _, err := r.PresetVersion(p, 2); return err })
+		if !errors.Is(err, ErrDamaged) {
+			t.Errorf("got error %v, want ErrDamaged", err)
+		}
+	})
+}
+
+// flip changes one byte in the one file of a folder, by pattern, that holds
+// needle, in the middle of it.
+func flip(t *testing.T, folder, pattern, needle string) {
+	t.Helper()
+	names, err := filepath.Glob(filepath.Join(folder, pattern))
+	if err != nil {
+		t.Fatal(err)
+	}
+	for _, name := range names {
+		content, err := os.ReadFile(name)
+		if err != nil {
+			t.Fatal(err)
+		}
+		at := bytes.Index(content, []byte(needle))
+		if at < 0 {
+			continue
+		}
+		at += len(needle) / 2
+		file, err := os.OpenFile(name, os.O_WRONLY, 0)
+		if err != nil {
+			t.Fatal(err)
+		}
+		_, err = file.WriteAt([]byte{content[at] ^ 0x10}, int64(at))
+		if err := errors.Join(err, file.Close()); err != nil {
+			t.Fatal(err)
+		}
+		return
+	}
+	t.Fatalf("no file %s of %s holds %q", pattern, folder, needle)
+}
+
+// TestDamagedTable flips a byte on the disk: under an open store, where the
+// record's checksum has to find it, and before it is opened.
+func TestDamagedTable(t *testing.T) {
+	folder := t.TempDir()
+	_, p, _ := seed(t, folder)
+	s := mustOpen(t, folder)
+	flip(t, folder, "*.sst", "needle-2")
+	for n, damaged := range []bool{false, true, false} {
+		err := s.View(t.Context(), func(r domain.Reader) error { _, err := r.PresetVersion(p, n+1); return err })
+		if errors.Is(err, ErrDamaged) != damaged || !damaged && err != nil {
+			t.Errorf("version %d: got error %v, want ErrDamaged: %v", n+1, err, damaged)
+		}
+	}
+	if err := s.Close(); err != nil {
+		t.Fatal(err)
+	}
+	_, err := Open(folder, nil)
+	if !errors.Is(err, ErrDamaged) || !strings.Contains(err.Error(), folder) {
+		t.Errorf("Open: got error %v, want ErrDamaged and the folder's name", err)
+	}
+}
+
+// TestDamagedLog copies a running store, as a crash would leave it, and flips
+// a byte in its write-ahead log. Badger opens that, without what follows.
+func TestDamagedLog(t *testing.T) {
+	folder, crashed := t.TempDir(), t.TempDir()
+	s := mustOpen(t, folder)
+	for i := range 10 {
+		if err := s.Update(t.Context(), put(newWorkspace(fmt.Sprint("needle-", i)))); err != nil {
+			t.Fatal(err)
+		}
+	}
+	snapshot := func(to string) {
+		t.Helper()
+		for _, name := range strings.Fields(list(folder))[1:] {
+			if name == "LOCK" { // which Windows does not let anyone read
+				continue
+			}
+			content, err := os.ReadFile(filepath.Join(folder, name))
+			if err := errors.Join(err, os.WriteFile(filepath.Join(to, name), content, 0o600)); err != nil {
+				t.Fatal(err)
+			}
+		}
+	}
+	snapshot(crashed)
+	again := mustOpen(t, crashed)
+	if _, err := workspace(again, "needle-9"); err != nil {
+		t.Errorf("after a crash without damage: %v", err)
+	}
+	crashed = t.TempDir()
+	snapshot(crashed)
+	flip(t, crashed, "*.mem", "needle-7")
+	_, err := Open(crashed, nil)
+	if !errors.Is(err, ErrDamaged) || !strings.Contains(err.Error(), "the last 3 are missing") {
+		t.Fatalf("got error %v, want ErrDamaged that counts 3 commits", err)
+	}
+	// The operator's way out.
+	if err := os.Remove(filepath.Join(crashed, markName)); err != nil {
+		t.Fatal(err)
+	}
+	again = mustOpen(t, crashed)
+	if _, err := workspace(again, "needle-6"); err != nil {
+		t.Errorf("before the damage: %v", err)
+	}
+	if _, err := workspace(again, "needle-7"); !errors.Is(err, domain.ErrNotFound) {
+		t.Errorf("after the damage: got error %v, want ErrNotFound", err)
+	}
+}
+
+func TestMark(t *testing.T) {
+	folder := t.TempDir()
+	seed(t, folder)
+	for _, content := range []string{"", "short", strings.Repeat("\xff", 12), strings.Repeat("\x00", 12), strings.Repeat("x", 100)} {
+		if err := os.WriteFile(filepath.Join(folder, markName), []byte(content), 0o600); err != nil {
+			t.Fatal(err)
+		}
+		s, err := Open(folder, nil)
+		if err != nil {
+			t.Errorf("mark %q: %v", content, err)
+			continue
+		}
+		if err := s.Close(); err != nil {
+			t.Error(err)
+		}
+	}
+}
+
+func TestMarker(t *testing.T) {
+	write := func(t *testing.T, folder, name, content string) {
+		t.Helper()
+		if err := os.WriteFile(filepath.Join(folder, name), []byte(content), 0o600); err != nil {
+			t.Fatal(err)
+		}
+	}
+	remove := func(t *testing.T, folder string, names ...string) {
+		t.Helper()
+		for _, name := range names {
+			if err := os.Remove(filepath.Join(folder, name)); err != nil {
+				t.Fatal(err)
+			}
+		}
+	}
+	for _, test := range []struct {
+		name    string
+		prepare func(t *testing.T, folder string)
+		want    string // in the error; empty when it opens
+	}{
+		{"empty folder", func(*testing.T, string) {}, ""},
+		{"folder missing", func(t *testing.T, folder string) { remove(t, folder, ".") }, ""},
+		{"mounted file system", func(t *testing.T, folder string) {
+			if err := os.Mkdir(filepath.Join(folder, "lost+found"), 0o700); err != nil {
+				t.Fatal(err)
+			}
+		}, ""},
+		{"store", func(t *testing.T, folder string) { seed(t, folder) }, ""},
+		{"MANIFEST gone", func(t *testing.T, folder string) {
+			seed(t, folder)
+			remove(t, folder, badgerdb.ManifestFilename)
+		}, "restore a backup"},
+		{"MANIFEST damaged", func(t *testing.T, folder string) {
+			seed(t, folder)
+			write(t, folder, badgerdb.ManifestFilename, "nonsense nonsense")
+		}, "cannot be opened"},
+		{"all but STORE gone", func(t *testing.T, folder string) {
+			write(t, folder, markerName, `{"format":1,"id":"x","state":"ready"}`)
+		}, "data files are gone"},
+		{"STORE gone", func(t *testing.T, folder string) {
+			seed(t, folder)
+			remove(t, folder, markerName)
+		}, "not a store of presets"},
+		{"STORE damaged", func(t *testing.T, folder string) {
+			seed(t, folder)
+			write(t, folder, markerName, `{"format":1,"state`)
+		}, "STORE file"},
+		{"STORE empty", func(t *testing.T, folder string) { write(t, folder, markerName, "") }, "STORE file"},
+		{"state unknown", func(t *testing.T, folder string) { write(t, folder, markerName, `{"format":1,"state":"x"}`) }, "STORE file"},
+		{"newer format", func(t *testing.T, folder string) {
+			seed(t, folder)
+			write(t, folder, markerName, `{"format":2,"state":"ready"}`)
+		}, "newer version"},
+		{"another's folder", func(t *testing.T, folder string) { write(t, folder, "notes.txt", "mine") }, "neither empty nor a store"},
+		{"tables only", func(t *testing.T, folder string) {
+			seed(t, folder)
+			remove(t, folder, markerName, badgerdb.ManifestFilename)
+		}, "neither empty nor a store"},
+		// What a crash of a first start leaves.
+		{"crash before STORE", func(t *testing.T, folder string) { write(t, folder, "STORE-123", `{"form`) }, ""},
+		{"crash after STORE", func(t *testing.T, folder string) { write(t, folder, markerName, `{"format":1,"id":"x","state":"new"}`) }, ""},
+		{"crash in Badger", func(t *testing.T, folder string) {
+			write(t, folder, markerName, `{"format":1,"id":"x","state":"new"}`)
+			write(t, folder, "MANIFEST-REWRITE", "Bd")
+			write(t, folder, "LOCK", "1\n")
+		}, ""},
+		{"crash before ready", func(t *testing.T, folder string) {
+			seed(t, folder)
+			write(t, folder, markerName, `{"format":1,"id":"x","state":"new"}`)
+		}, ""},
+	} {
+		t.Run(test.name, func(t *testing.T) {
+			folder := filepath.Join(t.TempDir(), "store")
+			if err := os.Mkdir(folder, 0o700); err != nil {
+				t.Fatal(err)
+			}
+			test.prepare(t, folder)
+			before := list(folder)
+			s, err := Open(folder, nil)
+			if test.want != "" {
+				if err == nil {
+					_ = s.Close()
+					t.Fatal("got no error")
+				}
+				if !strings.Contains(err.Error(), test.want) || !strings.Contains(err.Error(), folder) {
+					t.Errorf("got error %q, want one with %q and the folder", err, test.want)
+				}
+				if after := list(folder); before != after {
+					t.Errorf("a refused folder changed\nfrom %s\nto   %s", before, after)
+				}
+				return
+			}
+			if err != nil {
+				t.Fatal(err)
+			}
+			if err := s.Close(); err != nil {
+				t.Fatal(err)
+			}
+			var m marker
+			text, err := os.ReadFile(filepath.Join(folder, markerName))
+			if err := errors.Join(err, json.Unmarshal(text, &m)); err != nil {
+				t.Fatal(err)
+			}
+			if m.Format != storeFormat || m.State != stateReady || m.ID == "" {
+				t.Errorf("got marker %+v, want a ready one", m)
+			}
+			mustOpen(t, folder)
+		})
+	}
+}
+
+func list(folder string) string {
+	var names []string
+	_ = fs.WalkDir(os.DirFS(folder), ".", func(name string, _ fs.DirEntry, _ error) error {
+		names = append(names, name)
+		return nil
+	})
+	return strings.Join(names, " ")
+}
+
+func TestFolderMode(t *testing.T) {
+	if runtime.GOOS == "windows" {
+		t.Skip("Windows has no modes")
+	}
+	folder := filepath.Join(t.TempDir(), "a", "b")
+	check := func() {
+		t.Helper()
+		s, err := Open(folder, nil)
+		if err != nil {
+			t.Fatal(err)
+		}
+		if err := s.Close(); err != nil {
+			t.Fatal(err)
+		}
+		info, err := os.Stat(folder)
+		if err != nil {
+			t.Fatal(err)
+		}
+		if got := info.Mode().Perm(); got != 0o700 {
+			t.Errorf("got mode %o, want 700", got)
+		}
+	}
+	check()
+	if err := os.Chmod(folder, 0o755); err != nil { //nolint:gosec // to be tightened
+		t.Fatal(err)
+	}
+	check()
+}
+
+func TestInUse(t *testing.T) {
+	folder := t.TempDir()
+	s := mustOpen(t, folder)
+	_, err := Open(folder, nil)
+	if err == nil {
+		t.Fatal("a folder in use was opened")
+	}
+	for _, want := range []string{folder, "in use", "caddy validate", "caddy adapt", "caddy reload"} {
+		if !strings.Contains(err.Error(), want) {
+			t.Errorf("error %q does not mention %q", err, want)
+		}
+	}
+	if err := s.Update(t.Context(), put(newWorkspace("w"))); err != nil {
+		t.Errorf("the one that has it: %v", err)
+	}
+}
+
+func TestLogger(t *testing.T) {
+	core, logs := observer.New(zapcore.DebugLevel)
+	s, err := Open(t.TempDir(), zap.New(core))
+	if err != nil {
+		t.Fatal(err)
+	}
+	if err := s.Close(); err != nil {
+		t.Fatal(err)
+	}
+	if logs.Len() == 0 {
+		t.Error("nothing was logged")
+	}
+	for _, entry := range logs.All() {
+		if entry.Level != zapcore.DebugLevel || strings.HasSuffix(entry.Message, "\n") {
+			t.Errorf("got %v %q, want debug messages of one line", entry.Level, entry.Message)
+		}
+	}
+}
+
+func TestFreeSpace(t *testing.T) {
+	if free, err := freeSpace(t.TempDir()); err != nil || free == 0 {
+		t.Errorf("got %d, %v, want some", free, err)
+	}
+	if _, err := freeSpace(filepath.Join(t.TempDir(), "missing")); err == nil && runtime.GOOS == "linux" {
+		t.Error("a missing folder has free space")
+	}
+}
+
+// writeUntilKilled adds versions to a few presets from eight goroutines and
+// prints each that was acknowledged.
+func writeUntilKilled(folder string) {
+	s, err := Open(folder, nil)
+	if err != nil {
+		fmt.Println("error", err)
+		os.Exit(1)
+	}
+	service := domain.NewService(s)
+	if err := service.EnsureDefaultWorkspace(context.Background()); err != nil {
+		fmt.Println("error", err)
+		os.Exit(1)
+	}
+	var mu sync.Mutex
+	var wg sync.WaitGroup
+	for range 8 {
+		wg.Go(func() {
+			for {
+				slug := fmt.Sprint("p", rand.IntN(5))
+				config := fmt.Appendf(nil, `{"%d": %q}`, rand.Uint64(), strings.Repeat("x", rand.IntN(4000)))
+				_, v, err := service.CreatePresetVersion(context.Background(), manager(""), "", slug, domain.Capture{Config: config})
+				mu.Lock()
+				if err != nil {
+					fmt.Println("error", err)
+				}
+				fmt.Println("ack", slug, v.Version, v.ID, hashOf(config))
+				mu.Unlock()
+			}
+		})
+	}
+	wg.Wait()
+}
+
+// TestCrash kills a writing process at random moments. All that it had
+// acknowledged is there each time, and no version is missing.
+func TestCrash(t *testing.T) {
+	folder := t.TempDir()
+	type acknowledged struct{ id, hash string }
+	acks := map[string]map[int]acknowledged{}
+	total := 0
+	for cycle := range 6 {
+		child := exec.Command(os.Args[0])
+		child.Env = append(os.Environ(), crashFolder+"="+folder)
+		child.Stderr = os.Stderr
+		out, err := child.StdoutPipe()
+		if err != nil {
+			t.Fatal(err)
+		}
+		if err := child.Start(); err != nil {
+			t.Fatal(err)
+		}
+		// The first ones may not even get to open the store.
+		time.AfterFunc(rand.N(time.Duration(cycle*150+50)*time.Millisecond), func() { _ = child.Process.Kill() })
+		lines := bufio.NewScanner(out)
+		for lines.Scan() {
+			var slug string
+			var n int
+			var ack acknowledged
+			if _, err := fmt.Sscan(strings.TrimPrefix(lines.Text(), "ack "), &slug, &n, &ack.id, &ack.hash); err != nil {
+				if strings.HasPrefix(lines.Text(), "error") {
+					t.Errorf("cycle %d: %s", cycle, lines.Text())
+				}
+				continue // the line it died in
+			}
+			if acks[slug] == nil {
+				acks[slug] = map[int]acknowledged{}
+			}
+			if _, twice := acks[slug][n]; twice {
+				t.Errorf("cycle %d: version %d of %s was given out twice", cycle, n, slug)
+			}
+			acks[slug][n] = ack
+			total++
+		}
+		_ = child.Wait() // killed
+
+		s, err := Open(folder, nil)
+		if err != nil {
+			t.Fatalf("cycle %d: %v", cycle, err)
+		}
+		err = s.View(t.Context(), func(r domain.Reader) error {
+			for slug, versions := range acks {
+				w, err := r.WorkspaceBySlug(domain.DefaultWorkspaceSlug)
+				if err != nil {
+					return err
+				}
+				p, err := r.Preset(w.ID, slug)
+				if err != nil {
+					return err
+				}
+				for n := 1; n <= p.LatestVersion; n++ {
+					v, err := r.PresetVersion(p, n)
+					if err != nil {
+						return fmt.Errorf("version %d of %d of %s: %w", n, p.LatestVersion, slug, err)
+					}
+					ack, known := versions[n]
+					if got := (acknowledged{v.ID, hashOf(v.Config)}); known && got != ack {
+						t.Errorf("version %d of %s: got %v, want %v", n, slug, got, ack)
+					}
+					delete(versions, n)
+				}
+				if len(versions) > 0 {
+					t.Errorf("cycle %d: %d acknowledged versions of %s are beyond the last one, %d", cycle, len(versions), slug, p.LatestVersion)
+				}
+				acks[slug] = map[int]acknowledged{}
+			}
+			return nil
+		})
+		if err := errors.Join(err, s.Close()); err != nil {
+			t.Fatalf("cycle %d: %v", cycle, err)
+		}
+	}
+	t.Logf("%d acknowledged writes", total)
+	if total == 0 {
+		t.Error("nothing was acknowledged")
+	}
+}
+
+func hashOf(config []byte) string { return fmt.Sprintf("%x", domain.HashSecret(string(config))) }

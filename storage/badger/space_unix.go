@@ -1,0 +1,14 @@
+//go:build linux || darwin
+
+package badger
+
+import "golang.org/x/sys/unix"
+
+// freeSpace returns the bytes that the file system of folder has for us.
+func freeSpace(folder string) (uint64, error) {
+	var s unix.Statfs_t
+	if err := unix.Statfs(folder, &s); err != nil {
+		return 0, err
+	}
+	return s.Bavail * uint64(s.Bsize), nil
+}

@@ -1,0 +1,208 @@
+// Package storagetest is the contract of domain.Store as tests. Every engine
+// passes them:
+//
+//	func TestStore(t *testing.T) {
+//		storagetest.Run(t, func(t *testing.T, place string) storagetest.Store { ... })
+//	}
+package storagetest
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"math/rand/v2"
+	"strings"
+	"testing"
+	"time"
+
+	"github.com/google/uuid"
+
+	"github.com/caddy-presets/caddy-presets/domain"
+)
+
+// Store is an engine's store as the suite uses it.
+type Store interface {
+	domain.Store
+	// Close releases the store. What it acknowledged can be read by the next
+	// one that is opened at the same place.
+	Close() error
+}
+
+// Run tests an engine. open returns the store at place and fails t if it
+// cannot. A place is an empty folder of the test: an embedded engine keeps its
+// files there, a remote one derives the name of a key space of its own from
+// it. The suite closes what it opens, and never has a place open twice.
+func Run(t *testing.T, open func(t *testing.T, place string) Store) {
+	for _, test := range []struct {
+		name string
+		run  func(t *testing.T, s *suite)
+	}{
+		{"workspace round trip", workspaceRoundTrip},
+		{"preset round trip", presetRoundTrip},
+		{"preset version round trip", versionRoundTrip},
+		{"key round trip", keyRoundTrip},
+		{"largest records", largestRecords},
+		{"not found", notFound},
+		{"ids in other notations", otherNotations},
+		{"slug released", slugReleased},
+		{"version never changes", versionNeverChanges},
+		{"keys oldest first", keysOldestFirst},
+		{"values are the caller's", valuesAreTheCallers},
+		{"errors as they are", errorsAsTheyAre},
+		{"failed update leaves nothing", failedUpdateLeavesNothing},
+		{"update reads its own writes", readsOwnWrites},
+		{"context", contexts},
+		{"one preset, many writers", onePresetManyWriters},
+		{"many presets", manyPresets},
+		{"one slug, many writers", oneSlugManyWriters},
+		{"neighbours of a failure", neighboursOfAFailure},
+		{"views are snapshots", viewsAreSnapshots},
+		{"history", history},
+		{"reopen", reopen},
+		{"closed", closed},
+	} {
+		t.Run(test.name, func(t *testing.T) {
+			s := &suite{place: t.TempDir(), open: open}
+			s.Store = open(t, s.place)
+			t.Cleanup(func() {
+				if s.Store == nil {
+					return
+				}
+				if err := s.Close(); err != nil {
+					t.Errorf("Close: %v", err)
+				}
+			})
+			test.run(t, s)
+		})
+	}
+}
+
+// writers is how many goroutines contend in the concurrent tests.
+const writers = 64
+
+type suite struct {
+	Store
+	place string
+	open  func(t *testing.T, place string) Store
+}
+
+func (s *suite) reopen(t *testing.T) {
+	t.Helper()
+	if err := s.Close(); err != nil {
+		t.Errorf("Close: %v", err)
+	}
+	s.Store = nil // should open fail
+	s.Store = s.open(t, s.place)
+}
+
+// update is Update for as long as the engine gives up.
+func (s *suite) update(fn func(domain.Tx) error) error {
+	for range 1000 {
+		err := s.Update(context.Background(), fn)
+		if !errors.Is(err, domain.ErrConflict) {
+			return err
+		}
+		time.Sleep(rand.N(5 * time.Millisecond))
+	}
+	return domain.ErrConflict
+}
+
+func (s *suite) mustUpdate(t *testing.T, fn func(domain.Tx) error) {
+	t.Helper()
+	if err := s.update(fn); err != nil {
+		t.Fatalf("Update: %v", err)
+	}
+}
+
+func (s *suite) mustView(t *testing.T, fn func(domain.Reader) error) {
+	t.Helper()
+	if err := s.View(t.Context(), fn); err != nil {
+		t.Fatalf("View: %v", err)
+	}
+}
+
+// get runs one read in a view.
+func get[T any](s *suite, read func(domain.Reader) (T, error)) (T, error) {
+	var value T
+	err := s.View(context.Background(), func(r domain.Reader) (err error) {
+		value, err = read(r)
+		return err
+	})
+	return value, err
+}
+
+func newID() string { return uuid.Must(uuid.NewV7()).String() }
+
+func ptr[T any](v T) *T { return &v }
+
+// when is a time as the Service makes them, and each one differs.
+func when(n int) time.Time {
+	return time.Date(2026, 2, 3, 4, 5, 6, 789e6, time.UTC).Add(time.Duration(n) * time.Millisecond)
+}
+
+// awkward is text that a careless encoder would change.
+const awkward = "Ünï ☃ 😀 <b>&\"'\\/\u2028\u2029\t\n\u007f\u0000 é e\u0301 \ufeff\ufffd"
+
+// manager is a principal that may do everything, in a workspace.
+func manager(workspaceID string) domain.Principal {
+	return domain.Principal{KeyID: "test", UserID: "test", Kind: domain.ManagementKey, WorkspaceID: workspaceID}
+}
+
+func newWorkspace(slug string) domain.Workspace {
+	return domain.Workspace{
+		ID: newID(), Name: "Workspace " + slug, Slug: slug,
+		DefaultGuardrailID: newID(), IOLoggingAPIKeyIDs: []byte("null"), IOLoggingSamplingRate: 1,
+		CreatedAt: when(0), CreatedBy: "test",
+	}
+}
+
+func newPreset(workspaceID, slug string) domain.Preset {
+	return domain.Preset{
+		ID: newID(), Name: slug, Slug: slug, Status: domain.PresetActive, CreatorUserID: "test",
+		WorkspaceID: workspaceID, CreatedAt: when(0), UpdatedAt: when(0),
+	}
+}
+
+func newVersion(p domain.Preset, n int, config string) domain.PresetVersion {
+	return domain.PresetVersion{
+		ID: newID(), PresetID: p.ID, Version: n, Dialect: domain.Responses,
+		Config: []byte(config), CreatorID: "test", CreatedAt: when(n), UpdatedAt: when(n),
+	}
+}
+
+func newKey(n int) domain.Key {
+	return domain.Key{
+		ID: newID(), Kind: domain.InferenceKey, Hash: domain.HashSecret(newID()), Hint: "abcd",
+		CreatedAt: when(n),
+	}
+}
+
+// odd are strings of clients that are no id and no slug of anything.
+func odd() []string {
+	return []string{
+		"", " ", "x", "default", "\x00", "\xff\xfe", "../..", "*", "%", "a/b", awkward,
+		newID(), "00000000-0000-0000-0000-000000000000", strings.Repeat("z", 36),
+		strings.Repeat("-", 36), newID() + " ", newID()[1:],
+		strings.Repeat("a", 127), strings.Repeat("a", 70_000), strings.Repeat("é", 1<<20),
+	}
+}
+
+// together runs n calls of fn at the same time and returns what each returned.
+func together(n int, fn func(i int) error) []error {
+	start, errs := make(chan struct{}), make([]error, n)
+	done := make(chan struct{})
+	for i := range n {
+		go func() {
+			defer func() { done <- struct{}{} }()
+			<-start
+			errs[i] = fn(i)
+		}()
+	}
+	close(start)
+	for range n {
+		<-done
+	}
+	return errs
+}
+
+func slugOf(i int) string { return fmt.Sprintf("slug-%d", i) }
