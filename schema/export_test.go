@@ -1,0 +1,60 @@
+package schema
+
+import (
+	"bytes"
+	"encoding/json"
+
+	"github.com/go-json-experiment/json/jsontext"
+)
+
+// CheckInFull is Check without views: the validator sees all there is, save
+// the inside of input. What it finds, Check must find too.
+func (s *Schema) CheckInFull(body []byte) error {
+	if _, err := read(body); err != nil {
+		return err
+	}
+	d := json.NewDecoder(bytes.NewReader(body))
+	d.UseNumber()
+	var object map[string]any
+	if err := d.Decode(&object); err != nil {
+		return err
+	}
+	full := inFull(object).(map[string]any)
+	if input, ok := object["input"]; ok {
+		text, err := json.Marshal(input)
+		if err != nil {
+			return err
+		}
+		full["input"] = opaque(text)
+	}
+	if err := s.root.Validate(full); err != nil {
+		return s.explain(err)
+	}
+	return nil
+}
+
+func inFull(value any) any {
+	switch value := value.(type) {
+	case json.Number:
+		if n, err := number(jsontext.Value(value)); err == nil {
+			return n
+		}
+		return json.Number("0")
+	case []any:
+		full := make([]any, len(value))
+		for i, item := range value {
+			full[i] = inFull(item)
+		}
+		return full
+	case map[string]any:
+		full := make(map[string]any, len(value))
+		for name, member := range value {
+			if name == "" {
+				name = emptyName
+			}
+			full[name] = inFull(member)
+		}
+		return full
+	}
+	return value
+}

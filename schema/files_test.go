@@ -1,0 +1,188 @@
+package schema
+
+import (
+	"encoding/json"
+	"io/fs"
+	"maps"
+	"net/url"
+	"slices"
+	"strings"
+	"testing"
+
+	"github.com/santhosh-tekuri/jsonschema/v5"
+)
+
+// schemaFiles returns the embedded files by name, as the validator sees them.
+func schemaFiles(t *testing.T) map[string]any {
+	t.Helper()
+	names, err := fs.Glob(files, "*.json")
+	if err != nil {
+		t.Fatal(err)
+	}
+	docs := make(map[string]any)
+	for _, name := range names {
+		text, err := files.ReadFile(name)
+		if err != nil {
+			t.Fatal(err)
+		}
+		// Schemas are held to the strict reading too.
+		if _, err := read(text); err != nil {
+			t.Errorf("%s: %v", name, err)
+		}
+		decoder := json.NewDecoder(strings.NewReader(string(text)))
+		decoder.UseNumber()
+		var doc any
+		if err := decoder.Decode(&doc); err != nil {
+			t.Fatalf("%s: %v", name, err)
+		}
+		docs[name] = doc
+	}
+	return docs
+}
+
+// keywords are those that a plan knows how to deal with. Before another is
+// used in a file, planFor must learn what of a value it looks at.
+var keywords = []string{
+	"$schema", "$id", "$defs", "$ref", "title", "description", "deprecated",
+	"type", "enum", "const", "not", "if", "then", "else",
+	"properties", "additionalProperties", "propertyNames", "required", "maxProperties",
+	"items", "minItems", "maxItems",
+	"minLength", "maxLength", "pattern", "minimum", "maximum",
+	discriminatorKeyword, shallowKeyword, errorMessageKeyword,
+}
+
+// walk calls visit with each schema below value.
+func walk(value any, visit func(map[string]any)) {
+	schema, ok := value.(map[string]any)
+	if !ok {
+		return
+	}
+	visit(schema)
+	for keyword, value := range schema {
+		switch keyword {
+		case "properties", "$defs":
+			for _, sub := range value.(map[string]any) {
+				walk(sub, visit)
+			}
+		case "additionalProperties", "propertyNames", "items", "not", "if", "then", "else", shallowKeyword:
+			walk(value, visit)
+		}
+	}
+}
+
+func TestSchemaFiles(t *testing.T) {
+	const draft = "https://json-schema.org/draft/2020-12/schema"
+	meta, err := jsonschema.Compile(draft)
+	if err != nil {
+		t.Fatal(err)
+	}
+	docs := schemaFiles(t)
+	compiler, err := newCompiler()
+	if err != nil {
+		t.Fatal(err)
+	}
+	referenced := map[string]bool{"responses-request.json": true, "create-workspace.json": true}
+	definitions := make(map[string]bool) // by reference: whether it is used
+	for name, doc := range docs {
+		defs, _ := doc.(map[string]any)["$defs"].(map[string]any)
+		for def := range defs {
+			definitions[name+"#/$defs/"+def] = false
+		}
+	}
+	for name, doc := range docs {
+		top := doc.(map[string]any)
+		if top["$schema"] != draft || top["$id"] != baseURL+name {
+			t.Errorf("%s: got $schema %v and $id %v, want %s and %s", name, top["$schema"], top["$id"], draft, baseURL+name)
+		}
+		base, err := url.Parse(baseURL + name)
+		if err != nil {
+			t.Fatal(err)
+		}
+		follow := func(ref any) {
+			target, err := base.Parse(ref.(string))
+			if err != nil {
+				t.Errorf("%s: %v", name, err)
+				return
+			}
+			if _, err := compiler.Compile(target.String()); err != nil {
+				t.Errorf("%s: %v", name, err)
+			}
+			file := strings.TrimPrefix(target.String(), baseURL)
+			definitions[file] = true
+			file, _, _ = strings.Cut(file, "#")
+			referenced[file] = true
+		}
+		walk(doc, func(schema map[string]any) {
+			if err := meta.Validate(schema); err != nil {
+				t.Errorf("%s: %#v", name, err)
+			}
+			for keyword, value := range schema {
+				if !slices.Contains(keywords, keyword) {
+					t.Errorf("%s: got keyword %q, want one of %q", name, keyword, keywords)
+				}
+				switch keyword {
+				case "$ref":
+					follow(value)
+				case discriminatorKeyword:
+					d := value.(map[string]any)
+					for _, ref := range d["mapping"].(map[string]any) {
+						follow(ref)
+					}
+					if ref, ok := d["defaultMapping"]; ok {
+						follow(ref)
+					}
+				case "pattern":
+					// Each regular expression has words of its own.
+					messages, _ := schema[errorMessageKeyword].(map[string]any)
+					if messages[keyword] == nil && value != "@preset/" { // inside not
+						t.Errorf("%s: pattern %s has no message", name, value)
+					}
+				}
+			}
+		})
+	}
+	for name := range docs {
+		if !referenced[name] {
+			t.Errorf("%s: no schema refers to it", name)
+		}
+	}
+	for _, name := range slices.Sorted(maps.Keys(definitions)) {
+		if used := definitions[name]; !used && strings.Contains(name, "#") {
+			t.Errorf("%s: no schema refers to it", name)
+		}
+	}
+}
+
+// TestKeywordMistakes checks that a schema file with a mistake fails to load.
+func TestKeywordMistakes(t *testing.T) {
+	for _, test := range []struct{ name, schema string }{
+		{"no mapping", `{"type":"object","required":["a"],"discriminator":{"propertyName":"a"}}`},
+		{"no property name", `{"type":"object","required":["a"],"discriminator":{"mapping":{"b":"#"}}}`},
+		{"a mapping to nothing", `{"type":"object","required":["a"],"discriminator":{"propertyName":"a","mapping":{"b":"#/$defs/b"}}}`},
+		{"a mapping to no reference", `{"type":"object","required":["a"],"discriminator":{"propertyName":"a","mapping":{"b":5}}}`},
+		{"a default to nothing", `{"type":"object","required":["a"],"discriminator":{"propertyName":"a","mapping":{"b":"other.json"},"defaultMapping":"#/x"}}`},
+		{"a selector that is not required", `{"type":"object","discriminator":{"propertyName":"a","mapping":{"b":"tools.json"}}}`},
+		{"shallow beside a type", `{"type":"object","shallow":{"type":"object"}}`},
+		{"shallow without a type", `{"shallow":{}}`},
+		{"a rule without a type", `{"type":"object","properties":{"a":{"maxLength":5}}}`},
+		{"values without a type", `{"type":"object","properties":{"a":{"enum":["b"]}}}`},
+		{"a message for nothing", `{"type":"string","errorMessage":{"pattern":"p"}}`},
+		{"a message that is no string", `{"type":"string","pattern":"p","errorMessage":{"pattern":5}}`},
+		{"messages that are no object", `{"type":"string","errorMessage":"p"}`},
+		{"a schema elsewhere", `{"$ref":"https://example.com/schema.json"}`},
+		{"not a schema", `{"type":"text"}`},
+	} {
+		t.Run(test.name, func(t *testing.T) {
+			c, err := newCompiler()
+			if err != nil {
+				t.Fatal(err)
+			}
+			if err := c.AddResource(baseURL+"mistake.json", strings.NewReader(test.schema)); err != nil {
+				t.Fatal(err)
+			}
+			if _, err := compile(c, "mistake.json"); err == nil {
+				t.Error("got no error")
+			}
+		})
+	}
+}

@@ -1,0 +1,138 @@
+package schema_test
+
+import (
+	"bytes"
+	"encoding/json"
+	"errors"
+	"os"
+	"path/filepath"
+	"reflect"
+	"strings"
+	"testing"
+	"unicode/utf8"
+
+	"github.com/caddy-presets/caddy-presets/schema"
+)
+
+func FuzzCheckResponses(f *testing.F) {
+	f.Add(request(f, "responses.json"))
+	f.Add(request(f, "responses-every-tool.json"))
+	for _, seed := range []string{
+		`{"tools":[{"type":"no_such"},{"name":1,"type":"function"}],"provider":{"":1,"a/b~%":2}}`,
+		`{"metadata":{"[":1,"":"","é":null},"top_k":1e999999999,"temperature":-1E-999999}`,
+		`{"input":[1,{}],"models":["@preset/x"],"store":true,"previous_response_id":0}`,
+		`{"a":{"b":1,"\u0062":2}}`,
+		`{"a":"\ud800"}`,
+		"{\"a\":\"\xff\"}",
+		strings.Repeat(`{"a":[`, 70),
+	} {
+		f.Add([]byte(seed))
+	}
+	fuzzCheck(f, schemas(f).ResponsesRequest)
+}
+
+func FuzzCheckWorkspace(f *testing.F) {
+	f.Add(request(f, "workspace.json"))
+	for _, seed := range []string{
+		`{"name":"","slug":"-","io_logging_sampling_rate":0.00009999999999999999999}`,
+		`{"name":null,"default_provider_sort":"x","io_logging_api_key_ids":[1.5,"a",null]}`,
+	} {
+		f.Add([]byte(seed))
+	}
+	fuzzCheck(f, schemas(f).CreateWorkspace)
+}
+
+// fuzzCheck holds Check to its contract for any body.
+func fuzzCheck(f *testing.F, s *schema.Schema) {
+	suite, err := filepath.Glob("testdata/jsontestsuite/test_parsing/*_object_*.json")
+	if err != nil {
+		f.Fatal(err)
+	}
+	for _, path := range suite {
+		text, err := os.ReadFile(path)
+		if err != nil {
+			f.Fatal(err)
+		}
+		f.Add(text)
+	}
+	f.Fuzz(func(t *testing.T, body []byte) {
+		before := bytes.Clone(body)
+		object, err := s.Check(body)
+		compareInFull(t, s, string(body), err)
+		if !bytes.Equal(body, before) {
+			t.Fatal("the body was changed")
+		}
+		if err != nil {
+			checkError(t, body, err)
+			if _, again := s.Check(body); !reflect.DeepEqual(again, err) {
+				t.Errorf("got %v, then %v", err, again)
+			}
+			return
+		}
+		var want map[string]any
+		if err := decode(body, &want); err != nil {
+			t.Fatalf("accepted, but %v", err)
+		}
+		got := make(map[string]any)
+		for name, text := range object.All() {
+			var value any
+			if err := decode(text, &value); err != nil {
+				t.Fatalf("member %q: %v", name, err)
+			}
+			got[name] = value
+		}
+		if !reflect.DeepEqual(got, want) {
+			t.Errorf("members: got %v, want %v", got, want)
+		}
+	})
+}
+
+func decode(text []byte, to any) error {
+	d := json.NewDecoder(bytes.NewReader(text))
+	d.UseNumber()
+	return d.Decode(to)
+}
+
+func checkError(t *testing.T, body []byte, err error) {
+	t.Helper()
+	found, ok := errors.AsType[*schema.Error](err)
+	if !ok {
+		t.Fatalf("got error %v, want an *Error", err)
+	}
+	if n := len(found.Violations); n < 1 || n > schema.MaxViolations {
+		t.Fatalf("got %d violations, want 1 to %d", n, schema.MaxViolations)
+	}
+	var values any
+	if decode(body, &values) != nil {
+		values = nil
+	}
+	for _, v := range found.Violations {
+		if v.Path != "" && v.Path[0] != '/' || utf8.RuneCountInString(v.Path) > schema.MaxPathLength || !utf8.ValidString(v.Path) {
+			t.Errorf("got path %q", v.Path)
+		}
+		if v.Message == "" || !utf8.ValidString(v.Message) {
+			t.Errorf("got message %q", v.Message)
+		}
+		eachString(values, func(value string) {
+			// What is short, or all small letters, may be a word of ours.
+			if len(value) > 8 && strings.Trim(value, "abcdefghijklmnopqrstuvwxyz _-,.:<>()[]0123456789") != "" && strings.Contains(v.Message, value) {
+				t.Errorf("message %q repeats %q", v.Message, value)
+			}
+		})
+	}
+}
+
+func eachString(value any, visit func(string)) {
+	switch value := value.(type) {
+	case string:
+		visit(value)
+	case []any:
+		for _, item := range value {
+			eachString(item, visit)
+		}
+	case map[string]any:
+		for _, member := range value {
+			eachString(member, visit)
+		}
+	}
+}

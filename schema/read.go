@@ -1,0 +1,156 @@
+package schema
+
+import (
+	"bytes"
+	"errors"
+	"fmt"
+	"io"
+	"iter"
+
+	"github.com/go-json-experiment/json/jsontext"
+)
+
+const (
+	// MaxDepth is how deep a body may nest: an object or array may lie inside
+	// at most MaxDepth-1 others.
+	MaxDepth = 128
+	// MaxMembers is how many members the objects of a body may have in all,
+	// not counting the first 64 of each object. Those are compared with each
+	// other as they stand; to find duplicates among more, the decoder needs
+	// twenty times the memory that they take in the body.
+	MaxMembers  = 16384
+	freeMembers = 64
+)
+
+// Object is the top level of a body that was read strictly. It refers to the
+// bytes of that body, which must not change while it is in use.
+type Object struct {
+	members []member
+}
+
+type member struct {
+	name  string
+	value jsontext.Value
+}
+
+// All returns the members in the order of the body. A value is the part of the
+// body that holds it, byte for byte; a name is decoded.
+func (o Object) All() iter.Seq2[string, jsontext.Value] {
+	return func(yield func(string, jsontext.Value) bool) {
+		for _, m := range o.members {
+			if !yield(m.name, m.value) {
+				return
+			}
+		}
+	}
+}
+
+// read splits a body into its members. Every error is an *Error.
+func read(body []byte) (Object, error) {
+	object, kind, err := readValue(body)
+	switch {
+	case err != nil:
+		return Object{}, err
+	case kind != '{':
+		return Object{}, violation("", "must be an object")
+	}
+	return object, nil
+}
+
+// readValue reads the one JSON value that text must hold, whatever its kind,
+// and notes the members if it is an object. Every error is an *Error.
+func readValue(text []byte) (object Object, kind jsontext.Kind, err error) {
+	r := &reader{text: text, decoder: jsontext.NewDecoder(bytes.NewBuffer(text))}
+	if kind = r.decoder.PeekKind(); kind == '{' {
+		object, err = r.members()
+	} else {
+		err = r.skip()
+	}
+	if err == io.EOF {
+		return Object{}, 0, violation("", "must not be empty")
+	}
+	if err != nil {
+		return Object{}, 0, syntaxViolation(err)
+	}
+	end := r.decoder.InputOffset()
+	if _, err := r.decoder.ReadToken(); err != io.EOF {
+		return Object{}, 0, violation("", fmt.Sprintf("has text after its end at byte %d", end))
+	}
+	return object, kind, nil
+}
+
+// reader reads a text once, token by token: only so are its limits checked
+// before the decoder's memory grows.
+type reader struct {
+	text    []byte
+	decoder *jsontext.Decoder
+	beyond  int // members that count for MaxMembers
+}
+
+func (r *reader) token() (jsontext.Token, error) {
+	token, err := r.decoder.ReadToken()
+	if err != nil {
+		return token, err
+	}
+	depth := r.decoder.StackDepth()
+	if depth > MaxDepth {
+		return token, violation("", fmt.Sprintf("must not nest deeper than %d levels", MaxDepth))
+	}
+	// The length counts names and values, so it is odd after a name.
+	if kind, n := r.decoder.StackIndex(depth); kind == '{' && n > 2*freeMembers && n%2 == 1 {
+		if r.beyond++; r.beyond > MaxMembers {
+			return token, violation("", fmt.Sprintf("has too many members: more than %d beyond the first %d of an object", MaxMembers, freeMembers))
+		}
+	}
+	return token, nil
+}
+
+// skip reads one value.
+func (r *reader) skip() error {
+	for depth := r.decoder.StackDepth(); ; {
+		if _, err := r.token(); err != nil {
+			return err
+		}
+		if r.decoder.StackDepth() <= depth {
+			return nil
+		}
+	}
+}
+
+// members reads an object.
+func (r *reader) members() (Object, error) {
+	var object Object
+	if _, err := r.token(); err != nil { // {
+		return Object{}, err
+	}
+	for r.decoder.PeekKind() != '}' {
+		token, err := r.token()
+		if err != nil {
+			return Object{}, err
+		}
+		name := token.String()
+		afterName := r.decoder.InputOffset()
+		if err := r.skip(); err != nil {
+			return Object{}, err
+		}
+		value := bytes.TrimLeft(r.text[afterName:r.decoder.InputOffset()], ": \t\r\n")
+		object.members = append(object.members, member{name, value})
+	}
+	_, err := r.token() // }
+	return object, err
+}
+
+// syntaxViolation tells where a body stops being strict JSON. The decoder's
+// own words may quote the body, so they are not passed on.
+func syntaxViolation(err error) error {
+	syntax, ok := errors.AsType[*jsontext.SyntacticError](err)
+	switch {
+	case !ok:
+		return err
+	case errors.Is(err, jsontext.ErrDuplicateName):
+		return violation(string(syntax.JSONPointer), "duplicate name")
+	case errors.Is(err, io.ErrUnexpectedEOF):
+		return violation("", fmt.Sprintf("ends too early, at byte %d", syntax.ByteOffset))
+	}
+	return violation("", fmt.Sprintf("not valid JSON at byte %d", syntax.ByteOffset))
+}
