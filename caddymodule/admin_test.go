@@ -1,0 +1,154 @@
+package caddymodule
+
+import (
+	"bytes"
+	"crypto/sha256"
+	"encoding/hex"
+	"encoding/json"
+	"fmt"
+	"path/filepath"
+	"strings"
+	"testing"
+)
+
+type issued struct{ id, secret string }
+
+// issue creates a key through the admin endpoint.
+func (s *server) issue(body string) issued {
+	s.t.Helper()
+	r := send(s.t, "POST", "http://"+s.admin+"/presets/keys", body)
+	r.want(s.t, 201)
+	var k issuedKey
+	if err := json.Unmarshal([]byte(r.body), &k); err != nil {
+		s.t.Fatal(err)
+	}
+	return issued{k.ID, k.Secret}
+}
+
+func sha256Of(text string) string {
+	sum := sha256.Sum256([]byte(text))
+	return hex.EncodeToString(sum[:])
+}
+
+func TestAdminEndpoint(t *testing.T) {
+	s := start(t, standard)
+	keys := "http://" + s.admin + "/presets/keys"
+	team := s.manage("POST", "/v1/workspaces", minimalWorkspace).field(t, "id")
+	k := s.issue(`{"kind":"inference","user_id":"ursula","workspace":"team","name":"ci","expires_in":"30d"}`)
+
+	list := send(t, "GET", keys, "")
+	list.want(t, 200, `"id":"`+k.id+`"`, `"kind":"inference"`, `"user_id":"ursula"`, `"workspace_id":"`+team+`"`, `"name":"ci"`, `"live":true`, `"revoked_at":null`)
+	if strings.Contains(list.body, k.secret) || strings.Contains(list.body, sha256Of(k.secret)) {
+		t.Error("the list holds the secret or its hash")
+	}
+	for _, tc := range []struct {
+		method, path, body string
+		status             int
+		says               string
+	}{
+		{"POST", "", `{}`, 400, "/kind"},
+		{"POST", "", `{"kind":"root"}`, 400, "/kind"},
+		{"POST", "", `{"kind":"inference","workspace":"nowhere"}`, 404, "Workspace not found"},
+		{"POST", "", `{"kind":"inference","expires_in":"-1h"}`, 400, "expires_in"},
+		{"POST", "", `{"kind":"inference","expires_in":"soon"}`, 400, "expires_in"},
+		{"POST", "", `{"kind":"inference","owner":"x"}`, 400, "owner"},
+		{"POST", "", `{"kind":"inference","name":"` + strings.Repeat("x", maxAdminBody) + `"}`, 400, "too large"},
+		{"POST", "", ``, 400, "body"},
+		{"PUT", "", ``, 405, "method not allowed"},
+		{"GET", "/" + k.id, ``, 405, "method not allowed"},
+		{"DELETE", "/nothing", ``, 404, "Key not found"},
+		{"DELETE", "/", ``, 404, "Key not found"},
+		{"GET", "?store=nothing", ``, 404, s.folder},
+	} {
+		r := send(t, tc.method, keys+tc.path, tc.body)
+		if r.status != tc.status || !strings.Contains(r.body, tc.says) {
+			t.Errorf("%s %s %.80s: got %d %s, want %d %s", tc.method, tc.path, tc.body, r.status, r.body, tc.status, tc.says)
+		}
+	}
+	send(t, "DELETE", keys+"/"+k.id+"?store="+s.folder, "").want(t, 200, `"live":false`, `"revoked_at":"`)
+}
+
+// run runs the command as the shell would and returns what it prints.
+func run(args ...string) (out, errOut string, err error) {
+	var stdout, stderr bytes.Buffer
+	cmd := keyCommand()
+	cmd.SetArgs(args)
+	cmd.SetOut(&stdout)
+	cmd.SetErr(&stderr)
+	err = cmd.Execute()
+	return stdout.String(), stderr.String(), err
+}
+
+func TestKeyCommand(t *testing.T) {
+	s := start(t, standard)
+	s.manage("POST", "/v1/workspaces", minimalWorkspace).want(t, 201)
+	secret, note, err := run("create", "--kind", "management", "--user", "ann", "--workspace", "team", "--name", "for the tests", "--expires", "1h", "--address", s.admin)
+	if err != nil {
+		t.Fatal(err)
+	}
+	if !strings.HasSuffix(secret, "\n") || strings.Count(secret, "\n") != 1 || !strings.HasPrefix(secret, "caddypresets_mgmt_") {
+		t.Error("standard output is not the key alone on a line")
+	}
+	secret = strings.TrimSpace(secret)
+	if strings.Contains(note, secret) || !strings.Contains(note, "Issued management key") || !strings.Contains(note, "expires 2") {
+		t.Errorf("standard error says %q", note)
+	}
+	s.do("GET", "/v1/workspaces/team", "", bearer(secret)).want(t, 200)
+
+	out, _, err := run("list", "--json", "--address", s.admin)
+	var keys []issuedKey
+	if err != nil || json.Unmarshal([]byte(out), &keys) != nil || len(keys) != 1 || keys[0].Name != "for the tests" || keys[0].Secret != "" {
+		t.Fatalf("list --json gives %q, %v", out, err)
+	}
+	out, _, err = run("list", "--address", s.admin)
+	if err != nil || !strings.Contains(out, keys[0].ID) || !strings.Contains(out, "live") || strings.Contains(out, secret) {
+		t.Errorf("list gives %q, %v", out, err)
+	}
+	out, note, err = run("revoke", keys[0].ID, "--address", s.admin)
+	if err != nil || out != "" || !strings.Contains(note, "Revoked management key "+keys[0].ID) {
+		t.Errorf("revoke gives %q and %q, %v", out, note, err)
+	}
+	s.do("GET", "/v1/workspaces/team", "", bearer(secret)).wantError(t, 401, "Invalid credentials")
+	if out, _, err := run("list", "--address", s.admin); err != nil || !strings.Contains(out, "revoked") {
+		t.Errorf("list gives %q, %v, want the key revoked", out, err)
+	}
+	for says, args := range map[string][]string{
+		`required flag(s) "kind" not set`: {"create", "--address", s.admin},
+		"/kind":                           {"create", "--kind", "root", "--address", s.admin},
+		"Workspace not found":             {"create", "--kind", "inference", "--workspace", "nowhere", "--address", s.admin},
+		"Key not found":                   {"revoke", "nothing", "--address", s.admin},
+		"accepts 1 arg":                   {"revoke", "--address", s.admin},
+		"performing request":              {"list", "--address", freeAddress(t)},
+		"no live store":                   {"list", "--address", s.admin, "--store", "other"},
+	} {
+		if out, _, err := run(args...); err == nil || !strings.Contains(err.Error(), says) {
+			t.Errorf("%v: got %q, %v, want an error with %q", args, out, err, says)
+		}
+	}
+}
+
+func TestSeveralStores(t *testing.T) {
+	s := start(t, standard)
+	second := freeAddress(t)
+	folder := filepath.Join(t.TempDir(), "second")
+	both := s.site(standard) + s.siteAt(second, fmt.Sprintf("presets {\nstorage badger %s\n%s\n}", folder, standard))
+	if err := s.load(both); err != nil {
+		t.Fatal(err)
+	}
+	if _, _, err := run("list", "--address", s.admin); err == nil || !strings.Contains(err.Error(), folder) || !strings.Contains(err.Error(), s.folder) {
+		t.Errorf("got %v, want an error that names both stores", err)
+	}
+	secret, _, err := run("create", "--kind", "management", "--address", s.admin, "--store", folder)
+	if err != nil {
+		t.Fatal(err)
+	}
+	secret = strings.TrimSpace(secret)
+	send(t, "GET", "http://"+second+"/v1/workspaces/default", "", bearer(secret)).want(t, 200)
+	s.do("GET", "/v1/workspaces/default", "", bearer(secret)).want(t, 401)
+	if err := s.load("http://127.0.0.1:" + strings.Split(second, ":")[1] + " {\nbind 127.0.0.1\nrespond ok\n}"); err != nil {
+		t.Fatal(err)
+	}
+	if _, _, err := run("list", "--address", s.admin); err == nil || !strings.Contains(err.Error(), "no store is live") {
+		t.Errorf("got %v, want an error that no store is live", err)
+	}
+}

@@ -1,0 +1,427 @@
+package caddymodule
+
+import (
+	"encoding/json"
+	"fmt"
+	"net/http"
+	"net/http/httptest"
+	"strings"
+	"sync"
+	"testing"
+	"time"
+
+	"github.com/caddyserver/caddy/v2"
+	"github.com/caddyserver/caddy/v2/modules/caddyhttp"
+	"github.com/prometheus/client_golang/prometheus"
+	"go.uber.org/zap"
+	"go.uber.org/zap/zaptest/observer"
+
+	"github.com/caddy-presets/caddy-presets/domain"
+	"github.com/caddy-presets/caddy-presets/schema"
+	"github.com/caddy-presets/caddy-presets/storage/badger"
+)
+
+const minimalWorkspace = `{"name":"Team","slug":"team"}`
+
+func TestWorkspaceAnswers(t *testing.T) {
+	s := start(t, standard)
+	full := `{"name":"Zoë & <Co>","slug":"full","description":"d","default_text_model":"openai/gpt-5","default_image_model":"m",
+		"default_provider_sort":"price","io_logging_api_key_ids":["a",12345678901234567890,"<b>"],"io_logging_sampling_rate":0.5,
+		"is_data_discount_logging_enabled":false,"is_observability_broadcast_enabled":true,"is_observability_io_logging_enabled":true,
+		"created_by":"mallory","id":"mine","unknown":{"deep":[1]}}`
+	nulls := `{"name":"n","slug":"nulls","description":null,"default_text_model":null,"default_image_model":null,"default_provider_sort":null,"io_logging_api_key_ids":null}`
+	minimal := s.manage("POST", "/v1/workspaces", minimalWorkspace)
+	golden(t, "workspace",
+		minimal,
+		s.manage("POST", "/v1/workspaces", full),
+		s.manage("POST", "/v1/workspaces", nulls),
+		s.manage("GET", "/v1/workspaces/team", ""),
+		s.manage("GET", "/v1/workspaces/"+minimal.field(t, "id"), ""),
+		s.manage("GET", "/v1/workspaces/default", ""),
+		s.manage("POST", "/v1/workspaces", minimalWorkspace),
+		s.manage("GET", "/v1/workspaces/nowhere", ""),
+		s.manage("POST", "/v1/workspaces", `{"name":"","slug":"-"}`),
+	)
+	head := s.manage("HEAD", "/v1/workspaces/team", "")
+	get := s.manage("GET", "/v1/workspaces/team", "")
+	if head.status != 200 || head.body != "" || head.header.Get("Content-Length") != fmt.Sprint(len(get.body)) {
+		t.Errorf("HEAD gives %d with length %s and %q, want GET's without the body", head.status, head.header.Get("Content-Length"), head.body)
+	}
+}
+
+func TestPresetAnswers(t *testing.T) {
+	s := start(t, standard)
+	const path = "/v1/presets/email-copywriter/responses"
+	golden(t, "preset",
+		s.manage("POST", path, `{"model":"openai/gpt-5","temperature":0.70,"instructions":"Write <b>short</b> mails.","input":"hi","stream":true,"user":"u"}`),
+		s.manage("POST", path, `{}`),
+		s.manage("POST", path, `{"temperature":null,"instructions":""}`),
+		s.manage("POST", path, `{"tools":[{"type":"function"}],"provider":{"x":1},"metadata":{"a[0]":"b"}}`),
+		s.manage("POST", "/v1/presets/bad%20slug/responses", `{}`),
+		s.manage("POST", path+"?workspace_id=nowhere", `{}`),
+		s.do("POST", path, `{}`, bearer(inferenceSecret)),
+	)
+}
+
+func TestValuesAreKeptToTheByte(t *testing.T) {
+	s := start(t, standard)
+	for _, member := range []string{
+		`"temperature":0.70`, `"temperature":1e3`, `"top_k":12345678901234567890`, `"top_p":-0.0`, `"top_logprobs":1.0`,
+		`"model":"\u00e9\/<&>\u2028"`,
+		"\"provider\":{ \"order\" : [\t\"a\",\n\"b\" ] }",
+		`"reasoning":{"z":1,"a":2,"effort":"high"}`,
+		`"image_config":{"n":1E-7}`,
+	} {
+		s.manage("POST", "/v1/presets/verbatim/responses", "{ "+member+" }").want(t, 200, `"config":{`+member+`}`)
+	}
+}
+
+func TestQueryPicksTheWorkspace(t *testing.T) {
+	s := start(t, standard+"\npreset_creators any\ninference_key team-inference-secret carl team")
+	team := s.manage("POST", "/v1/workspaces", minimalWorkspace).field(t, "id")
+	home := s.manage("GET", "/v1/workspaces/default", "").field(t, "id")
+	const path = "/v1/presets/p/responses"
+	s.manage("POST", path, `{}`).want(t, 200, `"workspace_id":"`+home+`"`, `"version":1`)
+	s.manage("POST", path+"?workspace_id=team", `{}`).want(t, 200, `"workspace_id":"`+team+`"`, `"version":1`)
+	s.manage("POST", path+"?workspace_id="+team, `{}`).want(t, 200, `"workspace_id":"`+team+`"`, `"version":2`)
+	s.manage("POST", path+"?workspace_id=", `{}`).want(t, 200, `"workspace_id":"`+home+`"`, `"version":2`)
+	s.do("POST", path, `{}`, bearer("team-inference-secret")).want(t, 200, `"workspace_id":"`+team+`"`, `"version":3`, `"creator_id":"carl"`)
+	s.do("POST", path, `{}`, bearer(inferenceSecret)).want(t, 200, `"workspace_id":"`+home+`"`, `"version":3`)
+	s.do("POST", path+"?workspace_id=default", `{}`, bearer("team-inference-secret")).wantError(t, 403, "Only management keys can perform this operation")
+	s.manage("POST", path+"?workspace_id=nowhere", `{}`).wantError(t, 404, "Workspace not found")
+	s.manage("POST", path+"?workspace_id=a&workspace_id=b", `{}`).wantError(t, 400, "Invalid request parameters: workspace_id")
+	s.manage("POST", path+"?workspace_id=%zz", `{}`).wantError(t, 400, "Invalid request parameters: query")
+}
+
+func TestRouting(t *testing.T) {
+	s := start(t, standard)
+	for _, tc := range []struct {
+		method, path string
+		status       int
+		allow        string
+	}{
+		{"GET", "/v1/presets", 404, ""},
+		{"GET", "/v1/presets/", 404, ""},
+		{"GET", "/v1/presets/a", 404, ""},
+		{"POST", "/v1/presets/a/nothing", 404, ""},
+		{"POST", "/v1/presets/a/responses/", 404, ""},
+		{"POST", "/v1/presets//responses", 404, ""},
+		{"GET", "/v1/presets/a/responses", 405, "POST"},
+		{"DELETE", "/v1/presets/a/responses", 405, "POST"},
+		{"OPTIONS", "/v1/presets/a/responses", 405, "POST"},
+		{"GET", "/v1/workspaces", 405, "POST"},
+		{"PUT", "/v1/workspaces/a", 405, "GET, HEAD"},
+		{"POST", "/v1/workspaces/", 404, ""},
+		{"GET", "/v1/workspaces/a/b", 404, ""},
+		{"GET", "/v1/workspaces/a/b/c/d/e/f", 404, ""},
+		{"POST", "/v1/%70resets/a/other", 404, ""},
+		{"GET", "/v1//workspaces/a", 404, ""},
+		{"GET", "/v1/./workspaces/a", 404, ""},
+		{"GET", "/v1/x/../workspaces/a", 404, ""},
+		{"GET", "/v1/workspaces/../models", 404, ""},
+		{"GET", "/v1/presets%2Fa", 404, ""},
+		{"GET", "/v1%2Fpresets/a", 404, ""},
+		{"POST", "/v1/workspaces/a%2Fb", 405, "GET, HEAD"},
+	} {
+		r := s.manage(tc.method, tc.path, "")
+		r.wantError(t, tc.status, "")
+		if got := r.header.Get("Allow"); got != tc.allow {
+			t.Errorf("%s %s: got Allow %q, want %q", tc.method, tc.path, got, tc.allow)
+		}
+	}
+	if got := s.upstream.taken(); got != nil {
+		t.Errorf("the gateway got %q", got)
+	}
+	// A decoded slash is part of the slug or id, not of the path.
+	s.manage("GET", "/v1/workspaces/a%2Fb", "").wantError(t, 404, "Workspace not found")
+	s.manage("POST", "/v1/presets/a%2Fb/responses", "{}").wantError(t, 400, "Invalid request parameters: slug")
+	s.manage("POST", "/v1/presets/%61bc/responses", "{}").want(t, 200, `"slug":"abc"`)
+}
+
+func TestOtherRoutesGoToTheGatewayUntouched(t *testing.T) {
+	s := start(t, standard)
+	body := "{\"not\": json, \xff\x00" + strings.Repeat("x", 5<<20) // larger than our limit, and no JSON at all
+	for _, tc := range []struct{ method, path string }{
+		{"GET", "/"}, {"GET", "/v1/models"}, {"POST", "/v1/presetsfoo"}, {"POST", "/v1/workspaces-x/y"},
+		{"POST", "/v1/chat/completions?x=%zz"}, {"POST", "/v1/responses"}, {"DELETE", "/presets/a"}, {"POST", "/v2/presets/a/responses"},
+		{"POST", "/V1/Presets/a"}, {"POST", "/v1/a%2Fb/%2e"},
+	} {
+		sent := ""
+		if tc.method == "POST" {
+			sent = body
+		}
+		r := s.do(tc.method, tc.path, sent, "Authorization: Basic Z2F0ZXdheQ==", "X-Session-Id: "+strings.Repeat("s", 300))
+		r.want(t, http.StatusAccepted, "from the gateway")
+		want := fmt.Sprintf("%s %s\nAuthorization: Basic Z2F0ZXdheQ==\nX-Session-Id: %s\n\n%s", tc.method, tc.path, strings.Repeat("s", 300), sent)
+		if got := s.upstream.taken(); len(got) != 1 || got[0] != want {
+			t.Errorf("%s %s reached the gateway %d times, or changed", tc.method, tc.path, len(got))
+		}
+	}
+}
+
+func TestBasePath(t *testing.T) {
+	s := start(t, standard+"\nbase_path /ai/api/")
+	s.manage("GET", "/ai/api/workspaces/default", "").want(t, 200)
+	s.manage("GET", "/v1/workspaces/default", "").want(t, http.StatusAccepted)
+	if err := s.load(s.site(standard + "\nbase_path /")); err != nil {
+		t.Fatal(err)
+	}
+	s.manage("GET", "/workspaces/default", "").want(t, 200)
+	s.manage("GET", "/v1/workspaces/default", "").want(t, http.StatusAccepted)
+}
+
+func TestBodies(t *testing.T) {
+	s := start(t, standard+"\nmax_body_size 10KB")
+	const path = "/v1/presets/p/responses"
+	filled := func(size int) string {
+		return `{"input":"` + strings.Repeat("x", size-len(`{"input":""}`)) + `"}`
+	}
+	chunked := func(body string) string {
+		return fmt.Sprintf("POST %s HTTP/1.1\r\nHost: x\r\n%s\r\nTransfer-Encoding: chunked\r\n\r\n%x\r\n%s\r\n0\r\n\r\n", path, bearer(managementSecret), len(body), body)
+	}
+	s.manage("POST", path, filled(10000)).want(t, 200)
+	s.manage("POST", path, filled(10001)).wantError(t, 413, "Request payload too large")
+	s.raw(chunked(filled(10000)), 1)[0].want(t, 200)
+	s.raw(chunked(filled(10001)), 1)[0].wantError(t, 413, "Request payload too large")
+
+	for media, status := range map[string]int{
+		"": 200, "application/json": 200, "application/json; charset=utf-8": 200, "Application/JSON": 200, "application/vnd.x+json": 200,
+		"text/plain": 415, "application/x-www-form-urlencoded": 415, "text/json": 415, "application/jsonp": 415, "json": 415, "multipart/form-data; boundary=x": 415,
+	} {
+		if r := s.manage("POST", path, "{}", "Content-Type: "+media); r.status != status {
+			t.Errorf("Content-Type %q: got %d, want %d", media, r.status, status)
+		}
+	}
+	s.manage("POST", path, "{}", "Content-Encoding: gzip").wantError(t, 415, "Unsupported media type")
+	s.manage("POST", path, "").wantError(t, 400, "Invalid request parameters: body: ")
+	s.manage("POST", path, "[]").wantError(t, 400, "Invalid request parameters: body: ")
+	s.manage("POST", path, `{"model":"a","model":"b"}`).wantError(t, 400, "Invalid request parameters: /model: ")
+	s.raw("POST "+path+" HTTP/1.1\r\nHost: x\r\n"+bearer(managementSecret)+"\r\nTransfer-Encoding: chunked\r\n\r\nzz\r\n", 1)[0].
+		wantError(t, 400, "Invalid request parameters: body: ")
+}
+
+func TestOuterLimitKeepsIts413(t *testing.T) {
+	s := start(t, standard)
+	if err := s.load(s.siteAt(s.address, fmt.Sprintf("request_body {\nmax_size 100\n}\npresets {\nstorage badger %s\n%s\n}", s.folder, standard))); err != nil {
+		t.Fatal(err)
+	}
+	body := `{"input":"` + strings.Repeat("x", 200) + `"}`
+	r := s.raw(fmt.Sprintf("POST /v1/presets/p/responses HTTP/1.1\r\nHost: x\r\n%s\r\nTransfer-Encoding: chunked\r\n\r\n%x\r\n%s\r\n0\r\n\r\n", bearer(managementSecret), len(body), body), 1)
+	r[0].wantError(t, 413, "Request payload too large")
+}
+
+func TestSlowBodiesEnd(t *testing.T) {
+	s := start(t, standard)
+	bodyTimeout = 50 * time.Millisecond
+	defer func() { bodyTimeout = time.Minute }()
+	r := s.raw("POST /v1/workspaces HTTP/1.1\r\nHost: x\r\n"+bearer(managementSecret)+"\r\nContent-Length: 1000\r\n\r\n{", 1)
+	r[0].wantError(t, 408, "The request body took too long to arrive")
+	// The deadline is gone once a body is there: the connection lives on.
+	request := "POST /v1/workspaces HTTP/1.1\r\nHost: x\r\n" + bearer(managementSecret) + "\r\nContent-Length: 2\r\n\r\n{}"
+	for _, answer := range s.raw(request+request, 2) {
+		answer.wantError(t, 400, "Invalid request parameters")
+	}
+}
+
+func TestSessionIDAndPlaceholders(t *testing.T) {
+	s := start(t, standard)
+	const path = "/v1/presets/p/responses"
+	long := strings.Repeat("é", 256)
+	s.manage("POST", path, "{}", "X-Session-Id: "+long).want(t, 200)
+	s.manage("POST", path, "{}", "X-Session-Id: "+long+"x").wantError(t, 400, "Invalid request parameters: x-session-id")
+	s.manage("GET", "/v1/workspaces/default", "", "X-Session-Id: "+long+"x").wantError(t, 400, "Invalid request parameters: x-session-id")
+
+	names := []string{"operation", "slug", "version", "workspace_id", "key_id", "session_id"}
+	var appends strings.Builder
+	for _, name := range names {
+		fmt.Fprintf(&appends, "log_append p_%s {http.presets.%s}\n", name, name)
+	}
+	if err := s.load(s.siteAt(s.address, fmt.Sprintf("%spresets {\nstorage badger %s\n%s\n}", &appends, s.folder, standard))); err != nil {
+		t.Fatal(err)
+	}
+	home := s.manage("GET", "/v1/workspaces/default", "").field(t, "id")
+	created := func(version, session string) map[string]any {
+		return map[string]any{
+			"p_operation": "preset_create_responses", "p_slug": "p", "p_version": version,
+			"p_workspace_id": home, "p_key_id": "config-management-1", "p_session_id": session,
+		}
+	}
+	for _, tc := range []struct {
+		send func()
+		want map[string]any
+	}{
+		{func() { s.manage("POST", path, "{}", "X-Session-Id: from-header").want(t, 200) }, created("2", "from-header")},
+		{func() { s.manage("POST", path, `{"session_id":"from-body"}`, "X-Session-Id: from-header").want(t, 200) }, created("3", "from-body")},
+		{
+			func() { s.manage("GET", "/v1/workspaces/default", "").want(t, 200) },
+			map[string]any{
+				"p_operation": "workspace_get", "p_slug": nil, "p_version": nil,
+				"p_workspace_id": home, "p_key_id": "config-management-1", "p_session_id": nil,
+			},
+		},
+		{
+			func() { s.manage("GET", "/v1/workspaces", "").wantError(t, 405, "Method not allowed") },
+			map[string]any{
+				"p_operation": "unknown", "p_slug": nil, "p_version": nil,
+				"p_workspace_id": nil, "p_key_id": nil, "p_session_id": nil,
+			},
+		},
+	} {
+		before := len(s.logs())
+		tc.send()
+		if !s.eventually(func() bool { return strings.HasSuffix(s.logs()[before:], "}\n") }) {
+			t.Fatal("the request is not in the access log")
+		}
+		var got map[string]any
+		if err := json.Unmarshal([]byte(s.logs()[before:]), &got); err != nil {
+			t.Fatal(err)
+		}
+		for name, want := range tc.want {
+			if got[name] != want {
+				t.Errorf("%s: got %v, want %v", name, got[name], want)
+			}
+		}
+	}
+}
+
+// eventually waits for what happens after an answer was sent.
+func (s *server) eventually(ok func() bool) bool {
+	for range 100 {
+		if ok() {
+			return true
+		}
+		time.Sleep(20 * time.Millisecond)
+	}
+	return false
+}
+
+func TestManyClientsOnOneSlug(t *testing.T) {
+	s := start(t, standard)
+	const clients = 64
+	var wg sync.WaitGroup
+	answers := make([]response, clients)
+	for i := range clients {
+		wg.Go(func() {
+			answers[i] = s.manage("POST", "/v1/presets/hot/responses", fmt.Sprintf(`{"top_k":%d}`, i))
+		})
+	}
+	wg.Wait()
+	seen := map[string]bool{}
+	for i, r := range answers {
+		r.want(t, 200, fmt.Sprintf(`"config":{"top_k":%d}`, i))
+		_, after, _ := strings.Cut(r.body, `"version":`)
+		version, _, _ := strings.Cut(after, ",")
+		seen[version] = true
+	}
+	for v := 1; v <= clients; v++ {
+		if !seen[fmt.Sprint(v)] {
+			t.Errorf("no client got version %d", v)
+		}
+	}
+}
+
+// What is secret stays out of every log, metric and error, at any log level.
+func TestSecretsAndPromptsReachNoLog(t *testing.T) {
+	s := start(t, standard)
+	issued := s.issue(`{"kind":"management"}`).secret
+	const prompt, content = "PROMPT-of-the-team", "CONTENT-of-a-user"
+	body := fmt.Sprintf(`{"instructions":%q,"input":%q,"model":"m"}`, prompt, content)
+	for _, secret := range []string{managementSecret, issued} {
+		s.do("POST", "/v1/presets/p/responses", body, bearer(secret)).want(t, 200)
+		s.do("POST", "/v1/presets/p/responses", `{"model":7,"input":"`+content+`"`, bearer(secret)).want(t, 400)
+		s.do("POST", "/v1/presets/p/responses", `{"store":"`+prompt+`","route":"`+content+`"}`, bearer(secret)).want(t, 400)
+	}
+	s.do("POST", "/v1/presets/p/responses", body, bearer(inferenceSecret)).want(t, 403)
+	s.do("POST", "/v1/presets/p/responses", body, bearer(issued+"x")).want(t, 401)
+	seen := s.logs() + send(t, "GET", "http://"+s.admin+"/metrics", "").body + send(t, "GET", "http://"+s.admin+"/config/", "").body
+	for what, secret := range map[string]string{
+		"configured key": managementSecret, "inference key": inferenceSecret, "issued key": issued, "prompt": prompt, "content": content,
+	} {
+		if strings.Contains(seen, secret) {
+			t.Errorf("the logs, metrics or configuration hold the %s", what)
+		}
+	}
+	for _, r := range []response{
+		s.manage("POST", "/v1/presets/p/responses", `{"store":"`+prompt+`","route":"`+content+`","input":7,"top_k":"`+prompt+`"}`),
+		s.manage("POST", "/v1/presets/p/responses", `{"input":"`+content+`",`),
+	} {
+		r.wantError(t, 400, "Invalid request parameters")
+		if strings.Contains(r.body, prompt) || strings.Contains(r.body, content) {
+			t.Errorf("an error echoes the body: %s", r.body)
+		}
+	}
+}
+
+func TestMetrics(t *testing.T) {
+	s := start(t, standard)
+	s.manage("POST", "/v1/presets/p/responses", "{}").want(t, 200)
+	s.manage("POST", "/v1/presets/p/responses", "{}").want(t, 200)
+	s.manage("GET", "/v1/workspaces/x", "").want(t, 404)
+	s.manage("GET", "/v1/workspaces", "").want(t, 405)
+	got := send(t, "GET", "http://"+s.admin+"/metrics", "")
+	got.want(t, 200,
+		`caddy_presets_requests_total{code="200",operation="preset_create_responses"} 2`,
+		`caddy_presets_requests_total{code="404",operation="workspace_get"} 1`,
+		`caddy_presets_requests_total{code="405",operation="unknown"} 1`,
+		`caddy_presets_request_duration_seconds_count{code="200",operation="preset_create_responses"} 2`,
+		`caddy_presets_versions_written_total 2`,
+		`caddy_presets_store_operations_total{operation="update",result="ok"} 3`, // two versions and the default workspace
+		`caddy_presets_store_operation_duration_seconds_count{operation="update",result="ok"} 3`,
+		`caddy_presets_store_operations_total{operation="view",result="ok"}`,
+	)
+}
+
+// A failure of the store is a plain 500 with an id, whose cause is logged once.
+func TestInternalErrorsAreMasked(t *testing.T) {
+	store, err := badger.OpenInMemory()
+	if err != nil {
+		t.Fatal(err)
+	}
+	h := newBareHandler(t, store)
+	core, logged := observer.New(zap.DebugLevel)
+	h.logger = zap.New(core)
+	if err := store.Close(); err != nil {
+		t.Fatal(err)
+	}
+	w := httptest.NewRecorder()
+	r := caddyhttp.PrepareRequest(httptest.NewRequest("GET", "/v1/workspaces/default", nil), caddy.NewReplacer(), w, new(caddyhttp.Server))
+	r.Header.Set("Authorization", "Bearer "+managementSecret)
+	if err := h.ServeHTTP(w, r, nil); err != nil {
+		t.Fatal(err)
+	}
+	if want := `{"error":{"code":500,"message":"Internal Server Error"},"user_id":"ann"}`; w.Code != 500 || w.Body.String() != want {
+		t.Errorf("got %d %s, want 500 %s", w.Code, w.Body, want)
+	}
+	entries := logged.FilterMessage("request failed").All()
+	if len(entries) != 1 {
+		t.Fatalf("got %d log entries, want one", len(entries))
+	}
+	fields := entries[0].ContextMap()
+	if id := w.Header().Get("X-Request-Id"); id == "" || fields["request_id"] != id || fields["operation"] != "workspace_get" || fields["error"] != domain.ErrClosed.Error() {
+		t.Errorf("logged %v, want the operation, the cause and the id %q of the answer", fields, id)
+	}
+}
+
+// newBareHandler returns a handler over store without Caddy around it.
+func newBareHandler(t testing.TB, store domain.Store) *Handler {
+	t.Helper()
+	h := &Handler{
+		BasePath: defaultBasePath, MaxBodySize: defaultMaxBodySize, PresetCreators: creatorsManagement,
+		logger: zap.NewNop(), service: domain.NewService(store),
+		keys: map[domain.KeyHash]domain.Principal{
+			domain.HashSecret(managementSecret): {KeyID: "k", UserID: "ann", Kind: domain.ManagementKey},
+		},
+	}
+	schemas, err := schema.Load()
+	if err != nil {
+		t.Fatal(err)
+	}
+	h.operations = h.routes(schemas)
+	if h.metrics, err = newMetrics(prometheus.NewRegistry()); err != nil {
+		t.Fatal(err)
+	}
+	if err := h.service.EnsureDefaultWorkspace(t.Context()); err != nil {
+		t.Fatal(err)
+	}
+	return h
+}

@@ -1,0 +1,148 @@
+package caddymodule
+
+import (
+	"crypto/subtle"
+	"fmt"
+	"strings"
+
+	"github.com/caddyserver/caddy/v2"
+
+	"github.com/caddy-presets/caddy-presets/domain"
+)
+
+// ConfiguredKey is a key that the configuration names, without ever holding
+// its secret.
+type ConfiguredKey struct {
+	// Either a placeholder that gives the secret, such as {env.PRESETS_KEY} or
+	// {file./run/secrets/key}, or "sha256:" and the secret's SHA-256 in
+	// hexadecimal. A secret itself is refused: it would be readable at /config.
+	Secret string `json:"secret"`
+
+	// The user that the key stands for, as in created_by. Default: the key's
+	// own id, such as config-management-1.
+	UserID string `json:"user_id,omitempty"`
+
+	// The slug of the workspace that the key acts in. Default: default
+	WorkspaceSlug string `json:"workspace,omitempty"`
+}
+
+const (
+	hashedPrefix = "sha256:"
+	// minSecret is the shortest secret that is accepted, in bytes: a short one
+	// can be guessed from its hash.
+	minSecret = 16
+)
+
+// authenticate finds out who sent the request (specification,
+// "Authentication").
+func (c *call) authenticate() error {
+	given := c.r.Header.Values("Authorization")
+	switch len(given) {
+	case 0:
+		return &domain.Error{Kind: domain.Unauthenticated, Message: "Missing Authentication header"}
+	case 1:
+	default:
+		return domain.InvalidAt("authorization", "given more than once")
+	}
+	scheme, secret, _ := strings.Cut(given[0], " ")
+	secret = strings.TrimLeft(secret, " ")
+	if !strings.EqualFold(scheme, "Bearer") || secret == "" {
+		return domain.ErrCredentials
+	}
+	who, ok := c.h.configured(secret)
+	if !ok {
+		var err error
+		if who, err = c.h.service.Authenticate(c.r.Context(), secret); err != nil {
+			return err
+		}
+	}
+	c.who = who
+	c.note("key_id", who.KeyID)
+	return nil
+}
+
+// configured returns the principal of a secret that the configuration names.
+func (h *Handler) configured(secret string) (domain.Principal, bool) {
+	hash := domain.HashSecret(secret)
+	for known, who := range h.keys {
+		if subtle.ConstantTimeCompare(known[:], hash[:]) == 1 {
+			return who, true
+		}
+	}
+	return domain.Principal{}, false
+}
+
+// provisionKeys returns the principals of all configured keys by the hash of
+// their secret. Its errors name a key by its place, never by its secret.
+func provisionKeys(repl *caddy.Replacer, management, inference []ConfiguredKey) (map[domain.KeyHash]domain.Principal, error) {
+	keys := make(map[domain.KeyHash]domain.Principal, len(management)+len(inference))
+	add := func(kind domain.KeyKind, configured []ConfiguredKey) error {
+		for i, k := range configured {
+			place := fmt.Sprintf("%s_keys[%d]", kind, i)
+			hash, err := k.hash(repl)
+			if err != nil {
+				return fmt.Errorf("%s: %w", place, err)
+			}
+			if earlier, taken := keys[hash]; taken {
+				return fmt.Errorf("%s: has the same secret as %s", place, earlier.KeyID)
+			}
+			who := domain.Principal{
+				KeyID:         fmt.Sprintf("config-%s-%d", kind, i+1),
+				UserID:        k.UserID,
+				Kind:          kind,
+				WorkspaceSlug: k.WorkspaceSlug,
+			}
+			if who.UserID == "" {
+				who.UserID = who.KeyID
+			}
+			keys[hash] = who
+		}
+		return nil
+	}
+	if err := add(domain.ManagementKey, management); err != nil {
+		return nil, err
+	}
+	return keys, add(domain.InferenceKey, inference)
+}
+
+func (k ConfiguredKey) hash(repl *caddy.Replacer) (hash domain.KeyHash, err error) {
+	if text, ok := strings.CutPrefix(k.Secret, hashedPrefix); ok {
+		if err := hash.UnmarshalText([]byte(text)); err != nil {
+			return hash, fmt.Errorf("%s must be followed by 64 hexadecimal digits", hashedPrefix)
+		}
+		return hash, nil
+	}
+	if !isPlaceholder(k.Secret) {
+		return hash, fmt.Errorf("the secret must be a placeholder, such as {env.PRESETS_KEY}, or %s and 64 hexadecimal digits", hashedPrefix)
+	}
+	secret, err := repl.ReplaceOrErr(k.Secret, true, true)
+	if err != nil {
+		return hash, err // names the placeholder
+	}
+	secret = strings.TrimSpace(secret) // a file ends in a line break
+	if err := checkSecret(secret); err != nil {
+		return hash, fmt.Errorf("%s: %w", k.Secret, err)
+	}
+	return domain.HashSecret(secret), nil
+}
+
+// isPlaceholder reports whether text is one placeholder and nothing else.
+func isPlaceholder(text string) bool {
+	inner, ok := strings.CutPrefix(text, "{")
+	if !ok {
+		return false
+	}
+	inner, ok = strings.CutSuffix(inner, "}")
+	return ok && inner != "" && !strings.ContainsAny(inner, "{}")
+}
+
+// checkSecret refuses what can be guessed or cannot be sent as a bearer token.
+func checkSecret(secret string) error {
+	if len(secret) < minSecret {
+		return fmt.Errorf("the secret must be at least %d characters", minSecret)
+	}
+	if strings.ContainsFunc(secret, func(r rune) bool { return r <= ' ' || r > '~' }) {
+		return fmt.Errorf("the secret must be printable ASCII without spaces")
+	}
+	return nil
+}

@@ -1,0 +1,137 @@
+package caddymodule
+
+import (
+	"fmt"
+	"net/http"
+	"strings"
+	"testing"
+	"time"
+)
+
+// Every kind of key on every operation.
+func TestAuthorisationMatrix(t *testing.T) {
+	s := start(t, standard)
+	management := s.issue(`{"kind":"management","user_id":"mia"}`)
+	inference := s.issue(`{"kind":"inference"}`)
+	revoked := s.issue(`{"kind":"management"}`)
+	send(t, "DELETE", "http://"+s.admin+"/presets/keys/"+revoked.id, "").want(t, 200, `"revoked_at":"`)
+	expired := s.issue(`{"kind":"management","expires_in":"1ms"}`)
+	time.Sleep(5 * time.Millisecond)
+
+	const missing, invalid, forbidden = "Missing Authentication header", "Invalid credentials", "Only management keys can perform this operation"
+	callers := []struct {
+		name    string
+		headers []string
+		status  int // 0: may
+		message string
+	}{
+		{"nothing", nil, 401, missing},
+		{"x-api-key", []string{"X-Api-Key: " + managementSecret}, 401, missing},
+		{"empty", []string{"Authorization: "}, 401, invalid},
+		{"no scheme", []string{"Authorization: " + managementSecret}, 401, invalid},
+		{"no token", []string{"Authorization: Bearer"}, 401, invalid},
+		{"basic", []string{"Authorization: Basic " + managementSecret}, 401, invalid},
+		{"unknown", []string{bearer("another-secret-of-the-tests")}, 401, invalid},
+		{"prefix of a key", []string{bearer(managementSecret[:20])}, 401, invalid},
+		{"key and more", []string{bearer(managementSecret + " x")}, 401, invalid},
+		{"damaged", []string{bearer(management.secret[:len(management.secret)-1] + "_")}, 401, invalid},
+		{"revoked", []string{bearer(revoked.secret)}, 401, invalid},
+		{"expired", []string{bearer(expired.secret)}, 401, invalid},
+		{"hash of a key", []string{bearer("sha256:" + strings.Repeat("0", 64))}, 401, invalid},
+		{"two headers", []string{bearer(managementSecret), bearer(managementSecret)}, 400, "Invalid request parameters: authorization"},
+		{"configured inference", []string{bearer(inferenceSecret)}, 403, forbidden},
+		{"issued inference", []string{bearer(inference.secret)}, 403, forbidden},
+		{"configured management", []string{bearer(managementSecret)}, 0, ""},
+		{"issued management", []string{bearer(management.secret)}, 0, ""},
+		{"scheme in lower case", []string{"Authorization: bearer " + managementSecret}, 0, ""},
+		{"scheme in upper case", []string{"Authorization: BEARER  " + managementSecret}, 0, ""},
+	}
+	operations := []struct {
+		method, path, body string
+		status             int
+	}{
+		{"POST", "/v1/presets/p/responses", "{}", 200},
+		{"POST", "/v1/presets/p/responses", "not even JSON", 400},
+		{"POST", "/v1/workspaces", `{"name":"n","slug":"s-%d"}`, 201},
+		{"POST", "/v1/workspaces", "", 400},
+		{"GET", "/v1/workspaces/default", "", 200},
+		{"GET", "/v1/workspaces/missing", "", 404},
+	}
+	for i, caller := range callers {
+		for _, op := range operations {
+			t.Run(fmt.Sprintf("%s/%s%s/%d", caller.name, op.method, op.path, op.status), func(t *testing.T) {
+				body := op.body
+				if strings.Contains(body, "%d") {
+					body = fmt.Sprintf(body, i)
+				}
+				r := send(t, op.method, s.url+op.path, body, caller.headers...)
+				if caller.status == 0 {
+					r.want(t, op.status)
+					return
+				}
+				r.wantError(t, caller.status, caller.message)
+				if got := r.header.Get("WWW-Authenticate"); (got != "") != (caller.status == http.StatusUnauthorized) {
+					t.Errorf("got WWW-Authenticate %q with status %d", got, caller.status)
+				}
+			})
+		}
+	}
+	// One and the same answer, so that nothing tells a revoked key from a guess.
+	a := s.do("GET", "/v1/workspaces/default", "", bearer(revoked.secret))
+	b := s.do("GET", "/v1/workspaces/default", "", "Authorization: x")
+	if a.body != b.body {
+		t.Errorf("got %s and %s, want one answer", a.body, b.body)
+	}
+	if got := s.upstream.taken(); got != nil {
+		t.Errorf("the gateway got %q", got)
+	}
+}
+
+// A stranger's body is neither asked for nor waited for.
+func TestKeysAreCheckedBeforeABodyIsRead(t *testing.T) {
+	s := start(t, standard)
+	for header, status := range map[string]int{"X-Nothing: here": 401, bearer("another-secret-of-the-tests"): 401, bearer(inferenceSecret): 403} {
+		for _, framing := range []string{
+			"Content-Length: 1000\r\n", "Content-Length: 1000000000\r\n", "Transfer-Encoding: chunked\r\n", "Content-Length: 1000\r\nExpect: 100-continue\r\n",
+		} {
+			r := s.raw("POST /v1/workspaces HTTP/1.1\r\nHost: x\r\n"+header+"\r\n"+framing+"\r\n", 1)
+			r[0].wantError(t, status, "")
+		}
+	}
+}
+
+func TestRevocationActsAtTheNextRequest(t *testing.T) {
+	s := start(t, standard)
+	k := s.issue(`{"kind":"management","name":"ci","user_id":"robot","expires_in":"1h"}`)
+	s.do("GET", "/v1/workspaces/default", "", bearer(k.secret)).want(t, 200)
+	send(t, "DELETE", "http://"+s.admin+"/presets/keys/"+k.id, "").want(t, 200)
+	s.do("GET", "/v1/workspaces/default", "", bearer(k.secret)).wantError(t, 401, "Invalid credentials")
+}
+
+func TestCreatorsAny(t *testing.T) {
+	s := start(t, standard+"\npreset_creators any")
+	s.do("POST", "/v1/presets/p/responses", "{}", bearer(inferenceSecret)).want(t, 200, `"creator_user_id":"bob"`)
+	s.do("POST", "/v1/workspaces", minimalWorkspace, bearer(inferenceSecret)).wantError(t, 403, "Only management keys")
+	s.do("GET", "/v1/workspaces/default", "", bearer(inferenceSecret)).wantError(t, 403, "Only management keys")
+}
+
+func TestKeysFromPlaceholders(t *testing.T) {
+	t.Setenv("PRESETS_TEST_KEY", "secret-from-the-environment")
+	s := start(t, "management_key {env.PRESETS_TEST_KEY}\nmanagement_key sha256:"+sha256Of("secret-known-by-its-hash")+" hal")
+	s.do("POST", "/v1/workspaces", minimalWorkspace, bearer("secret-from-the-environment")).want(t, 201, `"created_by":"config-management-1"`)
+	s.do("POST", "/v1/workspaces", `{"name":"x","slug":"x"}`, bearer("secret-known-by-its-hash")).want(t, 201, `"created_by":"hal"`)
+	for value, problem := range map[string]string{
+		"":                                      "{env.PRESETS_TEST_KEY}",
+		"too-short":                             "at least 16 characters",
+		"has a space in it, which no token may": "printable ASCII",
+		"secret-known-by-its-hash":              "same secret",
+	} {
+		t.Setenv("PRESETS_TEST_KEY", value)
+		err := s.load(s.site("management_key sha256:" + sha256Of("secret-known-by-its-hash") + "\nmanagement_key {env.PRESETS_TEST_KEY}"))
+		if err == nil || !strings.Contains(err.Error(), problem) || !strings.Contains(err.Error(), "management_keys[1]") {
+			t.Errorf("got %v, want an error about %s", err, problem)
+		} else if value != "" && strings.Contains(err.Error(), value) {
+			t.Errorf("the error shows the secret: %v", err)
+		}
+	}
+}

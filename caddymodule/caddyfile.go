@@ -1,0 +1,168 @@
+package caddymodule
+
+import (
+	"math"
+	"strings"
+
+	"github.com/caddyserver/caddy/v2/caddyconfig"
+	"github.com/caddyserver/caddy/v2/caddyconfig/caddyfile"
+	"github.com/caddyserver/caddy/v2/caddyconfig/httpcaddyfile"
+	"github.com/caddyserver/caddy/v2/modules/caddyhttp"
+	"github.com/dustin/go-humanize"
+
+	"github.com/caddy-presets/caddy-presets/domain"
+)
+
+func init() {
+	httpcaddyfile.RegisterHandlerDirective("presets", parseCaddyfile)
+	httpcaddyfile.RegisterDirectiveOrder("presets", httpcaddyfile.Before, "handle")
+}
+
+func parseCaddyfile(h httpcaddyfile.Helper) (caddyhttp.MiddlewareHandler, error) {
+	handler := new(Handler)
+	return handler, handler.UnmarshalCaddyfile(h.Dispenser)
+}
+
+// UnmarshalCaddyfile reads the presets directive:
+//
+//	presets [<matcher>] {
+//		base_path        <path>
+//		storage          <engine> ...
+//		management_key   <secret> [<user_id>]
+//		inference_key    <secret> [<user_id> [<workspace slug>]]
+//		max_body_size    <size>
+//		preset_creators  management|any
+//	}
+//
+// management_key and inference_key may repeat. A secret is a placeholder such
+// as {env.PRESETS_KEY}, "sha256:" and 64 hexadecimal digits, or the secret
+// itself, of which only the hash is kept.
+func (h *Handler) UnmarshalCaddyfile(d *caddyfile.Dispenser) error {
+	d.Next() // the directive
+	if args := d.RemainingArgs(); len(args) > 0 {
+		return d.Errf("takes no arguments but a matcher, got %q", args[0])
+	}
+	seen := make(map[string]bool)
+	for nesting := d.Nesting(); d.NextBlock(nesting); {
+		name := d.Val()
+		repeats := name == "management_key" || name == "inference_key"
+		if seen[name] && !repeats {
+			return d.Errf("%s is given more than once", name)
+		}
+		seen[name] = true
+		if err := h.unmarshalSubdirective(d, name); err != nil {
+			return err
+		}
+		if name != "storage" && d.NextBlock(nesting+1) {
+			return d.Errf("%s takes no block", name)
+		}
+	}
+	return nil
+}
+
+func (h *Handler) unmarshalSubdirective(d *caddyfile.Dispenser, name string) error {
+	switch name {
+	case "base_path":
+		value, err := onlyArg(d, name, "a path")
+		if err == nil && !strings.HasPrefix(value, "/") && !isPlaceholder(value) {
+			return d.Errf("base_path must begin with a slash, got %q", value)
+		}
+		h.BasePath = value
+		return err
+	case "storage":
+		return h.unmarshalStorage(d)
+	case "management_key":
+		key, err := unmarshalKey(d, name, 2, "<secret> [<user_id>]")
+		h.ManagementKeys = append(h.ManagementKeys, key)
+		return err
+	case "inference_key":
+		key, err := unmarshalKey(d, name, 3, "<secret> [<user_id> [<workspace slug>]]")
+		h.InferenceKeys = append(h.InferenceKeys, key)
+		return err
+	case "max_body_size":
+		value, err := onlyArg(d, name, "a size")
+		if err != nil {
+			return err
+		}
+		size, err := humanize.ParseBytes(value)
+		if err != nil || size == 0 || size > math.MaxInt32 {
+			return d.Errf("max_body_size must be a size between 1B and 2GiB such as 4MiB, got %q", value)
+		}
+		h.MaxBodySize = int64(size)
+	case "preset_creators":
+		value, err := onlyArg(d, name, "management or any")
+		if err == nil && value != creatorsManagement && value != creatorsAny {
+			return d.Errf("preset_creators must be management or any, got %q", value)
+		}
+		h.PresetCreators = value
+		return err
+	default:
+		return d.Errf("unrecognized subdirective %q", name)
+	}
+	return nil
+}
+
+func (h *Handler) unmarshalStorage(d *caddyfile.Dispenser) error {
+	if !d.NextArg() {
+		return d.Err("storage wants the name of an engine")
+	}
+	name := d.Val()
+	id := "http.handlers.presets.storage." + name
+	guest, err := caddyfile.UnmarshalModule(d, id)
+	if err != nil {
+		return err
+	}
+	h.StorageRaw = caddyconfig.JSONModuleObject(guest, "engine", name, nil)
+	return nil
+}
+
+func onlyArg(d *caddyfile.Dispenser, name, what string) (string, error) {
+	args := d.RemainingArgs()
+	if len(args) != 1 {
+		return "", d.Errf("%s wants one argument, %s, got %d", name, what, len(args))
+	}
+	if args[0] == "" {
+		return "", d.Errf("%s wants %s, got nothing between the quotes", name, what)
+	}
+	return args[0], nil
+}
+
+// unmarshalKey reads a key and hashes a literal secret, so that no adapted
+// configuration holds it. Its errors never show an argument: any could be the
+// secret, misplaced.
+func unmarshalKey(d *caddyfile.Dispenser, name string, most int, syntax string) (key ConfiguredKey, err error) {
+	args := d.RemainingArgs()
+	if len(args) < 1 || len(args) > most {
+		return key, d.Errf("%s wants %s, got %d arguments", name, syntax, len(args))
+	}
+	key.Secret = args[0]
+	switch {
+	case isPlaceholder(key.Secret):
+	case strings.HasPrefix(key.Secret, hashedPrefix):
+		if _, err := key.hash(nil); err != nil {
+			return key, d.Errf("%s: %v", name, err)
+		}
+	case strings.ContainsAny(key.Secret, "{}"):
+		return key, d.Errf("%s: the secret must be one placeholder or hold no braces", name)
+	default:
+		if err := checkSecret(key.Secret); err != nil {
+			return key, d.Errf("%s: %v", name, err)
+		}
+		digits, _ := domain.HashSecret(key.Secret).MarshalText() // never fails
+		key.Secret = hashedPrefix + string(digits)
+	}
+	if len(args) > 1 {
+		if key.UserID = args[1]; key.UserID == "" {
+			return key, d.Errf("%s: the user id is empty", name)
+		}
+	}
+	if len(args) > 2 {
+		if key.WorkspaceSlug = args[2]; key.WorkspaceSlug == "" {
+			return key, d.Errf("%s: the workspace slug is empty", name)
+		}
+	}
+	return key, nil
+}
+
+// Interface guard
+var _ caddyfile.Unmarshaler = (*Handler)(nil)

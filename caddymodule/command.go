@@ -1,0 +1,175 @@
+package caddymodule
+
+import (
+	"bytes"
+	"fmt"
+	"io"
+	"net/http"
+	"net/url"
+	"text/tabwriter"
+	"time"
+
+	caddycmd "github.com/caddyserver/caddy/v2/cmd"
+	jsonv2 "github.com/go-json-experiment/json"
+	"github.com/spf13/cobra"
+
+	"github.com/caddy-presets/caddy-presets/domain"
+)
+
+func init() {
+	caddycmd.RegisterCommand(caddycmd.Command{
+		Name:  "presets",
+		Usage: "key create|list|revoke",
+		Short: "Manages the keys of the presets handler",
+		Long: `
+Issues, lists and revokes the keys of a running presets handler, through
+Caddy's admin endpoint.`,
+		CobraFunc: func(cmd *cobra.Command) { cmd.AddCommand(keyCommand()) },
+	})
+}
+
+// adminTarget is where the key commands find the running server.
+type adminTarget struct{ address, config, adapter, store string }
+
+func keyCommand() *cobra.Command {
+	var target adminTarget
+	key := &cobra.Command{
+		Use:   "key",
+		Short: "Issues, lists and revokes keys",
+	}
+	flags := key.PersistentFlags()
+	flags.StringVar(&target.address, "address", "", "The address of the admin endpoint; overrides --config")
+	flags.StringVar(&target.config, "config", "", "Configuration file that names the admin endpoint")
+	flags.StringVar(&target.adapter, "adapter", "", "Name of the config adapter")
+	flags.StringVar(&target.store, "store", "", "The store to use, where several are live")
+	key.AddCommand(createKeyCommand(&target), listKeysCommand(&target), revokeKeyCommand(&target))
+	return key
+}
+
+func createKeyCommand(target *adminTarget) *cobra.Command {
+	var in newKeyRequest
+	create := &cobra.Command{
+		Use:   "create --kind management|inference [--user <id>] [--workspace <slug>] [--name <text>] [--expires <duration>]",
+		Short: "Issues a key and prints it, once, on standard output",
+		Args:  cobra.NoArgs,
+		RunE: func(cmd *cobra.Command, _ []string) error {
+			body, err := jsonv2.Marshal(in)
+			if err != nil {
+				return err
+			}
+			var k issuedKey
+			if err := target.call(http.MethodPost, adminKeysPath, body, &k); err != nil {
+				return err
+			}
+			expires := "never expires"
+			if k.ExpiresAt != nil {
+				expires = "expires " + k.ExpiresAt.Format(time.RFC3339)
+			}
+			fmt.Fprintf(cmd.ErrOrStderr(), "Issued %s key %s, which %s. It is not shown again:\n", k.Kind, k.ID, expires)
+			_, err = fmt.Fprintln(cmd.OutOrStdout(), k.Secret)
+			return err
+		},
+	}
+	flags := create.Flags()
+	flags.StringVar((*string)(&in.Kind), "kind", "", "What the key may do: management or inference")
+	flags.StringVar(&in.UserID, "user", "", "The id of the user that the key stands for; default: the key's own id")
+	flags.StringVar(&in.Workspace, "workspace", "", "The slug or id of the workspace that the key acts in; default: default")
+	flags.StringVar(&in.Name, "name", "", "A note, shown in lists")
+	flags.StringVar(&in.ExpiresIn, "expires", "", "How long the key lives, such as 720h or 30d; default: for ever")
+	_ = create.MarkFlagRequired("kind") // fails for an unknown flag only
+	return create
+}
+
+func listKeysCommand(target *adminTarget) *cobra.Command {
+	var asJSON bool
+	list := &cobra.Command{
+		Use:   "list [--json]",
+		Short: "Lists the issued keys, without their secrets",
+		Args:  cobra.NoArgs,
+		RunE: func(cmd *cobra.Command, _ []string) error {
+			var keys keyList
+			if err := target.call(http.MethodGet, adminKeysPath, nil, &keys); err != nil {
+				return err
+			}
+			if asJSON {
+				return jsonv2.MarshalWrite(cmd.OutOrStdout(), keys.Keys)
+			}
+			return printKeys(cmd.OutOrStdout(), keys.Keys)
+		},
+	}
+	list.Flags().BoolVar(&asJSON, "json", false, "Print JSON")
+	return list
+}
+
+func revokeKeyCommand(target *adminTarget) *cobra.Command {
+	return &cobra.Command{
+		Use:   "revoke <id>",
+		Short: "Ends a key for good, at once",
+		Args:  cobra.ExactArgs(1),
+		RunE: func(cmd *cobra.Command, args []string) error {
+			var k issuedKey
+			if err := target.call(http.MethodDelete, adminKeysPath+"/"+url.PathEscape(args[0]), nil, &k); err != nil {
+				return err
+			}
+			_, err := fmt.Fprintf(cmd.ErrOrStderr(), "Revoked %s key %s.\n", k.Kind, k.ID)
+			return err
+		},
+	}
+}
+
+// call sends a request to the admin endpoint and decodes the answer.
+func (t *adminTarget) call(method, path string, body []byte, answer any) error {
+	address, err := caddycmd.DetermineAdminAPIAddress(t.address, nil, t.config, t.adapter)
+	if err != nil {
+		return fmt.Errorf("finding the admin endpoint: %w", err)
+	}
+	if t.store != "" {
+		path += "?store=" + url.QueryEscape(t.store)
+	}
+	var reader io.Reader
+	if body != nil {
+		reader = bytes.NewReader(body)
+	}
+	response, err := caddycmd.AdminAPIRequest(address, method, path, nil, reader)
+	if err != nil {
+		return err
+	}
+	defer response.Body.Close()
+	return jsonv2.UnmarshalRead(response.Body, answer)
+}
+
+func printKeys(w io.Writer, keys []issuedKey) error {
+	table := tabwriter.NewWriter(w, 0, 0, 2, ' ', 0)
+	fmt.Fprintln(table, "ID\tKIND\tSTATE\tENDS IN\tUSER\tWORKSPACE\tCREATED\tEXPIRES\tNAME")
+	for _, k := range keys {
+		fmt.Fprintf(table, "%s\t%s\t%s\t%s\t%s\t%s\t%s\t%s\t%s\n", k.ID, k.Kind, k.state(), k.Hint,
+			orElse(k.UserID, "-"), orElse(k.WorkspaceID, domain.DefaultWorkspaceSlug),
+			k.CreatedAt.Format(time.RFC3339), k.expiry(), k.Name)
+	}
+	return table.Flush()
+}
+
+func (k issuedKey) state() string {
+	switch {
+	case k.RevokedAt != nil:
+		return "revoked"
+	case !k.Live:
+		return "expired"
+	default:
+		return "live"
+	}
+}
+
+func (k issuedKey) expiry() string {
+	if k.ExpiresAt == nil {
+		return "never"
+	}
+	return k.ExpiresAt.Format(time.RFC3339)
+}
+
+func orElse(text, otherwise string) string {
+	if text == "" {
+		return otherwise
+	}
+	return text
+}

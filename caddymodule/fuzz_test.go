@@ -1,0 +1,121 @@
+package caddymodule
+
+import (
+	"encoding/json"
+	"net/http"
+	"net/http/httptest"
+	"net/url"
+	"strings"
+	"testing"
+
+	"github.com/caddyserver/caddy/v2/modules/caddyhttp"
+
+	"github.com/caddy-presets/caddy-presets/domain"
+	"github.com/caddy-presets/caddy-presets/storage/badger"
+)
+
+func fuzzHandler(f *testing.F) *Handler {
+	f.Helper()
+	store, err := badger.OpenInMemory()
+	if err != nil {
+		f.Fatal(err)
+	}
+	f.Cleanup(func() { _ = store.Close() })
+	return newBareHandler(f, store)
+}
+
+// serve sends r through h and reports whether it was passed on.
+func serve(t *testing.T, h *Handler, r *http.Request) (*httptest.ResponseRecorder, bool) {
+	t.Helper()
+	w := httptest.NewRecorder()
+	passed := false
+	next := caddyhttp.HandlerFunc(func(_ http.ResponseWriter, got *http.Request) error {
+		passed = true
+		if got != r {
+			t.Error("the request was replaced on its way to the gateway")
+		}
+		return nil
+	})
+	if err := h.ServeHTTP(w, r, next); err != nil {
+		t.Errorf("got error %v, want an answer of ours", err)
+	}
+	if !passed && !json.Valid(w.Body.Bytes()) {
+		t.Errorf("answered %d %q, want JSON", w.Code, w.Body)
+	}
+	return w, passed
+}
+
+// Whatever the Authorization header, only the one key gets in.
+func FuzzAuthorization(f *testing.F) {
+	h := fuzzHandler(f)
+	for _, seed := range []string{"", "Bearer", "Bearer x", "bearer " + managementSecret, "Basic x", "Bearer caddypresets_mgmt_" + strings.Repeat("0", 49), "Bearer \xff", "Bearer a b"} {
+		f.Add(seed)
+	}
+	f.Fuzz(func(t *testing.T, value string) {
+		r := httptest.NewRequest(http.MethodGet, "/v1/workspaces/default", nil)
+		r.Header["Authorization"] = []string{value}
+		w, passed := serve(t, h, r)
+		scheme, token, _ := strings.Cut(value, " ")
+		may := strings.EqualFold(scheme, "bearer") && strings.TrimLeft(token, " ") == managementSecret
+		if passed || may != (w.Code == http.StatusOK) || !may && w.Code != http.StatusUnauthorized {
+			t.Errorf("%q: got %d, passed on %t", value, w.Code, passed)
+		}
+	})
+}
+
+// Whatever the path, what is ours is never passed on and what is not always
+// is; a slug is stored only when it follows the pattern.
+func FuzzPath(f *testing.F) {
+	h := fuzzHandler(f)
+	for _, seed := range []string{
+		"/", "/v1/presets", "/v1/presets/a/responses", "/v1/presets/a%2Fb/responses", "/v1/presets/%ff/responses", "/v1//presets/a",
+		"/v1/x/../workspaces", "/v1/presetsx", "/v1/presets/%2e%2e/responses", "/v1%2fpresets", "/v1/workspaces/%00",
+	} {
+		f.Add("POST", seed)
+	}
+	f.Fuzz(func(t *testing.T, method, path string) {
+		target, err := url.ParseRequestURI(path)
+		if err != nil || !strings.HasPrefix(path, "/") || target.Host != "" {
+			t.Skip()
+		}
+		r := httptest.NewRequest(http.MethodPost, "/", strings.NewReader("{}"))
+		r.Method, r.URL = method, target
+		r.Header.Set("Authorization", "Bearer "+managementSecret)
+		w, passed := serve(t, h, r)
+		ours := false
+		for _, root := range []string{"/v1/presets", "/v1/workspaces"} {
+			ours = ours || target.Path == root || strings.HasPrefix(target.Path, root+"/")
+		}
+		if ours && passed {
+			t.Errorf("%q was passed on", path)
+		}
+		if !ours && !passed && !strings.ContainsAny(target.Path, ".") && !strings.Contains(target.Path, "//") {
+			t.Errorf("%q was not passed on", path)
+		}
+		if w.Code == http.StatusInternalServerError {
+			t.Errorf("%s %q gives %s", method, path, w.Body)
+		}
+		if rest, ok := strings.CutPrefix(target.Path, "/v1/presets/"); ok && w.Code == http.StatusOK {
+			if slug := strings.TrimSuffix(rest, "/responses"); domain.CheckPresetSlug(slug) != nil {
+				t.Errorf("%q made a preset under the slug %q", path, slug)
+			}
+		}
+	})
+}
+
+// Whatever the body, the answer is an answer, and never a 500.
+func FuzzBody(f *testing.F) {
+	h := fuzzHandler(f)
+	for _, seed := range []string{"", "{}", "null", `{"model":"m"}`, `{"name":"n","slug":"s"}`, `{"tools":[{"type":"function"}]}`, `{"top_k":1e999999999}`, "\xff"} {
+		f.Add(seed)
+	}
+	f.Fuzz(func(t *testing.T, body string) {
+		for _, path := range []string{"/v1/presets/p/responses", "/v1/workspaces"} {
+			r := httptest.NewRequest(http.MethodPost, path, strings.NewReader(body))
+			r.Header.Set("Authorization", "Bearer "+managementSecret)
+			if w, _ := serve(t, h, r); w.Code != 200 && w.Code != 201 && w.Code != 400 {
+				t.Errorf("%s %q gives %d %s", path, body, w.Code, w.Body)
+			}
+		}
+	})
+}

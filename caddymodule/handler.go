@@ -1,0 +1,215 @@
+// Package caddymodule puts the preset and workspace API into Caddy: the HTTP
+// handler and its Caddyfile directive, the guest modules of its storage
+// engines, the admin endpoint and the "caddy presets" command.
+package caddymodule
+
+import (
+	"context"
+	"encoding/json"
+	"errors"
+	"fmt"
+	"net/http"
+	"path"
+	"strings"
+
+	"github.com/caddyserver/caddy/v2"
+	"github.com/caddyserver/caddy/v2/modules/caddyhttp"
+	"go.uber.org/zap"
+
+	"github.com/caddy-presets/caddy-presets/domain"
+	"github.com/caddy-presets/caddy-presets/schema"
+)
+
+func init() {
+	caddy.RegisterModule(new(Handler))
+}
+
+// Defaults of the handler's configuration.
+const (
+	defaultBasePath    = "/v1"
+	defaultMaxBodySize = 4 << 20
+
+	creatorsManagement = "management"
+	creatorsAny        = "any"
+)
+
+// Handler answers the preset and workspace API itself and hands every other
+// request to the next handler, usually a reverse_proxy to an AI gateway,
+// unread and unedited.
+//
+// It owns `/presets` and `/workspaces` below the base path and everything
+// below those two; no such request ever reaches the next handler, since it may
+// carry a key that the gateway must not see.
+type Handler struct {
+	// The path that stands before /presets and /workspaces. Default: /v1
+	BasePath string `json:"base_path,omitempty"`
+
+	// Where presets, workspaces and issued keys are kept. Default: the badger
+	// engine in the folder presets/ of Caddy's data folder.
+	StorageRaw json.RawMessage `json:"storage,omitempty" caddy:"namespace=http.handlers.presets.storage inline_key=engine"`
+
+	// Keys that may manage workspaces and presets, besides the keys issued at
+	// run time with `caddy presets key create`.
+	ManagementKeys []ConfiguredKey `json:"management_keys,omitempty"`
+
+	// Keys for inference requests, besides the keys issued at run time.
+	InferenceKeys []ConfiguredKey `json:"inference_keys,omitempty"`
+
+	// The largest request body to read, in bytes. Default: 4194304 (4 MiB),
+	// since a captured request may carry images.
+	MaxBodySize int64 `json:"max_body_size,omitempty"`
+
+	// Which keys may create presets and their versions: "management" for
+	// management keys alone, "any" for inference keys too. Default: management
+	PresetCreators string `json:"preset_creators,omitempty"`
+
+	logger     *zap.Logger
+	metrics    *metrics
+	service    *domain.Service
+	operations []operation
+	keys       map[domain.KeyHash]domain.Principal
+	storeName  string // set once the live store is registered
+}
+
+// engine is what a guest module of http.handlers.presets.storage offers.
+type engine interface {
+	// Store returns the store, usable until the guest is cleaned up and by
+	// calls that were under way then.
+	Store() domain.Store
+	// Name tells one live store from another to an operator.
+	Name() string
+}
+
+// CaddyModule returns the Caddy module information.
+func (*Handler) CaddyModule() caddy.ModuleInfo {
+	return caddy.ModuleInfo{
+		ID:  "http.handlers.presets",
+		New: func() caddy.Module { return new(Handler) },
+	}
+}
+
+// Provision sets defaults, compiles what requests need and opens the store.
+func (h *Handler) Provision(ctx caddy.Context) error {
+	h.logger = ctx.Logger()
+	repl := caddy.NewReplacer()
+
+	if err := h.provisionSettings(repl); err != nil {
+		return err
+	}
+	var err error
+	if h.keys, err = provisionKeys(repl, h.ManagementKeys, h.InferenceKeys); err != nil {
+		return err
+	}
+	schemas, err := schema.Load()
+	if err != nil {
+		return fmt.Errorf("compiling the bundled schemas: %w", err)
+	}
+	h.operations = h.routes(schemas)
+	if h.metrics, err = newMetrics(ctx.GetMetricsRegistry()); err != nil {
+		return fmt.Errorf("registering metrics: %w", err)
+	}
+	return h.provisionStore(ctx)
+}
+
+func (h *Handler) provisionSettings(repl *caddy.Replacer) error {
+	if h.BasePath == "" {
+		h.BasePath = defaultBasePath
+	}
+	base, err := repl.ReplaceOrErr(h.BasePath, true, true)
+	if err != nil {
+		return fmt.Errorf("base_path: %w", err)
+	}
+	if !strings.HasPrefix(base, "/") || path.Clean(base) != base && path.Clean(base)+"/" != base {
+		return fmt.Errorf("base_path: must be a clean absolute path, got %q", base)
+	}
+	h.BasePath = strings.TrimSuffix(base, "/")
+
+	if h.MaxBodySize == 0 {
+		h.MaxBodySize = defaultMaxBodySize
+	}
+	if h.MaxBodySize < 0 {
+		return fmt.Errorf("max_body_size: must be positive, got %d", h.MaxBodySize)
+	}
+	switch h.PresetCreators {
+	case "":
+		h.PresetCreators = creatorsManagement
+	case creatorsManagement, creatorsAny:
+	default:
+		return fmt.Errorf("preset_creators: must be %s or %s, got %q", creatorsManagement, creatorsAny, h.PresetCreators)
+	}
+	return nil
+}
+
+func (h *Handler) provisionStore(ctx caddy.Context) error {
+	if h.StorageRaw == nil {
+		h.StorageRaw = json.RawMessage(`{"engine":"badger"}`)
+	}
+	guest, err := ctx.LoadModule(h, "StorageRaw")
+	if err != nil {
+		return fmt.Errorf("loading the storage engine: %w", err)
+	}
+	engine, ok := guest.(engine)
+	if !ok {
+		return fmt.Errorf("module %T is not a storage engine", guest)
+	}
+	h.service = domain.NewService(h.metrics.measure(engine.Store()))
+	if err := h.service.EnsureDefaultWorkspace(ctx); err != nil {
+		return fmt.Errorf("creating the default workspace: %w", err)
+	}
+	h.storeName = engine.Name()
+	liveStores.LoadOrStore(h.storeName, domain.NewService(engine.Store()))
+	return nil
+}
+
+// Cleanup withdraws the store from the admin endpoint. The engine's own
+// module closes it.
+func (h *Handler) Cleanup() error {
+	if h.storeName == "" {
+		return nil // Provision never got that far
+	}
+	_, err := liveStores.Delete(h.storeName)
+	return err
+}
+
+// ServeHTTP answers what is ours and passes on what is not.
+func (h *Handler) ServeHTTP(w http.ResponseWriter, r *http.Request, next caddyhttp.Handler) error {
+	if !h.owns(r.URL.Path) {
+		return next.ServeHTTP(w, r) // the gateway's: body unread, headers unedited
+	}
+	c := h.newCall(w, r)
+	answer, err := c.serve()
+	c.render(answer, err)
+	return nil
+}
+
+// owns reports whether a decoded path is ours, as it stands or once a gateway
+// behind had cleaned it of empty and dot segments.
+func (h *Handler) owns(p string) bool {
+	return h.below(p) || h.below(path.Clean(p))
+}
+
+func (h *Handler) below(p string) bool {
+	rest, ok := strings.CutPrefix(p, h.BasePath)
+	if !ok {
+		return false
+	}
+	for _, root := range [...]string{"/presets", "/workspaces"} {
+		if tail, ok := strings.CutPrefix(rest, root); ok && (tail == "" || tail[0] == '/') {
+			return true
+		}
+	}
+	return false
+}
+
+// hungUp reports whether err only means that nobody waits for the answer.
+func hungUp(ctx context.Context, err error) bool {
+	return ctx.Err() != nil && (errors.Is(err, context.Canceled) || errors.Is(err, context.DeadlineExceeded))
+}
+
+// Interface guards
+var (
+	_ caddy.Module                = (*Handler)(nil)
+	_ caddy.Provisioner           = (*Handler)(nil)
+	_ caddy.CleanerUpper          = (*Handler)(nil)
+	_ caddyhttp.MiddlewareHandler = (*Handler)(nil)
+)

@@ -1,0 +1,340 @@
+package caddymodule
+
+import (
+	"bufio"
+	"bytes"
+	"encoding/json"
+	"flag"
+	"fmt"
+	"io"
+	"net"
+	"net/http"
+	"net/http/httptest"
+	"os"
+	"path/filepath"
+	"regexp"
+	"strings"
+	"sync"
+	"testing"
+
+	"github.com/caddyserver/caddy/v2"
+	"github.com/caddyserver/caddy/v2/caddyconfig"
+	_ "github.com/caddyserver/caddy/v2/modules/standard"
+)
+
+var update = flag.Bool("update", false, "rewrite the golden files")
+
+const (
+	managementSecret = "management-secret-of-the-tests"
+	inferenceSecret  = "inference-secret-of-the-tests"
+)
+
+func TestMain(m *testing.M) {
+	flag.Parse()
+	home, err := os.MkdirTemp("", "caddy-presets-")
+	if err != nil {
+		panic(err)
+	}
+	for _, name := range []string{"XDG_DATA_HOME", "HOME", "AppData"} {
+		os.Setenv(name, home) // where a bare directive stores
+	}
+	code := m.Run()
+	os.RemoveAll(home)
+	os.Exit(code)
+}
+
+// server is the real Caddy in this process, with one site of ours in front of
+// a real upstream on TCP.
+type server struct {
+	t        *testing.T
+	url      string
+	address  string
+	admin    string
+	folder   string
+	logFile  string
+	upstream *upstream
+}
+
+// standard is what most tests write inside the presets directive.
+const standard = "management_key " + managementSecret + " ann\ninference_key " + inferenceSecret + " bob"
+
+// start runs Caddy with the given subdirectives, besides storage, until the
+// test ends.
+func start(t *testing.T, subdirectives string) *server {
+	t.Helper()
+	s := &server{
+		t:        t,
+		address:  freeAddress(t),
+		admin:    freeAddress(t),
+		folder:   filepath.Join(t.TempDir(), "store"),
+		logFile:  filepath.Join(t.TempDir(), "log"),
+		upstream: newUpstream(t),
+	}
+	s.url = "http://" + s.address
+	if err := s.load(s.site(subdirectives)); err != nil {
+		t.Fatal(err)
+	}
+	t.Cleanup(s.stop)
+	return s
+}
+
+// stop replaces the configuration by an empty one, which releases the folder.
+func (s *server) stop() {
+	s.t.Helper()
+	if err := caddy.Load([]byte(`{"admin":{"disabled":true,"config":{"persist":false}}}`), true); err != nil {
+		s.t.Error(err)
+	}
+	http.DefaultClient.CloseIdleConnections()
+}
+
+func (s *server) site(subdirectives string) string {
+	return s.siteAt(s.address, fmt.Sprintf("presets {\nstorage badger %s\n%s\n}", s.folder, subdirectives))
+}
+
+func (s *server) siteAt(address, directives string) string {
+	_, port, _ := net.SplitHostPort(address)
+	return fmt.Sprintf("http://:%s {\nbind 127.0.0.1\nlog\n%s\nreverse_proxy %s\n}\n", port, directives, s.upstream.Listener.Addr())
+}
+
+// load makes Caddy run a Caddyfile of sites.
+func (s *server) load(sites string) error {
+	config, err := adapt(fmt.Sprintf("{\nadmin %s\npersist_config off\nmetrics\nlog {\nlevel DEBUG\noutput file %s\n}\n}\n%s", s.admin, s.logFile, sites))
+	if err != nil {
+		return err
+	}
+	err = caddy.Load(config, true)
+	s.settle()
+	return err
+}
+
+// settle waits until the old listeners are gone: connections that one of them
+// accepted last are reset, whatever the handler.
+func (s *server) settle() {
+	http.DefaultClient.CloseIdleConnections()
+	for row := 0; row < 3; row++ {
+		conn, err := net.Dial("tcp", s.address)
+		if err != nil {
+			return // this configuration does not listen there
+		}
+		fmt.Fprintf(conn, "GET /settle HTTP/1.1\r\nHost: x\r\nConnection: close\r\n\r\n")
+		if _, err := io.Copy(io.Discard, conn); err != nil {
+			row = -1
+		}
+		conn.Close()
+	}
+	s.upstream.taken()
+}
+
+func adapt(caddyfile string) ([]byte, error) {
+	config, _, err := caddyconfig.GetAdapter("caddyfile").Adapt([]byte(caddyfile), map[string]any{"filename": "Caddyfile"})
+	return config, err
+}
+
+func (s *server) logs() string {
+	s.t.Helper()
+	text, err := os.ReadFile(s.logFile)
+	if err != nil {
+		s.t.Fatal(err)
+	}
+	return string(text)
+}
+
+func freeAddress(t *testing.T) string {
+	t.Helper()
+	l, err := net.Listen("tcp", "127.0.0.1:0")
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer l.Close()
+	return l.Addr().String()
+}
+
+// upstream is a gateway that remembers what reached it.
+type upstream struct {
+	*httptest.Server
+	mu       sync.Mutex
+	requests []string // each as it stood on the wire, less what proxies add
+}
+
+func newUpstream(t *testing.T) *upstream {
+	u := new(upstream)
+	u.Server = httptest.NewServer(http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
+		body, _ := io.ReadAll(r.Body)
+		u.mu.Lock()
+		u.requests = append(u.requests, fmt.Sprintf("%s %s\nAuthorization: %s\nX-Session-Id: %s\n\n%s",
+			r.Method, r.RequestURI, r.Header.Get("Authorization"), r.Header.Get("X-Session-Id"), body))
+		u.mu.Unlock()
+		w.Header().Set("X-Gateway", "yes")
+		w.WriteHeader(http.StatusAccepted)
+		_, _ = w.Write([]byte("from the gateway"))
+	}))
+	t.Cleanup(u.Close)
+	return u
+}
+
+func (u *upstream) taken() []string {
+	u.mu.Lock()
+	defer u.mu.Unlock()
+	taken := u.requests
+	u.requests = nil
+	return taken
+}
+
+// response is an answer, read whole.
+type response struct {
+	status int
+	header http.Header
+	body   string
+}
+
+// do sends a request as net/http would, with headers as "Name: value" lines.
+func (s *server) do(method, path, body string, headers ...string) response {
+	s.t.Helper()
+	return send(s.t, method, s.url+path, body, headers...)
+}
+
+func send(t *testing.T, method, url, body string, headers ...string) response {
+	t.Helper()
+	r, err := http.NewRequest(method, url, strings.NewReader(body))
+	if err != nil {
+		t.Fatal(err)
+	}
+	for _, h := range headers {
+		name, value, _ := strings.Cut(h, ": ")
+		r.Header.Add(name, value)
+	}
+	answer, err := http.DefaultClient.Do(r)
+	if err != nil {
+		t.Fatal(err)
+	}
+	return readResponse(t, answer)
+}
+
+func readResponse(t *testing.T, answer *http.Response) response {
+	t.Helper()
+	defer answer.Body.Close()
+	body, err := io.ReadAll(answer.Body)
+	if err != nil {
+		t.Fatal(err)
+	}
+	return response{answer.StatusCode, answer.Header, string(body)}
+}
+
+// manage is do with the management key.
+func (s *server) manage(method, path, body string, headers ...string) response {
+	s.t.Helper()
+	return s.do(method, path, body, append([]string{bearer(managementSecret)}, headers...)...)
+}
+
+func bearer(secret string) string { return "Authorization: Bearer " + secret }
+
+// raw sends bytes as they are and returns the answers' status lines and
+// bodies, until the server closes or n answers came.
+func (s *server) raw(request string, n int) []response {
+	s.t.Helper()
+	conn, err := net.Dial("tcp", s.address)
+	if err != nil {
+		s.t.Fatal(err)
+	}
+	defer conn.Close()
+	if _, err := io.WriteString(conn, request); err != nil {
+		s.t.Fatal(err)
+	}
+	var answers []response
+	reader := bufio.NewReader(conn)
+	for range n {
+		answer, err := http.ReadResponse(reader, nil)
+		if err != nil {
+			s.t.Fatalf("after %d answers: %v", len(answers), err)
+		}
+		answers = append(answers, readResponse(s.t, answer))
+	}
+	return answers
+}
+
+// want checks the status and that the body holds each of parts.
+func (r response) want(t *testing.T, status int, parts ...string) {
+	t.Helper()
+	if r.status != status {
+		t.Errorf("got status %d, want %d: %s", r.status, status, r.body)
+	}
+	for _, part := range parts {
+		if !strings.Contains(r.body, part) {
+			t.Errorf("got body %s, want it to hold %s", r.body, part)
+		}
+	}
+}
+
+// wantError checks that r is an error in the envelope with this message.
+func (r response) wantError(t *testing.T, status int, message string) {
+	t.Helper()
+	var e struct {
+		Error struct {
+			Code    int
+			Message string
+		}
+	}
+	if err := json.Unmarshal([]byte(r.body), &e); err != nil {
+		t.Errorf("got status %d and body %q, want an error envelope: %v", r.status, r.body, err)
+		return
+	}
+	if r.status != status || e.Error.Code != status || !strings.HasPrefix(e.Error.Message, message) {
+		t.Errorf("got status %d, code %d and message %q, want %d and %q", r.status, e.Error.Code, e.Error.Message, status, message)
+	}
+	if got := r.header.Get("Content-Type"); got != "application/json" {
+		t.Errorf("got Content-Type %q, want application/json", got)
+	}
+	if r.header.Get("X-Gateway") != "" {
+		t.Error("the answer came from the gateway")
+	}
+}
+
+// field returns a member of data, for ids that the next request needs.
+func (r response) field(t *testing.T, name string) string {
+	t.Helper()
+	var answer struct{ Data map[string]any }
+	if err := json.Unmarshal([]byte(r.body), &answer); err != nil {
+		t.Fatalf("status %d, body %q: %v", r.status, r.body, err)
+	}
+	return fmt.Sprint(answer.Data[name])
+}
+
+var (
+	uuids = regexp.MustCompile(`[0-9a-f]{8}-[0-9a-f]{4}-[0-9a-f]{4}-[0-9a-f]{4}-[0-9a-f]{12}`)
+	times = regexp.MustCompile(`\d{4}-\d\d-\d\dT\d\d:\d\d:\d\d(\.\d+)?Z`)
+)
+
+// golden compares answers with a file, ids and times replaced by what makes
+// them equal or different within one file.
+func golden(t *testing.T, name string, answers ...response) {
+	t.Helper()
+	var got bytes.Buffer
+	for i, r := range answers {
+		if i > 0 {
+			got.WriteByte('\n')
+		}
+		fmt.Fprintf(&got, "%d %s\n%s\n", r.status, r.header.Get("Content-Type"), r.body)
+	}
+	known := map[string]string{}
+	text := uuids.ReplaceAllStringFunc(got.String(), func(id string) string {
+		if known[id] == "" {
+			known[id] = fmt.Sprintf("<uuid-%d>", len(known)+1)
+		}
+		return known[id]
+	})
+	text = times.ReplaceAllString(text, "<time>")
+	file := filepath.Join("..", "testdata", "golden", name+".txt")
+	if *update {
+		if err := os.WriteFile(file, []byte(text), 0o644); err != nil {
+			t.Fatal(err)
+		}
+		return
+	}
+	want, err := os.ReadFile(file)
+	if err != nil {
+		t.Fatal(err)
+	}
+	if text != string(want) {
+		t.Errorf("%s:\ngot  %s\nwant %s", file, text, want)
+	}
+}

@@ -1,0 +1,252 @@
+package main_test
+
+import (
+	"bytes"
+	"encoding/json"
+	"fmt"
+	"io"
+	"net"
+	"net/http"
+	"os"
+	"os/exec"
+	"path/filepath"
+	"runtime"
+	"strings"
+	"sync"
+	"testing"
+	"time"
+)
+
+// binary is this command, built once for all tests here.
+var binary string
+
+func TestMain(m *testing.M) {
+	folder, err := os.MkdirTemp("", "caddy-presets-")
+	if err != nil {
+		panic(err)
+	}
+	binary = filepath.Join(folder, "caddy")
+	if runtime.GOOS == "windows" {
+		binary += ".exe"
+	}
+	if out, err := exec.Command("go", "build", "-o", binary, ".").CombinedOutput(); err != nil {
+		fmt.Fprintf(os.Stderr, "building the command: %v\n%s", err, out)
+		os.Exit(1)
+	}
+	code := m.Run()
+	os.RemoveAll(folder)
+	os.Exit(code)
+}
+
+// process is a running Caddy.
+type process struct {
+	cmd   *exec.Cmd
+	log   *bytes.Buffer
+	url   string
+	admin string
+}
+
+// start runs the binary on a Caddyfile whose admin endpoint is its first
+// placeholder, and waits until it answers.
+func start(t *testing.T, caddyfile, home, address, admin string, environment ...string) *process {
+	t.Helper()
+	p := &process{log: new(bytes.Buffer), url: "http://" + address, admin: admin}
+	p.cmd = exec.Command(binary, "run", "--config", caddyfile, "--adapter", "caddyfile")
+	p.cmd.Env = append(os.Environ(), append(environment, "HOME="+home, "XDG_DATA_HOME="+home, "XDG_CONFIG_HOME="+home, "CADDY_ADMIN="+admin)...)
+	p.cmd.Dir = home
+	p.cmd.Stdout, p.cmd.Stderr = p.log, p.log
+	if err := p.cmd.Start(); err != nil {
+		t.Fatal(err)
+	}
+	t.Cleanup(p.kill)
+	for range 300 {
+		answer, err := http.Get(p.url + "/v1/workspaces/default")
+		if err == nil {
+			answer.Body.Close()
+			return p
+		}
+		time.Sleep(50 * time.Millisecond)
+	}
+	p.kill()
+	t.Fatalf("the server does not answer:\n%s", p.log)
+	return nil
+}
+
+// kill ends the process at once, with no chance to tidy up (SIGKILL).
+func (p *process) kill() {
+	_ = p.cmd.Process.Kill()
+	_ = p.cmd.Wait() // "signal: killed"
+}
+
+func (p *process) do(t *testing.T, method, path, secret, body string) (int, string) {
+	t.Helper()
+	status, text, err := p.try(method, path, secret, body)
+	if err != nil {
+		t.Fatal(err)
+	}
+	return status, text
+}
+
+func (p *process) try(method, path, secret, body string) (int, string, error) {
+	r, err := http.NewRequest(method, p.url+path, strings.NewReader(body))
+	if err != nil {
+		return 0, "", err
+	}
+	r.Header.Set("Authorization", "Bearer "+secret)
+	answer, err := http.DefaultClient.Do(r)
+	if err != nil {
+		return 0, "", err
+	}
+	defer answer.Body.Close()
+	text, err := io.ReadAll(answer.Body)
+	return answer.StatusCode, string(text), err
+}
+
+func freeAddress(t *testing.T) string {
+	t.Helper()
+	l, err := net.Listen("tcp", "127.0.0.1:0")
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer l.Close()
+	return l.Addr().String()
+}
+
+// key runs "caddy presets key ..." and returns its standard output.
+func (p *process) key(t *testing.T, args ...string) string {
+	t.Helper()
+	var stdout, stderr bytes.Buffer
+	cmd := exec.Command(binary, append(append([]string{"presets", "key"}, args...), "--address", p.admin)...)
+	cmd.Stdout, cmd.Stderr = &stdout, &stderr
+	if err := cmd.Run(); err != nil {
+		t.Fatalf("%v: %v\n%s", args, err, &stderr)
+	}
+	return stdout.String()
+}
+
+// The example works as it is: keys, presets, and an echo for all else.
+func TestExample(t *testing.T) {
+	example, err := filepath.Abs("../../Caddyfile.example")
+	if err != nil {
+		t.Fatal(err)
+	}
+	if l, err := net.Listen("tcp", "127.0.0.1:8081"); err != nil {
+		t.Skipf("SKIPPED: the example's echo gateway needs 127.0.0.1:8081, which is in use: %v", err)
+	} else {
+		l.Close()
+	}
+	home, address, admin := t.TempDir(), freeAddress(t), freeAddress(t)
+	p := start(t, example, home, address, admin, "PRESETS_ADDR="+address, "PRESETS_DATA="+filepath.Join(home, "data"))
+
+	secret := p.key(t, "create", "--kind", "management", "--name", "quick start")
+	if strings.Count(secret, "\n") != 1 || !strings.HasPrefix(secret, "caddypresets_mgmt_") {
+		t.Fatal("standard output is not the key alone on a line")
+	}
+	secret = strings.TrimSpace(secret)
+	status, body := p.do(t, "POST", "/v1/presets/email-copywriter/responses", secret, `{"model":"openai/gpt-5","temperature":0.70,"instructions":"Be brief."}`)
+	if status != 200 || !strings.Contains(body, `"config":{"model":"openai/gpt-5","temperature":0.70}`) {
+		t.Errorf("got %d %s", status, body)
+	}
+	request := `{"model": "openai/gpt-5", "messages": [{"role": "user", "content": "{http.request.host}"}]}`
+	if status, body := p.do(t, "POST", "/v1/chat/completions", secret, request); status != 200 || body != request {
+		t.Errorf("the echo gateway answers %d %s, want what it got, %s", status, body, request)
+	}
+	if info, err := os.Stat(filepath.Join(home, "data")); err != nil || runtime.GOOS != "windows" && info.Mode().Perm() != 0o700 {
+		t.Errorf("the data folder has mode %v, %v, want 0700", info.Mode(), err)
+	}
+	if strings.Contains(p.log.String(), secret) {
+		t.Error("the log holds the key")
+	}
+}
+
+// What was acknowledged is there after kill -9, again and again.
+func TestKilledServerLosesNothing(t *testing.T) {
+	home, address, admin := t.TempDir(), freeAddress(t), freeAddress(t)
+	_, port, _ := net.SplitHostPort(address)
+	caddyfile := filepath.Join(home, "Caddyfile")
+	const secret = "management-secret-of-the-tests"
+	config := fmt.Sprintf("{\nadmin %s\n}\nhttp://:%s {\nbind 127.0.0.1\npresets {\nstorage badger %s\nmanagement_key %s ann\n}\n}\n",
+		admin, port, filepath.ToSlash(filepath.Join(home, "store")), secret)
+	if err := os.WriteFile(caddyfile, []byte(config), 0o600); err != nil {
+		t.Fatal(err)
+	}
+	const writers, cycles = 8, 3
+	var (
+		mu         sync.Mutex
+		versions   = map[int]string{} // of the preset all writers share
+		workspaces = map[string]string{}
+	)
+	issued := ""
+	for cycle := range cycles {
+		p := start(t, caddyfile, home, address, admin)
+		if issued == "" {
+			issued = strings.TrimSpace(p.key(t, "create", "--kind", "management"))
+		}
+		var wg sync.WaitGroup
+		for i := range writers {
+			wg.Go(func() {
+				for n := 0; ; n++ {
+					marker := fmt.Sprintf("c%d-w%d-n%d", cycle, i, n)
+					status, body, err := p.try("POST", "/v1/presets/shared/responses", secret, fmt.Sprintf(`{"model":%q}`, marker))
+					if err != nil {
+						return // the server was killed
+					}
+					var preset struct {
+						Data struct {
+							DesignatedVersion struct{ Version int } `json:"designated_version"`
+						}
+					}
+					if json.Unmarshal([]byte(body), &preset) != nil || status != 200 {
+						t.Errorf("got %d %s", status, body)
+						return
+					}
+					mu.Lock()
+					if earlier := versions[preset.Data.DesignatedVersion.Version]; earlier != "" {
+						t.Errorf("version %d is both %s and %s", preset.Data.DesignatedVersion.Version, earlier, marker)
+					}
+					versions[preset.Data.DesignatedVersion.Version] = marker
+					mu.Unlock()
+					status, body, err = p.try("POST", "/v1/workspaces", secret, fmt.Sprintf(`{"name":"n","slug":%q}`, marker))
+					if err != nil {
+						return
+					}
+					if status != 201 {
+						t.Errorf("got %d %s", status, body)
+						return
+					}
+					mu.Lock()
+					workspaces[marker] = body
+					mu.Unlock()
+				}
+			})
+		}
+		time.Sleep(400 * time.Millisecond)
+		p.kill()
+		wg.Wait()
+	}
+
+	p := start(t, caddyfile, home, address, admin)
+	if len(versions) < writers || len(workspaces) < writers {
+		t.Fatalf("only %d versions and %d workspaces were written", len(versions), len(workspaces))
+	}
+	t.Logf("%d versions and %d workspaces acknowledged over %d kills", len(versions), len(workspaces), cycles)
+	for slug, want := range workspaces {
+		if status, body := p.do(t, "GET", "/v1/workspaces/"+slug, issued, ""); status != 200 || body != want {
+			t.Fatalf("workspace %s: got %d %s, want %s", slug, status, body, want)
+		}
+	}
+	// The next version comes after every acknowledged one; at most one more
+	// for each writer was stored and not acknowledged, at each kill.
+	_, body := p.do(t, "POST", "/v1/presets/shared/responses", secret, "{}")
+	highest := 0
+	for v := range versions {
+		highest = max(highest, v)
+	}
+	next := 0
+	if _, after, ok := strings.Cut(body, `"version":`); ok {
+		_, _ = fmt.Sscanf(after, "%d", &next)
+	}
+	if next <= highest || next > len(versions)+writers*cycles+1 {
+		t.Errorf("the next version is %d after %d acknowledged ones, the highest %d", next, len(versions), highest)
+	}
+}
