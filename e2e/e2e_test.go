@@ -1,0 +1,344 @@
+// Package e2e is the second tier of tests: the real binary, built as operators
+// build it, against the official client. It has a module of its own, so that
+// who uses caddy-presets never sees what these tests need.
+//
+// A test whose tool is missing is skipped and says what to install; with
+// PRESETS_E2E=required, as .ci/run sets it, it fails instead.
+package e2e
+
+import (
+	"bytes"
+	"context"
+	"crypto/sha256"
+	"encoding/hex"
+	"errors"
+	"fmt"
+	"io"
+	"net"
+	"net/http"
+	"net/http/httptest"
+	"os"
+	"os/exec"
+	"path/filepath"
+	"runtime"
+	"strings"
+	"sync"
+	"testing"
+	"time"
+)
+
+// root is the folder of the main module.
+const root = ".."
+
+// unavailable ends a test that lacks a tool: skipped, or failed where the
+// tools are required.
+func unavailable(t *testing.T, format string, args ...any) {
+	t.Helper()
+	why := fmt.Sprintf(format, args...)
+	if os.Getenv("PRESETS_E2E") == "required" {
+		t.Fatalf("PRESETS_E2E=required, but %s", why)
+	}
+	t.Skipf("NOT TESTED: %s", why)
+}
+
+// lifetime ends before the test binary's own deadline does, which would leave
+// started processes behind. The test's end does not end it.
+func lifetime(t *testing.T) context.Context {
+	t.Helper()
+	deadline, ok := t.Deadline()
+	if !ok {
+		return context.Background()
+	}
+	ctx, cancel := context.WithDeadline(context.Background(), deadline.Add(-15*time.Second))
+	t.Cleanup(cancel)
+	return ctx
+}
+
+// run runs a command in a folder and returns its standard output. It fails the
+// test with all the command said when it fails.
+func run(t *testing.T, dir string, env []string, name string, args ...string) string {
+	t.Helper()
+	stdout, stderr, err := try(t, dir, env, name, args...)
+	if err != nil {
+		t.Fatalf("%s %s: %v\n%s%s", name, strings.Join(args, " "), err, stdout, stderr)
+	}
+	return stdout
+}
+
+// try is run for commands that may fail.
+func try(t *testing.T, dir string, env []string, name string, args ...string) (stdout, stderr string, err error) {
+	t.Helper()
+	var out, errs bytes.Buffer
+	cmd := exec.CommandContext(lifetime(t), name, args...)
+	cmd.Dir = dir
+	cmd.Env = append(os.Environ(), env...)
+	cmd.Stdout, cmd.Stderr = &out, &errs
+	cmd.WaitDelay = 5 * time.Second
+	err = cmd.Run()
+	return out.String(), errs.String(), err
+}
+
+func executable(name string) string {
+	if runtime.GOOS == "windows" {
+		return name + ".exe"
+	}
+	return name
+}
+
+// built is the binary that TestMain removes.
+var built struct {
+	once   sync.Once
+	folder string
+	err    error
+}
+
+// caddyBinary returns the path of cmd/caddy, built once for all tests.
+func caddyBinary(t *testing.T) string {
+	t.Helper()
+	built.once.Do(func() {
+		if built.folder, built.err = os.MkdirTemp("", "presets-e2e-"); built.err != nil {
+			return
+		}
+		out, err := exec.CommandContext(lifetime(t), "go", "-C", root, "build", "-o", filepath.Join(built.folder, executable("caddy")), "./cmd/caddy").CombinedOutput()
+		if err != nil {
+			built.err = fmt.Errorf("go build ./cmd/caddy: %w\n%s", err, out)
+		}
+	})
+	if built.err != nil {
+		t.Fatal(built.err)
+	}
+	return filepath.Join(built.folder, executable("caddy"))
+}
+
+func TestMain(m *testing.M) {
+	code := m.Run()
+	if built.folder != "" {
+		_ = os.RemoveAll(built.folder)
+	}
+	os.Exit(code)
+}
+
+// What the servers of these tests take, and the user of the first.
+const (
+	managementKey = "e2e-management-key-of-the-configuration"
+	inferenceKey  = "e2e-inference-key-of-the-configuration"
+)
+
+// server is a running Caddy.
+type server struct {
+	binary string
+	admin  string // host:port of the admin endpoint
+	site   string // http://host:port
+	env    []string
+}
+
+// start runs the built Caddy with the presets handler in front of upstream
+// until the test ends.
+func start(t *testing.T, upstream *upstream) *server {
+	t.Helper()
+	home := t.TempDir()
+	admin, site := freeAddress(t), freeAddress(t)
+	s := &server{
+		binary: caddyBinary(t),
+		admin:  admin,
+		site:   "http://" + site,
+		env: []string{
+			"HOME=" + home, "XDG_DATA_HOME=" + home, "XDG_CONFIG_HOME=" + home, "AppData=" + home,
+			"E2E_MANAGEMENT_KEY=" + managementKey, "E2E_INFERENCE_KEY=" + inferenceKey,
+		},
+	}
+	config := filepath.Join(home, "Caddyfile")
+	text := fmt.Sprintf(`{
+	admin %s
+	auto_https off
+	persist_config off
+	grace_period 2s
+}
+
+http://%s {
+	bind 127.0.0.1
+	presets {
+		storage badger "%s"
+		management_key {env.E2E_MANAGEMENT_KEY} user_e2e
+		inference_key {env.E2E_INFERENCE_KEY}
+	}
+	reverse_proxy %s
+}
+`, admin, site, filepath.ToSlash(filepath.Join(home, "store")), upstream.address())
+	if err := os.WriteFile(config, []byte(text), 0o600); err != nil {
+		t.Fatal(err)
+	}
+
+	log := new(lockedBuffer)
+	cmd := exec.CommandContext(lifetime(t), s.binary, "run", "--config", config)
+	cmd.Dir = home
+	cmd.Env = append(os.Environ(), s.env...)
+	cmd.Stdout, cmd.Stderr = log, log
+	cmd.Cancel = func() error {
+		if runtime.GOOS == "windows" {
+			return cmd.Process.Kill()
+		}
+		return cmd.Process.Signal(os.Interrupt)
+	}
+	cmd.WaitDelay = 10 * time.Second // after which it is killed
+	ctx, cancel := context.WithTimeout(t.Context(), 30*time.Second)
+	defer cancel()
+	if err := cmd.Start(); err != nil {
+		t.Fatal(err)
+	}
+	ended := make(chan error, 1)
+	go func() { ended <- cmd.Wait() }()
+	t.Cleanup(func() {
+		_ = cmd.Cancel()
+		select {
+		case err := <-ended:
+			if err != nil && runtime.GOOS != "windows" {
+				t.Errorf("caddy did not stop cleanly: %v", err)
+			}
+		case <-time.After(20 * time.Second):
+			_ = cmd.Process.Kill()
+			t.Errorf("caddy did not stop within 20 seconds of an interrupt")
+		}
+		if t.Failed() {
+			t.Logf("caddy said:\n%s", log)
+		}
+	})
+
+	for {
+		if conn, err := net.Dial("tcp", site); err == nil {
+			_ = conn.Close()
+			return s
+		}
+		select {
+		case err := <-ended:
+			ended <- err
+			t.Fatalf("caddy ended: %v", err)
+		case <-ctx.Done():
+			t.Fatalf("caddy does not listen on %s after 30 seconds", site)
+		case <-time.After(20 * time.Millisecond):
+		}
+	}
+}
+
+// freeAddress returns a loopback address with a port that was free just now.
+func freeAddress(t *testing.T) string {
+	t.Helper()
+	listener, err := net.Listen("tcp", "127.0.0.1:0")
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer listener.Close()
+	return listener.Addr().String()
+}
+
+// post sends a JSON body with a bearer key and returns the answer's status and
+// body.
+func (s *server) post(t *testing.T, path, key, body string) (int, string) {
+	t.Helper()
+	request, err := http.NewRequestWithContext(t.Context(), http.MethodPost, s.site+path, strings.NewReader(body))
+	if err != nil {
+		t.Fatal(err)
+	}
+	request.Header.Set("Authorization", "Bearer "+key)
+	request.Header.Set("Content-Type", "application/json")
+	response, err := http.DefaultClient.Do(request)
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer response.Body.Close()
+	answer, err := io.ReadAll(response.Body)
+	if err != nil {
+		t.Fatal(err)
+	}
+	return response.StatusCode, string(answer)
+}
+
+// upstream is the gateway behind Caddy. It records what reaches it, answers
+// with what the client expects there, and says in headers what it received and
+// sent.
+type upstream struct {
+	server *httptest.Server
+
+	mu       sync.Mutex
+	requests []string
+}
+
+const (
+	modelsAnswer = `{"data": [], "links": {"next": null}, "total_count": 0}`
+	chatAnswer   = `{"id": "gen-1", "object": "chat.completion", "created": 1, "model": "acme/small", "system_fingerprint": null,` +
+		` "choices": [{"index": 0, "finish_reason": "stop", "message": {"role": "assistant", "content": "pong"}}]}`
+)
+
+func newUpstream(t *testing.T) *upstream {
+	t.Helper()
+	u := new(upstream)
+	u.server = httptest.NewServer(u)
+	t.Cleanup(u.server.Close)
+	return u
+}
+
+func (u *upstream) address() string { return u.server.Listener.Addr().String() }
+
+// ServeHTTP answers a request that was let through.
+func (u *upstream) ServeHTTP(w http.ResponseWriter, r *http.Request) {
+	body, err := io.ReadAll(r.Body)
+	if err != nil {
+		w.WriteHeader(http.StatusBadRequest)
+		return
+	}
+	u.mu.Lock()
+	u.requests = append(u.requests, r.Method+" "+r.URL.Path)
+	u.mu.Unlock()
+
+	answer := chatAnswer
+	if r.Method == http.MethodGet {
+		answer = modelsAnswer
+	}
+	w.Header().Set("Content-Type", "application/json")
+	w.Header().Set("X-Received-Sha256", hexSHA256(body))
+	w.Header().Set("X-Received-Authorization", r.Header.Get("Authorization"))
+	w.Header().Set("X-Sent-Sha256", hexSHA256([]byte(answer)))
+	_, _ = io.WriteString(w, answer)
+}
+
+// received returns the method and path of each request, in order.
+func (u *upstream) received() []string {
+	u.mu.Lock()
+	defer u.mu.Unlock()
+	return append([]string(nil), u.requests...)
+}
+
+func hexSHA256(data []byte) string {
+	sum := sha256.Sum256(data)
+	return hex.EncodeToString(sum[:])
+}
+
+// lockedBuffer is a bytes.Buffer for a process that still writes to it.
+type lockedBuffer struct {
+	mu  sync.Mutex
+	buf bytes.Buffer
+}
+
+func (b *lockedBuffer) Write(p []byte) (int, error) {
+	b.mu.Lock()
+	defer b.mu.Unlock()
+	return b.buf.Write(p)
+}
+
+func (b *lockedBuffer) String() string {
+	b.mu.Lock()
+	defer b.mu.Unlock()
+	return b.buf.String()
+}
+
+// exitCode returns the exit code of a command that ran, and -1 for any other
+// outcome.
+func exitCode(err error) int {
+	if err == nil {
+		return 0
+	}
+	if exit, ok := errors.AsType[*exec.ExitError](err); ok {
+		return exit.ExitCode()
+	}
+	return -1
+}

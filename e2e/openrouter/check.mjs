@@ -1,0 +1,319 @@
+// The official OpenRouter client, its validation of answers on, against a
+// running caddy-presets. Prints one line per check; exits with 1 on a failure.
+//
+// sdk_test.go starts the server and sets the environment.
+
+import assert from "node:assert/strict";
+import { createHash } from "node:crypto";
+import { HTTPClient, OpenRouter } from "@openrouter/sdk";
+import * as errors from "@openrouter/sdk/models/errors";
+import { fullRequest } from "./full-request.mjs";
+
+const serverURL = process.env.PRESETS_BASE_URL;
+const managementKey = process.env.PRESETS_MANAGEMENT_KEY;
+const inferenceKey = process.env.PRESETS_INFERENCE_KEY;
+
+// What a preset keeps of a responses request.
+const kept = new Set([
+  "model", "models", "provider", "route", "plugins", "tools", "tool_choice", "parallel_tool_calls",
+  "max_tool_calls", "stop_server_tools_when", "temperature", "top_p", "top_k", "frequency_penalty",
+  "presence_penalty", "top_logprobs", "max_output_tokens", "reasoning", "text", "modalities",
+  "image_config", "include", "truncation", "service_tier", "cache_control", "prompt_cache_options",
+]);
+
+const uuid = /^[0-9a-f]{8}(-[0-9a-f]{4}){3}-[0-9a-f]{12}$/;
+const utc = /^\d{4}-\d\d-\d\dT\d\d:\d\d:\d\d(\.\d+)?Z$/;
+const userOfManagementKey = "user_e2e";
+
+// client returns the SDK's client and the bytes it last sent and received.
+// Failures are not tried again, so that none hides behind a later success.
+// query, if given, is added to every request.
+function client(apiKey, query) {
+  const seen = {};
+  const httpClient = new HTTPClient();
+  httpClient.addHook("beforeRequest", async (request) => {
+    if (query) {
+      const url = new URL(request.url);
+      url.search = new URLSearchParams(query);
+      request = new Request(url, request);
+    }
+    seen.sent = Buffer.from(await request.clone().arrayBuffer());
+    return request;
+  });
+  httpClient.addHook("response", async (response) => {
+    seen.status = response.status;
+    seen.headers = response.headers;
+    seen.received = Buffer.from(await response.clone().arrayBuffer());
+  });
+  const sdk = new OpenRouter({ apiKey, serverURL, httpClient, retryConfig: { strategy: "none" }, timeoutMs: 30_000 });
+  return { sdk, seen };
+}
+
+const management = client(managementKey);
+const inference = client(inferenceKey);
+
+let failures = 0;
+
+async function check(name, run) {
+  try {
+    await run();
+    console.log(`ok    ${name}`);
+  } catch (err) {
+    failures++;
+    const why = err instanceof errors.ResponseValidationError
+      ? `${err.pretty()}\n${err.body}`
+      : err instanceof errors.OpenRouterError
+        ? `${err.name} ${err.statusCode}: ${err.body}`
+        : err?.message ?? String(err);
+    console.log(`FAIL  ${name}\n      ${why.replaceAll("\n", "\n      ")}`);
+  }
+}
+
+// rejects asserts that a call fails with the client's own typed error, whose
+// envelope agrees with the status, and returns it.
+async function rejects(call, type, status, message) {
+  let err;
+  try {
+    await call();
+  } catch (caught) {
+    err = caught;
+  }
+  assert.ok(err, `got success, want ${type.name}`);
+  assert.equal(err.name, type.name, `got ${err.name} (${err.message} ${err.body ?? ""})`);
+  assert.ok(err instanceof type);
+  assert.equal(err.statusCode, status);
+  assert.match(err.contentType, /^application\/json/);
+  const envelope = JSON.parse(err.body);
+  assert.equal(envelope.error.code, status);
+  assert.match(envelope.error.message, message);
+  return err;
+}
+
+const makeWorkspace = (who, body) => who.sdk.workspaces.create({ createWorkspaceRequest: body });
+const makePreset = (who, slug, body) => who.sdk.presets.createPresetsResponses({ slug, responsesRequest: body });
+
+// Workspaces
+
+const allFields = {
+  name: "Zespół Łódź \u{1F600}",
+  slug: "team-full",
+  description: "Every field",
+  defaultTextModel: "acme/large",
+  defaultImageModel: "acme/paint",
+  defaultProviderSort: "throughput",
+  ioLoggingApiKeyIds: [1, 9007199254740991],
+  ioLoggingSamplingRate: 0.0001,
+  isDataDiscountLoggingEnabled: false,
+  isObservabilityBroadcastEnabled: true,
+  isObservabilityIoLoggingEnabled: true,
+};
+
+let minimal, full;
+
+await check("workspaces.create with name and slug only", async () => {
+  minimal = (await makeWorkspace(management, { name: "Minimal", slug: "team-minimal" })).data;
+  assert.equal(management.seen.status, 201);
+  const { id, defaultGuardrailId, createdAt, ...rest } = minimal;
+  assert.match(id, uuid);
+  assert.match(defaultGuardrailId, uuid);
+  assert.match(createdAt, utc);
+  assert.deepEqual(rest, {
+    name: "Minimal",
+    slug: "team-minimal",
+    description: null,
+    defaultTextModel: null,
+    defaultImageModel: null,
+    defaultProviderSort: null,
+    ioLoggingApiKeyIds: null,
+    ioLoggingSamplingRate: 1,
+    isDataDiscountLoggingEnabled: true,
+    isObservabilityBroadcastEnabled: false,
+    isObservabilityIoLoggingEnabled: false,
+    createdBy: userOfManagementKey,
+    updatedAt: null,
+  });
+});
+
+await check("workspaces.create with all fields, io_logging_api_key_ids as integers", async () => {
+  full = (await makeWorkspace(management, allFields)).data;
+  assert.equal(management.seen.status, 201);
+  for (const [name, value] of Object.entries(allFields)) {
+    assert.deepEqual(full[name], value, name);
+  }
+  assert.match(management.seen.received.toString(), /"io_logging_api_key_ids":\[1,9007199254740991\]/);
+  assert.notEqual(full.id, minimal.id);
+  assert.notEqual(full.defaultGuardrailId, minimal.defaultGuardrailId);
+});
+
+await check("workspaces.get by id", async () => {
+  assert.deepEqual((await management.sdk.workspaces.get({ id: full.id })).data, full);
+});
+
+await check("workspaces.get by slug", async () => {
+  assert.deepEqual((await management.sdk.workspaces.get({ id: "team-full" })).data, full);
+  assert.deepEqual((await management.sdk.workspaces.get({ id: "team-minimal" })).data, minimal);
+});
+
+await check("workspaces.get of the default workspace", async () => {
+  assert.equal((await management.sdk.workspaces.get({ id: "default" })).data.slug, "default");
+});
+
+await check("workspaces.get of an unknown one: NotFoundResponseError", () =>
+  rejects(() => management.sdk.workspaces.get({ id: "nowhere" }), errors.NotFoundResponseError, 404, /not found/i));
+
+await check("workspaces.create with a taken slug: BadRequestResponseError", () =>
+  rejects(() => makeWorkspace(management, { name: "Again", slug: "team-full" }), errors.BadRequestResponseError, 400, /\/slug: already in use/));
+
+await check("workspaces.create with a bad slug: BadRequestResponseError with its place", async () => {
+  const err = await rejects(() => makeWorkspace(management, { name: "Bad", slug: "-Bad-" }), errors.BadRequestResponseError, 400, /^Invalid request parameters: \/slug/);
+  assert.equal(err.error.metadata.issues[0].path, "/slug");
+});
+
+await check("workspaces.create with an inference key: ForbiddenResponseError", () =>
+  rejects(() => makeWorkspace(inference, { name: "No", slug: "no" }), errors.ForbiddenResponseError, 403, /^Only management keys can perform this operation$/));
+
+await check("workspaces.get with an inference key: 403, which the client has no type for", () =>
+  rejects(() => inference.sdk.workspaces.get({ id: "default" }), errors.OpenRouterDefaultError, 403, /^Only management keys can perform this operation$/));
+
+await check("workspaces.create with an unknown key: UnauthorizedResponseError", () =>
+  rejects(() => makeWorkspace(client("sk-nobody-knows-this-one"), { name: "No", slug: "no" }), errors.UnauthorizedResponseError, 401, /^Invalid credentials$/));
+
+await check("workspaces.create without a key: UnauthorizedResponseError", () =>
+  rejects(() => makeWorkspace(client(undefined), { name: "No", slug: "no" }), errors.UnauthorizedResponseError, 401, /^Missing Authentication header$/));
+
+// Presets
+
+// sameConfig asserts that the stored configuration is what was sent: the kept
+// fields in their order, byte for byte, and none that was null.
+function sameConfig({ sent, received }) {
+  const want = Object.fromEntries(Object.entries(JSON.parse(sent)).filter(([name, value]) => kept.has(name) && value !== null));
+  assert.ok(
+    received.includes(Buffer.from(`"config":${JSON.stringify(want)}`)),
+    `config differs\n got: ${received}\nwant: ${JSON.stringify(want)}`,
+  );
+}
+
+let first, second;
+
+await check("presets.createPresetsResponses makes version 1", async () => {
+  first = (await makePreset(management, "analyst", { model: "acme/small", temperature: 0, instructions: "Be brief." })).data;
+  assert.equal(management.seen.status, 200);
+  sameConfig(management.seen);
+  const version = first.designatedVersion;
+  assert.match(first.id, uuid);
+  assert.equal(first.slug, "analyst");
+  assert.equal(first.name, "analyst");
+  assert.equal(first.description, null);
+  assert.equal(first.status, "active");
+  assert.equal(first.statusUpdatedAt, null);
+  assert.equal(first.creatorUserId, userOfManagementKey);
+  assert.match(first.createdAt, utc);
+  assert.match(first.updatedAt, utc);
+  assert.equal(version.version, 1);
+  assert.equal(version.id, first.designatedVersionId);
+  assert.equal(version.presetId, first.id);
+  assert.equal(version.creatorId, userOfManagementKey);
+  assert.equal(version.systemPrompt, "Be brief.");
+  const { data: home } = await management.sdk.workspaces.get({ id: "default" });
+  assert.equal(first.workspaceId, home.id);
+});
+
+await check("presets.createPresetsResponses makes version 2 from a full request", async () => {
+  second = (await makePreset(management, "analyst", fullRequest)).data;
+  const version = second.designatedVersion;
+  assert.equal(version.version, 2);
+  assert.equal(version.id, second.designatedVersionId);
+  assert.notEqual(second.designatedVersionId, first.designatedVersionId);
+  assert.equal(version.systemPrompt, fullRequest.instructions);
+  for (const name of ["id", "name", "slug", "workspaceId", "creatorUserId", "createdAt"]) {
+    assert.equal(second[name], first[name], name);
+  }
+  sameConfig(management.seen);
+  assert.equal(version.config.tools.length, fullRequest.tools.length);
+  assert.equal(version.config.plugins.length, fullRequest.plugins.length);
+  for (const name of ["input", "instructions", "stream", "store", "prompt", "metadata", "user", "session_id", "trace", "debug", "background", "safety_identifier", "prompt_cache_key"]) {
+    assert.ok(!(name in version.config), `${name} is stored`);
+  }
+});
+
+await check("presets.createPresetsResponses with every string tool choice and null", async () => {
+  for (const toolChoice of ["auto", "none", "required", { type: "shell" }, { type: "web_search_preview" }, { type: "allowed_tools", mode: "auto", tools: [{ type: "function", name: "a" }] }]) {
+    await makePreset(management, "choices", { toolChoice, reasoning: null, provider: null, truncation: null, include: null, text: { format: { type: "json_object" }, verbosity: null } });
+    sameConfig(management.seen);
+  }
+});
+
+await check("presets.createPresetsResponses by 16 at once: versions 1 to 16", async () => {
+  const made = await Promise.all(Array.from({ length: 16 }, () => makePreset(client(managementKey), "busy", { model: "acme/small" })));
+  assert.deepEqual(made.map(({ data }) => data.designatedVersion.version).sort((a, b) => a - b), Array.from({ length: 16 }, (_, i) => i + 1));
+});
+
+await check("presets of a workspace named by ?workspace_id= are its own", async () => {
+  const there = client(managementKey, { workspace_id: "team-full" });
+  const { data } = await makePreset(there, "analyst", { model: "acme/small" });
+  assert.equal(data.workspaceId, full.id);
+  assert.equal(data.designatedVersion.version, 1);
+  assert.notEqual(data.id, first.id);
+});
+
+await check("presets.createPresetsResponses in an unknown workspace: NotFoundResponseError", () =>
+  rejects(() => makePreset(client(managementKey, { workspace_id: "nowhere" }), "analyst", { model: "acme/small" }), errors.NotFoundResponseError, 404, /workspace not found/i));
+
+await check("presets.createPresetsResponses with previous_response_id: BadRequestResponseError with its place", async () => {
+  const err = await rejects(() => makePreset(management, "analyst", { previousResponseId: "resp_1" }), errors.BadRequestResponseError, 400, /^Invalid request parameters: \/previous_response_id/);
+  assert.equal(err.error.metadata.issues.length, 1);
+  assert.equal(err.error.metadata.issues[0].path, "/previous_response_id");
+});
+
+await check("presets.createPresetsResponses with two broken rules: both are named", async () => {
+  const err = await rejects(() => makePreset(management, "analyst", { maxToolCalls: 31, user: "u".repeat(257) }), errors.BadRequestResponseError, 400, /^Invalid request parameters: /);
+  assert.deepEqual(err.error.metadata.issues.map(({ path }) => path).sort(), ["/max_tool_calls", "/user"]);
+});
+
+await check("presets.createPresetsResponses with a bad slug: BadRequestResponseError", async () => {
+  for (const slug of ["-analyst", "a/b", "ą", "a".repeat(129)]) {
+    await rejects(() => makePreset(management, slug, { model: "acme/small" }), errors.BadRequestResponseError, 400, /slug/);
+  }
+});
+
+await check("presets.createPresetsResponses with an inference key: ForbiddenResponseError", () =>
+  rejects(() => makePreset(inference, "analyst", { model: "acme/small" }), errors.ForbiddenResponseError, 403, /^Only management keys can perform this operation$/));
+
+await check("presets.createPresetsResponses with an unknown key: UnauthorizedResponseError", () =>
+  rejects(() => makePreset(client("sk-nobody-knows-this-one"), "analyst", { model: "acme/small" }), errors.UnauthorizedResponseError, 401, /^Invalid credentials$/));
+
+await check("none of the refused requests made a version", async () => {
+  const { data } = await makePreset(management, "analyst", { model: "acme/small" });
+  assert.equal(data.designatedVersion.version, 3);
+});
+
+await check("presets.list is not offered: 404 of ours", () =>
+  rejects(() => management.sdk.presets.list(), errors.OpenRouterDefaultError, 404, /not found/i));
+
+// All else is the gateway's. The upstream of sdk_test.go answers with what it
+// received in its headers.
+
+function untouched({ sent, received, headers }) {
+  const hash = (bytes) => createHash("sha256").update(bytes).digest("hex");
+  assert.equal(headers.get("x-received-sha256"), hash(sent), "the request's body changed on its way");
+  assert.equal(headers.get("x-received-authorization"), `Bearer ${inferenceKey}`);
+  assert.equal(headers.get("x-sent-sha256"), hash(received), "the answer's body changed on its way");
+}
+
+await check("models.list reaches the gateway", async () => {
+  const { result } = await inference.sdk.models.list();
+  assert.deepEqual(result.data, []);
+  untouched(inference.seen);
+});
+
+await check("chat.send reaches the gateway byte for byte", async () => {
+  const answer = await inference.sdk.chat.send({
+    chatRequest: { model: "@preset/analyst", messages: [{ role: "user", content: "Zażółć gęślą jaźń \u{1F600}".repeat(1000) }], temperature: 0.7 },
+  });
+  assert.equal(answer.choices[0].message.content, "pong");
+  assert.ok(inference.seen.sent.length > 10_000);
+  untouched(inference.seen);
+});
+
+console.log(failures === 0 ? "all checks passed" : `${failures} checks failed`);
+process.exitCode = failures === 0 ? 0 : 1;
