@@ -56,7 +56,7 @@ type call struct {
 	op     operation
 	params []string // the path's variable segments, decoded
 	who    domain.Principal
-	body   []byte // nil until it was read whole
+	body   []byte        // nil until it was read whole
 	object schema.Object // the members of body
 }
 

@@ -10,7 +10,8 @@ import (
 // CheckInFull is Check without views: the validator sees all there is, save
 // the inside of input. What it finds, Check must find too.
 func (s *Schema) CheckInFull(body []byte) error {
-	if _, err := read(body); err != nil {
+	members, err := read(body)
+	if err != nil {
 		return err
 	}
 	d := json.NewDecoder(bytes.NewReader(body))
@@ -29,6 +30,11 @@ func (s *Schema) CheckInFull(body []byte) error {
 	}
 	if err := s.root.Validate(full); err != nil {
 		return s.explain(err)
+	}
+	if s.relations != nil {
+		if broken := s.relations(members); broken != nil {
+			return sorted(broken)
+		}
 	}
 	return nil
 }

@@ -7,8 +7,8 @@
 //
 // A body meets three stages. Its text is read strictly (read.go), the parts
 // that some rule looks at are turned into Go values (view.go), and those are
-// checked (the jsonschema package), with findings put in words of ours
-// (violation.go). What a body costs in memory is bounded at each stage by the
+// checked (the jsonschema package; relations.go has what a schema cannot say),
+// with findings put in words of ours (violation.go). What a body costs in memory is bounded at each stage by the
 // constants of this package, and stays below ten times its size.
 package schema
 
@@ -50,6 +50,7 @@ var load = sync.OnceValues(func() (*Schemas, error) {
 	if err != nil {
 		return nil, err
 	}
+	responses.relations = relations
 	workspace, err := compile(compiler, "create-workspace.json")
 	if err != nil {
 		return nil, err
@@ -91,6 +92,8 @@ type Schema struct {
 	plan *plan
 	// byLocation finds the schema that a finding comes from.
 	byLocation map[string]*jsonschema.Schema
+	// relations checks what the schema cannot say, or is nil.
+	relations func(Object) []Violation
 }
 
 func compile(c *jsonschema.Compiler, file string) (*Schema, error) {
@@ -125,6 +128,11 @@ func (s *Schema) Check(body []byte) (Object, error) {
 	}
 	if err := s.root.Validate(view); err != nil {
 		return Object{}, s.explain(err)
+	}
+	if s.relations != nil {
+		if broken := s.relations(object); broken != nil {
+			return Object{}, sorted(broken)
+		}
 	}
 	return object, nil
 }

@@ -76,7 +76,11 @@ func (s *Schema) explain(err error) error {
 	if !ok {
 		return fmt.Errorf("schema: %w", err)
 	}
-	found := s.appendViolations(nil, finding)
+	return sorted(s.appendViolations(nil, finding))
+}
+
+// sorted returns the Error of what was found, at least one violation.
+func sorted(found []Violation) *Error {
 	slices.SortFunc(found, func(a, b Violation) int {
 		return cmp.Or(comparePaths(a.Path, b.Path), cmp.Compare(a.Message, b.Message))
 	})
