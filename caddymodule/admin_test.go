@@ -50,6 +50,7 @@ func TestAdminEndpoint(t *testing.T) {
 		{"POST", "", `{"kind":"root"}`, 400, "/kind"},
 		{"POST", "", `{"kind":"inference","workspace":"nowhere"}`, 404, "Workspace not found"},
 		{"POST", "", `{"kind":"inference","expires_in":"-1h"}`, 400, "expires_in"},
+		{"POST", "", `{"kind":"inference","expires_in":"0s"}`, 400, "expires_in"},
 		{"POST", "", `{"kind":"inference","expires_in":"soon"}`, 400, "expires_in"},
 		{"POST", "", `{"kind":"inference","owner":"x"}`, 400, "owner"},
 		{"POST", "", `{"kind":"inference","name":"` + strings.Repeat("x", maxAdminBody) + `"}`, 400, "too large"},

@@ -53,11 +53,12 @@ type call struct {
 	repl  *caddy.Replacer
 	start time.Time
 
-	op     operation
-	params []string // the path's variable segments, decoded
-	who    domain.Principal
-	body   []byte        // nil until it was read whole
-	object schema.Object // the members of body
+	op        operation
+	params    []string // the path's variable segments, decoded
+	who       domain.Principal
+	workspace string        // named by the query, or empty
+	body      []byte        // nil until it was read whole
+	object    schema.Object // the members of body
 }
 
 // answer is a success: its status and the JSON of its data.
@@ -86,7 +87,7 @@ func (c *call) serve() (answer, error) {
 	if err := c.op.may(c.who); err != nil {
 		return answer{}, err
 	}
-	if err := c.session(); err != nil {
+	if err := c.parameters(); err != nil {
 		return answer{}, err
 	}
 	if c.op.body != nil {
@@ -103,7 +104,10 @@ func (c *call) serve() (answer, error) {
 // match finds the operation of the path and method. What we do not offer is
 // our 404, a method we do not offer our 405: neither is the gateway's.
 func (c *call) match() error {
-	segments := strings.Split(strings.TrimPrefix(c.r.URL.EscapedPath(), c.h.BasePath+"/"), "/")
+	// Split before unescaping: an escaped slash is part of a slug or id. What
+	// is ours only once it is cleaned has more segments, and matches nothing.
+	segments := strings.Split(c.r.URL.EscapedPath(), "/")
+	segments = segments[min(1+strings.Count(c.h.BasePath, "/"), len(segments)):]
 	method := c.r.Method
 	if method == http.MethodHead {
 		method = http.MethodGet
@@ -136,11 +140,13 @@ func (op operation) matches(segments []string) (params []string, ok bool) {
 		return nil, false
 	}
 	for i, want := range op.path {
-		switch got, err := url.PathUnescape(segments[i]); {
-		case want != "" && segments[i] == want:
-		case want == "" && err == nil && got != "":
+		got, err := url.PathUnescape(segments[i])
+		switch {
+		case err != nil || got == "":
+			return nil, false
+		case want == "":
 			params = append(params, got)
-		default:
+		case want != got:
 			return nil, false
 		}
 	}
@@ -151,14 +157,34 @@ func (op operation) matches(segments []string) (params []string, ok bool) {
 // "Limits").
 const maxSessionID = 256
 
-// session takes the session id of the header; a body may override it.
-func (c *call) session() error {
-	id := c.r.Header.Get("X-Session-Id")
+// parameters takes what an operation is about from the path, the query and the
+// headers, before any body is read.
+func (c *call) parameters() error {
+	id := c.r.Header.Get("X-Session-Id") // a body may override it
 	if utf8.RuneCountInString(id) > maxSessionID {
 		return domain.InvalidAt("x-session-id", "must be at most "+strconv.Itoa(maxSessionID)+" characters")
 	}
 	if id != "" {
 		c.note("session_id", id)
+	}
+	if c.op.path[0] != "presets" {
+		return nil
+	}
+	if err := domain.CheckPresetSlug(c.params[0]); err != nil {
+		return err
+	}
+	c.note("slug", c.params[0])
+	query, err := url.ParseQuery(c.r.URL.RawQuery)
+	if err != nil {
+		return domain.InvalidAt("query", "malformed")
+	}
+	switch given := query["workspace_id"]; {
+	case len(given) > 1:
+		return domain.InvalidAt("workspace_id", "given more than once")
+	case len(given) == 1 && given[0] == "":
+		return domain.InvalidAt("workspace_id", "must not be empty") // an unset variable, more likely than not
+	case len(given) == 1:
+		c.workspace = given[0]
 	}
 	return nil
 }
@@ -170,25 +196,7 @@ func (c *call) note(name, value string) {
 	}
 }
 
-// workspaceParam returns the workspace that the query names, or "".
-func (c *call) workspaceParam() (string, error) {
-	query, err := url.ParseQuery(c.r.URL.RawQuery)
-	if err != nil {
-		return "", domain.InvalidAt("query", "malformed")
-	}
-	given := query["workspace_id"]
-	if len(given) > 1 {
-		return "", domain.InvalidAt("workspace_id", "given more than once")
-	}
-	return query.Get("workspace_id"), nil
-}
-
 func createPresetFromResponses(c *call) (answer, error) {
-	slug := c.params[0]
-	if err := domain.CheckPresetSlug(slug); err != nil {
-		return answer{}, err
-	}
-	c.note("slug", slug)
 	for name, value := range c.object.All() {
 		if name == "session_id" {
 			var id string
@@ -198,15 +206,11 @@ func createPresetFromResponses(c *call) (answer, error) {
 			c.note("session_id", id)
 		}
 	}
-	workspace, err := c.workspaceParam()
-	if err != nil {
-		return answer{}, err
-	}
 	capture, err := domain.CaptureResponses(c.object.All())
 	if err != nil {
 		return answer{}, err
 	}
-	p, v, err := c.h.service.CreatePresetVersion(c.r.Context(), c.who, workspace, slug, capture)
+	p, v, err := c.h.service.CreatePresetVersion(c.r.Context(), c.who, c.workspace, c.params[0], capture)
 	if err != nil {
 		return answer{}, err
 	}
@@ -226,7 +230,7 @@ func createWorkspace(c *call) (answer, error) {
 	if err != nil {
 		return answer{}, err
 	}
-	return c.workspace(http.StatusCreated, w)
+	return c.workspaceAnswer(http.StatusCreated, w)
 }
 
 func getWorkspace(c *call) (answer, error) {
@@ -234,10 +238,10 @@ func getWorkspace(c *call) (answer, error) {
 	if err != nil {
 		return answer{}, err
 	}
-	return c.workspace(http.StatusOK, w)
+	return c.workspaceAnswer(http.StatusOK, w)
 }
 
-func (c *call) workspace(status int, w domain.Workspace) (answer, error) {
+func (c *call) workspaceAnswer(status int, w domain.Workspace) (answer, error) {
 	c.note("workspace_id", w.ID)
 	data, err := w.JSON()
 	return answer{status, data}, err

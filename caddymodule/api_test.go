@@ -1,7 +1,9 @@
 package caddymodule
 
 import (
+	"context"
 	"encoding/json"
+	"errors"
 	"fmt"
 	"net/http"
 	"net/http/httptest"
@@ -13,6 +15,7 @@ import (
 	"github.com/caddyserver/caddy/v2"
 	"github.com/caddyserver/caddy/v2/modules/caddyhttp"
 	"github.com/prometheus/client_golang/prometheus"
+	"github.com/prometheus/client_golang/prometheus/testutil"
 	"go.uber.org/zap"
 	"go.uber.org/zap/zaptest/observer"
 
@@ -84,7 +87,8 @@ func TestQueryPicksTheWorkspace(t *testing.T) {
 	s.manage("POST", path, `{}`).want(t, 200, `"workspace_id":"`+home+`"`, `"version":1`)
 	s.manage("POST", path+"?workspace_id=team", `{}`).want(t, 200, `"workspace_id":"`+team+`"`, `"version":1`)
 	s.manage("POST", path+"?workspace_id="+team, `{}`).want(t, 200, `"workspace_id":"`+team+`"`, `"version":2`)
-	s.manage("POST", path+"?workspace_id=", `{}`).want(t, 200, `"workspace_id":"`+home+`"`, `"version":2`)
+	s.manage("POST", path+"?workspace_id=", `{}`).wantError(t, 400, "Invalid request parameters: workspace_id: must not be empty")
+	s.manage("POST", path+"?workspace=team", `{}`).want(t, 200, `"workspace_id":"`+home+`"`, `"version":2`)
 	s.do("POST", path, `{}`, bearer("team-inference-secret")).want(t, 200, `"workspace_id":"`+team+`"`, `"version":3`, `"creator_id":"carl"`)
 	s.do("POST", path, `{}`, bearer(inferenceSecret)).want(t, 200, `"workspace_id":"`+home+`"`, `"version":3`)
 	s.do("POST", path+"?workspace_id=default", `{}`, bearer("team-inference-secret")).wantError(t, 403, "Only management keys can perform this operation")
@@ -115,6 +119,8 @@ func TestRouting(t *testing.T) {
 		{"GET", "/v1/workspaces/a/b", 404, ""},
 		{"GET", "/v1/workspaces/a/b/c/d/e/f", 404, ""},
 		{"POST", "/v1/%70resets/a/other", 404, ""},
+		{"GET", "/v1/%70resets/a/%72esponses", 405, "POST"},
+		{"GET", "/v1%2F../v1/workspaces/default", 404, ""},
 		{"GET", "/v1//workspaces/a", 404, ""},
 		{"GET", "/v1/./workspaces/a", 404, ""},
 		{"GET", "/v1/x/../workspaces/a", 404, ""},
@@ -135,7 +141,7 @@ func TestRouting(t *testing.T) {
 	// A decoded slash is part of the slug or id, not of the path.
 	s.manage("GET", "/v1/workspaces/a%2Fb", "").wantError(t, 404, "Workspace not found")
 	s.manage("POST", "/v1/presets/a%2Fb/responses", "{}").wantError(t, 400, "Invalid request parameters: slug")
-	s.manage("POST", "/v1/presets/%61bc/responses", "{}").want(t, 200, `"slug":"abc"`)
+	s.manage("POST", "/%761/presets/%61bc/responses", "{}").want(t, 200, `"slug":"abc"`)
 }
 
 func TestOtherRoutesGoToTheGatewayUntouched(t *testing.T) {
@@ -163,6 +169,11 @@ func TestBasePath(t *testing.T) {
 	s := start(t, standard+"\nbase_path /ai/api/")
 	s.manage("GET", "/ai/api/workspaces/default", "").want(t, 200)
 	s.manage("GET", "/v1/workspaces/default", "").want(t, http.StatusAccepted)
+	if err := s.load(s.site(standard + "\nbase_path /kü/v1")); err != nil {
+		t.Fatal(err)
+	}
+	s.manage("GET", "/k%C3%BC/v1/workspaces/default", "").want(t, 200)
+	s.manage("POST", "/k%c3%bc/v1/presets/p/responses", "{}").want(t, 200)
 	if err := s.load(s.site(standard + "\nbase_path /")); err != nil {
 		t.Fatal(err)
 	}
@@ -181,6 +192,10 @@ func TestBodies(t *testing.T) {
 	}
 	s.manage("POST", path, filled(10000)).want(t, 200)
 	s.manage("POST", path, filled(10001)).wantError(t, 413, "Request payload too large")
+	for _, expect := range []string{"", "Expect: 100-continue\r\n"} { // nothing is read, nor room made for it
+		s.raw("POST "+path+" HTTP/1.1\r\nHost: x\r\n"+bearer(managementSecret)+"\r\nContent-Length: 9000000000000\r\n"+expect+"\r\n", 1)[0].
+			wantError(t, 413, "Request payload too large")
+	}
 	s.raw(chunked(filled(10000)), 1)[0].want(t, 200)
 	s.raw(chunked(filled(10001)), 1)[0].wantError(t, 413, "Request payload too large")
 
@@ -216,10 +231,69 @@ func TestSlowBodiesEnd(t *testing.T) {
 	defer func() { bodyTimeout = time.Minute }()
 	r := s.raw("POST /v1/workspaces HTTP/1.1\r\nHost: x\r\n"+bearer(managementSecret)+"\r\nContent-Length: 1000\r\n\r\n{", 1)
 	r[0].wantError(t, 408, "The request body took too long to arrive")
-	// The deadline is gone once a body is there: the connection lives on.
-	request := "POST /v1/workspaces HTTP/1.1\r\nHost: x\r\n" + bearer(managementSecret) + "\r\nContent-Length: 2\r\n\r\n{}"
-	for _, answer := range s.raw(request+request, 2) {
-		answer.wantError(t, 400, "Invalid request parameters")
+}
+
+// Once a body is there its deadline is gone: what the connection, and the
+// request itself, take from then on is not the client's fault.
+func TestDeadlineEndsWithTheBody(t *testing.T) {
+	s := start(t, standard)
+	bodyTimeout = 100 * time.Millisecond
+	defer func() { bodyTimeout = time.Minute }()
+	release := make(chan struct{})
+	held := make(chan struct{})
+	go func() { // keeps the committer busy for longer than the deadline
+		lease := &lease{folder: s.canonicalFolder(), logger: zap.NewNop()}
+		_ = lease.Update(t.Context(), func(domain.Tx) error {
+			close(held)
+			<-release
+			return nil
+		})
+	}()
+	<-held
+	time.AfterFunc(5*bodyTimeout, func() { close(release) })
+	s.manage("POST", "/v1/presets/p/responses", "{}").want(t, 200)
+}
+
+// A client that leaves is no failure of ours.
+func TestClientsThatLeave(t *testing.T) {
+	s := start(t, standard)
+	release := make(chan struct{})
+	held := make(chan struct{})
+	finished := make(chan struct{})
+	go func() {
+		defer close(finished)
+		lease := &lease{folder: s.canonicalFolder(), logger: zap.NewNop()}
+		_ = lease.Update(t.Context(), func(domain.Tx) error {
+			close(held)
+			<-release
+			return nil
+		})
+	}()
+	<-held
+	ctx, leave := context.WithTimeout(t.Context(), 100*time.Millisecond)
+	defer leave()
+	r, err := http.NewRequestWithContext(ctx, "POST", s.url+"/v1/presets/left/responses", strings.NewReader("{}"))
+	if err != nil {
+		t.Fatal(err)
+	}
+	r.Header.Set("Authorization", "Bearer "+managementSecret)
+	if _, err := http.DefaultClient.Do(r); !errors.Is(err, context.DeadlineExceeded) {
+		t.Fatalf("got %v, want the client to give up", err)
+	}
+	metrics := func() string { return send(t, "GET", "http://"+s.admin+"/metrics", "").body }
+	if !s.eventually(func() bool {
+		return strings.Contains(metrics(), `caddy_presets_requests_total{code="499",operation="preset_create_responses"} 1`)
+	}) {
+		t.Error("the request is not counted with code 499")
+	}
+	close(release)
+	<-finished
+	s.manage("POST", "/v1/presets/left/responses", "{}").want(t, 200, `"version":1`) // what was given up was not done
+	if strings.Contains(metrics(), `result="error"`) {
+		t.Error("the client's leaving counts as a failure of the store")
+	}
+	if strings.Contains(s.logs(), "request failed") {
+		t.Error("the client's leaving is logged as an error")
 	}
 }
 
@@ -252,6 +326,13 @@ func TestSessionIDAndPlaceholders(t *testing.T) {
 	}{
 		{func() { s.manage("POST", path, "{}", "X-Session-Id: from-header").want(t, 200) }, created("2", "from-header")},
 		{func() { s.manage("POST", path, `{"session_id":"from-body"}`, "X-Session-Id: from-header").want(t, 200) }, created("3", "from-body")},
+		{
+			func() { s.manage("POST", path, "no JSON").want(t, 400) },
+			map[string]any{
+				"p_operation": "preset_create_responses", "p_slug": "p", "p_version": nil,
+				"p_workspace_id": nil, "p_key_id": "config-management-1", "p_session_id": nil,
+			},
+		},
 		{
 			func() { s.manage("GET", "/v1/workspaces/default", "").want(t, 200) },
 			map[string]any{
@@ -369,6 +450,28 @@ func TestMetrics(t *testing.T) {
 		`caddy_presets_store_operation_duration_seconds_count{operation="update",result="ok"} 3`,
 		`caddy_presets_store_operations_total{operation="view",result="ok"}`,
 	)
+}
+
+// The store's own failures are counted as such.
+func TestStoreFailuresAreCounted(t *testing.T) {
+	store, err := badger.OpenInMemory()
+	if err != nil {
+		t.Fatal(err)
+	}
+	if err := store.Close(); err != nil {
+		t.Fatal(err)
+	}
+	registry := prometheus.NewRegistry()
+	m, err := newMetrics(registry)
+	if err != nil {
+		t.Fatal(err)
+	}
+	if err := m.measure(store).View(t.Context(), func(domain.Reader) error { return nil }); !errors.Is(err, domain.ErrClosed) {
+		t.Fatalf("got %v, want ErrClosed", err)
+	}
+	if got := testutil.ToFloat64(m.storeCalls.WithLabelValues("view", "error")); got != 1 {
+		t.Errorf("got %v failed views, want 1", got)
+	}
 }
 
 // A failure of the store is a plain 500 with an id, whose cause is logged once.

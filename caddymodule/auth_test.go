@@ -6,6 +6,8 @@ import (
 	"strings"
 	"testing"
 	"time"
+
+	"github.com/caddyserver/caddy/v2"
 )
 
 // Every kind of key on every operation.
@@ -113,6 +115,40 @@ func TestCreatorsAny(t *testing.T) {
 	s.do("POST", "/v1/presets/p/responses", "{}", bearer(inferenceSecret)).want(t, 200, `"creator_user_id":"bob"`)
 	s.do("POST", "/v1/workspaces", minimalWorkspace, bearer(inferenceSecret)).wantError(t, 403, "Only management keys")
 	s.do("GET", "/v1/workspaces/default", "", bearer(inferenceSecret)).wantError(t, 403, "Only management keys")
+}
+
+// JSON gets no further than a Caddyfile, and shows no secret.
+func TestJSONConfiguration(t *testing.T) {
+	s := start(t, standard)
+	const secret = "a-literal-secret-of-a-team"
+	hash := "sha256:" + sha256Of(secret)
+	for handler, problem := range map[string]string{
+		`"management_keys":[{"secret":"` + secret + `"}]`:                                            "management_keys[0]: the secret must be a placeholder",
+		`"inference_keys":[{"secret":""}]`:                                                           "inference_keys[0]: the secret must be a placeholder",
+		`"management_keys":[{"secret":"sha256:12"}]`:                                                 "management_keys[0]: sha256: must be followed by 64",
+		`"management_keys":[{"secret":"` + hash + `"},{"secret":"` + hash + `"}]`:                    "management_keys[1]: has the same secret as config-management-1",
+		`"management_keys":[{"secret":"` + hash + `"}],"inference_keys":[{"secret":"` + hash + `"}]`: "inference_keys[0]: has the same secret as config-management-1",
+		`"base_path":"v1"`:                                       "base_path: must be a clean absolute path",
+		`"base_path":"/a/../v1"`:                                 "base_path: must be a clean absolute path",
+		`"base_path":"/a b"`:                                     "base_path: must be a clean absolute path",
+		`"base_path":"/v%31"`:                                    "base_path: must be a clean absolute path",
+		`"base_path":"/v1?x"`:                                    "base_path: must be a clean absolute path",
+		`"base_path":"/a//b"`:                                    "base_path: must be a clean absolute path",
+		`"base_path":"{env.NO_SUCH}"`:                            "base_path: ",
+		`"max_body_size":-1`:                                     "max_body_size: must be positive",
+		`"preset_creators":"nobody"`:                             "preset_creators: must be management or any",
+		`"storage":{"engine":"mongo"}`:                           "unknown module: http.handlers.presets.storage.mongo",
+		`"storage":{"engine":"badger","folder":"{env.NO_SUCH}"}`: "folder: ",
+		`"unknown":1`:                                            "unknown field",
+	} {
+		err := caddy.Load([]byte(`{"admin":{"listen":"`+s.admin+`","config":{"persist":false}},"apps":{"http":{"servers":{"s":{"listen":["`+s.address+`"],"routes":[{"handle":[{"handler":"presets",`+handler+`}]}]}}}}}`), true)
+		if err == nil || !strings.Contains(err.Error(), problem) {
+			t.Errorf("%s: got %v, want an error with %q", handler, err, problem)
+		} else if strings.Contains(err.Error(), secret) {
+			t.Errorf("the error shows the secret: %v", err)
+		}
+	}
+	s.manage("GET", "/v1/workspaces/default", "").want(t, 200) // all were rejected
 }
 
 func TestKeysFromPlaceholders(t *testing.T) {

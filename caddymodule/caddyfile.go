@@ -64,8 +64,10 @@ func (h *Handler) unmarshalSubdirective(d *caddyfile.Dispenser, name string) err
 	switch name {
 	case "base_path":
 		value, err := onlyArg(d, name, "a path")
-		if err == nil && !strings.HasPrefix(value, "/") && !isPlaceholder(value) {
-			return d.Errf("base_path must begin with a slash, got %q", value)
+		if err == nil && !strings.Contains(value, "{") { // a placeholder is judged when it is known
+			if err := checkBasePath(value); err != nil {
+				return d.Errf("base_path %v", err)
+			}
 		}
 		h.BasePath = value
 		return err

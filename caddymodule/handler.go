@@ -119,8 +119,8 @@ func (h *Handler) provisionSettings(repl *caddy.Replacer) error {
 	if err != nil {
 		return fmt.Errorf("base_path: %w", err)
 	}
-	if !strings.HasPrefix(base, "/") || path.Clean(base) != base && path.Clean(base)+"/" != base {
-		return fmt.Errorf("base_path: must be a clean absolute path, got %q", base)
+	if err := checkBasePath(base); err != nil {
+		return fmt.Errorf("base_path: %w", err)
 	}
 	h.BasePath = strings.TrimSuffix(base, "/")
 
@@ -136,6 +136,15 @@ func (h *Handler) provisionSettings(repl *caddy.Replacer) error {
 	case creatorsManagement, creatorsAny:
 	default:
 		return fmt.Errorf("preset_creators: must be %s or %s, got %q", creatorsManagement, creatorsAny, h.PresetCreators)
+	}
+	return nil
+}
+
+// checkBasePath refuses what no decoded path of a request could begin with.
+func checkBasePath(base string) error {
+	clean := path.Clean(base)
+	if !strings.HasPrefix(base, "/") || clean != base && clean+"/" != base || strings.ContainsAny(base, " ?#%") {
+		return fmt.Errorf("must be a clean absolute path without spaces, escapes and query, got %q", base)
 	}
 	return nil
 }

@@ -130,6 +130,16 @@ func adapt(caddyfile string) ([]byte, error) {
 	return config, err
 }
 
+// canonicalFolder is the store's key in the pool.
+func (s *server) canonicalFolder() string {
+	s.t.Helper()
+	folder, err := canonical(s.folder)
+	if err != nil {
+		s.t.Fatal(err)
+	}
+	return folder
+}
+
 func (s *server) logs() string {
 	s.t.Helper()
 	text, err := os.ReadFile(s.logFile)

@@ -96,12 +96,14 @@ func (s *measuredStore) Update(ctx context.Context, fn func(domain.Tx) error) er
 	return err
 }
 
-// observe counts an operation. An answer such as "not found" is a result, not
-// a failure of the store.
+// observe counts an operation. An answer such as "not found" is a result, and
+// a client that left is one too: only the rest are failures of the store.
 func (s *measuredStore) observe(operation string, err error, start time.Time) {
-	result := "ok"
-	if err != nil && domain.KindOf(err) == domain.Internal && !errors.Is(err, domain.ErrNotFound) {
-		result = "error"
+	result := "error"
+	switch {
+	case err == nil, domain.KindOf(err) != domain.Internal, errors.Is(err, domain.ErrNotFound),
+		errors.Is(err, context.Canceled), errors.Is(err, context.DeadlineExceeded):
+		result = "ok"
 	}
 	s.m.storeCalls.WithLabelValues(operation, result).Inc()
 	s.m.storeSeconds.WithLabelValues(operation, result).Observe(time.Since(start).Seconds())

@@ -6,6 +6,7 @@ import (
 	"io"
 	"net"
 	"net/http"
+	"os"
 	"path/filepath"
 	"strings"
 	"sync"
@@ -35,16 +36,11 @@ func TestRejectedConfigurationKeepsTheHandle(t *testing.T) {
 		}
 		s.manage("GET", "/v1/workspaces/team", "").want(t, 200)
 		s.manage("POST", "/v1/presets/p/responses", "{}").want(t, 200)
-		if n, refs := handles(), references(s.folder); n != 1 || refs != 1 {
+		refs, _ := folders.pool.References(s.canonicalFolder())
+		if n := handles(); n != 1 || refs != 1 {
 			t.Errorf("%s: got %d handles with %d references, want one with one", name, n, refs)
 		}
 	}
-}
-
-func references(folder string) int {
-	folder, _ = filepath.EvalSymlinks(folder)
-	n, _ := folders.pool.References(folder)
-	return n
 }
 
 func portOf(address string) string {
@@ -179,15 +175,20 @@ func TestRequestInFlight(t *testing.T) {
 
 func TestTwoWaysToNameAFolderAreOneHandle(t *testing.T) {
 	s := start(t, standard)
-	second := freeAddress(t)
-	roundabout := filepath.Join(s.folder, "..", ".", "store")
-	if err := s.load(s.site(standard) + s.siteAt(second, fmt.Sprintf("presets {\nstorage badger %s/\n%s\n}", roundabout, standard))); err != nil {
+	s.manage("POST", "/v1/workspaces", minimalWorkspace).want(t, 201)
+	link := filepath.Join(t.TempDir(), "link")
+	if err := os.Symlink(s.folder, link); err != nil {
 		t.Fatal(err)
 	}
-	s.manage("POST", "/v1/workspaces", minimalWorkspace).want(t, 201)
-	send(t, "GET", "http://"+second+"/v1/workspaces/team", "", bearer(managementSecret)).want(t, 200)
-	if n := handles(); n != 1 {
-		t.Errorf("got %d handles, want one", n)
+	for _, other := range []string{s.folder + "/../store/", link, link + "/."} {
+		second := freeAddress(t)
+		if err := s.load(s.site(standard) + s.siteAt(second, fmt.Sprintf("presets {\nstorage badger %s\n%s\n}", other, standard))); err != nil {
+			t.Fatalf("%s: %v", other, err)
+		}
+		send(t, "GET", "http://"+second+"/v1/workspaces/team", "", bearer(managementSecret)).want(t, 200)
+		if n := handles(); n != 1 {
+			t.Errorf("%s: got %d handles, want one", other, n)
+		}
 	}
 }
 

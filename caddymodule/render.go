@@ -69,9 +69,7 @@ func (c *call) render(a answer, err error) {
 	header.Set("Content-Type", "application/json")
 	header.Set("Content-Length", strconv.Itoa(len(body)))
 	c.w.WriteHeader(status)
-	if c.r.Method != http.MethodHead {
-		_, _ = c.w.Write(body) // a client that left is nobody to report to
-	}
+	_, _ = c.w.Write(body) // a client that left is nobody to report to
 	c.h.metrics.request(c.op.name, status, time.Since(c.start))
 }
 
@@ -84,10 +82,10 @@ func (c *call) failure(err error) (int, []byte) {
 	} else if hungUp(c.r.Context(), err) {
 		e.Error.Code, e.Error.Message = statusHungUp, "Client closed request"
 	} else {
-		known := known(err)
-		e.Error.Code, e.Error.Message = statusOf[known.Kind], known.Message
-		if known.Issues != nil {
-			e.Error.Metadata = &metadata{known.Issues}
+		shown := visible(err)
+		e.Error.Code, e.Error.Message = statusOf[shown.Kind], shown.Message
+		if shown.Issues != nil {
+			e.Error.Metadata = &metadata{shown.Issues}
 		}
 	}
 	switch {
@@ -104,8 +102,8 @@ func (c *call) failure(err error) (int, []byte) {
 	return e.Error.Code, body
 }
 
-// known returns what the caller may see of err.
-func known(err error) *domain.Error {
+// visible returns what the caller may see of err.
+func visible(err error) *domain.Error {
 	if broken, ok := errors.AsType[*schema.Error](err); ok {
 		issues := make([]domain.Issue, len(broken.Violations))
 		for i, v := range broken.Violations {

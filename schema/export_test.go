@@ -28,15 +28,7 @@ func (s *Schema) CheckInFull(body []byte) error {
 		}
 		full["input"] = opaque(text)
 	}
-	if err := s.root.Validate(full); err != nil {
-		return s.explain(err)
-	}
-	if s.relations != nil {
-		if broken := s.relations(members); broken != nil {
-			return sorted(broken)
-		}
-	}
-	return nil
+	return s.judge(members, s.root.Validate(full))
 }
 
 func inFull(value any) any {

@@ -3,6 +3,7 @@ package schema
 import (
 	"bytes"
 	"fmt"
+	"slices"
 	"strconv"
 	"strings"
 	"unicode/utf8"
@@ -16,23 +17,62 @@ const maxPatternsLength = 65536
 
 // relations checks what items of one list mean for each other, for which JSON
 // Schema has no words: the names of tools that run a model, which tell them
-// apart, and the length of all patterns of a plugin. The types of what it
-// looks at have been checked.
-func relations(object Object) (broken []Violation) {
+// apart, the tool that deferred tools are found with, and the length of all
+// patterns of a plugin. It passes by a list in which the schema has found
+// something, as its types may be wrong.
+func relations(object Object, found []Violation) (broken []Violation) {
+	sound := func(list string) bool {
+		return !slices.ContainsFunc(found, func(v Violation) bool { return strings.HasPrefix(v.Path, list) })
+	}
 	for name, value := range object.All() {
-		switch name {
-		case "tools":
-			broken = append(broken, toolNames(value)...)
-		case "plugins":
+		switch {
+		case name == "tools" && sound("/tools"):
+			broken = append(append(broken, toolNames(value)...), deferredTools(value)...)
+		case name == "plugins" && sound("/plugins"):
 			broken = append(broken, patternLengths(value)...)
 		}
 	}
 	return broken
 }
 
+// mentions tells whether text may hold word, which can be spelled with escapes.
+func mentions(text jsontext.Value, word string) bool {
+	return bytes.Contains(text, []byte(word)) || bytes.IndexByte(text, '\\') >= 0
+}
+
+func deferredTools(tools jsontext.Value) (broken []Violation) {
+	if !mentions(tools, "defer_loading") {
+		return nil
+	}
+	searchable := false
+	var visit func(path string, tools jsontext.Value)
+	visit = func(path string, tools jsontext.Value) {
+		index := -1
+		for tool := range items(tools) {
+			index++
+			path := path + "/" + strconv.Itoa(index)
+			switch string(textOf(tool, "type")) {
+			case "openrouter:tool_search":
+				searchable = true
+			case "namespace":
+				visit(path+"/tools", memberOf(tool, "tools"))
+			case "function":
+				if memberOf(tool, "defer_loading").Kind() == 't' {
+					broken = append(broken, Violation{path + "/defer_loading", "must be false without an openrouter:tool_search tool"})
+				}
+			}
+		}
+	}
+	visit("/tools", tools)
+	if searchable {
+		return nil
+	}
+	return broken
+}
+
 func toolNames(tools jsontext.Value) (broken []Violation) {
-	if !bytes.Contains(tools, []byte("openrouter:")) && bytes.IndexByte(tools, '\\') < 0 {
-		return nil // as nearly all are
+	if !mentions(tools, "openrouter:") {
+		return nil
 	}
 	type named struct{ kind, name string }
 	seen := make(map[named]bool)

@@ -8,8 +8,9 @@
 // A body meets three stages. Its text is read strictly (read.go), the parts
 // that some rule looks at are turned into Go values (view.go), and those are
 // checked (the jsonschema package; relations.go has what a schema cannot say),
-// with findings put in words of ours (violation.go). What a body costs in memory is bounded at each stage by the
-// constants of this package, and stays below ten times its size.
+// with findings put in words of ours (violation.go). What a body costs in
+// memory is bounded at each stage by the constants of this package, and stays
+// below ten times its size.
 package schema
 
 import (
@@ -92,8 +93,9 @@ type Schema struct {
 	plan *plan
 	// byLocation finds the schema that a finding comes from.
 	byLocation map[string]*jsonschema.Schema
-	// relations checks what the schema cannot say, or is nil.
-	relations func(Object) []Violation
+	// relations checks what the schema cannot say, given what it said, or is
+	// nil.
+	relations func(Object, []Violation) []Violation
 }
 
 func compile(c *jsonschema.Compiler, file string) (*Schema, error) {
@@ -126,15 +128,26 @@ func (s *Schema) Check(body []byte) (Object, error) {
 	if err != nil {
 		return Object{}, err
 	}
-	if err := s.root.Validate(view); err != nil {
-		return Object{}, s.explain(err)
-	}
-	if s.relations != nil {
-		if broken := s.relations(object); broken != nil {
-			return Object{}, sorted(broken)
-		}
+	if err := s.judge(object, s.root.Validate(view)); err != nil {
+		return Object{}, err
 	}
 	return object, nil
+}
+
+// judge puts together what the validator found in a view of object and what no
+// schema can say.
+func (s *Schema) judge(object Object, err error) error {
+	found, err := s.explain(err)
+	if err != nil {
+		return err
+	}
+	if s.relations != nil {
+		found = append(found, s.relations(object, found)...)
+	}
+	if len(found) == 0 {
+		return nil
+	}
+	return sorted(found)
 }
 
 // index adds s and every schema that it leads to, and takes plain references

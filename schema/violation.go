@@ -69,14 +69,17 @@ func shorten(path string) string {
 	return path
 }
 
-// explain turns the validator's findings into an *Error. Only those at the
-// ends of its tree say something; those above them say that one below failed.
-func (s *Schema) explain(err error) error {
+// explain returns what the validator found. Only findings at the ends of its
+// tree say something; those above them say that one below failed.
+func (s *Schema) explain(err error) ([]Violation, error) {
+	if err == nil {
+		return nil, nil
+	}
 	finding, ok := errors.AsType[*jsonschema.ValidationError](err)
 	if !ok {
-		return fmt.Errorf("schema: %w", err)
+		return nil, fmt.Errorf("schema: %w", err)
 	}
-	return sorted(s.appendViolations(nil, finding))
+	return s.appendViolations(nil, finding), nil
 }
 
 // sorted returns the Error of what was found, at least one violation.

@@ -34,7 +34,7 @@ var (
 	// ErrStopped is in the chain of what Update returns after a failed write
 	// left the state of the disk unknown. Reads go on; opening the folder
 	// again finds out.
-	ErrStopped = errors.New("writing has stopped until the store is reopened")
+	ErrStopped = errors.New("writing has stopped until the store is reopened, as a restart of the server does")
 )
 
 // closeLimit bounds Close: on a failing disk Badger retries its last flush for

@@ -70,6 +70,9 @@ func openFolder(folder string, logger *zap.Logger, free func(folder string) (uin
 	if err != nil {
 		return nil, err
 	}
+	if err := checkOrphans(db, folder); err != nil {
+		return nil, errors.Join(err, guarded(db.Close))
+	}
 	c := &committer{
 		db:      db,
 		free:    func() (uint64, error) { return free(folder) },
@@ -105,6 +108,16 @@ func (c *committer) resume(folder string) error {
 // compaction off: it would take damaged records for missing ones and make that
 // true.
 func verify(folder string, logger *zap.Logger) error {
+	listed, err := listedTables(folder)
+	if err == nil {
+		err = checkTables(folder, listed)
+	}
+	if err != nil {
+		return fmt.Errorf("%w in %s, restore a backup: %w", ErrDamaged, folder, err)
+	}
+	if err := keepOrphans(folder, listed); err != nil {
+		return fmt.Errorf("verifying the store in %s: %w", folder, err)
+	}
 	db, err := openEngine(settings(folder, logger).
 		WithNumCompactors(0).
 		WithCompactL0OnClose(false).

@@ -1,0 +1,107 @@
+package badger
+
+import (
+	"bytes"
+	"errors"
+	"fmt"
+	"io/fs"
+	"os"
+	"path/filepath"
+
+	badgerdb "github.com/dgraph-io/badger/v4"
+	"github.com/dgraph-io/badger/v4/options"
+	"github.com/dgraph-io/badger/v4/table"
+	"github.com/dgraph-io/badger/v4/y"
+	"github.com/dgraph-io/ristretto/v2/z"
+)
+
+// orphansName is where tables are kept that the MANIFEST does not name.
+const orphansName = "ORPHANS"
+
+// keepOrphans sets aside the tables in folder that Badger is about to delete.
+//
+// A crash leaves such tables behind in good order: what they hold is still in
+// the write-ahead log or in the tables that they were made from. But a MANIFEST
+// that lost its end, which Badger does not notice, makes orphans of tables that
+// hold the only copy. checkOrphans tells the two apart.
+func keepOrphans(folder string, listed map[string]bool) error {
+	tables, err := filepath.Glob(filepath.Join(folder, "*.sst"))
+	if err != nil {
+		return err
+	}
+	aside := filepath.Join(folder, orphansName)
+	for _, path := range tables {
+		name := filepath.Base(path)
+		if listed[name] {
+			continue
+		}
+		if err := os.MkdirAll(aside, 0o700); err != nil {
+			return err
+		}
+		err := os.Link(path, filepath.Join(aside, name))
+		if err != nil && !errors.Is(err, fs.ErrExist) && !errors.Is(err, fs.ErrNotExist) {
+			return err
+		}
+	}
+	return nil
+}
+
+// checkOrphans fails when db lacks what a table that was set aside holds, and
+// otherwise removes such tables. A table that cannot be read was never
+// finished, so nothing relies on it.
+func checkOrphans(db *badgerdb.DB, folder string) error {
+	aside := filepath.Join(folder, orphansName)
+	tables, err := filepath.Glob(filepath.Join(aside, "*.sst"))
+	if err != nil {
+		return err
+	}
+	for _, path := range tables {
+		if checkTable(path) != nil {
+			continue
+		}
+		var missing int
+		err := guarded(func() (err error) {
+			missing, err = missingFrom(db, path)
+			return err
+		})
+		if err == nil && missing > 0 {
+			return fmt.Errorf("%w: the store in %s lacks %d records of table %s, which its %s has lost. "+
+				"Restore a backup, or remove %s to go on without them",
+				ErrDamaged, folder, missing, filepath.Base(path), badgerdb.ManifestFilename, aside)
+		}
+	}
+	return os.RemoveAll(aside)
+}
+
+// missingFrom returns how many records of a table db has neither as they are
+// there nor in a later state.
+func missingFrom(db *badgerdb.DB, path string) (missing int, err error) {
+	file, err := z.OpenMmapFile(path, os.O_RDONLY, 0)
+	if err != nil {
+		return 0, err
+	}
+	t, err := table.OpenTable(file, table.Options{ChkMode: options.OnTableRead, Compression: options.None})
+	if err != nil {
+		return 0, err
+	}
+	defer file.Close(-1)
+	txn := db.NewTransaction(false)
+	defer txn.Discard()
+	it := t.NewIterator(0)
+	defer it.Close()
+	for it.Rewind(); it.Valid(); it.Next() {
+		if k := y.ParseKey(it.Key()); len(k) > 0 && k[0] == keyVersion && !hasSince(txn, k, y.ParseTs(it.Key())) {
+			missing++
+		}
+	}
+	return missing, nil
+}
+
+// hasSince reports whether k was written, or deleted, at a time of Badger's or
+// later.
+func hasSince(txn *badgerdb.Txn, k key, at uint64) bool {
+	it := txn.NewKeyIterator(k, badgerdb.IteratorOptions{AllVersions: true})
+	defer it.Close()
+	it.Seek(k)
+	return it.Valid() && bytes.Equal(it.Item().Key(), k) && it.Item().Version() >= at
+}
