@@ -31,11 +31,9 @@ func (c *call) read() ([]byte, error) {
 	}
 	if server, ok := c.r.Context().Value(http.ServerContextKey).(*http.Server); ok && server.ReadTimeout == 0 {
 		// Without a deadline a client could hold a connection by sending a
-		// byte now and then. Writers that cannot set one go without.
-		control := http.NewResponseController(c.w)
-		if control.SetReadDeadline(time.Now().Add(bodyTimeout)) == nil {
-			defer func() { _ = control.SetReadDeadline(time.Time{}) }()
-		}
+		// byte now and then. It is the server that lifts it when the body has
+		// ended. Writers that cannot set one go without.
+		_ = http.NewResponseController(c.w).SetReadDeadline(time.Now().Add(bodyTimeout))
 	}
 	var body bytes.Buffer
 	if c.r.ContentLength > 0 {
