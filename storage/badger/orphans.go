@@ -4,6 +4,7 @@ import (
 	"bytes"
 	"errors"
 	"fmt"
+	"io"
 	"io/fs"
 	"os"
 	"path/filepath"
@@ -38,12 +39,32 @@ func keepOrphans(folder string, listed map[string]bool) error {
 		if err := os.MkdirAll(aside, 0o700); err != nil {
 			return err
 		}
-		err := os.Link(path, filepath.Join(aside, name))
-		if err != nil && !errors.Is(err, fs.ErrExist) && !errors.Is(err, fs.ErrNotExist) {
+		if err := linkOrCopy(path, filepath.Join(aside, name)); err != nil {
 			return err
 		}
 	}
 	return nil
+}
+
+// linkOrCopy gives a file a second name, or on file systems that know no such
+// thing makes a second file of it. It leaves alone what is there already, and
+// does nothing when from is gone: another process uses the folder then.
+func linkOrCopy(from, to string) error {
+	err := os.Link(from, to)
+	if err == nil || errors.Is(err, fs.ErrExist) || errors.Is(err, fs.ErrNotExist) {
+		return nil
+	}
+	source, err := os.Open(from)
+	if err != nil {
+		return err
+	}
+	defer source.Close()
+	target, err := os.OpenFile(to, os.O_WRONLY|os.O_CREATE|os.O_EXCL, 0o600)
+	if err != nil {
+		return err
+	}
+	_, err = io.Copy(target, source)
+	return errors.Join(err, target.Sync(), target.Close())
 }
 
 // checkOrphans fails when db lacks what a table that was set aside holds, and
