@@ -148,9 +148,16 @@ func TestOtherRoutesGoToTheGatewayUntouched(t *testing.T) {
 	s := start(t, standard)
 	body := "{\"not\": json, \xff\x00" + strings.Repeat("x", 5<<20) // larger than our limit, and no JSON at all
 	for _, tc := range []struct{ method, path string }{
-		{"GET", "/"}, {"GET", "/v1/models"}, {"POST", "/v1/presetsfoo"}, {"POST", "/v1/workspaces-x/y"},
-		{"POST", "/v1/chat/completions?x=%zz"}, {"POST", "/v1/responses"}, {"DELETE", "/presets/a"}, {"POST", "/v2/presets/a/responses"},
-		{"POST", "/V1/Presets/a"}, {"POST", "/v1/a%2Fb/%2e"},
+		{"GET", "/"},
+		{"GET", "/v1/models"},
+		{"POST", "/v1/presetsfoo"},
+		{"POST", "/v1/workspaces-x/y"},
+		{"POST", "/v1/chat/completions?x=%zz"},
+		{"POST", "/v1/responses"},
+		{"DELETE", "/presets/a"},
+		{"POST", "/v2/presets/a/responses"},
+		{"POST", "/V1/Presets/a"},
+		{"POST", "/v1/a%2Fb/%2e"},
 	} {
 		sent := ""
 		if tc.method == "POST" {
@@ -277,7 +284,11 @@ func TestClientsThatLeave(t *testing.T) {
 		t.Fatal(err)
 	}
 	r.Header.Set("Authorization", "Bearer "+managementSecret)
-	if _, err := http.DefaultClient.Do(r); !errors.Is(err, context.DeadlineExceeded) {
+	answer, err := http.DefaultClient.Do(r)
+	if err == nil {
+		answer.Body.Close()
+	}
+	if !errors.Is(err, context.DeadlineExceeded) {
 		t.Fatalf("got %v, want the client to give up", err)
 	}
 	metrics := func() string { return send(t, "GET", "http://"+s.admin+"/metrics", "").body }

@@ -3,6 +3,7 @@ package caddymodule
 import (
 	"errors"
 	"net/http"
+	"slices"
 	"strconv"
 	"time"
 
@@ -53,12 +54,9 @@ type metadata struct {
 
 // render writes the one answer of a call and counts it.
 func (c *call) render(a answer, err error) {
-	status, body := a.status, []byte(nil)
+	status, body := a.status, slices.Concat([]byte(`{"data":`), a.data, []byte(`}`))
 	if err != nil {
 		status, body = c.failure(err)
-	} else {
-		body = make([]byte, 0, len(a.data)+len(`{"data":}`))
-		body = append(append(append(body, `{"data":`...), a.data...), '}')
 	}
 	header := c.w.Header()
 	if c.body == nil && c.r.ContentLength != 0 && c.r.ProtoMajor == 1 {

@@ -339,16 +339,14 @@ func TestCaptureOfInstructions(t *testing.T) {
 	for body, want := range map[string]*string{
 		`{}`:                                  nil,
 		`{"instructions":null}`:               nil,
-		`{"instructions":""}`:                 ptr(""),
-		`{"instructions":"You \u00e9 <b>\n"}`: ptr("You é <b>\n"),
+		`{"instructions":""}`:                 new(""),
+		`{"instructions":"You \u00e9 <b>\n"}`: new("You é <b>\n"),
 	} {
 		if in, err := capture(t, body); err != nil || !reflect.DeepEqual(in.SystemPrompt, want) {
 			t.Errorf("%s: got %v, %v, want %v", body, in.SystemPrompt, err, want)
 		}
 	}
 }
-
-func ptr[T any](v T) *T { return &v }
 
 func TestCaptureSizeLimit(t *testing.T) {
 	room := domain.MaxStoredSize - len(`{"model":""}`) - len(`""`)

@@ -1,6 +1,9 @@
 package domain
 
-import "errors"
+import (
+	"errors"
+	"strings"
+)
 
 // Kind tells what a failure means to the caller. The HTTP status of each kind
 // is decided in one place, where answers are rendered (specification,
@@ -69,15 +72,16 @@ func InvalidAt(path, message string) *Error {
 // InvalidIssues returns an Invalid error whose message names the place of each
 // of issues, of which there is at least one.
 func InvalidIssues(issues ...Issue) *Error {
-	message := "Invalid request parameters"
+	var message strings.Builder
+	message.WriteString("Invalid request parameters")
 	separator := ": "
 	for _, issue := range issues {
 		place := issue.Path
 		if place == "" {
 			place = "body"
 		}
-		message += separator + place + ": " + issue.Message
+		message.WriteString(separator + place + ": " + issue.Message)
 		separator = "; "
 	}
-	return &Error{Kind: Invalid, Message: message, Issues: issues}
+	return &Error{Kind: Invalid, Message: message.String(), Issues: issues}
 }

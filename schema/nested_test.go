@@ -134,7 +134,7 @@ func TestNestedTypes(t *testing.T) {
 		{"/tools/0/parameters/environment", `{"tools":[{"type":"openrouter:shell","parameters":{"environment":{"type":"container_auto",%s}}}]}`, "file_ids:array network_policy:object?"},
 		{"/tools/0/parameters", server("tool_search"), "max_results:integer"},
 	} {
-		for _, entry := range strings.Fields(object.members) {
+		for entry := range strings.FieldsSeq(object.members) {
 			name, takes, _ := strings.Cut(entry, ":")
 			types := strings.Split(takes, "|")
 			for kind, value := range samples {

@@ -27,7 +27,7 @@ func number(text jsontext.Value) (any, error) {
 		return nil, errNumberTooLong
 	}
 	exact := json.Number(text)
-	if len(text) < 16 && bytes.IndexAny(text, "eE") < 0 {
+	if len(text) < 16 && !bytes.ContainsAny(text, "eE") {
 		return exact, nil
 	}
 	f, err := strconv.ParseFloat(string(exact), 64)
@@ -48,7 +48,7 @@ func nearZero(text jsontext.Value) float64 {
 		mantissa = text[:i]
 	}
 	switch {
-	case bytes.IndexAny(mantissa, "123456789") < 0:
+	case !bytes.ContainsAny(mantissa, "123456789"):
 		return 0
 	case text[0] == '-':
 		return -math.SmallestNonzeroFloat64

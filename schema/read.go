@@ -66,14 +66,14 @@ func readValue(text []byte) (object Object, kind jsontext.Kind, err error) {
 	} else {
 		err = r.skip()
 	}
-	if err == io.EOF {
+	if errors.Is(err, io.EOF) {
 		return Object{}, 0, violation("", "must not be empty")
 	}
 	if err != nil {
 		return Object{}, 0, syntaxViolation(err)
 	}
 	end := r.decoder.InputOffset()
-	if _, err := r.decoder.ReadToken(); err != io.EOF {
+	if _, err := r.decoder.ReadToken(); !errors.Is(err, io.EOF) {
 		return Object{}, 0, violation("", fmt.Sprintf("has text after its end at byte %d", end))
 	}
 	return object, kind, nil

@@ -99,7 +99,7 @@ func (p *plan) settles(v jsontext.Value, view any) bool {
 	}
 	name := typeOf(v)
 	return slices.Contains(p.types, name) ||
-		name == "number" && bytes.IndexAny(v, ".eE") < 0 && slices.Contains(p.types, "integer")
+		name == "number" && !bytes.ContainsAny(v, ".eE") && slices.Contains(p.types, "integer")
 }
 
 func (b *builder) object(p *plan, v jsontext.Value) (any, error) {

@@ -45,16 +45,34 @@ func TestMain(m *testing.M) {
 // process is a running Caddy.
 type process struct {
 	cmd   *exec.Cmd
-	log   *bytes.Buffer
+	log   *log
 	url   string
 	admin string
+}
+
+// log is what a process prints while it runs.
+type log struct {
+	mu   sync.Mutex
+	text bytes.Buffer
+}
+
+func (l *log) Write(p []byte) (int, error) {
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	return l.text.Write(p)
+}
+
+func (l *log) String() string {
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	return l.text.String()
 }
 
 // start runs the binary on a Caddyfile whose admin endpoint is its first
 // placeholder, and waits until it answers.
 func start(t *testing.T, caddyfile, home, address, admin string, environment ...string) *process {
 	t.Helper()
-	p := &process{log: new(bytes.Buffer), url: "http://" + address, admin: admin}
+	p := &process{log: new(log), url: "http://" + address, admin: admin}
 	p.cmd = exec.Command(binary, "run", "--config", caddyfile)
 	p.cmd.Env = append(os.Environ(), append(environment, "HOME="+home, "XDG_DATA_HOME="+home, "XDG_CONFIG_HOME="+home, "CADDY_ADMIN="+admin)...)
 	p.cmd.Dir = home
@@ -264,8 +282,11 @@ func TestKilledServerLosesNothing(t *testing.T) {
 		}
 		for number, marker := range versions {
 			v, err := r.PresetVersion(preset, number)
-			if want := fmt.Sprintf(`{"model":%q}`, marker); err != nil || string(v.Config) != want {
-				return fmt.Errorf("version %d: got %s, %v, want %s", number, v.Config, err, want)
+			if err != nil {
+				return err
+			}
+			if want := fmt.Sprintf(`{"model":%q}`, marker); string(v.Config) != want {
+				t.Errorf("version %d: got %s, want %s", number, v.Config, want)
 			}
 		}
 		return nil

@@ -622,7 +622,7 @@ func TestFolderMode(t *testing.T) {
 		}
 	}
 	check()
-	if err := os.Chmod(folder, 0o755); err != nil { //nolint:gosec // to be tightened
+	if err := os.Chmod(folder, 0o755); err != nil {
 		t.Fatal(err)
 	}
 	check()

@@ -369,7 +369,7 @@ func history(t *testing.T, s *suite) {
 	}
 	seed := rand.Uint64()
 	errs := together(clients, func(client int) error {
-		random := rand.New(rand.NewPCG(seed, uint64(client))) //nolint:gosec // repeatable, and no secret
+		random := rand.New(rand.NewPCG(seed, uint64(client)))
 		for n := range each {
 			e := event{update: random.IntN(4) > 0, after: int(acknowledged.Load())}
 			first, second := random.IntN(registers), random.IntN(registers)
@@ -487,7 +487,7 @@ func reopen(t *testing.T, s *suite) {
 	for i := range 20 {
 		var v domain.PresetVersion
 		p, v, err = service.CreatePresetVersion(t.Context(), manager(w.ID), "", "p", domain.Capture{
-			Dialect: domain.Responses, Config: fmt.Appendf(nil, `{ "n":%d }`, i), SystemPrompt: ptr(awkward),
+			Dialect: domain.Responses, Config: fmt.Appendf(nil, `{ "n":%d }`, i), SystemPrompt: new(awkward),
 		})
 		if err != nil {
 			t.Fatal(err)

@@ -16,18 +16,18 @@ import (
 
 func workspaceRoundTrip(t *testing.T, s *suite) {
 	full := domain.Workspace{
-		ID: newID(), Name: awkward, Slug: "full", Description: ptr(awkward),
-		DefaultTextModel: ptr("a/b"), DefaultImageModel: ptr("c/d"), DefaultProviderSort: ptr("price"),
+		ID: newID(), Name: awkward, Slug: "full", Description: new(awkward),
+		DefaultTextModel: new("a/b"), DefaultImageModel: new("c/d"), DefaultProviderSort: new("price"),
 		DefaultGuardrailID: newID(), IOLoggingAPIKeyIDs: []byte(`["a",1,12345678901234567890,-1.50,1e400]`),
 		IOLoggingSamplingRate: 0.1, IsDataDiscountLoggingEnabled: true,
 		IsObservabilityBroadcastEnabled: true, IsObservabilityIOLoggingEnabled: true,
-		CreatedAt: when(1), CreatedBy: awkward, UpdatedAt: ptr(when(2)),
+		CreatedAt: when(1), CreatedBy: awkward, UpdatedAt: new(when(2)),
 	}
 	empty := newWorkspace("empty")
 	empty.Name, empty.CreatedBy = "", ""
-	empty.Description, empty.DefaultTextModel, empty.DefaultImageModel, empty.DefaultProviderSort = ptr(""), ptr(""), ptr(""), ptr("")
+	empty.Description, empty.DefaultTextModel, empty.DefaultImageModel, empty.DefaultProviderSort = new(""), new(""), new(""), new("")
 	empty.IOLoggingAPIKeyIDs, empty.IOLoggingSamplingRate = []byte("[]"), 0
-	empty.CreatedAt, empty.UpdatedAt = time.Time{}, ptr(time.Time{})
+	empty.CreatedAt, empty.UpdatedAt = time.Time{}, new(time.Time{})
 	for _, want := range []domain.Workspace{full, empty, newWorkspace("nil")} {
 		s.mustUpdate(t, func(tx domain.Tx) error { return tx.PutWorkspace(want) })
 		s.mustView(t, func(r domain.Reader) error {
@@ -42,7 +42,7 @@ func workspaceRoundTrip(t *testing.T, s *suite) {
 		})
 	}
 	changed := full
-	changed.Name, changed.Description, changed.UpdatedAt = "changed", nil, ptr(when(3))
+	changed.Name, changed.Description, changed.UpdatedAt = "changed", nil, new(when(3))
 	s.mustUpdate(t, func(tx domain.Tx) error { return tx.PutWorkspace(changed) })
 	got, err := get(s, func(r domain.Reader) (domain.Workspace, error) { return r.WorkspaceBySlug("full") })
 	if err != nil {
@@ -53,13 +53,13 @@ func workspaceRoundTrip(t *testing.T, s *suite) {
 
 func presetRoundTrip(t *testing.T, s *suite) {
 	full := domain.Preset{
-		ID: newID(), Name: awkward, Slug: "A.b_c~d-1", Description: ptr(awkward), Status: domain.PresetActive,
-		StatusUpdatedAt: ptr(when(1)), CreatorUserID: awkward, WorkspaceID: newID(),
+		ID: newID(), Name: awkward, Slug: "A.b_c~d-1", Description: new(awkward), Status: domain.PresetActive,
+		StatusUpdatedAt: new(when(1)), CreatorUserID: awkward, WorkspaceID: newID(),
 		DesignatedVersionID: newID(), DesignatedVersion: 7, LatestVersion: 9,
 		CreatedAt: when(2), UpdatedAt: when(3),
 	}
 	empty := newPreset(full.WorkspaceID, "a.b_c~d-1") // another slug: they are case-sensitive
-	empty.Name, empty.Description, empty.StatusUpdatedAt = "", ptr(""), ptr(time.Time{})
+	empty.Name, empty.Description, empty.StatusUpdatedAt = "", new(""), new(time.Time{})
 	elsewhere := newPreset(newID(), full.Slug)
 	prefix := newPreset(full.WorkspaceID, "A.b")
 	presets := []domain.Preset{full, empty, elsewhere, prefix}
@@ -83,7 +83,7 @@ func versionRoundTrip(t *testing.T, s *suite) {
 		`{"a":"\u00e9\/é<>&\ud83d\ude00","b":[ ],"":null}`,
 		`{"s":"` + strings.Repeat("ü", 5000) + `"}`,
 	}
-	prompts := []*string{nil, ptr(""), ptr(awkward), ptr(strings.Repeat(awkward, 300))}
+	prompts := []*string{nil, new(""), new(awkward), new(strings.Repeat(awkward, 300))}
 	var want []domain.PresetVersion
 	for i := range configs {
 		v := newVersion(p, i+1, configs[i])
@@ -113,7 +113,7 @@ func keyRoundTrip(t *testing.T, s *suite) {
 	full := domain.Key{
 		ID: newID(), Kind: domain.ManagementKey, Hash: domain.HashSecret("1"), Hint: "wxyz",
 		Name: awkward, UserID: awkward, WorkspaceID: newID(),
-		CreatedAt: when(1), ExpiresAt: ptr(when(2)), RevokedAt: ptr(when(3)),
+		CreatedAt: when(1), ExpiresAt: new(when(2)), RevokedAt: new(when(3)),
 	}
 	for _, want := range []domain.Key{full, newKey(4)} {
 		s.mustUpdate(t, func(tx domain.Tx) error { return tx.PutKey(want) })
@@ -128,7 +128,7 @@ func keyRoundTrip(t *testing.T, s *suite) {
 			return err
 		})
 	}
-	full.RevokedAt = ptr(when(9))
+	full.RevokedAt = new(when(9))
 	s.mustUpdate(t, func(tx domain.Tx) error { return tx.PutKey(full) })
 	got, err := get(s, func(r domain.Reader) (domain.Key, error) { return r.KeyByHash(full.Hash) })
 	if err != nil {
@@ -150,7 +150,7 @@ func largestRecords(t *testing.T, s *suite) {
 	p.LatestVersion = 2
 	config := newVersion(p, 1, `{"a":"`+strings.Repeat("x", domain.MaxStoredSize-8)+`"}`)
 	prompt := newVersion(p, 2, `{}`)
-	prompt.SystemPrompt = ptr(strings.Repeat("\x01", domain.MaxStoredSize/6)) // \u0001, as was sent
+	prompt.SystemPrompt = new(strings.Repeat("\x01", domain.MaxStoredSize/6)) // \u0001, as was sent
 	prompt.CreatorID = strings.Repeat("😀", domain.MaxKeyText)
 	s.mustUpdate(t, func(tx domain.Tx) error {
 		return errors.Join(tx.PutWorkspace(w), tx.PutPresetVersion(p, config), tx.PutPresetVersion(p, prompt), tx.PutPreset(p))
@@ -335,7 +335,7 @@ func keysOldestFirst(t *testing.T, s *suite) {
 	}
 	same(t, got, want)
 	// Within an update its own writes are among them, once each.
-	want[3].RevokedAt = ptr(when(50))
+	want[3].RevokedAt = new(when(50))
 	want = append(want, newKey(100))
 	s.mustUpdate(t, func(tx domain.Tx) (err error) {
 		if err := errors.Join(tx.PutKey(want[3]), tx.PutKey(want[10])); err != nil {

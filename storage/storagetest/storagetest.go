@@ -133,8 +133,6 @@ func get[T any](s *suite, read func(domain.Reader) (T, error)) (T, error) {
 
 func newID() string { return uuid.Must(uuid.NewV7()).String() }
 
-func ptr[T any](v T) *T { return &v }
-
 // when is a time as the Service makes them, and each one differs.
 func when(n int) time.Time {
 	return time.Date(2026, 2, 3, 4, 5, 6, 789e6, time.UTC).Add(time.Duration(n) * time.Millisecond)
