@@ -246,37 +246,37 @@ func TestDeadlineEndsWithTheBody(t *testing.T) {
 	s := start(t, standard)
 	bodyTimeout = 100 * time.Millisecond
 	defer func() { bodyTimeout = time.Minute }()
-	release := make(chan struct{})
-	held := make(chan struct{})
-	go func() { // keeps the committer busy for longer than the deadline
-		lease := &lease{folder: s.canonicalFolder(), logger: zap.NewNop()}
-		_ = lease.Update(t.Context(), func(domain.Tx) error {
+	time.AfterFunc(5*bodyTimeout, s.holdWrites())
+	s.manage("POST", "/v1/presets/p/responses", "{}").want(t, 200)
+}
+
+// holdWrites makes the store's writes wait until the returned function, which
+// returns when they go on, is called.
+func (s *server) holdWrites() (release func()) {
+	held, released, done := make(chan struct{}), make(chan struct{}), make(chan struct{})
+	go func() {
+		defer close(done)
+		l := &lease{folder: s.canonicalFolder(), logger: zap.NewNop()}
+		err := l.Update(context.Background(), func(domain.Tx) error {
 			close(held)
-			<-release
+			<-released
 			return nil
 		})
+		if err != nil {
+			s.t.Error(err)
+		}
 	}()
 	<-held
-	time.AfterFunc(5*bodyTimeout, func() { close(release) })
-	s.manage("POST", "/v1/presets/p/responses", "{}").want(t, 200)
+	return func() {
+		close(released)
+		<-done
+	}
 }
 
 // A client that leaves is no failure of ours.
 func TestClientsThatLeave(t *testing.T) {
 	s := start(t, standard)
-	release := make(chan struct{})
-	held := make(chan struct{})
-	finished := make(chan struct{})
-	go func() {
-		defer close(finished)
-		lease := &lease{folder: s.canonicalFolder(), logger: zap.NewNop()}
-		_ = lease.Update(t.Context(), func(domain.Tx) error {
-			close(held)
-			<-release
-			return nil
-		})
-	}()
-	<-held
+	release := s.holdWrites()
 	ctx, leave := context.WithTimeout(t.Context(), 100*time.Millisecond)
 	defer leave()
 	r, err := http.NewRequestWithContext(ctx, "POST", s.url+"/v1/presets/left/responses", strings.NewReader("{}"))
@@ -297,8 +297,7 @@ func TestClientsThatLeave(t *testing.T) {
 	}) {
 		t.Error("the request is not counted with code 499")
 	}
-	close(release)
-	<-finished
+	release()
 	s.manage("POST", "/v1/presets/left/responses", "{}").want(t, 200, `"version":1`) // what was given up was not done
 	if strings.Contains(metrics(), `result="error"`) {
 		t.Error("the client's leaving counts as a failure of the store")

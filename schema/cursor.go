@@ -19,12 +19,12 @@ func members(object jsontext.Value) iter.Seq2[jsontext.Value, jsontext.Value] {
 	}
 }
 
-// items returns the items of an array that has been read strictly.
-func items(array jsontext.Value) iter.Seq[jsontext.Value] {
-	return func(yield func(jsontext.Value) bool) {
+// items returns the items of an array that has been read strictly, numbered.
+func items(array jsontext.Value) iter.Seq2[int, jsontext.Value] {
+	return func(yield func(int, jsontext.Value) bool) {
 		c := newCursor(array)
 		defer c.free()
-		for c.more() && yield(c.next()) {
+		for i := 0; c.more() && yield(i, c.next()); i++ {
 		}
 	}
 }

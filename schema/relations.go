@@ -47,9 +47,7 @@ func deferredTools(tools jsontext.Value) (broken []Violation) {
 	searchable := false
 	var visit func(path string, tools jsontext.Value)
 	visit = func(path string, tools jsontext.Value) {
-		index := -1
-		for tool := range items(tools) {
-			index++
+		for index, tool := range items(tools) {
 			path := path + "/" + strconv.Itoa(index)
 			switch string(textOf(tool, "type")) {
 			case "openrouter:tool_search":
@@ -76,9 +74,7 @@ func toolNames(tools jsontext.Value) (broken []Violation) {
 	}
 	type named struct{ kind, name string }
 	seen := make(map[named]bool)
-	index := -1
-	for tool := range items(tools) {
-		index++
+	for index, tool := range items(tools) {
 		path := "/tools/" + strconv.Itoa(index)
 		n := named{kind: string(textOf(tool, "type"))}
 		if n.kind != "openrouter:advisor" && n.kind != "openrouter:subagent" {
@@ -106,16 +102,14 @@ func patternLengths(plugins jsontext.Value) (broken []Violation) {
 	if len(plugins) <= maxPatternsLength {
 		return nil
 	}
-	index := -1
-	for plugin := range items(plugins) {
-		index++
+	for index, plugin := range items(plugins) {
 		if id := string(textOf(plugin, "id")); id != "auto-router" && id != "auto-beta-router" {
 			continue
 		}
 		for _, list := range []string{"allowed_models", "excluded_models"} {
 			length := 0
 			if patterns := memberOf(plugin, list); patterns != nil {
-				for pattern := range items(patterns) {
+				for _, pattern := range items(patterns) {
 					length += utf8.RuneCount(unquote(pattern))
 				}
 			}

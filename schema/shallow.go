@@ -38,9 +38,7 @@ func (sh *shallow) Validate(ctx jsonschema.ValidationContext, v any) error {
 		return nil
 	}
 	var broken []error
-	index := -1
-	for item := range items(text) {
-		index++
+	for index, item := range items(text) {
 		if slices.Contains(rule.Types, typeOf(item)) {
 			continue
 		}

@@ -157,7 +157,7 @@ func (b *builder) array(p *plan, v jsontext.Value) (any, error) {
 	}
 	var view []any
 	settled := p.types != nil
-	for v := range items(v) {
+	for _, v := range items(v) {
 		value, err := b.value(p.items, v)
 		if err != nil {
 			return nil, err
