@@ -109,7 +109,7 @@ func (b *Badger) UnmarshalCaddyfile(d *caddyfile.Dispenser) error {
 // again right after.
 var folders = struct {
 	sync.Mutex
-	pool *caddy.UsagePool // *handle by canonical folder
+	pool *caddy.UsagePool // handle by canonical folder
 }{pool: caddy.NewUsagePool()}
 
 type handle struct{ *badger.Store }

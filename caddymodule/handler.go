@@ -4,9 +4,7 @@
 package caddymodule
 
 import (
-	"context"
 	"encoding/json"
-	"errors"
 	"fmt"
 	"net/http"
 	"path"
@@ -208,11 +206,6 @@ func (h *Handler) below(p string) bool {
 		}
 	}
 	return false
-}
-
-// hungUp reports whether err only means that nobody waits for the answer.
-func hungUp(ctx context.Context, err error) bool {
-	return ctx.Err() != nil && (errors.Is(err, context.Canceled) || errors.Is(err, context.DeadlineExceeded))
 }
 
 // Interface guards

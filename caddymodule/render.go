@@ -1,6 +1,7 @@
 package caddymodule
 
 import (
+	"context"
 	"errors"
 	"net/http"
 	"slices"
@@ -98,6 +99,11 @@ func (c *call) failure(err error) (int, []byte) {
 		return http.StatusInternalServerError, []byte(`{"error":{"code":500,"message":"Internal Server Error"}}`)
 	}
 	return e.Error.Code, body
+}
+
+// hungUp reports whether err only means that nobody waits for the answer.
+func hungUp(ctx context.Context, err error) bool {
+	return ctx.Err() != nil && (errors.Is(err, context.Canceled) || errors.Is(err, context.DeadlineExceeded))
 }
 
 // visible returns what the caller may see of err.

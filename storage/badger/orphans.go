@@ -54,17 +54,27 @@ func linkOrCopy(from, to string) error {
 	if err == nil || errors.Is(err, fs.ErrExist) || errors.Is(err, fs.ErrNotExist) {
 		return nil
 	}
+	return copyFile(from, to)
+}
+
+// copyFile makes to a copy of from, all of it or nothing: half a table under
+// its own name would pass for one that was set aside before.
+func copyFile(from, to string) error {
 	source, err := os.Open(from)
 	if err != nil {
 		return err
 	}
 	defer source.Close()
-	target, err := os.OpenFile(to, os.O_WRONLY|os.O_CREATE|os.O_EXCL, 0o600)
+	partial := to + ".partial"
+	target, err := os.Create(partial)
 	if err != nil {
 		return err
 	}
 	_, err = io.Copy(target, source)
-	return errors.Join(err, target.Sync(), target.Close())
+	if err := errors.Join(err, target.Sync(), target.Close()); err != nil {
+		return err
+	}
+	return os.Rename(partial, to)
 }
 
 // checkOrphans fails when db lacks what a table that was set aside holds, and
