@@ -46,6 +46,7 @@ type Store struct {
 	db        *badgerdb.DB
 	readers   gate
 	committer *committer
+	stamps    *domain.Stamps
 	limit     time.Duration // of Close
 	close     func() error
 }
@@ -72,8 +73,9 @@ func OpenInMemory() (*Store, error) {
 }
 
 func newStore(db *badgerdb.DB, c *committer) *Store {
-	s := &Store{db: db, committer: c, limit: closeLimit}
+	s := &Store{db: db, committer: c, stamps: domain.NewStamps(), limit: closeLimit}
 	s.close = sync.OnceValue(s.closeOnce)
+	c.stamps = s.stamps
 	c.start()
 	return s
 }
@@ -120,6 +122,10 @@ func (s *Store) Update(ctx context.Context, fn func(domain.Tx) error) error {
 		return <-op.answer
 	}
 }
+
+// Stamps implements domain.Store. They are of this Store: one that is opened
+// later in the same folder has its own.
+func (s *Store) Stamps() *domain.Stamps { return s.stamps }
 
 // Close finishes the updates and views that are under way and closes the
 // store; all that come later get domain.ErrClosed. It takes at most ten

@@ -1,6 +1,7 @@
 package badger
 
 import (
+	"bytes"
 	"context"
 	"encoding/binary"
 	"errors"
@@ -54,7 +55,8 @@ func (op *operation) claim() bool { return !op.claimed.Swap(true) }
 // the flush that costs each of them most. Being the only writer it meets no
 // conflicts.
 type committer struct {
-	db *badgerdb.DB
+	db     *badgerdb.DB
+	stamps *domain.Stamps
 	// mark and free are nil for a store in memory; so is reserve, and where
 	// the system has nothing of the kind.
 	mark    *highWaterMark
@@ -155,7 +157,7 @@ func (c *committer) settle(ops []*operation) int {
 	}
 	err := g.err
 	if err == nil && g.count > 0 {
-		err = c.finish(g.txn)
+		err = c.finish(g)
 	}
 	// Not before here: an operation may have failed because of what one
 	// before it wrote, which is only true once that is durable.
@@ -173,6 +175,8 @@ type group struct {
 	txn *badgerdb.Txn
 	// count and size are what Badger reckons against its limits.
 	count, size int64
+	// changed are the keys of its writes, some of them several times.
+	changed []key
 	// err says that only a part of some operation's writes is in txn.
 	err error
 }
@@ -216,28 +220,37 @@ func (c *committer) apply(g *group, op *operation) bool {
 	}
 	op.tied = op.tied || count > 0
 	g.count, g.size = g.count+count, g.size+size
+	for _, w := range c.stage.writes {
+		g.changed = append(g.changed, w.key)
+	}
 	g.err = c.stage.writeTo(g.txn)
 	return true
 }
 
-// finish makes a group durable. After an error that leaves it open whether it
-// did, nothing is written any more: Badger shows such writes to readers though
-// they may be gone after a restart.
-func (c *committer) finish(txn *badgerdb.Txn) error {
+// finish makes a group durable and advances the stamps of what it changed.
+// After an error that leaves it open whether it is durable nothing is written
+// any more: Badger shows such writes to readers though they may be gone after a
+// restart.
+func (c *committer) finish(g *group) error {
 	if err := c.prepare(); err != nil {
 		return err
 	}
 	key := sequenceKey()
 	next := c.sequence + 1
 	record := binary.BigEndian.AppendUint64(make([]byte, recordHeader, recordHeader+8), next)
-	if err := txn.Set(key, seal(key, record)); err != nil {
+	if err := g.txn.Set(key, seal(key, record)); err != nil {
 		return err
 	}
-	err := guarded(func() error { return c.commit(txn) })
-	switch {
-	case errors.Is(err, badgerdb.ErrTxnTooBig):
+	err := guarded(func() error { return c.commit(g.txn) })
+	if errors.Is(err, badgerdb.ErrTxnTooBig) {
 		return err // found before anything was written
-	case err != nil:
+	}
+	// The changes can be read now, or perhaps can be after an error: whoever
+	// keeps what was read before has to know before anyone is told of them.
+	for _, k := range g.changed {
+		k.changed(c.stamps)
+	}
+	if err != nil {
 		c.stopped = fmt.Errorf("%w: %w", ErrStopped, err)
 		return c.stopped
 	}
@@ -272,6 +285,22 @@ type stage struct {
 type write struct {
 	key    key
 	record []byte // nil deletes
+}
+
+// sorted returns the writes under keys that begin with prefix, in key order. A
+// view, which has no stage, has none.
+func (s *stage) sorted(prefix key) []write {
+	if s == nil {
+		return nil
+	}
+	var writes []write
+	for _, w := range s.writes {
+		if bytes.HasPrefix(w.key, prefix) {
+			writes = append(writes, w)
+		}
+	}
+	slices.SortFunc(writes, func(a, b write) int { return bytes.Compare(a.key, b.key) })
+	return writes
 }
 
 func (s *stage) put(k key, record []byte) { s.writes[string(k)] = write{k, record} }

@@ -678,6 +678,17 @@ func TestUseAfterReturn(t *testing.T) {
 			t.Errorf("got error %v, want %v", err, errEnded)
 		}
 	}
+	for _, r := range []domain.Reader{r, tx} {
+		yielded := 0
+		for _, err := range r.Presets(newID()) {
+			if yielded++; !errors.Is(err, errEnded) {
+				t.Errorf("Presets: got error %v, want %v", err, errEnded)
+			}
+		}
+		if yielded != 1 {
+			t.Errorf("Presets yielded %d times, want once", yielded)
+		}
+	}
 }
 
 // TestKeyHashReleased gives a key another secret.
@@ -725,5 +736,83 @@ func TestOpenInMemory(t *testing.T) {
 	}
 	if err := s.Close(); err != nil {
 		t.Error(err)
+	}
+}
+
+// TestStampsOfFailedCommits advances stamps unless nothing was written for
+// certain.
+func TestStampsOfFailedCommits(t *testing.T) {
+	for name, test := range map[string]struct {
+		commit  func(*badgerdb.Txn) error
+		free    uint64
+		changes bool
+	}{
+		"written":      {(*badgerdb.Txn).Commit, minFree, true},
+		"unknown":      {func(*badgerdb.Txn) error { return errDeliberate }, minFree, true},
+		"panicked":     {func(*badgerdb.Txn) error { panic("deliberate") }, minFree, true},
+		"too big":      {func(*badgerdb.Txn) error { return badgerdb.ErrTxnTooBig }, minFree, false},
+		"disk is full": {(*badgerdb.Txn).Commit, minFree - 1, false},
+	} {
+		t.Run(name, func(t *testing.T) {
+			s := mustOpen(t, t.TempDir())
+			s.committer.commit = test.commit
+			s.committer.free = func() (uint64, error) { return test.free, nil }
+			w := newWorkspace("w")
+			before := s.Stamps().Workspace(w.ID)
+			err := s.Update(t.Context(), put(w))
+			if changed := s.Stamps().Workspace(w.ID) != before; changed != test.changes {
+				t.Errorf("after error %v: the stamp changed: %v, want %v", err, changed, test.changes)
+			}
+		})
+	}
+}
+
+// TestStampsBeforeAnswers takes the answers of a group one by one, out of
+// channels without room: the committer waits with each until it is taken, and
+// the stamps of all operations must have changed before the first.
+func TestStampsBeforeAnswers(t *testing.T) {
+	s := mustOpen(t, t.TempDir())
+	release := hold(t, s)
+	const n = 50
+	var ops [n]*operation
+	var ids [n]string
+	var before [n]domain.Stamp
+	for i := range n {
+		w := newWorkspace(fmt.Sprint("w", i))
+		ids[i], before[i] = w.ID, s.Stamps().Workspace(w.ID)
+		ops[i] = &operation{ctx: t.Context(), fn: put(w), answer: make(chan error)}
+		if !s.committer.push(ops[i]) {
+			t.Fatal("the store is closed")
+		}
+	}
+	release(n)
+	for i, op := range ops {
+		if err := <-op.answer; err != nil {
+			t.Errorf("operation %d: %v", i, err)
+		}
+		for j, id := range ids {
+			if s.Stamps().Workspace(id) == before[j] {
+				t.Errorf("when operation %d was answered the stamp of operation %d had not changed", i, j)
+				break
+			}
+		}
+	}
+}
+
+// TestStampsOfCanonicalIDs writes ids in upper case.
+func TestStampsOfCanonicalIDs(t *testing.T) {
+	s := mustOpen(t, t.TempDir())
+	w := newWorkspace("w")
+	id := w.ID
+	w.ID = strings.ToUpper(id)
+	byID, preset := s.Stamps().Workspace(id), s.Stamps().Preset(id, "p")
+	err := s.Update(t.Context(), func(tx domain.Tx) error {
+		return errors.Join(tx.PutWorkspace(w), tx.PutPreset(domain.Preset{ID: newID(), WorkspaceID: w.ID, Slug: "p"}))
+	})
+	if err != nil {
+		t.Fatal(err)
+	}
+	if s.Stamps().Workspace(id) == byID || s.Stamps().Preset(id, "p") == preset {
+		t.Error("the stamps of the ids in their canonical form did not change")
 	}
 }

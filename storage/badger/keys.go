@@ -63,6 +63,24 @@ func (k key) kind() kind { return kind(k[1]) }
 // allows, and well below Badger's limit for keys.
 const maxSlug = 1024
 
+// changed advances the stamp of what is read by way of the record of k, which
+// was written or removed. That does for a former slug or hash too, whose record
+// is removed, and for an issued key, whose hash record is written with it. Ids
+// are in their canonical form.
+func (k key) changed(stamps *domain.Stamps) {
+	switch name := k[2:]; k.kind() {
+	case kindWorkspace:
+		stamps.WorkspaceChanged(uuid.UUID(name).String())
+	case kindWorkspaceSlug:
+		stamps.WorkspaceChanged(string(name))
+	case kindPreset:
+		id, slug := name[:len(uuid.UUID{})], name[len(uuid.UUID{}):]
+		stamps.PresetChanged(uuid.UUID(id).String(), string(slug))
+	case kindKeyHash:
+		stamps.KeyChanged(domain.KeyHash(name))
+	}
+}
+
 // The functions below return false for an id or slug that nothing can be
 // stored under. Clients choose what is looked up, so that is no more than
 // "not found".

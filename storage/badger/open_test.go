@@ -84,6 +84,11 @@ func TestDamage(t *testing.T) {
 			"key":               func(r domain.Reader) error { _, err := r.Key(k.ID); return err },
 			"key by hash":       func(r domain.Reader) error { _, err := r.KeyByHash(k.Hash); return err },
 			"keys":              func(r domain.Reader) error { _, err := r.Keys(); return err },
+			"presets": func(r domain.Reader) (err error) {
+				for _, err = range r.Presets(w.ID) { // the last one is the error's
+				}
+				return err
+			},
 		}
 	}
 	keyOf := func(k key, _ bool) key { return k }
@@ -95,7 +100,7 @@ func TestDamage(t *testing.T) {
 	}{
 		{"workspace", func(w domain.Workspace, _ domain.Preset, _ domain.Key) key { return keyOf(workspaceKey(w.ID)) }, false, []string{"workspace", "workspace by slug"}},
 		{"workspace slug", func(w domain.Workspace, _ domain.Preset, _ domain.Key) key { return keyOf(workspaceSlugKey(w.Slug)) }, false, []string{"workspace by slug"}},
-		{"preset", func(w domain.Workspace, p domain.Preset, _ domain.Key) key { return keyOf(presetKey(w.ID, p.Slug)) }, false, []string{"preset"}},
+		{"preset", func(w domain.Workspace, p domain.Preset, _ domain.Key) key { return keyOf(presetKey(w.ID, p.Slug)) }, false, []string{"preset", "presets"}},
 		{"preset version", func(_ domain.Workspace, p domain.Preset, _ domain.Key) key { return keyOf(versionKey(p.ID, 2)) }, true, []string{"version"}},
 		{"issued key", func(_ domain.Workspace, _ domain.Preset, k domain.Key) key { return keyOf(keyKey(k.ID)) }, false, []string{"key", "key by hash", "keys"}},
 		{"issued key hash", func(_ domain.Workspace, _ domain.Preset, k domain.Key) key { return keyHashKey(k.Hash) }, false, []string{"key by hash"}},

@@ -1,9 +1,11 @@
 package badger
 
 import (
+	"bytes"
 	"cmp"
 	"errors"
 	"fmt"
+	"iter"
 	"slices"
 	"strings"
 
@@ -107,6 +109,102 @@ func (r *reader) Preset(workspaceID, slug string) (domain.Preset, error) {
 		return domain.Preset{}, domain.ErrNotFound
 	}
 	return load(r, k, decodeJSON[domain.Preset])
+}
+
+// Presets implements domain.Reader. It sees the writes that the operation had
+// staged when the iteration began.
+func (r *reader) Presets(workspaceID string) iter.Seq2[domain.Preset, error] {
+	return func(yield func(domain.Preset, error) bool) {
+		if r.ended {
+			yield(domain.Preset{}, errEnded)
+			return
+		}
+		prefix, ok := presetKey(workspaceID, "")
+		if !ok {
+			return
+		}
+		pages := presetPages{r: r, prefix: prefix, next: prefix, staged: r.stage.sorted(prefix)}
+		for pages.next != nil {
+			page, err := pages.read()
+			for _, p := range page {
+				if !yield(p, nil) {
+					return
+				}
+				if r.ended {
+					yield(domain.Preset{}, errEnded)
+					return
+				}
+			}
+			if err != nil {
+				yield(domain.Preset{}, err)
+				return
+			}
+		}
+	}
+}
+
+// presetPages reads the presets of a workspace piece by piece. No iterator of
+// Badger's stays open between the pieces: an update can have only one at a
+// time, and whoever reads the presets may read others meanwhile.
+type presetPages struct {
+	r      *reader
+	prefix key
+	next   key     // where the next page begins, nil after the last
+	staged []write // those that are still to come, in order
+}
+
+// pageSize is how many bytes of records a page has, or a few more.
+const pageSize = 16 << 10
+
+// read returns the next page. Before an error it returns what comes before the
+// preset that it is about.
+func (p *presetPages) read() (page []domain.Preset, err error) {
+	size := 0
+	add := func(k key, record []byte) error {
+		preset, err := decodeRecord(k, record, decodeJSON[domain.Preset])
+		if err == nil {
+			page = append(page, preset)
+			size += len(record)
+		}
+		return err
+	}
+	// addStaged adds the staged ones up to k, or all, and returns whether k
+	// was the last of them.
+	addStaged := func(k key) (replaced bool, err error) {
+		for len(p.staged) > 0 && (k == nil || bytes.Compare(p.staged[0].key, k) <= 0) {
+			w := p.staged[0]
+			p.staged = p.staged[1:]
+			if err := add(w.key, w.record); err != nil {
+				return false, err
+			}
+			replaced = bytes.Equal(w.key, k)
+		}
+		return replaced, nil
+	}
+	err = reading(kindPreset, func() error {
+		it := p.r.txn.NewIterator(badgerdb.IteratorOptions{Prefix: p.prefix})
+		defer it.Close()
+		for it.Seek(p.next); it.Valid(); it.Next() {
+			k := key(it.Item().Key())
+			if size >= pageSize {
+				p.next = slices.Clone(k)
+				return nil
+			}
+			switch replaced, err := addStaged(k); {
+			case err != nil:
+				return err
+			case replaced:
+				continue
+			}
+			if err := it.Item().Value(func(record []byte) error { return add(k, record) }); err != nil {
+				return err
+			}
+		}
+		p.next = nil
+		_, err := addStaged(nil)
+		return err
+	})
+	return page, err
 }
 
 // PresetVersion implements domain.Reader.

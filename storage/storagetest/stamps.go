@@ -1,0 +1,318 @@
+package storagetest
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"math/rand/v2"
+	"runtime"
+	"sync/atomic"
+	"testing"
+
+	"github.com/caddy-presets/caddy-presets/domain"
+)
+
+// watched names the stamps of objects.
+type watched map[string]func(*domain.Stamps) domain.Stamp
+
+func ofPreset(workspaceID, slug string) func(*domain.Stamps) domain.Stamp {
+	return func(s *domain.Stamps) domain.Stamp { return s.Preset(workspaceID, slug) }
+}
+
+func ofWorkspace(ref string) func(*domain.Stamps) domain.Stamp {
+	return func(s *domain.Stamps) domain.Stamp { return s.Workspace(ref) }
+}
+
+func ofKey(hash domain.KeyHash) func(*domain.Stamps) domain.Stamp {
+	return func(s *domain.Stamps) domain.Stamp { return s.Key(hash) }
+}
+
+// bystanders are 200 objects that nothing happens to.
+func bystanders() watched {
+	all := watched{}
+	workspace := newID()
+	for i := range 50 {
+		all[fmt.Sprint("preset ", i)] = ofPreset(workspace, slugOf(i))
+		all[fmt.Sprint("workspace id ", i)] = ofWorkspace(newID())
+		all[fmt.Sprint("workspace slug ", i)] = ofWorkspace(slugOf(i))
+		all[fmt.Sprint("key ", i)] = ofKey(domain.HashSecret(newID()))
+	}
+	return all
+}
+
+func (w watched) note(s *suite) map[string]domain.Stamp {
+	noted := map[string]domain.Stamp{}
+	for name, stamp := range w {
+		noted[name] = stamp(s.Stamps())
+	}
+	return noted
+}
+
+// changed returns those whose stamp is another than was noted.
+func (w watched) changed(s *suite, noted map[string]domain.Stamp) (names []string) {
+	for name, stamp := range w {
+		if stamp(s.Stamps()) != noted[name] {
+			names = append(names, name)
+		}
+	}
+	return names
+}
+
+// mostlyUnchanged allows for stamps that objects share.
+func (w watched) mostlyUnchanged(t *testing.T, s *suite, what string, noted map[string]domain.Stamp) {
+	t.Helper()
+	if names := w.changed(s, noted); len(names) > len(w)/10 {
+		t.Errorf("%s: the stamps of %d of %d objects that did not change did: %q", what, len(names), len(w), names)
+	}
+}
+
+func stampsOfChanges(t *testing.T, s *suite) {
+	w, heir := newWorkspace("former"), newWorkspace("heir")
+	p, k := newPreset(w.ID, "p"), newKey(1)
+	p.LatestVersion = 2
+	byID, former, latter, heirs := ofWorkspace(w.ID), ofWorkspace("former"), ofWorkspace("latter"), ofWorkspace("heir")
+	renamed, anotherSecret := w, k
+	renamed.Slug, anotherSecret.Hash = "latter", domain.HashSecret("another")
+	for _, step := range []struct {
+		what   string
+		change func(tx domain.Tx) error
+		of     watched
+	}{
+		{
+			"a new workspace",
+			func(tx domain.Tx) error { return tx.PutWorkspace(w) },
+			watched{"its id": byID, "its slug": former},
+		}, {
+			"a field of a workspace",
+			func(tx domain.Tx) error { w.Name = "changed"; return tx.PutWorkspace(w) },
+			watched{"its id": byID, "its slug": former},
+		}, {
+			"the slug of a workspace",
+			func(tx domain.Tx) error { return tx.PutWorkspace(renamed) },
+			watched{"its id": byID, "its slug": latter, "its former slug": former},
+		}, {
+			"a slug and back",
+			func(tx domain.Tx) error { return errors.Join(tx.PutWorkspace(w), tx.PutWorkspace(renamed)) },
+			watched{"its id": byID, "its slug": latter},
+		}, {
+			"a slug taken over",
+			func(tx domain.Tx) error {
+				given := renamed
+				given.Slug = "heir"
+				heir.Slug = "latter"
+				return errors.Join(tx.PutWorkspace(given), tx.PutWorkspace(heir))
+			},
+			watched{"its id": byID, "its slug": heirs, "its former slug": latter, "the other's id": ofWorkspace(heir.ID)},
+		}, {
+			"a new preset",
+			func(tx domain.Tx) error { return tx.PutPreset(p) },
+			watched{"it": ofPreset(w.ID, "p")},
+		}, {
+			"another version of a preset",
+			func(tx domain.Tx) error {
+				p.DesignatedVersion = 2
+				return errors.Join(tx.PutPresetVersion(p, newVersion(p, 2, "{}")), tx.PutPreset(p))
+			},
+			watched{"it": ofPreset(w.ID, "p")},
+		}, {
+			"a new key",
+			func(tx domain.Tx) error { return tx.PutKey(k) },
+			watched{"its hash": ofKey(k.Hash)},
+		}, {
+			"a revoked key",
+			func(tx domain.Tx) error { k.RevokedAt = new(when(5)); return tx.PutKey(k) },
+			watched{"its hash": ofKey(k.Hash)},
+		}, {
+			"a key of another secret",
+			func(tx domain.Tx) error { return tx.PutKey(anotherSecret) },
+			watched{"its hash": ofKey(anotherSecret.Hash), "its former hash": ofKey(k.Hash)},
+		}, {
+			"several objects",
+			func(tx domain.Tx) error {
+				return errors.Join(tx.PutWorkspace(newWorkspace("new")), tx.PutPreset(p), tx.PutPreset(newPreset(w.ID, "q")), tx.PutKey(anotherSecret))
+			},
+			watched{"a slug": ofWorkspace("new"), "p": ofPreset(w.ID, "p"), "q": ofPreset(w.ID, "q"), "a hash": ofKey(anotherSecret.Hash)},
+		},
+	} {
+		others := bystanders()
+		before, othersBefore := step.of.note(s), others.note(s)
+		s.mustUpdate(t, step.change)
+		if changed := step.of.changed(s, before); len(changed) != len(step.of) {
+			t.Errorf("%s: the stamps of only %q changed", step.what, changed)
+		}
+		others.mostlyUnchanged(t, s, step.what, othersBefore)
+	}
+}
+
+// stampsStay reads 200 objects, of which half are there, and fails to change
+// them.
+func stampsStay(t *testing.T, s *suite) {
+	objects := watched{}
+	var workspaces []domain.Workspace
+	var presets []domain.Preset
+	var keys []domain.Key
+	for i := range 50 {
+		w, k := newWorkspace(slugOf(i)), newKey(i)
+		p := newPreset(w.ID, slugOf(i))
+		workspaces, presets, keys = append(workspaces, w), append(presets, p), append(keys, k)
+		objects[fmt.Sprint("workspace id ", i)] = ofWorkspace(w.ID)
+		objects[fmt.Sprint("workspace slug ", i)] = ofWorkspace(w.Slug)
+		objects[fmt.Sprint("preset ", i)] = ofPreset(w.ID, p.Slug)
+		objects[fmt.Sprint("key ", i)] = ofKey(k.Hash)
+	}
+	write := func(tx domain.Tx, i int) error {
+		return errors.Join(tx.PutWorkspace(workspaces[i]), tx.PutPreset(presets[i]), tx.PutKey(keys[i]))
+	}
+	s.mustUpdate(t, func(tx domain.Tx) error {
+		for i := range len(workspaces) / 2 {
+			if err := write(tx, i); err != nil {
+				return err
+			}
+		}
+		return nil
+	})
+	before := objects.note(s)
+	s.inBoth(t, func(r domain.Reader) error {
+		for i := range workspaces {
+			_, err1 := r.Workspace(workspaces[i].ID)
+			_, err2 := r.WorkspaceBySlug(workspaces[i].Slug)
+			_, err3 := r.Preset(presets[i].WorkspaceID, presets[i].Slug)
+			_, err4 := r.KeyByHash(keys[i].Hash)
+			_, err5 := collect(r.Presets(workspaces[i].ID))
+			for _, err := range []error{err1, err2, err3, err4, err5} {
+				if err != nil && !errors.Is(err, domain.ErrNotFound) {
+					return err
+				}
+			}
+		}
+		return nil
+	})
+	objects.mostlyUnchanged(t, s, "reads", before)
+
+	before = objects.note(s)
+	ended, cancel := context.WithCancel(t.Context())
+	cancel()
+	for i := range workspaces {
+		err := s.update(func(tx domain.Tx) error { return errors.Join(write(tx, i), errDeliberate) })
+		if !errors.Is(err, errDeliberate) {
+			t.Fatalf("got error %v, want the function's own", err)
+		}
+		if err := s.Update(ended, func(tx domain.Tx) error { return write(tx, i) }); err == nil {
+			t.Fatal("an update took place whose context had ended")
+		}
+	}
+	objects.mostlyUnchanged(t, s, "failed updates", before)
+}
+
+// stampsAndReaders keeps presets as the protocol says: a copy is served for as
+// long as the stamp is the one that was noted before reading it. While they
+// are being changed no look may find less than was acknowledged before it.
+func stampsAndReaders(t *testing.T, s *suite) {
+	const (
+		objects = 24
+		readers = 4
+		each    = 60 // changes of a writer
+	)
+	workspace := newID()
+	s.mustUpdate(t, func(tx domain.Tx) (err error) {
+		for i := range objects {
+			err = errors.Join(err, tx.PutPreset(newPreset(workspace, slugOf(i))))
+		}
+		return err
+	})
+	type copied struct {
+		stamp   domain.Stamp
+		version int
+	}
+	var (
+		kept         [objects]atomic.Pointer[copied]
+		acknowledged [objects]atomic.Int64
+		working      atomic.Int64
+		served       atomic.Int64 // from a copy
+	)
+	look := func(i int) error {
+		least := acknowledged[i].Load()
+		stamp := s.Stamps().Preset(workspace, slugOf(i))
+		c, how := kept[i].Load(), "kept"
+		if c == nil || c.stamp != stamp {
+			p, err := get(s, func(r domain.Reader) (domain.Preset, error) { return r.Preset(workspace, slugOf(i)) })
+			if err != nil {
+				return err
+			}
+			c, how = &copied{stamp, p.LatestVersion}, "read"
+			kept[i].Store(c)
+		} else {
+			served.Add(1)
+		}
+		if int64(c.version) < least {
+			return fmt.Errorf("preset %d: %s version %d when %d was acknowledged", i, how, c.version, least)
+		}
+		return nil
+	}
+	working.Store(writers)
+	errs := together(writers+readers, func(n int) error {
+		if n >= writers {
+			for working.Load() > 0 {
+				if err := look(rand.IntN(objects)); err != nil {
+					return err
+				}
+				runtime.Gosched()
+			}
+			return nil
+		}
+		defer working.Add(-1)
+		for range each {
+			i, version := rand.IntN(objects), 0
+			if err := look(i); err != nil { // so that there is a copy to go stale
+				return err
+			}
+			err := s.update(func(tx domain.Tx) error {
+				p, err := tx.Preset(workspace, slugOf(i))
+				if err != nil {
+					return err
+				}
+				p.LatestVersion++
+				version = p.LatestVersion
+				return tx.PutPreset(p)
+			})
+			if err != nil {
+				return err
+			}
+			for known := acknowledged[i].Load(); int64(version) > known; known = acknowledged[i].Load() {
+				if acknowledged[i].CompareAndSwap(known, int64(version)) {
+					break
+				}
+			}
+			if err := look(i); err != nil {
+				return err
+			}
+		}
+		return nil
+	})
+	if err := errors.Join(errs...); err != nil {
+		t.Error(err)
+	}
+	if served.Load() == 0 {
+		t.Error("no copy was ever served: the stamps are good for nothing")
+	}
+}
+
+// stampsOfAnotherStore opens a store again, where nothing kept is to be trusted.
+func stampsOfAnotherStore(t *testing.T, s *suite) {
+	w := newWorkspace("w")
+	objects := bystanders()
+	objects["id"], objects["slug"] = ofWorkspace(w.ID), ofWorkspace(w.Slug)
+	for range 3 {
+		s.mustUpdate(t, func(tx domain.Tx) error { return tx.PutWorkspace(w) })
+		before := objects.note(s)
+		for name, stamp := range before {
+			if stamp == 0 {
+				t.Errorf("%s: the stamp is that of nothing", name)
+			}
+		}
+		s.reopen(t)
+		if changed := objects.changed(s, before); len(changed) != len(objects) {
+			t.Errorf("reopened: the stamps of only %d of %d objects are others", len(changed), len(objects))
+		}
+	}
+}
