@@ -35,6 +35,8 @@ func (f *fixture) Update(ctx context.Context, fn func(domain.Tx) error) error {
 	return f.store.Update(ctx, fn)
 }
 
+func (f *fixture) Stamps() *domain.Stamps { return f.store.Stamps() }
+
 var (
 	admin = domain.Principal{KeyID: "k1", UserID: "ann", Kind: domain.ManagementKey}
 	user  = domain.Principal{KeyID: "k2", UserID: "bob", Kind: domain.InferenceKey}
@@ -100,6 +102,42 @@ func TestIssuedSecretsHaveTheDocumentedForm(t *testing.T) {
 			t.Error("two keys have one secret")
 		}
 		seen[secret] = true
+	}
+}
+
+// A key is read once and refused from its revocation on, by whoever revoked it.
+func TestKnownKeys(t *testing.T) {
+	f := newFixture(t)
+	elsewhere := domain.NewService(f.store) // as the admin endpoint has it
+	var secrets []string
+	for range 3 {
+		k, secret, err := f.IssueKey(t.Context(), domain.NewKey{Kind: domain.InferenceKey, Lifetime: time.Hour})
+		if err != nil {
+			t.Fatal(err)
+		}
+		f.views = 0
+		for range 3 {
+			if who, err := f.Authenticate(t.Context(), secret); err != nil || who.KeyID != k.ID {
+				t.Fatalf("got %v, %v, want the key %s", who, err, k.ID)
+			}
+		}
+		if f.views != 1 {
+			t.Errorf("got %d look-ups for three uses of a key, want 1", f.views)
+		}
+		secrets = append(secrets, secret)
+		if len(secrets) == 2 {
+			if _, err := elsewhere.RevokeKey(t.Context(), k.ID); err != nil {
+				t.Fatal(err)
+			}
+		}
+		_, err = f.Authenticate(t.Context(), secret)
+		if revoked := len(secrets) == 2; revoked != errors.Is(err, domain.ErrCredentials) {
+			t.Errorf("got %v of a key that is revoked: %t", err, revoked)
+		}
+	}
+	f.now = f.now.Add(time.Hour)
+	if _, err := f.Authenticate(t.Context(), secrets[0]); !errors.Is(err, domain.ErrCredentials) {
+		t.Errorf("got %v of an expired key, want %v", err, domain.ErrCredentials)
 	}
 }
 

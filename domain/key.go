@@ -11,6 +11,7 @@ import (
 	"hash/crc32"
 	"math/big"
 	"strings"
+	"sync"
 	"time"
 	"unicode"
 	"unicode/utf8"
@@ -183,11 +184,7 @@ func (s *Service) Authenticate(ctx context.Context, secret string) (Principal, e
 		return Principal{}, ErrCredentials
 	}
 	hash := HashSecret(secret)
-	var k Key
-	err := s.store.View(ctx, func(r Reader) (err error) {
-		k, err = r.KeyByHash(hash)
-		return err
-	})
+	k, err := s.keyByHash(ctx, hash)
 	switch {
 	case errors.Is(err, ErrNotFound):
 		return Principal{}, ErrCredentials
@@ -201,6 +198,62 @@ func (s *Service) Authenticate(ctx context.Context, secret string) (Principal, e
 		who.UserID = k.ID
 	}
 	return who, nil
+}
+
+// keyByHash returns the issued key of a hash, from memory where nothing can have
+// changed since it was read.
+func (s *Service) keyByHash(ctx context.Context, hash KeyHash) (k Key, err error) {
+	stamp := s.store.Stamps().Key(hash)
+	if k, ok := s.known.get(hash, stamp); ok {
+		return k, nil
+	}
+	err = s.store.View(ctx, func(r Reader) error {
+		k, err = r.KeyByHash(hash)
+		return err
+	})
+	if err == nil {
+		s.known.put(hash, stamp, k)
+	}
+	return k, err
+}
+
+// maxKnownKeys bounds the keys that a Service keeps in memory, some 500 bytes
+// each.
+const maxKnownKeys = 4096
+
+// knownKeys are issued keys that were read, each under its stamp. The zero value
+// is empty and ready to use.
+type knownKeys struct {
+	mu   sync.RWMutex
+	keys map[KeyHash]knownKey
+}
+
+type knownKey struct {
+	key   Key
+	stamp Stamp
+}
+
+func (known *knownKeys) get(hash KeyHash, stamp Stamp) (Key, bool) {
+	known.mu.RLock()
+	defer known.mu.RUnlock()
+	k, ok := known.keys[hash]
+	return k.key, ok && k.stamp == stamp
+}
+
+// put keeps k, in the place of any other where there are too many.
+func (known *knownKeys) put(hash KeyHash, stamp Stamp, k Key) {
+	known.mu.Lock()
+	defer known.mu.Unlock()
+	if known.keys == nil {
+		known.keys = make(map[KeyHash]knownKey)
+	}
+	for other := range known.keys {
+		if len(known.keys) < maxKnownKeys {
+			break
+		}
+		delete(known.keys, other)
+	}
+	known.keys[hash] = knownKey{k, stamp}
 }
 
 // ErrCredentials is the one answer to whatever is not a live key.
@@ -217,6 +270,7 @@ func newSecret(kind KeyKind) string {
 	return body + checksum(body)
 }
 
+// wellFormed reports whether secret has the form and checksum of an issued one.
 func wellFormed(secret string) bool {
 	rest, ok := strings.CutPrefix(secret, managementPrefix)
 	if !ok {
@@ -227,6 +281,12 @@ func wellFormed(secret string) bool {
 	}
 	body, sum := secret[:len(secret)-checksumDigits], secret[len(secret)-checksumDigits:]
 	return checksum(body) == sum
+}
+
+// HoldsIssued reports whether text holds an issued secret, live or not, whole or
+// damaged: nobody else gives out secrets that begin so.
+func HoldsIssued(text string) bool {
+	return strings.Contains(text, managementPrefix) || strings.Contains(text, inferencePrefix)
 }
 
 func checksum(body string) string {

@@ -106,6 +106,9 @@ func withMember(object []byte, name string, value []byte) []byte {
 // presetSlug is the pattern of a preset's slug: URL-safe, and case-sensitive.
 var presetSlug = regexp.MustCompile(`^[A-Za-z0-9][A-Za-z0-9._~-]{0,127}$`)
 
+// Reference returns the name by which a request selects p as its model.
+func (p Preset) Reference() string { return reference{slug: p.Slug}.String() }
+
 // CheckPresetSlug returns nil for a usable slug, already percent-decoded, and
 // an Invalid error otherwise.
 func CheckPresetSlug(slug string) error {
@@ -159,12 +162,6 @@ func (s *Service) CreatePresetVersion(ctx context.Context, who Principal, worksp
 	return p, v, err
 }
 
-// Dialect is an inference API: which field names a request uses.
-type Dialect string
-
-// Responses is the dialect of POST /responses.
-const Responses Dialect = "responses"
-
 // Capture is what a preset keeps of an inference request.
 type Capture struct {
 	Dialect Dialect
@@ -174,23 +171,9 @@ type Capture struct {
 	SystemPrompt *string
 }
 
-// keptByResponses are the fields of a responses request that a preset keeps:
-// what selects or shapes the model's run. Content, identity, transport and
-// per-call state are dropped.
-var keptByResponses = map[string]bool{
-	"model": true, "models": true, "provider": true, "route": true, "plugins": true,
-	"tools": true, "tool_choice": true, "parallel_tool_calls": true, "max_tool_calls": true,
-	"stop_server_tools_when": true, "temperature": true, "top_p": true, "top_k": true,
-	"frequency_penalty": true, "presence_penalty": true, "top_logprobs": true,
-	"max_output_tokens": true, "reasoning": true, "text": true, "modalities": true,
-	"image_config": true, "include": true, "truncation": true, "service_tier": true,
-	"cache_control": true, "prompt_cache_options": true,
-	"cache_enabled": true, "cache_ttl_seconds": true,
-}
-
 // CaptureResponses returns what a preset keeps of a responses request, given
 // the members of its body as sent and checked against the schema: the fields
-// of keptByResponses in the request's order, without those that are null, and
+// of settingFields in the request's order, without those that are null, and
 // instructions as the system prompt. More than MaxStoredSize is Invalid.
 func CaptureResponses(members iter.Seq2[string, jsontext.Value]) (Capture, error) {
 	in := Capture{Dialect: Responses}
@@ -204,7 +187,7 @@ func CaptureResponses(members iter.Seq2[string, jsontext.Value]) (Capture, error
 				return Capture{}, InvalidAt("/instructions", "must be a string")
 			}
 			promptSize = len(value)
-		case keptByResponses[name]:
+		case settingFields[name]&inResponses != 0:
 			if len(config) > 1 {
 				config = append(config, ',')
 			}

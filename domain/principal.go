@@ -30,10 +30,31 @@ type Principal struct {
 	WorkspaceSlug string
 }
 
+// workspaceRef returns the workspace that p acts in, by id or by slug.
+func (p Principal) workspaceRef() (id, slug string) {
+	switch {
+	case p.WorkspaceID != "":
+		return p.WorkspaceID, ""
+	case p.WorkspaceSlug != "":
+		return "", p.WorkspaceSlug
+	default:
+		return "", DefaultWorkspaceSlug
+	}
+}
+
 // errOnlyManagement is the specification's answer to a key that lacks the
 // permission ("Authentication", items 2 and 3).
 func errOnlyManagement() error {
 	return &Error{Kind: Forbidden, Message: "Only management keys can perform this operation"}
+}
+
+// MayInfer returns nil for who may send inference requests and a Forbidden error
+// for a management key: it does not belong where models are called.
+func (p Principal) MayInfer() error {
+	if p.Kind == ManagementKey {
+		return &Error{Kind: Forbidden, Message: "Management keys cannot be used for inference"}
+	}
+	return nil
 }
 
 // MayManage returns nil for a management key and a Forbidden error otherwise.

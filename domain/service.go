@@ -9,9 +9,11 @@ import (
 )
 
 // Service applies the rules of this package on top of a Store. It is safe for
-// concurrent use and keeps no state of its own.
+// concurrent use. All that it keeps in memory are keys that were used, within a
+// bound and for as long as their stamps stay the same.
 type Service struct {
 	store Store
+	known knownKeys
 	now   func() time.Time
 	newID func() string
 }

@@ -3,6 +3,7 @@ package domain
 import (
 	"context"
 	"errors"
+	"iter"
 )
 
 var (
@@ -42,6 +43,11 @@ type Store interface {
 	// up. ctx ending before fn has run returns ctx's error and changes
 	// nothing. Any other error leaves the outcome unknown to the caller.
 	Update(ctx context.Context, fn func(Tx) error) error
+
+	// Stamps returns the stamps of what is stored: after an Update that wrote
+	// a preset, a workspace or a key has returned, its stamp differs from
+	// what it was when the Update began. It costs no I/O.
+	Stamps() *Stamps
 }
 
 // Reader reads one snapshot. Every method returns ErrNotFound for what is not
@@ -54,6 +60,10 @@ type Reader interface {
 	WorkspaceBySlug(slug string) (Workspace, error)
 	// Preset returns the preset of a slug in a workspace.
 	Preset(workspaceID, slug string) (Preset, error)
+	// Presets yields every preset of a workspace, whatever its status, by
+	// slug in byte order, without holding them all in memory. An error ends
+	// it. An unknown workspace has none.
+	Presets(workspaceID string) iter.Seq2[Preset, error]
 	// PresetVersion returns version n of p. For 1 <= n <= p.LatestVersion a
 	// missing record is damage and not ErrNotFound.
 	PresetVersion(p Preset, n int) (PresetVersion, error)

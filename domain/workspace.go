@@ -163,16 +163,11 @@ func findWorkspace(r Reader, ref string) (Workspace, error) {
 // the key's own, else the default one. Only a management key may name another
 // than its own, and learns whether it exists.
 func workspaceOf(r Reader, who Principal, ref string) (Workspace, error) {
-	own := func() (Workspace, error) {
-		var w Workspace
-		var err error
-		switch {
-		case who.WorkspaceID != "":
-			w, err = r.Workspace(who.WorkspaceID)
-		case who.WorkspaceSlug != "":
-			w, err = r.WorkspaceBySlug(who.WorkspaceSlug)
-		default:
-			w, err = r.WorkspaceBySlug(DefaultWorkspaceSlug)
+	own := func() (w Workspace, err error) {
+		if id, slug := who.workspaceRef(); id != "" {
+			w, err = r.Workspace(id)
+		} else {
+			w, err = r.WorkspaceBySlug(slug)
 		}
 		return w, workspaceNotFound(err)
 	}

@@ -1,0 +1,56 @@
+package domain
+
+import "context"
+
+// EachActivePreset calls fn for every active preset of the workspace that who
+// acts in, by slug in byte order, and ends with the first error, its own or
+// fn's. A workspace that does not exist is NotFound.
+//
+// model returns the model that the preset's designated version names, "" when
+// it names none. It reads that version only when called, and may be called only
+// until fn returns. All of it comes from one snapshot, of which no more than one
+// preset is in memory at a time; the snapshot stays open until the last call of
+// fn has returned, so fn does not wait for anybody.
+func (s *Service) EachActivePreset(ctx context.Context, who Principal, fn func(p Preset, model func() (string, error)) error) error {
+	return s.store.View(ctx, func(r Reader) error {
+		w, err := workspaceOf(r, who, "")
+		if err != nil {
+			return err
+		}
+		for p, err := range r.Presets(w.ID) {
+			if err != nil {
+				return err
+			}
+			if err := ctx.Err(); err != nil {
+				return err // nobody waits for the rest, which may be long
+			}
+			if p.Status != PresetActive {
+				continue
+			}
+			model := func() (string, error) { return designatedModel(r, p) }
+			if err := fn(p, model); err != nil {
+				return err
+			}
+		}
+		return nil
+	})
+}
+
+// designatedModel returns the model that p's designated version names, "" when
+// it names none.
+func designatedModel(r Reader, p Preset) (string, error) {
+	v, err := r.PresetVersion(p, p.DesignatedVersion)
+	if err != nil {
+		return "", err
+	}
+	for m, err := range scanObject(v.Config) {
+		if err != nil {
+			return "", err
+		}
+		if m.name == "model" { // a setting of this name in every dialect
+			model, _ := textOf(m.value)
+			return model, nil
+		}
+	}
+	return "", nil
+}

@@ -1,0 +1,297 @@
+package domain
+
+import (
+	"slices"
+
+	"github.com/go-json-experiment/json/jsontext"
+)
+
+// Source tells where a field of a merged request comes from.
+type Source string
+
+// A field that several had a part in comes from the one that stands furthest
+// from the request: the workspace, else the preset.
+const (
+	FromRequest   Source = "request"
+	FromPreset    Source = "preset"
+	FromWorkspace Source = "workspace"
+)
+
+// settings are what one version of a preset adds to requests of one dialect.
+// They never change.
+type settings struct {
+	fields  []member
+	tools   []identified
+	prompt  systemPrompt
+	dropped []string
+	// models is the preset's list of models where the gateway knows no such
+	// field.
+	models jsontext.Value
+}
+
+// newSettings prepares a stored version for a dialect. An error means that what
+// is stored is damaged.
+func newSettings(v PresetVersion, dialect Dialect, unknown map[string]bool) (*settings, error) {
+	stored, err := membersOf(jsontext.Value(v.Config))
+	if err != nil {
+		return nil, err
+	}
+	s := new(settings)
+	s.fields, s.dropped = translate(stored, v.Dialect, dialect, unknown)
+	if tools := find(s.fields, "tools"); tools != nil {
+		if s.tools, err = identify(dialect, tools, len(tools)); err != nil {
+			return nil, err
+		}
+	}
+	if unknown["models"] {
+		known, _ := translate(stored, v.Dialect, dialect, nil)
+		s.models = find(known, "models")
+	}
+	if v.SystemPrompt != nil && *v.SystemPrompt != "" {
+		s.prompt = systemPrompt{text: *v.SystemPrompt, quoted: quote(*v.SystemPrompt)}
+	}
+	return s, nil
+}
+
+// synonyms are fields of one dialect that say the same thing or exclude each
+// other: a request that has one of them overrides the preset's other.
+var synonyms = map[Dialect]map[string]string{
+	Chat: {
+		"max_tokens": "max_completion_tokens", "max_completion_tokens": "max_tokens",
+		"reasoning": "reasoning_effort", "reasoning_effort": "reasoning",
+	},
+	Messages: {"models": "fallbacks", "fallbacks": "models"},
+}
+
+// part is one field of a merged request.
+type part struct {
+	sentMember
+	from Source
+}
+
+// merger merges a preset into one request.
+type merger struct {
+	dialect   Dialect
+	unknown   map[string]bool // fields that the gateway does not know
+	request   *inferenceRequest
+	settings  *settings
+	workspace workspaceDefaults
+
+	parts   []part
+	dropped []string
+	// models is settings.models of the request.
+	models jsontext.Value
+}
+
+// workspaceDefaults are what a workspace adds to requests that name a preset.
+type workspaceDefaults struct {
+	id           string
+	textModel    string // empty: none
+	providerSort string // empty: none
+}
+
+// merge is the rule of how a preset serves a request: shallow, the request's
+// own fields win, null counts as not sent, tools are united, the system prompt
+// comes first; what no one names comes from the workspace.
+func (m *merger) merge() error {
+	m.parts = make([]part, 0, len(m.request.fields)+len(m.settings.fields)+3)
+	for _, field := range m.request.fields {
+		if err := m.addSent(field); err != nil {
+			return err
+		}
+	}
+	for _, field := range m.settings.fields {
+		if m.index(field.name) < 0 && !m.overridden(field.name) {
+			m.set(field.name, field.value, FromPreset)
+		}
+	}
+	if field := promptField[m.dialect]; m.settings.prompt.text != "" && m.index(field) < 0 {
+		value, err := m.settings.prompt.placeIn(m.dialect, nil)
+		if err != nil {
+			return err
+		}
+		m.set(field, value, FromPreset)
+	}
+	m.fillProviderSort()
+	return m.ensureModel()
+}
+
+// addSent adds what becomes of a field of the request.
+func (m *merger) addSent(field sentMember) error {
+	ours := find(m.settings.fields, field.name)
+	sent := field.value.Kind() != 'n' && (field.name != "model" || !isEmptyText(field.value))
+	add := func(value jsontext.Value, from Source) {
+		m.parts = append(m.parts, part{sentMember{member{field.name, value}, field.quoted}, from})
+	}
+	switch {
+	case field.name == "preset": // it has done its work
+	case m.unknown[field.name] && sent:
+		m.dropped = append(m.dropped, field.name)
+		if field.name == "models" {
+			m.models = field.value
+		}
+	case m.unknown[field.name]: // left out, and nothing is lost
+	case field.name == "model" && m.request.modelIsReference:
+		switch {
+		case m.request.model != "":
+			add(quote(m.request.model), FromRequest)
+		case ours != nil:
+			add(ours, FromPreset)
+		}
+	case field.name == promptField[m.dialect] && m.settings.prompt.text != "":
+		own := field.value
+		if !sent {
+			own = nil
+		}
+		value, err := m.settings.prompt.placeIn(m.dialect, own)
+		if err != nil {
+			return err
+		}
+		from := FromPreset
+		if own != nil && string(value) == string(own) {
+			from = FromRequest
+		}
+		add(value, from)
+	case field.name == "tools" && sent && m.settings.tools != nil:
+		own, err := identify(m.dialect, field.value, maxTools)
+		if err != nil {
+			return err
+		}
+		united := unite(m.settings.tools, own)
+		if slices.EqualFunc(united, own, func(t jsontext.Value, o identified) bool { return string(t) == string(o.tool) }) {
+			add(field.value, FromRequest)
+		} else {
+			add(array(united), FromPreset)
+		}
+	case !sent && ours != nil && !m.overridden(field.name):
+		add(ours, FromPreset)
+	default:
+		add(field.value, FromRequest)
+	}
+	return nil
+}
+
+// overridden tells whether the request says with another field what the
+// preset's says.
+func (m *merger) overridden(name string) bool {
+	synonym := synonyms[m.dialect][name]
+	return synonym != "" && !m.unknown[synonym] && slices.ContainsFunc(m.request.fields, func(f sentMember) bool {
+		return f.name == synonym && f.value.Kind() != 'n'
+	})
+}
+
+func (m *merger) index(name string) int {
+	return slices.IndexFunc(m.parts, func(p part) bool { return p.name == name })
+}
+
+// value returns a field of the merged request, nil when there is none or it is
+// null.
+func (m *merger) value(name string) jsontext.Value {
+	if i := m.index(name); i >= 0 && m.parts[i].value.Kind() != 'n' {
+		return m.parts[i].value
+	}
+	return nil
+}
+
+// set adds a field, or gives it another value.
+func (m *merger) set(name string, value jsontext.Value, from Source) {
+	if i := m.index(name); i >= 0 {
+		m.parts[i].value, m.parts[i].from = value, from
+		return
+	}
+	m.parts = append(m.parts, part{sentMember{member{name, value}, quote(name)}, from})
+}
+
+// ensureModel makes sure that a model is named: by the request, the preset or
+// the workspace, or by a list of which the gateway knows only the first.
+func (m *merger) ensureModel() error {
+	if model := m.value("model"); model != nil && !isEmptyText(model) || firstModel(m.value("models")) != nil {
+		return nil
+	}
+	models, from := m.settings.models, FromPreset
+	if m.models != nil {
+		models, from = m.models, FromRequest
+	}
+	if first := firstModel(models); first != nil {
+		m.set("model", first, from)
+		return nil
+	}
+	if m.workspace.textModel == "" {
+		return InvalidAt("/model", "required: neither the request nor the preset nor the workspace names a model")
+	}
+	m.set("model", quote(m.workspace.textModel), FromWorkspace)
+	return nil
+}
+
+// isEmptyText tells a string without text, which some clients send for a model
+// that nobody set.
+func isEmptyText(value jsontext.Value) bool { return string(value) == `""` }
+
+// firstModel returns the model that is tried first of a list, or nil.
+func firstModel(models jsontext.Value) jsontext.Value {
+	for first, err := range scanArray(models) {
+		if err == nil && first.Kind() == '"' {
+			return first
+		}
+		break
+	}
+	return nil
+}
+
+// fillProviderSort adds the workspace's way to choose a provider where nobody
+// chose one.
+func (m *merger) fillProviderSort() {
+	if m.workspace.providerSort == "" || m.unknown["provider"] {
+		return
+	}
+	sort := quote(m.workspace.providerSort)
+	provider := m.value("provider")
+	switch {
+	case provider == nil:
+		provider = object([]member{{"sort", sort}})
+	case provider.Kind() != '{', memberOf(provider, "sort") != nil, memberOf(provider, "order") != nil:
+		return
+	default:
+		provider = withField(provider, "sort", sort)
+	}
+	m.set("provider", provider, FromWorkspace)
+}
+
+// withField adds a member to an object that has none of that name but null,
+// leaving the bytes of the others as they are.
+func withField(text jsontext.Value, name string, value jsontext.Value) jsontext.Value {
+	var fields []part
+	added := false
+	for field, err := range scanObject(text) {
+		if err != nil {
+			return text
+		}
+		if field.name == name {
+			field.value, added = value, true
+		}
+		fields = append(fields, part{sentMember: field})
+	}
+	if !added {
+		fields = append(fields, part{sentMember: sentMember{member{name, value}, quote(name)}})
+	}
+	return assemble(fields)
+}
+
+// assemble returns the object of parts, their names and values byte for byte as
+// they were sent or stored.
+func assemble(parts []part) []byte {
+	size := len(`{}`)
+	for _, p := range parts {
+		size += len(p.quoted) + len(p.value) + len(`:,`)
+	}
+	text := append(make([]byte, 0, size), '{')
+	for i, p := range parts {
+		if i > 0 {
+			text = append(text, ',')
+		}
+		text = append(text, p.quoted...)
+		text = append(text, ':')
+		text = append(text, p.value...)
+	}
+	return append(text, '}')
+}

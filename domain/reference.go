@@ -1,0 +1,205 @@
+package domain
+
+import (
+	"bytes"
+	"regexp"
+	"strconv"
+	"strings"
+
+	"github.com/go-json-experiment/json/jsontext"
+)
+
+// referenceMark begins a reference in a model's name.
+const referenceMark = "@preset/"
+
+// reference is how a request names a preset: "@preset/slug" or
+// "model@preset/slug" as its model, or "slug" in its preset field.
+type reference struct {
+	slug string
+	// pin is what stands behind a second @, a version's number; empty for the
+	// designated version.
+	pin string
+}
+
+// String returns the reference as it is written in a model's name.
+func (ref reference) String() string {
+	if ref.pin == "" {
+		return referenceMark + ref.slug
+	}
+	return referenceMark + ref.slug + "@" + ref.pin
+}
+
+// version returns the number that the reference is pinned to, 0 for none. ok is
+// false for a pin that can be no version's number.
+func (ref reference) version() (n int, ok bool) {
+	if ref.pin == "" {
+		return 0, true
+	}
+	n, err := strconv.Atoi(ref.pin)
+	return n, err == nil && n > 0 && strconv.Itoa(n) == ref.pin
+}
+
+// pinPattern is what may stand behind the second @ of a reference.
+var pinPattern = regexp.MustCompile(`^[A-Za-z0-9][A-Za-z0-9._~-]{0,127}$`)
+
+// parseReference reads slug or slug@version. place is where it was found.
+func parseReference(place, text string) (ref reference, err error) {
+	slug, pin, pinned := strings.Cut(text, "@")
+	if !presetSlug.MatchString(slug) || pinned && !pinPattern.MatchString(pin) {
+		return ref, InvalidAt(place, "must name a preset by its slug, or by slug@version")
+	}
+	return reference{slug, pin}, nil
+}
+
+// mayMention tells whether text can hold word, which is ASCII, as a part of some
+// string: as it stands or spelled with \u escapes.
+func mayMention(text []byte, word string) bool {
+	return bytes.Contains(text, []byte(word)) || bytes.Contains(text, []byte(`\u00`))
+}
+
+// isOfInterest tells whether a body can name a preset or a session. Most do not,
+// which spares reading them. An underscore is rare enough in text to look for
+// it first.
+func isOfInterest(body []byte) bool {
+	return mayMention(body, "preset") ||
+		bytes.Contains(body, []byte("_id")) && bytes.Contains(body, []byte("session_id"))
+}
+
+// maxRequestFields bounds the top-level fields of a request that names a
+// preset, several times what the dialects have.
+const maxRequestFields = 1024
+
+var errTooManyFields = InvalidAt("", "has more than "+strconv.Itoa(maxRequestFields)+" fields")
+
+// inferenceRequest is an inference request as far as it was read.
+type inferenceRequest struct {
+	// fields are the top-level fields in the order in which they were sent.
+	fields []sentMember
+	// err is why the rest could not be read, or the first rule found broken.
+	err error
+	// sessionID is the session_id field, or empty.
+	sessionID string
+
+	// found is set once a reference was. model is the part of the model field
+	// before the reference, and modelIsReference tells that it held one.
+	found            bool
+	ref              reference
+	model            string
+	modelIsReference bool
+}
+
+// readRequest reads what a preset may have to do with. A body that is not JSON
+// is read up to there: only when it names a preset is that anyone's business
+// but the gateway's.
+func readRequest(body []byte) *inferenceRequest {
+	q := new(inferenceRequest)
+	if !isOfInterest(body) {
+		return q
+	}
+	seen := make(map[string]bool)
+	for field, err := range scanObject(body) {
+		switch {
+		case q.err != nil: // a reference may still follow, and then that is the answer
+		case err != nil:
+			q.fail(InvalidAt("", err.Error()))
+		case len(q.fields) == maxRequestFields:
+			q.fail(errTooManyFields)
+		case seen[field.name]:
+			q.fail(InvalidAt(pointer(field.name), "duplicate name"))
+		default:
+			seen[field.name] = true
+			q.fields = append(q.fields, field)
+		}
+		if err != nil || q.err != nil && q.found {
+			break // nothing more can be read, or change the answer
+		}
+		q.look(field.member)
+	}
+	return q
+}
+
+func (q *inferenceRequest) fail(err error) {
+	if q.err == nil {
+		q.err = err
+	}
+}
+
+// look notes what a field says about presets and the session.
+func (q *inferenceRequest) look(field member) {
+	switch field.name {
+	case "session_id":
+		q.sessionID, _ = textOf(field.value)
+	case "preset":
+		if field.value.Kind() == 'n' {
+			return // not sent
+		}
+		text, ok := textOf(field.value)
+		if !ok {
+			q.refuse(InvalidAt("/preset", "must be a string"))
+			return
+		}
+		q.refer("/preset", text)
+	case "model":
+		if text, _ := textOf(field.value); strings.Contains(text, referenceMark) {
+			q.modelIsReference = true
+			q.model, text, _ = strings.Cut(text, referenceMark)
+			if strings.TrimSpace(q.model) == "" {
+				q.model = ""
+			}
+			q.refer("/model", text)
+		}
+	case "models":
+		q.lookInside(field, func(element jsontext.Value) (string, jsontext.Value) { return "", element })
+	case "fallbacks": // the models of a messages request
+		q.lookInside(field, func(element jsontext.Value) (string, jsontext.Value) {
+			return "/model", memberOf(element, "model")
+		})
+	}
+}
+
+// lookInside refuses references in a list of models, of which at most one could
+// be used.
+func (q *inferenceRequest) lookInside(list member, model func(jsontext.Value) (string, jsontext.Value)) {
+	if !mayMention(list.value, "preset") {
+		return
+	}
+	index := 0
+	for element, err := range scanArray(list.value) {
+		if err != nil {
+			return // no list of models; the gateway will say so
+		}
+		path, value := model(element)
+		if text, _ := textOf(value); strings.Contains(text, referenceMark) {
+			q.refuse(InvalidAt("/"+list.name+"/"+strconv.Itoa(index)+path, "must not refer to a preset"))
+			return
+		}
+		index++
+	}
+}
+
+// refer notes a reference, of which there may be one.
+func (q *inferenceRequest) refer(place, text string) {
+	ref, err := parseReference(place, text)
+	switch {
+	case err != nil:
+		q.refuse(err)
+	case q.found && q.ref != ref:
+		q.refuse(InvalidAt(place, "must name the same preset as the request's other reference"))
+	}
+	q.found, q.ref = true, ref
+}
+
+// refuse notes a reference that cannot be resolved.
+func (q *inferenceRequest) refuse(err error) {
+	q.found = true
+	q.fail(err)
+}
+
+// pointer returns the JSON Pointer (RFC 6901) of a top-level field, or nothing
+// for a name so long that nobody would want to read it.
+func pointer(name string) string {
+	if len(name) > 128 {
+		return ""
+	}
+	return "/" + strings.NewReplacer("~", "~0", "/", "~1").Replace(name)
+}

@@ -1,0 +1,323 @@
+package domain
+
+import (
+	"bytes"
+	"cmp"
+	"slices"
+	"strings"
+
+	"github.com/go-json-experiment/json/jsontext"
+)
+
+// translate returns settings, captured in dialect from, in the field names of
+// dialect to, and the names of what does not come with them.
+//
+// The fields are in the order of settings and what both dialects write alike
+// keeps its bytes; what several settings form together stands where the first
+// of them stood. A setting that is null counts as not there. Fields named in
+// unknown, which the gateway does not know, are not returned: the setting takes
+// another name that it has in that dialect, if there is one. Neither are those
+// of presetOnly.
+//
+// dropped is in the order of settings, too, without duplicates: "field" for a
+// setting, "field.member" or "tools.index" for a part of one whose rest is
+// returned. What the dialect has no name for is there under the name it has in
+// settings, what unknown kept out under the name it would have been sent with.
+// The names consist of ASCII letters, digits and _ . : - only.
+func translate(settings []member, from, to Dialect, unknown map[string]bool) (fields []member, dropped []string) {
+	t := &translation{table: counterparts, from: from, to: to, unknown: unknown}
+	for _, late := range []bool{false, true} {
+		for i, s := range settings {
+			if s.value.Kind() != 'n' && t.givesWay(s.name) == late {
+				t.at = i
+				t.setting(s)
+			}
+		}
+	}
+	if find(settings, "tools") != nil && t.get("tools") == nil {
+		t.dropToolUse()
+	}
+	if from != Chat && to == Chat {
+		t.shortenReasoning()
+	}
+	return t.result()
+}
+
+// shortenReasoning writes an effort that is all there is to reasoning as
+// reasoning_effort, which more gateways know.
+func (t *translation) shortenReasoning() {
+	i := t.index("reasoning")
+	if i < 0 || t.unknown["reasoning_effort"] {
+		return
+	}
+	parts, _ := membersOf(t.fields[i].value)
+	effort := find(parts, "effort")
+	if effort.Kind() == '"' && !slices.ContainsFunc(parts, func(p member) bool { return p.name != "effort" && p.value.Kind() != 'n' }) {
+		t.fields[i].member = member{"reasoning_effort", effort}
+	}
+}
+
+// counterpart is one setting that the dialects name or write differently.
+type counterpart struct {
+	// paths are the setting's names in each dialect that has it: "field", or
+	// "field.member" for a member of an object. The first is the one to write,
+	// later ones mean the same.
+	paths paths
+	// agree says that two names of the setting may be used together as long as
+	// they say the same.
+	agree bool
+	// convert, where it is set, returns the setting as dialect to writes it:
+	// nil when it has nothing like it. lost are the paths within value of what
+	// is left out; without any, nil stands for all of value.
+	convert func(value jsontext.Value, from, to Dialect) (converted jsontext.Value, lost []string)
+}
+
+type paths map[Dialect][]string
+
+// counterparts are those of the settings; what is within a tool or a format has
+// a table of its own. A field that is not here means the same in each dialect
+// that has it.
+var counterparts = []counterpart{
+	{paths: paths{Responses: {"max_output_tokens"}, Chat: {"max_completion_tokens", "max_tokens"}, Messages: {"max_tokens"}}},
+	{
+		paths: paths{Responses: {"reasoning.effort"}, Chat: {"reasoning.effort", "reasoning_effort"}, Messages: {"output_config.effort"}},
+		agree: true, convert: convertEffort,
+	},
+	{
+		paths:   paths{Responses: {"reasoning.max_tokens"}, Chat: {"reasoning.max_tokens"}, Messages: {"thinking"}},
+		convert: convertThinking,
+	},
+	{
+		paths:   paths{Responses: {"text.format"}, Chat: {"response_format"}, Messages: {"output_config.format"}},
+		convert: convertFormat,
+	},
+	{paths: paths{Responses: {"text.verbosity"}, Chat: {"verbosity"}}},
+	{paths: paths{Chat: {"stop"}, Messages: {"stop_sequences"}}, convert: convertStop},
+	// This order makes models stay models and fallbacks become models.
+	{paths: paths{Responses: {"models"}, Chat: {"models"}, Messages: {"models"}}},
+	{paths: paths{Responses: {"models"}, Chat: {"models"}, Messages: {"fallbacks"}}, convert: convertFallbacks},
+	{paths: paths{Responses: {"tools"}, Chat: {"tools"}, Messages: {"tools"}}, convert: convertTools},
+	{paths: paths{Responses: {"tool_choice"}, Chat: {"tool_choice"}, Messages: {"tool_choice"}}, convert: convertToolChoice},
+}
+
+// translation is an object on its way from one dialect to another.
+type translation struct {
+	table    []counterpart
+	from, to Dialect
+	unknown  map[string]bool // fields of to
+
+	at     int // the setting being translated
+	fields []placed
+	lost   []loss
+	// renamed are the unknown fields that had a setting which took another name.
+	renamed map[string]bool
+}
+
+// placed is a field of the result and the first setting that it comes from.
+type placed struct {
+	member
+	at int
+}
+
+// loss is a name for dropped and the setting that it belongs to.
+type loss struct {
+	name string
+	at   int
+}
+
+// givesWay tells whether a setting yields to another that takes the same place,
+// wherever they stand.
+func (t *translation) givesWay(name string) bool {
+	if t.from == t.to {
+		return t.unknown[name]
+	}
+	return name == "max_tokens" || name == "reasoning_effort" || name == "fallbacks"
+}
+
+// setting translates one of the settings.
+func (t *translation) setting(s member) {
+	known := settingFields[s.name]&t.to.set() != 0 && !t.unknown[s.name]
+	switch {
+	case presetOnly[s.name]:
+		t.lose(s.name)
+	case known && (t.from == t.to || t.counterpart(s.name) == nil):
+		if !t.put(s.name, s.value) {
+			t.lose(s.name)
+		}
+	default:
+		t.move(s.name, s.value)
+	}
+}
+
+// move translates the value that path has in dialect from.
+func (t *translation) move(path string, value jsontext.Value) {
+	c := t.counterpart(path)
+	if c == nil {
+		t.split(path, value)
+		return
+	}
+	place := t.place(c)
+	if place == "" {
+		if names := c.paths[t.to]; len(names) > 0 && t.from != t.to {
+			path = names[0]
+		}
+		t.lose(path)
+		return
+	}
+	if taken := t.get(place); taken != nil {
+		if !c.agree || !bytes.Equal(taken, value) {
+			t.lose(path)
+		}
+		return
+	}
+	if c.convert != nil {
+		var lost []string
+		value, lost = c.convert(value, t.from, t.to)
+		for _, name := range lost {
+			t.lose(path + "." + name)
+		}
+		if value == nil && len(lost) > 0 {
+			return
+		}
+	}
+	if value == nil || !t.put(place, value) {
+		t.lose(path)
+	}
+}
+
+// split translates the members of a value that has no counterpart as a whole.
+func (t *translation) split(path string, value jsontext.Value) {
+	var parts []member
+	if t.divides(path) {
+		parts, _ = membersOf(value) // what is no object has no parts
+	}
+	empty := true
+	for _, p := range parts {
+		if p.value.Kind() != 'n' {
+			empty = false
+			t.move(path+"."+p.name, p.value)
+		}
+	}
+	if empty {
+		t.lose(path)
+	}
+}
+
+// divides tells whether the table knows members of the object at path.
+func (t *translation) divides(path string) bool {
+	return slices.ContainsFunc(t.table, func(c counterpart) bool {
+		return slices.ContainsFunc(c.paths[t.from], func(p string) bool { return strings.HasPrefix(p, path+".") })
+	})
+}
+
+// counterpart returns the entry of the table for a path of dialect from, nil
+// when there is none.
+func (t *translation) counterpart(path string) *counterpart {
+	i := slices.IndexFunc(t.table, func(c counterpart) bool { return slices.Contains(c.paths[t.from], path) })
+	if i < 0 {
+		return nil
+	}
+	return &t.table[i]
+}
+
+// place returns the path to write c to, empty when there is none or no field
+// that it could be in is known.
+func (t *translation) place(c *counterpart) string {
+	for i, path := range c.paths[t.to] {
+		if t.unknown[fieldOf(path)] {
+			continue
+		}
+		if i > 0 {
+			if t.renamed == nil {
+				t.renamed = map[string]bool{}
+			}
+			t.renamed[fieldOf(c.paths[t.to][0])] = true
+		}
+		return path
+	}
+	return ""
+}
+
+// fieldOf returns the field that path is in.
+func fieldOf(path string) string {
+	field, _, _ := strings.Cut(path, ".")
+	return field
+}
+
+// index returns where a field of the result is, -1 when it is not there.
+func (t *translation) index(name string) int {
+	return slices.IndexFunc(t.fields, func(f placed) bool { return f.name == name })
+}
+
+// get returns what the result has at path, nil when it has nothing there.
+func (t *translation) get(path string) jsontext.Value {
+	field, part, nested := strings.Cut(path, ".")
+	i := t.index(field)
+	if i < 0 {
+		return nil
+	}
+	if !nested {
+		return t.fields[i].value
+	}
+	return memberOf(t.fields[i].value, part)
+}
+
+// put adds value to the result at path, where get finds nothing. It returns
+// false when there is a field already that cannot take it.
+func (t *translation) put(path string, value jsontext.Value) bool {
+	field, part, nested := strings.Cut(path, ".")
+	i := t.index(field)
+	if i < 0 {
+		if nested {
+			value = object([]member{{part, value}})
+		}
+		t.fields = append(t.fields, placed{member{field, value}, t.at})
+		return true
+	}
+	f := &t.fields[i]
+	if !nested || f.value.Kind() != '{' {
+		return false
+	}
+	f.value, f.at = withField(f.value, part, value), min(f.at, t.at)
+	return true
+}
+
+func (t *translation) lose(name string) { t.lost = append(t.lost, loss{name, t.at}) }
+
+// result returns what translate does.
+func (t *translation) result() (fields []member, dropped []string) {
+	slices.SortStableFunc(t.fields, func(a, b placed) int { return cmp.Compare(a.at, b.at) })
+	slices.SortStableFunc(t.lost, func(a, b loss) int { return cmp.Compare(a.at, b.at) })
+	for _, f := range t.fields {
+		fields = append(fields, f.member)
+	}
+	listed := map[string]bool{}
+	for _, l := range t.lost {
+		name := l.name
+		// Nothing is left of an unknown field, so it is no news which parts it had.
+		if field := fieldOf(name); t.unknown[field] && !t.renamed[field] && settingFields[field]&t.to.set() != 0 {
+			name = field
+		}
+		name = headerName(name)
+		if !listed[name] {
+			listed[name] = true
+			dropped = append(dropped, name)
+		}
+	}
+	return fields, dropped
+}
+
+// headerName returns a name for dropped with every byte that does not belong
+// there replaced, and something for nothing.
+func headerName(name string) string {
+	clean := []byte(cmp.Or(name, "_"))
+	for i, c := range clean {
+		switch {
+		case 'a' <= c && c <= 'z', 'A' <= c && c <= 'Z', '0' <= c && c <= '9':
+		case c == '_', c == '.', c == ':', c == '-':
+		default:
+			clean[i] = '_'
+		}
+	}
+	return string(clean)
+}
