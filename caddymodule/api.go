@@ -53,6 +53,8 @@ type call struct {
 	repl  *caddy.Replacer
 	start time.Time
 
+	envelope func(problem) any // of errors
+
 	op        operation
 	params    []string // the path's variable segments, decoded
 	who       domain.Principal
@@ -68,7 +70,7 @@ type answer struct {
 }
 
 func (h *Handler) newCall(w http.ResponseWriter, r *http.Request) *call {
-	c := &call{h: h, w: w, r: r, start: time.Now(), op: operation{name: unknownOperation}}
+	c := &call{h: h, w: w, r: r, start: time.Now(), envelope: newEnvelope, op: operation{name: unknownOperation}}
 	c.repl, _ = r.Context().Value(caddy.ReplacerCtxKey).(*caddy.Replacer)
 	return c
 }
@@ -91,7 +93,7 @@ func (c *call) serve() (answer, error) {
 		return answer{}, err
 	}
 	if c.op.body != nil {
-		if c.body, err = c.read(); err != nil {
+		if c.body, err = c.readJSON(); err != nil {
 			return answer{}, err
 		}
 		if c.object, err = c.op.body.Check(c.body); err != nil {
@@ -153,6 +155,10 @@ func (op operation) matches(segments []string) (params []string, ok bool) {
 	return params, true
 }
 
+// sessionHeader names the session of a request (specification,
+// "Authentication", item 5).
+const sessionHeader = "X-Session-Id"
+
 // maxSessionID is the longest session id, in characters (specification,
 // "Limits").
 const maxSessionID = 256
@@ -160,7 +166,7 @@ const maxSessionID = 256
 // parameters takes what an operation is about from the path, the query and the
 // headers, before any body is read.
 func (c *call) parameters() error {
-	id := c.r.Header.Get("X-Session-Id") // a body may override it
+	id := c.r.Header.Get(sessionHeader) // a body may override it
 	if utf8.RuneCountInString(id) > maxSessionID {
 		return domain.InvalidAt("x-session-id", "must be at most "+strconv.Itoa(maxSessionID)+" characters")
 	}

@@ -377,7 +377,7 @@ func TestSessionIDAndPlaceholders(t *testing.T) {
 
 // eventually waits for what happens after an answer was sent.
 func (s *server) eventually(ok func() bool) bool {
-	for range 100 {
+	for range 1500 {
 		if ok() {
 			return true
 		}

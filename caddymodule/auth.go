@@ -1,6 +1,7 @@
 package caddymodule
 
 import (
+	"context"
 	"crypto/subtle"
 	"fmt"
 	"strings"
@@ -33,13 +34,15 @@ const (
 	minSecret = 16
 )
 
+var errNoCredentials = &domain.Error{Kind: domain.Unauthenticated, Message: "Missing Authentication header"}
+
 // authenticate finds out who sent the request (specification,
 // "Authentication").
 func (c *call) authenticate() error {
 	given := c.r.Header.Values("Authorization")
 	switch len(given) {
 	case 0:
-		return &domain.Error{Kind: domain.Unauthenticated, Message: "Missing Authentication header"}
+		return errNoCredentials
 	case 1:
 	default:
 		return domain.InvalidAt("authorization", "given more than once")
@@ -49,16 +52,27 @@ func (c *call) authenticate() error {
 	if !strings.EqualFold(scheme, "Bearer") || secret == "" {
 		return domain.ErrCredentials
 	}
-	who, ok := c.h.configured(secret)
-	if !ok {
-		var err error
-		if who, err = c.h.service.Authenticate(c.r.Context(), secret); err != nil {
-			return err
-		}
+	who, err := c.h.principal(c.r.Context(), secret)
+	if err != nil {
+		return err
 	}
+	c.become(who)
+	return nil
+}
+
+// become makes who the one who calls.
+func (c *call) become(who domain.Principal) {
 	c.who = who
 	c.note("key_id", who.KeyID)
-	return nil
+}
+
+// principal returns who a live key stands for. Anything else is
+// domain.ErrCredentials, or a failure of the store.
+func (h *Handler) principal(ctx context.Context, secret string) (domain.Principal, error) {
+	if who, ok := h.configured(secret); ok {
+		return who, nil
+	}
+	return h.service.Authenticate(ctx, secret)
 }
 
 // configured returns the principal of a secret that the configuration names.

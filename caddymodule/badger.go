@@ -192,6 +192,23 @@ func (l *lease) Update(ctx context.Context, fn func(domain.Tx) error) error {
 	return store.Update(ctx, fn)
 }
 
+// Stamps implements domain.Store. They are those of the handle: when the folder
+// was closed meanwhile and is opened again they are others.
+func (l *lease) Stamps() *domain.Stamps {
+	l.mu.Lock()
+	store := l.store
+	l.mu.Unlock()
+	if store != nil {
+		return store.Stamps()
+	}
+	store, err := l.acquire()
+	if err != nil {
+		return domain.NewStamps() // which match nothing that anyone kept
+	}
+	defer l.done()
+	return store.Stamps()
+}
+
 // Interface guards
 var (
 	_ caddy.Module          = (*Badger)(nil)

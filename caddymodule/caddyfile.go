@@ -32,6 +32,13 @@ func parseCaddyfile(h httpcaddyfile.Helper) (caddyhttp.MiddlewareHandler, error)
 //		inference_key    <secret> [<user_id> [<workspace slug>]]
 //		max_body_size    <size>
 //		preset_creators  management|any
+//		inference {
+//			keys          required|optional|off
+//			drop_fields   <field>...
+//			list_models   on|off
+//			max_body_size <size>
+//			cache_size    <size>
+//		}
 //	}
 //
 // management_key and inference_key may repeat. A secret is a placeholder such
@@ -42,19 +49,26 @@ func (h *Handler) UnmarshalCaddyfile(d *caddyfile.Dispenser) error {
 	if args := d.RemainingArgs(); len(args) > 0 {
 		return d.Errf("takes no arguments but a matcher, got %q", args[0])
 	}
+	return eachSubdirective(d, "", h.unmarshalSubdirective)
+}
+
+// eachSubdirective reads a block, one subdirective after another. Only keys may
+// repeat, and only what has subdirectives of its own takes a block. place stands
+// before names in errors.
+func eachSubdirective(d *caddyfile.Dispenser, place string, read func(d *caddyfile.Dispenser, name string) error) error {
 	seen := make(map[string]bool)
 	for nesting := d.Nesting(); d.NextBlock(nesting); {
 		name := d.Val()
 		repeats := name == "management_key" || name == "inference_key"
 		if seen[name] && !repeats {
-			return d.Errf("%s is given more than once", name)
+			return d.Errf("%s%s is given more than once", place, name)
 		}
 		seen[name] = true
-		if err := h.unmarshalSubdirective(d, name); err != nil {
+		if err := read(d, name); err != nil {
 			return err
 		}
-		if name != "storage" && d.NextBlock(nesting+1) {
-			return d.Errf("%s takes no block", name)
+		if name != "storage" && name != "inference" && d.NextBlock(nesting+1) {
+			return d.Errf("%s%s takes no block", place, name)
 		}
 	}
 	return nil
@@ -82,15 +96,7 @@ func (h *Handler) unmarshalSubdirective(d *caddyfile.Dispenser, name string) err
 		h.InferenceKeys = append(h.InferenceKeys, key)
 		return err
 	case "max_body_size":
-		value, err := onlyArg(d, name, "a size")
-		if err != nil {
-			return err
-		}
-		size, err := humanize.ParseBytes(value)
-		if err != nil || size == 0 || size > math.MaxInt32 {
-			return d.Errf("max_body_size must be a size between 1B and 2GiB such as 4MiB, got %q", value)
-		}
-		h.MaxBodySize = int64(size)
+		return unmarshalSize(d, name, &h.MaxBodySize)
 	case "preset_creators":
 		value, err := onlyArg(d, name, "management or any")
 		if err == nil && value != creatorsManagement && value != creatorsAny {
@@ -98,9 +104,70 @@ func (h *Handler) unmarshalSubdirective(d *caddyfile.Dispenser, name string) err
 		}
 		h.PresetCreators = value
 		return err
+	case "inference":
+		h.Inference = new(Inference)
+		return h.Inference.unmarshal(d)
 	default:
 		return d.Errf("unrecognized subdirective %q", name)
 	}
+}
+
+// unmarshal reads the inference subdirective.
+func (i *Inference) unmarshal(d *caddyfile.Dispenser) error {
+	if d.NextArg() {
+		return d.Errf("inference takes a block and no arguments, got %q", d.Val())
+	}
+	return eachSubdirective(d, "inference: ", i.unmarshalSubdirective)
+}
+
+func (i *Inference) unmarshalSubdirective(d *caddyfile.Dispenser, name string) (err error) {
+	place := "inference: " + name
+	switch name {
+	case "keys":
+		if i.Keys, err = onlyArg(d, place, "required, optional or off"); err != nil {
+			return err
+		}
+		if err := checkKeys(i.Keys); err != nil {
+			return d.Errf("inference: keys %v", err)
+		}
+	case "drop_fields":
+		if i.DropFields = d.RemainingArgs(); len(i.DropFields) == 0 {
+			return d.Err("inference: drop_fields wants names of fields")
+		}
+		for _, field := range i.DropFields {
+			if err := checkDropField(field); err != nil {
+				return d.Errf("inference: drop_fields: %v", err)
+			}
+		}
+	case "list_models":
+		value, err := onlyArg(d, place, "on or off")
+		if err != nil {
+			return err
+		}
+		if value != "on" && value != "off" {
+			return d.Errf("inference: list_models must be on or off, got %q", value)
+		}
+		i.ListModels = value == "on"
+	case "max_body_size":
+		return unmarshalSize(d, place, &i.MaxBodySize)
+	case "cache_size":
+		return unmarshalSize(d, place, &i.CacheSize)
+	default:
+		return d.Errf("inference: unrecognized subdirective %q", name)
+	}
+	return nil
+}
+
+func unmarshalSize(d *caddyfile.Dispenser, name string, into *int64) error {
+	value, err := onlyArg(d, name, "a size")
+	if err != nil {
+		return err
+	}
+	size, err := humanize.ParseBytes(value)
+	if err != nil || size == 0 || size > math.MaxInt32 {
+		return d.Errf("%s must be a size between 1B and 2GiB such as 4MiB, got %q", name, value)
+	}
+	*into = int64(size)
 	return nil
 }
 

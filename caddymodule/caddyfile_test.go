@@ -5,6 +5,7 @@ import (
 	"encoding/json"
 	"os"
 	"path/filepath"
+	"regexp"
 	"strings"
 	"testing"
 )
@@ -90,4 +91,25 @@ func FuzzCaddyfile(f *testing.F) {
 			t.Errorf("the secret is in %s", got)
 		}
 	})
+}
+
+// What the documents show can be used.
+func TestDocumentedCaddyfiles(t *testing.T) {
+	shown := regexp.MustCompile("(?s)```caddyfile\n(.*?)```")
+	count := 0
+	for _, file := range []string{"../README.md", "../BENCHMARKS.md"} {
+		text, err := os.ReadFile(file)
+		if err != nil {
+			t.Fatal(err)
+		}
+		for _, block := range shown.FindAllSubmatch(text, -1) {
+			count++
+			if _, err := adapt(string(block[1])); err != nil {
+				t.Errorf("%s: %v in\n%s", file, err, block[1])
+			}
+		}
+	}
+	if count < 5 {
+		t.Errorf("found %d Caddyfiles, want at least 5", count)
+	}
 }

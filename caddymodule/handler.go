@@ -9,6 +9,7 @@ import (
 	"net/http"
 	"path"
 	"strings"
+	"time"
 
 	"github.com/caddyserver/caddy/v2"
 	"github.com/caddyserver/caddy/v2/modules/caddyhttp"
@@ -31,9 +32,9 @@ const (
 	creatorsAny        = "any"
 )
 
-// Handler answers the preset and workspace API itself and hands every other
-// request to the next handler, usually a reverse_proxy to an AI gateway,
-// unread and unedited.
+// Handler answers the preset and workspace API itself, applies presets to the
+// inference requests that name one, and hands every other request to the next
+// handler, usually a reverse_proxy to an AI gateway, unread and unedited.
 //
 // It owns `/presets` and `/workspaces` below the base path and everything
 // below those two; no such request ever reaches the next handler, since it may
@@ -60,6 +61,10 @@ type Handler struct {
 	// Which keys may create presets and their versions: "management" for
 	// management keys alone, "any" for inference keys too. Default: management
 	PresetCreators string `json:"preset_creators,omitempty"`
+
+	// Resolves presets that inference requests name. Absent: inference
+	// requests are the gateway's like any other.
+	Inference *Inference `json:"inference,omitempty"`
 
 	logger     *zap.Logger
 	metrics    *metrics
@@ -159,9 +164,15 @@ func (h *Handler) provisionStore(ctx caddy.Context) error {
 	if !ok {
 		return fmt.Errorf("module %T is not a storage engine", guest)
 	}
-	h.service = domain.NewService(h.metrics.measure(engine.Store()))
+	store := h.metrics.measure(engine.Store())
+	h.service = domain.NewService(store)
 	if err := h.service.EnsureDefaultWorkspace(ctx); err != nil {
 		return fmt.Errorf("creating the default workspace: %w", err)
+	}
+	if h.Inference != nil {
+		if err := h.Inference.provision(store); err != nil {
+			return fmt.Errorf("inference: %w", err)
+		}
 	}
 	h.storeName = engine.Name()
 	liveStores.LoadOrStore(h.storeName, domain.NewService(engine.Store()))
@@ -171,6 +182,9 @@ func (h *Handler) provisionStore(ctx caddy.Context) error {
 // Cleanup withdraws the store from the admin endpoint. The engine's own
 // module closes it.
 func (h *Handler) Cleanup() error {
+	if h.Inference != nil {
+		h.Inference.cleanup()
+	}
 	if h.storeName == "" {
 		return nil // Provision never got that far
 	}
@@ -180,13 +194,17 @@ func (h *Handler) Cleanup() error {
 
 // ServeHTTP answers what is ours and passes on what is not.
 func (h *Handler) ServeHTTP(w http.ResponseWriter, r *http.Request, next caddyhttp.Handler) error {
-	if !h.owns(r.URL.Path) {
+	switch {
+	case h.owns(r.URL.Path):
+		c := h.newCall(w, r)
+		status := c.render(c.serve())
+		h.metrics.request(c.op.name, status, time.Since(c.start))
+		return nil
+	case h.Inference != nil:
+		return h.infer(w, r, next)
+	default:
 		return next.ServeHTTP(w, r) // the gateway's: body unread, headers unedited
 	}
-	c := h.newCall(w, r)
-	answer, err := c.serve()
-	c.render(answer, err)
-	return nil
 }
 
 // owns reports whether a decoded path is ours, as it stands or once a gateway

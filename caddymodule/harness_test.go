@@ -7,6 +7,7 @@ import (
 	"flag"
 	"fmt"
 	"io"
+	"math/rand/v2"
 	"net"
 	"net/http"
 	"net/http/httptest"
@@ -53,6 +54,9 @@ type server struct {
 	folder   string
 	logFile  string
 	upstream *upstream
+
+	logFormat string // a line for the log of everything, or empty
+	options   string // further global options
 }
 
 // standard is what most tests write inside the presets directive.
@@ -98,7 +102,7 @@ func (s *server) siteAt(address, directives string) string {
 
 // load makes Caddy run a Caddyfile of sites.
 func (s *server) load(sites string) error {
-	config, err := adapt(fmt.Sprintf("{\nadmin %s\npersist_config off\nmetrics\nlog {\nlevel DEBUG\noutput file %s\n}\n}\n%s", s.admin, s.logFile, sites))
+	config, err := adapt(fmt.Sprintf("{\nadmin %s\npersist_config off\nmetrics\nlog {\nlevel DEBUG\noutput file %s\n%s\n}\n%s\n}\n%s", s.admin, s.logFile, s.logFormat, s.options, sites))
 	if err != nil {
 		return err
 	}
@@ -140,54 +144,163 @@ func (s *server) canonicalFolder() string {
 	return folder
 }
 
+// logs returns what was logged so far, in whole lines.
 func (s *server) logs() string {
 	s.t.Helper()
 	text, err := os.ReadFile(s.logFile)
 	if err != nil {
 		s.t.Fatal(err)
 	}
-	return string(text)
+	return string(text[:bytes.LastIndexByte(text, '\n')+1])
 }
 
+// ports is the last port given out. Caddy shares ports with whoever listens on
+// them already, so tests that run at the same time must not get the same: each
+// package has a range of its own, below those that systems give out themselves.
+var ports = struct {
+	sync.Mutex
+	last int
+}{last: 10000 + rand.IntN(6000)}
+
+// freeAddress returns a loopback address that nobody listens on, and that no
+// other call of this package gets for long.
 func freeAddress(t *testing.T) string {
 	t.Helper()
-	l, err := net.Listen("tcp", "127.0.0.1:0")
-	if err != nil {
-		t.Fatal(err)
+	ports.Lock()
+	defer ports.Unlock()
+	for range 6000 {
+		if ports.last++; ports.last >= 16000 {
+			ports.last = 10000
+		}
+		address := fmt.Sprintf("127.0.0.1:%d", ports.last)
+		if l, err := net.Listen("tcp", address); err == nil {
+			l.Close()
+			return address
+		}
 	}
-	defer l.Close()
-	return l.Addr().String()
+	t.Fatal("no free port")
+	return ""
 }
 
 // upstream is a gateway that remembers what reached it.
 type upstream struct {
 	*httptest.Server
 	mu       sync.Mutex
-	requests []string // each as it stood on the wire, less what proxies add
+	requests []string   // each as it stood on the wire, less what proxies add
+	received []received // the same requests, with all of it
+	wire     bytes.Buffer
+	answer   http.HandlerFunc
+}
+
+// received is a request as it reached the upstream.
+type received struct {
+	method, uri, host string
+	header            http.Header
+	length            int64    // -1 where it was not announced
+	coding            []string // Transfer-Encoding
+	trailer           http.Header
+	body              string
+	err               error // of reading the body
 }
 
 func newUpstream(t *testing.T) *upstream {
 	u := new(upstream)
-	u.Server = httptest.NewServer(http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
-		body, _ := io.ReadAll(r.Body)
-		u.mu.Lock()
-		u.requests = append(u.requests, fmt.Sprintf("%s %s\nAuthorization: %s\nX-Session-Id: %s\n\n%s",
-			r.Method, r.RequestURI, r.Header.Get("Authorization"), r.Header.Get("X-Session-Id"), body))
-		u.mu.Unlock()
-		w.Header().Set("X-Gateway", "yes")
-		w.WriteHeader(http.StatusAccepted)
-		_, _ = w.Write([]byte("from the gateway"))
-	}))
+	u.Server = httptest.NewUnstartedServer(http.HandlerFunc(u.serve))
+	u.Listener = tapped{u.Listener, u}
+	u.Start()
 	t.Cleanup(u.Close)
 	return u
+}
+
+func (u *upstream) serve(w http.ResponseWriter, r *http.Request) {
+	body, err := io.ReadAll(r.Body)
+	u.mu.Lock()
+	u.requests = append(u.requests, fmt.Sprintf("%s %s\nAuthorization: %s\nX-Session-Id: %s\n\n%s",
+		r.Method, r.RequestURI, r.Header.Get("Authorization"), r.Header.Get("X-Session-Id"), body))
+	u.received = append(u.received, received{r.Method, r.RequestURI, r.Host, r.Header.Clone(), r.ContentLength, r.TransferEncoding, r.Trailer.Clone(), string(body), err})
+	answer := u.answer
+	u.mu.Unlock()
+	if answer != nil && r.URL.Path != "/settle" {
+		answer(w, r)
+		return
+	}
+	w.Header().Set("X-Gateway", "yes")
+	w.WriteHeader(http.StatusAccepted)
+	_, _ = w.Write([]byte("from the gateway"))
+}
+
+// answers makes answer write what the upstream answers from now on; the body
+// was read already. Without one it is the 202 of before.
+func (u *upstream) answers(answer http.HandlerFunc) {
+	u.mu.Lock()
+	defer u.mu.Unlock()
+	u.answer = answer
 }
 
 func (u *upstream) taken() []string {
 	u.mu.Lock()
 	defer u.mu.Unlock()
 	taken := u.requests
-	u.requests = nil
+	u.requests, u.received = nil, nil
 	return taken
+}
+
+// all returns what was received since the last call, and forgets it.
+func (u *upstream) all() []received {
+	u.mu.Lock()
+	defer u.mu.Unlock()
+	all := u.received
+	u.requests, u.received = nil, nil
+	return all
+}
+
+// one returns the one request that was received since the last call.
+func (u *upstream) one(t *testing.T) received {
+	t.Helper()
+	all := u.all()
+	if len(all) != 1 {
+		t.Fatalf("the gateway got %d requests, want one", len(all))
+	}
+	return all[0]
+}
+
+// none checks that nothing was received.
+func (u *upstream) none(t *testing.T) {
+	t.Helper()
+	if got := u.all(); len(got) != 0 {
+		t.Errorf("the gateway got %d requests, want none: %.500v", len(got), got)
+	}
+}
+
+// saw reports whether text ever came over the wire, in whatever place.
+func (u *upstream) saw(text string) bool {
+	u.mu.Lock()
+	defer u.mu.Unlock()
+	return bytes.Contains(u.wire.Bytes(), []byte(text))
+}
+
+// tapped is a listener whose connections leave what they read in wire.
+type tapped struct {
+	net.Listener
+	u *upstream
+}
+
+func (l tapped) Accept() (net.Conn, error) {
+	conn, err := l.Listener.Accept()
+	return tappedConn{conn, l.u}, err
+}
+
+type tappedConn struct {
+	net.Conn
+	u *upstream
+}
+
+func (c tappedConn) Read(p []byte) (int, error) {
+	n, err := c.Conn.Read(p)
+	c.u.mu.Lock()
+	defer c.u.mu.Unlock()
+	c.u.wire.Write(p[:n])
+	return n, err
 }
 
 // response is an answer, read whole.
@@ -346,5 +459,19 @@ func golden(t *testing.T, name string, answers ...response) {
 	}
 	if text != string(want) {
 		t.Errorf("%s:\ngot  %s\nwant %s", file, text, want)
+	}
+}
+
+// finalAnswer reads answers until one is not merely informational.
+func finalAnswer(t *testing.T, reader *bufio.Reader) response {
+	t.Helper()
+	for {
+		answer, err := http.ReadResponse(reader, nil)
+		if err != nil {
+			t.Fatal(err)
+		}
+		if answer.StatusCode >= 200 {
+			return readResponse(t, answer)
+		}
 	}
 }

@@ -16,6 +16,8 @@ import (
 type metrics struct {
 	requests     *prometheus.CounterVec   // operation, code
 	duration     *prometheus.HistogramVec // operation, code
+	resolutions  *prometheus.CounterVec   // operation, result
+	resolving    *prometheus.HistogramVec // operation, result
 	storeCalls   *prometheus.CounterVec   // operation, result
 	storeSeconds *prometheus.HistogramVec // operation, result
 	versions     prometheus.Counter
@@ -23,7 +25,7 @@ type metrics struct {
 
 func newMetrics(registry *prometheus.Registry) (*metrics, error) {
 	const namespace, subsystem = "caddy", "presets"
-	requestLabels, storeLabels := []string{"operation", "code"}, []string{"operation", "result"}
+	requestLabels, resultLabels := []string{"operation", "code"}, []string{"operation", "result"}
 	m := &metrics{
 		requests: prometheus.NewCounterVec(prometheus.CounterOpts{
 			Namespace: namespace, Subsystem: subsystem, Name: "requests_total",
@@ -34,15 +36,24 @@ func newMetrics(registry *prometheus.Registry) (*metrics, error) {
 			Help:    "Time from a request's headers to its answer.",
 			Buckets: prometheus.ExponentialBuckets(50e-6, 4, 9), // 50 µs to 3.3 s
 		}, requestLabels),
+		resolutions: prometheus.NewCounterVec(prometheus.CounterOpts{
+			Namespace: namespace, Subsystem: subsystem, Name: "resolutions_total",
+			Help: "Inference requests that were resolved, passed without naming a preset, or refused.",
+		}, resultLabels),
+		resolving: prometheus.NewHistogramVec(prometheus.HistogramOpts{
+			Namespace: namespace, Subsystem: subsystem, Name: "resolution_duration_seconds",
+			Help:    "Time from an inference request's headers until it goes upstream or is refused, with reading its body.",
+			Buckets: prometheus.ExponentialBuckets(50e-6, 4, 9), // 50 µs to 3.3 s
+		}, resultLabels),
 		storeCalls: prometheus.NewCounterVec(prometheus.CounterOpts{
 			Namespace: namespace, Subsystem: subsystem, Name: "store_operations_total",
 			Help: "Operations on the store.",
-		}, storeLabels),
+		}, resultLabels),
 		storeSeconds: prometheus.NewHistogramVec(prometheus.HistogramOpts{
 			Namespace: namespace, Subsystem: subsystem, Name: "store_operation_duration_seconds",
 			Help:    "Time that operations on the store take.",
 			Buckets: prometheus.ExponentialBuckets(5e-6, 4, 10), // 5 µs to 1.3 s
-		}, storeLabels),
+		}, resultLabels),
 		versions: prometheus.NewCounter(prometheus.CounterOpts{
 			Namespace: namespace, Subsystem: subsystem, Name: "versions_written_total",
 			Help: "Preset versions written.",
@@ -50,6 +61,7 @@ func newMetrics(registry *prometheus.Registry) (*metrics, error) {
 	}
 	return m, errors.Join(
 		register(registry, &m.requests), register(registry, &m.duration),
+		register(registry, &m.resolutions), register(registry, &m.resolving),
 		register(registry, &m.storeCalls), register(registry, &m.storeSeconds),
 		register(registry, &m.versions),
 	)
@@ -70,6 +82,13 @@ func (m *metrics) request(operation string, status int, took time.Duration) {
 	code := strconv.Itoa(status)
 	m.requests.WithLabelValues(operation, code).Inc()
 	m.duration.WithLabelValues(operation, code).Observe(took.Seconds())
+}
+
+// resolved counts an inference request that began at start. result is resolved,
+// passed or refused.
+func (m *metrics) resolved(operation, result string, start time.Time) {
+	m.resolutions.WithLabelValues(operation, result).Inc()
+	m.resolving.WithLabelValues(operation, result).Observe(time.Since(start).Seconds())
 }
 
 // measure returns store with its operations counted and timed.

@@ -15,17 +15,22 @@ import (
 	"github.com/caddy-presets/caddy-presets/domain"
 )
 
-// bodyTimeout is how long a body may take to arrive where the operator set no
-// read_body timeout of their own: 4 MiB at 0.6 Mbit/s. Only tests change it.
+// bodyTimeout is how long 4 MiB of a body may take to arrive, and so any smaller
+// one, where the operator set no read_body timeout of their own: 0.6 Mbit/s.
+// Only tests change it.
 var bodyTimeout = time.Minute
 
-// read returns the request's body: JSON by its headers, of at most
+// readJSON returns the request's body: JSON by its headers, of at most
 // MaxBodySize, and there in time.
-func (c *call) read() ([]byte, error) {
+func (c *call) readJSON() ([]byte, error) {
 	if !isJSON(c.r.Header) {
 		return nil, &statusError{http.StatusUnsupportedMediaType, "Unsupported media type: send application/json without a content encoding"}
 	}
-	limit := c.h.MaxBodySize
+	return c.read(c.h.MaxBodySize)
+}
+
+// read returns the request's body of at most limit bytes, there in time.
+func (c *call) read(limit int64) ([]byte, error) {
 	if c.r.ContentLength > limit {
 		return nil, errTooLarge
 	}
@@ -33,11 +38,18 @@ func (c *call) read() ([]byte, error) {
 		// Without a deadline a client could hold a connection by sending a
 		// byte now and then. It is the server that lifts it when the body has
 		// ended. Writers that cannot set one go without.
-		_ = http.NewResponseController(c.w).SetReadDeadline(time.Now().Add(bodyTimeout))
+		size := limit
+		if c.r.ContentLength >= 0 {
+			size = c.r.ContentLength
+		}
+		allowed := bodyTimeout * time.Duration(max(1, (size+defaultMaxBodySize-1)/defaultMaxBodySize))
+		_ = http.NewResponseController(c.w).SetReadDeadline(time.Now().Add(allowed))
 	}
 	var body bytes.Buffer
-	if c.r.ContentLength > 0 {
-		body.Grow(int(c.r.ContentLength) + bytes.MinRead) // ReadFrom wants the room to see the end
+	if announced := c.r.ContentLength; announced > 0 {
+		// Not more than a little on the client's word alone. ReadFrom wants
+		// some room to see the end.
+		body.Grow(int(min(announced, 1<<20)) + bytes.MinRead)
 	}
 	if _, err := body.ReadFrom(http.MaxBytesReader(c.w, c.r.Body, limit)); err != nil {
 		return nil, readError(err)

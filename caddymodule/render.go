@@ -6,7 +6,6 @@ import (
 	"net/http"
 	"slices"
 	"strconv"
-	"time"
 
 	jsonv2 "github.com/go-json-experiment/json"
 	"go.uber.org/zap"
@@ -37,7 +36,16 @@ type statusError struct {
 
 func (e *statusError) Error() string { return e.message }
 
-// envelope is every error answer (specification, "Errors").
+// problem is what a client is told of a failure.
+type problem struct {
+	status  int
+	message string
+	issues  []domain.Issue
+	userID  string // of the caller, or empty
+}
+
+// envelope is the error answer of the preset and workspace API (specification,
+// "Errors"), and of chat completions.
 type envelope struct {
 	Error  envelopeError `json:"error"`
 	UserID string        `json:"user_id,omitempty"`
@@ -53,8 +61,73 @@ type metadata struct {
 	Issues []domain.Issue `json:"issues"`
 }
 
-// render writes the one answer of a call and counts it.
-func (c *call) render(a answer, err error) {
+func newEnvelope(p problem) any {
+	e := envelope{Error: envelopeError{Code: p.status, Message: p.message}, UserID: p.userID}
+	if p.issues != nil {
+		e.Error.Metadata = &metadata{p.issues}
+	}
+	return e
+}
+
+// responsesError is the error answer of POST /responses.
+type responsesError struct {
+	Error struct {
+		Code    string `json:"code"`
+		Message string `json:"message"`
+	} `json:"error"`
+	Metadata *metadata `json:"metadata"`
+}
+
+func newResponsesError(p problem) any {
+	var e responsesError
+	switch e.Error.Message = p.message; {
+	case p.status >= http.StatusInternalServerError:
+		e.Error.Code = "server_error"
+	case p.status == http.StatusTooManyRequests:
+		e.Error.Code = "rate_limit_exceeded"
+	default:
+		e.Error.Code = "invalid_prompt"
+	}
+	if p.issues != nil {
+		e.Metadata = &metadata{p.issues}
+	}
+	return e
+}
+
+// messagesError is the error answer of POST /messages.
+type messagesError struct {
+	Type  string `json:"type"`
+	Error struct {
+		Type    string `json:"type"`
+		Message string `json:"message"`
+	} `json:"error"`
+}
+
+func newMessagesError(p problem) any {
+	e := messagesError{Type: "error"}
+	e.Error.Message = p.message
+	switch p.status {
+	case http.StatusUnauthorized:
+		e.Error.Type = "authentication_error"
+	case http.StatusForbidden:
+		e.Error.Type = "permission_error"
+	case http.StatusNotFound:
+		e.Error.Type = "not_found_error"
+	case http.StatusRequestTimeout:
+		e.Error.Type = "timeout_error"
+	case http.StatusTooManyRequests:
+		e.Error.Type = "rate_limit_error"
+	default:
+		e.Error.Type = "invalid_request_error"
+		if p.status >= http.StatusInternalServerError {
+			e.Error.Type = "api_error"
+		}
+	}
+	return e
+}
+
+// render writes the one answer of a call.
+func (c *call) render(a answer, err error) (status int) {
 	status, body := a.status, slices.Concat([]byte(`{"data":`), a.data, []byte(`}`))
 	if err != nil {
 		status, body = c.failure(err)
@@ -69,36 +142,33 @@ func (c *call) render(a answer, err error) {
 	header.Set("Content-Length", strconv.Itoa(len(body)))
 	c.w.WriteHeader(status)
 	_, _ = c.w.Write(body) // a client that left is nobody to report to
-	c.h.metrics.request(c.op.name, status, time.Since(c.start))
+	return status
 }
 
 // failure returns the status and body of an error. A cause that is not the
 // caller's business goes to the log, under the id that the caller gets.
 func (c *call) failure(err error) (int, []byte) {
-	e := envelope{UserID: c.who.UserID}
+	p := problem{userID: c.who.UserID}
 	if transport, ok := errors.AsType[*statusError](err); ok {
-		e.Error.Code, e.Error.Message = transport.status, transport.message
+		p.status, p.message = transport.status, transport.message
 	} else if hungUp(c.r.Context(), err) {
-		e.Error.Code, e.Error.Message = statusHungUp, "Client closed request"
+		p.status, p.message = statusHungUp, "Client closed request"
 	} else {
 		shown := visible(err)
-		e.Error.Code, e.Error.Message = statusOf[shown.Kind], shown.Message
-		if shown.Issues != nil {
-			e.Error.Metadata = &metadata{shown.Issues}
-		}
+		p.status, p.message, p.issues = statusOf[shown.Kind], shown.Message, shown.Issues
 	}
 	switch {
-	case e.Error.Code == http.StatusUnauthorized:
+	case p.status == http.StatusUnauthorized:
 		c.w.Header().Set("WWW-Authenticate", "Bearer")
-	case e.Error.Code >= http.StatusInternalServerError:
+	case p.status >= http.StatusInternalServerError:
 		c.logFailure(err)
 	}
-	body, err := jsonv2.Marshal(e)
+	body, err := jsonv2.Marshal(c.envelope(p))
 	if err != nil { // a client's member name that is no text cannot get this far
 		c.logFailure(err)
 		return http.StatusInternalServerError, []byte(`{"error":{"code":500,"message":"Internal Server Error"}}`)
 	}
-	return e.Error.Code, body
+	return p.status, body
 }
 
 // hungUp reports whether err only means that nobody waits for the answer.

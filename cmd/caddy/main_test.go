@@ -6,6 +6,7 @@ import (
 	"fmt"
 	"io"
 	"io/fs"
+	"math/rand/v2"
 	"net"
 	"net/http"
 	"os"
@@ -124,14 +125,32 @@ func (p *process) try(method, path, secret, body string) (int, string, error) {
 	return answer.StatusCode, string(text), err
 }
 
+// ports is the last port given out. Caddy shares ports with whoever listens on
+// them already, so tests that run at the same time must not get the same: each
+// package has a range of its own, below those that systems give out themselves.
+var ports = struct {
+	sync.Mutex
+	last int
+}{last: 16000 + rand.IntN(4000)}
+
+// freeAddress returns a loopback address that nobody listens on, and that no
+// other call of this package gets for long.
 func freeAddress(t *testing.T) string {
 	t.Helper()
-	l, err := net.Listen("tcp", "127.0.0.1:0")
-	if err != nil {
-		t.Fatal(err)
+	ports.Lock()
+	defer ports.Unlock()
+	for range 4000 {
+		if ports.last++; ports.last >= 20000 {
+			ports.last = 16000
+		}
+		address := fmt.Sprintf("127.0.0.1:%d", ports.last)
+		if l, err := net.Listen("tcp", address); err == nil {
+			l.Close()
+			return address
+		}
 	}
-	defer l.Close()
-	return l.Addr().String()
+	t.Fatal("no free port")
+	return ""
 }
 
 // key runs "caddy presets key ..." and returns its standard output.
@@ -171,15 +190,27 @@ func TestExample(t *testing.T) {
 	if status != 200 || !strings.Contains(body, `"config":{"model":"openai/gpt-5","temperature":0.70}`) {
 		t.Errorf("got %d %s", status, body)
 	}
-	request := `{"model": "openai/gpt-5", "messages": [{"role": "user", "content": "{http.request.host}"}]}`
-	if status, body := p.do(t, "POST", "/v1/chat/completions", secret, request); status != 200 || body != request {
-		t.Errorf("the echo gateway answers %d %s, want what it got, %s", status, body, request)
+	inference := strings.TrimSpace(p.key(t, "create", "--kind", "inference"))
+	for _, tc := range []struct{ name, model, want string }{
+		{"a model", `"openai/gpt-5"`, `{"model": "openai/gpt-5", "messages": [{"role": "user", "content": "{http.request.host}"}]}`},
+		{"a preset", `"@preset/email-copywriter"`, `{"model":"openai/gpt-5","messages":[{"role":"system","content":"Be brief."},{"role": "user", "content": "{http.request.host}"}],"temperature":0.70}`},
+	} {
+		request := `{"model": ` + tc.model + `, "messages": [{"role": "user", "content": "{http.request.host}"}]}`
+		if status, body := p.do(t, "POST", "/v1/chat/completions", inference, request); status != 200 || body != tc.want {
+			t.Errorf("%s: the echo gateway answers %d %s, want what it should have got, %s", tc.name, status, body, tc.want)
+		}
+	}
+	if status, body := p.do(t, "POST", "/v1/chat/completions", secret, `{}`); status != 403 {
+		t.Errorf("inference with a management key gives %d %s, want 403", status, body)
+	}
+	if status, body := p.do(t, "GET", "/v1/models", inference, ""); status != 200 || !strings.Contains(body, `"id":"@preset/email-copywriter"`) {
+		t.Errorf("the list of models is %d %s, want the preset in it", status, body)
 	}
 	if info, err := os.Stat(filepath.Join(home, "data")); err != nil || runtime.GOOS != "windows" && info.Mode().Perm() != 0o700 {
 		t.Errorf("the data folder has mode %v, %v, want 0700", info.Mode(), err)
 	}
-	if strings.Contains(p.log.String(), secret) {
-		t.Error("the log holds the key")
+	if strings.Contains(p.log.String(), secret) || strings.Contains(p.log.String(), inference) {
+		t.Error("the log holds a key")
 	}
 }
 

@@ -1,0 +1,303 @@
+package caddymodule
+
+import (
+	"bytes"
+	"fmt"
+	"io"
+	"net/http"
+	"path"
+	"regexp"
+	"slices"
+	"strconv"
+	"strings"
+	"unicode"
+	"unicode/utf8"
+
+	"github.com/caddyserver/caddy/v2/modules/caddyhttp"
+
+	"github.com/caddy-presets/caddy-presets/domain"
+)
+
+// Inference resolves presets in inference requests: a POST to
+// /chat/completions, /responses or /messages below the base path whose model
+// is "@preset/<slug>" or "<model>@preset/<slug>", or that has a field preset,
+// goes upstream with the preset merged into it. A slug may be followed by
+// "@<version>". A request that names no preset keeps its very bytes.
+type Inference struct {
+	// What becomes of credentials. A live key of ours always acts in its own
+	// workspace and never goes upstream. "required" refuses requests without
+	// one; "optional" passes foreign credentials on and resolves in the
+	// workspace default; "off" does not look at credentials and resolves in
+	// the workspace default. Default: required
+	Keys string `json:"keys,omitempty"`
+
+	// Top-level fields that the gateway behind does not know. They are left
+	// out of requests that name a preset.
+	DropFields []string `json:"drop_fields,omitempty"`
+
+	// Whether the active presets of the caller's workspace appear in the
+	// answer to a GET of /models below the base path. Default: false
+	ListModels bool `json:"list_models,omitempty"`
+
+	// The largest inference request to look into, in bytes; larger ones are
+	// refused. It is read into memory. Default: 33554432 (32 MiB)
+	MaxBodySize int64 `json:"max_body_size,omitempty"`
+
+	// How much memory to use for presets that were resolved by this handler, in
+	// bytes. Default: 67108864 (64 MiB)
+	CacheSize int64 `json:"cache_size,omitempty"`
+
+	resolver *domain.Resolver
+}
+
+const (
+	keysRequired = "required"
+	keysOptional = "optional"
+	keysOff      = "off"
+
+	defaultInferenceBodySize = 32 << 20
+)
+
+// fieldName is what drop_fields may hold: such names go into a header.
+var fieldName = regexp.MustCompile(`^[A-Za-z0-9_.-]+$`)
+
+// neverDropped are the fields without which a request asks for nothing.
+var neverDropped = []string{"model", "messages", "input", "instructions", "system"}
+
+// provision sets defaults and prepares to resolve from store.
+func (i *Inference) provision(store domain.Store) error {
+	if i.Keys == "" {
+		i.Keys = keysRequired
+	}
+	if err := checkKeys(i.Keys); err != nil {
+		return fmt.Errorf("keys: %w", err)
+	}
+	for _, field := range i.DropFields {
+		if err := checkDropField(field); err != nil {
+			return fmt.Errorf("drop_fields: %w", err)
+		}
+	}
+	if i.MaxBodySize == 0 {
+		i.MaxBodySize = defaultInferenceBodySize
+	}
+	if i.CacheSize == 0 {
+		i.CacheSize = domain.DefaultCacheSize
+	}
+	if i.MaxBodySize < 0 || i.CacheSize < 0 {
+		return fmt.Errorf("max_body_size and cache_size must be positive, got %d and %d", i.MaxBodySize, i.CacheSize)
+	}
+	var err error
+	i.resolver, err = domain.NewResolver(store, domain.ResolverConfig{CacheSize: i.CacheSize, DropFields: i.DropFields})
+	return err
+}
+
+// cleanup frees the memory of resolved presets. Requests under way read the
+// store.
+func (i *Inference) cleanup() {
+	if i.resolver != nil {
+		i.resolver.Close()
+	}
+}
+
+func checkKeys(keys string) error {
+	switch keys {
+	case keysRequired, keysOptional, keysOff:
+		return nil
+	}
+	return fmt.Errorf("must be required, optional or off, got %q", keys)
+}
+
+func checkDropField(field string) error {
+	if !fieldName.MatchString(field) {
+		return fmt.Errorf("must be names of letters, digits, _ . and -, got %q", field)
+	}
+	if slices.Contains(neverDropped, field) {
+		return fmt.Errorf("%s cannot be dropped", field)
+	}
+	return nil
+}
+
+// inferenceCall is one inference request.
+type inferenceCall struct {
+	*call
+	dialect domain.Dialect
+	dryRun  bool
+}
+
+// infer is the path of a request that is not ours to answer: authenticate,
+// read, resolve, and let the gateway answer.
+func (h *Handler) infer(w http.ResponseWriter, r *http.Request, next caddyhttp.Handler) error {
+	c := &inferenceCall{call: h.newCall(w, r)}
+	if c.repl != nil {
+		c.repl.Map(emptyPlaceholders)
+	}
+	switch c.dialect = h.dialectOf(r); {
+	case c.dialect != "":
+		return c.serve(next)
+	case h.Inference.ListModels && r.Method == http.MethodGet && h.route(r) == "models":
+		return c.serveModels(next)
+	case h.Inference.Keys != keysOff:
+		c.withholdKeys()
+	}
+	return next.ServeHTTP(w, r)
+}
+
+// emptyPlaceholders makes the placeholders of ours that have no value empty: in
+// header_up and the like they would go upstream by their name.
+func emptyPlaceholders(key string) (any, bool) {
+	return "", strings.HasPrefix(key, "http.presets.")
+}
+
+// route returns the path below the base path, as a gateway behind would see it
+// once it had cleaned it of empty and dot segments, or nothing.
+func (h *Handler) route(r *http.Request) string {
+	route, ok := strings.CutPrefix(path.Clean(r.URL.Path), h.BasePath+"/")
+	if !ok {
+		return ""
+	}
+	return route
+}
+
+// dialectOf returns the dialect of an inference request, or nothing.
+func (h *Handler) dialectOf(r *http.Request) domain.Dialect {
+	if r.Method != http.MethodPost {
+		return ""
+	}
+	dialect := domain.Dialect(h.route(r))
+	if _, known := inferenceRoutes[dialect]; !known {
+		return ""
+	}
+	return dialect
+}
+
+// inferenceRoutes are the routes of each dialect, which is their path: how they
+// are called in metrics and placeholders, and their own form of errors.
+var inferenceRoutes = map[domain.Dialect]struct {
+	name     string
+	envelope func(problem) any
+}{
+	domain.Chat:      {"inference_chat", newEnvelope},
+	domain.Responses: {"inference_responses", newResponsesError},
+	domain.Messages:  {"inference_messages", newMessagesError},
+}
+
+func (c *inferenceCall) serve(next caddyhttp.Handler) error {
+	route := inferenceRoutes[c.dialect]
+	c.op.name, c.envelope = route.name, route.envelope
+	c.note("operation", c.op.name)
+	resolution, err := c.resolve()
+	if err != nil {
+		c.h.metrics.resolved(c.op.name, "refused", c.start)
+		c.render(answer{}, err)
+		return nil
+	}
+	result := "passed"
+	if resolution.Preset != "" {
+		result = "resolved"
+	}
+	c.h.metrics.resolved(c.op.name, result, c.start)
+	if c.dryRun {
+		c.render(c.describe(resolution))
+		return nil
+	}
+	return next.ServeHTTP(c.w, c.r)
+}
+
+// resolve makes the request what goes upstream.
+func (c *inferenceCall) resolve() (domain.Resolution, error) {
+	var none domain.Resolution
+	if err := c.wantsDryRun(); err != nil {
+		return none, err
+	}
+	if err := c.authenticateInference(); err != nil {
+		return none, err
+	}
+	sent, err := c.read(c.h.Inference.MaxBodySize)
+	if err != nil {
+		return none, err
+	}
+	c.body = sent // it was read
+	c.withholdTrailers()
+	body, plain, err := c.decoded(sent)
+	if err != nil {
+		return none, err
+	}
+	resolution, err := c.h.Inference.resolver.Resolve(c.r.Context(), c.who, c.dialect, body)
+	if err != nil {
+		return none, err
+	}
+	c.noteSession(resolution.SessionID)
+	if resolution.Preset == "" {
+		resolution.Body = sent
+		c.r.Body = replayed{bytes.NewReader(sent), c.r.Body}
+		return resolution, nil
+	}
+	c.noteResolution(resolution)
+	if !plain {
+		c.r.Header.Del("Content-Encoding")
+	}
+	c.r.Body = replayed{bytes.NewReader(resolution.Body), c.r.Body}
+	c.r.ContentLength = int64(len(resolution.Body))
+	c.r.TransferEncoding, c.r.Trailer = nil, nil // with trailers it would be chunked
+	c.r.Header.Set("Content-Length", strconv.Itoa(len(resolution.Body)))
+	return resolution, nil
+}
+
+// replayed is a body that has been read, again.
+type replayed struct {
+	io.Reader
+	io.Closer
+}
+
+// noteSession makes the session of the body, which wins over the header's, the
+// one that load balancers go by. What cannot be in a header stays in the body.
+func (c *inferenceCall) noteSession(id string) {
+	unusable := func(r rune) bool { return r == utf8.RuneError || unicode.IsControl(r) }
+	if id != "" && utf8.RuneCountInString(id) <= maxSessionID && !strings.ContainsFunc(id, unusable) {
+		c.r.Header.Set(sessionHeader, id)
+	}
+	if id := c.r.Header.Get(sessionHeader); id != "" {
+		c.note("session_id", id)
+	}
+}
+
+func (c *inferenceCall) noteResolution(resolution domain.Resolution) {
+	version := strconv.Itoa(resolution.Version)
+	c.note("slug", resolution.Preset)
+	c.note("version", version)
+	c.note("workspace_id", resolution.WorkspaceID)
+	header := c.w.Header()
+	header.Set("X-Preset", resolution.Preset+"@"+version)
+	if len(resolution.Dropped) > 0 {
+		header.Set("X-Preset-Dropped", headerList(resolution.Dropped))
+	}
+}
+
+// headerList returns names for a header, which ends in ... where there are more
+// than clients and proxies are sure to take.
+func headerList(names []string) string {
+	const most = 2048
+	list := strings.Join(names, ", ")
+	if len(list) <= most {
+		return list
+	}
+	return list[:strings.LastIndex(list[:most], ", ")+1] + " ..."
+}
+
+// serveModels lets the gateway list its models and adds the caller's presets.
+func (c *inferenceCall) serveModels(next caddyhttp.Handler) error {
+	c.op.name = "models_list"
+	c.note("operation", c.op.name)
+	if err := c.authenticateInference(); err != nil {
+		c.render(answer{}, err)
+		return nil
+	}
+	presets := func(fn func(domain.Preset, func() (string, error)) error) error {
+		return c.h.service.EachActivePreset(c.r.Context(), c.who, fn)
+	}
+	return listModels(c.w, c.r, next, presets, func(err error) {
+		if !hungUp(c.r.Context(), err) {
+			c.logFailure(err)
+		}
+	})
+}

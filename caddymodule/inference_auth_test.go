@@ -1,0 +1,367 @@
+package caddymodule
+
+import (
+	"bufio"
+	"encoding/json"
+	"fmt"
+	"maps"
+	"net"
+	"net/http"
+	"reflect"
+	"slices"
+	"strings"
+	"testing"
+	"time"
+)
+
+// withoutAPIKeys is what an operator has to write so that no log holds a key:
+// Caddy hides Authorization and Cookie by itself, and no other header.
+const withoutAPIKeys = "format filter {\nrequest>headers>X-Api-Key delete\n}"
+
+const (
+	foreignBearer = "sk-foreign-bearer-of-the-tests"
+	foreignKey    = "sk-ant-foreign-key-of-the-tests"
+)
+
+// credentials are what may come with an inference request.
+type credentials struct {
+	name    string
+	headers []string
+
+	// Statuses, each 202 where the request goes on, and what is then left in
+	// Authorization and X-Api-Key. With keys off, everything is.
+	required, optional int
+	message            string // of a refusal
+	left               [2][]string
+	team               bool // whether it acts in the workspace team
+}
+
+// Every kind of credential in every mode on every route.
+func TestInferenceKeys(t *testing.T) {
+	s := start(t, standard)
+	s.logFormat = withoutAPIKeys
+	s.manage("POST", "/v1/workspaces", minimalWorkspace).want(t, 201)
+	live := s.issue(`{"kind":"inference","workspace":"team"}`)
+	other := s.issue(`{"kind":"inference"}`)
+	management := s.issue(`{"kind":"management"}`)
+	revoked := s.issue(`{"kind":"inference"}`)
+	send(t, "DELETE", "http://"+s.admin+"/presets/keys/"+revoked.id, "").want(t, 200)
+	revokedManagement := s.issue(`{"kind":"management"}`)
+	send(t, "DELETE", "http://"+s.admin+"/presets/keys/"+revokedManagement.id, "").want(t, 200)
+	expired := s.issue(`{"kind":"inference","expires_in":"1ms"}`)
+	time.Sleep(5 * time.Millisecond)
+	damaged := live.secret[:len(live.secret)-1] + "_"
+	s.preset("p", `{"model":"home"}`)
+	s.manage("POST", "/v1/presets/p/responses?workspace_id=team", `{"model":"team"}`).want(t, 200)
+
+	const missing, invalid, forbidden, differ = "Missing Authentication header", "Invalid credentials", "Management keys cannot be used for inference", "Invalid request parameters: x-api-key"
+	apiKey := func(secret string) string { return "X-Api-Key: " + secret }
+	foreignLeft := [2][]string{{"Bearer " + foreignBearer}, nil}
+	foreignKeyLeft := [2][]string{nil, {foreignKey}}
+	cases := []credentials{
+		{name: "none", required: 401, optional: 202, message: missing},
+		{name: "configured", headers: []string{bearer(inferenceSecret)}, required: 202, optional: 202},
+		{name: "live", headers: []string{bearer(live.secret)}, required: 202, optional: 202, team: true},
+		{name: "lower case", headers: []string{"authorization: bearer " + live.secret}, required: 202, optional: 202, team: true},
+		{name: "upper case", headers: []string{"AUTHORIZATION: BEARER  " + live.secret}, required: 202, optional: 202, team: true},
+		{name: "tab", headers: []string{"Authorization: Bearer\t" + live.secret}, required: 202, optional: 202, team: true},
+		{name: "other scheme", headers: []string{"Authorization: Token " + live.secret}, required: 202, optional: 202, team: true},
+		{name: "no scheme", headers: []string{"Authorization: " + live.secret}, required: 202, optional: 202, team: true},
+		{name: "x-api-key", headers: []string{apiKey(live.secret)}, required: 202, optional: 202, team: true},
+		{name: "x-api-key with a scheme", headers: []string{apiKey("Bearer " + live.secret)}, required: 202, optional: 202, team: true},
+		{name: "both the same", headers: []string{bearer(live.secret), apiKey(live.secret)}, required: 202, optional: 202, team: true},
+		{name: "both, different", headers: []string{bearer(live.secret), apiKey(other.secret)}, required: 400, optional: 400, message: differ},
+		{name: "both, one configured", headers: []string{bearer(inferenceSecret), apiKey(live.secret)}, required: 400, optional: 400, message: differ},
+		{name: "two Authorization, the same", headers: []string{bearer(live.secret), bearer(live.secret)}, required: 202, optional: 202, team: true},
+		{name: "two Authorization, different", headers: []string{bearer(live.secret), bearer(other.secret)}, required: 400, optional: 400},
+		{name: "two Authorization, one foreign", headers: []string{bearer(live.secret), bearer(foreignBearer)}, required: 202, optional: 202, left: foreignLeft, team: true},
+		{name: "two Authorization, foreign first", headers: []string{bearer(foreignBearer), bearer(live.secret)}, required: 202, optional: 202, left: foreignLeft, team: true},
+		{name: "ours and a foreign x-api-key", headers: []string{bearer(live.secret), apiKey(foreignKey)}, required: 202, optional: 202, left: foreignKeyLeft, team: true},
+		{name: "ours in x-api-key and a foreign bearer", headers: []string{apiKey(live.secret), bearer(foreignBearer)}, required: 202, optional: 202, left: foreignLeft, team: true},
+		{name: "foreign bearer", headers: []string{bearer(foreignBearer)}, required: 401, optional: 202, message: invalid, left: foreignLeft},
+		{name: "foreign x-api-key", headers: []string{apiKey(foreignKey)}, required: 401, optional: 202, message: invalid, left: foreignKeyLeft},
+		{name: "foreign both", headers: []string{bearer(foreignBearer), apiKey(foreignKey)}, required: 401, optional: 202, message: invalid, left: [2][]string{foreignLeft[0], foreignKeyLeft[1]}},
+		{name: "basic", headers: []string{"Authorization: Basic Z2F0ZXdheQ=="}, required: 401, optional: 202, message: invalid, left: [2][]string{{"Basic Z2F0ZXdheQ=="}, nil}},
+		{name: "empty", headers: []string{"Authorization:"}, required: 401, optional: 202, message: invalid, left: [2][]string{{""}, nil}},
+		{name: "revoked", headers: []string{bearer(revoked.secret)}, required: 401, optional: 401, message: invalid},
+		{name: "expired", headers: []string{bearer(expired.secret)}, required: 401, optional: 401, message: invalid},
+		{name: "revoked in x-api-key", headers: []string{apiKey(revoked.secret)}, required: 401, optional: 401, message: invalid},
+		{name: "revoked beside a live one", headers: []string{bearer(live.secret), apiKey(revoked.secret)}, required: 401, optional: 401, message: invalid},
+		{name: "revoked beside a foreign one", headers: []string{bearer(foreignBearer), apiKey(expired.secret)}, required: 401, optional: 401, message: invalid},
+		{name: "revoked management", headers: []string{bearer(revokedManagement.secret)}, required: 401, optional: 401, message: invalid},
+		{name: "management", headers: []string{bearer(management.secret)}, required: 403, optional: 403, message: forbidden},
+		{name: "configured management", headers: []string{bearer(managementSecret)}, required: 403, optional: 403, message: forbidden},
+		{name: "management in x-api-key", headers: []string{apiKey(management.secret)}, required: 403, optional: 403, message: forbidden},
+		{name: "management beside a foreign one", headers: []string{apiKey(managementSecret), bearer(foreignBearer)}, required: 403, optional: 403, message: forbidden},
+		{name: "damaged", headers: []string{bearer(damaged)}, required: 401, optional: 401, message: invalid},
+	}
+	ours := map[string]string{
+		"configured": inferenceSecret, "configured management": managementSecret, "live": live.secret, "other": other.secret,
+		"management": management.secret, "revoked": revoked.secret, "revoked management": revokedManagement.secret, "expired": expired.secret,
+	}
+	for _, mode := range []string{"required", "optional"} {
+		s.reload(inferring("keys " + mode))
+		for _, tc := range cases {
+			status := tc.required
+			if mode == "optional" {
+				status = tc.optional
+			}
+			for _, path := range inferencePaths {
+				where := fmt.Sprintf("keys %s, %s, %s", mode, tc.name, path)
+				r := exchange(t, s.address, post(path, `{"model":"@preset/p","input":"PROMPT"}`, tc.headers...))
+				if r.status != status {
+					t.Errorf("%s: got %d %s, want %d", where, r.status, r.body, status)
+					s.upstream.all()
+					continue
+				}
+				if status != 202 {
+					s.upstream.none(t)
+					if !strings.Contains(r.body, tc.message) || r.header.Get("X-Gateway") != "" || (r.header.Get("WWW-Authenticate") == "Bearer") != (status == 401) {
+						t.Errorf("%s: got %s with headers %v, want %s", where, r.body, r.header, tc.message)
+					}
+					if envelope := map[string]string{chatPath: `{"error":{"code":4`, responsesPath: `{"error":{"code":"invalid_prompt"`, messagesPath: `{"type":"error","error":{"type":"`}[path]; !strings.HasPrefix(r.body, envelope) {
+						t.Errorf("%s: got %s, want the route's envelope", where, r.body)
+					}
+					continue
+				}
+				got, want := s.upstream.one(t), "home"
+				if tc.team {
+					want = "team"
+				}
+				if !strings.Contains(got.body, `"model":"`+want+`"`) {
+					t.Errorf("%s: got %s, want the preset of the workspace %s", where, got.body, want)
+				}
+				if !slices.Equal(got.header["Authorization"], tc.left[0]) || !slices.Equal(got.header["X-Api-Key"], tc.left[1]) {
+					t.Errorf("%s: the gateway got %q and %q, want %q", where, got.header["Authorization"], got.header["X-Api-Key"], tc.left)
+				}
+			}
+		}
+		// Elsewhere our keys are removed, whatever they are worth, and nobody is refused.
+		for _, tc := range cases {
+			for _, request := range []string{
+				"GET /v1/models HTTP/1.1\r\nHost: x\r\n" + lines(tc.headers) + "\r\n",
+				"GET /v1/responses/abc HTTP/1.1\r\nHost: x\r\n" + lines(tc.headers) + "\r\n",
+				"OPTIONS /v1/responses HTTP/1.1\r\nHost: x\r\n" + lines(tc.headers) + "\r\n",
+				post("/v1/embeddings", `{"model":"@preset/p"}`, tc.headers...),
+				post("/v1/responses/abc", "", tc.headers...),
+				post("/elsewhere", "x", tc.headers...),
+			} {
+				exchange(t, s.address, request).want(t, 202)
+				got := s.upstream.one(t)
+				var left [2][]string
+				for i, name := range []string{"Authorization", "X-Api-Key"} {
+					for _, h := range tc.headers {
+						field, value, _ := strings.Cut(h, ":")
+						value = strings.TrimSpace(value)
+						if strings.EqualFold(field, name) && !slices.ContainsFunc([]string{"_inf_", "_mgmt_", inferenceSecret, managementSecret}, func(mark string) bool {
+							return strings.Contains(value, mark)
+						}) {
+							left[i] = append(left[i], value)
+						}
+					}
+				}
+				if !slices.Equal(got.header["Authorization"], left[0]) || !slices.Equal(got.header["X-Api-Key"], left[1]) || strings.HasPrefix(request, "POST /v1/e") && got.body != `{"model":"@preset/p"}` {
+					t.Errorf("keys %s, %s: %.30s: the gateway got %+v, want %q", mode, tc.name, request, got, left)
+				}
+			}
+		}
+		for name, secret := range ours {
+			if s.upstream.saw(secret) {
+				t.Errorf("keys %s: the gateway saw the %s key", mode, name)
+			}
+		}
+	}
+
+	// With keys off all of it passes, and nobody's workspace is used.
+	stock := s.beside(inferring("keys off"))
+	for _, tc := range cases {
+		for _, request := range []string{
+			post(chatPath, `{"model":"m"}`, tc.headers...),
+			post("/v1/embeddings", `{"model":"@preset/p"}`, tc.headers...),
+			"GET /v1/models HTTP/1.1\r\nHost: x\r\n" + lines(tc.headers) + "\r\n",
+		} {
+			exchange(t, s.address, request).want(t, 202)
+			got := s.upstream.one(t)
+			exchange(t, stock, request).want(t, 202)
+			if want := s.upstream.one(t); !reflect.DeepEqual(got, want) {
+				t.Errorf("keys off, %s: the gateway got %v, want %v", tc.name, got, want)
+			}
+		}
+		exchange(t, s.address, post(chatPath, `{"model":"@preset/p"}`, tc.headers...)).want(t, 202)
+		if got := s.upstream.one(t).body; got != `{"model":"home"}` {
+			t.Errorf("keys off, %s: the gateway got %s", tc.name, got)
+		}
+	}
+
+	// No log has any of it, at DEBUG, and no metric.
+	seen := s.logs() + send(t, "GET", "http://"+s.admin+"/metrics", "").body
+	if strings.Count(seen, `"handled request"`) < 500 || !strings.Contains(seen, "upstream roundtrip") {
+		t.Error("the log does not tell of the requests")
+	}
+	ours["foreign"], ours["other foreign"], ours["prompt"] = foreignBearer, foreignKey, "PROMPT"
+	for name, secret := range ours {
+		if strings.Contains(seen, secret) {
+			t.Errorf("the logs or metrics hold the %s key", name)
+		}
+	}
+}
+
+// A key of ours with something around it, as quotes from a file or a second
+// credential, is still nobody else's business.
+func TestKeysWithSomethingAroundThem(t *testing.T) {
+	for _, mode := range []string{"required", "optional"} {
+		s := start(t, inferring("keys "+mode))
+		live := s.issue(`{"kind":"inference"}`).secret
+		for _, value := range []string{`"%s"`, "'%s'", "%s,", "%sx", "%s x", "key=%s", "%s, Bearer " + foreignBearer, `%s\n`, "%s;v=1"} {
+			for _, header := range []string{"Authorization: Bearer " + value, "X-Api-Key: " + value} {
+				for _, secret := range []string{live, inferenceSecret} {
+					if value == "%sx" && secret == inferenceSecret {
+						continue // which cannot be told from a longer secret
+					}
+					header := fmt.Sprintf(header, secret)
+					for _, request := range []string{
+						post(chatPath, `{"model":"m"}`, header),
+						post("/v1/embeddings", `{"model":"m"}`, header),
+						"GET /v1/models HTTP/1.1\r\nHost: x\r\n" + header + "\r\n\r\n",
+					} {
+						exchange(t, s.address, request)
+						if s.upstream.saw(secret) {
+							t.Fatalf("keys %s: the gateway saw our key of %.40q", mode, strings.ReplaceAll(header, secret, "KEY"))
+						}
+					}
+				}
+			}
+		}
+	}
+}
+
+// With the two lines that the documents show nobody uses the gateway's own key
+// without one of ours, however the route is spelled.
+func TestStrangersAreKeptOut(t *testing.T) {
+	s := start(t, standard)
+	guarded := func(block string) string {
+		site := s.siteAt(s.address, fmt.Sprintf("presets {\nstorage badger %s\n%s\n}\n@stranger vars {http.presets.key_id} \"\"\nrespond @stranger 401", s.folder, block))
+		return strings.Replace(site, "reverse_proxy "+s.upstream.Listener.Addr().String(), "reverse_proxy "+s.upstream.Listener.Addr().String()+" {\nheader_up Authorization \"Bearer the-operators\"\n}", 1)
+	}
+	for _, mode := range []string{"required", "optional"} {
+		if err := s.load(guarded(inferring("keys "+mode, "list_models on"))); err != nil {
+			t.Fatal(err)
+		}
+		for _, path := range []string{
+			chatPath, "/v1/embeddings", "/chat/completions", "/V1/chat/completions", "/v1/Chat/Completions", "/v1/chat/completions/", "/v1//chat/completions",
+			"/v1/chat/completions;x", "/v1/chat%5ccompletions", "/v1/chat%2fcompletions", "/v1/models", "/",
+		} {
+			for _, method := range []string{"GET", "POST", "HEAD", "OPTIONS"} {
+				for _, headers := range [][]string{nil, {bearer(foreignBearer)}, {"X-Api-Key: x"}, {bearer("caddypresets_inf_x")}, {bearer(managementSecret)}} {
+					if r := s.do(method, path, "{}", headers...); r.status != 401 && r.status != 403 {
+						t.Errorf("keys %s: %s %s %.20q gives %d, want it refused", mode, method, path, headers, r.status)
+					}
+				}
+				s.upstream.none(t)
+				s.do(method, path, "{}", bearer(inferenceSecret)).want(t, 202)
+				if got := s.upstream.one(t).header.Get("Authorization"); got != "Bearer the-operators" {
+					t.Errorf("%s %s: the gateway got %q", method, path, got)
+				}
+			}
+		}
+	}
+}
+
+// What Caddy logs of keys where nobody filters: X-Api-Key as the client sent it
+// in the access log and with errors, and at DEBUG what of it goes upstream.
+// Should Caddy hide that header one day, as it hides Authorization, the advice
+// to filter can go.
+func TestUnfilteredLogs(t *testing.T) {
+	s := start(t, inferring())
+	s.ask(chatPath, `{"model":"m"}`).want(t, 202)
+	s.ask("/v1/embeddings", `{}`).want(t, 202)
+	if strings.Contains(s.logs(), inferenceSecret) {
+		t.Error("the log holds the Authorization header")
+	}
+	down := strings.Replace(s.site(inferring()), "reverse_proxy "+s.upstream.Listener.Addr().String(), "reverse_proxy "+freeAddress(t), 1)
+	const access, proxied, failed = "http.log.access: handled request", "http.handlers.reverse_proxy: upstream roundtrip", "http.log.error"
+	for _, tc := range []struct {
+		name, site, secret string
+		want               []string
+	}{
+		{"ours", s.site(inferring()), inferenceSecret, []string{access}},
+		{"refused", s.site(inferring()), managementSecret, []string{access}},
+		{"foreign, refused", s.site(inferring()), foreignKey, []string{access, proxied}}, // on other routes it passes
+		{"foreign", s.site(inferring("keys optional")), foreignKey, []string{access, proxied}},
+		{"ours with keys off", s.site(inferring("keys off")), inferenceSecret, []string{access, proxied}},
+		{"ours without the block", s.site(standard), inferenceSecret, []string{access, proxied}},
+		{"ours, the gateway down", down, inferenceSecret, []string{access, failed}},
+	} {
+		for _, format := range []string{"", withoutAPIKeys} {
+			s.logFormat = format
+			if err := s.load(tc.site); err != nil {
+				t.Fatal(err)
+			}
+			// Earlier requests may be logged late: these ones are told by their query.
+			before, query := len(s.logs()), fmt.Sprintf("?case=%d", len(s.logs()))
+			for _, path := range []string{chatPath, "/v1/embeddings"} {
+				s.do("POST", path+query, `{"model":"m"}`, "X-Api-Key: "+tc.secret)
+			}
+			if !s.eventually(func() bool {
+				handled := 0
+				for line := range strings.Lines(s.logs()[before:]) {
+					if strings.Contains(line, query+`"`) && strings.Contains(line, `"handled request"`) {
+						handled++
+					}
+				}
+				return handled == 2
+			}) {
+				t.Fatalf("%s: the requests are not in the log", tc.name)
+			}
+			held := map[string]bool{}
+			for line := range strings.Lines(s.logs()[before:]) {
+				if strings.Contains(line, tc.secret) {
+					var entry struct{ Logger, Msg string }
+					if err := json.Unmarshal([]byte(line), &entry); err != nil {
+						t.Fatal(err)
+					}
+					name := strings.TrimRight(entry.Logger, "0123456789") + ": " + entry.Msg
+					if strings.HasPrefix(name, failed) {
+						name = failed
+					}
+					held[name] = true
+				}
+			}
+			got := slices.Sorted(maps.Keys(held))
+			if want := slices.Sorted(slices.Values(tc.want)); format == "" && !slices.Equal(got, want) {
+				t.Errorf("%s: the key is in %q, want %q", tc.name, got, want)
+			} else if format != "" && len(got) > 0 {
+				t.Errorf("%s: in spite of the filter the key is in %q", tc.name, got)
+			}
+		}
+	}
+}
+
+// A stranger's body is neither asked for nor waited for.
+func TestInferenceKeysAreCheckedBeforeABodyIsRead(t *testing.T) {
+	s := start(t, inferring())
+	for _, path := range inferencePaths {
+		for header, status := range map[string]int{"X-Nothing: here": 401, bearer(foreignBearer): 401, "X-Api-Key: " + foreignKey: 401, bearer(managementSecret): 403, bearer(inferenceSecret) + "\r\nX-Preset-Dry-Run: x": 400} {
+			for _, framing := range []string{
+				"Content-Length: 1000", "Content-Length: 1000000000", "Transfer-Encoding: chunked", "Content-Length: 1000\r\nExpect: 100-continue",
+			} {
+				conn, err := net.Dial("tcp", s.address)
+				if err != nil {
+					t.Fatal(err)
+				}
+				conn.SetDeadline(time.Now().Add(patience))
+				fmt.Fprintf(conn, "POST %s HTTP/1.1\r\nHost: x\r\n%s\r\n%s\r\n\r\n", path, header, framing)
+				answer, err := http.ReadResponse(bufio.NewReader(conn), nil) // the first one: no 100
+				if err != nil {
+					t.Fatal(err)
+				}
+				r := readResponse(t, answer)
+				if r.status != status || !answer.Close {
+					t.Errorf("%s, %s, %s: got %d, closing %t, want %d and the end of the connection", path, header, framing, r.status, answer.Close, status)
+				}
+				conn.Close()
+			}
+		}
+	}
+	s.upstream.none(t)
+}

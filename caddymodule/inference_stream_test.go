@@ -1,0 +1,358 @@
+package caddymodule
+
+import (
+	"bufio"
+	"context"
+	"errors"
+	"fmt"
+	"io"
+	"net"
+	"net/http"
+	"strings"
+	"testing"
+	"time"
+)
+
+// patience is how long a test waits for what should come at once.
+const patience = 10 * time.Second
+
+// streamed makes the upstream send SSE events: the first at once, each further
+// one when the returned channel gives leave.
+func (u *upstream) streamed(events ...string) (next chan struct{}) {
+	next = make(chan struct{})
+	u.answers(func(w http.ResponseWriter, r *http.Request) {
+		w.Header().Set("Content-Type", "text/event-stream; charset=utf-8")
+		w.Header().Set("Cache-Control", "no-cache")
+		for i, event := range events {
+			if i > 0 {
+				select {
+				case <-next:
+				case <-r.Context().Done():
+					return
+				}
+			}
+			io.WriteString(w, event)
+			http.NewResponseController(w).Flush()
+		}
+	})
+	return next
+}
+
+// open sends a request and returns the answer's head, its body still to come.
+func (s *server) open(client *http.Client, path string, body io.Reader, headers ...string) *http.Response {
+	s.t.Helper()
+	ctx, cancel := context.WithTimeout(s.t.Context(), patience)
+	s.t.Cleanup(cancel)
+	r, err := http.NewRequestWithContext(ctx, "POST", s.url+path, body)
+	if err != nil {
+		s.t.Fatal(err)
+	}
+	for _, h := range append([]string{bearer(inferenceSecret)}, headers...) {
+		name, value, _ := strings.Cut(h, ": ")
+		r.Header.Add(name, value)
+	}
+	answer, err := client.Do(r)
+	if err != nil {
+		s.t.Fatal(err)
+	}
+	s.t.Cleanup(func() { answer.Body.Close() })
+	return answer
+}
+
+// unsized hides a body's length, so that it is sent in chunks.
+func unsized(body string) io.Reader { return io.MultiReader(strings.NewReader(body)) }
+
+// Each event arrives before the gateway sends the next, byte for byte.
+func TestEventsArriveAsTheyAreSent(t *testing.T) {
+	s := start(t, inferring())
+	s.preset("writer", writer)
+	s.options = "servers {\nprotocols h1 h2c\n}"
+	s.reload(inferring("list_models on"))
+	events := []string{": comment\n\n", "event: a\r\ndata: {\"x\" : 1}\r\n\r\n", "data: half", " an event\n\n", "data: [DONE]\n\n", "\xff\x00\n\n"}
+	h2 := new(http.Protocols)
+	h2.SetUnencryptedHTTP2(true)
+	for name, client := range map[string]*http.Client{
+		"HTTP/1.1": {Transport: &http.Transport{}},
+		"HTTP/2":   {Transport: &http.Transport{Protocols: h2}},
+	} {
+		for _, path := range inferencePaths {
+			for _, body := range []io.Reader{
+				strings.NewReader(`{"model":"@preset/writer","stream":true}`), strings.NewReader(`{"model":"m","stream":true}`),
+				unsized(`{"model":"@preset/writer","stream":true}`), unsized(`{"model":"m","stream":true}`), strings.NewReader(""),
+			} {
+				next := s.upstream.streamed(events...)
+				answer := s.open(client, path, body)
+				if answer.StatusCode != 200 || answer.Header.Get("Content-Type") != "text/event-stream; charset=utf-8" || answer.ContentLength != -1 {
+					t.Fatalf("%s %s: got %v", name, path, answer)
+				}
+				if answer.Proto[:6] != name[:6] {
+					t.Fatalf("got %s, want %s", answer.Proto, name)
+				}
+				for i, event := range events {
+					if i > 0 {
+						next <- struct{}{}
+					}
+					got := make([]byte, len(event))
+					if _, err := io.ReadFull(answer.Body, got); err != nil || string(got) != event {
+						t.Fatalf("%s %s: event %d: got %q, %v, want %q", name, path, i, got, err, event)
+					}
+				}
+				if rest, err := io.ReadAll(answer.Body); err != nil || len(rest) > 0 {
+					t.Errorf("%s %s: got %q, %v after the last event", name, path, rest, err)
+				}
+			}
+		}
+		client.CloseIdleConnections()
+	}
+}
+
+// A client that leaves in the middle ends the gateway's work at once.
+func TestLeavingMidStreamCancelsTheGateway(t *testing.T) {
+	s := start(t, inferring())
+	s.preset("writer", writer)
+	for _, path := range inferencePaths {
+		for _, body := range []io.Reader{strings.NewReader(`{"model":"@preset/writer"}`), unsized(`{"model":"@preset/writer"}`), strings.NewReader(`{"model":"m"}`), strings.NewReader("")} {
+			cancelled := make(chan struct{})
+			s.upstream.answers(func(w http.ResponseWriter, r *http.Request) {
+				io.WriteString(w, "data: 1\n\n")
+				http.NewResponseController(w).Flush()
+				<-r.Context().Done()
+				close(cancelled)
+			})
+			client := &http.Client{Transport: &http.Transport{}}
+			answer := s.open(client, path, body)
+			if _, err := io.ReadFull(answer.Body, make([]byte, len("data: 1\n\n"))); err != nil {
+				t.Fatal(err)
+			}
+			answer.Body.Close()
+			client.CloseIdleConnections()
+			select {
+			case <-cancelled:
+			case <-time.After(patience):
+				t.Fatalf("%s: the gateway goes on for nobody", path)
+			}
+		}
+	}
+}
+
+// A gateway that breaks off is seen to.
+func TestTheGatewayBreaksOff(t *testing.T) {
+	s := start(t, inferring())
+	s.preset("writer", writer)
+	s.upstream.answers(func(w http.ResponseWriter, r *http.Request) {
+		io.WriteString(w, "data: 1\n\ndata: {\"error\":{}}\n\n")
+		http.NewResponseController(w).Flush()
+		panic(http.ErrAbortHandler)
+	})
+	for _, path := range inferencePaths {
+		for _, model := range []string{"m", "@preset/writer"} {
+			answer := s.open(&http.Client{Transport: &http.Transport{DisableKeepAlives: true}}, path, strings.NewReader(`{"model":"`+model+`"}`))
+			got, err := io.ReadAll(answer.Body)
+			if string(got) != "data: 1\n\ndata: {\"error\":{}}\n\n" || !errors.Is(err, io.ErrUnexpectedEOF) {
+				t.Errorf("%s: got %q, %v, want the two events and no proper end", path, got, err)
+			}
+		}
+	}
+}
+
+// The deadline is the body's, not that of an answer that takes longer.
+func TestLongStreamsAreNotCut(t *testing.T) {
+	s := start(t, inferring("max_body_size 1MiB"))
+	s.preset("writer", writer)
+	s.options = "servers {\nprotocols h1 h2c\n}"
+	s.reload(inferring("max_body_size 1MiB"))
+	bodyTimeout = 100 * time.Millisecond
+	defer func() { bodyTimeout = time.Minute }()
+	h2 := new(http.Protocols)
+	h2.SetUnencryptedHTTP2(true)
+	type stream struct {
+		name   string
+		answer *http.Response
+		next   chan struct{}
+	}
+	var streams []stream
+	for name, transport := range map[string]*http.Transport{"HTTP/1.1": {}, "HTTP/2": {Protocols: h2}} {
+		for what, body := range map[string]io.Reader{
+			"resolved": strings.NewReader(`{"model":"@preset/writer"}`), "resolved, chunked": unsized(`{"model":"@preset/writer"}`),
+			"passed": strings.NewReader(`{"model":"m"}`), "passed, chunked": unsized(`{"model":"m"}`), "gzip": strings.NewReader(gzipped(`{"model":"@preset/writer"}`)),
+			"empty": http.NoBody, "empty, chunked": unsized(""),
+		} {
+			var headers []string
+			if what == "gzip" {
+				headers = append(headers, "Content-Encoding: gzip")
+			}
+			next := s.upstream.streamed("data: 1\n\n", "data: 2\n\n")
+			answer := s.open(&http.Client{Transport: transport}, responsesPath, body, headers...)
+			streams = append(streams, stream{name + ", " + what, answer, next})
+		}
+	}
+	// The time itself is what this is about.
+	time.Sleep(4 * bodyTimeout)
+	for _, stream := range streams {
+		select {
+		case stream.next <- struct{}{}:
+		case <-time.After(time.Second):
+			t.Errorf("%s: the gateway's request was cancelled", stream.name)
+			continue
+		}
+		if got, err := io.ReadAll(stream.answer.Body); err != nil || string(got) != "data: 1\n\ndata: 2\n\n" {
+			t.Errorf("%s: got %q, %v, want both events", stream.name, got, err)
+		}
+	}
+}
+
+// A body that does not come is given up, in the route's own envelope.
+func TestSlowInferenceBodies(t *testing.T) {
+	s := start(t, inferring("max_body_size 1MiB"))
+	bodyTimeout = 50 * time.Millisecond
+	defer func() { bodyTimeout = time.Minute }()
+	var answers []response
+	for _, path := range inferencePaths {
+		for _, framing := range []string{"Content-Length: 1000\r\n\r\n{", "Transfer-Encoding: chunked\r\n\r\n5\r\n{"} {
+			r := s.raw("POST "+path+" HTTP/1.1\r\nHost: x\r\n"+bearer(inferenceSecret)+"\r\n"+framing, 1)[0]
+			r.want(t, 408, "The request body took too long to arrive")
+			if framing[0] == 'C' {
+				answers = append(answers, r)
+			}
+		}
+	}
+	golden(t, "inference_slow", answers...)
+	s.upstream.none(t)
+}
+
+// Bodies that are not what they were said to be.
+func TestLyingLengths(t *testing.T) {
+	s := start(t, inferring("max_body_size 1MB"))
+	s.preset("writer", writer)
+	head := func(path, framing string) string {
+		return "POST " + path + " HTTP/1.1\r\nHost: x\r\n" + bearer(inferenceSecret) + "\r\n" + framing + "\r\n\r\n"
+	}
+	for _, path := range inferencePaths {
+		for name, tc := range map[string]struct {
+			request, says string
+			status        int
+		}{
+			"too little":        {head(path, "Content-Length: 100") + `{"model":"m"}`, "ended before its announced length", 400},
+			"chunks end early":  {head(path, "Transfer-Encoding: chunked") + "d\r\n{\"model\":\"m\"}\r\n", "ended before its announced length", 400},
+			"no chunks":         {head(path, "Transfer-Encoding: chunked") + "zz\r\n", "could not be read", 400},
+			"more than allowed": {head(path, "Content-Length: 1000001"), "Request payload too large", 413},
+			"far more":          {head(path, "Content-Length: 9000000000000000000"), "Request payload too large", 413},
+			"far more, asking":  {head(path, "Content-Length: 9000000000\r\nExpect: 100-continue"), "Request payload too large", 413},
+		} {
+			conn, err := net.Dial("tcp", s.address)
+			if err != nil {
+				t.Fatal(err)
+			}
+			conn.SetDeadline(time.Now().Add(patience))
+			io.WriteString(conn, tc.request)
+			if tc.status == 400 {
+				conn.(*net.TCPConn).CloseWrite()
+			}
+			answer, err := http.ReadResponse(bufio.NewReader(conn), nil)
+			if err != nil {
+				t.Fatalf("%s%s: %v", name, path, err)
+			}
+			r := readResponse(t, answer)
+			r.want(t, tc.status, tc.says)
+			conn.Close()
+		}
+		s.upstream.none(t)
+		// What is behind the announced end is another request.
+		body := `{"model":"@preset/writer"}`
+		answers := s.raw(head(path, fmt.Sprintf("Content-Length: %d", len(body)))+body+"GET /next HTTP/1.1\r\nHost: x\r\n\r\n", 2)
+		answers[0].want(t, 202)
+		answers[1].want(t, 202)
+		if got := s.upstream.all(); len(got) != 2 || !strings.Contains(got[0].body, "gpt-5") || got[1].uri != "/next" {
+			t.Errorf("the gateway got %v", got)
+		}
+	}
+}
+
+// 100-continue: asked for, the body is asked for; nobody else's is.
+func TestExpectContinue(t *testing.T) {
+	s := start(t, inferring())
+	s.preset("writer", writer)
+	for _, path := range inferencePaths {
+		for _, tc := range []struct {
+			body   string
+			status int
+		}{
+			{`{"model":"@preset/writer","n":1}`, 202}, {`{"model":"m"}`, 202}, {`{"model":"@preset/nothing"}`, 404},
+		} {
+			conn, err := net.Dial("tcp", s.address)
+			if err != nil {
+				t.Fatal(err)
+			}
+			conn.SetDeadline(time.Now().Add(patience))
+			fmt.Fprintf(conn, "POST %s HTTP/1.1\r\nHost: x\r\n%s\r\nExpect: 100-continue\r\nContent-Length: %d\r\n\r\n", path, bearer(inferenceSecret), len(tc.body))
+			reader := bufio.NewReader(conn)
+			first, err := http.ReadResponse(reader, nil)
+			if err != nil || first.StatusCode != 100 {
+				t.Fatalf("%s: got %v, %v, want 100", path, first, err)
+			}
+			io.WriteString(conn, tc.body)
+			finalAnswer(t, reader).want(t, tc.status)
+			conn.Close()
+			if tc.status != 202 {
+				s.upstream.none(t)
+				continue
+			}
+			got := s.upstream.one(t)
+			if strings.Contains(tc.body, "@preset") != strings.Contains(got.body, "gpt-5") || got.length != int64(len(got.body)) {
+				t.Errorf("%s: the gateway got %v", path, got)
+			}
+		}
+	}
+
+	// What the gateway says before its answer comes through, and X-Preset stays.
+	s.upstream.answers(func(w http.ResponseWriter, r *http.Request) {
+		w.Header().Set("Link", "</style.css>; rel=preload")
+		w.WriteHeader(http.StatusEarlyHints)
+		w.WriteHeader(http.StatusOK)
+	})
+	for _, expect := range []string{"X-None: 1", "Expect: 100-continue"} {
+		r := exchange(t, s.address, post(chatPath, `{"model":"@preset/writer@1"}`, bearer(inferenceSecret), expect))
+		if r.status != 200 || r.header.Get("X-Preset") != "writer@1" || r.header.Get("X-Preset-Dropped") != "include" {
+			t.Errorf("%s: got %v, want X-Preset behind 103", expect, r)
+		}
+	}
+}
+
+func TestLargeBodies(t *testing.T) {
+	s := start(t, inferring())
+	s.preset("writer", writer)
+	filled := func(size int, head string) string {
+		return head + strings.Repeat("x\\n ü ", (size-len(head)-2)/7) + strings.Repeat("y", (size-len(head)-2)%7) + `"}`
+	}
+	const size = 30 << 20
+	for _, tc := range []struct {
+		head, becomes, tail string
+	}{
+		{`{"model":"m","input":"`, `{"model":"m","input":"`, ""},
+		{`{ "model":"@preset/writer","input":"`, `{"model":"openai/gpt-5","input":"`, `,"temperature":0.70,"max_output_tokens":100,"include":["reasoning.encrypted_content"],"instructions":"Be brief."}`},
+	} {
+		sent := filled(size, tc.head)
+		want := strings.Replace(sent, tc.head, tc.becomes, 1)
+		if tc.tail != "" {
+			want = strings.TrimSuffix(want, "}") + tc.tail
+		}
+		for _, body := range []io.Reader{strings.NewReader(sent), unsized(sent)} {
+			answer := s.open(http.DefaultClient, responsesPath, body)
+			readResponse(t, answer).want(t, 202)
+			if got := s.upstream.one(t); got.body != want || got.err != nil {
+				t.Errorf("%s: a body of %d bytes reached the gateway as one of %d, or changed, want %d", tc.head, len(sent), len(got.body), len(want))
+			}
+		}
+	}
+	// To the byte, the default limit.
+	for _, model := range []string{"m", "@preset/writer"} {
+		for length, status := range map[int]int{32 << 20: 202, 32<<20 + 1: 413} {
+			sent := filled(length, `{"model":"`+model+`","input":"`)
+			if len(sent) != length {
+				t.Fatalf("the test is at fault: %d bytes, want %d", len(sent), length)
+			}
+			s.raw(post(responsesPath, "")+"", 1) // a stranger meanwhile
+			exchange(t, s.address, post(responsesPath, sent, bearer(inferenceSecret))).want(t, status)
+		}
+	}
+}

@@ -1,0 +1,1203 @@
+package caddymodule
+
+import (
+	"bufio"
+	"bytes"
+	"compress/gzip"
+	"encoding/json"
+	"fmt"
+	"io"
+	"maps"
+	"net"
+	"net/http"
+	"reflect"
+	"runtime"
+	"slices"
+	"strings"
+	"sync"
+	"testing"
+	"time"
+
+	"github.com/caddyserver/caddy/v2"
+)
+
+// inferring is standard with an inference block of the given lines.
+func inferring(lines ...string) string {
+	return standard + "\ninference {\n" + strings.Join(lines, "\n") + "\n}"
+}
+
+const (
+	chatPath      = "/v1/chat/completions"
+	responsesPath = "/v1/responses"
+	messagesPath  = "/v1/messages"
+)
+
+var inferencePaths = []string{chatPath, responsesPath, messagesPath}
+
+// writer is the preset that most tests use. Only responses have an include.
+const writer = `{"model":"openai/gpt-5","instructions":"Be brief.","temperature":0.70,"max_output_tokens":100,"include":["reasoning.encrypted_content"]}`
+
+// preset makes a new version of a preset in the workspace default.
+func (s *server) preset(slug, body string) {
+	s.t.Helper()
+	s.manage("POST", "/v1/presets/"+slug+"/responses", body).want(s.t, 200)
+}
+
+// ask sends an inference request with the inference key.
+func (s *server) ask(path, body string, headers ...string) response {
+	s.t.Helper()
+	return s.do("POST", path, body, append([]string{bearer(inferenceSecret)}, headers...)...)
+}
+
+// reload replaces the configuration by one of our site with subdirectives.
+func (s *server) reload(subdirectives string) {
+	s.t.Helper()
+	if err := s.load(s.site(subdirectives)); err != nil {
+		s.t.Fatal(err)
+	}
+}
+
+// exchange sends bytes as they are to an address and returns the final answer.
+func exchange(t *testing.T, address, request string) response {
+	t.Helper()
+	conn, err := net.Dial("tcp", address)
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer conn.Close()
+	conn.SetDeadline(time.Now().Add(patience))
+	go io.WriteString(conn, request) // the answer may come first
+	return finalAnswer(t, bufio.NewReader(conn))
+}
+
+// post is a request as it stands on the wire, with its Content-Length.
+func post(path, body string, headers ...string) string {
+	return fmt.Sprintf("POST %s HTTP/1.1\r\nHost: gateway.test\r\n%sContent-Length: %d\r\n\r\n%s", path, lines(headers), len(body), body)
+}
+
+// postChunked is post without a length, in chunks, with trailers.
+func postChunked(path, body string, trailers []string, headers ...string) string {
+	var text strings.Builder
+	fmt.Fprintf(&text, "POST %s HTTP/1.1\r\nHost: gateway.test\r\n%sTransfer-Encoding: chunked\r\n", path, lines(headers))
+	for _, trailer := range trailers {
+		name, _, _ := strings.Cut(trailer, ":")
+		fmt.Fprintf(&text, "Trailer: %s\r\n", name)
+	}
+	text.WriteString("\r\n")
+	for len(body) > 0 {
+		n := min(len(body), 1000)
+		fmt.Fprintf(&text, "%x\r\n%s\r\n", n, body[:n])
+		body = body[n:]
+	}
+	text.WriteString("0\r\n" + lines(trailers) + "\r\n")
+	return text.String()
+}
+
+func lines(headers []string) string {
+	var text strings.Builder
+	for _, h := range headers {
+		text.WriteString(h + "\r\n")
+	}
+	return text.String()
+}
+
+func gzipped(text string) string {
+	var out bytes.Buffer
+	w := gzip.NewWriter(&out)
+	io.WriteString(w, text)
+	w.Close()
+	return out.String()
+}
+
+// Each style of reference on each route gives these bytes, and no others.
+func TestReferences(t *testing.T) {
+	s := start(t, inferring())
+	s.preset("writer", writer)
+	s.preset("writer", `{"model":"openai/gpt-6"}`)
+
+	const model = `"model":"openai/gpt-5"`
+	routes := map[string]struct {
+		content, merged, tail, dropped string
+	}{
+		chatPath: {
+			content: `"messages": [ {"role":"user","content":"h\u00e9\/ <&> ü"}],"seed":1.0e+2`,
+			merged:  `"messages":[{"role":"system","content":"Be brief."}, {"role":"user","content":"h\u00e9\/ <&> ü"}],"seed":1.0e+2`,
+			tail:    `,"temperature":0.70,"max_completion_tokens":100`,
+			dropped: "include",
+		},
+		responsesPath: {
+			content: `"z" : {"b":1,"a":[ ]},"input":"hi"`,
+			merged:  `"z":{"b":1,"a":[ ]},"input":"hi"`,
+			tail:    `,"temperature":0.70,"max_output_tokens":100,"include":["reasoning.encrypted_content"],"instructions":"Be brief."`,
+		},
+		messagesPath: {
+			content: `"max_tokens":7,"messages":[{"role":"user","content":"hi"}]`,
+			merged:  `"max_tokens":7,"messages":[{"role":"user","content":"hi"}]`,
+			tail:    `,"temperature":0.70,"system":"Be brief."`,
+			dropped: "include",
+		},
+	}
+	for path, route := range routes {
+		for _, tc := range []struct {
+			name, reference string
+			version         int
+			want            string // where the reference stood, with a comma
+			added           string // at the end
+		}{
+			{"direct", `"model":"@preset/writer@1",`, 1, model + ",", ""},
+			{"direct, newest", `"model":"@preset/writer",`, 2, `"model":"openai/gpt-6",`, ""},
+			{"direct, pinned to the newest", `"model":"@preset/writer@2",`, 2, `"model":"openai/gpt-6",`, ""},
+			{"direct, escaped", `"m\u006fdel":"\u0040preset/writer@1",`, 1, `"m\u006fdel":"openai/gpt-5",`, ""},
+			{"combined", `"model":"own/m@preset/writer@1",`, 1, `"model":"own/m",`, ""},
+			{"combined, newest", `"model":"own/m@preset/writer",`, 2, `"model":"own/m",`, ""},
+			{"field", `"preset":"writer@1",`, 1, "", "," + model},
+			{"field, newest", `"preset":"writer",`, 2, "", `,"model":"openai/gpt-6"`},
+			{"field beside a model", `"preset":"writer@1","model":"own\/m",`, 1, `"model":"own\/m",`, ""},
+			{"field beside null", `"preset":"writer@1","model":null,`, 1, model + ",", ""},
+			{"both, the same", `"model":"@preset/writer@1","preset":"writer@1",`, 1, model + ",", ""},
+		} {
+			t.Run(tc.name+path, func(t *testing.T) {
+				want, dropped := "{"+tc.want+route.merged+tc.added+route.tail+"}", route.dropped
+				if tc.version == 2 {
+					want, dropped = "{"+tc.want+strings.TrimSuffix(strings.TrimPrefix(strings.ReplaceAll("{"+route.content+"}", `" : `, `":`), "{"), "}")+tc.added+"}", ""
+					want = strings.Replace(want, `"messages": `, `"messages":`, 1)
+				}
+				r := s.ask(path+"?a=b%20c", "{ "+tc.reference+"\n"+route.content+" }", "Content-Type: text/plain")
+				r.want(t, http.StatusAccepted, "from the gateway")
+				if got := r.header.Values("X-Preset"); !slices.Equal(got, []string{fmt.Sprintf("writer@%d", tc.version)}) {
+					t.Errorf("got X-Preset %q, want writer@%d", got, tc.version)
+				}
+				if got := r.header.Get("X-Preset-Dropped"); got != dropped {
+					t.Errorf("got X-Preset-Dropped %q, want %q", got, dropped)
+				}
+				got := s.upstream.one(t)
+				if got.body != want {
+					t.Errorf("the gateway got\n%s, want\n%s", got.body, want)
+				}
+				if got.method != "POST" || got.uri != path+"?a=b%20c" || got.length != int64(len(want)) || got.header.Get("Content-Length") != fmt.Sprint(len(want)) || got.coding != nil {
+					t.Errorf("got %s %s with length %d (header %q, coding %v), want POST %s with %d", got.method, got.uri, got.length, got.header.Get("Content-Length"), got.coding, path, len(want))
+				}
+				if got.header.Get("Content-Type") != "text/plain" || got.header.Values("Authorization") != nil {
+					t.Errorf("got Content-Type %q and Authorization %q", got.header.Get("Content-Type"), got.header.Values("Authorization"))
+				}
+			})
+		}
+	}
+}
+
+// A request with a reference keeps every header but those that say how long it
+// is and who sent it, as a stock reverse_proxy would pass it on.
+func TestHeadersAreKept(t *testing.T) {
+	s := start(t, inferring("keys optional"))
+	s.preset("writer", writer)
+	stock := s.beside(inferring("keys optional"))
+	headers := []string{
+		"Authorization: Bearer sk-foreign", "X-Api-Key: sk-ant-foreign", "Cookie: a=b; c=d", "Cookie: e=f", "X-Empty:", "x-lower: v", "X-Twice: 1", "X-Twice: 2",
+		"X-Bytes: \xff\xfe\u00e9", "Accept-Encoding: br;q=1.0, gzip", "Accept: text/event-stream", "User-Agent: openai-python/1", "X-Forwarded-For: 1.2.3.4",
+		"Anthropic-Version: 2023-06-01", "Idempotency-Key: k", "Connection: X-Hop", "X-Hop: gone", "TE: trailers", "Date: Sat, 01 Jan 2000 00:00:00 GMT",
+		"Content-Type: application/json; charset=utf-8", "X-Preset-Dry-Run: false", "X-Session-Id: from-header", "Content-Language: de", "X-Long: " + strings.Repeat("x", 9000),
+	}
+	for _, path := range inferencePaths {
+		for _, request := range []string{
+			post(path, `{"model":"@preset/writer"}`, headers...),
+			postChunked(path, `{"model":"@preset/writer"}`, nil, headers...),
+		} {
+			exchange(t, s.address, request).want(t, http.StatusAccepted)
+			got := s.upstream.one(t)
+			exchange(t, stock, request).want(t, http.StatusAccepted)
+			want := s.upstream.one(t)
+			if got.length <= 0 || got.coding != nil {
+				t.Errorf("%s: got length %d and Transfer-Encoding %v", path, got.length, got.coding)
+			}
+			got.header.Del("Content-Length")
+			want.header.Del("Content-Length")
+			if !reflect.DeepEqual(got.header, want.header) || got.host != want.host {
+				t.Errorf("%s: got %v, want %v", path, got.header, want.header)
+			}
+			if got.header.Get("Authorization") != "Bearer sk-foreign" || len(got.header["X-Twice"]) != 2 {
+				t.Error("the comparison compares nothing")
+			}
+		}
+	}
+}
+
+// beside loads a second site without us before the same upstream and returns
+// its address.
+func (s *server) beside(subdirectives string) (address string) {
+	s.t.Helper()
+	address = freeAddress(s.t)
+	if err := s.load(s.site(subdirectives) + s.siteAt(address, "")); err != nil {
+		s.t.Fatal(err)
+	}
+	return address
+}
+
+// A request without a reference goes through as if we were not there.
+func TestPassThrough(t *testing.T) {
+	s := start(t, inferring("keys off"))
+	s.preset("writer", writer)
+	bodies := map[string]string{
+		"empty":               "",
+		"no reference":        `{"model" : "openai/gpt-5" ,"stream":true, "n":1.0}` + "\n",
+		"preset is null":      `{"preset":null,"model":"m"}`,
+		"the mark in content": `{"model":"m","input":"use @preset/writer, or {\"preset\":\"writer\"}"}`,
+		"nested":              `{"x":{"model":"@preset/writer","preset":"writer"}}`,
+		"other case":          `{"Model":"@preset/writer","PRESET":"writer"}`,
+		"an array":            `[{"model":"@preset/writer"}]`,
+		"a string":            `"@preset/writer"`,
+		"model is no string":  `{"model":["@preset/writer"],"input":1}`,
+		"null":                "null",
+		"binary":              "\x00\xff\xfe preset \x80\r\n",
+		"form":                "model=@preset/writer&preset=writer",
+		"multipart":           "--x\r\nContent-Disposition: form-data; name=\"preset\"\r\n\r\nwriter\r\n--x--\r\n",
+		"space":               " \t\r\n",
+		"byte order mark":     "\ufeff" + `{"x":"preset"}`,
+		"repeated names":      `{"a":1,"a":2,"model":"m","model":"n"}`,
+		"half a character":    `{"model":"m","input":"\ud800 preset"}`,
+		"5 MB":                `{"input":"` + strings.Repeat("preset ", 5<<20/7) + `"}`,
+		"5 MB of nothing":     strings.Repeat("\x00", 5<<20),
+		"gzip":                gzipped(`{"model":"m"}`),
+		// Of JSONTestSuite's n_ files, with our words in them.
+		"n cut":              `{"model":"m","preset"`,
+		"n colon":            `{"model"::"@preset/writer"}`,
+		"n comma":            `{"model":"m","session_id",}`,
+		"n trailing comma":   `{"a":"session_id",}`,
+		"n single quotes":    `{'model':'@preset/writer'}`,
+		"n unquoted":         `{model:"@preset/writer"}`,
+		"n two colons":       `{"x"::"preset"}`,
+		"n trailing comment": `{"a":"b"}/**/ preset`,
+		"n brackets":         strings.Repeat("[", 10000) + "preset",
+		"n objects":          strings.Repeat(`{"preset":`, 10000),
+		"n number":           `{"session_id":1.,"a":-}`,
+		"n control":          "{\"preset\x00\":\"\t\"}",
+		"n escape":           `{"a":"\x preset"}`,
+		"n bad UTF-8":        "{\"session_id\":\"\xe5\"",
+		"n star":             `{"preset"*}`,
+		"n capital True":     `{"preset": nul}`,
+	}
+	for _, mode := range []string{"off", "optional"} {
+		stock := s.beside(inferring("keys " + mode))
+		for name, body := range bodies {
+			for _, path := range inferencePaths {
+				requests := map[string]string{
+					"length":  post(path+"?x=%zz&y", body, "Authorization: Bearer sk-foreign", "Content-Type: application/json", "X-Session-Id: s"),
+					"chunked": postChunked(path, body, nil, "X-Api-Key: sk-foreign", "Expect: 100-continue"),
+				}
+				if len(body) < 1000 {
+					requests["trailers"] = postChunked(path, body, []string{"X-Checksum: 1", "X-Other: 2"})
+				}
+				if strings.HasPrefix(body, "\x1f\x8b") {
+					requests["encoded"] = post(path, body, "Content-Encoding: gzip")
+				}
+				for framing, request := range requests {
+					if len(body) > 1<<20 && (path != chatPath || framing == "trailers") {
+						continue // the same again, and slow
+					}
+					ours := exchange(t, s.address, request)
+					got := s.upstream.one(t)
+					theirs := exchange(t, stock, request)
+					want := s.upstream.one(t)
+					if want.body != body || want.err != nil {
+						t.Fatalf("%s, %s: the test is at fault: stock gives %q, %v", name, framing, want.body, want.err)
+					}
+					got.trailer, want.trailer = withoutEmpty(got.trailer), withoutEmpty(want.trailer)
+					if !reflect.DeepEqual(got, want) {
+						t.Errorf("%s%s, %s, keys %s: the gateway got\n%.2000v, want\n%.2000v", name, path, framing, mode, got, want)
+					}
+					ours.header.Del("Date")
+					theirs.header.Del("Date")
+					if !reflect.DeepEqual(ours, theirs) {
+						t.Errorf("%s%s, %s: got answer %v, want %v", name, path, framing, ours, theirs)
+					}
+				}
+			}
+		}
+	}
+}
+
+func withoutEmpty(header http.Header) http.Header {
+	header = header.Clone()
+	maps.DeleteFunc(header, func(_ string, values []string) bool { return len(values) == 0 })
+	if len(header) == 0 {
+		return nil
+	}
+	return header
+}
+
+// With a reference, a chunked body gets a length, and its trailers have nowhere
+// to go.
+func TestChunkedRequestsWithReference(t *testing.T) {
+	s := start(t, inferring())
+	s.preset("writer", writer)
+	for _, trailers := range [][]string{nil, {"X-Checksum: 1"}, {"Authorization: Bearer " + inferenceSecret, "X-Api-Key: " + inferenceSecret}} {
+		r := exchange(t, s.address, postChunked(responsesPath, `{"model":"@preset/writer@1","input":"hi"}`, trailers, bearer(inferenceSecret)))
+		r.want(t, http.StatusAccepted)
+		got := s.upstream.one(t)
+		const want = `{"model":"openai/gpt-5","input":"hi","temperature":0.70,"max_output_tokens":100,"include":["reasoning.encrypted_content"],"instructions":"Be brief."}`
+		if got.body != want || got.length != int64(len(want)) || got.coding != nil || got.err != nil {
+			t.Errorf("got %+v, want %s", got, want)
+		}
+	}
+	if s.upstream.saw(inferenceSecret) {
+		t.Error("the gateway saw our key")
+	}
+}
+
+// Trailers are no place for our keys either, where a body goes on as it is.
+func TestKeysInTrailers(t *testing.T) {
+	for _, mode := range []string{"required", "optional"} {
+		s := start(t, inferring("keys "+mode))
+		exchange(t, s.address, postChunked(responsesPath, `{"model":"m"}`, []string{"X-Api-Key: " + inferenceSecret, "X-Checksum: 1", "Authorization: Bearer " + inferenceSecret}, bearer(inferenceSecret))).
+			want(t, http.StatusAccepted)
+		if got := s.upstream.one(t).trailer; got.Get("X-Checksum") != "1" {
+			t.Errorf("keys %s: got trailers %v", mode, got)
+		}
+		if s.upstream.saw(inferenceSecret) {
+			t.Errorf("keys %s: the gateway saw our key", mode)
+		}
+	}
+}
+
+func TestContentEncodings(t *testing.T) {
+	s := start(t, inferring("max_body_size 1MB"))
+	s.preset("writer", writer)
+	const body = `{"model":"@preset/writer@1","input":"hi"}`
+	const merged = `{"model":"openai/gpt-5","input":"hi","temperature":0.70,"max_output_tokens":100,"include":["reasoning.encrypted_content"],"instructions":"Be brief."}`
+	zipped := gzipped(body)
+	for _, tc := range []struct{ name, coding, sent, want string }{
+		{"gzip", "gzip", zipped, merged},
+		{"in capitals", "GZIP", zipped, merged},
+		{"x-gzip", "x-gzip", zipped, merged},
+		{"two members", "gzip", gzipped(body[:20]) + gzipped(body[20:]), merged},
+		{"no reference", "gzip", gzipped(`{"model":"m"}`), ""},
+		{"empty text", "gzip", gzipped(""), ""},
+		{"no JSON", "gzip", gzipped("preset"), ""},
+		{"broken", "gzip", zipped[:len(zipped)-9], ""},
+		{"wrong sum", "gzip", zipped[:len(zipped)-8] + "\x00\x00\x00\x00" + zipped[len(zipped)-4:], ""},
+		{"more behind", "gzip", zipped + "x", ""},
+		{"no gzip", "gzip", body, ""},
+		{"empty", "gzip", "", ""},
+		{"twice", "gzip, gzip", gzipped(zipped), ""},
+		{"twice in fact", "gzip", gzipped(zipped), ""},
+		{"brotli", "br", zipped, ""},
+		{"deflate", "deflate", zipped, ""},
+		{"zstd", "zstd", "\x28\xb5\x2f\xfd preset", ""},
+		{"identity", "identity", body, merged},
+	} {
+		for _, framed := range []string{
+			post(responsesPath, tc.sent, bearer(inferenceSecret), "Content-Encoding: "+tc.coding),
+			postChunked(responsesPath, tc.sent, nil, bearer(inferenceSecret), "Content-Encoding: "+tc.coding),
+		} {
+			r := exchange(t, s.address, framed)
+			r.want(t, http.StatusAccepted)
+			got := s.upstream.one(t)
+			want, coding := tc.want, tc.coding
+			switch {
+			case want == "":
+				want = tc.sent
+			case coding != "identity":
+				coding = ""
+			}
+			if got.body != want || got.header.Get("Content-Encoding") != coding {
+				t.Errorf("%s: got %q in %q, want %q in %q", tc.name, got.body, got.header.Get("Content-Encoding"), want, coding)
+			}
+			if resolved := r.header.Get("X-Preset") != ""; resolved != (tc.want != "") {
+				t.Errorf("%s: got X-Preset %q", tc.name, r.header.Get("X-Preset"))
+			}
+		}
+	}
+
+	// A bomb costs no more than the limit.
+	var bomb bytes.Buffer
+	w := gzip.NewWriter(&bomb)
+	zeros := make([]byte, 1<<20)
+	for range 500 {
+		w.Write(zeros)
+	}
+	w.Close()
+	var before, after runtime.MemStats
+	runtime.ReadMemStats(&before)
+	s.ask(responsesPath, bomb.String(), "Content-Encoding: gzip").want(t, 413, "Request payload too large")
+	runtime.ReadMemStats(&after)
+	if grown := after.TotalAlloc - before.TotalAlloc; grown > 30<<20 {
+		t.Errorf("refusing a bomb of %d bytes took %d bytes of memory", bomb.Len(), grown)
+	}
+	s.upstream.none(t)
+}
+
+func TestSessions(t *testing.T) {
+	s := start(t, inferring())
+	s.preset("writer", writer)
+	long := strings.Repeat("é", 256)
+	quoted := func(text string) string {
+		out, _ := json.Marshal(text)
+		return string(out)
+	}
+	for _, tc := range []struct{ name, field, header, want string }{
+		{"neither", ``, "", ""},
+		{"header", ``, "from-header", "from-header"},
+		{"body", `"session_id":"from-body",`, "", "from-body"},
+		{"body wins", `"session_id":"from-body",`, "from-header", "from-body"},
+		{"escaped", `"session\u005fid":"from\u002dbody",`, "from-header", "from-body"},
+		{"null", `"session_id":null,`, "from-header", "from-header"},
+		{"empty", `"session_id":"",`, "from-header", "from-header"},
+		{"a number", `"session_id":7,`, "from-header", "from-header"},
+		{"an object", `"session_id":{"session_id":"x"},`, "", ""},
+		{"a newline", `"session_id":"a\nX-Evil: b",`, "", ""},
+		{"a newline beside a header", `"session_id":"a\r\nX-Evil: b",`, "from-header", "from-header"},
+		{"a NUL", `"session_id":"a\u0000b",`, "", ""},
+		{"DEL", `"session_id":"a\u007fb",`, "", ""},
+		{"as long as may be", `"session_id":"` + long + `",`, "from-header", long},
+		{"too long", `"session_id":"` + long + `x",`, "from-header", "from-header"},
+		{"any character", `"session_id":` + quoted("a \u2028 ü/<&>😀") + `,`, "", "a \u2028 ü/<&>😀"},
+		{"half a character", `"session_id":"a\ud800",`, "from-header", ""},
+	} {
+		for _, model := range []string{"m", "@preset/writer"} {
+			for _, path := range inferencePaths {
+				var headers []string
+				if tc.header != "" {
+					headers = append(headers, "X-Session-Id: "+tc.header)
+				}
+				s.ask(path, "{"+tc.field+`"model":"`+model+`"}`, headers...).want(t, http.StatusAccepted)
+				got := s.upstream.one(t)
+				if tc.name == "half a character" {
+					continue // only that it is no failure
+				}
+				if id := got.header.Get("X-Session-Id"); id != tc.want || len(got.header.Values("X-Session-Id")) > 1 {
+					t.Errorf("%s%s: got X-Session-Id %q, want %q", tc.name, path, got.header.Values("X-Session-Id"), tc.want)
+				}
+				if got.header.Get("X-Evil") != "" {
+					t.Errorf("%s: a header was smuggled in", tc.name)
+				}
+				if !strings.Contains(got.body, strings.TrimSuffix(tc.field, ",")) {
+					t.Errorf("%s: the body lost its session: %s", tc.name, got.body)
+				}
+			}
+		}
+	}
+	// Two headers: the body's takes the place of both.
+	s.ask(chatPath, `{"session_id":"b"}`, "X-Session-Id: 1", "X-Session-Id: 2").want(t, http.StatusAccepted)
+	if got := s.upstream.one(t).header.Values("X-Session-Id"); !slices.Equal(got, []string{"b"}) {
+		t.Errorf("got X-Session-Id %q, want b alone", got)
+	}
+}
+
+// lb_policy header X-Session-Id keeps a session on one upstream.
+func TestStickyRouting(t *testing.T) {
+	s := start(t, inferring())
+	s.preset("writer", writer)
+	other := newUpstream(t)
+	_, port, _ := net.SplitHostPort(s.address)
+	site := fmt.Sprintf("http://:%s {\nbind 127.0.0.1\npresets {\nstorage badger %s\n%s\n}\nreverse_proxy %s %s {\nlb_policy header X-Session-Id\nheader_up X-Length {header.Content-Length}\nheader_up X-Served \"{http.presets.slug}@{http.presets.version}\"\n}\n}\n",
+		port, s.folder, inferring(), s.upstream.Listener.Addr(), other.Listener.Addr())
+	if err := s.load(site); err != nil {
+		t.Fatal(err)
+	}
+	other.taken()
+	hits := [2]int{}
+	for n := range 40 {
+		place := -1
+		for round, body := range []string{
+			`{"model":"m","session_id":"session-%d"}`, `{"model":"@preset/writer","session_id":"session-%d"}`,
+			`{"session_id":"session-%d","model":"x@preset/writer"}`, `{"model":"m"}`,
+		} {
+			header := "X-Session-Id: another"
+			if !strings.Contains(body, "%d") {
+				header = fmt.Sprintf("X-Session-Id: session-%d", n)
+				body += "%.0d"
+			}
+			s.ask(inferencePaths[round%3], fmt.Sprintf(body, n), header).want(t, http.StatusAccepted)
+			got, gotOther := s.upstream.all(), other.all()
+			first, second := len(got), len(gotOther)
+			if first+second != 1 || place >= 0 && place != second {
+				t.Fatalf("session %d, request %d: %d and %d requests, after upstream %d", n, round, first, second, place)
+			}
+			place = second
+			// What comes behind us, such as header_up, sees the new length.
+			if one := append(got, gotOther...)[0]; one.header.Get("X-Length") != fmt.Sprint(len(one.body)) {
+				t.Errorf("got the length %s of a body of %d bytes", one.header.Get("X-Length"), len(one.body))
+			} else if want := map[bool]string{true: "writer@1", false: "@"}[strings.Contains(body, "@preset/")]; one.header.Get("X-Served") != want {
+				t.Errorf("got served %q, want %q", one.header.Get("X-Served"), want)
+			}
+		}
+		hits[place]++
+	}
+	if hits[0] == 0 || hits[1] == 0 {
+		t.Errorf("the sessions went to %v, want both upstreams to have some", hits)
+	}
+}
+
+// What the access log and the metrics tell.
+func TestInferenceIsObservable(t *testing.T) {
+	s := start(t, inferring())
+	s.preset("writer", writer)
+	s.preset("writer", writer)
+	home := s.manage("GET", "/v1/workspaces/default", "").field(t, "id")
+	names := []string{"operation", "slug", "version", "workspace_id", "key_id", "session_id"}
+	var appends strings.Builder
+	for _, name := range names {
+		fmt.Fprintf(&appends, "log_append p_%s {http.presets.%s}\n", name, name)
+	}
+	site := func(block string) string {
+		return s.siteAt(s.address, fmt.Sprintf("%spresets {\nstorage badger %s\n%s\n}", &appends, s.folder, block))
+	}
+	if err := s.load(site(inferring("list_models on"))); err != nil {
+		t.Fatal(err)
+	}
+	logged := func(send func()) map[string]any {
+		t.Helper()
+		before := len(s.logs())
+		send()
+		var got map[string]any
+		if !s.eventually(func() bool {
+			for line := range strings.Lines(s.logs()[before:]) {
+				if strings.Contains(line, `"handled request"`) && !strings.Contains(line, "/settle") {
+					return json.Unmarshal([]byte(line), &got) == nil
+				}
+			}
+			return false
+		}) {
+			t.Fatal("the request is not in the access log")
+		}
+		return got
+	}
+	const key = "config-inference-1"
+	for _, tc := range []struct {
+		name string
+		send func()
+		want [6]any // as names
+	}{
+		{"resolved", func() { s.ask(chatPath, `{"model":"@preset/writer"}`).want(t, 202) }, [6]any{"inference_chat", "writer", "2", home, key, nil}},
+		{"pinned", func() { s.ask(responsesPath, `{"preset":"writer@1","session_id":"s"}`).want(t, 202) }, [6]any{"inference_responses", "writer", "1", home, key, "s"}},
+		{"session of the header", func() { s.ask(messagesPath, `{"model":"@preset/writer"}`, "X-Session-Id: h").want(t, 202) }, [6]any{"inference_messages", "writer", "2", home, key, "h"}},
+		{"passed", func() { s.ask(chatPath, `{"model":"m","session_id":"s"}`).want(t, 202) }, [6]any{"inference_chat", nil, nil, nil, key, "s"}},
+		{"dry run", func() { s.ask(chatPath, `{"model":"@preset/writer"}`, "X-Preset-Dry-Run: true").want(t, 200) }, [6]any{"inference_chat", "writer", "2", home, key, nil}},
+		{"refused", func() { s.ask(messagesPath, `{"model":"@preset/nothing"}`).want(t, 404) }, [6]any{"inference_messages", nil, nil, nil, key, nil}},
+		{"stranger", func() { s.do("POST", responsesPath, `{}`).want(t, 401) }, [6]any{"inference_responses", nil, nil, nil, nil, nil}},
+		{"models", func() { s.do("GET", "/v1/models", "", bearer(inferenceSecret)).want(t, 202) }, [6]any{"models_list", nil, nil, nil, key, nil}},
+		{"not ours", func() { s.ask("/v1/embeddings", `{}`).want(t, 202) }, [6]any{nil, nil, nil, nil, key, nil}},
+		{"not ours, of a stranger", func() { s.do("POST", "/v1/embeddings", `{}`).want(t, 202) }, [6]any{nil, nil, nil, nil, nil, nil}},
+	} {
+		got := logged(tc.send)
+		for i, name := range names {
+			if got["p_"+name] != tc.want[i] && (tc.want[i] != nil || got["p_"+name] != "") {
+				t.Errorf("%s: got %s %v, want %v", tc.name, name, got["p_"+name], tc.want[i])
+			}
+		}
+	}
+	send(t, "GET", "http://"+s.admin+"/metrics", "").want(t, 200,
+		`caddy_presets_resolutions_total{operation="inference_chat",result="passed"} 1`,
+		`caddy_presets_resolutions_total{operation="inference_chat",result="resolved"} 2`,
+		`caddy_presets_resolutions_total{operation="inference_responses",result="resolved"} 1`,
+		`caddy_presets_resolutions_total{operation="inference_responses",result="refused"} 1`,
+		`caddy_presets_resolutions_total{operation="inference_messages",result="resolved"} 1`,
+		`caddy_presets_resolutions_total{operation="inference_messages",result="refused"} 1`,
+		`caddy_presets_resolution_duration_seconds_count{operation="inference_chat",result="resolved"} 2`,
+	)
+}
+
+// Every refusal in the envelope of its route, and without the gateway.
+func TestInferenceErrors(t *testing.T) {
+	s := start(t, inferring("max_body_size 10KB"))
+	s.preset("writer", writer)
+	s.preset("empty", `{}`)
+	filled := func(size int, head string) string {
+		return head + strings.Repeat("x", size-len(head)-len(`"}`)) + `"}`
+	}
+	for name, path := range map[string]string{"chat": chatPath, "responses": responsesPath, "messages": messagesPath} {
+		var answers []response
+		refused := func(r response, status int) {
+			t.Helper()
+			r.want(t, status)
+			if got := r.header.Get("Content-Type"); got != "application/json" || r.header.Get("X-Gateway") != "" || r.header.Get("X-Preset") != "" {
+				t.Errorf("%s: got Content-Type %q and headers %v", name, got, r.header)
+			}
+			if got := r.header.Get("WWW-Authenticate"); (got == "Bearer") != (status == 401) {
+				t.Errorf("%s: got WWW-Authenticate %q with status %d", name, got, status)
+			}
+			answers = append(answers, r)
+		}
+		for _, body := range []string{
+			`{"model":"@preset/nothing"}`, `{"model":"m@preset/nothing@7"}`, `{"preset":"nothing"}`, `{"model":"@preset/writer@2"}`, `{"preset":"writer@0"}`, `{"model":"@preset/writer@x"}`,
+		} {
+			refused(s.ask(path, body), 404)
+		}
+		for _, body := range []string{
+			`{"model":"@preset/"}`, `{"model":"@preset/a b"}`, `{"preset":""}`, `{"preset":7}`, `{"model":"@preset/writer@"}`, `{"model":"@preset/a@preset/b"}`,
+			`{"model":"@preset/writer","preset":"empty"}`, `{"model":"@preset/writer","preset":"writer@1"}`, `{"models":["a","@preset/writer"]}`,
+			`{"model":"@preset/writer","models":["b@preset/writer"]}`, `{"fallbacks":[{"model":"@preset/writer"}]}`, `{"model":"@preset/empty"}`,
+			`{"model":"@preset/writer","model":"b"}`, `{"model":"@preset/writer","x":}`, `{"model":"@preset/writer"} x`, `{"model":"@preset/writer"`,
+			"{\"model\":\"@preset/writer\",\"\xff\":\x01}",
+		} {
+			refused(s.ask(path, body), 400)
+		}
+		refused(s.ask(path, `{}`, "X-Preset-Dry-Run: maybe"), 400)
+		refused(s.do("POST", path, `{}`), 401)
+		refused(s.do("POST", path, `{"model":"m"}`, bearer("sk-of-somebody-else")), 401)
+		refused(s.do("POST", path, `{}`, bearer(managementSecret)), 403)
+		refused(s.ask(path, filled(10001, `{"model":"@preset/writer","input":"`)), 413)
+		refused(s.ask(path, filled(10001, `{"model":"m","input":"`)), 413)
+		refused(exchange(t, s.address, postChunked(path, filled(10001, `{"model":"m","input":"`), nil, bearer(inferenceSecret))), 413)
+		golden(t, "inference_errors_"+name, answers...)
+		s.upstream.none(t)
+
+		// The limit itself is fine, and so is every media type.
+		s.ask(path, filled(10000, `{"model":"m","input":"`)).want(t, 202)
+		for _, media := range []string{"text/plain", "application/octet-stream", "nonsense", "", "application/json; charset=latin1"} {
+			s.ask(path, `{"model":"@preset/writer"}`, "Content-Type: "+media).want(t, 202)
+			if got := s.upstream.all(); !strings.Contains(got[len(got)-1].body, "gpt-5") {
+				t.Errorf("Content-Type %q: not resolved", media)
+			}
+		}
+		s.upstream.all()
+	}
+}
+
+// The gateway's own failures are its business.
+func TestUpstreamFailures(t *testing.T) {
+	s := start(t, inferring())
+	s.preset("writer", writer)
+	for _, status := range []int{201, 204, 302, 400, 401, 403, 404, 413, 422, 429, 500, 502, 503, 529} {
+		body := fmt.Sprintf("{\"error\" : \"number %d\"}\n\xff", status)
+		if status == 204 {
+			body = ""
+		}
+		s.upstream.answers(func(w http.ResponseWriter, r *http.Request) {
+			w.Header()["Retry-After"] = []string{"7"}
+			w.Header().Add("X-Twice", "1")
+			w.Header().Add("X-Twice", "2")
+			w.Header().Set("Content-Type", "application/problem+json")
+			w.Header().Set("WWW-Authenticate", `Basic realm="gateway"`)
+			w.Header().Set("Location", "/elsewhere")
+			w.WriteHeader(status)
+			io.WriteString(w, body)
+		})
+		for _, path := range inferencePaths {
+			r := exchange(t, s.address, post(path, `{"model":"@preset/writer@1"}`, bearer(inferenceSecret)))
+			if r.status != status || r.body != body || r.header.Get("Retry-After") != "7" || len(r.header["X-Twice"]) != 2 ||
+				r.header.Get("Content-Type") != "application/problem+json" || r.header.Get("WWW-Authenticate") != `Basic realm="gateway"` {
+				t.Errorf("%s: got %v, want the gateway's %d unchanged", path, r, status)
+			}
+			if r.header.Get("X-Preset") != "writer@1" {
+				t.Errorf("%s: got X-Preset %q", path, r.header.Get("X-Preset"))
+			}
+		}
+	}
+
+	_, port, _ := net.SplitHostPort(s.address)
+	if err := s.load(fmt.Sprintf("http://:%s {\nbind 127.0.0.1\nlog\npresets {\nstorage badger %s\n%s\n}\nreverse_proxy %s\n}\n", port, s.folder, inferring(), freeAddress(t))); err != nil {
+		t.Fatal(err)
+	}
+	for _, path := range inferencePaths {
+		for _, model := range []string{"m", "@preset/writer"} {
+			r := s.ask(path, `{"model":"`+model+`"}`)
+			if r.status != http.StatusBadGateway || r.body != "" {
+				t.Errorf("%s: got %d %q, want Caddy's 502", path, r.status, r.body)
+			}
+		}
+	}
+}
+
+// describedRun is the answer to a dry run.
+type describedRun struct {
+	Data struct {
+		Method, Path, Body string
+		Fields             map[string]struct {
+			From    string
+			Preset  *string
+			Version *int
+		}
+		Dropped []string
+	}
+}
+
+func (r response) described(t *testing.T) describedRun {
+	t.Helper()
+	r.want(t, 200)
+	var d describedRun
+	if err := json.Unmarshal([]byte(r.body), &d); err != nil {
+		t.Fatalf("%q: %v", r.body, err)
+	}
+	return d
+}
+
+// A dry run tells the very bytes that go up, whatever the request.
+func TestDryRunIsWhatGoesUp(t *testing.T) {
+	s := start(t, inferring("drop_fields provider plugins"))
+	s.preset("writer", writer)
+	s.preset("empty", `{}`)
+	s.preset("tools", `{"models":["a/b","c/d"],"tools":[{"type":"function","name":"f","parameters":{"type":"object"},"strict":true},{"type":"web_search"}],"tool_choice":"required",`+
+		`"provider":{"order":["x"]},"reasoning":{"effort":"high","max_tokens":1000},"text":{"format":{"type":"json_schema","name":"n","schema":{"a":1.0}},"verbosity":"low"},"instructions":"<Zoë>\n\u2028\"\\"}`)
+	contents := map[string][]string{
+		chatPath: {
+			`"messages":[]`, `"messages":[{"role":"system","content":"own"},{"role":"user","content":"\ud83d\ude00"}]`,
+			`"messages":[{"role":"developer","content":[{"type":"text","text":"own"}]}],"tools":[{"type":"function","function":{"name":"f"}}]`,
+			`"max_tokens":5,"response_format":null,"provider":{"sort":"price"}`,
+		},
+		responsesPath: {
+			`"input":"hi"`, `"input":[],"instructions":"own"`, `"instructions":null,"temperature":1.50,"tools":[{"type":"function","name":"g"}]`,
+			`"models":["q/r"],"plugins":[],"session_id":"s"`,
+		},
+		messagesPath: {
+			`"max_tokens":5,"messages":[]`, `"system":[{"type":"text","text":"own"}]`, `"system":"own","tools":[{"name":"f","input_schema":{}}]`,
+			`"stop_sequences":["x"],"provider":{},"thinking":{"type":"disabled"}`,
+		},
+	}
+	compared := 0
+	for path, bodies := range contents {
+		for _, content := range bodies {
+			for _, reference := range []string{
+				`"model":"@preset/%s"`, `"model":"own/m@preset/%s"`, `"preset":"%s"`, `"preset":"%s@1","model":"own/m"`, `"model":"@preset/%s@1","x":"` + "\u00fc" + `\u00fc"`, `"model":"none%.0s"`,
+			} {
+				for _, slug := range []string{"writer", "tools", "empty"} {
+					for _, body := range []string{
+						"{" + fmt.Sprintf(reference, slug) + "," + content + "}",
+						"{ " + content + " , " + fmt.Sprintf(reference, slug) + " }",
+					} {
+						dry := s.ask(path+"?q=%20", body, "X-Preset-Dry-Run: true")
+						s.upstream.none(t)
+						live := s.ask(path+"?q=%20", body)
+						if dry.status == 400 && live.status == 400 {
+							if dry.body != live.body {
+								t.Errorf("%s: got %s, want %s", body, dry.body, live.body)
+							}
+							continue // no model anywhere
+						}
+						live.want(t, 202)
+						got, d := s.upstream.one(t), dry.described(t)
+						if d.Data.Body != got.body || d.Data.Path != got.uri || d.Data.Method != got.method {
+							t.Errorf("%s %s: the dry run tells %+v, the gateway got %s %s", path, body, d.Data, got.uri, got.body)
+						}
+						if strings.Join(d.Data.Dropped, ", ") != live.header.Get("X-Preset-Dropped") || dry.header.Get("X-Preset-Dropped") != live.header.Get("X-Preset-Dropped") || dry.header.Get("X-Preset") != live.header.Get("X-Preset") {
+							t.Errorf("%s: the dry run dropped %q with headers %v, the gateway's answer says %v", body, d.Data.Dropped, dry.header, live.header)
+						}
+						var fields map[string]json.RawMessage
+						if err := json.Unmarshal([]byte(got.body), &fields); err != nil {
+							t.Fatalf("%s: the gateway got no JSON: %s", body, got.body)
+						}
+						for name := range fields {
+							if _, told := d.Data.Fields[name]; !told {
+								t.Errorf("%s: nothing is told of %s", body, name)
+							}
+						}
+						if len(fields) != len(d.Data.Fields) {
+							t.Errorf("%s: got %d fields, want %d", body, len(d.Data.Fields), len(fields))
+						}
+						compared++
+					}
+				}
+			}
+		}
+	}
+	if compared < 300 {
+		t.Errorf("only %d requests were compared", compared)
+	}
+}
+
+func TestDryRun(t *testing.T) {
+	s := start(t, inferring("drop_fields plugins"))
+	s.manage("POST", "/v1/workspaces", `{"name":"Team","slug":"team","default_text_model":"ws/model","default_provider_sort":"price"}`).want(t, 201)
+	key := s.issue(`{"kind":"inference","workspace":"team"}`).secret
+	s.manage("POST", "/v1/presets/p/responses?workspace_id=team", `{"temperature":0.5,"include":[],"instructions":"P","tools":[{"type":"function","name":"f","parameters":null}]}`).want(t, 200)
+	s.manage("POST", "/v1/presets/p/responses?workspace_id=team", `{"top_p":1}`).want(t, 200)
+
+	const body = `{"preset":"p@1","plugins":[],"messages":[{"role":"user","content":"hi"}],"user":"<ü>","tools":[{"type":"function","function":{"name":"g"}}]}`
+	r := s.do("POST", chatPath, body, bearer(key), "X-Preset-Dry-Run: TRUE")
+	golden(t, "inference_dry_run", r,
+		s.do("POST", chatPath, `{"model":"m"}`, bearer(key), "X-Preset-Dry-Run: true"),
+		s.do("POST", chatPath, `no JSON`, bearer(key), "X-Preset-Dry-Run: true"),
+		s.do("POST", chatPath, ``, bearer(key), "X-Preset-Dry-Run: true"),
+		s.do("POST", chatPath, "\xff", bearer(key), "X-Preset-Dry-Run: true"),
+		s.do("POST", responsesPath+"?a=%20&b", gzipped(`{"model":"@preset/p","provider":{"only":["x"]}}`), bearer(key), "X-Preset-Dry-Run: true", "Content-Encoding: gzip"),
+	)
+	d := r.described(t).Data
+	want := map[string]string{"messages": "preset", "user": "request", "tools": "preset", "temperature": "preset", "model": "workspace", "provider": "workspace"}
+	for name, from := range want {
+		got := d.Fields[name]
+		if got.From != from || (got.Preset != nil) != (from == "preset") || (got.Version != nil) != (from == "preset") || from == "preset" && (*got.Preset != "p" || *got.Version != 1) {
+			t.Errorf("got %s from %+v, want %s", name, got, from)
+		}
+	}
+	if len(d.Fields) != len(want) || !slices.Equal(d.Dropped, []string{"include", "plugins"}) {
+		t.Errorf("got fields %v and dropped %q", d.Fields, d.Dropped)
+	}
+	s.upstream.none(t)
+
+	// Who may ask.
+	for _, mode := range []string{"required", "optional", "off"} {
+		s.reload(inferring("keys " + mode))
+		for _, path := range inferencePaths {
+			for _, tc := range []struct {
+				header, value string
+				status        int
+			}{
+				{"X-None: 1", "true", 401},
+				{"Authorization: Bearer sk-foreign", "true", 401},
+				{"X-Api-Key: sk-foreign", "true", 401},
+				{bearer(managementSecret), "true", 403},
+				{bearer(inferenceSecret), "maybe", 400},
+				{bearer(inferenceSecret), "1", 400},
+				{bearer(inferenceSecret), "true", 200},
+				{"X-Api-Key: " + inferenceSecret, "True", 200},
+			} {
+				s.do("POST", path, `{"model":"m"}`, tc.header, "X-Preset-Dry-Run: "+tc.value).want(t, tc.status)
+			}
+		}
+		for _, second := range []string{"true", "false", ""} { // what was meant may not cost money
+			s.ask(chatPath, `{"model":"m"}`, "X-Preset-Dry-Run: false", "X-Preset-Dry-Run: "+second).want(t, 400)
+		}
+		s.upstream.none(t)
+		s.ask(chatPath, `{"model":"m"}`, "X-Preset-Dry-Run: false").want(t, 202)
+		if got := s.upstream.one(t).body; got != `{"model":"m"}` {
+			t.Errorf("got %s", got)
+		}
+	}
+	// With keys off the key permits to see what anybody's request becomes.
+	s.preset("home", `{"model":"home"}`)
+	run := s.do("POST", chatPath, `{"model":"@preset/home"}`, bearer(key), "X-Preset-Dry-Run: true").described(t)
+	s.do("POST", chatPath, `{"model":"@preset/home"}`, bearer(key)).want(t, 202)
+	if got := s.upstream.one(t).body; got != run.Data.Body {
+		t.Errorf("a dry run with keys off gives %s, and the gateway got %s", run.Data.Body, got)
+	}
+}
+
+func TestModelList(t *testing.T) {
+	s := start(t, inferring("list_models on"))
+	s.manage("POST", "/v1/workspaces", minimalWorkspace).want(t, 201)
+	key := s.issue(`{"kind":"inference","workspace":"team"}`).secret
+	s.preset("at-home", writer)
+	s.manage("POST", "/v1/presets/in-team/responses?workspace_id=team", writer).want(t, 200)
+
+	const list = `{"object":"list","data":[{"id":"m","object":"model","created":1,"owned_by":"x"}]}`
+	answer := func(status int, media, body string) {
+		s.upstream.answers(func(w http.ResponseWriter, r *http.Request) {
+			w.Header().Set("Content-Type", media)
+			w.WriteHeader(status)
+			io.WriteString(w, body)
+		})
+	}
+	listed := func(path string, headers ...string) response {
+		t.Helper()
+		return s.do("GET", path, "", headers...)
+	}
+	answer(200, "application/json", list)
+	for secret, want := range map[string]string{inferenceSecret: "at-home", key: "in-team"} {
+		for _, header := range []string{bearer(secret), "X-Api-Key: " + secret} {
+			for _, path := range []string{"/v1/models", "/v1/models?x=y", "/v1//models"} {
+				r := listed(path, header)
+				r.want(t, 200, `{"id":"m",`, `"id":"@preset/`+want+`"`)
+				if n := strings.Count(r.body, "@preset/"); n != 1 || !json.Valid([]byte(r.body)) || r.header.Get("Content-Length") != fmt.Sprint(len(r.body)) {
+					t.Errorf("got %d presets and length %s in %s", n, r.header.Get("Content-Length"), r.body)
+				}
+				if got := s.upstream.one(t); got.header.Get("Authorization")+got.header.Get("X-Api-Key") != "" || got.uri != path {
+					t.Errorf("the gateway got %v", got)
+				}
+			}
+		}
+	}
+	for _, tc := range []struct {
+		status      int
+		media, body string
+	}{
+		{503, "application/json", list},
+		{200, "text/html", list},
+		{200, "application/json", `{"models":["m"]}`},
+		{200, "application/json", `{"object":"list","data":[`},
+		{200, "application/json", ``},
+	} {
+		answer(tc.status, tc.media, tc.body)
+		r := listed("/v1/models", bearer(inferenceSecret))
+		if r.status != tc.status || r.body != tc.body || r.header.Get("Content-Type") != tc.media {
+			t.Errorf("got %v, want %v unchanged", r, tc)
+		}
+	}
+	s.upstream.all()
+	listed("/v1/models").wantError(t, 401, "Missing Authentication header")
+	listed("/v1/models", bearer(managementSecret)).wantError(t, 403, "")
+	s.upstream.none(t)
+	answer(200, "application/json", list)
+	for _, path := range []string{"/v1/models/m", "/v1/models/user", "/models"} {
+		if r := listed(path, bearer(inferenceSecret)); r.body != list {
+			t.Errorf("%s: got %s, want the gateway's", path, r.body)
+		}
+	}
+	s.do("HEAD", "/v1/models", "", bearer(inferenceSecret)).want(t, 200)
+	s.do("POST", "/v1/models", "{}", bearer(inferenceSecret)).want(t, 200, list)
+
+	for mode, want := range map[string]int{"optional": 1, "off": 1} {
+		s.reload(inferring("list_models on", "keys "+mode))
+		if r := listed("/v1/models", "Authorization: Bearer sk-foreign"); r.status != 200 || strings.Count(r.body, "@preset/at-home") != want {
+			t.Errorf("keys %s: got %v", mode, r)
+		}
+		if got := s.upstream.one(t).header.Get("Authorization"); got != "Bearer sk-foreign" {
+			t.Errorf("keys %s: got Authorization %q", mode, got)
+		}
+	}
+	s.reload(inferring("list_models off"))
+	if r := listed("/v1/models", bearer(inferenceSecret)); r.body != list {
+		t.Errorf("list_models off: got %s", r.body)
+	}
+}
+
+// The next request has the change, in this site and in another on the folder.
+func TestAChangeShowsAtOnce(t *testing.T) {
+	s := start(t, inferring())
+	second := freeAddress(t)
+	both := s.site(inferring()) + s.siteAt(second, fmt.Sprintf("presets {\nstorage badger %s\n%s\n}", s.folder, inferring()))
+	if err := s.load(both); err != nil {
+		t.Fatal(err)
+	}
+	s.ask(chatPath, `{"model":"@preset/hot"}`).want(t, 404)
+	for n := 1; n <= 200; n++ {
+		s.preset("hot", fmt.Sprintf(`{"model":"model-%d"}`, n))
+		for i, url := range []string{s.url, "http://" + second} {
+			path := inferencePaths[(n+i)%3]
+			r := send(t, "POST", url+path, `{"model":"@preset/hot"}`, bearer(inferenceSecret))
+			if got := s.upstream.one(t).body; got != fmt.Sprintf(`{"model":"model-%d"}`, n) || r.header.Get("X-Preset") != fmt.Sprintf("hot@%d", n) {
+				t.Fatalf("round %d at %s: got %s, %s", n, url, got, r.header.Get("X-Preset"))
+			}
+		}
+		if n%50 == 0 {
+			s.ask(chatPath, fmt.Sprintf(`{"model":"@preset/hot@%d"}`, n/2)).want(t, 202)
+			if got := s.upstream.one(t).body; got != fmt.Sprintf(`{"model":"model-%d"}`, n/2) {
+				t.Fatalf("round %d: version %d is %s", n, n/2, got)
+			}
+		}
+	}
+	// Another configuration has another cache.
+	if err := s.load(both); err != nil {
+		t.Fatal(err)
+	}
+	s.ask(chatPath, `{"model":"@preset/hot"}`).want(t, 202)
+	if got := s.upstream.one(t).body; got != `{"model":"model-200"}` {
+		t.Errorf("after a reload: got %s", got)
+	}
+	// A key that is revoked is refused at once.
+	k := s.issue(`{"kind":"inference"}`)
+	s.do("POST", chatPath, `{"model":"@preset/hot"}`, bearer(k.secret)).want(t, 202)
+	send(t, "DELETE", "http://"+s.admin+"/presets/keys/"+k.id, "").want(t, 200)
+	s.do("POST", chatPath, `{"model":"@preset/hot"}`, bearer(k.secret)).want(t, 401)
+}
+
+// Many write and resolve at once; nobody gets what was replaced before they
+// asked, nor another's preset.
+func TestResolvingUnderLoad(t *testing.T) {
+	s := start(t, inferring("cache_size 20KB"))
+	s.upstream.answers(func(w http.ResponseWriter, r *http.Request) {})
+	var wg sync.WaitGroup
+	for client := range 8 {
+		wg.Go(func() {
+			for n := 1; n <= 20; n++ {
+				slug := fmt.Sprintf("p-%d-%d", client, n%3)
+				s.preset(slug, fmt.Sprintf(`{"model":"m-%d-%d"}`, client, n))
+				d := s.ask(inferencePaths[n%3], `{"model":"@preset/`+slug+`"}`, "X-Preset-Dry-Run: true").described(t)
+				if want := fmt.Sprintf(`{"model":"m-%d-%d"}`, client, n); d.Data.Body != want {
+					t.Errorf("got %s, want %s", d.Data.Body, want)
+				}
+			}
+		})
+	}
+	wg.Wait()
+}
+
+// Requests that an old configuration still has are resolved after it was
+// cleaned up.
+func TestResolvingAcrossAReload(t *testing.T) {
+	for _, next := range []string{inferring(), standard} {
+		s := start(t, inferring())
+		s.preset("writer", writer)
+		const body = `{"model":"@preset/writer","input":"hi"}`
+		conns := make([]net.Conn, 4)
+		for i := range conns {
+			conn, err := net.Dial("tcp", s.address)
+			if err != nil {
+				t.Fatal(err)
+			}
+			defer conn.Close()
+			conns[i] = conn
+			// The server's 100 says that the handler waits for the body.
+			fmt.Fprintf(conn, "POST %s HTTP/1.1\r\nHost: x\r\n%s\r\nExpect: 100-continue\r\nContent-Length: %d\r\n\r\n", responsesPath, bearer(inferenceSecret), len(body))
+			if r, err := http.ReadResponse(bufio.NewReader(conn), nil); err != nil || r.StatusCode != 100 {
+				t.Fatalf("got %v, %v, want 100", r, err)
+			}
+		}
+		s.reload(next)
+		for _, conn := range conns {
+			io.WriteString(conn, body)
+			r := finalAnswer(t, bufio.NewReader(conn))
+			r.want(t, 202)
+			if r.header.Get("X-Preset") != "writer@1" || !strings.Contains(s.upstream.one(t).body, "Be brief.") {
+				t.Errorf("got %v, want the preset of the old configuration", r)
+			}
+		}
+		// Without the block, or with it, what comes now is the new one's.
+		s.ask(responsesPath, body).want(t, 202)
+		got := s.upstream.one(t)
+		if untouched := got.body == body && got.header.Get("Authorization") == "Bearer "+inferenceSecret; untouched != (next == standard) {
+			t.Errorf("after the reload the gateway got %v", got)
+		}
+		s.stop()
+		if !s.eventually(func() bool { return handles() == 0 }) {
+			t.Errorf("got %d open handles after the end", handles())
+		}
+	}
+}
+
+// The directive without an inference block, and a block removed by a reload.
+func TestWithoutInference(t *testing.T) {
+	s := start(t, standard)
+	stock := s.beside(standard)
+	for _, request := range []string{
+		post(chatPath, `{"model":"@preset/writer","session_id":"b"}`, bearer(inferenceSecret), "X-Preset-Dry-Run: true", "X-Session-Id: h"),
+		post(responsesPath, `{"preset":"nothing"}`, "X-Api-Key: "+managementSecret),
+		post(messagesPath, gzipped(`{"preset":"nothing"}`), "Content-Encoding: gzip"),
+		"GET /v1/models HTTP/1.1\r\nHost: gateway.test\r\n" + bearer(inferenceSecret) + "\r\n\r\n",
+	} {
+		exchange(t, s.address, request).want(t, 202)
+		got := s.upstream.one(t)
+		exchange(t, stock, request).want(t, 202)
+		if want := s.upstream.one(t); !reflect.DeepEqual(got, want) {
+			t.Errorf("got %v, want %v", got, want)
+		}
+	}
+}
+
+// Which paths and methods are inference, and which are the gateway's.
+func TestInferenceRoutes(t *testing.T) {
+	s := start(t, inferring())
+	s.preset("writer", writer)
+	const body = `{"model":"@preset/writer"}`
+	check := func(base string, ours, others []string) {
+		t.Helper()
+		for _, path := range ours {
+			request := func(headers ...string) string { return post(path, body, headers...) }
+			r := exchange(t, s.address, request())
+			if r.status != 401 {
+				t.Errorf("base path %s: POST %s without a key: got %d, want 401", base, path, r.status)
+			}
+			s.upstream.none(t)
+			exchange(t, s.address, request(bearer(inferenceSecret))).want(t, 202)
+			if got := s.upstream.one(t); !strings.Contains(got.body, "gpt-5") || got.header.Get("Authorization") != "" {
+				t.Errorf("base path %s: POST %s was not resolved: %v", base, path, got)
+			}
+		}
+		for _, path := range others {
+			exchange(t, s.address, post(path, body, "X-Session-Id: s")).want(t, 202)
+			if got := s.upstream.one(t); got.body != body || got.uri != path {
+				t.Errorf("base path %s: POST %s changed: %v", base, path, got)
+			}
+		}
+	}
+	check("/v1", []string{
+		chatPath, responsesPath, messagesPath, "/v1//responses", "/v1/./responses", "/v1/x/../responses", "/v1/responses/", "/v1/responses/.", "/v1/responses//",
+		"//v1/responses", "/v1/%2e/responses", "/v1/%2E%2e/v1/responses", "/v1/%72esponses", "/%761/responses", "/v1/chat//completions", "/v1/chat/./completions/",
+		"/v1/chat%2Fcompletions", "/v1%2Fmessages", "/../v1/messages", "/v1/messages?x=/../", "/v1/messages/x/..", "http://gateway.test/v1/responses",
+	}, []string{
+		"/v1/responses/abc", "/v1/responsesx", "/v1responses", "/v1chat/completions", "/responses", "/messages", "/chat/completions", "/v2/responses", "/v1/chat", "/v1/completions",
+		"/v1/embeddings", "/v1/v1/responses", "/v1/messages/count_tokens", "/V1/responses", "/v1/Responses", "/x/v1/responses", "/v1/responses/../other", "/v1/responses%00",
+	})
+	for _, method := range []string{"GET", "PUT", "PATCH", "DELETE", "OPTIONS", "HEAD", "post"} {
+		for _, path := range inferencePaths {
+			r := s.do(method, path, "", "Origin: https://app.test")
+			if r.status != 202 {
+				t.Errorf("%s %s: got %d, want the gateway's answer", method, path, r.status)
+			}
+			if got := s.upstream.one(t); got.method != method {
+				t.Errorf("got %s, want %s", got.method, method)
+			}
+		}
+	}
+	s.reload(inferring() + "\nbase_path /ai/api")
+	check("/ai/api", []string{"/ai/api/responses", "/ai/api/chat/completions", "/ai//api/messages"}, []string{responsesPath, chatPath, "/responses", "/ai/responses", "/ai/apiresponses"})
+	s.reload(inferring() + "\nbase_path /")
+	check("/", []string{"/responses", "/chat/completions", "/messages", "//messages", "/x/../messages"}, []string{responsesPath, chatPath, "/x/responses", "/chat/completionsx"})
+}
+
+// JSON gets no further than a Caddyfile.
+func TestInferenceJSON(t *testing.T) {
+	s := start(t, standard)
+	load := func(inference string) error {
+		config := fmt.Sprintf(`{"admin":{"listen":%q,"config":{"persist":false}},"apps":{"http":{"servers":{"s":{"listen":[%q],"routes":[{"handle":[`+
+			`{"handler":"presets","storage":{"engine":"badger","folder":%q},"inference_keys":[{"secret":"sha256:%s"}],"management_keys":[{"secret":"sha256:%s"}],"inference":%s},`+
+			`{"handler":"reverse_proxy","upstreams":[{"dial":%q}]}]}]}}}}}`,
+			s.admin, s.address, s.folder, sha256Of(inferenceSecret), sha256Of(managementSecret), inference, s.upstream.Listener.Addr())
+		err := caddy.Load([]byte(config), true)
+		s.settle()
+		return err
+	}
+	for inference, problem := range map[string]string{
+		`{"keys":"nonsense"}`:                  `inference: keys: must be required, optional or off, got "nonsense"`,
+		`{"keys":"Required"}`:                  "inference: keys: must be",
+		`{"max_body_size":-1}`:                 "inference: max_body_size and cache_size must be positive",
+		`{"cache_size":-1}`:                    "inference: max_body_size and cache_size must be positive",
+		`{"drop_fields":["provider","model"]}`: "inference: drop_fields: model cannot be dropped",
+		`{"drop_fields":["messages"]}`:         "messages cannot be dropped",
+		`{"drop_fields":["input"]}`:            "input cannot be dropped",
+		`{"drop_fields":["system"]}`:           "system cannot be dropped",
+		`{"drop_fields":["instructions"]}`:     "instructions cannot be dropped",
+		`{"drop_fields":["a b"]}`:              "inference: drop_fields: must be names",
+		`{"drop_fields":["a\nb"]}`:             "inference: drop_fields: must be names",
+		`{"drop_fields":[""]}`:                 "inference: drop_fields: must be names",
+		`{"drop_fields":"provider"}`:           "",
+		`{"list_models":"on"}`:                 "",
+		`{"unknown":1}`:                        "unknown",
+		`[]`:                                   "",
+	} {
+		if err := load(inference); err == nil || !strings.Contains(err.Error(), problem) {
+			t.Errorf("%s: got %v, want an error with %q", inference, err, problem)
+		}
+	}
+	s.manage("GET", "/v1/workspaces/default", "").want(t, 200) // all were rejected
+	s.preset("writer", writer)
+
+	if err := load(`{"drop_fields":["max_output_tokens","include"],"keys":"optional","max_body_size":1000,"cache_size":1,"list_models":true}`); err != nil {
+		t.Fatal(err)
+	}
+	for range 3 {
+		r := s.do("POST", responsesPath, `{"model":"@preset/writer","input":"hi"}`, bearer("sk-foreign"))
+		r.want(t, 202)
+		const want = `{"model":"openai/gpt-5","input":"hi","temperature":0.70,"instructions":"Be brief."}`
+		if got := s.upstream.one(t).body; got != want || r.header.Get("X-Preset-Dropped") != "max_output_tokens, include" {
+			t.Errorf("got %s, dropped %q", got, r.header.Get("X-Preset-Dropped"))
+		}
+	}
+	s.ask(responsesPath, strings.Repeat(" ", 1001)).want(t, 413)
+	for _, inference := range []string{`{}`, `{"keys":"required","max_body_size":0}`, `{"max_body_size":4611686018427387904}`, `{"max_body_size":1152921504606846976}`} {
+		if err := load(inference); err != nil {
+			t.Fatal(err)
+		}
+		s.do("POST", responsesPath, `{}`).want(t, 401)
+		s.ask(responsesPath, `{"model":"@preset/writer"}`).want(t, 202)
+		s.upstream.all()
+	}
+	if err := load(`null`); err != nil {
+		t.Fatal(err)
+	}
+	s.do("POST", responsesPath, `{}`).want(t, 202)
+}
+
+// A preset is the workspace's, and a request's drop_fields are told.
+func TestWorkspacesAndDropFields(t *testing.T) {
+	s := start(t, inferring("drop_fields provider route")+"\ninference_key team-inference-secret carl team")
+	s.manage("POST", "/v1/workspaces", `{"name":"Team","slug":"team","default_text_model":"ws/model"}`).want(t, 201)
+	s.manage("POST", "/v1/presets/p/responses?workspace_id=team", `{"provider":{"order":["a"]},"top_p":0.5}`).want(t, 200)
+	issued := s.issue(`{"kind":"inference","workspace":"team"}`).secret
+	s.ask(chatPath, `{"model":"@preset/p"}`).want(t, 404, "Preset not found: @preset/p")
+	for _, secret := range []string{issued, "team-inference-secret"} {
+		r := s.do("POST", chatPath, `{"model":"@preset/p","route":"fallback"}`, bearer(secret))
+		r.want(t, 202)
+		if got := s.upstream.one(t).body; got != `{"top_p":0.5,"model":"ws/model"}` || r.header.Get("X-Preset-Dropped") != "provider, route" {
+			t.Errorf("got %s, dropped %q", got, r.header.Get("X-Preset-Dropped"))
+		}
+		// Only requests that name a preset are changed.
+		s.do("POST", chatPath, `{"model":"m","route":"fallback"}`, bearer(secret)).want(t, 202)
+		if got := s.upstream.one(t).body; got != `{"model":"m","route":"fallback"}` {
+			t.Errorf("got %s", got)
+		}
+	}
+	s.manage("POST", "/v1/presets/p/responses", `{"model":"home"}`).want(t, 200)
+	s.ask(chatPath, `{"model":"@preset/p"}`).want(t, 202)
+	if got := s.upstream.one(t).body; got != `{"model":"home"}` {
+		t.Errorf("got %s", got)
+	}
+}

@@ -1,0 +1,330 @@
+package caddymodule
+
+import (
+	"bytes"
+	"errors"
+	"io"
+	"net/http"
+	"strconv"
+
+	"github.com/caddyserver/caddy/v2/modules/caddyhttp"
+	"github.com/go-json-experiment/json/jsontext"
+
+	"github.com/caddy-presets/caddy-presets/domain"
+)
+
+// maxModels is the longest model list of the gateway that is edited, and the
+// most that presets add to it, in bytes: OpenRouter's is about 1 MiB.
+const maxModels = 16 << 20
+
+// eachPreset calls fn for every preset to list, until fn fails, and returns fn's
+// error or its own. model returns the model that the preset runs, "" when it
+// names none; it is to be called only until fn returns.
+type eachPreset func(fn func(p domain.Preset, model func() (string, error)) error) error
+
+// listModels lets next answer r, a GET of the model list, and adds presets to
+// that answer. The answer passes unchanged when it is not a list to edit (see
+// readModels), sent plain with status 200 and of at most maxModels, or when
+// presets fails, whose error goes to failed. What listModels returns is next's
+// error.
+//
+// To get a list that can be read and that has every preset, it asks next for no
+// content encoding, no range and no comparison with what the client has already.
+func listModels(w http.ResponseWriter, r *http.Request, next caddyhttp.Handler, presets eachPreset, failed func(error)) error {
+	r.Header.Set("Accept-Encoding", "identity")
+	for _, name := range [...]string{"If-None-Match", "If-Modified-Since", "Range", "If-Range"} {
+		r.Header.Del(name)
+	}
+	list := &listWriter{ResponseWriter: w}
+	if err := next.ServeHTTP(list, r); err != nil {
+		_ = list.release() // as if we were not here
+		return err
+	}
+	if !list.holding {
+		return nil
+	}
+	text := list.held.Bytes()
+	at, added, err := addModels(text, presets)
+	if err != nil {
+		failed(err)
+	}
+	if len(added) == 0 {
+		_ = list.release() // a client that left is nobody to report to
+		return nil
+	}
+	header := w.Header()
+	header.Set("Content-Length", strconv.Itoa(len(text)+len(added)))
+	for _, name := range [...]string{"ETag", "Last-Modified", "Accept-Ranges", "Content-MD5", "Digest", "Content-Digest", "Repr-Digest"} {
+		header.Del(name) // true of the gateway's bytes only
+	}
+	header.Add("Vary", "Authorization, X-Api-Key") // each workspace has its own presets
+	w.WriteHeader(http.StatusOK)
+	for _, part := range [...][]byte{text[:at], added, text[at:]} {
+		if _, err := w.Write(part); err != nil {
+			return nil
+		}
+	}
+	return nil
+}
+
+// addModels returns the entries that presets add to the model list in body and
+// the place where they go, before the bracket that ends its data. There is
+// nothing to add, and presets are not read, when body is not a list to edit (see
+// readModels). A preset that the list has already is not added.
+//
+// The error is that of presets, or says that they take too much memory.
+func addModels(body []byte, presets eachPreset) (at int, added []byte, err error) {
+	list, ok := readModels(body)
+	if !ok {
+		return 0, nil, nil
+	}
+	err = presets(func(p domain.Preset, model func() (string, error)) error {
+		if _, listed := list.entries[p.Reference()]; listed {
+			return nil
+		}
+		if list.count > 0 || len(added) > 0 {
+			added = append(added, ',')
+		}
+		if list.isOpenAI() {
+			added = appendOpenAIModel(added, p)
+		} else {
+			name, err := model()
+			if err != nil {
+				return err
+			}
+			added = appendOpenRouterModel(added, p, name, list.entries[name])
+		}
+		if len(added) > maxModels {
+			return errTooManyPresets
+		}
+		return nil
+	})
+	if err != nil {
+		return 0, nil, err
+	}
+	return int(list.end), added, nil
+}
+
+var errTooManyPresets = errors.New("the presets of the workspace take more than " + strconv.Itoa(maxModels) + " bytes of the model list")
+
+// appendOpenAIModel appends the entry of p in OpenAI's list.
+func appendOpenAIModel(text []byte, p domain.Preset) []byte {
+	text = appendMember(text, `{"id":`, p.Reference())
+	text = append(text, `,"object":"model","created":`...)
+	text = strconv.AppendInt(text, p.CreatedAt.Unix(), 10)
+	return append(text, `,"owned_by":"caddy-presets"}`...)
+}
+
+// appendOpenRouterModel appends the entry of p in OpenRouter's list. like is the
+// entry of its model, whose members are kept byte for byte except for those that
+// tell one model from another: it is this model that will run, at its price and
+// within its limits. like is nil where the list has no such entry.
+func appendOpenRouterModel(text []byte, p domain.Preset, model string, like jsontext.Value) []byte {
+	description := "A preset."
+	switch {
+	case p.Description != nil:
+		description = *p.Description
+	case model != "":
+		description = "A preset that runs " + model + "."
+	}
+	text = appendMember(text, `{"id":`, p.Reference())
+	text = appendMember(text, `,"canonical_slug":`, p.Reference())
+	text = appendMember(text, `,"name":`, p.Name)
+	text = append(text, `,"created":`...)
+	text = strconv.AppendInt(text, p.CreatedAt.Unix(), 10)
+	text = appendMember(text, `,"description":`, description)
+	if like == nil {
+		return append(text, unknownModel...)
+	}
+	d := jsontext.NewDecoder(bytes.NewBuffer(like))
+	end := int64(len("{"))
+	_ = eachMember(d, func(name string) error { // like was read before: it is an object
+		if err := d.SkipValue(); err != nil {
+			return err
+		}
+		member := between(like, end, d.InputOffset())
+		end = d.InputOffset()
+		switch name {
+		case "id", "canonical_slug", "name", "created", "description":
+		default:
+			text = append(append(text, ','), member...)
+		}
+		return nil
+	})
+	return append(text, '}')
+}
+
+// unknownModel ends an OpenRouter entry of a preset of whose model nothing is
+// known: the least that OpenRouter's own client accepts. A price of -1 is what
+// OpenRouter gives its routers, since it depends on what will run; 0 would say
+// that it is free. A context length of null is not known. Text is what every
+// preset takes and gives, and no parameter is promised.
+const unknownModel = `,"context_length":null` +
+	`,"architecture":{"modality":"text->text","input_modalities":["text"],"output_modalities":["text"],"tokenizer":"Other","instruct_type":null}` +
+	`,"pricing":{"prompt":"-1","completion":"-1"}` +
+	`,"top_provider":{"context_length":null,"max_completion_tokens":null,"is_moderated":false}` +
+	`,"per_request_limits":null,"supported_parameters":[],"default_parameters":null,"supported_voices":null,"links":{"details":""}}`
+
+// appendMember appends head, which ends in a name and a colon, and value as a
+// JSON string.
+func appendMember(text []byte, head, value string) []byte {
+	text, _ = jsontext.AppendQuote(append(text, head...), value) // what is no UTF-8 is replaced
+	return text
+}
+
+// modelList is what is known of a model list once it was read.
+type modelList struct {
+	text       []byte
+	count      int                       // entries
+	entries    map[string]jsontext.Value // those that have an id, each a part of text
+	end        int64                     // where the last entry ends, or the first would begin
+	isArray    bool                      // data is there
+	more       bool                      // it is a page, and not the last one
+	tagged     bool                      // "object" is there
+	object     string                    // the value of "object"
+	openAI     int                       // entries with OpenAI's members
+	openRouter int                       // entries with OpenRouter's
+}
+
+// readModels reads a list to edit: one JSON object whose data is an array of
+// objects, in one of two shapes:
+//
+//   - OpenAI's: its "object" is "list", or that of each entry is "model". vLLM,
+//     Ollama, LiteLLM and others have it, with members of their own.
+//   - OpenRouter's: it has no "object", and each entry has a canonical_slug, or
+//     both architecture and pricing.
+//
+// It is not ok for a page that says that more follow: clients count the entries
+// to ask for the next one, so presets come on the last. It reads strictly: what
+// clients may understand differently, such as two members of one name, is not ok.
+func readModels(text []byte) (l *modelList, ok bool) {
+	l = &modelList{text: text, entries: map[string]jsontext.Value{}}
+	d := jsontext.NewDecoder(bytes.NewBuffer(text))
+	if err := eachMember(d, func(name string) error { return l.readMember(d, name) }); err != nil {
+		return nil, false
+	}
+	if _, err := d.ReadToken(); !errors.Is(err, io.EOF) {
+		return nil, false
+	}
+	return l, l.isArray && !l.more && (l.isOpenAI() || l.isOpenRouter())
+}
+
+func (l *modelList) isOpenAI() bool {
+	return l.object == "list" || l.count > 0 && l.openAI == l.count
+}
+
+func (l *modelList) isOpenRouter() bool {
+	return !l.tagged && l.count > 0 && l.openRouter == l.count
+}
+
+func (l *modelList) readMember(d *jsontext.Decoder, name string) (err error) {
+	kind := d.PeekKind()
+	switch {
+	case name == "data" && kind == '[':
+		return l.readData(d)
+	case name == "object":
+		l.tagged = true
+		l.object, err = readText(d)
+		return err
+	case name == "has_more":
+		l.more = l.more || kind == 't'
+	case name == "links" && kind == '{': // OpenRouter's, where next is null on the last page
+		return eachMember(d, func(name string) error {
+			text, err := readText(d)
+			l.more = l.more || name == "next" && text != ""
+			return err
+		})
+	}
+	return d.SkipValue()
+}
+
+func (l *modelList) readData(d *jsontext.Decoder) error {
+	if _, err := d.ReadToken(); err != nil { // [
+		return err
+	}
+	l.isArray, l.end = true, d.InputOffset()
+	for d.PeekKind() != ']' {
+		if err := l.readEntry(d); err != nil {
+			return err
+		}
+	}
+	_, err := d.ReadToken() // ]
+	return err
+}
+
+func (l *modelList) readEntry(d *jsontext.Decoder) error {
+	var id, object string
+	var slug, architecture, pricing bool
+	err := eachMember(d, func(name string) (err error) {
+		switch name {
+		case "id":
+			id, err = readText(d)
+			return err
+		case "object":
+			object, err = readText(d)
+			return err
+		case "canonical_slug":
+			slug = true
+		case "architecture":
+			architecture = true
+		case "pricing":
+			pricing = true
+		}
+		return d.SkipValue()
+	})
+	if err != nil {
+		return err
+	}
+	if _, known := l.entries[id]; !known && id != "" {
+		l.entries[id] = between(l.text, l.end, d.InputOffset())
+	}
+	l.end = d.InputOffset()
+	l.count++
+	if object == "model" {
+		l.openAI++
+	}
+	if slug || architecture && pricing {
+		l.openRouter++
+	}
+	return nil
+}
+
+var errNoObject = errors.New("not an object")
+
+// eachMember reads the object that comes next in d and calls fn for each member,
+// whose value fn reads.
+func eachMember(d *jsontext.Decoder, fn func(name string) error) error {
+	if token, err := d.ReadToken(); err != nil || token.Kind() != '{' {
+		return errNoObject
+	}
+	for d.PeekKind() != '}' {
+		name, err := d.ReadToken()
+		if err != nil {
+			return err
+		}
+		if err := fn(name.String()); err != nil {
+			return err
+		}
+	}
+	_, err := d.ReadToken() // }
+	return err
+}
+
+// readText reads the value that comes next in d and returns it if it is a
+// string, and "" otherwise.
+func readText(d *jsontext.Decoder) (string, error) {
+	if d.PeekKind() != '"' {
+		return "", d.SkipValue()
+	}
+	token, err := d.ReadToken()
+	if err != nil {
+		return "", err
+	}
+	return token.String(), nil
+}
+
+// between returns what stands between the end of one member or element of text
+// and the end of the next: that next one, without the comma and space before it.
+func between(text []byte, end, next int64) []byte {
+	return bytes.TrimLeft(text[end:next:next], ", \t\r\n")
+}

@@ -1,0 +1,719 @@
+package caddymodule
+
+import (
+	"bytes"
+	"encoding/json"
+	"errors"
+	"fmt"
+	"io"
+	"net/http"
+	"net/http/httptest"
+	"reflect"
+	"strconv"
+	"strings"
+	"testing"
+	"time"
+
+	"github.com/caddyserver/caddy/v2/modules/caddyhttp"
+	"github.com/go-json-experiment/json/jsontext"
+
+	"github.com/caddy-presets/caddy-presets/domain"
+	"github.com/caddy-presets/caddy-presets/storage/badger"
+)
+
+// listed is a preset to list and the model that it runs.
+type listed struct {
+	preset domain.Preset
+	model  string
+}
+
+func aPreset(slug, model string) listed {
+	return listed{domain.Preset{Slug: slug, Name: "Name of " + slug, CreatedAt: time.Unix(1700000000, 999_000_000)}, model}
+}
+
+// presetsOf returns an eachPreset over presets.
+func presetsOf(presets ...listed) eachPreset {
+	return func(fn func(domain.Preset, func() (string, error)) error) error {
+		for _, l := range presets {
+			if err := fn(l.preset, func() (string, error) { return l.model, nil }); err != nil {
+				return err
+			}
+		}
+		return nil
+	}
+}
+
+const (
+	openAIEntry = `{"id":"@preset/p","object":"model","created":1700000000,"owned_by":"caddy-presets"}`
+
+	openRouterHead = `{"id":"@preset/p","canonical_slug":"@preset/p","name":"Name of p","created":1700000000,"description":`
+
+	// As OpenRouter answers, with every member that its client knows, in an
+	// order, with space and with numbers that no encoder would write.
+	openRouterModel = `{"id": "a/b", "canonical_slug":"a/b-2026","hugging_face_id":"","name":"A: B","created":1741818122,` +
+		`"description":"B of A","context_length":131072.0,"architecture":{ "modality":"text+image->text","input_modalities":["text","image"],` +
+		`"output_modalities":["text"],"tokenizer":"Other","instruct_type":null},"pric\u0069ng" : {"prompt":"1E-6","completion":"0.00001"},` +
+		`"top_provider":{"context_length":131072,"max_completion_tokens":8192,"is_moderated":true},"per_request_limits":null,` +
+		`"supported_parameters":["tools","\u2028"],"default_parameters":{"temperature":0.10},"supported_voices":null,` +
+		`"knowledge_cutoff":null,"expiration_date":null,"links":{"details":"/api/v1/models/a/b/endpoints"}}`
+	openRouterRest = `,"hugging_face_id":"","context_length":131072.0,"architecture":{ "modality":"text+image->text","input_modalities":["text","image"],` +
+		`"output_modalities":["text"],"tokenizer":"Other","instruct_type":null},"pric\u0069ng" : {"prompt":"1E-6","completion":"0.00001"},` +
+		`"top_provider":{"context_length":131072,"max_completion_tokens":8192,"is_moderated":true},"per_request_limits":null,` +
+		`"supported_parameters":["tools","\u2028"],"default_parameters":{"temperature":0.10},"supported_voices":null,` +
+		`"knowledge_cutoff":null,"expiration_date":null,"links":{"details":"/api/v1/models/a/b/endpoints"}}`
+)
+
+// In each body, ^ stands where want is inserted. Without it the list is not to
+// edit.
+func TestModelsAdded(t *testing.T) {
+	described := aPreset("p", "a/b")
+	described.preset.Description = new("Reads \"quickly\"\n\u2028")
+	for _, tc := range []struct {
+		name    string
+		presets []listed
+		body    string
+		want    string
+	}{
+		{
+			"OpenAI", nil,
+			`{"object":"list","data":[{"id":"m","object":"model","created":1,"owned_by":"x"}^]}`,
+			"," + openAIEntry,
+		},
+		{
+			"OpenAI, empty", nil,
+			`{"object":"list","data":[^]}`,
+			openAIEntry,
+		},
+		{
+			"OpenAI, empty with space", nil,
+			"{\"data\": [^ \n ], \"object\": \"list\"}",
+			openAIEntry,
+		},
+		{
+			"OpenAI by its entries", nil,
+			`{"data":[{"id":"m","object":"model"},{"object":"model","id":"n"}^]}`,
+			"," + openAIEntry,
+		},
+		{
+			"OpenAI, entries without a type", nil,
+			`{"object":"list","data":[{"id":"m"}^]}`,
+			"," + openAIEntry,
+		},
+		{
+			"OpenAI's object wins over OpenRouter's members", nil,
+			`{"object":"list","data":[{"id":"m","pricing":{"prompt":"0"},"architecture":{},"canonical_slug":"m"}^]}`,
+			"," + openAIEntry,
+		},
+		{
+			"vLLM", nil,
+			`{"object":"list","data":[{"id":"m","object":"model","created":1,"owned_by":"vllm","root":"m","parent":null,"max_model_len":4096,` +
+				`"permission":[{"id":"modelperm-1","object":"model_permission","group":null,"data":[{}]}]}^]}`,
+			"," + openAIEntry,
+		},
+		{
+			"Ollama", nil,
+			`{"object":"list","data":[{"id":"llama3:8b","object":"model","created":1715000000,"owned_by":"library"}^]}` + "\n",
+			"," + openAIEntry,
+		},
+		{
+			"space, order and escapes", nil,
+			"\n{ \"first\" : 1.0e+0 ,\r\n\t\"d\\u0061ta\" : [\n  { \"id\" : \"\\u006d\" }^\n  ] , \"object\" : \"list\" , \"last\" : [ \"]}\" , { \"data\" : [ ] } ] }\n\n",
+			"," + openAIEntry,
+		},
+		{
+			"several presets, every character of a slug",
+			[]listed{aPreset("p", ""), aPreset("A9._~-", "")},
+			`{"object":"list","data":[^]}`,
+			openAIEntry + "," + strings.ReplaceAll(openAIEntry, "/p", "/A9._~-"),
+		},
+		{
+			"one listed already",
+			[]listed{aPreset("a", ""), aPreset("p", ""), aPreset("P", "")},
+			`{"object":"list","data":[{"id":"@preset/\u0061"},{"id":"@preset/P"}^]}`,
+			"," + openAIEntry,
+		},
+		{
+			"all listed already", nil,
+			`{"object":"list","data":[{"id":"@preset/p"}^]}`,
+			"",
+		},
+		{
+			"OpenAI, last page", nil,
+			`{"object":"list","data":[{"id":"m"}^],"has_more":false}`,
+			"," + openAIEntry,
+		},
+		{
+			"OpenRouter, model in the list", nil,
+			`{"data":[` + openRouterModel + `^]}`,
+			"," + openRouterHead + `"A preset that runs a/b."` + openRouterRest,
+		},
+		{
+			"OpenRouter, its own description",
+			[]listed{described},
+			`{"data":[` + openRouterModel + `^]}`,
+			"," + openRouterHead + `"Reads \"quickly\"\n` + "\u2028" + `"` + openRouterRest,
+		},
+		{
+			"OpenRouter, model not in the list",
+			[]listed{aPreset("p", "a/b:nitro")},
+			`{"data":[` + openRouterModel + `^]}`,
+			"," + openRouterHead + `"A preset that runs a/b:nitro."` + unknownModel,
+		},
+		{
+			"OpenRouter, no model",
+			[]listed{aPreset("p", "")},
+			`{"data":[{"id":"","canonical_slug":""}^]}`,
+			"," + openRouterHead + `"A preset."` + unknownModel,
+		},
+		{
+			"OpenRouter, the first of two entries with one id", nil,
+			`{"data":[ {"id":"a/b","canonical_slug":"1","x":1} , {"id":"a/b","canonical_slug":"2","x":2}^ ]}`,
+			"," + openRouterHead + `"A preset that runs a/b.","x":1}`,
+		},
+		{
+			"OpenRouter without slugs", nil,
+			`{"data":[{ "architecture" : {} , "id" : "a/b" , "pricing" : { } }^ ],"total_count":1,"links":{"first":"/1","next":null}}`,
+			"," + openRouterHead + `"A preset that runs a/b."` + `,"architecture" : {},"pricing" : { }}`,
+		},
+
+		{"OpenRouter, empty", nil, `{"data":[]}`, ""},
+		{"OpenRouter, a page that is not the last", nil, `{"data":[` + openRouterModel + `],"links":{"next":"/api/v1/models?offset=1"},"total_count":2}`, ""},
+		{"a page that is not the last", nil, `{"has_more":true,"object":"list","data":[{"id":"m"}]}`, ""},
+		{"Anthropic", nil, `{"data":[{"type":"model","id":"m","display_name":"M","created_at":"2026-01-01T00:00:00Z"}],"has_more":false,"first_id":"m","last_id":"m"}`, ""},
+		{"entries of two shapes", nil, `{"data":[{"id":"m","object":"model"},{"id":"n","canonical_slug":"n"}]}`, ""},
+		{"prices alone", nil, `{"data":[{"id":"m","pricing":{}}]}`, ""},
+		{"OpenRouter's entries in another object", nil, `{"object":"page","data":[` + openRouterModel + `]}`, ""},
+		{"no type", nil, `{"data":[{"id":"m"}]}`, ""},
+		{"no data", nil, `{"object":"list"}`, ""},
+		{"data is no array", nil, `{"object":"list","data":{"data":[]}}`, ""},
+		{"data holds text", nil, `{"object":"list","data":["m"]}`, ""},
+		{"data holds an object and null", nil, `{"object":"list","data":[{"id":"m"},null]}`, ""},
+		{"nested list", nil, `{"result":{"object":"list","data":[]}}`, ""},
+		{"data twice", nil, `{"object":"list","data":[],"data":[]}`, ""},
+		{"data twice, once escaped", nil, `{"object":"list","data":[],"d\u0061ta":[]}`, ""},
+		{"an id twice", nil, `{"object":"list","data":[{"id":"m","id":"n"}]}`, ""},
+		{"top-level array", nil, `[{"id":"m","object":"model"}]`, ""},
+		{"text", nil, `"list"`, ""},
+		{"empty", nil, ``, ""},
+		{"space", nil, " \n", ""},
+		{"not JSON", nil, `<html>{"object":"list","data":[]}</html>`, ""},
+		{"cut short", nil, `{"object":"list","data":[{"id":"m"}`, ""},
+		{"cut short after data", nil, `{"object":"list","data":[{"id":"m"}]`, ""},
+		{"comma before the bracket", nil, `{"object":"list","data":[{"id":"m"},]}`, ""},
+		{"text after the end", nil, `{"object":"list","data":[]}{}`, ""},
+		{"not UTF-8", nil, `{"object":"list","data":[{"id":"` + "\xff" + `"}]}`, ""},
+		{"byte order mark", nil, "\ufeff" + `{"object":"list","data":[]}`, ""},
+		{"deep", nil, `{"object":"list","data":[{"id":` + strings.Repeat("[", 20000) + strings.Repeat("]", 20000) + `}]}`, ""},
+	} {
+		t.Run(tc.name, func(t *testing.T) {
+			if tc.presets == nil {
+				tc.presets = []listed{aPreset("p", "a/b")}
+			}
+			before, after, _ := strings.Cut(tc.body, "^")
+			at, added, err := addModels([]byte(before+after), presetsOf(tc.presets...))
+			if err != nil {
+				t.Fatal(err)
+			}
+			if string(added) != tc.want {
+				t.Errorf("got  %s\nwant %s", added, tc.want)
+			}
+			if len(added) > 0 && at != len(before) {
+				t.Errorf("at byte %d, want %d", at, len(before))
+			}
+			if edited := withAdded([]byte(before+after), at, added); len(added) > 0 && !json.Valid(edited) {
+				t.Errorf("not valid: %s", edited)
+			}
+		})
+	}
+}
+
+func withAdded(body []byte, at int, added []byte) []byte {
+	return bytes.Join([][]byte{body[:at], added, body[at:]}, nil)
+}
+
+func TestModelsAddedToAHugeList(t *testing.T) {
+	const n = 10_000
+	var entries bytes.Buffer
+	var all []listed
+	for i := range n {
+		fmt.Fprintf(&entries, `,{"id":"m%d","canonical_slug":"m","x":%d}`, i, i)
+		all = append(all, aPreset(fmt.Sprintf("p%d", i), fmt.Sprintf("m%d", n-1-i)))
+	}
+	body := []byte(`{"data":[` + entries.String()[1:] + `],"total_count":10000}`)
+	at, added, err := addModels(body, presetsOf(all...))
+	if err != nil {
+		t.Fatal(err)
+	}
+	var list struct {
+		Data []struct {
+			ID string
+			X  int
+		}
+	}
+	if err := json.Unmarshal(withAdded(body, at, added), &list); err != nil {
+		t.Fatal(err)
+	}
+	if len(list.Data) != 2*n || list.Data[2*n-1].ID != "@preset/p9999" || list.Data[2*n-1].X != 0 {
+		t.Errorf("got %d entries, the last %+v", len(list.Data), list.Data[len(list.Data)-1])
+	}
+}
+
+// What would not fit into memory is an error, and so are the reader's own.
+func TestModelsNotAdded(t *testing.T) {
+	body := []byte(`{"data":[` + openRouterModel + `]}`)
+	failure := errors.New("disk on fire")
+	long := aPreset("p", "a/b")
+	long.preset.Description = new(strings.Repeat("x", 1<<20))
+	for name, tc := range map[string]struct {
+		presets eachPreset
+		want    error
+	}{
+		"too many": {func(fn func(domain.Preset, func() (string, error)) error) error {
+			for i := range 100 {
+				long.preset.Slug = strconv.Itoa(i)
+				if err := fn(long.preset, func() (string, error) { return "", nil }); err != nil {
+					return err
+				}
+			}
+			t.Error("not stopped")
+			return nil
+		}, errTooManyPresets},
+		"a model cannot be read": {func(fn func(domain.Preset, func() (string, error)) error) error {
+			return fn(long.preset, func() (string, error) { return "", failure })
+		}, failure},
+		"half of the presets cannot be read": {func(fn func(domain.Preset, func() (string, error)) error) error {
+			if err := presetsOf(aPreset("p", "a/b"))(fn); err != nil {
+				return err
+			}
+			return failure
+		}, failure},
+	} {
+		t.Run(name, func(t *testing.T) {
+			if _, added, err := addModels(body, tc.presets); !errors.Is(err, tc.want) || added != nil {
+				t.Errorf("got %d bytes and error %v, want none and %v", len(added), err, tc.want)
+			}
+		})
+	}
+}
+
+// A preset of OpenAI's list is not asked for its model, and no preset for a list
+// that is not to edit.
+func TestModelsReadOnlyWhatIsNeeded(t *testing.T) {
+	read, asked := 0, 0
+	presets := func(fn func(domain.Preset, func() (string, error)) error) error {
+		read++
+		return fn(domain.Preset{Slug: "p"}, func() (string, error) { asked++; return "", nil })
+	}
+	for _, body := range []string{`{"data":[]}`, `{"object":"list","data":[]}`, `[]`} {
+		if _, _, err := addModels([]byte(body), presets); err != nil {
+			t.Error(err)
+		}
+	}
+	if read != 1 || asked != 0 {
+		t.Errorf("read presets %d times and %d models, want 1 and 0", read, asked)
+	}
+}
+
+// Whatever the list, what comes out is the same bytes with entries inserted, and
+// valid if what came in was.
+func FuzzAddModels(f *testing.F) {
+	for _, seed := range []string{
+		`{"object":"list","data":[]}`, `{"object":"list","data":[{"id":"m","object":"model"} ]}`, `{"data":[` + openRouterModel + `]}`,
+		`{"data":[{"id":"@preset/p","canonical_slug":"x"},{"id":"a/b","architecture":{},"pricing":{} , "name":1}],"links":{"next":null}}`,
+		`{"data":[],"data":[]}`, `[`, "", "\xff", `{"data":[{"id":"a/b","canonical_slug":1,"":2}]}`,
+	} {
+		f.Add([]byte(seed), "p", "a/b")
+	}
+	f.Fuzz(func(t *testing.T, body []byte, slug, model string) {
+		before := bytes.Clone(body)
+		at, added, err := addModels(body, presetsOf(aPreset(slug, model), aPreset("q", "")))
+		if err != nil {
+			t.Fatal(err)
+		}
+		if !bytes.Equal(body, before) {
+			t.Error("the list was changed in place")
+		}
+		if len(added) == 0 {
+			return
+		}
+		edited := withAdded(body, at, added)
+		if !json.Valid(body) || !json.Valid(edited) {
+			t.Fatalf("%q became %q", body, edited)
+		}
+		if domain.CheckPresetSlug(slug) == nil && slug != "q" && !jsontext.Value(edited).IsValid() {
+			t.Fatalf("%q became %q, which has a name twice or is no UTF-8", body, edited)
+		}
+		var was, is struct {
+			Data []json.RawMessage `json:"data"`
+		}
+		if err := errors.Join(json.Unmarshal(body, &was), json.Unmarshal(edited, &is)); err != nil {
+			t.Fatal(err)
+		}
+		n := len(was.Data)
+		if len(is.Data) <= n || len(is.Data) > n+2 || n > 0 && !reflect.DeepEqual(is.Data[:n], was.Data) {
+			t.Errorf("%q became %q", body, edited)
+		}
+	})
+}
+
+// modelsUpstream is a next handler that answers with status, "Name: value" headers and
+// a body in pieces.
+func modelsUpstream(status int, headers []string, pieces ...string) caddyhttp.HandlerFunc {
+	return func(w http.ResponseWriter, _ *http.Request) error {
+		for _, h := range headers {
+			name, value, _ := strings.Cut(h, ": ")
+			w.Header().Add(name, value)
+		}
+		w.WriteHeader(status)
+		for _, p := range pieces {
+			if _, err := io.WriteString(w, p); err != nil {
+				return err
+			}
+		}
+		return nil
+	}
+}
+
+const (
+	plainList  = `{"object":"list","data":[]}`
+	editedList = `{"object":"list","data":[` + openAIEntry + `]}`
+)
+
+// listTo runs listModels with the preset p.
+func listTo(t *testing.T, w http.ResponseWriter, r *http.Request, next caddyhttp.Handler) error {
+	t.Helper()
+	return listModels(w, r, next, presetsOf(aPreset("p", "a/b")), func(err error) { t.Errorf("failed with %v", err) })
+}
+
+func newListRequest() *http.Request { return httptest.NewRequest(http.MethodGet, "/v1/models", nil) }
+
+func TestModelsAnswer(t *testing.T) {
+	asJSON, length := "Content-Type: application/json", "Content-Length: "+strconv.Itoa(len(plainList))
+	tooLong := strconv.Itoa(maxModels + 1)
+	for _, tc := range []struct {
+		name   string
+		next   caddyhttp.HandlerFunc
+		edited bool
+	}{
+		{"plain", modelsUpstream(200, []string{asJSON}, plainList), true},
+		{"with a length", modelsUpstream(200, []string{asJSON, length}, plainList), true},
+		{"in pieces", modelsUpstream(200, []string{"Content-Type: application/vnd.list+json; charset=utf-8"}, plainList[:9], "", plainList[9:]), true},
+		{"identity", modelsUpstream(200, []string{asJSON, "Content-Encoding: identity"}, plainList), true},
+		{"status 500", modelsUpstream(500, []string{asJSON, length}, plainList), false},
+		{"status 401", modelsUpstream(401, []string{asJSON}, plainList), false},
+		{"status 201", modelsUpstream(201, []string{asJSON}, plainList), false},
+		{"status 206", modelsUpstream(206, []string{asJSON, "Content-Range: bytes 0-1/2"}, plainList), false},
+		{"status 304", modelsUpstream(304, []string{`ETag: "1"`}), false},
+		{"gzip", modelsUpstream(200, []string{asJSON, "Content-Encoding: gzip"}, plainList), false},
+		{"HTML", modelsUpstream(200, []string{"Content-Type: text/html"}, plainList), false},
+		{"no type", modelsUpstream(200, nil, plainList), false},
+		{"an unreadable type", modelsUpstream(200, []string{"Content-Type: application/json;;"}, plainList), false},
+		{"an unreadable length", modelsUpstream(200, []string{asJSON, "Content-Length: -1"}, plainList), false},
+		{"too long by its length", modelsUpstream(200, []string{asJSON, "Content-Length: " + tooLong}, plainList), false},
+		{"a trailer", modelsUpstream(200, []string{asJSON, "Trailer: Content-Digest"}, plainList), false},
+		{"another body", modelsUpstream(200, []string{asJSON}, `{"data":[]}`), false},
+		{"no body", modelsUpstream(200, []string{asJSON}), false},
+	} {
+		t.Run(tc.name, func(t *testing.T) {
+			direct, w := httptest.NewRecorder(), httptest.NewRecorder()
+			for _, rec := range []*httptest.ResponseRecorder{direct, w} {
+				rec.Header().Set("ETag", `"1"`)
+				rec.Header().Set("X-Other", "kept")
+			}
+			if err := tc.next(direct, newListRequest()); err != nil {
+				t.Fatal(err)
+			}
+			if err := listTo(t, w, newListRequest(), tc.next); err != nil {
+				t.Fatal(err)
+			}
+			want := direct.Result()
+			wantBody := direct.Body.String()
+			if tc.edited {
+				wantBody = editedList
+				want.Header.Del("ETag")
+				want.Header.Add("Vary", "Authorization, X-Api-Key")
+				want.Header.Set("Content-Length", strconv.Itoa(len(editedList)))
+			}
+			got := w.Result()
+			if got.StatusCode != want.StatusCode || w.Body.String() != wantBody {
+				t.Errorf("got %d %s, want %d %s", got.StatusCode, w.Body, want.StatusCode, wantBody)
+			}
+			if !reflect.DeepEqual(got.Header, want.Header) {
+				t.Errorf("got headers %v, want %v", got.Header, want.Header)
+			}
+		})
+	}
+}
+
+func TestModelsHeadersOfAnEditedList(t *testing.T) {
+	w := httptest.NewRecorder()
+	kept := []string{"Content-Type: application/json", "Cache-Control: private", "Vary: A", "Vary: B", "X-Request-Id: 1", "Date: now"}
+	stale := []string{`ETag: "1"`, "Last-Modified: now", "Accept-Ranges: bytes", "Content-MD5: x", "Digest: x", "Content-Digest: x", "Repr-Digest: x", "Content-Length: 27"}
+	if err := listTo(t, w, newListRequest(), modelsUpstream(200, append(stale, kept...), plainList)); err != nil {
+		t.Fatal(err)
+	}
+	want := http.Header{"Content-Length": {strconv.Itoa(len(editedList))}}
+	for _, h := range kept {
+		name, value, _ := strings.Cut(h, ": ")
+		want.Add(name, value)
+	}
+	want.Add("Vary", "Authorization, X-Api-Key")
+	if got := w.Result().Header; !reflect.DeepEqual(got, want) {
+		t.Errorf("got %v, want %v", got, want)
+	}
+}
+
+func TestModelsRequest(t *testing.T) {
+	r := newListRequest()
+	for _, name := range []string{"Accept-Encoding", "If-None-Match", "If-Modified-Since", "Range", "If-Range", "Authorization", "Accept", "X-Other"} {
+		r.Header.Add(name, "1")
+		r.Header.Add(name, "2")
+	}
+	before := r.Clone(t.Context())
+	next := caddyhttp.HandlerFunc(func(w http.ResponseWriter, got *http.Request) error {
+		if got != r {
+			t.Error("the request was replaced")
+		}
+		return nil
+	})
+	w := httptest.NewRecorder()
+	if err := listTo(t, w, r, next); err != nil {
+		t.Fatal(err)
+	}
+	both := []string{"1", "2"}
+	want := http.Header{"Accept-Encoding": {"identity"}, "Authorization": both, "Accept": both, "X-Other": both}
+	if !reflect.DeepEqual(r.Header, want) {
+		t.Errorf("got headers %v, want %v", r.Header, want)
+	}
+	if r.Method != before.Method || r.URL.String() != before.URL.String() || r.Host != before.Host {
+		t.Errorf("got %s %s %s", r.Method, r.Host, r.URL)
+	}
+	if w.Flushed || w.Body.Len() > 0 || len(w.Header()) > 0 {
+		t.Error("an answer was made for a handler that gave none")
+	}
+}
+
+// What grows beyond the bound passes from there on without being held.
+func TestModelsTooLong(t *testing.T) {
+	w := httptest.NewRecorder()
+	piece := strings.Repeat(" ", 1<<20)
+	next := caddyhttp.HandlerFunc(func(out http.ResponseWriter, _ *http.Request) error {
+		out.Header().Set("Content-Type", "application/json")
+		flusher := http.NewResponseController(out)
+		for i := range maxModels>>20 + 2 {
+			if _, err := io.WriteString(out, piece); err != nil {
+				t.Error(err)
+			}
+			if err := flusher.Flush(); err != nil {
+				t.Error(err)
+			}
+			passed := 0
+			if i >= maxModels>>20 {
+				passed = (i + 1) << 20
+			}
+			if w.Body.Len() != passed || w.Flushed != (passed > 0) {
+				t.Errorf("after %d MiB: %d bytes passed, flushed is %t", i+1, w.Body.Len(), w.Flushed)
+			}
+		}
+		_, err := io.WriteString(out, plainList)
+		return err
+	})
+	if err := listTo(t, w, newListRequest(), next); err != nil {
+		t.Fatal(err)
+	}
+	if want := strings.Repeat(piece, maxModels>>20+2) + plainList; w.Body.String() != want {
+		t.Errorf("got %d bytes, want %d, unchanged", w.Body.Len(), len(want))
+	}
+	if w.Code != http.StatusOK || w.Header().Get("Content-Length") != "" {
+		t.Errorf("got %d %v", w.Code, w.Header())
+	}
+}
+
+// A list of exactly the bound is edited.
+func TestModelsOfTheLargestSize(t *testing.T) {
+	w := httptest.NewRecorder()
+	body := plainList + strings.Repeat(" ", maxModels-len(plainList))
+	if err := listTo(t, w, newListRequest(), modelsUpstream(200, []string{"Content-Type: application/json"}, body[:9], body[9:])); err != nil {
+		t.Fatal(err)
+	}
+	if want := editedList + body[len(plainList):]; w.Body.String() != want {
+		t.Errorf("got %d bytes, want %d", w.Body.Len(), len(want))
+	}
+}
+
+// A stream such as server-sent events is sent piece by piece.
+func TestModelsFlush(t *testing.T) {
+	w := httptest.NewRecorder()
+	next := caddyhttp.HandlerFunc(func(out http.ResponseWriter, _ *http.Request) error {
+		out.Header().Set("Content-Type", "text/event-stream")
+		if err := http.NewResponseController(out).Flush(); err != nil {
+			t.Error(err)
+		}
+		if !w.Flushed || w.Code != http.StatusOK {
+			t.Error("the headers were not sent")
+		}
+		io.WriteString(out, "data: 1\n\n")
+		if w.Body.String() != "data: 1\n\n" {
+			t.Error("the first event was not sent")
+		}
+		return nil
+	})
+	if err := listTo(t, w, newListRequest(), next); err != nil {
+		t.Fatal(err)
+	}
+}
+
+// An informational answer passes at once and decides nothing; a second final
+// status is ignored.
+func TestModelsInformational(t *testing.T) {
+	server := httptest.NewServer(http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
+		next := caddyhttp.HandlerFunc(func(w http.ResponseWriter, r *http.Request) error {
+			w.Header().Set("Link", "</x>")
+			w.WriteHeader(http.StatusEarlyHints)
+			w.Header().Set("Content-Type", "application/json")
+			w.WriteHeader(http.StatusOK)
+			w.WriteHeader(http.StatusTeapot)
+			_, err := io.WriteString(w, plainList)
+			return err
+		})
+		if err := listTo(t, w, r, next); err != nil {
+			t.Error(err)
+		}
+	}))
+	defer server.Close()
+	send(t, http.MethodGet, server.URL, "").want(t, http.StatusOK, editedList)
+}
+
+// The connection of an upgrade is the gateway's.
+func TestModelsHijack(t *testing.T) {
+	server := httptest.NewServer(http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
+		next := caddyhttp.HandlerFunc(func(w http.ResponseWriter, r *http.Request) error {
+			w.Header().Set("Content-Type", "application/json")
+			conn, _, err := http.NewResponseController(w).Hijack()
+			if err != nil {
+				return err
+			}
+			defer conn.Close()
+			_, err = io.WriteString(conn, "HTTP/1.0 200 OK\r\n\r\nraw")
+			return err
+		})
+		if err := listTo(t, w, r, next); err != nil {
+			t.Error(err)
+		}
+	}))
+	defer server.Close()
+	send(t, http.MethodGet, server.URL, "").want(t, http.StatusOK, "raw")
+}
+
+func TestModelsNextFails(t *testing.T) {
+	failure := errors.New("no upstream")
+	for name, written := range map[string]string{"before it answered": "", "halfway": plainList} {
+		t.Run(name, func(t *testing.T) {
+			w := httptest.NewRecorder()
+			next := caddyhttp.HandlerFunc(func(w http.ResponseWriter, _ *http.Request) error {
+				if written != "" {
+					w.Header().Set("Content-Type", "application/json")
+					io.WriteString(w, written)
+				}
+				return failure
+			})
+			if err := listTo(t, w, newListRequest(), next); !errors.Is(err, failure) {
+				t.Errorf("got error %v, want next's", err)
+			}
+			if w.Body.String() != written {
+				t.Errorf("got %q, want %q", w.Body, written)
+			}
+		})
+	}
+}
+
+func TestModelsPresetsFail(t *testing.T) {
+	failure := errors.New("disk on fire")
+	presets := func(fn func(domain.Preset, func() (string, error)) error) error {
+		return errors.Join(fn(aPreset("p", "").preset, nil), failure)
+	}
+	w := httptest.NewRecorder()
+	var failed []error
+	err := listModels(w, newListRequest(), modelsUpstream(200, []string{"Content-Type: application/json", `ETag: "1"`}, plainList), presets,
+		func(err error) { failed = append(failed, err) })
+	if err != nil {
+		t.Fatal(err)
+	}
+	if w.Code != http.StatusOK || w.Body.String() != plainList || w.Header().Get("ETag") != `"1"` {
+		t.Errorf("got %d %v %s, want the list unchanged", w.Code, w.Header(), w.Body)
+	}
+	if len(failed) != 1 || !errors.Is(failed[0], failure) {
+		t.Errorf("got errors %v, want one", failed)
+	}
+}
+
+// A workspace lists its own presets, the active ones, with the models of their
+// designated versions.
+func TestModelsOfAWorkspace(t *testing.T) {
+	store, err := badger.OpenInMemory()
+	if err != nil {
+		t.Fatal(err)
+	}
+	t.Cleanup(func() { _ = store.Close() })
+	service := domain.NewService(store)
+	if err := service.EnsureDefaultWorkspace(t.Context()); err != nil {
+		t.Fatal(err)
+	}
+	ann := domain.Principal{UserID: "ann", Kind: domain.ManagementKey}
+	if _, err := service.CreateWorkspace(t.Context(), ann, domain.NewWorkspace{Name: "team", Slug: "team"}); err != nil {
+		t.Fatal(err)
+	}
+	for _, p := range []struct{ workspace, slug, config string }{
+		{"team", "b", `{"temperature":1,"model":"old"}`},
+		{"team", "b", `{"temperature":1,"m\u006fdel":"n\u0065w","tools":[{"model":"x"}]}`},
+		{"team", "B", `{"models":["x"]}`},
+		{"team", "gone", `{"model":"x"}`},
+		{"default", "a", `{"model":"x"}`},
+	} {
+		if _, _, err := service.CreatePresetVersion(t.Context(), ann, p.workspace, p.slug, domain.Capture{
+			Dialect: domain.Responses, Config: json.RawMessage(p.config),
+		}); err != nil {
+			t.Fatal(err)
+		}
+	}
+	err = store.Update(t.Context(), func(tx domain.Tx) error {
+		w, err := tx.WorkspaceBySlug("team")
+		if err != nil {
+			return err
+		}
+		p, err := tx.Preset(w.ID, "gone")
+		if err != nil {
+			return err
+		}
+		p.Status = "archived"
+		return tx.PutPreset(p)
+	})
+	if err != nil {
+		t.Fatal(err)
+	}
+
+	var got []string
+	note := func(p domain.Preset, model func() (string, error)) error {
+		m, err := model()
+		got = append(got, p.Slug+" runs "+m)
+		return err
+	}
+	bob := domain.Principal{UserID: "bob", Kind: domain.InferenceKey, WorkspaceSlug: "team"}
+	if err := service.EachActivePreset(t.Context(), bob, note); err != nil {
+		t.Fatal(err)
+	}
+	if want := []string{"B runs ", "b runs new"}; !reflect.DeepEqual(got, want) {
+		t.Errorf("got %q, want %q", got, want)
+	}
+
+	failure := errors.New("enough")
+	calls := 0
+	err = service.EachActivePreset(t.Context(), bob, func(domain.Preset, func() (string, error)) error { calls++; return failure })
+	if !errors.Is(err, failure) || calls != 1 {
+		t.Errorf("got error %v after %d calls, want the first one's", err, calls)
+	}
+	bob.WorkspaceSlug = "nowhere"
+	if err := service.EachActivePreset(t.Context(), bob, note); domain.KindOf(err) != domain.NotFound {
+		t.Errorf("got error %v, want NotFound", err)
+	}
+}

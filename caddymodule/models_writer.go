@@ -1,0 +1,85 @@
+package caddymodule
+
+import (
+	"bytes"
+	"net/http"
+	"strconv"
+)
+
+// listWriter holds back an answer that may be a model list to edit, and streams
+// every other. An answer that turns out longer than maxModels is released and
+// streams from there.
+type listWriter struct {
+	http.ResponseWriter
+	decided bool // the final status was written
+	holding bool // held is the answer so far, its status 200
+	held    bytes.Buffer
+}
+
+// WriteHeader decides whether to hold the answer back.
+func (w *listWriter) WriteHeader(status int) {
+	informational := status >= 100 && status < 200 && status != http.StatusSwitchingProtocols
+	if w.decided && !informational {
+		return
+	}
+	if !informational {
+		w.decided = true
+		if w.holding = status == http.StatusOK && mayBeList(w.Header()); w.holding {
+			return
+		}
+	}
+	w.ResponseWriter.WriteHeader(status)
+}
+
+// Write holds p back or writes it.
+func (w *listWriter) Write(p []byte) (int, error) {
+	w.WriteHeader(http.StatusOK) // unless there is a status already
+	if w.holding && w.held.Len()+len(p) <= maxModels {
+		return w.held.Write(p)
+	}
+	if err := w.release(); err != nil {
+		return 0, err
+	}
+	return w.ResponseWriter.Write(p)
+}
+
+// FlushError sends what was written, unless it is held back.
+func (w *listWriter) FlushError() error {
+	w.WriteHeader(http.StatusOK) // unless there is a status already
+	if w.holding {
+		return nil
+	}
+	return http.NewResponseController(w.ResponseWriter).Flush()
+}
+
+// Unwrap returns the writer to the client, for http.ResponseController.
+func (w *listWriter) Unwrap() http.ResponseWriter { return w.ResponseWriter }
+
+// release writes what is held back, unchanged. What follows streams.
+func (w *listWriter) release() error {
+	if !w.holding {
+		return nil
+	}
+	w.holding = false
+	w.ResponseWriter.WriteHeader(http.StatusOK)
+	_, err := w.ResponseWriter.Write(w.held.Bytes())
+	w.held = bytes.Buffer{}
+	return err
+}
+
+// mayBeList reports whether the headers of an answer allow it to be a model list
+// to edit.
+func mayBeList(header http.Header) bool {
+	if header.Get("Content-Type") == "" || !isJSON(header) {
+		return false
+	}
+	if header.Get("Trailer") != "" {
+		return false // a trailer cannot follow a length, and may be a digest
+	}
+	given := header.Get("Content-Length")
+	if given == "" {
+		return true
+	}
+	length, err := strconv.ParseUint(given, 10, 64)
+	return err == nil && length <= maxModels
+}
