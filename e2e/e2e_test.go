@@ -1,5 +1,5 @@
 // Package e2e is the second tier of tests: the real binary, built as operators
-// build it, against the official client. It has a module of its own, so that
+// build it, against the official clients. It has a module of its own, so that
 // who uses caddy-presets never sees what these tests need.
 //
 // A test whose tool is missing is skipped and says what to install; with
@@ -14,6 +14,7 @@ import (
 	"errors"
 	"fmt"
 	"io"
+	"math/rand/v2"
 	"net"
 	"net/http"
 	"net/http/httptest"
@@ -118,10 +119,12 @@ func TestMain(m *testing.M) {
 	os.Exit(code)
 }
 
-// What the servers of these tests take, and the user of the first.
+// What the servers of these tests take, the user of the first, and what they
+// show to the gateway behind.
 const (
 	managementKey = "e2e-management-key-of-the-configuration"
 	inferenceKey  = "e2e-inference-key-of-the-configuration"
+	gatewayKey    = "e2e-key-of-the-operator-at-the-gateway"
 )
 
 // server is a running Caddy.
@@ -136,6 +139,13 @@ type server struct {
 // until the test ends.
 func start(t *testing.T, upstream *upstream) *server {
 	t.Helper()
+	return startWith(t, "", "reverse_proxy "+upstream.address())
+}
+
+// startWith is start with more lines in the presets block, and any directives
+// behind it.
+func startWith(t *testing.T, presets, next string) *server {
+	t.Helper()
 	home := t.TempDir()
 	admin, site := freeAddress(t), freeAddress(t)
 	s := &server{
@@ -144,7 +154,7 @@ func start(t *testing.T, upstream *upstream) *server {
 		site:   "http://" + site,
 		env: []string{
 			"HOME=" + home, "XDG_DATA_HOME=" + home, "XDG_CONFIG_HOME=" + home, "AppData=" + home,
-			"E2E_MANAGEMENT_KEY=" + managementKey, "E2E_INFERENCE_KEY=" + inferenceKey,
+			"E2E_MANAGEMENT_KEY=" + managementKey, "E2E_INFERENCE_KEY=" + inferenceKey, "E2E_GATEWAY_KEY=" + gatewayKey,
 		},
 	}
 	config := filepath.Join(home, "Caddyfile")
@@ -161,10 +171,11 @@ http://%s {
 		storage badger "%s"
 		management_key {env.E2E_MANAGEMENT_KEY} user_e2e
 		inference_key {env.E2E_INFERENCE_KEY}
+		%s
 	}
-	reverse_proxy %s
+	%s
 }
-`, admin, site, filepath.ToSlash(filepath.Join(home, "store")), upstream.address())
+`, admin, site, filepath.ToSlash(filepath.Join(home, "store")), presets, next)
 	if err := os.WriteFile(config, []byte(text), 0o600); err != nil {
 		t.Fatal(err)
 	}
@@ -220,15 +231,32 @@ http://%s {
 	}
 }
 
-// freeAddress returns a loopback address with a port that was free just now.
+// ports is the last port given out. Caddy shares ports with whoever listens on
+// them already, so tests that run at the same time must not get the same: each
+// package has a range of its own, below those that systems give out themselves.
+var ports = struct {
+	sync.Mutex
+	last int
+}{last: 20000 + rand.IntN(4000)}
+
+// freeAddress returns a loopback address that nobody listens on, and that no
+// other call of this package gets for long.
 func freeAddress(t *testing.T) string {
 	t.Helper()
-	listener, err := net.Listen("tcp", "127.0.0.1:0")
-	if err != nil {
-		t.Fatal(err)
+	ports.Lock()
+	defer ports.Unlock()
+	for range 4000 {
+		if ports.last++; ports.last >= 24000 {
+			ports.last = 20000
+		}
+		address := fmt.Sprintf("127.0.0.1:%d", ports.last)
+		if l, err := net.Listen("tcp", address); err == nil {
+			l.Close()
+			return address
+		}
 	}
-	defer listener.Close()
-	return listener.Addr().String()
+	t.Fatal("no free port")
+	return ""
 }
 
 // post sends a JSON body with a bearer key and returns the answer's status and

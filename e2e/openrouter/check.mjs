@@ -5,11 +5,10 @@
 
 import assert from "node:assert/strict";
 import { createHash } from "node:crypto";
-import { HTTPClient, OpenRouter } from "@openrouter/sdk";
 import * as errors from "@openrouter/sdk/models/errors";
+import { check, client, finish } from "./harness.mjs";
 import { fullRequest } from "./full-request.mjs";
 
-const serverURL = process.env.PRESETS_BASE_URL;
 const managementKey = process.env.PRESETS_MANAGEMENT_KEY;
 const inferenceKey = process.env.PRESETS_INFERENCE_KEY;
 
@@ -25,49 +24,8 @@ const uuid = /^[0-9a-f]{8}(-[0-9a-f]{4}){3}-[0-9a-f]{12}$/;
 const utc = /^\d{4}-\d\d-\d\dT\d\d:\d\d:\d\d(\.\d+)?Z$/;
 const userOfManagementKey = "user_e2e";
 
-// client returns the SDK's client and the bytes it last sent and received.
-// Failures are not tried again, so that none hides behind a later success.
-// query, if given, is added to every request.
-function client(apiKey, query) {
-  const seen = {};
-  const httpClient = new HTTPClient();
-  httpClient.addHook("beforeRequest", async (request) => {
-    if (query) {
-      const url = new URL(request.url);
-      url.search = new URLSearchParams(query);
-      request = new Request(url, request);
-    }
-    seen.sent = Buffer.from(await request.clone().arrayBuffer());
-    return request;
-  });
-  httpClient.addHook("response", async (response) => {
-    seen.status = response.status;
-    seen.headers = response.headers;
-    seen.received = Buffer.from(await response.clone().arrayBuffer());
-  });
-  const sdk = new OpenRouter({ apiKey, serverURL, httpClient, retryConfig: { strategy: "none" }, timeoutMs: 30_000 });
-  return { sdk, seen };
-}
-
 const management = client(managementKey);
 const inference = client(inferenceKey);
-
-let failures = 0;
-
-async function check(name, run) {
-  try {
-    await run();
-    console.log(`ok    ${name}`);
-  } catch (err) {
-    failures++;
-    const why = err instanceof errors.ResponseValidationError
-      ? `${err.pretty()}\n${err.body}`
-      : err instanceof errors.OpenRouterError
-        ? `${err.name} ${err.statusCode}: ${err.body}`
-        : err?.message ?? String(err);
-    console.log(`FAIL  ${name}\n      ${why.replaceAll("\n", "\n      ")}`);
-  }
-}
 
 // rejects asserts that a call fails with the client's own typed error, whose
 // envelope agrees with the status, and returns it.
@@ -249,7 +207,7 @@ await check("presets.createPresetsResponses by 16 at once: versions 1 to 16", as
 });
 
 await check("presets of a workspace named by ?workspace_id= are its own", async () => {
-  const there = client(managementKey, { workspace_id: "team-full" });
+  const there = client(managementKey, { query: { workspace_id: "team-full" } });
   const { data } = await makePreset(there, "analyst", { model: "acme/small" });
   assert.equal(data.workspaceId, full.id);
   assert.equal(data.designatedVersion.version, 1);
@@ -257,7 +215,7 @@ await check("presets of a workspace named by ?workspace_id= are its own", async 
 });
 
 await check("presets.createPresetsResponses in an unknown workspace: NotFoundResponseError", () =>
-  rejects(() => makePreset(client(managementKey, { workspace_id: "nowhere" }), "analyst", { model: "acme/small" }), errors.NotFoundResponseError, 404, /workspace not found/i));
+  rejects(() => makePreset(client(managementKey, { query: { workspace_id: "nowhere" } }), "analyst", { model: "acme/small" }), errors.NotFoundResponseError, 404, /workspace not found/i));
 
 await check("presets.createPresetsResponses with previous_response_id: BadRequestResponseError with its place", async () => {
   const err = await rejects(() => makePreset(management, "analyst", { previousResponseId: "resp_1" }), errors.BadRequestResponseError, 400, /^Invalid request parameters: \/previous_response_id/);
@@ -315,5 +273,4 @@ await check("chat.send reaches the gateway byte for byte", async () => {
   untouched(inference.seen);
 });
 
-console.log(failures === 0 ? "all checks passed" : `${failures} checks failed`);
-process.exitCode = failures === 0 ? 0 : 1;
+finish();
