@@ -358,32 +358,13 @@ func TestSessionIDAndPlaceholders(t *testing.T) {
 			},
 		},
 	} {
-		before := len(s.logs())
-		tc.send()
-		if !s.eventually(func() bool { return strings.HasSuffix(s.logs()[before:], "}\n") }) {
-			t.Fatal("the request is not in the access log")
-		}
-		var got map[string]any
-		if err := json.Unmarshal([]byte(s.logs()[before:]), &got); err != nil {
-			t.Fatal(err)
-		}
+		got := s.logged(tc.send)
 		for name, want := range tc.want {
 			if got[name] != want {
 				t.Errorf("%s: got %v, want %v", name, got[name], want)
 			}
 		}
 	}
-}
-
-// eventually waits for what happens after an answer was sent.
-func (s *server) eventually(ok func() bool) bool {
-	for range 1500 {
-		if ok() {
-			return true
-		}
-		time.Sleep(20 * time.Millisecond)
-	}
-	return false
 }
 
 func TestManyClientsOnOneSlug(t *testing.T) {

@@ -17,6 +17,7 @@ import (
 	"strings"
 	"sync"
 	"testing"
+	"time"
 
 	"github.com/caddyserver/caddy/v2"
 	"github.com/caddyserver/caddy/v2/caddyconfig"
@@ -152,6 +153,37 @@ func (s *server) logs() string {
 		s.t.Fatal(err)
 	}
 	return string(text[:bytes.LastIndexByte(text, '\n')+1])
+}
+
+// logged returns the access log's entry of the one request that send makes.
+// Those of settle may come late and do not count.
+func (s *server) logged(send func()) map[string]any {
+	s.t.Helper()
+	before := len(s.logs())
+	send()
+	var got map[string]any
+	if !s.eventually(func() bool {
+		for line := range strings.Lines(s.logs()[before:]) {
+			if strings.Contains(line, `"handled request"`) && !strings.Contains(line, "/settle") {
+				return json.Unmarshal([]byte(line), &got) == nil
+			}
+		}
+		return false
+	}) {
+		s.t.Fatal("the request is not in the access log")
+	}
+	return got
+}
+
+// eventually waits for what happens after an answer was sent.
+func (s *server) eventually(ok func() bool) bool {
+	for range 1500 {
+		if ok() {
+			return true
+		}
+		time.Sleep(20 * time.Millisecond)
+	}
+	return false
 }
 
 // ports is the last port given out. Caddy shares ports with whoever listens on

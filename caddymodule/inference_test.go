@@ -544,23 +544,6 @@ func TestInferenceIsObservable(t *testing.T) {
 	if err := s.load(site(inferring("list_models on"))); err != nil {
 		t.Fatal(err)
 	}
-	logged := func(send func()) map[string]any {
-		t.Helper()
-		before := len(s.logs())
-		send()
-		var got map[string]any
-		if !s.eventually(func() bool {
-			for line := range strings.Lines(s.logs()[before:]) {
-				if strings.Contains(line, `"handled request"`) && !strings.Contains(line, "/settle") {
-					return json.Unmarshal([]byte(line), &got) == nil
-				}
-			}
-			return false
-		}) {
-			t.Fatal("the request is not in the access log")
-		}
-		return got
-	}
 	const key = "config-inference-1"
 	for _, tc := range []struct {
 		name string
@@ -578,7 +561,7 @@ func TestInferenceIsObservable(t *testing.T) {
 		{"not ours", func() { s.ask("/v1/embeddings", `{}`).want(t, 202) }, [6]any{nil, nil, nil, nil, key, nil}},
 		{"not ours, of a stranger", func() { s.do("POST", "/v1/embeddings", `{}`).want(t, 202) }, [6]any{nil, nil, nil, nil, nil, nil}},
 	} {
-		got := logged(tc.send)
+		got := s.logged(tc.send)
 		for i, name := range names {
 			if got["p_"+name] != tc.want[i] && (tc.want[i] != nil || got["p_"+name] != "") {
 				t.Errorf("%s: got %s %v, want %v", tc.name, name, got["p_"+name], tc.want[i])
