@@ -30,19 +30,32 @@ func schemas(tb testing.TB) *schema.Schemas {
 	return s
 }
 
-// largeRequest is a body of about 50 KB with tools of three kinds.
-func largeRequest() []byte {
+// largeRequest is a body of about 50 KB with tools of three kinds, of which
+// function is the client's own: its name and description come first.
+func largeRequest(function string) []byte {
+	const parameters = `{"type":"object","properties":{"id":{"type":"integer","minimum":1},"label":{"type":"string"},` +
+		`"tags":{"type":"array","items":{"type":"string","enum":["a","b","c"]}}},"required":["id"]}`
 	var b strings.Builder
-	b.WriteString(`{"model":"openai/gpt-5","instructions":"Be brief.","temperature":0.2,"tools":[`)
+	b.WriteString(`{"model":"openai/gpt-5","temperature":0.2,"tools":[`)
 	for i := 0; b.Len() < 50_000; i++ {
 		if i > 0 {
 			b.WriteByte(',')
 		}
-		fmt.Fprintf(&b, `{"type":"function","name":"f%d","description":"Does the thing with number %d.","strict":true,`+
-			`"parameters":{"type":"object","properties":{"id":{"type":"integer","minimum":1},"label":{"type":"string"},`+
-			`"tags":{"type":"array","items":{"type":"string","enum":["a","b","c"]}}},"required":["id"]}},`+
-			`{"type":"web_search","max_results":5,"filters":{"allowed_domains":["example.com","example.org"]}},`+
-			`{"type":"openrouter:web_fetch","parameters":{"engine":"auto","max_uses":3}}`, i, i)
+		fmt.Fprintf(&b, function, i, i, parameters)
+		b.WriteString(`,{"type":"web_search","max_results":5,"filters":{"allowed_domains":["example.com","example.org"]}},` +
+			`{"type":"openrouter:web_fetch","parameters":{"engine":"auto","max_uses":3}}`)
+	}
+	b.WriteString(`]}`)
+	return []byte(b.String())
+}
+
+// longRequest is a body of about 50 KB with a conversation.
+func longRequest() []byte {
+	var b strings.Builder
+	b.WriteString(`{"model":"openai/gpt-5","temperature":0.2,"messages":[{"role":"user","content":"Hello."}`)
+	for i := 0; b.Len() < 50_000; i++ {
+		fmt.Fprintf(&b, `,{"role":"assistant","content":[{"type":"text","text":"That is answer number %d, and a short one."}]}`+
+			`,{"role":"user","content":"Thank you. I have another question, which is number %d."}`, i, i+2)
 	}
 	b.WriteString(`]}`)
 	return []byte(b.String())
@@ -51,28 +64,36 @@ func largeRequest() []byte {
 // BenchmarkCheck stands next to what decoding the same body into any costs;
 // three times that is the goal.
 func BenchmarkCheck(b *testing.B) {
-	check := schemas(b).ResponsesRequest
+	s := schemas(b)
 	for _, test := range []struct {
-		name string
-		body []byte
+		name  string
+		check *schema.Schema
+		body  []byte
 	}{
-		{"2KB", request(b, "responses.json")},
-		{"50KB", largeRequest()},
+		{"responses/2KB", s.ResponsesRequest, request(b, "responses.json")},
+		{"responses/50KB", s.ResponsesRequest, largeRequest(`{"type":"function","name":"f%d","description":"Does the thing with number %d.","strict":true,"parameters":%s}`)},
+		{"chat/2KB", s.ChatRequest, request(b, "chat.json")},
+		{"chat/50KB", s.ChatRequest, largeRequest(`{"type":"function","function":{"name":"f%d","description":"Does the thing with number %d.","strict":true,"parameters":%s}}`)},
+		{"chat/50KB of messages", s.ChatRequest, longRequest()},
+		{"messages/2KB", s.MessagesRequest, request(b, "messages.json")},
+		{"messages/50KB", s.MessagesRequest, largeRequest(`{"name":"f%d","description":"Does the thing with number %d.","input_schema":%s}`)},
+		{"messages/50KB of messages", s.MessagesRequest, longRequest()},
+		{"update-workspace", s.UpdateWorkspace, request(b, "workspace-update.json")},
+		{"label", s.Label, []byte(`{"split":[{"version":1,"weight":90},{"version":2,"weight":10}]}`)},
 	} {
-		name, body := test.name, test.body
-		b.Run(name+"/check", func(b *testing.B) {
+		b.Run(test.name+"/check", func(b *testing.B) {
 			b.ReportAllocs()
 			for b.Loop() {
-				if _, err := check.Check(body); err != nil {
+				if _, err := test.check.Check(test.body); err != nil {
 					b.Fatal(err)
 				}
 			}
 		})
-		b.Run(name+"/unmarshal", func(b *testing.B) {
+		b.Run(test.name+"/unmarshal", func(b *testing.B) {
 			b.ReportAllocs()
 			for b.Loop() {
 				var v any
-				if err := json.Unmarshal(body, &v); err != nil {
+				if err := json.Unmarshal(test.body, &v); err != nil {
 					b.Fatal(err)
 				}
 			}

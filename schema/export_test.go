@@ -7,8 +7,8 @@ import (
 	"github.com/go-json-experiment/json/jsontext"
 )
 
-// CheckInFull is Check without views: the validator sees all there is, save
-// the inside of input. What it finds, Check must find too.
+// CheckInFull is Check without views: the validator sees all there is. What it
+// finds, Check must find too.
 func (s *Schema) CheckInFull(body []byte) error {
 	members, err := read(body)
 	if err != nil {
@@ -21,12 +21,15 @@ func (s *Schema) CheckInFull(body []byte) error {
 		return err
 	}
 	full := inFull(object).(map[string]any)
-	if input, ok := object["input"]; ok {
-		text, err := json.Marshal(input)
-		if err != nil {
-			return err
+	for name, value := range members.All() {
+		if p := s.plan.members[name]; p != nil && p.surface != nil {
+			all := &skimmed{kind: typeOf(value)}
+			items, _ := full[name].([]any)
+			for index, item := range items {
+				all.items = append(all.items, skimmedItem{index, item})
+			}
+			full[name] = all
 		}
-		full["input"] = opaque(text)
 	}
 	return s.judge(members, s.root.Validate(full))
 }

@@ -5,6 +5,7 @@ import (
 	"io/fs"
 	"maps"
 	"net/url"
+	"reflect"
 	"slices"
 	"strings"
 	"testing"
@@ -81,7 +82,15 @@ func TestSchemaFiles(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	referenced := map[string]bool{"responses-request.json": true, "create-workspace.json": true}
+	referenced := make(map[string]bool)
+	bodies, err := Load()
+	if err != nil {
+		t.Fatal(err)
+	}
+	for _, body := range reflect.ValueOf(*bodies).Fields() {
+		file, _, _ := strings.Cut(body.Interface().(*Schema).root.Location, "#")
+		referenced[strings.TrimPrefix(file, baseURL)] = true
+	}
 	definitions := make(map[string]bool) // by reference: whether it is used
 	for name, doc := range docs {
 		defs, _ := doc.(map[string]any)["$defs"].(map[string]any)
@@ -153,6 +162,36 @@ func TestSchemaFiles(t *testing.T) {
 	}
 }
 
+// TestServerToolsEverywhere checks that the tools of each API know the same server
+// tools, and that these are all there are.
+func TestServerToolsEverywhere(t *testing.T) {
+	docs := schemaFiles(t)
+	var want []string
+	for name, def := range docs["server-tools.json"].(map[string]any)["$defs"].(map[string]any) {
+		properties, _ := def.(map[string]any)["properties"].(map[string]any)
+		if properties["parameters"] != nil && !strings.HasSuffix(name, "-elsewhere") {
+			want = append(want, name)
+		}
+	}
+	slices.Sort(want)
+	for _, file := range []string{"tools.json", "chat-tools.json", "messages-tools.json"} {
+		var got []string
+		walk(docs[file], func(schema map[string]any) {
+			d, _ := schema[discriminatorKeyword].(map[string]any)
+			mapping, _ := d["mapping"].(map[string]any)
+			for _, ref := range mapping {
+				if def, ok := strings.CutPrefix(ref.(string), "server-tools.json#/$defs/"); ok {
+					got = append(got, strings.TrimSuffix(def, "-elsewhere"))
+				}
+			}
+		})
+		slices.Sort(got)
+		if !slices.Equal(got, want) {
+			t.Errorf("%s: got %q, want %q", file, got, want)
+		}
+	}
+}
+
 // TestKeywordMistakes checks that a schema file with a mistake fails to load.
 func TestKeywordMistakes(t *testing.T) {
 	for _, test := range []struct{ name, schema string }{
@@ -164,6 +203,14 @@ func TestKeywordMistakes(t *testing.T) {
 		{"a selector that is not required", `{"type":"object","discriminator":{"propertyName":"a","mapping":{"b":"tools.json"}}}`},
 		{"shallow beside a type", `{"type":"object","shallow":{"type":"object"}}`},
 		{"shallow without a type", `{"shallow":{}}`},
+		{"shallow with a bound", `{"shallow":{"type":"array","maxItems":5}}`},
+		{"shallow with members", `{"shallow":{"type":"object","properties":{"a":{"type":"string"}}}}`},
+		{"shallow with a bound for items", `{"shallow":{"type":"array","items":{"type":"string","maxLength":5}}}`},
+		{"shallow with members of items", `{"shallow":{"type":"array","items":{"type":"object","properties":{"a":{"type":"string"}}}}}`},
+		{"shallow with variants of a list", `{"shallow":{"type":"array","items":{"type":["object","string"],"required":["a"],"discriminator":{"propertyName":"a","mapping":{"b":"tools.json"}}}}}`},
+		{"shallow with another member of its variants", `{"shallow":{"type":"array","items":{"type":"object","required":["a","b"],"discriminator":{"propertyName":"a","mapping":{"b":"caching.json"}}}}}`},
+		{"shallow with a default variant", `{"shallow":{"type":"array","items":{"type":"object","required":["a"],"discriminator":{"propertyName":"a","mapping":{"b":"caching.json"},"defaultMapping":"caching.json"}}}}`},
+		{"shallow with a reference", `{"shallow":{"type":"array","items":{"$ref":"reasoning.json"}}}`},
 		{"a rule without a type", `{"type":"object","properties":{"a":{"maxLength":5}}}`},
 		{"values without a type", `{"type":"object","properties":{"a":{"enum":["b"]}}}`},
 		{"a message for nothing", `{"type":"string","errorMessage":{"pattern":"p"}}`},

@@ -31,6 +31,59 @@ func FuzzCheckResponses(f *testing.F) {
 	fuzzCheck(f, schemas(f).ResponsesRequest)
 }
 
+func FuzzCheckChat(f *testing.F) {
+	f.Add(request(f, "chat.json"))
+	f.Add(request(f, "chat-every-tool.json"))
+	for _, seed := range []string{
+		`{"messages":[{"role":"x"},5,{"content":1,"role":"system"},{"role":"developer","content":[{"type":"text"},1]},{}]}`,
+		`{"messages":[{"role":"user","role":"user"}],"messages":[]}`,
+		`{"reasoning":{"effort":"low"},"reasoning_effort":"high","stop":["a",1,"","",""],"logit_bias":{"":null}}`,
+		`{"tools":[{"type":"function","function":{"name":1}},{"type":"web_search","allowed_domains":[1],"excluded_domains":0}]}`,
+		`{"response_format":{"type":"grammar"},"tool_choice":{"type":5}}`,
+	} {
+		f.Add([]byte(seed))
+	}
+	fuzzCheck(f, schemas(f).ChatRequest)
+}
+
+func FuzzCheckMessages(f *testing.F) {
+	f.Add(request(f, "messages.json"))
+	f.Add(request(f, "messages-every-tool.json"))
+	for _, seed := range []string{
+		`{"messages":[{"role":"x"},5,{"content":1,"role":"system"},{}],"system":[{"type":"text","text":1},"",{"cache_control":{"ttl":0}}]}`,
+		`{"fallbacks":[{"model":"@preset/x"},{},1,null],"models":["m"]}`,
+		`{"tools":[{},{"type":null},{"type":"bash_1","name":1},{"name":1,"input_schema":[],"type":"custom"},{"type":"openrouter:subagent","parameters":{"inherit_functions":0}}]}`,
+		`{"thinking":{"type":"enabled"},"tool_choice":{"type":"tool"},"output_config":{"format":{"type":""}}}`,
+	} {
+		f.Add([]byte(seed))
+	}
+	fuzzCheck(f, schemas(f).MessagesRequest)
+}
+
+// FuzzCheckChanges has the small bodies, of which the first byte selects one.
+func FuzzCheckChanges(f *testing.F) {
+	s := schemas(f)
+	bodies := []*schema.Schema{s.UpdateWorkspace, s.UpdatePreset, s.Designate, s.Label, s.WorkspaceReference}
+	for i := range bodies {
+		for _, seed := range []string{
+			string(request(f, "workspace-update.json")),
+			`{"name":"","slug":"-","disabled_server_tools":["x",1,null],"status":"archived","description":5}`,
+			`{"version":1e999999999,"label":"","split":[{"version":0.5,"weight":-1},{},1]}`,
+			`{"version":1,"label":"l"}`,
+			`{"version":null,"split":[]}`,
+			`{"workspace_id":""}`,
+		} {
+			f.Add(append([]byte{byte(i)}, seed...))
+		}
+	}
+	f.Fuzz(func(t *testing.T, body []byte) {
+		if len(body) == 0 {
+			t.Skip()
+		}
+		checkBody(t, bodies[int(body[0])%len(bodies)], body[1:])
+	})
+}
+
 func FuzzCheckWorkspace(f *testing.F) {
 	f.Add(request(f, "workspace.json"))
 	for _, seed := range []string{
@@ -55,36 +108,39 @@ func fuzzCheck(f *testing.F, s *schema.Schema) {
 		}
 		f.Add(text)
 	}
-	f.Fuzz(func(t *testing.T, body []byte) {
-		before := bytes.Clone(body)
-		object, err := s.Check(body)
-		compareInFull(t, s, string(body), err)
-		if !bytes.Equal(body, before) {
-			t.Fatal("the body was changed")
+	f.Fuzz(func(t *testing.T, body []byte) { checkBody(t, s, body) })
+}
+
+func checkBody(t *testing.T, s *schema.Schema, body []byte) {
+	t.Helper()
+	before := bytes.Clone(body)
+	object, err := s.Check(body)
+	compareInFull(t, s, string(body), err)
+	if !bytes.Equal(body, before) {
+		t.Fatal("the body was changed")
+	}
+	if err != nil {
+		checkError(t, body, err)
+		if _, again := s.Check(body); !reflect.DeepEqual(again, err) {
+			t.Errorf("got %v, then %v", err, again)
 		}
-		if err != nil {
-			checkError(t, body, err)
-			if _, again := s.Check(body); !reflect.DeepEqual(again, err) {
-				t.Errorf("got %v, then %v", err, again)
-			}
-			return
+		return
+	}
+	var want map[string]any
+	if err := decode(body, &want); err != nil {
+		t.Fatalf("accepted, but %v", err)
+	}
+	got := make(map[string]any)
+	for name, text := range object.All() {
+		var value any
+		if err := decode(text, &value); err != nil {
+			t.Fatalf("member %q: %v", name, err)
 		}
-		var want map[string]any
-		if err := decode(body, &want); err != nil {
-			t.Fatalf("accepted, but %v", err)
-		}
-		got := make(map[string]any)
-		for name, text := range object.All() {
-			var value any
-			if err := decode(text, &value); err != nil {
-				t.Fatalf("member %q: %v", name, err)
-			}
-			got[name] = value
-		}
-		if !reflect.DeepEqual(got, want) {
-			t.Errorf("members: got %v, want %v", got, want)
-		}
-	})
+		got[name] = value
+	}
+	if !reflect.DeepEqual(got, want) {
+		t.Errorf("members: got %v, want %v", got, want)
+	}
 }
 
 func decode(text []byte, to any) error {

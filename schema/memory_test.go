@@ -45,7 +45,7 @@ func TestMemory(t *testing.T) {
 	// has so many.
 	most := func(prefix string, next func(i int) string, values int, suffix string) string {
 		var b strings.Builder
-		for i := range (schema.MaxValues - 4) / values {
+		for i := range (schema.MaxValues - 8) / values {
 			b.WriteString("," + next(i))
 		}
 		return prefix + b.String()[1:] + suffix
@@ -65,8 +65,8 @@ func TestMemory(t *testing.T) {
 	for i := range 200 {
 		manyNames.WriteString("," + names(i))
 	}
-	s := schemas(t).ResponsesRequest
-	for name, body := range map[string]string{
+	s := schemas(t)
+	checkMemory(t, s.ResponsesRequest, size, map[string]string{
 		"objects in input":             repeat(`{"input":[`, `{}`, `]}`),
 		"numbers in input":             repeat(`{"input":[`, `1`, `]}`),
 		"objects in tools":             repeat(`{"tools":[`, `{}`, `]}`),
@@ -105,19 +105,66 @@ func TestMemory(t *testing.T) {
 		"long numbers":                 repeat(`{"provider":{"max_price":{"prompt":1},"order":[`, `1`+strings.Repeat("0", 1000)+`e-1000`, `]}}`),
 		// As much as is checked, and all of it wrong.
 		"most tools":               most(`{"tools":[`, func(int) string { return "1" }, 1, `]}`),
-		"most broken tools":        most(`{"tools":[`, func(int) string { return `{"type":":"}` }, 2, `]}`),
-		"most broken functions":    most(`{"tools":[`, func(int) string { return `{"type":"function","name":1,"parameters":1,"description":1,"strict":1}` }, 6, `]}`),
-		"most broken parameters":   most(`{"tools":[`, func(int) string { return `{"type":"openrouter:subagent","parameters":{"name":"."}}` }, 4, `]}`),
+		"most broken tools":        most(`{"tools":[`, func(int) string { return `{"type":":"}` }, 3, `]}`),
+		"most broken functions":    most(`{"tools":[`, func(int) string { return `{"type":"function","name":1,"parameters":1,"description":1,"strict":1}` }, 7, `]}`),
+		"most broken parameters":   most(`{"tools":[`, func(int) string { return `{"type":"openrouter:subagent","parameters":{"name":"."}}` }, 6, `]}`),
 		"most metadata":            most(`{"metadata":{`, func(i int) string { return `"[` + names(i)[1:] }, 1, `}}`),
 		"most members of provider": most(`{"provider":{`, names, 1, `}}`),
 		"most variables":           most(`{"prompt":{"id":"","variables":{`, names, 1, `}}}`),
 		"most models":              most(`{"models":[`, func(int) string { return `"@preset/"` }, 1, `]}`),
 		"most orders":              most(`{"provider":{"order":[`, func(int) string { return `0` }, 1, `]}}`),
-		"most conditions":          most(`{"stop_server_tools_when":[`, func(int) string { return `{"type":"step_count_is","step_count":1e-300}` }, 3, `]}`),
+		"most conditions":          most(`{"stop_server_tools_when":[`, func(int) string { return `{"type":"step_count_is","step_count":1e-300}` }, 4, `]}`),
 		"most of everything": `{"instructions":` + text(size/2-200<<10) + `,"provider":{"order":` + list(schema.MaxValues-100, "1") +
 			most(`},`, names, 1, `}`),
 		"huge numbers": repeat(`{"stop_server_tools_when":[`, `{"type":"step_count_is","step_count":1e999999}`, `]}`),
-	} {
+	})
+	const prompt = `{"role":"system","content":[{"type":"text","text":""}]}`
+	checkMemory(t, s.ChatRequest, size, map[string]string{
+		"objects in messages":      repeat(`{"messages":[`, `{}`, `]}`),
+		"numbers in messages":      repeat(`{"messages":[`, `1`, `]}`),
+		"shortest messages":        repeat(`{"messages":[`, `{"role":"tool"}`, `]}`),
+		"messages with escapes":    repeat(`{"messages":[`, `{"r\u006fle":"\u0075ser"}`, `]}`),
+		"messages with roles last": repeat(`{"messages":[`, `{"content":[{"text":[]}],"role":"user"}`, `]}`),
+		"members of messages":      repeat(`{"messages":[`, `{`+manyNames.String()[1:]+`,"role":"user"}`, `]}`),
+		"long messages":            repeat(`{"messages":[`, `{"role":"user","content":`+text(1000)+`}`, `]}`),
+		"messages of no role":      repeat(`{"messages":[`, `{"role":"x"}`, `]}`),
+		"prompts":                  repeat(`{"messages":[`, prompt, `]}`),
+		"long prompts":             repeat(`{"messages":[`, `{"role":"system","content":`+text(1000)+`}`, `]}`),
+		"parts of a prompt":        repeat(`{"messages":[{"role":"system","content":[`, `{"type":"text","text":""}`, `]}]}`),
+		"one long prompt":          `{"messages":[{"role":"system","content":` + text(size/2-64) + `}]}`,
+		"one long prompt in parts": `{"messages":[{"role":"system","content":[{"type":"text","text":` + text(size/2-64) + `}]}]}`,
+		"members of logit_bias":    fill(`{"logit_bias":{`, names, `}}`),
+		"most prompts":             most(`{"messages":[`, func(int) string { return `{"role":"system","content":""}` }, 4, `]}`),
+		"most broken prompts":      most(`{"messages":[`, func(int) string { return `{"role":"system","content":[{}]}` }, 6, `]}`),
+		"most broken parts":        most(`{"messages":[{"role":"system","content":[`, func(int) string { return `{"type":1,"text":1}` }, 4, `]}]}`),
+		"most functions":           most(`{"tools":[`, func(int) string { return `{"type":"function","function":{"name":""}}` }, 6, `]}`),
+		"most broken functions": most(`{"tools":[`, func(int) string {
+			return `{"type":"function","function":{"name":1,"description":1,"parameters":1,"strict":1}}`
+		}, 9, `]}`),
+		"most broken web searches": most(`{"tools":[`, func(int) string { return `{"type":"web_search","engine":1,"max_results":"","mode":1}` }, 6, `]}`),
+		"most logit_bias":          most(`{"logit_bias":{`, member(`""`), 1, `}}`),
+	})
+	checkMemory(t, s.MessagesRequest, size, map[string]string{
+		"shortest messages":      repeat(`{"messages":[`, `{"role":"user"}`, `]}`),
+		"messages of no role":    repeat(`{"messages":[`, `{"role":"x"}`, `]}`),
+		"blocks of a prompt":     repeat(`{"system":[`, `{"type":"text","text":""}`, `]}`),
+		"one long prompt":        `{"system":` + text(size/2-64) + `}`,
+		"objects in tools":       repeat(`{"tools":[`, `{}`, `]}`),
+		"most blocks":            most(`{"system":[`, func(int) string { return `{"type":"text","text":""}` }, 4, `]}`),
+		"most broken blocks":     most(`{"system":[`, func(int) string { return `{"type":1,"text":1,"cache_control":1,"citations":1}` }, 6, `]}`),
+		"most tools":             most(`{"tools":[`, func(int) string { return `{"name":"","input_schema":{}}` }, 5, `]}`),
+		"most tools of a type":   most(`{"tools":[`, func(int) string { return `{"type":""}` }, 3, `]}`),
+		"most broken tools":      most(`{"tools":[`, func(int) string { return `{}` }, 2, `]}`),
+		"most of broken members": most(`{"tools":[`, func(int) string { return `{"name":1,"input_schema":1,"description":1,"cache_control":1}` }, 6, `]}`),
+		"most broken edits":      most(`{"context_management":{"edits":[`, func(int) string { return `{}` }, 2, `]}}`),
+		"most stop sequences":    most(`{"stop_sequences":[`, func(int) string { return `1` }, 1, `]}`),
+	})
+}
+
+// checkMemory checks what bodies of at most size bytes cost.
+func checkMemory(t *testing.T, s *schema.Schema, size int, bodies map[string]string) {
+	t.Helper()
+	for name, body := range bodies {
 		t.Run(name, func(t *testing.T) {
 			var before, after runtime.MemStats
 			runtime.GC()
@@ -126,6 +173,9 @@ func TestMemory(t *testing.T) {
 			runtime.ReadMemStats(&after)
 			allocated := after.TotalAlloc - before.TotalAlloc - uint64(len(body)) // the copy
 			t.Logf("%d KiB for a body of %d KiB: %.100v", allocated>>10, len(body)>>10, err)
+			if strings.HasPrefix(name, "most ") && err != nil && strings.Contains(err.Error(), "too much") {
+				t.Errorf("got %v, want as much as is checked", err)
+			}
 			if limit := uint64(10 * size); allocated > limit {
 				t.Errorf("got %d bytes allocated, want at most %d", allocated, limit)
 			}

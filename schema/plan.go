@@ -20,6 +20,9 @@ type plan struct {
 	// typed is false for a value nobody looks at. The validator gets it as an
 	// opaque.
 	typed bool
+	// surface is set for a value that is skimmed (see shallowKeyword), whose
+	// items then have the plan for those that need a closer look.
+	surface *jsonschema.Schema
 	// types is set when these types are all that is asked of a value, apart
 	// from what is asked of its members or items.
 	types []string
@@ -84,6 +87,13 @@ func planWithout(resolved []*discriminator, schemas []*jsonschema.Schema) (*plan
 		return nil, err
 	}
 	for _, s := range parts {
+		if sh := shallowOf(s); sh != nil {
+			p.surface = sh.surface
+			if err := checkSurface(sh.surface); err != nil {
+				return nil, err
+			}
+			return p, p.planItems([]*jsonschema.Schema{sh.surface})
+		}
 		d := discriminatorOf(s)
 		if d == nil {
 			continue

@@ -45,6 +45,16 @@ func (o Object) All() iter.Seq2[string, jsontext.Value] {
 	}
 }
 
+// member returns the value of a name, or nil.
+func (o Object) member(name string) jsontext.Value {
+	for _, m := range o.members {
+		if m.name == name {
+			return m.value
+		}
+	}
+	return nil
+}
+
 // read splits a body into its members. Every error is an *Error.
 func read(body []byte) (Object, error) {
 	object, kind, err := readValue(body)

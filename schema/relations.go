@@ -15,21 +15,30 @@ import (
 // patterns may have in all.
 const maxPatternsLength = 65536
 
-// relations checks what items of one list mean for each other, for which JSON
-// Schema has no words: the names of tools that run a model, which tell them
-// apart, the tool that deferred tools are found with, and the length of all
-// patterns of a plugin. It passes by a list in which the schema has found
-// something, as its types may be wrong.
-func relations(object Object, found []Violation) (broken []Violation) {
-	sound := func(list string) bool {
-		return !slices.ContainsFunc(found, func(v Violation) bool { return strings.HasPrefix(v.Path, list) })
-	}
-	for name, value := range object.All() {
-		switch {
-		case name == "tools" && sound("/tools"):
-			broken = append(append(broken, toolNames(value)...), deferredTools(value)...)
-		case name == "plugins" && sound("/plugins"):
-			broken = append(broken, patternLengths(value)...)
+// A relation is what the items of one list, or two members, mean for each other,
+// for which JSON Schema has no words.
+type relation struct {
+	member string
+	// check looks at a value in which the schema has found nothing wrong.
+	check func(value jsontext.Value, request Object) []Violation
+}
+
+// The relations of each body: the names of tools that run a model, which tell
+// them apart, the tool that deferred tools are found with, the length of all
+// patterns of a plugin, and the two ways to set the effort.
+var (
+	responsesRelations = []relation{{"tools", toolNames}, {"tools", deferredTools}, {"plugins", patternLengths}}
+	chatRelations      = []relation{{"tools", toolNames}, {"plugins", patternLengths}, {"reasoning_effort", sameEffort}}
+	messagesRelations  = []relation{{"tools", toolNames}, {"plugins", patternLengths}}
+)
+
+// related checks relations, given what the schema found. It passes by a value in
+// which that is something, as its types may be wrong.
+func related(relations []relation, request Object, found []Violation) (broken []Violation) {
+	for _, r := range relations {
+		sound := !slices.ContainsFunc(found, func(v Violation) bool { return strings.HasPrefix(v.Path, "/"+r.member) })
+		if value := request.member(r.member); value != nil && sound {
+			broken = append(broken, r.check(value, request)...)
 		}
 	}
 	return broken
@@ -40,7 +49,7 @@ func mentions(text jsontext.Value, word string) bool {
 	return bytes.Contains(text, []byte(word)) || bytes.IndexByte(text, '\\') >= 0
 }
 
-func deferredTools(tools jsontext.Value) (broken []Violation) {
+func deferredTools(tools jsontext.Value, _ Object) (broken []Violation) {
 	if !mentions(tools, "defer_loading") {
 		return nil
 	}
@@ -68,7 +77,7 @@ func deferredTools(tools jsontext.Value) (broken []Violation) {
 	return broken
 }
 
-func toolNames(tools jsontext.Value) (broken []Violation) {
+func toolNames(tools jsontext.Value, _ Object) (broken []Violation) {
 	if !mentions(tools, "openrouter:") {
 		return nil
 	}
@@ -98,7 +107,7 @@ func toolNames(tools jsontext.Value) (broken []Violation) {
 	return broken
 }
 
-func patternLengths(plugins jsontext.Value) (broken []Violation) {
+func patternLengths(plugins jsontext.Value, _ Object) (broken []Violation) {
 	if len(plugins) <= maxPatternsLength {
 		return nil
 	}
@@ -122,6 +131,17 @@ func patternLengths(plugins jsontext.Value) (broken []Violation) {
 	return broken
 }
 
+func sameEffort(effort jsontext.Value, request Object) []Violation {
+	reasoning := request.member("reasoning")
+	if effort.Kind() != '"' || reasoning.Kind() != '{' {
+		return nil
+	}
+	if other := textOf(reasoning, "effort"); other != nil && !bytes.Equal(other, unquote(effort)) {
+		return []Violation{{"/reasoning_effort", "must be the same as the effort of reasoning"}}
+	}
+	return nil
+}
+
 // memberOf returns a member of an object, or nil.
 func memberOf(object jsontext.Value, name string) jsontext.Value {
 	if object == nil {
@@ -135,7 +155,10 @@ func memberOf(object jsontext.Value, name string) jsontext.Value {
 	return nil
 }
 
-// textOf returns a member that is a string.
+// textOf returns a member that is a string, or nil.
 func textOf(object jsontext.Value, name string) []byte {
-	return unquote(memberOf(object, name))
+	if value := memberOf(object, name); value.Kind() == '"' {
+		return unquote(value)
+	}
+	return nil
 }

@@ -34,8 +34,23 @@ const baseURL = "https://github.com/caddy-presets/caddy-presets/schema/"
 type Schemas struct {
 	// ResponsesRequest is the body of POST /presets/{slug}/responses.
 	ResponsesRequest *Schema
+	// ChatRequest is the body of POST /presets/{slug}/chat/completions.
+	ChatRequest *Schema
+	// MessagesRequest is the body of POST /presets/{slug}/messages.
+	MessagesRequest *Schema
+	// UpdatePreset is the body of PATCH /presets/{slug}.
+	UpdatePreset *Schema
+	// Designate is the body of POST /presets/{slug}/designate.
+	Designate *Schema
+	// Label is the body of PUT /presets/{slug}/labels/{label}.
+	Label *Schema
+	// WorkspaceReference is the body, if there is one, of DELETE /presets/{slug}
+	// and POST /presets/{slug}/restore.
+	WorkspaceReference *Schema
 	// CreateWorkspace is the body of POST /workspaces.
 	CreateWorkspace *Schema
+	// UpdateWorkspace is the body of PATCH /workspaces/{id}.
+	UpdateWorkspace *Schema
 }
 
 // Load returns the schemas, compiled by the first call of the process. It
@@ -47,16 +62,28 @@ var load = sync.OnceValues(func() (*Schemas, error) {
 	if err != nil {
 		return nil, err
 	}
-	responses, err := compile(compiler, "responses-request.json")
-	if err != nil {
-		return nil, err
+	s := new(Schemas)
+	for _, body := range []struct {
+		schema    **Schema
+		file      string
+		relations []relation
+	}{
+		{&s.ResponsesRequest, "responses-request.json", responsesRelations},
+		{&s.ChatRequest, "chat-request.json", chatRelations},
+		{&s.MessagesRequest, "messages-request.json", messagesRelations},
+		{&s.UpdatePreset, "update-preset.json", nil},
+		{&s.Designate, "designate.json", nil},
+		{&s.Label, "label.json", nil},
+		{&s.WorkspaceReference, "workspace-reference.json", nil},
+		{&s.CreateWorkspace, "create-workspace.json", nil},
+		{&s.UpdateWorkspace, "update-workspace.json", nil},
+	} {
+		if *body.schema, err = compile(compiler, body.file); err != nil {
+			return nil, err
+		}
+		(*body.schema).relations = body.relations
 	}
-	responses.relations = relations
-	workspace, err := compile(compiler, "create-workspace.json")
-	if err != nil {
-		return nil, err
-	}
-	return &Schemas{ResponsesRequest: responses, CreateWorkspace: workspace}, nil
+	return s, nil
 })
 
 // newCompiler returns a compiler that knows the embedded files and our
@@ -93,9 +120,8 @@ type Schema struct {
 	plan *plan
 	// byLocation finds the schema that a finding comes from.
 	byLocation map[string]*jsonschema.Schema
-	// relations checks what the schema cannot say, given what it said, or is
-	// nil.
-	relations func(Object, []Violation) []Violation
+	// relations check what the schema cannot say.
+	relations []relation
 }
 
 func compile(c *jsonschema.Compiler, file string) (*Schema, error) {
@@ -141,9 +167,7 @@ func (s *Schema) judge(object Object, err error) error {
 	if err != nil {
 		return err
 	}
-	if s.relations != nil {
-		found = append(found, s.relations(object, found)...)
-	}
+	found = append(found, related(s.relations, object, found)...)
 	if len(found) == 0 {
 		return nil
 	}
@@ -189,8 +213,13 @@ func index(byLocation map[string]*jsonschema.Schema, s *jsonschema.Schema) {
 // target returns what s refers to if s does nothing else, because each schema
 // that the validator goes through costs it several allocations.
 func target(s *jsonschema.Schema) *jsonschema.Schema {
-	if s.Ref != nil && len(s.Types) == 0 && allowed(s) == nil && bare(s) && !descends(s) {
+	if s.Ref != nil && asksNothing(s) {
 		return target(s.Ref)
 	}
 	return s
+}
+
+// asksNothing tells whether s has no rule, apart from what it refers to.
+func asksNothing(s *jsonschema.Schema) bool {
+	return len(s.Types) == 0 && allowed(s) == nil && bare(s) && !descends(s)
 }

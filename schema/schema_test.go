@@ -85,14 +85,19 @@ func pairs(n int) string {
 
 func TestExampleRequests(t *testing.T) {
 	s := schemas(t)
-	if got := violations(t, s.ResponsesRequest, string(request(t, "responses.json"))); got != nil {
-		t.Errorf("responses.json: got %q, want none", got)
-	}
-	if got := violations(t, s.ResponsesRequest, string(request(t, "responses-every-tool.json"))); got != nil {
-		t.Errorf("responses-every-tool.json: got %q, want none", got)
-	}
-	if got := violations(t, s.CreateWorkspace, string(request(t, "workspace.json"))); got != nil {
-		t.Errorf("workspace.json: got %q, want none", got)
+	for name, schema := range map[string]*schema.Schema{
+		"responses.json":            s.ResponsesRequest,
+		"responses-every-tool.json": s.ResponsesRequest,
+		"chat.json":                 s.ChatRequest,
+		"chat-every-tool.json":      s.ChatRequest,
+		"messages.json":             s.MessagesRequest,
+		"messages-every-tool.json":  s.MessagesRequest,
+		"workspace.json":            s.CreateWorkspace,
+		"workspace-update.json":     s.UpdateWorkspace,
+	} {
+		if got := violations(t, schema, string(request(t, name))); got != nil {
+			t.Errorf("%s: got %q, want none", name, got)
+		}
 	}
 }
 
@@ -262,58 +267,136 @@ var samples = map[string]string{
 
 // TestTypes gives every member a value of every type. A member's entry is the
 // types it takes, in the order of the message; an entry in parentheses takes a
-// value of that type only for some values, which other tests cover.
+// value of that type only for some values, which other tests cover. What takes
+// any value is ignored.
 func TestTypes(t *testing.T) {
-	responses := map[string]string{
-		"background":             "boolean null",
+	every := map[string]string{
+		"Model":                  "any",
 		"cache_control":          "(object)",
 		"cache_enabled":          "boolean null",
 		"cache_ttl_seconds":      "integer null",
-		"debug":                  "object",
-		"frequency_penalty":      "number null",
-		"image_config":           "object",
-		"include":                "array null",
-		"input":                  "string array null",
-		"instructions":           "string null",
-		"max_output_tokens":      "integer null",
-		"max_tool_calls":         "integer null",
-		"metadata":               "object null",
-		"modalities":             "array",
 		"model":                  "string",
 		"models":                 "array",
-		"parallel_tool_calls":    "boolean null",
+		"name":                   "any",
+		"no_such":                "any",
 		"plugins":                "array",
-		"presence_penalty":       "number null",
-		"previous_response_id":   "null",
-		"prompt":                 "(object) null",
-		"prompt_cache_key":       "string null",
-		"prompt_cache_options":   "(object) null",
+		"preset":                 "any",
 		"provider":               "object null",
-		"reasoning":              "object null",
 		"route":                  "(string) null",
-		"safety_identifier":      "string null",
-		"service_tier":           "(string) null",
 		"session_id":             "string",
 		"stop_server_tools_when": "(array)",
-		"store":                  "boolean",
 		"stream":                 "boolean",
 		"temperature":            "number null",
-		"text":                   "object",
-		"tool_choice":            "(string) (object)",
-		"tools":                  "array",
-		"top_k":                  "integer",
-		"top_logprobs":           "integer null",
 		"top_p":                  "number null",
 		"trace":                  "object",
-		"truncation":             "(string) null",
 		"user":                   "string",
-		// Ignored whatever they are.
-		"messages":     "null boolean integer number string array object",
-		"name":         "null boolean integer number string array object",
-		"preset":       "null boolean integer number string array object",
-		"workspace_id": "null boolean integer number string array object",
-		"no_such":      "null boolean integer number string array object",
-		"Model":        "null boolean integer number string array object",
+		"workspace_id":           "any",
+	}
+	responses := map[string]string{
+		"background":           "boolean null",
+		"debug":                "object",
+		"frequency_penalty":    "number null",
+		"image_config":         "object",
+		"include":              "array null",
+		"input":                "string array null",
+		"instructions":         "string null",
+		"max_output_tokens":    "integer null",
+		"max_tokens":           "any",
+		"max_tool_calls":       "integer null",
+		"messages":             "any",
+		"metadata":             "object null",
+		"modalities":           "array",
+		"parallel_tool_calls":  "boolean null",
+		"presence_penalty":     "number null",
+		"previous_response_id": "null",
+		"prompt":               "(object) null",
+		"prompt_cache_key":     "string null",
+		"prompt_cache_options": "(object) null",
+		"reasoning":            "object null",
+		"safety_identifier":    "string null",
+		"service_tier":         "(string) null",
+		"stop":                 "any",
+		"store":                "boolean",
+		"text":                 "object",
+		"tool_choice":          "(string) (object)",
+		"tools":                "array",
+		"top_k":                "integer",
+		"top_logprobs":         "integer null",
+		"truncation":           "(string) null",
+	}
+	chat := map[string]string{
+		"debug":                 "object",
+		"fallbacks":             "any",
+		"frequency_penalty":     "number null",
+		"functions":             "any",
+		"image_config":          "object",
+		"include_reasoning":     "boolean null",
+		"input":                 "any",
+		"instructions":          "any",
+		"logit_bias":            "object null",
+		"logprobs":              "boolean null",
+		"max_completion_tokens": "integer null",
+		"max_output_tokens":     "any",
+		"max_tokens":            "integer null",
+		"max_tool_calls":        "any",
+		"messages":              "array",
+		"metadata":              "object null",
+		"min_p":                 "number null",
+		"modalities":            "array",
+		"parallel_tool_calls":   "boolean null",
+		"prediction":            "object null",
+		"presence_penalty":      "number null",
+		"previous_response_id":  "any",
+		"prompt_cache_key":      "string null",
+		"prompt_cache_options":  "(object) null",
+		"reasoning":             "object null",
+		"reasoning_effort":      "(string) null",
+		"repetition_penalty":    "number null",
+		"response_format":       "(object) null",
+		"safety_identifier":     "any",
+		"seed":                  "integer null",
+		"service_tier":          "(string) null",
+		"stop":                  "string array null",
+		"store":                 "any",
+		"stream_options":        "object null",
+		"structured_outputs":    "boolean null",
+		"system":                "any",
+		"text":                  "any",
+		"tool_choice":           "(string) (object)",
+		"tools":                 "array",
+		"top_a":                 "number null",
+		"top_k":                 "integer null",
+		"top_logprobs":          "integer null",
+		"verbosity":             "(string) null",
+		"web_search_options":    "object null",
+	}
+	messages := map[string]string{
+		"container":            "any",
+		"context_management":   "object null",
+		"fallbacks":            "array null",
+		"frequency_penalty":    "any",
+		"input":                "any",
+		"instructions":         "any",
+		"max_tokens":           "integer null",
+		"max_tool_calls":       "any",
+		"mcp_servers":          "any",
+		"messages":             "array null",
+		"metadata":             "object null",
+		"output_config":        "object null",
+		"parallel_tool_calls":  "any",
+		"previous_response_id": "any",
+		"reasoning":            "any",
+		"safeguards":           "any",
+		"service_tier":         "string null",
+		"speed":                "string null",
+		"stop":                 "any",
+		"stop_sequences":       "array null",
+		"store":                "any",
+		"system":               "string array",
+		"thinking":             "(object) null",
+		"tool_choice":          "(object) null",
+		"tools":                "array",
+		"top_k":                "integer null",
 	}
 	workspace := map[string]string{
 		"name":                                "string",
@@ -328,12 +411,23 @@ func TestTypes(t *testing.T) {
 		"is_data_discount_logging_enabled":    "boolean",
 		"is_observability_broadcast_enabled":  "boolean",
 		"is_observability_io_logging_enabled": "boolean",
-		"workspace_id":                        "null boolean integer number string array object",
+		"workspace_id":                        "any",
 	}
 	s := schemas(t)
-	checkTypes(t, s.ResponsesRequest, responses, func(name, value string) string {
-		return fmt.Sprintf("{%q:%s}", name, value)
-	})
+	alone := func(name, value string) string { return fmt.Sprintf("{%q:%s}", name, value) }
+	for _, s := range requestsOf(t, "rcm") {
+		checkTypes(t, s, every, alone)
+	}
+	checkTypes(t, s.ResponsesRequest, responses, alone)
+	checkTypes(t, s.ChatRequest, chat, alone)
+	checkTypes(t, s.MessagesRequest, messages, alone)
+	checkTypes(t, s.UpdateWorkspace, workspace, alone)
+	checkTypes(t, s.UpdatePreset, map[string]string{"name": "string", "description": "string null", "status": "(string)", "slug": "any", "id": "any"}, alone)
+	checkTypes(t, s.WorkspaceReference, map[string]string{"workspace_id": "string", "other": "any"}, alone)
+	checkTypes(t, s.Designate, map[string]string{"version": "integer"}, alone)
+	checkTypes(t, s.Designate, map[string]string{"label": "string"}, alone)
+	checkTypes(t, s.Label, map[string]string{"version": "integer"}, alone)
+	checkTypes(t, s.Label, map[string]string{"split": "(array)"}, alone)
 	checkTypes(t, s.CreateWorkspace, workspace, func(name, value string) string {
 		body := fmt.Sprintf("{%q:%s", name, value)
 		for _, required := range []string{"name", "slug"} {
@@ -355,7 +449,7 @@ func checkTypes(t *testing.T, s *schema.Schema, members map[string]string, body 
 					t.Skip("depends on the value")
 				}
 				got := violations(t, s, body(name, value))
-				ok := slices.Contains(types, kind) ||
+				ok := slices.Contains(types, kind) || takes == "any" ||
 					// Every integer is a number; 7 is no sampling rate.
 					kind == "integer" && slices.Contains(types, "number") && name != "io_logging_sampling_rate"
 				if ok && got != nil {
@@ -390,79 +484,103 @@ func TestEnums(t *testing.T) {
 	plugin := func(id, members string) string {
 		return fmt.Sprintf(`{"plugins":[{"id":%q,%s}]}`, id, members)
 	}
-	responses := []struct{ body, path, values string }{
-		{`{"cache_control":{"type":%s}}`, "/cache_control/type", "ephemeral"},
-		{`{"cache_control":{"type":"ephemeral","ttl":%s}}`, "/cache_control/ttl", "5m 1h"},
-		{`{"include":[%s]}`, "/include/0", "file_search_call.results message.input_image.image_url computer_call_output.output.image_url reasoning.encrypted_content code_interpreter_call.outputs"},
-		{`{"modalities":[%s]}`, "/modalities/0", "text image"},
-		{`{"prompt_cache_options":{"mode":%s}}`, "/prompt_cache_options/mode", "explicit"},
-		{`{"route":%s}`, "/route", "fallback sort <null>"},
-		{`{"service_tier":%s}`, "/service_tier", "auto default flex priority scale fast <null>"},
-		{`{"truncation":%s}`, "/truncation", "auto disabled <null>"},
-		{`{"reasoning":{"effort":%s}}`, "/reasoning/effort", efforts + " <null>"},
-		{`{"reasoning":{"summary":%s}}`, "/reasoning/summary", "auto concise detailed <null>"},
-		{`{"reasoning":{"context":%s}}`, "/reasoning/context", "auto all_turns current_turn <null>"},
-		{`{"reasoning":{"mode":%s}}`, "/reasoning/mode", "standard pro <null>"},
-		{`{"text":{"verbosity":%s}}`, "/text/verbosity", tiers + " <null>"},
-		{`{"text":{"format":{"type":%s,"name":"n","schema":{}}}}`, "/text/format/type", "text json_object json_schema"},
-		{`{"tool_choice":%s}`, "/tool_choice", "auto none required"},
-		{`{"tool_choice":{"type":%s,"name":"n","mode":"auto","tools":[]}}`, "/tool_choice/type", "function web_search_preview web_search_preview_2025_03_11 allowed_tools apply_patch shell"},
-		{`{"tool_choice":{"type":"allowed_tools","mode":%s,"tools":[]}}`, "/tool_choice/mode", "auto required"},
-		{`{"prompt":{"id":"p","variables":{"v":{"type":%s,"text":"t","detail":"auto"}}}}`, "/prompt/variables/v/type", "input_text input_image input_file"},
-		{`{"prompt":{"id":"p","variables":{"v":{"type":"input_image","detail":%s}}}}`, "/prompt/variables/v/detail", "auto high low original"},
-		{`{"prompt":{"id":"p","variables":{"v":{"type":"input_text","text":"t","prompt_cache_breakpoint":{"mode":%s}}}}}`, "/prompt/variables/v/prompt_cache_breakpoint/mode", "explicit"},
-		{`{"stop_server_tools_when":[{"type":%s,"step_count":1,"max_cost_in_dollars":1,"tool_name":"t","max_tokens":1,"reason":"r"}]}`, "/stop_server_tools_when/0/type", "step_count_is max_cost has_tool_call max_tokens_used finish_reason_is"},
-		{`{"provider":{"data_collection":%s}}`, "/provider/data_collection", "allow deny <null>"},
-		{`{"provider":{"quantizations":[%s]}}`, "/provider/quantizations/0", "int4 int8 fp4 mxfp4 nvfp4 fp6 fp8 mxfp8 fp16 bf16 fp32 unknown"},
-		{`{"provider":{"sort":%s}}`, "/provider/sort", sorts + " <null>"},
-		{`{"provider":{"sort":{"by":%s}}}`, "/provider/sort/by", sorts + " <null>"},
-		{`{"provider":{"sort":{"partition":%s}}}`, "/provider/sort/partition", "model none <null>"},
-		{`{"plugins":[{"id":%s}]}`, "/plugins/0/id", "auto-router auto-beta-router moderation web web-fetch file-parser response-healing context-compression pareto-router fusion"},
-		{plugin("auto-router", `"cost_tier":%s`), "/plugins/0/cost_tier", tiers},
-		{plugin("auto-beta-router", `"cost_tier":%s`), "/plugins/0/cost_tier", tiers},
-		{plugin("web", `"engine":%s`), "/plugins/0/engine", "native exa firecrawl parallel perplexity"},
-		{plugin("web", `"mode":%s`), "/plugins/0/mode", modes},
-		{plugin("web", `"user_location":{"type":%s}`), "/plugins/0/user_location/type", "approximate"},
-		{plugin("file-parser", `"pdf":{"engine":%s}`), "/plugins/0/pdf/engine", "mistral-ocr native cloudflare-ai pdf-text"},
-		{plugin("context-compression", `"engine":%s`), "/plugins/0/engine", "middle-out"},
-		{plugin("pareto-router", `"price_source":%s`), "/plugins/0/price_source", "prompt weighted_avg"},
-		{plugin("fusion", `"preset":%s`), "/plugins/0/preset", "general-high general-budget general-fast"},
-		{tool("web_search", `"engine":%s`), "/tools/0/engine", engines},
-		{tool("web_search_2025_08_26", `"mode":%s`), "/tools/0/mode", modes},
-		{tool("web_search_preview", `"search_context_size":%s`), "/tools/0/search_context_size", sizes},
-		{tool("web_search_preview_2025_03_11", `"user_location":{"type":%s}`), "/tools/0/user_location/type", "approximate"},
-		{tool("file_search", `"vector_store_ids":[],"ranking_options":{"ranker":%s}`), "/tools/0/ranking_options/ranker", "auto default-2024-11-15"},
-		{tool("file_search", `"vector_store_ids":[],"filters":{"type":%s,"key":"k","value":1,"filters":[]}`), "/tools/0/filters/type", "eq ne gt gte lt lte and or"},
-		{tool("computer_use_preview", `"display_height":1,"display_width":1,"environment":%s`), "/tools/0/environment", "windows mac linux ubuntu browser"},
-		{tool("code_interpreter", `"container":{"type":%s}`), "/tools/0/container/type", "auto"},
-		{tool("code_interpreter", `"container":{"type":"auto","memory_limit":%s}`), "/tools/0/container/memory_limit", "1g 4g 16g 64g <null>"},
-		{tool("mcp", `"server_label":"s","connector_id":%s`), "/tools/0/connector_id", "connector_dropbox connector_gmail connector_googlecalendar connector_googledrive connector_microsoftteams connector_outlookcalendar connector_outlookemail connector_sharepoint"},
-		{tool("mcp", `"server_label":"s","require_approval":%s`), "/tools/0/require_approval", approval + " <null>"},
-		{tool("image_generation", `"background":%s`), "/tools/0/background", "transparent opaque auto"},
-		{tool("image_generation", `"input_fidelity":%s`), "/tools/0/input_fidelity", "high low <null>"},
-		{tool("image_generation", `"moderation":%s`), "/tools/0/moderation", "auto low"},
-		{tool("image_generation", `"output_format":%s`), "/tools/0/output_format", "png webp jpeg"},
-		{tool("image_generation", `"quality":%s`), "/tools/0/quality", "low medium high auto"},
-		{tool("custom", `"name":"n","format":{"type":%s,"definition":"d","syntax":"lark"}`), "/tools/0/format/type", "text grammar"},
-		{tool("custom", `"name":"n","format":{"type":"grammar","definition":"d","syntax":%s}`), "/tools/0/format/syntax", "lark regex"},
-		{tool("namespace", `"name":"n","description":"d","tools":[{"type":%s,"name":"n"}]`), "/tools/0/tools/0/type", "function custom"},
-		{tool("namespace", `"name":"n","description":"d","tools":[{"type":"function","name":"n","allowed_callers":[%s]}]`), "/tools/0/tools/0/allowed_callers/0", "direct programmatic"},
-		{server("advisor", `"reasoning":{"effort":%s}`), "/tools/0/parameters/reasoning/effort", efforts},
-		{server("fusion", `"cache_control":{"type":%s}`), "/tools/0/parameters/cache_control/type", "ephemeral"},
-		{server("web_search", `"engine":%s`), "/tools/0/parameters/engine", engines},
-		{server("web_search", `"mode":%s`), "/tools/0/parameters/mode", modes},
-		{server("web_search", `"search_context_size":%s`), "/tools/0/parameters/search_context_size", sizes},
-		{server("web_fetch", `"engine":%s`), "/tools/0/parameters/engine", "auto native openrouter exa parallel firecrawl"},
-		{server("apply_patch", `"engine":%s`), "/tools/0/parameters/engine", "auto native openrouter"},
-		{server("bash", `"engine":%s`), "/tools/0/parameters/engine", "auto native openrouter"},
-		{server("shell", `"engine":%s`), "/tools/0/parameters/engine", "auto openrouter"},
-		{server("shell", `"environment":{"type":%s,"container_id":"c"}`), "/tools/0/parameters/environment/type", "container_auto container_reference"},
+	for _, enum := range []struct{ apis, body, path, values string }{
+		{"rcm", `{"cache_control":{"type":%s}}`, "/cache_control/type", "ephemeral"},
+		{"rcm", `{"cache_control":{"type":"ephemeral","ttl":%s}}`, "/cache_control/ttl", "5m 1h"},
+		{"r", `{"include":[%s]}`, "/include/0", "file_search_call.results message.input_image.image_url computer_call_output.output.image_url reasoning.encrypted_content code_interpreter_call.outputs"},
+		{"r", `{"modalities":[%s]}`, "/modalities/0", "text image"},
+		{"rc", `{"prompt_cache_options":{"mode":%s}}`, "/prompt_cache_options/mode", "explicit"},
+		{"rcm", `{"route":%s}`, "/route", "fallback sort <null>"},
+		{"rc", `{"service_tier":%s}`, "/service_tier", "auto default flex priority scale fast <null>"},
+		{"r", `{"truncation":%s}`, "/truncation", "auto disabled <null>"},
+		{"rc", `{"reasoning":{"effort":%s}}`, "/reasoning/effort", efforts + " <null>"},
+		{"rc", `{"reasoning":{"summary":%s}}`, "/reasoning/summary", "auto concise detailed <null>"},
+		{"rc", `{"reasoning":{"context":%s}}`, "/reasoning/context", "auto all_turns current_turn <null>"},
+		{"rc", `{"reasoning":{"mode":%s}}`, "/reasoning/mode", "standard pro <null>"},
+		{"r", `{"text":{"verbosity":%s}}`, "/text/verbosity", tiers + " <null>"},
+		{"r", `{"text":{"format":{"type":%s,"name":"n","schema":{}}}}`, "/text/format/type", "text json_object json_schema"},
+		{"r", `{"tool_choice":%s}`, "/tool_choice", "auto none required"},
+		{"r", `{"tool_choice":{"type":%s,"name":"n","mode":"auto","tools":[]}}`, "/tool_choice/type", "function web_search_preview web_search_preview_2025_03_11 allowed_tools apply_patch shell"},
+		{"r", `{"tool_choice":{"type":"allowed_tools","mode":%s,"tools":[]}}`, "/tool_choice/mode", "auto required"},
+		{"r", `{"prompt":{"id":"p","variables":{"v":{"type":%s,"text":"t","detail":"auto"}}}}`, "/prompt/variables/v/type", "input_text input_image input_file"},
+		{"r", `{"prompt":{"id":"p","variables":{"v":{"type":"input_image","detail":%s}}}}`, "/prompt/variables/v/detail", "auto high low original"},
+		{"r", `{"prompt":{"id":"p","variables":{"v":{"type":"input_text","text":"t","prompt_cache_breakpoint":{"mode":%s}}}}}`, "/prompt/variables/v/prompt_cache_breakpoint/mode", "explicit"},
+		{"rcm", `{"stop_server_tools_when":[{"type":%s,"step_count":1,"max_cost_in_dollars":1,"tool_name":"t","max_tokens":1,"reason":"r"}]}`, "/stop_server_tools_when/0/type", "step_count_is max_cost has_tool_call max_tokens_used finish_reason_is"},
+		{"rcm", `{"provider":{"data_collection":%s}}`, "/provider/data_collection", "allow deny <null>"},
+		{"rcm", `{"provider":{"quantizations":[%s]}}`, "/provider/quantizations/0", "int4 int8 fp4 mxfp4 nvfp4 fp6 fp8 mxfp8 fp16 bf16 fp32 unknown"},
+		{"rcm", `{"provider":{"sort":%s}}`, "/provider/sort", sorts + " <null>"},
+		{"rcm", `{"provider":{"sort":{"by":%s}}}`, "/provider/sort/by", sorts + " <null>"},
+		{"rcm", `{"provider":{"sort":{"partition":%s}}}`, "/provider/sort/partition", "model none <null>"},
+		{"rcm", `{"plugins":[{"id":%s}]}`, "/plugins/0/id", "auto-router auto-beta-router moderation web web-fetch file-parser response-healing context-compression pareto-router fusion"},
+		{"rcm", plugin("auto-router", `"cost_tier":%s`), "/plugins/0/cost_tier", tiers},
+		{"rcm", plugin("auto-beta-router", `"cost_tier":%s`), "/plugins/0/cost_tier", tiers},
+		{"rcm", plugin("web", `"engine":%s`), "/plugins/0/engine", "native exa firecrawl parallel perplexity"},
+		{"rcm", plugin("web", `"mode":%s`), "/plugins/0/mode", modes},
+		{"rcm", plugin("web", `"user_location":{"type":%s}`), "/plugins/0/user_location/type", "approximate"},
+		{"rcm", plugin("file-parser", `"pdf":{"engine":%s}`), "/plugins/0/pdf/engine", "mistral-ocr native cloudflare-ai pdf-text"},
+		{"rcm", plugin("context-compression", `"engine":%s`), "/plugins/0/engine", "middle-out"},
+		{"rcm", plugin("pareto-router", `"price_source":%s`), "/plugins/0/price_source", "prompt weighted_avg"},
+		{"rcm", plugin("fusion", `"preset":%s`), "/plugins/0/preset", "general-high general-budget general-fast"},
+		{"r", tool("web_search", `"engine":%s`), "/tools/0/engine", engines},
+		{"r", tool("web_search_2025_08_26", `"mode":%s`), "/tools/0/mode", modes},
+		{"r", tool("web_search_preview", `"search_context_size":%s`), "/tools/0/search_context_size", sizes},
+		{"r", tool("web_search_preview_2025_03_11", `"user_location":{"type":%s}`), "/tools/0/user_location/type", "approximate"},
+		{"r", tool("file_search", `"vector_store_ids":[],"ranking_options":{"ranker":%s}`), "/tools/0/ranking_options/ranker", "auto default-2024-11-15"},
+		{"r", tool("file_search", `"vector_store_ids":[],"filters":{"type":%s,"key":"k","value":1,"filters":[]}`), "/tools/0/filters/type", "eq ne gt gte lt lte and or"},
+		{"r", tool("computer_use_preview", `"display_height":1,"display_width":1,"environment":%s`), "/tools/0/environment", "windows mac linux ubuntu browser"},
+		{"r", tool("code_interpreter", `"container":{"type":%s}`), "/tools/0/container/type", "auto"},
+		{"r", tool("code_interpreter", `"container":{"type":"auto","memory_limit":%s}`), "/tools/0/container/memory_limit", "1g 4g 16g 64g <null>"},
+		{"r", tool("mcp", `"server_label":"s","connector_id":%s`), "/tools/0/connector_id", "connector_dropbox connector_gmail connector_googlecalendar connector_googledrive connector_microsoftteams connector_outlookcalendar connector_outlookemail connector_sharepoint"},
+		{"r", tool("mcp", `"server_label":"s","require_approval":%s`), "/tools/0/require_approval", approval + " <null>"},
+		{"r", tool("image_generation", `"background":%s`), "/tools/0/background", "transparent opaque auto"},
+		{"r", tool("image_generation", `"input_fidelity":%s`), "/tools/0/input_fidelity", "high low <null>"},
+		{"r", tool("image_generation", `"moderation":%s`), "/tools/0/moderation", "auto low"},
+		{"r", tool("image_generation", `"output_format":%s`), "/tools/0/output_format", "png webp jpeg"},
+		{"r", tool("image_generation", `"quality":%s`), "/tools/0/quality", "low medium high auto"},
+		{"r", tool("custom", `"name":"n","format":{"type":%s,"definition":"d","syntax":"lark"}`), "/tools/0/format/type", "text grammar"},
+		{"r", tool("custom", `"name":"n","format":{"type":"grammar","definition":"d","syntax":%s}`), "/tools/0/format/syntax", "lark regex"},
+		{"r", tool("namespace", `"name":"n","description":"d","tools":[{"type":%s,"name":"n"}]`), "/tools/0/tools/0/type", "function custom"},
+		{"r", tool("namespace", `"name":"n","description":"d","tools":[{"type":"function","name":"n","allowed_callers":[%s]}]`), "/tools/0/tools/0/allowed_callers/0", "direct programmatic"},
+		{"rcm", server("advisor", `"reasoning":{"effort":%s}`), "/tools/0/parameters/reasoning/effort", efforts},
+		{"rcm", server("fusion", `"cache_control":{"type":%s}`), "/tools/0/parameters/cache_control/type", "ephemeral"},
+		{"rcm", server("web_search", `"engine":%s`), "/tools/0/parameters/engine", engines},
+		{"rcm", server("web_search", `"mode":%s`), "/tools/0/parameters/mode", modes},
+		{"rcm", server("web_search", `"search_context_size":%s`), "/tools/0/parameters/search_context_size", sizes},
+		{"rcm", server("web_fetch", `"engine":%s`), "/tools/0/parameters/engine", "auto native openrouter exa parallel firecrawl"},
+		{"r", server("apply_patch", `"engine":%s`), "/tools/0/parameters/engine", "auto native openrouter"},
+		{"rcm", server("bash", `"engine":%s`), "/tools/0/parameters/engine", "auto native openrouter"},
+		{"rcm", server("shell", `"engine":%s`), "/tools/0/parameters/engine", "auto openrouter"},
+		{"rcm", server("shell", `"environment":{"type":%s,"container_id":"c"}`), "/tools/0/parameters/environment/type", "container_auto container_reference"},
+		{"c", `{"modalities":[%s]}`, "/modalities/0", "text image audio"},
+		{"c", `{"verbosity":%s}`, "/verbosity", tiers + " <null>"},
+		{"c", `{"reasoning_effort":%s}`, "/reasoning_effort", efforts + " <null>"},
+		{"c", `{"response_format":{"type":%s,"json_schema":{"name":"n"},"grammar":"g"}}`, "/response_format/type", "text json_object json_schema grammar python"},
+		{"c", `{"tool_choice":%s}`, "/tool_choice", "auto none required"},
+		{"c", `{"web_search_options":{"search_context_size":%s}}`, "/web_search_options/search_context_size", sizes},
+		{"c", `{"messages":[{"role":"user"},{"role":%s,"content":""}]}`, "/messages/1/role", "system developer user assistant tool"},
+		{"c", `{"messages":[{"role":"system","content":[{"type":%s,"text":""}]}]}`, "/messages/0/content/0/type", "text"},
+		{"c", tool("web_search", `"engine":%s`), "/tools/0/engine", engines},
+		{"c", tool("web_search_preview", `"mode":%s`), "/tools/0/mode", modes},
+		{"c", tool("web_search_2025_08_26", `"search_context_size":%s`), "/tools/0/search_context_size", sizes},
+		{"c", tool("web_search_preview_2025_03_11", `"user_location":{"type":%s}`), "/tools/0/user_location/type", "approximate"},
+		{"c", tool("web_search", `"parameters":{"engine":%s}`), "/tools/0/parameters/engine", engines},
+		{"c", tool("function", `"function":{"name":"n"},"cache_control":{"type":%s}`), "/tools/0/cache_control/type", "ephemeral"},
+		{"m", `{"messages":[{"role":"user"},{"role":%s}]}`, "/messages/1/role", "user assistant system"},
+		{"m", `{"system":[{"type":%s,"text":""}]}`, "/system/0/type", "text"},
+		{"m", `{"system":[{"type":"text","text":"","cache_control":{"type":%s}}]}`, "/system/0/cache_control/type", "ephemeral"},
+		{"m", `{"system":[{"type":"text","text":"","cache_control":{"type":"ephemeral","ttl":%s}}]}`, "/system/0/cache_control/ttl", "5m 1h"},
+		{"m", `{"thinking":{"type":%s,"budget_tokens":1}}`, "/thinking/type", "enabled disabled adaptive"},
+		{"m", `{"tool_choice":{"type":%s,"name":"n"}}`, "/tool_choice/type", "auto any none tool"},
+		{"m", `{"tools":[{"name":"n","input_schema":{},"cache_control":{"type":%s}}]}`, "/tools/0/cache_control/type", "ephemeral"},
+	} {
+		for _, s := range requestsOf(t, enum.apis) {
+			checkEnum(t, s, enum.body, enum.path, enum.values)
+		}
 	}
 	s := schemas(t)
-	for _, enum := range responses {
-		checkEnum(t, s.ResponsesRequest, enum.body, enum.path, enum.values)
-	}
 	checkEnum(t, s.CreateWorkspace, `{"name":"n","slug":"s","default_provider_sort":%s}`, "/default_provider_sort", sorts+" <null>")
+	checkEnum(t, s.UpdateWorkspace, `{"default_provider_sort":%s}`, "/default_provider_sort", sorts+" <null>")
+	checkEnum(t, s.UpdatePreset, `{"status":%s}`, "/status", "active disabled")
 }
 
 func checkEnum(t *testing.T, s *schema.Schema, body, path, values string) {

@@ -11,11 +11,14 @@ import (
 )
 
 // shallowKeyword is the keyword for values of which only the surface matters,
-// because they may be long and are not kept. It holds a schema that sees of
-// the value no more than its type, and of its items no more than theirs: what
-// is below appears empty. So the schema may have type, and items with type.
+// because they may be long and are not kept, or only in part. It holds a schema
+// that sees of the value no more than its type, and of its items no more than
+// theirs: what is below appears empty. Where a discriminator tells items apart,
+// the schema sees those whose variant has rules as they are. So it may have type,
+// and items with type and a discriminator.
 //
-// The value is read where it lies, item by item, and never built.
+// The value is read where it lies, item by item. Items that keep to the schema by
+// their type and variant alone are never built, and do not count for MaxValues.
 const shallowKeyword = "shallow"
 
 type shallow struct {
@@ -27,22 +30,87 @@ func shallowOf(s *jsonschema.Schema) *shallow {
 	return sh
 }
 
-// Validate implements jsonschema.ExtSchema. It stops at MaxViolations items.
-func (sh *shallow) Validate(ctx jsonschema.ValidationContext, v any) error {
-	text := jsontext.Value(v.(opaque)) // planFor sees to that
-	if !slices.Contains(sh.surface.Types, typeOf(text)) {
-		return ctx.Error(shallowKeyword+"/type", "wrong type")
+// skimmed is what the validator sees of a shallow value: its type, and those of
+// its items that may break a rule.
+type skimmed struct {
+	kind  string
+	items []skimmedItem
+}
+
+type skimmedItem struct {
+	index int
+	view  any
+}
+
+// skim returns the view of a shallow value. It ends after MaxViolations items that
+// do break a rule.
+func (b *builder) skim(p *plan, v jsontext.Value) (any, error) {
+	s := &skimmed{kind: typeOf(v)}
+	rule := p.surface.Items2020
+	if rule == nil || s.kind != "array" {
+		return s, nil
 	}
-	rule := sh.surface.Items2020
-	if rule == nil || text.Kind() != '[' {
-		return nil
-	}
-	var broken []error
-	for index, item := range items(text) {
-		if slices.Contains(rule.Types, typeOf(item)) {
+	broken := 0
+	for index, item := range items(v) {
+		known, plain := sight(rule, item)
+		if plain {
 			continue
 		}
-		if err := ctx.Validate(rule, shallowKeyword+"/items", surfaceOf(item), strconv.Itoa(index)); err != nil {
+		view := surfaceOf(item)
+		if item.Kind() == '{' {
+			var err error
+			if view, err = b.value(p.items, item); err != nil {
+				return nil, err
+			}
+		}
+		s.items = append(s.items, skimmedItem{index, view})
+		if !known {
+			if broken++; broken == MaxViolations {
+				break
+			}
+		}
+	}
+	return s, nil
+}
+
+// sight tells whether an item is of a type and variant that rule knows, and
+// whether that is all that rule asks of it.
+func sight(rule *jsonschema.Schema, item jsontext.Value) (known, plain bool) {
+	if !slices.Contains(rule.Types, typeOf(item)) {
+		return false, false
+	}
+	d := discriminatorOf(rule)
+	if d == nil {
+		return true, true
+	}
+	chosen := d.variants[string(textOf(item, d.property))]
+	return chosen != nil, chosen != nil && chosen.schema.Ref == nil && asksNothing(chosen.schema)
+}
+
+// checkSurface refuses rules that skim passes by.
+func checkSurface(s *jsonschema.Schema) error {
+	seen := bare(s) && s.Ref == nil && len(s.Properties) == 0 && s.AdditionalProperties == nil
+	if item := s.Items2020; item != nil {
+		d := discriminatorOf(item)
+		byVariant := d != nil && d.otherwise == nil && len(item.Required)+len(item.Extensions) == 2 &&
+			slices.Equal(item.Types, []string{"object"}) && item.If == nil && item.Not == nil
+		seen = seen && (bare(item) || byVariant) && item.Ref == nil && !descends(item)
+	}
+	if !seen {
+		return fmt.Errorf("%s has rules that %s does not look at", s, shallowKeyword)
+	}
+	return nil
+}
+
+// Validate implements jsonschema.ExtSchema. It stops at MaxViolations items.
+func (sh *shallow) Validate(ctx jsonschema.ValidationContext, v any) error {
+	s := v.(*skimmed) // planFor sees to that
+	if !slices.Contains(sh.surface.Types, s.kind) {
+		return ctx.Error(shallowKeyword+"/type", "wrong type")
+	}
+	var broken []error
+	for _, item := range s.items {
+		if err := ctx.Validate(sh.surface.Items2020, shallowKeyword+"/items", item.view, strconv.Itoa(item.index)); err != nil {
 			broken = append(broken, err)
 		}
 		if len(broken) == MaxViolations {

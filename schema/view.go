@@ -10,9 +10,9 @@ import (
 )
 
 // MaxValues bounds how many values of one body the rules look at. What no rule
-// looks at does not count: unknown members, and the insides of input, of a
-// function's parameters and the like. A member counts once more for every 64
-// bytes of its name.
+// looks at does not count: unknown members, the insides of input, of a function's
+// parameters and the like, and most of the messages of a conversation. An object
+// counts twice, and a member once more for every 64 bytes of its name.
 const MaxValues = 16384
 
 var errTooManyValues = fmt.Errorf("has too much to check: more than %d values", MaxValues)
@@ -60,6 +60,9 @@ func (b *builder) value(p *plan, v jsontext.Value) (any, error) {
 	if b.left--; b.left < 0 {
 		return nil, errTooManyValues
 	}
+	if p.surface != nil {
+		return b.skim(p, v)
+	}
 	if !p.typed {
 		return opaque(v), nil
 	}
@@ -103,6 +106,7 @@ func (p *plan) settles(v jsontext.Value, view any) bool {
 }
 
 func (b *builder) object(p *plan, v jsontext.Value) (any, error) {
+	b.left--
 	if p.selector != "" {
 		p = p.variant(v)
 	}
@@ -137,16 +141,8 @@ func (b *builder) object(p *plan, v jsontext.Value) (any, error) {
 // variant returns the plan that v selects. It looks ahead for the selector,
 // which clients usually put first, because members before it need the plan.
 func (p *plan) variant(v jsontext.Value) *plan {
-	for quoted, v := range members(v) {
-		if string(unquote(quoted)) != p.selector {
-			continue
-		}
-		if v.Kind() == '"' {
-			if variant := p.variants[string(unquote(v))]; variant != nil {
-				return variant
-			}
-		}
-		break
+	if variant := p.variants[string(textOf(v, p.selector))]; variant != nil {
+		return variant
 	}
 	return p.otherwise
 }

@@ -111,7 +111,7 @@ func (s *Schema) appendViolations(found []Violation, finding *jsonschema.Validat
 		// The finding names all that is missing, in words made of our names.
 		for _, name := range rule.Required {
 			if strings.Contains(finding.Message, "'"+name+"'") {
-				found = append(found, Violation{path + "/" + name, "required"})
+				found = append(found, Violation{path + "/" + name, message(rule, keyword)})
 			}
 		}
 		return found
@@ -142,6 +142,8 @@ func message(rule *jsonschema.Schema, keyword string) string {
 		return own[keyword]
 	}
 	switch keyword {
+	case "required":
+		return keyword
 	case "type":
 		return "must be " + alternatives(rule.Types)
 	case "enum":

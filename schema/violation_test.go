@@ -14,7 +14,7 @@ import (
 func TestMessages(t *testing.T) {
 	const (
 		tools   = "must be a known tool type, or have the form <vendor>:<name>"
-		plugins = "must be one of auto-beta-router, auto-router, context-compression, file-parser, fusion, moderation, pareto-router, response-healing, web or web-fetch"
+		plugins = "must be one of auto-beta-router, auto-router, context-compression, file-parser, fusion, moderation, pareto-router, response-healing, switchyard-router, web or web-fetch"
 	)
 	checkRules(t, schemas(t).ResponsesRequest, []rule{
 		{"unknown tool", `{"tools":[{"type":"no_such"}]}`, refused("/tools/0/type: " + tools)},
