@@ -57,7 +57,7 @@ func BenchmarkWithoutAReference(b *testing.B) {
 				b.ReportAllocs()
 				b.SetBytes(int64(len(body)))
 				for b.Loop() {
-					if got, err := resolver.Resolve(b.Context(), domain.Principal{}, chat, body); err != nil || got.Preset != "" {
+					if got, err := resolver.Resolve(b.Context(), domain.Principal{}, domain.Request{Dialect: chat, Body: body}); err != nil || got.Preset != "" {
 						b.Fatalf("got %q, %v", got.Preset, err)
 					}
 				}
@@ -106,7 +106,7 @@ func resolveIn(b *testing.B, r *resolving, rotation, size int) {
 	}
 	step := 0
 	resolve := func() {
-		if _, err := resolver.Resolve(b.Context(), domain.Principal{}, chat, bodies[step%len(bodies)]); err != nil {
+		if _, err := resolver.Resolve(b.Context(), domain.Principal{}, domain.Request{Dialect: chat, Body: bodies[step%len(bodies)]}); err != nil {
 			b.Fatal(err)
 		}
 		step++
@@ -156,7 +156,7 @@ func rotateAll(b *testing.B, r *resolving, stored int) {
 	resolve := func() {
 		buffer = fmt.Appendf(buffer[:0], "preset-%06d", step%stored)
 		copy(body[at:], buffer)
-		if _, err := resolver.Resolve(b.Context(), domain.Principal{}, chat, body); err != nil {
+		if _, err := resolver.Resolve(b.Context(), domain.Principal{}, domain.Request{Dialect: chat, Body: body}); err != nil {
 			b.Fatal(err)
 		}
 		step++

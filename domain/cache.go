@@ -10,11 +10,12 @@ import (
 const minEntryCost = 1024
 
 // cached is what a Resolver keeps in memory under one key, and the stamp that it
-// was read under.
+// was read under: zero for what never changes. One of the others is set.
 type cached struct {
 	stamp     Stamp
-	workspace workspaceDefaults
-	preset    *resolvedPreset
+	workspace *workspaceDefaults
+	preset    *Preset   // an active one
+	settings  *settings // of one version for one dialect
 }
 
 // cache keeps objects within a bound of memory. What is kept may go at any time,

@@ -23,6 +23,11 @@ const (
 	NotFound
 	// Conflict is a state that trying again inside the server cannot resolve.
 	Conflict
+	// PreconditionFailed is an object in another state than the caller's
+	// condition asks for.
+	PreconditionFailed
+	// Unprocessable is an Idempotency-Key that stands for another request.
+	Unprocessable
 )
 
 // Issue is one broken rule of a request.

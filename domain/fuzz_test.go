@@ -495,7 +495,7 @@ func TestProperties(t *testing.T) {
 					}
 					r.put(t, team.WorkspaceID, "p", p)
 					resolve := func(body []byte) (domain.Resolution, error) {
-						return resolver.Resolve(t.Context(), team, to, body)
+						return resolver.Resolve(t.Context(), team, domain.Request{Dialect: to, Body: body})
 					}
 					body := []byte(g.request(to, p.prompt))
 					if got, err := resolve(body); err != nil || string(got.Body) != string(body) || got.Preset != "" {
@@ -562,14 +562,14 @@ func TestARequestIsNotChangedByThePresetMadeOfIt(t *testing.T) {
 		if err != nil {
 			t.Fatalf("round %d: %v", round, err)
 		}
-		if _, _, err := r.CreatePresetVersion(t.Context(), admin, "", "p", in); err != nil {
+		if _, err := r.CreatePresetVersion(t.Context(), domain.By(admin), "", "p", in); err != nil {
 			t.Fatal(err)
 		}
 		sentNames, values, ok := topLevel([]byte(body))
 		if !ok {
 			t.Fatalf("round %d: made %s", round, body)
 		}
-		got, err := resolver.Resolve(t.Context(), domain.Principal{}, responses, withPreset([]byte(body)))
+		got, err := resolver.Resolve(t.Context(), domain.Principal{}, domain.Request{Dialect: responses, Body: withPreset([]byte(body))})
 		if err != nil {
 			t.Fatalf("round %d: got error %v\nwant %s", round, err, body)
 		}
@@ -611,6 +611,9 @@ func FuzzResolve(f *testing.F) {
 		{`{"preset":"p"}`, `{"reasoning":{"effort":"high","max_tokens":5},"text":{"format":{"type":"json_schema","name":"n","schema":{}},"verbosity":"low"},"max_output_tokens":9}`, ""},
 		{`{"preset":"p"}`, `{"response_format":{"type":"json_schema","json_schema":{"schema":{},"a.b":1}},"stop":"x","max_tokens":1,"reasoning":null}`, ""},
 		{`{"preset":"p"}`, `{"thinking":{"type":"enabled","budget_tokens":5},"output_config":{"effort":"max","format":{}},"stop_sequences":["a"],"fallbacks":[{"model":"x"}]}`, ""},
+		{`{"preset":"p@one"}`, both, "P"},
+		{`{"model":"x@preset/p@split","session_id":"a"}`, both, ""},
+		{`{"preset":"p@split@1","model":"@preset/p@latest"}`, both, ""},
 		{`[]`, `{}`, ""},
 		{``, `{}`, ""},
 	} {
@@ -645,11 +648,17 @@ func FuzzResolve(f *testing.F) {
 				t.Fatal(err)
 			}
 			who = r.team(t, "team", "dm", "latency")
+			r.change(t, r.put(t, who.WorkspaceID, "p", version{from, `{}`, ""}), func(p *domain.Preset) {
+				p.Labels = map[string]domain.Label{
+					"one":   {Target: domain.Target{Version: 1}},
+					"split": {Target: domain.Target{Split: []domain.Share{{Version: 1, Weight: 1}, {Version: 2, Weight: 1}}}},
+				}
+			})
 		}
 		executions++
 		r.put(t, who.WorkspaceID, "p", version{from, string(config), prompt})
 		sent := bytes.Clone(body)
-		got, err := resolver.Resolve(t.Context(), who, to, body)
+		got, err := resolver.Resolve(t.Context(), who, domain.Request{Dialect: to, Body: body})
 		if !bytes.Equal(sent, body) {
 			t.Fatalf("got the request changed to %q\nwant %q", body, sent)
 		}
@@ -669,7 +678,7 @@ func FuzzResolve(f *testing.F) {
 			}
 			return
 		}
-		alone, err := resolver.Resolve(t.Context(), who, to, fmt.Appendf(nil, `{"preset":"p@%d"}`, got.Version))
+		alone, err := resolver.Resolve(t.Context(), who, domain.Request{Dialect: to, Body: fmt.Appendf(nil, `{"preset":"p@%d"}`, got.Version)})
 		if err != nil {
 			t.Fatalf("got error %v without the request's fields\nwant success as with them", err)
 		}
@@ -701,7 +710,7 @@ func FuzzResolve(f *testing.F) {
 		if named, sure := namesPreset(got.Body); named || !sure {
 			return // the preset's own model is a reference, perhaps
 		}
-		again, err := resolver.Resolve(t.Context(), who, to, withPreset(got.Body))
+		again, err := resolver.Resolve(t.Context(), who, domain.Request{Dialect: to, Body: withPreset(got.Body)})
 		if err != nil || !bytes.Equal(again.Body, got.Body) {
 			t.Fatalf("merged again: got %q, %v\nwant %q\nrequest %q\npreset %q\nprompt %q", again.Body, err, got.Body, body, config, prompt)
 		}

@@ -71,11 +71,19 @@ type Key struct {
 	CreatedAt   time.Time  `json:"created_at"`
 	ExpiresAt   *time.Time `json:"expires_at"`
 	RevokedAt   *time.Time `json:"revoked_at"`
+	// LastUsedAt is when the key was used, nil for never. It is coarse: the last
+	// use was up to lastUseGrain later, or longer while the store took no writes.
+	LastUsedAt *time.Time `json:"last_used_at,omitempty"`
 }
 
 // Live reports whether k was neither revoked nor has expired at a time.
 func (k Key) Live(at time.Time) bool {
 	return k.RevokedAt == nil && (k.ExpiresAt == nil || at.Before(*k.ExpiresAt))
+}
+
+// usedLately reports whether another use of k at a time needs no note.
+func (k Key) usedLately(at time.Time) bool {
+	return k.LastUsedAt != nil && at.Sub(*k.LastUsedAt) < lastUseGrain
 }
 
 // NewKey is what an operator asks of a new key.
@@ -91,41 +99,49 @@ type NewKey struct {
 }
 
 // IssueKey stores a new key and returns it with its secret, which is kept
-// nowhere and cannot be had again. A rule broken by in is Invalid, an unknown
-// workspace NotFound.
-func (s *Service) IssueKey(ctx context.Context, in NewKey) (Key, string, error) {
+// nowhere and cannot be had again: w.Idempotency counts for nothing. A rule
+// broken by in is Invalid, an unknown workspace NotFound.
+func (s *Service) IssueKey(ctx context.Context, w Write, in NewKey) (Key, string, error) {
 	if err := in.check(); err != nil {
 		return Key{}, "", err
 	}
-	secret := newSecret(in.Kind)
-	k := Key{
-		ID:        s.newID(),
-		Kind:      in.Kind,
-		Hash:      HashSecret(secret),
-		Hint:      secret[len(secret)-4:],
-		Name:      in.Name,
-		UserID:    in.UserID,
-		CreatedAt: s.timestamp(),
-	}
-	if in.Lifetime > 0 {
-		end := k.CreatedAt.Add(in.Lifetime)
-		k.ExpiresAt = &end
-	}
-	err := s.update(ctx, func(tx Tx) error {
-		k.WorkspaceID = ""
+	w.Idempotency = Idempotency{}
+	secret, id := newSecret(in.Kind), s.newID()
+	var k Key
+	_, err := s.change(ctx, w, func(c *change) error {
+		k = Key{
+			ID:        id,
+			Kind:      in.Kind,
+			Hash:      HashSecret(secret),
+			Hint:      secret[len(secret)-4:],
+			Name:      in.Name,
+			UserID:    in.UserID,
+			CreatedAt: c.now,
+		}
+		if in.Lifetime > 0 {
+			end := c.now.Add(in.Lifetime)
+			k.ExpiresAt = &end
+		}
 		if in.Workspace != "" {
-			w, err := findWorkspace(tx, in.Workspace)
+			w, err := findWorkspace(c, in.Workspace)
 			if err != nil {
 				return err
 			}
 			k.WorkspaceID = w.ID
 		}
-		return tx.PutKey(k)
+		if err := c.PutKey(k); err != nil {
+			return err
+		}
+		return c.record("key.issue", k.audited(), 0, 0)
 	})
 	if err != nil {
 		return Key{}, "", err
 	}
 	return k, secret, nil
+}
+
+func (k Key) audited() AuditObject {
+	return AuditObject{Kind: "key", ID: k.ID, WorkspaceID: k.WorkspaceID}
 }
 
 func (in NewKey) check() error {
@@ -159,39 +175,48 @@ func (s *Service) Keys(ctx context.Context) (keys []Key, err error) {
 }
 
 // RevokeKey ends a key for good and returns it; requests that arrive later are
-// refused. Revoking a revoked key changes nothing. An unknown id is NotFound.
-func (s *Service) RevokeKey(ctx context.Context, id string) (k Key, err error) {
-	now := s.timestamp()
-	err = s.update(ctx, func(tx Tx) error {
-		k, err = tx.Key(id)
+// refused. Revoking a revoked key changes nothing, so w.Idempotency counts for
+// nothing. An unknown id is NotFound.
+func (s *Service) RevokeKey(ctx context.Context, w Write, id string) (k Key, err error) {
+	w.Idempotency = Idempotency{}
+	_, err = s.change(ctx, w, func(c *change) error {
+		k, err = c.Key(id)
 		switch {
 		case errors.Is(err, ErrNotFound):
 			return &Error{Kind: NotFound, Message: "Key not found"}
 		case err != nil || k.RevokedAt != nil:
 			return err
 		}
-		k.RevokedAt = &now
-		return tx.PutKey(k)
+		k.RevokedAt = &c.now
+		if err := c.PutKey(k); err != nil {
+			return err
+		}
+		return c.record("key.revoke", k.audited(), 0, 0)
 	})
 	return k, err
 }
 
-// Authenticate returns the principal of an issued secret. A secret that is
-// damaged (found without a look-up), unknown, revoked or expired gives one and
-// the same Unauthenticated error, ErrCredentials.
+// Authenticate returns the principal of an issued secret, whose use is noted in
+// the background. A secret that is damaged (found without a look-up), unknown,
+// revoked or expired gives one and the same Unauthenticated error,
+// ErrCredentials.
 func (s *Service) Authenticate(ctx context.Context, secret string) (Principal, error) {
 	if !wellFormed(secret) {
 		return Principal{}, ErrCredentials
 	}
 	hash := HashSecret(secret)
 	k, err := s.keyByHash(ctx, hash)
+	now := s.now()
 	switch {
 	case errors.Is(err, ErrNotFound):
 		return Principal{}, ErrCredentials
 	case err != nil:
 		return Principal{}, err
-	case subtle.ConstantTimeCompare(k.Hash[:], hash[:]) != 1 || !k.Live(s.now()):
+	case subtle.ConstantTimeCompare(k.Hash[:], hash[:]) != 1 || !k.Live(now):
 		return Principal{}, ErrCredentials
+	}
+	if !k.usedLately(now) {
+		s.noteUse(k, now)
 	}
 	who := Principal{KeyID: k.ID, UserID: k.UserID, Kind: k.Kind, WorkspaceID: k.WorkspaceID}
 	if who.UserID == "" {
@@ -217,6 +242,41 @@ func (s *Service) keyByHash(ctx context.Context, hash KeyHash) (k Key, err error
 	return k, err
 }
 
+const (
+	// lastUseGrain is how coarsely the last use of a key is noted: one write an
+	// hour and key, however many requests there are.
+	lastUseGrain = time.Hour
+	// maxNoting bounds the uses that are being noted at one time. Those beyond
+	// are left to a later request.
+	maxNoting = 8
+	// noteTimeout is how long noting one may take.
+	noteTimeout = 30 * time.Second
+)
+
+// noteUse notes that k was used, without keeping the request waiting. Nobody
+// hears of a failure: a use is not worth more than that, and a store that takes
+// no writes says so to those who change something.
+func (s *Service) noteUse(k Key, at time.Time) {
+	if s.noting.Add(1) > maxNoting || !s.known.use(k.Hash, at) {
+		s.noting.Add(-1)
+		return
+	}
+	go func() {
+		defer s.noting.Add(-1)
+		ctx, cancel := context.WithTimeout(context.Background(), noteTimeout)
+		defer cancel()
+		_ = s.store.Update(ctx, func(tx Tx) error {
+			k, err := tx.Key(k.ID) // it may have been revoked since
+			if err != nil || k.usedLately(at) {
+				return err
+			}
+			used := at.UTC().Truncate(time.Millisecond)
+			k.LastUsedAt = &used
+			return tx.PutKey(k)
+		})
+	}()
+}
+
 // maxKnownKeys bounds the keys that a Service keeps in memory, some 500 bytes
 // each.
 const maxKnownKeys = 4096
@@ -238,6 +298,21 @@ func (known *knownKeys) get(hash KeyHash, stamp Stamp) (Key, bool) {
 	defer known.mu.RUnlock()
 	k, ok := known.keys[hash]
 	return k.key, ok && k.stamp == stamp
+}
+
+// use notes the use of a key in memory, so that it is tried once to note it in
+// the store, even if that fails: the key that was read keeps its stamp then. It
+// returns false where somebody else has done so, or the key is not there.
+func (known *knownKeys) use(hash KeyHash, at time.Time) bool {
+	known.mu.Lock()
+	defer known.mu.Unlock()
+	k, ok := known.keys[hash]
+	if !ok || k.key.usedLately(at) {
+		return false
+	}
+	k.key.LastUsedAt = &at
+	known.keys[hash] = k
+	return true
 }
 
 // put keeps k, in the place of any other where there are too many.

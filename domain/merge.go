@@ -75,7 +75,7 @@ type merger struct {
 	unknown   map[string]bool // fields that the gateway does not know
 	request   *inferenceRequest
 	settings  *settings
-	workspace workspaceDefaults
+	workspace *workspaceDefaults
 
 	parts   []part
 	dropped []string
@@ -83,11 +83,13 @@ type merger struct {
 	models jsontext.Value
 }
 
-// workspaceDefaults are what a workspace adds to requests that name a preset.
+// workspaceDefaults are what a workspace adds to requests that name a preset, and
+// what it refuses in all of them. They never change.
 type workspaceDefaults struct {
-	id           string
-	textModel    string // empty: none
-	providerSort string // empty: none
+	id            string
+	textModel     string // empty: none
+	providerSort  string // empty: none
+	disabledTools []string
 }
 
 // merge is the rule of how a preset serves a request: shallow, the request's

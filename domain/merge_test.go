@@ -52,7 +52,7 @@ func testMerge(t *testing.T, cases []merging) {
 			resolver := r.resolver(t, domain.ResolverConfig{CacheSize: 1 << 20, DropFields: tc.dropFields})
 			who := r.team(t, fmt.Sprint("team", i), tc.textModel, tc.providerSort)
 			r.put(t, who.WorkspaceID, "p", version{tc.from, tc.config, tc.prompt})
-			got, err := resolver.Resolve(t.Context(), who, tc.to, []byte(tc.body))
+			got, err := resolver.Resolve(t.Context(), who, domain.Request{Dialect: tc.to, Body: []byte(tc.body)})
 			if tc.refused != "" {
 				wantKind(t, err, domain.Invalid, tc.refused)
 				return
@@ -67,7 +67,7 @@ func testMerge(t *testing.T, cases []merging) {
 			if err != nil {
 				return
 			}
-			again, err := resolver.Resolve(t.Context(), who, tc.to, withPreset(got.Body))
+			again, err := resolver.Resolve(t.Context(), who, domain.Request{Dialect: tc.to, Body: withPreset(got.Body)})
 			if err != nil || string(again.Body) != string(got.Body) {
 				t.Errorf("merged again: got %s, %v\nwant %s", again.Body, err, got.Body)
 			}
@@ -777,7 +777,7 @@ func TestPlaceOfThePrompt(t *testing.T) {
 func TestAnEmptyPromptIsNone(t *testing.T) {
 	r := newResolving(t)
 	resolver := r.resolver(t, domain.ResolverConfig{})
-	_, _, err := r.CreatePresetVersion(t.Context(), admin, "", "p", domain.Capture{
+	_, err := r.CreatePresetVersion(t.Context(), domain.By(admin), "", "p", domain.Capture{
 		Dialect: responses, Config: json.RawMessage(`{"model":"m"}`), SystemPrompt: new(""),
 	})
 	if err != nil {
@@ -788,7 +788,7 @@ func TestAnEmptyPromptIsNone(t *testing.T) {
 		`{"preset":"p","instructions":null}`: `{"instructions":null,"model":"m"}`,
 		`{"preset":"p","instructions":"x"}`:  `{"instructions":"x","model":"m"}`,
 	} {
-		got, err := resolver.Resolve(t.Context(), domain.Principal{}, responses, []byte(body))
+		got, err := resolver.Resolve(t.Context(), domain.Principal{}, domain.Request{Dialect: responses, Body: []byte(body)})
 		wantBody(t, got, err, want)
 	}
 }

@@ -1,24 +1,26 @@
 package domain
 
 import (
-	"context"
 	"encoding/json"
-	"errors"
-	"fmt"
-	"iter"
 	"regexp"
 	"time"
 
 	jsonv2 "github.com/go-json-experiment/json"
-	"github.com/go-json-experiment/json/jsontext"
 )
 
 // PresetStatus tells whether a preset can be used.
 type PresetStatus string
 
-// PresetActive is the one status of the specification; a preset in any other
-// keeps its slug taken.
-const PresetActive PresetStatus = "active"
+const (
+	// PresetActive is the status of a preset that requests can name.
+	PresetActive PresetStatus = "active"
+	// PresetDisabled is a preset that requests cannot name and that takes no
+	// new versions, until it is set to active again.
+	PresetDisabled PresetStatus = "disabled"
+	// PresetArchived is a preset that is gone as far as clients can see. It
+	// keeps its slug and all its versions, and can be restored.
+	PresetArchived PresetStatus = "archived"
+)
 
 // Preset is a named, versioned set of inference settings (specification,
 // "Preset"). Its struct tags are its stored form; clients see PresetJSON.
@@ -37,9 +39,11 @@ type Preset struct {
 	DesignatedVersion   int    `json:"designated_version"`
 	// LatestVersion is the number of the newest version and so the count of
 	// all of them: they are numbered from 1 without a gap and never removed.
-	LatestVersion int       `json:"latest_version"`
-	CreatedAt     time.Time `json:"created_at"`
-	UpdatedAt     time.Time `json:"updated_at"`
+	LatestVersion int `json:"latest_version"`
+	// Labels are nil where there is none, and at most MaxLabels.
+	Labels    map[string]Label `json:"labels,omitempty"`
+	CreatedAt time.Time        `json:"created_at"`
+	UpdatedAt time.Time        `json:"updated_at"`
 }
 
 // PresetVersion is one state of a preset's settings, never changed once it is
@@ -59,27 +63,33 @@ type PresetVersion struct {
 	UpdatedAt    time.Time       `json:"updated_at"`
 }
 
-// PresetJSON returns p and its designated version v as clients see them.
-func PresetJSON(p Preset, v PresetVersion) ([]byte, error) {
-	head, err := jsonv2.Marshal(struct {
-		ID                  string       `json:"id"`
-		Name                string       `json:"name"`
-		Slug                string       `json:"slug"`
-		Description         *string      `json:"description"`
-		Status              PresetStatus `json:"status"`
-		StatusUpdatedAt     *time.Time   `json:"status_updated_at"`
-		CreatorUserID       string       `json:"creator_user_id"`
-		WorkspaceID         string       `json:"workspace_id"`
-		DesignatedVersionID string       `json:"designated_version_id"`
-		CreatedAt           time.Time    `json:"created_at"`
-		UpdatedAt           time.Time    `json:"updated_at"`
+// json returns p as clients see it in a list, without its designated version.
+func (p Preset) json() ([]byte, error) {
+	labels := make(map[string]Target, len(p.Labels))
+	for name, label := range p.Labels {
+		labels[name] = label.Target
+	}
+	return jsonv2.Marshal(struct {
+		ID                  string            `json:"id"`
+		Name                string            `json:"name"`
+		Slug                string            `json:"slug"`
+		Description         *string           `json:"description"`
+		Status              PresetStatus      `json:"status"`
+		StatusUpdatedAt     *time.Time        `json:"status_updated_at"`
+		CreatorUserID       string            `json:"creator_user_id"`
+		WorkspaceID         string            `json:"workspace_id"`
+		DesignatedVersionID string            `json:"designated_version_id"`
+		CreatedAt           time.Time         `json:"created_at"`
+		UpdatedAt           time.Time         `json:"updated_at"`
+		Labels              map[string]Target `json:"labels"`
 	}{
 		p.ID, p.Name, p.Slug, p.Description, p.Status, p.StatusUpdatedAt, p.CreatorUserID,
-		p.WorkspaceID, p.DesignatedVersionID, p.CreatedAt, p.UpdatedAt,
-	})
-	if err != nil {
-		return nil, err
-	}
+		p.WorkspaceID, p.DesignatedVersionID, p.CreatedAt, p.UpdatedAt, labels,
+	}, jsonv2.Deterministic(true))
+}
+
+// json returns v as clients see it.
+func (v PresetVersion) json() ([]byte, error) {
 	version, err := jsonv2.Marshal(struct {
 		ID           string    `json:"id"`
 		PresetID     string    `json:"preset_id"`
@@ -92,7 +102,20 @@ func PresetJSON(p Preset, v PresetVersion) ([]byte, error) {
 	if err != nil {
 		return nil, err
 	}
-	return withMember(head, "designated_version", withMember(version, "config", v.Config)), nil
+	return withMember(version, "config", v.Config), nil
+}
+
+// PresetJSON returns p and its designated version v as clients see them.
+func PresetJSON(p Preset, v PresetVersion) ([]byte, error) {
+	head, err := p.json()
+	if err != nil {
+		return nil, err
+	}
+	version, err := v.json()
+	if err != nil {
+		return nil, err
+	}
+	return withMember(head, "designated_version", version), nil
 }
 
 // withMember adds a member to the end of a JSON object that has some, leaving
@@ -116,90 +139,4 @@ func CheckPresetSlug(slug string) error {
 		return InvalidAt("slug", "must be 1 to 128 characters of A-Z a-z 0-9 . _ ~ - and begin with a letter or digit")
 	}
 	return nil
-}
-
-// CreatePresetVersion stores captured settings as a new version of the preset
-// that slug names, designates it and returns both, as one durable change. The
-// preset is created when there is none; a known one keeps its id and name.
-//
-// workspace is the id or slug of the workspace to act in, empty for the key's
-// own (NotFound when there is none). A preset that is not active is a
-// Conflict: its slug stays taken.
-func (s *Service) CreatePresetVersion(ctx context.Context, who Principal, workspace, slug string, in Capture) (p Preset, v PresetVersion, err error) {
-	if err := CheckPresetSlug(slug); err != nil {
-		return p, v, err
-	}
-	now, presetID, versionID := s.timestamp(), s.newID(), s.newID()
-	err = s.update(ctx, func(tx Tx) error {
-		w, err := workspaceOf(tx, who, workspace)
-		if err != nil {
-			return err
-		}
-		p, err = tx.Preset(w.ID, slug)
-		switch {
-		case errors.Is(err, ErrNotFound):
-			p = Preset{
-				ID: presetID, Name: slug, Slug: slug, Status: PresetActive,
-				CreatorUserID: who.UserID, WorkspaceID: w.ID, CreatedAt: now,
-			}
-		case err != nil:
-			return err
-		case p.Status != PresetActive:
-			return errConflict(fmt.Errorf("preset is %s", p.Status))
-		}
-		p.LatestVersion++
-		p.DesignatedVersion, p.DesignatedVersionID, p.UpdatedAt = p.LatestVersion, versionID, now
-		v = PresetVersion{
-			ID: versionID, PresetID: p.ID, Version: p.LatestVersion,
-			Dialect: in.Dialect, Config: in.Config, SystemPrompt: in.SystemPrompt,
-			CreatorID: who.UserID, CreatedAt: now, UpdatedAt: now,
-		}
-		if err := tx.PutPresetVersion(p, v); err != nil {
-			return err
-		}
-		return tx.PutPreset(p)
-	})
-	return p, v, err
-}
-
-// Capture is what a preset keeps of an inference request.
-type Capture struct {
-	Dialect Dialect
-	// Config is a JSON object of the kept fields.
-	Config json.RawMessage
-	// SystemPrompt is nil when the request has none.
-	SystemPrompt *string
-}
-
-// CaptureResponses returns what a preset keeps of a responses request, given
-// the members of its body as sent and checked against the schema: the fields
-// of settingFields in the request's order, without those that are null, and
-// instructions as the system prompt. More than MaxStoredSize is Invalid.
-func CaptureResponses(members iter.Seq2[string, jsontext.Value]) (Capture, error) {
-	in := Capture{Dialect: Responses}
-	config := []byte{'{'}
-	promptSize := 0
-	for name, value := range members {
-		switch {
-		case value.Kind() == 'n':
-		case name == "instructions":
-			if err := jsonv2.Unmarshal(value, &in.SystemPrompt); err != nil {
-				return Capture{}, InvalidAt("/instructions", "must be a string")
-			}
-			promptSize = len(value)
-		case settingFields[name]&inResponses != 0:
-			if len(config) > 1 {
-				config = append(config, ',')
-			}
-			config = append(config, '"')
-			config = append(config, name...)
-			config = append(config, '"', ':')
-			config = append(config, value...)
-		}
-	}
-	in.Config = append(config, '}')
-	if size := len(in.Config) + promptSize; size > MaxStoredSize {
-		return Capture{}, InvalidAt("", fmt.Sprintf("what a preset version stores must be at most %d bytes, is %d", MaxStoredSize, size))
-	}
-	return in, nil
 }

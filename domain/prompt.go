@@ -1,6 +1,7 @@
 package domain
 
 import (
+	"iter"
 	"slices"
 	"strings"
 
@@ -35,7 +36,7 @@ func (p systemPrompt) placeIn(dialect Dialect, value jsontext.Value) (jsontext.V
 	case dialect == Chat && value.Kind() != '[':
 		return nil, InvalidAt("/"+field, "must be an array")
 	case dialect == Chat:
-		return p.beforeFirst(value, p.message(), leadingPrompt(value, len(p.text))), nil
+		return p.beforeFirst(dialect, value, p.message()), nil
 	case value.Kind() == '"':
 		own, _ := textOf(value)
 		switch {
@@ -46,7 +47,7 @@ func (p systemPrompt) placeIn(dialect Dialect, value jsontext.Value) (jsontext.V
 		}
 		return slices.Concat(p.quoted[:len(p.quoted)-1], jsontext.Value(`\n\n`), value[1:]), nil
 	case dialect == Messages && value.Kind() == '[':
-		return p.beforeFirst(value, p.block(), firstBlock(value)), nil
+		return p.beforeFirst(dialect, value, p.block()), nil
 	case dialect == Messages:
 		return nil, InvalidAt("/"+field, "must be a string or an array")
 	default:
@@ -62,8 +63,9 @@ func (p systemPrompt) begins(text string) bool {
 
 // beforeFirst inserts an element at the start of an array that does not begin
 // with the prompt.
-func (p systemPrompt) beforeFirst(list, element jsontext.Value, beginning string) jsontext.Value {
-	if p.begins(beginning) {
+func (p systemPrompt) beforeFirst(dialect Dialect, list, element jsontext.Value) jsontext.Value {
+	own, _ := promptText(dialect, list, len(p.text)+len(promptSeparator))
+	if p.begins(own) {
 		return list
 	}
 	rest := list[1:]
@@ -84,47 +86,50 @@ func (p systemPrompt) block() jsontext.Value {
 	return slices.Concat(jsontext.Value(`{"type":"text","text":`), p.quoted, jsontext.Value{'}'})
 }
 
-// leadingPrompt returns the text of the system and developer messages that a
-// chat begins with, or as much of it as tells whether it begins with a prompt
-// of a given length.
-func leadingPrompt(messages jsontext.Value, length int) string {
-	var text strings.Builder
-	for message, err := range scanArray(messages) {
-		role, _ := textOf(memberOf(message, "role"))
-		if err != nil || role != "system" && role != "developer" || text.Len() > length+len(promptSeparator) {
+// promptText returns the system prompt of a request, given the value of its
+// dialect's prompt field: its texts, joined. It stops beyond enough bytes, and is
+// not ok where the request has no text there, not even an empty one.
+func promptText(dialect Dialect, value jsontext.Value, enough int) (text string, ok bool) {
+	var joined strings.Builder
+	for part := range promptTexts(dialect, value) {
+		if ok {
+			joined.WriteString(promptSeparator)
+		}
+		joined.WriteString(part)
+		if ok = true; joined.Len() > enough {
 			break
 		}
-		if text.Len() > 0 {
-			text.WriteString(promptSeparator)
-		}
-		text.WriteString(contentText(memberOf(message, "content")))
 	}
-	return text.String()
+	return joined.String(), ok
 }
 
-// contentText returns the text of a message's content, which is a string or an
-// array of parts.
-func contentText(content jsontext.Value) string {
-	if content.Kind() != '[' {
-		text, _ := textOf(content)
-		return text
+// promptTexts yields the texts of a request's system prompt: those of the prompt
+// field, or of the system and developer messages that a chat begins with.
+func promptTexts(dialect Dialect, value jsontext.Value) iter.Seq[string] {
+	return func(yield func(string) bool) {
+		if dialect != Chat {
+			yieldTexts(value, yield)
+			return
+		}
+		for message, err := range scanArray(value) {
+			role, _ := textOf(memberOf(message, "role"))
+			if err != nil || role != "system" && role != "developer" || !yieldTexts(memberOf(message, "content"), yield) {
+				return
+			}
+		}
 	}
-	var texts []string
+}
+
+// yieldTexts yields the texts of content, which is a string or an array of parts,
+// and tells whether to go on.
+func yieldTexts(content jsontext.Value, yield func(string) bool) bool {
+	if text, ok := textOf(content); ok {
+		return yield(text)
+	}
 	for part, err := range scanArray(content) {
-		if text, ok := textOf(memberOf(part, "text")); ok && err == nil {
-			texts = append(texts, text)
+		if text, ok := textOf(memberOf(part, "text")); err == nil && ok && !yield(text) {
+			return false
 		}
 	}
-	return strings.Join(texts, promptSeparator)
-}
-
-// firstBlock returns the text of the first block of a system prompt.
-func firstBlock(system jsontext.Value) string {
-	for block, err := range scanArray(system) {
-		if text, ok := textOf(memberOf(block, "text")); ok && err == nil {
-			return text
-		}
-		break
-	}
-	return ""
+	return true
 }

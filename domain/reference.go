@@ -16,8 +16,8 @@ const referenceMark = "@preset/"
 // "model@preset/slug" as its model, or "slug" in its preset field.
 type reference struct {
 	slug string
-	// pin is what stands behind a second @, a version's number; empty for the
-	// designated version.
+	// pin is what stands behind a second @, a version's number or a label;
+	// empty for the designated version.
 	pin string
 }
 
@@ -29,24 +29,30 @@ func (ref reference) String() string {
 	return referenceMark + ref.slug + "@" + ref.pin
 }
 
-// version returns the number that the reference is pinned to, 0 for none. ok is
-// false for a pin that can be no version's number.
-func (ref reference) version() (n int, ok bool) {
+// version returns the number of the version of p that the reference names for
+// who comes with a sticky id. One that p does not have is NotFound.
+func (ref reference) version(p *Preset, id stickyID) (int, error) {
 	if ref.pin == "" {
-		return 0, true
+		return p.DesignatedVersion, nil
 	}
-	n, err := strconv.Atoi(ref.pin)
-	return n, err == nil && n > 0 && strconv.Itoa(n) == ref.pin
+	if n, err := strconv.Atoi(ref.pin); err == nil && 0 < n && n <= p.LatestVersion && strconv.Itoa(n) == ref.pin {
+		return n, nil
+	}
+	if label, ok := p.Labels[ref.pin]; ok { // never a number: CheckLabel
+		return label.serve(p.ID, ref.pin, id), nil
+	}
+	return 0, &Error{Kind: NotFound, Message: "Preset version not found: " + ref.String()}
 }
 
 // pinPattern is what may stand behind the second @ of a reference.
 var pinPattern = regexp.MustCompile(`^[A-Za-z0-9][A-Za-z0-9._~-]{0,127}$`)
 
-// parseReference reads slug or slug@version. place is where it was found.
+// parseReference reads slug, slug@version or slug@label. place is where it was
+// found.
 func parseReference(place, text string) (ref reference, err error) {
 	slug, pin, pinned := strings.Cut(text, "@")
 	if !presetSlug.MatchString(slug) || pinned && !pinPattern.MatchString(pin) {
-		return ref, InvalidAt(place, "must name a preset by its slug, or by slug@version")
+		return ref, InvalidAt(place, "must name a preset by its slug, slug@version or slug@label")
 	}
 	return reference{slug, pin}, nil
 }
@@ -54,15 +60,17 @@ func parseReference(place, text string) (ref reference, err error) {
 // mayMention tells whether text can hold word, which is ASCII, as a part of some
 // string: as it stands or spelled with \u escapes.
 func mayMention(text []byte, word string) bool {
-	return bytes.Contains(text, []byte(word)) || bytes.Contains(text, []byte(`\u00`))
+	return bytes.Contains(text, []byte(word)) || hasEscapes(text)
 }
 
-// isOfInterest tells whether a body can name a preset or a session. Most do not,
-// which spares reading them. An underscore is rare enough in text to look for
-// it first.
-func isOfInterest(body []byte) bool {
-	return mayMention(body, "preset") ||
-		bytes.Contains(body, []byte("_id")) && bytes.Contains(body, []byte("session_id"))
+// hasEscapes tells whether ASCII characters in text can be spelled with \u
+// escapes.
+func hasEscapes(text []byte) bool { return bytes.Contains(text, []byte(`\u00`)) }
+
+// namesSession tells whether a body can name a session, if not with escapes. An
+// underscore is rare enough in text to look for it first.
+func namesSession(body []byte) bool {
+	return bytes.Contains(body, []byte("_id")) && bytes.Contains(body, []byte("session_id"))
 }
 
 // maxRequestFields bounds the top-level fields of a request that names a
@@ -79,6 +87,8 @@ type inferenceRequest struct {
 	err error
 	// sessionID is the session_id field, or empty.
 	sessionID string
+	// plain is set where the body was found to have no escapes.
+	plain bool
 
 	// found is set once a reference was. model is the part of the model field
 	// before the reference, and modelIsReference tells that it held one.
@@ -90,11 +100,14 @@ type inferenceRequest struct {
 
 // readRequest reads what a preset may have to do with. A body that is not JSON
 // is read up to there: only when it names a preset is that anyone's business
-// but the gateway's.
+// but the gateway's. Most have neither a preset nor a session in them, which
+// spares reading them.
 func readRequest(body []byte) *inferenceRequest {
 	q := new(inferenceRequest)
-	if !isOfInterest(body) {
-		return q
+	if !bytes.Contains(body, []byte("preset")) {
+		if q.plain = !hasEscapes(body); q.plain && !namesSession(body) {
+			return q
+		}
 	}
 	seen := make(map[string]bool)
 	for field, err := range scanObject(body) {

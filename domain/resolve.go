@@ -1,10 +1,15 @@
 package domain
 
 import (
+	"cmp"
 	"context"
 	"errors"
 	"fmt"
 	"slices"
+	"strconv"
+	"strings"
+	"unicode"
+	"unicode/utf8"
 )
 
 // DefaultCacheSize is how much memory a Resolver uses for what it keeps of
@@ -33,13 +38,6 @@ type Resolver struct {
 	cache   *cache
 }
 
-// resolvedPreset is a version of an active preset, prepared for one dialect.
-type resolvedPreset struct {
-	slug     string
-	version  int
-	settings *settings
-}
-
 // NewResolver returns a Resolver over store.
 func NewResolver(store Store, config ResolverConfig) (*Resolver, error) {
 	size := config.CacheSize
@@ -60,6 +58,18 @@ func NewResolver(store Store, config ResolverConfig) (*Resolver, error) {
 // Close frees the memory of r.
 func (r *Resolver) Close() { r.cache.close() }
 
+// Request is an inference request as it was sent.
+type Request struct {
+	Dialect Dialect
+	// Body is its text. A Resolver never changes it.
+	Body []byte
+	// Opaque tells that the text could not be had from what was sent, and that
+	// there may be more to the request than Body.
+	Opaque bool
+	// SessionID is the session that a header names, empty for none.
+	SessionID string
+}
+
 // Resolution is what becomes of an inference request.
 type Resolution struct {
 	// Body is what goes upstream: the very bytes of the request where it names
@@ -74,7 +84,8 @@ type Resolution struct {
 	// request's dialect has no counterpart for, and fields that the gateway
 	// does not know. Each name is of ASCII letters, digits and _ . : - alone.
 	Dropped []string
-	// SessionID is the session_id field of the body, empty when there is none.
+	// SessionID is the session_id field of the body, empty when there is none
+	// or a header cannot hold it.
 	SessionID string
 
 	parts []part
@@ -104,20 +115,40 @@ func (r Resolution) Fields() []Field {
 	return fields
 }
 
+// MaxSessionID bounds a session id, in characters (specification,
+// "Limits").
+const MaxSessionID = 256
+
+// usableSession returns id, or nothing if it is too long or a header cannot hold
+// it.
+func usableSession(id string) string {
+	unusable := func(r rune) bool { return r == utf8.RuneError || unicode.IsControl(r) }
+	if utf8.RuneCountInString(id) > MaxSessionID || strings.ContainsFunc(id, unusable) {
+		return ""
+	}
+	return id
+}
+
 // Resolve applies the preset that the body of an inference request names, from
 // the workspace that who acts in; the zero Principal acts in the default one. A
 // request that names none comes back as it is, even if it is not JSON.
 //
+// Where a label has a split, sessions stick to a version: those of the body,
+// else of the header. Without one the key does, and without a key every request
+// is a session of its own.
+//
 // A reference that is malformed, one of several, or inside models, and a
 // request that cannot be merged, is Invalid; a preset that does not exist, is
-// not active or has no such version is NotFound, and named. Resolve keeps no
-// reference to body but in what it returns.
-func (r *Resolver) Resolve(ctx context.Context, who Principal, dialect Dialect, body []byte) (Resolution, error) {
-	request := readRequest(body)
-	out := Resolution{Body: body, SessionID: request.sessionID}
+// not active or has no such version or label is NotFound, and named. A request
+// that uses a server tool that the workspace has disabled is Forbidden, with or
+// without a preset; one that is opaque is then Invalid. Resolve keeps no
+// reference to the body but in what it returns.
+func (r *Resolver) Resolve(ctx context.Context, who Principal, sent Request) (Resolution, error) {
+	request := readRequest(sent.Body)
+	out := Resolution{Body: sent.Body, SessionID: usableSession(request.sessionID)}
 	switch {
 	case !request.found:
-		return out, nil
+		return out, r.permitUnresolved(ctx, who, sent, request.plain)
 	case request.err != nil:
 		return out, request.err
 	}
@@ -125,22 +156,27 @@ func (r *Resolver) Resolve(ctx context.Context, who Principal, dialect Dialect, 
 	if err != nil {
 		return out, err
 	}
-	preset, err := r.preset(ctx, workspace.id, request.ref, dialect)
+	id := newStickyID(cmp.Or(out.SessionID, usableSession(sent.SessionID)), who.KeyID)
+	version, settings, err := r.version(ctx, workspace.id, request.ref, id, sent.Dialect)
 	if err != nil {
 		return out, err
 	}
 	m := &merger{
-		dialect: dialect, unknown: r.unknown,
-		request: request, settings: preset.settings, workspace: workspace,
+		dialect: sent.Dialect, unknown: r.unknown,
+		request: request, settings: settings, workspace: workspace,
 	}
 	if err := m.merge(); err != nil {
 		return out, err
 	}
-	out.Body, out.parts = assemble(m.parts), m.parts
-	out.Preset, out.Version, out.WorkspaceID = preset.slug, preset.version, workspace.id
-	out.Dropped = slices.Clip(preset.settings.dropped) // shared, and so never appended to in place
+	merged := assemble(m.parts)
+	if err := workspace.permit(merged, sent.Body); err != nil {
+		return out, err
+	}
+	out.Body, out.parts = merged, m.parts
+	out.Preset, out.Version, out.WorkspaceID = request.ref.slug, version, workspace.id
+	out.Dropped = slices.Clip(settings.dropped) // shared, and so never appended to in place
 	for _, name := range m.dropped {
-		if !slices.Contains(preset.settings.dropped, name) {
+		if !slices.Contains(settings.dropped, name) {
 			out.Dropped = append(out.Dropped, name)
 		}
 	}
@@ -148,7 +184,7 @@ func (r *Resolver) Resolve(ctx context.Context, who Principal, dialect Dialect, 
 }
 
 // workspace returns the defaults of the workspace that who acts in.
-func (r *Resolver) workspace(ctx context.Context, who Principal) (workspaceDefaults, error) {
+func (r *Resolver) workspace(ctx context.Context, who Principal) (*workspaceDefaults, error) {
 	id, slug := who.workspaceRef()
 	key, stamp := "w\x00"+id+"\x00"+slug, r.store.Stamps().Workspace(id+slug)
 	if kept := r.cache.get(key, stamp); kept != nil {
@@ -160,7 +196,7 @@ func (r *Resolver) workspace(ctx context.Context, who Principal) (workspaceDefau
 		return err
 	})
 	if err != nil {
-		return workspaceDefaults{}, err
+		return nil, err
 	}
 	text := func(p *string) string {
 		if p == nil {
@@ -168,52 +204,86 @@ func (r *Resolver) workspace(ctx context.Context, who Principal) (workspaceDefau
 		}
 		return *p
 	}
-	defaults := workspaceDefaults{id: w.ID, textModel: text(w.DefaultTextModel), providerSort: text(w.DefaultProviderSort)}
-	r.cache.set(key, &cached{stamp: stamp, workspace: defaults}, minEntryCost+int64(len(defaults.textModel)+len(defaults.providerSort)))
+	defaults := &workspaceDefaults{id: w.ID, textModel: text(w.DefaultTextModel), providerSort: text(w.DefaultProviderSort)}
+	cost := minEntryCost + int64(len(defaults.textModel)+len(defaults.providerSort))
+	if w.DisabledServerTools != nil {
+		defaults.disabledTools = *w.DisabledServerTools
+		for _, tool := range defaults.disabledTools {
+			cost += int64(len(tool)) + 16
+		}
+	}
+	r.cache.set(key, &cached{stamp: stamp, workspace: defaults}, cost)
 	return defaults, nil
 }
 
-// preset returns the version of an active preset that a reference names.
-func (r *Resolver) preset(ctx context.Context, workspaceID string, ref reference, dialect Dialect) (*resolvedPreset, error) {
-	key := "p\x00" + string(dialect) + "\x00" + workspaceID + "\x00" + ref.slug + "\x00" + ref.pin
+// version returns the number and the settings of the version that a reference
+// names. The preset is kept under its stamp and its versions, which never
+// change, without one: they stay prepared when the preset changes.
+func (r *Resolver) version(ctx context.Context, workspaceID string, ref reference, id stickyID, dialect Dialect) (n int, s *settings, err error) {
+	key := "p\x00" + workspaceID + "\x00" + ref.slug
 	stamp := r.store.Stamps().Preset(workspaceID, ref.slug)
 	if kept := r.cache.get(key, stamp); kept != nil {
-		return kept.preset, nil
+		if n, err = ref.version(kept.preset, id); err != nil {
+			return 0, nil, err
+		}
+		if kept := r.cache.get(versionKey(kept.preset, n, dialect), 0); kept != nil {
+			return n, kept.settings, nil
+		}
 	}
+	var p Preset
 	var v PresetVersion
-	err := r.store.View(ctx, func(reader Reader) (err error) {
-		v, err = referredVersion(reader, workspaceID, ref)
+	var kept *cached
+	err = r.store.View(ctx, func(reader Reader) (err error) {
+		if p, err = referredPreset(reader, workspaceID, ref); err != nil {
+			return err
+		}
+		if n, err = ref.version(&p, id); err != nil {
+			return err
+		}
+		if kept = r.cache.get(versionKey(&p, n, dialect), 0); kept == nil {
+			v, err = reader.PresetVersion(p, n)
+		}
 		return err
 	})
 	if err != nil {
-		return nil, err
+		return 0, nil, err
 	}
-	settings, err := newSettings(v, dialect, r.unknown)
-	if err != nil {
-		return nil, fmt.Errorf("version %d of preset %s is damaged: %v", v.Version, v.PresetID, err) //nolint:errorlint // an Invalid tools field of a preset is not the request's
+	r.cache.set(key, &cached{stamp: stamp, preset: &p}, p.cost())
+	if kept != nil {
+		return n, kept.settings, nil
 	}
-	preset := &resolvedPreset{slug: ref.slug, version: v.Version, settings: settings}
-	r.cache.set(key, &cached{stamp: stamp, preset: preset}, settings.cost()+int64(len(v.Config))) // which the settings are parts of
-	return preset, nil
+	if s, err = newSettings(v, dialect, r.unknown); err != nil {
+		return 0, nil, fmt.Errorf("version %d of preset %s is damaged: %v", v.Version, v.PresetID, err) //nolint:errorlint // an Invalid tools field of a preset is not the request's
+	}
+	r.cache.set(versionKey(&p, n, dialect), &cached{settings: s}, s.cost()+int64(len(v.Config))) // which the settings are parts of
+	return n, s, nil
 }
 
-// referredVersion reads what a reference names.
-func referredVersion(reader Reader, workspaceID string, ref reference) (v PresetVersion, err error) {
-	p, err := reader.Preset(workspaceID, ref.slug)
-	switch {
-	case errors.Is(err, ErrNotFound), err == nil && p.Status != PresetActive:
-		return v, &Error{Kind: NotFound, Message: "Preset not found: " + ref.String()}
-	case err != nil:
-		return v, err
+func versionKey(p *Preset, n int, dialect Dialect) string {
+	return "v\x00" + p.ID + "\x00" + strconv.Itoa(n) + "\x00" + string(dialect)
+}
+
+// referredPreset reads the active preset that a reference names. A workspace that
+// was deleted may have presets left, without their versions, so that it is read
+// first.
+func referredPreset(reader Reader, workspaceID string, ref reference) (p Preset, err error) {
+	if _, err := reader.Workspace(workspaceID); err != nil {
+		return p, workspaceNotFound(err)
 	}
-	n, ok := ref.version()
-	if n == 0 {
-		n = p.DesignatedVersion
+	p, err = reader.Preset(workspaceID, ref.slug)
+	if errors.Is(err, ErrNotFound) || err == nil && p.Status != PresetActive {
+		err = &Error{Kind: NotFound, Message: "Preset not found: " + ref.String()}
 	}
-	if !ok || n > p.LatestVersion {
-		return v, &Error{Kind: NotFound, Message: "Preset version not found: " + ref.String()}
+	return p, err
+}
+
+// cost is the memory that p takes, about, in bytes.
+func (p *Preset) cost() int64 {
+	cost := int64(minEntryCost)
+	for name, label := range p.Labels {
+		cost += int64(len(name)+16*len(label.Split)) + 128
 	}
-	return reader.PresetVersion(p, n)
+	return cost
 }
 
 // cost is the memory that s takes, about, in bytes.

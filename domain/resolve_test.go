@@ -80,11 +80,11 @@ func (r *resolving) team(tb testing.TB, slug, textModel, providerSort string) do
 	if providerSort != "" {
 		in.DefaultProviderSort = &providerSort
 	}
-	w, err := r.CreateWorkspace(tb.Context(), admin, in)
+	out, err := r.CreateWorkspace(tb.Context(), domain.By(admin), in)
 	if err != nil {
 		tb.Fatal(err)
 	}
-	return domain.Principal{KeyID: "k", UserID: "u", Kind: domain.InferenceKey, WorkspaceID: w.ID}
+	return domain.Principal{KeyID: "k", UserID: "u", Kind: domain.InferenceKey, WorkspaceID: out.Workspace.ID}
 }
 
 // version is one to be stored.
@@ -198,13 +198,20 @@ func wantBody(t *testing.T, got domain.Resolution, err error, want string) {
 }
 
 // storeEmail stores the presets that the tests of references name. Each
-// version of @preset/email is told by its model.
+// version of @preset/email is told by its model, and two have labels.
 func (r *resolving) storeEmail(tb testing.TB) {
 	tb.Helper()
 	for _, model := range []string{"one", "two", "three", "four"} {
 		p := r.put(tb, r.home.ID, "email", version{dialect: domain.Responses, config: `{"model":"` + model + `","temperature":1}`})
 		if model == "four" { // the newest is not the designated one
-			r.change(tb, p, func(p *domain.Preset) { p.DesignatedVersion = 3 })
+			r.change(tb, p, func(p *domain.Preset) {
+				p.DesignatedVersion = 3
+				p.Labels = map[string]domain.Label{
+					"staging": {Target: domain.Target{Version: 2}, Changes: 1},
+					"1.0-rc~": {Target: domain.Target{Version: 1}, Changes: 1},
+					"split":   {Target: domain.Target{Split: []domain.Share{{Version: 1}, {Version: 4, Weight: 1}}}, Changes: 1},
+				}
+			})
 		}
 	}
 	r.put(tb, r.home.ID, "Email", version{dialect: domain.Responses, config: `{"model":"other"}`})
@@ -244,10 +251,17 @@ func TestReferences(t *testing.T) {
 		{name: "escaped combined model", body: `{"model":"gpt\u002d5@preset/email"}`, want: `{"model":"gpt-5","temperature":1}`},
 		{name: "white space", body: "\n{ \"model\" :\t\"@preset/email\" , \"input\" : [ 1 , 2 ]\r\n}\n ", want: `{"model":"three","input":[ 1 , 2 ],"temperature":1}`},
 		{name: "text that looks like references", body: `{"preset":"email","input":"ask @preset/other and \"model\":\"@preset/x\""}`, want: `{"input":"ask @preset/other and \"model\":\"@preset/x\"","model":"three","temperature":1}`},
+		{name: "direct, by a label", body: `{"model":"@preset/email@staging","input":"x"}`, want: `{"model":"two","input":"x","temperature":1}`, version: 2},
+		{name: "combined, by a label", body: `{"model":"gpt@preset/email@staging"}`, want: `{"model":"gpt","temperature":1}`, version: 2},
+		{name: "field, by a label", body: `{"preset":"email@staging"}`, want: `{"model":"two","temperature":1}`, version: 2},
+		{name: "by a label, escaped", body: `{"preset":"email\u0040st\u0061ging"}`, want: `{"model":"two","temperature":1}`, version: 2},
+		{name: "by a label that begins like a number", body: `{"model":"@preset/email@1.0-rc~"}`, want: `{"model":"one","temperature":1}`, version: 1},
+		{name: "by a label with a split", body: `{"model":"@preset/email@split"}`, want: `{"model":"four","temperature":1}`, version: 4},
+		{name: "two equal references, by a label", body: `{"preset":"email@staging","model":"m@preset/email@staging"}`, want: `{"model":"m","temperature":1}`, version: 2},
 		{name: "models without a reference", body: `{"preset":"email","models":["a","@presets/b"]}`, want: `{"models":["a","@presets/b"],"model":"three","temperature":1}`},
 	} {
 		t.Run(tc.name, func(t *testing.T) {
-			got, err := resolver.Resolve(t.Context(), domain.Principal{}, domain.Responses, []byte(tc.body))
+			got, err := resolver.Resolve(t.Context(), domain.Principal{}, domain.Request{Dialect: domain.Responses, Body: []byte(tc.body)})
 			wantBody(t, got, err, tc.want)
 			if tc.slug == "" {
 				tc.slug = "email"
@@ -321,7 +335,7 @@ func TestRequestsWithoutAReferencePassUnchanged(t *testing.T) {
 			t.Run(name+"/"+string(dialect), func(t *testing.T) {
 				r.views = 0
 				sent := []byte(body)
-				got, err := resolver.Resolve(t.Context(), domain.Principal{WorkspaceSlug: "nowhere"}, dialect, sent)
+				got, err := resolver.Resolve(t.Context(), domain.Principal{WorkspaceSlug: "nowhere"}, domain.Request{Dialect: dialect, Body: sent})
 				wantBody(t, got, err, body)
 				if len(sent) > 0 && &got.Body[0] != &sent[0] {
 					t.Error("got a copy of the body, want itself")
@@ -329,7 +343,7 @@ func TestRequestsWithoutAReferencePassUnchanged(t *testing.T) {
 				if got.Preset != "" || got.Version != 0 || got.WorkspaceID != "" || got.Dropped != nil {
 					t.Errorf("got %+v, want nothing about a preset", got)
 				}
-				if r.views != 0 {
+				if r.views != 0 && !strings.Contains(body, `\u00`) { // which may spell a server tool
 					t.Errorf("got %d views, want none", r.views)
 				}
 			})
@@ -349,7 +363,7 @@ func TestReferencesRefused(t *testing.T) {
 		}
 		return `{` + text.String() + `"preset":"email"}`
 	}
-	if got, err := resolver.Resolve(t.Context(), domain.Principal{}, domain.Responses, []byte(fields(1024))); err != nil || got.Preset != "email" {
+	if got, err := resolver.Resolve(t.Context(), domain.Principal{}, domain.Request{Dialect: domain.Responses, Body: []byte(fields(1024))}); err != nil || got.Preset != "email" {
 		t.Errorf("1024 fields: got %q, %v, want the preset applied", got.Preset, err)
 	}
 	for _, tc := range []struct {
@@ -384,6 +398,9 @@ func TestReferencesRefused(t *testing.T) {
 		{"two references, the field first", `{"preset":"Email","model":"m@preset/email"}`, invalid, ": /model: "},
 		{"two versions", `{"model":"@preset/email@1","preset":"email@2"}`, invalid, ": /preset: "},
 		{"one of two pinned", `{"model":"@preset/email@3","preset":"email"}`, invalid, ": /preset: "},
+		{"a version and its label", `{"model":"@preset/email@2","preset":"email@staging"}`, invalid, ": /preset: "},
+		{"a label with a colon", `{"preset":"email@staging:free"}`, invalid, ": /preset: "},
+		{"a label that begins with a dot", `{"preset":"email@.staging"}`, invalid, ": /preset: "},
 		{"one of two malformed", `{"model":"@preset/email","preset":"e mail"}`, invalid, ": /preset: "},
 		{"one of two of the wrong type", `{"preset":1,"model":"@preset/email"}`, invalid, ": /preset: "},
 		{"in models", `{"model":"gpt","models":["a","@preset/email"]}`, invalid, ": /models/1: "},
@@ -424,17 +441,23 @@ func TestReferencesRefused(t *testing.T) {
 		{"version with a leading zero", `{"preset":"email@01"}`, notFound, "@preset/email@01"},
 		{"version beyond counting", `{"preset":"email@99999999999999999999"}`, notFound, "@preset/email@99999999999999999999"},
 		{"a pin that is no number", `{"model":"@preset/email@latest"}`, notFound, "@preset/email@latest"},
+		{"latest in capitals", `{"preset":"email@LATEST"}`, notFound, "@preset/email@LATEST"},
+		{"unknown label", `{"model":"gpt@preset/email@prod"}`, notFound, "Preset version not found: @preset/email@prod"},
+		{"unknown label, longer than any", `{"preset":"email@` + strings.Repeat("x", 65) + `"}`, notFound, "@preset/email@xxx"},
+		{"a label in another letter case", `{"preset":"email@Staging"}`, notFound, "@preset/email@Staging"},
+		{"a label of another preset", `{"preset":"Email@staging"}`, notFound, "@preset/Email@staging"},
+		{"a label of an archived preset", `{"preset":"archived@staging"}`, notFound, "Preset not found: @preset/archived@staging"},
 		{"a pin that is a fraction", `{"preset":"email@1.0"}`, notFound, "@preset/email@1.0"},
 	} {
 		t.Run(tc.name, func(t *testing.T) {
-			got, err := resolver.Resolve(t.Context(), domain.Principal{}, domain.Responses, []byte(tc.body))
+			got, err := resolver.Resolve(t.Context(), domain.Principal{}, domain.Request{Dialect: domain.Responses, Body: []byte(tc.body)})
 			wantKind(t, err, tc.kind, tc.says)
 			if got.Preset != "" || got.Version != 0 || got.WorkspaceID != "" {
 				t.Errorf("got %s version %d in %s, want none", got.Preset, got.Version, got.WorkspaceID)
 			}
 		})
 	}
-	_, err := resolver.Resolve(t.Context(), domain.Principal{WorkspaceSlug: "nowhere"}, domain.Responses, []byte(`{"preset":"email"}`))
+	_, err := resolver.Resolve(t.Context(), domain.Principal{WorkspaceSlug: "nowhere"}, domain.Request{Dialect: domain.Responses, Body: []byte(`{"preset":"email"}`)})
 	wantKind(t, err, notFound, "Workspace not found")
 }
 
@@ -453,7 +476,7 @@ func TestSessionID(t *testing.T) {
 		"then malformed":      {`{"session_id":"s1",`, "s1"},
 	} {
 		t.Run(name, func(t *testing.T) {
-			got, err := resolver.Resolve(t.Context(), domain.Principal{}, domain.Responses, []byte(tc.body))
+			got, err := resolver.Resolve(t.Context(), domain.Principal{}, domain.Request{Dialect: domain.Responses, Body: []byte(tc.body)})
 			if got.SessionID != tc.want || err != nil {
 				t.Errorf("got %q, %v\nwant %q", got.SessionID, err, tc.want)
 			}
@@ -472,7 +495,7 @@ func TestADamagedVersionIsNobodysFault(t *testing.T) {
 	} {
 		t.Run(name, func(t *testing.T) {
 			r.put(t, r.home.ID, "damaged", version{dialect: domain.Responses, config: config})
-			_, err := resolver.Resolve(t.Context(), domain.Principal{}, domain.Responses, []byte(`{"preset":"damaged"}`))
+			_, err := resolver.Resolve(t.Context(), domain.Principal{}, domain.Request{Dialect: domain.Responses, Body: []byte(`{"preset":"damaged"}`)})
 			wantKind(t, err, domain.Internal, "damaged")
 		})
 	}
@@ -483,7 +506,7 @@ func (r *resolving) warm(t *testing.T, resolver *domain.Resolver, who domain.Pri
 	t.Helper()
 	for range 2000 {
 		before := r.views
-		got, err := resolver.Resolve(t.Context(), who, domain.Responses, []byte(body))
+		got, err := resolver.Resolve(t.Context(), who, domain.Request{Dialect: domain.Responses, Body: []byte(body)})
 		if err != nil {
 			t.Fatal(err)
 		}
@@ -508,7 +531,7 @@ func TestAChangeActsOnTheNextRequest(t *testing.T) {
 			if err != nil {
 				t.Fatal(err)
 			}
-			if _, _, err := r.CreatePresetVersion(t.Context(), admin, p.WorkspaceID, "p", in); err != nil {
+			if _, err := r.CreatePresetVersion(t.Context(), domain.By(admin), p.WorkspaceID, "p", in); err != nil {
 				t.Fatal(err)
 			}
 		}, `{"input":"x","temperature":2,"model":"dm"}`},
@@ -546,7 +569,7 @@ func TestAChangeActsOnTheNextRequest(t *testing.T) {
 			byslug := domain.Principal{WorkspaceSlug: "team"}
 			wantBody(t, r.warm(t, resolver, byslug, body), nil, `{"input":"x","temperature":1,"model":"dm"}`)
 			tc.change(t, r, p)
-			got, err := resolver.Resolve(t.Context(), byslug, domain.Responses, []byte(body))
+			got, err := resolver.Resolve(t.Context(), byslug, domain.Request{Dialect: domain.Responses, Body: []byte(body)})
 			if tc.want == "" {
 				wantKind(t, err, domain.NotFound, "not found")
 			} else {
@@ -560,16 +583,16 @@ func TestAPresetThatComesBackActsOnTheNextRequest(t *testing.T) {
 	r := newResolving(t)
 	resolver := r.resolver(t, domain.ResolverConfig{})
 	body := []byte(`{"preset":"p"}`)
-	_, err := resolver.Resolve(t.Context(), domain.Principal{}, domain.Responses, body)
+	_, err := resolver.Resolve(t.Context(), domain.Principal{}, domain.Request{Dialect: domain.Responses, Body: body})
 	wantKind(t, err, domain.NotFound, "@preset/p")
 	p := r.put(t, r.home.ID, "p", version{dialect: domain.Responses, config: `{"model":"m"}`})
-	got, err := resolver.Resolve(t.Context(), domain.Principal{}, domain.Responses, body)
+	got, err := resolver.Resolve(t.Context(), domain.Principal{}, domain.Request{Dialect: domain.Responses, Body: body})
 	wantBody(t, got, err, `{"model":"m"}`)
 	r.change(t, p, func(p *domain.Preset) { p.Status = "archived" })
-	_, err = resolver.Resolve(t.Context(), domain.Principal{}, domain.Responses, body)
+	_, err = resolver.Resolve(t.Context(), domain.Principal{}, domain.Request{Dialect: domain.Responses, Body: body})
 	wantKind(t, err, domain.NotFound, "@preset/p")
 	r.change(t, p, func(*domain.Preset) {})
-	got, err = resolver.Resolve(t.Context(), domain.Principal{}, domain.Responses, body)
+	got, err = resolver.Resolve(t.Context(), domain.Principal{}, domain.Request{Dialect: domain.Responses, Body: body})
 	wantBody(t, got, err, `{"model":"m"}`)
 }
 
@@ -582,7 +605,7 @@ func TestWhatIsKeptIsNotReadAgain(t *testing.T) {
 	}
 	before := r.views
 	for range 100 {
-		got, err := resolver.Resolve(t.Context(), domain.Principal{}, domain.Responses, []byte(`{"model":"other","preset":"email@2"}`))
+		got, err := resolver.Resolve(t.Context(), domain.Principal{}, domain.Request{Dialect: domain.Responses, Body: []byte(`{"model":"other","preset":"email@2"}`)})
 		wantBody(t, got, err, `{"model":"other","temperature":1}`)
 	}
 	if r.views != before {
@@ -616,16 +639,16 @@ func TestWorkspacesDoNotMix(t *testing.T) {
 			{domain.Principal{}, `{"model":"of default"}`},
 			{domain.Principal{WorkspaceSlug: "default"}, `{"model":"of default"}`},
 		} {
-			got, err := resolver.Resolve(t.Context(), tc.who, domain.Responses, []byte(`{"preset":"same"}`))
+			got, err := resolver.Resolve(t.Context(), tc.who, domain.Request{Dialect: domain.Responses, Body: []byte(`{"preset":"same"}`)})
 			wantBody(t, got, err, tc.want)
 		}
-		_, err := resolver.Resolve(t.Context(), a, domain.Responses, []byte(`{"preset":"only-a"}`))
+		_, err := resolver.Resolve(t.Context(), a, domain.Request{Dialect: domain.Responses, Body: []byte(`{"preset":"only-a"}`)})
 		if err != nil {
 			t.Fatal(err)
 		}
-		_, err = resolver.Resolve(t.Context(), b, domain.Responses, []byte(`{"preset":"only-a"}`))
+		_, err = resolver.Resolve(t.Context(), b, domain.Request{Dialect: domain.Responses, Body: []byte(`{"preset":"only-a"}`)})
 		wantKind(t, err, domain.NotFound, "@preset/only-a")
-		_, err = resolver.Resolve(t.Context(), domain.Principal{WorkspaceID: b.WorkspaceID[:35] + "?"}, domain.Responses, []byte(`{"preset":"same"}`))
+		_, err = resolver.Resolve(t.Context(), domain.Principal{WorkspaceID: b.WorkspaceID[:35] + "?"}, domain.Request{Dialect: domain.Responses, Body: []byte(`{"preset":"same"}`)})
 		wantKind(t, err, domain.NotFound, "Workspace not found")
 		if t.Failed() {
 			return
@@ -648,7 +671,7 @@ func TestDialectsAndDropFieldsDoNotMix(t *testing.T) {
 			{plain, domain.Messages, `{"model":"m","max_tokens":5,"top_p":1}`},
 			{dropping, domain.Responses, `{"model":"m","max_output_tokens":5}`},
 		} {
-			got, err := tc.resolver.Resolve(t.Context(), domain.Principal{}, tc.dialect, []byte(`{"preset":"p"}`))
+			got, err := tc.resolver.Resolve(t.Context(), domain.Principal{}, domain.Request{Dialect: tc.dialect, Body: []byte(`{"preset":"p"}`)})
 			wantBody(t, got, err, tc.want)
 		}
 		if t.Failed() {
@@ -667,12 +690,12 @@ func TestAResultIsNotChangedByLaterRequests(t *testing.T) {
 	want := func(text string) string {
 		return `{"messages":[{"role":"system","content":"Be brief."},{"role":"user","content":"` + text + `"}],"tools":[{"type":"x"},{"type":"` + text + `"}],"model":"m"}`
 	}
-	first, err := resolver.Resolve(t.Context(), domain.Principal{}, domain.Chat, body("first"))
+	first, err := resolver.Resolve(t.Context(), domain.Principal{}, domain.Request{Dialect: domain.Chat, Body: body("first")})
 	if err != nil {
 		t.Fatal(err)
 	}
 	for range 100 {
-		again, err := resolver.Resolve(t.Context(), domain.Principal{}, domain.Chat, body("again"))
+		again, err := resolver.Resolve(t.Context(), domain.Principal{}, domain.Request{Dialect: domain.Chat, Body: body("again")})
 		wantBody(t, again, err, want("again"))
 	}
 	wantBody(t, first, nil, want("first"))
@@ -689,7 +712,7 @@ func TestAfterCloseTheStoreAnswers(t *testing.T) {
 	resolver.Close()
 	for range 3 {
 		before := r.views
-		got, err := resolver.Resolve(t.Context(), domain.Principal{}, domain.Responses, []byte(`{"preset":"email"}`))
+		got, err := resolver.Resolve(t.Context(), domain.Principal{}, domain.Request{Dialect: domain.Responses, Body: []byte(`{"preset":"email"}`)})
 		wantBody(t, got, err, `{"model":"three","temperature":1}`)
 		if r.views == before {
 			t.Error("got no view, want the store read")
@@ -721,7 +744,7 @@ func TestCloseDuringRequests(t *testing.T) {
 				}()
 				for i := range 4 * presets {
 					body := fmt.Appendf(nil, `{"preset":"p%d"}`, i%presets)
-					got, err := resolver.Resolve(t.Context(), domain.Principal{}, domain.Responses, body)
+					got, err := resolver.Resolve(t.Context(), domain.Principal{}, domain.Request{Dialect: domain.Responses, Body: body})
 					if err != nil || string(got.Body) != `{"model":"m"}` {
 						t.Errorf("got %s, %v\nwant %s", got.Body, err, `{"model":"m"}`)
 					}
@@ -780,7 +803,7 @@ func TestNoRequestGetsAnOldVersion(t *testing.T) {
 		reading.Go(func() {
 			for i := 0; !done.Load(); i = (i + 1) % slugs {
 				least := acknowledged[i].Load()
-				got, err := resolver.Resolve(t.Context(), domain.Principal{}, domain.Responses, fmt.Appendf(nil, `{"preset":"p%d"}`, i))
+				got, err := resolver.Resolve(t.Context(), domain.Principal{}, domain.Request{Dialect: domain.Responses, Body: fmt.Appendf(nil, `{"preset":"p%d"}`, i)})
 				if err != nil {
 					t.Error(err)
 					return
@@ -824,27 +847,32 @@ func TestMemoryIsBounded(t *testing.T) {
 		config  string
 		prompt  string
 		to      domain.Dialect
+		labels  int
 	}{
-		{"settings", 5000, `{"model":"m","service_tier":` + text(4000) + `}`, "", domain.Responses},
-		{"prompts", 1000, `{"model":"m"}`, strings.Repeat("p", 4000), domain.Responses},
-		{"prompts in another dialect", 600, `{"model":"m"}`, strings.Repeat("p", 4000), domain.Chat},
-		{"tools", 200, `{"model":"m","tools":[` + strings.Repeat(`{"type":"a"},`, 300) + `{}]}`, "", domain.Responses},
-		{"many models", 500, `{"models":[` + strings.Repeat(`"m",`, 1000) + `"m"]}`, "", domain.Responses},
-		{"what the dialect has no counterpart for", 200, `{"model":"m","truncation":` + text(100000) + `}`, "", domain.Messages},
-		{"what is never sent", 200, `{"model":"m","cache_ttl_seconds":` + text(100000) + `}`, "", domain.Responses},
-		{"what the gateway does not know", 200, `{"model":"m","plugins":` + text(100000) + `}`, "", domain.Responses},
-		{"empty", 3000, `{}`, "", domain.Responses},
+		{"settings", 5000, `{"model":"m","service_tier":` + text(4000) + `}`, "", domain.Responses, 0},
+		{"prompts", 1000, `{"model":"m"}`, strings.Repeat("p", 4000), domain.Responses, 0},
+		{"prompts in another dialect", 600, `{"model":"m"}`, strings.Repeat("p", 4000), domain.Chat, 0},
+		{"tools", 200, `{"model":"m","tools":[` + strings.Repeat(`{"type":"a"},`, 300) + `{}]}`, "", domain.Responses, 0},
+		{"many models", 500, `{"models":[` + strings.Repeat(`"m",`, 1000) + `"m"]}`, "", domain.Responses, 0},
+		{"what the dialect has no counterpart for", 200, `{"model":"m","truncation":` + text(100000) + `}`, "", domain.Messages, 0},
+		{"what is never sent", 200, `{"model":"m","cache_ttl_seconds":` + text(100000) + `}`, "", domain.Responses, 0},
+		{"what the gateway does not know", 200, `{"model":"m","plugins":` + text(100000) + `}`, "", domain.Responses, 0},
+		{"empty", 3000, `{}`, "", domain.Responses, 0},
+		{"labels", 500, `{"model":"m"}`, "", domain.Responses, 64},
 	} {
 		t.Run(tc.name, func(t *testing.T) {
 			r := newResolving(t)
 			team := r.team(t, "team", "dm", "")
 			for i := range tc.presets {
-				r.put(t, team.WorkspaceID, fmt.Sprint("p", i), version{dialect: domain.Responses, config: tc.config, prompt: tc.prompt})
+				p := r.put(t, team.WorkspaceID, fmt.Sprint("p", i), version{dialect: domain.Responses, config: tc.config, prompt: tc.prompt})
+				if tc.labels > 0 {
+					r.change(t, p, func(p *domain.Preset) { p.Labels = manyLabels(tc.labels) })
+				}
 			}
 			resolve := func(resolver *domain.Resolver) {
 				for i := range 2 * tc.presets {
 					body := fmt.Appendf(nil, `{"preset":"p%d"}`, i%tc.presets)
-					if _, err := resolver.Resolve(t.Context(), team, tc.to, body); err != nil {
+					if _, err := resolver.Resolve(t.Context(), team, domain.Request{Dialect: tc.to, Body: body}); err != nil {
 						t.Fatal(err)
 					}
 				}
@@ -866,17 +894,35 @@ func TestMemoryIsBounded(t *testing.T) {
 	}
 }
 
+// manyLabels returns labels with splits as long as may be.
+func manyLabels(n int) map[string]domain.Label {
+	labels := make(map[string]domain.Label, n)
+	for i := range n {
+		split := make([]domain.Share, domain.MaxShares)
+		for j := range split {
+			split[j] = domain.Share{Version: j + 1, Weight: 1}
+		}
+		labels[fmt.Sprintf("%s%02d", strings.Repeat("x", 62), i)] = domain.Label{Target: domain.Target{Split: split}, Changes: 1}
+	}
+	return labels
+}
+
 func TestWorkspacesInMemoryAreBounded(t *testing.T) {
 	r := newResolving(t)
 	var teams []domain.Principal
-	for i := range 200 {
-		team := r.team(t, fmt.Sprint("team", i), strings.Repeat("m", 100000), "")
+	for i := range 400 {
+		model, tools := strings.Repeat("m", 100000), []string{"openrouter:web_search"}
+		if i%2 == 0 {
+			model, tools = "m", []string{"openrouter:" + strings.Repeat("x", 50000), "openrouter:" + strings.Repeat("y", 50000)}
+		}
+		team := r.team(t, fmt.Sprint("team", i), model, "")
+		r.changeWorkspace(t, team.WorkspaceID, func(w *domain.Workspace) { w.DisabledServerTools = &tools })
 		r.put(t, team.WorkspaceID, "p", version{dialect: domain.Responses, config: `{}`})
 		teams = append(teams, team)
 	}
 	resolve := func(resolver *domain.Resolver) {
 		for i := range 2 * len(teams) {
-			if _, err := resolver.Resolve(t.Context(), teams[i%len(teams)], domain.Responses, []byte(`{"preset":"p"}`)); err != nil {
+			if _, err := resolver.Resolve(t.Context(), teams[i%len(teams)], domain.Request{Dialect: domain.Responses, Body: []byte(`{"preset":"p"}`)}); err != nil {
 				t.Fatal(err)
 			}
 		}
@@ -900,7 +946,7 @@ func TestEveryCacheSizeWorks(t *testing.T) {
 	for _, size := range []int64{0, 1, 1 << 10, 1 << 20} {
 		resolver := r.resolver(t, domain.ResolverConfig{CacheSize: size})
 		for range 3 {
-			got, err := resolver.Resolve(t.Context(), domain.Principal{}, domain.Responses, []byte(`{"preset":"email"}`))
+			got, err := resolver.Resolve(t.Context(), domain.Principal{}, domain.Request{Dialect: domain.Responses, Body: []byte(`{"preset":"email"}`)})
 			wantBody(t, got, err, `{"model":"three","temperature":1}`)
 		}
 	}
@@ -912,10 +958,10 @@ func TestManyTools(t *testing.T) {
 	resolver := r.resolver(t, domain.ResolverConfig{})
 	tools := `[` + strings.Repeat(`{"type":"a"},`, 5000) + `{"type":"b"}]`
 	r.put(t, r.home.ID, "p", version{dialect: domain.Responses, config: `{"model":"m","tools":` + tools + `}`})
-	got, err := resolver.Resolve(t.Context(), domain.Principal{}, domain.Responses, []byte(`{"preset":"p"}`))
+	got, err := resolver.Resolve(t.Context(), domain.Principal{}, domain.Request{Dialect: domain.Responses, Body: []byte(`{"preset":"p"}`)})
 	if want := `{"model":"m","tools":` + tools + `}`; err != nil || string(got.Body) != want {
 		t.Errorf("got %d bytes, %v, want %d", len(got.Body), err, len(want))
 	}
-	_, err = resolver.Resolve(t.Context(), domain.Principal{}, domain.Responses, []byte(`{"preset":"p","tools":`+tools+`}`))
+	_, err = resolver.Resolve(t.Context(), domain.Principal{}, domain.Request{Dialect: domain.Responses, Body: []byte(`{"preset":"p","tools":` + tools + `}`)})
 	wantKind(t, err, domain.Invalid, "/tools")
 }

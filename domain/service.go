@@ -3,6 +3,7 @@ package domain
 import (
 	"context"
 	"errors"
+	"sync/atomic"
 	"time"
 
 	"github.com/google/uuid"
@@ -16,6 +17,9 @@ type Service struct {
 	known knownKeys
 	now   func() time.Time
 	newID func() string
+
+	latest atomic.Int64 // what timestamp returned last, in milliseconds
+	noting atomic.Int32 // uses of keys that are being noted
 }
 
 // NewService returns a Service over store that takes the time from the system
@@ -33,9 +37,18 @@ func NewServiceWith(store Store, now func() time.Time, newID func() string) *Ser
 func newUUID() string { return uuid.Must(uuid.NewV7()).String() }
 
 // timestamp is the time of a change: UTC, in whole milliseconds, which is what
-// clients' date types keep.
+// clients' date types keep. It never goes back, as the system's clock may: what
+// changed later says so.
 func (s *Service) timestamp() time.Time {
-	return s.now().UTC().Truncate(time.Millisecond)
+	for now := s.now().UnixMilli(); ; {
+		latest := s.latest.Load()
+		if now <= latest {
+			return time.UnixMilli(latest).UTC()
+		}
+		if s.latest.CompareAndSwap(latest, now) {
+			return time.UnixMilli(now).UTC()
+		}
+	}
 }
 
 // update is Store.Update with the engine's surrender in the domain's words.

@@ -60,6 +60,15 @@ type Reader interface {
 	WorkspaceBySlug(slug string) (Workspace, error)
 	// Preset returns the preset of a slug in a workspace.
 	Preset(workspaceID, slug string) (Preset, error)
+	// WorkspacePage returns a page of the workspaces in the order in which they
+	// were stored first, and how many there are. As the Service has a clock that
+	// never goes back, the oldest comes first. What a page costs does not depend
+	// on its offset.
+	WorkspacePage(page Page) ([]Workspace, int, error)
+	// PresetPage returns a page of the presets of a workspace that are not
+	// archived, and how many those are. First comes the one that was put last.
+	// What a page costs does not depend on its offset.
+	PresetPage(workspaceID string, page Page) ([]Preset, int, error)
 	// Presets yields every preset of a workspace, whatever its status, by
 	// slug in byte order, without holding them all in memory. An error ends
 	// it. An unknown workspace has none.
@@ -67,12 +76,25 @@ type Reader interface {
 	// PresetVersion returns version n of p. For 1 <= n <= p.LatestVersion a
 	// missing record is damage and not ErrNotFound.
 	PresetVersion(p Preset, n int) (PresetVersion, error)
+	// LabelChanges returns the number of the latest change of a label of p, 0
+	// where it was never set.
+	LabelChanges(p Preset, label string) (int, error)
+	// LabelChange returns change n of a label of p.
+	LabelChange(p Preset, label string, n int) (LabelChange, error)
 	// Key returns the issued key of an id.
 	Key(id string) (Key, error)
 	// KeyByHash returns the issued key whose secret has this SHA-256.
 	KeyByHash(hash KeyHash) (Key, error)
 	// Keys returns every issued key, the oldest first.
 	Keys() ([]Key, error)
+	// AuditHead returns the end of the audit trail, zero where it is empty.
+	AuditHead() (AuditHead, error)
+	// AuditRecord returns record n of the audit trail. For 1 <= n <= the
+	// head's Count a missing record is damage and not ErrNotFound.
+	AuditRecord(n int) (AuditRecord, error)
+	// Replay returns the answer that was kept under an id. One that has
+	// expired may be gone.
+	Replay(id ReplayID) (Replay, error)
 }
 
 // Tx reads and writes within one Update. Reads see the Tx's own writes.
@@ -83,11 +105,25 @@ type Tx interface {
 	// state of the same id and releasing a slug that it no longer has. The
 	// caller has made sure that no other workspace holds the slug.
 	PutWorkspace(w Workspace) error
+	// DeleteWorkspace removes w and releases its slug. Its presets, their
+	// versions and their labels go with it, at once or later: callers look for
+	// the workspace before they look for anything in it. Its id is not used
+	// again.
+	DeleteWorkspace(w Workspace) error
 	// PutPreset stores p under its workspace and slug.
 	PutPreset(p Preset) error
 	// PutPresetVersion stores a version of p under its number. A version is
 	// never changed once it is stored.
 	PutPresetVersion(p Preset, v PresetVersion) error
+	// PutLabelChange stores a change of a label of p under its number, which
+	// is one more than that of the latest.
+	PutLabelChange(p Preset, label string, c LabelChange) error
 	// PutKey stores k under its id and its hash.
 	PutKey(k Key) error
+	// PutAudit adds r to the end of the audit trail, of which it is the new
+	// head. Its Number is one more than that of the head.
+	PutAudit(r AuditRecord) error
+	// PutReplay stores r under its id. After its ExpiresAt nobody asks for it
+	// any more, and its space can be had again.
+	PutReplay(r Replay) error
 }

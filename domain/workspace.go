@@ -40,6 +40,9 @@ type Workspace struct {
 	CreatedAt                       time.Time       `json:"created_at"`
 	CreatedBy                       string          `json:"created_by"`
 	UpdatedAt                       *time.Time      `json:"updated_at"` // null until the first change
+	// DisabledServerTools are types of tools that inference requests may not
+	// use, nil for none.
+	DisabledServerTools *[]string `json:"disabled_server_tools"`
 }
 
 // JSON returns w as clients see it.
@@ -60,25 +63,67 @@ type NewWorkspace struct {
 	IsDataDiscountLoggingEnabled    *bool           `json:"is_data_discount_logging_enabled"`
 	IsObservabilityBroadcastEnabled *bool           `json:"is_observability_broadcast_enabled"`
 	IsObservabilityIOLoggingEnabled *bool           `json:"is_observability_io_logging_enabled"`
+	DisabledServerTools             *[]string       `json:"disabled_server_tools"`
 }
 
-// CreateWorkspace stores a new workspace and returns it. A slug that is taken
-// is Invalid (the specification declares no 409 here), as is a workspace of
-// more than MaxStoredSize. who must be allowed to manage.
-func (s *Service) CreateWorkspace(ctx context.Context, who Principal, in NewWorkspace) (Workspace, error) {
-	if err := who.MayManage(); err != nil {
-		return Workspace{}, err
+// CreateWorkspace stores a new workspace. A slug that is taken is Invalid (the
+// specification declares no 409 here), as is a workspace of more than
+// MaxStoredSize. Who asks must be allowed to manage.
+func (s *Service) CreateWorkspace(ctx context.Context, w Write, in NewWorkspace) (Outcome, error) {
+	if err := w.Who.MayManage(); err != nil {
+		return Outcome{}, err
 	}
-	w := s.newWorkspace(who.UserID, in)
-	stored, err := w.JSON()
-	if err != nil {
-		return Workspace{}, err
+	id := s.newID()
+	return s.change(ctx, w, func(c *change) error {
+		if err := c.Condition.Check(); err != nil {
+			return err
+		}
+		return c.insertWorkspace(newWorkspace(id, c.Who.UserID, c.now, in))
+	})
+}
+
+// insertWorkspace stores and records a new workspace.
+func (c *change) insertWorkspace(w Workspace) error {
+	if err := c.freeSlug(w.Slug); err != nil {
+		return err
 	}
-	if len(stored) > MaxStoredSize {
-		return Workspace{}, InvalidAt("", fmt.Sprintf("what a workspace stores must be at most %d bytes, is %d", MaxStoredSize, len(stored)))
+	return c.putWorkspace("workspace.create", w)
+}
+
+// freeSlug returns an Invalid error if a workspace has the slug.
+func (c *change) freeSlug(slug string) error {
+	switch _, err := c.WorkspaceBySlug(slug); {
+	case err == nil:
+		return InvalidAt("/slug", "already in use by another workspace")
+	case !errors.Is(err, ErrNotFound):
+		return err
 	}
-	err = s.update(ctx, func(tx Tx) error { return insertWorkspace(tx, w) })
-	return w, err
+	return nil
+}
+
+// putWorkspace stores and records w and makes it the answer.
+func (c *change) putWorkspace(operation string, w Workspace) (err error) {
+	if err := c.showWorkspace(w); err != nil {
+		return err
+	}
+	if size := len(c.out.JSON); size > MaxStoredSize {
+		return InvalidAt("", fmt.Sprintf("what a workspace stores must be at most %d bytes, is %d", MaxStoredSize, size))
+	}
+	if err := c.PutWorkspace(w); err != nil {
+		return err
+	}
+	return c.record(operation, w.audited(), 0, 0)
+}
+
+// showWorkspace makes w the answer.
+func (c *change) showWorkspace(w Workspace) (err error) {
+	c.out.Workspace, c.out.WorkspaceID = w, w.ID
+	c.out.JSON, err = w.JSON()
+	return err
+}
+
+func (w Workspace) audited() AuditObject {
+	return AuditObject{Kind: "workspace", ID: w.ID, WorkspaceID: w.ID, Slug: w.Slug}
 }
 
 // EnsureDefaultWorkspace creates the workspace named DefaultWorkspaceSlug when
@@ -91,8 +136,8 @@ func (s *Service) EnsureDefaultWorkspace(ctx context.Context) error {
 	if !errors.Is(err, ErrNotFound) {
 		return err
 	}
-	w := s.newWorkspace("system", NewWorkspace{Name: "Default", Slug: DefaultWorkspaceSlug})
-	err = s.update(ctx, func(tx Tx) error { return insertWorkspace(tx, w) })
+	id := s.newID()
+	_, err = s.change(ctx, By(system), func(c *change) error { return c.insertWorkspace(defaultWorkspace(id, c.now)) })
 	if KindOf(err) == Invalid { // another node was first
 		return nil
 	}
@@ -113,8 +158,14 @@ func (s *Service) Workspace(ctx context.Context, who Principal, ref string) (w W
 	return w, err
 }
 
-func (s *Service) newWorkspace(by string, in NewWorkspace) Workspace {
-	id := s.newID()
+// system is the server itself, in the audit trail and as a creator.
+var system = Principal{UserID: "system", Kind: ManagementKey}
+
+func defaultWorkspace(id string, now time.Time) Workspace {
+	return newWorkspace(id, system.UserID, now, NewWorkspace{Name: "Default", Slug: DefaultWorkspaceSlug})
+}
+
+func newWorkspace(id, by string, now time.Time, in NewWorkspace) Workspace {
 	return Workspace{
 		ID:                              id,
 		Name:                            in.Name,
@@ -129,8 +180,9 @@ func (s *Service) newWorkspace(by string, in NewWorkspace) Workspace {
 		IsDataDiscountLoggingEnabled:    or(in.IsDataDiscountLoggingEnabled, true),
 		IsObservabilityBroadcastEnabled: or(in.IsObservabilityBroadcastEnabled, false),
 		IsObservabilityIOLoggingEnabled: or(in.IsObservabilityIOLoggingEnabled, false),
-		CreatedAt:                       s.timestamp(),
+		CreatedAt:                       now,
 		CreatedBy:                       by,
+		DisabledServerTools:             noneIfEmpty(in.DisabledServerTools),
 	}
 }
 
@@ -141,14 +193,12 @@ func or[T any](given *T, otherwise T) T {
 	return otherwise
 }
 
-func insertWorkspace(tx Tx, w Workspace) error {
-	switch _, err := tx.WorkspaceBySlug(w.Slug); {
-	case err == nil:
-		return InvalidAt("/slug", "already in use by another workspace")
-	case !errors.Is(err, ErrNotFound):
-		return err
+// noneIfEmpty makes an empty list of disabled tools none.
+func noneIfEmpty(tools *[]string) *[]string {
+	if tools == nil || len(*tools) == 0 {
+		return nil
 	}
-	return tx.PutWorkspace(w)
+	return tools
 }
 
 func findWorkspace(r Reader, ref string) (Workspace, error) {

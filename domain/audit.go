@@ -1,0 +1,131 @@
+package domain
+
+import (
+	"context"
+	"crypto/sha256"
+	"encoding/hex"
+	"fmt"
+	"time"
+
+	jsonv2 "github.com/go-json-experiment/json"
+)
+
+// AuditHash is the SHA-256 that chains the audit trail.
+type AuditHash [sha256.Size]byte
+
+// MarshalText writes h as 64 lower-case hexadecimal digits.
+func (h AuditHash) MarshalText() ([]byte, error) { return hex.AppendEncode(nil, h[:]), nil }
+
+// UnmarshalText reads 64 hexadecimal digits, in either case.
+func (h *AuditHash) UnmarshalText(text []byte) error { return (*KeyHash)(h).UnmarshalText(text) }
+
+// AuditHead is the end of the audit trail.
+type AuditHead struct {
+	// Count is how many records there are, and the number of the newest.
+	Count int `json:"count"`
+	// Hash is that of the newest record, zero where there is none. Whoever
+	// notes it elsewhere can tell later that nothing before it was changed.
+	Hash AuditHash `json:"hash"`
+}
+
+// AuditObject is what a change was about. Fields that do not apply are empty.
+type AuditObject struct {
+	Kind        string `json:"kind"` // preset, workspace or key
+	ID          string `json:"id"`
+	WorkspaceID string `json:"workspace_id,omitzero"`
+	Slug        string `json:"slug,omitzero"`
+	Label       string `json:"label,omitzero"`
+}
+
+// AuditRecord tells of one change: who did what to which object. It holds no
+// key, no prompt and no settings.
+type AuditRecord struct {
+	Number    int       `json:"number"` // from 1, without a gap
+	Time      time.Time `json:"time"`
+	KeyID     string    `json:"key_id"` // empty for the admin endpoint and the server itself
+	UserID    string    `json:"user_id"`
+	RequestID string    `json:"request_id"`
+	// Operation is what was done, such as preset.designate.
+	Operation string      `json:"operation"`
+	Object    AuditObject `json:"object"`
+	// Before and After are the versions that requests got before the change
+	// and get after it, 0 for none.
+	Before int `json:"version_before"`
+	After  int `json:"version_after"`
+	// Previous is the hash of the record before, zero for the first.
+	Previous AuditHash `json:"previous"`
+	// Hash is the SHA-256 of this record's JSON without its last member, which
+	// is hash itself.
+	Hash AuditHash `json:"hash"`
+}
+
+// sum returns the hash that r should have.
+func (r AuditRecord) sum() (AuditHash, error) {
+	r.Hash = AuditHash{}
+	text, err := jsonv2.Marshal(struct {
+		AuditRecord
+		Hash *AuditHash `json:"hash,omitzero"` // hides the other
+	}{AuditRecord: r})
+	if err != nil {
+		return AuditHash{}, err
+	}
+	return sha256.Sum256(text), nil
+}
+
+// seal sets the hash of r.
+func (r *AuditRecord) seal() (err error) {
+	r.Hash, err = r.sum()
+	return err
+}
+
+// follows returns nil if r is what it was when it was written, right after the
+// record that head is the end of.
+func (r AuditRecord) follows(head AuditHead) error {
+	sum, err := r.sum()
+	switch {
+	case err != nil:
+		return err
+	case r.Number != head.Count+1:
+		return fmt.Errorf("audit record %d stands where number %d should", r.Number, head.Count+1)
+	case r.Previous != head.Hash:
+		return fmt.Errorf("audit record %d does not follow from the one before it", r.Number)
+	case r.Hash != sum:
+		return fmt.Errorf("audit record %d is not what it was written as", r.Number)
+	}
+	return nil
+}
+
+// MaxAuditPage bounds how many records AuditTrail returns at once.
+const MaxAuditPage = 1000
+
+// AuditTrail returns the records behind number after, the oldest first, at most
+// limit and MaxAuditPage, and the end of the trail as of the same moment.
+func (s *Service) AuditTrail(ctx context.Context, after, limit int) (records []AuditRecord, head AuditHead, err error) {
+	err = s.store.View(ctx, func(r Reader) error {
+		if head, err = r.AuditHead(); err != nil {
+			return err
+		}
+		records = nil
+		for n := max(after, 0); n < head.Count && len(records) < min(limit, MaxAuditPage); n++ {
+			record, err := r.AuditRecord(n + 1)
+			if err != nil {
+				return err
+			}
+			records = append(records, record)
+		}
+		return nil
+	})
+	return records, head, err
+}
+
+// VerifyAudit returns the end of the trail that records lead to from head. The
+// error names the first record that was changed, removed or put in.
+func VerifyAudit(head AuditHead, records []AuditRecord) (AuditHead, error) {
+	for _, r := range records {
+		if err := r.follows(head); err != nil {
+			return head, err
+		}
+		head = AuditHead{Count: r.Number, Hash: r.Hash}
+	}
+	return head, nil
+}

@@ -1,0 +1,164 @@
+package domain
+
+import (
+	"context"
+	"crypto/sha256"
+	"errors"
+	"fmt"
+	"time"
+)
+
+// Write is who asks for a change, and on which terms.
+type Write struct {
+	Who Principal
+	// RequestID names the request in the audit trail, empty for none.
+	RequestID string
+	// Condition is what must hold of the object before it is changed.
+	Condition Condition
+	// Idempotency makes the change happen once, however often it is asked for.
+	Idempotency Idempotency
+}
+
+// By returns the terms of a change that who asks for without conditions.
+func By(who Principal) Write { return Write{Who: who} }
+
+// MaxIdempotencyKey bounds an Idempotency-Key, in characters.
+const MaxIdempotencyKey = 255
+
+// idempotencyLifetime is how long an answer can be had again.
+const idempotencyLifetime = 24 * time.Hour
+
+// Idempotency tells a repeated request from a new one.
+type Idempotency struct {
+	// Key is the client's own name for the request, empty for none. It is the
+	// client's own: keys of two principals never meet.
+	Key string
+	// Request is a digest of all that the request asks for.
+	Request [sha256.Size]byte
+}
+
+// Replay is the answer to a change that was done, kept for those who ask for it
+// again. Its struct tags are its stored form.
+type Replay struct {
+	// ID is a digest of the principal's key and the client's Idempotency-Key.
+	ID        ReplayID  `json:"-"`
+	Request   []byte    `json:"request"`
+	Answer    []byte    `json:"-"` // JSON, as it was given
+	Workspace string    `json:"workspace_id"`
+	Version   int       `json:"version"`
+	ExpiresAt time.Time `json:"expires_at"`
+}
+
+// ReplayID names a Replay.
+type ReplayID [sha256.Size]byte
+
+func (w Write) replayID() ReplayID {
+	owner := sha256.Sum256([]byte(w.Who.KeyID)) // of one length, so that no two pairs are one text
+	return sha256.Sum256(append(owner[:], w.Idempotency.Key...))
+}
+
+// Outcome is what became of a change.
+type Outcome struct {
+	// JSON is the answer's data, the same for the same Idempotency-Key. It is
+	// nil where the object is gone.
+	JSON []byte
+	// WorkspaceID and Number are the workspace that was acted in and the
+	// version concerned, 0 for none.
+	WorkspaceID string
+	Number      int
+	// Record is what the audit trail says of the change. It is nil where
+	// nothing changed: all was as asked already, or the change had been done
+	// before under the same Idempotency-Key.
+	Record *AuditRecord
+
+	// Preset, Version and Workspace are the objects that JSON shows. They are
+	// zero where it shows others, and in answers that are given again.
+	Preset    Preset
+	Version   PresetVersion
+	Workspace Workspace
+}
+
+// change is one run of an Update that changes something.
+type change struct {
+	Tx
+	Write
+	now time.Time
+	out Outcome
+}
+
+// change does what fn does as one durable change, on w's terms: at most once for
+// one Idempotency-Key, and with a record in the audit trail. fn sets c.out; it
+// calls c.record with what it did, or not at all when nothing needs to change.
+func (s *Service) change(ctx context.Context, w Write, fn func(c *change) error) (Outcome, error) {
+	var out Outcome
+	err := s.update(ctx, func(tx Tx) error {
+		c := &change{Tx: tx, Write: w, now: s.timestamp()}
+		done, err := c.replay()
+		if err == nil && !done {
+			err = fn(c)
+			if err == nil {
+				err = c.keepReplay()
+			}
+		}
+		out = c.out
+		return err
+	})
+	if err != nil {
+		return Outcome{}, err
+	}
+	return out, nil
+}
+
+// errIdempotencyReused is the answer to another request under a key that was
+// used.
+var errIdempotencyReused = &Error{Kind: Unprocessable, Message: "Idempotency-Key was already used for another request"}
+
+// replay answers a request that was done already.
+func (c *change) replay() (done bool, err error) {
+	if c.Idempotency.Key == "" {
+		return false, nil
+	}
+	earlier, err := c.Replay(c.replayID())
+	switch {
+	case errors.Is(err, ErrNotFound):
+		return false, nil
+	case err != nil:
+		return false, err
+	case !c.now.Before(earlier.ExpiresAt):
+		return false, nil
+	case string(earlier.Request) != string(c.Idempotency.Request[:]):
+		return false, errIdempotencyReused
+	}
+	c.out = Outcome{JSON: earlier.Answer, WorkspaceID: earlier.Workspace, Number: earlier.Version}
+	return true, nil
+}
+
+// keepReplay stores the answer for those who ask again.
+func (c *change) keepReplay() error {
+	if c.Idempotency.Key == "" {
+		return nil
+	}
+	return c.PutReplay(Replay{
+		ID: c.replayID(), Request: c.Idempotency.Request[:], Answer: c.out.JSON,
+		Workspace: c.out.WorkspaceID, Version: c.out.Number, ExpiresAt: c.now.Add(idempotencyLifetime),
+	})
+}
+
+// record adds what was done to the audit trail.
+func (c *change) record(operation string, object AuditObject, before, after int) error {
+	head, err := c.AuditHead()
+	if err != nil {
+		return err
+	}
+	r := AuditRecord{
+		Number: head.Count + 1, Time: c.now,
+		KeyID: c.Who.KeyID, UserID: c.Who.UserID, RequestID: c.RequestID,
+		Operation: operation, Object: object, Before: before, After: after,
+		Previous: head.Hash,
+	}
+	if err := r.seal(); err != nil {
+		return fmt.Errorf("encoding an audit record: %w", err)
+	}
+	c.out.Record = &r
+	return c.PutAudit(r)
+}

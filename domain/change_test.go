@@ -1,0 +1,744 @@
+package domain_test
+
+import (
+	"context"
+	"crypto/sha256"
+	"errors"
+	"maps"
+	"math/rand/v2"
+	"reflect"
+	"slices"
+	"strconv"
+	"strings"
+	"sync"
+	"testing"
+	"time"
+
+	"github.com/caddy-presets/caddy-presets/domain"
+)
+
+func TestTags(t *testing.T) {
+	tag := domain.Tag([]byte(`{"a":1}`))
+	if len(tag) != 32 || strings.Trim(tag, "0123456789abcdef") != "" || tag != domain.Tag([]byte(`{"a":1}`)) || tag == domain.Tag([]byte(`{"a":2}`)) {
+		t.Errorf("got %q", tag)
+	}
+}
+
+// conditions are all kinds of conditions, each with whether it holds of an object
+// with a tag and of one that is not there.
+func conditions(tag string) map[string]struct {
+	domain.Condition
+	there, missing bool
+} {
+	tags := func(list ...string) *domain.Tags { return &domain.Tags{List: list} }
+	anything := &domain.Tags{Any: true}
+	return map[string]struct {
+		domain.Condition
+		there, missing bool
+	}{
+		"none":                          {domain.Condition{}, true, true},
+		"match any":                     {domain.Condition{Match: anything}, true, false},
+		"match":                         {domain.Condition{Match: tags(tag)}, true, false},
+		"match one of two":              {domain.Condition{Match: tags("0", tag)}, true, false},
+		"match another":                 {domain.Condition{Match: tags("0")}, false, false},
+		"match nothing":                 {domain.Condition{Match: tags()}, false, false},
+		"none match any":                {domain.Condition{NoneMatch: anything}, false, true},
+		"none match":                    {domain.Condition{NoneMatch: tags(tag)}, false, true},
+		"none match one of two":         {domain.Condition{NoneMatch: tags("0", tag)}, false, true},
+		"none match another":            {domain.Condition{NoneMatch: tags("0")}, true, true},
+		"none match nothing":            {domain.Condition{NoneMatch: tags()}, true, true},
+		"match and none match another":  {domain.Condition{Match: tags(tag), NoneMatch: tags("0")}, true, false},
+		"match and none match any":      {domain.Condition{Match: tags(tag), NoneMatch: anything}, false, false},
+		"match another and none match0": {domain.Condition{Match: tags("0"), NoneMatch: tags("0")}, false, false},
+	}
+}
+
+func TestConditionsOfPresets(t *testing.T) {
+	f := newFixture(t)
+	preset := func(slug string) string { // its tag
+		t.Helper()
+		found, err := f.Preset(t.Context(), user, "", slug)
+		if err != nil {
+			t.Fatal(err)
+		}
+		return domain.Tag(found.JSON)
+	}
+	create := func(slug string) string {
+		f.put(t, slug, "{}", nil)
+		return preset(slug)
+	}
+	archived := func(slug string) string {
+		tag := create(slug)
+		if _, err := f.ArchivePreset(t.Context(), ask, "", slug); err != nil {
+			t.Fatal(err)
+		}
+		return tag
+	}
+	label := func(slug string) string {
+		create(slug)
+		if _, err := f.PutLabel(t.Context(), ask, "", slug, "live", domain.Target{Version: 1}); err != nil {
+			t.Fatal(err)
+		}
+		found, err := f.Label(t.Context(), user, "", slug, "live", domain.Page{Limit: domain.DefaultPage})
+		if err != nil {
+			t.Fatal(err)
+		}
+		return domain.Tag(found.JSON)
+	}
+	labelled := func(slug string) string {
+		label(slug)
+		return preset(slug)
+	}
+	nowhere := func(string) string { return "0" }
+	create1 := func(w domain.Write, slug string) (domain.Outcome, error) {
+		return f.CreatePresetVersion(t.Context(), w, "", slug, nothing)
+	}
+	archive := func(w domain.Write, slug string) (domain.Outcome, error) {
+		return f.ArchivePreset(t.Context(), w, "", slug)
+	}
+	restore := func(w domain.Write, slug string) (domain.Outcome, error) {
+		return f.RestorePreset(t.Context(), w, "", slug)
+	}
+	putLabel := func(w domain.Write, slug string) (domain.Outcome, error) {
+		return f.PutLabel(t.Context(), w, "", slug, "live", domain.Target{Version: 1})
+	}
+	deleteLabel := func(w domain.Write, slug string) (domain.Outcome, error) {
+		return f.DeleteLabel(t.Context(), w, "", slug, "live")
+	}
+	number := 0
+	for name, tc := range map[string]struct {
+		prepare func(slug string) (tag string)
+		there   bool
+		do      func(w domain.Write, slug string) (domain.Outcome, error)
+	}{
+		"new preset":          {nowhere, false, create1},
+		"new version":         {create, true, create1},
+		"archive":             {create, true, archive},
+		"archive again":       {archived, false, archive},
+		"restore":             {archived, false, restore},
+		"restore active":      {create, true, restore},
+		"new label":           {create, false, putLabel},
+		"same label":          {label, true, putLabel},
+		"label of preset":     {labelled, true, putLabel},
+		"delete label":        {label, true, deleteLabel},
+		"delete label, by it": {labelled, true, deleteLabel},
+		"designate": {create, true, func(w domain.Write, slug string) (domain.Outcome, error) {
+			return f.DesignateVersion(t.Context(), w, "", slug, domain.Designation{Version: 1})
+		}},
+		"patch": {create, true, func(w domain.Write, slug string) (domain.Outcome, error) {
+			return f.UpdatePreset(t.Context(), w, "", slug, domain.PresetPatch{Name: new("n")})
+		}},
+	} {
+		for which := range conditions("") {
+			t.Run(name+"/"+which, func(t *testing.T) {
+				number++
+				slug := "p" + strconv.Itoa(number)
+				condition := conditions(tc.prepare(slug))[which]
+				holds := condition.there
+				if !tc.there {
+					holds = condition.missing
+				}
+				trail := f.records(t)
+				w := ask
+				w.Condition = condition.Condition
+				_, err := tc.do(w, slug)
+				if holds {
+					if err != nil {
+						t.Errorf("got %v, want it done", err)
+					}
+					return
+				}
+				wantKind(t, err, domain.PreconditionFailed, "Precondition failed")
+				if now := f.records(t); now != trail {
+					t.Error("something was changed all the same")
+				}
+			})
+		}
+	}
+}
+
+func TestConditionsOfWorkspaces(t *testing.T) {
+	f := newFixture(t)
+	number := 0
+	for name, tc := range map[string]struct {
+		there bool
+		do    func(w domain.Write, slug string) error
+	}{
+		"create": {false, func(w domain.Write, slug string) error {
+			_, err := f.CreateWorkspace(t.Context(), w, domain.NewWorkspace{Name: "n", Slug: slug})
+			return err
+		}},
+		"update": {true, func(w domain.Write, slug string) error {
+			_, err := f.UpdateWorkspace(t.Context(), w, slug, domain.WorkspacePatch{Name: new("n")})
+			return err
+		}},
+		"delete": {true, func(w domain.Write, slug string) error {
+			_, err := f.DeleteWorkspace(t.Context(), w, slug, domain.WorkspaceDeletion{})
+			return err
+		}},
+	} {
+		for which := range conditions("") {
+			t.Run(name+"/"+which, func(t *testing.T) {
+				number++
+				slug := "w" + strconv.Itoa(number)
+				tag := ""
+				if tc.there {
+					text, err := f.workspace(t, slug).JSON()
+					if err != nil {
+						t.Fatal(err)
+					}
+					tag = domain.Tag(text)
+				}
+				condition := conditions(tag)[which]
+				holds := condition.there
+				if !tc.there {
+					holds = condition.missing
+				}
+				trail := f.records(t)
+				w := ask
+				w.Condition = condition.Condition
+				err := tc.do(w, slug)
+				if holds {
+					if err != nil {
+						t.Errorf("got %v, want it done", err)
+					}
+					return
+				}
+				wantKind(t, err, domain.PreconditionFailed, "Precondition failed")
+				if now := f.records(t); now != trail {
+					t.Error("something was changed all the same")
+				}
+			})
+		}
+	}
+}
+
+// The tag of what a change answers is that of what is read next, and a change of
+// anything that the object shows makes another.
+func TestTagsFollowChanges(t *testing.T) {
+	f := labelled(t, 2)
+	last := ""
+	for i, do := range []func() (domain.Outcome, error){
+		func() (domain.Outcome, error) {
+			return f.DesignateVersion(t.Context(), ask, "", "p", domain.Designation{Version: 1})
+		},
+		func() (domain.Outcome, error) { return f.UpdatePreset(t.Context(), ask, "", "p", describe(new("d"))) },
+		func() (domain.Outcome, error) {
+			return f.PutLabel(t.Context(), ask, "", "p", "live", domain.Target{Version: 1})
+		},
+		func() (domain.Outcome, error) {
+			return f.PutLabel(t.Context(), ask, "", "p", "live", domain.Target{Version: 2})
+		},
+		func() (domain.Outcome, error) { return f.DeleteLabel(t.Context(), ask, "", "p", "live") },
+		func() (domain.Outcome, error) { return f.CreatePresetVersion(t.Context(), ask, "", "p", nothing) },
+	} {
+		if _, err := do(); err != nil {
+			t.Fatal(err)
+		}
+		found, err := f.Preset(t.Context(), user, "", "p")
+		if err != nil {
+			t.Fatal(err)
+		}
+		tag := domain.Tag(found.JSON)
+		if tag == last {
+			t.Errorf("change %d gives no new tag", i)
+		}
+		w := ask
+		w.Condition.Match = &domain.Tags{List: []string{last}}
+		_, err = f.UpdatePreset(t.Context(), w, "", "p", domain.PresetPatch{Name: new("lost")})
+		wantKind(t, err, domain.PreconditionFailed, "Precondition failed")
+		last = tag
+	}
+}
+
+// idempotent is a request under an Idempotency-Key.
+func idempotent(key, request string) domain.Write {
+	w := ask
+	w.Idempotency = domain.Idempotency{Key: key, Request: sha256.Sum256([]byte(request))}
+	return w
+}
+
+func TestReplays(t *testing.T) {
+	f := labelled(t, 2)
+	f.workspace(t, "doomed")
+	f.put(t, "gone", "{}", nil)
+	for name, do := range map[string]func(w domain.Write) (domain.Outcome, error){
+		"create": func(w domain.Write) (domain.Outcome, error) {
+			return f.CreatePresetVersion(t.Context(), w, "", "new", nothing)
+		},
+		"designate": func(w domain.Write) (domain.Outcome, error) {
+			return f.DesignateVersion(t.Context(), w, "", "p", domain.Designation{Version: 1})
+		},
+		"no change": func(w domain.Write) (domain.Outcome, error) {
+			return f.UpdatePreset(t.Context(), w, "", "p", domain.PresetPatch{})
+		},
+		"label": func(w domain.Write) (domain.Outcome, error) {
+			return f.PutLabel(t.Context(), w, "", "p", "live", split(share(1, 1), share(2, 1)))
+		},
+		"archive": func(w domain.Write) (domain.Outcome, error) { return f.ArchivePreset(t.Context(), w, "", "gone") },
+		"workspace": func(w domain.Write) (domain.Outcome, error) {
+			return f.CreateWorkspace(t.Context(), w, domain.NewWorkspace{Name: "n", Slug: "made"})
+		},
+		"update": func(w domain.Write) (domain.Outcome, error) {
+			return f.UpdateWorkspace(t.Context(), w, "default", domain.WorkspacePatch{Name: new("n")})
+		},
+		"delete": func(w domain.Write) (domain.Outcome, error) {
+			return f.DeleteWorkspace(t.Context(), w, "doomed", domain.WorkspaceDeletion{})
+		},
+	} {
+		t.Run(name, func(t *testing.T) {
+			first, err := do(idempotent(name, "this"))
+			if err != nil {
+				t.Fatal(err)
+			}
+			trail := f.records(t)
+			before := f.stored(t, "default", "p")
+			f.now = f.now.Add(24*time.Hour - time.Millisecond)
+			conditional := idempotent(name, "this")
+			conditional.Condition.Match = &domain.Tags{List: []string{"0"}} // held once, which is what counts
+			for _, w := range []domain.Write{idempotent(name, "this"), conditional} {
+				again, err := do(w)
+				want := domain.Outcome{JSON: first.JSON, WorkspaceID: first.WorkspaceID, Number: first.Number}
+				if err != nil || !reflect.DeepEqual(again, want) {
+					t.Errorf("got  %+v, %v\nwant %+v", again, err, want)
+				}
+			}
+			_, err = do(idempotent(name, "that"))
+			wantKind(t, err, domain.Unprocessable, "Idempotency-Key was already used for another request")
+			if now := f.stored(t, "default", "p"); !reflect.DeepEqual(now, before) || f.records(t) != trail {
+				t.Errorf("got  %+v\nwant %+v still", now, before)
+			}
+		})
+	}
+}
+
+func TestIdempotency(t *testing.T) {
+	f := newFixture(t)
+	create := func(w domain.Write, slug string) (domain.Outcome, error) {
+		return f.CreatePresetVersion(t.Context(), w, "", slug, nothing)
+	}
+	number := func(w domain.Write, want int) {
+		t.Helper()
+		if out, err := create(w, "p"); err != nil || out.Number != want {
+			t.Errorf("got version %d, %v, want %d", out.Number, err, want)
+		}
+	}
+	start := f.now
+	number(idempotent("a", "x"), 1)
+	number(idempotent("a", "x"), 1)
+	number(idempotent("b", "x"), 2) // another key
+	number(ask, 3)                  // no key
+	number(ask, 4)
+	number(idempotent("a", "x"), 1)
+	other := idempotent("a", "x") // another client's own
+	other.Who.KeyID = "k3"
+	number(other, 5)
+	number(other, 5)
+	// Two ways to write one pair of key and name must not be one.
+	joined, split := idempotent("b\x00a", "x"), idempotent("a", "x")
+	joined.Who.KeyID, split.Who.KeyID = "k", "k\x00b"
+	number(joined, 6)
+	number(split, 7)
+
+	f.now = start.Add(24 * time.Hour) // and it is over
+	number(idempotent("a", "x"), 8)
+	number(idempotent("a", "x"), 8)
+	number(idempotent("b", "another"), 9)
+
+	// What failed was not done, and may be tried again.
+	off, on := domain.PresetDisabled, domain.PresetActive
+	if _, err := f.UpdatePreset(t.Context(), ask, "", "p", domain.PresetPatch{Status: &off}); err != nil {
+		t.Fatal(err)
+	}
+	_, err := create(idempotent("c", "x"), "p")
+	wantKind(t, err, domain.Conflict, "Resource conflict")
+	if _, err := f.UpdatePreset(t.Context(), ask, "", "p", domain.PresetPatch{Status: &on}); err != nil {
+		t.Fatal(err)
+	}
+	number(idempotent("c", "y"), 10)
+	number(idempotent("c", "y"), 10)
+}
+
+// An Idempotency-Key means nothing where keys are issued and revoked: a secret is
+// given once.
+func TestKeysAreIssuedOnce(t *testing.T) {
+	f := newFixture(t)
+	var ids []string
+	for range 2 {
+		k, secret, err := f.IssueKey(t.Context(), idempotent("a", "x"), domain.NewKey{Kind: domain.InferenceKey})
+		if err != nil {
+			t.Fatal(err)
+		}
+		if who, err := f.Authenticate(t.Context(), secret); err != nil || who.KeyID != k.ID {
+			t.Errorf("got %+v, %v, want the key %s", who, err, k.ID)
+		}
+		ids = append(ids, k.ID)
+	}
+	for _, id := range ids {
+		if k, err := f.RevokeKey(t.Context(), idempotent("b", "x"), id); err != nil || k.ID != id || k.RevokedAt == nil {
+			t.Errorf("got %+v, %v, want %s revoked", k, err, id)
+		}
+	}
+}
+
+// broken is a store of which one kind of write fails.
+type broken struct {
+	domain.Store
+	kind string
+}
+
+type brokenTx struct {
+	domain.Tx
+	kind string
+}
+
+var errBroken = errors.New("the disk is on fire")
+
+func (b broken) Update(ctx context.Context, fn func(domain.Tx) error) error {
+	return b.Store.Update(ctx, func(tx domain.Tx) error { return fn(brokenTx{tx, b.kind}) })
+}
+
+func (b brokenTx) fail(kind string, write func() error) error {
+	if b.kind == kind {
+		return errBroken
+	}
+	return write()
+}
+
+func (b brokenTx) PutAudit(r domain.AuditRecord) error {
+	return b.fail("audit", func() error { return b.Tx.PutAudit(r) })
+}
+
+func (b brokenTx) PutReplay(r domain.Replay) error {
+	return b.fail("replay", func() error { return b.Tx.PutReplay(r) })
+}
+
+func (b brokenTx) PutPreset(p domain.Preset) error {
+	return b.fail("preset", func() error { return b.Tx.PutPreset(p) })
+}
+
+func (b brokenTx) PutLabelChange(p domain.Preset, label string, c domain.LabelChange) error {
+	return b.fail("label", func() error { return b.Tx.PutLabelChange(p, label, c) })
+}
+
+// A change is done with its record and all that belongs to it, or not at all.
+func TestChangesAreWhole(t *testing.T) {
+	f := labelled(t, 1)
+	for _, kind := range []string{"audit", "replay", "preset", "label"} {
+		s := domain.NewService(broken{f.store, kind})
+		trail, before := f.records(t), f.stored(t, "default", "p")
+		out, err := s.PutLabel(t.Context(), idempotent("a", "x"), "", "p", "live", domain.Target{Version: 1})
+		if !errors.Is(err, errBroken) || !reflect.DeepEqual(out, domain.Outcome{}) {
+			t.Errorf("%s: got %+v, %v, want %v", kind, out, err, errBroken)
+		}
+		if after := f.stored(t, "default", "p"); !reflect.DeepEqual(after, before) || f.records(t) != trail {
+			t.Errorf("%s: got  %+v\nwant %+v still", kind, after, before)
+		}
+	}
+	out, err := f.PutLabel(t.Context(), idempotent("a", "x"), "", "p", "live", domain.Target{Version: 1})
+	if err != nil || out.Record == nil || f.stored(t, "default", "p").Labels["live"].Changes != 1 {
+		t.Errorf("got %+v, %v, want it done for the first time", out, err)
+	}
+}
+
+const clients = 64
+
+func TestOneRequestSentManyTimes(t *testing.T) {
+	f := newFixture(t)
+	var wg sync.WaitGroup
+	answers := make([]string, clients)
+	changed := make([]bool, clients)
+	for i := range clients {
+		wg.Go(func() {
+			out, err := f.CreatePresetVersion(t.Context(), idempotent("a", "x"), "", "p", nothing)
+			if err != nil {
+				t.Error(err)
+			}
+			answers[i], changed[i] = string(out.JSON), out.Record != nil
+		})
+	}
+	wg.Wait()
+	done := 0
+	for i := range clients {
+		if answers[i] != answers[0] {
+			t.Errorf("got  %s\nwant %s", answers[i], answers[0])
+		}
+		if changed[i] {
+			done++
+		}
+	}
+	if p := f.stored(t, "default", "p"); done != 1 || p.LatestVersion != 1 {
+		t.Errorf("it was done %d times and made %d versions, want once", done, p.LatestVersion)
+	}
+}
+
+// Clients that change only what they have seen lose nothing of each other's.
+func TestConditionalCounter(t *testing.T) {
+	f := labelled(t, 1)
+	if _, err := f.UpdatePreset(t.Context(), ask, "", "p", describe(new("0"))); err != nil {
+		t.Fatal(err)
+	}
+	var wg sync.WaitGroup
+	refused := make([]int, clients)
+	for i := range clients {
+		wg.Go(func() {
+			for {
+				found, err := f.Preset(t.Context(), user, "", "p")
+				if err != nil {
+					t.Error(err)
+					return
+				}
+				_, rest, _ := strings.Cut(string(found.JSON), `"description":"`)
+				text, _, _ := strings.Cut(rest, `"`)
+				n, err := strconv.Atoi(text)
+				if err != nil {
+					t.Error(err)
+					return
+				}
+				w := ask
+				w.Condition.Match = &domain.Tags{List: []string{domain.Tag(found.JSON)}}
+				switch _, err := f.UpdatePreset(t.Context(), w, "", "p", describe(new(strconv.Itoa(n+1)))); {
+				case err == nil:
+					return
+				case domain.KindOf(err) != domain.PreconditionFailed:
+					t.Error(err)
+					return
+				}
+				refused[i]++
+			}
+		})
+	}
+	wg.Wait()
+	if got := *f.stored(t, "default", "p").Description; got != strconv.Itoa(clients) {
+		t.Errorf("got %s, want %d, with %d refusals", got, clients, refused)
+	}
+}
+
+// model is a preset as a sequential program has it.
+type model struct {
+	name, description  string
+	status             domain.PresetStatus // empty where there is no preset
+	designated, latest int
+	labels             map[string]int
+}
+
+// action is something that a client asks of the preset.
+type action struct {
+	name, text string
+	n          int
+}
+
+// apply returns the preset after an action, and what it says where it is refused.
+func (m model) apply(a action) (after model, refusal string) {
+	const notFound, conflict = "Preset not found", "Resource conflict. Please try again later."
+	hidden := m.status == "" || m.status == domain.PresetArchived
+	known := a.n >= 1 && a.n <= m.latest
+	switch a.name {
+	case "create":
+		switch m.status {
+		case "":
+			m = model{name: "p", status: domain.PresetActive}
+		case domain.PresetActive:
+		default:
+			return m, conflict
+		}
+		m.latest++
+		m.designated = m.latest
+		return m, ""
+	case "archive", "restore":
+		switch {
+		case m.status == "":
+			return m, notFound
+		case m.status == domain.PresetDisabled:
+			return m, conflict
+		case a.name == "archive":
+			m.status = domain.PresetArchived
+		default:
+			m.status = domain.PresetActive
+		}
+		return m, ""
+	}
+	if hidden {
+		return m, notFound
+	}
+	m.labels = maps.Clone(m.labels)
+	_, labelled := m.labels[a.text]
+	switch {
+	case a.name == "designate" && a.text == "" && known:
+		m.designated = a.n
+	case a.name == "designate" && a.text == "", a.name == "label" && !known:
+		return m, "Preset version not found"
+	case (a.name == "designate" || a.name == "unlabel") && !labelled:
+		return m, "Label not found"
+	case a.name == "designate":
+		m.designated = m.labels[a.text]
+	case a.name == "unlabel":
+		delete(m.labels, a.text)
+	case a.name == "label":
+		if m.labels == nil {
+			m.labels = make(map[string]int)
+		}
+		m.labels[a.text] = a.n
+	case a.name == "rename":
+		m.name = a.text
+	case a.name == "describe":
+		m.description = a.text
+	case a.name == "status":
+		m.status = domain.PresetStatus(a.text)
+	}
+	return m, ""
+}
+
+func (m model) equal(other model) bool {
+	labels := maps.Equal(m.labels, other.labels)
+	m.labels, other.labels = nil, nil
+	return labels && reflect.DeepEqual(m, other)
+}
+
+// seen is the preset that an outcome shows.
+func seen(p domain.Preset) model {
+	m := model{name: p.Name, status: p.Status, designated: p.DesignatedVersion, latest: p.LatestVersion, labels: make(map[string]int)}
+	if p.Description != nil {
+		m.description = *p.Description
+	}
+	for name, label := range p.Labels {
+		m.labels[name] = label.Version
+	}
+	return m
+}
+
+// ask does an action for real.
+func (f *fixture) ask(t *testing.T, a action) (domain.Outcome, error) {
+	to := domain.Target{Version: a.n}
+	switch a.name {
+	case "create":
+		return f.CreatePresetVersion(t.Context(), ask, "", "p", nothing)
+	case "archive":
+		return f.ArchivePreset(t.Context(), ask, "", "p")
+	case "restore":
+		return f.RestorePreset(t.Context(), ask, "", "p")
+	case "designate":
+		return f.DesignateVersion(t.Context(), ask, "", "p", domain.Designation{Version: a.n, Label: a.text})
+	case "unlabel":
+		return f.DeleteLabel(t.Context(), ask, "", "p", a.text)
+	case "label":
+		return f.PutLabel(t.Context(), ask, "", "p", a.text, to)
+	case "rename":
+		return f.UpdatePreset(t.Context(), ask, "", "p", domain.PresetPatch{Name: &a.text})
+	case "describe":
+		return f.UpdatePreset(t.Context(), ask, "", "p", describe(&a.text))
+	default:
+		status := domain.PresetStatus(a.text)
+		return f.UpdatePreset(t.Context(), ask, "", "p", domain.PresetPatch{Status: &status})
+	}
+}
+
+func randomAction(r *rand.Rand) action {
+	n, some := r.IntN(12), []string{"a", "b", "c"}[r.IntN(3)]
+	switch r.IntN(12) {
+	case 0, 1, 2:
+		return action{"create", "", 0}
+	case 3:
+		return action{"archive", "", 0}
+	case 4, 5:
+		return action{"restore", "", 0}
+	case 6:
+		return action{"designate", "", n}
+	case 7:
+		return action{"designate", some, 0}
+	case 8:
+		return action{"unlabel", some, 0}
+	case 9:
+		return action{"label", some, n}
+	case 10:
+		return action{[]string{"rename", "describe"}[r.IntN(2)], some, 0}
+	default:
+		return action{"status", []string{"active", "active", "disabled"}[r.IntN(3)], 0}
+	}
+}
+
+// Whatever clients do at the same time, there is one order of it, the audit
+// trail's, in which a program that does one thing after another gives each of
+// them the same answer.
+func TestConcurrentClients(t *testing.T) {
+	f := newFixture(t)
+	type asked struct {
+		action
+		domain.Outcome
+		err        error
+		begin, end int // records when it was asked and when it was answered
+	}
+	const each = 24
+	start := f.records(t)
+	all := make([][]asked, clients)
+	var wg sync.WaitGroup
+	for i := range clients {
+		wg.Go(func() {
+			r := rand.New(rand.NewPCG(uint64(i), 64))
+			for range each {
+				a := asked{action: randomAction(r), begin: f.records(t)}
+				a.Outcome, a.err = f.ask(t, a.action)
+				a.end = f.records(t)
+				all[i] = append(all[i], a)
+			}
+		})
+	}
+	wg.Wait()
+
+	trail := f.trail(t)
+	done := make(map[int]asked) // by the number of its record
+	for _, a := range slices.Concat(all...) {
+		if a.Record != nil {
+			if a.Record.Number <= a.begin || a.Record.Number > a.end || done[a.Record.Number].Record != nil {
+				t.Fatalf("%+v was done as number %d, between %d and %d", a.action, a.Record.Number, a.begin, a.end)
+			}
+			done[a.Record.Number] = a
+		}
+	}
+	states := make([]model, len(trail)+1) // after so many records
+	for n := start + 1; n <= len(trail); n++ {
+		a, ok := done[n]
+		if !ok || *a.Record != trail[n-1] {
+			t.Fatalf("nobody asked for record %+v", trail[n-1])
+		}
+		after, refusal := states[n-1].apply(a.action)
+		switch {
+		case refusal != "":
+			t.Fatalf("record %d: %+v was done to %+v, want %q", n, a.action, states[n-1], refusal)
+		case after.equal(states[n-1]):
+			t.Fatalf("record %d: %+v changes nothing of %+v", n, a.action, after)
+		case a.name != "archive" && !seen(a.Preset).equal(after):
+			t.Fatalf("record %d: %+v gives %+v, want %+v", n, a.action, seen(a.Preset), after)
+		}
+		states[n] = after
+	}
+	if last := states[len(trail)]; !seen(f.stored(t, "default", "p")).equal(last) {
+		t.Errorf("got %+v in the end, want %+v", f.stored(t, "default", "p"), last)
+	}
+	idle, refused := 0, 0
+	for _, a := range slices.Concat(all...) {
+		if a.Record != nil {
+			continue
+		}
+		// There was a moment between question and answer when it was so.
+		possible := slices.ContainsFunc(states[a.begin:a.end+1], func(m model) bool {
+			after, refusal := m.apply(a.action)
+			if a.err != nil {
+				return refusal != "" && strings.Contains(a.err.Error(), refusal)
+			}
+			return refusal == "" && after.equal(m) && (a.name == "archive" || seen(a.Preset).equal(m))
+		})
+		if !possible {
+			t.Errorf("%+v gives %+v, %v, which it could not between records %d and %d", a.action, seen(a.Preset), a.err, a.begin, a.end)
+		}
+		if a.err != nil {
+			refused++
+		} else {
+			idle++
+		}
+	}
+	if len(done) < clients || idle == 0 || refused == 0 {
+		t.Errorf("only %d changes, %d without need and %d refused were tried", len(done), idle, refused)
+	}
+	t.Logf("%d changes, %d without need, %d refused", len(done), idle, refused)
+}

@@ -1,0 +1,52 @@
+package domain
+
+import (
+	"crypto/sha256"
+	"encoding/hex"
+	"slices"
+)
+
+// Tag returns the entity tag (RFC 9110, 8.8.3) of an answer's data, without
+// quotes: 32 hexadecimal digits that differ when the data does.
+func Tag(data []byte) string {
+	sum := sha256.Sum256(data)
+	return hex.EncodeToString(sum[:16])
+}
+
+// Condition is what must hold of an object before it is changed (RFC 9110,
+// 13.1.1 and 13.1.2). The zero value holds always.
+type Condition struct {
+	// Match and NoneMatch are nil where the client set no such condition.
+	Match, NoneMatch *Tags
+}
+
+// Tags are the entity tags of a condition.
+type Tags struct {
+	// Any stands for whatever tag the object has: *.
+	Any bool
+	// List are tags as Tag returns them.
+	List []string
+}
+
+// errPrecondition is the answer when a Condition does not hold.
+var errPrecondition = &Error{Kind: PreconditionFailed, Message: "Precondition failed: the object is not in the state that the request names"}
+
+func (t *Tags) holds(current []string) bool {
+	if t.Any {
+		return len(current) > 0
+	}
+	return slices.ContainsFunc(current, func(tag string) bool { return slices.Contains(t.List, tag) })
+}
+
+// Check returns nil if the condition holds of an object with these tags, any of
+// which will do and of which one that does not exist has none, and a
+// PreconditionFailed error otherwise.
+func (c Condition) Check(current ...string) error {
+	if c.Match != nil && !c.Match.holds(current) || c.NoneMatch != nil && c.NoneMatch.holds(current) {
+		return errPrecondition
+	}
+	return nil
+}
+
+// none reports whether the condition holds always, so that no tag is needed.
+func (c Condition) none() bool { return c.Match == nil && c.NoneMatch == nil }

@@ -1,0 +1,483 @@
+package domain_test
+
+import (
+	"context"
+	"encoding/json"
+	"errors"
+	"math/rand/v2"
+	"slices"
+	"strings"
+	"testing"
+
+	"github.com/caddy-presets/caddy-presets/domain"
+)
+
+// strict stores a workspace where some server tools are disabled and returns who
+// acts in it.
+func (r *resolving) strict(tb testing.TB, slug string, tools ...string) domain.Principal {
+	tb.Helper()
+	who := r.team(tb, slug, "dm", "")
+	r.disable(tb, who.WorkspaceID, tools...)
+	return who
+}
+
+// disable disables no other server tools of a workspace than these.
+func (r *resolving) disable(tb testing.TB, workspace string, tools ...string) {
+	tb.Helper()
+	patch := domain.WorkspacePatch{DisabledServerTools: domain.Settable[[]string]{Given: true}}
+	if len(tools) > 0 {
+		patch.DisabledServerTools.Value = &tools
+	}
+	if _, err := r.UpdateWorkspace(tb.Context(), domain.By(admin), workspace, patch); err != nil {
+		tb.Fatal(err)
+	}
+}
+
+// wantDisabled compares the refusal of a tool: with its place in the request, or
+// without where it does not stand there.
+func wantDisabled(t *testing.T, err error, tool, place string) {
+	t.Helper()
+	wantKind(t, err, domain.Forbidden, "Server tool "+tool+" is disabled in this workspace")
+	var issues []domain.Issue
+	if place != "" {
+		issues = []domain.Issue{{Path: place, Message: "is disabled in this workspace"}}
+	}
+	if e, ok := errors.AsType[*domain.Error](err); ok && !slices.Equal(e.Issues, issues) {
+		t.Errorf("got issues %q, want %q", e.Issues, issues)
+	}
+}
+
+const (
+	search = "openrouter:web_search"
+	fetch  = "openrouter:web_fetch"
+)
+
+// nestedTools is a tool within so many others.
+func nestedTools(n int, tool string) string {
+	return strings.Repeat(`{"type":"openrouter:subagent","parameters":{"tools":[`, n) + tool + strings.Repeat(`]}}`, n)
+}
+
+func TestDisabledTools(t *testing.T) {
+	r := newResolving(t)
+	resolver := r.resolver(t, domain.ResolverConfig{})
+	who := r.strict(t, "strict", fetch, search)
+	for name, tc := range map[string]struct {
+		body, place string
+		tool        string // search if empty
+	}{
+		"the only tool":          {body: `{"model":"m","tools":[{"type":"openrouter:web_search"}]}`, place: "/tools/0/type"},
+		"with parameters":        {body: `{"tools":[{"parameters":{"max_results":5},"type":"openrouter:web_search"}]}`, place: "/tools/0/type"},
+		"behind others":          {body: `{"tools":[{"type":"function","function":{"name":"f"}},{"type":"openrouter:datetime"},{"type":"openrouter:web_search"}]}`, place: "/tools/2/type"},
+		"the first of two":       {body: `{"tools":[{"type":"openrouter:web_fetch"},{"type":"openrouter:web_search"}]}`, place: "/tools/0/type", tool: fetch},
+		"behind what is no tool": {body: `{"tools":[5,null,"x",[],{"type":5},{"type":["x"],"parameters":[{}]},{"type":{}},{"type":"openrouter:web_search"}]}`, place: "/tools/7/type"},
+		"white space":            {body: "\n{ \"tools\" : [ { \"type\"\t:\r\n\"openrouter:web_search\" } ] } ", place: "/tools/0/type"},
+
+		"of a subagent":                   {body: `{"tools":[{"type":"openrouter:subagent","parameters":{"name":"x","tools":[{"type":"openrouter:datetime"},{"type":"openrouter:web_search"}]}}]}`, place: "/tools/0/parameters/tools/1/type"},
+		"of a fusion":                     {body: `{"tools":[{"parameters":{"tools":[{"type":"openrouter:web_search","parameters":{}}]},"type":"openrouter:fusion"}]}`, place: "/tools/0/parameters/tools/0/type"},
+		"of a subagent's fusion":          {body: `{"tools":[` + nestedTools(2, `{"type":"openrouter:web_search"}`) + `]}`, place: "/tools/0/parameters/tools/0/parameters/tools/0/type"},
+		"too deep to tell where":          {body: `{"tools":[` + nestedTools(2000, `{"type":"openrouter:web_search"}`) + `]}`},
+		"of the fusion plugin":            {body: `{"plugins":[{"id":"web"},{"id":"fusion","tools":[{"type":"openrouter:web_fetch"}]}]}`, place: "/plugins/1/tools/0/type", tool: fetch},
+		"of a plugin's subagent":          {body: `{"plugins":[{"tools":[` + nestedTools(1, `{"type":"openrouter:web_search"}`) + `],"id":"fusion"}]}`, place: "/plugins/0/tools/0/parameters/tools/0/type"},
+		"added by an input item":          {body: `{"input":[{"role":"user","content":"x"},{"type":"additional_tools","role":"developer","tools":[{"type":"openrouter:web_search"}]}]}`, place: "/input/1/tools/0/type"},
+		"in plugins, none of it in tools": {body: `{"tools":[],"plugins":[{"id":"fusion","tools":[{"type":"openrouter:web_search"}]}]}`, place: "/plugins/0/tools/0/type"},
+
+		"an escape":              {body: `{"tools":[{"type":"openrouter\u003aweb_search"}]}`, place: "/tools/0/type"},
+		"an escape in capitals":  {body: `{"tools":[{"type":"openrouter\u003Aweb_search"}]}`, place: "/tools/0/type"},
+		"all escapes":            {body: `{"tools":[{"type":"` + escaped(search) + `"}]}`, place: "/tools/0/type"},
+		"escaped names":          {body: `{"` + escaped("tools") + `":[{"` + escaped("type") + `":"openrouter:web_search"}]}`, place: "/tools/0/type"},
+		"tools twice, the first": {body: `{"tools":[{"type":"openrouter:web_search"}],"tools":[]}`, place: "/tools/0/type"},
+		"tools twice, the last":  {body: `{"tools":null,"tools":[{"type":"openrouter:web_search"}]}`, place: "/tools/0/type"},
+		"type twice, the first":  {body: `{"tools":[{"type":"openrouter:web_search","type":"function"}]}`, place: "/tools/0/type"},
+		"type twice, the last":   {body: `{"tools":[{"type":"function","type":"openrouter:web_search"}]}`, place: "/tools/0/type"},
+		"parameters twice":       {body: `{"tools":[{"type":"openrouter:fusion","parameters":{"tools":[{"type":"openrouter:web_search"}]},"parameters":{}}]}`, place: "/tools/0/parameters/tools/0/type"},
+		"plugins twice":          {body: `{"plugins":[],"plugins":[{"tools":[],"tools":[{"type":"openrouter:web_search"}]}]}`, place: "/plugins/0/tools/0/type"},
+		"another letter case":    {body: `{"Tools":[{"TYPE":"openrouter:web_search"}]}`, place: "/Tools/0/TYPE"},
+		"nested, another case":   {body: `{"PLUGINS":[{"Tools":[{"type":"x","Parameters":{"tooLs":[{"tyPe":"openrouter:web_search"}]}}]}]}`, place: "/PLUGINS/0/Tools/0/Parameters/tooLs/0/tyPe"},
+		"a byte order mark":      {body: "\ufeff" + `{"tools":[{"type":"openrouter:web_search"}]}`, place: "/tools/0/type"},
+		"no UTF-8 before it":     {body: "{\"input\":\"\xff\\ud800\",\"tools\":[{\"type\":\"openrouter:web_search\"}]}", place: "/tools/0/type"},
+		"malformed behind it":    {body: `{"tools":[{"type":"openrouter:web_search"}],"input":tru}`, place: "/tools/0/type"},
+		"cut off behind it":      {body: `{"tools":[{"type":"openrouter:web_search"`, place: "/tools/0/type"},
+		"text behind the end":    {body: `{"tools":[{"type":"openrouter:web_search"}]} x`, place: "/tools/0/type"},
+		"after deep nesting":     {body: `{"input":` + deep(9000) + `,"tools":[{"type":"openrouter:web_search"}]}`, place: "/tools/0/type"},
+		"with a null preset":     {body: `{"preset":null,"tools":[{"type":"openrouter:web_search"}]}`, place: "/tools/0/type"},
+		"with a session":         {body: `{"session_id":"s","tools":[{"type":"openrouter:web_search"}]}`, place: "/tools/0/type"},
+	} {
+		for _, dialect := range allDialects {
+			t.Run(name+"/"+string(dialect), func(t *testing.T) {
+				if tc.tool == "" {
+					tc.tool = search
+				}
+				got, err := resolver.Resolve(t.Context(), who, domain.Request{Dialect: dialect, Body: []byte(tc.body)})
+				wantDisabled(t, err, tc.tool, tc.place)
+				if got.Preset != "" {
+					t.Errorf("got preset %q, want none", got.Preset)
+				}
+				elsewhere, err := resolver.Resolve(t.Context(), domain.Principal{}, domain.Request{Dialect: dialect, Body: []byte(tc.body)})
+				wantBody(t, elsewhere, err, tc.body)
+			})
+		}
+	}
+}
+
+// escaped returns text with every character of it spelled as an escape.
+func escaped(text string) string {
+	var out strings.Builder
+	for _, c := range []byte(text) {
+		out.WriteString(`\u00` + string("0123456789abcdef"[c>>4]) + string("0123456789ABCDEF"[c&15]))
+	}
+	return out.String()
+}
+
+func TestWhatIsNoUseOfADisabledTool(t *testing.T) {
+	r := newResolving(t)
+	resolver := r.resolver(t, domain.ResolverConfig{})
+	who := r.strict(t, "strict", fetch, search)
+	for name, body := range map[string]string{
+		"other server tools":       `{"tools":[{"type":"openrouter:datetime"},{"type":"openrouter:subagent","parameters":{"tools":[{"type":"openrouter:bash"}]}}]}`,
+		"a longer type":            `{"tools":[{"type":"openrouter:web_search_2"},{"type":"xopenrouter:web_search"}]}`,
+		"a shorter type":           `{"tools":[{"type":"openrouter:web"},{"type":"openrouter:"}]}`,
+		"another letter case":      `{"tools":[{"type":"OpenRouter:web_search"}]}`,
+		"with a space":             `{"tools":[{"type":" openrouter:web_search"}]}`,
+		"another vendor's":         `{"tools":[{"type":"web_search"},{"type":"web_search_20250305","name":"web_search"}]}`,
+		"text":                     `{"input":"use openrouter:web_search, as in {\"tools\":[{\"type\":\"openrouter:web_search\"}]}"}`,
+		"messages":                 `{"messages":[{"role":"user","content":[{"type":"openrouter:web_search","tools":[{"type":"openrouter:web_search"}]}]}]}`,
+		"what a tool found before": `{"input":[{"type":"openrouter:web_search","status":"completed","action":{"type":"search","query":"x"}}]}`,
+		"a function's name":        `{"tools":[{"type":"function","name":"openrouter:web_search","function":{"name":"openrouter:web_search"}}]}`,
+		"a function's parameters":  `{"tools":[{"type":"function","parameters":{"type":"object","properties":{"tools":{"enum":["openrouter:web_search"]}}}}]}`,
+		"a function of chat":       `{"tools":[{"type":"function","function":{"parameters":{"tools":[{"type":"openrouter:web_search"}]}}}]}`,
+		"elsewhere":                `{"metadata":{"tools":[{"type":"openrouter:web_search"}]},"tool":[{"type":"openrouter:web_search"}]}`,
+		"a choice":                 `{"tool_choice":{"type":"openrouter:web_search"},"tools":[]}`,
+		"no list":                  `{"tools":{"type":"openrouter:web_search"},"plugins":{"tools":[{"type":"openrouter:web_search"}]}}`,
+		"no tool":                  `{"tools":["openrouter:web_search",["openrouter:web_search"],{"type":["openrouter:web_search"]}]}`,
+		"a plugin":                 `{"plugins":[{"id":"openrouter:web_search","type":"openrouter:web_search"}]}`,
+		"an array":                 `[{"tools":[{"type":"openrouter:web_search"}]}]`,
+		"malformed before it":      `{"input":tru,"tools":[{"type":"openrouter:web_search"}]}`,
+		"not JSON":                 `tools=openrouter:web_search`,
+		"cut off":                  `{"tools":[{"type":"openrouter:web_sear`,
+		"a name cut off":           `{"tools":[{"type`,
+		"nothing":                  ``,
+		"a half escape":            `{"tools":[{"type":"openrouter\u00`,
+		"an escape elsewhere":      `{"tools":[{"type":"x\u0026"}]}`,
+		"never ending":             `{"tools":` + strings.Repeat(`[{"openrouter:":`, 20000),
+	} {
+		for _, dialect := range allDialects {
+			t.Run(name+"/"+string(dialect), func(t *testing.T) {
+				sent := []byte(body)
+				got, err := resolver.Resolve(t.Context(), who, domain.Request{Dialect: dialect, Body: sent})
+				wantBody(t, got, err, body)
+				if len(sent) > 0 && &got.Body[0] != &sent[0] {
+					t.Error("got a copy of the body, want itself")
+				}
+			})
+		}
+	}
+}
+
+func TestDisabledToolsOfPresets(t *testing.T) {
+	for _, tc := range []struct {
+		name         string
+		from, to     domain.Dialect // responses if empty
+		config, body string
+		tool, place  string // both empty: permitted
+		dropFields   []string
+	}{
+		{name: "the preset's", config: `{"tools":[{"type":"openrouter:web_search"}]}`, body: `{"preset":"p"}`, tool: search},
+		{name: "the preset's, escaped", config: `{"tools":[{"type":"openrouter\u003aweb_search"}]}`, body: `{"preset":"p"}`, tool: search},
+		{name: "the preset's, with others of the request", config: `{"tools":[{"type":"openrouter:web_search"}]}`, body: `{"preset":"p","tools":[{"type":"openrouter:datetime"}]}`, tool: search},
+		{name: "the preset's, with no tools of the request", config: `{"tools":[{"type":"openrouter:web_search"}]}`, body: `{"preset":"p","tools":[]}`, tool: search},
+		{name: "the preset's nested", config: `{"tools":[` + nestedTools(1, `{"type":"openrouter:web_fetch"}`) + `]}`, body: `{"preset":"p"}`, tool: fetch},
+		{name: "the preset's plugin", config: `{"plugins":[{"id":"fusion","tools":[{"type":"openrouter:web_search"}]}]}`, body: `{"preset":"p"}`, tool: search},
+		{name: "the preset's, for chat", to: chat, config: `{"tools":[{"type":"openrouter:web_search"}]}`, body: `{"preset":"p"}`, tool: search},
+		{name: "the preset's, for messages", to: messages, config: `{"tools":[{"type":"openrouter:web_search"}]}`, body: `{"preset":"p"}`, tool: search},
+		{name: "the preset's, from chat", from: chat, config: `{"plugins":[{"id":"fusion","tools":[{"type":"openrouter:web_search"}]}]}`, body: `{"preset":"p"}`, tool: search},
+		{name: "the request's", config: `{"tools":[{"type":"openrouter:datetime"}]}`, body: `{"preset":"p","tools":[{"type":"x"},{"type":"openrouter:web_search"}]}`, tool: search, place: "/tools/1/type"},
+		{name: "the request's plugin", config: `{}`, body: `{"preset":"p","plugins":[{"id":"fusion","tools":[{"type":"openrouter:web_search"}]}]}`, tool: search, place: "/plugins/0/tools/0/type"},
+		{name: "the request's, in another letter case", config: `{}`, body: `{"preset":"p","Tools":[{"type":"openrouter:web_search"}]}`, tool: search, place: "/Tools/0/type"},
+		{name: "the request's in the place of the preset's", config: `{"tools":[{"type":"y"},{"type":"openrouter:web_search"}]}`, body: `{"preset":"p","tools":[{"type":"openrouter:web_search","parameters":{}}]}`, tool: search, place: "/tools/0/type"},
+		{name: "the request's and the preset's", config: `{"tools":[{"type":"openrouter:web_search"}]}`, body: `{"preset":"p","tools":[{"type":"openrouter:web_fetch"}]}`, tool: search},
+		{name: "what the request replaces", config: `{"plugins":[{"id":"fusion","tools":[{"type":"openrouter:web_search"}]}]}`, body: `{"preset":"p","plugins":[]}`},
+		{name: "what the gateway does not know", dropFields: []string{"tools"}, config: `{"tools":[{"type":"openrouter:web_search"}]}`, body: `{"preset":"p","tools":[{"type":"openrouter:web_search"}]}`},
+		{name: "only text", config: `{"tools":[{"type":"openrouter:datetime"}]}`, body: `{"preset":"p","input":"openrouter:web_search"}`},
+		{name: "nothing of the kind", config: `{}`, body: `{"preset":"p"}`},
+	} {
+		t.Run(tc.name, func(t *testing.T) {
+			r := newResolving(t)
+			if tc.from == "" {
+				tc.from = responses
+			}
+			if tc.to == "" {
+				tc.to = responses
+			}
+			resolver := r.resolver(t, domain.ResolverConfig{DropFields: tc.dropFields})
+			who := r.strict(t, "strict", fetch, search)
+			free := r.team(t, "free", "dm", "")
+			for _, id := range []string{who.WorkspaceID, free.WorkspaceID} {
+				r.put(t, id, "p", version{dialect: tc.from, config: tc.config})
+			}
+			sent := domain.Request{Dialect: tc.to, Body: []byte(tc.body)}
+			elsewhere, err := resolver.Resolve(t.Context(), free, sent)
+			if err != nil || elsewhere.Preset != "p" {
+				t.Fatalf("got preset %q, %v\nwant it applied where nothing is disabled", elsewhere.Preset, err)
+			}
+			got, err := resolver.Resolve(t.Context(), who, sent)
+			if tc.tool == "" {
+				wantBody(t, got, err, string(elsewhere.Body))
+				return
+			}
+			wantDisabled(t, err, tc.tool, tc.place)
+			if got.Preset != "" || got.Version != 0 || string(got.Body) != tc.body {
+				t.Errorf("got %s version %d and %s, want none and what was sent", got.Preset, got.Version, got.Body)
+			}
+		})
+	}
+}
+
+// It is the workspace that who sends a request acts in whose tools are disabled.
+func TestWhoseToolsAreDisabled(t *testing.T) {
+	r := newResolving(t)
+	resolver := r.resolver(t, domain.ResolverConfig{})
+	strict := r.strict(t, "strict", search)
+	free := r.team(t, "free", "", "")
+	const body = `{"tools":[{"type":"openrouter:web_search"}]}`
+	resolve := func(who domain.Principal) error {
+		got, err := resolver.Resolve(t.Context(), who, domain.Request{Dialect: chat, Body: []byte(body)})
+		if err == nil && string(got.Body) != body {
+			t.Errorf("got %s, want %s", got.Body, body)
+		}
+		return err
+	}
+	for range 20 { // cold, then warm
+		wantDisabled(t, resolve(strict), search, "/tools/0/type")
+		wantDisabled(t, resolve(domain.Principal{WorkspaceSlug: "strict"}), search, "/tools/0/type")
+		for _, who := range []domain.Principal{free, {}, {WorkspaceSlug: "free"}, {WorkspaceSlug: "nowhere"}, {WorkspaceID: "nowhere"}} {
+			if err := resolve(who); err != nil {
+				t.Errorf("%v: got error %v, want none", who, err)
+			}
+		}
+	}
+	r.disable(t, "default", search)
+	wantDisabled(t, resolve(domain.Principal{}), search, "/tools/0/type")
+	if err := resolve(free); err != nil {
+		t.Errorf("got error %v, want none", err)
+	}
+	r.disable(t, "default", fetch)
+	if err := resolve(domain.Principal{}); err != nil {
+		t.Errorf("another one disabled: got error %v, want none", err)
+	}
+	r.disable(t, "default", fetch, search)
+	wantDisabled(t, resolve(domain.Principal{}), search, "/tools/0/type")
+	r.disable(t, "strict")
+	if err := resolve(strict); err != nil {
+		t.Errorf("none disabled any more: got error %v, want none", err)
+	}
+	if _, err := r.DeleteWorkspace(t.Context(), domain.By(admin), "default", domain.WorkspaceDeletion{ConfirmDefault: true}); err != nil {
+		t.Fatal(err)
+	}
+	if err := resolve(domain.Principal{}); err != nil {
+		t.Errorf("the default workspace made anew: got error %v, want none", err)
+	}
+}
+
+// What cannot use a server tool asks for nothing, and the rest not twice.
+func TestDisabledToolsTakeFewReads(t *testing.T) {
+	r := newResolving(t)
+	resolver := r.resolver(t, domain.ResolverConfig{})
+	who := r.strict(t, "strict", search)
+	ended, cancel := context.WithCancel(t.Context())
+	cancel()
+	for body, mentions := range map[string]bool{
+		`{"model":"m","tools":[{"type":"function","name":"f"}]}`: false,
+		`{"model":"m","session_id":"s","input":"a preset"}`:      false,
+		`{"tools":[{"type":"openrouter:datetime"}]}`:             true,
+		`{"input":"\u0026"}`: true,
+	} {
+		r.views = 0
+		got, err := resolver.Resolve(ended, domain.Principal{WorkspaceSlug: "unread"}, domain.Request{Dialect: chat, Body: []byte(body)})
+		if mentions {
+			if !errors.Is(err, context.Canceled) {
+				t.Errorf("%s: got error %v, want that of the store", body, err)
+			}
+			r.warm(t, resolver, who, body)
+			continue
+		}
+		wantBody(t, got, err, body)
+		if r.views != 0 {
+			t.Errorf("%s: got %d views, want none", body, r.views)
+		}
+	}
+}
+
+// A body that cannot be read could hold anything.
+func TestOpaqueRequestsWhereToolsAreDisabled(t *testing.T) {
+	r := newResolving(t)
+	resolver := r.resolver(t, domain.ResolverConfig{})
+	resolve := func(who domain.Principal, opaque bool) error {
+		_, err := resolver.Resolve(t.Context(), who, domain.Request{Dialect: chat, Opaque: opaque})
+		return err
+	}
+	strict := r.strict(t, "strict", search)
+	wantKind(t, resolve(strict, true), domain.Invalid, ": content-encoding: ")
+	for _, err := range []error{resolve(strict, false), resolve(domain.Principal{}, true), resolve(domain.Principal{WorkspaceSlug: "nowhere"}, true)} {
+		if err != nil {
+			t.Errorf("got error %v, want none", err)
+		}
+	}
+}
+
+// seenByGo returns the types of the tools that a gateway finds whose decoder is
+// the standard library's, nil for what it cannot read.
+func seenByGo(body []byte) (types []string) {
+	var request struct{ Tools, Plugins, Input json.RawMessage }
+	if json.Unmarshal(body, &request) != nil {
+		return nil
+	}
+	type holder struct{ Tools json.RawMessage }
+	var find func(list json.RawMessage)
+	find = func(list json.RawMessage) {
+		for _, tool := range elements(list) {
+			var kind struct{ Type string }
+			var inner struct{ Parameters holder }
+			_ = json.Unmarshal(tool, &kind) // what is not of this form has none
+			_ = json.Unmarshal(tool, &inner)
+			types = append(types, kind.Type)
+			find(inner.Parameters.Tools)
+		}
+	}
+	find(request.Tools)
+	for _, item := range slices.Concat(elements(request.Plugins), elements(request.Input)) {
+		var it holder
+		_ = json.Unmarshal(item, &it)
+		find(it.Tools)
+	}
+	return types
+}
+
+func usedByGo(body []byte) bool {
+	seen := seenByGo(body)
+	return slices.Contains(seen, search) || slices.Contains(seen, fetch)
+}
+
+// checkDisabled returns what is wrong with a decision about a body.
+func checkDisabled(body []byte, err error) string {
+	used := usedByGo(body)
+	e, refused := errors.AsType[*domain.Error](err)
+	switch {
+	case err == nil && used:
+		return "passes with a disabled tool"
+	case err == nil:
+		return ""
+	case !refused || e.Kind != domain.Forbidden:
+		return "is refused for another reason"
+	case !strings.Contains(e.Message, search) && !strings.Contains(e.Message, fetch):
+		return "is refused without naming the tool"
+	}
+	return ""
+}
+
+// Requests made at random are refused if and only if they use a disabled tool.
+func TestDisabledToolsProperties(t *testing.T) {
+	r := newResolving(t)
+	resolver := r.resolver(t, domain.ResolverConfig{})
+	who := r.strict(t, "strict", fetch, search)
+	const rounds = 20000
+	refused := 0
+	for round := range rounds {
+		g := gen{rand.New(rand.NewPCG(11, uint64(round)))}
+		body := []byte(g.requestWithTools())
+		_, err := resolver.Resolve(t.Context(), who, domain.Request{Dialect: pick(g, allDialects), Body: body})
+		if fault := checkDisabled(body, err); fault != "" {
+			t.Fatalf("round %d: %s\n%s, %v", round, body, fault, err)
+		}
+		if used := usedByGo(body); used != (err != nil) {
+			t.Fatalf("round %d: %s\ngot error %v, want one: %t", round, body, err, used)
+		}
+		if err != nil {
+			refused++
+		}
+	}
+	if refused < rounds/10 || refused > rounds*9/10 {
+		t.Errorf("got %d of %d refused, which is no test", refused, rounds)
+	}
+}
+
+// requestWithTools returns a request without names that repeat.
+func (g gen) requestWithTools() string {
+	kind := func() string {
+		text := pick(g, []string{search, fetch, "openrouter:datetime", "openrouter:subagent", "openrouter:fusion", "function", "web_search", "openrouter:web", "custom", "mcp"})
+		if g.IntN(8) == 0 {
+			return `"` + escaped(text) + `"`
+		}
+		return `"` + text + `"`
+	}
+	var tools func(depth int) string
+	tools = func(depth int) string {
+		return g.list(g.IntN(4), func() string {
+			if g.IntN(8) == 0 {
+				return pick(g, []string{"5", "null", kind(), `{"name":` + kind() + `}`})
+			}
+			names := []string{"type", "name", "parameters"}
+			g.Shuffle(len(names), func(i, j int) { names[i], names[j] = names[j], names[i] })
+			return g.object(names[:g.IntN(4)], func(name string) string {
+				if name == "parameters" && depth > 0 {
+					return pick(g, []string{`{}`, `{"x":` + kind() + `,"tools":` + tools(depth-1) + `}`, `{"tools":` + tools(depth-1) + `}`})
+				}
+				return kind()
+			})
+		})
+	}
+	names := []string{"tools", "plugins", "input", "model", "tool_choice", "metadata"}
+	g.Shuffle(len(names), func(i, j int) { names[i], names[j] = names[j], names[i] })
+	return g.object(names[:1+g.IntN(len(names))], func(name string) string {
+		switch name {
+		case "tools":
+			return tools(2)
+		case "plugins", "input":
+			return g.list(g.IntN(3), func() string {
+				return pick(g, []string{`{"id":` + kind() + `,"tools":` + tools(1) + `}`, `{"type":` + kind() + `}`, kind()})
+			})
+		}
+		return pick(g, []string{kind(), `{"tools":` + tools(1) + `}`})
+	})
+}
+
+func FuzzDisabledTools(f *testing.F) {
+	for _, seed := range []string{
+		`{"tools":[{"type":"openrouter:web_search"}]}`,
+		`{"tools":[{"type":"openrouter\u003aweb_fetch"}],"tools":[]}`,
+		`{"Tools":[{"parameters":{"tools":[{"type":"openrouter:web_search"}]},"type":"openrouter:fusion"}]}`,
+		`{"plugins":[{"id":"fusion","tools":[{"type":"openrouter:web_fetch"}]}]}`,
+		`{"input":[{"type":"additional_tools","tools":[{"type":"openrouter:web_search"}]}]}`,
+		`{"tools":[{"type":["openrouter:web_search"]}]}`,
+		`{"tool\u017f":[{"t\u0079pe":"openrouter:web_search"}]}`,
+		"\ufeff" + `{"tools":[{"type":"openrouter:web_search"}`,
+		`{"tools":[{"type":"openrouter:web_search"}],"input":tru`,
+		`{"tools":` + deep(300) + `}`,
+		`{"tools":[` + nestedTools(200, `{"type":"openrouter:web_search"}`) + `]}`,
+		`[]`, `"openrouter:web_search"`, `{}`, ``,
+	} {
+		f.Add([]byte(seed))
+	}
+	r, stop, err := openResolving(f.Context())
+	if err != nil {
+		f.Fatal(err)
+	}
+	resolver, err := domain.NewResolver(r.fixture, domain.ResolverConfig{})
+	if err != nil {
+		f.Fatal(err)
+	}
+	f.Cleanup(func() { resolver.Close(); _ = stop() })
+	who := r.strict(f, "strict", fetch, search)
+	f.Fuzz(func(t *testing.T, body []byte) {
+		if named, sure := namesPreset(body); named || !sure && strings.Contains(string(body), "preset") || strings.Contains(string(body), `\u00`) && !sure {
+			return // FuzzResolve's business
+		}
+		sent := slices.Clone(body)
+		got, err := resolver.Resolve(t.Context(), who, domain.Request{Dialect: chat, Body: body})
+		if fault := checkDisabled(sent, err); fault != "" {
+			t.Fatalf("%q %s: %v", sent, fault, err)
+		}
+		if err == nil && string(got.Body) != string(sent) || string(body) != string(sent) {
+			t.Fatalf("got  %q\nwant %q", got.Body, sent)
+		}
+	})
+}

@@ -1,0 +1,436 @@
+package domain_test
+
+import (
+	"context"
+	"encoding/json"
+	"errors"
+	"strings"
+	"sync"
+	"testing"
+	"time"
+
+	"github.com/google/uuid"
+
+	"github.com/caddy-presets/caddy-presets/domain"
+)
+
+func TestIssuedSecretsHaveTheDocumentedForm(t *testing.T) {
+	f := newFixture(t)
+	seen := map[string]bool{}
+	for _, tc := range []struct {
+		kind   domain.KeyKind
+		prefix string
+	}{{domain.ManagementKey, "caddypresets_mgmt_"}, {domain.InferenceKey, "caddypresets_inf_"}} {
+		k, secret, err := f.IssueKey(t.Context(), domain.By(admin), domain.NewKey{Kind: tc.kind})
+		if err != nil {
+			t.Fatal(err)
+		}
+		rest, ok := strings.CutPrefix(secret, tc.prefix)
+		if !ok || len(rest) != 49 || strings.Trim(rest, "0123456789abcdefghijklmnopqrstuvwxyzABCDEFGHIJKLMNOPQRSTUVWXYZ") != "" {
+			t.Errorf("secret of a %s key does not have the documented form", tc.kind)
+		}
+		if !strings.HasSuffix(secret, k.Hint) || len(k.Hint) != 4 {
+			t.Errorf("hint %q is not the end of the secret", k.Hint)
+		}
+		if stored, _ := json.Marshal(k); strings.Contains(string(stored), secret) || strings.Contains(string(stored), rest[:20]) {
+			t.Error("the stored key holds its secret")
+		}
+		if seen[secret] {
+			t.Error("two keys have one secret")
+		}
+		seen[secret] = true
+	}
+}
+
+// lastUse waits until the use of a key was noted as of a moment.
+func lastUse(t *testing.T, store domain.Store, id string, at time.Time) (k domain.Key) {
+	t.Helper()
+	at = at.UTC().Truncate(time.Millisecond)
+	for end := time.Now().Add(time.Minute); ; time.Sleep(time.Millisecond) {
+		err := store.View(t.Context(), func(r domain.Reader) (err error) {
+			k, err = r.Key(id)
+			return err
+		})
+		switch {
+		case err != nil:
+			t.Fatal(err)
+		case k.LastUsedAt != nil && k.LastUsedAt.Equal(at):
+			return k
+		case time.Now().After(end):
+			t.Fatalf("got last use %v after a minute, want %v", k.LastUsedAt, at)
+		}
+	}
+}
+
+// A key is read once and refused from its revocation on, by whoever revoked it.
+func TestKnownKeys(t *testing.T) {
+	f := newFixture(t)
+	elsewhere := domain.NewService(f.store) // as the admin endpoint has it
+	var secrets []string
+	for range 3 {
+		k, secret, err := f.IssueKey(t.Context(), domain.By(admin), domain.NewKey{Kind: domain.InferenceKey, Lifetime: time.Hour})
+		if err != nil {
+			t.Fatal(err)
+		}
+		if _, err := f.Authenticate(t.Context(), secret); err != nil {
+			t.Fatal(err)
+		}
+		lastUse(t, f.store, k.ID, f.now) // noting it has changed the key
+		f.views = 0
+		for range 3 {
+			if who, err := f.Authenticate(t.Context(), secret); err != nil || who.KeyID != k.ID {
+				t.Fatalf("got %v, %v, want the key %s", who, err, k.ID)
+			}
+		}
+		if f.views != 1 {
+			t.Errorf("got %d look-ups for three uses of a key, want 1", f.views)
+		}
+		secrets = append(secrets, secret)
+		if len(secrets) == 2 {
+			if _, err := elsewhere.RevokeKey(t.Context(), domain.By(admin), k.ID); err != nil {
+				t.Fatal(err)
+			}
+		}
+		_, err = f.Authenticate(t.Context(), secret)
+		if revoked := len(secrets) == 2; revoked != errors.Is(err, domain.ErrCredentials) {
+			t.Errorf("got %v of a key that is revoked: %t", err, revoked)
+		}
+	}
+	f.now = f.now.Add(time.Hour)
+	if _, err := f.Authenticate(t.Context(), secrets[0]); !errors.Is(err, domain.ErrCredentials) {
+		t.Errorf("got %v of an expired key, want %v", err, domain.ErrCredentials)
+	}
+}
+
+func TestDamagedSecretsAreRefusedWithoutALookUp(t *testing.T) {
+	f := newFixture(t)
+	_, secret, err := f.IssueKey(t.Context(), domain.By(admin), domain.NewKey{Kind: domain.ManagementKey})
+	if err != nil {
+		t.Fatal(err)
+	}
+	f.views = 0
+	damaged := []string{"", "x", secret + "0", secret[1:], strings.ToUpper(secret), "sk-or-v1-0123456789abcdef0123456789abcdef"}
+	for i := range secret {
+		other := byte('A')
+		if secret[i] == other {
+			other = 'B'
+		}
+		damaged = append(damaged, secret[:i]+string(other)+secret[i+1:], secret[:i])
+	}
+	for _, d := range damaged {
+		if _, err := f.Authenticate(t.Context(), d); !errors.Is(err, domain.ErrCredentials) {
+			t.Errorf("a damaged secret gives %v, want ErrCredentials", err)
+		}
+	}
+	if f.views != 0 {
+		t.Errorf("got %d look-ups for damaged secrets, want none", f.views)
+	}
+	if _, err := f.Authenticate(t.Context(), secret); err != nil || f.views != 1 {
+		t.Errorf("the secret itself gives %v after %d look-ups, want success after 1", err, f.views)
+	}
+}
+
+func TestAuthenticate(t *testing.T) {
+	f := newFixture(t)
+	w := f.workspace(t, "team")
+	k, secret, err := f.IssueKey(t.Context(), domain.By(admin), domain.NewKey{
+		Kind: domain.InferenceKey, UserID: "carol", Workspace: "team", Name: "ci", Lifetime: time.Hour,
+	})
+	if err != nil {
+		t.Fatal(err)
+	}
+	want := domain.Principal{KeyID: k.ID, UserID: "carol", Kind: domain.InferenceKey, WorkspaceID: w.ID}
+	if got, err := f.Authenticate(t.Context(), secret); got != want || err != nil {
+		t.Errorf("got %+v, %v, want %+v", got, err, want)
+	}
+
+	issued := f.now
+	f.now = k.ExpiresAt.Add(-time.Nanosecond)
+	if _, err := f.Authenticate(t.Context(), secret); err != nil {
+		t.Errorf("just before its end: %v", err)
+	}
+	f.now = *k.ExpiresAt
+	if _, err := f.Authenticate(t.Context(), secret); !errors.Is(err, domain.ErrCredentials) {
+		t.Errorf("at its end: got %v, want ErrCredentials", err)
+	}
+	f.now = issued
+
+	revoked, err := f.RevokeKey(t.Context(), domain.By(admin), k.ID)
+	if err != nil || revoked.RevokedAt == nil {
+		t.Fatalf("revoking gives %+v, %v", revoked, err)
+	}
+	if _, err := f.Authenticate(t.Context(), secret); !errors.Is(err, domain.ErrCredentials) {
+		t.Errorf("after it was revoked: got %v, want ErrCredentials", err)
+	}
+	f.now = f.now.Add(time.Minute)
+	if again, err := f.RevokeKey(t.Context(), domain.By(admin), k.ID); err != nil || !again.RevokedAt.Equal(*revoked.RevokedAt) {
+		t.Errorf("revoking again gives %+v, %v, want nothing changed", again, err)
+	}
+
+	anonymous, secret, err := f.IssueKey(t.Context(), domain.By(admin), domain.NewKey{Kind: domain.ManagementKey})
+	if err != nil {
+		t.Fatal(err)
+	}
+	if got, err := f.Authenticate(t.Context(), secret); got.UserID != anonymous.ID || err != nil {
+		t.Errorf("a key without a user acts as %q, %v, want its own id", got.UserID, err)
+	}
+	keys, err := f.Keys(t.Context())
+	if err != nil || len(keys) != 2 || keys[0].ID != k.ID || keys[1].ID != anonymous.ID {
+		t.Errorf("got keys %+v, %v, want the two issued ones, oldest first", keys, err)
+	}
+}
+
+func TestKeysRefused(t *testing.T) {
+	f := newFixture(t)
+	long := strings.Repeat("é", domain.MaxKeyText)
+	if _, _, err := f.IssueKey(t.Context(), domain.By(admin), domain.NewKey{Kind: domain.InferenceKey, UserID: long, Name: long}); err != nil {
+		t.Errorf("texts of exactly the longest length: %v", err)
+	}
+	for name, tc := range map[string]struct {
+		in   domain.NewKey
+		kind domain.Kind
+		says string
+	}{
+		"no kind":            {domain.NewKey{}, domain.Invalid, "/kind"},
+		"unknown kind":       {domain.NewKey{Kind: "root"}, domain.Invalid, "/kind"},
+		"long user":          {domain.NewKey{Kind: domain.InferenceKey, UserID: long + "x"}, domain.Invalid, "/user_id"},
+		"long name":          {domain.NewKey{Kind: domain.InferenceKey, Name: long + "x"}, domain.Invalid, "/name"},
+		"line break in name": {domain.NewKey{Kind: domain.InferenceKey, Name: "a\nb"}, domain.Invalid, "/name"},
+		"not text":           {domain.NewKey{Kind: domain.InferenceKey, Name: "\xff"}, domain.Invalid, "/name"},
+		"negative lifetime":  {domain.NewKey{Kind: domain.InferenceKey, Lifetime: -1}, domain.Invalid, "/expires_in"},
+		"unknown workspace":  {domain.NewKey{Kind: domain.InferenceKey, Workspace: "nowhere"}, domain.NotFound, "Workspace not found"},
+	} {
+		t.Run(name, func(t *testing.T) {
+			_, secret, err := f.IssueKey(t.Context(), domain.By(admin), tc.in)
+			wantKind(t, err, tc.kind, tc.says)
+			if secret != "" {
+				t.Error("a refused key has a secret")
+			}
+		})
+	}
+	_, err := f.RevokeKey(t.Context(), domain.By(admin), "no such key")
+	wantKind(t, err, domain.NotFound, "Key not found")
+}
+
+// held is a store whose updates wait for a permit, and tell when they are done.
+type held struct {
+	domain.Store
+	begun   chan struct{}
+	permits chan error // nil lets an update through
+	done    chan error
+}
+
+func (h *held) Update(_ context.Context, fn func(domain.Tx) error) error {
+	h.begun <- struct{}{}
+	err := <-h.permits
+	if err == nil {
+		err = h.Store.Update(context.Background(), fn)
+	}
+	h.done <- err
+	return err
+}
+
+// noting is a Service whose notes of use are held, next to one that is not.
+type noting struct {
+	*fixture
+	held  *held
+	uses  *domain.Service
+	clock time.Time
+}
+
+func newNoting(t *testing.T) *noting {
+	f := newFixture(t)
+	n := &noting{fixture: f, clock: f.now, held: &held{
+		f.store, make(chan struct{}, 100), make(chan error), make(chan error, 100),
+	}}
+	n.uses = domain.NewServiceWith(n.held, func() time.Time { return n.clock }, uuid.NewString)
+	return n
+}
+
+func (n *noting) issue(t *testing.T) (domain.Key, string) {
+	t.Helper()
+	k, secret, err := n.IssueKey(t.Context(), domain.By(admin), domain.NewKey{Kind: domain.InferenceKey})
+	if err != nil {
+		t.Fatal(err)
+	}
+	if k.LastUsedAt != nil {
+		t.Errorf("a new key was used at %v", k.LastUsedAt)
+	}
+	return k, secret
+}
+
+// use uses a key, without anybody waiting for the store.
+func (n *noting) use(t *testing.T, secret string) {
+	t.Helper()
+	if _, err := n.uses.Authenticate(t.Context(), secret); err != nil {
+		t.Fatal(err)
+	}
+}
+
+// note waits for the note of a use to begin and lets it end as it may.
+func (n *noting) note(t *testing.T, with error) {
+	t.Helper()
+	<-n.held.begun
+	n.held.permits <- with
+	if err := <-n.held.done; !errors.Is(err, with) {
+		t.Fatal(err)
+	}
+}
+
+// quiet makes sure that no note has begun.
+func (n *noting) quiet(t *testing.T) {
+	t.Helper()
+	if len(n.held.begun) > 0 {
+		t.Error("a use is being noted")
+	}
+}
+
+func TestLastUse(t *testing.T) {
+	n := newNoting(t)
+	k, secret := n.issue(t)
+	trail := n.records(t)
+	first := n.clock
+	var wg sync.WaitGroup
+	for range 64 {
+		wg.Go(func() { n.use(t, secret) })
+	}
+	wg.Wait()
+	n.note(t, nil)
+	if noted := lastUse(t, n.store, k.ID, first); noted.RevokedAt != nil || noted.Hash != k.Hash || !noted.CreatedAt.Equal(k.CreatedAt) {
+		t.Errorf("got %+v, want %+v with its last use", noted, k)
+	}
+	n.clock = first.Add(time.Hour - time.Second)
+	for range 10 {
+		n.use(t, secret)
+	}
+	n.clock = first.Add(-time.Hour) // a clock that was set back
+	n.use(t, secret)
+	n.quiet(t)
+	n.clock = first.Add(time.Hour)
+	n.use(t, secret)
+	n.use(t, secret)
+	n.note(t, nil)
+	lastUse(t, n.store, k.ID, n.clock)
+	n.quiet(t)
+	if now := n.records(t); now != trail {
+		t.Errorf("the audit trail tells of %d uses, want none", now-trail)
+	}
+	keys, err := n.Keys(t.Context())
+	if err != nil || len(keys) != 1 || keys[0].LastUsedAt == nil {
+		t.Errorf("got %+v, %v, want the key with its last use", keys, err)
+	}
+}
+
+// A key that was refused was not used.
+func TestRefusedKeysAreNotUsed(t *testing.T) {
+	n := newNoting(t)
+	revoked, secret := n.issue(t)
+	if _, err := n.RevokeKey(t.Context(), domain.By(admin), revoked.ID); err != nil {
+		t.Fatal(err)
+	}
+	_, expired, err := n.IssueKey(t.Context(), domain.By(admin), domain.NewKey{Kind: domain.InferenceKey, Lifetime: time.Minute})
+	if err != nil {
+		t.Fatal(err)
+	}
+	n.clock = n.clock.Add(time.Hour)
+	for _, s := range []string{secret, expired, secret + "x"} {
+		if _, err := n.uses.Authenticate(t.Context(), s); !errors.Is(err, domain.ErrCredentials) {
+			t.Errorf("got %v, want %v", err, domain.ErrCredentials)
+		}
+	}
+	n.quiet(t)
+}
+
+// A note is about the key as it is when it is written.
+func TestNotesUndoNothing(t *testing.T) {
+	n := newNoting(t)
+	k, secret := n.issue(t)
+	n.use(t, secret)
+	<-n.held.begun
+	revoked, err := n.RevokeKey(t.Context(), domain.By(admin), k.ID)
+	if err != nil {
+		t.Fatal(err)
+	}
+	n.held.permits <- nil
+	if err := <-n.held.done; err != nil {
+		t.Fatal(err)
+	}
+	if noted := lastUse(t, n.store, k.ID, n.clock); noted.RevokedAt == nil || !noted.RevokedAt.Equal(*revoked.RevokedAt) {
+		t.Errorf("got %+v, want it revoked", noted)
+	}
+	if _, err := n.uses.Authenticate(t.Context(), secret); !errors.Is(err, domain.ErrCredentials) {
+		t.Errorf("got %v, want %v", err, domain.ErrCredentials)
+	}
+
+	// Of two services that note a use of one key the second has nothing to do.
+	k, secret = n.issue(t)
+	n.use(t, secret)
+	<-n.held.begun
+	if _, err := n.Authenticate(t.Context(), secret); err != nil {
+		t.Fatal(err)
+	}
+	lastUse(t, n.store, k.ID, n.now)
+	n.clock = n.clock.Add(time.Minute)
+	stamp := n.store.Stamps().Key(k.Hash)
+	n.held.permits <- nil
+	if err := <-n.held.done; err != nil {
+		t.Fatal(err)
+	}
+	lastUse(t, n.store, k.ID, n.now)
+	if n.store.Stamps().Key(k.Hash) != stamp {
+		t.Error("the key was written twice")
+	}
+}
+
+// A store that takes no writes is not asked again for each request.
+func TestUseThatCannotBeNoted(t *testing.T) {
+	n := newNoting(t)
+	k, secret := n.issue(t)
+	n.use(t, secret)
+	full := errors.New("no space left")
+	n.note(t, full)
+	for range 10 {
+		n.use(t, secret)
+	}
+	n.quiet(t)
+	n.clock = n.clock.Add(time.Hour)
+	n.use(t, secret)
+	n.note(t, nil)
+	lastUse(t, n.store, k.ID, n.clock)
+}
+
+// However many keys are used at once, there are few writes for it, and those
+// that were left out come later.
+func TestManyKeysAreUsedAtOnce(t *testing.T) {
+	n := newNoting(t)
+	const most = 8
+	ids := make(map[string]string)
+	for range 3 * most {
+		k, secret := n.issue(t)
+		ids[k.ID] = secret
+	}
+	for _, secret := range ids {
+		n.use(t, secret)
+	}
+	for range most {
+		<-n.held.begun
+	}
+	n.quiet(t)
+	for range most {
+		n.held.permits <- nil
+		if err := <-n.held.done; err != nil {
+			t.Fatal(err)
+		}
+	}
+	for noted := most; noted < len(ids); noted++ {
+		for len(n.held.begun) == 0 { // a place is free once the one before is gone
+			for _, secret := range ids {
+				n.use(t, secret)
+			}
+		}
+		n.note(t, nil)
+	}
+	for id := range ids {
+		lastUse(t, n.store, id, n.clock)
+	}
+}

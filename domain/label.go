@@ -1,0 +1,67 @@
+package domain
+
+import (
+	"regexp"
+	"strings"
+	"time"
+)
+
+// Label is a name for a version of a preset that can be moved, such as staging,
+// or for a split of requests between several.
+type Label struct {
+	Target
+	// Changes is the number of the label's latest change.
+	Changes int `json:"changes"`
+}
+
+// Target is what a label stands for: one version, or a split.
+type Target struct {
+	// Version is 0 where there is a split.
+	Version int     `json:"version,omitzero"`
+	Split   []Share `json:"split,omitempty"`
+}
+
+// Share is a version's part of a split.
+type Share struct {
+	Version int `json:"version"`
+	// Weight is the share of sessions relative to the other weights.
+	Weight int `json:"weight"`
+}
+
+// LabelChange is one change of a label, never changed itself. Its struct tags
+// are its stored form.
+type LabelChange struct {
+	Number int       `json:"number"` // from 1, without a gap, going on when a label is set again
+	Time   time.Time `json:"time"`
+	KeyID  string    `json:"key_id"`
+	UserID string    `json:"user_id"`
+	// From and To are nil where the label did not exist.
+	From *Target `json:"from"`
+	To   *Target `json:"to"`
+}
+
+const (
+	// MaxLabels bounds the labels of one preset.
+	MaxLabels = 64
+	// MaxShares bounds the versions of a split.
+	MaxShares = 16
+	// MaxWeight bounds the weight of each.
+	MaxWeight = 10_000
+	// LatestLabel is reserved: it would not say which version is the latest.
+	LatestLabel = "latest"
+)
+
+// labelPattern is the pattern of a label, which can stand behind a slug's @.
+var labelPattern = regexp.MustCompile(`^[A-Za-z0-9][A-Za-z0-9._~-]{0,63}$`)
+
+// CheckLabel returns nil for a usable label, already percent-decoded, and an
+// Invalid error otherwise. Numbers are versions, so they are no labels.
+func CheckLabel(label string) error {
+	if !labelPattern.MatchString(label) {
+		return InvalidAt("label", "must be 1 to 64 characters of A-Z a-z 0-9 . _ ~ - and begin with a letter or digit")
+	}
+	if strings.Trim(label, "0123456789") == "" || strings.EqualFold(label, LatestLabel) {
+		return InvalidAt("label", "is reserved: "+LatestLabel+" and numbers cannot be labels")
+	}
+	return nil
+}

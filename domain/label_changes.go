@@ -1,0 +1,229 @@
+package domain
+
+import (
+	"context"
+	"fmt"
+	"maps"
+	"slices"
+	"time"
+
+	jsonv2 "github.com/go-json-experiment/json"
+)
+
+// errNoSuchLabel is the answer to a label that the preset does not have. The
+// place is where the request names it.
+func errNoSuchLabel(place string) error {
+	return &Error{Kind: NotFound, Message: "Label not found", Issues: []Issue{{place, "the preset has no such label"}}}
+}
+
+// labelled returns the version that a label of p stands for: NotFound for a label
+// that p does not have, and Invalid for one with a split. The place is where the
+// request names it.
+func (p Preset) labelled(name, place string) (int, error) {
+	label, ok := p.Labels[name]
+	switch {
+	case !ok:
+		return 0, errNoSuchLabel(place)
+	case label.Split != nil:
+		return 0, InvalidAt(place, "stands for a split and not for one version")
+	}
+	return label.Version, nil
+}
+
+// labelJSON returns a label of p as clients see it, with a page of its history.
+func labelJSON(r Reader, p Preset, name string, page Page) ([]byte, error) {
+	label := p.Labels[name]
+	type change struct {
+		Number int       `json:"number"`
+		Time   time.Time `json:"time"`
+		KeyID  string    `json:"key_id"`
+		UserID string    `json:"user_id"`
+		From   *Target   `json:"from"`
+		To     *Target   `json:"to"`
+	}
+	history := []change{}
+	for n := label.Changes - page.Offset; n > 0 && len(history) < page.Limit; n-- {
+		c, err := r.LabelChange(p, name, n)
+		if err != nil {
+			return nil, err
+		}
+		history = append(history, change(c))
+	}
+	return jsonv2.Marshal(struct {
+		Label string `json:"label"`
+		Target
+		History []change `json:"history"`
+		Changes int      `json:"history_count"`
+	}{name, label.Target, history, label.Changes})
+}
+
+// latestChanges is the page of a label's history that its entity tag is about.
+var latestChanges = Page{Limit: DefaultPage}
+
+// checkLabel checks the condition of the change, which may name the label as
+// clients see it or its preset.
+func (c *change) checkLabel(p Preset, name string) error {
+	if c.Condition.none() {
+		return nil
+	}
+	if _, ok := p.Labels[name]; !ok {
+		return c.Condition.Check()
+	}
+	label, err := labelJSON(c, p, name, latestChanges)
+	if err != nil {
+		return err
+	}
+	_, preset, err := withDesignated(c, p)
+	if err != nil {
+		return err
+	}
+	return c.Condition.Check(Tag(label), Tag(preset))
+}
+
+// setLabel gives a label another target, or removes it where to is nil, and
+// stores p.
+func (c *change) setLabel(operation string, p *Preset, name string, to *Target) error {
+	var from *Target
+	label, existed := p.Labels[name]
+	if existed {
+		from = &Target{label.Version, label.Split}
+	}
+	number, err := c.LabelChanges(*p, name)
+	if err != nil {
+		return err
+	}
+	entry := LabelChange{Number: number + 1, Time: c.now, KeyID: c.Who.KeyID, UserID: c.Who.UserID, From: from, To: to}
+	if err := c.PutLabelChange(*p, name, entry); err != nil {
+		return err
+	}
+	p.Labels = maps.Clone(p.Labels)
+	if to == nil {
+		delete(p.Labels, name)
+	} else {
+		if p.Labels == nil {
+			p.Labels = make(map[string]Label)
+		}
+		p.Labels[name] = Label{*to, entry.Number}
+	}
+	p.UpdatedAt = c.now
+	if err := c.PutPreset(*p); err != nil {
+		return err
+	}
+	object := p.audited()
+	object.Label = name
+	return c.record(operation, object, from.version(), to.version())
+}
+
+// version returns the one version that t stands for, 0 for none or several.
+func (t *Target) version() int {
+	if t == nil {
+		return 0
+	}
+	return t.Version
+}
+
+// Label returns a label of a preset with a page of its history, the latest
+// change first.
+func (s *Service) Label(ctx context.Context, who Principal, workspace, slug, name string, page Page) (found Found, err error) {
+	err = s.store.View(ctx, func(r Reader) error {
+		p, err := visiblePreset(r, who, workspace, slug)
+		if err != nil {
+			return err
+		}
+		label, ok := p.Labels[name]
+		if !ok {
+			return errNoSuchLabel("label")
+		}
+		text, err := labelJSON(r, p, name, page)
+		found = Found{JSON: text, WorkspaceID: p.WorkspaceID, Number: label.Version}
+		return err
+	})
+	return found, err
+}
+
+// PutLabel makes a label of a preset stand for a version, or for a split of
+// requests between several. A version that the preset does not have is NotFound,
+// any other rule of Target that is broken Invalid. Where the label does so
+// already, nothing changes.
+func (s *Service) PutLabel(ctx context.Context, w Write, workspace, slug, name string, to Target) (Outcome, error) {
+	if err := CheckLabel(name); err != nil {
+		return Outcome{}, err
+	}
+	return s.change(ctx, w, func(c *change) error {
+		p, err := visiblePreset(c, c.Who, workspace, slug)
+		if err != nil {
+			return err
+		}
+		if err := c.checkLabel(p, name); err != nil {
+			return err
+		}
+		if err := to.check(p); err != nil {
+			return err
+		}
+		label, existed := p.Labels[name]
+		switch {
+		case existed && label.Version == to.Version && slices.Equal(label.Split, to.Split):
+		case !existed && len(p.Labels) >= MaxLabels:
+			return InvalidAt("label", fmt.Sprintf("the preset has %d labels already, which is the most", MaxLabels))
+		default:
+			if err := c.setLabel("label.put", &p, name, &to); err != nil {
+				return err
+			}
+		}
+		c.out.WorkspaceID, c.out.Number, c.out.Preset = p.WorkspaceID, to.Version, p
+		c.out.JSON, err = labelJSON(c, p, name, latestChanges)
+		return err
+	})
+}
+
+// DeleteLabel removes a label of a preset; its history stays and goes on when
+// the label is set again. The outcome has no JSON.
+func (s *Service) DeleteLabel(ctx context.Context, w Write, workspace, slug, name string) (Outcome, error) {
+	return s.change(ctx, w, func(c *change) error {
+		p, err := visiblePreset(c, c.Who, workspace, slug)
+		if err != nil {
+			return err
+		}
+		if _, ok := p.Labels[name]; !ok {
+			return errNoSuchLabel("label")
+		}
+		if err := c.checkLabel(p, name); err != nil {
+			return err
+		}
+		err = c.setLabel("label.delete", &p, name, nil)
+		c.out.WorkspaceID, c.out.Preset = p.WorkspaceID, p
+		return err
+	})
+}
+
+// check returns an error that names what is wrong with t as the target of a label
+// of p: NotFound for a version that p does not have, and Invalid otherwise.
+func (t Target) check(p Preset) error {
+	if t.Split == nil {
+		if t.Version < 1 || t.Version > p.LatestVersion {
+			return errNoSuchVersion("/version")
+		}
+		return nil
+	}
+	if n := len(t.Split); n < 1 || n > MaxShares {
+		return InvalidAt("/split", fmt.Sprintf("must have 1 to %d versions", MaxShares))
+	}
+	seen, total := make(map[int]bool), 0
+	for i, share := range t.Split {
+		place := fmt.Sprintf("/split/%d", i)
+		switch {
+		case share.Version < 1 || share.Version > p.LatestVersion:
+			return errNoSuchVersion(place + "/version")
+		case seen[share.Version]:
+			return InvalidAt(place+"/version", "is in the split already")
+		case share.Weight < 0 || share.Weight > MaxWeight:
+			return InvalidAt(place+"/weight", fmt.Sprintf("must be between 0 and %d", MaxWeight))
+		}
+		seen[share.Version] = true
+		total += share.Weight
+	}
+	if total == 0 {
+		return InvalidAt("/split", "must have a weight above 0")
+	}
+	return nil
+}

@@ -1,0 +1,582 @@
+package domain_test
+
+import (
+	"encoding/json"
+	"fmt"
+	"maps"
+	"math"
+	"reflect"
+	"strings"
+	"sync"
+	"testing"
+	"time"
+
+	"github.com/google/uuid"
+
+	"github.com/caddy-presets/caddy-presets/domain"
+)
+
+func TestPresetVersions(t *testing.T) {
+	f := newFixture(t)
+	first, err := capture(t, `{"model":"m","temperature":0.70,"instructions":"Be brief."}`)
+	if err != nil {
+		t.Fatal(err)
+	}
+	out1, err := f.CreatePresetVersion(t.Context(), domain.By(admin), "", "email", first)
+	if err != nil {
+		t.Fatal(err)
+	}
+	p1, v1 := out1.Preset, out1.Version
+	f.now = f.now.Add(time.Hour)
+	other := admin
+	other.UserID = "dora"
+	out2, err := f.CreatePresetVersion(t.Context(), domain.By(other), "", "email", domain.Capture{Dialect: domain.Responses, Config: json.RawMessage("{}")})
+	if err != nil {
+		t.Fatal(err)
+	}
+	p2, v2 := out2.Preset, out2.Version
+	wantP := p1
+	wantP.DesignatedVersion, wantP.LatestVersion, wantP.DesignatedVersionID = 2, 2, v2.ID
+	wantP.UpdatedAt = p1.UpdatedAt.Add(time.Hour)
+	if !reflect.DeepEqual(p2, wantP) {
+		t.Errorf("got  %+v\nwant %+v", p2, wantP)
+	}
+	if p1.Name != "email" || p1.Slug != "email" || p1.Status != domain.PresetActive || p1.CreatorUserID != "ann" || p1.DesignatedVersionID != v1.ID {
+		t.Errorf("version 1 is of %+v", p1)
+	}
+	wantV := domain.PresetVersion{
+		ID: v2.ID, PresetID: p1.ID, Version: 2, Dialect: domain.Responses, Config: json.RawMessage("{}"),
+		CreatorID: "dora", CreatedAt: p2.UpdatedAt, UpdatedAt: p2.UpdatedAt,
+	}
+	if !reflect.DeepEqual(v2, wantV) {
+		t.Errorf("got  %+v\nwant %+v", v2, wantV)
+	}
+	err = f.View(t.Context(), func(r domain.Reader) error {
+		p, err := r.Preset(p1.WorkspaceID, "email")
+		if err != nil || !reflect.DeepEqual(p, p2) {
+			t.Errorf("stored: got %+v, %v, want %+v", p, err, p2)
+		}
+		for _, want := range []domain.PresetVersion{v1, v2} {
+			if got, err := r.PresetVersion(p, want.Version); err != nil || !reflect.DeepEqual(got, want) {
+				t.Errorf("stored: got %+v, %v, want %+v", got, err, want)
+			}
+		}
+		return nil
+	})
+	if err != nil {
+		t.Error(err)
+	}
+	want := fmt.Sprintf(`{"id":%q,"name":"email","slug":"email","description":null,"status":"active","status_updated_at":null,`+
+		`"creator_user_id":"ann","workspace_id":%q,"designated_version_id":%q,"created_at":"2026-11-21T09:00:00.123Z","updated_at":"2026-11-21T09:00:00.123Z",`+
+		`"labels":{},"designated_version":{"id":%q,"preset_id":%q,"version":1,"system_prompt":"Be brief.","creator_id":"ann",`+
+		`"created_at":"2026-11-21T09:00:00.123Z","updated_at":"2026-11-21T09:00:00.123Z","config":{"model":"m","temperature":0.70}}}`,
+		p1.ID, p1.WorkspaceID, v1.ID, v1.ID, p1.ID)
+	if string(out1.JSON) != want {
+		t.Errorf("got  %s\nwant %s", out1.JSON, want)
+	}
+}
+
+func TestPresetSlugs(t *testing.T) {
+	for slug, ok := range map[string]bool{
+		"a": true, "A": true, "0": true, "email-copywriter": true, "a.b_c~d-e": true, strings.Repeat("x", 128): true,
+		"": false, "-a": false, ".a": false, "_a": false, "~a": false, "a b": false, "a/b": false, "a%2Fb": false,
+		"é": false, "a\n": false, "a\x00": false, "a@1": false, strings.Repeat("x", 129): false,
+	} {
+		err := domain.CheckPresetSlug(slug)
+		if ok && err != nil {
+			t.Errorf("%q: %v", slug, err)
+		}
+		if !ok {
+			wantKind(t, err, domain.Invalid, "slug")
+		}
+	}
+}
+
+func TestPresetWorkspaces(t *testing.T) {
+	f := newFixture(t)
+	def, err := f.Workspace(t.Context(), admin, "default")
+	if err != nil {
+		t.Fatal(err)
+	}
+	a, b := f.workspace(t, "a"), f.workspace(t, "b")
+	in := func(p domain.Principal, id, slug string) domain.Principal {
+		p.WorkspaceID, p.WorkspaceSlug = id, slug
+		return p
+	}
+	for i, tc := range []struct {
+		who  domain.Principal
+		ref  string
+		want string
+		kind domain.Kind
+	}{
+		{who: admin, want: def.ID},
+		{who: admin, ref: "a", want: a.ID},
+		{who: admin, ref: b.ID, want: b.ID},
+		{who: admin, ref: "nowhere", kind: domain.NotFound},
+		{who: in(admin, a.ID, ""), want: a.ID},
+		{who: in(admin, a.ID, ""), ref: "b", want: b.ID},
+		{who: in(admin, "", "b"), want: b.ID},
+		{who: user, want: def.ID},
+		{who: user, ref: "default", want: def.ID},
+		{who: in(user, a.ID, ""), want: a.ID},
+		{who: in(user, a.ID, ""), ref: a.ID, want: a.ID},
+		{who: in(user, a.ID, ""), ref: "a", want: a.ID},
+		{who: in(user, a.ID, ""), ref: "b", kind: domain.Forbidden},
+		{who: in(user, a.ID, ""), ref: "nowhere", kind: domain.Forbidden},
+		{who: in(user, "", "gone"), kind: domain.NotFound},
+		{who: in(admin, uuid.NewString(), ""), kind: domain.NotFound},
+	} {
+		out, err := f.CreatePresetVersion(t.Context(), domain.By(tc.who), tc.ref, fmt.Sprintf("p%d", i), nothing)
+		if tc.want == "" {
+			wantKind(t, err, tc.kind, "")
+		} else if out.WorkspaceID != tc.want || out.Preset.WorkspaceID != tc.want || err != nil {
+			t.Errorf("case %d: got workspace %s, %v, want %s", i, out.WorkspaceID, err, tc.want)
+		}
+	}
+	// One slug in two workspaces is two presets.
+	inA, errA := f.CreatePresetVersion(t.Context(), domain.By(admin), "a", "same", nothing)
+	inB, errB := f.CreatePresetVersion(t.Context(), domain.By(admin), "b", "same", nothing)
+	if errA != nil || errB != nil || inA.Preset.ID == inB.Preset.ID || inB.Number != 1 {
+		t.Errorf("got %s and %s version %d, %v, %v, want two presets", inA.Preset.ID, inB.Preset.ID, inB.Number, errA, errB)
+	}
+}
+
+// step is one change of a preset, asked for a minute after the one before.
+type step struct {
+	name string
+	do   func() (domain.Outcome, error)
+	// kind and says are the error that it gives; where says is empty it gives
+	// none.
+	kind domain.Kind
+	says string
+	// operation is what the audit trail says of it; empty means that nothing
+	// may change.
+	operation     string
+	before, after int    // versions in the audit trail
+	label         string // likewise
+	// check looks at the preset after a change.
+	check func(t *testing.T, p domain.Preset)
+}
+
+// run takes steps with the preset "p" of the default workspace, one of which has
+// made it, and makes sure that each changed what it should and nothing else.
+func (f *fixture) run(t *testing.T, steps []step) {
+	t.Helper()
+	for _, s := range steps {
+		t.Run(s.name, func(t *testing.T) {
+			f.now = f.now.Add(time.Minute)
+			seen := f.trail(t)
+			var before domain.Preset
+			if len(seen) > 1 {
+				before = f.stored(t, "default", "p")
+			}
+			out, err := s.do()
+			p := f.stored(t, "default", "p")
+			added := f.trail(t)[len(seen):]
+			if s.says != "" {
+				wantKind(t, err, s.kind, s.says)
+				if !reflect.DeepEqual(out, domain.Outcome{}) {
+					t.Errorf("an error comes with %+v", out)
+				}
+			} else if err != nil {
+				t.Fatal(err)
+			}
+			if s.operation == "" {
+				if !reflect.DeepEqual(p, before) || len(added) > 0 || out.Record != nil {
+					t.Errorf("got  %+v\nwant %+v\nand no record, not %v", p, before, added)
+				}
+				return
+			}
+			moment := f.now.UTC().Truncate(time.Millisecond)
+			if !p.UpdatedAt.Equal(moment) || len(added) != 1 {
+				t.Fatalf("got %+v with records %+v, want one change at %v", p, added, moment)
+			}
+			want := domain.AuditRecord{
+				Number: len(seen) + 1, Time: moment, KeyID: "k1", UserID: "ann", RequestID: "r1", Operation: s.operation,
+				Object: domain.AuditObject{Kind: "preset", ID: p.ID, WorkspaceID: p.WorkspaceID, Slug: "p", Label: s.label},
+				Before: s.before, After: s.after, Previous: added[0].Previous, Hash: added[0].Hash,
+			}
+			if added[0] != want || out.Record == nil || *out.Record != want {
+				t.Errorf("got  %+v\nand  %+v\nwant %+v", added[0], out.Record, want)
+			}
+			if gone := s.operation == "preset.archive" || s.operation == "label.delete"; out.WorkspaceID != p.WorkspaceID || (out.JSON == nil) != gone {
+				t.Errorf("got workspace %q and %q, want %q and JSON unless it is gone", out.WorkspaceID, out.JSON, p.WorkspaceID)
+			}
+			if p.Status != before.Status && before.ID != "" {
+				if p.StatusUpdatedAt == nil || !p.StatusUpdatedAt.Equal(moment) {
+					t.Errorf("got status_updated_at %v, want %v", p.StatusUpdatedAt, moment)
+				}
+			} else if !reflect.DeepEqual(p.StatusUpdatedAt, before.StatusUpdatedAt) {
+				t.Errorf("got status_updated_at %v, want %v still", p.StatusUpdatedAt, before.StatusUpdatedAt)
+			}
+			if s.check != nil {
+				s.check(t, p)
+			}
+		})
+	}
+}
+
+// ask is a change that an administrator asks for in a request.
+var ask = domain.Write{Who: admin, RequestID: "r1"}
+
+func describe(text *string) domain.PresetPatch {
+	return domain.PresetPatch{Description: domain.Settable[string]{Given: true, Value: text}}
+}
+
+func TestPresetLife(t *testing.T) {
+	f := newFixture(t)
+	create := func() (domain.Outcome, error) {
+		return f.CreatePresetVersion(t.Context(), ask, "", "p", nothing)
+	}
+	designate := func(to domain.Designation) func() (domain.Outcome, error) {
+		return func() (domain.Outcome, error) { return f.DesignateVersion(t.Context(), ask, "", "p", to) }
+	}
+	patch := func(patch domain.PresetPatch) func() (domain.Outcome, error) {
+		return func() (domain.Outcome, error) { return f.UpdatePreset(t.Context(), ask, "", "p", patch) }
+	}
+	archive := func() (domain.Outcome, error) { return f.ArchivePreset(t.Context(), ask, "", "p") }
+	restore := func() (domain.Outcome, error) { return f.RestorePreset(t.Context(), ask, "", "p") }
+	label := func(name string, to domain.Target) func() (domain.Outcome, error) {
+		return func() (domain.Outcome, error) { return f.PutLabel(t.Context(), ask, "", "p", name, to) }
+	}
+	unlabel := func() (domain.Outcome, error) { return f.DeleteLabel(t.Context(), ask, "", "p", "live") }
+	status := func(to domain.PresetStatus) domain.PresetPatch { return domain.PresetPatch{Status: &to} }
+	is := func(status domain.PresetStatus, designated, latest int) func(*testing.T, domain.Preset) {
+		return func(t *testing.T, p domain.Preset) {
+			t.Helper()
+			if p.Status != status || p.DesignatedVersion != designated || p.LatestVersion != latest {
+				t.Errorf("got %s, version %d of %d, want %s, version %d of %d", p.Status, p.DesignatedVersion, p.LatestVersion, status, designated, latest)
+			}
+			err := f.View(t.Context(), func(r domain.Reader) error {
+				v, err := r.PresetVersion(p, designated)
+				if v.ID != p.DesignatedVersionID {
+					t.Errorf("got version %s designated, which is not number %d", p.DesignatedVersionID, designated)
+				}
+				return err
+			})
+			if err != nil {
+				t.Error(err)
+			}
+		}
+	}
+	const active, disabled, archived = domain.PresetActive, domain.PresetDisabled, domain.PresetArchived
+	const conflict = "Resource conflict. Please try again later."
+	split := domain.Target{Split: []domain.Share{{Version: 1, Weight: 1}, {Version: 3, Weight: 3}}}
+
+	f.run(t, []step{
+		{name: "created", do: create, operation: "preset.create_version", before: 0, after: 1, check: is(active, 1, 1)},
+		{name: "restored while active", do: restore},
+		{name: "version 2", do: create, operation: "preset.create_version", before: 1, after: 2, check: is(active, 2, 2)},
+		{name: "version 3", do: create, operation: "preset.create_version", before: 2, after: 3, check: is(active, 3, 3)},
+		{name: "rolled back", do: designate(domain.Designation{Version: 1}), operation: "preset.designate", before: 3, after: 1, check: is(active, 1, 3)},
+		{name: "rolled back again", do: designate(domain.Designation{Version: 1})},
+		{name: "to version 0", do: designate(domain.Designation{}), kind: domain.NotFound, says: "Preset version not found"},
+		{name: "to version 4", do: designate(domain.Designation{Version: 4}), kind: domain.NotFound, says: "Preset version not found"},
+		{name: "to version -1", do: designate(domain.Designation{Version: -1}), kind: domain.NotFound, says: "Preset version not found"},
+		{name: "to no label", do: designate(domain.Designation{Label: "live"}), kind: domain.NotFound, says: "Label not found"},
+		{name: "labelled", do: label("live", domain.Target{Version: 2}), operation: "label.put", before: 0, after: 2, label: "live", check: is(active, 1, 3)},
+		{name: "to a label", do: designate(domain.Designation{Label: "live"}), operation: "preset.designate", before: 1, after: 2, check: is(active, 2, 3)},
+		{name: "to a label again", do: designate(domain.Designation{Label: "live"})},
+		{name: "split", do: label("live", split), operation: "label.put", before: 2, after: 0, label: "live", check: is(active, 2, 3)},
+		{name: "to a split", do: designate(domain.Designation{Label: "live"}), kind: domain.Invalid, says: "/label: stands for a split"},
+		{name: "version 4 after a roll back", do: create, operation: "preset.create_version", before: 2, after: 4, check: is(active, 4, 4)},
+
+		{name: "nothing patched", do: patch(domain.PresetPatch{})},
+		{name: "same name", do: patch(domain.PresetPatch{Name: new("p")})},
+		{name: "no description already", do: patch(describe(nil))},
+		{name: "active already", do: patch(status(active))},
+		{name: "named", do: patch(domain.PresetPatch{Name: new("Support")}), operation: "preset.update", before: 4, after: 4, check: func(t *testing.T, p domain.Preset) {
+			if p.Name != "Support" || p.Slug != "p" || p.Description != nil {
+				t.Errorf("got %+v", p)
+			}
+		}},
+		{name: "described", do: patch(describe(new("Mails"))), operation: "preset.update", before: 4, after: 4, check: func(t *testing.T, p domain.Preset) {
+			if p.Name != "Support" || *p.Description != "Mails" {
+				t.Errorf("got %+v", p)
+			}
+		}},
+		{name: "described so already", do: patch(describe(new("Mails")))},
+		{name: "described as nothing", do: patch(describe(new(""))), operation: "preset.update", before: 4, after: 4, check: func(t *testing.T, p domain.Preset) {
+			if p.Description == nil || *p.Description != "" {
+				t.Errorf("got %+v", p)
+			}
+		}},
+		{name: "no more described", do: patch(describe(nil)), operation: "preset.update", before: 4, after: 4, check: func(t *testing.T, p domain.Preset) {
+			if p.Description != nil {
+				t.Errorf("got %+v", p)
+			}
+		}},
+
+		{name: "disabled", do: patch(status(disabled)), operation: "preset.update", before: 4, after: 4, check: is(disabled, 4, 4)},
+		{name: "disabled already", do: patch(status(disabled))},
+		{name: "version while disabled", do: create, kind: domain.Conflict, says: conflict},
+		{name: "archived while disabled", do: archive, kind: domain.Conflict, says: conflict},
+		{name: "restored while disabled", do: restore, kind: domain.Conflict, says: conflict},
+		{name: "designated while disabled", do: designate(domain.Designation{Version: 3}), operation: "preset.designate", before: 4, after: 3, check: is(disabled, 3, 4)},
+		{name: "unlabelled while disabled", do: unlabel, operation: "label.delete", label: "live"},
+		{name: "enabled", do: patch(status(active)), operation: "preset.update", before: 3, after: 3, check: is(active, 3, 4)},
+
+		{name: "archived", do: archive, operation: "preset.archive", before: 3, after: 3, check: is(archived, 3, 4)},
+		{name: "archived already", do: archive},
+		{name: "version while archived", do: create, kind: domain.Conflict, says: conflict},
+		{name: "designated while archived", do: designate(domain.Designation{Version: 1}), kind: domain.NotFound, says: "Preset not found"},
+		{name: "patched while archived", do: patch(status(active)), kind: domain.NotFound, says: "Preset not found"},
+		{name: "labelled while archived", do: label("live", domain.Target{Version: 1}), kind: domain.NotFound, says: "Preset not found"},
+		{name: "unlabelled while archived", do: unlabel, kind: domain.NotFound, says: "Preset not found"},
+		{name: "restored", do: restore, operation: "preset.restore", before: 3, after: 3, check: is(active, 3, 4)},
+		{name: "restored already", do: restore},
+		{name: "version 5", do: create, operation: "preset.create_version", before: 3, after: 5, check: is(active, 5, 5)},
+	})
+}
+
+// What a change answers is what is read afterwards.
+func TestChangesShowThePreset(t *testing.T) {
+	f := newFixture(t)
+	if _, err := f.CreatePresetVersion(t.Context(), ask, "", "p", nothing); err != nil {
+		t.Fatal(err)
+	}
+	for name, do := range map[string]func() (domain.Outcome, error){
+		"version": func() (domain.Outcome, error) { return f.CreatePresetVersion(t.Context(), ask, "", "p", nothing) },
+		"designate": func() (domain.Outcome, error) {
+			return f.DesignateVersion(t.Context(), ask, "", "p", domain.Designation{Version: 1})
+		},
+		"designate again": func() (domain.Outcome, error) {
+			return f.DesignateVersion(t.Context(), ask, "", "p", domain.Designation{Version: 1})
+		},
+		"patch": func() (domain.Outcome, error) {
+			return f.UpdatePreset(t.Context(), ask, "", "p", domain.PresetPatch{Name: new("n")})
+		},
+		"patch again": func() (domain.Outcome, error) { return f.UpdatePreset(t.Context(), ask, "", "p", domain.PresetPatch{}) },
+		"restore":     func() (domain.Outcome, error) { return f.RestorePreset(t.Context(), ask, "", "p") },
+		"archived between": func() (domain.Outcome, error) {
+			if _, err := f.ArchivePreset(t.Context(), ask, "", "p"); err != nil {
+				return domain.Outcome{}, err
+			}
+			return f.RestorePreset(t.Context(), ask, "", "p")
+		},
+	} {
+		out, err := do()
+		if err != nil {
+			t.Fatalf("%s: %v", name, err)
+		}
+		found, err := f.Preset(t.Context(), user, "", "p")
+		if err != nil || string(found.JSON) != string(out.JSON) || found.WorkspaceID != out.WorkspaceID || found.Number != out.Number {
+			t.Errorf("%s: got  %+v, %v\nwant %+v", name, found, err, out)
+		}
+		shown, err := domain.PresetJSON(out.Preset, out.Version)
+		if err != nil || string(shown) != string(out.JSON) || out.Version.Version != out.Number {
+			t.Errorf("%s: got %s, %v, want %s", name, shown, err, out.JSON)
+		}
+		version, err := f.PresetVersion(t.Context(), user, "", "p", out.Number)
+		if err != nil || !strings.Contains(string(out.JSON), `"designated_version":`+string(version.JSON)) {
+			t.Errorf("%s: got version %s, %v, which is not in %s", name, version.JSON, err, out.JSON)
+		}
+	}
+}
+
+// Whatever is asked of a preset that is not there, or of another's, is refused.
+func TestPresetsOutOfReach(t *testing.T) {
+	f := newFixture(t)
+	team := f.workspace(t, "team")
+	for _, slug := range []string{"p", "gone"} {
+		if _, err := f.CreatePresetVersion(t.Context(), ask, "team", slug, nothing); err != nil {
+			t.Fatal(err)
+		}
+	}
+	if _, err := f.PutLabel(t.Context(), ask, "team", "p", "live", domain.Target{Version: 1}); err != nil {
+		t.Fatal(err)
+	}
+	if _, err := f.ArchivePreset(t.Context(), ask, "team", "gone"); err != nil {
+		t.Fatal(err)
+	}
+	trail := f.records(t)
+	outsider, member := user, user
+	outsider.WorkspaceSlug, member.WorkspaceID = "default", team.ID
+	whole := domain.Page{Limit: 1}
+	reads := map[string]func(who domain.Principal, workspace, slug string) error{
+		"get": func(who domain.Principal, workspace, slug string) error {
+			_, err := f.Preset(t.Context(), who, workspace, slug)
+			return err
+		},
+		"version": func(who domain.Principal, workspace, slug string) error {
+			_, err := f.PresetVersion(t.Context(), who, workspace, slug, 1)
+			return err
+		},
+		"versions": func(who domain.Principal, workspace, slug string) error {
+			_, err := f.PresetVersions(t.Context(), who, workspace, slug, whole)
+			return err
+		},
+		"diff": func(who domain.Principal, workspace, slug string) error {
+			_, err := f.Diff(t.Context(), who, workspace, slug, "1", "1")
+			return err
+		},
+		"label": func(who domain.Principal, workspace, slug string) error {
+			_, err := f.Label(t.Context(), who, workspace, slug, "live", whole)
+			return err
+		},
+	}
+	changes := map[string]func(who domain.Principal, workspace, slug string) error{
+		"designate": func(who domain.Principal, workspace, slug string) error {
+			_, err := f.DesignateVersion(t.Context(), domain.By(who), workspace, slug, domain.Designation{Version: 1})
+			return err
+		},
+		"patch": func(who domain.Principal, workspace, slug string) error {
+			_, err := f.UpdatePreset(t.Context(), domain.By(who), workspace, slug, domain.PresetPatch{Name: new("stolen")})
+			return err
+		},
+		"put label": func(who domain.Principal, workspace, slug string) error {
+			_, err := f.PutLabel(t.Context(), domain.By(who), workspace, slug, "live", domain.Target{Version: 1})
+			return err
+		},
+		"delete label": func(who domain.Principal, workspace, slug string) error {
+			_, err := f.DeleteLabel(t.Context(), domain.By(who), workspace, slug, "live")
+			return err
+		},
+		"archive": func(who domain.Principal, workspace, slug string) error {
+			_, err := f.ArchivePreset(t.Context(), domain.By(who), workspace, slug)
+			return err
+		},
+		"restore": func(who domain.Principal, workspace, slug string) error {
+			_, err := f.RestorePreset(t.Context(), domain.By(who), workspace, slug)
+			return err
+		},
+	}
+	for name, read := range reads {
+		if err := read(member, "", "p"); err != nil {
+			t.Errorf("%s by a member: %v", name, err)
+		}
+		wantKind(t, read(member, "", "gone"), domain.NotFound, "Preset not found")
+	}
+	wantKind(t, changes["designate"](admin, "team", "gone"), domain.NotFound, "Preset not found")
+	maps.Copy(reads, changes)
+	for name, do := range reads {
+		t.Run(name, func(t *testing.T) {
+			wantKind(t, do(admin, "team", "nothing"), domain.NotFound, "Preset not found")
+			wantKind(t, do(admin, "", "p"), domain.NotFound, "Preset not found")
+			wantKind(t, do(admin, "nowhere", "p"), domain.NotFound, "Workspace not found")
+			wantKind(t, do(outsider, "", "p"), domain.NotFound, "Preset not found")
+			wantKind(t, do(outsider, "team", "p"), domain.Forbidden, "Only management keys can perform this operation")
+			wantKind(t, do(outsider, "nowhere", "p"), domain.Forbidden, "Only management keys can perform this operation")
+			wantKind(t, do(member, "default", "p"), domain.Forbidden, "Only management keys can perform this operation")
+		})
+	}
+	_, err := f.Presets(t.Context(), outsider, "team", whole)
+	wantKind(t, err, domain.Forbidden, "Only management keys can perform this operation")
+	_, err = f.PresetVersion(t.Context(), admin, "team", "p", 2)
+	wantKind(t, err, domain.NotFound, "Preset version not found")
+	if now := f.records(t); now != trail {
+		t.Errorf("got %d records, want %d still", now, trail)
+	}
+}
+
+// slugs returns a member of each object of a list.
+func slugs(t *testing.T, list domain.Listed, member string) (names []string) {
+	t.Helper()
+	var objects []map[string]any
+	if err := json.Unmarshal(list.JSON, &objects); err != nil {
+		t.Fatalf("%v in %s", err, list.JSON)
+	}
+	for _, object := range objects {
+		names = append(names, fmt.Sprint(object[member]))
+	}
+	return names
+}
+
+func TestPresetPages(t *testing.T) {
+	f := newFixture(t)
+	whole := domain.Page{Limit: domain.MaxPage}
+	page := func(page domain.Page, total int, want ...string) {
+		t.Helper()
+		list, err := f.Presets(t.Context(), user, "", page)
+		if got := slugs(t, list, "slug"); err != nil || list.Total != total || !reflect.DeepEqual(got, want) {
+			t.Errorf("page %+v: got %v of %d, %v, want %v of %d", page, got, list.Total, err, want, total)
+		}
+	}
+	if list, err := f.Presets(t.Context(), user, "", whole); err != nil || string(list.JSON) != "[]" || list.Total != 0 {
+		t.Errorf("got %s of %d, %v, want []", list.JSON, list.Total, err)
+	}
+	for _, slug := range []string{"a", "b", "c", "d"} {
+		f.put(t, slug, "{}", nil)
+	}
+	page(whole, 4, "d", "c", "b", "a")
+	f.put(t, "b", "{}", nil)
+	page(whole, 4, "b", "d", "c", "a")
+	if _, err := f.PutLabel(t.Context(), ask, "", "a", "live", domain.Target{Version: 1}); err != nil {
+		t.Fatal(err)
+	}
+	if _, err := f.DesignateVersion(t.Context(), ask, "", "d", domain.Designation{Version: 1}); err != nil { // is so already
+		t.Fatal(err)
+	}
+	page(whole, 4, "a", "b", "d", "c")
+	if _, err := f.ArchivePreset(t.Context(), ask, "", "b"); err != nil {
+		t.Fatal(err)
+	}
+	off := domain.PresetDisabled
+	if _, err := f.UpdatePreset(t.Context(), ask, "", "c", domain.PresetPatch{Status: &off}); err != nil {
+		t.Fatal(err)
+	}
+	page(whole, 3, "c", "a", "d")
+	page(domain.Page{Limit: 2}, 3, "c", "a")
+	page(domain.Page{Offset: 1, Limit: 1}, 3, "a")
+	page(domain.Page{Offset: 2, Limit: 2}, 3, "d")
+	page(domain.Page{Offset: 3, Limit: 2}, 3)
+	page(domain.Page{Offset: math.MaxInt, Limit: 100}, 3)
+	if _, err := f.RestorePreset(t.Context(), ask, "", "b"); err != nil {
+		t.Fatal(err)
+	}
+	page(whole, 4, "b", "c", "a", "d")
+
+	list, err := f.Presets(t.Context(), user, "", domain.Page{Offset: 2, Limit: 1})
+	if err != nil || strings.Contains(string(list.JSON), `"designated_version":`) || !strings.Contains(string(list.JSON), `"labels":{"live":{"version":1}}`) {
+		t.Errorf("got %s, %v, want labels and no designated version", list.JSON, err)
+	}
+}
+
+func TestPresetVersionPages(t *testing.T) {
+	f := newFixture(t)
+	for range 5 {
+		f.put(t, "p", "{}", nil)
+	}
+	if _, err := f.DesignateVersion(t.Context(), ask, "", "p", domain.Designation{Version: 2}); err != nil {
+		t.Fatal(err)
+	}
+	for page, want := range map[domain.Page][]string{
+		{Limit: 100}:                        {"1", "2", "3", "4", "5"},
+		{Limit: 2}:                          {"1", "2"},
+		{Offset: 2, Limit: 2}:               {"3", "4"},
+		{Offset: 4, Limit: 2}:               {"5"},
+		{Offset: 5, Limit: 2}:               nil,
+		{Offset: math.MaxInt, Limit: 100}:   nil,
+		{Offset: math.MaxInt - 1, Limit: 1}: nil,
+	} {
+		list, err := f.PresetVersions(t.Context(), user, "", "p", page)
+		if got := slugs(t, list, "version"); err != nil || list.Total != 5 || !reflect.DeepEqual(got, want) {
+			t.Errorf("page %+v: got %v of %d, %v, want %v of 5", page, got, list.Total, err, want)
+		}
+	}
+}
+
+func TestManyWritersOfOneSlug(t *testing.T) {
+	f := newFixture(t)
+	const writers = 64
+	var wg sync.WaitGroup
+	versions := make([]int, writers)
+	ids := make([]string, writers)
+	for i := range writers {
+		wg.Go(func() {
+			out, err := f.CreatePresetVersion(t.Context(), domain.By(admin), "", "hot", nothing)
+			if err != nil {
+				t.Error(err)
+			}
+			versions[i], ids[i] = out.Number, out.Preset.ID
+		})
+	}
+	wg.Wait()
+	seen := make(map[int]bool)
+	for i, v := range versions {
+		if v < 1 || v > writers || seen[v] || ids[i] != ids[0] {
+			t.Fatalf("got versions %v, want 1 to %d once each, of one preset", versions, writers)
+		}
+		seen[v] = true
+	}
+}

@@ -1,0 +1,39 @@
+package domain
+
+// Page is a part of a list.
+type Page struct {
+	// Offset is how many objects come before the page.
+	Offset int
+	// Limit is the most objects that the page may have.
+	Limit int
+}
+
+// MaxPage bounds the Limit of a page, and DefaultPage is what it is where the
+// client names none (specification of lists in the public interface).
+const (
+	MaxPage     = 100
+	DefaultPage = 50
+)
+
+// Listed is a page as clients see it: the JSON array of its objects, and how many
+// there are in all.
+type Listed struct {
+	JSON  []byte
+	Total int
+}
+
+// jsonArray returns objects, each in its JSON form, as an array.
+func jsonArray[T any](objects []T, encode func(T) ([]byte, error)) ([]byte, error) {
+	list := []byte{'['}
+	for i, object := range objects {
+		if i > 0 {
+			list = append(list, ',')
+		}
+		text, err := encode(object)
+		if err != nil {
+			return nil, err
+		}
+		list = append(list, text...)
+	}
+	return append(list, ']'), nil
+}

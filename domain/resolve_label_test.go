@@ -1,0 +1,351 @@
+package domain_test
+
+import (
+	"context"
+	"fmt"
+	"math"
+	"strings"
+	"testing"
+
+	"github.com/caddy-presets/caddy-presets/domain"
+)
+
+// label makes a label of a preset stand for a version or a split.
+func (r *resolving) label(tb testing.TB, slug, label string, to domain.Target) {
+	tb.Helper()
+	if _, err := r.PutLabel(tb.Context(), domain.By(admin), "", slug, label, to); err != nil {
+		tb.Fatal(err)
+	}
+}
+
+// storeSplit stores a preset whose label "split" stands for two versions alike.
+// Each version is told by its model.
+func (r *resolving) storeSplit(tb testing.TB) {
+	tb.Helper()
+	for _, model := range []string{"one", "two"} {
+		r.put(tb, r.home.ID, "p", version{dialect: domain.Responses, config: `{"model":"` + model + `"}`})
+	}
+	r.label(tb, "p", "split", domain.Target{Split: []domain.Share{{Version: 1, Weight: 1}, {Version: 2, Weight: 1}}})
+}
+
+func TestSessionsStickToAVersion(t *testing.T) {
+	r := newResolving(t)
+	r.storeSplit(t)
+	resolvers := []*domain.Resolver{r.resolver(t, domain.ResolverConfig{}), r.resolver(t, domain.ResolverConfig{})}
+	step := 0
+	serve := func(keyID, body, header string) int {
+		t.Helper()
+		step++ // each time another server and another API
+		got, err := resolvers[step%2].Resolve(t.Context(), domain.Principal{KeyID: keyID}, domain.Request{
+			Dialect: allDialects[step%3], Body: []byte(`{"preset":"p@split"` + body + `}`), SessionID: header,
+		})
+		if err != nil {
+			t.Fatal(err)
+		}
+		if want := `"model":"` + []string{"", "one", "two"}[got.Version] + `"`; !strings.Contains(string(got.Body), want) {
+			t.Fatalf("got version %d and %s\nwant %s in it", got.Version, got.Body, want)
+		}
+		return got.Version
+	}
+	inBody := func(id string) string { return `,"session_id":` + quoted(id) }
+	long, longest := strings.Repeat("é", 257), strings.Repeat("é", 256)
+
+	const sessions = 60
+	served := map[int]int{}
+	for i := range sessions {
+		id, other, key := fmt.Sprint("s", i), fmt.Sprint("other", i), fmt.Sprint("k", i)
+		session, ofOther, ofKey := serve("", inBody(id), ""), serve("", inBody(other), ""), serve(key, "", "")
+		ofLongest := serve("", inBody(longest + id)[:len(inBody(longest))-1]+`"`, "") // cut to the longest
+		served[session]++
+		for _, tc := range []struct {
+			name              string
+			key, body, header string
+			want              int
+		}{
+			{"again", "", inBody(id), "", session},
+			{"with a key", key, inBody(id), "", session},
+			{"in the header", key, "", id, session},
+			{"in the body, not the header", key, inBody(id), other, session},
+			{"in the header, not the body", key, inBody(other), id, ofOther},
+			{"escaped", key, fmt.Sprintf(`,"session\u005fid":"\u0073%d"`, i), other, session},
+			{"too long in the body", key, inBody(long), id, session},
+			{"a line break in the body", key, inBody("a\nb"), id, session},
+			{"a NUL in the body", key, inBody("\x00"), id, session},
+			{"half a character in the body", key, `,"session_id":"\ud800"`, id, session},
+			{"no text in the body", key, `,"session_id":5`, id, session},
+			{"empty in the body", key, inBody(""), id, session},
+			{"too long in the header", key, "", long, ofKey},
+			{"no UTF-8 in the header", key, "", "a\xff", ofKey},
+			{"a control character in the header", key, "", "a\x7f", ofKey},
+			{"too long in both", key, inBody(long), long, ofKey},
+			{"as long as may be", key, inBody(longest), id, ofLongest},
+			{"as long as may be, in the header", key, "", longest, ofLongest},
+			{"only a key", key, "", "", ofKey},
+		} {
+			if got := serve(tc.key, tc.body, tc.header); got != tc.want {
+				t.Errorf("%s: got version %d of session %d, want %d", tc.name, got, i, tc.want)
+			}
+		}
+	}
+	if served[1] < sessions/4 || served[2] < sessions/4 {
+		t.Errorf("got sessions served %v, want both versions", served)
+	}
+	clear(served)
+	for range 100 {
+		served[serve("", "", "")]++
+	}
+	if served[1] == 0 || served[2] == 0 {
+		t.Errorf("got requests of nobody served %v, want both versions", served)
+	}
+}
+
+// A version that cannot be kept in memory is served as often as another.
+func TestWhatIsKeptDoesNotDecide(t *testing.T) {
+	r := newResolving(t)
+	r.put(t, r.home.ID, "p", version{dialect: domain.Responses, config: `{"model":"one"}`})
+	r.put(t, r.home.ID, "p", version{dialect: domain.Responses, config: `{"model":"two","service_tier":"` + strings.Repeat("x", 200000) + `"}`})
+	r.label(t, "p", "split", domain.Target{Split: []domain.Share{{Version: 1, Weight: 1}, {Version: 2, Weight: 1}}})
+	resolver := r.resolver(t, domain.ResolverConfig{CacheSize: 100000})
+	r.warm(t, resolver, domain.Principal{}, `{"preset":"p@1"}`)
+	const n = 600
+	second := 0
+	for range n {
+		got, err := resolver.Resolve(t.Context(), domain.Principal{}, domain.Request{Dialect: domain.Responses, Body: []byte(`{"preset":"p@split"}`)})
+		if err != nil {
+			t.Fatal(err)
+		}
+		second += got.Version - 1
+	}
+	if math.Abs(float64(second)-n/2) > 5*math.Sqrt(n)/2 {
+		t.Errorf("got version 2 for %d of %d requests, want half of them", second, n)
+	}
+}
+
+func TestALabelThatChangesActsOnTheNextRequest(t *testing.T) {
+	by := domain.By(admin)
+	split := func(one, two int) domain.Target {
+		return domain.Target{Split: []domain.Share{{Version: 1, Weight: one}, {Version: 2, Weight: two}}}
+	}
+	for _, tc := range []struct {
+		name   string
+		change func(ctx context.Context, r *resolving) error
+		want   string // of the version; empty: NotFound
+	}{
+		{"moved", func(ctx context.Context, r *resolving) error {
+			_, err := r.PutLabel(ctx, by, "", "p", "staging", domain.Target{Version: 1})
+			return err
+		}, "one"},
+		{"made a split", func(ctx context.Context, r *resolving) error {
+			_, err := r.PutLabel(ctx, by, "", "p", "staging", split(1, 0))
+			return err
+		}, "one"},
+		{"removed", func(ctx context.Context, r *resolving) error {
+			_, err := r.DeleteLabel(ctx, by, "", "p", "staging")
+			return err
+		}, ""},
+		{"another one moved", func(ctx context.Context, r *resolving) error {
+			_, err := r.PutLabel(ctx, by, "", "p", "prod", domain.Target{Version: 1})
+			return err
+		}, "two"},
+		{"another version designated", func(ctx context.Context, r *resolving) error {
+			_, err := r.DesignateVersion(ctx, by, "", "p", domain.Designation{Version: 1})
+			return err
+		}, "two"},
+		{"disabled", func(ctx context.Context, r *resolving) error {
+			_, err := r.UpdatePreset(ctx, by, "", "p", domain.PresetPatch{Status: new(domain.PresetDisabled)})
+			return err
+		}, ""},
+		{"archived", func(ctx context.Context, r *resolving) error {
+			_, err := r.ArchivePreset(ctx, by, "", "p")
+			return err
+		}, ""},
+		{"archived and restored", func(ctx context.Context, r *resolving) error {
+			if _, err := r.ArchivePreset(ctx, by, "", "p"); err != nil {
+				return err
+			}
+			_, err := r.RestorePreset(ctx, by, "", "p")
+			return err
+		}, "two"},
+		{"removed and set again", func(ctx context.Context, r *resolving) error {
+			if _, err := r.DeleteLabel(ctx, by, "", "p", "staging"); err != nil {
+				return err
+			}
+			_, err := r.PutLabel(ctx, by, "", "p", "staging", domain.Target{Version: 1})
+			return err
+		}, "one"},
+		{"another split", func(ctx context.Context, r *resolving) error {
+			for _, to := range []domain.Target{split(1, 0), split(0, 1), split(1, 0)} {
+				if _, err := r.PutLabel(ctx, by, "", "p", "staging", to); err != nil {
+					return err
+				}
+			}
+			return nil
+		}, "one"},
+		{"the preset of a workspace that was deleted", func(ctx context.Context, r *resolving) error {
+			_, err := r.DeleteWorkspace(ctx, by, "default", domain.WorkspaceDeletion{ConfirmDefault: true})
+			return err
+		}, ""},
+	} {
+		t.Run(tc.name, func(t *testing.T) {
+			r := newResolving(t)
+			r.storeSplit(t)
+			r.label(t, "p", "staging", domain.Target{Version: 2})
+			resolver := r.resolver(t, domain.ResolverConfig{})
+			const body = `{"preset":"p@staging"}`
+			wantBody(t, r.warm(t, resolver, domain.Principal{}, body), nil, `{"model":"two"}`)
+			if err := tc.change(t.Context(), r); err != nil {
+				t.Fatal(err)
+			}
+			got, err := resolver.Resolve(t.Context(), domain.Principal{}, domain.Request{Dialect: domain.Responses, Body: []byte(body)})
+			if tc.want == "" {
+				wantKind(t, err, domain.NotFound, "not found: @preset/p@staging")
+			} else {
+				wantBody(t, got, err, `{"model":"`+tc.want+`"}`)
+			}
+		})
+	}
+}
+
+// versionReads counts the versions that are read from a store.
+type versionReads struct {
+	domain.Store
+	n int
+}
+
+func (s *versionReads) View(ctx context.Context, fn func(domain.Reader) error) error {
+	return s.Store.View(ctx, func(reader domain.Reader) error { return fn(countedReader{reader, s}) })
+}
+
+type countedReader struct {
+	domain.Reader
+	reads *versionReads
+}
+
+func (r countedReader) PresetVersion(p domain.Preset, n int) (domain.PresetVersion, error) {
+	r.reads.n++
+	return r.Reader.PresetVersion(p, n)
+}
+
+// Versions never change: what was prepared of them stays good whatever becomes
+// of their preset.
+func TestVersionsAreReadOnce(t *testing.T) {
+	r := newResolving(t)
+	r.storeSplit(t)
+	reads := &versionReads{Store: r.store}
+	resolver, err := domain.NewResolver(reads, domain.ResolverConfig{})
+	if err != nil {
+		t.Fatal(err)
+	}
+	t.Cleanup(resolver.Close)
+	resolve := func(body string) int {
+		t.Helper()
+		got, err := resolver.Resolve(t.Context(), domain.Principal{}, domain.Request{Dialect: domain.Responses, Body: []byte(body)})
+		if err != nil {
+			t.Fatal(err)
+		}
+		return got.Version
+	}
+	for _, body := range []string{`{"preset":"p@1"}`, `{"preset":"p@2"}`} {
+		for before := -1; before != reads.n; { // until it is kept
+			before = reads.n
+			resolve(body)
+		}
+	}
+	before := reads.n
+	for i := range 20 {
+		want := i%2 + 1
+		r.label(t, "p", "staging", domain.Target{Version: want})
+		if got := resolve(`{"preset":"p@staging"}`); got != want {
+			t.Errorf("got version %d, want %d", got, want)
+		}
+	}
+	if reads.n != before {
+		t.Errorf("got %d versions read again, want none", reads.n-before)
+	}
+}
+
+// Whatever the workspace of a key becomes, its presets never come from another.
+func TestDeletedWorkspaces(t *testing.T) {
+	r := newResolving(t)
+	resolver := r.resolver(t, domain.ResolverConfig{})
+	const body = `{"preset":"p"}`
+	resolve := func(who domain.Principal) (domain.Resolution, error) {
+		return resolver.Resolve(t.Context(), who, domain.Request{Dialect: domain.Responses, Body: []byte(body)})
+	}
+	put := func(workspace, model string) {
+		t.Helper()
+		in, err := capture(t, `{"model":"`+model+`"}`)
+		if err != nil {
+			t.Fatal(err)
+		}
+		if _, err := r.CreatePresetVersion(t.Context(), domain.By(admin), workspace, "p", in); err != nil {
+			t.Fatal(err)
+		}
+	}
+	r.team(t, "team", "", "")
+	for round := range 3 {
+		for slug, who := range map[string]domain.Principal{"default": {}, "team": {WorkspaceSlug: "team"}} {
+			w, err := r.Workspace(t.Context(), admin, slug)
+			if err != nil {
+				t.Fatal(err)
+			}
+			byID := domain.Principal{WorkspaceID: w.ID}
+			for _, who := range []domain.Principal{who, byID} {
+				_, err = resolve(who)
+				wantKind(t, err, domain.NotFound, "Preset not found")
+			}
+			model := fmt.Sprint(slug, round)
+			put(slug, model)
+			for _, who := range []domain.Principal{who, byID} {
+				wantBody(t, r.warm(t, resolver, who, body), nil, `{"model":"`+model+`"}`)
+			}
+			if _, err := r.DeleteWorkspace(t.Context(), domain.By(admin), slug, domain.WorkspaceDeletion{ConfirmDefault: true}); err != nil {
+				t.Fatal(err)
+			}
+			_, err = resolve(byID)
+			wantKind(t, err, domain.NotFound, "Workspace not found")
+			_, err = resolve(who)
+			if slug == "default" {
+				wantKind(t, err, domain.NotFound, "Preset not found: @preset/p")
+				continue
+			}
+			wantKind(t, err, domain.NotFound, "Workspace not found")
+			r.team(t, "team", "", "")
+		}
+	}
+}
+
+// deleting is a store where a workspace is deleted just before a preset is
+// looked for.
+type deleting struct {
+	*resolving
+	delete func()
+}
+
+func (s *deleting) View(ctx context.Context, fn func(domain.Reader) error) error {
+	if s.views == 1 {
+		s.delete()
+	}
+	return s.resolving.View(ctx, fn)
+}
+
+func TestAWorkspaceDeletedMeanwhile(t *testing.T) {
+	r := newResolving(t)
+	who := r.team(t, "team", "", "")
+	r.put(t, who.WorkspaceID, "p", version{dialect: domain.Responses, config: `{"model":"m"}`})
+	r.views = 0
+	resolver, err := domain.NewResolver(&deleting{r, func() {
+		if _, err := r.DeleteWorkspace(t.Context(), domain.By(admin), "team", domain.WorkspaceDeletion{}); err != nil {
+			t.Error(err)
+		}
+	}}, domain.ResolverConfig{})
+	if err != nil {
+		t.Fatal(err)
+	}
+	t.Cleanup(resolver.Close)
+	_, err = resolver.Resolve(t.Context(), who, domain.Request{Dialect: domain.Responses, Body: []byte(`{"preset":"p"}`)})
+	wantKind(t, err, domain.NotFound, "Workspace not found")
+	if r.views != 2 {
+		t.Errorf("got %d views, want one of the workspace and one of the preset", r.views)
+	}
+}

@@ -1,0 +1,194 @@
+package domain
+
+import (
+	"context"
+	"encoding/json"
+	"slices"
+
+	jsonv2 "github.com/go-json-experiment/json"
+)
+
+// WorkspacePatch is the body of a workspace's update, already checked against its
+// schema: what to change. A field that is absent stays as it is; null clears one
+// that may be null.
+type WorkspacePatch struct {
+	Name                            *string            `json:"name"`
+	Slug                            *string            `json:"slug"`
+	Description                     Settable[string]   `json:"description"`
+	DefaultTextModel                Settable[string]   `json:"default_text_model"`
+	DefaultImageModel               Settable[string]   `json:"default_image_model"`
+	DefaultProviderSort             Settable[string]   `json:"default_provider_sort"`
+	IOLoggingAPIKeyIDs              json.RawMessage    `json:"io_logging_api_key_ids"` // nil where absent
+	IOLoggingSamplingRate           *float64           `json:"io_logging_sampling_rate"`
+	IsDataDiscountLoggingEnabled    *bool              `json:"is_data_discount_logging_enabled"`
+	IsObservabilityBroadcastEnabled *bool              `json:"is_observability_broadcast_enabled"`
+	IsObservabilityIOLoggingEnabled *bool              `json:"is_observability_io_logging_enabled"`
+	DisabledServerTools             Settable[[]string] `json:"disabled_server_tools"`
+}
+
+// Settable is a field of a patch that may be null.
+type Settable[T any] struct {
+	// Given tells whether the field is there at all.
+	Given bool
+	// Value is nil for null.
+	Value *T
+}
+
+// UnmarshalJSON reads the field, which is there.
+func (s *Settable[T]) UnmarshalJSON(text []byte) error {
+	s.Given = true
+	return jsonv2.Unmarshal(text, &s.Value)
+}
+
+// set gives *field the value, if there is one, and null too.
+func (s Settable[T]) set(field **T) {
+	if s.Given {
+		*field = s.Value
+	}
+}
+
+func setTo[T any](field *T, given *T) {
+	if given != nil {
+		*field = *given
+	}
+}
+
+// apply returns w with the changes made.
+func (patch WorkspacePatch) apply(w Workspace) Workspace {
+	setTo(&w.Name, patch.Name)
+	setTo(&w.Slug, patch.Slug)
+	patch.Description.set(&w.Description)
+	patch.DefaultTextModel.set(&w.DefaultTextModel)
+	patch.DefaultImageModel.set(&w.DefaultImageModel)
+	patch.DefaultProviderSort.set(&w.DefaultProviderSort)
+	if patch.IOLoggingAPIKeyIDs != nil {
+		w.IOLoggingAPIKeyIDs = patch.IOLoggingAPIKeyIDs
+	}
+	setTo(&w.IOLoggingSamplingRate, patch.IOLoggingSamplingRate)
+	setTo(&w.IsDataDiscountLoggingEnabled, patch.IsDataDiscountLoggingEnabled)
+	setTo(&w.IsObservabilityBroadcastEnabled, patch.IsObservabilityBroadcastEnabled)
+	setTo(&w.IsObservabilityIOLoggingEnabled, patch.IsObservabilityIOLoggingEnabled)
+	patch.DisabledServerTools.set(&w.DisabledServerTools)
+	w.DisabledServerTools = noneIfEmpty(w.DisabledServerTools)
+	return w
+}
+
+// existingWorkspace returns the workspace that a change is about, once its
+// condition was found to hold.
+func (c *change) existingWorkspace(ref string) (Workspace, error) {
+	w, err := findWorkspace(c, ref)
+	if err != nil || c.Condition.none() {
+		return w, err
+	}
+	text, err := w.JSON()
+	if err != nil {
+		return w, err
+	}
+	return w, c.Condition.Check(Tag(text))
+}
+
+// UpdateWorkspace changes a workspace, which ref is the id or slug of. Where all
+// is so already, nothing changes. A slug that is taken is Invalid, and so is
+// another slug for the default workspace. Who asks must be allowed to manage.
+func (s *Service) UpdateWorkspace(ctx context.Context, w Write, ref string, patch WorkspacePatch) (Outcome, error) {
+	if err := w.Who.MayManage(); err != nil {
+		return Outcome{}, err
+	}
+	return s.change(ctx, w, func(c *change) error {
+		old, err := c.existingWorkspace(ref)
+		if err != nil {
+			return err
+		}
+		updated := patch.apply(old)
+		before, err := old.JSON()
+		if err != nil {
+			return err
+		}
+		after, err := updated.JSON()
+		switch {
+		case err != nil:
+			return err
+		case string(before) == string(after):
+			return c.showWorkspace(old)
+		case updated.Slug == old.Slug:
+		case old.Slug == DefaultWorkspaceSlug:
+			return InvalidAt("/slug", "the default workspace keeps its slug")
+		default:
+			if err := c.freeSlug(updated.Slug); err != nil {
+				return err
+			}
+		}
+		updated.UpdatedAt = &c.now
+		return c.putWorkspace("workspace.update", updated)
+	})
+}
+
+// WorkspaceDeletion says on which terms a workspace is deleted.
+type WorkspaceDeletion struct {
+	// ConfirmDefault is needed for the default workspace.
+	ConfirmDefault bool
+	// Configured are the keys of the configuration, which act in workspaces as
+	// issued keys do.
+	Configured []Principal
+}
+
+// DeleteWorkspace removes a workspace, which ref is the id or slug of, with all
+// its presets. It is Invalid while live keys act in it. The default workspace is
+// made anew, empty and under another id, in the same change; keys that act in
+// whichever workspace is the default one do not stand in its way. Who asks must
+// be allowed to manage. The outcome has no JSON.
+func (s *Service) DeleteWorkspace(ctx context.Context, w Write, ref string, on WorkspaceDeletion) (Outcome, error) {
+	if err := w.Who.MayManage(); err != nil {
+		return Outcome{}, err
+	}
+	id := s.newID()
+	return s.change(ctx, w, func(c *change) error {
+		old, err := c.existingWorkspace(ref)
+		if err != nil {
+			return err
+		}
+		if old.Slug == DefaultWorkspaceSlug && !on.ConfirmDefault {
+			return InvalidAt("confirm_default_workspace_deletion", "must be true to delete the default workspace")
+		}
+		keys, err := c.Keys()
+		if err != nil {
+			return err
+		}
+		acts := func(k Key) bool { return k.WorkspaceID == old.ID && k.Live(c.now) }
+		if slices.ContainsFunc(keys, acts) || old.Slug != DefaultWorkspaceSlug && slices.ContainsFunc(on.Configured, func(who Principal) bool { return who.WorkspaceSlug == old.Slug }) {
+			return InvalidAt("id", "the workspace has live keys; revoke them first")
+		}
+		if err := c.DeleteWorkspace(old); err != nil {
+			return err
+		}
+		if err := c.record("workspace.delete", old.audited(), 0, 0); err != nil {
+			return err
+		}
+		deleted := Outcome{WorkspaceID: old.ID, Workspace: old, Record: c.out.Record}
+		if old.Slug == DefaultWorkspaceSlug {
+			if err := c.insertWorkspace(defaultWorkspace(id, c.now)); err != nil {
+				return err
+			}
+		}
+		c.out = deleted
+		return nil
+	})
+}
+
+// Workspaces returns a page of the workspaces, the oldest first. Who asks must
+// be allowed to manage.
+func (s *Service) Workspaces(ctx context.Context, who Principal, page Page) (list Listed, err error) {
+	if err := who.MayManage(); err != nil {
+		return list, err
+	}
+	err = s.store.View(ctx, func(r Reader) error {
+		workspaces, total, err := r.WorkspacePage(page)
+		if err != nil {
+			return err
+		}
+		text, err := jsonArray(workspaces, Workspace.JSON)
+		list = Listed{JSON: text, Total: total}
+		return err
+	})
+	return list, err
+}
