@@ -1,5 +1,5 @@
-// Package badger keeps workspaces, presets and issued keys in a folder, in an
-// embedded Badger database. It needs no other process and no network, and
+// Package badger keeps workspaces, presets, issued keys and the audit trail in a
+// folder, in an embedded Badger database. It needs no other process and no network, and
 // belongs to one process at a time.
 //
 // All writes pass one goroutine, the committer, which makes the changes that
@@ -46,6 +46,7 @@ type Store struct {
 	db        *badgerdb.DB
 	readers   gate
 	committer *committer
+	purger    *purger
 	stamps    *domain.Stamps
 	limit     time.Duration // of Close
 	close     func() error
@@ -69,20 +70,28 @@ func OpenInMemory() (*Store, error) {
 	if err != nil {
 		return nil, err
 	}
-	return newStore(db, &committer{db: db}), nil
+	return newStore(db, &committer{db: db}, nil), nil
 }
 
-func newStore(db *badgerdb.DB, c *committer) *Store {
+func newStore(db *badgerdb.DB, c *committer, logger *zap.Logger) *Store {
+	if logger == nil {
+		logger = zap.NewNop()
+	}
 	s := &Store{db: db, committer: c, stamps: domain.NewStamps(), limit: closeLimit}
 	s.close = sync.OnceValue(s.closeOnce)
 	c.stamps = s.stamps
 	c.start()
+	s.purger = startPurger(s, logger)
 	return s
 }
 
 // View implements domain.Store. A ctx that has already ended returns its error
 // without running fn.
 func (s *Store) View(ctx context.Context, fn func(domain.Reader) error) error {
+	return s.view(ctx, func(r *reader) error { return fn(r) })
+}
+
+func (s *Store) view(ctx context.Context, fn func(*reader) error) error {
 	if err := ctx.Err(); err != nil {
 		return err
 	}
@@ -105,6 +114,10 @@ func (s *Store) View(ctx context.Context, fn func(domain.Reader) error) error {
 // Once fn has begun to run Update waits for the outcome, whatever becomes of
 // ctx, so what fn captured is the caller's again when Update returns.
 func (s *Store) Update(ctx context.Context, fn func(domain.Tx) error) error {
+	return s.update(ctx, func(t *tx) error { return fn(t) })
+}
+
+func (s *Store) update(ctx context.Context, fn func(*tx) error) error {
 	if err := ctx.Err(); err != nil {
 		return err
 	}
@@ -131,16 +144,19 @@ func (s *Store) Stamps() *domain.Stamps { return s.stamps }
 // store; all that come later get domain.ErrClosed. It takes at most ten
 // seconds: then it returns an error and leaves the folder locked for as long
 // as the process lives or the rest takes. Further calls return what the first
-// one did.
+// one did. It does not wait until all that was in deleted workspaces is removed:
+// that goes on when the folder is opened again.
 func (s *Store) Close() error { return s.close() }
 
 func (s *Store) closeOnce() error {
 	s.readers.close()
 	s.committer.close()
+	s.purger.stop()
 	done := make(chan error, 1)
 	go func() {
 		s.committer.wait()
 		s.readers.wait()
+		<-s.purger.done
 		done <- errors.Join(guarded(s.db.Close), s.committer.mark.close())
 	}()
 	timer := time.NewTimer(s.limit)

@@ -46,8 +46,8 @@ func countCommits(s *Store, n *atomic.Int64) {
 
 func newID() string { return uuid.Must(uuid.NewV7()).String() }
 
-func manager(workspaceID string) domain.Principal {
-	return domain.Principal{KeyID: "test", UserID: "test", Kind: domain.ManagementKey, WorkspaceID: workspaceID}
+func by(workspaceID string) domain.Write {
+	return domain.By(domain.Principal{KeyID: "test", UserID: "test", Kind: domain.ManagementKey, WorkspaceID: workspaceID})
 }
 
 func newWorkspace(slug string) domain.Workspace {

@@ -3,6 +3,7 @@ package badger
 import (
 	"context"
 	"fmt"
+	"math/rand/v2"
 	"slices"
 	"strconv"
 	"strings"
@@ -55,14 +56,14 @@ func BenchmarkUpdate(b *testing.B) {
 		b.Run(strconv.Itoa(n), func(b *testing.B) {
 			s := mustOpen(b, b.TempDir())
 			service := domain.NewService(s)
-			w, err := service.CreateWorkspace(b.Context(), manager(""), domain.NewWorkspace{Name: "w", Slug: "w"})
+			w, err := service.CreateWorkspace(b.Context(), by(""), domain.NewWorkspace{Name: "w", Slug: "w"})
 			if err != nil {
 				b.Fatal(err)
 			}
 			var commits atomic.Int64
 			countCommits(s, &commits)
 			fanOut(b, n, func(writer, i int) error {
-				_, _, err := service.CreatePresetVersion(context.Background(), manager(w.ID), "",
+				_, err := service.CreatePresetVersion(context.Background(), by(w.Workspace.ID), "",
 					fmt.Sprintf("p-%d-%d", writer, i/10), domain.Capture{Config: config})
 				return err
 			})
@@ -118,4 +119,54 @@ func BenchmarkView(b *testing.B) {
 			}
 		}
 	})
+}
+
+// BenchmarkPresetPage reads pages of 50 of 100,000 presets. Of the sparse ones
+// half were put once more at random, several times over, so that few places near
+// the front of the order are still taken.
+func BenchmarkPresetPage(b *testing.B) {
+	const presets = 100_000
+	for _, again := range []int{0, 3 * presets} {
+		name := "dense"
+		if again > 0 {
+			name = "sparse"
+		}
+		s := mustOpen(b, b.TempDir())
+		workspace := newID()
+		put := func(n int, slug func(i int) string) {
+			for i := 0; i < n; i += 500 {
+				err := s.Update(b.Context(), func(tx domain.Tx) error {
+					for j := i; j < i+500; j++ {
+						p := domain.Preset{ID: newID(), WorkspaceID: workspace, Slug: slug(j), Status: domain.PresetActive, LatestVersion: 1}
+						if err := tx.PutPreset(p); err != nil {
+							return err
+						}
+					}
+					return nil
+				})
+				if err != nil {
+					b.Fatal(err)
+				}
+			}
+		}
+		put(presets, func(i int) string { return fmt.Sprint("p-", i) })
+		put(again, func(int) string { return fmt.Sprint("p-", rand.IntN(presets/2)) })
+		for _, offset := range []int{0, presets / 2, presets - 50} {
+			b.Run(fmt.Sprint(name, "/", offset), func(b *testing.B) {
+				b.ReportAllocs()
+				for b.Loop() {
+					err := s.View(b.Context(), func(r domain.Reader) error {
+						page, total, err := r.PresetPage(workspace, domain.Page{Offset: offset, Limit: 50})
+						if len(page) != 50 || total != presets {
+							b.Errorf("got %d presets of %d", len(page), total)
+						}
+						return err
+					})
+					if err != nil {
+						b.Fatal(err)
+					}
+				}
+			})
+		}
+	}
 }

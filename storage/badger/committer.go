@@ -3,7 +3,6 @@ package badger
 import (
 	"bytes"
 	"context"
-	"encoding/binary"
 	"errors"
 	"fmt"
 	"slices"
@@ -35,7 +34,7 @@ const (
 // operation is one call of Update.
 type operation struct {
 	ctx    context.Context
-	fn     func(domain.Tx) error
+	fn     func(*tx) error
 	answer chan error // with room for the one answer
 
 	claimed atomic.Bool // by whoever was first, the committer or a caller that gives up
@@ -70,6 +69,9 @@ type committer struct {
 	closed bool
 	wake   chan struct{} // holds a token when there is news in queue or closed
 	done   chan struct{}
+	// deleted holds a token when workspaces may have been deleted since it was
+	// taken.
+	deleted chan struct{}
 
 	// The rest belongs to the goroutine.
 	maxCount, maxSize int64
@@ -83,6 +85,7 @@ func (c *committer) start() {
 	c.commit = (*badgerdb.Txn).Commit
 	c.wake = make(chan struct{}, 1)
 	c.done = make(chan struct{})
+	c.deleted = make(chan struct{}, 1)
 	c.maxCount = c.db.MaxBatchCount() - spareCount
 	c.maxSize = c.db.MaxBatchSize() - spareSize
 	c.stage.reset()
@@ -97,7 +100,7 @@ func (c *committer) push(op *operation) bool {
 		return false
 	}
 	c.queue = append(c.queue, op)
-	c.signal()
+	signal(c.wake)
 	return true
 }
 
@@ -106,13 +109,14 @@ func (c *committer) close() {
 	c.mu.Lock()
 	defer c.mu.Unlock()
 	c.closed = true
-	c.signal()
+	signal(c.wake)
 }
 
-func (c *committer) signal() {
+// signal puts a token into a channel that holds one.
+func signal(to chan<- struct{}) {
 	select {
-	case c.wake <- struct{}{}:
-	default: // it has not seen the last token yet
+	case to <- struct{}{}:
+	default: // the last one has not been taken yet
 	}
 }
 
@@ -235,10 +239,8 @@ func (c *committer) finish(g *group) error {
 	if err := c.prepare(); err != nil {
 		return err
 	}
-	key := sequenceKey()
-	next := c.sequence + 1
-	record := binary.BigEndian.AppendUint64(make([]byte, recordHeader, recordHeader+8), next)
-	if err := g.txn.Set(key, seal(key, record)); err != nil {
+	next, at := c.sequence+1, sequenceKey()
+	if err := g.txn.Set(at, encodeNumber(at, next)); err != nil {
 		return err
 	}
 	err := guarded(func() error { return c.commit(g.txn) })
@@ -255,6 +257,9 @@ func (c *committer) finish(g *group) error {
 		return c.stopped
 	}
 	c.sequence = next
+	if slices.ContainsFunc(g.changed, func(k key) bool { return k.kind() == kindDeleted }) {
+		signal(c.deleted)
+	}
 	if err := c.mark.set(next); err != nil {
 		// The group is safe, but a disk that refuses this is not to be trusted.
 		c.stopped = fmt.Errorf("%w: %w", ErrStopped, err)
@@ -285,6 +290,8 @@ type stage struct {
 type write struct {
 	key    key
 	record []byte // nil deletes
+	// expires is when the record goes by itself, in Unix seconds, 0 for never.
+	expires uint64
 }
 
 // sorted returns the writes under keys that begin with prefix, in key order. A
@@ -303,7 +310,14 @@ func (s *stage) sorted(prefix key) []write {
 	return writes
 }
 
-func (s *stage) put(k key, record []byte) { s.writes[string(k)] = write{k, record} }
+func (s *stage) put(k key, record []byte) { s.writes[string(k)] = write{key: k, record: record} }
+
+// expire lets a record that was put go at a time.
+func (s *stage) expire(k key, at time.Time) {
+	w := s.writes[string(k)]
+	w.expires = uint64(at.Unix())
+	s.writes[string(k)] = w
+}
 
 // reset empties the stage. It keeps a map of ordinary size: clearing one takes
 // as long as it ever was large.
@@ -330,7 +344,7 @@ func (s *stage) writeTo(txn *badgerdb.Txn) error {
 		if w.record == nil {
 			err = txn.Delete(w.key)
 		} else {
-			err = txn.Set(w.key, w.record)
+			err = txn.SetEntry(&badgerdb.Entry{Key: w.key, Value: w.record, ExpiresAt: w.expires})
 		}
 		if err != nil {
 			return err

@@ -780,7 +780,7 @@ func TestStampsBeforeAnswers(t *testing.T) {
 	for i := range n {
 		w := newWorkspace(fmt.Sprint("w", i))
 		ids[i], before[i] = w.ID, s.Stamps().Workspace(w.ID)
-		ops[i] = &operation{ctx: t.Context(), fn: put(w), answer: make(chan error)}
+		ops[i] = &operation{ctx: t.Context(), fn: func(t *tx) error { return put(w)(t) }, answer: make(chan error)}
 		if !s.committer.push(ops[i]) {
 			t.Fatal("the store is closed")
 		}

@@ -18,7 +18,19 @@ import (
 //	v <preset id> <number, 8 bytes>       one version of it
 //	k <key id>                            the issued key
 //	h <SHA-256 of the secret>             its id, as text
+//	m <preset id> <label>                 the number of the label's latest change
+//	l <preset id> <label> <number>        one change of it
+//	t                                     the end of the audit trail
+//	a <number, 8 bytes>                   one record of it
+//	r <SHA-256 of key and request>        an answer kept for those who ask again
+//	e <list>                              the end of a list
+//	o <list> <place, 8 bytes>             what stands there: the slug of a preset or the id of a workspace, as text
+//	c <list> <level> <bucket, 8 bytes>    how many objects are in a bucket of places
+//	d <workspace id>                      a workspace that was deleted, while some of what was in it is still stored
 //	n                                     the number of the last commit
+//
+// A list is w for that of the workspaces, or p and the workspace's id for that of
+// its presets.
 type key []byte
 
 const keyVersion = 1
@@ -32,6 +44,15 @@ const (
 	kindVersion       kind = 'v'
 	kindKey           kind = 'k'
 	kindKeyHash       kind = 'h'
+	kindLabel         kind = 'm'
+	kindLabelChange   kind = 'l'
+	kindAuditHead     kind = 't'
+	kindAudit         kind = 'a'
+	kindReplay        kind = 'r'
+	kindListEnd       kind = 'e'
+	kindPlace         kind = 'o'
+	kindCount         kind = 'c'
+	kindDeleted       kind = 'd'
 	kindSequence      kind = 'n'
 )
 
@@ -50,10 +71,38 @@ func (k kind) String() string {
 		return "issued key"
 	case kindKeyHash:
 		return "issued key hash"
+	case kindLabel:
+		return "label"
+	case kindLabelChange:
+		return "label change"
+	case kindAuditHead:
+		return "audit head"
+	case kindAudit:
+		return "audit"
+	case kindReplay:
+		return "kept answer"
+	case kindListEnd:
+		return "list end"
+	case kindPlace:
+		return "place"
+	case kindCount:
+		return "count"
+	case kindDeleted:
+		return "deleted workspace"
 	case kindSequence:
 		return "commit number"
 	default:
 		return "unknown record"
+	}
+}
+
+// lasting reports whether records of a kind are never removed once they are stored.
+func (k kind) lasting() bool {
+	switch k {
+	case kindKey, kindAuditHead, kindAudit, kindSequence:
+		return true
+	default:
+		return false
 	}
 }
 
@@ -110,11 +159,36 @@ func versionKey(presetID string, n int) (key, bool) {
 	return binary.BigEndian.AppendUint64(append(newKey(kindVersion, len(id)+8), id[:]...), uint64(n)), true
 }
 
+func deletedKey(workspaceID string) (key, bool) { return idKey(kindDeleted, workspaceID) }
+
 func keyKey(id string) (key, bool) { return idKey(kindKey, id) }
 
 func keyHashKey(hash domain.KeyHash) key {
 	return append(newKey(kindKeyHash, len(hash)), hash[:]...)
 }
+
+func labelKey(presetID, label string) (key, bool) {
+	id, ok := parseID(presetID)
+	if !ok || len(label) > maxSlug {
+		return nil, false
+	}
+	return append(append(newKey(kindLabel, len(id)+len(label)), id[:]...), label...), true
+}
+
+func labelChangeKey(presetID, label string, n int) (key, bool) {
+	id, ok := parseID(presetID)
+	if !ok || len(label) > maxSlug || n < 1 {
+		return nil, false
+	}
+	k := append(append(newKey(kindLabelChange, len(id)+len(label)+8), id[:]...), label...)
+	return binary.BigEndian.AppendUint64(k, uint64(n)), true
+}
+
+func auditHeadKey() key { return newKey(kindAuditHead, 0) }
+
+func auditKey(n int) key { return binary.BigEndian.AppendUint64(newKey(kindAudit, 8), uint64(n)) }
+
+func replayKey(id domain.ReplayID) key { return append(newKey(kindReplay, len(id)), id[:]...) }
 
 func sequenceKey() key { return newKey(kindSequence, 0) }
 

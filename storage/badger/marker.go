@@ -19,7 +19,8 @@ const (
 	markerName = "STORE"
 
 	// storeFormat is the layout of keys and records that this version writes.
-	storeFormat = 1
+	// Format 1 had no places; upgrade makes it format 2.
+	storeFormat = 2
 
 	// stateNew lasts from before Badger first sees the folder until the store
 	// is first open: whatever is missing then was never there.
@@ -34,6 +35,10 @@ type marker struct {
 	Format int    `json:"format"`
 	ID     string `json:"id"`
 	State  string `json:"state"`
+	// Upgrading is set while records are still being changed from what an
+	// earlier format had. Versions that write that one cannot open the folder
+	// any more.
+	Upgrading bool `json:"upgrading,omitempty"`
 }
 
 // enter makes sure that folder is a store, or empty, and that nobody but the

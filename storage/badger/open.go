@@ -3,7 +3,9 @@ package badger
 import (
 	"errors"
 	"fmt"
+	"io/fs"
 	"math"
+	"os"
 	"path/filepath"
 	"strings"
 
@@ -59,6 +61,9 @@ func openFolder(folder string, logger *zap.Logger, free func(folder string) (uin
 	if err := checkSpace(free(folder)); err != nil {
 		return nil, fmt.Errorf("opening the store in %s: %w", folder, err)
 	}
+	if err := fillEmptyLogs(folder); err != nil {
+		return nil, fmt.Errorf("opening the store in %s: %w", folder, err)
+	}
 	if m.State == stateReady {
 		if err := verify(folder, logger); err != nil {
 			return nil, err
@@ -81,13 +86,76 @@ func openFolder(folder string, logger *zap.Logger, free func(folder string) (uin
 	if err := c.resume(folder); err != nil {
 		return nil, errors.Join(err, guarded(db.Close))
 	}
-	if m.State != stateReady {
-		m.State = stateReady
+	s := newStore(db, c, logger)
+	if err := s.complete(folder, m); err != nil {
+		return nil, errors.Join(err, s.Close())
+	}
+	return s, nil
+}
+
+// complete makes a folder whose marker is m one that is ready, with records of
+// this version's format.
+func (s *Store) complete(folder string, m marker) error {
+	write := func() error {
 		if err := m.write(folder); err != nil {
-			return nil, errors.Join(fmt.Errorf("preparing %s: %w", folder, err), c.mark.close(), guarded(db.Close))
+			return fmt.Errorf("preparing %s: %w", folder, err)
+		}
+		return nil
+	}
+	if m.Format < storeFormat || m.Upgrading {
+		m.Format, m.State, m.Upgrading = storeFormat, stateReady, true
+		if err := write(); err != nil {
+			return err
+		}
+		if err := s.upgrade(); err != nil {
+			return fmt.Errorf("upgrading the store in %s to format %d: %w", folder, storeFormat, err)
+		}
+		m.Upgrading = false
+		return write()
+	}
+	if m.State == stateReady {
+		return nil
+	}
+	m.State = stateReady
+	return write()
+}
+
+// logHeader is the length of what comes first in each of Badger's logs. Zeros stand
+// for a log that is not encrypted.
+const logHeader = 20
+
+// fillEmptyLogs adds a header to logs in folder that are empty. A kill leaves such
+// files behind, when Badger has just made them or is about to remove them, and
+// with them it does not open. Should another process have the folder open, what is
+// added to the end of a log does it no harm.
+func fillEmptyLogs(folder string) error {
+	entries, err := os.ReadDir(folder)
+	if err != nil {
+		return err
+	}
+	for _, entry := range entries {
+		switch filepath.Ext(entry.Name()) {
+		case ".mem", ".vlog":
+		default:
+			continue
+		}
+		info, err := entry.Info()
+		if errors.Is(err, fs.ErrNotExist) || err == nil && info.Size() > 0 {
+			continue
+		}
+		if err != nil {
+			return err
+		}
+		file, err := os.OpenFile(filepath.Join(folder, entry.Name()), os.O_WRONLY|os.O_APPEND, 0)
+		if err != nil {
+			return err
+		}
+		_, err = file.Write(make([]byte, logHeader))
+		if err := errors.Join(err, file.Close()); err != nil {
+			return err
 		}
 	}
-	return newStore(db, c), nil
+	return nil
 }
 
 // resume finds where the last commit left the store, and fails when commits
@@ -95,7 +163,7 @@ func openFolder(folder string, logger *zap.Logger, free func(folder string) (uin
 func (c *committer) resume(folder string) error {
 	txn := c.db.NewTransaction(false)
 	defer txn.Discard()
-	sequence, err := load(&reader{txn: txn}, sequenceKey(), decodeSequence)
+	sequence, err := load(&reader{txn: txn}, sequenceKey(), decodeNumber)
 	if err != nil && !errors.Is(err, domain.ErrNotFound) {
 		return fmt.Errorf("opening the store in %s: %w", folder, err)
 	}

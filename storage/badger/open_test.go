@@ -19,6 +19,7 @@ import (
 	"time"
 
 	badgerdb "github.com/dgraph-io/badger/v4"
+	"github.com/google/uuid"
 	"go.uber.org/zap"
 	"go.uber.org/zap/zapcore"
 	"go.uber.org/zap/zaptest/observer"
@@ -36,7 +37,11 @@ func TestMain(m *testing.M) {
 	os.Exit(m.Run())
 }
 
-// seed makes a store of a workspace, a preset of three versions and a key.
+// keptAnswer is the id of the one that seed stores.
+var keptAnswer = domain.ReplayID{1}
+
+// seed makes a store of a workspace, a preset of three versions and a label that
+// was set twice, a kept answer and a key.
 func seed(t *testing.T, folder string) (w domain.Workspace, p domain.Preset, k domain.Key) {
 	t.Helper()
 	s, err := Open(folder, nil)
@@ -44,16 +49,31 @@ func seed(t *testing.T, folder string) (w domain.Workspace, p domain.Preset, k d
 		t.Fatal(err)
 	}
 	service := domain.NewService(s)
-	if w, err = service.CreateWorkspace(t.Context(), manager(""), domain.NewWorkspace{Name: "w", Slug: "w"}); err != nil {
+	created, err := service.CreateWorkspace(t.Context(), by(""), domain.NewWorkspace{Name: "w", Slug: "w"})
+	if err != nil {
 		t.Fatal(err)
 	}
+	w = created.Workspace
 	for i := range 3 {
 		in := domain.Capture{Config: fmt.Appendf(nil, `{"needle-%d":1}`, i+1)}
-		if p, _, err = service.CreatePresetVersion(t.Context(), manager(w.ID), "", "p", in); err != nil {
+		out, err := service.CreatePresetVersion(t.Context(), by(w.ID), "", "p", in)
+		if err != nil {
 			t.Fatal(err)
 		}
+		p = out.Preset
 	}
-	if k, _, err = service.IssueKey(t.Context(), domain.NewKey{Kind: domain.ManagementKey}); err != nil {
+	for n := range 2 {
+		out, err := service.PutLabel(t.Context(), by(w.ID), "", "p", "staging", domain.Target{Version: n + 1})
+		if err != nil {
+			t.Fatal(err)
+		}
+		p = out.Preset
+	}
+	kept := domain.Replay{ID: keptAnswer, Answer: []byte("{}"), ExpiresAt: time.Now().Add(time.Hour)}
+	if err := s.Update(t.Context(), func(tx domain.Tx) error { return tx.PutReplay(kept) }); err != nil {
+		t.Fatal(err)
+	}
+	if k, _, err = service.IssueKey(t.Context(), by(""), domain.NewKey{Kind: domain.ManagementKey}); err != nil {
 		t.Fatal(err)
 	}
 	if err := s.Close(); err != nil {
@@ -84,6 +104,19 @@ func TestDamage(t *testing.T) {
 			"key":               func(r domain.Reader) error { _, err := r.Key(k.ID); return err },
 			"key by hash":       func(r domain.Reader) error { _, err := r.KeyByHash(k.Hash); return err },
 			"keys":              func(r domain.Reader) error { _, err := r.Keys(); return err },
+			"label":             func(r domain.Reader) error { _, err := r.LabelChanges(p, "staging"); return err },
+			"label change":      func(r domain.Reader) error { _, err := r.LabelChange(p, "staging", 1); return err },
+			"audit head":        func(r domain.Reader) error { _, err := r.AuditHead(); return err },
+			"audit record":      func(r domain.Reader) error { _, err := r.AuditRecord(2); return err },
+			"kept answer":       func(r domain.Reader) error { _, err := r.Replay(keptAnswer); return err },
+			"workspace page": func(r domain.Reader) error {
+				_, _, err := r.WorkspacePage(domain.Page{Limit: 1})
+				return err
+			},
+			"preset page": func(r domain.Reader) error {
+				_, _, err := r.PresetPage(w.ID, domain.Page{Limit: 1})
+				return err
+			},
 			"presets": func(r domain.Reader) (err error) {
 				for _, err = range r.Presets(w.ID) { // the last one is the error's
 				}
@@ -98,12 +131,24 @@ func TestDamage(t *testing.T) {
 		missing bool // is damage, too
 		affects []string
 	}{
-		{"workspace", func(w domain.Workspace, _ domain.Preset, _ domain.Key) key { return keyOf(workspaceKey(w.ID)) }, false, []string{"workspace", "workspace by slug"}},
+		{"workspace", func(w domain.Workspace, _ domain.Preset, _ domain.Key) key { return keyOf(workspaceKey(w.ID)) }, false, []string{"workspace", "workspace by slug", "workspace page"}},
 		{"workspace slug", func(w domain.Workspace, _ domain.Preset, _ domain.Key) key { return keyOf(workspaceSlugKey(w.Slug)) }, false, []string{"workspace by slug"}},
-		{"preset", func(w domain.Workspace, p domain.Preset, _ domain.Key) key { return keyOf(presetKey(w.ID, p.Slug)) }, false, []string{"preset", "presets"}},
+		{"preset", func(w domain.Workspace, p domain.Preset, _ domain.Key) key { return keyOf(presetKey(w.ID, p.Slug)) }, false, []string{"preset", "presets", "preset page"}},
 		{"preset version", func(_ domain.Workspace, p domain.Preset, _ domain.Key) key { return keyOf(versionKey(p.ID, 2)) }, true, []string{"version"}},
 		{"issued key", func(_ domain.Workspace, _ domain.Preset, k domain.Key) key { return keyOf(keyKey(k.ID)) }, false, []string{"key", "key by hash", "keys"}},
 		{"issued key hash", func(_ domain.Workspace, _ domain.Preset, k domain.Key) key { return keyHashKey(k.Hash) }, false, []string{"key by hash"}},
+		{"label", func(_ domain.Workspace, p domain.Preset, _ domain.Key) key { return keyOf(labelKey(p.ID, "staging")) }, false, []string{"label", "label change"}},
+		{"label change", func(_ domain.Workspace, p domain.Preset, _ domain.Key) key {
+			return keyOf(labelChangeKey(p.ID, "staging", 1))
+		}, true, []string{"label change"}},
+		{"audit head", func(domain.Workspace, domain.Preset, domain.Key) key { return auditHeadKey() }, false, []string{"audit head", "audit record"}},
+		{"audit", func(domain.Workspace, domain.Preset, domain.Key) key { return auditKey(2) }, true, []string{"audit record"}},
+		{"kept answer", func(domain.Workspace, domain.Preset, domain.Key) key { return replayKey(keptAnswer) }, false, []string{"kept answer"}},
+		{"place", func(w domain.Workspace, _ domain.Preset, _ domain.Key) key {
+			l, _ := presetsOf(w.ID)
+			return l.levelKey(0, 5)
+		}, false, []string{"preset page"}},
+		{"list end", func(domain.Workspace, domain.Preset, domain.Key) key { return workspaces().endKey() }, false, []string{"workspace page"}},
 	} {
 		t.Run(test.name, func(t *testing.T) {
 			folder := t.TempDir()
@@ -155,9 +200,9 @@ func TestDamage(t *testing.T) {
 			}
 			// A right checksum over what is no such record.
 			tamper(t, folder, func(txn *badgerdb.Txn) error {
-				return txn.Set(key, seal(key, append(make([]byte, recordHeader), "nonsense"...)))
+				return txn.Set(key, seal(key, append(make([]byte, recordHeader), "no such record"...)))
 			})
-			check("nonsense")
+			check("no such record")
 			if test.missing {
 				tamper(t, folder, func(txn *badgerdb.Txn) error { return txn.Delete(key) })
 				check("missing")
@@ -229,8 +274,6 @@ func flip(t *testing.T, folder, pattern, needle string) {
 	t.Fatalf("no file %s of %s holds %q", pattern, folder, needle)
 }
 
-// TestDamagedTable flips a byte on the disk: under an open store, where the
-// record's checksum has to find it, and before it is opened.
 // A power cut cannot be had in a test, so what makes a commit survive one is
 // looked up: without it the tests that kill the process would still pass.
 func TestSettings(t *testing.T) {
@@ -286,7 +329,7 @@ func TestShortenedManifest(t *testing.T) {
 	source := t.TempDir()
 	w, p, _ := seed(t, source) // closed, so all of it is in a table
 	s := mustOpen(t, source)
-	if _, err := domain.NewService(s).CreateWorkspace(t.Context(), manager(""), domain.NewWorkspace{Name: "later", Slug: "later"}); err != nil {
+	if _, err := domain.NewService(s).CreateWorkspace(t.Context(), by(""), domain.NewWorkspace{Name: "later", Slug: "later"}); err != nil {
 		t.Fatal(err)
 	}
 	crashed := t.TempDir() // as a kill would leave it: what came later is in the log alone
@@ -399,6 +442,42 @@ func patch(t *testing.T, name string, at int64, with []byte) {
 	}
 }
 
+// TestEmptyLogs has logs without a byte: a kill leaves them behind when Badger
+// has just made them, or is about to remove them.
+func TestEmptyLogs(t *testing.T) {
+	folder := t.TempDir()
+	w, p, _ := seed(t, folder)
+	for range 2 {
+		for _, name := range []string{"000000.vlog", "000900.vlog", "000901.vlog", "00000.mem", "00900.mem", "00901.mem"} {
+			if err := os.WriteFile(filepath.Join(folder, name), nil, 0o600); err != nil {
+				t.Fatal(err)
+			}
+		}
+		s, err := Open(folder, nil)
+		if err != nil {
+			t.Fatal(err)
+		}
+		err = s.View(t.Context(), func(r domain.Reader) error {
+			_, err1 := r.WorkspaceBySlug(w.Slug)
+			_, err2 := r.PresetVersion(p, 3)
+			return errors.Join(err1, err2)
+		})
+		if err := errors.Join(err, s.Update(t.Context(), put(newWorkspace(newID()))), s.Close()); err != nil {
+			t.Fatal(err)
+		}
+	}
+	// In a store that never came to be, too.
+	folder = t.TempDir()
+	for name, content := range map[string]string{markerName: `{"format":2,"id":"x","state":"new"}`, "000001.vlog": "", "00001.mem": ""} {
+		if err := os.WriteFile(filepath.Join(folder, name), []byte(content), 0o600); err != nil {
+			t.Fatal(err)
+		}
+	}
+	mustOpen(t, folder)
+}
+
+// TestDamagedTable flips a byte on the disk: under an open store, where the
+// record's checksum has to find it, and before it is opened.
 func TestDamagedTable(t *testing.T) {
 	folder := t.TempDir()
 	_, p, _ := seed(t, folder)
@@ -431,7 +510,7 @@ func TestDamagedLog(t *testing.T) {
 	}
 	snapshot := func(to string) {
 		t.Helper()
-		for _, name := range strings.Fields(list(folder))[1:] {
+		for _, name := range strings.Fields(listFolder(folder))[1:] {
 			if name == "LOCK" { // which Windows does not let anyone read
 				continue
 			}
@@ -535,7 +614,7 @@ func TestMarker(t *testing.T) {
 		{"state unknown", func(t *testing.T, folder string) { write(t, folder, markerName, `{"format":1,"state":"x"}`) }, "STORE file"},
 		{"newer format", func(t *testing.T, folder string) {
 			seed(t, folder)
-			write(t, folder, markerName, `{"format":2,"state":"ready"}`)
+			write(t, folder, markerName, `{"format":3,"state":"ready"}`)
 		}, "newer version"},
 		{"another's folder", func(t *testing.T, folder string) { write(t, folder, "notes.txt", "mine") }, "neither empty nor a store"},
 		{"tables only", func(t *testing.T, folder string) {
@@ -561,7 +640,7 @@ func TestMarker(t *testing.T) {
 				t.Fatal(err)
 			}
 			test.prepare(t, folder)
-			before := list(folder)
+			before := listFolder(folder)
 			s, err := Open(folder, nil)
 			if test.want != "" {
 				if err == nil {
@@ -571,7 +650,7 @@ func TestMarker(t *testing.T) {
 				if !strings.Contains(err.Error(), test.want) || !strings.Contains(err.Error(), folder) {
 					t.Errorf("got error %q, want one with %q and the folder", err, test.want)
 				}
-				if after := list(folder); before != after {
+				if after := listFolder(folder); before != after {
 					t.Errorf("a refused folder changed\nfrom %s\nto   %s", before, after)
 				}
 				return
@@ -595,7 +674,7 @@ func TestMarker(t *testing.T) {
 	}
 }
 
-func list(folder string) string {
+func listFolder(folder string) string {
 	var names []string
 	_ = fs.WalkDir(os.DirFS(folder), ".", func(name string, _ fs.DirEntry, _ error) error {
 		names = append(names, name)
@@ -679,7 +758,8 @@ func TestFreeSpace(t *testing.T) {
 }
 
 // writeUntilKilled adds versions to a few presets from eight goroutines and
-// prints each that was acknowledged.
+// prints each that was acknowledged. Another one makes workspaces and deletes
+// them.
 func writeUntilKilled(folder string) {
 	s, err := Open(folder, nil)
 	if err != nil {
@@ -693,22 +773,80 @@ func writeUntilKilled(folder string) {
 	}
 	var mu sync.Mutex
 	var wg sync.WaitGroup
+	wg.Go(func() {
+		for {
+			if err := comeAndGo(service); err != nil {
+				mu.Lock()
+				fmt.Println("error", err)
+				mu.Unlock()
+			}
+		}
+	})
 	for range 8 {
 		wg.Go(func() {
 			for {
 				slug := fmt.Sprint("p", rand.IntN(5))
 				config := fmt.Appendf(nil, `{"%d": %q}`, rand.Uint64(), strings.Repeat("x", rand.IntN(4000)))
-				_, v, err := service.CreatePresetVersion(context.Background(), manager(""), "", slug, domain.Capture{Config: config})
+				out, err := service.CreatePresetVersion(context.Background(), by(""), "", slug, domain.Capture{Config: config})
 				mu.Lock()
 				if err != nil {
 					fmt.Println("error", err)
 				}
-				fmt.Println("ack", slug, v.Version, v.ID, hashOf(config))
+				fmt.Println("ack", slug, out.Version.Version, out.Version.ID, hashOf(config))
 				mu.Unlock()
 			}
 		})
 	}
 	wg.Wait()
+}
+
+// comeAndGo makes a workspace with presets and deletes it.
+func comeAndGo(service *domain.Service) error {
+	ctx := context.Background()
+	out, err := service.CreateWorkspace(ctx, by(""), domain.NewWorkspace{Name: "passing", Slug: newID()})
+	if err != nil {
+		return err
+	}
+	id := out.Workspace.ID
+	for i := range 20 {
+		if _, err := service.CreatePresetVersion(ctx, by(id), "", fmt.Sprint("p", i%7), domain.Capture{Config: []byte("{}")}); err != nil {
+			return err
+		}
+	}
+	_, err = service.DeleteWorkspace(ctx, by(""), id, domain.WorkspaceDeletion{})
+	return err
+}
+
+// checkWhole makes sure that what is stored fits together.
+func checkWhole(t *testing.T, s *Store) {
+	t.Helper()
+	waitUntilPurged(t, s)
+	checkPlaces(t, s)
+	err := s.View(t.Context(), func(r domain.Reader) error {
+		for k := range records(t, s, kindPreset) {
+			if _, err := r.Workspace(uuid.UUID([]byte(k[2:18])).String()); err != nil {
+				return fmt.Errorf("the workspace of a preset: %w", err)
+			}
+		}
+		return nil
+	})
+	if err != nil {
+		t.Error(err)
+	}
+	var end domain.AuditHead
+	for {
+		records, head, err := domain.NewService(s).AuditTrail(t.Context(), end.Count, domain.MaxAuditPage)
+		if err == nil {
+			end, err = domain.VerifyAudit(end, records)
+		}
+		if err != nil {
+			t.Error(err)
+			return
+		}
+		if end == head {
+			return
+		}
+	}
 }
 
 // TestCrash kills a writing process at random moments. All that it had
@@ -785,6 +923,7 @@ func TestCrash(t *testing.T) {
 			}
 			return nil
 		})
+		checkWhole(t, s)
 		if err := errors.Join(err, s.Close()); err != nil {
 			t.Fatalf("cycle %d: %v", cycle, err)
 		}

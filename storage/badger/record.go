@@ -75,30 +75,65 @@ func decodeJSON[T any](payload []byte) (object T, err error) {
 	return object, err
 }
 
-// encodeVersion returns the sealed record of a preset version, whose payload
-// is the length of its JSON (unsigned varint), the JSON, and Config as it is.
-func encodeVersion(k key, v domain.PresetVersion) ([]byte, error) {
-	meta, err := jsonv2.Marshal(v)
+// placed is what the record of an object in a list says of its place: 0 or
+// nothing where it has none.
+type placed struct {
+	Place uint64 `json:"place,omitzero"`
+}
+
+// storedWorkspace and storedPreset are what is stored of such objects: their
+// JSON, with the place as one more member.
+type (
+	storedWorkspace struct {
+		domain.Workspace
+		placed
+	}
+	storedPreset struct {
+		domain.Preset
+		placed
+	}
+)
+
+// encodeParts returns the sealed record of an object and of bytes that belong to
+// it and are to stay as they are. Its payload is the length of the object's JSON
+// (unsigned varint), the JSON, and the bytes.
+func encodeParts(k key, object any, raw []byte) ([]byte, error) {
+	meta, err := jsonv2.Marshal(object)
 	if err != nil {
 		return nil, fmt.Errorf("encoding a %v record: %w", k.kind(), err)
 	}
-	record := make([]byte, recordHeader, recordHeader+binary.MaxVarintLen32+len(meta)+len(v.Config))
+	record := make([]byte, recordHeader, recordHeader+binary.MaxVarintLen32+len(meta)+len(raw))
 	record = binary.AppendUvarint(record, uint64(len(meta)))
 	record = append(record, meta...)
-	return seal(k, append(record, v.Config...)), nil
+	return seal(k, append(record, raw...)), nil
 }
 
-func decodeVersion(payload []byte) (v domain.PresetVersion, err error) {
+func decodeParts[T any](payload []byte) (object T, raw []byte, err error) {
 	length, n := binary.Uvarint(payload)
 	if n <= 0 || length > uint64(len(payload)-n) {
-		return v, errors.New("its parts do not add up")
+		return object, nil, errors.New("its parts do not add up")
 	}
-	meta, config := payload[n:n+int(length)], payload[n+int(length):]
-	if err := jsonv2.Unmarshal(meta, &v); err != nil {
-		return v, err
+	object, err = decodeJSON[T](payload[n : n+int(length)])
+	return object, bytes.Clone(payload[n+int(length):]), err
+}
+
+func encodeVersion(k key, v domain.PresetVersion) ([]byte, error) { return encodeParts(k, v, v.Config) }
+
+func decodeVersion(payload []byte) (v domain.PresetVersion, err error) {
+	v, config, err := decodeParts[domain.PresetVersion](payload)
+	v.Config = config
+	return v, err
+}
+
+func encodeReplay(k key, r domain.Replay) ([]byte, error) { return encodeParts(k, r, r.Answer) }
+
+// decodeReplay takes an answer without bytes for none.
+func decodeReplay(payload []byte) (r domain.Replay, err error) {
+	r, answer, err := decodeParts[domain.Replay](payload)
+	if len(answer) > 0 {
+		r.Answer = answer
 	}
-	v.Config = bytes.Clone(config)
-	return v, nil
+	return r, err
 }
 
 // encodeID returns the sealed record of an index, which points to an id.
@@ -108,7 +143,12 @@ func encodeID(k key, id string) []byte {
 
 func decodeID(payload []byte) (string, error) { return string(payload), nil }
 
-func decodeSequence(payload []byte) (uint64, error) {
+// encodeNumber returns the sealed record of a number, big endian.
+func encodeNumber(k key, n uint64) []byte {
+	return seal(k, binary.BigEndian.AppendUint64(make([]byte, recordHeader, recordHeader+8), n))
+}
+
+func decodeNumber(payload []byte) (uint64, error) {
 	if len(payload) != 8 {
 		return 0, errors.New("its length is wrong")
 	}

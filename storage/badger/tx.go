@@ -1,7 +1,6 @@
 package badger
 
 import (
-	"bytes"
 	"cmp"
 	"errors"
 	"fmt"
@@ -52,6 +51,16 @@ func load[T any](r *reader, k key, decode func([]byte) (T, error)) (object T, er
 			return err
 		})
 	})
+	return object, err
+}
+
+// loadExisting is load for a record that exists according to others: where it is
+// missing, that is damage.
+func loadExisting[T any](r *reader, k key, decode func([]byte) (T, error)) (T, error) {
+	object, err := load(r, k, decode)
+	if errors.Is(err, domain.ErrNotFound) {
+		err = damaged(k.kind(), "it is missing")
+	}
 	return object, err
 }
 
@@ -111,6 +120,46 @@ func (r *reader) Preset(workspaceID, slug string) (domain.Preset, error) {
 	return load(r, k, decodeJSON[domain.Preset])
 }
 
+// WorkspacePage implements domain.Reader.
+func (r *reader) WorkspacePage(page domain.Page) ([]domain.Workspace, int, error) {
+	places, total, err := r.page(workspaces(), page, false)
+	if err != nil {
+		return nil, 0, err
+	}
+	all := make([]domain.Workspace, len(places))
+	for i, place := range places {
+		k, _ := workspaceKey(place.name)
+		w, err := load(r, k, decodeJSON[storedWorkspace])
+		if err := place.holds(w.Place, err); err != nil {
+			return nil, 0, err
+		}
+		all[i] = w.Workspace
+	}
+	return all, total, nil
+}
+
+// PresetPage implements domain.Reader.
+func (r *reader) PresetPage(workspaceID string, page domain.Page) ([]domain.Preset, int, error) {
+	l, ok := presetsOf(workspaceID)
+	if !ok {
+		return nil, 0, nil
+	}
+	places, total, err := r.page(l, page, true)
+	if err != nil {
+		return nil, 0, err
+	}
+	all := make([]domain.Preset, len(places))
+	for i, place := range places {
+		k, _ := presetKey(workspaceID, place.name)
+		p, err := load(r, k, decodeJSON[storedPreset])
+		if err := place.holds(p.Place, err); err != nil {
+			return nil, 0, err
+		}
+		all[i] = p.Preset
+	}
+	return all, total, nil
+}
+
 // Presets implements domain.Reader. It sees the writes that the operation had
 // staged when the iteration began.
 func (r *reader) Presets(workspaceID string) iter.Seq2[domain.Preset, error] {
@@ -143,14 +192,14 @@ func (r *reader) Presets(workspaceID string) iter.Seq2[domain.Preset, error] {
 	}
 }
 
-// presetPages reads the presets of a workspace piece by piece. No iterator of
-// Badger's stays open between the pieces: an update can have only one at a
-// time, and whoever reads the presets may read others meanwhile.
+// presetPages reads the presets of a workspace piece by piece. No cursor stays
+// open between the pieces: an update can have only one at a time, and whoever
+// reads the presets may read others meanwhile.
 type presetPages struct {
 	r      *reader
 	prefix key
-	next   key     // where the next page begins, nil after the last
-	staged []write // those that are still to come, in order
+	next   key // where the next page begins, nil after the last
+	staged []write
 }
 
 // pageSize is how many bytes of records a page has, or a few more.
@@ -159,50 +208,22 @@ const pageSize = 16 << 10
 // read returns the next page. Before an error it returns what comes before the
 // preset that it is about.
 func (p *presetPages) read() (page []domain.Preset, err error) {
-	size := 0
-	add := func(k key, record []byte) error {
-		preset, err := decodeRecord(k, record, decodeJSON[domain.Preset])
-		if err == nil {
-			page = append(page, preset)
-			size += len(record)
-		}
-		return err
-	}
-	// addStaged adds the staged ones up to k, or all, and returns whether k
-	// was the last of them.
-	addStaged := func(k key) (replaced bool, err error) {
-		for len(p.staged) > 0 && (k == nil || bytes.Compare(p.staged[0].key, k) <= 0) {
-			w := p.staged[0]
-			p.staged = p.staged[1:]
-			if err := add(w.key, w.record); err != nil {
-				return false, err
-			}
-			replaced = bytes.Equal(w.key, k)
-		}
-		return replaced, nil
-	}
-	err = reading(kindPreset, func() error {
-		it := p.r.txn.NewIterator(badgerdb.IteratorOptions{Prefix: p.prefix})
-		defer it.Close()
-		for it.Seek(p.next); it.Valid(); it.Next() {
-			k := key(it.Item().Key())
+	err = p.r.walkWith(p.staged, p.prefix, func(c *cursor) error {
+		size := 0
+		for c.seek(p.next); c.key != nil; c.next() {
 			if size >= pageSize {
-				p.next = slices.Clone(k)
+				p.next = slices.Clone(c.key)
 				return nil
 			}
-			switch replaced, err := addStaged(k); {
-			case err != nil:
-				return err
-			case replaced:
-				continue
-			}
-			if err := it.Item().Value(func(record []byte) error { return add(k, record) }); err != nil {
+			preset, err := decodeAt(c, decodeJSON[domain.Preset])
+			if err != nil {
 				return err
 			}
+			page = append(page, preset)
+			size += c.size()
 		}
 		p.next = nil
-		_, err := addStaged(nil)
-		return err
+		return nil
 	})
 	return page, err
 }
@@ -212,14 +233,11 @@ func (r *reader) PresetVersion(p domain.Preset, n int) (domain.PresetVersion, er
 	if n < 1 || n > p.LatestVersion {
 		return domain.PresetVersion{}, domain.ErrNotFound
 	}
-	v, err := domain.PresetVersion{}, domain.ErrNotFound
-	if k, ok := versionKey(p.ID, n); ok {
-		v, err = load(r, k, decodeVersion)
+	k, ok := versionKey(p.ID, n)
+	if !ok {
+		return domain.PresetVersion{}, damaged(kindVersion, "it is missing")
 	}
-	if errors.Is(err, domain.ErrNotFound) {
-		return v, damaged(kindVersion, "it is missing")
-	}
-	return v, err
+	return loadExisting(r, k, decodeVersion)
 }
 
 // Key implements domain.Reader.
@@ -247,47 +265,20 @@ func (r *reader) KeyByHash(hash domain.KeyHash) (domain.Key, error) {
 
 // Keys implements domain.Reader.
 func (r *reader) Keys() ([]domain.Key, error) {
-	if r.ended {
-		return nil, errEnded
-	}
 	prefix := newKey(kindKey, 0)
 	var keys []domain.Key
-	add := func(k key, record []byte) error {
-		issued, err := decodeRecord(k, record, decodeJSON[domain.Key])
-		if err == nil {
-			keys = append(keys, issued)
-		}
-		return err
-	}
-	err := reading(kindKey, func() error {
-		it := r.txn.NewIterator(badgerdb.IteratorOptions{Prefix: prefix})
-		defer it.Close()
-		for it.Rewind(); it.Valid(); it.Next() {
-			k := key(it.Item().Key())
-			if r.stage != nil {
-				if _, replaced := r.stage.writes[string(k)]; replaced {
-					continue
-				}
-			}
-			err := it.Item().Value(func(record []byte) error { return add(k, record) })
+	err := r.walk(prefix, func(c *cursor) error {
+		for ; c.key != nil; c.next() {
+			issued, err := decodeAt(c, decodeJSON[domain.Key])
 			if err != nil {
 				return err
 			}
+			keys = append(keys, issued)
 		}
 		return nil
 	})
 	if err != nil {
 		return nil, err
-	}
-	if r.stage != nil {
-		for _, w := range r.stage.writes {
-			if w.key.kind() != kindKey {
-				continue
-			}
-			if err := add(w.key, w.record); err != nil {
-				return nil, err
-			}
-		}
 	}
 	slices.SortFunc(keys, func(a, b domain.Key) int {
 		return cmp.Or(a.CreatedAt.Compare(b.CreatedAt), strings.Compare(a.ID, b.ID))
@@ -348,7 +339,7 @@ func (t *tx) PutWorkspace(w domain.Workspace) error {
 	if !ok || !okSlug {
 		return t.refuse(kindWorkspace)
 	}
-	old, err := t.Workspace(w.ID)
+	old, err := load(&t.reader, k, decodeJSON[storedWorkspace])
 	switch {
 	case errors.Is(err, domain.ErrNotFound):
 	case err != nil:
@@ -359,20 +350,62 @@ func (t *tx) PutWorkspace(w domain.Workspace) error {
 			return err
 		}
 	}
-	record, err := encodeJSON(k, w)
+	stored := storedWorkspace{w, old.placed}
+	if stored.Place == 0 {
+		if stored.Place, err = t.place(workspaces(), 0, w.ID); err != nil {
+			return err
+		}
+	}
+	record, err := encodeJSON(k, stored)
 	if err := t.write(k, record, err); err != nil {
 		return err
 	}
 	return t.point(index, w.ID)
 }
 
+// DeleteWorkspace implements domain.Tx. What is in the workspace is removed by
+// and by.
+func (t *tx) DeleteWorkspace(w domain.Workspace) error {
+	k, ok := workspaceKey(w.ID)
+	deleted, _ := deletedKey(w.ID)
+	if !ok {
+		return t.refuse(kindWorkspace)
+	}
+	old, err := load(&t.reader, k, decodeJSON[storedWorkspace])
+	if errors.Is(err, domain.ErrNotFound) {
+		return nil
+	}
+	index, _ := workspaceSlugKey(old.Slug)
+	return cmp.Or(
+		t.write(k, nil, err),
+		t.unpoint(index, w.ID),
+		t.displace(workspaces(), old.Place),
+		t.point(deleted, w.ID),
+	)
+}
+
 // PutPreset implements domain.Tx.
 func (t *tx) PutPreset(p domain.Preset) error {
 	k, ok := presetKey(p.WorkspaceID, p.Slug)
+	l, _ := presetsOf(p.WorkspaceID)
 	if !ok {
 		return t.refuse(kindPreset)
 	}
-	record, err := encodeJSON(k, p)
+	old, err := load(&t.reader, k, decodeJSON[placed])
+	if err != nil && !errors.Is(err, domain.ErrNotFound) {
+		return t.write(k, nil, err)
+	}
+	stored := storedPreset{Preset: p}
+	if p.Status != domain.PresetArchived {
+		if stored.Place, err = t.place(l, old.Place, p.Slug); err != nil {
+			return err
+		}
+	} else if old.Place != 0 {
+		if err := t.displace(l, old.Place); err != nil {
+			return err
+		}
+	}
+	record, err := encodeJSON(k, stored)
 	return t.write(k, record, err)
 }
 

@@ -32,14 +32,15 @@ func errorsAsTheyAre(t *testing.T, s *suite) {
 }
 
 func failedUpdateLeavesNothing(t *testing.T, s *suite) {
-	before := newWorkspace("before")
-	s.mustUpdate(t, func(tx domain.Tx) error { return tx.PutWorkspace(before) })
+	before, gone := newWorkspace("before"), newWorkspace("gone")
+	s.mustUpdate(t, func(tx domain.Tx) error { return cmp.Or(tx.PutWorkspace(before), tx.PutWorkspace(gone)) })
 	changed, p, k := before, newPreset(before.ID, "p"), newKey(1)
 	changed.Slug = "after"
 	err := s.update(func(tx domain.Tx) error {
 		return cmp.Or(
 			tx.PutWorkspace(changed), tx.PutPreset(p), tx.PutPresetVersion(p, newVersion(p, 1, "{}")),
-			tx.PutKey(k), errDeliberate)
+			tx.PutKey(k), tx.PutLabelChange(p, "staging", newLabelChange(1)), tx.PutAudit(newAudit(1)),
+			tx.PutReplay(domain.Replay{ExpiresAt: time.Now().Add(time.Hour)}), tx.DeleteWorkspace(gone), errDeliberate)
 	})
 	if !errors.Is(err, errDeliberate) {
 		t.Fatalf("got error %v, want the function's own", err)
@@ -52,7 +53,9 @@ func failedUpdateLeavesNothing(t *testing.T, s *suite) {
 			_, err2 := r.Preset(before.ID, "p")
 			_, err3 := r.Key(k.ID)
 			_, err4 := r.KeyByHash(k.Hash)
-			for _, err := range []error{err1, err2, err3, err4} {
+			_, err6 := r.AuditRecord(1)
+			_, err7 := r.Replay(domain.ReplayID{})
+			for _, err := range []error{err1, err2, err3, err4, err6, err7} {
 				if !errors.Is(err, domain.ErrNotFound) {
 					t.Errorf("after a failed update: got error %v, want ErrNotFound", err)
 				}
@@ -61,7 +64,14 @@ func failedUpdateLeavesNothing(t *testing.T, s *suite) {
 			if len(keys) != 0 {
 				t.Errorf("after a failed update there are keys: %v", keys)
 			}
-			return errors.Join(err, err5)
+			changes, err8 := r.LabelChanges(p, "staging")
+			head, err9 := r.AuditHead()
+			if changes != 0 || head.Count != 0 {
+				t.Errorf("after a failed update there are %d changes of a label and %d of all", changes, head.Count)
+			}
+			workspacePagesAre(t, r, []domain.Workspace{before, gone}, 1)
+			presetPagesAre(t, r, before.ID, nil, 1)
+			return errors.Join(err, err5, err8, err9)
 		})
 	}
 	check(t)
@@ -155,11 +165,11 @@ func onePresetManyWriters(t *testing.T, s *suite) {
 	w := newWorkspace("w")
 	s.mustUpdate(t, func(tx domain.Tx) error { return tx.PutWorkspace(w) })
 	service := domain.NewService(s.Store)
-	presets, versions := make([]domain.Preset, writers), make([]domain.PresetVersion, writers)
+	outcomes := make([]domain.Outcome, writers)
 	for i, err := range together(writers, func(i int) (err error) {
 		in := domain.Capture{Dialect: domain.Responses, Config: fmt.Appendf(nil, `{"writer":%d}`, i)}
 		for {
-			presets[i], versions[i], err = service.CreatePresetVersion(context.Background(), manager(w.ID), "", "p", in)
+			outcomes[i], err = service.CreatePresetVersion(context.Background(), by(w.ID), "", "p", in)
 			if !errors.Is(err, domain.ErrConflict) {
 				return err
 			}
@@ -177,9 +187,10 @@ func onePresetManyWriters(t *testing.T, s *suite) {
 		if p.LatestVersion != writers || p.DesignatedVersion != writers {
 			t.Errorf("latest version is %d, designated %d, want %d", p.LatestVersion, p.DesignatedVersion, writers)
 		}
-		for i, v := range versions {
-			if presets[i].ID != p.ID || presets[i].LatestVersion != v.Version {
-				t.Errorf("writer %d was told of preset %s at %d and version %d, want preset %s", i, presets[i].ID, presets[i].LatestVersion, v.Version, p.ID)
+		for i, out := range outcomes {
+			v := out.Version
+			if out.Preset.ID != p.ID || out.Preset.LatestVersion != v.Version {
+				t.Errorf("writer %d was told of preset %s at %d and version %d, want preset %s", i, out.Preset.ID, out.Preset.LatestVersion, v.Version, p.ID)
 			}
 			got, err := get(s, func(r domain.Reader) (domain.PresetVersion, error) { return r.PresetVersion(p, v.Version) })
 			if err != nil {
@@ -200,14 +211,14 @@ func manyPresets(t *testing.T, s *suite) {
 	service := domain.NewService(s.Store)
 	for i, err := range together(writers, func(i int) error {
 		for n := 1; n <= each; {
-			_, v, err := service.CreatePresetVersion(context.Background(), manager(w.ID), "w", slugOf(i), domain.Capture{Config: []byte("{}")})
+			out, err := service.CreatePresetVersion(context.Background(), by(w.ID), "w", slugOf(i), domain.Capture{Config: []byte("{}")})
 			switch {
 			case errors.Is(err, domain.ErrConflict):
 				continue
 			case err != nil:
 				return err
-			case v.Version != n:
-				return fmt.Errorf("got version %d, want %d", v.Version, n)
+			case out.Version.Version != n:
+				return fmt.Errorf("got version %d, want %d", out.Version.Version, n)
 			}
 			n++
 		}
@@ -227,11 +238,11 @@ func manyPresets(t *testing.T, s *suite) {
 
 func oneSlugManyWriters(t *testing.T, s *suite) {
 	service := domain.NewService(s.Store)
-	winners := make([]domain.Workspace, writers)
+	winners := make([]domain.Outcome, writers)
 	won := -1
 	for i, err := range together(writers, func(i int) (err error) {
 		for {
-			winners[i], err = service.CreateWorkspace(context.Background(), manager(""), domain.NewWorkspace{Name: "w", Slug: "taken"})
+			winners[i], err = service.CreateWorkspace(context.Background(), by(""), domain.NewWorkspace{Name: "w", Slug: "taken"})
 			if !errors.Is(err, domain.ErrConflict) {
 				return err
 			}
@@ -253,7 +264,7 @@ func oneSlugManyWriters(t *testing.T, s *suite) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	same(t, got, winners[won])
+	same(t, got, winners[won].Workspace)
 }
 
 func neighboursOfAFailure(t *testing.T, s *suite) {
@@ -478,23 +489,23 @@ func history(t *testing.T, s *suite) {
 
 func reopen(t *testing.T, s *suite) {
 	service := domain.NewService(s.Store)
-	w, err := service.CreateWorkspace(t.Context(), manager(""), domain.NewWorkspace{Name: awkward, Slug: "w"})
+	created, err := service.CreateWorkspace(t.Context(), by(""), domain.NewWorkspace{Name: awkward, Slug: "w"})
 	if err != nil {
 		t.Fatal(err)
 	}
+	w := created.Workspace
 	var versions []domain.PresetVersion
 	var p domain.Preset
 	for i := range 20 {
-		var v domain.PresetVersion
-		p, v, err = service.CreatePresetVersion(t.Context(), manager(w.ID), "", "p", domain.Capture{
+		out, err := service.CreatePresetVersion(t.Context(), by(w.ID), "", "p", domain.Capture{
 			Dialect: domain.Responses, Config: fmt.Appendf(nil, `{ "n":%d }`, i), SystemPrompt: new(awkward),
 		})
 		if err != nil {
 			t.Fatal(err)
 		}
-		versions = append(versions, v)
+		p, versions = out.Preset, append(versions, out.Version)
 	}
-	k, secret, err := service.IssueKey(t.Context(), domain.NewKey{Kind: domain.InferenceKey, Workspace: "w"})
+	k, secret, err := service.IssueKey(t.Context(), by(""), domain.NewKey{Kind: domain.InferenceKey, Workspace: "w"})
 	if err != nil {
 		t.Fatal(err)
 	}

@@ -4,6 +4,7 @@ import (
 	"bytes"
 	"encoding/json"
 	"errors"
+	"fmt"
 	"math"
 	"reflect"
 	"slices"
@@ -21,7 +22,7 @@ func workspaceRoundTrip(t *testing.T, s *suite) {
 		DefaultGuardrailID: newID(), IOLoggingAPIKeyIDs: []byte(`["a",1,12345678901234567890,-1.50,1e400]`),
 		IOLoggingSamplingRate: 0.1, IsDataDiscountLoggingEnabled: true,
 		IsObservabilityBroadcastEnabled: true, IsObservabilityIOLoggingEnabled: true,
-		CreatedAt: when(1), CreatedBy: awkward, UpdatedAt: new(when(2)),
+		CreatedAt: when(1), CreatedBy: awkward, UpdatedAt: new(when(2)), DisabledServerTools: &[]string{awkward, ""},
 	}
 	empty := newWorkspace("empty")
 	empty.Name, empty.CreatedBy = "", ""
@@ -56,6 +57,10 @@ func presetRoundTrip(t *testing.T, s *suite) {
 		ID: newID(), Name: awkward, Slug: "A.b_c~d-1", Description: new(awkward), Status: domain.PresetActive,
 		StatusUpdatedAt: new(when(1)), CreatorUserID: awkward, WorkspaceID: newID(),
 		DesignatedVersionID: newID(), DesignatedVersion: 7, LatestVersion: 9,
+		Labels: map[string]domain.Label{
+			"staging": {Target: domain.Target{Version: 3}, Changes: 2},
+			awkward:   {Target: domain.Target{Split: []domain.Share{{Version: 1, Weight: 2}, {Version: 9}}}, Changes: 1},
+		},
 		CreatedAt: when(2), UpdatedAt: when(3),
 	}
 	empty := newPreset(full.WorkspaceID, "a.b_c~d-1") // another slug: they are case-sensitive
@@ -113,7 +118,7 @@ func keyRoundTrip(t *testing.T, s *suite) {
 	full := domain.Key{
 		ID: newID(), Kind: domain.ManagementKey, Hash: domain.HashSecret("1"), Hint: "wxyz",
 		Name: awkward, UserID: awkward, WorkspaceID: newID(),
-		CreatedAt: when(1), ExpiresAt: new(when(2)), RevokedAt: new(when(3)),
+		CreatedAt: when(1), ExpiresAt: new(when(2)), RevokedAt: new(when(3)), LastUsedAt: new(when(4)),
 	}
 	for _, want := range []domain.Key{full, newKey(4)} {
 		s.mustUpdate(t, func(tx domain.Tx) error { return tx.PutKey(want) })
@@ -152,8 +157,26 @@ func largestRecords(t *testing.T, s *suite) {
 	prompt := newVersion(p, 2, `{}`)
 	prompt.SystemPrompt = new(strings.Repeat("\x01", domain.MaxStoredSize/6)) // \u0001, as was sent
 	prompt.CreatorID = strings.Repeat("😀", domain.MaxKeyText)
+	// An answer shows all of one version, beside which a preset has little.
+	answer := domain.Replay{ID: domain.ReplayID{1}, Request: make([]byte, 32), ExpiresAt: time.Now().Add(time.Hour).UTC().Truncate(time.Second)}
+	answer.Answer = bytes.Repeat([]byte("a"), 2*domain.MaxStoredSize-(64<<10))
+	for i := range domain.MaxLabels {
+		label := domain.Label{Changes: math.MaxInt}
+		for n := range domain.MaxShares {
+			label.Split = append(label.Split, domain.Share{Version: 1_000_000 + n, Weight: domain.MaxWeight})
+		}
+		if p.Labels == nil {
+			p.Labels = map[string]domain.Label{}
+		}
+		p.Labels[fmt.Sprintf("%064d", i)] = label
+	}
+	largest := domain.Target{Split: p.Labels[fmt.Sprintf("%064d", 0)].Split}
+	change := domain.LabelChange{Number: 1, Time: when(1), KeyID: awkward, UserID: strings.Repeat("😀", domain.MaxKeyText), From: &largest, To: &largest}
+	audit := newAudit(1)
 	s.mustUpdate(t, func(tx domain.Tx) error {
-		return errors.Join(tx.PutWorkspace(w), tx.PutPresetVersion(p, config), tx.PutPresetVersion(p, prompt), tx.PutPreset(p))
+		return errors.Join(
+			tx.PutWorkspace(w), tx.PutPresetVersion(p, config), tx.PutPresetVersion(p, prompt), tx.PutPreset(p),
+			tx.PutLabelChange(p, "staging", change), tx.PutAudit(audit), tx.PutReplay(answer))
 	})
 	s.reopen(t)
 	s.mustView(t, func(r domain.Reader) error {
@@ -165,7 +188,15 @@ func largestRecords(t *testing.T, s *suite) {
 		same(t, gotConfig, config)
 		gotPrompt, err4 := r.PresetVersion(p, 2)
 		same(t, gotPrompt, prompt)
-		return errors.Join(err1, err2, err3, err4)
+		gotChange, err5 := r.LabelChange(p, "staging", 1)
+		same(t, gotChange, change)
+		gotAudit, err6 := r.AuditRecord(1)
+		same(t, gotAudit, audit)
+		gotAnswer, err7 := r.Replay(answer.ID)
+		same(t, gotAnswer, answer)
+		presetPagesAre(t, r, w.ID, []domain.Preset{p}, 1)
+		workspacePagesAre(t, r, []domain.Workspace{w}, 1)
+		return errors.Join(err1, err2, err3, err4, err5, err6, err7)
 	})
 }
 
@@ -192,6 +223,13 @@ func notFound(t *testing.T, s *suite) {
 			wantMissing("PresetVersion of "+name, err)
 			_, err = r.Key(text)
 			wantMissing("Key "+name, err)
+			for _, label := range []string{text, "staging"} {
+				if n, err := r.LabelChanges(domain.Preset{ID: text}, label); n != 0 || err != nil {
+					t.Errorf("LabelChanges of %s: got %d and error %v, want 0", name, n, err)
+				}
+				_, err = r.LabelChange(domain.Preset{ID: text}, label, 1)
+				wantMissing("LabelChange of "+name, err)
+			}
 		}
 		p := newPreset(newID(), "p")
 		p.LatestVersion = 3
@@ -201,6 +239,15 @@ func notFound(t *testing.T, s *suite) {
 		}
 		_, err := r.KeyByHash(domain.KeyHash{})
 		wantMissing("KeyByHash", err)
+		_, err = r.LabelChange(p, "staging", 1)
+		wantMissing("LabelChange", err)
+		_, err = r.AuditRecord(1)
+		wantMissing("AuditRecord", err)
+		if head, err := r.AuditHead(); head != (domain.AuditHead{}) || err != nil {
+			t.Errorf("AuditHead: got %v and error %v, want none", head, err)
+		}
+		_, err = r.Replay(domain.ReplayID{})
+		wantMissing("Replay", err)
 		// Nothing may be where the contract says that it is: that is damage.
 		if _, err := r.PresetVersion(p, 2); err == nil || errors.Is(err, domain.ErrNotFound) {
 			t.Errorf("PresetVersion that must exist: got error %v, want one that is not ErrNotFound", err)

@@ -127,6 +127,14 @@ func stampsOfChanges(t *testing.T, s *suite) {
 			func(tx domain.Tx) error { return tx.PutKey(anotherSecret) },
 			watched{"its hash": ofKey(anotherSecret.Hash), "its former hash": ofKey(k.Hash)},
 		}, {
+			"a deleted workspace",
+			func(tx domain.Tx) error { return tx.DeleteWorkspace(heir) },
+			watched{"its id": ofWorkspace(heir.ID), "its slug": latter},
+		}, {
+			"a preset archived",
+			func(tx domain.Tx) error { p.Status = domain.PresetArchived; return tx.PutPreset(p) },
+			watched{"it": ofPreset(w.ID, "p")},
+		}, {
 			"several objects",
 			func(tx domain.Tx) error {
 				return errors.Join(tx.PutWorkspace(newWorkspace("new")), tx.PutPreset(p), tx.PutPreset(newPreset(w.ID, "q")), tx.PutKey(anotherSecret))

@@ -50,6 +50,18 @@ func Run(t *testing.T, open func(t *testing.T, place string) Store) {
 		{"presets by slug", presetsBySlug},
 		{"presets with own writes", presetsWithOwnWrites},
 		{"many presets listed", manyPresetsListed},
+		{"pages of presets", presetPages},
+		{"pages, many writers", pagesManyWriters},
+		{"pages in a snapshot", pagesInASnapshot},
+		{"pages of workspaces", workspacePages},
+		{"label changes", labelChanges},
+		{"one label, many writers", labelManyWriters},
+		{"audit trail", auditRoundTrip},
+		{"audit trail, many writers", auditManyWriters},
+		{"kept answers", replays},
+		{"one answer, many writers", replayManyWriters},
+		{"deleted workspace", workspaceDeleted},
+		{"deleted workspaces, many writers", deletionsManyWriters},
 		{"values are the caller's", valuesAreTheCallers},
 		{"errors as they are", errorsAsTheyAre},
 		{"failed update leaves nothing", failedUpdateLeavesNothing},
@@ -148,9 +160,9 @@ func when(n int) time.Time {
 // awkward is text that a careless encoder would change.
 const awkward = "Ünï ☃ 😀 <b>&\"'\\/\u2028\u2029\t\n\u007f\u0000 é e\u0301 \ufeff\ufffd"
 
-// manager is a principal that may do everything, in a workspace.
-func manager(workspaceID string) domain.Principal {
-	return domain.Principal{KeyID: "test", UserID: "test", Kind: domain.ManagementKey, WorkspaceID: workspaceID}
+// by are the terms of a principal that may do everything, in a workspace.
+func by(workspaceID string) domain.Write {
+	return domain.By(domain.Principal{KeyID: "test", UserID: "test", Kind: domain.ManagementKey, WorkspaceID: workspaceID})
 }
 
 func newWorkspace(slug string) domain.Workspace {

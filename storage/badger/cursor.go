@@ -1,0 +1,102 @@
+package badger
+
+import (
+	"bytes"
+	"slices"
+
+	badgerdb "github.com/dgraph-io/badger/v4"
+)
+
+// cursor goes through records in the order of their keys. Those that the
+// operation has staged are among them, in the place of what they replace.
+type cursor struct {
+	committed *badgerdb.Iterator
+	staged    []write // all that there are, in order
+	ahead     []write // those that are still to come
+	own       bool    // it stands at the first of ahead
+
+	// key is that of the record that it stands at, nil at the end. It is good
+	// until the cursor moves.
+	key key
+}
+
+// walk calls fn with a cursor at the first record under a prefix. An update can
+// have only one cursor at a time, so fn does nothing there but read from it.
+func (r *reader) walk(prefix key, fn func(c *cursor) error) error {
+	if r.ended {
+		return errEnded
+	}
+	return r.walkWith(r.stage.sorted(prefix), prefix, fn)
+}
+
+// walkWith is walk with the writes under prefix that were staged at another time.
+func (r *reader) walkWith(staged []write, prefix key, fn func(c *cursor) error) error {
+	return reading(prefix.kind(), func() error {
+		c := &cursor{committed: r.txn.NewIterator(badgerdb.IteratorOptions{Prefix: prefix}), staged: staged}
+		defer c.committed.Close()
+		c.seek(prefix)
+		return fn(c)
+	})
+}
+
+// seek moves to the first record whose key is k or comes after it.
+func (c *cursor) seek(k key) {
+	c.committed.Seek(k)
+	first, _ := slices.BinarySearchFunc(c.staged, k, func(w write, k key) int { return bytes.Compare(w.key, k) })
+	c.ahead = c.staged[first:]
+	c.settle()
+}
+
+// next moves to the record after this one.
+func (c *cursor) next() {
+	if c.own {
+		c.ahead = c.ahead[1:]
+	} else {
+		c.committed.Next()
+	}
+	c.settle()
+}
+
+// settle finds out which of the two comes first, and passes by what is replaced
+// or removed.
+func (c *cursor) settle() {
+	for {
+		c.key = nil
+		if c.committed.Valid() {
+			c.key = c.committed.Item().Key()
+		}
+		c.own = len(c.ahead) > 0 && (c.key == nil || bytes.Compare(c.ahead[0].key, c.key) <= 0)
+		if !c.own {
+			return
+		}
+		w := c.ahead[0]
+		if bytes.Equal(w.key, c.key) {
+			c.committed.Next()
+		}
+		if w.record != nil {
+			c.key = w.key
+			return
+		}
+		c.ahead = c.ahead[1:]
+	}
+}
+
+// size returns the length of the record that c stands at.
+func (c *cursor) size() int {
+	if c.own {
+		return len(c.ahead[0].record)
+	}
+	return int(c.committed.Item().ValueSize())
+}
+
+// decodeAt decodes the record that c stands at.
+func decodeAt[T any](c *cursor, decode func([]byte) (T, error)) (object T, err error) {
+	if c.own {
+		return decodeRecord(c.key, c.ahead[0].record, decode)
+	}
+	err = c.committed.Item().Value(func(record []byte) error {
+		object, err = decodeRecord(c.key, record, decode)
+		return err
+	})
+	return object, err
+}

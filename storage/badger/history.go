@@ -1,0 +1,121 @@
+package badger
+
+import (
+	"errors"
+	"fmt"
+	"time"
+
+	"github.com/caddy-presets/caddy-presets/domain"
+)
+
+// LabelChanges implements domain.Reader.
+func (r *reader) LabelChanges(p domain.Preset, label string) (int, error) {
+	k, ok := labelKey(p.ID, label)
+	if !ok {
+		return 0, nil
+	}
+	n, err := load(r, k, decodeNumber)
+	if errors.Is(err, domain.ErrNotFound) {
+		return 0, nil
+	}
+	return int(n), err
+}
+
+// LabelChange implements domain.Reader.
+func (r *reader) LabelChange(p domain.Preset, label string, n int) (domain.LabelChange, error) {
+	latest, err := r.LabelChanges(p, label)
+	switch {
+	case err != nil:
+		return domain.LabelChange{}, err
+	case n < 1 || n > latest:
+		return domain.LabelChange{}, domain.ErrNotFound
+	}
+	k, _ := labelChangeKey(p.ID, label, n) // a change was stored under the like
+	return loadExisting(r, k, decodeJSON[domain.LabelChange])
+}
+
+// PutLabelChange implements domain.Tx. It refuses any number but the next.
+func (t *tx) PutLabelChange(p domain.Preset, label string, c domain.LabelChange) error {
+	k, ok := labelChangeKey(p.ID, label, c.Number)
+	latestKey, _ := labelKey(p.ID, label)
+	if !ok {
+		return t.refuse(kindLabelChange)
+	}
+	latest, err := t.LabelChanges(p, label)
+	if err == nil && c.Number != latest+1 {
+		err = fmt.Errorf("change %d of a label cannot follow change %d", c.Number, latest)
+	}
+	if err != nil {
+		return t.write(k, nil, err)
+	}
+	record, err := encodeJSON(k, c)
+	if err := t.write(k, record, err); err != nil {
+		return err
+	}
+	return t.write(latestKey, encodeNumber(latestKey, uint64(c.Number)), nil)
+}
+
+// AuditHead implements domain.Reader.
+func (r *reader) AuditHead() (domain.AuditHead, error) {
+	head, err := load(r, auditHeadKey(), decodeJSON[domain.AuditHead])
+	if errors.Is(err, domain.ErrNotFound) {
+		return domain.AuditHead{}, nil
+	}
+	return head, err
+}
+
+// AuditRecord implements domain.Reader.
+func (r *reader) AuditRecord(n int) (domain.AuditRecord, error) {
+	head, err := r.AuditHead()
+	switch {
+	case err != nil:
+		return domain.AuditRecord{}, err
+	case n < 1 || n > head.Count:
+		return domain.AuditRecord{}, domain.ErrNotFound
+	}
+	return loadExisting(r, auditKey(n), decodeJSON[domain.AuditRecord])
+}
+
+// PutAudit implements domain.Tx. It refuses any number but the next.
+func (t *tx) PutAudit(a domain.AuditRecord) error {
+	k, head := auditKey(a.Number), auditHeadKey()
+	before, err := t.AuditHead()
+	if err == nil && a.Number != before.Count+1 {
+		err = fmt.Errorf("audit record %d cannot follow record %d", a.Number, before.Count)
+	}
+	if err != nil {
+		return t.write(k, nil, err)
+	}
+	record, err := encodeJSON(k, a)
+	if err := t.write(k, record, err); err != nil {
+		return err
+	}
+	record, err = encodeJSON(head, domain.AuditHead{Count: a.Number, Hash: a.Hash})
+	return t.write(head, record, err)
+}
+
+// replayMargin is how long a replay is kept beyond its time. The clocks of
+// those who ask may differ from this machine's.
+const replayMargin = time.Hour
+
+// Replay implements domain.Reader.
+func (r *reader) Replay(id domain.ReplayID) (domain.Replay, error) {
+	replay, err := load(r, replayKey(id), decodeReplay)
+	replay.ID = id
+	return replay, err
+}
+
+// PutReplay implements domain.Tx. It is kept for replayMargin at least.
+func (t *tx) PutReplay(r domain.Replay) error {
+	k := replayKey(r.ID)
+	record, err := encodeReplay(k, r)
+	if err := t.write(k, record, err); err != nil {
+		return err
+	}
+	end := r.ExpiresAt
+	if now := time.Now(); end.Before(now) {
+		end = now
+	}
+	t.stage.expire(k, end.Add(replayMargin))
+	return nil
+}

@@ -1,0 +1,95 @@
+package badger
+
+import (
+	"errors"
+	"testing"
+	"time"
+
+	badgerdb "github.com/dgraph-io/badger/v4"
+
+	"github.com/caddy-presets/caddy-presets/domain"
+)
+
+// TestReplayExpires looks up when Badger lets kept answers go: not before others
+// have stopped to ask for them, whose clocks may be behind, but some time.
+func TestReplayExpires(t *testing.T) {
+	s := mustOpen(t, t.TempDir())
+	now := time.Now()
+	for name, test := range map[string]struct{ expires, from, until time.Time }{
+		"in a day":               {now.Add(24 * time.Hour), now.Add(25 * time.Hour), now.Add(25*time.Hour + time.Minute)},
+		"by a clock long behind": {time.Unix(1, 0), now.Add(time.Hour), now.Add(2 * time.Hour)},
+		"never":                  {time.Time{}, now.Add(time.Hour), now.Add(2 * time.Hour)},
+	} {
+		t.Run(name, func(t *testing.T) {
+			want := domain.Replay{ID: domain.ReplayID(domain.HashSecret(name)), Answer: []byte(name), ExpiresAt: test.expires}
+			err := s.Update(t.Context(), func(tx domain.Tx) error {
+				// What is written last decides.
+				return errors.Join(tx.PutReplay(domain.Replay{ID: want.ID, ExpiresAt: now.Add(99 * time.Hour)}), tx.PutReplay(want))
+			})
+			if err != nil {
+				t.Fatal(err)
+			}
+			err = s.View(t.Context(), func(r domain.Reader) error {
+				got, err := r.Replay(want.ID)
+				if string(got.Answer) != name {
+					t.Errorf("got answer %q, want %q", got.Answer, name)
+				}
+				return err
+			})
+			if err != nil {
+				t.Error(err)
+			}
+			err = s.db.View(func(txn *badgerdb.Txn) error {
+				item, err := txn.Get(replayKey(want.ID))
+				if err != nil {
+					return err
+				}
+				at := time.Unix(int64(item.ExpiresAt()), 0)
+				if at.Before(test.from.Add(-time.Second)) || at.After(test.until) {
+					t.Errorf("it goes at %v, want between %v and %v", at, test.from, test.until)
+				}
+				return nil
+			})
+			if err != nil {
+				t.Error(err)
+			}
+		})
+	}
+	// Nothing else goes by itself.
+	if err := s.Update(t.Context(), put(newWorkspace("w"))); err != nil {
+		t.Fatal(err)
+	}
+	err := s.db.View(func(txn *badgerdb.Txn) error {
+		it := txn.NewIterator(badgerdb.DefaultIteratorOptions)
+		defer it.Close()
+		for it.Rewind(); it.Valid(); it.Next() {
+			if k := key(it.Item().Key()); k.kind() != kindReplay && it.Item().ExpiresAt() != 0 {
+				t.Errorf("a %v record expires", k.kind())
+			}
+		}
+		return nil
+	})
+	if err != nil {
+		t.Error(err)
+	}
+}
+
+// TestReplayGone is what a kept answer is once its time is over.
+func TestReplayGone(t *testing.T) {
+	s := mustOpen(t, t.TempDir())
+	k := replayKey(domain.ReplayID{1})
+	record, err := encodeReplay(k, domain.Replay{Answer: []byte("{}")})
+	if err != nil {
+		t.Fatal(err)
+	}
+	err = s.db.Update(func(txn *badgerdb.Txn) error {
+		return txn.SetEntry(&badgerdb.Entry{Key: k, Value: record, ExpiresAt: uint64(time.Now().Unix()) - 1})
+	})
+	if err != nil {
+		t.Fatal(err)
+	}
+	err = s.View(t.Context(), func(r domain.Reader) error { _, err := r.Replay(domain.ReplayID{1}); return err })
+	if !errors.Is(err, domain.ErrNotFound) {
+		t.Errorf("got error %v, want ErrNotFound", err)
+	}
+}

@@ -1,0 +1,284 @@
+package badger
+
+import (
+	"bytes"
+	"cmp"
+	"context"
+	"errors"
+	"fmt"
+	"os"
+	"path/filepath"
+	"testing"
+	"time"
+
+	badgerdb "github.com/dgraph-io/badger/v4"
+
+	"github.com/caddy-presets/caddy-presets/domain"
+)
+
+// fill stores a workspace of n presets, each with two versions and a label.
+func fill(t *testing.T, s *Store, slug string, n int) domain.Workspace {
+	t.Helper()
+	w := newWorkspace(slug)
+	if err := s.Update(t.Context(), put(w)); err != nil {
+		t.Fatal(err)
+	}
+	for i := 0; i < n; i += 50 {
+		err := s.Update(t.Context(), func(tx domain.Tx) error {
+			for j := i; j < i+50; j++ {
+				p := newPreset(w.ID, fmt.Sprint("p-", j))
+				err := tx.PutLabelChange(p, "staging", domain.LabelChange{Number: 1})
+				for v := 1; v <= 2; v++ {
+					err = cmp.Or(err, tx.PutPresetVersion(p, domain.PresetVersion{Version: v, Config: []byte("{}")}))
+				}
+				if err := cmp.Or(err, tx.PutPreset(p)); err != nil {
+					return err
+				}
+			}
+			return nil
+		})
+		if err != nil {
+			t.Fatal(err)
+		}
+	}
+	return w
+}
+
+func remove(t *testing.T, s *Store, w domain.Workspace) {
+	t.Helper()
+	if err := s.Update(t.Context(), func(tx domain.Tx) error { return tx.DeleteWorkspace(w) }); err != nil {
+		t.Fatal(err)
+	}
+}
+
+// contents counts the records that a workspace can leave behind.
+func contents(t *testing.T, s *Store) int {
+	t.Helper()
+	return len(records(t, s, kindPreset, kindVersion, kindLabel, kindLabelChange, kindPlace, kindCount, kindListEnd, kindDeleted))
+}
+
+func waitUntilPurged(t *testing.T, s *Store) {
+	t.Helper()
+	for end := time.Now().Add(time.Minute); len(records(t, s, kindDeleted)) > 0; time.Sleep(time.Millisecond) {
+		if time.Now().After(end) {
+			t.Fatalf("after a minute %d records are left", contents(t, s))
+		}
+	}
+}
+
+// TestPurge leaves nothing of a deleted workspace, and all of the others.
+func TestPurge(t *testing.T) {
+	folder := t.TempDir()
+	s := mustOpen(t, folder)
+	fill(t, s, "before", 50)
+	before := contents(t, s)
+	w := fill(t, s, "w", 300)
+	after := contents(t, s) - before
+	fill(t, s, "after", 50)
+	whole := contents(t, s)
+	remove(t, s, w)
+	waitUntilPurged(t, s)
+	if got, want := contents(t, s), whole-after; got != want {
+		t.Errorf("%d records are left, want %d", got, want)
+	}
+	id, _ := parseID(w.ID)
+	for k := range records(t, s, kindPreset, kindPlace, kindCount, kindListEnd, kindDeleted) {
+		if bytes.Contains([]byte(k), id[:]) {
+			t.Errorf("a %v of the deleted workspace is left", key(k).kind())
+		}
+	}
+	checkPlaces(t, s)
+}
+
+// TestPurgeGoesOn closes the store in the middle of it, and then before the next
+// workspace has begun.
+func TestPurgeGoesOn(t *testing.T) {
+	folder := t.TempDir()
+	s := mustOpen(t, folder)
+	keep := fill(t, s, "keep", 50)
+	alone := contents(t, s)
+	w := fill(t, s, "w", 300)
+	whole := contents(t, s)
+	commits := 0
+	s.committer.commit = func(txn *badgerdb.Txn) error {
+		if commits++; commits == 5 {
+			s.purger.stop()
+		}
+		return txn.Commit()
+	}
+	remove(t, s, w)
+	<-s.purger.done
+	if left := contents(t, s); left <= alone || left >= whole {
+		t.Errorf("%d records are left when the purger was stopped, want more than %d and less than %d", left, alone, whole)
+	}
+	remove(t, s, fill(t, s, "x", 50))
+	if err := s.Close(); err != nil {
+		t.Fatal(err)
+	}
+	s = mustOpen(t, folder)
+	waitUntilPurged(t, s)
+	if left := contents(t, s); left != alone {
+		t.Errorf("%d records are left, want %d", left, alone)
+	}
+	err := s.View(t.Context(), func(r domain.Reader) error {
+		page, total, err := r.PresetPage(keep.ID, domain.Page{Limit: 50})
+		if len(page) != 50 || total != 50 {
+			t.Errorf("got %d presets of %d, want 50", len(page), total)
+		}
+		return err
+	})
+	if err != nil {
+		t.Error(err)
+	}
+	checkPlaces(t, s)
+}
+
+// TestPurgeInParts never removes more than its bound at once, and a preset after
+// all that it leads to: whatever is left when it ends can still be found.
+func TestPurgeInParts(t *testing.T) {
+	s := mustOpen(t, t.TempDir())
+	w := newWorkspace("w")
+	const versions = 3*purgeBatch + 7
+	p := newPreset(w.ID, "p")
+	err := s.Update(t.Context(), func(tx domain.Tx) error {
+		err := cmp.Or(tx.PutWorkspace(w), tx.PutPreset(p), tx.PutPreset(newPreset(w.ID, "q")))
+		for n := 1; n <= versions; n++ {
+			err = cmp.Or(err, tx.PutPresetVersion(p, domain.PresetVersion{Version: n}), tx.PutLabelChange(p, "staging", domain.LabelChange{Number: n}))
+		}
+		return err
+	})
+	if err != nil {
+		t.Fatal(err)
+	}
+	whole := contents(t, s)
+	var most, parts int // of the committer's goroutine alone until all is done
+	s.committer.commit = func(txn *badgerdb.Txn) error {
+		before := contents(t, s)
+		err := txn.Commit()
+		after := contents(t, s)
+		if removed := before - after; removed > 0 {
+			most, parts = max(most, removed), parts+1
+		}
+		left := records(t, s, kindVersion, kindLabel, kindLabelChange)
+		if presets := records(t, s, kindPreset); len(left) > 0 && len(presets) == 0 {
+			t.Errorf("the presets are gone, but %d of their versions and labels are left", len(left))
+		}
+		if after > 2 && len(records(t, s, kindDeleted)) == 0 {
+			t.Errorf("nothing tells of the deletion any more, but %d records are left", after)
+		}
+		return err
+	}
+	remove(t, s, w)
+	waitUntilPurged(t, s)
+	if err := s.Close(); err != nil {
+		t.Fatal(err)
+	}
+	if least := whole / purgeBatch; parts < least || most > purgeBatch {
+		t.Errorf("%d records went in %d parts, of %d at most, want at least %d parts of %d", whole, parts, most, least, purgeBatch)
+	}
+}
+
+// TestPurgeStopsWriting gives up where writing has stopped.
+func TestPurgeStopsWriting(t *testing.T) {
+	folder := t.TempDir()
+	s := mustOpen(t, folder)
+	w := fill(t, s, "w", 50)
+	deleted := make(chan struct{})
+	s.committer.commit = func(txn *badgerdb.Txn) error {
+		select {
+		case <-deleted:
+			return errDeliberate
+		default:
+			close(deleted)
+			return txn.Commit()
+		}
+	}
+	remove(t, s, w)
+	select {
+	case <-s.purger.done:
+	case <-time.After(time.Minute):
+		t.Error("the purger still runs although nothing can be written")
+	}
+	if err := s.Close(); err != nil {
+		t.Fatal(err)
+	}
+	s = mustOpen(t, folder)
+	waitUntilPurged(t, s)
+}
+
+// TestPurgeOfDamaged goes on behind a preset whose record is damaged.
+func TestPurgeOfDamaged(t *testing.T) {
+	s := mustOpen(t, t.TempDir())
+	w := fill(t, s, "w", 50)
+	k, _ := presetKey(w.ID, "p-7")
+	if err := s.db.Update(func(txn *badgerdb.Txn) error { return txn.Set(k, []byte("nonsense")) }); err != nil {
+		t.Fatal(err)
+	}
+	remove(t, s, w)
+	waitUntilPurged(t, s)
+	if left := records(t, s, kindPreset); len(left) > 0 {
+		t.Errorf("%d presets are left", len(left))
+	}
+	if left := records(t, s, kindVersion); len(left) != 2 { // of the damaged one, which led to them
+		t.Errorf("%d versions are left, want 2", len(left))
+	}
+}
+
+// TestPurgeBesideWriters keeps writing while much is removed.
+func TestPurgeBesideWriters(t *testing.T) {
+	s := mustOpen(t, t.TempDir())
+	w := fill(t, s, "w", 600)
+	home := fill(t, s, "home", 50)
+	remove(t, s, w)
+	written := 0
+	for len(records(t, s, kindDeleted)) > 0 {
+		err := s.Update(context.Background(), func(tx domain.Tx) error {
+			return tx.PutPreset(newPreset(home.ID, fmt.Sprint("new-", written)))
+		})
+		if err != nil {
+			t.Fatal(err)
+		}
+		written++
+	}
+	waitUntilPurged(t, s)
+	if written < 2 {
+		t.Errorf("%d changes took place while the workspace was removed", written)
+	}
+	checkPlaces(t, s)
+}
+
+// TestOrphanOfRemoved finds a table that a crash left behind and whose records
+// were removed since, so that nothing is left of them. That is no damage.
+func TestOrphanOfRemoved(t *testing.T) {
+	folder := t.TempDir()
+	w, _, _ := seed(t, folder)
+	tables, err := filepath.Glob(filepath.Join(folder, "*.sst"))
+	if err != nil || len(tables) == 0 {
+		t.Fatalf("got tables %v, %v, want some", tables, err)
+	}
+	content := readFile(t, tables[0])
+	s := mustOpen(t, folder)
+	remove(t, s, w)
+	waitUntilPurged(t, s)
+	if err := s.Close(); err != nil {
+		t.Fatal(err)
+	}
+	db, err := badgerdb.Open(settings(folder, nil))
+	if err != nil {
+		t.Fatal(err)
+	}
+	k, _ := workspaceKey(w.ID)
+	err = db.View(func(txn *badgerdb.Txn) error {
+		if hasSince(txn, k, 0) {
+			return errors.New("there is still a trace of the workspace")
+		}
+		return nil
+	})
+	if err := errors.Join(err, db.Close()); err != nil {
+		t.Fatal(err)
+	}
+	if err := os.WriteFile(filepath.Join(folder, "000901.sst"), content, 0o600); err != nil {
+		t.Fatal(err)
+	}
+	mustOpen(t, folder)
+}

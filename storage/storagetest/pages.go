@@ -1,0 +1,418 @@
+package storagetest
+
+import (
+	"cmp"
+	"context"
+	"errors"
+	"fmt"
+	"math"
+	"math/rand/v2"
+	"slices"
+	"sync/atomic"
+	"testing"
+
+	"github.com/caddy-presets/caddy-presets/domain"
+)
+
+// presetPage returns a page of the presets of a workspace, in a form that get
+// takes.
+func presetPage(workspaceID string, page domain.Page) func(domain.Reader) ([]domain.Preset, error) {
+	return func(r domain.Reader) ([]domain.Preset, error) {
+		presets, _, err := r.PresetPage(workspaceID, page)
+		return presets, err
+	}
+}
+
+// pagesAre compares pages of several sizes with want, in the order in which all of
+// it is to be listed. One in every step offsets is looked at.
+func pagesAre[T any](t *testing.T, what string, want []T, step int, read func(domain.Page) ([]T, int, error)) {
+	t.Helper()
+	check := func(page domain.Page) {
+		t.Helper()
+		got, total, err := read(page)
+		if err != nil || total != len(want) {
+			t.Errorf("%s, %+v: got a total of %d and error %v, want %d", what, page, total, err, len(want))
+			return
+		}
+		first := min(page.Offset, len(want))
+		last := first + min(page.Limit, len(want)-first)
+		if len(got) != last-first {
+			t.Errorf("%s, %+v: got %d objects, want %d", what, page, len(got), last-first)
+			return
+		}
+		for i := range got {
+			same(t, got[i], want[first+i])
+		}
+	}
+	for offset := 0; offset <= len(want)+1; offset += step {
+		check(domain.Page{Offset: offset, Limit: 1})
+		if offset%9 == 0 {
+			check(domain.Page{Offset: offset, Limit: domain.MaxPage})
+		}
+	}
+	check(domain.Page{})
+	check(domain.Page{Limit: math.MaxInt})
+	check(domain.Page{Offset: len(want) / 2, Limit: math.MaxInt})
+	check(domain.Page{Offset: math.MaxInt, Limit: math.MaxInt})
+}
+
+func presetPagesAre(t *testing.T, r domain.Reader, workspaceID string, want []domain.Preset, step int) {
+	t.Helper()
+	pagesAre(t, "PresetPage", want, step, func(page domain.Page) ([]domain.Preset, int, error) { return r.PresetPage(workspaceID, page) })
+}
+
+func workspacePagesAre(t *testing.T, r domain.Reader, want []domain.Workspace, step int) {
+	t.Helper()
+	pagesAre(t, "WorkspacePage", want, step, r.WorkspacePage)
+}
+
+// presetPages changes presets of two workspaces at random, several of them in one
+// update, and compares the pages with a model.
+func presetPages(t *testing.T, s *suite) {
+	seed := rand.Uint64()
+	random := rand.New(rand.NewPCG(seed, 0))
+	t.Logf("seed %d", seed)
+	ids := []string{newID(), newID()}
+	// By workspace, of listed ones that which was put last first.
+	listed, archived := map[string][]domain.Preset{}, map[string][]domain.Preset{}
+	unlist := func(m map[string][]domain.Preset, p domain.Preset) {
+		m[p.WorkspaceID] = slices.DeleteFunc(slices.Clone(m[p.WorkspaceID]), func(q domain.Preset) bool { return q.Slug == p.Slug })
+	}
+	pick := func(presets []domain.Preset) domain.Preset { return presets[random.IntN(len(presets))] }
+	clock := 0
+	change := func(tx domain.Tx, w string) error {
+		clock++
+		var p domain.Preset
+		switch n := random.IntN(10); {
+		case n < 3 && len(archived[w]) > 0: // restored
+			p = pick(archived[w])
+			p.Status = domain.PresetActive
+		case n < 5 && len(listed[w]) > 0:
+			p = pick(listed[w])
+			p.Status = domain.PresetArchived
+		case n < 6 && len(archived[w]) > 0: // put and still archived
+			p = pick(archived[w])
+		case n < 8 && len(listed[w]) > 0:
+			p = pick(listed[w])
+			p.Status = []domain.PresetStatus{domain.PresetActive, domain.PresetDisabled}[random.IntN(2)]
+		default:
+			p = newPreset(w, fmt.Sprint("p-", clock))
+		}
+		p.LatestVersion, p.UpdatedAt = clock, when(clock%3) // times are no order
+		unlist(listed, p)
+		unlist(archived, p)
+		if p.Status == domain.PresetArchived {
+			archived[w] = append(archived[w], p)
+		} else {
+			listed[w] = append([]domain.Preset{p}, listed[w]...)
+		}
+		return tx.PutPreset(p)
+	}
+	check := func(step int) {
+		t.Helper()
+		s.inBoth(t, func(r domain.Reader) error {
+			for _, w := range ids {
+				presetPagesAre(t, r, w, listed[w], step)
+			}
+			return nil
+		})
+	}
+	check(1) // there are none
+	for _, w := range ids {
+		// Enough of them that pages and whatever counts them have several parts.
+		for i := range 300 {
+			p := newPreset(w, slugOf(i))
+			listed[w] = append([]domain.Preset{p}, listed[w]...)
+		}
+		s.mustUpdate(t, func(tx domain.Tx) error {
+			for _, p := range slices.Backward(listed[w]) {
+				if err := tx.PutPreset(p); err != nil {
+					return err
+				}
+			}
+			return nil
+		})
+	}
+	check(1)
+	for round := range 120 {
+		// An engine may run the function again, so the model is put back.
+		listedBefore, archivedBefore := cloned(listed), cloned(archived)
+		changes, fails, looks, start := 1+random.IntN(12), random.IntN(6) == 0, random.IntN(4) == 0, clock
+		w := ids[random.IntN(len(ids))]
+		err := s.update(func(tx domain.Tx) error {
+			listed, archived, clock = cloned(listedBefore), cloned(archivedBefore), start
+			for range changes {
+				if err := change(tx, w); err != nil {
+					return err
+				}
+			}
+			if looks {
+				presetPagesAre(t, tx, w, listed[w], 37)
+			}
+			if fails {
+				return errDeliberate
+			}
+			return nil
+		})
+		if fails {
+			listed, archived = listedBefore, archivedBefore
+		}
+		if fails != errors.Is(err, errDeliberate) || !fails && err != nil {
+			t.Fatalf("got error %v", err)
+		}
+		if round%20 == 0 {
+			check(29)
+		}
+	}
+	check(1)
+	s.reopen(t)
+	check(1)
+	// In the end all of them go, here and there.
+	for _, w := range ids {
+		for len(listed[w]) > 0 {
+			var kept, gone []domain.Preset
+			for i, p := range listed[w] {
+				if i%9 < 5 {
+					gone = append(gone, p)
+				} else {
+					kept = append(kept, p)
+				}
+			}
+			s.mustUpdate(t, func(tx domain.Tx) error {
+				for _, p := range gone {
+					p.Status = domain.PresetArchived
+					if err := tx.PutPreset(p); err != nil {
+						return err
+					}
+				}
+				return nil
+			})
+			listed[w] = kept
+			s.mustView(t, func(r domain.Reader) error {
+				presetPagesAre(t, r, w, kept, 7)
+				return nil
+			})
+		}
+	}
+	check(1)
+	s.inBoth(t, func(r domain.Reader) error {
+		for _, id := range append(odd(), newID()) { // unknown, or no id at all
+			presetPagesAre(t, r, id, nil, 1)
+		}
+		return nil
+	})
+}
+
+func cloned(m map[string][]domain.Preset) map[string][]domain.Preset {
+	clone := make(map[string][]domain.Preset, len(m))
+	for w, presets := range m {
+		clone[w] = slices.Clone(presets)
+	}
+	return clone
+}
+
+// pagesManyWriters lets each update count a clock up, which gives their order.
+func pagesManyWriters(t *testing.T, s *suite) {
+	const (
+		each    = 12
+		presets = 40 // fewer than writers, so that they contend
+	)
+	elsewhere, w := newID(), newID()
+	s.mustUpdate(t, func(tx domain.Tx) error { return tx.PutPreset(newPreset(elsewhere, "clock")) })
+	stamps := make([]map[string]int, writers)
+	var stop atomic.Bool
+	looking := make(chan error, 1)
+	go func() {
+		for !stop.Load() {
+			err := s.View(context.Background(), func(r domain.Reader) error {
+				// In one view all pages together are all of it, once each.
+				seen := map[string]bool{}
+				for offset := 0; ; offset += 7 {
+					page, total, err := r.PresetPage(w, domain.Page{Offset: offset, Limit: 7})
+					if err != nil {
+						return err
+					}
+					for _, p := range page {
+						seen[p.Slug] = true
+					}
+					if offset+7 >= total {
+						if len(seen) != total || offset+len(page) != total {
+							return fmt.Errorf("a total of %d, but %d on pages, %d of them different", total, offset+len(page), len(seen))
+						}
+						return nil
+					}
+				}
+			})
+			if err != nil {
+				looking <- err
+				return
+			}
+		}
+		looking <- nil
+	}()
+	errs := together(writers, func(i int) error {
+		stamps[i] = map[string]int{}
+		for n := range each {
+			slug, stamp := slugOf((i+n*n)%presets), 0
+			err := s.update(func(tx domain.Tx) error {
+				clock, err := tx.Preset(elsewhere, "clock")
+				if err != nil {
+					return err
+				}
+				clock.LatestVersion++
+				stamp = clock.LatestVersion
+				p := newPreset(w, slug)
+				p.LatestVersion = stamp
+				return cmp.Or(tx.PutPreset(clock), tx.PutPreset(p))
+			})
+			if err != nil {
+				return err
+			}
+			stamps[i][slug] = stamp
+		}
+		return nil
+	})
+	stop.Store(true)
+	if err := errors.Join(append(errs, <-looking)...); err != nil {
+		t.Fatal(err)
+	}
+	latest := map[string]int{}
+	for _, of := range stamps {
+		for slug, stamp := range of {
+			latest[slug] = max(latest[slug], stamp)
+		}
+	}
+	check := func() {
+		got, err := get(s, presetPage(w, domain.Page{Limit: math.MaxInt}))
+		if err != nil || len(got) != presets {
+			t.Fatalf("got %d presets and error %v, want %d", len(got), err, presets)
+		}
+		for i, p := range got {
+			if p.LatestVersion != latest[p.Slug] {
+				t.Errorf("%s was put last at %d, want %d", p.Slug, p.LatestVersion, latest[p.Slug])
+			}
+			if i > 0 && p.LatestVersion >= got[i-1].LatestVersion {
+				t.Errorf("%s of %d comes after %s of %d", p.Slug, p.LatestVersion, got[i-1].Slug, got[i-1].LatestVersion)
+			}
+		}
+	}
+	check()
+	s.reopen(t)
+	check()
+}
+
+// pagesInASnapshot goes through the pages of a view while all of them change.
+func pagesInASnapshot(t *testing.T, s *suite) {
+	const n = 150
+	w := newID()
+	var want []domain.Preset
+	for i := range n {
+		want = append(want, newPreset(w, slugOf(i)))
+	}
+	workspaces := []domain.Workspace{newWorkspace("one"), newWorkspace("two"), newWorkspace("three")}
+	s.mustUpdate(t, func(tx domain.Tx) error {
+		var err error
+		for _, p := range slices.Backward(want) {
+			err = cmp.Or(err, tx.PutPreset(p))
+		}
+		for _, home := range workspaces {
+			err = cmp.Or(err, tx.PutWorkspace(home))
+		}
+		return err
+	})
+	s.mustView(t, func(r domain.Reader) error {
+		if _, _, err := r.PresetPage(w, domain.Page{Limit: 1}); err != nil { // for engines whose snapshot begins here
+			return err
+		}
+		for i := range 5 {
+			err := s.update(func(tx domain.Tx) error {
+				var err error
+				for j, p := range want {
+					if j%5 != i {
+						continue
+					}
+					if j%2 == 0 {
+						p.Status = domain.PresetArchived
+					}
+					err = cmp.Or(err, tx.PutPreset(p))
+				}
+				err = cmp.Or(err, tx.PutPreset(newPreset(w, fmt.Sprint("new-", i))), tx.PutWorkspace(newWorkspace(fmt.Sprint("new-", i))))
+				if i < 2 {
+					err = cmp.Or(err, tx.DeleteWorkspace(workspaces[i]))
+				}
+				return err
+			})
+			if err != nil {
+				return err
+			}
+			presetPagesAre(t, r, w, want, 31)
+			workspacePagesAre(t, r, workspaces, 1)
+		}
+		return nil
+	})
+	if got, err := get(s, presetPage(w, domain.Page{Limit: math.MaxInt})); err != nil || len(got) != n/2+5 {
+		t.Errorf("afterwards: got %d presets and error %v, want %d", len(got), err, n/2+5)
+	}
+}
+
+// workspacePages stores workspaces whose times are no order, changes them and
+// deletes some.
+func workspacePages(t *testing.T, s *suite) {
+	var want []domain.Workspace
+	check := func() {
+		t.Helper()
+		s.inBoth(t, func(r domain.Reader) error {
+			workspacePagesAre(t, r, want, 1)
+			return nil
+		})
+	}
+	check()
+	for i := range 150 {
+		w := newWorkspace(slugOf(i))
+		w.CreatedAt = when((i * 37) % 11)
+		want = append(want, w)
+	}
+	s.mustUpdate(t, func(tx domain.Tx) error {
+		for i, w := range want {
+			if i%50 == 0 {
+				workspacePagesAre(t, tx, want[:i], 13)
+			}
+			if err := tx.PutWorkspace(w); err != nil {
+				return err
+			}
+		}
+		return nil
+	})
+	check()
+	// Changes leave all in their places.
+	for _, i := range []int{149, 0, 70, 64, 63} {
+		want[i].Name, want[i].CreatedAt = "changed", when(i)
+		if i%2 == 0 {
+			want[i].Slug = fmt.Sprint("renamed-", i)
+		}
+		s.mustUpdate(t, func(tx domain.Tx) error { return tx.PutWorkspace(want[i]) })
+	}
+	check()
+	// Some go, and others come meanwhile.
+	for i := range 6 {
+		gone := want[i*20 : i*20+7]
+		added := []domain.Workspace{newWorkspace(fmt.Sprint("added-", i)), newWorkspace(fmt.Sprint("passing-", i))}
+		s.mustUpdate(t, func(tx domain.Tx) error {
+			for _, w := range gone {
+				if err := tx.DeleteWorkspace(w); err != nil {
+					return err
+				}
+			}
+			return cmp.Or(tx.PutWorkspace(added[0]), tx.PutWorkspace(added[1]), tx.DeleteWorkspace(added[1]))
+		})
+		want = slices.Delete(slices.Clone(want), i*20, i*20+7)
+		want = append(want, added[0])
+		s.mustView(t, func(r domain.Reader) error {
+			workspacePagesAre(t, r, want, 17)
+			return nil
+		})
+	}
+	check()
+	s.reopen(t)
+	check()
+}

@@ -1,0 +1,391 @@
+package storagetest
+
+import (
+	"bytes"
+	"cmp"
+	"context"
+	"errors"
+	"fmt"
+	"math"
+	"slices"
+	"strings"
+	"testing"
+	"time"
+
+	"github.com/caddy-presets/caddy-presets/domain"
+)
+
+func newLabelChange(n int) domain.LabelChange {
+	return domain.LabelChange{Number: n, Time: when(n), KeyID: "key", UserID: "user", To: &domain.Target{Version: n}}
+}
+
+func labelChanges(t *testing.T, s *suite) {
+	w := newID()
+	p, other := newPreset(w, "p"), newPreset(w, "other")
+	full := newLabelChange(2)
+	full.KeyID, full.UserID = awkward, awkward
+	full.From = &domain.Target{Version: 7}
+	full.To = &domain.Target{Split: []domain.Share{{Version: 1, Weight: 10_000}, {Version: 2}}}
+	removed := newLabelChange(3)
+	removed.From, removed.To = full.To, nil
+	type history struct {
+		preset  domain.Preset
+		label   string
+		changes []domain.LabelChange
+	}
+	// Labels that begin alike, and one that ends as a number is written in keys.
+	histories := []history{
+		{p, "a", []domain.LabelChange{newLabelChange(1), full, removed, newLabelChange(4)}},
+		{p, "ab", []domain.LabelChange{newLabelChange(1)}},
+		{p, "A", []domain.LabelChange{newLabelChange(1), newLabelChange(2)}},
+		{p, "a\x00\x00\x00\x00\x00\x00\x00\x01", []domain.LabelChange{newLabelChange(1)}},
+		{p, strings.Repeat("z", 64), []domain.LabelChange{newLabelChange(1)}},
+		{other, "a", []domain.LabelChange{newLabelChange(1)}},
+	}
+	for n := range 4 {
+		s.mustUpdate(t, func(tx domain.Tx) error {
+			for _, h := range histories {
+				if n >= len(h.changes) {
+					continue
+				}
+				err := tx.PutLabelChange(h.preset, h.label, h.changes[n])
+				got, err1 := tx.LabelChanges(h.preset, h.label)
+				if got != n+1 {
+					t.Errorf("%q, in the same update: got %d changes, want %d", h.label, got, n+1)
+				}
+				if err := cmp.Or(err, err1); err != nil {
+					return err
+				}
+			}
+			return nil
+		})
+	}
+	check := func(r domain.Reader) error {
+		for _, h := range histories {
+			switch n, err := r.LabelChanges(h.preset, h.label); {
+			case err != nil:
+				return err
+			case n != len(h.changes):
+				t.Errorf("%q: got %d changes, want %d", h.label, n, len(h.changes))
+			}
+			for i, want := range h.changes {
+				got, err := r.LabelChange(h.preset, h.label, i+1)
+				if err != nil {
+					return err
+				}
+				same(t, got, want)
+			}
+			for _, n := range []int{math.MinInt, -1, 0, len(h.changes) + 1, math.MaxInt} {
+				if _, err := r.LabelChange(h.preset, h.label, n); !errors.Is(err, domain.ErrNotFound) {
+					t.Errorf("%q, change %d: got error %v, want ErrNotFound", h.label, n, err)
+				}
+			}
+		}
+		return nil
+	}
+	s.inBoth(t, check)
+	// No number but the next is taken, and what is stored never changes.
+	for _, n := range []int{math.MinInt, -1, 0, 1, 3, 4, 6, math.MaxInt} {
+		err := s.update(func(tx domain.Tx) error {
+			_ = tx.PutLabelChange(p, "a", newLabelChange(n)) // even where that is overlooked
+			return nil
+		})
+		if err == nil {
+			t.Errorf("change %d of a label that has 4 was taken", n)
+		}
+	}
+	s.inBoth(t, check)
+	s.reopen(t)
+	s.inBoth(t, check)
+}
+
+// labelManyWriters moves a label through the Service.
+func labelManyWriters(t *testing.T, s *suite) {
+	w := newWorkspace("w")
+	s.mustUpdate(t, func(tx domain.Tx) error { return tx.PutWorkspace(w) })
+	service := domain.NewService(s.Store)
+	for range writers {
+		if _, err := service.CreatePresetVersion(t.Context(), by(w.ID), "", "p", domain.Capture{Config: []byte("{}")}); err != nil {
+			t.Fatal(err)
+		}
+	}
+	for i, err := range together(writers, func(i int) (err error) {
+		for {
+			_, err = service.PutLabel(context.Background(), by(w.ID), "", "p", "staging", domain.Target{Version: i + 1})
+			if !errors.Is(err, domain.ErrConflict) {
+				return err
+			}
+		}
+	}) {
+		if err != nil {
+			t.Errorf("writer %d: %v", i, err)
+		}
+	}
+	s.mustView(t, func(r domain.Reader) error {
+		p, err := r.Preset(w.ID, "p")
+		if err != nil {
+			return err
+		}
+		if n, err := r.LabelChanges(p, "staging"); err != nil || n != writers {
+			t.Errorf("got %d changes and error %v, want %d", n, err, writers)
+		}
+		at, seen := (*domain.Target)(nil), map[int]bool{}
+		for n := 1; n <= writers; n++ {
+			c, err := r.LabelChange(p, "staging", n)
+			if err != nil {
+				return err
+			}
+			same(t, c.From, at)
+			at, seen[c.To.Version] = c.To, true
+		}
+		if len(seen) != writers || p.Labels["staging"].Version != at.Version {
+			t.Errorf("got %d targets and %d in the end, want %d and %d", len(seen), p.Labels["staging"].Version, writers, at.Version)
+		}
+		return nil
+	})
+}
+
+func newAudit(n int) domain.AuditRecord {
+	return domain.AuditRecord{
+		Number: n, Time: when(n), KeyID: "key", UserID: "user", RequestID: "request", Operation: "preset.update",
+		Object: domain.AuditObject{Kind: "preset", ID: newID(), WorkspaceID: newID(), Slug: slugOf(n)},
+		Before: n, After: n + 1,
+		Previous: domain.AuditHash(domain.HashSecret(fmt.Sprint(n - 1))), Hash: domain.AuditHash(domain.HashSecret(fmt.Sprint(n))),
+	}
+}
+
+func auditRoundTrip(t *testing.T, s *suite) {
+	head := func() domain.AuditHead {
+		t.Helper()
+		got, err := get(s, domain.Reader.AuditHead)
+		if err != nil {
+			t.Fatal(err)
+		}
+		return got
+	}
+	same(t, head(), domain.AuditHead{})
+	full, empty := newAudit(2), domain.AuditRecord{Number: 3}
+	full.KeyID, full.UserID, full.RequestID, full.Operation = awkward, awkward, awkward, awkward
+	full.Object = domain.AuditObject{Kind: awkward, ID: awkward, WorkspaceID: awkward, Slug: awkward, Label: awkward}
+	full.Before, full.After = math.MaxInt, math.MinInt
+	full.Time = time.Date(2026, 1, 2, 3, 4, 5, 123_456_789, time.UTC)
+	var want []domain.AuditRecord
+	for n := range 300 {
+		want = append(want, newAudit(n+1))
+	}
+	want[1], want[2] = full, empty
+	for _, part := range [][]domain.AuditRecord{want[:1], want[1:4], want[4:299], want[299:]} {
+		s.mustUpdate(t, func(tx domain.Tx) error {
+			for _, r := range part {
+				if err := tx.PutAudit(r); err != nil {
+					return err
+				}
+				h, err1 := tx.AuditHead()
+				same(t, h, domain.AuditHead{Count: r.Number, Hash: r.Hash})
+				got, err2 := tx.AuditRecord(r.Number)
+				same(t, got, r)
+				if err := cmp.Or(err1, err2); err != nil {
+					return err
+				}
+			}
+			return nil
+		})
+	}
+	check := func(r domain.Reader) error {
+		h, err := r.AuditHead()
+		if err != nil {
+			return err
+		}
+		same(t, h, domain.AuditHead{Count: 300, Hash: want[299].Hash})
+		for i, w := range want {
+			got, err := r.AuditRecord(i + 1)
+			if err != nil {
+				return err
+			}
+			same(t, got, w)
+		}
+		for _, n := range []int{math.MinInt, -1, 0, 301, math.MaxInt} {
+			if _, err := r.AuditRecord(n); !errors.Is(err, domain.ErrNotFound) {
+				t.Errorf("record %d: got error %v, want ErrNotFound", n, err)
+			}
+		}
+		return nil
+	}
+	s.inBoth(t, check)
+	// No number but the next is taken, and what is stored never changes.
+	for _, n := range []int{math.MinInt, -1, 0, 1, 299, 300, 302, math.MaxInt} {
+		err := s.update(func(tx domain.Tx) error {
+			_ = tx.PutAudit(newAudit(n)) // even where that is overlooked
+			return nil
+		})
+		if err == nil {
+			t.Errorf("record %d behind number 300 was taken", n)
+		}
+	}
+	// One of a change that failed leaves no gap.
+	if err := s.update(func(tx domain.Tx) error { return cmp.Or(tx.PutAudit(newAudit(301)), errDeliberate) }); !errors.Is(err, errDeliberate) {
+		t.Errorf("got error %v, want the function's own", err)
+	}
+	s.inBoth(t, check)
+	s.reopen(t)
+	s.inBoth(t, check)
+}
+
+// auditManyWriters checks the chain that changes of many writers leave behind,
+// failing ones among them.
+func auditManyWriters(t *testing.T, s *suite) {
+	w := newWorkspace("w")
+	s.mustUpdate(t, func(tx domain.Tx) error { return tx.PutWorkspace(w) })
+	service := domain.NewService(s.Store)
+	const each = 5
+	for i, err := range together(writers, func(i int) error {
+		for n := 0; n < each; {
+			terms := by(w.ID)
+			terms.RequestID = fmt.Sprint(i, "-", n)
+			_, err := service.CreatePresetVersion(context.Background(), terms, "", slugOf(i%7), domain.Capture{Config: []byte("{}")})
+			if errors.Is(err, domain.ErrConflict) {
+				continue
+			}
+			if err != nil {
+				return err
+			}
+			if _, err := service.CreatePresetVersion(context.Background(), by(w.ID), "missing", "p", domain.Capture{}); err == nil {
+				return errors.New("a version was made in a workspace that does not exist")
+			}
+			n++
+		}
+		return nil
+	}) {
+		if err != nil {
+			t.Errorf("writer %d: %v", i, err)
+		}
+	}
+	check := func() {
+		var at domain.AuditHead
+		seen := map[string]bool{}
+		for {
+			records, head, err := domain.NewService(s.Store).AuditTrail(t.Context(), at.Count, 100)
+			if err != nil {
+				t.Fatal(err)
+			}
+			if at, err = domain.VerifyAudit(at, records); err != nil {
+				t.Fatal(err)
+			}
+			for _, r := range records {
+				seen[r.RequestID] = true
+			}
+			if len(records) == 0 {
+				same(t, at, head)
+				break
+			}
+		}
+		if at.Count != writers*each || len(seen) != writers*each {
+			t.Errorf("got %d records of %d changes, want %d of as many", at.Count, len(seen), writers*each)
+		}
+	}
+	check()
+	s.reopen(t)
+	check()
+}
+
+func replays(t *testing.T, s *suite) {
+	later := time.Now().Add(24 * time.Hour).UTC().Truncate(time.Millisecond)
+	replay := func(name string, answer []byte) domain.Replay {
+		return domain.Replay{
+			ID: domain.ReplayID(domain.HashSecret(name)), Request: bytes.Repeat([]byte{0xff, 0}, 16), Answer: answer,
+			Workspace: awkward, Version: 7, ExpiresAt: later,
+		}
+	}
+	want := []domain.Replay{
+		replay("json", []byte(` {"a" : 1.0e+02 ,"a":"\u00e9`+awkward+`" } `)),
+		replay("none", nil),
+		replay("any bytes", []byte("\xff\xfe\x00{")),
+		{ID: domain.ReplayID(domain.HashSecret("empty")), Request: []byte{}, ExpiresAt: later},
+		{Request: []byte{}, ExpiresAt: later},
+	}
+	s.mustUpdate(t, func(tx domain.Tx) error {
+		for _, r := range want {
+			given := r
+			given.Answer, given.Request = bytes.Clone(r.Answer), bytes.Clone(r.Request)
+			if err := tx.PutReplay(given); err != nil {
+				return err
+			}
+			clear(given.Answer) // it is the caller's again
+			clear(given.Request)
+			got, err := tx.Replay(r.ID)
+			same(t, got, r)
+			if err != nil {
+				return err
+			}
+		}
+		return nil
+	})
+	check := func(r domain.Reader) error {
+		for _, w := range want {
+			for range 2 {
+				got, err := r.Replay(w.ID)
+				if err != nil {
+					return err
+				}
+				same(t, got, w)
+				clear(got.Answer) // so it is the caller's to keep
+				clear(got.Request)
+			}
+		}
+		if _, err := r.Replay(domain.ReplayID{1}); !errors.Is(err, domain.ErrNotFound) {
+			t.Errorf("another id: got error %v, want ErrNotFound", err)
+		}
+		return nil
+	}
+	s.inBoth(t, check)
+	want[0].Version, want[0].Answer, want[0].ExpiresAt = 8, []byte("{}"), later.Add(time.Hour)
+	want[1].Answer = []byte("[]")
+	want[2].Answer = nil
+	s.mustUpdate(t, func(tx domain.Tx) error {
+		return cmp.Or(tx.PutReplay(want[0]), tx.PutReplay(want[1]), tx.PutReplay(want[2]))
+	})
+	s.inBoth(t, check)
+	err := s.update(func(tx domain.Tx) error { return cmp.Or(tx.PutReplay(replay("json", nil)), errDeliberate) })
+	if !errors.Is(err, errDeliberate) {
+		t.Errorf("got error %v, want the function's own", err)
+	}
+	s.inBoth(t, check)
+	s.reopen(t)
+	s.inBoth(t, check)
+}
+
+// replayManyWriters asks for one change many times at once.
+func replayManyWriters(t *testing.T, s *suite) {
+	w := newWorkspace("w")
+	s.mustUpdate(t, func(tx domain.Tx) error { return tx.PutWorkspace(w) })
+	service := domain.NewService(s.Store)
+	terms := by(w.ID)
+	terms.Idempotency.Key = "once"
+	outcomes := make([]domain.Outcome, writers)
+	for i, err := range together(writers, func(i int) (err error) {
+		for {
+			outcomes[i], err = service.CreatePresetVersion(context.Background(), terms, "", "p", domain.Capture{Config: []byte("{}")})
+			if !errors.Is(err, domain.ErrConflict) {
+				return err
+			}
+		}
+	}) {
+		if err != nil {
+			t.Errorf("writer %d: %v", i, err)
+		}
+	}
+	recorded := slices.DeleteFunc(slices.Clone(outcomes), func(out domain.Outcome) bool { return out.Record == nil })
+	if len(recorded) != 1 {
+		t.Errorf("the change was made %d times, want once", len(recorded))
+	}
+	s.reopen(t)
+	again, err := domain.NewService(s.Store).CreatePresetVersion(t.Context(), terms, "", "p", domain.Capture{Config: []byte("{}")})
+	if err != nil {
+		t.Fatal(err)
+	}
+	for i, out := range append(outcomes, again) {
+		if !bytes.Equal(out.JSON, recorded[0].JSON) || out.Number != 1 || out.WorkspaceID != w.ID {
+			t.Errorf("writer %d: got version %d and %s, want 1 and %s", i, out.Number, out.JSON, recorded[0].JSON)
+		}
+	}
+}
