@@ -23,21 +23,39 @@ func init() {
 // configuration uses.
 var liveStores = caddy.NewUsagePool()
 
-// adminKeysPath is where keys are issued, listed and revoked.
-const adminKeysPath = "/presets/keys"
+// adminPath begins the paths of the admin endpoint that are ours.
+const adminPath = "/presets/"
 
 // maxAdminBody bounds the body of a request to the admin endpoint, in bytes.
 const maxAdminBody = 64 << 10
 
-// adminAPI issues, lists and revokes keys through Caddy's admin endpoint:
-//
-//	POST   /presets/keys       {"kind": "management"|"inference", "user_id", "workspace", "name", "expires_in"}
-//	GET    /presets/keys
-//	DELETE /presets/keys/{id}
-//
-// Where several stores are live, ?store= picks one by its name. Only the
-// answer to POST holds a secret, once.
+// adminAPI is what operators ask of us through Caddy's admin endpoint. Where
+// several stores are live, ?store= picks one by its name.
 type adminAPI struct{}
+
+// adminOperation is one row of the admin endpoint's route table.
+type adminOperation struct {
+	name   string // in the OpenAPI document
+	method string
+	path   string // below adminPath; {} stands for any one segment that is not empty
+	run    func(w http.ResponseWriter, r *http.Request, params []string) error
+}
+
+// adminRoutes is what the admin endpoint offers. Only the answer to the creation
+// of a key holds a secret, once.
+func adminRoutes() []adminOperation {
+	return []adminOperation{
+		{"key_create", http.MethodPost, "keys", withStore(issueKey)},
+		{"key_list", http.MethodGet, "keys", withStore(listKeys)},
+		{"key_revoke", http.MethodDelete, "keys/{}", withStore(revokeKey)},
+		{"audit_list", http.MethodGet, "audit", withStore(listAudit)},
+		{"openapi_get", http.MethodGet, "openapi.yaml", serveOpenAPI},
+	}
+}
+
+// operator is who acts through the admin endpoint, in the audit trail. Caddy
+// gives requests to that endpoint no id, so their records have none.
+var operator = domain.By(domain.Principal{UserID: "admin", Kind: domain.ManagementKey})
 
 // CaddyModule returns the Caddy module information.
 func (*adminAPI) CaddyModule() caddy.ModuleInfo {
@@ -48,49 +66,64 @@ func (*adminAPI) CaddyModule() caddy.ModuleInfo {
 }
 
 // Routes returns the routes of the admin endpoint.
-func (a *adminAPI) Routes() []caddy.AdminRoute {
-	return []caddy.AdminRoute{
-		{Pattern: adminKeysPath, Handler: caddy.AdminHandlerFunc(a.keys)},
-		{Pattern: adminKeysPath + "/", Handler: caddy.AdminHandlerFunc(a.key)},
-	}
+func (*adminAPI) Routes() []caddy.AdminRoute {
+	return []caddy.AdminRoute{{Pattern: adminPath, Handler: caddy.AdminHandlerFunc(serveAdmin)}}
 }
 
-func (a *adminAPI) keys(w http.ResponseWriter, r *http.Request) error {
-	service, err := pickStore(r)
-	if err != nil {
-		return err
+func serveAdmin(w http.ResponseWriter, r *http.Request) error {
+	segments := strings.Split(strings.TrimPrefix(r.URL.EscapedPath(), adminPath), "/")
+	var allow []string
+	for _, op := range adminRoutes() {
+		params, ok := operation{path: op.path}.matches(segments)
+		switch {
+		case !ok:
+		case op.method == r.Method:
+			return op.run(w, r, params)
+		default:
+			allow = append(allow, op.method)
+		}
 	}
-	switch r.Method {
-	case http.MethodPost:
-		return issueKey(w, r, service)
-	case http.MethodGet:
-		keys, err := service.Keys(r.Context())
+	if allow == nil {
+		return caddy.APIError{HTTPStatus: http.StatusNotFound, Err: errors.New("resource not found")}
+	}
+	slices.Sort(allow)
+	w.Header().Set("Allow", strings.Join(allow, ", "))
+	return caddy.APIError{HTTPStatus: http.StatusMethodNotAllowed, Err: errors.New("method not allowed")}
+}
+
+// adminRequest is a request to the admin endpoint that concerns a store.
+type adminRequest struct {
+	*http.Request
+	w       http.ResponseWriter
+	params  []string // the path's variable segments, decoded
+	service *domain.Service
+}
+
+// withStore lets run answer about the store that the request picks.
+func withStore(run func(adminRequest) error) func(http.ResponseWriter, *http.Request, []string) error {
+	return func(w http.ResponseWriter, r *http.Request, params []string) error {
+		service, err := pickStore(r)
 		if err != nil {
-			return adminError(err)
+			return err
 		}
-		list := keyList{Keys: make([]issuedKey, len(keys))}
-		for i, k := range keys {
-			list.Keys[i] = newIssuedKey(k, time.Now())
-		}
-		return writeJSON(w, http.StatusOK, list)
-	default:
-		return methodNotAllowed(w, "GET, POST")
+		return run(adminRequest{r, w, params, service})
 	}
 }
 
-func (a *adminAPI) key(w http.ResponseWriter, r *http.Request) error {
-	service, err := pickStore(r)
-	if err != nil {
-		return err
-	}
-	if r.Method != http.MethodDelete {
-		return methodNotAllowed(w, "DELETE")
-	}
-	k, err := service.RevokeKey(r.Context(), strings.TrimPrefix(r.URL.Path, adminKeysPath+"/"))
+func listKeys(r adminRequest) error {
+	keys, err := r.service.Keys(r.Context())
 	if err != nil {
 		return adminError(err)
 	}
-	return writeJSON(w, http.StatusOK, newIssuedKey(k, time.Now()))
+	return writeJSON(r.w, http.StatusOK, keyList{r.show(keys...)})
+}
+
+func revokeKey(r adminRequest) error {
+	k, err := r.service.RevokeKey(r.Context(), operator, r.params[0])
+	if err != nil {
+		return adminError(err)
+	}
+	return writeJSON(r.w, http.StatusOK, r.show(k)[0])
 }
 
 // newKeyRequest is the body of a key's creation.
@@ -110,11 +143,15 @@ type issuedKey struct {
 	Name        string         `json:"name"`
 	UserID      string         `json:"user_id"`
 	WorkspaceID string         `json:"workspace_id"` // empty: the default workspace
-	Hint        string         `json:"hint"`
-	Live        bool           `json:"live"`
-	CreatedAt   time.Time      `json:"created_at"`
-	ExpiresAt   *time.Time     `json:"expires_at"`
-	RevokedAt   *time.Time     `json:"revoked_at"`
+	// WorkspaceSlug is empty where the workspace was deleted or cannot be read.
+	WorkspaceSlug string     `json:"workspace_slug"`
+	Hint          string     `json:"hint"`
+	Live          bool       `json:"live"`
+	CreatedAt     time.Time  `json:"created_at"`
+	ExpiresAt     *time.Time `json:"expires_at"`
+	RevokedAt     *time.Time `json:"revoked_at"`
+	// LastUsedAt is noted once an hour at most, nil for never.
+	LastUsedAt *time.Time `json:"last_used_at"`
 	// Secret is set in the answer to the key's creation and nowhere else.
 	Secret string `json:"key,omitzero"`
 }
@@ -123,15 +160,31 @@ type keyList struct {
 	Keys []issuedKey `json:"keys"`
 }
 
-func newIssuedKey(k domain.Key, now time.Time) issuedKey {
-	return issuedKey{
-		ID: k.ID, Kind: k.Kind, Name: k.Name, UserID: k.UserID, WorkspaceID: k.WorkspaceID,
-		Hint: k.Hint, Live: k.Live(now), CreatedAt: k.CreatedAt, ExpiresAt: k.ExpiresAt, RevokedAt: k.RevokedAt,
+// show returns keys as the admin endpoint shows them.
+func (r adminRequest) show(keys ...domain.Key) []issuedKey {
+	slugs := map[string]string{"": domain.DefaultWorkspaceSlug}
+	shown := make([]issuedKey, len(keys))
+	for i, k := range keys {
+		slug, known := slugs[k.WorkspaceID]
+		if !known {
+			// A key is shown even so: this may be the one chance to see its secret.
+			if w, err := r.service.Workspace(r.Context(), operator.Who, k.WorkspaceID); err == nil {
+				slug = w.Slug
+			}
+			slugs[k.WorkspaceID] = slug
+		}
+		shown[i] = issuedKey{
+			ID: k.ID, Kind: k.Kind, Name: k.Name, UserID: k.UserID,
+			WorkspaceID: k.WorkspaceID, WorkspaceSlug: slug,
+			Hint: k.Hint, Live: k.Live(time.Now()),
+			CreatedAt: k.CreatedAt, ExpiresAt: k.ExpiresAt, RevokedAt: k.RevokedAt, LastUsedAt: k.LastUsedAt,
+		}
 	}
+	return shown
 }
 
-func issueKey(w http.ResponseWriter, r *http.Request, service *domain.Service) error {
-	body, err := io.ReadAll(http.MaxBytesReader(w, r.Body, maxAdminBody))
+func issueKey(r adminRequest) error {
+	body, err := io.ReadAll(http.MaxBytesReader(r.w, r.Body, maxAdminBody))
 	if err != nil {
 		return badRequest(fmt.Errorf("reading the body: %w", err))
 	}
@@ -145,15 +198,15 @@ func issueKey(w http.ResponseWriter, r *http.Request, service *domain.Service) e
 			return badRequest(errors.New("expires_in: must be a positive duration such as 720h or 30d"))
 		}
 	}
-	k, secret, err := service.IssueKey(r.Context(), domain.NewKey{
+	k, secret, err := r.service.IssueKey(r.Context(), operator, domain.NewKey{
 		Kind: in.Kind, UserID: in.UserID, Name: in.Name, Workspace: in.Workspace, Lifetime: lifetime,
 	})
 	if err != nil {
 		return adminError(err)
 	}
-	issued := newIssuedKey(k, time.Now())
+	issued := r.show(k)[0]
 	issued.Secret = secret
-	return writeJSON(w, http.StatusCreated, issued)
+	return writeJSON(r.w, http.StatusCreated, issued)
 }
 
 // pickStore returns the store that the request names, or the only one.
@@ -195,11 +248,6 @@ func writeJSON(w http.ResponseWriter, status int, value any) error {
 
 func badRequest(err error) error {
 	return caddy.APIError{HTTPStatus: http.StatusBadRequest, Err: err}
-}
-
-func methodNotAllowed(w http.ResponseWriter, allow string) error {
-	w.Header().Set("Allow", allow)
-	return caddy.APIError{HTTPStatus: http.StatusMethodNotAllowed, Err: errors.New("method not allowed")}
 }
 
 // adminError is err with its HTTP status. The operator sees the cause.

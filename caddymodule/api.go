@@ -4,13 +4,10 @@ import (
 	"net/http"
 	"net/url"
 	"slices"
-	"strconv"
 	"strings"
 	"time"
-	"unicode/utf8"
 
 	"github.com/caddyserver/caddy/v2"
-	jsonv2 "github.com/go-json-experiment/json"
 
 	"github.com/caddy-presets/caddy-presets/domain"
 	"github.com/caddy-presets/caddy-presets/schema"
@@ -20,23 +17,46 @@ import (
 type operation struct {
 	name   string // in metrics, logs and placeholders
 	method string
-	path   []string // segments below the base path; "" stands for any one that is not empty
+	path   string // below the base path; {} stands for any one segment that is not empty
 	may    func(domain.Principal) error
 	body   *schema.Schema // nil: no body is read
 	run    func(*call) (answer, error)
 }
 
-// routes is what we offer (specification, "Endpoints").
+// routes is what we offer (specification, "Endpoints", and the interface that
+// it is a part of).
 func (h *Handler) routes(schemas *schema.Schemas) []operation {
+	const get, post, put, patch, del = http.MethodGet, http.MethodPost, http.MethodPut, http.MethodPatch, http.MethodDelete
+	manage, create := domain.Principal.MayManage, h.mayCreatePresets
 	return []operation{
-		{"preset_create_responses", http.MethodPost, []string{"presets", "", "responses"}, h.mayCreatePresets, schemas.ResponsesRequest, createPresetFromResponses},
-		{"workspace_create", http.MethodPost, []string{"workspaces"}, domain.Principal.MayManage, schemas.CreateWorkspace, createWorkspace},
-		{"workspace_get", http.MethodGet, []string{"workspaces", ""}, domain.Principal.MayManage, nil, getWorkspace},
+		{"preset_list", get, "presets", anyone, nil, listPresets},
+		{"preset_get", get, "presets/{}", anyone, nil, getPreset},
+		{"preset_update", patch, "presets/{}", manage, schemas.UpdatePreset, updatePreset},
+		{"preset_archive", del, "presets/{}", manage, schemas.WorkspaceReference, archivePreset},
+		{"preset_restore", post, "presets/{}/restore", manage, schemas.WorkspaceReference, restorePreset},
+		{"preset_create_responses", post, "presets/{}/responses", create, schemas.ResponsesRequest, createPresetFrom(domain.Responses)},
+		{"preset_create_chat", post, "presets/{}/chat/completions", create, schemas.ChatRequest, createPresetFrom(domain.Chat)},
+		{"preset_create_messages", post, "presets/{}/messages", create, schemas.MessagesRequest, createPresetFrom(domain.Messages)},
+		{"preset_designate", post, "presets/{}/designate", manage, schemas.Designate, designateVersion},
+		{"preset_diff", get, "presets/{}/diff", anyone, nil, diffVersions},
+		{"version_list", get, "presets/{}/versions", anyone, nil, listVersions},
+		{"version_get", get, "presets/{}/versions/{}", anyone, nil, getVersion},
+		{"label_get", get, "presets/{}/labels/{}", anyone, nil, getLabel},
+		{"label_put", put, "presets/{}/labels/{}", manage, schemas.Label, putLabel},
+		{"label_delete", del, "presets/{}/labels/{}", manage, schemas.WorkspaceReference, deleteLabel},
+		{"workspace_list", get, "workspaces", manage, nil, listWorkspaces},
+		{"workspace_create", post, "workspaces", manage, schemas.CreateWorkspace, createWorkspace},
+		{"workspace_get", get, "workspaces/{}", manage, nil, getWorkspace},
+		{"workspace_update", patch, "workspaces/{}", manage, schemas.UpdateWorkspace, updateWorkspace},
+		{"workspace_delete", del, "workspaces/{}", manage, nil, deleteWorkspace},
 	}
 }
 
 // unknownOperation labels requests below our paths that match no row.
 const unknownOperation = "unknown"
+
+// anyone may do what takes no more than a live key.
+func anyone(domain.Principal) error { return nil }
 
 func (h *Handler) mayCreatePresets(who domain.Principal) error {
 	if h.PresetCreators == creatorsAny {
@@ -55,18 +75,15 @@ type call struct {
 
 	envelope func(problem) any // of errors
 
-	op        operation
-	params    []string // the path's variable segments, decoded
-	who       domain.Principal
-	workspace string        // named by the query, or empty
-	body      []byte        // nil until it was read whole
-	object    schema.Object // the members of body
-}
+	op     operation
+	params []string // the path's variable segments, decoded
+	who    domain.Principal
+	given  parameters
+	body   []byte        // nil until it was read whole
+	object schema.Object // the members of body
 
-// answer is a success: its status and the JSON of its data.
-type answer struct {
-	status int
-	data   []byte
+	// done is what was changed, for those who want to hear of it.
+	done *domain.AuditRecord
 }
 
 func (h *Handler) newCall(w http.ResponseWriter, r *http.Request) *call {
@@ -89,18 +106,17 @@ func (c *call) serve() (answer, error) {
 	if err := c.op.may(c.who); err != nil {
 		return answer{}, err
 	}
-	if err := c.parameters(); err != nil {
+	if err := c.readParameters(); err != nil {
 		return answer{}, err
 	}
-	if c.op.body != nil {
-		if c.body, err = c.readJSON(); err != nil {
-			return answer{}, err
-		}
-		if c.object, err = c.op.body.Check(c.body); err != nil {
-			return answer{}, err
-		}
+	if err := c.readBody(); err != nil {
+		return answer{}, err
 	}
-	return c.op.run(c)
+	a, err := c.op.run(c)
+	if err != nil || c.op.method != http.MethodGet {
+		return a, err
+	}
+	return c.unlessKnown(a)
 }
 
 // match finds the operation of the path and method. What we do not offer is
@@ -138,61 +154,24 @@ func (c *call) match() error {
 }
 
 func (op operation) matches(segments []string) (params []string, ok bool) {
-	if len(segments) != len(op.path) {
-		return nil, false
-	}
-	for i, want := range op.path {
-		got, err := url.PathUnescape(segments[i])
+	rest := op.path
+	for i, segment := range segments {
+		want, tail, more := strings.Cut(rest, "/")
+		if more != (i < len(segments)-1) {
+			return nil, false
+		}
+		rest = tail
+		got, err := url.PathUnescape(segment)
 		switch {
 		case err != nil || got == "":
 			return nil, false
-		case want == "":
+		case want == "{}":
 			params = append(params, got)
 		case want != got:
 			return nil, false
 		}
 	}
-	return params, true
-}
-
-// sessionHeader names the session of a request (specification,
-// "Authentication", item 5).
-const sessionHeader = "X-Session-Id"
-
-// maxSessionID is the longest session id, in characters (specification,
-// "Limits").
-const maxSessionID = 256
-
-// parameters takes what an operation is about from the path, the query and the
-// headers, before any body is read.
-func (c *call) parameters() error {
-	id := c.r.Header.Get(sessionHeader) // a body may override it
-	if utf8.RuneCountInString(id) > maxSessionID {
-		return domain.InvalidAt("x-session-id", "must be at most "+strconv.Itoa(maxSessionID)+" characters")
-	}
-	if id != "" {
-		c.note("session_id", id)
-	}
-	if c.op.path[0] != "presets" {
-		return nil
-	}
-	if err := domain.CheckPresetSlug(c.params[0]); err != nil {
-		return err
-	}
-	c.note("slug", c.params[0])
-	query, err := url.ParseQuery(c.r.URL.RawQuery)
-	if err != nil {
-		return domain.InvalidAt("query", "malformed")
-	}
-	switch given := query["workspace_id"]; {
-	case len(given) > 1:
-		return domain.InvalidAt("workspace_id", "given more than once")
-	case len(given) == 1 && given[0] == "":
-		return domain.InvalidAt("workspace_id", "must not be empty") // an unset variable, more likely than not
-	case len(given) == 1:
-		c.workspace = given[0]
-	}
-	return nil
+	return params, len(segments) > 0
 }
 
 // note sets a placeholder of ours, which access logs can name.
@@ -200,55 +179,4 @@ func (c *call) note(name, value string) {
 	if c.repl != nil {
 		c.repl.Set("http.presets."+name, value)
 	}
-}
-
-func createPresetFromResponses(c *call) (answer, error) {
-	for name, value := range c.object.All() {
-		if name == "session_id" {
-			var id string
-			if err := jsonv2.Unmarshal(value, &id); err != nil {
-				return answer{}, err
-			}
-			c.note("session_id", id)
-		}
-	}
-	capture, err := domain.CaptureResponses(c.object.All())
-	if err != nil {
-		return answer{}, err
-	}
-	p, v, err := c.h.service.CreatePresetVersion(c.r.Context(), c.who, c.workspace, c.params[0], capture)
-	if err != nil {
-		return answer{}, err
-	}
-	c.note("workspace_id", p.WorkspaceID)
-	c.note("version", strconv.Itoa(v.Version))
-	c.h.metrics.versions.Inc()
-	data, err := domain.PresetJSON(p, v)
-	return answer{http.StatusOK, data}, err
-}
-
-func createWorkspace(c *call) (answer, error) {
-	var in domain.NewWorkspace
-	if err := jsonv2.Unmarshal(c.body, &in); err != nil {
-		return answer{}, err
-	}
-	w, err := c.h.service.CreateWorkspace(c.r.Context(), c.who, in)
-	if err != nil {
-		return answer{}, err
-	}
-	return c.workspaceAnswer(http.StatusCreated, w)
-}
-
-func getWorkspace(c *call) (answer, error) {
-	w, err := c.h.service.Workspace(c.r.Context(), c.who, c.params[0])
-	if err != nil {
-		return answer{}, err
-	}
-	return c.workspaceAnswer(http.StatusOK, w)
-}
-
-func (c *call) workspaceAnswer(status int, w domain.Workspace) (answer, error) {
-	c.note("workspace_id", w.ID)
-	data, err := w.JSON()
-	return answer{status, data}, err
 }

@@ -12,6 +12,7 @@ import (
 	"time"
 
 	"github.com/caddyserver/caddy/v2"
+	"github.com/caddyserver/caddy/v2/modules/caddyevents"
 	"github.com/caddyserver/caddy/v2/modules/caddyhttp"
 	"github.com/prometheus/client_golang/prometheus"
 	"github.com/prometheus/client_golang/prometheus/testutil"
@@ -103,17 +104,20 @@ func TestRouting(t *testing.T) {
 		status       int
 		allow        string
 	}{
-		{"GET", "/v1/presets", 404, ""},
 		{"GET", "/v1/presets/", 404, ""},
 		{"GET", "/v1/presets/a", 404, ""},
 		{"POST", "/v1/presets/a/nothing", 404, ""},
 		{"POST", "/v1/presets/a/responses/", 404, ""},
 		{"POST", "/v1/presets//responses", 404, ""},
+		{"POST", "/v1/presets/a/chat", 404, ""},
+		{"POST", "/v1/presets/a/chat/completions/b", 404, ""},
+		{"POST", "/v1/presets/a/chat%2Fcompletions", 404, ""},
+		{"GET", "/v1/presets/a/versions/1/x", 404, ""},
+		{"GET", "/v1/presets/a/versions/", 404, ""},
+		{"GET", "/v1/presets/a/labels", 404, ""},
+		{"PUT", "/v1/presets/a/labels/", 404, ""},
 		{"GET", "/v1/presets/a/responses", 405, "POST"},
-		{"DELETE", "/v1/presets/a/responses", 405, "POST"},
-		{"OPTIONS", "/v1/presets/a/responses", 405, "POST"},
-		{"GET", "/v1/workspaces", 405, "POST"},
-		{"PUT", "/v1/workspaces/a", 405, "GET, HEAD"},
+		{"PUT", "/v1/workspaces/a", 405, "DELETE, GET, HEAD, PATCH"},
 		{"POST", "/v1/workspaces/", 404, ""},
 		{"GET", "/v1/workspaces/a/b", 404, ""},
 		{"GET", "/v1/workspaces/a/b/c/d/e/f", 404, ""},
@@ -124,9 +128,10 @@ func TestRouting(t *testing.T) {
 		{"GET", "/v1/./workspaces/a", 404, ""},
 		{"GET", "/v1/x/../workspaces/a", 404, ""},
 		{"GET", "/v1/workspaces/../models", 404, ""},
+		{"GET", "/v1/presets/a/../b", 404, ""},
 		{"GET", "/v1/presets%2Fa", 404, ""},
 		{"GET", "/v1%2Fpresets/a", 404, ""},
-		{"POST", "/v1/workspaces/a%2Fb", 405, "GET, HEAD"},
+		{"POST", "/v1/workspaces/a%2Fb", 405, "DELETE, GET, HEAD, PATCH"},
 	} {
 		r := s.manage(tc.method, tc.path, "")
 		r.wantError(t, tc.status, "")
@@ -350,7 +355,7 @@ func TestSessionIDAndPlaceholders(t *testing.T) {
 			},
 		},
 		{
-			func() { s.manage("GET", "/v1/workspaces", "").wantError(t, 405, "Method not allowed") },
+			func() { s.manage("PUT", "/v1/workspaces", "").wantError(t, 405, "Method not allowed") },
 			map[string]any{
 				"p_operation": "unknown", "p_slug": nil, "p_version": nil,
 				"p_workspace_id": nil, "p_key_id": nil, "p_session_id": nil,
@@ -428,7 +433,7 @@ func TestMetrics(t *testing.T) {
 	s.manage("POST", "/v1/presets/p/responses", "{}").want(t, 200)
 	s.manage("POST", "/v1/presets/p/responses", "{}").want(t, 200)
 	s.manage("GET", "/v1/workspaces/x", "").want(t, 404)
-	s.manage("GET", "/v1/workspaces", "").want(t, 405)
+	s.manage("PUT", "/v1/workspaces", "").want(t, 405)
 	got := send(t, "GET", "http://"+s.admin+"/metrics", "")
 	got.want(t, 200,
 		`caddy_presets_requests_total{code="200",operation="preset_create_responses"} 2`,
@@ -509,7 +514,13 @@ func newBareHandler(t testing.TB, store domain.Store) *Handler {
 	if err != nil {
 		t.Fatal(err)
 	}
-	h.operations = h.routes(schemas)
+	h.schemas, h.operations = schemas, h.routes(schemas)
+	ctx, cancel := caddy.NewContext(caddy.Context{Context: t.Context()})
+	t.Cleanup(cancel)
+	h.events = &announcer{ctx: ctx, app: new(caddyevents.App), logger: h.logger}
+	if err := h.events.app.Provision(ctx); err != nil {
+		t.Fatal(err)
+	}
 	if h.metrics, err = newMetrics(prometheus.NewRegistry()); err != nil {
 		t.Fatal(err)
 	}

@@ -1,91 +1,36 @@
 package caddymodule
 
 import (
-	"fmt"
-	"net/http"
 	"strings"
 	"testing"
-	"time"
 
 	"github.com/caddyserver/caddy/v2"
 )
 
-// Every kind of key on every operation.
-func TestAuthorisationMatrix(t *testing.T) {
+// What a header must look like for its key to count. What each kind of key may do
+// is in the matrix.
+func TestAuthorizationHeaders(t *testing.T) {
 	s := start(t, standard)
-	management := s.issue(`{"kind":"management","user_id":"mia"}`)
-	inference := s.issue(`{"kind":"inference"}`)
-	revoked := s.issue(`{"kind":"management"}`)
-	send(t, "DELETE", "http://"+s.admin+"/presets/keys/"+revoked.id, "").want(t, 200, `"revoked_at":"`)
-	expired := s.issue(`{"kind":"management","expires_in":"1ms"}`)
-	time.Sleep(5 * time.Millisecond)
-
-	const missing, invalid, forbidden = "Missing Authentication header", "Invalid credentials", "Only management keys can perform this operation"
-	callers := []struct {
-		name    string
-		headers []string
-		status  int // 0: may
-		message string
+	issued := s.issue(`{"kind":"management"}`).secret
+	for _, tc := range []struct {
+		name, header string
+		status       int
 	}{
-		{"nothing", nil, 401, missing},
-		{"x-api-key", []string{"X-Api-Key: " + managementSecret}, 401, missing},
-		{"empty", []string{"Authorization: "}, 401, invalid},
-		{"no scheme", []string{"Authorization: " + managementSecret}, 401, invalid},
-		{"no token", []string{"Authorization: Bearer"}, 401, invalid},
-		{"basic", []string{"Authorization: Basic " + managementSecret}, 401, invalid},
-		{"unknown", []string{bearer("another-secret-of-the-tests")}, 401, invalid},
-		{"prefix of a key", []string{bearer(managementSecret[:20])}, 401, invalid},
-		{"key and more", []string{bearer(managementSecret + " x")}, 401, invalid},
-		{"damaged", []string{bearer(management.secret[:len(management.secret)-1] + "_")}, 401, invalid},
-		{"revoked", []string{bearer(revoked.secret)}, 401, invalid},
-		{"expired", []string{bearer(expired.secret)}, 401, invalid},
-		{"hash of a key", []string{bearer("sha256:" + strings.Repeat("0", 64))}, 401, invalid},
-		{"two headers", []string{bearer(managementSecret), bearer(managementSecret)}, 400, "Invalid request parameters: authorization"},
-		{"configured inference", []string{bearer(inferenceSecret)}, 403, forbidden},
-		{"issued inference", []string{bearer(inference.secret)}, 403, forbidden},
-		{"configured management", []string{bearer(managementSecret)}, 0, ""},
-		{"issued management", []string{bearer(management.secret)}, 0, ""},
-		{"scheme in lower case", []string{"Authorization: bearer " + managementSecret}, 0, ""},
-		{"scheme in upper case", []string{"Authorization: BEARER  " + managementSecret}, 0, ""},
-	}
-	operations := []struct {
-		method, path, body string
-		status             int
-	}{
-		{"POST", "/v1/presets/p/responses", "{}", 200},
-		{"POST", "/v1/presets/p/responses", "not even JSON", 400},
-		{"POST", "/v1/workspaces", `{"name":"n","slug":"s-%d"}`, 201},
-		{"POST", "/v1/workspaces", "", 400},
-		{"GET", "/v1/workspaces/default", "", 200},
-		{"GET", "/v1/workspaces/missing", "", 404},
-	}
-	for i, caller := range callers {
-		for _, op := range operations {
-			t.Run(fmt.Sprintf("%s/%s%s/%d", caller.name, op.method, op.path, op.status), func(t *testing.T) {
-				body := op.body
-				if strings.Contains(body, "%d") {
-					body = fmt.Sprintf(body, i)
-				}
-				r := send(t, op.method, s.url+op.path, body, caller.headers...)
-				if caller.status == 0 {
-					r.want(t, op.status)
-					return
-				}
-				r.wantError(t, caller.status, caller.message)
-				if got := r.header.Get("WWW-Authenticate"); (got != "") != (caller.status == http.StatusUnauthorized) {
-					t.Errorf("got WWW-Authenticate %q with status %d", got, caller.status)
-				}
-			})
-		}
-	}
-	// One and the same answer, so that nothing tells a revoked key from a guess.
-	a := s.do("GET", "/v1/workspaces/default", "", bearer(revoked.secret))
-	b := s.do("GET", "/v1/workspaces/default", "", "Authorization: x")
-	if a.body != b.body {
-		t.Errorf("got %s and %s, want one answer", a.body, b.body)
-	}
-	if got := s.upstream.taken(); got != nil {
-		t.Errorf("the gateway got %q", got)
+		{"empty", "", 401},
+		{"no token", "Bearer", 401},
+		{"prefix of a key", "Bearer " + managementSecret[:20], 401},
+		{"key and more", "Bearer " + managementSecret + " x", 401},
+		{"damaged", "Bearer " + issued[:len(issued)-1] + "_", 401},
+		{"hash of a key", "Bearer sha256:" + strings.Repeat("0", 64), 401},
+		{"scheme in lower case", "bearer " + managementSecret, 200},
+		{"scheme in upper case", "BEARER  " + managementSecret, 200},
+	} {
+		t.Run(tc.name, func(t *testing.T) {
+			r := s.do("GET", "/v1/workspaces/default", "", "Authorization: "+tc.header)
+			if r.want(t, tc.status); tc.status == 401 {
+				r.wantError(t, 401, "Invalid credentials")
+			}
+		})
 	}
 }
 

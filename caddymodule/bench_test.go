@@ -40,11 +40,11 @@ func BenchmarkInference(b *testing.B) {
 		"tools":[{"type":"function","name":"look_up","description":"d","parameters":{"type":"object","properties":{"id":{"type":"string"}}}}]}`
 	prompt := strings.Repeat("Answer as the support team does. ", 20)
 	who := domain.Principal{KeyID: "k", UserID: "u", Kind: domain.ManagementKey}
-	if _, _, err := h.service.CreatePresetVersion(context.Background(), who, "", "bench",
+	if _, err := h.service.CreatePresetVersion(context.Background(), domain.By(who), "", "bench",
 		domain.Capture{Dialect: domain.Responses, Config: []byte(preset), SystemPrompt: &prompt}); err != nil {
 		b.Fatal(err)
 	}
-	_, secret, err := h.service.IssueKey(context.Background(), domain.NewKey{Kind: domain.InferenceKey})
+	_, secret, err := h.service.IssueKey(context.Background(), domain.By(who), domain.NewKey{Kind: domain.InferenceKey})
 	if err != nil {
 		b.Fatal(err)
 	}

@@ -97,7 +97,11 @@ func FuzzCaddyfile(f *testing.F) {
 func TestDocumentedCaddyfiles(t *testing.T) {
 	shown := regexp.MustCompile("(?s)```caddyfile\n(.*?)```")
 	count := 0
-	for _, file := range []string{"../README.md", "../BENCHMARKS.md"} {
+	files, err := filepath.Glob("../docs/*.md")
+	if err != nil {
+		t.Fatal(err)
+	}
+	for _, file := range append(files, "../README.md", "../BENCHMARKS.md") {
 		text, err := os.ReadFile(file)
 		if err != nil {
 			t.Fatal(err)

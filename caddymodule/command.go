@@ -6,30 +6,41 @@ import (
 	"io"
 	"net/http"
 	"net/url"
+	"strings"
 	"text/tabwriter"
 	"time"
 
 	caddycmd "github.com/caddyserver/caddy/v2/cmd"
 	jsonv2 "github.com/go-json-experiment/json"
 	"github.com/spf13/cobra"
-
-	"github.com/caddy-presets/caddy-presets/domain"
 )
 
 func init() {
 	caddycmd.RegisterCommand(caddycmd.Command{
 		Name:  "presets",
-		Usage: "key create|list|revoke",
-		Short: "Manages the keys of the presets handler",
+		Usage: "key|audit",
+		Short: "Manages the keys of the presets handler and reads its audit trail",
 		Long: `
-Issues, lists and revokes the keys of a running presets handler, through
-Caddy's admin endpoint.`,
-		CobraFunc: func(cmd *cobra.Command) { cmd.AddCommand(keyCommand()) },
+Issues, lists and revokes the keys of a running presets handler, and prints and
+verifies the trail of all changes, through Caddy's admin endpoint.`,
+		CobraFunc: addCommands,
 	})
 }
 
-// adminTarget is where the key commands find the running server.
+// addCommands adds the subcommands of caddy presets.
+func addCommands(presets *cobra.Command) { presets.AddCommand(keyCommand(), auditCommand()) }
+
+// adminTarget is where the commands find the running server.
 type adminTarget struct{ address, config, adapter, store string }
+
+// flags adds those that say where the server is to a command and all below it.
+func (t *adminTarget) flags(cmd *cobra.Command) {
+	flags := cmd.PersistentFlags()
+	flags.StringVar(&t.address, "address", "", "The address of the admin endpoint; overrides --config")
+	flags.StringVar(&t.config, "config", "", "Configuration file that names the admin endpoint")
+	flags.StringVar(&t.adapter, "adapter", "", "Name of the config adapter")
+	flags.StringVar(&t.store, "store", "", "The store to use, where several are live")
+}
 
 func keyCommand() *cobra.Command {
 	var target adminTarget
@@ -37,11 +48,7 @@ func keyCommand() *cobra.Command {
 		Use:   "key",
 		Short: "Issues, lists and revokes keys",
 	}
-	flags := key.PersistentFlags()
-	flags.StringVar(&target.address, "address", "", "The address of the admin endpoint; overrides --config")
-	flags.StringVar(&target.config, "config", "", "Configuration file that names the admin endpoint")
-	flags.StringVar(&target.adapter, "adapter", "", "Name of the config adapter")
-	flags.StringVar(&target.store, "store", "", "The store to use, where several are live")
+	target.flags(key)
 	key.AddCommand(createKeyCommand(&target), listKeysCommand(&target), revokeKeyCommand(&target))
 	return key
 }
@@ -58,7 +65,7 @@ func createKeyCommand(target *adminTarget) *cobra.Command {
 				return err
 			}
 			var k issuedKey
-			if err := target.call(http.MethodPost, adminKeysPath, body, &k); err != nil {
+			if err := target.call(http.MethodPost, adminPath+"keys", body, &k); err != nil {
 				return err
 			}
 			expires := "never expires"
@@ -85,10 +92,13 @@ func listKeysCommand(target *adminTarget) *cobra.Command {
 	list := &cobra.Command{
 		Use:   "list [--json]",
 		Short: "Lists the issued keys, without their secrets",
-		Args:  cobra.NoArgs,
+		Long: `
+Lists the issued keys, without their secrets. That a key was used is noted once
+an hour at most: the last use may be up to an hour later than shown.`,
+		Args: cobra.NoArgs,
 		RunE: func(cmd *cobra.Command, _ []string) error {
 			var keys keyList
-			if err := target.call(http.MethodGet, adminKeysPath, nil, &keys); err != nil {
+			if err := target.call(http.MethodGet, adminPath+"keys", nil, &keys); err != nil {
 				return err
 			}
 			if asJSON {
@@ -108,7 +118,7 @@ func revokeKeyCommand(target *adminTarget) *cobra.Command {
 		Args:  cobra.ExactArgs(1),
 		RunE: func(cmd *cobra.Command, args []string) error {
 			var k issuedKey
-			if err := target.call(http.MethodDelete, adminKeysPath+"/"+url.PathEscape(args[0]), nil, &k); err != nil {
+			if err := target.call(http.MethodDelete, adminPath+"keys/"+url.PathEscape(args[0]), nil, &k); err != nil {
 				return err
 			}
 			_, err := fmt.Fprintf(cmd.ErrOrStderr(), "Revoked %s key %s.\n", k.Kind, k.ID)
@@ -117,14 +127,19 @@ func revokeKeyCommand(target *adminTarget) *cobra.Command {
 	}
 }
 
-// call sends a request to the admin endpoint and decodes the answer.
+// call sends a request to the admin endpoint and decodes the answer. path may
+// have a query.
 func (t *adminTarget) call(method, path string, body []byte, answer any) error {
 	address, err := caddycmd.DetermineAdminAPIAddress(t.address, nil, t.config, t.adapter)
 	if err != nil {
 		return fmt.Errorf("finding the admin endpoint: %w", err)
 	}
 	if t.store != "" {
-		path += "?store=" + url.QueryEscape(t.store)
+		separator := "?"
+		if strings.Contains(path, separator) {
+			separator = "&"
+		}
+		path += separator + "store=" + url.QueryEscape(t.store)
 	}
 	var reader io.Reader
 	if body != nil {
@@ -140,11 +155,11 @@ func (t *adminTarget) call(method, path string, body []byte, answer any) error {
 
 func printKeys(w io.Writer, keys []issuedKey) error {
 	table := tabwriter.NewWriter(w, 0, 0, 2, ' ', 0)
-	fmt.Fprintln(table, "ID\tKIND\tSTATE\tENDS IN\tUSER\tWORKSPACE\tCREATED\tEXPIRES\tNAME")
+	fmt.Fprintln(table, "ID\tKIND\tSTATE\tENDS IN\tUSER\tWORKSPACE\tCREATED\tEXPIRES\tLAST USED\tNAME")
 	for _, k := range keys {
-		fmt.Fprintf(table, "%s\t%s\t%s\t%s\t%s\t%s\t%s\t%s\t%s\n", k.ID, k.Kind, k.state(), k.Hint,
-			orElse(k.UserID, "-"), orElse(k.WorkspaceID, domain.DefaultWorkspaceSlug),
-			k.CreatedAt.Format(time.RFC3339), k.expiry(), k.Name)
+		fmt.Fprintf(table, "%s\t%s\t%s\t%s\t%s\t%s\t%s\t%s\t%s\t%s\n", k.ID, k.Kind, k.state(), k.Hint,
+			orElse(k.UserID, "-"), orElse(k.WorkspaceSlug, k.WorkspaceID), k.CreatedAt.Format(time.RFC3339),
+			timeOr(k.ExpiresAt, "never"), timeOr(k.LastUsedAt, "never"), k.Name)
 	}
 	return table.Flush()
 }
@@ -160,11 +175,11 @@ func (k issuedKey) state() string {
 	}
 }
 
-func (k issuedKey) expiry() string {
-	if k.ExpiresAt == nil {
-		return "never"
+func timeOr(at *time.Time, otherwise string) string {
+	if at == nil {
+		return otherwise
 	}
-	return k.ExpiresAt.Format(time.RFC3339)
+	return at.Format(time.RFC3339)
 }
 
 func orElse(text, otherwise string) string {

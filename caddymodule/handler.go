@@ -68,7 +68,9 @@ type Handler struct {
 
 	logger     *zap.Logger
 	metrics    *metrics
+	events     *announcer
 	service    *domain.Service
+	schemas    *schema.Schemas
 	operations []operation
 	keys       map[domain.KeyHash]domain.Principal
 	storeName  string // set once the live store is registered
@@ -103,11 +105,13 @@ func (h *Handler) Provision(ctx caddy.Context) error {
 	if h.keys, err = provisionKeys(repl, h.ManagementKeys, h.InferenceKeys); err != nil {
 		return err
 	}
-	schemas, err := schema.Load()
-	if err != nil {
+	if h.schemas, err = schema.Load(); err != nil {
 		return fmt.Errorf("compiling the bundled schemas: %w", err)
 	}
-	h.operations = h.routes(schemas)
+	h.operations = h.routes(h.schemas)
+	if h.events, err = newAnnouncer(ctx); err != nil {
+		return err
+	}
 	if h.metrics, err = newMetrics(ctx.GetMetricsRegistry()); err != nil {
 		return fmt.Errorf("registering metrics: %w", err)
 	}
@@ -197,7 +201,9 @@ func (h *Handler) ServeHTTP(w http.ResponseWriter, r *http.Request, next caddyht
 	switch {
 	case h.owns(r.URL.Path):
 		c := h.newCall(w, r)
-		status := c.render(c.serve())
+		a, err := c.serve()
+		h.events.announce(c.done) // before the answer, so that what one client does next is announced next
+		status := c.render(a, err)
 		h.metrics.request(c.op.name, status, time.Since(c.start))
 		return nil
 	case h.Inference != nil:

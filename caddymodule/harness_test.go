@@ -444,6 +444,18 @@ func (r response) wantError(t *testing.T, status int, message string) {
 	}
 }
 
+// metric returns the value of a series, such as name{label="value"}, and "" where
+// there is none.
+func (s *server) metric(series string) string {
+	s.t.Helper()
+	for line := range strings.Lines(send(s.t, "GET", "http://"+s.admin+"/metrics", "").body) {
+		if value, ok := strings.CutPrefix(line, series+" "); ok {
+			return strings.TrimSpace(value)
+		}
+	}
+	return ""
+}
+
 // field returns a member of data, for ids that the next request needs.
 func (r response) field(t *testing.T, name string) string {
 	t.Helper()
@@ -456,11 +468,12 @@ func (r response) field(t *testing.T, name string) string {
 
 var (
 	uuids = regexp.MustCompile(`[0-9a-f]{8}-[0-9a-f]{4}-[0-9a-f]{4}-[0-9a-f]{4}-[0-9a-f]{12}`)
+	tags  = regexp.MustCompile(`"[0-9a-f]{32}"`)
 	times = regexp.MustCompile(`\d{4}-\d\d-\d\dT\d\d:\d\d:\d\d(\.\d+)?Z`)
 )
 
-// golden compares answers with a file, ids and times replaced by what makes
-// them equal or different within one file.
+// golden compares answers with a file, ids, entity tags and times replaced by what
+// makes them equal or different within one file.
 func golden(t *testing.T, name string, answers ...response) {
 	t.Helper()
 	var got bytes.Buffer
@@ -468,15 +481,23 @@ func golden(t *testing.T, name string, answers ...response) {
 		if i > 0 {
 			got.WriteByte('\n')
 		}
-		fmt.Fprintf(&got, "%d %s\n%s\n", r.status, r.header.Get("Content-Type"), r.body)
-	}
-	known := map[string]string{}
-	text := uuids.ReplaceAllStringFunc(got.String(), func(id string) string {
-		if known[id] == "" {
-			known[id] = fmt.Sprintf("<uuid-%d>", len(known)+1)
+		fmt.Fprintf(&got, "%d %s\n", r.status, r.header.Get("Content-Type"))
+		if tag := r.header.Get("ETag"); tag != "" {
+			fmt.Fprintf(&got, "ETag: %s\n", tag)
 		}
-		return known[id]
-	})
+		fmt.Fprintln(&got, r.body)
+	}
+	numbered := func(name string) func(string) string {
+		known := map[string]string{}
+		return func(id string) string {
+			if known[id] == "" {
+				known[id] = fmt.Sprintf("<%s-%d>", name, len(known)+1)
+			}
+			return known[id]
+		}
+	}
+	text := uuids.ReplaceAllStringFunc(got.String(), numbered("uuid"))
+	text = tags.ReplaceAllStringFunc(text, numbered("tag"))
 	text = times.ReplaceAllString(text, "<time>")
 	file := filepath.Join("..", "testdata", "golden", name+".txt")
 	if *update {

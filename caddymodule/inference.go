@@ -10,8 +10,6 @@ import (
 	"slices"
 	"strconv"
 	"strings"
-	"unicode"
-	"unicode/utf8"
 
 	"github.com/caddyserver/caddy/v2/modules/caddyhttp"
 
@@ -22,7 +20,8 @@ import (
 // /chat/completions, /responses or /messages below the base path whose model
 // is "@preset/<slug>" or "<model>@preset/<slug>", or that has a field preset,
 // goes upstream with the preset merged into it. A slug may be followed by
-// "@<version>". A request that names no preset keeps its very bytes.
+// "@<version>" or "@<label>". A request that names no preset keeps its very
+// bytes. One that uses a server tool that its workspace has disabled is refused.
 type Inference struct {
 	// What becomes of credentials. A live key of ours always acts in its own
 	// workspace and never goes upstream. "required" refuses requests without
@@ -222,7 +221,10 @@ func (c *inferenceCall) resolve() (domain.Resolution, error) {
 	if err != nil {
 		return none, err
 	}
-	resolution, err := c.h.Inference.resolver.Resolve(c.r.Context(), c.who, c.dialect, body)
+	resolution, err := c.h.Inference.resolver.Resolve(c.r.Context(), c.who, domain.Request{
+		Dialect: c.dialect, Body: body, Opaque: body == nil && len(sent) > 0,
+		SessionID: c.r.Header.Get(sessionHeader),
+	})
 	if err != nil {
 		return none, err
 	}
@@ -252,8 +254,7 @@ type replayed struct {
 // noteSession makes the session of the body, which wins over the header's, the
 // one that load balancers go by. What cannot be in a header stays in the body.
 func (c *inferenceCall) noteSession(id string) {
-	unusable := func(r rune) bool { return r == utf8.RuneError || unicode.IsControl(r) }
-	if id != "" && utf8.RuneCountInString(id) <= maxSessionID && !strings.ContainsFunc(id, unusable) {
+	if id != "" {
 		c.r.Header.Set(sessionHeader, id)
 	}
 	if id := c.r.Header.Get(sessionHeader); id != "" {

@@ -10,7 +10,7 @@ import (
 )
 
 // decoded returns the text of a body that was sent as it is or with gzip, and
-// none of what cannot be decoded, which is the gateway's to judge. plain reports
+// nil for what cannot be decoded, which is the gateway's to judge. plain reports
 // whether nothing had to be decoded. A text larger than a body may be is an
 // error.
 func (c *inferenceCall) decoded(sent []byte) (body []byte, plain bool, err error) {

@@ -60,5 +60,7 @@ func (c *inferenceCall) describe(resolution domain.Resolution) (answer, error) {
 		out.Fields[field.Name] = origin
 	}
 	data, err := jsonv2.Marshal(out, jsonv2.Deterministic(true))
-	return answer{http.StatusOK, data}, err
+	a := object(http.StatusOK, data)
+	a.tag = "" // it is no state of anything
+	return a, err
 }

@@ -66,6 +66,8 @@ func unsized(body string) io.Reader { return io.MultiReader(strings.NewReader(bo
 func TestEventsArriveAsTheyAreSent(t *testing.T) {
 	s := start(t, inferring())
 	s.preset("writer", writer)
+	s.put("writer", "live", `{"split":[{"version":1,"weight":1}]}`)
+	s.disable("default", `["openrouter:web_search"]`)
 	s.options = "servers {\nprotocols h1 h2c\n}"
 	s.reload(inferring("list_models on"))
 	events := []string{": comment\n\n", "event: a\r\ndata: {\"x\" : 1}\r\n\r\n", "data: half", " an event\n\n", "data: [DONE]\n\n", "\xff\x00\n\n"}
@@ -79,6 +81,7 @@ func TestEventsArriveAsTheyAreSent(t *testing.T) {
 			for _, body := range []io.Reader{
 				strings.NewReader(`{"model":"@preset/writer","stream":true}`), strings.NewReader(`{"model":"m","stream":true}`),
 				unsized(`{"model":"@preset/writer","stream":true}`), unsized(`{"model":"m","stream":true}`), strings.NewReader(""),
+				strings.NewReader(`{"model":"@preset/writer@live","stream":true,"tools":[{"type":"openrouter:datetime"}]}`), unsized(`{"model":"m","tools":[{"type":"openrouter:datetime"}]}`),
 			} {
 				next := s.upstream.streamed(events...)
 				answer := s.open(client, path, body)

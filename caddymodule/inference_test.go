@@ -236,6 +236,7 @@ func (s *server) beside(subdirectives string) (address string) {
 func TestPassThrough(t *testing.T) {
 	s := start(t, inferring("keys off"))
 	s.preset("writer", writer)
+	s.disable("default", `["openrouter:web_search"]`)
 	bodies := map[string]string{
 		"empty":               "",
 		"no reference":        `{"model" : "openai/gpt-5" ,"stream":true, "n":1.0}` + "\n",
@@ -254,6 +255,8 @@ func TestPassThrough(t *testing.T) {
 		"byte order mark":     "\ufeff" + `{"x":"preset"}`,
 		"repeated names":      `{"a":1,"a":2,"model":"m","model":"n"}`,
 		"half a character":    `{"model":"m","input":"\ud800 preset"}`,
+		"other server tools":  `{"tools":[{"type":"openrouter\u003adatetime"},{"type" : "openrouter:fusion","parameters":{"tools":[]}}]}`,
+		"tools in a text":     `{"model":"m","input":"{\"tools\":[{\"type\":\"openrouter:web_search\"}]}"}`,
 		"5 MB":                `{"input":"` + strings.Repeat("preset ", 5<<20/7) + `"}`,
 		"5 MB of nothing":     strings.Repeat("\x00", 5<<20),
 		"gzip":                gzipped(`{"model":"m"}`),

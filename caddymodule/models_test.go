@@ -660,7 +660,7 @@ func TestModelsOfAWorkspace(t *testing.T) {
 		t.Fatal(err)
 	}
 	ann := domain.Principal{UserID: "ann", Kind: domain.ManagementKey}
-	if _, err := service.CreateWorkspace(t.Context(), ann, domain.NewWorkspace{Name: "team", Slug: "team"}); err != nil {
+	if _, err := service.CreateWorkspace(t.Context(), domain.By(ann), domain.NewWorkspace{Name: "team", Slug: "team"}); err != nil {
 		t.Fatal(err)
 	}
 	for _, p := range []struct{ workspace, slug, config string }{
@@ -670,7 +670,7 @@ func TestModelsOfAWorkspace(t *testing.T) {
 		{"team", "gone", `{"model":"x"}`},
 		{"default", "a", `{"model":"x"}`},
 	} {
-		if _, _, err := service.CreatePresetVersion(t.Context(), ann, p.workspace, p.slug, domain.Capture{
+		if _, err := service.CreatePresetVersion(t.Context(), domain.By(ann), p.workspace, p.slug, domain.Capture{
 			Dialect: domain.Responses, Config: json.RawMessage(p.config),
 		}); err != nil {
 			t.Fatal(err)

@@ -7,10 +7,12 @@ import (
 	"mime"
 	"net/http"
 	"os"
+	"strconv"
 	"strings"
 	"time"
 
 	"github.com/caddyserver/caddy/v2/modules/caddyhttp"
+	jsonv2 "github.com/go-json-experiment/json"
 
 	"github.com/caddy-presets/caddy-presets/domain"
 )
@@ -19,6 +21,58 @@ import (
 // one, where the operator set no read_body timeout of their own: 0.6 Mbit/s.
 // Only tests change it.
 var bodyTimeout = time.Minute
+
+// readBody reads and checks the body, if the operation has one. That of a mere
+// reference to a workspace may be missing.
+func (c *call) readBody() (err error) {
+	reference := c.op.body == c.h.schemas.WorkspaceReference
+	if c.op.body == nil || reference && c.r.ContentLength == 0 {
+		return nil
+	}
+	if c.body, err = c.readJSON(); err != nil {
+		return err
+	}
+	if reference && len(c.body) == 0 { // as chunks, of which there was none
+		return nil
+	}
+	if c.object, err = c.op.body.Check(c.body); err != nil {
+		return err
+	}
+	if reference {
+		return c.readWorkspaceReference()
+	}
+	return nil
+}
+
+// decode turns the body, which has been checked, into a Go value.
+func (c *call) decode(value any) error { return jsonv2.Unmarshal(c.body, value, integers) }
+
+// integers reads whatever JSON Schema calls an integer, such as 1.0. Those of ours
+// are bounded by what a float64 holds exactly.
+var integers = jsonv2.WithUnmarshalers(jsonv2.UnmarshalFunc(func(text []byte, n *int) error {
+	number, err := strconv.ParseFloat(string(text), 64)
+	*n = int(number)
+	return err
+}))
+
+// readWorkspaceReference takes the workspace to act in from the body, which may
+// stand there instead of in the query.
+func (c *call) readWorkspaceReference() error {
+	for name, value := range c.object.All() {
+		if name != "workspace_id" {
+			continue
+		}
+		var id string
+		if err := jsonv2.Unmarshal(value, &id); err != nil {
+			return err
+		}
+		if c.given.workspace != "" && id != c.given.workspace {
+			return domain.InvalidAt("/workspace_id", "must be the same as in the query")
+		}
+		c.given.workspace = id
+	}
+	return nil
+}
 
 // readJSON returns the request's body: JSON by its headers, of at most
 // MaxBodySize, and there in time.

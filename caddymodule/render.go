@@ -23,6 +23,9 @@ var statusOf = map[domain.Kind]int{
 	domain.Forbidden:       http.StatusForbidden,
 	domain.NotFound:        http.StatusNotFound,
 	domain.Conflict:        http.StatusConflict,
+
+	domain.PreconditionFailed: http.StatusPreconditionFailed,
+	domain.Unprocessable:      http.StatusUnprocessableEntity,
 }
 
 // statusHungUp marks, in metrics and access logs, a request whose client left.
@@ -126,9 +129,43 @@ func newMessagesError(p problem) any {
 	return e
 }
 
+// answer is a success.
+type answer struct {
+	status int
+	body   []byte // nil for none
+	tag    string // the entity tag, empty for none
+}
+
+// object is the answer that shows one object, given its JSON.
+func object(status int, data []byte) answer {
+	return answer{status, slices.Concat([]byte(`{"data":`), data, []byte(`}`)), domain.Tag(data)}
+}
+
+// list is the answer that shows a page of a list.
+func list(l domain.Listed) answer {
+	body := slices.Concat([]byte(`{"data":`), l.JSON, []byte(`,"total_count":`))
+	body = append(strconv.AppendInt(body, int64(l.Total), 10), '}')
+	return answer{http.StatusOK, body, domain.Tag(body)}
+}
+
+// deleted is the answer to what removes an object.
+func deleted() answer { return answer{status: http.StatusOK, body: []byte(`{"deleted":true}`)} }
+
+// unlessKnown is a as the answer to a conditional GET (RFC 9110, 13.2.2).
+func (c *call) unlessKnown(a answer) (answer, error) {
+	given := c.given.condition
+	if err := (domain.Condition{Match: given.Match}).Check(a.tag); err != nil {
+		return answer{}, err
+	}
+	if (domain.Condition{NoneMatch: given.NoneMatch}).Check(a.tag) != nil {
+		return answer{status: http.StatusNotModified, tag: a.tag}, nil
+	}
+	return a, nil
+}
+
 // render writes the one answer of a call.
 func (c *call) render(a answer, err error) (status int) {
-	status, body := a.status, slices.Concat([]byte(`{"data":`), a.data, []byte(`}`))
+	status, body := a.status, a.body
 	if err != nil {
 		status, body = c.failure(err)
 	}
@@ -137,6 +174,13 @@ func (c *call) render(a answer, err error) (status int) {
 		// Left open, the connection would first wait for the rest of a body
 		// that nobody wants, and only then carry the answer.
 		header.Set("Connection", "close")
+	}
+	if a.tag != "" {
+		header.Set("ETag", `"`+a.tag+`"`)
+	}
+	if body == nil {
+		c.w.WriteHeader(status)
+		return status
 	}
 	header.Set("Content-Type", "application/json")
 	header.Set("Content-Length", strconv.Itoa(len(body)))

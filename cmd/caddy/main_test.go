@@ -3,6 +3,7 @@ package main_test
 import (
 	"bytes"
 	"encoding/json"
+	"errors"
 	"fmt"
 	"io"
 	"io/fs"
@@ -153,16 +154,38 @@ func freeAddress(t *testing.T) string {
 	return ""
 }
 
+// command runs "caddy presets ..." and returns what it prints.
+func (p *process) command(args ...string) (out, errOut string, err error) {
+	var stdout, stderr bytes.Buffer
+	cmd := exec.Command(binary, append(append([]string{"presets"}, args...), "--address", p.admin)...)
+	cmd.Stdout, cmd.Stderr = &stdout, &stderr
+	err = cmd.Run()
+	return stdout.String(), stderr.String(), err
+}
+
 // key runs "caddy presets key ..." and returns its standard output.
 func (p *process) key(t *testing.T, args ...string) string {
 	t.Helper()
-	var stdout, stderr bytes.Buffer
-	cmd := exec.Command(binary, append(append([]string{"presets", "key"}, args...), "--address", p.admin)...)
-	cmd.Stdout, cmd.Stderr = &stdout, &stderr
-	if err := cmd.Run(); err != nil {
-		t.Fatalf("%v: %v\n%s", args, err, &stderr)
+	out, errOut, err := p.command(append([]string{"key"}, args...)...)
+	if err != nil {
+		t.Fatalf("%v: %v\n%s", args, err, errOut)
 	}
-	return stdout.String()
+	return out
+}
+
+// verify checks the audit trail, and that it leads to an earlier head if there is
+// one. It returns the head.
+func (p *process) verify(t *testing.T, earlier string) (head string) {
+	t.Helper()
+	args := []string{"audit", "--verify"}
+	if earlier != "" {
+		args = append(args, "--head", earlier)
+	}
+	out, errOut, err := p.command(args...)
+	if err != nil || !strings.Contains(out, " records, unbroken, head ") {
+		t.Fatalf("%v: got %q, %v\n%s", args, out, err, errOut)
+	}
+	return out[strings.LastIndex(out, " ")+1 : len(out)-1]
 }
 
 // The example works as it is: keys, presets, and an echo for all else.
@@ -206,6 +229,15 @@ func TestExample(t *testing.T) {
 	if status, body := p.do(t, "GET", "/v1/models", inference, ""); status != 200 || !strings.Contains(body, `"id":"@preset/email-copywriter"`) {
 		t.Errorf("the list of models is %d %s, want the preset in it", status, body)
 	}
+	out, _, err := p.command("audit")
+	if err != nil || strings.Count(out, "\n") != 5 || !strings.Contains(out, "preset.create_version") || !strings.Contains(out, "key.issue") {
+		t.Errorf("audit gives %q, %v, want the workspace, two keys and the preset", out, err)
+	}
+	p.verify(t, p.verify(t, ""))
+	out, errOut, err := p.command("audit", "--verify", "--head", strings.Repeat("1", 64))
+	if exit, ok := errors.AsType[*exec.ExitError](err); !ok || exit.ExitCode() != 1 || out != "" || !strings.Contains(errOut, "no record has the hash") {
+		t.Errorf("another trail's head: got %q, %q and %v, want exit code 1", out, errOut, err)
+	}
 	if info, err := os.Stat(filepath.Join(home, "data")); err != nil || runtime.GOOS != "windows" && info.Mode().Perm() != 0o700 {
 		t.Errorf("the data folder has mode %v, %v, want 0700", info.Mode(), err)
 	}
@@ -231,9 +263,10 @@ func TestKilledServerLosesNothing(t *testing.T) {
 		versions   = map[int]string{} // of the preset all writers share
 		workspaces = map[string]string{}
 	)
-	issued := ""
+	issued, head := "", ""
 	for cycle := range cycles {
 		p := start(t, caddyfile, home, address, admin)
+		head = p.verify(t, head)
 		if issued == "" {
 			issued = strings.TrimSpace(p.key(t, "create", "--kind", "management"))
 		}
@@ -281,6 +314,7 @@ func TestKilledServerLosesNothing(t *testing.T) {
 	}
 
 	p := start(t, caddyfile, home, address, admin)
+	p.verify(t, head)
 	if len(versions) < writers || len(workspaces) < writers {
 		t.Fatalf("only %d versions and %d workspaces were written", len(versions), len(workspaces))
 	}

@@ -1,0 +1,388 @@
+package caddymodule
+
+import (
+	"bytes"
+	"crypto/sha256"
+	"encoding/hex"
+	"encoding/json"
+	"fmt"
+	"io"
+	"net/http"
+	"net/http/httptest"
+	"net/http/httputil"
+	"net/url"
+	"regexp"
+	"strconv"
+	"strings"
+	"sync"
+	"testing"
+
+	"github.com/caddy-presets/caddy-presets/domain"
+)
+
+func (s *server) audit(query string) response {
+	s.t.Helper()
+	return send(s.t, "GET", "http://"+s.admin+"/presets/audit"+query, "")
+}
+
+// trail returns a page of the audit trail.
+func (s *server) trail(query string) (page auditPage) {
+	s.t.Helper()
+	r := s.audit(query)
+	r.want(s.t, 200)
+	if err := json.Unmarshal([]byte(r.body), &page); err != nil {
+		s.t.Fatal(err)
+	}
+	return page
+}
+
+// write makes the audit trail n records longer, straight through the store.
+func (s *server) write(n int) {
+	s.t.Helper()
+	service, err := pickStore(httptest.NewRequest("GET", "/", nil))
+	if err != nil {
+		s.t.Fatal(err)
+	}
+	var wg sync.WaitGroup
+	for writer := range 16 {
+		wg.Go(func() {
+			for i := writer; i < n; i += 16 {
+				if _, _, err := service.IssueKey(s.t.Context(), operator, domain.NewKey{Kind: domain.InferenceKey}); err != nil {
+					s.t.Error(err)
+					return
+				}
+			}
+		})
+	}
+	wg.Wait()
+}
+
+func TestAuditEndpoint(t *testing.T) {
+	s := start(t, standard)
+	workspace := s.manage("POST", "/v1/workspaces", minimalWorkspace)
+	workspace.want(t, 201)
+	s.manage("POST", "/v1/presets/writer/responses?workspace_id=team", `{"model":"m"}`).want(t, 200)
+	k := s.issue(`{"kind":"inference","workspace":"team"}`)
+	send(t, "DELETE", "http://"+s.admin+"/presets/keys/"+k.id, "").want(t, 200)
+	send(t, "DELETE", "http://"+s.admin+"/presets/keys/"+k.id, "").want(t, 200) // changes nothing
+
+	page := s.trail("")
+	if len(page.Records) != 5 || page.Total != 5 || page.Head.Count != 5 {
+		t.Fatalf("got %+v, want five records", page)
+	}
+	if head, err := domain.VerifyAudit(domain.AuditHead{}, page.Records); err != nil || head != page.Head {
+		t.Errorf("the records lead to %+v, %v, want %+v", head, err, page.Head)
+	}
+	configured := page.Records[1].KeyID
+	if configured == "" || page.Records[2].KeyID != configured {
+		t.Errorf("got key ids %q and %q, want that of the one key", configured, page.Records[2].KeyID)
+	}
+	for i, want := range []struct{ operation, kind, id, user, key string }{
+		{"workspace.create", "workspace", page.Records[0].Object.ID, "system", ""},
+		{"workspace.create", "workspace", workspace.field(t, "id"), "ann", configured},
+		{"preset.create_version", "preset", page.Records[2].Object.ID, "ann", configured},
+		{"key.issue", "key", k.id, "admin", ""},
+		{"key.revoke", "key", k.id, "admin", ""},
+	} {
+		r := page.Records[i]
+		if r.Operation != want.operation || r.Object.Kind != want.kind || r.Object.ID != want.id || r.UserID != want.user || r.KeyID != want.key {
+			t.Errorf("record %d: got %+v, want %+v", i+1, r, want)
+		}
+		if of := want.key != ""; (r.RequestID != "") != of {
+			t.Errorf("record %d: got request id %q, want one: %t", i+1, r.RequestID, of)
+		}
+	}
+
+	for query, numbers := range map[string]string{
+		"?after=0":                   "[1 2 3 4 5]",
+		"?after=3":                   "[4 5]",
+		"?after=5":                   "[]",
+		"?after=99999999999":         "[]",
+		"?limit=2":                   "[1 2]",
+		"?after=1&limit=2":           "[2 3]",
+		"?limit=1000":                "[1 2 3 4 5]",
+		"?limit=1&store=" + s.folder: "[1]",
+	} {
+		page := s.trail(query)
+		got := []int{}
+		for _, r := range page.Records {
+			got = append(got, r.Number)
+		}
+		if fmt.Sprint(got) != numbers || page.Total != 5 || page.Head.Count != 5 {
+			t.Errorf("%s: got records %v of %d, want %s of 5", query, got, page.Total, numbers)
+		}
+	}
+	if r := s.audit("?after=5"); !strings.Contains(r.body, `"records":[]`) {
+		t.Errorf("got %s, want an empty list", r.body)
+	}
+	for query, says := range map[string]string{
+		"?after=-1":              "after",
+		"?after=":                "after",
+		"?after=x":               "after",
+		"?after=1.5":             "after",
+		"?after=1&after=1":       "after: must be one number",
+		"?after=" + digits(30):   "after",
+		"?limit=0":               "limit: must be one number from 1 to 1000",
+		"?limit=1001":            "limit: must be one number from 1 to 1000",
+		"?limit=-1":              "limit",
+		"?limit=all":             "limit",
+		"?limit=1&limit=2":       "limit: must be one number",
+		"?after=1&limit=1&limit": "limit: must be one number",
+	} {
+		if r := s.audit(query); r.status != 400 || !strings.Contains(r.body, says) {
+			t.Errorf("%s: got %d %s, want 400 and %q", query, r.status, r.body, says)
+		}
+	}
+	if r := s.audit("?store=nothing"); r.status != 404 {
+		t.Errorf("an unknown store gives %d, want 404", r.status)
+	}
+	for _, method := range []string{"POST", "PUT", "PATCH", "DELETE"} {
+		if r := send(t, method, "http://"+s.admin+"/presets/audit", "{}"); r.status != 405 || r.header.Get("Allow") != "GET" {
+			t.Errorf("%s gives %d, Allow %q, want 405 and GET", method, r.status, r.header.Get("Allow"))
+		}
+	}
+	if got := s.trail(""); got.Head != page.Head {
+		t.Error("reading the trail made it longer")
+	}
+}
+
+func digits(n int) string { return strings.Repeat("9", n) }
+
+// What the command prints can be verified by what the help says alone.
+func TestAuditLinesHashAsDocumented(t *testing.T) {
+	s := start(t, standard)
+	s.manage("POST", "/v1/workspaces", minimalWorkspace).want(t, 201)
+	s.manage("POST", "/v1/presets/a/responses", `{"model":"m"}`).want(t, 200)
+	s.issue(`{"kind":"management","user_id":"ünï <&> \"code\"","name":"x"}`)
+	out, _, err := run("audit", "--json", "--address", s.admin)
+	if err != nil {
+		t.Fatal(err)
+	}
+	last := regexp.MustCompile(`,"hash":"([0-9a-f]{64})"\}$`)
+	previous := strings.Repeat("0", 64)
+	lines := strings.Split(strings.TrimSuffix(out, "\n"), "\n")
+	for i, line := range lines {
+		found := last.FindStringSubmatch(line)
+		if found == nil {
+			t.Fatalf("line %d does not end with its hash: %s", i+1, line)
+		}
+		sum := sha256.Sum256([]byte(last.ReplaceAllString(line, "}")))
+		if hex.EncodeToString(sum[:]) != found[1] {
+			t.Errorf("line %d: got hash %s, its text gives %x", i+1, found[1], sum)
+		}
+		if !strings.Contains(line, `"previous":"`+previous+`"`) {
+			t.Errorf("line %d does not name %s as its previous: %s", i+1, previous, line)
+		}
+		previous = found[1]
+	}
+	want := fmt.Sprintf("%d records, unbroken, head %s\n", len(lines), previous)
+	if out, _, err := run("audit", "--verify", "--address", s.admin); err != nil || out != want {
+		t.Errorf("got %q, %v, want %q", out, err, want)
+	}
+}
+
+// numbersOf returns the numbers that the lines of a table begin with.
+func numbersOf(table string) (numbers []int) {
+	for line := range strings.Lines(table) {
+		if n, err := strconv.Atoi(strings.Fields(line)[0]); err == nil {
+			numbers = append(numbers, n)
+		}
+	}
+	return numbers
+}
+
+func TestAuditCommand(t *testing.T) {
+	s := start(t, standard)
+	s.manage("POST", "/v1/presets/writer/responses", `{"model":"m"}`).want(t, 200)
+	s.manage("POST", "/v1/presets/writer/responses", `{"model":"m"}`).want(t, 200)
+	key := s.issue(`{"kind":"inference"}`)
+	out, _, err := run("audit", "--address", s.admin)
+	if err != nil {
+		t.Fatal(err)
+	}
+	for _, pattern := range []string{
+		`^NUMBER +TIME +OPERATION +OBJECT +VERSION +USER +KEY +REQUEST\n`,
+		`\n1 +\S+ +workspace\.create +default +- +system +- +-\n`,
+		`\n2 +20\S+Z +preset\.create_version +writer +0 -> 1 +ann +\S+ +[0-9a-f-]{36}\n`,
+		`\n3 +20\S+Z +preset\.create_version +writer +1 -> 2 +ann +\S+ +[0-9a-f-]{36}\n`,
+		`\n4 +20\S+Z +key\.issue +` + key.id + ` +- +admin +- +-\n$`,
+	} {
+		if !regexp.MustCompile(pattern).MatchString(out) {
+			t.Errorf("got\n%s\nwant it to match %s", out, pattern)
+		}
+	}
+
+	const total = 2*domain.MaxAuditPage + 7
+	s.write(total - 4)
+	early := s.trail("?limit=3").Records[2].Hash
+	for _, tc := range []struct {
+		args        string
+		first, last int
+	}{
+		{"", total - 49, total},
+		{"--limit 1", total, total},
+		{"--limit 1500", total - 1499, total},
+		{"--limit 0", 1, total},
+		{"--limit 99999", 1, total},
+		{"--after 3", 4, 53},
+		{"--after 3 --limit 2", 4, 5},
+		{"--after 3 --limit 0", 4, total},
+		{"--after 0 --limit 1", 1, 1},
+		{"--json", 1, total},
+		{"--json --limit 2", total - 1, total},
+		{"--json --after 2000", 2001, total},
+		{"--json --after 999 --limit 2", 1000, 1001},
+	} {
+		args := append(strings.Fields(tc.args), "--address", s.admin, "--store", s.folder)
+		out, _, err := run(append([]string{"audit"}, args...)...)
+		var numbers []int
+		if strings.Contains(tc.args, "--json") {
+			for line := range strings.Lines(out) {
+				var r domain.AuditRecord
+				if err := json.Unmarshal([]byte(line), &r); err != nil {
+					t.Fatal(err)
+				}
+				numbers = append(numbers, r.Number)
+			}
+		} else {
+			numbers = numbersOf(out)
+		}
+		good := err == nil && len(numbers) == tc.last-tc.first+1
+		for i, n := range numbers {
+			good = good && n == tc.first+i
+		}
+		if !good {
+			t.Errorf("%s: got %d records, %v, %v, want %d to %d", tc.args, len(numbers), numbers[:min(len(numbers), 3)], err, tc.first, tc.last)
+		}
+	}
+	if out, _, err := run("audit", "--after", strconv.Itoa(total), "--address", s.admin); err != nil || strings.Count(out, "\n") != 1 {
+		t.Errorf("behind the end: got %q, %v, want the table's head alone", out, err)
+	}
+
+	hash, _ := early.MarshalText()
+	want := fmt.Sprintf("%d records, unbroken, head ", total)
+	for _, args := range [][]string{{"--verify"}, {"--verify", "--head", string(hash)}, {"--head", string(hash)}, {"--head", strings.Repeat("0", 64)}} {
+		if out, _, err := run(append([]string{"audit", "--address", s.admin}, args...)...); err != nil || !strings.HasPrefix(out, want) {
+			t.Errorf("%v: got %q, %v, want %q", args, out, err, want)
+		}
+	}
+	for says, args := range map[string][]string{
+		"no record has the hash": {"--verify", "--head", strings.Repeat("1", 64)},
+		"64 hexadecimal digits":  {"--head", "12"},
+		"--head: encoding/hex":   {"--head", strings.Repeat("x", 64)},
+		"[verify json]":          {"--verify", "--json"},
+		"[head json]":            {"--head", string(hash), "--json"},
+		"[verify after]":         {"--verify", "--after", "1"},
+		"[verify limit]":         {"--verify", "--limit", "1"},
+		"after: must be":         {"--after", "-1"},
+		"unknown command":        {"all"},
+		"no live store":          {"--store", "other"},
+	} {
+		if out, _, err := run(append([]string{"audit", "--address", s.admin}, args...)...); err == nil || out != "" || !strings.Contains(err.Error(), says) {
+			t.Errorf("%v: got %q, %v, want an error with %q", args, out, err, says)
+		}
+	}
+}
+
+// Whatever is written meanwhile, what was there when the command began is what it
+// shows.
+func TestAuditWhileOthersWrite(t *testing.T) {
+	s := start(t, standard)
+	s.write(100)
+	stop, done := make(chan struct{}), make(chan struct{})
+	go func() {
+		defer close(done)
+		for {
+			select {
+			case <-stop:
+				return
+			default:
+				s.write(40)
+			}
+		}
+	}()
+	defer func() { close(stop); <-done }()
+	least := 0
+	for range 5 {
+		before := s.trail("").Total
+		out, _, err := run("audit", "--verify", "--address", s.admin)
+		n, _ := strconv.Atoi(strings.Fields(out + " -")[0])
+		if err != nil || n < before || n < least {
+			t.Fatalf("got %q, %v, want at least %d records", out, err, max(before, least))
+		}
+		least = n
+		if out, _, err = run("audit", "--address", s.admin); err != nil || len(numbersOf(out)) != 50 {
+			t.Fatalf("got %q, %v, want 50 records", out, err)
+		}
+	}
+}
+
+// tampering is an admin endpoint that changes the audit trail on its way.
+func (s *server) tampering(change func(*auditPage)) (address string) {
+	proxy := httptest.NewServer(&httputil.ReverseProxy{
+		Rewrite: func(r *httputil.ProxyRequest) {
+			r.SetURL(&url.URL{Scheme: "http", Host: s.admin})
+			r.Out.Header.Set("Origin", "http://"+s.admin) // which Caddy checks
+		},
+		ModifyResponse: func(answer *http.Response) error {
+			var page auditPage
+			if err := json.NewDecoder(answer.Body).Decode(&page); err != nil {
+				return err
+			}
+			answer.Body.Close()
+			change(&page)
+			body, err := json.Marshal(page)
+			answer.Body, answer.ContentLength = io.NopCloser(bytes.NewReader(body)), int64(len(body))
+			answer.Header.Set("Content-Length", strconv.Itoa(len(body)))
+			return err
+		},
+	})
+	s.t.Cleanup(proxy.Close)
+	return proxy.Listener.Addr().String()
+}
+
+func TestAuditVerifyFindsTampering(t *testing.T) {
+	s := start(t, standard)
+	s.write(9)
+	record := func(n int, change func(*domain.AuditRecord)) func(*auditPage) {
+		return func(page *auditPage) {
+			for i := range page.Records {
+				if page.Records[i].Number == n {
+					change(&page.Records[i])
+				}
+			}
+		}
+	}
+	for _, tc := range []struct {
+		name   string
+		change func(*auditPage)
+		says   string // empty: it verifies
+	}{
+		{"nothing", func(*auditPage) {}, ""},
+		{"user", record(4, func(r *domain.AuditRecord) { r.UserID = "mallory" }), "audit record 4"},
+		{"last", record(10, func(r *domain.AuditRecord) { r.UserID = "mallory" }), "audit record 10"},
+		{"hash of the last", record(10, func(r *domain.AuditRecord) { r.Hash[0]++ }), "audit record 10"},
+		{"previous", record(5, func(r *domain.AuditRecord) { r.Previous[0]++ }), "audit record 5"},
+		{"number", record(3, func(r *domain.AuditRecord) { r.Number = 33 }), "audit record 33 stands where number 3"},
+		{"one left out", func(page *auditPage) {
+			if len(page.Records) > 5 {
+				page.Records = append(page.Records[:4], page.Records[5:]...)
+			}
+		}, "audit record 6 stands where number 5"},
+		{"the end cut off", func(page *auditPage) { page.Records = page.Records[:min(len(page.Records), 7)] }, ""},
+		{"no records", func(page *auditPage) { page.Records = nil }, "ends with record 0 and not with 10"},
+		{"another head", func(page *auditPage) { page.Head.Hash[0]++ }, "audit record 10 is not the one that the trail should end with"},
+		{"a longer head", func(page *auditPage) { page.Head.Count++ }, "ends with record 10 and not with 11"},
+		{"a shorter head", func(page *auditPage) { page.Head.Count-- }, "audit record 9 is not the one"},
+	} {
+		out, _, err := run("audit", "--verify", "--address", s.tampering(tc.change))
+		switch {
+		case tc.says == "":
+			if err != nil || !strings.HasPrefix(out, "10 records, unbroken") {
+				t.Errorf("%s: got %q, %v, want it to verify", tc.name, out, err)
+			}
+		case err == nil || out != "" || !strings.Contains(err.Error(), tc.says):
+			t.Errorf("%s: got %q, %v, want an error with %q", tc.name, out, err, tc.says)
+		}
+	}
+}

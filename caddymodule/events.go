@@ -1,0 +1,108 @@
+package caddymodule
+
+import (
+	"context"
+	"fmt"
+	"sync"
+
+	"github.com/caddyserver/caddy/v2"
+	"github.com/caddyserver/caddy/v2/modules/caddyevents"
+	"go.uber.org/zap"
+
+	"github.com/caddy-presets/caddy-presets/domain"
+)
+
+// eventOf names the event of each operation that has one, by its name in the
+// audit trail.
+var eventOf = map[string]string{
+	"preset.create_version": "presets.version_created",
+	"preset.designate":      "presets.designated",
+	"preset.archive":        "presets.archived",
+	"workspace.create":      "workspaces.created",
+	"workspace.update":      "workspaces.updated",
+	"workspace.delete":      "workspaces.deleted",
+}
+
+// maxWaitingEvents bounds the events that wait for those who subscribe, some 1 KB
+// each.
+const maxWaitingEvents = 10_000
+
+// announcer emits events one after another, on a goroutine of its own: those who
+// subscribe may take their time, the client that caused an event need not.
+type announcer struct {
+	ctx    caddy.Context
+	app    *caddyevents.App
+	logger *zap.Logger
+
+	mu      sync.Mutex
+	waiting []*domain.AuditRecord // the first one is being emitted
+}
+
+func newAnnouncer(ctx caddy.Context) (*announcer, error) {
+	app, err := ctx.App("events")
+	if err != nil {
+		return nil, fmt.Errorf("getting the events app: %w", err)
+	}
+	a := &announcer{ctx: ctx, app: app.(*caddyevents.App), logger: ctx.Logger()}
+	// Requests outlive the configuration that they came in under, and so do
+	// their events.
+	a.ctx.Context = context.WithoutCancel(ctx.Context)
+	return a, nil
+}
+
+// announce sees to the event of a change, if it has one. The change is durable.
+func (a *announcer) announce(done *domain.AuditRecord) {
+	if done == nil || eventOf[done.Operation] == "" || !a.app.ShouldEmit(eventOf[done.Operation]) {
+		return
+	}
+	a.mu.Lock()
+	defer a.mu.Unlock()
+	if len(a.waiting) >= maxWaitingEvents {
+		a.logger.Error("event dropped: too many wait for their subscribers", zap.String("event", eventOf[done.Operation]), zap.Int("audit_number", done.Number))
+		return
+	}
+	a.waiting = append(a.waiting, done)
+	if len(a.waiting) == 1 {
+		go a.emitAll()
+	}
+}
+
+// emitAll emits what waits until nothing does.
+func (a *announcer) emitAll() {
+	for {
+		a.mu.Lock()
+		next := a.waiting[0]
+		a.mu.Unlock()
+		a.emit(next)
+		a.mu.Lock()
+		a.waiting = a.waiting[1:]
+		rest := len(a.waiting)
+		a.mu.Unlock()
+		if rest == 0 {
+			return
+		}
+	}
+}
+
+// emit emits the event of a change. Its data is what the audit trail holds: no
+// key, prompt or setting.
+func (a *announcer) emit(done *domain.AuditRecord) {
+	name := eventOf[done.Operation]
+	defer func() {
+		if problem := recover(); problem != nil { // or it would end the server
+			a.logger.Error("event handler panicked", zap.String("event", name), zap.Any("panic", problem), zap.Stack("stack"))
+		}
+	}()
+	a.app.Emit(a.ctx, name, map[string]any{
+		"id":             done.Object.ID,
+		"slug":           done.Object.Slug,
+		"workspace_id":   done.Object.WorkspaceID,
+		"version":        done.After,
+		"version_before": done.Before,
+		"key_id":         done.KeyID,
+		"user_id":        done.UserID,
+		"request_id":     done.RequestID,
+		"audit_number":   done.Number,
+		"time":           done.Time,
+	})
+}

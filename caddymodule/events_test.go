@@ -1,0 +1,312 @@
+package caddymodule
+
+import (
+	"bufio"
+	"context"
+	"encoding/json"
+	"fmt"
+	"io"
+	"maps"
+	"net"
+	"net/http"
+	"slices"
+	"strings"
+	"sync"
+	"testing"
+	"time"
+
+	"github.com/caddyserver/caddy/v2"
+	"github.com/caddyserver/caddy/v2/caddyconfig/caddyfile"
+	"github.com/caddyserver/caddy/v2/modules/caddyevents"
+	"go.uber.org/zap"
+	"go.uber.org/zap/zaptest/observer"
+
+	"github.com/caddy-presets/caddy-presets/domain"
+)
+
+// subscriber is an event handler such as others write. What it was told is in
+// heard, since each configuration has a subscriber of its own.
+type subscriber struct{}
+
+var heard struct {
+	sync.Mutex
+	events []caddy.Event
+	act    func(caddy.Event) // what a subscriber does about an event, or nil
+}
+
+func init() { caddy.RegisterModule(subscriber{}) }
+
+func (subscriber) CaddyModule() caddy.ModuleInfo {
+	return caddy.ModuleInfo{ID: "events.handlers.presets_test", New: func() caddy.Module { return new(subscriber) }}
+}
+
+func (subscriber) UnmarshalCaddyfile(d *caddyfile.Dispenser) error {
+	d.Next()
+	return nil
+}
+
+func (subscriber) Handle(_ context.Context, e caddy.Event) error {
+	heard.Lock()
+	act := heard.act
+	heard.Unlock()
+	if act != nil {
+		act(e)
+	}
+	heard.Lock()
+	defer heard.Unlock()
+	heard.events = append(heard.events, e)
+	return nil
+}
+
+// listens starts a server whose events do what act does.
+func listens(t *testing.T, act func(caddy.Event)) *server {
+	t.Helper()
+	s := start(t, standard)
+	s.options = "events {\n"
+	for _, name := range slices.Sorted(maps.Values(eventOf)) {
+		s.options += "on " + name + " presets_test\n"
+	}
+	s.options += "}"
+	hears(t, act)
+	s.reload(standard)
+	return s
+}
+
+// hears makes subscribers do what act does until the test ends.
+func hears(t *testing.T, act func(caddy.Event)) {
+	set := func(act func(caddy.Event)) {
+		heard.Lock()
+		defer heard.Unlock()
+		heard.events, heard.act = nil, act
+	}
+	set(act)
+	t.Cleanup(func() { set(nil) })
+}
+
+// events returns what was heard up to the event of slug.
+func (s *server) events(slug string) (events []caddy.Event) {
+	s.t.Helper()
+	if !s.eventually(func() bool {
+		heard.Lock()
+		defer heard.Unlock()
+		i := slices.IndexFunc(heard.events, func(e caddy.Event) bool { return e.Data["slug"] == slug })
+		if i >= 0 {
+			events, heard.events = heard.events[:i+1], heard.events[i+1:]
+		}
+		return i >= 0
+	}) {
+		s.t.Fatalf("no event of %s", slug)
+	}
+	return events
+}
+
+// Each change is told once, after it can be read back, and nothing else is.
+func TestEvents(t *testing.T) {
+	const prompt = "PROMPT-of-the-team"
+	var s *server
+	s = listens(t, func(e caddy.Event) {
+		path, want := fmt.Sprintf("/v1/presets/%v/versions/%v", e.Data["slug"], e.Data["version"]), 200
+		switch e.Name() {
+		case "workspaces.created", "workspaces.updated":
+			path = fmt.Sprintf("/v1/workspaces/%v", e.Data["id"])
+		case "workspaces.deleted":
+			path, want = fmt.Sprintf("/v1/workspaces/%v", e.Data["id"]), 404
+		case "presets.archived":
+			want = 404
+		}
+		if r := s.manage("GET", path, ""); r.status != want {
+			t.Errorf("%s: GET %s gives %d, want %d", e.Name(), path, r.status, want)
+		}
+	})
+	home := s.manage("GET", "/v1/workspaces/default", "").field(t, "id")
+	type event struct {
+		name, slug      string
+		version, before int
+	}
+	create := fmt.Sprintf(`{"instructions":%q,"input":"i"}`, prompt)
+	for _, change := range []struct {
+		method, path, body string
+		headers            []string
+		status             int
+		want               []event
+	}{
+		{"POST", "presets/p/responses", create, nil, 200, []event{{"presets.version_created", "p", 1, 0}}},
+		{"POST", "presets/p/chat/completions", `{"messages":[{"role":"system","content":"` + prompt + `"}]}`, []string{once("1")}, 200, []event{{"presets.version_created", "p", 2, 1}}},
+		{"POST", "presets/p/chat/completions", `{"messages":[{"role":"system","content":"` + prompt + `"}]}`, []string{once("1")}, 200, nil}, // told already
+		{"POST", "presets/p/messages", `{}`, nil, 200, []event{{"presets.version_created", "p", 3, 2}}},
+		{"POST", "presets/p/responses", `{"top_k":"x"}`, nil, 400, nil},
+		{"POST", "presets/p/responses", `{}`, []string{"If-None-Match: *"}, 412, nil},
+		{"POST", "presets/p/designate", `{"version":1}`, nil, 200, []event{{"presets.designated", "p", 1, 3}}},
+		{"POST", "presets/p/designate", `{"version":1}`, nil, 200, nil}, // nothing changed
+		{"POST", "presets/p/designate", `{"version":9}`, nil, 404, nil},
+		{"PUT", "presets/p/labels/l", `{"version":2}`, nil, 200, nil}, // not an event
+		{"POST", "presets/p/designate", `{"label":"l"}`, nil, 200, []event{{"presets.designated", "p", 2, 1}}},
+		{"PATCH", "presets/p", `{"name":"P"}`, nil, 200, nil}, // not an event
+		{"DELETE", "presets/p", ``, []string{once("2")}, 200, []event{{"presets.archived", "p", 2, 2}}},
+		{"DELETE", "presets/p", ``, []string{once("2")}, 200, nil},
+		{"DELETE", "presets/p", ``, nil, 200, nil},
+		{"DELETE", "presets/absent", ``, nil, 404, nil},
+		{"POST", "workspaces", `{"name":"n","slug":"w"}`, nil, 201, []event{{"workspaces.created", "w", 0, 0}}},
+		{"POST", "workspaces", `{"name":"n","slug":"w"}`, nil, 400, nil},
+		{"PATCH", "workspaces/w", `{"name":"N"}`, nil, 200, []event{{"workspaces.updated", "w", 0, 0}}},
+		{"PATCH", "workspaces/w", `{"name":"N"}`, nil, 200, nil},
+		{"PATCH", "workspaces/w", `{}`, nil, 200, nil},
+		{"DELETE", "workspaces/w", ``, nil, 200, []event{{"workspaces.deleted", "w", 0, 0}}},
+		{"DELETE", "workspaces/w", ``, nil, 404, nil},
+		{"DELETE", "workspaces/default", ``, nil, 400, nil},
+		{"GET", "presets", ``, nil, 200, nil},
+	} {
+		name := change.method + " " + change.path + " " + change.body
+		s.manage(change.method, "/v1/"+change.path, change.body, change.headers...).want(t, change.status)
+		// Events come in the order of the changes that one client makes.
+		s.manage("POST", "/v1/presets/end/responses", `{}`).want(t, 200)
+		got := s.events("end")
+		var told []event
+		for _, e := range got[:len(got)-1] {
+			told = append(told, event{e.Name(), fmt.Sprint(e.Data["slug"]), e.Data["version"].(int), e.Data["version_before"].(int)})
+			text, err := json.Marshal(e.CloudEvent())
+			if err != nil {
+				t.Fatal(err)
+			}
+			for _, secret := range []string{prompt, managementSecret} {
+				if strings.Contains(string(text), secret) {
+					t.Errorf("%s: the event holds %s", name, secret)
+				}
+			}
+			if origin := e.Origin(); origin == nil || origin.CaddyModule().ID != "http.handlers.presets" {
+				t.Errorf("%s: the event comes from %v", name, origin)
+			}
+			members := slices.Sorted(maps.Keys(e.Data))
+			if want := []string{"audit_number", "id", "key_id", "request_id", "slug", "time", "user_id", "version", "version_before", "workspace_id"}; !slices.Equal(members, want) {
+				t.Errorf("%s: the event has %q, want %q", name, members, want)
+			}
+			if e.Data["user_id"] != "ann" || e.Data["key_id"] != "config-management-1" || !uuids.MatchString(fmt.Sprint(e.Data["request_id"])) ||
+				strings.HasPrefix(e.Name(), "presets.") && e.Data["workspace_id"] != home {
+				t.Errorf("%s: got data %v", name, e.Data)
+			}
+		}
+		if !slices.Equal(told, change.want) {
+			t.Errorf("%s: told %v, want %v", name, told, change.want)
+		}
+	}
+}
+
+// Clients get their whole answer whatever subscribers do, over any protocol, and
+// can go on with the same connection.
+func TestSubscribersDelayNobody(t *testing.T) {
+	release := make(chan struct{})
+	s := listens(t, func(caddy.Event) {
+		select {
+		case <-release:
+		case <-time.After(time.Minute):
+			t.Error("the client waits for the subscriber")
+		}
+	})
+	s.options += "\nservers {\nprotocols h1 h2c\n}"
+	if err := s.load(s.siteAt(s.address, fmt.Sprintf("encode gzip {\nminimum_length 1\n}\npresets {\nstorage badger %s\n%s\n}", s.folder, standard))); err != nil {
+		t.Fatal(err)
+	}
+	plain, h2c := new(http.Protocols), new(http.Protocols)
+	plain.SetHTTP1(true)
+	h2c.SetUnencryptedHTTP2(true)
+	made := 0
+	for _, protocols := range []*http.Protocols{plain, h2c} {
+		transport := &http.Transport{Protocols: protocols, MaxConnsPerHost: 1}
+		defer transport.CloseIdleConnections()
+		for _, coding := range []string{"identity", "gzip"} {
+			for range 3 {
+				r, err := http.NewRequest("POST", s.url+"/v1/presets/p/responses", strings.NewReader("{}"))
+				if err != nil {
+					t.Fatal(err)
+				}
+				r.Header.Set("Authorization", "Bearer "+managementSecret)
+				r.Header.Set("Accept-Encoding", coding)
+				answer, err := (&http.Client{Transport: transport}).Do(r)
+				if err != nil {
+					t.Fatal(err)
+				}
+				if readResponse(t, answer).status != 200 {
+					t.Errorf("got %d, want 200", answer.StatusCode)
+				}
+				made++
+			}
+		}
+	}
+	s.manage("POST", "/v1/presets/end/responses", `{}`).want(t, 200)
+	close(release)
+	versions := []any{}
+	for _, e := range s.events("end") {
+		versions = append(versions, e.Data["version"])
+	}
+	if len(versions) != made+1 {
+		t.Errorf("got events of versions %v, want those of %d and one more", versions, made)
+	}
+	for i, version := range versions[:len(versions)-1] {
+		if version != i+1 {
+			t.Errorf("got events of versions %v, want them in order", versions)
+			break
+		}
+	}
+}
+
+// A subscriber that panics ends neither the server nor what others hear.
+func TestSubscribersThatPanic(t *testing.T) {
+	s := listens(t, func(e caddy.Event) {
+		if e.Data["slug"] == "bad" {
+			panic("the subscriber's own fault")
+		}
+	})
+	s.manage("POST", "/v1/presets/bad/responses", `{}`).want(t, 200)
+	s.manage("POST", "/v1/presets/end/responses", `{}`).want(t, 200)
+	s.events("end")
+	if !strings.Contains(s.logs(), "event handler panicked") {
+		t.Error("the panic is not logged")
+	}
+}
+
+// A change that a request of the old configuration makes is told as well.
+func TestEventsOfRequestsInFlight(t *testing.T) {
+	s := listens(t, nil)
+	conn, err := net.Dial("tcp", s.address)
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer conn.Close()
+	fmt.Fprintf(conn, "POST /v1/presets/late/responses HTTP/1.1\r\nHost: x\r\n%s\r\nContent-Length: 2\r\nExpect: 100-continue\r\n\r\n", bearer(managementSecret))
+	reader := bufio.NewReader(conn)
+	if line, err := reader.ReadString('\n'); err != nil || !strings.Contains(line, "100 Continue") {
+		t.Fatalf("got %q and %v, want the server to ask for the body", line, err)
+	}
+	if _, err := reader.ReadString('\n'); err != nil {
+		t.Fatal(err)
+	}
+	s.reload(standard)
+	if _, err := io.WriteString(conn, "{}"); err != nil {
+		t.Fatal(err)
+	}
+	finalAnswer(t, reader).want(t, 200, `"version":1`)
+	if got := s.events("late"); len(got) != 1 || got[0].Name() != "presets.version_created" {
+		t.Errorf("got events %v", got)
+	}
+}
+
+// What waits for a subscriber that hangs is bounded, and the log tells of the rest.
+func TestWaitingEventsAreBounded(t *testing.T) {
+	ctx, cancel := caddy.NewContext(caddy.Context{Context: t.Context()})
+	defer cancel()
+	core, logged := observer.New(zap.ErrorLevel)
+	a := &announcer{ctx: ctx, app: new(caddyevents.App), logger: zap.New(core), waiting: make([]*domain.AuditRecord, maxWaitingEvents-1)}
+	if err := a.app.Provision(ctx); err != nil {
+		t.Fatal(err)
+	}
+	if err := a.app.On("workspaces.created", subscriber{}); err != nil {
+		t.Fatal(err)
+	}
+	for n := range 3 {
+		a.announce(&domain.AuditRecord{Number: n, Operation: "workspace.create"})
+	}
+	entries := logged.FilterMessageSnippet("event dropped").All()
+	if len(a.waiting) != maxWaitingEvents || len(entries) != 2 || entries[0].ContextMap()["audit_number"] != int64(1) {
+		t.Errorf("%d events wait and the log has %v, want %d and the two that were too much", len(a.waiting), entries, maxWaitingEvents)
+	}
+}

@@ -1,0 +1,185 @@
+package caddymodule
+
+import (
+	"fmt"
+	"strings"
+	"sync"
+	"testing"
+)
+
+// once is the header of a request that is to be done once.
+func once(key string) string { return "Idempotency-Key: " + key }
+
+// Every change is made once under one key, and answered alike ever after: also by
+// a server that was started anew, and when the object has changed since.
+func TestChangesAreReplayed(t *testing.T) {
+	s := start(t, standard)
+	f := &fixtures{s: s}
+	type request struct {
+		name         string
+		ask          func() response
+		first        response
+		preset, path string
+	}
+	var requests []*request
+	for route, r := range matrix {
+		method, _, _ := strings.Cut(route, " ")
+		if method == "GET" {
+			continue
+		}
+		cells := []cell{r.exists}
+		for _, c := range r.missing {
+			if c.status < 300 {
+				cells = append(cells, c)
+			}
+		}
+		for i, c := range cells {
+			if c.status >= 300 {
+				continue
+			}
+			preset, workspace := f.preset(r.archived), f.workspace()
+			f.n++
+			path, body := "/v1/"+f.fill(c.path, preset, workspace), f.fill(c.body, preset, workspace)
+			key := fmt.Sprintf("%s %d", route, i)
+			again := &request{name: key, preset: preset, path: path, ask: func() response { return s.manage(method, path, body, once(key)) }}
+			requests = append(requests, again)
+		}
+	}
+	for _, r := range requests {
+		before := s.changesRecorded()
+		r.first = r.ask()
+		if r.first.status >= 300 {
+			t.Errorf("%s: got %d %s", r.name, r.first.status, r.first.body)
+		}
+		for range 2 {
+			wantSame(t, r.name, r.first, r.ask())
+		}
+		if got := s.changesRecorded() - before; got != 1 {
+			t.Errorf("%s: made %d changes, want one", r.name, got)
+		}
+	}
+	for _, r := range requests { // the objects move on
+		s.manage("PATCH", "/v1/presets/"+r.preset, `{"description":"changed since"}`)
+	}
+	before := s.changesRecorded()
+	s.reload(standard)
+	for _, r := range requests {
+		wantSame(t, r.name+" after a reload", r.first, r.ask())
+	}
+	s.stop()
+	if err := s.load(s.site(standard)); err != nil {
+		t.Fatal(err)
+	}
+	for _, r := range requests {
+		wantSame(t, r.name+" after a restart", r.first, r.ask())
+	}
+	if got := s.changesRecorded() - before; got != 0 {
+		t.Errorf("replays made %d changes", got)
+	}
+}
+
+// One key stands for one request, whatever makes another of it.
+func TestIdempotencyKeyOfAnotherRequest(t *testing.T) {
+	s := start(t, standard)
+	home := s.manage("GET", "/v1/workspaces/default", "").field(t, "id")
+	s.manage("POST", "/v1/presets/p/responses", `{"top_k":1}`, once("a")).want(t, 200, `"version":1`)
+	before := s.changesRecorded()
+	for name, r := range map[string]response{
+		"body":            s.manage("POST", "/v1/presets/p/responses", `{"top_k":2}`, once("a")),
+		"bytes of a body": s.manage("POST", "/v1/presets/p/responses", `{"top_k": 1}`, once("a")),
+		"slug":            s.manage("POST", "/v1/presets/q/responses", `{"top_k":1}`, once("a")),
+		"operation":       s.manage("POST", "/v1/presets/p/messages", `{"top_k":1}`, once("a")),
+		"query":           s.manage("POST", "/v1/presets/p/responses?workspace_id="+home, `{"top_k":1}`, once("a")),
+		"no body":         s.manage("DELETE", "/v1/presets/p", ``, once("a")),
+		"kind of object":  s.manage("POST", "/v1/workspaces", `{"name":"n","slug":"s"}`, once("a")),
+	} {
+		t.Run(name, func(t *testing.T) {
+			r.wantError(t, 422, "Idempotency-Key was already used for another request")
+		})
+	}
+	if got := s.changesRecorded() - before; got != 0 {
+		t.Errorf("refused requests made %d changes", got)
+	}
+	s.manage("POST", "/v1/presets/p/responses", `{"top_k":1}`, once("a")).want(t, 200, `"version":1`)
+	// A condition says when to make the change and not which: what was made stays so.
+	s.manage("POST", "/v1/presets/p/responses", `{"top_k":1}`, once("a"), "If-None-Match: *").want(t, 200, `"version":1`)
+	// Parts of a request do not run into each other.
+	s.manage("PUT", "/v1/presets/p/labels/ab", `{"version":1}`, once("b")).want(t, 200)
+	s.manage("PUT", "/v1/presets/pa/labels/b", `{"version":1}`, once("b")).want(t, 422)
+	// Another key id is another client, even for the same request.
+	other := s.issue(`{"kind":"management"}`).secret
+	s.do("POST", "/v1/presets/p/responses", `{"top_k":1}`, bearer(other), once("a")).want(t, 200, `"version":2`)
+	s.do("POST", "/v1/presets/p/responses", `{"top_k":3}`, bearer(other), once("a")).want(t, 422)
+	s.manage("POST", "/v1/presets/p/responses", `{"top_k":1}`, once("a")).want(t, 200, `"version":1`)
+	s.manage("POST", "/v1/presets/p/responses", `{"top_k":1}`, once("A")).want(t, 200, `"version":3`)
+}
+
+func TestIdempotencyKeyForm(t *testing.T) {
+	s := start(t, standard)
+	const path = "/v1/presets/p/responses"
+	long := strings.Repeat("é", 255)
+	s.manage("POST", path, `{}`, once(long)).want(t, 200, `"version":1`)
+	s.manage("POST", path, `{}`, once(long)).want(t, 200, `"version":1`)
+	s.manage("POST", path, `{}`, once(long+"x")).wantError(t, 400, "Invalid request parameters: idempotency-key: must be at most 255 characters")
+	s.manage("POST", path, `{}`, once("a"), once("a")).wantError(t, 400, "Invalid request parameters: idempotency-key: given more than once")
+	s.manage("POST", path, `{}`, once("a"), once("b")).wantError(t, 400, "Invalid request parameters: idempotency-key")
+	s.manage("POST", path, `{}`, once("")).wantError(t, 400, "Invalid request parameters: idempotency-key: must not be empty")
+	s.manage("POST", path, `{}`, once(`"8e03978e, 40d5"; a=b`)).want(t, 200, `"version":2`)
+	s.manage("POST", path, `{}`, once(`"8e03978e, 40d5"; a=b`)).want(t, 200, `"version":2`)
+	s.manage("GET", "/v1/presets/p/versions", ``).want(t, 200, `"total_count":2`)
+}
+
+// Reads are what they are: their key means nothing, now or later.
+func TestReadsIgnoreIdempotencyKeys(t *testing.T) {
+	s := start(t, standard)
+	s.manage("POST", "/v1/presets/p/responses", `{}`, once("a")).want(t, 200)
+	s.manage("GET", "/v1/presets/p", "", once("a")).want(t, 200, `"name":"p"`)
+	s.manage("GET", "/v1/workspaces", "", once("a")).want(t, 200)
+	s.manage("GET", "/v1/presets/p", "", once("b")).want(t, 200)
+	s.manage("PATCH", "/v1/presets/p", `{"name":"P"}`, once("b")).want(t, 200)
+	s.manage("GET", "/v1/presets/p", "", once("b")).want(t, 200, `"name":"P"`)
+}
+
+// What failed was not done, so it is tried again.
+func TestFailuresAreNotReplayed(t *testing.T) {
+	s := start(t, standard)
+	s.manage("POST", "/v1/presets/p/designate", `{"version":1}`, once("a")).wantError(t, 404, "Preset not found")
+	s.manage("POST", "/v1/presets/p/responses", `{"top_k":"x"}`, once("b")).want(t, 400)
+	s.manage("POST", "/v1/presets/p/responses", `{"top_k":1}`, once("b")).want(t, 200, `"version":1`)
+	s.manage("POST", "/v1/presets/p/designate", `{"version":1}`, once("a")).want(t, 200)
+	s.manage("PATCH", "/v1/presets/p", `{"name":"P"}`, once("c"), "If-Match: "+otherTag).want(t, 412)
+	s.manage("PATCH", "/v1/presets/p", `{"name":"P"}`, once("c"), "If-Match: *").want(t, 200, `"name":"P"`)
+	s.do("POST", "/v1/workspaces", minimalWorkspace, bearer(inferenceSecret), once("d")).want(t, 403)
+	s.manage("POST", "/v1/workspaces", minimalWorkspace, once("d")).want(t, 201)
+	s.manage("POST", "/v1/workspaces", minimalWorkspace, once("d")).want(t, 201)
+	s.manage("POST", "/v1/workspaces", minimalWorkspace, once("e")).want(t, 400)
+	// What changed nothing was done too: it is not undone by what others do since.
+	s.manage("PATCH", "/v1/presets/p", `{"name":"P"}`, once("f")).want(t, 200, `"name":"P"`)
+	s.manage("PATCH", "/v1/presets/p", `{"name":"Q"}`).want(t, 200)
+	s.manage("PATCH", "/v1/presets/p", `{"name":"P"}`, once("f")).want(t, 200, `"name":"P"`)
+	s.manage("GET", "/v1/presets/p", "").want(t, 200, `"name":"Q"`)
+}
+
+// Clients that give up and ask again at once make one version.
+func TestSameRequestManyTimesAtOnce(t *testing.T) {
+	s := start(t, standard)
+	var wg sync.WaitGroup
+	answers := make([]response, 64)
+	for i := range answers {
+		wg.Go(func() {
+			answers[i] = s.manage("POST", "/v1/presets/p/responses", `{"top_k":1}`, once("a"))
+		})
+	}
+	wg.Wait()
+	answers[0].want(t, 200, `"version":1`)
+	for _, r := range answers {
+		wantSame(t, "one request", answers[0], r)
+	}
+	s.manage("GET", "/v1/presets/p/versions", "").want(t, 200, `"total_count":1`)
+	if got := s.metric("caddy_presets_versions_written_total"); got != "1" {
+		t.Errorf("%s versions were counted, want one", got)
+	}
+	if got := s.metric(`caddy_presets_requests_total{code="200",operation="preset_create_responses"}`); got != "64" {
+		t.Errorf("%s requests were counted, want 64", got)
+	}
+}

@@ -1,0 +1,493 @@
+package caddymodule
+
+import (
+	"encoding/json"
+	"fmt"
+	"maps"
+	"net/http"
+	"slices"
+	"strings"
+	"testing"
+
+	"github.com/caddy-presets/caddy-presets/schema"
+)
+
+// cell is a request of the matrix and what becomes of it where nothing about the
+// key stands in its way. In path and body, {p} stands for the slug of a preset
+// with two versions and the labels one and both, {w} for that of a workspace, and
+// {n} for a number that no other cell gets.
+type cell struct {
+	path, body string
+	status     int
+}
+
+// row is what the matrix says of one route.
+type row struct {
+	may    string // anyone, management or creators
+	exists cell
+	// missing names objects that there are not, one each.
+	missing []cell
+	// archived tells that {p} is.
+	archived bool
+}
+
+// matrix has a row for each route, by its method and path.
+var matrix = map[string]row{
+	"GET presets": {
+		may:     "anyone",
+		exists:  cell{"presets", "", 200},
+		missing: []cell{{"presets?offset=1000", "", 200}},
+	},
+	"GET presets/{}": {
+		may:     "anyone",
+		exists:  cell{"presets/{p}", "", 200},
+		missing: []cell{{"presets/absent", "", 404}},
+	},
+	"PATCH presets/{}": {
+		may:     "management",
+		exists:  cell{"presets/{p}", `{"name":"Name {n}"}`, 200},
+		missing: []cell{{"presets/absent", `{"name":"n"}`, 404}},
+	},
+	"DELETE presets/{}": {
+		may:     "management",
+		exists:  cell{"presets/{p}", "", 200},
+		missing: []cell{{"presets/absent", "", 404}},
+	},
+	"POST presets/{}/restore": {
+		may: "management", archived: true,
+		exists:  cell{"presets/{p}/restore", "", 200},
+		missing: []cell{{"presets/absent/restore", "", 404}},
+	},
+	"POST presets/{}/responses": {
+		may:     "creators",
+		exists:  cell{"presets/{p}/responses", `{"top_k":{n}}`, 200},
+		missing: []cell{{"presets/r-{n}/responses", `{}`, 200}},
+	},
+	"POST presets/{}/chat/completions": {
+		may:     "creators",
+		exists:  cell{"presets/{p}/chat/completions", `{"top_k":{n}}`, 200},
+		missing: []cell{{"presets/c-{n}/chat/completions", `{}`, 200}},
+	},
+	"POST presets/{}/messages": {
+		may:     "creators",
+		exists:  cell{"presets/{p}/messages", `{"top_k":{n}}`, 200},
+		missing: []cell{{"presets/m-{n}/messages", `{}`, 200}},
+	},
+	"POST presets/{}/designate": {
+		may:    "management",
+		exists: cell{"presets/{p}/designate", `{"version":1}`, 200},
+		missing: []cell{
+			{"presets/absent/designate", `{"version":1}`, 404},
+			{"presets/{p}/designate", `{"version":9}`, 404},
+			{"presets/{p}/designate", `{"label":"absent"}`, 404},
+		},
+	},
+	"GET presets/{}/diff": {
+		may:    "anyone",
+		exists: cell{"presets/{p}/diff?from=1&to=one", "", 200},
+		missing: []cell{
+			{"presets/absent/diff?from=1&to=1", "", 404},
+			{"presets/{p}/diff?from=1&to=9", "", 404},
+			{"presets/{p}/diff?from=absent&to=1", "", 404},
+		},
+	},
+	"GET presets/{}/versions": {
+		may:     "anyone",
+		exists:  cell{"presets/{p}/versions", "", 200},
+		missing: []cell{{"presets/absent/versions", "", 404}},
+	},
+	"GET presets/{}/versions/{}": {
+		may:     "anyone",
+		exists:  cell{"presets/{p}/versions/1", "", 200},
+		missing: []cell{{"presets/absent/versions/1", "", 404}, {"presets/{p}/versions/9", "", 404}},
+	},
+	"GET presets/{}/labels/{}": {
+		may:     "anyone",
+		exists:  cell{"presets/{p}/labels/one", "", 200},
+		missing: []cell{{"presets/absent/labels/one", "", 404}, {"presets/{p}/labels/absent", "", 404}},
+	},
+	"PUT presets/{}/labels/{}": {
+		may:    "management",
+		exists: cell{"presets/{p}/labels/one", `{"version":2}`, 200},
+		missing: []cell{
+			{"presets/absent/labels/one", `{"version":1}`, 404},
+			{"presets/{p}/labels/one", `{"version":9}`, 404},
+			{"presets/{p}/labels/new-{n}", `{"version":1}`, 200},
+		},
+	},
+	"DELETE presets/{}/labels/{}": {
+		may:     "management",
+		exists:  cell{"presets/{p}/labels/one", "", 200},
+		missing: []cell{{"presets/absent/labels/one", "", 404}, {"presets/{p}/labels/absent", "", 404}},
+	},
+	"GET workspaces": {
+		may:     "management",
+		exists:  cell{"workspaces", "", 200},
+		missing: []cell{{"workspaces?offset=1000", "", 200}},
+	},
+	"POST workspaces": {
+		may:     "management",
+		exists:  cell{"workspaces", `{"name":"taken","slug":"{w}"}`, 400},
+		missing: []cell{{"workspaces", `{"name":"n","slug":"new-{n}"}`, 201}},
+	},
+	"GET workspaces/{}": {
+		may:     "management",
+		exists:  cell{"workspaces/{w}", "", 200},
+		missing: []cell{{"workspaces/absent", "", 404}},
+	},
+	"PATCH workspaces/{}": {
+		may:     "management",
+		exists:  cell{"workspaces/{w}", `{"name":"Name {n}"}`, 200},
+		missing: []cell{{"workspaces/absent", `{"name":"n"}`, 404}},
+	},
+	"DELETE workspaces/{}": {
+		may:     "management",
+		exists:  cell{"workspaces/{w}", "", 200},
+		missing: []cell{{"workspaces/absent", "", 404}},
+	},
+}
+
+// methods are those that the matrix has a column for on every path.
+var methods = []string{"GET", "HEAD", "POST", "PUT", "PATCH", "DELETE", "OPTIONS", "TRACE", "BREW"}
+
+// caller is a way to ask, with what it gets from every route, or 0.
+type caller struct {
+	name    string
+	headers []string
+	status  int
+	message string
+	// management tells that the key is one, and outside that it acts in another
+	// workspace than the objects of the matrix are in.
+	management, outside bool
+}
+
+// callers returns one caller of each kind.
+func (s *server) callers() []caller {
+	management := s.issue(`{"kind":"management","user_id":"mia"}`)
+	inference := s.issue(`{"kind":"inference"}`)
+	outsider := s.issue(`{"kind":"inference","workspace":"elsewhere"}`)
+	revoked := s.issue(`{"kind":"management"}`)
+	send(s.t, "DELETE", "http://"+s.admin+"/presets/keys/"+revoked.id, "").want(s.t, 200, `"revoked_at":"`)
+	expired := s.issue(`{"kind":"management","expires_in":"1ms"}`)
+	if !s.eventually(func() bool { return s.do("GET", "/v1/workspaces", "", bearer(expired.secret)).status == 401 }) {
+		s.t.Fatal("the key does not expire")
+	}
+	const missing, invalid = "Missing Authentication header", "Invalid credentials"
+	return []caller{
+		{name: "nothing", status: 401, message: missing},
+		{name: "another header", headers: []string{"X-Api-Key: " + managementSecret}, status: 401, message: missing},
+		{name: "malformed", headers: []string{"Authorization: " + managementSecret}, status: 401, message: invalid},
+		{name: "another scheme", headers: []string{"Authorization: Basic " + managementSecret}, status: 401, message: invalid},
+		{name: "unknown", headers: []string{bearer("another-secret-of-the-tests")}, status: 401, message: invalid},
+		{name: "revoked", headers: []string{bearer(revoked.secret)}, status: 401, message: invalid},
+		{name: "expired", headers: []string{bearer(expired.secret)}, status: 401, message: invalid},
+		{name: "two headers", headers: []string{bearer(managementSecret), bearer(managementSecret)}, status: 400, message: "Invalid request parameters: authorization: given more than once"},
+		{name: "configured inference", headers: []string{bearer(inferenceSecret)}},
+		{name: "issued inference", headers: []string{bearer(inference.secret)}},
+		{name: "inference of another workspace", headers: []string{bearer(outsider.secret)}, outside: true},
+		{name: "configured management", headers: []string{bearer(managementSecret)}, management: true},
+		{name: "issued management", headers: []string{bearer(management.secret)}, management: true},
+	}
+}
+
+// wants returns the status of a cell: the rules, without a look at the code.
+func wants(who caller, creators string, r row, c cell) int {
+	_, query, _ := strings.Cut(c.path, "?")
+	switch {
+	case who.status != 0:
+		return who.status
+	case r.may == "management" && !who.management, r.may == "creators" && creators == "management" && !who.management:
+		return http.StatusForbidden
+	case strings.Contains(query, "workspace_id=absent") && !who.management, strings.Contains(query, "workspace_id=default") && who.outside:
+		return http.StatusForbidden // whether it exists or not
+	case strings.Contains(query, "workspace_id=absent"):
+		return http.StatusNotFound
+	case who.outside && r.may == "anyone" && strings.Contains(c.path, "{p}"):
+		return http.StatusNotFound
+	default:
+		return c.status
+	}
+}
+
+// fixtures makes the objects that cells name.
+type fixtures struct {
+	s       *server
+	n       int
+	changes int // of all cells so far
+}
+
+// fill returns text with objects in the place of names.
+func (f *fixtures) fill(text, preset, workspace string) string {
+	return strings.NewReplacer("{p}", preset, "{w}", workspace, "{n}", fmt.Sprint(f.n)).Replace(text)
+}
+
+// preset makes a preset of two versions and two labels and returns its slug.
+func (f *fixtures) preset(archived bool) string {
+	f.s.t.Helper()
+	f.n++
+	slug := fmt.Sprintf("preset-%d", f.n)
+	path := "/v1/presets/" + slug
+	f.s.manage("POST", path+"/responses", `{"instructions":"a"}`).want(f.s.t, 200)
+	f.s.manage("POST", path+"/responses", `{"top_k":1}`).want(f.s.t, 200)
+	f.s.manage("PUT", path+"/labels/one", `{"version":1}`).want(f.s.t, 200)
+	f.s.manage("PUT", path+"/labels/both", `{"split":[{"version":1,"weight":1},{"version":2,"weight":3}]}`).want(f.s.t, 200)
+	f.changes += 4
+	if archived {
+		f.s.manage("DELETE", path, "").want(f.s.t, 200)
+		f.changes++
+	}
+	return slug
+}
+
+func (f *fixtures) workspace() string {
+	f.s.t.Helper()
+	f.n++
+	slug := fmt.Sprintf("workspace-%d", f.n)
+	f.s.manage("POST", "/v1/workspaces", fmt.Sprintf(`{"name":"n","slug":%q}`, slug)).want(f.s.t, 201)
+	f.changes++
+	return slug
+}
+
+// changesRecorded returns how many records the audit trail has.
+func (s *server) changesRecorded() int {
+	s.t.Helper()
+	var page struct {
+		Total int `json:"total_count"`
+	}
+	r := send(s.t, "GET", "http://"+s.admin+"/presets/audit?limit=1", "")
+	if err := json.Unmarshal([]byte(r.body), &page); err != nil {
+		s.t.Fatalf("%d %s: %v", r.status, r.body, err)
+	}
+	return page.Total
+}
+
+// Every kind of key on every route and method, with objects that exist and that
+// do not.
+func TestAuthorisationMatrix(t *testing.T) {
+	for _, creators := range []string{"management", "any"} {
+		t.Run("creators "+creators, func(t *testing.T) { testMatrix(t, creators) })
+	}
+}
+
+func testMatrix(t *testing.T, creators string) {
+	s := start(t, standard+"\npreset_creators "+creators)
+	s.manage("POST", "/v1/workspaces", `{"name":"Elsewhere","slug":"elsewhere"}`).want(t, 201)
+	callers := s.callers()
+	f := &fixtures{s: s}
+	// What refused requests are about stays as it is.
+	kept, keptArchived, keptWorkspace := f.preset(false), f.preset(true), f.workspace()
+	keptState := func() string {
+		return s.manage("GET", "/v1/presets/"+kept, "").body + s.manage("GET", "/v1/presets/"+kept+"/labels/one", "").body + s.manage("GET", "/v1/workspaces/"+keptWorkspace, "").body
+	}
+	before, first := keptState(), s.changesRecorded()
+	f.changes = 0
+
+	offered := map[string][]string{} // methods by path
+	for _, route := range slices.Sorted(maps.Keys(matrix)) {
+		method, path, _ := strings.Cut(route, " ")
+		offered[path] = append(offered[path], method)
+	}
+	try := func(t *testing.T, method string, who caller, r row, c cell) {
+		want := wants(who, creators, r, c)
+		f.n++
+		preset, workspace := kept, keptWorkspace
+		if r.archived {
+			preset = keptArchived
+		}
+		if want < 300 && method != "GET" && method != "HEAD" {
+			f.changes++
+			if strings.Contains(c.path, "{p}") {
+				preset = f.preset(r.archived)
+			}
+			if strings.Contains(c.path, "{w}") {
+				workspace = f.workspace()
+			}
+		}
+		sent, body := "/v1/"+f.fill(c.path, preset, workspace), f.fill(c.body, preset, workspace)
+		got := s.do(method, sent, body, who.headers...)
+		switch {
+		case got.status != want:
+			t.Errorf("%s %s %s: got status %d, want %d: %s", method, sent, body, got.status, want, got.body)
+		case method == "HEAD":
+			if got.body != "" {
+				t.Errorf("HEAD %s: got body %s", sent, got.body)
+			}
+		case want < 300:
+			if !strings.HasPrefix(got.body, `{"data":`) && got.body != `{"deleted":true}` || !json.Valid([]byte(got.body)) {
+				t.Errorf("%s %s: got body %s, want data", method, sent, got.body)
+			}
+		case want == 403:
+			got.wantError(t, 403, "Only management keys can perform this operation")
+		default:
+			got.wantError(t, want, who.message)
+		}
+		if challenged := got.header.Get("WWW-Authenticate") != ""; challenged != (want == http.StatusUnauthorized) {
+			t.Errorf("%s %s: got status %d with WWW-Authenticate %q", method, sent, got.status, got.header.Get("WWW-Authenticate"))
+		}
+		if got.status >= 300 && got.header.Get("ETag") != "" {
+			t.Errorf("%s %s: got status %d with ETag %s", method, sent, got.status, got.header.Get("ETag"))
+		}
+	}
+	for route, r := range matrix {
+		method, path, _ := strings.Cut(route, " ")
+		cells := append([]cell{r.exists}, r.missing...)
+		if strings.HasPrefix(path, "presets") {
+			mark := "?"
+			if strings.Contains(r.exists.path, "?") {
+				mark = "&"
+			}
+			cells = append(cells,
+				cell{r.exists.path + mark + "workspace_id=absent", r.exists.body, 404},
+				cell{r.exists.path + mark + "workspace_id=default", r.exists.body, r.exists.status})
+		}
+		for _, who := range callers {
+			t.Run(who.name+"/"+route, func(t *testing.T) {
+				for _, c := range cells {
+					try(t, method, who, r, c)
+					if method == "GET" {
+						try(t, "HEAD", who, r, c)
+					}
+				}
+			})
+		}
+	}
+	// What is not offered is neither the gateway's nor anybody's business.
+	for path, can := range offered {
+		if slices.Contains(can, "GET") {
+			can = append(can, "HEAD")
+		}
+		slices.Sort(can)
+		for _, who := range callers {
+			for _, method := range methods {
+				if slices.Contains(can, method) {
+					continue
+				}
+				for _, object := range []string{kept, "absent"} {
+					sent := "/v1/" + strings.ReplaceAll(path, "{}", object)
+					got := s.do(method, sent, "{}", who.headers...)
+					if got.status != 405 || got.header.Get("Allow") != strings.Join(can, ", ") {
+						t.Errorf("%s: %s %s: got status %d and Allow %q, want 405 and %q", who.name, method, sent, got.status, got.header.Get("Allow"), can)
+					}
+					if method != "HEAD" {
+						got.wantError(t, 405, "Method not allowed")
+					}
+				}
+			}
+		}
+	}
+	if after := keptState(); after != before {
+		t.Errorf("refused requests changed something:\nbefore %s\nafter  %s", before, after)
+	}
+	if got := s.changesRecorded() - first; got != f.changes {
+		t.Errorf("the audit trail has %d records of the matrix, want %d", got, f.changes)
+	}
+	if got := s.upstream.taken(); got != nil {
+		t.Errorf("the gateway got %q", got)
+	}
+	// One and the same answer, so that nothing tells a revoked key from a guess.
+	var refused []response
+	for _, who := range callers {
+		if who.message == "Invalid credentials" {
+			refused = append(refused, s.do("GET", "/v1/presets/"+kept, "", who.headers...))
+		}
+	}
+	for _, r := range refused {
+		wantSame(t, "a refused key", refused[0], r)
+	}
+}
+
+// A route without a row is one that nobody has thought about.
+func TestMatrixIsComplete(t *testing.T) {
+	schemas, err := schema.Load()
+	if err != nil {
+		t.Fatal(err)
+	}
+	var routes []string
+	for _, op := range new(Handler).routes(schemas) {
+		routes = append(routes, op.method+" "+op.path)
+	}
+	slices.Sort(routes)
+	if rows := slices.Sorted(maps.Keys(matrix)); !slices.Equal(routes, rows) {
+		t.Errorf("got rows for\n%s\nwant\n%s", strings.Join(rows, "\n"), strings.Join(routes, "\n"))
+	}
+}
+
+// wantSame checks that two answers are the same to the byte, but for when they
+// were given.
+func wantSame(t *testing.T, what string, a, b response) {
+	t.Helper()
+	header := func(r response) string {
+		h := r.header.Clone()
+		h.Del("Date")
+		return fmt.Sprint(h)
+	}
+	if a.status != b.status || a.body != b.body || header(a) != header(b) {
+		t.Errorf("%s: got\n%d %s\n%s\nand\n%d %s\n%s\nwant one answer", what, a.status, header(a), a.body, b.status, header(b), b.body)
+	}
+}
+
+// Whoever may not see an object cannot tell it from one that is not there.
+func TestNothingTellsOfOtherWorkspaces(t *testing.T) {
+	for _, creators := range []string{"management", "any"} {
+		t.Run("creators "+creators, func(t *testing.T) {
+			s := start(t, standard+"\npreset_creators "+creators)
+			s.manage("POST", "/v1/workspaces", `{"name":"Elsewhere","slug":"elsewhere"}`).want(t, 201)
+			outsider := s.issue(`{"kind":"inference","workspace":"elsewhere"}`)
+			f := &fixtures{s: s}
+			slug, archived := f.preset(false), f.preset(true)
+			absent := strings.Repeat("x", len(slug))
+			home := s.manage("GET", "/v1/workspaces/default", "").field(t, "id")
+			unknown := "01890000-0000-7000-8000-000000000000"
+			for route, r := range matrix {
+				method, path, _ := strings.Cut(route, " ")
+				c := r.exists
+				ask := func(preset, workspace, query string, headers ...string) response {
+					sent := "/v1/" + f.fill(c.path, preset, workspace)
+					if query != "" {
+						sent += map[bool]string{true: "&", false: "?"}[strings.Contains(sent, "?")] + query
+					}
+					return s.do(method, sent, f.fill(c.body, preset, workspace), append(headers, bearer(outsider.secret))...)
+				}
+				real := `"` + strings.Repeat("0", 32) + `"`
+				if method == "GET" && strings.Contains(path, "{}") {
+					real = s.manage("GET", "/v1/"+f.fill(c.path, slug, "default"), "").header.Get("ETag")
+				}
+				for _, condition := range []string{"X-None: ", "If-Match: *", "If-Match: " + real, "If-None-Match: *", "If-None-Match: " + real} {
+					name := fmt.Sprintf("%s with %s", route, condition)
+					if r.may == "creators" && creators == "any" {
+						continue // each creates its own, below
+					}
+					if strings.Contains(c.path, "{p}") {
+						missing := ask(absent, "", "", condition)
+						wantSame(t, name, missing, ask(slug, "", "", condition))
+						wantSame(t, name+" of an archived preset", missing, ask(archived, "", "", condition))
+					}
+					if strings.Contains(c.path+c.body, "{w}") {
+						wantSame(t, name, ask("", "absents", "", condition), ask("", "default", "", condition))
+					}
+					if strings.HasPrefix(path, "presets") {
+						missing := ask(slug, "", "workspace_id="+unknown, condition)
+						wantSame(t, name+" in a workspace", missing, ask(slug, "", "workspace_id="+home, condition))
+						wantSame(t, name+" in a workspace", missing, ask(absent, "", "workspace_id="+home, condition))
+					}
+				}
+			}
+			if creators != "any" {
+				return
+			}
+			// A slug that another workspace has is as free as any.
+			for _, dialect := range []string{"responses", "chat/completions", "messages"} {
+				mine := func(slug string) string {
+					r := s.do("POST", "/v1/presets/"+slug+"/"+dialect, "{}", bearer(outsider.secret))
+					s.do("GET", "/v1/presets/"+slug, "", bearer(outsider.secret)).want(t, r.status)
+					return fmt.Sprint(r.status, times.ReplaceAllString(uuids.ReplaceAllString(strings.ReplaceAll(r.body, slug, "slug"), ""), ""))
+				}
+				taken, free := mine(slug), mine(absent)
+				if taken != free {
+					t.Errorf("%s: got\n%s\nfor a slug that is taken elsewhere and\n%s\nfor one that is not", dialect, taken, free)
+				}
+			}
+			s.manage("GET", "/v1/presets/"+slug+"/versions", "").want(t, 200, `"total_count":2`)
+		})
+	}
+}

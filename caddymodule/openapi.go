@@ -1,0 +1,500 @@
+package caddymodule
+
+import (
+	"bytes"
+	_ "embed"
+	"errors"
+	"fmt"
+	"io/fs"
+	"iter"
+	"maps"
+	"net/http"
+	"slices"
+	"strconv"
+	"strings"
+
+	"go.yaml.in/yaml/v3"
+
+	"github.com/caddy-presets/caddy-presets/domain"
+	"github.com/caddy-presets/caddy-presets/schema"
+)
+
+// openAPIBase is all of the OpenAPI document that is not told by the route tables
+// and the schema files.
+//
+//go:embed openapi.base.yaml
+var openAPIBase []byte
+
+// description is what the document says of an operation, beyond what follows
+// from its row in a route table.
+type description struct {
+	tag, summary string
+	success      string // the answer, of components/responses; its status is 200 unless it begins with one
+	parameters   string // of components/parameters, beside those that all such operations have
+}
+
+// descriptions are by the name of the operation.
+var descriptions = map[string]description{
+	"preset_list":             {"presets", "List presets", "Presets", "offset limit"},
+	"preset_get":              {"presets", "Get a preset", "Preset", ""},
+	"preset_update":           {"presets", "Change the name, the description or the status of a preset", "Preset", ""},
+	"preset_archive":          {"presets", "Archive a preset; its slug stays taken", "Deleted", ""},
+	"preset_restore":          {"presets", "Restore an archived preset", "Preset", ""},
+	"preset_create_responses": {"presets", "Create a preset, or its next version, from a responses request", "Preset", ""},
+	"preset_create_chat":      {"presets", "Create a preset, or its next version, from a chat completions request", "Preset", ""},
+	"preset_create_messages":  {"presets", "Create a preset, or its next version, from a messages request", "Preset", ""},
+	"preset_designate":        {"versions", "Make another version the one that serves requests", "Preset", ""},
+	"preset_diff":             {"versions", "Compare two versions of a preset", "Diff", "from to"},
+	"version_list":            {"versions", "List the versions of a preset", "Versions", "offset limit"},
+	"version_get":             {"versions", "Get a version of a preset", "Version", ""},
+	"label_get":               {"labels", "Get a label with its history", "Label", "offset limit"},
+	"label_put":               {"labels", "Make a label stand for a version or a split", "Label", ""},
+	"label_delete":            {"labels", "Remove a label; its history stays", "Deleted", ""},
+	"workspace_list":          {"workspaces", "List workspaces", "Workspaces", "offset limit"},
+	"workspace_create":        {"workspaces", "Create a workspace", "201 Workspace", ""},
+	"workspace_get":           {"workspaces", "Get a workspace", "Workspace", ""},
+	"workspace_update":        {"workspaces", "Change a workspace", "Workspace", ""},
+	"workspace_delete":        {"workspaces", "Delete a workspace in which no live key acts, with its presets", "Deleted", "confirm_default_workspace_deletion"},
+
+	"inference_chat":      {"inference", "Run a chat completions request", "Inference", "X-Session-Id X-Preset-Dry-Run"},
+	"inference_responses": {"inference", "Run a responses request", "Inference", "X-Session-Id X-Preset-Dry-Run"},
+	"inference_messages":  {"inference", "Run a messages request", "Inference", "X-Session-Id X-Preset-Dry-Run"},
+	"models_list":         {"inference", "List the models of the gateway and the presets", "Models", ""},
+
+	"key_create":  {"admin", "Issue a key", "201 NewIssuedKey", "store"},
+	"key_list":    {"admin", "List the issued keys", "IssuedKeys", "store"},
+	"key_revoke":  {"admin", "Revoke a key", "IssuedKey", "store"},
+	"audit_list":  {"admin", "Read the audit trail", "Audit", "store after audit_limit"},
+	"openapi_get": {"admin", "Get this document", "OpenAPI", ""},
+}
+
+// refusals are the answers to what cannot be done, by their status.
+var refusals = map[int]string{
+	http.StatusBadRequest:            "The body or a parameter breaks a rule.",
+	http.StatusUnauthorized:          "There is no key, or not a live one.",
+	http.StatusForbidden:             "The key does not permit this, or the workspace does not.",
+	http.StatusNotFound:              "There is no such object.",
+	http.StatusRequestTimeout:        "The body took too long to arrive.",
+	http.StatusConflict:              "The preset is not active, or too many others changed it at the same time.",
+	http.StatusPreconditionFailed:    "The object is not in the state that the request names.",
+	http.StatusRequestEntityTooLarge: "The body is too large.",
+	http.StatusUnsupportedMediaType:  "The body is not JSON, or has a content encoding.",
+	http.StatusUnprocessableEntity:   "The Idempotency-Key was used for another request.",
+	http.StatusInternalServerError:   "It is the server's fault.",
+}
+
+// pathParameters name the variable segment of a path by the segment before it.
+var pathParameters = map[string]string{
+	"presets": "slug", "versions": "version", "labels": "label", "workspaces": "workspace", "keys": "key",
+}
+
+// serveOpenAPI answers with the document.
+func serveOpenAPI(w http.ResponseWriter, _ *http.Request, _ []string) error {
+	text, err := newOpenAPI()
+	if err != nil {
+		return adminError(err)
+	}
+	w.Header().Set("Content-Type", "application/yaml")
+	_, err = w.Write(text)
+	return err
+}
+
+// errorSchemas are the schemas of the errors of each inference API.
+var errorSchemas = map[domain.Dialect]string{
+	domain.Chat: "Error", domain.Responses: "ResponsesError", domain.Messages: "MessagesError",
+}
+
+// newOpenAPI returns the OpenAPI document of all that we serve, in YAML. It is
+// made of the route tables, the schema files, openAPIBase and descriptions.
+func newOpenAPI() ([]byte, error) {
+	schemas, err := schema.Load()
+	if err != nil {
+		return nil, err
+	}
+	var document yaml.Node
+	if err := yaml.Unmarshal(openAPIBase, &document); err != nil {
+		return nil, err
+	}
+	root := document.Content[0]
+	components := memberNode(root, "components")
+	d := openAPI{
+		schemas:   memberNode(components, "schemas"),
+		responses: memberNode(components, "responses"),
+		names:     make(map[string]string),
+		paths:     make(map[string]map[string]any),
+	}
+	if err := d.addFiles(); err != nil {
+		return nil, err
+	}
+	for _, e := range d.endpoints(schemas) {
+		if err := d.add(e); err != nil {
+			return nil, fmt.Errorf("%s: %w", e.name, err)
+		}
+	}
+	*memberNode(root, "paths") = *newNode(d.paths)
+	root.Content[0].HeadComment = "# Generated by caddymodule/openapi.go. Do not edit: go test ./caddymodule -run OpenAPI -update"
+	var text bytes.Buffer
+	encoder := yaml.NewEncoder(&text)
+	encoder.SetIndent(2)
+	if err := errors.Join(encoder.Encode(&document), encoder.Close()); err != nil {
+		return nil, err
+	}
+	return text.Bytes(), nil
+}
+
+// openAPI is the document in the making.
+type openAPI struct {
+	schemas, responses *yaml.Node
+	names              map[string]string // under schemas, of what a schema file has
+	paths              map[string]map[string]any
+}
+
+// endpoint is an operation of whichever route table.
+type endpoint struct {
+	name, method, path string
+	needs              string // the key that it takes, empty where that is said elsewhere
+	body               any    // nil for none
+	parameters         []string
+	refusals           []int
+	errors             string // the schema of refusals
+	security           any    // nil where it is as everywhere
+	servers            any    // of the path; nil where they are as everywhere
+}
+
+// requestBody is a Request Body Object.
+func requestBody(schema string, required bool) any {
+	return map[string]any{"required": required, "content": jsonContent(schema)}
+}
+
+// jsonContent is the content of a body in JSON.
+func jsonContent(schema string) any {
+	return map[string]any{"application/json": map[string]any{"schema": referenceTo("schemas", schema)}}
+}
+
+func referenceTo(kind, name string) map[string]string {
+	return map[string]string{"$ref": "#/components/" + kind + "/" + name}
+}
+
+// endpoints returns all that we serve.
+func (d *openAPI) endpoints(schemas *schema.Schemas) (all []endpoint) {
+	inference := domain.Principal{Kind: domain.InferenceKey}
+	open := (&Handler{PresetCreators: creatorsAny}).routes(schemas)
+	for i, op := range new(Handler).routes(schemas) {
+		e := endpoint{
+			name: op.name, method: op.method, path: op.path, errors: "Error",
+			refusals: []int{http.StatusBadRequest, http.StatusUnauthorized, http.StatusForbidden, http.StatusInternalServerError},
+		}
+		switch {
+		case op.may(inference) == nil:
+			e.needs = "Any key may do it."
+		case open[i].may(inference) == nil:
+			e.needs = "It takes a management key, or any where the directive says preset_creators any."
+		default:
+			e.needs = "It takes a management key."
+		}
+		if op.body != nil {
+			e.body = requestBody(d.names[op.body.File()], op.body != schemas.WorkspaceReference)
+			e.refusals = append(e.refusals, http.StatusRequestTimeout, http.StatusRequestEntityTooLarge, http.StatusUnsupportedMediaType)
+		}
+		if strings.HasPrefix(op.path, "presets") {
+			e.parameters = append(e.parameters, "workspace_id")
+		}
+		if strings.HasPrefix(op.path, "presets") || strings.Contains(op.path, "{}") {
+			e.refusals = append(e.refusals, http.StatusNotFound)
+		}
+		e.parameters = append(e.parameters, "If-Match", "If-None-Match")
+		e.refusals = append(e.refusals, http.StatusPreconditionFailed)
+		if op.method != http.MethodGet {
+			e.parameters = append(e.parameters, "Idempotency-Key")
+			e.refusals = append(e.refusals, http.StatusConflict, http.StatusUnprocessableEntity)
+		}
+		all = append(all, e)
+	}
+	keys := []map[string][]string{{"bearer": {}}, {"apiKey": {}}, {}} // as the inference block says
+	for _, dialect := range slices.Sorted(maps.Keys(inferenceRoutes)) {
+		all = append(all, endpoint{
+			name: inferenceRoutes[dialect].name, method: http.MethodPost, path: string(dialect), security: keys,
+			body: requestBody("GatewayRequest", true), errors: errorSchemas[dialect],
+			refusals: []int{
+				http.StatusBadRequest, http.StatusUnauthorized, http.StatusForbidden, http.StatusNotFound,
+				http.StatusRequestTimeout, http.StatusRequestEntityTooLarge, http.StatusInternalServerError,
+			},
+		})
+	}
+	all = append(all, endpoint{
+		name: "models_list", method: http.MethodGet, path: "models", security: keys, errors: "Error",
+		refusals: []int{http.StatusBadRequest, http.StatusUnauthorized, http.StatusForbidden, http.StatusInternalServerError},
+	})
+	for _, op := range adminRoutes() {
+		e := endpoint{
+			name: op.name, method: op.method, path: op.path, errors: "AdminError",
+			refusals: []int{http.StatusBadRequest, http.StatusNotFound, http.StatusInternalServerError},
+			security: []any{}, servers: adminServers,
+		}
+		if op.method == http.MethodPost {
+			e.body = requestBody("NewKey", true)
+		}
+		if op.method != http.MethodGet {
+			e.refusals = append(e.refusals, http.StatusConflict)
+		}
+		all = append(all, e)
+	}
+	return all
+}
+
+// adminServers are where paths of the admin endpoint are. That they begin with
+// presets is told here, as they could not be told from those of presets.
+var adminServers = []any{map[string]any{
+	"url":         "{admin}" + strings.TrimSuffix(adminPath, "/"),
+	"description": "Caddy's admin endpoint",
+	"variables":   map[string]any{"admin": map[string]string{"default": "http://127.0.0.1:2019", "description": "Where the admin endpoint is."}},
+}}
+
+// add adds the endpoint's operation to the paths.
+func (d *openAPI) add(e endpoint) error {
+	about, ok := descriptions[e.name]
+	if !ok {
+		return errors.New("has no description")
+	}
+	path := []string{""}
+	var parameters []any
+	for parent, segment := range segmentsOf(e.path) {
+		if segment == "{}" {
+			name := pathParameters[parent]
+			if name == "" {
+				return fmt.Errorf("no name is known for what follows %q", parent)
+			}
+			parameters = append(parameters, referenceTo("parameters", name))
+			segment = "{" + name + "}"
+		}
+		path = append(path, segment)
+	}
+	for _, name := range slices.Concat(strings.Fields(about.parameters), e.parameters) {
+		parameters = append(parameters, referenceTo("parameters", name))
+	}
+	status, success, ok := strings.Cut(about.success, " ")
+	if !ok {
+		status, success = "200", about.success
+	}
+	responses := map[string]any{status: referenceTo("responses", success)}
+	if slices.Contains(e.parameters, "If-None-Match") && e.method == http.MethodGet {
+		responses["304"] = referenceTo("responses", "NotModified")
+	}
+	for _, status := range e.refusals {
+		responses[strconv.Itoa(status)] = referenceTo("responses", d.refusal(e.errors, status))
+	}
+	item := d.paths[strings.Join(path, "/")]
+	if item == nil {
+		item = make(map[string]any)
+		d.paths[strings.Join(path, "/")] = item
+	}
+	if e.servers != nil {
+		item["servers"] = e.servers
+	}
+	item[strings.ToLower(e.method)] = documented{
+		Summary: about.summary, Description: e.needs, ID: e.name, Tags: []string{about.tag}, Security: e.security,
+		Parameters: parameters, Body: e.body, Responses: responses,
+	}
+	return nil
+}
+
+// documented is an Operation Object.
+type documented struct {
+	Summary     string         `yaml:"summary"`
+	Description string         `yaml:"description,omitempty"`
+	ID          string         `yaml:"operationId"`
+	Tags        []string       `yaml:"tags"`
+	Security    any            `yaml:"security,omitempty"`
+	Parameters  []any          `yaml:"parameters,omitempty"`
+	Body        any            `yaml:"requestBody,omitempty"`
+	Responses   map[string]any `yaml:"responses"`
+}
+
+// segmentsOf yields each segment of a path after the one before it.
+func segmentsOf(path string) iter.Seq2[string, string] {
+	return func(yield func(string, string) bool) {
+		parent := ""
+		for segment := range strings.SplitSeq(path, "/") {
+			if !yield(parent, segment) {
+				return
+			}
+			parent = segment
+		}
+	}
+}
+
+// refusal returns the name of the answer of a status with an error of a schema.
+func (d *openAPI) refusal(schema string, status int) (name string) {
+	name = schema + strconv.Itoa(status)
+	if memberNode(d.responses, name) != nil {
+		return name
+	}
+	answer := map[string]any{"description": refusals[status], "content": jsonContent(schema)}
+	if status == http.StatusInternalServerError && schema != "AdminError" {
+		answer["headers"] = map[string]any{"X-Request-Id": referenceTo("headers", "X-Request-Id")}
+	}
+	putNode(d.responses, name, newNode(answer))
+	return name
+}
+
+// addFiles adds the schema files, each under its title in one word.
+func (d *openAPI) addFiles() error {
+	files := make(map[string]*yaml.Node)
+	names, err := fs.Glob(schema.Files(), "*.json")
+	if err != nil {
+		return err
+	}
+	for _, file := range names {
+		text, err := fs.ReadFile(schema.Files(), file)
+		if err != nil {
+			return err
+		}
+		var document yaml.Node // of which JSON is one way to write it
+		if err := yaml.Unmarshal(text, &document); err != nil {
+			return fmt.Errorf("%s: %w", file, err)
+		}
+		files[file] = document.Content[0]
+		words := strings.Fields(memberNode(files[file], "title").Value)
+		for i, word := range words {
+			words[i] = strings.ToUpper(word[:1]) + word[1:]
+		}
+		name := strings.Join(words, "")
+		if memberNode(d.schemas, name) != nil {
+			return fmt.Errorf("%s: there are two schemas named %s", file, name)
+		}
+		d.names[file] = name
+		putNode(d.schemas, name, files[file])
+	}
+	for _, file := range names {
+		d.plain(files[file], file)
+		restyle(files[file])
+	}
+	return nil
+}
+
+// plain replaces in a schema of a file what only the schema package knows: its
+// keywords, and references to files.
+func (d *openAPI) plain(s *yaml.Node, file string) {
+	if s.Kind != yaml.MappingNode { // true or false
+		return
+	}
+	var more []any // schemas that must hold too
+	given := s.Content
+	s.Content = nil
+	for i := 0; i < len(given); i += 2 {
+		key, value := given[i], given[i+1]
+		switch key.Value {
+		case "$schema", "$id", "errorMessage":
+			continue
+		case "discriminator":
+			more = append(more, d.variants(value, file)...)
+			continue
+		case "shallow": // rules of which no more is kept than can be said of any value
+			d.plain(value, file)
+			s.Content = append(s.Content, value.Content...)
+			continue
+		case "$ref":
+			value.Value = d.reference(value.Value, file)
+			if len(given) > 2 { // there are programs that see nothing else beside it
+				more = append(more, map[string]string{"$ref": value.Value})
+				continue
+			}
+		case "properties", "$defs":
+			for i := 1; i < len(value.Content); i += 2 {
+				d.plain(value.Content[i], file)
+			}
+		case "allOf", "anyOf", "oneOf":
+			for _, sub := range value.Content {
+				d.plain(sub, file)
+			}
+		case "items", "additionalProperties", "propertyNames", "not", "if", "then", "else":
+			d.plain(value, file)
+		}
+		s.Content = append(s.Content, key, value)
+	}
+	if more != nil {
+		putNode(s, "allOf", newNode(more))
+	}
+}
+
+// reference returns where the document has what a file refers to.
+func (d *openAPI) reference(target, file string) string {
+	other, place, _ := strings.Cut(target, "#")
+	if other != "" {
+		file = other
+	}
+	return "#/components/schemas/" + d.names[file] + place
+}
+
+// variants returns schemas that say together what a discriminator does: an object
+// must be as the variant says that its property selects.
+func (d *openAPI) variants(discriminator *yaml.Node, file string) (rules []any) {
+	property := memberNode(discriminator, "propertyName").Value
+	when := func(value, then any) any {
+		return map[string]any{
+			"if":   map[string]any{"type": "object", "required": []string{property}, "properties": map[string]any{property: value}},
+			"then": then,
+		}
+	}
+	variant := func(target string) any { return map[string]string{"$ref": d.reference(target, file)} }
+	var all, targets []string
+	values := make(map[string][]string)
+	mapping := memberNode(discriminator, "mapping").Content
+	for i := 0; i < len(mapping); i += 2 {
+		value, target := mapping[i].Value, mapping[i+1].Value
+		if values[target] == nil {
+			targets = append(targets, target)
+		}
+		values[target] = append(values[target], value)
+		all = append(all, value)
+	}
+	for _, target := range targets {
+		rules = append(rules, when(map[string]any{"enum": values[target]}, variant(target)))
+	}
+	if otherwise := memberNode(discriminator, "defaultMapping"); otherwise != nil {
+		return append(rules, when(map[string]any{"not": map[string]any{"enum": all}}, variant(otherwise.Value)))
+	}
+	return append(rules, map[string]any{"properties": map[string]any{property: map[string]any{"enum": all}}})
+}
+
+// memberNode returns a member of a mapping, or nil.
+func memberNode(object *yaml.Node, name string) *yaml.Node {
+	for i := 0; i < len(object.Content); i += 2 {
+		if object.Content[i].Value == name {
+			return object.Content[i+1]
+		}
+	}
+	return nil
+}
+
+// putNode adds a member to the end of a mapping that has none of this name.
+func putNode(object *yaml.Node, name string, value *yaml.Node) {
+	object.Content = append(object.Content, newNode(name), value)
+}
+
+// newNode returns a value of maps, slices and scalars as a node.
+func newNode(value any) *yaml.Node {
+	n := new(yaml.Node)
+	if err := n.Encode(value); err != nil {
+		panic(err) // it is always of such types
+	}
+	restyle(n)
+	return n
+}
+
+// restyle makes n look like the rest of the document: lists of a few words on one
+// line, all else in blocks.
+func restyle(n *yaml.Node) {
+	n.Style = 0
+	length := 0
+	for _, part := range n.Content {
+		restyle(part)
+		length += len(part.Value) + len(", ")
+		if part.Kind != yaml.ScalarNode {
+			length += 1000
+		}
+	}
+	if n.Kind == yaml.SequenceNode && length < 100 {
+		n.Style = yaml.FlowStyle
+	}
+}

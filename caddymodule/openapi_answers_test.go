@@ -1,0 +1,391 @@
+package caddymodule
+
+import (
+	"bytes"
+	"encoding/json"
+	"fmt"
+	"maps"
+	"net/http"
+	"os"
+	"path/filepath"
+	"regexp"
+	"slices"
+	"strconv"
+	"strings"
+	"testing"
+
+	"github.com/santhosh-tekuri/jsonschema/v5"
+)
+
+// whole returns a schema of the document without references, and with all that
+// must hold of one object in one place.
+func (d document) whole(s map[string]any) map[string]any {
+	whole := make(map[string]any)
+	add := func(more map[string]any) {
+		for keyword, value := range more {
+			switch known := whole[keyword].(type) {
+			case nil:
+				whole[keyword] = value
+			case map[string]any: // properties
+				known = maps.Clone(known)
+				maps.Copy(known, value.(map[string]any))
+				whole[keyword] = known
+			case []any: // required
+				whole[keyword] = slices.Concat(known, value.([]any))
+			}
+		}
+	}
+	for keyword, value := range s {
+		switch keyword {
+		case "$ref":
+			add(d.whole(d.at(value.(string)).(map[string]any)))
+		case "allOf":
+			for _, part := range value.([]any) {
+				add(d.whole(part.(map[string]any)))
+			}
+		default:
+			add(map[string]any{keyword: value})
+		}
+	}
+	return whole
+}
+
+// closed returns a schema of the document that permits no members but those it
+// names, at any depth: what we answer is to be described in full.
+func (d document) closed(s map[string]any) map[string]any {
+	s = maps.Clone(d.whole(s))
+	for keyword, value := range s {
+		switch value := value.(type) {
+		case map[string]any:
+			if keyword != "properties" {
+				s[keyword] = d.closed(value)
+				continue
+			}
+			properties := make(map[string]any)
+			for name, property := range value {
+				properties[name] = property
+				if property, ok := property.(map[string]any); ok {
+					properties[name] = d.closed(property)
+				}
+			}
+			s[keyword] = properties
+			if s["additionalProperties"] == nil {
+				s["additionalProperties"] = false
+			}
+		case []any:
+			if keyword != "anyOf" && keyword != "oneOf" {
+				continue
+			}
+			var parts []any
+			for _, part := range value {
+				part := part.(map[string]any)
+				if part["description"] == nil || len(part) > 1 { // else it permits whatever the gateway answers
+					parts = append(parts, d.closed(part))
+				}
+			}
+			s[keyword] = parts
+		}
+	}
+	return s
+}
+
+// answer returns the answer of a status to an operation, nil where the document has
+// none.
+func (d document) answer(operation map[string]any, status int) map[string]any {
+	reference, _ := operation["responses"].(map[string]any)[strconv.Itoa(status)].(map[string]any)
+	if reference == nil {
+		return nil
+	}
+	return d.object(reference["$ref"].(string))
+}
+
+// schemaOf returns the closed schema of an answer, nil for one that is not JSON.
+func (d document) schemaOf(answer map[string]any) map[string]any {
+	content, _ := answer["content"].(map[string]any)
+	media, ok := content["application/json"].(map[string]any)
+	if !ok {
+		return nil
+	}
+	return d.closed(media["schema"].(map[string]any))
+}
+
+// judge returns what tells whether text is JSON as a schema says.
+func judge(t *testing.T, s map[string]any) func(text string) error {
+	t.Helper()
+	compiler := jsonschema.NewCompiler()
+	compiler.Draft = jsonschema.Draft2020
+	compiler.AssertFormat = true
+	encoded, err := json.Marshal(s)
+	if err != nil {
+		t.Fatal(err)
+	}
+	if err := compiler.AddResource("answer.json", bytes.NewReader(encoded)); err != nil {
+		t.Fatal(err)
+	}
+	compiled, err := compiler.Compile("answer.json")
+	if err != nil {
+		t.Fatal(err)
+	}
+	return func(text string) error {
+		decoder := json.NewDecoder(strings.NewReader(text))
+		decoder.UseNumber()
+		var value any
+		if err := decoder.Decode(&value); err != nil {
+			return err
+		}
+		return compiled.Validate(value)
+	}
+}
+
+// operations returns the operations of the document by their id.
+func (d document) operations() map[string]map[string]any {
+	all := make(map[string]map[string]any)
+	for _, item := range d["paths"].(map[string]any) {
+		for method, operation := range item.(map[string]any) {
+			if method != "servers" {
+				operation := operation.(map[string]any)
+				all[operation["operationId"].(string)] = operation
+			}
+		}
+	}
+	return all
+}
+
+// goldenAnswer is one answer of a golden file: status, media type and body.
+var goldenAnswer = regexp.MustCompile(`(?m)^([1-5]\d\d) (\S*)\n(?:ETag: .*\n)?(.*)$`)
+
+// numbered and placeholders make of what stands for ids and times in golden files
+// what may stand there.
+var (
+	numbered     = regexp.MustCompile(`<uuid-\d+>`)
+	placeholders = strings.NewReplacer("<uuid>", "01234567-89ab-4def-8123-456789abcdef", "<time>", "2026-01-02T03:04:05.678Z")
+)
+
+// The golden files hold nothing that the document does not describe.
+func TestOpenAPIGoldens(t *testing.T) {
+	doc := readDocument(t)
+	files, err := filepath.Glob(filepath.Join("..", "testdata", "golden", "*.txt"))
+	if err != nil || len(files) == 0 {
+		t.Fatalf("there are no golden files: %v", err)
+	}
+	known := make(map[string]bool)
+	judges := make(map[string][]func(string) error) // by status
+	for id, operation := range doc.operations() {
+		if id == "models_list" {
+			continue // whose answer is the gateway's
+		}
+		for status, reference := range operation["responses"].(map[string]any) {
+			ref := reference.(map[string]any)["$ref"].(string)
+			if s := doc.schemaOf(doc.object(ref)); s != nil && !known[status+ref] {
+				known[status+ref] = true
+				judges[status] = append(judges[status], judge(t, s))
+			}
+		}
+	}
+	judges["405"] = judges["401"] // which no operation has
+	for _, file := range files {
+		text, err := os.ReadFile(file)
+		if err != nil {
+			t.Fatal(err)
+		}
+		answers := goldenAnswer.FindAllStringSubmatch(string(text), -1)
+		if len(answers) == 0 {
+			t.Errorf("%s has no answers", file)
+		}
+		for _, answer := range answers {
+			status, media, body := answer[1], answer[2], placeholders.Replace(numbered.ReplaceAllString(answer[3], "<uuid>"))
+			if status == "304" {
+				if media+body != "" {
+					t.Errorf("%s: a 304 has content: %s %s", file, media, body)
+				}
+				continue
+			}
+			err := fmt.Errorf("no operation has an answer %s", status)
+			for _, judge := range judges[status] {
+				if err = judge(body); err == nil {
+					break
+				}
+			}
+			if err != nil || media != "application/json" {
+				t.Errorf("%s: %s %s %s is no answer of the document: %v", file, status, media, body, err)
+			}
+		}
+	}
+}
+
+// tour is requests that do something with each operation, in an order in which
+// each finds what it needs.
+var tour = []struct{ op, method, path, body string }{
+	{"preset_create_responses", "POST", "/v1/presets/p/responses", `{"model":"m","instructions":"Be brief."}`},
+	{"preset_create_chat", "POST", "/v1/presets/p/chat/completions", `{"model":"m","messages":[{"role":"system","content":"Be long."}]}`},
+	{"preset_create_messages", "POST", "/v1/presets/p/messages", `{"model":"m","max_tokens":5}`},
+	{"preset_list", "GET", "/v1/presets", ""},
+	{"preset_get", "GET", "/v1/presets/p", ""},
+	{"version_list", "GET", "/v1/presets/p/versions", ""},
+	{"version_get", "GET", "/v1/presets/p/versions/1", ""},
+	{"preset_diff", "GET", "/v1/presets/p/diff?from=1&to=3", ""},
+	{"preset_update", "PATCH", "/v1/presets/p", `{"description":"d"}`},
+	{"preset_designate", "POST", "/v1/presets/p/designate", `{"version":1}`},
+	{"label_put", "PUT", "/v1/presets/p/labels/a", `{"version":1}`},
+	{"label_put", "PUT", "/v1/presets/p/labels/a", `{"split":[{"version":1,"weight":1},{"version":2,"weight":0}]}`},
+	{"preset_get", "GET", "/v1/presets/p", ""},
+	{"label_get", "GET", "/v1/presets/p/labels/a", ""},
+	{"label_delete", "DELETE", "/v1/presets/p/labels/a", ""},
+	{"preset_archive", "DELETE", "/v1/presets/p", ""},
+	{"preset_restore", "POST", "/v1/presets/p/restore", ""},
+	{"workspace_create", "POST", "/v1/workspaces", `{"name":"n","slug":"new","io_logging_api_key_ids":["a",5],"disabled_server_tools":["openrouter:bash"]}`},
+	{"workspace_list", "GET", "/v1/workspaces", ""},
+	{"workspace_get", "GET", "/v1/workspaces/new", ""},
+	{"workspace_update", "PATCH", "/v1/workspaces/new", `{"description":"d"}`},
+	{"workspace_delete", "DELETE", "/v1/workspaces/new", ""},
+}
+
+// What the server answers is what the document says, for each operation and each
+// status that a client can bring about.
+func TestOpenAPIAnswers(t *testing.T) {
+	s := start(t, standard+"\nmax_body_size 64KiB\ninference {\nlist_models on\ndrop_fields extra\nmax_body_size 64KiB\n}")
+	s.upstream.answers(func(w http.ResponseWriter, _ *http.Request) {
+		w.Header().Set("Content-Type", "application/json")
+		_, _ = w.Write([]byte(`{"object":"list","data":[]}`))
+	})
+	doc := readDocument(t)
+	operations := doc.operations()
+	seen := make(map[string]map[int]bool)
+	judges := make(map[string]func(string) error)
+	check := func(op string, r response, want int) {
+		t.Helper()
+		if seen[op] == nil {
+			seen[op] = make(map[int]bool)
+		}
+		seen[op][r.status] = true
+		answer := doc.answer(operations[op], r.status)
+		if answer == nil || r.status != want {
+			t.Errorf("%s: got %d %s, want %d and that it is described", op, r.status, r.body, want)
+			return
+		}
+		if s := doc.schemaOf(answer); s != nil {
+			name := fmt.Sprint(op, r.status)
+			if judges[name] == nil {
+				judges[name] = judge(t, s)
+			}
+			if err := judges[name](r.body); err != nil || r.header.Get("Content-Type") != "application/json" {
+				t.Errorf("%s: got %d %s %s, which is not as described: %v", op, r.status, r.header.Get("Content-Type"), r.body, err)
+			}
+		}
+		headers, _ := answer["headers"].(map[string]any)
+		for name := range headers {
+			if r.header.Get(name) == "" {
+				t.Errorf("%s: the answer %d has no %s", op, r.status, name)
+			}
+		}
+		if headers["ETag"] == nil && r.header.Get("ETag") != "" {
+			t.Errorf("%s: the answer %d has an ETag, which is not described", op, r.status)
+		}
+	}
+
+	for i, step := range tour {
+		is := func(prefix string) bool { return strings.HasPrefix(step.path, prefix) }
+		ask := func(path, body string, headers ...string) response {
+			return s.manage(step.method, path, body, headers...)
+		}
+		with := func(parameter string) string {
+			if strings.Contains(step.path, "?") {
+				return step.path + "&" + parameter
+			}
+			return step.path + "?" + parameter
+		}
+		check(step.op, s.do(step.method, step.path, step.body), 401)
+		check(step.op, ask(step.path, step.body, "Idempotency-Key: "+strings.Repeat("x", 256)), 400)
+		check(step.op, ask(step.path, step.body, `If-Match: "0123456789abcdef0123456789abcdef"`), 412)
+		forbidden := step.path
+		if is("/v1/presets") {
+			forbidden = with("workspace_id=new")
+		}
+		check(step.op, s.do(step.method, forbidden, step.body, bearer(inferenceSecret)), 403)
+		switch {
+		case is("/v1/presets"):
+			check(step.op, ask(with("workspace_id=nowhere"), step.body), 404)
+		case is("/v1/workspaces/"):
+			check(step.op, ask("/v1/workspaces/absent", step.body), 404)
+		}
+		if operations[step.op]["requestBody"] != nil {
+			check(step.op, ask(step.path, strings.Repeat(" ", 64<<10)+"{}"), 413)
+			check(step.op, ask(step.path, "{}", "Content-Type: text/plain"), 415)
+			check(step.op, ask(step.path, "[]"), 400)
+		}
+		success := 200
+		if step.op == "workspace_create" {
+			success = 201
+		}
+		if step.method == "GET" {
+			r := ask(step.path, "")
+			check(step.op, r, success)
+			check(step.op, ask(step.path, "", "If-None-Match: "+r.header.Get("ETag")), 304)
+			continue
+		}
+		key := "Idempotency-Key: " + strconv.Itoa(i)
+		r := ask(step.path, step.body, key)
+		check(step.op, r, success)
+		if again := ask(step.path, step.body, key); again.body != r.body {
+			t.Errorf("%s: got %s, want the same again: %s", step.op, again.body, r.body)
+		}
+		check(step.op, ask(with("other=1"), step.body, key), 422)
+	}
+	s.manage("DELETE", "/v1/presets/p", "").want(t, 200)
+	for _, step := range tour[:3] {
+		check(step.op, s.manage(step.method, step.path, step.body), 409)
+	}
+	s.manage("POST", "/v1/presets/p/restore", "").want(t, 200)
+	s.manage("PATCH", "/v1/presets/p", `{"status":"disabled"}`).want(t, 200)
+	check("preset_get", s.manage("GET", "/v1/presets/p", ""), 200)
+	check("preset_archive", s.manage("DELETE", "/v1/presets/p", ""), 409)
+	check("preset_restore", s.manage("POST", "/v1/presets/p/restore", ""), 409)
+	s.manage("PATCH", "/v1/presets/p", `{"status":"active"}`).want(t, 200)
+
+	const dryRun = "X-Preset-Dry-Run: true"
+	for dialect, route := range inferenceRoutes {
+		path, body := "/v1/"+string(dialect), `{"model":"@preset/p","extra":[1]}`
+		r := s.do("POST", path, body, bearer(inferenceSecret), dryRun)
+		check(route.name, r, 200)
+		if got := r.header.Get("X-Preset"); got != "p@1" {
+			t.Errorf("%s: got X-Preset %q, want p@1", route.name, got)
+		}
+		check(route.name, s.do("POST", path, body, bearer(inferenceSecret), "X-Preset-Dry-Run: maybe"), 400)
+		check(route.name, s.do("POST", path, body), 401)
+		check(route.name, s.manage("POST", path, body), 403)
+		check(route.name, s.do("POST", path, `{"model":"@preset/absent"}`, bearer(inferenceSecret)), 404)
+		check(route.name, s.do("POST", path, strings.Repeat(" ", 64<<10)+body, bearer(inferenceSecret)), 413)
+	}
+	other := s.issue(`{"kind":"inference"}`)
+	check("models_list", s.do("GET", "/v1/models", "", bearer(inferenceSecret)), 200)
+	check("models_list", s.do("GET", "/v1/models", "", bearer(inferenceSecret), "X-Api-Key: "+other.secret), 400)
+	check("models_list", s.do("GET", "/v1/models", ""), 401)
+	check("models_list", s.manage("GET", "/v1/models", ""), 403)
+
+	admin := func(method, path, body string) response {
+		return send(t, method, "http://"+s.admin+"/presets/"+path, body)
+	}
+	check("key_create", admin("POST", "keys", `{"kind":"management","user_id":"u","workspace":"default","name":"n","expires_in":"1h"}`), 201)
+	check("key_create", admin("POST", "keys", `{"kind":"root"}`), 400)
+	check("key_create", admin("POST", "keys", `{"kind":"inference","workspace":"absent"}`), 404)
+	check("key_list", admin("GET", "keys", ""), 200)
+	check("key_revoke", admin("DELETE", "keys/"+other.id, ""), 200)
+	check("key_revoke", admin("DELETE", "keys/absent", ""), 404)
+	check("audit_list", admin("GET", "audit", ""), 200)
+	check("audit_list", admin("GET", "audit?limit=0", ""), 400)
+	check("audit_list", admin("GET", "audit?store=absent", ""), 404)
+	check("openapi_get", admin("GET", "openapi.yaml", ""), 200)
+
+	for op, operation := range operations {
+		for status := range operation["responses"].(map[string]any) {
+			status, _ := strconv.Atoi(status)
+			switch tag := operation["tags"].([]any)[0]; {
+			case seen[op][status]:
+			case status == 500, status == 408, status == 409, tag == "admin" && status >= 400:
+				// what no request brings about by itself, nor at once
+			default:
+				t.Errorf("%s: no request got the answer %d", op, status)
+			}
+		}
+	}
+}

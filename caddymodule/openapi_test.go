@@ -1,0 +1,411 @@
+package caddymodule
+
+import (
+	"bytes"
+	"encoding/json"
+	"fmt"
+	"maps"
+	"math/rand/v2"
+	"os"
+	"path/filepath"
+	"regexp"
+	"slices"
+	"strconv"
+	"strings"
+	"testing"
+
+	"github.com/santhosh-tekuri/jsonschema/v5"
+	"go.yaml.in/yaml/v3"
+
+	"github.com/caddy-presets/caddy-presets/schema"
+)
+
+// openAPIFile is the document as the repository has it.
+var openAPIFile = filepath.Join("..", "openapi.yaml")
+
+func TestOpenAPIFile(t *testing.T) {
+	got, err := newOpenAPI()
+	if err != nil {
+		t.Fatal(err)
+	}
+	if *update {
+		if err := os.WriteFile(openAPIFile, got, 0o644); err != nil {
+			t.Fatal(err)
+		}
+		return
+	}
+	want, err := os.ReadFile(openAPIFile)
+	if err != nil {
+		t.Fatal(err)
+	}
+	if string(got) != string(want) {
+		t.Errorf("%s is not what the route tables and schemas give: run go test ./caddymodule -run OpenAPI -update", openAPIFile)
+	}
+}
+
+func TestOpenAPIServed(t *testing.T) {
+	s := start(t, standard)
+	want, err := newOpenAPI()
+	if err != nil {
+		t.Fatal(err)
+	}
+	r := send(t, "GET", "http://"+s.admin+"/presets/openapi.yaml", "")
+	if r.status != 200 || r.header.Get("Content-Type") != "application/yaml" || r.body != string(want) {
+		t.Errorf("got %d %s and %d bytes, want the document", r.status, r.header.Get("Content-Type"), len(r.body))
+	}
+	if r := send(t, "POST", "http://"+s.admin+"/presets/openapi.yaml", ""); r.status != 405 || r.header.Get("Allow") != "GET" {
+		t.Errorf("POST gives %d, Allow %q, want 405 and GET", r.status, r.header.Get("Allow"))
+	}
+}
+
+// document is the OpenAPI document, read as anyone else would.
+type document map[string]any
+
+func readDocument(t *testing.T) document {
+	t.Helper()
+	text, err := newOpenAPI()
+	if err != nil {
+		t.Fatal(err)
+	}
+	var doc map[string]any
+	if err := yaml.Unmarshal(text, &doc); err != nil {
+		t.Fatal(err)
+	}
+	return doc
+}
+
+// at returns what a JSON Pointer into the document leads to, nil for nothing.
+func (d document) at(pointer string) any {
+	var value any = map[string]any(d)
+	for name := range strings.SplitSeq(strings.TrimPrefix(pointer, "#/"), "/") {
+		object, _ := value.(map[string]any)
+		value = object[strings.NewReplacer("~1", "/", "~0", "~").Replace(name)]
+	}
+	return value
+}
+
+// object returns what a JSON Pointer leads to, past a reference.
+func (d document) object(pointer string) map[string]any {
+	object, _ := d.at(pointer).(map[string]any)
+	if ref, ok := object["$ref"].(string); ok && len(object) == 1 {
+		return d.object(ref)
+	}
+	return object
+}
+
+// references calls visit with each reference in value.
+func references(value any, visit func(string)) {
+	switch value := value.(type) {
+	case map[string]any:
+		for name, member := range value {
+			if ref, ok := member.(string); ok && name == "$ref" {
+				visit(ref)
+			}
+			references(member, visit)
+		}
+	case []any:
+		for _, item := range value {
+			references(item, visit)
+		}
+	}
+}
+
+// All that is described is served, and all that the document has is used.
+func TestOpenAPIIsComplete(t *testing.T) {
+	doc := readDocument(t)
+	described := slices.Sorted(maps.Keys(descriptions))
+	var documented []string
+	used := make(map[string]bool)
+	for path, item := range doc["paths"].(map[string]any) {
+		for method, operation := range item.(map[string]any) {
+			if method == "servers" {
+				continue
+			}
+			operation := operation.(map[string]any)
+			id := operation["operationId"].(string)
+			documented = append(documented, id)
+			inPath := regexp.MustCompile(`\{(\w+)\}`).FindAllStringSubmatch(path, -1)
+			given := 0
+			parameters, _ := operation["parameters"].([]any)
+			for _, reference := range parameters {
+				parameter := doc.object(reference.(map[string]any)["$ref"].(string))
+				if parameter["in"] != "path" {
+					continue
+				}
+				if given >= len(inPath) || inPath[given][1] != parameter["name"] {
+					t.Errorf("%s: parameter %v is not in the path %s at its place", id, parameter["name"], path)
+				}
+				given++
+			}
+			if given != len(inPath) {
+				t.Errorf("%s: %d parameters of the path %s are described", id, given, path)
+			}
+			tags := fmt.Sprint(doc["tags"])
+			if !strings.Contains(tags, "name:"+operation["tags"].([]any)[0].(string)+"]") {
+				t.Errorf("%s: tag %v is not described", id, operation["tags"])
+			}
+		}
+	}
+	slices.Sort(documented)
+	if !slices.Equal(documented, described) {
+		t.Errorf("got operations %q, want %q", documented, described)
+	}
+	var follow func(value any)
+	follow = func(value any) {
+		references(value, func(ref string) {
+			target := doc.at(ref)
+			if target == nil {
+				t.Errorf("%s leads nowhere", ref)
+			}
+			parts := strings.Split(ref, "/") // of which a component's part counts as all of it
+			component := strings.Join(parts[:min(4, len(parts))], "/")
+			if !used[component] {
+				used[component] = true
+				follow(doc.at(component))
+			}
+		})
+	}
+	follow(doc["paths"])
+	for kind, all := range doc["components"].(map[string]any) {
+		for name := range all.(map[string]any) {
+			if kind != "securitySchemes" && !used["#/components/"+kind+"/"+name] {
+				t.Errorf("components/%s/%s is not used", kind, name)
+			}
+		}
+	}
+
+	missing := descriptions["preset_get"]
+	defer func() { descriptions["preset_get"] = missing }()
+	delete(descriptions, "preset_get")
+	if _, err := newOpenAPI(); err == nil || !strings.Contains(err.Error(), "preset_get") {
+		t.Errorf("got %v, want an error that preset_get is not described", err)
+	}
+}
+
+// validator returns what gives a plain validator of a schema of the document,
+// which any program could be that has never heard of ours.
+func (d document) validator(t *testing.T) func(pointer string) *jsonschema.Schema {
+	t.Helper()
+	compiler := jsonschema.NewCompiler()
+	compiler.Draft = jsonschema.Draft2020
+	compiler.AssertFormat = true
+	text, err := json.Marshal(d)
+	if err != nil {
+		t.Fatal(err)
+	}
+	if err := compiler.AddResource("openapi.json", bytes.NewReader(text)); err != nil {
+		t.Fatal(err)
+	}
+	return func(pointer string) *jsonschema.Schema {
+		t.Helper()
+		s, err := compiler.Compile("openapi.json" + pointer)
+		if err != nil {
+			t.Fatalf("%s: %v", pointer, err)
+		}
+		return s
+	}
+}
+
+// Nothing in the schemas needs to be known beyond JSON Schema.
+func TestOpenAPISchemasArePlain(t *testing.T) {
+	doc := readDocument(t)
+	known := make(map[string]bool)
+	for keyword := range strings.FieldsSeq(`$ref $defs title description deprecated examples default format
+		type enum const not if then else allOf anyOf oneOf
+		properties additionalProperties propertyNames required minProperties maxProperties dependentRequired
+		items minItems maxItems uniqueItems contains
+		minLength maxLength pattern minimum maximum exclusiveMinimum exclusiveMaximum`) {
+		known[keyword] = true
+	}
+	var visit func(place string, value any)
+	visit = func(place string, value any) {
+		s, ok := value.(map[string]any)
+		if _, plain := value.(bool); !ok && !plain {
+			t.Errorf("%s is no schema: %v", place, value)
+		}
+		for keyword, value := range s {
+			place := place + "/" + keyword
+			switch keyword {
+			case "properties", "$defs":
+				for name, sub := range value.(map[string]any) {
+					visit(place+"/"+name, sub)
+				}
+			case "allOf", "anyOf", "oneOf":
+				for i, sub := range value.([]any) {
+					visit(place+"/"+strconv.Itoa(i), sub)
+				}
+			case "items", "additionalProperties", "propertyNames", "not", "if", "then", "else", "contains":
+				visit(place, value)
+			default:
+				if !known[keyword] {
+					t.Errorf("%s is no keyword of JSON Schema", place)
+				}
+			}
+		}
+	}
+	schemas := doc.object("#/components/schemas")
+	validator := doc.validator(t)
+	for name := range schemas {
+		visit(name, schemas[name])
+		validator("#/components/schemas/" + name) // compiles
+	}
+}
+
+// mutations yields JSON values that are nearly value: each part of it left out,
+// or of another type or a little different.
+func mutations(value any, yield func(any)) {
+	with := func(replace func(any), part any) {
+		if part != nil {
+			replace(nil)
+			yield(value)
+		}
+		for _, other := range []any{true, 0, -1, 1.5, 1e6, "", "other", "openrouter:other", strings.Repeat("x", 700), []any{}, []any{nil}, []any{"a", 5}, map[string]any{}, map[string]any{"type": "other", "id": "x"}} {
+			replace(other)
+			yield(value)
+		}
+		replace(part)
+		mutations(part, func(changed any) {
+			replace(changed)
+			yield(value)
+		})
+		replace(part)
+	}
+	switch value := value.(type) {
+	case map[string]any:
+		for _, name := range slices.Sorted(maps.Keys(value)) {
+			part := value[name]
+			delete(value, name)
+			yield(value)
+			with(func(v any) { value[name] = v }, part)
+		}
+		value["unknown member"] = 1
+		yield(value)
+		delete(value, "unknown member")
+	case []any:
+		for i, part := range value {
+			with(func(v any) { value[i] = v }, part)
+		}
+	}
+}
+
+// beyond are messages of rules between items of a list, which JSON Schema has no
+// words for.
+var beyond = []string{
+	"must differ from the names of other tools of this type", "must have a name, as another", "must not be blank",
+	"must be false without an openrouter:tool_search tool", "characters in all",
+}
+
+// What the document says of request bodies is what we do. Of what is nearly a
+// body it takes another part each time: all of it would take minutes.
+func TestOpenAPIBodiesAreAsChecked(t *testing.T) {
+	doc := readDocument(t)
+	schemas, err := schema.Load()
+	if err != nil {
+		t.Fatal(err)
+	}
+	files, err := filepath.Glob(filepath.Join("..", "testdata", "requests", "*.json"))
+	if err != nil || len(files) == 0 {
+		t.Fatalf("there are no requests: %v", err)
+	}
+	type example struct {
+		name string // begins with what it is an example of; empty for all
+		body any
+	}
+	var examples []example
+	add := func(name string, text []byte) {
+		var body any
+		if err := json.Unmarshal(text, &body); err != nil {
+			t.Fatalf("%s: %v", name, err)
+		}
+		examples = append(examples, example{name, body})
+	}
+	for _, file := range files {
+		text, err := os.ReadFile(file)
+		if err != nil {
+			t.Fatal(err)
+		}
+		add(filepath.Base(file), text)
+	}
+	for _, small := range []string{
+		`{"version":1}`, `{"label":"a"}`, `{"version":1,"label":"a"}`, `{"split":[{"version":1,"weight":1}]}`,
+		`{"version":1,"split":[{"version":1,"weight":1}]}`, `{"workspace_id":"team"}`,
+		`{"name":"n","slug":"s"}`, `{"name":"n","description":null,"status":"disabled"}`,
+	} {
+		add("", []byte(small))
+	}
+	validator := doc.validator(t)
+	const stride = 61
+	turn := rand.IntN(stride)
+	for _, op := range new(Handler).routes(schemas) {
+		if op.body == nil {
+			continue
+		}
+		pointer := "#/paths/" + strings.ReplaceAll("/"+documentedPath(t, op.path), "/", "~1") + "/" + strings.ToLower(op.method) + "/requestBody/content/application~1json/schema/$ref"
+		plain := validator(doc.at(pointer).(string))
+		accepted, refused, differences := 0, 0, 0
+		for _, example := range examples {
+			compare := func(body any) {
+				text, err := json.Marshal(body)
+				if err != nil {
+					t.Fatal(err)
+				}
+				var same any // with the numbers as they are
+				decoder := json.NewDecoder(bytes.NewReader(text))
+				decoder.UseNumber()
+				if err := decoder.Decode(&same); err != nil {
+					t.Fatal(err)
+				}
+				_, ours := op.body.Check(text)
+				theirs := plain.Validate(same)
+				if ours == nil {
+					accepted++
+				} else {
+					refused++
+				}
+				if (ours == nil) != (theirs == nil) && !onlyBeyond(ours) {
+					if differences++; differences <= 3 {
+						t.Errorf("%s, %s: we say %v, the document says %v, of %.2000s", op.name, example.name, ours, theirs, text)
+					}
+				}
+			}
+			compare(example.body)
+			if kind, _, _ := strings.Cut(strings.TrimSuffix(example.name, ".json"), "-"); strings.Contains(op.body.File(), kind) {
+				mutations(example.body, func(body any) {
+					if turn++; turn%stride == 0 || example.name == "" {
+						compare(body)
+					}
+				})
+			}
+		}
+		if accepted == 0 || refused == 0 {
+			t.Errorf("%s: %d bodies were accepted and %d refused, want some of each", op.name, accepted, refused)
+		}
+		t.Logf("%s: %d bodies accepted, %d refused", op.name, accepted, refused)
+	}
+}
+
+// onlyBeyond reports whether all that err finds is beyond JSON Schema.
+func onlyBeyond(err error) bool {
+	if err == nil {
+		return false
+	}
+	for finding := range strings.SplitSeq(err.Error(), "; ") {
+		if !slices.ContainsFunc(beyond, func(words string) bool { return strings.Contains(finding, words) }) {
+			return false
+		}
+	}
+	return true
+}
+
+// documentedPath returns a route's path as the document has it.
+func documentedPath(t *testing.T, route string) string {
+	t.Helper()
+	var path []string
+	for parent, segment := range segmentsOf(route) {
+		if segment == "{}" {
+			segment = "{" + pathParameters[parent] + "}"
+		}
+		path = append(path, segment)
+	}
+	return strings.Join(path, "/")
+}

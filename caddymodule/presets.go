@@ -1,0 +1,172 @@
+package caddymodule
+
+import (
+	"net/http"
+	"strconv"
+
+	jsonv2 "github.com/go-json-experiment/json"
+
+	"github.com/caddy-presets/caddy-presets/domain"
+)
+
+// changed is the answer that shows what became of an object.
+func (c *call) changed(out domain.Outcome, err error) (answer, error) {
+	if err != nil {
+		return answer{}, err
+	}
+	c.noteOutcome(out)
+	return object(http.StatusOK, out.JSON), nil
+}
+
+// removed is the answer to the removal of an object.
+func (c *call) removed(out domain.Outcome, err error) (answer, error) {
+	if err != nil {
+		return answer{}, err
+	}
+	c.noteOutcome(out)
+	return deleted(), nil
+}
+
+func (c *call) noteOutcome(out domain.Outcome) {
+	c.done = out.Record
+	c.noteFound(domain.Found{WorkspaceID: out.WorkspaceID, Number: out.Number})
+}
+
+// found is the answer that shows an object.
+func (c *call) found(it domain.Found, err error) (answer, error) {
+	if err != nil {
+		return answer{}, err
+	}
+	c.noteFound(it)
+	return object(http.StatusOK, it.JSON), nil
+}
+
+func (c *call) noteFound(it domain.Found) {
+	if it.WorkspaceID != "" {
+		c.note("workspace_id", it.WorkspaceID)
+	}
+	if it.Number != 0 {
+		c.note("version", strconv.Itoa(it.Number))
+	}
+}
+
+// listed is the answer that shows the page of a list that the request asks for.
+func (c *call) listed(read func(domain.Page) (domain.Listed, error)) (answer, error) {
+	page, err := c.readPage()
+	if err != nil {
+		return answer{}, err
+	}
+	l, err := read(page)
+	if err != nil {
+		return answer{}, err
+	}
+	return list(l), nil
+}
+
+// createPresetFrom returns the operation that makes a preset's version of a
+// request in a dialect.
+func createPresetFrom(dialect domain.Dialect) func(*call) (answer, error) {
+	return func(c *call) (answer, error) {
+		for name, value := range c.object.All() {
+			if name == "session_id" {
+				var id string
+				if err := jsonv2.Unmarshal(value, &id); err != nil {
+					return answer{}, err
+				}
+				c.note("session_id", id)
+			}
+		}
+		capture, err := domain.CaptureRequest(dialect, c.object.All())
+		if err != nil {
+			return answer{}, err
+		}
+		out, err := c.h.service.CreatePresetVersion(c.r.Context(), c.write(), c.given.workspace, c.params[0], capture)
+		if err == nil && out.Record != nil {
+			c.h.metrics.versions.Inc()
+		}
+		return c.changed(out, err)
+	}
+}
+
+func listPresets(c *call) (answer, error) {
+	return c.listed(func(page domain.Page) (domain.Listed, error) {
+		return c.h.service.Presets(c.r.Context(), c.who, c.given.workspace, page)
+	})
+}
+
+func getPreset(c *call) (answer, error) {
+	return c.found(c.h.service.Preset(c.r.Context(), c.who, c.given.workspace, c.params[0]))
+}
+
+func updatePreset(c *call) (answer, error) {
+	var patch domain.PresetPatch
+	if err := c.decode(&patch); err != nil {
+		return answer{}, err
+	}
+	return c.changed(c.h.service.UpdatePreset(c.r.Context(), c.write(), c.given.workspace, c.params[0], patch))
+}
+
+func archivePreset(c *call) (answer, error) {
+	return c.removed(c.h.service.ArchivePreset(c.r.Context(), c.write(), c.given.workspace, c.params[0]))
+}
+
+func restorePreset(c *call) (answer, error) {
+	return c.changed(c.h.service.RestorePreset(c.r.Context(), c.write(), c.given.workspace, c.params[0]))
+}
+
+func designateVersion(c *call) (answer, error) {
+	var to domain.Designation
+	if err := c.decode(&to); err != nil {
+		return answer{}, err
+	}
+	return c.changed(c.h.service.DesignateVersion(c.r.Context(), c.write(), c.given.workspace, c.params[0], to))
+}
+
+func diffVersions(c *call) (answer, error) {
+	from, err := c.queried("from")
+	if err != nil {
+		return answer{}, err
+	}
+	to, err := c.queried("to")
+	if err != nil {
+		return answer{}, err
+	}
+	return c.found(c.h.service.Diff(c.r.Context(), c.who, c.given.workspace, c.params[0], from, to))
+}
+
+func listVersions(c *call) (answer, error) {
+	return c.listed(func(page domain.Page) (domain.Listed, error) {
+		return c.h.service.PresetVersions(c.r.Context(), c.who, c.given.workspace, c.params[0], page)
+	})
+}
+
+func getVersion(c *call) (answer, error) {
+	n, err := strconv.Atoi(c.params[1])
+	if err != nil || n < 1 || strconv.Itoa(n) != c.params[1] {
+		return answer{}, &domain.Error{
+			Kind: domain.Invalid, Message: "Version must be a positive integer",
+			Issues: []domain.Issue{{Path: "version", Message: "must be a positive integer"}},
+		}
+	}
+	return c.found(c.h.service.PresetVersion(c.r.Context(), c.who, c.given.workspace, c.params[0], n))
+}
+
+func getLabel(c *call) (answer, error) {
+	page, err := c.readPage()
+	if err != nil {
+		return answer{}, err
+	}
+	return c.found(c.h.service.Label(c.r.Context(), c.who, c.given.workspace, c.params[0], c.params[1], page))
+}
+
+func putLabel(c *call) (answer, error) {
+	var to domain.Target
+	if err := c.decode(&to); err != nil {
+		return answer{}, err
+	}
+	return c.changed(c.h.service.PutLabel(c.r.Context(), c.write(), c.given.workspace, c.params[0], c.params[1], to))
+}
+
+func deleteLabel(c *call) (answer, error) {
+	return c.removed(c.h.service.DeleteLabel(c.r.Context(), c.write(), c.given.workspace, c.params[0], c.params[1]))
+}

@@ -1,0 +1,58 @@
+package caddymodule
+
+import (
+	"maps"
+	"net/http"
+	"slices"
+
+	"github.com/caddy-presets/caddy-presets/domain"
+)
+
+func listWorkspaces(c *call) (answer, error) {
+	return c.listed(func(page domain.Page) (domain.Listed, error) {
+		return c.h.service.Workspaces(c.r.Context(), c.who, page)
+	})
+}
+
+func createWorkspace(c *call) (answer, error) {
+	var in domain.NewWorkspace
+	if err := c.decode(&in); err != nil {
+		return answer{}, err
+	}
+	a, err := c.changed(c.h.service.CreateWorkspace(c.r.Context(), c.write(), in))
+	a.status = http.StatusCreated
+	return a, err
+}
+
+func getWorkspace(c *call) (answer, error) {
+	w, err := c.h.service.Workspace(c.r.Context(), c.who, c.params[0])
+	if err != nil {
+		return answer{}, err
+	}
+	data, err := w.JSON()
+	return c.found(domain.Found{JSON: data, WorkspaceID: w.ID}, err)
+}
+
+func updateWorkspace(c *call) (answer, error) {
+	var patch domain.WorkspacePatch
+	if err := c.decode(&patch); err != nil {
+		return answer{}, err
+	}
+	return c.changed(c.h.service.UpdateWorkspace(c.r.Context(), c.write(), c.params[0], patch))
+}
+
+func deleteWorkspace(c *call) (answer, error) {
+	confirmed, err := c.queried("confirm_default_workspace_deletion")
+	if err != nil {
+		return answer{}, err
+	}
+	switch confirmed {
+	case "", "true", "false":
+	default:
+		return answer{}, domain.InvalidAt("confirm_default_workspace_deletion", "must be true or false")
+	}
+	return c.removed(c.h.service.DeleteWorkspace(c.r.Context(), c.write(), c.params[0], domain.WorkspaceDeletion{
+		ConfirmDefault: confirmed == "true",
+		Configured:     slices.Collect(maps.Values(c.h.keys)),
+	}))
+}
