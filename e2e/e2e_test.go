@@ -263,7 +263,13 @@ func freeAddress(t *testing.T) string {
 // body.
 func (s *server) post(t *testing.T, path, key, body string) (int, string) {
 	t.Helper()
-	request, err := http.NewRequestWithContext(t.Context(), http.MethodPost, s.site+path, strings.NewReader(body))
+	return s.send(t, http.MethodPost, path, key, body)
+}
+
+// send is post for any method.
+func (s *server) send(t *testing.T, method, path, key, body string) (int, string) {
+	t.Helper()
+	request, err := http.NewRequestWithContext(t.Context(), method, s.site+path, strings.NewReader(body))
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -279,6 +285,15 @@ func (s *server) post(t *testing.T, path, key, body string) (int, string) {
 		t.Fatal(err)
 	}
 	return response.StatusCode, string(answer)
+}
+
+// manage sends a JSON body as a manager, and fails the test unless that
+// succeeds.
+func (s *server) manage(t *testing.T, method, path, body string) {
+	t.Helper()
+	if status, answer := s.send(t, method, path, managementKey, body); status != http.StatusOK {
+		t.Fatalf("%s %s: got %d %s, want 200", method, path, status, answer)
+	}
 }
 
 // upstream is the gateway behind Caddy. It records what reaches it, answers

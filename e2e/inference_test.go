@@ -277,7 +277,8 @@ const (
 		{"type": "function", "name": "send_mail", "description": "The preset's.", "parameters": {"type": "object"}}]}`
 )
 
-// makePresets stores copywriter, in two versions, and assistant.
+// makePresets stores copywriter, in two versions of which the label staging
+// stands for the first, and assistant.
 func (s *server) makePresets(t *testing.T) {
 	t.Helper()
 	for _, preset := range []struct{ slug, body string }{
@@ -287,6 +288,7 @@ func (s *server) makePresets(t *testing.T) {
 			t.Fatalf("preset %s: got %d %s, want 200", preset.slug, status, answer)
 		}
 	}
+	s.manage(t, http.MethodPut, "/v1/presets/copywriter/labels/staging", `{"version": 1}`)
 }
 
 // style is one way to refer to the preset copywriter, what then runs, and what
@@ -309,6 +311,9 @@ var styles = []style{
 	{name: "direct, pinned", model: "@preset/copywriter@1", runs: "acme/small", header: "copywriter@1", v1: true},
 	{name: "combined, pinned", model: "acme/other@preset/copywriter@1", runs: "acme/other", header: "copywriter@1", v1: true},
 	{name: "field, pinned", preset: "copywriter@1", runs: "acme/small", header: "copywriter@1", v1: true},
+	{name: "direct, labelled", model: "@preset/copywriter@staging", runs: "acme/small", header: "copywriter@1", v1: true},
+	{name: "combined, labelled", model: "acme/other@preset/copywriter@staging", runs: "acme/other", header: "copywriter@1", v1: true},
+	{name: "field, labelled", preset: "copywriter@staging", runs: "acme/small", header: "copywriter@1", v1: true},
 }
 
 // deadline returns a context for what is to happen at once.

@@ -11,13 +11,15 @@ import (
 
 // listedKey is what these tests read of "key list --json".
 type listedKey struct {
-	ID          string     `json:"id"`
-	Kind        string     `json:"kind"`
-	Name        string     `json:"name"`
-	UserID      string     `json:"user_id"`
-	WorkspaceID string     `json:"workspace_id"`
-	ExpiresAt   *time.Time `json:"expires_at"`
-	RevokedAt   *time.Time `json:"revoked_at"`
+	ID            string     `json:"id"`
+	Kind          string     `json:"kind"`
+	Name          string     `json:"name"`
+	UserID        string     `json:"user_id"`
+	WorkspaceID   string     `json:"workspace_id"`
+	WorkspaceSlug string     `json:"workspace_slug"`
+	ExpiresAt     *time.Time `json:"expires_at"`
+	RevokedAt     *time.Time `json:"revoked_at"`
+	LastUsedAt    *time.Time `json:"last_used_at"`
 }
 
 // TestKeys issues, uses, lists and revokes keys with the binary's own command.
@@ -56,8 +58,21 @@ func TestKeys(t *testing.T) {
 		if k := keys[0]; k.ID != id || k.Kind != "management" || k.Name != "deploy" || k.UserID != "alice" || k.ExpiresAt != nil || k.RevokedAt != nil {
 			t.Errorf("first key: got %+v", k)
 		}
-		if k := keys[1]; k.ID != inferenceID || k.Kind != "inference" || k.WorkspaceID == "" || k.ExpiresAt == nil || k.RevokedAt != nil {
+		if k := keys[1]; k.ID != inferenceID || k.Kind != "inference" || k.WorkspaceID == "" || k.WorkspaceSlug != "team" || k.ExpiresAt == nil || k.RevokedAt != nil {
 			t.Errorf("second key: got %+v", k)
+		}
+		// The last use is noted after the request that it is of.
+		for deadline := time.Now().Add(patience); keys[0].LastUsedAt == nil || keys[1].LastUsedAt == nil; {
+			if time.Now().After(deadline) {
+				t.Fatalf("key list --json: keys that were used have not been, after %v: %+v", patience, keys)
+			}
+			time.Sleep(100 * time.Millisecond)
+			if err := json.Unmarshal([]byte(s.presets(t, "key", "list", "--json")), &keys); err != nil {
+				t.Fatal(err)
+			}
+		}
+		if keys[2].LastUsedAt != nil {
+			t.Errorf("a key that was never used: got %v as its last use", keys[2].LastUsedAt)
 		}
 		if table := s.presets(t, "key", "list"); !strings.Contains(table, id) || strings.Contains(table, management) {
 			t.Errorf("key list: got\n%s", table)

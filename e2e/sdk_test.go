@@ -1,6 +1,7 @@
 package e2e
 
 import (
+	"net/http"
 	"os"
 	"os/exec"
 	"path/filepath"
@@ -24,17 +25,29 @@ func (s *server) openRouter(t *testing.T, node, script string, env ...string) {
 	}
 }
 
-// findNode returns the path of node, once what it is to run is installed.
+// findNode returns the path of node, once what it is to run is installed: the
+// client, and what reads openapi.yaml.
 func findNode(t *testing.T) string {
 	t.Helper()
 	node, err := exec.LookPath("node")
 	if err != nil {
 		unavailable(t, "node is not installed")
 	}
-	if _, err := os.Stat(filepath.Join("openrouter", "node_modules", "@openrouter", "sdk", "package.json")); err != nil {
-		unavailable(t, "the client is not installed: npm install --prefix e2e/openrouter --ignore-scripts --no-package-lock")
+	for folder, module := range map[string]string{"openrouter": "@openrouter/sdk", "openapi": "@seriousme/openapi-schema-validator"} {
+		if _, err := os.Stat(filepath.Join(folder, "node_modules", filepath.FromSlash(module), "package.json")); err != nil {
+			unavailable(t, "%s is not installed: npm install --prefix e2e/%s --ignore-scripts --no-package-lock", module, folder)
+		}
 	}
 	return node
+}
+
+// described runs a script with the official OpenRouter client, and compares what
+// it sent and got with openapi.yaml.
+func (s *server) described(t *testing.T, node, script string, env ...string) {
+	t.Helper()
+	exchanges := filepath.Join(t.TempDir(), "exchanges")
+	s.openRouter(t, node, script, append(env, "PRESETS_EXCHANGES="+exchanges)...)
+	checkOpenAPI(t, node, exchanges)
 }
 
 // TestOfficialClient runs the official OpenRouter client against the API that
@@ -42,7 +55,7 @@ func findNode(t *testing.T) string {
 func TestOfficialClient(t *testing.T) {
 	node := findNode(t)
 	gateway := newUpstream(t)
-	start(t, gateway).openRouter(t, node, "check.mjs")
+	start(t, gateway).described(t, node, "check.mjs")
 
 	want := []string{"GET /v1/models", "POST /v1/chat/completions"}
 	if got := gateway.received(); !slices.Equal(got, want) {
@@ -59,4 +72,31 @@ func TestOpenRouter(t *testing.T) {
 	s.makePresets(t)
 	s.openRouter(t, node, "inference.mjs", "PRESETS_CONTROL_URL="+behind.control(t))
 	behind.checkSecrets(t)
+}
+
+// TestOpenRouterPresets runs the official OpenRouter client through the life of
+// presets and their versions.
+func TestOpenRouterPresets(t *testing.T) {
+	node := findNode(t)
+	behind := newService(t, "openrouter")
+	s := startWith(t, "inference", behind.behind())
+	s.described(t, node, "presets.mjs", "PRESETS_CONTROL_URL="+behind.control(t))
+	behind.checkSecrets(t)
+}
+
+// TestOpenRouterWorkspaces runs the official OpenRouter client through the life
+// of workspaces.
+func TestOpenRouterWorkspaces(t *testing.T) {
+	node := findNode(t)
+	behind := newService(t, "openrouter")
+	s := startWith(t, "inference", behind.behind())
+	if status, answer := s.post(t, "/v1/workspaces", managementKey, `{"name": "Keyed", "slug": "keyed"}`); status != http.StatusCreated {
+		t.Fatalf("workspace keyed: got %d %s, want 201", status, answer)
+	}
+	key, id := s.issue(t, "inference", "--workspace", "keyed")
+	s.described(t, node, "workspaces.mjs", "PRESETS_KEYED_KEY="+key, "PRESETS_CONTROL_URL="+behind.control(t))
+	behind.checkSecrets(t)
+
+	s.presets(t, "key", "revoke", id) // after which nothing acts there
+	s.manage(t, http.MethodDelete, "/v1/workspaces/keyed", "")
 }

@@ -1,22 +1,31 @@
 // What the checks of the official OpenRouter client share.
 
+import assert from "node:assert/strict";
+import { appendFileSync } from "node:fs";
 import { HTTPClient, OpenRouter } from "@openrouter/sdk";
 import * as errors from "@openrouter/sdk/models/errors";
 
 const serverURL = process.env.PRESETS_BASE_URL;
+const exchanges = process.env.PRESETS_EXCHANGES; // a file that gets each request and its answer, for openapi/
+
+export const uuid = /^[0-9a-f]{8}(-[0-9a-f]{4}){3}-[0-9a-f]{12}$/;
+export const utc = /^\d{4}-\d\d-\d\dT\d\d:\d\d:\d\d(\.\d+)?Z$/;
+export const tag = /^"[0-9a-f]{32}"$/; // a strong entity tag
 
 // client returns the SDK's client, its validation of answers on, and the bytes
 // it last sent and received; those of a stream are not kept. Failures are not
-// tried again, so that none hides behind a later success. Every request gets
-// the query and the fields of the body that are given, which is how users of
-// the client send what it has no name for.
-export function client(apiKey, { query, fields } = {}) {
+// tried again, so that none hides behind a later success, unless retryConfig
+// says so. Every request gets the query and the fields of the body that are
+// given, which is how users of the client send what it has no name for.
+export function client(apiKey, { query, fields, retryConfig = { strategy: "none" }, baseURL = serverURL } = {}) {
   const seen = {};
   const httpClient = new HTTPClient();
   httpClient.addHook("beforeRequest", async (request) => {
     if (query) {
       const url = new URL(request.url);
-      url.search = new URLSearchParams(query);
+      for (const [name, value] of Object.entries(query)) {
+        url.searchParams.set(name, value);
+      }
       request = new Request(url, request);
     }
     if (fields) {
@@ -27,15 +36,126 @@ export function client(apiKey, { query, fields } = {}) {
     seen.sent = Buffer.from(await request.clone().arrayBuffer());
     return request;
   });
-  httpClient.addHook("response", async (response) => {
+  httpClient.addHook("response", async (response, request) => {
     seen.status = response.status;
     seen.headers = response.headers;
     if (!response.headers.get("content-type")?.startsWith("text/event-stream")) {
       seen.received = Buffer.from(await response.clone().arrayBuffer());
+      record(request, seen);
     }
   });
-  const sdk = new OpenRouter({ apiKey, serverURL, httpClient, retryConfig: { strategy: "none" }, timeoutMs: 30_000 });
+  const sdk = new OpenRouter({ apiKey, serverURL: baseURL, httpClient, retryConfig, timeoutMs: 30_000 });
   return { sdk, seen };
+}
+
+// raw sends what the client has no operation for. It returns the status, the
+// headers and the JSON of the answer, if it has a body.
+export async function raw(method, path, { key, headers, body } = {}) {
+  const request = new Request(serverURL + path, {
+    method,
+    headers: { ...(key && { Authorization: `Bearer ${key}` }), ...(body && { "Content-Type": "application/json" }), ...headers },
+    body: body && JSON.stringify(body),
+  });
+  const seen = { sent: Buffer.from(body ? JSON.stringify(body) : "") };
+  const response = await fetch(request);
+  seen.status = response.status;
+  seen.headers = response.headers;
+  seen.received = Buffer.from(await response.arrayBuffer());
+  record(request, seen);
+  return { status: seen.status, headers: seen.headers, json: seen.received.length > 0 ? JSON.parse(seen.received) : undefined };
+}
+
+// must is raw for what has to succeed. It returns the answer's JSON.
+export async function must(method, path, options) {
+  const { status, json } = await raw(method, path, options);
+  assert.equal(status, 200, `${method} ${path}: ${JSON.stringify(json)}`);
+  return json;
+}
+
+// record adds an exchange to those that are compared with the description of
+// the interface.
+function record({ method, url }, { sent, status, headers, received }) {
+  if (exchanges) {
+    const path = url.slice(serverURL.length);
+    appendFileSync(exchanges, `${JSON.stringify({
+      method, path, status, sent: sent.toString(), received: received.toString(), headers: Object.fromEntries(headers),
+    })}\n`);
+  }
+}
+
+// failure returns the error of a call that must fail.
+export async function failure(call) {
+  try {
+    await call();
+  } catch (err) {
+    return err;
+  }
+  assert.fail("got success");
+}
+
+// rejects asserts that a call fails with the client's own typed error, whose
+// envelope agrees with the status, and returns it.
+export async function rejects(call, type, status, message) {
+  const err = await failure(call);
+  assert.equal(err.name, type.name, `got ${err.name} (${err.message} ${err.body ?? ""})`);
+  assert.ok(err instanceof type);
+  assert.equal(err.statusCode, status);
+  assert.match(err.contentType, /^application\/json/);
+  const envelope = JSON.parse(err.body);
+  assert.equal(envelope.error.code, status);
+  assert.match(envelope.error.message, message);
+  return err;
+}
+
+// kept is what a preset keeps of a request of each API.
+const keptOfAll = [
+  "model", "models", "provider", "route", "plugins", "tools", "tool_choice", "stop_server_tools_when",
+  "temperature", "top_p", "top_k", "service_tier", "cache_control",
+];
+const keptOfResponsesAndChat = [
+  ...keptOfAll, "parallel_tool_calls", "frequency_penalty", "presence_penalty", "top_logprobs", "reasoning",
+  "modalities", "image_config", "prompt_cache_options",
+];
+export const kept = {
+  responses: new Set([...keptOfResponsesAndChat, "max_tool_calls", "max_output_tokens", "text", "include", "truncation"]),
+  chat: new Set([
+    ...keptOfResponsesAndChat, "min_p", "top_a", "repetition_penalty", "seed", "logit_bias", "logprobs", "max_tokens",
+    "max_completion_tokens", "stop", "reasoning_effort", "response_format",
+  ]),
+  messages: new Set([
+    ...keptOfAll, "fallbacks", "max_tokens", "stop_sequences", "thinking", "output_config", "context_management", "speed",
+  ]),
+};
+
+// sameConfig asserts that the stored configuration is what was sent: the kept
+// fields in their order, byte for byte, and none that was null.
+export function sameConfig({ sent, received }, fields) {
+  const want = Object.fromEntries(Object.entries(JSON.parse(sent)).filter(([name, value]) => fields.has(name) && value !== null));
+  assert.ok(
+    received.includes(Buffer.from(`"config":${JSON.stringify(want)}`)),
+    `config differs\n got: ${received}\nwant: ${JSON.stringify(want)}`,
+  );
+}
+
+// The service behind Caddy, which pauses a stream after each event.
+
+const control = process.env.PRESETS_CONTROL_URL;
+
+export async function tell(path) {
+  const answer = await fetch(control + path, { method: "POST" });
+  assert.equal(answer.status, 200, `${path}: ${await answer.text()}`);
+}
+
+// last returns the service's latest request, its body as the text that it got,
+// and how many there were.
+export const last = async () => (await fetch(`${control}/last`)).json();
+
+export const count = async () => (await last()).count;
+
+// upstream returns the latest request, its body decoded.
+export async function upstream() {
+  const { last: request } = await last();
+  return { ...request, body: request.body && JSON.parse(request.body) };
 }
 
 let failures = 0;

@@ -8,11 +8,10 @@
 import assert from "node:assert/strict";
 import { readFileSync } from "node:fs";
 import * as errors from "@openrouter/sdk/models/errors";
-import { check, client, finish } from "./harness.mjs";
+import { check, client, count, failure, finish, last, tell, upstream } from "./harness.mjs";
 
 const inferenceKey = process.env.PRESETS_INFERENCE_KEY;
 const managementKey = process.env.PRESETS_MANAGEMENT_KEY;
-const control = process.env.PRESETS_CONTROL_URL;
 
 const inference = client(inferenceKey);
 const stranger = client("sk-nobody-knows-this-one");
@@ -20,24 +19,6 @@ const manager = client(managementKey);
 
 const userText = "Zażółć “gęślą” jaźń \u{1F600}";
 const answerText = `${userText} — done.`;
-
-// The service behind Caddy, which pauses a stream after each event.
-
-async function tell(path) {
-  const answer = await fetch(control + path, { method: "POST" });
-  assert.equal(answer.status, 200, `${path}: ${await answer.text()}`);
-}
-
-// last returns the service's latest request, its body as the text that it got,
-// and how many there were.
-const last = async () => (await fetch(`${control}/last`)).json();
-
-const count = async () => (await last()).count;
-
-async function upstream() {
-  const { last: request } = await last();
-  return { ...request, body: request.body && JSON.parse(request.body) };
-}
 
 // payloads returns the data of a stream's events, without the mark of its end.
 const payloads = (file) =>
@@ -69,15 +50,6 @@ async function readPaced(stream, want, same) {
   }
   await tell("/release"); // the mark of the end
   assert.ok((await within(reader.read(), "the end of the stream")).done);
-}
-
-async function failure(call) {
-  try {
-    await call();
-  } catch (err) {
-    return err;
-  }
-  assert.fail("got success");
 }
 
 // The two inference APIs of the client. Some fields are not left out when they
@@ -134,6 +106,9 @@ const styles = [
   { name: "direct, pinned", model: "@preset/copywriter@1", runs: "acme/small", version: 1 },
   { name: "combined, pinned", model: "acme/other@preset/copywriter@1", runs: "acme/other", version: 1 },
   { name: "field, pinned", preset: "copywriter@1", runs: "acme/small", version: 1 },
+  { name: "direct, labelled", model: "@preset/copywriter@staging", runs: "acme/small", version: 1 },
+  { name: "combined, labelled", model: "acme/other@preset/copywriter@staging", runs: "acme/other", version: 1 },
+  { name: "field, labelled", preset: "copywriter@staging", runs: "acme/small", version: 1 },
 ];
 
 for (const [name, api] of Object.entries({ "chat.send": chat, "responses.send": responses })) {
