@@ -46,6 +46,7 @@ func TestChatRequest(t *testing.T) {
 
 		{"one effort", `{"reasoning_effort":"low","reasoning":{"summary":"auto"}}`, nil},
 		{"the same effort", `{"reasoning_effort":"low","reasoning":{"effort":"l\u006fw"}}`, nil},
+		{"the same effort in escapes", `{"reasoning_effort":"l\u006fw","reasoning":{"effort":"low"}}`, nil},
 		{"two efforts", `{"reasoning_effort":"low","reasoning":{"effort":"high"}}`, refused(effort)},
 		{"two efforts the other way round", `{"reasoning":{"effort":"none"},"reasoning_effort":"minimal"}`, refused(effort)},
 		{"an effort and null", `{"reasoning_effort":null,"reasoning":{"effort":"high"}}`, nil},
@@ -115,7 +116,8 @@ func TestChatRequest(t *testing.T) {
 // that wrong messages are found wherever they are.
 func TestConversations(t *testing.T) {
 	const turn = `{"role":"user","content":[{"type":"text","text":"t"}]}`
-	for _, s := range requestsOf(t, "cm") {
+	for i, s := range requestsOf(t, "cm") {
+		roles := []string{"must be one of assistant, developer, system, tool or user", "must be one of assistant, system or user"}[i]
 		conversation := func(last string) string {
 			return `{"messages":` + strings.TrimSuffix(list(6000, turn), "]") + `,` + last + `]}`
 		}
@@ -127,12 +129,13 @@ func TestConversations(t *testing.T) {
 		for _, wrong := range []struct{ item, path, message string }{
 			{`7`, "", "must be an object"},
 			{`{}`, "/role", "required"},
+			{`{"role":null}`, "/role", roles},
 		} {
 			var want []string
 			for i := range schema.MaxViolations {
 				want = append(want, fmt.Sprintf("/messages/%d%s: %s", i, wrong.path, wrong.message))
 			}
-			checkRules(t, s, []rule{{"all wrong " + wrong.item, `{"messages":` + list(6000, wrong.item) + `}`, want}})
+			checkRules(t, s, []rule{{"all wrong " + wrong.item, `{"messages":` + list(schema.MaxValues, wrong.item) + `}`, want}})
 		}
 	}
 	const tooMany = "/messages: has too much to check: more than 16384 values"

@@ -211,6 +211,7 @@ func TestKeywordMistakes(t *testing.T) {
 		{"shallow with another member of its variants", `{"shallow":{"type":"array","items":{"type":"object","required":["a","b"],"discriminator":{"propertyName":"a","mapping":{"b":"caching.json"}}}}}`},
 		{"shallow with a default variant", `{"shallow":{"type":"array","items":{"type":"object","required":["a"],"discriminator":{"propertyName":"a","mapping":{"b":"caching.json"},"defaultMapping":"caching.json"}}}}`},
 		{"shallow with a reference", `{"shallow":{"type":"array","items":{"$ref":"reasoning.json"}}}`},
+		{"shallow with a reference beside a type", `{"shallow":{"type":"array","items":{"type":"object","$ref":"reasoning.json"}}}`},
 		{"a rule without a type", `{"type":"object","properties":{"a":{"maxLength":5}}}`},
 		{"values without a type", `{"type":"object","properties":{"a":{"enum":["b"]}}}`},
 		{"a message for nothing", `{"type":"string","errorMessage":{"pattern":"p"}}`},
