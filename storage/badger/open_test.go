@@ -803,7 +803,7 @@ func writeUntilKilled(folder string) {
 // comeAndGo makes a workspace with presets and deletes it.
 func comeAndGo(service *domain.Service) error {
 	ctx := context.Background()
-	out, err := service.CreateWorkspace(ctx, by(""), domain.NewWorkspace{Name: "passing", Slug: newID()})
+	out, err := service.CreateWorkspace(ctx, by(""), domain.NewWorkspace{Name: "passing", Slug: "w-" + newID()})
 	if err != nil {
 		return err
 	}

@@ -8,10 +8,14 @@ import (
 	"fmt"
 	"os"
 	"path/filepath"
+	"runtime"
 	"testing"
 	"time"
 
 	badgerdb "github.com/dgraph-io/badger/v4"
+	"go.uber.org/zap"
+	"go.uber.org/zap/zapcore"
+	"go.uber.org/zap/zaptest/observer"
 
 	"github.com/caddy-presets/caddy-presets/domain"
 )
@@ -222,6 +226,36 @@ func TestPurgeOfDamaged(t *testing.T) {
 	if left := records(t, s, kindVersion); len(left) != 2 { // of the damaged one, which led to them
 		t.Errorf("%d versions are left, want 2", len(left))
 	}
+}
+
+// TestCloseWaitsForPurger holds the purger where it tells of a damaged preset: the
+// files are still being read then, so Close does not get to them.
+func TestCloseWaitsForPurger(t *testing.T) {
+	before := runtime.NumGoroutine()
+	inside, leave := make(chan struct{}), make(chan struct{})
+	core, _ := observer.New(zapcore.WarnLevel)
+	hold := zap.Hooks(func(zapcore.Entry) error {
+		close(inside)
+		<-leave
+		return nil
+	})
+	s, err := Open(t.TempDir(), zap.New(core, hold))
+	if err != nil {
+		t.Fatal(err)
+	}
+	w := fill(t, s, "w", 50)
+	k, _ := presetKey(w.ID, "p-7")
+	if err := s.db.Update(func(txn *badgerdb.Txn) error { return txn.Set(k, []byte("nonsense")) }); err != nil {
+		t.Fatal(err)
+	}
+	remove(t, s, w)
+	<-inside
+	s.limit = time.Second
+	if s.Close() == nil {
+		t.Error("Close returned no error while the purger was reading")
+	}
+	close(leave)
+	checkGoroutines(t, before)
 }
 
 // TestPurgeBesideWriters keeps writing while much is removed.

@@ -14,9 +14,10 @@ const (
 	upgradeBytes = maxRecord
 )
 
-// upgrade gives every object of a store of format 1 its place, in the order of the
-// times that they bear. Those that have one already, from an upgrade that was cut
-// short, come before all others. Nobody else uses the store meanwhile.
+// upgrade stores every object of a store of format 1 once more, which gives it its
+// place, in the order of the times that they bear. Those that have one already,
+// from an upgrade that was cut short, come before all others. Nobody else uses the
+// store meanwhile.
 func (s *Store) upgrade() error {
 	err := upgradeKind(s, kindWorkspace,
 		func(u unplaced) time.Time { return u.CreatedAt },
@@ -32,9 +33,8 @@ func (s *Store) upgrade() error {
 // unplaced is what decides on the place of an object.
 type unplaced struct {
 	placed
-	Status    domain.PresetStatus `json:"status"` // workspaces have none
-	CreatedAt time.Time           `json:"created_at"`
-	UpdatedAt time.Time           `json:"updated_at"`
+	CreatedAt time.Time `json:"created_at"`
+	UpdatedAt time.Time `json:"updated_at"`
 
 	key  key
 	size int
@@ -49,7 +49,7 @@ func upgradeKind[T any](s *Store, of kind, when func(unplaced) time.Time, put fu
 				if err != nil {
 					return err
 				}
-				if u.Place == 0 && u.Status != domain.PresetArchived {
+				if u.Place == 0 {
 					u.key, u.size = slices.Clone(c.key), c.size()
 					all = append(all, u)
 				}
