@@ -49,7 +49,8 @@ type AuditRecord struct {
 	Operation string      `json:"operation"`
 	Object    AuditObject `json:"object"`
 	// Before and After are the versions that requests got before the change
-	// and get after it, 0 for none.
+	// and get after it, by the preset's name or by the label that was changed:
+	// 0 for none, and for a split.
 	Before int `json:"version_before"`
 	After  int `json:"version_after"`
 	// Previous is the hash of the record before, zero for the first.
@@ -59,7 +60,8 @@ type AuditRecord struct {
 	Hash AuditHash `json:"hash"`
 }
 
-// sum returns the hash that r should have.
+// sum returns the hash that r should have. Members that are new in a later version
+// have to be left out where they are zero, or older trails would not verify.
 func (r AuditRecord) sum() (AuditHash, error) {
 	r.Hash = AuditHash{}
 	text, err := jsonv2.Marshal(struct {

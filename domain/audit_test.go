@@ -191,3 +191,20 @@ func TestAuditShowsWhatWasChanged(t *testing.T) {
 		t.Errorf("got %+v, %v", head, err)
 	}
 }
+
+// A trail as it was written once verifies with every later version.
+func TestAuditOfAnOlderVersion(t *testing.T) {
+	var head domain.AuditHead
+	for _, line := range []string{
+		`{"number":1,"time":"2026-11-21T21:36:43.635Z","key_id":"","user_id":"system","request_id":"","operation":"workspace.create","object":{"kind":"workspace","id":"01a2000a-4873-7b30-9763-01fcd62b4b6f","workspace_id":"01a2000a-4873-7b30-9763-01fcd62b4b6f","slug":"default"},"version_before":0,"version_after":0,"previous":"0000000000000000000000000000000000000000000000000000000000000000","hash":"4400cc14f662d11d4c3ce71ad52be2bd3e8319800def44f6ff83d46995ff6be8"}`,
+	} {
+		var r domain.AuditRecord
+		if err := jsonv2.Unmarshal([]byte(line), &r); err != nil {
+			t.Fatal(err)
+		}
+		var err error
+		if head, err = domain.VerifyAudit(head, []domain.AuditRecord{r}); err != nil {
+			t.Error(err)
+		}
+	}
+}

@@ -40,7 +40,7 @@ type Idempotency struct {
 // Replay is the answer to a change that was done, kept for those who ask for it
 // again. Its struct tags are its stored form.
 type Replay struct {
-	// ID is a digest of the principal's key and the client's Idempotency-Key.
+	// ID is a digest of the principal's secret and the client's Idempotency-Key.
 	ID        ReplayID  `json:"-"`
 	Request   []byte    `json:"request"`
 	Answer    []byte    `json:"-"` // JSON, as it was given
@@ -53,7 +53,7 @@ type Replay struct {
 type ReplayID [sha256.Size]byte
 
 func (w Write) replayID() ReplayID {
-	owner := sha256.Sum256([]byte(w.Who.KeyID)) // of one length, so that no two pairs are one text
+	owner := sha256.Sum256(append(w.Who.Hash[:], w.Who.KeyID...)) // of one length, so that no two pairs are one text
 	return sha256.Sum256(append(owner[:], w.Idempotency.Key...))
 }
 
@@ -70,6 +70,9 @@ type Outcome struct {
 	// nothing changed: all was as asked already, or the change had been done
 	// before under the same Idempotency-Key.
 	Record *AuditRecord
+	// Recreated is what it says of a default workspace that was made in the
+	// place of the one that was deleted, else nil.
+	Recreated *AuditRecord
 
 	// Preset, Version and Workspace are the objects that JSON shows. They are
 	// zero where it shows others, and in answers that are given again.
@@ -128,6 +131,14 @@ func (c *change) replay() (done bool, err error) {
 		return false, nil
 	case string(earlier.Request) != string(c.Idempotency.Request[:]):
 		return false, errIdempotencyReused
+	}
+	if earlier.Answer != nil { // what it shows may have gone with its workspace
+		switch _, err := c.Workspace(earlier.Workspace); {
+		case errors.Is(err, ErrNotFound):
+			return false, nil
+		case err != nil:
+			return false, err
+		}
 	}
 	c.out = Outcome{JSON: earlier.Answer, WorkspaceID: earlier.Workspace, Number: earlier.Version}
 	return true, nil

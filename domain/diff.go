@@ -72,10 +72,16 @@ func namedVersion(r Reader, p Preset, name, parameter string) (PresetVersion, er
 	}
 	if strings.Trim(name, "0123456789") == "" {
 		n, err := strconv.Atoi(name)
-		if err != nil { // more than any preset has
+		switch {
+		case err != nil: // more than any preset has
 			return PresetVersion{}, errNoSuchVersion(parameter)
+		case n == 0:
+			return PresetVersion{}, InvalidAt(parameter, "must be a positive number, or a label")
 		}
 		return versionOf(r, p, n, parameter)
+	}
+	if !labelPattern.MatchString(name) {
+		return PresetVersion{}, InvalidAt(parameter, "must be the number of a version, or a label")
 	}
 	n, err := p.labelled(name, parameter)
 	if err != nil {

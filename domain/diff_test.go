@@ -99,11 +99,11 @@ func TestDiff(t *testing.T) {
 	}{
 		"no from":               {admin, "", "support", "", "2", domain.Invalid, "from: must be", "from"},
 		"no to":                 {admin, "", "support", "1", "", domain.Invalid, "to: must be", "to"},
-		"no version 0":          {admin, "", "support", "0", "1", domain.NotFound, "Preset version not found", "from"},
+		"no version 0":          {admin, "", "support", "0", "1", domain.Invalid, "from: must be a positive number", "from"},
 		"no such from":          {admin, "", "support", "3", "1", domain.NotFound, "Preset version not found", "from"},
 		"no such to":            {admin, "", "support", "1", "3", domain.NotFound, "Preset version not found", "to"},
 		"beyond all numbers":    {admin, "", "support", "1", strings.Repeat("9", 40), domain.NotFound, "Preset version not found", "to"},
-		"negative":              {admin, "", "support", "-1", "1", domain.NotFound, "Label not found", "from"},
+		"negative":              {admin, "", "support", "-1", "1", domain.Invalid, "from: must be the number", "from"},
 		"latest":                {admin, "", "support", "1", "latest", domain.NotFound, "Label not found", "to"},
 		"no such label":         {admin, "", "support", "gone", "1", domain.NotFound, "Label not found", "from"},
 		"split":                 {admin, "", "support", "1", "test", domain.Invalid, "to: stands for a split", "to"},

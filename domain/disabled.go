@@ -4,30 +4,33 @@ import (
 	"bytes"
 	"context"
 	"errors"
+	"io"
 	"slices"
 	"strings"
 
 	"github.com/go-json-experiment/json/jsontext"
 )
 
-// serverTool begins the type of every server tool, a tool that the gateway runs
-// itself.
-const serverTool = "openrouter:"
-
-// mayUseServerTools tells whether a body can hold the type of a server tool. plain
-// tells that it is known to have no escapes. The first letter is left out because
-// it is so frequent in text that the search would take several times as long.
-func mayUseServerTools(body []byte, plain bool) bool {
-	return bytes.Contains(body, []byte(serverTool[1:])) || !plain && hasEscapes(body)
+// vendorName returns the name in the vendor's namespace of a server tool, by which
+// workspaces disable it, given the type that a request uses: web search and web
+// fetch have types without the namespace too, some with a date.
+func vendorName(tool string) string {
+	for _, short := range []string{"web_search", "web_fetch"} {
+		if strings.HasPrefix(tool, short) {
+			return "openrouter:" + short
+		}
+	}
+	return tool
 }
 
-// permitUnresolved is permit for a request that names no preset. Only one that
-// may use a server tool, plain or not, makes it look for the workspace. One that
-// does not exist has none disabled.
-func (r *Resolver) permitUnresolved(ctx context.Context, who Principal, sent Request, plain bool) error {
-	if !sent.Opaque && !mayUseServerTools(sent.Body, plain) {
-		return nil
-	}
+// pluginTools are the server tools that plugins bring, by the plugin's id.
+var pluginTools = map[string]string{
+	"web": "openrouter:web_search", "web-fetch": "openrouter:web_fetch", "fusion": "openrouter:fusion",
+}
+
+// permitUnresolved is permit for a request that names no preset. A workspace that
+// does not exist has nothing disabled.
+func (r *Resolver) permitUnresolved(ctx context.Context, who Principal, sent Request) error {
 	workspace, err := r.workspace(ctx, who)
 	switch {
 	case KindOf(err) == NotFound:
@@ -41,17 +44,21 @@ func (r *Resolver) permitUnresolved(ctx context.Context, who Principal, sent Req
 }
 
 // permit returns a Forbidden error for a body that uses a server tool that the
-// workspace has disabled. sent is the body of the request that it was made of.
+// workspace has disabled, and an Invalid one if it is not known to use none. sent
+// is the body of the request that it was made of.
 func (w *workspaceDefaults) permit(body, sent []byte) error {
-	if len(w.disabledTools) == 0 || !mayUseServerTools(body, false) {
+	if len(w.disabledTools) == 0 {
 		return nil
 	}
-	tool, _ := usedServerTool(body, w.disabledTools)
-	if tool == "" {
+	tool, _, err := usedServerTool(body, w.disabledTools)
+	switch {
+	case err != nil:
+		return InvalidAt("", "is not JSON that can be read, which it must be where server tools are disabled")
+	case tool == "":
 		return nil
 	}
 	disabled := &Error{Kind: Forbidden, Message: "Server tool " + tool + " is disabled in this workspace"}
-	if _, place := usedServerTool(sent, []string{tool}); place != "" && len(place) <= maxPlace {
+	if _, place, _ := usedServerTool(sent, []string{tool}); place != "" && len(place) <= maxPlace {
 		disabled.Issues = []Issue{{place, "is disabled in this workspace"}}
 	}
 	return disabled
@@ -62,25 +69,39 @@ const maxPlace = 256
 
 // usedServerTool returns the first of some server tools that a request of any
 // dialect uses, and where its type stands: in tools, in the tools of a tool's
-// parameters or of a plugin, or in those that an input item adds. It returns
-// nothing where there is none.
+// parameters or of a plugin, in those that an input item adds, or as a plugin. It
+// returns nothing where there is none, and an error where that cannot be known:
+// what is not JSON to us may be to a gateway.
 //
 // Repeated members all count, and names in any letter case, because gateways
-// differ in what they make of them. Of what is not JSON that counts which can be
-// read.
-func usedServerTool(body []byte, some []string) (tool, place string) {
+// differ in what they make of them.
+func usedServerTool(body []byte, some []string) (tool, place string, err error) {
 	body = bytes.TrimPrefix(body, []byte("\ufeff")) // which many skip
 	s := &toolSearch{d: textDecoder(body), some: some}
-	_ = s.members(func(name string) error {
+	if len(bytes.TrimSpace(body)) == 0 {
+		return "", "", nil
+	}
+	err = s.members(func(name string) error {
 		switch {
 		case strings.EqualFold(name, "tools"):
 			return s.elements(s.readTool)
-		case strings.EqualFold(name, "plugins"), strings.EqualFold(name, "input"):
+		case strings.EqualFold(name, "plugins"):
+			return s.elements(s.readPlugin)
+		case strings.EqualFold(name, "input"):
 			return s.elements(s.readToolsOf)
 		}
 		return s.d.SkipValue()
 	})
-	return s.tool, s.place
+	switch {
+	case s.tool != "":
+		return s.tool, s.place, nil
+	case err != nil:
+		return "", "", err
+	}
+	if _, err = s.d.ReadToken(); !errors.Is(err, io.EOF) {
+		return "", "", errTrailing
+	}
+	return "", "", nil
 }
 
 // toolSearch is a search for server tools.
@@ -90,8 +111,11 @@ type toolSearch struct {
 	tool, place string
 }
 
-// errFound ends a search.
-var errFound = errors.New("found")
+// errFound ends a search, and errTrailing is text behind its end.
+var (
+	errFound    = errors.New("found")
+	errTrailing = errors.New("text behind the end")
+)
 
 // readTool reads a tool, whose parameters may have tools of their own.
 func (s *toolSearch) readTool() error {
@@ -99,19 +123,56 @@ func (s *toolSearch) readTool() error {
 		switch {
 		case strings.EqualFold(name, "type") && s.d.PeekKind() == '"':
 			token, err := s.d.ReadToken()
-			if err != nil {
-				return err
+			if err == nil && s.found(vendorName(token.String())) {
+				err = errFound
 			}
-			if i := slices.Index(s.some, token.String()); i >= 0 {
-				s.tool, s.place = s.some[i], string(s.d.StackPointer())
-				return errFound
-			}
-			return nil
+			return err
 		case strings.EqualFold(name, "parameters"):
 			return s.readToolsOf()
 		}
 		return s.d.SkipValue()
 	})
+}
+
+// found tells whether a tool is one of those that are searched, and notes it with
+// the place that was read last. Only then is the place made, which is long where
+// tools are nested deeply.
+func (s *toolSearch) found(tool string) bool {
+	if !slices.Contains(s.some, tool) {
+		return false
+	}
+	s.tool, s.place = tool, string(s.d.StackPointer())
+	return true
+}
+
+// readPlugin reads a plugin, which brings a tool unless it is switched off, and
+// may have tools of its own.
+func (s *toolSearch) readPlugin() error {
+	var on, off bool
+	err := s.members(func(name string) error {
+		kind := s.d.PeekKind()
+		switch {
+		case strings.EqualFold(name, "tools"):
+			return s.elements(s.readTool)
+		case strings.EqualFold(name, "enabled"):
+			on, off = on || kind != 'f', off || kind == 'f'
+		case strings.EqualFold(name, "id") && kind == '"':
+			token, err := s.d.ReadToken()
+			if err == nil {
+				s.found(pluginTools[token.String()])
+			}
+			return err
+		}
+		return s.d.SkipValue()
+	})
+	switch {
+	case err != nil || s.tool == "":
+		return err
+	case off && !on:
+		s.tool, s.place = "", ""
+		return nil
+	}
+	return errFound
 }
 
 // readToolsOf reads something that may have tools.

@@ -1,10 +1,10 @@
 package domain_test
 
 import (
-	"context"
 	"encoding/json"
 	"errors"
 	"math/rand/v2"
+	"runtime"
 	"slices"
 	"strings"
 	"testing"
@@ -28,7 +28,7 @@ func (r *resolving) disable(tb testing.TB, workspace string, tools ...string) {
 	if len(tools) > 0 {
 		patch.DisabledServerTools.Value = &tools
 	}
-	if _, err := r.UpdateWorkspace(tb.Context(), domain.By(admin), workspace, patch); err != nil {
+	if _, err := r.UpdateWorkspace(tb.Context(), domain.By(admin), workspace, patch, nil); err != nil {
 		tb.Fatal(err)
 	}
 }
@@ -76,10 +76,19 @@ func TestDisabledTools(t *testing.T) {
 		"of a fusion":                     {body: `{"tools":[{"parameters":{"tools":[{"type":"openrouter:web_search","parameters":{}}]},"type":"openrouter:fusion"}]}`, place: "/tools/0/parameters/tools/0/type"},
 		"of a subagent's fusion":          {body: `{"tools":[` + nestedTools(2, `{"type":"openrouter:web_search"}`) + `]}`, place: "/tools/0/parameters/tools/0/parameters/tools/0/type"},
 		"too deep to tell where":          {body: `{"tools":[` + nestedTools(2000, `{"type":"openrouter:web_search"}`) + `]}`},
-		"of the fusion plugin":            {body: `{"plugins":[{"id":"web"},{"id":"fusion","tools":[{"type":"openrouter:web_fetch"}]}]}`, place: "/plugins/1/tools/0/type", tool: fetch},
+		"of the fusion plugin":            {body: `{"plugins":[{"id":"moderation"},{"id":"fusion","tools":[{"type":"openrouter:web_fetch"}]}]}`, place: "/plugins/1/tools/0/type", tool: fetch},
 		"of a plugin's subagent":          {body: `{"plugins":[{"tools":[` + nestedTools(1, `{"type":"openrouter:web_search"}`) + `],"id":"fusion"}]}`, place: "/plugins/0/tools/0/parameters/tools/0/type"},
 		"added by an input item":          {body: `{"input":[{"role":"user","content":"x"},{"type":"additional_tools","role":"developer","tools":[{"type":"openrouter:web_search"}]}]}`, place: "/input/1/tools/0/type"},
 		"in plugins, none of it in tools": {body: `{"tools":[],"plugins":[{"id":"fusion","tools":[{"type":"openrouter:web_search"}]}]}`, place: "/plugins/0/tools/0/type"},
+
+		"without the namespace":   {body: `{"tools":[{"type":"web_search"}]}`, place: "/tools/0/type"},
+		"a preview":               {body: `{"tools":[{"type":"web_search_preview_2025_03_11"}]}`, place: "/tools/0/type"},
+		"a vendor's, with a date": {body: `{"tools":[{"type":"web_fetch_20250910","name":"web_fetch"}]}`, place: "/tools/0/type", tool: fetch},
+		"a plugin":                {body: `{"plugins":[{"id":"moderation"},{"max_results":1,"id":"web"}]}`, place: "/plugins/1/id"},
+		"a plugin switched on":    {body: `{"plugins":[{"id":"web-fetch","enabled":true}]}`, place: "/plugins/0/id", tool: fetch},
+		"a plugin on and off":     {body: `{"plugins":[{"enabled":true,"id":"web","enabled":false}]}`, place: "/plugins/0/id"},
+		"a plugin with three ids": {body: `{"plugins":[{"id":"moderation","id":"web","id":"fusion"}]}`, place: "/plugins/0/id"},
+		"a plugin with two ids":   {body: `{"plugins":[{"id":"web","id":"moderation"}]}`, place: "/plugins/0/id"},
 
 		"an escape":              {body: `{"tools":[{"type":"openrouter\u003aweb_search"}]}`, place: "/tools/0/type"},
 		"an escape in capitals":  {body: `{"tools":[{"type":"openrouter\u003Aweb_search"}]}`, place: "/tools/0/type"},
@@ -138,7 +147,9 @@ func TestWhatIsNoUseOfADisabledTool(t *testing.T) {
 		"a shorter type":           `{"tools":[{"type":"openrouter:web"},{"type":"openrouter:"}]}`,
 		"another letter case":      `{"tools":[{"type":"OpenRouter:web_search"}]}`,
 		"with a space":             `{"tools":[{"type":" openrouter:web_search"}]}`,
-		"another vendor's":         `{"tools":[{"type":"web_search"},{"type":"web_search_20250305","name":"web_search"}]}`,
+		"another tool":             `{"tools":[{"type":"websearch"},{"type":"file_search"},{"type":"openrouter_web_search"}]}`,
+		"a plugin switched off":    `{"plugins":[{"id":"web","enabled":false},{"enabled":false,"id":"web-fetch"}]}`,
+		"another plugin":           `{"plugins":[{"id":"fusion"},{"id":"Web"},{"id":["web"]}]}`,
 		"text":                     `{"input":"use openrouter:web_search, as in {\"tools\":[{\"type\":\"openrouter:web_search\"}]}"}`,
 		"messages":                 `{"messages":[{"role":"user","content":[{"type":"openrouter:web_search","tools":[{"type":"openrouter:web_search"}]}]}]}`,
 		"what a tool found before": `{"input":[{"type":"openrouter:web_search","status":"completed","action":{"type":"search","query":"x"}}]}`,
@@ -151,14 +162,8 @@ func TestWhatIsNoUseOfADisabledTool(t *testing.T) {
 		"no tool":                  `{"tools":["openrouter:web_search",["openrouter:web_search"],{"type":["openrouter:web_search"]}]}`,
 		"a plugin":                 `{"plugins":[{"id":"openrouter:web_search","type":"openrouter:web_search"}]}`,
 		"an array":                 `[{"tools":[{"type":"openrouter:web_search"}]}]`,
-		"malformed before it":      `{"input":tru,"tools":[{"type":"openrouter:web_search"}]}`,
-		"not JSON":                 `tools=openrouter:web_search`,
-		"cut off":                  `{"tools":[{"type":"openrouter:web_sear`,
-		"a name cut off":           `{"tools":[{"type`,
 		"nothing":                  ``,
-		"a half escape":            `{"tools":[{"type":"openrouter\u00`,
 		"an escape elsewhere":      `{"tools":[{"type":"x\u0026"}]}`,
-		"never ending":             `{"tools":` + strings.Repeat(`[{"openrouter:":`, 20000),
 	} {
 		for _, dialect := range allDialects {
 			t.Run(name+"/"+string(dialect), func(t *testing.T) {
@@ -170,6 +175,35 @@ func TestWhatIsNoUseOfADisabledTool(t *testing.T) {
 				}
 			})
 		}
+	}
+}
+
+// What a gateway may read otherwise could use any tool.
+func TestWhatCannotBeReadWhereToolsAreDisabled(t *testing.T) {
+	r := newResolving(t)
+	resolver := r.resolver(t, domain.ResolverConfig{})
+	strict, free := r.strict(t, "strict", fetch, search), r.team(t, "free", "", "")
+	for name, body := range map[string]string{
+		"malformed before it": `{"input":tru,"tools":[{"type":"openrouter:web_search"}]}`,
+		"not JSON":            `tools=openrouter:web_search`,
+		"cut off":             `{"tools":[{"type":"openrouter:web_sear`,
+		"a name cut off":      `{"tools":[{"type`,
+		"a half escape":       `{"tools":[{"type":"openrouter\u00`,
+		"never ending":        `{"tools":` + strings.Repeat(`[{"openrouter:":`, 20000),
+		"no number of JSON":   `{"temperature":NaN,"tools":[{"type":"openrouter:web_search"}]}`,
+		"a comment":           `{/* x */"tools":[{"type":"openrouter:web_search"}]}`,
+		"UTF-16":              "{\x00\"\x00t\x00o\x00o\x00l\x00s\x00",
+		"too deep":            `{"x":` + deep(10001) + `,"tools":[{"type":"openrouter:web_search"}]}`,
+		"more behind":         `{} {"tools":[{"type":"openrouter:web_search"}]}`,
+		"an escape of C":      `{"x":"\x41","tools":[{"type":"openrouter:web_search"}]}`,
+	} {
+		t.Run(name, func(t *testing.T) {
+			sent := domain.Request{Dialect: chat, Body: []byte(body)}
+			_, err := resolver.Resolve(t.Context(), strict, sent)
+			wantKind(t, err, domain.Invalid, "Invalid request parameters: body: is not JSON that can be read")
+			got, err := resolver.Resolve(t.Context(), free, sent)
+			wantBody(t, got, err, body)
+		})
 	}
 }
 
@@ -278,32 +312,14 @@ func TestWhoseToolsAreDisabled(t *testing.T) {
 	}
 }
 
-// What cannot use a server tool asks for nothing, and the rest not twice.
+// Where nothing is disabled, or the tools are others, that is known without a
+// read.
 func TestDisabledToolsTakeFewReads(t *testing.T) {
 	r := newResolving(t)
 	resolver := r.resolver(t, domain.ResolverConfig{})
-	who := r.strict(t, "strict", search)
-	ended, cancel := context.WithCancel(t.Context())
-	cancel()
-	for body, mentions := range map[string]bool{
-		`{"model":"m","tools":[{"type":"function","name":"f"}]}`: false,
-		`{"model":"m","session_id":"s","input":"a preset"}`:      false,
-		`{"tools":[{"type":"openrouter:datetime"}]}`:             true,
-		`{"input":"\u0026"}`: true,
-	} {
-		r.views = 0
-		got, err := resolver.Resolve(ended, domain.Principal{WorkspaceSlug: "unread"}, domain.Request{Dialect: chat, Body: []byte(body)})
-		if mentions {
-			if !errors.Is(err, context.Canceled) {
-				t.Errorf("%s: got error %v, want that of the store", body, err)
-			}
-			r.warm(t, resolver, who, body)
-			continue
-		}
-		wantBody(t, got, err, body)
-		if r.views != 0 {
-			t.Errorf("%s: got %d views, want none", body, r.views)
-		}
+	strict, free := r.strict(t, "strict", search), r.team(t, "free", "", "")
+	for _, who := range []domain.Principal{strict, free} {
+		r.warm(t, resolver, who, `{"model":"m","tools":[{"type":"openrouter:datetime"}]}`)
 	}
 }
 
@@ -353,8 +369,10 @@ func seenByGo(body []byte) (types []string) {
 }
 
 func usedByGo(body []byte) bool {
-	seen := seenByGo(body)
-	return slices.Contains(seen, search) || slices.Contains(seen, fetch)
+	return slices.ContainsFunc(seenByGo(body), func(tool string) bool {
+		tool = strings.TrimPrefix(tool, "openrouter:")
+		return tool == "web_search" || tool == "web_fetch"
+	})
 }
 
 // checkDisabled returns what is wrong with a decision about a body.
@@ -365,6 +383,8 @@ func checkDisabled(body []byte, err error) string {
 	case err == nil && used:
 		return "passes with a disabled tool"
 	case err == nil:
+		return ""
+	case refused && e.Kind == domain.Invalid && !json.Valid(body):
 		return ""
 	case !refused || e.Kind != domain.Forbidden:
 		return "is refused for another reason"
@@ -480,4 +500,23 @@ func FuzzDisabledTools(f *testing.F) {
 			t.Fatalf("got  %q\nwant %q", got.Body, sent)
 		}
 	})
+}
+
+// What a search takes does not grow with how deeply tools are nested.
+func TestDeepToolsTakeLittleMemory(t *testing.T) {
+	r := newResolving(t)
+	resolver := r.resolver(t, domain.ResolverConfig{})
+	who := r.strict(t, "strict", search)
+	many := strings.Repeat(`{"type":"openrouter:datetime"},`, 20000)
+	body := []byte(`{"tools":[` + nestedTools(3000, many+`{"type":"function"}`) + `]}`)
+	var before, after runtime.MemStats
+	runtime.ReadMemStats(&before)
+	_, err := resolver.Resolve(t.Context(), who, domain.Request{Dialect: chat, Body: body})
+	runtime.ReadMemStats(&after)
+	if err != nil {
+		t.Fatal(err)
+	}
+	if took, most := after.TotalAlloc-before.TotalAlloc, uint64(16*len(body)); took > most {
+		t.Errorf("got %d KiB taken for a body of %d KiB, want at most %d", took>>10, len(body)>>10, most>>10)
+	}
 }

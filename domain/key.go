@@ -218,7 +218,7 @@ func (s *Service) Authenticate(ctx context.Context, secret string) (Principal, e
 	if !k.usedLately(now) {
 		s.noteUse(k, now)
 	}
-	who := Principal{KeyID: k.ID, UserID: k.UserID, Kind: k.Kind, WorkspaceID: k.WorkspaceID}
+	who := Principal{KeyID: k.ID, Hash: hash, UserID: k.UserID, Kind: k.Kind, WorkspaceID: k.WorkspaceID}
 	if who.UserID == "" {
 		who.UserID = k.ID
 	}
@@ -319,6 +319,9 @@ func (known *knownKeys) use(hash KeyHash, at time.Time) bool {
 func (known *knownKeys) put(hash KeyHash, stamp Stamp, k Key) {
 	known.mu.Lock()
 	defer known.mu.Unlock()
+	if there, ok := known.keys[hash]; ok && there.stamp == stamp {
+		return // its use may have been noted since it was read
+	}
 	if known.keys == nil {
 		known.keys = make(map[KeyHash]knownKey)
 	}

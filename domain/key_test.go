@@ -139,7 +139,7 @@ func TestAuthenticate(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	want := domain.Principal{KeyID: k.ID, UserID: "carol", Kind: domain.InferenceKey, WorkspaceID: w.ID}
+	want := domain.Principal{KeyID: k.ID, Hash: domain.HashSecret(secret), UserID: "carol", Kind: domain.InferenceKey, WorkspaceID: w.ID}
 	if got, err := f.Authenticate(t.Context(), secret); got != want || err != nil {
 		t.Errorf("got %+v, %v, want %+v", got, err, want)
 	}
@@ -215,9 +215,18 @@ func TestKeysRefused(t *testing.T) {
 // held is a store whose updates wait for a permit, and tell when they are done.
 type held struct {
 	domain.Store
-	begun   chan struct{}
-	permits chan error // nil lets an update through
-	done    chan error
+	together *sync.WaitGroup // of those who read, where they wait for each other
+	begun    chan struct{}
+	permits  chan error // nil lets an update through
+	done     chan error
+}
+
+func (h *held) View(ctx context.Context, fn func(domain.Reader) error) error {
+	if h.together != nil {
+		h.together.Done()
+		h.together.Wait()
+	}
+	return h.Store.View(ctx, fn)
 }
 
 func (h *held) Update(_ context.Context, fn func(domain.Tx) error) error {
@@ -241,7 +250,7 @@ type noting struct {
 func newNoting(t *testing.T) *noting {
 	f := newFixture(t)
 	n := &noting{fixture: f, clock: f.now, held: &held{
-		f.store, make(chan struct{}, 100), make(chan error), make(chan error, 100),
+		Store: f.store, begun: make(chan struct{}, 100), permits: make(chan error), done: make(chan error, 100),
 	}}
 	n.uses = domain.NewServiceWith(n.held, func() time.Time { return n.clock }, uuid.NewString)
 	return n
@@ -291,10 +300,13 @@ func TestLastUse(t *testing.T) {
 	trail := n.records(t)
 	first := n.clock
 	var wg sync.WaitGroup
-	for range 64 {
+	n.held.together = new(sync.WaitGroup) // so that all see a key that was never used
+	n.held.together.Add(clients)
+	for range clients {
 		wg.Go(func() { n.use(t, secret) })
 	}
 	wg.Wait()
+	n.held.together = nil
 	n.note(t, nil)
 	if noted := lastUse(t, n.store, k.ID, first); noted.RevokedAt != nil || noted.Hash != k.Hash || !noted.CreatedAt.Equal(k.CreatedAt) {
 		t.Errorf("got %+v, want %+v with its last use", noted, k)
@@ -422,6 +434,7 @@ func TestManyKeysAreUsedAtOnce(t *testing.T) {
 			t.Fatal(err)
 		}
 	}
+	n.quiet(t)
 	for noted := most; noted < len(ids); noted++ {
 		for len(n.held.begun) == 0 { // a place is free once the one before is gone
 			for _, secret := range ids {

@@ -67,7 +67,7 @@ func (c *change) checkLabel(p Preset, name string) error {
 		return nil
 	}
 	if _, ok := p.Labels[name]; !ok {
-		return c.Condition.Check()
+		return c.checkNewLabel(p)
 	}
 	label, err := labelJSON(c, p, name, latestChanges)
 	if err != nil {
@@ -78,6 +78,15 @@ func (c *change) checkLabel(p Preset, name string) error {
 		return err
 	}
 	return c.Condition.Check(Tag(label), Tag(preset))
+}
+
+// checkNewLabel checks the condition of a change that makes a label: it has no
+// state of its own, but its preset has.
+func (c *change) checkNewLabel(p Preset) error {
+	if c.Condition.Match == nil || c.Condition.Match.Any || c.Condition.NoneMatch != nil {
+		return c.Condition.Check()
+	}
+	return c.checkPreset(p)
 }
 
 // setLabel gives a label another target, or removes it where to is nil, and

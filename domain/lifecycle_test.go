@@ -2,6 +2,7 @@ package domain_test
 
 import (
 	"encoding/json"
+	"errors"
 	"fmt"
 	"maps"
 	"math"
@@ -175,6 +176,9 @@ func (f *fixture) run(t *testing.T, steps []step) {
 			added := f.trail(t)[len(seen):]
 			if s.says != "" {
 				wantKind(t, err, s.kind, s.says)
+				if e, _ := errors.AsType[*domain.Error](err); s.kind == domain.Conflict && !reflect.DeepEqual(e.Issues, []domain.Issue{{Path: "slug", Message: "the preset is " + string(before.Status)}}) {
+					t.Errorf("got issues %+v, want one that names the status %s", e.Issues, before.Status)
+				}
 				if !reflect.DeepEqual(out, domain.Outcome{}) {
 					t.Errorf("an error comes with %+v", out)
 				}

@@ -22,6 +22,14 @@ func presetOf(r Reader, who Principal, workspace, slug string) (Preset, error) {
 	return p, err
 }
 
+// errNotActive is the answer to what only an active preset allows. Its message is
+// the one of the interface; the issue tells what to do.
+func errNotActive(p Preset) error {
+	err := errConflict(nil)
+	err.Issues = []Issue{{"slug", fmt.Sprintf("the preset is %s", p.Status)}}
+	return err
+}
+
 // visiblePreset is presetOf for clients: what is archived is gone.
 func visiblePreset(r Reader, who Principal, workspace, slug string) (Preset, error) {
 	p, err := presetOf(r, who, workspace, slug)
@@ -113,7 +121,7 @@ func (s *Service) CreatePresetVersion(ctx context.Context, w Write, workspace, s
 			err = c.Condition.Check()
 		case err != nil:
 		case p.Status != PresetActive:
-			err = errConflict(fmt.Errorf("preset is %s", p.Status))
+			err = errNotActive(p)
 		default:
 			err = c.checkPreset(p)
 		}
@@ -225,7 +233,7 @@ func (s *Service) ArchivePreset(ctx context.Context, w Write, workspace, slug st
 			return err
 		}
 		if p.Status != PresetActive {
-			return errConflict(fmt.Errorf("preset is %s", p.Status))
+			return errNotActive(p)
 		}
 		p.Status, p.StatusUpdatedAt = PresetArchived, &c.now
 		if err := c.putPreset("preset.archive", p, p.DesignatedVersion); err != nil {
@@ -253,7 +261,7 @@ func (s *Service) RestorePreset(ctx context.Context, w Write, workspace, slug st
 		case err != nil:
 			return err
 		case p.Status == PresetDisabled:
-			return errConflict(fmt.Errorf("preset is %s", p.Status))
+			return errNotActive(p)
 		case p.Status == PresetActive:
 			return c.showPreset(p)
 		}

@@ -16,8 +16,12 @@ func (k KeyKind) Valid() bool { return k == ManagementKey || k == InferenceKey }
 // Principal is who sent a request: what is left of a key once it was
 // recognised. It never holds the secret.
 type Principal struct {
-	// KeyID names the key in logs and records.
+	// KeyID names the key in logs and records. Keys of the configuration are
+	// numbered, so that another may have the same name elsewhere or later.
 	KeyID string
+	// Hash is that of the key's secret, which no two keys share; zero for the
+	// server itself.
+	Hash KeyHash
 	// UserID is the user the key stands for, never empty.
 	UserID string
 	// Kind decides what the key may do.

@@ -60,12 +60,8 @@ func parseReference(place, text string) (ref reference, err error) {
 // mayMention tells whether text can hold word, which is ASCII, as a part of some
 // string: as it stands or spelled with \u escapes.
 func mayMention(text []byte, word string) bool {
-	return bytes.Contains(text, []byte(word)) || hasEscapes(text)
+	return bytes.Contains(text, []byte(word)) || bytes.Contains(text, []byte(`\u00`))
 }
-
-// hasEscapes tells whether ASCII characters in text can be spelled with \u
-// escapes.
-func hasEscapes(text []byte) bool { return bytes.Contains(text, []byte(`\u00`)) }
 
 // namesSession tells whether a body can name a session, if not with escapes. An
 // underscore is rare enough in text to look for it first.
@@ -87,8 +83,6 @@ type inferenceRequest struct {
 	err error
 	// sessionID is the session_id field, or empty.
 	sessionID string
-	// plain is set where the body was found to have no escapes.
-	plain bool
 
 	// found is set once a reference was. model is the part of the model field
 	// before the reference, and modelIsReference tells that it held one.
@@ -104,10 +98,8 @@ type inferenceRequest struct {
 // spares reading them.
 func readRequest(body []byte) *inferenceRequest {
 	q := new(inferenceRequest)
-	if !bytes.Contains(body, []byte("preset")) {
-		if q.plain = !hasEscapes(body); q.plain && !namesSession(body) {
-			return q
-		}
+	if !mayMention(body, "preset") && !namesSession(body) {
+		return q
 	}
 	seen := make(map[string]bool)
 	for field, err := range scanObject(body) {

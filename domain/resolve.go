@@ -148,7 +148,7 @@ func (r *Resolver) Resolve(ctx context.Context, who Principal, sent Request) (Re
 	out := Resolution{Body: sent.Body, SessionID: usableSession(request.sessionID)}
 	switch {
 	case !request.found:
-		return out, r.permitUnresolved(ctx, who, sent, request.plain)
+		return out, r.permitUnresolved(ctx, who, sent)
 	case request.err != nil:
 		return out, request.err
 	}
@@ -241,7 +241,7 @@ func (r *Resolver) version(ctx context.Context, workspaceID string, ref referenc
 			return err
 		}
 		if kept = r.cache.get(versionKey(&p, n, dialect), 0); kept == nil {
-			v, err = reader.PresetVersion(p, n)
+			v, err = versionInUse(reader, p, n)
 		}
 		return err
 	})
@@ -263,18 +263,25 @@ func versionKey(p *Preset, n int, dialect Dialect) string {
 	return "v\x00" + p.ID + "\x00" + strconv.Itoa(n) + "\x00" + string(dialect)
 }
 
-// referredPreset reads the active preset that a reference names. A workspace that
-// was deleted may have presets left, without their versions, so that it is read
-// first.
-func referredPreset(reader Reader, workspaceID string, ref reference) (p Preset, err error) {
-	if _, err := reader.Workspace(workspaceID); err != nil {
-		return p, workspaceNotFound(err)
-	}
-	p, err = reader.Preset(workspaceID, ref.slug)
+// referredPreset reads the active preset that a reference names.
+func referredPreset(reader Reader, workspaceID string, ref reference) (Preset, error) {
+	p, err := reader.Preset(workspaceID, ref.slug)
 	if errors.Is(err, ErrNotFound) || err == nil && p.Status != PresetActive {
 		err = &Error{Kind: NotFound, Message: "Preset not found: " + ref.String()}
 	}
 	return p, err
+}
+
+// versionInUse reads a version of p. One that cannot be read may have gone with
+// the workspace, which was there a moment before.
+func versionInUse(reader Reader, p Preset, n int) (PresetVersion, error) {
+	v, err := reader.PresetVersion(p, n)
+	if err != nil {
+		if _, gone := reader.Workspace(p.WorkspaceID); errors.Is(gone, ErrNotFound) {
+			err = workspaceNotFound(gone)
+		}
+	}
+	return v, err
 }
 
 // cost is the memory that p takes, about, in bytes.

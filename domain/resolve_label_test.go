@@ -2,6 +2,7 @@ package domain_test
 
 import (
 	"context"
+	"errors"
 	"fmt"
 	"math"
 	"strings"
@@ -315,37 +316,54 @@ func TestDeletedWorkspaces(t *testing.T) {
 	}
 }
 
-// deleting is a store where a workspace is deleted just before a preset is
-// looked for.
-type deleting struct {
-	*resolving
-	delete func()
+// purged is a store whose versions are gone.
+type purged struct {
+	domain.Store
+	views  int
+	second func() // is called before the second view
 }
 
-func (s *deleting) View(ctx context.Context, fn func(domain.Reader) error) error {
-	if s.views == 1 {
-		s.delete()
+func (s *purged) View(ctx context.Context, fn func(domain.Reader) error) error {
+	if s.views++; s.views == 2 {
+		s.second()
 	}
-	return s.resolving.View(ctx, fn)
+	return s.Store.View(ctx, func(reader domain.Reader) error { return fn(purgedReader{reader}) })
 }
 
+type purgedReader struct{ domain.Reader }
+
+var errPurged = errors.New("the record is missing")
+
+func (r purgedReader) PresetVersion(domain.Preset, int) (domain.PresetVersion, error) {
+	return domain.PresetVersion{}, errPurged
+}
+
+// A version that is missing is damage, but not where the workspace was deleted
+// while the request was under way.
 func TestAWorkspaceDeletedMeanwhile(t *testing.T) {
-	r := newResolving(t)
-	who := r.team(t, "team", "", "")
-	r.put(t, who.WorkspaceID, "p", version{dialect: domain.Responses, config: `{"model":"m"}`})
-	r.views = 0
-	resolver, err := domain.NewResolver(&deleting{r, func() {
-		if _, err := r.DeleteWorkspace(t.Context(), domain.By(admin), "team", domain.WorkspaceDeletion{}); err != nil {
-			t.Error(err)
+	for _, deleted := range []bool{true, false} {
+		r := newResolving(t)
+		who := r.team(t, "team", "", "")
+		r.put(t, who.WorkspaceID, "p", version{dialect: domain.Responses, config: `{"model":"m"}`})
+		store := &purged{Store: r.store, second: func() {
+			if !deleted {
+				return
+			}
+			// Engines may leave the preset for a while.
+			if _, err := r.DeleteWorkspace(t.Context(), domain.By(admin), "team", domain.WorkspaceDeletion{}); err != nil {
+				t.Error(err)
+			}
+		}}
+		resolver, err := domain.NewResolver(store, domain.ResolverConfig{})
+		if err != nil {
+			t.Fatal(err)
 		}
-	}}, domain.ResolverConfig{})
-	if err != nil {
-		t.Fatal(err)
-	}
-	t.Cleanup(resolver.Close)
-	_, err = resolver.Resolve(t.Context(), who, domain.Request{Dialect: domain.Responses, Body: []byte(`{"preset":"p"}`)})
-	wantKind(t, err, domain.NotFound, "Workspace not found")
-	if r.views != 2 {
-		t.Errorf("got %d views, want one of the workspace and one of the preset", r.views)
+		t.Cleanup(resolver.Close)
+		_, err = resolver.Resolve(t.Context(), who, domain.Request{Dialect: domain.Responses, Body: []byte(`{"preset":"p"}`)})
+		if deleted {
+			wantKind(t, err, domain.NotFound, "not found")
+		} else if !errors.Is(err, errPurged) {
+			t.Errorf("got error %v, want %v", err, errPurged)
+		}
 	}
 }

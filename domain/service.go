@@ -60,6 +60,6 @@ func (s *Service) update(ctx context.Context, fn func(Tx) error) error {
 	return err
 }
 
-func errConflict(cause error) error {
+func errConflict(cause error) *Error {
 	return &Error{Kind: Conflict, Message: "Resource conflict. Please try again later.", Err: cause}
 }

@@ -90,8 +90,12 @@ func (c *change) insertWorkspace(w Workspace) error {
 	return c.putWorkspace("workspace.create", w)
 }
 
-// freeSlug returns an Invalid error if a workspace has the slug.
+// freeSlug returns an Invalid error if a workspace has the slug, or could not be
+// told by it from one that has it as its id.
 func (c *change) freeSlug(slug string) error {
+	if uuid.Validate(slug) == nil {
+		return InvalidAt("/slug", "must not be a UUID")
+	}
 	switch _, err := c.WorkspaceBySlug(slug); {
 	case err == nil:
 		return InvalidAt("/slug", "already in use by another workspace")

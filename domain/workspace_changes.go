@@ -89,8 +89,9 @@ func (c *change) existingWorkspace(ref string) (Workspace, error) {
 
 // UpdateWorkspace changes a workspace, which ref is the id or slug of. Where all
 // is so already, nothing changes. A slug that is taken is Invalid, and so is
-// another slug for the default workspace. Who asks must be allowed to manage.
-func (s *Service) UpdateWorkspace(ctx context.Context, w Write, ref string, patch WorkspacePatch) (Outcome, error) {
+// another slug for the default workspace or for one that a key of the
+// configuration names by its slug. Who asks must be allowed to manage.
+func (s *Service) UpdateWorkspace(ctx context.Context, w Write, ref string, patch WorkspacePatch, configured []Principal) (Outcome, error) {
 	if err := w.Who.MayManage(); err != nil {
 		return Outcome{}, err
 	}
@@ -113,6 +114,8 @@ func (s *Service) UpdateWorkspace(ctx context.Context, w Write, ref string, patc
 		case updated.Slug == old.Slug:
 		case old.Slug == DefaultWorkspaceSlug:
 			return InvalidAt("/slug", "the default workspace keeps its slug")
+		case named(configured, old.Slug):
+			return InvalidAt("/slug", "keys of the configuration name the workspace by its slug; remove them first")
 		default:
 			if err := c.freeSlug(updated.Slug); err != nil {
 				return err
@@ -130,6 +133,12 @@ type WorkspaceDeletion struct {
 	// Configured are the keys of the configuration, which act in workspaces as
 	// issued keys do.
 	Configured []Principal
+}
+
+// named reports whether one of keys acts in the workspace of a slug, and would in
+// no other.
+func named(keys []Principal, slug string) bool {
+	return slug != DefaultWorkspaceSlug && slices.ContainsFunc(keys, func(who Principal) bool { return who.WorkspaceSlug == slug })
 }
 
 // DeleteWorkspace removes a workspace, which ref is the id or slug of, with all
@@ -155,7 +164,7 @@ func (s *Service) DeleteWorkspace(ctx context.Context, w Write, ref string, on W
 			return err
 		}
 		acts := func(k Key) bool { return k.WorkspaceID == old.ID && k.Live(c.now) }
-		if slices.ContainsFunc(keys, acts) || old.Slug != DefaultWorkspaceSlug && slices.ContainsFunc(on.Configured, func(who Principal) bool { return who.WorkspaceSlug == old.Slug }) {
+		if slices.ContainsFunc(keys, acts) || named(on.Configured, old.Slug) {
 			return InvalidAt("id", "the workspace has live keys; revoke them first")
 		}
 		if err := c.DeleteWorkspace(old); err != nil {
@@ -169,6 +178,7 @@ func (s *Service) DeleteWorkspace(ctx context.Context, w Write, ref string, on W
 			if err := c.insertWorkspace(defaultWorkspace(id, c.now)); err != nil {
 				return err
 			}
+			deleted.Recreated = c.out.Record
 		}
 		c.out = deleted
 		return nil

@@ -43,9 +43,7 @@ func TestWorkspaceDefaults(t *testing.T) {
 func TestWorkspaceLookUp(t *testing.T) {
 	f := newFixture(t)
 	first := f.workspace(t, "first")
-	shadow := f.workspace(t, first.ID) // a slug that is another workspace's id
-	free := f.workspace(t, uuid.NewString())
-	for ref, want := range map[string]string{first.ID: first.ID, "first": first.ID, shadow.ID: shadow.ID, free.Slug: free.ID} {
+	for ref, want := range map[string]string{first.ID: first.ID, strings.ToUpper(first.ID): first.ID, "first": first.ID} {
 		if got, err := f.Workspace(t.Context(), admin, ref); got.ID != want || err != nil {
 			t.Errorf("%q gives %s, %v, want %s", ref, got.ID, err, want)
 		}
@@ -58,6 +56,12 @@ func TestWorkspaceLookUp(t *testing.T) {
 	wantKind(t, err, domain.Forbidden, "Only management keys can perform this operation")
 	_, err = f.CreateWorkspace(t.Context(), domain.By(admin), domain.NewWorkspace{Name: "x", Slug: "first"})
 	wantKind(t, err, domain.Invalid, "/slug: already in use")
+	for _, slug := range []string{first.ID, uuid.NewString()} { // which would be taken for an id
+		_, err = f.CreateWorkspace(t.Context(), domain.By(admin), domain.NewWorkspace{Name: "x", Slug: slug})
+		wantKind(t, err, domain.Invalid, "/slug: must not be a UUID")
+		_, err = f.UpdateWorkspace(t.Context(), domain.By(admin), "first", domain.WorkspacePatch{Slug: &slug}, nil)
+		wantKind(t, err, domain.Invalid, "/slug: must not be a UUID")
+	}
 	huge := strings.Repeat("m", domain.MaxStoredSize)
 	_, err = f.CreateWorkspace(t.Context(), domain.By(admin), domain.NewWorkspace{Name: "x", Slug: "x", DefaultTextModel: &huge})
 	wantKind(t, err, domain.Invalid, "must be at most 262144 bytes")
@@ -160,7 +164,7 @@ func TestWorkspaceUpdates(t *testing.T) {
 		if err != nil {
 			t.Fatal(err)
 		}
-		out, err := f.UpdateWorkspace(t.Context(), ask, was.Slug, patchOf(t, tc.body))
+		out, err := f.UpdateWorkspace(t.Context(), ask, was.Slug, patchOf(t, tc.body), nil)
 		if err != nil {
 			t.Fatalf("%s: %v", tc.body, err)
 		}
@@ -217,16 +221,29 @@ func TestWorkspaceUpdates(t *testing.T) {
 		"no management":    {user, id, `{}`, domain.Forbidden, "Only management keys"},
 	} {
 		was, _ := f.Workspace(t.Context(), admin, id)
-		_, err := f.UpdateWorkspace(t.Context(), domain.By(tc.who), tc.ref, patchOf(t, tc.body))
+		_, err := f.UpdateWorkspace(t.Context(), domain.By(tc.who), tc.ref, patchOf(t, tc.body), nil)
 		wantKind(t, err, tc.kind, tc.says)
 		if now, err := f.Workspace(t.Context(), admin, id); err != nil || !reflect.DeepEqual(now, was) {
 			t.Errorf("%s: got %+v, %v, want %+v still", name, now, err, was)
 		}
 	}
+	// Keys of the configuration would be left in no workspace, unless it is
+	// whichever is the default one.
+	configured := []domain.Principal{{KeyID: "c1", Kind: domain.InferenceKey, WorkspaceSlug: "both"}, {KeyID: "c2", WorkspaceSlug: "default"}, {KeyID: "c3"}}
+	_, err = f.UpdateWorkspace(t.Context(), ask, id, patchOf(t, `{"slug":"other"}`), configured)
+	wantKind(t, err, domain.Invalid, "/slug: keys of the configuration name the workspace")
 	if now := f.records(t); now != trail {
 		t.Errorf("got %d records, want %d still", now, trail)
 	}
-	if out, err := f.UpdateWorkspace(t.Context(), ask, "default", patchOf(t, `{"slug":"default","name":"Main"}`)); err != nil || out.Workspace.Name != "Main" {
+	for _, body := range []string{`{"slug":"both","name":"Other"}`, `{"description":"its slug stays"}`} {
+		if _, err := f.UpdateWorkspace(t.Context(), ask, id, patchOf(t, body), configured); err != nil {
+			t.Errorf("%s: %v", body, err)
+		}
+	}
+	if _, err := f.UpdateWorkspace(t.Context(), ask, "taken", patchOf(t, `{"slug":"free"}`), configured); err != nil {
+		t.Error(err)
+	}
+	if out, err := f.UpdateWorkspace(t.Context(), ask, "default", patchOf(t, `{"slug":"default","name":"Main"}`), nil); err != nil || out.Workspace.Name != "Main" {
 		t.Errorf("got %+v, %v, want the default workspace under another name", out, err)
 	}
 }
@@ -252,7 +269,7 @@ func TestWorkspaceDeletion(t *testing.T) {
 	remove := func(who domain.Principal, ref string, on domain.WorkspaceDeletion) error {
 		t.Helper()
 		out, err := f.DeleteWorkspace(t.Context(), domain.Write{Who: who, RequestID: "r1"}, ref, on)
-		if err == nil && (out.JSON != nil || out.Record == nil || out.Record.Operation != "workspace.delete") {
+		if err == nil && (out.JSON != nil || out.Recreated != nil || out.Record == nil || out.Record.Operation != "workspace.delete") {
 			t.Errorf("got %+v, want no JSON and a record", out)
 		}
 		return err
@@ -310,7 +327,7 @@ func TestDeletionOfTheDefaultWorkspace(t *testing.T) {
 		t.Fatal(err)
 	}
 	f.put(t, "p", "{}", nil)
-	if _, err := f.UpdateWorkspace(t.Context(), ask, "default", patchOf(t, `{"name":"Main"}`)); err != nil {
+	if _, err := f.UpdateWorkspace(t.Context(), ask, "default", patchOf(t, `{"name":"Main"}`), nil); err != nil {
 		t.Fatal(err)
 	}
 	if _, _, err := f.IssueKey(t.Context(), ask, domain.NewKey{Kind: domain.InferenceKey}); err != nil {
@@ -343,7 +360,7 @@ func TestDeletionOfTheDefaultWorkspace(t *testing.T) {
 		t.Errorf("got %+v, %v, want a new default workspace", now, err)
 	}
 	added := f.trail(t)[len(trail):]
-	if len(added) != 2 || added[0] != *out.Record || added[1].Operation != "workspace.create" || added[1].Object.ID != now.ID || added[1].UserID != "ann" {
+	if len(added) != 2 || added[0] != *out.Record || added[1].Operation != "workspace.create" || added[1].Object.ID != now.ID || added[1].UserID != "ann" || out.Recreated == nil || *out.Recreated != added[1] {
 		t.Errorf("got records %+v, want the deletion and the creation", added)
 	}
 	_, err = f.Workspace(t.Context(), admin, old.ID)
@@ -364,7 +381,7 @@ func TestWorkspacePages(t *testing.T) {
 		f.now = f.now.Add(time.Second)
 		f.workspace(t, slug)
 	}
-	if _, err := f.UpdateWorkspace(t.Context(), ask, "a", patchOf(t, `{"slug":"z"}`)); err != nil { // keeps its place
+	if _, err := f.UpdateWorkspace(t.Context(), ask, "a", patchOf(t, `{"slug":"z"}`), nil); err != nil { // keeps its place
 		t.Fatal(err)
 	}
 	page := func(page domain.Page, total int, want ...string) {
