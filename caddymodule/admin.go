@@ -4,9 +4,11 @@ import (
 	"errors"
 	"fmt"
 	"io"
+	"maps"
 	"net/http"
 	"slices"
 	"strings"
+	"sync"
 	"time"
 
 	"github.com/caddyserver/caddy/v2"
@@ -19,9 +21,48 @@ func init() {
 	caddy.RegisterModule(new(adminAPI))
 }
 
-// liveStores holds a *domain.Service by the name of each store that a running
+// liveStores holds a *liveStore by the name of each store that a running
 // configuration uses.
 var liveStores = caddy.NewUsagePool()
+
+// liveStore is a store that handlers use, one or several of one configuration or,
+// during a reload, of two.
+type liveStore struct {
+	service *domain.Service
+
+	mu   sync.Mutex
+	keys map[*Handler][]domain.Principal // from the configuration
+}
+
+// goLive makes the store of h one that is live, until withdrawn.
+func (h *Handler) goLive(name string, store domain.Store) {
+	value, _ := liveStores.LoadOrStore(name, &liveStore{
+		service: domain.NewService(store), keys: make(map[*Handler][]domain.Principal),
+	})
+	h.storeName, h.live = name, value.(*liveStore)
+	h.live.mu.Lock()
+	defer h.live.mu.Unlock()
+	h.live.keys[h] = slices.Collect(maps.Values(h.keys))
+}
+
+func (h *Handler) withdraw() error {
+	if h.live == nil {
+		return nil // Provision never got that far
+	}
+	h.live.mu.Lock()
+	delete(h.live.keys, h)
+	h.live.mu.Unlock()
+	_, err := liveStores.Delete(h.storeName)
+	return err
+}
+
+// configured returns the keys that the configuration has for the store, in
+// whichever site.
+func (l *liveStore) configured() []domain.Principal {
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	return slices.Concat(slices.Collect(maps.Values(l.keys))...)
+}
 
 // adminPath begins the paths of the admin endpoint that are ours.
 const adminPath = "/presets/"
@@ -217,7 +258,7 @@ func pickStore(r *http.Request) (*domain.Service, error) {
 	liveStores.Range(func(key, value any) bool {
 		name := key.(string)
 		names = append(names, name)
-		found[name] = value.(*domain.Service)
+		found[name] = value.(*liveStore).service
 		return true
 	})
 	slices.Sort(names)

@@ -70,6 +70,11 @@ func TestAdminEndpoint(t *testing.T) {
 			t.Errorf("%s %s %.80s: got %d %s, want %d %s", tc.method, tc.path, tc.body, r.status, r.body, tc.status, tc.says)
 		}
 	}
+	for path, allow := range map[string]string{"": "GET, POST", "/" + k.id: "DELETE"} {
+		if got := send(t, "PUT", keys+path, "").header.Get("Allow"); got != allow {
+			t.Errorf("PUT %s: got Allow %q, want %q", path, got, allow)
+		}
+	}
 	send(t, "DELETE", keys+"/"+k.id+"?store="+s.folder, "").want(t, 200, `"live":false`, `"revoked_at":"`)
 }
 

@@ -82,8 +82,9 @@ type call struct {
 	body   []byte        // nil until it was read whole
 	object schema.Object // the members of body
 
-	// done is what was changed, for those who want to hear of it.
-	done *domain.AuditRecord
+	// done is what was changed, for those who want to hear of it; nil for
+	// nothing.
+	done []*domain.AuditRecord
 }
 
 func (h *Handler) newCall(w http.ResponseWriter, r *http.Request) *call {

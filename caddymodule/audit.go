@@ -72,7 +72,7 @@ func auditCommand() *cobra.Command {
 		after, limit int
 	)
 	audit := &cobra.Command{
-		Use:   "audit [--json] [--after <number>] [--limit <count>] | --verify [--head <hash>]",
+		Use:   "audit [--json] [--after <number>] [--limit <count>] | --verify [--head <hash>] [--json]",
 		Short: "Prints or verifies the trail of all changes",
 		Long: `
 Prints who changed what and when: the newest 50 changes as a table, or with
@@ -81,7 +81,7 @@ out.
 
 Every record holds the hash of the one before, so that none can be changed,
 removed or put in unnoticed. --verify computes them all anew, and prints how many
-records there are and the hash of the last. Note that hash in another place: with
+records there are and the hash of the last, with --json as an object. Note that hash in another place: with
 --head, --verify finds out whether the trail still leads to it, which tells also
 of a trail that was written anew as a whole.
 
@@ -96,7 +96,10 @@ line before, or 64 zeros in the first.`,
 				return err
 			}
 			if verify || noted != "" {
-				return trail.verify(cmd.OutOrStdout(), noted)
+				if err := trail.verify(noted); err != nil {
+					return err
+				}
+				return printHead(cmd.OutOrStdout(), trail.head, asJSON)
 			}
 			flags := cmd.Flags()
 			if asJSON && !flags.Changed("limit") {
@@ -120,7 +123,7 @@ line before, or 64 zeros in the first.`,
 	flags.IntVar(&after, "after", 0, "Print the records behind this number, instead of the newest")
 	flags.IntVar(&limit, "limit", newestRecords, "Print at most so many records; 0, as with --json: all")
 	for _, check := range []string{"verify", "head"} {
-		for _, other := range []string{"json", "after", "limit"} {
+		for _, other := range []string{"after", "limit"} {
 			audit.MarkFlagsMutuallyExclusive(check, other)
 		}
 	}
@@ -173,7 +176,7 @@ func (t trail) records(after, limit int) iter.Seq2[domain.AuditRecord, error] {
 
 // verify checks the whole trail, and that it leads to the noted hash, if there
 // is one.
-func (t trail) verify(w io.Writer, noted string) error {
+func (t trail) verify(noted string) error {
 	var want, none domain.AuditHash
 	if noted != "" {
 		if err := want.UnmarshalText([]byte(noted)); err != nil {
@@ -191,13 +194,22 @@ func (t trail) verify(w io.Writer, noted string) error {
 		}
 		found = found || head.Hash == want
 	}
-	hash, _ := t.head.Hash.MarshalText() // never fails
 	switch {
 	case head != t.head:
+		hash, _ := t.head.Hash.MarshalText() // never fails
 		return fmt.Errorf("audit record %d is not the one that the trail should end with, of hash %s", head.Count, hash)
 	case !found:
 		return errors.New("the audit trail is unbroken, but no record has the hash of --head: it is not the trail that the hash was noted of")
 	}
+	return nil
+}
+
+// printHead prints the end of a trail that was verified.
+func printHead(w io.Writer, head domain.AuditHead, asJSON bool) error {
+	if asJSON {
+		return jsonv2.MarshalWrite(w, head)
+	}
+	hash, _ := head.Hash.MarshalText() // never fails
 	_, err := fmt.Fprintf(w, "%d records, unbroken, head %s\n", head.Count, hash)
 	return err
 }

@@ -102,6 +102,7 @@ func provisionKeys(repl *caddy.Replacer, management, inference []ConfiguredKey) 
 			}
 			who := domain.Principal{
 				KeyID:         fmt.Sprintf("config-%s-%d", kind, i+1),
+				Hash:          hash,
 				UserID:        k.UserID,
 				Kind:          kind,
 				WorkspaceSlug: k.WorkspaceSlug,

@@ -155,6 +155,7 @@ func TestEvents(t *testing.T) {
 		{"DELETE", "workspaces/w", ``, nil, 404, nil},
 		{"DELETE", "workspaces/default", ``, nil, 400, nil},
 		{"GET", "presets", ``, nil, 200, nil},
+		{"DELETE", "workspaces/default?confirm_default_workspace_deletion=true", ``, nil, 200, []event{{"workspaces.deleted", "default", 0, 0}, {"workspaces.created", "default", 0, 0}}},
 	} {
 		name := change.method + " " + change.path + " " + change.body
 		s.manage(change.method, "/v1/"+change.path, change.body, change.headers...).want(t, change.status)
@@ -198,7 +199,7 @@ func TestSubscribersDelayNobody(t *testing.T) {
 	s := listens(t, func(caddy.Event) {
 		select {
 		case <-release:
-		case <-time.After(time.Minute):
+		case <-time.After(3 * time.Minute):
 			t.Error("the client waits for the subscriber")
 		}
 	})

@@ -73,7 +73,8 @@ type Handler struct {
 	schemas    *schema.Schemas
 	operations []operation
 	keys       map[domain.KeyHash]domain.Principal
-	storeName  string // set once the live store is registered
+	storeName  string
+	live       *liveStore // set once the live store is registered
 }
 
 // engine is what a guest module of http.handlers.presets.storage offers.
@@ -178,8 +179,7 @@ func (h *Handler) provisionStore(ctx caddy.Context) error {
 			return fmt.Errorf("inference: %w", err)
 		}
 	}
-	h.storeName = engine.Name()
-	liveStores.LoadOrStore(h.storeName, domain.NewService(engine.Store()))
+	h.goLive(engine.Name(), engine.Store())
 	return nil
 }
 
@@ -189,11 +189,7 @@ func (h *Handler) Cleanup() error {
 	if h.Inference != nil {
 		h.Inference.cleanup()
 	}
-	if h.storeName == "" {
-		return nil // Provision never got that far
-	}
-	_, err := liveStores.Delete(h.storeName)
-	return err
+	return h.withdraw()
 }
 
 // ServeHTTP answers what is ours and passes on what is not.
@@ -202,7 +198,10 @@ func (h *Handler) ServeHTTP(w http.ResponseWriter, r *http.Request, next caddyht
 	case h.owns(r.URL.Path):
 		c := h.newCall(w, r)
 		a, err := c.serve()
-		h.events.announce(c.done) // before the answer, so that what one client does next is announced next
+		// Before the answer, so that what its client does next is announced next.
+		for _, done := range c.done {
+			h.events.announce(done)
+		}
 		status := c.render(a, err)
 		h.metrics.request(c.op.name, status, time.Since(c.start))
 		return nil

@@ -129,12 +129,32 @@ func TestIdempotencyKeyForm(t *testing.T) {
 	s.manage("GET", "/v1/presets/p/versions", ``).want(t, 200, `"total_count":2`)
 }
 
+// The id of a configured key is its place. Who has that place next gets no answer
+// that was another's.
+func TestReplaysStayWithWhomTheyWereFor(t *testing.T) {
+	const bob, carl = "inference_key " + inferenceSecret + " bob", "inference_key team-inference-secret carl team"
+	const rest = "management_key " + managementSecret + "\npreset_creators any\n"
+	s := start(t, rest+bob)
+	s.manage("POST", "/v1/workspaces", minimalWorkspace).want(t, 201)
+	create := func(secret string) response {
+		return s.do("POST", "/v1/presets/p/responses", `{}`, bearer(secret), once("a"))
+	}
+	first := create(inferenceSecret)
+	first.want(t, 200, `"creator_id":"bob"`)
+	s.reload(rest + carl + "\n" + bob)
+	create("team-inference-secret").want(t, 200, `"creator_id":"carl"`, `"version":1`)
+	s.reload(rest + bob + "\n" + carl)
+	wantSame(t, "the same key", first, create(inferenceSecret))
+	s.do("GET", "/v1/presets/p/versions", ``, bearer(inferenceSecret)).want(t, 200, `"total_count":1`)
+}
+
 // Reads are what they are: their key means nothing, now or later.
 func TestReadsIgnoreIdempotencyKeys(t *testing.T) {
 	s := start(t, standard)
 	s.manage("POST", "/v1/presets/p/responses", `{}`, once("a")).want(t, 200)
 	s.manage("GET", "/v1/presets/p", "", once("a")).want(t, 200, `"name":"p"`)
 	s.manage("GET", "/v1/workspaces", "", once("a")).want(t, 200)
+	s.manage("GET", "/v1/workspaces", "", once("a"), once(strings.Repeat("x", 256))).want(t, 200)
 	s.manage("GET", "/v1/presets/p", "", once("b")).want(t, 200)
 	s.manage("PATCH", "/v1/presets/p", `{"name":"P"}`, once("b")).want(t, 200)
 	s.manage("GET", "/v1/presets/p", "", once("b")).want(t, 200, `"name":"P"`)

@@ -216,7 +216,7 @@ func TestDisabledTools(t *testing.T) {
 		s.upstream.one(t)
 		// What is not disabled goes through as if nothing were.
 		for _, body := range []string{
-			` {"model":"m" ,"tools":[ {"type":"openrouter\u003adatetime"}],"input":"openrouter:web_search"}` + "\n", `{"model":"m","model":"n"`, "openrouter:", "",
+			` {"model":"m" ,"tools":[ {"type":"openrouter\u003adatetime"}],"input":"openrouter:web_search"}` + "\n", `{"model":"m","model":"n"}`, "",
 		} {
 			s.ask(path, body).want(t, http.StatusAccepted)
 			if got := s.upstream.one(t).body; got != body {

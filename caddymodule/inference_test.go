@@ -236,7 +236,6 @@ func (s *server) beside(subdirectives string) (address string) {
 func TestPassThrough(t *testing.T) {
 	s := start(t, inferring("keys off"))
 	s.preset("writer", writer)
-	s.disable("default", `["openrouter:web_search"]`)
 	bodies := map[string]string{
 		"empty":               "",
 		"no reference":        `{"model" : "openai/gpt-5" ,"stream":true, "n":1.0}` + "\n",

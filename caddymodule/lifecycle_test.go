@@ -335,13 +335,13 @@ func TestOddRequests(t *testing.T) {
 		{"POST", "/v1/presets/p/designate", `{"Version":1}`, 400},
 		{"POST", "/v1/presets/p/designate", deep.String(), 400},
 		{"GET", "/v1/presets/p/diff?from=01&to=1", "", 200},
-		{"GET", "/v1/presets/p/diff?from=0&to=1", "", 404},
-		{"GET", "/v1/presets/p/diff?from=-1&to=1", "", 404},
+		{"GET", "/v1/presets/p/diff?from=0&to=1", "", 400},
+		{"GET", "/v1/presets/p/diff?from=-1&to=1", "", 400},
 		{"GET", "/v1/presets/p/diff?from=99999999999999999999&to=1", "", 404},
 		{"GET", "/v1/presets/p/diff?from=1&from=1&to=1", "", 400},
 		{"GET", "/v1/presets/p/diff?from=&to=1", "", 400},
-		{"GET", "/v1/presets/p/diff?from=a%00&to=1", "", 404},
-		{"GET", "/v1/presets/p/diff?from=" + longer + "&to=1", "", 404},
+		{"GET", "/v1/presets/p/diff?from=a%00&to=1", "", 400},
+		{"GET", "/v1/presets/p/diff?from=" + longer + "&to=1", "", 400},
 		{"GET", "/v1/workspaces/%00", "", 404},
 		{"GET", "/v1/workspaces/" + longer, "", 404},
 		{"GET", "/v1/workspaces/%FF%FE", "", 404},
@@ -389,4 +389,60 @@ func TestOddRequests(t *testing.T) {
 		t.Errorf("%d changes were made", got)
 	}
 	s.upstream.none(t)
+}
+
+// A workspace goes with all that is in it, and what has its name next is another.
+func TestDeletedWorkspaces(t *testing.T) {
+	s := start(t, standard)
+	const query = "?workspace_id=team"
+	old := s.manage("POST", "/v1/workspaces", minimalWorkspace).field(t, "id")
+	inside := bearer(s.issue(`{"kind":"inference","workspace":"team"}`).secret)
+	for i := range 60 {
+		s.manage("POST", fmt.Sprintf("/v1/presets/p%d/responses%s", i, query), `{}`).want(t, 200)
+	}
+	s.do("GET", "/v1/presets/p0", "", inside).want(t, 200)
+	s.manage("DELETE", "/v1/workspaces/team", "").wantError(t, 400, "Invalid request parameters: id: the workspace has live keys")
+	var keys keyList
+	if err := json.Unmarshal([]byte(send(t, "GET", "http://"+s.admin+"/presets/keys", "").body), &keys); err != nil {
+		t.Fatal(err)
+	}
+	for _, k := range keys.Keys {
+		send(t, "DELETE", "http://"+s.admin+"/presets/keys/"+k.ID, "").want(t, 200)
+	}
+	s.manage("DELETE", "/v1/workspaces/"+old, "").want(t, 200, `{"deleted":true}`)
+	gone := func() {
+		t.Helper()
+		for _, workspace := range []string{old, "team"} {
+			s.manage("GET", "/v1/workspaces/"+workspace, "").wantError(t, 404, "Workspace not found")
+			s.manage("GET", "/v1/presets?workspace_id="+workspace, "").wantError(t, 404, "Workspace not found")
+			s.manage("GET", "/v1/presets/p0?workspace_id="+workspace, "").wantError(t, 404, "Workspace not found")
+			s.manage("POST", "/v1/presets/p0/responses?workspace_id="+workspace, `{}`).wantError(t, 404, "Workspace not found")
+		}
+		s.manage("GET", "/v1/workspaces", "").want(t, 200, `"total_count":1`)
+	}
+	gone()
+	s.reload(standard)
+	gone()
+	if id := s.manage("POST", "/v1/workspaces", minimalWorkspace).field(t, "id"); id == old {
+		t.Error("the new workspace has the id of the old")
+	}
+	s.manage("GET", "/v1/presets"+query, "").want(t, 200, `{"data":[],"total_count":0}`)
+	s.manage("GET", "/v1/presets/p0"+query, "").wantError(t, 404, "Preset not found")
+	s.manage("POST", "/v1/presets/p0/responses"+query, `{}`).want(t, 200, `"version":1`)
+	s.manage("GET", "/v1/workspaces/"+old, "").wantError(t, 404, "Workspace not found")
+
+	// The default one is made anew, and keys that act in it find it empty.
+	s.manage("POST", "/v1/presets/p/responses", `{}`).want(t, 200)
+	first := s.manage("GET", "/v1/workspaces/default", "").field(t, "id")
+	s.manage("DELETE", "/v1/workspaces/"+first, "").wantError(t, 400, "Invalid request parameters: confirm_default_workspace_deletion")
+	s.manage("DELETE", "/v1/workspaces/"+first+"?confirm_default_workspace_deletion=false", "").want(t, 400)
+	s.manage("DELETE", "/v1/workspaces/"+first+"?confirm_default_workspace_deletion=true", "").want(t, 200, `{"deleted":true}`)
+	if second := s.manage("GET", "/v1/workspaces/default", "").field(t, "id"); second == first {
+		t.Error("the default workspace has its old id")
+	}
+	s.manage("GET", "/v1/presets", "").want(t, 200, `{"data":[],"total_count":0}`)
+	s.do("GET", "/v1/presets/p", "", bearer(inferenceSecret)).wantError(t, 404, "Preset not found")
+	s.manage("GET", "/v1/workspaces/"+first, "").wantError(t, 404, "Workspace not found")
+	// Elsewhere the confirmation means nothing.
+	s.manage("DELETE", "/v1/workspaces/team?confirm_default_workspace_deletion=false", "").want(t, 200)
 }

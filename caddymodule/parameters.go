@@ -49,7 +49,7 @@ func (c *call) readParameters() (err error) {
 			return err
 		}
 	}
-	if c.given.condition, err = readCondition(c.r.Header); err != nil {
+	if c.given.condition, err = readCondition(c.r.Header); err != nil || c.op.method == http.MethodGet {
 		return err
 	}
 	c.given.idempotencyKey, err = readIdempotencyKey(c.r.Header)

@@ -28,7 +28,7 @@ func (c *call) removed(out domain.Outcome, err error) (answer, error) {
 }
 
 func (c *call) noteOutcome(out domain.Outcome) {
-	c.done = out.Record
+	c.done = []*domain.AuditRecord{out.Record, out.Recreated}
 	c.noteFound(domain.Found{WorkspaceID: out.WorkspaceID, Number: out.Number})
 }
 

@@ -237,11 +237,9 @@ func visible(err error) *domain.Error {
 
 func (c *call) logFailure(cause error) {
 	fields := []zap.Field{zap.String("operation", c.op.name), zap.Error(cause)}
-	if c.repl != nil {
-		if id, _ := c.repl.GetString("http.request.uuid"); id != "" {
-			c.w.Header().Set("X-Request-Id", id)
-			fields = append(fields, zap.String("request_id", id))
-		}
+	if id := c.requestID(); id != "" {
+		c.w.Header().Set("X-Request-Id", id)
+		fields = append(fields, zap.String("request_id", id))
 	}
 	c.h.logger.Error("request failed", fields...)
 }

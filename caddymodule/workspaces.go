@@ -1,9 +1,7 @@
 package caddymodule
 
 import (
-	"maps"
 	"net/http"
-	"slices"
 
 	"github.com/caddy-presets/caddy-presets/domain"
 )
@@ -38,7 +36,7 @@ func updateWorkspace(c *call) (answer, error) {
 	if err := c.decode(&patch); err != nil {
 		return answer{}, err
 	}
-	return c.changed(c.h.service.UpdateWorkspace(c.r.Context(), c.write(), c.params[0], patch))
+	return c.changed(c.h.service.UpdateWorkspace(c.r.Context(), c.write(), c.params[0], patch, c.h.live.configured()))
 }
 
 func deleteWorkspace(c *call) (answer, error) {
@@ -53,6 +51,6 @@ func deleteWorkspace(c *call) (answer, error) {
 	}
 	return c.removed(c.h.service.DeleteWorkspace(c.r.Context(), c.write(), c.params[0], domain.WorkspaceDeletion{
 		ConfirmDefault: confirmed == "true",
-		Configured:     slices.Collect(maps.Values(c.h.keys)),
+		Configured:     c.h.live.configured(),
 	}))
 }

@@ -1,0 +1,41 @@
+package caddymodule
+
+import (
+	"fmt"
+	"testing"
+)
+
+// Keys of all sites that share a store act in its workspaces, whichever site is
+// asked to delete or rename one.
+func TestConfiguredKeysOfEverySiteHoldTheirWorkspace(t *testing.T) {
+	s := start(t, standard)
+	s.manage("POST", "/v1/workspaces", minimalWorkspace).want(t, 201, `"slug":"team"`)
+	other := s.siteAt(freeAddress(t), fmt.Sprintf("presets {\nstorage badger %s\ninference_key other-inference-secret carl team\n}", s.folder))
+	if err := s.load(s.site(standard) + other); err != nil {
+		t.Fatal(err)
+	}
+	s.manage("DELETE", "/v1/workspaces/team", "").wantError(t, 400, "Invalid request parameters: id: the workspace has live keys")
+	s.manage("PATCH", "/v1/workspaces/team", `{"slug":"crew"}`).wantError(t, 400, "Invalid request parameters: /slug: keys of the configuration")
+	s.manage("PATCH", "/v1/workspaces/team", `{"name":"Crew","slug":"team"}`).want(t, 200, `"name":"Crew"`)
+	if err := s.load(s.site(standard)); err != nil {
+		t.Fatal(err)
+	}
+	s.manage("PATCH", "/v1/workspaces/team", `{"slug":"crew"}`).want(t, 200, `"slug":"crew"`)
+	s.manage("DELETE", "/v1/workspaces/crew", "").want(t, 200)
+}
+
+// Two sites may number their keys alike. What one was answered is not for the
+// other's.
+func TestReplaysOfAnotherSite(t *testing.T) {
+	s := start(t, standard)
+	s.manage("POST", "/v1/workspaces", minimalWorkspace).want(t, 201)
+	address := freeAddress(t)
+	other := s.siteAt(address, fmt.Sprintf("presets {\nstorage badger %s\npreset_creators any\ninference_key other-inference-secret eve team\n}", s.folder))
+	if err := s.load(s.site(standard+"\npreset_creators any") + other); err != nil {
+		t.Fatal(err)
+	}
+	const path = "/v1/presets/p/responses"
+	s.do("POST", path, `{}`, bearer(inferenceSecret), once("1")).want(t, 200, `"creator_user_id":"bob"`)
+	send(t, "POST", "http://"+address+path, `{}`, bearer("other-inference-secret"), once("1")).want(t, 200, `"creator_user_id":"eve"`)
+	send(t, "GET", "http://"+address+"/v1/presets/p", "", bearer("other-inference-secret")).want(t, 200, `"creator_user_id":"eve"`)
+}
