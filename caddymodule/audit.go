@@ -81,9 +81,9 @@ out.
 
 Every record holds the hash of the one before, so that none can be changed,
 removed or put in unnoticed. --verify computes them all anew, and prints how many
-records there are and the hash of the last, with --json as an object. Note that hash in another place: with
---head, --verify finds out whether the trail still leads to it, which tells also
-of a trail that was written anew as a whole.
+records there are and the hash of the last, with --json as an object. Note that
+hash in another place: with --head, --verify finds out whether the trail still
+leads to it, which tells also of a trail that was written anew as a whole.
 
 Others can verify what --json prints without this program. The hash of a record
 is the SHA-256, in hexadecimal, of its line without the last member (the text
