@@ -1,0 +1,337 @@
+package main
+
+import (
+	"fmt"
+	"log"
+	"net/http"
+	"os"
+	"path/filepath"
+	"runtime"
+	"strings"
+	"time"
+
+	"github.com/caddy-presets/caddy-presets/bench/result"
+	"github.com/caddy-presets/caddy-presets/schema"
+)
+
+// The groups that -only can name. What is in one takes turns.
+const (
+	reads       = "reads"
+	gateway     = "gateway"
+	writes      = "writes"
+	peer        = "peer"
+	growth      = "growth"
+	connections = "connections"
+)
+
+var groupNames = []string{reads, gateway, writes, peer, growth, connections}
+
+// The work that is measured.
+const (
+	generatorWork      = "load generator alone"
+	respondWork        = "stock Caddy respond"
+	proxyWork          = "stock Caddy reverse_proxy"
+	badgerWork         = "Badger synced commit"
+	pocketCreateWork   = "PocketBase create"
+	pocketGetWork      = "PocketBase get"
+	getWork            = "GET workspace"
+	workspacesWork     = "GET 50 workspaces"
+	deepWorkspacesWork = "GET 50 workspaces, deep"
+	presetsWork        = "GET 50 presets"
+	deepPresetsWork    = "GET 50 presets, deep"
+	passWork           = "pass-through"
+	inferWork          = "inference, no preset"
+	resolveWork        = "inference, 100 presets"
+	resolveAnyWork     = "inference, all presets"
+	postWorkspaceWork  = "POST workspace"
+	newPresetWork      = "POST preset, new slug"
+	newVersionWork     = "POST preset, new version"
+	oneSlugWork        = "POST preset, one slug"
+)
+
+// hotPresets is how many presets are in use at inference, where not all are.
+const hotPresets = 100
+
+// measureGroup measures a group with a server of ours and a stock one.
+func (b *bench) measureGroup(group string, ours *ours, stock *stock) error {
+	switch group {
+	case reads:
+		return b.measureReads(ours, stock)
+	case gateway:
+		return b.measureGateway(ours, stock)
+	case writes:
+		return b.measureWrites(ours, stock)
+	case peer:
+		return b.measurePeer(ours)
+	case growth:
+		return b.measureGrowth(stock)
+	default:
+		return b.measureConnections(ours, stock)
+	}
+}
+
+func (b *bench) measureReads(ours *ours, stock *stock) error {
+	for _, offset := range []int{0, b.stored} {
+		for _, list := range []string{"workspaces", "presets"} {
+			if err := ours.checkPage(list, offset); err != nil {
+				return err
+			}
+		}
+	}
+	fixed := newRequest(b.upstream, http.MethodGet, "/", "nobody", "", http.StatusOK, nil)
+	fixed.size = len(upstreamAnswer)
+	respond := trial{work: respondWork, open: stock.get().connect}
+	get := trial{work: getWork, open: ours.getWorkspace().connect}
+	return b.turns(reads, b.rounds, b.lasting,
+		step{b.clients, []trial{
+			{work: generatorWork, open: fixed.connect},
+			respond,
+			get,
+			{work: workspacesWork, open: ours.page("workspaces", 0).connect},
+			{work: deepWorkspacesWork, open: ours.page("workspaces", b.stored).connect},
+			{work: presetsWork, open: ours.page("presets", 0).connect},
+			{work: deepPresetsWork, open: ours.page("presets", b.stored).connect},
+		}},
+		step{1, []trial{respond, get}},
+	)
+}
+
+func (b *bench) measureGateway(ours *ours, stock *stock) error {
+	trials := []trial{
+		{work: proxyWork, open: stock.infer().connect},
+		{work: passWork, open: ours.passThrough().connect},
+		{work: inferWork, open: ours.infer().connect},
+		{work: resolveWork, open: ours.inferWith(min(hotPresets, ours.presets)).connect},
+	}
+	return b.turns(gateway, b.rounds, b.lasting, step{b.clients, trials}, step{1, trials})
+}
+
+func (b *bench) measureWrites(ours *ours, stock *stock) error {
+	raw, err := b.openBadger(stock.bytes)
+	if err != nil {
+		return err
+	}
+	defer raw.db.Close()
+	newVersion, err := ours.newVersions(newVersionWork, b.clients, ofClient)
+	if err != nil {
+		return err
+	}
+	oneSlug, err := ours.newVersions(oneSlugWork, 1, ofAll)
+	if err != nil {
+		return err
+	}
+	commit, post := raw.trial(), ours.newWorkspaces()
+	if err := b.turns(writes, b.rounds, b.lasting,
+		step{b.clients, []trial{commit, post, ours.newPresets(), newVersion, oneSlug}},
+		step{1, []trial{commit, post}},
+	); err != nil {
+		return err
+	}
+	return b.measureValidation()
+}
+
+// validationFigure is how long it takes to check the body of POST workspace.
+const validationFigure = "validation of a workspace"
+
+func (b *bench) measureValidation() error {
+	schemas, err := schema.Load()
+	if err != nil {
+		return err
+	}
+	const times = 5000
+	body := []byte(strings.Replace(workspaceBody, variable, slugOf(0), 1))
+	for range b.rounds {
+		begun := time.Now()
+		for range times {
+			if _, err := schemas.CreateWorkspace.Check(body); err != nil {
+				return err
+			}
+		}
+		b.note(validationFigure, "µs", float64(time.Since(begun).Microseconds())/times)
+	}
+	return nil
+}
+
+func (b *bench) measurePeer(ours *ours) error {
+	if !b.pocketBase {
+		return nil
+	}
+	p, err := b.startPocketBase()
+	if err != nil {
+		return err
+	}
+	defer p.stop()
+	get, err := p.fill()
+	if err != nil {
+		return err
+	}
+	return b.turns(peer, b.rounds, b.lasting, step{b.clients, []trial{
+		{work: pocketCreateWork, open: p.create().connect, stored: p.stored},
+		ours.newWorkspaces(),
+		{work: pocketGetWork, open: get.connect},
+		{work: getWork, open: ours.getWorkspace().connect},
+	}})
+}
+
+func (b *bench) measureConnections(ours *ours, stock *stock) error {
+	raw, err := b.openBadger(stock.bytes)
+	if err != nil {
+		return err
+	}
+	defer raw.db.Close()
+	trials := []trial{
+		{work: respondWork, open: stock.get().connect},
+		{work: getWork, open: ours.getWorkspace().connect},
+		{work: proxyWork, open: stock.infer().connect},
+		{work: inferWork, open: ours.infer().connect},
+		{work: resolveWork, open: ours.inferWith(min(hotPresets, ours.presets)).connect},
+		raw.trial(),
+		ours.newWorkspaces(),
+		ours.newPresets(),
+	}
+	var steps []step
+	for _, clients := range b.sweep {
+		steps = append(steps, step{clients, trials})
+	}
+	return b.turns(connections, b.sweepRounds, b.lasting/2, steps...)
+}
+
+// The figures of a server's life, of stock Caddy and of ours by the number of
+// presets.
+const (
+	startFigure    = "start"
+	idleFigure     = "memory of its own, idle"
+	loadedFigure   = "memory of its own, under load"
+	residentFigure = "resident memory with mapped files, under load"
+)
+
+// lifeFigure names a figure of stock Caddy, or of ours with a number of presets.
+func lifeFigure(figure string, presets int) string {
+	if presets == 0 {
+		return figure + ": stock Caddy"
+	}
+	return fmt.Sprintf("%s: %s presets", figure, thousands(presets))
+}
+
+// measureGrowth measures servers one after another, each started anew in each
+// round: stock Caddy, and ours with more and more presets.
+func (b *bench) measureGrowth(like *stock) error {
+	var stores []store
+	for _, presets := range b.sizes {
+		log.Printf("%s: storing %s presets", growth, thousands(presets))
+		s, err := b.fillGrowth(presets)
+		if err != nil {
+			return err
+		}
+		stores = append(stores, s)
+	}
+	for round := range b.rounds {
+		log.Printf("%s: round %d of %d", growth, round+1, b.rounds)
+		if err := b.stockLife(like); err != nil {
+			return err
+		}
+		for i, s := range stores {
+			if err := b.life(s); err != nil {
+				return err
+			}
+			if s.presets > smallStore {
+				continue // what a round adds is little
+			}
+			if err := os.RemoveAll(s.folder); err != nil {
+				return err
+			}
+			var err error
+			if stores[i], err = b.fillGrowth(s.presets); err != nil {
+				return err
+			}
+		}
+	}
+	return nil
+}
+
+// smallStore is the size up to which a store is made anew for each round, as a
+// round would make it another one.
+const smallStore = 10_000
+
+// settling is how long a server that has started gets to come to rest.
+const settling = time.Second
+
+func (b *bench) fillGrowth(presets int) (store, error) {
+	folder := filepath.Join(b.folder, fmt.Sprintf("store-%d-%d", presets, b.serial.Add(1)))
+	return fill(b.ctx, folder, 1000, presets)
+}
+
+func (b *bench) stockLife(like *stock) error {
+	s, err := b.startStock(like.bytes)
+	if err != nil {
+		return err
+	}
+	defer s.stop()
+	time.Sleep(settling)
+	if err := b.noteStart(s.server, 0); err != nil {
+		return err
+	}
+	for _, r := range []*request{s.get(), s.infer()} {
+		if _, err := b.sample(b.clients, b.lasting/2, trial{open: r.connect}); err != nil {
+			return err
+		}
+	}
+	return b.noteMemory(s.server, 0)
+}
+
+func (b *bench) life(s store) error {
+	ours, err := b.startOurs(s)
+	if err != nil {
+		return err
+	}
+	defer ours.stop()
+	time.Sleep(settling)
+	if err := b.noteStart(ours.server, s.presets); err != nil {
+		return err
+	}
+	if err := ours.check(); err != nil {
+		return err
+	}
+	newVersion, err := ours.newVersions(newVersionWork, b.clients, ofClient)
+	if err != nil {
+		return err
+	}
+	for _, t := range []trial{
+		{work: getWork, open: ours.getWorkspace().connect},
+		{work: passWork, open: ours.passThrough().connect},
+		{work: resolveWork, open: ours.inferWith(min(hotPresets, s.presets)).connect},
+		{work: resolveAnyWork, open: ours.inferWith(s.presets).connect},
+		ours.newWorkspaces(),
+		ours.newPresets(),
+		newVersion,
+	} {
+		load := result.Load{Group: growth, Work: t.work, Connections: b.clients, Presets: s.presets}
+		if err := b.measure(load, b.lasting/2, t); err != nil {
+			return err
+		}
+	}
+	return b.noteMemory(ours.server, s.presets)
+}
+
+// noteStart notes how long a server took to start, and what memory it takes then.
+func (b *bench) noteStart(s *server, presets int) error {
+	b.note(lifeFigure(startFigure, presets), "ms", float64(s.took.Microseconds())/1000)
+	return b.noteStatus(s, idleFigure, "RssAnon", presets)
+}
+
+// noteMemory notes what memory a server takes that had something to do.
+func (b *bench) noteMemory(s *server, presets int) error {
+	if err := b.noteStatus(s, loadedFigure, "RssAnon", presets); err != nil {
+		return err
+	}
+	return b.noteStatus(s, residentFigure, "VmRSS", presets)
+}
+
+func (b *bench) noteStatus(s *server, figure, field string, presets int) error {
+	if runtime.GOOS != "linux" {
+		return nil // there is no /proc
+	}
+	size, err := s.memory(field)
+	b.note(lifeFigure(figure, presets), "MiB", size)
+	return err
+}

@@ -1,0 +1,238 @@
+package main
+
+import (
+	"bufio"
+	"bytes"
+	"cmp"
+	"context"
+	"fmt"
+	"io"
+	"net"
+	"net/http"
+	"sync"
+	"sync/atomic"
+	"time"
+
+	"github.com/caddy-presets/caddy-presets/bench/result"
+)
+
+// session is one client's: a connection, or whatever stands for one.
+type session interface {
+	// once does the work one time and waits for its end.
+	once() error
+	close()
+}
+
+// connect opens the session of a client, who is one of many counted from 0.
+type connect func(client int) (session, error)
+
+// patience is how long a server may take longer than it should.
+const patience = 30 * time.Second
+
+// drive lets clients work at the same time, each of them without a pause, and
+// returns what they did after the warm-up. It also returns how often the work was
+// done in all, warm-up included. The first error ends it.
+func drive(ctx context.Context, clients int, warmUp, lasting time.Duration, open connect) (sample result.Sample, done int, err error) {
+	sessions := make([]session, clients)
+	for i := range sessions {
+		s, err := open(i)
+		if err != nil {
+			return result.Sample{}, 0, err
+		}
+		defer s.close()
+		sessions[i] = s
+	}
+	var (
+		wg      sync.WaitGroup
+		stopped atomic.Bool
+		counts  = make([]int, clients)
+		failed  = make([]error, clients)
+		took    = make([]histogram, clients)
+	)
+	defer context.AfterFunc(ctx, func() { stopped.Store(true) })()
+	defer time.AfterFunc(warmUp+lasting+patience, func() { // a server does not answer
+		for _, s := range sessions {
+			s.close()
+		}
+	}).Stop()
+	from := time.Now().Add(warmUp)
+	to := from.Add(lasting)
+	for i, s := range sessions {
+		wg.Go(func() {
+			for start := time.Now(); start.Before(to) && !stopped.Load(); counts[i]++ {
+				if failed[i] = s.once(); failed[i] != nil {
+					stopped.Store(true)
+					return
+				}
+				end := time.Now()
+				if !end.Before(from) && end.Before(to) {
+					took[i].record(end.Sub(start))
+				}
+				start = end
+			}
+		})
+	}
+	wg.Wait()
+	if err := cmp.Or(append([]error{ctx.Err()}, failed...)...); err != nil {
+		return result.Sample{}, 0, err // one is enough, and what follows on an interruption is nothing new
+	}
+	all := new(histogram)
+	for i := range clients {
+		done += counts[i]
+		all.add(&took[i])
+	}
+	switch {
+	case all.total == 0 && lasting > patience:
+		return result.Sample{}, 0, fmt.Errorf("nothing was done within %v", lasting)
+	case all.total == 0: // on a machine with much else to do
+		sample, more, err := drive(ctx, clients, 0, 2*lasting, open)
+		return sample, done + more, err
+	}
+	return result.Sample{
+		PerSecond: float64(all.total) / lasting.Seconds(),
+		P50:       all.quantile(0.50),
+		P99:       all.quantile(0.99),
+	}, done, nil
+}
+
+// request is an HTTP request that is sent again and again, with a part of it
+// written anew each time, and what its answer must be.
+type request struct {
+	address string
+	text    []byte
+	// fill writes the part of text that differs, at slot. Nil where none does.
+	fill func(part []byte, client int)
+	slot int
+
+	status int // of the answer
+	size   int // of its body, 0 where it is not known
+}
+
+// variable stands in a path or a body for the part that differs. It is as long as
+// an id.
+const variable = "????????-????-????-????-????????????"
+
+// newRequest returns a request with a key and, unless it is empty, a JSON body.
+// fill is for those that contain variable.
+func newRequest(address, method, path, key, body string, status int, fill func(part []byte, client int)) *request {
+	var text bytes.Buffer
+	fmt.Fprintf(&text, "%s %s HTTP/1.1\r\nHost: %s\r\nAuthorization: Bearer %s\r\n", method, path, address, key)
+	if body != "" {
+		fmt.Fprintf(&text, "Content-Type: application/json\r\nContent-Length: %d\r\n", len(body))
+	}
+	fmt.Fprintf(&text, "\r\n%s", body)
+	return &request{
+		address: address, text: text.Bytes(), status: status,
+		fill: fill, slot: bytes.Index(text.Bytes(), []byte(variable)),
+	}
+}
+
+// ask sends the request once, as client 0 does, and returns its answer, whose
+// status is as it must be.
+func (r *request) ask() (http.Header, []byte, error) {
+	conn, err := net.DialTimeout("tcp", r.address, patience)
+	if err != nil {
+		return nil, nil, err
+	}
+	defer conn.Close()
+	if err := conn.SetDeadline(time.Now().Add(patience)); err != nil {
+		return nil, nil, err
+	}
+	text := bytes.Clone(r.text)
+	if r.fill != nil {
+		r.fill(text[r.slot:][:len(variable)], 0)
+	}
+	if _, err := conn.Write(text); err != nil {
+		return nil, nil, err
+	}
+	answer, err := http.ReadResponse(bufio.NewReader(conn), nil)
+	if err != nil {
+		return nil, nil, err
+	}
+	defer answer.Body.Close()
+	body, err := io.ReadAll(answer.Body)
+	if err == nil && answer.StatusCode != r.status {
+		line, _, _ := bytes.Cut(text, []byte("\r\n"))
+		err = fmt.Errorf("%s: got %s %.500s, want %d", line, answer.Status, body, r.status)
+	}
+	return answer.Header, body, err
+}
+
+// connect opens a connection for a client.
+func (r *request) connect(client int) (session, error) {
+	conn, err := net.DialTimeout("tcp", r.address, patience)
+	if err != nil {
+		return nil, err
+	}
+	return &connection{request: r, client: client, conn: conn, text: bytes.Clone(r.text), buffer: make([]byte, 64<<10)}, nil
+}
+
+// connection sends a request over a connection of its own, which is kept alive.
+// It looks at no more of an answer than it must: it shares the processors with the
+// servers that it measures.
+type connection struct {
+	*request
+	client int
+	conn   net.Conn
+	text   []byte // the request's, with a part of its own
+	buffer []byte
+}
+
+func (c *connection) close() { _ = c.conn.Close() }
+
+var (
+	headEnd       = []byte("\r\n\r\n")
+	contentLength = []byte("\r\nContent-Length: ")
+)
+
+func (c *connection) once() error {
+	if c.fill != nil {
+		c.fill(c.text[c.slot:][:len(variable)], c.client)
+	}
+	if _, err := c.conn.Write(c.text); err != nil {
+		return err
+	}
+	read, head := 0, -1
+	for head < 0 {
+		n, err := c.conn.Read(c.buffer[read:])
+		if err != nil {
+			return fmt.Errorf("reading an answer: %w", err)
+		}
+		read += n
+		head = bytes.Index(c.buffer[:read], headEnd)
+	}
+	head += len(headEnd)
+	status, size := parseHead(c.buffer[:head])
+	left := head + size - read
+	if status != c.status || size < 0 || c.size > 0 && size != c.size || left < 0 {
+		return fmt.Errorf("want %d and %d bytes, got:\n%.1000s", c.status, c.size, c.buffer[:read])
+	}
+	for left > 0 {
+		n, err := c.conn.Read(c.buffer[:min(left, len(c.buffer))])
+		if err != nil {
+			return fmt.Errorf("reading the body of an answer: %w", err)
+		}
+		left -= n
+	}
+	return nil
+}
+
+// parseHead returns the status of an answer and the size of its body, -1 for what
+// it does not say.
+func parseHead(head []byte) (status, size int) {
+	const version = "HTTP/1.1 "
+	size = -1
+	if _, value, found := bytes.Cut(head, contentLength); found {
+		size = number(value)
+	}
+	return number(head[min(len(version), len(head)):]), size
+}
+
+// number returns the number that text begins with, -1 for none.
+func number(text []byte) int {
+	n := -1
+	for i := 0; i < len(text) && '0' <= text[i] && text[i] <= '9'; i++ {
+		n = max(n, 0)*10 + int(text[i]-'0')
+	}
+	return n
+}

@@ -1,0 +1,262 @@
+package main
+
+import (
+	"bytes"
+	"encoding/json"
+	"errors"
+	"fmt"
+	"net/http"
+	"os"
+	"os/exec"
+	"path/filepath"
+	"strings"
+	"sync/atomic"
+)
+
+// ours is a Caddy with presets, in front of a store.
+type ours struct {
+	*server
+	store
+	address               string
+	management, inference string // keys
+	serial                *atomic.Uint64
+}
+
+// startOurs starts the shipped configuration over a store.
+func (b *bench) startOurs(s store) (*ours, error) {
+	o := &ours{store: s, serial: &b.serial}
+	addresses, err := freeAddresses(2)
+	if err != nil {
+		return nil, err
+	}
+	o.address = addresses[0]
+	admin := addresses[1]
+	file, err := b.caddyfile(func(text string) (string, error) { return text, nil })
+	if err != nil {
+		return nil, err
+	}
+	env := []string{"CADDY_ADMIN=" + admin, "PRESETS_ADDR=" + o.address, "PRESETS_DATA=" + s.folder, "PRESETS_UPSTREAM=" + b.upstream}
+	refused := newRequest(o.address, http.MethodGet, "/v1/workspaces/default", "nobody", "", http.StatusUnauthorized, nil)
+	if o.server, err = b.start(b.command(b.presets, "run", "--config", file, "--adapter", "caddyfile"), env, refused); err != nil {
+		return nil, err
+	}
+	for kind, key := range map[string]*string{"management": &o.management, "inference": &o.inference} {
+		out, err := b.command(b.presets, "presets", "key", "create", "--kind", kind, "--address", admin).Output()
+		if err != nil {
+			return nil, o.failed(fmt.Errorf("creating a key: %w", err))
+		}
+		*key = strings.TrimSpace(string(out))
+	}
+	return o, nil
+}
+
+func (b *bench) command(binary string, args ...string) *exec.Cmd {
+	return exec.CommandContext(b.ctx, binary, args...) //nolint:gosec // built by this program
+}
+
+// caddyfile writes the shipped configuration, with a change, to a file. The
+// stand-in for a gateway, which nobody asks here, gets a free port.
+func (b *bench) caddyfile(change func(string) (string, error)) (string, error) {
+	shipped, err := os.ReadFile(filepath.Join(mainModule, "Caddyfile.example"))
+	if err != nil {
+		return "", err
+	}
+	addresses, err := freeAddresses(1)
+	if err != nil {
+		return "", err
+	}
+	const site = "http://:8081 {"
+	before, after, found := strings.Cut(string(shipped), site)
+	if !found {
+		return "", fmt.Errorf("the shipped Caddyfile has no %q any more", site)
+	}
+	text, err := change(before + "http://" + addresses[0] + " {" + after)
+	if err != nil {
+		return "", err
+	}
+	file, err := os.CreateTemp(b.folder, "Caddyfile-")
+	if err != nil {
+		return "", err
+	}
+	_, err = file.WriteString(text)
+	return file.Name(), errors.Join(err, file.Close())
+}
+
+// manage is a request to the API of presets and workspaces.
+func (o *ours) manage(method, path, body string, status int, fill func([]byte, int)) *request {
+	return newRequest(o.address, method, "/v1"+path, o.management, body, status, fill)
+}
+
+func (o *ours) get(path string) *request {
+	return o.manage(http.MethodGet, path, "", http.StatusOK, nil)
+}
+
+// unused writes a slug that nothing has.
+func (o *ours) unused(part []byte, _ int) { writeSlug(part, 'n', o.serial.Add(1)) }
+
+// ofClient writes a slug of the client's own.
+func ofClient(part []byte, client int) { writeSlug(part, 'c', uint64(client)) }
+
+// ofAll writes the one slug of all clients.
+func ofAll(part []byte, _ int) { writeSlug(part, 'a', 0) }
+
+// inTurn calls write for one of n after another, in an order in which neighbours
+// are far apart.
+func inTurn(n int, write func(part []byte, i int)) func(part []byte, client int) {
+	const stride = 7919 // prime
+	var next atomic.Uint64
+	return func(part []byte, _ int) { write(part, int(next.Add(stride)%uint64(n))) }
+}
+
+func (o *ours) getWorkspace() *request {
+	r := o.get("/workspaces/" + variable)
+	r.fill = inTurn(len(o.workspaces), func(part []byte, i int) { copy(part, o.workspaces[i]) })
+	return r
+}
+
+func (o *ours) page(list string, offset int) *request {
+	return o.get(fmt.Sprintf("/%s?offset=%d&limit=%d", list, offset, pageSize))
+}
+
+const pageSize = 50
+
+func (o *ours) passThrough() *request {
+	return gatewayRequest(o.address, "/v1/embeddings", o.inference, model, nil)
+}
+
+func (o *ours) infer() *request {
+	return gatewayRequest(o.address, "/v1/responses", o.inference, model, nil)
+}
+
+// inferWith names the first n presets in turn.
+func (o *ours) inferWith(n int) *request {
+	return gatewayRequest(o.address, "/v1/responses", o.inference, "@preset/"+variable,
+		inTurn(n, func(part []byte, i int) { writeSlug(part, storedSlug, uint64(i)) }))
+}
+
+func (o *ours) postWorkspace() *request {
+	return o.manage(http.MethodPost, "/workspaces", workspaceBody, http.StatusCreated, o.unused)
+}
+
+// postPreset posts a request of 2 KB to the presets whose slugs fill writes.
+func (o *ours) postPreset(fill func([]byte, int)) *request {
+	return o.manage(http.MethodPost, "/presets/"+variable+"/responses", requestBody(model, settings), http.StatusOK, fill)
+}
+
+func (o *ours) newWorkspaces() trial {
+	return trial{work: postWorkspaceWork, open: o.postWorkspace().connect, stored: func() (int, error) {
+		return o.total("/workspaces")
+	}}
+}
+
+func (o *ours) newPresets() trial {
+	return trial{work: newPresetWork, open: o.postPreset(o.unused).connect, stored: func() (int, error) {
+		return o.total("/presets")
+	}}
+}
+
+// newVersions adds versions to presets whose slugs fill writes, which are one or
+// one of each client. It creates them.
+func (o *ours) newVersions(work string, clients int, fill func([]byte, int)) (trial, error) {
+	slugs := make([]string, clients)
+	for i := range slugs {
+		slug := make([]byte, len(variable))
+		fill(slug, i)
+		slugs[i] = string(slug)
+		create := o.postPreset(func(part []byte, _ int) { copy(part, slug) })
+		if _, _, err := create.ask(); err != nil {
+			return trial{}, err
+		}
+	}
+	return trial{work: work, open: o.postPreset(fill).connect, stored: func() (sum int, err error) {
+		for _, slug := range slugs {
+			n, err := o.total("/presets/" + slug + "/versions")
+			if err != nil {
+				return 0, err
+			}
+			sum += n
+		}
+		return sum, nil
+	}}, nil
+}
+
+// total returns how many there are of what is listed at a path.
+func (o *ours) total(path string) (int, error) {
+	_, body, err := o.get(path + "?limit=1").ask()
+	if err != nil {
+		return 0, err
+	}
+	var list struct {
+		Total int `json:"total_count"`
+	}
+	err = json.Unmarshal(body, &list)
+	return list.Total, err
+}
+
+// workspace returns the answer to a request for the first workspace.
+func (o *ours) workspace() ([]byte, error) {
+	_, body, err := o.get("/workspaces/" + o.workspaces[0]).ask()
+	if err != nil {
+		return nil, err
+	}
+	for _, part := range []string{o.workspaces[0], slugOf(0)} {
+		if !bytes.Contains(body, []byte(part)) {
+			return nil, fmt.Errorf("got %s, want %s in it", body, part)
+		}
+	}
+	return body, nil
+}
+
+// check makes sure that the answers are right.
+func (o *ours) check() error {
+	_, err := o.workspace()
+	return errors.Join(
+		err,
+		checkUntouched(o.address, "/v1/embeddings", o.inference),
+		checkUntouched(o.address, "/v1/responses", o.inference),
+		checkResolved(o.address, o.inference, slugOf(o.presets-1)),
+		o.checkStored(o.postWorkspace(), "/workspaces/"),
+		o.checkStored(o.postPreset(o.unused), "/presets/"),
+	)
+}
+
+// checkPage makes sure that a page of a list is full.
+func (o *ours) checkPage(list string, offset int) error {
+	_, body, err := o.page(list, offset).ask()
+	if err != nil {
+		return err
+	}
+	var page struct {
+		Data []struct {
+			ID string `json:"id"`
+		} `json:"data"`
+	}
+	if err := json.Unmarshal(body, &page); err != nil {
+		return err
+	}
+	if len(page.Data) != pageSize || page.Data[0].ID == "" {
+		return fmt.Errorf("%s from %d: got %d objects, want %d", list, offset, len(page.Data), pageSize)
+	}
+	return nil
+}
+
+// checkStored makes sure that what a request creates can be read below a path.
+func (o *ours) checkStored(create *request, path string) error {
+	_, created, err := create.ask()
+	if err != nil {
+		return err
+	}
+	var object struct {
+		Data struct {
+			Slug string `json:"slug"`
+		} `json:"data"`
+	}
+	if err := json.Unmarshal(created, &object); err != nil {
+		return err
+	}
+	_, stored, err := o.get(path + object.Data.Slug).ask()
+	if err == nil && !bytes.Equal(created, stored) {
+		err = fmt.Errorf("was told %s, and then reads %s", created, stored)
+	}
+	return err
+}

@@ -1,0 +1,130 @@
+package main
+
+import (
+	"bufio"
+	"errors"
+	"fmt"
+	"net"
+	"os"
+	"os/exec"
+	"path/filepath"
+	"strconv"
+	"strings"
+	"time"
+)
+
+// The folders of the other modules, from this one's.
+const (
+	mainModule       = ".."
+	pocketBaseModule = "pocketbase"
+)
+
+// build builds a command of a module and returns the file.
+func (b *bench) build(module, command, name string) (string, error) {
+	file := filepath.Join(b.folder, name)
+	cmd := exec.CommandContext(b.ctx, "go", "build", "-C", module, "-o", file, command) //nolint:gosec // named by constants
+	if out, err := cmd.CombinedOutput(); err != nil {
+		return "", fmt.Errorf("building %s: %w\n%s", name, err, out)
+	}
+	return file, nil
+}
+
+// server is a process that serves.
+type server struct {
+	cmd   *exec.Cmd
+	log   string        // the file of what it said
+	ended chan struct{} // closed once it has
+	took  time.Duration // to start
+}
+
+// start starts a server and waits until it answers a request as it must. It ends
+// with b, if not before.
+func (b *bench) start(cmd *exec.Cmd, env []string, ready *request) (*server, error) {
+	log, err := os.CreateTemp(b.folder, "log-*")
+	if err != nil {
+		return nil, err
+	}
+	defer log.Close()
+	s := &server{cmd: cmd, log: log.Name(), ended: make(chan struct{})}
+	cmd.Stdout, cmd.Stderr = log, log
+	cmd.Env = append(os.Environ(), "HOME="+b.folder, "XDG_DATA_HOME="+b.folder, "XDG_CONFIG_HOME="+b.folder)
+	cmd.Env = append(cmd.Env, env...)
+	cmd.Cancel = s.interrupt
+	cmd.WaitDelay = patience // after which it is killed
+	begun := time.Now()
+	if err := cmd.Start(); err != nil {
+		return nil, err
+	}
+	b.servers = append(b.servers, s)
+	go s.wait()
+	for {
+		_, _, err := ready.ask()
+		if s.took = time.Since(begun); err == nil {
+			return s, nil
+		}
+		select {
+		case <-s.ended:
+			return nil, s.failed(errors.New("it ended"))
+		case <-time.After(time.Millisecond):
+		}
+		if s.took > patience {
+			return nil, s.failed(err)
+		}
+	}
+}
+
+func (s *server) wait() {
+	_ = s.cmd.Wait() // what there is to say is in its log
+	close(s.ended)
+}
+
+// failed returns an error that has what the server said last.
+func (s *server) failed(err error) error {
+	said, _ := os.ReadFile(s.log)
+	return fmt.Errorf("%s: %w\n%s", filepath.Base(s.cmd.Path), err, said[max(0, len(said)-4000):])
+}
+
+func (s *server) interrupt() error { return s.cmd.Process.Signal(os.Interrupt) }
+
+// stop ends the server and waits for that. Further calls do nothing.
+func (s *server) stop() {
+	_ = s.interrupt() // fails where it has ended
+	select {
+	case <-s.ended:
+	case <-time.After(patience):
+		_ = s.cmd.Process.Kill()
+		<-s.ended
+	}
+}
+
+// memory returns a field of the server's status in /proc, in MiB. RssAnon is the
+// memory that is its own, VmRSS has the files that it maps besides.
+func (s *server) memory(field string) (float64, error) {
+	status, err := os.Open(fmt.Sprintf("/proc/%d/status", s.cmd.Process.Pid))
+	if err != nil {
+		return 0, err
+	}
+	defer status.Close()
+	for lines := bufio.NewScanner(status); lines.Scan(); {
+		if value, ok := strings.CutPrefix(lines.Text(), field+":"); ok {
+			kilobytes, err := strconv.ParseFloat(strings.TrimSuffix(strings.TrimSpace(value), " kB"), 64)
+			return kilobytes / 1024, err
+		}
+	}
+	return 0, fmt.Errorf("%s has no %s", status.Name(), field)
+}
+
+// freeAddresses returns addresses of the loopback interface that nobody listens
+// on.
+func freeAddresses(n int) ([]string, error) {
+	addresses := make([]string, n)
+	for i := range addresses {
+		listener, err := net.Listen("tcp", "127.0.0.1:0")
+		if err != nil {
+			return nil, err
+		}
+		defer listener.Close()
+		addresses[i] = listener.Addr().String()
+	}
+	return addresses, nil
+}

@@ -1,0 +1,75 @@
+package main
+
+import (
+	"bytes"
+	"errors"
+	"fmt"
+	"net/http"
+	"strings"
+)
+
+// stock is a Caddy without presets.
+type stock struct {
+	*server
+	proxy   string // address of the shipped configuration less all that is ours
+	respond string // address of a site that responds with bytes
+	bytes   []byte
+}
+
+// startStock starts stock Caddy.
+func (b *bench) startStock(respond []byte) (*stock, error) {
+	if bytes.ContainsRune(respond, '`') {
+		return nil, errors.New("a Caddyfile cannot hold what is to be responded")
+	}
+	addresses, err := freeAddresses(3)
+	if err != nil {
+		return nil, err
+	}
+	s := &stock{proxy: addresses[0], respond: addresses[1], bytes: respond}
+	file, err := b.caddyfile(func(text string) (string, error) {
+		text, err := withoutOurs(text)
+		return text + fmt.Sprintf("\nhttp://%s {\n\tbind 127.0.0.1\n\theader Content-Type application/json\n\trespond `%s`\n}\n", s.respond, respond), err
+	})
+	if err != nil {
+		return nil, err
+	}
+	env := []string{"CADDY_ADMIN=" + addresses[2], "PRESETS_ADDR=" + s.proxy, "PRESETS_UPSTREAM=" + b.upstream}
+	s.server, err = b.start(b.command(b.stock, "run", "--config", file, "--adapter", "caddyfile"), env, s.get())
+	return s, err
+}
+
+// withoutOurs returns the shipped configuration less what stock Caddy does not
+// know and what goes with that.
+func withoutOurs(text string) (string, error) {
+	for _, part := range [][2]string{{"\tpresets {\n", "\n\t}\n"}, {"\t@stranger ", "\n"}, {"\trespond @stranger ", "\n"}} {
+		before, rest, begins := strings.Cut(text, part[0])
+		_, after, ends := strings.Cut(rest, part[1])
+		if !begins || !ends {
+			return "", fmt.Errorf("the shipped Caddyfile has no %q any more", part[0])
+		}
+		text = before + after
+	}
+	return text, nil
+}
+
+func (s *stock) get() *request {
+	r := newRequest(s.respond, http.MethodGet, "/", "nobody", "", http.StatusOK, nil)
+	r.size = len(s.bytes)
+	return r
+}
+
+func (s *stock) infer() *request {
+	return gatewayRequest(s.proxy, "/v1/responses", "nobody", model, nil)
+}
+
+// check makes sure that the answers are right.
+func (s *stock) check() error {
+	_, body, err := s.get().ask()
+	if err != nil {
+		return err
+	}
+	if !bytes.Equal(body, s.bytes) {
+		return fmt.Errorf("stock Caddy responds with %s, want %s", body, s.bytes)
+	}
+	return checkUntouched(s.proxy, "/v1/responses", "nobody")
+}

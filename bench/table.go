@@ -1,0 +1,228 @@
+package main
+
+import (
+	"fmt"
+	"io"
+	"math"
+	"slices"
+	"strconv"
+	"strings"
+
+	"github.com/caddy-presets/caddy-presets/bench/result"
+)
+
+// goal is what a median is to be.
+type goal struct {
+	limit float64
+	least bool // it is a lower limit
+}
+
+func atLeast(limit float64) goal { return goal{limit, true} }
+func atMost(limit float64) goal  { return goal{limit, false} }
+
+func (g goal) text(unit string) string {
+	word := "at most "
+	if g.least {
+		word = "at least "
+	}
+	return word + withUnit(strconv.FormatFloat(g.limit, 'f', -1, 64), unit)
+}
+
+func (g goal) met(median float64) bool {
+	if g.least {
+		return median >= g.limit
+	}
+	return median <= g.limit
+}
+
+// note adds a value to a figure.
+func (b *bench) note(name, unit string, value float64) {
+	i := slices.IndexFunc(b.result.Figures, func(r result.Row) bool { return r.Name == name })
+	if i < 0 {
+		i = len(b.result.Figures)
+		b.result.Figures = append(b.result.Figures, result.Row{Name: name, Unit: unit})
+	}
+	b.result.Figures[i].Values = append(b.result.Figures[i].Values, value)
+}
+
+// noted returns the values of a figure, none where it was not noted.
+func (b *bench) noted(name string) []float64 {
+	for _, r := range b.result.Figures {
+		if r.Name == name {
+			return r.Values
+		}
+	}
+	return nil
+}
+
+// judge makes the rows of the table out of what was measured. Where two things
+// are compared, each round has its own ratio or difference.
+func (b *bench) judge() {
+	row := func(name, unit string, g goal, values []float64) {
+		if len(values) > 0 {
+			b.result.Rows = append(b.result.Rows, result.Row{
+				Name: name, Unit: unit, Values: values, Goal: g.text(unit), Met: g.met(result.Median(values)),
+			})
+		}
+	}
+	figure := func(group, work string, clients int, f result.Figure) []float64 {
+		return b.result.Each(result.Load{Group: group, Work: work, Connections: clients}, f)
+	}
+	// often is how often ours does something for each time that another does.
+	often := func(group, ours, other string) []float64 {
+		return ratio(figure(group, ours, b.clients, result.PerSecond), figure(group, other, b.clients, result.PerSecond))
+	}
+	added := func(group, ours, other string) []float64 {
+		return difference(figure(group, ours, 1, result.P50), figure(group, other, 1, result.P50))
+	}
+
+	row("what the load generator can do, to stock `respond`", "×", atLeast(2), often(reads, generatorWork, respondWork))
+	stored := thousands(b.stored)
+	row("GET /v1/workspaces/{id}, "+stored+" stored, to stock `respond` of the same bytes", "×", atLeast(1), often(reads, getWork, respondWork))
+	row("… p50 added, 1 connection", "µs", atMost(5), added(reads, getWork, respondWork))
+	row("page of 50 workspaces, to GET of one", "×", atLeast(0.3), often(reads, workspacesWork, getWork))
+	row("… at offset "+stored+", to offset 0", "×", atLeast(flat), often(reads, deepWorkspacesWork, workspacesWork))
+	row("page of 50 presets, to GET of a workspace", "×", atLeast(0.3), often(reads, presetsWork, getWork))
+	row("… at offset "+stored+", to offset 0", "×", atLeast(flat), often(reads, deepPresetsWork, presetsWork))
+
+	row("pass-through of a route that is not ours, to stock `reverse_proxy`", "×", atLeast(0.97), often(gateway, passWork, proxyWork))
+	row("… p50 added, 1 connection", "µs", atMost(10), added(gateway, passWork, proxyWork))
+	row("inference request without a reference, to stock `reverse_proxy`", "×", atLeast(0.97), often(gateway, inferWork, proxyWork))
+	row("… p50 added, 1 connection", "µs", atMost(10), added(gateway, inferWork, proxyWork))
+	row("inference request with a reference, to one without", "×", atLeast(0.85), often(gateway, resolveWork, inferWork))
+
+	row("durable POST /v1/workspaces, to Badger's own synced commits", "×", atLeast(2.5), often(writes, postWorkspaceWork, badgerWork))
+	row("… p99", "ms", atMost(25), scaled(figure(writes, postWorkspaceWork, b.clients, result.P99), 1e-3))
+	row("durable POST /v1/presets/{slug}/responses, new slug, to POST /v1/workspaces", "×", atLeast(0.6), often(writes, newPresetWork, postWorkspaceWork))
+	row("… new version", "×", atLeast(0.6), often(writes, newVersionWork, postWorkspaceWork))
+	row(fmt.Sprintf("%d clients on one slug, to a slug each", b.clients), "×", atLeast(0.5), often(writes, oneSlugWork, newVersionWork))
+	row("one client's POST /v1/workspaces, p50 to that of a raw synced commit plus validation", "×", atMost(1.3),
+		ratio(figure(writes, postWorkspaceWork, 1, result.P50), sum(figure(writes, badgerWork, 1, result.P50), b.noted(validationFigure))))
+
+	row("create of an equal record, to PocketBase", "×", atLeast(8), often(peer, postWorkspaceWork, pocketCreateWork))
+	row("get of an equal record, to PocketBase", "×", atLeast(10), often(peer, getWork, pocketGetWork))
+
+	b.judgeGrowth(row)
+}
+
+// flat is how much of its throughput a list keeps far in, to count as flat.
+const flat = 0.9
+
+// judgeGrowth compares the largest number of presets with the smallest.
+func (b *bench) judgeGrowth(row func(name, unit string, g goal, values []float64)) {
+	few, many := b.sizes[0], b.sizes[len(b.sizes)-1]
+	perSecond := func(work string, presets int) []float64 {
+		return b.result.Each(result.Load{Group: growth, Work: work, Connections: b.clients, Presets: presets}, result.PerSecond)
+	}
+	for _, work := range []string{getWork, passWork, resolveWork, resolveAnyWork, postWorkspaceWork, newPresetWork, newVersionWork} {
+		row(fmt.Sprintf("time of %s with %s presets, to that with %s", work, thousands(many), thousands(few)), "×", atMost(1.3),
+			ratio(perSecond(work, few), perSecond(work, many)))
+	}
+	row("start with "+thousands(many)+" presets", "s", atMost(1), scaled(b.noted(lifeFigure(startFigure, many)), 1e-3))
+	row("memory above stock Caddy under load, "+thousands(many)+" presets (RssAnon)", "MiB", atMost(150),
+		difference(b.noted(lifeFigure(loadedFigure, many)), b.noted(lifeFigure(loadedFigure, 0))))
+	for _, presets := range []int{few, many} {
+		row("idle anonymous memory, "+thousands(presets)+" presets, to stock Caddy", "×", atMost(1.5),
+			ratio(b.noted(lifeFigure(idleFigure, presets)), b.noted(lifeFigure(idleFigure, 0))))
+	}
+}
+
+// pairwise applies fn to the values of each round, of which there are none where
+// one side was not measured.
+func pairwise(x, y []float64, fn func(x, y float64) float64) []float64 {
+	values := make([]float64, min(len(x), len(y)))
+	for i := range values {
+		values[i] = fn(x[i], y[i])
+	}
+	return values
+}
+
+func ratio(x, y []float64) []float64 {
+	return pairwise(x, y, func(x, y float64) float64 { return x / y })
+}
+
+func difference(x, y []float64) []float64 {
+	return pairwise(x, y, func(x, y float64) float64 { return x - y })
+}
+
+func sum(x, y []float64) []float64 {
+	return pairwise(x, y, func(x, y float64) float64 { return x + y })
+}
+
+func scaled(x []float64, by float64) []float64 {
+	return pairwise(x, x, func(x, _ float64) float64 { return x * by })
+}
+
+// report writes the tables in Markdown.
+func report(out io.Writer, run *result.Run) error {
+	var text strings.Builder
+	fmt.Fprintf(&text, "%s, %s, %s.\n\n```console\n$ %s\n```\n\n", run.Date, run.Machine, strings.Join(run.Versions, ", "), run.Command)
+	fmt.Fprintf(&text, "| Work | Goal | Median | Rounds | |\n|---|---|---|---|---|\n")
+	for _, r := range run.Rows {
+		met := "missed"
+		if r.Met {
+			met = "met"
+		}
+		fmt.Fprintf(&text, "| %s | %s | %s | %s | %s |\n", r.Name, r.Goal, median(r.Values, r.Unit), spread(r.Values), met)
+	}
+	fmt.Fprintf(&text, "\n| Measured | Connections | Presets | Per second | Rounds | p50 | p99 |\n|---|---|---|---|---|---|---|\n")
+	for _, m := range run.Measurements {
+		if m.Group == connections {
+			continue // that is for the plots
+		}
+		presets := ""
+		if m.Presets > 0 {
+			presets = thousands(m.Presets)
+		}
+		rates := m.Each(result.PerSecond)
+		fmt.Fprintf(&text, "| %s | %d | %s | %s | %s | %s | %s |\n", m.Work, m.Connections, presets,
+			median(rates, ""), spread(rates), median(m.Each(result.P50), "µs"), median(m.Each(result.P99), "µs"))
+	}
+	if len(run.Figures) > 0 {
+		fmt.Fprintf(&text, "\n| Noted | Median | Rounds |\n|---|---|---|\n")
+	}
+	for _, r := range run.Figures {
+		fmt.Fprintf(&text, "| %s | %s | %s |\n", r.Name, median(r.Values, r.Unit), spread(r.Values))
+	}
+	_, err := io.WriteString(out, text.String())
+	return err
+}
+
+func median(values []float64, unit string) string {
+	return withUnit(readable(result.Median(values)), unit)
+}
+
+// spread returns the least and the most of values.
+func spread(values []float64) string {
+	return readable(slices.Min(values)) + " to " + readable(slices.Max(values))
+}
+
+func withUnit(number, unit string) string {
+	switch unit {
+	case "":
+		return number
+	case "×":
+		return number + unit
+	}
+	return number + " " + unit
+}
+
+// readable writes a number with three digits, or all of those before its point.
+func readable(x float64) string {
+	switch abs := max(x, -x); {
+	case abs >= 100:
+		return thousands(int(math.Round(x)))
+	case abs >= 10:
+		return strconv.FormatFloat(x, 'f', 1, 64)
+	}
+	return strconv.FormatFloat(x, 'f', 2, 64)
+}
+
+// thousands writes a number with commas between groups of three digits.
+func thousands(n int) string {
+	text := strconv.Itoa(n)
+	for i := len(text) - 3; i > 0 && text[i-1] != '-'; i -= 3 {
+		text = text[:i] + "," + text[i:]
+	}
+	return text
+}

@@ -1,0 +1,110 @@
+package main
+
+import (
+	"bufio"
+	"bytes"
+	"fmt"
+	"io"
+	"net"
+	"os"
+	"strings"
+)
+
+// This program is its own upstream, when it is started with upstreamEnv set. It is
+// as little of a server as there can be, so that little of what is measured is
+// its: each request gets the same bytes.
+const upstreamEnv = "PRESETS_BENCH_UPSTREAM"
+
+const upstreamAnswer = `{"id":"x","object":"response","output":[]}`
+
+// echo in a request asks the upstream for the body that it received instead.
+const echo = "bench-echo"
+
+// serveUpstream listens on the loopback interface, prints the address, and ends
+// with its standard input, so that it cannot outlive who started it.
+func serveUpstream() error {
+	listener, err := net.Listen("tcp", "127.0.0.1:0")
+	if err != nil {
+		return err
+	}
+	fmt.Println(listener.Addr())
+	go func() {
+		_, _ = io.Copy(io.Discard, os.Stdin)
+		_ = listener.Close()
+	}()
+	for {
+		conn, err := listener.Accept()
+		if err != nil {
+			return nil // closed
+		}
+		go func() {
+			defer conn.Close()
+			_ = answerAll(conn)
+		}()
+	}
+}
+
+// startUpstream starts this program as the upstream.
+func (b *bench) startUpstream() error {
+	self, err := os.Executable()
+	if err != nil {
+		return err
+	}
+	cmd := b.command(self)
+	cmd.Env = append(os.Environ(), upstreamEnv+"=1")
+	// The pipe to its standard input closes with this process.
+	if _, err := cmd.StdinPipe(); err != nil {
+		return err
+	}
+	out, err := cmd.StdoutPipe()
+	if err != nil {
+		return err
+	}
+	if err := cmd.Start(); err != nil {
+		return err
+	}
+	s := &server{cmd: cmd, ended: make(chan struct{})}
+	b.servers = append(b.servers, s)
+	line, err := bufio.NewReader(out).ReadString('\n')
+	go s.wait()
+	b.upstream = strings.TrimSpace(line)
+	return err
+}
+
+// answerAll answers requests that come one after another and announce the length
+// of their bodies. It hangs up on others.
+func answerAll(conn io.ReadWriter) error {
+	usual := jsonAnswer([]byte(upstreamAnswer))
+	buffer := make([]byte, 64<<10)
+	for {
+		read, head, size := 0, -1, 0
+		for head < 0 || read < head+size {
+			n, err := conn.Read(buffer[read:])
+			if err != nil {
+				return err
+			}
+			read += n
+			if head < 0 {
+				if end := bytes.Index(buffer[:read], headEnd); end >= 0 {
+					head = end + len(headEnd)
+					_, announced := parseHead(buffer[:head])
+					size = max(announced, 0)
+				}
+			}
+		}
+		if read != head+size {
+			return fmt.Errorf("%d bytes after a request", read-head-size)
+		}
+		answer := usual
+		if bytes.Contains(buffer[:head], []byte(echo)) {
+			answer = jsonAnswer(buffer[head:read])
+		}
+		if _, err := conn.Write(answer); err != nil {
+			return err
+		}
+	}
+}
+
+func jsonAnswer(body []byte) []byte {
+	return fmt.Appendf(nil, "HTTP/1.1 200 OK\r\nContent-Type: application/json\r\nContent-Length: %d\r\n\r\n%s", len(body), body)
+}
