@@ -12,7 +12,6 @@ import (
 	"time"
 
 	"github.com/caddyserver/caddy/v2"
-	"github.com/caddyserver/caddy/v2/modules/caddyevents"
 	"github.com/caddyserver/caddy/v2/modules/caddyhttp"
 	"github.com/prometheus/client_golang/prometheus"
 	"github.com/prometheus/client_golang/prometheus/testutil"
@@ -515,12 +514,7 @@ func newBareHandler(t testing.TB, store domain.Store) *Handler {
 		t.Fatal(err)
 	}
 	h.schemas, h.operations = schemas, h.routes(schemas)
-	ctx, cancel := caddy.NewContext(caddy.Context{Context: t.Context()})
-	t.Cleanup(cancel)
-	h.events = &announcer{ctx: ctx, app: new(caddyevents.App), logger: h.logger}
-	if err := h.events.app.Provision(ctx); err != nil {
-		t.Fatal(err)
-	}
+	h.events = &announcer{wanted: func(string) bool { return false }}
 	if h.metrics, err = newMetrics(prometheus.NewRegistry()); err != nil {
 		t.Fatal(err)
 	}

@@ -30,8 +30,8 @@ const maxWaitingEvents = 10_000
 // announcer emits events one after another, on a goroutine of its own: those who
 // subscribe may take their time, the client that caused an event need not.
 type announcer struct {
-	ctx    caddy.Context
-	app    *caddyevents.App
+	wanted func(event string) bool // by anybody
+	emit   func(event string, data map[string]any)
 	logger *zap.Logger
 
 	mu      sync.Mutex
@@ -43,16 +43,18 @@ func newAnnouncer(ctx caddy.Context) (*announcer, error) {
 	if err != nil {
 		return nil, fmt.Errorf("getting the events app: %w", err)
 	}
-	a := &announcer{ctx: ctx, app: app.(*caddyevents.App), logger: ctx.Logger()}
+	events := app.(*caddyevents.App)
+	logger := ctx.Logger()
 	// Requests outlive the configuration that they came in under, and so do
 	// their events.
-	a.ctx.Context = context.WithoutCancel(ctx.Context)
-	return a, nil
+	ctx.Context = context.WithoutCancel(ctx.Context)
+	emit := func(event string, data map[string]any) { events.Emit(ctx, event, data) }
+	return &announcer{wanted: events.ShouldEmit, emit: emit, logger: logger}, nil
 }
 
 // announce sees to the event of a change, if it has one. The change is durable.
 func (a *announcer) announce(done *domain.AuditRecord) {
-	if done == nil || eventOf[done.Operation] == "" || !a.app.ShouldEmit(eventOf[done.Operation]) {
+	if done == nil || eventOf[done.Operation] == "" || !a.wanted(eventOf[done.Operation]) {
 		return
 	}
 	a.mu.Lock()
@@ -73,7 +75,7 @@ func (a *announcer) emitAll() {
 		a.mu.Lock()
 		next := a.waiting[0]
 		a.mu.Unlock()
-		a.emit(next)
+		a.tell(next)
 		a.mu.Lock()
 		a.waiting = a.waiting[1:]
 		rest := len(a.waiting)
@@ -84,16 +86,16 @@ func (a *announcer) emitAll() {
 	}
 }
 
-// emit emits the event of a change. Its data is what the audit trail holds: no
+// tell emits the event of a change. Its data is what the audit trail holds: no
 // key, prompt or setting.
-func (a *announcer) emit(done *domain.AuditRecord) {
+func (a *announcer) tell(done *domain.AuditRecord) {
 	name := eventOf[done.Operation]
 	defer func() {
 		if problem := recover(); problem != nil { // or it would end the server
 			a.logger.Error("event handler panicked", zap.String("event", name), zap.Any("panic", problem), zap.Stack("stack"))
 		}
 	}()
-	a.app.Emit(a.ctx, name, map[string]any{
+	a.emit(name, map[string]any{
 		"id":             done.Object.ID,
 		"slug":           done.Object.Slug,
 		"workspace_id":   done.Object.WorkspaceID,

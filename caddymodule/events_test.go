@@ -17,7 +17,6 @@ import (
 
 	"github.com/caddyserver/caddy/v2"
 	"github.com/caddyserver/caddy/v2/caddyconfig/caddyfile"
-	"github.com/caddyserver/caddy/v2/modules/caddyevents"
 	"go.uber.org/zap"
 	"go.uber.org/zap/zaptest/observer"
 
@@ -293,16 +292,8 @@ func TestEventsOfRequestsInFlight(t *testing.T) {
 
 // What waits for a subscriber that hangs is bounded, and the log tells of the rest.
 func TestWaitingEventsAreBounded(t *testing.T) {
-	ctx, cancel := caddy.NewContext(caddy.Context{Context: t.Context()})
-	defer cancel()
 	core, logged := observer.New(zap.ErrorLevel)
-	a := &announcer{ctx: ctx, app: new(caddyevents.App), logger: zap.New(core), waiting: make([]*domain.AuditRecord, maxWaitingEvents-1)}
-	if err := a.app.Provision(ctx); err != nil {
-		t.Fatal(err)
-	}
-	if err := a.app.On("workspaces.created", subscriber{}); err != nil {
-		t.Fatal(err)
-	}
+	a := &announcer{wanted: func(string) bool { return true }, logger: zap.New(core), waiting: make([]*domain.AuditRecord, maxWaitingEvents-1)}
 	for n := range 3 {
 		a.announce(&domain.AuditRecord{Number: n, Operation: "workspace.create"})
 	}
