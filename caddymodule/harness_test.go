@@ -71,7 +71,7 @@ func start(t *testing.T, subdirectives string) *server {
 		t:        t,
 		address:  freeAddress(t),
 		admin:    freeAddress(t),
-		folder:   filepath.Join(t.TempDir(), "store"),
+		folder:   storeFolder(t),
 		logFile:  filepath.Join(t.TempDir(), "log"),
 		upstream: newUpstream(t),
 	}
@@ -81,6 +81,19 @@ func start(t *testing.T, subdirectives string) *server {
 	}
 	t.Cleanup(s.stop)
 	return s
+}
+
+// storeFolder returns a folder for a store. That a key was used may be noted after
+// the server has stopped, which opens the store once more: what is left of it then
+// goes with TestMain.
+func storeFolder(t *testing.T) string {
+	t.Helper()
+	dir, err := os.MkdirTemp(os.Getenv("HOME"), "store-")
+	if err != nil {
+		t.Fatal(err)
+	}
+	t.Cleanup(func() { os.RemoveAll(dir) })
+	return filepath.Join(dir, "store")
 }
 
 // stop replaces the configuration by an empty one, which releases the folder.

@@ -336,15 +336,17 @@ func TestIdempotency(t *testing.T) {
 	number(ask, 3)                  // no key
 	number(ask, 4)
 	number(idempotent("a", "x"), 1)
-	other := idempotent("a", "x") // another client's own, whatever its key is called
+	other, third := idempotent("a", "x"), idempotent("a", "x") // other clients' own
 	other.Who.Hash = domain.HashSecret("another")
+	third.Who.KeyID = "k3"
 	number(other, 5)
 	number(other, 5)
+	number(third, 6)
 
 	f.now = start.Add(24 * time.Hour) // and it is over
-	number(idempotent("a", "x"), 6)
-	number(idempotent("a", "x"), 6)
-	number(idempotent("b", "another"), 7)
+	number(idempotent("a", "x"), 7)
+	number(idempotent("a", "x"), 7)
+	number(idempotent("b", "another"), 8)
 
 	// What failed was not done, and may be tried again.
 	off, on := domain.PresetDisabled, domain.PresetActive
@@ -356,8 +358,8 @@ func TestIdempotency(t *testing.T) {
 	if _, err := f.UpdatePreset(t.Context(), ask, "", "p", domain.PresetPatch{Status: &on}); err != nil {
 		t.Fatal(err)
 	}
-	number(idempotent("c", "y"), 8)
-	number(idempotent("c", "y"), 8)
+	number(idempotent("c", "y"), 9)
+	number(idempotent("c", "y"), 9)
 }
 
 // An answer about what has gone with its workspace is not given again.

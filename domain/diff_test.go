@@ -404,7 +404,8 @@ func TestDiffOfHostileConfigs(t *testing.T) {
 		whole    bool
 	}{
 		"many numbers":      {nested(1, "1", "1"), nested(1, "2", "2"), true},
-		"below a long name": {filled(`{"x":{"`+long+`":[`, "1", "1", "]}}"), filled(`{"x":{"`+long+`":[`, "2", "2", "]}}"), true},
+		"below a long name": {filled(`{"x":{"`+long+`":[`, `"0123456789abcdef"`, "1", "]}}"), filled(`{"x":{"`+long+`":[`, `"0123456789abcdef"`, "2", "]}}"), true},
+		"far down":          {nested(100, `"0123456789abcdef"`, "1"), nested(100, `"0123456789abcdef"`, "2"), true},
 		"nested":            {nested(120, "1", "1"), nested(120, "1", "2"), true},
 		"lists of texts":    {lists(140, `"1234"`, "1"), lists(140, `"1234"`, "2"), false},
 		"long list":         {nested(1, `"1234"`, "1"), nested(1, `"1235"`, "2"), false},
