@@ -107,7 +107,7 @@ func readTags(header http.Header, name string, weak bool) (*domain.Tags, error) 
 		return nil, nil
 	}
 	malformed := domain.InvalidAt(strings.ToLower(name), `must be * or entity tags such as "0123456789abcdef"`)
-	text := strings.TrimSpace(strings.Join(lines, ","))
+	text := strings.Trim(strings.Join(lines, ","), " \t")
 	if text == "*" {
 		return &domain.Tags{Any: true}, nil
 	}
