@@ -4,8 +4,6 @@ import (
 	"net/http"
 	"strconv"
 
-	jsonv2 "github.com/go-json-experiment/json"
-
 	"github.com/caddy-presets/caddy-presets/domain"
 )
 
@@ -67,14 +65,11 @@ func (c *call) listed(read func(domain.Page) (domain.Listed, error)) (answer, er
 // request in a dialect.
 func createPresetFrom(dialect domain.Dialect) func(*call) (answer, error) {
 	return func(c *call) (answer, error) {
-		for name, value := range c.object.All() {
-			if name == "session_id" {
-				var id string
-				if err := jsonv2.Unmarshal(value, &id); err != nil {
-					return answer{}, err
-				}
-				c.note("session_id", id)
-			}
+		switch id, given, err := c.textOf("session_id"); {
+		case err != nil:
+			return answer{}, err
+		case given:
+			c.note("session_id", id)
 		}
 		capture, err := domain.CaptureRequest(dialect, c.object.All())
 		if err != nil {

@@ -58,20 +58,27 @@ var integers = jsonv2.WithUnmarshalers(jsonv2.UnmarshalFunc(func(text []byte, n 
 // readWorkspaceReference takes the workspace to act in from the body, which may
 // stand there instead of in the query.
 func (c *call) readWorkspaceReference() error {
-	for name, value := range c.object.All() {
-		if name != "workspace_id" {
-			continue
-		}
-		var id string
-		if err := jsonv2.Unmarshal(value, &id); err != nil {
-			return err
-		}
-		if c.given.workspace != "" && id != c.given.workspace {
-			return domain.InvalidAt("/workspace_id", "must be the same as in the query")
-		}
-		c.given.workspace = id
+	id, given, err := c.textOf("workspace_id")
+	switch {
+	case err != nil || !given:
+		return err
+	case c.given.workspace != "" && id != c.given.workspace:
+		return domain.InvalidAt("/workspace_id", "must be the same as in the query")
 	}
+	c.given.workspace = id
 	return nil
+}
+
+// textOf returns a member of the body that its schema says is a string, if it is
+// given.
+func (c *call) textOf(member string) (text string, given bool, err error) {
+	for name, value := range c.object.All() {
+		if name == member {
+			err = jsonv2.Unmarshal(value, &text)
+			return text, true, err
+		}
+	}
+	return "", false, nil
 }
 
 // readJSON returns the request's body: JSON by its headers, of at most

@@ -28,12 +28,10 @@ import (
 // in or taken out is found. Configs with so much in them that a patch could
 // exceed maxPatch give one operation that replaces all.
 func (s *Service) Diff(ctx context.Context, who Principal, workspace, slug, from, to string) (Found, error) {
-	var p Preset
 	var source, target PresetVersion
-	err := s.store.View(ctx, func(r Reader) (err error) {
-		if p, err = visiblePreset(r, who, workspace, slug); err != nil {
-			return err
-		}
+	var workspaceID string
+	err := s.viewPreset(ctx, who, workspace, slug, func(r Reader, p Preset) (err error) {
+		workspaceID = p.WorkspaceID
 		if source, err = namedVersion(r, p, from, "from"); err != nil {
 			return err
 		}
@@ -61,7 +59,7 @@ func (s *Service) Diff(ctx context.Context, who Principal, workspace, slug, from
 	encoder := json.NewEncoder(&text)
 	encoder.SetEscapeHTML(false)
 	err = encoder.Encode(diff)
-	return Found{JSON: bytes.TrimSuffix(text.Bytes(), []byte("\n")), WorkspaceID: p.WorkspaceID, Number: target.Version}, err
+	return Found{JSON: bytes.TrimSuffix(text.Bytes(), []byte("\n")), WorkspaceID: workspaceID, Number: target.Version}, err
 }
 
 // namedVersion returns the version of p that a query parameter names by its

@@ -29,7 +29,7 @@ type Share struct {
 }
 
 // LabelChange is one change of a label, never changed itself. Its struct tags
-// are its stored form.
+// are its stored form, and what clients see.
 type LabelChange struct {
 	Number int       `json:"number"` // from 1, without a gap, going on when a label is set again
 	Time   time.Time `json:"time"`

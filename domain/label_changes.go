@@ -5,7 +5,6 @@ import (
 	"fmt"
 	"maps"
 	"slices"
-	"time"
 
 	jsonv2 "github.com/go-json-experiment/json"
 )
@@ -33,27 +32,19 @@ func (p Preset) labelled(name, place string) (int, error) {
 // labelJSON returns a label of p as clients see it, with a page of its history.
 func labelJSON(r Reader, p Preset, name string, page Page) ([]byte, error) {
 	label := p.Labels[name]
-	type change struct {
-		Number int       `json:"number"`
-		Time   time.Time `json:"time"`
-		KeyID  string    `json:"key_id"`
-		UserID string    `json:"user_id"`
-		From   *Target   `json:"from"`
-		To     *Target   `json:"to"`
-	}
-	history := []change{}
+	history := []LabelChange{}
 	for n := label.Changes - page.Offset; n > 0 && len(history) < page.Limit; n-- {
 		c, err := r.LabelChange(p, name, n)
 		if err != nil {
 			return nil, err
 		}
-		history = append(history, change(c))
+		history = append(history, c)
 	}
 	return jsonv2.Marshal(struct {
 		Label string `json:"label"`
 		Target
-		History []change `json:"history"`
-		Changes int      `json:"history_count"`
+		History []LabelChange `json:"history"`
+		Changes int           `json:"history_count"`
 	}{name, label.Target, history, label.Changes})
 }
 
@@ -73,7 +64,7 @@ func (c *change) checkLabel(p Preset, name string) error {
 	if err != nil {
 		return err
 	}
-	_, preset, err := withDesignated(c, p)
+	preset, err := withDesignated(c, p)
 	if err != nil {
 		return err
 	}
@@ -134,11 +125,7 @@ func (t *Target) version() int {
 // Label returns a label of a preset with a page of its history, the latest
 // change first.
 func (s *Service) Label(ctx context.Context, who Principal, workspace, slug, name string, page Page) (found Found, err error) {
-	err = s.store.View(ctx, func(r Reader) error {
-		p, err := visiblePreset(r, who, workspace, slug)
-		if err != nil {
-			return err
-		}
+	err = s.viewPreset(ctx, who, workspace, slug, func(r Reader, p Preset) error {
 		label, ok := p.Labels[name]
 		if !ok {
 			return errNoSuchLabel("label")

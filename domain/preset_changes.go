@@ -39,13 +39,13 @@ func visiblePreset(r Reader, who Principal, workspace, slug string) (Preset, err
 	return p, err
 }
 
-// withDesignated returns p's designated version and both as clients see them.
-func withDesignated(r Reader, p Preset) (v PresetVersion, text []byte, err error) {
-	if v, err = r.PresetVersion(p, p.DesignatedVersion); err != nil {
-		return v, nil, err
+// withDesignated returns p and its designated version as clients see them.
+func withDesignated(r Reader, p Preset) ([]byte, error) {
+	v, err := r.PresetVersion(p, p.DesignatedVersion)
+	if err != nil {
+		return nil, err
 	}
-	text, err = PresetJSON(p, v)
-	return v, text, err
+	return PresetJSON(p, v)
 }
 
 // existing returns the preset that a change is about, once its condition was
@@ -58,12 +58,25 @@ func (c *change) existing(workspace, slug string) (Preset, error) {
 	return p, c.checkPreset(p)
 }
 
-// checkPreset checks the condition of the change against p as clients see it.
-func (c *change) checkPreset(p Preset) error {
-	if c.Condition.none() {
-		return nil
+// evenArchived is existing for what concerns archived presets, too.
+func (c *change) evenArchived(workspace, slug string) (Preset, error) {
+	p, err := presetOf(c, c.Who, workspace, slug)
+	if err != nil {
+		return p, err
 	}
-	_, text, err := withDesignated(c, p)
+	return p, c.checkPreset(p)
+}
+
+// checkPreset checks the condition of the change against p as clients see it: for
+// them an archived one does not exist.
+func (c *change) checkPreset(p Preset) error {
+	switch {
+	case c.Condition.none():
+		return nil
+	case p.Status == PresetArchived:
+		return c.Condition.Check()
+	}
+	text, err := withDesignated(c, p)
 	if err != nil {
 		return err
 	}
@@ -72,21 +85,27 @@ func (c *change) checkPreset(p Preset) error {
 
 // putPreset stores what a change made of p, and records it. before is the
 // version that was designated.
-func (c *change) putPreset(operation string, p Preset, before int) error {
+func (c *change) putPreset(operation string, p *Preset, before int) error {
 	p.UpdatedAt = c.now
-	if err := c.PutPreset(p); err != nil {
+	if err := c.PutPreset(*p); err != nil {
 		return err
 	}
-	if err := c.record(operation, p.audited(), before, p.DesignatedVersion); err != nil {
-		return err
-	}
-	return c.showPreset(p)
+	return c.record(operation, p.audited(), before, p.DesignatedVersion)
 }
 
 // showPreset makes p the answer.
-func (c *change) showPreset(p Preset) (err error) {
-	c.out.Preset, c.out.WorkspaceID, c.out.Number = p, p.WorkspaceID, p.DesignatedVersion
-	c.out.Version, c.out.JSON, err = withDesignated(c, p)
+func (c *change) showPreset(p Preset) error {
+	v, err := c.PresetVersion(p, p.DesignatedVersion)
+	if err != nil {
+		return err
+	}
+	return c.showVersion(p, v)
+}
+
+// showVersion makes p the answer, whose designated version is v.
+func (c *change) showVersion(p Preset, v PresetVersion) (err error) {
+	c.out.Preset, c.out.Version, c.out.WorkspaceID, c.out.Number = p, v, p.WorkspaceID, v.Version
+	c.out.JSON, err = PresetJSON(p, v)
 	return err
 }
 
@@ -139,7 +158,10 @@ func (s *Service) CreatePresetVersion(ctx context.Context, w Write, workspace, s
 			return err
 		}
 		p.DesignatedVersion, p.DesignatedVersionID = v.Version, v.ID
-		return c.putPreset("preset.create_version", p, before)
+		if err := c.putPreset("preset.create_version", &p, before); err != nil {
+			return err
+		}
+		return c.showVersion(p, v)
 	})
 }
 
@@ -174,7 +196,10 @@ func (s *Service) DesignateVersion(ctx context.Context, w Write, workspace, slug
 		}
 		before := p.DesignatedVersion
 		p.DesignatedVersion, p.DesignatedVersionID = v.Version, v.ID
-		return c.putPreset("preset.designate", p, before)
+		if err := c.putPreset("preset.designate", &p, before); err != nil {
+			return err
+		}
+		return c.showVersion(p, v)
 	})
 }
 
@@ -205,10 +230,12 @@ func (s *Service) UpdatePreset(ctx context.Context, w Write, workspace, slug str
 		if patch.Status != nil && *patch.Status != p.Status {
 			p.Status, p.StatusUpdatedAt, changed = *patch.Status, &c.now, true
 		}
-		if !changed {
-			return c.showPreset(p)
+		if changed {
+			if err := c.putPreset("preset.update", &p, p.DesignatedVersion); err != nil {
+				return err
+			}
 		}
-		return c.putPreset("preset.update", p, p.DesignatedVersion)
+		return c.showPreset(p)
 	})
 }
 
@@ -221,26 +248,19 @@ func equal[T comparable](a, b *T) bool {
 // is a Conflict. The outcome has no JSON.
 func (s *Service) ArchivePreset(ctx context.Context, w Write, workspace, slug string) (Outcome, error) {
 	return s.change(ctx, w, func(c *change) error {
-		p, err := presetOf(c, c.Who, workspace, slug)
-		switch {
-		case err != nil:
-			return err
-		case p.Status == PresetArchived:
-			c.out.WorkspaceID = p.WorkspaceID
-			return c.Condition.Check()
-		}
-		if err := c.checkPreset(p); err != nil {
+		p, err := c.evenArchived(workspace, slug)
+		if err != nil {
 			return err
 		}
-		if p.Status != PresetActive {
+		c.out.WorkspaceID = p.WorkspaceID
+		switch p.Status {
+		case PresetArchived:
+			return nil
+		case PresetDisabled:
 			return errNotActive(p)
 		}
 		p.Status, p.StatusUpdatedAt = PresetArchived, &c.now
-		if err := c.putPreset("preset.archive", p, p.DesignatedVersion); err != nil {
-			return err
-		}
-		c.out = Outcome{WorkspaceID: p.WorkspaceID, Record: c.out.Record}
-		return nil
+		return c.putPreset("preset.archive", &p, p.DesignatedVersion)
 	})
 }
 
@@ -248,24 +268,19 @@ func (s *Service) ArchivePreset(ctx context.Context, w Write, workspace, slug st
 // stays as it is; a disabled one is a Conflict.
 func (s *Service) RestorePreset(ctx context.Context, w Write, workspace, slug string) (Outcome, error) {
 	return s.change(ctx, w, func(c *change) error {
-		p, err := presetOf(c, c.Who, workspace, slug)
-		switch {
-		case err != nil:
+		p, err := c.evenArchived(workspace, slug)
+		if err != nil {
 			return err
-		case p.Status == PresetArchived:
-			err = c.Condition.Check()
-		default:
-			err = c.checkPreset(p)
 		}
-		switch {
-		case err != nil:
-			return err
-		case p.Status == PresetDisabled:
+		switch p.Status {
+		case PresetDisabled:
 			return errNotActive(p)
-		case p.Status == PresetActive:
-			return c.showPreset(p)
+		case PresetArchived:
+			p.Status, p.StatusUpdatedAt = PresetActive, &c.now
+			if err := c.putPreset("preset.restore", &p, p.DesignatedVersion); err != nil {
+				return err
+			}
 		}
-		p.Status, p.StatusUpdatedAt = PresetActive, &c.now
-		return c.putPreset("preset.restore", p, p.DesignatedVersion)
+		return c.showPreset(p)
 	})
 }

@@ -29,16 +29,24 @@ type Found struct {
 	Number      int
 }
 
-// Preset returns a preset and its designated version. workspace is the id or
-// slug of the workspace to look in, empty for the key's own. An archived preset
-// is NotFound, here and in all methods that read.
-func (s *Service) Preset(ctx context.Context, who Principal, workspace, slug string) (found Found, err error) {
-	err = s.store.View(ctx, func(r Reader) error {
+// viewPreset runs fn with a preset that clients can see, and a snapshot that it
+// is in.
+func (s *Service) viewPreset(ctx context.Context, who Principal, workspace, slug string, fn func(r Reader, p Preset) error) error {
+	return s.store.View(ctx, func(r Reader) error {
 		p, err := visiblePreset(r, who, workspace, slug)
 		if err != nil {
 			return err
 		}
-		_, text, err := withDesignated(r, p)
+		return fn(r, p)
+	})
+}
+
+// Preset returns a preset and its designated version. workspace is the id or
+// slug of the workspace to look in, empty for the key's own. An archived preset
+// is NotFound, here and in all methods that read.
+func (s *Service) Preset(ctx context.Context, who Principal, workspace, slug string) (found Found, err error) {
+	err = s.viewPreset(ctx, who, workspace, slug, func(r Reader, p Preset) error {
+		text, err := withDesignated(r, p)
 		found = Found{JSON: text, WorkspaceID: p.WorkspaceID, Number: p.DesignatedVersion}
 		return err
 	})
@@ -66,11 +74,7 @@ func (s *Service) Presets(ctx context.Context, who Principal, workspace string, 
 
 // PresetVersion returns version n of a preset.
 func (s *Service) PresetVersion(ctx context.Context, who Principal, workspace, slug string, n int) (found Found, err error) {
-	err = s.store.View(ctx, func(r Reader) error {
-		p, err := visiblePreset(r, who, workspace, slug)
-		if err != nil {
-			return err
-		}
+	err = s.viewPreset(ctx, who, workspace, slug, func(r Reader, p Preset) error {
 		v, err := versionOf(r, p, n, "version")
 		if err != nil {
 			return err
@@ -85,11 +89,7 @@ func (s *Service) PresetVersion(ctx context.Context, who Principal, workspace, s
 // PresetVersions returns a page of the versions of a preset, the first version
 // first.
 func (s *Service) PresetVersions(ctx context.Context, who Principal, workspace, slug string, page Page) (list Listed, err error) {
-	err = s.store.View(ctx, func(r Reader) error {
-		p, err := visiblePreset(r, who, workspace, slug)
-		if err != nil {
-			return err
-		}
+	err = s.viewPreset(ctx, who, workspace, slug, func(r Reader, p Preset) error {
 		var versions []PresetVersion
 		for n := page.Offset; n < p.LatestVersion && len(versions) < page.Limit; n++ {
 			v, err := r.PresetVersion(p, n+1)

@@ -198,13 +198,7 @@ func (r *Resolver) workspace(ctx context.Context, who Principal) (*workspaceDefa
 	if err != nil {
 		return nil, err
 	}
-	text := func(p *string) string {
-		if p == nil {
-			return ""
-		}
-		return *p
-	}
-	defaults := &workspaceDefaults{id: w.ID, textModel: text(w.DefaultTextModel), providerSort: text(w.DefaultProviderSort)}
+	defaults := &workspaceDefaults{id: w.ID, textModel: or(w.DefaultTextModel, ""), providerSort: or(w.DefaultProviderSort, "")}
 	cost := minEntryCost + int64(len(defaults.textModel)+len(defaults.providerSort))
 	if w.DisabledServerTools != nil {
 		defaults.disabledTools = *w.DisabledServerTools
