@@ -125,10 +125,17 @@ func (s *server) load(sites string) error {
 	return err
 }
 
-// settle waits until the old listeners are gone: connections that one of them
-// accepted last are reset, whatever the handler.
+// settle waits until the old listeners are gone, which Caddy closes in the
+// background: connections that one of them accepted last are reset, whatever the
+// handler. Its count is lowered just before a listener is closed, so a few
+// connections must succeed, too.
 func (s *server) settle() {
 	http.DefaultClient.CloseIdleConnections()
+	for deadline := time.Now().Add(30 * time.Second); caddy.ListenerUsage("tcp", s.address) > 1; time.Sleep(time.Millisecond) {
+		if time.Now().After(deadline) {
+			s.t.Fatal("an old listener is still open")
+		}
+	}
 	for row := 0; row < 3; row++ {
 		conn, err := net.Dial("tcp", s.address)
 		if err != nil {
