@@ -183,15 +183,30 @@ func (b *bench) sample(clients int, lasting time.Duration, t trial) (result.Samp
 		// What the clients get is what the servers lack.
 		defer runtime.GOMAXPROCS(runtime.GOMAXPROCS(max(1, runtime.NumCPU()/2)))
 	}
+	worked := b.worked()
 	sample, done, err := drive(b.ctx, clients, lasting/5, lasting, t.open)
 	if err != nil {
 		return result.Sample{}, err
+	}
+	if !t.inside {
+		sample.CPU = (b.worked() - worked) / time.Duration(done)
 	}
 	after, err := t.count()
 	if err == nil && t.stored != nil && after-before != done {
 		err = fmt.Errorf("%d were acknowledged, and %d are stored", done, after-before)
 	}
 	return sample, err
+}
+
+// worked returns how long all servers' processors have worked, less that of the
+// upstream, which is no candidate. Those that are not asked hardly do.
+func (b *bench) worked() (sum time.Duration) {
+	for _, s := range b.servers {
+		if s.log != "" {
+			sum += s.worked()
+		}
+	}
+	return sum
 }
 
 func (t trial) count() (int, error) {

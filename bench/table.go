@@ -165,7 +165,7 @@ func report(out io.Writer, run *result.Run) error {
 		}
 		fmt.Fprintf(&text, "| %s | %s | %s | %s | %s |\n", r.Name, r.Goal, median(r.Values, r.Unit), spread(r.Values), met)
 	}
-	fmt.Fprintf(&text, "\n| Measured | Connections | Presets | Per second | Rounds | p50 | p99 |\n|---|---|---|---|---|---|---|\n")
+	fmt.Fprintf(&text, "\n| Measured | Connections | Presets | Per second | Rounds | p50 | p99 | Server's CPU |\n|---|---|---|---|---|---|---|---|\n")
 	for _, m := range run.Measurements {
 		if m.Group == connections {
 			continue // that is for the plots
@@ -175,8 +175,8 @@ func report(out io.Writer, run *result.Run) error {
 			presets = thousands(m.Presets)
 		}
 		rates := m.Each(result.PerSecond)
-		fmt.Fprintf(&text, "| %s | %d | %s | %s | %s | %s | %s |\n", m.Work, m.Connections, presets,
-			median(rates, ""), spread(rates), median(m.Each(result.P50), "µs"), median(m.Each(result.P99), "µs"))
+		fmt.Fprintf(&text, "| %s | %d | %s | %s | %s | %s | %s | %s |\n", m.Work, m.Connections, presets,
+			median(rates, ""), spread(rates), median(m.Each(result.P50), "µs"), median(m.Each(result.P99), "µs"), median(m.Each(result.CPU), "µs"))
 	}
 	if len(run.Figures) > 0 {
 		fmt.Fprintf(&text, "\n| Noted | Median | Rounds |\n|---|---|---|\n")

@@ -54,6 +54,9 @@ type Sample struct {
 	PerSecond float64       `json:"per_second"`
 	P50       time.Duration `json:"p50_ns"`
 	P99       time.Duration `json:"p99_ns"`
+	// CPU is how long the servers' processors worked for it once, 0 where that
+	// is not known. It says more than PerSecond where others use the machine.
+	CPU time.Duration `json:"cpu_ns,omitempty"`
 }
 
 // Figure is one of those that a Sample has.
@@ -67,6 +70,9 @@ func P50(s Sample) float64 { return float64(s.P50) / float64(time.Microsecond) }
 
 // P99 is the 99th percentile of how long it took, in microseconds.
 func P99(s Sample) float64 { return float64(s.P99) / float64(time.Microsecond) }
+
+// CPU is the work of processors that it took, in microseconds.
+func CPU(s Sample) float64 { return float64(s.CPU) / float64(time.Microsecond) }
 
 // Add adds a sample.
 func (r *Run) Add(l Load, s Sample) {
