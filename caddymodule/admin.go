@@ -209,7 +209,9 @@ func (r adminRequest) show(keys ...domain.Key) []issuedKey {
 		slug, known := slugs[k.WorkspaceID]
 		if !known {
 			// A key is shown even so: this may be the one chance to see its secret.
-			if w, err := r.service.Workspace(r.Context(), operator.Who, k.WorkspaceID); err == nil {
+			if found, err := r.service.Workspace(r.Context(), operator.Who, k.WorkspaceID); err == nil {
+				var w domain.Workspace
+				_ = jsonv2.Unmarshal(found.JSON, &w)
 				slug = w.Slug
 			}
 			slugs[k.WorkspaceID] = slug

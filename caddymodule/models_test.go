@@ -677,11 +677,11 @@ func TestModelsOfAWorkspace(t *testing.T) {
 		}
 	}
 	err = store.Update(t.Context(), func(tx domain.Tx) error {
-		w, err := tx.WorkspaceBySlug("team")
+		home, err := tx.WorkspaceID("team")
 		if err != nil {
 			return err
 		}
-		p, err := tx.Preset(w.ID, "gone")
+		p, err := tx.Preset(home, "gone")
 		if err != nil {
 			return err
 		}

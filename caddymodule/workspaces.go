@@ -23,12 +23,7 @@ func createWorkspace(c *call) (answer, error) {
 }
 
 func getWorkspace(c *call) (answer, error) {
-	w, err := c.h.service.Workspace(c.r.Context(), c.who, c.params[0])
-	if err != nil {
-		return answer{}, err
-	}
-	data, err := w.JSON()
-	return c.found(domain.Found{JSON: data, WorkspaceID: w.ID}, err)
+	return c.found(c.h.service.Workspace(c.r.Context(), c.who, c.params[0]))
 }
 
 func updateWorkspace(c *call) (answer, error) {

@@ -459,7 +459,7 @@ func TestChangesAreWhole(t *testing.T) {
 		}
 	}
 	out, err := f.PutLabel(t.Context(), idempotent("a", "x"), "", "p", "live", domain.Target{Version: 1})
-	if err != nil || out.Record == nil || f.stored(t, "default", "p").Labels["live"].Changes != 1 {
+	if err != nil || out.Record == nil || f.stored(t, "default", "p").Labels["live"].Version != 1 {
 		t.Errorf("got %+v, %v, want it done for the first time", out, err)
 	}
 }

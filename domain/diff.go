@@ -30,7 +30,11 @@ import (
 func (s *Service) Diff(ctx context.Context, who Principal, workspace, slug, from, to string) (Found, error) {
 	var source, target PresetVersion
 	var workspaceID string
-	err := s.viewPreset(ctx, who, workspace, slug, func(r Reader, p Preset) (err error) {
+	err := s.store.View(ctx, func(r Reader) error {
+		p, err := visiblePreset(r, who, workspace, slug)
+		if err != nil {
+			return err
+		}
 		workspaceID = p.WorkspaceID
 		if source, err = namedVersion(r, p, from, "from"); err != nil {
 			return err

@@ -104,11 +104,11 @@ func (f *fixture) records(t testing.TB) int {
 func (f *fixture) stored(t testing.TB, workspace, slug string) (p domain.Preset) {
 	t.Helper()
 	err := f.store.View(t.Context(), func(r domain.Reader) error {
-		w, err := r.WorkspaceBySlug(workspace)
+		home, err := r.WorkspaceID(workspace)
 		if err != nil {
 			return err
 		}
-		p, err = r.Preset(w.ID, slug)
+		p, err = r.Preset(home, slug)
 		return err
 	})
 	if err != nil {
@@ -145,4 +145,21 @@ func TestInvalidIssues(t *testing.T) {
 	if want := "Invalid request parameters: body: must be an object"; domain.InvalidAt("", "must be an object").Message != want {
 		t.Errorf("got %q, want %q", domain.InvalidAt("", "must be an object").Message, want)
 	}
+}
+
+// workspace returns a workspace as clients see it.
+func workspace(ctx context.Context, s interface {
+	Workspace(ctx context.Context, who domain.Principal, ref string) (domain.Found, error)
+}, who domain.Principal, ref string) (w domain.Workspace, err error) {
+	found, err := s.Workspace(ctx, who, ref)
+	if err != nil {
+		return w, err
+	}
+	if err := json.Unmarshal(found.JSON, &w); err != nil {
+		return w, err
+	}
+	if w.ID != found.WorkspaceID {
+		return w, fmt.Errorf("%s is said to have the id %s", found.JSON, found.WorkspaceID)
+	}
+	return w, nil
 }

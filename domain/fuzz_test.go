@@ -649,9 +649,9 @@ func FuzzResolve(f *testing.F) {
 			}
 			who = r.team(t, "team", "dm", "latency")
 			r.change(t, r.put(t, who.WorkspaceID, "p", version{from, `{}`, ""}), func(p *domain.Preset) {
-				p.Labels = map[string]domain.Label{
-					"one":   {Target: domain.Target{Version: 1}},
-					"split": {Target: domain.Target{Split: []domain.Share{{Version: 1, Weight: 1}, {Version: 2, Weight: 1}}}},
+				p.Labels = map[string]domain.Target{
+					"one":   {Version: 1},
+					"split": {Split: []domain.Share{{Version: 1, Weight: 1}, {Version: 2, Weight: 1}}},
 				}
 			})
 		}

@@ -123,11 +123,11 @@ func (s *Service) IssueKey(ctx context.Context, w Write, in NewKey) (Key, string
 			k.ExpiresAt = &end
 		}
 		if in.Workspace != "" {
-			w, err := findWorkspace(c, in.Workspace)
+			id, _, err := findWorkspace(c, in.Workspace)
 			if err != nil {
 				return err
 			}
-			k.WorkspaceID = w.ID
+			k.WorkspaceID = id
 		}
 		if err := c.PutKey(k); err != nil {
 			return err

@@ -6,15 +6,8 @@ import (
 	"time"
 )
 
-// Label is a name for a version of a preset that can be moved, such as staging,
-// or for a split of requests between several.
-type Label struct {
-	Target
-	// Changes is the number of the label's latest change.
-	Changes int `json:"changes"`
-}
-
-// Target is what a label stands for: one version, or a split.
+// Target is what a label stands for, a name that can be moved, such as staging:
+// one version of its preset, or a split of requests between several.
 type Target struct {
 	// Version is 0 where there is a split.
 	Version int     `json:"version,omitzero"`

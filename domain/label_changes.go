@@ -31,9 +31,12 @@ func (p Preset) labelled(name, place string) (int, error) {
 
 // labelJSON returns a label of p as clients see it, with a page of its history.
 func labelJSON(r Reader, p Preset, name string, page Page) ([]byte, error) {
-	label := p.Labels[name]
+	changes, err := r.LabelChanges(p, name)
+	if err != nil {
+		return nil, err
+	}
 	history := []LabelChange{}
-	for n := label.Changes - page.Offset; n > 0 && len(history) < page.Limit; n-- {
+	for n := changes - page.Offset; n > 0 && len(history) < page.Limit; n-- {
 		c, err := r.LabelChange(p, name, n)
 		if err != nil {
 			return nil, err
@@ -45,7 +48,7 @@ func labelJSON(r Reader, p Preset, name string, page Page) ([]byte, error) {
 		Target
 		History []LabelChange `json:"history"`
 		Changes int           `json:"history_count"`
-	}{name, label.Target, history, label.Changes})
+	}{name, p.Labels[name], history, changes})
 }
 
 // latestChanges is the page of a label's history that its entity tag is about.
@@ -64,7 +67,7 @@ func (c *change) checkLabel(p Preset, name string) error {
 	if err != nil {
 		return err
 	}
-	preset, err := withDesignated(c, p)
+	preset, err := c.shown(p)
 	if err != nil {
 		return err
 	}
@@ -84,9 +87,8 @@ func (c *change) checkNewLabel(p Preset) error {
 // stores p.
 func (c *change) setLabel(operation string, p *Preset, name string, to *Target) error {
 	var from *Target
-	label, existed := p.Labels[name]
-	if existed {
-		from = &Target{label.Version, label.Split}
+	if label, existed := p.Labels[name]; existed {
+		from = &label
 	}
 	number, err := c.LabelChanges(*p, name)
 	if err != nil {
@@ -101,9 +103,9 @@ func (c *change) setLabel(operation string, p *Preset, name string, to *Target) 
 		delete(p.Labels, name)
 	} else {
 		if p.Labels == nil {
-			p.Labels = make(map[string]Label)
+			p.Labels = make(map[string]Target)
 		}
-		p.Labels[name] = Label{*to, entry.Number}
+		p.Labels[name] = *to
 	}
 	p.UpdatedAt = c.now
 	if err := c.PutPreset(*p); err != nil {
@@ -125,7 +127,11 @@ func (t *Target) version() int {
 // Label returns a label of a preset with a page of its history, the latest
 // change first.
 func (s *Service) Label(ctx context.Context, who Principal, workspace, slug, name string, page Page) (found Found, err error) {
-	err = s.viewPreset(ctx, who, workspace, slug, func(r Reader, p Preset) error {
+	err = s.store.View(ctx, func(r Reader) error {
+		p, err := visiblePreset(r, who, workspace, slug)
+		if err != nil {
+			return err
+		}
 		label, ok := p.Labels[name]
 		if !ok {
 			return errNoSuchLabel("label")

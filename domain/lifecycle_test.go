@@ -58,7 +58,7 @@ func TestPresetVersions(t *testing.T) {
 			t.Errorf("stored: got %+v, %v, want %+v", p, err, p2)
 		}
 		for _, want := range []domain.PresetVersion{v1, v2} {
-			if got, err := r.PresetVersion(p, want.Version); err != nil || !reflect.DeepEqual(got, want) {
+			if got, err := r.PresetVersion(p.State(), want.Version); err != nil || !reflect.DeepEqual(got, want) {
 				t.Errorf("stored: got %+v, %v, want %+v", got, err, want)
 			}
 		}
@@ -95,7 +95,7 @@ func TestPresetSlugs(t *testing.T) {
 
 func TestPresetWorkspaces(t *testing.T) {
 	f := newFixture(t)
-	def, err := f.Workspace(t.Context(), admin, "default")
+	def, err := workspace(t.Context(), f, admin, "default")
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -252,7 +252,7 @@ func TestPresetLife(t *testing.T) {
 				t.Errorf("got %s, version %d of %d, want %s, version %d of %d", p.Status, p.DesignatedVersion, p.LatestVersion, status, designated, latest)
 			}
 			err := f.View(t.Context(), func(r domain.Reader) error {
-				v, err := r.PresetVersion(p, designated)
+				v, err := r.PresetVersion(p.State(), designated)
 				if v.ID != p.DesignatedVersionID {
 					t.Errorf("got version %s designated, which is not number %d", p.DesignatedVersionID, designated)
 				}
@@ -367,9 +367,11 @@ func TestChangesShowThePreset(t *testing.T) {
 		if err != nil || string(found.JSON) != string(out.JSON) || found.WorkspaceID != out.WorkspaceID || found.Number != out.Number {
 			t.Errorf("%s: got  %+v, %v\nwant %+v", name, found, err, out)
 		}
-		shown, err := domain.PresetJSON(out.Preset, out.Version)
-		if err != nil || string(shown) != string(out.JSON) || out.Version.Version != out.Number {
-			t.Errorf("%s: got %s, %v, want %s", name, shown, err, out.JSON)
+		preset, err1 := out.Preset.JSON()
+		shown, err2 := out.Version.JSON()
+		want := strings.TrimSuffix(string(preset), "}") + `,"designated_version":` + string(shown) + "}"
+		if err1 != nil || err2 != nil || string(out.JSON) != want || out.Version.Version != out.Number {
+			t.Errorf("%s: got %s, want %s (%v, %v)", name, out.JSON, want, err1, err2)
 		}
 		version, err := f.PresetVersion(t.Context(), user, "", "p", out.Number)
 		if err != nil || !strings.Contains(string(out.JSON), `"designated_version":`+string(version.JSON)) {

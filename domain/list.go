@@ -13,11 +13,11 @@ import "context"
 // fn has returned, so fn does not wait for anybody.
 func (s *Service) EachActivePreset(ctx context.Context, who Principal, fn func(p Preset, model func() (string, error)) error) error {
 	return s.store.View(ctx, func(r Reader) error {
-		w, err := workspaceOf(r, who, "")
+		id, err := workspaceOf(r, who, "")
 		if err != nil {
 			return err
 		}
-		for p, err := range r.Presets(w.ID) {
+		for p, err := range r.Presets(id) {
 			if err != nil {
 				return err
 			}
@@ -39,7 +39,7 @@ func (s *Service) EachActivePreset(ctx context.Context, who Principal, fn func(p
 // designatedModel returns the model that p's designated version names, "" when
 // it names none.
 func designatedModel(r Reader, p Preset) (string, error) {
-	v, err := r.PresetVersion(p, p.DesignatedVersion)
+	v, err := r.PresetVersion(p.State(), p.DesignatedVersion)
 	if err != nil {
 		return "", err
 	}

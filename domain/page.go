@@ -21,19 +21,3 @@ type Listed struct {
 	JSON  []byte
 	Total int
 }
-
-// jsonArray returns objects, each in its JSON form, as an array.
-func jsonArray[T any](objects []T, encode func(T) ([]byte, error)) ([]byte, error) {
-	list := []byte{'['}
-	for i, object := range objects {
-		if i > 0 {
-			list = append(list, ',')
-		}
-		text, err := encode(object)
-		if err != nil {
-			return nil, err
-		}
-		list = append(list, text...)
-	}
-	return append(list, ']'), nil
-}

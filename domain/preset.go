@@ -3,6 +3,7 @@ package domain
 import (
 	"encoding/json"
 	"regexp"
+	"slices"
 	"time"
 
 	jsonv2 "github.com/go-json-experiment/json"
@@ -23,7 +24,8 @@ const (
 )
 
 // Preset is a named, versioned set of inference settings (specification,
-// "Preset"). Its struct tags are its stored form; clients see PresetJSON.
+// "Preset"). Its struct tags are what clients see of it in a list. An engine
+// stores that, and the fields without a tag.
 type Preset struct {
 	ID              string       `json:"id"`
 	Name            string       `json:"name"`
@@ -36,94 +38,63 @@ type Preset struct {
 	// DesignatedVersionID and DesignatedVersion name the version that
 	// requests get, by id and by number.
 	DesignatedVersionID string `json:"designated_version_id"`
-	DesignatedVersion   int    `json:"designated_version"`
+	DesignatedVersion   int    `json:"-"`
 	// LatestVersion is the number of the newest version and so the count of
 	// all of them: they are numbered from 1 without a gap and never removed.
-	LatestVersion int `json:"latest_version"`
-	// Labels are nil where there is none, and at most MaxLabels.
-	Labels    map[string]Label `json:"labels,omitempty"`
-	CreatedAt time.Time        `json:"created_at"`
-	UpdatedAt time.Time        `json:"updated_at"`
+	LatestVersion int       `json:"-"`
+	CreatedAt     time.Time `json:"created_at"`
+	UpdatedAt     time.Time `json:"updated_at"`
+	// Labels are at most MaxLabels.
+	Labels map[string]Target `json:"labels"`
+}
+
+// PresetState is what it takes to know of a preset in order to read its versions.
+type PresetState struct {
+	ID     string
+	Status PresetStatus
+	// DesignatedVersion and LatestVersion are the numbers that a Preset has.
+	DesignatedVersion, LatestVersion int
+}
+
+// State returns the state of p.
+func (p Preset) State() PresetState {
+	return PresetState{p.ID, p.Status, p.DesignatedVersion, p.LatestVersion}
 }
 
 // PresetVersion is one state of a preset's settings, never changed once it is
-// stored (specification, "PresetVersion").
+// stored (specification, "PresetVersion"). Its struct tags are what clients see,
+// but for Config. An engine stores that, and Dialect.
 type PresetVersion struct {
 	ID       string `json:"id"`
 	PresetID string `json:"preset_id"`
 	Version  int    `json:"version"`
 	// Dialect is the API whose field names Config uses. Clients do not see it.
-	Dialect Dialect `json:"dialect"`
+	Dialect      Dialect   `json:"-"`
+	SystemPrompt *string   `json:"system_prompt"`
+	CreatorID    string    `json:"creator_id"`
+	CreatedAt    time.Time `json:"created_at"`
+	UpdatedAt    time.Time `json:"updated_at"`
 	// Config is a JSON object: the captured fields, byte for byte as sent. It
 	// has no tag because encoders would rewrite those bytes.
-	Config       json.RawMessage `json:"-"`
-	SystemPrompt *string         `json:"system_prompt"`
-	CreatorID    string          `json:"creator_id"`
-	CreatedAt    time.Time       `json:"created_at"`
-	UpdatedAt    time.Time       `json:"updated_at"`
+	Config json.RawMessage `json:"-"`
 }
 
-// json returns p as clients see it in a list, without its designated version.
-func (p Preset) json() ([]byte, error) {
-	labels := make(map[string]Target, len(p.Labels))
-	for name, label := range p.Labels {
-		labels[name] = label.Target
-	}
-	return jsonv2.Marshal(struct {
-		ID                  string            `json:"id"`
-		Name                string            `json:"name"`
-		Slug                string            `json:"slug"`
-		Description         *string           `json:"description"`
-		Status              PresetStatus      `json:"status"`
-		StatusUpdatedAt     *time.Time        `json:"status_updated_at"`
-		CreatorUserID       string            `json:"creator_user_id"`
-		WorkspaceID         string            `json:"workspace_id"`
-		DesignatedVersionID string            `json:"designated_version_id"`
-		CreatedAt           time.Time         `json:"created_at"`
-		UpdatedAt           time.Time         `json:"updated_at"`
-		Labels              map[string]Target `json:"labels"`
-	}{
-		p.ID, p.Name, p.Slug, p.Description, p.Status, p.StatusUpdatedAt, p.CreatorUserID,
-		p.WorkspaceID, p.DesignatedVersionID, p.CreatedAt, p.UpdatedAt, labels,
-	}, jsonv2.Deterministic(true))
-}
+// JSON returns p as clients see it in a list, without its designated version.
+func (p Preset) JSON() ([]byte, error) { return jsonv2.Marshal(p, jsonv2.Deterministic(true)) }
 
-// json returns v as clients see it.
-func (v PresetVersion) json() ([]byte, error) {
-	version, err := jsonv2.Marshal(struct {
-		ID           string    `json:"id"`
-		PresetID     string    `json:"preset_id"`
-		Version      int       `json:"version"`
-		SystemPrompt *string   `json:"system_prompt"`
-		CreatorID    string    `json:"creator_id"`
-		CreatedAt    time.Time `json:"created_at"`
-		UpdatedAt    time.Time `json:"updated_at"`
-	}{v.ID, v.PresetID, v.Version, v.SystemPrompt, v.CreatorID, v.CreatedAt, v.UpdatedAt})
+// JSON returns v as clients see it. Config is the last member, as it is.
+func (v PresetVersion) JSON() ([]byte, error) {
+	version, err := jsonv2.Marshal(v)
 	if err != nil {
 		return nil, err
 	}
 	return withMember(version, "config", v.Config), nil
 }
 
-// PresetJSON returns p and its designated version v as clients see them.
-func PresetJSON(p Preset, v PresetVersion) ([]byte, error) {
-	head, err := p.json()
-	if err != nil {
-		return nil, err
-	}
-	version, err := v.json()
-	if err != nil {
-		return nil, err
-	}
-	return withMember(head, "designated_version", version), nil
-}
-
-// withMember adds a member to the end of a JSON object that has some, leaving
-// the bytes of value as they are.
+// withMember returns a JSON object that has some members with one more at the end,
+// leaving the bytes of value as they are.
 func withMember(object []byte, name string, value []byte) []byte {
-	object = append(object[:len(object)-1], `,"`+name+`":`...)
-	object = append(object, value...)
-	return append(object, '}')
+	return slices.Concat(object[:len(object)-1], []byte(`,"`+name+`":`), value, []byte{'}'})
 }
 
 // presetSlug is the pattern of a preset's slug: URL-safe, and case-sensitive.

@@ -11,11 +11,11 @@ var errPresetNotFound = &Error{Kind: NotFound, Message: "Preset not found"}
 // presetOf returns the preset of a slug in a workspace, which w is the id or
 // slug of, whatever its status.
 func presetOf(r Reader, who Principal, workspace, slug string) (Preset, error) {
-	w, err := workspaceOf(r, who, workspace)
+	id, err := workspaceOf(r, who, workspace)
 	if err != nil {
 		return Preset{}, err
 	}
-	p, err := r.Preset(w.ID, slug)
+	p, err := r.Preset(id, slug)
 	if errors.Is(err, ErrNotFound) {
 		return p, errPresetNotFound
 	}
@@ -37,15 +37,6 @@ func visiblePreset(r Reader, who Principal, workspace, slug string) (Preset, err
 		return Preset{}, errPresetNotFound
 	}
 	return p, err
-}
-
-// withDesignated returns p and its designated version as clients see them.
-func withDesignated(r Reader, p Preset) ([]byte, error) {
-	v, err := r.PresetVersion(p, p.DesignatedVersion)
-	if err != nil {
-		return nil, err
-	}
-	return PresetJSON(p, v)
 }
 
 // existing returns the preset that a change is about, once its condition was
@@ -76,11 +67,21 @@ func (c *change) checkPreset(p Preset) error {
 	case p.Status == PresetArchived:
 		return c.Condition.Check()
 	}
-	text, err := withDesignated(c, p)
+	text, err := c.shown(p)
 	if err != nil {
 		return err
 	}
 	return c.Condition.Check(Tag(text))
+}
+
+// shown returns p, which is stored, and its designated version as clients see
+// them.
+func (c *change) shown(p Preset) ([]byte, error) {
+	stored, err := showPreset(c, p.WorkspaceID, p.Slug)
+	if err != nil {
+		return nil, err
+	}
+	return stored.withDesignated()
 }
 
 // putPreset stores what a change made of p, and records it. before is the
@@ -95,17 +96,17 @@ func (c *change) putPreset(operation string, p *Preset, before int) error {
 
 // showPreset makes p the answer.
 func (c *change) showPreset(p Preset) error {
-	v, err := c.PresetVersion(p, p.DesignatedVersion)
+	v, err := c.PresetVersion(p.State(), p.DesignatedVersion)
 	if err != nil {
 		return err
 	}
 	return c.showVersion(p, v)
 }
 
-// showVersion makes p the answer, whose designated version is v.
+// showVersion makes p, which is stored, the answer. Its designated version is v.
 func (c *change) showVersion(p Preset, v PresetVersion) (err error) {
 	c.out.Preset, c.out.Version, c.out.WorkspaceID, c.out.Number = p, v, p.WorkspaceID, v.Version
-	c.out.JSON, err = PresetJSON(p, v)
+	c.out.JSON, err = c.shown(p)
 	return err
 }
 
@@ -130,12 +131,12 @@ func (s *Service) CreatePresetVersion(ctx context.Context, w Write, workspace, s
 		if err != nil {
 			return err
 		}
-		p, err := c.Preset(home.ID, slug)
+		p, err := c.Preset(home, slug)
 		switch {
 		case errors.Is(err, ErrNotFound):
 			p = Preset{
 				ID: presetID, Name: slug, Slug: slug, Status: PresetActive,
-				CreatorUserID: c.Who.UserID, WorkspaceID: home.ID, CreatedAt: c.now,
+				CreatorUserID: c.Who.UserID, WorkspaceID: home, CreatedAt: c.now,
 			}
 			err = c.Condition.Check()
 		case err != nil:

@@ -1,8 +1,10 @@
 package domain
 
 import (
+	"bytes"
 	"context"
 	"errors"
+	"slices"
 )
 
 // errNoSuchVersion is the answer to a version that the preset does not have. The
@@ -11,13 +13,18 @@ func errNoSuchVersion(place string) error {
 	return &Error{Kind: NotFound, Message: "Preset version not found", Issues: []Issue{{place, "the preset has no such version"}}}
 }
 
+// versionNotFound names a version that err says is not there.
+func versionNotFound(err error, place string) error {
+	if errors.Is(err, ErrNotFound) {
+		return errNoSuchVersion(place)
+	}
+	return err
+}
+
 // versionOf returns a version of p, NotFound for a number that it does not have.
 func versionOf(r Reader, p Preset, n int, place string) (PresetVersion, error) {
-	v, err := r.PresetVersion(p, n)
-	if errors.Is(err, ErrNotFound) {
-		return v, errNoSuchVersion(place)
-	}
-	return v, err
+	v, err := r.PresetVersion(p.State(), n)
+	return v, versionNotFound(err, place)
 }
 
 // Found is an object as clients see it.
@@ -29,25 +36,57 @@ type Found struct {
 	Number      int
 }
 
-// viewPreset runs fn with a preset that clients can see, and a snapshot that it
-// is in.
-func (s *Service) viewPreset(ctx context.Context, who Principal, workspace, slug string, fn func(r Reader, p Preset) error) error {
+// shown is a preset as clients see it in a list, and the snapshot that it is in.
+type shown struct {
+	Reader
+	workspaceID string
+	state       PresetState
+	json        []byte
+}
+
+// showPreset returns the preset of a slug, whatever its status.
+func showPreset(r Reader, workspaceID, slug string) (shown, error) {
+	state, text, err := r.PresetJSON(workspaceID, slug)
+	if errors.Is(err, ErrNotFound) {
+		err = errPresetNotFound
+	}
+	return shown{r, workspaceID, state, text}, err
+}
+
+// viewPreset runs fn with a preset that clients can see.
+func (s *Service) viewPreset(ctx context.Context, who Principal, workspace, slug string, fn func(p shown) error) error {
 	return s.store.View(ctx, func(r Reader) error {
-		p, err := visiblePreset(r, who, workspace, slug)
+		id, err := workspaceOf(r, who, workspace)
 		if err != nil {
 			return err
 		}
-		return fn(r, p)
+		p, err := showPreset(r, id, slug)
+		switch {
+		case err != nil:
+			return err
+		case p.state.Status == PresetArchived:
+			return errPresetNotFound
+		}
+		return fn(p)
 	})
+}
+
+// withDesignated returns p with its designated version.
+func (p shown) withDesignated() ([]byte, error) {
+	version, err := p.PresetVersionJSON(p.state, p.state.DesignatedVersion)
+	if err != nil {
+		return nil, err
+	}
+	return withMember(p.json, "designated_version", version), nil
 }
 
 // Preset returns a preset and its designated version. workspace is the id or
 // slug of the workspace to look in, empty for the key's own. An archived preset
 // is NotFound, here and in all methods that read.
 func (s *Service) Preset(ctx context.Context, who Principal, workspace, slug string) (found Found, err error) {
-	err = s.viewPreset(ctx, who, workspace, slug, func(r Reader, p Preset) error {
-		text, err := withDesignated(r, p)
-		found = Found{JSON: text, WorkspaceID: p.WorkspaceID, Number: p.DesignatedVersion}
+	err = s.viewPreset(ctx, who, workspace, slug, func(p shown) error {
+		text, err := p.withDesignated()
+		found = Found{JSON: text, WorkspaceID: p.workspaceID, Number: p.state.DesignatedVersion}
 		return err
 	})
 	return found, err
@@ -57,16 +96,11 @@ func (s *Service) Preset(ctx context.Context, who Principal, workspace, slug str
 // last first.
 func (s *Service) Presets(ctx context.Context, who Principal, workspace string, page Page) (list Listed, err error) {
 	err = s.store.View(ctx, func(r Reader) error {
-		w, err := workspaceOf(r, who, workspace)
+		id, err := workspaceOf(r, who, workspace)
 		if err != nil {
 			return err
 		}
-		presets, total, err := r.PresetPage(w.ID, page)
-		if err != nil {
-			return err
-		}
-		text, err := jsonArray(presets, Preset.json)
-		list = Listed{JSON: text, Total: total}
+		list.JSON, list.Total, err = r.PresetPage(id, page)
 		return err
 	})
 	return list, err
@@ -74,14 +108,10 @@ func (s *Service) Presets(ctx context.Context, who Principal, workspace string, 
 
 // PresetVersion returns version n of a preset.
 func (s *Service) PresetVersion(ctx context.Context, who Principal, workspace, slug string, n int) (found Found, err error) {
-	err = s.viewPreset(ctx, who, workspace, slug, func(r Reader, p Preset) error {
-		v, err := versionOf(r, p, n, "version")
-		if err != nil {
-			return err
-		}
-		text, err := v.json()
-		found = Found{JSON: text, WorkspaceID: p.WorkspaceID, Number: n}
-		return err
+	err = s.viewPreset(ctx, who, workspace, slug, func(p shown) error {
+		text, err := p.PresetVersionJSON(p.state, n)
+		found = Found{JSON: text, WorkspaceID: p.workspaceID, Number: n}
+		return versionNotFound(err, "version")
 	})
 	return found, err
 }
@@ -89,18 +119,21 @@ func (s *Service) PresetVersion(ctx context.Context, who Principal, workspace, s
 // PresetVersions returns a page of the versions of a preset, the first version
 // first.
 func (s *Service) PresetVersions(ctx context.Context, who Principal, workspace, slug string, page Page) (list Listed, err error) {
-	err = s.viewPreset(ctx, who, workspace, slug, func(r Reader, p Preset) error {
-		var versions []PresetVersion
-		for n := page.Offset; n < p.LatestVersion && len(versions) < page.Limit; n++ {
-			v, err := r.PresetVersion(p, n+1)
+	err = s.viewPreset(ctx, who, workspace, slug, func(p shown) error {
+		var versions [][]byte
+		for n := page.Offset; n < p.state.LatestVersion && len(versions) < page.Limit; n++ {
+			text, err := p.PresetVersionJSON(p.state, n+1)
 			if err != nil {
 				return err
 			}
-			versions = append(versions, v)
+			versions = append(versions, text)
 		}
-		text, err := jsonArray(versions, PresetVersion.json)
-		list = Listed{JSON: text, Total: p.LatestVersion}
-		return err
+		list = Listed{JSON: jsonArray(versions), Total: p.state.LatestVersion}
+		return nil
 	})
 	return list, err
+}
+
+func jsonArray(objects [][]byte) []byte {
+	return slices.Concat([]byte{'['}, bytes.Join(objects, []byte{','}), []byte{']'})
 }

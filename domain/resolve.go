@@ -192,7 +192,11 @@ func (r *Resolver) workspace(ctx context.Context, who Principal) (*workspaceDefa
 	}
 	var w Workspace
 	err := r.store.View(ctx, func(reader Reader) (err error) {
-		w, err = workspaceOf(reader, who, "")
+		id, err := workspaceOf(reader, who, "")
+		if err != nil {
+			return err
+		}
+		w, err = reader.Workspace(id)
 		return err
 	})
 	if err != nil {
@@ -269,7 +273,7 @@ func referredPreset(reader Reader, workspaceID string, ref reference) (Preset, e
 // versionInUse reads a version of p. One that cannot be read may have gone with
 // the workspace, which was there a moment before.
 func versionInUse(reader Reader, p Preset, n int) (PresetVersion, error) {
-	v, err := reader.PresetVersion(p, n)
+	v, err := reader.PresetVersion(p.State(), n)
 	if err != nil {
 		if _, gone := reader.Workspace(p.WorkspaceID); errors.Is(gone, ErrNotFound) {
 			err = workspaceNotFound(gone)

@@ -222,7 +222,7 @@ type countedReader struct {
 	reads *versionReads
 }
 
-func (r countedReader) PresetVersion(p domain.Preset, n int) (domain.PresetVersion, error) {
+func (r countedReader) PresetVersion(p domain.PresetState, n int) (domain.PresetVersion, error) {
 	r.reads.n++
 	return r.Reader.PresetVersion(p, n)
 }
@@ -286,7 +286,7 @@ func TestDeletedWorkspaces(t *testing.T) {
 	r.team(t, "team", "", "")
 	for round := range 3 {
 		for slug, who := range map[string]domain.Principal{"default": {}, "team": {WorkspaceSlug: "team"}} {
-			w, err := r.Workspace(t.Context(), admin, slug)
+			w, err := workspace(t.Context(), r, admin, slug)
 			if err != nil {
 				t.Fatal(err)
 			}
@@ -334,7 +334,7 @@ type purgedReader struct{ domain.Reader }
 
 var errPurged = errors.New("the record is missing")
 
-func (r purgedReader) PresetVersion(domain.Preset, int) (domain.PresetVersion, error) {
+func (r purgedReader) PresetVersion(domain.PresetState, int) (domain.PresetVersion, error) {
 	return domain.PresetVersion{}, errPurged
 }
 

@@ -51,7 +51,7 @@ func openResolving(ctx context.Context) (r *resolving, closeStore func() error, 
 	if err := f.EnsureDefaultWorkspace(ctx); err != nil {
 		return nil, nil, errors.Join(err, store.Close())
 	}
-	home, err := f.Workspace(ctx, admin, "default")
+	home, err := workspace(ctx, f, admin, "default")
 	if err != nil {
 		return nil, nil, errors.Join(err, store.Close())
 	}
@@ -206,10 +206,10 @@ func (r *resolving) storeEmail(tb testing.TB) {
 		if model == "four" { // the newest is not the designated one
 			r.change(tb, p, func(p *domain.Preset) {
 				p.DesignatedVersion = 3
-				p.Labels = map[string]domain.Label{
-					"staging": {Target: domain.Target{Version: 2}, Changes: 1},
-					"1.0-rc~": {Target: domain.Target{Version: 1}, Changes: 1},
-					"split":   {Target: domain.Target{Split: []domain.Share{{Version: 1}, {Version: 4, Weight: 1}}}, Changes: 1},
+				p.Labels = map[string]domain.Target{
+					"staging": {Version: 2},
+					"1.0-rc~": {Version: 1},
+					"split":   {Split: []domain.Share{{Version: 1}, {Version: 4, Weight: 1}}},
 				}
 			})
 		}
@@ -892,14 +892,14 @@ func TestMemoryIsBounded(t *testing.T) {
 }
 
 // manyLabels returns labels with splits as long as may be.
-func manyLabels(n int) map[string]domain.Label {
-	labels := make(map[string]domain.Label, n)
+func manyLabels(n int) map[string]domain.Target {
+	labels := make(map[string]domain.Target, n)
 	for i := range n {
 		split := make([]domain.Share, domain.MaxShares)
 		for j := range split {
 			split[j] = domain.Share{Version: j + 1, Weight: 1}
 		}
-		labels[fmt.Sprintf("%s%02d", strings.Repeat("x", 62), i)] = domain.Label{Target: domain.Target{Split: split}, Changes: 1}
+		labels[fmt.Sprintf("%s%02d", strings.Repeat("x", 62), i)] = domain.Target{Split: split}
 	}
 	return labels
 }

@@ -15,6 +15,9 @@ var (
 	ErrConflict = errors.New("too many concurrent changes")
 	// ErrClosed is what a Store returns after it was closed.
 	ErrClosed = errors.New("store is closed")
+	// ErrTooLarge is in the chain of what a Put returns for an object of which an
+	// engine cannot store as much. All of them can store MaxStoredSize.
+	ErrTooLarge = errors.New("too large to store")
 )
 
 // Store keeps workspaces, presets, their versions and issued keys. It knows
@@ -53,29 +56,40 @@ type Store interface {
 // Reader reads one snapshot. Every method returns ErrNotFound for what is not
 // stored, and an engine error, never wrong data, for what is stored but
 // damaged. Values returned are the caller's to keep.
+//
+// Objects are encoded once, when they are put: the methods that return JSON give
+// what the object's own method JSON returned then, and decode nothing.
 type Reader interface {
 	// Workspace returns the workspace of an id.
 	Workspace(id string) (Workspace, error)
-	// WorkspaceBySlug returns the workspace that holds slug.
-	WorkspaceBySlug(slug string) (Workspace, error)
+	// WorkspaceJSON returns the workspace of an id as clients see it.
+	WorkspaceJSON(id string) ([]byte, error)
+	// WorkspaceID returns the id of the workspace that holds slug.
+	WorkspaceID(slug string) (string, error)
 	// Preset returns the preset of a slug in a workspace.
 	Preset(workspaceID, slug string) (Preset, error)
-	// WorkspacePage returns a page of the workspaces in the order in which they
-	// were stored first, and how many there are. As the Service has a clock that
-	// never goes back, the oldest comes first. What a page costs does not depend
-	// on its offset.
-	WorkspacePage(page Page) ([]Workspace, int, error)
+	// PresetJSON returns the preset of a slug in a workspace as clients see it in
+	// a list, and what else it takes to read the rest of it.
+	PresetJSON(workspaceID, slug string) (PresetState, []byte, error)
+	// WorkspacePage returns a page of the workspaces as a JSON array, in the order
+	// in which they were stored first, and how many there are. As the Service has
+	// a clock that never goes back, the oldest comes first. What a page costs does
+	// not depend on its offset.
+	WorkspacePage(page Page) ([]byte, int, error)
 	// PresetPage returns a page of the presets of a workspace that are not
-	// archived, and how many those are. First comes the one that was put last.
-	// What a page costs does not depend on its offset.
-	PresetPage(workspaceID string, page Page) ([]Preset, int, error)
+	// archived as a JSON array, and how many those are. First comes the one that
+	// was put last. What a page costs does not depend on its offset.
+	PresetPage(workspaceID string, page Page) ([]byte, int, error)
 	// Presets yields every preset of a workspace, whatever its status, by
 	// slug in byte order, without holding them all in memory. An error ends
 	// it. An unknown workspace has none.
 	Presets(workspaceID string) iter.Seq2[Preset, error]
 	// PresetVersion returns version n of p. For 1 <= n <= p.LatestVersion a
 	// missing record is damage and not ErrNotFound.
-	PresetVersion(p Preset, n int) (PresetVersion, error)
+	PresetVersion(p PresetState, n int) (PresetVersion, error)
+	// PresetVersionJSON returns version n of p as clients see it, and otherwise
+	// does what PresetVersion does.
+	PresetVersionJSON(p PresetState, n int) ([]byte, error)
 	// LabelChanges returns the number of the latest change of a label of p, 0
 	// where it was never set.
 	LabelChanges(p Preset, label string) (int, error)

@@ -5,6 +5,7 @@ import (
 	"encoding/json"
 	"errors"
 	"fmt"
+	"strings"
 	"time"
 
 	jsonv2 "github.com/go-json-experiment/json"
@@ -45,7 +46,7 @@ type Workspace struct {
 	DisabledServerTools *[]string `json:"disabled_server_tools"`
 }
 
-// JSON returns w as clients see it.
+// JSON returns w as clients see it, which is also its stored form.
 func (w Workspace) JSON() ([]byte, error) { return jsonv2.Marshal(w) }
 
 // NewWorkspace is the body of a workspace creation, already checked against
@@ -96,7 +97,7 @@ func (c *change) freeSlug(slug string) error {
 	if uuid.Validate(slug) == nil {
 		return InvalidAt("/slug", "must not be a UUID")
 	}
-	switch _, err := c.WorkspaceBySlug(slug); {
+	switch _, err := c.WorkspaceID(slug); {
 	case err == nil:
 		return InvalidAt("/slug", "already in use by another workspace")
 	case !errors.Is(err, ErrNotFound):
@@ -106,23 +107,24 @@ func (c *change) freeSlug(slug string) error {
 }
 
 // putWorkspace stores and records w and makes it the answer.
-func (c *change) putWorkspace(operation string, w Workspace) (err error) {
-	if err := c.showWorkspace(w); err != nil {
-		return err
+func (c *change) putWorkspace(operation string, w Workspace) error {
+	err := c.PutWorkspace(w)
+	if err == nil {
+		err = c.showWorkspace(w)
 	}
-	if size := len(c.out.JSON); size > MaxStoredSize {
-		return InvalidAt("", fmt.Sprintf("what a workspace stores must be at most %d bytes, is %d", MaxStoredSize, size))
+	if errors.Is(err, ErrTooLarge) || len(c.out.JSON) > MaxStoredSize {
+		return InvalidAt("", fmt.Sprintf("what a workspace stores must be at most %d bytes", MaxStoredSize))
 	}
-	if err := c.PutWorkspace(w); err != nil {
+	if err != nil {
 		return err
 	}
 	return c.record(operation, w.audited(), 0, 0)
 }
 
-// showWorkspace makes w the answer.
+// showWorkspace makes w, which is stored, the answer.
 func (c *change) showWorkspace(w Workspace) (err error) {
 	c.out.Workspace, c.out.WorkspaceID = w, w.ID
-	c.out.JSON, err = w.JSON()
+	c.out.JSON, err = c.WorkspaceJSON(w.ID)
 	return err
 }
 
@@ -134,7 +136,7 @@ func (w Workspace) audited() AuditObject {
 // the store has none.
 func (s *Service) EnsureDefaultWorkspace(ctx context.Context) error {
 	err := s.store.View(ctx, func(r Reader) error {
-		_, err := r.WorkspaceBySlug(DefaultWorkspaceSlug)
+		_, err := r.WorkspaceID(DefaultWorkspaceSlug)
 		return err
 	})
 	if !errors.Is(err, ErrNotFound) {
@@ -151,15 +153,15 @@ func (s *Service) EnsureDefaultWorkspace(ctx context.Context) error {
 // Workspace returns the workspace whose id is ref, or else whose slug is ref,
 // so that a slug in the shape of a UUID never hides an id (specification,
 // "GET /workspaces/{id}"). who must be allowed to manage.
-func (s *Service) Workspace(ctx context.Context, who Principal, ref string) (w Workspace, err error) {
+func (s *Service) Workspace(ctx context.Context, who Principal, ref string) (found Found, err error) {
 	if err := who.MayManage(); err != nil {
-		return Workspace{}, err
+		return found, err
 	}
-	err = s.store.View(ctx, func(r Reader) error {
-		w, err = findWorkspace(r, ref)
+	err = s.store.View(ctx, func(r Reader) (err error) {
+		found.WorkspaceID, found.JSON, err = findWorkspace(r, ref)
 		return err
 	})
-	return w, err
+	return found, err
 }
 
 // system is the server itself, in the audit trail and as a creator.
@@ -205,37 +207,48 @@ func noneIfEmpty(tools *[]string) *[]string {
 	return tools
 }
 
-func findWorkspace(r Reader, ref string) (Workspace, error) {
-	w, err := r.Workspace(ref)
-	if errors.Is(err, ErrNotFound) {
-		w, err = r.WorkspaceBySlug(ref)
+// findWorkspace returns the workspace whose id is ref, or else whose slug is ref,
+// as clients see it, and its id.
+func findWorkspace(r Reader, ref string) (id string, text []byte, err error) {
+	text, err = r.WorkspaceJSON(ref)
+	if !errors.Is(err, ErrNotFound) {
+		return strings.ToLower(ref), text, err // ids are looked up in either case
 	}
-	return w, workspaceNotFound(err)
+	if id, err = r.WorkspaceID(ref); err != nil {
+		return "", nil, workspaceNotFound(err)
+	}
+	if text, err = r.WorkspaceJSON(id); errors.Is(err, ErrNotFound) {
+		err = fmt.Errorf("workspace %s, which holds a slug, is not stored", id)
+	}
+	return id, text, err
 }
 
-// workspaceOf returns the workspace that who acts in: the one ref names, else
-// the key's own, else the default one. Only a management key may name another
+// workspaceOf returns the id of the workspace that who acts in: the one ref names,
+// else the key's own, else the default one. Only a management key may name another
 // than its own, and learns whether it exists.
-func workspaceOf(r Reader, who Principal, ref string) (Workspace, error) {
-	own := func() (w Workspace, err error) {
-		if id, slug := who.workspaceRef(); id != "" {
-			w, err = r.Workspace(id)
-		} else {
-			w, err = r.WorkspaceBySlug(slug)
-		}
-		return w, workspaceNotFound(err)
+func workspaceOf(r Reader, who Principal, ref string) (id string, err error) {
+	if ref != "" && who.Kind == ManagementKey {
+		id, _, err = findWorkspace(r, ref)
+		return id, err
 	}
-	if ref == "" {
-		return own()
+	id, slug := who.workspaceRef()
+	if id != "" {
+		_, err = r.WorkspaceJSON(id) // it may have been deleted
+	} else {
+		id, err = r.WorkspaceID(slug)
 	}
-	if who.Kind == ManagementKey {
-		return findWorkspace(r, ref)
+	if err != nil {
+		return "", workspaceNotFound(err)
 	}
-	w, err := own()
-	if err == nil && ref != w.ID && ref != w.Slug {
-		return Workspace{}, errOnlyManagement()
+	if ref == "" || ref == id {
+		return id, nil
 	}
-	return w, err
+	switch other, err := r.WorkspaceID(ref); {
+	case errors.Is(err, ErrNotFound) || err == nil && other != id:
+		return "", errOnlyManagement()
+	default:
+		return id, err
+	}
 }
 
 func workspaceNotFound(err error) error {

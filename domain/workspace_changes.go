@@ -75,16 +75,17 @@ func (patch WorkspacePatch) apply(w Workspace) Workspace {
 
 // existingWorkspace returns the workspace that a change is about, once its
 // condition was found to hold.
-func (c *change) existingWorkspace(ref string) (Workspace, error) {
-	w, err := findWorkspace(c, ref)
-	if err != nil || c.Condition.none() {
-		return w, err
-	}
-	text, err := w.JSON()
+func (c *change) existingWorkspace(ref string) (w Workspace, err error) {
+	id, text, err := findWorkspace(c, ref)
 	if err != nil {
 		return w, err
 	}
-	return w, c.Condition.Check(Tag(text))
+	if !c.Condition.none() {
+		if err := c.Condition.Check(Tag(text)); err != nil {
+			return w, err
+		}
+	}
+	return c.Workspace(id)
 }
 
 // UpdateWorkspace changes a workspace, which ref is the id or slug of. Where all
@@ -191,13 +192,8 @@ func (s *Service) Workspaces(ctx context.Context, who Principal, page Page) (lis
 	if err := who.MayManage(); err != nil {
 		return list, err
 	}
-	err = s.store.View(ctx, func(r Reader) error {
-		workspaces, total, err := r.WorkspacePage(page)
-		if err != nil {
-			return err
-		}
-		text, err := jsonArray(workspaces, Workspace.JSON)
-		list = Listed{JSON: text, Total: total}
+	err = s.store.View(ctx, func(r Reader) (err error) {
+		list.JSON, list.Total, err = r.WorkspacePage(page)
 		return err
 	})
 	return list, err

@@ -44,13 +44,13 @@ func TestWorkspaceLookUp(t *testing.T) {
 	f := newFixture(t)
 	first := f.workspace(t, "first")
 	for ref, want := range map[string]string{first.ID: first.ID, strings.ToUpper(first.ID): first.ID, "first": first.ID} {
-		if got, err := f.Workspace(t.Context(), admin, ref); got.ID != want || err != nil {
+		if got, err := workspace(t.Context(), f, admin, ref); got.ID != want || err != nil {
 			t.Errorf("%q gives %s, %v, want %s", ref, got.ID, err, want)
 		}
 	}
-	_, err := f.Workspace(t.Context(), admin, "nowhere")
+	_, err := workspace(t.Context(), f, admin, "nowhere")
 	wantKind(t, err, domain.NotFound, "Workspace not found")
-	_, err = f.Workspace(t.Context(), user, "first")
+	_, err = workspace(t.Context(), f, user, "first")
 	wantKind(t, err, domain.Forbidden, "Only management keys can perform this operation")
 	_, err = f.CreateWorkspace(t.Context(), domain.By(user), domain.NewWorkspace{Name: "x", Slug: "x"})
 	wantKind(t, err, domain.Forbidden, "Only management keys can perform this operation")
@@ -69,14 +69,14 @@ func TestWorkspaceLookUp(t *testing.T) {
 
 func TestTheDefaultWorkspaceIsMadeOnce(t *testing.T) {
 	f := newFixture(t)
-	before, err := f.Workspace(t.Context(), admin, "default")
+	before, err := workspace(t.Context(), f, admin, "default")
 	if err != nil {
 		t.Fatal(err)
 	}
 	if err := f.EnsureDefaultWorkspace(t.Context()); err != nil {
 		t.Fatal(err)
 	}
-	if after, err := f.Workspace(t.Context(), admin, "default"); err != nil || after.ID != before.ID {
+	if after, err := workspace(t.Context(), f, admin, "default"); err != nil || after.ID != before.ID {
 		t.Errorf("got %s, %v, want %s still", after.ID, err, before.ID)
 	}
 }
@@ -105,7 +105,7 @@ func TestWorkspaceUpdates(t *testing.T) {
 	// member returns a member of the workspace as clients see it.
 	member := func(name string) string {
 		t.Helper()
-		w, err := f.Workspace(t.Context(), admin, id)
+		w, err := workspace(t.Context(), f, admin, id)
 		if err != nil {
 			t.Fatal(err)
 		}
@@ -160,7 +160,7 @@ func TestWorkspaceUpdates(t *testing.T) {
 	} {
 		f.now = f.now.Add(time.Minute)
 		before, trail := member("updated_at"), f.trail(t)
-		was, err := f.Workspace(t.Context(), admin, id)
+		was, err := workspace(t.Context(), f, admin, id)
 		if err != nil {
 			t.Fatal(err)
 		}
@@ -168,7 +168,7 @@ func TestWorkspaceUpdates(t *testing.T) {
 		if err != nil {
 			t.Fatalf("%s: %v", tc.body, err)
 		}
-		now, err := f.Workspace(t.Context(), admin, id)
+		now, err := workspace(t.Context(), f, admin, id)
 		if err != nil {
 			t.Fatal(err)
 		}
@@ -199,7 +199,7 @@ func TestWorkspaceUpdates(t *testing.T) {
 	}
 	// The slugs that it had are free again.
 	for _, slug := range []string{"team", "crew"} {
-		_, err := f.Workspace(t.Context(), admin, slug)
+		_, err := workspace(t.Context(), f, admin, slug)
 		wantKind(t, err, domain.NotFound, "Workspace not found")
 		f.workspace(t, slug)
 	}
@@ -220,10 +220,10 @@ func TestWorkspaceUpdates(t *testing.T) {
 		"nowhere":          {admin, "nowhere", `{}`, domain.NotFound, "Workspace not found"},
 		"no management":    {user, id, `{}`, domain.Forbidden, "Only management keys"},
 	} {
-		was, _ := f.Workspace(t.Context(), admin, id)
+		was, _ := workspace(t.Context(), f, admin, id)
 		_, err := f.UpdateWorkspace(t.Context(), domain.By(tc.who), tc.ref, patchOf(t, tc.body), nil)
 		wantKind(t, err, tc.kind, tc.says)
-		if now, err := f.Workspace(t.Context(), admin, id); err != nil || !reflect.DeepEqual(now, was) {
+		if now, err := workspace(t.Context(), f, admin, id); err != nil || !reflect.DeepEqual(now, was) {
 			t.Errorf("%s: got %+v, %v, want %+v still", name, now, err, was)
 		}
 	}
@@ -289,7 +289,7 @@ func TestWorkspaceDeletion(t *testing.T) {
 	wantKind(t, remove(admin, team.ID, domain.WorkspaceDeletion{}), domain.Invalid, "live keys")
 	f.now = *mortal.ExpiresAt
 	wantKind(t, remove(admin, "team", configured("team")), domain.Invalid, "live keys")
-	if w, err := f.Workspace(t.Context(), admin, "team"); err != nil || w.ID != team.ID || w.UpdatedAt != nil || f.records(t) != len(trail)+1 {
+	if w, err := workspace(t.Context(), f, admin, "team"); err != nil || w.ID != team.ID || w.UpdatedAt != nil || f.records(t) != len(trail)+1 {
 		t.Errorf("got %+v, %v, want %+v still", w, err, team)
 	}
 	if err := remove(admin, "team", configured("other")); err != nil {
@@ -300,7 +300,7 @@ func TestWorkspaceDeletion(t *testing.T) {
 		t.Errorf("got record %+v", last)
 	}
 	for _, ref := range []string{"team", team.ID} {
-		_, err := f.Workspace(t.Context(), admin, ref)
+		_, err := workspace(t.Context(), f, admin, ref)
 		wantKind(t, err, domain.NotFound, "Workspace not found")
 		_, err = f.Preset(t.Context(), admin, ref, "p")
 		wantKind(t, err, domain.NotFound, "Workspace not found")
@@ -315,14 +315,14 @@ func TestWorkspaceDeletion(t *testing.T) {
 		t.Errorf("got %+v, %v, want version 1 in the new workspace", out, err)
 	}
 	wantKind(t, remove(admin, "other", domain.WorkspaceDeletion{}), domain.Invalid, "live keys")
-	if _, err := f.Workspace(t.Context(), admin, other.ID); err != nil {
+	if _, err := workspace(t.Context(), f, admin, other.ID); err != nil {
 		t.Error(err)
 	}
 }
 
 func TestDeletionOfTheDefaultWorkspace(t *testing.T) {
 	f := newFixture(t)
-	old, err := f.Workspace(t.Context(), admin, "default")
+	old, err := workspace(t.Context(), f, admin, "default")
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -355,7 +355,7 @@ func TestDeletionOfTheDefaultWorkspace(t *testing.T) {
 	if out.JSON != nil || out.WorkspaceID != old.ID || out.Workspace.Name != "Main" || out.Record == nil || out.Record.Object.ID != old.ID {
 		t.Errorf("got %+v, want the old workspace and no JSON", out)
 	}
-	now, err := f.Workspace(t.Context(), admin, "default")
+	now, err := workspace(t.Context(), f, admin, "default")
 	if err != nil || now.ID == old.ID || now.Name != "Default" || now.CreatedBy != "system" || now.UpdatedAt != nil || !now.CreatedAt.Equal(f.now.UTC().Truncate(time.Millisecond)) {
 		t.Errorf("got %+v, %v, want a new default workspace", now, err)
 	}
@@ -363,7 +363,7 @@ func TestDeletionOfTheDefaultWorkspace(t *testing.T) {
 	if len(added) != 2 || added[0] != *out.Record || added[1].Operation != "workspace.create" || added[1].Object.ID != now.ID || added[1].UserID != "ann" || out.Recreated == nil || *out.Recreated != added[1] {
 		t.Errorf("got records %+v, want the deletion and the creation", added)
 	}
-	_, err = f.Workspace(t.Context(), admin, old.ID)
+	_, err = workspace(t.Context(), f, admin, old.ID)
 	wantKind(t, err, domain.NotFound, "Workspace not found")
 	_, err = f.Preset(t.Context(), user, "", "p")
 	wantKind(t, err, domain.NotFound, "Preset not found")

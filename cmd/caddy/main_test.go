@@ -332,11 +332,11 @@ func TestKilledServerLosesNothing(t *testing.T) {
 	}
 	defer store.Close()
 	err = store.View(t.Context(), func(r domain.Reader) error {
-		w, err := r.WorkspaceBySlug("default")
+		home, err := r.WorkspaceID("default")
 		if err != nil {
 			return err
 		}
-		preset, err := r.Preset(w.ID, "shared")
+		preset, err := r.Preset(home, "shared")
 		if err != nil {
 			return err
 		}
@@ -346,7 +346,7 @@ func TestKilledServerLosesNothing(t *testing.T) {
 			t.Errorf("got %d versions and designated version %d, want at most %d and the latest", preset.LatestVersion, preset.DesignatedVersion, most)
 		}
 		for number, marker := range versions {
-			v, err := r.PresetVersion(preset, number)
+			v, err := r.PresetVersion(preset.State(), number)
 			if err != nil {
 				return err
 			}

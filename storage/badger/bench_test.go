@@ -157,8 +157,8 @@ func BenchmarkPresetPage(b *testing.B) {
 				for b.Loop() {
 					err := s.View(b.Context(), func(r domain.Reader) error {
 						page, total, err := r.PresetPage(workspace, domain.Page{Offset: offset, Limit: 50})
-						if len(page) != 50 || total != presets {
-							b.Errorf("got %d presets of %d", len(page), total)
+						if len(page) < 50*100 || total != presets {
+							b.Errorf("got %d bytes of %d presets", len(page), total)
 						}
 						return err
 					})

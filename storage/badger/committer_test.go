@@ -76,7 +76,7 @@ func put(w domain.Workspace) func(domain.Tx) error {
 
 func workspace(s *Store, slug string) (w domain.Workspace, err error) {
 	err = s.View(context.Background(), func(r domain.Reader) error {
-		w, err = r.WorkspaceBySlug(slug)
+		w, err = workspaceBySlug(r, slug)
 		return err
 	})
 	return w, err
@@ -93,7 +93,7 @@ func TestGroup(t *testing.T) {
 		fns = append(fns, func(tx domain.Tx) error {
 			order = append(order, i)
 			if i > 0 { // what is queued before is seen
-				if _, err := tx.WorkspaceBySlug(fmt.Sprint("w", i-1)); err != nil {
+				if _, err := workspaceBySlug(tx, fmt.Sprint("w", i-1)); err != nil {
 					return err
 				}
 			}
@@ -179,11 +179,11 @@ func TestGroupWithFailures(t *testing.T) {
 		},
 		func(tx domain.Tx) error {
 			for _, slug := range []string{"failed", "panicked", "overlooked", "huge", "unencodable", "oversize0"} {
-				if _, err := tx.WorkspaceBySlug(slug); !errors.Is(err, domain.ErrNotFound) {
+				if _, err := workspaceBySlug(tx, slug); !errors.Is(err, domain.ErrNotFound) {
 					return fmt.Errorf("%s: got error %w, want ErrNotFound", slug, err)
 				}
 			}
-			_, err := tx.WorkspaceBySlug("first")
+			_, err := workspaceBySlug(tx, "first")
 			return err
 		},
 		put(newWorkspace("last")),
@@ -221,7 +221,8 @@ func TestGroupSplit(t *testing.T) {
 	countCommits(s, &commits)
 	release := hold(t, s)
 	config := []byte(`{"a":"` + strings.Repeat("x", 200<<10) + `"}`)
-	p := domain.Preset{ID: newID(), WorkspaceID: newID(), Slug: "p"}
+	p := newPreset(newID(), "p")
+	p.LatestVersion = 0
 	var fns []func(domain.Tx) error
 	for range 64 {
 		fns = append(fns, func(tx domain.Tx) error {
@@ -254,7 +255,7 @@ func TestGroupSplit(t *testing.T) {
 			t.Errorf("got latest version %d, want 64", head.LatestVersion)
 		}
 		for n := range head.LatestVersion {
-			v, err := r.PresetVersion(head, n+1)
+			v, err := r.PresetVersion(head.State(), n+1)
 			if err != nil || !bytes.Equal(v.Config, config) {
 				t.Errorf("version %d: wrong, or error %v", n+1, err)
 			}
@@ -366,7 +367,7 @@ func TestFailedCommit(t *testing.T) {
 			func(domain.Tx) error { return errDeliberate }, // knows of nobody
 			put(newWorkspace("lost")),
 			func(tx domain.Tx) error {
-				if _, err := tx.WorkspaceBySlug("lost"); err == nil {
+				if _, err := workspaceBySlug(tx, "lost"); err == nil {
 					return errDeliberate // only because of its neighbour
 				}
 				return nil
@@ -594,7 +595,7 @@ func TestCloseWaitsForView(t *testing.T) {
 		viewed <- s.View(context.Background(), func(r domain.Reader) error {
 			close(inside)
 			<-leave
-			_, err := r.WorkspaceBySlug("w")
+			_, err := workspaceBySlug(r, "w")
 			return err
 		})
 	}()
@@ -670,8 +671,8 @@ func TestUseAfterReturn(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	_, err1 := tx.WorkspaceBySlug("w")
-	_, err2 := r.WorkspaceBySlug("w")
+	_, err1 := workspaceBySlug(tx, "w")
+	_, err2 := workspaceBySlug(r, "w")
 	_, err3 := r.Keys()
 	for _, err := range []error{err1, err2, err3, tx.PutWorkspace(newWorkspace("w"))} {
 		if !errors.Is(err, errEnded) {
@@ -807,7 +808,7 @@ func TestStampsOfCanonicalIDs(t *testing.T) {
 	w.ID = strings.ToUpper(id)
 	byID, preset := s.Stamps().Workspace(id), s.Stamps().Preset(id, "p")
 	err := s.Update(t.Context(), func(tx domain.Tx) error {
-		return errors.Join(tx.PutWorkspace(w), tx.PutPreset(domain.Preset{ID: newID(), WorkspaceID: w.ID, Slug: "p"}))
+		return errors.Join(tx.PutWorkspace(w), tx.PutPreset(newPreset(w.ID, "p")))
 	})
 	if err != nil {
 		t.Fatal(err)

@@ -23,18 +23,25 @@ type cursor struct {
 // walk calls fn with a cursor at the first record under a prefix. An update can
 // have only one cursor at a time, so fn does nothing there but read from it.
 func (r *reader) walk(prefix key, fn func(c *cursor) error) error {
+	return r.walkFrom(prefix, prefix, fn)
+}
+
+// walkFrom is walk with a cursor that stands at the first record whose key is k or
+// comes after it.
+func (r *reader) walkFrom(k, prefix key, fn func(c *cursor) error) error {
 	if r.ended {
 		return errEnded
 	}
-	return r.walkWith(r.stage.sorted(prefix), prefix, fn)
+	return r.walkWith(r.stage.sorted(prefix), k, prefix, fn)
 }
 
-// walkWith is walk with the writes under prefix that were staged at another time.
-func (r *reader) walkWith(staged []write, prefix key, fn func(c *cursor) error) error {
+// walkWith is walkFrom with the writes under prefix that were staged at another
+// time.
+func (r *reader) walkWith(staged []write, k, prefix key, fn func(c *cursor) error) error {
 	return reading(prefix.kind(), func() error {
 		c := &cursor{committed: r.txn.NewIterator(badgerdb.IteratorOptions{Prefix: prefix}), staged: staged}
 		defer c.committed.Close()
-		c.seek(prefix)
+		c.seek(k)
 		return fn(c)
 	})
 }

@@ -1,7 +1,6 @@
 package badger
 
 import (
-	"errors"
 	"fmt"
 	"time"
 
@@ -14,10 +13,7 @@ func (r *reader) LabelChanges(p domain.Preset, label string) (int, error) {
 	if !ok {
 		return 0, nil
 	}
-	n, err := load(r, k, decodeNumber)
-	if errors.Is(err, domain.ErrNotFound) {
-		return 0, nil
-	}
+	n, err := loadOrZero(r, k, decodeNumber)
 	return int(n), err
 }
 
@@ -57,11 +53,7 @@ func (t *tx) PutLabelChange(p domain.Preset, label string, c domain.LabelChange)
 
 // AuditHead implements domain.Reader.
 func (r *reader) AuditHead() (domain.AuditHead, error) {
-	head, err := load(r, auditHeadKey(), decodeJSON[domain.AuditHead])
-	if errors.Is(err, domain.ErrNotFound) {
-		return domain.AuditHead{}, nil
-	}
-	return head, err
+	return loadOrZero(r, auditHeadKey(), decodeHead)
 }
 
 // AuditRecord implements domain.Reader.
@@ -90,8 +82,7 @@ func (t *tx) PutAudit(a domain.AuditRecord) error {
 	if err := t.write(k, record, err); err != nil {
 		return err
 	}
-	record, err = encodeJSON(head, domain.AuditHead{Count: a.Number, Hash: a.Hash})
-	return t.write(head, record, err)
+	return t.write(head, encodeHead(head, domain.AuditHead{Count: a.Number, Hash: a.Hash}), nil)
 }
 
 // replayMargin is how long a replay is kept beyond its time. The clocks of

@@ -24,8 +24,9 @@ import (
 //	a <number, 8 bytes>                   one record of it
 //	r <SHA-256 of key and request>        an answer kept for those who ask again
 //	e <list>                              the end of a list
-//	o <list> <place, 8 bytes>             what stands there: the slug of a preset or the id of a workspace, as text
-//	c <list> <level> <bucket, 8 bytes>    how many objects are in a bucket of places
+//	o <list> <place, 8 bytes>             what stands there: a preset or workspace as clients see it
+//	b <list> <leaf, 8 bytes>              which of its places are taken
+//	c <list> <node, 8 bytes>              how many places are taken in each of its leaves
 //	d <workspace id>                      a workspace that was deleted, while some of what was in it is still stored
 //	n                                     the number of the last commit
 //
@@ -51,7 +52,8 @@ const (
 	kindReplay        kind = 'r'
 	kindListEnd       kind = 'e'
 	kindPlace         kind = 'o'
-	kindCount         kind = 'c'
+	kindLeaf          kind = 'b'
+	kindNode          kind = 'c'
 	kindDeleted       kind = 'd'
 	kindSequence      kind = 'n'
 )
@@ -85,8 +87,10 @@ func (k kind) String() string {
 		return "list end"
 	case kindPlace:
 		return "place"
-	case kindCount:
-		return "count"
+	case kindLeaf:
+		return "leaf"
+	case kindNode:
+		return "node"
 	case kindDeleted:
 		return "deleted workspace"
 	case kindSequence:

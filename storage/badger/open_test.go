@@ -98,9 +98,12 @@ func TestDamage(t *testing.T) {
 	reads := func(w domain.Workspace, p domain.Preset, k domain.Key) map[string]func(domain.Reader) error {
 		return map[string]func(domain.Reader) error{
 			"workspace":         func(r domain.Reader) error { _, err := r.Workspace(w.ID); return err },
-			"workspace by slug": func(r domain.Reader) error { _, err := r.WorkspaceBySlug(w.Slug); return err },
+			"workspace by slug": func(r domain.Reader) error { _, err := workspaceBySlug(r, w.Slug); return err },
+			"workspace JSON":    func(r domain.Reader) error { _, err := r.WorkspaceJSON(w.ID); return err },
 			"preset":            func(r domain.Reader) error { _, err := r.Preset(w.ID, p.Slug); return err },
-			"version":           func(r domain.Reader) error { _, err := r.PresetVersion(p, 2); return err },
+			"preset JSON":       func(r domain.Reader) error { _, _, err := r.PresetJSON(w.ID, p.Slug); return err },
+			"version":           func(r domain.Reader) error { _, err := r.PresetVersion(p.State(), 2); return err },
+			"version JSON":      func(r domain.Reader) error { _, err := r.PresetVersionJSON(p.State(), 2); return err },
 			"key":               func(r domain.Reader) error { _, err := r.Key(k.ID); return err },
 			"key by hash":       func(r domain.Reader) error { _, err := r.KeyByHash(k.Hash); return err },
 			"keys":              func(r domain.Reader) error { _, err := r.Keys(); return err },
@@ -131,10 +134,10 @@ func TestDamage(t *testing.T) {
 		missing bool // is damage, too
 		affects []string
 	}{
-		{"workspace", func(w domain.Workspace, _ domain.Preset, _ domain.Key) key { return keyOf(workspaceKey(w.ID)) }, false, []string{"workspace", "workspace by slug", "workspace page"}},
+		{"workspace", func(w domain.Workspace, _ domain.Preset, _ domain.Key) key { return keyOf(workspaceKey(w.ID)) }, false, []string{"workspace", "workspace JSON", "workspace by slug"}},
 		{"workspace slug", func(w domain.Workspace, _ domain.Preset, _ domain.Key) key { return keyOf(workspaceSlugKey(w.Slug)) }, false, []string{"workspace by slug"}},
-		{"preset", func(w domain.Workspace, p domain.Preset, _ domain.Key) key { return keyOf(presetKey(w.ID, p.Slug)) }, false, []string{"preset", "presets", "preset page"}},
-		{"preset version", func(_ domain.Workspace, p domain.Preset, _ domain.Key) key { return keyOf(versionKey(p.ID, 2)) }, true, []string{"version"}},
+		{"preset", func(w domain.Workspace, p domain.Preset, _ domain.Key) key { return keyOf(presetKey(w.ID, p.Slug)) }, false, []string{"preset", "preset JSON", "presets"}},
+		{"preset version", func(_ domain.Workspace, p domain.Preset, _ domain.Key) key { return keyOf(versionKey(p.ID, 2)) }, true, []string{"version", "version JSON"}},
 		{"issued key", func(_ domain.Workspace, _ domain.Preset, k domain.Key) key { return keyOf(keyKey(k.ID)) }, false, []string{"key", "key by hash", "keys"}},
 		{"issued key hash", func(_ domain.Workspace, _ domain.Preset, k domain.Key) key { return keyHashKey(k.Hash) }, false, []string{"key by hash"}},
 		{"label", func(_ domain.Workspace, p domain.Preset, _ domain.Key) key { return keyOf(labelKey(p.ID, "staging")) }, false, []string{"label", "label change"}},
@@ -146,7 +149,7 @@ func TestDamage(t *testing.T) {
 		{"kept answer", func(domain.Workspace, domain.Preset, domain.Key) key { return replayKey(keptAnswer) }, false, []string{"kept answer"}},
 		{"place", func(w domain.Workspace, _ domain.Preset, _ domain.Key) key {
 			l, _ := presetsOf(w.ID)
-			return l.levelKey(0, 5)
+			return l.placeKey(5)
 		}, false, []string{"preset page"}},
 		{"list end", func(domain.Workspace, domain.Preset, domain.Key) key { return workspaces().endKey() }, false, []string{"workspace page"}},
 	} {
@@ -216,10 +219,11 @@ func TestDamage(t *testing.T) {
 			return errors.Join(txn.Delete(keyOf(workspaceKey(w.ID))), txn.Delete(keyOf(keyKey(k.ID))))
 		})
 		s := mustOpen(t, folder)
-		if _, err := workspace(s, w.Slug); !errors.Is(err, ErrDamaged) {
-			t.Errorf("a slug without its workspace: got error %v, want ErrDamaged", err)
+		_, err := domain.NewService(s).Workspace(t.Context(), domain.Principal{Kind: domain.ManagementKey}, w.Slug)
+		if err == nil || domain.KindOf(err) != domain.Internal {
+			t.Errorf("a slug without its workspace: got error %v, want an internal one", err)
 		}
-		err := s.View(t.Context(), func(r domain.Reader) error { _, err := r.KeyByHash(k.Hash); return err })
+		err = s.View(t.Context(), func(r domain.Reader) error { _, err := r.KeyByHash(k.Hash); return err })
 		if !errors.Is(err, ErrDamaged) {
 			t.Errorf("a hash without its key: got error %v, want ErrDamaged", err)
 		}
@@ -236,7 +240,7 @@ func TestDamage(t *testing.T) {
 			return errors.Join(err, txn.Set(keyOf(versionKey(p.ID, 2)), record))
 		})
 		s := mustOpen(t, folder)
-		err := s.View(t.Context(), func(r domain.Reader) error { _, err := r.PresetVersion(p, 2); return err })
+		err := s.View(t.Context(), func(r domain.Reader) error { _, err := r.PresetVersion(p.State(), 2); return err })
 		if !errors.Is(err, ErrDamaged) {
 			t.Errorf("got error %v, want ErrDamaged", err)
 		}
@@ -366,13 +370,13 @@ func TestShortenedManifest(t *testing.T) {
 	}
 	s = mustOpen(t, restored)
 	err = s.View(t.Context(), func(r domain.Reader) error {
-		if _, err := r.PresetVersion(p, 3); err != nil {
+		if _, err := r.PresetVersion(p.State(), 3); err != nil {
 			return err
 		}
-		if got, err := r.WorkspaceBySlug("w"); err != nil || got.ID != w.ID {
+		if got, err := workspaceBySlug(r, "w"); err != nil || got.ID != w.ID {
 			return fmt.Errorf("got workspace %s, %w", got.ID, err)
 		}
-		_, err := r.WorkspaceBySlug("later")
+		_, err := workspaceBySlug(r, "later")
 		return err
 	})
 	if err != nil {
@@ -397,7 +401,7 @@ func TestHarmlessOrphans(t *testing.T) {
 	}
 	s := mustOpen(t, folder)
 	if err := s.View(t.Context(), func(r domain.Reader) error {
-		_, err := r.PresetVersion(p, 3)
+		_, err := r.PresetVersion(p.State(), 3)
 		return err
 	}); err != nil {
 		t.Error(err)
@@ -458,8 +462,8 @@ func TestEmptyLogs(t *testing.T) {
 			t.Fatal(err)
 		}
 		err = s.View(t.Context(), func(r domain.Reader) error {
-			_, err1 := r.WorkspaceBySlug(w.Slug)
-			_, err2 := r.PresetVersion(p, 3)
+			_, err1 := workspaceBySlug(r, w.Slug)
+			_, err2 := r.PresetVersion(p.State(), 3)
 			return errors.Join(err1, err2)
 		})
 		if err := errors.Join(err, s.Update(t.Context(), put(newWorkspace(newID()))), s.Close()); err != nil {
@@ -484,7 +488,7 @@ func TestDamagedTable(t *testing.T) {
 	s := mustOpen(t, folder)
 	flip(t, folder, "*.sst", "needle-2")
 	for n, damaged := range []bool{false, true, false} {
-		err := s.View(t.Context(), func(r domain.Reader) error { _, err := r.PresetVersion(p, n+1); return err })
+		err := s.View(t.Context(), func(r domain.Reader) error { _, err := r.PresetVersion(p.State(), n+1); return err })
 		if errors.Is(err, ErrDamaged) != damaged || !damaged && err != nil {
 			t.Errorf("version %d: got error %v, want ErrDamaged: %v", n+1, err, damaged)
 		}
@@ -897,7 +901,7 @@ func TestCrash(t *testing.T) {
 		}
 		err = s.View(t.Context(), func(r domain.Reader) error {
 			for slug, versions := range acks {
-				w, err := r.WorkspaceBySlug(domain.DefaultWorkspaceSlug)
+				w, err := workspaceBySlug(r, domain.DefaultWorkspaceSlug)
 				if err != nil {
 					return err
 				}
@@ -906,7 +910,7 @@ func TestCrash(t *testing.T) {
 					return err
 				}
 				for n := 1; n <= p.LatestVersion; n++ {
-					v, err := r.PresetVersion(p, n)
+					v, err := r.PresetVersion(p.State(), n)
 					if err != nil {
 						return fmt.Errorf("version %d of %d of %s: %w", n, p.LatestVersion, slug, err)
 					}

@@ -10,10 +10,8 @@ import (
 	"path/filepath"
 
 	badgerdb "github.com/dgraph-io/badger/v4"
-	"github.com/dgraph-io/badger/v4/options"
 	"github.com/dgraph-io/badger/v4/table"
 	"github.com/dgraph-io/badger/v4/y"
-	"github.com/dgraph-io/ristretto/v2/z"
 )
 
 // orphansName is where tables are kept that the MANIFEST does not name.
@@ -87,15 +85,7 @@ func checkOrphans(db *badgerdb.DB, folder string) error {
 		return err
 	}
 	for _, path := range tables {
-		if checkTable(path) != nil {
-			continue
-		}
-		var missing int
-		err := guarded(func() (err error) {
-			missing, err = missingFrom(db, path)
-			return err
-		})
-		if err == nil && missing > 0 {
+		if missing, err := missingFrom(db, path); err == nil && missing > 0 {
 			return fmt.Errorf("%w: the store in %s lacks %d records of table %s, which its %s has lost. "+
 				"Restore a backup, or remove %s to go on without them",
 				ErrDamaged, folder, missing, filepath.Base(path), badgerdb.ManifestFilename, aside)
@@ -109,25 +99,22 @@ func checkOrphans(db *badgerdb.DB, folder string) error {
 // compaction leaves no trace. But each change of the Service adds to the audit
 // trail, so whatever else is lost, some of that is lost with it.
 func missingFrom(db *badgerdb.DB, path string) (missing int, err error) {
-	file, err := z.OpenMmapFile(path, os.O_RDONLY, 0)
-	if err != nil {
-		return 0, err
-	}
-	t, err := table.OpenTable(file, table.Options{ChkMode: options.OnTableRead, Compression: options.None})
-	if err != nil {
-		return 0, err
-	}
-	defer file.Close(-1)
-	txn := db.NewTransaction(false)
-	defer txn.Discard()
-	it := t.NewIterator(0)
-	defer it.Close()
-	for it.Rewind(); it.Valid(); it.Next() {
-		if k := key(y.ParseKey(it.Key())); len(k) > 1 && k[0] == keyVersion && k.kind().lasting() && !hasSince(txn, k, y.ParseTs(it.Key())) {
-			missing++
+	err = readTable(path, func(t *table.Table) error {
+		if err := t.VerifyChecksum(); err != nil {
+			return err
 		}
-	}
-	return missing, nil
+		txn := db.NewTransaction(false)
+		defer txn.Discard()
+		it := t.NewIterator(0)
+		defer it.Close()
+		for it.Rewind(); it.Valid(); it.Next() {
+			if k := key(y.ParseKey(it.Key())); len(k) > 1 && k[0] == keyVersion && k.kind().lasting() && !hasSince(txn, k, y.ParseTs(it.Key())) {
+				missing++
+			}
+		}
+		return nil
+	})
+	return missing, err
 }
 
 // hasSince reports whether k was written, or deleted, at a time of Badger's or

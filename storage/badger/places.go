@@ -1,9 +1,11 @@
 package badger
 
 import (
+	"bytes"
+	"cmp"
 	"encoding/binary"
 	"errors"
-	"math"
+	"math/bits"
 	"slices"
 
 	"github.com/google/uuid"
@@ -14,27 +16,98 @@ import (
 // A list keeps objects in an order. Each object has a place, which is a number: what
 // is added or moved to the end gets a higher one than all before it, and a place
 // that was left stays empty for good. An object's record has its place, and at the
-// place stands what finds the object.
+// place stands the object as clients see it in a list, so that a page is read in one
+// go.
 //
-// Buckets of places are counted, on several levels, so that an offset is found by
-// passing by what comes before it in large steps. A bucket of the lowest level has
-// bucketSize places, any other as many buckets of the level below.
+// Three small records find the places of a page whatever its offset. A leaf has a
+// bit for each of leafPlaces places, which says whether it is taken. A node counts
+// the taken places of each of nodeLeaves leaves. The end of the list counts those
+// of each node that has any. They change with almost every commit, so they are
+// looked up and never come across: until Badger compacts its tables it has all
+// their earlier states, and who goes through keys in order passes by each of those.
 //
 // The value is what tells the keys of one list from those of another.
 type list []byte
 
 const (
-	bucketBits = 6
-	bucketSize = 1 << bucketBits
-	// topLevel is the level of which all buckets are looked at for each page.
-	// Each has 262,144 places, and is there for as long as one is taken.
-	topLevel = 3
+	leafBits   = 9
+	leafPlaces = 1 << leafBits
+	nodeBits   = 8
+	nodeLeaves = 1 << nodeBits
 )
+
+// leafOf and nodeOf return which leaf and which node a place is in.
+func leafOf(place uint64) uint64 { return place >> leafBits }
+func nodeOf(place uint64) uint64 { return place >> (leafBits + nodeBits) }
+
+// leaf has a bit for each of its places, the lowest bit of the first word for the
+// first.
+type leaf [leafPlaces / 64]uint64
+
+// count returns how many places are taken.
+func (l *leaf) count() (n int) {
+	for _, word := range l {
+		n += bits.OnesCount64(word)
+	}
+	return n
+}
+
+// set takes a place of l, or gives it up. It returns false where that is so already.
+func (l *leaf) set(place uint64, taken bool) bool {
+	word, bit := &l[place%leafPlaces/64], uint64(1)<<(place%64)
+	if *word&bit != 0 == taken {
+		return false
+	}
+	*word ^= bit
+	return true
+}
+
+// taken returns the places that are taken, of the leaf with a number.
+func (l *leaf) taken(number uint64) []uint64 {
+	places := make([]uint64, 0, leafPlaces)
+	for i, word := range l {
+		for ; word != 0; word &= word - 1 {
+			places = append(places, number<<leafBits|uint64(i*64+bits.TrailingZeros64(word)))
+		}
+	}
+	return places
+}
+
+// node has the number of places that are taken in each of its leaves.
+type node [nodeLeaves]uint16
+
+// bucket is how many places are taken in a leaf, or in a node.
+type bucket struct {
+	number uint64
+	n      int
+}
 
 // listEnd is what is known of a list as a whole.
 type listEnd struct {
-	last  uint64 // the highest place ever given, 0 for none
-	total int    // how many objects there are
+	last  uint64   // the highest place ever given, 0 for none
+	nodes []bucket // those that are not empty, by number
+}
+
+// total returns how many objects there are.
+func (e listEnd) total() (n int) {
+	for _, node := range e.nodes {
+		n += node.n
+	}
+	return n
+}
+
+// add changes the count of a node, which it returns.
+func (e *listEnd) add(number uint64, by int) int {
+	i, found := slices.BinarySearchFunc(e.nodes, number, func(b bucket, number uint64) int { return cmp.Compare(b.number, number) })
+	if !found {
+		e.nodes = slices.Insert(e.nodes, i, bucket{number: number})
+	}
+	e.nodes[i].n += by
+	n := e.nodes[i].n
+	if n == 0 {
+		e.nodes = slices.Delete(e.nodes, i, i+1)
+	}
+	return n
 }
 
 // workspaces is the list of all workspaces, in the order in which they were
@@ -48,31 +121,39 @@ func presetsOf(workspaceID string) (list, bool) {
 	return append(list{byte(kindPreset)}, id[:]...), ok
 }
 
-// bucketOf returns the bucket of a level that place is in. On level 0 that is the
-// place itself.
-func bucketOf(place uint64, level int) uint64 { return place >> (bucketBits * level) }
-
+// listEnd returns the end of l. A list in which nothing ever was has none.
 func (r *reader) listEnd(l list) (listEnd, error) {
 	end, err := load(r, l.endKey(), decodeListEnd)
 	if errors.Is(err, domain.ErrNotFound) {
-		return listEnd{}, nil
+		err = r.walk(l.placePrefix(), func(c *cursor) error {
+			if c.key != nil {
+				return damaged(kindListEnd, "it is missing")
+			}
+			return nil
+		})
 	}
 	return end, err
 }
 
 // place gives an object a place at the end of l, instead of its former one unless
-// that is 0, and returns it. name is what finds the object.
-func (t *tx) place(l list, former uint64, name string) (uint64, error) {
+// that is 0, and returns it. text is what clients see of the object.
+func (t *tx) place(l list, former uint64, text []byte) (uint64, error) {
 	end, err := t.listEnd(l)
 	if err != nil {
 		return 0, t.write(l.endKey(), nil, err)
 	}
 	end.last++
-	end.total++
-	if err := t.point(l.levelKey(0, end.last), name); err != nil {
+	place := end.last
+	if err := t.stand(l, place, text); err != nil {
 		return 0, err
 	}
-	return end.last, t.move(l, end, former, end.last)
+	return place, t.move(l, end, former, place)
+}
+
+// stand puts what clients see of an object at its place in l.
+func (t *tx) stand(l list, place uint64, text []byte) error {
+	k := l.placeKey(place)
+	return t.write(k, encodeBytes(k, text), nil)
 }
 
 // displace removes an object from its place in l.
@@ -84,168 +165,278 @@ func (t *tx) displace(l list, place uint64) error {
 	return t.move(l, end, place, 0)
 }
 
-// move empties the place from, counts what stands at to instead, and stores the
-// end of l. Either place may be 0 for none.
+// move empties the place from, takes the place to instead, and stores the end of l.
+// Either place may be 0 for none.
 func (t *tx) move(l list, end listEnd, from, to uint64) error {
 	if from != 0 {
-		end.total--
-		if err := t.write(l.levelKey(0, from), nil, nil); err != nil {
+		if err := t.write(l.placeKey(from), nil, nil); err != nil {
+			return err
+		}
+		if err := t.mark(l, &end, from, false); err != nil {
 			return err
 		}
 	}
-	for level := 1; level <= topLevel; level++ {
-		left, entered := bucketOf(from, level), bucketOf(to, level)
-		if from != 0 && to != 0 && left == entered {
-			break // and so on all levels above
-		}
-		if from != 0 {
-			if err := t.count(l.levelKey(level, left), -1); err != nil {
-				return err
-			}
-		}
-		if to != 0 {
-			if err := t.count(l.levelKey(level, entered), +1); err != nil {
-				return err
-			}
+	if to != 0 {
+		if err := t.mark(l, &end, to, true); err != nil {
+			return err
 		}
 	}
 	k := l.endKey()
 	return t.write(k, encodeListEnd(k, end), nil)
 }
 
-// count changes a count. One of nothing is not stored.
-func (t *tx) count(k key, by int) error {
-	n, err := load(&t.reader, k, decodeNumber)
-	switch {
-	case errors.Is(err, domain.ErrNotFound) && by < 0:
-		return t.write(k, nil, damaged(kindCount, "it is missing"))
-	case err != nil && !errors.Is(err, domain.ErrNotFound):
-		return t.write(k, nil, err)
+// mark notes in a place's leaf and node, and in end, whether it is taken.
+func (t *tx) mark(l list, end *listEnd, place uint64, taken bool) error {
+	by := 1
+	if !taken {
+		by = -1
 	}
-	n += uint64(by)
-	if n == 0 {
-		return t.write(k, nil, nil)
+	leafKey, nodeKey := l.leafKey(leafOf(place)), l.nodeKey(nodeOf(place))
+	leaf, err := loadOrZero(&t.reader, leafKey, decodeLeaf)
+	if err != nil {
+		return t.write(leafKey, nil, err)
 	}
-	return t.write(k, encodeNumber(k, n), nil)
+	node, err := loadOrZero(&t.reader, nodeKey, decodeNode)
+	if err != nil {
+		return t.write(nodeKey, nil, err)
+	}
+	counted := &node[leafOf(place)%nodeLeaves]
+	if !leaf.set(place, taken) || int(*counted)+by != leaf.count() {
+		return t.write(leafKey, nil, damaged(kindLeaf, "it does not have what is counted"))
+	}
+	*counted = uint16(leaf.count())
+	n := end.add(nodeOf(place), by)
+	if n < 0 {
+		return t.write(nodeKey, nil, damaged(kindNode, "it does not have what is counted"))
+	}
+	// What is empty is not stored.
+	var leafRecord, nodeRecord []byte
+	if *counted > 0 {
+		leafRecord = encodeLeaf(leafKey, &leaf)
+	}
+	if n > 0 {
+		nodeRecord = encodeNode(nodeKey, &node)
+	}
+	if err := t.write(leafKey, leafRecord, nil); err != nil {
+		return err
+	}
+	return t.write(nodeKey, nodeRecord, nil)
 }
 
-// bucket is a bucket of places or, on level 0, one place.
-type bucket struct {
-	number uint64
-	n      int    // how many objects are in it
-	name   string // of the object, on level 0
-}
-
-// page returns a page of l, and how many objects there are. It reads, level by
-// level, what is in the buckets that the page is in, and no others.
-func (r *reader) page(l list, page domain.Page, newestFirst bool) (places []bucket, total int, err error) {
+// page returns a page of l as a JSON array, and how many objects there are.
+func (r *reader) page(l list, page domain.Page, newestFirst bool) (text []byte, total int, err error) {
 	end, err := r.listEnd(l)
 	if err != nil {
 		return nil, 0, err
 	}
-	found, skip := []bucket{{n: end.total}}, max(page.Offset, 0)
-	for level := topLevel; level >= 0; level-- {
-		if found, err = r.inside(l, level, found, newestFirst); err != nil {
-			return nil, 0, err
-		}
-		found, skip = covering(found, skip, page.Limit)
+	places, err := r.places(l, end, page, newestFirst)
+	if err != nil {
+		return nil, 0, err
 	}
-	return found, end.total, nil
+	text, err = r.standing(l, places, newestFirst)
+	return text, end.total(), err
 }
 
-// inside returns what is on a level in the given buckets of the level above, in
-// their order. All of l is taken for the one bucket above the top level. What a
-// bucket counts must all be there, or else pages would be wrong without a sign.
-func (r *reader) inside(l list, level int, above []bucket, newestFirst bool) (found []bucket, err error) {
-	prefix := l.levelPrefix(level)
-	err = r.walk(prefix, func(c *cursor) error {
-		for _, parent := range above {
-			first, last := parent.number<<bucketBits, parent.number<<bucketBits|(bucketSize-1)
-			if level == topLevel {
-				last = math.MaxUint64
+// places returns the places of a page of l, the lowest first.
+func (r *reader) places(l list, end listEnd, page domain.Page, newestFirst bool) (places []uint64, err error) {
+	if newestFirst { // the same page, counted from the other end
+		before := max(0, end.total()-page.Offset)
+		page.Offset = max(0, before-page.Limit)
+		page.Limit = before - page.Offset
+	}
+	err = covering(end.nodes, page, func(b bucket, page domain.Page) error {
+		leaves, err := r.leaves(l, b)
+		if err != nil {
+			return err
+		}
+		return covering(leaves, page, func(b bucket, page domain.Page) error {
+			taken, err := r.taken(l, b)
+			if err == nil {
+				places = append(places, taken[page.Offset:][:page.Limit]...)
 			}
-			start, sum := len(found), 0
-			for c.seek(l.levelKey(level, first)); c.key != nil && c.key.number() <= last; c.next() {
-				b, err := readBucket(c, level)
-				if err != nil {
-					return err
-				}
-				found = append(found, b)
-				sum += b.n
+			return err
+		})
+	})
+	return places, err
+}
+
+// covering calls fn for each of buckets that a page of what they count has a part
+// of, with that part as a page of the bucket's own.
+func covering(buckets []bucket, page domain.Page, fn func(b bucket, page domain.Page) error) error {
+	for _, b := range buckets {
+		if page.Limit <= 0 {
+			break
+		}
+		if page.Offset >= b.n {
+			page.Offset -= b.n
+			continue
+		}
+		inside := domain.Page{Offset: page.Offset, Limit: min(page.Limit, b.n-page.Offset)}
+		if err := fn(b, inside); err != nil {
+			return err
+		}
+		page = domain.Page{Limit: page.Limit - inside.Limit}
+	}
+	return nil
+}
+
+// leaves returns the leaves of a node, which must have as many places together as
+// are counted for it, or else pages would be wrong without a sign.
+func (r *reader) leaves(l list, of bucket) ([]bucket, error) {
+	node, err := loadExisting(r, l.nodeKey(of.number), decodeNode)
+	if err != nil {
+		return nil, err
+	}
+	leaves, sum := make([]bucket, len(node)), 0
+	for i, n := range node {
+		leaves[i] = bucket{of.number<<nodeBits | uint64(i), int(n)}
+		sum += int(n)
+	}
+	if sum != of.n {
+		return nil, damaged(kindNode, "it does not have what is counted")
+	}
+	return leaves, nil
+}
+
+// taken returns the places that are taken in a leaf, as many as are counted for it.
+func (r *reader) taken(l list, of bucket) ([]uint64, error) {
+	leaf, err := loadExisting(r, l.leafKey(of.number), decodeLeaf)
+	if err == nil && leaf.count() != of.n {
+		err = damaged(kindLeaf, "it does not have what is counted")
+	}
+	return leaf.taken(of.number), err
+}
+
+// farAway is from how many places on a cursor is better sent there than made to
+// pass by what may once have been between.
+const farAway = 16
+
+// standing returns what stands at places of l, which are in order, as a JSON array.
+func (r *reader) standing(l list, places []uint64, newestFirst bool) ([]byte, error) {
+	if len(places) == 0 {
+		return []byte("[]"), nil
+	}
+	text := make([]byte, 0, len(places)*expectedObject)
+	ends := make([]int, len(places))
+	first := l.placeKey(places[0])
+	err := r.walkFrom(first, l.placePrefix(), func(c *cursor) error {
+		for i, place := range places {
+			k := l.placeKey(place)
+			switch {
+			case i == 0:
+			case place-places[i-1] < farAway:
+				c.next()
+			default:
+				c.seek(k)
 			}
-			if sum != parent.n {
-				return damaged(kindCount, "it is not the sum of what it counts")
+			if !bytes.Equal(c.key, k) {
+				return damaged(kindPlace, "it is missing")
 			}
-			if newestFirst {
-				slices.Reverse(found[start:])
+			var err error
+			if text, err = decodeAt(c, func(payload []byte) ([]byte, error) { return append(text, payload...), checkObject(payload) }); err != nil {
+				return err
 			}
+			ends[i] = len(text)
 		}
 		return nil
 	})
-	return found, err
+	if err != nil {
+		return nil, err
+	}
+	array := make([]byte, 0, len(text)+len(places)+1)
+	for i := range places {
+		if newestFirst {
+			i = len(places) - 1 - i
+		}
+		start := 0
+		if i > 0 {
+			start = ends[i-1]
+		}
+		array = append(append(array, ','), text[start:ends[i]]...)
+	}
+	array[0] = '['
+	return append(array, ']'), nil
 }
 
-func readBucket(c *cursor, level int) (bucket, error) {
-	number := c.key.number()
-	if level == 0 {
-		name, err := decodeAt(c, decodeID)
-		return bucket{number, 1, name}, err
-	}
-	n, err := decodeAt(c, decodeNumber)
-	return bucket{number: number, n: int(n)}, err
-}
-
-// covering returns those of buckets that have the objects behind the first skip
-// ones, limit of them at most, and how many of their objects come before.
-func covering(buckets []bucket, skip, limit int) ([]bucket, int) {
-	first := 0
-	for first < len(buckets) && skip >= buckets[first].n {
-		skip -= buckets[first].n
-		first++
-	}
-	end, have := first, -skip
-	for end < len(buckets) && have < limit {
-		have += buckets[end].n
-		end++
-	}
-	return buckets[first:end], skip
-}
-
-// holds returns an error unless an object was found at the place that knows of it.
-func (b bucket) holds(place uint64, err error) error {
-	if errors.Is(err, domain.ErrNotFound) || err == nil && place != b.number {
-		return damaged(kindPlace, "what stands there is elsewhere")
-	}
-	return err
-}
+// expectedObject is how long what stands at a place may be expected to be.
+const expectedObject = 768
 
 func (l list) endKey() key { return append(newKey(kindListEnd, len(l)), l...) }
 
-// levelKey returns the key of a bucket, which on level 0 is a place.
-func (l list) levelKey(level int, bucket uint64) key {
-	return binary.BigEndian.AppendUint64(l.levelPrefix(level), bucket)
+func (l list) placePrefix() key { return append(newKey(kindPlace, listRoom), l...) }
+
+func (l list) placeKey(place uint64) key {
+	return binary.BigEndian.AppendUint64(l.placePrefix(), place)
 }
 
-func (l list) levelPrefix(level int) key {
-	const room = 1 + len(uuid.UUID{}) + 1 + 8
-	if level == 0 {
-		return append(newKey(kindPlace, room), l...)
+func (l list) leafKey(number uint64) key {
+	return binary.BigEndian.AppendUint64(append(newKey(kindLeaf, listRoom), l...), number)
+}
+
+func (l list) nodeKey(number uint64) key {
+	return binary.BigEndian.AppendUint64(append(newKey(kindNode, listRoom), l...), number)
+}
+
+// listRoom is how long what follows the kind can be in the key of something in a
+// list.
+const listRoom = 1 + len(uuid.UUID{}) + 8
+
+// The records of a list have numbers, big endian, one after another: a leaf its
+// words, a node its counts, the end of the list its last place, and then a number
+// and a count for each node.
+
+func encodeLeaf(k key, l *leaf) []byte {
+	record := newRecord(8 * len(l))
+	for _, word := range l {
+		record = binary.BigEndian.AppendUint64(record, word)
 	}
-	return append(append(newKey(kindCount, room), l...), byte(level))
+	return seal(k, record)
 }
 
-// number returns the number that k ends with.
-func (k key) number() uint64 { return binary.BigEndian.Uint64(k[len(k)-8:]) }
+func decodeLeaf(payload []byte) (l leaf, err error) {
+	if len(payload) != 8*len(l) {
+		return l, errLength
+	}
+	for i := range l {
+		l[i] = binary.BigEndian.Uint64(payload[8*i:])
+	}
+	return l, nil
+}
 
-// encodeListEnd returns the sealed record of two numbers, big endian.
+func encodeNode(k key, n *node) []byte {
+	record := newRecord(2 * len(n))
+	for _, count := range n {
+		record = binary.BigEndian.AppendUint16(record, count)
+	}
+	return seal(k, record)
+}
+
+func decodeNode(payload []byte) (n node, err error) {
+	if len(payload) != 2*len(n) {
+		return n, errLength
+	}
+	for i := range n {
+		n[i] = binary.BigEndian.Uint16(payload[2*i:])
+	}
+	return n, nil
+}
+
 func encodeListEnd(k key, end listEnd) []byte {
-	record := binary.BigEndian.AppendUint64(make([]byte, recordHeader, recordHeader+16), end.last)
-	return seal(k, binary.BigEndian.AppendUint64(record, uint64(end.total)))
+	record := binary.BigEndian.AppendUint64(newRecord(8+16*len(end.nodes)), end.last)
+	for _, b := range end.nodes {
+		record = binary.BigEndian.AppendUint64(record, b.number)
+		record = binary.BigEndian.AppendUint64(record, uint64(b.n))
+	}
+	return seal(k, record)
 }
 
-func decodeListEnd(payload []byte) (listEnd, error) {
-	if len(payload) != 16 {
-		return listEnd{}, errors.New("its length is wrong")
+func decodeListEnd(payload []byte) (end listEnd, err error) {
+	if len(payload)%16 != 8 {
+		return end, errLength
 	}
-	return listEnd{binary.BigEndian.Uint64(payload), int(binary.BigEndian.Uint64(payload[8:]))}, nil
+	end.last = binary.BigEndian.Uint64(payload)
+	for rest := payload[8:]; len(rest) > 0; rest = rest[16:] {
+		end.nodes = append(end.nodes, bucket{binary.BigEndian.Uint64(rest), int(binary.BigEndian.Uint64(rest[8:]))})
+	}
+	return end, nil
 }

@@ -2,8 +2,10 @@ package badger
 
 import (
 	"cmp"
+	"encoding/json"
 	"errors"
 	"fmt"
+	"maps"
 	"math"
 	"math/rand/v2"
 	"slices"
@@ -52,58 +54,99 @@ func decoded[T any](t *testing.T, k string, record []byte, decode func([]byte) (
 // is stored of lists.
 func checkPlaces(t *testing.T, s *Store) {
 	t.Helper()
-	places, counts, totals := map[string]string{}, map[string]uint64{}, map[string]int{}
-	add := func(l list, place uint64, name string) {
-		totals[string(l.endKey())]++
-		k := string(l.levelKey(0, place))
+	places, leaves, nodes, ends := map[string]string{}, map[string]*leaf{}, map[string]*node{}, map[string]map[uint64]int{}
+	add := func(l list, place uint64, text []byte) {
+		k := string(l.placeKey(place))
 		if other, taken := places[k]; taken {
-			t.Errorf("%q and %q have the same place, %d", other, name, place)
+			t.Errorf("%s and %s have the same place, %d", other, text, place)
 		}
-		places[k] = name
-		for level := 1; level <= topLevel; level++ {
-			counts[string(l.levelKey(level, place>>(6*level)))]++
+		places[k] = string(text)
+		k = string(l.leafKey(place / 512))
+		if leaves[k] == nil {
+			leaves[k] = new(leaf)
 		}
+		leaves[k][place%512/64] |= 1 << (place % 64)
+		k = string(l.nodeKey(place / 512 / 256))
+		if nodes[k] == nil {
+			nodes[k] = new(node)
+		}
+		nodes[k][place/512%256]++
+		k = string(l.endKey())
+		if ends[k] == nil {
+			ends[k] = map[uint64]int{}
+		}
+		ends[k][place/512/256]++
 	}
 	for k, record := range records(t, s, kindWorkspace) {
-		w := decoded(t, k, record, decodeJSON[storedWorkspace])
-		add(workspaces(), w.Place, w.ID)
+		w := decoded(t, k, record, parseWorkspace)
+		add(workspaces(), w.place, w.json)
 	}
 	for k, record := range records(t, s, kindPreset) {
-		p := decoded(t, k, record, decodeJSON[storedPreset])
-		if archived := p.Status == domain.PresetArchived; archived != (p.Place == 0) {
-			t.Errorf("%s is %s and has place %d", p.Slug, p.Status, p.Place)
+		p := decoded(t, k, record, parsePreset)
+		if archived := p.Status == domain.PresetArchived; archived != (p.place == 0) {
+			t.Errorf("%s is %s and has place %d", p.json, p.Status, p.place)
 		}
-		if l, _ := presetsOf(p.WorkspaceID); p.Place != 0 {
-			add(l, p.Place, p.Slug)
+		if p.place != 0 {
+			add(append(list{byte(kindPreset)}, k[2:18]...), p.place, p.json)
 		}
 	}
 	stored := records(t, s, kindPlace)
 	for k, record := range stored {
-		if got := decoded(t, k, record, decodeID); got != places[k] {
-			t.Errorf("at place %d stands %q, want %q", key(k).number(), got, places[k])
+		if got := decoded(t, k, record, decodeBytes); string(got) != places[k] {
+			t.Errorf("at %q stands %s, want %s", k, got, places[k])
 		}
 	}
 	if len(stored) != len(places) {
 		t.Errorf("%d places are stored, want %d", len(stored), len(places))
 	}
-	stored = records(t, s, kindCount)
+	stored = records(t, s, kindLeaf)
 	for k, record := range stored {
-		if got := decoded(t, k, record, decodeNumber); got != counts[k] {
-			t.Errorf("a count is %d, want %d", got, counts[k])
+		if got := decoded(t, k, record, decodeLeaf); leaves[k] == nil || got != *leaves[k] {
+			t.Errorf("a leaf is %v, want %v", got, leaves[k])
 		}
 	}
-	if len(stored) != len(counts) {
-		t.Errorf("%d counts are stored, want %d", len(stored), len(counts))
+	if len(stored) != len(leaves) {
+		t.Errorf("%d leaves are stored, want %d", len(stored), len(leaves))
+	}
+	stored = records(t, s, kindNode)
+	for k, record := range stored {
+		if got := decoded(t, k, record, decodeNode); nodes[k] == nil || got != *nodes[k] {
+			t.Errorf("a node is %v, want %v", got, nodes[k])
+		}
+	}
+	if len(stored) != len(nodes) {
+		t.Errorf("%d nodes are stored, want %d", len(stored), len(nodes))
 	}
 	for k, record := range records(t, s, kindListEnd) {
-		if got := decoded(t, k, record, decodeListEnd); got.total != totals[k] {
-			t.Errorf("a total is %d, want %d", got.total, totals[k])
+		got := map[uint64]int{}
+		for _, b := range decoded(t, k, record, decodeListEnd).nodes {
+			got[b.number] = b.n
 		}
-		delete(totals, k)
+		if !maps.Equal(got, ends[k]) {
+			t.Errorf("a list counts %v, want %v", got, ends[k])
+		}
+		delete(ends, k)
 	}
-	if len(totals) > 0 {
-		t.Errorf("the ends of %d lists are missing", len(totals))
+	if len(ends) > 0 {
+		t.Errorf("the ends of %d lists are missing", len(ends))
 	}
+}
+
+// presetPage and workspacePage return pages with the fields that clients see.
+func presetPage(r domain.Reader, workspaceID string, page domain.Page) (presets []domain.Preset, total int, err error) {
+	text, total, err := r.PresetPage(workspaceID, page)
+	if err != nil {
+		return nil, 0, err
+	}
+	return presets, total, json.Unmarshal(text, &presets)
+}
+
+func workspacePage(r domain.Reader, page domain.Page) (workspaces []domain.Workspace, total int, err error) {
+	text, total, err := r.WorkspacePage(page)
+	if err != nil {
+		return nil, 0, err
+	}
+	return workspaces, total, json.Unmarshal(text, &workspaces)
 }
 
 func mustOpenInMemory(t *testing.T) *Store {
@@ -136,11 +179,13 @@ func startAt(t *testing.T, s *Store, l list, place uint64) {
 	}
 }
 
-// TestPlaces crosses the border between two buckets of the top level, and of all
-// others, in the workspaces and in the presets of one.
+// border is a place with which a node begins, and so does a leaf.
+const border = 5 << (leafBits + nodeBits)
+
+// TestPlaces crosses the border between two nodes, and between leaves, in the
+// workspaces and in the presets of one.
 func TestPlaces(t *testing.T) {
 	s := mustOpenInMemory(t)
-	const border = 5 << (bucketBits * topLevel)
 	w := newWorkspace("home")
 	l, _ := presetsOf(w.ID)
 	startAt(t, s, workspaces(), border-100)
@@ -199,7 +244,7 @@ func TestPlaces(t *testing.T) {
 	checkPlaces(t, s)
 	err := s.View(t.Context(), func(r domain.Reader) error {
 		for offset := 0; offset < len(presets)+20; offset += 9 {
-			page, total, err := r.PresetPage(w.ID, domain.Page{Offset: offset, Limit: 20})
+			page, total, err := presetPage(r, w.ID, domain.Page{Offset: offset, Limit: 20})
 			if err != nil {
 				return err
 			}
@@ -208,7 +253,7 @@ func TestPlaces(t *testing.T) {
 				t.Errorf("offset %d: got a total of %d and a wrong page, want %d", offset, total, len(presets))
 			}
 		}
-		page, total, err := r.WorkspacePage(domain.Page{Limit: math.MaxInt})
+		page, total, err := workspacePage(r, domain.Page{Limit: math.MaxInt})
 		if total != len(homes) || !slices.EqualFunc(page, homes, func(a, b domain.Workspace) bool { return a.ID == b.ID }) {
 			t.Errorf("got %d workspaces, want %d in their order", total, len(homes))
 		}
@@ -255,7 +300,7 @@ func TestPlacesInAGroup(t *testing.T) {
 	}
 	checkPlaces(t, s)
 	err := s.View(t.Context(), func(r domain.Reader) error {
-		page, _, err := r.PresetPage(w, domain.Page{Limit: 10})
+		page, _, err := presetPage(r, w, domain.Page{Limit: 10})
 		var got []string
 		for _, p := range page {
 			got = append(got, p.Slug)
@@ -276,7 +321,7 @@ func TestDamagedPlaces(t *testing.T) {
 	s := mustOpenInMemory(t)
 	w := newWorkspace("w")
 	l, _ := presetsOf(w.ID)
-	startAt(t, s, l, 5<<(bucketBits*topLevel)-70)
+	startAt(t, s, l, border-70)
 	err := s.Update(t.Context(), func(tx domain.Tx) error {
 		err := cmp.Or(tx.PutWorkspace(w), tx.PutWorkspace(newWorkspace("x")))
 		for i := range 90 {
@@ -290,7 +335,7 @@ func TestDamagedPlaces(t *testing.T) {
 	pages := func() (found []string, err error) {
 		err = s.View(t.Context(), func(r domain.Reader) error {
 			for offset := 0; offset < 90; offset += 30 {
-				page, total, err := r.PresetPage(w.ID, domain.Page{Offset: offset, Limit: 30})
+				page, total, err := presetPage(r, w.ID, domain.Page{Offset: offset, Limit: 30})
 				if err != nil {
 					return err
 				}
@@ -298,7 +343,7 @@ func TestDamagedPlaces(t *testing.T) {
 					found = append(found, fmt.Sprint(p.Slug, " of ", total))
 				}
 			}
-			page, total, err := r.WorkspacePage(domain.Page{Limit: 50})
+			page, total, err := workspacePage(r, domain.Page{Limit: 50})
 			for _, w := range page {
 				found = append(found, fmt.Sprint(w.Slug, " of ", total))
 			}
@@ -322,38 +367,36 @@ func TestDamagedPlaces(t *testing.T) {
 			t.Fatal(err)
 		}
 	}
-	all := records(t, s, kindPlace, kindCount, kindListEnd)
+	all := records(t, s, kindPlace, kindLeaf, kindNode, kindListEnd)
 	for k, intact := range all {
 		k := key(k)
-		damages := map[string][]byte{"missing": nil, "a bit": slices.Clone(intact)}
+		damages := map[string][]byte{"missing": nil, "a bit": slices.Clone(intact), "too short": seal(k, slices.Clone(intact[:len(intact)-1]))}
 		damages["a bit"][len(intact)-1] ^= 2
 		switch k.kind() {
 		case kindPlace:
-			damages["another name"] = encodeID(k, "p-7")
-			damages["an unknown name"] = encodeID(k, "unknown")
-		case kindCount:
-			damages["one more"] = encodeNumber(k, decoded(t, string(k), intact, decodeNumber)+1)
-			damages["none"] = encodeNumber(k, 0)
-			damages["below none"] = encodeNumber(k, math.MaxUint64)
+			delete(damages, "too short") // it may be of any length
+		case kindLeaf:
+			leaf := decoded(t, string(k), intact, decodeLeaf)
+			leaf.set(leaf.taken(0)[0], false)
+			damages["one less"] = encodeLeaf(k, &leaf)
+		case kindNode:
+			node := decoded(t, string(k), intact, decodeNode)
+			one := slices.IndexFunc(node[:], func(n uint16) bool { return n > 0 })
+			node[one]++
+			damages["one more"] = encodeNode(k, &node)
+			node[one]--
+			node[(one+1)%len(node)], node[one] = node[one], node[(one+1)%len(node)]
+			damages["exchanged"] = encodeNode(k, &node)
 		case kindListEnd:
 			end := decoded(t, string(k), intact, decodeListEnd)
-			end.total--
+			end.nodes[0].n--
 			damages["one less"] = encodeListEnd(k, end)
-		}
-		if k.kind() != kindListEnd {
-			other := slices.Clone(k)
-			other[len(other)-1] ^= bucketSize / 2 // still in the same bucket
-			set(string(other), seal(other, slices.Clone(intact)))
-			if _, err := pages(); all[string(other)] == nil && !errors.Is(err, ErrDamaged) {
-				t.Errorf("%v, one too many: got error %v, want ErrDamaged", k.kind(), err)
-			}
-			set(string(other), all[string(other)])
+			end.nodes[0].n += 2
+			damages["one more"] = encodeListEnd(k, end)
 		}
 		for name, record := range damages {
 			set(string(k), record)
-			if _, err := pages(); name == "another name" && string(intact) == string(record) {
-				continue
-			} else if !errors.Is(err, ErrDamaged) || errors.Is(err, domain.ErrNotFound) {
+			if _, err := pages(); !errors.Is(err, ErrDamaged) || errors.Is(err, domain.ErrNotFound) {
 				t.Errorf("%v, %s: got error %v, want ErrDamaged", k.kind(), name, err)
 			}
 		}
@@ -366,7 +409,7 @@ func TestDamagedPlaces(t *testing.T) {
 
 	// Nor is any of it written over.
 	p := newPreset(w.ID, "p-0")
-	for _, k := range []key{l.levelKey(1, 5<<(bucketBits*(topLevel-1))-2), l.levelKey(topLevel, 4), l.endKey()} {
+	for _, k := range []key{l.leafKey(border>>leafBits - 1), l.nodeKey(4), l.endKey()} {
 		intact := records(t, s, k.kind())[string(k)]
 		if intact == nil {
 			t.Fatalf("there is no such %v", k.kind())
@@ -377,7 +420,7 @@ func TestDamagedPlaces(t *testing.T) {
 		if err := s.Update(t.Context(), func(tx domain.Tx) error { return tx.PutPreset(p) }); !errors.Is(err, ErrDamaged) {
 			t.Errorf("a change beside a damaged %v: got error %v, want ErrDamaged", k.kind(), err)
 		}
-		if k.kind() == kindCount {
+		if k.kind() != kindListEnd {
 			set(string(k), nil)
 			if err := s.Update(t.Context(), func(tx domain.Tx) error { return tx.PutPreset(p) }); !errors.Is(err, ErrDamaged) {
 				t.Errorf("a change beside a missing %v: got error %v, want ErrDamaged", k.kind(), err)
@@ -407,11 +450,11 @@ func TestPlacesOfLists(t *testing.T) {
 	}
 	checkPlaces(t, s)
 	err = s.View(t.Context(), func(r domain.Reader) error {
-		presets, total, err1 := r.PresetPage(zero, domain.Page{Limit: 5})
+		presets, total, err1 := presetPage(r, zero, domain.Page{Limit: 5})
 		if len(presets) != 1 || total != 1 {
 			t.Errorf("got %d presets of %d, want 1", len(presets), total)
 		}
-		homes, total, err2 := r.WorkspacePage(domain.Page{Limit: 5})
+		homes, total, err2 := workspacePage(r, domain.Page{Limit: 5})
 		if len(homes) != 1 || total != 1 {
 			t.Errorf("got %d workspaces of %d, want 1", len(homes), total)
 		}

@@ -87,7 +87,7 @@ func (p *purger) purgeAll(ctx context.Context) error {
 func (p *purger) purge(r *reader, b *removal, workspace uuid.UUID) error {
 	err := r.walk(append(newKey(kindPreset, len(workspace)), workspace[:]...), func(c *cursor) error {
 		for ; c.key != nil; c.next() {
-			preset, err := decodeAt(c, decodeJSON[domain.Preset])
+			preset, err := decodeAt(c, parsePreset)
 			if errors.Is(err, ErrDamaged) {
 				p.log.Warn("the versions of a preset that was deleted with its workspace cannot be found and stay stored", zap.Error(err))
 			} else if err != nil {
@@ -109,7 +109,7 @@ func (p *purger) purge(r *reader, b *removal, workspace uuid.UUID) error {
 	if err != nil {
 		return err
 	}
-	for _, of := range []kind{kindPlace, kindCount, kindListEnd} {
+	for _, of := range []kind{kindPlace, kindLeaf, kindNode, kindListEnd} {
 		prefix := append(newKey(of, 1+len(workspace)), byte(kindPreset))
 		if err := b.addAll(r, append(prefix, workspace[:]...)); err != nil {
 			return err

@@ -58,7 +58,7 @@ func remove(t *testing.T, s *Store, w domain.Workspace) {
 // contents counts the records that a workspace can leave behind.
 func contents(t *testing.T, s *Store) int {
 	t.Helper()
-	return len(records(t, s, kindPreset, kindVersion, kindLabel, kindLabelChange, kindPlace, kindCount, kindListEnd, kindDeleted))
+	return len(records(t, s, kindPreset, kindVersion, kindLabel, kindLabelChange, kindPlace, kindLeaf, kindNode, kindListEnd, kindDeleted))
 }
 
 func waitUntilPurged(t *testing.T, s *Store) {
@@ -86,7 +86,7 @@ func TestPurge(t *testing.T) {
 		t.Errorf("%d records are left, want %d", got, want)
 	}
 	id, _ := parseID(w.ID)
-	for k := range records(t, s, kindPreset, kindPlace, kindCount, kindListEnd, kindDeleted) {
+	for k := range records(t, s, kindPreset, kindPlace, kindLeaf, kindNode, kindListEnd, kindDeleted) {
 		if bytes.Contains([]byte(k), id[:]) {
 			t.Errorf("a %v of the deleted workspace is left", key(k).kind())
 		}
@@ -125,7 +125,7 @@ func TestPurgeGoesOn(t *testing.T) {
 		t.Errorf("%d records are left, want %d", left, alone)
 	}
 	err := s.View(t.Context(), func(r domain.Reader) error {
-		page, total, err := r.PresetPage(keep.ID, domain.Page{Limit: 50})
+		page, total, err := presetPage(r, keep.ID, domain.Page{Limit: 50})
 		if len(page) != 50 || total != 50 {
 			t.Errorf("got %d presets of %d, want 50", len(page), total)
 		}

@@ -2,12 +2,15 @@ package badger
 
 import (
 	"bytes"
+	"cmp"
 	"encoding/binary"
 	"errors"
 	"fmt"
 	"hash/crc32"
+	"slices"
 
 	jsonv2 "github.com/go-json-experiment/json"
+	"github.com/google/uuid"
 
 	"github.com/caddy-presets/caddy-presets/domain"
 )
@@ -75,24 +78,179 @@ func decodeJSON[T any](payload []byte) (object T, err error) {
 	return object, err
 }
 
-// placed is what the record of an object in a list says of its place: 0 or
-// nothing where it has none.
-type placed struct {
-	Place uint64 `json:"place,omitzero"`
+// newRecord returns a record with room for a payload, which is to be appended.
+func newRecord(room int) []byte { return make([]byte, recordHeader, recordHeader+room) }
+
+// storedWorkspace is a workspace as it is stored: its place (unsigned varint) and
+// its JSON.
+type storedWorkspace struct {
+	place uint64
+	json  []byte // a part of the record
 }
 
-// storedWorkspace and storedPreset are what is stored of such objects: their
-// JSON, with the place as one more member.
-type (
-	storedWorkspace struct {
-		domain.Workspace
-		placed
+func encodeWorkspace(k key, s storedWorkspace) []byte {
+	record := binary.AppendUvarint(newRecord(binary.MaxVarintLen64+len(s.json)), s.place)
+	return seal(k, append(record, s.json...))
+}
+
+func parseWorkspace(payload []byte) (s storedWorkspace, err error) {
+	s.json = payload // format 1 had nothing else
+	if !bytes.HasPrefix(payload, []byte(`{"`)) {
+		s.place, s.json, err = cutNumber(payload)
 	}
-	storedPreset struct {
-		domain.Preset
-		placed
+	return s, cmp.Or(err, checkObject(s.json))
+}
+
+// checkObject is as much of a look at JSON as reading what was encoded before takes.
+func checkObject(text []byte) error {
+	if len(text) < 2 || text[0] != '{' || text[len(text)-1] != '}' {
+		return errParts
 	}
+	return nil
+}
+
+func decodeWorkspace(payload []byte) (domain.Workspace, error) {
+	s, err := parseWorkspace(payload)
+	if err != nil {
+		return domain.Workspace{}, err
+	}
+	return s.decode()
+}
+
+func (s storedWorkspace) decode() (domain.Workspace, error) {
+	return decodeJSON[domain.Workspace](s.json)
+}
+
+// storedStatuses are the statuses of presets by the byte that stands for them.
+var storedStatuses = [...]domain.PresetStatus{1: domain.PresetActive, domain.PresetDisabled, domain.PresetArchived}
+
+// storedPreset is a preset as it is stored: its id, a byte for its status, the
+// numbers of its designated and its latest version and of its place, which is 0
+// where it has none (unsigned varints), and its JSON.
+type storedPreset struct {
+	domain.PresetState
+	place uint64
+	json  []byte // a part of the record
+}
+
+func encodePreset(k key, s storedPreset) ([]byte, error) {
+	id, ok := parseID(s.ID)
+	status := slices.Index(storedStatuses[:], s.Status)
+	if !ok || status < 1 {
+		return nil, errors.New("encoding a preset record: its id is not a UUID, or its status not known")
+	}
+	record := append(newRecord(len(id)+1+3*binary.MaxVarintLen64+len(s.json)), id[:]...)
+	record = append(record, byte(status))
+	record = binary.AppendUvarint(record, uint64(s.DesignatedVersion))
+	record = binary.AppendUvarint(record, uint64(s.LatestVersion))
+	record = binary.AppendUvarint(record, s.place)
+	return seal(k, append(record, s.json...)), nil
+}
+
+func parsePreset(payload []byte) (s storedPreset, err error) {
+	if len(payload) <= len(uuid.UUID{}) {
+		return s, errParts
+	}
+	s.ID = uuid.UUID(payload[:len(uuid.UUID{})]).String()
+	status, rest := payload[len(uuid.UUID{})], payload[len(uuid.UUID{})+1:]
+	switch {
+	case status >= ' ':
+		return parsePreset1(payload) // it is text
+	case status < 1 || int(status) >= len(storedStatuses):
+		return s, errParts
+	}
+	s.Status = storedStatuses[status]
+	designated, rest, err1 := cutNumber(rest)
+	latest, rest, err2 := cutNumber(rest)
+	s.place, s.json, err = cutNumber(rest)
+	s.DesignatedVersion, s.LatestVersion = int(designated), int(latest)
+	return s, cmp.Or(err1, err2, err, checkObject(s.json))
+}
+
+func (s storedPreset) decode() (domain.Preset, error) {
+	p, err := decodeJSON[domain.Preset](s.json)
+	p.DesignatedVersion, p.LatestVersion = s.DesignatedVersion, s.LatestVersion
+	if len(p.Labels) == 0 {
+		p.Labels = nil
+	}
+	return p, err
+}
+
+func decodePreset(payload []byte) (domain.Preset, error) {
+	s, err := parsePreset(payload)
+	if err != nil {
+		return domain.Preset{}, err
+	}
+	return s.decode()
+}
+
+// storedVersion is a version as it is stored: a zero, its dialect and the length of
+// its config (the former behind its length, unsigned varints), and its JSON, in
+// which the config comes last. What format 1 stored does not begin with a zero: see
+// parseVersion1.
+type storedVersion struct {
+	dialect domain.Dialect
+	config  int    // how many bytes of json it has
+	json    []byte // a part of the record
+}
+
+func encodeVersion(k key, v domain.PresetVersion) ([]byte, error) {
+	text, err := v.JSON()
+	if err != nil {
+		return nil, fmt.Errorf("encoding a %v record: %w", k.kind(), err)
+	}
+	record := append(newRecord(1+2*binary.MaxVarintLen64+len(v.Dialect)+len(text)), 0)
+	record = binary.AppendUvarint(record, uint64(len(v.Dialect)))
+	record = append(record, v.Dialect...)
+	record = binary.AppendUvarint(record, uint64(len(v.Config)))
+	return seal(k, append(record, text...)), nil
+}
+
+func parseVersion(payload []byte) (s storedVersion, err error) {
+	if len(payload) == 0 || payload[0] != 0 {
+		return parseVersion1(payload)
+	}
+	length, rest, err := cutNumber(payload[1:])
+	if err != nil || length > uint64(len(rest)) {
+		return s, errParts
+	}
+	s.dialect = domain.Dialect(rest[:length])
+	config, rest, err := cutNumber(rest[length:])
+	if err != nil || config >= uint64(len(rest)) {
+		return s, errParts
+	}
+	s.config, s.json = int(config), rest
+	return s, checkObject(rest)
+}
+
+func decodeVersion(payload []byte) (v domain.PresetVersion, err error) {
+	s, err := parseVersion(payload)
+	if err != nil {
+		return v, err
+	}
+	end := len(s.json) - 1 - s.config // of all but the config
+	head, ok := bytes.CutSuffix(s.json[:end], []byte(`,"config":`))
+	if !ok {
+		return v, errParts
+	}
+	v, err = decodeJSON[domain.PresetVersion](append(slices.Clip(head), '}'))
+	v.Dialect, v.Config = s.dialect, bytes.Clone(s.json[end:len(s.json)-1])
+	return v, err
+}
+
+var (
+	errParts  = errors.New("its parts do not add up")
+	errLength = errors.New("its length is wrong")
 )
+
+// cutNumber returns an unsigned varint and what comes behind it.
+func cutNumber(payload []byte) (n uint64, rest []byte, err error) {
+	n, length := binary.Uvarint(payload)
+	if length <= 0 {
+		return 0, nil, errParts
+	}
+	return n, payload[length:], nil
+}
 
 // encodeParts returns the sealed record of an object and of bytes that belong to
 // it and are to stay as they are. Its payload is the length of the object's JSON
@@ -102,27 +260,18 @@ func encodeParts(k key, object any, raw []byte) ([]byte, error) {
 	if err != nil {
 		return nil, fmt.Errorf("encoding a %v record: %w", k.kind(), err)
 	}
-	record := make([]byte, recordHeader, recordHeader+binary.MaxVarintLen32+len(meta)+len(raw))
-	record = binary.AppendUvarint(record, uint64(len(meta)))
+	record := binary.AppendUvarint(newRecord(binary.MaxVarintLen32+len(meta)+len(raw)), uint64(len(meta)))
 	record = append(record, meta...)
 	return seal(k, append(record, raw...)), nil
 }
 
 func decodeParts[T any](payload []byte) (object T, raw []byte, err error) {
-	length, n := binary.Uvarint(payload)
-	if n <= 0 || length > uint64(len(payload)-n) {
-		return object, nil, errors.New("its parts do not add up")
+	length, rest, err := cutNumber(payload)
+	if err != nil || length > uint64(len(rest)) {
+		return object, nil, errParts
 	}
-	object, err = decodeJSON[T](payload[n : n+int(length)])
-	return object, bytes.Clone(payload[n+int(length):]), err
-}
-
-func encodeVersion(k key, v domain.PresetVersion) ([]byte, error) { return encodeParts(k, v, v.Config) }
-
-func decodeVersion(payload []byte) (v domain.PresetVersion, err error) {
-	v, config, err := decodeParts[domain.PresetVersion](payload)
-	v.Config = config
-	return v, err
+	object, err = decodeJSON[T](rest[:length])
+	return object, bytes.Clone(rest[length:]), err
 }
 
 func encodeReplay(k key, r domain.Replay) ([]byte, error) { return encodeParts(k, r, r.Answer) }
@@ -136,21 +285,51 @@ func decodeReplay(payload []byte) (r domain.Replay, err error) {
 	return r, err
 }
 
-// encodeID returns the sealed record of an index, which points to an id.
-func encodeID(k key, id string) []byte {
-	return seal(k, append(make([]byte, recordHeader, recordHeader+len(id)), id...))
+// encodeBytes returns the sealed record of bytes.
+func encodeBytes(k key, payload []byte) []byte {
+	return seal(k, append(newRecord(len(payload)), payload...))
 }
 
-func decodeID(payload []byte) (string, error) { return string(payload), nil }
+func decodeBytes(payload []byte) ([]byte, error) { return bytes.Clone(payload), nil }
+
+// encodeHead returns the sealed record of the end of the audit trail: the hash, and
+// the number as a varint.
+func encodeHead(k key, head domain.AuditHead) []byte {
+	record := append(newRecord(len(head.Hash)+binary.MaxVarintLen64), head.Hash[:]...)
+	return seal(k, binary.AppendUvarint(record, uint64(head.Count)))
+}
+
+func decodeHead(payload []byte) (head domain.AuditHead, err error) {
+	if len(payload) < len(head.Hash) {
+		return head, errParts
+	}
+	copy(head.Hash[:], payload)
+	count, rest, err := cutNumber(payload[len(head.Hash):])
+	if len(rest) > 0 {
+		err = errParts
+	}
+	head.Count = int(count)
+	return head, err
+}
+
+// encodeID returns the sealed record of an index, which points to an id.
+func encodeID(k key, id string) []byte { return seal(k, append(newRecord(len(id)), id...)) }
+
+func decodeID(payload []byte) (string, error) {
+	if _, ok := parseID(string(payload)); !ok {
+		return "", errParts
+	}
+	return string(payload), nil
+}
 
 // encodeNumber returns the sealed record of a number, big endian.
 func encodeNumber(k key, n uint64) []byte {
-	return seal(k, binary.BigEndian.AppendUint64(make([]byte, recordHeader, recordHeader+8), n))
+	return seal(k, binary.BigEndian.AppendUint64(newRecord(8), n))
 }
 
 func decodeNumber(payload []byte) (uint64, error) {
 	if len(payload) != 8 {
-		return 0, errors.New("its length is wrong")
+		return 0, errLength
 	}
 	return binary.BigEndian.Uint64(payload), nil
 }

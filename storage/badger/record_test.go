@@ -42,12 +42,15 @@ func FuzzRecord(f *testing.F) {
 			t.Errorf("got error %v, want ErrDamaged", err)
 		}
 		for _, decode := range []func() error{
-			func() error { _, err := decodeRecord(k, sealed, decodeJSON[domain.Workspace]); return err },
+			func() error { _, err := decodeRecord(k, sealed, decodeWorkspace); return err },
 			func() error { _, err := decodeRecord(k, sealed, decodeJSON[domain.Key]); return err },
+			func() error { _, err := decodeRecord(k, sealed, decodeLeaf); return err },
+			func() error { _, err := decodeRecord(k, sealed, decodeNode); return err },
+			func() error { _, err := decodeRecord(k, sealed, decodeHead); return err },
 			func() error { _, err := decodeRecord(k, sealed, decodeNumber); return err },
 			func() error { _, err := decodeRecord(k, sealed, decodeListEnd); return err },
 			func() error { _, err := decodeRecord(k, sealed, decodeReplay); return err },
-			func() error { _, err := decodeRecord(k, sealed, decodeJSON[storedPreset]); return err },
+			func() error { _, err := decodeRecord(k, sealed, decodePreset); return err },
 			func() error { _, err := decodeRecord(k, sealed, decodeJSON[domain.AuditRecord]); return err },
 		} {
 			if err := decode(); err != nil && !errors.Is(err, ErrDamaged) {

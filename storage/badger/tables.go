@@ -1,16 +1,23 @@
 package badger
 
 import (
-	"encoding/binary"
+	"cmp"
 	"errors"
 	"fmt"
 	"io/fs"
+	"maps"
 	"os"
 	"path/filepath"
+	"runtime"
+	"slices"
+	"sync"
+	"sync/atomic"
 	"time"
 
 	badgerdb "github.com/dgraph-io/badger/v4"
+	"github.com/dgraph-io/badger/v4/options"
 	"github.com/dgraph-io/badger/v4/table"
+	"github.com/dgraph-io/ristretto/v2/z"
 )
 
 // listedTables returns the tables that the MANIFEST in folder names, by the
@@ -32,52 +39,70 @@ func listedTables(folder string) (map[string]bool, error) {
 	return listed, nil
 }
 
-// checkTables makes sure that tables end as tables do. Badger takes that for
-// granted when it opens them, on goroutines of its own, where one that was cut
-// short panics and takes the whole process with it.
+// checkTables checks Badger's checksums of tables, before Badger opens them: that
+// takes for granted that tables end as tables do, on goroutines of its own, where
+// one that was cut short panics and takes the whole process with it. And its next
+// compaction takes damaged records for missing ones and makes that true.
+//
+// It reads all of the tables, at the speed of the processors or of the disk.
 func checkTables(folder string, listed map[string]bool) error {
-	for name := range listed {
-		path := filepath.Join(folder, name)
-		err := checkTable(path)
-		if err != nil {
-			// Unless another process is just writing it, whose lock on the
-			// folder Badger then tells of.
-			time.Sleep(100 * time.Millisecond)
-			err = checkTable(path)
-		}
-		if err != nil && !errors.Is(err, fs.ErrNotExist) { // which Badger reports
-			return fmt.Errorf("table %s: %w", name, err)
-		}
+	names := slices.Sorted(maps.Keys(listed))
+	failed := make([]error, len(names))
+	var next atomic.Int64
+	var wg sync.WaitGroup
+	for range min(runtime.GOMAXPROCS(0), len(names)) {
+		wg.Go(func() {
+			for i := next.Add(1) - 1; i < int64(len(names)); i = next.Add(1) - 1 {
+				failed[i] = checkListed(folder, names[i])
+			}
+		})
+	}
+	wg.Wait()
+	return cmp.Or(failed...)
+}
+
+// checkListed checks a table that the MANIFEST names.
+func checkListed(folder, name string) error {
+	path := filepath.Join(folder, name)
+	err := checkTable(path)
+	if err != nil {
+		// Unless another process is just writing it, whose lock on the
+		// folder Badger then tells of.
+		time.Sleep(100 * time.Millisecond)
+		err = checkTable(path)
+	}
+	if err != nil && !errors.Is(err, fs.ErrNotExist) { // which Badger reports
+		return fmt.Errorf("table %s: %w", name, err)
 	}
 	return nil
 }
 
-// checkTable checks the lengths at the end of a table: of its index, which
-// stands before the first length, and of the checksum of that, which stands
-// between the two.
+// checkTable reads a table and checks the checksums of its index and of all its
+// blocks.
 func checkTable(path string) error {
-	file, err := os.Open(path)
+	return readTable(path, func(t *table.Table) error { return t.VerifyChecksum() })
+}
+
+// readTable calls fn with a table, good until that returns. What Badger panics on
+// is an error.
+func readTable(path string, fn func(*table.Table) error) error {
+	id, ok := table.ParseFileID(filepath.Base(path))
+	if !ok {
+		return errors.New("its name is not that of a table")
+	}
+	file, err := z.OpenMmapFile(path, os.O_RDONLY, 0)
 	if err != nil {
 		return err
 	}
-	defer file.Close()
-	info, err := file.Stat()
-	if err != nil {
-		return err
-	}
-	end := info.Size()
-	for _, part := range []string{"checksum", "index"} {
-		var length [4]byte
-		end -= int64(len(length))
-		if end < 0 {
-			return errors.New("it is cut short")
-		}
-		if _, err := file.ReadAt(length[:], end); err != nil {
+	err = guarded(func() error {
+		t, err := table.OpenInMemoryTable(file.Data, id, &table.Options{Compression: options.None})
+		if err != nil {
 			return err
 		}
-		if end -= int64(binary.BigEndian.Uint32(length[:])); end < 0 {
-			return fmt.Errorf("it is cut short: its %s is longer than the file", part)
-		}
+		return fn(t)
+	})
+	if _, ok := errors.AsType[*panicked](err); ok {
+		err = errors.New("it is cut short, or its index or a block is damaged")
 	}
-	return nil
+	return errors.Join(err, file.Close(-1))
 }

@@ -1,6 +1,7 @@
 package badger
 
 import (
+	"bytes"
 	"cmp"
 	"errors"
 	"fmt"
@@ -58,8 +59,22 @@ func load[T any](r *reader, k key, decode func([]byte) (T, error)) (object T, er
 // missing, that is damage.
 func loadExisting[T any](r *reader, k key, decode func([]byte) (T, error)) (T, error) {
 	object, err := load(r, k, decode)
+	return object, missing(k.kind(), err)
+}
+
+// missing makes damage of ErrNotFound.
+func missing(of kind, err error) error {
 	if errors.Is(err, domain.ErrNotFound) {
-		err = damaged(k.kind(), "it is missing")
+		return damaged(of, "it is missing")
+	}
+	return err
+}
+
+// loadOrZero is load for what is not stored while it is empty.
+func loadOrZero[T any](r *reader, k key, decode func([]byte) (T, error)) (T, error) {
+	object, err := load(r, k, decode)
+	if errors.Is(err, domain.ErrNotFound) {
+		err = nil
 	}
 	return object, err
 }
@@ -87,28 +102,29 @@ func decodeRecord[T any](k key, record []byte, decode func([]byte) (T, error)) (
 
 // Workspace implements domain.Reader.
 func (r *reader) Workspace(id string) (domain.Workspace, error) {
-	k, ok := workspaceKey(id)
-	if !ok {
-		return domain.Workspace{}, domain.ErrNotFound
-	}
-	return load(r, k, decodeJSON[domain.Workspace])
+	return loadAt(r, id, workspaceKey, decodeWorkspace)
 }
 
-// WorkspaceBySlug implements domain.Reader.
-func (r *reader) WorkspaceBySlug(slug string) (domain.Workspace, error) {
-	k, ok := workspaceSlugKey(slug)
+// WorkspaceJSON implements domain.Reader.
+func (r *reader) WorkspaceJSON(id string) ([]byte, error) {
+	return loadAt(r, id, workspaceKey, func(payload []byte) ([]byte, error) {
+		w, err := parseWorkspace(payload)
+		return bytes.Clone(w.json), err
+	})
+}
+
+// WorkspaceID implements domain.Reader.
+func (r *reader) WorkspaceID(slug string) (string, error) {
+	return loadAt(r, slug, workspaceSlugKey, decodeID)
+}
+
+// loadAt is load for what is found by a name that can be anything.
+func loadAt[T any](r *reader, name string, at func(string) (key, bool), decode func([]byte) (T, error)) (object T, err error) {
+	k, ok := at(name)
 	if !ok {
-		return domain.Workspace{}, domain.ErrNotFound
+		return object, domain.ErrNotFound
 	}
-	id, err := load(r, k, decodeID)
-	if err != nil {
-		return domain.Workspace{}, err
-	}
-	w, err := r.Workspace(id)
-	if errors.Is(err, domain.ErrNotFound) {
-		return w, damaged(k.kind(), "its workspace is missing")
-	}
-	return w, err
+	return load(r, k, decode)
 }
 
 // Preset implements domain.Reader.
@@ -117,47 +133,35 @@ func (r *reader) Preset(workspaceID, slug string) (domain.Preset, error) {
 	if !ok {
 		return domain.Preset{}, domain.ErrNotFound
 	}
-	return load(r, k, decodeJSON[domain.Preset])
+	return load(r, k, decodePreset)
+}
+
+// PresetJSON implements domain.Reader.
+func (r *reader) PresetJSON(workspaceID, slug string) (state domain.PresetState, text []byte, err error) {
+	k, ok := presetKey(workspaceID, slug)
+	if !ok {
+		return state, nil, domain.ErrNotFound
+	}
+	text, err = load(r, k, func(payload []byte) ([]byte, error) {
+		p, err := parsePreset(payload)
+		state = p.PresetState
+		return bytes.Clone(p.json), err
+	})
+	return state, text, err
 }
 
 // WorkspacePage implements domain.Reader.
-func (r *reader) WorkspacePage(page domain.Page) ([]domain.Workspace, int, error) {
-	places, total, err := r.page(workspaces(), page, false)
-	if err != nil {
-		return nil, 0, err
-	}
-	all := make([]domain.Workspace, len(places))
-	for i, place := range places {
-		k, _ := workspaceKey(place.name)
-		w, err := load(r, k, decodeJSON[storedWorkspace])
-		if err := place.holds(w.Place, err); err != nil {
-			return nil, 0, err
-		}
-		all[i] = w.Workspace
-	}
-	return all, total, nil
+func (r *reader) WorkspacePage(page domain.Page) ([]byte, int, error) {
+	return r.page(workspaces(), page, false)
 }
 
 // PresetPage implements domain.Reader.
-func (r *reader) PresetPage(workspaceID string, page domain.Page) ([]domain.Preset, int, error) {
+func (r *reader) PresetPage(workspaceID string, page domain.Page) ([]byte, int, error) {
 	l, ok := presetsOf(workspaceID)
 	if !ok {
-		return nil, 0, nil
+		return []byte("[]"), 0, nil
 	}
-	places, total, err := r.page(l, page, true)
-	if err != nil {
-		return nil, 0, err
-	}
-	all := make([]domain.Preset, len(places))
-	for i, place := range places {
-		k, _ := presetKey(workspaceID, place.name)
-		p, err := load(r, k, decodeJSON[storedPreset])
-		if err := place.holds(p.Place, err); err != nil {
-			return nil, 0, err
-		}
-		all[i] = p.Preset
-	}
-	return all, total, nil
+	return r.page(l, page, true)
 }
 
 // Presets implements domain.Reader. It sees the writes that the operation had
@@ -208,14 +212,14 @@ const pageSize = 16 << 10
 // read returns the next page. Before an error it returns what comes before the
 // preset that it is about.
 func (p *presetPages) read() (page []domain.Preset, err error) {
-	err = p.r.walkWith(p.staged, p.prefix, func(c *cursor) error {
+	err = p.r.walkWith(p.staged, p.next, p.prefix, func(c *cursor) error {
 		size := 0
-		for c.seek(p.next); c.key != nil; c.next() {
+		for ; c.key != nil; c.next() {
 			if size >= pageSize {
 				p.next = slices.Clone(c.key)
 				return nil
 			}
-			preset, err := decodeAt(c, decodeJSON[domain.Preset])
+			preset, err := decodeAt(c, decodePreset)
 			if err != nil {
 				return err
 			}
@@ -229,15 +233,27 @@ func (p *presetPages) read() (page []domain.Preset, err error) {
 }
 
 // PresetVersion implements domain.Reader.
-func (r *reader) PresetVersion(p domain.Preset, n int) (domain.PresetVersion, error) {
+func (r *reader) PresetVersion(p domain.PresetState, n int) (domain.PresetVersion, error) {
+	return loadVersion(r, p, n, decodeVersion)
+}
+
+// PresetVersionJSON implements domain.Reader.
+func (r *reader) PresetVersionJSON(p domain.PresetState, n int) ([]byte, error) {
+	return loadVersion(r, p, n, func(payload []byte) ([]byte, error) {
+		v, err := parseVersion(payload)
+		return bytes.Clone(v.json), err
+	})
+}
+
+func loadVersion[T any](r *reader, p domain.PresetState, n int, decode func([]byte) (T, error)) (version T, err error) {
 	if n < 1 || n > p.LatestVersion {
-		return domain.PresetVersion{}, domain.ErrNotFound
+		return version, domain.ErrNotFound
 	}
 	k, ok := versionKey(p.ID, n)
 	if !ok {
-		return domain.PresetVersion{}, damaged(kindVersion, "it is missing")
+		return version, damaged(kindVersion, "it is missing")
 	}
-	return loadExisting(r, k, decodeVersion)
+	return loadExisting(r, k, decode)
 }
 
 // Key implements domain.Reader.
@@ -300,7 +316,7 @@ func (t *tx) write(k key, record []byte, err error) error {
 	case t.ended:
 		return errEnded
 	case err == nil && len(record) > maxRecord:
-		err = fmt.Errorf("a %v record of %d bytes is more than the %d that fit", k.kind(), len(record), maxRecord)
+		err = fmt.Errorf("%w: a %v record of %d bytes is more than the %d that fit", domain.ErrTooLarge, k.kind(), len(record), maxRecord)
 	}
 	if err != nil {
 		t.failed = cmp.Or(t.failed, err)
@@ -339,28 +355,40 @@ func (t *tx) PutWorkspace(w domain.Workspace) error {
 	if !ok || !okSlug {
 		return t.refuse(kindWorkspace)
 	}
-	old, err := load(&t.reader, k, decodeJSON[storedWorkspace])
-	switch {
-	case errors.Is(err, domain.ErrNotFound):
-	case err != nil:
+	text, err := w.JSON()
+	if err != nil {
 		return t.write(k, nil, err)
-	case old.Slug != w.Slug:
-		former, _ := workspaceSlugKey(old.Slug)
-		if err := t.unpoint(former, w.ID); err != nil {
-			return err
-		}
 	}
-	stored := storedWorkspace{w, old.placed}
-	if stored.Place == 0 {
-		if stored.Place, err = t.place(workspaces(), 0, w.ID); err != nil {
-			return err
-		}
+	stored, err := loadOrZero(&t.reader, k, parseWorkspace)
+	if err == nil && stored.json != nil {
+		err = t.releaseSlug(stored, w.Slug)
 	}
-	record, err := encodeJSON(k, stored)
-	if err := t.write(k, record, err); err != nil {
+	switch {
+	case err != nil:
+	case stored.place == 0:
+		stored.place, err = t.place(workspaces(), 0, text)
+	default:
+		err = t.stand(workspaces(), stored.place, text)
+	}
+	if err != nil {
+		return t.write(k, nil, err)
+	}
+	stored.json = text
+	if err := t.write(k, encodeWorkspace(k, stored), nil); err != nil {
 		return err
 	}
 	return t.point(index, w.ID)
+}
+
+// releaseSlug removes the index record of the slug that a workspace has, unless it
+// keeps it.
+func (t *tx) releaseSlug(old storedWorkspace, slug string) error {
+	w, err := old.decode()
+	if err != nil || w.Slug == slug {
+		return err
+	}
+	former, _ := workspaceSlugKey(w.Slug)
+	return t.unpoint(former, w.ID)
 }
 
 // DeleteWorkspace implements domain.Tx. What is in the workspace is removed by
@@ -371,15 +399,16 @@ func (t *tx) DeleteWorkspace(w domain.Workspace) error {
 	if !ok {
 		return t.refuse(kindWorkspace)
 	}
-	old, err := load(&t.reader, k, decodeJSON[storedWorkspace])
+	old, err := load(&t.reader, k, parseWorkspace)
 	if errors.Is(err, domain.ErrNotFound) {
 		return nil
 	}
-	index, _ := workspaceSlugKey(old.Slug)
+	if err == nil {
+		err = t.releaseSlug(old, "")
+	}
 	return cmp.Or(
 		t.write(k, nil, err),
-		t.unpoint(index, w.ID),
-		t.displace(workspaces(), old.Place),
+		t.displace(workspaces(), old.place),
 		t.point(deleted, w.ID),
 	)
 }
@@ -391,21 +420,24 @@ func (t *tx) PutPreset(p domain.Preset) error {
 	if !ok {
 		return t.refuse(kindPreset)
 	}
-	old, err := load(&t.reader, k, decodeJSON[placed])
-	if err != nil && !errors.Is(err, domain.ErrNotFound) {
+	text, err := p.JSON()
+	if err != nil {
 		return t.write(k, nil, err)
 	}
-	stored := storedPreset{Preset: p}
-	if p.Status != domain.PresetArchived {
-		if stored.Place, err = t.place(l, old.Place, p.Slug); err != nil {
-			return err
-		}
-	} else if old.Place != 0 {
-		if err := t.displace(l, old.Place); err != nil {
-			return err
-		}
+	old, err := loadOrZero(&t.reader, k, parsePreset)
+	if err != nil {
+		return t.write(k, nil, err)
 	}
-	record, err := encodeJSON(k, stored)
+	stored := storedPreset{PresetState: p.State(), json: text}
+	if p.Status != domain.PresetArchived {
+		stored.place, err = t.place(l, old.place, text)
+	} else if old.place != 0 {
+		err = t.displace(l, old.place)
+	}
+	if err != nil {
+		return err
+	}
+	record, err := encodePreset(k, stored)
 	return t.write(k, record, err)
 }
 
@@ -415,7 +447,7 @@ func (t *tx) PutPresetVersion(p domain.Preset, v domain.PresetVersion) error {
 	if !ok {
 		return t.refuse(kindVersion)
 	}
-	switch _, err := load(&t.reader, k, decodeVersion); {
+	switch _, err := load(&t.reader, k, parseVersion); {
 	case err == nil:
 		return t.write(k, nil, fmt.Errorf("version %d of a preset is already stored", v.Version))
 	case !errors.Is(err, domain.ErrNotFound):

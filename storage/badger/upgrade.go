@@ -17,41 +17,69 @@ const (
 // upgrade stores every object of a store of format 1 once more, which gives it its
 // place, in the order of the times that they bear. Those that have one already,
 // from an upgrade that was cut short, come before all others. Nobody else uses the
-// store meanwhile.
+// store meanwhile. Versions stay as they are.
 func (s *Store) upgrade() error {
 	err := upgradeKind(s, kindWorkspace,
-		func(u unplaced) time.Time { return u.CreatedAt },
-		func(t *tx, w domain.Workspace) error { return t.PutWorkspace(w) })
+		func(payload []byte) (uint64, time.Time, error) {
+			stored, err := parseWorkspace(payload)
+			if err != nil || stored.place != 0 {
+				return stored.place, time.Time{}, err
+			}
+			w, err := stored.decode()
+			return 0, w.CreatedAt, err
+		},
+		func(t *tx, payload []byte) error {
+			w, err := decodeWorkspace(payload)
+			if err != nil {
+				return err
+			}
+			return t.PutWorkspace(w)
+		})
 	if err != nil {
 		return err
 	}
 	return upgradeKind(s, kindPreset,
-		func(u unplaced) time.Time { return u.UpdatedAt },
-		func(t *tx, p domain.Preset) error { return t.PutPreset(p) })
+		func(payload []byte) (uint64, time.Time, error) {
+			stored, err := parsePreset(payload)
+			if err != nil || stored.place != 0 {
+				return stored.place, time.Time{}, err
+			}
+			p, err := stored.decode()
+			return 0, p.UpdatedAt, err
+		},
+		func(t *tx, payload []byte) error {
+			p, err := decodePreset(payload)
+			if err != nil {
+				return err
+			}
+			return t.PutPreset(p)
+		})
 }
 
-// unplaced is what decides on the place of an object.
+// unplaced is an object without a place.
 type unplaced struct {
-	placed
-	CreatedAt time.Time `json:"created_at"`
-	UpdatedAt time.Time `json:"updated_at"`
-
 	key  key
+	time time.Time // which decides on its place
 	size int
 }
 
-func upgradeKind[T any](s *Store, of kind, when func(unplaced) time.Time, put func(*tx, T) error) error {
+// upgradeKind does so with the objects of a kind. placed returns the place of one
+// or, if it has none, its time; put stores one.
+func upgradeKind(s *Store, of kind, placed func([]byte) (uint64, time.Time, error), put func(*tx, []byte) error) error {
 	var all []unplaced
 	err := s.view(context.Background(), func(r *reader) error {
 		return r.walk(newKey(of, 0), func(c *cursor) error {
 			for ; c.key != nil; c.next() {
-				u, err := decodeAt(c, decodeJSON[unplaced])
+				var place uint64
+				when, err := decodeAt(c, func(payload []byte) (when time.Time, err error) {
+					place, when, err = placed(payload)
+					return when, err
+				})
 				if err != nil {
 					return err
 				}
-				if u.Place == 0 {
-					u.key, u.size = slices.Clone(c.key), c.size()
-					all = append(all, u)
+				if place == 0 {
+					all = append(all, unplaced{slices.Clone(c.key), when, c.size()})
 				}
 			}
 			return nil
@@ -60,7 +88,7 @@ func upgradeKind[T any](s *Store, of kind, when func(unplaced) time.Time, put fu
 	if err != nil {
 		return err
 	}
-	slices.SortStableFunc(all, func(a, b unplaced) int { return when(a).Compare(when(b)) })
+	slices.SortStableFunc(all, func(a, b unplaced) int { return a.time.Compare(b.time) })
 	for len(all) > 0 {
 		n, size := 0, 0
 		for n < min(len(all), upgradeBatch) && size < upgradeBytes {
@@ -69,9 +97,9 @@ func upgradeKind[T any](s *Store, of kind, when func(unplaced) time.Time, put fu
 		}
 		err := s.update(context.Background(), func(t *tx) error {
 			for _, u := range all[:n] {
-				object, err := load(&t.reader, u.key, decodeJSON[T])
+				payload, err := load(&t.reader, u.key, decodeBytes)
 				if err == nil {
-					err = put(t, object)
+					err = put(t, payload)
 				}
 				if err != nil {
 					return err
@@ -85,4 +113,37 @@ func upgradeKind[T any](s *Store, of kind, when func(unplaced) time.Time, put fu
 		all = all[n:]
 	}
 	return nil
+}
+
+// parsePreset1 parses a preset of format 1, which is JSON.
+func parsePreset1(payload []byte) (s storedPreset, err error) {
+	stored, err := decodeJSON[struct {
+		domain.Preset
+		DesignatedVersion int `json:"designated_version"`
+		LatestVersion     int `json:"latest_version"`
+	}](payload)
+	if err != nil {
+		return s, err
+	}
+	stored.Preset.DesignatedVersion, stored.Preset.LatestVersion = stored.DesignatedVersion, stored.LatestVersion
+	s.PresetState = stored.Preset.State()
+	s.json, err = stored.Preset.JSON()
+	return s, err
+}
+
+// parseVersion1 parses a version of format 1, which is its JSON without its config,
+// and that.
+func parseVersion1(payload []byte) (s storedVersion, err error) {
+	type version struct {
+		domain.PresetVersion
+		Dialect domain.Dialect `json:"dialect"`
+	}
+	stored, config, err := decodeParts[version](payload)
+	if err != nil {
+		return s, err
+	}
+	stored.Config = config
+	s.dialect, s.config = stored.Dialect, len(config)
+	s.json, err = stored.JSON()
+	return s, err
 }

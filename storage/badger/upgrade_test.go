@@ -83,12 +83,12 @@ func upgraded(t *testing.T, s *Store, homes []domain.Workspace, presets []domain
 	err := s.View(t.Context(), func(r domain.Reader) error {
 		for offset := 0; offset < 600; offset += 100 {
 			page := domain.Page{Offset: offset, Limit: 100}
-			gotPresets, total, err1 := r.PresetPage(homes[1].ID, page)
+			gotPresets, total, err1 := presetPage(r, homes[1].ID, page)
 			want := presets[offset : offset+100]
 			if total != len(presets) || !slices.EqualFunc(gotPresets, want, func(a, b domain.Preset) bool { return a.ID == b.ID }) {
 				t.Errorf("presets from %d on are wrong, of %d", offset, total)
 			}
-			gotHomes, total, err2 := r.WorkspacePage(page)
+			gotHomes, total, err2 := workspacePage(r, page)
 			wantHomes := homes[min(offset, 300):min(offset+100, 300)]
 			if total != len(homes) || !slices.EqualFunc(gotHomes, wantHomes, func(a, b domain.Workspace) bool { return a.ID == b.ID }) {
 				t.Errorf("workspaces from %d on are wrong, of %d", offset, total)
@@ -101,7 +101,7 @@ func upgraded(t *testing.T, s *Store, homes []domain.Workspace, presets []domain
 		if archived.Status != domain.PresetArchived {
 			t.Errorf("the archived preset is %q", archived.Status)
 		}
-		large, err1 := r.WorkspaceBySlug("w-3")
+		large, err1 := workspaceBySlug(r, "w-3")
 		if len(large.IOLoggingAPIKeyIDs) < 200<<10 {
 			t.Error("the large workspace has lost something")
 		}
@@ -181,4 +181,13 @@ func TestUpgradeOfDamaged(t *testing.T) {
 	if !errors.Is(err, ErrDamaged) || !strings.Contains(err.Error(), folder) {
 		t.Errorf("got error %v, want ErrDamaged and the folder", err)
 	}
+}
+
+// workspaceBySlug returns the workspace that holds slug.
+func workspaceBySlug(r domain.Reader, slug string) (domain.Workspace, error) {
+	id, err := r.WorkspaceID(slug)
+	if err != nil {
+		return domain.Workspace{}, err
+	}
+	return r.Workspace(id)
 }

@@ -47,9 +47,9 @@ func failedUpdateLeavesNothing(t *testing.T, s *suite) {
 	}
 	check := func(t *testing.T) {
 		s.mustView(t, func(r domain.Reader) error {
-			got, err := r.WorkspaceBySlug("before")
+			got, err := workspaceBySlug(r, "before")
 			same(t, got, before)
-			_, err1 := r.WorkspaceBySlug("after")
+			_, err1 := workspaceBySlug(r, "after")
 			_, err2 := r.Preset(before.ID, "p")
 			_, err3 := r.Key(k.ID)
 			_, err4 := r.KeyByHash(k.Hash)
@@ -95,11 +95,11 @@ func readsOwnWrites(t *testing.T, s *suite) {
 		}
 		gotW, err1 := tx.Workspace(w.ID)
 		same(t, gotW, w)
-		gotW, err2 := tx.WorkspaceBySlug(w.Slug)
+		gotW, err2 := workspaceBySlug(tx, w.Slug)
 		same(t, gotW, w)
 		gotP, err3 := tx.Preset(w.ID, "p")
 		same(t, gotP, later)
-		gotV, err4 := tx.PresetVersion(p, 1)
+		gotV, err4 := tx.PresetVersion(p.State(), 1)
 		same(t, gotV, v)
 		gotK, err5 := tx.Key(k.ID)
 		same(t, gotK, k)
@@ -192,7 +192,7 @@ func onePresetManyWriters(t *testing.T, s *suite) {
 			if out.Preset.ID != p.ID || out.Preset.LatestVersion != v.Version {
 				t.Errorf("writer %d was told of preset %s at %d and version %d, want preset %s", i, out.Preset.ID, out.Preset.LatestVersion, v.Version, p.ID)
 			}
-			got, err := get(s, func(r domain.Reader) (domain.PresetVersion, error) { return r.PresetVersion(p, v.Version) })
+			got, err := get(s, func(r domain.Reader) (domain.PresetVersion, error) { return r.PresetVersion(p.State(), v.Version) })
 			if err != nil {
 				t.Fatalf("version %d of writer %d: %v", v.Version, i, err)
 			}
@@ -260,7 +260,7 @@ func oneSlugManyWriters(t *testing.T, s *suite) {
 	if won < 0 {
 		t.Fatal("nobody got the slug")
 	}
-	got, err := get(s, func(r domain.Reader) (domain.Workspace, error) { return r.WorkspaceBySlug("taken") })
+	got, err := get(s, func(r domain.Reader) (domain.Workspace, error) { return workspaceBySlug(r, "taken") })
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -512,12 +512,12 @@ func reopen(t *testing.T, s *suite) {
 	for range 3 {
 		s.reopen(t)
 		s.mustView(t, func(r domain.Reader) error {
-			gotW, err1 := r.WorkspaceBySlug("w")
+			gotW, err1 := workspaceBySlug(r, "w")
 			same(t, gotW, w)
 			gotP, err2 := r.Preset(w.ID, "p")
 			same(t, gotP, p)
 			for i, want := range versions {
-				v, err := r.PresetVersion(gotP, i+1)
+				v, err := r.PresetVersion(gotP.State(), i+1)
 				same(t, v, want)
 				err2 = cmp.Or(err2, err)
 			}

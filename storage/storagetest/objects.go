@@ -37,15 +37,20 @@ func workspaceRoundTrip(t *testing.T, s *suite) {
 			if err != nil {
 				return err
 			}
-			got, err = r.WorkspaceBySlug(want.Slug)
+			got, err = workspaceBySlug(r, want.Slug)
 			same(t, got, want)
+			if err != nil {
+				return err
+			}
+			text, err := r.WorkspaceJSON(strings.ToUpper(want.ID))
+			shows(t, text, want)
 			return err
 		})
 	}
 	changed := full
 	changed.Name, changed.Description, changed.UpdatedAt = "changed", nil, new(when(3))
 	s.mustUpdate(t, func(tx domain.Tx) error { return tx.PutWorkspace(changed) })
-	got, err := get(s, func(r domain.Reader) (domain.Workspace, error) { return r.WorkspaceBySlug("full") })
+	got, err := get(s, func(r domain.Reader) (domain.Workspace, error) { return workspaceBySlug(r, "full") })
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -57,9 +62,9 @@ func presetRoundTrip(t *testing.T, s *suite) {
 		ID: newID(), Name: awkward, Slug: "A.b_c~d-1", Description: new(awkward), Status: domain.PresetActive,
 		StatusUpdatedAt: new(when(1)), CreatorUserID: awkward, WorkspaceID: newID(),
 		DesignatedVersionID: newID(), DesignatedVersion: 7, LatestVersion: 9,
-		Labels: map[string]domain.Label{
-			"staging": {Target: domain.Target{Version: 3}, Changes: 2},
-			awkward:   {Target: domain.Target{Split: []domain.Share{{Version: 1, Weight: 2}, {Version: 9}}}, Changes: 1},
+		Labels: map[string]domain.Target{
+			"staging": {Version: 3},
+			awkward:   {Split: []domain.Share{{Version: 1, Weight: 2}, {Version: 9}}},
 		},
 		CreatedAt: when(2), UpdatedAt: when(3),
 	}
@@ -77,6 +82,21 @@ func presetRoundTrip(t *testing.T, s *suite) {
 			t.Fatal(err)
 		}
 		same(t, got, want)
+		s.mustView(t, func(r domain.Reader) error {
+			state, text, err := r.PresetJSON(want.WorkspaceID, want.Slug)
+			shows(t, text, want)
+			same(t, state, want.State())
+			return err
+		})
+	}
+}
+
+// shows compares JSON with that of an object.
+func shows(t *testing.T, got []byte, object interface{ JSON() ([]byte, error) }) {
+	t.Helper()
+	want, err := object.JSON()
+	if err != nil || string(got) != string(want) {
+		t.Errorf("got  %s\nwant %s (error %v)", got, want, err)
 	}
 }
 
@@ -106,11 +126,16 @@ func versionRoundTrip(t *testing.T, s *suite) {
 		return tx.PutPreset(p)
 	})
 	for i := range want {
-		got, err := get(s, func(r domain.Reader) (domain.PresetVersion, error) { return r.PresetVersion(p, i+1) })
+		got, err := get(s, func(r domain.Reader) (domain.PresetVersion, error) { return r.PresetVersion(p.State(), i+1) })
 		if err != nil {
 			t.Fatal(err)
 		}
 		same(t, got, want[i])
+		text, err := get(s, func(r domain.Reader) ([]byte, error) { return r.PresetVersionJSON(p.State(), i+1) })
+		if err != nil {
+			t.Fatal(err)
+		}
+		shows(t, text, want[i])
 	}
 }
 
@@ -161,16 +186,16 @@ func largestRecords(t *testing.T, s *suite) {
 	answer := domain.Replay{ID: domain.ReplayID{1}, Request: make([]byte, 32), ExpiresAt: time.Now().Add(time.Hour).UTC().Truncate(time.Second)}
 	answer.Answer = bytes.Repeat([]byte("a"), 2*domain.MaxStoredSize-(64<<10))
 	for i := range domain.MaxLabels {
-		label := domain.Label{Changes: math.MaxInt}
+		var label domain.Target
 		for n := range domain.MaxShares {
 			label.Split = append(label.Split, domain.Share{Version: 1_000_000 + n, Weight: domain.MaxWeight})
 		}
 		if p.Labels == nil {
-			p.Labels = map[string]domain.Label{}
+			p.Labels = map[string]domain.Target{}
 		}
 		p.Labels[fmt.Sprintf("%064d", i)] = label
 	}
-	largest := domain.Target{Split: p.Labels[fmt.Sprintf("%064d", 0)].Split}
+	largest := p.Labels[fmt.Sprintf("%064d", 0)]
 	change := domain.LabelChange{Number: 1, Time: when(1), KeyID: awkward, UserID: strings.Repeat("😀", domain.MaxKeyText), From: &largest, To: &largest}
 	audit := newAudit(1)
 	s.mustUpdate(t, func(tx domain.Tx) error {
@@ -180,13 +205,13 @@ func largestRecords(t *testing.T, s *suite) {
 	})
 	s.reopen(t)
 	s.mustView(t, func(r domain.Reader) error {
-		gotW, err1 := r.WorkspaceBySlug(w.Slug)
+		gotW, err1 := workspaceBySlug(r, w.Slug)
 		same(t, gotW, w)
 		gotP, err2 := r.Preset(w.ID, p.Slug)
 		same(t, gotP, p)
-		gotConfig, err3 := r.PresetVersion(p, 1)
+		gotConfig, err3 := r.PresetVersion(p.State(), 1)
 		same(t, gotConfig, config)
-		gotPrompt, err4 := r.PresetVersion(p, 2)
+		gotPrompt, err4 := r.PresetVersion(p.State(), 2)
 		same(t, gotPrompt, prompt)
 		gotChange, err5 := r.LabelChange(p, "staging", 1)
 		same(t, gotChange, change)
@@ -211,16 +236,22 @@ func notFound(t *testing.T, s *suite) {
 			name := text[:min(len(text), 40)]
 			_, err := r.Workspace(text)
 			wantMissing("Workspace "+name, err)
-			_, err = r.WorkspaceBySlug(text)
-			wantMissing("WorkspaceBySlug "+name, err)
+			_, err = workspaceBySlug(r, text)
+			wantMissing("WorkspaceID "+name, err)
 			_, err = r.Preset(text, "p")
 			wantMissing("Preset in "+name, err)
 			_, err = r.Preset(newID(), text)
 			wantMissing("Preset "+name, err)
 			_, err = r.Preset(text, text)
 			wantMissing("Preset twice "+name, err)
-			_, err = r.PresetVersion(domain.Preset{ID: text}, 1)
+			_, err = r.PresetVersion(domain.PresetState{ID: text}, 1)
 			wantMissing("PresetVersion of "+name, err)
+			_, err = r.WorkspaceJSON(text)
+			wantMissing("WorkspaceJSON "+name, err)
+			_, _, err = r.PresetJSON(text, text)
+			wantMissing("PresetJSON "+name, err)
+			_, err = r.PresetVersionJSON(domain.PresetState{ID: text}, 1)
+			wantMissing("PresetVersionJSON of "+name, err)
 			_, err = r.Key(text)
 			wantMissing("Key "+name, err)
 			for _, label := range []string{text, "staging"} {
@@ -234,7 +265,7 @@ func notFound(t *testing.T, s *suite) {
 		p := newPreset(newID(), "p")
 		p.LatestVersion = 3
 		for _, n := range []int{math.MinInt, -1, 0, 4, math.MaxInt} {
-			_, err := r.PresetVersion(p, n)
+			_, err := r.PresetVersion(p.State(), n)
 			wantMissing("PresetVersion", err)
 		}
 		_, err := r.KeyByHash(domain.KeyHash{})
@@ -249,7 +280,7 @@ func notFound(t *testing.T, s *suite) {
 		_, err = r.Replay(domain.ReplayID{})
 		wantMissing("Replay", err)
 		// Nothing may be where the contract says that it is: that is damage.
-		if _, err := r.PresetVersion(p, 2); err == nil || errors.Is(err, domain.ErrNotFound) {
+		if _, err := r.PresetVersion(p.State(), 2); err == nil || errors.Is(err, domain.ErrNotFound) {
 			t.Errorf("PresetVersion that must exist: got error %v, want one that is not ErrNotFound", err)
 		}
 	}
@@ -292,7 +323,7 @@ func otherNotations(t *testing.T, s *suite) {
 				}
 			}
 		}
-		if _, err := r.WorkspaceBySlug(w.ID); !errors.Is(err, domain.ErrNotFound) {
+		if _, err := workspaceBySlug(r, w.ID); !errors.Is(err, domain.ErrNotFound) {
 			t.Errorf("WorkspaceBySlug(id): got error %v, want ErrNotFound", err)
 		}
 		return nil
@@ -304,13 +335,13 @@ func slugReleased(t *testing.T, s *suite) {
 	s.mustUpdate(t, func(tx domain.Tx) error { return tx.PutWorkspace(w) })
 	w.Slug = "after"
 	bySlug := func(slug string) (domain.Workspace, error) {
-		return get(s, func(r domain.Reader) (domain.Workspace, error) { return r.WorkspaceBySlug(slug) })
+		return get(s, func(r domain.Reader) (domain.Workspace, error) { return workspaceBySlug(r, slug) })
 	}
 	s.mustUpdate(t, func(tx domain.Tx) error {
 		if err := tx.PutWorkspace(w); err != nil {
 			return err
 		}
-		if _, err := tx.WorkspaceBySlug("before"); !errors.Is(err, domain.ErrNotFound) {
+		if _, err := workspaceBySlug(tx, "before"); !errors.Is(err, domain.ErrNotFound) {
 			t.Errorf("the former slug, in the same update: got error %v, want ErrNotFound", err)
 		}
 		return nil
@@ -361,7 +392,7 @@ func versionNeverChanges(t *testing.T, s *suite) {
 	want := newVersion(p, 1, `{"a":1}`)
 	s.mustUpdate(t, func(tx domain.Tx) error { return errors.Join(tx.PutPresetVersion(p, want), tx.PutPreset(p)) })
 	_ = s.update(func(tx domain.Tx) error { return tx.PutPresetVersion(p, newVersion(p, 1, `{"a":2}`)) })
-	got, err := get(s, func(r domain.Reader) (domain.PresetVersion, error) { return r.PresetVersion(p, 1) })
+	got, err := get(s, func(r domain.Reader) (domain.PresetVersion, error) { return r.PresetVersion(p.State(), 1) })
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -406,7 +437,7 @@ func valuesAreTheCallers(t *testing.T, s *suite) {
 	want := newVersion(p, 1, `{"a":1}`)
 	want.ID = v.ID
 	read := func(r domain.Reader) error {
-		got, err := r.PresetVersion(p, 1)
+		got, err := r.PresetVersion(p.State(), 1)
 		if err != nil {
 			return err
 		}
@@ -456,4 +487,13 @@ func show(object any) string {
 		text = append(append(text, " config "...), v.Config...)
 	}
 	return string(text[:min(len(text), 1000)])
+}
+
+// workspaceBySlug returns the workspace that holds slug.
+func workspaceBySlug(r domain.Reader, slug string) (domain.Workspace, error) {
+	id, err := r.WorkspaceID(slug)
+	if err != nil {
+		return domain.Workspace{}, err
+	}
+	return r.Workspace(id)
 }

@@ -3,6 +3,7 @@ package storagetest
 import (
 	"cmp"
 	"context"
+	"encoding/json"
 	"errors"
 	"fmt"
 	"math"
@@ -14,22 +15,35 @@ import (
 	"github.com/caddy-presets/caddy-presets/domain"
 )
 
-// presetPage returns a page of the presets of a workspace, in a form that get
-// takes.
-func presetPage(workspaceID string, page domain.Page) func(domain.Reader) ([]domain.Preset, error) {
-	return func(r domain.Reader) ([]domain.Preset, error) {
-		presets, _, err := r.PresetPage(workspaceID, page)
-		return presets, err
+// presetPage returns a page of the presets of a workspace, and how many there are.
+func presetPage(r domain.Reader, workspaceID string, page domain.Page) (presets []domain.Preset, total int, err error) {
+	text, total, err := r.PresetPage(workspaceID, page)
+	if err != nil {
+		return nil, 0, err
 	}
+	if err := json.Unmarshal(text, &presets); err != nil {
+		return nil, 0, err
+	}
+	for i, p := range presets {
+		// What clients do not see is not on the page.
+		if presets[i], err = r.Preset(workspaceID, p.Slug); err != nil {
+			return nil, 0, err
+		}
+	}
+	return presets, total, nil
 }
 
 // pagesAre compares pages of several sizes with want, in the order in which all of
 // it is to be listed. One in every step offsets is looked at.
-func pagesAre[T any](t *testing.T, what string, want []T, step int, read func(domain.Page) ([]T, int, error)) {
+func pagesAre[T interface{ JSON() ([]byte, error) }](t *testing.T, what string, want []T, step int, read func(domain.Page) ([]byte, int, error)) {
 	t.Helper()
 	check := func(page domain.Page) {
 		t.Helper()
-		got, total, err := read(page)
+		text, total, err := read(page)
+		var got []json.RawMessage
+		if err == nil {
+			err = json.Unmarshal(text, &got)
+		}
 		if err != nil || total != len(want) {
 			t.Errorf("%s, %+v: got a total of %d and error %v, want %d", what, page, total, err, len(want))
 			return
@@ -41,7 +55,7 @@ func pagesAre[T any](t *testing.T, what string, want []T, step int, read func(do
 			return
 		}
 		for i := range got {
-			same(t, got[i], want[first+i])
+			shows(t, got[i], want[first+i])
 		}
 	}
 	for offset := 0; offset <= len(want)+1; offset += step {
@@ -58,7 +72,7 @@ func pagesAre[T any](t *testing.T, what string, want []T, step int, read func(do
 
 func presetPagesAre(t *testing.T, r domain.Reader, workspaceID string, want []domain.Preset, step int) {
 	t.Helper()
-	pagesAre(t, "PresetPage", want, step, func(page domain.Page) ([]domain.Preset, int, error) { return r.PresetPage(workspaceID, page) })
+	pagesAre(t, "PresetPage", want, step, func(page domain.Page) ([]byte, int, error) { return r.PresetPage(workspaceID, page) })
 }
 
 func workspacePagesAre(t *testing.T, r domain.Reader, want []domain.Workspace, step int) {
@@ -228,7 +242,7 @@ func pagesManyWriters(t *testing.T, s *suite) {
 				// In one view all pages together are all of it, once each.
 				seen := map[string]bool{}
 				for offset := 0; ; offset += 7 {
-					page, total, err := r.PresetPage(w, domain.Page{Offset: offset, Limit: 7})
+					page, total, err := presetPage(r, w, domain.Page{Offset: offset, Limit: 7})
 					if err != nil {
 						return err
 					}
@@ -283,7 +297,10 @@ func pagesManyWriters(t *testing.T, s *suite) {
 		}
 	}
 	check := func() {
-		got, err := get(s, presetPage(w, domain.Page{Limit: math.MaxInt}))
+		got, err := get(s, func(r domain.Reader) ([]domain.Preset, error) {
+			presets, _, err := presetPage(r, w, domain.Page{Limit: math.MaxInt})
+			return presets, err
+		})
 		if err != nil || len(got) != presets {
 			t.Fatalf("got %d presets and error %v, want %d", len(got), err, presets)
 		}
@@ -350,9 +367,13 @@ func pagesInASnapshot(t *testing.T, s *suite) {
 		}
 		return nil
 	})
-	if got, err := get(s, presetPage(w, domain.Page{Limit: math.MaxInt})); err != nil || len(got) != n/2+5 {
-		t.Errorf("afterwards: got %d presets and error %v, want %d", len(got), err, n/2+5)
-	}
+	s.mustView(t, func(r domain.Reader) error {
+		got, total, err := presetPage(r, w, domain.Page{Limit: math.MaxInt})
+		if len(got) != n/2+5 || total != len(got) {
+			t.Errorf("afterwards: got %d presets of %d, want %d", len(got), total, n/2+5)
+		}
+		return err
+	})
 }
 
 // workspacePages stores workspaces whose times are no order, changes them and

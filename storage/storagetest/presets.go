@@ -77,7 +77,7 @@ func presetsBySlug(t *testing.T, s *suite) {
 			"b", "a", "ab", "a-b", "a.b", "a~b", "a_b", "A", "Z", "z", "10", "9", "aa", strings.Repeat("a", 128), strings.Repeat("z", 128),
 		} {
 			p := newPreset(id, slug)
-			p.Status = []domain.PresetStatus{domain.PresetActive, "disabled", "archived", ""}[n%4]
+			p.Status = []domain.PresetStatus{domain.PresetActive, domain.PresetDisabled, domain.PresetArchived}[n%3]
 			p.Name = fmt.Sprint(awkward, i)
 			want[i] = append(want[i], p)
 			s.mustUpdate(t, func(tx domain.Tx) error { return tx.PutPreset(p) })

@@ -183,7 +183,7 @@ func stampsStay(t *testing.T, s *suite) {
 	s.inBoth(t, func(r domain.Reader) error {
 		for i := range workspaces {
 			_, err1 := r.Workspace(workspaces[i].ID)
-			_, err2 := r.WorkspaceBySlug(workspaces[i].Slug)
+			_, err2 := workspaceBySlug(r, workspaces[i].Slug)
 			_, err3 := r.Preset(presets[i].WorkspaceID, presets[i].Slug)
 			_, err4 := r.KeyByHash(keys[i].Hash)
 			_, err5 := collect(r.Presets(workspaces[i].ID))
