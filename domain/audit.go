@@ -60,30 +60,32 @@ type AuditRecord struct {
 	Hash AuditHash `json:"hash"`
 }
 
-// sum returns the hash that r should have. Members that are new in a later version
+// JSON returns r as it is stored and shown. Members that are new in a later version
 // have to be left out where they are zero, or older trails would not verify.
-func (r AuditRecord) sum() (AuditHash, error) {
-	r.Hash = AuditHash{}
-	text, err := jsonv2.Marshal(struct {
-		AuditRecord
-		Hash *AuditHash `json:"hash,omitzero"` // hides the other
-	}{AuditRecord: r})
-	if err != nil {
-		return AuditHash{}, err
-	}
-	return sha256.Sum256(text), nil
-}
+func (r AuditRecord) JSON() ([]byte, error) { return jsonv2.Marshal(r) }
 
-// seal sets the hash of r.
-func (r *AuditRecord) seal() (err error) {
-	r.Hash, err = r.sum()
-	return err
+// seal sets the hash of r and returns its JSON.
+func (r *AuditRecord) seal() ([]byte, error) {
+	r.Hash = AuditHash{}
+	text, err := r.JSON()
+	if err != nil {
+		return nil, err
+	}
+	// The last member is no part of what is hashed, which ends where it begins.
+	const quoted = `"` + "0000000000000000000000000000000000000000000000000000000000000000" + `"}`
+	begin := len(text) - len(`,"hash":`+quoted)
+	text[begin] = '}'
+	r.Hash = sha256.Sum256(text[:begin+1])
+	text[begin] = ','
+	hex.Encode(text[len(text)-len(quoted)+1:], r.Hash[:])
+	return text, nil
 }
 
 // follows returns nil if r is what it was when it was written, right after the
 // record that head is the end of.
 func (r AuditRecord) follows(head AuditHead) error {
-	sum, err := r.sum()
+	sealed := r
+	_, err := sealed.seal()
 	switch {
 	case err != nil:
 		return err
@@ -91,7 +93,7 @@ func (r AuditRecord) follows(head AuditHead) error {
 		return fmt.Errorf("audit record %d stands where number %d should", r.Number, head.Count+1)
 	case r.Previous != head.Hash:
 		return fmt.Errorf("audit record %d does not follow from the one before it", r.Number)
-	case r.Hash != sum:
+	case r.Hash != sealed.Hash:
 		return fmt.Errorf("audit record %d is not what it was written as", r.Number)
 	}
 	return nil

@@ -167,9 +167,10 @@ func (c *change) record(operation string, object AuditObject, before, after int)
 		Operation: operation, Object: object, Before: before, After: after,
 		Previous: head.Hash,
 	}
-	if err := r.seal(); err != nil {
+	text, err := r.seal()
+	if err != nil {
 		return fmt.Errorf("encoding an audit record: %w", err)
 	}
 	c.out.Record = &r
-	return c.PutAudit(r)
+	return c.PutAudit(r, text)
 }

@@ -428,8 +428,8 @@ func (b brokenTx) fail(kind string, write func() error) error {
 	return write()
 }
 
-func (b brokenTx) PutAudit(r domain.AuditRecord) error {
-	return b.fail("audit", func() error { return b.Tx.PutAudit(r) })
+func (b brokenTx) PutAudit(r domain.AuditRecord, text []byte) error {
+	return b.fail("audit", func() error { return b.Tx.PutAudit(r, text) })
 }
 
 func (b brokenTx) PutReplay(r domain.Replay) error {

@@ -150,7 +150,8 @@ func TestInvalidIssues(t *testing.T) {
 // workspace returns a workspace as clients see it.
 func workspace(ctx context.Context, s interface {
 	Workspace(ctx context.Context, who domain.Principal, ref string) (domain.Found, error)
-}, who domain.Principal, ref string) (w domain.Workspace, err error) {
+}, who domain.Principal, ref string,
+) (w domain.Workspace, err error) {
 	found, err := s.Workspace(ctx, who, ref)
 	if err != nil {
 		return w, err

@@ -135,8 +135,8 @@ type Tx interface {
 	// PutKey stores k under its id and its hash.
 	PutKey(k Key) error
 	// PutAudit adds r to the end of the audit trail, of which it is the new
-	// head. Its Number is one more than that of the head.
-	PutAudit(r AuditRecord) error
+	// head. Its Number is one more than that of the head. text is its JSON.
+	PutAudit(r AuditRecord, text []byte) error
 	// PutReplay stores r under its id. After its ExpiresAt nobody asks for it
 	// any more, and its space can be had again.
 	PutReplay(r Replay) error

@@ -69,7 +69,7 @@ func (r *reader) AuditRecord(n int) (domain.AuditRecord, error) {
 }
 
 // PutAudit implements domain.Tx. It refuses any number but the next.
-func (t *tx) PutAudit(a domain.AuditRecord) error {
+func (t *tx) PutAudit(a domain.AuditRecord, text []byte) error {
 	k, head := auditKey(a.Number), auditHeadKey()
 	before, err := t.AuditHead()
 	if err == nil && a.Number != before.Count+1 {
@@ -78,8 +78,7 @@ func (t *tx) PutAudit(a domain.AuditRecord) error {
 	if err != nil {
 		return t.write(k, nil, err)
 	}
-	record, err := encodeJSON(k, a)
-	if err := t.write(k, record, err); err != nil {
+	if err := t.write(k, encodeBytes(k, text), nil); err != nil {
 		return err
 	}
 	return t.write(head, encodeHead(head, domain.AuditHead{Count: a.Number, Hash: a.Hash}), nil)

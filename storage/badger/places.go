@@ -309,7 +309,7 @@ func (r *reader) taken(l list, of bucket) ([]uint64, error) {
 
 // farAway is from how many places on a cursor is better sent there than made to
 // pass by what may once have been between.
-const farAway = 16
+const farAway = 64
 
 // standing returns what stands at places of l, which are in order, as a JSON array.
 func (r *reader) standing(l list, places []uint64, newestFirst bool) ([]byte, error) {

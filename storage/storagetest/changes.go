@@ -39,7 +39,7 @@ func failedUpdateLeavesNothing(t *testing.T, s *suite) {
 	err := s.update(func(tx domain.Tx) error {
 		return cmp.Or(
 			tx.PutWorkspace(changed), tx.PutPreset(p), tx.PutPresetVersion(p, newVersion(p, 1, "{}")),
-			tx.PutKey(k), tx.PutLabelChange(p, "staging", newLabelChange(1)), tx.PutAudit(newAudit(1)),
+			tx.PutKey(k), tx.PutLabelChange(p, "staging", newLabelChange(1)), putAudit(tx, newAudit(1)),
 			tx.PutReplay(domain.Replay{ExpiresAt: time.Now().Add(time.Hour)}), tx.DeleteWorkspace(gone), errDeliberate)
 	})
 	if !errors.Is(err, errDeliberate) {

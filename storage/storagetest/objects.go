@@ -201,7 +201,7 @@ func largestRecords(t *testing.T, s *suite) {
 	s.mustUpdate(t, func(tx domain.Tx) error {
 		return errors.Join(
 			tx.PutWorkspace(w), tx.PutPresetVersion(p, config), tx.PutPresetVersion(p, prompt), tx.PutPreset(p),
-			tx.PutLabelChange(p, "staging", change), tx.PutAudit(audit), tx.PutReplay(answer))
+			tx.PutLabelChange(p, "staging", change), putAudit(tx, audit), tx.PutReplay(answer))
 	})
 	s.reopen(t)
 	s.mustView(t, func(r domain.Reader) error {

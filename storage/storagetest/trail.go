@@ -177,7 +177,7 @@ func auditRoundTrip(t *testing.T, s *suite) {
 	for _, part := range [][]domain.AuditRecord{want[:1], want[1:4], want[4:299], want[299:]} {
 		s.mustUpdate(t, func(tx domain.Tx) error {
 			for _, r := range part {
-				if err := tx.PutAudit(r); err != nil {
+				if err := putAudit(tx, r); err != nil {
 					return err
 				}
 				h, err1 := tx.AuditHead()
@@ -215,7 +215,7 @@ func auditRoundTrip(t *testing.T, s *suite) {
 	// No number but the next is taken, and what is stored never changes.
 	for _, n := range []int{math.MinInt, -1, 0, 1, 299, 300, 302, math.MaxInt} {
 		err := s.update(func(tx domain.Tx) error {
-			_ = tx.PutAudit(newAudit(n)) // even where that is overlooked
+			_ = putAudit(tx, newAudit(n)) // even where that is overlooked
 			return nil
 		})
 		if err == nil {
@@ -223,7 +223,7 @@ func auditRoundTrip(t *testing.T, s *suite) {
 		}
 	}
 	// One of a change that failed leaves no gap.
-	if err := s.update(func(tx domain.Tx) error { return cmp.Or(tx.PutAudit(newAudit(301)), errDeliberate) }); !errors.Is(err, errDeliberate) {
+	if err := s.update(func(tx domain.Tx) error { return cmp.Or(putAudit(tx, newAudit(301)), errDeliberate) }); !errors.Is(err, errDeliberate) {
 		t.Errorf("got error %v, want the function's own", err)
 	}
 	s.inBoth(t, check)
@@ -388,4 +388,13 @@ func replayManyWriters(t *testing.T, s *suite) {
 			t.Errorf("writer %d: got version %d and %s, want 1 and %s", i, out.Number, out.JSON, recorded[0].JSON)
 		}
 	}
+}
+
+// putAudit adds r to the trail, in its own JSON.
+func putAudit(tx domain.Tx, r domain.AuditRecord) error {
+	text, err := r.JSON()
+	if err != nil {
+		return err
+	}
+	return tx.PutAudit(r, text)
 }
