@@ -84,11 +84,14 @@ func toolNames(tools jsontext.Value, _ Object) (broken []Violation) {
 	type named struct{ kind, name string }
 	seen := make(map[named]bool)
 	for index, tool := range items(tools) {
-		path := "/tools/" + strconv.Itoa(index)
-		n := named{kind: string(textOf(tool, "type"))}
-		if n.kind != "openrouter:advisor" && n.kind != "openrouter:subagent" {
+		kind := textOf(tool, "type")
+		switch string(kind) {
+		case "openrouter:advisor", "openrouter:subagent":
+		default:
 			continue
 		}
+		n := named{kind: string(kind)}
+		path := "/tools/" + strconv.Itoa(index)
 		if name := memberOf(memberOf(tool, "parameters"), "name"); name != nil {
 			n.name = strings.TrimSpace(string(unquote(name)))
 			if path += "/parameters/name"; n.name == "" {
