@@ -68,14 +68,22 @@ func (c *cursor) next() jsontext.Value {
 
 func (c *cursor) skipString() {
 	for c.at++; ; c.at++ {
-		switch c.text[c.at] {
-		case '"':
+		c.at += bytes.IndexByte(c.text[c.at:], '"')
+		if !escaped(c.text, c.at) {
 			c.at++
 			return
-		case '\\':
-			c.at++ // so that an escaped quote does not end the string
 		}
 	}
+}
+
+// escaped tells whether a backslash before the quote at i takes it as text, which
+// it does not if another takes the backslash.
+func escaped(text jsontext.Value, i int) bool {
+	first := i
+	for text[first-1] == '\\' {
+		first--
+	}
+	return (i-first)%2 == 1
 }
 
 func (c *cursor) skipNested() {
