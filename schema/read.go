@@ -6,6 +6,7 @@ import (
 	"fmt"
 	"io"
 	"iter"
+	"sync"
 
 	"github.com/go-json-experiment/json/jsontext"
 )
@@ -70,7 +71,8 @@ func read(body []byte) (Object, error) {
 // readValue reads the one JSON value that text must hold, whatever its kind,
 // and notes the members if it is an object. Every error is an *Error.
 func readValue(text []byte) (object Object, kind jsontext.Kind, err error) {
-	r := &reader{text: text, decoder: jsontext.NewDecoder(bytes.NewBuffer(text))}
+	r := newReader(text)
+	defer r.free()
 	if kind = r.decoder.PeekKind(); kind == '{' {
 		object, err = r.members()
 	} else {
@@ -93,8 +95,33 @@ func readValue(text []byte) (object Object, kind jsontext.Kind, err error) {
 // before the decoder's memory grows.
 type reader struct {
 	text    []byte
-	decoder *jsontext.Decoder
+	buffer  bytes.Buffer
+	decoder jsontext.Decoder
 	beyond  int // members that count for MaxMembers
+}
+
+// readers are those not in use, because a decoder makes a list of names for each
+// level that it goes down. They keep nothing of a body but names; those of more than
+// maxPooled bytes may have many, so its reader is dropped.
+var readers = sync.Pool{New: func() any { return new(reader) }}
+
+const maxPooled = 64 << 10
+
+func newReader(text []byte) *reader {
+	r := readers.Get().(*reader)
+	r.text, r.beyond = text, 0
+	r.buffer = *bytes.NewBuffer(text)
+	r.decoder.Reset(&r.buffer)
+	return r
+}
+
+func (r *reader) free() {
+	if len(r.text) > maxPooled {
+		return
+	}
+	r.text, r.buffer = nil, bytes.Buffer{}
+	r.decoder.Reset(&r.buffer)
+	readers.Put(r)
 }
 
 func (r *reader) token() (jsontext.Token, error) {
@@ -129,7 +156,7 @@ func (r *reader) skip() error {
 
 // members reads an object.
 func (r *reader) members() (Object, error) {
-	var object Object
+	object := Object{make([]member, 0, 8)}
 	if _, err := r.token(); err != nil { // {
 		return Object{}, err
 	}
