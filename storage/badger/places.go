@@ -307,41 +307,23 @@ func (r *reader) taken(l list, of bucket) ([]uint64, error) {
 	return leaf.taken(of.number), err
 }
 
-// farAway is from how many places on a cursor is better sent there than made to
-// pass by what may once have been between.
-const farAway = 64
-
 // standing returns what stands at places of l, which are in order, as a JSON array.
 func (r *reader) standing(l list, places []uint64, newestFirst bool) ([]byte, error) {
+	text, ends := make([]byte, 0, len(places)*expectedObject), make([]int, 0, len(places))
+	take := func(payload []byte) (_ struct{}, err error) {
+		text = append(text, payload...)
+		ends = append(ends, len(text))
+		return struct{}{}, checkObject(payload)
+	}
+	for i := 0; i < len(places); {
+		next := i + runLength(places[i:])
+		if err := r.takeRun(l, places[i:next], take); err != nil {
+			return nil, err
+		}
+		i = next
+	}
 	if len(places) == 0 {
 		return []byte("[]"), nil
-	}
-	text := make([]byte, 0, len(places)*expectedObject)
-	ends := make([]int, len(places))
-	first := l.placeKey(places[0])
-	err := r.walkFrom(first, l.placePrefix(), func(c *cursor) error {
-		for i, place := range places {
-			k := l.placeKey(place)
-			switch {
-			case i == 0:
-			case place-places[i-1] < farAway:
-				c.next()
-			default:
-				c.seek(k)
-			}
-			if !bytes.Equal(c.key, k) {
-				return damaged(kindPlace, "it is missing")
-			}
-			var err error
-			if text, err = decodeAt(c, func(payload []byte) ([]byte, error) { return append(text, payload...), checkObject(payload) }); err != nil {
-				return err
-			}
-			ends[i] = len(text)
-		}
-		return nil
-	})
-	if err != nil {
-		return nil, err
 	}
 	array := make([]byte, 0, len(text)+len(places)+1)
 	for i := range places {
@@ -356,6 +338,55 @@ func (r *reader) standing(l list, places []uint64, newestFirst bool) ([]byte, er
 	}
 	array[0] = '['
 	return append(array, ']'), nil
+}
+
+// nearby is how many places on the next object of a run is at most, and shortRun
+// how long a run is at least that a cursor pays for.
+const (
+	nearby   = 8
+	shortRun = 4
+)
+
+// runLength returns how many of places, of which there is one, are near each other.
+func runLength(places []uint64) int {
+	n := 1
+	for n < len(places) && places[n]-places[n-1] <= nearby {
+		n++
+	}
+	return n
+}
+
+// takeRun calls take with what stands at the places of a run. Badger's iterator
+// always looks for the object after the one it is at, by way of all that ever stood
+// between the two: so it stays within the run, and the last is looked up.
+func (r *reader) takeRun(l list, places []uint64, take func([]byte) (struct{}, error)) error {
+	if len(places) >= shortRun {
+		last := len(places) - 1
+		err := r.walkFrom(l.placeKey(places[0]), l.placePrefix(), func(c *cursor) error {
+			for i, place := range places[:last] {
+				if i > 0 {
+					c.next()
+				}
+				if !bytes.Equal(c.key, l.placeKey(place)) {
+					return damaged(kindPlace, "it is missing")
+				}
+				if _, err := decodeAt(c, take); err != nil {
+					return err
+				}
+			}
+			return nil
+		})
+		if err != nil {
+			return err
+		}
+		places = places[last:]
+	}
+	for _, place := range places {
+		if _, err := loadExisting(r, l.placeKey(place), take); err != nil {
+			return err
+		}
+	}
+	return nil
 }
 
 // expectedObject is how long what stands at a place may be expected to be.
