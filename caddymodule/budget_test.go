@@ -1,0 +1,204 @@
+package caddymodule
+
+import (
+	"context"
+	"fmt"
+	"io"
+	"net/http"
+	"net/http/httptest"
+	"strings"
+	"testing"
+
+	"github.com/caddyserver/caddy/v2"
+	"github.com/caddyserver/caddy/v2/modules/caddyhttp"
+
+	"github.com/caddy-presets/caddy-presets/domain"
+	"github.com/caddy-presets/caddy-presets/storage/badger"
+)
+
+// raceEnabled tells that the race detector is on, which allocates too.
+var raceEnabled bool
+
+// budgets are the most allocations that each part of a request may cost, some
+// 25 % above what it costs. Lower them when it costs less.
+var budgets = map[string]int{
+	"match":                              3,
+	"look-up of a configured key":        0,
+	"look-up of an issued key":           10,
+	"GET of a workspace":                 62,
+	"GET of a workspace, issued key":     72,
+	"pass-through":                       0,
+	"pass-through beside inference":      3,
+	"inference without a reference":      28,
+	"inference with a reference":         78,
+	"POST of a workspace":                450,
+	"POST of a version of a preset, 2KB": 520,
+}
+
+// TestBudgets checks what requests allocate, without what Caddy allocates for
+// them before they come to us.
+func TestBudgets(t *testing.T) {
+	if raceEnabled {
+		t.Skip("the race detector allocates too")
+	}
+	for _, l := range loads(t) {
+		t.Run(l.name, func(t *testing.T) {
+			budget, ok := budgets[l.name]
+			if !ok {
+				t.Fatal("has no budget")
+			}
+			const runs = 200
+			for range 200 { // what is kept in memory is there then
+				l.serve(t, l.prepare())
+			}
+			before := testing.AllocsPerRun(runs, func() { l.prepare() })
+			all := testing.AllocsPerRun(runs, func() { l.serve(t, l.prepare()) })
+			if got := int(all - before); got > budget {
+				t.Errorf("got %d allocations, want at most %d", got, budget)
+			} else {
+				t.Logf("%d allocations of %d", got, budget)
+			}
+		})
+	}
+}
+
+// BenchmarkRequest measures the same, with what Caddy does before.
+func BenchmarkRequest(b *testing.B) {
+	for _, l := range loads(b) {
+		b.Run(l.name, func(b *testing.B) {
+			b.ReportAllocs()
+			for b.Loop() {
+				l.serve(b, l.prepare())
+			}
+		})
+	}
+}
+
+// load is something that is done again and again.
+type load struct {
+	name    string
+	prepare func() *http.Request
+	serve   func(testing.TB, *http.Request)
+}
+
+func loads(tb testing.TB) []load {
+	tb.Helper()
+	store, err := badger.OpenInMemory()
+	if err != nil {
+		tb.Fatal(err)
+	}
+	tb.Cleanup(func() { _ = store.Close() })
+	plain, inferring := newMeasuredHandler(tb, store), newMeasuredHandler(tb, store)
+	inferring.Inference = new(Inference)
+	if err := inferring.Inference.provision(store); err != nil {
+		tb.Fatal(err)
+	}
+	tb.Cleanup(inferring.Inference.cleanup)
+
+	boss := domain.By(domain.Principal{KeyID: "k", UserID: "ann", Kind: domain.ManagementKey})
+	prompt := strings.Repeat("Answer as the support team does. ", 20)
+	if _, err := plain.service.CreatePresetVersion(tb.Context(), boss, "", "bench", domain.Capture{
+		Dialect: domain.Responses, Config: []byte(`{"model":"openai/gpt-5","temperature":0.7,"reasoning":{"effort":"high"}}`), SystemPrompt: &prompt,
+	}); err != nil {
+		tb.Fatal(err)
+	}
+	issued := func(kind domain.KeyKind) string {
+		_, secret, err := plain.service.IssueKey(context.Background(), boss, domain.NewKey{Kind: kind})
+		if err != nil {
+			tb.Fatal(err)
+		}
+		return secret
+	}
+	manager, caller := issued(domain.ManagementKey), issued(domain.InferenceKey)
+
+	n := 0
+	newWorkspace := func() string {
+		n++
+		return fmt.Sprintf(`{"name":"Team %d","slug":"team-%d","description":"of the bench"}`, n, n)
+	}
+	always := func(body string) func() string { return func() string { return body } }
+	requests := []struct {
+		name              string
+		h                 *Handler
+		method, path, key string
+		body              func() string
+		status            int
+	}{
+		{"GET of a workspace", plain, "GET", "/v1/workspaces/default", managementSecret, nil, 200},
+		{"GET of a workspace, issued key", plain, "GET", "/v1/workspaces/default", manager, nil, 200},
+		{"pass-through", plain, "GET", "/v1/other", managementSecret, nil, 0},
+		{"pass-through beside inference", inferring, "GET", "/v1/other", "of-somebody-else", nil, 0},
+		{"inference without a reference", inferring, "POST", "/v1/responses", caller, always(inferenceBody("openai/gpt-5", 2<<10)), 0},
+		{"inference with a reference", inferring, "POST", "/v1/responses", caller, always(inferenceBody("@preset/bench", 2<<10)), 0},
+		{"POST of a workspace", plain, "POST", "/v1/workspaces", managementSecret, newWorkspace, 201},
+		{"POST of a version of a preset, 2KB", plain, "POST", "/v1/presets/other/responses", managementSecret, always(inferenceBody("openai/gpt-5", 2<<10)), 200},
+	}
+	next := caddyhttp.HandlerFunc(func(_ http.ResponseWriter, r *http.Request) error {
+		_, err := io.Copy(io.Discard, r.Body)
+		return err
+	})
+	all := []load{matching(plain), lookingUp("configured", plain, managementSecret), lookingUp("issued", plain, manager)}
+	for _, r := range requests {
+		template := httptest.NewRequest(r.method, "http://x"+r.path, nil)
+		w := &discarded{header: make(http.Header)}
+		all = append(all, load{r.name, func() *http.Request {
+			got := caddyhttp.PrepareRequest(template, caddy.NewReplacer(), w, nil)
+			got.Header = http.Header{"Authorization": {"Bearer " + r.key}}
+			if r.body != nil {
+				body := r.body()
+				got.Header["Content-Type"] = []string{"application/json"}
+				got.Body, got.ContentLength = io.NopCloser(strings.NewReader(body)), int64(len(body))
+			}
+			return got
+		}, func(tb testing.TB, got *http.Request) {
+			clear(w.header)
+			w.status = 0
+			if err := r.h.ServeHTTP(w, got, next); err != nil || w.status != r.status {
+				tb.Fatalf("got %d, %v, want %d", w.status, err, r.status)
+			}
+		}})
+	}
+	return all
+}
+
+func matching(h *Handler) load {
+	r := httptest.NewRequest("GET", "http://x/v1/workspaces/default", nil)
+	c := h.newCall(nil, r)
+	return load{"match", func() *http.Request { return nil }, func(tb testing.TB, _ *http.Request) {
+		if err := c.match(); err != nil || c.op.name != "workspace_get" {
+			tb.Fatalf("got %q, %v", c.op.name, err)
+		}
+	}}
+}
+
+func lookingUp(kind string, h *Handler, secret string) load {
+	ctx := context.Background()
+	article := map[string]string{"configured": "a", "issued": "an"}[kind]
+	return load{"look-up of " + article + " " + kind + " key", func() *http.Request { return nil }, func(tb testing.TB, _ *http.Request) {
+		if _, err := h.principal(ctx, secret); err != nil {
+			tb.Fatal(err)
+		}
+	}}
+}
+
+// newMeasuredHandler returns a handler over store as Provision makes it, with
+// keys as teams have them.
+func newMeasuredHandler(tb testing.TB, store domain.Store) *Handler {
+	tb.Helper()
+	h := newBareHandler(tb, store)
+	h.service = domain.NewService(h.metrics.measure(store))
+	for i := range 10 {
+		h.keys[domain.HashSecret(fmt.Sprintf("another-secret-%d", i))] = domain.Principal{KeyID: "other"}
+	}
+	return h
+}
+
+// discarded is a writer of answers that nobody reads.
+type discarded struct {
+	header http.Header
+	status int
+}
+
+func (d *discarded) Header() http.Header         { return d.header }
+func (d *discarded) WriteHeader(status int)      { d.status = status }
+func (d *discarded) Write(p []byte) (int, error) { return len(p), nil }

@@ -1,0 +1,5 @@
+//go:build race
+
+package caddymodule
+
+func init() { raceEnabled = true }
