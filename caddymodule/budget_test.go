@@ -24,13 +24,13 @@ var raceEnabled bool
 var budgets = map[string]int{
 	"match":                              3,
 	"look-up of a configured key":        0,
-	"look-up of an issued key":           10,
+	"look-up of an issued key":           0,
 	"GET of a workspace":                 62,
-	"GET of a workspace, issued key":     72,
+	"GET of a workspace, issued key":     62,
 	"pass-through":                       0,
 	"pass-through beside inference":      3,
-	"inference without a reference":      28,
-	"inference with a reference":         78,
+	"inference without a reference":      18,
+	"inference with a reference":         66,
 	"POST of a workspace":                450,
 	"POST of a version of a preset, 2KB": 520,
 }

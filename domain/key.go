@@ -40,7 +40,10 @@ const MaxKeyText = 256
 type KeyHash [sha256.Size]byte
 
 // HashSecret returns the hash under which a secret is kept.
-func HashSecret(secret string) KeyHash { return sha256.Sum256([]byte(secret)) }
+func HashSecret(secret string) KeyHash {
+	var text [128]byte // most secrets fit, and need no memory then
+	return sha256.Sum256(append(text[:0], secret...))
+}
 
 // MarshalText writes h as 64 lower-case hexadecimal digits.
 func (h KeyHash) MarshalText() ([]byte, error) { return hex.AppendEncode(nil, h[:]), nil }
@@ -201,11 +204,8 @@ func (s *Service) RevokeKey(ctx context.Context, w Write, id string) (k Key, err
 // revoked or expired gives one and the same Unauthenticated error,
 // ErrCredentials.
 func (s *Service) Authenticate(ctx context.Context, secret string) (Principal, error) {
-	if !wellFormed(secret) {
-		return Principal{}, ErrCredentials
-	}
 	hash := HashSecret(secret)
-	k, err := s.keyByHash(ctx, hash)
+	k, err := s.keyOf(ctx, secret, hash)
 	now := s.now()
 	switch {
 	case errors.Is(err, ErrNotFound):
@@ -225,20 +225,29 @@ func (s *Service) Authenticate(ctx context.Context, secret string) (Principal, e
 	return who, nil
 }
 
-// keyByHash returns the issued key of a hash, from memory where nothing can have
-// changed since it was read.
-func (s *Service) keyByHash(ctx context.Context, hash KeyHash) (k Key, err error) {
+// keyOf returns the issued key of a secret and its hash, from memory where
+// nothing can have changed since it was read. ErrNotFound tells that there is
+// none, of a damaged secret without a look-up.
+func (s *Service) keyOf(ctx context.Context, secret string, hash KeyHash) (Key, error) {
 	stamp := s.store.Stamps().Key(hash)
 	if k, ok := s.known.get(hash, stamp); ok {
 		return k, nil
 	}
+	if !wellFormed(secret) {
+		return Key{}, ErrNotFound
+	}
+	k, err := s.storedKey(ctx, hash)
+	if err == nil {
+		s.known.put(hash, stamp, k)
+	}
+	return k, err
+}
+
+func (s *Service) storedKey(ctx context.Context, hash KeyHash) (k Key, err error) {
 	err = s.store.View(ctx, func(r Reader) error {
 		k, err = r.KeyByHash(hash)
 		return err
 	})
-	if err == nil {
-		s.known.put(hash, stamp, k)
-	}
 	return k, err
 }
 
@@ -344,8 +353,10 @@ func newSecret(kind KeyKind) string {
 	}
 	var random [randomBytes]byte
 	_, _ = rand.Read(random[:]) // never fails: crypto/rand ends the program instead
-	body := prefix + base62(new(big.Int).SetBytes(random[:]), randomDigits)
-	return body + checksum(body)
+	digits := new(big.Int).SetBytes(random[:]).Text(len(base62))
+	body := prefix + strings.Repeat("0", randomDigits-len(digits)) + digits
+	sum := checksum(body)
+	return body + string(sum[:])
 }
 
 // wellFormed reports whether secret has the form and checksum of an issued one.
@@ -357,8 +368,9 @@ func wellFormed(secret string) bool {
 	if !ok || len(rest) != randomDigits+checksumDigits {
 		return false
 	}
-	body, sum := secret[:len(secret)-checksumDigits], secret[len(secret)-checksumDigits:]
-	return checksum(body) == sum
+	body, given := secret[:len(secret)-checksumDigits], secret[len(secret)-checksumDigits:]
+	sum := checksum(body)
+	return string(sum[:]) == given
 }
 
 // HoldsIssued reports whether text holds an issued secret, live or not, whole or
@@ -367,11 +379,15 @@ func HoldsIssued(text string) bool {
 	return strings.Contains(text, managementPrefix) || strings.Contains(text, inferencePrefix)
 }
 
-func checksum(body string) string {
-	return base62(new(big.Int).SetUint64(uint64(crc32.ChecksumIEEE([]byte(body)))), checksumDigits)
-}
+// base62 are the digits of issued secrets, those of big.Int.
+const base62 = "0123456789abcdefghijklmnopqrstuvwxyzABCDEFGHIJKLMNOPQRSTUVWXYZ"
 
-func base62(n *big.Int, digits int) string {
-	text := n.Text(62)
-	return strings.Repeat("0", digits-len(text)) + text
+// checksum returns the CRC-32 of what stands before it in a secret.
+func checksum(body string) (digits [checksumDigits]byte) {
+	sum := crc32.ChecksumIEEE([]byte(body))
+	for i := len(digits) - 1; i >= 0; i-- {
+		digits[i] = base62[sum%62]
+		sum /= 62
+	}
+	return digits
 }

@@ -55,7 +55,7 @@ func (s *Stamps) Workspace(ref string) Stamp {
 
 // Key returns the stamp of which issued key has a hash, and of its fields.
 func (s *Stamps) Key(hash KeyHash) Stamp {
-	return Stamp(s.counter('k', string(hash[:]), "").Load())
+	return Stamp(s.keyCounter(hash).Load())
 }
 
 // PresetChanged advances the stamp of a preset.
@@ -68,7 +68,11 @@ func (s *Stamps) PresetChanged(workspaceID, slug string) {
 func (s *Stamps) WorkspaceChanged(ref string) { s.counter('w', strings.ToLower(ref), "").Add(1) }
 
 // KeyChanged advances the stamp of the issued key of a hash.
-func (s *Stamps) KeyChanged(hash KeyHash) { s.counter('k', string(hash[:]), "").Add(1) }
+func (s *Stamps) KeyChanged(hash KeyHash) { s.keyCounter(hash).Add(1) }
+
+func (s *Stamps) keyCounter(hash KeyHash) *atomic.Uint64 {
+	return &s.counters[maphash.Bytes(s.seed, hash[:])%uint64(len(s.counters))]
+}
 
 func (s *Stamps) counter(kind byte, a, b string) *atomic.Uint64 {
 	var h maphash.Hash

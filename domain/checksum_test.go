@@ -1,0 +1,34 @@
+package domain
+
+import (
+	"hash/crc32"
+	"math/big"
+	"strings"
+	"testing"
+)
+
+// Secrets that were issued stay well formed: their checksum is what it has been
+// since the first version.
+func TestChecksum(t *testing.T) {
+	for _, secret := range []string{
+		"caddypresets_mgmt_5UQf3TH8RRmcoqLpYSCmkn5URphQW6CYRYzaBavxHmY32Rfsg",
+		"caddypresets_inf_3SXTyFGUBLWZWtF8ifj4YLMMIIq9TdFDE5kvRQRMdFc3hZEJQ",
+	} {
+		if !wellFormed(secret) {
+			t.Errorf("%s is damaged, want it well formed", secret)
+		}
+	}
+	padded := false
+	for i := range 1000 {
+		body := managementPrefix + strings.Repeat("x", i)
+		want := new(big.Int).SetUint64(uint64(crc32.ChecksumIEEE([]byte(body)))).Text(62)
+		want = strings.Repeat("0", checksumDigits-len(want)) + want
+		padded = padded || want[0] == '0'
+		if got := checksum(body); string(got[:]) != want {
+			t.Errorf("%s: got %s, want %s", body, got, want)
+		}
+	}
+	if !padded {
+		t.Error("no checksum begins with 0, want one at least")
+	}
+}
