@@ -112,10 +112,10 @@ func (*adminAPI) Routes() []caddy.AdminRoute {
 }
 
 func serveAdmin(w http.ResponseWriter, r *http.Request) error {
-	segments := strings.Split(strings.TrimPrefix(r.URL.EscapedPath(), adminPath), "/")
+	segments := pathSegments(strings.TrimPrefix(r.URL.EscapedPath(), adminPath), nil)
 	var allow []string
 	for _, op := range adminRoutes() {
-		params, ok := operation{path: op.path}.matches(segments)
+		params, ok := matchPath(op.path, segments, nil)
 		switch {
 		case !ok:
 		case op.method == r.Method:

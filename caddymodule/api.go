@@ -52,6 +52,11 @@ func (h *Handler) routes(schemas *schema.Schemas) []operation {
 	}
 }
 
+const (
+	maxSegments = 4 // of a path in a route table
+	maxVariable = 2 // of them
+)
+
 // unknownOperation labels requests below our paths that match no row.
 const unknownOperation = "unknown"
 
@@ -76,11 +81,13 @@ type call struct {
 	envelope func(problem) any // of errors
 
 	op     operation
-	params []string // the path's variable segments, decoded
+	params []string // the path's variable segments, decoded; in variable
 	who    domain.Principal
 	given  parameters
 	body   []byte        // nil until it was read whole
 	object schema.Object // the members of body
+
+	variable [maxVariable]string
 
 	// done is what was changed, for those who want to hear of it; nil for
 	// nothing.
@@ -123,21 +130,24 @@ func (c *call) serve() (answer, error) {
 // match finds the operation of the path and method. What we do not offer is
 // our 404, a method we do not offer our 405: neither is the gateway's.
 func (c *call) match() error {
-	// Split before unescaping: an escaped slash is part of a slug or id. What
-	// is ours only once it is cleaned has more segments, and matches nothing.
-	segments := strings.Split(c.r.URL.EscapedPath(), "/")
-	segments = segments[min(1+strings.Count(c.h.BasePath, "/"), len(segments)):]
+	below := c.r.URL.EscapedPath()
+	for range 1 + strings.Count(c.h.BasePath, "/") {
+		_, below, _ = strings.Cut(below, "/")
+	}
+	var room [maxSegments]string
+	segments := pathSegments(below, room[:0])
 	method := c.r.Method
 	if method == http.MethodHead {
 		method = http.MethodGet
 	}
 	var allow []string
-	for _, op := range c.h.operations {
-		params, ok := op.matches(segments)
+	for i := range c.h.operations {
+		op := &c.h.operations[i]
+		params, ok := matchPath(op.path, segments, c.variable[:0])
 		switch {
 		case !ok:
 		case op.method == method:
-			c.op, c.params = op, params
+			c.op, c.params = *op, params
 			return nil
 		default:
 			allow = append(allow, op.method)
@@ -154,23 +164,37 @@ func (c *call) match() error {
 	return &statusError{http.StatusMethodNotAllowed, "Method not allowed"}
 }
 
-func (op operation) matches(segments []string) (params []string, ok bool) {
-	rest := op.path
-	for i, segment := range segments {
-		want, tail, more := strings.Cut(rest, "/")
-		if more != (i < len(segments)-1) {
-			return nil, false
-		}
-		rest = tail
+// pathSegments appends the decoded segments of an escaped path to room. It returns
+// none where they match nothing: one is empty, or they are more than maxSegments.
+func pathSegments(path string, room []string) []string {
+	// Split before unescaping: an escaped slash is part of a slug or id. What
+	// is ours only once it is cleaned has more segments, and matches nothing.
+	for more := true; more; {
+		var segment string
+		segment, path, more = strings.Cut(path, "/")
 		got, err := url.PathUnescape(segment)
+		if err != nil || got == "" || len(room) == maxSegments {
+			return nil
+		}
+		room = append(room, got)
+	}
+	return room
+}
+
+// matchPath reports whether segments match the path of a route table, and appends
+// those that are variable to params.
+func matchPath(path string, segments, params []string) ([]string, bool) {
+	for i, got := range segments {
+		want, rest, more := strings.Cut(path, "/")
 		switch {
-		case err != nil || got == "":
+		case more != (i < len(segments)-1):
 			return nil, false
 		case want == "{}":
 			params = append(params, got)
 		case want != got:
 			return nil, false
 		}
+		path = rest
 	}
 	return params, len(segments) > 0
 }
