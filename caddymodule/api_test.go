@@ -463,7 +463,7 @@ func TestStoreFailuresAreCounted(t *testing.T) {
 	if err := m.measure(store).View(t.Context(), func(domain.Reader) error { return nil }); !errors.Is(err, domain.ErrClosed) {
 		t.Fatalf("got %v, want ErrClosed", err)
 	}
-	if got := testutil.ToFloat64(m.storeCalls.WithLabelValues("view", "error")); got != 1 {
+	if got := testutil.ToFloat64(m.storeCalls.total.WithLabelValues("view", "error")); got != 1 {
 		t.Errorf("got %v failed views, want 1", got)
 	}
 }

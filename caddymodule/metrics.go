@@ -4,6 +4,7 @@ import (
 	"context"
 	"errors"
 	"strconv"
+	"sync"
 	"time"
 
 	"github.com/prometheus/client_golang/prometheus"
@@ -14,57 +15,101 @@ import (
 // metrics counts in Caddy's registry, which is new with each configuration and
 // shared by all handlers in it. Labels come from fixed sets.
 type metrics struct {
-	requests     *prometheus.CounterVec   // operation, code
-	duration     *prometheus.HistogramVec // operation, code
-	resolutions  *prometheus.CounterVec   // operation, result
-	resolving    *prometheus.HistogramVec // operation, result
-	storeCalls   *prometheus.CounterVec   // operation, result
-	storeSeconds *prometheus.HistogramVec // operation, result
-	versions     prometheus.Counter
+	requests    timing // operation, code
+	resolutions timing // operation, result
+	storeCalls  timing // operation, result
+	versions    prometheus.Counter
 }
 
 func newMetrics(registry *prometheus.Registry) (*metrics, error) {
 	const namespace, subsystem = "caddy", "presets"
 	requestLabels, resultLabels := []string{"operation", "code"}, []string{"operation", "result"}
 	m := &metrics{
-		requests: prometheus.NewCounterVec(prometheus.CounterOpts{
-			Namespace: namespace, Subsystem: subsystem, Name: "requests_total",
-			Help: "Requests to the preset and workspace API.",
-		}, requestLabels),
-		duration: prometheus.NewHistogramVec(prometheus.HistogramOpts{
-			Namespace: namespace, Subsystem: subsystem, Name: "request_duration_seconds",
-			Help:    "Time from a request's headers to its answer.",
-			Buckets: prometheus.ExponentialBuckets(50e-6, 4, 9), // 50 µs to 3.3 s
-		}, requestLabels),
-		resolutions: prometheus.NewCounterVec(prometheus.CounterOpts{
-			Namespace: namespace, Subsystem: subsystem, Name: "resolutions_total",
-			Help: "Inference requests that were resolved, passed without naming a preset, or refused.",
-		}, resultLabels),
-		resolving: prometheus.NewHistogramVec(prometheus.HistogramOpts{
-			Namespace: namespace, Subsystem: subsystem, Name: "resolution_duration_seconds",
-			Help:    "Time from an inference request's headers until it goes upstream or is refused, with reading its body.",
-			Buckets: prometheus.ExponentialBuckets(50e-6, 4, 9), // 50 µs to 3.3 s
-		}, resultLabels),
-		storeCalls: prometheus.NewCounterVec(prometheus.CounterOpts{
-			Namespace: namespace, Subsystem: subsystem, Name: "store_operations_total",
-			Help: "Operations on the store.",
-		}, resultLabels),
-		storeSeconds: prometheus.NewHistogramVec(prometheus.HistogramOpts{
-			Namespace: namespace, Subsystem: subsystem, Name: "store_operation_duration_seconds",
-			Help:    "Time that operations on the store take.",
-			Buckets: prometheus.ExponentialBuckets(5e-6, 4, 10), // 5 µs to 1.3 s
-		}, resultLabels),
+		requests: timing{
+			total: prometheus.NewCounterVec(prometheus.CounterOpts{
+				Namespace: namespace, Subsystem: subsystem, Name: "requests_total",
+				Help: "Requests to the preset and workspace API.",
+			}, requestLabels),
+			seconds: prometheus.NewHistogramVec(prometheus.HistogramOpts{
+				Namespace: namespace, Subsystem: subsystem, Name: "request_duration_seconds",
+				Help:    "Time from a request's headers to its answer.",
+				Buckets: prometheus.ExponentialBuckets(50e-6, 4, 9), // 50 µs to 3.3 s
+			}, requestLabels),
+		},
+		resolutions: timing{
+			total: prometheus.NewCounterVec(prometheus.CounterOpts{
+				Namespace: namespace, Subsystem: subsystem, Name: "resolutions_total",
+				Help: "Inference requests that were resolved, passed without naming a preset, or refused.",
+			}, resultLabels),
+			seconds: prometheus.NewHistogramVec(prometheus.HistogramOpts{
+				Namespace: namespace, Subsystem: subsystem, Name: "resolution_duration_seconds",
+				Help:    "Time from an inference request's headers until it goes upstream or is refused, with reading its body.",
+				Buckets: prometheus.ExponentialBuckets(50e-6, 4, 9), // 50 µs to 3.3 s
+			}, resultLabels),
+		},
+		storeCalls: timing{
+			total: prometheus.NewCounterVec(prometheus.CounterOpts{
+				Namespace: namespace, Subsystem: subsystem, Name: "store_operations_total",
+				Help: "Operations on the store.",
+			}, resultLabels),
+			seconds: prometheus.NewHistogramVec(prometheus.HistogramOpts{
+				Namespace: namespace, Subsystem: subsystem, Name: "store_operation_duration_seconds",
+				Help:    "Time that operations on the store take.",
+				Buckets: prometheus.ExponentialBuckets(5e-6, 4, 10), // 5 µs to 1.3 s
+			}, resultLabels),
+		},
 		versions: prometheus.NewCounter(prometheus.CounterOpts{
 			Namespace: namespace, Subsystem: subsystem, Name: "versions_written_total",
 			Help: "Preset versions written.",
 		}),
 	}
 	return m, errors.Join(
-		register(registry, &m.requests), register(registry, &m.duration),
-		register(registry, &m.resolutions), register(registry, &m.resolving),
-		register(registry, &m.storeCalls), register(registry, &m.storeSeconds),
+		m.requests.register(registry), m.resolutions.register(registry), m.storeCalls.register(registry),
 		register(registry, &m.versions),
 	)
+}
+
+// timing counts and times one kind of event by its two labels.
+type timing struct {
+	total   *prometheus.CounterVec
+	seconds *prometheus.HistogramVec
+
+	mu    sync.RWMutex
+	known map[[2]string]series // by the labels: finding them in the vectors costs more
+}
+
+// series is what has one pair of labels.
+type series struct {
+	total   prometheus.Counter
+	seconds prometheus.Observer
+}
+
+func (t *timing) register(registry *prometheus.Registry) error {
+	return errors.Join(register(registry, &t.total), register(registry, &t.seconds))
+}
+
+// observe counts an event that took some time. Its series begins with it.
+func (t *timing) observe(took time.Duration, operation, outcome string) {
+	s := t.of([2]string{operation, outcome})
+	s.total.Inc()
+	s.seconds.Observe(took.Seconds())
+}
+
+func (t *timing) of(labels [2]string) series {
+	t.mu.RLock()
+	s, ok := t.known[labels]
+	t.mu.RUnlock()
+	if ok {
+		return s
+	}
+	t.mu.Lock()
+	defer t.mu.Unlock()
+	if t.known == nil {
+		t.known = make(map[[2]string]series)
+	}
+	s = series{t.total.WithLabelValues(labels[:]...), t.seconds.WithLabelValues(labels[:]...)}
+	t.known[labels] = s
+	return s
 }
 
 // register registers *c or, where another handler of the same configuration
@@ -79,16 +124,13 @@ func register[C prometheus.Collector](registry *prometheus.Registry, c *C) error
 }
 
 func (m *metrics) request(operation string, status int, took time.Duration) {
-	code := strconv.Itoa(status)
-	m.requests.WithLabelValues(operation, code).Inc()
-	m.duration.WithLabelValues(operation, code).Observe(took.Seconds())
+	m.requests.observe(took, operation, strconv.Itoa(status))
 }
 
 // resolved counts an inference request that began at start. result is resolved,
 // passed or refused.
 func (m *metrics) resolved(operation, result string, start time.Time) {
-	m.resolutions.WithLabelValues(operation, result).Inc()
-	m.resolving.WithLabelValues(operation, result).Observe(time.Since(start).Seconds())
+	m.resolutions.observe(time.Since(start), operation, result)
 }
 
 // measure returns store with its operations counted and timed.
@@ -124,6 +166,5 @@ func (s *measuredStore) observe(operation string, err error, start time.Time) {
 		errors.Is(err, context.Canceled), errors.Is(err, context.DeadlineExceeded):
 		result = "ok"
 	}
-	s.m.storeCalls.WithLabelValues(operation, result).Inc()
-	s.m.storeSeconds.WithLabelValues(operation, result).Observe(time.Since(start).Seconds())
+	s.m.storeCalls.observe(time.Since(start), operation, result)
 }
