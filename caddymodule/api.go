@@ -75,8 +75,10 @@ type call struct {
 	h     *Handler
 	w     http.ResponseWriter
 	r     *http.Request
-	repl  *caddy.Replacer
 	start time.Time
+
+	repl  *caddy.Replacer // nil without Caddy around us, as notes
+	notes *notes
 
 	envelope func(problem) any // of errors
 
@@ -94,9 +96,11 @@ type call struct {
 	done []*domain.AuditRecord
 }
 
-func (h *Handler) newCall(w http.ResponseWriter, r *http.Request) *call {
-	c := &call{h: h, w: w, r: r, start: time.Now(), envelope: newEnvelope, op: operation{name: unknownOperation}}
-	c.repl, _ = r.Context().Value(caddy.ReplacerCtxKey).(*caddy.Replacer)
+func (h *Handler) newCall(w http.ResponseWriter, r *http.Request) call {
+	c := call{h: h, w: w, r: r, start: time.Now(), envelope: newEnvelope, op: operation{name: unknownOperation}}
+	if c.repl, _ = r.Context().Value(caddy.ReplacerCtxKey).(*caddy.Replacer); c.repl != nil {
+		c.notes = notesOf(c.repl)
+	}
 	return c
 }
 
@@ -197,11 +201,4 @@ func matchPath(path string, segments, params []string) ([]string, bool) {
 		path = rest
 	}
 	return params, len(segments) > 0
-}
-
-// note sets a placeholder of ours, which access logs can name.
-func (c *call) note(name, value string) {
-	if c.repl != nil {
-		c.repl.Set("http.presets."+name, value)
-	}
 }

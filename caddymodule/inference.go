@@ -118,7 +118,7 @@ func checkDropField(field string) error {
 
 // inferenceCall is one inference request.
 type inferenceCall struct {
-	*call
+	call
 	dialect domain.Dialect
 	dryRun  bool
 }
@@ -127,8 +127,8 @@ type inferenceCall struct {
 // read, resolve, and let the gateway answer.
 func (h *Handler) infer(w http.ResponseWriter, r *http.Request, next caddyhttp.Handler) error {
 	c := &inferenceCall{call: h.newCall(w, r)}
-	if c.repl != nil {
-		c.repl.Map(emptyPlaceholders)
+	if c.notes != nil {
+		c.notes.rest = true
 	}
 	switch c.dialect = h.dialectOf(r); {
 	case c.dialect != "":
@@ -139,12 +139,6 @@ func (h *Handler) infer(w http.ResponseWriter, r *http.Request, next caddyhttp.H
 		c.withholdKeys()
 	}
 	return next.ServeHTTP(w, r)
-}
-
-// emptyPlaceholders makes the placeholders of ours that have no value empty: in
-// header_up and the like they would go upstream by their name.
-func emptyPlaceholders(key string) (any, bool) {
-	return "", strings.HasPrefix(key, "http.presets.")
 }
 
 // route returns the path below the base path, as a gateway behind would see it

@@ -1,0 +1,38 @@
+package caddymodule
+
+import (
+	"context"
+	"net/http/httptest"
+	"testing"
+
+	"github.com/caddyserver/caddy/v2"
+)
+
+// The placeholders of all handlers that a request passes are one set, where what
+// comes later wins. Those without a value are unknown until an inference request
+// makes them empty.
+func TestNotesOfSeveralHandlers(t *testing.T) {
+	repl := caddy.NewReplacer()
+	r := httptest.NewRequest("GET", "/", nil)
+	r = r.WithContext(context.WithValue(r.Context(), caddy.ReplacerCtxKey, repl))
+	want := func(text, value string) {
+		t.Helper()
+		if got := repl.ReplaceKnown(text, ""); got != value {
+			t.Errorf("%s gives %q, want %q", text, got, value)
+		}
+	}
+	outer := new(Handler).newCall(nil, r)
+	outer.note("slug", "a")
+	outer.note("version", "1")
+	want("{http.presets.slug}@{http.presets.version}", "a@1")
+	want("{http.presets.key_id}", "{http.presets.key_id}")
+	inner := new(Handler).newCall(nil, r)
+	inner.notes.rest = true
+	inner.note("slug", "b")
+	want("{http.presets.slug}@{http.presets.version}", "b@1")
+	want("{http.presets.key_id}{http.presets.}{http.presets.no_such}", "")
+	want("{http.presetsx}", "{http.presetsx}")
+
+	alone := new(Handler).newCall(nil, httptest.NewRequest("GET", "/", nil))
+	alone.note("slug", "a") // which nobody can see
+}
