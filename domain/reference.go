@@ -73,6 +73,9 @@ func namesSession(body []byte) bool {
 // preset, several times what the dialects have.
 const maxRequestFields = 1024
 
+// usualFields is how many there is room for without asking for more memory.
+const usualFields = 16
+
 var errTooManyFields = InvalidAt("", "has more than "+strconv.Itoa(maxRequestFields)+" fields")
 
 // inferenceRequest is an inference request as far as it was read.
@@ -102,6 +105,7 @@ func readRequest(body []byte) *inferenceRequest {
 		return q
 	}
 	seen := make(map[string]bool)
+	q.fields = make([]sentMember, 0, usualFields)
 	for field, err := range scanObject(body) {
 		switch {
 		case q.err != nil: // a reference may still follow, and then that is the answer
