@@ -225,25 +225,34 @@ func (c *inferenceCall) resolve() (domain.Resolution, error) {
 	c.noteSession(resolution.SessionID)
 	if resolution.Preset == "" {
 		resolution.Body = sent
-		c.r.Body = replayed{bytes.NewReader(sent), c.r.Body}
+		c.r.Body = replay(sent, c.r.Body)
 		return resolution, nil
 	}
 	c.noteResolution(resolution)
 	if !plain {
 		c.r.Header.Del("Content-Encoding")
 	}
-	c.r.Body = replayed{bytes.NewReader(resolution.Body), c.r.Body}
+	c.r.Body = replay(resolution.Body, c.r.Body)
 	c.r.ContentLength = int64(len(resolution.Body))
 	c.r.TransferEncoding, c.r.Trailer = nil, nil // with trailers it would be chunked
 	c.r.Header.Set("Content-Length", strconv.Itoa(len(resolution.Body)))
 	return resolution, nil
 }
 
-// replayed is a body that has been read, again.
+// replayed is a body that has been read, again. It offers no more than the body
+// did: how it is read decides what it looks like upstream.
 type replayed struct {
-	io.Reader
+	text bytes.Reader
 	io.Closer
 }
+
+func replay(text []byte, body io.Closer) *replayed {
+	r := &replayed{Closer: body}
+	r.text.Reset(text)
+	return r
+}
+
+func (r *replayed) Read(p []byte) (int, error) { return r.text.Read(p) }
 
 // noteSession makes the session of the body, which wins over the header's, the
 // one that load balancers go by. What cannot be in a header stays in the body.

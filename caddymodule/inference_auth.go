@@ -3,7 +3,6 @@ package caddymodule
 import (
 	"errors"
 	"net/http"
-	"slices"
 	"strings"
 
 	"github.com/caddy-presets/caddy-presets/domain"
@@ -41,14 +40,15 @@ func (c *inferenceCall) authenticateInference() error {
 	if c.h.Inference.Keys == keysOff && !c.dryRun {
 		return nil
 	}
-	var who []domain.Principal
-	given, dead := false, false
+	var who domain.Principal
+	var given, live, several, dead bool
 	for _, name := range credentialHeaders {
 		err := withhold(c.r.Header, name, func(value string) (bool, error) {
 			given = true
 			principal, err := c.h.principal(c.r.Context(), secretOf(value))
 			if err == nil {
-				who = append(who, principal)
+				several = several || live && principal != who
+				who, live = principal, true
 				return true, nil
 			}
 			if !errors.Is(err, domain.ErrCredentials) {
@@ -65,19 +65,19 @@ func (c *inferenceCall) authenticateInference() error {
 	switch {
 	case dead:
 		return domain.ErrCredentials
-	case len(who) == 0 && c.h.Inference.Keys == keysOptional && !c.dryRun:
+	case !live && c.h.Inference.Keys == keysOptional && !c.dryRun:
 		return nil
-	case len(who) == 0 && given:
+	case !live && given:
 		return domain.ErrCredentials
-	case len(who) == 0:
+	case !live:
 		return errNoCredentials
-	case slices.ContainsFunc(who, func(p domain.Principal) bool { return p != who[0] }):
+	case several:
 		return domain.InvalidAt("x-api-key", "must be the same key as in authorization")
 	}
 	if c.h.Inference.Keys != keysOff { // else the key permits a dry run of what anyone may do
-		c.become(who[0])
+		c.become(who)
 	}
-	return who[0].MayInfer()
+	return who.MayInfer()
 }
 
 // withholdKeys removes every key of ours, live or not, from a request that goes
@@ -118,11 +118,14 @@ func withhold(header http.Header, name string, ours func(value string) (bool, er
 		return nil
 	}
 	var failure error
-	foreign := slices.DeleteFunc(slices.Clone(values), func(value string) bool {
+	var foreign []string
+	for _, value := range values {
 		is, err := ours(value)
 		failure = errors.Join(failure, err)
-		return is
-	})
+		if !is {
+			foreign = append(foreign, value)
+		}
+	}
 	switch {
 	case len(foreign) == 0:
 		header.Del(name)

@@ -41,8 +41,10 @@ func (c *call) readParameters() (err error) {
 		}
 		c.note("slug", c.params[0])
 	}
-	if c.given.query, err = url.ParseQuery(c.r.URL.RawQuery); err != nil {
-		return domain.InvalidAt("query", "malformed")
+	if query := c.r.URL.RawQuery; query != "" {
+		if c.given.query, err = url.ParseQuery(query); err != nil {
+			return domain.InvalidAt("query", "malformed")
+		}
 	}
 	if strings.HasPrefix(c.op.path, "presets") {
 		if c.given.workspace, err = c.queried("workspace_id"); err != nil {
