@@ -30,7 +30,7 @@ var budgets = map[string]int{
 	"pass-through":                       0,
 	"pass-through beside inference":      3,
 	"inference without a reference":      10,
-	"inference with a reference":         40,
+	"inference with a reference":         38,
 	"POST of a workspace":                450,
 	"POST of a version of a preset, 2KB": 520,
 }

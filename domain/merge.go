@@ -21,6 +21,7 @@ const (
 // They never change.
 type settings struct {
 	fields  []member
+	names   []jsontext.Value // of fields, as JSON strings
 	tools   []identified
 	prompt  systemPrompt
 	dropped []string
@@ -38,6 +39,9 @@ func newSettings(v PresetVersion, dialect Dialect, unknown map[string]bool) (*se
 	}
 	s := new(settings)
 	s.fields, s.dropped = translate(stored, v.Dialect, dialect, unknown)
+	for _, field := range s.fields {
+		s.names = append(s.names, quote(field.name))
+	}
 	if tools := find(s.fields, "tools"); tools != nil {
 		if s.tools, err = identify(dialect, tools, len(tools)); err != nil {
 			return nil, err
@@ -102,9 +106,9 @@ func (m *merger) merge() error {
 			return err
 		}
 	}
-	for _, field := range m.settings.fields {
+	for i, field := range m.settings.fields {
 		if m.index(field.name) < 0 && !m.overridden(field.name) {
-			m.set(field.name, field.value, FromPreset)
+			m.parts = append(m.parts, part{sentMember{field, m.settings.names[i]}, FromPreset})
 		}
 	}
 	if field := promptField[m.dialect]; m.settings.prompt.text != "" && m.index(field) < 0 {

@@ -295,7 +295,7 @@ func (p *Preset) cost() int64 {
 func (s *settings) cost() int64 {
 	cost := int64(minEntryCost + 2*len(s.prompt.quoted))
 	for _, field := range s.fields {
-		cost += int64(len(field.value)) + 64
+		cost += int64(len(field.name)+len(field.value)) + 96
 	}
 	for _, t := range s.tools {
 		cost += int64(len(t.identity)) + 64
