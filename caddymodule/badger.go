@@ -6,6 +6,7 @@ import (
 	"os"
 	"path/filepath"
 	"sync"
+	"sync/atomic"
 
 	"github.com/caddyserver/caddy/v2"
 	"github.com/caddyserver/caddy/v2/caddyconfig/caddyfile"
@@ -126,9 +127,9 @@ type lease struct {
 	folder string
 	logger *zap.Logger
 
-	mu    sync.Mutex
+	mu    sync.Mutex // of changes to the fields below
 	users int
-	store *badger.Store
+	store atomic.Pointer[badger.Store] // nil without users
 }
 
 func (l *lease) acquire() (*badger.Store, error) {
@@ -144,10 +145,10 @@ func (l *lease) acquire() (*badger.Store, error) {
 		if err != nil {
 			return nil, fmt.Errorf("opening the store: %w", err)
 		}
-		l.store = value.(handle).Store
+		l.store.Store(value.(handle).Store)
 	}
 	l.users++
-	return l.store, nil
+	return l.store.Load(), nil
 }
 
 func (l *lease) release() error {
@@ -157,7 +158,7 @@ func (l *lease) release() error {
 	if l.users > 0 {
 		return nil
 	}
-	l.store = nil
+	l.store.Store(nil)
 	folders.Lock()
 	defer folders.Unlock()
 	_, err := folders.pool.Delete(l.folder)
@@ -195,10 +196,7 @@ func (l *lease) Update(ctx context.Context, fn func(domain.Tx) error) error {
 // Stamps implements domain.Store. They are those of the handle: when the folder
 // was closed meanwhile and is opened again they are others.
 func (l *lease) Stamps() *domain.Stamps {
-	l.mu.Lock()
-	store := l.store
-	l.mu.Unlock()
-	if store != nil {
+	if store := l.store.Load(); store != nil {
 		return store.Stamps()
 	}
 	store, err := l.acquire()
