@@ -60,7 +60,5 @@ func (c *inferenceCall) describe(resolution domain.Resolution) (answer, error) {
 		out.Fields[field.Name] = origin
 	}
 	data, err := jsonv2.Marshal(out, jsonv2.Deterministic(true))
-	a := object(http.StatusOK, data)
-	a.tag = "" // it is no state of anything
-	return a, err
+	return object(http.StatusOK, data, ""), err // it is no state of anything, so it has no tag
 }

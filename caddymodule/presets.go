@@ -13,7 +13,7 @@ func (c *call) changed(out domain.Outcome, err error) (answer, error) {
 		return answer{}, err
 	}
 	c.noteOutcome(out)
-	return object(http.StatusOK, out.JSON), nil
+	return object(http.StatusOK, out.JSON, domain.Tag(out.JSON)), nil
 }
 
 // removed is the answer to the removal of an object.
@@ -36,7 +36,7 @@ func (c *call) found(it domain.Found, err error) (answer, error) {
 		return answer{}, err
 	}
 	c.noteFound(it)
-	return object(http.StatusOK, it.JSON), nil
+	return object(http.StatusOK, it.JSON, it.Tag), nil
 }
 
 func (c *call) noteFound(it domain.Found) {

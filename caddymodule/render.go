@@ -136,16 +136,16 @@ type answer struct {
 	tag    string // the entity tag, empty for none
 }
 
-// object is the answer that shows one object, given its JSON.
-func object(status int, data []byte) answer {
-	return answer{status, slices.Concat([]byte(`{"data":`), data, []byte(`}`)), domain.Tag(data)}
+// object is the answer that shows one object, given its JSON and entity tag.
+func object(status int, data []byte, tag string) answer {
+	return answer{status, slices.Concat([]byte(`{"data":`), data, []byte(`}`)), tag}
 }
 
 // list is the answer that shows a page of a list.
 func list(l domain.Listed) answer {
 	body := slices.Concat([]byte(`{"data":`), l.JSON, []byte(`,"total_count":`))
 	body = append(strconv.AppendInt(body, int64(l.Total), 10), '}')
-	return answer{http.StatusOK, body, domain.Tag(body)}
+	return answer{http.StatusOK, body, l.Tag}
 }
 
 // deleted is the answer to what removes an object.

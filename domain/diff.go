@@ -63,7 +63,7 @@ func (s *Service) Diff(ctx context.Context, who Principal, workspace, slug, from
 	encoder := json.NewEncoder(&text)
 	encoder.SetEscapeHTML(false)
 	err = encoder.Encode(diff)
-	return Found{JSON: bytes.TrimSuffix(text.Bytes(), []byte("\n")), WorkspaceID: workspaceID, Number: target.Version}, err
+	return tagged(Found{JSON: bytes.TrimSuffix(text.Bytes(), []byte("\n")), WorkspaceID: workspaceID, Number: target.Version}), err
 }
 
 // namedVersion returns the version of p that a query parameter names by its

@@ -11,7 +11,6 @@ import (
 	"hash/crc32"
 	"math/big"
 	"strings"
-	"sync"
 	"time"
 	"unicode"
 	"unicode/utf8"
@@ -87,6 +86,17 @@ func (k Key) Live(at time.Time) bool {
 // usedLately reports whether another use of k at a time needs no note.
 func (k Key) usedLately(at time.Time) bool {
 	return k.LastUsedAt != nil && at.Sub(*k.LastUsedAt) < lastUseGrain
+}
+
+// use notes a use of k in memory, so that it is tried once to note it in the store,
+// even if that fails: the key that was read keeps its stamp then. It returns false
+// where somebody else has done so.
+func (k *Key) use(at time.Time) bool {
+	if k.usedLately(at) {
+		return false
+	}
+	k.LastUsedAt = &at
+	return true
 }
 
 // NewKey is what an operator asks of a new key.
@@ -229,26 +239,16 @@ func (s *Service) Authenticate(ctx context.Context, secret string) (Principal, e
 // nothing can have changed since it was read. ErrNotFound tells that there is
 // none, of a damaged secret without a look-up.
 func (s *Service) keyOf(ctx context.Context, secret string, hash KeyHash) (Key, error) {
-	stamp := s.store.Stamps().Key(hash)
-	if k, ok := s.known.get(hash, stamp); ok {
-		return k, nil
-	}
-	if !wellFormed(secret) {
-		return Key{}, ErrNotFound
-	}
-	k, err := s.storedKey(ctx, hash)
-	if err == nil {
-		s.known.put(hash, stamp, k)
-	}
-	return k, err
-}
-
-func (s *Service) storedKey(ctx context.Context, hash KeyHash) (k Key, err error) {
-	err = s.store.View(ctx, func(r Reader) error {
-		k, err = r.KeyByHash(hash)
-		return err
+	return s.keys.recall(hash, s.store.Stamps().Key(hash), func() (k Key, cost int, err error) {
+		if !wellFormed(secret) {
+			return Key{}, 0, ErrNotFound
+		}
+		err = s.store.View(ctx, func(r Reader) error {
+			k, err = r.KeyByHash(hash)
+			return err
+		})
+		return k, knownKeyCost, err
 	})
-	return k, err
 }
 
 const (
@@ -266,7 +266,7 @@ const (
 // hears of a failure: a use is not worth more than that, and a store that takes
 // no writes says so to those who change something.
 func (s *Service) noteUse(k Key, at time.Time) {
-	if s.noting.Add(1) > maxNoting || !s.known.use(k.Hash, at) {
+	if s.noting.Add(1) > maxNoting || !s.keys.change(k.Hash, func(k *Key) bool { return k.use(at) }) {
 		s.noting.Add(-1)
 		return
 	}
@@ -284,63 +284,6 @@ func (s *Service) noteUse(k Key, at time.Time) {
 			return tx.PutKey(k)
 		})
 	}()
-}
-
-// maxKnownKeys bounds the keys that a Service keeps in memory, some 500 bytes
-// each.
-const maxKnownKeys = 4096
-
-// knownKeys are issued keys that were read, each under its stamp. The zero value
-// is empty and ready to use.
-type knownKeys struct {
-	mu   sync.RWMutex
-	keys map[KeyHash]knownKey
-}
-
-type knownKey struct {
-	key   Key
-	stamp Stamp
-}
-
-func (known *knownKeys) get(hash KeyHash, stamp Stamp) (Key, bool) {
-	known.mu.RLock()
-	defer known.mu.RUnlock()
-	k, ok := known.keys[hash]
-	return k.key, ok && k.stamp == stamp
-}
-
-// use notes the use of a key in memory, so that it is tried once to note it in
-// the store, even if that fails: the key that was read keeps its stamp then. It
-// returns false where somebody else has done so, or the key is not there.
-func (known *knownKeys) use(hash KeyHash, at time.Time) bool {
-	known.mu.Lock()
-	defer known.mu.Unlock()
-	k, ok := known.keys[hash]
-	if !ok || k.key.usedLately(at) {
-		return false
-	}
-	k.key.LastUsedAt = &at
-	known.keys[hash] = k
-	return true
-}
-
-// put keeps k, in the place of any other where there are too many.
-func (known *knownKeys) put(hash KeyHash, stamp Stamp, k Key) {
-	known.mu.Lock()
-	defer known.mu.Unlock()
-	if there, ok := known.keys[hash]; ok && there.stamp == stamp {
-		return // its use may have been noted since it was read
-	}
-	if known.keys == nil {
-		known.keys = make(map[KeyHash]knownKey)
-	}
-	for other := range known.keys {
-		if len(known.keys) < maxKnownKeys {
-			break
-		}
-		delete(known.keys, other)
-	}
-	known.keys[hash] = knownKey{k, stamp}
 }
 
 // ErrCredentials is the one answer to whatever is not a live key.

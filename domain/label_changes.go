@@ -137,7 +137,7 @@ func (s *Service) Label(ctx context.Context, who Principal, workspace, slug, nam
 			return errNoSuchLabel("label")
 		}
 		text, err := labelJSON(r, p, name, page)
-		found = Found{JSON: text, WorkspaceID: p.WorkspaceID, Number: label.Version}
+		found = tagged(Found{JSON: text, WorkspaceID: p.WorkspaceID, Number: label.Version})
 		return err
 	})
 	return found, err

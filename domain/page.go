@@ -15,9 +15,10 @@ const (
 	DefaultPage = 50
 )
 
-// Listed is a page as clients see it: the JSON array of its objects, and how many
-// there are in all.
+// Listed is a page as clients see it: the JSON array of its objects, how many there
+// are in all, and the entity tag of the two.
 type Listed struct {
 	JSON  []byte
 	Total int
+	Tag   string
 }

@@ -27,21 +27,23 @@ func versionOf(r Reader, p Preset, n int, place string) (PresetVersion, error) {
 	return v, versionNotFound(err, place)
 }
 
-// Found is an object as clients see it.
+// Found is an object as clients see it. Others may have the same JSON, which is not
+// to be changed.
 type Found struct {
 	JSON []byte
 	// WorkspaceID and Number are the workspace that it is in and the version
 	// concerned, 0 for none.
 	WorkspaceID string
 	Number      int
+	// Tag is the entity tag of the object.
+	Tag string
 }
 
 // shown is a preset as clients see it in a list, and the snapshot that it is in.
 type shown struct {
 	Reader
-	workspaceID string
-	state       PresetState
-	json        []byte
+	state PresetState
+	json  []byte
 }
 
 // showPreset returns the preset of a slug, whatever its status.
@@ -50,17 +52,13 @@ func showPreset(r Reader, workspaceID, slug string) (shown, error) {
 	if errors.Is(err, ErrNotFound) {
 		err = errPresetNotFound
 	}
-	return shown{r, workspaceID, state, text}, err
+	return shown{r, state, text}, err
 }
 
-// viewPreset runs fn with a preset that clients can see.
-func (s *Service) viewPreset(ctx context.Context, who Principal, workspace, slug string, fn func(p shown) error) error {
+// viewPreset runs fn with a preset of a workspace that clients can see.
+func (s *Service) viewPreset(ctx context.Context, workspaceID, slug string, fn func(p shown) error) error {
 	return s.store.View(ctx, func(r Reader) error {
-		id, err := workspaceOf(r, who, workspace)
-		if err != nil {
-			return err
-		}
-		p, err := showPreset(r, id, slug)
+		p, err := showPreset(r, workspaceID, slug)
 		switch {
 		case err != nil:
 			return err
@@ -84,33 +82,46 @@ func (p shown) withDesignated() ([]byte, error) {
 // slug of the workspace to look in, empty for the key's own. An archived preset
 // is NotFound, here and in all methods that read.
 func (s *Service) Preset(ctx context.Context, who Principal, workspace, slug string) (found Found, err error) {
-	err = s.viewPreset(ctx, who, workspace, slug, func(p shown) error {
-		text, err := p.withDesignated()
-		found = Found{JSON: text, WorkspaceID: p.workspaceID, Number: p.state.DesignatedVersion}
-		return err
+	id, err := s.home(ctx, who, workspace)
+	if err != nil {
+		return found, err
+	}
+	return s.objects.recall(question{what: aPreset, workspace: id, slug: slug}, s.store.Stamps().Preset(id, slug), func() (found Found, cost int, err error) {
+		err = s.viewPreset(ctx, id, slug, func(p shown) error {
+			text, err := p.withDesignated()
+			found = tagged(Found{JSON: text, WorkspaceID: id, Number: p.state.DesignatedVersion})
+			return err
+		})
+		return found, knownAnswerCost + len(found.JSON), err
 	})
-	return found, err
 }
 
 // Presets returns a page of the presets of a workspace, the one that changed
 // last first.
 func (s *Service) Presets(ctx context.Context, who Principal, workspace string, page Page) (list Listed, err error) {
-	err = s.store.View(ctx, func(r Reader) error {
-		id, err := workspaceOf(r, who, workspace)
-		if err != nil {
+	id, err := s.home(ctx, who, workspace)
+	if err != nil {
+		return list, err
+	}
+	return s.pages.recall(question{what: allPresets, workspace: id, page: page}, s.store.Stamps().Presets(id), func() (list Listed, cost int, err error) {
+		err = s.store.View(ctx, func(r Reader) error {
+			text, total, err := r.PresetPage(id, page)
+			list = listed(text, total)
 			return err
-		}
-		list.JSON, list.Total, err = r.PresetPage(id, page)
-		return err
+		})
+		return list, knownAnswerCost + len(list.JSON), err
 	})
-	return list, err
 }
 
 // PresetVersion returns version n of a preset.
 func (s *Service) PresetVersion(ctx context.Context, who Principal, workspace, slug string, n int) (found Found, err error) {
-	err = s.viewPreset(ctx, who, workspace, slug, func(p shown) error {
+	id, err := s.home(ctx, who, workspace)
+	if err != nil {
+		return found, err
+	}
+	err = s.viewPreset(ctx, id, slug, func(p shown) error {
 		text, err := p.PresetVersionJSON(p.state, n)
-		found = Found{JSON: text, WorkspaceID: p.workspaceID, Number: n}
+		found = tagged(Found{JSON: text, WorkspaceID: id, Number: n})
 		return versionNotFound(err, "version")
 	})
 	return found, err
@@ -119,7 +130,11 @@ func (s *Service) PresetVersion(ctx context.Context, who Principal, workspace, s
 // PresetVersions returns a page of the versions of a preset, the first version
 // first.
 func (s *Service) PresetVersions(ctx context.Context, who Principal, workspace, slug string, page Page) (list Listed, err error) {
-	err = s.viewPreset(ctx, who, workspace, slug, func(p shown) error {
+	id, err := s.home(ctx, who, workspace)
+	if err != nil {
+		return list, err
+	}
+	err = s.viewPreset(ctx, id, slug, func(p shown) error {
 		var versions [][]byte
 		for n := page.Offset; n < p.state.LatestVersion && len(versions) < page.Limit; n++ {
 			text, err := p.PresetVersionJSON(p.state, n+1)
@@ -128,7 +143,7 @@ func (s *Service) PresetVersions(ctx context.Context, who Principal, workspace, 
 			}
 			versions = append(versions, text)
 		}
-		list = Listed{JSON: jsonArray(versions), Total: p.state.LatestVersion}
+		list = listed(jsonArray(versions), p.state.LatestVersion)
 		return nil
 	})
 	return list, err

@@ -10,13 +10,15 @@ import (
 )
 
 // Service applies the rules of this package on top of a Store. It is safe for
-// concurrent use. All that it keeps in memory are keys that were used, within a
-// bound and for as long as their stamps stay the same.
+// concurrent use. All that it keeps in memory are keys that were used and answers
+// that were given, within a bound and for as long as their stamps stay the same.
 type Service struct {
-	store Store
-	known knownKeys
-	now   func() time.Time
-	newID func() string
+	store   Store
+	keys    known[KeyHash, Key]
+	objects known[question, Found]
+	pages   known[question, Listed]
+	now     func() time.Time
+	newID   func() string
 
 	latest atomic.Int64 // what timestamp returned last, in milliseconds
 	noting atomic.Int32 // uses of keys that are being noted
@@ -24,14 +26,17 @@ type Service struct {
 
 // NewService returns a Service over store that takes the time from the system
 // clock and gives out random, time-ordered UUIDs (version 7).
-func NewService(store Store) *Service {
-	return &Service{store: store, now: time.Now, newID: newUUID}
-}
+func NewService(store Store) *Service { return NewServiceWith(store, time.Now, newUUID) }
 
 // NewServiceWith is NewService with another clock and another source of ids,
 // for answers that must be the same each time.
 func NewServiceWith(store Store, now func() time.Time, newID func() string) *Service {
-	return &Service{store: store, now: now, newID: newID}
+	return &Service{
+		store: store, now: now, newID: newID,
+		keys:    known[KeyHash, Key]{limit: maxKnownKeys * knownKeyCost},
+		objects: known[question, Found]{limit: maxKnownAnswers},
+		pages:   known[question, Listed]{limit: maxKnownAnswers},
+	}
 }
 
 func newUUID() string { return uuid.Must(uuid.NewV7()).String() }

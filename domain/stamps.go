@@ -58,6 +58,24 @@ func (s *Stamps) Key(hash KeyHash) Stamp {
 	return Stamp(s.keyCounter(hash).Load())
 }
 
+// Presets returns the stamp of the list of the presets of a workspace, and of what
+// it shows of each.
+func (s *Stamps) Presets(workspaceID string) Stamp {
+	return Stamp(s.counter('l', strings.ToLower(workspaceID), "").Load())
+}
+
+// Workspaces returns the stamp of the list of all workspaces, and of what it shows
+// of each.
+func (s *Stamps) Workspaces() Stamp { return Stamp(s.counter('a', "", "").Load()) }
+
+// PresetsChanged advances the stamp of the list of the presets of a workspace.
+func (s *Stamps) PresetsChanged(workspaceID string) {
+	s.counter('l', strings.ToLower(workspaceID), "").Add(1)
+}
+
+// WorkspacesChanged advances the stamp of the list of all workspaces.
+func (s *Stamps) WorkspacesChanged() { s.counter('a', "", "").Add(1) }
+
 // PresetChanged advances the stamp of a preset.
 func (s *Stamps) PresetChanged(workspaceID, slug string) {
 	s.counter('p', strings.ToLower(workspaceID), slug).Add(1)

@@ -49,7 +49,8 @@ type Store interface {
 
 	// Stamps returns the stamps of what is stored: after an Update that wrote
 	// a preset, a workspace or a key has returned, its stamp differs from
-	// what it was when the Update began. It costs no I/O.
+	// what it was when the Update began, and so does that of the list that shows
+	// it. It costs no I/O.
 	Stamps() *Stamps
 }
 

@@ -157,11 +157,33 @@ func (s *Service) Workspace(ctx context.Context, who Principal, ref string) (fou
 	if err := who.MayManage(); err != nil {
 		return found, err
 	}
-	err = s.store.View(ctx, func(r Reader) (err error) {
-		found.WorkspaceID, found.JSON, err = findWorkspace(r, ref)
-		return err
+	return s.objects.recall(question{what: aWorkspace, workspace: ref}, s.store.Stamps().Workspace(ref), func() (found Found, cost int, err error) {
+		err = s.store.View(ctx, func(r Reader) error {
+			found.WorkspaceID, found.JSON, err = findWorkspace(r, ref)
+			return err
+		})
+		return tagged(found), knownAnswerCost + len(found.JSON), err
 	})
-	return found, err
+}
+
+// home returns the id of the workspace that who acts in, which ref names if it is
+// not empty.
+func (s *Service) home(ctx context.Context, who Principal, ref string) (id string, err error) {
+	read := func() (found Found, cost int, err error) {
+		err = s.store.View(ctx, func(r Reader) error {
+			found.WorkspaceID, err = workspaceOf(r, who, ref)
+			return err
+		})
+		return found, knownAnswerCost, err
+	}
+	var found Found
+	if ref != "" {
+		found, _, err = read()
+	} else {
+		id, slug := who.workspaceRef()
+		found, err = s.objects.recall(question{what: ownWorkspace, workspace: id, slug: slug}, s.store.Stamps().Workspace(id+slug), read)
+	}
+	return found.WorkspaceID, err
 }
 
 // system is the server itself, in the audit trail and as a creator.

@@ -192,9 +192,12 @@ func (s *Service) Workspaces(ctx context.Context, who Principal, page Page) (lis
 	if err := who.MayManage(); err != nil {
 		return list, err
 	}
-	err = s.store.View(ctx, func(r Reader) (err error) {
-		list.JSON, list.Total, err = r.WorkspacePage(page)
-		return err
+	return s.pages.recall(question{what: allWorkspaces, page: page}, s.store.Stamps().Workspaces(), func() (list Listed, cost int, err error) {
+		err = s.store.View(ctx, func(r Reader) error {
+			text, total, err := r.WorkspacePage(page)
+			list = listed(text, total)
+			return err
+		})
+		return list, knownAnswerCost + len(list.JSON), err
 	})
-	return list, err
 }

@@ -129,6 +129,12 @@ func (k key) changed(stamps *domain.Stamps) {
 	case kindPreset:
 		id, slug := name[:len(uuid.UUID{})], name[len(uuid.UUID{}):]
 		stamps.PresetChanged(uuid.UUID(id).String(), string(slug))
+	case kindPlace:
+		if of := name[1 : len(name)-8]; name[0] == byte(kindPreset) {
+			stamps.PresetsChanged(uuid.UUID(of).String())
+		} else {
+			stamps.WorkspacesChanged()
+		}
 	case kindKeyHash:
 		stamps.KeyChanged(domain.KeyHash(name))
 	}

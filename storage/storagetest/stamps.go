@@ -27,13 +27,20 @@ func ofKey(hash domain.KeyHash) func(*domain.Stamps) domain.Stamp {
 	return func(s *domain.Stamps) domain.Stamp { return s.Key(hash) }
 }
 
-// bystanders are 200 objects that nothing happens to.
+func ofPresets(workspaceID string) func(*domain.Stamps) domain.Stamp {
+	return func(s *domain.Stamps) domain.Stamp { return s.Presets(workspaceID) }
+}
+
+func ofWorkspaces(s *domain.Stamps) domain.Stamp { return s.Workspaces() }
+
+// bystanders are 250 objects and lists that nothing happens to.
 func bystanders() watched {
 	all := watched{}
 	workspace := newID()
 	for i := range 50 {
 		all[fmt.Sprint("preset ", i)] = ofPreset(workspace, slugOf(i))
 		all[fmt.Sprint("workspace id ", i)] = ofWorkspace(newID())
+		all[fmt.Sprint("presets ", i)] = ofPresets(newID())
 		all[fmt.Sprint("workspace slug ", i)] = ofWorkspace(slugOf(i))
 		all[fmt.Sprint("key ", i)] = ofKey(domain.HashSecret(newID()))
 	}
@@ -81,11 +88,11 @@ func stampsOfChanges(t *testing.T, s *suite) {
 		{
 			"a new workspace",
 			func(tx domain.Tx) error { return tx.PutWorkspace(w) },
-			watched{"its id": byID, "its slug": former},
+			watched{"its id": byID, "its slug": former, "its list": ofWorkspaces},
 		}, {
 			"a field of a workspace",
 			func(tx domain.Tx) error { w.Name = "changed"; return tx.PutWorkspace(w) },
-			watched{"its id": byID, "its slug": former},
+			watched{"its id": byID, "its slug": former, "its list": ofWorkspaces},
 		}, {
 			"the slug of a workspace",
 			func(tx domain.Tx) error { return tx.PutWorkspace(renamed) },
@@ -106,14 +113,14 @@ func stampsOfChanges(t *testing.T, s *suite) {
 		}, {
 			"a new preset",
 			func(tx domain.Tx) error { return tx.PutPreset(p) },
-			watched{"it": ofPreset(w.ID, "p")},
+			watched{"it": ofPreset(w.ID, "p"), "its list": ofPresets(w.ID)},
 		}, {
 			"another version of a preset",
 			func(tx domain.Tx) error {
 				p.DesignatedVersion = 2
 				return errors.Join(tx.PutPresetVersion(p, newVersion(p, 2, "{}")), tx.PutPreset(p))
 			},
-			watched{"it": ofPreset(w.ID, "p")},
+			watched{"it": ofPreset(w.ID, "p"), "its list": ofPresets(w.ID)},
 		}, {
 			"a new key",
 			func(tx domain.Tx) error { return tx.PutKey(k) },
@@ -129,11 +136,11 @@ func stampsOfChanges(t *testing.T, s *suite) {
 		}, {
 			"a deleted workspace",
 			func(tx domain.Tx) error { return tx.DeleteWorkspace(heir) },
-			watched{"its id": ofWorkspace(heir.ID), "its slug": latter},
+			watched{"its id": ofWorkspace(heir.ID), "its slug": latter, "its list": ofWorkspaces},
 		}, {
 			"a preset archived",
 			func(tx domain.Tx) error { p.Status = domain.PresetArchived; return tx.PutPreset(p) },
-			watched{"it": ofPreset(w.ID, "p")},
+			watched{"it": ofPreset(w.ID, "p"), "its list": ofPresets(w.ID)},
 		}, {
 			"several objects",
 			func(tx domain.Tx) error {

@@ -1,0 +1,110 @@
+package domain
+
+import "sync"
+
+// known keeps in memory what was read from a store, each under its stamp, so that
+// it is there for as long as it is so. It has a bound: what comes later takes the
+// place of any other.
+type known[K comparable, V any] struct {
+	limit int // of what all of it costs, in bytes
+
+	mu   sync.RWMutex
+	kept map[K]keptValue[V]
+	cost int
+}
+
+type keptValue[V any] struct {
+	value V
+	stamp Stamp
+	cost  int
+}
+
+// get returns what is kept under a key, provided that it was read under stamp.
+func (k *known[K, V]) get(key K, stamp Stamp) (V, bool) {
+	k.mu.RLock()
+	defer k.mu.RUnlock()
+	kept, ok := k.kept[key]
+	return kept.value, ok && kept.stamp == stamp
+}
+
+// put keeps a value, which costs so many bytes, unless it would take a large part
+// of the room for all.
+func (k *known[K, V]) put(key K, stamp Stamp, value V, cost int) {
+	k.mu.Lock()
+	defer k.mu.Unlock()
+	there, ok := k.kept[key]
+	switch {
+	case ok && there.stamp == stamp:
+		return // it may have been changed since it was read
+	case cost > k.limit/16:
+		return
+	case k.kept == nil:
+		k.kept = make(map[K]keptValue[V])
+	}
+	k.cost += cost - there.cost
+	k.kept[key] = keptValue[V]{value, stamp, cost}
+	for other, kept := range k.kept {
+		if k.cost <= k.limit {
+			break
+		}
+		if other != key {
+			delete(k.kept, other)
+			k.cost -= kept.cost
+		}
+	}
+}
+
+// change lets fn change a value that is kept. It returns false where fn does, which
+// leaves the value as it is, or where there is none.
+func (k *known[K, V]) change(key K, fn func(*V) bool) bool {
+	k.mu.Lock()
+	defer k.mu.Unlock()
+	kept, ok := k.kept[key]
+	if !ok || !fn(&kept.value) {
+		return false
+	}
+	k.kept[key] = kept
+	return true
+}
+
+// recall returns what is kept under a key, provided that it was read under stamp, or
+// else what read returns, with what it costs to keep that.
+func (k *known[K, V]) recall(key K, stamp Stamp, read func() (V, int, error)) (V, error) {
+	if value, ok := k.get(key, stamp); ok {
+		return value, nil
+	}
+	value, cost, err := read()
+	if err == nil {
+		k.put(key, stamp, value, cost)
+	}
+	return value, err
+}
+
+const (
+	// maxKnownKeys bounds the keys that a Service keeps.
+	maxKnownKeys = 4096
+	knownKeyCost = 512
+	// maxKnownAnswers bounds the objects that were shown, and the pages of lists,
+	// each in bytes.
+	maxKnownAnswers = 16 << 20
+	// knownAnswerCost is what an answer costs besides its JSON.
+	knownAnswerCost = 384
+)
+
+// question is what an answer that a Service keeps is about.
+type question struct {
+	what subject
+	// workspace is a reference to one, or its id, and slug that of a preset in it.
+	workspace, slug string
+	page            Page
+}
+
+type subject byte
+
+const (
+	aWorkspace subject = iota
+	ownWorkspace
+	allWorkspaces
+	aPreset
+	allPresets
+)
