@@ -38,6 +38,7 @@ func settings(folder string, logger *zap.Logger) badgerdb.Options {
 		// Without compression blocks and indexes are read where they are mapped
 		// into memory, and a cache would only keep copies.
 		WithBlockCacheSize(0).
+		WithBlockSize(16 << 10).
 		WithIndexCacheSize(8 << 20). // not in use, but an encrypted store would panic without
 		WithValueThreshold(valueThreshold).
 		WithValueLogFileSize(16 << 20). // nothing is ever in it
