@@ -25,14 +25,16 @@ var budgets = map[string]int{
 	"match":                              0,
 	"look-up of a configured key":        0,
 	"look-up of an issued key":           0,
-	"GET of a workspace":                 53,
-	"GET of a workspace, issued key":     53,
+	"GET of a workspace":                 14,
+	"GET of a workspace, issued key":     14,
+	"GET of a preset":                    14,
+	"GET of a page of presets":           19,
 	"pass-through":                       0,
 	"pass-through beside inference":      3,
 	"inference without a reference":      10,
 	"inference with a reference":         38,
-	"POST of a workspace":                450,
-	"POST of a version of a preset, 2KB": 520,
+	"POST of a workspace":                380,
+	"POST of a version of a preset, 2KB": 508,
 }
 
 // TestBudgets checks what requests allocate, without what Caddy allocates for
@@ -126,6 +128,8 @@ func loads(tb testing.TB) []load {
 	}{
 		{"GET of a workspace", plain, "GET", "/v1/workspaces/default", managementSecret, nil, 200},
 		{"GET of a workspace, issued key", plain, "GET", "/v1/workspaces/default", manager, nil, 200},
+		{"GET of a preset", plain, "GET", "/v1/presets/bench", manager, nil, 200},
+		{"GET of a page of presets", plain, "GET", "/v1/presets?limit=50", manager, nil, 200},
 		{"pass-through", plain, "GET", "/v1/other", managementSecret, nil, 0},
 		{"pass-through beside inference", inferring, "GET", "/v1/other", "of-somebody-else", nil, 0},
 		{"inference without a reference", inferring, "POST", "/v1/responses", caller, always(inferenceBody("openai/gpt-5", 2<<10)), 0},

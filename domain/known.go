@@ -84,9 +84,10 @@ const (
 	// maxKnownKeys bounds the keys that a Service keeps.
 	maxKnownKeys = 4096
 	knownKeyCost = 512
-	// maxKnownAnswers bounds the objects that were shown, and the pages of lists,
-	// each in bytes.
-	maxKnownAnswers = 16 << 20
+	// maxKnownObjects bounds the objects that were shown, and maxKnownPages the
+	// pages of lists, in bytes.
+	maxKnownObjects = 64 << 20
+	maxKnownPages   = 16 << 20
 	// knownAnswerCost is what an answer costs besides its JSON.
 	knownAnswerCost = 384
 )

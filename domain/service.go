@@ -34,8 +34,8 @@ func NewServiceWith(store Store, now func() time.Time, newID func() string) *Ser
 	return &Service{
 		store: store, now: now, newID: newID,
 		keys:    known[KeyHash, Key]{limit: maxKnownKeys * knownKeyCost},
-		objects: known[question, Found]{limit: maxKnownAnswers},
-		pages:   known[question, Listed]{limit: maxKnownAnswers},
+		objects: known[question, Found]{limit: maxKnownObjects},
+		pages:   known[question, Listed]{limit: maxKnownPages},
 	}
 }
 

@@ -95,6 +95,7 @@ func BenchmarkUpdateAlone(b *testing.B) {
 	}
 }
 
+// BenchmarkView reads workspaces as clients see them, one of 1,000 in turn.
 func BenchmarkView(b *testing.B) {
 	s := mustOpen(b, b.TempDir())
 	var ids []string
@@ -106,19 +107,17 @@ func BenchmarkView(b *testing.B) {
 		}
 	}
 	b.ReportAllocs()
-	b.ResetTimer()
-	b.RunParallel(func(pb *testing.PB) {
-		for i := 0; pb.Next(); i++ {
-			err := s.View(context.Background(), func(r domain.Reader) error {
-				_, err := r.Workspace(ids[i%len(ids)])
-				return err
-			})
-			if err != nil {
-				b.Error(err)
-				return
-			}
+	i := 0
+	for b.Loop() {
+		i++
+		err := s.View(b.Context(), func(r domain.Reader) error {
+			_, err := r.WorkspaceJSON(ids[i%len(ids)])
+			return err
+		})
+		if err != nil {
+			b.Fatal(err)
 		}
-	})
+	}
 }
 
 // BenchmarkPresetPage reads pages of 50 of 100,000 presets. Of the sparse ones

@@ -1,0 +1,57 @@
+package domain_test
+
+import (
+	"testing"
+
+	"github.com/caddy-presets/caddy-presets/domain"
+)
+
+// raceEnabled tells that the race detector is on, which allocates too.
+var raceEnabled bool
+
+// TestBudgets checks what operations allocate once what they need is in memory,
+// against what they did when this was written and a quarter more.
+func TestBudgets(t *testing.T) {
+	if raceEnabled {
+		t.Skip("the race detector allocates too")
+	}
+	r := newResolving(t)
+	r.put(t, r.home.ID, "p", version{responses, benchConfig[responses], "Answer briefly."})
+	resolver, err := domain.NewResolver(r.fixture, domain.ResolverConfig{CacheSize: 1 << 20})
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer resolver.Close()
+	resolve := func(head string) func() error {
+		body := benchBody(2<<10, head, "a word or two")
+		return func() error {
+			_, err := resolver.Resolve(t.Context(), user, domain.Request{Dialect: chat, Body: body})
+			return err
+		}
+	}
+	page := domain.Page{Limit: domain.DefaultPage}
+	for _, operation := range []struct {
+		name   string
+		budget float64
+		do     func() error
+	}{
+		{"a workspace", 0, func() error { _, err := r.Workspace(t.Context(), admin, r.home.ID); return err }},
+		{"a preset", 0, func() error { _, err := r.Preset(t.Context(), user, "", "p"); return err }},
+		{"a page of presets", 0, func() error { _, err := r.Presets(t.Context(), user, "", page); return err }},
+		{"a page of workspaces", 0, func() error { _, err := r.Workspaces(t.Context(), admin, page); return err }},
+		{"a request without a reference", 11, resolve(`"model":"m",`)},
+		{"a request with a reference", 210, resolve(`"model":"@preset/p",`)},
+	} {
+		t.Run(operation.name, func(t *testing.T) {
+			got := testing.AllocsPerRun(200, func() {
+				if err := operation.do(); err != nil {
+					t.Fatal(err)
+				}
+			})
+			t.Logf("%v allocations of %v", got, operation.budget)
+			if got > operation.budget {
+				t.Errorf("got %v allocations, want at most %v", got, operation.budget)
+			}
+		})
+	}
+}

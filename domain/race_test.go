@@ -1,0 +1,5 @@
+//go:build race
+
+package domain_test
+
+func init() { raceEnabled = true }

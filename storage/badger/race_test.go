@@ -1,0 +1,5 @@
+//go:build race
+
+package badger
+
+func init() { raceEnabled = true }
