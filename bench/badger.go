@@ -11,29 +11,35 @@ import (
 
 // rawBadger commits one record in a synced transaction of Badger's own, the least
 // that a durable write can be: nothing looks at the record, and there is no HTTP.
+// It opens an empty database for each measurement, with Badger's own settings but
+// synced, as ours is, and closes it afterwards, so that what is left to do then
+// keeps nobody else waiting.
 type rawBadger struct {
+	parent string // of the folders
 	db     *badgerdb.DB
 	record []byte
 	serial *atomic.Uint64
 }
 
-// openBadger opens an empty database, with Badger's own settings but synced, as
-// ours is.
-func (b *bench) openBadger(record []byte) (*rawBadger, error) {
-	folder, err := os.MkdirTemp(b.folder, "badger-")
-	if err != nil {
-		return nil, err
-	}
-	db, err := badgerdb.Open(badgerdb.DefaultOptions(folder).WithSyncWrites(true).WithLogger(nil))
-	if err != nil {
-		return nil, err
-	}
-	raw := &rawBadger{db, record, &b.serial}
-	return raw, errors.Join(raw.once(), raw.check())
+func (b *bench) rawBadger(record []byte) trial {
+	r := &rawBadger{parent: b.folder, record: record, serial: &b.serial}
+	return trial{work: badgerWork, inside: true, begin: r.begin, open: func(int) (session, error) { return r, nil }}
 }
 
-func (r *rawBadger) trial() trial {
-	return trial{work: badgerWork, inside: true, open: func(int) (session, error) { return r, nil }}
+func (r *rawBadger) begin() (end func() error, err error) {
+	folder, err := os.MkdirTemp(r.parent, "badger-")
+	if err != nil {
+		return nil, err
+	}
+	r.db, err = badgerdb.Open(badgerdb.DefaultOptions(folder).WithSyncWrites(true).WithLogger(nil))
+	if err != nil {
+		return nil, err
+	}
+	end = func() error { return errors.Join(r.db.Close(), os.RemoveAll(folder)) }
+	if err := errors.Join(r.once(), r.check()); err != nil {
+		return nil, errors.Join(err, end())
+	}
+	return end, nil
 }
 
 func (r *rawBadger) once() error {

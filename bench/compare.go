@@ -137,6 +137,9 @@ type trial struct {
 	open connect
 	// inside tells that this process does the work itself.
 	inside bool
+	// begin prepares for the work, and end cleans up behind it, once for each
+	// measurement. Nil where there is nothing of the kind to do.
+	begin func() (end func() error, err error)
 	// stored counts what the work adds to, one each time. Nil where it adds
 	// nothing.
 	stored func() (int, error)
@@ -174,7 +177,14 @@ func (b *bench) measure(l result.Load, lasting time.Duration, t trial) error {
 	return nil
 }
 
-func (b *bench) sample(clients int, lasting time.Duration, t trial) (result.Sample, error) {
+func (b *bench) sample(clients int, lasting time.Duration, t trial) (sample result.Sample, err error) {
+	if t.begin != nil {
+		end, err := t.begin()
+		if err != nil {
+			return result.Sample{}, err
+		}
+		defer func() { err = errors.Join(err, end()) }()
+	}
 	before, err := t.count()
 	if err != nil {
 		return result.Sample{}, err

@@ -107,11 +107,6 @@ func (b *bench) measureGateway(ours *ours, stock *stock) error {
 }
 
 func (b *bench) measureWrites(ours *ours, stock *stock) error {
-	raw, err := b.openBadger(stock.bytes)
-	if err != nil {
-		return err
-	}
-	defer raw.db.Close()
 	newVersion, err := ours.newVersions(newVersionWork, b.clients, ofClient)
 	if err != nil {
 		return err
@@ -120,7 +115,7 @@ func (b *bench) measureWrites(ours *ours, stock *stock) error {
 	if err != nil {
 		return err
 	}
-	commit, post := raw.trial(), ours.newWorkspaces()
+	commit, post := b.rawBadger(stock.bytes), ours.newWorkspaces()
 	if err := b.turns(writes, b.rounds, b.lasting,
 		step{b.clients, []trial{commit, post, ours.newPresets(), newVersion, oneSlug}},
 		step{1, []trial{commit, post}},
@@ -174,18 +169,13 @@ func (b *bench) measurePeer(ours *ours) error {
 }
 
 func (b *bench) measureConnections(ours *ours, stock *stock) error {
-	raw, err := b.openBadger(stock.bytes)
-	if err != nil {
-		return err
-	}
-	defer raw.db.Close()
 	trials := []trial{
 		{work: respondWork, open: stock.get().connect},
 		{work: getWork, open: ours.getWorkspace().connect},
 		{work: proxyWork, open: stock.infer().connect},
 		{work: inferWork, open: ours.infer().connect},
 		{work: resolveWork, open: ours.inferWith(min(hotPresets, ours.presets)).connect},
-		raw.trial(),
+		b.rawBadger(stock.bytes),
 		ours.newWorkspaces(),
 		ours.newPresets(),
 	}

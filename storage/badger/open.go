@@ -6,6 +6,7 @@ import (
 	"io/fs"
 	"os"
 	"path/filepath"
+	"runtime/debug"
 	"strings"
 
 	badgerdb "github.com/dgraph-io/badger/v4"
@@ -98,6 +99,9 @@ func openFolder(folder string, logger *zap.Logger, free func(folder string) (uin
 	if err := s.complete(folder, m); err != nil {
 		return nil, errors.Join(err, s.Close())
 	}
+	// What verifying leaves behind may be more than what the store takes from now
+	// on, and an idle process would keep it.
+	debug.FreeOSMemory()
 	return s, nil
 }
 
