@@ -53,9 +53,9 @@ func TestCompare(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	want := 29 // all but the peer's
+	want := 33 // all but the peer's
 	if runtime.GOOS != "linux" {
-		want -= 3 // which are about memory
+		want -= 6 // which are about memory
 	}
 	if len(run.Rows) != want {
 		t.Errorf("got %d rows, want %d", len(run.Rows), want)

@@ -39,6 +39,7 @@ const (
 	deepWorkspacesWork = "GET 50 workspaces, deep"
 	presetsWork        = "GET 50 presets"
 	deepPresetsWork    = "GET 50 presets, deep"
+	samePresetsWork    = "GET 50 presets, the same again"
 	passWork           = "pass-through"
 	inferWork          = "inference, no preset"
 	resolveWork        = "inference, 100 presets"
@@ -71,7 +72,9 @@ func (b *bench) measureGroup(group string, ours *ours, stock *stock) error {
 }
 
 func (b *bench) measureReads(ours *ours, stock *stock) error {
-	for _, offset := range []int{0, b.stored} {
+	n := b.offsets()
+	deep := b.stored + 1 - n
+	for _, offset := range []int{0, n - 1, deep, b.stored} {
 		for _, list := range []string{"workspaces", "presets"} {
 			if err := ours.checkPage(list, offset); err != nil {
 				return err
@@ -87,14 +90,19 @@ func (b *bench) measureReads(ours *ours, stock *stock) error {
 			{work: generatorWork, open: fixed.connect},
 			respond,
 			get,
-			{work: workspacesWork, open: ours.page("workspaces", 0).connect},
-			{work: deepWorkspacesWork, open: ours.page("workspaces", b.stored).connect},
-			{work: presetsWork, open: ours.page("presets", 0).connect},
-			{work: deepPresetsWork, open: ours.page("presets", b.stored).connect},
+			{work: workspacesWork, open: ours.pages("workspaces", 0, n).connect},
+			{work: deepWorkspacesWork, open: ours.pages("workspaces", deep, n).connect},
+			{work: presetsWork, open: ours.pages("presets", 0, n).connect},
+			{work: deepPresetsWork, open: ours.pages("presets", deep, n).connect},
+			{work: samePresetsWork, open: ours.pages("presets", 0, 1).connect}, // as a dashboard does
 		}},
 		step{1, []trial{respond, get}},
 	)
 }
+
+// offsets is how many offsets the pages of a trial have. The last one with a full
+// page is b.stored.
+func (b *bench) offsets() int { return min(manyPages, b.stored+1) }
 
 func (b *bench) measureGateway(ours *ours, stock *stock) error {
 	trials := []trial{
@@ -189,10 +197,11 @@ func (b *bench) measureConnections(ours *ours, stock *stock) error {
 // The figures of a server's life, of stock Caddy and of ours by the number of
 // presets.
 const (
-	startFigure    = "start"
-	idleFigure     = "memory of its own, idle"
-	loadedFigure   = "memory of its own, under load"
-	residentFigure = "resident memory with mapped files, under load"
+	startFigure        = "start"
+	idleFigure         = "memory of its own, idle"
+	idleResidentFigure = "resident memory with mapped files, idle"
+	loadedFigure       = "memory of its own, under load"
+	residentFigure     = "resident memory with mapped files, under load"
 )
 
 // lifeFigure names a figure of stock Caddy, or of ours with a number of presets.
@@ -266,7 +275,7 @@ func (b *bench) stockLife(like *stock) error {
 			return err
 		}
 	}
-	return b.noteMemory(s.server, 0)
+	return b.noteMemory(s.server, loadedFigure, residentFigure, 0)
 }
 
 func (b *bench) life(s store) error {
@@ -300,21 +309,21 @@ func (b *bench) life(s store) error {
 			return err
 		}
 	}
-	return b.noteMemory(ours.server, s.presets)
+	return b.noteMemory(ours.server, loadedFigure, residentFigure, s.presets)
 }
 
 // noteStart notes how long a server took to start, and what memory it takes then.
 func (b *bench) noteStart(s *server, presets int) error {
 	b.note(lifeFigure(startFigure, presets), "ms", float64(s.took.Microseconds())/1000)
-	return b.noteStatus(s, idleFigure, "RssAnon", presets)
+	return b.noteMemory(s, idleFigure, idleResidentFigure, presets)
 }
 
-// noteMemory notes what memory a server takes that had something to do.
-func (b *bench) noteMemory(s *server, presets int) error {
-	if err := b.noteStatus(s, loadedFigure, "RssAnon", presets); err != nil {
+// noteMemory notes what memory a server takes, its own and all that is resident.
+func (b *bench) noteMemory(s *server, own, resident string, presets int) error {
+	if err := b.noteStatus(s, own, "RssAnon", presets); err != nil {
 		return err
 	}
-	return b.noteStatus(s, residentFigure, "VmRSS", presets)
+	return b.noteStatus(s, resident, "VmRSS", presets)
 }
 
 func (b *bench) noteStatus(s *server, figure, field string, presets int) error {

@@ -114,11 +114,20 @@ func (o *ours) getWorkspace() *request {
 	return r
 }
 
-func (o *ours) page(list string, offset int) *request {
-	return o.get(fmt.Sprintf("/%s?offset=%d&limit=%d", list, offset, pageSize))
+// pages asks for full pages of a list, from n offsets in turn.
+func (o *ours) pages(list string, first, n int) *request {
+	r := o.get(fmt.Sprintf("/%s?offset=%s&limit=%d", list, variable, pageSize))
+	// An offset may have zeros in front.
+	r.fill = inTurn(n, func(part []byte, i int) { writeSlug(part, '0', uint64(first+i)) })
+	return r
 }
 
-const pageSize = 50
+const (
+	pageSize = 50
+	// manyPages is how many different pages take much more than the 16 MiB that a
+	// server keeps of them in memory. One has 20 to 30 KB.
+	manyPages = 5000
+)
 
 func (o *ours) passThrough() *request {
 	return gatewayRequest(o.address, "/v1/embeddings", o.inference, model, nil)
@@ -222,7 +231,7 @@ func (o *ours) check() error {
 
 // checkPage makes sure that a page of a list is full.
 func (o *ours) checkPage(list string, offset int) error {
-	_, body, err := o.page(list, offset).ask()
+	_, body, err := o.pages(list, offset, 1).ask()
 	if err != nil {
 		return err
 	}
