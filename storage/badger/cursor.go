@@ -26,13 +26,21 @@ func (r *reader) walk(prefix key, fn func(c *cursor) error) error {
 	return r.walkFrom(prefix, prefix, fn)
 }
 
+// staged returns the writes under prefix that the transaction does not have.
+func (r *reader) staged(prefix key) []write {
+	if r.stage == nil {
+		return nil
+	}
+	return r.stage.sorted(prefix)
+}
+
 // walkFrom is walk with a cursor that stands at the first record whose key is k or
 // comes after it.
 func (r *reader) walkFrom(k, prefix key, fn func(c *cursor) error) error {
 	if r.ended {
 		return errEnded
 	}
-	return r.walkWith(r.stage.sorted(prefix), k, prefix, fn)
+	return r.walkWith(r.staged(prefix), k, prefix, fn)
 }
 
 // walkWith is walkFrom with the writes under prefix that were staged at another

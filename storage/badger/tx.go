@@ -32,7 +32,7 @@ func load[T any](r *reader, k key, decode func([]byte) (T, error)) (object T, er
 		return object, errEnded
 	}
 	if r.stage != nil {
-		if w, ok := r.stage.writes[string(k)]; ok {
+		if w, ok := r.stage.find(k); ok {
 			if w.record == nil {
 				return object, domain.ErrNotFound
 			}
@@ -176,7 +176,7 @@ func (r *reader) Presets(workspaceID string) iter.Seq2[domain.Preset, error] {
 		if !ok {
 			return
 		}
-		pages := presetPages{r: r, prefix: prefix, next: prefix, staged: r.stage.sorted(prefix)}
+		pages := presetPages{r: r, prefix: prefix, next: prefix, staged: r.staged(prefix)}
 		for pages.next != nil {
 			page, err := pages.read()
 			for _, p := range page {

@@ -1,0 +1,143 @@
+package badger
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"sync"
+	"testing"
+	"time"
+
+	badgerdb "github.com/dgraph-io/badger/v4"
+
+	"github.com/caddy-presets/caddy-presets/domain"
+)
+
+// TestBuiltOnWhatFails lets a group fail on its way to the disk while the next one
+// is made on top of it. Nothing of either is told to be true.
+func TestBuiltOnWhatFails(t *testing.T) {
+	s := mustOpen(t, t.TempDir())
+	first, second := newWorkspace("first"), newWorkspace("second")
+	if err := s.Update(t.Context(), put(newWorkspace("before"))); err != nil {
+		t.Fatal(err)
+	}
+	onItsWay, fail := make(chan struct{}), make(chan struct{})
+	s.committer.commit = func(*badgerdb.Txn) error {
+		close(onItsWay)
+		<-fail
+		return errDeliberate
+	}
+	release := hold(t, s)
+	// Several, so that others do not wait for them.
+	wait := enqueue(t, s, put(first), put(newWorkspace("beside")))
+	release(2)
+	<-onItsWay
+	saw, next := make(chan error, 1), make(chan error, 2)
+	for _, fn := range []func(domain.Tx) error{put(second), func(tx domain.Tx) error {
+		_, err := tx.WorkspaceID("first") // which is on its way
+		saw <- err
+		return domain.ErrNotFound // as one that decides by what it sees
+	}} {
+		go func() { next <- s.Update(context.Background(), fn) }()
+	}
+	if err := <-saw; err != nil {
+		t.Errorf("what is on its way: got error %v, want it to be seen", err)
+	}
+	time.Sleep(50 * time.Millisecond) // so that the other one is most likely there, too
+	close(fail)
+	for i, err := range append(wait(), <-next, <-next) {
+		if !errors.Is(err, ErrStopped) {
+			t.Errorf("operation %d: got error %v, want ErrStopped", i, err)
+		}
+	}
+	if err := s.Update(t.Context(), put(newWorkspace("after"))); !errors.Is(err, ErrStopped) {
+		t.Errorf("afterwards: got error %v, want ErrStopped", err)
+	}
+	err := s.View(t.Context(), func(r domain.Reader) error {
+		if _, err := r.WorkspaceID("before"); err != nil {
+			return err
+		}
+		for _, slug := range []string{"first", "second", "after"} {
+			if _, err := r.WorkspaceID(slug); !errors.Is(err, domain.ErrNotFound) {
+				return fmt.Errorf("%s: got error %w, want ErrNotFound", slug, err)
+			}
+		}
+		return nil
+	})
+	if err != nil {
+		t.Error(err)
+	}
+}
+
+// TestManyGroupsInFlight goes on for long enough that each group is built on one
+// that is on its way, and reads back what each operation was told.
+func TestManyGroupsInFlight(t *testing.T) {
+	folder := t.TempDir()
+	s := mustOpen(t, folder)
+	home := newWorkspace("home")
+	if err := s.Update(t.Context(), put(home)); err != nil {
+		t.Fatal(err)
+	}
+	const writers, each = 32, 40
+	var wg sync.WaitGroup
+	write := func(i int) error {
+		for n := range each {
+			err := s.Update(t.Context(), func(tx domain.Tx) error {
+				// All count on one, and each on its own.
+				all, err := tx.Preset(home.ID, "all")
+				if errors.Is(err, domain.ErrNotFound) {
+					all, err = newPreset(home.ID, "all"), nil
+					all.LatestVersion = 0
+				}
+				if err != nil {
+					return err
+				}
+				all.LatestVersion++
+				own := newPreset(home.ID, fmt.Sprint("p-", i))
+				own.LatestVersion = n + 1
+				return errors.Join(tx.PutPreset(all), tx.PutPreset(own))
+			})
+			if err != nil {
+				return err
+			}
+			err = s.View(t.Context(), func(r domain.Reader) error {
+				own, err := r.Preset(home.ID, fmt.Sprint("p-", i))
+				if own.LatestVersion != n+1 {
+					return fmt.Errorf("writer %d: got %d, want %d (%w)", i, own.LatestVersion, n+1, err)
+				}
+				return err
+			})
+			if err != nil {
+				return err
+			}
+		}
+		return nil
+	}
+	for i := range writers {
+		wg.Go(func() {
+			if err := write(i); err != nil {
+				t.Error(err)
+			}
+		})
+	}
+	wg.Wait()
+	check := func(s *Store) {
+		t.Helper()
+		err := s.View(t.Context(), func(r domain.Reader) error {
+			all, err := r.Preset(home.ID, "all")
+			if all.LatestVersion != writers*each {
+				t.Errorf("got %d, want %d", all.LatestVersion, writers*each)
+			}
+			return err
+		})
+		if err != nil {
+			t.Error(err)
+		}
+		checkPlaces(t, s)
+	}
+	check(s)
+	if err := s.Close(); err != nil {
+		t.Fatal(err)
+	}
+	check(mustOpen(t, folder))
+}
