@@ -19,8 +19,9 @@ const (
 	markerName = "STORE"
 
 	// storeFormat is the layout of keys and records that this version writes.
-	// Format 1 had no places; upgrade makes it format 2.
-	storeFormat = 2
+	// Format 1 had no places; upgrade makes it this one. Format 2 was an attempt at
+	// that, and in no release.
+	storeFormat = 3
 
 	// stateNew lasts from before Badger first sees the folder until the store
 	// is first open: whatever is missing then was never there.
@@ -77,6 +78,9 @@ func readMarker(folder string) (m marker, err error) {
 	}
 	if m.Format > storeFormat {
 		return m, fmt.Errorf("the store in %s has format %d and needs a newer version of this module, which reads formats up to %d", folder, m.Format, storeFormat)
+	}
+	if m.Format == 2 {
+		return m, fmt.Errorf("the store in %s has format 2, which was in no release and is not read any more; begin with an empty folder", folder)
 	}
 	if m.State == stateReady {
 		_, err := os.Stat(filepath.Join(folder, badgerdb.ManifestFilename))

@@ -65,6 +65,9 @@ func openFolder(folder string, logger *zap.Logger, free func(folder string) (uin
 	if err != nil {
 		return nil, err
 	}
+	if err := checkUnused(folder); err != nil {
+		return nil, inUse(folder, err) // now, and not after all tables were read
+	}
 	// With a full disk Badger does not fail but takes the process with it: it
 	// writes through memory maps.
 	if err := checkSpace(free(folder)); err != nil {
@@ -99,8 +102,9 @@ func openFolder(folder string, logger *zap.Logger, free func(folder string) (uin
 	if err := s.complete(folder, m); err != nil {
 		return nil, errors.Join(err, s.Close())
 	}
-	// What verifying leaves behind may be more than what the store takes from now
-	// on, and an idle process would keep it.
+	// What verifying and what came before it left behind may be more than what the
+	// store takes from now on, and an idle process would keep it. It takes a few
+	// milliseconds, also from a server that a reload gives one more store.
 	debug.FreeOSMemory()
 	return s, nil
 }
@@ -208,12 +212,17 @@ func openEngine(o badgerdb.Options) (db *badgerdb.DB, err error) {
 	case err == nil:
 		return db, nil
 	case strings.Contains(err.Error(), "Another process is using"): // all that Badger offers
-		return nil, fmt.Errorf("the store in %s is in use: only one process at a time can open it. "+
-			"Commands that load a whole configuration meet this beside a running server, as `caddy validate` does: "+
-			"use `caddy adapt` to check a Caddyfile and `caddy reload` to apply it (%w)", o.Dir, err)
+		return nil, inUse(o.Dir, err)
 	default:
 		return nil, fmt.Errorf("the store in %s cannot be opened; if its files are damaged, restore a backup: %w", o.Dir, err)
 	}
+}
+
+// inUse returns the error of a folder that another process has open.
+func inUse(folder string, err error) error {
+	return fmt.Errorf("the store in %s is in use: only one process at a time can open it. "+
+		"Commands that load a whole configuration meet this beside a running server, as `caddy validate` does: "+
+		"use `caddy adapt` to check a Caddyfile and `caddy reload` to apply it (%w)", folder, err)
 }
 
 // engineLog is where Badger's messages go. Its debug messages, several for

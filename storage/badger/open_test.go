@@ -472,7 +472,7 @@ func TestEmptyLogs(t *testing.T) {
 	}
 	// In a store that never came to be, too.
 	folder = t.TempDir()
-	for name, content := range map[string]string{markerName: `{"format":2,"id":"x","state":"new"}`, "000001.vlog": "", "00001.mem": ""} {
+	for name, content := range map[string]string{markerName: `{"format":3,"id":"x","state":"new"}`, "000001.vlog": "", "00001.mem": ""} {
 		if err := os.WriteFile(filepath.Join(folder, name), []byte(content), 0o600); err != nil {
 			t.Fatal(err)
 		}
@@ -618,8 +618,11 @@ func TestMarker(t *testing.T) {
 		{"state unknown", func(t *testing.T, folder string) { write(t, folder, markerName, `{"format":1,"state":"x"}`) }, "STORE file"},
 		{"newer format", func(t *testing.T, folder string) {
 			seed(t, folder)
-			write(t, folder, markerName, `{"format":3,"state":"ready"}`)
+			write(t, folder, markerName, `{"format":4,"state":"ready"}`)
 		}, "newer version"},
+		{"format of no release", func(t *testing.T, folder string) {
+			write(t, folder, markerName, `{"format":2,"state":"ready"}`)
+		}, "begin with an empty folder"},
 		{"another's folder", func(t *testing.T, folder string) { write(t, folder, "notes.txt", "mine") }, "neither empty nor a store"},
 		{"tables only", func(t *testing.T, folder string) {
 			seed(t, folder)

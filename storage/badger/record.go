@@ -85,7 +85,7 @@ func newRecord(room int) []byte { return make([]byte, recordHeader, recordHeader
 // its JSON.
 type storedWorkspace struct {
 	place uint64
-	json  []byte // a part of the record
+	json  []byte // a part of the record, of which a read gives a copy of its own
 }
 
 func encodeWorkspace(k key, s storedWorkspace) []byte {

@@ -9,6 +9,7 @@ import (
 	"os"
 	"path/filepath"
 	"runtime"
+	"runtime/debug"
 	"slices"
 	"sync"
 	"sync/atomic"
@@ -95,6 +96,9 @@ func readTable(path string, fn func(*table.Table) error) error {
 		return err
 	}
 	err = guarded(func() error {
+		// Another process that has the folder open may cut a table short to remove
+		// it, and a disk may fail to read: neither is to take this process down.
+		defer debug.SetPanicOnFault(debug.SetPanicOnFault(true))
 		t, err := table.OpenInMemoryTable(file.Data, id, &table.Options{Compression: options.None})
 		if err != nil {
 			return err
@@ -102,7 +106,7 @@ func readTable(path string, fn func(*table.Table) error) error {
 		return fn(t)
 	})
 	if _, ok := errors.AsType[*panicked](err); ok {
-		err = errors.New("it is cut short, or its index or a block is damaged")
+		err = errors.New("it is cut short, cannot be read, or its index or a block is damaged")
 	}
 	return errors.Join(err, file.Close(-1))
 }

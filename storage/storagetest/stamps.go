@@ -96,11 +96,11 @@ func stampsOfChanges(t *testing.T, s *suite) {
 		}, {
 			"the slug of a workspace",
 			func(tx domain.Tx) error { return tx.PutWorkspace(renamed) },
-			watched{"its id": byID, "its slug": latter, "its former slug": former},
+			watched{"its id": byID, "its slug": latter, "its former slug": former, "its list": ofWorkspaces},
 		}, {
 			"a slug and back",
 			func(tx domain.Tx) error { return errors.Join(tx.PutWorkspace(w), tx.PutWorkspace(renamed)) },
-			watched{"its id": byID, "its slug": latter},
+			watched{"its id": byID, "its slug": latter, "its list": ofWorkspaces},
 		}, {
 			"a slug taken over",
 			func(tx domain.Tx) error {
@@ -109,7 +109,10 @@ func stampsOfChanges(t *testing.T, s *suite) {
 				heir.Slug = "latter"
 				return errors.Join(tx.PutWorkspace(given), tx.PutWorkspace(heir))
 			},
-			watched{"its id": byID, "its slug": heirs, "its former slug": latter, "the other's id": ofWorkspace(heir.ID)},
+			watched{
+				"its id": byID, "its slug": heirs, "its former slug": latter, "the other's id": ofWorkspace(heir.ID),
+				"their list": ofWorkspaces,
+			},
 		}, {
 			"a new preset",
 			func(tx domain.Tx) error { return tx.PutPreset(p) },
@@ -140,6 +143,10 @@ func stampsOfChanges(t *testing.T, s *suite) {
 		}, {
 			"a preset archived",
 			func(tx domain.Tx) error { p.Status = domain.PresetArchived; return tx.PutPreset(p) },
+			watched{"it": ofPreset(w.ID, "p"), "its list": ofPresets(w.ID)},
+		}, {
+			"a preset restored",
+			func(tx domain.Tx) error { p.Status = domain.PresetActive; return tx.PutPreset(p) },
 			watched{"it": ofPreset(w.ID, "p"), "its list": ofPresets(w.ID)},
 		}, {
 			"several objects",
