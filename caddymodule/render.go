@@ -143,9 +143,8 @@ func object(status int, data []byte, tag string) answer {
 
 // list is the answer that shows a page of a list.
 func list(l domain.Listed) answer {
-	body := slices.Concat([]byte(`{"data":`), l.JSON, []byte(`,"total_count":`))
-	body = append(strconv.AppendInt(body, int64(l.Total), 10), '}')
-	return answer{http.StatusOK, body, l.Tag}
+	total := strconv.AppendInt([]byte(`,"total_count":`), int64(l.Total), 10)
+	return answer{http.StatusOK, slices.Concat([]byte(`{"data":`), l.JSON, total, []byte{'}'}), l.Tag}
 }
 
 // deleted is the answer to what removes an object.

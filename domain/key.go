@@ -239,16 +239,26 @@ func (s *Service) Authenticate(ctx context.Context, secret string) (Principal, e
 // nothing can have changed since it was read. ErrNotFound tells that there is
 // none, of a damaged secret without a look-up.
 func (s *Service) keyOf(ctx context.Context, secret string, hash KeyHash) (Key, error) {
-	return s.keys.recall(hash, s.store.Stamps().Key(hash), func() (k Key, cost int, err error) {
-		if !wellFormed(secret) {
-			return Key{}, 0, ErrNotFound
-		}
-		err = s.store.View(ctx, func(r Reader) error {
-			k, err = r.KeyByHash(hash)
-			return err
-		})
-		return k, knownKeyCost, err
+	stamp := s.store.Stamps().Key(hash)
+	if k, ok := s.keys.get(hash, stamp); ok {
+		return k, nil
+	}
+	if !wellFormed(secret) {
+		return Key{}, ErrNotFound
+	}
+	k, err := s.storedKey(ctx, hash)
+	if err == nil {
+		s.keys.put(hash, stamp, k, knownKeyCost)
+	}
+	return k, err
+}
+
+func (s *Service) storedKey(ctx context.Context, hash KeyHash) (k Key, err error) {
+	err = s.store.View(ctx, func(r Reader) error {
+		k, err = r.KeyByHash(hash)
+		return err
 	})
+	return k, err
 }
 
 const (

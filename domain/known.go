@@ -1,10 +1,14 @@
 package domain
 
-import "sync"
+import (
+	"strings"
+	"sync"
+)
 
-// known keeps in memory what was read from a store, each under its stamp, so that
-// it is there for as long as it is so. It has a bound: what comes later takes the
-// place of any other.
+// known keeps in memory what was read from a store, each under its stamp, and gives
+// it out for as long as the stamp stays the same. It has a bound: what comes later
+// takes the place of any other. That is cheaper than cache, which keeps what is
+// asked for often, for values that are as quickly read again.
 type known[K comparable, V any] struct {
 	limit int // of what all of it costs, in bytes
 
@@ -67,28 +71,15 @@ func (k *known[K, V]) change(key K, fn func(*V) bool) bool {
 	return true
 }
 
-// recall returns what is kept under a key, provided that it was read under stamp, or
-// else what read returns, with what it costs to keep that.
-func (k *known[K, V]) recall(key K, stamp Stamp, read func() (V, int, error)) (V, error) {
-	if value, ok := k.get(key, stamp); ok {
-		return value, nil
-	}
-	value, cost, err := read()
-	if err == nil {
-		k.put(key, stamp, value, cost)
-	}
-	return value, err
-}
-
 const (
 	// maxKnownKeys bounds the keys that a Service keeps.
 	maxKnownKeys = 4096
 	knownKeyCost = 512
 	// maxKnownObjects bounds the objects that were shown, and maxKnownPages the
 	// pages of lists, in bytes.
-	maxKnownObjects = 64 << 20
+	maxKnownObjects = 32 << 20
 	maxKnownPages   = 16 << 20
-	// knownAnswerCost is what an answer costs besides its JSON.
+	// knownAnswerCost is what an answer costs besides its JSON and its question.
 	knownAnswerCost = 384
 )
 
@@ -98,6 +89,41 @@ type question struct {
 	// workspace is a reference to one, or its id, and slug that of a preset in it.
 	workspace, slug string
 	page            Page
+}
+
+// own returns q with strings of its own: those of a request are parts of all of its
+// first line, which would stay in memory with them.
+func (q question) own() question {
+	q.workspace, q.slug = strings.Clone(q.workspace), strings.Clone(q.slug)
+	return q
+}
+
+func (q question) cost() int { return knownAnswerCost + len(q.workspace) + len(q.slug) }
+
+// found returns the object that q asks for, and listed the page.
+func (s *Service) found(q question, stamp Stamp, read func() (Found, error)) (Found, error) {
+	if found, ok := s.objects.get(q, stamp); ok {
+		return found, nil
+	}
+	found, err := read()
+	if err == nil {
+		found.Tag = Tag(found.JSON)
+		s.objects.put(q.own(), stamp, found, q.cost()+len(found.JSON))
+	}
+	return found, err
+}
+
+func (s *Service) listed(q question, stamp Stamp, read func() ([]byte, int, error)) (Listed, error) {
+	if list, ok := s.pages.get(q, stamp); ok {
+		return list, nil
+	}
+	text, total, err := read()
+	if err != nil {
+		return Listed{}, err
+	}
+	list := listed(text, total)
+	s.pages.put(q.own(), stamp, list, q.cost()+len(text))
+	return list, nil
 }
 
 type subject byte

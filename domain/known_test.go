@@ -60,25 +60,3 @@ func TestKnownChanges(t *testing.T) {
 		t.Errorf("got %v, want 3", got)
 	}
 }
-
-func TestRecall(t *testing.T) {
-	k := known[string, int]{limit: 1 << 10}
-	reads := 0
-	read := func(err error) func() (int, int, error) {
-		return func() (int, int, error) {
-			reads++
-			return reads, 1, err
-		}
-	}
-	failure := fmt.Errorf("deliberate")
-	for i, want := range []struct {
-		stamp Stamp
-		err   error
-		got   int
-	}{{1, failure, 1}, {1, nil, 2}, {1, failure, 2}, {2, nil, 3}, {2, nil, 3}, {1, nil, 4}} {
-		got, err := k.recall("a", want.stamp, read(want.err))
-		if got != want.got || reads != want.got && err == nil {
-			t.Errorf("%d: got %d and error %v after %d reads, want %d", i, got, err, reads, want.got)
-		}
-	}
-}

@@ -25,7 +25,7 @@ const (
 
 // Preset is a named, versioned set of inference settings (specification,
 // "Preset"). Its struct tags are what clients see of it in a list. An engine
-// stores that, and the fields without a tag.
+// stores that, and the fields that they do not.
 type Preset struct {
 	ID              string       `json:"id"`
 	Name            string       `json:"name"`
@@ -74,8 +74,8 @@ type PresetVersion struct {
 	CreatorID    string    `json:"creator_id"`
 	CreatedAt    time.Time `json:"created_at"`
 	UpdatedAt    time.Time `json:"updated_at"`
-	// Config is a JSON object: the captured fields, byte for byte as sent. It
-	// has no tag because encoders would rewrite those bytes.
+	// Config is a JSON object: the captured fields, byte for byte as sent. Encoders
+	// would rewrite those bytes, so JSON adds them itself.
 	Config json.RawMessage `json:"-"`
 }
 

@@ -58,6 +58,9 @@ func showPreset(r Reader, workspaceID, slug string) (shown, error) {
 // viewPreset runs fn with a preset of a workspace that clients can see.
 func (s *Service) viewPreset(ctx context.Context, workspaceID, slug string, fn func(p shown) error) error {
 	return s.store.View(ctx, func(r Reader) error {
+		if err := stillThere(r, workspaceID); err != nil {
+			return err
+		}
 		p, err := showPreset(r, workspaceID, slug)
 		switch {
 		case err != nil:
@@ -86,13 +89,13 @@ func (s *Service) Preset(ctx context.Context, who Principal, workspace, slug str
 	if err != nil {
 		return found, err
 	}
-	return s.objects.recall(question{what: aPreset, workspace: id, slug: slug}, s.store.Stamps().Preset(id, slug), func() (found Found, cost int, err error) {
+	return s.found(question{what: aPreset, workspace: id, slug: slug}, s.store.Stamps().Preset(id, slug), func() (found Found, err error) {
 		err = s.viewPreset(ctx, id, slug, func(p shown) error {
 			text, err := p.withDesignated()
-			found = tagged(Found{JSON: text, WorkspaceID: id, Number: p.state.DesignatedVersion})
+			found = Found{JSON: text, WorkspaceID: id, Number: p.state.DesignatedVersion}
 			return err
 		})
-		return found, knownAnswerCost + len(found.JSON), err
+		return found, err
 	})
 }
 
@@ -103,13 +106,15 @@ func (s *Service) Presets(ctx context.Context, who Principal, workspace string, 
 	if err != nil {
 		return list, err
 	}
-	return s.pages.recall(question{what: allPresets, workspace: id, page: page}, s.store.Stamps().Presets(id), func() (list Listed, cost int, err error) {
+	return s.listed(question{what: allPresets, workspace: id, page: page}, s.store.Stamps().Presets(id), func() (text []byte, total int, err error) {
 		err = s.store.View(ctx, func(r Reader) error {
-			text, total, err := r.PresetPage(id, page)
-			list = listed(text, total)
+			if err := stillThere(r, id); err != nil {
+				return err
+			}
+			text, total, err = r.PresetPage(id, page)
 			return err
 		})
-		return list, knownAnswerCost + len(list.JSON), err
+		return text, total, err
 	})
 }
 

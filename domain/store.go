@@ -122,8 +122,8 @@ type Tx interface {
 	PutWorkspace(w Workspace) error
 	// DeleteWorkspace removes w and releases its slug. Its presets, their
 	// versions and their labels go with it, at once or later: callers look for
-	// the workspace before they look for anything in it. Its id is not used
-	// again.
+	// the workspace before they look for anything in it, and in the same
+	// snapshot. Its id is not used again.
 	DeleteWorkspace(w Workspace) error
 	// PutPreset stores p under its workspace and slug.
 	PutPreset(p Preset) error

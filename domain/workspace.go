@@ -157,33 +157,41 @@ func (s *Service) Workspace(ctx context.Context, who Principal, ref string) (fou
 	if err := who.MayManage(); err != nil {
 		return found, err
 	}
-	return s.objects.recall(question{what: aWorkspace, workspace: ref}, s.store.Stamps().Workspace(ref), func() (found Found, cost int, err error) {
+	return s.found(question{what: aWorkspace, workspace: ref}, s.store.Stamps().Workspace(ref), func() (found Found, err error) {
 		err = s.store.View(ctx, func(r Reader) error {
 			found.WorkspaceID, found.JSON, err = findWorkspace(r, ref)
 			return err
 		})
-		return tagged(found), knownAnswerCost + len(found.JSON), err
+		return found, err
 	})
 }
 
 // home returns the id of the workspace that who acts in, which ref names if it is
-// not empty.
-func (s *Service) home(ctx context.Context, who Principal, ref string) (id string, err error) {
-	read := func() (found Found, cost int, err error) {
+// not empty. By the time that it is used the workspace may be gone: see stillThere.
+func (s *Service) home(ctx context.Context, who Principal, ref string) (string, error) {
+	read := func() (found Found, err error) {
 		err = s.store.View(ctx, func(r Reader) error {
 			found.WorkspaceID, err = workspaceOf(r, who, ref)
 			return err
 		})
-		return found, knownAnswerCost, err
+		return found, err
 	}
 	var found Found
+	var err error
 	if ref != "" {
-		found, _, err = read()
+		found, err = read()
 	} else {
 		id, slug := who.workspaceRef()
-		found, err = s.objects.recall(question{what: ownWorkspace, workspace: id, slug: slug}, s.store.Stamps().Workspace(id+slug), read)
+		found, err = s.found(question{what: ownWorkspace, workspace: id, slug: slug}, s.store.Stamps().Workspace(id+slug), read)
 	}
 	return found.WorkspaceID, err
+}
+
+// stillThere returns a NotFound error if the workspace of an id was deleted: then
+// what is in it may be there in parts only.
+func stillThere(r Reader, workspaceID string) error {
+	_, err := r.WorkspaceJSON(workspaceID)
+	return workspaceNotFound(err)
 }
 
 // system is the server itself, in the audit trail and as a creator.

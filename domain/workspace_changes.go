@@ -192,12 +192,11 @@ func (s *Service) Workspaces(ctx context.Context, who Principal, page Page) (lis
 	if err := who.MayManage(); err != nil {
 		return list, err
 	}
-	return s.pages.recall(question{what: allWorkspaces, page: page}, s.store.Stamps().Workspaces(), func() (list Listed, cost int, err error) {
+	return s.listed(question{what: allWorkspaces, page: page}, s.store.Stamps().Workspaces(), func() (text []byte, total int, err error) {
 		err = s.store.View(ctx, func(r Reader) error {
-			text, total, err := r.WorkspacePage(page)
-			list = listed(text, total)
+			text, total, err = r.WorkspacePage(page)
 			return err
 		})
-		return list, knownAnswerCost + len(list.JSON), err
+		return text, total, err
 	})
 }
