@@ -4,6 +4,7 @@ import (
 	"context"
 	"fmt"
 	"io"
+	"math"
 	"net/http"
 	"net/http/httptest"
 	"strings"
@@ -49,13 +50,17 @@ func TestBudgets(t *testing.T) {
 			if !ok {
 				t.Fatal("has no budget")
 			}
-			const runs = 200
+			const runs = 100
 			for range 200 { // what is kept in memory is there then
 				l.serve(t, l.prepare())
 			}
-			before := testing.AllocsPerRun(runs, func() { l.prepare() })
-			all := testing.AllocsPerRun(runs, func() { l.serve(t, l.prepare()) })
-			if got := int(all - before); got > budget {
+			got := math.MaxInt
+			for range 3 { // others may allocate, too, but not each time
+				before := testing.AllocsPerRun(runs, func() { l.prepare() })
+				all := testing.AllocsPerRun(runs, func() { l.serve(t, l.prepare()) })
+				got = min(got, int(all-before))
+			}
+			if got > budget {
 				t.Errorf("got %d allocations, want at most %d", got, budget)
 			} else {
 				t.Logf("%d allocations of %d", got, budget)

@@ -1,6 +1,7 @@
 package domain_test
 
 import (
+	"math"
 	"testing"
 	"time"
 
@@ -50,11 +51,14 @@ func TestBudgets(t *testing.T) {
 				}
 				time.Sleep(time.Millisecond)
 			}
-			got := testing.AllocsPerRun(200, func() {
-				if err := operation.do(); err != nil {
-					t.Fatal(err)
-				}
-			})
+			got := math.Inf(1)
+			for range 3 { // others may allocate, too, but not each time
+				got = min(got, testing.AllocsPerRun(100, func() {
+					if err := operation.do(); err != nil {
+						t.Fatal(err)
+					}
+				}))
+			}
 			t.Logf("%v allocations of %v", got, operation.budget)
 			if got > operation.budget {
 				t.Errorf("got %v allocations, want at most %v", got, operation.budget)

@@ -2,6 +2,7 @@ package badger
 
 import (
 	"fmt"
+	"math"
 	"testing"
 
 	"github.com/caddy-presets/caddy-presets/domain"
@@ -53,11 +54,14 @@ func TestBudgets(t *testing.T) {
 		{"a change of a preset", 200, update(func(tx domain.Tx) error { return tx.PutPreset(p) })},
 	} {
 		t.Run(operation.name, func(t *testing.T) {
-			got := testing.AllocsPerRun(200, func() {
-				if err := operation.do(); err != nil {
-					t.Fatal(err)
-				}
-			})
+			got := math.Inf(1)
+			for range 3 { // others may allocate, too, but not each time
+				got = min(got, testing.AllocsPerRun(100, func() {
+					if err := operation.do(); err != nil {
+						t.Fatal(err)
+					}
+				}))
+			}
 			t.Logf("%v allocations of %v", got, operation.budget)
 			if got > operation.budget {
 				t.Errorf("got %v allocations, want at most %v", got, operation.budget)
