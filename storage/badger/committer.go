@@ -286,23 +286,22 @@ func (c *committer) launch(busy bool) {
 		c.answer(g.err)
 		return
 	}
+	txn, at := c.db.NewTransaction(true), sequenceKey()
+	if err := cmp.Or(g.writes.writeTo(txn), txn.Set(at, encodeNumber(at, c.sequence+1))); err != nil {
+		txn.Discard()
+		c.answer(err) // nothing was written
+		return
+	}
+	write := func() error {
+		defer txn.Discard()
+		return guarded(func() error { return c.commit(txn) })
+	}
 	if len(g.ops) == 1 && !busy {
-		c.land(c.write(g))
+		c.land(write())
 		return
 	}
 	c.next = c.begin(&g.writes)
-	go func() { c.landed <- c.write(g) }()
-}
-
-// write makes a group durable, and is all that the goroutine does elsewhere.
-func (c *committer) write(g *group) error {
-	txn := c.db.NewTransaction(true)
-	defer txn.Discard()
-	at := sequenceKey()
-	if err := errors.Join(g.writes.writeTo(txn), txn.Set(at, encodeNumber(at, c.sequence+1))); err != nil {
-		return err
-	}
-	return guarded(func() error { return c.commit(txn) })
+	go func() { c.landed <- write() }()
 }
 
 // land takes note of what became of the group on its way, advances the stamps of
