@@ -106,11 +106,12 @@ func (s *Service) found(q question, stamp Stamp, read func() (Found, error)) (Fo
 		return found, nil
 	}
 	found, err := read()
-	if err == nil {
-		found.Tag = Tag(found.JSON)
-		s.objects.put(q.own(), stamp, found, q.cost()+len(found.JSON))
+	if err != nil {
+		return Found{}, err
 	}
-	return found, err
+	found = tagged(found)
+	s.objects.put(q.own(), stamp, found, q.cost()+len(found.JSON))
+	return found, nil
 }
 
 func (s *Service) listed(q question, stamp Stamp, read func() ([]byte, int, error)) (Listed, error) {

@@ -8,8 +8,6 @@ import (
 	"math/bits"
 	"slices"
 
-	"github.com/google/uuid"
-
 	"github.com/caddy-presets/caddy-presets/domain"
 )
 
@@ -394,23 +392,15 @@ const expectedObject = 768
 
 func (l list) endKey() key { return append(newKey(kindListEnd, len(l)), l...) }
 
-func (l list) placePrefix() key { return append(newKey(kindPlace, listRoom), l...) }
+func (l list) placePrefix() key          { return l.prefix(kindPlace) }
+func (l list) placeKey(place uint64) key { return l.numbered(kindPlace, place) }
+func (l list) leafKey(number uint64) key { return l.numbered(kindLeaf, number) }
+func (l list) nodeKey(number uint64) key { return l.numbered(kindNode, number) }
 
-func (l list) placeKey(place uint64) key {
-	return binary.BigEndian.AppendUint64(l.placePrefix(), place)
-}
+// prefix begins the keys of a kind in l, with room for the number that follows.
+func (l list) prefix(of kind) key { return append(newKey(of, len(l)+8), l...) }
 
-func (l list) leafKey(number uint64) key {
-	return binary.BigEndian.AppendUint64(append(newKey(kindLeaf, listRoom), l...), number)
-}
-
-func (l list) nodeKey(number uint64) key {
-	return binary.BigEndian.AppendUint64(append(newKey(kindNode, listRoom), l...), number)
-}
-
-// listRoom is how long what follows the kind can be in the key of something in a
-// list.
-const listRoom = 1 + len(uuid.UUID{}) + 8
+func (l list) numbered(of kind, n uint64) key { return binary.BigEndian.AppendUint64(l.prefix(of), n) }
 
 // The records of a list have numbers, big endian, one after another: a leaf its
 // words, a node its counts, the end of the list its last place, and then a number

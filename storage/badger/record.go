@@ -313,7 +313,7 @@ func decodeHead(payload []byte) (head domain.AuditHead, err error) {
 }
 
 // encodeID returns the sealed record of an index, which points to an id.
-func encodeID(k key, id string) []byte { return seal(k, append(newRecord(len(id)), id...)) }
+func encodeID(k key, id string) []byte { return encodeBytes(k, []byte(id)) }
 
 func decodeID(payload []byte) (string, error) {
 	if _, ok := parseID(string(payload)); !ok {
