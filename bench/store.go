@@ -41,7 +41,7 @@ const fillers = 256
 // fill stores workspaces and presets in a new folder, past HTTP. Their slugs are
 // those of slugOf.
 func fill(ctx context.Context, folder string, workspaces, presets int) (store, error) {
-	db, err := badger.Open(folder, nil)
+	db, err := badger.Open(folder, badger.Options{})
 	if err != nil {
 		return store{}, err
 	}

@@ -139,7 +139,7 @@ func (l *lease) acquire() (*badger.Store, error) {
 		folders.Lock()
 		defer folders.Unlock()
 		value, _, err := folders.pool.LoadOrNew(l.folder, func() (caddy.Destructor, error) {
-			store, err := badger.Open(l.folder, l.logger.Named("badger"))
+			store, err := badger.Open(l.folder, badger.Options{Logger: l.logger.Named("badger")})
 			return handle{store}, err
 		})
 		if err != nil {

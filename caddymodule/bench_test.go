@@ -25,7 +25,7 @@ func inferenceBody(model string, size int) string {
 // What the handler adds to an inference request on its way to the gateway: the
 // next handler only reads the body. "without us" is that alone.
 func BenchmarkInference(b *testing.B) {
-	store, err := badger.Open(b.TempDir(), nil)
+	store, err := badger.Open(b.TempDir(), badger.Options{})
 	if err != nil {
 		b.Fatal(err)
 	}

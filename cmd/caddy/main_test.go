@@ -326,7 +326,7 @@ func TestKilledServerLosesNothing(t *testing.T) {
 	}
 	// No operation reads versions yet, so they are read from the folder.
 	p.kill()
-	store, err := badger.Open(filepath.Join(home, "store"), nil)
+	store, err := badger.Open(filepath.Join(home, "store"), badger.Options{})
 	if err != nil {
 		t.Fatal(err)
 	}

@@ -52,31 +52,32 @@ type Store struct {
 	close     func() error
 }
 
+// Options are how a store is opened. The zero value will do.
+type Options struct {
+	// Logger gets what the store has to say, and Badger's own messages, its
+	// informational ones at debug level. Nil discards them.
+	Logger *zap.Logger
+}
+
 // Open opens the store in folder, which it creates with mode 0700 when it is
 // missing. The error tells in plain words when the folder is in use, is not a
 // store, was written by a newer version, is damaged or older than it was, or
 // when the disk is nearly full; nothing has been changed then.
-//
-// Badger's own messages go to logger, its informational ones at debug level. A
-// nil logger discards them.
-func Open(folder string, logger *zap.Logger) (*Store, error) {
-	return openFolder(folder, logger, freeSpace)
+func Open(folder string, o Options) (*Store, error) {
+	return openFolder(folder, o, freeSpace)
 }
 
 // OpenInMemory opens an empty store that lives in memory and is gone after
 // Close.
 func OpenInMemory() (*Store, error) {
-	db, err := badgerdb.Open(settings("", nil).WithInMemory(true))
+	db, err := badgerdb.Open(settings("", Options{}).WithInMemory(true))
 	if err != nil {
 		return nil, err
 	}
-	return newStore(db, &committer{db: db}, nil), nil
+	return newStore(db, &committer{db: db}, zap.NewNop()), nil
 }
 
 func newStore(db *badgerdb.DB, c *committer, logger *zap.Logger) *Store {
-	if logger == nil {
-		logger = zap.NewNop()
-	}
 	s := &Store{db: db, committer: c, stamps: domain.NewStamps(), limit: closeLimit}
 	s.close = sync.OnceValue(s.closeOnce)
 	c.stamps = s.stamps

@@ -78,7 +78,7 @@ func BenchmarkUpdateAlone(b *testing.B) {
 	value := make([]byte, 2200)
 	for _, n := range []int{1, 16, 64} {
 		b.Run(strconv.Itoa(n), func(b *testing.B) {
-			db, err := badgerdb.Open(settings(b.TempDir(), nil))
+			db, err := badgerdb.Open(settings(b.TempDir(), Options{}))
 			if err != nil {
 				b.Fatal(err)
 			}

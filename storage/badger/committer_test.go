@@ -415,7 +415,7 @@ func TestPanickingCommit(t *testing.T) {
 
 // TestFailedMark acknowledges what is durable, and then trusts the disk no more.
 func TestFailedMark(t *testing.T) {
-	s, err := Open(t.TempDir(), nil)
+	s, err := Open(t.TempDir(), Options{})
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -455,7 +455,7 @@ func TestDiskFull(t *testing.T) {
 	free.Store(minFree)
 	folder := t.TempDir()
 	open := func() (*Store, error) {
-		return openFolder(folder, nil, func(string) (uint64, error) {
+		return openFolder(folder, Options{}, func(string) (uint64, error) {
 			if fails.Load() {
 				return 0, errDeliberate
 			}
@@ -524,7 +524,7 @@ func checkGoroutines(t *testing.T, before int) {
 func TestCloseUnderLoad(t *testing.T) {
 	before := runtime.NumGoroutine()
 	folder := t.TempDir()
-	s, err := Open(folder, nil)
+	s, err := Open(folder, Options{})
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -628,7 +628,7 @@ func TestCloseWaitsForView(t *testing.T) {
 // TestCloseGivesUp leaves a disk that does not answer alone.
 func TestCloseGivesUp(t *testing.T) {
 	before := runtime.NumGoroutine()
-	s, err := Open(t.TempDir(), nil)
+	s, err := Open(t.TempDir(), Options{})
 	if err != nil {
 		t.Fatal(err)
 	}

@@ -22,8 +22,8 @@ import (
 // idle store does not touch most of it.
 const memTableSize = 16 << 20
 
-func settings(folder string, logger *zap.Logger) badgerdb.Options {
-	o := badgerdb.DefaultOptions(folder).
+func settings(folder string, o Options) badgerdb.Options {
+	s := badgerdb.DefaultOptions(folder).
 		WithSyncWrites(true). // off by default, and then a power cut loses what was acknowledged
 		WithDetectConflicts(true).
 		WithNumVersionsToKeep(1).
@@ -50,13 +50,16 @@ func settings(folder string, logger *zap.Logger) badgerdb.Options {
 		// is not compressed the checksum of the record finds the damage.
 		WithCompression(options.None).
 		WithLogger(nil)
-	if logger != nil {
-		o = o.WithLogger(engineLog{logger.Sugar()})
+	if o.Logger != nil {
+		s = s.WithLogger(engineLog{o.Logger.Sugar()})
 	}
-	return o
+	return s
 }
 
-func openFolder(folder string, logger *zap.Logger, free func(folder string) (uint64, error)) (*Store, error) {
+func openFolder(folder string, o Options, free func(folder string) (uint64, error)) (*Store, error) {
+	if o.Logger == nil {
+		o.Logger = zap.NewNop()
+	}
 	folder, err := filepath.Abs(folder)
 	if err != nil {
 		return nil, err
@@ -83,7 +86,7 @@ func openFolder(folder string, logger *zap.Logger, free func(folder string) (uin
 	} else if err := m.write(folder); err != nil {
 		return nil, fmt.Errorf("preparing %s: %w", folder, err)
 	}
-	db, err := openEngine(settings(folder, logger))
+	db, err := openEngine(settings(folder, o))
 	if err != nil {
 		return nil, err
 	}
@@ -98,7 +101,7 @@ func openFolder(folder string, logger *zap.Logger, free func(folder string) (uin
 	if err := c.resume(folder); err != nil {
 		return nil, errors.Join(err, guarded(db.Close))
 	}
-	s := newStore(db, c, logger)
+	s := newStore(db, c, o.Logger)
 	if err := s.complete(folder, m); err != nil {
 		return nil, errors.Join(err, s.Close())
 	}

@@ -44,7 +44,7 @@ var keptAnswer = domain.ReplayID{1}
 // was set twice, a kept answer and a key.
 func seed(t *testing.T, folder string) (w domain.Workspace, p domain.Preset, k domain.Key) {
 	t.Helper()
-	s, err := Open(folder, nil)
+	s, err := Open(folder, Options{})
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -85,7 +85,7 @@ func seed(t *testing.T, folder string) (w domain.Workspace, p domain.Preset, k d
 // tamper changes records behind the store's back.
 func tamper(t *testing.T, folder string, fn func(txn *badgerdb.Txn) error) {
 	t.Helper()
-	db, err := badgerdb.Open(settings(folder, nil))
+	db, err := badgerdb.Open(settings(folder, Options{}))
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -315,7 +315,7 @@ func TestShortenedTable(t *testing.T) {
 				t.Fatal(err)
 			}
 			damage(t, tables[0], info.Size())
-			s, err := Open(folder, nil)
+			s, err := Open(folder, Options{})
 			if err == nil {
 				_ = s.Close()
 			}
@@ -345,7 +345,7 @@ func TestShortenedManifest(t *testing.T) {
 		copyFolder(t, crashed, folder)
 		truncate(t, filepath.Join(folder, badgerdb.ManifestFilename), int64(length))
 		for attempt := range 2 {
-			s, err := Open(folder, nil)
+			s, err := Open(folder, Options{})
 			if err == nil {
 				_ = s.Close()
 			}
@@ -457,7 +457,7 @@ func TestEmptyLogs(t *testing.T) {
 				t.Fatal(err)
 			}
 		}
-		s, err := Open(folder, nil)
+		s, err := Open(folder, Options{})
 		if err != nil {
 			t.Fatal(err)
 		}
@@ -496,7 +496,7 @@ func TestDamagedTable(t *testing.T) {
 	if err := s.Close(); err != nil {
 		t.Fatal(err)
 	}
-	_, err := Open(folder, nil)
+	_, err := Open(folder, Options{})
 	if !errors.Is(err, ErrDamaged) || !strings.Contains(err.Error(), folder) {
 		t.Errorf("Open: got error %v, want ErrDamaged and the folder's name", err)
 	}
@@ -532,7 +532,7 @@ func TestDamagedLog(t *testing.T) {
 	crashed = t.TempDir()
 	snapshot(crashed)
 	flip(t, crashed, "*.mem", "needle-7")
-	_, err := Open(crashed, nil)
+	_, err := Open(crashed, Options{})
 	if !errors.Is(err, ErrDamaged) || !strings.Contains(err.Error(), "the last 3 are missing") {
 		t.Fatalf("got error %v, want ErrDamaged that counts 3 commits", err)
 	}
@@ -556,7 +556,7 @@ func TestMark(t *testing.T) {
 		if err := os.WriteFile(filepath.Join(folder, markName), []byte(content), 0o600); err != nil {
 			t.Fatal(err)
 		}
-		s, err := Open(folder, nil)
+		s, err := Open(folder, Options{})
 		if err != nil {
 			t.Errorf("mark %q: %v", content, err)
 			continue
@@ -648,7 +648,7 @@ func TestMarker(t *testing.T) {
 			}
 			test.prepare(t, folder)
 			before := listFolder(folder)
-			s, err := Open(folder, nil)
+			s, err := Open(folder, Options{})
 			if test.want != "" {
 				if err == nil {
 					_ = s.Close()
@@ -697,7 +697,7 @@ func TestFolderMode(t *testing.T) {
 	folder := filepath.Join(t.TempDir(), "a", "b")
 	check := func() {
 		t.Helper()
-		s, err := Open(folder, nil)
+		s, err := Open(folder, Options{})
 		if err != nil {
 			t.Fatal(err)
 		}
@@ -722,7 +722,7 @@ func TestFolderMode(t *testing.T) {
 func TestInUse(t *testing.T) {
 	folder := t.TempDir()
 	s := mustOpen(t, folder)
-	_, err := Open(folder, nil)
+	_, err := Open(folder, Options{})
 	if err == nil {
 		t.Fatal("a folder in use was opened")
 	}
@@ -738,7 +738,7 @@ func TestInUse(t *testing.T) {
 
 func TestLogger(t *testing.T) {
 	core, logs := observer.New(zapcore.DebugLevel)
-	s, err := Open(t.TempDir(), zap.New(core))
+	s, err := Open(t.TempDir(), Options{Logger: zap.New(core)})
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -768,7 +768,7 @@ func TestFreeSpace(t *testing.T) {
 // prints each that was acknowledged. Another one makes workspaces and deletes
 // them.
 func writeUntilKilled(folder string) {
-	s, err := Open(folder, nil)
+	s, err := Open(folder, Options{})
 	if err != nil {
 		fmt.Println("error", err)
 		os.Exit(1)
@@ -898,7 +898,7 @@ func TestCrash(t *testing.T) {
 		}
 		_ = child.Wait() // killed
 
-		s, err := Open(folder, nil)
+		s, err := Open(folder, Options{})
 		if err != nil {
 			t.Fatalf("cycle %d: %v", cycle, err)
 		}

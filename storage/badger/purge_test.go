@@ -239,7 +239,7 @@ func TestCloseWaitsForPurger(t *testing.T) {
 		<-leave
 		return nil
 	})
-	s, err := Open(t.TempDir(), zap.New(core, hold))
+	s, err := Open(t.TempDir(), Options{Logger: zap.New(core, hold)})
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -297,7 +297,7 @@ func TestOrphanOfRemoved(t *testing.T) {
 	if err := s.Close(); err != nil {
 		t.Fatal(err)
 	}
-	db, err := badgerdb.Open(settings(folder, nil))
+	db, err := badgerdb.Open(settings(folder, Options{}))
 	if err != nil {
 		t.Fatal(err)
 	}

@@ -29,7 +29,7 @@ func listedTables(folder string) (map[string]bool, error) {
 		return nil, err
 	}
 	defer file.Close()
-	manifest, _, err := badgerdb.ReplayManifestFile(file, 0, settings(folder, nil))
+	manifest, _, err := badgerdb.ReplayManifestFile(file, 0, settings(folder, Options{}))
 	if err != nil {
 		return nil, fmt.Errorf("%s: %w", badgerdb.ManifestFilename, err)
 	}

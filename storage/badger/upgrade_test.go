@@ -45,7 +45,7 @@ type old struct {
 // in no list.
 func format1(t *testing.T, folder string) old {
 	t.Helper()
-	s, err := Open(folder, nil)
+	s, err := Open(folder, Options{})
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -104,7 +104,7 @@ func format1(t *testing.T, folder string) old {
 // write stores all of it as version 1 of the format did.
 func (o old) write(t *testing.T, folder string) {
 	t.Helper()
-	db, err := badgerdb.Open(settings(folder, nil))
+	db, err := badgerdb.Open(settings(folder, Options{}))
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -233,7 +233,7 @@ func TestUpgrade(t *testing.T) {
 	folder := t.TempDir()
 	want := format1(t, folder)
 	for range 2 {
-		s, err := Open(folder, nil)
+		s, err := Open(folder, Options{})
 		if err != nil {
 			t.Fatal(err)
 		}
@@ -255,7 +255,7 @@ func TestUpgradeCutShort(t *testing.T) {
 	tries := 0
 	for ; ; tries++ {
 		commits := 0
-		s, err := openFolder(folder, nil, func(string) (uint64, error) {
+		s, err := openFolder(folder, Options{}, func(string) (uint64, error) {
 			if commits++; commits > 3 { // the first is for opening
 				return 0, errDeliberate
 			}
@@ -290,7 +290,7 @@ func TestUpgradeOfDamaged(t *testing.T) {
 	want := format1(t, folder)
 	k, _ := presetKey(want.homes[1].ID, "p-0")
 	tamper(t, folder, func(txn *badgerdb.Txn) error { return txn.Set(k, []byte("nonsense")) })
-	s, err := Open(folder, nil)
+	s, err := Open(folder, Options{})
 	if err == nil {
 		_ = s.Close()
 	}
