@@ -162,6 +162,7 @@ func (s *measuredStore) Update(ctx context.Context, fn func(domain.Tx) error) er
 func (s *measuredStore) observe(operation string, err error, start time.Time) {
 	result := "error"
 	switch {
+	case errors.Is(err, domain.ErrUnavailable):
 	case err == nil, domain.KindOf(err) != domain.Internal, errors.Is(err, domain.ErrNotFound),
 		errors.Is(err, context.Canceled), errors.Is(err, context.DeadlineExceeded):
 		result = "ok"

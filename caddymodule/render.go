@@ -26,7 +26,12 @@ var statusOf = map[domain.Kind]int{
 
 	domain.PreconditionFailed: http.StatusPreconditionFailed,
 	domain.Unprocessable:      http.StatusUnprocessableEntity,
+	domain.Unavailable:        http.StatusServiceUnavailable,
 }
+
+// retryAfter is when to ask again while the store is unavailable, in seconds: it
+// looks every second at least whether it can go on.
+const retryAfter = "5"
 
 // statusHungUp marks, in metrics and access logs, a request whose client left.
 const statusHungUp = 499
@@ -203,6 +208,9 @@ func (c *call) failure(err error) (int, []byte) {
 	switch {
 	case p.status == http.StatusUnauthorized:
 		c.w.Header().Set("WWW-Authenticate", "Bearer")
+	case p.status == http.StatusServiceUnavailable:
+		// The store tells of it, once and not for each request.
+		c.w.Header().Set("Retry-After", retryAfter)
 	case p.status >= http.StatusInternalServerError:
 		c.logFailure(err)
 	}

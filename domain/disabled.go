@@ -29,13 +29,17 @@ var pluginTools = map[string]string{
 }
 
 // permitUnresolved is permit for a request that names no preset. A workspace that
-// does not exist has nothing disabled.
+// does not exist has nothing disabled. While the store cannot tell, what certainly
+// uses no server tool goes on.
 func (r *Resolver) permitUnresolved(ctx context.Context, who Principal, sent Request) error {
 	workspace, err := r.workspace(ctx, who)
 	switch {
 	case KindOf(err) == NotFound:
 		return nil
 	case err != nil:
+		if tool, _, unread := usedServerTool(sent.Body, nil); tool == "" && unread == nil && !sent.Opaque {
+			return nil
+		}
 		return err
 	case sent.Opaque && len(workspace.disabledTools) > 0:
 		return InvalidAt("content-encoding", "the body cannot be read, which it must where server tools are disabled: send it as it is or with gzip")
@@ -67,8 +71,8 @@ func (w *workspaceDefaults) permit(body, sent []byte) error {
 // maxPlace bounds a place that is told, in bytes: tools can be nested deeply.
 const maxPlace = 256
 
-// usedServerTool returns the first of some server tools that a request of any
-// dialect uses, and where its type stands: in tools, in the tools of a tool's
+// usedServerTool returns the first of some server tools, or where some is nil of all
+// that can be disabled, that a request of any dialect uses, and where its type stands: in tools, in the tools of a tool's
 // parameters or of a plugin, in those that an input item adds, or as a plugin. It
 // returns nothing where there is none, and an error where that cannot be known:
 // what is not JSON to us may be to a gateway.
@@ -138,7 +142,7 @@ func (s *toolSearch) readTool() error {
 // the place that was read last. Only then is the place made, which is long where
 // tools are nested deeply.
 func (s *toolSearch) found(tool string) bool {
-	if !slices.Contains(s.some, tool) {
+	if s.some == nil && !strings.HasPrefix(tool, "openrouter:") || s.some != nil && !slices.Contains(s.some, tool) {
 		return false
 	}
 	s.tool, s.place = tool, string(s.d.StackPointer())

@@ -28,6 +28,9 @@ const (
 	PreconditionFailed
 	// Unprocessable is an Idempotency-Key that stands for another request.
 	Unprocessable
+	// Unavailable is a request that changed nothing because the store cannot do
+	// what it asks for at the moment.
+	Unavailable
 )
 
 // Issue is one broken rule of a request.

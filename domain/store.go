@@ -18,6 +18,10 @@ var (
 	// ErrTooLarge is in the chain of what a Put returns for an object of which an
 	// engine cannot store as much. All of them can store MaxStoredSize.
 	ErrTooLarge = errors.New("too large to store")
+	// ErrUnavailable is in the chain of what a Store returns while it cannot do
+	// what was asked, for a reason that is not the caller's: a full disk, say. It
+	// has changed nothing, and asking again later may help.
+	ErrUnavailable = &Error{Kind: Unavailable, Message: "Service temporarily unavailable"}
 )
 
 // Store keeps workspaces, presets, their versions and issued keys. It knows
@@ -43,8 +47,9 @@ type Store interface {
 	// afresh on each run. fn never calls View or Update.
 	//
 	// fn's error is returned as it is. ErrConflict means that the engine gave
-	// up. ctx ending before fn has run returns ctx's error and changes
-	// nothing. Any other error leaves the outcome unknown to the caller.
+	// up, ErrUnavailable that it did not begin. ctx ending before fn has run
+	// returns ctx's error and changes nothing. Any other error leaves the outcome
+	// unknown to the caller.
 	Update(ctx context.Context, fn func(Tx) error) error
 
 	// Stamps returns the stamps of what is stored: after an Update that wrote

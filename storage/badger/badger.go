@@ -30,11 +30,14 @@ var (
 	// ErrDiskFull is in the chain of what Update returns, without having
 	// changed anything, while the file system has too little space left.
 	// Reads go on, and writes resume by themselves.
-	ErrDiskFull = errors.New("too little disk space left to write")
+	ErrDiskFull = fmt.Errorf("%w: too little disk space left", errUnavailable)
 	// ErrStopped is in the chain of what Update returns after a failed write
 	// left the state of the disk unknown. Reads go on; opening the folder
-	// again finds out.
+	// again finds out. That write's own outcome is unknown; those that come later
+	// have domain.ErrUnavailable in their chain too.
 	ErrStopped = errors.New("writing has stopped until the store is reopened, as a restart of the server does")
+
+	errUnavailable = domain.ErrUnavailable
 )
 
 // closeLimit bounds Close: on a failing disk Badger retries its last flush for
@@ -47,6 +50,7 @@ type Store struct {
 	readers   gate
 	committer *committer
 	purger    *purger
+	guard     *guard // nil in memory
 	stamps    *domain.Stamps
 	limit     time.Duration // of Close
 	close     func() error
@@ -57,12 +61,18 @@ type Options struct {
 	// Logger gets what the store has to say, and Badger's own messages, its
 	// informational ones at debug level. Nil discards them.
 	Logger *zap.Logger
+	// Probe is what Open calls to find out whether a store that is not new is as it
+	// was left, before it opens it. Nil stands for the function Probe. One that
+	// calls that in another process keeps what Badger does on damaged files, which
+	// may be to end the process, away from this one.
+	Probe func(folder string, o Options) error
 }
 
 // Open opens the store in folder, which it creates with mode 0700 when it is
 // missing. The error tells in plain words when the folder is in use, is not a
-// store, was written by a newer version, is damaged or older than it was, or
-// when the disk is nearly full; nothing has been changed then.
+// store, was written by a newer version, is damaged (ErrDamaged) or older than it
+// was (ErrDamaged, too), or when the disk is nearly full (ErrDiskFull); nothing has
+// been changed then.
 func Open(folder string, o Options) (*Store, error) {
 	return openFolder(folder, o, freeSpace)
 }
@@ -74,15 +84,15 @@ func OpenInMemory() (*Store, error) {
 	if err != nil {
 		return nil, err
 	}
-	return newStore(db, &committer{db: db}, zap.NewNop()), nil
+	return newStore(db, &committer{db: db, logger: zap.NewNop()}, nil), nil
 }
 
-func newStore(db *badgerdb.DB, c *committer, logger *zap.Logger) *Store {
-	s := &Store{db: db, committer: c, stamps: domain.NewStamps(), limit: closeLimit}
+func newStore(db *badgerdb.DB, c *committer, g *guard) *Store {
+	s := &Store{db: db, committer: c, guard: g, stamps: domain.NewStamps(), limit: closeLimit}
 	s.close = sync.OnceValue(s.closeOnce)
 	c.stamps = s.stamps
 	c.start()
-	s.purger = startPurger(s, logger)
+	s.purger = startPurger(s, c.logger)
 	return s
 }
 
@@ -158,7 +168,7 @@ func (s *Store) closeOnce() error {
 		s.committer.wait()
 		s.readers.wait()
 		<-s.purger.done
-		done <- errors.Join(guarded(s.db.Close), s.committer.mark.close())
+		done <- errors.Join(s.closeEngine(), s.committer.mark.close())
 	}()
 	timer := time.NewTimer(s.limit)
 	defer timer.Stop()
@@ -168,6 +178,16 @@ func (s *Store) closeOnce() error {
 	case <-timer.C:
 		return fmt.Errorf("the store did not close within %v: a view or an update is still running, or the disk does not answer", s.limit)
 	}
+}
+
+func (s *Store) closeEngine() error {
+	if s.guard != nil {
+		s.guard.stop()
+		if err := s.guard.forClosing(s.db); err != nil {
+			return err
+		}
+	}
+	return guarded(s.db.Close)
 }
 
 // gate lets readers in until it is closed, and then waits for those inside.

@@ -14,6 +14,8 @@ import (
 
 	badgerdb "github.com/dgraph-io/badger/v4"
 
+	"go.uber.org/zap"
+
 	"github.com/caddy-presets/caddy-presets/domain"
 )
 
@@ -64,10 +66,11 @@ func (op *operation) claim() bool { return !op.claimed.Swap(true) }
 type committer struct {
 	db     *badgerdb.DB
 	stamps *domain.Stamps
-	// mark and free are nil for a store in memory; so is reserve, and where
+	logger *zap.Logger
+	// mark and guard are nil for a store in memory; so is reserve, and where
 	// the system has nothing of the kind.
 	mark    *highWaterMark
-	free    func() (uint64, error)
+	guard   *guard
 	reserve func()
 	// commit is (*badgerdb.Txn).Commit; tests let it fail.
 	commit func(*badgerdb.Txn) error
@@ -190,11 +193,15 @@ type group struct {
 
 // fail makes all of a group fail, which was built on what did.
 func (g *group) fail(err error) {
-	g.err = cmp.Or(g.err, err)
+	g.err = cmp.Or(g.err, untried(err))
 	for _, op := range g.ops {
 		op.tied = true
 	}
 }
+
+// untried returns err, the failure of another operation, as that of one that was not
+// tried for it.
+func untried(err error) error { return fmt.Errorf("%w: %w", errUnavailable, err) }
 
 // begin begins a group on top of one that is not on its way yet, if there is one.
 // None may be: Badger would wait until it has landed.
@@ -229,7 +236,7 @@ func (c *committer) fill(ops []*operation) (n int) {
 // returns false, with all as if op had never run, when there was no room.
 func (c *committer) apply(g *group, op *operation) bool {
 	if c.stopped != nil {
-		op.err = c.stopped
+		op.err = untried(c.stopped)
 		return true
 	}
 	if !op.begun {
@@ -321,7 +328,7 @@ func (c *committer) land(err error) {
 		deleted = deleted || w.key.kind() == kindDeleted
 	}
 	if err != nil {
-		c.stopped = fmt.Errorf("%w: %w", ErrStopped, err)
+		c.stop(err)
 		c.answer(c.stopped)
 		return
 	}
@@ -331,9 +338,16 @@ func (c *committer) land(err error) {
 	}
 	if err := c.mark.set(c.sequence); err != nil {
 		// The group is safe, but a disk that refuses this is not to be trusted.
-		c.stopped = fmt.Errorf("%w: %w", ErrStopped, err)
+		c.stop(err)
 	}
 	c.answer(nil)
+}
+
+// stop ends writing.
+func (c *committer) stop(err error) {
+	c.stopped = fmt.Errorf("%w: %w", ErrStopped, err)
+	c.logger.Error("a write failed and it is unknown whether it took effect: "+
+		"writes are refused until the server is restarted; reads go on", zap.Error(err))
 }
 
 // answer answers the operations of the group on its way, which may have failed.
@@ -359,8 +373,8 @@ func (c *committer) answer(err error) {
 
 // prepare sees to the space that a commit takes.
 func (c *committer) prepare() error {
-	if c.free != nil {
-		if err := checkSpace(c.free()); err != nil {
+	if c.guard != nil {
+		if err := c.guard.forWriting(); err != nil {
 			return err
 		}
 	}

@@ -757,7 +757,7 @@ func TestStampsOfFailedCommits(t *testing.T) {
 		t.Run(name, func(t *testing.T) {
 			s := mustOpen(t, t.TempDir())
 			s.committer.commit = test.commit
-			s.committer.free = func() (uint64, error) { return test.free, nil }
+			s.guard.free = func(string) (uint64, error) { return test.free, nil }
 			w := newWorkspace("w")
 			before := s.Stamps().Workspace(w.ID)
 			err := s.Update(t.Context(), put(w))

@@ -1,13 +1,16 @@
 package badger
 
 import (
+	"bytes"
 	"encoding/binary"
 	"errors"
 	"fmt"
 	"hash/crc32"
-	"io"
+	"io/fs"
 	"os"
 	"path/filepath"
+	"sync"
+	"time"
 )
 
 const markName = "SEQUENCE"
@@ -16,35 +19,56 @@ const markName = "SEQUENCE"
 // beside the data. A damaged write-ahead log makes Badger drop all that follows
 // the damage and say nothing; the store then ends before the mark.
 //
-// It is written after each commit and flushed only at the end, which would
-// cost as much as the commit itself. So after a power cut it may be behind,
-// and then finds less; it is never ahead of the data, which was flushed first.
-type highWaterMark struct{ file *os.File }
+// It is written after each commit and flushed within markInterval, which other
+// commits do not wait for. So after a power cut it may be that far behind, and then
+// finds less; it is never ahead of the data, which was flushed first.
+type highWaterMark struct {
+	file *os.File
+
+	dirty, quit, done chan struct{} // dirty holds a token when there is something to flush
+
+	mu     sync.Mutex
+	failed error // the last flush
+}
+
+// markInterval is how long a mark may stay unflushed.
+const markInterval = 100 * time.Millisecond
 
 // openMark opens the mark of the store in folder, whose last commit is number
 // sequence.
 func openMark(folder string, sequence uint64) (*highWaterMark, error) {
-	name := filepath.Join(folder, markName)
-	file, err := os.OpenFile(name, os.O_RDWR|os.O_CREATE, 0o600)
+	if err := checkMark(folder, sequence); err != nil {
+		return nil, err
+	}
+	file, err := os.OpenFile(filepath.Join(folder, markName), os.O_RDWR|os.O_CREATE, 0o600)
 	if err != nil {
 		return nil, err
 	}
-	m := &highWaterMark{file}
-	var stored [8 + crc32.Size]byte
-	_, err = file.ReadAt(stored[:], 0)
-	marked := binary.BigEndian.Uint64(stored[:])
-	switch {
-	case err == nil && stored == markOf(marked) && marked > sequence:
-		err = fmt.Errorf("%w: the store in %s came back older than it was: of %d commits the last %d are missing. "+
-			"Restore a backup, or remove %s to go on without them", ErrDamaged, folder, marked, marked-sequence, name)
-	case err == nil || errors.Is(err, io.EOF):
-		// A power cut may leave a new file empty.
-		err = errors.Join(m.set(sequence), file.Sync(), syncFolder(folder))
-	}
-	if err != nil {
+	m := &highWaterMark{file: file, dirty: make(chan struct{}, 1), quit: make(chan struct{}), done: make(chan struct{})}
+	if err := errors.Join(m.set(sequence), file.Sync(), syncFolder(folder)); err != nil {
 		return nil, errors.Join(err, file.Close())
 	}
+	go m.flush()
 	return m, nil
+}
+
+// checkMark fails when the store in folder, whose last commit is number sequence,
+// was further than that. It changes nothing.
+func checkMark(folder string, sequence uint64) error {
+	name := filepath.Join(folder, markName)
+	stored, err := os.ReadFile(name)
+	if err != nil && !errors.Is(err, fs.ErrNotExist) {
+		return err
+	}
+	if len(stored) < 8 { // a power cut may leave a new file empty
+		return nil
+	}
+	marked := binary.BigEndian.Uint64(stored)
+	if mark := markOf(marked); bytes.Equal(stored, mark[:]) && marked > sequence {
+		return fmt.Errorf("%w: it came back older than it was: of %d commits the last %d are missing. "+
+			"Restore a backup, or remove %s to go on without them", ErrDamaged, marked, marked-sequence, name)
+	}
+	return nil
 }
 
 func markOf(sequence uint64) (mark [8 + crc32.Size]byte) {
@@ -53,18 +77,47 @@ func markOf(sequence uint64) (mark [8 + crc32.Size]byte) {
 	return mark
 }
 
+// set notes the number of the last commit. It tells of a flush that failed, too.
 func (m *highWaterMark) set(sequence uint64) error {
 	if m == nil {
 		return nil
 	}
 	mark := markOf(sequence)
-	_, err := m.file.WriteAt(mark[:], 0)
-	return err
+	if _, err := m.file.WriteAt(mark[:], 0); err != nil {
+		return err
+	}
+	signal(m.dirty)
+	m.mu.Lock()
+	defer m.mu.Unlock()
+	return m.failed
+}
+
+// flush flushes what was set, until quit.
+func (m *highWaterMark) flush() {
+	defer close(m.done)
+	for {
+		select {
+		case <-m.quit:
+			return
+		case <-m.dirty:
+		}
+		err := m.file.Sync()
+		m.mu.Lock()
+		m.failed = err
+		m.mu.Unlock()
+		select {
+		case <-m.quit:
+			return
+		case <-time.After(markInterval):
+		}
+	}
 }
 
 func (m *highWaterMark) close() error {
 	if m == nil {
 		return nil
 	}
+	close(m.quit)
+	<-m.done
 	return errors.Join(m.file.Sync(), m.file.Close())
 }

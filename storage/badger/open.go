@@ -12,8 +12,6 @@ import (
 	badgerdb "github.com/dgraph-io/badger/v4"
 	"github.com/dgraph-io/badger/v4/options"
 	"go.uber.org/zap"
-
-	"github.com/caddy-presets/caddy-presets/domain"
 )
 
 // memTableSize bounds a transaction to 15 % of it, which are several records of
@@ -71,45 +69,50 @@ func openFolder(folder string, o Options, free func(folder string) (uint64, erro
 	if err := checkUnused(folder); err != nil {
 		return nil, inUse(folder, err) // now, and not after all tables were read
 	}
-	// With a full disk Badger does not fail but takes the process with it: it
-	// writes through memory maps.
-	if err := checkSpace(free(folder)); err != nil {
-		return nil, fmt.Errorf("opening the store in %s: %w", folder, err)
-	}
-	if err := fillEmptyLogs(folder); err != nil {
-		return nil, fmt.Errorf("opening the store in %s: %w", folder, err)
-	}
+	g := newGuard(folder, free, o.Logger)
 	if m.State == stateReady {
-		if err := verify(folder); err != nil {
-			return nil, err
+		err = g.forOpening(spaceIn(folder))
+		if err == nil {
+			err = o.probe(folder)
 		}
-	} else if err := m.write(folder); err != nil {
-		return nil, fmt.Errorf("preparing %s: %w", folder, err)
+	} else {
+		err = g.forOpening(minFree)
+		if err == nil {
+			err = m.write(folder)
+		}
+	}
+	if err == nil {
+		err = fillEmptyLogs(folder)
+	}
+	if err != nil {
+		return nil, fmt.Errorf("opening the store in %s: %w", folder, err)
 	}
 	db, err := openEngine(settings(folder, o))
 	if err != nil {
 		return nil, err
 	}
-	if err := checkOrphans(db, folder); err != nil {
-		return nil, errors.Join(err, guarded(db.Close))
-	}
-	c := &committer{
-		db:      db,
-		free:    func() (uint64, error) { return free(folder) },
-		reserve: reserver(folder),
-	}
+	c := &committer{db: db, logger: o.Logger, guard: g, reserve: reserver(folder)}
 	if err := c.resume(folder); err != nil {
 		return nil, errors.Join(err, guarded(db.Close))
 	}
-	s := newStore(db, c, o.Logger)
+	s := newStore(db, c, g)
 	if err := s.complete(folder, m); err != nil {
 		return nil, errors.Join(err, s.Close())
 	}
+	g.watch(db)
 	// What verifying and what came before it left behind may be more than what the
 	// store takes from now on, and an idle process would keep it. It takes a few
 	// milliseconds, also from a server that a reload gives one more store.
 	debug.FreeOSMemory()
 	return s, nil
+}
+
+// probe finds out whether the store in folder is as it was left.
+func (o Options) probe(folder string) error {
+	if o.Probe == nil {
+		return Probe(folder, o)
+	}
+	return o.Probe(folder, o)
 }
 
 // complete makes a folder whose marker is m one that is ready, with records of
@@ -180,30 +183,22 @@ func fillEmptyLogs(folder string) error {
 // resume finds where the last commit left the store, and fails when commits
 // are missing that were acknowledged.
 func (c *committer) resume(folder string) error {
-	txn := c.db.NewTransaction(false)
-	defer txn.Discard()
-	sequence, err := load(&reader{txn: txn}, sequenceKey(), decodeNumber)
-	if err != nil && !errors.Is(err, domain.ErrNotFound) {
-		return fmt.Errorf("opening the store in %s: %w", folder, err)
-	}
-	c.sequence = sequence
-	c.mark, err = openMark(folder, sequence)
-	return err
-}
-
-// verify checks all tables of a store.
-func verify(folder string) error {
-	listed, err := listedTables(folder)
+	sequence, err := lastCommit(c.db)
 	if err == nil {
-		err = checkTables(folder, listed)
+		c.sequence = sequence
+		c.mark, err = openMark(folder, sequence)
 	}
 	if err != nil {
-		return fmt.Errorf("%w in %s, restore a backup: %w", ErrDamaged, folder, err)
-	}
-	if err := keepOrphans(folder, listed); err != nil {
-		return fmt.Errorf("verifying the store in %s: %w", folder, err)
+		return fmt.Errorf("opening the store in %s: %w", folder, err)
 	}
 	return nil
+}
+
+// lastCommit returns the number of the last commit in db.
+func lastCommit(db *badgerdb.DB) (uint64, error) {
+	txn := db.NewTransaction(false)
+	defer txn.Discard()
+	return loadOrZero(&reader{txn: txn}, sequenceKey(), decodeNumber)
 }
 
 func openEngine(o badgerdb.Options) (db *badgerdb.DB, err error) {

@@ -33,6 +33,12 @@ func reserver(folder string) func() {
 	}
 }
 
+// allocate makes a file one of size bytes that has all its space. On some file
+// systems that is not supported.
+func allocate(file *os.File, size int64) error {
+	return unix.Fallocate(int(file.Fd()), 0, 0, size)
+}
+
 func reserve(name string) {
 	file, err := os.OpenFile(name, os.O_WRONLY, 0)
 	if err != nil {

@@ -1,20 +1,272 @@
 package badger
 
-import "fmt"
+import (
+	"errors"
+	"fmt"
+	"io/fs"
+	"os"
+	"path/filepath"
+	"sync"
+	"sync/atomic"
+	"time"
 
-// minFree is how much space the file system must have left for a write: Badger
-// writes through memory maps, and the system kills a process that does so
-// without space. It is enough for what may already be on its way to the disk:
-// the tables waiting to be written and a compaction.
-const minFree = max(48<<20, 6*memTableSize)
+	badgerdb "github.com/dgraph-io/badger/v4"
+	"go.uber.org/zap"
+)
 
-func checkSpace(free uint64, err error) error {
-	switch {
-	case err != nil:
-		return fmt.Errorf("the free disk space is unknown: %w", err)
-	case free < minFree:
-		return fmt.Errorf("%w: %d MiB are free, %d are needed", ErrDiskFull, free>>20, minFree>>20)
-	default:
-		return nil
+const (
+	// flushSpace is what Badger may have to write of what it holds in memory: a
+	// table for each memtable, and the one that is being filled.
+	flushSpace = 3 * memTableSize
+	// minFree is how much space a file system must have left for a write, and for
+	// opening a store: Badger writes through memory maps, and the system kills a
+	// process that does so without space.
+	minFree = 2 * flushSpace // twice, because others write, too
+
+	ballastName = "BALLAST"
+	// ballastSize is how much space is set aside in a file. It is what there is to
+	// give to a compaction that is under way when others have filled the disk, and
+	// to a start on a disk that is full.
+	ballastSize = minFree
+	// ballastFloor is when it is given up. What fills the disk would take it too, if
+	// it still had the rest to take.
+	ballastFloor = 4 << 20
+	// ballastDelay spares stores that are soon closed again one.
+	ballastDelay = 2 * time.Second
+
+	// While a store was written to within busyFor the guard looks at every
+	// busyInterval, and else at every idleInterval.
+	busyFor      = 10 * time.Second
+	busyInterval = 5 * time.Millisecond
+	idleInterval = 250 * time.Millisecond
+)
+
+// spaceFor returns the space that Badger may need for what it does on its own,
+// given the sizes of its level 0 and of the level that this is compacted into: a
+// compaction writes both anew before it removes anything.
+func spaceFor(level0, base int64) uint64 { return flushSpace + uint64(level0+base) }
+
+// spaceOf returns the space that an open database may need.
+func spaceOf(db *badgerdb.DB) uint64 {
+	var level0, base int64
+	for _, level := range db.Levels() {
+		switch {
+		case level.Level == 0:
+			level0 = level.Size
+		case level.IsBaseLevel:
+			base = level.Size
+		}
 	}
+	return spaceFor(level0, base)
+}
+
+// guard sees to it that there is space for what Badger writes. It refuses writes
+// while there is little, which Badger would not survive, and gives the ballast to
+// what it has begun.
+type guard struct {
+	folder string
+	free   func(folder string) (uint64, error)
+	logger *zap.Logger
+
+	needed    atomic.Uint64 // what Badger may need
+	owed      atomic.Uint64 // what the ballast lacks, to have it again before anyone writes
+	lastWrite atomic.Int64  // Unix nanoseconds
+
+	mu    sync.Mutex
+	level spaceLevel // as it was told last
+
+	quit, done chan struct{} // nil until watch
+}
+
+// spaceLevel is how much space there is, in an operator's terms.
+type spaceLevel int
+
+const (
+	spaceAmple spaceLevel = iota
+	// spaceLow is less than twice of what writes need.
+	spaceLow
+	// spaceShort refuses writes.
+	spaceShort
+)
+
+// newGuard returns a guard of a folder. It makes room for opening the store from
+// the ballast, if there is one.
+func newGuard(folder string, free func(folder string) (uint64, error), logger *zap.Logger) *guard {
+	g := &guard{folder: folder, free: free, logger: logger}
+	g.needed.Store(minFree)
+	if info, err := os.Stat(g.ballast()); err == nil && info.Size() < ballastSize {
+		g.owed.Store(ballastSize) // it was given up, or never finished
+	}
+	return g
+}
+
+func (g *guard) ballast() string { return filepath.Join(g.folder, ballastName) }
+
+// room returns the space there is for us, and an error where Badger may need more.
+func (g *guard) room() (free uint64, err error) {
+	free, err = g.free(g.folder)
+	if err != nil {
+		return 0, fmt.Errorf("%w: the free disk space is unknown: %w", errUnavailable, err)
+	}
+	if needed := g.needed.Load(); free < needed {
+		return free, fmt.Errorf("%w: %d MiB are free, %d are needed", ErrDiskFull, free>>20, needed>>20)
+	}
+	return free, nil
+}
+
+// forOpening returns an error where there is too little space to open a store whose
+// tables need some. It gives up the ballast for that.
+func (g *guard) forOpening(needed uint64) error {
+	g.needed.Store(max(needed, minFree))
+	return g.withBallast()
+}
+
+// withBallast returns an error where there is too little space even without the
+// ballast, which it gives up if that helps.
+func (g *guard) withBallast() error {
+	_, err := g.room()
+	if errors.Is(err, ErrDiskFull) && g.release() {
+		_, err = g.room()
+	}
+	return err
+}
+
+// forWriting returns an error where a write has to wait for space.
+func (g *guard) forWriting() error {
+	g.lastWrite.Store(time.Now().UnixNano())
+	free, err := g.room()
+	if needed := g.needed.Load() + g.owed.Load(); err == nil && free < needed {
+		err = fmt.Errorf("%w: %d MiB are free, %d are needed until there is a ballast again", ErrDiskFull, free>>20, needed>>20)
+	}
+	if err == nil || errors.Is(err, ErrDiskFull) {
+		g.tell(free, err)
+	}
+	return err
+}
+
+// tell tells the operator when the level of space changes. err is why writes are
+// refused.
+func (g *guard) tell(free uint64, err error) {
+	level := spaceAmple
+	switch needed := g.needed.Load() + g.owed.Load(); {
+	case err != nil:
+		level = spaceShort
+	case free < 2*needed:
+		level = spaceLow
+	}
+	g.mu.Lock()
+	defer g.mu.Unlock()
+	before := g.level
+	if level == before || level == spaceAmple && before == spaceLow && free < 5*g.needed.Load()/2 {
+		return // not at every coming and going
+	}
+	g.level = level
+	fields := []zap.Field{zap.String("folder", g.folder), zap.Uint64("free_bytes", free), zap.Uint64("needed_bytes", g.needed.Load()+g.owed.Load())}
+	switch {
+	case level == spaceShort:
+		g.logger.Error("writes are refused: too little disk space is left; reads go on", fields...)
+	case before == spaceShort:
+		g.logger.Warn("writes are accepted again: there is disk space", fields...)
+	case level == spaceLow:
+		g.logger.Warn("disk space is getting short: writes will be refused", fields...)
+	default:
+		g.logger.Info("there is enough disk space again", fields...)
+	}
+}
+
+// watch keeps an eye on the space while db is open, until stop.
+func (g *guard) watch(db *badgerdb.DB) {
+	g.quit, g.done = make(chan struct{}), make(chan struct{})
+	go func() {
+		defer close(g.done)
+		opened, computed := time.Now(), time.Time{}
+		for {
+			now, interval := time.Now(), busyInterval
+			if now.UnixNano()-g.lastWrite.Load() > int64(busyFor) {
+				interval = idleInterval
+			}
+			if now.Sub(computed) >= idleInterval {
+				computed = now
+				g.needed.Store(max(spaceOf(db), minFree))
+				g.look(now.Sub(opened) >= ballastDelay)
+			} else if free, err := g.free(g.folder); err == nil && free < ballastFloor {
+				g.release()
+			}
+			select {
+			case <-time.After(interval):
+			case <-g.quit:
+				return
+			}
+		}
+	}()
+}
+
+// look tells of the space there is, and gives up the ballast or, where it may,
+// makes one.
+func (g *guard) look(mayMake bool) {
+	free, err := g.room()
+	switch {
+	case err != nil && !errors.Is(err, ErrDiskFull):
+		return
+	case free < ballastFloor:
+		g.release()
+	case mayMake && free >= 2*g.needed.Load()+ballastSize:
+		g.makeBallast()
+	}
+	if err == nil && free < g.needed.Load()+g.owed.Load() {
+		err = ErrDiskFull
+	}
+	g.tell(free, err)
+}
+
+// release gives up the ballast. It returns false where there is none.
+func (g *guard) release() bool {
+	info, err := os.Stat(g.ballast())
+	if err != nil || info.Size() == 0 {
+		return false
+	}
+	if err := os.Truncate(g.ballast(), 0); err != nil {
+		return false
+	}
+	g.owed.Store(ballastSize)
+	g.logger.Warn("the disk is full: its ballast was given to the store", zap.String("folder", g.folder))
+	return true
+}
+
+// makeBallast makes a ballast, if there is none and the system can reserve space.
+func (g *guard) makeBallast() {
+	info, err := os.Stat(g.ballast())
+	if err != nil && !errors.Is(err, fs.ErrNotExist) || err == nil && info.Size() == ballastSize {
+		return
+	}
+	file, err := os.OpenFile(g.ballast(), os.O_WRONLY|os.O_CREATE, 0o600)
+	if err != nil {
+		return
+	}
+	defer file.Close()
+	if allocate(file, ballastSize) != nil {
+		_ = file.Truncate(0)
+	}
+	g.owed.Store(0) // or else no such thing is to be had here
+}
+
+// stop ends watching.
+func (g *guard) stop() {
+	if g.quit == nil {
+		return
+	}
+	close(g.quit)
+	<-g.done
+}
+
+// forClosing returns an error where Badger could not write what it holds in memory,
+// and compact, without the process being killed for it. It gives up the ballast for
+// that.
+func (g *guard) forClosing(db *badgerdb.DB) error {
+	g.needed.Store(spaceOf(db))
+	err := g.withBallast()
+	if errors.Is(err, ErrDiskFull) {
+		return fmt.Errorf("the store is left as it is, which loses nothing: %w", err)
+	}
+	return nil // perhaps with the space unknown
 }

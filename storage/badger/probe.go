@@ -1,0 +1,169 @@
+package badger
+
+import (
+	"bytes"
+	"errors"
+	"fmt"
+	"io"
+	"io/fs"
+	"os"
+	"path/filepath"
+
+	badgerdb "github.com/dgraph-io/badger/v4"
+)
+
+// probeName is the folder in which a probe opens what it has copied.
+const probeName = "PROBE"
+
+// Probe finds out whether the store in folder, which nobody has open, can be opened
+// and is as it was left. It checks Badger's checksums of all tables, opens a copy of
+// the logs with the tables, and compares what is there with the store's own marks:
+// Badger itself takes a log that is damaged for one that ends there, and cuts it
+// off. The error has ErrDamaged in its chain where something is damaged or missing.
+//
+// What is in folder stays as it is. The copy is in a folder in it, which is gone
+// afterwards, and takes as much space as there is in the logs, at most some 50 MiB,
+// and as much again. Reading the tables takes the time that it takes to read the
+// files.
+//
+// On damage that nobody has foreseen Badger may end the process.
+func Probe(folder string, o Options) error {
+	return withProbe(folder, o, func(*badgerdb.DB) error { return nil })
+}
+
+// withProbe is Probe, and calls fn with the copy if nothing is wrong with it.
+func withProbe(folder string, o Options, fn func(*badgerdb.DB) error) error {
+	listed, err := listedTables(folder)
+	if err == nil {
+		err = checkTables(folder, listed)
+	}
+	if err != nil {
+		return fmt.Errorf("%w, restore a backup: %w", ErrDamaged, err)
+	}
+	copied := filepath.Join(folder, probeName)
+	if err := os.RemoveAll(copied); err != nil {
+		return err
+	}
+	defer os.RemoveAll(copied)
+	if err := copyStore(folder, copied); err != nil {
+		return fmt.Errorf("%w: copying the logs: %w", errUnavailable, err)
+	}
+	o.Logger = nil // what it says will be said again
+	db, err := openEngine(settings(copied, o).WithNumCompactors(0).WithCompactL0OnClose(false))
+	if err != nil {
+		return fmt.Errorf("%w, restore a backup: %w", ErrDamaged, err)
+	}
+	err = guarded(func() error {
+		sequence, err := lastCommit(db)
+		if err == nil {
+			err = checkMark(folder, sequence)
+		}
+		if err == nil {
+			err = checkOrphans(db, folder, listed)
+		}
+		if err == nil {
+			err = fn(db)
+		}
+		return err
+	})
+	return errors.Join(err, guarded(db.Close))
+}
+
+// copyStore makes a new folder to with all that Badger needs of the one from: copies
+// of what it writes to, and its tables under second names, which it only reads.
+func copyStore(from, to string) error {
+	if err := os.Mkdir(to, 0o700); err != nil {
+		return err
+	}
+	entries, err := os.ReadDir(from)
+	if err != nil {
+		return err
+	}
+	for _, entry := range entries {
+		source, target := filepath.Join(from, entry.Name()), filepath.Join(to, entry.Name())
+		switch filepath.Ext(entry.Name()) {
+		case ".sst":
+			err = linkOrCopy(source, target)
+		case ".mem", ".vlog":
+			err = copyFile(source, target)
+		default:
+			switch entry.Name() {
+			case badgerdb.ManifestFilename, badgerdb.KeyRegistryFileName, "DISCARD":
+				err = copyFile(source, target)
+			}
+		}
+		if err != nil {
+			return err
+		}
+	}
+	return fillEmptyLogs(to)
+}
+
+// linkOrCopy gives a file a second name, or on file systems that know no such
+// thing makes a second file of it.
+func linkOrCopy(from, to string) error {
+	if os.Link(from, to) == nil {
+		return nil
+	}
+	return copyFile(from, to)
+}
+
+// copyFile makes to a copy of from that takes no space where there are but zeros,
+// as in what is yet to be written of a log.
+func copyFile(from, to string) (err error) {
+	source, err := os.Open(from)
+	if err != nil {
+		return err
+	}
+	defer source.Close()
+	target, err := os.OpenFile(to, os.O_WRONLY|os.O_CREATE|os.O_EXCL, 0o600)
+	if err != nil {
+		return err
+	}
+	defer func() { err = errors.Join(err, target.Close()) }()
+	var zeros, block [64 << 10]byte
+	for at := int64(0); ; {
+		n, err := io.ReadFull(source, block[:])
+		if n > 0 && !bytes.Equal(block[:n], zeros[:n]) {
+			if _, err := target.WriteAt(block[:n], at); err != nil {
+				return err
+			}
+		}
+		at += int64(n)
+		if errors.Is(err, io.EOF) || errors.Is(err, io.ErrUnexpectedEOF) {
+			return target.Truncate(at)
+		}
+		if err != nil {
+			return err
+		}
+	}
+}
+
+// spaceIn returns the space that Badger may need for the store in folder on its own,
+// as far as can be known without opening it.
+func spaceIn(folder string) uint64 {
+	levels, err := listedLevels(folder)
+	if err != nil {
+		return minFree // which others will tell better
+	}
+	var level0, base int64
+	first := 0 // the first level below 0 that has any
+	for name, level := range levels {
+		info, err := os.Stat(filepath.Join(folder, name))
+		if err != nil {
+			if !errors.Is(err, fs.ErrNotExist) {
+				return minFree
+			}
+			continue
+		}
+		switch {
+		case level == 0:
+			level0 += info.Size()
+		case first == 0 || level < first:
+			first, base = level, info.Size()
+		case level == first:
+			base += info.Size()
+		}
+	}
+	return spaceFor(level0, base)
+}
