@@ -28,6 +28,7 @@ var liveStores = caddy.NewUsagePool()
 // liveStore is a store that handlers use, one or several of one configuration or,
 // during a reload, of two.
 type liveStore struct {
+	store   domain.Store
 	service *domain.Service
 
 	mu   sync.Mutex
@@ -37,7 +38,7 @@ type liveStore struct {
 // goLive makes the store of h one that is live, until withdrawn.
 func (h *Handler) goLive(name string, store domain.Store) {
 	value, _ := liveStores.LoadOrStore(name, &liveStore{
-		service: domain.NewService(store), keys: make(map[*Handler][]domain.Principal),
+		store: store, service: domain.NewService(store), keys: make(map[*Handler][]domain.Principal),
 	})
 	h.storeName, h.live = name, value.(*liveStore)
 	h.live.mu.Lock()
@@ -90,6 +91,7 @@ func adminRoutes() []adminOperation {
 		{"key_list", http.MethodGet, "keys", withStore(listKeys)},
 		{"key_revoke", http.MethodDelete, "keys/{}", withStore(revokeKey)},
 		{"audit_list", http.MethodGet, "audit", withStore(listAudit)},
+		{"store_verify", http.MethodPost, "verify", withStore(verifyStore)},
 		{"openapi_get", http.MethodGet, "openapi.yaml", serveOpenAPI},
 	}
 }
@@ -138,16 +140,17 @@ type adminRequest struct {
 	w       http.ResponseWriter
 	params  []string // the path's variable segments, decoded
 	service *domain.Service
+	store   domain.Store // its store
 }
 
 // withStore lets run answer about the store that the request picks.
 func withStore(run func(adminRequest) error) func(http.ResponseWriter, *http.Request, []string) error {
 	return func(w http.ResponseWriter, r *http.Request, params []string) error {
-		service, err := pickStore(r)
+		live, err := pickStore(r)
 		if err != nil {
 			return err
 		}
-		return run(adminRequest{r, w, params, service})
+		return run(adminRequest{r, w, params, live.service, live.store})
 	}
 }
 
@@ -253,14 +256,14 @@ func issueKey(r adminRequest) error {
 }
 
 // pickStore returns the store that the request names, or the only one.
-func pickStore(r *http.Request) (*domain.Service, error) {
+func pickStore(r *http.Request) (*liveStore, error) {
 	want := r.URL.Query().Get("store")
 	var names []string
-	found := make(map[string]*domain.Service)
+	found := make(map[string]*liveStore)
 	liveStores.Range(func(key, value any) bool {
 		name := key.(string)
 		names = append(names, name)
-		found[name] = value.(*liveStore).service
+		found[name] = value.(*liveStore)
 		return true
 	})
 	slices.Sort(names)

@@ -39,7 +39,7 @@ func (s *server) trail(query string) (page auditPage) {
 // write makes the audit trail n records longer, straight through the store.
 func (s *server) write(n int) {
 	s.t.Helper()
-	service, err := pickStore(httptest.NewRequest("GET", "/", nil))
+	live, err := pickStore(httptest.NewRequest("GET", "/", nil))
 	if err != nil {
 		s.t.Fatal(err)
 	}
@@ -47,7 +47,7 @@ func (s *server) write(n int) {
 	for writer := range 16 {
 		wg.Go(func() {
 			for i := writer; i < n; i += 16 {
-				if _, _, err := service.IssueKey(s.t.Context(), operator, domain.NewKey{Kind: domain.InferenceKey}); err != nil {
+				if _, _, err := live.service.IssueKey(s.t.Context(), operator, domain.NewKey{Kind: domain.InferenceKey}); err != nil {
 					s.t.Error(err)
 					return
 				}

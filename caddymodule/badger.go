@@ -7,6 +7,7 @@ import (
 	"path/filepath"
 	"sync"
 	"sync/atomic"
+	"time"
 
 	"github.com/caddyserver/caddy/v2"
 	"github.com/caddyserver/caddy/v2/caddyconfig/caddyfile"
@@ -20,6 +21,9 @@ func init() {
 	caddy.RegisterModule(new(Badger))
 }
 
+// defaultScrubInterval is how often a store is looked at as a whole.
+const defaultScrubInterval = 24 * time.Hour
+
 // Badger keeps presets, workspaces and issued keys in a folder of this
 // machine. One process at a time can use a folder; all sites and all
 // configurations of that process share one handle on it.
@@ -27,6 +31,10 @@ type Badger struct {
 	// The folder to store in, created with mode 0700 when it is missing.
 	// Default: presets/ in Caddy's data folder.
 	Folder string `json:"folder,omitempty"`
+
+	// How often to read all that is stored, in the background, and look for
+	// damage; negative for never. Default: 24h
+	ScrubInterval caddy.Duration `json:"scrub_interval,omitempty"`
 
 	lease *lease
 }
@@ -39,7 +47,9 @@ func (*Badger) CaddyModule() caddy.ModuleInfo {
 	}
 }
 
-// Provision opens the folder, or joins those who have it open.
+// Provision opens the folder, or joins those who have it open. A store that is
+// damaged, or on a disk that is full, is no error: it is unavailable until it can be
+// opened.
 func (b *Badger) Provision(ctx caddy.Context) error {
 	folder := filepath.Join(caddy.AppDataDir(), "presets")
 	if b.Folder != "" {
@@ -52,12 +62,15 @@ func (b *Badger) Provision(ctx caddy.Context) error {
 	if err != nil {
 		return fmt.Errorf("folder: %w", err)
 	}
-	lease := &lease{folder: folder, logger: ctx.Logger()}
+	if b.ScrubInterval == 0 {
+		b.ScrubInterval = caddy.Duration(defaultScrubInterval)
+	}
+	lease := &lease{folder: folder, scrub: time.Duration(b.ScrubInterval), logger: ctx.Logger()}
 	if _, err := lease.acquire(); err != nil {
 		return err
 	}
 	b.lease = lease
-	return nil
+	return registerStoreMetrics(ctx.GetMetricsRegistry())
 }
 
 // canonical creates a folder and returns its one absolute name, so that two
@@ -89,7 +102,9 @@ func (b *Badger) Cleanup() error {
 
 // UnmarshalCaddyfile reads the engine's part of the storage subdirective:
 //
-//	badger [<folder>]
+//	badger [<folder>] {
+//		scrub_interval <duration>|off
+//	}
 func (b *Badger) UnmarshalCaddyfile(d *caddyfile.Dispenser) error {
 	d.Next() // the engine's name
 	switch args := d.RemainingArgs(); len(args) {
@@ -99,24 +114,30 @@ func (b *Badger) UnmarshalCaddyfile(d *caddyfile.Dispenser) error {
 	default:
 		return d.Errf("storage badger: want at most one argument, the folder, got %d", len(args))
 	}
-	for nesting := d.Nesting(); d.NextBlock(nesting); {
-		return d.Errf("storage badger: unrecognized subdirective %q", d.Val())
+	return eachSubdirective(d, "storage badger: ", b.unmarshalSubdirective)
+}
+
+func (b *Badger) unmarshalSubdirective(d *caddyfile.Dispenser, name string) error {
+	switch name {
+	case "scrub_interval":
+		value, err := onlyArg(d, "storage badger: "+name, "a duration or off")
+		if err != nil {
+			return err
+		}
+		if value == "off" {
+			b.ScrubInterval = -1
+			return nil
+		}
+		interval, err := caddy.ParseDuration(value)
+		if err != nil || interval < time.Second {
+			return d.Errf("storage badger: scrub_interval must be off or a duration of a second or more such as 24h, got %q", value)
+		}
+		b.ScrubInterval = caddy.Duration(interval)
+	default:
+		return d.Errf("storage badger: unrecognized subdirective %q", name)
 	}
 	return nil
 }
-
-// folders holds the one handle on each folder that is in use. Opening and
-// closing take turns, so that a folder that is being closed can be opened
-// again right after.
-var folders = struct {
-	sync.Mutex
-	pool *caddy.UsagePool // handle by canonical folder
-}{pool: caddy.NewUsagePool()}
-
-type handle struct{ *badger.Store }
-
-// Destruct closes the store, within the store's own limit of time.
-func (h handle) Destruct() error { return h.Close() }
 
 // lease is a configuration's share in the handle on a folder. Requests that
 // were under way when the configuration was replaced still use it after
@@ -125,30 +146,26 @@ func (h handle) Destruct() error { return h.Close() }
 // come even later.
 type lease struct {
 	folder string
+	scrub  time.Duration // how often, not positive for never
 	logger *zap.Logger
 
-	mu    sync.Mutex // of changes to the fields below
-	users int
-	store atomic.Pointer[badger.Store] // nil without users
+	mu     sync.Mutex // of changes to the fields below
+	users  int
+	handle atomic.Pointer[handle] // nil without users
 }
 
-func (l *lease) acquire() (*badger.Store, error) {
+func (l *lease) acquire() (*handle, error) {
 	l.mu.Lock()
 	defer l.mu.Unlock()
 	if l.users == 0 {
-		folders.Lock()
-		defer folders.Unlock()
-		value, _, err := folders.pool.LoadOrNew(l.folder, func() (caddy.Destructor, error) {
-			store, err := badger.Open(l.folder, badger.Options{Logger: l.logger.Named("badger")})
-			return handle{store}, err
-		})
+		h, err := join(l)
 		if err != nil {
 			return nil, fmt.Errorf("opening the store: %w", err)
 		}
-		l.store.Store(value.(handle).Store)
+		l.handle.Store(h)
 	}
 	l.users++
-	return l.store.Load(), nil
+	return l.handle.Load(), nil
 }
 
 func (l *lease) release() error {
@@ -158,11 +175,7 @@ func (l *lease) release() error {
 	if l.users > 0 {
 		return nil
 	}
-	l.store.Store(nil)
-	folders.Lock()
-	defer folders.Unlock()
-	_, err := folders.pool.Delete(l.folder)
-	return err
+	return l.handle.Swap(nil).leave(l)
 }
 
 // done ends one call's use. Where it was the last use of all and closing
@@ -175,36 +188,48 @@ func (l *lease) done() {
 
 // View implements domain.Store.
 func (l *lease) View(ctx context.Context, fn func(domain.Reader) error) error {
-	store, err := l.acquire()
-	if err != nil {
-		return err
-	}
-	defer l.done()
-	return store.View(ctx, fn)
+	return l.use(func(store *badger.Store) error { return store.View(ctx, fn) })
 }
 
 // Update implements domain.Store.
 func (l *lease) Update(ctx context.Context, fn func(domain.Tx) error) error {
-	store, err := l.acquire()
+	return l.use(func(store *badger.Store) error { return store.Update(ctx, fn) })
+}
+
+// Check is badger.Store.Check of the store.
+func (l *lease) Check(ctx context.Context) (report badger.Report, err error) {
+	err = l.use(func(store *badger.Store) (err error) {
+		report, err = store.Check(ctx)
+		return err
+	})
+	return report, err
+}
+
+func (l *lease) use(fn func(*badger.Store) error) error {
+	h, err := l.acquire()
 	if err != nil {
 		return err
 	}
 	defer l.done()
-	return store.Update(ctx, fn)
+	store, err := h.get()
+	if err != nil {
+		return err
+	}
+	return fn(store)
 }
 
-// Stamps implements domain.Store. They are those of the handle: when the folder
-// was closed meanwhile and is opened again they are others.
+// Stamps implements domain.Store. They are those of the store that is open: when
+// the folder was closed meanwhile and is opened again they are others.
 func (l *lease) Stamps() *domain.Stamps {
-	if store := l.store.Load(); store != nil {
-		return store.Stamps()
+	if h := l.handle.Load(); h != nil {
+		return h.stamps()
 	}
-	store, err := l.acquire()
+	h, err := l.acquire()
 	if err != nil {
-		return domain.NewStamps() // which match nothing that anyone kept
+		return noStamps // which match nothing that anyone kept
 	}
 	defer l.done()
-	return store.Stamps()
+	return h.stamps()
 }
 
 // Interface guards

@@ -18,17 +18,23 @@ import (
 func init() {
 	caddycmd.RegisterCommand(caddycmd.Command{
 		Name:  "presets",
-		Usage: "key|audit",
-		Short: "Manages the keys of the presets handler and reads its audit trail",
+		Usage: "key|audit|verify",
+		Short: "Manages the keys and the store of the presets handler, and reads its audit trail",
 		Long: `
 Issues, lists and revokes the keys of a running presets handler, and prints and
-verifies the trail of all changes, through Caddy's admin endpoint.`,
-		CobraFunc: addCommands,
+verifies the trail of all changes, through Caddy's admin endpoint. Looks for damage
+in a store.`,
+		CobraFunc: func(presets *cobra.Command) {
+			isCommand.Store(true)
+			addCommands(presets)
+		},
 	})
 }
 
 // addCommands adds the subcommands of caddy presets.
-func addCommands(presets *cobra.Command) { presets.AddCommand(keyCommand(), auditCommand()) }
+func addCommands(presets *cobra.Command) {
+	presets.AddCommand(keyCommand(), auditCommand(), verifyCommand())
+}
 
 // adminTarget is where the commands find the running server.
 type adminTarget struct{ address, config, adapter, store string }

@@ -4,7 +4,9 @@
 package caddymodule
 
 import (
+	"context"
 	"encoding/json"
+	"errors"
 	"fmt"
 	"net/http"
 	"path"
@@ -171,7 +173,11 @@ func (h *Handler) provisionStore(ctx caddy.Context) error {
 	}
 	store := h.metrics.measure(engine.Store())
 	h.service = domain.NewService(store)
-	if err := h.service.EnsureDefaultWorkspace(ctx); err != nil {
+	switch err := h.service.EnsureDefaultWorkspace(ctx); {
+	case errors.Is(err, domain.ErrUnavailable):
+		// All that needs no store is served meanwhile.
+		go h.ensureLater(ctx)
+	case err != nil:
 		return fmt.Errorf("creating the default workspace: %w", err)
 	}
 	if h.Inference != nil {
@@ -181,6 +187,18 @@ func (h *Handler) provisionStore(ctx caddy.Context) error {
 	}
 	h.goLive(engine.Name(), engine.Store())
 	return nil
+}
+
+// ensureLater creates the default workspace as soon as the store is available, until
+// ctx ends.
+func (h *Handler) ensureLater(ctx context.Context) {
+	for errors.Is(h.service.EnsureDefaultWorkspace(ctx), domain.ErrUnavailable) {
+		select {
+		case <-ctx.Done():
+			return
+		case <-time.After(retryInterval):
+		}
+	}
 }
 
 // Cleanup withdraws the store from the admin endpoint. The engine's own

@@ -61,11 +61,12 @@ var descriptions = map[string]description{
 	"inference_messages":  {"inference", "Run a messages request", "Inference", "X-Session-Id X-Preset-Dry-Run"},
 	"models_list":         {"inference", "List the models of the gateway and the presets", "Models", ""},
 
-	"key_create":  {"admin", "Issue a key", "201 NewIssuedKey", "store"},
-	"key_list":    {"admin", "List the issued keys", "IssuedKeys", "store"},
-	"key_revoke":  {"admin", "Revoke a key", "IssuedKey", "store"},
-	"audit_list":  {"admin", "Read the audit trail", "Audit", "store after audit_limit"},
-	"openapi_get": {"admin", "Get this document", "OpenAPI", ""},
+	"key_create":   {"admin", "Issue a key", "201 NewIssuedKey", "store"},
+	"key_list":     {"admin", "List the issued keys", "IssuedKeys", "store"},
+	"key_revoke":   {"admin", "Revoke a key", "IssuedKey", "store"},
+	"audit_list":   {"admin", "Read the audit trail", "Audit", "store after audit_limit"},
+	"store_verify": {"admin", "Look for damage in the store", "Verdict", "store"},
+	"openapi_get":  {"admin", "Get this document", "OpenAPI", ""},
 }
 
 // refusals are the answers to what cannot be done, by their status.
@@ -81,6 +82,7 @@ var refusals = map[int]string{
 	http.StatusUnsupportedMediaType:  "The body is not JSON, or has a content encoding.",
 	http.StatusUnprocessableEntity:   "The Idempotency-Key was used for another request.",
 	http.StatusInternalServerError:   "It is the server's fault.",
+	http.StatusServiceUnavailable:    "Nothing was changed: the disk is full, or the store cannot be used.",
 }
 
 // pathParameters name the variable segment of a path by the segment before it.
@@ -182,7 +184,7 @@ func (d *openAPI) endpoints(schemas *schema.Schemas) (all []endpoint) {
 	for i, op := range new(Handler).routes(schemas) {
 		e := endpoint{
 			name: op.name, method: op.method, path: op.path, errors: "Error",
-			refusals: []int{http.StatusBadRequest, http.StatusUnauthorized, http.StatusForbidden, http.StatusInternalServerError},
+			refusals: []int{http.StatusBadRequest, http.StatusUnauthorized, http.StatusForbidden, http.StatusInternalServerError, http.StatusServiceUnavailable},
 		}
 		switch {
 		case op.may(inference) == nil:
@@ -217,21 +219,21 @@ func (d *openAPI) endpoints(schemas *schema.Schemas) (all []endpoint) {
 			body: requestBody("GatewayRequest", true), errors: errorSchemas[dialect],
 			refusals: []int{
 				http.StatusBadRequest, http.StatusUnauthorized, http.StatusForbidden, http.StatusNotFound,
-				http.StatusRequestTimeout, http.StatusRequestEntityTooLarge, http.StatusInternalServerError,
+				http.StatusRequestTimeout, http.StatusRequestEntityTooLarge, http.StatusInternalServerError, http.StatusServiceUnavailable,
 			},
 		})
 	}
 	all = append(all, endpoint{
 		name: "models_list", method: http.MethodGet, path: "models", security: keys, errors: "Error",
-		refusals: []int{http.StatusBadRequest, http.StatusUnauthorized, http.StatusForbidden, http.StatusInternalServerError},
+		refusals: []int{http.StatusBadRequest, http.StatusUnauthorized, http.StatusForbidden, http.StatusInternalServerError, http.StatusServiceUnavailable},
 	})
 	for _, op := range adminRoutes() {
 		e := endpoint{
 			name: op.name, method: op.method, path: op.path, errors: "AdminError",
-			refusals: []int{http.StatusBadRequest, http.StatusNotFound, http.StatusInternalServerError},
+			refusals: []int{http.StatusBadRequest, http.StatusNotFound, http.StatusInternalServerError, http.StatusServiceUnavailable},
 			security: []any{}, servers: adminServers,
 		}
-		if op.method == http.MethodPost {
+		if op.name == "key_create" {
 			e.body = requestBody("NewKey", true)
 		}
 		if op.method != http.MethodGet {
@@ -330,8 +332,9 @@ func (d *openAPI) refusal(schema string, status int) (name string) {
 		return name
 	}
 	answer := map[string]any{"description": refusals[status], "content": jsonContent(schema)}
-	if status == http.StatusInternalServerError && schema != "AdminError" {
-		answer["headers"] = map[string]any{"X-Request-Id": referenceTo("headers", "X-Request-Id")}
+	header := map[int]string{http.StatusInternalServerError: "X-Request-Id", http.StatusServiceUnavailable: "Retry-After"}[status]
+	if header != "" && schema != "AdminError" {
+		answer["headers"] = map[string]any{header: referenceTo("headers", header)}
 	}
 	putNode(d.responses, name, newNode(answer))
 	return name

@@ -15,6 +15,7 @@ import (
 	"fmt"
 	"runtime/debug"
 	"sync"
+	"sync/atomic"
 	"time"
 
 	badgerdb "github.com/dgraph-io/badger/v4"
@@ -54,6 +55,9 @@ type Store struct {
 	stamps    *domain.Stamps
 	limit     time.Duration // of Close
 	close     func() error
+
+	damage  atomic.Int64 // see Status
+	checked atomic.Int64 // Unix nanoseconds, 0 for never
 }
 
 // Options are how a store is opened. The zero value will do.
@@ -114,7 +118,9 @@ func (s *Store) view(ctx context.Context, fn func(*reader) error) error {
 	defer txn.Discard()
 	r := &reader{txn: txn}
 	defer r.end()
-	return fn(r)
+	err := fn(r)
+	s.noteDamage(err)
+	return err
 }
 
 // Update implements domain.Store. It never returns ErrConflict: changes take
@@ -138,6 +144,7 @@ func (s *Store) update(ctx context.Context, fn func(*tx) error) error {
 	}
 	select {
 	case err := <-op.answer:
+		s.noteDamage(err)
 		return err
 	case <-ctx.Done():
 		if op.claim() {

@@ -80,6 +80,7 @@ type committer struct {
 	mu     sync.Mutex
 	queue  []*operation
 	closed bool
+	halted atomic.Bool   // stopped is set
 	wake   chan struct{} // holds a token when there is news in queue or closed
 	done   chan struct{}
 	// deleted holds a token when workspaces may have been deleted since it was
@@ -346,6 +347,7 @@ func (c *committer) land(err error) {
 // stop ends writing.
 func (c *committer) stop(err error) {
 	c.stopped = fmt.Errorf("%w: %w", ErrStopped, err)
+	c.halted.Store(true)
 	c.logger.Error("a write failed and it is unknown whether it took effect: "+
 		"writes are refused until the server is restarted; reads go on", zap.Error(err))
 }

@@ -15,9 +15,10 @@ import (
 	"github.com/google/uuid"
 )
 
-const (
-	markerName = "STORE"
+// MarkerName is the name of the file that makes a folder a store.
+const MarkerName = "STORE"
 
+const (
 	// storeFormat is the layout of keys and records that this version writes.
 	// Format 1 had no places; upgrade makes it this one. Format 2 was an attempt at
 	// that, and in no release.
@@ -65,8 +66,16 @@ func enter(folder string) (marker, error) {
 	return m, nil
 }
 
+// readStore returns the marker of a folder that has one.
+func readStore(folder string) (marker, error) {
+	if _, err := os.Stat(filepath.Join(folder, MarkerName)); err != nil {
+		return marker{}, fmt.Errorf("%s is not a store: %w", folder, err)
+	}
+	return readMarker(folder)
+}
+
 func readMarker(folder string) (m marker, err error) {
-	text, err := os.ReadFile(filepath.Join(folder, markerName))
+	text, err := os.ReadFile(filepath.Join(folder, MarkerName))
 	if errors.Is(err, fs.ErrNotExist) {
 		return newMarker(folder)
 	}
@@ -74,7 +83,7 @@ func readMarker(folder string) (m marker, err error) {
 		return m, err
 	}
 	if err := json.Unmarshal(text, &m); err != nil || m.Format < 1 || m.State != stateNew && m.State != stateReady {
-		return m, fmt.Errorf("%w: the %s file in %s is not what it was written as; restore a backup", ErrDamaged, markerName, folder)
+		return m, fmt.Errorf("%w: the %s file in %s is not what it was written as; restore a backup", ErrDamaged, MarkerName, folder)
 	}
 	if m.Format > storeFormat {
 		return m, fmt.Errorf("the store in %s has format %d and needs a newer version of this module, which reads formats up to %d", folder, m.Format, storeFormat)
@@ -103,13 +112,13 @@ func newMarker(folder string) (marker, error) {
 		return marker{}, err
 	}
 	if slices.ContainsFunc(entries, func(e fs.DirEntry) bool { return e.Name() == badgerdb.ManifestFilename }) {
-		return marker{}, fmt.Errorf("%s holds a Badger database that is not a store of presets, or has lost its %s file", folder, markerName)
+		return marker{}, fmt.Errorf("%s holds a Badger database that is not a store of presets, or has lost its %s file", folder, MarkerName)
 	}
 	for _, entry := range entries {
 		name := entry.Name()
 		switch {
 		case name == "lost+found": // of a file system mounted here
-		case strings.HasPrefix(name, markerName+"-"): // of a first start that was cut short
+		case strings.HasPrefix(name, MarkerName+"-"): // of a first start that was cut short
 		default:
 			return marker{}, fmt.Errorf("%s is neither empty nor a store: it holds %s", folder, name)
 		}
@@ -123,7 +132,7 @@ func (m marker) write(folder string) error {
 	if err != nil {
 		return err
 	}
-	file, err := os.CreateTemp(folder, markerName+"-*")
+	file, err := os.CreateTemp(folder, MarkerName+"-*")
 	if err != nil {
 		return err
 	}
@@ -132,7 +141,7 @@ func (m marker) write(folder string) error {
 	if err := errors.Join(err, file.Sync(), file.Close()); err != nil {
 		return err
 	}
-	if err := os.Rename(file.Name(), filepath.Join(folder, markerName)); err != nil {
+	if err := os.Rename(file.Name(), filepath.Join(folder, MarkerName)); err != nil {
 		return err
 	}
 	if m.State == stateNew {

@@ -463,7 +463,7 @@ func TestEmptyLogs(t *testing.T) {
 	}
 	// In a store that never came to be, too.
 	folder = t.TempDir()
-	for name, content := range map[string]string{markerName: `{"format":3,"id":"x","state":"new"}`, "000001.vlog": "", "00001.mem": ""} {
+	for name, content := range map[string]string{MarkerName: `{"format":3,"id":"x","state":"new"}`, "000001.vlog": "", "00001.mem": ""} {
 		if err := os.WriteFile(filepath.Join(folder, name), []byte(content), 0o600); err != nil {
 			t.Fatal(err)
 		}
@@ -595,41 +595,41 @@ func TestMarker(t *testing.T) {
 			write(t, folder, badgerdb.ManifestFilename, "nonsense nonsense")
 		}, "MANIFEST: manifest has bad magic"},
 		{"all but STORE gone", func(t *testing.T, folder string) {
-			write(t, folder, markerName, `{"format":1,"id":"x","state":"ready"}`)
+			write(t, folder, MarkerName, `{"format":1,"id":"x","state":"ready"}`)
 		}, "data files are gone"},
 		{"STORE gone", func(t *testing.T, folder string) {
 			seed(t, folder)
-			remove(t, folder, markerName)
+			remove(t, folder, MarkerName)
 		}, "not a store of presets"},
 		{"STORE damaged", func(t *testing.T, folder string) {
 			seed(t, folder)
-			write(t, folder, markerName, `{"format":1,"state`)
+			write(t, folder, MarkerName, `{"format":1,"state`)
 		}, "STORE file"},
-		{"STORE empty", func(t *testing.T, folder string) { write(t, folder, markerName, "") }, "STORE file"},
-		{"state unknown", func(t *testing.T, folder string) { write(t, folder, markerName, `{"format":1,"state":"x"}`) }, "STORE file"},
+		{"STORE empty", func(t *testing.T, folder string) { write(t, folder, MarkerName, "") }, "STORE file"},
+		{"state unknown", func(t *testing.T, folder string) { write(t, folder, MarkerName, `{"format":1,"state":"x"}`) }, "STORE file"},
 		{"newer format", func(t *testing.T, folder string) {
 			seed(t, folder)
-			write(t, folder, markerName, `{"format":4,"state":"ready"}`)
+			write(t, folder, MarkerName, `{"format":4,"state":"ready"}`)
 		}, "newer version"},
 		{"format of no release", func(t *testing.T, folder string) {
-			write(t, folder, markerName, `{"format":2,"state":"ready"}`)
+			write(t, folder, MarkerName, `{"format":2,"state":"ready"}`)
 		}, "begin with an empty folder"},
 		{"another's folder", func(t *testing.T, folder string) { write(t, folder, "notes.txt", "mine") }, "neither empty nor a store"},
 		{"tables only", func(t *testing.T, folder string) {
 			seed(t, folder)
-			remove(t, folder, markerName, badgerdb.ManifestFilename)
+			remove(t, folder, MarkerName, badgerdb.ManifestFilename)
 		}, "neither empty nor a store"},
 		// What a crash of a first start leaves.
 		{"crash before STORE", func(t *testing.T, folder string) { write(t, folder, "STORE-123", `{"form`) }, ""},
-		{"crash after STORE", func(t *testing.T, folder string) { write(t, folder, markerName, `{"format":1,"id":"x","state":"new"}`) }, ""},
+		{"crash after STORE", func(t *testing.T, folder string) { write(t, folder, MarkerName, `{"format":1,"id":"x","state":"new"}`) }, ""},
 		{"crash in Badger", func(t *testing.T, folder string) {
-			write(t, folder, markerName, `{"format":1,"id":"x","state":"new"}`)
+			write(t, folder, MarkerName, `{"format":1,"id":"x","state":"new"}`)
 			write(t, folder, "MANIFEST-REWRITE", "Bd")
 			write(t, folder, "LOCK", "1\n")
 		}, ""},
 		{"crash before ready", func(t *testing.T, folder string) {
 			seed(t, folder)
-			write(t, folder, markerName, `{"format":1,"id":"x","state":"new"}`)
+			write(t, folder, MarkerName, `{"format":1,"id":"x","state":"new"}`)
 		}, ""},
 	} {
 		t.Run(test.name, func(t *testing.T) {
@@ -660,7 +660,7 @@ func TestMarker(t *testing.T) {
 				t.Fatal(err)
 			}
 			var m marker
-			text, err := os.ReadFile(filepath.Join(folder, markerName))
+			text, err := os.ReadFile(filepath.Join(folder, MarkerName))
 			if err := errors.Join(err, json.Unmarshal(text, &m)); err != nil {
 				t.Fatal(err)
 			}

@@ -139,7 +139,7 @@ func (o old) write(t *testing.T, folder string) {
 
 func setMarker(t *testing.T, folder, text string) {
 	t.Helper()
-	if err := os.WriteFile(filepath.Join(folder, markerName), []byte(text), 0o600); err != nil {
+	if err := os.WriteFile(filepath.Join(folder, MarkerName), []byte(text), 0o600); err != nil {
 		t.Fatal(err)
 	}
 }

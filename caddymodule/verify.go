@@ -1,0 +1,183 @@
+package caddymodule
+
+import (
+	"bytes"
+	"context"
+	"errors"
+	"fmt"
+	"io"
+	"net/http"
+	"os"
+	"os/exec"
+	"strings"
+	"sync/atomic"
+
+	caddycmd "github.com/caddyserver/caddy/v2/cmd"
+	jsonv2 "github.com/go-json-experiment/json"
+	"github.com/spf13/cobra"
+	"go.uber.org/zap"
+
+	"github.com/caddy-presets/caddy-presets/domain"
+	"github.com/caddy-presets/caddy-presets/storage/badger"
+)
+
+// exitDamaged is the exit code of the verify command for a store that is damaged.
+// Caddy itself uses those below.
+const exitDamaged = 10
+
+// isCommand tells that this program has our commands, as those have that are made
+// of Caddy's own main.
+var isCommand atomic.Bool
+
+// verdict is what the verify command prints as JSON.
+type verdict struct {
+	badger.Report
+	Damaged bool   `json:"damaged"`
+	Error   string `json:"error"` // empty for none
+}
+
+func newVerdict(report badger.Report, err error) verdict {
+	v := verdict{Report: report, Damaged: errors.Is(err, badger.ErrDamaged) || len(report.Problems) > 0}
+	if err != nil {
+		v.Error = err.Error()
+	}
+	return v
+}
+
+func verifyCommand() *cobra.Command {
+	var (
+		target        adminTarget
+		quick, asJSON bool
+	)
+	verify := &cobra.Command{
+		Use:   "verify [--json] [--quick] [<folder>]",
+		Short: "Looks for damage in a store",
+		Long: `
+Reads all that is in a store and finds out whether any of it is damaged or missing.
+With a folder it looks there; no server may have that open. Without one it asks the
+running server to look at the store that it has open.
+
+--quick looks at a folder as a start of the server does: at the checksums of all
+tables and at the end of the log, but not at each record.
+
+The exit code is 10 if there is damage, and 1 if it could not be found out.`,
+		Args: cobra.MaximumNArgs(1),
+	}
+	target.flags(verify)
+	flags := verify.Flags()
+	flags.BoolVar(&quick, "quick", false, "Look at a folder as a start of the server does")
+	flags.BoolVar(&asJSON, "json", false, "Print JSON")
+	verify.RunE = func(cmd *cobra.Command, args []string) error {
+		return caddycmd.WrapCommandFuncForCobra(func(caddycmd.Flags) (int, error) {
+			v, err := look(cmd, &target, args, quick)
+			if err != nil {
+				return 1, err
+			}
+			if asJSON {
+				err = jsonv2.MarshalWrite(cmd.OutOrStdout(), v)
+			} else {
+				err = v.print(cmd.OutOrStdout())
+			}
+			switch {
+			case err != nil:
+				return 1, err
+			case v.Damaged:
+				return exitDamaged, errors.New("the store is damaged: restore a backup")
+			case v.Error != "":
+				return 1, errors.New(v.Error)
+			}
+			return 0, nil
+		})(cmd, args)
+	}
+	return verify
+}
+
+func look(cmd *cobra.Command, target *adminTarget, args []string, quick bool) (v verdict, err error) {
+	switch {
+	case len(args) == 0 && quick:
+		return v, errors.New("--quick wants a folder")
+	case len(args) == 0:
+		err = target.call(http.MethodPost, adminPath+"verify", nil, &v)
+		return v, err
+	case quick:
+		return newVerdict(badger.Report{}, badger.Probe(args[0], badger.Options{})), nil
+	default:
+		return newVerdict(badger.Verify(cmd.Context(), args[0], badger.Options{})), nil
+	}
+}
+
+func (v verdict) print(w io.Writer) error {
+	var text strings.Builder
+	for _, problem := range v.Problems {
+		fmt.Fprintln(&text, problem)
+	}
+	if v.More > 0 {
+		fmt.Fprintf(&text, "and %d more\n", v.More)
+	}
+	switch {
+	case v.Error != "":
+		fmt.Fprintln(&text, v.Error)
+	case !v.Damaged:
+		fmt.Fprintf(&text, "Nothing is damaged: looked at %d records and %d tables.\n", v.Records, v.Tables)
+	}
+	_, err := io.WriteString(w, text.String())
+	return err
+}
+
+// checker is what a storage engine offers that can look at all that it has stored
+// while it is in use.
+type checker interface {
+	Check(ctx context.Context) (badger.Report, error)
+}
+
+// verifyStore answers what a look at the whole store finds.
+func verifyStore(r adminRequest) error {
+	live, ok := r.store.(checker)
+	if !ok {
+		return badRequest(errors.New("the engine of this store cannot look at all of it"))
+	}
+	report, err := live.Check(r.Context())
+	if err != nil && !errors.Is(err, badger.ErrDamaged) {
+		return adminError(err)
+	}
+	return writeJSON(r.w, http.StatusOK, newVerdict(report, err))
+}
+
+// probeApart does what badger.Probe does, in a process of its own: on damage that
+// nobody has foreseen Badger ends the process, which must not be this one. Where no
+// other can be started it is done here.
+func probeApart(folder string, o badger.Options) error {
+	if !isCommand.Load() {
+		return badger.Probe(folder, o) // in a program of someone else's, or a test
+	}
+	program, err := os.Executable()
+	if err != nil {
+		return badger.Probe(folder, o)
+	}
+	var stdout, stderr bytes.Buffer
+	cmd := exec.Command(program, "presets", "verify", "--quick", "--json", folder)
+	cmd.Stdout, cmd.Stderr = &stdout, &stderr
+	if err := cmd.Start(); err != nil {
+		o.Logger.Warn("the store is checked in the server's own process: another one cannot be started", zap.Error(err))
+		return badger.Probe(folder, o)
+	}
+	err = cmd.Wait()
+	var v verdict
+	switch code := cmd.ProcessState.ExitCode(); {
+	case jsonv2.Unmarshal(stdout.Bytes(), &v) == nil && v.Damaged:
+		return fmt.Errorf("%w%s", badger.ErrDamaged, strings.TrimPrefix(v.Error, badger.ErrDamaged.Error()))
+	case v.Error != "":
+		return fmt.Errorf("%w: checking it: %s", domain.ErrUnavailable, v.Error)
+	case err == nil:
+		return nil
+	case code < 0: // by a signal, such as that of a system without memory
+		return fmt.Errorf("%w: the process that checks it was ended: %w", domain.ErrUnavailable, err)
+	default:
+		return fmt.Errorf("%w: the process that checks it failed: %w: %s", badger.ErrDamaged, err, firstLine(stderr.String()))
+	}
+}
+
+func firstLine(text string) string {
+	line, _, _ := strings.Cut(text, "\n")
+	return line
+}

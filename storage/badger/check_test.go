@@ -1,0 +1,191 @@
+package badger
+
+import (
+	"bytes"
+	"context"
+	"errors"
+	"fmt"
+	"maps"
+	"slices"
+	"strings"
+	"testing"
+
+	badgerdb "github.com/dgraph-io/badger/v4"
+
+	"github.com/caddy-presets/caddy-presets/domain"
+)
+
+// furnish adds to what seed made, so that there is a record of every kind: an
+// archived preset, a workspace that was renamed, and one that was deleted.
+func furnish(t *testing.T, folder string) {
+	t.Helper()
+	w, p, _ := seed(t, folder)
+	s := mustOpen(t, folder)
+	service := domain.NewService(s)
+	renamed, gone := "renamed", domain.NewWorkspace{Name: "gone", Slug: "gone"}
+	created, err := service.CreateWorkspace(t.Context(), by(""), gone)
+	if err != nil {
+		t.Fatal(err)
+	}
+	_, err1 := service.CreatePresetVersion(t.Context(), by(created.Workspace.ID), "", "other", domain.Capture{Config: []byte("{}")})
+	_, err2 := service.CreatePresetVersion(t.Context(), by(w.ID), "", "archived", domain.Capture{Config: []byte("{}")})
+	_, err3 := service.ArchivePreset(t.Context(), by(w.ID), "", "archived")
+	_, err4 := service.UpdateWorkspace(t.Context(), by(""), w.ID, domain.WorkspacePatch{Slug: &renamed}, nil)
+	_, err5 := service.DeleteLabel(t.Context(), by(w.ID), "", p.Slug, "staging")
+	_, err6 := service.PutLabel(t.Context(), by(w.ID), "", p.Slug, "beta", domain.Target{Version: 2})
+	if err := errors.Join(err1, err2, err3, err4, err5, err6, s.Close()); err != nil {
+		t.Fatal(err)
+	}
+}
+
+func verified(t *testing.T, folder string) Report {
+	t.Helper()
+	report, err := Verify(t.Context(), folder, Options{})
+	if err != nil {
+		report.problem("%v", err)
+	}
+	return report
+}
+
+// TestVerify removes, replaces and damages each record of a store in turn: all of
+// that is found, and without it nothing is.
+func TestVerify(t *testing.T) {
+	folder := t.TempDir()
+	furnish(t, folder)
+	if report := verified(t, folder); report.Err() != nil || report.Records == 0 || report.Tables == 0 {
+		t.Fatalf("untouched: got %+v, want no problems", report)
+	}
+	records := make(map[string][]byte)
+	tamper(t, folder, func(txn *badgerdb.Txn) error {
+		it := txn.NewIterator(badgerdb.DefaultIteratorOptions)
+		defer it.Close()
+		for it.Rewind(); it.Valid(); it.Next() {
+			record, err := it.Item().ValueCopy(nil)
+			if err != nil {
+				return err
+			}
+			records[string(it.Item().Key())] = record
+		}
+		return nil
+	})
+	kinds := make(map[kind]int)
+	for _, name := range slices.Sorted(maps.Keys(records)) {
+		k, record := key(name), records[name]
+		if kinds[k.kind()]++; kinds[k.kind()] > 1 {
+			continue
+		}
+		for how, damaged := range map[string][]byte{
+			"removed":  nil,
+			"replaced": encodeBytes(k, []byte("nonsense of its own")),
+			"flipped":  bytes.Replace(record, record[len(record)-1:], []byte{record[len(record)-1] ^ 1}, 1),
+			"short":    record[:len(record)-1],
+		} {
+			if how == "removed" && k.kind() == kindReplay { // which anyone may lack
+				continue
+			}
+			tamper(t, folder, func(txn *badgerdb.Txn) error {
+				if damaged == nil {
+					return txn.Delete(k)
+				}
+				return txn.Set(k, damaged)
+			})
+			if report := verified(t, folder); len(report.Problems) == 0 {
+				t.Errorf("a %v record %s: nothing is found", k.kind(), how)
+			} else if text := strings.Join(report.Problems, " "); strings.Contains(text, "needle") {
+				t.Errorf("a %v record %s: %q quotes what is stored", k.kind(), how, text)
+			}
+			tamper(t, folder, func(txn *badgerdb.Txn) error { return txn.Set(k, record) })
+		}
+	}
+	for _, of := range []kind{
+		kindWorkspace, kindWorkspaceSlug, kindPreset, kindVersion, kindKey, kindKeyHash, kindLabel, kindLabelChange,
+		kindAuditHead, kindAudit, kindReplay, kindListEnd, kindPlace, kindLeaf, kindNode, kindSequence,
+	} {
+		if kinds[of] == 0 {
+			t.Errorf("there was no %v record", of)
+		}
+	}
+	if report := verified(t, folder); report.Err() != nil {
+		t.Errorf("restored: %v", report.Err())
+	}
+	tamper(t, folder, func(txn *badgerdb.Txn) error { return txn.Set([]byte("stranger"), nil) })
+	if report := verified(t, folder); len(report.Problems) != 1 {
+		t.Errorf("a stranger's record: got %q, want one problem", report.Problems)
+	}
+}
+
+func TestVerifyRefuses(t *testing.T) {
+	folder := t.TempDir()
+	if _, err := Verify(t.Context(), folder, Options{}); err == nil || !strings.Contains(err.Error(), "not a store") {
+		t.Errorf("an empty folder: got error %v, want that it is not a store", err)
+	}
+	s := mustOpen(t, folder)
+	if _, err := Verify(t.Context(), folder, Options{}); err == nil || !strings.Contains(err.Error(), "in use") {
+		t.Errorf("an open store: got error %v, want that it is in use", err)
+	}
+	if err := s.Close(); err != nil {
+		t.Fatal(err)
+	}
+	if report, err := Verify(t.Context(), folder, Options{}); err != nil || report.Err() != nil {
+		t.Errorf("a store without anything: got %v, %v", err, report.Err())
+	}
+}
+
+// TestCheck looks at a store that is written to, and finds damage in it.
+func TestCheck(t *testing.T) {
+	folder := t.TempDir()
+	furnish(t, folder)
+	s := mustOpen(t, folder)
+	service := domain.NewService(s)
+	done := make(chan struct{})
+	writing := make(chan error)
+	go func() {
+		var err error
+		for i := 0; err == nil; i++ {
+			select {
+			case <-done:
+				writing <- nil
+				return
+			default:
+				_, err = service.CreateWorkspace(context.Background(), by(""), domain.NewWorkspace{Name: "w", Slug: fmt.Sprint("w-", i)})
+			}
+		}
+		writing <- err
+	}()
+	for range 10 {
+		if report, err := s.Check(t.Context()); err != nil || report.Err() != nil || report.Tables == 0 {
+			t.Errorf("got %+v, %v, want no problems", report, err)
+		}
+	}
+	close(done)
+	if err := <-writing; err != nil {
+		t.Fatal(err)
+	}
+	if status := s.Status(); status.Checked.IsZero() || status.Damage != 0 || !status.Writable || status.NeededBytes < minFree {
+		t.Errorf("got %+v, want a checked store that can be written", status)
+	}
+	if err := s.db.Update(func(txn *badgerdb.Txn) error { return txn.Delete(auditKey(2)) }); err != nil {
+		t.Fatal(err)
+	}
+	if report, err := s.Check(t.Context()); err != nil || !errors.Is(report.Err(), ErrDamaged) {
+		t.Errorf("damaged: got %+v, %v, want a problem", report, err)
+	}
+	if status := s.Status(); status.Damage == 0 {
+		t.Error("damage does not count")
+	}
+}
+
+// TestCheckEnds ends a check when its caller gives up.
+func TestCheckEnds(t *testing.T) {
+	folder := t.TempDir()
+	furnish(t, folder)
+	s := mustOpen(t, folder)
+	ctx, cancel := context.WithCancel(t.Context())
+	cancel()
+	if _, err := s.Check(ctx); !errors.Is(err, context.Canceled) {
+		t.Errorf("got error %v, want Canceled", err)
+	}
+	if report, err := s.Check(t.Context()); err != nil || report.Err() != nil {
+		t.Errorf("got %v, %v, want no problems", err, report.Err())
+	}
+}
