@@ -237,7 +237,7 @@ func (h *handle) newest() *lease {
 
 func (h *handle) logger() *zap.Logger {
 	if l := h.newest(); l != nil {
-		return l.logger.Named("badger")
+		return l.logger
 	}
 	return zap.NewNop()
 }

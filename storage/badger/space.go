@@ -250,13 +250,14 @@ func (g *guard) makeBallast() {
 	g.owed.Store(0) // or else no such thing is to be had here
 }
 
-// stop ends watching.
+// stop ends watching, if anyone watches.
 func (g *guard) stop() {
 	if g.quit == nil {
 		return
 	}
 	close(g.quit)
 	<-g.done
+	g.quit = nil
 }
 
 // forClosing returns an error where Badger could not write what it holds in memory,

@@ -1,0 +1,186 @@
+package badger
+
+import (
+	"errors"
+	"os"
+	"path/filepath"
+	"strings"
+	"sync/atomic"
+	"testing"
+	"time"
+
+	"go.uber.org/zap"
+	"go.uber.org/zap/zaptest/observer"
+
+	"github.com/caddy-presets/caddy-presets/domain"
+)
+
+// disk is a file system whose free space a test decides on.
+type disk struct {
+	free   atomic.Uint64
+	fails  atomic.Bool
+	folder string
+}
+
+func (d *disk) freeOf(string) (uint64, error) {
+	if d.fails.Load() {
+		return 0, errDeliberate
+	}
+	return d.free.Load(), nil
+}
+
+// ballast returns the size of the ballast file, -1 for none.
+func (d *disk) ballast() int64 {
+	info, err := os.Stat(filepath.Join(d.folder, ballastName))
+	if err != nil {
+		return -1
+	}
+	return info.Size()
+}
+
+func canAllocate(t *testing.T) {
+	t.Helper()
+	file, err := os.Create(filepath.Join(t.TempDir(), "file"))
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer file.Close()
+	if err := allocate(file, 1<<20); err != nil {
+		t.Skipf("this file system has no ballast: %v", err)
+	}
+}
+
+// TestBallast is made when there is ample space, given up when there is none, and
+// comes back before anyone writes.
+func TestBallast(t *testing.T) {
+	canAllocate(t)
+	core, logs := observer.New(zap.InfoLevel)
+	d := &disk{folder: t.TempDir()}
+	g := newGuard(d.folder, d.freeOf, zap.New(core))
+	writable := func(want bool) {
+		t.Helper()
+		if err := g.forWriting(); (err == nil) != want || err != nil && !errors.Is(err, domain.ErrUnavailable) {
+			t.Errorf("with %d MiB and a ballast of %d: got %v, want a write to pass: %v", d.free.Load()>>20, d.ballast(), err, want)
+		}
+	}
+	d.free.Store(2*minFree + ballastSize - 1)
+	g.look(true)
+	if got := d.ballast(); got != -1 {
+		t.Errorf("on a small disk: got a ballast of %d bytes, want none", got)
+	}
+	d.free.Store(2*minFree + ballastSize)
+	g.look(false)
+	if got := d.ballast(); got != -1 {
+		t.Errorf("too early: got a ballast of %d bytes, want none", got)
+	}
+	g.look(true)
+	if got := d.ballast(); got != ballastSize {
+		t.Fatalf("got a ballast of %d bytes, want %d", got, ballastSize)
+	}
+	d.free.Store(minFree)
+	writable(true)
+	d.free.Store(minFree - 1)
+	writable(false)
+	g.look(true)
+	if got := d.ballast(); got != ballastSize {
+		t.Errorf("while there is some space: got a ballast of %d bytes, want all", got)
+	}
+	d.free.Store(0)
+	g.look(true)
+	if got := d.ballast(); got != 0 {
+		t.Errorf("on a full disk: got a ballast of %d bytes, want none", got)
+	}
+	d.free.Store(minFree + ballastSize - 1) // some of which is the ballast's
+	writable(false)
+	d.free.Store(minFree + ballastSize)
+	writable(true)
+	writable(true)
+	g.look(true)
+	again := newGuard(d.folder, d.freeOf, zap.NewNop()) // as after a restart
+	if again.owed.Load() != ballastSize {
+		t.Error("a restart forgets that the ballast is to be had again")
+	}
+	d.free.Store(3 * (minFree + ballastSize))
+	g.look(true)
+	if got := d.ballast(); got != ballastSize || g.owed.Load() != 0 {
+		t.Errorf("with space again: got a ballast of %d bytes and %d owed, want %d and none", got, g.owed.Load(), ballastSize)
+	}
+	var told []string
+	for _, entry := range logs.All() {
+		told = append(told, entry.Level.String()+" "+strings.SplitN(entry.Message, ":", 2)[0])
+	}
+	want := []string{
+		"warn disk space is getting short", // though enough for now
+		"error writes are refused", "warn the disk is full", "warn writes are accepted again", "info there is enough disk space again",
+	}
+	if got := strings.Join(told, "; "); got != strings.Join(want, "; ") {
+		t.Errorf("got %s\nwant %s", got, strings.Join(want, "; "))
+	}
+}
+
+// TestFullDisk opens and closes a store on a disk that is full but for its ballast.
+func TestFullDisk(t *testing.T) {
+	canAllocate(t)
+	d := &disk{folder: t.TempDir()}
+	d.free.Store(1 << 40)
+	open := func() (*Store, error) { return openFolder(d.folder, Options{}, d.freeOf) }
+	s, err := open()
+	if err != nil {
+		t.Fatal(err)
+	}
+	if err := s.Update(t.Context(), put(newWorkspace("before"))); err != nil {
+		t.Fatal(err)
+	}
+	s.guard.look(true)
+	d.free.Store(0)
+	for end := time.Now().Add(20 * time.Second); d.ballast() != 0; time.Sleep(time.Millisecond) {
+		if time.Now().After(end) {
+			t.Fatal("the ballast is not given up")
+		}
+	}
+	if s.Status().Writable {
+		t.Error("a store on a full disk is writable")
+	}
+	s.committer.close()
+	s.committer.wait()
+	s.purger.stop()
+	// It cannot be written what is in memory, so nothing is.
+	if err := s.closeEngine(); !errors.Is(err, ErrDiskFull) {
+		t.Errorf("closing: got %v, want ErrDiskFull", err)
+	}
+	d.free.Store(minFree)
+	if err := s.closeEngine(); err != nil {
+		t.Errorf("closing with space: %v", err)
+	}
+	d.free.Store(minFree - 1)
+	if _, err := open(); !errors.Is(err, ErrDiskFull) {
+		t.Errorf("opening: got %v, want ErrDiskFull", err)
+	}
+	d.free.Store(minFree)
+	if s, err = open(); err != nil {
+		t.Fatal(err)
+	}
+	defer s.Close()
+	if _, err := workspace(s, "before"); err != nil {
+		t.Error(err)
+	}
+	if err := s.Update(t.Context(), put(newWorkspace("after"))); !errors.Is(err, ErrDiskFull) {
+		t.Errorf("a write that would take the ballast's space: got %v, want ErrDiskFull", err)
+	}
+}
+
+// TestSpaceNeeded grows with what a compaction would write anew.
+func TestSpaceNeeded(t *testing.T) {
+	folder := t.TempDir()
+	seed(t, folder)
+	if got := spaceIn(folder); got <= flushSpace || got > flushSpace+1<<20 {
+		t.Errorf("a small store: got %d bytes, want a little more than %d", got, flushSpace)
+	}
+	s := mustOpen(t, folder)
+	if got := spaceOf(s.db); got != spaceIn(folder) {
+		t.Errorf("open: got %d bytes, closed %d", got, spaceIn(folder))
+	}
+	if got := spaceIn(t.TempDir()); got != minFree {
+		t.Errorf("no store: got %d bytes, want %d", got, minFree)
+	}
+}
