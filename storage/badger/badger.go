@@ -188,13 +188,14 @@ func (s *Store) closeOnce() error {
 }
 
 func (s *Store) closeEngine() error {
-	if s.guard != nil {
-		s.guard.stop()
-		if err := s.guard.forClosing(s.db); err != nil {
-			return err
-		}
+	if s.guard == nil {
+		return guarded(s.db.Close)
 	}
-	return guarded(s.db.Close)
+	s.guard.stop()
+	if err := s.guard.forClosing(s.db); err != nil {
+		return err
+	}
+	return errors.Join(guarded(s.db.Close), removeUnusedLogs(s.guard.folder))
 }
 
 // gate lets readers in until it is closed, and then waits for those inside.

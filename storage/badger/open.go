@@ -146,6 +146,23 @@ func (s *Store) complete(folder string, m marker) error {
 // for a log that is not encrypted.
 const logHeader = 20
 
+// removeUnusedLogs removes the logs in folder that never had anything in them: those
+// that a reserver made ahead of time.
+func removeUnusedLogs(folder string) error {
+	logs, err := filepath.Glob(filepath.Join(folder, "*.mem"))
+	if err != nil {
+		return err
+	}
+	for _, name := range logs {
+		if info, err := os.Stat(name); err == nil && info.Size() == 0 {
+			if err := os.Remove(name); err != nil {
+				return err
+			}
+		}
+	}
+	return nil
+}
+
 // fillEmptyLogs adds a header to logs in folder that are empty. A kill leaves such
 // files behind, when Badger has just made them or is about to remove them, and
 // with them it does not open. Should another process have the folder open, what is

@@ -1,33 +1,45 @@
 package badger
 
 import (
+	"fmt"
 	"os"
 	"path/filepath"
+	"slices"
+	"strconv"
+	"strings"
 
 	"golang.org/x/sys/unix"
 )
 
-// reserver returns a function that gives each new write-ahead log in folder
-// the disk space that it will grow into, which Badger leaves to chance: with
-// that, another process that fills the disk does not make our next write fatal.
-// Where the file system cannot do it, only the margin of free space is left.
+// reserver returns a function that gives the write-ahead logs in folder the disk
+// space that they will grow into, which Badger leaves to chance: with that, another
+// process that fills the disk does not make our next write fatal. That goes for the
+// log after the newest, too: Badger takes an empty file under its name for a new one,
+// and what it has beyond its end stays its own. Where the file system cannot do it,
+// only the margin of free space is left.
 func reserver(folder string) func() {
-	var known map[string]bool
+	known := make(map[string]bool)
 	return func() {
-		entries, err := os.ReadDir(folder)
-		if err != nil {
+		logs, err := filepath.Glob(filepath.Join(folder, "*.mem"))
+		if err != nil || len(logs) == 0 {
 			return
 		}
-		found := make(map[string]bool)
-		for _, entry := range entries {
-			name := entry.Name()
-			if filepath.Ext(name) != ".mem" {
-				continue
-			}
+		found := make(map[string]bool, len(logs))
+		for _, name := range logs {
 			if !known[name] {
-				reserve(filepath.Join(folder, name))
+				reserve(name, false)
 			}
 			found[name] = true
+		}
+		newest := slices.Max(logs) // they are numbered, with as many digits
+		if info, err := os.Stat(newest); err == nil && info.Size() > 0 {
+			number, err := strconv.Atoi(strings.TrimSuffix(filepath.Base(newest), ".mem"))
+			if err != nil {
+				return
+			}
+			next := filepath.Join(folder, fmt.Sprintf("%05d.mem", number+1))
+			reserve(next, true)
+			found[next] = true
 		}
 		known = found
 	}
@@ -39,17 +51,17 @@ func allocate(file *os.File, size int64) error {
 	return unix.Fallocate(int(file.Fd()), 0, 0, size)
 }
 
-func reserve(name string) {
-	file, err := os.OpenFile(name, os.O_WRONLY, 0)
+// reserve gives a log, which it may have to make, all its space. Keeping the size
+// makes that harmless to a log that Badger is truncating or removing at this moment.
+func reserve(name string, create bool) {
+	flags := os.O_WRONLY
+	if create {
+		flags |= os.O_CREATE
+	}
+	file, err := os.OpenFile(name, flags, 0o600)
 	if err != nil {
 		return
 	}
 	defer file.Close()
-	info, err := file.Stat()
-	if err != nil || info.Size() == 0 {
-		return
-	}
-	// Keeping the size makes this harmless to a log that Badger is truncating
-	// or removing at this moment.
-	_ = unix.Fallocate(int(file.Fd()), unix.FALLOC_FL_KEEP_SIZE, 0, info.Size())
+	_ = unix.Fallocate(int(file.Fd()), unix.FALLOC_FL_KEEP_SIZE, 0, logSize)
 }

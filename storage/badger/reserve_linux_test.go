@@ -2,8 +2,10 @@ package badger
 
 import (
 	"errors"
+	"fmt"
 	"os"
 	"path/filepath"
+	"strings"
 	"syscall"
 	"testing"
 
@@ -28,16 +30,41 @@ func TestReserve(t *testing.T) {
 		t.Fatal(err)
 	}
 	names, err := filepath.Glob(filepath.Join(folder, "*.mem"))
-	if err != nil || len(names) == 0 {
-		t.Fatalf("got files %v and error %v, want a log", names, err)
+	if err != nil || len(names) != 2 {
+		t.Fatalf("got files %v and error %v, want a log and the next", names, err)
 	}
-	for _, name := range names {
+	for i, name := range names {
 		info, err := os.Stat(name)
 		if err != nil {
 			t.Fatal(err)
 		}
-		if got := info.Sys().(*syscall.Stat_t).Blocks * 512; got < info.Size() || info.Size() != 2*memTableSize {
-			t.Errorf("%s: %d of %d bytes are reserved, want all of %d", name, got, info.Size(), 2*memTableSize)
+		if got := info.Sys().(*syscall.Stat_t).Blocks * 512; got < logSize || info.Size() != int64((1-i)*logSize) {
+			t.Errorf("%s: %d of %d bytes are reserved, want all of %d", name, got, info.Size(), logSize)
 		}
+	}
+	// Badger begins the next one and keeps its space.
+	text := strings.Repeat("x", 200<<10)
+	for i := 0; ; i++ {
+		w := newWorkspace(fmt.Sprint("w-", i))
+		w.Description = &text
+		if err := s.Update(t.Context(), put(w)); err != nil {
+			t.Fatal(err)
+		}
+		info, err := os.Stat(names[1])
+		if err != nil {
+			t.Fatal(err)
+		}
+		if info.Size() > 0 {
+			if got := info.Sys().(*syscall.Stat_t).Blocks * 512; got < logSize {
+				t.Errorf("%s: %d bytes are reserved once it is in use, want %d", names[1], got, logSize)
+			}
+			break
+		}
+	}
+	if err := s.Close(); err != nil {
+		t.Fatal(err)
+	}
+	if names, err := filepath.Glob(filepath.Join(folder, "*.mem")); err != nil || len(names) > 0 {
+		t.Errorf("closed: got logs %v, %v, want none", names, err)
 	}
 }

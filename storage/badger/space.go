@@ -23,6 +23,9 @@ const (
 	// process that does so without space.
 	minFree = 2 * flushSpace // twice, because others write, too
 
+	// logSize is how large Badger makes a write-ahead log.
+	logSize = 2 * memTableSize
+
 	ballastName = "BALLAST"
 	// ballastSize is how much space is set aside in a file. It is what there is to
 	// give to a compaction that is under way when others have filled the disk, and
