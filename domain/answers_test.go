@@ -43,6 +43,8 @@ func (a asked) answers(t *testing.T, s *domain.Service) map[string]string {
 		for _, slug := range []string{"p", "q"} {
 			f, err := s.Preset(t.Context(), who, workspace, slug)
 			found(f, err, "preset", slug, who.UserID, workspace)
+			f, err = s.PresetVersion(t.Context(), who, workspace, slug, 1)
+			found(f, err, "version", slug, who.UserID, workspace)
 			for _, page := range pages {
 				l, err := s.PresetVersions(t.Context(), who, workspace, slug, page)
 				listed(l, err, "versions", slug, who.UserID, workspace, page)
@@ -126,6 +128,18 @@ func TestAnswersAreNeverStale(t *testing.T) {
 		}},
 		{"a label deleted", func(s *domain.Service) (domain.Outcome, error) {
 			return s.DeleteLabel(t.Context(), by, "team", "p", "live")
+		}},
+		{"versions pruned", func(s *domain.Service) (domain.Outcome, error) {
+			pruned, err := s.PruneVersions(t.Context(), by, domain.Pruning{Keep: 1})
+			if len(pruned) != 1 {
+				t.Errorf("%+v were pruned, want one preset", pruned)
+			}
+			return domain.Outcome{}, err
+		}},
+		{"a version that others make room for", func(s *domain.Service) (domain.Outcome, error) {
+			defer func(keep int) { s.KeepVersions = keep }(s.KeepVersions)
+			s.KeepVersions = 1
+			return version("team", "p", `{"n":8}`)(s)
 		}},
 		{"a preset's name", patch(domain.PresetPatch{Name: new("named")})},
 		{"a preset's description", patch(domain.PresetPatch{Description: domain.Settable[string]{Given: true, Value: new("described")}})},

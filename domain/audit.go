@@ -35,6 +35,8 @@ type AuditObject struct {
 	WorkspaceID string `json:"workspace_id,omitzero"`
 	Slug        string `json:"slug,omitzero"`
 	Label       string `json:"label,omitzero"`
+	// Pruned are the versions that were removed, such as 1-97,99.
+	Pruned string `json:"pruned,omitzero"`
 }
 
 // AuditRecord tells of one change: who did what to which object. It holds no

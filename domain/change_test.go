@@ -543,6 +543,8 @@ type model struct {
 	status             domain.PresetStatus // empty where there is no preset
 	designated, latest int
 	labels             map[string]int
+	keep               int   // of the newest versions when one is added, 0 for all
+	pruned             []int // versions, in order
 }
 
 // action is something that a client asks of the preset.
@@ -555,18 +557,25 @@ type action struct {
 func (m model) apply(a action) (after model, refusal string) {
 	const notFound, conflict = "Preset not found", "Resource conflict. Please try again later."
 	hidden := m.status == "" || m.status == domain.PresetArchived
-	known := a.n >= 1 && a.n <= m.latest
+	known := a.n >= 1 && a.n <= m.latest && !slices.Contains(m.pruned, a.n)
 	switch a.name {
 	case "create":
 		switch m.status {
 		case "":
-			m = model{name: "p", status: domain.PresetActive}
+			m = model{name: "p", status: domain.PresetActive, keep: m.keep}
 		case domain.PresetActive:
 		default:
 			return m, conflict
 		}
 		m.latest++
 		m.designated = m.latest
+		m.pruned = slices.Clone(m.pruned)
+		for n := 1; m.keep > 0 && n <= m.latest-m.keep; n++ {
+			if !slices.Contains(slices.Collect(maps.Values(m.labels)), n) && !slices.Contains(m.pruned, n) {
+				m.pruned = append(m.pruned, n)
+			}
+		}
+		slices.Sort(m.pruned)
 		return m, ""
 	case "archive", "restore":
 		switch {
@@ -613,14 +622,19 @@ func (m model) apply(a action) (after model, refusal string) {
 }
 
 func (m model) equal(other model) bool {
-	labels := maps.Equal(m.labels, other.labels)
-	m.labels, other.labels = nil, nil
-	return labels && reflect.DeepEqual(m, other)
+	labels, pruned := maps.Equal(m.labels, other.labels), slices.Equal(m.pruned, other.pruned)
+	m.labels, other.labels, m.pruned, other.pruned = nil, nil, nil, nil
+	return labels && pruned && reflect.DeepEqual(m, other)
 }
 
 // seen is the preset that an outcome shows.
-func seen(p domain.Preset) model {
-	m := model{name: p.Name, status: p.Status, designated: p.DesignatedVersion, latest: p.LatestVersion, labels: make(map[string]int)}
+func (f *fixture) seen(p domain.Preset) model {
+	m := model{name: p.Name, status: p.Status, designated: p.DesignatedVersion, latest: p.LatestVersion, labels: make(map[string]int), keep: f.KeepVersions}
+	for n := 1; n <= p.LatestVersion; n++ {
+		if !p.State().Has(n) {
+			m.pruned = append(m.pruned, n)
+		}
+	}
 	if p.Description != nil {
 		m.description = *p.Description
 	}
@@ -684,7 +698,13 @@ func randomAction(r *rand.Rand) action {
 // trail's, in which a program that does one thing after another gives each of
 // them the same answer.
 func TestConcurrentClients(t *testing.T) {
+	t.Run("keeping all versions", func(t *testing.T) { concurrentClients(t, 0) })
+	t.Run("keeping three", func(t *testing.T) { concurrentClients(t, 3) })
+}
+
+func concurrentClients(t *testing.T, keep int) {
 	f := newFixture(t)
+	f.KeepVersions = keep
 	type asked struct {
 		action
 		domain.Outcome
@@ -719,6 +739,9 @@ func TestConcurrentClients(t *testing.T) {
 		}
 	}
 	states := make([]model, len(trail)+1) // after so many records
+	for n := range start + 1 {
+		states[n].keep = keep
+	}
 	for n := start + 1; n <= len(trail); n++ {
 		a, ok := done[n]
 		if !ok || *a.Record != trail[n-1] {
@@ -730,12 +753,12 @@ func TestConcurrentClients(t *testing.T) {
 			t.Fatalf("record %d: %+v was done to %+v, want %q", n, a.action, states[n-1], refusal)
 		case after.equal(states[n-1]):
 			t.Fatalf("record %d: %+v changes nothing of %+v", n, a.action, after)
-		case a.name != "archive" && !seen(a.Preset).equal(after):
-			t.Fatalf("record %d: %+v gives %+v, want %+v", n, a.action, seen(a.Preset), after)
+		case a.name != "archive" && !f.seen(a.Preset).equal(after):
+			t.Fatalf("record %d: %+v gives %+v, want %+v", n, a.action, f.seen(a.Preset), after)
 		}
 		states[n] = after
 	}
-	if last := states[len(trail)]; !seen(f.stored(t, "default", "p")).equal(last) {
+	if last := states[len(trail)]; !f.seen(f.stored(t, "default", "p")).equal(last) {
 		t.Errorf("got %+v in the end, want %+v", f.stored(t, "default", "p"), last)
 	}
 	idle, refused := 0, 0
@@ -749,16 +772,19 @@ func TestConcurrentClients(t *testing.T) {
 			if a.err != nil {
 				return refusal != "" && strings.Contains(a.err.Error(), refusal)
 			}
-			return refusal == "" && after.equal(m) && (a.name == "archive" || seen(a.Preset).equal(m))
+			return refusal == "" && after.equal(m) && (a.name == "archive" || f.seen(a.Preset).equal(m))
 		})
 		if !possible {
-			t.Errorf("%+v gives %+v, %v, which it could not between records %d and %d", a.action, seen(a.Preset), a.err, a.begin, a.end)
+			t.Errorf("%+v gives %+v, %v, which it could not between records %d and %d", a.action, f.seen(a.Preset), a.err, a.begin, a.end)
 		}
 		if a.err != nil {
 			refused++
 		} else {
 			idle++
 		}
+	}
+	if pruned := states[len(trail)].pruned; len(pruned) == 0 == (keep > 0) {
+		t.Errorf("versions %v are gone, with %d to keep", pruned, keep)
 	}
 	if len(done) < clients || idle == 0 || refused == 0 {
 		t.Errorf("only %d changes, %d without need and %d refused were tried", len(done), idle, refused)

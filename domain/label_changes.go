@@ -202,7 +202,7 @@ func (s *Service) DeleteLabel(ctx context.Context, w Write, workspace, slug, nam
 // of p: NotFound for a version that p does not have, and Invalid otherwise.
 func (t Target) check(p Preset) error {
 	if t.Split == nil {
-		if t.Version < 1 || t.Version > p.LatestVersion {
+		if !p.State().Has(t.Version) {
 			return errNoSuchVersion("/version")
 		}
 		return nil
@@ -214,7 +214,7 @@ func (t Target) check(p Preset) error {
 	for i, share := range t.Split {
 		place := fmt.Sprintf("/split/%d", i)
 		switch {
-		case share.Version < 1 || share.Version > p.LatestVersion:
+		case !p.State().Has(share.Version):
 			return errNoSuchVersion(place + "/version")
 		case seen[share.Version]:
 			return InvalidAt(place+"/version", "is in the split already")

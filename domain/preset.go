@@ -39,11 +39,13 @@ type Preset struct {
 	// requests get, by id and by number.
 	DesignatedVersionID string `json:"designated_version_id"`
 	DesignatedVersion   int    `json:"-"`
-	// LatestVersion is the number of the newest version and so the count of
-	// all of them: they are numbered from 1 without a gap and never removed.
-	LatestVersion int       `json:"-"`
-	CreatedAt     time.Time `json:"created_at"`
-	UpdatedAt     time.Time `json:"updated_at"`
+	// LatestVersion is the number of the newest version ever: they are numbered
+	// from 1 without a gap, and no number is used again.
+	LatestVersion int `json:"-"`
+	// Kept tells which of them are still there.
+	Kept      Kept      `json:"-"`
+	CreatedAt time.Time `json:"created_at"`
+	UpdatedAt time.Time `json:"updated_at"`
 	// Labels are at most MaxLabels.
 	Labels map[string]Target `json:"labels"`
 }
@@ -54,11 +56,12 @@ type PresetState struct {
 	Status PresetStatus
 	// DesignatedVersion and LatestVersion are the numbers that a Preset has.
 	DesignatedVersion, LatestVersion int
+	Kept                             Kept
 }
 
 // State returns the state of p.
 func (p Preset) State() PresetState {
-	return PresetState{p.ID, p.Status, p.DesignatedVersion, p.LatestVersion}
+	return PresetState{p.ID, p.Status, p.DesignatedVersion, p.LatestVersion, p.Kept}
 }
 
 // PresetVersion is one state of a preset's settings, never changed once it is

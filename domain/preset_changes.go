@@ -121,6 +121,9 @@ func (p Preset) audited() AuditObject {
 // workspace is the id or slug of the workspace to act in, empty for the key's
 // own (NotFound when there is none). A preset that is not active is a
 // Conflict: its slug stays taken.
+//
+// Versions that KeepVersions leaves no room for go in the same change, see
+// PruneVersions; where they are more than maxPruned, the rest goes with the next.
 func (s *Service) CreatePresetVersion(ctx context.Context, w Write, workspace, slug string, in Capture) (Outcome, error) {
 	if err := CheckPresetSlug(slug); err != nil {
 		return Outcome{}, err
@@ -158,8 +161,17 @@ func (s *Service) CreatePresetVersion(ctx context.Context, w Write, workspace, s
 		if err := c.PutPresetVersion(p, v); err != nil {
 			return err
 		}
-		p.DesignatedVersion, p.DesignatedVersionID = v.Version, v.ID
-		if err := c.putPreset("preset.create_version", &p, before); err != nil {
+		p.DesignatedVersion, p.DesignatedVersionID, p.UpdatedAt = v.Version, v.ID, c.now
+		if err := c.PutPreset(p); err != nil {
+			return err
+		}
+		pruned, err := c.prune(&p, s.KeepVersions)
+		if err != nil {
+			return err
+		}
+		object := p.audited()
+		object.Pruned = spans(pruned)
+		if err := c.record("preset.create_version", object, before, v.Version); err != nil {
 			return err
 		}
 		return c.showVersion(p, v)

@@ -141,14 +141,14 @@ func (s *Service) PresetVersions(ctx context.Context, who Principal, workspace, 
 	}
 	err = s.viewPreset(ctx, id, slug, func(p shown) error {
 		var versions [][]byte
-		for n := page.Offset; n < p.state.LatestVersion && len(versions) < page.Limit; n++ {
-			text, err := p.PresetVersionJSON(p.state, n+1)
+		for i := page.Offset; i < p.state.count() && len(versions) < page.Limit; i++ {
+			text, err := p.PresetVersionJSON(p.state, p.state.version(i))
 			if err != nil {
 				return err
 			}
 			versions = append(versions, text)
 		}
-		list = listed(jsonArray(versions), p.state.LatestVersion)
+		list = listed(jsonArray(versions), p.state.count())
 		return nil
 	})
 	return list, err

@@ -35,7 +35,7 @@ func (ref reference) version(p *Preset, id stickyID) (int, error) {
 	if ref.pin == "" {
 		return p.DesignatedVersion, nil
 	}
-	if n, err := strconv.Atoi(ref.pin); err == nil && 0 < n && n <= p.LatestVersion && strconv.Itoa(n) == ref.pin {
+	if n, err := strconv.Atoi(ref.pin); err == nil && p.State().Has(n) && strconv.Itoa(n) == ref.pin {
 		return n, nil
 	}
 	if label, ok := p.Labels[ref.pin]; ok { // never a number: CheckLabel

@@ -284,7 +284,7 @@ func versionInUse(reader Reader, p Preset, n int) (PresetVersion, error) {
 
 // cost is the memory that p takes, about, in bytes.
 func (p *Preset) cost() int64 {
-	cost := int64(minEntryCost)
+	cost := int64(minEntryCost + 8*len(p.Kept.Also))
 	for name, label := range p.Labels {
 		cost += int64(len(name)+16*len(label.Split)) + 128
 	}

@@ -13,6 +13,10 @@ import (
 // concurrent use. All that it keeps in memory are keys that were used and answers
 // that were given, within a bound and for as long as their stamps stay the same.
 type Service struct {
+	// KeepVersions is how many versions of a preset CreatePresetVersion keeps, 0
+	// for all. It is set before the Service is used.
+	KeepVersions int
+
 	store   Store
 	keys    known[KeyHash, Key]
 	objects known[question, Found]

@@ -90,8 +90,8 @@ type Reader interface {
 	// slug in byte order, without holding them all in memory. An error ends
 	// it. An unknown workspace has none.
 	Presets(workspaceID string) iter.Seq2[Preset, error]
-	// PresetVersion returns version n of p. For 1 <= n <= p.LatestVersion a
-	// missing record is damage and not ErrNotFound.
+	// PresetVersion returns version n of p. Where p.Has(n), a missing record is
+	// damage and not ErrNotFound.
 	PresetVersion(p PresetState, n int) (PresetVersion, error)
 	// PresetVersionJSON returns version n of p as clients see it, and otherwise
 	// does what PresetVersion does.
@@ -130,11 +130,16 @@ type Tx interface {
 	// the workspace before they look for anything in it, and in the same
 	// snapshot. Its id is not used again.
 	DeleteWorkspace(w Workspace) error
-	// PutPreset stores p under its workspace and slug.
+	// PutPreset stores p under its workspace and slug. p.Kept is what it is when p
+	// is read, zero for a new one.
 	PutPreset(p Preset) error
 	// PutPresetVersion stores a version of p under its number. A version is
 	// never changed once it is stored.
 	PutPresetVersion(p Preset, v PresetVersion) error
+	// PruneVersions removes versions of p, which is stored and has them, for good:
+	// its Kept is then what Without gives. All else of p stays as it is stored, and
+	// so does its place in its list. The numbers are in order.
+	PruneVersions(p Preset, numbers []int) error
 	// PutLabelChange stores a change of a label of p under its number, which
 	// is one more than that of the latest.
 	PutLabelChange(p Preset, label string, c LabelChange) error

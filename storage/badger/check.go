@@ -328,14 +328,14 @@ func (c *checker) checkPreset(k key, payload []byte) error {
 	if _, err := c.WorkspaceJSON(p.WorkspaceID); err != nil {
 		return damaged(kindPreset, "its workspace is not there")
 	}
-	for n := 1; n <= p.LatestVersion; n++ {
+	for n := range p.State().Versions() {
 		version, _ := versionKey(p.ID, n)
 		if _, err := c.PresetVersionJSON(p.State(), n); err != nil {
 			return fmt.Errorf("preset %s: version %d: %w", p.ID, n, err)
 		}
 		c.wantVersions += c.hash(version)
 	}
-	if p.DesignatedVersion < 1 || p.DesignatedVersion > p.LatestVersion {
+	if !p.State().Has(p.DesignatedVersion) {
 		return damaged(kindPreset, "the version that it designates is not there")
 	}
 	for label := range p.Labels {

@@ -114,6 +114,44 @@ func TestVerify(t *testing.T) {
 	}
 }
 
+// TestVerifyPruned tells versions that were removed from those that are missing, and
+// finds those that should be gone.
+func TestVerifyPruned(t *testing.T) {
+	folder := t.TempDir()
+	furnish(t, folder)
+	s := mustOpen(t, folder)
+	pruned, err := domain.NewService(s).PruneVersions(t.Context(), by(""), domain.Pruning{Keep: 1})
+	if err != nil || len(pruned) != 1 || pruned[0].Versions != "1" {
+		t.Fatalf("got %+v, %v, want that version 1 goes", pruned, err)
+	}
+	var p domain.Preset
+	err = s.View(t.Context(), func(r domain.Reader) (err error) {
+		p, err = r.Preset(pruned[0].WorkspaceID, pruned[0].Slug)
+		return err
+	})
+	if err := errors.Join(err, s.Close()); err != nil {
+		t.Fatal(err)
+	}
+	if report := verified(t, folder); report.Err() != nil {
+		t.Errorf("pruned: %v", report.Err())
+	}
+	for i, want := range []string{"there are versions that no preset has", "version 2"} {
+		n := i + 1
+		k, _ := versionKey(p.ID, n)
+		tamper(t, folder, func(txn *badgerdb.Txn) error {
+			if n > 1 {
+				return txn.Delete(k)
+			}
+			record, err := encodeVersion(k, domain.PresetVersion{PresetID: p.ID, Version: n, Config: []byte("{}")})
+			return errors.Join(err, txn.Set(k, record))
+		})
+		if report := verified(t, folder); !strings.Contains(strings.Join(report.Problems, "; "), want) {
+			t.Errorf("got %q, want %q", report.Problems, want)
+		}
+		tamper(t, folder, func(txn *badgerdb.Txn) error { return txn.Delete(k) })
+	}
+}
+
 func TestVerifyRefuses(t *testing.T) {
 	folder := t.TempDir()
 	if _, err := Verify(t.Context(), folder, Options{}); err == nil || !strings.Contains(err.Error(), "not a store") {

@@ -124,7 +124,7 @@ func (s *Store) complete(folder string, m marker) error {
 		}
 		return nil
 	}
-	if m.Format < storeFormat || m.Upgrading {
+	if m.Format == 1 || m.Upgrading {
 		m.Format, m.State, m.Upgrading = storeFormat, stateReady, true
 		if err := write(); err != nil {
 			return err
@@ -135,10 +135,10 @@ func (s *Store) complete(folder string, m marker) error {
 		m.Upgrading = false
 		return write()
 	}
-	if m.State == stateReady {
+	if m.State == stateReady && m.Format == storeFormat {
 		return nil
 	}
-	m.State = stateReady
+	m.Format, m.State = storeFormat, stateReady
 	return write()
 }
 

@@ -463,7 +463,7 @@ func TestEmptyLogs(t *testing.T) {
 	}
 	// In a store that never came to be, too.
 	folder = t.TempDir()
-	for name, content := range map[string]string{MarkerName: `{"format":3,"id":"x","state":"new"}`, "000001.vlog": "", "00001.mem": ""} {
+	for name, content := range map[string]string{MarkerName: `{"format":4,"id":"x","state":"new"}`, "000001.vlog": "", "00001.mem": ""} {
 		if err := os.WriteFile(filepath.Join(folder, name), []byte(content), 0o600); err != nil {
 			t.Fatal(err)
 		}
@@ -609,7 +609,7 @@ func TestMarker(t *testing.T) {
 		{"state unknown", func(t *testing.T, folder string) { write(t, folder, MarkerName, `{"format":1,"state":"x"}`) }, "STORE file"},
 		{"newer format", func(t *testing.T, folder string) {
 			seed(t, folder)
-			write(t, folder, MarkerName, `{"format":4,"state":"ready"}`)
+			write(t, folder, MarkerName, `{"format":5,"state":"ready"}`)
 		}, "newer version"},
 		{"format of no release", func(t *testing.T, folder string) {
 			write(t, folder, MarkerName, `{"format":2,"state":"ready"}`)

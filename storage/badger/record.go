@@ -124,9 +124,14 @@ func (s storedWorkspace) decode() (domain.Workspace, error) {
 // storedStatuses are the statuses of presets by the byte that stands for them.
 var storedStatuses = [...]domain.PresetStatus{1: domain.PresetActive, domain.PresetDisabled, domain.PresetArchived}
 
+// prunedBit is set in the byte of a preset's status where it has lost versions.
+const prunedBit = 0x10
+
 // storedPreset is a preset as it is stored: its id, a byte for its status, the
 // numbers of its designated and its latest version and of its place, which is 0
-// where it has none (unsigned varints), and its JSON.
+// where it has none (unsigned varints), and its JSON. With prunedBit, what is kept
+// of its versions stands before the JSON: From, how many others there are, and
+// those (unsigned varints).
 type storedPreset struct {
 	domain.PresetState
 	place uint64
@@ -139,11 +144,21 @@ func encodePreset(k key, s storedPreset) ([]byte, error) {
 	if !ok || status < 1 {
 		return nil, errors.New("encoding a preset record: its id is not a UUID, or its status not known")
 	}
-	record := append(newRecord(len(id)+1+3*binary.MaxVarintLen64+len(s.json)), id[:]...)
+	if s.Kept.From > 0 {
+		status |= prunedBit
+	}
+	record := append(newRecord(len(id)+1+(5+len(s.Kept.Also))*binary.MaxVarintLen64+len(s.json)), id[:]...)
 	record = append(record, byte(status))
 	record = binary.AppendUvarint(record, uint64(s.DesignatedVersion))
 	record = binary.AppendUvarint(record, uint64(s.LatestVersion))
 	record = binary.AppendUvarint(record, s.place)
+	if s.Kept.From > 0 {
+		record = binary.AppendUvarint(record, uint64(s.Kept.From))
+		record = binary.AppendUvarint(record, uint64(len(s.Kept.Also)))
+		for _, n := range s.Kept.Also {
+			record = binary.AppendUvarint(record, uint64(n))
+		}
+	}
 	return seal(k, append(record, s.json...)), nil
 }
 
@@ -156,20 +171,42 @@ func parsePreset(payload []byte) (s storedPreset, err error) {
 	switch {
 	case status >= ' ':
 		return parsePreset1(payload) // it is text
-	case status < 1 || int(status) >= len(storedStatuses):
+	case status&^prunedBit < 1 || int(status&^prunedBit) >= len(storedStatuses):
 		return s, errParts
 	}
-	s.Status = storedStatuses[status]
+	s.Status = storedStatuses[status&^prunedBit]
 	designated, rest, err1 := cutNumber(rest)
 	latest, rest, err2 := cutNumber(rest)
 	s.place, s.json, err = cutNumber(rest)
 	s.DesignatedVersion, s.LatestVersion = int(designated), int(latest)
+	if err == nil && status&prunedBit != 0 {
+		s.Kept, s.json, err = cutKept(s.json)
+	}
 	return s, cmp.Or(err1, err2, err, checkObject(s.json))
+}
+
+// cutKept returns what is kept of a preset's versions and what comes behind it.
+func cutKept(payload []byte) (kept domain.Kept, rest []byte, err error) {
+	from, rest, err1 := cutNumber(payload)
+	count, rest, err2 := cutNumber(rest)
+	if err := cmp.Or(err1, err2); err != nil || from < 1 || count > uint64(len(rest)) {
+		return kept, nil, errParts
+	}
+	kept.From = int(from)
+	for last := uint64(0); count > 0; count-- {
+		n, after, err := cutNumber(rest)
+		if err != nil || n <= last || n >= from {
+			return kept, nil, errParts
+		}
+		kept.Also = append(kept.Also, int(n))
+		last, rest = n, after
+	}
+	return kept, rest, nil
 }
 
 func (s storedPreset) decode() (domain.Preset, error) {
 	p, err := decodeJSON[domain.Preset](s.json)
-	p.DesignatedVersion, p.LatestVersion = s.DesignatedVersion, s.LatestVersion
+	p.DesignatedVersion, p.LatestVersion, p.Kept = s.DesignatedVersion, s.LatestVersion, s.Kept
 	if len(p.Labels) == 0 {
 		p.Labels = nil
 	}

@@ -2,7 +2,11 @@ package badger
 
 import (
 	"bytes"
+	"cmp"
+	"encoding/binary"
 	"errors"
+	"reflect"
+	"slices"
 	"testing"
 
 	"github.com/caddy-presets/caddy-presets/domain"
@@ -58,6 +62,86 @@ func FuzzRecord(f *testing.F) {
 			}
 		}
 	})
+}
+
+// A preset that has lost versions is stored with what it has, and one that has not
+// as it always was.
+func TestPresetRecord(t *testing.T) {
+	p := newPreset(newID(), "p")
+	k, _ := presetKey(p.WorkspaceID, p.Slug)
+	text, err := p.JSON()
+	if err != nil {
+		t.Fatal(err)
+	}
+	many := domain.Kept{From: 1_000_000}
+	for n := range domain.MaxLabels*domain.MaxShares + 1 {
+		many.Also = append(many.Also, n*900+1)
+	}
+	for _, kept := range []domain.Kept{{}, {From: 2}, {From: 1000, Also: []int{999}}, {From: 5, Also: []int{1, 3}}, many} {
+		for status, b := range map[domain.PresetStatus]byte{domain.PresetActive: 1, domain.PresetDisabled: 2, domain.PresetArchived: 3} {
+			want := storedPreset{domain.PresetState{ID: p.ID, Status: status, DesignatedVersion: 2_000_000, LatestVersion: 3_000_000, Kept: kept}, 77, text}
+			record, err := encodePreset(k, want)
+			if err != nil {
+				t.Fatal(err)
+			}
+			got, err := decodeRecord(k, record, parsePreset)
+			if err != nil || !reflect.DeepEqual(got, want) {
+				t.Errorf("got %+v and error %v, want %+v", got, err, want)
+			}
+			id, _ := parseID(p.ID)
+			before := slices.Concat(id[:], []byte{b}, binary.AppendUvarint(nil, 2_000_000), binary.AppendUvarint(nil, 3_000_000), []byte{77}, text)
+			if whole := kept.From == 0; whole != bytes.Equal(record[recordHeader:], before) {
+				t.Errorf("%+v: that the record is as in format 3 should be %t", kept, whole)
+			}
+		}
+	}
+	// What cannot be is not taken for anything.
+	for _, kept := range []domain.Kept{{From: 3, Also: []int{3}}, {From: 5, Also: []int{2, 2}}, {From: 5, Also: []int{2, 1}}, {From: 5, Also: []int{0}}} {
+		record, err := encodePreset(k, storedPreset{domain.PresetState{ID: p.ID, Status: p.Status, Kept: kept}, 0, text})
+		if err != nil {
+			t.Fatal(err)
+		}
+		if got, err := decodeRecord(k, record, parsePreset); !errors.Is(err, ErrDamaged) {
+			t.Errorf("%+v: got %+v and error %v, want ErrDamaged", kept, got.Kept, err)
+		}
+	}
+}
+
+// What is not there cannot be removed, and with it nothing is.
+func TestPruneRefused(t *testing.T) {
+	s := mustOpenInMemory(t)
+	p := newPreset(newID(), "p")
+	p.LatestVersion = 3
+	err := s.Update(t.Context(), func(tx domain.Tx) error {
+		err := tx.PutPreset(p)
+		for n := 1; n <= 3; n++ {
+			err = cmp.Or(err, tx.PutPresetVersion(p, domain.PresetVersion{Version: n, Config: []byte("{}")}))
+		}
+		return cmp.Or(err, tx.PruneVersions(p, []int{2}))
+	})
+	if err != nil {
+		t.Fatal(err)
+	}
+	unknown := newPreset(newID(), "p")
+	for name, prune := range map[string]func(tx domain.Tx) error{
+		"removed before":    func(tx domain.Tx) error { return tx.PruneVersions(p, []int{1, 2}) },
+		"never there":       func(tx domain.Tx) error { return tx.PruneVersions(p, []int{1, 4}) },
+		"no number":         func(tx domain.Tx) error { return tx.PruneVersions(p, []int{0}) },
+		"unknown preset":    func(tx domain.Tx) error { return tx.PruneVersions(unknown, []int{1}) },
+		"unknown workspace": func(tx domain.Tx) error { return tx.PruneVersions(domain.Preset{Slug: "p"}, []int{1}) },
+	} {
+		var inside error
+		err := s.Update(t.Context(), func(tx domain.Tx) error {
+			inside = prune(tx)
+			return nil
+		})
+		if err == nil || !errors.Is(err, inside) {
+			t.Errorf("%s: got error %v, of the update %v, want one and the same", name, inside, err)
+		}
+	}
+	if left := records(t, s, kindVersion); len(left) != 2 {
+		t.Errorf("%d versions are left, want 2", len(left))
+	}
 }
 
 func TestParseID(t *testing.T) {

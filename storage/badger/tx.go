@@ -246,7 +246,7 @@ func (r *reader) PresetVersionJSON(p domain.PresetState, n int) ([]byte, error) 
 }
 
 func loadVersion[T any](r *reader, p domain.PresetState, n int, decode func([]byte) (T, error)) (version T, err error) {
-	if n < 1 || n > p.LatestVersion {
+	if !p.Has(n) {
 		return version, domain.ErrNotFound
 	}
 	k, ok := versionKey(p.ID, n)
@@ -454,6 +454,32 @@ func (t *tx) PutPresetVersion(p domain.Preset, v domain.PresetVersion) error {
 		return t.write(k, nil, err)
 	}
 	record, err := encodeVersion(k, v)
+	return t.write(k, record, err)
+}
+
+// PruneVersions implements domain.Tx. It refuses a number that p does not have.
+func (t *tx) PruneVersions(p domain.Preset, numbers []int) error {
+	k, ok := presetKey(p.WorkspaceID, p.Slug)
+	if !ok {
+		return t.refuse(kindPreset)
+	}
+	stored, err := load(&t.reader, k, func(payload []byte) (storedPreset, error) {
+		return parsePreset(bytes.Clone(payload))
+	})
+	if err != nil {
+		return t.write(k, nil, err)
+	}
+	for _, n := range numbers {
+		version, ok := versionKey(stored.ID, n)
+		if !ok || !stored.Has(n) {
+			return t.write(k, nil, fmt.Errorf("version %d of a preset is not stored and cannot be removed", n))
+		}
+		if err := t.write(version, nil, nil); err != nil {
+			return err
+		}
+	}
+	stored.Kept = stored.Kept.Without(numbers)
+	record, err := encodePreset(k, stored)
 	return t.write(k, record, err)
 }
 

@@ -182,7 +182,7 @@ func upgraded(t *testing.T, s *Store, want old) {
 			if err := cmp.Or(err1, err2); err != nil {
 				return err
 			}
-			if !reflect.DeepEqual(got, p) || state != p.State() {
+			if !reflect.DeepEqual(got, p) || !reflect.DeepEqual(state, p.State()) {
 				t.Errorf("got %+v in state %+v, want %+v", got, state, p)
 			}
 			shows(t, text, p)
@@ -245,6 +245,34 @@ func TestUpgrade(t *testing.T) {
 		if err != nil || m != (marker{Format: storeFormat, ID: "x", State: stateReady}) {
 			t.Errorf("got marker %+v and error %v, want a ready one of format %d", m, err, storeFormat)
 		}
+	}
+}
+
+// TestUpgradeFrom3 changes the marker and nothing else. Where an upgrade from format
+// 1 was cut short, it is finished.
+func TestUpgradeFrom3(t *testing.T) {
+	folder := t.TempDir()
+	seed(t, folder)
+	s := mustOpen(t, folder)
+	commits := s.committer.sequence
+	if err := s.Close(); err != nil {
+		t.Fatal(err)
+	}
+	setMarker(t, folder, `{"format":3,"id":"x","state":"ready"}`)
+	s = mustOpen(t, folder)
+	if m, err := readMarker(folder); err != nil || m != (marker{Format: storeFormat, ID: "x", State: stateReady}) {
+		t.Errorf("got marker %+v and error %v, want a ready one of format %d", m, err, storeFormat)
+	}
+	if n := s.committer.sequence; n != commits || commits == 0 {
+		t.Errorf("there were %d commits, want the %d of before", n, commits)
+	}
+
+	folder = t.TempDir()
+	want := format1(t, folder)
+	setMarker(t, folder, `{"format":3,"id":"x","state":"ready","upgrading":true}`)
+	upgraded(t, mustOpen(t, folder), want)
+	if m, err := readMarker(folder); err != nil || m != (marker{Format: storeFormat, ID: "x", State: stateReady}) {
+		t.Errorf("got marker %+v and error %v, want a ready one of format %d", m, err, storeFormat)
 	}
 }
 

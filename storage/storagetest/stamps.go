@@ -121,9 +121,16 @@ func stampsOfChanges(t *testing.T, s *suite) {
 			"another version of a preset",
 			func(tx domain.Tx) error {
 				p.DesignatedVersion = 2
-				return errors.Join(tx.PutPresetVersion(p, newVersion(p, 2, "{}")), tx.PutPreset(p))
+				return errors.Join(tx.PutPresetVersion(p, newVersion(p, 1, "{}")), tx.PutPresetVersion(p, newVersion(p, 2, "{}")), tx.PutPreset(p))
 			},
 			watched{"it": ofPreset(w.ID, "p"), "its list": ofPresets(w.ID)},
+		}, {
+			"a pruned version", // which no list shows
+			func(tx domain.Tx) error {
+				p.Kept = domain.Kept{From: 2}
+				return tx.PruneVersions(p, []int{1})
+			},
+			watched{"it": ofPreset(w.ID, "p")},
 		}, {
 			"a new key",
 			func(tx domain.Tx) error { return tx.PutKey(k) },

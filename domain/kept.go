@@ -1,0 +1,125 @@
+package domain
+
+import (
+	"iter"
+	"slices"
+	"strconv"
+)
+
+// Kept tells which versions of a preset are there, of all that it ever had. The
+// zero value says all of them.
+type Kept struct {
+	// From is the number from which on all are there, 0 where none was removed.
+	From int
+	// Also are the numbers below From that are there as well, in order.
+	Also []int
+}
+
+// Without returns k without the versions of some numbers, which are in order.
+func (k Kept) Without(numbers []int) Kept {
+	if len(numbers) == 0 {
+		return k
+	}
+	var also []int
+	keep := func(n int) {
+		if _, removed := slices.BinarySearch(numbers, n); !removed {
+			also = append(also, n)
+		}
+	}
+	for _, n := range k.Also {
+		keep(n)
+	}
+	from := k.first()
+	for ; from <= numbers[len(numbers)-1]; from++ {
+		keep(from)
+	}
+	return Kept{from, also}
+}
+
+// first returns From, as a version's number.
+func (k Kept) first() int { return max(k.From, 1) }
+
+// Has reports whether there is a version of a number.
+func (s PresetState) Has(n int) bool {
+	if n >= s.Kept.first() {
+		return n <= s.LatestVersion
+	}
+	_, kept := slices.BinarySearch(s.Kept.Also, n)
+	return kept
+}
+
+// Versions yields the numbers of the versions that there are, in order.
+func (s PresetState) Versions() iter.Seq[int] {
+	return func(yield func(int) bool) {
+		for i := range s.count() {
+			if !yield(s.version(i)) {
+				return
+			}
+		}
+	}
+}
+
+// count returns how many versions there are.
+func (s PresetState) count() int {
+	return len(s.Kept.Also) + s.LatestVersion + 1 - s.Kept.first()
+}
+
+// version returns the number of one of them, counted from 0.
+func (s PresetState) version(i int) int {
+	if i < len(s.Kept.Also) {
+		return s.Kept.Also[i]
+	}
+	return s.Kept.first() + i - len(s.Kept.Also)
+}
+
+// dispensable returns the numbers of the versions of p that are not among the
+// newest keep, the first ones of those, at most some. A version that is designated
+// or that a label stands for, if only in part, is none of them. With keep 0 there
+// are none.
+func (p Preset) dispensable(keep, most int) (numbers []int) {
+	var used map[int]bool
+	for n := range p.State().Versions() {
+		if keep < 1 || n > p.LatestVersion-keep || len(numbers) == most {
+			break
+		}
+		if used == nil {
+			used = p.used()
+		}
+		if !used[n] {
+			numbers = append(numbers, n)
+		}
+	}
+	return numbers
+}
+
+// used returns the versions of p that requests get without naming their number.
+func (p Preset) used() map[int]bool {
+	used := map[int]bool{p.DesignatedVersion: true}
+	for _, label := range p.Labels {
+		used[label.Version] = true // 0 where there is a split
+		for _, share := range label.Split {
+			used[share.Version] = true
+		}
+	}
+	return used
+}
+
+// spans returns numbers, which are in order, as text such as 1-97,99.
+func spans(numbers []int) string {
+	var text []byte
+	for i := 0; i < len(numbers); {
+		last := i
+		for last+1 < len(numbers) && numbers[last+1] == numbers[last]+1 {
+			last++
+		}
+		if i > 0 {
+			text = append(text, ',')
+		}
+		text = strconv.AppendInt(text, int64(numbers[i]), 10)
+		if last > i {
+			text = strconv.AppendInt(append(text, '-'), int64(numbers[last]), 10)
+		}
+		i = last + 1
+	}
+	return string(text)
+}

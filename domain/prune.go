@@ -1,0 +1,180 @@
+package domain
+
+import (
+	"context"
+	"errors"
+	"slices"
+
+	jsonv2 "github.com/go-json-experiment/json"
+)
+
+// maxPruned bounds the versions that are removed at once. Others who write wait
+// meanwhile, and an engine has to hold all of it.
+const maxPruned = 1000
+
+// prune removes the versions of p, which is stored, that are dispensable. It
+// returns their numbers, of which there are at most maxPruned.
+func (c *change) prune(p *Preset, keep int) ([]int, error) {
+	numbers := p.dispensable(keep, maxPruned)
+	if len(numbers) == 0 {
+		return nil, nil
+	}
+	p.Kept = p.Kept.Without(numbers)
+	return numbers, c.PruneVersions(*p, numbers)
+}
+
+// Pruning says which versions of presets to remove.
+type Pruning struct {
+	// Keep is how many of the newest of each preset stay, at least 1.
+	Keep int
+	// Workspace is the id or slug of the one workspace to look in, empty for all.
+	Workspace string
+	// DryRun tells what would be removed, and removes nothing.
+	DryRun bool
+}
+
+// Pruned is what was removed of one preset. Its struct tags are what operators see.
+type Pruned struct {
+	WorkspaceID   string `json:"workspace_id"`
+	WorkspaceSlug string `json:"workspace_slug"`
+	Slug          string `json:"slug"`
+	// Versions are those that were removed, such as 1-97,99, and Count how many.
+	Versions string `json:"versions"`
+	Count    int    `json:"count"`
+}
+
+// PruneVersions removes versions of presets, whatever their status, for good: all
+// but the newest of each, those that are designated and those that a label stands
+// for, if only in part. What clients see of the presets stays as it is, and so does
+// their order. It returns those of which something was removed, by workspace, also
+// beside an error, which may come in the middle.
+//
+// Many versions of one preset go in several changes. In each it is decided anew
+// which may go, so that others may write meanwhile: the condition of w and its
+// Idempotency-Key, which are about one change, do not count. An unknown workspace
+// is NotFound. Who asks must be allowed to manage.
+func (s *Service) PruneVersions(ctx context.Context, w Write, on Pruning) ([]Pruned, error) {
+	if err := w.Who.MayManage(); err != nil {
+		return nil, err
+	}
+	if on.Keep < 1 {
+		return nil, InvalidAt("keep", "must be at least 1")
+	}
+	w = Write{Who: w.Who, RequestID: w.RequestID}
+	workspaces, err := s.prunedWorkspaces(ctx, on.Workspace)
+	if err != nil {
+		return nil, err
+	}
+	var all []Pruned
+	for _, home := range workspaces {
+		found, err := s.prunable(ctx, home, on.Keep)
+		if err != nil {
+			return all, err
+		}
+		for _, p := range found {
+			if !on.DryRun {
+				p, err = s.pruneVersions(ctx, w, p, on.Keep)
+			}
+			if p.Count > 0 {
+				all = append(all, p)
+			}
+			if err != nil {
+				return all, err
+			}
+		}
+	}
+	return all, nil
+}
+
+// prunedWorkspaces returns the workspace that ref names, or all of them.
+func (s *Service) prunedWorkspaces(ctx context.Context, ref string) (all []Workspace, err error) {
+	err = s.store.View(ctx, func(r Reader) error {
+		if ref != "" {
+			id, _, err := findWorkspace(r, ref)
+			if err != nil {
+				return err
+			}
+			w, err := r.Workspace(id)
+			all = append(all, w)
+			return err
+		}
+		for page := (Page{Limit: MaxPage}); ; page.Offset += page.Limit {
+			text, total, err := r.WorkspacePage(page)
+			if err != nil {
+				return err
+			}
+			var some []Workspace
+			if err := jsonv2.Unmarshal(text, &some); err != nil {
+				return err
+			}
+			all = append(all, some...)
+			if page.Offset+page.Limit >= total {
+				return nil
+			}
+		}
+	})
+	return all, err
+}
+
+// prunable returns what there is to remove in a workspace. One that was deleted
+// has nothing.
+func (s *Service) prunable(ctx context.Context, home Workspace, keep int) (found []Pruned, err error) {
+	err = s.store.View(ctx, func(r Reader) error {
+		if err := stillThere(r, home.ID); err != nil {
+			return err
+		}
+		for p, err := range r.Presets(home.ID) {
+			if err != nil {
+				return err
+			}
+			if err := ctx.Err(); err != nil {
+				return err
+			}
+			if numbers := p.dispensable(keep, p.LatestVersion); len(numbers) > 0 {
+				found = append(found, Pruned{home.ID, home.Slug, p.Slug, spans(numbers), len(numbers)})
+			}
+		}
+		return nil
+	})
+	if KindOf(err) == NotFound {
+		err = nil
+	}
+	return found, err
+}
+
+// pruneVersions removes what there is to remove of a preset, and returns what that
+// was.
+func (s *Service) pruneVersions(ctx context.Context, w Write, of Pruned, keep int) (Pruned, error) {
+	var all []int
+	for {
+		var numbers []int
+		_, err := s.change(ctx, w, func(c *change) error {
+			numbers = nil
+			if err := stillThere(c, of.WorkspaceID); err != nil {
+				return err
+			}
+			p, err := c.Preset(of.WorkspaceID, of.Slug)
+			if err != nil {
+				return err
+			}
+			numbers, err = c.prune(&p, keep)
+			if err != nil || len(numbers) == 0 {
+				return err
+			}
+			object := p.audited()
+			object.Pruned = spans(numbers)
+			return c.record("preset.prune", object, p.DesignatedVersion, p.DesignatedVersion)
+		})
+		switch {
+		case KindOf(err) == NotFound, errors.Is(err, ErrNotFound): // it went with its workspace
+			err = nil
+		case err == nil:
+			all = append(all, numbers...)
+		}
+		if err != nil || len(numbers) < maxPruned {
+			slices.Sort(all)
+			of.Versions, of.Count = spans(all), len(all)
+			return of, err
+		}
+	}
+}

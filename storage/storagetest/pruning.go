@@ -1,0 +1,357 @@
+package storagetest
+
+import (
+	"cmp"
+	"context"
+	"errors"
+	"fmt"
+	"maps"
+	"math/rand/v2"
+	"slices"
+	"sync/atomic"
+	"testing"
+
+	"github.com/caddy-presets/caddy-presets/domain"
+)
+
+// versionsAre compares the versions of a preset, which is stored, with want, by
+// number: the others, from before the first to behind the last, are not there.
+func versionsAre(t *testing.T, r domain.Reader, p domain.Preset, want map[int]domain.PresetVersion) {
+	t.Helper()
+	got, err := r.Preset(p.WorkspaceID, p.Slug)
+	if err != nil {
+		t.Errorf("%s: %v", p.Slug, err)
+		return
+	}
+	same(t, got, p)
+	state, _, err := r.PresetJSON(p.WorkspaceID, p.Slug)
+	if err != nil {
+		t.Errorf("%s: %v", p.Slug, err)
+	}
+	same(t, state, p.State())
+	for n := -1; n <= p.LatestVersion+1; n++ {
+		v, err1 := r.PresetVersion(got.State(), n)
+		text, err2 := r.PresetVersionJSON(state, n)
+		there, ok := want[n]
+		switch {
+		case got.State().Has(n) != ok:
+			t.Errorf("%s: has version %d: %t, want %t", p.Slug, n, !ok, ok)
+		case !ok && (!errors.Is(err1, domain.ErrNotFound) || !errors.Is(err2, domain.ErrNotFound)):
+			t.Errorf("%s, version %d: got errors %v and %v, want ErrNotFound", p.Slug, n, err1, err2)
+		case ok && (err1 != nil || err2 != nil):
+			t.Errorf("%s, version %d: got errors %v and %v", p.Slug, n, err1, err2)
+		case ok:
+			same(t, v, there)
+			shows(t, text, there)
+		}
+	}
+}
+
+// versionsPruned removes versions of one preset of several.
+func versionsPruned(t *testing.T, s *suite) {
+	w := newID()
+	presets := []domain.Preset{newPreset(w, "last"), newPreset(w, "p"), newPreset(w, "first")} // as they are listed
+	versions := map[string]map[int]domain.PresetVersion{}
+	for i := range presets {
+		presets[i].LatestVersion = 9
+		of := map[int]domain.PresetVersion{}
+		for n := 1; n <= 9; n++ {
+			of[n] = newVersion(presets[i], n, fmt.Sprintf(`{"n":%d}`, n))
+		}
+		versions[presets[i].Slug] = of
+	}
+	s.mustUpdate(t, func(tx domain.Tx) error {
+		var err error
+		for _, p := range slices.Backward(presets) {
+			for _, v := range versions[p.Slug] {
+				err = cmp.Or(err, tx.PutPresetVersion(p, v))
+			}
+			err = cmp.Or(err, tx.PutPreset(p), tx.PutLabelChange(p, "staging", newLabelChange(1)))
+		}
+		return err
+	})
+	p, of := &presets[1], versions["p"]
+	look := func(r domain.Reader) error {
+		for _, p := range presets {
+			versionsAre(t, r, p, versions[p.Slug])
+			if n, err := r.LabelChanges(p, "staging"); n != 1 || err != nil {
+				t.Errorf("%s: got %d changes of a label and error %v, want 1", p.Slug, n, err)
+			}
+		}
+		presetPagesAre(t, r, w, presets, 1)
+		presetsAre(t, r, w, bySlug(presets...)...)
+		return nil
+	}
+	// Versions go at the beginning, in the middle and at the end, several times.
+	for _, step := range []struct {
+		numbers []int
+		kept    domain.Kept
+	}{
+		{nil, domain.Kept{}},
+		{[]int{2, 3, 5}, domain.Kept{From: 6, Also: []int{1, 4}}},
+		{[]int{6}, domain.Kept{From: 7, Also: []int{1, 4}}},
+		{[]int{1}, domain.Kept{From: 7, Also: []int{4}}},
+		{[]int{4, 8}, domain.Kept{From: 9, Also: []int{7}}},
+	} {
+		stored := *p
+		stored.Name, stored.LatestVersion = "not stored", 1 // only what is stored counts
+		before := *p
+		p.Kept = step.kept
+		for _, fails := range []bool{true, false} {
+			pruned := maps.Clone(of)
+			for _, n := range step.numbers {
+				delete(pruned, n)
+			}
+			err := s.update(func(tx domain.Tx) error {
+				if err := tx.PruneVersions(stored, step.numbers); err != nil {
+					return err
+				}
+				versions["p"] = pruned
+				err := look(tx)
+				versions["p"] = of
+				if fails {
+					return errDeliberate
+				}
+				return err
+			})
+			if fails != errors.Is(err, errDeliberate) || !fails && err != nil {
+				t.Fatalf("got error %v", err)
+			}
+			if fails {
+				after := *p
+				*p = before
+				s.inBoth(t, look)
+				*p = after
+				continue
+			}
+			of, versions["p"] = pruned, pruned
+		}
+		s.inBoth(t, look)
+	}
+	s.reopen(t)
+	s.inBoth(t, look)
+	// All in one update, as a new version does that others make room for.
+	added := newVersion(*p, 10, `{"n":10}`)
+	s.mustUpdate(t, func(tx domain.Tx) error {
+		q, err := tx.Preset(w, "p")
+		if err != nil {
+			return err
+		}
+		q.LatestVersion, q.DesignatedVersion = 10, 10
+		err = cmp.Or(tx.PutPresetVersion(q, added), tx.PutPreset(q), tx.PruneVersions(q, []int{7, 9}))
+		q.Kept = domain.Kept{From: 10}
+		*p = q
+		return err
+	})
+	versions["p"] = map[int]domain.PresetVersion{10: added}
+	presets[0], presets[1] = presets[1], presets[0] // put last
+	s.inBoth(t, look)
+	s.reopen(t)
+	s.inBoth(t, look)
+	// What is there according to the preset and is not is damage even so.
+	state := presets[0].State()
+	state.LatestVersion++
+	if _, err := get(s, func(r domain.Reader) (domain.PresetVersion, error) { return r.PresetVersion(state, 11) }); err == nil || errors.Is(err, domain.ErrNotFound) {
+		t.Errorf("a version that must exist: got error %v, want one that is not ErrNotFound", err)
+	}
+}
+
+// versionsPrunedAtRandom adds and removes versions of a few presets at random, and
+// compares all of it with a model.
+func versionsPrunedAtRandom(t *testing.T, s *suite) {
+	seed := rand.Uint64()
+	random := rand.New(rand.NewPCG(seed, 0))
+	t.Logf("seed %d", seed)
+	type model struct {
+		listed   []domain.Preset // that which was put last first
+		archived []domain.Preset
+		versions map[string]map[int]domain.PresetVersion
+	}
+	clone := func(m model) model {
+		versions := map[string]map[int]domain.PresetVersion{}
+		for slug, of := range m.versions {
+			versions[slug] = maps.Clone(of)
+		}
+		return model{slices.Clone(m.listed), slices.Clone(m.archived), versions}
+	}
+	w := newID()
+	now := model{versions: map[string]map[int]domain.PresetVersion{}}
+	for i := range 4 {
+		p := newPreset(w, slugOf(i))
+		now.listed = append(now.listed, p)
+		now.versions[p.Slug] = map[int]domain.PresetVersion{}
+	}
+	s.mustUpdate(t, func(tx domain.Tx) (err error) {
+		for _, p := range slices.Backward(now.listed) {
+			err = cmp.Or(err, tx.PutPreset(p))
+		}
+		return err
+	})
+	put := func(tx domain.Tx, p domain.Preset) error {
+		other := func(q domain.Preset) bool { return q.Slug == p.Slug }
+		now.listed, now.archived = slices.DeleteFunc(now.listed, other), slices.DeleteFunc(now.archived, other)
+		if p.Status == domain.PresetArchived {
+			now.archived = append(now.archived, p)
+		} else {
+			now.listed = slices.Insert(now.listed, 0, p)
+		}
+		return tx.PutPreset(p)
+	}
+	change := func(tx domain.Tx, random *rand.Rand) error {
+		all := []*domain.Preset{}
+		for i := range now.listed {
+			all = append(all, &now.listed[i])
+		}
+		for i := range now.archived {
+			all = append(all, &now.archived[i])
+		}
+		p := all[random.IntN(len(all))]
+		of := now.versions[p.Slug]
+		switch n := random.IntN(10); {
+		case n < 5:
+			q := *p
+			q.LatestVersion++
+			q.DesignatedVersion = q.LatestVersion
+			v := newVersion(q, q.LatestVersion, fmt.Sprintf(`{"n":%d}`, q.LatestVersion))
+			of[v.Version] = v
+			return cmp.Or(tx.PutPresetVersion(q, v), put(tx, q))
+		case n < 6:
+			q := *p
+			q.Status = []domain.PresetStatus{domain.PresetActive, domain.PresetArchived}[random.IntN(2)]
+			return put(tx, q)
+		default:
+			var numbers []int
+			for _, n := range slices.Sorted(maps.Keys(of)) {
+				if n < p.LatestVersion && random.IntN(3) == 0 {
+					numbers = append(numbers, n)
+					delete(of, n)
+				}
+			}
+			p.Kept = p.Kept.Without(numbers)
+			return tx.PruneVersions(*p, numbers)
+		}
+	}
+	check := func(r domain.Reader) error {
+		for _, p := range slices.Concat(now.listed, now.archived) {
+			versionsAre(t, r, p, now.versions[p.Slug])
+		}
+		presetPagesAre(t, r, w, now.listed, 1)
+		return nil
+	}
+	for round := range 150 {
+		// An engine may run the function again, so the model is put back, and so is
+		// what is random.
+		before, changes, fails, looks, seed := clone(now), 1+random.IntN(8), random.IntN(6) == 0, random.IntN(4) == 0, random.Uint64()
+		err := s.update(func(tx domain.Tx) error {
+			now = clone(before)
+			random := rand.New(rand.NewPCG(seed, 0))
+			for range changes {
+				if err := change(tx, random); err != nil {
+					return err
+				}
+			}
+			switch {
+			case fails:
+				return errDeliberate
+			case looks:
+				return check(tx)
+			}
+			return nil
+		})
+		if fails {
+			now = before
+		}
+		if fails != errors.Is(err, errDeliberate) || !fails && err != nil {
+			t.Fatalf("got error %v", err)
+		}
+		if round%10 == 0 {
+			s.mustView(t, check)
+		}
+	}
+	s.reopen(t)
+	s.inBoth(t, check)
+}
+
+// pruningManyWriters adds versions that others make room for, and prunes, while
+// views look: whatever a preset has can be read.
+func pruningManyWriters(t *testing.T, s *suite) {
+	const (
+		presets = 4
+		each    = 12
+		keep    = 5
+	)
+	keeping, pruning := domain.NewService(s.Store), domain.NewService(s.Store)
+	keeping.KeepVersions = keep
+	created, err := keeping.CreateWorkspace(t.Context(), by(""), domain.NewWorkspace{Name: "w", Slug: "w"})
+	if err != nil {
+		t.Fatal(err)
+	}
+	w := created.Workspace.ID
+	look := func(least int) (most int, err error) {
+		err = s.View(context.Background(), func(r domain.Reader) error {
+			for p, err := range r.Presets(w) {
+				if err != nil {
+					return err
+				}
+				state, there := p.State(), 0
+				for n := range p.LatestVersion {
+					if !state.Has(n + 1) {
+						continue
+					}
+					there++
+					if v, err := r.PresetVersion(state, n+1); err != nil || v.Version != n+1 {
+						return fmt.Errorf("%s has version %d, but reading it gives %d: %w", p.Slug, n+1, v.Version, err)
+					}
+				}
+				if there < min(p.LatestVersion, least) || !state.Has(p.LatestVersion) {
+					return fmt.Errorf("%s has %d versions, of %d", p.Slug, there, p.LatestVersion)
+				}
+				most = max(most, there)
+			}
+			return nil
+		})
+		return most, err
+	}
+	var working atomic.Int64
+	working.Store(writers)
+	errs := together(writers+2, func(i int) error {
+		if i >= writers {
+			for working.Load() > 0 {
+				if _, err := look(2); err != nil {
+					return err
+				}
+				// One that others were too fast for is not made up for.
+				if _, err := pruning.PruneVersions(context.Background(), by(""), domain.Pruning{Keep: 2}); err != nil && !errors.Is(err, domain.ErrConflict) {
+					return err
+				}
+			}
+			return nil
+		}
+		defer working.Add(-1)
+		service := []*domain.Service{keeping, pruning}[i%2]
+		for range each {
+			for {
+				_, err := service.CreatePresetVersion(context.Background(), by(w), "", slugOf(i%presets), domain.Capture{Config: []byte("{}")})
+				if err == nil {
+					break
+				}
+				if !errors.Is(err, domain.ErrConflict) {
+					return err
+				}
+			}
+		}
+		return nil
+	})
+	if err := errors.Join(errs...); err != nil {
+		t.Fatal(err)
+	}
+	for i := range presets {
+		if _, err := keeping.CreatePresetVersion(t.Context(), by(w), "", slugOf(i), domain.Capture{Config: []byte("{}")}); err != nil {
+			t.Fatal(err)
+		}
+	}
+	s.reopen(t)
+	if most, err := look(2); err != nil || most > keep {
+		t.Errorf("got %d versions of a preset and error %v, want at most %d", most, err, keep)
+	}
+}
