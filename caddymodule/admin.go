@@ -57,6 +57,22 @@ func (h *Handler) withdraw() error {
 	return err
 }
 
+// keepVersions returns what the configuration says of how many versions of a preset
+// to keep, 0 for all. It is an error if its sites do not agree.
+func (l *liveStore) keepVersions() (int, error) {
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	var all []int
+	for h := range l.keys {
+		all = append(all, h.KeepVersions)
+	}
+	slices.Sort(all)
+	if all = slices.Compact(all); len(all) != 1 {
+		return 0, fmt.Errorf("keep: must be given, since the sites of this store do not have the same keep_versions: %v, where 0 stands for all", all)
+	}
+	return all[0], nil
+}
+
 // configured returns the keys that the configuration has for the store, in
 // whichever site.
 func (l *liveStore) configured() []domain.Principal {
@@ -80,6 +96,7 @@ type adminOperation struct {
 	name   string // in the OpenAPI document
 	method string
 	path   string // below adminPath; {} stands for any one segment that is not empty
+	body   string // its schema in that document, empty for none
 	run    func(w http.ResponseWriter, r *http.Request, params []string) error
 }
 
@@ -87,12 +104,13 @@ type adminOperation struct {
 // of a key holds a secret, once.
 func adminRoutes() []adminOperation {
 	return []adminOperation{
-		{"key_create", http.MethodPost, "keys", withStore(issueKey)},
-		{"key_list", http.MethodGet, "keys", withStore(listKeys)},
-		{"key_revoke", http.MethodDelete, "keys/{}", withStore(revokeKey)},
-		{"audit_list", http.MethodGet, "audit", withStore(listAudit)},
-		{"store_verify", http.MethodPost, "verify", withStore(verifyStore)},
-		{"openapi_get", http.MethodGet, "openapi.yaml", serveOpenAPI},
+		{"key_create", http.MethodPost, "keys", "NewKey", withStore(issueKey)},
+		{"key_list", http.MethodGet, "keys", "", withStore(listKeys)},
+		{"key_revoke", http.MethodDelete, "keys/{}", "", withStore(revokeKey)},
+		{"audit_list", http.MethodGet, "audit", "", withStore(listAudit)},
+		{"version_prune", http.MethodPost, "prune", "Pruning", withStore(pruneVersions)},
+		{"store_verify", http.MethodPost, "verify", "", withStore(verifyStore)},
+		{"openapi_get", http.MethodGet, "openapi.yaml", "", serveOpenAPI},
 	}
 }
 
@@ -137,10 +155,9 @@ func serveAdmin(w http.ResponseWriter, r *http.Request) error {
 // adminRequest is a request to the admin endpoint that concerns a store.
 type adminRequest struct {
 	*http.Request
-	w       http.ResponseWriter
-	params  []string // the path's variable segments, decoded
-	service *domain.Service
-	store   domain.Store // its store
+	*liveStore
+	w      http.ResponseWriter
+	params []string // the path's variable segments, decoded
 }
 
 // withStore lets run answer about the store that the request picks.
@@ -150,8 +167,20 @@ func withStore(run func(adminRequest) error) func(http.ResponseWriter, *http.Req
 		if err != nil {
 			return err
 		}
-		return run(adminRequest{r, w, params, live.service, live.store})
+		return run(adminRequest{r, live, w, params})
 	}
+}
+
+// read decodes the body.
+func (r adminRequest) read(into any) error {
+	body, err := io.ReadAll(http.MaxBytesReader(r.w, r.Body, maxAdminBody))
+	if err == nil {
+		err = jsonv2.Unmarshal(body, into, jsonv2.RejectUnknownMembers(true))
+	}
+	if err != nil {
+		return badRequest(fmt.Errorf("reading the body: %w", err))
+	}
+	return nil
 }
 
 func listKeys(r adminRequest) error {
@@ -230,16 +259,13 @@ func (r adminRequest) show(keys ...domain.Key) []issuedKey {
 }
 
 func issueKey(r adminRequest) error {
-	body, err := io.ReadAll(http.MaxBytesReader(r.w, r.Body, maxAdminBody))
-	if err != nil {
-		return badRequest(fmt.Errorf("reading the body: %w", err))
-	}
 	var in newKeyRequest
-	if err := jsonv2.Unmarshal(body, &in, jsonv2.RejectUnknownMembers(true)); err != nil {
-		return badRequest(fmt.Errorf("reading the body: %w", err))
+	if err := r.read(&in); err != nil {
+		return err
 	}
 	var lifetime time.Duration
 	if in.ExpiresIn != "" {
+		var err error
 		if lifetime, err = caddy.ParseDuration(in.ExpiresIn); err != nil || lifetime <= 0 {
 			return badRequest(errors.New("expires_in: must be a positive duration such as 720h or 30d"))
 		}

@@ -245,11 +245,14 @@ func printRecords(w io.Writer, records iter.Seq2[domain.AuditRecord, error]) err
 }
 
 // objectName is what people call an object: a preset's reference, a slug, or
-// else the id.
+// else the id, with the versions that it lost.
 func objectName(o domain.AuditObject) string {
 	name := orElse(o.Slug, o.ID)
 	if o.Label != "" {
 		name += "@" + o.Label
+	}
+	if o.Pruned != "" {
+		name += " less " + o.Pruned
 	}
 	return name
 }

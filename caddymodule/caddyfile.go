@@ -2,6 +2,7 @@ package caddymodule
 
 import (
 	"math"
+	"strconv"
 	"strings"
 
 	"github.com/caddyserver/caddy/v2/caddyconfig"
@@ -32,6 +33,7 @@ func parseCaddyfile(h httpcaddyfile.Helper) (caddyhttp.MiddlewareHandler, error)
 //		inference_key    <secret> [<user_id> [<workspace slug>]]
 //		max_body_size    <size>
 //		preset_creators  management|any
+//		keep_versions    <count>
 //		inference {
 //			keys          required|optional|off
 //			drop_fields   <field>...
@@ -104,6 +106,15 @@ func (h *Handler) unmarshalSubdirective(d *caddyfile.Dispenser, name string) err
 		}
 		h.PresetCreators = value
 		return err
+	case "keep_versions":
+		value, err := onlyArg(d, name, "a count")
+		if err != nil {
+			return err
+		}
+		if h.KeepVersions, err = strconv.Atoi(value); err != nil || h.KeepVersions < 1 {
+			return d.Errf("keep_versions must be a number from 1, got %q; without it all are kept", value)
+		}
+		return nil
 	case "inference":
 		h.Inference = new(Inference)
 		return h.Inference.unmarshal(d)

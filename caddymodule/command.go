@@ -18,12 +18,12 @@ import (
 func init() {
 	caddycmd.RegisterCommand(caddycmd.Command{
 		Name:  "presets",
-		Usage: "key|audit|verify",
+		Usage: "key|audit|verify|prune",
 		Short: "Manages the keys and the store of the presets handler, and reads its audit trail",
 		Long: `
-Issues, lists and revokes the keys of a running presets handler, and prints and
-verifies the trail of all changes, through Caddy's admin endpoint. Looks for damage
-in a store.`,
+Issues, lists and revokes the keys of a running presets handler, prints and
+verifies the trail of all changes, and removes old versions of presets, through
+Caddy's admin endpoint. Looks for damage in a store.`,
 		CobraFunc: func(presets *cobra.Command) {
 			isCommand.Store(true)
 			addCommands(presets)
@@ -33,7 +33,7 @@ in a store.`,
 
 // addCommands adds the subcommands of caddy presets.
 func addCommands(presets *cobra.Command) {
-	presets.AddCommand(keyCommand(), auditCommand(), verifyCommand())
+	presets.AddCommand(keyCommand(), auditCommand(), verifyCommand(), pruneCommand())
 }
 
 // adminTarget is where the commands find the running server.

@@ -64,6 +64,10 @@ type Handler struct {
 	// management keys alone, "any" for inference keys too. Default: management
 	PresetCreators string `json:"preset_creators,omitempty"`
 
+	// How many versions of a preset to keep when one is added. Those that are
+	// designated or that a label stands for are kept besides. Default: all
+	KeepVersions int `json:"keep_versions,omitempty"`
+
 	// Resolves presets that inference requests name. Absent: inference
 	// requests are the gateway's like any other.
 	Inference *Inference `json:"inference,omitempty"`
@@ -140,6 +144,9 @@ func (h *Handler) provisionSettings(repl *caddy.Replacer) error {
 	if h.MaxBodySize < 0 {
 		return fmt.Errorf("max_body_size: must be positive, got %d", h.MaxBodySize)
 	}
+	if h.KeepVersions < 0 {
+		return fmt.Errorf("keep_versions: must be positive, or 0 for all, got %d", h.KeepVersions)
+	}
 	switch h.PresetCreators {
 	case "":
 		h.PresetCreators = creatorsManagement
@@ -173,6 +180,7 @@ func (h *Handler) provisionStore(ctx caddy.Context) error {
 	}
 	store := h.metrics.measure(engine.Store())
 	h.service = domain.NewService(store)
+	h.service.KeepVersions = h.KeepVersions
 	switch err := h.service.EnsureDefaultWorkspace(ctx); {
 	case errors.Is(err, domain.ErrUnavailable):
 		// All that needs no store is served meanwhile.

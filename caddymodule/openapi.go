@@ -61,12 +61,13 @@ var descriptions = map[string]description{
 	"inference_messages":  {"inference", "Run a messages request", "Inference", "X-Session-Id X-Preset-Dry-Run"},
 	"models_list":         {"inference", "List the models of the gateway and the presets", "Models", ""},
 
-	"key_create":   {"admin", "Issue a key", "201 NewIssuedKey", "store"},
-	"key_list":     {"admin", "List the issued keys", "IssuedKeys", "store"},
-	"key_revoke":   {"admin", "Revoke a key", "IssuedKey", "store"},
-	"audit_list":   {"admin", "Read the audit trail", "Audit", "store after audit_limit"},
-	"store_verify": {"admin", "Look for damage in the store", "Verdict", "store"},
-	"openapi_get":  {"admin", "Get this document", "OpenAPI", ""},
+	"key_create":    {"admin", "Issue a key", "201 NewIssuedKey", "store"},
+	"key_list":      {"admin", "List the issued keys", "IssuedKeys", "store"},
+	"key_revoke":    {"admin", "Revoke a key", "IssuedKey", "store"},
+	"audit_list":    {"admin", "Read the audit trail", "Audit", "store after audit_limit"},
+	"version_prune": {"admin", "Remove old versions of presets, for good", "Pruned", "store"},
+	"store_verify":  {"admin", "Look for damage in the store", "Verdict", "store"},
+	"openapi_get":   {"admin", "Get this document", "OpenAPI", ""},
 }
 
 // refusals are the answers to what cannot be done, by their status.
@@ -233,8 +234,8 @@ func (d *openAPI) endpoints(schemas *schema.Schemas) (all []endpoint) {
 			refusals: []int{http.StatusBadRequest, http.StatusNotFound, http.StatusInternalServerError, http.StatusServiceUnavailable},
 			security: []any{}, servers: adminServers,
 		}
-		if op.name == "key_create" {
-			e.body = requestBody("NewKey", true)
+		if op.body != "" {
+			e.body = requestBody(op.body, true)
 		}
 		if op.method != http.MethodGet {
 			e.refusals = append(e.refusals, http.StatusConflict)
