@@ -13,7 +13,6 @@ import (
 	"time"
 
 	badgerdb "github.com/dgraph-io/badger/v4"
-
 	"go.uber.org/zap"
 
 	"github.com/caddy-presets/caddy-presets/domain"
