@@ -9,6 +9,7 @@ import (
 	"net/http"
 	"os"
 	"os/exec"
+	"runtime"
 	"strings"
 	"sync/atomic"
 
@@ -158,6 +159,9 @@ func probeApart(folder string, o badger.Options) error {
 	//nolint:gosec // it is this program, and the folder is the operator's
 	cmd := exec.Command(program, "presets", "verify", "--quick", "--json", folder)
 	cmd.Stdout, cmd.Stderr = &stdout, &stderr
+	endWithServer(cmd)
+	runtime.LockOSThread() // which is to live for as long as that process does
+	defer runtime.UnlockOSThread()
 	if err := cmd.Start(); err != nil {
 		o.Logger.Warn("the store is checked in the server's own process: another one cannot be started", zap.Error(err))
 		return badger.Probe(folder, o)

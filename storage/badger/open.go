@@ -48,9 +48,6 @@ func settings(folder string, o Options) badgerdb.Options {
 		// is not compressed the checksum of the record finds the damage.
 		WithCompression(options.None).
 		WithLogger(nil)
-	if o.Logger != nil {
-		s = s.WithLogger(engineLog{o.Logger.Sugar()})
-	}
 	return s
 }
 
@@ -69,6 +66,7 @@ func openFolder(folder string, o Options, free func(folder string) (uint64, erro
 	if err := checkUnused(folder); err != nil {
 		return nil, inUse(folder, err) // now, and not after all tables were read
 	}
+	removeLeftovers(folder, trialName)
 	g := newGuard(folder, free, o.Logger)
 	if m.State == stateReady {
 		err = g.forOpening(spaceIn(folder))
@@ -87,7 +85,7 @@ func openFolder(folder string, o Options, free func(folder string) (uint64, erro
 	if err != nil {
 		return nil, fmt.Errorf("opening the store in %s: %w", folder, err)
 	}
-	db, err := openEngine(settings(folder, o))
+	db, err := openEngine(settings(folder, o).WithLogger(engineLog{o.Logger.Sugar(), g.hold}))
 	if err != nil {
 		return nil, err
 	}
@@ -241,8 +239,11 @@ func inUse(folder string, err error) error {
 }
 
 // engineLog is where Badger's messages go. Its debug messages, several for
-// each write and some with keys, go nowhere.
-type engineLog struct{ to *zap.SugaredLogger }
+// each write and some with keys, go nowhere, but for one that holds compactions.
+type engineLog struct {
+	to   *zap.SugaredLogger
+	hold func()
+}
 
 func (l engineLog) Errorf(format string, args ...any) {
 	l.to.Errorf(strings.TrimSpace(format), args...)
@@ -253,6 +254,11 @@ func (l engineLog) Warningf(format string, args ...any) {
 }
 
 func (l engineLog) Infof(format string, args ...any) { l.to.Debugf(strings.TrimSpace(format), args...) }
-func (l engineLog) Debugf(string, ...any)            {}
+
+func (l engineLog) Debugf(format string, _ ...any) {
+	if holds(format) {
+		l.hold()
+	}
+}
 
 var _ badgerdb.Logger = engineLog{}

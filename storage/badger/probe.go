@@ -12,8 +12,10 @@ import (
 	badgerdb "github.com/dgraph-io/badger/v4"
 )
 
-// probeName is the folder in which a probe opens what it has copied.
-const probeName = "PROBE"
+// probeName is the pattern of the names of folders in which probes open what they have
+// copied. Each has its own: one that was left behind by a server that was killed may
+// still be at work.
+const probeName = "PROBE-*"
 
 // Probe finds out whether the store in folder, which nobody has open, can be opened
 // and is as it was left. It checks Badger's checksums of all tables, opens a copy of
@@ -40,9 +42,10 @@ func withProbe(folder string, o Options, fn func(*badgerdb.DB) error) error {
 	if err != nil {
 		return fmt.Errorf("%w, restore a backup: %w", ErrDamaged, err)
 	}
-	copied := filepath.Join(folder, probeName)
-	if err := os.RemoveAll(copied); err != nil {
-		return err
+	removeLeftovers(folder, probeName)
+	copied, err := os.MkdirTemp(folder, probeName)
+	if err != nil {
+		return fmt.Errorf("%w: copying the logs: %w", errUnavailable, err)
 	}
 	defer os.RemoveAll(copied)
 	if err := copyStore(folder, copied); err != nil {
@@ -69,12 +72,9 @@ func withProbe(folder string, o Options, fn func(*badgerdb.DB) error) error {
 	return errors.Join(err, guarded(db.Close))
 }
 
-// copyStore makes a new folder to with all that Badger needs of the one from: copies
+// copyStore puts into the empty folder to all that Badger needs of the one from: copies
 // of what it writes to, and its tables under second names, which it only reads.
 func copyStore(from, to string) error {
-	if err := os.Mkdir(to, 0o700); err != nil {
-		return err
-	}
 	entries, err := os.ReadDir(from)
 	if err != nil {
 		return err
@@ -97,6 +97,15 @@ func copyStore(from, to string) error {
 		}
 	}
 	return fillEmptyLogs(to)
+}
+
+// removeLeftovers removes what a process that was killed has left in folder, under
+// names of a pattern.
+func removeLeftovers(folder, pattern string) {
+	names, _ := filepath.Glob(filepath.Join(folder, pattern)) // the pattern is right
+	for _, name := range names {
+		_ = os.RemoveAll(name)
+	}
 }
 
 // linkOrCopy gives a file a second name, or on file systems that know no such

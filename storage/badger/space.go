@@ -74,6 +74,7 @@ type guard struct {
 	needed    atomic.Uint64 // what Badger may need
 	owed      atomic.Uint64 // what the ballast lacks, to have it again before anyone writes
 	lastWrite atomic.Int64  // Unix nanoseconds
+	held      atomic.Bool   // a compaction is, see hold
 
 	mu    sync.Mutex
 	level spaceLevel // as it was told last
@@ -137,6 +138,12 @@ func (g *guard) withBallast() error {
 // forWriting returns an error where a write has to wait for space.
 func (g *guard) forWriting() error {
 	g.lastWrite.Store(time.Now().UnixNano())
+	if err := checkDescriptors(g.folder); err != nil {
+		return err // Badger may be about to begin another log
+	}
+	if g.held.Load() {
+		return errHeld
+	}
 	free, err := g.room()
 	if needed := g.needed.Load() + g.owed.Load(); err == nil && free < needed {
 		err = fmt.Errorf("%w: %d MiB are free, %d are needed until there is a ballast again", ErrDiskFull, free>>20, needed>>20)
@@ -146,6 +153,8 @@ func (g *guard) forWriting() error {
 	}
 	return err
 }
+
+var errHeld = fmt.Errorf("%w: a compaction waits until it can write", errUnavailable)
 
 // tell tells the operator when the level of space changes. err is why writes are
 // refused.

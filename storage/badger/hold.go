@@ -1,0 +1,69 @@
+package badger
+
+import (
+	"fmt"
+	"os"
+	"strings"
+	"time"
+
+	"go.uber.org/zap"
+)
+
+// spareDescriptors is how many files this process has to be able to open besides, or
+// a quarter of what it may if that is less. It is about ten times as many as a server
+// accepts connections in the time in which Badger creates a table.
+const spareDescriptors = 4096
+
+var errDescriptors = fmt.Errorf("%w: the process has nearly as many files open as it may", errUnavailable)
+
+// holdInterval is how often a compaction that is held looks whether it can go on.
+const holdInterval = 50 * time.Millisecond
+
+// tableFollows is what Badger logs, at debug level, on the goroutine of a compaction
+// just before this creates a table.
+const tableFollows = "[%d] LOG Compact. Added "
+
+// hold holds a compaction that is about to create a table until that will succeed.
+//
+// Badger takes no notice when a compaction fails to create a table: it removes the
+// tables that this was made from all the same, and what was in them is lost. So a
+// moment without a free descriptor or inode would lose records, and one without disk
+// space would end the process. Its log is the one place where it can be held.
+func (g *guard) hold() {
+	for held := false; ; held = true {
+		err := g.trial()
+		if g.held.Store(err != nil); err == nil {
+			if held {
+				g.logger.Warn("a compaction goes on: it can write again", zap.String("folder", g.folder))
+			}
+			return
+		}
+		if !held {
+			g.logger.Error("a compaction is held, and writes are refused, until it can write", zap.String("folder", g.folder), zap.Error(err))
+		}
+		time.Sleep(holdInterval)
+	}
+}
+
+// trial returns an error where a table could not be created now.
+func (g *guard) trial() error {
+	if err := checkDescriptors(g.folder); err != nil {
+		return err
+	}
+	if free, err := g.free(g.folder); err == nil && free < flushSpace {
+		return fmt.Errorf("%w: %d MiB are free", ErrDiskFull, free>>20)
+	}
+	file, err := os.CreateTemp(g.folder, trialName)
+	if err != nil {
+		return fmt.Errorf("%w: a file cannot be created: %w", errUnavailable, err)
+	}
+	_ = file.Close()
+	return os.Remove(file.Name())
+}
+
+// trialName is the pattern of the names of files that are created to see whether that
+// is possible.
+const trialName = "TRIAL-*"
+
+// holds reports whether what Badger logs says that a table follows.
+func holds(format string) bool { return strings.HasPrefix(format, tableFollows) }

@@ -1,0 +1,193 @@
+package badger
+
+import (
+	"fmt"
+	"os"
+	"strings"
+	"sync/atomic"
+	"testing"
+	"time"
+
+	badgerdb "github.com/dgraph-io/badger/v4"
+	"go.uber.org/zap"
+	"golang.org/x/sys/unix"
+
+	"github.com/caddy-presets/caddy-presets/domain"
+)
+
+// compacting fills a folder with tables of level 0, opens it so that they are
+// compacted, and returns how many records there were and a function that counts
+// those that there are.
+func compacting(t *testing.T, folder string, hold func()) (n int, db *badgerdb.DB, count func() int) {
+	t.Helper()
+	db, err := badgerdb.Open(settings(folder, Options{}).WithNumCompactors(0).WithCompactL0OnClose(false))
+	if err != nil {
+		t.Fatal(err)
+	}
+	value := []byte(strings.Repeat("x", 32<<10))
+	for n = 0; n < 2500; n += 50 { // five tables
+		err := db.Update(func(txn *badgerdb.Txn) error {
+			for i := range 50 {
+				if err := txn.Set(fmt.Appendf(nil, "key-%08d", n+i), value); err != nil {
+					return err
+				}
+			}
+			return nil
+		})
+		if err != nil {
+			t.Fatal(err)
+		}
+	}
+	if err := db.Close(); err != nil {
+		t.Fatal(err)
+	}
+	o := settings(folder, Options{}).WithNumLevelZeroTables(2).WithCompactL0OnClose(false)
+	if db, err = badgerdb.Open(o.WithLogger(engineLog{zap.NewNop().Sugar(), hold})); err != nil {
+		t.Fatal(err)
+	}
+	return n, db, func() (n int) {
+		txn := db.NewTransaction(false)
+		defer txn.Discard()
+		it := txn.NewIterator(badgerdb.IteratorOptions{})
+		defer it.Close()
+		for it.Rewind(); it.Valid(); it.Next() {
+			n++
+		}
+		return n
+	}
+}
+
+// eventually waits for something.
+func eventually(t *testing.T, what string, is func() bool) {
+	t.Helper()
+	for end := time.Now().Add(30 * time.Second); !is(); time.Sleep(5 * time.Millisecond) {
+		if time.Now().After(end) {
+			t.Fatalf("after 30 seconds: %s is not so", what)
+		}
+	}
+}
+
+func compacted(db *badgerdb.DB) func() bool {
+	return func() bool {
+		levels := db.Levels()
+		return levels[0].NumTables <= 2 && levels[len(levels)-1].NumTables > 0
+	}
+}
+
+// Badger says of each table of a compaction that it follows. Were that no longer so
+// nothing would hold one that loses records.
+func TestBadgerTellsOfTables(t *testing.T) {
+	var held atomic.Int64
+	_, db, _ := compacting(t, t.TempDir(), func() { held.Add(1) })
+	defer db.Close()
+	eventually(t, "compacted", compacted(db))
+	levels := db.Levels()
+	if tables := levels[len(levels)-1].NumTables; held.Load() < int64(tables) {
+		t.Errorf("of %d tables only %d were told of", tables, held.Load())
+	}
+}
+
+// TestHold holds a compaction while the disk is full.
+func TestHold(t *testing.T) {
+	d := &disk{folder: t.TempDir()}
+	g := newGuard(d.folder, d.freeOf, zap.NewNop())
+	n, db, count := compacting(t, d.folder, g.hold)
+	defer db.Close()
+	eventually(t, "held", g.held.Load)
+	if err := g.forWriting(); err == nil {
+		t.Error("a write is accepted while a compaction is held")
+	}
+	tables := len(db.Tables())
+	time.Sleep(3 * holdInterval)
+	if now := len(db.Tables()); now != tables {
+		t.Errorf("there are %d tables, %d before: the compaction goes on", now, tables)
+	}
+	if got := count(); got != n {
+		t.Errorf("got %d records meanwhile, want %d", got, n)
+	}
+	d.free.Store(1 << 40)
+	eventually(t, "compacted", compacted(db))
+	if got := count(); got != n {
+		t.Errorf("got %d records, want %d", got, n)
+	}
+	if err := g.forWriting(); err != nil {
+		t.Errorf("afterwards: %v", err)
+	}
+}
+
+// TestDescriptors runs out of descriptors again and again while a compaction is under
+// way, as a server does under tens of thousands of connections a second that come and
+// go. Without a hold many records are gone then.
+func TestDescriptors(t *testing.T) {
+	d := &disk{folder: t.TempDir()}
+	d.free.Store(1 << 40)
+	g := newGuard(d.folder, d.freeOf, zap.NewNop())
+	open, err := os.ReadDir("/proc/self/fd")
+	if err != nil {
+		t.Skip(err)
+	}
+	limitDescriptors(t, uint64(len(open)+4000))
+	n, db, count := compacting(t, d.folder, g.hold)
+	defer db.Close()
+	var refused int
+	for end := time.Now().Add(20 * time.Second); !compacted(db)() && time.Now().Before(end); {
+		var taken []int
+		for {
+			fd, err := unix.Open("/dev/null", unix.O_RDONLY|unix.O_CLOEXEC, 0)
+			if err != nil {
+				break
+			}
+			if taken = append(taken, fd); len(taken)%8 == 0 {
+				time.Sleep(100 * time.Microsecond)
+			}
+		}
+		if g.forWriting() != nil {
+			refused++
+		}
+		time.Sleep(50 * time.Millisecond)
+		for _, fd := range taken {
+			if err := unix.Close(fd); err != nil {
+				t.Error(err)
+			}
+		}
+	}
+	if !compacted(db)() || refused == 0 {
+		t.Fatalf("it was compacted: %v; %d writes were refused", compacted(db)(), refused)
+	}
+	if got := count(); got != n {
+		t.Errorf("got %d records, want %d", got, n)
+	}
+}
+
+// limitDescriptors lets this process open files up to a number, until the test ends
+// or what it returns is called.
+func limitDescriptors(t *testing.T, to uint64) (undo func()) {
+	t.Helper()
+	var old unix.Rlimit
+	if err := unix.Getrlimit(unix.RLIMIT_NOFILE, &old); err != nil {
+		t.Fatal(err)
+	}
+	set := func(limit unix.Rlimit) {
+		if err := unix.Setrlimit(unix.RLIMIT_NOFILE, &limit); err != nil {
+			t.Error(err)
+		}
+	}
+	set(unix.Rlimit{Cur: to, Max: old.Max})
+	undo = func() { set(old) }
+	t.Cleanup(undo)
+	return undo
+}
+
+// A store that runs out of descriptors refuses writes and takes them again.
+func TestRefusesWithoutDescriptors(t *testing.T) {
+	s := mustOpen(t, t.TempDir())
+	undo := limitDescriptors(t, 1)
+	err := s.Update(t.Context(), put(newWorkspace("w")))
+	undo()
+	if domain.KindOf(err) != domain.Unavailable {
+		t.Errorf("got %v, want ErrUnavailable", err)
+	}
+	if err := s.Update(t.Context(), put(newWorkspace("w"))); err != nil {
+		t.Errorf("afterwards: %v", err)
+	}
+}
