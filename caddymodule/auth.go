@@ -71,7 +71,7 @@ func (h *Handler) principal(ctx context.Context, secret string) (domain.Principa
 	if who, ok := h.configured(secret); ok {
 		return who, nil
 	}
-	return h.service.Authenticate(ctx, secret)
+	return h.service.Authenticate(ctx, domain.HashSecret(secret))
 }
 
 // configured returns the principal of a secret that the configuration names.

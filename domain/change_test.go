@@ -392,7 +392,7 @@ func TestKeysAreIssuedOnce(t *testing.T) {
 		if err != nil {
 			t.Fatal(err)
 		}
-		if who, err := f.Authenticate(t.Context(), secret); err != nil || who.KeyID != k.ID {
+		if who, err := f.Authenticate(t.Context(), domain.HashSecret(secret)); err != nil || who.KeyID != k.ID {
 			t.Errorf("got %+v, %v, want the key %s", who, err, k.ID)
 		}
 		ids = append(ids, k.ID)

@@ -20,9 +20,10 @@ import (
 //
 //	caddypresets_mgmt_<43 base62 characters><6 base62 characters>
 //
-// The prefix lets secret scanners find a leaked key; the checksum (CRC-32 of
-// all that stands before it) lets the server refuse a damaged one without a
-// look-up. Scanners match caddypresets_(mgmt|inf)_[0-9A-Za-z]{49}.
+// The prefix lets secret scanners find a leaked key, and the checksum (CRC-32 of
+// all that stands before it) lets them tell one from what only looks like it:
+// they match caddypresets_(mgmt|inf)_[0-9A-Za-z]{49}. The server does not look at
+// it: a damaged key is looked up like an unknown one, and takes as long.
 const (
 	managementPrefix = "caddypresets_mgmt_"
 	inferencePrefix  = "caddypresets_inf_"
@@ -209,13 +210,12 @@ func (s *Service) RevokeKey(ctx context.Context, w Write, id string) (k Key, err
 	return k, err
 }
 
-// Authenticate returns the principal of an issued secret, whose use is noted in
-// the background. A secret that is damaged (found without a look-up), unknown,
-// revoked or expired gives one and the same Unauthenticated error,
-// ErrCredentials.
-func (s *Service) Authenticate(ctx context.Context, secret string) (Principal, error) {
-	hash := HashSecret(secret)
-	k, err := s.keyOf(ctx, secret, hash)
+// Authenticate returns the principal of the issued secret that has a hash, and
+// notes its use in the background. A secret that is unknown, revoked or expired
+// gives one and the same Unauthenticated error, ErrCredentials. Those that are
+// unknown take the same steps whatever they look like.
+func (s *Service) Authenticate(ctx context.Context, hash KeyHash) (Principal, error) {
+	k, err := s.keyOf(ctx, hash)
 	now := s.now()
 	switch {
 	case errors.Is(err, ErrNotFound):
@@ -235,16 +235,12 @@ func (s *Service) Authenticate(ctx context.Context, secret string) (Principal, e
 	return who, nil
 }
 
-// keyOf returns the issued key of a secret and its hash, from memory where
-// nothing can have changed since it was read. ErrNotFound tells that there is
-// none, of a damaged secret without a look-up.
-func (s *Service) keyOf(ctx context.Context, secret string, hash KeyHash) (Key, error) {
+// keyOf returns the issued key whose secret has a hash, from memory where nothing
+// can have changed since it was read. ErrNotFound tells that there is none.
+func (s *Service) keyOf(ctx context.Context, hash KeyHash) (Key, error) {
 	stamp := s.store.Stamps().Key(hash)
 	if k, ok := s.keys.get(hash, stamp); ok {
 		return k, nil
-	}
-	if !wellFormed(secret) {
-		return Key{}, ErrNotFound
 	}
 	k, err := s.storedKey(ctx, hash)
 	if err == nil {
@@ -310,20 +306,6 @@ func newSecret(kind KeyKind) string {
 	body := prefix + strings.Repeat("0", randomDigits-len(digits)) + digits
 	sum := checksum(body)
 	return body + string(sum[:])
-}
-
-// wellFormed reports whether secret has the form and checksum of an issued one.
-func wellFormed(secret string) bool {
-	rest, ok := strings.CutPrefix(secret, managementPrefix)
-	if !ok {
-		rest, ok = strings.CutPrefix(secret, inferencePrefix)
-	}
-	if !ok || len(rest) != randomDigits+checksumDigits {
-		return false
-	}
-	body, given := secret[:len(secret)-checksumDigits], secret[len(secret)-checksumDigits:]
-	sum := checksum(body)
-	return string(sum[:]) == given
 }
 
 // HoldsIssued reports whether text holds an issued secret, live or not, whole or

@@ -72,13 +72,13 @@ func TestKnownKeys(t *testing.T) {
 		if err != nil {
 			t.Fatal(err)
 		}
-		if _, err := f.Authenticate(t.Context(), secret); err != nil {
+		if _, err := f.Authenticate(t.Context(), domain.HashSecret(secret)); err != nil {
 			t.Fatal(err)
 		}
 		lastUse(t, f.store, k.ID, f.now) // noting it has changed the key
 		f.views = 0
 		for range 3 {
-			if who, err := f.Authenticate(t.Context(), secret); err != nil || who.KeyID != k.ID {
+			if who, err := f.Authenticate(t.Context(), domain.HashSecret(secret)); err != nil || who.KeyID != k.ID {
 				t.Fatalf("got %v, %v, want the key %s", who, err, k.ID)
 			}
 		}
@@ -91,24 +91,25 @@ func TestKnownKeys(t *testing.T) {
 				t.Fatal(err)
 			}
 		}
-		_, err = f.Authenticate(t.Context(), secret)
+		_, err = f.Authenticate(t.Context(), domain.HashSecret(secret))
 		if revoked := len(secrets) == 2; revoked != errors.Is(err, domain.ErrCredentials) {
 			t.Errorf("got %v of a key that is revoked: %t", err, revoked)
 		}
 	}
 	f.now = f.now.Add(time.Hour)
-	if _, err := f.Authenticate(t.Context(), secrets[0]); !errors.Is(err, domain.ErrCredentials) {
+	if _, err := f.Authenticate(t.Context(), domain.HashSecret(secrets[0])); !errors.Is(err, domain.ErrCredentials) {
 		t.Errorf("got %v of an expired key, want %v", err, domain.ErrCredentials)
 	}
 }
 
-func TestDamagedSecretsAreRefusedWithoutALookUp(t *testing.T) {
+// Each is looked up, once, as one that looks right is: what is refused sooner takes
+// less time, which tells of it.
+func TestDamagedSecretsAreRefused(t *testing.T) {
 	f := newFixture(t)
 	_, secret, err := f.IssueKey(t.Context(), domain.By(admin), domain.NewKey{Kind: domain.ManagementKey})
 	if err != nil {
 		t.Fatal(err)
 	}
-	f.views = 0
 	damaged := []string{"", "x", secret + "0", secret[1:], strings.ToUpper(secret), "sk-or-v1-0123456789abcdef0123456789abcdef"}
 	for i := range secret {
 		other := byte('A')
@@ -118,14 +119,16 @@ func TestDamagedSecretsAreRefusedWithoutALookUp(t *testing.T) {
 		damaged = append(damaged, secret[:i]+string(other)+secret[i+1:], secret[:i])
 	}
 	for _, d := range damaged {
-		if _, err := f.Authenticate(t.Context(), d); !errors.Is(err, domain.ErrCredentials) {
+		f.views = 0
+		if _, err := f.Authenticate(t.Context(), domain.HashSecret(d)); !errors.Is(err, domain.ErrCredentials) {
 			t.Errorf("a damaged secret gives %v, want ErrCredentials", err)
 		}
+		if f.views != 1 {
+			t.Errorf("got %d look-ups for a damaged secret, want 1", f.views)
+		}
 	}
-	if f.views != 0 {
-		t.Errorf("got %d look-ups for damaged secrets, want none", f.views)
-	}
-	if _, err := f.Authenticate(t.Context(), secret); err != nil || f.views != 1 {
+	f.views = 0
+	if _, err := f.Authenticate(t.Context(), domain.HashSecret(secret)); err != nil || f.views != 1 {
 		t.Errorf("the secret itself gives %v after %d look-ups, want success after 1", err, f.views)
 	}
 }
@@ -140,17 +143,17 @@ func TestAuthenticate(t *testing.T) {
 		t.Fatal(err)
 	}
 	want := domain.Principal{KeyID: k.ID, Hash: domain.HashSecret(secret), UserID: "carol", Kind: domain.InferenceKey, WorkspaceID: w.ID}
-	if got, err := f.Authenticate(t.Context(), secret); got != want || err != nil {
+	if got, err := f.Authenticate(t.Context(), domain.HashSecret(secret)); got != want || err != nil {
 		t.Errorf("got %+v, %v, want %+v", got, err, want)
 	}
 
 	issued := f.now
 	f.now = k.ExpiresAt.Add(-time.Nanosecond)
-	if _, err := f.Authenticate(t.Context(), secret); err != nil {
+	if _, err := f.Authenticate(t.Context(), domain.HashSecret(secret)); err != nil {
 		t.Errorf("just before its end: %v", err)
 	}
 	f.now = *k.ExpiresAt
-	if _, err := f.Authenticate(t.Context(), secret); !errors.Is(err, domain.ErrCredentials) {
+	if _, err := f.Authenticate(t.Context(), domain.HashSecret(secret)); !errors.Is(err, domain.ErrCredentials) {
 		t.Errorf("at its end: got %v, want ErrCredentials", err)
 	}
 	f.now = issued
@@ -159,7 +162,7 @@ func TestAuthenticate(t *testing.T) {
 	if err != nil || revoked.RevokedAt == nil {
 		t.Fatalf("revoking gives %+v, %v", revoked, err)
 	}
-	if _, err := f.Authenticate(t.Context(), secret); !errors.Is(err, domain.ErrCredentials) {
+	if _, err := f.Authenticate(t.Context(), domain.HashSecret(secret)); !errors.Is(err, domain.ErrCredentials) {
 		t.Errorf("after it was revoked: got %v, want ErrCredentials", err)
 	}
 	f.now = f.now.Add(time.Minute)
@@ -171,7 +174,7 @@ func TestAuthenticate(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	if got, err := f.Authenticate(t.Context(), secret); got.UserID != anonymous.ID || err != nil {
+	if got, err := f.Authenticate(t.Context(), domain.HashSecret(secret)); got.UserID != anonymous.ID || err != nil {
 		t.Errorf("a key without a user acts as %q, %v, want its own id", got.UserID, err)
 	}
 	keys, err := f.Keys(t.Context())
@@ -271,7 +274,7 @@ func (n *noting) issue(t *testing.T) (domain.Key, string) {
 // use uses a key, without anybody waiting for the store.
 func (n *noting) use(t *testing.T, secret string) {
 	t.Helper()
-	if _, err := n.uses.Authenticate(t.Context(), secret); err != nil {
+	if _, err := n.uses.Authenticate(t.Context(), domain.HashSecret(secret)); err != nil {
 		t.Fatal(err)
 	}
 }
@@ -346,7 +349,7 @@ func TestRefusedKeysAreNotUsed(t *testing.T) {
 	}
 	n.clock = n.clock.Add(time.Hour)
 	for _, s := range []string{secret, expired, secret + "x"} {
-		if _, err := n.uses.Authenticate(t.Context(), s); !errors.Is(err, domain.ErrCredentials) {
+		if _, err := n.uses.Authenticate(t.Context(), domain.HashSecret(s)); !errors.Is(err, domain.ErrCredentials) {
 			t.Errorf("got %v, want %v", err, domain.ErrCredentials)
 		}
 	}
@@ -370,7 +373,7 @@ func TestNotesUndoNothing(t *testing.T) {
 	if noted := lastUse(t, n.store, k.ID, n.clock); noted.RevokedAt == nil || !noted.RevokedAt.Equal(*revoked.RevokedAt) {
 		t.Errorf("got %+v, want it revoked", noted)
 	}
-	if _, err := n.uses.Authenticate(t.Context(), secret); !errors.Is(err, domain.ErrCredentials) {
+	if _, err := n.uses.Authenticate(t.Context(), domain.HashSecret(secret)); !errors.Is(err, domain.ErrCredentials) {
 		t.Errorf("got %v, want %v", err, domain.ErrCredentials)
 	}
 
@@ -378,7 +381,7 @@ func TestNotesUndoNothing(t *testing.T) {
 	k, secret = n.issue(t)
 	n.use(t, secret)
 	<-n.held.begun
-	if _, err := n.Authenticate(t.Context(), secret); err != nil {
+	if _, err := n.Authenticate(t.Context(), domain.HashSecret(secret)); err != nil {
 		t.Fatal(err)
 	}
 	lastUse(t, n.store, k.ID, n.now)

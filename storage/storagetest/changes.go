@@ -525,7 +525,7 @@ func reopen(t *testing.T, s *suite) {
 			same(t, keys, []domain.Key{k})
 			return cmp.Or(err1, err2, err3)
 		})
-		who, err := domain.NewService(s.Store).Authenticate(t.Context(), secret)
+		who, err := domain.NewService(s.Store).Authenticate(t.Context(), domain.HashSecret(secret))
 		if err != nil || who.KeyID != k.ID {
 			t.Errorf("Authenticate: got %v, %v, want key %s", who, err, k.ID)
 		}
