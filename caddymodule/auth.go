@@ -2,6 +2,7 @@ package caddymodule
 
 import (
 	"context"
+	"errors"
 	"fmt"
 	"strings"
 
@@ -48,15 +49,58 @@ func (c *call) authenticate() error {
 	}
 	scheme, secret, _ := strings.Cut(given[0], " ")
 	secret = strings.TrimLeft(secret, " ")
-	if !strings.EqualFold(scheme, "Bearer") || secret == "" {
-		return domain.ErrCredentials
+	if !strings.EqualFold(scheme, "Bearer") {
+		secret = "" // which no key has
 	}
-	who, err := c.h.principal(c.r.Context(), secret)
+	who, err := c.identify(secret)
 	if err != nil {
 		return err
 	}
 	c.become(who)
 	return nil
+}
+
+// identify returns who a live key stands for. Anything else is a failed
+// authentication, domain.ErrCredentials, and counts against the address of the
+// client unless it is forgiven. It is a *limitError, and nothing was looked at,
+// where the address has failed too often and the key has not worked from there
+// before.
+func (c *call) identify(secret string) (domain.Principal, error) {
+	key, f := domain.HashSecret(secret), c.h.failures
+	if f == nil {
+		return c.h.principal(c.r.Context(), key)
+	}
+	from := originOf(c.r)
+	if f.hasWorked(from, key) {
+		who, err := c.h.principal(c.r.Context(), key)
+		if !errors.Is(err, domain.ErrCredentials) {
+			return who, err
+		}
+		f.forget(from, key) // it is worth no more than a guess now
+	}
+	// The token is taken before the key is looked at, so that many guesses at once
+	// are no more than one after another.
+	if wait := f.take(from); wait > 0 {
+		return domain.Principal{}, &limitError{wait}
+	}
+	who, err := c.h.principal(c.r.Context(), key)
+	switch {
+	case errors.Is(err, domain.ErrCredentials):
+		c.failed++
+		return who, err
+	case err == nil:
+		f.remember(from, key)
+	}
+	f.giveBack(from, 1)
+	return who, err
+}
+
+// forgive makes what failed of a request's credentials count for nothing.
+func (c *call) forgive() {
+	if c.failed > 0 {
+		c.h.failures.giveBack(originOf(c.r), c.failed)
+		c.failed = 0
+	}
 }
 
 // become makes who the one who calls.
@@ -65,21 +109,22 @@ func (c *call) become(who domain.Principal) {
 	c.note("key_id", who.KeyID)
 }
 
-// principal returns who a live key stands for. Anything else is
-// domain.ErrCredentials, or a failure of the store.
-func (h *Handler) principal(ctx context.Context, secret string) (domain.Principal, error) {
-	if who, ok := h.configured(secret); ok {
+// principal returns who a live key stands for, by the hash of its secret. Anything
+// else is domain.ErrCredentials, or a failure of the store. Whatever is no key
+// takes the same steps, so that their time does not tell how it is none; and how
+// long finding a hash takes tells nothing about a secret: nobody can choose the
+// hash of what they try.
+func (h *Handler) principal(ctx context.Context, key domain.KeyHash) (domain.Principal, error) {
+	if who, ok := h.keys[key]; ok {
 		return who, nil
 	}
-	return h.service.Authenticate(ctx, domain.HashSecret(secret))
+	return h.service.Authenticate(ctx, key)
 }
 
-// configured returns the principal of a secret that the configuration names.
-// How long finding its hash takes tells nothing about a secret: nobody can
-// choose the hash of what they try.
-func (h *Handler) configured(secret string) (domain.Principal, bool) {
-	who, ok := h.keys[domain.HashSecret(secret)]
-	return who, ok
+// isConfigured reports whether the configuration names a secret.
+func (h *Handler) isConfigured(secret string) bool {
+	_, ok := h.keys[domain.HashSecret(secret)]
+	return ok
 }
 
 // provisionKeys returns the principals of all configured keys by the hash of

@@ -181,10 +181,10 @@ func matching(h *Handler) load {
 }
 
 func lookingUp(kind string, h *Handler, secret string) load {
-	ctx := context.Background()
+	c := h.newCall(nil, caddyhttp.PrepareRequest(httptest.NewRequest("GET", "http://x/", nil), caddy.NewReplacer(), nil, nil))
 	article := map[string]string{"configured": "a", "issued": "an"}[kind]
 	return load{"look-up of " + article + " " + kind + " key", func() *http.Request { return nil }, func(tb testing.TB, _ *http.Request) {
-		if _, err := h.principal(ctx, secret); err != nil {
+		if _, err := c.identify(secret); err != nil {
 			tb.Fatal(err)
 		}
 	}}
@@ -196,6 +196,7 @@ func newMeasuredHandler(tb testing.TB, store domain.Store) *Handler {
 	tb.Helper()
 	h := newBareHandler(tb, store)
 	h.service = domain.NewService(h.metrics.measure(store))
+	h.failures = newFailures(defaultAuthFailures, defaultAuthFailureWindow, h.logger)
 	for i := range 10 {
 		h.keys[domain.HashSecret(fmt.Sprintf("another-secret-%d", i))] = domain.Principal{KeyID: "other"}
 	}

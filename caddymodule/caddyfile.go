@@ -5,6 +5,7 @@ import (
 	"strconv"
 	"strings"
 
+	"github.com/caddyserver/caddy/v2"
 	"github.com/caddyserver/caddy/v2/caddyconfig"
 	"github.com/caddyserver/caddy/v2/caddyconfig/caddyfile"
 	"github.com/caddyserver/caddy/v2/caddyconfig/httpcaddyfile"
@@ -27,13 +28,14 @@ func parseCaddyfile(h httpcaddyfile.Helper) (caddyhttp.MiddlewareHandler, error)
 // UnmarshalCaddyfile reads the presets directive:
 //
 //	presets [<matcher>] {
-//		base_path        <path>
-//		storage          <engine> ...
-//		management_key   <secret> [<user_id>]
-//		inference_key    <secret> [<user_id> [<workspace slug>]]
-//		max_body_size    <size>
-//		preset_creators  management|any
-//		keep_versions    <count>
+//		base_path           <path>
+//		storage             <engine> ...
+//		management_key      <secret> [<user_id>]
+//		inference_key       <secret> [<user_id> [<workspace slug>]]
+//		max_body_size       <size>
+//		preset_creators     management|any
+//		keep_versions       <count>
+//		auth_failure_limit  <count> [<duration>]|off
 //		inference {
 //			keys          required|optional|off
 //			drop_fields   <field>...
@@ -115,6 +117,8 @@ func (h *Handler) unmarshalSubdirective(d *caddyfile.Dispenser, name string) err
 			return d.Errf("keep_versions must be a number from 1, got %q; without it all are kept", value)
 		}
 		return nil
+	case "auth_failure_limit":
+		return h.unmarshalAuthFailureLimit(d)
 	case "inference":
 		h.Inference = new(Inference)
 		return h.Inference.unmarshal(d)
@@ -166,6 +170,34 @@ func (i *Inference) unmarshalSubdirective(d *caddyfile.Dispenser, name string) (
 	default:
 		return d.Errf("inference: unrecognized subdirective %q", name)
 	}
+	return nil
+}
+
+func (h *Handler) unmarshalAuthFailureLimit(d *caddyfile.Dispenser) error {
+	const wants = "auth_failure_limit wants <count> [<duration>], or off"
+	args := d.RemainingArgs()
+	switch {
+	case len(args) == 1 && args[0] == "off":
+		h.AuthFailureLimit = authFailuresOff
+		return nil
+	case len(args) < 1 || len(args) > 2:
+		return d.Errf("%s, got %d arguments", wants, len(args))
+	}
+	count, err := strconv.Atoi(args[0])
+	if err != nil || count < 1 { // what turns it off is said in words
+		return d.Errf("%s, got %q", wants, args[0])
+	}
+	window := defaultAuthFailureWindow
+	if len(args) > 1 {
+		if window, err = caddy.ParseDuration(args[1]); err != nil {
+			return d.Errf("%s, got %q", wants, args[1])
+		}
+		h.AuthFailureWindow = caddy.Duration(window)
+	}
+	if err := checkAuthFailureLimit(count, window); err != nil {
+		return d.Errf("auth_failure_limit: %v", err)
+	}
+	h.AuthFailureLimit = count
 	return nil
 }
 

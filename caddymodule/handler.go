@@ -68,6 +68,17 @@ type Handler struct {
 	// designated or that a label stands for are kept besides. Default: all
 	KeepVersions int `json:"keep_versions,omitempty"`
 
+	// How many failed authentications a client address may have, at once and in
+	// auth_failure_window; -1 for no limit. IPv6 addresses count by their /64.
+	// Beyond it only keys that have worked from the address are looked at, and
+	// all else is answered with 429. Each handler counts for itself, in memory,
+	// and anew with each configuration. Default: 100
+	AuthFailureLimit int `json:"auth_failure_limit,omitempty"`
+
+	// The time in which an address gets auth_failure_limit attempts anew, bit by
+	// bit. Default: 1m
+	AuthFailureWindow caddy.Duration `json:"auth_failure_window,omitempty"`
+
 	// Resolves presets that inference requests name. Absent: inference
 	// requests are the gateway's like any other.
 	Inference *Inference `json:"inference,omitempty"`
@@ -79,6 +90,7 @@ type Handler struct {
 	schemas    *schema.Schemas
 	operations []operation
 	keys       map[domain.KeyHash]domain.Principal
+	failures   *failures // nil where there is no limit
 	storeName  string
 	live       *liveStore // set once the live store is registered
 }
@@ -106,6 +118,9 @@ func (h *Handler) Provision(ctx caddy.Context) error {
 	repl := caddy.NewReplacer()
 
 	if err := h.provisionSettings(repl); err != nil {
+		return err
+	}
+	if err := h.provisionFailures(); err != nil {
 		return err
 	}
 	var err error

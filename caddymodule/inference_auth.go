@@ -22,12 +22,14 @@ func secretOf(value string) string {
 // of a credential header: with quotes around it, say, it opens nothing, and is
 // still nobody else's business.
 func (h *Handler) holdsKey(value string) bool {
-	if domain.HoldsIssued(value) {
+	if domain.HoldsIssued(value) || h.isConfigured(secretOf(value)) {
 		return true
 	}
-	for part := range strings.FieldsFuncSeq(value, func(r rune) bool { return strings.ContainsRune(" \t,;=\"'\\", r) }) {
-		if _, ok := h.configured(part); ok {
-			return true
+	for _, around := range [...]string{" \t,;\"'\\", " \t,;\"'\\="} { // base64 ends in =
+		for part := range strings.FieldsFuncSeq(value, func(r rune) bool { return strings.ContainsRune(around, r) }) {
+			if h.isConfigured(part) {
+				return true
+			}
 		}
 	}
 	return false
@@ -42,16 +44,23 @@ func (c *inferenceCall) authenticateInference() error {
 	}
 	var who domain.Principal
 	var given, live, several, dead bool
+	refusal := domain.ErrCredentials
+	pass := c.h.Inference.Keys == keysOptional && !c.dryRun // foreign credentials, too
 	for _, name := range credentialHeaders {
 		err := withhold(c.r.Header, name, func(value string) (bool, error) {
 			given = true
-			principal, err := c.h.principal(c.r.Context(), secretOf(value))
+			if pass && !c.h.holdsKey(value) {
+				return false, nil // no failure, but another's to judge
+			}
+			principal, err := c.identify(secretOf(value))
 			if err == nil {
 				several = several || live && principal != who
 				who, live = principal, true
 				return true, nil
 			}
-			if !errors.Is(err, domain.ErrCredentials) {
+			if _, limited := errors.AsType[*limitError](err); limited {
+				refusal = err
+			} else if !errors.Is(err, domain.ErrCredentials) {
 				return true, err
 			}
 			ours := c.h.holdsKey(value)
@@ -64,14 +73,16 @@ func (c *inferenceCall) authenticateInference() error {
 	}
 	switch {
 	case dead:
-		return domain.ErrCredentials
-	case !live && c.h.Inference.Keys == keysOptional && !c.dryRun:
+		return refusal
+	case !live && pass:
 		return nil
 	case !live && given:
-		return domain.ErrCredentials
+		return refusal
 	case !live:
 		return errNoCredentials
-	case several:
+	}
+	c.forgive() // what came with a key may be another's
+	if several {
 		return domain.InvalidAt("x-api-key", "must be the same key as in authorization")
 	}
 	if c.h.Inference.Keys != keysOff { // else the key permits a dry run of what anyone may do
@@ -88,7 +99,7 @@ func (c *inferenceCall) withholdKeys() {
 			if !c.h.holdsKey(value) {
 				return false, nil
 			}
-			if who, err := c.h.principal(c.r.Context(), secretOf(value)); err == nil && who.MayInfer() == nil {
+			if who, err := c.identify(secretOf(value)); err == nil && who.MayInfer() == nil {
 				c.become(who)
 			}
 			return true, nil

@@ -235,6 +235,28 @@ func TestKeysWithSomethingAroundThem(t *testing.T) {
 	}
 }
 
+// A secret of the operator's may hold what elsewhere stands around one, as base64
+// does.
+func TestConfiguredKeysWithPunctuation(t *testing.T) {
+	for _, secret := range []string{"c2VjcmV0IG9mIHRoZSB0ZXN0cw==", "=starts-with-an-equals-sign", "a,comma;and\"quotes'and\\more", "--a-secret-of-the-tests--="} {
+		s := start(t, "inference_key sha256:"+sha256Of(secret)+"\ninference {\nkeys optional\n}")
+		for i, header := range []string{"Authorization: Bearer " + secret, "Authorization: " + secret, "X-Api-Key: " + secret, "X-Api-Key: '" + secret + "'", `Authorization: Bearer "` + secret + `",`} {
+			if i > 2 && !strings.HasSuffix(secret, "==") {
+				continue // which cannot be told from a longer secret
+			}
+			for _, request := range []string{
+				post(chatPath, `{"model":"m"}`, header), post("/v1/embeddings", `{"model":"m"}`, header), "GET /v1/models HTTP/1.1\r\nHost: x\r\n" + header + "\r\n\r\n",
+				postChunked(chatPath, `{"model":"m"}`, []string{header}),
+			} {
+				exchange(t, s.address, request)
+				if s.upstream.saw(secret) {
+					t.Fatalf("the gateway saw our key: %q", request)
+				}
+			}
+		}
+	}
+}
+
 // With the two lines that the documents show nobody uses the gateway's own key
 // without one of ours, however the route is spelled.
 func TestStrangersAreKeptOut(t *testing.T) {

@@ -19,6 +19,9 @@ type metrics struct {
 	resolutions timing // operation, result
 	storeCalls  timing // operation, result
 	versions    prometheus.Counter
+
+	failures         *prometheus.CounterVec // result
+	refused, limited prometheus.Counter     // its two
 }
 
 func newMetrics(registry *prometheus.Registry) (*metrics, error) {
@@ -62,11 +65,17 @@ func newMetrics(registry *prometheus.Registry) (*metrics, error) {
 			Namespace: namespace, Subsystem: subsystem, Name: "versions_written_total",
 			Help: "Preset versions written.",
 		}),
+		failures: prometheus.NewCounterVec(prometheus.CounterOpts{
+			Namespace: namespace, Subsystem: subsystem, Name: "auth_failures_total",
+			Help: "Requests refused for what they gave as their key, or unseen since their address had failed too often.",
+		}, []string{"result"}),
 	}
-	return m, errors.Join(
+	err := errors.Join(
 		m.requests.register(registry), m.resolutions.register(registry), m.storeCalls.register(registry),
-		register(registry, &m.versions),
+		register(registry, &m.versions), register(registry, &m.failures),
 	)
+	m.refused, m.limited = m.failures.WithLabelValues("refused"), m.failures.WithLabelValues("limited")
+	return m, err
 }
 
 // timing counts and times one kind of event by its two labels.

@@ -82,6 +82,7 @@ var refusals = map[int]string{
 	http.StatusRequestEntityTooLarge: "The body is too large.",
 	http.StatusUnsupportedMediaType:  "The body is not JSON, or has a content encoding.",
 	http.StatusUnprocessableEntity:   "The Idempotency-Key was used for another request.",
+	http.StatusTooManyRequests:       "The client's address has failed to authenticate too often, and the key was not looked at.",
 	http.StatusInternalServerError:   "It is the server's fault.",
 	http.StatusServiceUnavailable:    "Nothing was changed: the disk is full, or the store cannot be used.",
 }
@@ -185,7 +186,7 @@ func (d *openAPI) endpoints(schemas *schema.Schemas) (all []endpoint) {
 	for i, op := range new(Handler).routes(schemas) {
 		e := endpoint{
 			name: op.name, method: op.method, path: op.path, errors: "Error",
-			refusals: []int{http.StatusBadRequest, http.StatusUnauthorized, http.StatusForbidden, http.StatusInternalServerError, http.StatusServiceUnavailable},
+			refusals: []int{http.StatusBadRequest, http.StatusUnauthorized, http.StatusForbidden, http.StatusTooManyRequests, http.StatusInternalServerError, http.StatusServiceUnavailable},
 		}
 		switch {
 		case op.may(inference) == nil:
@@ -220,13 +221,13 @@ func (d *openAPI) endpoints(schemas *schema.Schemas) (all []endpoint) {
 			body: requestBody("GatewayRequest", true), errors: errorSchemas[dialect],
 			refusals: []int{
 				http.StatusBadRequest, http.StatusUnauthorized, http.StatusForbidden, http.StatusNotFound,
-				http.StatusRequestTimeout, http.StatusRequestEntityTooLarge, http.StatusInternalServerError, http.StatusServiceUnavailable,
+				http.StatusRequestTimeout, http.StatusRequestEntityTooLarge, http.StatusTooManyRequests, http.StatusInternalServerError, http.StatusServiceUnavailable,
 			},
 		})
 	}
 	all = append(all, endpoint{
 		name: "models_list", method: http.MethodGet, path: "models", security: keys, errors: "Error",
-		refusals: []int{http.StatusBadRequest, http.StatusUnauthorized, http.StatusForbidden, http.StatusInternalServerError, http.StatusServiceUnavailable},
+		refusals: []int{http.StatusBadRequest, http.StatusUnauthorized, http.StatusForbidden, http.StatusTooManyRequests, http.StatusInternalServerError, http.StatusServiceUnavailable},
 	})
 	for _, op := range adminRoutes() {
 		e := endpoint{
@@ -333,7 +334,7 @@ func (d *openAPI) refusal(schema string, status int) (name string) {
 		return name
 	}
 	answer := map[string]any{"description": refusals[status], "content": jsonContent(schema)}
-	header := map[int]string{http.StatusInternalServerError: "X-Request-Id", http.StatusServiceUnavailable: "Retry-After"}[status]
+	header := map[int]string{http.StatusInternalServerError: "X-Request-Id", http.StatusServiceUnavailable: "Retry-After", http.StatusTooManyRequests: "Retry-After"}[status]
 	if header != "" && schema != "AdminError" {
 		answer["headers"] = map[string]any{header: referenceTo("headers", header)}
 	}

@@ -243,7 +243,8 @@ var tour = []struct{ op, method, path, body string }{
 // What the server answers is what the document says, for each operation and each
 // status that a client can bring about.
 func TestOpenAPIAnswers(t *testing.T) {
-	s := start(t, standard+"\nmax_body_size 64KiB\ninference {\nlist_models on\ndrop_fields extra\nmax_body_size 64KiB\n}")
+	const rest = "\nmax_body_size 64KiB\ninference {\nlist_models on\ndrop_fields extra\nmax_body_size 64KiB\n}"
+	s := start(t, standard+rest)
 	s.upstream.answers(func(w http.ResponseWriter, _ *http.Request) {
 		w.Header().Set("Content-Type", "application/json")
 		_, _ = w.Write([]byte(`{"object":"list","data":[]}`))
@@ -382,6 +383,16 @@ func TestOpenAPIAnswers(t *testing.T) {
 	check("audit_list", admin("GET", "audit?store=absent", ""), 404)
 	check("store_verify", admin("POST", "verify", ""), 200)
 	check("openapi_get", admin("GET", "openapi.yaml", ""), 200)
+
+	s.reload(strings.Replace(standard, "auth_failure_limit 1000000", "auth_failure_limit 1 24h", 1) + rest)
+	s.do("GET", "/v1/presets", "", bearer("a-guess")).want(t, 401)
+	for _, step := range tour {
+		check(step.op, s.do(step.method, step.path, step.body, bearer("a-guess")), 429)
+	}
+	for dialect, route := range inferenceRoutes {
+		check(route.name, s.do("POST", "/v1/"+string(dialect), "{}", bearer("a-guess")), 429)
+	}
+	check("models_list", s.do("GET", "/v1/models", "", bearer("a-guess")), 429)
 
 	for op, operation := range operations {
 		for status := range operation["responses"].(map[string]any) {

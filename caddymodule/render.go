@@ -199,11 +199,18 @@ func (c *call) failure(err error) (int, []byte) {
 	p := problem{userID: c.who.UserID}
 	if transport, ok := errors.AsType[*statusError](err); ok {
 		p.status, p.message = transport.status, transport.message
+	} else if limit, ok := errors.AsType[*limitError](err); ok {
+		p.status, p.message = http.StatusTooManyRequests, limit.Error()
+		c.w.Header().Set("Retry-After", strconv.Itoa(limit.retryAfter()))
+		c.h.metrics.limited.Inc()
 	} else if hungUp(c.r.Context(), err) {
 		p.status, p.message = statusHungUp, "Client closed request"
 	} else {
 		shown := visible(err)
 		p.status, p.message, p.issues = statusOf[shown.Kind], shown.Message, shown.Issues
+	}
+	if errors.Is(err, domain.ErrCredentials) {
+		c.h.metrics.refused.Inc()
 	}
 	switch {
 	case p.status == http.StatusUnauthorized:

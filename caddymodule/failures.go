@@ -1,0 +1,255 @@
+package caddymodule
+
+import (
+	"fmt"
+	"hash/maphash"
+	"net"
+	"net/http"
+	"net/netip"
+	"strings"
+	"sync"
+	"sync/atomic"
+	"time"
+
+	"github.com/caddyserver/caddy/v2"
+	"github.com/caddyserver/caddy/v2/modules/caddyhttp"
+	"go.uber.org/zap"
+
+	"github.com/caddy-presets/caddy-presets/domain"
+)
+
+const (
+	defaultAuthFailures      = 100
+	defaultAuthFailureWindow = time.Minute
+
+	// maxAuthFailures and maxAuthFailureWindow keep what is reckoned with below
+	// far from the ends of an int64.
+	maxAuthFailures      = 1_000_000
+	maxAuthFailureWindow = 24 * time.Hour
+
+	// failureSets of failureWays each are the addresses whose failures are
+	// remembered, and as many keys that worked: 16,384 of both, half a MiB of
+	// memory in all, which is there from the start and never grows.
+	failureSets = 4096
+	failureWays = 4
+)
+
+// failures bounds how many failed authentications each client address may have.
+// An address has a bucket of limit tokens, refilled at an even rate; a failure
+// takes one. While it is empty no key from there is looked at, right or wrong,
+// but those that have worked from there before: one client that guesses does not
+// lock out the others behind its address. It is safe for concurrent use.
+//
+// Each address, by its hash, has a place in one set, where a new one takes the
+// place of the one whose bucket is the fullest. So whoever fails most is
+// forgotten last, however many addresses others come from; and a full table
+// refuses nobody: what it forgets are failures. The seed keeps clients from
+// choosing whose set they share.
+type failures struct {
+	limit  int64
+	each   time.Duration // until there is one token more
+	now    func() time.Duration
+	logger *zap.Logger
+	seed   maphash.Seed
+
+	// worked holds the hashes of addresses and keys that worked together, by
+	// sets, and 0 for nothing. Reading it takes no lock: every request does.
+	// That two pairs have one hash is less likely than a right guess, and would
+	// only have a key looked at.
+	worked [failureSets * failureWays]atomic.Uint64
+
+	mu      sync.Mutex
+	buckets [failureSets][failureWays]bucket
+	told    time.Duration // when an address was last told of in the log
+	untold  int           // addresses that were limited since, and not told of
+}
+
+// bucket is what an address has left, told by when it will be full again.
+type bucket struct {
+	from origin
+	full time.Duration
+	told bool // that it was empty, since it was full
+}
+
+// origin is where a request comes from, as far as one client is told from another:
+// an IPv4 address, or the first half of an IPv6 address, of which a client has
+// all. It is zero for what is neither, such as a Unix socket.
+type origin [16]byte
+
+func originOf(r *http.Request) origin {
+	text, _ := caddyhttp.GetVar(r.Context(), caddyhttp.ClientIPVarKey).(string) // minds trusted_proxies
+	if text == "" {
+		text, _, _ = net.SplitHostPort(r.RemoteAddr)
+	}
+	text, _, _ = strings.Cut(text, "%") // a zone
+	address, err := netip.ParseAddr(text)
+	if err != nil {
+		return origin{}
+	}
+	from := origin(address.As16())
+	if !address.Unmap().Is4() {
+		clear(from[8:])
+	}
+	return from
+}
+
+// String returns o as it stands in the log.
+func (o origin) String() string {
+	switch address := netip.AddrFrom16(o).Unmap(); {
+	case o == origin{}:
+		return "unknown"
+	case address.Is4():
+		return address.String()
+	default:
+		return address.String() + "/64"
+	}
+}
+
+// newFailures returns failures of at most limit at once and limit in a window.
+func newFailures(limit int, window time.Duration, logger *zap.Logger) *failures {
+	start := time.Now()
+	return &failures{
+		limit: int64(limit), each: window / time.Duration(limit),
+		now: func() time.Duration { return time.Since(start) }, logger: logger,
+		seed: maphash.MakeSeed(),
+	}
+}
+
+// provisionFailures judges the settings and makes what they say.
+func (h *Handler) provisionFailures() error {
+	if h.AuthFailureLimit == 0 {
+		h.AuthFailureLimit = defaultAuthFailures
+	}
+	if h.AuthFailureWindow == 0 {
+		h.AuthFailureWindow = caddy.Duration(defaultAuthFailureWindow)
+	}
+	if err := checkAuthFailureLimit(h.AuthFailureLimit, time.Duration(h.AuthFailureWindow)); err != nil {
+		return fmt.Errorf("auth_failure_limit: %w", err)
+	}
+	if h.AuthFailureLimit > 0 {
+		h.failures = newFailures(h.AuthFailureLimit, time.Duration(h.AuthFailureWindow), h.logger)
+	}
+	return nil
+}
+
+// authFailuresOff is the limit that is none.
+const authFailuresOff = -1
+
+func checkAuthFailureLimit(limit int, window time.Duration) error {
+	if limit != authFailuresOff && (limit < 1 || limit > maxAuthFailures) {
+		return fmt.Errorf("must be from 1 to %d, got %d", maxAuthFailures, limit)
+	}
+	if window < time.Second || window > maxAuthFailureWindow {
+		return fmt.Errorf("the duration must be from 1s to %s, got %s", maxAuthFailureWindow, window)
+	}
+	return nil
+}
+
+// take takes a token from the bucket of an address. Where there is none it
+// returns how long it takes until there is.
+func (f *failures) take(from origin) (wait time.Duration) {
+	now := f.now()
+	f.mu.Lock()
+	b := f.bucketOf(from)
+	if b.full <= now {
+		b.full, b.told = now, false
+	}
+	if wait = b.full + f.each - now - time.Duration(f.limit)*f.each; wait <= 0 {
+		b.full += f.each
+		f.mu.Unlock()
+		return 0
+	}
+	tell := !b.told
+	b.told = true
+	if tell && f.told != 0 && now-f.told < time.Second { // a flood of addresses is none of the log
+		tell = false
+		f.untold++
+	}
+	untold := f.untold
+	if tell {
+		f.told, f.untold = now, 0
+	}
+	f.mu.Unlock()
+	if tell {
+		f.logger.Warn("too many failed authentications from an address: only keys that have worked from there are looked at",
+			zap.Stringer("address", from), zap.Int("others_since_last_told", untold))
+	}
+	return wait
+}
+
+// giveBack gives tokens back that were taken for what was no failure.
+func (f *failures) giveBack(from origin, tokens int) {
+	f.mu.Lock()
+	defer f.mu.Unlock()
+	f.bucketOf(from).full -= time.Duration(tokens) * f.each
+}
+
+// bucketOf returns the bucket of an address, a new one in the place of another
+// where it has none. mu is held.
+func (f *failures) bucketOf(from origin) *bucket {
+	set := &f.buckets[maphash.Bytes(f.seed, from[:])%failureSets]
+	fullest := &set[0]
+	for i := range set {
+		b := &set[i]
+		if b.from == from {
+			return b
+		}
+		if b.full < fullest.full {
+			fullest = b
+		}
+	}
+	*fullest = bucket{from: from}
+	return fullest
+}
+
+// hasWorked reports whether a key has worked from an address, as far as is
+// remembered.
+func (f *failures) hasWorked(from origin, key domain.KeyHash) bool {
+	set, pair := f.setOf(from, key)
+	for i := range set {
+		if set[i].Load() == pair {
+			return true
+		}
+	}
+	return false
+}
+
+// remember notes that a key has worked from an address, and forget that it does
+// no longer.
+func (f *failures) remember(from origin, key domain.KeyHash) {
+	set, pair := f.setOf(from, key)
+	for i := range set {
+		if set[i].CompareAndSwap(0, pair) {
+			return
+		}
+	}
+	set[pair>>1%failureWays].Store(pair) // any will do: there are more of them than clients have keys
+}
+
+func (f *failures) forget(from origin, key domain.KeyHash) {
+	set, pair := f.setOf(from, key)
+	for i := range set {
+		set[i].CompareAndSwap(pair, 0)
+	}
+}
+
+// setOf returns the set of an address and key, and what stands for them there.
+func (f *failures) setOf(from origin, key domain.KeyHash) (set []atomic.Uint64, pair uint64) {
+	var both [len(from) + len(key)]byte
+	copy(both[copy(both[:], from[:]):], key[:])
+	pair = maphash.Bytes(f.seed, both[:]) | 1 // never 0
+	first := pair >> 32 % failureSets * failureWays
+	return f.worked[first : first+failureWays], pair
+}
+
+// limitError is what an address gets that has failed too often.
+type limitError struct {
+	wait time.Duration // until one more attempt is allowed
+}
+
+func (*limitError) Error() string { return "Rate limit exceeded" }
+
+// retryAfter is what the header of that name says: whole seconds, at least one.
+func (e *limitError) retryAfter() int {
+	return max(1, int((e.wait+time.Second-1)/time.Second))
+}
