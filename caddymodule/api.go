@@ -135,6 +135,9 @@ func (c *call) serve() (answer, error) {
 // match finds the operation of the path and method. What we do not offer is
 // our 404, a method we do not offer our 405: neither is the gateway's.
 func (c *call) match() error {
+	if !c.h.below(c.r.URL.Path) { // ours only as a gateway may read it
+		return errNoResource
+	}
 	below := c.r.URL.EscapedPath()
 	for range 1 + strings.Count(c.h.BasePath, "/") {
 		_, below, _ = strings.Cut(below, "/")
@@ -162,18 +165,19 @@ func (c *call) match() error {
 		}
 	}
 	if allow == nil {
-		return &domain.Error{Kind: domain.NotFound, Message: "Resource not found"}
+		return errNoResource
 	}
 	slices.Sort(allow)
 	c.w.Header().Set("Allow", strings.Join(allow, ", "))
 	return &statusError{http.StatusMethodNotAllowed, "Method not allowed"}
 }
 
+var errNoResource = &domain.Error{Kind: domain.NotFound, Message: "Resource not found"}
+
 // pathSegments appends the decoded segments of an escaped path to room. It returns
 // none where they match nothing: one is empty, or they are more than maxSegments.
 func pathSegments(path string, room []string) []string {
-	// Split before unescaping: an escaped slash is part of a slug or id. What
-	// is ours only once it is cleaned has more segments, and matches nothing.
+	// Split before unescaping: an escaped slash is part of a slug or id.
 	for more := true; more; {
 		var segment string
 		segment, path, more = strings.Cut(path, "/")

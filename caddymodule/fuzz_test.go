@@ -5,8 +5,10 @@ import (
 	"net/http"
 	"net/http/httptest"
 	"net/url"
+	gopath "path"
 	"strings"
 	"testing"
+	"unicode/utf8"
 
 	"github.com/caddyserver/caddy/v2/modules/caddyhttp"
 
@@ -70,6 +72,7 @@ func FuzzPath(f *testing.F) {
 	for _, seed := range []string{
 		"/", "/v1/presets", "/v1/presets/a/responses", "/v1/presets/a%2Fb/responses", "/v1/presets/%ff/responses", "/v1//presets/a",
 		"/v1/x/../workspaces", "/v1/presetsx", "/v1/presets/%2e%2e/responses", "/v1%2fpresets", "/v1/workspaces/%00",
+		"/v1/presets%00", "/v1/presets%c0%afa", "/v1%5cpresets", "/v1;x/presets;y/a", "/v1/presets%252fa", "/v1/x;/..;/presets", "/v1/%",
 	} {
 		f.Add("POST", seed)
 	}
@@ -89,8 +92,15 @@ func FuzzPath(f *testing.F) {
 		if ours && passed {
 			t.Errorf("%q was passed on", path)
 		}
-		if !ours && !passed && !strings.ContainsAny(target.Path, ".") && !strings.Contains(target.Path, "//") {
+		text := utf8.ValidString(target.Path) && !strings.Contains(target.Path, "\x00")
+		if !ours && !passed && text && !strings.ContainsAny(target.Path, `.;\%`) && !strings.Contains(target.Path, "//") {
 			t.Errorf("%q was not passed on", path)
+		}
+		if read := gopath.Clean(strings.ReplaceAll(target.Path, `\`, "/")); passed && (!text || !strings.Contains(read, "%") && strings.HasPrefix(read+"/", "/v1/presets/")) {
+			t.Errorf("%q was passed on, which a gateway may read as ours", path)
+		}
+		if !ours && !passed && w.Code != http.StatusNotFound {
+			t.Errorf("%q, which is not ours, got %d", path, w.Code)
 		}
 		if w.Code == http.StatusInternalServerError {
 			t.Errorf("%s %q gives %s", method, path, w.Body)

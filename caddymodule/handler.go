@@ -9,9 +9,11 @@ import (
 	"errors"
 	"fmt"
 	"net/http"
+	"net/url"
 	"path"
 	"strings"
 	"time"
+	"unicode/utf8"
 
 	"github.com/caddyserver/caddy/v2"
 	"github.com/caddyserver/caddy/v2/modules/caddyhttp"
@@ -253,10 +255,28 @@ func (h *Handler) ServeHTTP(w http.ResponseWriter, r *http.Request, next caddyht
 	}
 }
 
-// owns reports whether a decoded path is ours, as it stands or once a gateway
-// behind had cleaned it of empty and dot segments.
+// owns reports whether a decoded path is ours, as it stands or as a gateway behind
+// may read it. What is no text, with a NUL or overlong UTF-8, say, may be read as
+// anything: that is ours to refuse wherever it points.
 func (h *Handler) owns(p string) bool {
-	return h.below(p) || h.below(path.Clean(p))
+	return h.below(p) || h.below(path.Clean(p)) || h.below(asRead(p)) || !utf8.ValidString(p) || strings.Contains(p, "\x00")
+}
+
+// asRead returns a decoded path as a gateway behind may read it: without empty and
+// dot segments, as nearly all do, and as some do without the parameters of its
+// segments, with backslashes as slashes, and decoded twice.
+func asRead(p string) string {
+	if !strings.ContainsAny(p, `;\%`) {
+		return path.Clean(p)
+	}
+	if twice, err := url.PathUnescape(p); err == nil {
+		p = twice
+	}
+	segments := strings.Split(strings.ReplaceAll(p, `\`, "/"), "/")
+	for i, segment := range segments {
+		segments[i], _, _ = strings.Cut(segment, ";")
+	}
+	return path.Clean(strings.Join(segments, "/"))
 }
 
 func (h *Handler) below(p string) bool {

@@ -5,7 +5,6 @@ import (
 	"fmt"
 	"io"
 	"net/http"
-	"path"
 	"regexp"
 	"slices"
 	"strconv"
@@ -141,10 +140,10 @@ func (h *Handler) infer(w http.ResponseWriter, r *http.Request, next caddyhttp.H
 	return next.ServeHTTP(w, r)
 }
 
-// route returns the path below the base path, as a gateway behind would see it
-// once it had cleaned it of empty and dot segments, or nothing.
+// route returns the path below the base path, as a gateway behind may read it, or
+// nothing.
 func (h *Handler) route(r *http.Request) string {
-	route, ok := strings.CutPrefix(path.Clean(r.URL.Path), h.BasePath+"/")
+	route, ok := strings.CutPrefix(asRead(r.URL.Path), h.BasePath+"/")
 	if !ok {
 		return ""
 	}

@@ -1076,10 +1076,10 @@ func TestInferenceRoutes(t *testing.T) {
 	check("/v1", []string{
 		chatPath, responsesPath, messagesPath, "/v1//responses", "/v1/./responses", "/v1/x/../responses", "/v1/responses/", "/v1/responses/.", "/v1/responses//",
 		"//v1/responses", "/v1/%2e/responses", "/v1/%2E%2e/v1/responses", "/v1/%72esponses", "/%761/responses", "/v1/chat//completions", "/v1/chat/./completions/",
-		"/v1/chat%2Fcompletions", "/v1%2Fmessages", "/../v1/messages", "/v1/messages?x=/../", "/v1/messages/x/..", "http://gateway.test/v1/responses",
+		"/v1/chat%2Fcompletions", "/v1%2Fmessages", "/../v1/messages", "/v1;a/messages;b", `/v1\messages`, "/v1/chat%252Fcompletions", "/v1/messages?x=/../", "/v1/messages/x/..", "http://gateway.test/v1/responses",
 	}, []string{
 		"/v1/responses/abc", "/v1/responsesx", "/v1responses", "/v1chat/completions", "/responses", "/messages", "/chat/completions", "/v2/responses", "/v1/chat", "/v1/completions",
-		"/v1/embeddings", "/v1/v1/responses", "/v1/messages/count_tokens", "/V1/responses", "/v1/Responses", "/x/v1/responses", "/v1/responses/../other", "/v1/responses%00",
+		"/v1/embeddings", "/v1/v1/responses", "/v1/messages/count_tokens", "/V1/responses", "/v1/Responses", "/x/v1/responses", "/v1/responses/../other",
 	})
 	for _, method := range []string{"GET", "PUT", "PATCH", "DELETE", "OPTIONS", "HEAD", "post"} {
 		for _, path := range inferencePaths {
