@@ -139,7 +139,11 @@ func (h *Handler) Provision(ctx caddy.Context) error {
 	if h.metrics, err = newMetrics(ctx.GetMetricsRegistry()); err != nil {
 		return fmt.Errorf("registering metrics: %w", err)
 	}
-	return h.provisionStore(ctx)
+	if err := h.provisionStore(ctx); err != nil {
+		return err
+	}
+	h.warnOfLoggedKeys(ctx)
+	return nil
 }
 
 func (h *Handler) provisionSettings(repl *caddy.Replacer) error {

@@ -359,6 +359,56 @@ func TestUnfilteredLogs(t *testing.T) {
 	}
 }
 
+// Whoever starts with such a log is told so, and of which loggers.
+func TestLoggedKeysAreWarnedOf(t *testing.T) {
+	s := start(t, standard)
+	const warning = "the log shows the keys that clients send in X-Api-Key"
+	const access, failed = `"http.log.access"`, `"http.log.error"`
+	own := func(format string) string { // a log of the site's own
+		return strings.Replace(s.site(inferring()), "\nlog\n", "\nlog {\noutput file "+s.logFile+".own\n"+format+"\n}\n", 1)
+	}
+	for _, tc := range []struct {
+		name, format, site string
+		want               []string // loggers; nil for no warning
+	}{
+		{"unfiltered", "", s.site(inferring()), []string{access, failed}},
+		{"keys optional", "", s.site(inferring("keys optional")), []string{access, failed}},
+		{"console", "format console", s.site(inferring()), []string{access, failed}},
+		{"another filter", "format filter {\nrequest>headers>Cookie delete\n}", s.site(inferring()), []string{access, failed}},
+		{"without an access log", "", strings.Replace(s.site(inferring()), "\nlog\n", "\n", 1), []string{failed}},
+		{"filtered", withoutAPIKeys, s.site(inferring()), nil},
+		{"hashed", "format filter {\nrequest>headers>X-Api-Key hash\n}", s.site(inferring()), nil},
+		{"replaced", "format filter {\nrequest>headers>X-Api-Key replace KEY\n}", s.site(inferring()), nil},
+		{"no headers", "format filter {\nrequest>headers delete\n}", s.site(inferring()), nil},
+		{"no requests", "format filter {\nwrap console\nfields {\nrequest delete\n}\n}", s.site(inferring()), nil},
+		{"the site's own", withoutAPIKeys, own(""), []string{`"http.log.access.log0"`}},
+		{"the site's own, filtered", withoutAPIKeys, own(withoutAPIKeys), nil},
+		{"keys off", "", s.site(inferring("keys off")), nil},
+		{"no inference", "", s.site(standard), nil},
+	} {
+		before := len(s.logs())
+		s.logFormat = tc.format
+		if err := s.load(tc.site); err != nil {
+			t.Fatal(err)
+		}
+		got := ""
+		for line := range strings.Lines(s.logs()[before:]) {
+			if strings.Contains(line, warning) {
+				got += line
+			}
+		}
+		if strings.Contains(s.logs(), "a-key-of-nobody") {
+			t.Errorf("%s: the look at the log is in it", tc.name)
+		}
+		if tc.want == nil && got != "" || strings.Count(got, warning) > 1 {
+			t.Errorf("%s: got %s, want no warning", tc.name, got)
+		}
+		if _, loggers, _ := strings.Cut(got, `"loggers"`); tc.want != nil && !strings.HasSuffix(strings.Join(strings.Fields(loggers), ""), "["+strings.Join(tc.want, ",")+"]}") {
+			t.Errorf("%s: got %q, want a warning of %s", tc.name, got, tc.want)
+		}
+	}
+}
+
 // A stranger's body is neither asked for nor waited for.
 func TestInferenceKeysAreCheckedBeforeABodyIsRead(t *testing.T) {
 	s := start(t, inferring())
