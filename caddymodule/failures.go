@@ -28,7 +28,7 @@ const (
 	maxAuthFailureWindow = 24 * time.Hour
 
 	// failureSets of failureWays each are the addresses whose failures are
-	// remembered, and as many keys that worked: 16,384 of both, half a MiB of
+	// remembered, and as many keys that worked: 16,384 of both, 640 KiB of
 	// memory in all, which is there from the start and never grows.
 	failureSets = 4096
 	failureWays = 4

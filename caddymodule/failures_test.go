@@ -130,8 +130,8 @@ func TestOrigin(t *testing.T) {
 // forgotten, and nobody new is refused. All that costs no memory.
 func TestFailuresOfABotnet(t *testing.T) {
 	f, _, _ := newTimedFailures(100, time.Minute)
-	if size := unsafe.Sizeof(*f); size > 1<<20 {
-		t.Errorf("got %d bytes, want at most 1 MiB", size)
+	if size := unsafe.Sizeof(*f); size > 660<<10 {
+		t.Errorf("got %d bytes, want at most 660 KiB", size)
 	}
 	attacker := v4(1)
 	for range 100 {

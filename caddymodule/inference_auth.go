@@ -22,17 +22,20 @@ func secretOf(value string) string {
 // of a credential header: with quotes around it, say, it opens nothing, and is
 // still nobody else's business.
 func (h *Handler) holdsKey(value string) bool {
-	if domain.HoldsIssued(value) || h.isConfigured(secretOf(value)) {
+	secret := secretOf(value)
+	if domain.HoldsIssued(value) || h.isConfigured(secret) {
 		return true
 	}
-	for _, around := range [...]string{" \t,;\"'\\", " \t,;\"'\\="} { // base64 ends in =
+	among := func(around string) bool {
 		for part := range strings.FieldsFuncSeq(value, func(r rune) bool { return strings.ContainsRune(around, r) }) {
-			if h.isConfigured(part) {
+			if part != secret && h.isConfigured(part) {
 				return true
 			}
 		}
+		return false
 	}
-	return false
+	const around = " \t,;\"'\\"
+	return among(around) || strings.Contains(value, "=") && among(around+"=") // base64 ends in one
 }
 
 // authenticateInference finds out who sent an inference request, removes keys
