@@ -1,0 +1,423 @@
+//go:build faults
+
+package faults
+
+import (
+	"bytes"
+	"context"
+	"errors"
+	"fmt"
+	"io"
+	"math/rand/v2"
+	"net"
+	"net/http"
+	"os"
+	"os/exec"
+	"path/filepath"
+	"strings"
+	"sync"
+	"testing"
+	"time"
+)
+
+// long tells that the runs are to have their full length.
+var long = os.Getenv("PRESETS_FAULTS") == "long"
+
+// choose returns how many there are to be of something.
+func choose(inShort, inLong int) int {
+	if long {
+		return inLong
+	}
+	return inShort
+}
+
+// unavailable ends a test that lacks a tool or a right: skipped, or failed where
+// they are required.
+func unavailable(t *testing.T, format string, args ...any) {
+	t.Helper()
+	why := fmt.Sprintf(format, args...)
+	if os.Getenv("PRESETS_E2E") == "required" {
+		t.Fatalf("PRESETS_E2E=required, but %s", why)
+	}
+	t.Skipf("NOT TESTED: %s", why)
+}
+
+// result logs the figures of a run: names and values in turn. RELIABILITY.md
+// quotes these lines.
+func result(t *testing.T, name string, begun time.Time, figures ...any) {
+	t.Helper()
+	var line strings.Builder
+	fmt.Fprintf(&line, "RESULT %s:", name)
+	for i := 0; i+1 < len(figures); i += 2 {
+		fmt.Fprintf(&line, " %v=%v", figures[i], figures[i+1])
+	}
+	t.Logf("%s took=%s", &line, time.Since(begun).Round(time.Second))
+}
+
+// lifetime ends before the test binary's own deadline does, which would leave
+// started processes behind. The test's end does not end it.
+func lifetime(t *testing.T) context.Context {
+	t.Helper()
+	deadline, ok := t.Deadline()
+	if !ok {
+		return context.Background()
+	}
+	ctx, cancel := context.WithDeadline(context.Background(), deadline.Add(-15*time.Second))
+	t.Cleanup(cancel)
+	return ctx
+}
+
+// run runs a command and fails the test, with all that it said, when it fails.
+func run(t *testing.T, name string, args ...string) string {
+	t.Helper()
+	out, err := exec.CommandContext(lifetime(t), name, args...).CombinedOutput()
+	if err != nil {
+		t.Fatalf("%s %s: %v\n%s", name, strings.Join(args, " "), err, out)
+	}
+	return string(out)
+}
+
+// built is the binary that TestMain removes.
+var built struct {
+	once   sync.Once
+	folder string
+	err    error
+}
+
+// caddyBinary returns the path of cmd/caddy, built once for all tests.
+func caddyBinary(t *testing.T) string {
+	t.Helper()
+	built.once.Do(func() {
+		if built.folder, built.err = os.MkdirTemp("", "presets-faults-"); built.err != nil {
+			return
+		}
+		built.err = build(t, filepath.Join(built.folder, "caddy"))
+	})
+	if built.err != nil {
+		t.Fatal(built.err)
+	}
+	return filepath.Join(built.folder, "caddy")
+}
+
+// build builds cmd/caddy, with more flags for go build if any are given.
+func build(t *testing.T, binary string, flags ...string) error {
+	t.Helper()
+	args := append([]string{"-C", "..", "build", "-o", binary}, flags...)
+	out, err := exec.CommandContext(lifetime(t), "go", append(args, "./cmd/caddy")...).CombinedOutput()
+	if err != nil {
+		return fmt.Errorf("go build ./cmd/caddy: %w\n%s", err, out)
+	}
+	return nil
+}
+
+func TestMain(m *testing.M) {
+	code := m.Run()
+	if built.folder != "" {
+		_ = os.RemoveAll(built.folder)
+	}
+	os.Exit(code)
+}
+
+// The keys of the servers' Caddyfiles, of a manager and for inference.
+const (
+	managementKey = "faults-management-key-of-the-configuration"
+	inferenceKey  = "faults-inference-key-of-the-configuration"
+)
+
+// passed is what the site answers to all that presets leaves to the gateway,
+// unless a test has another gateway.
+const passed = "passed on to the gateway"
+
+// options are what servers differ in. The zero value is the usual server.
+type options struct {
+	binary  string // caddyBinary
+	store   string // a folder in the server's home
+	global  string // more lines for the global options
+	presets string // more lines for the presets block
+	gateway string // the directives behind presets; responds with passed
+	env     []string
+}
+
+// server is a Caddy that can be started, ended and started again, with the same
+// files and ports. Its methods are for one goroutine, but send, running and log.
+type server struct {
+	t       *testing.T
+	options options
+	home    string // all files of the server, log and store among them
+	config  string // the Caddyfile
+	logFile string // what all its processes have printed
+	store   string
+	site    string // http://host:port
+	admin   string // host:port of the admin endpoint
+	client  *http.Client
+
+	mu    sync.Mutex
+	cmd   *exec.Cmd
+	ended chan struct{} // closed once the process has ended
+	err   error         // what it ended with
+	from  int64         // where in logFile the present process begins
+}
+
+// newServer makes a server that does not run yet. The test's end kills it.
+func newServer(t *testing.T, o options) *server {
+	t.Helper()
+	home := t.TempDir()
+	site := freeAddress(t)
+	s := &server{
+		t: t, options: o, home: home, site: "http://" + site, admin: freeAddress(t),
+		config: filepath.Join(home, "Caddyfile"), logFile: filepath.Join(home, "log"),
+		store:  o.store,
+		client: &http.Client{Transport: &http.Transport{MaxIdleConnsPerHost: 1024}, Timeout: time.Minute},
+	}
+	if s.options.binary == "" {
+		s.options.binary = caddyBinary(t)
+	}
+	if s.options.gateway == "" {
+		s.options.gateway = fmt.Sprintf("respond %q", passed)
+	}
+	if s.store == "" {
+		s.store = filepath.Join(home, "store")
+	}
+	s.write(s.caddyfile())
+	t.Cleanup(func() {
+		s.kill()
+		if t.Failed() {
+			text, _ := os.ReadFile(s.logFile)
+			t.Logf("the end of what caddy said:\n%s", text[max(0, len(text)-8<<10):])
+		}
+	})
+	return s
+}
+
+// caddyfile returns the text that the options make.
+func (s *server) caddyfile() string {
+	return fmt.Sprintf(`{
+	admin %s
+	auto_https off
+	persist_config off
+	grace_period 2s
+	%s
+}
+
+%s {
+	bind 127.0.0.1
+	presets {
+		storage badger "%s"
+		management_key %s ann
+		inference_key %s bob
+		%s
+	}
+	%s
+}
+`, s.admin, s.options.global, s.site, filepath.ToSlash(s.store), managementKey, inferenceKey, s.options.presets, s.options.gateway)
+}
+
+// write replaces the Caddyfile, for the next start or reload.
+func (s *server) write(caddyfile string) {
+	s.t.Helper()
+	if err := os.WriteFile(s.config, []byte(caddyfile), 0o600); err != nil {
+		s.t.Fatal(err)
+	}
+}
+
+// environment returns what the server and its commands run with.
+func (s *server) environment() []string {
+	return append(append(os.Environ(), "HOME="+s.home, "XDG_DATA_HOME="+s.home, "XDG_CONFIG_HOME="+s.home), s.options.env...)
+}
+
+// launch starts the process and does not wait until it listens.
+func (s *server) launch() {
+	s.t.Helper()
+	if s.running() {
+		s.t.Fatal("the server runs already")
+	}
+	log, err := os.OpenFile(s.logFile, os.O_CREATE|os.O_APPEND|os.O_WRONLY, 0o600)
+	if err != nil {
+		s.t.Fatal(err)
+	}
+	defer log.Close() // the process has its own
+	info, err := log.Stat()
+	if err != nil {
+		s.t.Fatal(err)
+	}
+	cmd := exec.CommandContext(lifetime(s.t), s.options.binary, "run", "--config", s.config)
+	cmd.Dir, cmd.Env = s.home, s.environment()
+	cmd.Stdout, cmd.Stderr = log, log
+	if err := cmd.Start(); err != nil {
+		s.t.Fatal(err)
+	}
+	ended := make(chan struct{})
+	s.mu.Lock()
+	s.cmd, s.ended, s.err, s.from = cmd, ended, nil, info.Size()
+	s.mu.Unlock()
+	go func() {
+		err := cmd.Wait()
+		s.mu.Lock()
+		s.err = err
+		s.mu.Unlock()
+		close(ended)
+	}()
+}
+
+// start starts the process and waits until it listens. When it ends before, the
+// error has what it said.
+func (s *server) start() error {
+	s.t.Helper()
+	s.launch()
+	return s.listens()
+}
+
+// listens waits until the process that was launched listens.
+func (s *server) listens() error {
+	late := time.After(time.Minute)
+	for {
+		if conn, err := net.Dial("tcp", strings.TrimPrefix(s.site, "http://")); err == nil {
+			return conn.Close()
+		}
+		select {
+		case <-s.ended:
+			return fmt.Errorf("the server ended, %v:\n%s", s.err, s.log())
+		case <-late:
+			return fmt.Errorf("the server does not listen after a minute:\n%s", s.log())
+		case <-time.After(5 * time.Millisecond):
+		}
+	}
+}
+
+// mustStart is start for servers that have no reason not to.
+func (s *server) mustStart() {
+	s.t.Helper()
+	if err := s.start(); err != nil {
+		s.t.Fatal(err)
+	}
+}
+
+// running reports whether there is a process.
+func (s *server) running() bool {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	if s.cmd == nil {
+		return false
+	}
+	select {
+	case <-s.ended:
+		return false
+	default:
+		return true
+	}
+}
+
+// kill ends the process at once, with no chance to tidy up (SIGKILL).
+func (s *server) kill() {
+	if s.cmd == nil {
+		return
+	}
+	_ = s.cmd.Process.Kill()
+	<-s.ended
+	s.client.CloseIdleConnections()
+}
+
+// stop asks the process to end and waits for it. The error is nil only if it
+// ended well.
+func (s *server) stop() error {
+	if !s.running() {
+		return errors.New("the server does not run")
+	}
+	_ = s.cmd.Process.Signal(os.Interrupt)
+	defer s.client.CloseIdleConnections()
+	select {
+	case <-s.ended:
+		return s.err
+	case <-time.After(time.Minute):
+		s.kill()
+		return errors.New("the server did not stop within a minute of an interrupt")
+	}
+}
+
+// log returns what the present process, or the last one, has printed.
+func (s *server) log() string {
+	s.mu.Lock()
+	from := s.from
+	s.mu.Unlock()
+	text, err := os.ReadFile(s.logFile)
+	if err != nil {
+		return err.Error()
+	}
+	return string(text[min(int(from), len(text)):])
+}
+
+// command runs the binary with other arguments, such as "reload", "--config",
+// s.config, "--address", s.admin.
+func (s *server) command(args ...string) (string, error) {
+	cmd := exec.CommandContext(lifetime(s.t), s.options.binary, args...)
+	cmd.Dir, cmd.Env = s.home, s.environment()
+	out, err := cmd.CombinedOutput()
+	return string(out), err
+}
+
+// answer is an HTTP answer that was read whole.
+type answer struct {
+	status int
+	header http.Header
+	body   []byte
+}
+
+func (a answer) String() string {
+	return fmt.Sprintf("%d %s", a.status, a.body[:min(len(a.body), 500)])
+}
+
+// send sends a request with the key of a manager and reads the answer. Headers are
+// names and values in turn; an Authorization replaces the key. It may be called
+// from any goroutine.
+func (s *server) send(method, path, body string, headers ...string) (answer, error) {
+	r, err := http.NewRequest(method, s.site+path, strings.NewReader(body))
+	if err != nil {
+		return answer{}, err
+	}
+	r.Header.Set("Authorization", "Bearer "+managementKey)
+	if body != "" {
+		r.Header.Set("Content-Type", "application/json")
+	}
+	for i := 0; i+1 < len(headers); i += 2 {
+		r.Header.Set(headers[i], headers[i+1])
+	}
+	response, err := s.client.Do(r)
+	if err != nil {
+		return answer{}, err
+	}
+	defer response.Body.Close()
+	text := new(bytes.Buffer)
+	_, err = io.Copy(text, response.Body)
+	return answer{response.StatusCode, response.Header, text.Bytes()}, err
+}
+
+// get is send for reads.
+func (s *server) get(path string) (answer, error) { return s.send(http.MethodGet, path, "") }
+
+// ports is the last port given out. Caddy shares ports with whoever listens on
+// them already, so tests that run at the same time must not get the same: each
+// package has a range of its own, below those that systems give out themselves.
+var ports = struct {
+	sync.Mutex
+	last int
+}{last: 24000 + rand.IntN(4000)}
+
+// freeAddress returns a loopback address that nobody listens on, and that no
+// other call of this package gets for long.
+func freeAddress(t *testing.T) string {
+	t.Helper()
+	ports.Lock()
+	defer ports.Unlock()
+	for range 4000 {
+		if ports.last++; ports.last >= 28000 {
+			ports.last = 24000
+		}
+		address := fmt.Sprintf("127.0.0.1:%d", ports.last)
+		if l, err := net.Listen("tcp", address); err == nil {
+			l.Close()
+			return address
+		}
+	}
+	t.Fatal("no free port")
+	return ""
+}
