@@ -1,0 +1,62 @@
+//go:build faults
+
+package faults
+
+import (
+	"math/rand/v2"
+	"strconv"
+	"testing"
+	"time"
+)
+
+// A server that is killed while sixteen writers write, at any moment, loses
+// nothing that it acknowledged, and does nothing by halves.
+func TestKill(t *testing.T) {
+	begun := time.Now()
+	cycles, acknowledged := choose(15, 300), choose(0, 300_000)
+	s, r := newServer(t, options{}), newRecorder(t)
+	inStart := 0
+	for cycle := 0; cycle < cycles || r.acknowledged < acknowledged; cycle++ {
+		if cycle%3 == 2 {
+			// A start that is killed before it is done, which has to take up
+			// what the last kill left behind.
+			s.launch()
+			time.Sleep(time.Duration(rand.Int64N(int64(150 * time.Millisecond))))
+			s.kill()
+			inStart++
+		}
+		s.mustStart()
+		if cycle == 0 {
+			if a, err := r.createWorkspace(s, "team"); err != nil || a.status != 201 {
+				t.Fatal(a, err)
+			}
+		} else {
+			r.verify(s, false)
+		}
+		l := &load{recorder: r, server: s, name: "c" + strconv.Itoa(cycle), writers: 16}
+		l.begin()
+		// Mostly a moment; now and then as long as it takes to fill a memtable
+		// or two, so that the kill comes in the middle of a flush or compaction.
+		moment := time.Duration(rand.Int64N(int64(time.Second)))
+		if cycle%5 == 4 {
+			moment += 2500 * time.Millisecond
+		}
+		time.Sleep(moment)
+		s.kill()
+		l.end()
+		if !r.found.none() {
+			break // what follows from it tells nothing new
+		}
+	}
+	s.mustStart()
+	r.verify(s, true)
+	if err := s.stop(); err != nil {
+		t.Error(err)
+	}
+	s.mustStart()
+	r.verify(s, true) // also after all was compacted
+	if r.acknowledged < 100*cycles {
+		t.Errorf("only %d writes were acknowledged, so that next to nothing was tested", r.acknowledged)
+	}
+	result(t, "kill", begun, append([]any{"cycles", cycles, "in-start", inStart, "acknowledged", r.acknowledged}, r.found.figures()...)...)
+}

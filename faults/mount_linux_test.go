@@ -1,0 +1,148 @@
+//go:build faults
+
+package faults
+
+import (
+	"errors"
+	"os"
+	"os/exec"
+	"path/filepath"
+	"strconv"
+	"syscall"
+	"testing"
+	"time"
+	"unsafe"
+)
+
+// volume is a file system of its own, in memory or in a file that is mounted.
+type volume struct {
+	t      *testing.T
+	folder string
+	image  string // "" for a tmpfs
+	size   int64
+}
+
+// newVolume mounts a new file system, ext4 or tmpfs, of a number of bytes.
+func newVolume(t *testing.T, kind string, size int64) *volume {
+	t.Helper()
+	if os.Getuid() != 0 {
+		unavailable(t, "only root can mount a file system")
+	}
+	v := &volume{t: t, folder: filepath.Join(t.TempDir(), "volume"), size: size}
+	if err := os.Mkdir(v.folder, 0o700); err != nil {
+		t.Fatal(err)
+	}
+	if kind == "ext4" {
+		for _, tool := range []string{"mkfs.ext4", "mount"} {
+			if _, err := exec.LookPath(tool); err != nil {
+				unavailable(t, "%v; Debian has it in e2fsprogs or mount", err)
+			}
+		}
+		v.image = filepath.Join(t.TempDir(), "image")
+		if err := errors.Join(os.WriteFile(v.image, nil, 0o600), os.Truncate(v.image, size)); err != nil {
+			t.Fatal(err)
+		}
+		// Without blocks that only root may use, so that full is full.
+		run(t, "mkfs.ext4", "-q", "-m", "0", v.image)
+	}
+	if err := v.mount(); err != nil {
+		unavailable(t, "a file system cannot be mounted here: %v", err)
+	}
+	t.Cleanup(func() {
+		if err := v.unmount(); err != nil {
+			t.Errorf("unmounting: %v", err)
+		}
+	})
+	return v
+}
+
+func (v *volume) mount() error {
+	if v.image == "" {
+		return syscall.Mount("tmpfs", v.folder, "tmpfs", 0, "mode=0700,size="+strconv.FormatInt(v.size, 10))
+	}
+	// The command also sets up the loop device, and takes it down with the mount.
+	out, err := exec.CommandContext(lifetime(v.t), "mount", "-o", "loop", v.image, v.folder).CombinedOutput()
+	if err != nil {
+		return errors.Join(err, errors.New(string(out)))
+	}
+	return nil
+}
+
+// unmount waits a moment for a process that was killed to let go.
+func (v *volume) unmount() (err error) {
+	for range 100 {
+		if err = syscall.Unmount(v.folder, 0); !errors.Is(err, syscall.EBUSY) {
+			return err
+		}
+		time.Sleep(50 * time.Millisecond)
+	}
+	return err
+}
+
+// cut makes an ext4 volume as if the power went: nothing more reaches the device,
+// what only was in memory is lost, and so is the end of the journal.
+func (v *volume) cut() error {
+	const (
+		shutdown   = 0x8004587d // EXT4_IOC_SHUTDOWN, _IOR('X', 125, __u32)
+		noLogFlush = 2          // EXT4_GOING_FLAGS_NOLOGFLUSH
+	)
+	folder, err := os.Open(v.folder)
+	if err != nil {
+		return err
+	}
+	defer folder.Close()
+	flags := uint32(noLogFlush)
+	if _, _, errno := syscall.Syscall(syscall.SYS_IOCTL, folder.Fd(), shutdown, uintptr(unsafe.Pointer(&flags))); errno != 0 {
+		return errno
+	}
+	return nil
+}
+
+// free returns how many bytes can be written still.
+func (v *volume) free() int64 {
+	v.t.Helper()
+	var s syscall.Statfs_t
+	if err := syscall.Statfs(v.folder, &s); err != nil {
+		v.t.Fatal(err)
+	}
+	return int64(s.Bavail) * s.Bsize
+}
+
+// fill takes all the space that is left, as another program on the same disk would:
+// first at once with fallocate, then to the last byte with ordinary writes. It
+// may be called again when something was freed.
+func (v *volume) fill() {
+	v.t.Helper()
+	file, err := os.OpenFile(filepath.Join(v.folder, "other-program"), os.O_CREATE|os.O_APPEND|os.O_WRONLY, 0o600)
+	if err != nil {
+		v.t.Fatal(err)
+	}
+	defer file.Close()
+	info, err := file.Stat()
+	if err != nil {
+		v.t.Fatal(err)
+	}
+	size := info.Size()
+	for step := v.free(); step >= 4096; {
+		if syscall.Fallocate(int(file.Fd()), 0, size, step) == nil {
+			size += step
+			step = min(step, v.free())
+		} else {
+			step /= 2 // others write, too
+		}
+	}
+	block := make([]byte, 4096)
+	for range 1024 {
+		if _, err := file.Write(block); err != nil {
+			return // full
+		}
+	}
+}
+
+// empty gives back what fill took.
+func (v *volume) empty() {
+	v.t.Helper()
+	if err := os.Remove(filepath.Join(v.folder, "other-program")); err != nil {
+		v.t.Fatal(err)
+	}
+}

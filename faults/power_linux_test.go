@@ -1,0 +1,142 @@
+//go:build faults
+
+package faults
+
+import (
+	"bytes"
+	"encoding/json"
+	"fmt"
+	"math/rand/v2"
+	"os"
+	"path/filepath"
+	"strconv"
+	"sync/atomic"
+	"testing"
+	"time"
+)
+
+// What was acknowledged is there after the power went.
+func TestPower(t *testing.T) {
+	begun := time.Now()
+	cuts := choose(3, 50)
+	r := newRecorder(t)
+	done, err := cutPower(t, r, options{}, cuts)
+	if err != nil {
+		t.Error(err)
+	}
+	if r.acknowledged < 100*cuts {
+		t.Errorf("only %d writes were acknowledged, so that next to nothing was tested", r.acknowledged)
+	}
+	result(t, "power", begun, append([]any{"cuts", done, "acknowledged", r.acknowledged}, r.found.figures()...)...)
+}
+
+// The same with a server that does not flush what it writes must lose something,
+// or TestPower would not notice if ours did. Our server has no such setting: this
+// one is built from sources in which that one word is another.
+func TestPowerControl(t *testing.T) {
+	begun := time.Now()
+	r := newRecorder(t)
+	r.report = t.Logf
+	_, err := cutPower(t, r, options{binary: unsynced(t)}, 5)
+	if err == nil && r.found.none() {
+		t.Error("a server that does not flush lost nothing: this run is blind")
+	}
+	if err != nil {
+		t.Logf("it does not start any more: %v", err)
+	}
+	result(t, "power-control", begun, append([]any{"acknowledged", r.acknowledged, "refused-to-start", err != nil}, r.found.figures()...)...)
+}
+
+// cutPower runs a server on a file system that loses its power again and again,
+// until something is lost. It returns how often the power went, and an error if
+// the server did not start afterwards.
+func cutPower(t *testing.T, r *recorder, o options, cuts int) (done int, err error) {
+	t.Helper()
+	v := newVolume(t, "ext4", 1<<30)
+	o.store = filepath.Join(v.folder, "store")
+	s := newServer(t, o)
+	for ; ; done++ {
+		if err := s.start(); err != nil {
+			return done, err
+		}
+		if done == 0 {
+			if a, err := r.createWorkspace(s, "team"); err != nil || a.status != 201 {
+				t.Fatal(a, err)
+			}
+		} else {
+			r.verify(s, done == cuts)
+		}
+		if done == cuts || !r.found.none() {
+			return done, nil
+		}
+		var off atomic.Bool
+		l := &load{recorder: r, server: s, name: "c" + strconv.Itoa(done), writers: 16, refused: func(a answer) bool {
+			if !off.Load() {
+				t.Errorf("a write gives %s before the power went", a)
+			}
+			return false
+		}}
+		l.begin()
+		time.Sleep(300*time.Millisecond + time.Duration(rand.Int64N(int64(1200*time.Millisecond))))
+		off.Store(true)
+		if err := v.cut(); err != nil {
+			unavailable(t, "this kernel cannot cut the power of ext4: %v", err)
+		}
+		// The server goes on for a moment: what it acknowledges now would be
+		// lost.
+		time.Sleep(20 * time.Millisecond)
+		s.kill()
+		l.end()
+		if err := v.unmount(); err != nil {
+			t.Fatal(err)
+		}
+		if err := v.mount(); err != nil { // replays the journal
+			t.Fatal(err)
+		}
+	}
+}
+
+// unsynced builds the server with synced writes off. The sources stay as they
+// are: the compiler is given another text for the file that has the setting.
+func unsynced(t *testing.T) string {
+	t.Helper()
+	sources, err := filepath.Glob("../storage/badger/*.go")
+	if err != nil {
+		t.Fatal(err)
+	}
+	folder := t.TempDir()
+	replace := map[string]string{}
+	for _, source := range sources {
+		text, err := os.ReadFile(source)
+		if err != nil {
+			t.Fatal(err)
+		}
+		on, off := []byte("WithSyncWrites(true)"), []byte("WithSyncWrites(false)")
+		if !bytes.Contains(text, on) {
+			continue
+		}
+		name, err := filepath.Abs(source)
+		if err != nil {
+			t.Fatal(err)
+		}
+		replace[name] = filepath.Join(folder, fmt.Sprintf("%d.go", len(replace)))
+		if err := os.WriteFile(replace[name], bytes.ReplaceAll(text, on, off), 0o600); err != nil {
+			t.Fatal(err)
+		}
+	}
+	if len(replace) == 0 {
+		t.Fatal("no source has WithSyncWrites(true)")
+	}
+	text, err := json.Marshal(map[string]any{"Replace": replace})
+	if err != nil {
+		t.Fatal(err)
+	}
+	overlay, binary := filepath.Join(folder, "overlay.json"), filepath.Join(folder, "caddy-unsynced")
+	if err := os.WriteFile(overlay, text, 0o600); err != nil {
+		t.Fatal(err)
+	}
+	if err := build(t, binary, "-overlay", overlay); err != nil {
+		t.Fatal(err)
+	}
+	return binary
+}

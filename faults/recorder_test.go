@@ -1,0 +1,632 @@
+//go:build faults
+
+package faults
+
+import (
+	"bytes"
+	"crypto/sha256"
+	"encoding/json"
+	"fmt"
+	"hash/fnv"
+	"maps"
+	"math/rand/v2"
+	"net/http"
+	"slices"
+	"strconv"
+	"strings"
+	"sync"
+	"testing"
+	"time"
+)
+
+// recorder keeps, outside of the server, what the server acknowledged and what
+// it may have done besides, and compares it with what the server says later.
+//
+// Each write has a token of its own, in the model and in the system prompt of a
+// version, so that whatever is read back says which write it is of.
+type recorder struct {
+	// report is told of the first faults found.
+	report func(format string, args ...any)
+
+	mu           sync.Mutex
+	presets      map[presetName]*recordedPreset
+	workspaces   map[string]*recordedWorkspace
+	acknowledged int
+	found        tally
+}
+
+// tally counts what must not happen.
+type tally struct {
+	// lost was acknowledged and is not there, or not as it was.
+	lost int
+	// torn is there in part: a preset without its version, a version with
+	// other content than anybody sent, an answer that is an error.
+	torn int
+	// duplicate is one number for two writes, or one write under two numbers.
+	duplicate int
+	// missing is a number that was left out.
+	missing int
+}
+
+// figures are for result.
+func (f tally) figures() []any {
+	return []any{"lost", f.lost, "torn", f.torn, "duplicate", f.duplicate, "missing", f.missing}
+}
+
+func (f tally) none() bool { return f == tally{} }
+
+type presetName struct{ workspace, slug string }
+
+// path returns the path of a preset, and of what is below it.
+func (n presetName) path(below string) string {
+	path := "/v1/presets/" + n.slug + below
+	switch {
+	case n.workspace == "":
+	case strings.Contains(below, "?"):
+		path += "&workspace_id=" + n.workspace
+	default:
+		path += "?workspace_id=" + n.workspace
+	}
+	return path
+}
+
+type recordedPreset struct {
+	// versions has those acknowledged, or seen later, under number-1.
+	versions []recordedVersion
+	// open has the tokens of writes that may or may not have been done.
+	open       map[string]bool
+	designated register // tokens
+	labels     map[string]*register
+	// read is how many of the versions were found when last looked for, and
+	// changed tells that something was tried since.
+	read    int
+	changed bool
+}
+
+type recordedVersion struct {
+	token string // "" when nothing is known of this number
+	sum   digest
+}
+
+type recordedWorkspace struct {
+	sum  digest // zero when the write was not acknowledged
+	read bool
+}
+
+// digest stands for the text of an object.
+type digest [16]byte
+
+func digestOf(text []byte) (d digest) {
+	sum := sha256.Sum256(text)
+	copy(d[:], sum[:])
+	return d
+}
+
+// register tells what something that many write at once may be: the value of any
+// write that did not end before an acknowledged one began.
+type register struct {
+	writes []registerWrite
+	newest time.Time // when the last acknowledged write began
+}
+
+type registerWrite struct {
+	value string
+	ended time.Time
+}
+
+func (r *register) wrote(value string, begun time.Time, acknowledged bool) {
+	if acknowledged && begun.After(r.newest) {
+		r.newest = begun
+		r.writes = slices.DeleteFunc(r.writes, func(w registerWrite) bool { return w.ended.Before(begun) })
+	}
+	if now := time.Now(); !now.Before(r.newest) {
+		r.writes = append(r.writes, registerWrite{value, now})
+	}
+}
+
+// saw checks a value that was read while nobody wrote, and is the only one from
+// then on.
+func (r *register) saw(value string) bool {
+	possible := slices.ContainsFunc(r.writes, func(w registerWrite) bool { return w.value == value })
+	*r = register{}
+	r.wrote(value, time.Now(), true)
+	return possible
+}
+
+func newRecorder(t *testing.T) *recorder {
+	return &recorder{
+		report: t.Errorf, presets: map[presetName]*recordedPreset{}, workspaces: map[string]*recordedWorkspace{},
+	}
+}
+
+// fault counts one and says what it is, the first times.
+func (r *recorder) fault(count *int, format string, args ...any) {
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	r.faultLocked(count, format, args...)
+}
+
+func (r *recorder) faultLocked(count *int, format string, args ...any) {
+	*count++
+	if r.found.lost+r.found.torn+r.found.duplicate+r.found.missing <= 20 {
+		r.report(format, args...)
+	}
+}
+
+// preset returns what is recorded of a preset. r.mu is held.
+func (r *recorder) preset(name presetName) *recordedPreset {
+	p := r.presets[name]
+	if p == nil {
+		p = &recordedPreset{open: map[string]bool{}, labels: map[string]*register{}}
+		r.presets[name] = p
+	}
+	p.changed = true
+	return p
+}
+
+// promptOf returns the system prompt that goes with a token: mostly some hundred
+// bytes, now and then many thousand.
+func promptOf(token string) string {
+	h := fnv.New32a()
+	h.Write([]byte(token))
+	size := int(h.Sum32() % 1500)
+	if h.Sum32()%64 == 0 {
+		size *= 20
+	}
+	return strings.Repeat(token+" ", 1+size/(len(token)+1))
+}
+
+// versionText is what the tests read of a version, besides its whole text.
+type versionText struct {
+	Version      int    `json:"version"`
+	SystemPrompt string `json:"system_prompt"`
+	Config       struct {
+		Model string `json:"model"`
+	} `json:"config"`
+}
+
+// presetText is what they read of a preset.
+type presetText struct {
+	Slug       string                     `json:"slug"`
+	Designated json.RawMessage            `json:"designated_version"`
+	Labels     map[string]json.RawMessage `json:"labels"`
+}
+
+// readVersion returns the number and token of a version, and whether it is what
+// was sent with that token.
+func readVersion(text []byte) (number int, token string, whole bool) {
+	var v versionText
+	if err := json.Unmarshal(text, &v); err != nil {
+		return 0, "", false
+	}
+	return v.Version, v.Config.Model, v.Config.Model != "" && v.SystemPrompt == promptOf(v.Config.Model)
+}
+
+// createVersion writes the next version of a preset. The answer says what came of
+// it; an error that nobody knows.
+func (r *recorder) createVersion(s *server, name presetName, token string) (answer, error) {
+	r.mu.Lock()
+	r.preset(name).open[token] = true
+	r.mu.Unlock()
+	begun := time.Now()
+	a, err := s.send(http.MethodPost, name.path("/responses"), fmt.Sprintf(`{"model":%q,"instructions":%q}`, token, promptOf(token)))
+
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	p := r.preset(name)
+	acknowledged := err == nil && a.status == http.StatusOK
+	p.designated.wrote(token, begun, acknowledged)
+	if !acknowledged {
+		return a, err
+	}
+	r.acknowledged++
+	delete(p.open, token)
+	var body struct{ Data presetText }
+	if err := json.Unmarshal(a.body, &body); err != nil {
+		r.faultLocked(&r.found.torn, "%s: the answer to a write is no JSON: %v", name.slug, err)
+		return a, nil
+	}
+	text := body.Data.Designated
+	number, got, whole := readVersion(text)
+	if got != token || !whole || number < 1 {
+		r.faultLocked(&r.found.torn, "%s: the answer to write %s is %s", name.slug, token, a)
+		return a, nil
+	}
+	p.versions = grown(p.versions, number)
+	switch earlier := p.versions[number-1].token; earlier {
+	case "":
+		p.versions[number-1] = recordedVersion{token, digestOf(text)}
+	default:
+		r.faultLocked(&r.found.duplicate, "%s: version %d is both %s and %s", name.slug, number, earlier, token)
+	}
+	return a, nil
+}
+
+// grown returns versions with at least n elements.
+func grown(versions []recordedVersion, n int) []recordedVersion {
+	if missing := n - len(versions); missing > 0 {
+		return append(versions, make([]recordedVersion, missing)...)
+	}
+	return versions
+}
+
+// known returns the number and token of a version that a preset has, 0 if it is
+// not known to have one.
+func (r *recorder) known(name presetName) (number int, token string) {
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	if p := r.presets[name]; p != nil && len(p.versions) > 0 {
+		number = 1 + rand.IntN(len(p.versions))
+		if token = p.versions[number-1].token; token == "" {
+			return 0, "" // that write's answer is still on its way
+		}
+	}
+	return number, token
+}
+
+// designate designates a version of a preset.
+func (r *recorder) designate(s *server, name presetName, number int, token string) (answer, error) {
+	begun := time.Now()
+	a, err := s.send(http.MethodPost, name.path("/designate"), fmt.Sprintf(`{"version":%d}`, number))
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	acknowledged := err == nil && a.status == http.StatusOK
+	r.preset(name).designated.wrote(token, begun, acknowledged)
+	if acknowledged {
+		r.acknowledged++
+	}
+	return a, err
+}
+
+// label lets a label stand for a version.
+func (r *recorder) label(s *server, name presetName, label string, number int) (answer, error) {
+	begun := time.Now()
+	a, err := s.send(http.MethodPut, name.path("/labels/"+label), fmt.Sprintf(`{"version":%d}`, number))
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	p := r.preset(name)
+	if p.labels[label] == nil {
+		p.labels[label] = &register{writes: []registerWrite{{ended: begun}}} // it was not set
+	}
+	acknowledged := err == nil && a.status == http.StatusOK
+	p.labels[label].wrote(strconv.Itoa(number), begun, acknowledged)
+	if acknowledged {
+		r.acknowledged++
+	}
+	return a, err
+}
+
+// createWorkspace creates a workspace.
+func (r *recorder) createWorkspace(s *server, slug string) (answer, error) {
+	r.mu.Lock()
+	r.workspaces[slug] = &recordedWorkspace{}
+	r.mu.Unlock()
+	a, err := s.send(http.MethodPost, "/v1/workspaces", fmt.Sprintf(`{"name":%q,"slug":%q}`, "workspace "+slug, slug))
+	if err == nil && a.status == http.StatusCreated {
+		r.mu.Lock()
+		defer r.mu.Unlock()
+		r.acknowledged++
+		r.workspaces[slug].sum = digestOf(a.body)
+	}
+	return a, err
+}
+
+// load is writers that write at once.
+type load struct {
+	recorder *recorder
+	server   *server
+	name     string // unique among the loads of a recorder
+	writers  int
+	// refused is told of each answer that is no success, and decides whether
+	// its writer goes on. Without it they fail the test.
+	refused func(answer) bool
+
+	group sync.WaitGroup
+	ended chan struct{}
+	stop  sync.Once
+}
+
+// begin starts the writers. Half of them contend for a few presets, one of which
+// is new, and the others have presets of their own, some in the workspace "team".
+// They end when the server does not answer, or at end.
+func (l *load) begin() {
+	l.ended = make(chan struct{})
+	for i := range l.writers {
+		l.group.Go(func() { l.write(i) })
+	}
+}
+
+// end lets the writers finish what they are at, and waits for them.
+func (l *load) end() {
+	l.stop.Do(func() { close(l.ended) })
+	l.group.Wait()
+}
+
+func (l *load) write(i int) {
+	r, s := l.recorder, l.server
+	for n := 0; ; n++ {
+		select {
+		case <-l.ended:
+			return
+		default:
+		}
+		token := fmt.Sprintf("%s-w%d-n%d", l.name, i, n)
+		name := presetName{slug: fmt.Sprintf("own-%s-%d-%d", l.name, i, n/200)}
+		switch {
+		case i%2 == 0:
+			name.slug = [...]string{"shared-1", "shared-2", "new-" + l.name}[rand.IntN(3)]
+		case i%4 == 1:
+			name.workspace = "team"
+		}
+		var a answer
+		var err error
+		number, known := r.known(name)
+		switch dice := rand.IntN(100); {
+		case dice < 6:
+			a, err = r.createWorkspace(s, strings.ToLower(token))
+		case dice < 14 && number > 0:
+			a, err = r.designate(s, name, number, known)
+		case dice < 20 && number > 0:
+			a, err = r.label(s, name, "stable", number)
+		default:
+			a, err = r.createVersion(s, name, token)
+		}
+		switch {
+		case err != nil: // no server is left
+			return
+		case a.status >= 300 && l.refused == nil:
+			r.fault(&r.found.torn, "write %s gives %s", token, a)
+			return
+		case a.status >= 300 && !l.refused(a):
+			return
+		}
+	}
+}
+
+// verify compares what the server has with what is recorded, while nobody
+// writes: all that was tried since it was last called and a sample of the rest, or
+// all that ever was.
+func (r *recorder) verify(s *server, all bool) {
+	r.mu.Lock()
+	names := slices.Collect(maps.Keys(r.presets))
+	workspaces := slices.Collect(maps.Keys(r.workspaces))
+	r.mu.Unlock()
+
+	work := make(chan func())
+	var group sync.WaitGroup
+	for range 4 {
+		group.Go(func() {
+			for check := range work {
+				check()
+			}
+		})
+	}
+	for _, name := range names {
+		work <- func() { r.verifyPreset(s, name, all) }
+	}
+	for _, slug := range workspaces {
+		work <- func() { r.verifyWorkspace(s, slug, all) }
+	}
+	close(work)
+	group.Wait()
+
+	// What is listed is what was found one by one.
+	in := map[string][]string{"": nil, "team": nil}
+	for name, p := range r.presets {
+		if len(p.versions) > 0 {
+			in[name.workspace] = append(in[name.workspace], name.slug)
+		}
+	}
+	for workspace, want := range in {
+		if workspace != "" && r.workspaces[workspace] == nil {
+			continue
+		}
+		r.verifyList(s, "/v1/presets?workspace_id="+workspace, want, all)
+	}
+	r.verifyList(s, "/v1/workspaces?", append(slices.Collect(maps.Keys(r.workspaces)), "default"), all)
+}
+
+// verifyList checks that a list has certain slugs, or only that there are as many.
+func (r *recorder) verifyList(s *server, path string, want []string, all bool) {
+	path = strings.TrimSuffix(path, "workspace_id=")
+	var got []string
+	for {
+		a, ok := r.read(s, path+"&limit=100&offset="+strconv.Itoa(len(got)))
+		if !ok {
+			return
+		}
+		var page struct {
+			Data       []struct{ Slug string }
+			TotalCount int `json:"total_count"`
+		}
+		if err := json.Unmarshal(a.body, &page); err != nil {
+			r.fault(&r.found.torn, "%s: %v", path, err)
+			return
+		}
+		if page.TotalCount != len(want) {
+			r.fault(&r.found.torn, "%s has %d, want %d", path, page.TotalCount, len(want))
+			return
+		}
+		for _, object := range page.Data {
+			got = append(got, object.Slug)
+		}
+		if !all || len(got) >= len(want) || len(page.Data) == 0 {
+			break
+		}
+	}
+	slices.Sort(got)
+	slices.Sort(want)
+	if all && !slices.Equal(got, want) {
+		r.fault(&r.found.torn, "%s has others than those that were created: %d of %d", path, len(got), len(want))
+	}
+}
+
+// read reads what must be there.
+func (r *recorder) read(s *server, path string) (answer, bool) {
+	a, err := s.get(path)
+	if err != nil || a.status != http.StatusOK {
+		r.fault(&r.found.torn, "%s gives %s, %v", path, a, err)
+		return a, false
+	}
+	return a, true
+}
+
+func (r *recorder) verifyWorkspace(s *server, slug string, all bool) {
+	r.mu.Lock()
+	w := r.workspaces[slug]
+	r.mu.Unlock()
+	if w.read && !all && rand.IntN(100) > 0 {
+		return
+	}
+	a, err := s.get("/v1/workspaces/" + slug)
+	switch got := digestOf(a.body); {
+	case err != nil || a.status != http.StatusOK && a.status != http.StatusNotFound:
+		r.fault(&r.found.torn, "workspace %s gives %s, %v", slug, a, err)
+	case a.status == http.StatusNotFound && w.sum == digest{}:
+		r.mu.Lock()
+		delete(r.workspaces, slug) // never done, and nobody will do it now
+		r.mu.Unlock()
+	case a.status == http.StatusNotFound:
+		r.fault(&r.found.lost, "workspace %s is gone", slug)
+	case w.sum == digest{}:
+		if !bytes.Contains(a.body, fmt.Appendf(nil, `"name":"workspace %s","slug":%q`, slug, slug)) {
+			r.fault(&r.found.torn, "workspace %s is %s", slug, a)
+		}
+		w.sum, w.read = got, true
+	case w.sum != got:
+		r.fault(&r.found.lost, "workspace %s is not as it was: %s", slug, a)
+	default:
+		w.read = true
+	}
+}
+
+func (r *recorder) verifyPreset(s *server, name presetName, all bool) {
+	r.mu.Lock()
+	p := r.presets[name]
+	r.mu.Unlock()
+	if !p.changed && !all && rand.IntN(100) > 0 {
+		return
+	}
+	known := 0 // acknowledged, or seen before
+	for _, v := range p.versions {
+		if v.token != "" {
+			known++
+		}
+	}
+	head, err := s.get(name.path(""))
+	if err == nil && head.status == http.StatusNotFound {
+		if known > 0 {
+			r.fault(&r.found.lost, "preset %s is gone, with %d versions", name.slug, known)
+		}
+		for _, below := range []string{"/versions", "/versions/1"} {
+			if a, err := s.get(name.path(below)); err != nil || a.status != http.StatusNotFound {
+				r.fault(&r.found.torn, "there is no preset %s, but its %s: %s, %v", name.slug, below, a, err)
+			}
+		}
+		p.open, p.changed = map[string]bool{}, false
+		return
+	}
+	var body struct{ Data presetText }
+	if err != nil || head.status != http.StatusOK || json.Unmarshal(head.body, &body) != nil || body.Data.Slug != name.slug {
+		r.fault(&r.found.torn, "preset %s gives %s, %v", name.slug, head, err)
+		return
+	}
+
+	from := p.read
+	switch {
+	case all:
+		from = 0
+	case from > 0: // some that were found before
+		from = max(0, rand.IntN(from)/100*100)
+		if r.verifyVersions(s, name, p, from, from+100) < 0 {
+			return
+		}
+		from = p.read
+	}
+	total := r.verifyVersions(s, name, p, from, 1<<30)
+	if total < 0 {
+		return
+	}
+	for number := total + 1; number <= len(p.versions); number++ {
+		if p.versions[number-1].token != "" {
+			r.fault(&r.found.lost, "version %d of preset %s is gone: there are %d", number, name.slug, total)
+		}
+	}
+	p.versions = p.versions[:min(total, len(p.versions))]
+
+	number, token, _ := readVersion(body.Data.Designated)
+	switch {
+	case number < 1 || number > len(p.versions) || p.versions[number-1] != (recordedVersion{token, digestOf(body.Data.Designated)}):
+		r.fault(&r.found.torn, "preset %s designates %s, which is none of its %d versions", name.slug, body.Data.Designated, total)
+	case !p.designated.saw(token):
+		r.fault(&r.found.lost, "preset %s designates version %d, which was replaced", name.slug, number)
+	}
+	for label, values := range p.labels {
+		var target struct{ Version int }
+		value := "" // not set
+		if text, ok := body.Data.Labels[label]; ok && json.Unmarshal(text, &target) == nil {
+			value = strconv.Itoa(target.Version)
+		}
+		if !values.saw(value) {
+			r.fault(&r.found.lost, "label %s of preset %s stands for version %q, which was replaced", label, name.slug, value)
+		}
+	}
+	p.open, p.read, p.changed = map[string]bool{}, total, false
+}
+
+// verifyVersions compares the versions of a preset after number from, up to
+// number to, and takes note of those that nobody was told of. It returns how many
+// the preset has, -1 if they cannot be read.
+func (r *recorder) verifyVersions(s *server, name presetName, p *recordedPreset, from, to int) int {
+	for next := from; ; {
+		a, ok := r.read(s, name.path("/versions?limit=100&offset="+strconv.Itoa(next)))
+		if !ok {
+			return -1
+		}
+		var page struct {
+			Data       []json.RawMessage
+			TotalCount int `json:"total_count"`
+		}
+		if err := json.Unmarshal(a.body, &page); err != nil {
+			r.fault(&r.found.torn, "%s: versions after %d: %v", name.slug, next, err)
+			return -1
+		}
+		for _, text := range page.Data {
+			next++
+			r.verifyVersion(name, p, next, text)
+		}
+		if next >= min(page.TotalCount, to) {
+			return page.TotalCount
+		}
+		if len(page.Data) == 0 {
+			r.fault(&r.found.missing, "preset %s has %d versions and lists none after %d", name.slug, page.TotalCount, next)
+			return -1
+		}
+	}
+}
+
+// verifyVersion compares the version that a list has at the place of a number.
+func (r *recorder) verifyVersion(name presetName, p *recordedPreset, number int, text []byte) {
+	got, token, whole := readVersion(text)
+	switch {
+	case got < number:
+		r.fault(&r.found.duplicate, "preset %s lists version %d at %d", name.slug, got, number)
+		return
+	case got > number:
+		r.fault(&r.found.missing, "preset %s lists version %d at %d", name.slug, got, number)
+		return
+	}
+	p.versions = grown(p.versions, number)
+	switch known := &p.versions[number-1]; {
+	case known.token != "" && known.sum != digestOf(text):
+		r.fault(&r.found.lost, "version %d of preset %s was %s and is %.300s", number, name.slug, known.token, text)
+	case known.token != "":
+	case !whole:
+		r.fault(&r.found.torn, "version %d of preset %s is %.300s", number, name.slug, text)
+	case !p.open[token]:
+		r.fault(&r.found.duplicate, "version %d of preset %s is from write %s, which was done before or never sent", number, name.slug, token)
+	default:
+		delete(p.open, token)
+		*known = recordedVersion{token, digestOf(text)}
+	}
+}
