@@ -164,13 +164,19 @@ func (r *recorder) preset(name presetName) *recordedPreset {
 	return p
 }
 
+// bulk begins tokens of versions that are all large, to fill memtables soon.
+const bulk = "bulk-"
+
 // promptOf returns the system prompt that goes with a token: mostly some hundred
 // bytes, now and then many thousand.
 func promptOf(token string) string {
 	h := fnv.New32a()
 	h.Write([]byte(token))
 	size := int(h.Sum32() % 1500)
-	if h.Sum32()%64 == 0 {
+	switch {
+	case strings.HasPrefix(token, bulk):
+		size += 20_000
+	case h.Sum32()%64 == 0:
 		size *= 20
 	}
 	return strings.Repeat(token+" ", 1+size/(len(token)+1))
@@ -317,6 +323,7 @@ type load struct {
 	server   *server
 	name     string // unique among the loads of a recorder
 	writers  int
+	bulk     bool // versions are large
 	// refused is told of each answer that is no success, and decides whether
 	// its writer goes on. Without it they fail the test.
 	refused func(answer) bool
@@ -360,6 +367,9 @@ func (l *load) write(i int) {
 		}
 		var a answer
 		var err error
+		if l.bulk {
+			token = bulk + token
+		}
 		number, known := r.known(name)
 		switch dice := rand.IntN(100); {
 		case dice < 6:

@@ -1,0 +1,238 @@
+//go:build faults
+
+package faults
+
+import (
+	"encoding/json"
+	"fmt"
+	"math/rand/v2"
+	"net/http"
+	"path/filepath"
+	"strconv"
+	"sync"
+	"sync/atomic"
+	"testing"
+	"time"
+)
+
+// resume is how long writing may take to begin again once there is space.
+const resume = 5 * time.Second
+
+// A disk that another program fills to the last byte under load stops writes
+// with a 503, and nothing else: no read fails, the server lives, writing begins
+// again by itself, and nothing that was acknowledged is lost. A server that is
+// started on the full disk passes on what is the gateway's, and serves presets
+// once there is space.
+func TestDisk(t *testing.T) {
+	for _, kind := range []string{"ext4", "tmpfs"} {
+		t.Run(kind, func(t *testing.T) {
+			begun := time.Now()
+			v := newVolume(t, kind, 400<<20)
+			d := &disk{t: t, volume: v, server: newServer(t, options{store: filepath.Join(v.folder, "store")}), recorder: newRecorder(t)}
+			d.server.mustStart()
+			if a, err := d.recorder.createWorkspace(d.server, "team"); err != nil || a.status != http.StatusCreated {
+				t.Fatal(a, err)
+			}
+			cycles := choose(2, 20)
+			done := 0
+			for ; done < cycles && !t.Failed(); done++ {
+				d.underLoad("c"+strconv.Itoa(done), done%2 == 0, done%4 < 2)
+				d.atStart()
+			}
+			if d.server.running() {
+				d.recorder.verify(d.server, true)
+			}
+			result(t, "disk-"+kind, begun, append([]any{
+				"cycles", done, "deaths", d.deaths, "acknowledged", d.recorder.acknowledged, "refused", d.refused.Load(),
+				"reads", d.reads.Load(), "reads-failed", d.readsFailed.Load(), "slowest-resume", d.slowest.Round(time.Millisecond),
+			}, d.recorder.found.figures()...)...)
+		})
+	}
+}
+
+// disk is one run of TestDisk.
+type disk struct {
+	t        *testing.T
+	volume   *volume
+	server   *server
+	recorder *recorder
+
+	deaths                      int
+	refused, reads, readsFailed atomic.Int64
+	slowest                     time.Duration // until writing began again
+}
+
+// lives fails the test if the server is no more.
+func (d *disk) lives(when string) bool {
+	d.t.Helper()
+	if d.server.running() {
+		return true
+	}
+	d.deaths++
+	d.t.Errorf("the server died %s: %v", when, d.server.err)
+	return false
+}
+
+// checkRefused checks what a write is told while the disk is full.
+func (d *disk) checkRefused(a answer) {
+	if d.refused.Add(1); a.status != http.StatusServiceUnavailable || a.header.Get("Retry-After") == "" {
+		d.t.Errorf("a write on a full disk gives %s with Retry-After %q, want a 503 with one", a, a.header.Get("Retry-After"))
+	}
+}
+
+// underLoad fills the disk while sixteen write and four read. With bulk that is
+// while memtables and compactions are on their way to it. A greedy program also
+// takes at once what the server gives back.
+func (d *disk) underLoad(name string, greedy, bulk bool) {
+	var full atomic.Bool
+	l := &load{recorder: d.recorder, server: d.server, name: name, writers: 16, bulk: bulk, refused: func(a answer) bool {
+		if !full.Load() {
+			d.t.Errorf("a write gives %s before the disk was full", a)
+			return false
+		}
+		d.checkRefused(a)
+		time.Sleep(20 * time.Millisecond)
+		return !d.t.Failed()
+	}}
+	l.begin()
+	ended := make(chan struct{})
+	var readers sync.WaitGroup
+	for range 4 {
+		readers.Go(func() { d.read(ended) })
+	}
+	time.Sleep(300*time.Millisecond + time.Duration(rand.Int64N(int64(700*time.Millisecond))))
+	full.Store(true)
+	for until := time.Now().Add(2 * time.Second); ; {
+		d.volume.fill()
+		if !greedy || time.Now().After(until) {
+			break
+		}
+		time.Sleep(5 * time.Millisecond)
+	}
+	for until := time.Now().Add(2 * time.Second); time.Now().Before(until); time.Sleep(10 * time.Millisecond) {
+		if !d.server.running() {
+			break
+		}
+	}
+	if d.lives("on a full disk") && d.refused.Load() == 0 {
+		d.t.Errorf("no write was refused, with %d bytes free", d.volume.free())
+	}
+	d.volume.empty()
+	if d.server.running() {
+		d.resumes("once there was space", l.name)
+	}
+	full.Store(false)
+	time.Sleep(200 * time.Millisecond)
+	l.end()
+	close(ended)
+	readers.Wait()
+	if d.lives("after the disk was full") {
+		d.recorder.verify(d.server, false)
+	}
+}
+
+// read reads versions that were acknowledged until told to end, one after
+// another.
+func (d *disk) read(ended <-chan struct{}) {
+	for {
+		select {
+		case <-ended:
+			return
+		default:
+		}
+		name := presetName{slug: [...]string{"shared-1", "shared-2"}[rand.IntN(2)]}
+		number, token := d.recorder.known(name)
+		if number == 0 {
+			time.Sleep(time.Millisecond)
+			continue
+		}
+		a, err := d.server.get(name.path("/versions/" + strconv.Itoa(number)))
+		if !d.server.running() {
+			return // which is counted elsewhere
+		}
+		d.reads.Add(1)
+		if err != nil || a.status != http.StatusOK || a.token() != token {
+			d.readsFailed.Add(1)
+			d.t.Errorf("reading version %d of %s gives %s, %v", number, name.slug, a, err)
+		}
+	}
+}
+
+// resumes waits until a write succeeds.
+func (d *disk) resumes(when, name string) {
+	begun := time.Now()
+	for n := 0; ; n++ {
+		a, err := d.recorder.createVersion(d.server, presetName{slug: "again-" + name}, fmt.Sprintf("again-%s-%d", name, n))
+		took := time.Since(begun)
+		switch {
+		case err == nil && a.status == http.StatusOK:
+			d.slowest = max(d.slowest, took)
+			return
+		case err != nil || took > resume:
+			d.t.Errorf("%s a write gives %s, %v after %s", when, a, err, took)
+			return
+		}
+		d.checkRefused(a)
+		time.Sleep(20 * time.Millisecond)
+	}
+}
+
+// atStart kills the server on a full disk and starts it there.
+func (d *disk) atStart() {
+	s := d.server
+	if d.t.Failed() {
+		return
+	}
+	l := &load{recorder: d.recorder, server: s, name: fmt.Sprintf("start-%d", d.recorder.acknowledged), writers: 16, refused: func(answer) bool { return false }}
+	l.begin()
+	time.Sleep(300 * time.Millisecond)
+	s.kill()
+	l.end()
+	d.volume.fill()
+	if err := s.start(); err != nil {
+		d.deaths++
+		d.t.Errorf("a server does not start on a full disk: %v", err)
+		d.volume.empty()
+		if err := s.start(); err != nil {
+			d.t.Errorf("nor once there is space: %v", err)
+		}
+		return
+	}
+	for until := time.Now().Add(time.Second); time.Now().Before(until) && s.running(); time.Sleep(50 * time.Millisecond) {
+		if a, err := s.get("/v1/models"); err != nil || a.status != http.StatusOK || string(a.body) != passed {
+			d.t.Errorf("on a full disk the gateway's own route gives %s, %v", a, err)
+			break
+		}
+		a, err := s.get("/v1/presets/shared-1")
+		if err != nil || a.status != http.StatusOK && (a.status != http.StatusServiceUnavailable || a.header.Get("Retry-After") == "") {
+			d.t.Errorf("a server that was started on a full disk answers %s, %v, want a preset or a 503 with Retry-After", a, err)
+			break
+		}
+		a, err = d.recorder.createVersion(s, presetName{slug: "full"}, fmt.Sprintf("full-%d-%s", d.recorder.acknowledged, time.Until(until)))
+		if err != nil {
+			d.t.Errorf("a write on a full disk: %v", err)
+			break
+		}
+		if a.status != http.StatusOK {
+			d.checkRefused(a)
+		}
+	}
+	d.lives("after a start on a full disk")
+	d.volume.empty()
+	if s.running() {
+		d.resumes("after a start on a full disk, once there was space,", l.name)
+		d.recorder.verify(s, false)
+	}
+}
+
+// token returns which write a version in an answer is of, "" if it is not whole.
+func (a answer) token() string {
+	var body struct{ Data json.RawMessage }
+	if json.Unmarshal(a.body, &body) != nil {
+		return ""
+	}
+	if _, token, whole := readVersion(body.Data); whole {
+		return token
+	}
+	return ""
+}
