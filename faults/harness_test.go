@@ -182,8 +182,7 @@ func newServer(t *testing.T, o options) *server {
 	t.Cleanup(func() {
 		s.kill()
 		if t.Failed() {
-			text, _ := os.ReadFile(s.logFile)
-			t.Logf("the end of what caddy said:\n%s", text[max(0, len(text)-8<<10):])
+			t.Logf("what caddy said:\n%s", s.excerpt())
 		}
 	})
 	return s
@@ -276,9 +275,9 @@ func (s *server) listens() error {
 		}
 		select {
 		case <-s.ended:
-			return fmt.Errorf("the server ended, %v:\n%s", s.err, s.log())
+			return fmt.Errorf("the server ended, %v:\n%s", s.err, s.excerpt())
 		case <-late:
-			return fmt.Errorf("the server does not listen after a minute:\n%s", s.log())
+			return fmt.Errorf("the server does not listen after a minute:\n%s", s.excerpt())
 		case <-time.After(5 * time.Millisecond):
 		}
 	}
@@ -344,6 +343,30 @@ func (s *server) log() string {
 		return err.Error()
 	}
 	return string(text[min(int(from), len(text)):])
+}
+
+// crashes are how the log of a Go program that died begins to say so.
+var crashes = []string{"panic: ", "fatal error: ", "unexpected fault address", "runtime: out of memory"}
+
+// crash returns where in a log the program died, -1 if it did not.
+func crash(log string) int {
+	first := -1
+	for _, words := range crashes {
+		if i := strings.Index(log, words); i >= 0 && (first < 0 || i < first) {
+			first = i
+		}
+	}
+	return first
+}
+
+// excerpt returns the end of the log, or how a crash began.
+func (s *server) excerpt() string {
+	const length = 6 << 10
+	text := s.log()
+	if i := crash(text); i >= 0 {
+		return text[i:min(len(text), i+length)]
+	}
+	return text[max(0, len(text)-length):]
 }
 
 // command runs the binary with other arguments, such as "reload", "--config",
