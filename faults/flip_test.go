@@ -1,0 +1,358 @@
+//go:build faults
+
+package faults
+
+import (
+	"bytes"
+	"encoding/json"
+	"fmt"
+	"io/fs"
+	"maps"
+	"math/rand/v2"
+	"net/http"
+	"os"
+	"path/filepath"
+	"regexp"
+	"slices"
+	"strconv"
+	"strings"
+	"sync"
+	"testing"
+	"time"
+)
+
+// A store of which one bit is not as it was, or one file is too short or gone, is
+// refused or serves. What it then serves is right or an error, and the gateway
+// lives.
+func TestFlip(t *testing.T) {
+	begun := time.Now()
+	stores, truth := damageable(t)
+	trials := choose(60, 2000)
+
+	// Each kind of damage to each kind of file of each store, in turn.
+	var all []damage
+	for _, store := range stores {
+		for _, kind := range slices.Sorted(maps.Keys(store.files)) {
+			for _, how := range []string{"flipped", "cut short", "removed"} {
+				all = append(all, damage{store: store, kind: kind, how: how})
+			}
+		}
+	}
+	rand.Shuffle(len(all), func(i, j int) { all[i], all[j] = all[j], all[i] })
+
+	var mu sync.Mutex
+	counts := map[outcome]int{}
+	tables := map[string]map[outcome]int{}
+	next := make(chan int)
+	var workers sync.WaitGroup
+	for range 2 {
+		workers.Go(func() {
+			s := newServer(t, options{})
+			for i := range next {
+				d := all[i%len(all)]
+				d.inflict(t, s.store)
+				got, why := trial(s, truth)
+				s.kill()
+				mu.Lock()
+				counts[got]++
+				name := d.kind + " " + d.how
+				if tables[name] == nil {
+					tables[name] = map[outcome]int{}
+				}
+				tables[name][got]++
+				mu.Unlock()
+				if got == wrong || got == death {
+					t.Errorf("%v: %s: %s\n%s", d, got, why, s.excerpt())
+				}
+			}
+		})
+	}
+	for i := range trials {
+		next <- i
+	}
+	close(next)
+	workers.Wait()
+
+	for _, name := range slices.Sorted(maps.Keys(tables)) {
+		t.Logf("%-24s %v", name, tables[name])
+	}
+	result(t, "flip", begun, "trials", trials, "kinds", len(all), "detected", counts[detected], "harmless", counts[harmless], "wrong", counts[wrong], "deaths", counts[death])
+}
+
+// outcome is what came of damage.
+type outcome string
+
+const (
+	detected outcome = "detected" // the store was refused, or some of it answered with an error
+	harmless outcome = "harmless" // all is as it was
+	wrong    outcome = "wrong"    // something was answered that is not so
+	death    outcome = "death"    // the gateway died
+)
+
+// storeCopy is a folder with a store that is complete.
+type storeCopy struct {
+	name, folder string
+	files        map[string][]string // by kind: the extension, or the name
+}
+
+// damageable makes a store that has each kind of file with something in it, as a
+// kill leaves it behind, and the same as a clean stop leaves it behind. truth is
+// what a server answers from either.
+func damageable(t *testing.T) (stores []storeCopy, truth map[string][]byte) {
+	t.Helper()
+	s, r := newServer(t, options{}), newRecorder(t)
+	for i := range 5 { // the start after a kill makes a table of the log
+		s.mustStart()
+		if i == 0 {
+			if a, err := r.createWorkspace(s, "team"); err != nil || a.status != http.StatusCreated {
+				t.Fatal(a, err)
+			}
+		}
+		l := &load{recorder: r, server: s, name: "c" + strconv.Itoa(i), writers: 8}
+		l.begin()
+		time.Sleep(150 * time.Millisecond)
+		l.end()
+		s.kill()
+	}
+	killed := copyOf(t, "killed", s.store)
+	s.mustStart()
+	r.verify(s, true)
+	truth = answers(t, s, r)
+	if err := s.stop(); err != nil {
+		t.Fatal(err)
+	}
+	return []storeCopy{killed, copyOf(t, "stopped", s.store)}, truth
+}
+
+// answers reads everything that a server tells of what is recorded.
+func answers(t *testing.T, s *server, r *recorder) map[string][]byte {
+	t.Helper()
+	paths := []string{"/v1/presets?limit=100", "/v1/presets?limit=100&workspace_id=team"}
+	for offset := 0; offset <= len(r.workspaces); offset += 100 {
+		paths = append(paths, "/v1/workspaces?limit=100&offset="+strconv.Itoa(offset))
+	}
+	for slug := range r.workspaces {
+		paths = append(paths, "/v1/workspaces/"+slug)
+	}
+	for name, p := range r.presets {
+		paths = append(paths, name.path(""))
+		for label := range p.labels {
+			paths = append(paths, name.path("/labels/"+label))
+		}
+		for offset := 0; offset < len(p.versions); offset += 100 {
+			paths = append(paths, name.path("/versions?limit=100&offset="+strconv.Itoa(offset)))
+		}
+		if len(p.versions) > 0 {
+			paths = append(paths, name.path("/versions/"+strconv.Itoa(len(p.versions))))
+		}
+	}
+	got := make(map[string][]byte, len(paths))
+	for _, path := range paths {
+		a, err := s.get(path)
+		// A preset or label whose creation was not finished is not there.
+		if err != nil || a.status != http.StatusOK && a.status != http.StatusNotFound {
+			t.Fatalf("%s gives %s, %v", path, a, err)
+		}
+		got[path] = a.body
+	}
+	return got
+}
+
+// copyOf copies a store's folder.
+func copyOf(t *testing.T, name, folder string) storeCopy {
+	t.Helper()
+	c := storeCopy{name: name, folder: filepath.Join(t.TempDir(), name), files: map[string][]string{}}
+	copyFolder(t, folder, c.folder)
+	err := filepath.WalkDir(c.folder, func(path string, entry fs.DirEntry, err error) error {
+		if err != nil || entry.IsDir() {
+			return err
+		}
+		file, _ := filepath.Rel(c.folder, path)
+		kind := filepath.Ext(file)
+		if kind == "" {
+			kind = file
+		}
+		c.files[kind] = append(c.files[kind], file)
+		return nil
+	})
+	if err != nil {
+		t.Fatal(err)
+	}
+	return c
+}
+
+// copyFolder replaces a folder by a copy of another, of which nothing is shared:
+// Badger cuts files short before it removes them. What is zero stays unwritten:
+// most of a log is.
+func copyFolder(t *testing.T, from, to string) {
+	t.Helper()
+	if err := os.RemoveAll(to); err != nil {
+		t.Fatal(err)
+	}
+	err := filepath.WalkDir(from, func(path string, entry fs.DirEntry, err error) error {
+		if err != nil {
+			return err
+		}
+		rest, err := filepath.Rel(from, path)
+		if err != nil {
+			return err
+		}
+		target := filepath.Join(to, rest)
+		if entry.IsDir() {
+			return os.MkdirAll(target, 0o700)
+		}
+		text, err := os.ReadFile(path)
+		if err != nil {
+			return err
+		}
+		if err := os.WriteFile(target, bytes.TrimRight(text, "\x00"), 0o600); err != nil {
+			return err
+		}
+		return os.Truncate(target, int64(len(text)))
+	})
+	if err != nil {
+		t.Fatal(err)
+	}
+}
+
+// damage is one thing that happens to one file.
+type damage struct {
+	store storeCopy
+	kind  string
+	how   string
+	file  string // chosen when it is inflicted
+	place int64
+	size  int64
+}
+
+func (d damage) String() string {
+	return fmt.Sprintf("%s of the store that was %s %s at %d of %d", d.file, d.store.name, d.how, d.place, d.size)
+}
+
+// inflict makes a damaged copy of the store.
+func (d *damage) inflict(t *testing.T, folder string) {
+	t.Helper()
+	copyFolder(t, d.store.folder, folder)
+	files := d.store.files[d.kind]
+	d.file = files[rand.IntN(len(files))]
+	path := filepath.Join(folder, d.file)
+	text, err := os.ReadFile(path)
+	if err != nil {
+		t.Fatal(err)
+	}
+	d.size = int64(len(text))
+	// Mostly in the part that has something in it.
+	used := len(bytes.TrimRight(text, "\x00"))
+	if used == 0 || rand.IntN(10) == 0 {
+		used = len(text)
+	}
+	switch {
+	case d.how == "removed" || used == 0:
+		d.how = "removed"
+		err = os.Remove(path)
+	case d.how == "cut short":
+		d.place = rand.Int64N(int64(used))
+		err = os.Truncate(path, d.place)
+	default:
+		d.place = rand.Int64N(int64(used))
+		text[d.place] ^= 1 << rand.IntN(8)
+		err = os.WriteFile(path, text, 0o600)
+	}
+	if err != nil {
+		t.Fatal(err)
+	}
+}
+
+// says is how the log tells that a store is not served because of damage.
+var says = regexp.MustCompile(`damaged|restore a backup|has lost its|is neither empty nor a store`)
+
+// trial starts a server on a damaged store and compares all its answers with the
+// truth, then lets it write, stops it and does the same again: by then what the
+// damage hit may have been compacted.
+func trial(s *server, truth map[string][]byte) (outcome, string) {
+	got := harmless
+	for round := range 2 {
+		if err := s.start(); err != nil {
+			switch {
+			case crash(s.log()) >= 0:
+				return death, "at the start"
+			case !says.MatchString(s.log()):
+				return death, "it ends and does not say that the store is damaged"
+			}
+			return detected, ""
+		}
+		found, why := compare(s, truth, round > 0)
+		switch {
+		case found == wrong || found == death:
+			return found, fmt.Sprintf("in round %d, %s", round+1, why)
+		case found == detected:
+			got = detected
+		}
+		if round > 0 {
+			return got, ""
+		}
+		if found, why := writeMore(s, truth); found != harmless {
+			return found, why
+		}
+		if err := s.stop(); err != nil {
+			return death, "stopping: " + err.Error()
+		}
+	}
+	return got, ""
+}
+
+// compare reads everything again. Once something was written lists differ, and so
+// does the preset that it went to.
+func compare(s *server, truth map[string][]byte, written bool) (outcome, string) {
+	got := harmless
+	if a, err := s.get("/v1/models"); err != nil || string(a.body) != passed {
+		return death, fmt.Sprintf("the gateway's own route gives %s, %v", a, err)
+	}
+	for path, want := range truth {
+		if written && (strings.HasPrefix(path, "/v1/presets?") || strings.HasPrefix(path, "/v1/presets/shared-1")) {
+			continue
+		}
+		a, err := s.get(path)
+		switch {
+		case !s.running():
+			return death, "at " + path
+		case err != nil:
+			return death, fmt.Sprintf("%s: %v", path, err)
+		case a.status >= http.StatusInternalServerError:
+			got = detected
+		case !bytes.Equal(a.body, want):
+			return wrong, fmt.Sprintf("%s gives %s, want %.500s", path, a, want)
+		}
+	}
+	if got == detected && !strings.Contains(s.log(), `"level":"error"`) {
+		return wrong, "the log does not tell of an error"
+	}
+	return got, ""
+}
+
+// writeMore adds a version to a preset: the next one, or none.
+func writeMore(s *server, truth map[string][]byte) (outcome, string) {
+	var versions struct {
+		TotalCount int `json:"total_count"`
+	}
+	name := presetName{slug: "shared-1"}
+	if err := json.Unmarshal(truth[name.path("/versions?limit=100&offset=0")], &versions); err != nil {
+		return wrong, err.Error()
+	}
+	token := "after-the-damage"
+	a, err := s.send(http.MethodPost, name.path("/responses"), fmt.Sprintf(`{"model":%q,"instructions":%q}`, token, promptOf(token)))
+	if err != nil {
+		return death, fmt.Sprintf("a write: %v", err)
+	}
+	var body struct{ Data presetText }
+	switch {
+	case a.status >= http.StatusInternalServerError:
+		return harmless, ""
+	case a.status != http.StatusOK || json.Unmarshal(a.body, &body) != nil:
+		return wrong, fmt.Sprintf("a write gives %s", a)
+	}
+	if number, got, whole := readVersion(body.Data.Designated); number != versions.TotalCount+1 || got != token || !whole {
+		return wrong, fmt.Sprintf("the version after %d is %s", versions.TotalCount, body.Data.Designated)
+	}
+	return harmless, ""
+}
