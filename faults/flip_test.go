@@ -282,10 +282,10 @@ func trial(s *server, truth map[string][]byte) (outcome, string) {
 			return detected, ""
 		}
 		found, why := compare(s, truth, round > 0)
-		switch {
-		case found == wrong || found == death:
+		switch found {
+		case wrong, death:
 			return found, fmt.Sprintf("in round %d, %s", round+1, why)
-		case found == detected:
+		case detected:
 			got = detected
 		}
 		if round > 0 {

@@ -275,7 +275,10 @@ func (s *server) listens() error {
 		}
 		select {
 		case <-s.ended:
-			return fmt.Errorf("the server ended, %v:\n%s", s.err, s.excerpt())
+			if s.err == nil {
+				return fmt.Errorf("the server ended:\n%s", s.excerpt())
+			}
+			return fmt.Errorf("the server ended, %w:\n%s", s.err, s.excerpt())
 		case <-late:
 			return fmt.Errorf("the server does not listen after a minute:\n%s", s.excerpt())
 		case <-time.After(5 * time.Millisecond):
@@ -304,6 +307,21 @@ func (s *server) running() bool {
 	default:
 		return true
 	}
+}
+
+// dies reports whether the process has ended, or does so within a few seconds, which
+// one that crashed may take to say why.
+func (s *server) dies() bool {
+	for range 50 {
+		if !s.running() {
+			return true
+		}
+		if a, err := s.get("/"); err == nil && a.status > 0 {
+			return false
+		}
+		time.Sleep(100 * time.Millisecond)
+	}
+	return false
 }
 
 // kill ends the process at once, with no chance to tidy up (SIGKILL).

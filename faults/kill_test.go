@@ -5,6 +5,7 @@ package faults
 import (
 	"math/rand/v2"
 	"strconv"
+	"strings"
 	"testing"
 	"time"
 )
@@ -55,6 +56,9 @@ func TestKill(t *testing.T) {
 	}
 	s.mustStart()
 	r.verify(s, true) // also after all was compacted
+	if out, err := s.command("presets", "audit", "--verify", "--address", s.admin); err != nil || !strings.Contains(out, "unbroken") {
+		t.Errorf("the audit trail: %v\n%.500s", err, out)
+	}
 	if r.acknowledged < 100*cycles {
 		t.Errorf("only %d writes were acknowledged, so that next to nothing was tested", r.acknowledged)
 	}
