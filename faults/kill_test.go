@@ -4,6 +4,7 @@ package faults
 
 import (
 	"math/rand/v2"
+	"net/http"
 	"strconv"
 	"strings"
 	"testing"
@@ -28,7 +29,7 @@ func TestKill(t *testing.T) {
 		}
 		s.mustStart()
 		if cycle == 0 {
-			if a, err := r.createWorkspace(s, "team"); err != nil || a.status != 201 {
+			if a, err := r.createWorkspace(s, "team"); err != nil || a.status != http.StatusCreated {
 				t.Fatal(a, err)
 			}
 		} else {
