@@ -377,14 +377,20 @@ func crash(log string) int {
 	return first
 }
 
-// excerpt returns the end of the log, or how a crash began.
+// excerpt returns how a crash began, or else the first errors and the end of the log.
 func (s *server) excerpt() string {
-	const length = 6 << 10
+	const length = 4 << 10
 	text := s.log()
 	if i := crash(text); i >= 0 {
 		return text[i:min(len(text), i+length)]
 	}
-	return text[max(0, len(text)-length):]
+	var errs strings.Builder
+	for line := range strings.Lines(text) {
+		if strings.Contains(line, `"level":"error"`) && errs.Len() < length {
+			errs.WriteString(line)
+		}
+	}
+	return errs.String() + "[…]\n" + text[max(0, len(text)-length):]
 }
 
 // command runs the binary with other arguments, such as "reload", "--config",

@@ -93,11 +93,11 @@ func cutPower(t *testing.T, r *recorder, o options, cuts int, started func(*serv
 		l.begin()
 		time.Sleep(300*time.Millisecond + time.Duration(rand.Int64N(int64(1200*time.Millisecond))))
 		off.Store(true)
-		if err := v.cut(); err != nil {
+		if err := r.cut(v.cut); err != nil {
 			unavailable(t, "this kernel cannot cut the power of ext4: %v", err)
 		}
-		// The server goes on for a moment: what it acknowledges now would be
-		// lost.
+		// The server goes on for a moment, without a disk: it must not acknowledge
+		// anything now.
 		time.Sleep(20 * time.Millisecond)
 		s.kill()
 		l.end()

@@ -33,6 +33,8 @@ type recorder struct {
 	workspaces   map[string]*recordedWorkspace
 	acknowledged int
 	found        tally
+	// cutFrom and cutTo are when the power went: see cut.
+	cutFrom, cutTo time.Time
 }
 
 // tally counts what must not happen.
@@ -139,6 +141,28 @@ func newRecorder(t *testing.T) *recorder {
 	}
 }
 
+// cut tells that the power goes while fn runs. A client would hear nothing any more.
+// Here it does, and what the kernel says of a flush that was under way at that moment
+// is not to be trusted: ext4 skips what it cannot do any more and reports success. So
+// a write that was answered after the power began to go, and sent before it was gone,
+// counts as one that nobody was told of. One that was sent later must have failed.
+func (r *recorder) cut(fn func() error) error {
+	r.mu.Lock()
+	r.cutFrom, r.cutTo = time.Now(), time.Time{}
+	r.mu.Unlock()
+	err := fn()
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	r.cutTo = time.Now()
+	return err
+}
+
+// settled reports whether the answer to a write that was sent at a time tells what
+// came of it. r.mu is held.
+func (r *recorder) settled(begun time.Time) bool {
+	return r.cutFrom.IsZero() || !r.cutTo.IsZero() && begun.After(r.cutTo)
+}
+
 // fault counts one and says what it is, the first times.
 func (r *recorder) fault(count *int, format string, args ...any) {
 	r.mu.Lock()
@@ -220,7 +244,7 @@ func (r *recorder) createVersion(s *server, name presetName, token string) (answ
 	r.mu.Lock()
 	defer r.mu.Unlock()
 	p := r.preset(name)
-	acknowledged := err == nil && a.status == http.StatusOK
+	acknowledged := err == nil && a.status == http.StatusOK && r.settled(begun)
 	p.designated.wrote(token, begun, acknowledged)
 	if !acknowledged {
 		return a, err
@@ -276,7 +300,7 @@ func (r *recorder) designate(s *server, name presetName, number int, token strin
 	a, err := s.send(http.MethodPost, name.path("/designate"), fmt.Sprintf(`{"version":%d}`, number))
 	r.mu.Lock()
 	defer r.mu.Unlock()
-	acknowledged := err == nil && a.status == http.StatusOK
+	acknowledged := err == nil && a.status == http.StatusOK && r.settled(begun)
 	r.preset(name).designated.wrote(token, begun, acknowledged)
 	if acknowledged {
 		r.acknowledged++
@@ -294,7 +318,7 @@ func (r *recorder) label(s *server, name presetName, label string, number int) (
 	if p.labels[label] == nil {
 		p.labels[label] = &register{writes: []registerWrite{{ended: begun}}} // it was not set
 	}
-	acknowledged := err == nil && a.status == http.StatusOK
+	acknowledged := err == nil && a.status == http.StatusOK && r.settled(begun)
 	p.labels[label].wrote(strconv.Itoa(number), begun, acknowledged)
 	if acknowledged {
 		r.acknowledged++
@@ -307,10 +331,11 @@ func (r *recorder) createWorkspace(s *server, slug string) (answer, error) {
 	r.mu.Lock()
 	r.workspaces[slug] = &recordedWorkspace{}
 	r.mu.Unlock()
+	begun := time.Now()
 	a, err := s.send(http.MethodPost, "/v1/workspaces", fmt.Sprintf(`{"name":%q,"slug":%q}`, "workspace "+slug, slug))
-	if err == nil && a.status == http.StatusCreated {
-		r.mu.Lock()
-		defer r.mu.Unlock()
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	if err == nil && a.status == http.StatusCreated && r.settled(begun) {
 		r.acknowledged++
 		r.workspaces[slug].sum = digestOf(a.body)
 	}
@@ -398,6 +423,7 @@ func (l *load) write(i int) {
 // all that ever was.
 func (r *recorder) verify(s *server, all bool) {
 	r.mu.Lock()
+	r.cutFrom, r.cutTo = time.Time{}, time.Time{} // the power is back
 	names := slices.Collect(maps.Keys(r.presets))
 	workspaces := slices.Collect(maps.Keys(r.workspaces))
 	r.mu.Unlock()
