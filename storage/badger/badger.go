@@ -70,13 +70,17 @@ type Options struct {
 	// calls that in another process keeps what Badger does on damaged files, which
 	// may be to end the process, away from this one.
 	Probe func(folder string, o Options) error
+	// EncryptionKey encrypts all that is written to the folder: KeySize bytes,
+	// or none for a store that is not encrypted. It must be the same each time
+	// that a folder is opened. The store keeps the slice, which nobody may change.
+	EncryptionKey []byte
 }
 
 // Open opens the store in folder, which it creates with mode 0700 when it is
 // missing. The error tells in plain words when the folder is in use, is not a
-// store, was written by a newer version, is damaged (ErrDamaged) or older than it
-// was (ErrDamaged, too), or when the disk is nearly full (ErrDiskFull); nothing has
-// been changed then.
+// store, was written by a newer version, needs another key or none, is damaged
+// (ErrDamaged) or older than it was (ErrDamaged, too), or when the disk is nearly
+// full (ErrDiskFull); nothing has been changed then.
 func Open(folder string, o Options) (*Store, error) {
 	return openFolder(folder, o, freeSpace)
 }

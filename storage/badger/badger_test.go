@@ -14,7 +14,7 @@ import (
 
 func TestStore(t *testing.T) {
 	storagetest.Run(t, func(t *testing.T, place string) storagetest.Store {
-		s, err := Open(place, Options{})
+		s, err := Open(place, testOptions)
 		if err != nil {
 			t.Fatal(err)
 		}
@@ -24,7 +24,7 @@ func TestStore(t *testing.T) {
 
 func mustOpen(tb testing.TB, folder string) *Store {
 	tb.Helper()
-	s, err := Open(folder, Options{})
+	s, err := Open(folder, testOptions)
 	if err != nil {
 		tb.Fatal(err)
 	}

@@ -54,7 +54,7 @@ func Verify(ctx context.Context, folder string, o Options) (report Report, err e
 	if err != nil {
 		return report, err
 	}
-	m, err := readStore(folder)
+	m, err := readStore(folder, o)
 	if err != nil {
 		return report, err
 	}
@@ -112,8 +112,13 @@ func (s *Store) checkFiles(report *Report, pause func() error) error {
 	if err != nil {
 		report.problem("%v", err)
 	}
+	with, err := dataKey(folder, s.db.Opts().EncryptionKey)
+	if err != nil {
+		report.problem("%v", err)
+		return nil
+	}
 	for name := range listed {
-		if err := checkListed(folder, name); err != nil {
+		if err := checkListed(folder, name, with); err != nil {
 			if now, _ := listedTables(folder); now[name] {
 				report.problem("%v", err)
 			}

@@ -40,7 +40,7 @@ func furnish(t *testing.T, folder string) {
 
 func verified(t *testing.T, folder string) Report {
 	t.Helper()
-	report, err := Verify(t.Context(), folder, Options{})
+	report, err := Verify(t.Context(), folder, testOptions)
 	if err != nil {
 		report.problem("%v", err)
 	}
@@ -154,17 +154,17 @@ func TestVerifyPruned(t *testing.T) {
 
 func TestVerifyRefuses(t *testing.T) {
 	folder := t.TempDir()
-	if _, err := Verify(t.Context(), folder, Options{}); err == nil || !strings.Contains(err.Error(), "not a store") {
+	if _, err := Verify(t.Context(), folder, testOptions); err == nil || !strings.Contains(err.Error(), "not a store") {
 		t.Errorf("an empty folder: got error %v, want that it is not a store", err)
 	}
 	s := mustOpen(t, folder)
-	if _, err := Verify(t.Context(), folder, Options{}); err == nil || !strings.Contains(err.Error(), "in use") {
+	if _, err := Verify(t.Context(), folder, testOptions); err == nil || !strings.Contains(err.Error(), "in use") {
 		t.Errorf("an open store: got error %v, want that it is in use", err)
 	}
 	if err := s.Close(); err != nil {
 		t.Fatal(err)
 	}
-	if report, err := Verify(t.Context(), folder, Options{}); err != nil || report.Err() != nil {
+	if report, err := Verify(t.Context(), folder, testOptions); err != nil || report.Err() != nil {
 		t.Errorf("a store without anything: got %v, %v", err, report.Err())
 	}
 }

@@ -1,6 +1,7 @@
 package badger
 
 import (
+	"cmp"
 	"encoding/json"
 	"errors"
 	"fmt"
@@ -41,16 +42,18 @@ type marker struct {
 	// earlier format had. Versions that write that one cannot open the folder
 	// any more.
 	Upgrading bool `json:"upgrading,omitempty"`
+	// Encrypted tells that all that was ever stored in the folder is encrypted.
+	Encrypted bool `json:"encrypted,omitempty"`
 }
 
-// enter makes sure that folder is a store, or empty, and that nobody but the
-// user of this process can look into it. It returns the folder's marker, a new
-// one if it has none.
-func enter(folder string) (marker, error) {
+// enter makes sure that folder is a store that can be opened with these options,
+// or empty, and that nobody but the user of this process can look into it. It
+// returns the folder's marker, a new one if it has none.
+func enter(folder string, o Options) (marker, error) {
 	if err := os.MkdirAll(folder, 0o700); err != nil {
 		return marker{}, err
 	}
-	m, err := readMarker(folder)
+	m, err := readMarker(folder, o)
 	if err != nil {
 		return marker{}, err
 	}
@@ -67,17 +70,21 @@ func enter(folder string) (marker, error) {
 }
 
 // readStore returns the marker of a folder that has one.
-func readStore(folder string) (marker, error) {
+func readStore(folder string, o Options) (marker, error) {
 	if _, err := os.Stat(filepath.Join(folder, MarkerName)); err != nil {
 		return marker{}, fmt.Errorf("%s is not a store: %w", folder, err)
 	}
-	return readMarker(folder)
+	return readMarker(folder, o)
 }
 
-func readMarker(folder string) (m marker, err error) {
+// readMarker returns the marker of a folder, a new one if it has none. It fails for a
+// store that cannot be opened with these options.
+func readMarker(folder string, o Options) (m marker, err error) {
 	text, err := os.ReadFile(filepath.Join(folder, MarkerName))
 	if errors.Is(err, fs.ErrNotExist) {
-		return newMarker(folder)
+		m, err := newMarker(folder)
+		m.Encrypted = len(o.EncryptionKey) > 0
+		return m, cmp.Or(err, m.checkKey(folder, o.EncryptionKey))
 	}
 	if err != nil {
 		return m, err
@@ -100,7 +107,7 @@ func readMarker(folder string) (m marker, err error) {
 			return m, err
 		}
 	}
-	return m, nil
+	return m, m.checkKey(folder, o.EncryptionKey)
 }
 
 // newMarker returns the marker of a folder that becomes a store, which must be

@@ -35,10 +35,11 @@ func settings(folder string, o Options) badgerdb.Options {
 		WithNumLevelZeroTablesStall(20).
 		WithBaseLevelSize(128 << 20).
 		// Without compression blocks and indexes are read where they are mapped
-		// into memory, and a cache would only keep copies.
+		// into memory, and a cache would only keep copies. An encrypted store
+		// has one.
 		WithBlockCacheSize(0).
 		WithBlockSize(16 << 10).
-		WithIndexCacheSize(8 << 20). // not in use, but an encrypted store would panic without
+		WithIndexCacheSize(8 << 20). // in use in an encrypted store alone
 		WithValueThreshold(valueThreshold).
 		WithValueLogFileSize(16 << 20). // nothing is ever in it
 		WithMetricsEnabled(false).
@@ -48,6 +49,9 @@ func settings(folder string, o Options) badgerdb.Options {
 		// is not compressed the checksum of the record finds the damage.
 		WithCompression(options.None).
 		WithLogger(nil)
+	if len(o.EncryptionKey) > 0 {
+		s = encrypted(s, o.EncryptionKey)
+	}
 	return s
 }
 
@@ -59,7 +63,7 @@ func openFolder(folder string, o Options, free func(folder string) (uint64, erro
 	if err != nil {
 		return nil, err
 	}
-	m, err := enter(folder)
+	m, err := enter(folder, o)
 	if err != nil {
 		return nil, err
 	}
@@ -88,6 +92,9 @@ func openFolder(folder string, o Options, free func(folder string) (uint64, erro
 	db, err := openEngine(settings(folder, o).WithLogger(engineLog{o.Logger.Sugar(), g.hold}))
 	if err != nil {
 		return nil, err
+	}
+	if err := checkEncrypts(folder, o.EncryptionKey); err != nil {
+		return nil, errors.Join(err, guarded(db.Close))
 	}
 	c := &committer{db: db, logger: o.Logger, guard: g, reserve: reserver(folder)}
 	if err := c.resume(folder); err != nil {
@@ -141,7 +148,8 @@ func (s *Store) complete(folder string, m marker) error {
 }
 
 // logHeader is the length of what comes first in each of Badger's logs. Zeros stand
-// for a log that is not encrypted.
+// for a log that is not encrypted: one that is empty may be that in any store, as
+// Badger adds to none that it finds.
 const logHeader = 20
 
 // removeUnusedLogs removes the logs in folder that never had anything in them: those

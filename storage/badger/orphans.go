@@ -6,6 +6,7 @@ import (
 	"path/filepath"
 
 	badgerdb "github.com/dgraph-io/badger/v4"
+	"github.com/dgraph-io/badger/v4/pb"
 	"github.com/dgraph-io/badger/v4/table"
 	"github.com/dgraph-io/badger/v4/y"
 )
@@ -18,7 +19,7 @@ import (
 // that lost its end, which Badger does not notice, makes orphans of tables that
 // hold the only copy. A table that cannot be read was never finished, so nothing
 // relies on it.
-func checkOrphans(db *badgerdb.DB, folder string, listed map[string]bool) error {
+func checkOrphans(db *badgerdb.DB, folder string, listed map[string]bool, with *pb.DataKey) error {
 	tables, err := filepath.Glob(filepath.Join(folder, "*.sst"))
 	if err != nil {
 		return err
@@ -28,7 +29,7 @@ func checkOrphans(db *badgerdb.DB, folder string, listed map[string]bool) error 
 		if listed[name] {
 			continue
 		}
-		if missing, err := missingFrom(db, path); err == nil && missing > 0 {
+		if missing, err := missingFrom(db, path, with); err == nil && missing > 0 {
 			return fmt.Errorf("%w: the store lacks %d records of table %s, which its %s has lost. "+
 				"Restore a backup, or remove that table to go on without them",
 				ErrDamaged, missing, name, badgerdb.ManifestFilename)
@@ -41,8 +42,8 @@ func checkOrphans(db *badgerdb.DB, folder string, listed map[string]bool) error 
 // there nor in a later state. It is about such as are never removed: of others a
 // compaction leaves no trace. But each change of the Service adds to the audit
 // trail, so whatever else is lost, some of that is lost with it.
-func missingFrom(db *badgerdb.DB, path string) (missing int, err error) {
-	err = readTable(path, func(t *table.Table) error {
+func missingFrom(db *badgerdb.DB, path string, with *pb.DataKey) (missing int, err error) {
+	err = readTable(path, with, func(t *table.Table) error {
 		if err := t.VerifyChecksum(); err != nil {
 			return err
 		}

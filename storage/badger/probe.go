@@ -10,6 +10,7 @@ import (
 	"path/filepath"
 
 	badgerdb "github.com/dgraph-io/badger/v4"
+	"github.com/dgraph-io/badger/v4/pb"
 )
 
 // probeName is the pattern of the names of folders in which probes open what they have
@@ -30,14 +31,21 @@ const probeName = "PROBE-*"
 //
 // On damage that nobody has foreseen Badger may end the process.
 func Probe(folder string, o Options) error {
+	if _, err := readStore(folder, o); err != nil {
+		return err
+	}
 	return withProbe(folder, o, func(*badgerdb.DB) error { return nil })
 }
 
 // withProbe is Probe, and calls fn with the copy if nothing is wrong with it.
 func withProbe(folder string, o Options, fn func(*badgerdb.DB) error) error {
 	listed, err := listedTables(folder)
+	var with *pb.DataKey
 	if err == nil {
-		err = checkTables(folder, listed)
+		with, err = dataKey(folder, o.EncryptionKey)
+	}
+	if err == nil {
+		err = checkTables(folder, listed, with)
 	}
 	if err != nil {
 		return fmt.Errorf("%w, restore a backup: %w", ErrDamaged, err)
@@ -62,7 +70,7 @@ func withProbe(folder string, o Options, fn func(*badgerdb.DB) error) error {
 			err = checkMark(folder, sequence)
 		}
 		if err == nil {
-			err = checkOrphans(db, folder, listed)
+			err = checkOrphans(db, folder, listed, with)
 		}
 		if err == nil {
 			err = fn(db)

@@ -16,8 +16,11 @@ import (
 	"time"
 
 	badgerdb "github.com/dgraph-io/badger/v4"
+	"github.com/dgraph-io/badger/v4/fb"
 	"github.com/dgraph-io/badger/v4/options"
+	"github.com/dgraph-io/badger/v4/pb"
 	"github.com/dgraph-io/badger/v4/table"
+	"github.com/dgraph-io/ristretto/v2"
 	"github.com/dgraph-io/ristretto/v2/z"
 )
 
@@ -56,7 +59,7 @@ func listedLevels(folder string) (map[string]int, error) {
 // compaction takes damaged records for missing ones and makes that true.
 //
 // It reads all of the tables, at the speed of the processors or of the disk.
-func checkTables(folder string, listed map[string]bool) error {
+func checkTables(folder string, listed map[string]bool, with *pb.DataKey) error {
 	names := slices.Sorted(maps.Keys(listed))
 	failed := make([]error, len(names))
 	var next atomic.Int64
@@ -64,7 +67,7 @@ func checkTables(folder string, listed map[string]bool) error {
 	for range min(runtime.GOMAXPROCS(0), len(names)) {
 		wg.Go(func() {
 			for i := next.Add(1) - 1; i < int64(len(names)); i = next.Add(1) - 1 {
-				failed[i] = checkListed(folder, names[i])
+				failed[i] = checkListed(folder, names[i], with)
 			}
 		})
 	}
@@ -73,14 +76,14 @@ func checkTables(folder string, listed map[string]bool) error {
 }
 
 // checkListed checks a table that the MANIFEST names.
-func checkListed(folder, name string) error {
+func checkListed(folder, name string, with *pb.DataKey) error {
 	path := filepath.Join(folder, name)
-	err := checkTable(path)
+	err := checkTable(path, with)
 	if err != nil {
 		// Unless another process is just writing it, whose lock on the
 		// folder Badger then tells of.
 		time.Sleep(100 * time.Millisecond)
-		err = checkTable(path)
+		err = checkTable(path, with)
 	}
 	if err != nil && !errors.Is(err, fs.ErrNotExist) { // which Badger reports
 		return fmt.Errorf("table %s: %w", name, err)
@@ -90,16 +93,26 @@ func checkListed(folder, name string) error {
 
 // checkTable reads a table and checks the checksums of its index and of all its
 // blocks.
-func checkTable(path string) error {
-	return readTable(path, func(t *table.Table) error { return t.VerifyChecksum() })
+func checkTable(path string, with *pb.DataKey) error {
+	return readTable(path, with, func(t *table.Table) error { return t.VerifyChecksum() })
 }
 
-// readTable calls fn with a table, good until that returns. What Badger panics on
-// is an error.
-func readTable(path string, fn func(*table.Table) error) error {
+// readTable calls fn with a table, good until that returns, which is encrypted with
+// a key or, where that is nil, not at all. What Badger panics on is an error.
+func readTable(path string, with *pb.DataKey, fn func(*table.Table) error) error {
 	id, ok := table.ParseFileID(filepath.Base(path))
 	if !ok {
 		return errors.New("its name is not that of a table")
+	}
+	o := &table.Options{Compression: options.None, DataKey: with}
+	if with != nil {
+		// Badger panics without a place for the decrypted index.
+		cache, err := ristretto.NewCache(&ristretto.Config[uint64, *fb.TableIndex]{NumCounters: 10, MaxCost: 64 << 20, BufferItems: 64})
+		if err != nil {
+			return err
+		}
+		defer cache.Close()
+		o.IndexCache = cache
 	}
 	file, err := z.OpenMmapFile(path, os.O_RDONLY, 0)
 	if err != nil {
@@ -109,7 +122,7 @@ func readTable(path string, fn func(*table.Table) error) error {
 		// Another process that has the folder open may cut a table short to remove
 		// it, and a disk may fail to read: neither is to take this process down.
 		defer debug.SetPanicOnFault(debug.SetPanicOnFault(true))
-		t, err := table.OpenInMemoryTable(file.Data, id, &table.Options{Compression: options.None})
+		t, err := table.OpenInMemoryTable(file.Data, id, o)
 		if err != nil {
 			return err
 		}

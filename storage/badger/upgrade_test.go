@@ -241,7 +241,7 @@ func TestUpgrade(t *testing.T) {
 		if err := s.Close(); err != nil {
 			t.Fatal(err)
 		}
-		m, err := readMarker(folder)
+		m, err := readMarker(folder, testOptions)
 		if err != nil || m != (marker{Format: storeFormat, ID: "x", State: stateReady}) {
 			t.Errorf("got marker %+v and error %v, want a ready one of format %d", m, err, storeFormat)
 		}
@@ -260,7 +260,7 @@ func TestUpgradeFrom3(t *testing.T) {
 	}
 	setMarker(t, folder, `{"format":3,"id":"x","state":"ready"}`)
 	s = mustOpen(t, folder)
-	if m, err := readMarker(folder); err != nil || m != (marker{Format: storeFormat, ID: "x", State: stateReady}) {
+	if m, err := readMarker(folder, testOptions); err != nil || m != (marker{Format: storeFormat, ID: "x", State: stateReady}) {
 		t.Errorf("got marker %+v and error %v, want a ready one of format %d", m, err, storeFormat)
 	}
 	if n := s.committer.sequence; n != commits || commits == 0 {
@@ -271,7 +271,7 @@ func TestUpgradeFrom3(t *testing.T) {
 	want := format1(t, folder)
 	setMarker(t, folder, `{"format":3,"id":"x","state":"ready","upgrading":true}`)
 	upgraded(t, mustOpen(t, folder), want)
-	if m, err := readMarker(folder); err != nil || m != (marker{Format: storeFormat, ID: "x", State: stateReady}) {
+	if m, err := readMarker(folder, testOptions); err != nil || m != (marker{Format: storeFormat, ID: "x", State: stateReady}) {
 		t.Errorf("got marker %+v and error %v, want a ready one of format %d", m, err, storeFormat)
 	}
 }
@@ -300,7 +300,7 @@ func TestUpgradeCutShort(t *testing.T) {
 			t.Fatalf("got error %v, want the cause and the folder", err)
 		}
 		// Versions of format 1 would undo what was done, so they are kept out.
-		if m, err := readMarker(folder); err != nil || m != (marker{Format: storeFormat, ID: "x", State: stateReady, Upgrading: true}) {
+		if m, err := readMarker(folder, testOptions); err != nil || m != (marker{Format: storeFormat, ID: "x", State: stateReady, Upgrading: true}) {
 			t.Fatalf("got marker %+v and error %v, want one of format %d that is being upgraded", m, err, storeFormat)
 		}
 		if tries > 50 {

@@ -1,0 +1,232 @@
+package badger
+
+import (
+	"bytes"
+	"crypto/aes"
+	"crypto/cipher"
+	"encoding/binary"
+	"errors"
+	"io/fs"
+	"os"
+	"path/filepath"
+	"strings"
+	"testing"
+
+	badgerdb "github.com/dgraph-io/badger/v4"
+	"go.uber.org/zap"
+	"go.uber.org/zap/zapcore"
+	"go.uber.org/zap/zaptest/observer"
+
+	"github.com/caddy-presets/caddy-presets/domain"
+)
+
+// testOptions are how tests open stores. TestEncrypted runs some of them once more,
+// with a key.
+var testOptions Options
+
+// crashKey gives a child process that is to be killed its encryption key.
+const crashKey = "BADGER_TEST_CRASH_KEY"
+
+var testKey = []byte("0123456789abcdefghijklmnopqrstuv")
+
+// withKey opens stores with a key until the test ends.
+func withKey(t *testing.T, key []byte) {
+	before := testOptions
+	testOptions.EncryptionKey = key
+	t.Cleanup(func() { testOptions = before })
+}
+
+// What must hold of a store on a disk holds of an encrypted one, too.
+func TestEncrypted(t *testing.T) {
+	withKey(t, testKey)
+	for name, test := range map[string]func(*testing.T){
+		"store": TestStore, "damage": TestDamage, "shortened table": TestShortenedTable, "shortened manifest": TestShortenedManifest,
+		"harmless orphans": TestHarmlessOrphans, "empty logs": TestEmptyLogs, "damaged table": TestDamagedTable,
+		"damaged log": TestDamagedLog, "mark": TestMark, "crash": TestCrash, "settings": TestSettings, "verify": TestVerify,
+	} {
+		t.Run(name, test)
+	}
+}
+
+// decrypted returns the content of a table of one block, or of a log, with what can
+// be looked for in it in its place.
+func decrypted(t *testing.T, name string, content []byte) []byte {
+	t.Helper()
+	if len(testOptions.EncryptionKey) == 0 || len(content) < logHeader {
+		return content
+	}
+	with, err := dataKey(filepath.Dir(name), testOptions.EncryptionKey)
+	if err != nil {
+		t.Fatal(err)
+	}
+	block, err := aes.NewCipher(with.Data)
+	if err != nil {
+		t.Fatal(err)
+	}
+	content = bytes.Clone(content)
+	decrypt := func(from, to int, iv []byte) {
+		cipher.NewCTR(block, iv).XORKeyStream(content[from:to], content[from:to])
+	}
+	if filepath.Ext(name) == ".sst" {
+		// The block, its IV, the index, its length, a checksum and its length.
+		end := len(content) - 4
+		end -= int(binary.BigEndian.Uint32(content[end:])) + 4
+		end -= int(binary.BigEndian.Uint32(content[end:])) + aes.BlockSize
+		decrypt(0, end, content[end:end+aes.BlockSize])
+		return content
+	}
+	for at := logHeader; at < len(content)-2; {
+		entry, lengths := at+2, [3]uint64{} // of the key and the value, and the expiry
+		for i := range lengths {
+			n, size := binary.Uvarint(content[entry:])
+			lengths[i] = n
+			entry += size
+		}
+		if lengths[0] == 0 {
+			break
+		}
+		end := entry + int(lengths[0]+lengths[1])
+		decrypt(entry, end, binary.BigEndian.AppendUint32(bytes.Clone(content[8:logHeader]), uint32(at)))
+		at = end + 4
+	}
+	return content
+}
+
+// TestEncryptedFolder looks for a prompt in all that a store leaves on the disk,
+// while it is open and afterwards, and in what it logs.
+func TestEncryptedFolder(t *testing.T) {
+	const canary = "CANARY-of-a-prompt"
+	found := func(folder string) (in []string) {
+		err := fs.WalkDir(os.DirFS(folder), ".", func(name string, entry fs.DirEntry, err error) error {
+			if err != nil || entry.IsDir() || name == "LOCK" { // which Windows does not let anyone read
+				return err
+			}
+			if bytes.Contains(readFile(t, filepath.Join(folder, name)), []byte(canary)) {
+				in = append(in, name)
+			}
+			return nil
+		})
+		if err != nil {
+			t.Fatal(err)
+		}
+		return in
+	}
+	for _, key := range [][]byte{nil, testKey} {
+		folder := t.TempDir()
+		core, logs := observer.New(zapcore.DebugLevel)
+		s, err := Open(folder, Options{EncryptionKey: key, Logger: zap.New(core)})
+		if err != nil {
+			t.Fatal(err)
+		}
+		service := domain.NewService(s)
+		w, err := service.CreateWorkspace(t.Context(), by(""), domain.NewWorkspace{Name: "w", Slug: "w-" + strings.ToLower(canary), Description: new(canary)})
+		if err != nil {
+			t.Fatal(err)
+		}
+		in := domain.Capture{Config: []byte(`{"` + canary + `":1}`), SystemPrompt: new(canary)}
+		if _, err := service.CreatePresetVersion(t.Context(), by(w.Workspace.ID), "", canary, in); err != nil {
+			t.Fatal(err)
+		}
+		open := found(folder)
+		if err := s.Close(); err != nil {
+			t.Fatal(err)
+		}
+		closed := found(folder)
+		if plain := len(key) == 0; (len(open) > 0) != plain || (len(closed) > 0) != plain {
+			t.Errorf("with a key of %d bytes: found the prompt in %v, and after Close in %v", len(key), open, closed)
+		}
+		for _, entry := range logs.All() {
+			if line := entry.Message; strings.Contains(line, canary) || strings.Contains(line, string(testKey)) {
+				t.Errorf("the prompt or the key was logged: %s", line)
+			}
+		}
+	}
+}
+
+func TestEncryptionKey(t *testing.T) {
+	other := bytes.Repeat([]byte{7}, KeySize)
+	registry := func(change func(content []byte) []byte) func(t *testing.T, folder string) {
+		return func(t *testing.T, folder string) {
+			name := filepath.Join(folder, badgerdb.KeyRegistryFileName)
+			content := change(readFile(t, name))
+			if err := errors.Join(os.Remove(name), os.WriteFile(name, content, 0o600)); err != nil {
+				t.Fatal(err)
+			}
+		}
+	}
+	for _, test := range []struct {
+		name          string
+		made, opened  []byte
+		change        func(t *testing.T, folder string)
+		want          string // in the error; empty when it opens
+		wantIsDamaged bool
+	}{
+		{"the key", testKey, testKey, nil, "", false},
+		{"no key", testKey, nil, nil, "is encrypted: name the file", false},
+		{"another key", testKey, other, nil, "not the one that the store", false},
+		{"a key for a store without", nil, testKey, nil, "is not encrypted", false},
+		{"a short key", testKey, testKey[:16], nil, "16 bytes", false},
+		{"a short key for a store without", nil, testKey[:31], nil, "31 bytes", false},
+		{"registry cut", testKey, testKey, registry(func(c []byte) []byte { return c[:len(c)-1] }), "restore a backup", true},
+		{"registry cut to its head", testKey, testKey, registry(func(c []byte) []byte { return c[:28] }), "restore a backup", true},
+		{"registry flipped", testKey, testKey, registry(func(c []byte) []byte { c[len(c)-1] ^= 1; return c }), "restore a backup", true},
+		{"registry's head flipped", testKey, testKey, registry(func(c []byte) []byte { c[20] ^= 1; return c }), "KEYREGISTRY is damaged", false},
+		{"registry gone", testKey, testKey, func(t *testing.T, folder string) {
+			if err := os.Remove(filepath.Join(folder, badgerdb.KeyRegistryFileName)); err != nil {
+				t.Fatal(err)
+			}
+		}, "KEYREGISTRY is gone", true},
+	} {
+		t.Run(test.name, func(t *testing.T) {
+			folder := t.TempDir()
+			withKey(t, test.made)
+			seed(t, folder)
+			if test.change != nil {
+				test.change(t, folder)
+			}
+			before := listFolder(folder)
+			s, err := Open(folder, Options{EncryptionKey: test.opened})
+			if err == nil {
+				err = s.Close()
+			}
+			if test.want == "" {
+				if err != nil {
+					t.Fatal(err)
+				}
+				return
+			}
+			if err == nil || !strings.Contains(err.Error(), test.want) || errors.Is(err, ErrDamaged) != test.wantIsDamaged {
+				t.Errorf("got error %v, want one with %q, ErrDamaged: %t", err, test.want, test.wantIsDamaged)
+			}
+			if strings.Contains(err.Error(), string(testKey)) {
+				t.Error("the error shows the key")
+			}
+			if after := listFolder(folder); before != after {
+				t.Errorf("a refused folder changed\nfrom %s\nto   %s", before, after)
+			}
+		})
+	}
+}
+
+// A table that its MANIFEST has lost is found to hold the only copy, though it does
+// not tell which key it is encrypted with: there is one.
+func TestOneDataKey(t *testing.T) {
+	withKey(t, testKey)
+	folder := t.TempDir()
+	for range 3 {
+		s := mustOpen(t, folder)
+		if err := errors.Join(s.Update(t.Context(), put(newWorkspace(newID()))), s.Close()); err != nil {
+			t.Fatal(err)
+		}
+	}
+	registry, err := badgerdb.OpenKeyRegistry(badgerdb.KeyRegistryOptions{Dir: folder, ReadOnly: true, EncryptionKey: testKey})
+	if err != nil {
+		t.Fatal(err)
+	}
+	if _, err := registry.DataKey(theDataKey); err != nil {
+		t.Error(err)
+	}
+	if _, err := registry.DataKey(theDataKey + 1); err == nil {
+		t.Error("there is a second data key")
+	}
+}
