@@ -32,6 +32,11 @@ type Badger struct {
 	// Default: presets/ in Caddy's data folder.
 	Folder string `json:"folder,omitempty"`
 
+	// A file with the key that encrypts the folder and backups of it: 64
+	// hexadecimal digits, as `openssl rand -hex 32` prints them. A store is
+	// encrypted from its beginning or not at all. Default: it is not.
+	EncryptionKeyFile string `json:"encryption_key_file,omitempty"`
+
 	// How often to read all that is stored, in the background, and look for
 	// damage; negative for never. Default: 24h
 	ScrubInterval caddy.Duration `json:"scrub_interval,omitempty"`
@@ -51,10 +56,11 @@ func (*Badger) CaddyModule() caddy.ModuleInfo {
 // damaged, or on a disk that is full, is no error: it is unavailable until it can be
 // opened.
 func (b *Badger) Provision(ctx caddy.Context) error {
+	repl := caddy.NewReplacer()
 	folder := filepath.Join(caddy.AppDataDir(), "presets")
 	if b.Folder != "" {
 		var err error
-		if folder, err = caddy.NewReplacer().ReplaceOrErr(b.Folder, true, true); err != nil {
+		if folder, err = repl.ReplaceOrErr(b.Folder, true, true); err != nil {
 			return fmt.Errorf("folder: %w", err)
 		}
 	}
@@ -66,6 +72,15 @@ func (b *Badger) Provision(ctx caddy.Context) error {
 		b.ScrubInterval = caddy.Duration(defaultScrubInterval)
 	}
 	lease := &lease{folder: folder, scrub: time.Duration(b.ScrubInterval), logger: ctx.Logger()}
+	if b.EncryptionKeyFile != "" {
+		name, err := repl.ReplaceOrErr(b.EncryptionKeyFile, true, true)
+		if err == nil {
+			lease.key, err = readKeyFile(name, lease.logger)
+		}
+		if err != nil {
+			return fmt.Errorf("encryption_key_file: %w", err)
+		}
+	}
 	if _, err := lease.acquire(); err != nil {
 		return err
 	}
@@ -103,7 +118,8 @@ func (b *Badger) Cleanup() error {
 // UnmarshalCaddyfile reads the engine's part of the storage subdirective:
 //
 //	badger [<folder>] {
-//		scrub_interval <duration>|off
+//		encryption_key_file <path>
+//		scrub_interval      <duration>|off
 //	}
 func (b *Badger) UnmarshalCaddyfile(d *caddyfile.Dispenser) error {
 	d.Next() // the engine's name
@@ -117,8 +133,11 @@ func (b *Badger) UnmarshalCaddyfile(d *caddyfile.Dispenser) error {
 	return eachSubdirective(d, "storage badger: ", b.unmarshalSubdirective)
 }
 
-func (b *Badger) unmarshalSubdirective(d *caddyfile.Dispenser, name string) error {
+func (b *Badger) unmarshalSubdirective(d *caddyfile.Dispenser, name string) (err error) {
 	switch name {
+	case "encryption_key_file":
+		b.EncryptionKeyFile, err = onlyArg(d, "storage badger: "+name, "a path")
+		return err
 	case "scrub_interval":
 		value, err := onlyArg(d, "storage badger: "+name, "a duration or off")
 		if err != nil {
@@ -146,6 +165,7 @@ func (b *Badger) unmarshalSubdirective(d *caddyfile.Dispenser, name string) erro
 // come even later.
 type lease struct {
 	folder string
+	key    []byte        // nil without encryption
 	scrub  time.Duration // how often, not positive for never
 	logger *zap.Logger
 

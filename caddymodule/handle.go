@@ -1,6 +1,7 @@
 package caddymodule
 
 import (
+	"bytes"
 	"context"
 	"errors"
 	"fmt"
@@ -34,6 +35,7 @@ var folders = struct {
 // that it does.
 type handle struct {
 	folder string
+	key    []byte                       // nil without encryption
 	store  atomic.Pointer[badger.Store] // nil while it cannot be opened
 
 	mu      sync.Mutex
@@ -50,13 +52,18 @@ func join(l *lease) (*handle, error) {
 	folders.Lock()
 	defer folders.Unlock()
 	value, shared, err := folders.pool.LoadOrNew(l.folder, func() (caddy.Destructor, error) {
-		h := &handle{folder: l.folder, sharers: []*lease{l}}
+		h := &handle{folder: l.folder, key: l.key, sharers: []*lease{l}}
 		return h, h.start()
 	})
 	if err != nil {
 		return nil, err
 	}
 	h := value.(*handle)
+	if !bytes.Equal(h.key, l.key) {
+		_, err := folders.pool.Delete(l.folder)
+		return nil, errors.Join(fmt.Errorf("the store in %s is in use with another encryption key, or without one: "+
+			"all that use a folder must have the same encryption_key_file", l.folder), err)
+	}
 	if shared {
 		h.mu.Lock()
 		defer h.mu.Unlock()
@@ -98,7 +105,7 @@ func mayPass(err error) bool {
 }
 
 func (h *handle) open() error {
-	store, err := badger.Open(h.folder, badger.Options{Logger: zap.New(logOf{h}), Probe: probeApart})
+	store, err := badger.Open(h.folder, badger.Options{Logger: zap.New(logOf{h}), EncryptionKey: h.key, Probe: probeApart})
 	h.mu.Lock()
 	defer h.mu.Unlock()
 	if h.why = err; err == nil {

@@ -3,6 +3,7 @@ package caddymodule
 import (
 	"bytes"
 	"context"
+	"encoding/hex"
 	"errors"
 	"fmt"
 	"io"
@@ -13,6 +14,7 @@ import (
 	"strings"
 	"sync/atomic"
 
+	"github.com/caddyserver/caddy/v2"
 	caddycmd "github.com/caddyserver/caddy/v2/cmd"
 	jsonv2 "github.com/go-json-experiment/json"
 	"github.com/spf13/cobra"
@@ -48,10 +50,11 @@ func newVerdict(report badger.Report, err error) verdict {
 func verifyCommand() *cobra.Command {
 	var (
 		target        adminTarget
+		keyFile       string
 		quick, asJSON bool
 	)
 	verify := &cobra.Command{
-		Use:   "verify [--json] [--quick] [<folder>]",
+		Use:   "verify [--json] [--quick] [--encryption-key-file <file>] [<folder>]",
 		Short: "Looks for damage in a store",
 		Long: `
 Reads all that is in a store and finds out whether any of it is damaged or missing.
@@ -59,7 +62,8 @@ With a folder it looks there; no server may have that open. Without one it asks 
 running server to look at the store that it has open.
 
 --quick looks at a folder as a start of the server does: at the checksums of all
-tables and at the end of the log, but not at each record.
+tables and at the end of the log, but not at each record. A folder that is encrypted
+needs the file of its key; - is standard input.
 
 The exit code is 10 if there is damage, and 1 if it could not be found out.`,
 		Args: cobra.MaximumNArgs(1),
@@ -67,10 +71,11 @@ The exit code is 10 if there is damage, and 1 if it could not be found out.`,
 	target.flags(verify)
 	flags := verify.Flags()
 	flags.BoolVar(&quick, "quick", false, "Look at a folder as a start of the server does")
+	flags.StringVar(&keyFile, "encryption-key-file", "", "The file of the key that the folder is encrypted with")
 	flags.BoolVar(&asJSON, "json", false, "Print JSON")
 	verify.RunE = func(cmd *cobra.Command, args []string) error {
 		return caddycmd.WrapCommandFuncForCobra(func(caddycmd.Flags) (int, error) {
-			v, err := look(cmd, &target, args, quick)
+			v, err := look(cmd, &target, args, quick, keyFile)
 			if err != nil {
 				return 1, err
 			}
@@ -93,17 +98,26 @@ The exit code is 10 if there is damage, and 1 if it could not be found out.`,
 	return verify
 }
 
-func look(cmd *cobra.Command, target *adminTarget, args []string, quick bool) (v verdict, err error) {
+func look(cmd *cobra.Command, target *adminTarget, args []string, quick bool, keyFile string) (v verdict, err error) {
+	var o badger.Options
 	switch {
-	case len(args) == 0 && quick:
-		return v, errors.New("--quick wants a folder")
+	case len(args) == 0 && (quick || keyFile != ""):
+		return v, errors.New("--quick and --encryption-key-file want a folder")
 	case len(args) == 0:
 		err = target.call(http.MethodPost, adminPath+"verify", nil, &v)
 		return v, err
+	case keyFile == "-":
+		o.EncryptionKey, err = readKey(cmd.InOrStdin(), "standard input")
+	case keyFile != "":
+		o.EncryptionKey, err = readKeyFile(keyFile, caddy.Log())
+	}
+	switch {
+	case err != nil:
+		return v, fmt.Errorf("--encryption-key-file: %w", err)
 	case quick:
-		return newVerdict(badger.Report{}, badger.Probe(args[0], badger.Options{})), nil
+		return newVerdict(badger.Report{}, badger.Probe(args[0], o)), nil
 	default:
-		return newVerdict(badger.Verify(cmd.Context(), args[0], badger.Options{})), nil
+		return newVerdict(badger.Verify(cmd.Context(), args[0], o)), nil
 	}
 }
 
@@ -158,6 +172,10 @@ func probeApart(folder string, o badger.Options) error {
 	var stdout, stderr bytes.Buffer
 	//nolint:gosec // it is this program, and the folder is the operator's
 	cmd := exec.Command(program, "presets", "verify", "--quick", "--json", folder)
+	if len(o.EncryptionKey) > 0 { // not among the arguments, which all can see
+		cmd.Args = append(cmd.Args, "--encryption-key-file", "-")
+		cmd.Stdin = strings.NewReader(hex.EncodeToString(o.EncryptionKey))
+	}
 	cmd.Stdout, cmd.Stderr = &stdout, &stderr
 	endWithServer(cmd)
 	runtime.LockOSThread() // which is to live for as long as that process does
