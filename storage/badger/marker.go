@@ -30,6 +30,8 @@ const (
 	stateNew = "new"
 	// stateReady promises that the folder holds data.
 	stateReady = "ready"
+	// stateRestoring lasts while a backup is being restored into the folder.
+	stateRestoring = "restoring"
 )
 
 // marker is the content of a folder's STORE file. Without it Badger would take
@@ -89,7 +91,7 @@ func readMarker(folder string, o Options) (m marker, err error) {
 	if err != nil {
 		return m, err
 	}
-	if err := json.Unmarshal(text, &m); err != nil || m.Format < 1 || m.State != stateNew && m.State != stateReady {
+	if err := json.Unmarshal(text, &m); err != nil || m.Format < 1 || m.State != stateNew && m.State != stateReady && m.State != stateRestoring {
 		return m, fmt.Errorf("%w: the %s file in %s is not what it was written as; restore a backup", ErrDamaged, MarkerName, folder)
 	}
 	if m.Format > storeFormat {
@@ -97,6 +99,10 @@ func readMarker(folder string, o Options) (m marker, err error) {
 	}
 	if m.Format == 2 {
 		return m, fmt.Errorf("the store in %s has format 2, which was in no release and is not read any more; begin with an empty folder", folder)
+	}
+	if m.State == stateRestoring {
+		return m, fmt.Errorf("%w: a restore into %s is under way or was cut short; if it was cut short, empty the folder and restore again",
+			errUnavailable, folder)
 	}
 	if m.State == stateReady {
 		_, err := os.Stat(filepath.Join(folder, badgerdb.ManifestFilename))

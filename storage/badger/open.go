@@ -100,7 +100,7 @@ func openFolder(folder string, o Options, free func(folder string) (uint64, erro
 	if err := c.resume(folder); err != nil {
 		return nil, errors.Join(err, guarded(db.Close))
 	}
-	s := newStore(db, c, g)
+	s := newStore(db, m.ID, c, g)
 	if err := s.complete(folder, m); err != nil {
 		return nil, errors.Join(err, s.Close())
 	}

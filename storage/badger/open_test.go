@@ -35,6 +35,9 @@ func TestMain(m *testing.M) {
 		testOptions.EncryptionKey = []byte(os.Getenv(crashKey))
 		writeUntilKilled(folder)
 	}
+	if folder := os.Getenv(restoreFolder); folder != "" {
+		restoreUntilKilled(folder)
+	}
 	os.Exit(m.Run())
 }
 
