@@ -109,6 +109,7 @@ func adminRoutes() []adminOperation {
 		{"key_revoke", http.MethodDelete, "keys/{}", "", withStore(revokeKey)},
 		{"audit_list", http.MethodGet, "audit", "", withStore(listAudit)},
 		{"version_prune", http.MethodPost, "prune", "Pruning", withStore(pruneVersions)},
+		{"backup_get", http.MethodGet, "backup", "", withStore(getBackup)},
 		{"store_verify", http.MethodPost, "verify", "", withStore(verifyStore)},
 		{"openapi_get", http.MethodGet, "openapi.yaml", "", serveOpenAPI},
 	}

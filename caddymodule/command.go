@@ -18,12 +18,13 @@ import (
 func init() {
 	caddycmd.RegisterCommand(caddycmd.Command{
 		Name:  "presets",
-		Usage: "key|audit|verify|prune",
+		Usage: "key|audit|backup|restore|verify|prune",
 		Short: "Manages the keys and the store of the presets handler, and reads its audit trail",
 		Long: `
 Issues, lists and revokes the keys of a running presets handler, prints and
-verifies the trail of all changes, and removes old versions of presets, through
-Caddy's admin endpoint. Looks for damage in a store.`,
+verifies the trail of all changes, backs up a store, and removes old versions of
+presets, through Caddy's admin endpoint. Restores a store, and looks for damage in
+it.`,
 		CobraFunc: func(presets *cobra.Command) {
 			isCommand.Store(true)
 			addCommands(presets)
@@ -33,7 +34,7 @@ Caddy's admin endpoint. Looks for damage in a store.`,
 
 // addCommands adds the subcommands of caddy presets.
 func addCommands(presets *cobra.Command) {
-	presets.AddCommand(keyCommand(), auditCommand(), verifyCommand(), pruneCommand())
+	presets.AddCommand(keyCommand(), auditCommand(), backupCommand(), restoreCommand(), verifyCommand(), pruneCommand())
 }
 
 // adminTarget is where the commands find the running server.
@@ -133,12 +134,22 @@ func revokeKeyCommand(target *adminTarget) *cobra.Command {
 	}
 }
 
-// call sends a request to the admin endpoint and decodes the answer. path may
-// have a query.
+// call sends a request to the admin endpoint and decodes the answer.
 func (t *adminTarget) call(method, path string, body []byte, answer any) error {
+	response, err := t.request(method, path, body)
+	if err != nil {
+		return err
+	}
+	defer response.Body.Close()
+	return jsonv2.UnmarshalRead(response.Body, answer)
+}
+
+// request sends a request to the admin endpoint. path may have a query. The answer,
+// which is a success, is the caller's to close.
+func (t *adminTarget) request(method, path string, body []byte) (*http.Response, error) {
 	address, err := caddycmd.DetermineAdminAPIAddress(t.address, nil, t.config, t.adapter)
 	if err != nil {
-		return fmt.Errorf("finding the admin endpoint: %w", err)
+		return nil, fmt.Errorf("finding the admin endpoint: %w", err)
 	}
 	if t.store != "" {
 		separator := "?"
@@ -151,12 +162,7 @@ func (t *adminTarget) call(method, path string, body []byte, answer any) error {
 	if body != nil {
 		reader = bytes.NewReader(body)
 	}
-	response, err := caddycmd.AdminAPIRequest(address, method, path, nil, reader)
-	if err != nil {
-		return err
-	}
-	defer response.Body.Close()
-	return jsonv2.UnmarshalRead(response.Body, answer)
+	return caddycmd.AdminAPIRequest(address, method, path, nil, reader)
 }
 
 func printKeys(w io.Writer, keys []issuedKey) error {

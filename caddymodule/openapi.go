@@ -66,6 +66,7 @@ var descriptions = map[string]description{
 	"key_revoke":    {"admin", "Revoke a key", "IssuedKey", "store"},
 	"audit_list":    {"admin", "Read the audit trail", "Audit", "store after audit_limit"},
 	"version_prune": {"admin", "Remove old versions of presets, for good", "Pruned", "store"},
+	"backup_get":    {"admin", "Back up the store", "Backup", "store since"},
 	"store_verify":  {"admin", "Look for damage in the store", "Verdict", "store"},
 	"openapi_get":   {"admin", "Get this document", "OpenAPI", ""},
 }

@@ -382,6 +382,9 @@ func TestOpenAPIAnswers(t *testing.T) {
 	check("audit_list", admin("GET", "audit?limit=0", ""), 400)
 	check("audit_list", admin("GET", "audit?store=absent", ""), 404)
 	check("store_verify", admin("POST", "verify", ""), 200)
+	check("backup_get", admin("GET", "backup", ""), 200)
+	check("backup_get", admin("GET", "backup?since=x", ""), 400)
+	check("backup_get", admin("GET", "backup?store=absent", ""), 404)
 	check("openapi_get", admin("GET", "openapi.yaml", ""), 200)
 
 	s.reload(strings.Replace(standard, "auth_failure_limit 1000000", "auth_failure_limit 1 24h", 1) + rest)

@@ -133,15 +133,12 @@ func (s *Store) checkBase(r *reader, info, base BackupInfo) error {
 // after it has checked each. It ends early with ctx and when the store is being
 // closed.
 func (s *Store) eachRecord(ctx context.Context, txn *badgerdb.Txn, fn func(item *badgerdb.Item, record []byte) error) error {
-	n := 0
 	return eachRecord(txn, func(item *badgerdb.Item, record []byte) error {
-		if n++; n%1024 == 0 {
-			if s.readers.isClosed() {
-				return domain.ErrClosed
-			}
-			if err := ctx.Err(); err != nil {
-				return err
-			}
+		if s.readers.isClosed() {
+			return domain.ErrClosed
+		}
+		if err := ctx.Err(); err != nil {
+			return err
 		}
 		return fn(item, record)
 	})

@@ -1,0 +1,411 @@
+package caddymodule
+
+import (
+	"cmp"
+	"context"
+	"encoding/json"
+	"errors"
+	"fmt"
+	"io"
+	"io/fs"
+	"net/http"
+	"net/url"
+	"os"
+	"os/signal"
+	"path/filepath"
+	"runtime"
+	"strings"
+	"syscall"
+	"time"
+
+	"github.com/caddyserver/caddy/v2"
+	"github.com/dustin/go-humanize"
+	"github.com/spf13/cobra"
+	"go.uber.org/zap"
+	"golang.org/x/term"
+
+	"github.com/caddy-presets/caddy-presets/storage/badger"
+)
+
+// backupPause is how long whoever asks for a backup may leave what was sent to it
+// unread, for example while it asks for a passphrase. Until it ends the store keeps
+// all that is replaced meanwhile.
+const backupPause = 5 * time.Minute
+
+// backedUp is a store that can be backed up through the admin endpoint.
+type backedUp interface {
+	Backup(ctx context.Context, w io.Writer, base *badger.BackupInfo) (badger.BackupInfo, badger.BackupEnd, error)
+}
+
+// Backup is badger.Store.Backup of the store.
+func (l *lease) Backup(ctx context.Context, w io.Writer, base *badger.BackupInfo) (info badger.BackupInfo, end badger.BackupEnd, err error) {
+	err = l.use(func(store *badger.Store) (err error) {
+		info, end, err = store.Backup(ctx, w, base)
+		return err
+	})
+	return info, end, err
+}
+
+// getBackup answers with a backup: a full one or, with the second line of an earlier
+// one as since, one that continues it. When it fails midway the connection is aborted,
+// so that what has arrived cannot pass for the whole.
+func getBackup(r adminRequest) error {
+	store, ok := r.store.(backedUp)
+	if !ok {
+		return badRequest(errors.New("the engine of this store has other ways to back it up"))
+	}
+	var base *badger.BackupInfo
+	if since := r.URL.Query().Get("since"); since != "" {
+		info, err := badger.ParseBackupInfo([]byte(since))
+		if err != nil {
+			return badRequest(fmt.Errorf("since: %w", err))
+		}
+		base = &info
+	}
+	to := &backupStream{w: r.w, control: http.NewResponseController(r.w)}
+	// Caddy ends requests to this endpoint after ten seconds, by a deadline for reading
+	// them.
+	if err := to.control.SetReadDeadline(time.Time{}); err != nil {
+		return adminError(err)
+	}
+	defer to.control.SetWriteDeadline(time.Time{}) //nolint:errcheck // the connection may be gone
+	_, _, err := store.Backup(r.Context(), to, base)
+	switch {
+	case err == nil:
+		return nil
+	case to.begun:
+		caddy.Log().Named("admin.api.presets").Error("a backup ended early", zap.Error(err))
+		panic(http.ErrAbortHandler)
+	case errors.Is(err, badger.ErrBaseRefused):
+		return badRequest(err)
+	default:
+		return adminError(err)
+	}
+}
+
+// backupStream is the answer that a backup is written to.
+type backupStream struct {
+	w       http.ResponseWriter
+	control *http.ResponseController
+	begun   bool
+}
+
+func (s *backupStream) Write(p []byte) (int, error) {
+	if !s.begun {
+		s.begun = true
+		s.w.Header().Set("Content-Type", "application/octet-stream")
+	}
+	if err := s.control.SetWriteDeadline(time.Now().Add(backupPause)); err != nil {
+		return 0, err
+	}
+	return s.w.Write(p)
+}
+
+func backupCommand() *cobra.Command {
+	var target adminTarget
+	var since string
+	backup := &cobra.Command{
+		Use:   "backup [--since <earlier backup>] <file>|-",
+		Short: "Makes a backup of a running server's store",
+		Long: `
+Writes a backup of all that is stored, as it is at one moment, to a new file or,
+for -, to standard output. The server goes on serving meanwhile. With --since the
+backup is an incremental one, which continues an earlier backup of the same store:
+what has not changed since is not in it. It is restored with that one, and those
+that that one continues.
+
+The backup of an encrypted store is encrypted with the store's key, without which
+it cannot be restored. Any other holds all prompts in plain text.
+
+A file appears under its name once it is complete and on the disk; until then it is
+named <file>.partial.`,
+		Args: cobra.ExactArgs(1),
+		RunE: func(cmd *cobra.Command, args []string) error {
+			ctx, stop := signal.NotifyContext(cmd.Context(), os.Interrupt, syscall.SIGTERM)
+			defer stop()
+			path := adminPath + "backup"
+			if since != "" {
+				base, err := readBase(since)
+				if err != nil {
+					return err
+				}
+				path += "?since=" + url.QueryEscape(base)
+			}
+			if args[0] != "-" {
+				return target.backupToFile(ctx, cmd.ErrOrStderr(), path, args[0])
+			}
+			if isTerminal(cmd.OutOrStdout()) {
+				return errors.New("standard output is a terminal, and a backup is not for reading")
+			}
+			return target.backupTo(ctx, cmd.ErrOrStderr(), path, cmd.OutOrStdout())
+		},
+	}
+	target.flags(backup)
+	backup.Flags().StringVar(&since, "since", "", "Make an incremental backup, which continues the one in this file")
+	return backup
+}
+
+// readBase returns what a backup says of itself, as JSON.
+func readBase(name string) (string, error) {
+	file, err := os.Open(name)
+	if err != nil {
+		return "", err
+	}
+	defer file.Close()
+	info, err := badger.ReadBackupInfo(file)
+	if err != nil {
+		return "", fmt.Errorf("%s: %w", name, err)
+	}
+	text, err := json.Marshal(info)
+	return string(text), err
+}
+
+// backupToFile makes a backup in a new file, which appears when it is complete.
+func (t *adminTarget) backupToFile(ctx context.Context, notes io.Writer, path, name string) (err error) {
+	if _, err := os.Lstat(name); !errors.Is(err, fs.ErrNotExist) {
+		return cmp.Or(err, fmt.Errorf("%s exists already, and backups are not overwritten", name))
+	}
+	partial := name + ".partial"
+	file, err := os.OpenFile(partial, os.O_WRONLY|os.O_CREATE|os.O_EXCL, 0o600)
+	if errors.Is(err, fs.ErrExist) {
+		return fmt.Errorf("%s exists: another backup is being made, or one was cut short; if so, remove it", partial)
+	}
+	if err != nil {
+		return err
+	}
+	defer func() {
+		if err != nil {
+			err = errors.Join(err, os.Remove(partial))
+		}
+	}()
+	err = t.backupTo(ctx, notes, path, file)
+	if err == nil {
+		err = file.Sync()
+	}
+	if err := errors.Join(err, file.Close()); err != nil {
+		return err
+	}
+	if err := os.Rename(partial, name); err != nil {
+		return err
+	}
+	return syncFolder(filepath.Dir(name))
+}
+
+// syncFolder makes the names in a folder durable. Windows has no such thing.
+func syncFolder(folder string) error {
+	if runtime.GOOS == "windows" {
+		return nil
+	}
+	f, err := os.Open(folder)
+	if err != nil {
+		return err
+	}
+	return errors.Join(f.Sync(), f.Close())
+}
+
+// backupTo copies a backup from the server, checks it meanwhile and says what it is.
+func (t *adminTarget) backupTo(ctx context.Context, notes io.Writer, path string, to io.Writer) error {
+	response, err := t.request(http.MethodGet, path, nil)
+	if err != nil {
+		return err
+	}
+	defer response.Body.Close()
+	defer context.AfterFunc(ctx, func() { response.Body.Close() })()
+	p := newProgress(notes, 0)
+	info, end, err := badger.CheckBackup(io.TeeReader(p.watch(response.Body), to))
+	p.done()
+	switch {
+	case ctx.Err() != nil:
+		return errors.New("interrupted")
+	case errors.Is(err, badger.ErrNotRestorable):
+		return fmt.Errorf("what the server sent is no whole backup, its log tells why: %w", err)
+	case err != nil:
+		return err
+	}
+	since := ""
+	if info.Base != nil {
+		since = fmt.Sprintf(" since commit %d", info.Base.Commit)
+	}
+	encrypted := "not encrypted"
+	if info.Encrypted() {
+		encrypted = "encrypted"
+	}
+	_, err = fmt.Fprintf(notes, "Made %s backup of commit %d%s, %s: %s in %v, of %d records, digest %s\n",
+		article(info.Kind), info.State.Commit, since, encrypted, humanize.IBytes(uint64(p.bytes)), p.elapsed(), end.Records, end.Digest)
+	return err
+}
+
+func article(kind badger.BackupKind) string {
+	if kind == badger.IncrementalBackup {
+		return "an incremental"
+	}
+	return "a full"
+}
+
+func restoreCommand() *cobra.Command {
+	var folder, keyFile, backupKeyFile string
+	restore := &cobra.Command{
+		Use:   "restore --folder <folder> [--encryption-key-file <file>] [--backup-key-file <file>] <full backup>|- [<incremental backup>...]",
+		Short: "Makes a store of backups, in a new folder",
+		Long: `
+Makes a store of a full backup, and of the incremental ones that continue it, in
+their order, in a folder that is missing or empty. No server is needed, and none may
+use the folder yet. - is standard input.
+
+What was stored is read back and compared with the digest in the last backup. When
+anything is wrong the folder is left as it was.
+
+The store is encrypted if --encryption-key-file names a key, which need not be the
+one of the backups. That one is --backup-key-file, or else the same; if it is named,
+backups that are not encrypted are refused.`,
+		Args: cobra.MinimumNArgs(1),
+		RunE: func(cmd *cobra.Command, args []string) (err error) {
+			ctx, stop := signal.NotifyContext(cmd.Context(), os.Interrupt, syscall.SIGTERM)
+			defer stop()
+			o := badger.Options{Logger: caddy.Log().Named("presets")}
+			var backupKey []byte
+			for _, k := range []struct {
+				file, flag string
+				key        *[]byte
+			}{{keyFile, "encryption-key-file", &o.EncryptionKey}, {backupKeyFile, "backup-key-file", &backupKey}} {
+				if k.file == "" {
+					continue
+				}
+				if *k.key, err = readKeyFile(k.file, o.Logger); err != nil {
+					return fmt.Errorf("--%s: %w", k.flag, err)
+				}
+			}
+			backups, size, closeAll, err := openBackups(cmd.InOrStdin(), args)
+			defer closeAll()
+			if err != nil {
+				return err
+			}
+			p := newProgress(cmd.ErrOrStderr(), size)
+			for i := range backups {
+				backups[i].Content = p.watch(backups[i].Content)
+			}
+			info, end, err := badger.Restore(ctx, folder, o, backupKey, backups[0], backups[1:]...)
+			p.done()
+			if err != nil {
+				return err
+			}
+			_, err = fmt.Fprintf(cmd.ErrOrStderr(), "Restored commit %d, of %s, into %s in %v: %d records, digest %s\n",
+				info.State.Commit, info.CreatedAt.Format(time.RFC3339), folder, p.elapsed(), end.Records, end.Digest)
+			return err
+		},
+	}
+	flags := restore.Flags()
+	flags.StringVar(&folder, "folder", "", "The folder to make the store in, missing or empty")
+	flags.StringVar(&keyFile, "encryption-key-file", "", "The file of the key to encrypt the store with; default: it is not encrypted")
+	flags.StringVar(&backupKeyFile, "backup-key-file", "", "The file of the key that the backups are encrypted with; default: that of --encryption-key-file")
+	_ = restore.MarkFlagRequired("folder") // fails for an unknown flag only
+	return restore
+}
+
+// openBackups opens files, the first of which may be standard input. size is that of
+// all of them, 0 if it is not known.
+func openBackups(stdin io.Reader, names []string) (backups []badger.BackupFile, size int64, closeAll func(), err error) {
+	var opened []*os.File
+	closeAll = func() {
+		for _, file := range opened {
+			file.Close()
+		}
+	}
+	known := true
+	for i, name := range names {
+		if name == "-" {
+			if i > 0 {
+				return nil, 0, closeAll, errors.New("only the first backup can come from standard input")
+			}
+			known = false
+			backups = append(backups, badger.BackupFile{Name: "standard input", Content: stdin})
+			continue
+		}
+		file, err := os.Open(name)
+		if err != nil {
+			return nil, 0, closeAll, err
+		}
+		opened = append(opened, file)
+		info, err := file.Stat()
+		if err != nil {
+			return nil, 0, closeAll, err
+		}
+		size += info.Size()
+		backups = append(backups, badger.BackupFile{Name: name, Content: file})
+	}
+	if !known {
+		size = 0
+	}
+	return backups, size, closeAll, nil
+}
+
+func isTerminal(w any) bool {
+	file, ok := w.(*os.File)
+	return ok && term.IsTerminal(int(file.Fd()))
+}
+
+// progressInterval is how often progress is shown at most.
+const progressInterval = 200 * time.Millisecond
+
+// progress counts what is read and shows it, on a terminal.
+type progress struct {
+	terminal io.Writer // nil if there is none
+	start    time.Time
+	shown    time.Time
+	bytes    int64
+	total    int64 // 0 if it is not known
+}
+
+func newProgress(to io.Writer, total int64) *progress {
+	p := &progress{start: time.Now(), total: total}
+	if isTerminal(to) {
+		p.terminal = to
+	}
+	return p
+}
+
+// watch returns a reader of r that counts.
+func (p *progress) watch(r io.Reader) io.Reader { return watched{r, p} }
+
+type watched struct {
+	io.Reader
+	p *progress
+}
+
+func (w watched) Read(b []byte) (int, error) {
+	n, err := w.Reader.Read(b)
+	w.p.bytes += int64(n)
+	w.p.show()
+	return n, err
+}
+
+func (p *progress) show() {
+	now := time.Now()
+	if p.terminal == nil || now.Sub(p.shown) < progressInterval {
+		return
+	}
+	p.shown = now
+	line := humanize.IBytes(uint64(p.bytes))
+	if p.total > 0 {
+		line += " of " + humanize.IBytes(uint64(p.total))
+	}
+	fmt.Fprintf(p.terminal, "\r%-40s", fmt.Sprintf("%s in %v", line, p.elapsed()))
+}
+
+// done removes what was shown.
+func (p *progress) done() {
+	if p.terminal != nil && !p.shown.IsZero() {
+		fmt.Fprintf(p.terminal, "\r%s\r", strings.Repeat(" ", 40))
+	}
+}
+
+func (p *progress) elapsed() time.Duration {
+	unit := time.Second
+	if e := time.Since(p.start); e < 10*time.Second {
+		unit = 10 * time.Millisecond
+	}
+	return time.Since(p.start).Round(unit)
+}
+
+// Interface guard
+var _ backedUp = (*lease)(nil)
