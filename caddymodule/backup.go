@@ -63,11 +63,6 @@ func getBackup(r adminRequest) error {
 		base = &info
 	}
 	to := &backupStream{w: r.w, control: http.NewResponseController(r.w)}
-	// Caddy ends requests to this endpoint after ten seconds, by a deadline for reading
-	// them.
-	if err := to.control.SetReadDeadline(time.Time{}); err != nil {
-		return adminError(err)
-	}
 	defer to.control.SetWriteDeadline(time.Time{}) //nolint:errcheck // the connection may be gone
 	_, _, err := store.Backup(r.Context(), to, base)
 	switch {

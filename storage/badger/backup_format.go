@@ -301,9 +301,10 @@ type backupWriter struct {
 	to      io.Writer
 	sealer  *sealer
 	encoder *zstd.Encoder
-	chunk   []byte // what the next one is made of
-	out     []byte
 	entries int
+
+	// These are reused: what the next chunk is made of, and what becomes of it.
+	chunk, compressed, out []byte
 }
 
 // newBackupWriter writes the first lines of a backup.
@@ -352,9 +353,8 @@ func (w *backupWriter) flushAt(size int) error {
 	if len(w.chunk) < size {
 		return nil
 	}
-	w.out = append(w.out[:0], 0, 0, 0, 0)
-	compressed := w.encoder.EncodeAll(w.chunk, nil)
-	w.out = w.sealer.seal(w.out, compressed, false, nil)
+	w.compressed = w.encoder.EncodeAll(w.chunk, w.compressed[:0])
+	w.out = w.sealer.seal(append(w.out[:0], 0, 0, 0, 0), w.compressed, false, nil)
 	binary.BigEndian.PutUint32(w.out, uint32(len(w.out)-4))
 	w.chunk = w.chunk[:0]
 	_, err := w.to.Write(w.out)
