@@ -216,7 +216,7 @@ type sealer struct {
 // newSalt prepares info for an encrypted backup of a store with a key.
 func (i *BackupInfo) newSalt(key []byte) (err error) {
 	i.Salt = make([]byte, 32)
-	rand.Read(i.Salt) //nolint:errcheck // it never fails
+	rand.Read(i.Salt) // it never fails
 	i.KeyCheck, err = hkdf.Key(sha256.New, key, i.Salt, "caddy-presets backup 1 check", 16)
 	return err
 }

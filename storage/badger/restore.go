@@ -176,7 +176,7 @@ func (r *restore) claim() (leave func() error, err error) {
 	r.marker = marker{Format: r.info.Format, ID: uuid.NewString(), State: stateRestoring, Encrypted: len(r.o.EncryptionKey) > 0}
 	err = cmp.Or(
 		file.Close(),
-		os.Chmod(r.folder, 0o700), //nolint:gosec // a folder
+		os.Chmod(r.folder, 0o700),
 		r.marker.checkKey(r.folder, r.o.EncryptionKey),
 		r.marker.write(r.folder),
 	)
