@@ -113,7 +113,7 @@ func checkVersions(t *testing.T, s *Store) {
 			if err != nil {
 				return err
 			}
-			for n := 1; n <= p.LatestVersion; n++ {
+			for n := range p.PresetState.Versions() {
 				if _, err := r.PresetVersion(p.PresetState, n); err != nil {
 					return fmt.Errorf("version %d of %d: %w", n, p.LatestVersion, err)
 				}
@@ -139,6 +139,7 @@ func TestBackup(t *testing.T) {
 			}
 			defer s.Close()
 			service := domain.NewService(s)
+			service.KeepVersions = 3 // older ones are removed
 			if err := service.EnsureDefaultWorkspace(t.Context()); err != nil {
 				t.Fatal(err)
 			}
