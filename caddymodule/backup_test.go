@@ -413,3 +413,30 @@ func TestProgress(t *testing.T) {
 		t.Errorf("got %q, want it wiped at the end", got)
 	}
 }
+
+// A backup that is given up leaves no file.
+func TestBackupInterrupted(t *testing.T) {
+	s := start(t, standard)
+	begun := make(chan struct{})
+	stalled := s.cutting(func(w http.ResponseWriter, whole []byte) {
+		_, _ = w.Write(whole[:len(whole)/2])
+		_ = http.NewResponseController(w).Flush()
+		close(begun)
+		time.Sleep(time.Second)
+	})
+	ctx, stop := context.WithCancel(t.Context())
+	dir := t.TempDir()
+	target := &adminTarget{address: stalled}
+	ended := make(chan error)
+	go func() {
+		ended <- target.backupToFile(ctx, io.Discard, adminPath+"backup", filepath.Join(dir, "b"))
+	}()
+	<-begun
+	stop()
+	if err := <-ended; err == nil || err.Error() != "interrupted" {
+		t.Errorf("got error %v, want that it was interrupted", err)
+	}
+	if left, _ := os.ReadDir(dir); len(left) > 0 {
+		t.Errorf("%v are left", left)
+	}
+}

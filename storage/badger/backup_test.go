@@ -8,6 +8,7 @@ import (
 	"errors"
 	"fmt"
 	"io"
+	"math/rand/v2"
 	"os"
 	"os/exec"
 	"path/filepath"
@@ -1037,4 +1038,68 @@ func FuzzBackup(f *testing.F) {
 			t.Errorf("got error %v, want ErrNotRestorable", err)
 		}
 	})
+}
+
+// BenchmarkBackup makes and restores backups of 100,000 presets of one version, with
+// prompts of 150 words: a full one, an incremental one without a change, and the
+// restoration of the full one.
+func BenchmarkBackup(b *testing.B) {
+	const presets, words = 100_000, 150
+	vocabulary := strings.Fields("you are a helpful assistant who answers in short friendly emails about orders returns " +
+		"and refunds never promise what cannot be kept and always say which document it is from")
+	for name, key := range map[string][]byte{"plain": nil, "encrypted": testKey} {
+		o := Options{EncryptionKey: key}
+		s, err := Open(b.TempDir(), o)
+		if err != nil {
+			b.Fatal(err)
+		}
+		defer s.Close()
+		w := newWorkspace("w")
+		err = s.Update(b.Context(), put(w))
+		for i := 0; i < presets && err == nil; i += 200 {
+			err = s.Update(b.Context(), func(tx domain.Tx) error {
+				for j := i; j < i+200; j++ {
+					var prompt strings.Builder
+					for range words {
+						prompt.WriteString(vocabulary[rand.IntN(len(vocabulary))] + " ")
+					}
+					p := newPreset(w.ID, fmt.Sprint("p-", j))
+					v := domain.PresetVersion{ID: newID(), PresetID: p.ID, Version: 1, Config: []byte(`{"model":"openai/gpt-5-mini"}`), SystemPrompt: new(prompt.String())}
+					if err := errors.Join(tx.PutPresetVersion(p, v), tx.PutPreset(p)); err != nil {
+						return err
+					}
+				}
+				return nil
+			})
+		}
+		if err != nil {
+			b.Fatal(err)
+		}
+		var base *BackupInfo
+		var full bytes.Buffer
+		for _, kind := range []BackupKind{FullBackup, IncrementalBackup} {
+			b.Run(fmt.Sprint(name, "/", kind), func(b *testing.B) {
+				var out bytes.Buffer
+				var info BackupInfo
+				for b.Loop() {
+					out.Reset()
+					var err error
+					if info, _, err = s.Backup(b.Context(), &out, base); err != nil {
+						b.Fatal(err)
+					}
+				}
+				b.ReportMetric(float64(out.Len())/(1<<20), "MiB")
+				if kind == FullBackup {
+					base, full = &info, out
+				}
+			})
+		}
+		b.Run(name+"/restore", func(b *testing.B) {
+			for b.Loop() {
+				if _, _, err := Restore(b.Context(), filepath.Join(b.TempDir(), "new"), o, nil, files(full.Bytes())[0]); err != nil {
+					b.Fatal(err)
+				}
+			}
+		})
+	}
 }
