@@ -1,10 +1,12 @@
 package badger
 
 import (
+	"bytes"
 	"cmp"
 	"encoding/json"
 	"errors"
 	"fmt"
+	"hash/crc32"
 	"io/fs"
 	"os"
 	"path/filepath"
@@ -91,7 +93,7 @@ func readMarker(folder string, o Options) (m marker, err error) {
 	if err != nil {
 		return m, err
 	}
-	if err := json.Unmarshal(text, &m); err != nil || m.Format < 1 || m.State != stateNew && m.State != stateReady && m.State != stateRestoring {
+	if m, err = decodeMarker(text); err != nil {
 		return m, fmt.Errorf("%w: the %s file in %s is not what it was written as; restore a backup", ErrDamaged, MarkerName, folder)
 	}
 	if m.Format > storeFormat {
@@ -116,6 +118,28 @@ func readMarker(folder string, o Options) (m marker, err error) {
 	return m, m.checkKey(folder, o.EncryptionKey)
 }
 
+// encodeMarker returns the content of a STORE file: a line of JSON, and one with the
+// CRC-32C of that, in hexadecimal. It holds in all formats from 4 on.
+func encodeMarker(m marker) ([]byte, error) {
+	text, err := json.Marshal(m)
+	return fmt.Appendf(text, "\n%08x\n", crc32.Checksum(text, castagnoli)), err
+}
+
+func decodeMarker(text []byte) (m marker, err error) {
+	text, sum, _ := bytes.Cut(text, []byte("\n"))
+	err = json.Unmarshal(text, &m)
+	switch {
+	case err != nil:
+	case len(sum) == 0 && m.Format < 4:
+	case string(sum) != fmt.Sprintf("%08x\n", crc32.Checksum(text, castagnoli)):
+		err = errors.New("its checksum is wrong")
+	}
+	if err == nil && (m.Format < 1 || m.State != stateNew && m.State != stateReady && m.State != stateRestoring) {
+		err = errors.New("its content is unknown")
+	}
+	return m, err
+}
+
 // newMarker returns the marker of a folder that becomes a store, which must be
 // empty: Badger deletes tables that it does not know, and the mode of a folder
 // that others use is not ours to change.
@@ -124,8 +148,14 @@ func newMarker(folder string) (marker, error) {
 	if err != nil {
 		return marker{}, err
 	}
-	if slices.ContainsFunc(entries, func(e fs.DirEntry) bool { return e.Name() == badgerdb.ManifestFilename }) {
-		return marker{}, fmt.Errorf("%s holds a Badger database that is not a store of presets, or has lost its %s file", folder, MarkerName)
+	holds := func(name string) bool {
+		return slices.ContainsFunc(entries, func(e fs.DirEntry) bool { return e.Name() == name })
+	}
+	switch {
+	case holds(markName):
+		return marker{}, fmt.Errorf("%w: %s has lost its %s file; restore a backup", ErrDamaged, folder, MarkerName)
+	case holds(badgerdb.ManifestFilename):
+		return marker{}, fmt.Errorf("%s holds a Badger database that is not a store of presets", folder)
 	}
 	for _, entry := range entries {
 		name := entry.Name()
@@ -141,7 +171,7 @@ func newMarker(folder string) (marker, error) {
 
 // write replaces the folder's marker by m, durably and all at once.
 func (m marker) write(folder string) error {
-	text, err := json.Marshal(m)
+	text, err := encodeMarker(m)
 	if err != nil {
 		return err
 	}
@@ -150,7 +180,7 @@ func (m marker) write(folder string) error {
 		return err
 	}
 	defer os.Remove(file.Name()) // gone already if all went well
-	_, err = file.Write(append(text, '\n'))
+	_, err = file.Write(text)
 	if err := errors.Join(err, file.Sync(), file.Close()); err != nil {
 		return err
 	}

@@ -4,7 +4,6 @@ import (
 	"bufio"
 	"bytes"
 	"context"
-	"encoding/json"
 	"errors"
 	"fmt"
 	"io/fs"
@@ -467,8 +466,12 @@ func TestEmptyLogs(t *testing.T) {
 	}
 	// In a store that never came to be, too.
 	folder = t.TempDir()
-	for name, content := range map[string]string{MarkerName: fmt.Sprintf(`{"format":%d,"id":"x","state":"new","encrypted":%t}`, storeFormat, len(testOptions.EncryptionKey) > 0), "000001.vlog": "", "00001.mem": ""} {
-		if err := os.WriteFile(filepath.Join(folder, name), []byte(content), 0o600); err != nil {
+	text, err := encodeMarker(marker{Format: storeFormat, ID: "x", State: stateNew, Encrypted: len(testOptions.EncryptionKey) > 0})
+	if err != nil {
+		t.Fatal(err)
+	}
+	for name, content := range map[string][]byte{MarkerName: text, "000001.vlog": nil, "00001.mem": nil} {
+		if err := os.WriteFile(filepath.Join(folder, name), content, 0o600); err != nil {
 			t.Fatal(err)
 		}
 	}
@@ -607,7 +610,22 @@ func TestMarker(t *testing.T) {
 		{"STORE gone", func(t *testing.T, folder string) {
 			seed(t, folder)
 			remove(t, folder, MarkerName)
+		}, "has lost its STORE file"},
+		{"another's database", func(t *testing.T, folder string) {
+			seed(t, folder)
+			remove(t, folder, MarkerName, markName)
 		}, "not a store of presets"},
+		{"a bit of STORE flipped", func(t *testing.T, folder string) {
+			seed(t, folder)
+			text := readFile(t, filepath.Join(folder, MarkerName))
+			text[rand.IntN(len(text))] ^= 1 << rand.IntN(8)
+			write(t, folder, MarkerName, string(text))
+		}, "STORE file"},
+		{"STORE without its checksum", func(t *testing.T, folder string) {
+			seed(t, folder)
+			text, _, _ := strings.Cut(string(readFile(t, filepath.Join(folder, MarkerName))), "\n")
+			write(t, folder, MarkerName, text)
+		}, "STORE file"},
 		{"STORE damaged", func(t *testing.T, folder string) {
 			seed(t, folder)
 			write(t, folder, MarkerName, `{"format":1,"state`)
@@ -616,7 +634,11 @@ func TestMarker(t *testing.T) {
 		{"state unknown", func(t *testing.T, folder string) { write(t, folder, MarkerName, `{"format":1,"state":"x"}`) }, "STORE file"},
 		{"newer format", func(t *testing.T, folder string) {
 			seed(t, folder)
-			write(t, folder, MarkerName, `{"format":5,"state":"ready"}`)
+			text, err := encodeMarker(marker{Format: storeFormat + 1, State: stateReady})
+			if err != nil {
+				t.Fatal(err)
+			}
+			write(t, folder, MarkerName, string(text))
 		}, "newer version"},
 		{"format of no release", func(t *testing.T, folder string) {
 			write(t, folder, MarkerName, `{"format":2,"state":"ready"}`)
@@ -624,7 +646,7 @@ func TestMarker(t *testing.T) {
 		{"another's folder", func(t *testing.T, folder string) { write(t, folder, "notes.txt", "mine") }, "neither empty nor a store"},
 		{"tables only", func(t *testing.T, folder string) {
 			seed(t, folder)
-			remove(t, folder, MarkerName, badgerdb.ManifestFilename)
+			remove(t, folder, MarkerName, badgerdb.ManifestFilename, markName)
 		}, "neither empty nor a store"},
 		// What a crash of a first start leaves.
 		{"crash before STORE", func(t *testing.T, folder string) { write(t, folder, "STORE-123", `{"form`) }, ""},
@@ -666,9 +688,8 @@ func TestMarker(t *testing.T) {
 			if err := s.Close(); err != nil {
 				t.Fatal(err)
 			}
-			var m marker
-			text, err := os.ReadFile(filepath.Join(folder, MarkerName))
-			if err := errors.Join(err, json.Unmarshal(text, &m)); err != nil {
+			m, err := decodeMarker(readFile(t, filepath.Join(folder, MarkerName)))
+			if err != nil {
 				t.Fatal(err)
 			}
 			if m.Format != storeFormat || m.State != stateReady || m.ID == "" {
