@@ -1,6 +1,7 @@
 package domain
 
 import (
+	"math"
 	"sync"
 
 	"github.com/dgraph-io/ristretto/v2"
@@ -10,13 +11,16 @@ import (
 const minEntryCost = 1024
 
 // cached is what a Resolver keeps in memory under one key, and the stamp that it
-// was read under: zero for what never changes. One of the others is set.
+// was read under, or unchanging. One of the others is set.
 type cached struct {
 	stamp     Stamp
 	workspace *workspaceDefaults
 	preset    *Preset   // an active one
 	settings  *settings // of one version for one dialect
 }
+
+// unchanging stands for the stamp of what never changes. No stamp is equal to it.
+const unchanging = Stamp(math.MaxUint64)
 
 // cache keeps objects within a bound of memory. What is kept may go at any time,
 // and what is added may not be there yet, or ever.
@@ -43,7 +47,7 @@ func (c *cache) get(key string, stamp Stamp) *cached {
 	if c.kept == nil {
 		return nil
 	}
-	if value, ok := c.kept.Get(key); ok && value.stamp == stamp {
+	if value, ok := c.kept.Get(key); ok && value.stamp == stamp && stamp != 0 {
 		return value
 	}
 	return nil
@@ -53,7 +57,7 @@ func (c *cache) get(key string, stamp Stamp) *cached {
 func (c *cache) set(key string, value *cached, cost int64) {
 	c.mu.RLock()
 	defer c.mu.RUnlock()
-	if c.kept != nil {
+	if c.kept != nil && value.stamp != 0 {
 		c.kept.Set(key, value, cost)
 	}
 }

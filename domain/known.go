@@ -28,7 +28,7 @@ func (k *known[K, V]) get(key K, stamp Stamp) (V, bool) {
 	k.mu.RLock()
 	defer k.mu.RUnlock()
 	kept, ok := k.kept[key]
-	return kept.value, ok && kept.stamp == stamp
+	return kept.value, ok && kept.stamp == stamp && stamp != 0
 }
 
 // put keeps a value, which costs so many bytes, unless it would take a large part
@@ -38,6 +38,8 @@ func (k *known[K, V]) put(key K, stamp Stamp, value V, cost int) {
 	defer k.mu.Unlock()
 	there, ok := k.kept[key]
 	switch {
+	case stamp == 0:
+		return
 	case ok && there.stamp == stamp:
 		return // it may have been changed since it was read
 	case cost > k.limit/16:

@@ -224,7 +224,7 @@ func (r *Resolver) version(ctx context.Context, workspaceID string, ref referenc
 		if n, err = ref.version(kept.preset, id); err != nil {
 			return 0, nil, err
 		}
-		if kept := r.cache.get(versionKey(kept.preset, n, dialect), 0); kept != nil {
+		if kept := r.cache.get(versionKey(kept.preset, n, dialect), unchanging); kept != nil {
 			return n, kept.settings, nil
 		}
 	}
@@ -238,7 +238,7 @@ func (r *Resolver) version(ctx context.Context, workspaceID string, ref referenc
 		if n, err = ref.version(&p, id); err != nil {
 			return err
 		}
-		if kept = r.cache.get(versionKey(&p, n, dialect), 0); kept == nil {
+		if kept = r.cache.get(versionKey(&p, n, dialect), unchanging); kept == nil {
 			v, err = versionInUse(reader, p, n)
 		}
 		return err
@@ -253,7 +253,7 @@ func (r *Resolver) version(ctx context.Context, workspaceID string, ref referenc
 	if s, err = newSettings(v, dialect, r.unknown); err != nil {
 		return 0, nil, fmt.Errorf("version %d of preset %s is damaged: %v", v.Version, v.PresetID, err) //nolint:errorlint // an Invalid tools field of a preset is not the request's
 	}
-	r.cache.set(versionKey(&p, n, dialect), &cached{settings: s}, s.cost()+int64(len(v.Config))) // which the settings are parts of
+	r.cache.set(versionKey(&p, n, dialect), &cached{stamp: unchanging, settings: s}, s.cost()+int64(len(v.Config))) // which the settings are parts of
 	return n, s, nil
 }
 

@@ -9,19 +9,28 @@ import (
 // Stamps tell whether what was read from a Store is still so, without reading
 // it again: the stamp of an object changes with every change to it. Whoever
 // keeps an object in memory notes its stamp before reading it; the copy is good
-// for as long as the stamp stays the same.
+// for as long as the stamp stays the same. While an object is being changed its stamp
+// is zero, which is no stamp: no copy is good then, and none is kept. So what one
+// reader has seen all that begin later see, too, wherever they find it.
 //
-// An engine has one Stamps for each open store and advances it after a change
-// has become visible and before Update returns, also where the outcome is
-// unknown. Several objects share one stamp, so it may change without need,
-// never the other way round. Ids count as the same in either case, as they do
+// An engine has one Stamps for each open store and tells it of each Change: before
+// it can become visible, and after that and before Update returns, also where the
+// outcome is unknown. Several objects share one stamp, so it may change without
+// need, never the other way round. Ids count as the same in either case, as they do
 // where they are looked up.
 //
 // Stamps are safe for concurrent use and of fixed size.
 type Stamps struct {
-	seed     maphash.Seed
+	seed maphash.Seed
+	// In each counter the lowest bits are how many changes are in progress, and the
+	// others how many there were.
 	counters [4096]atomic.Uint64
 }
+
+const (
+	oneChange = 1 << 16
+	changing  = oneChange - 1
+)
 
 // opened counts the Stamps made by this process, so that a stamp of a store
 // says nothing about the same store opened again.
@@ -30,7 +39,7 @@ var opened atomic.Uint64
 // NewStamps returns the stamps of a store that was just opened.
 func NewStamps() *Stamps {
 	s := &Stamps{seed: maphash.MakeSeed()}
-	first := opened.Add(1) << 40
+	first := opened.Add(1) << 48
 	for i := range s.counters {
 		s.counters[i].Store(first)
 	}
@@ -38,66 +47,102 @@ func NewStamps() *Stamps {
 }
 
 // Stamp is the state of an object as far as Stamps know it. Zero is the stamp
-// of nothing.
+// of nothing, and of what is being changed.
 type Stamp uint64
+
+func (s *Stamps) stamp(counter uint64) Stamp {
+	n := s.counters[counter].Load()
+	if n&changing != 0 {
+		return 0
+	}
+	return Stamp(n)
+}
 
 // Preset returns the stamp of the preset of a slug in a workspace, existing or
 // not, and of which version it designates.
 func (s *Stamps) Preset(workspaceID, slug string) Stamp {
-	return Stamp(s.counter('p', strings.ToLower(workspaceID), slug).Load())
+	return s.stamp(s.preset(workspaceID, slug))
 }
 
 // Workspace returns the stamp of which workspace has an id or slug, and of its
 // fields.
-func (s *Stamps) Workspace(ref string) Stamp {
-	return Stamp(s.counter('w', strings.ToLower(ref), "").Load())
-}
+func (s *Stamps) Workspace(ref string) Stamp { return s.stamp(s.workspace(ref)) }
 
 // Key returns the stamp of which issued key has a hash, and of its fields.
-func (s *Stamps) Key(hash KeyHash) Stamp {
-	return Stamp(s.keyCounter(hash).Load())
-}
+func (s *Stamps) Key(hash KeyHash) Stamp { return s.stamp(s.key(hash)) }
 
 // Presets returns the stamp of the list of the presets of a workspace, and of what
 // it shows of each.
-func (s *Stamps) Presets(workspaceID string) Stamp {
-	return Stamp(s.counter('l', strings.ToLower(workspaceID), "").Load())
-}
+func (s *Stamps) Presets(workspaceID string) Stamp { return s.stamp(s.presets(workspaceID)) }
 
 // Workspaces returns the stamp of the list of all workspaces, and of what it shows
 // of each.
-func (s *Stamps) Workspaces() Stamp { return Stamp(s.counter('a', "", "").Load()) }
+func (s *Stamps) Workspaces() Stamp { return s.stamp(s.workspaces()) }
 
-// PresetsChanged advances the stamp of the list of the presets of a workspace.
-func (s *Stamps) PresetsChanged(workspaceID string) {
-	s.counter('l', strings.ToLower(workspaceID), "").Add(1)
+func (s *Stamps) preset(workspaceID, slug string) uint64 {
+	return s.counter('p', strings.ToLower(workspaceID), slug)
 }
 
-// WorkspacesChanged advances the stamp of the list of all workspaces.
-func (s *Stamps) WorkspacesChanged() { s.counter('a', "", "").Add(1) }
+func (s *Stamps) workspace(ref string) uint64 { return s.counter('w', strings.ToLower(ref), "") }
 
-// PresetChanged advances the stamp of a preset.
-func (s *Stamps) PresetChanged(workspaceID, slug string) {
-	s.counter('p', strings.ToLower(workspaceID), slug).Add(1)
+func (s *Stamps) presets(workspaceID string) uint64 {
+	return s.counter('l', strings.ToLower(workspaceID), "")
 }
 
-// WorkspaceChanged advances the stamp of an id or slug of a workspace. A change
-// of slug concerns the id, the former slug and the new one.
-func (s *Stamps) WorkspaceChanged(ref string) { s.counter('w', strings.ToLower(ref), "").Add(1) }
+func (s *Stamps) workspaces() uint64 { return s.counter('a', "", "") }
 
-// KeyChanged advances the stamp of the issued key of a hash.
-func (s *Stamps) KeyChanged(hash KeyHash) { s.keyCounter(hash).Add(1) }
-
-func (s *Stamps) keyCounter(hash KeyHash) *atomic.Uint64 {
-	return &s.counters[maphash.Bytes(s.seed, hash[:])%uint64(len(s.counters))]
+func (s *Stamps) key(hash KeyHash) uint64 {
+	return maphash.Bytes(s.seed, hash[:]) % uint64(len(s.counters))
 }
 
-func (s *Stamps) counter(kind byte, a, b string) *atomic.Uint64 {
+func (s *Stamps) counter(kind byte, a, b string) uint64 {
 	var h maphash.Hash
 	h.SetSeed(s.seed)
 	_ = h.WriteByte(kind) // hashing never fails
 	_, _ = h.WriteString(a)
 	_ = h.WriteByte(0)
 	_, _ = h.WriteString(b)
-	return &s.counters[h.Sum64()%uint64(len(s.counters))]
+	return h.Sum64() % uint64(len(s.counters))
+}
+
+// Change is something that an engine changes, of one object or of many. It is told
+// what that is, then to begin, and then to end. It is not safe for concurrent use.
+type Change struct {
+	stamps   *Stamps
+	counters []uint64
+}
+
+// Change returns a change of nothing yet.
+func (s *Stamps) Change() *Change { return &Change{stamps: s} }
+
+// Preset adds a preset.
+func (c *Change) Preset(workspaceID, slug string) { c.add(c.stamps.preset(workspaceID, slug)) }
+
+// Workspace adds an id or slug of a workspace. A change of slug concerns the id, the
+// former slug and the new one.
+func (c *Change) Workspace(ref string) { c.add(c.stamps.workspace(ref)) }
+
+// Key adds the issued key of a hash.
+func (c *Change) Key(hash KeyHash) { c.add(c.stamps.key(hash)) }
+
+// Presets adds the list of the presets of a workspace.
+func (c *Change) Presets(workspaceID string) { c.add(c.stamps.presets(workspaceID)) }
+
+// Workspaces adds the list of all workspaces.
+func (c *Change) Workspaces() { c.add(c.stamps.workspaces()) }
+
+func (c *Change) add(counter uint64) { c.counters = append(c.counters, counter) }
+
+// Begin says that from now on readers may see the change.
+func (c *Change) Begin() {
+	for _, counter := range c.counters {
+		c.stamps.counters[counter].Add(1)
+	}
+}
+
+// End says that all readers see it, or that none ever will.
+func (c *Change) End() {
+	for _, counter := range c.counters {
+		c.stamps.counters[counter].Add(oneChange - 1)
+	}
 }

@@ -183,6 +183,7 @@ type group struct {
 	// durable then.
 	snapshot *badgerdb.Txn
 	writes   layer
+	change   *domain.Change // while it is flying
 	// count and size are what Badger reckons against its limits.
 	count, size int64
 	// full says that there was no room for the operation that came next.
@@ -299,6 +300,13 @@ func (c *committer) launch(busy bool) {
 		c.answer(err) // nothing was written
 		return
 	}
+	// From now on readers may see it, and whoever keeps what was read before has to
+	// know.
+	g.change = c.stamps.Change()
+	for _, w := range g.writes.writes {
+		w.key.changes(g.change)
+	}
+	g.change.Begin()
 	write := func() error {
 		defer txn.Discard()
 		return guarded(func() error { return c.commit(txn) })
@@ -311,20 +319,18 @@ func (c *committer) launch(busy bool) {
 	go func() { c.landed <- write() }()
 }
 
-// land takes note of what became of the group on its way, advances the stamps of
-// what it changed and answers its operations. After an error that leaves it open
+// land takes note of what became of the group on its way, ends its change and
+// answers its operations. After an error that leaves it open
 // whether it is durable nothing is written any more: Badger shows such writes to
 // readers though they may be gone after a restart.
 func (c *committer) land(err error) {
+	c.flying.change.End() // before anyone is told of it
 	if errors.Is(err, badgerdb.ErrTxnTooBig) {
 		c.answer(err) // found before anything was written
 		return
 	}
-	// The changes can be read now, or perhaps can be after an error: whoever
-	// keeps what was read before has to know before anyone is told of them.
 	deleted := false
 	for _, w := range c.flying.writes.writes {
-		w.key.changed(c.stamps)
 		deleted = deleted || w.key.kind() == kindDeleted
 	}
 	if err != nil {

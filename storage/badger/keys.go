@@ -116,27 +116,27 @@ func (k key) kind() kind { return kind(k[1]) }
 // allows, and well below Badger's limit for keys.
 const maxSlug = 1024
 
-// changed advances the stamp of what is read by way of the record of k, which
-// was written or removed. That does for a former slug or hash too, whose record
+// changes adds to a change what is read by way of the record of k, which is to be
+// written or removed. That does for a former slug or hash too, whose record
 // is removed, and for an issued key, whose hash record is written with it. Ids
 // are in their canonical form.
-func (k key) changed(stamps *domain.Stamps) {
+func (k key) changes(c *domain.Change) {
 	switch name := k[2:]; k.kind() {
 	case kindWorkspace:
-		stamps.WorkspaceChanged(uuid.UUID(name).String())
+		c.Workspace(uuid.UUID(name).String())
 	case kindWorkspaceSlug:
-		stamps.WorkspaceChanged(string(name))
+		c.Workspace(string(name))
 	case kindPreset:
 		id, slug := name[:len(uuid.UUID{})], name[len(uuid.UUID{}):]
-		stamps.PresetChanged(uuid.UUID(id).String(), string(slug))
+		c.Preset(uuid.UUID(id).String(), string(slug))
 	case kindPlace:
 		if of := name[1 : len(name)-8]; name[0] == byte(kindPreset) {
-			stamps.PresetsChanged(uuid.UUID(of).String())
+			c.Presets(uuid.UUID(of).String())
 		} else {
-			stamps.WorkspacesChanged()
+			c.Workspaces()
 		}
 	case kindKeyHash:
-		stamps.KeyChanged(domain.KeyHash(name))
+		c.Key(domain.KeyHash(name))
 	}
 }
 

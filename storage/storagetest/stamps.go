@@ -234,8 +234,9 @@ func stampsStay(t *testing.T, s *suite) {
 }
 
 // stampsAndReaders keeps presets as the protocol says: a copy is served for as
-// long as the stamp is the one that was noted before reading it. While they
-// are being changed no look may find less than was acknowledged before it.
+// long as the stamp is the one that was noted before reading it, and none under zero.
+// While they are being changed no look may find less than was acknowledged before it,
+// or than another look found that had ended before it.
 func stampsAndReaders(t *testing.T, s *suite) {
 	const (
 		objects = 24
@@ -255,7 +256,7 @@ func stampsAndReaders(t *testing.T, s *suite) {
 	}
 	var (
 		kept         [objects]atomic.Pointer[copied]
-		acknowledged [objects]atomic.Int64
+		acknowledged [objects]atomic.Int64 // or seen
 		working      atomic.Int64
 		served       atomic.Int64 // from a copy
 	)
@@ -263,19 +264,22 @@ func stampsAndReaders(t *testing.T, s *suite) {
 		least := acknowledged[i].Load()
 		stamp := s.Stamps().Preset(workspace, slugOf(i))
 		c, how := kept[i].Load(), "kept"
-		if c == nil || c.stamp != stamp {
+		if c == nil || c.stamp != stamp || stamp == 0 {
 			p, err := get(s, func(r domain.Reader) (domain.Preset, error) { return r.Preset(workspace, slugOf(i)) })
 			if err != nil {
 				return err
 			}
 			c, how = &copied{stamp, p.LatestVersion}, "read"
-			kept[i].Store(c)
+			if stamp != 0 {
+				kept[i].Store(c)
+			}
 		} else {
 			served.Add(1)
 		}
 		if int64(c.version) < least {
-			return fmt.Errorf("preset %d: %s version %d when %d was acknowledged", i, how, c.version, least)
+			return fmt.Errorf("preset %d: %s version %d when %d was acknowledged or seen", i, how, c.version, least)
 		}
+		raise(&acknowledged[i], c.version)
 		return nil
 	}
 	working.Store(writers)
@@ -307,11 +311,7 @@ func stampsAndReaders(t *testing.T, s *suite) {
 			if err != nil {
 				return err
 			}
-			for known := acknowledged[i].Load(); int64(version) > known; known = acknowledged[i].Load() {
-				if acknowledged[i].CompareAndSwap(known, int64(version)) {
-					break
-				}
-			}
+			raise(&acknowledged[i], version)
 			if err := look(i); err != nil {
 				return err
 			}
@@ -323,6 +323,15 @@ func stampsAndReaders(t *testing.T, s *suite) {
 	}
 	if served.Load() == 0 {
 		t.Error("no copy was ever served: the stamps are good for nothing")
+	}
+}
+
+// raise makes n at least as large as to.
+func raise(n *atomic.Int64, to int) {
+	for known := n.Load(); int64(to) > known; known = n.Load() {
+		if n.CompareAndSwap(known, int64(to)) {
+			return
+		}
 	}
 }
 
