@@ -1,0 +1,151 @@
+//go:build faults
+
+package faults
+
+import (
+	"bytes"
+	"fmt"
+	"io"
+	"net/http"
+	"os"
+	"path/filepath"
+	"regexp"
+	"runtime"
+	"strconv"
+	"strings"
+	"testing"
+	"time"
+)
+
+// adminSend sends a request to the admin endpoint.
+func (s *server) adminSend(method, path, mediaType, body string) (answer, error) {
+	r, err := http.NewRequest(method, "http://"+s.admin+path, strings.NewReader(body))
+	if err != nil {
+		return answer{}, err
+	}
+	if body != "" {
+		r.Header.Set("Content-Type", mediaType)
+	}
+	// A connection of its own: none is left over to be counted as the server's.
+	r.Close = true
+	response, err := s.client.Do(r)
+	if err != nil {
+		return answer{}, err
+	}
+	defer response.Body.Close()
+	text := new(bytes.Buffer)
+	_, err = io.Copy(text, response.Body)
+	return answer{response.StatusCode, response.Header, text.Bytes()}, err
+}
+
+// load makes a Caddyfile the configuration, as caddy reload does.
+func (s *server) load(caddyfile string) (answer, error) {
+	return s.adminSend(http.MethodPost, "/load", "text/caddyfile", caddyfile)
+}
+
+// reload is load for configurations that there is no reason to refuse.
+func (s *server) reload(caddyfile string) {
+	s.t.Helper()
+	if a, err := s.load(caddyfile); err != nil || a.status != http.StatusOK {
+		s.t.Fatalf("a reload gives %s, %v", a, err)
+	}
+}
+
+// footprint is what a process takes up.
+type footprint struct {
+	fds, goroutines int
+	heap            int64 // bytes in use after a collection
+	rss, anonymous  int64 // bytes of memory; those that are no page of a file
+}
+
+func (f footprint) String() string {
+	return fmt.Sprintf("%d fds, %d goroutines, heap %.1f MiB, RSS %.1f MiB, of which anonymous %.1f MiB",
+		f.fds, f.goroutines, mib(f.heap), mib(f.rss), mib(f.anonymous))
+}
+
+func mib(n int64) float64 { return float64(n) / (1 << 20) }
+
+var (
+	goroutinesTotal = regexp.MustCompile(`goroutine profile: total (\d+)`)
+	heapInUse       = regexp.MustCompile(`# HeapInuse = (\d+)`)
+	residentPages   = regexp.MustCompile(`(VmRSS|RssAnon):\s*(\d+) kB`)
+)
+
+// footprint measures the process, which needs Linux.
+func (s *server) footprint() footprint {
+	s.t.Helper()
+	s.client.CloseIdleConnections()
+	read := func(path string, figure *regexp.Regexp) int64 {
+		a, err := s.adminSend(http.MethodGet, path, "", "")
+		if err != nil || a.status != http.StatusOK {
+			s.t.Fatalf("%s gives %s, %v", path, a, err)
+		}
+		found := figure.FindSubmatch(a.body)
+		if found == nil {
+			s.t.Fatalf("%s has no %s", path, figure)
+		}
+		n, _ := strconv.ParseInt(string(found[1]), 10, 64)
+		return n
+	}
+	proc := filepath.Join("/proc", strconv.Itoa(s.cmd.Process.Pid))
+	fds, err := os.ReadDir(filepath.Join(proc, "fd"))
+	if err != nil {
+		unavailable(s.t, "there is no /proc with the server's open files: %v", err)
+	}
+	status, err := os.ReadFile(filepath.Join(proc, "status"))
+	if err != nil {
+		unavailable(s.t, "there is no /proc with the server's memory: %v", err)
+	}
+	f := footprint{fds: len(fds)}
+	for _, m := range residentPages.FindAllSubmatch(status, -1) {
+		kb, _ := strconv.ParseInt(string(m[2]), 10, 64)
+		if string(m[1]) == "VmRSS" {
+			f.rss = kb << 10
+		} else {
+			f.anonymous = kb << 10
+		}
+	}
+	// A collection frees what the one before found to be garbage with a finalizer.
+	read("/debug/pprof/heap?gc=1&debug=1", heapInUse)
+	f.heap = read("/debug/pprof/heap?gc=1&debug=1", heapInUse)
+	f.goroutines = int(read("/debug/pprof/goroutine?debug=1", goroutinesTotal))
+	return f
+}
+
+// settled is footprint once it has stopped to shrink: connections and what was
+// replaced take a moment to go.
+func (s *server) settled(enough func(footprint) bool) (f footprint) {
+	for range 20 {
+		if f = s.footprint(); enough(f) {
+			return f
+		}
+		time.Sleep(250 * time.Millisecond)
+	}
+	return f
+}
+
+// about reports whether got is not more than a part above was; of small numbers,
+// not more than one above.
+func about(got, was int64, part float64) bool {
+	return got <= was+max(1, int64(part*float64(was)))
+}
+
+// storeLock identifies the present opening of a store: the file is made anew each
+// time, and removed when the store is closed.
+func storeLock(t *testing.T, folder string) os.FileInfo {
+	t.Helper()
+	if runtime.GOOS == "windows" {
+		unavailable(t, "a store's lock is no file on Windows")
+	}
+	info, err := os.Stat(filepath.Join(folder, "LOCK"))
+	if err != nil {
+		t.Fatal(err)
+	}
+	return info
+}
+
+// sameOpening reports whether a store was not closed between two calls of
+// storeLock.
+func sameOpening(a, b os.FileInfo) bool {
+	return os.SameFile(a, b) && a.ModTime().Equal(b.ModTime())
+}
