@@ -1,0 +1,337 @@
+//go:build faults
+
+package faults
+
+import (
+	"bytes"
+	"encoding/json"
+	"fmt"
+	"net"
+	"net/http"
+	"os"
+	"path/filepath"
+	"strings"
+	"testing"
+	"time"
+)
+
+// A configuration that is refused, at whatever moment it turns out to be wrong,
+// leaves the one before at work, with its store open, and nothing of itself.
+func TestRejectedReloads(t *testing.T) {
+	begun := time.Now()
+	s := newServer(t, options{presets: "inference", env: []string{"FAULTS_TWICE=" + managementKey}})
+	s.mustStart()
+	r := newRecorder(t)
+	kinds := rejectedConfigs(t, s)
+	if len(kinds) < 50 {
+		t.Errorf("there are %d kinds, want 50", len(kinds))
+	}
+	preset := presetName{slug: "p"}
+	serves := func(name string) {
+		a, err := r.createVersion(s, preset, "after "+name)
+		if err != nil || a.status != http.StatusOK {
+			t.Errorf("%s: afterwards a write gives %s, %v", name, a, err)
+		}
+		if a, err := s.get(preset.path("")); err != nil || a.status != http.StatusOK || !bytes.Contains(a.body, []byte("after "+name)) {
+			t.Errorf("%s: afterwards a read gives %s, %v", name, a, err)
+		}
+		a, err = s.send(http.MethodPost, "/v1/chat/completions", `{"model":"@preset/p","messages":[]}`, "Authorization", "Bearer "+inferenceKey)
+		if err != nil || a.status != http.StatusOK || a.header.Get("X-Preset") == "" {
+			t.Errorf("%s: afterwards an inference request gives %s, %v", name, a, err)
+		}
+	}
+	config := func() string {
+		a, err := s.adminSend(http.MethodGet, "/config/", "", "")
+		if err != nil || a.status != http.StatusOK {
+			t.Fatal(a, err)
+		}
+		return string(a.body)
+	}
+	// What is changed below is right as it is: a change of it is taken.
+	s.reload(s.caddyfile() + "\n# changed\n:0 {\nbind 127.0.0.1\n}\n")
+	s.reload(s.caddyfile())
+	serves("none")
+
+	was, opened := config(), storeLock(t, s.store)
+	for _, k := range kinds {
+		a, err := k.load(s)
+		switch {
+		case err != nil:
+			t.Errorf("%s: %v", k.name, err)
+		case a.status < 400:
+			t.Errorf("%s: is accepted: %s", k.name, a)
+			s.reload(s.caddyfile())
+		case !strings.Contains(string(a.body), k.because):
+			t.Errorf("%s: is refused for another reason than %q: %s", k.name, k.because, a)
+		case strings.Contains(string(a.body), managementKey):
+			t.Errorf("%s: the answer shows a key: %s", k.name, a)
+		}
+		serves(k.name)
+		if config() != was {
+			t.Errorf("%s: /config/ shows another configuration", k.name)
+			was = config()
+		}
+		if now := storeLock(t, s.store); !sameOpening(opened, now) {
+			t.Errorf("%s: the store was closed and opened again", k.name)
+			opened = now
+		}
+		if k.newStore != "" {
+			if _, err := os.Stat(filepath.Join(k.newStore, "STORE")); err != nil {
+				t.Errorf("%s: never got as far as its store: %v", k.name, err)
+			}
+			if _, err := os.Stat(filepath.Join(k.newStore, "LOCK")); !os.IsNotExist(err) {
+				t.Errorf("%s: its store is still open: %v", k.name, err)
+			}
+		}
+	}
+	// Once more, for what each leaves behind: the first time some of it is new to the
+	// server, and writes take memory of their own.
+	before := s.settled(func(footprint) bool { return false })
+	for _, k := range kinds {
+		if a, err := k.load(s); err != nil || a.status < 400 {
+			t.Errorf("%s, again: %s, %v", k.name, a, err)
+		}
+	}
+	fits := func(f footprint) bool {
+		return about(int64(f.fds), int64(before.fds), 0.05) && about(int64(f.goroutines), int64(before.goroutines), 0.05) && about(f.heap, before.heap, 0.05)
+	}
+	after := s.settled(fits)
+	if !fits(after) {
+		t.Errorf("%d refused configurations leave %v, want at most 5 %% above %v", len(kinds), after, before)
+	}
+	r.verify(s, true)
+	result(t, "rejected", begun, append([]any{
+		"kinds", len(kinds), "acknowledged", r.acknowledged, "fds", fmt.Sprintf("%d->%d", before.fds, after.fds),
+		"goroutines", fmt.Sprintf("%d->%d", before.goroutines, after.goroutines), "heap", fmt.Sprintf("%.1f->%.1fMiB", mib(before.heap), mib(after.heap)),
+	}, r.found.figures()...)...)
+}
+
+// rejected is a configuration that must be refused.
+type rejected struct {
+	name      string
+	because   string // is in the answer
+	text      string
+	caddyfile bool   // else JSON
+	newStore  string // a store that it creates
+}
+
+// load tries to make it the configuration of a server.
+func (k rejected) load(s *server) (answer, error) {
+	if k.caddyfile {
+		return s.load(k.text)
+	}
+	return s.adminSend(http.MethodPost, "/load", "application/json", k.text)
+}
+
+// object is a JSON object of a configuration.
+type object = map[string]any
+
+// rejectedConfigs makes all kinds of them from the one that s has.
+func rejectedConfigs(t *testing.T, s *server) (kinds []rejected) {
+	t.Helper()
+	other := newServer(t, options{})
+	other.mustStart()
+	file := func(name, text string) string {
+		path := filepath.Join(s.home, "rejected", name)
+		if err := os.MkdirAll(filepath.Dir(path), 0o700); err != nil {
+			t.Fatal(err)
+		}
+		if err := os.WriteFile(path, []byte(text), 0o600); err != nil {
+			t.Fatal(err)
+		}
+		return path
+	}
+	taken, err := net.Listen("tcp", "127.0.0.1:0")
+	if err != nil {
+		t.Fatal(err)
+	}
+	t.Cleanup(func() { taken.Close() })
+	missing := filepath.Join(s.home, "missing")
+	aFile := file("file", "x")
+
+	running, err := s.adminSend(http.MethodGet, "/config/", "", "")
+	if err != nil {
+		t.Fatal(err)
+	}
+	// change adds the running configuration with a change to it.
+	change := func(name, because string, edit func(config, handler object)) *rejected {
+		var config object
+		if err := json.Unmarshal(running.body, &config); err != nil {
+			t.Fatal(err)
+		}
+		handler := findHandler(config)
+		if handler == nil {
+			t.Fatalf("the configuration has no presets handler: %s", running.body)
+		}
+		edit(config, handler)
+		text, err := json.Marshal(config)
+		if err != nil {
+			t.Fatal(err)
+		}
+		kinds = append(kinds, rejected{name: name, because: because, text: string(text)})
+		return &kinds[len(kinds)-1]
+	}
+	set := func(member string, value any, because string) {
+		change(fmt.Sprintf("%s %v", member, value), because, func(_, h object) { h[member] = value })
+	}
+	set("base_path", 1, "cannot unmarshal number")
+	set("base_path", "v1", "must be a clean absolute path")
+	set("base_path", "/v1/../v2", "must be a clean absolute path")
+	set("base_path", "{no.such}", "unrecognized placeholder")
+	set("max_body_size", -1, "must be positive")
+	set("max_body_size", "4MiB", "cannot unmarshal string")
+	set("preset_creators", "everybody", "must be management or any")
+	set("unknown", true, "unknown field")
+
+	keys := func(name, because string, secrets ...string) {
+		change("management key "+name, because, func(_, h object) {
+			var list []object
+			for _, secret := range secrets {
+				list = append(list, object{"secret": secret})
+			}
+			h["management_keys"] = list
+		})
+	}
+	keys("in plain", "must be a placeholder", "a-secret-that-all-can-read")
+	keys("of no hash", "must be followed by 64 hexadecimal digits", "sha256:abc")
+	keys("that is not set", "{env.FAULTS_UNSET}", "{env.FAULTS_UNSET}")
+	keys("in no file", "file."+missing, "{file."+missing+"}")
+	keys("too short", "must be at least 16 characters", "{file."+file("short", "short\n")+"}")
+	keys("in two lines", "must be printable ASCII", "{file."+file("lines", "a-key-of-one-line\nand-of-another\n")+"}")
+	keys("twice", "has the same secret as", "{env.FAULTS_TWICE}", "{env.FAULTS_TWICE}")
+	set("management_keys", object{"secret": "x"}, "cannot unmarshal object")
+	set("inference_keys", []object{{"secret": "{env.FAULTS_TWICE}"}}, "has the same secret as")
+
+	inference := func(member string, value any, because string) {
+		change(fmt.Sprintf("inference %s %v", member, value), because, func(_, h object) { h["inference"] = object{member: value} })
+	}
+	set("inference", []string{"on"}, "cannot unmarshal array")
+	inference("keys", "sometimes", "must be required, optional or off")
+	inference("drop_fields", []string{"a field"}, "must be names of letters")
+	inference("drop_fields", []string{"messages"}, "cannot be dropped")
+	inference("max_body_size", -1, "must be positive")
+	inference("cache_size", -1, "must be positive")
+	inference("list_models", "on", "cannot unmarshal string")
+
+	storage := func(name, because string, value object) {
+		change("storage "+name, because, func(_, h object) { h["storage"] = value })
+	}
+	badger := func(name, because, folder string) {
+		storage(name, because, object{"engine": "badger", "folder": folder})
+	}
+	storage("unknown", "unknown module: http.handlers.presets.storage.postgres", object{"engine": "postgres"})
+	storage("of no engine", "module name not specified with key 'engine'", object{"folder": s.store})
+	storage("of a number", "cannot unmarshal number", object{"engine": "badger", "folder": 7})
+	storage("with an unknown setting", "unknown field", object{"engine": "badger", "folder": s.store, "sync": false})
+	storage("scrubbed often", "invalid duration", object{"engine": "badger", "folder": s.store, "scrub_interval": "often"})
+	badger("in a file", "not a directory", aFile)
+	badger("below a file", "not a directory", filepath.Join(aFile, "store"))
+	badger("under no name", "unrecognized placeholder", "{no.such}")
+	badger("of another process", "is in use", other.store)
+	badger("in a folder of something else", "is neither empty nor a store", filepath.Dir(file("else/README", "x")))
+	badger("that was something else's", "is not a store of presets", filepath.Dir(file("other/MANIFEST", "x")))
+	badger("of a newer version", "needs a newer version", filepath.Dir(file("newer/STORE", `{"format":99,"id":"x","state":"ready"}`)))
+	badger("of format 2", "is not read any more", filepath.Dir(file("two/STORE", `{"format":2,"id":"x","state":"ready"}`)))
+
+	change("another handler", "unknown module: http.handlers.preset", func(_, h object) { h["handler"] = "preset" })
+	second := func(name, because, newStore string, edit func(config, copied object)) {
+		change(name, because, func(config, h object) {
+			copied := object{}
+			for member, value := range h {
+				copied[member] = value
+			}
+			copied["base_path"] = "/v2"
+			if newStore != "" {
+				copied["storage"] = object{"engine": "badger", "folder": newStore}
+			}
+			servers(config)["second"] = object{
+				"listen": []string{"127.0.0.1:0"}, "routes": []object{{"handle": []object{copied}}},
+			}
+			edit(config, copied)
+		}).newStore = newStore
+	}
+	second("a second handler of the same store", "must be positive", "", func(_, copied object) { copied["max_body_size"] = -1 })
+	second("a second handler of a store of its own", "must be positive", filepath.Join(s.home, "second"), func(_, copied object) {
+		copied["inference"] = object{"cache_size": -1}
+	})
+	second("a new store and a port that is taken", "address already in use", filepath.Join(s.home, "third"), func(config, _ object) {
+		servers(config)["second"].(object)["listen"] = []string{taken.Addr().String()}
+	})
+	change("a port that is taken", "address already in use", func(config, _ object) {
+		servers(config)["second"] = object{"listen": []string{taken.Addr().String()}}
+	})
+	change("no port", "port", func(config, _ object) { servers(config)["second"] = object{"listen": []string{"127.0.0.1:http3000"}} })
+	change("an unknown matcher", "unknown module: http.matchers.no_such", func(config, _ object) {
+		servers(config)["second"] = object{"routes": []object{{"match": []object{{"no_such": object{}}}}}}
+	})
+	change("a matcher that is none", "error parsing regexp", func(config, _ object) {
+		servers(config)["second"] = object{"routes": []object{{"match": []object{{"path_regexp": object{"pattern": "("}}}}}}
+	})
+	change("an unknown transport", "unknown module: http.reverse_proxy.transport.pigeon", func(config, _ object) {
+		servers(config)["second"] = object{"routes": []object{{"handle": []object{{"handler": "reverse_proxy", "transport": object{"protocol": "pigeon"}}}}}}
+	})
+	change("an unknown app", "unknown module: no_such", func(config, _ object) { config["apps"].(object)["no_such"] = object{} })
+	change("a certificate that is missing", "no such file", func(config, _ object) {
+		config["apps"].(object)["tls"] = object{"certificates": object{"load_files": []object{{"certificate": missing, "key": missing}}}}
+	})
+	change("a subscriber that is none", "unknown module: events.handlers.no_such", func(config, _ object) {
+		config["apps"].(object)["events"] = object{"subscriptions": []object{{"events": []string{"presets.archived"}, "handlers": []object{{"handler": "no_such"}}}}}
+	})
+	change("a log without a place", "not a directory", func(config, _ object) {
+		config["logging"] = object{"logs": object{"default": object{"writer": object{"output": "file", "filename": filepath.Join(aFile, "log")}}}}
+	})
+	change("an unknown encoder", "unknown module: caddy.logging.encoders.no_such", func(config, _ object) {
+		config["logging"] = object{"logs": object{"default": object{"encoder": object{"format": "no_such"}}}}
+	})
+	change("an unknown member", "unknown field", func(config, _ object) { config["presets"] = object{} })
+
+	whole := string(running.body)
+	for name, text := range map[string]string{"half": whole[:len(whole)/2], "more than whole": whole + "}", "no JSON": "presets", "a list": "[" + whole + "]"} {
+		kinds = append(kinds, rejected{name: name, text: text})
+	}
+	caddyfile := func(name, because, was, is string) {
+		text := strings.Replace(s.caddyfile(), was, is, 1)
+		if text == s.caddyfile() {
+			t.Fatalf("%s: the Caddyfile has no %q", name, was)
+		}
+		kinds = append(kinds, rejected{name: name, because: because, text: text, caddyfile: true})
+	}
+	caddyfile("subdirective unknown", "unrecognized subdirective", "storage badger", "store badger")
+	caddyfile("subdirective twice", "given more than once", "storage badger", "max_body_size 1MiB\nmax_body_size 1MiB\nstorage badger")
+	caddyfile("size of nothing", "must be a size", "storage badger", "max_body_size 0\nstorage badger")
+	caddyfile("argument", "takes no arguments but a matcher", "presets {", "presets all {")
+	caddyfile("key of few characters", "must be at least 16 characters", managementKey+" ann", "short ann")
+	caddyfile("folder twice", "want at most one argument", `storage badger "`, `storage badger x "`)
+	caddyfile("scrubbing of nothing", "scrub_interval must be", "inference_key", "inference_key {env.X}\n}\npresets {\nstorage badger {\nscrub_interval often\n}\ninference_key")
+	caddyfile("directive unknown", "unrecognized directive", "presets {", "presents {")
+	caddyfile("import of nothing", "not found", "presets {", "import "+filepath.ToSlash(missing)+"\npresets {")
+	caddyfile("block without an end", "", "presets {", "presets {{")
+	return kinds
+}
+
+// servers returns the servers of a configuration.
+func servers(config object) object {
+	return config["apps"].(object)["http"].(object)["servers"].(object)
+}
+
+// findHandler returns the presets handler below a value, nil if there is none.
+func findHandler(value any) object {
+	switch value := value.(type) {
+	case object:
+		if value["handler"] == "presets" {
+			return value
+		}
+		for _, member := range value {
+			if found := findHandler(member); found != nil {
+				return found
+			}
+		}
+	case []any:
+		for _, element := range value {
+			if found := findHandler(element); found != nil {
+				return found
+			}
+		}
+	}
+	return nil
+}
