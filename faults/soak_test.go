@@ -1,0 +1,190 @@
+//go:build faults
+
+package faults
+
+import (
+	"encoding/json"
+	"fmt"
+	"math/rand/v2"
+	"net/http"
+	"os"
+	"path/filepath"
+	"slices"
+	"strconv"
+	"sync"
+	"testing"
+	"time"
+)
+
+// A server that has worked for an hour, with versions that come and go, a reload
+// each minute and a backup every ten, takes no more memory than before.
+//
+// It is for the long form. PRESETS_SOAK is another duration, such as 60s, which
+// stands for the hour: a minute is then a sixtieth of it.
+func TestSoak(t *testing.T) {
+	begun := time.Now()
+	length := time.Hour
+	if given := os.Getenv("PRESETS_SOAK"); given != "" {
+		var err error
+		if length, err = time.ParseDuration(given); err != nil || length < 30*time.Second {
+			t.Fatalf("PRESETS_SOAK is %q, want a duration of at least 30s", given)
+		}
+	} else if !long {
+		t.Skip("only in the long form, or with PRESETS_SOAK=60s")
+	}
+	minute := length / 60
+	gateway := fmt.Sprintf("reverse_proxy %s {\ntransport http {\nkeepalive 1s\n}\n}", newGateway(t))
+	s := newServer(t, options{presets: soaking(0), gateway: gateway})
+	s.mustStart()
+	w := &soak{server: s, ended: make(chan struct{})}
+	for i := range 8 {
+		w.group.Go(func() { w.work(i) })
+	}
+	var samples []footprint
+	backups := 0
+	next := time.NewTicker(minute)
+	defer next.Stop()
+	for n := range 60 {
+		<-next.C
+		samples = append(samples, s.footprint())
+		t.Logf("minute %d: %v", n, samples[n])
+		s.options.presets = soaking(n % 2)
+		s.reload(s.caddyfile())
+		if n%10 == 9 {
+			file := filepath.Join(s.home, "backup-"+strconv.Itoa(n))
+			if out, err := s.command("presets", "backup", "--address", s.admin, file); err != nil {
+				t.Fatalf("backup: %v\n%s", err, out)
+			}
+			if info, err := os.Stat(file); err != nil || info.Size() == 0 {
+				t.Errorf("the backup is empty: %v", err)
+			}
+			backups++
+			if err := os.Remove(file); err != nil {
+				t.Error(err)
+			}
+		}
+	}
+	close(w.ended)
+	w.group.Wait()
+	if w.status5xx+w.wrong > 0 {
+		t.Errorf("%d answers are errors of the server and %d are wrong", w.status5xx, w.wrong)
+	}
+
+	var largest footprint
+	for _, f := range samples {
+		largest.rss = max(largest.rss, f.rss)
+		largest.anonymous = max(largest.anonymous, f.anonymous)
+		largest.fds = max(largest.fds, f.fds)
+		largest.goroutines = max(largest.goroutines, f.goroutines)
+	}
+	// By then all that is kept in memory has reached its bound.
+	grows := slope(samples[len(samples)/2:]) * 60 // per hour, or what stands for it
+	most := 0.01
+	if length < time.Hour {
+		// What a moment adds and the next takes away weighs more.
+		most = 0.05
+	}
+	if grows > most {
+		t.Errorf("the heap grows by %.2f %% an hour, want at most %.0f %%", 100*grows, 100*most)
+	}
+	if largest.rss > 512<<20 {
+		t.Errorf("the server took %.0f MiB, want at most 512", mib(largest.rss))
+	}
+	first, last := samples[len(samples)/2], samples[len(samples)-1]
+	result(t, "soak", begun, "length", length, "requests", w.requests, "versions", w.versions, "backups", backups, "reloads", len(samples),
+		"5xx", w.status5xx, "wrong", w.wrong, "transport-failures", w.failures,
+		"heap-slope", fmt.Sprintf("%.2f%%/h", 100*grows), "heap", fmt.Sprintf("%.1f->%.1fMiB", mib(first.heap), mib(last.heap)),
+		"rss-max", fmt.Sprintf("%.0fMiB", mib(largest.rss)), "anonymous-max", fmt.Sprintf("%.0fMiB", mib(largest.anonymous)),
+		"fds", fmt.Sprintf("%d->%d(max %d)", first.fds, last.fds, largest.fds),
+		"goroutines", fmt.Sprintf("%d->%d(max %d)", first.goroutines, last.goroutines, largest.goroutines))
+}
+
+// soaking is a presets block that differs with n, with caches that are soon full.
+func soaking(n int) string {
+	return fmt.Sprintf("keep_versions 50\nmax_body_size %dMiB\ninference {\ncache_size 8MiB\n}", 4+n)
+}
+
+// slope returns by what part of itself the heap grows from one sample to the next:
+// the middle one of what all pairs of samples say, so that a few that were taken at
+// a bad moment, such as while a memtable is written out, do not count.
+func slope(samples []footprint) float64 {
+	var slopes, heaps []float64
+	for i, a := range samples {
+		heaps = append(heaps, float64(a.heap))
+		for j, b := range samples[:i] {
+			slopes = append(slopes, float64(a.heap-b.heap)/float64(i-j))
+		}
+	}
+	slices.Sort(slopes)
+	slices.Sort(heaps)
+	return slopes[len(slopes)/2] / heaps[len(heaps)/2]
+}
+
+// soak is clients that each have presets of their own, and add versions to them
+// that push the oldest out.
+type soak struct {
+	server *server
+	ended  chan struct{}
+	group  sync.WaitGroup
+
+	mu                                             sync.Mutex
+	requests, versions, failures, status5xx, wrong int
+}
+
+func (w *soak) work(i int) {
+	const presets = 4
+	// What each preset is, and what else it may be: writes of which it is not known
+	// whether and when they were done.
+	var current [presets]string
+	var unknown [presets][]string
+	for n := 0; ; n++ {
+		select {
+		case <-w.ended:
+			return
+		case <-time.After(4 * time.Millisecond): // the disk is not what is tested
+		}
+		which := rand.IntN(presets)
+		slug := fmt.Sprintf("soak-%d-%d", i, which)
+		var a answer
+		var err error
+		wrong := false
+		switch dice := rand.IntN(100); {
+		case dice < 20 || current[which] == "":
+			token := fmt.Sprintf("w%d-n%d", i, n)
+			a, err = w.server.send(http.MethodPost, "/v1/presets/"+slug+"/responses", fmt.Sprintf(`{"model":%q,"instructions":%q}`, token, promptOf(token)))
+			if err != nil || a.status != http.StatusOK {
+				unknown[which] = append(unknown[which], token)
+				break
+			}
+			current[which] = token
+			w.mu.Lock()
+			w.versions++
+			w.mu.Unlock()
+		case dice < 50:
+			a, err = w.server.get("/v1/presets/" + slug)
+			var body struct{ Data presetText }
+			if err == nil && a.status == http.StatusOK && json.Unmarshal(a.body, &body) == nil {
+				_, token, whole := readVersion(body.Data.Designated)
+				wrong = !whole || token != current[which] && !slices.Contains(unknown[which], token)
+			}
+		case dice < 60:
+			a, err = w.server.get("/v1/presets/" + slug + "/versions?limit=50")
+		default:
+			a, err = w.server.send(http.MethodPost, "/v1/chat/completions", `{"model":"@preset/`+slug+`","messages":[]}`, "Authorization", "Bearer "+inferenceKey)
+			wrong = err == nil && a.header.Get("X-Preset") == ""
+		}
+		w.mu.Lock()
+		w.requests++
+		switch {
+		case err != nil:
+			w.failures++
+		case a.status >= 500:
+			w.status5xx++
+		case wrong || a.status != http.StatusOK:
+			if w.wrong++; w.wrong <= 5 {
+				w.server.t.Errorf("%s, which is %s or one of %v, gives %s", slug, current[which], unknown[which], a)
+			}
+		}
+		w.mu.Unlock()
+	}
+}
