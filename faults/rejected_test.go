@@ -182,6 +182,7 @@ func rejectedConfigs(t *testing.T, s *server) (kinds []rejected) {
 	set("max_body_size", "4MiB", "cannot unmarshal string")
 	set("preset_creators", "everybody", "must be management or any")
 	set("unknown", true, "unknown field")
+	set("keep_versions", -1, "must be")
 
 	keys := func(name, because string, secrets ...string) {
 		change("management key "+name, because, func(_, h object) {
@@ -224,6 +225,13 @@ func rejectedConfigs(t *testing.T, s *server) (kinds []rejected) {
 	storage("of a number", "cannot unmarshal number", object{"engine": "badger", "folder": 7})
 	storage("with an unknown setting", "unknown field", object{"engine": "badger", "folder": s.store, "sync": false})
 	storage("scrubbed often", "invalid duration", object{"engine": "badger", "folder": s.store, "scrub_interval": "often"})
+	key := func(name, because, folder, file string) {
+		storage("with "+name, because, object{"engine": "badger", "folder": folder, "encryption_key_file": file})
+	}
+	digits := file("digits", strings.Repeat("0123456789abcdef", 4)+"\n")
+	key("a key that is missing", "no such file", filepath.Join(s.home, "none"), missing)
+	key("a key that is none", "does not hold 64 hexadecimal digits", filepath.Join(s.home, "none"), aFile)
+	key("a key that the running one has not", "is in use with another encryption key", s.store, digits)
 	badger("in a file", "not a directory", aFile)
 	badger("below a file", "not a directory", filepath.Join(aFile, "store"))
 	badger("under no name", "unrecognized placeholder", "{no.such}")
@@ -231,7 +239,7 @@ func rejectedConfigs(t *testing.T, s *server) (kinds []rejected) {
 	badger("in a folder of something else", "is neither empty nor a store", filepath.Dir(file("else/README", "x")))
 	badger("that was something else's", "is not a store of presets", filepath.Dir(file("other/MANIFEST", "x")))
 	badger("of a newer version", "needs a newer version", filepath.Dir(file("newer/STORE", `{"format":99,"id":"x","state":"ready"}`)))
-	badger("of format 2", "is not read any more", filepath.Dir(file("two/STORE", `{"format":2,"id":"x","state":"ready"}`)))
+	badger("of format 2", "was in no release", filepath.Dir(file("two/STORE", `{"format":2,"id":"x","state":"ready"}`)))
 
 	change("another handler", "unknown module: http.handlers.preset", func(_, h object) { h["handler"] = "preset" })
 	second := func(name, because, newStore string, edit func(config, copied object)) {
