@@ -6,6 +6,7 @@ import (
 	"bytes"
 	"encoding/json"
 	"fmt"
+	"maps"
 	"net"
 	"net/http"
 	"os"
@@ -244,10 +245,7 @@ func rejectedConfigs(t *testing.T, s *server) (kinds []rejected) {
 	change("another handler", "unknown module: http.handlers.preset", func(_, h object) { h["handler"] = "preset" })
 	second := func(name, because, newStore string, edit func(config, copied object)) {
 		change(name, because, func(config, h object) {
-			copied := object{}
-			for member, value := range h {
-				copied[member] = value
-			}
+			copied := maps.Clone(h)
 			copied["base_path"] = "/v2"
 			if newStore != "" {
 				copied["storage"] = object{"engine": "badger", "folder": newStore}
