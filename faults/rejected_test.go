@@ -6,6 +6,7 @@ import (
 	"bytes"
 	"encoding/json"
 	"fmt"
+	"hash/crc32"
 	"maps"
 	"net"
 	"net/http"
@@ -239,7 +240,11 @@ func rejectedConfigs(t *testing.T, s *server) (kinds []rejected) {
 	badger("of another process", "is in use", other.store)
 	badger("in a folder of something else", "is neither empty nor a store", filepath.Dir(file("else/README", "x")))
 	badger("that was something else's", "is not a store of presets", filepath.Dir(file("other/MANIFEST", "x")))
-	badger("of a newer version", "needs a newer version", filepath.Dir(file("newer/STORE", `{"format":99,"id":"x","state":"ready"}`)))
+	// As it would be written: one whose checksum is wrong is damaged, which is no
+	// reason to refuse a configuration.
+	newer := `{"format":99,"id":"x","state":"ready"}`
+	newer += fmt.Sprintf("\n%08x\n", crc32.Checksum([]byte(newer), crc32.MakeTable(crc32.Castagnoli)))
+	badger("of a newer version", "needs a newer version", filepath.Dir(file("newer/STORE", newer)))
 	badger("of format 2", "was in no release", filepath.Dir(file("two/STORE", `{"format":2,"id":"x","state":"ready"}`)))
 
 	change("another handler", "unknown module: http.handlers.preset", func(_, h object) { h["handler"] = "preset" })
