@@ -92,6 +92,8 @@ type call struct {
 
 	variable [maxVariable]string
 
+	sent func() // called when the answer was sent, nil for nothing
+
 	// done is what was changed, for those who want to hear of it; nil for
 	// nothing.
 	done []*domain.AuditRecord
@@ -103,6 +105,13 @@ func (h *Handler) newCall(w http.ResponseWriter, r *http.Request) call {
 		c.notes = notesOf(c.repl)
 	}
 	return c
+}
+
+// end is what comes when the answer was sent.
+func (c *call) end() {
+	if c.sent != nil {
+		c.sent()
+	}
 }
 
 // serve is the path of a request: match, authenticate, authorise, read,

@@ -244,6 +244,7 @@ func (h *Handler) ServeHTTP(w http.ResponseWriter, r *http.Request, next caddyht
 	switch {
 	case h.owns(r.URL.Path):
 		c := h.newCall(w, r)
+		defer c.end()
 		a, err := c.serve()
 		// Before the answer, so that what its client does next is announced next.
 		for _, done := range c.done {

@@ -1,8 +1,11 @@
 package caddymodule
 
 import (
+	"fmt"
 	"net/http"
 	"strconv"
+
+	"golang.org/x/sync/semaphore"
 
 	"github.com/caddy-presets/caddy-presets/domain"
 )
@@ -129,9 +132,36 @@ func diffVersions(c *call) (answer, error) {
 	return c.found(c.h.service.Diff(c.r.Context(), c.who, c.given.workspace, c.params[0], from, to))
 }
 
+// maxVersionPages bounds the pages of versions that are being sent, in bytes, and
+// maxReading those that are being read from the store: a page may have 25 MiB, and
+// clients that read slowly, or are many at once, would take all memory there is.
+const (
+	maxVersionPages = 256 << 20
+	maxReading      = 8
+)
+
+// versionPages and readingPages are what there is for them, in all handlers.
+var (
+	versionPages = semaphore.NewWeighted(maxVersionPages)
+	readingPages = semaphore.NewWeighted(maxReading)
+)
+
+// listVersions refuses a page while too many others are being sent.
 func listVersions(c *call) (answer, error) {
-	return c.listed(func(page domain.Page) (domain.Listed, error) {
-		return c.h.service.PresetVersions(c.r.Context(), c.who, c.given.workspace, c.params[0], page)
+	return c.listed(func(page domain.Page) (list domain.Listed, err error) {
+		if err := readingPages.Acquire(c.r.Context(), 1); err != nil {
+			return list, err
+		}
+		defer readingPages.Release(1)
+		list, err = c.h.service.PresetVersions(c.r.Context(), c.who, c.given.workspace, c.params[0], page)
+		size := int64(len(list.JSON))
+		if err == nil && !versionPages.TryAcquire(size) {
+			return domain.Listed{}, fmt.Errorf("%w: too many pages of versions are being sent", domain.ErrUnavailable)
+		}
+		if err == nil {
+			c.sent = func() { versionPages.Release(size) }
+		}
+		return list, err
 	})
 }
 

@@ -103,8 +103,7 @@ func (c *call) read(limit int64) ([]byte, error) {
 		if c.r.ContentLength >= 0 {
 			size = c.r.ContentLength
 		}
-		allowed := bodyTimeout * time.Duration(max(1, (size+defaultMaxBodySize-1)/defaultMaxBodySize))
-		_ = http.NewResponseController(c.w).SetReadDeadline(time.Now().Add(allowed))
+		_ = http.NewResponseController(c.w).SetReadDeadline(time.Now().Add(timeFor(size)))
 	}
 	var body bytes.Buffer
 	if announced := c.r.ContentLength; announced > 0 {
@@ -116,6 +115,11 @@ func (c *call) read(limit int64) ([]byte, error) {
 		return nil, readError(err)
 	}
 	return body.Bytes(), nil
+}
+
+// timeFor returns how long a body of a size, in bytes, may take.
+func timeFor(size int64) time.Duration {
+	return bodyTimeout * time.Duration(max(1, (size+defaultMaxBodySize-1)/defaultMaxBodySize))
 }
 
 var errTooLarge = &statusError{http.StatusRequestEntityTooLarge, "Request payload too large"}

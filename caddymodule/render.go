@@ -6,6 +6,7 @@ import (
 	"net/http"
 	"slices"
 	"strconv"
+	"time"
 
 	jsonv2 "github.com/go-json-experiment/json"
 	"go.uber.org/zap"
@@ -188,9 +189,23 @@ func (c *call) render(a answer, err error) (status int) {
 	}
 	header.Set("Content-Type", "application/json")
 	header.Set("Content-Length", strconv.Itoa(len(body)))
+	defer c.limitWriting(len(body))()
 	c.w.WriteHeader(status)
 	_, _ = c.w.Write(body) // a client that left is nobody to report to
 	return status
+}
+
+// limitWriting gives a client as long to take an answer as it has to send a body of the
+// same size, where the operator set no write timeout of their own. Small answers fit
+// into the system's buffers. What it returns lifts that.
+func (c *call) limitWriting(size int) (lift func()) {
+	server, ok := c.r.Context().Value(http.ServerContextKey).(*http.Server)
+	if !ok || server.WriteTimeout != 0 || size < 64<<10 {
+		return func() {}
+	}
+	controller := http.NewResponseController(c.w)
+	_ = controller.SetWriteDeadline(time.Now().Add(timeFor(int64(size))))
+	return func() { _ = controller.SetWriteDeadline(time.Time{}) }
 }
 
 // failure returns the status and body of an error. A cause that is not the

@@ -1,0 +1,59 @@
+package caddymodule
+
+import (
+	"fmt"
+	"net"
+	"strings"
+	"testing"
+	"time"
+
+	"golang.org/x/sync/semaphore"
+)
+
+// TestLargePages lets a client that does not read its page keep others from pages as
+// large until it leaves, or until it took too long: not all fit into memory.
+func TestLargePages(t *testing.T) {
+	versionPages = semaphore.NewWeighted(20 << 20)
+	t.Cleanup(func() { versionPages = semaphore.NewWeighted(maxVersionPages) })
+	s := start(t, standard)
+	prompt := strings.Repeat("x", 200<<10)
+	for range 60 {
+		s.manage("POST", "/v1/presets/p/responses", `{"model":"acme/large","instructions":"`+prompt+`"}`).want(t, 200)
+	}
+	const page = "/v1/presets/p/versions?limit=100"
+	open := func() net.Conn {
+		t.Helper()
+		conn, err := net.Dial("tcp", s.address)
+		if err != nil {
+			t.Fatal(err)
+		}
+		fmt.Fprintf(conn, "GET %s HTTP/1.1\r\nHost: x\r\nAuthorization: Bearer %s\r\n\r\n", page, inferenceSecret)
+		return conn
+	}
+	held := func() bool { // by the one that does not read
+		free := versionPages.TryAcquire(20 << 20)
+		if free {
+			versionPages.Release(20 << 20)
+		}
+		return !free
+	}
+	slow := open()
+	if !s.eventually(held) {
+		t.Fatal("a page that is not read keeps no room")
+	}
+	s.manage("GET", page, "").want(t, 503, "Service temporarily unavailable")
+	s.manage("GET", "/v1/presets/p/versions?limit=1", "").want(t, 200) // there is room for that
+	slow.Close()
+	if !s.eventually(func() bool { return !held() }) {
+		t.Fatal("a client that left keeps its room")
+	}
+	s.manage("GET", page, "").want(t, 200, prompt)
+
+	bodyTimeout = 100 * time.Millisecond
+	t.Cleanup(func() { bodyTimeout = time.Minute })
+	slow = open()
+	defer slow.Close()
+	if !s.eventually(func() bool { return !held() }) {
+		t.Error("a client that takes too long keeps its room")
+	}
+}
