@@ -2,7 +2,9 @@ package caddymodule
 
 import (
 	"context"
+	"errors"
 	"fmt"
+	"io/fs"
 	"os"
 	"path/filepath"
 	"sync"
@@ -88,17 +90,23 @@ func (b *Badger) Provision(ctx caddy.Context) error {
 	return registerStoreMetrics(ctx.GetMetricsRegistry())
 }
 
-// canonical creates a folder and returns its one absolute name, so that two
-// ways to write it are one key of the pool.
+// canonical returns the one absolute name of a folder, which may be missing, so that
+// two ways to write it are one key of the pool. It creates nothing: the folder of a
+// store that is open may have been moved away.
 func canonical(folder string) (string, error) {
 	folder, err := filepath.Abs(folder)
 	if err != nil {
 		return "", err
 	}
-	if err := os.MkdirAll(folder, 0o700); err != nil {
-		return "", err
+	name, err := filepath.EvalSymlinks(folder)
+	if parent := filepath.Dir(folder); errors.Is(err, fs.ErrNotExist) && parent != folder {
+		if _, err := os.Lstat(folder); err == nil {
+			return "", fmt.Errorf("%s leads to nothing", folder)
+		}
+		parent, err = canonical(parent)
+		return filepath.Join(parent, filepath.Base(folder)), err
 	}
-	return filepath.EvalSymlinks(folder)
+	return name, err
 }
 
 // Store returns the store of the folder.

@@ -95,6 +95,7 @@ func (s *Store) backupInfo(ctx context.Context, r *reader, base *BackupInfo) (in
 	switch err := s.update(ctx, func(*tx) error { return nil }); {
 	case errors.Is(err, ErrStopped):
 		info.Unsettled = true
+	case errors.Is(err, errUnavailable): // its neighbours were refused, before they were tried
 	case err != nil:
 		return info, err
 	}

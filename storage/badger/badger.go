@@ -13,6 +13,7 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"os"
 	"runtime/debug"
 	"sync"
 	"sync/atomic"
@@ -53,7 +54,8 @@ type Store struct {
 	readers   gate
 	committer *committer
 	purger    *purger
-	guard     *guard // nil in memory
+	guard     *guard   // nil in memory
+	locked    *os.File // as is the lock of the folder
 	stamps    *domain.Stamps
 	limit     time.Duration // of Close
 	close     func() error
@@ -121,10 +123,15 @@ func (s *Store) view(ctx context.Context, fn func(*reader) error) error {
 	}
 	defer s.readers.leave()
 	txn := s.db.NewTransaction(false)
-	defer txn.Discard()
+	// Badger panics here if it panicked when an iterator was begun.
+	defer func() { _ = guarded(func() error { txn.Discard(); return nil }) }()
 	r := &reader{txn: txn}
 	defer r.end()
 	err := fn(r)
+	if errors.Is(err, ErrDamaged) && s.committer.halted.Load() {
+		// Badger itself cannot be trusted after a failed write.
+		return fmt.Errorf("%w: reading after a failed write: %w", errUnavailable, err)
+	}
 	s.noteDamage(err)
 	return err
 }
@@ -193,15 +200,32 @@ func (s *Store) closeOnce() error {
 	}
 }
 
+// closeEngine closes Badger and gives up the folder. On a full disk it goes on trying
+// to for as long as the process lives, and returns an error.
 func (s *Store) closeEngine() error {
 	if s.guard == nil {
 		return guarded(s.db.Close)
 	}
-	s.guard.stop()
 	if err := s.guard.forClosing(s.db); err != nil {
+		go func() {
+			for s.guard.forClosing(s.db) != nil {
+				time.Sleep(closeRetry)
+			}
+			_ = s.finish()
+		}()
 		return err
 	}
-	return errors.Join(guarded(s.db.Close), removeUnusedLogs(s.guard.folder))
+	return s.finish()
+}
+
+// closeRetry is how often it is looked whether a store can be closed.
+const closeRetry = time.Second
+
+func (s *Store) finish() error {
+	s.guard.closing.Store(true)
+	err := guarded(s.db.Close)
+	s.guard.stop()
+	return errors.Join(err, removeUnusedLogs(s.guard.folder), s.locked.Close())
 }
 
 // gate lets readers in until it is closed, and then waits for those inside.
@@ -248,8 +272,9 @@ func (p *panicked) Error() string { return fmt.Sprintf("panic: %v\n%s", p.value,
 
 // guarded runs f and turns a panic into a *panicked, on a goroutine where
 // nobody else would recover it and around a library that panics on damaged
-// files.
+// files, or is ended by the system when a file was cut short under its map of it.
 func guarded(f func() error) (err error) {
+	defer debug.SetPanicOnFault(debug.SetPanicOnFault(true))
 	defer func() {
 		if value := recover(); value != nil {
 			err = &panicked{value, debug.Stack()}

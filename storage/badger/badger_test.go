@@ -56,3 +56,13 @@ func newWorkspace(slug string) domain.Workspace {
 		CreatedAt: time.Now().UTC(), CreatedBy: "test",
 	}
 }
+
+// eventually waits for something.
+func eventually(t *testing.T, what string, is func() bool) {
+	t.Helper()
+	for end := time.Now().Add(30 * time.Second); !is(); time.Sleep(5 * time.Millisecond) {
+		if time.Now().After(end) {
+			t.Fatalf("after 30 seconds: %s is not so", what)
+		}
+	}
+}

@@ -6,6 +6,7 @@ import (
 	"errors"
 	"fmt"
 	"hash/maphash"
+	"os"
 	"path/filepath"
 	"time"
 
@@ -61,15 +62,17 @@ func Verify(ctx context.Context, folder string, o Options) (report Report, err e
 	if m.State == stateNew {
 		return report, nil // nothing was ever in it
 	}
-	if err := checkUnused(folder); err != nil {
-		return report, inUse(folder, err)
+	locked, err := lockStore(folder)
+	if err != nil {
+		return report, err
 	}
+	defer locked.Close()
 	listed, _ := listedTables(folder) // an error is Probe's, too
 	report.Tables = len(listed)
 	err = withProbe(folder, o, func(db *badgerdb.DB) error {
 		txn := db.NewTransaction(false)
 		defer txn.Discard()
-		return (&checker{reader: reader{txn: txn}, report: &report, pause: ctx.Err}).check()
+		return (&checker{reader: reader{txn: txn}, report: &report, pause: ctx.Err}).checkAll()
 	})
 	return report, err
 }
@@ -92,7 +95,7 @@ func (s *Store) Check(ctx context.Context) (report Report, err error) {
 		if err := s.checkFiles(&report, pause); err != nil {
 			return err
 		}
-		return (&checker{reader: *r, report: &report, pause: pause}).check()
+		return (&checker{reader: *r, report: &report, pause: pause}).checkAll()
 	})
 	s.damage.Add(int64(len(report.Problems) + report.More))
 	if err == nil {
@@ -117,8 +120,15 @@ func (s *Store) checkFiles(report *Report, pause func() error) error {
 		report.problem("%v", err)
 		return nil
 	}
+	if err := s.guard.sameFolder(); err != nil {
+		report.problem("%v", err)
+	}
 	for name := range listed {
-		if err := checkListed(folder, name, with); err != nil {
+		err := checkListed(folder, name, with)
+		if err == nil {
+			_, err = os.Stat(filepath.Join(folder, name))
+		}
+		if err != nil {
 			if now, _ := listedTables(folder); now[name] {
 				report.problem("%v", err)
 			}
@@ -151,6 +161,16 @@ type checker struct {
 
 // checksBetweenPauses is how many records are checked without a pause.
 const checksBetweenPauses = 256
+
+// checkAll is check. Where Badger cannot go on for damage that is a problem, too.
+func (c *checker) checkAll() error {
+	err := guarded(c.check)
+	if p, ok := errors.AsType[*panicked](err); ok {
+		c.report.problem("a table is damaged where records are looked for, and not all of them were read: %v", p.value)
+		return nil
+	}
+	return err
+}
 
 func (c *checker) check() error {
 	c.seed, c.deleted = maphash.MakeSeed(), make(map[uuid.UUID]bool)
@@ -441,10 +461,9 @@ func (s *Store) Status() Status {
 		status.Checked = time.Unix(0, nanos)
 	}
 	if g := s.guard; g != nil {
-		if free, err := g.free(g.folder); err == nil {
-			status.FreeBytes, status.NeededBytes = free, g.needed.Load()+g.owed.Load()
-			status.Writable = status.Writable && free >= status.NeededBytes
-		}
+		free, err := g.writable()
+		status.FreeBytes, status.NeededBytes = free, g.needed.Load()+g.owed.Load()
+		status.Writable = status.Writable && err == nil
 	}
 	return status
 }

@@ -70,7 +70,7 @@ type committer struct {
 	// the system has nothing of the kind.
 	mark    *highWaterMark
 	guard   *guard
-	reserve func()
+	reserve func() error
 	// commit is (*badgerdb.Txn).Commit; tests let it fail.
 	commit func(*badgerdb.Txn) error
 	// landed gets what became of the group that is on its way.
@@ -386,8 +386,10 @@ func (c *committer) prepare() error {
 		}
 	}
 	if now := time.Now(); c.reserve != nil && now.Sub(c.lastUpkeep) >= upkeepInterval {
+		if err := c.reserve(); err != nil {
+			return fmt.Errorf("%w: a file cannot be created: %w", errUnavailable, err)
+		}
 		c.lastUpkeep = now
-		c.reserve()
 	}
 	return nil
 }

@@ -1,6 +1,7 @@
 package badger
 
 import (
+	"errors"
 	"fmt"
 	"os"
 	"strings"
@@ -53,12 +54,19 @@ func (g *guard) trial() error {
 	if free, err := g.free(g.folder); err == nil && free < flushSpace {
 		return fmt.Errorf("%w: %d MiB are free", ErrDiskFull, free>>20)
 	}
-	file, err := os.CreateTemp(g.folder, trialName)
-	if err != nil {
+	if err := tryFile(g.folder); err != nil {
 		return fmt.Errorf("%w: a file cannot be created: %w", errUnavailable, err)
 	}
-	_ = file.Close()
-	return os.Remove(file.Name())
+	return nil
+}
+
+// tryFile returns an error where a file cannot be created in folder.
+func tryFile(folder string) error {
+	file, err := os.CreateTemp(folder, trialName)
+	if err != nil {
+		return err
+	}
+	return errors.Join(file.Close(), os.Remove(file.Name()))
 }
 
 // trialName is the pattern of the names of files that are created to see whether that

@@ -57,16 +57,6 @@ func compacting(t *testing.T, folder string, hold func()) (n int, db *badgerdb.D
 	}
 }
 
-// eventually waits for something.
-func eventually(t *testing.T, what string, is func() bool) {
-	t.Helper()
-	for end := time.Now().Add(30 * time.Second); !is(); time.Sleep(5 * time.Millisecond) {
-		if time.Now().After(end) {
-			t.Fatalf("after 30 seconds: %s is not so", what)
-		}
-	}
-}
-
 func compacted(db *badgerdb.DB) func() bool {
 	return func() bool {
 		levels := db.Levels()

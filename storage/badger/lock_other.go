@@ -2,5 +2,7 @@
 
 package badger
 
-// checkUnused finds nothing here: Badger does, once all tables were read.
-func checkUnused(string) error { return nil }
+import "os"
+
+// lock locks nothing here: Badger does, once all tables were read.
+func lock(name string) (*os.File, error) { return os.OpenFile(name, os.O_RDWR|os.O_CREATE, 0o600) }

@@ -9,16 +9,18 @@ import (
 	"golang.org/x/sys/unix"
 )
 
-// checkUnused returns an error if another process holds the lock that Badger takes
-// on a folder.
-func checkUnused(folder string) error {
-	file, err := os.Open(folder)
+// lock locks a file against other processes and other calls, until what it returns is
+// closed. The error is errLocked where that is so already.
+func lock(name string) (*os.File, error) {
+	file, err := os.OpenFile(name, os.O_RDWR|os.O_CREATE, 0o600)
 	if err != nil {
-		return nil // which others will tell better
+		return nil, err
 	}
-	defer file.Close() // which gives the lock up again
-	if err := unix.Flock(int(file.Fd()), unix.LOCK_EX|unix.LOCK_NB); errors.Is(err, unix.EWOULDBLOCK) {
-		return errors.New("another process holds its lock")
+	if err := unix.Flock(int(file.Fd()), unix.LOCK_EX|unix.LOCK_NB); err != nil {
+		if errors.Is(err, unix.EWOULDBLOCK) {
+			err = errLocked
+		}
+		return nil, errors.Join(err, file.Close())
 	}
-	return nil
+	return file, nil
 }

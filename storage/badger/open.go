@@ -1,6 +1,7 @@
 package badger
 
 import (
+	"cmp"
 	"errors"
 	"fmt"
 	"io/fs"
@@ -55,11 +56,11 @@ func settings(folder string, o Options) badgerdb.Options {
 	return s
 }
 
-func openFolder(folder string, o Options, free func(folder string) (uint64, error)) (*Store, error) {
+func openFolder(folder string, o Options, free func(folder string) (uint64, error)) (s *Store, err error) {
 	if o.Logger == nil {
 		o.Logger = zap.NewNop()
 	}
-	folder, err := filepath.Abs(folder)
+	folder, err = filepath.Abs(folder)
 	if err != nil {
 		return nil, err
 	}
@@ -67,26 +68,18 @@ func openFolder(folder string, o Options, free func(folder string) (uint64, erro
 	if err != nil {
 		return nil, err
 	}
-	if err := checkUnused(folder); err != nil {
-		return nil, inUse(folder, err) // now, and not after all tables were read
+	locked, err := lockStore(folder)
+	if err != nil {
+		return nil, err
 	}
+	defer func() {
+		if s == nil {
+			err = errors.Join(err, locked.Close())
+		}
+	}()
 	removeLeftovers(folder, trialName)
 	g := newGuard(folder, free, o.Logger)
-	if m.State == stateReady {
-		err = g.forOpening(spaceIn(folder))
-		if err == nil {
-			err = o.probe(folder)
-		}
-	} else {
-		err = g.forOpening(minFree)
-		if err == nil {
-			err = m.write(folder)
-		}
-	}
-	if err == nil {
-		err = fillEmptyLogs(folder)
-	}
-	if err != nil {
+	if err := prepare(folder, m, g, o); err != nil {
 		return nil, fmt.Errorf("opening the store in %s: %w", folder, err)
 	}
 	db, err := openEngine(settings(folder, o).WithLogger(engineLog{o.Logger.Sugar(), g.hold}))
@@ -100,8 +93,12 @@ func openFolder(folder string, o Options, free func(folder string) (uint64, erro
 	if err := c.resume(folder); err != nil {
 		return nil, errors.Join(err, guarded(db.Close))
 	}
-	s := newStore(db, m.ID, c, g)
+	s = newStore(db, m.ID, c, g)
+	s.locked = locked
 	if err := s.complete(folder, m); err != nil {
+		return nil, errors.Join(err, s.Close())
+	}
+	if g.opened, err = os.Stat(folder); err != nil {
 		return nil, errors.Join(err, s.Close())
 	}
 	g.watch(db)
@@ -110,6 +107,31 @@ func openFolder(folder string, o Options, free func(folder string) (uint64, erro
 	// milliseconds, also from a server that a reload gives one more store.
 	debug.FreeOSMemory()
 	return s, nil
+}
+
+// prepare finds out whether the store in folder, whose marker is m, can be opened, and
+// makes a new one of a folder that is empty.
+func prepare(folder string, m marker, g *guard, o Options) error {
+	if m.State != stateReady {
+		if err := g.forOpening(minFree); err != nil {
+			return err
+		}
+		return cmp.Or(m.write(folder), fillEmptyLogs(folder))
+	}
+	needed := spaceIn(folder)
+	if err := g.forOpening(needed); err != nil {
+		return err
+	}
+	if err := o.probe(folder); err != nil {
+		return err
+	}
+	if err := fillEmptyLogs(folder); err != nil {
+		return err
+	}
+	// Others may have filled the disk meanwhile, and a log that was copied here may
+	// lack blocks.
+	reserveLogs(folder)
+	return g.forOpening(needed)
 }
 
 // probe finds out whether the store in folder is as it was left.
@@ -237,6 +259,24 @@ func openEngine(o badgerdb.Options) (db *badgerdb.DB, err error) {
 	default:
 		return nil, fmt.Errorf("the store in %s cannot be opened; if its files are damaged, restore a backup: %w", o.Dir, err)
 	}
+}
+
+// lockName is the file whose lock a process has while it uses a store, from before it
+// looks at it: Badger's own comes later.
+const lockName = MarkerName + "-LOCK"
+
+var errLocked = errors.New("another process has its lock")
+
+// lockStore takes the lock of the store in folder, until what it returns is closed.
+func lockStore(folder string) (*os.File, error) {
+	locked, err := lock(filepath.Join(folder, lockName))
+	if errors.Is(err, errLocked) {
+		return nil, inUse(folder, err)
+	}
+	if err != nil { // a file system that cannot be written, say
+		return nil, fmt.Errorf("%w: locking the store in %s: %w", errUnavailable, folder, err)
+	}
+	return locked, nil
 }
 
 // inUse returns the error of a folder that another process has open.

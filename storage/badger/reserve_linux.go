@@ -16,18 +16,19 @@ import (
 // process that fills the disk does not make our next write fatal. That goes for the
 // log after the newest, too: Badger takes an empty file under its name for a new one,
 // and what it has beyond its end stays its own. Where the file system cannot do it,
-// only the margin of free space is left.
-func reserver(folder string) func() {
+// only the margin of free space is left. An error says that the next log could not be
+// made, which would be Badger's end.
+func reserver(folder string) func() error {
 	known := make(map[string]bool)
-	return func() {
+	return func() error {
 		logs, err := filepath.Glob(filepath.Join(folder, "*.mem"))
 		if err != nil || len(logs) == 0 {
-			return
+			return err
 		}
 		found := make(map[string]bool, len(logs))
 		for _, name := range logs {
 			if !known[name] {
-				reserve(name, false)
+				_ = reserve(name, false) // it may be gone
 			}
 			found[name] = true
 		}
@@ -35,13 +36,24 @@ func reserver(folder string) func() {
 		if info, err := os.Stat(newest); err == nil && info.Size() > 0 {
 			number, err := strconv.Atoi(strings.TrimSuffix(filepath.Base(newest), ".mem"))
 			if err != nil {
-				return
+				return err
 			}
 			next := filepath.Join(folder, fmt.Sprintf("%05d.mem", number+1))
-			reserve(next, true)
+			if err := reserve(next, true); err != nil {
+				return err
+			}
 			found[next] = true
 		}
 		known = found
+		return nil
+	}
+}
+
+// reserveLogs gives the write-ahead logs that there are in folder all their space.
+func reserveLogs(folder string) {
+	logs, _ := filepath.Glob(filepath.Join(folder, "*.mem")) // the pattern is right
+	for _, name := range logs {
+		_ = reserve(name, false)
 	}
 }
 
@@ -53,15 +65,15 @@ func allocate(file *os.File, size int64) error {
 
 // reserve gives a log, which it may have to make, all its space. Keeping the size
 // makes that harmless to a log that Badger is truncating or removing at this moment.
-func reserve(name string, create bool) {
+func reserve(name string, create bool) error {
 	flags := os.O_WRONLY
 	if create {
 		flags |= os.O_CREATE
 	}
 	file, err := os.OpenFile(name, flags, 0o600)
 	if err != nil {
-		return
+		return err
 	}
-	defer file.Close()
 	_ = unix.Fallocate(int(file.Fd()), unix.FALLOC_FL_KEEP_SIZE, 0, logSize)
+	return file.Close()
 }

@@ -55,7 +55,7 @@ type restore struct {
 	guard   *guard
 	marker  marker
 	db      *badgerdb.DB
-	reserve func()
+	reserve func() error
 	info    BackupInfo // of the last backup that was opened
 	end     BackupEnd  // of the last one that was applied
 }
@@ -321,8 +321,7 @@ func (b *batch) look(size int) error {
 		return nil
 	}
 	b.size = 0
-	b.restore.reserve()
-	return cmp.Or(b.restore.ctx.Err(), b.restore.guard.forWriting())
+	return cmp.Or(b.restore.ctx.Err(), b.restore.guard.forWriting(), b.restore.reserve())
 }
 
 // finish reads back what was stored, from the disk, and makes it a store.

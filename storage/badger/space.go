@@ -75,6 +75,10 @@ type guard struct {
 	owed      atomic.Uint64 // what the ballast lacks, to have it again before anyone writes
 	lastWrite atomic.Int64  // Unix nanoseconds
 	held      atomic.Bool   // a compaction is, see hold
+	closing   atomic.Bool   // the store is
+	noBallast bool          // the file system cannot have one
+
+	opened os.FileInfo // the folder, nil until it was opened
 
 	mu    sync.Mutex
 	level spaceLevel // as it was told last
@@ -93,8 +97,7 @@ const (
 	spaceShort
 )
 
-// newGuard returns a guard of a folder. It makes room for opening the store from
-// the ballast, if there is one.
+// newGuard returns a guard of a folder.
 func newGuard(folder string, free func(folder string) (uint64, error), logger *zap.Logger) *guard {
 	g := &guard{folder: folder, free: free, logger: logger}
 	g.needed.Store(minFree)
@@ -135,32 +138,58 @@ func (g *guard) withBallast() error {
 	return err
 }
 
-// forWriting returns an error where a write has to wait for space.
+// forWriting returns an error where a write has to wait, and tells the operator.
 func (g *guard) forWriting() error {
-	g.lastWrite.Store(time.Now().UnixNano())
-	if err := checkDescriptors(g.folder); err != nil {
-		return err // Badger may be about to begin another log
-	}
-	if g.held.Load() {
-		return errHeld
-	}
-	free, err := g.room()
-	if needed := g.needed.Load() + g.owed.Load(); err == nil && free < needed {
-		err = fmt.Errorf("%w: %d MiB are free, %d are needed until there is a ballast again", ErrDiskFull, free>>20, needed>>20)
-	}
-	if err == nil || errors.Is(err, ErrDiskFull) {
-		g.tell(free, err)
+	free, err := g.writable()
+	g.tell(free, err)
+	if err == nil {
+		g.lastWrite.Store(time.Now().UnixNano())
 	}
 	return err
 }
 
+// writable returns the space there is, and why writes have to wait.
+func (g *guard) writable() (free uint64, err error) {
+	if err := g.sameFolder(); err != nil {
+		return 0, err
+	}
+	if err := checkDescriptors(g.folder); err != nil {
+		return 0, err // Badger may be about to begin another log
+	}
+	if g.held.Load() {
+		return 0, errHeld
+	}
+	free, err = g.room()
+	if needed := g.needed.Load() + g.owed.Load(); err == nil && free < needed {
+		err = fmt.Errorf("%w: %d MiB are free, %d are needed until there is a ballast again", ErrDiskFull, free>>20, needed>>20)
+	}
+	return free, err
+}
+
 var errHeld = fmt.Errorf("%w: a compaction waits until it can write", errUnavailable)
 
-// tell tells the operator when the level of space changes. err is why writes are
-// refused.
+// sameFolder returns an error where the folder is not the one that was opened any more:
+// what is written would go to files that no start finds.
+func (g *guard) sameFolder() error {
+	now, err := os.Stat(g.folder)
+	if err == nil && g.opened != nil && !os.SameFile(g.opened, now) {
+		err = errors.New("another folder has taken its place")
+	}
+	if err == nil && g.opened != nil {
+		_, err = os.Stat(filepath.Join(g.folder, MarkerName))
+	}
+	if err != nil {
+		return fmt.Errorf("%w: files of the open store have been moved or removed; put them back, or restart: %w", errUnavailable, err)
+	}
+	return nil
+}
+
+// tell tells the operator when writes begin to be refused, for err, or are accepted
+// again, and when space is getting short.
 func (g *guard) tell(free uint64, err error) {
+	needed := g.needed.Load() + g.owed.Load()
 	level := spaceAmple
-	switch needed := g.needed.Load() + g.owed.Load(); {
+	switch {
 	case err != nil:
 		level = spaceShort
 	case free < 2*needed:
@@ -169,16 +198,16 @@ func (g *guard) tell(free uint64, err error) {
 	g.mu.Lock()
 	defer g.mu.Unlock()
 	before := g.level
-	if level == before || level == spaceAmple && before == spaceLow && free < 5*g.needed.Load()/2 {
+	if level == before || level == spaceAmple && before == spaceLow && free < 5*needed/2 {
 		return // not at every coming and going
 	}
 	g.level = level
-	fields := []zap.Field{zap.String("folder", g.folder), zap.Uint64("free_bytes", free), zap.Uint64("needed_bytes", g.needed.Load()+g.owed.Load())}
+	fields := []zap.Field{zap.String("folder", g.folder), zap.Uint64("free_bytes", free), zap.Uint64("needed_bytes", needed)}
 	switch {
 	case level == spaceShort:
-		g.logger.Error("writes are refused: too little disk space is left; reads go on", fields...)
+		g.logger.Error("writes are refused: they cannot be made at the moment; reads go on", append(fields, zap.Error(err))...)
 	case before == spaceShort:
-		g.logger.Warn("writes are accepted again: there is disk space", fields...)
+		g.logger.Warn("writes are accepted again: there is nothing in their way", fields...)
 	case level == spaceLow:
 		g.logger.Warn("disk space is getting short: writes will be refused", fields...)
 	default:
@@ -197,7 +226,7 @@ func (g *guard) watch(db *badgerdb.DB) {
 			if now.UnixNano()-g.lastWrite.Load() > int64(busyFor) {
 				interval = idleInterval
 			}
-			if now.Sub(computed) >= idleInterval {
+			if now.Sub(computed) >= idleInterval && !g.closing.Load() {
 				computed = now
 				g.needed.Store(max(spaceOf(db), minFree))
 				g.look(now.Sub(opened) >= ballastDelay)
@@ -214,19 +243,19 @@ func (g *guard) watch(db *badgerdb.DB) {
 }
 
 // look tells of the space there is, and gives up the ballast or, where it may,
-// makes one.
+// makes one: at first if there is ample space, and again as soon as there is room.
 func (g *guard) look(mayMake bool) {
-	free, err := g.room()
+	free, err := g.writable()
+	needed := g.needed.Load()
+	if g.owed.Load() == 0 {
+		needed *= 2
+	}
 	switch {
 	case err != nil && !errors.Is(err, ErrDiskFull):
-		return
 	case free < ballastFloor:
 		g.release()
-	case mayMake && free >= 2*g.needed.Load()+ballastSize:
+	case mayMake && free >= needed+ballastSize:
 		g.makeBallast()
-	}
-	if err == nil && free < g.needed.Load()+g.owed.Load() {
-		err = ErrDiskFull
 	}
 	g.tell(free, err)
 }
@@ -248,7 +277,7 @@ func (g *guard) release() bool {
 // makeBallast makes a ballast, if there is none and the system can reserve space.
 func (g *guard) makeBallast() {
 	info, err := os.Stat(g.ballast())
-	if err != nil && !errors.Is(err, fs.ErrNotExist) || err == nil && info.Size() == ballastSize {
+	if g.noBallast || err != nil && !errors.Is(err, fs.ErrNotExist) || err == nil && info.Size() == ballastSize {
 		return
 	}
 	file, err := os.OpenFile(g.ballast(), os.O_WRONLY|os.O_CREATE, 0o600)
@@ -256,10 +285,11 @@ func (g *guard) makeBallast() {
 		return
 	}
 	defer file.Close()
-	if allocate(file, ballastSize) != nil {
-		_ = file.Truncate(0)
+	if err := allocate(file, ballastSize); err != nil {
+		g.noBallast = true // no such thing is to be had here
+		_ = os.Remove(g.ballast())
 	}
-	g.owed.Store(0) // or else no such thing is to be had here
+	g.owed.Store(0)
 }
 
 // stop ends watching, if anyone watches.

@@ -95,16 +95,16 @@ func TestBallast(t *testing.T) {
 	d.free.Store(minFree + ballastSize)
 	writable(true)
 	writable(true)
-	g.look(true)
 	again := newGuard(d.folder, d.freeOf, zap.NewNop()) // as after a restart
 	if again.owed.Load() != ballastSize {
 		t.Error("a restart forgets that the ballast is to be had again")
 	}
-	d.free.Store(3 * (minFree + ballastSize))
 	g.look(true)
 	if got := d.ballast(); got != ballastSize || g.owed.Load() != 0 {
 		t.Errorf("with space again: got a ballast of %d bytes and %d owed, want %d and none", got, g.owed.Load(), ballastSize)
 	}
+	d.free.Store(3 * (minFree + ballastSize))
+	g.look(true)
 	var told []string
 	for _, entry := range logs.All() {
 		told = append(told, entry.Level.String()+" "+strings.SplitN(entry.Message, ":", 2)[0])
@@ -141,16 +141,20 @@ func TestFullDisk(t *testing.T) {
 	if s.Status().Writable {
 		t.Error("a store on a full disk is writable")
 	}
-	s.committer.close()
-	s.committer.wait()
-	s.purger.stop()
-	// It cannot be written what is in memory, so nothing is.
-	if err := s.closeEngine(); !errors.Is(err, ErrDiskFull) {
+	// It cannot be written what is in memory, so nothing is, until there is space.
+	if err := s.Close(); !errors.Is(err, ErrDiskFull) {
 		t.Errorf("closing: got %v, want ErrDiskFull", err)
 	}
+	if _, err := open(); err == nil || !strings.Contains(err.Error(), "in use") {
+		t.Errorf("opening what is not closed: got %v, want that it is in use", err)
+	}
 	d.free.Store(minFree)
-	if err := s.closeEngine(); err != nil {
-		t.Errorf("closing with space: %v", err)
+	eventually(t, "closed", func() bool {
+		s, err = open()
+		return err == nil
+	})
+	if err := s.Close(); err != nil {
+		t.Fatal(err)
 	}
 	d.free.Store(minFree - 1)
 	if _, err := open(); !errors.Is(err, ErrDiskFull) {

@@ -82,8 +82,8 @@ func loadOrZero[T any](r *reader, k key, decode func([]byte) (T, error)) (T, err
 // reading runs a read of Badger's, which panics on some kinds of damage.
 func reading(of kind, read func() error) error {
 	err := guarded(read)
-	if _, ok := errors.AsType[*panicked](err); ok {
-		return fmt.Errorf("%w: reading a %v record: %w", ErrDamaged, of, err)
+	if p, ok := errors.AsType[*panicked](err); ok {
+		return fmt.Errorf("%w: reading a %v record: panic: %v", ErrDamaged, of, p.value)
 	}
 	return err
 }
