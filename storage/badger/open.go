@@ -112,15 +112,11 @@ func openFolder(folder string, o Options, free func(folder string) (uint64, erro
 // prepare finds out whether the store in folder, whose marker is m, can be opened, and
 // makes a new one of a folder that is empty.
 func prepare(folder string, m marker, g *guard, o Options) error {
-	if m.State != stateReady {
-		if err := g.forOpening(minFree); err != nil {
-			return err
-		}
-		return cmp.Or(m.write(folder), fillEmptyLogs(folder))
-	}
-	needed := spaceIn(folder)
-	if err := g.forOpening(needed); err != nil {
+	if err := g.withBallast(); err != nil {
 		return err
+	}
+	if m.State != stateReady {
+		return cmp.Or(m.write(folder), fillEmptyLogs(folder))
 	}
 	if err := o.probe(folder); err != nil {
 		return err
@@ -131,7 +127,7 @@ func prepare(folder string, m marker, g *guard, o Options) error {
 	// Others may have filled the disk meanwhile, and a log that was copied here may
 	// lack blocks.
 	reserveLogs(folder)
-	return g.forOpening(needed)
+	return g.withBallast()
 }
 
 // probe finds out whether the store in folder is as it was left.

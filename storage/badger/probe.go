@@ -5,7 +5,6 @@ import (
 	"errors"
 	"fmt"
 	"io"
-	"io/fs"
 	"os"
 	"path/filepath"
 
@@ -154,33 +153,4 @@ func copyFile(from, to string) (err error) {
 			return err
 		}
 	}
-}
-
-// spaceIn returns the space that Badger may need for the store in folder on its own,
-// as far as can be known without opening it.
-func spaceIn(folder string) uint64 {
-	levels, err := listedLevels(folder)
-	if err != nil {
-		return minFree // which others will tell better
-	}
-	var level0, base int64
-	first := 0 // the first level below 0 that has any
-	for name, level := range levels {
-		info, err := os.Stat(filepath.Join(folder, name))
-		if err != nil {
-			if !errors.Is(err, fs.ErrNotExist) {
-				return minFree
-			}
-			continue
-		}
-		switch {
-		case level == 0:
-			level0 += info.Size()
-		case first == 0 || level < first:
-			first, base = level, info.Size()
-		case level == first:
-			base += info.Size()
-		}
-	}
-	return spaceFor(level0, base)
 }

@@ -162,7 +162,7 @@ func (r *restore) claim() (leave func() error, err error) {
 		return nil, errors.New("the folder is not empty; a store is restored into a new one")
 	}
 	r.guard = newGuard(r.folder, r.free, r.o.Logger)
-	if err := r.guard.forOpening(minFree); err != nil {
+	if err := r.guard.withBallast(); err != nil {
 		return nil, err
 	}
 	// Two at a time must not take the folder for theirs.

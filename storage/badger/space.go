@@ -44,23 +44,17 @@ const (
 	idleInterval = 250 * time.Millisecond
 )
 
-// spaceFor returns the space that Badger may need for what it does on its own,
-// given the sizes of its level 0 and of the level that this is compacted into: a
-// compaction writes both anew before it removes anything.
-func spaceFor(level0, base int64) uint64 { return flushSpace + uint64(level0+base) }
-
-// spaceOf returns the space that an open database may need.
+// spaceOf returns the space that a database may need for what it does on its own: for
+// what it has in memory, and for a compaction of level 0, which writes that and the
+// level below anew before it removes anything.
 func spaceOf(db *badgerdb.DB) uint64 {
-	var level0, base int64
+	needed := uint64(flushSpace)
 	for _, level := range db.Levels() {
-		switch {
-		case level.Level == 0:
-			level0 = level.Size
-		case level.IsBaseLevel:
-			base = level.Size
+		if level.Level == 0 || level.IsBaseLevel {
+			needed += uint64(level.Size)
 		}
 	}
-	return spaceFor(level0, base)
+	return needed
 }
 
 // guard sees to it that there is space for what Badger writes. It refuses writes
@@ -121,15 +115,9 @@ func (g *guard) room() (free uint64, err error) {
 	return free, nil
 }
 
-// forOpening returns an error where there is too little space to open a store whose
-// tables need some. It gives up the ballast for that.
-func (g *guard) forOpening(needed uint64) error {
-	g.needed.Store(max(needed, minFree))
-	return g.withBallast()
-}
-
-// withBallast returns an error where there is too little space even without the
-// ballast, which it gives up if that helps.
+// withBallast returns an error where there is too little space, to open a store, say,
+// even without the ballast, which it gives up if that helps. Opening takes minFree:
+// compactions, which may take more, are held then.
 func (g *guard) withBallast() error {
 	_, err := g.room()
 	if errors.Is(err, ErrDiskFull) && g.release() {

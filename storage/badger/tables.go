@@ -27,16 +27,6 @@ import (
 // listedTables returns the tables that the MANIFEST in folder names, by the
 // names of their files. All others are gone once Badger has opened the folder.
 func listedTables(folder string) (map[string]bool, error) {
-	levels, err := listedLevels(folder)
-	listed := make(map[string]bool, len(levels))
-	for name := range levels {
-		listed[name] = true
-	}
-	return listed, err
-}
-
-// listedLevels returns the level of each table that the MANIFEST in folder names.
-func listedLevels(folder string) (map[string]int, error) {
 	file, err := os.Open(filepath.Join(folder, badgerdb.ManifestFilename))
 	if err != nil {
 		return nil, err
@@ -46,11 +36,11 @@ func listedLevels(folder string) (map[string]int, error) {
 	if err != nil {
 		return nil, fmt.Errorf("%s: %w", badgerdb.ManifestFilename, err)
 	}
-	levels := make(map[string]int, len(manifest.Tables))
-	for id, of := range manifest.Tables {
-		levels[table.IDToFilename(id)] = int(of.Level)
+	listed := make(map[string]bool, len(manifest.Tables))
+	for id := range manifest.Tables {
+		listed[table.IDToFilename(id)] = true
 	}
-	return levels, nil
+	return listed, nil
 }
 
 // checkTables checks Badger's checksums of tables, before Badger opens them: that
