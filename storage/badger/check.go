@@ -169,6 +169,10 @@ func (c *checker) checkAll() error {
 		c.report.problem("a table is damaged where records are looked for, and not all of them were read: %v", p.value)
 		return nil
 	}
+	if errors.Is(err, ErrDamaged) {
+		c.report.problem("%v", err)
+		return nil
+	}
 	return err
 }
 
