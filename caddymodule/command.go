@@ -35,6 +35,19 @@ it.`,
 // addCommands adds the subcommands of caddy presets.
 func addCommands(presets *cobra.Command) {
 	presets.AddCommand(keyCommand(), auditCommand(), backupCommand(), restoreCommand(), verifyCommand(), pruneCommand())
+	refuseUnknown(presets)
+}
+
+// refuseUnknown makes a command that has but subcommands fail for what is none of them:
+// a backup with a typing error in its name is not to succeed.
+func refuseUnknown(cmd *cobra.Command) {
+	cmd.Args = cobra.ArbitraryArgs
+	cmd.RunE = func(cmd *cobra.Command, args []string) error {
+		if len(args) > 0 {
+			return fmt.Errorf("unknown command %q for %q; --help lists those that there are", args[0], cmd.CommandPath())
+		}
+		return cmd.Help()
+	}
 }
 
 // adminTarget is where the commands find the running server.
@@ -57,6 +70,7 @@ func keyCommand() *cobra.Command {
 	}
 	target.flags(key)
 	key.AddCommand(createKeyCommand(&target), listKeysCommand(&target), revokeKeyCommand(&target))
+	refuseUnknown(key)
 	return key
 }
 

@@ -175,6 +175,17 @@ func TestVerifyCommand(t *testing.T) {
 	}
 }
 
+func TestUnknownCommands(t *testing.T) {
+	for _, args := range [][]string{{"bakcup", "x"}, {"nonsense"}, {"key", "a", "b"}} {
+		if _, _, err := run(args...); err == nil || !strings.Contains(err.Error(), "unknown command") {
+			t.Errorf("%v: got %v, want that there is no such command", args, err)
+		}
+	}
+	if out, _, err := run("key"); err != nil || !strings.Contains(out, "create") {
+		t.Errorf("key alone: got %q, %v, want help", out, err)
+	}
+}
+
 var (
 	_ caddy.Destructor = (*handle)(nil)
 	_ checker          = (*lease)(nil)
