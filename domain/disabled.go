@@ -29,17 +29,16 @@ var pluginTools = map[string]string{
 }
 
 // permitUnresolved is permit for a request that names no preset. A workspace that
-// does not exist has nothing disabled. While the store cannot tell, what certainly
+// does not exist has nothing disabled. While the store is unavailable, what certainly
 // uses no server tool goes on.
 func (r *Resolver) permitUnresolved(ctx context.Context, who Principal, sent Request) error {
 	workspace, err := r.workspace(ctx, who)
 	switch {
 	case KindOf(err) == NotFound:
 		return nil
+	case errors.Is(err, ErrUnavailable) && !sent.Opaque && !mayUseServerTool(sent.Body):
+		return nil
 	case err != nil:
-		if tool, _, unread := usedServerTool(sent.Body, nil); tool == "" && unread == nil && !sent.Opaque {
-			return nil
-		}
 		return err
 	case sent.Opaque && len(workspace.disabledTools) > 0:
 		return InvalidAt("content-encoding", "the body cannot be read, which it must where server tools are disabled: send it as it is or with gzip")
@@ -71,17 +70,30 @@ func (w *workspaceDefaults) permit(body, sent []byte) error {
 // maxPlace bounds a place that is told, in bytes: tools can be nested deeply.
 const maxPlace = 256
 
-// usedServerTool returns the first of some server tools, or where some is nil of all
-// that can be disabled, that a request of any dialect uses, and where its type stands: in tools, in the tools of a tool's
-// parameters or of a plugin, in those that an input item adds, or as a plugin. It
-// returns nothing where there is none, and an error where that cannot be known:
-// what is not JSON to us may be to a gateway.
+// usedServerTool returns the first of some server tools that a request of any dialect
+// uses, and where its type stands, as findServerTool does.
+func usedServerTool(body []byte, some []string) (tool, place string, err error) {
+	return findServerTool(body, func(tool string) bool { return slices.Contains(some, tool) })
+}
+
+// mayUseServerTool reports whether a request uses any tool that a workspace can
+// disable, or cannot be read, so that nobody knows.
+func mayUseServerTool(body []byte) bool {
+	tool, _, err := findServerTool(body, func(tool string) bool { return strings.HasPrefix(tool, "openrouter:") })
+	return tool != "" || err != nil
+}
+
+// findServerTool returns the first wanted server tool that a request of any dialect
+// uses, and where its type stands: in tools, in the tools of a tool's parameters or of
+// a plugin, in those that an input item adds, or as a plugin. It returns nothing where
+// there is none, and an error where that cannot be known: what is not JSON to us may
+// be to a gateway.
 //
 // Repeated members all count, and names in any letter case, because gateways
 // differ in what they make of them.
-func usedServerTool(body []byte, some []string) (tool, place string, err error) {
+func findServerTool(body []byte, wanted func(tool string) bool) (tool, place string, err error) {
 	body = bytes.TrimPrefix(body, []byte("\ufeff")) // which many skip
-	s := &toolSearch{d: textDecoder(body), some: some}
+	s := &toolSearch{d: textDecoder(body), wanted: wanted}
 	if len(bytes.TrimSpace(body)) == 0 {
 		return "", "", nil
 	}
@@ -111,7 +123,7 @@ func usedServerTool(body []byte, some []string) (tool, place string, err error) 
 // toolSearch is a search for server tools.
 type toolSearch struct {
 	d           *jsontext.Decoder
-	some        []string
+	wanted      func(tool string) bool // given its vendorName
 	tool, place string
 }
 
@@ -142,7 +154,7 @@ func (s *toolSearch) readTool() error {
 // the place that was read last. Only then is the place made, which is long where
 // tools are nested deeply.
 func (s *toolSearch) found(tool string) bool {
-	if s.some == nil && !strings.HasPrefix(tool, "openrouter:") || s.some != nil && !slices.Contains(s.some, tool) {
+	if !s.wanted(tool) {
 		return false
 	}
 	s.tool, s.place = tool, string(s.d.StackPointer())

@@ -1,6 +1,7 @@
 package domain_test
 
 import (
+	"context"
 	"encoding/json"
 	"errors"
 	"math/rand/v2"
@@ -518,5 +519,42 @@ func TestDeepToolsTakeLittleMemory(t *testing.T) {
 	}
 	if took, most := after.TotalAlloc-before.TotalAlloc, uint64(16*len(body)); took > most {
 		t.Errorf("got %d KiB taken for a body of %d KiB, want at most %d", took>>10, len(body)>>10, most>>10)
+	}
+}
+
+// unreadable is a store whose reads fail.
+type unreadable struct{ err error }
+
+func (u unreadable) View(context.Context, func(domain.Reader) error) error { return u.err }
+
+func (u unreadable) Update(context.Context, func(domain.Tx) error) error { return u.err }
+
+func (unreadable) Stamps() *domain.Stamps { return domain.NewStamps() }
+
+// What certainly uses no server tool goes on while the store is unavailable, and for
+// no other failure: a damaged workspace may have disabled anything.
+func TestToolsWithoutAStore(t *testing.T) {
+	damaged := errors.New("damaged")
+	for _, tc := range []struct {
+		failure error
+		sent    domain.Request
+		passes  bool
+	}{
+		{domain.ErrUnavailable, domain.Request{Dialect: chat, Body: []byte(`{"tools":[{"type":"function"}]}`)}, true},
+		{domain.ErrUnavailable, domain.Request{Dialect: chat, Body: []byte(`{"tools":[{"type":"` + search + `"}]}`)}, false},
+		{domain.ErrUnavailable, domain.Request{Dialect: chat, Body: []byte(`{"plugins":[{"id":"web"}]}`)}, false},
+		{domain.ErrUnavailable, domain.Request{Dialect: chat, Body: []byte(`{"tools":`)}, false},
+		{domain.ErrUnavailable, domain.Request{Dialect: chat, Opaque: true}, false},
+		{damaged, domain.Request{Dialect: chat, Body: []byte(`{"tools":[{"type":"function"}]}`)}, false},
+	} {
+		resolver, err := domain.NewResolver(unreadable{tc.failure}, domain.ResolverConfig{})
+		if err != nil {
+			t.Fatal(err)
+		}
+		defer resolver.Close()
+		_, err = resolver.Resolve(t.Context(), admin, tc.sent)
+		if tc.passes && err != nil || !tc.passes && !errors.Is(err, tc.failure) {
+			t.Errorf("%v, %s: got %v, want that it passes: %t", tc.failure, tc.sent.Body, err, tc.passes)
+		}
 	}
 }
