@@ -13,7 +13,6 @@ import (
 	"os"
 	"os/signal"
 	"path/filepath"
-	"runtime"
 	"strings"
 	"syscall"
 	"time"
@@ -158,7 +157,7 @@ func readBase(name string) (string, error) {
 // backupToFile makes a backup in a new file, which appears when it is complete.
 func (t *adminTarget) backupToFile(ctx context.Context, notes io.Writer, path, name string) (err error) {
 	if _, err := os.Lstat(name); !errors.Is(err, fs.ErrNotExist) {
-		return cmp.Or(err, fmt.Errorf("%s exists already, and backups are not overwritten", name))
+		return cmp.Or(err, existsAlready(name))
 	}
 	partial := name + ".partial"
 	file, err := os.OpenFile(partial, os.O_WRONLY|os.O_CREATE|os.O_EXCL, 0o600)
@@ -170,7 +169,9 @@ func (t *adminTarget) backupToFile(ctx context.Context, notes io.Writer, path, n
 	}
 	defer func() {
 		if err != nil {
-			err = errors.Join(err, os.Remove(partial))
+			if gone := os.Remove(partial); !errors.Is(gone, fs.ErrNotExist) {
+				err = errors.Join(err, gone)
+			}
 		}
 	}()
 	err = t.backupTo(ctx, notes, path, file)
@@ -180,22 +181,35 @@ func (t *adminTarget) backupToFile(ctx context.Context, notes io.Writer, path, n
 	if err := errors.Join(err, file.Close()); err != nil {
 		return err
 	}
-	if err := os.Rename(partial, name); err != nil {
-		return err
-	}
-	return syncFolder(filepath.Dir(name))
+	return publish(partial, name, badger.SyncFolder)
 }
 
-// syncFolder makes the names in a folder durable. Windows has no such thing.
-func syncFolder(folder string) error {
-	if runtime.GOOS == "windows" {
-		return nil
+// publish gives a complete file its name, durably, unless a file has that name by now.
+// Where that fails there is none of that name.
+func publish(partial, name string, sync func(folder string) error) error {
+	// Renaming replaces what is there. So an empty file claims the name first.
+	claim, err := os.OpenFile(name, os.O_WRONLY|os.O_CREATE|os.O_EXCL, 0o600)
+	if errors.Is(err, fs.ErrExist) {
+		return existsAlready(name)
 	}
-	f, err := os.Open(folder)
 	if err != nil {
 		return err
 	}
-	return errors.Join(f.Sync(), f.Close())
+	err = claim.Close()
+	if err == nil {
+		err = os.Rename(partial, name)
+	}
+	if err == nil {
+		err = sync(filepath.Dir(name))
+	}
+	if err != nil {
+		return errors.Join(err, os.Remove(name))
+	}
+	return nil
+}
+
+func existsAlready(name string) error {
+	return fmt.Errorf("%s exists already, and backups are not overwritten", name)
 }
 
 // backupTo copies a backup from the server, checks it meanwhile and says what it is.

@@ -45,7 +45,7 @@ func openMark(folder string, sequence uint64) (*highWaterMark, error) {
 		return nil, err
 	}
 	m := &highWaterMark{file: file, dirty: make(chan struct{}, 1), quit: make(chan struct{}), done: make(chan struct{})}
-	if err := errors.Join(m.set(sequence), file.Sync(), syncFolder(folder)); err != nil {
+	if err := errors.Join(m.set(sequence), file.Sync(), SyncFolder(folder)); err != nil {
 		return nil, errors.Join(err, file.Close())
 	}
 	go m.flush()

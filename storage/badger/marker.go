@@ -190,22 +190,22 @@ func (m marker) write(folder string) error {
 	if m.State == stateNew {
 		syncParents(folder) // it may be new itself, and so may those it is in
 	}
-	return syncFolder(folder)
+	return SyncFolder(folder)
 }
 
 // syncParents makes a folder's own existence durable, as far as it is allowed
 // to look.
 func syncParents(folder string) {
 	for parent := filepath.Dir(folder); parent != folder; parent = filepath.Dir(folder) {
-		if syncFolder(parent) != nil {
+		if SyncFolder(parent) != nil {
 			return
 		}
 		folder = parent
 	}
 }
 
-// syncFolder makes the names in a folder durable. Windows has no such thing.
-func syncFolder(folder string) error {
+// SyncFolder makes the names in a folder durable. Windows has no such thing.
+func SyncFolder(folder string) error {
 	if runtime.GOOS == "windows" {
 		return nil
 	}
