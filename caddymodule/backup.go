@@ -38,7 +38,7 @@ type backedUp interface {
 
 // Backup is badger.Store.Backup of the store.
 func (l *lease) Backup(ctx context.Context, w io.Writer, base *badger.BackupInfo) (info badger.BackupInfo, end badger.BackupEnd, err error) {
-	err = l.use(func(store *badger.Store) (err error) {
+	err = l.use(ctx, func(store *badger.Store) (err error) {
 		info, end, err = store.Backup(ctx, w, base)
 		return err
 	})

@@ -40,7 +40,8 @@ type Badger struct {
 	EncryptionKeyFile string `json:"encryption_key_file,omitempty"`
 
 	// How often to read all that is stored, in the background, and look for
-	// damage; negative for never. Default: 24h
+	// damage; negative for never. The first time is soon after the store was
+	// opened: within a tenth of that, and an hour at most. Default: 24h
 	ScrubInterval caddy.Duration `json:"scrub_interval,omitempty"`
 
 	lease *lease
@@ -216,24 +217,27 @@ func (l *lease) done() {
 
 // View implements domain.Store.
 func (l *lease) View(ctx context.Context, fn func(domain.Reader) error) error {
-	return l.use(func(store *badger.Store) error { return store.View(ctx, fn) })
+	return l.use(ctx, func(store *badger.Store) error { return store.View(ctx, fn) })
 }
 
 // Update implements domain.Store.
 func (l *lease) Update(ctx context.Context, fn func(domain.Tx) error) error {
-	return l.use(func(store *badger.Store) error { return store.Update(ctx, fn) })
+	return l.use(ctx, func(store *badger.Store) error { return store.Update(ctx, fn) })
 }
 
 // Check is badger.Store.Check of the store.
 func (l *lease) Check(ctx context.Context) (report badger.Report, err error) {
-	err = l.use(func(store *badger.Store) (err error) {
+	err = l.use(ctx, func(store *badger.Store) (err error) {
 		report, err = store.Check(ctx)
 		return err
 	})
 	return report, err
 }
 
-func (l *lease) use(fn func(*badger.Store) error) error {
+func (l *lease) use(ctx context.Context, fn func(*badger.Store) error) error {
+	if err := ctx.Err(); err != nil {
+		return err // and do not open a folder for that, which nobody may use any more
+	}
 	h, err := l.acquire()
 	if err != nil {
 		return err

@@ -5,6 +5,7 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"math/rand/v2"
 	"os"
 	"path/filepath"
 	"slices"
@@ -30,6 +31,13 @@ var folders = struct {
 	pool *caddy.UsagePool // *handle by canonical folder
 }{pool: caddy.NewUsagePool()}
 
+// live holds the handles that metrics tell of. The pool cannot be asked for them: it
+// is locked for as long as it takes to open a folder.
+var live struct {
+	sync.Mutex
+	handles []*handle
+}
+
 // handle is the store in a folder, or the reason why there is none at the moment:
 // one that is damaged, or on a full disk, must not keep the server from all else
 // that it does.
@@ -37,6 +45,7 @@ type handle struct {
 	folder string
 	key    []byte                       // nil without encryption
 	store  atomic.Pointer[badger.Store] // nil while it cannot be opened
+	probe  func(ctx context.Context, folder string, o badger.Options) error
 
 	mu      sync.Mutex
 	why     error    // there is no store
@@ -52,7 +61,7 @@ func join(l *lease) (*handle, error) {
 	folders.Lock()
 	defer folders.Unlock()
 	value, shared, err := folders.pool.LoadOrNew(l.folder, func() (caddy.Destructor, error) {
-		h := &handle{folder: l.folder, key: l.key, sharers: []*lease{l}}
+		h := &handle{folder: l.folder, key: l.key, probe: probeApart, sharers: []*lease{l}}
 		return h, h.start()
 	})
 	if err != nil {
@@ -85,16 +94,21 @@ func (h *handle) leave(l *lease) error {
 
 // start opens the store, or goes on trying to where it may be possible later.
 func (h *handle) start() error {
-	if err := h.open(); err != nil {
+	ctx, quit := context.WithCancel(context.Background())
+	a := attempts{seen: contents(h.folder), pause: retryInterval}
+	if err := h.open(ctx); err != nil {
 		if !mayPass(err) {
+			quit()
 			return err
 		}
 		h.logger().Error("the store cannot be opened: presets and workspaces are unavailable until it can, "+
 			"requests that do not need them are served", zap.String("folder", h.folder), zap.Error(err))
 	}
-	ctx, quit := context.WithCancel(context.Background())
 	h.quit, h.done = quit, make(chan struct{})
-	go h.tend(ctx)
+	go h.tend(ctx, a)
+	live.Lock()
+	defer live.Unlock()
+	live.handles = append(live.handles, h)
 	return nil
 }
 
@@ -104,8 +118,11 @@ func mayPass(err error) bool {
 	return errors.Is(err, badger.ErrDamaged) || errors.Is(err, domain.ErrUnavailable) || errors.Is(err, syscall.EIO)
 }
 
-func (h *handle) open() error {
-	store, err := badger.Open(h.folder, badger.Options{Logger: zap.New(logOf{h}), EncryptionKey: h.key, Probe: probeApart})
+func (h *handle) open(ctx context.Context) error {
+	store, err := badger.Open(h.folder, badger.Options{
+		Logger: zap.New(logOf{h}), EncryptionKey: h.key,
+		Probe: func(folder string, o badger.Options) error { return h.probe(ctx, folder, o) },
+	})
 	h.mu.Lock()
 	defer h.mu.Unlock()
 	if h.why = err; err == nil {
@@ -114,16 +131,21 @@ func (h *handle) open() error {
 	return err
 }
 
-// retryInterval is how often it is looked whether a store can be opened.
-const retryInterval = time.Second
+// retryInterval is how often it is looked whether a store can be opened. Tests have no
+// time for that.
+var retryInterval = time.Second
+
+// maxRetryPause is how long is waited at most after an attempt that failed, as each
+// may read all tables.
+const maxRetryPause = 30 * time.Second
 
 // tend opens the store as soon as that is possible, and then looks for damage in it
 // now and then, until ctx ends.
-func (h *handle) tend(ctx context.Context) {
+func (h *handle) tend(ctx context.Context, a attempts) {
 	defer close(h.done)
 	ticker := time.NewTicker(retryInterval)
 	defer ticker.Stop()
-	seen, checked := contents(h.folder), time.Now()
+	checks := newChecks(time.Now())
 	for {
 		select {
 		case <-ctx.Done():
@@ -131,33 +153,97 @@ func (h *handle) tend(ctx context.Context) {
 		case <-ticker.C:
 		}
 		store := h.store.Load()
-		interval := h.scrubInterval()
 		switch {
+		case ctx.Err() != nil: // a select with both picks either
+			return
 		case store == nil:
-			seen, checked = h.retry(seen), time.Now()
-		case interval > 0 && time.Since(checked) >= interval:
+			h.retry(ctx, &a, time.Now())
+			checks = newChecks(time.Now())
+		case checks.due(time.Now(), h.scrubInterval()):
 			h.scrub(ctx, store)
-			checked = time.Now()
+			checks.last, checks.some = time.Now(), true
 		}
 	}
 }
 
+// attempts are those to open a store.
+type attempts struct {
+	seen  string        // what was in the folder before the last one
+	pause time.Duration // after the next one that fails
+	next  time.Time     // not before
+}
+
 // retry opens the store if there may be space again, or if what was found damaged
-// has changed from how it was seen. It returns how it is now.
-func (h *handle) retry(seen string) string {
+// has changed from how it was seen.
+func (h *handle) retry(ctx context.Context, a *attempts, now time.Time) {
+	if now.Before(a.next) {
+		return
+	}
 	_, why := h.get()
-	if now := contents(h.folder); errors.Is(why, badger.ErrDamaged) && now == seen {
-		return now
+	found := contents(h.folder)
+	if errors.Is(why, badger.ErrDamaged) && found == a.seen {
+		return
 	}
 	if _, err := os.Stat(filepath.Join(h.folder, badger.MarkerName)); err != nil && !errors.Is(why, badger.ErrDiskFull) {
-		return seen // it is being replaced: an empty folder would become an empty store
+		return // it is being replaced: an empty folder would become an empty store
 	}
-	if h.open() == nil {
+	// As it was before, so that what changes meanwhile is noticed.
+	a.seen = found
+	began := time.Now()
+	err := h.open(ctx)
+	switch {
+	case ctx.Err() != nil:
+		return
+	case err == nil:
 		h.logger().Info("the store is open: presets and workspaces are available", zap.String("folder", h.folder))
-	} else if _, now := h.get(); now.Error() != why.Error() {
-		h.logger().Error("the store still cannot be opened", zap.String("folder", h.folder), zap.Error(now))
+		return
+	case errors.Is(err, badger.ErrDiskFull): // which is found out before anything is read
+		a.pause = retryInterval
+	default:
+		a.pause = min(2*a.pause, maxRetryPause)
+		a.next = now.Add(time.Since(began) + a.pause)
 	}
-	return contents(h.folder)
+	if reason(err) != reason(why) { // not their texts, which tell how much space is left
+		h.logger().Error("the store still cannot be opened", zap.String("folder", h.folder), zap.Error(err))
+	}
+}
+
+// reason is what keeps a store from being opened, as far as it makes a difference to
+// an operator: damage, a full disk, or nil for anything else.
+func reason(err error) error {
+	for _, known := range []error{badger.ErrDamaged, badger.ErrDiskFull} {
+		if errors.Is(err, known) {
+			return known
+		}
+	}
+	return nil
+}
+
+// checks are those of a store that is open.
+type checks struct {
+	last time.Time // or when it was opened, without any
+	some bool
+	luck float64 // from 0 to 1
+}
+
+// newChecks returns those of a store that was opened just now.
+func newChecks(now time.Time) checks {
+	return checks{last: now, luck: rand.Float64()} //nolint:gosec // it spreads load, and is no secret
+}
+
+// maxFirstCheck is how long after it was opened a store is looked at for the first time
+// at the latest.
+const maxFirstCheck = time.Hour
+
+// due reports whether the next check is, given how often there is to be one. The first
+// comes soon: a server that is started anew each day would else never make one. It
+// comes at no fixed time, for many servers may have been started at once.
+func (c checks) due(now time.Time, interval time.Duration) bool {
+	wait := interval
+	if !c.some {
+		wait = time.Duration(c.luck * float64(min(interval/10, maxFirstCheck)))
+	}
+	return interval > 0 && now.Sub(c.last) >= wait
 }
 
 // scrub looks for damage, so that what rots where nobody reads is found while there
@@ -221,8 +307,12 @@ func (h *handle) stamps() *domain.Stamps {
 	return noStamps
 }
 
-// Destruct closes the store, within the store's own limit of time.
+// Destruct closes the store, within the store's own limit of time. An attempt to open
+// it that is under way is given up.
 func (h *handle) Destruct() error {
+	live.Lock()
+	live.handles = slices.DeleteFunc(live.handles, func(other *handle) bool { return other == h })
+	live.Unlock()
 	h.quit()
 	<-h.done
 	if store := h.store.Load(); store != nil {

@@ -74,7 +74,9 @@ type Handler struct {
 	// auth_failure_window; -1 for no limit. IPv6 addresses count by their /64.
 	// Beyond it only keys that have worked from the address are looked at, and
 	// all else is answered with 429. Each handler counts for itself, in memory,
-	// and anew with each configuration. Default: 100
+	// and anew with each configuration; which keys have worked is remembered as
+	// long as the store is in use. Clients without an IP address, as on a Unix
+	// socket, are not limited. Default: 100
 	AuthFailureLimit int `json:"auth_failure_limit,omitempty"`
 
 	// The time in which an address gets auth_failure_limit attempts anew, bit by
@@ -221,10 +223,16 @@ func (h *Handler) provisionStore(ctx caddy.Context) error {
 // ensureLater creates the default workspace as soon as the store is available, until
 // ctx ends.
 func (h *Handler) ensureLater(ctx context.Context) {
-	for errors.Is(h.service.EnsureDefaultWorkspace(ctx), domain.ErrUnavailable) {
+	for ctx.Err() == nil {
+		err := h.service.EnsureDefaultWorkspace(ctx)
+		if !errors.Is(err, domain.ErrUnavailable) {
+			if err != nil && ctx.Err() == nil {
+				h.logger.Error("creating the default workspace failed: the next start or reload tries again", zap.Error(err))
+			}
+			return
+		}
 		select {
 		case <-ctx.Done():
-			return
 		case <-time.After(retryInterval):
 		}
 	}

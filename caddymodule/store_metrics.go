@@ -2,6 +2,7 @@ package caddymodule
 
 import (
 	"errors"
+	"slices"
 
 	"github.com/prometheus/client_golang/prometheus"
 )
@@ -43,29 +44,34 @@ func (storeMetrics) Describe(to chan<- *prometheus.Desc) {
 
 // Collect implements prometheus.Collector.
 func (storeMetrics) Collect(to chan<- prometheus.Metric) {
-	folders.pool.Range(func(_, value any) bool {
-		h := value.(*handle)
-		gauge := func(d *prometheus.Desc, value float64) {
-			to <- prometheus.MustNewConstMetric(d, prometheus.GaugeValue, value, h.folder)
-		}
-		store := h.store.Load()
-		gauge(storeAvailable, number(store != nil))
-		if store == nil {
-			gauge(storeWritable, 0)
-			return true
-		}
-		status := store.Status()
-		gauge(storeWritable, number(status.Writable))
-		gauge(storeFree, float64(status.FreeBytes))
-		gauge(storeNeeded, float64(status.NeededBytes))
-		to <- prometheus.MustNewConstMetric(storeDamage, prometheus.CounterValue, float64(status.Damage), h.folder)
-		checked := 0.0
-		if !status.Checked.IsZero() {
-			checked = float64(status.Checked.Unix())
-		}
-		gauge(storeChecked, checked)
-		return true
-	})
+	live.Lock()
+	handles := slices.Clone(live.handles)
+	live.Unlock()
+	for _, h := range handles {
+		h.collect(to)
+	}
+}
+
+func (h *handle) collect(to chan<- prometheus.Metric) {
+	gauge := func(d *prometheus.Desc, value float64) {
+		to <- prometheus.MustNewConstMetric(d, prometheus.GaugeValue, value, h.folder)
+	}
+	store := h.store.Load()
+	gauge(storeAvailable, number(store != nil))
+	if store == nil {
+		gauge(storeWritable, 0)
+		return
+	}
+	status := store.Status()
+	gauge(storeWritable, number(status.Writable))
+	gauge(storeFree, float64(status.FreeBytes))
+	gauge(storeNeeded, float64(status.NeededBytes))
+	to <- prometheus.MustNewConstMetric(storeDamage, prometheus.CounterValue, float64(status.Damage), h.folder)
+	checked := 0.0
+	if !status.Checked.IsZero() {
+		checked = float64(status.Checked.Unix())
+	}
+	gauge(storeChecked, checked)
 }
 
 func number(is bool) float64 {

@@ -1,13 +1,23 @@
 package caddymodule
 
 import (
+	"bytes"
+	"context"
+	"errors"
+	"fmt"
 	"os"
 	"path/filepath"
+	"slices"
 	"strings"
 	"testing"
+	"time"
 
 	"github.com/caddyserver/caddy/v2"
+	"github.com/prometheus/client_golang/prometheus"
+	"go.uber.org/zap"
+	"go.uber.org/zap/zaptest/observer"
 
+	"github.com/caddy-presets/caddy-presets/domain"
 	"github.com/caddy-presets/caddy-presets/storage/badger"
 )
 
@@ -102,7 +112,7 @@ func TestReplacedStore(t *testing.T) {
 	}
 	h := onlyHandle(t)
 	for range 3 {
-		h.retry("")
+		h.retry(t.Context(), new(attempts), time.Now())
 		s.manage("GET", "/v1/presets", "").want(t, 503)
 	}
 	if entries, err := os.ReadDir(s.folder); err != nil || len(entries) > 0 {
@@ -142,6 +152,281 @@ func TestScrubs(t *testing.T) {
 	}
 	if at := s.metric(`caddy_presets_store_checked_timestamp_seconds{store="` + s.canonicalFolder() + `"}`); at == "" || at == "0" {
 		t.Error("the metrics do not tell when it was checked")
+	}
+}
+
+// A store is looked at again and again without anyone asking for it.
+func TestScrubsByItself(t *testing.T) {
+	s := start(t, standard)
+	config, err := adapt(fmt.Sprintf("{\nadmin %s\npersist_config off\nlog {\noutput file %s\n}\n}\n%s", s.admin, s.logFile,
+		s.siteAt(s.address, fmt.Sprintf("presets {\nstorage badger %s {\nscrub_interval 1s\n}\n%s\n}", s.folder, standard))))
+	if err != nil {
+		t.Fatal(err)
+	}
+	config = bytes.Replace(config, []byte(`"scrub_interval":1000000000`), []byte(`"scrub_interval":"30ms"`), 1) // JSON may say less
+	if err := caddy.Load(config, true); err != nil {
+		t.Fatal(err)
+	}
+	if !s.eventually(func() bool { return strings.Count(s.logs(), "nothing is damaged") >= 2 }) {
+		t.Error("the store is not looked at twice")
+	}
+}
+
+func TestChecksDue(t *testing.T) {
+	const day = 24 * time.Hour
+	for _, tc := range []struct {
+		some     bool
+		luck     float64
+		interval time.Duration
+		want     time.Duration // after the last; negative for never
+	}{
+		{false, 0, day, 0},
+		{false, 1, day, time.Hour},
+		{false, 0.5, day, 30 * time.Minute},
+		{false, 1, 10 * time.Minute, time.Minute},
+		{true, 0, day, day},
+		{false, 0, -1, -1},
+		{true, 0, -1, -1},
+	} {
+		last := time.Now()
+		c := checks{last: last, some: tc.some, luck: tc.luck}
+		if tc.want < 0 {
+			if c.due(last.Add(1000*day), tc.interval) {
+				t.Errorf("%+v: a check is due that there is to be none of", tc)
+			}
+			continue
+		}
+		if !c.due(last.Add(tc.want), tc.interval) || c.due(last.Add(tc.want-1), tc.interval) {
+			t.Errorf("%+v: it is not due just then", tc)
+		}
+	}
+	if a, b := newChecks(time.Now()), newChecks(time.Now()); a.luck == b.luck {
+		t.Errorf("got %g twice, want that servers do not all check at once", a.luck)
+	}
+}
+
+// Reading a damaged record is counted, whoever asks.
+func TestDamageOfARecord(t *testing.T) {
+	const canary = "CANARY of a record"
+	s := start(t, standard)
+	s.manage("POST", "/v1/presets/p/responses", `{"model":"m","instructions":"`+canary+`"}`).want(t, 200)
+	s.stop() // which writes it to a table
+	s.reload(standard)
+	series := `caddy_presets_store_damage_total{store="` + s.canonicalFolder() + `"}`
+	if got := s.metric(series); got != "0" {
+		t.Errorf("before there is damage: got %q, want 0", got)
+	}
+	tables, _ := filepath.Glob(filepath.Join(s.folder, "*.sst"))
+	hit := false
+	for _, name := range tables {
+		file, err := os.OpenFile(name, os.O_RDWR, 0)
+		if err != nil {
+			t.Fatal(err)
+		}
+		defer file.Close()
+		content, _ := os.ReadFile(name)
+		if at := bytes.Index(content, []byte(canary)); at >= 0 {
+			hit = true
+			if _, err := file.WriteAt([]byte("X"), int64(at)); err != nil {
+				t.Fatal(err)
+			}
+		}
+	}
+	if !hit {
+		t.Fatal("the record is in no table")
+	}
+	if r := s.manage("GET", "/v1/presets/p/versions/1", ""); r.status < 500 || strings.Contains(r.body, "ANARY") {
+		t.Errorf("got %d, %s, want an error without what is damaged", r.status, r.body)
+	}
+	if got := s.metric(series); got == "0" || got == "" {
+		t.Errorf("got %q damages, want some", got)
+	}
+}
+
+// A store in which nobody was before, and that cannot be opened at first, has its
+// default workspace once it can.
+func TestDefaultWorkspaceLater(t *testing.T) {
+	s := start(t, standard)
+	s.folder = storeFolder(t)
+	store, err := badger.Open(s.folder, badger.Options{})
+	if err != nil {
+		t.Fatal(err)
+	}
+	service := domain.NewService(store) // a table needs something in it
+	if _, _, err := service.IssueKey(t.Context(), operator, domain.NewKey{Kind: domain.ManagementKey}); err != nil {
+		t.Fatal(err)
+	}
+	if err := store.Close(); err != nil {
+		t.Fatal(err)
+	}
+	undo := damage(t, s.folder)
+	s.reload(standard)
+	s.manage("GET", "/v1/workspaces/default", "").want(t, 503)
+	undo()
+	if !s.eventually(func() bool { return s.manage("GET", "/v1/workspaces/default", "").status == 200 }) {
+		t.Error("there is no default workspace")
+	}
+}
+
+// told is a store whose answers are given, and which counts how often it is asked.
+type told struct {
+	domain.Store
+	err   error
+	asked int
+}
+
+func (s *told) View(context.Context, func(domain.Reader) error) error { s.asked++; return s.err }
+
+func (*told) Stamps() *domain.Stamps { return noStamps }
+
+func TestEnsureLaterEnds(t *testing.T) {
+	core, logs := observer.New(zap.DebugLevel)
+	broken := &told{err: errors.New("broken")}
+	h := &Handler{logger: zap.New(core), service: domain.NewService(broken)}
+	h.ensureLater(t.Context())
+	if entries := logs.FilterField(zap.Error(broken.err)).All(); broken.asked != 1 || len(entries) != 1 || entries[0].Level != zap.ErrorLevel {
+		t.Errorf("got %d attempts and %v, want one that is logged as an error", broken.asked, logs.All())
+	}
+	ctx, cancel := context.WithCancel(t.Context())
+	cancel()
+	absent := &told{err: domain.ErrUnavailable}
+	h.service = domain.NewService(absent)
+	for range 20 { // a select would pick either
+		h.ensureLater(ctx)
+	}
+	if absent.asked != 0 {
+		t.Errorf("the store was asked %d times after the end", absent.asked)
+	}
+}
+
+// A request whose time is over does not open a folder that is in nobody's
+// configuration any more.
+func TestLeaseAfterTheEnd(t *testing.T) {
+	l := &lease{folder: storeFolder(t), logger: zap.NewNop()}
+	ctx, cancel := context.WithCancel(t.Context())
+	cancel()
+	if err := l.View(ctx, nil); !errors.Is(err, context.Canceled) {
+		t.Errorf("got %v, want that its context has ended", err)
+	}
+	if _, err := os.Stat(l.folder); err == nil {
+		t.Error("the folder was opened")
+	}
+}
+
+// closedStore makes a store that nobody has open.
+func closedStore(t *testing.T) (folder string) {
+	t.Helper()
+	folder = storeFolder(t)
+	store, err := badger.Open(folder, badger.Options{})
+	if err != nil {
+		t.Fatal(err)
+	}
+	if err := store.Close(); err != nil {
+		t.Fatal(err)
+	}
+	return folder
+}
+
+// A handle that is no longer needed does not wait for what an attempt to open the
+// store takes.
+func TestDestructEndsProbe(t *testing.T) {
+	probing, first := make(chan struct{}), true
+	h := &handle{folder: closedStore(t), probe: func(ctx context.Context, _ string, _ badger.Options) error {
+		if first {
+			first = false
+			return domain.ErrUnavailable
+		}
+		close(probing)
+		<-ctx.Done()
+		return fmt.Errorf("%w: %w", domain.ErrUnavailable, ctx.Err())
+	}}
+	if err := h.start(); err != nil {
+		t.Fatal(err)
+	}
+	<-probing
+	if err := h.Destruct(); err != nil {
+		t.Error(err)
+	}
+}
+
+// While a folder is being opened the metrics of the others can be read.
+func TestMetricsWhileOpening(t *testing.T) {
+	start(t, standard)
+	opening, opened := make(chan struct{}), make(chan struct{})
+	go func() {
+		_, _, _ = folders.pool.LoadOrNew("a folder that is being opened", func() (caddy.Destructor, error) {
+			close(opening)
+			<-opened
+			return nil, errors.New("not at all")
+		})
+	}()
+	<-opening
+	defer close(opened)
+	gathered := make(chan int)
+	go func() {
+		registry := prometheus.NewRegistry()
+		_ = registerStoreMetrics(registry)
+		families, _ := registry.Gather()
+		gathered <- len(families)
+	}()
+	select {
+	case n := <-gathered:
+		if n == 0 {
+			t.Error("there are no metrics of the store that is open")
+		}
+	case <-time.After(30 * time.Second):
+		t.Error("the metrics wait for the folder")
+	}
+}
+
+// Attempts that read all tables become rare, those on a full disk do not; and only
+// another reason is told of.
+func TestRetries(t *testing.T) {
+	core, logs := observer.New(zap.InfoLevel)
+	var failure error
+	probes := 0
+	h := &handle{folder: closedStore(t), probe: func(context.Context, string, badger.Options) error { probes++; return failure }}
+	h.sharers = []*lease{{logger: zap.New(core)}}
+	now, a := time.Now(), attempts{pause: retryInterval}
+	try := func(err error) (tried bool) {
+		before := probes
+		failure = err
+		h.retry(t.Context(), &a, now)
+		return probes > before
+	}
+	other := func() error { return fmt.Errorf("%w: %d", domain.ErrUnavailable, probes) }
+	var pauses []time.Duration
+	h.why = other()
+	for range 12 {
+		if !try(other()) {
+			t.Fatal("it is not tried when its time has come")
+		}
+		pauses = append(pauses, a.pause)
+		if now = now.Add(a.pause - 1); try(other()) {
+			t.Fatal("it is tried before its time")
+		}
+		now = a.next
+	}
+	if pauses[0] != 2*retryInterval || pauses[1] != 4*retryInterval || slices.Max(pauses) != maxRetryPause || pauses[11] != maxRetryPause {
+		t.Errorf("got pauses %v, want that they double up to %v", pauses, maxRetryPause)
+	}
+	if n := logs.Len(); n != 0 {
+		t.Errorf("got %d lines, want none for the same reason", n)
+	}
+	full := func() error { return fmt.Errorf("%w: %d MiB are free", badger.ErrDiskFull, probes) }
+	for range 5 {
+		if !try(full()) {
+			t.Fatal("a full disk is not looked at each time")
+		}
+	}
+	if n := logs.Len(); n != 1 {
+		t.Errorf("got %d lines, want one for the new reason", n)
+	}
+	if !try(nil) || h.store.Load() == nil {
+		t.Fatal("it is not open")
+	}
+	if err := h.store.Load().Close(); err != nil {
+		t.Error(err)
 	}
 }
 

@@ -11,6 +11,7 @@ import (
 	"os"
 	"os/exec"
 	"runtime"
+	"slices"
 	"strings"
 	"sync/atomic"
 
@@ -158,20 +159,24 @@ func verifyStore(r adminRequest) error {
 	return writeJSON(r.w, http.StatusOK, newVerdict(report, err))
 }
 
-// probeApart does what badger.Probe does, in a process of its own: on damage that
-// nobody has foreseen Badger ends the process, which must not be this one. Where no
-// other can be started it is done here.
-func probeApart(folder string, o badger.Options) error {
+// probeApart does what badger.Probe does, in a process of its own, which ends with ctx:
+// on damage that nobody has foreseen Badger ends the process, which must not be this
+// one. Where no other can be started it is done here, and goes on to its end.
+//
+// Only what that process says is damage. One that ended without a word may have lacked
+// memory, or time.
+func probeApart(ctx context.Context, folder string, o badger.Options) error {
 	if !isCommand.Load() {
 		return badger.Probe(folder, o) // in a program of someone else's, or a test
 	}
-	program, err := os.Executable()
+	program, err := ownProgram()
 	if err != nil {
 		return badger.Probe(folder, o)
 	}
 	var stdout, stderr bytes.Buffer
 	//nolint:gosec // it is this program, and the folder is the operator's
-	cmd := exec.Command(program, "presets", "verify", "--quick", "--json", folder)
+	cmd := exec.CommandContext(ctx, program, "presets", "verify", "--quick", "--json", folder)
+	cmd.Env = childEnvironment(os.Environ())
 	if len(o.EncryptionKey) > 0 { // not among the arguments, which all can see
 		cmd.Args = append(cmd.Args, "--encryption-key-file", "-")
 		cmd.Stdin = strings.NewReader(hex.EncodeToString(o.EncryptionKey))
@@ -180,24 +185,41 @@ func probeApart(folder string, o badger.Options) error {
 	endWithServer(cmd)
 	runtime.LockOSThread() // which is to live for as long as that process does
 	defer runtime.UnlockOSThread()
-	if err := cmd.Start(); err != nil {
+	switch err := cmd.Start(); {
+	case err != nil && ctx.Err() != nil:
+		return fmt.Errorf("%w: checking it: %w", domain.ErrUnavailable, ctx.Err())
+	case err != nil:
 		o.Logger.Warn("the store is checked in the server's own process: another one cannot be started", zap.Error(err))
 		return badger.Probe(folder, o)
 	}
 	err = cmd.Wait()
 	var v verdict
-	switch code := cmd.ProcessState.ExitCode(); {
-	case jsonv2.Unmarshal(stdout.Bytes(), &v) == nil && v.Damaged:
+	told := jsonv2.Unmarshal(stdout.Bytes(), &v) == nil
+	switch {
+	case told && v.Damaged:
 		return fmt.Errorf("%w%s", badger.ErrDamaged, strings.TrimPrefix(v.Error, badger.ErrDamaged.Error()))
-	case v.Error != "":
+	case told && v.Error != "":
 		return fmt.Errorf("%w: checking it: %s", domain.ErrUnavailable, v.Error)
-	case err == nil:
+	case told && err == nil:
 		return nil
-	case code < 0: // by a signal, such as that of a system without memory
-		return fmt.Errorf("%w: the process that checks it was ended: %w", domain.ErrUnavailable, err)
-	default:
-		return fmt.Errorf("%w: the process that checks it failed: %w: %s", badger.ErrDamaged, err, firstLine(stderr.String()))
+	case err == nil:
+		err = errors.New("it ended as if all were well")
 	}
+	return fmt.Errorf("%w: the process that checks it told nothing: %w: %s", domain.ErrUnavailable, err, firstLine(stderr.String()))
+}
+
+// childEnvironment returns what of an environment the process that checks a store
+// needs. The rest may hold keys, which are none of its business.
+func childEnvironment(all []string) (some []string) {
+	for _, variable := range all {
+		name, _, _ := strings.Cut(variable, "=")
+		switch name := strings.ToUpper(name); { // as Windows has it
+		case strings.HasPrefix(name, "XDG_"),
+			slices.Contains([]string{"PATH", "HOME", "SYSTEMROOT", "USERPROFILE", "APPDATA", "LOCALAPPDATA", "TEMP", "TMP"}, name):
+			some = append(some, variable)
+		}
+	}
+	return some
 }
 
 func firstLine(text string) string {
