@@ -30,6 +30,7 @@ var liveStores = caddy.NewUsagePool()
 type liveStore struct {
 	store   domain.Store
 	service *domain.Service
+	worked  *worked
 
 	mu   sync.Mutex
 	keys map[*Handler][]domain.Principal // from the configuration
@@ -38,9 +39,12 @@ type liveStore struct {
 // goLive makes the store of h one that is live, until withdrawn.
 func (h *Handler) goLive(name string, store domain.Store) {
 	value, _ := liveStores.LoadOrStore(name, &liveStore{
-		store: store, service: domain.NewService(store), keys: make(map[*Handler][]domain.Principal),
+		store: store, service: domain.NewService(store), worked: newWorked(), keys: make(map[*Handler][]domain.Principal),
 	})
 	h.storeName, h.live = name, value.(*liveStore)
+	if h.failures != nil {
+		h.failures.worked = h.live.worked
+	}
 	h.live.mu.Lock()
 	defer h.live.mu.Unlock()
 	h.live.keys[h] = slices.Collect(maps.Values(h.keys))

@@ -64,13 +64,13 @@ func (c *call) authenticate() error {
 // authentication, domain.ErrCredentials, and counts against the address of the
 // client unless it is forgiven. It is a *limitError, and nothing was looked at,
 // where the address has failed too often and the key has not worked from there
-// before.
+// before. Clients without an address, as on a Unix socket, are not told apart, and
+// not limited: whoever may open that could else lock out all others.
 func (c *call) identify(secret string) (domain.Principal, error) {
-	key, f := domain.HashSecret(secret), c.h.failures
-	if f == nil {
+	key, f, from := domain.HashSecret(secret), c.h.failures, originOf(c.r)
+	if f == nil || from == (origin{}) {
 		return c.h.principal(c.r.Context(), key)
 	}
-	from := originOf(c.r)
 	if f.hasWorked(from, key) {
 		who, err := c.h.principal(c.r.Context(), key)
 		if !errors.Is(err, domain.ErrCredentials) {
@@ -78,20 +78,19 @@ func (c *call) identify(secret string) (domain.Principal, error) {
 		}
 		f.forget(from, key) // it is worth no more than a guess now
 	}
-	// The token is taken before the key is looked at, so that many guesses at once
-	// are no more than one after another.
-	if wait := f.take(from); wait > 0 {
-		return domain.Principal{}, &limitError{wait}
+	if err := f.take(c.r.Context(), from); err != nil {
+		return domain.Principal{}, err
 	}
+	wrong := false
+	defer func() { f.end(from, wrong) }()
 	who, err := c.h.principal(c.r.Context(), key)
 	switch {
 	case errors.Is(err, domain.ErrCredentials):
+		wrong = true
 		c.failed++
-		return who, err
 	case err == nil:
 		f.remember(from, key)
 	}
-	f.giveBack(from, 1)
 	return who, err
 }
 

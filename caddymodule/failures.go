@@ -1,6 +1,7 @@
 package caddymodule
 
 import (
+	"context"
 	"fmt"
 	"hash/maphash"
 	"net"
@@ -51,18 +52,33 @@ type failures struct {
 	now    func() time.Duration
 	logger *zap.Logger
 	seed   maphash.Seed
-
-	// worked holds the hashes of addresses and keys that worked together, by
-	// sets, and 0 for nothing. Reading it takes no lock: every request does.
-	// That two pairs have one hash is less likely than a right guess, and would
-	// only have a key looked at.
-	worked [failureSets * failureWays]atomic.Uint64
+	*worked
 
 	mu      sync.Mutex
 	buckets [failureSets][failureWays]bucket
+	pending map[origin]lookups
 	told    time.Duration // when an address was last told of in the log
 	untold  int           // addresses that were limited since, and not told of
 }
+
+// lookups are those of keys from an address that are under way, each with a token.
+type lookups struct {
+	count int
+	over  chan struct{} // closed when there may be a token, or none will be given back; nil if nobody waits
+}
+
+// worked holds the hashes of addresses and keys that worked together, by sets, and 0
+// for nothing. Reading it takes no lock: every request does. That two pairs have one
+// hash is less likely than a right guess, and would only have a key looked at.
+//
+// It belongs to a store and not to a configuration, so that what worked is not
+// forgotten with a reload.
+type worked struct {
+	seed  maphash.Seed
+	pairs [failureSets * failureWays]atomic.Uint64
+}
+
+func newWorked() *worked { return &worked{seed: maphash.MakeSeed()} }
 
 // bucket is what an address has left, told by when it will be full again.
 type bucket struct {
@@ -111,7 +127,7 @@ func newFailures(limit int, window time.Duration, logger *zap.Logger) *failures 
 	return &failures{
 		limit: int64(limit), each: window / time.Duration(limit),
 		now: func() time.Duration { return time.Since(start) }, logger: logger,
-		seed: maphash.MakeSeed(),
+		seed: maphash.MakeSeed(), worked: newWorked(), pending: make(map[origin]lookups),
 	}
 }
 
@@ -145,20 +161,79 @@ func checkAuthFailureLimit(limit int, window time.Duration) error {
 	return nil
 }
 
-// take takes a token from the bucket of an address. Where there is none it
-// returns how long it takes until there is.
-func (f *failures) take(from origin) (wait time.Duration) {
-	now := f.now()
+// take takes a token from the bucket of an address, before a key is looked up: so many
+// guesses at once are no more than one after another. Where there is none it waits for
+// those that are looked up now, whose tokens are given back if they are right: so many
+// right keys at once are all looked up. It returns nil, and then end must be called, or
+// a *limitError, or the error of ctx.
+func (f *failures) take(ctx context.Context, from origin) error {
 	f.mu.Lock()
+	for {
+		wait := f.takeNow(from)
+		under := f.pending[from]
+		switch {
+		case wait <= 0:
+			under.count++
+			f.pending[from] = under
+			f.mu.Unlock()
+			return nil
+		case under.count == 0:
+			f.tell(from) // unlocks
+			return &limitError{wait}
+		case under.over == nil:
+			under.over = make(chan struct{})
+			f.pending[from] = under
+		}
+		f.mu.Unlock()
+		select {
+		case <-under.over:
+		case <-ctx.Done():
+			return ctx.Err()
+		}
+		f.mu.Lock()
+	}
+}
+
+// end ends the look-up of a key that took a token, which it gives back unless the key
+// was wrong.
+func (f *failures) end(from origin, wrong bool) {
+	f.mu.Lock()
+	defer f.mu.Unlock()
+	if !wrong {
+		f.bucketOf(from).full -= f.each
+	}
+	under := f.pending[from]
+	under.count--
+	// Wrong keys wake nobody before the last: there is nothing for who waits.
+	if under.over != nil && (!wrong || under.count == 0) {
+		close(under.over)
+		under.over = nil
+	}
+	if f.pending[from] = under; under.count == 0 {
+		delete(f.pending, from)
+	}
+}
+
+// takeNow takes a token. Where there is none it returns how long it takes until there
+// is. mu is held.
+func (f *failures) takeNow(from origin) (wait time.Duration) {
+	now := f.now()
 	b := f.bucketOf(from)
 	if b.full <= now {
 		b.full, b.told = now, false
 	}
 	if wait = b.full + f.each - now - time.Duration(f.limit)*f.each; wait <= 0 {
 		b.full += f.each
-		f.mu.Unlock()
 		return 0
 	}
+	return wait
+}
+
+// tell tells the log of an address whose bucket is empty, if it was not told. mu is
+// held, and is not any more afterwards.
+func (f *failures) tell(from origin) {
+	now := f.now()
+	b := f.bucketOf(from)
 	tell := !b.told
 	b.told = true
 	if tell && f.told != 0 && now-f.told < time.Second { // a flood of addresses is none of the log
@@ -174,7 +249,6 @@ func (f *failures) take(from origin) (wait time.Duration) {
 		f.logger.Warn("too many failed authentications from an address: only keys that have worked from there are looked at",
 			zap.Stringer("address", from), zap.Int("others_since_last_told", untold))
 	}
-	return wait
 }
 
 // giveBack gives tokens back that were taken for what was no failure.
@@ -204,8 +278,8 @@ func (f *failures) bucketOf(from origin) *bucket {
 
 // hasWorked reports whether a key has worked from an address, as far as is
 // remembered.
-func (f *failures) hasWorked(from origin, key domain.KeyHash) bool {
-	set, pair := f.setOf(from, key)
+func (w *worked) hasWorked(from origin, key domain.KeyHash) bool {
+	set, pair := w.setOf(from, key)
 	for i := range set {
 		if set[i].Load() == pair {
 			return true
@@ -216,8 +290,8 @@ func (f *failures) hasWorked(from origin, key domain.KeyHash) bool {
 
 // remember notes that a key has worked from an address, and forget that it does
 // no longer.
-func (f *failures) remember(from origin, key domain.KeyHash) {
-	set, pair := f.setOf(from, key)
+func (w *worked) remember(from origin, key domain.KeyHash) {
+	set, pair := w.setOf(from, key)
 	for i := range set {
 		if set[i].CompareAndSwap(0, pair) {
 			return
@@ -226,20 +300,20 @@ func (f *failures) remember(from origin, key domain.KeyHash) {
 	set[pair>>1%failureWays].Store(pair) // any will do: there are more of them than clients have keys
 }
 
-func (f *failures) forget(from origin, key domain.KeyHash) {
-	set, pair := f.setOf(from, key)
+func (w *worked) forget(from origin, key domain.KeyHash) {
+	set, pair := w.setOf(from, key)
 	for i := range set {
 		set[i].CompareAndSwap(pair, 0)
 	}
 }
 
 // setOf returns the set of an address and key, and what stands for them there.
-func (f *failures) setOf(from origin, key domain.KeyHash) (set []atomic.Uint64, pair uint64) {
+func (w *worked) setOf(from origin, key domain.KeyHash) (set []atomic.Uint64, pair uint64) {
 	var both [len(from) + len(key)]byte
 	copy(both[copy(both[:], from[:]):], key[:])
-	pair = maphash.Bytes(f.seed, both[:]) | 1 // never 0
+	pair = maphash.Bytes(w.seed, both[:]) | 1 // never 0
 	first := pair >> 32 % failureSets * failureWays
-	return f.worked[first : first+failureWays], pair
+	return w.pairs[first : first+failureWays], pair
 }
 
 // limitError is what an address gets that has failed too often.

@@ -1,8 +1,10 @@
 package caddymodule
 
 import (
+	"context"
 	"crypto/sha256"
 	"encoding/json"
+	"errors"
 	"math/rand/v2"
 	"net/http"
 	"net/http/httptest"
@@ -11,6 +13,7 @@ import (
 	"sync"
 	"sync/atomic"
 	"testing"
+	"testing/synctest"
 	"time"
 	"unsafe"
 
@@ -42,11 +45,21 @@ func v4(n int) origin {
 	return origin{10: 0xff, 0xff, byte(1 + n>>24), byte(n >> 16), byte(n >> 8), byte(n)}
 }
 
+// fail guesses once and is wrong, if a guess is allowed. It returns how long it has to
+// wait otherwise.
+func (f *failures) fail(from origin) (wait time.Duration) {
+	if err := f.take(context.Background(), from); err != nil {
+		return err.(*limitError).wait
+	}
+	f.end(from, true)
+	return 0
+}
+
 func TestFailureBucket(t *testing.T) {
 	f, clock, _ := newTimedFailures(3, 30*time.Second) // a token each 10 s
 	wants := func(from origin, want time.Duration) {
 		t.Helper()
-		if got := f.take(from); got != want {
+		if got := f.fail(from); got != want {
 			t.Errorf("at %s: got a wait of %s, want %s", *clock, got, want)
 		}
 	}
@@ -85,18 +98,72 @@ func TestFailuresAtOnce(t *testing.T) {
 	f, _, _ := newTimedFailures(100, time.Minute)
 	var allowed atomic.Int32
 	var wg sync.WaitGroup
-	for range 50 {
+	for range 1000 {
 		wg.Go(func() {
-			for range 20 {
-				if f.take(v4(1)) == 0 {
-					allowed.Add(1)
-				}
+			if f.fail(v4(1)) == 0 {
+				allowed.Add(1)
 			}
 		})
 	}
 	if wg.Wait(); allowed.Load() != 100 {
 		t.Errorf("got %d attempts, want 100", allowed.Load())
 	}
+	if len(f.pending) != 0 {
+		t.Errorf("%d addresses are kept of what is over", len(f.pending))
+	}
+}
+
+// Right keys at once are all looked up, however many, also if each is new there; and
+// no more of them than the limit at a time.
+func TestSuccessesAtOnce(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		f, _, _ := newTimedFailures(10, time.Minute)
+		var now, most, done atomic.Int32
+		for range 1000 {
+			go func() {
+				if err := f.take(t.Context(), v4(1)); err != nil {
+					t.Error(err)
+					return
+				}
+				n := now.Add(1)
+				for m := most.Load(); n > m && !most.CompareAndSwap(m, n); m = most.Load() {
+				}
+				time.Sleep(time.Millisecond)
+				now.Add(-1)
+				f.end(v4(1), false)
+				done.Add(1)
+			}()
+		}
+		time.Sleep(time.Minute)
+		synctest.Wait()
+		if done.Load() != 1000 || most.Load() != 10 {
+			t.Errorf("got %d of 1000 answers, %d at once, want all, 10 at once", done.Load(), most.Load())
+		}
+	})
+}
+
+// Who waits for the keys that are looked up before goes as soon as its client does, and
+// is refused when all were wrong.
+func TestWaitingForLookups(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		f, _, _ := newTimedFailures(1, time.Minute)
+		if err := f.take(t.Context(), v4(1)); err != nil {
+			t.Fatal(err)
+		}
+		ctx, cancel := context.WithCancel(t.Context())
+		gone, refused := make(chan error, 1), make(chan error, 1)
+		go func() { gone <- f.take(ctx, v4(1)) }()
+		go func() { refused <- f.take(t.Context(), v4(1)) }()
+		synctest.Wait()
+		cancel()
+		if err := <-gone; !errors.Is(err, context.Canceled) {
+			t.Errorf("got %v, want that the client is gone", err)
+		}
+		f.end(v4(1), true)
+		if _, limited := errors.AsType[*limitError](<-refused); !limited {
+			t.Error("it is not refused after all were wrong")
+		}
+	})
 }
 
 func TestOrigin(t *testing.T) {
@@ -130,22 +197,22 @@ func TestOrigin(t *testing.T) {
 // forgotten, and nobody new is refused. All that costs no memory.
 func TestFailuresOfABotnet(t *testing.T) {
 	f, _, _ := newTimedFailures(100, time.Minute)
-	if size := unsafe.Sizeof(*f); size > 660<<10 {
+	if size := unsafe.Sizeof(*f) + unsafe.Sizeof(*f.worked); size > 660<<10 {
 		t.Errorf("got %d bytes, want at most 660 KiB", size)
 	}
 	attacker := v4(1)
 	for range 100 {
-		f.take(attacker)
+		f.fail(attacker)
 	}
 	for n := range 500_000 { // thirty times as many as there is room for, at once
-		if f.take(v4(1000+n)) > 0 {
+		if f.fail(v4(1000+n)) > 0 {
 			t.Fatalf("address %d is refused at its first attempt", n)
 		}
-		if n%1000 == 0 && f.take(attacker) == 0 {
+		if n%1000 == 0 && f.fail(attacker) == 0 {
 			t.Fatalf("after %d addresses the attacker has an attempt more", n)
 		}
 	}
-	if allocs := testing.AllocsPerRun(1000, func() { f.take(v4(5)); f.giveBack(v4(6), 1) }); allocs > 0 {
+	if allocs := testing.AllocsPerRun(1000, func() { f.fail(v4(5)); f.giveBack(v4(6), 1) }); allocs > 0 {
 		t.Errorf("got %g allocations, want none", allocs)
 	}
 }
@@ -183,7 +250,7 @@ func TestWorkedKeys(t *testing.T) {
 func TestFailuresInTheLog(t *testing.T) {
 	f, clock, logs := newTimedFailures(2, 20*time.Second)
 	for range 100 {
-		f.take(v4(7))
+		f.fail(v4(7))
 		*clock += 3 * time.Second // it gets an attempt now and then, and is never at rest
 	}
 	entries := logs.TakeAll()
@@ -192,7 +259,7 @@ func TestFailuresInTheLog(t *testing.T) {
 	}
 	*clock += time.Minute // at rest
 	for range 5 {
-		f.take(v4(7))
+		f.fail(v4(7))
 	}
 	if n := len(logs.TakeAll()); n != 1 {
 		t.Errorf("after a pause: got %d lines, want one", n)
@@ -200,12 +267,12 @@ func TestFailuresInTheLog(t *testing.T) {
 	*clock += time.Minute
 	for n := range 1000 {
 		for range 3 {
-			f.take(v4(n))
+			f.fail(v4(n))
 		}
 	}
 	*clock += time.Second
 	for range 3 {
-		f.take(v4(5000))
+		f.fail(v4(5000))
 	}
 	entries = logs.TakeAll()
 	if len(entries) != 2 || entries[1].ContextMap()["others_since_last_told"] != int64(999) {
@@ -293,7 +360,13 @@ func TestAuthFailureLimit(t *testing.T) {
 		}
 	}
 
-	s.reload(limited("5 24h")) // begins anew
+	s.reload(limited("5 24h")) // begins anew, but for what has worked
+	for range 5 {
+		get("a-guess").want(t, 401)
+	}
+	refused("a guess after a reload", get("a-guess"), plain)
+	get(known).want(t, 200)
+	s.reload(limited("5 24h"))
 	get(issued).want(t, 200)
 	get("a-guess").want(t, 401)
 	s.reload(limited("off"))
@@ -339,6 +412,22 @@ func TestFailuresBehindAProxy(t *testing.T) {
 		s.do("GET", "/v1/presets", "", bearer("a-guess"), "X-Forwarded-For: 192.0.2.2").want(t, want)
 		s.do("GET", "/v1/presets", "", bearer("a-guess"), "X-Forwarded-For: 2001:db8::1").want(t, want)
 		s.do("GET", "/v1/presets", "", bearer("a-guess"), "X-Forwarded-For: 2001:db8::2").want(t, 429)
+	}
+}
+
+// Clients of a Unix socket have no address, and cannot lock each other out.
+func TestFailuresWithoutAnAddress(t *testing.T) {
+	h := &Handler{failures: newFailures(1, time.Minute, zap.NewNop()), service: domain.NewService(&told{err: domain.ErrNotFound})}
+	for remote, limited := range map[string]bool{"@": false, "": false, "192.0.2.1:1": true} {
+		r := httptest.NewRequest(http.MethodGet, "/", nil)
+		r.RemoteAddr = remote
+		c := &call{h: h, r: r}
+		for n := range 5 {
+			_, err := c.identify("a-guess")
+			if _, is := errors.AsType[*limitError](err); is != (limited && n > 0) {
+				t.Errorf("from %q: attempt %d: got %v, want that it is limited: %t", remote, n, err, limited && n > 0)
+			}
+		}
 	}
 }
 
@@ -390,7 +479,7 @@ func BenchmarkFailures(b *testing.B) {
 	b.Run("a failure", func(b *testing.B) {
 		b.ReportAllocs()
 		for b.Loop() {
-			f.take(origin{byte(rand.IntN(256)), byte(rand.IntN(256)), 9: 1})
+			f.fail(origin{byte(rand.IntN(256)), byte(rand.IntN(256)), 9: 1})
 		}
 	})
 }
