@@ -1,6 +1,7 @@
 package caddymodule
 
 import (
+	"context"
 	"errors"
 	"fmt"
 	"io"
@@ -31,6 +32,8 @@ type liveStore struct {
 	store   domain.Store
 	service *domain.Service
 	worked  *worked
+	gone    context.Context // ends when no configuration uses the store any more
+	end     context.CancelFunc
 
 	mu   sync.Mutex
 	keys map[*Handler][]domain.Principal // from the configuration
@@ -38,9 +41,14 @@ type liveStore struct {
 
 // goLive makes the store of h one that is live, until withdrawn.
 func (h *Handler) goLive(name string, store domain.Store) {
-	value, _ := liveStores.LoadOrStore(name, &liveStore{
+	gone, end := context.WithCancel(context.Background())
+	value, shared := liveStores.LoadOrStore(name, &liveStore{
+		gone: gone, end: end,
 		store: store, service: domain.NewService(store), worked: newWorked(), keys: make(map[*Handler][]domain.Principal),
 	})
+	if shared {
+		end()
+	}
 	h.storeName, h.live = name, value.(*liveStore)
 	if h.failures != nil {
 		h.failures.worked = h.live.worked
@@ -48,6 +56,12 @@ func (h *Handler) goLive(name string, store domain.Store) {
 	h.live.mu.Lock()
 	defer h.live.mu.Unlock()
 	h.live.keys[h] = slices.Collect(maps.Values(h.keys))
+}
+
+// Destruct ends what would keep the store open though no configuration uses it.
+func (l *liveStore) Destruct() error {
+	l.end()
+	return nil
 }
 
 func (h *Handler) withdraw() error {
@@ -332,5 +346,8 @@ func adminError(err error) error {
 	return caddy.APIError{HTTPStatus: statusOf[domain.KindOf(err)], Err: err}
 }
 
-// Interface guard
-var _ caddy.AdminRouter = (*adminAPI)(nil)
+// Interface guards
+var (
+	_ caddy.AdminRouter = (*adminAPI)(nil)
+	_ caddy.Destructor  = (*liveStore)(nil)
+)

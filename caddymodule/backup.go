@@ -14,6 +14,7 @@ import (
 	"os/signal"
 	"path/filepath"
 	"strings"
+	"sync"
 	"syscall"
 	"time"
 
@@ -23,6 +24,7 @@ import (
 	"go.uber.org/zap"
 	"golang.org/x/term"
 
+	"github.com/caddy-presets/caddy-presets/domain"
 	"github.com/caddy-presets/caddy-presets/storage/badger"
 )
 
@@ -63,7 +65,14 @@ func getBackup(r adminRequest) error {
 	}
 	to := &backupStream{w: r.w, control: http.NewResponseController(r.w)}
 	defer to.control.SetWriteDeadline(time.Time{}) //nolint:errcheck // the connection may be gone
-	_, _, err := store.Backup(r.Context(), to, base)
+	ctx, cancel := context.WithCancel(r.Context())
+	defer cancel()
+	// A client that does not read would keep the folder from whoever opens it next.
+	defer context.AfterFunc(r.gone, func() {
+		cancel()
+		to.end()
+	})()
+	_, _, err := store.Backup(ctx, to, base)
 	switch {
 	case err == nil:
 		return nil
@@ -82,6 +91,27 @@ type backupStream struct {
 	w       http.ResponseWriter
 	control *http.ResponseController
 	begun   bool
+
+	mu    sync.Mutex // of the deadline
+	ended bool
+}
+
+// end makes all writes fail, also one that is under way.
+func (s *backupStream) end() {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	s.ended = true
+	_ = s.control.SetWriteDeadline(time.Now()) // fails where the connection is gone, too
+}
+
+// allow gives a client its time to read.
+func (s *backupStream) allow() error {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	if s.ended {
+		return domain.ErrClosed
+	}
+	return s.control.SetWriteDeadline(time.Now().Add(backupPause))
 }
 
 func (s *backupStream) Write(p []byte) (int, error) {
@@ -89,7 +119,7 @@ func (s *backupStream) Write(p []byte) (int, error) {
 		s.begun = true
 		s.w.Header().Set("Content-Type", "application/octet-stream")
 	}
-	if err := s.control.SetWriteDeadline(time.Now().Add(backupPause)); err != nil {
+	if err := s.allow(); err != nil {
 		return 0, err
 	}
 	return s.w.Write(p)

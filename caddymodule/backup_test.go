@@ -326,7 +326,7 @@ func TestSlowBackup(t *testing.T) {
 	if _, err := io.ReadFull(conn, first); err != nil {
 		t.Fatal(err)
 	}
-	for begin := time.Now(); time.Since(begin) < time.Second; time.Sleep(100 * time.Millisecond) {
+	for range 10 {
 		s.manage("POST", "/v1/presets/meanwhile/responses", `{"model":"m"}`).want(t, 200)
 	}
 	rest, err := io.ReadAll(conn)
@@ -342,6 +342,32 @@ func TestSlowBackup(t *testing.T) {
 		t.Errorf("the backup has %d bytes: it may have fitted into what the system keeps for a connection", len(body))
 	}
 	t.Logf("%d bytes, %d records", len(body), end.Records)
+}
+
+// A backup that nobody reads does not keep the store open when it is not used any more.
+func TestStalledBackup(t *testing.T) {
+	s := start(t, standard)
+	s.fillStore(30 << 20)
+	h := onlyHandle(t)
+	conn, err := net.Dial("tcp", s.admin)
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer conn.Close()
+	_ = conn.(*net.TCPConn).SetReadBuffer(64 << 10)
+	fmt.Fprintf(conn, "GET /presets/backup HTTP/1.0\r\nHost: %s\r\n\r\n", s.admin)
+	if _, err := io.ReadFull(conn, make([]byte, 1000)); err != nil {
+		t.Fatal(err)
+	}
+	s.stop()
+	closed := func() bool {
+		live.Lock()
+		defer live.Unlock()
+		return !slices.Contains(live.handles, h)
+	}
+	if !s.eventually(closed) {
+		t.Error("the store is still open")
+	}
 }
 
 // A damaged store aborts the connection midway, and the server's log tells why.
@@ -418,23 +444,25 @@ func TestProgress(t *testing.T) {
 // A backup that is given up leaves no file.
 func TestBackupInterrupted(t *testing.T) {
 	s := start(t, standard)
-	begun := make(chan struct{})
+	begun, ended := make(chan struct{}), make(chan struct{})
 	stalled := s.cutting(func(w http.ResponseWriter, whole []byte) {
 		_, _ = w.Write(whole[:len(whole)/2])
 		_ = http.NewResponseController(w).Flush()
 		close(begun)
-		time.Sleep(time.Second)
+		<-ended // the client does not wait for us
 	})
 	ctx, stop := context.WithCancel(t.Context())
 	dir := t.TempDir()
 	target := &adminTarget{address: stalled}
-	ended := make(chan error)
+	failed := make(chan error)
 	go func() {
-		ended <- target.backupToFile(ctx, io.Discard, adminPath+"backup", filepath.Join(dir, "b"))
+		failed <- target.backupToFile(ctx, io.Discard, adminPath+"backup", filepath.Join(dir, "b"))
 	}()
 	<-begun
 	stop()
-	if err := <-ended; err == nil || err.Error() != "interrupted" {
+	err := <-failed
+	close(ended)
+	if err == nil || err.Error() != "interrupted" {
 		t.Errorf("got error %v, want that it was interrupted", err)
 	}
 	if left, _ := os.ReadDir(dir); len(left) > 0 {
