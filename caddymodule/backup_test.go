@@ -368,6 +368,8 @@ func TestStalledBackup(t *testing.T) {
 	if !s.eventually(closed) {
 		t.Error("the store is still open")
 	}
+	folders.Lock() // it is closed before others have their turn, and then its folder may go
+	defer folders.Unlock()
 }
 
 // A damaged store aborts the connection midway, and the server's log tells why.

@@ -14,6 +14,7 @@ import (
 	"os"
 	"path/filepath"
 	"regexp"
+	"slices"
 	"strings"
 	"sync"
 	"testing"
@@ -97,8 +98,28 @@ func storeFolder(t *testing.T) string {
 	if err != nil {
 		t.Fatal(err)
 	}
-	t.Cleanup(func() { os.RemoveAll(dir) })
+	t.Cleanup(func() {
+		// A request may be the last to need the store, and take longer than the server.
+		// A store whose folder is gone takes ten seconds to close, and keeps the next
+		// test from opening its own.
+		for range 250 {
+			if !inUse(dir) {
+				break
+			}
+			time.Sleep(20 * time.Millisecond)
+		}
+		folders.Lock() // which is held while one is closed
+		defer folders.Unlock()
+		os.RemoveAll(dir)
+	})
 	return filepath.Join(dir, "store")
+}
+
+// inUse reports whether a store in a folder is open.
+func inUse(dir string) bool {
+	live.Lock()
+	defer live.Unlock()
+	return slices.ContainsFunc(live.handles, func(h *handle) bool { return strings.Contains(h.folder, filepath.Base(dir)) })
 }
 
 // stop replaces the configuration by an empty one, which releases the folder.

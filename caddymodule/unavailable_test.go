@@ -266,6 +266,7 @@ func TestDefaultWorkspaceLater(t *testing.T) {
 	if !s.eventually(func() bool { return s.manage("GET", "/v1/workspaces/default", "").status == 200 }) {
 		t.Error("there is no default workspace")
 	}
+	s.stop() // before the folder goes
 }
 
 // told is a store whose answers are given, and which counts how often it is asked.
