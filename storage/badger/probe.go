@@ -50,6 +50,9 @@ func withProbe(folder string, o Options, fn func(*badgerdb.DB) error) error {
 		return fmt.Errorf("%w, restore a backup: %w", ErrDamaged, err)
 	}
 	removeLeftovers(folder, probeName)
+	if err := checkSpace(folder, freeSpace); err != nil {
+		return err
+	}
 	copied, err := os.MkdirTemp(folder, probeName)
 	if err != nil {
 		return fmt.Errorf("%w: copying the logs: %w", errUnavailable, err)
@@ -77,6 +80,15 @@ func withProbe(folder string, o Options, fn func(*badgerdb.DB) error) error {
 		return err
 	})
 	return errors.Join(err, guarded(db.Close))
+}
+
+// checkSpace returns an error where there is too little space for a copy: the system
+// kills a process whose writes through a memory map find none.
+func checkSpace(folder string, free func(folder string) (uint64, error)) error {
+	if left, err := free(folder); err == nil && left < flushSpace {
+		return fmt.Errorf("%w: %d MiB are free, %d are needed to look at the store", ErrDiskFull, left>>20, flushSpace>>20)
+	}
+	return nil
 }
 
 // copyStore puts into the empty folder to all that Badger needs of the one from: copies

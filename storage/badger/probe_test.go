@@ -2,6 +2,7 @@ package badger
 
 import (
 	"bytes"
+	"errors"
 	"os"
 	"path/filepath"
 	"testing"
@@ -26,5 +27,14 @@ func TestCopyFile(t *testing.T) {
 	}
 	if err := copyFile(filepath.Join(folder, "missing"), filepath.Join(folder, "other")); err == nil {
 		t.Error("a missing file is copied")
+	}
+}
+
+func TestCheckSpace(t *testing.T) {
+	for free, full := range map[uint64]bool{0: true, flushSpace - 1: true, flushSpace: false} {
+		err := checkSpace(t.TempDir(), func(string) (uint64, error) { return free, nil })
+		if errors.Is(err, ErrDiskFull) != full {
+			t.Errorf("%d bytes are free: got %v, want a full disk: %t", free, err, full)
+		}
 	}
 }
