@@ -48,8 +48,8 @@ func v4(n int) origin {
 // fail guesses once and is wrong, if a guess is allowed. It returns how long it has to
 // wait otherwise.
 func (f *failures) fail(from origin) (wait time.Duration) {
-	if err := f.take(context.Background(), from); err != nil {
-		return err.(*limitError).wait
+	if limited, is := errors.AsType[*limitError](f.take(context.Background(), from)); is {
+		return limited.wait
 	}
 	f.end(from, true)
 	return 0

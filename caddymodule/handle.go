@@ -209,14 +209,16 @@ func (h *handle) retry(ctx context.Context, a *attempts, now time.Time) {
 }
 
 // reason is what keeps a store from being opened, as far as it makes a difference to
-// an operator: damage, a full disk, or nil for anything else.
-func reason(err error) error {
-	for _, known := range []error{badger.ErrDamaged, badger.ErrDiskFull} {
-		if errors.Is(err, known) {
-			return known
-		}
+// an operator.
+func reason(err error) string {
+	switch {
+	case errors.Is(err, badger.ErrDamaged):
+		return "damage"
+	case errors.Is(err, badger.ErrDiskFull):
+		return "a full disk"
+	default:
+		return "another"
 	}
-	return nil
 }
 
 // checks are those of a store that is open.

@@ -62,7 +62,7 @@ func TestProbeApart(t *testing.T) {
 		"environment": {domain.ErrUnavailable, "secret <> home true"},
 	} {
 		err := probeApart(t.Context(), filepath.Join(t.TempDir(), what), badger.Options{Logger: zap.NewNop()})
-		if !errors.Is(err, tc.kind) || errors.Is(err, badger.ErrDamaged) != (tc.kind == badger.ErrDamaged) {
+		if !errors.Is(err, tc.kind) || errors.Is(err, badger.ErrDamaged) != (what == "damaged") {
 			t.Errorf("%s: got %v, want %v", what, err, tc.kind)
 		}
 		if err != nil && (!strings.Contains(err.Error(), tc.says) || strings.Contains(err.Error(), "more of it")) {
