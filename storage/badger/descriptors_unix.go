@@ -16,7 +16,8 @@ func checkDescriptors(folder string) error {
 		return errDescriptors
 	}
 	_ = unix.Close(n)
-	if left := uint64(limit.Cur) - uint64(n); uint64(n) > uint64(limit.Cur) || left < min(spareDescriptors, uint64(limit.Cur)/4) {
+	most := uint64(limit.Cur) //nolint:unconvert // it has another type on FreeBSD
+	if spare := min(spareDescriptors, most/4); uint64(n)+spare > most {
 		return errDescriptors
 	}
 	return nil
