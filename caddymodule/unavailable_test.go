@@ -441,6 +441,10 @@ func TestVerifyCommand(t *testing.T) {
 	if err == nil || !strings.Contains(errs+err.Error(), "in use") {
 		t.Errorf("a folder in use: got %q, %v", errs, err)
 	}
+	_, errs, err = run("verify", "--quick", s.folder)
+	if err == nil || !strings.Contains(errs+err.Error(), "in use") {
+		t.Errorf("a folder in use, quickly: got %q, %v", errs, err)
+	}
 	s.stop()
 	out, _, err = run("verify", s.folder)
 	if err != nil || !strings.Contains(out, "Nothing is damaged") {

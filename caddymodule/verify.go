@@ -48,11 +48,14 @@ func newVerdict(report badger.Report, err error) verdict {
 	return v
 }
 
+// lockedFlag is for the server's own use: it holds the lock of the folder meanwhile.
+const lockedFlag = "locked"
+
 func verifyCommand() *cobra.Command {
 	var (
-		target        adminTarget
-		keyFile       string
-		quick, asJSON bool
+		target                adminTarget
+		keyFile               string
+		quick, locked, asJSON bool
 	)
 	verify := &cobra.Command{
 		Use:   "verify [--json] [--quick] [--encryption-key-file <file>] [<folder>]",
@@ -74,9 +77,11 @@ The exit code is 10 if there is damage, and 1 if it could not be found out.`,
 	flags.BoolVar(&quick, "quick", false, "Look at a folder as a start of the server does")
 	flags.StringVar(&keyFile, "encryption-key-file", "", "The file of the key that the folder is encrypted with")
 	flags.BoolVar(&asJSON, "json", false, "Print JSON")
+	flags.BoolVar(&locked, lockedFlag, false, "Look quickly, for the process that has the lock of the folder")
+	_ = flags.MarkHidden(lockedFlag) // fails for an unknown flag only
 	verify.RunE = func(cmd *cobra.Command, args []string) error {
 		return caddycmd.WrapCommandFuncForCobra(func(caddycmd.Flags) (int, error) {
-			v, err := look(cmd, &target, args, quick, keyFile)
+			v, err := look(cmd, &target, args, quick, locked, keyFile)
 			if err != nil {
 				return 1, err
 			}
@@ -99,10 +104,10 @@ The exit code is 10 if there is damage, and 1 if it could not be found out.`,
 	return verify
 }
 
-func look(cmd *cobra.Command, target *adminTarget, args []string, quick bool, keyFile string) (v verdict, err error) {
+func look(cmd *cobra.Command, target *adminTarget, args []string, quick, locked bool, keyFile string) (v verdict, err error) {
 	var o badger.Options
 	switch {
-	case len(args) == 0 && (quick || keyFile != ""):
+	case len(args) == 0 && (quick || locked || keyFile != ""):
 		return v, errors.New("--quick and --encryption-key-file want a folder")
 	case len(args) == 0:
 		err = target.call(http.MethodPost, adminPath+"verify", nil, &v)
@@ -115,8 +120,10 @@ func look(cmd *cobra.Command, target *adminTarget, args []string, quick bool, ke
 	switch {
 	case err != nil:
 		return v, fmt.Errorf("--encryption-key-file: %w", err)
-	case quick:
+	case locked:
 		return newVerdict(badger.Report{}, badger.Probe(args[0], o)), nil
+	case quick:
+		return newVerdict(badger.Report{}, badger.VerifyQuickly(args[0], o)), nil
 	default:
 		return newVerdict(badger.Verify(cmd.Context(), args[0], o)), nil
 	}
@@ -175,7 +182,7 @@ func probeApart(ctx context.Context, folder string, o badger.Options) error {
 	}
 	var stdout, stderr bytes.Buffer
 	//nolint:gosec // it is this program, and the folder is the operator's
-	cmd := exec.CommandContext(ctx, program, "presets", "verify", "--quick", "--json", folder)
+	cmd := exec.CommandContext(ctx, program, "presets", "verify", "--"+lockedFlag, "--json", folder)
 	cmd.Env = childEnvironment(os.Environ())
 	if len(o.EncryptionKey) > 0 { // not among the arguments, which all can see
 		cmd.Args = append(cmd.Args, "--encryption-key-file", "-")

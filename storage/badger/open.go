@@ -101,6 +101,9 @@ func openFolder(folder string, o Options, free func(folder string) (uint64, erro
 	if g.opened, err = os.Stat(folder); err != nil {
 		return nil, errors.Join(err, s.Close())
 	}
+	if m.State == stateNew {
+		o.Logger.Info("a new store was made", zap.String("folder", folder))
+	}
 	g.watch(db)
 	// What verifying and what came before it left behind may be more than what the
 	// store takes from now on, and an idle process would keep it. It takes a few
@@ -242,11 +245,17 @@ func lastCommit(db *badgerdb.DB) (uint64, error) {
 	return loadOrZero(&reader{txn: txn}, sequenceKey(), decodeNumber)
 }
 
-func openEngine(o badgerdb.Options) (db *badgerdb.DB, err error) {
+// tryEngine opens Badger. What it panics on is an error.
+func tryEngine(o badgerdb.Options) (db *badgerdb.DB, err error) {
 	err = guarded(func() error {
 		db, err = badgerdb.Open(o)
 		return err
 	})
+	return db, err
+}
+
+func openEngine(o badgerdb.Options) (*badgerdb.DB, error) {
+	db, err := tryEngine(o)
 	switch {
 	case err == nil:
 		return db, nil

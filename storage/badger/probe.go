@@ -17,8 +17,9 @@ import (
 // still be at work.
 const probeName = "PROBE-*"
 
-// Probe finds out whether the store in folder, which nobody has open, can be opened
-// and is as it was left. It checks Badger's checksums of all tables, opens a copy of
+// Probe finds out whether the store in folder can be opened and is as it was left. It
+// is for whoever has the lock of the folder, or works for them: VerifyQuickly takes
+// it. It checks Badger's checksums of all tables, opens a copy of
 // the logs with the tables, and compares what is there with the store's own marks:
 // Badger itself takes a log that is damaged for one that ends there, and cuts it
 // off. The error has ErrDamaged in its chain where something is damaged or missing.
@@ -30,10 +31,25 @@ const probeName = "PROBE-*"
 //
 // On damage that nobody has foreseen Badger may end the process.
 func Probe(folder string, o Options) error {
-	if _, err := readStore(folder, o); err != nil {
+	m, err := readStore(folder, o)
+	if err != nil || m.State == stateNew { // nothing was ever in it
 		return err
 	}
 	return withProbe(folder, o, func(*badgerdb.DB) error { return nil })
+}
+
+// VerifyQuickly is Probe for a folder that nobody has open. It fails where somebody
+// has.
+func VerifyQuickly(folder string, o Options) error {
+	if _, err := readStore(folder, o); err != nil {
+		return err
+	}
+	locked, err := lockStore(folder)
+	if err != nil {
+		return err
+	}
+	defer locked.Close()
+	return Probe(folder, o)
 }
 
 // withProbe is Probe, and calls fn with the copy if nothing is wrong with it.
@@ -62,7 +78,7 @@ func withProbe(folder string, o Options, fn func(*badgerdb.DB) error) error {
 		return fmt.Errorf("%w: copying the logs: %w", errUnavailable, err)
 	}
 	o.Logger = nil // what it says will be said again
-	db, err := openEngine(settings(copied, o).WithNumCompactors(0).WithCompactL0OnClose(false))
+	db, err := tryEngine(settings(copied, o).WithNumCompactors(0).WithCompactL0OnClose(false))
 	if err != nil {
 		return fmt.Errorf("%w, restore a backup: %w", ErrDamaged, err)
 	}
