@@ -182,3 +182,36 @@ func TestSpaceNeeded(t *testing.T) {
 		t.Errorf("a small store: got %d bytes, want a little more than %d", got, flushSpace)
 	}
 }
+
+// TestStoreHoldsCompactions has Badger's log of an open store hold who is about to
+// create a table, for as long as that would fail, and says so.
+func TestStoreHoldsCompactions(t *testing.T) {
+	core, logs := observer.New(zap.InfoLevel)
+	d := &disk{folder: t.TempDir()}
+	d.free.Store(1 << 40)
+	s, err := openFolder(d.folder, Options{Logger: zap.New(core)}, d.freeOf)
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer s.Close()
+	d.free.Store(flushSpace - 1)
+	done := make(chan struct{})
+	go func() {
+		s.db.Opts().Logger.Debugf(tableFollows + "%d keys")
+		close(done)
+	}()
+	eventually(t, "held", s.guard.held.Load)
+	if s.Status().Writable {
+		t.Error("a store whose compaction is held is writable")
+	}
+	d.free.Store(1 << 40)
+	<-done
+	if err := s.Update(t.Context(), put(newWorkspace("w"))); err != nil || !s.Status().Writable {
+		t.Errorf("afterwards: %v, writable: %v", err, s.Status().Writable)
+	}
+	for _, want := range []string{"a compaction is held", "a compaction goes on"} {
+		if logs.FilterMessageSnippet(want).Len() != 1 {
+			t.Errorf("%q is not logged once", want)
+		}
+	}
+}
