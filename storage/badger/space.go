@@ -34,6 +34,9 @@ const (
 	// ballastFloor is when it is given up. What fills the disk would take it too, if
 	// it still had the rest to take.
 	ballastFloor = 4 << 20
+	// quietTime is how long no write was refused until the operator is told so: what is
+	// needed comes and goes with each compaction.
+	quietTime = 5 * time.Second
 	// ballastDelay spares stores that are soon closed again one.
 	ballastDelay = 2 * time.Second
 
@@ -74,8 +77,10 @@ type guard struct {
 
 	opened os.FileInfo // the folder, nil until it was opened
 
-	mu    sync.Mutex
-	level spaceLevel // as it was told last
+	quiet   time.Duration // without a refusal until that is told of
+	mu      sync.Mutex
+	level   spaceLevel // as it was told last
+	refused time.Time  // the last time
 
 	quit, done chan struct{} // nil until watch
 }
@@ -93,7 +98,7 @@ const (
 
 // newGuard returns a guard of a folder.
 func newGuard(folder string, free func(folder string) (uint64, error), logger *zap.Logger) *guard {
-	g := &guard{folder: folder, free: free, logger: logger}
+	g := &guard{folder: folder, free: free, logger: logger, quiet: quietTime}
 	g.needed.Store(minFree)
 	if info, err := os.Stat(g.ballast()); err == nil && info.Size() < ballastSize {
 		g.owed.Store(ballastSize) // it was given up, or never finished
@@ -186,6 +191,11 @@ func (g *guard) tell(free uint64, err error) {
 	g.mu.Lock()
 	defer g.mu.Unlock()
 	before := g.level
+	if level == spaceShort {
+		g.refused = time.Now()
+	} else if before == spaceShort && time.Since(g.refused) < g.quiet {
+		return
+	}
 	if level == before || level == spaceAmple && before == spaceLow && free < 5*needed/2 {
 		return // not at every coming and going
 	}

@@ -57,6 +57,7 @@ func TestBallast(t *testing.T) {
 	core, logs := observer.New(zap.InfoLevel)
 	d := &disk{folder: t.TempDir()}
 	g := newGuard(d.folder, d.freeOf, zap.New(core))
+	g.quiet = 0
 	writable := func(want bool) {
 		t.Helper()
 		if err := g.forWriting(); (err == nil) != want || err != nil && !errors.Is(err, domain.ErrUnavailable) {
