@@ -755,12 +755,18 @@ func TestStampsOfFailedCommits(t *testing.T) {
 		"disk is full": {(*badgerdb.Txn).Commit, minFree - 1, false},
 	} {
 		t.Run(name, func(t *testing.T) {
-			s := mustOpen(t, t.TempDir())
+			d := &disk{folder: t.TempDir()}
+			d.free.Store(1 << 40)
+			s, err := openFolder(d.folder, testOptions, d.freeOf)
+			if err != nil {
+				t.Fatal(err)
+			}
+			defer s.Close()
 			s.committer.commit = test.commit
-			s.guard.free = func(string) (uint64, error) { return test.free, nil }
+			d.free.Store(test.free)
 			w := newWorkspace("w")
 			before := s.Stamps().Workspace(w.ID)
-			err := s.Update(t.Context(), put(w))
+			err = s.Update(t.Context(), put(w))
 			if changed := s.Stamps().Workspace(w.ID) != before; changed != test.changes {
 				t.Errorf("after error %v: the stamp changed: %v, want %v", err, changed, test.changes)
 			}

@@ -93,12 +93,12 @@ func openFolder(folder string, o Options, free func(folder string) (uint64, erro
 	if err := c.resume(folder); err != nil {
 		return nil, errors.Join(err, guarded(db.Close))
 	}
+	if g.opened, err = os.Stat(folder); err != nil {
+		return nil, errors.Join(err, guarded(db.Close))
+	}
 	s = newStore(db, m.ID, c, g)
 	s.locked = locked
 	if err := s.complete(folder, m); err != nil {
-		return nil, errors.Join(err, s.Close())
-	}
-	if g.opened, err = os.Stat(folder); err != nil {
 		return nil, errors.Join(err, s.Close())
 	}
 	if m.State == stateNew {

@@ -10,6 +10,7 @@ import (
 	"reflect"
 	"slices"
 	"strings"
+	"sync/atomic"
 	"testing"
 	"time"
 
@@ -282,9 +283,9 @@ func TestUpgradeCutShort(t *testing.T) {
 	want := format1(t, folder)
 	tries := 0
 	for ; ; tries++ {
-		commits := 0
+		var commits atomic.Int64
 		s, err := openFolder(folder, Options{}, func(string) (uint64, error) {
-			if commits++; commits > 3 { // the first is for opening
+			if commits.Add(1) > 3 { // the first is for opening
 				return 0, errDeliberate
 			}
 			return minFree, nil
