@@ -320,9 +320,9 @@ func (c *committer) launch(busy bool) {
 }
 
 // land takes note of what became of the group on its way, ends its change and
-// answers its operations. After an error that leaves it open
-// whether it is durable nothing is written any more: Badger shows such writes to
-// readers though they may be gone after a restart.
+// answers its operations. After an error that leaves it open whether it is durable
+// nothing is written any more: Badger shows such writes to readers though they may be
+// gone after a restart.
 func (c *committer) land(err error) {
 	c.flying.change.End() // before anyone is told of it
 	if errors.Is(err, badgerdb.ErrTxnTooBig) {

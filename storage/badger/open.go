@@ -73,7 +73,7 @@ func openFolder(folder string, o Options, free func(folder string) (uint64, erro
 		return nil, err
 	}
 	defer func() {
-		if s == nil {
+		if locked != nil { // it is not the store's to give up
 			err = errors.Join(err, locked.Close())
 		}
 	}()
@@ -97,7 +97,7 @@ func openFolder(folder string, o Options, free func(folder string) (uint64, erro
 		return nil, errors.Join(err, guarded(db.Close))
 	}
 	s = newStore(db, m.ID, c, g)
-	s.locked = locked
+	s.locked, locked = locked, nil
 	if err := s.complete(folder, m); err != nil {
 		return nil, errors.Join(err, s.Close())
 	}
