@@ -31,26 +31,24 @@ func TestDisk(t *testing.T) {
 }
 
 // The worst moment for a disk to be full at once is when a memtable was just filled:
-// Badger writes it to a memory map of a file that has no blocks yet, begins another
-// log in the same way, and the system kills a process for which it has no block.
+// Badger writes it to a memory map of a file that has no blocks yet, and the system
+// kills a process for which it has no block. Nothing can be reserved for a file that
+// Badger has yet to make; the ballast is given to it when the disk is seen to be full,
+// which is mostly, but not always, in time. How often it is not is counted. What was
+// acknowledged is there all the same, and a start when there is space finds it.
 func TestDiskAtFlush(t *testing.T) {
 	runDisk(t, "disk-at-flush", func(d *disk, name string, _ int) {
+		d.mayDie = true
 		d.underLoad(name, false, true)
 	})
 }
 
 // A program that fills the disk at once at that moment, and also takes at once what
-// the ballast gives back, ends the process: nothing can be reserved for a file that
-// Badger has yet to make. What was acknowledged is there all the same, and a start
-// when there is space finds it.
+// the ballast gives back, ends the process more often.
 func TestGreedyDiskAtFlush(t *testing.T) {
 	runDisk(t, "greedy-disk-at-flush", func(d *disk, name string, _ int) {
 		d.mayDie = true
 		d.underLoad(name, true, true)
-		if !d.server.running() {
-			d.server.mustStart()
-			d.recorder.verify(d.server, true)
-		}
 	})
 }
 
@@ -69,6 +67,10 @@ func runDisk(t *testing.T, run string, once func(d *disk, name string, cycle int
 			done := 0
 			for ; done < cycles && !t.Failed(); done++ {
 				once(d, "c"+strconv.Itoa(done), done)
+				if d.mayDie && !d.server.running() {
+					d.server.mustStart()
+					d.recorder.verify(d.server, true)
+				}
 			}
 			if d.server.running() {
 				d.recorder.verify(d.server, true)
