@@ -1,0 +1,207 @@
+package badger
+
+import (
+	"bytes"
+	"encoding/binary"
+	"errors"
+	"fmt"
+	"path/filepath"
+	"strings"
+	"testing"
+	"time"
+
+	"github.com/caddy-presets/caddy-presets/domain"
+)
+
+// readWhole reads a backup as Restore does.
+func readWhole(content, key []byte) error {
+	b, err := openBackup(bytes.NewReader(content), key)
+	if err != nil {
+		return err
+	}
+	for b.next() {
+	}
+	return b.err
+}
+
+// TestDamagedBackup cuts a backup at each length and flips a bit of each byte.
+func TestDamagedBackup(t *testing.T) {
+	for name, key := range map[string][]byte{"plain": nil, "encrypted": testKey} {
+		t.Run(name, func(t *testing.T) {
+			full, incremental, _ := small(t, Options{EncryptionKey: key})
+			refused := func(what string, content []byte, restoring bool) {
+				t.Helper()
+				if err := readWhole(content, key); !errors.Is(err, ErrNotRestorable) {
+					t.Errorf("%s: got error %v, want ErrNotRestorable", what, err)
+				}
+				if key == nil {
+					if _, _, err := CheckBackup(bytes.NewReader(content)); !errors.Is(err, ErrNotRestorable) {
+						t.Errorf("%s: checked: got error %v, want ErrNotRestorable", what, err)
+					}
+				}
+				if !restoring {
+					return
+				}
+				parent := t.TempDir()
+				_, _, err := Restore(t.Context(), filepath.Join(parent, "a", "b"), Options{}, key, files(content)[0])
+				if !errors.Is(err, ErrNotRestorable) || !strings.Contains(err.Error(), "backup-0: ") {
+					t.Errorf("%s: restored: got error %v, want ErrNotRestorable and the name", what, err)
+				}
+				if left := listFolder(parent); left != "." {
+					t.Errorf("%s: the refused restore left %s", what, left)
+				}
+			}
+			for _, whole := range [][]byte{full, incremental} {
+				if err := readWhole(whole, key); err != nil {
+					t.Fatal(err)
+				}
+				for n := range whole {
+					restoring := n%211 == 0 && &whole[0] == &full[0]
+					cut := whole[:n]
+					refused(fmt.Sprintf("%d of %d bytes", n, len(whole)), cut, restoring)
+					if key != nil { // of these, what a look without the key finds
+						if _, _, err := CheckBackup(bytes.NewReader(cut)); !errors.Is(err, ErrNotRestorable) {
+							t.Errorf("%d of %d bytes: checked: got error %v, want ErrNotRestorable", n, len(whole), err)
+						}
+					}
+					flipped := bytes.Clone(whole)
+					flipped[n] ^= 1 << (n % 8)
+					refused(fmt.Sprintf("byte %d flipped", n), flipped, restoring)
+				}
+				refused("something behind the end", append(bytes.Clone(whole), 0), true)
+				refused("twice", append(bytes.Clone(whole), whole...), false)
+			}
+			refused("empty", nil, true)
+		})
+	}
+}
+
+// chunks returns the parts of a backup: the lines, the chunks with their lengths, and
+// the end.
+func chunks(t *testing.T, backup []byte) (lines []byte, chunks [][]byte, end []byte) {
+	t.Helper()
+	at := bytes.IndexByte(backup, '\n') + 1
+	at += bytes.IndexByte(backup[at:], '\n') + 1
+	lines, rest := backup[:at], backup[at:]
+	for {
+		n := binary.BigEndian.Uint32(rest)
+		if n == 0 {
+			return lines, chunks, rest
+		}
+		chunks = append(chunks, rest[:4+n])
+		rest = rest[4+n:]
+	}
+}
+
+// Chunks that are all right by themselves are not in another place, or backup.
+func TestRearrangedBackup(t *testing.T) {
+	for name, key := range map[string][]byte{"plain": nil, "encrypted": testKey} {
+		t.Run(name, func(t *testing.T) {
+			o := Options{EncryptionKey: key}
+			s, err := Open(t.TempDir(), o)
+			if err != nil {
+				t.Fatal(err)
+			}
+			defer s.Close()
+			w := newWorkspace("w")
+			w.IOLoggingAPIKeyIDs = []byte(`["` + strings.Repeat("k", 200<<10) + `"]`)
+			for i := range 20 {
+				w.ID, w.Slug = newID(), fmt.Sprint("w-", i)
+				if err := s.Update(t.Context(), put(w)); err != nil {
+					t.Fatal(err)
+				}
+			}
+			one, _ := backUp(t, s, nil)
+			two, _ := backUp(t, s, nil)
+			lines, c, end := chunks(t, one)
+			others, d, otherEnd := chunks(t, two)
+			if len(c) < 3 {
+				t.Fatalf("the backup has %d chunks, want more", len(c))
+			}
+			if err := readWhole(bytes.Join([][]byte{lines, bytes.Join(c, nil), end}, nil), key); err != nil {
+				t.Fatal(err)
+			}
+			for what, parts := range map[string][][]byte{
+				"left out":          {lines, c[0], bytes.Join(c[2:], nil), end},
+				"the last left out": {lines, bytes.Join(c[:len(c)-1], nil), end},
+				"all left out":      {lines, end},
+				"twice":             {lines, c[0], c[0], bytes.Join(c[1:], nil), end},
+				"exchanged":         {lines, c[1], c[0], bytes.Join(c[2:], nil), end},
+				"another's":         {lines, d[0], bytes.Join(c[1:], nil), end},
+				"another's end":     {lines, bytes.Join(c, nil), otherEnd},
+				"another's lines":   {others, bytes.Join(c, nil), end},
+				"a chunk as end":    {lines, bytes.Join(c, nil), {0, 0, 0, 0}, c[0]},
+			} {
+				if err := readWhole(bytes.Join(parts, nil), key); !errors.Is(err, ErrNotRestorable) {
+					t.Errorf("%s: got error %v, want ErrNotRestorable", what, err)
+				}
+			}
+		})
+	}
+}
+
+// FuzzBackup reads what is no backup, and what is one around chunks that none has.
+func FuzzBackup(f *testing.F) {
+	info := BackupInfo{Kind: IncrementalBackup, Base: &BackupState{}, Store: "x", Format: 1, CreatedAt: time.Unix(1, 0).UTC()}
+	var b bytes.Buffer
+	w, err := newBackupWriter(&b, info, nil)
+	if err != nil {
+		f.Fatal(err)
+	}
+	lines := b.Len()
+	k := keyHashKey(domain.KeyHash{1})
+	for _, add := range []func() error{
+		func() error { return w.record(auditKey(1), 0, encodeBytes(auditKey(1), []byte("{}"))) },
+		func() error { return w.unchanged(k) },
+	} {
+		if err := add(); err != nil {
+			f.Fatal(err)
+		}
+	}
+	f.Add(bytes.Clone(w.chunk), true)
+	if err := w.end(BackupEnd{}); err != nil {
+		f.Fatal(err)
+	}
+	f.Add(b.Bytes(), false)
+	f.Add(b.Bytes()[:lines], false)
+	f.Fuzz(func(t *testing.T, content []byte, within bool) {
+		if within {
+			var b bytes.Buffer
+			w, err := newBackupWriter(&b, info, nil)
+			if err != nil {
+				t.Fatal(err)
+			}
+			w.chunk = append(w.chunk, content...)
+			if err := w.end(BackupEnd{}); err != nil {
+				t.Fatal(err)
+			}
+			content = b.Bytes()
+		}
+		r, err := openBackup(bytes.NewReader(content), testKey)
+		var before key
+		for err == nil && r.next() {
+			if bytes.Compare(r.key, before) <= 0 {
+				t.Errorf("key %x comes after %x", r.key, before)
+			}
+			before = r.key
+			if r.record == nil {
+				continue
+			}
+			if _, err := unseal(r.key, r.record); err != nil {
+				t.Errorf("an entry: %v", err)
+			}
+		}
+		if err == nil {
+			err = r.err
+		}
+		if err != nil && !errors.Is(err, ErrNotRestorable) {
+			t.Errorf("got error %v, want ErrNotRestorable", err)
+		}
+		if _, _, checked := CheckBackup(bytes.NewReader(content)); checked != nil && err == nil {
+			t.Errorf("it can be restored, but checking it says %v", checked)
+		}
+		if _, err := ReadBackupInfo(bytes.NewReader(content)); err != nil && !errors.Is(err, ErrNotRestorable) {
+			t.Errorf("got error %v, want ErrNotRestorable", err)
+		}
+	})
+}

@@ -1,0 +1,229 @@
+package badger
+
+import (
+	"bufio"
+	"bytes"
+	"encoding/binary"
+	"encoding/json"
+	"errors"
+	"io"
+
+	"github.com/klauspost/compress/zstd"
+)
+
+// frames reads the chunks of a backup, still sealed.
+type frames struct {
+	from     *bufio.Reader
+	overhead int // of a sealed chunk
+	buffer   []byte
+}
+
+// next returns the next sealed chunk or, after the last one, the text of the end and
+// its seal. Neither is good for longer than until the next call.
+func (f *frames) next() (sealed, end []byte, err error) {
+	length, err := f.length()
+	if err != nil {
+		return nil, nil, err
+	}
+	if length == 0 {
+		if length, err = f.length(); err != nil {
+			return nil, nil, err
+		}
+		if length < 2 || length > maxInfo {
+			return nil, nil, notRestorable("it was changed or damaged")
+		}
+		whole := make([]byte, length+f.overhead)
+		if _, err := io.ReadFull(f.from, whole); err != nil {
+			return nil, nil, cut(err)
+		}
+		switch _, err := f.from.ReadByte(); {
+		case err == nil:
+			return nil, nil, notRestorable("something follows its end")
+		case !errors.Is(err, io.EOF):
+			return nil, nil, err
+		}
+		return whole[length:], whole[:length], nil
+	}
+	if length <= f.overhead || length > maxChunk {
+		return nil, nil, notRestorable("it was changed or damaged")
+	}
+	if cap(f.buffer) < length {
+		f.buffer = make([]byte, length)
+	}
+	sealed = f.buffer[:length]
+	if _, err := io.ReadFull(f.from, sealed); err != nil {
+		return nil, nil, cut(err)
+	}
+	return sealed, nil, nil
+}
+
+func (f *frames) length() (int, error) {
+	var b [4]byte
+	if _, err := io.ReadFull(f.from, b[:]); err != nil {
+		return 0, cut(err)
+	}
+	return int(binary.BigEndian.Uint32(b[:])), nil
+}
+
+// parseEnd reads the JSON of the end.
+func parseEnd(text []byte) (e BackupEnd, err error) {
+	if err := json.Unmarshal(text, &e); err != nil {
+		return e, notRestorable("it was changed or damaged")
+	}
+	return e, nil
+}
+
+// ReadBackupInfo returns what a backup says of itself at its beginning, of which it
+// reads some more. In the chain of an error about the backup is ErrNotRestorable.
+func ReadBackupInfo(r io.Reader) (BackupInfo, error) {
+	info, _, err := readInfo(bufio.NewReaderSize(r, 2*maxInfo))
+	return info, err
+}
+
+// CheckBackup reads a whole backup, for which it needs no key. It finds one that was
+// cut short or goes on behind its end, and one that was changed or damaged unless it
+// is encrypted: that only Restore finds. In the chain of an error about the backup is
+// ErrNotRestorable.
+func CheckBackup(r io.Reader) (info BackupInfo, end BackupEnd, err error) {
+	from := bufio.NewReaderSize(r, 64<<10)
+	info, lines, err := readInfo(from)
+	if err != nil {
+		return info, end, err
+	}
+	if !info.Encrypted() {
+		b, err := newBackupReader(info, lines, from, nil)
+		if err != nil {
+			return info, end, err
+		}
+		for b.next() {
+		}
+		return info, b.end, b.err
+	}
+	f := &frames{from: from, overhead: info.overhead()}
+	for {
+		_, text, err := f.next()
+		if err != nil {
+			return info, end, err
+		}
+		if text != nil {
+			end, err = parseEnd(text)
+			return info, end, err
+		}
+	}
+}
+
+// backupReader reads the entries of a backup.
+type backupReader struct {
+	info    BackupInfo
+	frames  frames
+	sealer  *sealer
+	decoder *zstd.Decoder
+	rest    []byte // of the chunk
+	before  key    // of the entry before
+	entries int
+
+	// What next found. key and record stay as they are; record is nil for one that
+	// is unchanged.
+	key     key
+	expires uint64
+	record  []byte
+	// end is set, and complete, once next has returned false without an error.
+	end BackupEnd
+	err error
+}
+
+func newBackupReader(info BackupInfo, lines []byte, from *bufio.Reader, key []byte) (*backupReader, error) {
+	s, err := newSealer(info, lines, key)
+	if err != nil {
+		return nil, err
+	}
+	decoder, err := zstd.NewReader(nil, zstd.WithDecoderConcurrency(1), zstd.WithDecoderMaxMemory(maxChunk))
+	return &backupReader{info: info, frames: frames{from: from, overhead: info.overhead()}, sealer: s, decoder: decoder}, err
+}
+
+// openBackup returns a reader of a backup, whose first lines it reads. An encrypted
+// one needs its store's key.
+func openBackup(r io.Reader, key []byte) (*backupReader, error) {
+	from := bufio.NewReaderSize(r, 64<<10)
+	info, lines, err := readInfo(from)
+	if err != nil {
+		return nil, err
+	}
+	return newBackupReader(info, lines, from, key)
+}
+
+// next moves to the next entry. It returns false at the end, of which all has been
+// checked then, and at an error.
+func (b *backupReader) next() bool {
+	for b.err == nil && len(b.rest) == 0 {
+		if ended := b.fill(); ended {
+			return false
+		}
+	}
+	if b.err == nil {
+		b.err = b.parse()
+	}
+	return b.err == nil
+}
+
+// fill reads the next chunk. It returns true at the end.
+func (b *backupReader) fill() (ended bool) {
+	sealed, end, err := b.frames.next()
+	if err != nil {
+		b.err = err
+		return false
+	}
+	chunk, err := b.sealer.unseal(sealed, end != nil, end)
+	if err != nil {
+		b.err = err
+		return false
+	}
+	if end != nil {
+		b.end, b.err = parseEnd(end)
+		if b.err == nil && b.end.Entries != b.entries {
+			b.err = notRestorable("it holds %d entries, not the %d of its end", b.entries, b.end.Entries)
+		}
+		return b.err == nil
+	}
+	if b.rest, err = b.decoder.DecodeAll(chunk, nil); err != nil {
+		b.err = notRestorable("it was changed or damaged")
+	}
+	return false
+}
+
+// parse takes an entry off the chunk.
+func (b *backupReader) parse() error {
+	as := b.rest[0]
+	name, rest, ok := cutBytes(b.rest[1:])
+	if !ok || len(name) < 2 || name[0] != keyVersion || bytes.Compare(name, b.before) <= 0 ||
+		as != entryRecord && (as != entryUnchanged || b.info.Kind != IncrementalBackup) {
+		return notRestorable("entry %d is none of a backup", b.entries+1)
+	}
+	b.key, b.before, b.expires, b.record = name, name, 0, nil
+	if as == entryRecord {
+		expires, more, err := cutNumber(rest)
+		if err != nil {
+			return notRestorable("entry %d is none of a backup", b.entries+1)
+		}
+		b.expires = expires
+		if b.record, rest, ok = cutBytes(more); !ok || len(b.record) > maxRecord {
+			return notRestorable("entry %d is none of a backup", b.entries+1)
+		}
+		if _, err := unseal(b.key, b.record); err != nil {
+			return notRestorable("%w", err)
+		}
+	}
+	b.rest = rest
+	b.entries++
+	return nil
+}
+
+// cutBytes returns as many bytes as the unsigned varint before them says, and what
+// comes behind them.
+func cutBytes(from []byte) (b, rest []byte, ok bool) {
+	n, rest, err := cutNumber(from)
+	if err != nil || n > uint64(len(rest)) {
+		return nil, nil, false
+	}
+	return rest[:n:n], rest[n:], true
+}

@@ -1,0 +1,92 @@
+package badger
+
+import (
+	"encoding/binary"
+	"encoding/json"
+	"fmt"
+	"io"
+
+	"github.com/klauspost/compress/zstd"
+)
+
+// backupWriter writes a backup. It needs a few MiB.
+type backupWriter struct {
+	to      io.Writer
+	sealer  *sealer
+	encoder *zstd.Encoder
+	entries int
+
+	// These are reused: what the next chunk is made of, and what becomes of it.
+	chunk, compressed, out []byte
+}
+
+// newBackupWriter writes the first lines of a backup.
+func newBackupWriter(to io.Writer, info BackupInfo, key []byte) (*backupWriter, error) {
+	text, err := json.Marshal(info)
+	if err != nil {
+		return nil, err
+	}
+	lines := append(fmt.Appendf(nil, "%s%d\n%s", backupMagic, backupFormat, text), '\n')
+	w := &backupWriter{to: to}
+	if w.sealer, err = newSealer(info, lines, key); err != nil {
+		return nil, err
+	}
+	w.encoder, err = zstd.NewWriter(nil, zstd.WithEncoderConcurrency(1), zstd.WithWindowSize(chunkSize), zstd.WithEncoderCRC(false))
+	if err != nil {
+		return nil, err
+	}
+	_, err = to.Write(lines)
+	return w, err
+}
+
+// record adds a record.
+func (w *backupWriter) record(k key, expires uint64, record []byte) error {
+	w.begin(entryRecord, k)
+	w.chunk = binary.AppendUvarint(w.chunk, expires)
+	w.chunk = binary.AppendUvarint(w.chunk, uint64(len(record)))
+	w.chunk = append(w.chunk, record...)
+	return w.flushAt(chunkSize)
+}
+
+// unchanged adds a key whose record is that of the base.
+func (w *backupWriter) unchanged(k key) error {
+	w.begin(entryUnchanged, k)
+	return w.flushAt(chunkSize)
+}
+
+func (w *backupWriter) begin(as byte, k key) {
+	w.entries++
+	w.chunk = append(w.chunk, as)
+	w.chunk = binary.AppendUvarint(w.chunk, uint64(len(k)))
+	w.chunk = append(w.chunk, k...)
+}
+
+// flushAt writes the chunk if it has so many bytes.
+func (w *backupWriter) flushAt(size int) error {
+	if len(w.chunk) < size {
+		return nil
+	}
+	w.compressed = w.encoder.EncodeAll(w.chunk, w.compressed[:0])
+	w.out = w.sealer.seal(append(w.out[:0], 0, 0, 0, 0), w.compressed, false, nil)
+	binary.BigEndian.PutUint32(w.out, uint32(len(w.out)-4))
+	w.chunk = w.chunk[:0]
+	_, err := w.to.Write(w.out)
+	return err
+}
+
+// end writes what is left, and the end.
+func (w *backupWriter) end(e BackupEnd) error {
+	if err := w.flushAt(1); err != nil {
+		return err
+	}
+	e.Entries = w.entries
+	text, err := json.Marshal(e)
+	if err != nil {
+		return err
+	}
+	w.out = binary.BigEndian.AppendUint32(append(w.out[:0], 0, 0, 0, 0), uint32(len(text)))
+	w.out = append(w.out, text...)
+	w.out = w.sealer.seal(w.out, nil, true, text)
+	_, err = w.to.Write(w.out)
+	return err
+}

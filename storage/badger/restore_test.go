@@ -1,0 +1,425 @@
+package badger
+
+import (
+	"bytes"
+	"context"
+	"encoding/json"
+	"errors"
+	"fmt"
+	"io"
+	"os"
+	"os/exec"
+	"path/filepath"
+	"runtime"
+	"strings"
+	"sync"
+	"sync/atomic"
+	"testing"
+	"time"
+
+	badgerdb "github.com/dgraph-io/badger/v4"
+
+	"github.com/caddy-presets/caddy-presets/domain"
+)
+
+// What expires between the backup and its restoration stays away.
+func TestRestoreExpired(t *testing.T) {
+	s := mustOpen(t, t.TempDir())
+	put := func(n byte, expires time.Time) {
+		k := replayKey(domain.ReplayID{n})
+		record, err := encodeReplay(k, domain.Replay{ID: domain.ReplayID{n}, Answer: []byte("{}")})
+		if err == nil {
+			err = s.db.Update(func(txn *badgerdb.Txn) error {
+				return txn.SetEntry(&badgerdb.Entry{Key: k, Value: record, ExpiresAt: uint64(expires.Unix())})
+			})
+		}
+		if err != nil {
+			t.Fatal(err)
+		}
+	}
+	soon := time.Now().Add(2 * time.Second)
+	put(1, soon)
+	put(2, soon.Add(time.Hour))
+	full, info := backUp(t, s, nil)
+	more, _ := backUp(t, s, &info)
+	time.Sleep(time.Until(soon.Add(1100 * time.Millisecond)))
+	again := restored(t, Options{}, nil, full, more)
+	if got := records(t, again, kindReplay); len(got) != 1 {
+		t.Errorf("got %d kept answers, want the one that has not expired", len(got))
+	}
+}
+
+func TestRestoreRefuses(t *testing.T) {
+	full, incremental, folder := small(t, Options{})
+	s := mustOpen(t, folder)
+	_, info := backUp(t, s, nil)
+	if err := s.Update(t.Context(), put(newWorkspace("even later"))); err != nil {
+		t.Fatal(err)
+	}
+	later, _ := backUp(t, s, &info)
+	secret, secretIncremental, _ := small(t, Options{EncryptionKey: testKey})
+	line := func(old, to string) []byte { return bytes.Replace(full, []byte(old), []byte(to), 1) }
+	short := testKey[:16]
+	for _, test := range []struct {
+		name    string
+		o       Options
+		key     []byte
+		backups [][]byte
+		want    string // in the error; empty when it is restored
+	}{
+		{"full", Options{}, nil, [][]byte{full}, ""},
+		{"with its incremental", Options{}, nil, [][]byte{full, incremental}, ""},
+		{"with both", Options{}, nil, [][]byte{full, incremental, later}, ""},
+		{"incremental alone", Options{}, nil, [][]byte{incremental}, "the first must be a full one"},
+		{"incremental twice", Options{}, nil, [][]byte{full, incremental, incremental}, "backup-2: "},
+		{"wrong order", Options{}, nil, [][]byte{full, later, incremental}, "backup-1: the backup cannot be used: it continues a backup of commit"},
+		{"one left out", Options{}, nil, [][]byte{full, later}, "it continues a backup of commit"},
+		{"two full ones", Options{}, nil, [][]byte{full, full}, "none can follow another"},
+		{"another store's incremental", Options{}, nil, [][]byte{full, secretIncremental}, "needs the key"},
+		{"another store's incremental, with its key", Options{EncryptionKey: testKey}, nil, [][]byte{full, secretIncremental}, "it is of another store"},
+		{"no backup", Options{}, nil, [][]byte{[]byte("PK\x03\x04" + strings.Repeat("x", 1000))}, "it is no backup of presets"},
+		{"one endless line", Options{}, nil, [][]byte{[]byte(strings.Repeat("x", 1<<20))}, "it is no backup of presets"},
+		{"newer backup format", Options{}, nil, [][]byte{line("backup 1\n", "backup 22\n")}, "version 22 of the format and needs a newer version"},
+		{"newer store format", Options{}, nil, [][]byte{line(fmt.Sprintf(`"store_format":%d`, storeFormat), fmt.Sprintf(`"store_format":%d`, storeFormat+1))}, "needs a newer version"},
+		{"no format", Options{}, nil, [][]byte{line(`"store_format"`, `"stare_format"`)}, "not those of a backup"},
+		{"encrypted", Options{}, testKey, [][]byte{secret, secretIncremental}, ""},
+		{"encrypted, into such", Options{EncryptionKey: testKey}, nil, [][]byte{secret}, ""},
+		{"encrypted anew", Options{EncryptionKey: bytes.Repeat([]byte{7}, KeySize)}, testKey, [][]byte{secret, secretIncremental}, ""},
+		{"into an encrypted one", Options{EncryptionKey: testKey}, nil, [][]byte{full, incremental}, ""},
+		{"no key", Options{}, nil, [][]byte{secret}, "it is encrypted, and needs the key"},
+		{"wrong key", Options{}, bytes.Repeat([]byte{7}, KeySize), [][]byte{secret}, "the key is not the one"},
+		{"short key", Options{}, short, [][]byte{secret}, "the key is not the one"},
+		{"short key of the store", Options{EncryptionKey: short}, testKey, [][]byte{secret}, "has 16 bytes"},
+		{"not encrypted though it should be", Options{}, testKey, [][]byte{full}, "it is not encrypted"},
+	} {
+		t.Run(test.name, func(t *testing.T) {
+			parent := t.TempDir()
+			to := filepath.Join(parent, "new")
+			all := files(test.backups...)
+			_, end, err := Restore(t.Context(), to, test.o, test.key, all[0], all[1:]...)
+			if test.want == "" {
+				if err != nil {
+					t.Fatal(err)
+				}
+				s, err := Open(to, test.o)
+				if err != nil {
+					t.Fatal(err)
+				}
+				defer s.Close()
+				if got := digestOf(t, s); got != fmt.Sprint(end.Records, " ", end.Digest) {
+					t.Errorf("got digest %s, want %+v", got, end)
+				}
+				return
+			}
+			if err == nil || !strings.Contains(err.Error(), test.want) || strings.Contains(err.Error(), string(testKey)) {
+				t.Errorf("got error %v, want one with %q and no key", err, test.want)
+			}
+			if left := listFolder(parent); left != "." {
+				t.Errorf("it left %s", left)
+			}
+		})
+	}
+}
+
+// A base that says the right things and is another one leads to the wrong content,
+// and that is found.
+func TestRestoreOnWrongBase(t *testing.T) {
+	full, incremental, folder := small(t, Options{})
+	lines, _, _ := chunks(t, full)
+	var info BackupInfo
+	if err := json.Unmarshal(bytes.SplitN(lines, []byte("\n"), 3)[1], &info); err != nil {
+		t.Fatal(err)
+	}
+	s := mustOpen(t, folder)
+	// forged is a backup of what is in the store now that claims to be the full one.
+	forged := func(leaveOut kind) []byte {
+		var b bytes.Buffer
+		w, err := newBackupWriter(&b, info, nil)
+		if err != nil {
+			t.Fatal(err)
+		}
+		d := newDigest()
+		err = s.db.View(func(txn *badgerdb.Txn) error {
+			return eachRecord(txn, func(item *badgerdb.Item, record []byte) error {
+				if key(item.Key()).kind() == leaveOut {
+					return nil
+				}
+				d.add(item.Key(), record)
+				return w.record(item.KeyCopy(nil), item.ExpiresAt(), record)
+			})
+		})
+		if err := errors.Join(err, w.end(BackupEnd{Records: d.records, Digest: d.text()})); err != nil {
+			t.Fatal(err)
+		}
+		return b.Bytes()
+	}
+	if err := s.Update(t.Context(), func(tx domain.Tx) error {
+		return tx.PutKey(domain.Key{ID: newID(), Kind: domain.ManagementKey})
+	}); err != nil {
+		t.Fatal(err)
+	}
+	for what, test := range map[string]struct {
+		base []byte
+		want string
+	}{
+		"a record less": {forged(kindVersion), "a preset version record that it does not change is missing"},
+		"its own":       {full, ""},
+	} {
+		parent := t.TempDir()
+		all := files(test.base, incremental)
+		_, _, err := Restore(t.Context(), filepath.Join(parent, "new"), Options{}, nil, all[0], all[1])
+		if (err != nil) != (test.want != "") || err != nil && (!strings.Contains(err.Error(), test.want) || listFolder(parent) != ".") {
+			t.Errorf("%s: got error %v and %s, want %q and nothing left", what, err, listFolder(parent), test.want)
+		}
+	}
+	// The records are there, but one of them is not what it was.
+	tampered := func() []byte {
+		var b bytes.Buffer
+		w, err := newBackupWriter(&b, info, nil)
+		if err != nil {
+			t.Fatal(err)
+		}
+		r, err := openBackup(bytes.NewReader(full), nil)
+		if err != nil {
+			t.Fatal(err)
+		}
+		for r.next() {
+			record := r.record
+			if r.key.kind() == kindVersion {
+				record = encodeBytes(r.key, []byte("another"))
+			}
+			if err := w.record(r.key, r.expires, record); err != nil {
+				t.Fatal(err)
+			}
+		}
+		if err := errors.Join(r.err, w.end(r.end)); err != nil {
+			t.Fatal(err)
+		}
+		return b.Bytes()
+	}()
+	parent := t.TempDir()
+	if _, _, err := Restore(t.Context(), filepath.Join(parent, "new"), Options{}, nil, files(tampered)[0]); !errors.Is(err, ErrNotRestorable) ||
+		!strings.Contains(err.Error(), "with the digest") || listFolder(parent) != "." {
+		t.Errorf("got error %v and %s, want one about the digest and nothing left", err, listFolder(parent))
+	}
+}
+
+// A folder that holds anything is left alone, and an empty one is as it was after a
+// refusal.
+func TestRestoreFolder(t *testing.T) {
+	full, _, source := small(t, Options{})
+	damaged := bytes.Clone(full)
+	damaged[len(damaged)-1] ^= 1
+	write := func(t *testing.T, name, content string) {
+		t.Helper()
+		if err := os.WriteFile(name, []byte(content), 0o600); err != nil {
+			t.Fatal(err)
+		}
+	}
+	for _, test := range []struct {
+		name    string
+		prepare func(t *testing.T, folder string)
+		backup  []byte
+		want    string
+	}{
+		{"a file", func(t *testing.T, folder string) { write(t, filepath.Join(folder, "notes.txt"), "mine") }, full, "not empty"},
+		{"a store", func(t *testing.T, folder string) { copyFolder(t, source, folder) }, full, "not empty"},
+		{"what a first start left", func(t *testing.T, folder string) { write(t, filepath.Join(folder, "STORE-1"), "") }, full, "not empty"},
+		{"empty", func(*testing.T, string) {}, damaged, "changed or damaged"},
+		{"mounted", func(t *testing.T, folder string) {
+			if err := os.Mkdir(filepath.Join(folder, "lost+found"), 0o700); err != nil {
+				t.Fatal(err)
+			}
+		}, damaged, "changed or damaged"},
+		{"empty, and right", func(*testing.T, string) {}, full, ""},
+		{"mounted, and right", func(t *testing.T, folder string) {
+			if err := os.Mkdir(filepath.Join(folder, "lost+found"), 0o700); err != nil {
+				t.Fatal(err)
+			}
+		}, full, ""},
+	} {
+		t.Run(test.name, func(t *testing.T) {
+			folder := filepath.Join(t.TempDir(), "store")
+			if err := os.Mkdir(folder, 0o755); err != nil {
+				t.Fatal(err)
+			}
+			test.prepare(t, folder)
+			look := func() string {
+				info, err := os.Stat(folder)
+				if err != nil {
+					t.Fatal(err)
+				}
+				return fmt.Sprint(info.Mode(), " ", listFolder(folder))
+			}
+			before := look()
+			_, _, err := Restore(t.Context(), folder, Options{}, nil, files(test.backup)[0])
+			if test.want == "" {
+				if err != nil {
+					t.Fatal(err)
+				}
+				mustOpen(t, folder)
+				if info, err := os.Stat(folder); err != nil || info.Mode().Perm() != 0o700 && runtime.GOOS != "windows" {
+					t.Errorf("got %v, %v, want mode 700", info.Mode(), err)
+				}
+				return
+			}
+			if err == nil || !strings.Contains(err.Error(), test.want) {
+				t.Errorf("got error %v, want one with %q", err, test.want)
+			}
+			if after := look(); after != before {
+				t.Errorf("the folder changed\nfrom %s\nto   %s", before, after)
+			}
+		})
+	}
+	t.Run("disk full", func(t *testing.T) {
+		for _, from := range []int{0, 2 << 10} {
+			parent := t.TempDir()
+			content := &counted{Reader: bytes.NewReader(large(t))}
+			r := restore{ctx: t.Context(), free: func(string) (uint64, error) {
+				if content.read.Load() >= int64(from) {
+					return 0, nil
+				}
+				return 2 * minFree, nil
+			}}
+			err := r.into(filepath.Join(parent, "a"), []BackupFile{{"backup-0", content}})
+			if !errors.Is(err, ErrDiskFull) || listFolder(parent) != "." {
+				t.Errorf("got error %v and %s, want ErrDiskFull and nothing left", err, listFolder(parent))
+			}
+		}
+	})
+	t.Run("given up", func(t *testing.T) {
+		ctx, stop := context.WithCancel(t.Context())
+		stop()
+		parent := t.TempDir()
+		_, _, err := Restore(ctx, filepath.Join(parent, "a"), Options{}, nil, files(large(t))[0])
+		if !errors.Is(err, context.Canceled) || listFolder(parent) != "." {
+			t.Errorf("got error %v and %s, want that it was given up and nothing left", err, listFolder(parent))
+		}
+	})
+}
+
+// counted counts what is read, some hundred bytes at a time.
+type counted struct {
+	io.Reader
+	read atomic.Int64
+}
+
+func (c *counted) Read(p []byte) (int, error) {
+	n, err := c.Reader.Read(p[:min(len(p), 300)])
+	c.read.Add(int64(n))
+	return n, err
+}
+
+// A backup of an older format is restored as such, and then upgraded.
+func TestRestoreOlderFormat(t *testing.T) {
+	folder := t.TempDir()
+	want := format1(t, folder)
+	db, err := badgerdb.Open(settings(folder, Options{}))
+	if err != nil {
+		t.Fatal(err)
+	}
+	var b bytes.Buffer
+	w, err := newBackupWriter(&b, BackupInfo{Kind: FullBackup, Store: "x", Format: 1, CreatedAt: time.Now()}, nil)
+	if err != nil {
+		t.Fatal(err)
+	}
+	d := newDigest()
+	err = db.View(func(txn *badgerdb.Txn) error {
+		return eachRecord(txn, func(item *badgerdb.Item, record []byte) error {
+			d.add(item.Key(), record)
+			return w.record(item.Key(), 0, record)
+		})
+	})
+	if err := errors.Join(err, w.end(BackupEnd{Records: d.records, Digest: d.text()}), db.Close()); err != nil {
+		t.Fatal(err)
+	}
+	to := t.TempDir()
+	if _, _, err := Restore(t.Context(), to, Options{}, nil, files(b.Bytes())[0]); err != nil {
+		t.Fatal(err)
+	}
+	if m, err := readMarker(to, Options{}); err != nil || m.Format != 1 || m.State != stateReady {
+		t.Errorf("got marker %+v, %v, want a ready one of format 1", m, err)
+	}
+	s := mustOpen(t, to)
+	upgraded(t, s, want)
+}
+
+// restoreFolder names the folder for a child process that restores what comes on its
+// standard input, and is killed.
+const restoreFolder = "BADGER_TEST_RESTORE_FOLDER"
+
+func restoreUntilKilled(folder string) {
+	_, _, err := Restore(context.Background(), folder, Options{}, nil, BackupFile{"-", os.Stdin})
+	fmt.Println("the restore ended:", err)
+	os.Exit(1)
+}
+
+// TestKilledRestore kills a process that has restored a part of a backup.
+func TestKilledRestore(t *testing.T) {
+	whole := large(t)
+	_, parts, end := chunks(t, whole)
+	for _, n := range []int{len(whole) - len(end), len(whole) - len(end) - len(parts[len(parts)-1])} {
+		folder := filepath.Join(t.TempDir(), "restored")
+		child := exec.Command(os.Args[0])
+		child.Env = append(os.Environ(), restoreFolder+"="+folder)
+		in, err := child.StdinPipe()
+		if err != nil {
+			t.Fatal(err)
+		}
+		var out bytes.Buffer
+		child.Stdout, child.Stderr = &out, &out
+		if err := child.Start(); err != nil {
+			t.Fatal(err)
+		}
+		_, err = in.Write(whole[:n]) // which the child has read but for what the pipe holds
+		for deadline := time.Now().Add(30 * time.Second); ; time.Sleep(10 * time.Millisecond) {
+			if found, _ := filepath.Glob(filepath.Join(folder, "*.mem")); len(found) > 0 {
+				break
+			}
+			if time.Now().After(deadline) {
+				t.Fatalf("the child restores nothing: %s", out.String())
+			}
+		}
+		if err := errors.Join(err, child.Process.Kill()); err != nil {
+			t.Fatal(err)
+		}
+		_ = child.Wait() // killed
+		in.Close()
+		before := listFolder(folder)
+		if _, err := Open(folder, Options{}); err == nil || !strings.Contains(err.Error(), "a restore into "+folder) || errors.Is(err, ErrDamaged) {
+			t.Errorf("Open: got error %v, want that a restore was cut short", err)
+		}
+		if _, _, err := Restore(t.Context(), folder, Options{}, nil, files(whole)[0]); err == nil || !strings.Contains(err.Error(), "not empty") {
+			t.Errorf("Restore: got error %v, want that the folder is not empty", err)
+		}
+		if after := listFolder(folder); after != before || before == "." {
+			t.Errorf("the folder changed\nfrom %s\nto   %s", before, after)
+		}
+		if err := os.RemoveAll(folder); err != nil {
+			t.Fatal(err)
+		}
+		if _, _, err := Restore(t.Context(), folder, Options{}, nil, files(whole)[0]); err != nil {
+			t.Errorf("once it is emptied: %v", err)
+		}
+	}
+}
+
+// Two restores at a time do not share a folder.
+func TestTwoRestores(t *testing.T) {
+	full, _, _ := small(t, Options{})
+	folder := filepath.Join(t.TempDir(), "store")
+	var wg sync.WaitGroup
+	var succeeded atomic.Int64
+	for range 4 {
+		wg.Go(func() {
+			if _, _, err := Restore(context.Background(), folder, Options{}, nil, files(full)[0]); err == nil {
+				succeeded.Add(1)
+			}
+		})
+	}
+	wg.Wait()
+	if n := succeeded.Load(); n != 1 {
+		t.Errorf("%d restores succeeded, want one", n)
+	}
+	mustOpen(t, folder)
+}
