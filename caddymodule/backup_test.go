@@ -359,6 +359,17 @@ func TestStalledBackup(t *testing.T) {
 	if _, err := io.ReadFull(conn, make([]byte, 1000)); err != nil {
 		t.Fatal(err)
 	}
+	inARow := 0
+	stalled := func() bool { // what the system buffers is full
+		inARow++
+		if !waitsToWrite() {
+			inARow = 0
+		}
+		return inARow == 5
+	}
+	if !s.eventually(stalled) {
+		t.Fatal("all was sent to a client that does not read")
+	}
 	s.stop()
 	closed := func() bool {
 		live.Lock()
@@ -370,6 +381,18 @@ func TestStalledBackup(t *testing.T) {
 	}
 	folders.Lock() // it is closed before others have their turn, and then its folder may go
 	defer folders.Unlock()
+}
+
+// waitsToWrite reports whether a backup waits for its client to read.
+func waitsToWrite() bool {
+	stacks := make([]byte, 4<<20)
+	stacks = stacks[:runtime.Stack(stacks, true)]
+	for goroutine := range bytes.SplitSeq(stacks, []byte("\n\n")) {
+		if bytes.Contains(goroutine, []byte("[IO wait")) && bytes.Contains(goroutine, []byte("(*backupStream).Write")) {
+			return true
+		}
+	}
+	return false
 }
 
 // A damaged store aborts the connection midway, and the server's log tells why.
