@@ -57,7 +57,7 @@ func runDisk(t *testing.T, run string, once func(d *disk, name string, cycle int
 	for _, kind := range []string{"ext4", "tmpfs"} {
 		t.Run(kind, func(t *testing.T) {
 			begun := time.Now()
-			v := newVolume(t, kind, 400<<20)
+			v := newVolume(t, kind, int64(choose(400, 2000))<<20)
 			d := &disk{t: t, volume: v, server: newServer(t, options{store: filepath.Join(v.folder, "store")}), recorder: newRecorder(t)}
 			d.server.mustStart()
 			if a, err := d.recorder.createWorkspace(d.server, "team"); err != nil || a.status != http.StatusCreated {
