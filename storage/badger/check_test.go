@@ -9,6 +9,7 @@ import (
 	"slices"
 	"strings"
 	"testing"
+	"time"
 
 	badgerdb "github.com/dgraph-io/badger/v4"
 
@@ -184,7 +185,7 @@ func TestCheck(t *testing.T) {
 			case <-done:
 				writing <- nil
 				return
-			default:
+			case <-time.After(time.Millisecond): // or there would be ever more to check
 				_, err = service.CreateWorkspace(context.Background(), by(""), domain.NewWorkspace{Name: "w", Slug: fmt.Sprint("w-", i)})
 			}
 		}
