@@ -152,7 +152,7 @@ func newMarker(folder string) (marker, error) {
 		return slices.ContainsFunc(entries, func(e fs.DirEntry) bool { return e.Name() == name })
 	}
 	switch {
-	case holds(markName):
+	case holds(markName), holds(ballastName): // which no one else has
 		return marker{}, fmt.Errorf("%w: %s has lost its %s file; restore a backup", ErrDamaged, folder, MarkerName)
 	case holds(badgerdb.ManifestFilename):
 		return marker{}, fmt.Errorf("%s holds a Badger database that is not a store of presets", folder)

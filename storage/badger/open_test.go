@@ -611,6 +611,11 @@ func TestMarker(t *testing.T) {
 			seed(t, folder)
 			remove(t, folder, MarkerName)
 		}, "has lost its STORE file"},
+		{"all of ours but BALLAST gone", func(t *testing.T, folder string) {
+			seed(t, folder)
+			remove(t, folder, MarkerName, markName)
+			write(t, folder, ballastName, "")
+		}, "has lost its STORE file"},
 		{"another's database", func(t *testing.T, folder string) {
 			seed(t, folder)
 			remove(t, folder, MarkerName, markName)
