@@ -311,21 +311,29 @@ func (s *server) fillStore(bytes int) {
 	}
 }
 
-// The server goes on serving while a backup is read slowly.
-func TestSlowBackup(t *testing.T) {
-	s := start(t, standard)
+// beginBackup asks for a backup of a store that it fills, larger than what the system
+// keeps for a connection, and reads the first of it.
+func (s *server) beginBackup() (conn net.Conn, first []byte) {
+	s.t.Helper()
 	s.fillStore(30 << 20)
 	conn, err := net.Dial("tcp", s.admin)
 	if err != nil {
-		t.Fatal(err)
+		s.t.Fatal(err)
 	}
-	defer conn.Close()
+	s.t.Cleanup(func() { conn.Close() })
 	_ = conn.(*net.TCPConn).SetReadBuffer(64 << 10)
 	fmt.Fprintf(conn, "GET /presets/backup HTTP/1.0\r\nHost: %s\r\n\r\n", s.admin)
-	first := make([]byte, 1000)
+	first = make([]byte, 1000)
 	if _, err := io.ReadFull(conn, first); err != nil {
-		t.Fatal(err)
+		s.t.Fatal(err)
 	}
+	return conn, first
+}
+
+// The server goes on serving while a backup is read slowly.
+func TestSlowBackup(t *testing.T) {
+	s := start(t, standard)
+	conn, first := s.beginBackup()
 	for range 10 {
 		s.manage("POST", "/v1/presets/meanwhile/responses", `{"model":"m"}`).want(t, 200)
 	}
@@ -347,18 +355,8 @@ func TestSlowBackup(t *testing.T) {
 // A backup that nobody reads does not keep the store open when it is not used any more.
 func TestStalledBackup(t *testing.T) {
 	s := start(t, standard)
-	s.fillStore(30 << 20)
+	s.beginBackup()
 	h := onlyHandle(t)
-	conn, err := net.Dial("tcp", s.admin)
-	if err != nil {
-		t.Fatal(err)
-	}
-	defer conn.Close()
-	_ = conn.(*net.TCPConn).SetReadBuffer(64 << 10)
-	fmt.Fprintf(conn, "GET /presets/backup HTTP/1.0\r\nHost: %s\r\n\r\n", s.admin)
-	if _, err := io.ReadFull(conn, make([]byte, 1000)); err != nil {
-		t.Fatal(err)
-	}
 	inARow := 0
 	stalled := func() bool { // what the system buffers is full
 		inARow++

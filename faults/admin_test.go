@@ -3,9 +3,7 @@
 package faults
 
 import (
-	"bytes"
 	"fmt"
-	"io"
 	"net/http"
 	"os"
 	"path/filepath"
@@ -28,14 +26,7 @@ func (s *server) adminSend(method, path, mediaType, body string) (answer, error)
 	}
 	// A connection of its own: none is left over to be counted as the server's.
 	r.Close = true
-	response, err := s.client.Do(r)
-	if err != nil {
-		return answer{}, err
-	}
-	defer response.Body.Close()
-	text := new(bytes.Buffer)
-	_, err = io.Copy(text, response.Body)
-	return answer{response.StatusCode, response.Header, text.Bytes()}, err
+	return s.do(r)
 }
 
 // load makes a Caddyfile the configuration, as caddy reload does.

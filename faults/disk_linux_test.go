@@ -44,7 +44,7 @@ func TestDiskAtFlush(t *testing.T) {
 }
 
 // A program that fills the disk at once at that moment, and also takes at once what
-// the ballast gives back, ends the process more often.
+// the ballast gives back, may end the process, too.
 func TestGreedyDiskAtFlush(t *testing.T) {
 	runDisk(t, "greedy-disk-at-flush", func(d *disk, name string, _ int) {
 		d.mayDie = true

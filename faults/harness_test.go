@@ -428,6 +428,11 @@ func (s *server) send(method, path, body string, headers ...string) (answer, err
 	for i := 0; i+1 < len(headers); i += 2 {
 		r.Header.Set(headers[i], headers[i+1])
 	}
+	return s.do(r)
+}
+
+// do sends a request and reads the answer.
+func (s *server) do(r *http.Request) (answer, error) {
 	response, err := s.client.Do(r)
 	if err != nil {
 		return answer{}, err

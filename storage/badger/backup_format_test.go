@@ -97,12 +97,8 @@ func chunks(t *testing.T, backup []byte) (lines []byte, chunks [][]byte, end []b
 func TestRearrangedBackup(t *testing.T) {
 	for name, key := range map[string][]byte{"plain": nil, "encrypted": testKey} {
 		t.Run(name, func(t *testing.T) {
-			o := Options{EncryptionKey: key}
-			s, err := Open(t.TempDir(), o)
-			if err != nil {
-				t.Fatal(err)
-			}
-			defer s.Close()
+			withKey(t, key)
+			s := mustOpen(t, t.TempDir())
 			w := newWorkspace("w")
 			w.IOLoggingAPIKeyIDs = []byte(`["` + strings.Repeat("k", 200<<10) + `"]`)
 			for i := range 20 {

@@ -129,12 +129,8 @@ func checkVersions(t *testing.T, s *Store) {
 func TestBackup(t *testing.T) {
 	for name, key := range map[string][]byte{"plain": nil, "encrypted": testKey} {
 		t.Run(name, func(t *testing.T) {
-			o := Options{EncryptionKey: key}
-			s, err := Open(t.TempDir(), o)
-			if err != nil {
-				t.Fatal(err)
-			}
-			defer s.Close()
+			withKey(t, key)
+			s := mustOpen(t, t.TempDir())
 			service := domain.NewService(s)
 			service.KeepVersions = 3 // older ones are removed
 			if err := service.EnsureDefaultWorkspace(t.Context()); err != nil {
@@ -186,7 +182,7 @@ func TestBackup(t *testing.T) {
 				t.Errorf("an incremental backup without a change has %d bytes, a full one %d", len(unchanged), len(full))
 			}
 			for n := range backups {
-				again := restored(t, o, nil, backups[:n+1]...)
+				again := restored(t, testOptions, nil, backups[:n+1]...)
 				checkWhole(t, again)
 				checkVersions(t, again)
 				if again.id == s.id {
