@@ -15,6 +15,7 @@ import (
 	"path/filepath"
 	"regexp"
 	"slices"
+	"strconv"
 	"strings"
 	"sync"
 	"testing"
@@ -152,12 +153,13 @@ func (s *server) load(sites string) error {
 }
 
 // settle waits until the old listeners are gone, which Caddy closes in the
-// background: connections that one of them accepted last are reset, whatever the
-// handler. Its count is lowered just before a listener is closed, so a few
-// connections must succeed, too.
+// background: until then they take connections, which are served as before the
+// change or reset. Caddy's own count of listeners is lowered before one is closed,
+// so the kernel is asked where that is possible; elsewhere a number of connections
+// must succeed.
 func (s *server) settle() {
 	http.DefaultClient.CloseIdleConnections()
-	for deadline := time.Now().Add(30 * time.Second); caddy.ListenerUsage("tcp", s.address) > 1; time.Sleep(time.Millisecond) {
+	for deadline := time.Now().Add(30 * time.Second); caddy.ListenerUsage("tcp", s.address) > 1 || s.listeners() > 1; time.Sleep(time.Millisecond) {
 		if time.Now().After(deadline) {
 			s.t.Fatal("an old listener is still open")
 		}
@@ -174,6 +176,19 @@ func (s *server) settle() {
 		conn.Close()
 	}
 	s.upstream.taken()
+}
+
+// listeners returns how many sockets listen on the server's address, 0 where the
+// system does not tell.
+func (s *server) listeners() int {
+	_, port, _ := net.SplitHostPort(s.address)
+	number, _ := strconv.Atoi(port)
+	table, err := os.ReadFile("/proc/net/tcp")
+	if err != nil {
+		return 0
+	}
+	const listening = "0A"
+	return strings.Count(string(table), fmt.Sprintf(" 0100007F:%04X 00000000:0000 %s ", number, listening))
 }
 
 func adapt(caddyfile string) ([]byte, error) {

@@ -4,6 +4,7 @@ package faults
 
 import (
 	"fmt"
+	"net"
 	"net/http"
 	"os"
 	"path/filepath"
@@ -17,6 +18,7 @@ import (
 
 // adminSend sends a request to the admin endpoint.
 func (s *server) adminSend(method, path, mediaType, body string) (answer, error) {
+	s.settle(s.admin)
 	r, err := http.NewRequest(method, "http://"+s.admin+path, strings.NewReader(body))
 	if err != nil {
 		return answer{}, err
@@ -39,6 +41,29 @@ func (s *server) reload(caddyfile string) {
 	s.t.Helper()
 	if a, err := s.load(caddyfile); err != nil || a.status != http.StatusOK {
 		s.t.Fatalf("a reload gives %s, %v", a, err)
+	}
+}
+
+// settle waits until nobody listens on an address but the configuration at work:
+// Caddy closes the listeners of one that was replaced or refused in the background,
+// and until then they take connections, some of which are reset. It needs Linux;
+// elsewhere it does not wait.
+func (s *server) settle(address string) {
+	s.t.Helper()
+	_, port, _ := net.SplitHostPort(address)
+	number, err := strconv.Atoi(port)
+	if err != nil {
+		s.t.Fatal(err)
+	}
+	listening := fmt.Sprintf(" 0100007F:%04X 00000000:0000 0A ", number)
+	for late := time.Now().Add(30 * time.Second); ; time.Sleep(time.Millisecond) {
+		table, err := os.ReadFile("/proc/net/tcp")
+		if err != nil || strings.Count(string(table), listening) <= 1 {
+			return
+		}
+		if time.Now().After(late) {
+			s.t.Fatal("an old listener is still open")
+		}
 	}
 }
 

@@ -30,6 +30,8 @@ func TestRejectedReloads(t *testing.T) {
 	}
 	preset := presetName{slug: "p"}
 	serves := func(name string) {
+		s.settle(strings.TrimPrefix(s.site, "http://"))
+		s.client.CloseIdleConnections()
 		a, err := r.createVersion(s, preset, "after "+name)
 		if err != nil || a.status != http.StatusOK {
 			t.Errorf("%s: afterwards a write gives %s, %v", name, a, err)
@@ -87,17 +89,21 @@ func TestRejectedReloads(t *testing.T) {
 		}
 	}
 	// Once more, for what each leaves behind: the first time some of it is new to the
-	// server, and writes take memory of their own.
-	before := s.settled(func(footprint) bool { return false })
-	for _, k := range kinds {
-		if a, err := k.load(s); err != nil || a.status < 400 {
-			t.Errorf("%s, again: %s, %v", k.name, a, err)
-		}
-	}
+	// server, and writes take memory of their own. What is left behind is so each time;
+	// what grew once may be something else's.
+	var before, after footprint
 	fits := func(f footprint) bool {
 		return about(int64(f.fds), int64(before.fds), 0.05) && about(int64(f.goroutines), int64(before.goroutines), 0.05) && about(f.heap, before.heap, 0.05)
 	}
-	after := s.settled(fits)
+	for round := 0; round == 0 || round < 3 && !fits(after); round++ {
+		before = s.settled(func(footprint) bool { return false })
+		for _, k := range kinds {
+			if a, err := k.load(s); err != nil || a.status < 400 {
+				t.Errorf("%s, again: %s, %v", k.name, a, err)
+			}
+		}
+		after = s.settled(fits)
+	}
 	if !fits(after) {
 		t.Errorf("%d refused configurations leave %v, want at most 5 %% above %v", len(kinds), after, before)
 	}
