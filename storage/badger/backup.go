@@ -44,13 +44,13 @@ func (s *Store) Backup(ctx context.Context, w io.Writer, base *BackupInfo) (Back
 }
 
 func (s *Store) backup(ctx context.Context, w io.Writer, base *BackupInfo) (info BackupInfo, end BackupEnd, err error) {
-	err = s.view(ctx, func(r *reader) error {
+	err = s.view(ctx, func(txn *badgerdb.Txn, r *reader) error {
 		// Damage to what leads to the records would hide some of them.
 		var files Report
 		if err := cmp.Or(s.checkFiles(&files, ctx.Err), files.Err()); err != nil {
 			return err
 		}
-		if info, err = s.backupInfo(ctx, r, base); err != nil {
+		if info, err = s.backupInfo(ctx, txn, r, base); err != nil {
 			return err
 		}
 		key := s.db.Opts().EncryptionKey
@@ -64,7 +64,7 @@ func (s *Store) backup(ctx context.Context, w io.Writer, base *BackupInfo) (info
 			return err
 		}
 		d := newDigest()
-		err = s.eachRecord(ctx, r.txn, func(item *badgerdb.Item, record []byte) error {
+		err = s.eachRecord(ctx, txn, func(item *badgerdb.Item, record []byte) error {
 			d.add(item.Key(), record)
 			if base != nil && item.Version() <= base.State.Version {
 				return to.unchanged(item.Key())
@@ -80,11 +80,11 @@ func (s *Store) backup(ctx context.Context, w io.Writer, base *BackupInfo) (info
 	return info, end, err
 }
 
-// backupInfo returns what a backup of what r shows says of itself, without its salt.
-func (s *Store) backupInfo(ctx context.Context, r *reader, base *BackupInfo) (info BackupInfo, err error) {
+// backupInfo returns what a backup of what txn and r show says of itself, without its salt.
+func (s *Store) backupInfo(ctx context.Context, txn *badgerdb.Txn, r *reader, base *BackupInfo) (info BackupInfo, err error) {
 	info = BackupInfo{Kind: FullBackup, Store: s.id, Format: storeFormat, CreatedAt: time.Now().UTC()}
-	info.State.Version = r.txn.ReadTs()
-	if info.State.Commit, err = loadOrZero(r, sequenceKey(), decodeNumber); err != nil {
+	info.State.Version = txn.ReadTs()
+	if info.State.Commit, err = r.lastCommit(); err != nil {
 		return info, err
 	}
 	if info.Audit, err = r.AuditHead(); err != nil {
@@ -211,8 +211,8 @@ func (d *digest) text() string { return "sha256:" + hex.EncodeToString(d.hash.Su
 // key and the content.
 func (s *Store) Digest(ctx context.Context) (digest string, records int, err error) {
 	d := newDigest()
-	err = s.view(ctx, func(r *reader) error {
-		return s.eachRecord(ctx, r.txn, func(item *badgerdb.Item, record []byte) error {
+	err = s.view(ctx, func(txn *badgerdb.Txn, _ *reader) error {
+		return s.eachRecord(ctx, txn, func(item *badgerdb.Item, record []byte) error {
 			d.add(item.Key(), record)
 			return nil
 		})

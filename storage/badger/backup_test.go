@@ -16,6 +16,7 @@ import (
 	"time"
 
 	badgerdb "github.com/dgraph-io/badger/v4"
+	"github.com/google/uuid"
 	"github.com/klauspost/compress/zstd"
 
 	"github.com/caddy-presets/caddy-presets/domain"
@@ -104,14 +105,14 @@ func stored(t *testing.T, s *Store) map[string]string {
 // checkVersions makes sure that no version of a preset is missing.
 func checkVersions(t *testing.T, s *Store) {
 	t.Helper()
-	err := s.view(t.Context(), func(r *reader) error {
+	err := s.View(t.Context(), func(r domain.Reader) error {
 		for k := range records(t, s, kindPreset) {
-			p, err := load(r, key(k), parsePreset)
+			p, _, err := r.PresetJSON(uuid.UUID([]byte(k[2:18])).String(), k[18:])
 			if err != nil {
 				return err
 			}
-			for n := range p.PresetState.Versions() {
-				if _, err := r.PresetVersion(p.PresetState, n); err != nil {
+			for n := range p.Versions() {
+				if _, err := r.PresetVersion(p, n); err != nil {
 					return fmt.Errorf("version %d of %d: %w", n, p.LatestVersion, err)
 				}
 			}

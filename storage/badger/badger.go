@@ -53,7 +53,7 @@ type Store struct {
 	id        string // of the store, in its marker
 	readers   gate
 	committer *committer
-	purger    *purger
+	purger    purger
 	guard     *guard   // nil in memory
 	locked    *os.File // as is the lock of the folder
 	stamps    *domain.Stamps
@@ -104,17 +104,36 @@ func newStore(db *badgerdb.DB, id string, c *committer, g *guard) *Store {
 	s.close = sync.OnceValue(s.closeOnce)
 	c.stamps = s.stamps
 	c.start()
-	s.purger = startPurger(s, c.logger)
+	s.startPurger()
 	return s
+}
+
+// purger is the goroutine that removes what was in workspaces that were deleted.
+type purger struct {
+	stop context.CancelFunc
+	done chan struct{}
+}
+
+func (s *Store) startPurger() {
+	ctx, stop := context.WithCancel(context.Background())
+	s.purger = purger{stop: stop, done: make(chan struct{})}
+	go func() {
+		defer close(s.purger.done)
+		Purge(ctx, engine{s}, PurgeOptions{
+			Deleted: s.committer.deleted,
+			Final:   func(err error) bool { return errors.Is(err, ErrStopped) },
+			Logger:  s.committer.logger,
+		})
+	}()
 }
 
 // View implements domain.Store. A ctx that has already ended returns its error
 // without running fn.
 func (s *Store) View(ctx context.Context, fn func(domain.Reader) error) error {
-	return s.view(ctx, func(r *reader) error { return fn(r) })
+	return s.view(ctx, func(_ *badgerdb.Txn, r *reader) error { return fn(r) })
 }
 
-func (s *Store) view(ctx context.Context, fn func(*reader) error) error {
+func (s *Store) view(ctx context.Context, fn func(*badgerdb.Txn, *reader) error) error {
 	if err := ctx.Err(); err != nil {
 		return err
 	}
@@ -123,11 +142,10 @@ func (s *Store) view(ctx context.Context, fn func(*reader) error) error {
 	}
 	defer s.readers.leave()
 	txn := s.db.NewTransaction(false)
-	// Badger panics here if it panicked when an iterator was begun.
-	defer func() { _ = guarded(func() error { txn.Discard(); return nil }) }()
-	r := &reader{txn: txn}
+	defer discard(txn)
+	r := &reader{snapshot: snapshot{txn}}
 	defer r.end()
-	err := fn(r)
+	err := fn(txn, r)
 	if errors.Is(err, ErrDamaged) && s.committer.halted.Load() {
 		// Badger itself cannot be trusted after a failed write.
 		return fmt.Errorf("%w: reading after a failed write: %w", errUnavailable, err)

@@ -1,19 +1,14 @@
 package badger
 
 import (
-	"bytes"
 	"context"
 	"errors"
 	"fmt"
-	"hash/maphash"
 	"os"
 	"path/filepath"
 	"time"
 
 	badgerdb "github.com/dgraph-io/badger/v4"
-	"github.com/google/uuid"
-
-	"github.com/caddy-presets/caddy-presets/domain"
 )
 
 // maxProblems is how many problems a Report tells at most.
@@ -72,7 +67,7 @@ func Verify(ctx context.Context, folder string, o Options) (report Report, err e
 	err = withProbe(folder, o, func(db *badgerdb.DB) error {
 		txn := db.NewTransaction(false)
 		defer txn.Discard()
-		return (&checker{reader: reader{txn: txn}, report: &report, pause: ctx.Err}).checkAll()
+		return checkRecords(txn, &report, ctx.Err)
 	})
 	return report, err
 }
@@ -81,7 +76,7 @@ func Verify(ctx context.Context, folder string, o Options) (report Report, err e
 // takes its time for that. It counts as a read: Close waits for it, so ctx has to end
 // first.
 func (s *Store) Check(ctx context.Context) (report Report, err error) {
-	err = s.view(ctx, func(r *reader) error {
+	err = s.view(ctx, func(txn *badgerdb.Txn, _ *reader) error {
 		began := time.Now()
 		pause := func() error { // four times as long as there was work
 			select {
@@ -95,7 +90,7 @@ func (s *Store) Check(ctx context.Context) (report Report, err error) {
 		if err := s.checkFiles(&report, pause); err != nil {
 			return err
 		}
-		return (&checker{reader: *r, report: &report, pause: pause}).checkAll()
+		return checkRecords(txn, &report, pause)
 	})
 	s.damage.Add(int64(len(report.Problems) + report.More))
 	if err == nil {
@@ -141,307 +136,22 @@ func (s *Store) checkFiles(report *Report, pause func() error) error {
 	return nil
 }
 
-// checker reads every record of a snapshot, in key order.
-type checker struct {
-	reader
-	report *Report
-	pause  func() error // called now and then; an error ends the check
-
-	deleted map[uuid.UUID]bool // workspaces of which some is still stored
-	audit   domain.AuditHead   // as far as it was read
-	ended   bool               // its end was read
-	// What there has to be, and what there is, of records that lead to nothing
-	// themselves: sums of what tells them apart.
-	seed                     maphash.Seed
-	wantPlaces, places       int
-	wantVersions, versions   uint64
-	wantChanges, changes     uint64
-	wantKeyHashes, keyHashes int
-}
-
-// checksBetweenPauses is how many records are checked without a pause.
-const checksBetweenPauses = 256
-
-// checkAll is check. Where Badger cannot go on for damage that is a problem, too.
-func (c *checker) checkAll() error {
+// checkRecords checks all records that txn shows. Where Badger cannot go on for damage
+// that is a problem, too.
+func checkRecords(txn *badgerdb.Txn, report *Report, pause func() error) error {
+	c := checker{reader: reader{snapshot: snapshot{txn}}, problem: report.problem, pause: pause, found: len(report.Problems)}
 	err := guarded(c.check)
+	report.Records = c.records
 	if p, ok := errors.AsType[*panicked](err); ok {
-		c.report.problem("a table is damaged where records are looked for, and not all of them were read: %v", p.value)
+		report.problem("a table is damaged where records are looked for, and not all of them were read: %v", p.value)
 		return nil
 	}
 	if errors.Is(err, ErrDamaged) {
-		c.report.problem("%v", err)
+		report.problem("%v", err)
 		return nil
 	}
 	return err
 }
-
-func (c *checker) check() error {
-	c.seed, c.deleted = maphash.MakeSeed(), make(map[uuid.UUID]bool)
-	err := c.walk(newKey(kindDeleted, 0), func(cursor *cursor) error {
-		for ; cursor.key != nil; cursor.next() {
-			if id, err := uuid.FromBytes(cursor.key[2:]); err == nil {
-				c.deleted[id] = true
-			}
-		}
-		return nil
-	})
-	if err != nil {
-		return err
-	}
-	it := c.txn.NewIterator(badgerdb.IteratorOptions{})
-	defer it.Close()
-	for it.Rewind(); it.Valid(); it.Next() {
-		c.report.Records++
-		if c.report.Records%checksBetweenPauses == 0 {
-			if err := c.pause(); err != nil {
-				return err
-			}
-		}
-		k := key(it.Item().Key())
-		if len(k) < 2 || k[0] != keyVersion {
-			c.report.problem("a record is not one of ours")
-			continue
-		}
-		err := reading(k.kind(), func() error {
-			return it.Item().Value(func(record []byte) error {
-				payload, err := unseal(k, record)
-				if err != nil {
-					return err
-				}
-				return c.checkRecord(k, payload)
-			})
-		})
-		if err != nil {
-			c.report.problem("%v", err)
-		}
-	}
-	c.checkSums()
-	return nil
-}
-
-// checkRecord checks a record and that what it leads to is there. The error says
-// what is wrong with it, in words that may be told.
-func (c *checker) checkRecord(k key, payload []byte) error {
-	wrong := func(how string) error { return damaged(k.kind(), how) }
-	name := k[2:]
-	switch k.kind() {
-	case kindWorkspace:
-		return c.checkWorkspace(k, payload)
-	case kindWorkspaceSlug:
-		id, err := decodeID(payload)
-		if err != nil {
-			return wrong("its content cannot be decoded")
-		}
-		if w, err := c.Workspace(id); err != nil || w.Slug != string(name) {
-			return wrong("its workspace is not there, or has another slug")
-		}
-	case kindPreset:
-		return c.checkPreset(k, payload)
-	case kindVersion:
-		v, err := decodeVersion(payload)
-		if err != nil {
-			return wrong("its content cannot be decoded")
-		}
-		if at, ok := versionKey(v.PresetID, v.Version); !ok || !bytes.Equal(at, k) {
-			return wrong("it is not the one that it should be")
-		}
-		c.versions += c.hash(k)
-	case kindLabel:
-		n, err := decodeNumber(payload)
-		if err != nil || n < 1 || len(name) < len(uuid.UUID{}) {
-			return wrong("its content cannot be decoded")
-		}
-		id, label := uuid.UUID(name[:len(uuid.UUID{})]).String(), string(name[len(uuid.UUID{}):])
-		for i := range int(n) {
-			change, _ := labelChangeKey(id, label, i+1)
-			if _, err := load(&c.reader, change, decodeBytes); err != nil {
-				return wrong("not all of its changes are there")
-			}
-			c.wantChanges += c.hash(change)
-		}
-	case kindLabelChange:
-		if _, err := decodeJSON[domain.LabelChange](payload); err != nil {
-			return wrong("its content cannot be decoded")
-		}
-		c.changes += c.hash(k)
-	case kindKey:
-		issued, err := decodeJSON[domain.Key](payload)
-		if err != nil {
-			return wrong("its content cannot be decoded")
-		}
-		if id, err := load(&c.reader, keyHashKey(issued.Hash), decodeID); err != nil || id != issued.ID {
-			return wrong("it cannot be found by its hash")
-		}
-		c.wantKeyHashes++
-	case kindKeyHash:
-		c.keyHashes++
-	case kindAudit:
-		a, err := decodeJSON[domain.AuditRecord](payload)
-		if err == nil {
-			c.audit, err = domain.VerifyAudit(c.audit, []domain.AuditRecord{a})
-		}
-		if err != nil {
-			c.audit = domain.AuditHead{Count: a.Number, Hash: a.Hash} // so that it is told once
-			return wrong("it does not follow the one before")
-		}
-	case kindAuditHead:
-		if head, err := decodeHead(payload); err != nil || head != c.audit {
-			return wrong("the trail does not end with what it says")
-		}
-		c.ended = true
-	case kindReplay:
-		if _, err := decodeReplay(payload); err != nil {
-			return wrong("its content cannot be decoded")
-		}
-	case kindListEnd:
-		return c.checkList(list(name), payload)
-	case kindPlace:
-		if !c.gone(list(name)) {
-			c.places++
-		}
-	case kindLeaf:
-		if _, err := decodeLeaf(payload); err != nil {
-			return wrong("its content cannot be decoded")
-		}
-	case kindNode:
-		if _, err := decodeNode(payload); err != nil {
-			return wrong("its content cannot be decoded")
-		}
-	case kindSequence:
-		if _, err := decodeNumber(payload); err != nil {
-			return wrong("its content cannot be decoded")
-		}
-	case kindDeleted:
-	default:
-		return wrong("it is not one of ours")
-	}
-	return nil
-}
-
-func (c *checker) checkWorkspace(k key, payload []byte) error {
-	stored, err := parseWorkspace(payload)
-	if err != nil {
-		return damaged(kindWorkspace, "its content cannot be decoded")
-	}
-	w, err := stored.decode()
-	if err != nil {
-		return damaged(kindWorkspace, "its content cannot be decoded")
-	}
-	if at, ok := workspaceKey(w.ID); !ok || !bytes.Equal(at, k) {
-		return damaged(kindWorkspace, "it is not the one that it should be")
-	}
-	if id, err := c.WorkspaceID(w.Slug); err != nil || id != w.ID {
-		return damaged(kindWorkspace, "it cannot be found by its slug")
-	}
-	return c.checkStanding(kindWorkspace, workspaces(), stored.place, stored.json)
-}
-
-func (c *checker) checkPreset(k key, payload []byte) error {
-	stored, err := parsePreset(payload)
-	if err != nil {
-		return damaged(kindPreset, "its content cannot be decoded")
-	}
-	p, err := stored.decode()
-	if err != nil {
-		return damaged(kindPreset, "its content cannot be decoded")
-	}
-	at, ok := presetKey(p.WorkspaceID, p.Slug)
-	if !ok || !bytes.Equal(at, k) {
-		return damaged(kindPreset, "it is not the one that it should be")
-	}
-	id, _ := parseID(p.WorkspaceID)
-	if c.deleted[id] {
-		return nil
-	}
-	if _, err := c.WorkspaceJSON(p.WorkspaceID); err != nil {
-		return damaged(kindPreset, "its workspace is not there")
-	}
-	for n := range p.State().Versions() {
-		version, _ := versionKey(p.ID, n)
-		if _, err := c.PresetVersionJSON(p.State(), n); err != nil {
-			return fmt.Errorf("preset %s: version %d: %w", p.ID, n, err)
-		}
-		c.wantVersions += c.hash(version)
-	}
-	if !p.State().Has(p.DesignatedVersion) {
-		return damaged(kindPreset, "the version that it designates is not there")
-	}
-	for label := range p.Labels {
-		if n, err := c.LabelChanges(p, label); err != nil || n < 1 {
-			return damaged(kindPreset, "a label of it is not there")
-		}
-	}
-	if stored.place == 0 {
-		if p.Status != domain.PresetArchived {
-			return damaged(kindPreset, "it is in no list")
-		}
-		return nil
-	}
-	l, _ := presetsOf(p.WorkspaceID)
-	return c.checkStanding(kindPreset, l, stored.place, stored.json)
-}
-
-// checkStanding checks that an object stands at its place.
-func (c *checker) checkStanding(of kind, l list, place uint64, text []byte) error {
-	if standing, err := load(&c.reader, l.placeKey(place), decodeBytes); err != nil || !bytes.Equal(standing, text) {
-		return damaged(of, "it is not at its place in the list")
-	}
-	return nil
-}
-
-// gone reports whether a list, whose bytes may be followed by others, is that of a
-// workspace that was deleted.
-func (c *checker) gone(l list) bool {
-	return len(l) > len(uuid.UUID{}) && l[0] == byte(kindPreset) && c.deleted[uuid.UUID(l[1:1+len(uuid.UUID{})])]
-}
-
-// checkList checks that something stands at every place of a list that is taken.
-func (c *checker) checkList(l list, payload []byte) error {
-	if c.gone(l) {
-		return nil
-	}
-	end, err := decodeListEnd(payload)
-	if err != nil {
-		return damaged(kindListEnd, "its content cannot be decoded")
-	}
-	places, err := c.reader.places(l, end, domain.Page{Limit: end.total()}, false)
-	if err != nil {
-		return err
-	}
-	for _, place := range places {
-		if _, err := loadExisting(&c.reader, l.placeKey(place), decodeBytes); err != nil {
-			return err
-		}
-	}
-	c.wantPlaces += len(places)
-	return nil
-}
-
-// checkSums finds records that nothing leads to. What is left of deleted workspaces
-// is of that kind.
-func (c *checker) checkSums() {
-	if c.audit.Count > 0 && !c.ended {
-		c.report.problem("the audit trail has no end")
-	}
-	if c.places != c.wantPlaces {
-		c.report.problem("%d objects stand in lists that have %d", c.places, c.wantPlaces)
-	}
-	if c.keyHashes != c.wantKeyHashes {
-		c.report.problem("%d issued keys can be found by %d hashes", c.wantKeyHashes, c.keyHashes)
-	}
-	if len(c.deleted) > 0 || len(c.report.Problems) > 0 {
-		return
-	}
-	if c.versions != c.wantVersions {
-		c.report.problem("there are versions that no preset has")
-	}
-	if c.changes != c.wantChanges {
-		c.report.problem("there are changes that no label has")
-	}
-}
-
-func (c *checker) hash(k key) uint64 { return maphash.Bytes(c.seed, k) }
 
 // Status is how a store is doing.
 type Status struct {

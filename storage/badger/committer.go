@@ -252,18 +252,12 @@ func (c *committer) apply(g *group, op *operation) bool {
 	op.tied = g.count > 0
 	c.stage.below = &g.writes
 	defer c.stage.reset()
-	t := &tx{reader: reader{txn: g.snapshot, stage: &c.stage}}
-	op.err = guarded(func() error {
-		defer t.end()
-		return op.fn(t)
-	})
-	if op.err == nil {
-		op.err = t.failed
-	}
+	t := &tx{reader: reader{snapshot: snapshot{g.snapshot}, stage: &c.stage}}
+	op.err = guarded(func() error { return t.run(op.fn) })
 	if op.err != nil {
 		return true
 	}
-	count, size := c.stage.reckon()
+	count, size := reckon(&c.stage)
 	switch {
 	case count > c.maxCount || size > c.maxSize:
 		op.err = fmt.Errorf("a change of %d records and %d bytes is more than one transaction holds", count, size)
@@ -295,7 +289,7 @@ func (c *committer) launch(busy bool) {
 		return
 	}
 	txn, at := c.db.NewTransaction(true), sequenceKey()
-	if err := cmp.Or(g.writes.writeTo(txn), txn.Set(at, encodeNumber(at, c.sequence+1))); err != nil {
+	if err := cmp.Or(writeTo(txn, &g.writes), txn.Set(at, encodeNumber(at, c.sequence+1))); err != nil {
 		txn.Discard()
 		c.answer(err) // nothing was written
 		return
@@ -442,7 +436,8 @@ func (l *layer) shows(k key, other *layer) bool {
 	return true
 }
 
-func (l *layer) writeTo(txn *badgerdb.Txn) error {
+// writeTo adds the writes of a layer, and of none below it, to a transaction.
+func writeTo(txn *badgerdb.Txn, l *layer) error {
 	for _, w := range l.writes {
 		var err error
 		if w.record == nil {
@@ -482,7 +477,7 @@ func (s *stage) reset() {
 }
 
 // reckon returns what Badger will count for the writes.
-func (s *stage) reckon() (count, size int64) {
+func reckon(s *stage) (count, size int64) {
 	for _, w := range s.writes {
 		count++
 		size += int64(len(w.key) + len(w.record) + 2 + 10)

@@ -275,7 +275,7 @@ func TestTransactionLimits(t *testing.T) {
 		"size": func(st *stage) {
 			for i := byte(0); ; i++ {
 				k := key{keyVersion, 'x', i}
-				_, size := st.reckon()
+				_, size := reckon(st)
 				room := s.committer.maxSize - size - int64(len(k)) - 12
 				st.put(k, make([]byte, min(room, maxRecord)))
 				if room <= maxRecord {
@@ -296,7 +296,7 @@ func TestTransactionLimits(t *testing.T) {
 			txn := s.db.NewTransaction(true)
 			defer txn.Discard()
 			k := sequenceKey()
-			err := errors.Join(st.writeTo(txn), txn.Set(k, seal(k, make([]byte, recordHeader+8))))
+			err := errors.Join(writeTo(txn, &st.layer), txn.Set(k, seal(k, make([]byte, recordHeader+8))))
 			if err != nil {
 				t.Fatal(err)
 			}

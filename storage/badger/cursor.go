@@ -2,15 +2,14 @@ package badger
 
 import (
 	"bytes"
+	"cmp"
 	"slices"
-
-	badgerdb "github.com/dgraph-io/badger/v4"
 )
 
 // cursor goes through records in the order of their keys. Those that the
 // operation has staged are among them, in the place of what they replace.
 type cursor struct {
-	committed *badgerdb.Iterator
+	committed Iterator
 	staged    []write // all that there are, in order
 	ahead     []write // those that are still to come
 	own       bool    // it stands at the first of ahead
@@ -47,10 +46,11 @@ func (r *reader) walkFrom(k, prefix key, fn func(c *cursor) error) error {
 // time.
 func (r *reader) walkWith(staged []write, k, prefix key, fn func(c *cursor) error) error {
 	return reading(prefix.kind(), func() error {
-		c := &cursor{committed: r.txn.NewIterator(badgerdb.IteratorOptions{Prefix: prefix}), staged: staged}
+		c := &cursor{committed: r.snapshot.Iterate(prefix), staged: staged}
 		defer c.committed.Close()
 		c.seek(k)
-		return fn(c)
+		err := fn(c)
+		return cmp.Or(c.committed.Err(), err) // fn has taken it for the end
 	})
 }
 
@@ -78,7 +78,7 @@ func (c *cursor) settle() {
 	for {
 		c.key = nil
 		if c.committed.Valid() {
-			c.key = c.committed.Item().Key()
+			c.key = c.committed.Key()
 		}
 		c.own = len(c.ahead) > 0 && (c.key == nil || bytes.Compare(c.ahead[0].key, c.key) <= 0)
 		if !c.own {
@@ -101,7 +101,7 @@ func (c *cursor) size() int {
 	if c.own {
 		return len(c.ahead[0].record)
 	}
-	return int(c.committed.Item().ValueSize())
+	return c.committed.Size()
 }
 
 // decodeAt decodes the record that c stands at.
@@ -109,9 +109,9 @@ func decodeAt[T any](c *cursor, decode func([]byte) (T, error)) (object T, err e
 	if c.own {
 		return decodeRecord(c.key, c.ahead[0].record, decode)
 	}
-	err = c.committed.Item().Value(func(record []byte) error {
-		object, err = decodeRecord(c.key, record, decode)
-		return err
-	})
-	return object, err
+	record, err := c.committed.Value()
+	if err != nil {
+		return object, err
+	}
+	return decodeRecord(c.key, record, decode)
 }

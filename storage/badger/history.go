@@ -51,6 +51,11 @@ func (t *tx) PutLabelChange(p domain.Preset, label string, c domain.LabelChange)
 	return t.write(latestKey, encodeNumber(latestKey, uint64(c.Number)), nil)
 }
 
+// lastCommit returns the number of the last commit, 0 where there was none.
+func (r *reader) lastCommit() (uint64, error) {
+	return loadOrZero(r, sequenceKey(), decodeNumber)
+}
+
 // AuditHead implements domain.Reader.
 func (r *reader) AuditHead() (domain.AuditHead, error) {
 	return loadOrZero(r, auditHeadKey(), decodeHead)

@@ -85,7 +85,7 @@ func TestCheckOfDamage(t *testing.T) {
 			if err != nil || report.Err() == nil {
 				t.Errorf("got %+v, %v, want a problem", report, err)
 			}
-			_ = s.view(t.Context(), func(r *reader) error { // anything but the process's end
+			_ = s.View(t.Context(), func(r domain.Reader) error { // anything but the process's end
 				_, err := r.Keys()
 				return err
 			})

@@ -2,6 +2,7 @@ package badger
 
 import (
 	"cmp"
+	"context"
 	"errors"
 	"fmt"
 	"io/fs"
@@ -155,7 +156,7 @@ func (s *Store) complete(folder string, m marker) error {
 		if err := write(); err != nil {
 			return err
 		}
-		if err := s.upgrade(); err != nil {
+		if err := Upgrade(context.Background(), engine{s}); err != nil {
 			return fmt.Errorf("upgrading the store in %s to format %d: %w", folder, storeFormat, err)
 		}
 		m.Upgrading = false
@@ -242,7 +243,7 @@ func (c *committer) resume(folder string) error {
 func lastCommit(db *badgerdb.DB) (uint64, error) {
 	txn := db.NewTransaction(false)
 	defer txn.Discard()
-	return loadOrZero(&reader{txn: txn}, sequenceKey(), decodeNumber)
+	return (&reader{snapshot: snapshot{txn}}).lastCommit()
 }
 
 // tryEngine opens Badger. What it panics on is an error.

@@ -21,38 +21,41 @@ const (
 	purgeRetry = time.Minute
 )
 
-// purger removes, little by little, what was in workspaces that were deleted. The
+// purge removes, little by little, what was in workspaces that were deleted. The
 // record that says so of a workspace goes last, so what one process leaves undone
 // the next one does.
-type purger struct {
-	store *Store
-	log   *zap.Logger
-	stop  context.CancelFunc
-	done  chan struct{}
+type purge struct {
+	Engine
+	PurgeOptions
 }
 
-func startPurger(s *Store, log *zap.Logger) *purger {
-	ctx, stop := context.WithCancel(context.Background())
-	p := &purger{store: s, log: log, stop: stop, done: make(chan struct{})}
-	go p.run(ctx)
-	return p
+// PurgeOptions are how Purge goes about it.
+type PurgeOptions struct {
+	// Deleted holds a token when workspaces may have been deleted since it was taken.
+	Deleted <-chan struct{}
+	// Final reports whether an error of the engine is one that will not pass.
+	Final func(error) bool
+	// Logger gets what goes wrong.
+	Logger *zap.Logger
 }
 
-func (p *purger) run(ctx context.Context) {
-	defer close(p.done)
+// Purge removes what was in deleted workspaces, until ctx ends or the engine is closed
+// or fails for good. Other failures it logs, and tries again a minute later.
+func Purge(ctx context.Context, e Engine, o PurgeOptions) {
+	p := purge{Engine: e, PurgeOptions: o}
 	for {
 		var retry <-chan time.Time
 		switch err := p.purgeAll(ctx); {
-		case ctx.Err() != nil || errors.Is(err, domain.ErrClosed) || errors.Is(err, ErrStopped):
+		case ctx.Err() != nil || errors.Is(err, domain.ErrClosed) || o.Final(err):
 			return
 		case err != nil:
-			p.log.Warn("removing what was in deleted workspaces; will try again", zap.Error(err), zap.Duration("after", purgeRetry))
+			p.Logger.Warn("removing what was in deleted workspaces; will try again", zap.Error(err), zap.Duration("after", purgeRetry))
 			retry = time.After(purgeRetry)
 		}
 		select {
 		case <-ctx.Done():
 			return
-		case <-p.store.committer.deleted:
+		case <-p.Deleted:
 		case <-retry:
 		}
 	}
@@ -60,36 +63,35 @@ func (p *purger) run(ctx context.Context) {
 
 // purgeAll purges the workspaces that are deleted by now. Nothing is added to any
 // of them meanwhile, so one snapshot shows all there is to remove.
-func (p *purger) purgeAll(ctx context.Context) error {
-	txn := p.store.db.NewTransaction(false)
-	defer txn.Discard()
-	r := &reader{txn: txn}
-	return r.walk(newKey(kindDeleted, 0), func(c *cursor) error {
-		for ; c.key != nil; c.next() {
-			b := removal{ctx: ctx, store: p.store}
-			err := p.purge(r, &b, uuid.UUID(c.key[2:]))
-			if err == nil {
-				err = b.add(c.key)
+func (p *purge) purgeAll(ctx context.Context) error {
+	return p.View(ctx, func(r *reader) error {
+		return r.walk(newKey(kindDeleted, 0), func(c *cursor) error {
+			for ; c.key != nil; c.next() {
+				b := removal{ctx: ctx, engine: p.Engine}
+				err := p.purge(r, &b, uuid.UUID(c.key[2:]))
+				if err == nil {
+					err = b.add(c.key)
+				}
+				if err == nil {
+					err = b.commit()
+				}
+				if err != nil {
+					return err
+				}
 			}
-			if err == nil {
-				err = b.commit()
-			}
-			if err != nil {
-				return err
-			}
-		}
-		return nil
+			return nil
+		})
 	})
 }
 
 // purge removes what was in one workspace. A preset goes after its versions and
 // labels, which only it leads to.
-func (p *purger) purge(r *reader, b *removal, workspace uuid.UUID) error {
+func (p *purge) purge(r *reader, b *removal, workspace uuid.UUID) error {
 	err := r.walk(append(newKey(kindPreset, len(workspace)), workspace[:]...), func(c *cursor) error {
 		for ; c.key != nil; c.next() {
 			preset, err := decodeAt(c, parsePreset)
 			if errors.Is(err, ErrDamaged) {
-				p.log.Warn("the versions of a preset that was deleted with its workspace cannot be found and stay stored", zap.Error(err))
+				p.Logger.Warn("the versions of a preset that was deleted with its workspace cannot be found and stay stored", zap.Error(err))
 			} else if err != nil {
 				return err
 			}
@@ -120,9 +122,9 @@ func (p *purger) purge(r *reader, b *removal, workspace uuid.UUID) error {
 
 // removal removes records, in the order in which they are added.
 type removal struct {
-	ctx   context.Context
-	store *Store
-	keys  []key
+	ctx    context.Context
+	engine Engine
+	keys   []key
 }
 
 func (b *removal) addAll(r *reader, prefix key) error {
@@ -145,7 +147,7 @@ func (b *removal) add(k key) error {
 }
 
 func (b *removal) commit() error {
-	err := b.store.update(b.ctx, func(t *tx) error {
+	err := b.engine.Update(b.ctx, func(t *tx) error {
 		for _, k := range b.keys {
 			if err := t.write(k, nil, nil); err != nil {
 				return err

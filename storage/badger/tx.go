@@ -6,20 +6,19 @@ import (
 	"errors"
 	"fmt"
 	"iter"
+	"runtime/debug"
 	"slices"
 	"strings"
-
-	badgerdb "github.com/dgraph-io/badger/v4"
 
 	"github.com/caddy-presets/caddy-presets/domain"
 )
 
-// reader implements domain.Reader over a transaction of Badger's and, in an
-// update, the writes that the operation has staged.
+// reader implements domain.Reader over a snapshot and, in an update, the writes that
+// the operation has staged.
 type reader struct {
-	txn   *badgerdb.Txn
-	stage *stage // nil in a view
-	ended bool
+	snapshot Snapshot
+	stage    *stage // nil in a view
+	ended    bool
 }
 
 var errEnded = errors.New("a transaction was used after its function had returned")
@@ -40,17 +39,11 @@ func load[T any](r *reader, k key, decode func([]byte) (T, error)) (object T, er
 		}
 	}
 	err = reading(k.kind(), func() error {
-		item, err := r.txn.Get(k)
-		if errors.Is(err, badgerdb.ErrKeyNotFound) {
-			return domain.ErrNotFound
-		}
-		if err != nil {
-			return err
-		}
-		return item.Value(func(record []byte) error {
+		record, err := r.snapshot.Get(k)
+		if err == nil {
 			object, err = decodeRecord(k, record, decode)
-			return err
-		})
+		}
+		return err
 	})
 	return object, err
 }
@@ -79,13 +72,16 @@ func loadOrZero[T any](r *reader, k key, decode func([]byte) (T, error)) (T, err
 	return object, err
 }
 
-// reading runs a read of Badger's, which panics on some kinds of damage.
-func reading(of kind, read func() error) error {
-	err := guarded(read)
-	if p, ok := errors.AsType[*panicked](err); ok {
-		return fmt.Errorf("%w: reading a %v record: panic: %v", ErrDamaged, of, p.value)
-	}
-	return err
+// reading runs a read of a snapshot, which may panic on damage, or be ended by the
+// system when a file was cut short under a map of it.
+func reading(of kind, read func() error) (err error) {
+	defer debug.SetPanicOnFault(debug.SetPanicOnFault(true))
+	defer func() {
+		if value := recover(); value != nil {
+			err = fmt.Errorf("%w: reading a %v record: panic: %v", ErrDamaged, of, value)
+		}
+	}()
+	return read()
 }
 
 func decodeRecord[T any](k key, record []byte, decode func([]byte) (T, error)) (object T, err error) {
@@ -308,6 +304,13 @@ type tx struct {
 	// failed is the first write that failed: a change that lacks one of its
 	// writes must not take effect, even if fn overlooks the error.
 	failed error
+}
+
+// run runs fn with t, which is dead once fn has returned. It returns fn's error, or
+// that of the first write that failed.
+func (t *tx) run(fn func(*tx) error) error {
+	defer t.end()
+	return cmp.Or(fn(t), t.failed)
 }
 
 // write stages a record, unless making it has failed.

@@ -14,12 +14,12 @@ const (
 	upgradeBytes = maxRecord
 )
 
-// upgrade stores every object of a store of format 1 once more, which gives it its
+// Upgrade stores every object of a store of format 1 once more, which gives it its
 // place, in the order of the times that they bear. Those that have one already,
 // from an upgrade that was cut short, come before all others. Nobody else uses the
 // store meanwhile. Versions stay as they are.
-func (s *Store) upgrade() error {
-	err := upgradeKind(s, kindWorkspace,
+func Upgrade(ctx context.Context, e Engine) error {
+	err := upgradeKind(ctx, e, kindWorkspace,
 		func(payload []byte) (uint64, time.Time, error) {
 			stored, err := parseWorkspace(payload)
 			if err != nil || stored.place != 0 {
@@ -38,7 +38,7 @@ func (s *Store) upgrade() error {
 	if err != nil {
 		return err
 	}
-	return upgradeKind(s, kindPreset,
+	return upgradeKind(ctx, e, kindPreset,
 		func(payload []byte) (uint64, time.Time, error) {
 			stored, err := parsePreset(payload)
 			if err != nil || stored.place != 0 {
@@ -65,9 +65,9 @@ type unplaced struct {
 
 // upgradeKind does so with the objects of a kind. placed returns the place of one
 // or, if it has none, its time; put stores one.
-func upgradeKind(s *Store, of kind, placed func([]byte) (uint64, time.Time, error), put func(*tx, []byte) error) error {
+func upgradeKind(ctx context.Context, e Engine, of kind, placed func([]byte) (uint64, time.Time, error), put func(*tx, []byte) error) error {
 	var all []unplaced
-	err := s.view(context.Background(), func(r *reader) error {
+	err := e.View(ctx, func(r *reader) error {
 		return r.walk(newKey(of, 0), func(c *cursor) error {
 			for ; c.key != nil; c.next() {
 				var place uint64
@@ -95,7 +95,7 @@ func upgradeKind(s *Store, of kind, placed func([]byte) (uint64, time.Time, erro
 			size += all[n].size
 			n++
 		}
-		err := s.update(context.Background(), func(t *tx) error {
+		err := e.Update(ctx, func(t *tx) error {
 			for _, u := range all[:n] {
 				payload, err := load(&t.reader, u.key, decodeBytes)
 				if err == nil {
