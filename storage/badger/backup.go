@@ -15,6 +15,7 @@ import (
 	badgerdb "github.com/dgraph-io/badger/v4"
 
 	"github.com/caddy-presets/caddy-presets/domain"
+	"github.com/caddy-presets/caddy-presets/storage/internal/records"
 )
 
 // ErrBaseRefused is in the chain of what Backup returns, without having written
@@ -44,7 +45,7 @@ func (s *Store) Backup(ctx context.Context, w io.Writer, base *BackupInfo) (Back
 }
 
 func (s *Store) backup(ctx context.Context, w io.Writer, base *BackupInfo) (info BackupInfo, end BackupEnd, err error) {
-	err = s.view(ctx, func(txn *badgerdb.Txn, r *reader) error {
+	err = s.view(ctx, func(txn *badgerdb.Txn, r *records.Reader) error {
 		// Damage to what leads to the records would hide some of them.
 		var files Report
 		if err := cmp.Or(s.checkFiles(&files, ctx.Err), files.Err()); err != nil {
@@ -81,10 +82,10 @@ func (s *Store) backup(ctx context.Context, w io.Writer, base *BackupInfo) (info
 }
 
 // backupInfo returns what a backup of what txn and r show says of itself, without its salt.
-func (s *Store) backupInfo(ctx context.Context, txn *badgerdb.Txn, r *reader, base *BackupInfo) (info BackupInfo, err error) {
+func (s *Store) backupInfo(ctx context.Context, txn *badgerdb.Txn, r *records.Reader, base *BackupInfo) (info BackupInfo, err error) {
 	info = BackupInfo{Kind: FullBackup, Store: s.id, Format: storeFormat, CreatedAt: time.Now().UTC()}
 	info.State.Version = txn.ReadTs()
-	if info.State.Commit, err = r.lastCommit(); err != nil {
+	if info.State.Commit, err = r.LastCommit(); err != nil {
 		return info, err
 	}
 	if info.Audit, err = r.AuditHead(); err != nil {
@@ -92,7 +93,7 @@ func (s *Store) backupInfo(ctx context.Context, txn *badgerdb.Txn, r *reader, ba
 	}
 	// A change that came later than the snapshot can only be made once all that is
 	// in it is known to be durable.
-	switch err := s.update(ctx, func(*tx) error { return nil }); {
+	switch err := s.update(ctx, func(*records.Tx) error { return nil }); {
 	case errors.Is(err, ErrStopped):
 		info.Unsettled = true
 	case errors.Is(err, errUnavailable): // its neighbours were refused, before they were tried
@@ -107,7 +108,7 @@ func (s *Store) backupInfo(ctx context.Context, txn *badgerdb.Txn, r *reader, ba
 }
 
 // checkBase fails unless what a base shows is what the store was.
-func (s *Store) checkBase(r *reader, info, base BackupInfo) error {
+func (s *Store) checkBase(r *records.Reader, info, base BackupInfo) error {
 	switch {
 	case base.Store != info.Store:
 		return baseRefused("it is of another store; make a full one")
@@ -148,19 +149,19 @@ func (s *Store) eachRecord(ctx context.Context, txn *badgerdb.Txn, fn func(item 
 // eachRecord calls fn with all records that txn shows, in the order of their keys,
 // after it has checked each.
 func eachRecord(txn *badgerdb.Txn, fn func(item *badgerdb.Item, record []byte) error) error {
-	var at kind
+	var at records.Kind
 	err := guarded(func() error {
 		it := txn.NewIterator(badgerdb.IteratorOptions{})
 		defer it.Close()
 		for it.Rewind(); it.Valid(); it.Next() {
 			item := it.Item()
-			k := key(item.Key())
-			if len(k) < 2 || k[0] != keyVersion {
+			k := records.Key(item.Key())
+			if !k.Valid() {
 				return fmt.Errorf("%w: a record has a key that none has", ErrDamaged)
 			}
-			at = k.kind()
+			at = k.Kind()
 			err := item.Value(func(record []byte) error {
-				if _, err := unseal(k, record); err != nil {
+				if _, err := records.Unseal(k, record); err != nil {
 					return err
 				}
 				return fn(item, record)
@@ -187,8 +188,8 @@ type digest struct {
 func newDigest() *digest { return &digest{hash: sha256.New()} }
 
 // add adds a record, in the order of the keys, unless it is one of those that expire.
-func (d *digest) add(k key, record []byte) {
-	if k.kind() == kindReplay {
+func (d *digest) add(k records.Key, record []byte) {
+	if k.Kind() == records.KindReplay {
 		return
 	}
 	d.records++
@@ -209,9 +210,9 @@ func (d *digest) text() string { return "sha256:" + hex.EncodeToString(d.hash.Su
 // It is "sha256:" and the SHA-256, in hexadecimal, of the records in the order of
 // their keys, each as the lengths of its key and its content (unsigned varints), the
 // key and the content.
-func (s *Store) Digest(ctx context.Context) (digest string, records int, err error) {
+func (s *Store) Digest(ctx context.Context) (digest string, count int, err error) {
 	d := newDigest()
-	err = s.view(ctx, func(txn *badgerdb.Txn, _ *reader) error {
+	err = s.view(ctx, func(txn *badgerdb.Txn, _ *records.Reader) error {
 		return s.eachRecord(ctx, txn, func(item *badgerdb.Item, record []byte) error {
 			d.add(item.Key(), record)
 			return nil

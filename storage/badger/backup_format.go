@@ -13,6 +13,7 @@ import (
 	"time"
 
 	"github.com/caddy-presets/caddy-presets/domain"
+	"github.com/caddy-presets/caddy-presets/storage/internal/records"
 )
 
 // A backup is
@@ -49,7 +50,7 @@ const (
 	// chunkSize is what a chunk holds, or one entry less than that much more.
 	chunkSize = 1 << 20
 	// maxChunk bounds a chunk before and after its compression, in bytes.
-	maxChunk = 2*chunkSize + maxRecord
+	maxChunk = 2*chunkSize + records.MaxRecord
 
 	entryRecord    = 1
 	entryUnchanged = 2

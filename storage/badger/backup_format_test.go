@@ -11,6 +11,7 @@ import (
 	"time"
 
 	"github.com/caddy-presets/caddy-presets/domain"
+	"github.com/caddy-presets/caddy-presets/storage/internal/records"
 )
 
 // readWhole reads a backup as Restore does.
@@ -145,9 +146,9 @@ func FuzzBackup(f *testing.F) {
 		f.Fatal(err)
 	}
 	lines := b.Len()
-	k := keyHashKey(domain.KeyHash{1})
+	k := records.KeyHashKey(domain.KeyHash{1})
 	for _, add := range []func() error{
-		func() error { return w.record(auditKey(1), 0, encodeBytes(auditKey(1), []byte("{}"))) },
+		func() error { return w.record(records.AuditKey(1), 0, records.Seal(records.AuditKey(1), []byte("{}"))) },
 		func() error { return w.unchanged(k) },
 	} {
 		if err := add(); err != nil {
@@ -174,7 +175,7 @@ func FuzzBackup(f *testing.F) {
 			content = b.Bytes()
 		}
 		r, err := openBackup(bytes.NewReader(content), testKey)
-		var before key
+		var before records.Key
 		for err == nil && r.next() {
 			if bytes.Compare(r.key, before) <= 0 {
 				t.Errorf("key %x comes after %x", r.key, before)
@@ -183,7 +184,7 @@ func FuzzBackup(f *testing.F) {
 			if r.record == nil {
 				continue
 			}
-			if _, err := unseal(r.key, r.record); err != nil {
+			if _, err := records.Unseal(r.key, r.record); err != nil {
 				t.Errorf("an entry: %v", err)
 			}
 		}

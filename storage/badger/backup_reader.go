@@ -9,6 +9,8 @@ import (
 	"io"
 
 	"github.com/klauspost/compress/zstd"
+
+	"github.com/caddy-presets/caddy-presets/storage/internal/records"
 )
 
 // frames reads the chunks of a backup, still sealed.
@@ -118,13 +120,13 @@ type backupReader struct {
 	frames  frames
 	sealer  *sealer
 	decoder *zstd.Decoder
-	rest    []byte // of the chunk
-	before  key    // of the entry before
+	rest    []byte      // of the chunk
+	before  records.Key // of the entry before
 	entries int
 
 	// What next found. key and record stay as they are; record is nil for one that
 	// is unchanged.
-	key     key
+	key     records.Key
 	expires uint64
 	record  []byte
 	// end is set, and complete, once next has returned false without an error.
@@ -195,21 +197,21 @@ func (b *backupReader) fill() (ended bool) {
 func (b *backupReader) parse() error {
 	as := b.rest[0]
 	name, rest, ok := cutBytes(b.rest[1:])
-	if !ok || len(name) < 2 || name[0] != keyVersion || bytes.Compare(name, b.before) <= 0 ||
+	if !ok || !records.Key(name).Valid() || bytes.Compare(name, b.before) <= 0 ||
 		as != entryRecord && (as != entryUnchanged || b.info.Kind != IncrementalBackup) {
 		return notRestorable("entry %d is none of a backup", b.entries+1)
 	}
 	b.key, b.before, b.expires, b.record = name, name, 0, nil
 	if as == entryRecord {
-		expires, more, err := cutNumber(rest)
-		if err != nil {
+		expires, more, ok := cutNumber(rest)
+		if !ok {
 			return notRestorable("entry %d is none of a backup", b.entries+1)
 		}
 		b.expires = expires
-		if b.record, rest, ok = cutBytes(more); !ok || len(b.record) > maxRecord {
+		if b.record, rest, ok = cutBytes(more); !ok || len(b.record) > records.MaxRecord {
 			return notRestorable("entry %d is none of a backup", b.entries+1)
 		}
-		if _, err := unseal(b.key, b.record); err != nil {
+		if _, err := records.Unseal(b.key, b.record); err != nil {
 			return notRestorable("%w", err)
 		}
 	}
@@ -221,9 +223,18 @@ func (b *backupReader) parse() error {
 // cutBytes returns as many bytes as the unsigned varint before them says, and what
 // comes behind them.
 func cutBytes(from []byte) (b, rest []byte, ok bool) {
-	n, rest, err := cutNumber(from)
-	if err != nil || n > uint64(len(rest)) {
+	n, rest, ok := cutNumber(from)
+	if !ok || n > uint64(len(rest)) {
 		return nil, nil, false
 	}
 	return rest[:n:n], rest[n:], true
+}
+
+// cutNumber returns an unsigned varint and what comes behind it.
+func cutNumber(from []byte) (n uint64, rest []byte, ok bool) {
+	n, length := binary.Uvarint(from)
+	if length <= 0 {
+		return 0, nil, false
+	}
+	return n, from[length:], true
 }

@@ -20,6 +20,7 @@ import (
 	"github.com/klauspost/compress/zstd"
 
 	"github.com/caddy-presets/caddy-presets/domain"
+	"github.com/caddy-presets/caddy-presets/storage/internal/records"
 )
 
 // backUp returns a backup of s and what it says of itself.
@@ -106,7 +107,7 @@ func stored(t *testing.T, s *Store) map[string]string {
 func checkVersions(t *testing.T, s *Store) {
 	t.Helper()
 	err := s.View(t.Context(), func(r domain.Reader) error {
-		for k := range records(t, s, kindPreset) {
+		for k := range recordsOf(t, s, records.KindPreset) {
 			p, _, err := r.PresetJSON(uuid.UUID([]byte(k[2:18])).String(), k[18:])
 			if err != nil {
 				return err
@@ -201,7 +202,7 @@ func TestBackup(t *testing.T) {
 				}
 				for k, record := range want {
 					if got[k] != record {
-						t.Errorf("a %v record is another, or expires at another time", kind(k[1]))
+						t.Errorf("a %v record is another, or expires at another time", records.Key(k).Kind())
 					}
 				}
 				if err := domain.NewService(again).EnsureDefaultWorkspace(t.Context()); err != nil {
@@ -315,7 +316,7 @@ func TestBackupBase(t *testing.T) {
 func TestBackupOfDamage(t *testing.T) {
 	folder := t.TempDir()
 	_, p, _ := seed(t, folder)
-	k, _ := versionKey(p.ID, 2)
+	k, _ := records.VersionKey(p.ID, 2)
 	tamper(t, folder, func(txn *badgerdb.Txn) error {
 		item, err := txn.Get(k)
 		if err != nil {

@@ -7,6 +7,8 @@ import (
 	"io"
 
 	"github.com/klauspost/compress/zstd"
+
+	"github.com/caddy-presets/caddy-presets/storage/internal/records"
 )
 
 // backupWriter writes a backup. It needs a few MiB.
@@ -40,7 +42,7 @@ func newBackupWriter(to io.Writer, info BackupInfo, key []byte) (*backupWriter, 
 }
 
 // record adds a record.
-func (w *backupWriter) record(k key, expires uint64, record []byte) error {
+func (w *backupWriter) record(k records.Key, expires uint64, record []byte) error {
 	w.begin(entryRecord, k)
 	w.chunk = binary.AppendUvarint(w.chunk, expires)
 	w.chunk = binary.AppendUvarint(w.chunk, uint64(len(record)))
@@ -49,12 +51,12 @@ func (w *backupWriter) record(k key, expires uint64, record []byte) error {
 }
 
 // unchanged adds a key whose record is that of the base.
-func (w *backupWriter) unchanged(k key) error {
+func (w *backupWriter) unchanged(k records.Key) error {
 	w.begin(entryUnchanged, k)
 	return w.flushAt(chunkSize)
 }
 
-func (w *backupWriter) begin(as byte, k key) {
+func (w *backupWriter) begin(as byte, k records.Key) {
 	w.entries++
 	w.chunk = append(w.chunk, as)
 	w.chunk = binary.AppendUvarint(w.chunk, uint64(len(k)))

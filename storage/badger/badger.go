@@ -24,12 +24,13 @@ import (
 	"go.uber.org/zap"
 
 	"github.com/caddy-presets/caddy-presets/domain"
+	"github.com/caddy-presets/caddy-presets/storage/internal/records"
 )
 
 var (
 	// ErrDamaged is in the chain of every error about stored data that is
 	// there but wrong, or missing though other data says that it exists.
-	ErrDamaged = errors.New("stored data is damaged")
+	ErrDamaged = records.ErrDamaged
 	// ErrDiskFull is in the chain of what Update returns, without having
 	// changed anything, while the file system has too little space left.
 	// Reads go on, and writes resume by themselves.
@@ -119,7 +120,7 @@ func (s *Store) startPurger() {
 	s.purger = purger{stop: stop, done: make(chan struct{})}
 	go func() {
 		defer close(s.purger.done)
-		Purge(ctx, engine{s}, PurgeOptions{
+		records.Purge(ctx, engine{s}, records.PurgeOptions{
 			Deleted: s.committer.deleted,
 			Final:   func(err error) bool { return errors.Is(err, ErrStopped) },
 			Logger:  s.committer.logger,
@@ -130,10 +131,10 @@ func (s *Store) startPurger() {
 // View implements domain.Store. A ctx that has already ended returns its error
 // without running fn.
 func (s *Store) View(ctx context.Context, fn func(domain.Reader) error) error {
-	return s.view(ctx, func(_ *badgerdb.Txn, r *reader) error { return fn(r) })
+	return s.view(ctx, func(_ *badgerdb.Txn, r *records.Reader) error { return fn(r) })
 }
 
-func (s *Store) view(ctx context.Context, fn func(*badgerdb.Txn, *reader) error) error {
+func (s *Store) view(ctx context.Context, fn func(*badgerdb.Txn, *records.Reader) error) error {
 	if err := ctx.Err(); err != nil {
 		return err
 	}
@@ -143,8 +144,8 @@ func (s *Store) view(ctx context.Context, fn func(*badgerdb.Txn, *reader) error)
 	defer s.readers.leave()
 	txn := s.db.NewTransaction(false)
 	defer discard(txn)
-	r := &reader{snapshot: snapshot{txn}}
-	defer r.end()
+	r := records.NewReader(snapshot{txn})
+	defer r.End()
 	err := fn(txn, r)
 	if errors.Is(err, ErrDamaged) && s.committer.halted.Load() {
 		// Badger itself cannot be trusted after a failed write.
@@ -162,10 +163,10 @@ func (s *Store) view(ctx context.Context, fn func(*badgerdb.Txn, *reader) error)
 // Once fn has begun to run Update waits for the outcome, whatever becomes of
 // ctx, so what fn captured is the caller's again when Update returns.
 func (s *Store) Update(ctx context.Context, fn func(domain.Tx) error) error {
-	return s.update(ctx, func(t *tx) error { return fn(t) })
+	return s.update(ctx, func(t *records.Tx) error { return fn(t) })
 }
 
-func (s *Store) update(ctx context.Context, fn func(*tx) error) error {
+func (s *Store) update(ctx context.Context, fn func(*records.Tx) error) error {
 	if err := ctx.Err(); err != nil {
 		return err
 	}

@@ -9,6 +9,8 @@ import (
 	"time"
 
 	badgerdb "github.com/dgraph-io/badger/v4"
+
+	"github.com/caddy-presets/caddy-presets/storage/internal/records"
 )
 
 // maxProblems is how many problems a Report tells at most.
@@ -76,7 +78,7 @@ func Verify(ctx context.Context, folder string, o Options) (report Report, err e
 // takes its time for that. It counts as a read: Close waits for it, so ctx has to end
 // first.
 func (s *Store) Check(ctx context.Context) (report Report, err error) {
-	err = s.view(ctx, func(txn *badgerdb.Txn, _ *reader) error {
+	err = s.view(ctx, func(txn *badgerdb.Txn, _ *records.Reader) error {
 		began := time.Now()
 		pause := func() error { // four times as long as there was work
 			select {
@@ -139,15 +141,11 @@ func (s *Store) checkFiles(report *Report, pause func() error) error {
 // checkRecords checks all records that txn shows. Where Badger cannot go on for damage
 // that is a problem, too.
 func checkRecords(txn *badgerdb.Txn, report *Report, pause func() error) error {
-	c := checker{reader: reader{snapshot: snapshot{txn}}, problem: report.problem, pause: pause, found: len(report.Problems)}
-	err := guarded(c.check)
-	report.Records = c.records
+	c := records.Checker{Problem: report.problem, Pause: pause, Problems: len(report.Problems)}
+	err := guarded(func() error { return c.Check(snapshot{txn}) })
+	report.Records = c.Records
 	if p, ok := errors.AsType[*panicked](err); ok {
 		report.problem("a table is damaged where records are looked for, and not all of them were read: %v", p.value)
-		return nil
-	}
-	if errors.Is(err, ErrDamaged) {
-		report.problem("%v", err)
 		return nil
 	}
 	return err

@@ -14,6 +14,7 @@ import (
 	badgerdb "github.com/dgraph-io/badger/v4"
 
 	"github.com/caddy-presets/caddy-presets/domain"
+	"github.com/caddy-presets/caddy-presets/storage/internal/records"
 )
 
 // furnish adds to what seed made, so that there is a record of every kind: an
@@ -56,7 +57,7 @@ func TestVerify(t *testing.T) {
 	if report := verified(t, folder); report.Err() != nil || report.Records == 0 || report.Tables == 0 {
 		t.Fatalf("untouched: got %+v, want no problems", report)
 	}
-	records := make(map[string][]byte)
+	all := make(map[string][]byte)
 	tamper(t, folder, func(txn *badgerdb.Txn) error {
 		it := txn.NewIterator(badgerdb.DefaultIteratorOptions)
 		defer it.Close()
@@ -65,23 +66,23 @@ func TestVerify(t *testing.T) {
 			if err != nil {
 				return err
 			}
-			records[string(it.Item().Key())] = record
+			all[string(it.Item().Key())] = record
 		}
 		return nil
 	})
-	kinds := make(map[kind]int)
-	for _, name := range slices.Sorted(maps.Keys(records)) {
-		k, record := key(name), records[name]
-		if kinds[k.kind()]++; kinds[k.kind()] > 1 {
+	kinds := make(map[records.Kind]int)
+	for _, name := range slices.Sorted(maps.Keys(all)) {
+		k, record := records.Key(name), all[name]
+		if kinds[k.Kind()]++; kinds[k.Kind()] > 1 {
 			continue
 		}
 		for how, damaged := range map[string][]byte{
 			"removed":  nil,
-			"replaced": encodeBytes(k, []byte("nonsense of its own")),
+			"replaced": records.Seal(k, []byte("nonsense of its own")),
 			"flipped":  bytes.Replace(record, record[len(record)-1:], []byte{record[len(record)-1] ^ 1}, 1),
 			"short":    record[:len(record)-1],
 		} {
-			if how == "removed" && k.kind() == kindReplay { // which anyone may lack
+			if how == "removed" && k.Kind() == records.KindReplay { // which anyone may lack
 				continue
 			}
 			tamper(t, folder, func(txn *badgerdb.Txn) error {
@@ -91,16 +92,16 @@ func TestVerify(t *testing.T) {
 				return txn.Set(k, damaged)
 			})
 			if report := verified(t, folder); len(report.Problems) == 0 {
-				t.Errorf("a %v record %s: nothing is found", k.kind(), how)
+				t.Errorf("a %v record %s: nothing is found", k.Kind(), how)
 			} else if text := strings.Join(report.Problems, " "); strings.Contains(text, "needle") {
-				t.Errorf("a %v record %s: %q quotes what is stored", k.kind(), how, text)
+				t.Errorf("a %v record %s: %q quotes what is stored", k.Kind(), how, text)
 			}
 			tamper(t, folder, func(txn *badgerdb.Txn) error { return txn.Set(k, record) })
 		}
 	}
-	for _, of := range []kind{
-		kindWorkspace, kindWorkspaceSlug, kindPreset, kindVersion, kindKey, kindKeyHash, kindLabel, kindLabelChange,
-		kindAuditHead, kindAudit, kindReplay, kindListEnd, kindPlace, kindLeaf, kindNode, kindSequence,
+	for _, of := range []records.Kind{
+		records.KindWorkspace, records.KindWorkspaceSlug, records.KindPreset, records.KindVersion, records.KindKey, records.KindKeyHash, records.KindLabel, records.KindLabelChange,
+		records.KindAuditHead, records.KindAudit, records.KindReplay, records.KindListEnd, records.KindPlace, records.KindLeaf, records.KindNode, records.KindSequence,
 	} {
 		if kinds[of] == 0 {
 			t.Errorf("there was no %v record", of)
@@ -138,13 +139,14 @@ func TestVerifyPruned(t *testing.T) {
 	}
 	for i, want := range []string{"there are versions that no preset has", "version 2"} {
 		n := i + 1
-		k, _ := versionKey(p.ID, n)
+		k, _ := records.VersionKey(p.ID, n)
 		tamper(t, folder, func(txn *badgerdb.Txn) error {
 			if n > 1 {
 				return txn.Delete(k)
 			}
-			record, err := encodeVersion(k, domain.PresetVersion{PresetID: p.ID, Version: n, Config: []byte("{}")})
-			return errors.Join(err, txn.Set(k, record))
+			text, err := (&domain.PresetVersion{PresetID: p.ID, Version: n, Config: []byte("{}")}).JSON()
+			payload := append([]byte{0, 0, 2}, text...) // no dialect, and a config of 2 bytes
+			return errors.Join(err, txn.Set(k, records.Seal(k, payload)))
 		})
 		if report := verified(t, folder); !strings.Contains(strings.Join(report.Problems, "; "), want) {
 			t.Errorf("got %q, want %q", report.Problems, want)
@@ -203,7 +205,7 @@ func TestCheck(t *testing.T) {
 	if status := s.Status(); status.Checked.IsZero() || status.Damage != 0 || !status.Writable || status.NeededBytes < minFree {
 		t.Errorf("got %+v, want a checked store that can be written", status)
 	}
-	if err := s.db.Update(func(txn *badgerdb.Txn) error { return txn.Delete(auditKey(2)) }); err != nil {
+	if err := s.db.Update(func(txn *badgerdb.Txn) error { return txn.Delete(records.AuditKey(2)) }); err != nil {
 		t.Fatal(err)
 	}
 	if report, err := s.Check(t.Context()); err != nil || !errors.Is(report.Err(), ErrDamaged) {

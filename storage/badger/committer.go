@@ -1,7 +1,6 @@
 package badger
 
 import (
-	"bytes"
 	"cmp"
 	"context"
 	"errors"
@@ -16,6 +15,7 @@ import (
 	"go.uber.org/zap"
 
 	"github.com/caddy-presets/caddy-presets/domain"
+	"github.com/caddy-presets/caddy-presets/storage/internal/records"
 )
 
 const (
@@ -38,7 +38,7 @@ const (
 // operation is one call of Update.
 type operation struct {
 	ctx    context.Context
-	fn     func(*tx) error
+	fn     func(*records.Tx) error
 	answer chan error // with room for the one answer
 
 	claimed atomic.Bool // by whoever was first, the committer or a caller that gives up
@@ -91,7 +91,7 @@ type committer struct {
 	sequence          uint64 // of the last commit
 	stopped           error  // why nothing is written any more
 	lastUpkeep        time.Time
-	stage             stage
+	stage             records.Stage
 	// flying is the group on its way to the disk, and next the one in the making.
 	// Each may be nil.
 	flying, next *group
@@ -105,7 +105,7 @@ func (c *committer) start() {
 	c.deleted = make(chan struct{}, 1)
 	c.maxCount = c.db.MaxBatchCount() - spareCount
 	c.maxSize = c.db.MaxBatchSize() - spareSize
-	c.stage.reset()
+	c.stage.Reset()
 	go c.run()
 }
 
@@ -182,7 +182,7 @@ type group struct {
 	// of its operations, on top of those of the group before if that was not
 	// durable then.
 	snapshot *badgerdb.Txn
-	writes   layer
+	writes   records.Layer
 	change   *domain.Change // while it is flying
 	// count and size are what Badger reckons against its limits.
 	count, size int64
@@ -206,10 +206,10 @@ func untried(err error) error { return fmt.Errorf("%w: %w", errUnavailable, err)
 
 // begin begins a group on top of one that is not on its way yet, if there is one.
 // None may be: Badger would wait until it has landed.
-func (c *committer) begin(below *layer) *group {
+func (c *committer) begin(below *records.Layer) *group {
 	return &group{
 		snapshot: c.db.NewTransaction(false),
-		writes:   layer{writes: make(map[string]write), below: below},
+		writes:   records.Layer{Writes: make(map[string]records.Write), Below: below},
 	}
 }
 
@@ -250,10 +250,10 @@ func (c *committer) apply(g *group, op *operation) bool {
 		return true
 	}
 	op.tied = g.count > 0
-	c.stage.below = &g.writes
-	defer c.stage.reset()
-	t := &tx{reader: reader{snapshot: snapshot{g.snapshot}, stage: &c.stage}}
-	op.err = guarded(func() error { return t.run(op.fn) })
+	c.stage.Below = &g.writes
+	defer c.stage.Reset()
+	t := records.NewTx(snapshot{g.snapshot}, &c.stage)
+	op.err = guarded(func() error { return t.Run(op.fn) })
 	if op.err != nil {
 		return true
 	}
@@ -267,7 +267,7 @@ func (c *committer) apply(g *group, op *operation) bool {
 	}
 	op.tied = op.tied || count > 0
 	g.count, g.size = g.count+count, g.size+size
-	maps.Copy(g.writes.writes, c.stage.writes)
+	maps.Copy(g.writes.Writes, c.stage.Writes)
 	return true
 }
 
@@ -277,7 +277,7 @@ func (c *committer) launch(busy bool) {
 	g := c.next
 	c.flying, c.next = g, nil
 	g.snapshot.Discard()
-	g.writes.below = nil // durable, or the reason of g.err
+	g.writes.Below = nil // durable, or the reason of g.err
 	if c.stopped != nil {
 		g.fail(c.stopped)
 	}
@@ -288,8 +288,8 @@ func (c *committer) launch(busy bool) {
 		c.answer(g.err)
 		return
 	}
-	txn, at := c.db.NewTransaction(true), sequenceKey()
-	if err := cmp.Or(writeTo(txn, &g.writes), txn.Set(at, encodeNumber(at, c.sequence+1))); err != nil {
+	txn, number := c.db.NewTransaction(true), records.CommitWrite(c.sequence+1)
+	if err := cmp.Or(writeTo(txn, &g.writes), txn.Set(number.Key, number.Record)); err != nil {
 		txn.Discard()
 		c.answer(err) // nothing was written
 		return
@@ -297,8 +297,8 @@ func (c *committer) launch(busy bool) {
 	// From now on readers may see it, and whoever keeps what was read before has to
 	// know.
 	g.change = c.stamps.Change()
-	for _, w := range g.writes.writes {
-		w.key.changes(g.change)
+	for _, w := range g.writes.Writes {
+		w.Key.Changes(g.change)
 	}
 	g.change.Begin()
 	write := func() error {
@@ -324,8 +324,8 @@ func (c *committer) land(err error) {
 		return
 	}
 	deleted := false
-	for _, w := range c.flying.writes.writes {
-		deleted = deleted || w.key.kind() == kindDeleted
+	for _, w := range c.flying.writes.Writes {
+		deleted = deleted || w.Key.Kind() == records.KindDeleted
 	}
 	if err != nil {
 		c.stop(err)
@@ -388,62 +388,14 @@ func (c *committer) prepare() error {
 	return nil
 }
 
-// layer is a number of writes that are not durable yet, on top of earlier ones.
-type layer struct {
-	writes map[string]write
-	below  *layer
-}
-
-type write struct {
-	key    key
-	record []byte // nil deletes
-	// expires is when the record goes by itself, in Unix seconds, 0 for never.
-	expires uint64
-}
-
-// find returns the latest write under a key.
-func (l *layer) find(k key) (write, bool) {
-	for ; l != nil; l = l.below {
-		if w, ok := l.writes[string(k)]; ok {
-			return w, true
-		}
-	}
-	return write{}, false
-}
-
-// sorted returns the latest writes under keys that begin with prefix, in key order.
-func (l *layer) sorted(prefix key) []write {
-	var writes []write
-	for top := l; l != nil; l = l.below {
-		for _, w := range l.writes {
-			if bytes.HasPrefix(w.key, prefix) && top.shows(w.key, l) {
-				writes = append(writes, w)
-			}
-		}
-	}
-	slices.SortFunc(writes, func(a, b write) int { return bytes.Compare(a.key, b.key) })
-	return writes
-}
-
-// shows reports whether no layer from l down to another, which is not counted, has
-// a write under a key.
-func (l *layer) shows(k key, other *layer) bool {
-	for ; l != other; l = l.below {
-		if _, ok := l.writes[string(k)]; ok {
-			return false
-		}
-	}
-	return true
-}
-
 // writeTo adds the writes of a layer, and of none below it, to a transaction.
-func writeTo(txn *badgerdb.Txn, l *layer) error {
-	for _, w := range l.writes {
+func writeTo(txn *badgerdb.Txn, l *records.Layer) error {
+	for _, w := range l.Writes {
 		var err error
-		if w.record == nil {
-			err = txn.Delete(w.key)
+		if w.Record == nil {
+			err = txn.Delete(w.Key)
 		} else {
-			err = txn.SetEntry(&badgerdb.Entry{Key: w.key, Value: w.record, ExpiresAt: w.expires})
+			err = txn.SetEntry(&badgerdb.Entry{Key: w.Key, Value: w.Record, ExpiresAt: w.Expires})
 		}
 		if err != nil {
 			return err
@@ -452,35 +404,11 @@ func writeTo(txn *badgerdb.Txn, l *layer) error {
 	return nil
 }
 
-// stage holds the writes of one operation apart from its group until it is
-// known to succeed.
-type stage struct{ layer }
-
-func (s *stage) put(k key, record []byte) { s.writes[string(k)] = write{key: k, record: record} }
-
-// expire lets a record that was put go at a time.
-func (s *stage) expire(k key, at time.Time) {
-	w := s.writes[string(k)]
-	w.expires = uint64(at.Unix())
-	s.writes[string(k)] = w
-}
-
-// reset empties the stage. It keeps a map of ordinary size: clearing one takes
-// as long as it ever was large.
-func (s *stage) reset() {
-	s.below = nil
-	if s.writes == nil || len(s.writes) > 64 {
-		s.writes = make(map[string]write)
-		return
-	}
-	clear(s.writes)
-}
-
 // reckon returns what Badger will count for the writes.
-func reckon(s *stage) (count, size int64) {
-	for _, w := range s.writes {
+func reckon(s *records.Stage) (count, size int64) {
+	for _, w := range s.Writes {
 		count++
-		size += int64(len(w.key) + len(w.record) + 2 + 10)
+		size += int64(len(w.Key) + len(w.Record) + 2 + 10)
 	}
 	return count, size
 }

@@ -16,6 +16,7 @@ import (
 	badgerdb "github.com/dgraph-io/badger/v4"
 
 	"github.com/caddy-presets/caddy-presets/domain"
+	"github.com/caddy-presets/caddy-presets/storage/internal/records"
 )
 
 var errDeliberate = errors.New("a deliberate failure")
@@ -147,7 +148,7 @@ func TestGroupWithFailures(t *testing.T) {
 	invalid := newWorkspace("invalid")
 	invalid.ID = "no UUID"
 	huge := newWorkspace("huge")
-	huge.IOLoggingAPIKeyIDs = []byte(`["` + strings.Repeat("x", maxRecord) + `"]`)
+	huge.IOLoggingAPIKeyIDs = []byte(`["` + strings.Repeat("x", records.MaxRecord) + `"]`)
 	unencodable := newWorkspace("unencodable")
 	unencodable.Name = "\xff"
 	wait := enqueue(t, s,
@@ -271,32 +272,35 @@ func TestGroupSplit(t *testing.T) {
 // must agree with our reckoning.
 func TestTransactionLimits(t *testing.T) {
 	s := mustOpen(t, t.TempDir())
-	for name, fill := range map[string]func(*stage){
-		"size": func(st *stage) {
+	put := func(st *records.Stage, k records.Key, record []byte) {
+		st.Writes[string(k)] = records.Write{Key: k, Record: record}
+	}
+	for name, fill := range map[string]func(*records.Stage){
+		"size": func(st *records.Stage) {
 			for i := byte(0); ; i++ {
-				k := key{keyVersion, 'x', i}
+				k := records.Key{1, 'x', i}
 				_, size := reckon(st)
 				room := s.committer.maxSize - size - int64(len(k)) - 12
-				st.put(k, make([]byte, min(room, maxRecord)))
-				if room <= maxRecord {
+				put(st, k, make([]byte, min(room, records.MaxRecord)))
+				if room <= records.MaxRecord {
 					return
 				}
 			}
 		},
-		"count": func(st *stage) {
+		"count": func(st *records.Stage) {
 			for i := range s.committer.maxCount {
-				st.put(key(fmt.Sprint("\x01x", i)), []byte{0})
+				put(st, records.Key(fmt.Sprint("\x01x", i)), []byte{0})
 			}
 		},
 	} {
 		t.Run(name, func(t *testing.T) {
-			var st stage
-			st.reset()
+			var st records.Stage
+			st.Reset()
 			fill(&st)
 			txn := s.db.NewTransaction(true)
 			defer txn.Discard()
-			k := sequenceKey()
-			err := errors.Join(writeTo(txn, &st.layer), txn.Set(k, seal(k, make([]byte, recordHeader+8))))
+			number := records.CommitWrite(1)
+			err := errors.Join(writeTo(txn, &st.Layer), txn.Set(number.Key, number.Record))
 			if err != nil {
 				t.Fatal(err)
 			}
@@ -675,15 +679,15 @@ func TestUseAfterReturn(t *testing.T) {
 	_, err2 := workspaceBySlug(r, "w")
 	_, err3 := r.Keys()
 	for _, err := range []error{err1, err2, err3, tx.PutWorkspace(newWorkspace("w"))} {
-		if !errors.Is(err, errEnded) {
-			t.Errorf("got error %v, want %v", err, errEnded)
+		if !errors.Is(err, records.ErrEnded) {
+			t.Errorf("got error %v, want %v", err, records.ErrEnded)
 		}
 	}
 	for _, r := range []domain.Reader{r, tx} {
 		yielded := 0
 		for _, err := range r.Presets(newID()) {
-			if yielded++; !errors.Is(err, errEnded) {
-				t.Errorf("Presets: got error %v, want %v", err, errEnded)
+			if yielded++; !errors.Is(err, records.ErrEnded) {
+				t.Errorf("Presets: got error %v, want %v", err, records.ErrEnded)
 			}
 		}
 		if yielded != 1 {
@@ -711,14 +715,6 @@ func TestKeyHashReleased(t *testing.T) {
 	})
 	if err != nil {
 		t.Error(err)
-	}
-}
-
-// TestPanickingRead stands for Badger's ways with damaged files.
-func TestPanickingRead(t *testing.T) {
-	err := reading(kindPreset, func() error { panic("index out of range") })
-	if !errors.Is(err, ErrDamaged) || !strings.Contains(err.Error(), "preset") {
-		t.Errorf("got error %v, want ErrDamaged of a preset", err)
 	}
 }
 
@@ -787,7 +783,7 @@ func TestStampsBeforeAnswers(t *testing.T) {
 	for i := range n {
 		w := newWorkspace(fmt.Sprint("w", i))
 		ids[i], before[i] = w.ID, s.Stamps().Workspace(w.ID)
-		ops[i] = &operation{ctx: t.Context(), fn: func(t *tx) error { return put(w)(t) }, answer: make(chan error)}
+		ops[i] = &operation{ctx: t.Context(), fn: func(t *records.Tx) error { return put(w)(t) }, answer: make(chan error)}
 		if !s.committer.push(ops[i]) {
 			t.Fatal("the store is closed")
 		}

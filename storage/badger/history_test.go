@@ -8,6 +8,7 @@ import (
 	badgerdb "github.com/dgraph-io/badger/v4"
 
 	"github.com/caddy-presets/caddy-presets/domain"
+	"github.com/caddy-presets/caddy-presets/storage/internal/records"
 )
 
 // TestReplayExpires looks up when Badger lets kept answers go: not before others
@@ -40,7 +41,7 @@ func TestReplayExpires(t *testing.T) {
 				t.Error(err)
 			}
 			err = s.db.View(func(txn *badgerdb.Txn) error {
-				item, err := txn.Get(replayKey(want.ID))
+				item, err := txn.Get(records.ReplayKey(want.ID))
 				if err != nil {
 					return err
 				}
@@ -63,8 +64,8 @@ func TestReplayExpires(t *testing.T) {
 		it := txn.NewIterator(badgerdb.DefaultIteratorOptions)
 		defer it.Close()
 		for it.Rewind(); it.Valid(); it.Next() {
-			if k := key(it.Item().Key()); k.kind() != kindReplay && it.Item().ExpiresAt() != 0 {
-				t.Errorf("a %v record expires", k.kind())
+			if k := records.Key(it.Item().Key()); k.Kind() != records.KindReplay && it.Item().ExpiresAt() != 0 {
+				t.Errorf("a %v record expires", k.Kind())
 			}
 		}
 		return nil
@@ -74,11 +75,19 @@ func TestReplayExpires(t *testing.T) {
 	}
 }
 
+// replayRecord returns the record of a kept answer.
+func replayRecord(r domain.Replay) ([]byte, error) {
+	var stage records.Stage
+	stage.Reset()
+	err := records.NewTx(nil, &stage).Run(func(tx *records.Tx) error { return tx.PutReplay(r) })
+	return stage.Writes[string(records.ReplayKey(r.ID))].Record, err
+}
+
 // TestReplayGone is what a kept answer is once its time is over.
 func TestReplayGone(t *testing.T) {
 	s := mustOpen(t, t.TempDir())
-	k := replayKey(domain.ReplayID{1})
-	record, err := encodeReplay(k, domain.Replay{Answer: []byte("{}")})
+	k := records.ReplayKey(domain.ReplayID{1})
+	record, err := replayRecord(domain.Replay{ID: domain.ReplayID{1}, Answer: []byte("{}")})
 	if err != nil {
 		t.Fatal(err)
 	}

@@ -118,6 +118,8 @@ func readMarker(folder string, o Options) (m marker, err error) {
 	return m, m.checkKey(folder, o.EncryptionKey)
 }
 
+var castagnoli = crc32.MakeTable(crc32.Castagnoli)
+
 // encodeMarker returns the content of a STORE file: a line of JSON, and one with the
 // CRC-32C of that, in hexadecimal. It holds in all formats from 4 on.
 func encodeMarker(m marker) ([]byte, error) {

@@ -14,6 +14,8 @@ import (
 	badgerdb "github.com/dgraph-io/badger/v4"
 	"github.com/dgraph-io/badger/v4/options"
 	"go.uber.org/zap"
+
+	"github.com/caddy-presets/caddy-presets/storage/internal/records"
 )
 
 // memTableSize bounds a transaction to 15 % of it, which are several records of
@@ -21,6 +23,10 @@ import (
 // twice as long at the 99th percentile: there are more tables to compact. An
 // idle store does not touch most of it.
 const memTableSize = 16 << 20
+
+// valueThreshold is the length from which on Badger keeps a value in its value log, where
+// it does not report failed flushes. No record is that long.
+const valueThreshold = records.MaxRecord + 1
 
 func settings(folder string, o Options) badgerdb.Options {
 	s := badgerdb.DefaultOptions(folder).
@@ -156,7 +162,7 @@ func (s *Store) complete(folder string, m marker) error {
 		if err := write(); err != nil {
 			return err
 		}
-		if err := Upgrade(context.Background(), engine{s}); err != nil {
+		if err := records.Upgrade(context.Background(), engine{s}); err != nil {
 			return fmt.Errorf("upgrading the store in %s to format %d: %w", folder, storeFormat, err)
 		}
 		m.Upgrading = false
@@ -243,7 +249,7 @@ func (c *committer) resume(folder string) error {
 func lastCommit(db *badgerdb.DB) (uint64, error) {
 	txn := db.NewTransaction(false)
 	defer txn.Discard()
-	return (&reader{snapshot: snapshot{txn}}).lastCommit()
+	return records.NewReader(snapshot{txn}).LastCommit()
 }
 
 // tryEngine opens Badger. What it panics on is an error.

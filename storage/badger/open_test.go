@@ -24,6 +24,7 @@ import (
 	"go.uber.org/zap/zaptest/observer"
 
 	"github.com/caddy-presets/caddy-presets/domain"
+	"github.com/caddy-presets/caddy-presets/storage/internal/records"
 )
 
 // crashFolder names the folder for a child process that is to be killed.
@@ -130,31 +131,46 @@ func TestDamage(t *testing.T) {
 			},
 		}
 	}
-	keyOf := func(k key, _ bool) key { return k }
+	keyOf := func(k records.Key, _ bool) records.Key { return k }
 	for _, test := range []struct {
 		name    string
-		key     func(w domain.Workspace, p domain.Preset, k domain.Key) key
+		key     func(w domain.Workspace, p domain.Preset, k domain.Key) records.Key
 		missing bool // is damage, too
 		affects []string
 	}{
-		{"workspace", func(w domain.Workspace, _ domain.Preset, _ domain.Key) key { return keyOf(workspaceKey(w.ID)) }, false, []string{"workspace", "workspace JSON", "workspace by slug"}},
-		{"workspace slug", func(w domain.Workspace, _ domain.Preset, _ domain.Key) key { return keyOf(workspaceSlugKey(w.Slug)) }, false, []string{"workspace by slug"}},
-		{"preset", func(w domain.Workspace, p domain.Preset, _ domain.Key) key { return keyOf(presetKey(w.ID, p.Slug)) }, false, []string{"preset", "preset JSON", "presets"}},
-		{"preset version", func(_ domain.Workspace, p domain.Preset, _ domain.Key) key { return keyOf(versionKey(p.ID, 2)) }, true, []string{"version", "version JSON"}},
-		{"issued key", func(_ domain.Workspace, _ domain.Preset, k domain.Key) key { return keyOf(keyKey(k.ID)) }, false, []string{"key", "key by hash", "keys"}},
-		{"issued key hash", func(_ domain.Workspace, _ domain.Preset, k domain.Key) key { return keyHashKey(k.Hash) }, false, []string{"key by hash"}},
-		{"label", func(_ domain.Workspace, p domain.Preset, _ domain.Key) key { return keyOf(labelKey(p.ID, "staging")) }, false, []string{"label", "label change"}},
-		{"label change", func(_ domain.Workspace, p domain.Preset, _ domain.Key) key {
-			return keyOf(labelChangeKey(p.ID, "staging", 1))
+		{"workspace", func(w domain.Workspace, _ domain.Preset, _ domain.Key) records.Key {
+			return keyOf(records.WorkspaceKey(w.ID))
+		}, false, []string{"workspace", "workspace JSON", "workspace by slug"}},
+		{"workspace slug", func(w domain.Workspace, _ domain.Preset, _ domain.Key) records.Key {
+			return keyOf(records.WorkspaceSlugKey(w.Slug))
+		}, false, []string{"workspace by slug"}},
+		{"preset", func(w domain.Workspace, p domain.Preset, _ domain.Key) records.Key {
+			return keyOf(records.PresetKey(w.ID, p.Slug))
+		}, false, []string{"preset", "preset JSON", "presets"}},
+		{"preset version", func(_ domain.Workspace, p domain.Preset, _ domain.Key) records.Key {
+			return keyOf(records.VersionKey(p.ID, 2))
+		}, true, []string{"version", "version JSON"}},
+		{"issued key", func(_ domain.Workspace, _ domain.Preset, k domain.Key) records.Key {
+			return keyOf(records.KeyKey(k.ID))
+		}, false, []string{"key", "key by hash", "keys"}},
+		{"issued key hash", func(_ domain.Workspace, _ domain.Preset, k domain.Key) records.Key { return records.KeyHashKey(k.Hash) }, false, []string{"key by hash"}},
+		{"label", func(_ domain.Workspace, p domain.Preset, _ domain.Key) records.Key {
+			return keyOf(records.LabelKey(p.ID, "staging"))
+		}, false, []string{"label", "label change"}},
+		{"label change", func(_ domain.Workspace, p domain.Preset, _ domain.Key) records.Key {
+			return keyOf(records.LabelChangeKey(p.ID, "staging", 1))
 		}, true, []string{"label change"}},
-		{"audit head", func(domain.Workspace, domain.Preset, domain.Key) key { return auditHeadKey() }, false, []string{"audit head", "audit record"}},
-		{"audit", func(domain.Workspace, domain.Preset, domain.Key) key { return auditKey(2) }, true, []string{"audit record"}},
-		{"kept answer", func(domain.Workspace, domain.Preset, domain.Key) key { return replayKey(keptAnswer) }, false, []string{"kept answer"}},
-		{"place", func(w domain.Workspace, _ domain.Preset, _ domain.Key) key {
-			l, _ := presetsOf(w.ID)
-			return l.placeKey(5)
+		{"audit head", func(domain.Workspace, domain.Preset, domain.Key) records.Key { return records.AuditHeadKey() }, false, []string{"audit head", "audit record"}},
+		{"audit", func(domain.Workspace, domain.Preset, domain.Key) records.Key { return records.AuditKey(2) }, true, []string{"audit record"}},
+		{"kept answer", func(domain.Workspace, domain.Preset, domain.Key) records.Key { return records.ReplayKey(keptAnswer) }, false, []string{"kept answer"}},
+		{"place", func(w domain.Workspace, _ domain.Preset, _ domain.Key) records.Key {
+			id := uuid.MustParse(w.ID)
+			list := append(append(records.KindPlace.Prefix(), 'p'), id[:]...)
+			return append(list, 0, 0, 0, 0, 0, 0, 0, 5)
 		}, false, []string{"preset page"}},
-		{"list end", func(domain.Workspace, domain.Preset, domain.Key) key { return workspaces().endKey() }, false, []string{"workspace page"}},
+		{"list end", func(domain.Workspace, domain.Preset, domain.Key) records.Key {
+			return append(records.KindListEnd.Prefix(), 'w')
+		}, false, []string{"workspace page"}},
 	} {
 		t.Run(test.name, func(t *testing.T) {
 			folder := t.TempDir()
@@ -200,13 +216,13 @@ func TestDamage(t *testing.T) {
 				})
 				check(fmt.Sprintf("byte %d ^ %#x", at, bit))
 			}
-			for _, record := range [][]byte{{}, intact[:recordHeader-1], intact[:len(intact)-1], append(bytes.Clone(intact), 0)} {
+			for _, record := range [][]byte{{}, intact[:len(records.Seal(key, nil))-1], intact[:len(intact)-1], append(bytes.Clone(intact), 0)} {
 				tamper(t, folder, func(txn *badgerdb.Txn) error { return txn.Set(key, record) })
 				check(fmt.Sprintf("%d of %d bytes", len(record), len(intact)))
 			}
 			// A right checksum over what is no such record.
 			tamper(t, folder, func(txn *badgerdb.Txn) error {
-				return txn.Set(key, seal(key, append(make([]byte, recordHeader), "no such record"...)))
+				return txn.Set(key, records.Seal(key, []byte("no such record")))
 			})
 			check("no such record")
 			if test.missing {
@@ -219,7 +235,7 @@ func TestDamage(t *testing.T) {
 		folder := t.TempDir()
 		w, _, k := seed(t, folder)
 		tamper(t, folder, func(txn *badgerdb.Txn) error {
-			return errors.Join(txn.Delete(keyOf(workspaceKey(w.ID))), txn.Delete(keyOf(keyKey(k.ID))))
+			return errors.Join(txn.Delete(keyOf(records.WorkspaceKey(w.ID))), txn.Delete(keyOf(records.KeyKey(k.ID))))
 		})
 		s := mustOpen(t, folder)
 		_, err := domain.NewService(s).Workspace(t.Context(), domain.Principal{Kind: domain.ManagementKey}, w.Slug)
@@ -235,12 +251,12 @@ func TestDamage(t *testing.T) {
 		folder := t.TempDir()
 		_, p, _ := seed(t, folder)
 		tamper(t, folder, func(txn *badgerdb.Txn) error {
-			item, err := txn.Get(keyOf(versionKey(p.ID, 1)))
+			item, err := txn.Get(keyOf(records.VersionKey(p.ID, 1)))
 			if err != nil {
 				return err
 			}
 			record, err := item.ValueCopy(nil)
-			return errors.Join(err, txn.Set(keyOf(versionKey(p.ID, 2)), record))
+			return errors.Join(err, txn.Set(keyOf(records.VersionKey(p.ID, 2)), record))
 		})
 		s := mustOpen(t, folder)
 		err := s.View(t.Context(), func(r domain.Reader) error { _, err := r.PresetVersion(p.State(), 2); return err })
@@ -289,8 +305,8 @@ func TestSettings(t *testing.T) {
 	if !o.SyncWrites || !o.DetectConflicts || o.NumVersionsToKeep != 1 {
 		t.Errorf("got SyncWrites %t, DetectConflicts %t, NumVersionsToKeep %d, want true, true, 1", o.SyncWrites, o.DetectConflicts, o.NumVersionsToKeep)
 	}
-	if o.ValueThreshold <= maxRecord || s.db.MaxBatchSize() <= o.ValueThreshold {
-		t.Errorf("got ValueThreshold %d, want it above %d, the largest record, and below %d, the largest transaction", o.ValueThreshold, maxRecord, s.db.MaxBatchSize())
+	if o.ValueThreshold <= records.MaxRecord || s.db.MaxBatchSize() <= o.ValueThreshold {
+		t.Errorf("got ValueThreshold %d, want it above %d, the largest record, and below %d, the largest transaction", o.ValueThreshold, records.MaxRecord, s.db.MaxBatchSize())
 	}
 }
 
@@ -858,7 +874,7 @@ func checkWhole(t *testing.T, s *Store) {
 	waitUntilPurged(t, s)
 	checkPlaces(t, s)
 	err := s.View(t.Context(), func(r domain.Reader) error {
-		for k := range records(t, s, kindPreset) {
+		for k := range recordsOf(t, s, records.KindPreset) {
 			if _, err := r.Workspace(uuid.UUID([]byte(k[2:18])).String()); err != nil {
 				return fmt.Errorf("the workspace of a preset: %w", err)
 			}

@@ -9,6 +9,8 @@ import (
 	"github.com/dgraph-io/badger/v4/pb"
 	"github.com/dgraph-io/badger/v4/table"
 	"github.com/dgraph-io/badger/v4/y"
+
+	"github.com/caddy-presets/caddy-presets/storage/internal/records"
 )
 
 // checkOrphans fails when db, opened on a copy of folder, lacks what a table in
@@ -52,7 +54,7 @@ func missingFrom(db *badgerdb.DB, path string, with *pb.DataKey) (missing int, e
 		it := t.NewIterator(0)
 		defer it.Close()
 		for it.Rewind(); it.Valid(); it.Next() {
-			if k := key(y.ParseKey(it.Key())); len(k) > 1 && k[0] == keyVersion && k.kind().lasting() && !hasSince(txn, k, y.ParseTs(it.Key())) {
+			if k := records.Key(y.ParseKey(it.Key())); k.Valid() && k.Kind().Lasting() && !hasSince(txn, k, y.ParseTs(it.Key())) {
 				missing++
 			}
 		}
@@ -63,7 +65,7 @@ func missingFrom(db *badgerdb.DB, path string, with *pb.DataKey) (missing int, e
 
 // hasSince reports whether k was written, or deleted, at a time of Badger's or
 // later.
-func hasSince(txn *badgerdb.Txn, k key, at uint64) bool {
+func hasSince(txn *badgerdb.Txn, k records.Key, at uint64) bool {
 	it := txn.NewKeyIterator(k, badgerdb.IteratorOptions{AllVersions: true})
 	defer it.Close()
 	it.Seek(k)

@@ -13,11 +13,13 @@ import (
 	"time"
 
 	badgerdb "github.com/dgraph-io/badger/v4"
+	"github.com/google/uuid"
 	"go.uber.org/zap"
 	"go.uber.org/zap/zapcore"
 	"go.uber.org/zap/zaptest/observer"
 
 	"github.com/caddy-presets/caddy-presets/domain"
+	"github.com/caddy-presets/caddy-presets/storage/internal/records"
 )
 
 // fill stores a workspace of n presets, each with two versions and a label.
@@ -58,12 +60,12 @@ func remove(t *testing.T, s *Store, w domain.Workspace) {
 // contents counts the records that a workspace can leave behind.
 func contents(t *testing.T, s *Store) int {
 	t.Helper()
-	return len(records(t, s, kindPreset, kindVersion, kindLabel, kindLabelChange, kindPlace, kindLeaf, kindNode, kindListEnd, kindDeleted))
+	return len(recordsOf(t, s, records.KindPreset, records.KindVersion, records.KindLabel, records.KindLabelChange, records.KindPlace, records.KindLeaf, records.KindNode, records.KindListEnd, records.KindDeleted))
 }
 
 func waitUntilPurged(t *testing.T, s *Store) {
 	t.Helper()
-	for end := time.Now().Add(time.Minute); len(records(t, s, kindDeleted)) > 0; time.Sleep(time.Millisecond) {
+	for end := time.Now().Add(time.Minute); len(recordsOf(t, s, records.KindDeleted)) > 0; time.Sleep(time.Millisecond) {
 		if time.Now().After(end) {
 			t.Fatalf("after a minute %d records are left", contents(t, s))
 		}
@@ -85,10 +87,10 @@ func TestPurge(t *testing.T) {
 	if got, want := contents(t, s), whole-after; got != want {
 		t.Errorf("%d records are left, want %d", got, want)
 	}
-	id, _ := parseID(w.ID)
-	for k := range records(t, s, kindPreset, kindPlace, kindLeaf, kindNode, kindListEnd, kindDeleted) {
+	id := uuid.MustParse(w.ID)
+	for k := range recordsOf(t, s, records.KindPreset, records.KindPlace, records.KindLeaf, records.KindNode, records.KindListEnd, records.KindDeleted) {
 		if bytes.Contains([]byte(k), id[:]) {
-			t.Errorf("a %v of the deleted workspace is left", key(k).kind())
+			t.Errorf("a %v of the deleted workspace is left", records.Key(k).Kind())
 		}
 	}
 	checkPlaces(t, s)
@@ -142,7 +144,7 @@ func TestPurgeGoesOn(t *testing.T) {
 func TestPurgeInParts(t *testing.T) {
 	s := mustOpen(t, t.TempDir())
 	w := newWorkspace("w")
-	const versions = 3*purgeBatch + 7
+	const versions = 3*records.PurgeBatch + 7
 	p := newPreset(w.ID, "p")
 	err := s.Update(t.Context(), func(tx domain.Tx) error {
 		err := cmp.Or(tx.PutWorkspace(w), tx.PutPreset(p), tx.PutPreset(newPreset(w.ID, "q")))
@@ -163,11 +165,11 @@ func TestPurgeInParts(t *testing.T) {
 		if removed := before - after; removed > 0 {
 			most, parts = max(most, removed), parts+1
 		}
-		left := records(t, s, kindVersion, kindLabel, kindLabelChange)
-		if presets := records(t, s, kindPreset); len(left) > 0 && len(presets) == 0 {
+		left := recordsOf(t, s, records.KindVersion, records.KindLabel, records.KindLabelChange)
+		if presets := recordsOf(t, s, records.KindPreset); len(left) > 0 && len(presets) == 0 {
 			t.Errorf("the presets are gone, but %d of their versions and labels are left", len(left))
 		}
-		if after > 2 && len(records(t, s, kindDeleted)) == 0 {
+		if after > 2 && len(recordsOf(t, s, records.KindDeleted)) == 0 {
 			t.Errorf("nothing tells of the deletion any more, but %d records are left", after)
 		}
 		return err
@@ -177,8 +179,8 @@ func TestPurgeInParts(t *testing.T) {
 	if err := s.Close(); err != nil {
 		t.Fatal(err)
 	}
-	if least := whole / purgeBatch; parts < least || most > purgeBatch {
-		t.Errorf("%d records went in %d parts, of %d at most, want at least %d parts of %d", whole, parts, most, least, purgeBatch)
+	if least := whole / records.PurgeBatch; parts < least || most > records.PurgeBatch {
+		t.Errorf("%d records went in %d parts, of %d at most, want at least %d parts of %d", whole, parts, most, least, records.PurgeBatch)
 	}
 }
 
@@ -214,16 +216,16 @@ func TestPurgeStopsWriting(t *testing.T) {
 func TestPurgeOfDamaged(t *testing.T) {
 	s := mustOpen(t, t.TempDir())
 	w := fill(t, s, "w", 50)
-	k, _ := presetKey(w.ID, "p-7")
+	k, _ := records.PresetKey(w.ID, "p-7")
 	if err := s.db.Update(func(txn *badgerdb.Txn) error { return txn.Set(k, []byte("nonsense")) }); err != nil {
 		t.Fatal(err)
 	}
 	remove(t, s, w)
 	waitUntilPurged(t, s)
-	if left := records(t, s, kindPreset); len(left) > 0 {
+	if left := recordsOf(t, s, records.KindPreset); len(left) > 0 {
 		t.Errorf("%d presets are left", len(left))
 	}
-	if left := records(t, s, kindVersion); len(left) != 2 { // of the damaged one, which led to them
+	if left := recordsOf(t, s, records.KindVersion); len(left) != 2 { // of the damaged one, which led to them
 		t.Errorf("%d versions are left, want 2", len(left))
 	}
 }
@@ -244,7 +246,7 @@ func TestCloseWaitsForPurger(t *testing.T) {
 		t.Fatal(err)
 	}
 	w := fill(t, s, "w", 50)
-	k, _ := presetKey(w.ID, "p-7")
+	k, _ := records.PresetKey(w.ID, "p-7")
 	if err := s.db.Update(func(txn *badgerdb.Txn) error { return txn.Set(k, []byte("nonsense")) }); err != nil {
 		t.Fatal(err)
 	}
@@ -265,7 +267,7 @@ func TestPurgeBesideWriters(t *testing.T) {
 	home := fill(t, s, "home", 50)
 	remove(t, s, w)
 	written := 0
-	for len(records(t, s, kindDeleted)) > 0 {
+	for len(recordsOf(t, s, records.KindDeleted)) > 0 {
 		err := s.Update(context.Background(), func(tx domain.Tx) error {
 			return tx.PutPreset(newPreset(home.ID, fmt.Sprint("new-", written)))
 		})
@@ -301,7 +303,7 @@ func TestOrphanOfRemoved(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	k, _ := workspaceKey(w.ID)
+	k, _ := records.WorkspaceKey(w.ID)
 	err = db.View(func(txn *badgerdb.Txn) error {
 		if hasSince(txn, k, 0) {
 			return errors.New("there is still a trace of the workspace")

@@ -16,6 +16,8 @@ import (
 	badgerdb "github.com/dgraph-io/badger/v4"
 	"github.com/google/uuid"
 	"go.uber.org/zap"
+
+	"github.com/caddy-presets/caddy-presets/storage/internal/records"
 )
 
 // BackupFile is a backup to be restored.
@@ -269,8 +271,8 @@ func (r *restore) apply(b *backupReader) error {
 			if err := out.set(&badgerdb.Entry{Key: b.key, Value: b.record, ExpiresAt: b.expires}); err != nil {
 				return err
 			}
-		case !known && b.key.kind() != kindReplay: // which may have expired
-			return notRestorable("it continues another backup: a %v record that it does not change is missing", b.key.kind())
+		case !known && b.key.Kind() != records.KindReplay: // which may have expired
+			return notRestorable("it continues another backup: a %v record that it does not change is missing", b.key.Kind())
 		}
 		if known {
 			stored.Next()

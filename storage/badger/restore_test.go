@@ -20,14 +20,15 @@ import (
 	badgerdb "github.com/dgraph-io/badger/v4"
 
 	"github.com/caddy-presets/caddy-presets/domain"
+	"github.com/caddy-presets/caddy-presets/storage/internal/records"
 )
 
 // What expires between the backup and its restoration stays away.
 func TestRestoreExpired(t *testing.T) {
 	s := mustOpen(t, t.TempDir())
 	put := func(n byte, expires time.Time) {
-		k := replayKey(domain.ReplayID{n})
-		record, err := encodeReplay(k, domain.Replay{ID: domain.ReplayID{n}, Answer: []byte("{}")})
+		k := records.ReplayKey(domain.ReplayID{n})
+		record, err := replayRecord(domain.Replay{ID: domain.ReplayID{n}, Answer: []byte("{}")})
 		if err == nil {
 			err = s.db.Update(func(txn *badgerdb.Txn) error {
 				return txn.SetEntry(&badgerdb.Entry{Key: k, Value: record, ExpiresAt: uint64(expires.Unix())})
@@ -44,7 +45,7 @@ func TestRestoreExpired(t *testing.T) {
 	more, _ := backUp(t, s, &info)
 	time.Sleep(time.Until(soon.Add(1100 * time.Millisecond)))
 	again := restored(t, Options{}, nil, full, more)
-	if got := records(t, again, kindReplay); len(got) != 1 {
+	if got := recordsOf(t, again, records.KindReplay); len(got) != 1 {
 		t.Errorf("got %d kept answers, want the one that has not expired", len(got))
 	}
 }
@@ -132,7 +133,7 @@ func TestRestoreOnWrongBase(t *testing.T) {
 	}
 	s := mustOpen(t, folder)
 	// forged is a backup of what is in the store now that claims to be the full one.
-	forged := func(leaveOut kind) []byte {
+	forged := func(leaveOut records.Kind) []byte {
 		var b bytes.Buffer
 		w, err := newBackupWriter(&b, info, nil)
 		if err != nil {
@@ -141,7 +142,7 @@ func TestRestoreOnWrongBase(t *testing.T) {
 		d := newDigest()
 		err = s.db.View(func(txn *badgerdb.Txn) error {
 			return eachRecord(txn, func(item *badgerdb.Item, record []byte) error {
-				if key(item.Key()).kind() == leaveOut {
+				if records.Key(item.Key()).Kind() == leaveOut {
 					return nil
 				}
 				d.add(item.Key(), record)
@@ -162,7 +163,7 @@ func TestRestoreOnWrongBase(t *testing.T) {
 		base []byte
 		want string
 	}{
-		"a record less": {forged(kindVersion), "a preset version record that it does not change is missing"},
+		"a record less": {forged(records.KindVersion), "a preset version record that it does not change is missing"},
 		"its own":       {full, ""},
 	} {
 		parent := t.TempDir()
@@ -185,8 +186,8 @@ func TestRestoreOnWrongBase(t *testing.T) {
 		}
 		for r.next() {
 			record := r.record
-			if r.key.kind() == kindVersion {
-				record = encodeBytes(r.key, []byte("another"))
+			if r.key.Kind() == records.KindVersion {
+				record = records.Seal(r.key, []byte("another"))
 			}
 			if err := w.record(r.key, r.expires, record); err != nil {
 				t.Fatal(err)

@@ -17,6 +17,7 @@ import (
 	badgerdb "github.com/dgraph-io/badger/v4"
 
 	"github.com/caddy-presets/caddy-presets/domain"
+	"github.com/caddy-presets/caddy-presets/storage/internal/records"
 )
 
 // What version 1 of the format stored, all of it JSON, with the members in their
@@ -110,17 +111,17 @@ func (o old) write(t *testing.T, folder string) {
 		t.Fatal(err)
 	}
 	batch := db.NewWriteBatch()
-	set := func(k key, payload string) {
-		err = cmp.Or(err, batch.Set(k, encodeBytes(k, []byte(payload))))
+	set := func(k records.Key, payload string) {
+		err = cmp.Or(err, batch.Set(k, records.Seal(k, []byte(payload))))
 	}
 	for _, w := range o.homes {
-		k, _ := workspaceKey(w.ID)
-		index, _ := workspaceSlugKey(w.Slug)
+		k, _ := records.WorkspaceKey(w.ID)
+		index, _ := records.WorkspaceSlugKey(w.Slug)
 		set(k, fmt.Sprintf(workspace1, w.ID, w.Name, w.Slug, w.DefaultGuardrailID, w.IOLoggingAPIKeyIDs, w.CreatedAt.Format(time.RFC3339)))
 		set(index, w.ID)
 	}
 	for _, p := range slices.Concat(o.presets, o.others) {
-		k, _ := presetKey(p.WorkspaceID, p.Slug)
+		k, _ := records.PresetKey(p.WorkspaceID, p.Slug)
 		set(k, fmt.Sprintf(preset1, p.ID, p.Name, p.Slug, p.Status, p.WorkspaceID, p.DesignatedVersionID,
 			p.DesignatedVersion, p.LatestVersion, p.UpdatedAt.Format(time.RFC3339)))
 		for _, v := range o.versions[p.ID] {
@@ -129,7 +130,7 @@ func (o old) write(t *testing.T, folder string) {
 				prompt = `"` + *v.SystemPrompt + `"`
 			}
 			text := fmt.Sprintf(version1, v.ID, v.PresetID, v.Version, v.Dialect, prompt)
-			k, _ := versionKey(p.ID, v.Version)
+			k, _ := records.VersionKey(p.ID, v.Version)
 			set(k, string(binary.AppendUvarint(nil, uint64(len(text))))+text+string(v.Config))
 		}
 	}
@@ -317,7 +318,7 @@ func TestUpgradeCutShort(t *testing.T) {
 func TestUpgradeOfDamaged(t *testing.T) {
 	folder := t.TempDir()
 	want := format1(t, folder)
-	k, _ := presetKey(want.homes[1].ID, "p-0")
+	k, _ := records.PresetKey(want.homes[1].ID, "p-0")
 	tamper(t, folder, func(txn *badgerdb.Txn) error { return txn.Set(k, []byte("nonsense")) })
 	s, err := Open(folder, Options{})
 	if err == nil {

@@ -1,4 +1,4 @@
-package badger
+package records
 
 import (
 	"bytes"
@@ -16,59 +16,57 @@ import (
 )
 
 // A record is recordVersion, the CRC-32C of key, version and payload (big
-// endian), and the payload. The checksum finds what Badger's own, which it
-// does not check on reads, would have: a damaged block, and a record under the
-// wrong key.
+// endian), and the payload. The checksum finds what that of an engine
+// would have, which Badger does not check on reads: a damaged block, and a record
+// under the wrong key.
 const (
 	recordVersion = 1
 	recordHeader  = 1 + crc32.Size
 
-	// maxRecord is the most a record may hold: what a domain object may, and
-	// generous room for what surrounds it. Badger keeps anything larger than
-	// valueThreshold in its value log, where it does not report failed
-	// flushes.
-	maxRecord      = valueThreshold - 1
-	valueThreshold = 2 * domain.MaxStoredSize
+	// MaxRecord is the most a record may hold, in bytes: what a domain object may,
+	// and generous room for what surrounds it.
+	MaxRecord = 2*domain.MaxStoredSize - 1
 )
 
 var castagnoli = crc32.MakeTable(crc32.Castagnoli)
 
 // seal completes a record, whose first recordHeader bytes the caller has left
 // free.
-func seal(k key, record []byte) []byte {
+func seal(k Key, record []byte) []byte {
 	record[0] = recordVersion
 	binary.BigEndian.PutUint32(record[1:], sum(k, record))
 	return record
 }
 
-// unseal returns the payload of a record, which it does not copy.
-func unseal(k key, record []byte) ([]byte, error) {
+// Unseal returns the payload of the record under k, which it does not copy. The error
+// tells what is wrong with the record, and has ErrDamaged in its chain.
+func Unseal(k Key, record []byte) ([]byte, error) {
 	if len(record) < recordHeader || binary.BigEndian.Uint32(record[1:]) != sum(k, record) {
-		return nil, damaged(k.kind(), "its checksum is wrong")
+		return nil, damaged(k.Kind(), "its checksum is wrong")
 	}
 	if record[0] != recordVersion {
-		return nil, damaged(k.kind(), "its format is unknown")
+		return nil, damaged(k.Kind(), "its format is unknown")
 	}
 	return record[recordHeader:], nil
 }
 
-func sum(k key, record []byte) uint32 {
+func sum(k Key, record []byte) uint32 {
 	crc := crc32.Update(0, castagnoli, k)
 	crc = crc32.Update(crc, castagnoli, record[:1])
 	return crc32.Update(crc, castagnoli, record[recordHeader:])
 }
 
 // damaged tells which kind of record is damaged, and nothing of its content.
-func damaged(of kind, how string) error {
+func damaged(of Kind, how string) error {
 	return fmt.Errorf("%w: a %v record: %s", ErrDamaged, of, how)
 }
 
 // encodeJSON returns the sealed record of an object.
-func encodeJSON(k key, object any) ([]byte, error) {
+func encodeJSON(k Key, object any) ([]byte, error) {
 	var b bytes.Buffer
 	b.Write(make([]byte, recordHeader))
 	if err := jsonv2.MarshalWrite(&b, object); err != nil {
-		return nil, fmt.Errorf("encoding a %v record: %w", k.kind(), err)
+		return nil, fmt.Errorf("encoding a %v record: %w", k.Kind(), err)
 	}
 	return seal(k, b.Bytes()), nil
 }
@@ -88,7 +86,7 @@ type storedWorkspace struct {
 	json  []byte // a part of the record, of which a read gives a copy of its own
 }
 
-func encodeWorkspace(k key, s storedWorkspace) []byte {
+func encodeWorkspace(k Key, s storedWorkspace) []byte {
 	record := binary.AppendUvarint(newRecord(binary.MaxVarintLen64+len(s.json)), s.place)
 	return seal(k, append(record, s.json...))
 }
@@ -138,7 +136,7 @@ type storedPreset struct {
 	json  []byte // a part of the record
 }
 
-func encodePreset(k key, s storedPreset) ([]byte, error) {
+func encodePreset(k Key, s storedPreset) ([]byte, error) {
 	id, ok := parseID(s.ID)
 	status := slices.Index(storedStatuses[:], s.Status)
 	if !ok || status < 1 {
@@ -231,10 +229,10 @@ type storedVersion struct {
 	json    []byte // a part of the record
 }
 
-func encodeVersion(k key, v domain.PresetVersion) ([]byte, error) {
+func encodeVersion(k Key, v domain.PresetVersion) ([]byte, error) {
 	text, err := v.JSON()
 	if err != nil {
-		return nil, fmt.Errorf("encoding a %v record: %w", k.kind(), err)
+		return nil, fmt.Errorf("encoding a %v record: %w", k.Kind(), err)
 	}
 	record := append(newRecord(1+2*binary.MaxVarintLen64+len(v.Dialect)+len(text)), 0)
 	record = binary.AppendUvarint(record, uint64(len(v.Dialect)))
@@ -292,10 +290,10 @@ func cutNumber(payload []byte) (n uint64, rest []byte, err error) {
 // encodeParts returns the sealed record of an object and of bytes that belong to
 // it and are to stay as they are. Its payload is the length of the object's JSON
 // (unsigned varint), the JSON, and the bytes.
-func encodeParts(k key, object any, raw []byte) ([]byte, error) {
+func encodeParts(k Key, object any, raw []byte) ([]byte, error) {
 	meta, err := jsonv2.Marshal(object)
 	if err != nil {
-		return nil, fmt.Errorf("encoding a %v record: %w", k.kind(), err)
+		return nil, fmt.Errorf("encoding a %v record: %w", k.Kind(), err)
 	}
 	record := binary.AppendUvarint(newRecord(binary.MaxVarintLen32+len(meta)+len(raw)), uint64(len(meta)))
 	record = append(record, meta...)
@@ -311,7 +309,7 @@ func decodeParts[T any](payload []byte) (object T, raw []byte, err error) {
 	return object, bytes.Clone(rest[length:]), err
 }
 
-func encodeReplay(k key, r domain.Replay) ([]byte, error) { return encodeParts(k, r, r.Answer) }
+func encodeReplay(k Key, r domain.Replay) ([]byte, error) { return encodeParts(k, r, r.Answer) }
 
 // decodeReplay takes an answer without bytes for none.
 func decodeReplay(payload []byte) (r domain.Replay, err error) {
@@ -322,8 +320,8 @@ func decodeReplay(payload []byte) (r domain.Replay, err error) {
 	return r, err
 }
 
-// encodeBytes returns the sealed record of bytes.
-func encodeBytes(k key, payload []byte) []byte {
+// Seal returns the record of a payload under k.
+func Seal(k Key, payload []byte) []byte {
 	return seal(k, append(newRecord(len(payload)), payload...))
 }
 
@@ -331,7 +329,7 @@ func decodeBytes(payload []byte) ([]byte, error) { return bytes.Clone(payload), 
 
 // encodeHead returns the sealed record of the end of the audit trail: the hash, and
 // the number as a varint.
-func encodeHead(k key, head domain.AuditHead) []byte {
+func encodeHead(k Key, head domain.AuditHead) []byte {
 	record := append(newRecord(len(head.Hash)+binary.MaxVarintLen64), head.Hash[:]...)
 	return seal(k, binary.AppendUvarint(record, uint64(head.Count)))
 }
@@ -350,7 +348,7 @@ func decodeHead(payload []byte) (head domain.AuditHead, err error) {
 }
 
 // encodeID returns the sealed record of an index, which points to an id.
-func encodeID(k key, id string) []byte { return encodeBytes(k, []byte(id)) }
+func encodeID(k Key, id string) []byte { return Seal(k, []byte(id)) }
 
 func decodeID(payload []byte) (string, error) {
 	if _, ok := parseID(string(payload)); !ok {
@@ -360,7 +358,7 @@ func decodeID(payload []byte) (string, error) {
 }
 
 // encodeNumber returns the sealed record of a number, big endian.
-func encodeNumber(k key, n uint64) []byte {
+func encodeNumber(k Key, n uint64) []byte {
 	return seal(k, binary.BigEndian.AppendUint64(newRecord(8), n))
 }
 

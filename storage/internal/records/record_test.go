@@ -1,19 +1,20 @@
-package badger
+package records
 
 import (
 	"bytes"
-	"cmp"
 	"encoding/binary"
 	"errors"
 	"reflect"
 	"slices"
 	"testing"
 
+	"github.com/google/uuid"
+
 	"github.com/caddy-presets/caddy-presets/domain"
 )
 
 func FuzzRecord(f *testing.F) {
-	k, _ := versionKey(newID(), 1)
+	k, _ := VersionKey(uuid.NewString(), 1)
 	intact, err := encodeVersion(k, domain.PresetVersion{ID: "a", Version: 1, Config: []byte("{}")})
 	if err != nil {
 		f.Fatal(err)
@@ -67,8 +68,8 @@ func FuzzRecord(f *testing.F) {
 // A preset that has lost versions is stored with what it has, and one that has not
 // as it always was.
 func TestPresetRecord(t *testing.T) {
-	p := newPreset(newID(), "p")
-	k, _ := presetKey(p.WorkspaceID, p.Slug)
+	p := domain.Preset{ID: uuid.NewString(), WorkspaceID: uuid.NewString(), Slug: "p", Status: domain.PresetActive, LatestVersion: 1}
+	k, _ := PresetKey(p.WorkspaceID, p.Slug)
 	text, err := p.JSON()
 	if err != nil {
 		t.Fatal(err)
@@ -104,43 +105,6 @@ func TestPresetRecord(t *testing.T) {
 		if got, err := decodeRecord(k, record, parsePreset); !errors.Is(err, ErrDamaged) {
 			t.Errorf("%+v: got %+v and error %v, want ErrDamaged", kept, got.Kept, err)
 		}
-	}
-}
-
-// What is not there cannot be removed, and with it nothing is.
-func TestPruneRefused(t *testing.T) {
-	s := mustOpenInMemory(t)
-	p := newPreset(newID(), "p")
-	p.LatestVersion = 3
-	err := s.Update(t.Context(), func(tx domain.Tx) error {
-		err := tx.PutPreset(p)
-		for n := 1; n <= 3; n++ {
-			err = cmp.Or(err, tx.PutPresetVersion(p, domain.PresetVersion{Version: n, Config: []byte("{}")}))
-		}
-		return cmp.Or(err, tx.PruneVersions(p, []int{2}))
-	})
-	if err != nil {
-		t.Fatal(err)
-	}
-	unknown := newPreset(newID(), "p")
-	for name, prune := range map[string]func(tx domain.Tx) error{
-		"removed before":    func(tx domain.Tx) error { return tx.PruneVersions(p, []int{1, 2}) },
-		"never there":       func(tx domain.Tx) error { return tx.PruneVersions(p, []int{1, 4}) },
-		"no number":         func(tx domain.Tx) error { return tx.PruneVersions(p, []int{0}) },
-		"unknown preset":    func(tx domain.Tx) error { return tx.PruneVersions(unknown, []int{1}) },
-		"unknown workspace": func(tx domain.Tx) error { return tx.PruneVersions(domain.Preset{Slug: "p"}, []int{1}) },
-	} {
-		var inside error
-		err := s.Update(t.Context(), func(tx domain.Tx) error {
-			inside = prune(tx)
-			return nil
-		})
-		if err == nil || !errors.Is(err, inside) {
-			t.Errorf("%s: got error %v, of the update %v, want one and the same", name, inside, err)
-		}
-	}
-	if left := records(t, s, kindVersion); len(left) != 2 {
-		t.Errorf("%d versions are left, want 2", len(left))
 	}
 }
 

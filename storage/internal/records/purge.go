@@ -1,4 +1,4 @@
-package badger
+package records
 
 import (
 	"context"
@@ -13,36 +13,46 @@ import (
 )
 
 const (
-	// purgeBatch is how many records are removed at once. Changes that wait
+	// PurgeBatch is how many records are removed at once, at most. Changes that wait
 	// meanwhile go into the same commit, so it is about what one of them costs.
-	purgeBatch = 128
+	PurgeBatch = 128
 
 	// purgeRetry is how long to wait after a failure, as of a full disk.
 	purgeRetry = time.Minute
 )
 
-// purge removes, little by little, what was in workspaces that were deleted. The
+// purger removes, little by little, what was in workspaces that were deleted. The
 // record that says so of a workspace goes last, so what one process leaves undone
 // the next one does.
-type purge struct {
+type purger struct {
 	Engine
 	PurgeOptions
+}
+
+// Engine is what a Purge and an Upgrade need of an engine.
+type Engine interface {
+	// View runs fn with what is stored at one moment and returns its error.
+	View(ctx context.Context, fn func(*Reader) error) error
+	// Update runs fn and makes what it wrote durable, as domain.Store does.
+	Update(ctx context.Context, fn func(*Tx) error) error
 }
 
 // PurgeOptions are how Purge goes about it.
 type PurgeOptions struct {
 	// Deleted holds a token when workspaces may have been deleted since it was taken.
 	Deleted <-chan struct{}
-	// Final reports whether an error of the engine is one that will not pass.
+	// Final reports whether an error, or nil, is one that nothing but opening the
+	// store again can help.
 	Final func(error) bool
 	// Logger gets what goes wrong.
 	Logger *zap.Logger
 }
 
-// Purge removes what was in deleted workspaces, until ctx ends or the engine is closed
-// or fails for good. Other failures it logs, and tries again a minute later.
+// Purge removes what was in workspaces that were deleted, and goes on whenever others
+// are, until ctx ends, the store is closed or an error is final. Others it logs, and
+// tries again after a minute.
 func Purge(ctx context.Context, e Engine, o PurgeOptions) {
-	p := purge{Engine: e, PurgeOptions: o}
+	p := purger{Engine: e, PurgeOptions: o}
 	for {
 		var retry <-chan time.Time
 		switch err := p.purgeAll(ctx); {
@@ -63,9 +73,9 @@ func Purge(ctx context.Context, e Engine, o PurgeOptions) {
 
 // purgeAll purges the workspaces that are deleted by now. Nothing is added to any
 // of them meanwhile, so one snapshot shows all there is to remove.
-func (p *purge) purgeAll(ctx context.Context) error {
-	return p.View(ctx, func(r *reader) error {
-		return r.walk(newKey(kindDeleted, 0), func(c *cursor) error {
+func (p *purger) purgeAll(ctx context.Context) error {
+	return p.View(ctx, func(r *Reader) error {
+		return r.walk(newKey(KindDeleted, 0), func(c *cursor) error {
 			for ; c.key != nil; c.next() {
 				b := removal{ctx: ctx, engine: p.Engine}
 				err := p.purge(r, &b, uuid.UUID(c.key[2:]))
@@ -86,8 +96,8 @@ func (p *purge) purgeAll(ctx context.Context) error {
 
 // purge removes what was in one workspace. A preset goes after its versions and
 // labels, which only it leads to.
-func (p *purge) purge(r *reader, b *removal, workspace uuid.UUID) error {
-	err := r.walk(append(newKey(kindPreset, len(workspace)), workspace[:]...), func(c *cursor) error {
+func (p *purger) purge(r *Reader, b *removal, workspace uuid.UUID) error {
+	err := r.walk(append(newKey(KindPreset, len(workspace)), workspace[:]...), func(c *cursor) error {
 		for ; c.key != nil; c.next() {
 			preset, err := decodeAt(c, parsePreset)
 			if errors.Is(err, ErrDamaged) {
@@ -96,7 +106,7 @@ func (p *purge) purge(r *reader, b *removal, workspace uuid.UUID) error {
 				return err
 			}
 			if id, ok := parseID(preset.ID); ok {
-				for _, of := range []kind{kindVersion, kindLabel, kindLabelChange} {
+				for _, of := range []Kind{KindVersion, KindLabel, KindLabelChange} {
 					if err := b.addAll(r, append(newKey(of, len(id)), id[:]...)); err != nil {
 						return err
 					}
@@ -111,8 +121,8 @@ func (p *purge) purge(r *reader, b *removal, workspace uuid.UUID) error {
 	if err != nil {
 		return err
 	}
-	for _, of := range []kind{kindPlace, kindLeaf, kindNode, kindListEnd} {
-		prefix := append(newKey(of, 1+len(workspace)), byte(kindPreset))
+	for _, of := range []Kind{KindPlace, KindLeaf, KindNode, KindListEnd} {
+		prefix := append(newKey(of, 1+len(workspace)), byte(KindPreset))
 		if err := b.addAll(r, append(prefix, workspace[:]...)); err != nil {
 			return err
 		}
@@ -124,10 +134,10 @@ func (p *purge) purge(r *reader, b *removal, workspace uuid.UUID) error {
 type removal struct {
 	ctx    context.Context
 	engine Engine
-	keys   []key
+	keys   []Key
 }
 
-func (b *removal) addAll(r *reader, prefix key) error {
+func (b *removal) addAll(r *Reader, prefix Key) error {
 	return r.walk(prefix, func(c *cursor) error {
 		for ; c.key != nil; c.next() {
 			if err := b.add(c.key); err != nil {
@@ -138,16 +148,16 @@ func (b *removal) addAll(r *reader, prefix key) error {
 	})
 }
 
-func (b *removal) add(k key) error {
+func (b *removal) add(k Key) error {
 	b.keys = append(b.keys, slices.Clone(k))
-	if len(b.keys) < purgeBatch {
+	if len(b.keys) < PurgeBatch {
 		return nil
 	}
 	return b.commit()
 }
 
 func (b *removal) commit() error {
-	err := b.engine.Update(b.ctx, func(t *tx) error {
+	err := b.engine.Update(b.ctx, func(t *Tx) error {
 		for _, k := range b.keys {
 			if err := t.write(k, nil, nil); err != nil {
 				return err

@@ -1,4 +1,4 @@
-package badger
+package records
 
 import (
 	"context"
@@ -11,7 +11,7 @@ import (
 // An upgrade does so many records at once, and so many bytes of them, or one more.
 const (
 	upgradeBatch = 256
-	upgradeBytes = maxRecord
+	upgradeBytes = MaxRecord
 )
 
 // Upgrade stores every object of a store of format 1 once more, which gives it its
@@ -19,7 +19,7 @@ const (
 // from an upgrade that was cut short, come before all others. Nobody else uses the
 // store meanwhile. Versions stay as they are.
 func Upgrade(ctx context.Context, e Engine) error {
-	err := upgradeKind(ctx, e, kindWorkspace,
+	err := upgradeKind(ctx, e, KindWorkspace,
 		func(payload []byte) (uint64, time.Time, error) {
 			stored, err := parseWorkspace(payload)
 			if err != nil || stored.place != 0 {
@@ -28,7 +28,7 @@ func Upgrade(ctx context.Context, e Engine) error {
 			w, err := stored.decode()
 			return 0, w.CreatedAt, err
 		},
-		func(t *tx, payload []byte) error {
+		func(t *Tx, payload []byte) error {
 			w, err := decodeWorkspace(payload)
 			if err != nil {
 				return err
@@ -38,7 +38,7 @@ func Upgrade(ctx context.Context, e Engine) error {
 	if err != nil {
 		return err
 	}
-	return upgradeKind(ctx, e, kindPreset,
+	return upgradeKind(ctx, e, KindPreset,
 		func(payload []byte) (uint64, time.Time, error) {
 			stored, err := parsePreset(payload)
 			if err != nil || stored.place != 0 {
@@ -47,7 +47,7 @@ func Upgrade(ctx context.Context, e Engine) error {
 			p, err := stored.decode()
 			return 0, p.UpdatedAt, err
 		},
-		func(t *tx, payload []byte) error {
+		func(t *Tx, payload []byte) error {
 			p, err := decodePreset(payload)
 			if err != nil {
 				return err
@@ -58,16 +58,16 @@ func Upgrade(ctx context.Context, e Engine) error {
 
 // unplaced is an object without a place.
 type unplaced struct {
-	key  key
+	key  Key
 	time time.Time // which decides on its place
 	size int
 }
 
 // upgradeKind does so with the objects of a kind. placed returns the place of one
 // or, if it has none, its time; put stores one.
-func upgradeKind(ctx context.Context, e Engine, of kind, placed func([]byte) (uint64, time.Time, error), put func(*tx, []byte) error) error {
+func upgradeKind(ctx context.Context, e Engine, of Kind, placed func([]byte) (uint64, time.Time, error), put func(*Tx, []byte) error) error {
 	var all []unplaced
-	err := e.View(ctx, func(r *reader) error {
+	err := e.View(ctx, func(r *Reader) error {
 		return r.walk(newKey(of, 0), func(c *cursor) error {
 			for ; c.key != nil; c.next() {
 				var place uint64
@@ -95,9 +95,9 @@ func upgradeKind(ctx context.Context, e Engine, of kind, placed func([]byte) (ui
 			size += all[n].size
 			n++
 		}
-		err := e.Update(ctx, func(t *tx) error {
+		err := e.Update(ctx, func(t *Tx) error {
 			for _, u := range all[:n] {
-				payload, err := load(&t.reader, u.key, decodeBytes)
+				payload, err := load(&t.Reader, u.key, decodeBytes)
 				if err == nil {
 					err = put(t, payload)
 				}

@@ -1,4 +1,4 @@
-package badger
+package records
 
 import (
 	"fmt"
@@ -8,8 +8,8 @@ import (
 )
 
 // LabelChanges implements domain.Reader.
-func (r *reader) LabelChanges(p domain.Preset, label string) (int, error) {
-	k, ok := labelKey(p.ID, label)
+func (r *Reader) LabelChanges(p domain.Preset, label string) (int, error) {
+	k, ok := LabelKey(p.ID, label)
 	if !ok {
 		return 0, nil
 	}
@@ -18,7 +18,7 @@ func (r *reader) LabelChanges(p domain.Preset, label string) (int, error) {
 }
 
 // LabelChange implements domain.Reader.
-func (r *reader) LabelChange(p domain.Preset, label string, n int) (domain.LabelChange, error) {
+func (r *Reader) LabelChange(p domain.Preset, label string, n int) (domain.LabelChange, error) {
 	latest, err := r.LabelChanges(p, label)
 	switch {
 	case err != nil:
@@ -26,16 +26,16 @@ func (r *reader) LabelChange(p domain.Preset, label string, n int) (domain.Label
 	case n < 1 || n > latest:
 		return domain.LabelChange{}, domain.ErrNotFound
 	}
-	k, _ := labelChangeKey(p.ID, label, n) // a change was stored under the like
+	k, _ := LabelChangeKey(p.ID, label, n) // a change was stored under the like
 	return loadExisting(r, k, decodeJSON[domain.LabelChange])
 }
 
 // PutLabelChange implements domain.Tx. It refuses any number but the next.
-func (t *tx) PutLabelChange(p domain.Preset, label string, c domain.LabelChange) error {
-	k, ok := labelChangeKey(p.ID, label, c.Number)
-	latestKey, _ := labelKey(p.ID, label)
+func (t *Tx) PutLabelChange(p domain.Preset, label string, c domain.LabelChange) error {
+	k, ok := LabelChangeKey(p.ID, label, c.Number)
+	latestKey, _ := LabelKey(p.ID, label)
 	if !ok {
-		return t.refuse(kindLabelChange)
+		return t.refuse(KindLabelChange)
 	}
 	latest, err := t.LabelChanges(p, label)
 	if err == nil && c.Number != latest+1 {
@@ -51,18 +51,24 @@ func (t *tx) PutLabelChange(p domain.Preset, label string, c domain.LabelChange)
 	return t.write(latestKey, encodeNumber(latestKey, uint64(c.Number)), nil)
 }
 
-// lastCommit returns the number of the last commit, 0 where there was none.
-func (r *reader) lastCommit() (uint64, error) {
-	return loadOrZero(r, sequenceKey(), decodeNumber)
+// CommitWrite is what a commit writes besides, as its number: n, counted from 1.
+func CommitWrite(n uint64) Write {
+	k := SequenceKey()
+	return Write{Key: k, Record: encodeNumber(k, n)}
+}
+
+// LastCommit returns the number of the last commit, 0 where there was none.
+func (r *Reader) LastCommit() (uint64, error) {
+	return loadOrZero(r, SequenceKey(), decodeNumber)
 }
 
 // AuditHead implements domain.Reader.
-func (r *reader) AuditHead() (domain.AuditHead, error) {
-	return loadOrZero(r, auditHeadKey(), decodeHead)
+func (r *Reader) AuditHead() (domain.AuditHead, error) {
+	return loadOrZero(r, AuditHeadKey(), decodeHead)
 }
 
 // AuditRecord implements domain.Reader.
-func (r *reader) AuditRecord(n int) (domain.AuditRecord, error) {
+func (r *Reader) AuditRecord(n int) (domain.AuditRecord, error) {
 	head, err := r.AuditHead()
 	switch {
 	case err != nil:
@@ -70,12 +76,12 @@ func (r *reader) AuditRecord(n int) (domain.AuditRecord, error) {
 	case n < 1 || n > head.Count:
 		return domain.AuditRecord{}, domain.ErrNotFound
 	}
-	return loadExisting(r, auditKey(n), decodeJSON[domain.AuditRecord])
+	return loadExisting(r, AuditKey(n), decodeJSON[domain.AuditRecord])
 }
 
 // PutAudit implements domain.Tx. It refuses any number but the next.
-func (t *tx) PutAudit(a domain.AuditRecord, text []byte) error {
-	k, head := auditKey(a.Number), auditHeadKey()
+func (t *Tx) PutAudit(a domain.AuditRecord, text []byte) error {
+	k, head := AuditKey(a.Number), AuditHeadKey()
 	before, err := t.AuditHead()
 	if err == nil && a.Number != before.Count+1 {
 		err = fmt.Errorf("audit record %d cannot follow record %d", a.Number, before.Count)
@@ -83,7 +89,7 @@ func (t *tx) PutAudit(a domain.AuditRecord, text []byte) error {
 	if err != nil {
 		return t.write(k, nil, err)
 	}
-	if err := t.write(k, encodeBytes(k, text), nil); err != nil {
+	if err := t.write(k, Seal(k, text), nil); err != nil {
 		return err
 	}
 	return t.write(head, encodeHead(head, domain.AuditHead{Count: a.Number, Hash: a.Hash}), nil)
@@ -94,15 +100,15 @@ func (t *tx) PutAudit(a domain.AuditRecord, text []byte) error {
 const replayMargin = time.Hour
 
 // Replay implements domain.Reader.
-func (r *reader) Replay(id domain.ReplayID) (domain.Replay, error) {
-	replay, err := load(r, replayKey(id), decodeReplay)
+func (r *Reader) Replay(id domain.ReplayID) (domain.Replay, error) {
+	replay, err := load(r, ReplayKey(id), decodeReplay)
 	replay.ID = id
 	return replay, err
 }
 
 // PutReplay implements domain.Tx. It is kept for replayMargin at least.
-func (t *tx) PutReplay(r domain.Replay) error {
-	k := replayKey(r.ID)
+func (t *Tx) PutReplay(r domain.Replay) error {
+	k := ReplayKey(r.ID)
 	record, err := encodeReplay(k, r)
 	if err := t.write(k, record, err); err != nil {
 		return err

@@ -1,4 +1,4 @@
-package badger
+package records
 
 import (
 	"bytes"
@@ -10,23 +10,23 @@ import (
 // operation has staged are among them, in the place of what they replace.
 type cursor struct {
 	committed Iterator
-	staged    []write // all that there are, in order
-	ahead     []write // those that are still to come
+	staged    []Write // all that there are, in order
+	ahead     []Write // those that are still to come
 	own       bool    // it stands at the first of ahead
 
 	// key is that of the record that it stands at, nil at the end. It is good
 	// until the cursor moves.
-	key key
+	key Key
 }
 
 // walk calls fn with a cursor at the first record under a prefix. An update can
 // have only one cursor at a time, so fn does nothing there but read from it.
-func (r *reader) walk(prefix key, fn func(c *cursor) error) error {
+func (r *Reader) walk(prefix Key, fn func(c *cursor) error) error {
 	return r.walkFrom(prefix, prefix, fn)
 }
 
 // staged returns the writes under prefix that the transaction does not have.
-func (r *reader) staged(prefix key) []write {
+func (r *Reader) staged(prefix Key) []Write {
 	if r.stage == nil {
 		return nil
 	}
@@ -35,17 +35,17 @@ func (r *reader) staged(prefix key) []write {
 
 // walkFrom is walk with a cursor that stands at the first record whose key is k or
 // comes after it.
-func (r *reader) walkFrom(k, prefix key, fn func(c *cursor) error) error {
+func (r *Reader) walkFrom(k, prefix Key, fn func(c *cursor) error) error {
 	if r.ended {
-		return errEnded
+		return ErrEnded
 	}
 	return r.walkWith(r.staged(prefix), k, prefix, fn)
 }
 
 // walkWith is walkFrom with the writes under prefix that were staged at another
 // time.
-func (r *reader) walkWith(staged []write, k, prefix key, fn func(c *cursor) error) error {
-	return reading(prefix.kind(), func() error {
+func (r *Reader) walkWith(staged []Write, k, prefix Key, fn func(c *cursor) error) error {
+	return reading(prefix.Kind(), func() error {
 		c := &cursor{committed: r.snapshot.Iterate(prefix), staged: staged}
 		defer c.committed.Close()
 		c.seek(k)
@@ -55,9 +55,9 @@ func (r *reader) walkWith(staged []write, k, prefix key, fn func(c *cursor) erro
 }
 
 // seek moves to the first record whose key is k or comes after it.
-func (c *cursor) seek(k key) {
+func (c *cursor) seek(k Key) {
 	c.committed.Seek(k)
-	first, _ := slices.BinarySearchFunc(c.staged, k, func(w write, k key) int { return bytes.Compare(w.key, k) })
+	first, _ := slices.BinarySearchFunc(c.staged, k, func(w Write, k Key) int { return bytes.Compare(w.Key, k) })
 	c.ahead = c.staged[first:]
 	c.settle()
 }
@@ -80,16 +80,16 @@ func (c *cursor) settle() {
 		if c.committed.Valid() {
 			c.key = c.committed.Key()
 		}
-		c.own = len(c.ahead) > 0 && (c.key == nil || bytes.Compare(c.ahead[0].key, c.key) <= 0)
+		c.own = len(c.ahead) > 0 && (c.key == nil || bytes.Compare(c.ahead[0].Key, c.key) <= 0)
 		if !c.own {
 			return
 		}
 		w := c.ahead[0]
-		if bytes.Equal(w.key, c.key) {
+		if bytes.Equal(w.Key, c.key) {
 			c.committed.Next()
 		}
-		if w.record != nil {
-			c.key = w.key
+		if w.Record != nil {
+			c.key = w.Key
 			return
 		}
 		c.ahead = c.ahead[1:]
@@ -99,7 +99,7 @@ func (c *cursor) settle() {
 // size returns the length of the record that c stands at.
 func (c *cursor) size() int {
 	if c.own {
-		return len(c.ahead[0].record)
+		return len(c.ahead[0].Record)
 	}
 	return c.committed.Size()
 }
@@ -107,7 +107,7 @@ func (c *cursor) size() int {
 // decodeAt decodes the record that c stands at.
 func decodeAt[T any](c *cursor, decode func([]byte) (T, error)) (object T, err error) {
 	if c.own {
-		return decodeRecord(c.key, c.ahead[0].record, decode)
+		return decodeRecord(c.key, c.ahead[0].Record, decode)
 	}
 	record, err := c.committed.Value()
 	if err != nil {

@@ -1,7 +1,8 @@
-package badger
+package records
 
 import (
 	"bytes"
+	"errors"
 	"fmt"
 	"hash/maphash"
 
@@ -10,14 +11,22 @@ import (
 	"github.com/caddy-presets/caddy-presets/domain"
 )
 
-// checker reads every record of a snapshot, in key order.
-type checker struct {
-	reader
-	problem func(format string, args ...any) // gets what is damaged or missing, and nothing of what was stored in it
-	pause   func() error                     // called now and then; an error ends the check
+// Checker reads every record of a snapshot, in key order, and finds out whether it is
+// what others say that there is. It is good for one Check.
+type Checker struct {
+	// Problem is called with what is damaged or missing, and nothing of what was stored
+	// in it.
+	Problem func(format string, args ...any)
+	// Pause is called now and then. An error ends the check.
+	Pause func() error
 
-	records int // that were read
-	found   int // problems, with those of before
+	// Records is how many records were read.
+	Records int
+	// Problems is how many there are, with those that were known before: where there are
+	// any, none is told that may follow from them.
+	Problems int
+
+	reader Reader
 
 	deleted map[uuid.UUID]bool // workspaces of which some is still stored
 	audit   domain.AuditHead   // as far as it was read
@@ -34,14 +43,26 @@ type checker struct {
 // checksBetweenPauses is how many records are checked without a pause.
 const checksBetweenPauses = 256
 
-func (c *checker) report(format string, args ...any) {
-	c.found++
-	c.problem(format, args...)
+// Check returns what ended the check early: the error of Pause, or that of the engine.
+// What the engine panics with between two records it lets pass.
+func (c *Checker) Check(s Snapshot) error {
+	c.reader = Reader{snapshot: s}
+	err := c.check()
+	if errors.Is(err, ErrDamaged) {
+		c.report("%v", err)
+		return nil
+	}
+	return err
 }
 
-func (c *checker) check() error {
+func (c *Checker) report(format string, args ...any) {
+	c.Problems++
+	c.Problem(format, args...)
+}
+
+func (c *Checker) check() error {
 	c.seed, c.deleted = maphash.MakeSeed(), make(map[uuid.UUID]bool)
-	err := c.walk(newKey(kindDeleted, 0), func(cursor *cursor) error {
+	err := c.reader.walk(newKey(KindDeleted, 0), func(cursor *cursor) error {
 		for ; cursor.key != nil; cursor.next() {
 			if id, err := uuid.FromBytes(cursor.key[2:]); err == nil {
 				c.deleted[id] = true
@@ -52,26 +73,26 @@ func (c *checker) check() error {
 	if err != nil {
 		return err
 	}
-	it := c.snapshot.Iterate(nil)
+	it := c.reader.snapshot.Iterate(nil)
 	defer it.Close()
 	for it.Seek(nil); it.Valid(); it.Next() {
-		c.records++
-		if c.records%checksBetweenPauses == 0 {
-			if err := c.pause(); err != nil {
+		c.Records++
+		if c.Records%checksBetweenPauses == 0 {
+			if err := c.Pause(); err != nil {
 				return err
 			}
 		}
 		k := it.Key()
-		if len(k) < 2 || k[0] != keyVersion {
+		if !k.Valid() {
 			c.report("a record is not one of ours")
 			continue
 		}
-		err := reading(k.kind(), func() error {
+		err := reading(k.Kind(), func() error {
 			record, err := it.Value()
 			if err != nil {
 				return err
 			}
-			payload, err := unseal(k, record)
+			payload, err := Unseal(k, record)
 			if err != nil {
 				return err
 			}
@@ -90,61 +111,61 @@ func (c *checker) check() error {
 
 // checkRecord checks a record and that what it leads to is there. The error says
 // what is wrong with it, in words that may be told.
-func (c *checker) checkRecord(k key, payload []byte) error {
-	wrong := func(how string) error { return damaged(k.kind(), how) }
+func (c *Checker) checkRecord(k Key, payload []byte) error {
+	wrong := func(how string) error { return damaged(k.Kind(), how) }
 	name := k[2:]
-	switch k.kind() {
-	case kindWorkspace:
+	switch k.Kind() {
+	case KindWorkspace:
 		return c.checkWorkspace(k, payload)
-	case kindWorkspaceSlug:
+	case KindWorkspaceSlug:
 		id, err := decodeID(payload)
 		if err != nil {
 			return wrong("its content cannot be decoded")
 		}
-		if w, err := c.Workspace(id); err != nil || w.Slug != string(name) {
+		if w, err := c.reader.Workspace(id); err != nil || w.Slug != string(name) {
 			return wrong("its workspace is not there, or has another slug")
 		}
-	case kindPreset:
+	case KindPreset:
 		return c.checkPreset(k, payload)
-	case kindVersion:
+	case KindVersion:
 		v, err := decodeVersion(payload)
 		if err != nil {
 			return wrong("its content cannot be decoded")
 		}
-		if at, ok := versionKey(v.PresetID, v.Version); !ok || !bytes.Equal(at, k) {
+		if at, ok := VersionKey(v.PresetID, v.Version); !ok || !bytes.Equal(at, k) {
 			return wrong("it is not the one that it should be")
 		}
 		c.versions += c.hash(k)
-	case kindLabel:
+	case KindLabel:
 		n, err := decodeNumber(payload)
 		if err != nil || n < 1 || len(name) < len(uuid.UUID{}) {
 			return wrong("its content cannot be decoded")
 		}
 		id, label := uuid.UUID(name[:len(uuid.UUID{})]).String(), string(name[len(uuid.UUID{}):])
 		for i := range int(n) {
-			change, _ := labelChangeKey(id, label, i+1)
+			change, _ := LabelChangeKey(id, label, i+1)
 			if _, err := load(&c.reader, change, decodeBytes); err != nil {
 				return wrong("not all of its changes are there")
 			}
 			c.wantChanges += c.hash(change)
 		}
-	case kindLabelChange:
+	case KindLabelChange:
 		if _, err := decodeJSON[domain.LabelChange](payload); err != nil {
 			return wrong("its content cannot be decoded")
 		}
 		c.changes += c.hash(k)
-	case kindKey:
+	case KindKey:
 		issued, err := decodeJSON[domain.Key](payload)
 		if err != nil {
 			return wrong("its content cannot be decoded")
 		}
-		if id, err := load(&c.reader, keyHashKey(issued.Hash), decodeID); err != nil || id != issued.ID {
+		if id, err := load(&c.reader, KeyHashKey(issued.Hash), decodeID); err != nil || id != issued.ID {
 			return wrong("it cannot be found by its hash")
 		}
 		c.wantKeyHashes++
-	case kindKeyHash:
+	case KindKeyHash:
 		c.keyHashes++
-	case kindAudit:
+	case KindAudit:
 		a, err := decodeJSON[domain.AuditRecord](payload)
 		if err == nil {
 			c.audit, err = domain.VerifyAudit(c.audit, []domain.AuditRecord{a})
@@ -153,105 +174,105 @@ func (c *checker) checkRecord(k key, payload []byte) error {
 			c.audit = domain.AuditHead{Count: a.Number, Hash: a.Hash} // so that it is told once
 			return wrong("it does not follow the one before")
 		}
-	case kindAuditHead:
+	case KindAuditHead:
 		if head, err := decodeHead(payload); err != nil || head != c.audit {
 			return wrong("the trail does not end with what it says")
 		}
 		c.ended = true
-	case kindReplay:
+	case KindReplay:
 		if _, err := decodeReplay(payload); err != nil {
 			return wrong("its content cannot be decoded")
 		}
-	case kindListEnd:
+	case KindListEnd:
 		return c.checkList(list(name), payload)
-	case kindPlace:
+	case KindPlace:
 		if !c.gone(list(name)) {
 			c.places++
 		}
-	case kindLeaf:
+	case KindLeaf:
 		if _, err := decodeLeaf(payload); err != nil {
 			return wrong("its content cannot be decoded")
 		}
-	case kindNode:
+	case KindNode:
 		if _, err := decodeNode(payload); err != nil {
 			return wrong("its content cannot be decoded")
 		}
-	case kindSequence:
+	case KindSequence:
 		if _, err := decodeNumber(payload); err != nil {
 			return wrong("its content cannot be decoded")
 		}
-	case kindDeleted:
+	case KindDeleted:
 	default:
 		return wrong("it is not one of ours")
 	}
 	return nil
 }
 
-func (c *checker) checkWorkspace(k key, payload []byte) error {
+func (c *Checker) checkWorkspace(k Key, payload []byte) error {
 	stored, err := parseWorkspace(payload)
 	if err != nil {
-		return damaged(kindWorkspace, "its content cannot be decoded")
+		return damaged(KindWorkspace, "its content cannot be decoded")
 	}
 	w, err := stored.decode()
 	if err != nil {
-		return damaged(kindWorkspace, "its content cannot be decoded")
+		return damaged(KindWorkspace, "its content cannot be decoded")
 	}
-	if at, ok := workspaceKey(w.ID); !ok || !bytes.Equal(at, k) {
-		return damaged(kindWorkspace, "it is not the one that it should be")
+	if at, ok := WorkspaceKey(w.ID); !ok || !bytes.Equal(at, k) {
+		return damaged(KindWorkspace, "it is not the one that it should be")
 	}
-	if id, err := c.WorkspaceID(w.Slug); err != nil || id != w.ID {
-		return damaged(kindWorkspace, "it cannot be found by its slug")
+	if id, err := c.reader.WorkspaceID(w.Slug); err != nil || id != w.ID {
+		return damaged(KindWorkspace, "it cannot be found by its slug")
 	}
-	return c.checkStanding(kindWorkspace, workspaces(), stored.place, stored.json)
+	return c.checkStanding(KindWorkspace, workspaces(), stored.place, stored.json)
 }
 
-func (c *checker) checkPreset(k key, payload []byte) error {
+func (c *Checker) checkPreset(k Key, payload []byte) error {
 	stored, err := parsePreset(payload)
 	if err != nil {
-		return damaged(kindPreset, "its content cannot be decoded")
+		return damaged(KindPreset, "its content cannot be decoded")
 	}
 	p, err := stored.decode()
 	if err != nil {
-		return damaged(kindPreset, "its content cannot be decoded")
+		return damaged(KindPreset, "its content cannot be decoded")
 	}
-	at, ok := presetKey(p.WorkspaceID, p.Slug)
+	at, ok := PresetKey(p.WorkspaceID, p.Slug)
 	if !ok || !bytes.Equal(at, k) {
-		return damaged(kindPreset, "it is not the one that it should be")
+		return damaged(KindPreset, "it is not the one that it should be")
 	}
 	id, _ := parseID(p.WorkspaceID)
 	if c.deleted[id] {
 		return nil
 	}
-	if _, err := c.WorkspaceJSON(p.WorkspaceID); err != nil {
-		return damaged(kindPreset, "its workspace is not there")
+	if _, err := c.reader.WorkspaceJSON(p.WorkspaceID); err != nil {
+		return damaged(KindPreset, "its workspace is not there")
 	}
 	for n := range p.State().Versions() {
-		version, _ := versionKey(p.ID, n)
-		if _, err := c.PresetVersionJSON(p.State(), n); err != nil {
+		version, _ := VersionKey(p.ID, n)
+		if _, err := c.reader.PresetVersionJSON(p.State(), n); err != nil {
 			return fmt.Errorf("preset %s: version %d: %w", p.ID, n, err)
 		}
 		c.wantVersions += c.hash(version)
 	}
 	if !p.State().Has(p.DesignatedVersion) {
-		return damaged(kindPreset, "the version that it designates is not there")
+		return damaged(KindPreset, "the version that it designates is not there")
 	}
 	for label := range p.Labels {
-		if n, err := c.LabelChanges(p, label); err != nil || n < 1 {
-			return damaged(kindPreset, "a label of it is not there")
+		if n, err := c.reader.LabelChanges(p, label); err != nil || n < 1 {
+			return damaged(KindPreset, "a label of it is not there")
 		}
 	}
 	if stored.place == 0 {
 		if p.Status != domain.PresetArchived {
-			return damaged(kindPreset, "it is in no list")
+			return damaged(KindPreset, "it is in no list")
 		}
 		return nil
 	}
 	l, _ := presetsOf(p.WorkspaceID)
-	return c.checkStanding(kindPreset, l, stored.place, stored.json)
+	return c.checkStanding(KindPreset, l, stored.place, stored.json)
 }
 
 // checkStanding checks that an object stands at its place.
-func (c *checker) checkStanding(of kind, l list, place uint64, text []byte) error {
+func (c *Checker) checkStanding(of Kind, l list, place uint64, text []byte) error {
 	if standing, err := load(&c.reader, l.placeKey(place), decodeBytes); err != nil || !bytes.Equal(standing, text) {
 		return damaged(of, "it is not at its place in the list")
 	}
@@ -260,18 +281,18 @@ func (c *checker) checkStanding(of kind, l list, place uint64, text []byte) erro
 
 // gone reports whether a list, whose bytes may be followed by others, is that of a
 // workspace that was deleted.
-func (c *checker) gone(l list) bool {
-	return len(l) > len(uuid.UUID{}) && l[0] == byte(kindPreset) && c.deleted[uuid.UUID(l[1:1+len(uuid.UUID{})])]
+func (c *Checker) gone(l list) bool {
+	return len(l) > len(uuid.UUID{}) && l[0] == byte(KindPreset) && c.deleted[uuid.UUID(l[1:1+len(uuid.UUID{})])]
 }
 
 // checkList checks that something stands at every place of a list that is taken.
-func (c *checker) checkList(l list, payload []byte) error {
+func (c *Checker) checkList(l list, payload []byte) error {
 	if c.gone(l) {
 		return nil
 	}
 	end, err := decodeListEnd(payload)
 	if err != nil {
-		return damaged(kindListEnd, "its content cannot be decoded")
+		return damaged(KindListEnd, "its content cannot be decoded")
 	}
 	places, err := c.reader.places(l, end, domain.Page{Limit: end.total()}, false)
 	if err != nil {
@@ -288,7 +309,7 @@ func (c *checker) checkList(l list, payload []byte) error {
 
 // checkSums finds records that nothing leads to. What is left of deleted workspaces
 // is of that kind.
-func (c *checker) checkSums() {
+func (c *Checker) checkSums() {
 	if c.audit.Count > 0 && !c.ended {
 		c.report("the audit trail has no end")
 	}
@@ -298,7 +319,7 @@ func (c *checker) checkSums() {
 	if c.keyHashes != c.wantKeyHashes {
 		c.report("%d issued keys can be found by %d hashes", c.wantKeyHashes, c.keyHashes)
 	}
-	if len(c.deleted) > 0 || c.found > 0 {
+	if len(c.deleted) > 0 || c.Problems > 0 {
 		return
 	}
 	if c.versions != c.wantVersions {
@@ -309,4 +330,4 @@ func (c *checker) checkSums() {
 	}
 }
 
-func (c *checker) hash(k key) uint64 { return maphash.Bytes(c.seed, k) }
+func (c *Checker) hash(k Key) uint64 { return maphash.Bytes(c.seed, k) }

@@ -1,0 +1,243 @@
+package records
+
+import (
+	"encoding/binary"
+
+	"github.com/google/uuid"
+
+	"github.com/caddy-presets/caddy-presets/domain"
+)
+
+// A Key is keyVersion, a kind and what tells records of that kind apart. Ids
+// are UUIDs and stand as 16 bytes, so that only a slug, which comes last, has
+// no fixed length:
+//
+//	w <workspace id>                      the workspace
+//	s <workspace slug>                    its id, as text
+//	p <workspace id> <preset slug>        the preset
+//	v <preset id> <number, 8 bytes>       one version of it
+//	k <key id>                            the issued key
+//	h <SHA-256 of the secret>             its id, as text
+//	m <preset id> <label>                 the number of the label's latest change
+//	l <preset id> <label> <number>        one change of it
+//	t                                     the end of the audit trail
+//	a <number, 8 bytes>                   one record of it
+//	r <SHA-256 of key and request>        an answer kept for those who ask again
+//	e <list>                              the end of a list
+//	o <list> <place, 8 bytes>             what stands there: a preset or workspace as clients see it
+//	b <list> <leaf, 8 bytes>              which of its places are taken
+//	c <list> <node, 8 bytes>              how many places are taken in each of its leaves
+//	d <workspace id>                      a workspace that was deleted, while some of what was in it is still stored
+//	n                                     the number of the last commit
+//
+// A list is w for that of the workspaces, or p and the workspace's id for that of
+// its presets.
+type Key []byte
+
+const keyVersion = 1
+
+// Kind is what a record is of.
+type Kind byte
+
+// The kinds of records.
+const (
+	KindWorkspace     Kind = 'w'
+	KindWorkspaceSlug Kind = 's'
+	KindPreset        Kind = 'p'
+	KindVersion       Kind = 'v'
+	KindKey           Kind = 'k'
+	KindKeyHash       Kind = 'h'
+	KindLabel         Kind = 'm'
+	KindLabelChange   Kind = 'l'
+	KindAuditHead     Kind = 't'
+	KindAudit         Kind = 'a'
+	KindReplay        Kind = 'r'
+	KindListEnd       Kind = 'e'
+	KindPlace         Kind = 'o'
+	KindLeaf          Kind = 'b'
+	KindNode          Kind = 'c'
+	KindDeleted       Kind = 'd'
+	KindSequence      Kind = 'n'
+)
+
+// String returns the kind in an operator's words.
+func (k Kind) String() string {
+	switch k {
+	case KindWorkspace:
+		return "workspace"
+	case KindWorkspaceSlug:
+		return "workspace slug"
+	case KindPreset:
+		return "preset"
+	case KindVersion:
+		return "preset version"
+	case KindKey:
+		return "issued key"
+	case KindKeyHash:
+		return "issued key hash"
+	case KindLabel:
+		return "label"
+	case KindLabelChange:
+		return "label change"
+	case KindAuditHead:
+		return "audit head"
+	case KindAudit:
+		return "audit"
+	case KindReplay:
+		return "kept answer"
+	case KindListEnd:
+		return "list end"
+	case KindPlace:
+		return "place"
+	case KindLeaf:
+		return "leaf"
+	case KindNode:
+		return "node"
+	case KindDeleted:
+		return "deleted workspace"
+	case KindSequence:
+		return "commit number"
+	default:
+		return "unknown record"
+	}
+}
+
+// Lasting reports whether records of a kind are never removed once they are stored.
+func (k Kind) Lasting() bool {
+	switch k {
+	case KindKey, KindAuditHead, KindAudit, KindSequence:
+		return true
+	default:
+		return false
+	}
+}
+
+// Valid reports whether k begins as every key does. Only then it has a Kind.
+func (k Key) Valid() bool { return len(k) >= 2 && k[0] == keyVersion }
+
+// Kind returns what kind of record is under k.
+func (k Key) Kind() Kind { return Kind(k[1]) }
+
+// maxSlug bounds a slug in a key, in bytes: several times what the domain
+// allows, and well below the limit that Badger has for keys.
+const maxSlug = 1024
+
+// Changes adds to a change what is read by way of the record of k, which is to be
+// written or removed. That does for a former slug or hash too, whose record
+// is removed, and for an issued key, whose hash record is written with it. Ids
+// are in their canonical form.
+func (k Key) Changes(c *domain.Change) {
+	switch name := k[2:]; k.Kind() {
+	case KindWorkspace:
+		c.Workspace(uuid.UUID(name).String())
+	case KindWorkspaceSlug:
+		c.Workspace(string(name))
+	case KindPreset:
+		id, slug := name[:len(uuid.UUID{})], name[len(uuid.UUID{}):]
+		c.Preset(uuid.UUID(id).String(), string(slug))
+	case KindPlace:
+		if of := name[1 : len(name)-8]; name[0] == byte(KindPreset) {
+			c.Presets(uuid.UUID(of).String())
+		} else {
+			c.Workspaces()
+		}
+	case KindKeyHash:
+		c.Key(domain.KeyHash(name))
+	}
+}
+
+// The functions below return false for an id or slug that nothing can be
+// stored under. Clients choose what is looked up, so that is no more than
+// "not found".
+
+// WorkspaceKey is the key of a workspace.
+func WorkspaceKey(id string) (Key, bool) { return idKey(KindWorkspace, id) }
+
+// WorkspaceSlugKey is the key of the record that leads from a slug to a workspace.
+func WorkspaceSlugKey(slug string) (Key, bool) {
+	if len(slug) > maxSlug {
+		return nil, false
+	}
+	return append(newKey(KindWorkspaceSlug, len(slug)), slug...), true
+}
+
+// PresetKey is the key of a preset.
+func PresetKey(workspaceID, slug string) (Key, bool) {
+	id, ok := parseID(workspaceID)
+	if !ok || len(slug) > maxSlug {
+		return nil, false
+	}
+	return append(append(newKey(KindPreset, len(id)+len(slug)), id[:]...), slug...), true
+}
+
+// VersionKey is the key of version n of a preset.
+func VersionKey(presetID string, n int) (Key, bool) {
+	id, ok := parseID(presetID)
+	if !ok || n < 1 {
+		return nil, false
+	}
+	return binary.BigEndian.AppendUint64(append(newKey(KindVersion, len(id)+8), id[:]...), uint64(n)), true
+}
+
+func deletedKey(workspaceID string) (Key, bool) { return idKey(KindDeleted, workspaceID) }
+
+// KeyKey is the key of an issued key.
+func KeyKey(id string) (Key, bool) { return idKey(KindKey, id) }
+
+// KeyHashKey is the key of the record that leads from a hash to an issued key.
+func KeyHashKey(hash domain.KeyHash) Key {
+	return append(newKey(KindKeyHash, len(hash)), hash[:]...)
+}
+
+// LabelKey is the key of the number of a label's latest change.
+func LabelKey(presetID, label string) (Key, bool) {
+	id, ok := parseID(presetID)
+	if !ok || len(label) > maxSlug {
+		return nil, false
+	}
+	return append(append(newKey(KindLabel, len(id)+len(label)), id[:]...), label...), true
+}
+
+// LabelChangeKey is the key of change n of a label.
+func LabelChangeKey(presetID, label string, n int) (Key, bool) {
+	id, ok := parseID(presetID)
+	if !ok || len(label) > maxSlug || n < 1 {
+		return nil, false
+	}
+	k := append(append(newKey(KindLabelChange, len(id)+len(label)+8), id[:]...), label...)
+	return binary.BigEndian.AppendUint64(k, uint64(n)), true
+}
+
+// AuditHeadKey is the key of the end of the audit trail.
+func AuditHeadKey() Key { return newKey(KindAuditHead, 0) }
+
+// AuditKey is the key of record n of the audit trail.
+func AuditKey(n int) Key { return binary.BigEndian.AppendUint64(newKey(KindAudit, 8), uint64(n)) }
+
+// ReplayKey is the key of an answer that was kept.
+func ReplayKey(id domain.ReplayID) Key { return append(newKey(KindReplay, len(id)), id[:]...) }
+
+// SequenceKey is the key of the number of the last commit.
+func SequenceKey() Key { return newKey(KindSequence, 0) }
+
+func idKey(of Kind, text string) (Key, bool) {
+	id, ok := parseID(text)
+	return append(newKey(of, len(id)), id[:]...), ok
+}
+
+// Prefix returns what the keys of all records of a kind begin with.
+func (k Kind) Prefix() Key { return newKey(k, 0) }
+
+func newKey(of Kind, room int) Key {
+	return append(make(Key, 0, 2+room), keyVersion, byte(of))
+}
+
+// parseID reads a UUID in its canonical form of 36 characters, in either case,
+// and in none of the other notations.
+func parseID(text string) (uuid.UUID, bool) {
+	if len(text) != 36 {
+		return uuid.UUID{}, false
+	}
+	id, err := uuid.Parse(text)
+	return id, err == nil
+}

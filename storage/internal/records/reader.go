@@ -1,0 +1,307 @@
+package records
+
+import (
+	"bytes"
+	"cmp"
+	"errors"
+	"fmt"
+	"iter"
+	"runtime/debug"
+	"slices"
+	"strings"
+
+	"github.com/caddy-presets/caddy-presets/domain"
+)
+
+// Reader implements domain.Reader over a snapshot and, in an update, the writes that
+// the operation has staged. It is for one goroutine.
+type Reader struct {
+	snapshot Snapshot
+	stage    *Stage // nil in a view
+	ended    bool
+}
+
+// ErrEnded is what a Reader or Tx returns that is dead.
+var ErrEnded = errors.New("a transaction was used after its function had returned")
+
+// NewReader returns a Reader of what is stored.
+func NewReader(s Snapshot) *Reader { return &Reader{snapshot: s} }
+
+// End makes r dead: all its methods return an error from then on, and none looks at
+// the snapshot.
+func (r *Reader) End() { r.ended = true }
+
+// load reads and decodes the record of a key.
+func load[T any](r *Reader, k Key, decode func([]byte) (T, error)) (object T, err error) {
+	if r.ended {
+		return object, ErrEnded
+	}
+	if r.stage != nil {
+		if w, ok := r.stage.find(k); ok {
+			if w.Record == nil {
+				return object, domain.ErrNotFound
+			}
+			return decodeRecord(k, w.Record, decode)
+		}
+	}
+	err = reading(k.Kind(), func() error {
+		record, err := r.snapshot.Get(k)
+		if err == nil {
+			object, err = decodeRecord(k, record, decode)
+		}
+		return err
+	})
+	return object, err
+}
+
+// loadExisting is load for a record that exists according to others: where it is
+// missing, that is damage.
+func loadExisting[T any](r *Reader, k Key, decode func([]byte) (T, error)) (T, error) {
+	object, err := load(r, k, decode)
+	return object, missing(k.Kind(), err)
+}
+
+// missing makes damage of ErrNotFound.
+func missing(of Kind, err error) error {
+	if errors.Is(err, domain.ErrNotFound) {
+		return damaged(of, "it is missing")
+	}
+	return err
+}
+
+// loadOrZero is load for what is not stored while it is empty.
+func loadOrZero[T any](r *Reader, k Key, decode func([]byte) (T, error)) (T, error) {
+	object, err := load(r, k, decode)
+	if errors.Is(err, domain.ErrNotFound) {
+		err = nil
+	}
+	return object, err
+}
+
+// reading runs a read of a snapshot, which may panic on damage, or be ended by the
+// system when a file was cut short under a map of it.
+func reading(of Kind, read func() error) (err error) {
+	defer debug.SetPanicOnFault(debug.SetPanicOnFault(true))
+	defer func() {
+		if value := recover(); value != nil {
+			err = fmt.Errorf("%w: reading a %v record: panic: %v", ErrDamaged, of, value)
+		}
+	}()
+	return read()
+}
+
+func decodeRecord[T any](k Key, record []byte, decode func([]byte) (T, error)) (object T, err error) {
+	payload, err := Unseal(k, record)
+	if err != nil {
+		return object, err
+	}
+	if object, err = decode(payload); err != nil {
+		// The cause may quote the content.
+		return *new(T), damaged(k.Kind(), "its content cannot be decoded")
+	}
+	return object, nil
+}
+
+// Workspace implements domain.Reader.
+func (r *Reader) Workspace(id string) (domain.Workspace, error) {
+	return loadAt(r, id, WorkspaceKey, decodeWorkspace)
+}
+
+// WorkspaceJSON implements domain.Reader.
+func (r *Reader) WorkspaceJSON(id string) ([]byte, error) {
+	return loadAt(r, id, WorkspaceKey, func(payload []byte) ([]byte, error) {
+		w, err := parseWorkspace(payload)
+		return bytes.Clone(w.json), err
+	})
+}
+
+// WorkspaceID implements domain.Reader.
+func (r *Reader) WorkspaceID(slug string) (string, error) {
+	return loadAt(r, slug, WorkspaceSlugKey, decodeID)
+}
+
+// loadAt is load for what is found by a name that can be anything.
+func loadAt[T any](r *Reader, name string, at func(string) (Key, bool), decode func([]byte) (T, error)) (object T, err error) {
+	k, ok := at(name)
+	if !ok {
+		return object, domain.ErrNotFound
+	}
+	return load(r, k, decode)
+}
+
+// Preset implements domain.Reader.
+func (r *Reader) Preset(workspaceID, slug string) (domain.Preset, error) {
+	k, ok := PresetKey(workspaceID, slug)
+	if !ok {
+		return domain.Preset{}, domain.ErrNotFound
+	}
+	return load(r, k, decodePreset)
+}
+
+// PresetJSON implements domain.Reader.
+func (r *Reader) PresetJSON(workspaceID, slug string) (state domain.PresetState, text []byte, err error) {
+	k, ok := PresetKey(workspaceID, slug)
+	if !ok {
+		return state, nil, domain.ErrNotFound
+	}
+	text, err = load(r, k, func(payload []byte) ([]byte, error) {
+		p, err := parsePreset(payload)
+		state = p.PresetState
+		return bytes.Clone(p.json), err
+	})
+	return state, text, err
+}
+
+// WorkspacePage implements domain.Reader.
+func (r *Reader) WorkspacePage(page domain.Page) ([]byte, int, error) {
+	return r.page(workspaces(), page, false)
+}
+
+// PresetPage implements domain.Reader.
+func (r *Reader) PresetPage(workspaceID string, page domain.Page) ([]byte, int, error) {
+	l, ok := presetsOf(workspaceID)
+	if !ok {
+		return []byte("[]"), 0, nil
+	}
+	return r.page(l, page, true)
+}
+
+// Presets implements domain.Reader. It sees the writes that the operation had
+// staged when the iteration began.
+func (r *Reader) Presets(workspaceID string) iter.Seq2[domain.Preset, error] {
+	return func(yield func(domain.Preset, error) bool) {
+		if r.ended {
+			yield(domain.Preset{}, ErrEnded)
+			return
+		}
+		prefix, ok := PresetKey(workspaceID, "")
+		if !ok {
+			return
+		}
+		pages := presetPages{r: r, prefix: prefix, next: prefix, staged: r.staged(prefix)}
+		for pages.next != nil {
+			page, err := pages.read()
+			for _, p := range page {
+				if !yield(p, nil) {
+					return
+				}
+				if r.ended {
+					yield(domain.Preset{}, ErrEnded)
+					return
+				}
+			}
+			if err != nil {
+				yield(domain.Preset{}, err)
+				return
+			}
+		}
+	}
+}
+
+// presetPages reads the presets of a workspace piece by piece. No cursor stays
+// open between the pieces: an update can have only one at a time, and whoever
+// reads the presets may read others meanwhile.
+type presetPages struct {
+	r      *Reader
+	prefix Key
+	next   Key // where the next page begins, nil after the last
+	staged []Write
+}
+
+// pageSize is how many bytes of records a page has, or a few more.
+const pageSize = 16 << 10
+
+// read returns the next page. Before an error it returns what comes before the
+// preset that it is about.
+func (p *presetPages) read() (page []domain.Preset, err error) {
+	err = p.r.walkWith(p.staged, p.next, p.prefix, func(c *cursor) error {
+		size := 0
+		for ; c.key != nil; c.next() {
+			if size >= pageSize {
+				p.next = slices.Clone(c.key)
+				return nil
+			}
+			preset, err := decodeAt(c, decodePreset)
+			if err != nil {
+				return err
+			}
+			page = append(page, preset)
+			size += c.size()
+		}
+		p.next = nil
+		return nil
+	})
+	return page, err
+}
+
+// PresetVersion implements domain.Reader.
+func (r *Reader) PresetVersion(p domain.PresetState, n int) (domain.PresetVersion, error) {
+	return loadVersion(r, p, n, decodeVersion)
+}
+
+// PresetVersionJSON implements domain.Reader.
+func (r *Reader) PresetVersionJSON(p domain.PresetState, n int) ([]byte, error) {
+	return loadVersion(r, p, n, func(payload []byte) ([]byte, error) {
+		v, err := parseVersion(payload)
+		return bytes.Clone(v.json), err
+	})
+}
+
+func loadVersion[T any](r *Reader, p domain.PresetState, n int, decode func([]byte) (T, error)) (version T, err error) {
+	if !p.Has(n) {
+		return version, domain.ErrNotFound
+	}
+	k, ok := VersionKey(p.ID, n)
+	if !ok {
+		return version, damaged(KindVersion, "it is missing")
+	}
+	return loadExisting(r, k, decode)
+}
+
+// Key implements domain.Reader.
+func (r *Reader) Key(id string) (domain.Key, error) {
+	k, ok := KeyKey(id)
+	if !ok {
+		return domain.Key{}, domain.ErrNotFound
+	}
+	return load(r, k, decodeJSON[domain.Key])
+}
+
+// KeyByHash implements domain.Reader.
+func (r *Reader) KeyByHash(hash domain.KeyHash) (domain.Key, error) {
+	k := KeyHashKey(hash)
+	id, err := load(r, k, decodeID)
+	if err != nil {
+		return domain.Key{}, err
+	}
+	issued, err := r.Key(id)
+	if errors.Is(err, domain.ErrNotFound) {
+		return issued, damaged(k.Kind(), "its issued key is missing")
+	}
+	return issued, err
+}
+
+// Keys implements domain.Reader.
+func (r *Reader) Keys() ([]domain.Key, error) {
+	prefix := newKey(KindKey, 0)
+	var keys []domain.Key
+	err := r.walk(prefix, func(c *cursor) error {
+		for ; c.key != nil; c.next() {
+			issued, err := decodeAt(c, decodeJSON[domain.Key])
+			if err != nil {
+				return err
+			}
+			keys = append(keys, issued)
+		}
+		return nil
+	})
+	if err != nil {
+		return nil, err
+	}
+	slices.SortFunc(keys, func(a, b domain.Key) int {
+		return cmp.Or(a.CreatedAt.Compare(b.CreatedAt), strings.Compare(a.ID, b.ID))
+	})
+	return keys, nil
+}
+
+var _ domain.Reader = (*Reader)(nil)

@@ -1,0 +1,231 @@
+package records
+
+import (
+	"bytes"
+	"cmp"
+	"errors"
+	"fmt"
+
+	"github.com/caddy-presets/caddy-presets/domain"
+)
+
+// Tx implements domain.Tx over a snapshot, and a stage for what it writes. It is for
+// one goroutine.
+type Tx struct {
+	Reader
+	// failed is the first write that failed: a change that lacks one of its
+	// writes must not take effect, even if fn overlooks the error.
+	failed error
+}
+
+// NewTx returns a Tx on top of what is stored and of what lies below the stage, which
+// is empty.
+func NewTx(s Snapshot, stage *Stage) *Tx {
+	return &Tx{Reader: Reader{snapshot: s, stage: stage}}
+}
+
+// Run runs fn with t, which is dead once fn has returned. It returns fn's error, or
+// that of the first write that failed. Only if that is nil may
+// what is in the stage be stored.
+func (t *Tx) Run(fn func(*Tx) error) error {
+	defer t.End()
+	return cmp.Or(fn(t), t.failed)
+}
+
+// write stages a record, unless making it has failed.
+func (t *Tx) write(k Key, record []byte, err error) error {
+	switch {
+	case t.ended:
+		return ErrEnded
+	case err == nil && len(record) > MaxRecord:
+		err = fmt.Errorf("%w: a %v record of %d bytes is more than the %d that fit", domain.ErrTooLarge, k.Kind(), len(record), MaxRecord)
+	}
+	if err != nil {
+		t.failed = cmp.Or(t.failed, err)
+		return err
+	}
+	t.stage.put(k, record)
+	return nil
+}
+
+// refuse fails a write for which no key can be made.
+func (t *Tx) refuse(of Kind) error {
+	return t.write(nil, nil, fmt.Errorf("a %v cannot be stored: its id is not a UUID, its number not positive or its slug too long", of))
+}
+
+// point stages an index record from k to id.
+func (t *Tx) point(k Key, id string) error { return t.write(k, encodeID(k, id), nil) }
+
+// unpoint removes an index record, provided that it still points to id.
+func (t *Tx) unpoint(k Key, id string) error {
+	switch holder, err := load(&t.Reader, k, decodeID); {
+	case errors.Is(err, domain.ErrNotFound):
+		return nil
+	case err != nil:
+		return t.write(k, nil, err)
+	case holder != id:
+		return nil
+	default:
+		return t.write(k, nil, nil)
+	}
+}
+
+// PutWorkspace implements domain.Tx.
+func (t *Tx) PutWorkspace(w domain.Workspace) error {
+	k, ok := WorkspaceKey(w.ID)
+	index, okSlug := WorkspaceSlugKey(w.Slug)
+	if !ok || !okSlug {
+		return t.refuse(KindWorkspace)
+	}
+	text, err := w.JSON()
+	if err != nil {
+		return t.write(k, nil, err)
+	}
+	stored, err := loadOrZero(&t.Reader, k, parseWorkspace)
+	if err == nil && stored.json != nil {
+		err = t.releaseSlug(stored, w.Slug)
+	}
+	switch {
+	case err != nil:
+	case stored.place == 0:
+		stored.place, err = t.place(workspaces(), 0, text)
+	default:
+		err = t.stand(workspaces(), stored.place, text)
+	}
+	if err != nil {
+		return t.write(k, nil, err)
+	}
+	stored.json = text
+	if err := t.write(k, encodeWorkspace(k, stored), nil); err != nil {
+		return err
+	}
+	return t.point(index, w.ID)
+}
+
+// releaseSlug removes the index record of the slug that a workspace has, unless it
+// keeps it.
+func (t *Tx) releaseSlug(old storedWorkspace, slug string) error {
+	w, err := old.decode()
+	if err != nil || w.Slug == slug {
+		return err
+	}
+	former, _ := WorkspaceSlugKey(w.Slug)
+	return t.unpoint(former, w.ID)
+}
+
+// DeleteWorkspace implements domain.Tx. What is in the workspace is removed by
+// and by.
+func (t *Tx) DeleteWorkspace(w domain.Workspace) error {
+	k, ok := WorkspaceKey(w.ID)
+	deleted, _ := deletedKey(w.ID)
+	if !ok {
+		return t.refuse(KindWorkspace)
+	}
+	old, err := load(&t.Reader, k, parseWorkspace)
+	if errors.Is(err, domain.ErrNotFound) {
+		return nil
+	}
+	if err == nil {
+		err = t.releaseSlug(old, "")
+	}
+	return cmp.Or(
+		t.write(k, nil, err),
+		t.displace(workspaces(), old.place),
+		t.point(deleted, w.ID),
+	)
+}
+
+// PutPreset implements domain.Tx.
+func (t *Tx) PutPreset(p domain.Preset) error {
+	k, ok := PresetKey(p.WorkspaceID, p.Slug)
+	l, _ := presetsOf(p.WorkspaceID)
+	if !ok {
+		return t.refuse(KindPreset)
+	}
+	text, err := p.JSON()
+	if err != nil {
+		return t.write(k, nil, err)
+	}
+	old, err := loadOrZero(&t.Reader, k, parsePreset)
+	if err != nil {
+		return t.write(k, nil, err)
+	}
+	stored := storedPreset{PresetState: p.State(), json: text}
+	if p.Status != domain.PresetArchived {
+		stored.place, err = t.place(l, old.place, text)
+	} else if old.place != 0 {
+		err = t.displace(l, old.place)
+	}
+	if err != nil {
+		return err
+	}
+	record, err := encodePreset(k, stored)
+	return t.write(k, record, err)
+}
+
+// PutPresetVersion implements domain.Tx. It refuses a number that is taken.
+func (t *Tx) PutPresetVersion(p domain.Preset, v domain.PresetVersion) error {
+	k, ok := VersionKey(p.ID, v.Version)
+	if !ok {
+		return t.refuse(KindVersion)
+	}
+	switch _, err := load(&t.Reader, k, parseVersion); {
+	case err == nil:
+		return t.write(k, nil, fmt.Errorf("version %d of a preset is already stored", v.Version))
+	case !errors.Is(err, domain.ErrNotFound):
+		return t.write(k, nil, err)
+	}
+	record, err := encodeVersion(k, v)
+	return t.write(k, record, err)
+}
+
+// PruneVersions implements domain.Tx. It refuses a number that p does not have.
+func (t *Tx) PruneVersions(p domain.Preset, numbers []int) error {
+	k, ok := PresetKey(p.WorkspaceID, p.Slug)
+	if !ok {
+		return t.refuse(KindPreset)
+	}
+	stored, err := load(&t.Reader, k, func(payload []byte) (storedPreset, error) {
+		return parsePreset(bytes.Clone(payload))
+	})
+	if err != nil {
+		return t.write(k, nil, err)
+	}
+	for _, n := range numbers {
+		version, ok := VersionKey(stored.ID, n)
+		if !ok || !stored.Has(n) {
+			return t.write(k, nil, fmt.Errorf("version %d of a preset is not stored and cannot be removed", n))
+		}
+		if err := t.write(version, nil, nil); err != nil {
+			return err
+		}
+	}
+	stored.Kept = stored.Kept.Without(numbers)
+	record, err := encodePreset(k, stored)
+	return t.write(k, record, err)
+}
+
+// PutKey implements domain.Tx.
+func (t *Tx) PutKey(issued domain.Key) error {
+	k, ok := KeyKey(issued.ID)
+	if !ok {
+		return t.refuse(KindKey)
+	}
+	old, err := t.Key(issued.ID)
+	switch {
+	case errors.Is(err, domain.ErrNotFound):
+	case err != nil:
+		return t.write(k, nil, err)
+	case old.Hash != issued.Hash:
+		if err := t.unpoint(KeyHashKey(old.Hash), issued.ID); err != nil {
+			return err
+		}
+	}
+	record, err := encodeJSON(k, issued)
+	if err := t.write(k, record, err); err != nil {
+		return err
+	}
+	return t.point(KeyHashKey(issued.Hash), issued.ID)
+}
+
+var _ domain.Tx = (*Tx)(nil)
