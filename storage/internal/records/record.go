@@ -16,9 +16,9 @@ import (
 )
 
 // A record is recordVersion, the CRC-32C of key, version and payload (big
-// endian), and the payload. The checksum finds what that of an engine
-// would have, which Badger does not check on reads: a damaged block, and a record
-// under the wrong key.
+// endian), and the payload. The checksum finds what an engine's own would have,
+// which Badger does not check on reads: a damaged block, and a record under the
+// wrong key.
 const (
 	recordVersion = 1
 	recordHeader  = 1 + crc32.Size

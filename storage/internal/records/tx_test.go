@@ -79,10 +79,11 @@ func (panicking) Iterate(records.Key) records.Iterator { panic("index out of ran
 func TestFailingReads(t *testing.T) {
 	m := newMemory()
 	w := newWorkspace("w")
+	var p domain.Preset
 	err := m.update(t, func(tx domain.Tx) error {
 		err := cmp.Or(tx.PutWorkspace(w), tx.PutKey(domain.Key{ID: newID()}), tx.PutKey(domain.Key{ID: newID(), Hash: domain.KeyHash{1}}))
 		for i := range 30 {
-			p := newPreset(w.ID, fmt.Sprint("p-", i))
+			p = newPreset(w.ID, fmt.Sprint("p-", i))
 			p.DesignatedVersion = 1
 			v := domain.PresetVersion{PresetID: p.ID, Version: 1, Config: []byte("{}")}
 			err = cmp.Or(err, tx.PutPreset(p), tx.PutPresetVersion(p, v))
@@ -119,7 +120,7 @@ func TestFailingReads(t *testing.T) {
 			})
 		},
 		"change": func() error {
-			return m.update(t, func(tx domain.Tx) error { return tx.PutPreset(newPreset(w.ID, "p-3")) })
+			return m.update(t, func(tx domain.Tx) error { return tx.PutPreset(p) })
 		},
 		"upgrade": func() error { return records.Upgrade(t.Context(), m) },
 		"check": func() error {
