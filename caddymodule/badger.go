@@ -264,6 +264,9 @@ func (l *lease) Stamps() *domain.Stamps {
 	return h.stamps()
 }
 
+// Sync implements domain.Store.
+func (*lease) Sync(context.Context) error { return nil }
+
 // Interface guards
 var (
 	_ caddy.Module          = (*Badger)(nil)

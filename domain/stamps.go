@@ -4,6 +4,7 @@ import (
 	"hash/maphash"
 	"strings"
 	"sync/atomic"
+	"time"
 )
 
 // Stamps tell whether what was read from a Store is still so, without reading
@@ -25,7 +26,14 @@ type Stamps struct {
 	// In each counter the lowest bits are how many changes are in progress, and the
 	// others how many there were.
 	counters [4096]atomic.Uint64
+	// until is when they are no good any more, in nanoseconds since begun, 0 for
+	// never.
+	until atomic.Int64
 }
+
+// begun is a moment by whose distance others are told apart, whatever is done to the
+// system's clock.
+var begun = time.Now()
 
 const (
 	oneChange = 1 << 16
@@ -55,8 +63,17 @@ func (s *Stamps) stamp(counter uint64) Stamp {
 	if n&changing != 0 {
 		return 0
 	}
+	if until := s.until.Load(); until != 0 && int64(time.Since(begun)) > until {
+		return 0
+	}
 	return Stamp(n)
 }
+
+// GoodUntil says that from a moment on, until it is called with a later one, all
+// stamps are zero: an engine that has not heard from the others with whom it shares
+// what is stored does not know what they have changed. Without it stamps are good for
+// ever.
+func (s *Stamps) GoodUntil(t time.Time) { s.until.Store(max(int64(t.Sub(begun)), 1)) }
 
 // Preset returns the stamp of the preset of a slug in a workspace, existing or
 // not, and of which version it designates.
@@ -127,6 +144,13 @@ func (c *Change) Key(hash KeyHash) { c.add(c.stamps.key(hash)) }
 
 // Presets adds the list of the presets of a workspace.
 func (c *Change) Presets(workspaceID string) { c.add(c.stamps.presets(workspaceID)) }
+
+// All adds all that there is.
+func (c *Change) All() {
+	for i := range c.stamps.counters {
+		c.add(uint64(i))
+	}
+}
 
 // Workspaces adds the list of all workspaces.
 func (c *Change) Workspaces() { c.add(c.stamps.workspaces()) }

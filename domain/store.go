@@ -55,8 +55,15 @@ type Store interface {
 	// Stamps returns the stamps of what is stored: after an Update that wrote
 	// a preset, a workspace or a key has returned, its stamp differs from
 	// what it was when the Update began, and so does that of the list that shows
-	// it. It costs no I/O.
+	// it. It costs no I/O. Of what others change who share what is stored, on other
+	// nodes, the stamps may tell later: see Sync.
 	Stamps() *Stamps
+
+	// Sync returns once the stamps tell of all changes that had been made, on
+	// whichever node, when it was called. Where nobody shares what is stored that
+	// is always so, and Sync costs nothing. An error is that of ctx or has
+	// ErrUnavailable in its chain.
+	Sync(ctx context.Context) error
 }
 
 // Reader reads one snapshot. Every method returns ErrNotFound for what is not

@@ -157,6 +157,9 @@ func (s *Service) Workspace(ctx context.Context, who Principal, ref string) (fou
 	if err := who.MayManage(); err != nil {
 		return found, err
 	}
+	if err := s.store.Sync(ctx); err != nil {
+		return found, err
+	}
 	return s.found(question{what: aWorkspace, workspace: ref}, s.store.Stamps().Workspace(ref), func() (found Found, err error) {
 		err = s.store.View(ctx, func(r Reader) error {
 			found.WorkspaceID, found.JSON, err = findWorkspace(r, ref)
@@ -180,7 +183,7 @@ func (s *Service) home(ctx context.Context, who Principal, ref string) (string, 
 	var err error
 	if ref != "" {
 		found, err = read()
-	} else {
+	} else if err = s.store.Sync(ctx); err == nil {
 		id, slug := who.workspaceRef()
 		found, err = s.found(question{what: ownWorkspace, workspace: id, slug: slug}, s.store.Stamps().Workspace(id+slug), read)
 	}

@@ -192,6 +192,9 @@ func (s *Service) Workspaces(ctx context.Context, who Principal, page Page) (lis
 	if err := who.MayManage(); err != nil {
 		return list, err
 	}
+	if err := s.store.Sync(ctx); err != nil {
+		return list, err
+	}
 	return s.listed(question{what: allWorkspaces, page: page}, s.store.Stamps().Workspaces(), func() (text []byte, total int, err error) {
 		err = s.store.View(ctx, func(r Reader) error {
 			text, total, err = r.WorkspacePage(page)

@@ -190,6 +190,10 @@ func (s *Store) update(ctx context.Context, fn func(*records.Tx) error) error {
 // later in the same folder has its own.
 func (s *Store) Stamps() *domain.Stamps { return s.stamps }
 
+// Sync implements domain.Store. Nobody else changes what is stored, so there is
+// nothing to wait for.
+func (s *Store) Sync(context.Context) error { return nil }
+
 // Close finishes the updates and views that are under way and closes the
 // store; all that come later get domain.ErrClosed. It takes at most ten
 // seconds: then it returns an error and leaves the folder locked for as long

@@ -1,0 +1,58 @@
+package domain
+
+import (
+	"testing"
+	"time"
+)
+
+// Stamps that are not good any more are zero, until they are good again, and the same
+// as before then if nothing has changed.
+func TestStampsGoodUntil(t *testing.T) {
+	s := NewStamps()
+	before := s.Preset("w", "p")
+	for _, step := range []struct {
+		until time.Time
+		good  bool
+	}{
+		{time.Now().Add(time.Hour), true},
+		{time.Now().Add(-time.Millisecond), false},
+		{time.Unix(1, 0), false}, // long before this process began
+		{time.Now().Add(time.Hour), true},
+	} {
+		s.GoodUntil(step.until)
+		want := before
+		if !step.good {
+			want = 0
+		}
+		if got := s.Preset("w", "p"); got != want {
+			t.Errorf("until %v: got stamp %d, want %d", step.until, got, want)
+		}
+	}
+	s.GoodUntil(time.Now().Add(20 * time.Millisecond))
+	for end := time.Now().Add(10 * time.Second); s.Preset("w", "p") != 0; time.Sleep(time.Millisecond) {
+		if time.Now().After(end) {
+			t.Fatal("stamps are good for ever")
+		}
+	}
+}
+
+// A change of all there is changes each stamp.
+func TestStampsAll(t *testing.T) {
+	s := NewStamps()
+	stamps := func() [5]Stamp {
+		return [...]Stamp{s.Preset("w", "p"), s.Workspace("w"), s.Key(KeyHash{1}), s.Presets("w"), s.Workspaces()}
+	}
+	before := stamps()
+	c := s.Change()
+	c.All()
+	c.Begin()
+	if got := stamps(); got != [5]Stamp{} {
+		t.Errorf("while it is under way: got %v, want zeros", got)
+	}
+	c.End()
+	for i, got := range stamps() {
+		if got == before[i] || got == 0 {
+			t.Errorf("stamp %d: got %d, want another than %d", i, got, before[i])
+		}
+	}
+}
