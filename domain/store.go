@@ -16,7 +16,9 @@ var (
 	// ErrClosed is what a Store returns after it was closed.
 	ErrClosed = errors.New("store is closed")
 	// ErrTooLarge is in the chain of what a Put returns for an object of which an
-	// engine cannot store as much. All of them can store MaxStoredSize.
+	// engine cannot store as much, and of what Update returns for a change that is
+	// more than it can make at once. All of them can store MaxStoredSize, and make
+	// changes of 1 MiB and 1,000 objects.
 	ErrTooLarge = errors.New("too large to store")
 	// ErrUnavailable is in the chain of what a Store returns while it cannot do
 	// what was asked, for a reason that is not the caller's: a full disk, say. It

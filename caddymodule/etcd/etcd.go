@@ -1,0 +1,203 @@
+// Package etcd adds a storage engine to caddy-presets that keeps presets, workspaces and
+// issued keys in an etcd cluster, for several nodes to share:
+//
+//	xcaddy build --with github.com/caddy-presets/caddy-presets/caddymodule --with github.com/caddy-presets/caddy-presets/caddymodule/etcd
+//
+// docs/cluster.md has what it promises and how to run it.
+package etcd
+
+import (
+	"crypto/tls"
+	"crypto/x509"
+	"encoding/json"
+	"errors"
+	"fmt"
+	"os"
+	"strings"
+	"time"
+
+	"github.com/caddyserver/caddy/v2"
+	"github.com/caddyserver/caddy/v2/caddyconfig/caddyfile"
+
+	"github.com/caddy-presets/caddy-presets/domain"
+	"github.com/caddy-presets/caddy-presets/storage/etcd"
+)
+
+func init() {
+	caddy.RegisterModule(new(Etcd))
+}
+
+// Etcd keeps presets, workspaces and issued keys in an etcd cluster. All nodes with the
+// same cluster and prefix serve the same. Placeholders are replaced in all texts.
+type Etcd struct {
+	// The members of the cluster, as URLs or host:port.
+	Endpoints []string `json:"endpoints,omitempty"`
+
+	// What the names of all keys in etcd begin with. Default: caddy-presets/
+	Prefix string `json:"prefix,omitempty"`
+
+	// The user of etcd's and their password. Default: none
+	Username string `json:"username,omitempty"`
+	Password string `json:"password,omitempty"`
+
+	// How connections are secured. Default: as the endpoints' schemes say
+	TLS *TLS `json:"tls,omitempty"`
+
+	// How long connecting may take. Default: 5s
+	DialTimeout caddy.Duration `json:"dial_timeout,omitempty"`
+
+	// How long a request to etcd may take, all attempts at it together. Default: 5s
+	RequestTimeout caddy.Duration `json:"request_timeout,omitempty"`
+
+	// For how long what is in memory is used without a word from the cluster. After
+	// that, keys and presets are refused. Default: 5s
+	MaxStaleness caddy.Duration `json:"max_staleness,omitempty"`
+
+	lease *lease
+}
+
+// TLS says whom to trust, and who this node is.
+type TLS struct {
+	// A file with the certificates of those who sign the members' certificates, PEM.
+	// Default: those that the system trusts
+	CAFile string `json:"ca_file,omitempty"`
+
+	// Files with the certificate of this node and its key, PEM. Default: none
+	CertFile string `json:"cert_file,omitempty"`
+	KeyFile  string `json:"key_file,omitempty"`
+
+	// The name in the members' certificates, if it is not that of the endpoint.
+	ServerName string `json:"server_name,omitempty"`
+}
+
+// CaddyModule returns the Caddy module information.
+func (*Etcd) CaddyModule() caddy.ModuleInfo {
+	return caddy.ModuleInfo{
+		ID:  "http.handlers.presets.storage.etcd",
+		New: func() caddy.Module { return new(Etcd) },
+	}
+}
+
+// Provision connects to the cluster, or joins those who have. A cluster that does not
+// answer is no error: presets and workspaces are unavailable until it does.
+func (e *Etcd) Provision(ctx caddy.Context) error {
+	replaced, err := e.replace(caddy.NewReplacer())
+	if err != nil {
+		return err
+	}
+	options, err := replaced.options()
+	if err != nil {
+		return err
+	}
+	options.Logger = ctx.Logger()
+	name, err := json.Marshal(replaced) // it is never shown
+	if err != nil {
+		return err
+	}
+	lease := &lease{identity: string(name), name: "etcd " + strings.Join(replaced.Endpoints, ",") + " " + options.Prefix, options: options}
+	if _, err := lease.acquire(); err != nil {
+		return err
+	}
+	e.lease = lease
+	return registerMetrics(ctx.GetMetricsRegistry())
+}
+
+// replace returns e with the values of its placeholders.
+func (e *Etcd) replace(repl *caddy.Replacer) (*Etcd, error) {
+	r := *e
+	r.Endpoints = append([]string(nil), e.Endpoints...)
+	texts := map[string]*string{"prefix": &r.Prefix, "username": &r.Username, "password": &r.Password}
+	for i := range r.Endpoints {
+		texts[fmt.Sprintf("endpoints/%d", i)] = &r.Endpoints[i]
+	}
+	if e.TLS != nil {
+		r.TLS = new(*e.TLS)
+		texts["tls/ca_file"], texts["tls/cert_file"] = &r.TLS.CAFile, &r.TLS.CertFile
+		texts["tls/key_file"], texts["tls/server_name"] = &r.TLS.KeyFile, &r.TLS.ServerName
+	}
+	for name, text := range texts {
+		if *text == "" {
+			continue
+		}
+		value, err := repl.ReplaceOrErr(*text, true, true)
+		if err != nil {
+			return nil, fmt.Errorf("%s: %w", name, err)
+		}
+		*text = value
+	}
+	if r.Prefix == "" {
+		r.Prefix = etcd.DefaultPrefix
+	}
+	return &r, nil
+}
+
+// options returns those of the store.
+func (e *Etcd) options() (o etcd.Options, err error) {
+	if len(e.Endpoints) == 0 {
+		return o, errors.New("endpoints: at least one is needed")
+	}
+	for i, endpoint := range e.Endpoints {
+		if endpoint == "" {
+			return o, fmt.Errorf("endpoints/%d: must not be empty", i)
+		}
+	}
+	if e.Password != "" && e.Username == "" {
+		return o, errors.New("password: there is no username")
+	}
+	if e.MaxStaleness < 0 || e.DialTimeout < 0 || e.RequestTimeout < 0 {
+		return o, errors.New("dial_timeout, request_timeout and max_staleness must be positive")
+	}
+	o = etcd.Options{
+		Endpoints: e.Endpoints, Prefix: e.Prefix, Username: e.Username, Password: e.Password,
+		DialTimeout: time.Duration(e.DialTimeout), RequestTimeout: time.Duration(e.RequestTimeout), MaxStaleness: time.Duration(e.MaxStaleness),
+	}
+	if e.TLS != nil {
+		o.TLS, err = e.TLS.config()
+	}
+	return o, err
+}
+
+func (t *TLS) config() (*tls.Config, error) {
+	config := &tls.Config{MinVersion: tls.VersionTLS12, ServerName: t.ServerName}
+	if t.CAFile != "" {
+		text, err := os.ReadFile(t.CAFile)
+		if err != nil {
+			return nil, fmt.Errorf("tls/ca_file: %w", err)
+		}
+		config.RootCAs = x509.NewCertPool()
+		if !config.RootCAs.AppendCertsFromPEM(text) {
+			return nil, fmt.Errorf("tls/ca_file: there is no certificate in %s", t.CAFile)
+		}
+	}
+	if t.CertFile != "" || t.KeyFile != "" {
+		certificate, err := tls.LoadX509KeyPair(t.CertFile, t.KeyFile)
+		if err != nil {
+			return nil, fmt.Errorf("tls/cert_file: %w", err)
+		}
+		config.Certificates = []tls.Certificate{certificate}
+	}
+	return config, nil
+}
+
+// Store returns the store in the cluster.
+func (e *Etcd) Store() domain.Store { return e.lease }
+
+// Name returns the endpoints and the prefix.
+func (e *Etcd) Name() string { return e.lease.name }
+
+// Cleanup lets go of the cluster. The last to do so closes the connection.
+func (e *Etcd) Cleanup() error {
+	if e.lease == nil {
+		return nil // Provision never got that far
+	}
+	return e.lease.release()
+}
+
+// Interface guards
+var (
+	_ caddy.Module          = (*Etcd)(nil)
+	_ caddy.Provisioner     = (*Etcd)(nil)
+	_ caddy.CleanerUpper    = (*Etcd)(nil)
+	_ caddyfile.Unmarshaler = (*Etcd)(nil)
+	_ domain.Store          = (*lease)(nil)
+)

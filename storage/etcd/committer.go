@@ -1,0 +1,448 @@
+package etcd
+
+import (
+	"cmp"
+	"context"
+	"errors"
+	"fmt"
+	"maps"
+	"math/rand/v2"
+	"runtime/debug"
+	"slices"
+	"sync"
+	"sync/atomic"
+	"time"
+
+	"github.com/google/uuid"
+	"go.etcd.io/etcd/api/v3/v3rpc/rpctypes"
+	clientv3 "go.etcd.io/etcd/client/v3"
+	"go.uber.org/zap"
+
+	"github.com/caddy-presets/caddy-presets/domain"
+	"github.com/caddy-presets/caddy-presets/storage/internal/records"
+)
+
+const (
+	// maxWrites is how many records a commit writes at most. A transaction of etcd's takes
+	// 128 operations, unless it was configured otherwise; some of them can be
+	// transactions, which take what the number of those leaves.
+	maxWrites = maxParts * maxParts
+	maxParts  = 63
+	// maxRequest is what etcd accepts in one request, in bytes, unless it was
+	// configured otherwise, and maxGroup what is sent at once if it is more than one
+	// operation.
+	maxRequest = 3 << 19
+	maxGroup   = 1 << 20
+	// writeCost is what a write takes besides its key and its record, and spareSize
+	// what a request takes besides its writes.
+	writeCost, spareSize = 32, 4 << 10
+
+	// maxTries is how often an operation is tried before it is in conflict.
+	maxTries = 64
+)
+
+// operation is one call of Update.
+type operation struct {
+	ctx     context.Context
+	fn      func(*records.Tx) error
+	answer  chan error  // with room for the one answer
+	claimed atomic.Bool // by whoever was first, the committer or a caller that gives up
+
+	// The rest is the committer's own.
+	begun bool
+	tries int
+	err   error
+}
+
+// claim decides who settles the operation: it returns true once.
+func (op *operation) claim() bool { return !op.claimed.Swap(true) }
+
+// committer is the one goroutine of a node that writes. It takes the operations that
+// wait, applies them in order to what was stored at the last commit that is known, and
+// sends what they wrote as one transaction, on the condition that this commit still
+// is the last. When it is not, another node was first, and all of it is done again.
+type committer struct {
+	store *Store
+	wake  chan struct{} // holds a token when there is news in queue or closed
+	done  chan struct{}
+
+	stage records.Stage // of the goroutine
+
+	overtaken atomic.Int64
+	refused   atomic.Bool // the last change
+
+	mu     sync.Mutex
+	queue  []*operation
+	closed bool
+}
+
+func newCommitter(s *Store) *committer {
+	c := &committer{store: s, wake: make(chan struct{}, 1), done: make(chan struct{})}
+	go c.run()
+	return c
+}
+
+// update queues an operation and waits for its outcome.
+func (c *committer) update(ctx context.Context, fn func(*records.Tx) error) error {
+	if err := c.warm(ctx, fn); err != nil {
+		return err
+	}
+	op := &operation{ctx: ctx, fn: fn, answer: make(chan error, 1)}
+	c.mu.Lock()
+	c.queue = append(c.queue, op)
+	c.mu.Unlock()
+	signal(c.wake)
+	select {
+	case err := <-op.answer:
+		return err
+	case <-ctx.Done():
+		if op.claim() {
+			return ctx.Err() // it had not begun, and never will
+		}
+		return <-op.answer
+	}
+}
+
+// warm reads into memory what fn will read, so that others need not wait for it. It
+// returns an error when etcd does not answer.
+func (c *committer) warm(ctx context.Context, fn func(*records.Tx) error) error {
+	last := c.store.model.latest()
+	stage := new(records.Stage)
+	stage.Reset()
+	if err := try(&snapshot{ctx, c.store, last, last.revision}, stage, fn); errors.Is(err, domain.ErrUnavailable) {
+		return err
+	}
+	return nil
+}
+
+// try runs fn with a stage, on top of what was stored and of what is below the stage.
+func try(on *snapshot, stage *records.Stage, fn func(*records.Tx) error) (err error) {
+	defer func() {
+		if value := recover(); value != nil {
+			err = fmt.Errorf("panic: %v\n%s", value, debug.Stack())
+		}
+	}()
+	return records.NewTx(on, stage).Run(fn)
+}
+
+// signal puts a token into a channel that holds one.
+func signal(to chan<- struct{}) {
+	select {
+	case to <- struct{}{}:
+	default: // the last one has not been taken yet
+	}
+}
+
+// close ends the goroutine when all that is queued is done.
+func (c *committer) close() {
+	c.mu.Lock()
+	c.closed = true
+	c.mu.Unlock()
+	signal(c.wake)
+	<-c.done
+}
+
+func (c *committer) run() {
+	defer close(c.done)
+	var waiting []*operation
+	for {
+		c.mu.Lock()
+		waiting = append(waiting, c.queue...)
+		c.queue = nil
+		closed := c.closed
+		c.mu.Unlock()
+		switch {
+		case len(waiting) > 0:
+			waiting = c.commit(waiting)
+		case closed:
+			return
+		default:
+			<-c.wake
+		}
+	}
+}
+
+// group is operations that go into one transaction, on top of one commit.
+type group struct {
+	base   commit
+	ops    []*operation
+	writes records.Layer
+	size   int
+}
+
+// commit makes one transaction of the first of ops, and answers those that are done
+// with. It returns those that are not.
+func (c *committer) commit(ops []*operation) (rest []*operation) {
+	g, rest := c.gather(ops)
+	next, err := c.send(g)
+	if errors.Is(err, errOvertaken) {
+		c.overtaken.Add(1)
+		again := g.ops[:0]
+		for _, op := range g.ops {
+			if op.tries++; op.tries >= maxTries {
+				op.answer <- domain.ErrConflict
+				continue
+			}
+			again = append(again, op)
+		}
+		c.catchUp(next, again)
+		return append(again, rest...)
+	}
+	for _, op := range g.ops {
+		op.answer <- cmp.Or(err, op.err)
+	}
+	return rest
+}
+
+// gather applies operations from the front of ops, as many as go into one
+// transaction, and returns those that are left.
+func (c *committer) gather(ops []*operation) (g *group, rest []*operation) {
+	last := c.store.model.latest()
+	g = &group{base: last, writes: records.Layer{Writes: make(map[string]records.Write)}}
+	on := &snapshot{last: last, revision: last.revision, store: c.store}
+	for i, op := range ops {
+		if !op.begun && !op.claim() {
+			continue // its caller has gone; nobody reads the answer
+		}
+		op.begun = true
+		if op.err = op.ctx.Err(); op.err == nil && !c.add(g, on, op) {
+			return g, ops[i:]
+		}
+		g.ops = append(g.ops, op)
+	}
+	return g, nil
+}
+
+// add runs an operation on top of a group and adds its writes when fn succeeded. It
+// returns false, with all as if it had not run, when there was no room.
+func (c *committer) add(g *group, on *snapshot, op *operation) bool {
+	c.stage.Reset()
+	c.stage.Below = &g.writes
+	on.ctx = op.ctx
+	if op.err = try(on, &c.stage, op.fn); op.err != nil {
+		return true
+	}
+	count, size := len(c.stage.Writes), spareSize
+	for _, w := range c.stage.Writes {
+		size += len(c.store.prefix) + len(w.Key) + len(w.Record) + writeCost
+	}
+	switch {
+	case count > maxWrites || size > maxRequest:
+		op.err = fmt.Errorf("%w: a change of %d records and %d bytes is more than one transaction of etcd's holds", domain.ErrTooLarge, count, size)
+		return true
+	case len(g.writes.Writes)+count > maxWrites || g.size+size > maxGroup && g.size > 0:
+		return false
+	}
+	g.size += size
+	maps.Copy(g.writes.Writes, c.stage.Writes)
+	return true
+}
+
+// errOvertaken is returned when another node committed first.
+var errOvertaken = errors.New("another commit came first")
+
+// send commits a group. When another commit came first it returns the last one that is
+// known.
+func (c *committer) send(g *group) (latest commit, err error) {
+	if len(g.writes.Writes) == 0 {
+		return c.confirm(g)
+	}
+	s := c.store
+	ops, changes, err := c.operations(g)
+	if err != nil {
+		return latest, err
+	}
+	change := s.stamps.Change()
+	for _, w := range g.writes.Writes {
+		w.Key.Changes(change)
+	}
+	change.Begin()
+	defer change.End()
+	next := commit{number: g.base.number + 1, id: uuid.New()}
+	response, err := c.propose(g.base, next, ops)
+	switch {
+	case err == nil && response.Succeeded:
+		c.tell(nil)
+		next.revision = response.Header.Revision
+	case err == nil:
+		latest, err := lastOf(response)
+		return latest, cmp.Or(err, errOvertaken)
+	case errors.Is(err, rpctypes.ErrLeaseNotFound):
+		s.leases.forget()
+		return g.base, errOvertaken // all again, with another
+	case refused(err):
+		c.tell(err)
+		return latest, fmt.Errorf("%w: etcd: %w", refusal(err), err)
+	default:
+		s.logger.Warn("etcd did not answer; finding out whether the change was made", zap.Error(err))
+		if next, err = c.settle(g.base, next); err != nil {
+			return next, err
+		}
+	}
+	s.model.apply(changes, next.revision, true)
+	s.model.know(next)
+	for _, w := range g.writes.Writes {
+		if w.Key.Kind() == records.KindDeleted {
+			signal(s.deleted)
+		}
+	}
+	return next, nil
+}
+
+// tell tells the operator when etcd begins to refuse changes, and when it takes them
+// again.
+func (c *committer) tell(err error) {
+	switch logger := c.store.logger; {
+	case c.refused.Swap(err != nil) == (err != nil):
+	case errors.Is(err, rpctypes.ErrNoSpace):
+		logger.Error("writes are refused: etcd's database has reached its quota; reads go on. "+
+			"Compact and defragment it, or raise the quota, and disarm the alarm", zap.Error(err))
+	case err != nil:
+		logger.Error("writes are refused by etcd; reads go on", zap.Error(err))
+	default:
+		logger.Warn("writes are accepted again")
+	}
+}
+
+// refusal is what etcd's refusal of a change means to whoever made it.
+func refusal(err error) error {
+	if errors.Is(err, rpctypes.ErrRequestTooLarge) || errors.Is(err, rpctypes.ErrTooManyOps) {
+		return domain.ErrTooLarge
+	}
+	return domain.ErrUnavailable
+}
+
+// confirm makes sure that what the operations of a group saw, none of which wrote
+// anything, is what they had to see.
+func (c *committer) confirm(g *group) (commit, error) {
+	ctx, cancel := context.WithTimeout(c.store.ctx, c.store.timeout)
+	defer cancel()
+	latest, _, err := c.store.lastCommit(ctx)
+	if err == nil && latest.revision != g.base.revision {
+		err = errOvertaken
+	}
+	return latest, err
+}
+
+// operations returns what a group asks of etcd, and what changes with it.
+func (c *committer) operations(g *group) (ops []clientv3.Op, changes []change, err error) {
+	for _, w := range g.writes.Writes {
+		key := c.store.prefix + string(w.Key)
+		changes = append(changes, change{string(w.Key), w.Record})
+		if w.Record == nil {
+			ops = append(ops, clientv3.OpDelete(key))
+			continue
+		}
+		var options []clientv3.OpOption
+		if w.Expires != 0 {
+			lease, err := c.store.leases.until(c.store.ctx, w.Expires)
+			if err != nil {
+				return nil, nil, fmt.Errorf("%w: etcd: %w", domain.ErrUnavailable, err)
+			}
+			options = append(options, clientv3.WithLease(lease))
+		}
+		ops = append(ops, clientv3.OpPut(key, string(w.Record), options...))
+	}
+	return ops, changes, nil
+}
+
+// propose asks etcd once to make a commit, provided that base is the last one.
+func (c *committer) propose(base, next commit, ops []clientv3.Op) (*clientv3.TxnResponse, error) {
+	ctx, cancel := context.WithTimeout(c.store.ctx, firstPatience)
+	defer cancel()
+	key := c.store.prefix + lastKey
+	return c.store.client.Txn(ctx).
+		If(clientv3.Compare(clientv3.ModRevision(key), "=", base.revision)).
+		Then(append(inParts(ops), clientv3.OpPut(key, encodeCommit(next)))...).
+		Else(clientv3.OpGet(key)).
+		Commit()
+}
+
+// inParts makes transactions of operations that are too many for one.
+func inParts(ops []clientv3.Op) (parts []clientv3.Op) {
+	if len(ops) <= maxParts {
+		return slices.Clip(ops)
+	}
+	for part := range slices.Chunk(ops, maxParts) {
+		parts = append(parts, clientv3.OpTxn(nil, part, nil))
+	}
+	return parts
+}
+
+func lastOf(response *clientv3.TxnResponse) (commit, error) {
+	kvs := response.Responses[0].GetResponseRange().Kvs
+	if len(kvs) == 0 {
+		return commit{}, errGone
+	}
+	return decodeCommit(kvs[0].Value, kvs[0].ModRevision)
+}
+
+// settle finds out what became of a commit for which etcd did not answer, and which may
+// still be on its way. It makes another one, of nothing, on top of the same base: when
+// that succeeds, the first can not any more. When something has been committed, the
+// ids of the commits tell what came after the base. It returns the commit if it was
+// made, errOvertaken and a later one if it was not and never will be, and ErrUnknown if
+// that could not be found out in the time that requests may take.
+func (c *committer) settle(base, unknown commit) (commit, error) {
+	s := c.store
+	deadline := time.Now().Add(s.timeout)
+	for time.Now().Before(deadline) && s.ctx.Err() == nil {
+		fence := commit{number: unknown.number, id: uuid.New()}
+		response, err := c.propose(base, fence, nil)
+		if err != nil {
+			time.Sleep(retryPause)
+			continue
+		}
+		if response.Succeeded {
+			fence.revision = response.Header.Revision
+			s.model.know(fence)
+			return fence, errOvertaken
+		}
+		latest, err := lastOf(response)
+		if err != nil {
+			return unknown, err
+		}
+		if latest.id == unknown.id {
+			return latest, nil
+		}
+		if latest.number == unknown.number {
+			return latest, errOvertaken
+		}
+		return c.lookUp(unknown, latest)
+	}
+	return unknown, ErrUnknown
+}
+
+// lookUp tells what became of a commit once later ones have been made.
+func (c *committer) lookUp(unknown, latest commit) (commit, error) {
+	ctx, cancel := context.WithTimeout(c.store.ctx, c.store.timeout)
+	defer cancel()
+	if err := c.store.model.wait(ctx, latest.revision); err != nil {
+		return latest, ErrUnknown
+	}
+	made, ok := c.store.model.find(unknown.number)
+	switch {
+	case !ok:
+		return latest, ErrUnknown
+	case made.id == unknown.id:
+		return made, nil
+	default:
+		return latest, errOvertaken
+	}
+}
+
+// catchUp waits until the commits of others are known that overtook operations. Those
+// that were overtaken often wait a little longer, each time for another while, so that
+// each node has its turn.
+func (c *committer) catchUp(latest commit, ops []*operation) {
+	ctx, cancel := context.WithTimeout(c.store.ctx, c.store.timeout)
+	defer cancel()
+	_ = c.store.model.wait(ctx, latest.revision) // else they are overtaken again
+	tries := 0
+	for _, op := range ops {
+		tries = max(tries, op.tries)
+	}
+	if tries > 2 {
+		time.Sleep(rand.N(time.Duration(min(tries, 10)) * time.Millisecond))
+	}
+}

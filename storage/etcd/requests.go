@@ -1,0 +1,168 @@
+package etcd
+
+import (
+	"context"
+	"encoding/json"
+	"errors"
+	"fmt"
+	"time"
+
+	"github.com/google/uuid"
+	"go.etcd.io/etcd/api/v3/v3rpc/rpctypes"
+	clientv3 "go.etcd.io/etcd/client/v3"
+	"google.golang.org/grpc/codes"
+	"google.golang.org/grpc/status"
+
+	"github.com/caddy-presets/caddy-presets/domain"
+)
+
+// firstPatience is how long the first attempt at a request may take, and each that
+// follows twice as long. A member that has lost its leader, or was stopped, keeps
+// what it was asked for longer than it takes the others to elect a new one.
+const firstPatience = time.Second
+
+// request makes attempts at what can be asked for again, at one member after another,
+// for as long as requests may take.
+func (s *Store) request(ctx context.Context, attempt func(context.Context) error) error {
+	whole, cancel := context.WithTimeout(ctx, s.timeout)
+	defer cancel()
+	for patience := firstPatience; ; patience *= 2 {
+		err := within(whole, patience, attempt)
+		switch {
+		case err == nil || errors.Is(err, rpctypes.ErrCompacted):
+			return err
+		case ctx.Err() != nil:
+			return ctx.Err()
+		case whole.Err() != nil || refused(err):
+			return fmt.Errorf("%w: etcd: %w", domain.ErrUnavailable, err)
+		}
+		select { // what failed at once would be asked for without end
+		case <-time.After(retryPause):
+		case <-whole.Done():
+		}
+	}
+}
+
+const retryPause = 50 * time.Millisecond
+
+func within(ctx context.Context, limit time.Duration, do func(context.Context) error) error {
+	ctx, cancel := context.WithTimeout(ctx, limit)
+	defer cancel()
+	return do(ctx)
+}
+
+// get reads records, by their keys in the store. ErrCompacted is returned as it is, and
+// all other errors have domain.ErrUnavailable in their chain, unless ctx has ended.
+func (s *Store) get(ctx context.Context, key string, options ...clientv3.OpOption) (response *clientv3.GetResponse, err error) {
+	err = s.request(ctx, func(ctx context.Context) (err error) {
+		response, err = s.client.Get(ctx, s.prefix+key, options...)
+		return err
+	})
+	return response, err
+}
+
+// read reads a record and which commit is the last.
+func (s *Store) read(ctx context.Context, key string, options ...clientv3.OpOption) (f found, err error) {
+	var response *clientv3.TxnResponse
+	err = s.request(ctx, func(ctx context.Context) (err error) {
+		response, err = s.client.Txn(ctx).Then(
+			clientv3.OpGet(s.prefix+key, options...),
+			clientv3.OpGet(s.prefix+lastKey, append(options, clientv3.WithKeysOnly())...),
+		).Commit()
+		return err
+	})
+	if err != nil {
+		return f, err
+	}
+	last := response.Responses[1].GetResponseRange().Kvs
+	if len(last) == 0 {
+		return f, errGone
+	}
+	// What is not there has not been since the last commit: nothing but what expires
+	// goes without one.
+	f = found{since: last[0].ModRevision, at: response.Header.Revision, last: last[0].ModRevision}
+	if kvs := response.Responses[0].GetResponseRange().Kvs; len(kvs) > 0 {
+		f.record, f.since = kvs[0].Value, kvs[0].ModRevision
+	}
+	return f, nil
+}
+
+// lastCommit returns the last commit, and the revision at which the cluster said so.
+func (s *Store) lastCommit(ctx context.Context) (last commit, at int64, err error) {
+	response, err := s.get(ctx, lastKey)
+	if err != nil {
+		return last, 0, err
+	}
+	if len(response.Kvs) == 0 {
+		return last, 0, errGone
+	}
+	last, err = decodeCommit(response.Kvs[0].Value, response.Kvs[0].ModRevision)
+	return last, response.Header.Revision, err
+}
+
+// ErrUnknown is in the chain of what Update returns when it is not known whether the
+// change was made.
+var ErrUnknown = errors.New("etcd did not answer, and it is unknown whether the change was made")
+
+var errGone = fmt.Errorf("%w: the store's keys have been removed from etcd", domain.ErrUnavailable)
+
+// refused reports whether an error is etcd's answer that it does not do what was asked
+// for. Other errors say nothing about what becomes of it.
+func refused(err error) bool {
+	var e rpctypes.EtcdError
+	code := status.Code(err)
+	if errors.As(err, &e) {
+		code = e.Code()
+	}
+	switch code {
+	case codes.ResourceExhausted, codes.InvalidArgument, codes.PermissionDenied, codes.FailedPrecondition, codes.NotFound, codes.OutOfRange:
+		return true
+	default:
+		return false
+	}
+}
+
+// storeFormat is the version of how a store is kept in etcd.
+const storeFormat = 1
+
+// Beside the records, whose keys begin with their version, each store has these.
+const (
+	formatKey = "\x00format" // a marker, as JSON
+	lastKey   = "\x00last"   // the last commit
+)
+
+type marker struct {
+	Store  string `json:"store"` // an id
+	Format int    `json:"format"`
+}
+
+// prepare makes the store if there is none, and returns its last commit and a
+// revision at which it was that.
+func (s *Store) prepare(ctx context.Context) (last commit, at int64, err error) {
+	text, err := json.Marshal(marker{Store: uuid.NewString(), Format: storeFormat})
+	if err != nil {
+		return last, 0, err
+	}
+	var response *clientv3.TxnResponse
+	err = s.request(ctx, func(ctx context.Context) (err error) {
+		response, err = s.client.Txn(ctx).
+			If(clientv3.Compare(clientv3.CreateRevision(s.prefix+formatKey), "=", 0)).
+			Then(clientv3.OpPut(s.prefix+formatKey, string(text)), clientv3.OpPut(s.prefix+lastKey, encodeCommit(commit{id: uuid.New()}))).
+			Else(clientv3.OpGet(s.prefix + formatKey)).
+			Commit()
+		return err
+	})
+	if err != nil {
+		return last, 0, err
+	}
+	if !response.Succeeded {
+		var m marker
+		switch err := json.Unmarshal(response.Responses[0].GetResponseRange().Kvs[0].Value, &m); {
+		case err != nil || m.Format < 1:
+			return last, 0, fmt.Errorf("%q is not the prefix of a store", s.prefix)
+		case m.Format > storeFormat:
+			return last, 0, fmt.Errorf("the store under %q has format %d and needs a newer version of this module, which knows formats up to %d", s.prefix, m.Format, storeFormat)
+		}
+	}
+	return s.lastCommit(ctx)
+}
