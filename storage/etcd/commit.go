@@ -17,6 +17,17 @@ type commit struct {
 	revision int64 // etcd's, at which it was made
 }
 
+// contradicts reports whether c cannot have come after another commit, or be it, as when
+// the cluster was restored from a backup.
+func (c commit) contradicts(before commit) bool {
+	switch {
+	case c.number == before.number:
+		return c.id != before.id
+	default:
+		return c.number < before.number || c.revision <= before.revision
+	}
+}
+
 func encodeCommit(c commit) string {
 	return string(append(binary.BigEndian.AppendUint64(nil, c.number), c.id[:]...))
 }

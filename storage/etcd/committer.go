@@ -66,7 +66,9 @@ type committer struct {
 	wake  chan struct{} // holds a token when there is news in queue or closed
 	done  chan struct{}
 
-	stage records.Stage // of the goroutine
+	// These are the goroutine's own.
+	stage records.Stage
+	alone int // how many operations are to go into a transaction of their own
 
 	overtaken atomic.Int64
 	refused   atomic.Bool // the last change
@@ -173,8 +175,20 @@ type group struct {
 // commit makes one transaction of the first of ops, and answers those that are done
 // with. It returns those that are not.
 func (c *committer) commit(ops []*operation) (rest []*operation) {
+	if err := c.store.watcher.reachable(); err != nil {
+		for _, op := range ops {
+			if op.begun || op.claim() {
+				op.answer <- err
+			}
+		}
+		return nil
+	}
 	g, rest := c.gather(ops)
 	next, err := c.send(g)
+	if errors.Is(err, domain.ErrTooLarge) && len(g.ops) > 1 {
+		c.alone = len(g.ops) // etcd was configured to take less at once
+		return append(g.ops, rest...)
+	}
 	if errors.Is(err, errOvertaken) {
 		c.overtaken.Add(1)
 		again := g.ops[:0]
@@ -185,7 +199,12 @@ func (c *committer) commit(ops []*operation) (rest []*operation) {
 			}
 			again = append(again, op)
 		}
-		c.catchUp(next, again)
+		if err := c.catchUp(next, again); err != nil {
+			for _, op := range again {
+				op.answer <- err
+			}
+			return rest
+		}
 		return append(again, rest...)
 	}
 	for _, op := range g.ops {
@@ -201,6 +220,10 @@ func (c *committer) gather(ops []*operation) (g *group, rest []*operation) {
 	g = &group{base: last, writes: records.Layer{Writes: make(map[string]records.Write)}}
 	on := &snapshot{last: last, revision: last.revision, store: c.store}
 	for i, op := range ops {
+		if c.alone > 0 && len(g.ops) > 0 {
+			c.alone--
+			return g, ops[i:]
+		}
 		if !op.begun && !op.claim() {
 			continue // its caller has gone; nobody reads the answer
 		}
@@ -271,16 +294,18 @@ func (c *committer) send(g *group) (latest commit, err error) {
 		s.leases.forget()
 		return g.base, errOvertaken // all again, with another
 	case refused(err):
-		c.tell(err)
-		return latest, fmt.Errorf("%w: etcd: %w", refusal(err), err)
+		reason := refusal(err)
+		if reason == domain.ErrUnavailable {
+			c.tell(err)
+		}
+		return latest, fmt.Errorf("%w: etcd: %w", reason, err)
 	default:
 		s.logger.Warn("etcd did not answer; finding out whether the change was made", zap.Error(err))
 		if next, err = c.settle(g.base, next); err != nil {
 			return next, err
 		}
 	}
-	s.model.apply(changes, next.revision, true)
-	s.model.know(next)
+	s.model.apply(changes, next.revision, &next, true)
 	for _, w := range g.writes.Writes {
 		if w.Key.Kind() == records.KindDeleted {
 			signal(s.deleted)
@@ -315,9 +340,7 @@ func refusal(err error) error {
 // confirm makes sure that what the operations of a group saw, none of which wrote
 // anything, is what they had to see.
 func (c *committer) confirm(g *group) (commit, error) {
-	ctx, cancel := context.WithTimeout(c.store.ctx, c.store.timeout)
-	defer cancel()
-	latest, _, err := c.store.lastCommit(ctx)
+	latest, _, err := c.store.lastCommit(c.store.ctx)
 	if err == nil && latest.revision != g.base.revision {
 		err = errOvertaken
 	}
@@ -337,6 +360,9 @@ func (c *committer) operations(g *group) (ops []clientv3.Op, changes []change, e
 		if w.Expires != 0 {
 			lease, err := c.store.leases.until(c.store.ctx, w.Expires)
 			if err != nil {
+				if refused(err) {
+					c.tell(err)
+				}
 				return nil, nil, fmt.Errorf("%w: etcd: %w", domain.ErrUnavailable, err)
 			}
 			options = append(options, clientv3.WithLease(lease))
@@ -395,7 +421,7 @@ func (c *committer) settle(base, unknown commit) (commit, error) {
 		}
 		if response.Succeeded {
 			fence.revision = response.Header.Revision
-			s.model.know(fence)
+			s.model.apply(nil, fence.revision, &fence, true)
 			return fence, errOvertaken
 		}
 		latest, err := lastOf(response)
@@ -415,9 +441,7 @@ func (c *committer) settle(base, unknown commit) (commit, error) {
 
 // lookUp tells what became of a commit once later ones have been made.
 func (c *committer) lookUp(unknown, latest commit) (commit, error) {
-	ctx, cancel := context.WithTimeout(c.store.ctx, c.store.timeout)
-	defer cancel()
-	if err := c.store.model.wait(ctx, latest.revision); err != nil {
+	if err := c.store.await(c.store.ctx, latest.revision); err != nil {
 		return latest, ErrUnknown
 	}
 	made, ok := c.store.model.find(unknown.number)
@@ -433,11 +457,11 @@ func (c *committer) lookUp(unknown, latest commit) (commit, error) {
 
 // catchUp waits until the commits of others are known that overtook operations. Those
 // that were overtaken often wait a little longer, each time for another while, so that
-// each node has its turn.
-func (c *committer) catchUp(latest commit, ops []*operation) {
-	ctx, cancel := context.WithTimeout(c.store.ctx, c.store.timeout)
-	defer cancel()
-	_ = c.store.model.wait(ctx, latest.revision) // else they are overtaken again
+// each node has its turn. It returns an error when those commits do not arrive.
+func (c *committer) catchUp(latest commit, ops []*operation) error {
+	if err := c.store.await(c.store.ctx, latest.revision); err != nil {
+		return err
+	}
 	tries := 0
 	for _, op := range ops {
 		tries = max(tries, op.tries)
@@ -445,4 +469,5 @@ func (c *committer) catchUp(latest commit, ops []*operation) {
 	if tries > 2 {
 		time.Sleep(rand.N(time.Duration(min(tries, 10)) * time.Millisecond))
 	}
+	return nil
 }

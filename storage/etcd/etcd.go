@@ -12,6 +12,9 @@ import (
 
 	clientv3 "go.etcd.io/etcd/client/v3"
 	"go.uber.org/zap"
+	"go.uber.org/zap/zapcore"
+	"google.golang.org/grpc"
+	"google.golang.org/grpc/backoff"
 
 	"github.com/caddy-presets/caddy-presets/domain"
 	"github.com/caddy-presets/caddy-presets/storage/internal/records"
@@ -78,13 +81,21 @@ type Store struct {
 // store was written by a newer version.
 func Open(ctx context.Context, o Options) (*Store, error) {
 	o.fill()
+	begun := time.Now()
 	client, err := clientv3.New(clientv3.Config{
 		Endpoints: o.Endpoints, Username: o.Username, Password: o.Password, TLS: o.TLS,
 		DialTimeout: o.DialTimeout, DialKeepAliveTime: 2 * time.Second, DialKeepAliveTimeout: 2 * time.Second,
-		PermitWithoutStream: true, Logger: o.Logger.Named("client").WithOptions(zap.IncreaseLevel(zap.WarnLevel)),
-		MaxCallSendMsgSize: 2 * maxRequest,
+		PermitWithoutStream: true, Logger: clientLogger(o.Logger), MaxCallSendMsgSize: 2 * maxRequest,
+		MaxUnaryRetries: 2, // one more with a new token; else it would not tell what went wrong, but that the time is over
+		DialOptions: []grpc.DialOption{grpc.WithConnectParams(grpc.ConnectParams{
+			Backoff:           backoff.Config{BaseDelay: 100 * time.Millisecond, Multiplier: 1.6, Jitter: 0.2, MaxDelay: maxPause},
+			MinConnectTimeout: o.DialTimeout,
+		})},
 	})
 	if err != nil {
+		if !refused(err) && len(o.Endpoints) > 0 {
+			err = fmt.Errorf("%w: etcd: %w", domain.ErrUnavailable, err)
+		}
 		return nil, fmt.Errorf("connecting to etcd: %w", err)
 	}
 	s := &Store{
@@ -97,10 +108,10 @@ func Open(ctx context.Context, o Options) (*Store, error) {
 		s.stop()
 		return nil, errors.Join(fmt.Errorf("opening the store in etcd: %w", err), client.Close())
 	}
-	s.model.reset(last)
+	s.model.reset(last, at)
 	s.leases = newLeases(client)
+	s.watcher = newWatcher(s, at, begun, o.MaxStaleness)
 	s.committer = newCommitter(s)
-	s.watcher = newWatcher(s, at, o.MaxStaleness)
 	s.deleted, s.purged = make(chan struct{}, 1), make(chan struct{})
 	go func() {
 		defer close(s.purged)
@@ -108,6 +119,14 @@ func Open(ctx context.Context, o Options) (*Store, error) {
 	}()
 	s.close = sync.OnceValue(s.closeOnce)
 	return s, nil
+}
+
+// clientLogger is what etcd's client logs with: one line a minute of each kind, as it
+// has one for each attempt that fails.
+func clientLogger(logger *zap.Logger) *zap.Logger {
+	return logger.Named("client").WithOptions(zap.IncreaseLevel(zap.WarnLevel), zap.WrapCore(func(core zapcore.Core) zapcore.Core {
+		return zapcore.NewSamplerWithOptions(core, time.Minute, 1, 0)
+	}))
 }
 
 func (o *Options) fill() {
@@ -168,21 +187,39 @@ func (s *Store) Sync(ctx context.Context) error {
 // sync returns the last commit, once the model knows it, and a revision at which it
 // was the last.
 func (s *Store) sync(ctx context.Context) (last commit, at int64, err error) {
-	begun := time.Now()
+	begun, known := time.Now(), s.model.latest()
 	last, at, err = s.lastCommit(ctx)
 	if err != nil {
 		return last, at, err
 	}
-	patience, cancel := context.WithTimeout(ctx, s.timeout)
-	defer cancel()
-	if err := s.model.wait(patience, last.revision); err != nil {
-		if ctx.Err() != nil {
-			return last, at, ctx.Err()
-		}
-		return last, at, fmt.Errorf("%w: the changes of others do not arrive", domain.ErrUnavailable)
+	if last.contradicts(known) {
+		s.watcher.forget()
+		return last, at, fmt.Errorf("%w: the cluster does not know commits that it had made: all is read again", domain.ErrUnavailable)
+	}
+	if err := s.await(ctx, last.revision); err != nil {
+		return last, at, err
 	}
 	s.watcher.confirm(begun)
 	return last, at, nil
+}
+
+// await returns once a commit that was made at a revision is known.
+func (s *Store) await(ctx context.Context, revision int64) error {
+	if s.model.latest().revision >= revision {
+		return nil
+	}
+	patience, cancel := context.WithTimeout(ctx, s.timeout)
+	defer cancel()
+	err := within(patience, firstPatience, func(ctx context.Context) error { return s.model.wait(ctx, revision) })
+	if err == nil {
+		return nil
+	}
+	s.watcher.kick()
+	err = s.model.wait(patience, revision)
+	if err != nil && ctx.Err() == nil {
+		err = fmt.Errorf("%w: the changes of others do not arrive", domain.ErrUnavailable)
+	}
+	return err
 }
 
 // Update implements domain.Store. It returns ErrConflict when other nodes kept it from

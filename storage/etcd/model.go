@@ -22,7 +22,8 @@ type model struct {
 	// fetching are the reads of etcd that are under way, by key.
 	fetching map[string][]*fetch
 
-	last commit // the latest that is known
+	last    commit // the latest that is known
+	applied int64  // the latest revision of which a change is known
 	// recent are the commits that are known, by number: as many as may come while it
 	// is found out what became of one.
 	recent  map[uint64]commit
@@ -48,8 +49,10 @@ const (
 
 // fetch is a read of etcd that is under way.
 type fetch struct {
-	key  string
-	last int64 // the latest revision at which the record is known to have changed meanwhile
+	key string
+	// last is the latest revision at which the record may have changed as far as is
+	// known: a member that lags behind may answer what was before.
+	last int64
 }
 
 func newModel(limit int) *model {
@@ -73,12 +76,14 @@ func (m *model) clear() {
 // unknown is a revision after all others.
 const unknown = 1<<63 - 1
 
-// reset forgets all that is known, as when changes were missed, but for the last
-// commit.
-func (m *model) reset(last commit) {
+// reset forgets all that is known, as when changes were missed, but for the commit that
+// was the last at a revision. That can be one before those that were known, as when the
+// cluster was restored from a backup.
+func (m *model) reset(last commit, at int64) {
 	m.mu.Lock()
 	defer m.mu.Unlock()
 	m.clear()
+	m.last, m.applied = commit{}, at
 	m.advance(last)
 }
 
@@ -150,7 +155,7 @@ func (m *model) get(key string, revision int64) (record []byte, ok bool) {
 func (m *model) begin(key string) *fetch {
 	m.mu.Lock()
 	defer m.mu.Unlock()
-	f := &fetch{key: key}
+	f := &fetch{key, m.applied}
 	m.fetching[key] = append(m.fetching[key], f)
 	return f
 }
@@ -158,8 +163,7 @@ func (m *model) begin(key string) *fetch {
 // found is what a read of etcd has found.
 type found struct {
 	record []byte // nil for none
-	// since is the revision since which it has been so, or at if that is unknown, and
-	// at is that at which it was read.
+	// since is a revision since which it has been so, and at that at which it was read.
 	since, at int64
 	last      int64 // at which the last commit had been made by then
 }
@@ -213,12 +217,18 @@ type change struct {
 	record []byte // nil for one that was removed
 }
 
-// apply takes note of changes that were made at a revision. Those that were written
-// by this node are kept, as they will soon be read; of others only what was kept
-// before is.
-func (m *model) apply(changes []change, revision int64, own bool) {
+// apply takes note of changes that were made at a revision, and of the commit that they
+// are, nil for none. Those that were written by this node are kept, as they will soon be
+// read, unless the watch was faster, which may have told of later ones by now. Of others
+// only what was kept before is.
+func (m *model) apply(changes []change, revision int64, made *commit, own bool) {
 	m.mu.Lock()
 	defer m.mu.Unlock()
+	own = own && revision > m.applied
+	m.applied = max(m.applied, revision)
+	if made != nil {
+		defer m.advance(*made)
+	}
 	for _, c := range changes {
 		for _, f := range m.fetching[c.key] {
 			f.last = max(f.last, revision)
@@ -227,11 +237,4 @@ func (m *model) apply(changes []change, revision int64, own bool) {
 			m.hold(c.key, c.record, revision)
 		}
 	}
-}
-
-// know is advance.
-func (m *model) know(c commit) {
-	m.mu.Lock()
-	defer m.mu.Unlock()
-	m.advance(c)
 }

@@ -1,6 +1,7 @@
 package etcd
 
 import (
+	"cmp"
 	"context"
 	"encoding/json"
 	"errors"
@@ -26,15 +27,19 @@ const firstPatience = time.Second
 func (s *Store) request(ctx context.Context, attempt func(context.Context) error) error {
 	whole, cancel := context.WithTimeout(ctx, s.timeout)
 	defer cancel()
+	var cause error // the last that says more than that the time is over
 	for patience := firstPatience; ; patience *= 2 {
 		err := within(whole, patience, attempt)
+		if status.Code(err) != codes.DeadlineExceeded && !errors.Is(err, context.DeadlineExceeded) {
+			cause = err
+		}
 		switch {
 		case err == nil || errors.Is(err, rpctypes.ErrCompacted):
 			return err
 		case ctx.Err() != nil:
 			return ctx.Err()
 		case whole.Err() != nil || refused(err):
-			return fmt.Errorf("%w: etcd: %w", domain.ErrUnavailable, err)
+			return fmt.Errorf("%w: etcd: %w", domain.ErrUnavailable, cmp.Or(cause, err))
 		}
 		select { // what failed at once would be asked for without end
 		case <-time.After(retryPause):
@@ -43,7 +48,11 @@ func (s *Store) request(ctx context.Context, attempt func(context.Context) error
 	}
 }
 
-const retryPause = 50 * time.Millisecond
+// retryPause is the shortest pause between two attempts, and maxPause the longest.
+const (
+	retryPause = 50 * time.Millisecond
+	maxPause   = 2 * time.Second
+)
 
 func within(ctx context.Context, limit time.Duration, do func(context.Context) error) error {
 	ctx, cancel := context.WithTimeout(ctx, limit)
@@ -115,7 +124,7 @@ func refused(err error) bool {
 		code = e.Code()
 	}
 	switch code {
-	case codes.ResourceExhausted, codes.InvalidArgument, codes.PermissionDenied, codes.FailedPrecondition, codes.NotFound, codes.OutOfRange:
+	case codes.ResourceExhausted, codes.InvalidArgument, codes.PermissionDenied, codes.Unauthenticated, codes.FailedPrecondition, codes.NotFound, codes.OutOfRange:
 		return true
 	default:
 		return false

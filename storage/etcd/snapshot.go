@@ -97,6 +97,9 @@ const (
 	iteratorMost = 64
 )
 
+// firstKey comes after the keys that each store has beside the records.
+const firstKey = "\x01"
+
 // iterator reads records page by page, from etcd.
 type iterator struct {
 	snapshot *snapshot
@@ -115,7 +118,7 @@ type record struct {
 // Seek implements records.Iterator.
 func (i *iterator) Seek(k records.Key) {
 	i.limit = iteratorPage
-	i.fill(string(k))
+	i.fill(max(string(k), firstKey))
 }
 
 // fill reads the page that begins at a key.

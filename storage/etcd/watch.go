@@ -2,12 +2,17 @@ package etcd
 
 import (
 	"context"
+	"errors"
+	"fmt"
+	"sync"
 	"sync/atomic"
 	"time"
 
+	"go.etcd.io/etcd/api/v3/v3rpc/rpctypes"
 	clientv3 "go.etcd.io/etcd/client/v3"
 	"go.uber.org/zap"
 
+	"github.com/caddy-presets/caddy-presets/domain"
 	"github.com/caddy-presets/caddy-presets/storage/internal/records"
 )
 
@@ -15,18 +20,29 @@ import (
 type watcher struct {
 	store        *Store
 	maxStaleness time.Duration
-	at           int64 // all changes until this revision are known; of the watching goroutine
+	done         [2]chan struct{}
 
-	confirmed atomic.Int64 // when the model was known to be current last, Unix nanoseconds
-	restarts  atomic.Int64
-	resets    atomic.Int64
-	events    atomic.Int64
-	stale     atomic.Bool
-	done      [2]chan struct{}
+	// These are the watching goroutine's.
+	at     int64     // all changes until this revision are known
+	logged time.Time // when it was told last that the watch was interrupted
+
+	mu        sync.Mutex // of what is below
+	confirmed time.Time  // when the model was known to be current last
+	restart   context.CancelFunc
+	heard     time.Time // when the watch began, or something came
+
+	forgetting atomic.Bool // what is in memory is not what is stored
+	stale      atomic.Bool
+	restarts   atomic.Int64
+	resets     atomic.Int64
+	events     atomic.Int64
 }
 
-func newWatcher(s *Store, at int64, maxStaleness time.Duration) *watcher {
-	w := &watcher{store: s, at: at, maxStaleness: maxStaleness}
+// newWatcher returns the watcher of a store that was current at a revision and at a
+// moment.
+func newWatcher(s *Store, at int64, confirmed time.Time, maxStaleness time.Duration) *watcher {
+	w := &watcher{store: s, at: at, maxStaleness: maxStaleness, restart: func() {}}
+	w.confirm(confirmed)
 	for i, run := range []func(){w.watch, w.ask} {
 		done := make(chan struct{})
 		w.done[i] = done
@@ -46,16 +62,36 @@ func (w *watcher) wait() {
 
 // confirm notes that the model was current at a moment.
 func (w *watcher) confirm(at time.Time) {
-	for {
-		before := w.confirmed.Load()
-		if before >= at.UnixNano() {
-			return
-		}
-		if w.confirmed.CompareAndSwap(before, at.UnixNano()) {
-			w.store.stamps.GoodUntil(at.Add(w.maxStaleness))
-			return
-		}
+	w.mu.Lock()
+	defer w.mu.Unlock()
+	if at.After(w.confirmed) {
+		w.confirmed = at
+		w.store.stamps.GoodUntil(at.Add(w.maxStaleness))
 	}
+}
+
+// staleness is how long ago the model was known to be current.
+func (w *watcher) staleness() time.Duration {
+	w.mu.Lock()
+	defer w.mu.Unlock()
+	return time.Since(w.confirmed)
+}
+
+// reachable returns an error when the cluster has not answered for so long that nothing
+// is known to be current, and does not now. It keeps changes from being sent whose
+// outcome nobody would learn.
+func (w *watcher) reachable() error {
+	if w.staleness() <= w.maxStaleness {
+		return nil
+	}
+	err := within(w.store.ctx, firstPatience, func(ctx context.Context) error {
+		_, _, err := w.store.sync(ctx)
+		return err
+	})
+	if err != nil && !errors.Is(err, domain.ErrUnavailable) {
+		err = fmt.Errorf("%w: etcd: %w", domain.ErrUnavailable, err)
+	}
+	return err
 }
 
 // ask asks the cluster now and then whether the model is current. Not having heard of
@@ -93,64 +129,110 @@ func (w *watcher) tell(err error) {
 	w.stale.Store(!w.stale.Load())
 }
 
-// staleness is how long ago the model was known to be current.
-func (w *watcher) staleness() time.Duration {
-	return time.Since(time.Unix(0, w.confirmed.Load()))
+// forget makes the watching goroutine forget all that is in memory.
+func (w *watcher) forget() {
+	w.forgetting.Store(true)
+	w.mu.Lock()
+	defer w.mu.Unlock()
+	w.restart()
+}
+
+// kick begins the watch again if nothing has come for a while, though there is something
+// to come: the member that is watched may be cut off.
+func (w *watcher) kick() {
+	w.mu.Lock()
+	defer w.mu.Unlock()
+	if time.Since(w.heard) > firstPatience {
+		w.heard = time.Now()
+		w.restart()
+	}
+}
+
+// hear notes that the watch works, and how to begin it again if that is not nil.
+func (w *watcher) hear(restart context.CancelFunc) {
+	w.mu.Lock()
+	defer w.mu.Unlock()
+	w.heard = time.Now()
+	if restart != nil {
+		w.restart = restart
+	}
 }
 
 // watch applies what is committed, for as long as the store is open.
 func (w *watcher) watch() {
-	for first := true; w.store.ctx.Err() == nil; first = false {
-		if !first {
-			w.restarts.Add(1)
-			select {
-			case <-time.After(retryPause):
-			case <-w.store.ctx.Done():
-				return
-			}
+	for pause := retryPause; w.store.ctx.Err() == nil; pause = min(2*pause, maxPause) {
+		begun := time.Now()
+		err := w.follow()
+		if w.store.ctx.Err() != nil {
+			return
 		}
-		w.follow()
+		if err != nil && time.Since(w.logged) > time.Minute {
+			w.logged = time.Now()
+			w.store.logger.Warn("the watch of what others commit was interrupted, and goes on from where it was", zap.Error(err))
+		}
+		if time.Since(begun) > maxPause {
+			pause = retryPause
+		}
+		w.restarts.Add(1)
+		select {
+		case <-time.After(pause):
+		case <-w.store.ctx.Done():
+		}
 	}
 }
+
+// errMissed is returned when commits were made that were not told, or others than those.
+var errMissed = errors.New("changes have been missed")
 
 // follow applies what is committed until the watch breaks.
-func (w *watcher) follow() {
+func (w *watcher) follow() error {
 	ctx, cancel := context.WithCancel(clientv3.WithRequireLeader(w.store.ctx))
 	defer cancel()
-	changes := w.store.client.Watch(ctx, w.store.prefix, clientv3.WithPrefix(), clientv3.WithRev(w.at+1))
-	for response := range changes {
-		if response.CompactRevision != 0 {
-			w.reset()
-			return
-		}
-		if err := response.Err(); err != nil {
-			w.store.logger.Warn("the watch of what others commit was interrupted, and goes on from where it was", zap.Error(err))
-			return
-		}
-		w.apply(response.Events)
-		w.at = max(w.at, response.Header.Revision)
+	w.hear(cancel)
+	if w.forgetting.Load() {
+		return w.reset("the cluster does not know commits that it had made, as after it was restored: all is read again")
 	}
+	changes := w.store.client.Watch(ctx, w.store.prefix, clientv3.WithPrefix(), clientv3.WithRev(w.at+1), clientv3.WithProgressNotify())
+	for response := range changes {
+		w.hear(nil)
+		switch err := response.Err(); {
+		case errors.Is(err, rpctypes.ErrCompacted):
+			return w.reset("etcd has compacted what was committed meanwhile: all is read again")
+		case err != nil:
+			return err
+		case response.IsProgressNotify():
+			w.at = max(w.at, response.Header.Revision)
+		default:
+			if err := w.apply(response.Events); err != nil {
+				return w.reset("commits have been missed: all is read again")
+			}
+		}
+	}
+	return nil
 }
 
-// reset forgets all that is in memory: changes have been missed that etcd does not have
-// any more.
-func (w *watcher) reset() {
+// reset forgets all that is in memory: what was missed etcd does not have any more.
+func (w *watcher) reset(why string) error {
+	w.forgetting.Store(false)
 	last, at, err := w.store.lastCommit(w.store.ctx)
 	if err != nil {
-		return // tried again
+		w.forgetting.Store(true)
+		return err // tried again
 	}
 	w.resets.Add(1)
-	w.store.logger.Warn("etcd has compacted what was committed meanwhile: all is read again")
+	w.store.logger.Warn(why)
 	change := w.store.stamps.Change()
 	change.All()
 	change.Begin()
-	w.store.model.reset(last)
+	w.store.model.reset(last, at)
 	change.End()
 	w.at = at
+	return nil
 }
 
-// apply applies changes, revision by revision.
-func (w *watcher) apply(events []*clientv3.Event) {
+// apply applies changes, revision by revision. A response may have but the first of
+// those until the revision of its header.
+func (w *watcher) apply(events []*clientv3.Event) error {
 	w.events.Add(int64(len(events)))
 	for len(events) > 0 {
 		revision := events[0].Kv.ModRevision
@@ -158,30 +240,34 @@ func (w *watcher) apply(events []*clientv3.Event) {
 		for n < len(events) && events[n].Kv.ModRevision == revision {
 			n++
 		}
-		w.applyOne(events[:n], revision)
+		if err := w.applyOne(events[:n], revision); err != nil {
+			return err
+		}
+		w.at = max(w.at, revision)
 		events = events[n:]
 	}
+	return nil
 }
 
 // applyOne applies the changes of a revision.
-func (w *watcher) applyOne(events []*clientv3.Event, revision int64) {
+func (w *watcher) applyOne(events []*clientv3.Event, revision int64) error {
 	s := w.store
 	stamps := s.stamps.Change()
 	var changes []change
-	var last *commit
+	var made *commit
 	for _, e := range events {
 		key := string(e.Kv.Key[len(s.prefix):])
 		switch {
-		case key == formatKey:
 		case key == lastKey && e.Type == clientv3.EventTypePut:
 			c, err := decodeCommit(e.Kv.Value, revision)
 			if err != nil {
 				s.logger.Error("a commit cannot be read", zap.Error(err))
-				continue
+				return err
 			}
-			last = &c
+			made = &c
 		case key == lastKey:
 			s.logger.Error("the store's keys have been removed from etcd")
+		case !records.Key(key).Valid(): // the marker, or someone else's
 		default:
 			records.Key(key).Changes(stamps)
 			c := change{key: key}
@@ -191,13 +277,16 @@ func (w *watcher) applyOne(events []*clientv3.Event, revision int64) {
 			changes = append(changes, c)
 		}
 	}
-	if last != nil && last.number <= s.model.latest().number {
-		return // this node's own
+	if made != nil {
+		switch known, ok := s.model.find(made.number); {
+		case ok && known.id == made.id:
+			return nil // this node's own
+		case ok || made.number != s.model.latest().number+1:
+			return errMissed
+		}
 	}
 	stamps.Begin()
-	s.model.apply(changes, revision, false)
-	if last != nil {
-		s.model.know(*last)
-	}
+	s.model.apply(changes, revision, made, false)
 	stamps.End()
+	return nil
 }

@@ -112,6 +112,21 @@ func (k Kind) Lasting() bool {
 	}
 }
 
+// fixed returns how many bytes come behind the kind at least, in keys that Changes looks
+// into.
+func (k Kind) fixed() int {
+	switch k {
+	case KindWorkspace, KindPreset:
+		return len(uuid.UUID{})
+	case KindPlace:
+		return 1 + 8
+	case KindKeyHash:
+		return len(domain.KeyHash{})
+	default:
+		return 0
+	}
+}
+
 // Valid reports whether k begins as every key does. Only then it has a Kind.
 func (k Key) Valid() bool { return len(k) >= 2 && k[0] == keyVersion }
 
@@ -125,8 +140,11 @@ const maxSlug = 1024
 // Changes adds to a change what is read by way of the record of k, which is to be
 // written or removed. That does for a former slug or hash too, whose record
 // is removed, and for an issued key, whose hash record is written with it. Ids
-// are in their canonical form.
+// are in their canonical form. A key that no record of ours has changes nothing.
 func (k Key) Changes(c *domain.Change) {
+	if !k.Valid() || len(k) < 2+k.Kind().fixed() {
+		return
+	}
 	switch name := k[2:]; k.Kind() {
 	case KindWorkspace:
 		c.Workspace(uuid.UUID(name).String())
@@ -136,7 +154,7 @@ func (k Key) Changes(c *domain.Change) {
 		id, slug := name[:len(uuid.UUID{})], name[len(uuid.UUID{}):]
 		c.Preset(uuid.UUID(id).String(), string(slug))
 	case KindPlace:
-		if of := name[1 : len(name)-8]; name[0] == byte(KindPreset) {
+		if of := name[1 : len(name)-8]; name[0] == byte(KindPreset) && len(of) == len(uuid.UUID{}) {
 			c.Presets(uuid.UUID(of).String())
 		} else {
 			c.Workspaces()

@@ -1,0 +1,128 @@
+package etcd
+
+import (
+	"net"
+	"sync"
+	"testing"
+)
+
+// proxy is a TCP proxy on loopback, between a store and a member, that can fail.
+type proxy struct {
+	address, to string
+	listener    net.Listener
+
+	mu      sync.Mutex
+	changed *sync.Cond
+	conns   map[net.Conn]bool
+	cut     bool // connections end, and new ones
+	// What is read in either direction is kept until it may go on, or thrown away: then
+	// the connection ends, as no later byte would make sense.
+	paused, swallowing [2]bool
+	swallowed          [2]int
+}
+
+// The directions of a proxy.
+const (
+	requests = 0
+	answers  = 1
+)
+
+func newProxy(t *testing.T, to string) *proxy {
+	t.Helper()
+	p := &proxy{address: freeAddress(), to: to, conns: make(map[net.Conn]bool)}
+	p.changed = sync.NewCond(&p.mu)
+	var err error
+	if p.listener, err = net.Listen("tcp", p.address); err != nil {
+		t.Fatal(err)
+	}
+	go p.serve()
+	t.Cleanup(func() {
+		p.listener.Close()
+		p.set(func() { p.cut, p.paused = true, [2]bool{} })
+	})
+	return p
+}
+
+// set changes what the proxy does. A cut ends all connections.
+func (p *proxy) set(change func()) {
+	p.mu.Lock()
+	defer p.mu.Unlock()
+	change()
+	if p.cut {
+		for conn := range p.conns {
+			conn.Close()
+		}
+	}
+	p.changed.Broadcast()
+}
+
+func (p *proxy) setCut(cut bool) { p.set(func() { p.cut = cut }) }
+
+func (p *proxy) serve() {
+	for {
+		from, err := p.listener.Accept()
+		if err != nil {
+			return
+		}
+		to, err := net.Dial("tcp", p.to)
+		if err != nil {
+			from.Close()
+			continue
+		}
+		p.mu.Lock()
+		cut := p.cut
+		p.conns[from], p.conns[to] = true, true
+		p.mu.Unlock()
+		if cut {
+			p.end(from, to)
+			continue
+		}
+		go p.copy(requests, from, to)
+		go p.copy(answers, to, from)
+	}
+}
+
+func (p *proxy) end(conns ...net.Conn) {
+	p.mu.Lock()
+	defer p.mu.Unlock()
+	for _, conn := range conns {
+		conn.Close()
+		delete(p.conns, conn)
+	}
+}
+
+func (p *proxy) copy(direction int, from, to net.Conn) {
+	defer p.end(from, to)
+	buffer := make([]byte, 64<<10)
+	for {
+		n, err := from.Read(buffer)
+		if err != nil {
+			return
+		}
+		p.mu.Lock()
+		for p.paused[direction] {
+			p.changed.Wait()
+		}
+		swallow := p.swallowing[direction]
+		if swallow {
+			p.swallowed[direction] += n
+		}
+		p.mu.Unlock()
+		if swallow {
+			continue
+		}
+		if _, err := to.Write(buffer[:n]); err != nil {
+			return
+		}
+	}
+}
+
+// renew ends all connections; new ones work.
+func (p *proxy) renew() {
+	p.set(func() {
+		p.swallowing, p.paused = [2]bool{}, [2]bool{}
+		for conn := range p.conns {
+			conn.Close()
+		}
+	})
+}

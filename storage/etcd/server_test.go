@@ -1,0 +1,213 @@
+package etcd
+
+import (
+	"crypto/sha256"
+	"fmt"
+	"math/rand/v2"
+	"net"
+	"os"
+	"os/exec"
+	"path/filepath"
+	"runtime"
+	"strings"
+	"sync"
+	"testing"
+	"time"
+
+	clientv3 "go.etcd.io/etcd/client/v3"
+	"go.uber.org/zap"
+	"google.golang.org/grpc/grpclog"
+)
+
+// program is the etcd server, and shared a cluster of one member that tests share, each
+// with a prefix of its own.
+var (
+	program string
+	shared *member
+)
+
+func TestMain(m *testing.M) { os.Exit(run(m)) }
+
+func run(m *testing.M) int {
+	grpclog.SetLoggerV2(grpclog.NewLoggerV2(nowhere{}, nowhere{}, nowhere{}))
+	folder, err := os.MkdirTemp("", "etcd-")
+	if err != nil {
+		panic(err)
+	}
+	defer os.RemoveAll(folder)
+	if program = os.Getenv("PRESETS_ETCD"); program == "" {
+		program = filepath.Join(folder, "etcd")
+		if runtime.GOOS == "windows" {
+			program += ".exe"
+		}
+		build := exec.Command("go", "build", "-o", program, ".")
+		build.Dir = "testserver"
+		if out, err := build.CombinedOutput(); err != nil {
+			fmt.Fprintf(os.Stderr, "SKIPPED: all tests that need etcd, as it cannot be built: %v\n%s", err, out)
+			program = ""
+			return m.Run()
+		}
+	}
+	members, err := launch(folder, 1)
+	if err != nil {
+		fmt.Fprintln(os.Stderr, err)
+		return 1
+	}
+	shared = members[0]
+	defer shared.kill()
+	return m.Run()
+}
+
+type nowhere struct{}
+
+func (nowhere) Write(p []byte) (int, error) { return len(p), nil }
+
+// ports is the last port given out. Each package has a range of its own, below those
+// that systems give out themselves.
+var ports = struct {
+	sync.Mutex
+	last int
+}{last: 23000 + rand.IntN(1000)}
+
+// freeAddress returns a loopback address that nobody listens on.
+func freeAddress() string {
+	ports.Lock()
+	defer ports.Unlock()
+	for range 1000 {
+		if ports.last++; ports.last >= 24000 {
+			ports.last = 23000
+		}
+		address := fmt.Sprintf("127.0.0.1:%d", ports.last)
+		if l, err := net.Listen("tcp", address); err == nil {
+			l.Close()
+			return address
+		}
+	}
+	panic("no free port")
+}
+
+// member is one etcd server.
+type member struct {
+	address string // for clients
+	args    []string
+	cmd     *exec.Cmd
+	log     string
+}
+
+// launch starts a cluster with data in a folder, and returns when it answers.
+func launch(folder string, size int, args ...string) ([]*member, error) {
+	members, peers, names := make([]*member, size), make([]string, size), []string(nil)
+	for i := range members {
+		members[i], peers[i] = &member{address: freeAddress()}, "http://"+freeAddress()
+		names = append(names, fmt.Sprintf("m%d=%s", i, peers[i]))
+	}
+	for i, m := range members {
+		data := filepath.Join(folder, fmt.Sprintf("m%d", i))
+		m.log = data + ".log"
+		scheme := "http://"
+		if strings.Contains(strings.Join(args, " "), "--cert-file") {
+			scheme = "https://"
+		}
+		m.args = append([]string{
+			"--name", fmt.Sprintf("m%d", i), "--data-dir", data, "--log-level", "error", "--logger", "zap",
+			"--listen-client-urls", scheme + m.address, "--advertise-client-urls", scheme + m.address,
+			"--listen-peer-urls", peers[i], "--initial-advertise-peer-urls", peers[i], "--initial-cluster", strings.Join(names, ","),
+		}, args...)
+		if err := m.start(); err != nil {
+			return nil, err
+		}
+	}
+	return members, nil
+}
+
+func (m *member) start() error {
+	log, err := os.OpenFile(m.log, os.O_CREATE|os.O_APPEND|os.O_WRONLY, 0o600)
+	if err != nil {
+		return err
+	}
+	defer log.Close()
+	m.cmd = exec.Command(program, m.args...)
+	m.cmd.Stdout, m.cmd.Stderr = log, log
+	return m.cmd.Start()
+}
+
+// kill ends the server at once.
+func (m *member) kill() {
+	_ = m.cmd.Process.Kill()
+	_ = m.cmd.Wait()
+}
+
+// cluster starts a cluster of its own for a test.
+func cluster(t *testing.T, size int, args ...string) []*member {
+	t.Helper()
+	needed(t)
+	members, err := launch(t.TempDir(), size, args...)
+	if err != nil {
+		t.Fatal(err)
+	}
+	t.Cleanup(func() {
+		for _, m := range members {
+			m.kill()
+			if text, _ := os.ReadFile(m.log); t.Failed() && len(text) > 0 {
+				t.Logf("%s: %s", m.address, text[max(0, len(text)-2000):])
+			}
+		}
+	})
+	return members
+}
+
+func needed(t *testing.T) {
+	t.Helper()
+	if program == "" {
+		t.Skip("SKIPPED: there is no etcd server, as it could not be built")
+	}
+}
+
+func addresses(members []*member) (all []string) {
+	for _, m := range members {
+		all = append(all, m.address)
+	}
+	return all
+}
+
+// prefix is a test's own.
+func prefix(t *testing.T) string { return fmt.Sprintf("%x/", sha256.Sum256([]byte(t.Name()))) }
+
+// open opens a store on the shared server, unless the options say otherwise, and closes
+// it at the end.
+func open(t *testing.T, o Options) *Store {
+	t.Helper()
+	needed(t)
+	if o.Endpoints == nil {
+		o.Endpoints = []string{shared.address}
+	}
+	if o.Prefix == "" {
+		o.Prefix = prefix(t)
+	}
+	deadline := time.Now().Add(30 * time.Second)
+	for {
+		s, err := Open(t.Context(), o)
+		if err == nil {
+			t.Cleanup(func() { s.Close() })
+			return s
+		}
+		if time.Now().After(deadline) {
+			t.Fatal(err)
+		}
+	}
+}
+
+// client returns a client of etcd's, on the shared server by default.
+func client(t *testing.T, endpoints ...string) *clientv3.Client {
+	t.Helper()
+	needed(t)
+	if endpoints == nil {
+		endpoints = []string{shared.address}
+	}
+	c, err := clientv3.New(clientv3.Config{Endpoints: endpoints, DialTimeout: 10 * time.Second, Logger: zap.NewNop()})
+	if err != nil {
+		t.Fatal(err)
+	}
+	t.Cleanup(func() { c.Close() })
+	return c
+}
