@@ -1,14 +1,15 @@
 package etcd
 
 import (
+	"bytes"
 	"cmp"
 	"context"
+	"encoding/binary"
 	"errors"
 	"fmt"
 	"maps"
 	"math/rand/v2"
 	"runtime/debug"
-	"slices"
 	"sync"
 	"sync/atomic"
 	"time"
@@ -37,8 +38,13 @@ const (
 	// what a request takes besides its writes.
 	writeCost, spareSize = 32, 4 << 10
 
-	// maxTries is how often an operation is tried before it is in conflict.
-	maxTries = 64
+	// maxTries is how often an operation is tried before it is in conflict, and
+	// modestTries before other nodes are asked to let this one go first, which they do
+	// for as long as two tries of its take, within courtesy. Otherwise one that is nearer
+	// to the leader always would be.
+	maxTries    = 64
+	modestTries = 3
+	courtesy    = time.Second
 )
 
 // operation is one call of Update.
@@ -68,8 +74,11 @@ type committer struct {
 
 	// These are the goroutine's own.
 	stage records.Stage
-	alone int // how many operations are to go into a transaction of their own
+	alone int           // how many operations are to go into a transaction of their own
+	took  time.Duration // how long the last try took that was overtaken
 
+	id        uuid.UUID    // of this node
+	asked     atomic.Int64 // by another node, to let it go first: for how long, 0 for not
 	overtaken atomic.Int64
 	refused   atomic.Bool // the last change
 
@@ -79,9 +88,7 @@ type committer struct {
 }
 
 func newCommitter(s *Store) *committer {
-	c := &committer{store: s, wake: make(chan struct{}, 1), done: make(chan struct{})}
-	go c.run()
-	return c
+	return &committer{store: s, id: uuid.New(), wake: make(chan struct{}, 1), done: make(chan struct{})}
 }
 
 // update queues an operation and waits for its outcome.
@@ -183,6 +190,12 @@ func (c *committer) commit(ops []*operation) (rest []*operation) {
 		}
 		return nil
 	}
+	if patience := time.Duration(c.asked.Swap(0)); patience > 0 && tries(ops) <= modestTries {
+		_ = within(c.store.ctx, min(patience, courtesy), func(ctx context.Context) error {
+			return c.store.model.wait(ctx, c.store.model.latest().revision+1)
+		})
+	}
+	begun := time.Now()
 	g, rest := c.gather(ops)
 	next, err := c.send(g)
 	if errors.Is(err, domain.ErrTooLarge) && len(g.ops) > 1 {
@@ -205,12 +218,28 @@ func (c *committer) commit(ops []*operation) (rest []*operation) {
 			}
 			return rest
 		}
+		c.took = time.Since(begun)
 		return append(again, rest...)
 	}
 	for _, op := range g.ops {
 		op.answer <- cmp.Or(err, op.err)
 	}
 	return rest
+}
+
+// ask takes note of a node, which can be this one, that asks others to let it go first.
+func (c *committer) ask(record []byte) {
+	if len(record) == len(c.id)+8 && !bytes.HasPrefix(record, c.id[:]) {
+		c.asked.Store(int64(binary.BigEndian.Uint64(record[len(c.id):])))
+	}
+}
+
+// tries returns how often the operations were tried that were so most often.
+func tries(ops []*operation) (most int) {
+	for _, op := range ops {
+		most = max(most, op.tries)
+	}
+	return most
 }
 
 // gather applies operations from the front of ops, as many as go into one
@@ -282,7 +311,7 @@ func (c *committer) send(g *group) (latest commit, err error) {
 	change.Begin()
 	defer change.End()
 	next := commit{number: g.base.number + 1, id: uuid.New()}
-	response, err := c.propose(g.base, next, ops)
+	response, err := c.propose(s.ctx, g.base, next, ops, tries(g.ops) >= modestTries)
 	switch {
 	case err == nil && response.Succeeded:
 		c.tell(nil)
@@ -372,102 +401,14 @@ func (c *committer) operations(g *group) (ops []clientv3.Op, changes []change, e
 	return ops, changes, nil
 }
 
-// propose asks etcd once to make a commit, provided that base is the last one.
-func (c *committer) propose(base, next commit, ops []clientv3.Op) (*clientv3.TxnResponse, error) {
-	ctx, cancel := context.WithTimeout(c.store.ctx, firstPatience)
-	defer cancel()
-	key := c.store.prefix + lastKey
-	return c.store.client.Txn(ctx).
-		If(clientv3.Compare(clientv3.ModRevision(key), "=", base.revision)).
-		Then(append(inParts(ops), clientv3.OpPut(key, encodeCommit(next)))...).
-		Else(clientv3.OpGet(key)).
-		Commit()
-}
-
-// inParts makes transactions of operations that are too many for one.
-func inParts(ops []clientv3.Op) (parts []clientv3.Op) {
-	if len(ops) <= maxParts {
-		return slices.Clip(ops)
-	}
-	for part := range slices.Chunk(ops, maxParts) {
-		parts = append(parts, clientv3.OpTxn(nil, part, nil))
-	}
-	return parts
-}
-
-func lastOf(response *clientv3.TxnResponse) (commit, error) {
-	kvs := response.Responses[0].GetResponseRange().Kvs
-	if len(kvs) == 0 {
-		return commit{}, errGone
-	}
-	return decodeCommit(kvs[0].Value, kvs[0].ModRevision)
-}
-
-// settle finds out what became of a commit for which etcd did not answer, and which may
-// still be on its way. It makes another one, of nothing, on top of the same base: when
-// that succeeds, the first can not any more. When something has been committed, the
-// ids of the commits tell what came after the base. It returns the commit if it was
-// made, errOvertaken and a later one if it was not and never will be, and ErrUnknown if
-// that could not be found out in the time that requests may take.
-func (c *committer) settle(base, unknown commit) (commit, error) {
-	s := c.store
-	deadline := time.Now().Add(s.timeout)
-	for time.Now().Before(deadline) && s.ctx.Err() == nil {
-		fence := commit{number: unknown.number, id: uuid.New()}
-		response, err := c.propose(base, fence, nil)
-		if err != nil {
-			time.Sleep(retryPause)
-			continue
-		}
-		if response.Succeeded {
-			fence.revision = response.Header.Revision
-			s.model.apply(nil, fence.revision, &fence, true)
-			return fence, errOvertaken
-		}
-		latest, err := lastOf(response)
-		if err != nil {
-			return unknown, err
-		}
-		if latest.id == unknown.id {
-			return latest, nil
-		}
-		if latest.number == unknown.number {
-			return latest, errOvertaken
-		}
-		return c.lookUp(unknown, latest)
-	}
-	return unknown, ErrUnknown
-}
-
-// lookUp tells what became of a commit once later ones have been made.
-func (c *committer) lookUp(unknown, latest commit) (commit, error) {
-	if err := c.store.await(c.store.ctx, latest.revision); err != nil {
-		return latest, ErrUnknown
-	}
-	made, ok := c.store.model.find(unknown.number)
-	switch {
-	case !ok:
-		return latest, ErrUnknown
-	case made.id == unknown.id:
-		return made, nil
-	default:
-		return latest, errOvertaken
-	}
-}
-
 // catchUp waits until the commits of others are known that overtook operations. Those
-// that were overtaken often wait a little longer, each time for another while, so that
-// each node has its turn. It returns an error when those commits do not arrive.
+// that were overtaken before wait a little longer, each for another while. It returns an error when those commits do not arrive.
 func (c *committer) catchUp(latest commit, ops []*operation) error {
 	if err := c.store.await(c.store.ctx, latest.revision); err != nil {
 		return err
 	}
-	tries := 0
-	for _, op := range ops {
-		tries = max(tries, op.tries)
-	}
-	if tries > 2 {
-		time.Sleep(rand.N(time.Duration(min(tries, 10)) * time.Millisecond))
+	if n := tries(ops); n > 2 && n <= modestTries {
+		time.Sleep(rand.N(time.Duration(n) * time.Millisecond))
 	}
 	return nil
 }

@@ -110,8 +110,9 @@ func Open(ctx context.Context, o Options) (*Store, error) {
 	}
 	s.model.reset(last, at)
 	s.leases = newLeases(client)
-	s.watcher = newWatcher(s, at, begun, o.MaxStaleness)
 	s.committer = newCommitter(s)
+	s.watcher = newWatcher(s, at, begun, o.MaxStaleness)
+	go s.committer.run()
 	s.deleted, s.purged = make(chan struct{}, 1), make(chan struct{})
 	go func() {
 		defer close(s.purged)

@@ -4,6 +4,7 @@ import (
 	"net"
 	"sync"
 	"testing"
+	"time"
 )
 
 // proxy is a TCP proxy on loopback, between a store and a member, that can fail.
@@ -19,6 +20,7 @@ type proxy struct {
 	// the connection ends, as no later byte would make sense.
 	paused, swallowing [2]bool
 	swallowed          [2]int
+	delay              time.Duration // of all, in both directions
 }
 
 // The directions of a proxy.
@@ -103,7 +105,7 @@ func (p *proxy) copy(direction int, from, to net.Conn) {
 		for p.paused[direction] {
 			p.changed.Wait()
 		}
-		swallow := p.swallowing[direction]
+		swallow, delay := p.swallowing[direction], p.delay
 		if swallow {
 			p.swallowed[direction] += n
 		}
@@ -111,6 +113,7 @@ func (p *proxy) copy(direction int, from, to net.Conn) {
 		if swallow {
 			continue
 		}
+		time.Sleep(delay)
 		if _, err := to.Write(buffer[:n]); err != nil {
 			return
 		}

@@ -136,8 +136,9 @@ const storeFormat = 1
 
 // Beside the records, whose keys begin with their version, each store has these.
 const (
-	formatKey = "\x00format" // a marker, as JSON
-	lastKey   = "\x00last"   // the last commit
+	formatKey  = "\x00format"  // a marker, as JSON
+	lastKey    = "\x00last"    // the last commit
+	waitingKey = "\x00waiting" // the id of a node that others are to let go first
 )
 
 type marker struct {

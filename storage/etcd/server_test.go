@@ -23,7 +23,7 @@ import (
 // with a prefix of its own.
 var (
 	program string
-	shared *member
+	shared  *member
 )
 
 func TestMain(m *testing.M) { os.Exit(run(m)) }

@@ -51,8 +51,8 @@ func (s *snapshot) load(key string) ([]byte, error) {
 // knows the last commit of the snapshot, or else from the cluster.
 func (s *snapshot) read(key string) (found, error) {
 	result, err := s.store.read(s.ctx, key, clientv3.WithSerializable())
-	if err == nil && result.last >= s.last.revision {
-		return result, nil
+	if err != nil || result.last >= s.last.revision {
+		return result, err
 	}
 	return s.store.read(s.ctx, key)
 }

@@ -267,6 +267,8 @@ func (w *watcher) applyOne(events []*clientv3.Event, revision int64) error {
 			made = &c
 		case key == lastKey:
 			s.logger.Error("the store's keys have been removed from etcd")
+		case key == waitingKey:
+			s.committer.ask(e.Kv.Value)
 		case !records.Key(key).Valid(): // the marker, or someone else's
 		default:
 			records.Key(key).Changes(stamps)

@@ -1,0 +1,332 @@
+package etcd
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"runtime"
+	"slices"
+	"strings"
+	"sync"
+	"testing"
+	"time"
+
+	clientv3 "go.etcd.io/etcd/client/v3"
+	"go.uber.org/zap"
+	"go.uber.org/zap/zaptest/observer"
+
+	"github.com/caddy-presets/caddy-presets/domain"
+)
+
+// TestStale cuts a store off from the cluster.
+func TestStale(t *testing.T) {
+	const maxStaleness = time.Second
+	logs, logged := observer.New(zap.InfoLevel)
+	p := newProxy(t, shared.address)
+	s := open(t, Options{Endpoints: []string{p.address}, MaxStaleness: maxStaleness, RequestTimeout: 2 * time.Second, Logger: zap.New(logs)})
+	other := open(t, Options{})
+	w := newID()
+	put(t, other, w, "p")
+	if err := s.Sync(t.Context()); err != nil {
+		t.Fatal(err)
+	}
+	begun := time.Now()
+	for time.Since(begun) < 2*maxStaleness {
+		if s.Stamps().Preset(w, "p") == 0 {
+			t.Fatal("a stamp is zero though the cluster answers")
+		}
+		time.Sleep(time.Millisecond)
+	}
+	for name, fail := range map[string]func(){
+		"cut": func() { p.setCut(true) },
+		"mute": func() {
+			p.set(func() { p.swallowing = [2]bool{true, true} })
+		},
+	} {
+		kept := s.Stamps().Preset(w, "p")
+		begun := time.Now()
+		fail()
+		if _, err := add(t.Context(), other, w, "p", name); err != nil {
+			t.Fatal(err)
+		}
+		took := eventually(t, maxStaleness, "stamps are zero", func() bool { return s.Stamps().Preset(w, "p") == 0 })
+		view := s.View(t.Context(), func(domain.Reader) error { return nil })
+		sync := s.Sync(t.Context())
+		before := time.Now()
+		update := s.Update(t.Context(), func(tx domain.Tx) error { return tx.PutPreset(newPreset(w, "q")) })
+		refused := time.Since(before)
+		for what, err := range map[string]error{"View": view, "Sync": sync, "Update": update} {
+			if !errors.Is(err, domain.ErrUnavailable) {
+				t.Errorf("%s: %s: got error %v, want that it is unavailable", name, what, err)
+			}
+		}
+		goroutines := runtime.NumGoroutine()
+		time.Sleep(3*time.Second - time.Since(begun))
+		if more := runtime.NumGoroutine() - goroutines; more > 10 {
+			t.Errorf("%s: %d goroutines more after a while", name, more)
+		}
+		p.set(func() { p.cut = false })
+		p.renew()
+		healed := eventually(t, 5*time.Second, "stamps are good again", func() bool { return s.Stamps().Preset(w, "p") != 0 })
+		if s.Stamps().Preset(w, "p") == kept {
+			t.Errorf("%s: the stamp is what it was before the other's change", name)
+		}
+		if got := versions(t, s, w, "p"); !slices.Contains(got, name) {
+			t.Errorf("%s: got versions %q, want the other's", name, got)
+		}
+		t.Logf("RESULT stale, %s: zero after %v, Update refused in %v, healed in %v", name, took, refused, healed)
+	}
+	if n := logged.Len(); n > 20 {
+		t.Errorf("%d lines were logged", n)
+	}
+	for _, line := range logged.All() {
+		t.Log(line.LoggerName, line.Message, line.ContextMap())
+	}
+}
+
+// TestStaleFromTheStart is a cluster that is cut off as soon as the store is open.
+func TestStaleFromTheStart(t *testing.T) {
+	p := newProxy(t, shared.address)
+	s := open(t, Options{Endpoints: []string{p.address}, MaxStaleness: time.Second})
+	p.setCut(true)
+	eventually(t, 2*time.Second, "stamps are zero", func() bool { return s.Stamps().Workspaces() == 0 })
+}
+
+// TestCompacted compacts what a store that was cut off has not seen.
+func TestCompacted(t *testing.T) {
+	p := newProxy(t, shared.address)
+	s, other := open(t, Options{Endpoints: []string{p.address}}), open(t, Options{})
+	w := newID()
+	put(t, s, w, "p")
+	versions(t, s, w, "p") // in memory
+	before := s.Stamps().Preset(w, "p")
+	p.setCut(true)
+	for i := range 5 {
+		if _, err := add(t.Context(), other, w, "p", fmt.Sprint(i)); err != nil {
+			t.Fatal(err)
+		}
+	}
+	if _, err := client(t).Compact(t.Context(), other.model.latest().revision); err != nil {
+		t.Fatal(err)
+	}
+	p.set(func() { p.cut = false })
+	eventually(t, 10*time.Second, "the store is current", func() bool { return s.Sync(t.Context()) == nil })
+	if got := versions(t, s, w, "p"); len(got) != 5 {
+		t.Errorf("got versions %q, want 5", got)
+	}
+	if after := s.Stamps().Preset(w, "p"); after == before || after == 0 {
+		t.Errorf("got stamp %d, before it was %d", after, before)
+	}
+	if got := s.Status().Resets; got != 1 {
+		t.Errorf("got %d resets, want 1", got)
+	}
+	if _, err := add(t.Context(), s, w, "p", "own"); err != nil {
+		t.Error(err)
+	}
+	eventually(t, 5*time.Second, "the watch goes on", func() bool {
+		if _, err := add(t.Context(), other, w, "p", "other"); err != nil {
+			t.Fatal(err)
+		}
+		return s.Sync(t.Context()) == nil
+	})
+}
+
+// TestRestored is a cluster that goes back to what it was some commits before, as when a
+// backup is restored.
+func TestRestored(t *testing.T) {
+	admin := client(t)
+	s, other := open(t, Options{}), open(t, Options{})
+	w := newID()
+	put(t, s, w, "p")
+	key := prefix(t) + lastKey
+	then, err := admin.Get(t.Context(), key)
+	if err != nil {
+		t.Fatal(err)
+	}
+	for i := range 3 {
+		if _, err := add(t.Context(), s, w, "p", fmt.Sprint(i)); err != nil {
+			t.Fatal(err)
+		}
+	}
+	if _, err := admin.Put(t.Context(), key, string(then.Kvs[0].Value)); err != nil {
+		t.Fatal(err)
+	}
+	for _, s := range []*Store{s, other} {
+		eventually(t, 5*time.Second, "it begins again", func() bool { return s.Sync(t.Context()) == nil && s.Status().Resets == 1 })
+		if _, err := add(t.Context(), s, w, "p", "later"); err != nil {
+			t.Error(err)
+		}
+	}
+}
+
+// TestForeignKeys are under the prefix but not ours.
+func TestForeignKeys(t *testing.T) {
+	admin, s := client(t), open(t, Options{})
+	w := newID()
+	put(t, s, w, "p")
+	for _, key := range []string{"", "x", "\x01", "\x01p", "\x01w", "\x01o", "\x01op", "\x01h", "\x01s", "\x01k123", "\xff\xff", "b/\x00last"} {
+		if _, err := admin.Put(t.Context(), prefix(t)+key, "x"); err != nil {
+			t.Fatal(err)
+		}
+		if _, err := admin.Delete(t.Context(), prefix(t)+key); err != nil {
+			t.Fatal(err)
+		}
+	}
+	other := open(t, Options{})
+	if _, err := add(t.Context(), other, w, "p", "later"); err != nil {
+		t.Fatal(err)
+	}
+	if got := versions(t, s, w, "p"); len(got) != 1 {
+		t.Errorf("got versions %q, want one", got)
+	}
+	if got := s.Status().Resets; got != 0 {
+		t.Errorf("got %d resets, want none", got)
+	}
+}
+
+// TestKeysRemoved removes all of a store from etcd while it is open.
+func TestKeysRemoved(t *testing.T) {
+	s := open(t, Options{})
+	w := newID()
+	put(t, s, w, "p")
+	if _, err := client(t).Delete(t.Context(), prefix(t), clientv3.WithPrefix()); err != nil {
+		t.Fatal(err)
+	}
+	if err := s.Sync(t.Context()); !errors.Is(err, domain.ErrUnavailable) {
+		t.Errorf("Sync: got error %v, want that it is unavailable", err)
+	}
+	if _, err := add(t.Context(), s, w, "p", "x"); !errors.Is(err, domain.ErrUnavailable) {
+		t.Errorf("Update: got error %v, want that it is unavailable", err)
+	}
+	open(t, Options{}) // makes a new one
+	eventually(t, 5*time.Second, "it begins again", func() bool { return s.Sync(t.Context()) == nil })
+	if _, err := add(t.Context(), s, w, "p", "x"); !errors.Is(err, domain.ErrNotFound) {
+		t.Errorf("got error %v, want that the preset is not there", err)
+	}
+}
+
+// TestWatchMuted is a watch that gets nothing while requests are answered, as by a
+// member that hangs: it is begun again.
+func TestWatchMuted(t *testing.T) {
+	s := open(t, Options{})
+	other := open(t, Options{})
+	w := newID()
+	put(t, s, w, "p")
+	time.Sleep(1200 * time.Millisecond)
+	before := s.Status().Restarts
+	s.watcher.kick()
+	eventually(t, 2*time.Second, "the watch begins again", func() bool { return s.Status().Restarts > before })
+	for i := range 10 {
+		if _, err := add(t.Context(), other, w, "p", fmt.Sprint(i)); err != nil {
+			t.Fatal(err)
+		}
+		if got := len(versions(t, s, w, "p")); got != i+1 {
+			t.Fatalf("got %d versions, want %d", got, i+1)
+		}
+	}
+}
+
+// TestQuota fills etcd's database.
+func TestQuota(t *testing.T) {
+	members := cluster(t, 1, "--quota-backend-bytes", fmt.Sprint(4<<20))
+	logs, logged := observer.New(zap.InfoLevel)
+	s := open(t, Options{Endpoints: addresses(members), Logger: zap.New(logs)})
+	w := newID()
+	put(t, s, w, "p")
+	admin := client(t, addresses(members)...)
+	fill := func() (err error) {
+		for i := 0; i < 100 && err == nil; i++ {
+			_, err = admin.Put(t.Context(), "filler", strings.Repeat("x", 200<<10))
+		}
+		return err
+	}
+	if err := fill(); err == nil {
+		t.Fatal("the quota was not reached")
+	}
+	var slowest time.Duration
+	for range 5 {
+		begun := time.Now()
+		if _, err := add(t.Context(), s, w, "p", "refused"); !errors.Is(err, domain.ErrUnavailable) || errors.Is(err, ErrUnknown) {
+			t.Errorf("got error %v, want that it is unavailable", err)
+		}
+		slowest = max(slowest, time.Since(begun))
+	}
+	if slowest > time.Second {
+		t.Errorf("a refusal took %v", slowest)
+	}
+	if s.Status().Writable {
+		t.Error("the status does not say that writes are refused")
+	}
+	if got := versions(t, s, w, "p"); len(got) != 0 {
+		t.Errorf("got versions %q, want none", got)
+	}
+	ctx, cancel := context.WithTimeout(t.Context(), 30*time.Second)
+	defer cancel()
+	response, err := admin.Get(ctx, "filler")
+	if err == nil {
+		_, err = admin.Compact(ctx, response.Header.Revision, clientv3.WithCompactPhysical())
+	}
+	if err == nil {
+		_, err = admin.Defragment(ctx, members[0].address)
+	}
+	if err == nil {
+		_, err = admin.AlarmDisarm(ctx, &clientv3.AlarmMember{})
+	}
+	if err != nil {
+		t.Fatal(err)
+	}
+	if _, err := add(t.Context(), s, w, "p", "again"); err != nil || !s.Status().Writable {
+		t.Errorf("got error %v, writable %v, want that writes are taken again", err, s.Status().Writable)
+	}
+	if n := logged.FilterMessageSnippet("writes are").Len(); n != 2 {
+		t.Errorf("got %d lines about writes, want 2", n)
+	}
+	t.Logf("RESULT quota: slowest refusal %v", slowest)
+}
+
+// TestClose closes a store while calls are under way.
+func TestClose(t *testing.T) {
+	w := newID()
+	before := runtime.NumGoroutine()
+	s := open(t, Options{})
+	put(t, s, w, "p")
+	var all sync.WaitGroup
+	acknowledged := make([]int, 16)
+	for i := range acknowledged {
+		all.Go(func() {
+			for {
+				_, err := add(t.Context(), s, w, "p", fmt.Sprint(i))
+				if errors.Is(err, domain.ErrClosed) {
+					return
+				}
+				if err != nil {
+					t.Errorf("got error %v, want none or ErrClosed", err)
+					return
+				}
+				acknowledged[i]++
+				if err := s.View(t.Context(), func(r domain.Reader) error { _, err := r.Preset(w, "p"); return err }); err != nil && !errors.Is(err, domain.ErrClosed) {
+					t.Errorf("View: got error %v", err)
+				}
+			}
+		})
+	}
+	time.Sleep(300 * time.Millisecond)
+	begun := time.Now()
+	if err := s.Close(); err != nil {
+		t.Error(err)
+	}
+	took := time.Since(begun)
+	all.Wait()
+	if err := s.Sync(t.Context()); !errors.Is(err, domain.ErrClosed) {
+		t.Errorf("Sync: got error %v, want ErrClosed", err)
+	}
+	eventually(t, 5*time.Second, "no goroutine is left", func() bool { return runtime.NumGoroutine() <= before })
+	sum := 0
+	for _, n := range acknowledged {
+		sum += n
+	}
+	if got := len(versions(t, open(t, Options{}), w, "p")); got != sum {
+		t.Errorf("got %d versions, %d were acknowledged", got, sum)
+	}
+	t.Logf("RESULT close: took %v after %d changes", took, sum)
+}

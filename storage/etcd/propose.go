@@ -1,0 +1,100 @@
+package etcd
+
+import (
+	"context"
+	"encoding/binary"
+	"slices"
+	"time"
+
+	"github.com/google/uuid"
+	clientv3 "go.etcd.io/etcd/client/v3"
+)
+
+// propose asks etcd once to make a commit, provided that base is the last one. If it is
+// not, an urgent one asks other nodes to let this one go first.
+func (c *committer) propose(ctx context.Context, base, next commit, ops []clientv3.Op, urgent bool) (*clientv3.TxnResponse, error) {
+	ctx, cancel := context.WithTimeout(ctx, firstPatience)
+	defer cancel()
+	key := c.store.prefix + lastKey
+	otherwise := []clientv3.Op{clientv3.OpGet(key)}
+	if urgent {
+		otherwise = append(otherwise, clientv3.OpPut(c.store.prefix+waitingKey, string(binary.BigEndian.AppendUint64(slices.Clone(c.id[:]), uint64(2*c.took)))))
+	}
+	return c.store.client.Txn(ctx).
+		If(clientv3.Compare(clientv3.ModRevision(key), "=", base.revision)).
+		Then(append(inParts(ops), clientv3.OpPut(key, encodeCommit(next)))...).
+		Else(otherwise...).
+		Commit()
+}
+
+// inParts makes transactions of operations that are too many for one.
+func inParts(ops []clientv3.Op) (parts []clientv3.Op) {
+	if len(ops) <= maxParts {
+		return slices.Clip(ops)
+	}
+	for part := range slices.Chunk(ops, maxParts) {
+		parts = append(parts, clientv3.OpTxn(nil, part, nil))
+	}
+	return parts
+}
+
+func lastOf(response *clientv3.TxnResponse) (commit, error) {
+	kvs := response.Responses[0].GetResponseRange().Kvs
+	if len(kvs) == 0 {
+		return commit{}, errGone
+	}
+	return decodeCommit(kvs[0].Value, kvs[0].ModRevision)
+}
+
+// settle finds out what became of a commit for which etcd did not answer, and which may
+// still be on its way. It makes another one, of nothing, on top of the same base: when
+// that succeeds, the first can not any more. When something has been committed, the
+// ids of the commits tell what came after the base. It returns the commit if it was
+// made, errOvertaken and a later one if it was not and never will be, and ErrUnknown if
+// that could not be found out in the time that requests may take.
+func (c *committer) settle(base, unknown commit) (commit, error) {
+	s := c.store
+	ctx, cancel := context.WithTimeout(s.ctx, s.timeout)
+	defer cancel()
+	for ctx.Err() == nil {
+		fence := commit{number: unknown.number, id: uuid.New()}
+		response, err := c.propose(ctx, base, fence, nil, false)
+		if err != nil {
+			time.Sleep(retryPause)
+			continue
+		}
+		if response.Succeeded {
+			fence.revision = response.Header.Revision
+			s.model.apply(nil, fence.revision, &fence, true)
+			return fence, errOvertaken
+		}
+		latest, err := lastOf(response)
+		if err != nil {
+			return unknown, err
+		}
+		if latest.id == unknown.id {
+			return latest, nil
+		}
+		if latest.number == unknown.number {
+			return latest, errOvertaken
+		}
+		return c.lookUp(unknown, latest)
+	}
+	return unknown, ErrUnknown
+}
+
+// lookUp tells what became of a commit once later ones have been made.
+func (c *committer) lookUp(unknown, latest commit) (commit, error) {
+	if err := c.store.await(c.store.ctx, latest.revision); err != nil {
+		return latest, ErrUnknown
+	}
+	made, ok := c.store.model.find(unknown.number)
+	switch {
+	case !ok:
+		return latest, ErrUnknown
+	case made.id == unknown.id:
+		return made, nil
+	default:
+		return latest, errOvertaken
+	}
+}
