@@ -12,9 +12,6 @@ import (
 
 	clientv3 "go.etcd.io/etcd/client/v3"
 	"go.uber.org/zap"
-	"go.uber.org/zap/zapcore"
-	"google.golang.org/grpc"
-	"google.golang.org/grpc/backoff"
 
 	"github.com/caddy-presets/caddy-presets/domain"
 	"github.com/caddy-presets/caddy-presets/storage/internal/records"
@@ -54,6 +51,7 @@ const (
 // Store is a domain.Store in an etcd cluster.
 type Store struct {
 	client  *clientv3.Client
+	trouble *trouble
 	prefix  string
 	timeout time.Duration // of a request
 	logger  *zap.Logger
@@ -82,24 +80,12 @@ type Store struct {
 func Open(ctx context.Context, o Options) (*Store, error) {
 	o.fill()
 	begun := time.Now()
-	client, err := clientv3.New(clientv3.Config{
-		Endpoints: o.Endpoints, Username: o.Username, Password: o.Password, TLS: o.TLS,
-		DialTimeout: o.DialTimeout, DialKeepAliveTime: 2 * time.Second, DialKeepAliveTimeout: 2 * time.Second,
-		PermitWithoutStream: true, Logger: clientLogger(o.Logger), MaxCallSendMsgSize: 2 * maxRequest,
-		MaxUnaryRetries: 2, // one more with a new token; else it would not tell what went wrong, but that the time is over
-		DialOptions: []grpc.DialOption{grpc.WithConnectParams(grpc.ConnectParams{
-			Backoff:           backoff.Config{BaseDelay: 100 * time.Millisecond, Multiplier: 1.6, Jitter: 0.2, MaxDelay: maxPause},
-			MinConnectTimeout: o.DialTimeout,
-		})},
-	})
+	client, trouble, err := connect(o)
 	if err != nil {
-		if !refused(err) && len(o.Endpoints) > 0 {
-			err = fmt.Errorf("%w: etcd: %w", domain.ErrUnavailable, err)
-		}
 		return nil, fmt.Errorf("connecting to etcd: %w", err)
 	}
 	s := &Store{
-		client: client, prefix: o.Prefix, timeout: o.RequestTimeout, logger: o.Logger,
+		client: client, trouble: trouble, prefix: o.Prefix, timeout: o.RequestTimeout, logger: o.Logger,
 		model: newModel(o.Memory), stamps: domain.NewStamps(),
 	}
 	s.ctx, s.stop = context.WithCancel(context.Background())
@@ -120,14 +106,6 @@ func Open(ctx context.Context, o Options) (*Store, error) {
 	}()
 	s.close = sync.OnceValue(s.closeOnce)
 	return s, nil
-}
-
-// clientLogger is what etcd's client logs with: one line a minute of each kind, as it
-// has one for each attempt that fails.
-func clientLogger(logger *zap.Logger) *zap.Logger {
-	return logger.Named("client").WithOptions(zap.IncreaseLevel(zap.WarnLevel), zap.WrapCore(func(core zapcore.Core) zapcore.Core {
-		return zapcore.NewSamplerWithOptions(core, time.Minute, 1, 0)
-	}))
 }
 
 func (o *Options) fill() {

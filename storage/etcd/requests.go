@@ -30,7 +30,7 @@ func (s *Store) request(ctx context.Context, attempt func(context.Context) error
 	var cause error // the last that says more than that the time is over
 	for patience := firstPatience; ; patience *= 2 {
 		err := within(whole, patience, attempt)
-		if status.Code(err) != codes.DeadlineExceeded && !errors.Is(err, context.DeadlineExceeded) {
+		if err = s.trouble.explain(err); !isTimeout(err) {
 			cause = err
 		}
 		switch {

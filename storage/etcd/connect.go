@@ -1,0 +1,93 @@
+package etcd
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"strings"
+	"sync/atomic"
+	"time"
+
+	clientv3 "go.etcd.io/etcd/client/v3"
+	"go.uber.org/zap"
+	"go.uber.org/zap/zapcore"
+	"google.golang.org/grpc"
+	"google.golang.org/grpc/backoff"
+	"google.golang.org/grpc/codes"
+	"google.golang.org/grpc/status"
+
+	"github.com/caddy-presets/caddy-presets/domain"
+)
+
+// connect returns a client. Only with a user it waits for the cluster. The error has
+// domain.ErrUnavailable in its chain unless the cluster does not want that user.
+func connect(o Options) (*clientv3.Client, *trouble, error) {
+	trouble := new(trouble)
+	options := []grpc.DialOption{
+		grpc.WithChainUnaryInterceptor(trouble.intercept),
+		grpc.WithConnectParams(grpc.ConnectParams{
+			Backoff:           backoff.Config{BaseDelay: 100 * time.Millisecond, Multiplier: 1.6, Jitter: 0.2, MaxDelay: maxPause},
+			MinConnectTimeout: o.DialTimeout,
+		}),
+	}
+	if o.TLS != nil && o.TLS.ServerName != "" {
+		options = append(options, grpc.WithAuthority(o.TLS.ServerName)) // else the endpoint's name is used
+	}
+	client, err := clientv3.New(clientv3.Config{
+		Endpoints: o.Endpoints, Username: o.Username, Password: o.Password, TLS: o.TLS,
+		DialTimeout: o.DialTimeout, DialKeepAliveTime: keepAliveTime, DialKeepAliveTimeout: keepAliveTimeout,
+		PermitWithoutStream: true, Logger: clientLogger(o.Logger), MaxCallSendMsgSize: 2 * maxRequest,
+		MaxUnaryRetries: 2, // one more with a new token: package etcd makes its own attempts
+		DialOptions:     options,
+	})
+	if err != nil && len(o.Endpoints) > 0 && !refused(err) {
+		err = fmt.Errorf("%w: etcd: %w", domain.ErrUnavailable, trouble.explain(err))
+	}
+	return client, trouble, err
+}
+
+// Of connections on which nothing comes it is asked after so long whether they work, and
+// they are given up when there is no answer. gRPC does not allow to ask more often.
+const (
+	keepAliveTime    = 10 * time.Second
+	keepAliveTimeout = 2 * time.Second
+)
+
+// clientLogger is what etcd's client logs with: one line a minute of each kind, as it
+// has one for each attempt that fails.
+func clientLogger(logger *zap.Logger) *zap.Logger {
+	return logger.Named("client").WithOptions(zap.IncreaseLevel(zap.WarnLevel), zap.WrapCore(func(core zapcore.Core) zapcore.Core {
+		return zapcore.NewSamplerWithOptions(core, time.Minute, 1, 0)
+	}))
+}
+
+// trouble is what keeps a client from connecting. etcd's own client says no more than that
+// the time is over.
+type trouble struct{ last atomic.Pointer[error] }
+
+func (t *trouble) intercept(ctx context.Context, method string, request, reply any, conn *grpc.ClientConn, invoke grpc.UnaryInvoker, options ...grpc.CallOption) error {
+	err := invoke(ctx, method, request, reply, conn, options...)
+	switch s := status.Convert(err); {
+	case err == nil:
+		if t.last.Load() != nil {
+			t.last.Store(nil)
+		}
+	case s.Code() == codes.DeadlineExceeded && strings.Contains(s.Message(), "balancer error"):
+		cause := errors.New(s.Message())
+		t.last.Store(&cause)
+	}
+	return err
+}
+
+// explain returns what is known of the cause of an error.
+func (t *trouble) explain(err error) error {
+	if last := t.last.Load(); last != nil && isTimeout(err) {
+		return *last
+	}
+	return err
+}
+
+// isTimeout reports whether an error says no more than that the time is over.
+func isTimeout(err error) bool {
+	return status.Code(err) == codes.DeadlineExceeded || errors.Is(err, context.DeadlineExceeded)
+}
