@@ -78,9 +78,15 @@ func (e *Etcd) unmarshalTLS(d *caddyfile.Dispenser) error {
 		return d.Err("storage etcd: tls takes a block and no argument")
 	}
 	e.TLS = new(TLS)
+	seen := make(map[string]bool)
 	for nesting := d.Nesting(); d.NextBlock(nesting); {
 		var err error
-		switch name := d.Val(); name {
+		name := d.Val()
+		if seen[name] {
+			return d.Errf("storage etcd: tls: %s is given more than once", name)
+		}
+		seen[name] = true
+		switch name {
 		case "ca":
 			err = text(d, "tls: ca", &e.TLS.CAFile)
 		case "certificate":

@@ -36,7 +36,9 @@ type Etcd struct {
 	// What the names of all keys in etcd begin with. Default: caddy-presets/
 	Prefix string `json:"prefix,omitempty"`
 
-	// The user of etcd's and their password. Default: none
+	// The user of etcd's and their password, which should be a placeholder, such as
+	// {env.ETCD_PASSWORD}: Caddy shows its configuration, and logs it at level DEBUG.
+	// Default: none
 	Username string `json:"username,omitempty"`
 	Password string `json:"password,omitempty"`
 
@@ -90,16 +92,27 @@ func (e *Etcd) Provision(ctx caddy.Context) error {
 		return err
 	}
 	options.Logger = ctx.Logger()
-	name, err := json.Marshal(replaced) // it is never shown
+	identity, err := replaced.identity()
 	if err != nil {
 		return err
 	}
-	lease := &lease{identity: string(name), name: "etcd " + strings.Join(replaced.Endpoints, ",") + " " + options.Prefix, options: options}
+	lease := &lease{identity: identity, name: "etcd " + strings.Join(replaced.Endpoints, ",") + " " + options.Prefix, options: options}
 	if _, err := lease.acquire(); err != nil {
 		return err
 	}
 	e.lease = lease
 	return registerMetrics(ctx.GetMetricsRegistry())
+}
+
+// identity tells clusters and ways to reach them apart, and is never shown. With other
+// authorities in the same file it is another.
+func (e *Etcd) identity() (string, error) {
+	text, err := json.Marshal(e)
+	if err != nil || e.TLS == nil || e.TLS.CAFile == "" {
+		return string(text), err
+	}
+	authorities, err := os.ReadFile(e.TLS.CAFile)
+	return string(text) + string(authorities), err
 }
 
 // replace returns e with the values of its placeholders.
@@ -120,6 +133,9 @@ func (e *Etcd) replace(repl *caddy.Replacer) (*Etcd, error) {
 			continue
 		}
 		value, err := repl.ReplaceOrErr(*text, true, true)
+		if err != nil && name == "password" {
+			return nil, errors.New("password: a placeholder in it is not known, or empty") // which may be a part of it
+		}
 		if err != nil {
 			return nil, fmt.Errorf("%s: %w", name, err)
 		}
@@ -139,6 +155,9 @@ func (e *Etcd) options() (o etcd.Options, err error) {
 	for i, endpoint := range e.Endpoints {
 		if endpoint == "" {
 			return o, fmt.Errorf("endpoints/%d: must not be empty", i)
+		}
+		if strings.Contains(endpoint, "@") {
+			return o, fmt.Errorf("endpoints/%d: must have no user or password, which have options of their own", i)
 		}
 	}
 	if e.Password != "" && e.Username == "" {
@@ -170,11 +189,18 @@ func (t *TLS) config() (*tls.Config, error) {
 		}
 	}
 	if t.CertFile != "" || t.KeyFile != "" {
-		certificate, err := tls.LoadX509KeyPair(t.CertFile, t.KeyFile)
-		if err != nil {
-			return nil, fmt.Errorf("tls/cert_file: %w", err)
+		load := func() (*tls.Certificate, error) {
+			certificate, err := tls.LoadX509KeyPair(t.CertFile, t.KeyFile)
+			if err != nil {
+				return nil, fmt.Errorf("tls/cert_file: %w", err)
+			}
+			return &certificate, nil
 		}
-		config.Certificates = []tls.Certificate{certificate}
+		if _, err := load(); err != nil {
+			return nil, err
+		}
+		// Each connection has the one that is there then: they are renewed.
+		config.GetClientCertificate = func(*tls.CertificateRequestInfo) (*tls.Certificate, error) { return load() }
 	}
 	return config, nil
 }

@@ -95,8 +95,12 @@ func (h *handle) tend(ctx context.Context) {
 		case <-ctx.Done():
 			return
 		}
-		if err := h.open(ctx); err == nil {
+		before := *h.why.Load()
+		switch err := h.open(ctx); {
+		case err == nil:
 			h.options.Logger.Info("the cluster answers: presets and workspaces are available", zap.String("store", h.name))
+		case !errors.Is(err, domain.ErrUnavailable) && err.Error() != before.Error():
+			h.options.Logger.Error("the cluster answers, but the store cannot be opened: presets and workspaces stay unavailable", zap.String("store", h.name), zap.Error(err))
 		}
 	}
 }

@@ -44,7 +44,12 @@ func (metrics) Describe(to chan<- *prometheus.Desc) {
 
 // Collect implements prometheus.Collector.
 func (metrics) Collect(to chan<- prometheus.Metric) {
+	told := make(map[string]bool) // one with other options may have the same name, as during a reload
 	for _, h := range inUse() {
+		if told[h.name] {
+			continue
+		}
+		told[h.name] = true
 		store := h.store.Load()
 		to <- prometheus.MustNewConstMetric(available, prometheus.GaugeValue, number(store != nil), h.name)
 		if store == nil {

@@ -193,7 +193,7 @@ func TestTLS(t *testing.T) {
 		want     string
 	}{
 		"unknown authority": {endpoints[0], &tls.Config{MinVersion: tls.VersionTLS12, Certificates: right.Certificates}, "unknown authority"},
-		"no certificate":    {endpoints[0], &tls.Config{MinVersion: tls.VersionTLS12, RootCAs: trusted}, "certificate"},
+		"no certificate":    {endpoints[0], &tls.Config{MinVersion: tls.VersionTLS12, RootCAs: trusted}, "balancer error"},
 		"another name":      {endpoints[0], &tls.Config{MinVersion: tls.VersionTLS12, RootCAs: trusted, Certificates: right.Certificates, ServerName: "other"}, "other"},
 		"without TLS":       {"http://" + members[0].address, nil, "server preface"},
 	} {

@@ -99,6 +99,7 @@ func Open(ctx context.Context, o Options) (*Store, error) {
 	s.committer = newCommitter(s)
 	s.watcher = newWatcher(s, at, begun, o.MaxStaleness)
 	go s.committer.run()
+	s.watcher.start()
 	s.deleted, s.purged = make(chan struct{}, 1), make(chan struct{})
 	go func() {
 		defer close(s.purged)

@@ -67,14 +67,14 @@ func (nowhere) Write(p []byte) (int, error) { return len(p), nil }
 var ports = struct {
 	sync.Mutex
 	last int
-}{last: 23000 + rand.IntN(1000)}
+}{last: 23000 + rand.IntN(500)}
 
 // freeAddress returns a loopback address that nobody listens on.
 func freeAddress() string {
 	ports.Lock()
 	defer ports.Unlock()
-	for range 1000 {
-		if ports.last++; ports.last >= 24000 {
+	for range 500 {
+		if ports.last++; ports.last >= 23500 {
 			ports.last = 23000
 		}
 		address := fmt.Sprintf("127.0.0.1:%d", ports.last)

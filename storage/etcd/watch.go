@@ -38,11 +38,16 @@ type watcher struct {
 	events     atomic.Int64
 }
 
-// newWatcher returns the watcher of a store that was current at a revision and at a
+// newWatcher returns the watcher, not started yet, of a store that was current at a revision and at a
 // moment.
 func newWatcher(s *Store, at int64, confirmed time.Time, maxStaleness time.Duration) *watcher {
 	w := &watcher{store: s, at: at, maxStaleness: maxStaleness, restart: func() {}}
 	w.confirm(confirmed)
+	return w
+}
+
+// start begins to watch and to ask.
+func (w *watcher) start() {
 	for i, run := range []func(){w.watch, w.ask} {
 		done := make(chan struct{})
 		w.done[i] = done
@@ -51,7 +56,6 @@ func newWatcher(s *Store, at int64, confirmed time.Time, maxStaleness time.Durat
 			run()
 		}()
 	}
-	return w
 }
 
 func (w *watcher) wait() {

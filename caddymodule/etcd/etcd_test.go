@@ -1,0 +1,247 @@
+package etcd
+
+import (
+	"encoding/json"
+	"os"
+	"os/exec"
+	"path/filepath"
+	"strings"
+	"testing"
+	"time"
+
+	"github.com/caddyserver/caddy/v2"
+	"github.com/caddyserver/caddy/v2/caddyconfig/caddyfile"
+)
+
+const password = "password-of-the-tests"
+
+func TestCaddyfile(t *testing.T) {
+	for name, test := range map[string]struct{ input, want string }{
+		"all": {`etcd {
+			endpoints https://a:2379 b:2379
+			prefix p/
+			username u
+			password ` + password + `
+			tls {
+				ca ca.pem
+				certificate c.pem c.key
+				server_name n
+			}
+			dial_timeout 1s
+			request_timeout 2s
+			max_staleness 3s
+		}`, `{"endpoints":["https://a:2379","b:2379"],"prefix":"p/","username":"u","password":"` + password + `","tls":{"ca_file":"ca.pem","cert_file":"c.pem","key_file":"c.key","server_name":"n"},"dial_timeout":1000000000,"request_timeout":2000000000,"max_staleness":3000000000}`},
+		"endpoints behind the name": {"etcd a:1 b:2", `{"endpoints":["a:1","b:2"]}`},
+		"both":                      {"etcd a:1 {\nprefix p\n}", `{"endpoints":["a:1"],"prefix":"p"}`},
+		"tls without options":       {"etcd a:1 {\ntls {\n}\n}", `{"endpoints":["a:1"],"tls":{}}`},
+		"placeholders":              {"etcd a:1 {\nusername {env.U}\npassword {env.P}\n}", `{"endpoints":["a:1"],"username":"{env.U}","password":"{env.P}"}`},
+	} {
+		e := new(Etcd)
+		if err := e.UnmarshalCaddyfile(caddyfile.NewTestDispenser(test.input)); err != nil {
+			t.Errorf("%s: %v", name, err)
+			continue
+		}
+		got, err := json.Marshal(e)
+		if err != nil || string(got) != test.want {
+			t.Errorf("%s: got %s, %v, want %s", name, got, err, test.want)
+		}
+		again := new(Etcd)
+		if err := json.Unmarshal(got, again); err != nil {
+			t.Error(err)
+		}
+		if text, _ := json.Marshal(again); string(text) != string(got) {
+			t.Errorf("%s: %s became %s", name, got, text)
+		}
+	}
+}
+
+func TestCaddyfileErrors(t *testing.T) {
+	for input, want := range map[string]string{
+		"etcd":                                             "endpoints are missing",
+		"etcd {\nprefix p\n}":                              "endpoints are missing",
+		"etcd {\nendpoints\n}":                             "endpoints wants",
+		"etcd a:1 {\nendpoints b:1\n}":                     "behind the engine's name, too",
+		"etcd a:1 {\nprefix\n}":                            "prefix wants one argument, got 0",
+		"etcd a:1 {\nprefix a b\n}":                        "prefix wants one argument, got 2",
+		"etcd a:1 {\nprefix \"\"\n}":                       "prefix wants one argument",
+		"etcd a:1 {\nprefix a\nprefix b\n}":                "prefix is given more than once",
+		"etcd a:1 {\nusername\n}":                          "username wants one argument",
+		"etcd a:1 {\npassword\n}":                          "password wants one argument",
+		"etcd a:1 {\npassword x " + password + "\n}":       "password wants one argument, got 2",
+		"etcd a:1 {\npassword " + password + " {\nx\n}\n}": "password takes no block",
+		"etcd a:1 {\npassword " + password + "\npassword " + password + "\n}": "password is given more than once",
+		"etcd a:1 {\ndial_timeout x\n}":                                       "dial_timeout must be a duration",
+		"etcd a:1 {\nrequest_timeout 0s\n}":                                   "request_timeout must be a duration",
+		"etcd a:1 {\nmax_staleness -1s\n}":                                    "max_staleness must be a duration",
+		"etcd a:1 {\nwhat x\n}":                                               `unrecognized subdirective "what"`,
+		"etcd a:1 {\ntls x\n}":                                                "tls takes a block and no argument",
+		"etcd a:1 {\ntls {\nca\n}\n}":                                         "tls: ca wants one argument",
+		"etcd a:1 {\ntls {\nca a\nca b\n}\n}":                                 "tls: ca is given more than once",
+		"etcd a:1 {\ntls {\ncertificate a\n}\n}":                              "tls: certificate wants two files",
+		"etcd a:1 {\ntls {\nserver_name\n}\n}":                                "tls: server_name wants one argument",
+		"etcd a:1 {\ntls {\nwhat\n}\n}":                                       `tls: unrecognized subdirective "what"`,
+	} {
+		err := new(Etcd).UnmarshalCaddyfile(caddyfile.NewTestDispenser(input))
+		if err == nil || !strings.Contains(err.Error(), want) || strings.Contains(err.Error(), password) {
+			t.Errorf("%q: got error %v, want %q", input, err, want)
+		}
+	}
+}
+
+// TestPlaceholders are replaced in all texts when the configuration is used.
+func TestPlaceholders(t *testing.T) {
+	for _, name := range []string{"A", "B", "C", "D", "E", "F", "G", "H"} {
+		t.Setenv("PRESETS_TEST_"+name, "value-"+name)
+	}
+	of := func(name string) string { return "{env.PRESETS_TEST_" + name + "}" }
+	e := &Etcd{Endpoints: []string{of("A"), "b"}, Prefix: of("B"), Username: of("C"), Password: of("D"), TLS: &TLS{of("E"), of("F"), of("G"), of("H")}}
+	got, err := e.replace(caddy.NewReplacer())
+	if err != nil {
+		t.Fatal(err)
+	}
+	text, _ := json.Marshal(got)
+	if want := `{"endpoints":["value-A","b"],"prefix":"value-B","username":"value-C","password":"value-D","tls":{"ca_file":"value-E","cert_file":"value-F","key_file":"value-G","server_name":"value-H"}}`; string(text) != want {
+		t.Errorf("got %s, want %s", text, want)
+	}
+	if e.Endpoints[0] != of("A") || e.TLS.CAFile != of("E") {
+		t.Errorf("the configuration was changed: %v", e)
+	}
+	for _, secret := range []string{"{env.PRESETS_TEST_NONE}", "a{" + password + "}b"} {
+		_, err := (&Etcd{Endpoints: []string{"a"}, Username: "u", Password: secret}).replace(caddy.NewReplacer())
+		if err == nil || strings.Contains(err.Error(), password) || !strings.Contains(err.Error(), "password:") {
+			t.Errorf("got error %v, want one about the password that does not show it", err)
+		}
+	}
+}
+
+func TestOptionErrors(t *testing.T) {
+	empty := filepath.Join(t.TempDir(), "empty")
+	if err := os.WriteFile(empty, []byte("nothing"), 0o600); err != nil {
+		t.Fatal(err)
+	}
+	for want, e := range map[string]*Etcd{
+		"at least one is needed": {},
+		"endpoints/1":            {Endpoints: []string{"a", ""}},
+		"no user or password":    {Endpoints: []string{"http://u:" + password + "@a:1"}},
+		"there is no username":   {Endpoints: []string{"a"}, Password: password},
+		"must be positive":       {Endpoints: []string{"a"}, MaxStaleness: -1},
+		"tls/ca_file":            {Endpoints: []string{"a"}, TLS: &TLS{CAFile: empty + "-not"}},
+		"no certificate in":      {Endpoints: []string{"a"}, TLS: &TLS{CAFile: empty}},
+		"tls/cert_file":          {Endpoints: []string{"a"}, TLS: &TLS{CertFile: empty, KeyFile: empty}},
+	} {
+		if _, err := e.options(); err == nil || !strings.Contains(err.Error(), want) || strings.Contains(err.Error(), password) {
+			t.Errorf("got error %v, want %q", err, want)
+		}
+	}
+}
+
+// TestServer is two nodes that share a store, through HTTP.
+func TestServer(t *testing.T) {
+	c := newCluster(t)
+	c.start()
+	s := newServer(t, 2)
+	// Other options make another connection, as on another node.
+	stores := []string{c.address + " {\nrequest_timeout 4s\n}", c.address}
+	if err := s.load(stores...); err != nil {
+		t.Fatal(err)
+	}
+	s.want(200, 0, managementSecret, "POST", "/v1/presets/p/chat/completions", `{"model":"acme/large","messages":[]}`)
+	if got := s.want(200, 1, managementSecret, "GET", "/v1/presets/p", ""); !strings.Contains(got, "acme/large") {
+		t.Errorf("the other node shows %s", got)
+	}
+	for _, model := range []string{"acme/one", "acme/two", "acme/three"} {
+		s.want(200, 0, managementSecret, "POST", "/v1/presets/p/chat/completions", `{"model":"`+model+`","messages":[]}`)
+		begun := time.Now()
+		for {
+			if got := s.want(202, 1, inferenceSecret, "POST", "/v1/chat/completions", `{"model":"@preset/p","messages":[]}`); strings.Contains(got, model) {
+				break
+			} else if time.Since(begun) > time.Second {
+				t.Fatalf("after a second the other node still makes %s of it", got)
+			}
+			time.Sleep(time.Millisecond)
+		}
+	}
+	handles := inUse()
+	before := handles[0].store.Load()
+	for range 3 {
+		if err := s.load(stores...); err != nil {
+			t.Fatal(err)
+		}
+	}
+	if again := inUse(); len(again) != 2 || again[0].store.Load() != before && again[1].store.Load() != before {
+		t.Errorf("after reloads there are %d connections, or others", len(again))
+	}
+	s.want(200, 1, managementSecret, "GET", "/v1/presets/p", "")
+	if got := s.metrics(); !strings.Contains(got, `caddy_presets_etcd_available{store="etcd `+c.address+` caddy-presets/"} 1`) {
+		t.Errorf("the metrics do not say that the cluster answers")
+	}
+	// One of the two goes.
+	s.sites = s.sites[:1]
+	if err := s.load(stores...); err != nil {
+		t.Fatal(err)
+	}
+	for deadline := time.Now().Add(5 * time.Second); len(inUse()) != 1; time.Sleep(10 * time.Millisecond) {
+		if time.Now().After(deadline) {
+			t.Fatalf("%d connections are left, want 1", len(inUse()))
+		}
+	}
+}
+
+// TestClusterAway is a cluster that does not answer when Caddy starts.
+func TestClusterAway(t *testing.T) {
+	c := newCluster(t)
+	s := newServer(t, 1)
+	t.Setenv("PRESETS_TEST_PASSWORD", password)
+	if err := s.load(c.address + " {\nrequest_timeout 1s\nmax_staleness 1s\nusername u\npassword {env.PRESETS_TEST_PASSWORD}\ndial_timeout 1s\n}"); err != nil {
+		t.Fatalf("a cluster that is away keeps the server from starting: %v", err)
+	}
+	check := func() {
+		t.Helper()
+		s.want(503, 0, managementSecret, "GET", "/v1/presets", "")
+		s.want(503, 0, inferenceSecret, "POST", "/v1/chat/completions", `{"model":"@preset/p","messages":[]}`)
+		s.want(202, 0, inferenceSecret, "POST", "/v1/chat/completions", `{"model":"acme/large","messages":[]}`)
+		s.want(202, 0, inferenceSecret, "GET", "/v1/files", "")
+	}
+	heals := func() {
+		t.Helper()
+		begun := time.Now()
+		for {
+			if status, answer := s.do(0, managementSecret, "GET", "/v1/presets", ""); status == 200 {
+				break
+			} else if time.Since(begun) > 15*time.Second {
+				t.Fatalf("got %d %s", status, answer)
+			}
+			time.Sleep(20 * time.Millisecond)
+		}
+		t.Logf("RESULT cluster away: healed in %v", time.Since(begun))
+	}
+	check()
+	c.start()
+	heals()
+	s.want(200, 0, managementSecret, "POST", "/v1/presets/p/chat/completions", `{"model":"acme/large","messages":[]}`)
+	c.kill()
+	time.Sleep(1200 * time.Millisecond)
+	check()
+	c.start()
+	heals()
+	s.want(202, 0, inferenceSecret, "POST", "/v1/chat/completions", `{"model":"@preset/p","messages":[]}`)
+	if logs := s.logs(); strings.Contains(logs, password) {
+		i := strings.Index(logs, password)
+		t.Errorf("the log shows the password: %s", logs[max(0, i-600):i+100])
+	} else if !strings.Contains(logs, "the cluster does not answer") || !strings.Contains(logs, "the cluster answers") {
+		t.Error("the log does not say that the cluster was away")
+	}
+}
+
+// TestDependencies keeps etcd's client out of the program of those who do not ask for it.
+func TestDependencies(t *testing.T) {
+	out, err := exec.Command("go", "list", "-deps", "../../cmd/caddy").Output()
+	if err != nil {
+		t.Fatal(err)
+	}
+	for name := range strings.FieldsSeq(string(out)) {
+		if strings.HasPrefix(name, "go.etcd.io/etcd") || strings.Contains(name, "caddy-presets") && strings.HasSuffix(name, "/etcd") {
+			t.Errorf("the program has package %s", name)
+		}
+	}
+}

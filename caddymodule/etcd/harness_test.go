@@ -1,0 +1,239 @@
+package etcd
+
+import (
+	"bytes"
+	"context"
+	"fmt"
+	"io"
+	"math/rand/v2"
+	"net"
+	"net/http"
+	"net/http/httptest"
+	"os"
+	"os/exec"
+	"path/filepath"
+	"runtime"
+	"strings"
+	"sync"
+	"testing"
+	"time"
+
+	"github.com/caddyserver/caddy/v2"
+	"github.com/caddyserver/caddy/v2/caddyconfig"
+	_ "github.com/caddyserver/caddy/v2/modules/standard"
+	clientv3 "go.etcd.io/etcd/client/v3"
+	"go.uber.org/zap"
+
+	_ "github.com/caddy-presets/caddy-presets/caddymodule"
+)
+
+const (
+	managementSecret = "management-secret-of-the-tests"
+	inferenceSecret  = "inference-secret-of-the-tests"
+)
+
+// program is the etcd server, empty if it cannot be built.
+var program string
+
+func TestMain(m *testing.M) {
+	home, err := os.MkdirTemp("", "caddy-presets-")
+	if err != nil {
+		panic(err)
+	}
+	for _, name := range []string{"XDG_DATA_HOME", "HOME", "AppData"} {
+		if name != "HOME" {
+			os.Setenv(name, home)
+		}
+	}
+	if program = os.Getenv("PRESETS_ETCD"); program == "" {
+		program = filepath.Join(home, "etcd")
+		if runtime.GOOS == "windows" {
+			program += ".exe"
+		}
+		build := exec.Command("go", "build", "-o", program, ".")
+		build.Dir = "../../storage/etcd/testserver"
+		if out, err := build.CombinedOutput(); err != nil {
+			fmt.Fprintf(os.Stderr, "SKIPPED: all tests that need etcd, as it cannot be built: %v\n%s", err, out)
+			program = ""
+		}
+	}
+	code := m.Run()
+	os.RemoveAll(home)
+	os.Exit(code)
+}
+
+// ports is the last port given out. Package storage/etcd has the lower half of the range.
+var ports = struct {
+	sync.Mutex
+	last int
+}{last: 23500 + rand.IntN(500)}
+
+func freeAddress() string {
+	ports.Lock()
+	defer ports.Unlock()
+	for range 500 {
+		if ports.last++; ports.last >= 24000 {
+			ports.last = 23500
+		}
+		address := fmt.Sprintf("127.0.0.1:%d", ports.last)
+		if l, err := net.Listen("tcp", address); err == nil {
+			l.Close()
+			return address
+		}
+	}
+	panic("no free port")
+}
+
+// cluster is an etcd server, which may not run yet.
+type cluster struct {
+	t       *testing.T
+	address string
+	args    []string
+	cmd     *exec.Cmd
+}
+
+func newCluster(t *testing.T) *cluster {
+	t.Helper()
+	if program == "" {
+		t.Skip("SKIPPED: there is no etcd server, as it could not be built")
+	}
+	c := &cluster{t: t, address: freeAddress()}
+	client, peer := "http://"+c.address, "http://"+freeAddress()
+	c.args = []string{
+		"--name", "m", "--data-dir", filepath.Join(t.TempDir(), "data"), "--log-level", "error", "--logger", "zap",
+		"--listen-client-urls", client, "--advertise-client-urls", client,
+		"--listen-peer-urls", peer, "--initial-advertise-peer-urls", peer, "--initial-cluster", "m=" + peer,
+	}
+	t.Cleanup(c.kill)
+	return c
+}
+
+// start starts the server and waits until it answers.
+func (c *cluster) start() {
+	c.t.Helper()
+	c.cmd = exec.Command(program, c.args...)
+	if err := c.cmd.Start(); err != nil {
+		c.t.Fatal(err)
+	}
+	client, err := clientv3.New(clientv3.Config{Endpoints: []string{c.address}, Logger: zap.NewNop()})
+	if err != nil {
+		c.t.Fatal(err)
+	}
+	defer client.Close()
+	ctx, cancel := context.WithTimeout(c.t.Context(), 30*time.Second)
+	defer cancel()
+	if _, err := client.Get(ctx, "x"); err != nil {
+		c.t.Fatal(err)
+	}
+}
+
+func (c *cluster) kill() {
+	if c.cmd != nil {
+		_ = c.cmd.Process.Kill()
+		_ = c.cmd.Wait()
+		c.cmd = nil
+	}
+}
+
+// server is the real Caddy in this process, with sites of ours in front of an upstream.
+type server struct {
+	t        *testing.T
+	admin    string
+	sites    []string // their addresses
+	logFile  string
+	upstream *httptest.Server
+}
+
+func newServer(t *testing.T, sites int) *server {
+	s := &server{t: t, admin: freeAddress(), logFile: filepath.Join(t.TempDir(), "log")}
+	for range sites {
+		s.sites = append(s.sites, freeAddress())
+	}
+	s.upstream = httptest.NewServer(http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
+		body, _ := io.ReadAll(r.Body)
+		w.WriteHeader(http.StatusAccepted)
+		_, _ = w.Write(append([]byte("from the gateway: "), body...))
+	}))
+	t.Cleanup(s.upstream.Close)
+	t.Cleanup(func() {
+		if err := caddy.Load([]byte(`{"admin":{"disabled":true,"config":{"persist":false}}}`), true); err != nil {
+			t.Error(err)
+		}
+		http.DefaultClient.CloseIdleConnections()
+	})
+	return s
+}
+
+// load makes Caddy run all sites with a store.
+func (s *server) load(storage ...string) error {
+	text := fmt.Sprintf("{\nadmin %s\npersist_config off\nmetrics\nlog {\nlevel DEBUG\noutput file %s\n}\n}\n", s.admin, s.logFile)
+	for i, address := range s.sites {
+		_, port, _ := net.SplitHostPort(address)
+		text += fmt.Sprintf("http://:%s {\nbind 127.0.0.1\npresets {\nstorage etcd %s\nmanagement_key %s ann\ninference_key %s bob\ninference\n}\nreverse_proxy %s\n}\n",
+			port, storage[i%len(storage)], managementSecret, inferenceSecret, s.upstream.Listener.Addr())
+	}
+	config, err := adapt(text)
+	if err != nil {
+		return err
+	}
+	http.DefaultClient.CloseIdleConnections()
+	return caddy.Load(config, true)
+}
+
+func adapt(text string) ([]byte, error) {
+	config, _, err := caddyconfig.GetAdapter("caddyfile").Adapt([]byte(text), map[string]any{"filename": "Caddyfile"})
+	return config, err
+}
+
+func (s *server) do(site int, secret, method, path, body string) (status int, answer string) {
+	s.t.Helper()
+	r, err := http.NewRequestWithContext(s.t.Context(), method, "http://"+s.sites[site]+path, strings.NewReader(body))
+	if err != nil {
+		s.t.Fatal(err)
+	}
+	r.Header.Set("Authorization", "Bearer "+secret)
+	r.Header.Set("Content-Type", "application/json")
+	response, err := http.DefaultClient.Do(r)
+	if err != nil {
+		s.t.Fatal(err)
+	}
+	defer response.Body.Close()
+	text, err := io.ReadAll(response.Body)
+	if err != nil {
+		s.t.Fatal(err)
+	}
+	return response.StatusCode, string(text)
+}
+
+// want is do that wants a status, and returns the answer.
+func (s *server) want(status, site int, secret, method, path, body string) string {
+	s.t.Helper()
+	got, answer := s.do(site, secret, method, path, body)
+	if got != status {
+		s.t.Errorf("%s %s: got %d %s, want %d", method, path, got, answer, status)
+	}
+	return answer
+}
+
+func (s *server) logs() string {
+	s.t.Helper()
+	text, err := os.ReadFile(s.logFile)
+	if err != nil {
+		s.t.Fatal(err)
+	}
+	return string(bytes.TrimSpace(text))
+}
+
+func (s *server) metrics() string {
+	s.t.Helper()
+	response, err := http.Get("http://" + s.admin + "/metrics")
+	if err != nil {
+		s.t.Fatal(err)
+	}
+	defer response.Body.Close()
+	text, err := io.ReadAll(response.Body)
+	if err != nil || response.StatusCode != http.StatusOK {
+		s.t.Errorf("metrics: got %d, %v, %s", response.StatusCode, err, text)
+	}
+	return string(text)
+}
