@@ -20,12 +20,10 @@ type commit struct {
 // contradicts reports whether c cannot have come after another commit, or be it, as when
 // the cluster was restored from a backup.
 func (c commit) contradicts(before commit) bool {
-	switch {
-	case c.number == before.number:
+	if c.number == before.number {
 		return c.id != before.id
-	default:
-		return c.number < before.number || c.revision <= before.revision
 	}
+	return c.number < before.number || c.revision <= before.revision
 }
 
 func encodeCommit(c commit) string {

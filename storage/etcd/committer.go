@@ -10,6 +10,7 @@ import (
 	"maps"
 	"math/rand/v2"
 	"runtime/debug"
+	"strings"
 	"sync"
 	"sync/atomic"
 	"time"
@@ -324,7 +325,7 @@ func (c *committer) send(g *group) (latest commit, err error) {
 		return g.base, errOvertaken // all again, with another
 	case refused(err):
 		reason := refusal(err)
-		if reason == domain.ErrUnavailable {
+		if errors.Is(reason, domain.ErrUnavailable) {
 			c.tell(err)
 		}
 		return latest, fmt.Errorf("%w: etcd: %w", reason, err)
@@ -360,7 +361,8 @@ func (c *committer) tell(err error) {
 
 // refusal is what etcd's refusal of a change means to whoever made it.
 func refusal(err error) error {
-	if errors.Is(err, rpctypes.ErrRequestTooLarge) || errors.Is(err, rpctypes.ErrTooManyOps) {
+	// gRPC refuses what is even larger before etcd sees it.
+	if errors.Is(err, rpctypes.ErrRequestTooLarge) || errors.Is(err, rpctypes.ErrTooManyOps) || strings.Contains(err.Error(), "message larger than max") {
 		return domain.ErrTooLarge
 	}
 	return domain.ErrUnavailable
@@ -408,7 +410,7 @@ func (c *committer) catchUp(latest commit, ops []*operation) error {
 		return err
 	}
 	if n := tries(ops); n > 2 && n <= modestTries {
-		time.Sleep(rand.N(time.Duration(n) * time.Millisecond))
+		time.Sleep(rand.N(time.Duration(n) * time.Millisecond)) //nolint:gosec // no secret
 	}
 	return nil
 }

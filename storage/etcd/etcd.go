@@ -246,6 +246,7 @@ type engine struct{ store *Store }
 func (e engine) View(ctx context.Context, fn func(*records.Reader) error) error {
 	return e.store.view(ctx, fn)
 }
+
 func (e engine) Update(ctx context.Context, fn func(*records.Tx) error) error {
 	return e.store.update(ctx, fn)
 }

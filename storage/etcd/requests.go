@@ -118,9 +118,8 @@ var errGone = fmt.Errorf("%w: the store's keys have been removed from etcd", dom
 // refused reports whether an error is etcd's answer that it does not do what was asked
 // for. Other errors say nothing about what becomes of it.
 func refused(err error) bool {
-	var e rpctypes.EtcdError
 	code := status.Code(err)
-	if errors.As(err, &e) {
+	if e, ok := errors.AsType[rpctypes.EtcdError](err); ok {
 		code = e.Code()
 	}
 	switch code {
