@@ -89,6 +89,9 @@ func TestUsers(t *testing.T) {
 	s := open(t, o)
 	w := newID()
 	put(t, s, w, "p")
+	if status, err := client(t).Status(t.Context(), shared.address); err != nil || strings.HasPrefix(status.Version, "3.4.") {
+		t.Skipf("SKIPPED: %s does not renew a token for whoever shows one that is no good any more: the client never gets another (%v)", status.Version, err)
+	}
 	for range 3 { // a token that is no good any more is renewed
 		if _, err := add(t.Context(), s, w, "p", "x"); err != nil {
 			t.Error(err)
@@ -97,7 +100,12 @@ func TestUsers(t *testing.T) {
 		if err := members[0].start(); err != nil {
 			t.Fatal(err)
 		}
-		eventually(t, 20*time.Second, "the store is current", func() bool { return s.Sync(t.Context()) == nil })
+		begun := time.Now()
+		for err := s.Sync(t.Context()); err != nil; err = s.Sync(t.Context()) {
+			if time.Since(begun) > 20*time.Second {
+				t.Fatalf("the store is not current: %v", err)
+			}
+		}
 	}
 	for _, line := range logged.All() {
 		if text := line.Message + strings.Join(fields(line.ContextMap()), " "); strings.Contains(text, password) {

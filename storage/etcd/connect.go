@@ -68,13 +68,11 @@ type trouble struct{ last atomic.Pointer[error] }
 func (t *trouble) intercept(ctx context.Context, method string, request, reply any, conn *grpc.ClientConn, invoke grpc.UnaryInvoker, options ...grpc.CallOption) error {
 	err := invoke(ctx, method, request, reply, conn, options...)
 	switch s := status.Convert(err); {
-	case err == nil:
-		if t.last.Load() != nil {
-			t.last.Store(nil)
-		}
 	case s.Code() == codes.DeadlineExceeded && strings.Contains(s.Message(), "balancer error"):
 		cause := errors.New(s.Message())
 		t.last.Store(&cause)
+	case s.Code() != codes.DeadlineExceeded && s.Code() != codes.Canceled && t.last.Load() != nil:
+		t.last.Store(nil) // it is connected
 	}
 	return err
 }
