@@ -110,6 +110,9 @@ type Reader interface {
 	LabelChanges(p Preset, label string) (int, error)
 	// LabelChange returns change n of a label of p.
 	LabelChange(p Preset, label string, n int) (LabelChange, error)
+	// LabelNames yields the name of every label of p that was ever set, also of
+	// those that were removed since, in byte order, as Presets does.
+	LabelNames(p Preset) iter.Seq2[string, error]
 	// Key returns the issued key of an id.
 	Key(id string) (Key, error)
 	// KeyByHash returns the issued key whose secret has this SHA-256.
@@ -124,6 +127,9 @@ type Reader interface {
 	// Replay returns the answer that was kept under an id. One that has
 	// expired may be gone.
 	Replay(id ReplayID) (Replay, error)
+	// Replays yields every answer that is kept, by id in byte order, as Presets
+	// does. One that has expired may be among them.
+	Replays() iter.Seq2[Replay, error]
 }
 
 // Tx reads and writes within one Update. Reads see the Tx's own writes.
@@ -140,7 +146,8 @@ type Tx interface {
 	// snapshot. Its id is not used again.
 	DeleteWorkspace(w Workspace) error
 	// PutPreset stores p under its workspace and slug. p.Kept is what it is when p
-	// is read, zero for a new one.
+	// is read. Of a new one it is zero, or, where p comes from another store, what it
+	// was there: versions that p does not have were never stored here.
 	PutPreset(p Preset) error
 	// PutPresetVersion stores a version of p under its number. A version is
 	// never changed once it is stored.
@@ -157,6 +164,10 @@ type Tx interface {
 	// PutAudit adds r to the end of the audit trail, of which it is the new
 	// head. Its Number is one more than that of the head. text is its JSON.
 	PutAudit(r AuditRecord, text []byte) error
+	// RestartAudit empties an audit trail of one record at most, that of the default
+	// workspace which a server makes when it starts first: what comes from another
+	// store brings its own trail. It refuses any longer one, which nothing removes.
+	RestartAudit() error
 	// PutReplay stores r under its id. After its ExpiresAt nobody asks for it
 	// any more, and its space can be had again.
 	PutReplay(r Replay) error

@@ -15,13 +15,13 @@ import (
 )
 
 // collect returns all that a sequence yields before its error.
-func collect(presets iter.Seq2[domain.Preset, error]) ([]domain.Preset, error) {
-	var got []domain.Preset
-	for p, err := range presets {
+func collect[T any](all iter.Seq2[T, error]) ([]T, error) {
+	var got []T
+	for one, err := range all {
 		if err != nil {
 			return got, err
 		}
-		got = append(got, p)
+		got = append(got, one)
 	}
 	return got, nil
 }

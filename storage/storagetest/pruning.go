@@ -47,6 +47,45 @@ func versionsAre(t *testing.T, r domain.Reader, p domain.Preset, want map[int]do
 	}
 }
 
+// versionsPrunedElsewhere stores a preset that has lost versions before it comes,
+// and then the versions that it had at each moment.
+func versionsPrunedElsewhere(t *testing.T, s *suite) {
+	p, of := newPreset(newID(), "p"), map[int]domain.PresetVersion{}
+	for _, step := range []struct {
+		adds, latest int
+		kept         domain.Kept
+	}{
+		{2, 2, domain.Kept{From: 2}},
+		{4, 4, domain.Kept{From: 4, Also: []int{2}}},
+		{7, 7, domain.Kept{From: 7, Also: []int{2, 4}}},
+		{8, 8, domain.Kept{From: 7, Also: []int{2, 4}}},
+		{9, 9, domain.Kept{From: 7, Also: []int{2, 4}}},
+	} {
+		p.LatestVersion, p.Kept = step.latest, step.kept
+		add := step.adds
+		of[add] = newVersion(p, add, "{}")
+		p.DesignatedVersion, p.DesignatedVersionID = add, of[add].ID
+		s.mustUpdate(t, func(tx domain.Tx) error {
+			return cmp.Or(tx.PutPresetVersion(p, of[add]), tx.PutPreset(p))
+		})
+		s.inBoth(t, func(r domain.Reader) error {
+			versionsAre(t, r, p, of)
+			presetsAre(t, r, p.WorkspaceID, p)
+			return nil
+		})
+	}
+	s.reopen(t)
+	s.mustUpdate(t, func(tx domain.Tx) error { return tx.PruneVersions(p, []int{4, 8}) })
+	p.Kept = domain.Kept{From: 9, Also: []int{2, 7}}
+	delete(of, 4)
+	delete(of, 8)
+	s.inBoth(t, func(r domain.Reader) error {
+		versionsAre(t, r, p, of)
+		presetsAre(t, r, p.WorkspaceID, p)
+		return nil
+	})
+}
+
 // versionsPruned removes versions of one preset of several.
 func versionsPruned(t *testing.T, s *suite) {
 	w := newID()

@@ -84,6 +84,12 @@ func labelChanges(t *testing.T, s *suite) {
 		return nil
 	}
 	s.inBoth(t, check)
+	s.inBoth(t, func(r domain.Reader) error {
+		labelNamesAre(t, r, p, "A", "a", "a\x00\x00\x00\x00\x00\x00\x00\x01", "ab", strings.Repeat("z", 64))
+		labelNamesAre(t, r, other, "a")
+		labelNamesAre(t, r, newPreset(w, "unknown"))
+		return nil
+	})
 	// No number but the next is taken, and what is stored never changes.
 	for _, n := range []int{math.MinInt, -1, 0, 1, 3, 4, 6, math.MaxInt} {
 		err := s.update(func(tx domain.Tx) error {
@@ -345,6 +351,7 @@ func replays(t *testing.T, s *suite) {
 		return cmp.Or(tx.PutReplay(want[0]), tx.PutReplay(want[1]), tx.PutReplay(want[2]))
 	})
 	s.inBoth(t, check)
+	s.inBoth(t, func(r domain.Reader) error { return replaysAre(t, r, want) })
 	err := s.update(func(tx domain.Tx) error { return cmp.Or(tx.PutReplay(replay("json", nil)), errDeliberate) })
 	if !errors.Is(err, errDeliberate) {
 		t.Errorf("got error %v, want the function's own", err)

@@ -1,7 +1,9 @@
 package records
 
 import (
+	"cmp"
 	"fmt"
+	"iter"
 	"time"
 
 	"github.com/caddy-presets/caddy-presets/domain"
@@ -28,6 +30,16 @@ func (r *Reader) LabelChange(p domain.Preset, label string, n int) (domain.Label
 	}
 	k, _ := LabelChangeKey(p.ID, label, n) // a change was stored under the like
 	return loadExisting(r, k, decodeJSON[domain.LabelChange])
+}
+
+// LabelNames implements domain.Reader. It sees the writes that the operation had
+// staged when the iteration began.
+func (r *Reader) LabelNames(p domain.Preset) iter.Seq2[string, error] {
+	prefix, _ := LabelKey(p.ID, "")
+	return each(r, prefix, func(c *cursor) (string, error) {
+		_, err := decodeAt(c, decodeNumber)
+		return string(c.key[len(prefix):]), err
+	})
 }
 
 // PutLabelChange implements domain.Tx. It refuses any number but the next.
@@ -95,6 +107,22 @@ func (t *Tx) PutAudit(a domain.AuditRecord, text []byte) error {
 	return t.write(head, encodeHead(head, domain.AuditHead{Count: a.Number, Hash: a.Hash}), nil)
 }
 
+// RestartAudit implements domain.Tx.
+func (t *Tx) RestartAudit() error {
+	k := AuditHeadKey()
+	head, err := t.AuditHead()
+	if err == nil && head.Count > 1 {
+		err = fmt.Errorf("an audit trail of %d records cannot begin anew", head.Count)
+	}
+	switch {
+	case err != nil:
+		return t.write(k, nil, err)
+	case head.Count == 0:
+		return nil
+	}
+	return cmp.Or(t.write(AuditKey(head.Count), nil, nil), t.write(k, nil, nil))
+}
+
 // replayMargin is how long a replay is kept beyond its time. The clocks of
 // those who ask may differ from this machine's.
 const replayMargin = time.Hour
@@ -104,6 +132,19 @@ func (r *Reader) Replay(id domain.ReplayID) (domain.Replay, error) {
 	replay, err := load(r, ReplayKey(id), decodeReplay)
 	replay.ID = id
 	return replay, err
+}
+
+// Replays implements domain.Reader. It sees the writes that the operation had
+// staged when the iteration began.
+func (r *Reader) Replays() iter.Seq2[domain.Replay, error] {
+	prefix := KindReplay.Prefix()
+	return each(r, prefix, func(c *cursor) (domain.Replay, error) {
+		replay, err := decodeAt(c, decodeReplay)
+		if err == nil && copy(replay.ID[:], c.key[len(prefix):]) != len(replay.ID) {
+			err = damaged(KindReplay, "its key has another length")
+		}
+		return replay, err
+	})
 }
 
 // PutReplay implements domain.Tx. It is kept for replayMargin at least.

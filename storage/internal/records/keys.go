@@ -102,7 +102,8 @@ func (k Kind) String() string {
 	}
 }
 
-// Lasting reports whether records of a kind are never removed once they are stored.
+// Lasting reports whether records of a kind are never removed once they are stored,
+// but for what RestartAudit removes of a store that is new.
 func (k Kind) Lasting() bool {
 	switch k {
 	case KindKey, KindAuditHead, KindAudit, KindSequence:

@@ -169,69 +169,8 @@ func (r *Reader) PresetPage(workspaceID string, page domain.Page) ([]byte, int, 
 // Presets implements domain.Reader. It sees the writes that the operation had
 // staged when the iteration began.
 func (r *Reader) Presets(workspaceID string) iter.Seq2[domain.Preset, error] {
-	return func(yield func(domain.Preset, error) bool) {
-		if r.ended {
-			yield(domain.Preset{}, ErrEnded)
-			return
-		}
-		prefix, ok := PresetKey(workspaceID, "")
-		if !ok {
-			return
-		}
-		pages := presetPages{r: r, prefix: prefix, next: prefix, staged: r.staged(prefix)}
-		for pages.next != nil {
-			page, err := pages.read()
-			for _, p := range page {
-				if !yield(p, nil) {
-					return
-				}
-				if r.ended {
-					yield(domain.Preset{}, ErrEnded)
-					return
-				}
-			}
-			if err != nil {
-				yield(domain.Preset{}, err)
-				return
-			}
-		}
-	}
-}
-
-// presetPages reads the presets of a workspace piece by piece. No cursor stays
-// open between the pieces: an update can have only one at a time, and whoever
-// reads the presets may read others meanwhile.
-type presetPages struct {
-	r      *Reader
-	prefix Key
-	next   Key // where the next page begins, nil after the last
-	staged []Write
-}
-
-// pageSize is how many bytes of records a page has, or a few more.
-const pageSize = 16 << 10
-
-// read returns the next page. Before an error it returns what comes before the
-// preset that it is about.
-func (p *presetPages) read() (page []domain.Preset, err error) {
-	err = p.r.walkWith(p.staged, p.next, p.prefix, func(c *cursor) error {
-		size := 0
-		for ; c.key != nil; c.next() {
-			if size >= pageSize {
-				p.next = slices.Clone(c.key)
-				return nil
-			}
-			preset, err := decodeAt(c, decodePreset)
-			if err != nil {
-				return err
-			}
-			page = append(page, preset)
-			size += c.size()
-		}
-		p.next = nil
-		return nil
-	})
-	return page, err
+	prefix, _ := PresetKey(workspaceID, "")
+	return each(r, prefix, func(c *cursor) (domain.Preset, error) { return decodeAt(c, decodePreset) })
 }
 
 // PresetVersion implements domain.Reader.

@@ -1,0 +1,149 @@
+package storagetest
+
+import (
+	"bytes"
+	"cmp"
+	"errors"
+	"fmt"
+	"math/rand/v2"
+	"slices"
+	"testing"
+	"time"
+
+	"github.com/caddy-presets/caddy-presets/domain"
+)
+
+func labelNamesAre(t *testing.T, r domain.Reader, p domain.Preset, want ...string) {
+	t.Helper()
+	got, err := collect(r.LabelNames(p))
+	if err != nil || !slices.Equal(got, want) {
+		t.Errorf("got labels %q and error %v, want %q", got, err, want)
+	}
+	for label, err := range r.LabelNames(p) {
+		if err != nil || label != want[0] {
+			t.Errorf("got first label %q and error %v, want %q", label, err, want[0])
+		}
+		break
+	}
+}
+
+// manyListed lists more labels and kept answers than go into one piece, in an update
+// that adds to them and reads others meanwhile.
+func manyListed(t *testing.T, s *suite) {
+	const many = 5000
+	p := newPreset(newID(), "p")
+	later := time.Now().Add(24 * time.Hour).UTC().Truncate(time.Millisecond)
+	var labels []string
+	var answers []domain.Replay
+	for n := range many {
+		labels = append(labels, fmt.Sprintf("%05d", n))
+		answers = append(answers, domain.Replay{ID: domain.ReplayID{byte(n >> 8), byte(n)}, Request: []byte{1}, ExpiresAt: later})
+	}
+	put := func(tx domain.Tx, n int) error {
+		return cmp.Or(tx.PutLabelChange(p, labels[n], newLabelChange(1)), tx.PutReplay(answers[n]))
+	}
+	for some := range slices.Chunk(rand.Perm(many), 50) {
+		s.mustUpdate(t, func(tx domain.Tx) (err error) {
+			for _, n := range some {
+				if n%100 != 0 {
+					err = cmp.Or(err, put(tx, n))
+				}
+			}
+			return err
+		})
+	}
+	s.mustUpdate(t, func(tx domain.Tx) (err error) {
+		for n := 0; n < many; n += 100 {
+			err = cmp.Or(err, put(tx, n))
+		}
+		if err != nil {
+			return err
+		}
+		i := 0
+		for label, err := range tx.LabelNames(p) {
+			if err != nil || label != labels[i] {
+				t.Fatalf("label %d: got %q and error %v", i, label, err)
+			}
+			if n, err := tx.LabelChanges(p, label); n != 1 || err != nil {
+				t.Fatalf("label %d: got %d changes and error %v", i, n, err)
+			}
+			i++
+		}
+		if i != many {
+			t.Errorf("got %d labels, want %d", i, many)
+		}
+		return replaysAre(t, tx, answers)
+	})
+	s.mustView(t, func(r domain.Reader) error { return replaysAre(t, r, answers) })
+}
+
+func replaysAre(t *testing.T, r domain.Reader, want []domain.Replay) error {
+	t.Helper()
+	want = slices.SortedFunc(slices.Values(want), func(a, b domain.Replay) int { return bytes.Compare(a.ID[:], b.ID[:]) })
+	got, err := collect(r.Replays())
+	if err != nil {
+		return err
+	}
+	if len(got) != len(want) {
+		t.Errorf("got %d kept answers, want %d", len(got), len(want))
+		return nil
+	}
+	for i := range want {
+		same(t, got[i], want[i])
+	}
+	return nil
+}
+
+// auditRestarted empties a trail of one record, and no other.
+func auditRestarted(t *testing.T, s *suite) {
+	restart := func(records ...domain.AuditRecord) error {
+		return s.update(func(tx domain.Tx) error {
+			err := tx.RestartAudit()
+			for _, r := range records {
+				err = cmp.Or(err, putAudit(tx, r))
+			}
+			return err
+		})
+	}
+	check := func(want ...domain.AuditRecord) {
+		t.Helper()
+		s.mustView(t, func(r domain.Reader) error {
+			head, err := r.AuditHead()
+			if err != nil {
+				return err
+			}
+			var last domain.AuditHash
+			for i, w := range want {
+				got, err := r.AuditRecord(i + 1)
+				if err != nil {
+					return err
+				}
+				same(t, got, w)
+				last = w.Hash
+			}
+			same(t, head, domain.AuditHead{Count: len(want), Hash: last})
+			if _, err := r.AuditRecord(len(want) + 1); !errors.Is(err, domain.ErrNotFound) {
+				t.Errorf("behind the end: got error %v, want ErrNotFound", err)
+			}
+			return nil
+		})
+	}
+	for _, records := range [][]domain.AuditRecord{nil, {newAudit(1)}, {}, {newAudit(1)}, {newAudit(1)}, {newAudit(1), newAudit(2)}} {
+		if err := restart(records...); err != nil {
+			t.Fatal(err)
+		}
+		check(records...)
+		if len(records) < 2 {
+			continue
+		}
+		s.reopen(t)
+		check(records...)
+		if err := restart(); err == nil {
+			t.Error("a trail of two records was emptied")
+		}
+		if err := s.update(func(tx domain.Tx) error { _ = tx.RestartAudit(); return nil }); err == nil {
+			t.Error("a trail of two records was emptied where the error was overlooked")
+		}
+		check(records...)
+	}
+}
