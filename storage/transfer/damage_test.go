@@ -1,0 +1,284 @@
+package transfer
+
+import (
+	"bytes"
+	"context"
+	"crypto/sha256"
+	"encoding/hex"
+	"errors"
+	"fmt"
+	"io"
+	"math/rand/v2"
+	"slices"
+	"strings"
+	"testing"
+	"testing/iotest"
+
+	"github.com/caddy-presets/caddy-presets/domain"
+)
+
+// small returns an export of a little of everything.
+func small(t testing.TB) []byte {
+	t.Helper()
+	s := newStore(t)
+	fill(t, s).some()
+	return exported(t, s)
+}
+
+// lines returns the lines of an export without its last.
+func lines(content []byte) [][]byte {
+	all := bytes.SplitAfter(content, []byte("\n"))
+	return all[:len(all)-2]
+}
+
+// sealed returns lines with a last one that has their sum, and the counts of another.
+func sealed(t testing.TB, some [][]byte, counts Counts) []byte {
+	t.Helper()
+	content := bytes.Join(some, nil)
+	end, err := line{End: &trailer{counts, sha256.Sum256(content)}}.encode()
+	if err != nil {
+		t.Fatal(err)
+	}
+	return append(content, end...)
+}
+
+func counted(t testing.TB, content []byte) Counts {
+	t.Helper()
+	summary, err := Check(t.Context(), bytes.NewReader(content))
+	if err != nil {
+		t.Fatal(err)
+	}
+	return summary.Counts
+}
+
+// refuses checks that a file is refused, by Check and by Import.
+func refuses(t *testing.T, what string, content []byte, says string) {
+	t.Helper()
+	_, err := Check(t.Context(), bytes.NewReader(content))
+	if !errors.Is(err, ErrFile) || !strings.Contains(err.Error(), says) {
+		t.Errorf("%s: got error %v, want ErrFile with %q", what, err, says)
+	}
+	if err != nil && len(err.Error()) > 200 {
+		t.Errorf("%s: the error may quote the file: %v", what, err)
+	}
+}
+
+// A file that was cut is refused wherever that was, and what it did to a store can be
+// gone on with.
+func TestCut(t *testing.T) {
+	content := small(t)
+	var ends []int
+	for i, c := range content {
+		if c == '\n' && i < len(content)-1 {
+			ends = append(ends, i+1, i)
+		}
+	}
+	for range 300 {
+		ends = append(ends, rand.IntN(len(content)))
+	}
+	for _, end := range ends {
+		refuses(t, fmt.Sprintf("cut at byte %d", end), content[:end], "line ")
+	}
+	for i := 0; i < len(ends); i += 25 {
+		s := started(t)
+		if _, err := Import(t.Context(), s, bytes.NewReader(content[:ends[i]])); !errors.Is(err, ErrFile) {
+			t.Errorf("cut at byte %d: got error %v, want ErrFile", ends[i], err)
+		}
+		imports(t, s, content)
+		equal(t, exported(t, s), content)
+	}
+	refuses(t, "something behind it", append(slices.Clone(content), '\n'), "follows")
+	refuses(t, "twice", append(slices.Clone(content), content...), "follows")
+	refuses(t, "empty", nil, "line 1")
+}
+
+// No byte can be another.
+func TestChangedByte(t *testing.T) {
+	content := small(t)
+	for range 2000 {
+		changed, at := slices.Clone(content), rand.IntN(len(content))
+		changed[at] ^= 1 << rand.IntN(8)
+		refuses(t, fmt.Sprintf("byte %d changed", at), changed, "")
+	}
+	for range 15 {
+		changed, at := slices.Clone(content), rand.IntN(len(content))
+		changed[at] ^= 1 << rand.IntN(8)
+		s := newStore(t)
+		if _, err := Import(t.Context(), s, bytes.NewReader(changed)); !errors.Is(err, ErrFile) {
+			t.Errorf("byte %d changed: got error %v, want ErrFile", at, err)
+		}
+		if _, err := Export(t.Context(), s, io.Discard); err == nil {
+			// It failed before anything was stored.
+			if got := lines(exported(t, s)); len(got) != 1 {
+				t.Errorf("byte %d changed: %d lines are in the store as if all were well", at, len(got))
+			}
+		}
+		sound(t, s)
+	}
+}
+
+// Lines in another order are refused, even with the right sum, but for objects that
+// do not depend on each other.
+func TestReordered(t *testing.T) {
+	content := small(t)
+	all, counts := lines(content), counted(t, content)
+	kind := func(i int) string { return string(all[i][:bytes.IndexByte(all[i], ':')]) }
+	free := map[string]bool{`{"workspace"`: true, `{"answer"`: true, `{"key"`: true}
+	for i := range len(all) - 1 {
+		swapped := slices.Clone(all)
+		swapped[i], swapped[i+1] = swapped[i+1], swapped[i]
+		refuses(t, fmt.Sprintf("lines %d and %d", i+1, i+2), append(bytes.Join(swapped, nil), content[len(bytes.Join(all, nil)):]...), "line ")
+		_, err := Check(t.Context(), bytes.NewReader(sealed(t, swapped, counts)))
+		if kind(i) != kind(i+1) || !free[kind(i)] {
+			if !errors.Is(err, ErrFile) {
+				t.Errorf("lines %d %s and %d %s: got error %v, want ErrFile", i+1, kind(i), i+2, kind(i+1), err)
+			}
+		}
+		// A line that is missing or there twice.
+		for _, some := range [][][]byte{slices.Delete(slices.Clone(all), i, i+1), slices.Insert(slices.Clone(all), i, all[i])} {
+			refuses(t, fmt.Sprintf("line %d", i+1), sealed(t, some, counts), "")
+		}
+	}
+}
+
+// What is wrong with a line is told, though the sum is right.
+func TestWrongLines(t *testing.T) {
+	content := small(t)
+	all, counts := lines(content), counted(t, content)
+	for _, tc := range []struct{ old, new, says string }{
+		{`"version":1,"created_at"`, `"version":2,"created_at"`, "line 1: the export has version 2, and this server knows version 1 only"},
+		{`"version":1,"created_at"`, `"version":2,"new":{},"created_at"`, "has version 2"},
+		{`"version":1,"created_at"`, `"version":1,"new":1,"created_at"`, "line 1: it has a member that this version does not know"},
+		{`"caddy-presets"`, `"other"`, "line 1: it is not the beginning of an export of presets"},
+		{`{"export"`, `{"exports"`, "not the beginning"},
+		{`{"export":`, ``, "not the beginning"},
+		{`{"audit"`, `{"audits"`, "line 2: it has a member"},
+		{`{"audit":{`, `{"audit": {`, "line 2: it is not a line of an export"},
+		{`{"audit":{`, `{"audit":{"x":1,`, "line 2: it has a member"},
+		{`"operation":"workspace.create"`, `"operation":"workspace.update"`, "audit record 1 is not what it was written as"},
+		{`"latest_version":9,"kept"`, `"latest_version":10,"kept"`, "version 10 of the preset above should be here"},
+		{`"designated_version":5,"latest_version":9`, `"designated_version":3,"latest_version":9`, "numbers of the preset's versions"},
+		{`"also":[2,5]`, `"also":[5,2]`, "numbers of the preset's versions"},
+		{`"also":[2,5]`, `"also":[2,2,5]`, "numbers of the preset's versions"},
+		{`"also":[2,5]`, `"also":[2,5,8]`, "numbers of the preset's versions"},
+		{`"also":[2,5]`, `"also":[2,4,5]`, "version 5 is not the next"},
+		{`"config":"{ }"`, `"config":"[ ]"`, "is not a JSON object"},
+		{`"config":"{ }"`, `"config":"{ "`, "is not a JSON object"},
+		{`"config":"{ }"`, `"config":{}`, "it is not a line"},
+		{`"config":"{ }"`, `"config":{"base64":"e30="}`, "it is not a line"},
+		{`"labels":{"l":{"version":1}}`, `"labels":{"l":{"version":2}}`, "labels of the preset above"},
+		{`"labels":{"l":{"version":1}}`, `"labels":{}`, "labels of the preset above"},
+		{`{"label":"l","number":1`, `{"label":"l","number":2`, "change 2 of a label"},
+	} {
+		changed := bytes.Replace(bytes.Join(all, nil), []byte(tc.old), []byte(tc.new), 1)
+		if bytes.Equal(changed, bytes.Join(all, nil)) {
+			t.Errorf("there is no %s", tc.old)
+		}
+		refuses(t, tc.old, sealed(t, [][]byte{changed}, counts), tc.says)
+	}
+	refuses(t, "counts", sealed(t, all, Counts{}), "more or fewer lines")
+	hash := hex.EncodeToString(make([]byte, 32))
+	end, _ := line{End: &trailer{Counts: counts}}.encode()
+	if !bytes.Contains(end, []byte(hash)) {
+		t.Fatal(string(end))
+	}
+	refuses(t, "sum", append(bytes.Join(all, nil), end...), "the file was changed")
+	refuses(t, "a long line", append(slices.Clone(all[0]), bytes.Repeat([]byte(" "), maxLine+100<<10)...), "line 2: it is longer")
+}
+
+// What is wrong with the reader is no fault of the file.
+func TestReadError(t *testing.T) {
+	content := small(t)
+	broken := errors.New("broken")
+	for _, n := range []int{0, 100, len(content) / 2, len(content) - 1} {
+		r := io.MultiReader(bytes.NewReader(content[:n]), iotest.ErrReader(broken))
+		if _, err := Check(t.Context(), r); !errors.Is(err, broken) || errors.Is(err, ErrFile) {
+			t.Errorf("after %d bytes: got error %v, want the reader's own", n, err)
+		}
+	}
+	if _, err := Check(t.Context(), iotest.OneByteReader(bytes.NewReader(content))); err != nil {
+		t.Error(err)
+	}
+	ended, end := context.WithCancel(t.Context())
+	end()
+	for what, fails := range map[string]func() (Summary, error){
+		"Check":  func() (Summary, error) { return Check(ended, bytes.NewReader(content)) },
+		"Import": func() (Summary, error) { return Import(ended, newStore(t), bytes.NewReader(content)) },
+		"Export": func() (Summary, error) { return Export(ended, newStore(t), io.Discard) },
+	} {
+		if _, err := fails(); !errors.Is(err, context.Canceled) {
+			t.Errorf("%s: got error %v, want that of the context", what, err)
+		}
+	}
+}
+
+// An export that cannot be written, or of a trail that is broken, fails.
+func TestExportFails(t *testing.T) {
+	s := newStore(t)
+	f := fill(t, s)
+	f.some()
+	if _, err := Export(t.Context(), s, failing{}); !errors.Is(err, errDeliberate) {
+		t.Errorf("got error %v, want the writer's own", err)
+	}
+	f.update(func(tx domain.Tx) error {
+		head, err := tx.AuditHead()
+		r := domain.AuditRecord{Number: head.Count + 1, Previous: head.Hash}
+		return errors.Join(err, tx.PutAudit(r, []byte(`{"number":1,"hash":"x"}`)))
+	})
+	if _, err := Export(t.Context(), s, io.Discard); err == nil {
+		t.Error("a store was exported whose trail is broken")
+	}
+}
+
+var errDeliberate = errors.New("deliberate")
+
+type failing struct{}
+
+func (failing) Write([]byte) (int, error) { return 0, errDeliberate }
+
+// FuzzImport finds out that what is imported is exported as it was, and that nothing
+// else is left in order.
+func FuzzImport(f *testing.F) {
+	content := small(f)
+	all, counts := lines(content), counted(f, content)
+	f.Add(bytes.Join(all, nil), true)
+	f.Add(content, false)
+	for i := range all {
+		f.Add(bytes.Join(slices.Delete(slices.Clone(all), i, i+1), nil), true)
+	}
+	f.Fuzz(func(t *testing.T, content []byte, seal bool) {
+		if seal { // so that more than the sum is wrong
+			counts := counts
+			for _, c := range []struct {
+				n    *int
+				kind string
+			}{
+				{&counts.Audit, "audit"}, {&counts.Workspaces, "workspace"}, {&counts.Presets, "preset"}, {&counts.Versions, "version"},
+				{&counts.LabelChanges, "label_change"}, {&counts.Answers, "answer"}, {&counts.Keys, "key"},
+			} {
+				*c.n = bytes.Count(append([]byte("\n"), content...), []byte("\n{\""+c.kind+"\":"))
+			}
+			content = sealed(t, [][]byte{content}, counts)
+		}
+		summary, err := Check(t.Context(), bytes.NewReader(content))
+		if err != nil {
+			return
+		}
+		s := newStore(t)
+		defer s.Close()
+		if _, err := Import(t.Context(), s, bytes.NewReader(content)); err != nil {
+			return // an id that is none, or there twice
+		}
+		var again bytes.Buffer
+		if _, err := export(t.Context(), s, &again, summary.CreatedAt); err != nil {
+			t.Fatal(err)
+		}
+		got, want := lines(again.Bytes()), lines(content)
+		sortFree(got)
+		sortFree(want)
+		equal(t, bytes.Join(got, nil), bytes.Join(want, nil))
+	})
+}
+
+// sortFree sorts lines whose order is the store's own.
+func sortFree(all [][]byte) { slices.SortFunc(all, bytes.Compare) }

@@ -1,0 +1,343 @@
+package transfer
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"io"
+	"time"
+
+	"github.com/caddy-presets/caddy-presets/domain"
+)
+
+const (
+	// maxWeight and maxSize bound a batch: by what its records may cost an engine
+	// that puts few of them into one transaction, and by the bytes of its lines. One
+	// line may be longer.
+	maxWeight = 96
+	maxSize   = 512 << 10
+	// maxTries bounds how often a batch is tried while others keep it from being
+	// written.
+	maxTries = 10
+)
+
+// What objects weigh: the records that an engine may write for each, with those of
+// indexes and lists.
+const (
+	weighsOne       = 1
+	weighsTwo       = 2
+	weighsPreset    = 8
+	weighsWorkspace = 12
+)
+
+// Import reads a file of Export's from r to its end and puts all that it holds into
+// store, which has to be empty, but for what a server puts there when it starts first,
+// or to hold an earlier import of the same file that was interrupted. That is gone on
+// with. Until Import returns nil the import is not finished; see the package's own
+// comment for what the store is until then.
+//
+// It writes in batches, of which each is durable, and needs memory for one, whatever
+// the size of the file. While it runs nothing else may be written to the store: where
+// that happens it fails, and the store is to be emptied. An error with
+// domain.ErrUnavailable, or ctx's, says that going on later may help.
+func Import(ctx context.Context, store domain.Store, r io.Reader) (Summary, error) {
+	im := &importer{store: store, file: newFile(r)}
+	if err := store.View(ctx, im.look); err != nil {
+		return Summary{}, err
+	}
+	if err := im.all(ctx); err != nil {
+		if im.stored.Line > 0 {
+			err = fmt.Errorf("the import is not finished, of which %d lines are stored: %w", im.stored.Line, err)
+		}
+		return Summary{}, err
+	}
+	summary := im.file.summary()
+	summary.Resumed = im.resumed.Line
+	return summary, nil
+}
+
+type importer struct {
+	store domain.Store
+	file  *file
+	// resumed is how far an earlier import came, and stored how far this one did, as
+	// the store says.
+	resumed, stored mark
+	// head is the end of the audit trail that is stored.
+	head   domain.AuditHead
+	header sum
+
+	batch        []operation
+	weight, size int
+	// What was read up to the last line of the batch.
+	last reached
+}
+
+// operation puts what a line holds.
+type operation struct {
+	line int
+	put  func(domain.Tx) error
+}
+
+// reached is what the lines up to one have come to.
+type reached struct {
+	head     domain.AuditHead
+	preset   *arrival
+	versions int
+	lastID   string // of the last version
+}
+
+// all imports all lines.
+func (im *importer) all(ctx context.Context) error {
+	for {
+		if err := ctx.Err(); err != nil {
+			return err
+		}
+		l, err := im.file.next()
+		if err == nil {
+			err = im.add(ctx, l)
+		}
+		if err != nil || l.End != nil {
+			return err
+		}
+	}
+}
+
+// look finds out whether something can be imported.
+func (im *importer) look(r domain.Reader) (err error) {
+	im.resumed, err = readMark(r)
+	if err == nil && im.resumed == (mark{}) {
+		im.stored.Workspace, err = freshWorkspace(r)
+		return err
+	}
+	im.stored = im.resumed
+	return err
+}
+
+var errOther = fmt.Errorf("%w: an import of another file was begun and is not finished", ErrStore)
+
+// add takes the next line.
+func (im *importer) add(ctx context.Context, l line) error {
+	f := im.file
+	switch f.number {
+	case 2:
+		im.header = f.sums.sum()
+		if im.resumed.Line > 0 && im.resumed.Header != im.header {
+			return errOther
+		}
+	case im.resumed.Line + 1:
+		if im.resumed.Line > 1 && im.resumed.Sum != f.sums.sum() {
+			return errOther
+		}
+	}
+	switch {
+	case f.number > im.resumed.Line:
+		if err := im.collect(ctx, l); err != nil {
+			return err
+		}
+	case l.End != nil:
+		return errOther // which has more lines
+	}
+	im.note(l)
+	if f.number <= im.resumed.Line {
+		im.head = im.last.head
+		if im.last.preset != nil {
+			im.last.preset.stored = im.last.versions > 0
+		}
+	}
+	if l.End != nil {
+		return im.flush(ctx, true)
+	}
+	return nil
+}
+
+// note takes note of what a line came to.
+func (im *importer) note(l line) {
+	im.last.head, im.last.preset = im.file.order.head, im.file.order.preset
+	im.last.versions = 0
+	if p := im.last.preset; p != nil {
+		im.last.versions = p.versions
+	}
+	if l.Version != nil {
+		im.last.lastID = l.Version.ID
+	}
+}
+
+// collect adds what a line holds to the batch, once there is room for it.
+func (im *importer) collect(ctx context.Context, l line) error {
+	var ops []operation
+	weight := 0
+	put := func(w int, put func(domain.Tx) error) {
+		ops = append(ops, operation{im.file.number, put})
+		weight += w
+	}
+	if p := im.last.preset; p != nil && im.file.order.preset != p { // it is whole
+		put(weighsPreset, func(tx domain.Tx) error { return p.put(tx, p.Preset) })
+	}
+	switch {
+	case l.Audit != nil:
+		put(weighsOne, func(tx domain.Tx) error {
+			text, err := l.Audit.JSON()
+			if err != nil {
+				return err
+			}
+			return tx.PutAudit(*l.Audit, text)
+		})
+	case l.Workspace != nil:
+		put(weighsWorkspace, func(tx domain.Tx) error { return putWorkspace(tx, *l.Workspace, im.stored.Workspace) })
+	case l.Version != nil:
+		p, v := im.file.order.preset.Preset, l.Version.version()
+		put(weighsOne, func(tx domain.Tx) error { return tx.PutPresetVersion(p, v) })
+	case l.LabelChange != nil:
+		p, c := im.file.order.preset.Preset, *l.LabelChange
+		put(weighsTwo, func(tx domain.Tx) error { return tx.PutLabelChange(p, c.Label, c.LabelChange) })
+	case l.Answer != nil:
+		answer := l.Answer.replay()
+		put(weighsOne, func(tx domain.Tx) error { return tx.PutReplay(answer) })
+	case l.Key != nil:
+		put(weighsTwo, func(tx domain.Tx) error { return putKey(tx, *l.Key) })
+	case l.End != nil:
+		put(weighsWorkspace, func(tx domain.Tx) error { return endFresh(tx, im.stored.Workspace) })
+	}
+	size := len(im.file.raw)
+	if len(im.batch) > 0 && (im.weight+weight > maxWeight || im.size+size > maxSize) {
+		if err := im.flush(ctx, false); err != nil {
+			return err
+		}
+	}
+	im.batch = append(im.batch, ops...)
+	im.weight += weight
+	im.size += size
+	return nil
+}
+
+// flush writes the batch, which ends with the line before the one that was read last,
+// or with that one if it is the last of all.
+func (im *importer) flush(ctx context.Context, final bool) error {
+	next := mark{im.file.number - 1, im.file.sums.sum(), im.header, im.stored.Workspace}
+	err := im.update(ctx, func(tx domain.Tx) error {
+		if err := im.unchanged(tx); err != nil {
+			return err
+		}
+		for _, op := range im.batch {
+			if err := op.put(tx); err != nil {
+				return fmt.Errorf("line %d: %w", op.line, err)
+			}
+		}
+		if final {
+			return removeMark(tx)
+		}
+		if p := im.last.preset; p != nil && im.last.versions > 0 {
+			if err := p.put(tx, p.soFar(im.last.versions, im.last.lastID)); err != nil {
+				return fmt.Errorf("line %d: %w", next.Line, err)
+			}
+		}
+		return next.put(tx)
+	})
+	if err != nil {
+		return err
+	}
+	if p := im.last.preset; p != nil && im.last.versions > 0 {
+		p.stored = true
+	}
+	im.stored, im.head = next, im.last.head
+	im.batch, im.weight, im.size = im.batch[:0], 0, 0
+	return nil
+}
+
+// unchanged returns nil if the store is as the last batch left it. It empties the
+// audit trail of one that is to have its first.
+func (im *importer) unchanged(tx domain.Tx) error {
+	changed := fmt.Errorf("%w: something else was written to it meanwhile; begin anew with an empty store", ErrStore)
+	m, err := readMark(tx)
+	if err != nil {
+		return err
+	}
+	if im.stored.Line == 0 {
+		if m != (mark{}) {
+			return changed
+		}
+		switch fresh, err := freshWorkspace(tx); {
+		case err != nil:
+			return err
+		case fresh != im.stored.Workspace:
+			return changed
+		}
+		return tx.RestartAudit()
+	}
+	head, err := tx.AuditHead()
+	if err == nil && (m != im.stored || head != im.head) {
+		err = changed
+	}
+	return err
+}
+
+// update is Store.Update, tried again for as long as the engine gives up to others.
+func (im *importer) update(ctx context.Context, fn func(domain.Tx) error) error {
+	for try := 1; ; try++ {
+		err := im.store.Update(ctx, fn)
+		if !errors.Is(err, domain.ErrConflict) || try == maxTries {
+			return err
+		}
+		select {
+		case <-ctx.Done():
+			return ctx.Err()
+		case <-time.After(time.Duration(try) * 20 * time.Millisecond):
+		}
+	}
+}
+
+var errStored = fmt.Errorf("%w: an object with its id, slug or hash is stored already", ErrStore)
+
+// free returns nil for the error of a read that found nothing.
+func free(err error) error {
+	switch {
+	case errors.Is(err, domain.ErrNotFound):
+		return nil
+	case err != nil:
+		return err
+	}
+	return errStored
+}
+
+// put stores a in a state of it.
+func (a *arrival) put(tx domain.Tx, state domain.Preset) error {
+	if !a.stored {
+		_, err := tx.Preset(a.WorkspaceID, a.Slug)
+		if err := free(err); err != nil {
+			return err
+		}
+	}
+	return tx.PutPreset(state)
+}
+
+// putWorkspace stores w, in the place of the default workspace that has an id if it
+// has the same slug.
+func putWorkspace(tx domain.Tx, w domain.Workspace, fresh string) error {
+	_, err := tx.Workspace(w.ID)
+	if err := free(err); err != nil {
+		return err
+	}
+	switch id, err := tx.WorkspaceID(w.Slug); {
+	case err == nil && id == fresh:
+		if err := endFresh(tx, fresh); err != nil {
+			return err
+		}
+	default:
+		if err := free(err); err != nil {
+			return err
+		}
+	}
+	return tx.PutWorkspace(w)
+}
+
+func putKey(tx domain.Tx, k domain.Key) error {
+	_, err := tx.Key(k.ID)
+	if err := free(err); err != nil {
+		return err
+	}
+	_, err = tx.KeyByHash(k.Hash)
+	if err := free(err); err != nil {
+		return err
+	}
+	return tx.PutKey(k)
+}

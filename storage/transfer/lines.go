@@ -1,0 +1,200 @@
+package transfer
+
+import (
+	"bytes"
+	"encoding/hex"
+	"errors"
+	"time"
+	"unicode/utf8"
+
+	jsonv2 "github.com/go-json-experiment/json"
+	"github.com/go-json-experiment/json/jsontext"
+
+	"github.com/caddy-presets/caddy-presets/domain"
+)
+
+const (
+	formatName = "caddy-presets"
+	// formatVersion is that of the files that are written and read. Whatever
+	// changes what a line may hold raises it.
+	formatVersion = 1
+	// maxLine bounds a line, generously: the largest record has MaxStoredSize, and
+	// text of control characters is six times as long as a JSON string.
+	maxLine = 16 * domain.MaxStoredSize
+)
+
+// line is a line of a file. One of its fields is set.
+type line struct {
+	Export      *header             `json:"export,omitzero"`
+	Audit       *domain.AuditRecord `json:"audit,omitzero"`
+	Workspace   *domain.Workspace   `json:"workspace,omitzero"`
+	Preset      *presetLine         `json:"preset,omitzero"`
+	Version     *versionLine        `json:"version,omitzero"`
+	LabelChange *labelChangeLine    `json:"label_change,omitzero"`
+	Answer      *answerLine         `json:"answer,omitzero"`
+	Key         *domain.Key         `json:"key,omitzero"`
+	End         *trailer            `json:"end,omitzero"`
+}
+
+type header struct {
+	Format    string    `json:"format"`
+	Version   int       `json:"version"`
+	CreatedAt time.Time `json:"created_at"`
+}
+
+type trailer struct {
+	Counts
+	Sum sum `json:"sha256"`
+}
+
+// presetLine is a preset as clients see it, and the fields that they do not.
+type presetLine struct {
+	domain.Preset
+	DesignatedVersion int   `json:"designated_version"`
+	LatestVersion     int   `json:"latest_version"`
+	Kept              *kept `json:"kept,omitzero"` // nil where no version was removed
+}
+
+type kept struct {
+	From int   `json:"from"`
+	Also []int `json:"also"`
+}
+
+func newPresetLine(p domain.Preset) *presetLine {
+	l := &presetLine{Preset: p, DesignatedVersion: p.DesignatedVersion, LatestVersion: p.LatestVersion}
+	if p.Kept.From > 0 {
+		l.Kept = &kept{p.Kept.From, p.Kept.Also}
+	}
+	return l
+}
+
+// preset returns the preset, with all of its fields.
+func (l *presetLine) preset() domain.Preset {
+	p := l.Preset
+	p.DesignatedVersion, p.LatestVersion = l.DesignatedVersion, l.LatestVersion
+	if l.Kept != nil {
+		p.Kept = domain.Kept{From: l.Kept.From, Also: l.Kept.Also}
+	}
+	return p
+}
+
+// versionLine is a version as clients see it, with its config as text, and its
+// dialect.
+type versionLine struct {
+	domain.PresetVersion
+	Dialect domain.Dialect `json:"dialect"`
+	Config  text           `json:"config"`
+}
+
+func newVersionLine(v domain.PresetVersion) *versionLine {
+	return &versionLine{v, v.Dialect, text(v.Config)}
+}
+
+func (l *versionLine) version() domain.PresetVersion {
+	v := l.PresetVersion
+	v.Dialect, v.Config = l.Dialect, []byte(l.Config)
+	return v
+}
+
+type labelChangeLine struct {
+	Label string `json:"label"`
+	domain.LabelChange
+}
+
+type answerLine struct {
+	ID sum `json:"id"`
+	domain.Replay
+	Answer text `json:"answer,omitempty"`
+}
+
+func newAnswerLine(r domain.Replay) *answerLine {
+	return &answerLine{sum(r.ID), r, r.Answer}
+}
+
+func (l *answerLine) replay() domain.Replay {
+	r := l.Replay
+	r.ID, r.Answer = domain.ReplayID(l.ID), []byte(l.Answer)
+	return r
+}
+
+// sum is a SHA-256.
+type sum domain.KeyHash
+
+// MarshalText implements encoding.TextMarshaler.
+func (s sum) MarshalText() ([]byte, error) { return hex.AppendEncode(nil, s[:]), nil }
+
+// UnmarshalText implements encoding.TextUnmarshaler.
+func (s *sum) UnmarshalText(text []byte) error { return (*domain.KeyHash)(s).UnmarshalText(text) }
+
+// text is bytes that are to stay as they are: a JSON string, or an object with their
+// base64 where they are no UTF-8.
+type text []byte
+
+// notUTF8 is text in base64, as JSON has bytes.
+type notUTF8 struct {
+	Base64 []byte `json:"base64"`
+}
+
+// MarshalJSONTo implements jsonv2.MarshalerTo.
+func (t text) MarshalJSONTo(e *jsontext.Encoder) error {
+	if utf8.Valid(t) {
+		return e.WriteToken(jsontext.String(string(t)))
+	}
+	return jsonv2.MarshalEncode(e, notUTF8{t})
+}
+
+// UnmarshalJSONFrom implements jsonv2.UnmarshalerFrom.
+func (t *text) UnmarshalJSONFrom(d *jsontext.Decoder) error {
+	if d.PeekKind() == '{' {
+		var other notUTF8
+		err := jsonv2.UnmarshalDecode(d, &other)
+		*t = other.Base64
+		return err
+	}
+	var plain string
+	err := jsonv2.UnmarshalDecode(d, &plain)
+	if plain != "" {
+		*t = text(plain)
+	}
+	return err
+}
+
+// encode returns a line with its end.
+func (l line) encode() ([]byte, error) {
+	raw, err := jsonv2.Marshal(l, jsonv2.Deterministic(true))
+	return append(raw, '\n'), err
+}
+
+var (
+	errUnknown = errors.New("it has a member that this version does not know")
+	errNotLine = errors.New("it is not a line of an export")
+)
+
+// decode reads a line that encode has written. The errors quote nothing of it.
+func decode(raw []byte) (l line, err error) {
+	err = jsonv2.Unmarshal(raw, &l, jsonv2.RejectUnknownMembers(true))
+	if errors.Is(err, jsonv2.ErrUnknownName) {
+		return l, errUnknown
+	}
+	if err != nil {
+		return l, errNotLine
+	}
+	if again, err := l.encode(); err != nil || !bytes.Equal(again, raw) {
+		return l, errNotLine
+	}
+	return l, nil
+}
+
+// decodeHeader reads the first line, of whichever version.
+func decodeHeader(raw []byte) (version int, err error) {
+	var first struct {
+		Export struct {
+			Format  string `json:"format"`
+			Version int    `json:"version"`
+		} `json:"export"`
+	}
+	if err := jsonv2.Unmarshal(raw, &first); err != nil || first.Export.Format != formatName {
+		return 0, errors.New("it is not the beginning of an export of presets")
+	}
+	return first.Export.Version, nil
+}

@@ -1,0 +1,192 @@
+package transfer
+
+import (
+	"errors"
+	"fmt"
+	"reflect"
+	"slices"
+	"time"
+
+	"github.com/go-json-experiment/json/jsontext"
+
+	"github.com/caddy-presets/caddy-presets/domain"
+)
+
+// order is what was read of a file so far, as far as what may come next depends on
+// it.
+type order struct {
+	last      line
+	created   time.Time
+	counts    Counts
+	head      domain.AuditHead
+	workspace string   // the id of the last one, empty for none
+	preset    *arrival // the one whose versions and labels come, nil for none
+}
+
+// arrival is a preset of which versions and changes of labels come.
+type arrival struct {
+	domain.Preset
+	versions int // how many came
+	label    string
+	changes  int                      // how many of label came
+	targets  map[string]domain.Target // what the labels that came stand for
+	// stored tells that the preset is stored, with some of its versions. It is the
+	// importer's.
+	stored bool
+}
+
+var errOrder = errors.New("it does not belong behind the line before")
+
+// stage is where in a file a line belongs.
+func (l line) stage() int {
+	switch {
+	case l.Export != nil:
+		return 1
+	case l.Audit != nil:
+		return 2
+	case l.Workspace != nil, l.Preset != nil, l.Version != nil, l.LabelChange != nil:
+		return 3
+	case l.Answer != nil:
+		return 4
+	case l.Key != nil:
+		return 5
+	case l.End != nil:
+		return 6
+	default:
+		return 0
+	}
+}
+
+// take checks that a line belongs behind those before it, and takes note of it.
+func (o *order) take(l line) error {
+	stage, before := l.stage(), o.last.stage()
+	switch {
+	case before == 0 && stage != 1, stage < before, stage == before && (stage == 1 || stage == 6):
+		return errOrder
+	}
+	if l.Version == nil && l.LabelChange == nil && o.preset != nil {
+		if err := o.preset.whole(); err != nil {
+			return err
+		}
+		o.preset = nil
+	}
+	o.last = l
+	switch {
+	case l.Export != nil:
+		o.created = l.Export.CreatedAt
+	case l.Audit != nil:
+		o.counts.Audit++
+		head, err := domain.VerifyAudit(o.head, []domain.AuditRecord{*l.Audit})
+		o.head = head
+		return err
+	case l.Workspace != nil:
+		o.counts.Workspaces++
+		o.workspace = l.Workspace.ID
+	case l.Preset != nil:
+		o.counts.Presets++
+		return o.takePreset(l.Preset.preset())
+	case l.Version != nil:
+		o.counts.Versions++
+		return o.takeVersion(l.Version)
+	case l.LabelChange != nil:
+		o.counts.LabelChanges++
+		return o.takeLabelChange(l.LabelChange)
+	case l.Answer != nil:
+		o.counts.Answers++
+		if domain.ReplayID(l.Answer.ID) == markID {
+			return errors.New("it has an id that no kept answer has")
+		}
+	case l.Key != nil:
+		o.counts.Keys++
+	}
+	return nil
+}
+
+func (o *order) takePreset(p domain.Preset) error {
+	if o.workspace == "" || p.WorkspaceID != o.workspace {
+		return errors.New("the preset is not of the workspace above")
+	}
+	also := p.Kept.Also
+	wrong := p.LatestVersion < 1 || p.Kept.From < 0 || p.Kept.From > p.LatestVersion+1 ||
+		!slices.IsSorted(also) || len(slices.Compact(slices.Clone(also))) != len(also) ||
+		len(also) > 0 && (also[0] < 1 || also[len(also)-1] >= p.Kept.From)
+	if wrong || !p.State().Has(p.DesignatedVersion) {
+		return errors.New("the numbers of the preset's versions do not add up")
+	}
+	o.preset = &arrival{Preset: p, targets: make(map[string]domain.Target)}
+	return nil
+}
+
+// number returns the number of a version of a, counted from 0.
+func (a *arrival) number(i int) int {
+	if i < len(a.Kept.Also) {
+		return a.Kept.Also[i]
+	}
+	return max(a.Kept.From, 1) + i - len(a.Kept.Also)
+}
+
+// hasAll reports whether all versions came.
+func (a *arrival) hasAll() bool { return a.number(a.versions) > a.LatestVersion }
+
+func (o *order) takeVersion(v *versionLine) error {
+	a := o.preset
+	switch {
+	case a == nil || a.label != "" || v.PresetID != a.ID:
+		return errOrder
+	case a.hasAll() || v.Version != a.number(a.versions):
+		return fmt.Errorf("version %d is not the next that the preset above has", v.Version)
+	case v.Version == a.DesignatedVersion && v.ID != a.DesignatedVersionID:
+		return fmt.Errorf("version %d is not the one that the preset above designates", v.Version)
+	case jsontext.Value(v.Config).Kind() != '{' ||
+		!jsontext.Value(v.Config).IsValid(jsontext.AllowDuplicateNames(true), jsontext.AllowInvalidUTF8(true)):
+		return fmt.Errorf("the config of version %d is not a JSON object", v.Version)
+	}
+	a.versions++
+	return nil
+}
+
+func (o *order) takeLabelChange(c *labelChangeLine) error {
+	a := o.preset
+	switch {
+	case a == nil:
+		return errOrder
+	case !a.hasAll():
+		return a.whole()
+	}
+	if c.Label > a.label {
+		a.label, a.changes = c.Label, 0
+	}
+	a.changes++
+	if c.Label != a.label || c.Number != a.changes {
+		return fmt.Errorf("change %d of a label is not the next that can come", c.Number)
+	}
+	delete(a.targets, c.Label)
+	if c.To != nil {
+		a.targets[c.Label] = *c.To
+	}
+	return nil
+}
+
+// whole returns nil if all that a has came.
+func (a *arrival) whole() error {
+	switch {
+	case !a.hasAll():
+		return fmt.Errorf("version %d of the preset above should be here", a.number(a.versions))
+	case len(a.Labels) != len(a.targets) || len(a.Labels) > 0 && !reflect.DeepEqual(a.Labels, a.targets):
+		return errors.New("the labels of the preset above are not what their changes say")
+	}
+	return nil
+}
+
+// soFar returns a as it can be stored while only the first of its versions are there,
+// the last of which has an id. Clients see nothing of it.
+func (a *arrival) soFar(versions int, lastID string) domain.Preset {
+	p := a.Preset
+	p.Status, p.Labels = domain.PresetArchived, nil
+	p.LatestVersion = a.number(versions - 1)
+	p.DesignatedVersion, p.DesignatedVersionID = p.LatestVersion, lastID
+	if versions <= len(a.Kept.Also) {
+		p.Kept = domain.Kept{From: p.LatestVersion, Also: a.Kept.Also[:versions-1]}
+	}
+	return p
+}

@@ -1,0 +1,273 @@
+package transfer
+
+import (
+	"bytes"
+	"context"
+	"errors"
+	"io"
+	"strings"
+	"testing"
+
+	"github.com/caddy-presets/caddy-presets/domain"
+	"github.com/caddy-presets/caddy-presets/storage/badger"
+)
+
+// interrupted is a store that calls back before and after each update.
+type interrupted struct {
+	domain.Store
+	updates       int
+	before, after func(n int) error
+}
+
+func (s *interrupted) Update(ctx context.Context, fn func(domain.Tx) error) error {
+	s.updates++
+	if err := s.before(s.updates); err != nil {
+		return err
+	}
+	if err := s.Store.Update(ctx, fn); err != nil {
+		return err
+	}
+	return s.after(s.updates)
+}
+
+func nothing(int) error { return nil }
+
+// An import that was interrupted, after whichever batch and however, is gone on with.
+// Until then the store is in order, and no export is made of it.
+func TestResume(t *testing.T) {
+	from := newStore(t)
+	f := fill(t, from)
+	f.some()
+	f.much()
+	content := exported(t, from)
+	other := small(t)
+
+	// As often as there are batches.
+	to := started(t)
+	for batches := 1; ; batches++ {
+		if batches > 1000 {
+			t.Fatal("the import makes no progress")
+		}
+		ctx, stop := context.WithCancel(t.Context())
+		s := &interrupted{Store: to, before: nothing, after: func(n int) error {
+			switch {
+			case n < 1+batches%2:
+				return nil
+			case batches%3 == 0: // it was written, and nobody was told
+				return errDeliberate
+			}
+			stop() // the client has gone
+			return nil
+		}}
+		summary, err := Import(ctx, s, bytes.NewReader(content))
+		stop()
+		if err == nil {
+			t.Logf("%d interruptions, at last after line %d", batches, summary.Resumed)
+			if batches < 10 || summary.Resumed < 1000 {
+				t.Errorf("got %+v after %d interruptions", summary, batches)
+			}
+			break
+		}
+		if !errors.Is(err, context.Canceled) && !errors.Is(err, errDeliberate) {
+			t.Fatal(err)
+		}
+		if unfinished, err := Unfinished(t.Context(), to); !unfinished || err != nil {
+			t.Fatalf("got unfinished %t, %v", unfinished, err)
+		}
+		sound(t, to)
+		if _, err := Export(t.Context(), to, io.Discard); !errors.Is(err, ErrUnfinished) {
+			t.Errorf("got error %v, want ErrUnfinished", err)
+		}
+		if _, err := Import(t.Context(), to, bytes.NewReader(other)); !errors.Is(err, ErrStore) || !strings.Contains(err.Error(), "another file") {
+			t.Errorf("another file: got error %v, want that it is refused", err)
+		}
+		whole(t, to)
+	}
+	equal(t, exported(t, to), content)
+	sound(t, to)
+	if unfinished, err := Unfinished(t.Context(), to); unfinished || err != nil {
+		t.Errorf("got unfinished %t, %v", unfinished, err)
+	}
+	sameLists(t, to, from)
+}
+
+// whole checks that clients that can see a preset can see all of it.
+func whole(t *testing.T, s *badger.Store) {
+	t.Helper()
+	err := s.View(t.Context(), func(r domain.Reader) error {
+		id, err := r.WorkspaceID("default")
+		if err != nil {
+			return err // there is one at any time
+		}
+		if team, err := r.WorkspaceID("team"); err == nil {
+			id = team
+		}
+		for p, err := range r.Presets(id) {
+			if err != nil {
+				return err
+			}
+			if p.Status != domain.PresetArchived && p.Slug == "long" && (p.LatestVersion != 250 || len(p.Labels) != 7) {
+				t.Errorf("a part of a preset can be seen: %d versions, %d labels", p.LatestVersion, len(p.Labels))
+			}
+		}
+		return nil
+	})
+	if err != nil {
+		t.Fatal(err)
+	}
+}
+
+// A file whose beginning is another than that of the one that was begun with is
+// refused, as is one that ends before.
+func TestResumeOtherFile(t *testing.T) {
+	content := small(t)
+	all, counts := lines(content), counted(t, content)
+	to := newStore(t)
+	s := &interrupted{Store: to, before: nothing, after: func(int) error { return errDeliberate }}
+	if _, err := Import(t.Context(), s, bytes.NewReader(content)); !errors.Is(err, errDeliberate) {
+		t.Fatal(err)
+	}
+	changed := bytes.Replace(content, []byte(`"slug":"team"`), []byte(`"slug":"meat"`), 1)
+	if bytes.Equal(changed, content) {
+		t.Fatal("nothing was changed")
+	}
+	changed = sealed(t, lines(changed), counts)
+	if _, err := Import(t.Context(), to, bytes.NewReader(changed)); !errors.Is(err, ErrStore) && !errors.Is(err, ErrFile) {
+		t.Errorf("got error %v, want that it is refused", err)
+	}
+	short := sealed(t, all[:30], Counts{Audit: 29})
+	if _, err := Import(t.Context(), to, bytes.NewReader(short)); !errors.Is(err, ErrStore) {
+		t.Errorf("got error %v, want ErrStore", err)
+	}
+	imports(t, to, content)
+	equal(t, exported(t, to), content)
+}
+
+// What others write while an import is under way makes it fail, and is not lost.
+func TestWrittenMeanwhile(t *testing.T) {
+	from := newStore(t)
+	f := fill(t, from)
+	f.some()
+	f.much()
+	content := exported(t, from)
+	for _, at := range []int{1, 2, 9, 20} {
+		to := started(t)
+		meanwhile := func(n int) error {
+			if n == at {
+				fill(t, to).version("", "meanwhile", `{}`)
+			}
+			return nil
+		}
+		s := &interrupted{Store: to, before: meanwhile, after: nothing}
+		if _, err := Import(t.Context(), s, bytes.NewReader(content)); !errors.Is(err, ErrStore) {
+			t.Errorf("before batch %d: got error %v, want ErrStore", at, err)
+		}
+		if _, err := Import(t.Context(), to, bytes.NewReader(content)); !errors.Is(err, ErrStore) {
+			t.Errorf("before batch %d, again: got error %v, want ErrStore", at, err)
+		}
+		sound(t, to)
+	}
+}
+
+// Of two imports at the same time one fails, and the other comes to its end.
+func TestTwoImports(t *testing.T) {
+	content := small(t)
+	to := started(t)
+	var inner error
+	s := &interrupted{Store: to, after: nothing, before: func(n int) error {
+		if n == 2 {
+			_, inner = Import(t.Context(), to, bytes.NewReader(content))
+		}
+		return nil
+	}}
+	if _, err := Import(t.Context(), s, bytes.NewReader(content)); !errors.Is(err, ErrStore) || inner != nil {
+		t.Errorf("got errors %v and %v, want ErrStore and none", err, inner)
+	}
+	equal(t, exported(t, to), content)
+}
+
+// An engine that gives up to others is asked again, a few times.
+func TestConflicts(t *testing.T) {
+	content := small(t)
+	for _, conflicts := range []int{maxTries - 1, maxTries} {
+		to := newStore(t)
+		s := &interrupted{Store: to, after: nothing, before: func(n int) error {
+			if n <= conflicts {
+				return domain.ErrConflict
+			}
+			return nil
+		}}
+		_, err := Import(t.Context(), s, bytes.NewReader(content))
+		if (conflicts < maxTries) != (err == nil) || err != nil && !errors.Is(err, domain.ErrConflict) {
+			t.Errorf("%d conflicts: got error %v", conflicts, err)
+		}
+	}
+}
+
+// sized is a store that measures updates.
+type sized struct {
+	domain.Store
+	t             testing.TB
+	count, bytes  int // the most
+	updates, puts int
+}
+
+func (s *sized) Update(ctx context.Context, fn func(domain.Tx) error) error {
+	return s.Store.Update(ctx, func(tx domain.Tx) error {
+		m := &measured{Tx: tx}
+		err := fn(m)
+		s.updates++
+		s.puts += m.count
+		if s.count = max(s.count, m.count); m.count > 1 {
+			s.bytes = max(s.bytes, m.bytes)
+		}
+		return err
+	})
+}
+
+type measured struct {
+	domain.Tx
+	count, bytes int
+}
+
+func (m *measured) add(n int) {
+	m.count++
+	m.bytes += n
+}
+
+func (m *measured) PutAudit(r domain.AuditRecord, text []byte) error {
+	m.add(len(text))
+	return m.Tx.PutAudit(r, text)
+}
+
+func (m *measured) PutPreset(p domain.Preset) error {
+	m.add(1000)
+	return m.Tx.PutPreset(p)
+}
+
+func (m *measured) PutPresetVersion(p domain.Preset, v domain.PresetVersion) error {
+	text, _ := v.JSON()
+	m.add(len(text))
+	return m.Tx.PutPresetVersion(p, v)
+}
+
+func (m *measured) PutLabelChange(p domain.Preset, label string, c domain.LabelChange) error {
+	m.add(500)
+	return m.Tx.PutLabelChange(p, label, c)
+}
+
+// Batches are as large as an engine with small transactions can take.
+func TestBatches(t *testing.T) {
+	from := newStore(t)
+	f := fill(t, from)
+	f.some()
+	f.much()
+	s := &sized{Store: newStore(t), t: t}
+	if _, err := Import(t.Context(), s, bytes.NewReader(exported(t, from))); err != nil {
+		t.Fatal(err)
+	}
+	t.Logf("%d objects in %d batches, at most %d and %d bytes in one", s.puts, s.updates, s.count, s.bytes)
+	if s.count > maxWeight+1 || s.bytes > maxSize+1000 || s.updates > s.puts/10 {
+		t.Errorf("want at most %d objects and %d bytes", maxWeight+1, maxSize)
+	}
+}
