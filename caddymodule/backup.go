@@ -1,37 +1,23 @@
 package caddymodule
 
 import (
-	"cmp"
 	"context"
 	"encoding/json"
 	"errors"
 	"fmt"
 	"io"
-	"io/fs"
-	"net/http"
 	"net/url"
 	"os"
 	"os/signal"
-	"path/filepath"
-	"strings"
-	"sync"
 	"syscall"
 	"time"
 
 	"github.com/caddyserver/caddy/v2"
 	"github.com/dustin/go-humanize"
 	"github.com/spf13/cobra"
-	"go.uber.org/zap"
-	"golang.org/x/term"
 
-	"github.com/caddy-presets/caddy-presets/domain"
 	"github.com/caddy-presets/caddy-presets/storage/badger"
 )
-
-// backupPause is how long whoever asks for a backup may leave what was sent to it
-// unread, for example while it asks for a passphrase. Until it ends the store keeps
-// all that is replaced meanwhile.
-const backupPause = 5 * time.Minute
 
 // backedUp is a store that can be backed up through the admin endpoint.
 type backedUp interface {
@@ -48,8 +34,7 @@ func (l *lease) Backup(ctx context.Context, w io.Writer, base *badger.BackupInfo
 }
 
 // getBackup answers with a backup: a full one or, with the second line of an earlier
-// one as since, one that continues it. When it fails midway the connection is aborted,
-// so that what has arrived cannot pass for the whole.
+// one as since, one that continues it.
 func getBackup(r adminRequest) error {
 	store, ok := r.store.(backedUp)
 	if !ok {
@@ -63,66 +48,18 @@ func getBackup(r adminRequest) error {
 		}
 		base = &info
 	}
-	to := &backupStream{w: r.w, control: http.NewResponseController(r.w)}
-	defer to.control.SetWriteDeadline(time.Time{}) //nolint:errcheck // the connection may be gone
-	ctx, cancel := context.WithCancel(r.Context())
-	defer cancel()
-	// A client that does not read would keep the folder from whoever opens it next.
-	defer context.AfterFunc(r.gone, func() {
-		cancel()
-		to.end()
-	})()
-	_, _, err := store.Backup(ctx, to, base)
+	err := r.download("application/octet-stream", "a backup", func(ctx context.Context, w io.Writer) error {
+		_, _, err := store.Backup(ctx, w, base)
+		return err
+	})
 	switch {
 	case err == nil:
 		return nil
-	case to.begun:
-		caddy.Log().Named("admin.api.presets").Error("a backup ended early", zap.Error(err))
-		panic(http.ErrAbortHandler)
 	case errors.Is(err, badger.ErrBaseRefused):
 		return badRequest(err)
 	default:
 		return adminError(err)
 	}
-}
-
-// backupStream is the answer that a backup is written to.
-type backupStream struct {
-	w       http.ResponseWriter
-	control *http.ResponseController
-	begun   bool
-
-	mu    sync.Mutex // of the deadline
-	ended bool
-}
-
-// end makes all writes fail, also one that is under way.
-func (s *backupStream) end() {
-	s.mu.Lock()
-	defer s.mu.Unlock()
-	s.ended = true
-	_ = s.control.SetWriteDeadline(time.Now()) // fails where the connection is gone, too
-}
-
-// allow gives a client its time to read.
-func (s *backupStream) allow() error {
-	s.mu.Lock()
-	defer s.mu.Unlock()
-	if s.ended {
-		return domain.ErrClosed
-	}
-	return s.control.SetWriteDeadline(time.Now().Add(backupPause))
-}
-
-func (s *backupStream) Write(p []byte) (int, error) {
-	if !s.begun {
-		s.begun = true
-		s.w.Header().Set("Content-Type", "application/octet-stream")
-	}
-	if err := s.allow(); err != nil {
-		return 0, err
-	}
-	return s.w.Write(p)
 }
 
 func backupCommand() *cobra.Command {
@@ -156,7 +93,7 @@ named <file>.partial.`,
 				path += "?since=" + url.QueryEscape(base)
 			}
 			if args[0] != "-" {
-				return target.backupToFile(ctx, cmd.ErrOrStderr(), path, args[0])
+				return newFile(args[0], func(file io.Writer) error { return target.backupTo(ctx, cmd.ErrOrStderr(), path, file) })
 			}
 			if isTerminal(cmd.OutOrStdout()) {
 				return errors.New("standard output is a terminal, and a backup is not for reading")
@@ -184,78 +121,15 @@ func readBase(name string) (string, error) {
 	return string(text), err
 }
 
-// backupToFile makes a backup in a new file, which appears when it is complete.
-func (t *adminTarget) backupToFile(ctx context.Context, notes io.Writer, path, name string) (err error) {
-	if _, err := os.Lstat(name); !errors.Is(err, fs.ErrNotExist) {
-		return cmp.Or(err, existsAlready(name))
-	}
-	partial := name + ".partial"
-	file, err := os.OpenFile(partial, os.O_WRONLY|os.O_CREATE|os.O_EXCL, 0o600)
-	if errors.Is(err, fs.ErrExist) {
-		return fmt.Errorf("%s exists: another backup is being made, or one was cut short; if so, remove it", partial)
-	}
-	if err != nil {
-		return err
-	}
-	defer func() {
-		if err != nil {
-			if gone := os.Remove(partial); !errors.Is(gone, fs.ErrNotExist) {
-				err = errors.Join(err, gone)
-			}
-		}
-	}()
-	err = t.backupTo(ctx, notes, path, file)
-	if err == nil {
-		err = file.Sync()
-	}
-	if err := errors.Join(err, file.Close()); err != nil {
-		return err
-	}
-	return publish(partial, name, badger.SyncFolder)
-}
-
-// publish gives a complete file its name, durably, unless a file has that name by now.
-// Where that fails there is none of that name.
-func publish(partial, name string, sync func(folder string) error) error {
-	// Renaming replaces what is there. So an empty file claims the name first.
-	claim, err := os.OpenFile(name, os.O_WRONLY|os.O_CREATE|os.O_EXCL, 0o600)
-	if errors.Is(err, fs.ErrExist) {
-		return existsAlready(name)
-	}
-	if err != nil {
-		return err
-	}
-	err = claim.Close()
-	if err == nil {
-		err = os.Rename(partial, name)
-	}
-	if err == nil {
-		err = sync(filepath.Dir(name))
-	}
-	if err != nil {
-		return errors.Join(err, os.Remove(name))
-	}
-	return nil
-}
-
-func existsAlready(name string) error {
-	return fmt.Errorf("%s exists already, and backups are not overwritten", name)
-}
-
 // backupTo copies a backup from the server, checks it meanwhile and says what it is.
 func (t *adminTarget) backupTo(ctx context.Context, notes io.Writer, path string, to io.Writer) error {
-	response, err := t.request(http.MethodGet, path, nil)
-	if err != nil {
+	var info badger.BackupInfo
+	var end badger.BackupEnd
+	p, err := t.fetch(ctx, notes, path, func(r io.Reader) (err error) {
+		info, end, err = badger.CheckBackup(io.TeeReader(r, to))
 		return err
-	}
-	defer response.Body.Close()
-	defer context.AfterFunc(ctx, func() { response.Body.Close() })()
-	p := newProgress(notes, 0)
-	info, end, err := badger.CheckBackup(io.TeeReader(p.watch(response.Body), to))
-	p.done()
+	})
 	switch {
-	case ctx.Err() != nil:
-		return errors.New("interrupted")
 	case errors.Is(err, badger.ErrNotRestorable):
 		return fmt.Errorf("what the server sent is no whole backup, its log tells why: %w", err)
 	case err != nil:
@@ -376,74 +250,6 @@ func openBackups(stdin io.Reader, names []string) (backups []badger.BackupFile, 
 		size = 0
 	}
 	return backups, size, closeAll, nil
-}
-
-func isTerminal(w any) bool {
-	file, ok := w.(*os.File)
-	return ok && term.IsTerminal(int(file.Fd()))
-}
-
-// progressInterval is how often progress is shown at most.
-const progressInterval = 200 * time.Millisecond
-
-// progress counts what is read and shows it, on a terminal.
-type progress struct {
-	terminal io.Writer // nil if there is none
-	start    time.Time
-	shown    time.Time
-	bytes    int64
-	total    int64 // 0 if it is not known
-}
-
-func newProgress(to io.Writer, total int64) *progress {
-	p := &progress{start: time.Now(), total: total}
-	if isTerminal(to) {
-		p.terminal = to
-	}
-	return p
-}
-
-// watch returns a reader of r that counts.
-func (p *progress) watch(r io.Reader) io.Reader { return watched{r, p} }
-
-type watched struct {
-	io.Reader
-	p *progress
-}
-
-func (w watched) Read(b []byte) (int, error) {
-	n, err := w.Reader.Read(b)
-	w.p.bytes += int64(n)
-	w.p.show()
-	return n, err
-}
-
-func (p *progress) show() {
-	now := time.Now()
-	if p.terminal == nil || now.Sub(p.shown) < progressInterval {
-		return
-	}
-	p.shown = now
-	line := humanize.IBytes(uint64(p.bytes))
-	if p.total > 0 {
-		line += " of " + humanize.IBytes(uint64(p.total))
-	}
-	fmt.Fprintf(p.terminal, "\r%-40s", fmt.Sprintf("%s in %v", line, p.elapsed()))
-}
-
-// done removes what was shown.
-func (p *progress) done() {
-	if p.terminal != nil && !p.shown.IsZero() {
-		fmt.Fprintf(p.terminal, "\r%s\r", strings.Repeat(" ", 40))
-	}
-}
-
-func (p *progress) elapsed() time.Duration {
-	unit := time.Second
-	if e := time.Since(p.start); e < 10*time.Second {
-		unit = 10 * time.Millisecond
-	}
-	return time.Since(p.start).Round(unit)
 }
 
 // Interface guard

@@ -386,7 +386,7 @@ func waitsToWrite() bool {
 	stacks := make([]byte, 4<<20)
 	stacks = stacks[:runtime.Stack(stacks, true)]
 	for goroutine := range bytes.SplitSeq(stacks, []byte("\n\n")) {
-		if bytes.Contains(goroutine, []byte("[IO wait")) && bytes.Contains(goroutine, []byte("(*backupStream).Write")) {
+		if bytes.Contains(goroutine, []byte("[IO wait")) && bytes.Contains(goroutine, []byte("(*answerStream).Write")) {
 			return true
 		}
 	}
@@ -479,7 +479,9 @@ func TestBackupInterrupted(t *testing.T) {
 	target := &adminTarget{address: stalled}
 	failed := make(chan error)
 	go func() {
-		failed <- target.backupToFile(ctx, io.Discard, adminPath+"backup", filepath.Join(dir, "b"))
+		failed <- newFile(filepath.Join(dir, "b"), func(file io.Writer) error {
+			return target.backupTo(ctx, io.Discard, adminPath+"backup", file)
+		})
 	}()
 	<-begun
 	stop()
