@@ -114,9 +114,12 @@ type adminOperation struct {
 	name   string // in the OpenAPI document
 	method string
 	path   string // below adminPath; {} stands for any one segment that is not empty
-	body   string // its schema in that document, empty for none
+	body   string // its schema in that document, or linesBody; empty for none
 	run    func(w http.ResponseWriter, r *http.Request, params []string) error
 }
+
+// linesBody stands for a body that is an export.
+const linesBody = "export"
 
 // adminRoutes is what the admin endpoint offers. Only the answer to the creation
 // of a key holds a secret, once.
@@ -128,6 +131,8 @@ func adminRoutes() []adminOperation {
 		{"audit_list", http.MethodGet, "audit", "", withStore(listAudit)},
 		{"version_prune", http.MethodPost, "prune", "Pruning", withStore(pruneVersions)},
 		{"backup_get", http.MethodGet, "backup", "", withStore(getBackup)},
+		{"store_export", http.MethodGet, "export", "", withStore(exportStore)},
+		{"store_import", http.MethodPost, "import", linesBody, withStore(importStore)},
 		{"store_verify", http.MethodPost, "verify", "", withStore(verifyStore)},
 		{"openapi_get", http.MethodGet, "openapi.yaml", "", serveOpenAPI},
 	}

@@ -18,13 +18,13 @@ import (
 func init() {
 	caddycmd.RegisterCommand(caddycmd.Command{
 		Name:  "presets",
-		Usage: "key|audit|backup|restore|verify|prune",
+		Usage: "key|audit|backup|restore|export|import|verify|prune",
 		Short: "Manages the keys and the store of the presets handler, and reads its audit trail",
 		Long: `
 Issues, lists and revokes the keys of a running presets handler, prints and
-verifies the trail of all changes, backs up a store, and removes old versions of
-presets, through Caddy's admin endpoint. Restores a store, and looks for damage in
-it.`,
+verifies the trail of all changes, backs up a store, moves it to another engine, and
+removes old versions of presets, through Caddy's admin endpoint. Restores a store, and
+looks for damage in it.`,
 		CobraFunc: func(presets *cobra.Command) {
 			isCommand.Store(true)
 			addCommands(presets)
@@ -34,7 +34,7 @@ it.`,
 
 // addCommands adds the subcommands of caddy presets.
 func addCommands(presets *cobra.Command) {
-	presets.AddCommand(keyCommand(), auditCommand(), backupCommand(), restoreCommand(), verifyCommand(), pruneCommand())
+	presets.AddCommand(keyCommand(), auditCommand(), backupCommand(), restoreCommand(), exportCommand(), importCommand(), verifyCommand(), pruneCommand())
 	refuseUnknown(presets)
 }
 
@@ -161,6 +161,14 @@ func (t *adminTarget) call(method, path string, body []byte, answer any) error {
 // request sends a request to the admin endpoint. path may have a query. The answer,
 // which is a success, is the caller's to close.
 func (t *adminTarget) request(method, path string, body []byte) (*http.Response, error) {
+	if body == nil {
+		return t.send(method, path, nil, nil)
+	}
+	return t.send(method, path, nil, bytes.NewReader(body))
+}
+
+// send is request with headers, and a body of whatever length.
+func (t *adminTarget) send(method, path string, headers http.Header, body io.Reader) (*http.Response, error) {
 	address, err := caddycmd.DetermineAdminAPIAddress(t.address, nil, t.config, t.adapter)
 	if err != nil {
 		return nil, fmt.Errorf("finding the admin endpoint: %w", err)
@@ -172,11 +180,7 @@ func (t *adminTarget) request(method, path string, body []byte) (*http.Response,
 		}
 		path += separator + "store=" + url.QueryEscape(t.store)
 	}
-	var reader io.Reader
-	if body != nil {
-		reader = bytes.NewReader(body)
-	}
-	return caddycmd.AdminAPIRequest(address, method, path, nil, reader)
+	return caddycmd.AdminAPIRequest(address, method, path, headers, body)
 }
 
 func printKeys(w io.Writer, keys []issuedKey) error {

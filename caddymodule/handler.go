@@ -21,6 +21,7 @@ import (
 
 	"github.com/caddy-presets/caddy-presets/domain"
 	"github.com/caddy-presets/caddy-presets/schema"
+	"github.com/caddy-presets/caddy-presets/storage/transfer"
 )
 
 func init() {
@@ -210,6 +211,9 @@ func (h *Handler) provisionStore(ctx caddy.Context) error {
 		go h.ensureLater(ctx)
 	case err != nil:
 		return fmt.Errorf("creating the default workspace: %w", err)
+	}
+	if unfinished, err := transfer.Unfinished(ctx, engine.Store()); err == nil && unfinished {
+		h.logger.Warn("an import into the store was begun and not finished: not all is in it; begin it again with the same file", zap.String("store", engine.Name()))
 	}
 	if h.Inference != nil {
 		if err := h.Inference.provision(store); err != nil {

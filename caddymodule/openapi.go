@@ -67,6 +67,8 @@ var descriptions = map[string]description{
 	"audit_list":    {"admin", "Read the audit trail", "Audit", "store after audit_limit"},
 	"version_prune": {"admin", "Remove old versions of presets, for good", "Pruned", "store"},
 	"backup_get":    {"admin", "Back up the store", "Backup", "store since"},
+	"store_export":  {"admin", "Export the store, for whichever engine", "Export", "store"},
+	"store_import":  {"admin", "Import an export into a store that is empty", "Imported", "store"},
 	"store_verify":  {"admin", "Look for damage in the store", "Verdict", "store"},
 	"openapi_get":   {"admin", "Get this document", "OpenAPI", ""},
 }
@@ -236,7 +238,11 @@ func (d *openAPI) endpoints(schemas *schema.Schemas) (all []endpoint) {
 			refusals: []int{http.StatusBadRequest, http.StatusNotFound, http.StatusInternalServerError, http.StatusServiceUnavailable},
 			security: []any{}, servers: adminServers,
 		}
-		if op.body != "" {
+		switch op.body {
+		case "":
+		case linesBody:
+			e.body = map[string]any{"required": true, "content": map[string]any{jsonLines: map[string]any{}}}
+		default:
 			e.body = requestBody(op.body, true)
 		}
 		if op.method != http.MethodGet {

@@ -386,6 +386,14 @@ func TestOpenAPIAnswers(t *testing.T) {
 	check("backup_get", admin("GET", "backup?since=x", ""), 400)
 	check("backup_get", admin("GET", "backup?store=absent", ""), 404)
 	check("openapi_get", admin("GET", "openapi.yaml", ""), 200)
+	exported := admin("GET", "export", "")
+	check("store_export", exported, 200)
+	check("store_export", admin("GET", "export?store=absent", ""), 404)
+	check("store_import", admin("POST", "import", exported.body), 400)
+	folder := s.folder
+	s.another()
+	check("store_import", admin("POST", "import", exported.body), 200)
+	s.folder = folder
 
 	s.reload(strings.Replace(standard, "auth_failure_limit 1000000", "auth_failure_limit 1 24h", 1) + rest)
 	s.do("GET", "/v1/presets", "", bearer("a-guess")).want(t, 401)

@@ -1,0 +1,293 @@
+package caddymodule
+
+import (
+	"bytes"
+	"context"
+	"fmt"
+	"io"
+	"net"
+	"net/http"
+	"os"
+	"path/filepath"
+	"runtime"
+	"slices"
+	"strings"
+	"testing"
+)
+
+// another makes the server use another store, which is new.
+func (s *server) another() {
+	s.t.Helper()
+	s.folder = storeFolder(s.t)
+	s.t.Cleanup(s.stop) // before the folder goes
+	if err := s.load(s.site(standard)); err != nil {
+		s.t.Fatal(err)
+	}
+}
+
+// importing runs the import command with some standard input.
+func (s *server) importing(stdin io.Reader, args ...string) (note string, err error) {
+	s.t.Helper()
+	var stderr bytes.Buffer
+	cmd := importCommand()
+	cmd.SilenceUsage, cmd.SilenceErrors = true, true
+	cmd.SetIn(stdin)
+	cmd.SetErr(&stderr)
+	cmd.SetArgs(append(args, "--address", s.admin))
+	err = cmd.Execute()
+	return stderr.String(), err
+}
+
+// inside returns a file without its first and its last line, which have a time.
+func inside(t *testing.T, name string) []byte {
+	t.Helper()
+	content, err := os.ReadFile(name)
+	if err != nil {
+		t.Fatal(err)
+	}
+	lines := bytes.SplitAfter(content, []byte("\n"))
+	return bytes.Join(lines[1:len(lines)-2], nil)
+}
+
+// TestTransferCommands moves what is served from one store to another, and back.
+func TestTransferCommands(t *testing.T) {
+	const canary = "CANARY of a prompt"
+	s := start(t, standard)
+	dir := t.TempDir()
+	file := func(name string) string { return filepath.Join(dir, name) }
+	s.manage("POST", "/v1/presets/p/responses", `{"model":"m","instructions":"`+canary+`"}`).want(t, 200)
+	s.manage("POST", "/v1/presets/p/responses", `{"model":"m2"}`).want(t, 200)
+	s.manage("PUT", "/v1/presets/p/labels/staging", `{"version":1}`).want(t, 200)
+	s.manage("POST", "/v1/workspaces", minimalWorkspace).want(t, 201)
+	s.manage("POST", "/v1/presets/q/responses?workspace_id=team", `{"model":"m"}`, "Idempotency-Key: again").want(t, 200)
+	s.manage("POST", "/v1/presets/gone/responses", `{"model":"m"}`).want(t, 200)
+	s.manage("DELETE", "/v1/presets/gone", "").want(t, 200)
+	k, revoked := s.issue(`{"kind":"management"}`), s.issue(`{"kind":"inference","workspace":"team"}`)
+	if _, _, err := run("key", "revoke", revoked.id, "--address", s.admin); err != nil {
+		t.Fatal(err)
+	}
+	list := s.manage("GET", "/v1/presets", "").body
+
+	export := func(name string) (digest string) {
+		t.Helper()
+		out, note, err := run("export", file(name), "--address", s.admin)
+		if err != nil || out != "" || strings.Count(note, "\n") != 1 || !strings.HasPrefix(note, "Exported 2 workspaces, 3 presets, 4 versions, 1 changes of labels, 2 keys") {
+			t.Fatalf("got %q and %q, %v", out, note, err)
+		}
+		if info, err := os.Stat(file(name)); err != nil || info.Mode().Perm() != 0o600 && runtime.GOOS != "windows" {
+			t.Errorf("%s: got mode %v, want 600 (%v)", name, info.Mode(), err)
+		}
+		return digests.FindString(note)
+	}
+	digest := export("first")
+	for _, name := range []string{"second", "third"} {
+		s.another()
+		note, err := s.importing(nil, file("first"))
+		if err != nil || strings.Count(note, "\n") != 1 || !strings.HasPrefix(note, "Imported the export of 2") || digests.FindString(note) != digest {
+			t.Fatalf("got %q, %v, want digest %s", note, err, digest)
+		}
+		if got := export(name); got != digest {
+			t.Errorf("%s: got digest %s, want %s", name, got, digest)
+		}
+		if !bytes.Equal(inside(t, file(name)), inside(t, file("first"))) {
+			t.Errorf("the export of what was imported is another")
+		}
+	}
+	if got := s.manage("GET", "/v1/presets", "").body; got != list {
+		t.Errorf("got presets %s, want %s", got, list)
+	}
+	s.manage("GET", "/v1/presets/p/versions/1", "").want(t, 200, canary)
+	s.manage("GET", "/v1/presets/p/labels/staging", "").want(t, 200, `"history_count":1`)
+	s.manage("GET", "/v1/presets/gone", "").want(t, 404)
+	s.manage("POST", "/v1/presets/q/responses?workspace_id=team", `{"model":"m"}`, "Idempotency-Key: again").want(t, 200, `"version":1`)
+	s.do("GET", "/v1/presets/p", "", bearer(k.secret)).want(t, 200)
+	s.do("GET", "/v1/presets/p", "", bearer(revoked.secret)).want(t, 401)
+	if out, _, err := run("audit", "--verify", "--address", s.admin); err != nil || !strings.Contains(out, "unbroken") {
+		t.Errorf("the audit trail: got %q, %v", out, err)
+	}
+	if out, _, err := run("verify", "--address", s.admin); err != nil {
+		t.Errorf("got %q, %v, want that nothing is damaged", out, err)
+	}
+	if logs := s.logs(); strings.Contains(logs, canary) {
+		t.Error("the prompt was logged")
+	}
+}
+
+// An export may go through pipes, and one that was cut there goes on from a file.
+func TestTransferThroughPipes(t *testing.T) {
+	s := start(t, standard)
+	for n := range 300 {
+		s.manage("POST", fmt.Sprintf("/v1/presets/p%d/responses", n), `{"model":"m"}`).want(t, 200)
+	}
+	out, note, err := run("export", "-", "--address", s.admin)
+	if err != nil || !strings.HasPrefix(note, "Exported 1 workspaces, 300 presets") {
+		t.Fatalf("got %q, %v", note, err)
+	}
+	s.another()
+	if note, err := s.importing(strings.NewReader(out), "-"); err != nil || !strings.HasPrefix(note, "Imported") {
+		t.Fatalf("got %q, %v", note, err)
+	}
+
+	s.another()
+	_, err = s.importing(strings.NewReader(out[:len(out)*3/4]), "-")
+	if err == nil || !strings.Contains(err.Error(), "the import is not finished, of which") || !strings.Contains(err.Error(), "it was cut short") {
+		t.Fatalf("got error %v, want that the import is not finished", err)
+	}
+	if _, _, err := run("export", "-", "--address", s.admin); err == nil || !strings.Contains(err.Error(), "not finished") {
+		t.Errorf("an export of a part: got error %v, want that it is refused", err)
+	}
+	if err := s.load(s.site(standard)); err != nil { // as a restart
+		t.Fatal(err)
+	}
+	if !strings.Contains(s.logs(), "an import into the store was begun and not finished") {
+		t.Error("the log does not tell that the store has but a part")
+	}
+	name := filepath.Join(t.TempDir(), "export")
+	if err := os.WriteFile(name, []byte(out), 0o600); err != nil {
+		t.Fatal(err)
+	}
+	if note, err := s.importing(nil, name); err != nil || !strings.Contains(note, ", from line ") {
+		t.Errorf("got %q, %v, want that it goes on", note, err)
+	}
+	s.manage("GET", "/v1/presets/p299", "").want(t, 200)
+}
+
+func TestTransferRefusals(t *testing.T) {
+	s := start(t, standard)
+	s.fillStore(3 << 20) // more than the network holds
+	dir := t.TempDir()
+	file := func(name string) string { return filepath.Join(dir, name) }
+	if _, _, err := run("export", file("good"), "--address", s.admin); err != nil {
+		t.Fatal(err)
+	}
+	good, err := os.ReadFile(file("good"))
+	if err != nil {
+		t.Fatal(err)
+	}
+	for name, content := range map[string][]byte{
+		"text":          []byte("text\n"),
+		"cut":           good[:len(good)-1],
+		"newer":         bytes.Replace(good, []byte(`"version":1,`), []byte(`"version":2,`), 1),
+		"other.partial": nil,
+	} {
+		if err := os.WriteFile(file(name), content, 0o600); err != nil {
+			t.Fatal(err)
+		}
+	}
+	for says, args := range map[string][]string{
+		"good exists already":           {"export", file("good")},
+		"other.partial exists":          {"export", file("other")},
+		"no such file":                  {"export", file("no/such/folder")},
+		"absent":                        {"import", file("absent")},
+		"is a directory":                {"import", dir},
+		"line 1: it is not the begin":   {"import", file("text")},
+		"it was cut short":              {"import", file("cut")},
+		"this server knows version 1 o": {"import", file("newer")},
+		"goes into an empty store":      {"import", file("good")},
+		"accepts 1 arg":                 {"import"},
+		"no live store":                 {"import", "--store", "other", file("good")},
+		"performing request":            {"export", "--address", freeAddress(t), file("new")},
+	} {
+		if !slices.Contains(args, "--address") {
+			args = append(args, "--address", s.admin)
+		}
+		if _, _, err := run(args...); err == nil || !strings.Contains(err.Error(), says) {
+			t.Errorf("%v: got error %v, want one with %q", args, err, says)
+		}
+	}
+	if _, err := s.importing(bytes.NewReader(good), "-"); err == nil || !strings.Contains(err.Error(), "goes into an empty store") {
+		t.Errorf("got error %v, want that the store is not empty", err)
+	}
+	if left, _ := filepath.Glob(file("*new*")); len(left) != 1 { // the one written above
+		t.Errorf("got files %v, want none but newer", left)
+	}
+	send(t, "POST", "http://"+s.admin+"/presets/export", "").want(t, 405)
+}
+
+// An export that does not arrive to its end is none.
+func TestExportThatIsCut(t *testing.T) {
+	s := start(t, standard)
+	for what, change := range map[string]func(w http.ResponseWriter, whole []byte){
+		"cut":     func(w http.ResponseWriter, whole []byte) { _, _ = w.Write(whole[:len(whole)-1]) },
+		"in half": func(w http.ResponseWriter, whole []byte) { _, _ = w.Write(whole[:len(whole)/2]) },
+		"changed": func(w http.ResponseWriter, whole []byte) { whole[len(whole)/2] ^= 1; _, _ = w.Write(whole) },
+		"more":    func(w http.ResponseWriter, whole []byte) { _, _ = w.Write(append(whole, '\n')) },
+	} {
+		dir := t.TempDir()
+		_, note, err := run("export", filepath.Join(dir, "e"), "--address", s.cutting(change))
+		if err == nil || !strings.Contains(err.Error(), "no whole export") || strings.Contains(note, "Exported") {
+			t.Errorf("%s: got %q, %v, want that it is no whole export", what, note, err)
+		}
+		if left, _ := os.ReadDir(dir); len(left) > 0 {
+			t.Errorf("%s: %v are left", what, left)
+		}
+	}
+}
+
+// A client that goes leaves an import that can be gone on with.
+func TestImportInterrupted(t *testing.T) {
+	s := start(t, standard)
+	for n := range 300 {
+		s.manage("POST", fmt.Sprintf("/v1/presets/p%d/responses", n), `{"model":"m"}`).want(t, 200)
+	}
+	out, _, err := run("export", "-", "--address", s.admin)
+	if err != nil {
+		t.Fatal(err)
+	}
+	s.another()
+	ctx, stop := context.WithCancel(t.Context())
+	r, w := io.Pipe()
+	go func() {
+		_, _ = io.WriteString(w, out[:len(out)/2])
+		stop()
+		_, _ = io.WriteString(w, out[len(out)/2:])
+		w.Close()
+	}()
+	target := &adminTarget{address: s.admin}
+	if err := target.importFrom(ctx, io.Discard, r, 0); err == nil || !strings.HasPrefix(err.Error(), "interrupted") {
+		t.Errorf("got error %v, want that it was interrupted", err)
+	}
+	_, _ = io.Copy(io.Discard, r)
+	// The server may not have noticed yet.
+	var note string
+	if !s.eventually(func() bool {
+		note, err = s.importing(strings.NewReader(out), "-")
+		return err == nil
+	}) {
+		t.Fatal(err)
+	}
+	t.Log(note)
+	s.manage("GET", "/v1/presets/p299", "").want(t, 200)
+}
+
+// An import that does not go on does not keep the store open when it is not used any
+// more.
+func TestStalledImport(t *testing.T) {
+	s := start(t, standard)
+	h := onlyHandle(t)
+	conn, err := net.Dial("tcp", s.admin)
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer conn.Close()
+	fmt.Fprintf(conn, "POST /presets/import HTTP/1.1\r\nHost: %s\r\nOrigin: http://%s\r\nContent-Length: 100\r\n\r\n{", s.admin, s.admin)
+	waits := func() bool {
+		stacks := make([]byte, 4<<20)
+		stacks = stacks[:runtime.Stack(stacks, true)]
+		return bytes.Contains(stacks, []byte("(*bodyStream).Read"))
+	}
+	if !s.eventually(waits) {
+		t.Fatal("the import was not begun")
+	}
+	s.stop()
+	closed := func() bool {
+		live.Lock()
+		defer live.Unlock()
+		return !slices.Contains(live.handles, h)
+	}
+	if !s.eventually(closed) {
+		t.Error("the store is still open")
+	}
+	folders.Lock() // it is closed before others have their turn, and then its folder may go
+	defer folders.Unlock()
+}
