@@ -32,7 +32,7 @@ func (r adminRequest) download(contentType, what string, write func(context.Cont
 	return err
 }
 
-// upload lets read read the body, of whatever length.
+// upload gives the body, of whatever length, to read.
 func (r adminRequest) upload(read func(context.Context, io.Reader) error) error {
 	from := &bodyStream{r: r.Body, deadline: deadline{set: http.NewResponseController(r.w).SetReadDeadline}}
 	return r.stream(&from.deadline, func(ctx context.Context) error { return read(ctx, from) })

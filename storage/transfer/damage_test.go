@@ -13,6 +13,7 @@ import (
 	"strings"
 	"testing"
 	"testing/iotest"
+	"time"
 
 	"github.com/caddy-presets/caddy-presets/domain"
 )
@@ -239,7 +240,19 @@ func (failing) Write([]byte) (int, error) { return 0, errDeliberate }
 // FuzzImport finds out that what is imported is exported as it was, and that nothing
 // else is left in order.
 func FuzzImport(f *testing.F) {
-	content := small(f)
+	s := newStore(f)
+	few := fill(f, s) // what is small is quickly tried
+	few.must(nil, few.EnsureDefaultWorkspace(f.Context()))
+	few.version("", "p", "{}")
+	few.version("", "p", "{ }")
+	few.label("", "p", "l", domain.Target{Version: 1})
+	few.must(few.Service.PruneVersions(f.Context(), domain.By(manager), domain.Pruning{Keep: 1}))
+	k, _, err := few.IssueKey(f.Context(), domain.By(manager), domain.NewKey{Kind: domain.InferenceKey})
+	few.must(k, err)
+	few.update(func(tx domain.Tx) error {
+		return tx.PutReplay(domain.Replay{ID: domain.ReplayID{1}, Request: []byte{}, Answer: []byte("\xff"), ExpiresAt: time.Now().Add(time.Hour)})
+	})
+	content := exported(f, s)
 	all, counts := lines(content), counted(f, content)
 	f.Add(bytes.Join(all, nil), true)
 	f.Add(content, false)
@@ -253,8 +266,13 @@ func FuzzImport(f *testing.F) {
 				n    *int
 				kind string
 			}{
-				{&counts.Audit, "audit"}, {&counts.Workspaces, "workspace"}, {&counts.Presets, "preset"}, {&counts.Versions, "version"},
-				{&counts.LabelChanges, "label_change"}, {&counts.Answers, "answer"}, {&counts.Keys, "key"},
+				{&counts.Audit, "audit"},
+				{&counts.Workspaces, "workspace"},
+				{&counts.Presets, "preset"},
+				{&counts.Versions, "version"},
+				{&counts.LabelChanges, "label_change"},
+				{&counts.Answers, "answer"},
+				{&counts.Keys, "key"},
 			} {
 				*c.n = bytes.Count(append([]byte("\n"), content...), []byte("\n{\""+c.kind+"\":"))
 			}

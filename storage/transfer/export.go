@@ -6,6 +6,7 @@ import (
 	"errors"
 	"fmt"
 	"io"
+	"slices"
 	"time"
 
 	jsonv2 "github.com/go-json-experiment/json"
@@ -177,8 +178,8 @@ func (e *exporter) presets(workspaceID string) error {
 		if err := jsonv2.Unmarshal(list, &some); err != nil || len(some) != page.Limit {
 			return errors.New("the list of presets cannot be read")
 		}
-		for i := len(some) - 1; i >= 0; i-- { // the one that was put last stands first
-			p, err := e.Preset(workspaceID, some[i].Slug)
+		for _, listed := range slices.Backward(some) { // the one that was put last stands first
+			p, err := e.Preset(workspaceID, listed.Slug)
 			if err != nil {
 				return fmt.Errorf("a preset that is listed: %w", err)
 			}

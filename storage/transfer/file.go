@@ -83,7 +83,7 @@ func (f *file) read() error {
 		case errors.Is(err, bufio.ErrBufferFull) && len(f.raw) <= maxLine:
 		case errors.Is(err, bufio.ErrBufferFull):
 			return refused(f.number, "it is longer than any that an export has")
-		case err == io.EOF: //nolint:errorlint // a reader's own mark, never wrapped
+		case err == io.EOF:
 			return refused(f.number, "the file ends here, before its last line: it was cut short")
 		default:
 			return fmt.Errorf("reading line %d: %w", f.number, err)
@@ -102,7 +102,7 @@ func (f *file) ended(end trailer) error {
 	switch _, err := f.r.Peek(1); {
 	case err == nil:
 		return errors.New("something follows it, and it should be the last")
-	case err != io.EOF: //nolint:errorlint // as above
+	case err != io.EOF:
 		return fmt.Errorf("reading on: %w", err)
 	}
 	return nil

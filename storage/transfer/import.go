@@ -21,12 +21,12 @@ const (
 	maxTries = 10
 )
 
-// What objects weigh: the records that an engine may write for each, with those of
-// indexes and lists.
+// What objects weigh: the records that an engine may write for each. That of a
+// workspace is with those of its list of presets, which many presets change together.
 const (
 	weighsOne       = 1
 	weighsTwo       = 2
-	weighsPreset    = 8
+	weighsPreset    = 3
 	weighsWorkspace = 12
 )
 

@@ -165,7 +165,9 @@ func (f filler) much() {
 	control := strings.Repeat("\x01", domain.MaxStoredSize/6-500)
 	f.must(f.CreateWorkspace(f.t.Context(), domain.By(manager), domain.NewWorkspace{Name: "n", Slug: "large", Description: &large}))
 	for _, c := range []domain.Capture{
-		{Config: []byte(quotes)}, {Config: []byte(`{"a":"` + large + `"}`)}, {Config: []byte("{}"), SystemPrompt: &control},
+		{Config: []byte(quotes)},
+		{Config: []byte(`{"a":"` + large + `"}`)},
+		{Config: []byte("{}"), SystemPrompt: &control},
 		{Config: []byte(`{"a":"` + strings.Repeat("\xff", domain.MaxStoredSize-2000) + `"}`)}, // no UTF-8
 	} {
 		f.must(f.CreatePresetVersion(f.t.Context(), domain.By(manager), "large", "large", c))
