@@ -77,6 +77,7 @@ func TestTransferCommands(t *testing.T) {
 		if info, err := os.Stat(file(name)); err != nil || info.Mode().Perm() != 0o600 && runtime.GOOS != "windows" {
 			t.Errorf("%s: got mode %v, want 600 (%v)", name, info.Mode(), err)
 		}
+		t.Log(note)
 		return digests.FindString(note)
 	}
 	digest := export("first")
@@ -86,6 +87,7 @@ func TestTransferCommands(t *testing.T) {
 		if err != nil || strings.Count(note, "\n") != 1 || !strings.HasPrefix(note, "Imported the export of 2") || digests.FindString(note) != digest {
 			t.Fatalf("got %q, %v, want digest %s", note, err, digest)
 		}
+		t.Log(note)
 		if got := export(name); got != digest {
 			t.Errorf("%s: got digest %s, want %s", name, got, digest)
 		}
