@@ -164,7 +164,7 @@ func when(n int) time.Time {
 }
 
 // awkward is text that a careless encoder would change.
-const awkward = "Ünï ☃ 😀 <b>&\"'\\/\u2028\u2029\t\n\u007f\u0000 é e\u0301 \ufeff\ufffd"
+const awkward = "Ünï ☃ 😀 <b>&\"'\\/\u2028\u2029\t\n\r\u007f\u0000 é e\u0301 \ufeff\ufffd"
 
 // by are the terms of a principal that may do everything, in a workspace.
 func by(workspaceID string) domain.Write {

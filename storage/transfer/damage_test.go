@@ -22,7 +22,7 @@ import (
 func small(t testing.TB) []byte {
 	t.Helper()
 	s := newStore(t)
-	fill(t, s).some()
+	fill(t, s).Some()
 	return exported(t, s)
 }
 
@@ -217,11 +217,11 @@ func TestReadError(t *testing.T) {
 func TestExportFails(t *testing.T) {
 	s := newStore(t)
 	f := fill(t, s)
-	f.some()
+	f.Some()
 	if _, err := Export(t.Context(), s, failing{}); !errors.Is(err, errDeliberate) {
 		t.Errorf("got error %v, want the writer's own", err)
 	}
-	f.update(func(tx domain.Tx) error {
+	f.Update(func(tx domain.Tx) error {
 		head, err := tx.AuditHead()
 		r := domain.AuditRecord{Number: head.Count + 1, Previous: head.Hash}
 		return errors.Join(err, tx.PutAudit(r, []byte(`{"number":1,"hash":"x"}`)))
@@ -242,14 +242,14 @@ func (failing) Write([]byte) (int, error) { return 0, errDeliberate }
 func FuzzImport(f *testing.F) {
 	s := newStore(f)
 	few := fill(f, s) // what is small is quickly tried
-	few.must(nil, few.EnsureDefaultWorkspace(f.Context()))
-	few.version("", "p", "{}")
-	few.version("", "p", "{ }")
-	few.label("", "p", "l", domain.Target{Version: 1})
-	few.must(few.Service.PruneVersions(f.Context(), domain.By(manager), domain.Pruning{Keep: 1}))
-	k, _, err := few.IssueKey(f.Context(), domain.By(manager), domain.NewKey{Kind: domain.InferenceKey})
-	few.must(k, err)
-	few.update(func(tx domain.Tx) error {
+	few.Must(nil, few.EnsureDefaultWorkspace(f.Context()))
+	few.Version("", "p", "{}")
+	few.Version("", "p", "{ }")
+	few.Label("", "p", "l", domain.Target{Version: 1})
+	few.Must(few.Service.PruneVersions(f.Context(), few.By, domain.Pruning{Keep: 1}))
+	k, _, err := few.IssueKey(f.Context(), few.By, domain.NewKey{Kind: domain.InferenceKey})
+	few.Must(k, err)
+	few.Update(func(tx domain.Tx) error {
 		return tx.PutReplay(domain.Replay{ID: domain.ReplayID{1}, Request: []byte{}, Answer: []byte("\xff"), ExpiresAt: time.Now().Add(time.Hour)})
 	})
 	content := exported(f, s)

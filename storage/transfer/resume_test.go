@@ -37,8 +37,8 @@ func nothing(int) error { return nil }
 func TestResume(t *testing.T) {
 	from := newStore(t)
 	f := fill(t, from)
-	f.some()
-	f.much()
+	f.Some()
+	f.Much()
 	content := exported(t, from)
 	other := small(t)
 
@@ -147,14 +147,14 @@ func TestResumeOtherFile(t *testing.T) {
 func TestWrittenMeanwhile(t *testing.T) {
 	from := newStore(t)
 	f := fill(t, from)
-	f.some()
-	f.much()
+	f.Some()
+	f.Much()
 	content := exported(t, from)
 	for _, at := range []int{1, 2, 9, 20} {
 		to := started(t)
 		meanwhile := func(n int) error {
 			if n == at {
-				fill(t, to).version("", "meanwhile", `{}`)
+				fill(t, to).Version("", "meanwhile", `{}`)
 			}
 			return nil
 		}
@@ -260,8 +260,8 @@ func (m *measured) PutLabelChange(p domain.Preset, label string, c domain.LabelC
 func TestBatches(t *testing.T) {
 	from := newStore(t)
 	f := fill(t, from)
-	f.some()
-	f.much()
+	f.Some()
+	f.Much()
 	s := &sized{Store: newStore(t), t: t}
 	if _, err := Import(t.Context(), s, bytes.NewReader(exported(t, from))); err != nil {
 		t.Fatal(err)

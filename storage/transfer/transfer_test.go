@@ -13,12 +13,8 @@ import (
 
 	"github.com/caddy-presets/caddy-presets/domain"
 	"github.com/caddy-presets/caddy-presets/storage/badger"
+	"github.com/caddy-presets/caddy-presets/storage/storagetest"
 )
-
-// awkward is text that a careless encoder would change.
-const awkward = "Ünï ☃ 😀 <b>&\"'\\/\u2028\u2029\t\n\r\u007f\u0000 é e\u0301 \ufeff\ufffd"
-
-var manager = domain.Principal{KeyID: "test", UserID: "ann", Kind: domain.ManagementKey}
 
 func newStore(t testing.TB) *badger.Store {
 	t.Helper()
@@ -40,139 +36,7 @@ func started(t testing.TB) *badger.Store {
 	return s
 }
 
-// filler puts things into a store.
-type filler struct {
-	t testing.TB
-	*domain.Service
-	store domain.Store
-}
-
-func fill(t testing.TB, s domain.Store) filler { return filler{t, domain.NewService(s), s} }
-
-func (f filler) must(_ any, err error) {
-	f.t.Helper()
-	if err != nil {
-		f.t.Fatal(err)
-	}
-}
-
-func (f filler) version(workspace, slug, config string) {
-	f.t.Helper()
-	f.must(f.CreatePresetVersion(f.t.Context(), domain.By(manager), workspace, slug, domain.Capture{Dialect: domain.Chat, Config: []byte(config)}))
-}
-
-func (f filler) label(workspace, slug, label string, to domain.Target) {
-	f.t.Helper()
-	f.must(f.PutLabel(f.t.Context(), domain.By(manager), workspace, slug, label, to))
-}
-
-func (f filler) update(fn func(tx domain.Tx) error) {
-	f.t.Helper()
-	f.must(nil, f.store.Update(f.t.Context(), fn))
-}
-
-// some puts a little of everything into a store.
-func (f filler) some() {
-	t, ctx, by := f.t, f.t.Context(), domain.By(manager)
-	t.Helper()
-	f.must(nil, f.EnsureDefaultWorkspace(ctx))
-	for _, slug := range []string{"team", "gone", "last"} {
-		f.must(f.CreateWorkspace(ctx, by, domain.NewWorkspace{Name: awkward, Slug: slug, IOLoggingAPIKeyIDs: []byte(`["a",9007199254740993]`)}))
-	}
-	f.version("gone", "p", `{"model":"m"}`)
-	f.must(f.DeleteWorkspace(ctx, by, "gone", domain.WorkspaceDeletion{}))
-	f.must(f.DeleteWorkspace(ctx, by, "default", domain.WorkspaceDeletion{ConfirmDefault: true}))
-
-	for n := range 9 {
-		f.version("team", "pruned", fmt.Sprintf(`{"model":"m%d"}`, n))
-		if n == 1 {
-			f.label("team", "pruned", "staging", domain.Target{Version: 2})
-		}
-	}
-	f.label("team", "pruned", "gone", domain.Target{Version: 9})
-	f.must(f.DeleteLabel(ctx, by, "team", "pruned", "gone"))
-	f.must(f.DesignateVersion(ctx, by, "team", "pruned", domain.Designation{Version: 5}))
-	f.must(f.Service.PruneVersions(ctx, by, domain.Pruning{Keep: 2}))
-	f.label("team", "pruned", "staging", domain.Target{Split: []domain.Share{{Version: 2, Weight: 10}, {Version: 9, Weight: 0}}})
-	f.label("team", "pruned", "gone", domain.Target{Version: 8})
-	f.label("team", "pruned", "Gone", domain.Target{Version: 8})
-
-	f.version("", "first", "{\n\t\"model\" : \"m\\ud83d\",\r\n\"model\":1.0e+02 , \"x\":\"☃\u2028\"}")
-	f.version("", "archived", `{"model":"a"}`)
-	f.version("", "disabled", `{"model":"d"}`)
-	f.version("", "archived-too", `{"model":"b"}`)
-	f.version("", "archived-too", `{"model":"c"}`)
-	f.label("", "archived-too", "l", domain.Target{Version: 1})
-	f.must(f.ArchivePreset(ctx, by, "", "archived-too"))
-	f.must(f.ArchivePreset(ctx, by, "", "archived"))
-	disabled, description := domain.PresetDisabled, awkward
-	f.must(f.UpdatePreset(ctx, by, "", "disabled", domain.PresetPatch{
-		Status: &disabled, Name: &description, Description: domain.Settable[string]{Given: true, Value: &description},
-	}))
-	f.version("", "zzz", `{}`)
-	f.version("", "first", `{}`)
-
-	prompt := awkward
-	w := by
-	w.Idempotency = domain.Idempotency{Key: "again", Request: [32]byte{1, 2, 3}}
-	f.must(f.CreatePresetVersion(ctx, w, "last", "prompt", domain.Capture{Dialect: domain.Messages, SystemPrompt: &prompt, Config: []byte("{ }")}))
-	later := time.Now().Add(time.Hour).UTC()
-	f.update(func(tx domain.Tx) error {
-		return errors.Join(
-			tx.PutReplay(domain.Replay{ID: domain.ReplayID{1}, Request: []byte{}, Answer: []byte("\xff{\n"), Workspace: awkward, Version: 3, ExpiresAt: later}),
-			tx.PutReplay(domain.Replay{ID: domain.ReplayID{2}, Request: []byte{9}, ExpiresAt: later}),
-			tx.PutReplay(domain.Replay{ID: domain.ReplayID{3}, Request: []byte{9}, ExpiresAt: later.Add(-2 * time.Hour)}), // expired
-		)
-	})
-
-	for _, in := range []domain.NewKey{
-		{Kind: domain.ManagementKey, Name: "key ☃"},
-		{Kind: domain.InferenceKey, UserID: "bob", Workspace: "team", Lifetime: time.Hour},
-		{Kind: domain.InferenceKey},
-	} {
-		k, secret, err := f.IssueKey(ctx, by, in)
-		f.must(k, err)
-		if in.Name != "" {
-			continue
-		}
-		f.must(f.RevokeKey(ctx, by, k.ID))
-		if in.UserID != "" { // used once
-			f.update(func(tx domain.Tx) error {
-				k, err := tx.KeyByHash(domain.HashSecret(secret))
-				used := k.CreatedAt.Add(time.Millisecond)
-				k.LastUsedAt = &used
-				return errors.Join(err, tx.PutKey(k))
-			})
-		}
-	}
-}
-
-// much adds what takes several batches, and the largest of what there can be.
-func (f filler) much() {
-	f.t.Helper()
-	for n := range 230 {
-		f.version("", fmt.Sprintf("page-%d", n*7919%230), `{"model":"m"}`)
-	}
-	for n := range 250 {
-		f.version("team", "long", fmt.Sprintf(`{"model":"m%d"}`, n))
-		if n%2 == 0 {
-			f.label("team", "long", fmt.Sprintf("l%d", n%7), domain.Target{Version: n + 1})
-		}
-	}
-	f.must(f.Service.PruneVersions(f.t.Context(), domain.By(manager), domain.Pruning{Keep: 200}))
-	large := strings.Repeat("x", domain.MaxStoredSize-2000)
-	quotes := `{"tools":[` + strings.Repeat("\n", domain.MaxStoredSize-2000) + `]}`
-	control := strings.Repeat("\x01", domain.MaxStoredSize/6-500)
-	f.must(f.CreateWorkspace(f.t.Context(), domain.By(manager), domain.NewWorkspace{Name: "n", Slug: "large", Description: &large}))
-	for _, c := range []domain.Capture{
-		{Config: []byte(quotes)},
-		{Config: []byte(`{"a":"` + large + `"}`)},
-		{Config: []byte("{}"), SystemPrompt: &control},
-		{Config: []byte(`{"a":"` + strings.Repeat("\xff", domain.MaxStoredSize-2000) + `"}`)}, // no UTF-8
-	} {
-		f.must(f.CreatePresetVersion(f.t.Context(), domain.By(manager), "large", "large", c))
-	}
-}
+func fill(t testing.TB, s domain.Store) storagetest.Filler { return storagetest.Fill(t, s) }
 
 var at = time.Date(2026, 2, 3, 4, 5, 6, 789e6, time.UTC)
 
@@ -240,8 +104,8 @@ func sound(t testing.TB, s *badger.Store) {
 func TestRoundTrip(t *testing.T) {
 	from := newStore(t)
 	f := fill(t, from)
-	f.some()
-	f.much()
+	f.Some()
+	f.Much()
 	want := exported(t, from)
 	for what, to := range map[string]*badger.Store{"empty": newStore(t), "just started": started(t)} {
 		t.Run(what, func(t *testing.T) {
@@ -257,8 +121,8 @@ func TestRoundTrip(t *testing.T) {
 			}
 			// It is a store like any other.
 			f := fill(t, to)
-			f.version("team", "long", `{"model":"next"}`)
-			f.label("team", "pruned", "gone", domain.Target{Version: 9})
+			f.Version("team", "long", `{"model":"next"}`)
+			f.Label("team", "pruned", "gone", domain.Target{Version: 9})
 			sound(t, to)
 		})
 	}
@@ -295,24 +159,24 @@ func sameLists(t *testing.T, a, b domain.Store) {
 // An import goes into a store in which nothing is.
 func TestImportRefused(t *testing.T) {
 	from := newStore(t)
-	fill(t, from).some()
+	fill(t, from).Some()
 	content := exported(t, from)
-	for what, put := range map[string]func(f filler){
-		"another workspace": func(f filler) {
-			f.must(f.CreateWorkspace(t.Context(), domain.By(manager), domain.NewWorkspace{Name: "n", Slug: "n"}))
+	for what, put := range map[string]func(f storagetest.Filler){
+		"another workspace": func(f storagetest.Filler) {
+			f.Must(f.CreateWorkspace(t.Context(), f.By, domain.NewWorkspace{Name: "n", Slug: "n"}))
 		},
-		"a preset": func(f filler) { f.version("", "p", "{}") },
-		"a key": func(f filler) {
-			k, _, err := f.IssueKey(t.Context(), domain.By(manager), domain.NewKey{Kind: domain.InferenceKey})
-			f.must(k, err)
+		"a preset": func(f storagetest.Filler) { f.Version("", "p", "{}") },
+		"a key": func(f storagetest.Filler) {
+			k, _, err := f.IssueKey(t.Context(), f.By, domain.NewKey{Kind: domain.InferenceKey})
+			f.Must(k, err)
 		},
-		"the same": func(f filler) { f.some() },
-		"a changed workspace": func(f filler) {
+		"the same": func(f storagetest.Filler) { f.Some() },
+		"a changed workspace": func(f storagetest.Filler) {
 			name := "n"
-			f.must(f.UpdateWorkspace(t.Context(), domain.By(manager), "default", domain.WorkspacePatch{Name: &name}, nil))
+			f.Must(f.UpdateWorkspace(t.Context(), f.By, "default", domain.WorkspacePatch{Name: &name}, nil))
 		},
-		"a preset without a record": func(f filler) {
-			f.update(func(tx domain.Tx) error {
+		"a preset without a record": func(f storagetest.Filler) {
+			f.Update(func(tx domain.Tx) error {
 				id, err := tx.WorkspaceID("default")
 				p := domain.Preset{ID: uuid.NewString(), Slug: "p", Status: domain.PresetArchived, WorkspaceID: id}
 				return errors.Join(err, tx.PutPreset(p))

@@ -1,0 +1,155 @@
+package storagetest
+
+import (
+	"errors"
+	"fmt"
+	"strings"
+	"testing"
+	"time"
+
+	"github.com/caddy-presets/caddy-presets/domain"
+)
+
+// Filler puts things into a store, by way of the Service, for tests that need a store
+// with something in it. What fails ends the test.
+type Filler struct {
+	*domain.Service
+	By domain.Write // who does it
+
+	t     testing.TB
+	store domain.Store
+}
+
+// Fill returns a Filler of s.
+func Fill(t testing.TB, s domain.Store) Filler {
+	return Filler{domain.NewService(s), by(""), t, s}
+}
+
+// Must ends the test where a call has failed.
+func (f Filler) Must(_ any, err error) {
+	f.t.Helper()
+	if err != nil {
+		f.t.Fatal(err)
+	}
+}
+
+// Version adds a version to a preset.
+func (f Filler) Version(workspace, slug, config string) {
+	f.t.Helper()
+	f.Must(f.CreatePresetVersion(f.t.Context(), f.By, workspace, slug, domain.Capture{Dialect: domain.Chat, Config: []byte(config)}))
+}
+
+// Label sets a label.
+func (f Filler) Label(workspace, slug, label string, to domain.Target) {
+	f.t.Helper()
+	f.Must(f.PutLabel(f.t.Context(), f.By, workspace, slug, label, to))
+}
+
+// Update is that of the store.
+func (f Filler) Update(fn func(tx domain.Tx) error) {
+	f.t.Helper()
+	f.Must(nil, f.store.Update(f.t.Context(), fn))
+}
+
+// Some puts a little of everything into a store.
+func (f Filler) Some() {
+	t, ctx, by := f.t, f.t.Context(), f.By
+	t.Helper()
+	f.Must(nil, f.EnsureDefaultWorkspace(ctx))
+	for _, slug := range []string{"team", "gone", "last"} {
+		f.Must(f.CreateWorkspace(ctx, by, domain.NewWorkspace{Name: awkward, Slug: slug, IOLoggingAPIKeyIDs: []byte(`["a",9007199254740993]`)}))
+	}
+	f.Version("gone", "p", `{"model":"m"}`)
+	f.Must(f.DeleteWorkspace(ctx, by, "gone", domain.WorkspaceDeletion{}))
+	f.Must(f.DeleteWorkspace(ctx, by, "default", domain.WorkspaceDeletion{ConfirmDefault: true}))
+
+	for n := range 9 {
+		f.Version("team", "pruned", fmt.Sprintf(`{"model":"m%d"}`, n))
+		if n == 1 {
+			f.Label("team", "pruned", "staging", domain.Target{Version: 2})
+		}
+	}
+	f.Label("team", "pruned", "gone", domain.Target{Version: 9})
+	f.Must(f.DeleteLabel(ctx, by, "team", "pruned", "gone"))
+	f.Must(f.DesignateVersion(ctx, by, "team", "pruned", domain.Designation{Version: 5}))
+	f.Must(f.Service.PruneVersions(ctx, by, domain.Pruning{Keep: 2}))
+	f.Label("team", "pruned", "staging", domain.Target{Split: []domain.Share{{Version: 2, Weight: 10}, {Version: 9, Weight: 0}}})
+	f.Label("team", "pruned", "gone", domain.Target{Version: 8})
+	f.Label("team", "pruned", "Gone", domain.Target{Version: 8})
+
+	f.Version("", "first", "{\n\t\"model\" : \"m\\ud83d\",\r\n\"model\":1.0e+02 , \"x\":\"☃\u2028\"}")
+	f.Version("", "archived", `{"model":"a"}`)
+	f.Version("", "disabled", `{"model":"d"}`)
+	f.Version("", "archived-too", `{"model":"b"}`)
+	f.Version("", "archived-too", `{"model":"c"}`)
+	f.Label("", "archived-too", "l", domain.Target{Version: 1})
+	f.Must(f.ArchivePreset(ctx, by, "", "archived-too"))
+	f.Must(f.ArchivePreset(ctx, by, "", "archived"))
+	disabled, description := domain.PresetDisabled, awkward
+	f.Must(f.UpdatePreset(ctx, by, "", "disabled", domain.PresetPatch{
+		Status: &disabled, Name: &description, Description: domain.Settable[string]{Given: true, Value: &description},
+	}))
+	f.Version("", "zzz", `{}`)
+	f.Version("", "first", `{}`)
+
+	prompt := awkward
+	w := by
+	w.Idempotency = domain.Idempotency{Key: "again", Request: [32]byte{1, 2, 3}}
+	f.Must(f.CreatePresetVersion(ctx, w, "last", "prompt", domain.Capture{Dialect: domain.Messages, SystemPrompt: &prompt, Config: []byte("{ }")}))
+	later := time.Now().Add(time.Hour).UTC()
+	f.Update(func(tx domain.Tx) error {
+		return errors.Join(
+			tx.PutReplay(domain.Replay{ID: domain.ReplayID{1}, Request: []byte{}, Answer: []byte("\xff{\n"), Workspace: awkward, Version: 3, ExpiresAt: later}),
+			tx.PutReplay(domain.Replay{ID: domain.ReplayID{2}, Request: []byte{9}, ExpiresAt: later}),
+			tx.PutReplay(domain.Replay{ID: domain.ReplayID{3}, Request: []byte{9}, ExpiresAt: later.Add(-2 * time.Hour)}), // expired
+		)
+	})
+
+	for _, in := range []domain.NewKey{
+		{Kind: domain.ManagementKey, Name: "key ☃"},
+		{Kind: domain.InferenceKey, UserID: "bob", Workspace: "team", Lifetime: time.Hour},
+		{Kind: domain.InferenceKey},
+	} {
+		k, secret, err := f.IssueKey(ctx, by, in)
+		f.Must(k, err)
+		if in.Name != "" {
+			continue
+		}
+		f.Must(f.RevokeKey(ctx, by, k.ID))
+		if in.UserID != "" { // used once
+			f.Update(func(tx domain.Tx) error {
+				k, err := tx.KeyByHash(domain.HashSecret(secret))
+				used := k.CreatedAt.Add(time.Millisecond)
+				k.LastUsedAt = &used
+				return errors.Join(err, tx.PutKey(k))
+			})
+		}
+	}
+}
+
+// Much adds to Some what takes several batches, and the largest of what there can be.
+func (f Filler) Much() {
+	f.t.Helper()
+	for n := range 230 {
+		f.Version("", fmt.Sprintf("page-%d", n*7919%230), `{"model":"m"}`)
+	}
+	for n := range 250 {
+		f.Version("team", "long", fmt.Sprintf(`{"model":"m%d"}`, n))
+		if n%2 == 0 {
+			f.Label("team", "long", fmt.Sprintf("l%d", n%7), domain.Target{Version: n + 1})
+		}
+	}
+	f.Must(f.Service.PruneVersions(f.t.Context(), f.By, domain.Pruning{Keep: 200}))
+	large := strings.Repeat("x", domain.MaxStoredSize-2000)
+	quotes := `{"tools":[` + strings.Repeat("\n", domain.MaxStoredSize-2000) + `]}`
+	control := strings.Repeat("\x01", domain.MaxStoredSize/6-500)
+	f.Must(f.CreateWorkspace(f.t.Context(), f.By, domain.NewWorkspace{Name: "n", Slug: "large", Description: &large}))
+	for _, c := range []domain.Capture{
+		{Config: []byte(quotes)},
+		{Config: []byte(`{"a":"` + large + `"}`)},
+		{Config: []byte("{}"), SystemPrompt: &control},
+		{Config: []byte(`{"a":"` + strings.Repeat("\xff", domain.MaxStoredSize-2000) + `"}`)}, // no UTF-8
+	} {
+		f.Must(f.CreatePresetVersion(f.t.Context(), f.By, "large", "large", c))
+	}
+}
