@@ -11,23 +11,16 @@ import (
 )
 
 const (
-	// maxWeight and maxSize bound a batch: by what its records may cost an engine
-	// that puts few of them into one transaction, and by the bytes of its lines. One
-	// line may be longer.
-	maxWeight = 96
-	maxSize   = 512 << 10
+	// maxBatch bounds a batch, in bytes, so that an engine can take it that takes 3969
+	// records and 1 MiB in one change: an object is reckoned at twice its line, as its
+	// list may have it too, and objectCost. That is more than the keys and indexes take
+	// and the records of the list, of which there are five at most. One object may
+	// be larger, and a preset of which not all is there yet comes on top.
+	maxBatch   = 768 << 10
+	objectCost = 1 << 10
 	// maxTries bounds how often a batch is tried while others keep it from being
 	// written.
 	maxTries = 10
-)
-
-// What objects weigh: the records that an engine may write for each. That of a
-// workspace is with those of its list of presets, which many presets change together.
-const (
-	weighsOne       = 1
-	weighsTwo       = 2
-	weighsPreset    = 3
-	weighsWorkspace = 12
 )
 
 // Import reads a file of Export's from r to its end and puts all that it holds into
@@ -41,7 +34,12 @@ const (
 // that happens it fails, and the store is to be emptied. An error with
 // domain.ErrUnavailable, or ctx's, says that going on later may help.
 func Import(ctx context.Context, store domain.Store, r io.Reader) (Summary, error) {
-	im := &importer{store: store, file: newFile(r)}
+	return importBy(ctx, store, r, maxBatch)
+}
+
+// importBy is Import in batches of a size.
+func importBy(ctx context.Context, store domain.Store, r io.Reader, batch int) (Summary, error) {
+	im := &importer{store: store, file: newFile(r), room: batch}
 	if err := store.View(ctx, im.look); err != nil {
 		return Summary{}, err
 	}
@@ -66,8 +64,8 @@ type importer struct {
 	head   domain.AuditHead
 	header sum
 
-	batch        []operation
-	weight, size int
+	batch      []operation
+	size, room int
 	// What was read up to the last line of the batch.
 	last reached
 }
@@ -82,6 +80,7 @@ type operation struct {
 type reached struct {
 	head     domain.AuditHead
 	preset   *arrival
+	size     int // of the preset's line
 	versions int
 	lastID   string // of the last version
 }
@@ -157,7 +156,10 @@ func (im *importer) note(l line) {
 	if p := im.last.preset; p != nil {
 		im.last.versions = p.versions
 	}
-	if l.Version != nil {
+	switch {
+	case l.Preset != nil:
+		im.last.size = len(im.file.raw)
+	case l.Version != nil:
 		im.last.lastID = l.Version.ID
 	}
 }
@@ -165,17 +167,18 @@ func (im *importer) note(l line) {
 // collect adds what a line holds to the batch, once there is room for it.
 func (im *importer) collect(ctx context.Context, l line) error {
 	var ops []operation
-	weight := 0
-	put := func(w int, put func(domain.Tx) error) {
+	size := 0
+	put := func(length int, put func(domain.Tx) error) {
 		ops = append(ops, operation{im.file.number, put})
-		weight += w
+		size += objectCost + 2*length
 	}
+	length := len(im.file.raw)
 	if p := im.last.preset; p != nil && im.file.order.preset != p { // it is whole
-		put(weighsPreset, func(tx domain.Tx) error { return p.put(tx, p.Preset) })
+		put(im.last.size, func(tx domain.Tx) error { return p.put(tx, p.Preset) })
 	}
 	switch {
 	case l.Audit != nil:
-		put(weighsOne, func(tx domain.Tx) error {
+		put(length, func(tx domain.Tx) error {
 			text, err := l.Audit.JSON()
 			if err != nil {
 				return err
@@ -183,29 +186,27 @@ func (im *importer) collect(ctx context.Context, l line) error {
 			return tx.PutAudit(*l.Audit, text)
 		})
 	case l.Workspace != nil:
-		put(weighsWorkspace, func(tx domain.Tx) error { return putWorkspace(tx, *l.Workspace, im.stored.Workspace) })
+		put(length, func(tx domain.Tx) error { return putWorkspace(tx, *l.Workspace, im.stored.Workspace) })
 	case l.Version != nil:
 		p, v := im.file.order.preset.Preset, l.Version.version()
-		put(weighsOne, func(tx domain.Tx) error { return tx.PutPresetVersion(p, v) })
+		put(length, func(tx domain.Tx) error { return tx.PutPresetVersion(p, v) })
 	case l.LabelChange != nil:
 		p, c := im.file.order.preset.Preset, *l.LabelChange
-		put(weighsTwo, func(tx domain.Tx) error { return tx.PutLabelChange(p, c.Label, c.LabelChange) })
+		put(length, func(tx domain.Tx) error { return tx.PutLabelChange(p, c.Label, c.LabelChange) })
 	case l.Answer != nil:
 		answer := l.Answer.replay()
-		put(weighsOne, func(tx domain.Tx) error { return tx.PutReplay(answer) })
+		put(length, func(tx domain.Tx) error { return tx.PutReplay(answer) })
 	case l.Key != nil:
-		put(weighsTwo, func(tx domain.Tx) error { return putKey(tx, *l.Key) })
+		put(length, func(tx domain.Tx) error { return putKey(tx, *l.Key) })
 	case l.End != nil:
-		put(weighsWorkspace, func(tx domain.Tx) error { return endFresh(tx, im.stored.Workspace) })
+		put(length, func(tx domain.Tx) error { return endFresh(tx, im.stored.Workspace) })
 	}
-	size := len(im.file.raw)
-	if len(im.batch) > 0 && (im.weight+weight > maxWeight || im.size+size > maxSize) {
+	if len(im.batch) > 0 && im.size+size > im.room {
 		if err := im.flush(ctx, false); err != nil {
 			return err
 		}
 	}
 	im.batch = append(im.batch, ops...)
-	im.weight += weight
 	im.size += size
 	return nil
 }
@@ -240,7 +241,7 @@ func (im *importer) flush(ctx context.Context, final bool) error {
 		p.stored = true
 	}
 	im.stored, im.head = next, im.last.head
-	im.batch, im.weight, im.size = im.batch[:0], 0, 0
+	im.batch, im.size = im.batch[:0], 0
 	return nil
 }
 

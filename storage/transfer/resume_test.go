@@ -32,6 +32,11 @@ func (s *interrupted) Update(ctx context.Context, fn func(domain.Tx) error) erro
 
 func nothing(int) error { return nil }
 
+// inSmall is Import in small batches.
+func inSmall(ctx context.Context, s domain.Store, content []byte) (Summary, error) {
+	return importBy(ctx, s, bytes.NewReader(content), 32<<10)
+}
+
 // An import that was interrupted, after whichever batch and however, is gone on with.
 // Until then the store is in order, and no export is made of it.
 func TestResume(t *testing.T) {
@@ -54,12 +59,14 @@ func TestResume(t *testing.T) {
 			case n < 1+batches%2:
 				return nil
 			case batches%3 == 0: // it was written, and nobody was told
-				return errDeliberate
+				if unfinished, err := Unfinished(t.Context(), to); unfinished || err != nil {
+					return errDeliberate
+				}
 			}
 			stop() // the client has gone
 			return nil
 		}}
-		summary, err := Import(ctx, s, bytes.NewReader(content))
+		summary, err := inSmall(ctx, s, content)
 		stop()
 		if err == nil {
 			t.Logf("%d interruptions, at last after line %d", batches, summary.Resumed)
@@ -78,7 +85,7 @@ func TestResume(t *testing.T) {
 		if _, err := Export(t.Context(), to, io.Discard); !errors.Is(err, ErrUnfinished) {
 			t.Errorf("got error %v, want ErrUnfinished", err)
 		}
-		if _, err := Import(t.Context(), to, bytes.NewReader(other)); !errors.Is(err, ErrStore) || !strings.Contains(err.Error(), "another file") {
+		if _, err := inSmall(t.Context(), to, other); !errors.Is(err, ErrStore) || !strings.Contains(err.Error(), "another file") {
 			t.Errorf("another file: got error %v, want that it is refused", err)
 		}
 		whole(t, to)
@@ -124,7 +131,7 @@ func TestResumeOtherFile(t *testing.T) {
 	all, counts := lines(content), counted(t, content)
 	to := newStore(t)
 	s := &interrupted{Store: to, before: nothing, after: func(int) error { return errDeliberate }}
-	if _, err := Import(t.Context(), s, bytes.NewReader(content)); !errors.Is(err, errDeliberate) {
+	if _, err := inSmall(t.Context(), s, content); !errors.Is(err, errDeliberate) {
 		t.Fatal(err)
 	}
 	changed := bytes.Replace(content, []byte(`"slug":"team"`), []byte(`"slug":"meat"`), 1)
@@ -132,11 +139,11 @@ func TestResumeOtherFile(t *testing.T) {
 		t.Fatal("nothing was changed")
 	}
 	changed = sealed(t, lines(changed), counts)
-	if _, err := Import(t.Context(), to, bytes.NewReader(changed)); !errors.Is(err, ErrStore) && !errors.Is(err, ErrFile) {
+	if _, err := inSmall(t.Context(), to, changed); !errors.Is(err, ErrStore) && !errors.Is(err, ErrFile) {
 		t.Errorf("got error %v, want that it is refused", err)
 	}
-	short := sealed(t, all[:30], Counts{Audit: 29})
-	if _, err := Import(t.Context(), to, bytes.NewReader(short)); !errors.Is(err, ErrStore) {
+	short := sealed(t, all[:10], Counts{Audit: 9})
+	if _, err := inSmall(t.Context(), to, short); !errors.Is(err, ErrStore) {
 		t.Errorf("got error %v, want ErrStore", err)
 	}
 	imports(t, to, content)
@@ -159,10 +166,10 @@ func TestWrittenMeanwhile(t *testing.T) {
 			return nil
 		}
 		s := &interrupted{Store: to, before: meanwhile, after: nothing}
-		if _, err := Import(t.Context(), s, bytes.NewReader(content)); !errors.Is(err, ErrStore) {
+		if _, err := inSmall(t.Context(), s, content); !errors.Is(err, ErrStore) {
 			t.Errorf("before batch %d: got error %v, want ErrStore", at, err)
 		}
-		if _, err := Import(t.Context(), to, bytes.NewReader(content)); !errors.Is(err, ErrStore) {
+		if _, err := inSmall(t.Context(), to, content); !errors.Is(err, ErrStore) {
 			t.Errorf("before batch %d, again: got error %v, want ErrStore", at, err)
 		}
 		sound(t, to)
@@ -176,11 +183,11 @@ func TestTwoImports(t *testing.T) {
 	var inner error
 	s := &interrupted{Store: to, after: nothing, before: func(n int) error {
 		if n == 2 {
-			_, inner = Import(t.Context(), to, bytes.NewReader(content))
+			_, inner = inSmall(t.Context(), to, content)
 		}
 		return nil
 	}}
-	if _, err := Import(t.Context(), s, bytes.NewReader(content)); !errors.Is(err, ErrStore) || inner != nil {
+	if _, err := inSmall(t.Context(), s, content); !errors.Is(err, ErrStore) || inner != nil {
 		t.Errorf("got errors %v and %v, want ErrStore and none", err, inner)
 	}
 	equal(t, exported(t, to), content)
@@ -197,7 +204,7 @@ func TestConflicts(t *testing.T) {
 			}
 			return nil
 		}}
-		_, err := Import(t.Context(), s, bytes.NewReader(content))
+		_, err := inSmall(t.Context(), s, content)
 		if (conflicts < maxTries) != (err == nil) || err != nil && !errors.Is(err, domain.ErrConflict) {
 			t.Errorf("%d conflicts: got error %v", conflicts, err)
 		}
@@ -240,8 +247,15 @@ func (m *measured) PutAudit(r domain.AuditRecord, text []byte) error {
 	return m.Tx.PutAudit(r, text)
 }
 
+func (m *measured) PutWorkspace(w domain.Workspace) error {
+	text, _ := w.JSON()
+	m.add(2 * len(text))
+	return m.Tx.PutWorkspace(w)
+}
+
 func (m *measured) PutPreset(p domain.Preset) error {
-	m.add(1000)
+	text, _ := p.JSON()
+	m.add(2 * len(text))
 	return m.Tx.PutPreset(p)
 }
 
@@ -267,7 +281,7 @@ func TestBatches(t *testing.T) {
 		t.Fatal(err)
 	}
 	t.Logf("%d objects in %d batches, at most %d and %d bytes in one", s.puts, s.updates, s.count, s.bytes)
-	if s.count > maxWeight+1 || s.bytes > maxSize+1000 || s.updates > s.puts/10 {
-		t.Errorf("want at most %d objects and %d bytes", maxWeight+1, maxSize)
+	if s.count > maxBatch/objectCost+1 || s.bytes > 1<<20 || s.updates > s.puts/50 {
+		t.Errorf("want at most %d objects and 1 MiB", maxBatch/objectCost+1)
 	}
 }
