@@ -19,15 +19,7 @@ import (
 )
 
 // node opens a store under the test's own prefix.
-func node(t *testing.T) *Store {
-	t.Helper()
-	s, err := Open(t.Context(), Options{Endpoints: []string{server}, Prefix: t.Name() + "/", RequestTimeout: 10 * time.Second})
-	if err != nil {
-		t.Fatal(err)
-	}
-	t.Cleanup(func() { s.Close() })
-	return s
-}
+func node(t *testing.T) *Store { return open(t, Options{RequestTimeout: 10 * time.Second}) }
 
 func inMemory(t *testing.T) *badger.Store {
 	t.Helper()
