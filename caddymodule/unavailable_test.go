@@ -278,7 +278,7 @@ type told struct {
 
 func (s *told) View(context.Context, func(domain.Reader) error) error { s.asked++; return s.err }
 
-func (*told) Stamps() *domain.Stamps { return noStamps }
+func (*told) Stamps() *domain.Stamps     { return noStamps }
 func (*told) Sync(context.Context) error { return nil }
 
 func TestEnsureLaterEnds(t *testing.T) {

@@ -529,7 +529,7 @@ func (u unreadable) View(context.Context, func(domain.Reader) error) error { ret
 
 func (u unreadable) Update(context.Context, func(domain.Tx) error) error { return u.err }
 
-func (unreadable) Stamps() *domain.Stamps { return domain.NewStamps() }
+func (unreadable) Stamps() *domain.Stamps     { return domain.NewStamps() }
 func (unreadable) Sync(context.Context) error { return nil }
 
 // What certainly uses no server tool goes on while the store is unavailable, and for

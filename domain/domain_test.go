@@ -32,7 +32,7 @@ func (f *fixture) Update(ctx context.Context, fn func(domain.Tx) error) error {
 	return f.store.Update(ctx, fn)
 }
 
-func (f *fixture) Stamps() *domain.Stamps { return f.store.Stamps() }
+func (f *fixture) Stamps() *domain.Stamps         { return f.store.Stamps() }
 func (f *fixture) Sync(ctx context.Context) error { return f.store.Sync(ctx) }
 
 var (
