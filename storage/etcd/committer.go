@@ -94,6 +94,9 @@ func newCommitter(s *Store) *committer {
 
 // update queues an operation and waits for its outcome.
 func (c *committer) update(ctx context.Context, fn func(*records.Tx) error) error {
+	if err := c.store.watcher.away(); err != nil {
+		return err
+	}
 	if err := c.warm(ctx, fn); err != nil {
 		return err
 	}
@@ -404,7 +407,8 @@ func (c *committer) operations(g *group) (ops []clientv3.Op, changes []change, e
 }
 
 // catchUp waits until the commits of others are known that overtook operations. Those
-// that were overtaken before wait a little longer, each for another while. It returns an error when those commits do not arrive.
+// that were overtaken before wait a little longer, each for another while. It returns an
+// error when those commits do not arrive.
 func (c *committer) catchUp(latest commit, ops []*operation) error {
 	if err := c.store.await(c.store.ctx, latest.revision); err != nil {
 		return err

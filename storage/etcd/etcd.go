@@ -131,7 +131,8 @@ func (o *Options) fill() {
 }
 
 // View implements domain.Store. It asks the cluster what the last commit is, and
-// shows what was stored then.
+// shows what was stored then. Once the cluster has not answered for MaxStaleness it
+// fails at once, as Update and Sync do, until the cluster answers again.
 func (s *Store) View(ctx context.Context, fn func(domain.Reader) error) error {
 	return s.view(ctx, func(r *records.Reader) error { return fn(r) })
 }
@@ -165,8 +166,16 @@ func (s *Store) Sync(ctx context.Context) error {
 }
 
 // sync returns the last commit, once the model knows it, and a revision at which it
-// was the last.
+// was the last. While the cluster is away it fails at once.
 func (s *Store) sync(ctx context.Context) (last commit, at int64, err error) {
+	if err := s.watcher.away(); err != nil {
+		return last, 0, err
+	}
+	return s.ask(ctx)
+}
+
+// ask is sync that asks the cluster also when it is away.
+func (s *Store) ask(ctx context.Context) (last commit, at int64, err error) {
 	begun, known := time.Now(), s.model.latest()
 	last, at, err = s.lastCommit(ctx)
 	if err != nil {

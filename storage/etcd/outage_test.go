@@ -85,6 +85,48 @@ func TestStale(t *testing.T) {
 	}
 }
 
+// TestAway is a cluster that answers nothing for a while: once all is stale nobody waits
+// for it any more, and all are served as soon as it goes on.
+func TestAway(t *testing.T) {
+	const maxStaleness, soon = time.Second, 200 * time.Millisecond
+	p := newProxy(t, shared.address)
+	s := open(t, Options{Endpoints: []string{p.address}, MaxStaleness: maxStaleness})
+	w := newID()
+	put(t, s, w, "p")
+	look := func() (time.Duration, error) {
+		begun := time.Now()
+		err := s.View(t.Context(), func(domain.Reader) error { return nil })
+		return time.Since(begun), err
+	}
+	calls := map[string]func() error{
+		"View":   func() error { _, err := look(); return err },
+		"Sync":   func() error { return s.Sync(t.Context()) },
+		"Update": func() error { _, err := add(t.Context(), s, w, "q", "x"); return err },
+	}
+	p.set(func() { p.paused = [2]bool{true, true} })
+	if _, err := look(); !errors.Is(err, domain.ErrUnavailable) { // it waits, as an election may be under way
+		t.Errorf("got error %v, want that it is unavailable", err)
+	}
+	var all sync.WaitGroup
+	for range 100 {
+		for name, call := range calls {
+			all.Go(func() {
+				begun := time.Now()
+				if err := call(); !errors.Is(err, domain.ErrUnavailable) || time.Since(begun) > soon {
+					t.Errorf("%s: got error %v after %v, want that it is unavailable at once", name, err, time.Since(begun))
+				}
+			})
+		}
+	}
+	all.Wait()
+	p.set(func() { p.paused = [2]bool{} })
+	healed := eventually(t, maxStaleness, "it is served", func() bool { _, err := look(); return err == nil })
+	if _, err := add(t.Context(), s, w, "p", "x"); err != nil {
+		t.Error(err)
+	}
+	t.Logf("RESULT away: served %v after the cluster goes on", healed)
+}
+
 // TestStaleFromTheStart is a cluster that is cut off as soon as the store is open.
 func TestStaleFromTheStart(t *testing.T) {
 	p := newProxy(t, shared.address)

@@ -28,6 +28,7 @@ type watcher struct {
 
 	mu        sync.Mutex // of what is below
 	confirmed time.Time  // when the model was known to be current last
+	failure   error      // of the last time that the cluster was asked since, nil for none
 	restart   context.CancelFunc
 	heard     time.Time // when the watch began, or something came
 
@@ -38,8 +39,8 @@ type watcher struct {
 	events     atomic.Int64
 }
 
-// newWatcher returns the watcher, not started yet, of a store that was current at a revision and at a
-// moment.
+// newWatcher returns the watcher, not started yet, of a store that was current at a
+// revision and at a moment.
 func newWatcher(s *Store, at int64, confirmed time.Time, maxStaleness time.Duration) *watcher {
 	w := &watcher{store: s, at: at, maxStaleness: maxStaleness, restart: func() {}}
 	w.confirm(confirmed)
@@ -69,7 +70,7 @@ func (w *watcher) confirm(at time.Time) {
 	w.mu.Lock()
 	defer w.mu.Unlock()
 	if at.After(w.confirmed) {
-		w.confirmed = at
+		w.confirmed, w.failure = at, nil
 		w.store.stamps.GoodUntil(at.Add(w.maxStaleness))
 	}
 }
@@ -79,6 +80,28 @@ func (w *watcher) staleness() time.Duration {
 	w.mu.Lock()
 	defer w.mu.Unlock()
 	return time.Since(w.confirmed)
+}
+
+// away returns an error when the cluster has not answered for so long that nothing is
+// known to be current, and did not when it was asked last. It is asked all the time, so
+// there is no need that all who come meanwhile wait for it.
+func (w *watcher) away() error {
+	w.mu.Lock()
+	defer w.mu.Unlock()
+	if w.failure == nil || time.Since(w.confirmed) <= w.maxStaleness {
+		return nil
+	}
+	return w.failure
+}
+
+// fail notes that the cluster did not say what is current.
+func (w *watcher) fail(err error) {
+	if !errors.Is(err, domain.ErrUnavailable) {
+		err = fmt.Errorf("%w: etcd: %w", domain.ErrUnavailable, err)
+	}
+	w.mu.Lock()
+	defer w.mu.Unlock()
+	w.failure = err
 }
 
 // reachable returns an error when the cluster has not answered for so long that nothing
@@ -98,21 +121,28 @@ func (w *watcher) reachable() error {
 	return err
 }
 
+// awayPause is the pause at most after which a cluster that does not answer is asked again.
+const awayPause = 4 * retryPause
+
 // ask asks the cluster now and then whether the model is current. Not having heard of
 // a change is no sign of that: a member that was cut off from the others has nothing
 // to tell either.
 func (w *watcher) ask() {
-	interval := w.maxStaleness / 5
 	for {
+		pause := w.maxStaleness / 5
 		ctx, cancel := context.WithTimeout(w.store.ctx, w.maxStaleness)
-		_, _, err := w.store.sync(ctx)
+		_, _, err := w.store.ask(ctx)
 		cancel()
 		if w.store.ctx.Err() != nil {
 			return
 		}
+		if err != nil {
+			w.fail(err)
+			pause = min(pause, awayPause)
+		}
 		w.tell(err)
 		select {
-		case <-time.After(interval):
+		case <-time.After(pause):
 		case <-w.store.ctx.Done():
 			return
 		}
