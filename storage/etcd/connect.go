@@ -8,6 +8,8 @@ import (
 	"sync/atomic"
 	"time"
 
+	"go.etcd.io/etcd/api/v3/etcdserverpb"
+	"go.etcd.io/etcd/api/v3/v3rpc/rpctypes"
 	clientv3 "go.etcd.io/etcd/client/v3"
 	"go.uber.org/zap"
 	"go.uber.org/zap/zapcore"
@@ -24,7 +26,7 @@ import (
 func connect(o Options) (*clientv3.Client, *trouble, error) {
 	trouble := new(trouble)
 	options := []grpc.DialOption{
-		grpc.WithChainUnaryInterceptor(trouble.intercept),
+		grpc.WithChainUnaryInterceptor(trouble.intercept, o.renew),
 		grpc.WithConnectParams(grpc.ConnectParams{
 			Backoff:           backoff.Config{BaseDelay: 100 * time.Millisecond, Multiplier: 1.6, Jitter: 0.2, MaxDelay: maxPause},
 			MinConnectTimeout: o.DialTimeout,
@@ -44,6 +46,29 @@ func connect(o Options) (*clientv3.Client, *trouble, error) {
 		err = fmt.Errorf("%w: etcd: %w", domain.ErrUnavailable, trouble.explain(err))
 	}
 	return client, trouble, err
+}
+
+// renew gets a new token where the client cannot: it shows the former one when it asks for
+// another, and etcd 3.4 refuses that as it does all else that has a token that it does not
+// know, as after a restart. Another client, which has no token, asks then.
+func (o Options) renew(ctx context.Context, method string, request, reply any, conn *grpc.ClientConn, invoke grpc.UnaryInvoker, options ...grpc.CallOption) error {
+	err := invoke(ctx, method, request, reply, conn, options...)
+	answer, ok := reply.(*etcdserverpb.AuthenticateResponse)
+	if !ok || o.Username == "" || !errors.Is(rpctypes.Error(err), rpctypes.ErrInvalidAuthToken) {
+		return err
+	}
+	user, password := o.Username, o.Password
+	o.Username, o.Password = "", ""
+	client, _, err := connect(o)
+	if err != nil {
+		return err
+	}
+	defer client.Close()
+	response, err := client.Authenticate(ctx, user, password)
+	if err == nil {
+		answer.Header, answer.Token = response.Header, response.Token
+	}
+	return err
 }
 
 // Of connections on which nothing comes it is asked after so long whether they work, and
