@@ -10,15 +10,25 @@ import (
 )
 
 // commit is one change of what is stored, as the record of the last commit has it: its
-// number, big endian, and its id. Each adds one to the number of the one before.
+// number, big endian, its id, and that of the one before. Each adds one to the number of
+// the one before.
 type commit struct {
-	number   uint64
-	id       uuid.UUID
-	revision int64 // etcd's, at which it was made
+	number    uint64
+	id, after uuid.UUID
+	revision  int64 // etcd's, at which it was made
+}
+
+// next returns a commit to be made on top of c.
+func (c commit) next() commit { return commit{number: c.number + 1, id: uuid.New(), after: c.id} }
+
+// follows reports whether c is the one that was made on top of another.
+func (c commit) follows(before commit) bool {
+	return c.number == before.number+1 && c.after == before.id
 }
 
 // contradicts reports whether c cannot have come after another commit, or be it, as when
-// the cluster was restored from a backup.
+// the cluster was restored from a backup. One that is made on top of what was restored may
+// have any number and revision, so there is more to look at: see follows.
 func (c commit) contradicts(before commit) bool {
 	if c.number == before.number {
 		return c.id != before.id
@@ -27,12 +37,13 @@ func (c commit) contradicts(before commit) bool {
 }
 
 func encodeCommit(c commit) string {
-	return string(append(binary.BigEndian.AppendUint64(nil, c.number), c.id[:]...))
+	return string(append(append(binary.BigEndian.AppendUint64(nil, c.number), c.id[:]...), c.after[:]...))
 }
 
 func decodeCommit(record []byte, revision int64) (commit, error) {
-	if len(record) != 8+len(uuid.UUID{}) {
+	const size = len(uuid.UUID{})
+	if len(record) != 8+2*size {
 		return commit{}, fmt.Errorf("%w: the record of the last commit cannot be read", records.ErrDamaged)
 	}
-	return commit{binary.BigEndian.Uint64(record), uuid.UUID(record[8:]), revision}, nil
+	return commit{binary.BigEndian.Uint64(record), uuid.UUID(record[8 : 8+size]), uuid.UUID(record[8+size:]), revision}, nil
 }

@@ -216,7 +216,7 @@ func (c *committer) commit(ops []*operation) (rest []*operation) {
 			}
 			again = append(again, op)
 		}
-		if err := c.catchUp(next, again); err != nil {
+		if err := c.catchUp(g.base, next, again); err != nil {
 			for _, op := range again {
 				op.answer <- err
 			}
@@ -314,7 +314,7 @@ func (c *committer) send(g *group) (latest commit, err error) {
 	}
 	change.Begin()
 	defer change.End()
-	next := commit{number: g.base.number + 1, id: uuid.New()}
+	next := g.base.next()
 	response, err := c.propose(s.ctx, g.base, next, ops, tries(g.ops) >= modestTries)
 	switch {
 	case err == nil && response.Succeeded:
@@ -375,7 +375,7 @@ func refusal(err error) error {
 // anything, is what they had to see.
 func (c *committer) confirm(g *group) (commit, error) {
 	latest, _, err := c.store.lastCommit(c.store.ctx)
-	if err == nil && latest.revision != g.base.revision {
+	if err == nil && latest != g.base {
 		err = errOvertaken
 	}
 	return latest, err
@@ -409,7 +409,10 @@ func (c *committer) operations(g *group) (ops []clientv3.Op, changes []change, e
 // catchUp waits until the commits of others are known that overtook operations. Those
 // that were overtaken before wait a little longer, each for another while. It returns an
 // error when those commits do not arrive.
-func (c *committer) catchUp(latest commit, ops []*operation) error {
+func (c *committer) catchUp(base, latest commit, ops []*operation) error {
+	if latest.contradicts(base) {
+		return c.store.restored()
+	}
 	if err := c.store.await(c.store.ctx, latest.revision); err != nil {
 		return err
 	}

@@ -176,20 +176,26 @@ func (s *Store) sync(ctx context.Context) (last commit, at int64, err error) {
 
 // ask is sync that asks the cluster also when it is away.
 func (s *Store) ask(ctx context.Context) (last commit, at int64, err error) {
-	begun, known := time.Now(), s.model.latest()
+	begun, known, since := time.Now(), s.model.latest(), s.watcher.at.Load()
 	last, at, err = s.lastCommit(ctx)
 	if err != nil {
 		return last, at, err
 	}
-	if last.contradicts(known) {
-		s.watcher.forget()
-		return last, at, fmt.Errorf("%w: the cluster does not know commits that it had made: all is read again", domain.ErrUnavailable)
+	if at < since || last.contradicts(known) {
+		return last, at, s.restored()
 	}
 	if err := s.await(ctx, last.revision); err != nil {
 		return last, at, err
 	}
 	s.watcher.confirm(begun)
 	return last, at, nil
+}
+
+// restored has all forgotten that is in memory, and returns the error about that: the
+// cluster is not the one that it was, as when a backup was restored.
+func (s *Store) restored() error {
+	s.watcher.forget()
+	return fmt.Errorf("%w: the cluster does not know commits that it had made: all is read again", domain.ErrUnavailable)
 }
 
 // await returns once a commit that was made at a revision is known.

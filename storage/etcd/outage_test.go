@@ -174,34 +174,6 @@ func TestCompacted(t *testing.T) {
 	})
 }
 
-// TestRestored is a cluster that goes back to what it was some commits before, as when a
-// backup is restored.
-func TestRestored(t *testing.T) {
-	admin := client(t)
-	s, other := open(t, Options{}), open(t, Options{})
-	w := newID()
-	put(t, s, w, "p")
-	key := prefix(t) + lastKey
-	then, err := admin.Get(t.Context(), key)
-	if err != nil {
-		t.Fatal(err)
-	}
-	for i := range 3 {
-		if _, err := add(t.Context(), s, w, "p", fmt.Sprint(i)); err != nil {
-			t.Fatal(err)
-		}
-	}
-	if _, err := admin.Put(t.Context(), key, string(then.Kvs[0].Value)); err != nil {
-		t.Fatal(err)
-	}
-	for _, s := range []*Store{s, other} {
-		eventually(t, 5*time.Second, "it begins again", func() bool { return s.Sync(t.Context()) == nil && s.Status().Resets == 1 })
-		if _, err := add(t.Context(), s, w, "p", "later"); err != nil {
-			t.Error(err)
-		}
-	}
-}
-
 // TestForeignKeys are under the prefix but not ours.
 func TestForeignKeys(t *testing.T) {
 	admin, s := client(t), open(t, Options{})

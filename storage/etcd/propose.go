@@ -6,7 +6,6 @@ import (
 	"slices"
 	"time"
 
-	"github.com/google/uuid"
 	clientv3 "go.etcd.io/etcd/client/v3"
 )
 
@@ -21,7 +20,7 @@ func (c *committer) propose(ctx context.Context, base, next commit, ops []client
 		otherwise = append(otherwise, clientv3.OpPut(c.store.prefix+waitingKey, string(binary.BigEndian.AppendUint64(slices.Clone(c.id[:]), uint64(2*c.took)))))
 	}
 	return c.store.client.Txn(ctx).
-		If(clientv3.Compare(clientv3.ModRevision(key), "=", base.revision)).
+		If(clientv3.Compare(clientv3.ModRevision(key), "=", base.revision), clientv3.Compare(clientv3.Value(key), "=", encodeCommit(base))).
 		Then(append(inParts(ops), clientv3.OpPut(key, encodeCommit(next)))...).
 		Else(otherwise...).
 		Commit()
@@ -57,7 +56,7 @@ func (c *committer) settle(base, unknown commit) (commit, error) {
 	ctx, cancel := context.WithTimeout(s.ctx, s.timeout)
 	defer cancel()
 	for ctx.Err() == nil {
-		fence := commit{number: unknown.number, id: uuid.New()}
+		fence := base.next()
 		response, err := c.propose(ctx, base, fence, nil, false)
 		if err != nil {
 			time.Sleep(retryPause)

@@ -54,7 +54,10 @@ func (s *snapshot) read(key string) (found, error) {
 	if err != nil || result.last >= s.last.revision {
 		return result, err
 	}
-	return s.store.read(s.ctx, key)
+	if result, err = s.store.read(s.ctx, key); err == nil && result.last < s.last.revision {
+		err = s.store.restored()
+	}
+	return result, err
 }
 
 // loadAt reads a record as it was.
@@ -78,7 +81,7 @@ func (s *snapshot) scan(from string, options ...clientv3.OpOption) (*clientv3.Ge
 		if err != nil {
 			return nil, err
 		}
-		if latest.revision != s.last.revision || at == s.revision {
+		if latest != s.last || at == s.revision {
 			return nil, fmt.Errorf("%w: what was stored changed, and was compacted, while it was read", domain.ErrUnavailable)
 		}
 		s.revision = at

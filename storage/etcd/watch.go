@@ -22,9 +22,8 @@ type watcher struct {
 	maxStaleness time.Duration
 	done         [2]chan struct{}
 
-	// These are the watching goroutine's.
-	at     int64     // all changes until this revision are known
-	logged time.Time // when it was told last that the watch was interrupted
+	at     atomic.Int64 // all changes until this revision are known to the watching goroutine
+	logged time.Time    // when that told last that the watch was interrupted
 
 	mu        sync.Mutex // of what is below
 	confirmed time.Time  // when the model was known to be current last
@@ -42,7 +41,8 @@ type watcher struct {
 // newWatcher returns the watcher, not started yet, of a store that was current at a
 // revision and at a moment.
 func newWatcher(s *Store, at int64, confirmed time.Time, maxStaleness time.Duration) *watcher {
-	w := &watcher{store: s, at: at, maxStaleness: maxStaleness, restart: func() {}}
+	w := &watcher{store: s, maxStaleness: maxStaleness, restart: func() {}}
+	w.at.Store(at)
 	w.confirm(confirmed)
 	return w
 }
@@ -226,7 +226,7 @@ func (w *watcher) follow() error {
 	if w.forgetting.Load() {
 		return w.reset("the cluster does not know commits that it had made, as after it was restored: all is read again")
 	}
-	changes := w.store.client.Watch(ctx, w.store.prefix, clientv3.WithPrefix(), clientv3.WithRev(w.at+1), clientv3.WithProgressNotify())
+	changes := w.store.client.Watch(ctx, w.store.prefix, clientv3.WithPrefix(), clientv3.WithRev(w.at.Load()+1), clientv3.WithProgressNotify())
 	for response := range changes {
 		w.hear(nil)
 		switch err := response.Err(); {
@@ -235,7 +235,7 @@ func (w *watcher) follow() error {
 		case err != nil:
 			return err
 		case response.IsProgressNotify():
-			w.at = max(w.at, response.Header.Revision)
+			w.reach(response.Header.Revision)
 		default:
 			if err := w.apply(response.Events); err != nil {
 				return w.reset("commits have been missed: all is read again")
@@ -260,9 +260,12 @@ func (w *watcher) reset(why string) error {
 	change.Begin()
 	w.store.model.reset(last, at)
 	change.End()
-	w.at = at
+	w.at.Store(at)
 	return nil
 }
+
+// reach notes that all changes until a revision are known.
+func (w *watcher) reach(revision int64) { w.at.Store(max(w.at.Load(), revision)) }
 
 // apply applies changes, revision by revision. A response may have but the first of
 // those until the revision of its header.
@@ -277,7 +280,7 @@ func (w *watcher) apply(events []*clientv3.Event) error {
 		if err := w.applyOne(events[:n], revision); err != nil {
 			return err
 		}
-		w.at = max(w.at, revision)
+		w.reach(revision)
 		events = events[n:]
 	}
 	return nil
@@ -317,7 +320,7 @@ func (w *watcher) applyOne(events []*clientv3.Event, revision int64) error {
 		switch known, ok := s.model.find(made.number); {
 		case ok && known.id == made.id:
 			return nil // this node's own
-		case ok || made.number != s.model.latest().number+1:
+		case ok || !made.follows(s.model.latest()):
 			return errMissed
 		}
 	}
