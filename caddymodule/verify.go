@@ -63,7 +63,9 @@ func verifyCommand() *cobra.Command {
 		Long: `
 Reads all that is in a store and finds out whether any of it is damaged or missing.
 With a folder it looks there; no server may have that open. Without one it asks the
-running server to look at the store that it has open.
+running server to look at the store that it has open, of whichever engine. In etcd it
+looks at the records, as one member after another has them; whether all members have the
+same, and their files are sound, is for etcd's own checks to say.
 
 --quick looks at a folder as a start of the server does: at the checksums of all
 tables and at the end of the log, but not at each record. A folder that is encrypted
@@ -141,7 +143,11 @@ func (v verdict) print(w io.Writer) error {
 	case v.Error != "":
 		fmt.Fprintln(&text, v.Error)
 	case !v.Damaged:
-		fmt.Fprintf(&text, "Nothing is damaged: looked at %d records and %d tables.\n", v.Records, v.Tables)
+		tables := ""
+		if v.Tables > 0 {
+			tables = fmt.Sprintf(" and %d tables", v.Tables)
+		}
+		fmt.Fprintf(&text, "Nothing is damaged: looked at %d records%s.\n", v.Records, tables)
 	}
 	_, err := io.WriteString(w, text.String())
 	return err

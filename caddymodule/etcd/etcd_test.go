@@ -2,6 +2,9 @@ package etcd
 
 import (
 	"encoding/json"
+	"io"
+	"net/http"
+	"net/url"
 	"os"
 	"os/exec"
 	"path/filepath"
@@ -174,6 +177,16 @@ func TestServer(t *testing.T) {
 	s.want(200, 1, managementSecret, "GET", "/v1/presets/p", "")
 	if got := s.metrics(); !strings.Contains(got, `caddy_presets_etcd_available{store="etcd `+c.address+` caddy-presets/"} 1`) {
 		t.Errorf("the metrics do not say that the cluster answers")
+	}
+	url := "http://" + s.admin + "/presets/verify?store=" + url.QueryEscape("etcd "+c.address+" caddy-presets/")
+	response, err := http.Post(url, "", nil)
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer response.Body.Close()
+	text, err := io.ReadAll(response.Body)
+	if err != nil || response.StatusCode != 200 || !strings.Contains(string(text), `"damaged":false`) || strings.Contains(string(text), `"records":0`) {
+		t.Errorf("verify: got %d %s, %v", response.StatusCode, text, err)
 	}
 	// One of the two goes.
 	s.sites = s.sites[:1]

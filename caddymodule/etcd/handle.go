@@ -197,6 +197,15 @@ func (l *lease) Update(ctx context.Context, fn func(domain.Tx) error) error {
 	return l.use(ctx, func(store *etcd.Store) error { return store.Update(ctx, fn) })
 }
 
+// Check is etcd.Store.Check of the store.
+func (l *lease) Check(ctx context.Context) (report etcd.Report, err error) {
+	err = l.use(ctx, func(store *etcd.Store) (err error) {
+		report, err = store.Check(ctx)
+		return err
+	})
+	return report, err
+}
+
 // Sync implements domain.Store.
 func (l *lease) Sync(ctx context.Context) error {
 	return l.use(ctx, func(store *etcd.Store) error { return store.Sync(ctx) })

@@ -3,7 +3,6 @@ package badger
 import (
 	"context"
 	"errors"
-	"fmt"
 	"os"
 	"path/filepath"
 	"time"
@@ -13,35 +12,8 @@ import (
 	"github.com/caddy-presets/caddy-presets/storage/internal/records"
 )
 
-// maxProblems is how many problems a Report tells at most.
-const maxProblems = 100
-
 // Report is what a look at all that is in a store has found.
-type Report struct {
-	Tables  int `json:"tables"`  // files that were read
-	Records int `json:"records"` // that are live
-	// Problems tells what is damaged or missing, and nothing of what was stored in
-	// it. There are at most 100; More is how many more were found.
-	Problems []string `json:"problems"`
-	More     int      `json:"more"`
-}
-
-// Err returns nil where nothing is wrong, and else an error with ErrDamaged in its
-// chain and the first problem in its text.
-func (r Report) Err() error {
-	if len(r.Problems) == 0 {
-		return nil
-	}
-	return fmt.Errorf("%w: %s (and %d more)", ErrDamaged, r.Problems[0], len(r.Problems)-1+r.More)
-}
-
-func (r *Report) problem(format string, args ...any) {
-	if len(r.Problems) == maxProblems {
-		r.More++
-		return
-	}
-	r.Problems = append(r.Problems, fmt.Sprintf(format, args...))
-}
+type Report = records.Report
 
 // Verify looks at all that is in a folder which nobody has open: it does what Probe
 // does, and then reads every record and finds out whether it is what others say that
@@ -110,15 +82,15 @@ func (s *Store) checkFiles(report *Report, pause func() error) error {
 	folder := s.guard.folder
 	listed, err := listedTables(folder)
 	if err != nil {
-		report.problem("%v", err)
+		report.Problem("%v", err)
 	}
 	with, err := dataKey(folder, s.db.Opts().EncryptionKey)
 	if err != nil {
-		report.problem("%v", err)
+		report.Problem("%v", err)
 		return nil
 	}
 	if err := s.guard.sameFolder(); err != nil {
-		report.problem("%v", err)
+		report.Problem("%v", err)
 	}
 	for name := range listed {
 		err := checkListed(folder, name, with)
@@ -127,7 +99,7 @@ func (s *Store) checkFiles(report *Report, pause func() error) error {
 		}
 		if err != nil {
 			if now, _ := listedTables(folder); now[name] {
-				report.problem("%v", err)
+				report.Problem("%v", err)
 			}
 		}
 		report.Tables++
@@ -141,11 +113,11 @@ func (s *Store) checkFiles(report *Report, pause func() error) error {
 // checkRecords checks all records that txn shows. Where Badger cannot go on for damage
 // that is a problem, too.
 func checkRecords(txn *badgerdb.Txn, report *Report, pause func() error) error {
-	c := records.Checker{Problem: report.problem, Pause: pause, Problems: len(report.Problems)}
+	c := records.Checker{Problem: report.Problem, Pause: pause, Problems: len(report.Problems)}
 	err := guarded(func() error { return c.Check(snapshot{txn}) })
 	report.Records = c.Records
 	if p, ok := errors.AsType[*panicked](err); ok {
-		report.problem("a table is damaged where records are looked for, and not all of them were read: %v", p.value)
+		report.Problem("a table is damaged where records are looked for, and not all of them were read: %v", p.value)
 		return nil
 	}
 	return err

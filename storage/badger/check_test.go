@@ -44,7 +44,7 @@ func verified(t *testing.T, folder string) Report {
 	t.Helper()
 	report, err := Verify(t.Context(), folder, testOptions)
 	if err != nil {
-		report.problem("%v", err)
+		report.Problem("%v", err)
 	}
 	return report
 }

@@ -88,8 +88,11 @@ func (s *snapshot) scan(from string, options ...clientv3.OpOption) (*clientv3.Ge
 	}
 }
 
-// Iterate implements records.Snapshot.
+// Iterate implements records.Snapshot. What is not a record is none of all.
 func (s *snapshot) Iterate(prefix records.Key) records.Iterator {
+	if len(prefix) == 0 {
+		prefix = records.KindPreset.Prefix()[:1] // as all begin
+	}
 	return &iterator{snapshot: s, prefix: string(prefix)}
 }
 
@@ -99,9 +102,6 @@ const (
 	iteratorPage = 16
 	iteratorMost = 64
 )
-
-// firstKey comes after the keys that each store has beside the records.
-const firstKey = "\x01"
 
 // iterator reads records page by page, from etcd.
 type iterator struct {
@@ -121,7 +121,7 @@ type record struct {
 // Seek implements records.Iterator.
 func (i *iterator) Seek(k records.Key) {
 	i.limit = iteratorPage
-	i.fill(max(string(k), firstKey))
+	i.fill(max(string(k), i.prefix))
 }
 
 // fill reads the page that begins at a key.

@@ -13,7 +13,6 @@ import (
 
 	"github.com/caddy-presets/caddy-presets/domain"
 	"github.com/caddy-presets/caddy-presets/storage/badger"
-	"github.com/caddy-presets/caddy-presets/storage/internal/records"
 	"github.com/caddy-presets/caddy-presets/storage/storagetest"
 	"github.com/caddy-presets/caddy-presets/storage/transfer"
 )
@@ -68,35 +67,12 @@ func sameExport(t *testing.T, what string, got, want []byte) {
 	}
 }
 
-// onlyRecords is a snapshot without what stands beside the records.
-type onlyRecords struct{ *snapshot }
-
-func (s onlyRecords) Iterate(prefix records.Key) records.Iterator {
-	return fromFirst{s.snapshot.Iterate(prefix)}
-}
-
-type fromFirst struct{ records.Iterator }
-
-func (i fromFirst) Seek(k records.Key) {
-	if len(k) == 0 {
-		k = records.KindPreset.Prefix()[:1] // as all begin
-	}
-	i.Iterator.Seek(k)
-}
-
 // sound checks that all that is in a store is in order.
 func sound(t *testing.T, s *Store) {
 	t.Helper()
-	last, at, err := s.sync(t.Context())
-	if err != nil {
-		t.Fatal(err)
-	}
-	c := records.Checker{
-		Problem: func(format string, args ...any) { t.Errorf(format, args...) },
-		Pause:   func() error { return nil },
-	}
-	if err := c.Check(onlyRecords{&snapshot{t.Context(), s, last, at}}); err != nil || c.Records < 1000 {
-		t.Errorf("got %d records and error %v", c.Records, err)
+	report, err := s.Check(t.Context())
+	if err != nil || report.Records < 1000 || len(report.Problems) > 0 {
+		t.Errorf("got %d records, error %v and the problems %q", report.Records, err, report.Problems)
 	}
 }
 

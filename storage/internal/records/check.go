@@ -2,6 +2,7 @@ package records
 
 import (
 	"bytes"
+	"context"
 	"errors"
 	"fmt"
 	"hash/maphash"
@@ -27,6 +28,7 @@ type Checker struct {
 	Problems int
 
 	reader Reader
+	away   error // the engine's, which could not read: nothing that follows is damage
 
 	deleted map[uuid.UUID]bool // workspaces of which some is still stored
 	audit   domain.AuditHead   // as far as it was read
@@ -43,14 +45,44 @@ type Checker struct {
 // checksBetweenPauses is how many records are checked without a pause.
 const checksBetweenPauses = 256
 
-// Check returns what ended the check early: the error of Pause, or that of the engine.
-// What the engine panics with between two records it lets pass.
+// Check returns what ended the check early: the error of Pause, or that of the engine, as
+// when what it reads from is away. What the engine panics with between two records it lets
+// pass.
 func (c *Checker) Check(s Snapshot) error {
-	c.reader = Reader{snapshot: s}
+	c.reader = Reader{snapshot: attentive{s, c}}
 	err := c.check()
 	if errors.Is(err, ErrDamaged) {
 		c.report("%v", err)
 		return nil
+	}
+	return err
+}
+
+// attentive is a snapshot that tells a checker when its engine is away.
+type attentive struct {
+	Snapshot
+	checker *Checker
+}
+
+func (s attentive) Get(k Key) ([]byte, error) {
+	record, err := s.Snapshot.Get(k)
+	return record, s.checker.note(err)
+}
+
+func (s attentive) Iterate(prefix Key) Iterator {
+	return attentiveIterator{s.Snapshot.Iterate(prefix), s.checker}
+}
+
+type attentiveIterator struct {
+	Iterator
+	checker *Checker
+}
+
+func (i attentiveIterator) Err() error { return i.checker.note(i.Iterator.Err()) }
+
+func (c *Checker) note(err error) error {
+	if errors.Is(err, domain.ErrUnavailable) || errors.Is(err, context.Canceled) || errors.Is(err, context.DeadlineExceeded) {
+		c.away = err
 	}
 	return err
 }
@@ -98,6 +130,9 @@ func (c *Checker) check() error {
 			}
 			return c.checkRecord(k, payload)
 		})
+		if c.away != nil {
+			return c.away
+		}
 		if err != nil {
 			c.report("%v", err)
 		}
