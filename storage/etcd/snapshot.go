@@ -82,11 +82,16 @@ func (s *snapshot) scan(from string, options ...clientv3.OpOption) (*clientv3.Ge
 			return nil, err
 		}
 		if latest != s.last || at == s.revision {
-			return nil, fmt.Errorf("%w: what was stored changed, and was compacted, while it was read", domain.ErrUnavailable)
+			return nil, errCompacted
 		}
 		s.revision = at
 	}
 }
+
+// errCompacted is about what takes longer than etcd keeps what has been changed since it
+// began. Nothing can keep that there.
+var errCompacted = fmt.Errorf("%w: etcd has compacted what was stored when this began, and it has changed since: begin anew; "+
+	"etcd has to keep its history for longer than this takes (--auto-compaction-retention)", domain.ErrUnavailable)
 
 // Iterate implements records.Snapshot. What is not a record is none of all.
 func (s *snapshot) Iterate(prefix records.Key) records.Iterator {

@@ -3,6 +3,7 @@ package etcd
 import (
 	"bytes"
 	"context"
+	"errors"
 	"fmt"
 	"io"
 	"strings"
@@ -176,5 +177,82 @@ func TestTransferResumed(t *testing.T) {
 	}
 	if interruptions != 4 {
 		t.Errorf("got %d interruptions", interruptions)
+	}
+}
+
+// hooked calls a function once so much was written to it.
+type hooked struct {
+	bytes.Buffer
+	after int
+	call  func()
+}
+
+func (h *hooked) Write(p []byte) (int, error) {
+	n, err := h.Buffer.Write(p)
+	if h.Len() >= h.after && h.call != nil {
+		h.call()
+		h.call = nil
+	}
+	return n, err
+}
+
+// TestTransferCompacted exports a store that etcd compacts meanwhile. It shows one moment or
+// fails: it goes on where nothing was changed since, and where that was and etcd has kept it.
+func TestTransferCompacted(t *testing.T) {
+	admin, s, other := client(t), open(t, Options{Memory: 1}), node(t)
+	f := storagetest.Fill(t, other)
+	f.Some()
+	f.Much()
+	before, _, _ := exported(t, s)
+	change := func() int64 {
+		f.Version("team", "long", `{"model":"next"}`)
+		return other.model.latest().revision
+	}
+	compact := func(revision int64) {
+		if _, err := admin.Compact(t.Context(), revision, clientv3.WithCompactPhysical()); err != nil {
+			t.Error(err)
+		}
+	}
+	now := func() int64 {
+		response, err := admin.Get(t.Context(), "filler")
+		if err != nil {
+			t.Fatal(err)
+		}
+		return response.Header.Revision
+	}
+	foreign := func() int64 {
+		if _, err := admin.Put(t.Context(), "filler", "x"); err != nil {
+			t.Fatal(err)
+		}
+		return now()
+	}
+	for _, test := range []struct {
+		name      string
+		meanwhile func()
+		fails     bool
+	}{
+		{"not changed", func() { compact(foreign()) }, false},
+		{"changed, kept", func() { begun := now(); change(); compact(begun) }, false},
+		{"compacted, then changed", func() { compact(foreign()); change() }, true},
+		{"changed, then compacted", func() { compact(change()) }, true},
+	} {
+		foreign() // so that now has not been compacted
+		_, want, _ := exported(t, s)
+		to := &hooked{after: len(before) / 2, call: test.meanwhile}
+		_, err := transfer.Export(t.Context(), s, to)
+		lines := bytes.SplitAfter(to.Bytes(), []byte("\n"))
+		switch {
+		case test.fails:
+			if !errors.Is(err, domain.ErrUnavailable) || !strings.Contains(err.Error(), "begin anew") {
+				t.Errorf("%s: got error %v", test.name, err)
+			}
+			if bytes.HasPrefix(lines[len(lines)-2], []byte(`{"end"`)) {
+				t.Errorf("%s: it has an end", test.name)
+			}
+		case err != nil:
+			t.Errorf("%s: %v", test.name, err)
+		default:
+			sameExport(t, test.name, bytes.Join(lines[1:len(lines)-2], nil), want)
+		}
 	}
 }
