@@ -26,7 +26,8 @@ const (
 // Import reads a file of Export's from r to its end and puts all that it holds into
 // store, which has to be empty, but for what a server puts there when it starts first,
 // or to hold an earlier import of the same file that was interrupted. That is gone on
-// with. Until Import returns nil the import is not finished; see the package's own
+// with; where all was there, and only the answer was lost, within a day there is nothing
+// to do. Until Import returns nil the import is not finished; see the package's own
 // comment for what the store is until then.
 //
 // It writes in batches, of which each is durable, and needs memory for one, whatever
@@ -44,7 +45,7 @@ func importBy(ctx context.Context, store domain.Store, r io.Reader, batch int) (
 		return Summary{}, err
 	}
 	if err := im.all(ctx); err != nil {
-		if im.stored.Line > 0 {
+		if im.stored.Line > 0 && im.full == nil {
 			err = fmt.Errorf("the import is not finished, of which %d lines are stored: %w", im.stored.Line, err)
 		}
 		return Summary{}, err
@@ -60,6 +61,9 @@ type importer struct {
 	// resumed is how far an earlier import came, and stored how far this one did, as
 	// the store says.
 	resumed, stored mark
+	// full is why nothing can be imported but the file that was, nil where that was not
+	// finished.
+	full error
 	// head is the end of the audit trail that is stored.
 	head   domain.AuditHead
 	header sum
@@ -103,16 +107,30 @@ func (im *importer) all(ctx context.Context) error {
 
 // look finds out whether something can be imported.
 func (im *importer) look(r domain.Reader) (err error) {
-	im.resumed, err = readMark(r)
-	if err == nil && im.resumed == (mark{}) {
-		im.stored.Workspace, err = freshWorkspace(r)
+	last, err := lastMark(r)
+	if err != nil {
 		return err
 	}
-	im.stored = im.resumed
-	return err
+	if last == (mark{}) || last.Done {
+		im.stored.Workspace, err = freshWorkspace(r)
+		if !last.Done || !errors.Is(err, ErrStore) {
+			return err
+		}
+		im.full = err
+	}
+	im.resumed, im.stored = last, last
+	return nil
 }
 
 var errOther = fmt.Errorf("%w: an import of another file was begun and is not finished", ErrStore)
+
+// other returns the error about a file that is not the one of the earlier import.
+func (im *importer) other() error {
+	if im.full != nil {
+		return im.full
+	}
+	return errOther
+}
 
 // add takes the next line.
 func (im *importer) add(ctx context.Context, l line) error {
@@ -121,11 +139,17 @@ func (im *importer) add(ctx context.Context, l line) error {
 	case 2:
 		im.header = f.sums.sum()
 		if im.resumed.Line > 0 && im.resumed.Header != im.header {
-			return errOther
+			return im.other()
 		}
 	case im.resumed.Line + 1:
 		if im.resumed.Line > 1 && im.resumed.Sum != f.sums.sum() {
-			return errOther
+			return im.other()
+		}
+		if im.resumed.Done {
+			if l.End == nil {
+				return im.other()
+			}
+			return nil // all is there
 		}
 	}
 	switch {
@@ -134,7 +158,7 @@ func (im *importer) add(ctx context.Context, l line) error {
 			return err
 		}
 	case l.End != nil:
-		return errOther // which has more lines
+		return im.other() // which has more lines
 	}
 	im.note(l)
 	if f.number <= im.resumed.Line {
@@ -214,7 +238,7 @@ func (im *importer) collect(ctx context.Context, l line) error {
 // flush writes the batch, which ends with the line before the one that was read last,
 // or with that one if it is the last of all.
 func (im *importer) flush(ctx context.Context, final bool) error {
-	next := mark{im.file.number - 1, im.file.sums.sum(), im.header, im.stored.Workspace}
+	next := mark{im.file.number - 1, im.file.sums.sum(), im.header, im.stored.Workspace, final}
 	err := im.update(ctx, func(tx domain.Tx) error {
 		if err := im.unchanged(tx); err != nil {
 			return err
@@ -224,10 +248,7 @@ func (im *importer) flush(ctx context.Context, final bool) error {
 				return fmt.Errorf("line %d: %w", op.line, err)
 			}
 		}
-		if final {
-			return removeMark(tx)
-		}
-		if p := im.last.preset; p != nil && im.last.versions > 0 {
+		if p := im.last.preset; p != nil && im.last.versions > 0 && !final {
 			if err := p.put(tx, p.soFar(im.last.versions, im.last.lastID)); err != nil {
 				return fmt.Errorf("line %d: %w", next.Line, err)
 			}

@@ -15,8 +15,12 @@ import (
 // digests of another kind of text.
 var markID = domain.ReplayID(sha256.Sum256([]byte("caddy-presets: an import is under way")))
 
-// markLifetime is how long an import can stay unfinished.
-const markLifetime = 10 * 365 * 24 * time.Hour
+// markLifetime is how long an import can stay unfinished, and doneLifetime for how long it
+// is known that one was finished, for whoever was not told.
+const (
+	markLifetime = 10 * 365 * 24 * time.Hour
+	doneLifetime = 24 * time.Hour
+)
 
 // mark tells how far an import is. The zero value is that of none.
 type mark struct {
@@ -29,10 +33,21 @@ type mark struct {
 	// Workspace is the id of the default workspace that a server has made, empty for
 	// none. It goes when that of the file comes.
 	Workspace string `json:"workspace_id"`
+	// Done tells that all lines were imported.
+	Done bool `json:"done"`
 }
 
 // readMark returns the mark of the import that is not finished.
-func readMark(r domain.Reader) (m mark, err error) {
+func readMark(r domain.Reader) (mark, error) {
+	m, err := lastMark(r)
+	if m.Done {
+		m = mark{}
+	}
+	return m, err
+}
+
+// lastMark returns the mark of the last import.
+func lastMark(r domain.Reader) (m mark, err error) {
 	kept, err := r.Replay(markID)
 	switch {
 	case errors.Is(err, domain.ErrNotFound):
@@ -54,13 +69,11 @@ func (m mark) put(tx domain.Tx) error {
 	if err != nil {
 		return err
 	}
-	return tx.PutReplay(domain.Replay{ID: markID, Request: m.Sum[:], Answer: text, ExpiresAt: time.Now().UTC().Add(markLifetime)})
-}
-
-// removeMark says that no import is under way any more. What is left of the mark goes
-// as kept answers do.
-func removeMark(tx domain.Tx) error {
-	return tx.PutReplay(domain.Replay{ID: markID, Request: []byte{}, ExpiresAt: time.Now().UTC()})
+	lifetime := markLifetime
+	if m.Done {
+		lifetime = doneLifetime
+	}
+	return tx.PutReplay(domain.Replay{ID: markID, Request: m.Sum[:], Answer: text, ExpiresAt: time.Now().UTC().Add(lifetime)})
 }
 
 // freshWorkspace returns the id of the default workspace of a store in which a server

@@ -7,6 +7,7 @@ import (
 	"io"
 	"strings"
 	"testing"
+	"time"
 
 	"github.com/caddy-presets/caddy-presets/domain"
 	"github.com/caddy-presets/caddy-presets/storage/badger"
@@ -148,6 +149,64 @@ func TestResumeOtherFile(t *testing.T) {
 	}
 	imports(t, to, content)
 	equal(t, exported(t, to), content)
+}
+
+// An import of which all was written, and nobody was told, is found to be finished when it
+// is begun again, within a day and with the same file.
+func TestLostAnswer(t *testing.T) {
+	content := small(t)
+	all, counts := lines(content), counted(t, content)
+	to := started(t)
+	s := &interrupted{Store: to, before: nothing, after: func(int) error {
+		if unfinished, err := Unfinished(t.Context(), to); unfinished || err != nil {
+			return err
+		}
+		return errDeliberate
+	}}
+	if _, err := inSmall(t.Context(), s, content); !errors.Is(err, errDeliberate) {
+		t.Fatal(err)
+	}
+	again := func() error {
+		before := allOf(t, to)
+		summary, err := inSmall(t.Context(), to, content)
+		if err == nil && (summary.Counts != counts || summary.Resumed != len(all)) {
+			t.Errorf("got %+v", summary)
+		}
+		if allOf(t, to) != before {
+			t.Error("the store was changed")
+		}
+		return err
+	}
+	if err := again(); err != nil {
+		t.Error(err)
+	}
+	equal(t, exported(t, to), content)
+	fill(t, to).Version("", "later", "{}")
+	if err := again(); err != nil {
+		t.Error(err)
+	}
+	changed := sealed(t, lines(bytes.Replace(content, []byte(`"slug":"team"`), []byte(`"slug":"meat"`), 1)), counts)
+	from := newStore(t)
+	fill(t, from).Some()
+	for what, other := range map[string][]byte{
+		"changed": changed, "short": sealed(t, all[:10], Counts{Audit: 9}), "of another store": exported(t, from),
+	} {
+		_, err := inSmall(t.Context(), to, other)
+		if !errors.Is(err, ErrStore) && !errors.Is(err, ErrFile) || strings.Contains(err.Error(), "not finished") {
+			t.Errorf("%s: got error %v, want that the store is not empty", what, err)
+		}
+	}
+	fill(t, to).Update(func(tx domain.Tx) error {
+		kept, err := tx.Replay(markID)
+		if left := time.Until(kept.ExpiresAt); left > doneLifetime || left < doneLifetime/2 {
+			t.Errorf("the mark stays for %v", left)
+		}
+		kept.ExpiresAt = time.Now()
+		return errors.Join(err, tx.PutReplay(kept))
+	})
+	if err := again(); !errors.Is(err, ErrStore) {
+		t.Errorf("after a day: got error %v, want that the store is not empty", err)
+	}
 }
 
 // What others write while an import is under way makes it fail, and is not lost.

@@ -35,7 +35,8 @@
 // the import is and which file it is of, by the SHA-256 of its lines so far. The mark
 // is an answer that is kept under an id of its own, which is no client's. So an import
 // that was interrupted goes on where it was when it is begun again with the same
-// file; no other import begins in that store; and Export refuses it.
+// file; no other import begins in that store; and Export refuses it. The mark of one that
+// was finished stays for a day.
 //
 // Until then the store is harmless rather than closed: at every moment it is one that
 // is in order. The audit trail comes first, so that whatever else is written to the

@@ -185,18 +185,18 @@ func TestImportRefused(t *testing.T) {
 	} {
 		s := started(t)
 		put(fill(t, s))
-		before := all(t, s)
+		before := allOf(t, s)
 		if _, err := Import(t.Context(), s, bytes.NewReader(content)); !errors.Is(err, ErrStore) {
 			t.Errorf("%s: got error %v, want ErrStore", what, err)
 		}
-		if after := all(t, s); after != before {
+		if after := allOf(t, s); after != before {
 			t.Errorf("%s: the store was changed", what)
 		}
 	}
 }
 
-// all returns a text that differs when what is stored does.
-func all(t *testing.T, s *badger.Store) string {
+// allOf returns a text that differs when what is stored does.
+func allOf(t *testing.T, s *badger.Store) string {
 	t.Helper()
 	var b bytes.Buffer
 	_, end, err := s.Backup(context.Background(), &b, nil)
