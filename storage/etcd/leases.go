@@ -17,14 +17,19 @@ type leases struct {
 }
 
 // leaseStep is how much longer an answer may be kept than it needs to be, so that many
-// share a lease.
-const leaseStep = 10 * 60
+// share a lease, and longestLease how long a lease is at most: what is kept for longer, as
+// the mark of an import is until that is finished, has none. Each in seconds.
+const (
+	leaseStep    = 10 * 60
+	longestLease = 366 * 24 * 3600
+)
 
 func newLeases(client *clientv3.Client) *leases {
 	return &leases{client: client, granted: make(map[int64]clientv3.LeaseID)}
 }
 
-// until returns a lease that ends at a time, in Unix seconds, or somewhat later.
+// until returns a lease that ends at a time, in Unix seconds, or somewhat later, and
+// clientv3.NoLease if that is far away.
 func (l *leases) until(ctx context.Context, expires uint64) (clientv3.LeaseID, error) {
 	end := (int64(expires)/leaseStep + 1) * leaseStep
 	l.mu.Lock()
@@ -33,6 +38,9 @@ func (l *leases) until(ctx context.Context, expires uint64) (clientv3.LeaseID, e
 		return id, nil
 	}
 	now := time.Now().Unix()
+	if end-now > longestLease {
+		return clientv3.NoLease, nil
+	}
 	for other := range l.granted {
 		if other <= now {
 			delete(l.granted, other)

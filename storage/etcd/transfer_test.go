@@ -14,6 +14,7 @@ import (
 
 	"github.com/caddy-presets/caddy-presets/domain"
 	"github.com/caddy-presets/caddy-presets/storage/badger"
+	"github.com/caddy-presets/caddy-presets/storage/internal/records"
 	"github.com/caddy-presets/caddy-presets/storage/storagetest"
 	"github.com/caddy-presets/caddy-presets/storage/transfer"
 )
@@ -146,6 +147,31 @@ func TestTransfer(t *testing.T) {
 	sound(t, other)
 }
 
+// shortLeases checks that what a store keeps for a time has leases of some days, and that
+// it has left none that are longer.
+func shortLeases(t *testing.T, s *Store) {
+	t.Helper()
+	all, err := s.client.Leases(t.Context())
+	if err != nil || len(all.Leases) == 0 {
+		t.Fatalf("got %v, error %v", all, err)
+	}
+	for _, lease := range all.Leases {
+		left, err := s.client.TimeToLive(t.Context(), lease.ID)
+		if err != nil || left.TTL > 7*24*3600 {
+			t.Errorf("a lease has %v, error %v", left, err)
+		}
+	}
+	answers, err := s.client.Get(t.Context(), s.prefix+string(records.KindReplay.Prefix()), clientv3.WithPrefix())
+	if err != nil || len(answers.Kvs) == 0 {
+		t.Fatalf("got %v, error %v", answers, err)
+	}
+	for _, answer := range answers.Kvs {
+		if answer.Lease == 0 {
+			t.Error("an answer is kept for ever")
+		}
+	}
+}
+
 // An import that was interrupted is gone on with by another node.
 func TestTransferResumed(t *testing.T) {
 	from := inMemory(t)
@@ -162,6 +188,7 @@ func TestTransferResumed(t *testing.T) {
 			if summary.Resumed == 0 {
 				t.Error("it was begun anew")
 			}
+			shortLeases(t, s)
 			_, got, _ := exported(t, s)
 			sameExport(t, "after all", got, want)
 			sound(t, s)
