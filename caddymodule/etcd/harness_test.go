@@ -25,6 +25,7 @@ import (
 	"go.uber.org/zap"
 
 	_ "github.com/caddy-presets/caddy-presets/caddymodule"
+	"github.com/caddy-presets/caddy-presets/storage/storagetest"
 )
 
 const (
@@ -112,6 +113,7 @@ func newCluster(t *testing.T) *cluster {
 func (c *cluster) start() {
 	c.t.Helper()
 	c.cmd = exec.Command(program, c.args...)
+	storagetest.EndWithTest(c.cmd)
 	if err := c.cmd.Start(); err != nil {
 		c.t.Fatal(err)
 	}

@@ -17,6 +17,8 @@ import (
 	clientv3 "go.etcd.io/etcd/client/v3"
 	"go.uber.org/zap"
 	"google.golang.org/grpc/grpclog"
+
+	"github.com/caddy-presets/caddy-presets/storage/storagetest"
 )
 
 // program is the etcd server, and shared a cluster of one member that tests share, each
@@ -128,6 +130,7 @@ func (m *member) start() error {
 	defer log.Close()
 	m.cmd = exec.Command(program, m.args...)
 	m.cmd.Stdout, m.cmd.Stderr = log, log
+	storagetest.EndWithTest(m.cmd)
 	return m.cmd.Start()
 }
 
