@@ -27,8 +27,10 @@ type Stamps struct {
 	// others how many there were.
 	counters [4096]atomic.Uint64
 	// until is when they are no good any more, in nanoseconds since begun, 0 for
-	// never.
-	until atomic.Int64
+	// never, and untilWall the same by the system's clock, in nanoseconds since 1970.
+	// The one that comes first counts: that clock may be set back, and the other one
+	// stands still while the machine is suspended.
+	until, untilWall atomic.Int64
 }
 
 // begun is a moment by whose distance others are told apart, whatever is done to the
@@ -63,8 +65,10 @@ func (s *Stamps) stamp(counter uint64) Stamp {
 	if n&changing != 0 {
 		return 0
 	}
-	if until := s.until.Load(); until != 0 && int64(time.Since(begun)) > until {
-		return 0
+	if until := s.until.Load(); until != 0 {
+		if now := time.Now(); int64(now.Sub(begun)) > until || now.UnixNano() > s.untilWall.Load() {
+			return 0
+		}
 	}
 	return Stamp(n)
 }
@@ -73,7 +77,10 @@ func (s *Stamps) stamp(counter uint64) Stamp {
 // stamps are zero: an engine that has not heard from the others with whom it shares
 // what is stored does not know what they have changed. Without it stamps are good for
 // ever.
-func (s *Stamps) GoodUntil(t time.Time) { s.until.Store(max(int64(t.Sub(begun)), 1)) }
+func (s *Stamps) GoodUntil(t time.Time) {
+	s.untilWall.Store(t.UnixNano())
+	s.until.Store(max(int64(t.Sub(begun)), 1))
+}
 
 // Preset returns the stamp of the preset of a slug in a workspace, existing or
 // not, and of which version it designates.

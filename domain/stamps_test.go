@@ -36,6 +36,23 @@ func TestStampsGoodUntil(t *testing.T) {
 	}
 }
 
+// Stamps are as old as the clock says that goes on while the machine is suspended, and as
+// the one says that nobody sets back.
+func TestStampsSuspended(t *testing.T) {
+	later, earlier := time.Now().Add(time.Hour), time.Now().Add(-time.Millisecond)
+	s := NewStamps()
+	for _, step := range []struct{ until, untilWall time.Time }{{later, earlier}, {earlier, later}} {
+		s.until.Store(int64(step.until.Sub(begun)))
+		s.untilWall.Store(step.untilWall.UnixNano())
+		if got := s.Preset("w", "p"); got != 0 {
+			t.Errorf("until %v and by the system's clock %v: got stamp %d, want zero", step.until, step.untilWall, got)
+		}
+	}
+	if s.GoodUntil(later); s.Preset("w", "p") == 0 {
+		t.Error("it is not good again")
+	}
+}
+
 // A change of all there is changes each stamp.
 func TestStampsAll(t *testing.T) {
 	s := NewStamps()

@@ -79,7 +79,14 @@ func (w *watcher) confirm(at time.Time) {
 func (w *watcher) staleness() time.Duration {
 	w.mu.Lock()
 	defer w.mu.Unlock()
-	return time.Since(w.confirmed)
+	return elapsed(w.confirmed)
+}
+
+// elapsed returns how long ago a moment was. The system's clock counts if it says more: the
+// other stands still while the machine is suspended.
+func elapsed(since time.Time) time.Duration {
+	now := time.Now()
+	return max(now.Sub(since), now.Round(0).Sub(since.Round(0)))
 }
 
 // away returns an error when the cluster has not answered for so long that nothing is
@@ -88,7 +95,7 @@ func (w *watcher) staleness() time.Duration {
 func (w *watcher) away() error {
 	w.mu.Lock()
 	defer w.mu.Unlock()
-	if w.failure == nil || time.Since(w.confirmed) <= w.maxStaleness {
+	if w.failure == nil || elapsed(w.confirmed) <= w.maxStaleness {
 		return nil
 	}
 	return w.failure
