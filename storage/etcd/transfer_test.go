@@ -264,7 +264,10 @@ func TestTransferCompacted(t *testing.T) {
 		{"changed, then compacted", func() { compact(change()) }, true},
 	} {
 		foreign() // so that now has not been compacted
-		_, want, _ := exported(t, s)
+		var want []byte
+		if !test.fails {
+			_, want, _ = exported(t, s)
+		}
 		to := &hooked{after: len(before) / 2, call: test.meanwhile}
 		_, err := transfer.Export(t.Context(), s, to)
 		lines := bytes.SplitAfter(to.Bytes(), []byte("\n"))
