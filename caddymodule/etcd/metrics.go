@@ -16,12 +16,13 @@ func describe(name, help string) *prometheus.Desc {
 var (
 	available = describe("available", "Whether the cluster has answered since this process joined it.")
 	writable  = describe("writable", "Whether etcd took the last change that it was asked for.")
+	watching  = describe("watching", "Whether a member of the cluster tells this node what others commit.")
 	staleness = describe("staleness_seconds", "How long ago what is in memory was known to be current.")
 	commits   = describe("commit_number", "The number of the last commit that this node knows, of whichever node.")
 	memory    = describe("memory_bytes", "What records in memory take.")
 	changes   = describe("watch_changes_total", "Records of which the watch said that they changed.")
 	restarts  = describe("watch_restarts_total", "How often the watch was interrupted.")
-	resets    = describe("watch_resets_total", "How often changes had been compacted before they were seen, so that all was read again.")
+	resets    = describe("watch_resets_total", "How often all was read again, as changes were compacted before they were seen, or the cluster was restored.")
 	overtaken = describe("overtaken_total", "How often another node's commit came before one of this node's, which was then tried again.")
 )
 
@@ -37,7 +38,7 @@ func registerMetrics(registry *prometheus.Registry) error {
 
 // Describe implements prometheus.Collector.
 func (metrics) Describe(to chan<- *prometheus.Desc) {
-	for _, d := range []*prometheus.Desc{available, writable, staleness, commits, memory, changes, restarts, resets, overtaken} {
+	for _, d := range []*prometheus.Desc{available, writable, watching, staleness, commits, memory, changes, restarts, resets, overtaken} {
 		to <- d
 	}
 }
@@ -62,6 +63,7 @@ func (metrics) Collect(to chan<- prometheus.Metric) {
 			value float64
 		}{
 			{writable, prometheus.GaugeValue, number(s.Writable)},
+			{watching, prometheus.GaugeValue, number(s.Watching)},
 			{staleness, prometheus.GaugeValue, s.Staleness.Seconds()},
 			{commits, prometheus.GaugeValue, float64(s.Commits)},
 			{memory, prometheus.GaugeValue, float64(s.Memory)},

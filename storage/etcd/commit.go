@@ -10,11 +10,12 @@ import (
 )
 
 // commit is one change of what is stored, as the record of the last commit has it: its
-// number, big endian, its id, and that of the one before. Each adds one to the number of
-// the one before.
+// number, its id, that of the one before, and how many records it changed; numbers are
+// big endian. Each adds one to the number of the one before.
 type commit struct {
 	number    uint64
 	id, after uuid.UUID
+	changes   uint32
 	revision  int64 // etcd's, at which it was made
 }
 
@@ -37,13 +38,17 @@ func (c commit) contradicts(before commit) bool {
 }
 
 func encodeCommit(c commit) string {
-	return string(append(append(binary.BigEndian.AppendUint64(nil, c.number), c.id[:]...), c.after[:]...))
+	text := append(append(binary.BigEndian.AppendUint64(nil, c.number), c.id[:]...), c.after[:]...)
+	return string(binary.BigEndian.AppendUint32(text, c.changes))
 }
 
 func decodeCommit(record []byte, revision int64) (commit, error) {
-	const size = len(uuid.UUID{})
-	if len(record) != 8+2*size {
+	const size = 8 + 2*len(uuid.UUID{}) + 4
+	if len(record) != size {
 		return commit{}, fmt.Errorf("%w: the record of the last commit cannot be read", records.ErrDamaged)
 	}
-	return commit{binary.BigEndian.Uint64(record), uuid.UUID(record[8 : 8+size]), uuid.UUID(record[8+size:]), revision}, nil
+	return commit{
+		number: binary.BigEndian.Uint64(record), id: uuid.UUID(record[8:24]), after: uuid.UUID(record[24:40]),
+		changes: binary.BigEndian.Uint32(record[40:]), revision: revision,
+	}, nil
 }

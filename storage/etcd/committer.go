@@ -315,6 +315,7 @@ func (c *committer) send(g *group) (latest commit, err error) {
 	change.Begin()
 	defer change.End()
 	next := g.base.next()
+	next.changes = uint32(len(ops)) //nolint:gosec // maxWrites at most
 	response, err := c.propose(s.ctx, g.base, next, ops, tries(g.ops) >= modestTries)
 	switch {
 	case err == nil && response.Succeeded:
@@ -322,7 +323,10 @@ func (c *committer) send(g *group) (latest commit, err error) {
 		next.revision = response.Header.Revision
 	case err == nil:
 		latest, err := lastOf(response)
-		return latest, cmp.Or(err, errOvertaken)
+		if err != nil || latest.id != next.id { // else it was sent twice on its way
+			return latest, cmp.Or(err, errOvertaken)
+		}
+		next.revision = latest.revision
 	case errors.Is(err, rpctypes.ErrLeaseNotFound):
 		s.leases.forget()
 		return g.base, errOvertaken // all again, with another
@@ -381,13 +385,17 @@ func (c *committer) confirm(g *group) (commit, error) {
 	return latest, err
 }
 
-// operations returns what a group asks of etcd, and what changes with it.
+// operations returns what a group asks of etcd, which makes one event of each, and what
+// changes with it.
 func (c *committer) operations(g *group) (ops []clientv3.Op, changes []change, err error) {
 	for _, w := range g.writes.Writes {
 		key := c.store.prefix + string(w.Key)
 		changes = append(changes, change{string(w.Key), w.Record})
 		if w.Record == nil {
-			ops = append(ops, clientv3.OpDelete(key))
+			// What comes and goes within a group was never there.
+			if record, known := c.store.model.get(string(w.Key), g.base.revision); !known || record != nil {
+				ops = append(ops, clientv3.OpDelete(key))
+			}
 			continue
 		}
 		var options []clientv3.OpOption

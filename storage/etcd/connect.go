@@ -92,6 +92,11 @@ type trouble struct{ last atomic.Pointer[error] }
 
 func (t *trouble) intercept(ctx context.Context, method string, request, reply any, conn *grpc.ClientConn, invoke grpc.UnaryInvoker, options ...grpc.CallOption) error {
 	err := invoke(ctx, method, request, reply, conn, options...)
+	if code := status.Code(err); ctx.Err() == nil && (code == codes.Canceled || code == codes.DeadlineExceeded) {
+		// A member, or a proxy before it, says so of what it may have done. The client
+		// would send that again, a change as well.
+		return status.Error(codes.Unavailable, status.Convert(err).Message())
+	}
 	switch s := status.Convert(err); {
 	case s.Code() == codes.DeadlineExceeded && strings.Contains(s.Message(), "balancer error"):
 		cause := errors.New(s.Message())

@@ -194,7 +194,7 @@ func (s *Store) ask(ctx context.Context) (last commit, at int64, err error) {
 // restored has all forgotten that is in memory, and returns the error about that: the
 // cluster is not the one that it was, as when a backup was restored.
 func (s *Store) restored() error {
-	s.watcher.forget()
+	s.watcher.forget("the cluster does not know commits that it had made, as after it was restored")
 	return fmt.Errorf("%w: the cluster does not know commits that it had made: all is read again", domain.ErrUnavailable)
 }
 
@@ -205,13 +205,14 @@ func (s *Store) await(ctx context.Context, revision int64) error {
 	}
 	patience, cancel := context.WithTimeout(ctx, s.timeout)
 	defer cancel()
-	err := within(patience, firstPatience, func(ctx context.Context) error { return s.model.wait(ctx, revision) })
-	if err == nil {
-		return nil
+	err := errMissed
+	for err != nil && patience.Err() == nil {
+		if err = within(patience, firstPatience, func(ctx context.Context) error { return s.model.wait(ctx, revision) }); err != nil {
+			s.watcher.kick() // and again, if another member that hangs is watched then
+		}
 	}
-	s.watcher.kick()
-	err = s.model.wait(patience, revision)
 	if err != nil && ctx.Err() == nil {
+		s.watcher.forget("the cluster does not tell what was committed")
 		err = fmt.Errorf("%w: the changes of others do not arrive", domain.ErrUnavailable)
 	}
 	return err

@@ -51,7 +51,7 @@ func (s *Store) request(ctx context.Context, attempt func(context.Context) error
 // retryPause is the shortest pause between two attempts, and maxPause the longest.
 const (
 	retryPause = 50 * time.Millisecond
-	maxPause   = 2 * time.Second
+	maxPause   = 500 * time.Millisecond
 )
 
 func within(ctx context.Context, limit time.Duration, do func(context.Context) error) error {
@@ -148,30 +148,40 @@ type marker struct {
 // prepare makes the store if there is none, and returns its last commit and a
 // revision at which it was that.
 func (s *Store) prepare(ctx context.Context) (last commit, at int64, err error) {
-	text, err := json.Marshal(marker{Store: uuid.NewString(), Format: storeFormat})
+	// Where there is one nothing is written, which etcd may refuse.
+	response, err := s.get(ctx, formatKey)
+	if err == nil && len(response.Kvs) == 0 {
+		if err = s.create(ctx); err == nil {
+			response, err = s.get(ctx, formatKey)
+		}
+	}
 	if err != nil {
 		return last, 0, err
 	}
-	var response *clientv3.TxnResponse
-	err = s.request(ctx, func(ctx context.Context) (err error) {
-		response, err = s.client.Txn(ctx).
+	if len(response.Kvs) == 0 {
+		return last, 0, errGone
+	}
+	var m marker
+	switch err := json.Unmarshal(response.Kvs[0].Value, &m); {
+	case err != nil || m.Format < 1:
+		return last, 0, fmt.Errorf("%q is not the prefix of a store", s.prefix)
+	case m.Format > storeFormat:
+		return last, 0, fmt.Errorf("the store under %q has format %d and needs a newer version of this module, which knows formats up to %d", s.prefix, m.Format, storeFormat)
+	}
+	return s.lastCommit(ctx)
+}
+
+// create makes the store unless another node was first.
+func (s *Store) create(ctx context.Context) error {
+	text, err := json.Marshal(marker{Store: uuid.NewString(), Format: storeFormat})
+	if err != nil {
+		return err
+	}
+	return s.request(ctx, func(ctx context.Context) error {
+		_, err := s.client.Txn(ctx).
 			If(clientv3.Compare(clientv3.CreateRevision(s.prefix+formatKey), "=", 0)).
 			Then(clientv3.OpPut(s.prefix+formatKey, string(text)), clientv3.OpPut(s.prefix+lastKey, encodeCommit(commit{id: uuid.New()}))).
-			Else(clientv3.OpGet(s.prefix + formatKey)).
 			Commit()
 		return err
 	})
-	if err != nil {
-		return last, 0, err
-	}
-	if !response.Succeeded {
-		var m marker
-		switch err := json.Unmarshal(response.Responses[0].GetResponseRange().Kvs[0].Value, &m); {
-		case err != nil || m.Format < 1:
-			return last, 0, fmt.Errorf("%q is not the prefix of a store", s.prefix)
-		case m.Format > storeFormat:
-			return last, 0, fmt.Errorf("the store under %q has format %d and needs a newer version of this module, which knows formats up to %d", s.prefix, m.Format, storeFormat)
-		}
-	}
-	return s.lastCommit(ctx)
 }

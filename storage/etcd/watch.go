@@ -31,8 +31,9 @@ type watcher struct {
 	restart   context.CancelFunc
 	heard     time.Time // when the watch began, or something came
 
-	forgetting atomic.Bool // what is in memory is not what is stored
+	forgetting atomic.Pointer[string] // why what is in memory is not to be used, nil if it is
 	stale      atomic.Bool
+	watching   atomic.Bool
 	restarts   atomic.Int64
 	resets     atomic.Int64
 	events     atomic.Int64
@@ -170,9 +171,9 @@ func (w *watcher) tell(err error) {
 	w.stale.Store(!w.stale.Load())
 }
 
-// forget makes the watching goroutine forget all that is in memory.
-func (w *watcher) forget() {
-	w.forgetting.Store(true)
+// forget makes the watching goroutine forget all that is in memory, and tell why.
+func (w *watcher) forget(why string) {
+	w.forgetting.CompareAndSwap(nil, &why)
 	w.mu.Lock()
 	defer w.mu.Unlock()
 	w.restart()
@@ -183,7 +184,7 @@ func (w *watcher) forget() {
 func (w *watcher) kick() {
 	w.mu.Lock()
 	defer w.mu.Unlock()
-	if time.Since(w.heard) > firstPatience {
+	if time.Since(w.heard) > firstPatience/2 {
 		w.heard = time.Now()
 		w.restart()
 	}
@@ -203,7 +204,7 @@ func (w *watcher) hear(restart context.CancelFunc) {
 func (w *watcher) watch() {
 	for pause := retryPause; w.store.ctx.Err() == nil; pause = min(2*pause, maxPause) {
 		begun := time.Now()
-		err := w.follow()
+		err := w.follow(10 * pause)
 		if w.store.ctx.Err() != nil {
 			return
 		}
@@ -223,29 +224,39 @@ func (w *watcher) watch() {
 }
 
 // errMissed is returned when commits were made that were not told, or others than those.
-var errMissed = errors.New("changes have been missed")
+var errMissed = errors.New("commits have been missed")
 
-// follow applies what is committed until the watch breaks.
-func (w *watcher) follow() error {
+// follow applies what is committed until the watch breaks, or a member does not say in
+// time that it has begun: then another is asked.
+func (w *watcher) follow(patience time.Duration) error {
 	ctx, cancel := context.WithCancel(clientv3.WithRequireLeader(w.store.ctx))
 	defer cancel()
 	w.hear(cancel)
-	if w.forgetting.Load() {
-		return w.reset("the cluster does not know commits that it had made, as after it was restored: all is read again")
+	if why := w.forgetting.Load(); why != nil {
+		return w.reset(*why)
 	}
-	changes := w.store.client.Watch(ctx, w.store.prefix, clientv3.WithPrefix(), clientv3.WithRev(w.at.Load()+1), clientv3.WithProgressNotify())
+	// With the client's own watcher one that was given up would be gone on with on the
+	// same stream, for as long as the member that hangs does not say that it is over.
+	watcher := clientv3.NewWatcher(w.store.client)
+	defer watcher.Close()
+	changes := watcher.Watch(ctx, w.store.prefix, clientv3.WithPrefix(), clientv3.WithRev(w.at.Load()+1), clientv3.WithProgressNotify(), clientv3.WithCreatedNotify())
+	late := time.AfterFunc(patience, cancel)
+	defer late.Stop()
+	defer w.watching.Store(false)
 	for response := range changes {
+		late.Stop()
+		w.watching.Store(true)
 		w.hear(nil)
 		switch err := response.Err(); {
 		case errors.Is(err, rpctypes.ErrCompacted):
-			return w.reset("etcd has compacted what was committed meanwhile: all is read again")
+			return w.reset("etcd has compacted what was committed meanwhile")
 		case err != nil:
 			return err
 		case response.IsProgressNotify():
 			w.reach(response.Header.Revision)
 		default:
 			if err := w.apply(response.Events); err != nil {
-				return w.reset("commits have been missed: all is read again")
+				return w.reset(err.Error())
 			}
 		}
 	}
@@ -254,14 +265,14 @@ func (w *watcher) follow() error {
 
 // reset forgets all that is in memory: what was missed etcd does not have any more.
 func (w *watcher) reset(why string) error {
-	w.forgetting.Store(false)
+	w.forgetting.Store(nil)
 	last, at, err := w.store.lastCommit(w.store.ctx)
 	if err != nil {
-		w.forgetting.Store(true)
+		w.forgetting.Store(&why)
 		return err // tried again
 	}
 	w.resets.Add(1)
-	w.store.logger.Warn(why)
+	w.store.logger.Warn("all is read again: " + why)
 	change := w.store.stamps.Change()
 	change.All()
 	change.Begin()
@@ -327,7 +338,9 @@ func (w *watcher) applyOne(events []*clientv3.Event, revision int64) error {
 		switch known, ok := s.model.find(made.number); {
 		case ok && known.id == made.id:
 			return nil // this node's own
-		case ok || !made.follows(s.model.latest()):
+		case ok || !made.follows(s.model.latest()) || int(made.changes) != len(changes):
+			// After a compaction etcd 3.4 may tell what was written by the commit at which it
+			// ended, and not what was removed.
 			return errMissed
 		}
 	}
