@@ -543,3 +543,24 @@ func newBareHandler(t testing.TB, store domain.Store) *Handler {
 	}
 	return h
 }
+
+// A client is told when nobody knows what became of its change.
+func TestUnknownOutcome(t *testing.T) {
+	store, err := badger.OpenInMemory()
+	if err != nil {
+		t.Fatal(err)
+	}
+	t.Cleanup(func() { store.Close() })
+	h := newBareHandler(t, store)
+	h.service = domain.NewService(&told{Store: store, err: fmt.Errorf("%w: the engine is away", domain.ErrUnknown)})
+	w := httptest.NewRecorder()
+	r := caddyhttp.PrepareRequest(httptest.NewRequest("POST", "/v1/presets/p/responses", strings.NewReader(`{"model":"m"}`)), caddy.NewReplacer(), w, new(caddyhttp.Server))
+	r.Header.Set("Authorization", "Bearer "+managementSecret)
+	r.Header.Set("Content-Type", "application/json")
+	if err := h.ServeHTTP(w, r, nil); err != nil {
+		t.Fatal(err)
+	}
+	if w.Code != 500 || !strings.Contains(w.Body.String(), "The change may have been made, or not") || strings.Contains(w.Body.String(), "engine") {
+		t.Errorf("got %d %s, want 500 that says so", w.Code, w.Body)
+	}
+}

@@ -17,8 +17,8 @@ import (
 
 	"github.com/caddyserver/caddy/v2"
 	"go.uber.org/zap"
-	"go.uber.org/zap/zapcore"
 
+	"github.com/caddy-presets/caddy-presets/caddymodule/internal/logof"
 	"github.com/caddy-presets/caddy-presets/domain"
 	"github.com/caddy-presets/caddy-presets/storage/badger"
 )
@@ -97,7 +97,7 @@ func (h *handle) start() error {
 	ctx, quit := context.WithCancel(context.Background())
 	a := attempts{seen: contents(h.folder), pause: retryInterval}
 	if err := h.open(ctx); err != nil {
-		if !mayPass(err) {
+		if !opensLater(err) {
 			quit()
 			return err
 		}
@@ -112,15 +112,15 @@ func (h *handle) start() error {
 	return nil
 }
 
-// mayPass reports whether what keeps a store from being opened lies in its files or
+// opensLater reports whether what keeps a store from being opened lies in its files or
 // its disk, and not in what was configured.
-func mayPass(err error) bool {
+func opensLater(err error) bool {
 	return errors.Is(err, badger.ErrDamaged) || errors.Is(err, domain.ErrUnavailable) || errors.Is(err, syscall.EIO)
 }
 
 func (h *handle) open(ctx context.Context) error {
 	store, err := badger.Open(h.folder, badger.Options{
-		Logger: zap.New(logOf{h}), EncryptionKey: h.key,
+		Logger: logof.New(h.logger), EncryptionKey: h.key,
 		Probe: func(folder string, o badger.Options) error { return h.probe(ctx, folder, o) },
 	})
 	h.mu.Lock()
@@ -347,22 +347,3 @@ func (h *handle) scrubInterval() time.Duration {
 	}
 	return 0
 }
-
-// logOf is a zapcore.Core that writes to whatever is the logger of a handle.
-type logOf struct{ h *handle }
-
-func (c logOf) Enabled(level zapcore.Level) bool { return c.h.logger().Core().Enabled(level) }
-
-func (c logOf) With(fields []zapcore.Field) zapcore.Core {
-	return c.h.logger().Core().With(fields)
-}
-
-func (c logOf) Check(entry zapcore.Entry, checked *zapcore.CheckedEntry) *zapcore.CheckedEntry {
-	l := c.h.logger()
-	entry.LoggerName = l.Name()
-	return l.Core().Check(entry, checked)
-}
-
-func (c logOf) Write(zapcore.Entry, []zapcore.Field) error { return nil } // Check adds other cores
-
-func (c logOf) Sync() error { return c.h.logger().Sync() }

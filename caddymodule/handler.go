@@ -206,7 +206,7 @@ func (h *Handler) provisionStore(ctx caddy.Context) error {
 	h.service = domain.NewService(store)
 	h.service.KeepVersions = h.KeepVersions
 	switch err := h.service.EnsureDefaultWorkspace(ctx); {
-	case errors.Is(err, domain.ErrUnavailable):
+	case mayPass(err):
 		// All that needs no store is served meanwhile.
 		go h.ensureLater(ctx)
 	case err != nil:
@@ -224,12 +224,17 @@ func (h *Handler) provisionStore(ctx caddy.Context) error {
 	return nil
 }
 
+// mayPass reports whether a change that failed may be made later, or have been.
+func mayPass(err error) bool {
+	return errors.Is(err, domain.ErrUnavailable) || errors.Is(err, domain.ErrConflict) || errors.Is(err, domain.ErrUnknown)
+}
+
 // ensureLater creates the default workspace as soon as the store is available, until
 // ctx ends.
 func (h *Handler) ensureLater(ctx context.Context) {
 	for ctx.Err() == nil {
 		err := h.service.EnsureDefaultWorkspace(ctx)
-		if !errors.Is(err, domain.ErrUnavailable) {
+		if !mayPass(err) {
 			if err != nil && ctx.Err() == nil {
 				h.logger.Error("creating the default workspace failed: the next start or reload tries again", zap.Error(err))
 			}

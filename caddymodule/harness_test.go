@@ -15,7 +15,6 @@ import (
 	"path/filepath"
 	"regexp"
 	"slices"
-	"strconv"
 	"strings"
 	"sync"
 	"testing"
@@ -24,6 +23,8 @@ import (
 	"github.com/caddyserver/caddy/v2"
 	"github.com/caddyserver/caddy/v2/caddyconfig"
 	_ "github.com/caddyserver/caddy/v2/modules/standard"
+
+	"github.com/caddy-presets/caddy-presets/caddymodule/internal/caddytest"
 )
 
 var update = flag.Bool("update", false, "rewrite the golden files")
@@ -152,18 +153,11 @@ func (s *server) load(sites string) error {
 	return err
 }
 
-// settle waits until the old listeners are gone, which Caddy closes in the
-// background: until then they take connections, which are served as before the
-// change or reset. Caddy's own count of listeners is lowered before one is closed,
-// so the kernel is asked where that is possible; elsewhere a number of connections
-// must succeed.
+// settle waits until the old listeners are gone. Where the kernel does not tell, a few
+// connections must succeed, too.
 func (s *server) settle() {
 	http.DefaultClient.CloseIdleConnections()
-	for deadline := time.Now().Add(30 * time.Second); caddy.ListenerUsage("tcp", s.address) > 1 || s.listeners() > 1; time.Sleep(time.Millisecond) {
-		if time.Now().After(deadline) {
-			s.t.Fatal("an old listener is still open")
-		}
-	}
+	caddytest.Settle(s.t, s.address)
 	for row := 0; row < 3; row++ {
 		conn, err := net.Dial("tcp", s.address)
 		if err != nil {
@@ -176,19 +170,6 @@ func (s *server) settle() {
 		conn.Close()
 	}
 	s.upstream.taken()
-}
-
-// listeners returns how many sockets listen on the server's address, 0 where the
-// system does not tell.
-func (s *server) listeners() int {
-	_, port, _ := net.SplitHostPort(s.address)
-	number, _ := strconv.Atoi(port)
-	table, err := os.ReadFile("/proc/net/tcp")
-	if err != nil {
-		return 0
-	}
-	const listening = "0A"
-	return strings.Count(string(table), fmt.Sprintf(" 0100007F:%04X 00000000:0000 %s ", number, listening))
 }
 
 func adapt(caddyfile string) ([]byte, error) {

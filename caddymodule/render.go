@@ -261,6 +261,9 @@ func visible(err error) *domain.Error {
 	if e, ok := errors.AsType[*domain.Error](err); ok && e.Kind != domain.Internal {
 		return e
 	}
+	if errors.Is(err, domain.ErrUnknown) {
+		return &domain.Error{Message: "The change may have been made, or not: repeat it with the same Idempotency-Key, or look before you repeat it"}
+	}
 	return &domain.Error{Message: "Internal Server Error"}
 }
 

@@ -278,6 +278,8 @@ type told struct {
 
 func (s *told) View(context.Context, func(domain.Reader) error) error { s.asked++; return s.err }
 
+func (s *told) Update(context.Context, func(domain.Tx) error) error { s.asked++; return s.err }
+
 func (*told) Stamps() *domain.Stamps     { return noStamps }
 func (*told) Sync(context.Context) error { return nil }
 
@@ -288,6 +290,16 @@ func TestEnsureLaterEnds(t *testing.T) {
 	h.ensureLater(t.Context())
 	if entries := logs.FilterField(zap.Error(broken.err)).All(); broken.asked != 1 || len(entries) != 1 || entries[0].Level != zap.ErrorLevel {
 		t.Errorf("got %d attempts and %v, want one that is logged as an error", broken.asked, logs.All())
+	}
+	for _, err := range []error{domain.ErrConflict, domain.ErrUnknown} {
+		passing := &told{err: fmt.Errorf("%w: for now", err)}
+		h.service = domain.NewService(passing)
+		ctx, cancel := context.WithTimeout(t.Context(), 10*retryInterval)
+		h.ensureLater(ctx)
+		cancel()
+		if passing.asked < 2 {
+			t.Errorf("%v: got %d attempts, want another", err, passing.asked)
+		}
 	}
 	ctx, cancel := context.WithCancel(t.Context())
 	cancel()

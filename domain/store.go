@@ -24,6 +24,9 @@ var (
 	// what was asked, for a reason that is not the caller's: a full disk, say. It
 	// has changed nothing, and asking again later may help.
 	ErrUnavailable = &Error{Kind: Unavailable, Message: "Service temporarily unavailable"}
+	// ErrUnknown is in the chain of what Update returns when the engine has lost sight
+	// of a change: it may have been made, and may not.
+	ErrUnknown = errors.New("it is not known whether the change was made")
 )
 
 // Store keeps workspaces, presets, their versions and issued keys. It knows
@@ -50,8 +53,8 @@ type Store interface {
 	//
 	// fn's error is returned as it is. ErrConflict means that the engine gave
 	// up, ErrUnavailable that it did not begin. ctx ending before fn has run
-	// returns ctx's error and changes nothing. Any other error leaves the outcome
-	// unknown to the caller.
+	// returns ctx's error and changes nothing. Any other error, such as ErrUnknown,
+	// leaves the outcome unknown to the caller.
 	Update(ctx context.Context, fn func(Tx) error) error
 
 	// Stamps returns the stamps of what is stored: after an Update that wrote

@@ -91,12 +91,11 @@ func (e *Etcd) Provision(ctx caddy.Context) error {
 	if err != nil {
 		return err
 	}
-	options.Logger = ctx.Logger()
 	identity, err := replaced.identity()
 	if err != nil {
 		return err
 	}
-	lease := &lease{identity: identity, name: "etcd " + strings.Join(replaced.Endpoints, ",") + " " + options.Prefix, options: options}
+	lease := &lease{identity: identity, name: "etcd " + strings.Join(replaced.Endpoints, ",") + " " + options.Prefix, options: options, logger: ctx.Logger()}
 	if _, err := lease.acquire(); err != nil {
 		return err
 	}
@@ -147,24 +146,38 @@ func (e *Etcd) replace(repl *caddy.Replacer) (*Etcd, error) {
 	return &r, nil
 }
 
+const minStaleness = caddy.Duration(100 * time.Millisecond)
+
 // options returns those of the store.
 func (e *Etcd) options() (o etcd.Options, err error) {
 	if len(e.Endpoints) == 0 {
 		return o, errors.New("endpoints: at least one is needed")
 	}
 	for i, endpoint := range e.Endpoints {
-		if endpoint == "" {
+		scheme, address := split(endpoint)
+		first, _ := split(e.Endpoints[0])
+		switch {
+		case address == "":
 			return o, fmt.Errorf("endpoints/%d: must not be empty", i)
-		}
-		if strings.Contains(endpoint, "@") {
+		case strings.Contains(address, "@"):
 			return o, fmt.Errorf("endpoints/%d: must have no user or password, which have options of their own", i)
+		case scheme != first:
+			// etcd's client goes by one of them for all.
+			return o, fmt.Errorf("endpoints/%d: must have the same scheme as the first", i)
+		case scheme != "" && scheme != "http" && scheme != "https":
+			return o, fmt.Errorf("endpoints/%d: must be an http or https URL, or host:port", i)
+		case scheme == "http" && e.TLS != nil:
+			return o, fmt.Errorf("endpoints/%d: must not be http, as tls is given", i)
 		}
 	}
-	if e.Password != "" && e.Username == "" {
-		return o, errors.New("password: there is no username")
+	if (e.Password == "") != (e.Username == "") {
+		return o, errors.New("username and password: one is given without the other")
 	}
-	if e.MaxStaleness < 0 || e.DialTimeout < 0 || e.RequestTimeout < 0 {
-		return o, errors.New("dial_timeout, request_timeout and max_staleness must be positive")
+	if e.DialTimeout < 0 || e.RequestTimeout < 0 {
+		return o, errors.New("dial_timeout and request_timeout must be positive")
+	}
+	if e.MaxStaleness != 0 && e.MaxStaleness < minStaleness {
+		return o, fmt.Errorf("max_staleness must be at least %v", time.Duration(minStaleness)) // a fifth is how often the cluster is asked
 	}
 	o = etcd.Options{
 		Endpoints: e.Endpoints, Prefix: e.Prefix, Username: e.Username, Password: e.Password,
@@ -174,6 +187,14 @@ func (e *Etcd) options() (o etcd.Options, err error) {
 		o.TLS, err = e.TLS.config()
 	}
 	return o, err
+}
+
+// split returns the scheme of an endpoint, empty for host:port, and what follows it.
+func split(endpoint string) (scheme, address string) {
+	if scheme, address, ok := strings.Cut(endpoint, "://"); ok {
+		return scheme, address
+	}
+	return "", endpoint
 }
 
 func (t *TLS) config() (*tls.Config, error) {

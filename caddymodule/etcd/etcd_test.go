@@ -126,8 +126,13 @@ func TestOptionErrors(t *testing.T) {
 		"at least one is needed": {},
 		"endpoints/1":            {Endpoints: []string{"a", ""}},
 		"no user or password":    {Endpoints: []string{"http://u:" + password + "@a:1"}},
-		"there is no username":   {Endpoints: []string{"a"}, Password: password},
-		"must be positive":       {Endpoints: []string{"a"}, MaxStaleness: -1},
+		"given without":          {Endpoints: []string{"a"}, Password: password},
+		"without the other":      {Endpoints: []string{"a"}, Username: "u"},
+		"must be positive":       {Endpoints: []string{"a"}, DialTimeout: -1},
+		"at least 100ms":         {Endpoints: []string{"a"}, MaxStaleness: caddy.Duration(99 * time.Millisecond)},
+		"endpoints/1: must have": {Endpoints: []string{"https://a:1", "b:1"}, Username: "u", Password: password},
+		"must be an http or":     {Endpoints: []string{"ftp://a"}},
+		"must not be http, as":   {Endpoints: []string{"http://a"}, TLS: new(TLS)},
 		"tls/ca_file":            {Endpoints: []string{"a"}, TLS: &TLS{CAFile: empty + "-not"}},
 		"no certificate in":      {Endpoints: []string{"a"}, TLS: &TLS{CAFile: empty}},
 		"tls/cert_file":          {Endpoints: []string{"a"}, TLS: &TLS{CertFile: empty, KeyFile: empty}},
@@ -256,5 +261,35 @@ func TestDependencies(t *testing.T) {
 		if strings.HasPrefix(name, "go.etcd.io/etcd") || strings.Contains(name, "caddy-presets") && strings.HasSuffix(name, "/etcd") {
 			t.Errorf("the program has package %s", name)
 		}
+	}
+}
+
+// TestLogAfterReload is a store that has something to say after a reload that gave the log
+// another place.
+func TestLogAfterReload(t *testing.T) {
+	c := newCluster(t)
+	c.start()
+	s := newServer(t, 1)
+	storage := c.address + " {\nmax_staleness 1s\nrequest_timeout 1s\n}"
+	if err := s.load(storage); err != nil {
+		t.Fatal(err)
+	}
+	first := s.logFile
+	s.logFile = filepath.Join(t.TempDir(), "second")
+	if err := s.load(storage); err != nil {
+		t.Fatal(err)
+	}
+	c.kill()
+	const stale = "etcd does not say what is current"
+	for end := time.Now().Add(10 * time.Second); !strings.Contains(s.logs(), stale); time.Sleep(20 * time.Millisecond) {
+		if time.Now().After(end) {
+			t.Fatal("the log in use does not say that the store is stale")
+		}
+	}
+	if text, err := os.ReadFile(first); err != nil || strings.Contains(string(text), stale) {
+		t.Errorf("the former log says it, too (%v)", err)
+	}
+	if !strings.Contains(s.logs(), `"logger":"http.handlers.presets.storage.etcd"`) {
+		t.Error("the log does not say who says it")
 	}
 }

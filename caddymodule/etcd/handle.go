@@ -4,6 +4,7 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"slices"
 	"sync"
 	"sync/atomic"
 	"time"
@@ -11,6 +12,7 @@ import (
 	"github.com/caddyserver/caddy/v2"
 	"go.uber.org/zap"
 
+	"github.com/caddy-presets/caddy-presets/caddymodule/internal/logof"
 	"github.com/caddy-presets/caddy-presets/domain"
 	"github.com/caddy-presets/caddy-presets/storage/etcd"
 )
@@ -42,13 +44,17 @@ type handle struct {
 	why     atomic.Pointer[error]      // and why that is so
 	quit    context.CancelFunc
 	done    chan struct{}
+
+	mu      sync.Mutex
+	sharers []*lease // the newest last
 }
 
 func join(l *lease) (*handle, error) {
 	handles.Lock()
 	defer handles.Unlock()
-	value, _, err := handles.pool.LoadOrNew(l.identity, func() (caddy.Destructor, error) {
-		h := &handle{name: l.name, options: l.options, done: make(chan struct{})}
+	value, shared, err := handles.pool.LoadOrNew(l.identity, func() (caddy.Destructor, error) {
+		h := &handle{name: l.name, options: l.options, done: make(chan struct{}), sharers: []*lease{l}}
+		h.options.Logger = logof.New(h.logger)
 		ctx, quit := context.WithCancel(context.Background())
 		h.quit = quit
 		err := h.open(ctx)
@@ -66,14 +72,35 @@ func join(l *lease) (*handle, error) {
 	if err != nil {
 		return nil, fmt.Errorf("opening the store: %w", err)
 	}
-	return value.(*handle), nil
+	h := value.(*handle)
+	if shared {
+		h.mu.Lock()
+		defer h.mu.Unlock()
+		h.sharers = append(h.sharers, l)
+	}
+	return h, nil
 }
 
-func leave(l *lease) error {
+// leave gives up a lease's share. The last to do so closes the store.
+func (h *handle) leave(l *lease) error {
 	handles.Lock()
 	defer handles.Unlock()
 	_, err := handles.pool.Delete(l.identity)
+	h.mu.Lock()
+	defer h.mu.Unlock()
+	h.sharers = slices.DeleteFunc(h.sharers, func(sharer *lease) bool { return sharer == l })
 	return err
+}
+
+// logger is that of the lease that joined last: an earlier one's may lead nowhere any
+// more.
+func (h *handle) logger() *zap.Logger {
+	h.mu.Lock()
+	defer h.mu.Unlock()
+	if len(h.sharers) == 0 {
+		return zap.NewNop()
+	}
+	return h.sharers[len(h.sharers)-1].logger
 }
 
 func (h *handle) open(ctx context.Context) error {
@@ -135,6 +162,7 @@ type lease struct {
 	identity string // of the cluster, its user and the prefix, with secrets: never to be shown
 	name     string
 	options  etcd.Options
+	logger   *zap.Logger
 
 	mu     sync.Mutex // of changes to the fields below
 	users  int
@@ -162,8 +190,7 @@ func (l *lease) release() error {
 	if l.users > 0 {
 		return nil
 	}
-	l.handle.Store(nil)
-	return leave(l)
+	return l.handle.Swap(nil).leave(l)
 }
 
 // use calls fn with the store.
@@ -177,7 +204,7 @@ func (l *lease) use(ctx context.Context, fn func(*etcd.Store) error) error {
 	}
 	defer func() {
 		if err := l.release(); err != nil {
-			l.options.Logger.Error("letting go of the cluster failed", zap.String("store", l.name), zap.Error(err))
+			l.logger.Error("letting go of the cluster failed", zap.String("store", l.name), zap.Error(err))
 		}
 	}()
 	store, err := h.get()

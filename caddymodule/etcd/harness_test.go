@@ -25,6 +25,7 @@ import (
 	"go.uber.org/zap"
 
 	_ "github.com/caddy-presets/caddy-presets/caddymodule"
+	"github.com/caddy-presets/caddy-presets/caddymodule/internal/caddytest"
 	"github.com/caddy-presets/caddy-presets/storage/storagetest"
 )
 
@@ -179,7 +180,11 @@ func (s *server) load(storage ...string) error {
 		return err
 	}
 	http.DefaultClient.CloseIdleConnections()
-	return caddy.Load(config, true)
+	err = caddy.Load(config, true)
+	for _, address := range append(s.sites, s.admin) {
+		caddytest.Settle(s.t, address)
+	}
+	return err
 }
 
 func adapt(text string) ([]byte, error) {

@@ -168,7 +168,7 @@ func (l *tally) note(slug, who string, number int, err error) {
 		l.last = time.Now()
 	case errors.Is(err, domain.ErrConflict):
 		l.conflicts++
-	case errors.Is(err, ErrUnknown):
+	case errors.Is(err, domain.ErrUnknown):
 		l.unknown++
 	default:
 		l.others = append(l.others, err)
@@ -310,7 +310,7 @@ func TestNeverSettled(t *testing.T) {
 	p.set(func() { p.swallowing[answers] = true })
 	begun := time.Now()
 	err := change("unknown")
-	if !errors.Is(err, ErrUnknown) || errors.Is(err, domain.ErrUnavailable) {
+	if !errors.Is(err, domain.ErrUnknown) || errors.Is(err, domain.ErrUnavailable) {
 		t.Errorf("got error %v, want ErrUnknown", err)
 	}
 	took := time.Since(begun)

@@ -315,7 +315,7 @@ func (c *committer) send(g *group) (latest commit, err error) {
 	change.Begin()
 	defer change.End()
 	next := g.base.next()
-	next.changes = uint32(len(ops)) //nolint:gosec // maxWrites at most
+	next.changes = uint32(len(ops))
 	response, err := c.propose(s.ctx, g.base, next, ops, tries(g.ops) >= modestTries)
 	switch {
 	case err == nil && response.Succeeded:

@@ -245,7 +245,7 @@ func TestQuota(t *testing.T) {
 	var slowest time.Duration
 	for range 5 {
 		begun := time.Now()
-		if _, err := add(t.Context(), s, w, "p", "refused"); !errors.Is(err, domain.ErrUnavailable) || errors.Is(err, ErrUnknown) {
+		if _, err := add(t.Context(), s, w, "p", "refused"); !errors.Is(err, domain.ErrUnavailable) || errors.Is(err, domain.ErrUnknown) {
 			t.Errorf("got error %v, want that it is unavailable", err)
 		}
 		slowest = max(slowest, time.Since(begun))

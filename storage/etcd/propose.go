@@ -79,18 +79,18 @@ func (c *committer) settle(base, unknown commit) (commit, error) {
 		}
 		return c.lookUp(unknown, latest)
 	}
-	return unknown, ErrUnknown
+	return unknown, errUnknown
 }
 
 // lookUp tells what became of a commit once later ones have been made.
 func (c *committer) lookUp(unknown, latest commit) (commit, error) {
 	if err := c.store.await(c.store.ctx, latest.revision); err != nil {
-		return latest, ErrUnknown
+		return latest, errUnknown
 	}
 	made, ok := c.store.model.find(unknown.number)
 	switch {
 	case !ok:
-		return latest, ErrUnknown
+		return latest, errUnknown
 	case made.id == unknown.id:
 		return made, nil
 	default:

@@ -109,9 +109,7 @@ func (s *Store) lastCommit(ctx context.Context) (last commit, at int64, err erro
 	return last, response.Header.Revision, err
 }
 
-// ErrUnknown is in the chain of what Update returns when it is not known whether the
-// change was made.
-var ErrUnknown = errors.New("etcd did not answer, and it is unknown whether the change was made")
+var errUnknown = fmt.Errorf("%w: etcd did not answer", domain.ErrUnknown)
 
 var errGone = fmt.Errorf("%w: the store's keys have been removed from etcd", domain.ErrUnavailable)
 
