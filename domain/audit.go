@@ -26,6 +26,9 @@ type AuditHead struct {
 	// Hash is that of the newest record, zero where there is none. Whoever
 	// notes it elsewhere can tell later that nothing before it was changed.
 	Hash AuditHash `json:"hash"`
+	// Importing tells that an import into the store was begun and not ended: see
+	// Tx.BeginImport.
+	Importing bool `json:"-"`
 }
 
 // AuditObject is what a change was about. Fields that do not apply are empty.

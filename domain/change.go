@@ -155,11 +155,17 @@ func (c *change) keepReplay() error {
 	})
 }
 
+// errImporting is the answer to all changes while not all is there that is to be.
+var errImporting = &Error{Kind: Unavailable, Message: "An import into the store is not finished", Err: ErrUnavailable}
+
 // record adds what was done to the audit trail.
 func (c *change) record(operation string, object AuditObject, before, after int) error {
 	head, err := c.AuditHead()
 	if err != nil {
 		return err
+	}
+	if head.Importing {
+		return errImporting
 	}
 	r := AuditRecord{
 		Number: head.Count + 1, Time: c.now,

@@ -167,10 +167,14 @@ type Tx interface {
 	// PutAudit adds r to the end of the audit trail, of which it is the new
 	// head. Its Number is one more than that of the head. text is its JSON.
 	PutAudit(r AuditRecord, text []byte) error
-	// RestartAudit empties an audit trail of one record at most, that of the default
+	// BeginImport empties an audit trail of one record at most, that of the default
 	// workspace which a server makes when it starts first: what comes from another
 	// store brings its own trail. It refuses any longer one, which nothing removes.
-	RestartAudit() error
+	// From then on the head has Importing, whatever is added to the trail, and so the
+	// Service makes no change, on whichever node.
+	BeginImport() error
+	// EndImport takes Importing from the head.
+	EndImport() error
 	// PutReplay stores r under its id. After its ExpiresAt nobody asks for it
 	// any more, and its space can be had again.
 	PutReplay(r Replay) error

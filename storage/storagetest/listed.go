@@ -7,6 +7,7 @@ import (
 	"fmt"
 	"math/rand/v2"
 	"slices"
+	"strings"
 	"testing"
 	"time"
 
@@ -94,18 +95,19 @@ func replaysAre(t *testing.T, r domain.Reader, want []domain.Replay) error {
 	return nil
 }
 
-// auditRestarted empties a trail of one record, and no other.
-func auditRestarted(t *testing.T, s *suite) {
-	restart := func(records ...domain.AuditRecord) error {
+// importBegun empties a trail of one record, and no other, and marks its end until the
+// import has ended.
+func importBegun(t *testing.T, s *suite) {
+	begin := func(records ...domain.AuditRecord) error {
 		return s.update(func(tx domain.Tx) error {
-			err := tx.RestartAudit()
+			err := tx.BeginImport()
 			for _, r := range records {
 				err = cmp.Or(err, putAudit(tx, r))
 			}
 			return err
 		})
 	}
-	check := func(want ...domain.AuditRecord) {
+	check := func(importing bool, want ...domain.AuditRecord) {
 		t.Helper()
 		s.mustView(t, func(r domain.Reader) error {
 			head, err := r.AuditHead()
@@ -121,29 +123,62 @@ func auditRestarted(t *testing.T, s *suite) {
 				same(t, got, w)
 				last = w.Hash
 			}
-			same(t, head, domain.AuditHead{Count: len(want), Hash: last})
+			same(t, head, domain.AuditHead{Count: len(want), Hash: last, Importing: importing})
 			if _, err := r.AuditRecord(len(want) + 1); !errors.Is(err, domain.ErrNotFound) {
 				t.Errorf("behind the end: got error %v, want ErrNotFound", err)
 			}
 			return nil
 		})
 	}
-	for _, records := range [][]domain.AuditRecord{nil, {newAudit(1)}, {}, {newAudit(1)}, {newAudit(1)}, {newAudit(1), newAudit(2)}} {
-		if err := restart(records...); err != nil {
+	end := func() { s.mustUpdate(t, func(tx domain.Tx) error { return tx.EndImport() }) }
+	end()
+	check(false)
+	two := []domain.AuditRecord{newAudit(1), newAudit(2)}
+	for _, records := range [][]domain.AuditRecord{nil, {newAudit(1)}, {}, {newAudit(1)}, {newAudit(1)}, two} {
+		if err := begin(records...); err != nil {
 			t.Fatal(err)
 		}
-		check(records...)
-		if len(records) < 2 {
-			continue
+		check(true, records...)
+		end()
+		check(false, records...)
+	}
+	s.reopen(t)
+	if err := begin(); err == nil {
+		t.Error("a trail of two records was emptied")
+	}
+	if err := s.update(func(tx domain.Tx) error { _ = tx.BeginImport(); return nil }); err == nil {
+		t.Error("a trail of two records was emptied where the error was overlooked")
+	}
+	check(false, two...)
+}
+
+// importUnfinished lets nobody change anything through the Service until an import has
+// ended, also once the store was opened again.
+func importUnfinished(t *testing.T, s *suite) {
+	change := func() error {
+		_, err := domain.NewService(s).CreateWorkspace(t.Context(), by(""), domain.NewWorkspace{Name: "n", Slug: "n"})
+		return err
+	}
+	refused := func() {
+		t.Helper()
+		if err := change(); !errors.Is(err, domain.ErrUnavailable) || !strings.Contains(err.Error(), "import") {
+			t.Errorf("got error %v, want ErrUnavailable that tells of the import", err)
 		}
-		s.reopen(t)
-		check(records...)
-		if err := restart(); err == nil {
-			t.Error("a trail of two records was emptied")
+	}
+	s.mustUpdate(t, func(tx domain.Tx) error { return tx.BeginImport() })
+	refused()
+	s.mustUpdate(t, func(tx domain.Tx) error { return cmp.Or(putAudit(tx, newAudit(1)), putAudit(tx, newAudit(2))) })
+	refused()
+	s.reopen(t)
+	refused()
+	s.mustView(t, func(r domain.Reader) error {
+		if _, err := r.WorkspaceID("n"); !errors.Is(err, domain.ErrNotFound) {
+			t.Errorf("got error %v of what was refused, want ErrNotFound", err)
 		}
-		if err := s.update(func(tx domain.Tx) error { _ = tx.RestartAudit(); return nil }); err == nil {
-			t.Error("a trail of two records was emptied where the error was overlooked")
-		}
-		check(records...)
+		return nil
+	})
+	s.mustUpdate(t, func(tx domain.Tx) error { return tx.EndImport() })
+	if err := change(); err != nil {
+		t.Errorf("the import has ended: got error %v", err)
 	}
 }

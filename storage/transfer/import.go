@@ -31,9 +31,10 @@ const (
 // comment for what the store is until then.
 //
 // It writes in batches, of which each is durable, and needs memory for one, whatever
-// the size of the file. While it runs nothing else may be written to the store: where
-// that happens it fails, and the store is to be emptied. An error with
-// domain.ErrUnavailable, or ctx's, says that going on later may help.
+// the size of the file. From the first of them until it is finished a Service changes
+// nothing in the store. What is written to it in other ways, or before that, makes the
+// import fail, and the store is to be emptied. An error with domain.ErrUnavailable, or
+// ctx's, says that going on later may help.
 func Import(ctx context.Context, store domain.Store, r io.Reader) (Summary, error) {
 	return importBy(ctx, store, r, maxBatch)
 }
@@ -253,6 +254,11 @@ func (im *importer) flush(ctx context.Context, final bool) error {
 				return fmt.Errorf("line %d: %w", next.Line, err)
 			}
 		}
+		if final {
+			if err := tx.EndImport(); err != nil {
+				return err
+			}
+		}
 		return next.put(tx)
 	})
 	if err != nil {
@@ -284,13 +290,17 @@ func (im *importer) unchanged(tx domain.Tx) error {
 		case fresh != im.stored.Workspace:
 			return changed
 		}
-		return tx.RestartAudit()
+		return tx.BeginImport()
 	}
 	head, err := tx.AuditHead()
-	if err == nil && (m != im.stored || head != im.head) {
-		err = changed
+	if err != nil {
+		return err
 	}
-	return err
+	want := im.head
+	if want.Importing = true; m != im.stored || head != want {
+		return changed
+	}
+	return nil
 }
 
 // update is Store.Update, tried again for as long as the engine gives up to others.

@@ -209,7 +209,8 @@ func TestLostAnswer(t *testing.T) {
 	}
 }
 
-// What others write while an import is under way makes it fail, and is not lost.
+// Clients change nothing while an import is not finished, whether it is under way or was
+// interrupted. What was written before its first batch is not lost.
 func TestWrittenMeanwhile(t *testing.T) {
 	from := newStore(t)
 	f := fill(t, from)
@@ -218,20 +219,68 @@ func TestWrittenMeanwhile(t *testing.T) {
 	content := exported(t, from)
 	for _, at := range []int{1, 2, 9, 20} {
 		to := started(t)
-		meanwhile := func(n int) error {
-			if n == at {
-				fill(t, to).Version("", "meanwhile", `{}`)
+		change := func() error {
+			f := fill(t, to)
+			_, err := f.CreatePresetVersion(t.Context(), f.By, "", "meanwhile", domain.Capture{Dialect: domain.Chat, Config: []byte(`{}`)})
+			return err
+		}
+		s := &interrupted{Store: to, after: nothing, before: func(n int) error {
+			if n != at {
+				return nil
+			}
+			err := change()
+			if (err == nil) != (at == 1) || err != nil && domain.KindOf(err) != domain.Unavailable {
+				t.Errorf("before batch %d: got error %v of a change", at, err)
+			}
+			if at == 20 {
+				return errDeliberate
 			}
 			return nil
+		}}
+		_, err := inSmall(t.Context(), s, content)
+		switch {
+		case at == 1:
+			if !errors.Is(err, ErrStore) {
+				t.Errorf("got error %v, want ErrStore", err)
+			}
+			if _, err := inSmall(t.Context(), to, content); !errors.Is(err, ErrStore) {
+				t.Errorf("again: got error %v, want ErrStore", err)
+			}
+			sound(t, to)
+			continue
+		case at == 20:
+			if !errors.Is(err, errDeliberate) || change() == nil {
+				t.Errorf("got error %v, want that it was interrupted and that nothing can be changed", err)
+			}
+			imports(t, to, content)
+		case err != nil:
+			t.Fatal(err)
 		}
-		s := &interrupted{Store: to, before: meanwhile, after: nothing}
-		if _, err := inSmall(t.Context(), s, content); !errors.Is(err, ErrStore) {
-			t.Errorf("before batch %d: got error %v, want ErrStore", at, err)
+		equal(t, exported(t, to), content)
+		if err := change(); err != nil {
+			t.Errorf("the import is finished: got error %v of a change", err)
 		}
-		if _, err := inSmall(t.Context(), to, content); !errors.Is(err, ErrStore) {
-			t.Errorf("before batch %d, again: got error %v, want ErrStore", at, err)
+	}
+}
+
+// What is written past the Service makes the import fail.
+func TestWrittenPast(t *testing.T) {
+	content := small(t)
+	to := started(t)
+	s := &interrupted{Store: to, after: nothing, before: func(n int) error {
+		if n == 2 {
+			fill(t, to).Update(func(tx domain.Tx) error {
+				head, err := tx.AuditHead()
+				return errors.Join(err, tx.PutAudit(domain.AuditRecord{Number: head.Count + 1}, []byte("{}")))
+			})
 		}
-		sound(t, to)
+		return nil
+	}}
+	if _, err := inSmall(t.Context(), s, content); !errors.Is(err, ErrStore) {
+		t.Errorf("got error %v, want ErrStore", err)
+	}
+	if _, err := inSmall(t.Context(), to, content); !errors.Is(err, ErrStore) {
+		t.Errorf("again: got error %v, want ErrStore", err)
 	}
 }
 

@@ -38,9 +38,11 @@
 // file; no other import begins in that store; and Export refuses it. The mark of one that
 // was finished stays for a day.
 //
-// Until then the store is harmless rather than closed: at every moment it is one that
-// is in order. The audit trail comes first, so that whatever else is written to the
-// store meanwhile, as each change adds to the trail, makes the next batch fail. A
+// Until then the store is in order at every moment, and nobody but the import changes
+// anything: the end of its audit trail says that an import is under way, and so the
+// Service answers all changes with domain.ErrUnavailable. The audit trail comes first, so
+// that whatever is written to the store past the Service, or before the first batch, as
+// each change adds to the trail, makes the next batch fail. A
 // preset that clients can see has all of its versions and labels: one that takes
 // several batches is archived until then. Keys come last, so that until all else is
 // there only keys of the configuration are known.

@@ -1,7 +1,6 @@
 package records
 
 import (
-	"cmp"
 	"fmt"
 	"iter"
 	"time"
@@ -65,13 +64,13 @@ func (t *Tx) PutLabelChange(p domain.Preset, label string, c domain.LabelChange)
 
 // CommitWrite is what a commit writes besides, as its number: n, counted from 1.
 func CommitWrite(n uint64) Write {
-	k := SequenceKey()
+	k := sequenceKey()
 	return Write{Key: k, Record: encodeNumber(k, n)}
 }
 
 // LastCommit returns the number of the last commit, 0 where there was none.
 func (r *Reader) LastCommit() (uint64, error) {
-	return loadOrZero(r, SequenceKey(), decodeNumber)
+	return loadOrZero(r, sequenceKey(), decodeNumber)
 }
 
 // AuditHead implements domain.Reader.
@@ -93,7 +92,7 @@ func (r *Reader) AuditRecord(n int) (domain.AuditRecord, error) {
 
 // PutAudit implements domain.Tx. It refuses any number but the next.
 func (t *Tx) PutAudit(a domain.AuditRecord, text []byte) error {
-	k, head := AuditKey(a.Number), AuditHeadKey()
+	k := AuditKey(a.Number)
 	before, err := t.AuditHead()
 	if err == nil && a.Number != before.Count+1 {
 		err = fmt.Errorf("audit record %d cannot follow record %d", a.Number, before.Count)
@@ -104,23 +103,42 @@ func (t *Tx) PutAudit(a domain.AuditRecord, text []byte) error {
 	if err := t.write(k, Seal(k, text), nil); err != nil {
 		return err
 	}
-	return t.write(head, encodeHead(head, domain.AuditHead{Count: a.Number, Hash: a.Hash}), nil)
+	return t.putHead(domain.AuditHead{Count: a.Number, Hash: a.Hash, Importing: before.Importing})
 }
 
-// RestartAudit implements domain.Tx.
-func (t *Tx) RestartAudit() error {
+// putHead stages the end of the audit trail.
+func (t *Tx) putHead(head domain.AuditHead) error {
+	k := AuditHeadKey()
+	if head == (domain.AuditHead{}) {
+		return t.write(k, nil, nil)
+	}
+	return t.write(k, encodeHead(k, head), nil)
+}
+
+// BeginImport implements domain.Tx.
+func (t *Tx) BeginImport() error {
 	k := AuditHeadKey()
 	head, err := t.AuditHead()
 	if err == nil && head.Count > 1 {
 		err = fmt.Errorf("an audit trail of %d records cannot begin anew", head.Count)
 	}
-	switch {
-	case err != nil:
-		return t.write(k, nil, err)
-	case head.Count == 0:
-		return nil
+	if err == nil && head.Count == 1 {
+		err = t.write(AuditKey(1), nil, nil)
 	}
-	return cmp.Or(t.write(AuditKey(head.Count), nil, nil), t.write(k, nil, nil))
+	if err != nil {
+		return t.write(k, nil, err)
+	}
+	return t.putHead(domain.AuditHead{Importing: true})
+}
+
+// EndImport implements domain.Tx.
+func (t *Tx) EndImport() error {
+	head, err := t.AuditHead()
+	if err != nil {
+		return t.write(AuditHeadKey(), nil, err)
+	}
+	head.Importing = false
+	return t.putHead(head)
 }
 
 // replayMargin is how long a replay is kept beyond its time. The clocks of

@@ -103,7 +103,7 @@ func (k Kind) String() string {
 }
 
 // Lasting reports whether records of a kind are never removed once they are stored,
-// but for what RestartAudit removes of a store that is new.
+// but for what BeginImport removes of a store that is new.
 func (k Kind) Lasting() bool {
 	switch k {
 	case KindKey, KindAuditHead, KindAudit, KindSequence:
@@ -236,8 +236,8 @@ func AuditKey(n int) Key { return binary.BigEndian.AppendUint64(newKey(KindAudit
 // ReplayKey is the key of an answer that was kept.
 func ReplayKey(id domain.ReplayID) Key { return append(newKey(KindReplay, len(id)), id[:]...) }
 
-// SequenceKey is the key of the number of the last commit.
-func SequenceKey() Key { return newKey(KindSequence, 0) }
+// sequenceKey is the key of the number of the last commit.
+func sequenceKey() Key { return newKey(KindSequence, 0) }
 
 func idKey(of Kind, text string) (Key, bool) {
 	id, ok := parseID(text)

@@ -328,10 +328,14 @@ func Seal(k Key, payload []byte) []byte {
 func decodeBytes(payload []byte) ([]byte, error) { return bytes.Clone(payload), nil }
 
 // encodeHead returns the sealed record of the end of the audit trail: the hash, and
-// the number as a varint.
+// the number as a varint. While an import is not finished a 1 follows.
 func encodeHead(k Key, head domain.AuditHead) []byte {
-	record := append(newRecord(len(head.Hash)+binary.MaxVarintLen64), head.Hash[:]...)
-	return seal(k, binary.AppendUvarint(record, uint64(head.Count)))
+	record := append(newRecord(len(head.Hash)+binary.MaxVarintLen64+1), head.Hash[:]...)
+	record = binary.AppendUvarint(record, uint64(head.Count))
+	if head.Importing {
+		record = append(record, 1)
+	}
+	return seal(k, record)
 }
 
 func decodeHead(payload []byte) (head domain.AuditHead, err error) {
@@ -340,7 +344,8 @@ func decodeHead(payload []byte) (head domain.AuditHead, err error) {
 	}
 	copy(head.Hash[:], payload)
 	count, rest, err := cutNumber(payload[len(head.Hash):])
-	if len(rest) > 0 {
+	switch head.Importing = string(rest) == "\x01"; {
+	case err == nil && len(rest) > 0 && !head.Importing:
 		err = errParts
 	}
 	head.Count = int(count)
