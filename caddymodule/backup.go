@@ -17,6 +17,7 @@ import (
 	"github.com/spf13/cobra"
 
 	"github.com/caddy-presets/caddy-presets/storage/badger"
+	"github.com/caddy-presets/caddy-presets/storage/transfer"
 )
 
 // backedUp is a store that can be backed up through the admin endpoint.
@@ -39,6 +40,13 @@ func getBackup(r adminRequest) error {
 	store, ok := r.store.(backedUp)
 	if !ok {
 		return badRequest(errors.New("the engine of this store has other ways to back it up"))
+	}
+	// What it is restored to would look like a store, and lack what had not come.
+	switch unfinished, err := transfer.Unfinished(r.Context(), r.store); {
+	case err != nil:
+		return adminError(err)
+	case unfinished:
+		return badRequest(transfer.ErrUnfinished)
 	}
 	var base *badger.BackupInfo
 	if since := r.URL.Query().Get("since"); since != "" {

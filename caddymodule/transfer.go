@@ -114,16 +114,16 @@ func importCommand() *cobra.Command {
 		Short: "Puts an export into a running server's store, which is empty",
 		Long: `
 Puts all that an export holds into the store of a running server, in which nothing is
-but what the server puts there when it starts first. Nothing else may be written to
-that store until the command has ended: keep clients away for that long.
+but what the server puts there when it starts first. Until the import is finished
+nothing else can be changed in that store: such requests are answered 503.
 
 A file is checked to its end before anything is imported. Standard input, for -, is
 imported as it comes, and the import is finished when its last line has come and has
 proved all others.
 
 An import that was interrupted, for whatever reason, goes on where it was when the
-command is run again with the same file. Until it is finished the store takes no other
-import, and no export is made of it.`,
+command is run again with the same file. Until it is finished the store takes no change
+and no other import, and no export and no backup is made of it.`,
 		Args: cobra.ExactArgs(1),
 		RunE: func(cmd *cobra.Command, args []string) error {
 			ctx, stop := signal.NotifyContext(cmd.Context(), os.Interrupt, syscall.SIGTERM)

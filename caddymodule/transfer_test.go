@@ -138,6 +138,11 @@ func TestTransferThroughPipes(t *testing.T) {
 	if _, _, err := run("export", "-", "--address", s.admin); err == nil || !strings.Contains(err.Error(), "not finished") {
 		t.Errorf("an export of a part: got error %v, want that it is refused", err)
 	}
+	backup := filepath.Join(t.TempDir(), "backup")
+	if _, _, err := run("backup", backup, "--address", s.admin); err == nil || !strings.Contains(err.Error(), "not finished") {
+		t.Errorf("a backup of a part: got error %v, want that it is refused", err)
+	}
+	s.manage("POST", "/v1/presets/p0/responses", `{"model":"m2"}`).want(t, 503, "An import into the store is not finished")
 	if err := s.load(s.site(standard)); err != nil { // as a restart
 		t.Fatal(err)
 	}
@@ -151,6 +156,10 @@ func TestTransferThroughPipes(t *testing.T) {
 	if note, err := s.importing(nil, name); err != nil || !strings.Contains(note, ", from line ") {
 		t.Errorf("got %q, %v, want that it goes on", note, err)
 	}
+	if _, _, err := run("backup", backup, "--address", s.admin); err != nil {
+		t.Errorf("the import is finished: got error %v of a backup", err)
+	}
+	s.manage("POST", "/v1/presets/p0/responses", `{"model":"m2"}`).want(t, 200)
 	s.manage("GET", "/v1/presets/p299", "").want(t, 200)
 }
 
