@@ -123,7 +123,7 @@ func (p Preset) audited() AuditObject {
 // Conflict: its slug stays taken.
 //
 // Versions that KeepVersions leaves no room for go in the same change, see
-// PruneVersions; where they are more than maxPruned, the rest goes with the next.
+// PruneVersions; where they are more than MaxChangeRemoved, the rest goes with the next.
 func (s *Service) CreatePresetVersion(ctx context.Context, w Write, workspace, slug string, in Capture) (Outcome, error) {
 	if err := CheckPresetSlug(slug); err != nil {
 		return Outcome{}, err

@@ -8,14 +8,10 @@ import (
 	jsonv2 "github.com/go-json-experiment/json"
 )
 
-// maxPruned bounds the versions that are removed at once. Others who write wait
-// meanwhile, and an engine has to hold all of it.
-const maxPruned = 1000
-
 // prune removes the versions of p, which is stored, that are dispensable. It
-// returns their numbers, of which there are at most maxPruned.
+// returns their numbers, of which there are at most MaxChangeRemoved.
 func (c *change) prune(p *Preset, keep int) ([]int, error) {
-	numbers := p.dispensable(keep, maxPruned)
+	numbers := p.dispensable(keep, MaxChangeRemoved)
 	if len(numbers) == 0 {
 		return nil, nil
 	}
@@ -171,7 +167,7 @@ func (s *Service) pruneVersions(ctx context.Context, w Write, of Pruned, keep in
 		case err == nil:
 			all = append(all, numbers...)
 		}
-		if err != nil || len(numbers) < maxPruned {
+		if err != nil || len(numbers) < MaxChangeRemoved {
 			slices.Sort(all)
 			of.Versions, of.Count = spans(all), len(all)
 			return of, err

@@ -17,8 +17,9 @@ var (
 	ErrClosed = errors.New("store is closed")
 	// ErrTooLarge is in the chain of what a Put returns for an object of which an
 	// engine cannot store as much, and of what Update returns for a change that is
-	// more than it can make at once. All of them can store MaxStoredSize, and make
-	// changes of 1 MiB and 1,000 objects.
+	// more than it can make at once. All of them can store an object of MaxStoredSize,
+	// and make a change that puts MaxChangeObjects of MaxChangeSize in all and removes
+	// MaxChangeRemoved.
 	ErrTooLarge = errors.New("too large to store")
 	// ErrUnavailable is in the chain of what a Store returns while it cannot do
 	// what was asked, for a reason that is not the caller's: a full disk, say. It
@@ -27,6 +28,19 @@ var (
 	// ErrUnknown is in the chain of what Update returns when the engine has lost sight
 	// of a change: it may have been made, and may not.
 	ErrUnknown = errors.New("it is not known whether the change was made")
+)
+
+// What every engine can do in one Update. Changes of the Service are no larger.
+const (
+	// MaxChangeObjects is how many objects it can put: calls of Tx's Put methods.
+	MaxChangeObjects = 500
+	// MaxChangeSize is how many bytes those can have in all. Each counts as its JSON,
+	// that of a workspace or a preset twice, as its list has it, too, and 1 KiB for what
+	// it takes to find it.
+	MaxChangeSize = 1 << 20
+	// MaxChangeRemoved is how many versions it can remove. Others who write wait
+	// meanwhile, and an engine has to hold all of it.
+	MaxChangeRemoved = 1000
 )
 
 // Store keeps workspaces, presets, their versions and issued keys. It knows

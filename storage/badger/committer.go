@@ -260,7 +260,7 @@ func (c *committer) apply(g *group, op *operation) bool {
 	count, size := reckon(&c.stage)
 	switch {
 	case count > c.maxCount || size > c.maxSize:
-		op.err = fmt.Errorf("a change of %d records and %d bytes is more than one transaction holds", count, size)
+		op.err = fmt.Errorf("%w: a change of %d records and %d bytes is more than one transaction holds", domain.ErrTooLarge, count, size)
 		return true
 	case g.count+count > c.maxCount || g.size+size > c.maxSize:
 		return false
@@ -320,7 +320,7 @@ func (c *committer) launch(busy bool) {
 func (c *committer) land(err error) {
 	c.flying.change.End() // before anyone is told of it
 	if errors.Is(err, badgerdb.ErrTxnTooBig) {
-		c.answer(err) // found before anything was written
+		c.answer(fmt.Errorf("%w: %w", domain.ErrTooLarge, err)) // found before anything was written
 		return
 	}
 	deleted := false

@@ -445,8 +445,8 @@ func TestTooBigCommit(t *testing.T) {
 		s.committer.commit = commit
 		return badgerdb.ErrTxnTooBig
 	}
-	if err := s.Update(t.Context(), put(newWorkspace("w"))); !errors.Is(err, badgerdb.ErrTxnTooBig) {
-		t.Errorf("got error %v, want ErrTxnTooBig", err)
+	if err := s.Update(t.Context(), put(newWorkspace("w"))); !errors.Is(err, domain.ErrTooLarge) {
+		t.Errorf("got error %v, want ErrTooLarge", err)
 	}
 	if err := s.Update(t.Context(), put(newWorkspace("w"))); err != nil {
 		t.Errorf("after it: %v", err)

@@ -265,8 +265,8 @@ func manyPresetsListed(t *testing.T, s *suite) {
 					return err
 				}
 				seen[p.Slug]++
-				if len(seen)%5 > 0 {
-					continue // or it would be more than an engine has to take at once
+				if len(seen) > domain.MaxChangeObjects {
+					continue
 				}
 				p.Name = "once more"
 				if err := tx.PutPreset(p); err != nil {

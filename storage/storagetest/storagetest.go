@@ -42,6 +42,7 @@ func Run(t *testing.T, open func(t *testing.T, place string) Store) {
 		{"preset version round trip", versionRoundTrip},
 		{"key round trip", keyRoundTrip},
 		{"largest records", largestRecords},
+		{"largest changes", largestChanges},
 		{"not found", notFound},
 		{"ids in other notations", otherNotations},
 		{"slug released", slugReleased},

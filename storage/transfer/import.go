@@ -11,13 +11,12 @@ import (
 )
 
 const (
-	// maxBatch bounds a batch, in bytes, so that an engine can take it that takes 3969
-	// records and 1 MiB in one change: an object is reckoned at twice its line, as its
-	// list may have it too, and objectCost. That is more than the keys and indexes take
-	// and the records of the list, of which there are five at most. One object may
-	// be larger, and a preset of which not all is there yet comes on top.
-	maxBatch   = 768 << 10
-	objectCost = 1 << 10
+	// maxBatch bounds a batch, in bytes as those of domain.MaxChangeSize are counted: each
+	// object at twice its line and objectCost. One object may be larger, and the mark
+	// and a preset of which not all is there yet come on top: spareObjects.
+	maxBatch     = 768 << 10
+	objectCost   = 1 << 10
+	spareObjects = 2
 	// maxTries bounds how often a batch is tried while others keep it from being
 	// written.
 	maxTries = 10
@@ -226,7 +225,8 @@ func (im *importer) collect(ctx context.Context, l line) error {
 	case l.End != nil:
 		put(length, func(tx domain.Tx) error { return endFresh(tx, im.stored.Workspace) })
 	}
-	if len(im.batch) > 0 && im.size+size > im.room {
+	full := im.size+size > im.room || len(im.batch)+len(ops) > domain.MaxChangeObjects-spareObjects
+	if full && len(im.batch) > 0 {
 		if err := im.flush(ctx, false); err != nil {
 			return err
 		}

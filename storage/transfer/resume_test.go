@@ -347,7 +347,7 @@ type measured struct {
 
 func (m *measured) add(n int) {
 	m.count++
-	m.bytes += n
+	m.bytes += n + objectCost
 }
 
 func (m *measured) PutAudit(r domain.AuditRecord, text []byte) error {
@@ -378,18 +378,34 @@ func (m *measured) PutLabelChange(p domain.Preset, label string, c domain.LabelC
 	return m.Tx.PutLabelChange(p, label, c)
 }
 
+func (m *measured) PutKey(k domain.Key) error {
+	m.add(500)
+	return m.Tx.PutKey(k)
+}
+
+func (m *measured) PutReplay(r domain.Replay) error {
+	m.add(len(r.Answer) + 200)
+	return m.Tx.PutReplay(r)
+}
+
 // Batches are as large as an engine with small transactions can take.
 func TestBatches(t *testing.T) {
 	from := newStore(t)
 	f := fill(t, from)
 	f.Some()
 	f.Much()
+	f.Update(func(tx domain.Tx) (err error) { // the smallest objects
+		for n := range 1200 {
+			err = errors.Join(err, tx.PutReplay(domain.Replay{ID: domain.ReplayID{byte(n >> 8), byte(n), 1}, Request: []byte{}, ExpiresAt: time.Now().Add(time.Hour)}))
+		}
+		return err
+	})
 	s := &sized{Store: newStore(t), t: t}
 	if _, err := Import(t.Context(), s, bytes.NewReader(exported(t, from))); err != nil {
 		t.Fatal(err)
 	}
 	t.Logf("%d objects in %d batches, at most %d and %d bytes in one", s.puts, s.updates, s.count, s.bytes)
-	if s.count > maxBatch/objectCost+1 || s.bytes > 1<<20 || s.updates > s.puts/50 {
-		t.Errorf("want at most %d objects and 1 MiB", maxBatch/objectCost+1)
+	if s.count > domain.MaxChangeObjects || s.bytes > domain.MaxChangeSize || s.updates > s.puts/50 {
+		t.Errorf("want at most %d objects and %d bytes", domain.MaxChangeObjects, domain.MaxChangeSize)
 	}
 }

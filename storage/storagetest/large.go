@@ -1,0 +1,97 @@
+package storagetest
+
+import (
+	"cmp"
+	"errors"
+	"fmt"
+	"strings"
+	"testing"
+	"time"
+
+	"github.com/caddy-presets/caddy-presets/domain"
+)
+
+// largestChanges makes a change that is as large as every engine has to take, in each
+// respect, and then larger ones, which may be refused as what they are.
+func largestChanges(t *testing.T, s *suite) {
+	pruned := newPreset(newID(), "pruned")
+	pruned.LatestVersion = domain.MaxChangeRemoved + 1
+	for first := 1; first <= pruned.LatestVersion; first += 200 {
+		s.mustUpdate(t, func(tx domain.Tx) error {
+			err := tx.PutPreset(pruned)
+			for n := first; n < min(first+200, pruned.LatestVersion+1); n++ {
+				err = cmp.Or(err, tx.PutPresetVersion(pruned, newVersion(pruned, n, "{}")))
+			}
+			return err
+		})
+	}
+	numbers := make([]int, domain.MaxChangeRemoved)
+	for i := range numbers {
+		numbers[i] = i + 1
+	}
+	// No two presets are in one list, so that each takes as many records as one can.
+	var presets []domain.Preset
+	total := 0
+	for i := range domain.MaxChangeObjects {
+		p := newPreset(newID(), fmt.Sprintf("p-%03d", i))
+		p.Description = new("")
+		text, err := p.JSON()
+		if err != nil {
+			t.Fatal(err)
+		}
+		total += 2*len(text) + 1<<10
+		presets = append(presets, p)
+	}
+	for i := range presets {
+		presets[i].Description = new(strings.Repeat("d", (domain.MaxChangeSize-total)/2/len(presets)))
+	}
+	begun := time.Now()
+	s.mustUpdate(t, func(tx domain.Tx) error {
+		err := tx.PruneVersions(pruned, numbers)
+		for _, p := range presets {
+			err = cmp.Or(err, tx.PutPreset(p))
+		}
+		return err
+	})
+	t.Logf("the largest change took %v", time.Since(begun))
+	s.reopen(t)
+	s.mustView(t, func(r domain.Reader) error {
+		for _, p := range presets {
+			presetsAre(t, r, p.WorkspaceID, p)
+		}
+		kept := pruned
+		kept.Kept = domain.Kept{From: pruned.LatestVersion}
+		presetsAre(t, r, pruned.WorkspaceID, kept)
+		return nil
+	})
+
+	large := `{"a":"` + strings.Repeat("x", domain.MaxStoredSize-8) + `"}`
+	for what, fill := range map[string]func(tx domain.Tx, p domain.Preset) error{
+		"bytes": func(tx domain.Tx, p domain.Preset) (err error) {
+			for n := range 60 {
+				err = cmp.Or(err, tx.PutPresetVersion(p, newVersion(p, n+1, large)))
+			}
+			return err
+		},
+		"objects": func(tx domain.Tx, _ domain.Preset) (err error) {
+			for n := range 120_000 {
+				id := domain.ReplayID{byte(n >> 16), byte(n >> 8), byte(n)}
+				err = cmp.Or(err, tx.PutReplay(domain.Replay{ID: id, Request: []byte{1}, ExpiresAt: begun.Add(time.Hour)}))
+			}
+			return err
+		},
+	} {
+		p := newPreset(newID(), "p")
+		p.LatestVersion = 60
+		err := s.update(func(tx domain.Tx) error { return cmp.Or(tx.PutPreset(p), fill(tx, p)) })
+		t.Logf("%s: got error %v", what, err)
+		if err != nil && !errors.Is(err, domain.ErrTooLarge) {
+			t.Errorf("%s: got error %v, want none or ErrTooLarge", what, err)
+		}
+		_, stored := get(s, func(r domain.Reader) (domain.Preset, error) { return r.Preset(p.WorkspaceID, p.Slug) })
+		if err == nil && stored != nil || err != nil && !errors.Is(stored, domain.ErrNotFound) {
+			t.Errorf("%s: got error %v, and %v of what was stored", what, err, stored)
+		}
+		s.mustUpdate(t, func(tx domain.Tx) error { return tx.PutPreset(newPreset(p.WorkspaceID, "next")) })
+	}
+}
