@@ -29,13 +29,12 @@ type Capture struct {
 func CaptureRequest(dialect Dialect, members iter.Seq2[string, jsontext.Value]) (Capture, error) {
 	in := Capture{Dialect: dialect}
 	config := []byte{'{'}
-	promptSize := 0
 	for name, value := range members {
 		switch {
 		case value.Kind() == 'n':
 		case name == promptField[dialect]:
 			if prompt, ok := promptText(dialect, value, len(value)); ok {
-				in.SystemPrompt, promptSize = &prompt, len(quote(prompt))
+				in.SystemPrompt = &prompt
 			}
 		case settingFields[name]&dialect.set() != 0:
 			if len(config) > 1 {
@@ -48,8 +47,20 @@ func CaptureRequest(dialect Dialect, members iter.Seq2[string, jsontext.Value]) 
 		}
 	}
 	in.Config = append(config, '}')
-	if size := len(in.Config) + promptSize; size > MaxStoredSize {
-		return Capture{}, InvalidAt("", fmt.Sprintf("what a preset version stores must be at most %d bytes, is %d", MaxStoredSize, size))
+	if err := in.CheckSize(); err != nil {
+		return Capture{}, err
 	}
 	return in, nil
+}
+
+// CheckSize returns an Invalid error for more than MaxStoredSize.
+func (in Capture) CheckSize() error {
+	size := len(in.Config)
+	if in.SystemPrompt != nil {
+		size += len(quote(*in.SystemPrompt))
+	}
+	if size > MaxStoredSize {
+		return InvalidAt("", fmt.Sprintf("what a preset version stores must be at most %d bytes, is %d", MaxStoredSize, size))
+	}
+	return nil
 }

@@ -13,6 +13,9 @@ const (
 	Messages Dialect = "messages"
 )
 
+// Valid reports whether d is one of the three.
+func (d Dialect) Valid() bool { return d.set() != 0 }
+
 // dialects are a set of Dialect.
 type dialects uint8
 

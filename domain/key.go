@@ -154,6 +154,11 @@ func (s *Service) IssueKey(ctx context.Context, w Write, in NewKey) (Key, string
 	return k, secret, nil
 }
 
+// Check returns an Invalid error that names what of k no issued key has.
+func (k Key) Check() error {
+	return NewKey{Kind: k.Kind, UserID: k.UserID, Name: k.Name}.check()
+}
+
 func (k Key) audited() AuditObject {
 	return AuditObject{Kind: "key", ID: k.ID, WorkspaceID: k.WorkspaceID}
 }

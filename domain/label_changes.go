@@ -159,7 +159,7 @@ func (s *Service) PutLabel(ctx context.Context, w Write, workspace, slug, name s
 		if err := c.checkLabel(p, name); err != nil {
 			return err
 		}
-		if err := to.check(p); err != nil {
+		if err := to.Check(p); err != nil {
 			return err
 		}
 		label, existed := p.Labels[name]
@@ -198,9 +198,9 @@ func (s *Service) DeleteLabel(ctx context.Context, w Write, workspace, slug, nam
 	})
 }
 
-// check returns an error that names what is wrong with t as the target of a label
+// Check returns an error that names what is wrong with t as the target of a label
 // of p: NotFound for a version that p does not have, and Invalid otherwise.
-func (t Target) check(p Preset) error {
+func (t Target) Check(p Preset) error {
 	if t.Split == nil {
 		if !p.State().Has(t.Version) {
 			return errNoSuchVersion("/version")

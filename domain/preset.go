@@ -23,6 +23,11 @@ const (
 	PresetArchived PresetStatus = "archived"
 )
 
+// Valid reports whether s is one of the three.
+func (s PresetStatus) Valid() bool {
+	return s == PresetActive || s == PresetDisabled || s == PresetArchived
+}
+
 // Preset is a named, versioned set of inference settings (specification,
 // "Preset"). Its struct tags are what clients see of it in a list. An engine
 // stores that, and the fields that they do not.

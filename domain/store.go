@@ -21,6 +21,9 @@ var (
 	// and make a change that puts MaxChangeObjects of MaxChangeSize in all and removes
 	// MaxChangeRemoved.
 	ErrTooLarge = errors.New("too large to store")
+	// ErrTaken is in the chain of what a Put returns for a number that is stored
+	// already, or is not the next where no other can be.
+	ErrTaken = errors.New("the number is taken")
 	// ErrUnavailable is in the chain of what a Store returns while it cannot do
 	// what was asked, for a reason that is not the caller's: a full disk, say. It
 	// has changed nothing, and asking again later may help.
@@ -167,14 +170,14 @@ type Tx interface {
 	// was there: versions that p does not have were never stored here.
 	PutPreset(p Preset) error
 	// PutPresetVersion stores a version of p under its number. A version is
-	// never changed once it is stored.
+	// never changed once it is stored: ErrTaken.
 	PutPresetVersion(p Preset, v PresetVersion) error
 	// PruneVersions removes versions of p, which is stored and has them, for good:
 	// its Kept is then what Without gives. All else of p stays as it is stored, and
 	// so does its place in its list. The numbers are in order.
 	PruneVersions(p Preset, numbers []int) error
 	// PutLabelChange stores a change of a label of p under its number, which
-	// is one more than that of the latest.
+	// is one more than that of the latest, or ErrTaken.
 	PutLabelChange(p Preset, label string, c LabelChange) error
 	// PutKey stores k under its id and its hash.
 	PutKey(k Key) error

@@ -143,12 +143,12 @@ func (f Filler) Much() {
 	large := strings.Repeat("x", domain.MaxStoredSize-2000)
 	quotes := `{"tools":[` + strings.Repeat("\n", domain.MaxStoredSize-2000) + `]}`
 	control := strings.Repeat("\x01", domain.MaxStoredSize/6-500)
-	f.Must(f.CreateWorkspace(f.t.Context(), f.By, domain.NewWorkspace{Name: "n", Slug: "large", Description: &large}))
+	f.Must(f.CreateWorkspace(f.t.Context(), f.By, domain.NewWorkspace{Name: "n", Slug: "large", DefaultTextModel: &large}))
 	for _, c := range []domain.Capture{
-		{Config: []byte(quotes)},
-		{Config: []byte(`{"a":"` + large + `"}`)},
-		{Config: []byte("{}"), SystemPrompt: &control},
-		{Config: []byte(`{"a":"` + strings.Repeat("\xff", domain.MaxStoredSize-2000) + `"}`)}, // no UTF-8
+		{Dialect: domain.Chat, Config: []byte(quotes)},
+		{Dialect: domain.Responses, Config: []byte(`{"a":"` + large + `"}`)},
+		{Dialect: domain.Messages, Config: []byte("{}"), SystemPrompt: &control},
+		{Dialect: domain.Chat, Config: []byte(`{"a":"` + strings.Repeat("\xff", domain.MaxStoredSize-2000) + `"}`)}, // no UTF-8
 	} {
 		f.Must(f.CreatePresetVersion(f.t.Context(), f.By, "large", "large", c))
 	}

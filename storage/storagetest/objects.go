@@ -393,7 +393,10 @@ func versionNeverChanges(t *testing.T, s *suite) {
 	p.LatestVersion = 1
 	want := newVersion(p, 1, `{"a":1}`)
 	s.mustUpdate(t, func(tx domain.Tx) error { return errors.Join(tx.PutPresetVersion(p, want), tx.PutPreset(p)) })
-	_ = s.update(func(tx domain.Tx) error { return tx.PutPresetVersion(p, newVersion(p, 1, `{"a":2}`)) })
+	err := s.update(func(tx domain.Tx) error { return tx.PutPresetVersion(p, newVersion(p, 1, `{"a":2}`)) })
+	if !errors.Is(err, domain.ErrTaken) {
+		t.Errorf("got error %v, want ErrTaken", err)
+	}
 	got, err := get(s, func(r domain.Reader) (domain.PresetVersion, error) { return r.PresetVersion(p.State(), 1) })
 	if err != nil {
 		t.Fatal(err)

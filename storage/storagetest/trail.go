@@ -99,6 +99,9 @@ func labelChanges(t *testing.T, s *suite) {
 		if err == nil {
 			t.Errorf("change %d of a label that has 4 was taken", n)
 		}
+		if n > 0 && !errors.Is(err, domain.ErrTaken) {
+			t.Errorf("change %d of a label that has 4: got error %v, want ErrTaken", n, err)
+		}
 	}
 	s.inBoth(t, check)
 	s.reopen(t)

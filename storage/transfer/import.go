@@ -245,7 +245,12 @@ func (im *importer) flush(ctx context.Context, final bool) error {
 			return err
 		}
 		for _, op := range im.batch {
-			if err := op.put(tx); err != nil {
+			switch err := op.put(tx); {
+			case errors.Is(err, domain.ErrTaken), errors.Is(err, errTaken):
+				return refused(op.line, "%w", errTaken)
+			case errors.Is(err, domain.ErrTooLarge):
+				return refused(op.line, "it is larger than what can be stored")
+			case err != nil:
 				return fmt.Errorf("line %d: %w", op.line, err)
 			}
 		}
@@ -318,7 +323,7 @@ func (im *importer) update(ctx context.Context, fn func(domain.Tx) error) error 
 	}
 }
 
-var errStored = fmt.Errorf("%w: an object with its id, slug or hash is stored already", ErrStore)
+var errTaken = errors.New("its id, slug or hash is that of an object before")
 
 // free returns nil for the error of a read that found nothing.
 func free(err error) error {
@@ -328,7 +333,7 @@ func free(err error) error {
 	case err != nil:
 		return err
 	}
-	return errStored
+	return errTaken
 }
 
 // put stores a in a state of it.

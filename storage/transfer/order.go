@@ -71,6 +71,9 @@ func (o *order) take(l line) error {
 		o.preset = nil
 	}
 	o.last = l
+	if stage > 2 && l.End == nil && o.counts.Audit == 0 {
+		return errors.New("a record of the audit trail should be here")
+	}
 	switch {
 	case l.Export != nil:
 		o.created = l.Export.CreatedAt
@@ -82,6 +85,7 @@ func (o *order) take(l line) error {
 	case l.Workspace != nil:
 		o.counts.Workspaces++
 		o.workspace = l.Workspace.ID
+		return checkWorkspace(*l.Workspace)
 	case l.Preset != nil:
 		o.counts.Presets++
 		return o.takePreset(l.Preset.preset())
@@ -98,6 +102,7 @@ func (o *order) take(l line) error {
 		}
 	case l.Key != nil:
 		o.counts.Keys++
+		return checkKey(*l.Key)
 	}
 	return nil
 }
@@ -112,6 +117,9 @@ func (o *order) takePreset(p domain.Preset) error {
 		len(also) > 0 && (also[0] < 1 || also[len(also)-1] >= p.Kept.From)
 	if wrong || !p.State().Has(p.DesignatedVersion) {
 		return errors.New("the numbers of the preset's versions do not add up")
+	}
+	if err := checkPreset(p); err != nil {
+		return err
 	}
 	o.preset = &arrival{Preset: p, targets: make(map[string]domain.Target)}
 	return nil
@@ -142,7 +150,7 @@ func (o *order) takeVersion(v *versionLine) error {
 		return fmt.Errorf("the config of version %d is not a JSON object", v.Version)
 	}
 	a.versions++
-	return nil
+	return checkVersion(v.version())
 }
 
 func (o *order) takeLabelChange(c *labelChangeLine) error {
@@ -164,7 +172,7 @@ func (o *order) takeLabelChange(c *labelChangeLine) error {
 	if c.To != nil {
 		a.targets[c.Label] = *c.To
 	}
-	return nil
+	return checkLabelChange(*c, a.Preset)
 }
 
 // whole returns nil if all that a has came.

@@ -50,7 +50,7 @@ func (t *Tx) PutLabelChange(p domain.Preset, label string, c domain.LabelChange)
 	}
 	latest, err := t.LabelChanges(p, label)
 	if err == nil && c.Number != latest+1 {
-		err = fmt.Errorf("change %d of a label cannot follow change %d", c.Number, latest)
+		err = fmt.Errorf("%w: change %d of a label cannot follow change %d", domain.ErrTaken, c.Number, latest)
 	}
 	if err != nil {
 		return t.write(k, nil, err)

@@ -171,7 +171,7 @@ func (t *Tx) PutPresetVersion(p domain.Preset, v domain.PresetVersion) error {
 	}
 	switch _, err := load(&t.Reader, k, parseVersion); {
 	case err == nil:
-		return t.write(k, nil, fmt.Errorf("version %d of a preset is already stored", v.Version))
+		return t.write(k, nil, fmt.Errorf("%w: version %d of a preset is already stored", domain.ErrTaken, v.Version))
 	case !errors.Is(err, domain.ErrNotFound):
 		return t.write(k, nil, err)
 	}

@@ -1,0 +1,134 @@
+package transfer
+
+import (
+	"errors"
+	"fmt"
+	"strings"
+
+	"github.com/google/uuid"
+
+	"github.com/caddy-presets/caddy-presets/domain"
+	"github.com/caddy-presets/caddy-presets/schema"
+)
+
+// What can be imported is what the API could have made: these are its own rules. Errors
+// name the field and do not quote it.
+
+// inField names the field that an error of a rule is about.
+func inField(path string, err error) error {
+	if invalid, ok := errors.AsType[*domain.Error](err); ok && len(invalid.Issues) > 0 {
+		issue := invalid.Issues[0]
+		if issue.Path != "" && path == "" {
+			path = "/" + strings.TrimPrefix(issue.Path, "/")
+		}
+		err = errors.New(issue.Message)
+	} else if invalid, ok := errors.AsType[*schema.Error](err); ok {
+		path, err = path+invalid.Violations[0].Path, errors.New(invalid.Violations[0].Message)
+	}
+	if err == nil || path == "" {
+		return err
+	}
+	return fmt.Errorf("%s: %w", path, err)
+}
+
+// checkID returns an error for what is no id.
+func checkID(path, id string) error {
+	if len(id) != 36 || uuid.Validate(id) != nil {
+		return inField(path, errors.New("must be a UUID"))
+	}
+	return nil
+}
+
+// fields checks the fields of an object as clients see it by those of a request.
+func fields(object interface{ JSON() ([]byte, error) }, of func(*schema.Schemas) *schema.Schema) error {
+	schemas, err := schema.Load()
+	if err != nil {
+		return err
+	}
+	text, err := object.JSON()
+	if err == nil {
+		_, err = of(schemas).Check(text)
+	}
+	return inField("", err)
+}
+
+func checkWorkspace(w domain.Workspace) error {
+	if err := checkID("/id", w.ID); err != nil {
+		return err
+	}
+	return fields(w, func(s *schema.Schemas) *schema.Schema { return s.CreateWorkspace })
+}
+
+// checkPreset checks a preset with all of its labels.
+func checkPreset(p domain.Preset) error {
+	if err := checkID("/id", p.ID); err != nil {
+		return err
+	}
+	if err := checkID("/designated_version_id", p.DesignatedVersionID); err != nil {
+		return err
+	}
+	if err := domain.CheckPresetSlug(p.Slug); err != nil {
+		return inField("", err)
+	}
+	if !p.Status.Valid() {
+		return inField("/status", errors.New("must be active, disabled or archived"))
+	}
+	if len(p.Labels) > domain.MaxLabels {
+		return inField("/labels", fmt.Errorf("must be at most %d", domain.MaxLabels))
+	}
+	for _, to := range p.Labels { // their names are checked with their changes
+		if err := checkTarget("/labels", to, p); err != nil {
+			return err
+		}
+	}
+	p.Status, p.Labels = domain.PresetActive, nil // what clients cannot set
+	return fields(p, func(s *schema.Schemas) *schema.Schema { return s.UpdatePreset })
+}
+
+// checkTarget checks what a label stands for in a state of its preset.
+func checkTarget(path string, to domain.Target, p domain.Preset) error {
+	if to.Split != nil && to.Version != 0 {
+		return inField(path, errors.New("must not have both version and split"))
+	}
+	return inField(path, to.Check(p))
+}
+
+func checkVersion(v domain.PresetVersion) error {
+	if err := checkID("/id", v.ID); err != nil {
+		return err
+	}
+	if !v.Dialect.Valid() {
+		return inField("/dialect", errors.New("must be that of an inference API"))
+	}
+	return inField("", domain.Capture{Config: v.Config, SystemPrompt: v.SystemPrompt}.CheckSize())
+}
+
+// checkLabelChange checks a change of a label of p, of which versions may have been
+// removed since.
+func checkLabelChange(c labelChangeLine, p domain.Preset) error {
+	p.Kept = domain.Kept{}
+	if err := domain.CheckLabel(c.Label); err != nil {
+		return inField("", err)
+	}
+	for path, to := range map[string]*domain.Target{"/from": c.From, "/to": c.To} {
+		if to == nil {
+			continue
+		}
+		if err := checkTarget(path, *to, p); err != nil {
+			return err
+		}
+	}
+	return nil
+}
+
+func checkKey(k domain.Key) error {
+	if err := checkID("/id", k.ID); err != nil {
+		return err
+	}
+	if k.WorkspaceID != "" {
+		if err := checkID("/workspace_id", k.WorkspaceID); err != nil {
+			return err
+		}
+	}
+	return inField("", k.Check())
+}
