@@ -3,12 +3,14 @@ package caddymodule
 import (
 	"bytes"
 	"context"
+	"crypto/sha256"
 	"fmt"
 	"io"
 	"net"
 	"net/http"
 	"os"
 	"path/filepath"
+	"regexp"
 	"runtime"
 	"slices"
 	"strings"
@@ -213,6 +215,26 @@ func TestTransferRefusals(t *testing.T) {
 		t.Errorf("got files %v, want none but newer", left)
 	}
 	send(t, "POST", "http://"+s.admin+"/presets/export", "").want(t, 405)
+}
+
+// What is wrong with an object is told with its line and its field, though the file has
+// the right sum, and is no fault of the server.
+func TestImportWrongField(t *testing.T) {
+	s := start(t, standard)
+	s.manage("POST", "/v1/presets/p/responses", `{"model":"m"}`).want(t, 200)
+	out, _, err := run("export", "-", "--address", s.admin)
+	if err != nil {
+		t.Fatal(err)
+	}
+	s.another()
+	changed := strings.Replace(out, `"status":"active"`, `"status":"live"`, 1)
+	end := strings.LastIndex(changed, `{"end"`)
+	sum := fmt.Sprintf("%x", sha256.Sum256([]byte(changed[:end])))
+	changed = changed[:end] + regexp.MustCompile(`[0-9a-f]{64}`).ReplaceAllString(changed[end:], sum)
+	_, err = s.importing(strings.NewReader(changed), "-")
+	if err == nil || !strings.Contains(err.Error(), "HTTP 400") || !strings.Contains(err.Error(), "line 5: /status: must be") {
+		t.Errorf("got error %v, want status 400 and the field", err)
+	}
 }
 
 // An export that does not arrive to its end is none.
