@@ -1,0 +1,296 @@
+package etcd
+
+import (
+	"context"
+	"crypto/ecdsa"
+	"crypto/elliptic"
+	"crypto/rand"
+	"crypto/x509"
+	"crypto/x509/pkix"
+	"encoding/pem"
+	"errors"
+	"fmt"
+	"io"
+	"math/big"
+	"net"
+	"net/http"
+	"os"
+	"os/exec"
+	"path/filepath"
+	"regexp"
+	"strings"
+	"testing"
+	"time"
+
+	"github.com/caddyserver/caddy/v2"
+	"github.com/prometheus/client_golang/prometheus"
+	clientv3 "go.etcd.io/etcd/client/v3"
+	"go.uber.org/zap"
+)
+
+// document returns a file of the documents.
+func document(t *testing.T, name string) string {
+	t.Helper()
+	text, err := os.ReadFile(filepath.Join("../../docs", name))
+	if err != nil {
+		t.Fatal(err)
+	}
+	return string(text)
+}
+
+// issue makes the files ca.pem, and NAME.pem and NAME.key for each name, which is that
+// of a user, or "member", which is none.
+func issue(t *testing.T, folder string, names ...string) {
+	t.Helper()
+	write := func(file, kind string, der []byte) {
+		if err := os.WriteFile(filepath.Join(folder, file), pem.EncodeToMemory(&pem.Block{Type: kind, Bytes: der}), 0o600); err != nil {
+			t.Fatal(err)
+		}
+	}
+	var authority *x509.Certificate
+	var signer *ecdsa.PrivateKey
+	for i, name := range append([]string{"ca"}, names...) {
+		key, err := ecdsa.GenerateKey(elliptic.P256(), rand.Reader)
+		if err != nil {
+			t.Fatal(err)
+		}
+		template := &x509.Certificate{
+			SerialNumber: big.NewInt(int64(i + 1)), NotBefore: time.Now().Add(-time.Hour), NotAfter: time.Now().Add(time.Hour),
+			KeyUsage: x509.KeyUsageDigitalSignature, ExtKeyUsage: []x509.ExtKeyUsage{x509.ExtKeyUsageClientAuth},
+			BasicConstraintsValid: true, Subject: pkix.Name{CommonName: name},
+		}
+		switch name {
+		case "ca":
+			template.IsCA, template.KeyUsage, template.ExtKeyUsage, authority, signer = true, x509.KeyUsageCertSign, nil, template, key
+		case "member":
+			template.Subject = pkix.Name{Organization: []string{"etcd"}}
+			template.IPAddresses = []net.IP{net.IPv4(127, 0, 0, 1)}
+			template.ExtKeyUsage = append(template.ExtKeyUsage, x509.ExtKeyUsageServerAuth)
+		}
+		der, err := x509.CreateCertificate(rand.Reader, template, authority, &key.PublicKey, signer)
+		if err != nil {
+			t.Fatal(err)
+		}
+		secret, err := x509.MarshalPKCS8PrivateKey(key)
+		if err != nil {
+			t.Fatal(err)
+		}
+		write(name+".pem", "CERTIFICATE", der)
+		write(name+".key", "PRIVATE KEY", secret)
+	}
+}
+
+// startUnits starts three members with the command of docs/cluster/etcd.service, on
+// loopback addresses and with certificates in a folder. It returns the members, the
+// addresses for clients and those of their metrics.
+func startUnits(t *testing.T, folder string) (members []*exec.Cmd, clients, monitored []string) {
+	t.Helper()
+	found := regexp.MustCompile(`(?m)^ExecStart=/usr/bin/etcd ((?:.*\\\n)*.*)$`).FindStringSubmatch(document(t, "cluster/etcd.service"))
+	if found == nil {
+		t.Fatal("etcd.service does not start etcd")
+	}
+	args := strings.Fields(strings.ReplaceAll(found[1], "\\\n", " "))
+	var peers, all []string
+	for _, name := range []string{"a", "b", "c"} {
+		clients, peers, monitored = append(clients, freeAddress()), append(peers, freeAddress()), append(monitored, freeAddress())
+		all = append(all, name+"=https://"+peers[len(peers)-1])
+	}
+	for i, name := range []string{"a", "b", "c"} {
+		replace := strings.NewReplacer("${NAME}", name, "${ADDRESS}:2379", clients[i], "${ADDRESS}:2380", peers[i], "${CLUSTER}", strings.Join(all, ","),
+			"127.0.0.1:2381", monitored[i], "/var/lib/etcd/presets", filepath.Join(folder, name), "/etc/etcd", folder)
+		var own []string
+		for _, arg := range args {
+			own = append(own, replace.Replace(arg))
+		}
+		log, err := os.Create(filepath.Join(folder, name+".log"))
+		if err != nil {
+			t.Fatal(err)
+		}
+		cmd := exec.Command(program, own...)
+		cmd.Stdout, cmd.Stderr = log, log
+		if err := cmd.Start(); err != nil {
+			t.Fatal(err)
+		}
+		members = append(members, cmd)
+		t.Cleanup(func() {
+			_ = cmd.Process.Kill()
+			_ = cmd.Wait()
+			log.Close()
+			if text, _ := os.ReadFile(log.Name()); t.Failed() {
+				t.Logf("%s: %s", name, text[max(0, len(text)-2000):])
+			}
+		})
+	}
+	return members, clients, monitored
+}
+
+// administrate does what docs/cluster.md has for users, as the user root, whose
+// certificate is in a folder.
+func administrate(t *testing.T, folder string, clients []string) {
+	t.Helper()
+	config, err := (&TLS{CAFile: filepath.Join(folder, "ca.pem"), CertFile: filepath.Join(folder, "root.pem"), KeyFile: filepath.Join(folder, "root.key")}).config()
+	if err != nil {
+		t.Fatal(err)
+	}
+	var endpoints []string
+	for _, address := range clients {
+		endpoints = append(endpoints, "https://"+address)
+	}
+	admin, err := clientv3.New(clientv3.Config{Endpoints: endpoints, TLS: config, Logger: zap.NewNop()})
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer admin.Close()
+	ctx, cancel := context.WithTimeout(t.Context(), 30*time.Second)
+	defer cancel()
+	const prefix = "caddy-presets/"
+	noPassword := &clientv3.UserAddOptions{NoPassword: true}
+	_, err1 := admin.RoleAdd(ctx, "presets")
+	_, err2 := admin.RoleGrantPermission(ctx, "presets", prefix, clientv3.GetPrefixRangeEnd(prefix), clientv3.PermissionType(clientv3.PermReadWrite))
+	_, err3 := admin.UserAddWithOptions(ctx, "presets", "", noPassword)
+	_, err4 := admin.UserGrantRole(ctx, "presets", "presets")
+	_, err5 := admin.UserAddWithOptions(ctx, "root", "", noPassword)
+	_, err6 := admin.UserGrantRole(ctx, "root", "root")
+	_, err7 := admin.AuthEnable(ctx)
+	if err := errors.Join(err1, err2, err3, err4, err5, err6, err7); err != nil {
+		t.Fatal(err)
+	}
+}
+
+// TestDocumentedUnits is a cluster as docs/cluster.md makes it on machines: its unit, its
+// users and its Caddyfile.
+func TestDocumentedUnits(t *testing.T) {
+	if program == "" {
+		t.Skip("SKIPPED: there is no etcd server, as it could not be built")
+	}
+	folder := t.TempDir()
+	issue(t, folder, "member", "presets", "root", "stranger")
+	members, clients, monitored := startUnits(t, folder)
+	administrate(t, folder, clients)
+
+	s := newServer(t, 1)
+	_, port, _ := net.SplitHostPort(s.sites[0])
+	t.Setenv("PRESETS_ETCD", "https://"+strings.Join(clients, " https://"))
+	t.Setenv("PRESETS_UPSTREAM", s.upstream.Listener.Addr().String())
+	t.Setenv("PRESETS_HEALTH_KEY", inferenceSecret)
+	text := strings.NewReplacer("/etc/caddy/etcd", filepath.ToSlash(folder), "\tmetrics\n", "\tmetrics\n\tadmin "+s.admin+"\n\tpersist_config off\n",
+		"http://:8080 {", "http://:"+port+" {\n\tbind 127.0.0.1").Replace(document(t, "cluster/Caddyfile"))
+	load := func(text string) error {
+		config, err := adapt(text)
+		if err != nil {
+			t.Fatal(err)
+		}
+		return caddy.Load(config, true)
+	}
+	if err := load(text); err != nil {
+		t.Fatal(err)
+	}
+	s.want(200, 0, "", "GET", "/alive", "")
+	s.want(200, 0, inferenceSecret, "GET", "/v1/presets?limit=1", "")
+	key := s.newKey()
+	for n := range 2 {
+		model := fmt.Sprintf("acme/m%d", n)
+		if n > 0 { // without one of them
+			if err := members[0].Process.Kill(); err != nil {
+				t.Fatal(err)
+			}
+		}
+		begun := time.Now()
+		for {
+			status, answer := s.do(0, key, "POST", "/v1/presets/p/chat/completions", `{"model":"`+model+`","messages":[]}`)
+			if status == 200 {
+				break
+			} else if time.Since(begun) > 15*time.Second {
+				t.Fatalf("got %d %s", status, answer)
+			}
+		}
+		if got := s.want(202, 0, inferenceSecret, "POST", "/v1/chat/completions", `{"model":"@preset/p","messages":[]}`); !strings.Contains(got, model) {
+			t.Errorf("got %s, want %s in it", got, model)
+		}
+	}
+
+	// What the page says of metrics.
+	page := document(t, "cluster.md")
+	shown := s.metrics()
+	described := make(chan *prometheus.Desc, 100)
+	ours := regexp.MustCompile("`(caddy_presets_etcd_[a-z_]+)`")
+	(metrics{}).Describe(described)
+	if want, got := len(described), len(unique(ours.FindAllString(page, -1))); got != want {
+		t.Errorf("cluster.md has %d metrics, there are %d", got, want)
+	}
+	for _, name := range ours.FindAllStringSubmatch(page, -1) {
+		if !strings.Contains(shown, "\n"+name[1]+"{") {
+			t.Errorf("there is no metric %s", name[1])
+		}
+	}
+	response, err := http.Get("http://" + monitored[1] + "/metrics")
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer response.Body.Close()
+	theirs, err := io.ReadAll(response.Body)
+	if err != nil {
+		t.Fatal(err)
+	}
+	for _, name := range regexp.MustCompile("`(etcd_[a-z_]+)`").FindAllStringSubmatch(page, -1) {
+		if !strings.Contains(string(theirs), "\n# TYPE "+name[1]+" ") {
+			t.Errorf("etcd has no metric %s", name[1])
+		}
+	}
+
+	// Someone else of the same authority may not read what is stored.
+	if err := load(strings.ReplaceAll(text, "/presets.", "/stranger.")); err != nil {
+		t.Fatal(err)
+	}
+	s.want(503, 0, inferenceSecret, "GET", "/v1/presets?limit=1", "")
+}
+
+func unique(texts []string) map[string]bool {
+	all := make(map[string]bool)
+	for _, text := range texts {
+		all[text] = true
+	}
+	return all
+}
+
+// newKey issues a management key.
+func (s *server) newKey() string {
+	s.t.Helper()
+	response, err := http.Post("http://"+s.admin+"/presets/keys", "application/json", strings.NewReader(`{"kind":"management"}`))
+	if err != nil {
+		s.t.Fatal(err)
+	}
+	defer response.Body.Close()
+	answer, err := io.ReadAll(response.Body)
+	if err != nil {
+		s.t.Fatal(err)
+	}
+	key := regexp.MustCompile(`caddypresets_mgmt_[0-9A-Za-z]+`).FindString(string(answer))
+	if key == "" {
+		s.t.Fatalf("no key was issued: %s", answer)
+	}
+	return key
+}
+
+// TestDocumentedConfigurations can be used, all of them.
+func TestDocumentedConfigurations(t *testing.T) {
+	t.Setenv("PRESETS_ETCD", "https://127.0.0.1:1 https://127.0.0.1:2")
+	t.Setenv("PRESETS_UPSTREAM", "127.0.0.1:3")
+	files, err := filepath.Glob("../../docs/cluster/*Caddyfile")
+	if err != nil || len(files) != 3 {
+		t.Fatalf("got files %q, %v, want 3", files, err)
+	}
+	for _, file := range files {
+		text := document(t, "cluster/"+filepath.Base(file))
+		if _, err := adapt(text); err != nil {
+			t.Errorf("%s: %v", file, err)
+		}
+	}
+	// The page has all options.
+	page := document(t, "cluster.md")
+	for _, option := range []string{"endpoints", "prefix", "username", "password", "tls", "ca", "certificate", "server_name", "dial_timeout", "request_timeout", "max_staleness"} {
+		if !strings.Contains(page, "`"+option+"`") {
+			t.Errorf("cluster.md does not have the option %s", option)
+		}
+	}
+}
