@@ -180,10 +180,19 @@ http://%s {
 		t.Fatal(err)
 	}
 
-	log := new(lockedBuffer)
 	cmd := exec.CommandContext(lifetime(t), s.binary, "run", "--config", config)
 	cmd.Dir = home
 	cmd.Env = append(os.Environ(), s.env...)
+	serve(t, cmd, site)
+	return s
+}
+
+// serve starts a command that serves until the test ends, and waits until it listens on
+// an address.
+func serve(t *testing.T, cmd *exec.Cmd, address string) {
+	t.Helper()
+	name := filepath.Base(cmd.Path)
+	log := new(lockedBuffer)
 	cmd.Stdout, cmd.Stderr = log, log
 	cmd.Cancel = func() error {
 		if runtime.GOOS == "windows" {
@@ -203,33 +212,37 @@ http://%s {
 		_ = cmd.Cancel()
 		select {
 		case err := <-ended:
-			if err != nil && runtime.GOOS != "windows" {
-				t.Errorf("caddy did not stop cleanly: %v", err)
+			if err != nil && runtime.GOOS != "windows" && !wasKilled(cmd) {
+				t.Errorf("%s did not stop cleanly: %v", name, err)
 			}
 		case <-time.After(20 * time.Second):
 			_ = cmd.Process.Kill()
-			t.Errorf("caddy did not stop within 20 seconds of an interrupt")
+			t.Errorf("%s did not stop within 20 seconds of an interrupt", name)
 		}
 		if t.Failed() {
-			t.Logf("caddy said:\n%s", log)
+			t.Logf("%s said:\n%s", name, log)
 		}
 	})
 
 	for {
-		if conn, err := net.Dial("tcp", site); err == nil {
+		if conn, err := net.Dial("tcp", address); err == nil {
 			_ = conn.Close()
-			return s
+			return
 		}
 		select {
 		case err := <-ended:
 			ended <- err
-			t.Fatalf("caddy ended: %v", err)
+			t.Fatalf("%s ended: %v", name, err)
 		case <-ctx.Done():
-			t.Fatalf("caddy does not listen on %s after 30 seconds", site)
+			t.Fatalf("%s does not listen on %s after 30 seconds", name, address)
 		case <-time.After(20 * time.Millisecond):
 		}
 	}
 }
+
+// wasKilled reports whether a command that ended was ended by a signal, as when a test
+// kills it, or etcd, which ends itself so.
+func wasKilled(cmd *exec.Cmd) bool { return cmd.ProcessState.ExitCode() == -1 }
 
 // ports is the last port given out. Caddy shares ports with whoever listens on
 // them already, so tests that run at the same time must not get the same: each

@@ -7,9 +7,10 @@ import (
 	"testing"
 )
 
-// TestXcaddy builds with the command that xcaddy.md gives for a checkout and
-// looks for our modules in the binary.
-func TestXcaddy(t *testing.T) {
+// xcaddy builds with the command that xcaddy.md gives for a checkout, and more modules,
+// and returns the binary.
+func xcaddy(t *testing.T, with ...string) string {
+	t.Helper()
 	proxy := strings.TrimSpace(run(t, root, nil, "go", "env", "GOPROXY"))
 	if _, why, err := try(t, t.TempDir(), nil, "go", "list", "-m", "github.com/caddyserver/caddy/v2@latest"); err != nil {
 		unavailable(t, "xcaddy needs a module proxy, and none answers: %s", why)
@@ -20,10 +21,17 @@ func TestXcaddy(t *testing.T) {
 	env := []string{"GOPROXY=" + strings.ReplaceAll(proxy, ",direct", "|off")}
 
 	binary := filepath.Join(t.TempDir(), executable("caddy"))
-	run(t, root, env, "go", "tool", "xcaddy", "build",
-		"--with", "github.com/caddy-presets/caddy-presets=.",
-		"--output", binary)
+	args := []string{"tool", "xcaddy", "build", "--with", "github.com/caddy-presets/caddy-presets=.", "--output", binary}
+	for _, module := range with {
+		args = append(args, "--with", module)
+	}
+	run(t, root, env, "go", args...)
+	return binary
+}
 
+// TestXcaddy builds and looks for our modules in the binary.
+func TestXcaddy(t *testing.T) {
+	binary := xcaddy(t)
 	modules := strings.Fields(run(t, t.TempDir(), nil, binary, "list-modules"))
 	for _, want := range []string{
 		"http.handlers.presets",
@@ -33,6 +41,9 @@ func TestXcaddy(t *testing.T) {
 		if !slices.Contains(modules, want) {
 			t.Errorf("list-modules does not show %s", want)
 		}
+	}
+	if slices.Contains(modules, "http.handlers.presets.storage.etcd") {
+		t.Error("list-modules shows the engine etcd, which nobody asked for")
 	}
 	t.Logf("version: %s", run(t, t.TempDir(), nil, binary, "version"))
 }

@@ -1,0 +1,193 @@
+package e2e
+
+import (
+	"context"
+	"fmt"
+	"io"
+	"net"
+	"net/http"
+	"os"
+	"os/exec"
+	"path/filepath"
+	"strings"
+	"testing"
+	"time"
+
+	"go.yaml.in/yaml/v3"
+)
+
+// etcdBinary returns the path of an etcd server: that which PRESETS_ETCD names, or one
+// that is built.
+func etcdBinary(t *testing.T) string {
+	t.Helper()
+	if binary := os.Getenv("PRESETS_ETCD"); binary != "" {
+		return binary
+	}
+	binary := filepath.Join(t.TempDir(), executable("etcd"))
+	run(t, filepath.Join(root, "storage", "etcd", "testserver"), nil, "go", "build", "-o", binary, ".")
+	return binary
+}
+
+// clusterFile returns a file of docs/cluster with replacements, as strings.NewReplacer
+// has them.
+func clusterFile(t *testing.T, name string, replacements ...string) string {
+	t.Helper()
+	text, err := os.ReadFile(filepath.Join(root, "docs", "cluster", name))
+	if err != nil {
+		t.Fatal(err)
+	}
+	return strings.NewReplacer(replacements...).Replace(string(text))
+}
+
+// until asks for something until it is so, and returns how long that took.
+func until(t *testing.T, limit time.Duration, what string, so func() bool) time.Duration {
+	t.Helper()
+	begun := time.Now()
+	for !so() {
+		if time.Since(begun) > limit {
+			t.Fatalf("after %v still not: %s", limit, what)
+		}
+		time.Sleep(5 * time.Millisecond)
+	}
+	return time.Since(begun)
+}
+
+// TestCluster runs what docs/cluster/compose.yaml does, with loopback addresses instead
+// of the names of its services: three members of etcd, three Caddys as xcaddy builds
+// them, and the load balancer.
+func TestCluster(t *testing.T) {
+	caddy, etcd := xcaddy(t, "github.com/caddy-presets/caddy-presets/caddymodule/etcd"), etcdBinary(t)
+	var compose struct {
+		Services map[string]struct {
+			Command     []string
+			Environment map[string]string
+			Volumes     []string
+		}
+	}
+	if err := yaml.Unmarshal([]byte(clusterFile(t, "compose.yaml")), &compose); err != nil {
+		t.Fatal(err)
+	}
+	home := t.TempDir()
+	names := []string{"a", "b", "c"}
+	var addresses, nodes []string // replacements
+	sites, admins := make(map[string]*server), make(map[string]string)
+	for _, name := range names {
+		client, site := freeAddress(t), freeAddress(t)
+		addresses = append(addresses, "etcd-"+name+":2379", client, "etcd-"+name+":2380", freeAddress(t))
+		nodes = append(nodes, "caddy-"+name+":8080", site)
+		admins[name] = freeAddress(t)
+		sites[name] = &server{binary: caddy, admin: admins[name], site: "http://" + site}
+	}
+
+	members := make(map[string]*exec.Cmd)
+	for i, name := range names {
+		command := compose.Services["etcd-"+name].Command
+		if len(command) < 8 || command[0] != "etcd" {
+			t.Fatalf("compose.yaml: etcd-%s runs %q", name, command)
+		}
+		// It listens on the address that it advertises.
+		replace := strings.NewReplacer(append([]string{"0.0.0.0:2379", addresses[4*i+1], "0.0.0.0:2380", addresses[4*i+3], "/var/lib/etcd/presets", filepath.Join(home, "etcd-"+name)}, addresses...)...)
+		var args []string
+		for _, arg := range command[1:] {
+			args = append(args, replace.Replace(arg))
+		}
+		members[name] = exec.CommandContext(lifetime(t), etcd, args...)
+		serve(t, members[name], addresses[4*i+1])
+	}
+
+	start := func(name, file, site string, replacements ...string) *exec.Cmd {
+		t.Helper()
+		service, ok := compose.Services[name]
+		if !ok || len(service.Volumes) != 1 || !strings.HasPrefix(service.Volumes[0], "./"+file+":/etc/caddy/Caddyfile") {
+			t.Fatalf("compose.yaml: the service %s has the volumes %q", name, service.Volumes)
+		}
+		folder := filepath.Join(home, name)
+		if err := os.Mkdir(folder, 0o700); err != nil {
+			t.Fatal(err)
+		}
+		_, port, _ := net.SplitHostPort(site)
+		config := filepath.Join(folder, "Caddyfile")
+		text := clusterFile(t, file, append(replacements, "http://:8080 {", "http://:"+port+" {\n\tbind 127.0.0.1")...)
+		if err := os.WriteFile(config, []byte(text), 0o600); err != nil {
+			t.Fatal(err)
+		}
+		cmd := exec.CommandContext(lifetime(t), caddy, "run", "--config", config)
+		cmd.Dir = folder
+		cmd.Env = append(os.Environ(), "HOME="+folder, "XDG_DATA_HOME="+folder, "XDG_CONFIG_HOME="+folder, "AppData="+folder)
+		for variable, value := range service.Environment {
+			switch variable {
+			case "PRESETS_HEALTH_KEY":
+				value = inferenceKey
+			case "PRESETS_UPSTREAM":
+				value = strings.TrimSuffix(strings.TrimPrefix(value, "${PRESETS_UPSTREAM:-"), "}")
+				value = strings.NewReplacer(replacements...).Replace(value)
+			}
+			cmd.Env = append(cmd.Env, variable+"="+value)
+		}
+		serve(t, cmd, site)
+		return cmd
+	}
+	caddys := make(map[string]*exec.Cmd)
+	for i, name := range names {
+		gateway := freeAddress(t)
+		_, port, _ := net.SplitHostPort(gateway)
+		caddys[name] = start("caddy-"+name, "compose.Caddyfile", nodes[2*i+1], append([]string{
+			"\tmetrics\n", "\tmetrics\n\tadmin " + admins[name] + "\n\tpersist_config off\n\tgrace_period 2s\n",
+			"http://:8000 {", "http://:" + port + " {", "127.0.0.1:8000", gateway,
+		}, addresses...)...)
+	}
+	front := &server{site: "http://" + freeAddress(t)}
+	start("balancer", "balancer.Caddyfile", strings.TrimPrefix(front.site, "http://"), nodes...)
+
+	key := strings.TrimSpace(run(t, home, nil, caddy, "presets", "key", "create", "--kind", "management", "--address", admins["a"]))
+	write := func(s *server, model string) (int, string) {
+		return s.post(t, "/v1/presets/p/chat/completions", key, `{"model":"`+model+`","messages":[]}`)
+	}
+	resolves := func(s *server, model string) bool {
+		status, answer := s.post(t, "/v1/chat/completions", inferenceKey, `{"model":"@preset/p","messages":[]}`)
+		return status == http.StatusOK && strings.Contains(answer, model)
+	}
+	var slowest time.Duration
+	for i := range 12 {
+		model := fmt.Sprintf("acme/m%d", i)
+		if status, answer := write(sites[names[i%3]], model); status != http.StatusOK {
+			t.Fatalf("got %d %s", status, answer)
+		}
+		for _, name := range names {
+			slowest = max(slowest, until(t, time.Second, name+" resolves what another wrote", func() bool { return resolves(sites[name], model) }))
+		}
+	}
+	until(t, 10*time.Second, "the load balancer finds the nodes healthy", func() bool { return resolves(front, "acme/m11") })
+
+	// A node and a member go, which the load balancer's clients hardly notice.
+	if err := caddys["a"].Process.Kill(); err != nil {
+		t.Fatal(err)
+	}
+	if err := members["b"].Process.Kill(); err != nil {
+		t.Fatal(err)
+	}
+	gap := until(t, 15*time.Second, "a write is acknowledged", func() bool { status, _ := write(front, "acme/after"); return status == http.StatusOK })
+	healed := until(t, 5*time.Second, "it is resolved", func() bool { return resolves(sites["b"], "acme/after") && resolves(sites["c"], "acme/after") })
+
+	// Without most of the members no node says that it can be used.
+	if err := members["c"].Process.Kill(); err != nil {
+		t.Fatal(err)
+	}
+	until(t, 20*time.Second, "presets are refused", func() bool {
+		ctx, cancel := context.WithTimeout(t.Context(), 10*time.Second)
+		defer cancel()
+		r, err := http.NewRequestWithContext(ctx, http.MethodGet, sites["b"].site+"/v1/presets?limit=1", nil)
+		if err != nil {
+			t.Fatal(err)
+		}
+		r.Header.Set("Authorization", "Bearer "+inferenceKey)
+		response, err := http.DefaultClient.Do(r)
+		if err != nil {
+			return false
+		}
+		defer response.Body.Close()
+		_, _ = io.Copy(io.Discard, response.Body)
+		return response.StatusCode == http.StatusServiceUnavailable
+	})
+	t.Logf("RESULT cluster: resolved by others in %v at most; a member and a node killed: a write after %v, resolved %v later", slowest, gap, healed)
+}
