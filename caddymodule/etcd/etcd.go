@@ -1,7 +1,7 @@
 // Package etcd adds a storage engine to caddy-presets that keeps presets, workspaces and
 // issued keys in an etcd cluster, for several nodes to share:
 //
-//	xcaddy build --with github.com/caddy-presets/caddy-presets/caddymodule --with github.com/caddy-presets/caddy-presets/caddymodule/etcd
+//	xcaddy build --with github.com/caddy-presets/caddy-presets --with github.com/caddy-presets/caddy-presets/caddymodule/etcd
 //
 // docs/cluster.md has what it promises and how to run it.
 package etcd
