@@ -22,8 +22,8 @@ import (
 )
 
 func TestMain(m *testing.M) {
-	if os.Getenv(upstreamEnv) != "" {
-		if err := serveUpstream(); err != nil {
+	if serve := role(); serve != nil {
+		if err := serve(); err != nil {
 			panic(err)
 		}
 		return

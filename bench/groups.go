@@ -20,11 +20,12 @@ const (
 	gateway     = "gateway"
 	writes      = "writes"
 	peer        = "peer"
+	etcdEngine  = "etcd"
 	growth      = "growth"
 	connections = "connections"
 )
 
-var groupNames = []string{reads, gateway, writes, peer, growth, connections}
+var groupNames = []string{reads, gateway, writes, peer, etcdEngine, growth, connections}
 
 // The work that is measured.
 const (
@@ -48,6 +49,10 @@ const (
 	newPresetWork      = "POST preset, new slug"
 	newVersionWork     = "POST preset, new version"
 	oneSlugWork        = "POST preset, one slug"
+	putWork            = "etcd put"
+	putVersionWork     = "etcd put, 2 KB"
+	httpPutWork        = "HTTP server, etcd put"
+	httpPutVersionWork = "HTTP server, etcd put, 2 KB"
 )
 
 // hotPresets is how many presets are in use at inference, where not all are.
@@ -64,6 +69,8 @@ func (b *bench) measureGroup(group string, ours *ours, stock *stock) error {
 		return b.measureWrites(ours, stock)
 	case peer:
 		return b.measurePeer(ours)
+	case etcdEngine:
+		return b.measureEtcd()
 	case growth:
 		return b.measureGrowth(stock)
 	default:

@@ -1,5 +1,5 @@
 // Command bench compares caddy-presets with what it stands in for and what it is
-// made of: stock Caddy, raw Badger and, as a peer, PocketBase. All of them run on
+// made of: stock Caddy, raw Badger, raw etcd and, as a peer, PocketBase. All of them run on
 // this machine and share its processors with the load generator, so that only
 // ratios of one run mean anything elsewhere.
 //
@@ -51,8 +51,8 @@ type options struct {
 
 func main() {
 	log.SetFlags(0)
-	if os.Getenv(upstreamEnv) != "" {
-		if err := serveUpstream(); err != nil {
+	if serve := role(); serve != nil {
+		if err := serve(); err != nil {
 			log.Fatal(err)
 		}
 		return
@@ -68,6 +68,19 @@ func main() {
 	defer stop()
 	if err := compare(ctx, o, os.Stdout); err != nil {
 		log.Fatal(err)
+	}
+}
+
+// role returns what this program does when another one of it has started it to serve,
+// or else nil.
+func role() func() error {
+	switch {
+	case os.Getenv(upstreamEnv) != "":
+		return serveUpstream
+	case os.Getenv(putterEnv) != "":
+		return servePutter
+	default:
+		return nil
 	}
 }
 

@@ -22,7 +22,8 @@ type ours struct {
 	serial                *atomic.Uint64
 }
 
-// startOurs starts the shipped configuration over a store.
+// startOurs starts the shipped configuration over a store, with the line that names
+// the engine changed if that is etcd.
 func (b *bench) startOurs(s store) (*ours, error) {
 	o := &ours{store: s, serial: &b.serial}
 	addresses, err := freeAddresses(2)
@@ -31,17 +32,21 @@ func (b *bench) startOurs(s store) (*ours, error) {
 	}
 	o.address = addresses[0]
 	admin := addresses[1]
-	file, err := b.caddyfile(func(text string) (string, error) { return text, nil })
+	binary, change := b.presets, func(text string) (string, error) { return text, nil }
+	if s.cluster != nil {
+		binary, change = s.cluster.caddy, s.cluster.storage
+	}
+	file, err := b.caddyfile(change)
 	if err != nil {
 		return nil, err
 	}
 	env := []string{"CADDY_ADMIN=" + admin, "PRESETS_ADDR=" + o.address, "PRESETS_DATA=" + s.folder, "PRESETS_UPSTREAM=" + b.upstream}
 	refused := newRequest(o.address, http.MethodGet, "/v1/workspaces/default", "nobody", "", http.StatusUnauthorized, nil)
-	if o.server, err = b.start(b.command(b.presets, "run", "--config", file, "--adapter", "caddyfile"), env, refused); err != nil {
+	if o.server, err = b.start(b.command(binary, "run", "--config", file, "--adapter", "caddyfile"), env, refused); err != nil {
 		return nil, err
 	}
 	for kind, key := range map[string]*string{"management": &o.management, "inference": &o.inference} {
-		out, err := b.command(b.presets, "presets", "key", "create", "--kind", kind, "--address", admin).Output()
+		out, err := b.command(binary, "presets", "key", "create", "--kind", kind, "--address", admin).Output()
 		if err != nil {
 			return nil, o.failed(fmt.Errorf("creating a key: %w", err))
 		}

@@ -21,9 +21,10 @@ const (
 )
 
 // build builds a command of a module and returns the file.
-func (b *bench) build(module, command, name string) (string, error) {
+func (b *bench) build(module, command, name string, flags ...string) (string, error) {
 	file := filepath.Join(b.folder, name)
-	cmd := exec.CommandContext(b.ctx, "go", "build", "-C", module, "-o", file, command) //nolint:gosec // named by constants
+	args := append([]string{"build", "-C", module, "-o", file}, flags...)
+	cmd := exec.CommandContext(b.ctx, "go", append(args, command)...) //nolint:gosec // named by constants
 	if out, err := cmd.CombinedOutput(); err != nil {
 		return "", fmt.Errorf("building %s: %w\n%s", name, err, out)
 	}
@@ -35,12 +36,21 @@ type server struct {
 	cmd   *exec.Cmd
 	log   string        // the file of what it said
 	ended chan struct{} // closed once it has
+	begun time.Time
 	took  time.Duration // to start
 }
 
-// start starts a server and waits until it answers a request as it must. It ends
-// with b, if not before.
+// start starts a server and waits until it answers a request as it must.
 func (b *bench) start(cmd *exec.Cmd, env []string, ready *request) (*server, error) {
+	s, err := b.launch(cmd, env)
+	if err == nil {
+		err = s.await(ready)
+	}
+	return s, err
+}
+
+// launch starts a server, which ends with b, if not before.
+func (b *bench) launch(cmd *exec.Cmd, env []string) (*server, error) {
 	log, err := os.CreateTemp(b.folder, "log-*")
 	if err != nil {
 		return nil, err
@@ -52,24 +62,29 @@ func (b *bench) start(cmd *exec.Cmd, env []string, ready *request) (*server, err
 	cmd.Env = append(cmd.Env, env...)
 	cmd.Cancel = s.interrupt
 	cmd.WaitDelay = patience // after which it is killed
-	begun := time.Now()
+	s.begun = time.Now()
 	if err := cmd.Start(); err != nil {
 		return nil, err
 	}
 	b.servers = append(b.servers, s)
 	go s.wait()
+	return s, nil
+}
+
+// await waits until the server answers a request as it must.
+func (s *server) await(ready *request) error {
 	for {
 		_, _, err := ready.ask()
-		if s.took = time.Since(begun); err == nil {
-			return s, nil
+		if s.took = time.Since(s.begun); err == nil {
+			return nil
 		}
 		select {
 		case <-s.ended:
-			return nil, s.failed(errors.New("it ended"))
+			return s.failed(errors.New("it ended"))
 		case <-time.After(time.Millisecond):
 		}
 		if s.took > patience {
-			return nil, s.failed(err)
+			return s.failed(err)
 		}
 	}
 }

@@ -26,9 +26,11 @@ const (
 
 var prompt = strings.Repeat("Answer as the support team does. ", 20)
 
-// store is a folder that was filled.
+// store is a folder that was filled, or a cluster that was.
 type store struct {
 	folder string
+	// cluster is nil for a folder.
+	cluster *cluster
 	// workspaces are the ids of those in it but the default one, and presets is
 	// how many are in that.
 	workspaces []string
@@ -45,15 +47,22 @@ func fill(ctx context.Context, folder string, workspaces, presets int) (store, e
 	if err != nil {
 		return store{}, err
 	}
+	filled, err := fillStore(ctx, db, workspaces, presets)
+	filled.folder = folder
+	return filled, errors.Join(err, db.Close())
+}
+
+// fillStore does what fill does in a store that is open.
+func fillStore(ctx context.Context, db domain.Store, workspaces, presets int) (store, error) {
 	service := domain.NewService(db)
 	by := domain.By(domain.Principal{KeyID: "bench", UserID: "bench", Kind: domain.ManagementKey})
-	filled := store{folder: folder, workspaces: make([]string, workspaces), presets: presets}
+	filled := store{workspaces: make([]string, workspaces), presets: presets}
 	description, defaultModel := workspaceDescription, model
 	capture := domain.Capture{
 		Dialect: domain.Responses, SystemPrompt: &prompt,
 		Config: []byte(`{"model":"` + model + `",` + settings + `}`),
 	}
-	err = errors.Join(
+	err := errors.Join(
 		service.EnsureDefaultWorkspace(ctx),
 		each(workspaces, func(i int) error {
 			made, err := service.CreateWorkspace(ctx, by, domain.NewWorkspace{
@@ -67,7 +76,7 @@ func fill(ctx context.Context, folder string, workspaces, presets int) (store, e
 			return err
 		}),
 	)
-	return filled, errors.Join(err, db.Close())
+	return filled, err
 }
 
 // each calls fn for 0 to n-1 from many goroutines. The first error ends it.

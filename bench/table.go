@@ -104,6 +104,7 @@ func (b *bench) judge() {
 	row("create of an equal record, to PocketBase", "×", atLeast(8), often(peer, postWorkspaceWork, pocketCreateWork))
 	row("get of an equal record, to PocketBase", "×", atLeast(10), often(peer, getWork, pocketGetWork))
 
+	b.judgeEtcd(row, often)
 	b.judgeGrowth(row)
 }
 

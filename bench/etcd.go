@@ -1,0 +1,279 @@
+package main
+
+import (
+	"encoding/json"
+	"errors"
+	"fmt"
+	"net/http"
+	"os"
+	"path/filepath"
+	"slices"
+	"strings"
+	"sync/atomic"
+
+	clientv3 "go.etcd.io/etcd/client/v3"
+	"go.uber.org/zap"
+
+	"github.com/caddy-presets/caddy-presets/storage/etcd"
+)
+
+// clusterSizes are how many members the clusters have that are measured, one cluster
+// after another.
+var clusterSizes = []int{1, 3}
+
+// ofCluster names work with a cluster of a number of members.
+func ofCluster(work string, members int) string {
+	if members == 1 {
+		return work + ", 1 member"
+	}
+	return fmt.Sprintf("%s, %d members", work, members)
+}
+
+// measureEtcd compares ours with etcd's own puts in the same cluster, and with itself
+// over Badger.
+func (b *bench) measureEtcd() error {
+	server, caddy, err := b.buildEtcd()
+	if err != nil {
+		return err
+	}
+	const size = 1000
+	small, err := b.fillGrowth(size)
+	if err != nil {
+		return err
+	}
+	badger, err := b.startOurs(small)
+	if err != nil {
+		return err
+	}
+	defer badger.stop()
+	for _, members := range clusterSizes {
+		if err := b.measureCluster(members, size, server, caddy, badger); err != nil {
+			return fmt.Errorf("%d members: %w", members, err)
+		}
+	}
+	return nil
+}
+
+func (b *bench) measureCluster(members, size int, server, caddy string, badger *ours) error {
+	c, err := b.startCluster(members, server, caddy)
+	if err != nil {
+		return err
+	}
+	defer c.stop()
+	filled, err := c.fill(b, size)
+	if err != nil {
+		return err
+	}
+	ours, err := b.startOurs(filled)
+	if err != nil {
+		return err
+	}
+	defer ours.stop()
+	if err := ours.check(); err != nil {
+		return err
+	}
+	putter, err := b.startPutter(c)
+	if err != nil {
+		return err
+	}
+	defer putter.stop()
+	workspace, err := ours.workspace()
+	if err != nil {
+		return err
+	}
+	_, version, err := ours.get("/presets/" + slugOf(0) + "/versions/1").ask()
+	if err != nil {
+		return err
+	}
+	newVersion, err := ours.newVersions(newVersionWork, b.clients, ofClient)
+	if err != nil {
+		return err
+	}
+	post := ours.newWorkspaces()
+	put, httpPut := c.puts(b, putWork, workspace), putter.puts(b, httpPutWork, workspace)
+	get := trial{work: getWork, open: ours.getWorkspace().connect}
+	infer := trial{work: resolveWork, open: ours.inferWith(min(hotPresets, size)).connect}
+	over := func(engine string, trials ...trial) []trial {
+		for i := range trials {
+			trials[i].work += ", " + engine
+		}
+		return trials
+	}
+	withBadger := over("Badger",
+		trial{work: getWork, open: badger.getWorkspace().connect},
+		trial{work: resolveWork, open: badger.inferWith(min(hotPresets, size)).connect},
+	)
+	steps := []step{
+		{b.clients, slices.Concat([]trial{
+			put, httpPut, post,
+			c.puts(b, putVersionWork, version), putter.puts(b, httpPutVersionWork, version), newVersion, ours.newPresets(),
+			get, infer,
+		}, withBadger)},
+		{1, slices.Concat([]trial{put, httpPut, post, newVersion, get, infer}, withBadger)},
+	}
+	for _, s := range steps {
+		for i := range s.trials {
+			s.trials[i].work = ofCluster(s.trials[i].work, members)
+		}
+	}
+	return b.turns(etcdEngine, b.rounds, b.lasting, steps...)
+}
+
+// buildEtcd builds an etcd server, unless PRESETS_ETCD names one, and the shipped Caddy
+// with the engine for it, as xcaddy would.
+func (b *bench) buildEtcd() (server, caddy string, err error) {
+	if server = os.Getenv("PRESETS_ETCD"); server == "" {
+		if server, err = b.build(filepath.Join(mainModule, "storage", "etcd", "testserver"), ".", "etcd"); err != nil {
+			return "", "", err
+		}
+	}
+	const file = "package main\n\nimport _ \"github.com/caddy-presets/caddy-presets/caddymodule/etcd\"\n"
+	added := filepath.Join(b.folder, "engine.go")
+	at, err := filepath.Abs(filepath.Join(mainModule, "cmd", "caddy", "engine.go"))
+	if err != nil {
+		return "", "", err
+	}
+	overlay, err := json.Marshal(map[string]any{"Replace": map[string]string{at: added}})
+	if err != nil {
+		return "", "", err
+	}
+	description := filepath.Join(b.folder, "overlay.json")
+	if err := errors.Join(os.WriteFile(added, []byte(file), 0o600), os.WriteFile(description, overlay, 0o600)); err != nil {
+		return "", "", err
+	}
+	caddy, err = b.build(mainModule, "./cmd/caddy", "presets-etcd", "-overlay", description)
+	return server, caddy, err
+}
+
+// cluster is an etcd cluster, with etcd's own settings.
+type cluster struct {
+	members   []*server
+	endpoints []string
+	caddy     string // a binary with the engine for it
+	serial    *atomic.Uint64
+}
+
+func (b *bench) startCluster(size int, binary, caddy string) (*cluster, error) {
+	addresses, err := freeAddresses(2 * size)
+	if err != nil {
+		return nil, err
+	}
+	c := &cluster{endpoints: addresses[:size], caddy: caddy, serial: &b.serial}
+	var all []string
+	for i, peer := range addresses[size:] {
+		all = append(all, fmt.Sprintf("m%d=http://%s", i, peer))
+	}
+	for i, peer := range addresses[size:] {
+		client, peer := "http://"+c.endpoints[i], "http://"+peer
+		member, err := b.launch(b.command(binary,
+			"--name", fmt.Sprintf("m%d", i), "--data-dir", filepath.Join(b.folder, fmt.Sprintf("etcd-%d-%d", size, i)), "--logger", "zap", "--log-level", "error",
+			"--listen-client-urls", client, "--advertise-client-urls", client, "--listen-peer-urls", peer, "--initial-advertise-peer-urls", peer,
+			"--initial-cluster", strings.Join(all, ","),
+		), nil)
+		if err != nil {
+			return nil, err
+		}
+		c.members = append(c.members, member)
+	}
+	for i, member := range c.members {
+		if err := member.await(newRequest(c.endpoints[i], http.MethodGet, "/health", "nobody", "", http.StatusOK, nil)); err != nil {
+			return nil, err
+		}
+	}
+	return c, nil
+}
+
+func (c *cluster) stop() {
+	for _, member := range c.members {
+		member.stop()
+	}
+}
+
+// fill stores as many workspaces as presets.
+func (c *cluster) fill(b *bench, size int) (store, error) {
+	db, err := etcd.Open(b.ctx, etcd.Options{Endpoints: c.endpoints})
+	if err != nil {
+		return store{}, err
+	}
+	filled, err := fillStore(b.ctx, db, size, size)
+	filled.cluster = c
+	return filled, errors.Join(err, db.Close())
+}
+
+// storage changes the shipped configuration to keep its store in the cluster.
+func (c *cluster) storage(text string) (string, error) {
+	const shipped = "storage badger {$PRESETS_DATA:./presets-data}"
+	if !strings.Contains(text, shipped) {
+		return "", fmt.Errorf("the shipped Caddyfile has no %q any more", shipped)
+	}
+	return strings.Replace(text, shipped, "storage etcd "+strings.Join(c.endpoints, " "), 1), nil
+}
+
+func (c *cluster) connect() (*clientv3.Client, error) {
+	return clientv3.New(clientv3.Config{Endpoints: c.endpoints, DialTimeout: patience, Logger: zap.NewNop()})
+}
+
+// putPrefix begins the keys of puts.
+const putPrefix = "put/"
+
+// rawEtcd puts one record each time, through one client for all, as a server has it:
+// the least that a durable write to etcd can be.
+type rawEtcd struct {
+	*bench
+	cluster *cluster
+	client  *clientv3.Client
+	record  string
+}
+
+func (c *cluster) puts(b *bench, work string, record []byte) trial {
+	r := &rawEtcd{bench: b, cluster: c, record: string(record)}
+	return trial{work: work, inside: true, begin: r.begin, stored: c.stored(b), open: func(int) (session, error) { return r, nil }}
+}
+
+func (r *rawEtcd) begin() (end func() error, err error) {
+	r.client, err = r.cluster.connect()
+	if err != nil {
+		return nil, err
+	}
+	return r.client.Close, nil
+}
+
+func (r *rawEtcd) once() error {
+	key := make([]byte, len(variable))
+	writeSlug(key, 'e', r.serial.Add(1))
+	_, err := r.client.Put(r.ctx, putPrefix+string(key), r.record)
+	return err
+}
+
+// close ends a session, of which nothing remains.
+func (*rawEtcd) close() {}
+
+// stored counts what was put.
+func (c *cluster) stored(b *bench) func() (int, error) {
+	return func() (int, error) {
+		client, err := c.connect()
+		if err != nil {
+			return 0, err
+		}
+		defer client.Close()
+		response, err := client.Get(b.ctx, putPrefix, clientv3.WithPrefix(), clientv3.WithCountOnly())
+		if err != nil {
+			return 0, err
+		}
+		return int(response.Count), nil
+	}
+}
+
+func (b *bench) judgeEtcd(row func(name, unit string, g goal, values []float64), often func(group, ours, other string) []float64) {
+	for _, members := range clusterSizes {
+		to := func(ours, other string) []float64 {
+			return often(etcdEngine, ofCluster(ours, members), ofCluster(other, members))
+		}
+		in := " in etcd, " + ofCluster("", members)[2:]
+		row("durable POST /v1/workspaces"+in+", to etcd's own puts of the same bytes", "×", atLeast(0.8), to(postWorkspaceWork, putWork))
+		row("… to an HTTP server that puts once for each request", "×", atLeast(0.8), to(postWorkspaceWork, httpPutWork))
+		row("durable POST /v1/presets/{slug}/responses, new version"+in+", to etcd's own puts of the same bytes", "×", atLeast(0.8), to(newVersionWork, putVersionWork))
+		row("… to an HTTP server that puts once for each request", "×", atLeast(0.8), to(newVersionWork, httpPutVersionWork))
+		row("inference request with a reference"+in+", to the same over Badger", "×", atLeast(0.95), to(resolveWork, resolveWork+", Badger"))
+	}
+}
