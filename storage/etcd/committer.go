@@ -43,7 +43,10 @@ const (
 	// modestTries before other nodes are asked to let this one go first, which they do
 	// for as long as two tries of its take, within courtesy. Otherwise one that is nearer
 	// to the leader always would be.
-	maxTries    = 64
+	maxTries = 64
+	// maxMisses is how often an operation gives way to others while what it reads is
+	// fetched, before they wait for that.
+	maxMisses   = 16
 	modestTries = 3
 	courtesy    = time.Second
 )
@@ -56,9 +59,10 @@ type operation struct {
 	claimed atomic.Bool // by whoever was first, the committer or a caller that gives up
 
 	// The rest is the committer's own.
-	begun bool
-	tries int
-	err   error
+	begun  bool
+	tries  int
+	misses int // of records in memory
+	err    error
 }
 
 // claim decides who settles the operation: it returns true once.
@@ -97,14 +101,8 @@ func (c *committer) update(ctx context.Context, fn func(*records.Tx) error) erro
 	if err := c.store.watcher.away(); err != nil {
 		return err
 	}
-	if err := c.warm(ctx, fn); err != nil {
-		return err
-	}
 	op := &operation{ctx: ctx, fn: fn, answer: make(chan error, 1)}
-	c.mu.Lock()
-	c.queue = append(c.queue, op)
-	c.mu.Unlock()
-	signal(c.wake)
+	c.push(op)
 	select {
 	case err := <-op.answer:
 		return err
@@ -116,20 +114,27 @@ func (c *committer) update(ctx context.Context, fn func(*records.Tx) error) erro
 	}
 }
 
-// warm reads into memory what fn will read, so that others need not wait for it. It
-// returns an error when etcd does not answer.
-func (c *committer) warm(ctx context.Context, fn func(*records.Tx) error) error {
+func (c *committer) push(op *operation) {
+	c.mu.Lock()
+	c.queue = append(c.queue, op)
+	c.mu.Unlock()
+	signal(c.wake)
+}
+
+// fetch reads into memory what an operation missed there, so that others need not wait
+// for it, and queues the operation again.
+func (c *committer) fetch(op *operation, key string) {
 	last := c.store.model.latest()
-	stage := new(records.Stage)
-	stage.Reset()
-	if err := try(&snapshot{ctx, c.store, last, last.revision}, stage, fn); errors.Is(err, domain.ErrUnavailable) {
-		return err
+	on := &snapshot{ctx: op.ctx, store: c.store, last: last, revision: last.revision}
+	if _, err := on.fetch(key); err != nil {
+		op.answer <- err
+		return
 	}
-	return nil
+	c.push(op)
 }
 
 // try runs fn with a stage, on top of what was stored and of what is below the stage.
-func try(on *snapshot, stage *records.Stage, fn func(*records.Tx) error) (err error) {
+func try(on records.Snapshot, stage *records.Stage, fn func(*records.Tx) error) (err error) {
 	defer func() {
 		if value := recover(); value != nil {
 			err = fmt.Errorf("panic: %v\n%s", value, debug.Stack())
@@ -201,6 +206,9 @@ func (c *committer) commit(ops []*operation) (rest []*operation) {
 	}
 	begun := time.Now()
 	g, rest := c.gather(ops)
+	if len(g.ops) == 0 {
+		return rest
+	}
 	next, err := c.send(g)
 	if errors.Is(err, domain.ErrTooLarge) && len(g.ops) > 1 {
 		c.alone = len(g.ops) // etcd was configured to take less at once
@@ -261,8 +269,14 @@ func (c *committer) gather(ops []*operation) (g *group, rest []*operation) {
 			continue // its caller has gone; nobody reads the answer
 		}
 		op.begun = true
+		on.ctx, on.hasty = op.ctx, op.misses < maxMisses
 		if op.err = op.ctx.Err(); op.err == nil && !c.add(g, on, op) {
 			return g, ops[i:]
+		}
+		if errors.Is(op.err, records.ErrAbandoned) {
+			op.misses++
+			go c.fetch(op, on.missed)
+			continue
 		}
 		g.ops = append(g.ops, op)
 	}
@@ -274,7 +288,6 @@ func (c *committer) gather(ops []*operation) (g *group, rest []*operation) {
 func (c *committer) add(g *group, on *snapshot, op *operation) bool {
 	c.stage.Reset()
 	c.stage.Below = &g.writes
-	on.ctx = op.ctx
 	if op.err = try(on, &c.stage, op.fn); op.err != nil {
 		return true
 	}

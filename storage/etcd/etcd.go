@@ -57,6 +57,8 @@ type Store struct {
 	logger  *zap.Logger
 
 	model     *model
+	nearby    *fetcher // from whichever member is asked, which may lag behind
+	current   *fetcher // from the cluster
 	stamps    *domain.Stamps
 	committer *committer
 	watcher   *watcher
@@ -89,6 +91,7 @@ func Open(ctx context.Context, o Options) (*Store, error) {
 		model: newModel(o.Memory), stamps: domain.NewStamps(),
 	}
 	s.ctx, s.stop = context.WithCancel(context.Background())
+	s.nearby, s.current = newFetcher(s, clientv3.WithSerializable()), newFetcher(s)
 	last, at, err := s.prepare(ctx)
 	if err != nil {
 		s.stop()
@@ -149,7 +152,7 @@ func (s *Store) view(ctx context.Context, fn func(*records.Reader) error) error 
 	if err != nil {
 		return err
 	}
-	r := records.NewReader(&snapshot{ctx, s, last, at})
+	r := records.NewReader(&snapshot{ctx: ctx, store: s, last: last, revision: at})
 	defer r.End()
 	return fn(r)
 }

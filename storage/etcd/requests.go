@@ -70,43 +70,14 @@ func (s *Store) get(ctx context.Context, key string, options ...clientv3.OpOptio
 	return response, err
 }
 
-// read reads a record and which commit is the last.
-func (s *Store) read(ctx context.Context, key string, options ...clientv3.OpOption) (f found, err error) {
-	var response *clientv3.TxnResponse
-	err = s.request(ctx, func(ctx context.Context) (err error) {
-		response, err = s.client.Txn(ctx).Then(
-			clientv3.OpGet(s.prefix+key, options...),
-			clientv3.OpGet(s.prefix+lastKey, append(options, clientv3.WithKeysOnly())...),
-		).Commit()
-		return err
-	})
-	if err != nil {
-		return f, err
-	}
-	last := response.Responses[1].GetResponseRange().Kvs
-	if len(last) == 0 {
-		return f, errGone
-	}
-	// What is not there has not been since the last commit: nothing but what expires
-	// goes without one.
-	f = found{since: last[0].ModRevision, at: response.Header.Revision, last: last[0].ModRevision}
-	if kvs := response.Responses[0].GetResponseRange().Kvs; len(kvs) > 0 {
-		f.record, f.since = kvs[0].Value, kvs[0].ModRevision
-	}
-	return f, nil
-}
-
 // lastCommit returns the last commit, and the revision at which the cluster said so.
 func (s *Store) lastCommit(ctx context.Context) (last commit, at int64, err error) {
-	response, err := s.get(ctx, lastKey)
+	f, err := s.current.read(ctx, lastKey)
 	if err != nil {
 		return last, 0, err
 	}
-	if len(response.Kvs) == 0 {
-		return last, 0, errGone
-	}
-	last, err = decodeCommit(response.Kvs[0].Value, response.Kvs[0].ModRevision)
-	return last, response.Header.Revision, err
+	last, err = decodeCommit(f.record, f.since)
+	return last, f.at, err
 }
 
 var errUnknown = fmt.Errorf("%w: etcd did not answer", domain.ErrUnknown)

@@ -159,7 +159,7 @@ func cluster(t *testing.T, size int, args ...string) []*member {
 	return members
 }
 
-func needed(t *testing.T) {
+func needed(t testing.TB) {
 	t.Helper()
 	if program == "" {
 		t.Skip("SKIPPED: there is no etcd server, as it could not be built")
@@ -174,11 +174,11 @@ func addresses(members []*member) (all []string) {
 }
 
 // prefix is a test's own.
-func prefix(t *testing.T) string { return fmt.Sprintf("%x/", sha256.Sum256([]byte(t.Name()))) }
+func prefix(t testing.TB) string { return fmt.Sprintf("%x/", sha256.Sum256([]byte(t.Name()))) }
 
 // open opens a store on the shared server, unless the options say otherwise, and closes
 // it at the end.
-func open(t *testing.T, o Options) *Store {
+func open(t testing.TB, o Options) *Store {
 	t.Helper()
 	needed(t)
 	if o.Endpoints == nil {

@@ -18,6 +18,10 @@ type snapshot struct {
 	store    *Store
 	last     commit // which the model knows
 	revision int64
+	// hasty abandons the function that reads at the first record that is not in
+	// memory, which is missed then.
+	hasty  bool
+	missed string
 }
 
 // Get implements records.Snapshot.
@@ -34,9 +38,11 @@ func (s *snapshot) load(key string) ([]byte, error) {
 	if record, ok := s.store.model.get(key, s.revision); ok {
 		return record, nil
 	}
-	f := s.store.model.begin(key)
-	found, err := s.read(key)
-	s.store.model.end(f, found, err == nil)
+	if s.hasty {
+		s.missed = key
+		panic(records.ErrAbandoned)
+	}
+	found, err := s.fetch(key)
 	switch {
 	case err != nil:
 		return nil, err
@@ -47,16 +53,18 @@ func (s *snapshot) load(key string) ([]byte, error) {
 	}
 }
 
-// read reads the latest state of a record: from whichever member is asked if that
-// knows the last commit of the snapshot, or else from the cluster.
-func (s *snapshot) read(key string) (found, error) {
-	result, err := s.store.read(s.ctx, key, clientv3.WithSerializable())
-	if err != nil || result.last >= s.last.revision {
-		return result, err
+// fetch reads the latest state of a record into memory: from whichever member is asked if
+// that knows the last commit of the snapshot, or else from the cluster.
+func (s *snapshot) fetch(key string) (result found, err error) {
+	f := s.store.model.begin(key)
+	result, err = s.store.nearby.read(s.ctx, key)
+	if err == nil && result.last < s.last.revision {
+		result, err = s.store.current.read(s.ctx, key)
 	}
-	if result, err = s.store.read(s.ctx, key); err == nil && result.last < s.last.revision {
+	if err == nil && result.last < s.last.revision {
 		err = s.store.restored()
 	}
+	s.store.model.end(f, result, err == nil)
 	return result, err
 }
 

@@ -24,6 +24,10 @@ type Reader struct {
 // ErrEnded is what a Reader or Tx returns that is dead.
 var ErrEnded = errors.New("a transaction was used after its function had returned")
 
+// ErrAbandoned is what a Snapshot panics with to end a run of a function that it will run
+// again. Nothing but Tx.Run recovers from that, which returns it.
+var ErrAbandoned = errors.New("a transaction was abandoned")
+
 // NewReader returns a Reader of what is stored.
 func NewReader(s Snapshot) *Reader { return &Reader{snapshot: s} }
 
@@ -83,7 +87,11 @@ func loadOrZero[T any](r *Reader, k Key, decode func([]byte) (T, error)) (T, err
 func reading(of Kind, read func() error) (err error) {
 	defer debug.SetPanicOnFault(debug.SetPanicOnFault(true))
 	defer func() {
-		if value := recover(); value != nil {
+		switch value := recover(); value {
+		case nil:
+		case ErrAbandoned:
+			panic(value)
+		default:
 			err = fmt.Errorf("%w: reading a %v record: panic: %v", ErrDamaged, of, value)
 		}
 	}()

@@ -25,10 +25,17 @@ func NewTx(s Snapshot, stage *Stage) *Tx {
 }
 
 // Run runs fn with t, which is dead once fn has returned. It returns fn's error, or
-// that of the first write that failed. Only if that is nil may
+// that of the first write that failed, or ErrAbandoned. Only if that is nil may
 // what is in the stage be stored.
-func (t *Tx) Run(fn func(*Tx) error) error {
-	defer t.End()
+func (t *Tx) Run(fn func(*Tx) error) (err error) {
+	defer func() {
+		t.End()
+		if value := recover(); value == ErrAbandoned {
+			err = ErrAbandoned
+		} else if value != nil {
+			panic(value)
+		}
+	}()
 	return cmp.Or(fn(t), t.failed)
 }
 
