@@ -27,7 +27,7 @@ func (s *Store) Check(ctx context.Context) (report Report, err error) {
 		return report, err
 	}
 	c := records.Checker{Problem: report.Problem, Pause: s.ctx.Err}
-	err = c.Check(stored{&snapshot{ctx, s, last, at}})
+	err = c.Check(stored{&snapshot{ctx: ctx, store: s, last: last, revision: at}})
 	report.Records = c.Records
 	return report, err
 }

@@ -10,6 +10,7 @@ import (
 	"maps"
 	"math/rand/v2"
 	"runtime/debug"
+	"slices"
 	"strings"
 	"sync"
 	"sync/atomic"
@@ -30,6 +31,9 @@ const (
 	// transactions, which take what the number of those leaves.
 	maxWrites = maxParts * maxParts
 	maxParts  = 63
+	// maxGuesses is how many keys a commit requires to have no record. Conditions leave
+	// less for the transactions inside, too.
+	maxGuesses = maxParts
 	// maxRequest is what etcd accepts in one request, in bytes, unless it was
 	// configured otherwise, and maxGroup what is sent at once if it is more than one
 	// operation.
@@ -182,10 +186,11 @@ func (c *committer) run() {
 
 // group is operations that go into one transaction, on top of one commit.
 type group struct {
-	base   commit
-	ops    []*operation
-	writes records.Layer
-	size   int
+	base    commit
+	ops     []*operation
+	writes  records.Layer
+	guesses []string // keys that must not have a record yet
+	size    int
 }
 
 // commit makes one transaction of the first of ops, and answers those that are done
@@ -269,7 +274,10 @@ func (c *committer) gather(ops []*operation) (g *group, rest []*operation) {
 			continue // its caller has gone; nobody reads the answer
 		}
 		op.begun = true
-		on.ctx, on.hasty = op.ctx, op.misses < maxMisses
+		on.ctx, on.hasty, on.guesses, on.room = op.ctx, op.misses < maxMisses, nil, 0
+		if op.tries == 0 {
+			on.room = maxGuesses
+		}
 		if op.err = op.ctx.Err(); op.err == nil && !c.add(g, on, op) {
 			return g, ops[i:]
 		}
@@ -299,10 +307,11 @@ func (c *committer) add(g *group, on *snapshot, op *operation) bool {
 	case count > maxWrites || size > maxRequest:
 		op.err = fmt.Errorf("%w: a change of %d records and %d bytes is more than one transaction of etcd's holds", domain.ErrTooLarge, count, size)
 		return true
-	case len(g.writes.Writes)+count > maxWrites || g.size+size > maxGroup && g.size > 0:
+	case len(g.guesses)+len(on.guesses) > maxGuesses || len(g.writes.Writes)+count > maxWrites || g.size+size > maxGroup && g.size > 0:
 		return false
 	}
 	g.size += size
+	g.guesses = append(g.guesses, on.guesses...)
 	maps.Copy(g.writes.Writes, c.stage.Writes)
 	return true
 }
@@ -310,7 +319,7 @@ func (c *committer) add(g *group, on *snapshot, op *operation) bool {
 // errOvertaken is returned when another node committed first.
 var errOvertaken = errors.New("another commit came first")
 
-// send commits a group. When another commit came first it returns the last one that is
+// send commits a group. When a guess was wrong, or another commit came first it returns the last one that is
 // known.
 func (c *committer) send(g *group) (latest commit, err error) {
 	if len(g.writes.Writes) == 0 {
@@ -329,7 +338,7 @@ func (c *committer) send(g *group) (latest commit, err error) {
 	defer change.End()
 	next := g.base.next()
 	next.changes = uint32(len(ops))
-	response, err := c.propose(s.ctx, g.base, next, ops, tries(g.ops) >= modestTries)
+	response, err := c.propose(s.ctx, g.base, next, g.guesses, ops, tries(g.ops) >= modestTries)
 	switch {
 	case err == nil && response.Succeeded:
 		c.tell(nil)
@@ -406,7 +415,8 @@ func (c *committer) operations(g *group) (ops []clientv3.Op, changes []change, e
 		changes = append(changes, change{string(w.Key), w.Record})
 		if w.Record == nil {
 			// What comes and goes within a group was never there.
-			if record, known := c.store.model.get(string(w.Key), g.base.revision); !known || record != nil {
+			record, known := c.store.model.get(string(w.Key), g.base.revision)
+			if absent := known && record == nil || slices.Contains(g.guesses, string(w.Key)); !absent {
 				ops = append(ops, clientv3.OpDelete(key))
 			}
 			continue

@@ -9,9 +9,9 @@ import (
 	clientv3 "go.etcd.io/etcd/client/v3"
 )
 
-// propose asks etcd once to make a commit, provided that base is the last one. If it is
-// not, an urgent one asks other nodes to let this one go first.
-func (c *committer) propose(ctx context.Context, base, next commit, ops []clientv3.Op, urgent bool) (*clientv3.TxnResponse, error) {
+// propose asks etcd once to make a commit, provided that base is the last one and that
+// there is nothing yet under some keys. If it is not, an urgent one asks other nodes to let this one go first.
+func (c *committer) propose(ctx context.Context, base, next commit, vacant []string, ops []clientv3.Op, urgent bool) (*clientv3.TxnResponse, error) {
 	ctx, cancel := context.WithTimeout(ctx, firstPatience)
 	defer cancel()
 	key := c.store.prefix + lastKey
@@ -19,8 +19,15 @@ func (c *committer) propose(ctx context.Context, base, next commit, ops []client
 	if urgent {
 		otherwise = append(otherwise, clientv3.OpPut(c.store.prefix+waitingKey, string(binary.BigEndian.AppendUint64(slices.Clone(c.id[:]), uint64(2*c.took)))))
 	}
+	conditions := []clientv3.Cmp{
+		clientv3.Compare(clientv3.ModRevision(key), "=", base.revision),
+		clientv3.Compare(clientv3.Value(key), "=", encodeCommit(base)),
+	}
+	for _, k := range vacant {
+		conditions = append(conditions, clientv3.Compare(clientv3.CreateRevision(c.store.prefix+k), "=", 0))
+	}
 	return c.store.client.Txn(ctx).
-		If(clientv3.Compare(clientv3.ModRevision(key), "=", base.revision), clientv3.Compare(clientv3.Value(key), "=", encodeCommit(base))).
+		If(conditions...).
 		Then(append(inParts(ops), clientv3.OpPut(key, encodeCommit(next)))...).
 		Else(otherwise...).
 		Commit()
@@ -57,7 +64,7 @@ func (c *committer) settle(base, unknown commit) (commit, error) {
 	defer cancel()
 	for ctx.Err() == nil {
 		fence := base.next()
-		response, err := c.propose(ctx, base, fence, nil, false)
+		response, err := c.propose(ctx, base, fence, nil, nil, false)
 		if err != nil {
 			time.Sleep(retryPause)
 			continue

@@ -110,3 +110,41 @@ func current(t *testing.T, s *Store, workspaceID, slug string, acknowledged *ato
 	}
 	return latest
 }
+
+// A version that is taken is refused, also where the node does not know it and has taken its
+// number for free.
+func TestTakenVersion(t *testing.T) {
+	one := open(t, Options{})
+	w := newID()
+	put(t, one, w, "p")
+	want, err := add(t.Context(), one, w, "p", "first")
+	if err != nil {
+		t.Fatal(err)
+	}
+	other := open(t, Options{})
+	var runs int
+	err = other.Update(t.Context(), func(tx domain.Tx) error {
+		p, err := tx.Preset(w, "p")
+		if err != nil {
+			return err
+		}
+		runs++
+		return tx.PutPresetVersion(p, domain.PresetVersion{ID: newID(), PresetID: p.ID, Version: want, Config: []byte(`{"model":"second"}`)})
+	})
+	if err == nil || runs < 2 {
+		t.Errorf("got error %v in run %d, want one in a later run than the first", err, runs)
+	}
+	if err := one.View(t.Context(), func(r domain.Reader) error {
+		p, err := r.Preset(w, "p")
+		if err != nil {
+			return err
+		}
+		v, err := r.PresetVersion(p.State(), want)
+		if err == nil && string(v.Config) == `{"model":"second"}` {
+			t.Error("a version was replaced")
+		}
+		return err
+	}); err != nil {
+		t.Error(err)
+	}
+}

@@ -22,6 +22,10 @@ type snapshot struct {
 	// memory, which is missed then.
 	hasty  bool
 	missed string
+	// guesses are keys that are taken to have no record, and room is how many more
+	// there may be.
+	guesses []string
+	room    int
 }
 
 // Get implements records.Snapshot.
@@ -31,6 +35,18 @@ func (s *snapshot) Get(k records.Key) ([]byte, error) {
 		err = domain.ErrNotFound
 	}
 	return record, err
+}
+
+// Vacant implements records.Guesser.
+func (s *snapshot) Vacant(k records.Key) bool {
+	if record, ok := s.store.model.get(string(k), s.revision); ok {
+		return record == nil
+	}
+	if len(s.guesses) >= s.room {
+		return false
+	}
+	s.guesses = append(s.guesses, string(k))
+	return true
 }
 
 // load returns the record under a key, nil for none: from memory, or else from etcd.

@@ -82,6 +82,19 @@ func loadOrZero[T any](r *Reader, k Key, decode func([]byte) (T, error)) (T, err
 	return object, err
 }
 
+// vacant reports whether a key is known, or taken, to have no record. It is for keys that
+// nothing should have yet.
+func (r *Reader) vacant(k Key) bool {
+	guesser, ok := r.snapshot.(Guesser)
+	if !ok || r.ended {
+		return false
+	}
+	if _, staged := r.stage.find(k); staged {
+		return false
+	}
+	return guesser.Vacant(k)
+}
+
 // reading runs a read of a snapshot, which may panic on damage, or be ended by the
 // system when a file was cut short under a map of it.
 func reading(of Kind, read func() error) (err error) {

@@ -24,6 +24,15 @@ type Snapshot interface {
 	Iterate(prefix Key) Iterator
 }
 
+// Guesser is a Snapshot that can take something for granted, and make sure of it when
+// what came of that is to be stored: if it was wrong, all is run again. Functions can see
+// nothing of it but that an error comes later.
+type Guesser interface {
+	// Vacant reports whether there is no record under k, which is to be expected, as
+	// far as that can be told without reading it.
+	Vacant(k Key) bool
+}
+
 // Iterator goes through records in the order of their keys. Key, Size and Value are
 // of the record that it stands at, if it is Valid.
 type Iterator interface {

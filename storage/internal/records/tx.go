@@ -176,7 +176,11 @@ func (t *Tx) PutPresetVersion(p domain.Preset, v domain.PresetVersion) error {
 	if !ok {
 		return t.refuse(KindVersion)
 	}
-	switch _, err := load(&t.Reader, k, parseVersion); {
+	err := error(domain.ErrNotFound)
+	if !t.vacant(k) {
+		_, err = load(&t.Reader, k, parseVersion)
+	}
+	switch {
 	case err == nil:
 		return t.write(k, nil, fmt.Errorf("%w: version %d of a preset is already stored", domain.ErrTaken, v.Version))
 	case !errors.Is(err, domain.ErrNotFound):
