@@ -47,12 +47,15 @@ const (
 	// modestTries before other nodes are asked to let this one go first, which they do
 	// for as long as two tries of its take, within courtesy. Otherwise one that is nearer
 	// to the leader always would be.
-	maxTries = 64
-	// maxMisses is how often an operation gives way to others while what it reads is
-	// fetched, before they wait for that.
-	maxMisses   = 16
+	maxTries    = 64
 	modestTries = 3
 	courtesy    = time.Second
+
+	// maxMisses is how often an operation gives way to others while what it reads is
+	// fetched, before they wait for that.
+	maxMisses = 16
+	// maxPatience is the longest pause for company.
+	maxPatience = 5 * time.Millisecond
 )
 
 // operation is one call of Update.
@@ -76,6 +79,7 @@ func (op *operation) claim() bool { return !op.claimed.Swap(true) }
 // wait, applies them in order to what was stored at the last commit that is known, and
 // sends what they wrote as one transaction, on the condition that this commit still
 // is the last. When it is not, another node was first, and all of it is done again.
+// An operation that reads what is not in memory is put back until that has been fetched.
 type committer struct {
 	store *Store
 	wake  chan struct{} // holds a token when there is news in queue or closed
@@ -85,11 +89,16 @@ type committer struct {
 	stage records.Stage
 	alone int           // how many operations are to go into a transaction of their own
 	took  time.Duration // how long the last try took that was overtaken
+	// company is how many operations may soon wait, when those come again that were
+	// just answered, and patience is for how long they are worth waiting for.
+	company  int
+	patience time.Duration
 
 	id        uuid.UUID    // of this node
 	asked     atomic.Int64 // by another node, to let it go first: for how long, 0 for not
 	overtaken atomic.Int64
-	refused   atomic.Bool // the last change
+	fetching  atomic.Int64 // operations for which something is read
+	refused   atomic.Bool  // the last change
 
 	mu     sync.Mutex
 	queue  []*operation
@@ -128,6 +137,7 @@ func (c *committer) push(op *operation) {
 // fetch reads into memory what an operation missed there, so that others need not wait
 // for it, and queues the operation again.
 func (c *committer) fetch(op *operation, key string) {
+	defer c.fetching.Add(-1)
 	last := c.store.model.latest()
 	on := &snapshot{ctx: op.ctx, store: c.store, last: last, revision: last.revision}
 	if _, err := on.fetch(key); err != nil {
@@ -168,6 +178,7 @@ func (c *committer) run() {
 	defer close(c.done)
 	var waiting []*operation
 	for {
+		c.linger(len(waiting))
 		c.mu.Lock()
 		waiting = append(waiting, c.queue...)
 		c.queue = nil
@@ -180,6 +191,30 @@ func (c *committer) run() {
 			return
 		default:
 			<-c.wake
+		}
+	}
+}
+
+// linger waits for company a little: a commit of many takes hardly longer than one of
+// some, and those that come too late for it wait for all of it. Who is alone does not wait.
+func (c *committer) linger(waiting int) {
+	company := c.company
+	if c.company = 0; company <= 1 {
+		return
+	}
+	over := time.NewTimer(c.patience)
+	defer over.Stop()
+	for {
+		c.mu.Lock()
+		enough := waiting+len(c.queue) >= company || c.closed
+		c.mu.Unlock()
+		if enough {
+			return
+		}
+		select {
+		case <-c.wake:
+		case <-over.C:
+			return
 		}
 	}
 }
@@ -238,6 +273,10 @@ func (c *committer) commit(ops []*operation) (rest []*operation) {
 		c.took = time.Since(begun)
 		return append(again, rest...)
 	}
+	c.mu.Lock()
+	c.company = len(g.ops) + len(rest) + len(c.queue) + int(c.fetching.Load())
+	c.mu.Unlock()
+	c.patience = min(time.Since(begun)/4, maxPatience)
 	for _, op := range g.ops {
 		op.answer <- cmp.Or(err, op.err)
 	}
@@ -283,6 +322,7 @@ func (c *committer) gather(ops []*operation) (g *group, rest []*operation) {
 		}
 		if errors.Is(op.err, records.ErrAbandoned) {
 			op.misses++
+			c.fetching.Add(1)
 			go c.fetch(op, on.missed)
 			continue
 		}
