@@ -25,6 +25,7 @@ type bench struct {
 	folder string // temporary
 	// presets and stock are binaries, upstream is the address of the gateway.
 	presets, stock, upstream string
+	etcd                     string        // the server's version, once it has been built
 	servers                  []*server     // all that were started
 	serial                   atomic.Uint64 // makes slugs that nothing has
 	result                   result.Run
@@ -107,6 +108,10 @@ func (b *bench) describe() error {
 	listed := map[string][]string{mainModule: {"github.com/caddyserver/caddy/v2", "github.com/dgraph-io/badger/v4"}}
 	if b.pocketBase && slices.Contains(b.only, peer) {
 		listed[pocketBaseModule] = []string{"github.com/pocketbase/pocketbase", "modernc.org/sqlite"}
+	}
+	if slices.Contains(b.only, etcdEngine) {
+		listed[mainModule] = append(listed[mainModule], "go.etcd.io/etcd/client/v3")
+		b.result.Versions = append(b.result.Versions, b.etcd)
 	}
 	for _, module := range []string{mainModule, pocketBaseModule} {
 		for _, dependency := range listed[module] {

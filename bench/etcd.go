@@ -127,6 +127,12 @@ func (b *bench) buildEtcd() (server, caddy string, err error) {
 			return "", "", err
 		}
 	}
+	said, err := b.command(server, "--version").Output()
+	if err != nil {
+		return "", "", err
+	}
+	version, _, _ := strings.Cut(string(said), "\n")
+	b.etcd = strings.Replace(version, " Version:", "", 1)
 	const file = "package main\n\nimport _ \"github.com/caddy-presets/caddy-presets/caddymodule/etcd\"\n"
 	added := filepath.Join(b.folder, "engine.go")
 	at, err := filepath.Abs(filepath.Join(mainModule, "cmd", "caddy", "engine.go"))
