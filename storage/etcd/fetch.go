@@ -15,9 +15,9 @@ type fetcher struct {
 	store   *Store
 	options []clientv3.OpOption
 
-	mu      sync.Mutex
-	wanted  map[string]*want // by key, of those that no request has yet
-	flights int              // how many requests are under way, less those that are late
+	mu     sync.Mutex
+	wanted map[string]*want // by key, of those that no request has yet
+	flying bool             // whether a request is under way that is not late
 }
 
 // want is a record that is to be read.
@@ -28,13 +28,9 @@ type want struct {
 	err error
 }
 
-const (
-	// maxFlights is how many requests of a fetcher are under way at the same time.
-	maxFlights = 2
-	// lateAfter is when others do not wait any longer for one that a member does not
-	// answer.
-	lateAfter = 100 * time.Millisecond
-)
+// lateAfter is when others do not wait any longer for a request that a member does not
+// answer.
+const lateAfter = 100 * time.Millisecond
 
 func newFetcher(s *Store, options ...clientv3.OpOption) *fetcher {
 	return &fetcher{store: s, options: options, wanted: make(map[string]*want)}
@@ -49,8 +45,8 @@ func (f *fetcher) read(ctx context.Context, key string) (found, error) {
 		w = &want{key: key, done: make(chan struct{})}
 		f.wanted[key] = w
 	}
-	if f.flights < maxFlights {
-		f.flights++
+	if !f.flying {
+		f.flying = true
 		go f.fly()
 	}
 	f.mu.Unlock()
@@ -88,9 +84,7 @@ func (f *fetcher) take() (wants []*want) {
 		wants = append(wants, w)
 		delete(f.wanted, key)
 	}
-	if wants == nil {
-		f.flights--
-	}
+	f.flying = wants != nil
 	return wants
 }
 
