@@ -148,9 +148,13 @@ func (c *committer) fetch(op *operation, key string) {
 }
 
 // try runs fn with a stage, on top of what was stored and of what is below the stage.
-func try(on records.Snapshot, stage *records.Stage, fn func(*records.Tx) error) (err error) {
+func try(on *snapshot, stage *records.Stage, fn func(*records.Tx) error) (err error) {
 	defer func() {
-		if value := recover(); value != nil {
+		switch value := recover(); value {
+		case nil:
+		case records.ErrAbandoned:
+			err = records.ErrAbandoned
+		default:
 			err = fmt.Errorf("panic: %v\n%s", value, debug.Stack())
 		}
 	}()

@@ -25,7 +25,7 @@ type Reader struct {
 var ErrEnded = errors.New("a transaction was used after its function had returned")
 
 // ErrAbandoned is what a Snapshot panics with to end a run of a function that it will run
-// again. Nothing but Tx.Run recovers from that, which returns it.
+// again, which is how it gets out of Tx.Run, too.
 var ErrAbandoned = errors.New("a transaction was abandoned")
 
 // NewReader returns a Reader of what is stored.

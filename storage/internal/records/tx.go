@@ -25,17 +25,10 @@ func NewTx(s Snapshot, stage *Stage) *Tx {
 }
 
 // Run runs fn with t, which is dead once fn has returned. It returns fn's error, or
-// that of the first write that failed, or ErrAbandoned. Only if that is nil may
+// that of the first write that failed. Only if that is nil may
 // what is in the stage be stored.
-func (t *Tx) Run(fn func(*Tx) error) (err error) {
-	defer func() {
-		t.End()
-		if value := recover(); value == ErrAbandoned {
-			err = ErrAbandoned
-		} else if value != nil {
-			panic(value)
-		}
-	}()
+func (t *Tx) Run(fn func(*Tx) error) error {
+	defer t.End()
 	return cmp.Or(fn(t), t.failed)
 }
 
@@ -176,7 +169,7 @@ func (t *Tx) PutPresetVersion(p domain.Preset, v domain.PresetVersion) error {
 	if !ok {
 		return t.refuse(KindVersion)
 	}
-	err := error(domain.ErrNotFound)
+	err := domain.ErrNotFound
 	if !t.vacant(k) {
 		_, err = load(&t.Reader, k, parseVersion)
 	}
