@@ -132,6 +132,7 @@ const passed = "passed on to the gateway"
 type options struct {
 	binary  string // caddyBinary
 	store   string // a folder in the server's home
+	storage string // the directive; badger in store
 	global  string // more lines for the global options
 	presets string // more lines for the presets block
 	gateway string // the directives behind presets; responds with passed
@@ -178,6 +179,9 @@ func newServer(t *testing.T, o options) *server {
 	if s.store == "" {
 		s.store = filepath.Join(home, "store")
 	}
+	if s.options.storage == "" {
+		s.options.storage = fmt.Sprintf("storage badger %q", filepath.ToSlash(s.store))
+	}
 	s.write(s.caddyfile())
 	t.Cleanup(func() {
 		s.kill()
@@ -201,14 +205,14 @@ func (s *server) caddyfile() string {
 %s {
 	bind 127.0.0.1
 	presets {
-		storage badger "%s"
+		%s
 		management_key %s ann
 		inference_key %s bob
 		%s
 	}
 	%s
 }
-`, s.admin, s.options.global, s.site, filepath.ToSlash(s.store), managementKey, inferenceKey, s.options.presets, s.options.gateway)
+`, s.admin, s.options.global, s.site, s.options.storage, managementKey, inferenceKey, s.options.presets, s.options.gateway)
 }
 
 // write replaces the Caddyfile, for the next start or reload.

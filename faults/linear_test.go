@@ -50,7 +50,7 @@ func TestLinearizable(t *testing.T) {
 				}
 			},
 		}[rounds%3]
-		r := newRound(t, s.site, rounds, choose(4, 8), 4, choose(150, 400))
+		r := newRound(t, rounds, choose(4, 8), 4, choose(150, 400), s.site)
 		r.run(during)
 		all.add(r)
 		if verdict := r.check(); verdict != porcupine.Ok {
@@ -74,7 +74,7 @@ func TestLinearizableControl(t *testing.T) {
 	var figures []any
 	for i, fault := range []string{"none", "stale", "hidden-write"} {
 		proxy := newFaultyProxy(t, s.site, fault)
-		r := newRound(t, proxy.url, i, 4, 4, 150)
+		r := newRound(t, i, 4, 4, 150, proxy.url)
 		r.run(func(func() float64) {})
 		verdict := r.check()
 		switch {
@@ -100,7 +100,9 @@ func waitFor(progress func() float64, moment float64) {
 // so that its list is one of these, and what they saw.
 type round struct {
 	t        *testing.T
-	site     *server // to send to, perhaps through something
+	sites    []*server     // to send to, perhaps through something
+	pause    time.Duration // between requests; with one, the end of what goes on meanwhile ends the round
+	over     atomic.Bool
 	slugs    []string
 	place    string // the workspace, as a query
 	clients  int    // of each preset
@@ -115,31 +117,36 @@ type round struct {
 	tallyOfRounds
 }
 
-type tallyOfRounds struct{ requests, writes, unknown, notModified int }
+type tallyOfRounds struct{ requests, writes, unknown, refused, notModified int }
+
+// errUnknown is an answer that leaves open whether a write was done, as of a server
+// whose cluster did not answer.
+var errUnknown = errors.New("unknown outcome")
 
 func (a *tallyOfRounds) add(r *round) {
 	a.requests += r.requests
 	a.writes += r.writes
 	a.unknown += r.unknown
+	a.refused += r.refused
 	a.notModified += r.notModified
 }
 
-func newRound(t *testing.T, site string, name, slugs, clients, each int) *round {
+func newRound(t *testing.T, name, slugs, clients, each int, sites ...string) *round {
 	t.Helper()
 	r := &round{
 		t: t, name: name, clients: clients, each: each, origin: time.Now(),
-		site: &server{
-			t: t, site: site,
-			client: &http.Client{Transport: &http.Transport{MaxIdleConnsPerHost: 1024}, Timeout: time.Minute},
-		},
 		place:   fmt.Sprintf("?workspace_id=linear-%d", name),
 		history: map[string][]porcupine.Operation{}, versions: map[string]int{},
 	}
-	t.Cleanup(r.site.client.CloseIdleConnections)
+	client := &http.Client{Transport: &http.Transport{MaxIdleConnsPerHost: 1024}, Timeout: time.Minute}
+	t.Cleanup(client.CloseIdleConnections)
+	for _, site := range sites {
+		r.sites = append(r.sites, &server{t: t, site: site, client: client})
+	}
 	for i := range slugs {
 		r.slugs = append(r.slugs, fmt.Sprintf("slug-%d", i))
 	}
-	a, err := r.site.send(http.MethodPost, "/v1/workspaces", fmt.Sprintf(`{"name":"n","slug":"linear-%d"}`, name))
+	a, err := r.sites[0].send(http.MethodPost, "/v1/workspaces", fmt.Sprintf(`{"name":"workspace linear-%d","slug":"linear-%[1]d"}`, name))
 	if err != nil || a.status != http.StatusCreated {
 		t.Fatal(a, err)
 	}
@@ -154,6 +161,7 @@ func (r *round) run(during func(progress func() float64)) {
 		group.Go(func() { r.work(i) })
 	}
 	during(func() float64 { return float64(r.done.Load()) / float64(total) })
+	r.over.Store(r.pause > 0)
 	group.Wait()
 }
 
@@ -281,9 +289,10 @@ func (p *presetState) step(in asked, out told) bool {
 
 // work is one client.
 func (r *round) work(i int) {
-	c := &client{round: r, slug: r.slugs[i%len(r.slugs)], id: i}
+	c := &client{round: r, slug: r.slugs[i%len(r.slugs)], site: r.sites[i/len(r.slugs)%len(r.sites)], id: i}
 	gone, news := false, false // when last seen
-	for n := 0; n < r.each; {
+	for n := 0; n < r.each && !r.over.Load(); {
+		time.Sleep(r.pause)
 		in := asked{operation: restore}
 		switch dice := rand.IntN(100); {
 		case gone && dice < 40:
@@ -322,6 +331,7 @@ func (r *round) work(i int) {
 type client struct {
 	*round
 	slug   string
+	site   *server
 	id     int
 	latest int // the highest number of a version seen
 
@@ -368,6 +378,9 @@ func (c *client) ask(in asked) (out told, sent bool) {
 	op.Return = int64(time.Since(c.origin))
 
 	writes := method != http.MethodGet
+	if err == nil && a.status == http.StatusInternalServerError && writes && len(c.sites) > 1 {
+		err = errUnknown
+	}
 	if refused := new(net.OpError); errors.As(err, &refused) && refused.Op == "dial" {
 		return told{}, false
 	}
@@ -386,6 +399,9 @@ func (c *client) ask(in asked) (out told, sent bool) {
 		return told{unknown: true}, true
 	case a.status == http.StatusConflict && !strings.Contains(string(a.body), "archived"):
 		return told{unknown: true}, true // too much at once: nothing was done
+	case a.status == http.StatusServiceUnavailable && len(c.sites) > 1:
+		c.refused++
+		return told{unknown: true}, true // nor was it now
 	}
 	if writes {
 		c.writes++

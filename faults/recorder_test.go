@@ -27,6 +27,10 @@ import (
 type recorder struct {
 	// report is told of the first faults found.
 	report func(format string, args ...any)
+	// shared tells that the store is shared by servers that go on when one ends. What
+	// has another answer than a refusal, or none, may then be done later. What was
+	// refused must not be: 503 says that nothing was changed, and so does 409.
+	shared bool
 
 	mu           sync.Mutex
 	presets      map[presetName]*recordedPreset
@@ -116,13 +120,13 @@ type registerWrite struct {
 	ended time.Time
 }
 
-func (r *register) wrote(value string, begun time.Time, acknowledged bool) {
+func (r *register) wrote(value string, begun, ended time.Time, acknowledged bool) {
 	if acknowledged && begun.After(r.newest) {
 		r.newest = begun
 		r.writes = slices.DeleteFunc(r.writes, func(w registerWrite) bool { return w.ended.Before(begun) })
 	}
-	if now := time.Now(); !now.Before(r.newest) {
-		r.writes = append(r.writes, registerWrite{value, now})
+	if !ended.Before(r.newest) {
+		r.writes = append(r.writes, registerWrite{value, ended})
 	}
 }
 
@@ -131,7 +135,8 @@ func (r *register) wrote(value string, begun time.Time, acknowledged bool) {
 func (r *register) saw(value string) bool {
 	possible := slices.ContainsFunc(r.writes, func(w registerWrite) bool { return w.value == value })
 	*r = register{}
-	r.wrote(value, time.Now(), true)
+	now := time.Now()
+	r.wrote(value, now, now, true)
 	return possible
 }
 
@@ -161,6 +166,17 @@ func (r *recorder) cut(fn func() error) error {
 // came of it. r.mu is held.
 func (r *recorder) settled(begun time.Time) bool {
 	return r.cutFrom.IsZero() || !r.cutTo.IsZero() && begun.After(r.cutTo)
+}
+
+// outcome tells what is known of a write that was sent at a time: whether it was
+// acknowledged, whether it was refused, and when it cannot be done any more. r.mu is held.
+func (r *recorder) outcome(begun time.Time, a answer, err error) (acknowledged, refused bool, ended time.Time) {
+	acknowledged = err == nil && (a.status == http.StatusOK || a.status == http.StatusCreated) && r.settled(begun)
+	refused = r.shared && err == nil && (a.status == http.StatusServiceUnavailable || a.status == http.StatusConflict)
+	if ended = time.Now(); r.shared && !acknowledged {
+		ended = ended.Add(24 * time.Hour)
+	}
+	return acknowledged, refused, ended
 }
 
 // fault counts one and says what it is, the first times.
@@ -244,8 +260,12 @@ func (r *recorder) createVersion(s *server, name presetName, token string) (answ
 	r.mu.Lock()
 	defer r.mu.Unlock()
 	p := r.preset(name)
-	acknowledged := err == nil && a.status == http.StatusOK && r.settled(begun)
-	p.designated.wrote(token, begun, acknowledged)
+	acknowledged, refused, ended := r.outcome(begun, a, err)
+	if refused {
+		delete(p.open, token)
+		return a, err
+	}
+	p.designated.wrote(token, begun, ended, acknowledged)
 	if !acknowledged {
 		return a, err
 	}
@@ -300,8 +320,11 @@ func (r *recorder) designate(s *server, name presetName, number int, token strin
 	a, err := s.send(http.MethodPost, name.path("/designate"), fmt.Sprintf(`{"version":%d}`, number))
 	r.mu.Lock()
 	defer r.mu.Unlock()
-	acknowledged := err == nil && a.status == http.StatusOK && r.settled(begun)
-	r.preset(name).designated.wrote(token, begun, acknowledged)
+	acknowledged, refused, ended := r.outcome(begun, a, err)
+	if refused {
+		return a, err
+	}
+	r.preset(name).designated.wrote(token, begun, ended, acknowledged)
 	if acknowledged {
 		r.acknowledged++
 	}
@@ -318,8 +341,11 @@ func (r *recorder) label(s *server, name presetName, label string, number int) (
 	if p.labels[label] == nil {
 		p.labels[label] = &register{writes: []registerWrite{{ended: begun}}} // it was not set
 	}
-	acknowledged := err == nil && a.status == http.StatusOK && r.settled(begun)
-	p.labels[label].wrote(strconv.Itoa(number), begun, acknowledged)
+	acknowledged, refused, ended := r.outcome(begun, a, err)
+	if refused {
+		return a, err
+	}
+	p.labels[label].wrote(strconv.Itoa(number), begun, ended, acknowledged)
 	if acknowledged {
 		r.acknowledged++
 	}
@@ -335,9 +361,12 @@ func (r *recorder) createWorkspace(s *server, slug string) (answer, error) {
 	a, err := s.send(http.MethodPost, "/v1/workspaces", fmt.Sprintf(`{"name":%q,"slug":%q}`, "workspace "+slug, slug))
 	r.mu.Lock()
 	defer r.mu.Unlock()
-	if err == nil && a.status == http.StatusCreated && r.settled(begun) {
+	switch acknowledged, refused, _ := r.outcome(begun, a, err); {
+	case acknowledged:
 		r.acknowledged++
 		r.workspaces[slug].sum = digestOf(a.body)
+	case refused:
+		delete(r.workspaces, slug)
 	}
 	return a, err
 }

@@ -1,0 +1,340 @@
+//go:build faults && unix
+
+package faults
+
+import (
+	"encoding/json"
+	"fmt"
+	"math/rand/v2"
+	"net/http"
+	"regexp"
+	"slices"
+	"strconv"
+	"strings"
+	"sync"
+	"sync/atomic"
+	"time"
+)
+
+// clusterLoad is what clients do at all nodes at once, and what they saw of it. Its
+// slices are for when it has ended.
+type clusterLoad struct {
+	nodes    []*server
+	recorder *recorder
+	name     string
+	live     []presetName // whose latest version is the designated one
+	ended    chan struct{}
+	group    sync.WaitGroup
+	tokens   atomic.Int64
+
+	mu       sync.Mutex
+	acks     [][]time.Time // of each node
+	versions []ackedVersion
+	seen     []sighting
+	answers  map[string]int // by their kind and status
+	keys     []*churned
+}
+
+// ackedVersion is a version of a live preset that was acknowledged at a moment.
+type ackedVersion struct {
+	name   presetName
+	number int
+	at     time.Time
+}
+
+// sighting is an inference request for a live preset, or with a key that is revoked.
+type sighting struct {
+	node         int
+	name         presetName
+	key          *churned // nil: one of the configuration
+	begun, ended time.Time
+	status       int // 0: no answer
+	number       int
+}
+
+// churned is a key that is made and revoked.
+type churned struct {
+	id, secret string
+	revoked    time.Time // when that was acknowledged
+}
+
+func newClusterLoad(nodes []*server, r *recorder, name string) *clusterLoad {
+	l := &clusterLoad{
+		nodes: nodes, recorder: r, name: name, ended: make(chan struct{}),
+		acks: make([][]time.Time, len(nodes)), answers: map[string]int{},
+	}
+	for i := range 3 {
+		l.live = append(l.live, presetName{slug: fmt.Sprintf("live-%s-%d", name, i)})
+	}
+	return l
+}
+
+// begin starts the clients. All live presets have a version before it returns.
+func (l *clusterLoad) begin() {
+	for _, name := range l.live {
+		l.create(0, name)
+	}
+	for node := range l.nodes {
+		for i := range 3 {
+			l.group.Go(func() { l.repeat(15*time.Millisecond, func(n int) { l.write(node, i, n) }) })
+		}
+		for range 2 {
+			l.group.Go(func() { l.repeat(10*time.Millisecond, func(int) { l.resolve(node) }) })
+		}
+	}
+	l.group.Go(func() { l.repeat(100*time.Millisecond, l.churn) })
+	l.group.Go(func() { l.repeat(10*time.Millisecond, func(int) { l.tryRevoked() }) })
+}
+
+func (l *clusterLoad) repeat(pause time.Duration, do func(n int)) {
+	for n := 0; ; n++ {
+		select {
+		case <-l.ended:
+			return
+		case <-time.After(pause/2 + rand.N(pause)):
+			do(n)
+		}
+	}
+}
+
+func (l *clusterLoad) end() {
+	close(l.ended)
+	l.group.Wait()
+}
+
+// note counts an answer to a write.
+func (l *clusterLoad) note(node int, kind string, a answer, err error) (acknowledged bool) {
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	acknowledged = err == nil && a.status < 300
+	if acknowledged {
+		l.acks[node] = append(l.acks[node], time.Now())
+	}
+	l.answers[fmt.Sprint(kind, " ", a.status)]++
+	return acknowledged
+}
+
+func (l *clusterLoad) create(node int, name presetName) {
+	token := fmt.Sprintf("%s-t%d", l.name, l.tokens.Add(1))
+	a, err := l.recorder.createVersion(l.nodes[node], name, token)
+	if !l.note(node, "write", a, err) || !slices.Contains(l.live, name) {
+		return
+	}
+	now := time.Now()
+	var body struct{ Data presetText }
+	if json.Unmarshal(a.body, &body) != nil {
+		return // the recorder has told
+	}
+	number, _, _ := readVersion(body.Data.Designated)
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	l.versions = append(l.versions, ackedVersion{name, number, now})
+}
+
+// write writes one thing: a version of a preset that others write to, or of one of its
+// own, or else.
+func (l *clusterLoad) write(node, i, n int) {
+	s, r := l.nodes[node], l.recorder
+	name := presetName{slug: fmt.Sprintf("own-%s-%d-%d-%d", l.name, node, i, n/20)}
+	if i == 0 {
+		name.workspace = "team"
+	}
+	if i == 1 {
+		name = presetName{slug: "shared-" + l.name}
+	}
+	number, token := r.known(name)
+	switch dice := rand.IntN(100); {
+	case dice < 40:
+		l.create(node, l.live[rand.IntN(len(l.live))])
+	case dice < 45:
+		a, err := r.createWorkspace(s, fmt.Sprintf("%s-w%d", l.name, l.tokens.Add(1)))
+		l.note(node, "write", a, err)
+	case dice < 55 && number > 0:
+		a, err := r.designate(s, name, number, token)
+		l.note(node, "write", a, err)
+	case dice < 60 && number > 0:
+		a, err := r.label(s, name, "stable", number)
+		l.note(node, "write", a, err)
+	default:
+		l.create(node, name)
+	}
+}
+
+// served is what X-Preset says.
+var served = regexp.MustCompile(`^[^@]+@(\d+)$`)
+
+// infer asks for inference with a preset, and returns which version served it.
+func infer(s *server, name presetName, key string) (status, number int, wrong string) {
+	a, err := s.send(http.MethodPost, "/v1/chat/completions", fmt.Sprintf(`{"model":"@preset/%s","messages":[]}`, name.slug), "Authorization", "Bearer "+key)
+	if err != nil {
+		return 0, 0, ""
+	}
+	if a.status != http.StatusOK {
+		return a.status, 0, ""
+	}
+	var sent struct {
+		Model    string
+		Messages []struct{ Content string }
+	}
+	if found := served.FindStringSubmatch(a.header.Get("X-Preset")); found != nil {
+		number, _ = strconv.Atoi(found[1])
+	}
+	if json.Unmarshal(a.body, &sent) != nil || number < 1 || len(sent.Messages) != 1 || sent.Messages[0].Content != promptOf(sent.Model) {
+		return a.status, number, fmt.Sprintf("%s by %s, with %d messages: …%q", a.header.Get("X-Preset"), sent.Model, len(sent.Messages), a.body[max(0, len(a.body)-100):])
+	}
+	return a.status, number, ""
+}
+
+func (l *clusterLoad) resolve(node int) {
+	l.see(sighting{node: node, name: l.live[rand.IntN(len(l.live))]})
+}
+
+// see makes a request and keeps what came of it.
+func (l *clusterLoad) see(s sighting) {
+	secret := inferenceKey
+	if s.key != nil {
+		secret = s.key.secret
+	}
+	var wrong string
+	s.begun = time.Now()
+	s.status, s.number, wrong = infer(l.nodes[s.node], s.name, secret)
+	s.ended = time.Now()
+	if wrong != "" {
+		l.recorder.fault(&l.recorder.found.torn, "%s is resolved to %s", s.name.slug, wrong)
+	}
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	l.seen = append(l.seen, s)
+	kind := "inference "
+	if s.key != nil {
+		kind = "revoked key "
+	}
+	l.answers[kind+strconv.Itoa(s.status)]++
+}
+
+// admin sends a request to a node's admin endpoint, from any goroutine.
+func admin(s *server, method, path, body string) (answer, error) {
+	r, err := http.NewRequest(method, "http://"+s.admin+path, strings.NewReader(body))
+	if err != nil {
+		return answer{}, err
+	}
+	r.Header.Set("Content-Type", "application/json")
+	return s.do(r)
+}
+
+// churn makes a key at one node, wants another to know it, and revokes it at any.
+func (l *clusterLoad) churn(int) {
+	at := func() *server { return l.nodes[rand.IntN(len(l.nodes))] }
+	a, err := admin(at(), http.MethodPost, "/presets/keys", `{"kind":"inference","name":"churned"}`)
+	var made struct{ ID, Key string }
+	if err != nil || a.status != http.StatusCreated || json.Unmarshal(a.body, &made) != nil {
+		return
+	}
+	k := &churned{id: made.ID, secret: made.Key}
+	if status, _, _ := infer(at(), l.live[0], k.secret); status != http.StatusOK {
+		l.mu.Lock()
+		l.answers["new key "+strconv.Itoa(status)]++
+		l.mu.Unlock()
+	}
+	a, err = admin(at(), http.MethodDelete, "/presets/keys/"+k.id, "")
+	if err != nil || a.status != http.StatusOK {
+		return // it may be good, or not
+	}
+	k.revoked = time.Now()
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	l.keys = append(l.keys, k)
+}
+
+// tryRevoked tries one of the keys that were revoked last.
+func (l *clusterLoad) tryRevoked() {
+	l.mu.Lock()
+	last := l.keys[max(0, len(l.keys)-5):]
+	l.mu.Unlock()
+	if len(last) > 0 {
+		l.see(sighting{node: rand.IntN(len(l.nodes)), name: l.live[0], key: last[rand.IntN(len(last))]})
+	}
+}
+
+// gap is the longest time without an acknowledged write at a node.
+func (l *clusterLoad) gap(node int, from, to time.Time) (longest time.Duration) {
+	last := from
+	for _, at := range append(slices.Clone(l.acks[node]), to) {
+		if at.After(to) {
+			at = to
+		}
+		if at.After(from) {
+			longest = max(longest, at.Sub(last))
+			last = at
+		}
+	}
+	return longest
+}
+
+// resumed is how long after a moment a node acknowledged a write.
+func (l *clusterLoad) resumed(node int, from time.Time) time.Duration {
+	for _, at := range l.acks[node] {
+		if at.After(from) {
+			return at.Sub(from)
+		}
+	}
+	return time.Hour
+}
+
+// age is how old what a sighting showed was when it was asked for: since when a later
+// version, or that the key was revoked, had been acknowledged. Zero for what was current.
+func (l *clusterLoad) age(s sighting) (oldest time.Duration) {
+	if s.status != http.StatusOK {
+		return 0
+	}
+	if s.key != nil {
+		return max(0, s.begun.Sub(s.key.revoked))
+	}
+	for _, v := range l.versions {
+		if v.at.After(s.begun) {
+			break // they are in that order
+		}
+		if v.name == s.name && v.number > s.number {
+			return s.begun.Sub(v.at)
+		}
+	}
+	return 0
+}
+
+// newest returns the numbers of the newest versions that were acknowledged before a moment.
+func (l *clusterLoad) newest(before time.Time) map[presetName]int {
+	all := map[presetName]int{}
+	for _, v := range l.versions {
+		if v.at.Before(before) {
+			all[v.name] = max(all[v.name], v.number)
+		}
+	}
+	return all
+}
+
+// equal is how long after a moment a node served the newest versions of that moment, and
+// from then on.
+func (l *clusterLoad) equal(node int, healed time.Time) time.Duration {
+	newest := l.newest(healed)
+	first, last := time.Hour, time.Duration(0)
+	for _, s := range l.seen {
+		switch after := s.ended.Sub(healed); {
+		case s.node != node || s.key != nil || after < 0:
+		case s.status == http.StatusOK && s.number >= newest[s.name]:
+			first = min(first, after)
+		case s.begun.After(healed):
+			last = max(last, after)
+		}
+	}
+	return max(first, last)
+}
+
+// probe asks all nodes again and again for a while, whether they answer or not.
+func (l *clusterLoad) probe() {
+	for range 40 {
+		for node := range l.nodes {
+			l.group.Go(func() { l.resolve(node) })
+		}
+		time.Sleep(50 * time.Millisecond)
+	}
+}

@@ -1,0 +1,331 @@
+//go:build faults && unix
+
+package faults
+
+import (
+	"encoding/json"
+	"fmt"
+	"maps"
+	"math/rand/v2"
+	"net/http"
+	"os"
+	"path/filepath"
+	"slices"
+	"strconv"
+	"strings"
+	"testing"
+	"time"
+
+	"github.com/anishathalye/porcupine"
+)
+
+// The promises of a cluster.
+const (
+	maxStaleness = 5 * time.Second // of what is in memory, whatever happens
+	maxGap       = 5 * time.Second // without a write, while there is a quorum
+	maxLag       = time.Second     // behind other nodes, when nothing is wrong
+)
+
+// cluster is three etcd servers and three of ours.
+type cluster struct {
+	t       *testing.T
+	members []*member
+	nodes   []*server
+	links   [][]*link // of each node, to each member
+}
+
+func newCluster(t *testing.T) *cluster {
+	t.Helper()
+	c := &cluster{t: t, members: newMembers(t)}
+	binary := filepath.Join(t.TempDir(), "caddy")
+	if err := build(t, binary, "-tags", "etcd"); err != nil {
+		t.Fatal(err)
+	}
+	gateway := newEcho(t)
+	for range 3 {
+		var links []*link
+		var addresses []string
+		for _, m := range c.members {
+			l := newLink(t, m.client)
+			links, addresses = append(links, l), append(addresses, l.address)
+		}
+		c.links = append(c.links, links)
+		node := newServer(t, options{
+			binary: binary, storage: "storage etcd " + strings.Join(addresses, " "), global: "metrics\nlog {\nlevel WARN\n}",
+			presets: "inference\nauth_failure_limit off", gateway: "reverse_proxy " + gateway,
+		})
+		node.mustStart()
+		c.nodes = append(c.nodes, node)
+	}
+	return c
+}
+
+// settled waits until all nodes serve and take writes.
+func (c *cluster) settled() {
+	c.t.Helper()
+	for i, s := range c.nodes {
+		for late := time.Now().Add(time.Minute); ; time.Sleep(20 * time.Millisecond) {
+			a, err := s.send(http.MethodPut, "/v1/presets/none/labels/x", `{"version":1}`) // goes as far as the committer
+			if err == nil && a.status == http.StatusNotFound {
+				break
+			}
+			if time.Now().After(late) {
+				c.t.Fatalf("node %d does not take writes after a minute: %s, %v", i, a, err)
+			}
+		}
+	}
+}
+
+// metric returns a figure of a node's store.
+func (c *cluster) metric(node int, name string) float64 {
+	c.t.Helper()
+	a, err := admin(c.nodes[node], http.MethodGet, "/metrics", "")
+	if err != nil || a.status != http.StatusOK {
+		c.t.Fatal(a, err)
+	}
+	for line := range strings.Lines(string(a.body)) {
+		if strings.HasPrefix(line, "caddy_presets_etcd_"+name+"{") {
+			value, err := strconv.ParseFloat(strings.TrimSpace(line[strings.LastIndex(line, " "):]), 64)
+			if err != nil {
+				c.t.Fatal(err)
+			}
+			return value
+		}
+	}
+	c.t.Fatalf("node %d has no metric %s", node, name)
+	return 0
+}
+
+// clusterRun is a cluster to which one fault after another happens.
+type clusterRun struct {
+	*cluster
+	recorder *recorder
+	cycle    int
+	all      tallyOfRounds
+	load     *clusterLoad
+	healed   time.Time
+
+	answers map[string]int
+	kinds   map[string]*faultFigures
+	resets  int
+	missed  int // commits that a node does not know
+}
+
+// faultFigures are the worst of what faults of a kind did.
+type faultFigures struct {
+	count                     int
+	gap, resumed, equal, lags time.Duration // lags: while all was well
+	age                       time.Duration
+}
+
+// Three nodes that share an etcd cluster serve the same, lose nothing and take writes,
+// whatever happens to one server of either kind; and when too many are away, no node
+// serves what may be old.
+func TestCluster(t *testing.T) {
+	begun := time.Now()
+	r := &clusterRun{cluster: newCluster(t), recorder: newRecorder(t), answers: map[string]int{}, kinds: map[string]*faultFigures{}}
+	r.recorder.shared = true
+	if a, err := r.recorder.createWorkspace(r.nodes[0], "team"); err != nil || a.status != http.StatusCreated {
+		t.Fatal(a, err)
+	}
+	count := choose(len(clusterFaults), 100)
+	var order []clusterFault
+	for len(order) < count {
+		for _, i := range rand.Perm(len(clusterFaults)) {
+			if f := clusterFaults[i]; chosen(f.name) {
+				order = append(order, f)
+			}
+		}
+	}
+	for _, f := range order[:count] {
+		r.one(f)
+		if !r.recorder.found.none() {
+			break // what follows from it tells nothing new
+		}
+	}
+	for i := range r.nodes {
+		r.recorder.verify(r.nodes[i], true)
+	}
+	if out, err := r.nodes[0].command("presets", "audit", "--verify", "--address", r.nodes[0].admin); err != nil || !strings.Contains(out, "unbroken") {
+		t.Errorf("the audit trail: %v\n%.500s", err, out)
+	}
+	var worst faultFigures
+	for _, name := range slices.Sorted(maps.Keys(r.kinds)) {
+		k := r.kinds[name]
+		result(t, "cluster "+name, begun, "count", k.count, "gap", k.gap, "resumed", k.resumed, "equal-after", k.equal, "lag", k.lags, "oldest", k.age)
+		worst.gap, worst.equal = max(worst.gap, k.gap), max(worst.equal, k.equal)
+		worst.lags, worst.age = max(worst.lags, k.lags), max(worst.age, k.age)
+	}
+	for _, name := range slices.Sorted(maps.Keys(r.answers)) {
+		t.Logf("%s: %d", name, r.answers[name])
+	}
+	result(t, "cluster", begun, append([]any{
+		"faults", r.cycle, "acknowledged", r.recorder.acknowledged, "gap", worst.gap, "equal-after", worst.equal, "lag", worst.lags, "oldest", worst.age,
+		"missed", r.missed, "resets", r.resets, "linear-requests", r.all.requests, "linear-writes", r.all.writes, "unknown", r.all.unknown, "refused", r.all.refused,
+	}, r.recorder.found.figures()...)...)
+}
+
+// chosen reports whether PRESETS_CLUSTER, which can be a part of the names of faults,
+// leaves a fault in.
+func chosen(name string) bool { return strings.Contains(name, os.Getenv("PRESETS_CLUSTER")) }
+
+// one makes one fault happen under load, and checks what that did.
+func (r *clusterRun) one(f clusterFault) {
+	t := r.t
+	begun := time.Now()
+	name := fmt.Sprintf("c%d", r.cycle)
+	resets := make([]float64, len(r.nodes))
+	for i := range r.nodes {
+		resets[i] = r.metric(i, "watch_resets_total")
+	}
+	var sites []string
+	for _, s := range r.nodes {
+		sites = append(sites, s.site)
+	}
+	linear := newRound(t, r.cycle, 3, 3, 1<<30, sites...)
+	linear.pause = 20 * time.Millisecond
+	r.recorder.workspaces[fmt.Sprintf("linear-%d", r.cycle)] = &recordedWorkspace{}
+	r.cycle++
+
+	r.load = newClusterLoad(r.nodes, r.recorder, name)
+	l := r.load
+	l.begin()
+	var injected time.Time
+	var affected []int
+	linear.run(func(func() float64) {
+		time.Sleep(800 * time.Millisecond)
+		injected = time.Now()
+		affected = f.do(r)
+		r.healed = time.Now()
+		l.probe()
+	})
+	ended := time.Now()
+	l.end()
+	r.settled()
+
+	k := r.kinds[f.name]
+	if k == nil {
+		k = new(faultFigures)
+		r.kinds[f.name] = k
+	}
+	k.count++
+	var now faultFigures
+	for i := range r.nodes {
+		if f.writes && !slices.Contains(affected, i) {
+			now.gap = max(now.gap, l.gap(i, injected, ended))
+		}
+		now.resumed = max(now.resumed, l.resumed(i, r.healed))
+		now.equal = max(now.equal, l.equal(i, r.healed))
+	}
+	for _, s := range l.seen {
+		age := l.age(s)
+		now.age = max(now.age, age)
+		if s.begun.Before(injected) && s.ended.Before(injected) || s.begun.After(r.healed.Add(time.Second)) {
+			now.lags = max(now.lags, age)
+		}
+	}
+	k.gap, k.resumed, k.equal = max(k.gap, now.gap), max(k.resumed, now.resumed), max(k.equal, now.equal)
+	k.lags, k.age = max(k.lags, now.lags), max(k.age, now.age)
+	for kind, n := range l.answers {
+		r.answers[kind] += n
+	}
+	if now.gap > maxGap || now.resumed > maxGap {
+		t.Errorf("%s: a node that was not hit took no write for %v; writes resumed after %v", f.name, now.gap, now.resumed)
+	}
+	if now.equal > maxLag {
+		t.Errorf("%s: not all nodes served the newest versions until %v after it was over", f.name, now.equal)
+	}
+	if now.age > maxStaleness || now.lags > maxLag {
+		t.Errorf("%s: what was served was %v old, and %v when all was well", f.name, now.age, now.lags)
+	}
+	if len(l.versions) < 20 || len(l.seen) < 200 {
+		t.Errorf("%s: only %d versions were acknowledged and %d requests resolved, so that next to nothing was tested", f.name, len(l.versions), len(l.seen))
+	}
+	r.check(f, resets)
+	r.all.add(linear)
+	verdict := linear.check()
+	if verdict != porcupine.Ok {
+		t.Errorf("%s: the history is %s\n%s", f.name, verdict, linear.why())
+	}
+	t.Logf("%3d %-26s took=%v gap=%v resumed=%v equal-after=%v lag=%v oldest=%v acknowledged=%d linear=%d/%d unknown=%d %s", r.cycle, f.name, time.Since(begun).Round(100*time.Millisecond),
+		now.gap.Round(time.Millisecond), now.resumed.Round(time.Millisecond), now.equal.Round(time.Millisecond), now.lags.Round(time.Millisecond), now.age.Round(time.Millisecond),
+		len(l.versions), linear.requests, linear.writes, linear.unknown, verdict)
+}
+
+// check compares what all nodes have with what is recorded, and with each other.
+func (r *clusterRun) check(f clusterFault, resets []float64) {
+	var changed []presetName
+	for name, p := range r.recorder.presets {
+		if p.changed {
+			changed = append(changed, name)
+		}
+	}
+	r.recorder.verify(r.nodes[r.cycle%len(r.nodes)], false)
+	for _, name := range changed {
+		r.same(name)
+	}
+	commits := r.metric(0, "commit_number")
+	for i := range r.nodes {
+		if got := r.metric(i, "commit_number"); got != commits {
+			r.missed++
+			r.t.Errorf("%s: node %d knows of commit %v, node 0 of %v", f.name, i, got, commits)
+		}
+		now := r.metric(i, "watch_resets_total")
+		if now > resets[i] && !f.resets {
+			r.t.Errorf("%s: node %d has read all again, %v times, though nothing was compacted", f.name, i, now-resets[i])
+		}
+		if now > resets[i] {
+			r.resets += int(now - resets[i])
+		}
+	}
+}
+
+// same checks that all nodes show the same of a preset, and serve it.
+func (r *clusterRun) same(name presetName) {
+	fault := func(format string, args ...any) {
+		r.recorder.fault(&r.recorder.found.torn, format, args...)
+	}
+	var first string
+	for i, s := range r.nodes {
+		head, err := s.get(name.path(""))
+		if err == nil && head.status == http.StatusNotFound && (i == 0 || first == "none") {
+			first = "none"
+			continue
+		}
+		var body struct{ Data presetText }
+		if err != nil || head.status != http.StatusOK {
+			fault("node %d: %s is %s, %v", i, name.slug, head, err)
+			return
+		}
+		if err := json.Unmarshal(head.body, &body); err != nil {
+			fault("node %d: %s is %s, %v", i, name.slug, head, err)
+			return
+		}
+		text := string(head.body)
+		for offset := 0; ; offset += 100 {
+			page, err := s.get(name.path(fmt.Sprintf("/versions?limit=100&offset=%d", offset)))
+			if err != nil || page.status != http.StatusOK {
+				fault("node %d: the versions of %s are %s, %v", i, name.slug, page, err)
+				return
+			}
+			var versions struct{ Data []struct{ Version int } }
+			if err := json.Unmarshal(page.body, &versions); err != nil || len(versions.Data) == 0 {
+				break
+			}
+			text += string(page.body)
+		}
+		if first == "" {
+			first = text
+		}
+		if text != first {
+			fault("node %d shows another %s than node 0", i, name.slug)
+		}
+		if name.workspace != "" {
+			continue // the key is of another
+		}
+		number, _, _ := readVersion(body.Data.Designated)
+		if status, got, wrong := infer(s, name, inferenceKey); status != http.StatusOK || got != number || wrong != "" {
+			fault("node %d: inference with %s gives %d, version %d %s, want %d", i, name.slug, status, got, wrong, number)
+		}
+	}
+}
