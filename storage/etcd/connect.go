@@ -27,6 +27,8 @@ func connect(o Options) (*clientv3.Client, *trouble, error) {
 	trouble := new(trouble)
 	options := []grpc.DialOption{
 		grpc.WithChainUnaryInterceptor(trouble.intercept, o.renew),
+		grpc.WithDisableServiceConfig(), // etcd's, which says that members are asked in turn
+		grpc.WithDefaultServiceConfig(serviceConfig),
 		grpc.WithConnectParams(grpc.ConnectParams{
 			Backoff:           backoff.Config{BaseDelay: 100 * time.Millisecond, Multiplier: 1.6, Jitter: 0.2, MaxDelay: maxPause},
 			MinConnectTimeout: o.DialTimeout,
