@@ -17,8 +17,8 @@ import (
 	"github.com/caddy-presets/caddy-presets/domain"
 )
 
-// firstPatience is how long the first attempt at a request may take, and each that
-// follows twice as long. A member that has lost its leader, or was stopped, keeps
+// firstPatience is how long the first two attempts at a request may take, and the next two
+// twice as long. A member that has lost its leader, or was stopped, keeps
 // what it was asked for longer than it takes the others to elect a new one.
 const firstPatience = time.Second
 
@@ -28,8 +28,8 @@ func (s *Store) request(ctx context.Context, attempt func(context.Context) error
 	whole, cancel := context.WithTimeout(ctx, s.timeout)
 	defer cancel()
 	var cause error // the last that says more than that the time is over
-	for patience := firstPatience; ; patience *= 2 {
-		err := within(whole, patience, attempt)
+	for n := 0; ; n++ {
+		err := within(whole, firstPatience<<(n/2), attempt)
 		if err = s.trouble.explain(err); !isTimeout(err) {
 			cause = err
 		}
@@ -48,7 +48,8 @@ func (s *Store) request(ctx context.Context, attempt func(context.Context) error
 	}
 }
 
-// retryPause is the shortest pause between two attempts, and maxPause the longest.
+// retryPause is the shortest pause between two attempts, and maxPause the longest: a node
+// that was cut off is to be current within a second of the end of that.
 const (
 	retryPause = 50 * time.Millisecond
 	maxPause   = 500 * time.Millisecond
