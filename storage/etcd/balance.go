@@ -37,6 +37,9 @@ const (
 	maxPicks = 16
 )
 
+// givenUp is how requests end whose answer nobody waits for any more.
+var givenUp = map[codes.Code]bool{codes.DeadlineExceeded: true, codes.Canceled: true}
+
 // balanced is the connections of a client.
 type balanced struct {
 	balancer.ClientConn
@@ -58,14 +61,14 @@ func (b *balanced) avoids(conn balancer.SubConn) bool {
 	return time.Now().Before(b.silent[conn])
 }
 
-// note takes note of how a request ended.
-func (b *balanced) note(conn balancer.SubConn, how balancer.DoneInfo) {
+// note takes note of how a request ended that was made at a moment.
+func (b *balanced) note(conn balancer.SubConn, made time.Time, how balancer.DoneInfo) {
 	b.mu.Lock()
 	defer b.mu.Unlock()
 	switch {
-	case how.BytesReceived:
+	case how.Err == nil:
 		delete(b.silent, conn)
-	case status.Code(how.Err) == codes.DeadlineExceeded:
+	case !how.BytesReceived && time.Since(made) >= nextAttempt && givenUp[status.Code(how.Err)]:
 		now := time.Now()
 		for other, until := range b.silent {
 			if now.After(until) {
@@ -92,9 +95,9 @@ func (p *picker) Pick(info balancer.PickInfo) (picked balancer.PickResult, err e
 	if err != nil {
 		return picked, err
 	}
-	conn, done := picked.SubConn, picked.Done
+	conn, done, made := picked.SubConn, picked.Done, time.Now()
 	picked.Done = func(how balancer.DoneInfo) {
-		p.note(conn, how)
+		p.note(conn, made, how)
 		if done != nil {
 			done(how)
 		}

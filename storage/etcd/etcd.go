@@ -208,17 +208,19 @@ func (s *Store) await(ctx context.Context, revision int64) error {
 	}
 	patience, cancel := context.WithTimeout(ctx, s.timeout)
 	defer cancel()
-	err := errMissed
-	for err != nil && patience.Err() == nil {
-		if err = within(patience, firstPatience, func(ctx context.Context) error { return s.model.wait(ctx, revision) }); err != nil {
-			s.watcher.kick() // and again, if another member that hangs is watched then
+	for {
+		err := within(patience, firstPatience, func(ctx context.Context) error { return s.model.wait(ctx, revision) })
+		switch {
+		case err == nil:
+			return nil
+		case ctx.Err() != nil:
+			return ctx.Err()
+		case patience.Err() != nil:
+			s.watcher.forget("the cluster does not tell what was committed")
+			return fmt.Errorf("%w: the changes of others do not arrive", domain.ErrUnavailable)
 		}
+		s.watcher.kick()
 	}
-	if err != nil && ctx.Err() == nil {
-		s.watcher.forget("the cluster does not tell what was committed")
-		err = fmt.Errorf("%w: the changes of others do not arrive", domain.ErrUnavailable)
-	}
-	return err
 }
 
 // Update implements domain.Store. It returns ErrConflict when other nodes kept it from

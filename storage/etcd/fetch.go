@@ -96,10 +96,8 @@ func (f *fetcher) fetch(wants []*want) {
 		ops = append(ops, clientv3.OpGet(s.prefix+w.key, f.options...))
 	}
 	ops = append(ops, clientv3.OpGet(s.prefix+lastKey, append(slices.Clip(f.options), clientv3.WithKeysOnly())...))
-	var response *clientv3.TxnResponse
-	err := s.request(s.ctx, func(ctx context.Context) (err error) {
-		response, err = s.client.Txn(ctx).Then(ops...).Commit()
-		return err
+	response, err := request(s.ctx, s, func(ctx context.Context) (*clientv3.TxnResponse, error) {
+		return s.client.Txn(ctx).Then(ops...).Commit()
 	})
 	var last int64
 	if err == nil {

@@ -17,33 +17,66 @@ import (
 	"github.com/caddy-presets/caddy-presets/domain"
 )
 
-// firstPatience is how long the first two attempts at a request may take, and the next two
-// twice as long. A member that has lost its leader, or was stopped, keeps
-// what it was asked for longer than it takes the others to elect a new one.
-const firstPatience = time.Second
+// firstPatience is how long what is asked for once may take: a member that has lost its
+// leader, or was stopped, keeps what it was asked for longer than it takes the others to
+// elect a new one. What can be asked for again is asked of another member each time that
+// nextAttempt has passed, while the attempts before go on.
+const (
+	firstPatience = time.Second
+	nextAttempt   = firstPatience / 2
+)
 
 // request makes attempts at what can be asked for again, at one member after another,
-// for as long as requests may take.
-func (s *Store) request(ctx context.Context, attempt func(context.Context) error) error {
+// for as long as requests may take, and returns what the first of them does that succeeds.
+func request[T any](ctx context.Context, s *Store, attempt func(context.Context) (T, error)) (result T, err error) {
+	type outcome struct {
+		result T
+		err    error
+	}
 	whole, cancel := context.WithTimeout(ctx, s.timeout)
-	defer cancel()
+	outcomes, running := make(chan outcome), 0
+	defer func() {
+		cancel()
+		if running > 0 {
+			go func() {
+				for range running {
+					<-outcomes
+				}
+			}()
+		}
+	}()
+	next := time.NewTimer(0)
+	defer next.Stop()
 	var cause error // the last that says more than that the time is over
-	for n := 0; ; n++ {
-		err := within(whole, firstPatience<<(n/2), attempt)
-		if err = s.trouble.explain(err); !isTimeout(err) {
+	for {
+		select {
+		case <-next.C:
+			if whole.Err() != nil {
+				continue // the attempts end now, too
+			}
+			running++
+			go func() {
+				result, err := attempt(whole)
+				outcomes <- outcome{result, err}
+			}()
+			next.Reset(nextAttempt)
+			continue
+		case o := <-outcomes:
+			running--
+			result, err = o.result, s.trouble.explain(o.err)
+		}
+		if !isTimeout(err) {
 			cause = err
 		}
 		switch {
 		case err == nil || errors.Is(err, rpctypes.ErrCompacted):
-			return err
+			return result, err
 		case ctx.Err() != nil:
-			return ctx.Err()
-		case whole.Err() != nil || refused(err):
-			return fmt.Errorf("%w: etcd: %w", domain.ErrUnavailable, cmp.Or(cause, err))
-		}
-		select { // what failed at once would be asked for without end
-		case <-time.After(retryPause):
-		case <-whole.Done():
+			return result, ctx.Err()
+		case refused(err) || whole.Err() != nil && running == 0:
+			return result, fmt.Errorf("%w: etcd: %w", domain.ErrUnavailable, cmp.Or(cause, err))
+		case running == 0:
+			next.Reset(retryPause) // what failed at once would be asked for without end
 		}
 	}
 }
@@ -64,11 +97,9 @@ func within(ctx context.Context, limit time.Duration, do func(context.Context) e
 // get reads records, by their keys in the store. ErrCompacted is returned as it is, and
 // all other errors have domain.ErrUnavailable in their chain, unless ctx has ended.
 func (s *Store) get(ctx context.Context, key string, options ...clientv3.OpOption) (response *clientv3.GetResponse, err error) {
-	err = s.request(ctx, func(ctx context.Context) (err error) {
-		response, err = s.client.Get(ctx, s.prefix+key, options...)
-		return err
+	return request(ctx, s, func(ctx context.Context) (*clientv3.GetResponse, error) {
+		return s.client.Get(ctx, s.prefix+key, options...)
 	})
-	return response, err
 }
 
 // lastCommit returns the last commit, and the revision at which the cluster said so.
@@ -147,11 +178,11 @@ func (s *Store) create(ctx context.Context) error {
 	if err != nil {
 		return err
 	}
-	return s.request(ctx, func(ctx context.Context) error {
-		_, err := s.client.Txn(ctx).
+	_, err = request(ctx, s, func(ctx context.Context) (*clientv3.TxnResponse, error) {
+		return s.client.Txn(ctx).
 			If(clientv3.Compare(clientv3.CreateRevision(s.prefix+formatKey), "=", 0)).
 			Then(clientv3.OpPut(s.prefix+formatKey, string(text)), clientv3.OpPut(s.prefix+lastKey, encodeCommit(commit{id: uuid.New()}))).
 			Commit()
-		return err
 	})
+	return err
 }
