@@ -37,7 +37,7 @@ var clusterFaults = []clusterFault{
 	{"leader isolated", true, false, func(r *clusterRun) []int {
 		m := r.leader()
 		m.peers.isolate(m.id)
-		time.Sleep(4 * time.Second)
+		time.Sleep(6 * time.Second)
 		m.peers.isolate("")
 		return nil
 	}},
