@@ -396,6 +396,11 @@ func (c *committer) send(g *group) (latest commit, err error) {
 	case errors.Is(err, rpctypes.ErrLeaseNotFound):
 		s.leases.forget()
 		return g.base, errOvertaken // all again, with another
+	case errors.Is(err, rpctypes.ErrNoSpace):
+		c.tell(err)
+		if next, err = c.stored(g.base, next, err); err != nil {
+			return next, err
+		}
 	case refused(err):
 		reason := refusal(err)
 		if errors.Is(reason, domain.ErrUnavailable) {
@@ -415,6 +420,24 @@ func (c *committer) send(g *group) (latest commit, err error) {
 		}
 	}
 	return next, nil
+}
+
+// stored finds out whether etcd has made a commit of which it said that it has no space for
+// it: the first such answers are to changes that it makes. The error is nil if it has.
+func (c *committer) stored(base, refused commit, cause error) (commit, error) {
+	latest, _, err := c.store.lastCommit(c.store.ctx)
+	switch {
+	case err != nil:
+		return latest, fmt.Errorf("%w: %w: %s", ErrUnknown, cause, err) //nolint:errorlint // it is not unavailable
+	case latest.id == refused.id:
+		return latest, nil
+	case latest.revision != base.revision:
+		latest, err = c.lookUp(refused, latest)
+		if !errors.Is(err, errOvertaken) {
+			return latest, err
+		}
+	}
+	return latest, fmt.Errorf("%w: etcd: %w", domain.ErrUnavailable, cause)
 }
 
 // tell tells the operator when etcd begins to refuse changes, and when it takes them
