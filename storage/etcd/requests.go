@@ -50,16 +50,15 @@ func request[T any](ctx context.Context, s *Store, attempt func(context.Context)
 	var cause error // the last that says more than that the time is over
 	for {
 		select {
-		case <-next.C:
-			if whole.Err() != nil {
-				continue // the attempts end now, too
-			}
+		case <-next.C: // one of a context that has ended ends at once
 			running++
 			go func() {
 				result, err := attempt(whole)
 				outcomes <- outcome{result, err}
 			}()
-			next.Reset(nextAttempt)
+			if whole.Err() == nil {
+				next.Reset(nextAttempt)
+			}
 			continue
 		case o := <-outcomes:
 			running--
