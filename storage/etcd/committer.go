@@ -428,7 +428,7 @@ func (c *committer) stored(base, refused commit, cause error) (commit, error) {
 	latest, _, err := c.store.lastCommit(c.store.ctx)
 	switch {
 	case err != nil:
-		return latest, fmt.Errorf("%w: %w: %s", ErrUnknown, cause, err) //nolint:errorlint // it is not unavailable
+		return latest, fmt.Errorf("%w: %w: %s", errUnknown, cause, err) //nolint:errorlint // it is not unavailable
 	case latest.id == refused.id:
 		return latest, nil
 	case latest.revision != base.revision:
