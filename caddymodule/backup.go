@@ -8,8 +8,6 @@ import (
 	"io"
 	"net/url"
 	"os"
-	"os/signal"
-	"syscall"
 	"time"
 
 	"github.com/caddyserver/caddy/v2"
@@ -90,7 +88,7 @@ A file appears under its name once it is complete and on the disk; until then it
 named <file>.partial.`,
 		Args: cobra.ExactArgs(1),
 		RunE: func(cmd *cobra.Command, args []string) error {
-			ctx, stop := signal.NotifyContext(cmd.Context(), os.Interrupt, syscall.SIGTERM)
+			ctx, stop := interruptible(cmd)
 			defer stop()
 			path := adminPath + "backup"
 			if since != "" {
@@ -152,7 +150,7 @@ func (t *adminTarget) backupTo(ctx context.Context, notes io.Writer, path string
 		encrypted = "encrypted"
 	}
 	_, err = fmt.Fprintf(notes, "Made %s backup of commit %d%s, %s: %s in %v, of %d records, digest %s\n",
-		article(info.Kind), info.State.Commit, since, encrypted, humanize.IBytes(uint64(p.bytes)), p.elapsed(), end.Records, end.Digest)
+		article(info.Kind), info.State.Commit, since, encrypted, humanize.IBytes(uint64(p.read())), p.elapsed(), end.Records, end.Digest)
 	return err
 }
 
@@ -181,7 +179,7 @@ one of the backups. That one is --backup-key-file, or else the same; if it is na
 backups that are not encrypted are refused.`,
 		Args: cobra.MinimumNArgs(1),
 		RunE: func(cmd *cobra.Command, args []string) (err error) {
-			ctx, stop := signal.NotifyContext(cmd.Context(), os.Interrupt, syscall.SIGTERM)
+			ctx, stop := interruptible(cmd)
 			defer stop()
 			o := badger.Options{Logger: caddy.Log().Named("presets")}
 			var backupKey []byte

@@ -305,7 +305,7 @@ func (s *server) fillStore(bytes int) {
 		if err != nil {
 			s.t.Fatal(err)
 		}
-		if _, err := live.service.CreatePresetVersion(s.t.Context(), operator, "", "large", domain.Capture{Config: config}); err != nil {
+		if _, err := live.service.CreatePresetVersion(s.t.Context(), operator, "", "large", domain.Capture{Dialect: domain.Chat, Config: config}); err != nil {
 			s.t.Fatal(err)
 		}
 	}

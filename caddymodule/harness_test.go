@@ -38,6 +38,9 @@ func TestMain(m *testing.M) {
 	if len(os.Args) > 5 && os.Args[1] == "presets" { // as probeApart starts this program
 		pretendToVerify(filepath.Base(os.Args[5]))
 	}
+	if os.Getenv(asCommand) != "" {
+		runAsCommand()
+	}
 	flag.Parse()
 	retryInterval = 20 * time.Millisecond
 	home, err := os.MkdirTemp("", "caddy-presets-")

@@ -5,6 +5,7 @@ import (
 	"io"
 	"os"
 	"strings"
+	"sync"
 	"time"
 
 	"github.com/dustin/go-humanize"
@@ -19,13 +20,17 @@ func isTerminal(w any) bool {
 // progressInterval is how often progress is shown at most.
 const progressInterval = 200 * time.Millisecond
 
-// progress counts what is read and shows it, on a terminal.
+// progress counts what is read and shows it, on a terminal. It is safe for concurrent
+// use.
 type progress struct {
 	terminal io.Writer // nil if there is none
 	start    time.Time
-	shown    time.Time
-	bytes    int64
 	total    int64 // 0 if it is not known
+
+	mu    sync.Mutex
+	shown time.Time
+	bytes int64
+	ended bool
 }
 
 func newProgress(to io.Writer, total int64) *progress {
@@ -46,14 +51,23 @@ type watched struct {
 
 func (w watched) Read(b []byte) (int, error) {
 	n, err := w.Reader.Read(b)
-	w.p.bytes += int64(n)
-	w.p.show()
+	w.p.add(n)
 	return n, err
 }
 
-func (p *progress) show() {
+// read returns how many bytes were read.
+func (p *progress) read() int64 {
+	p.mu.Lock()
+	defer p.mu.Unlock()
+	return p.bytes
+}
+
+func (p *progress) add(n int) {
+	p.mu.Lock()
+	defer p.mu.Unlock()
+	p.bytes += int64(n)
 	now := time.Now()
-	if p.terminal == nil || now.Sub(p.shown) < progressInterval {
+	if p.terminal == nil || p.ended || now.Sub(p.shown) < progressInterval {
 		return
 	}
 	p.shown = now
@@ -64,8 +78,11 @@ func (p *progress) show() {
 	fmt.Fprintf(p.terminal, "\r%-40s", fmt.Sprintf("%s in %v", line, p.elapsed()))
 }
 
-// done removes what was shown.
+// done removes what was shown. Nothing is shown after that.
 func (p *progress) done() {
+	p.mu.Lock()
+	defer p.mu.Unlock()
+	p.ended = true
 	if p.terminal != nil && !p.shown.IsZero() {
 		fmt.Fprintf(p.terminal, "\r%s\r", strings.Repeat(" ", 40))
 	}

@@ -5,10 +5,14 @@ import (
 	"errors"
 	"io"
 	"net/http"
+	"os"
+	"os/signal"
 	"sync"
+	"syscall"
 	"time"
 
 	"github.com/caddyserver/caddy/v2"
+	"github.com/spf13/cobra"
 	"go.uber.org/zap"
 
 	"github.com/caddy-presets/caddy-presets/domain"
@@ -112,7 +116,7 @@ func (s *bodyStream) Read(p []byte) (int, error) {
 // fetch lets check read what the server answers, until ctx ends, and shows progress
 // on a terminal.
 func (t *adminTarget) fetch(ctx context.Context, notes io.Writer, path string, check func(io.Reader) error) (*progress, error) {
-	response, err := t.request(http.MethodGet, path, nil)
+	response, err := t.sendUntil(ctx, http.MethodGet, path, nil, nil)
 	if err != nil {
 		return nil, err
 	}
@@ -128,3 +132,48 @@ func (t *adminTarget) fetch(ctx context.Context, notes io.Writer, path string, c
 }
 
 var errInterrupted = errors.New("interrupted")
+
+// interruptible returns a context that ends when a command is interrupted. Then it can be
+// interrupted once more, which ends the process whatever it waits for.
+func interruptible(cmd *cobra.Command) (context.Context, context.CancelFunc) {
+	ctx, stop := signal.NotifyContext(cmd.Context(), os.Interrupt, syscall.SIGTERM)
+	context.AfterFunc(ctx, stop)
+	return ctx, stop
+}
+
+// sendUntil is send, which it does not wait for once ctx has ended. A body has to end with
+// ctx.
+func (t *adminTarget) sendUntil(ctx context.Context, method, path string, headers http.Header, body io.Reader) (*http.Response, error) {
+	type answer struct {
+		response *http.Response
+		err      error
+	}
+	answers := make(chan answer, 1)
+	go func() {
+		response, err := t.send(method, path, headers, body)
+		answers <- answer{response, err}
+	}()
+	select {
+	case a := <-answers:
+		return a.response, a.err
+	case <-ctx.Done():
+		go func() {
+			if a := <-answers; a.err == nil {
+				a.response.Body.Close()
+			}
+		}()
+		return nil, errInterrupted
+	}
+}
+
+// until returns a reader of r that ends with ctx, also while r has nothing to read, as a
+// terminal or a pipe.
+func until(ctx context.Context, r io.Reader) io.Reader {
+	from, to := io.Pipe()
+	context.AfterFunc(ctx, func() { to.CloseWithError(ctx.Err()) })
+	go func() {
+		_, err := io.Copy(to, r)
+		to.CloseWithError(err)
+	}()
+	return from
+}

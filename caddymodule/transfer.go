@@ -7,8 +7,7 @@ import (
 	"io"
 	"net/http"
 	"os"
-	"os/signal"
-	"syscall"
+	"strings"
 	"time"
 
 	"github.com/dustin/go-humanize"
@@ -73,7 +72,7 @@ readable by its owner only. It appears under its name once it is complete and on
 disk; until then it is named <file>.partial.`,
 		Args: cobra.ExactArgs(1),
 		RunE: func(cmd *cobra.Command, args []string) error {
-			ctx, stop := signal.NotifyContext(cmd.Context(), os.Interrupt, syscall.SIGTERM)
+			ctx, stop := interruptible(cmd)
 			defer stop()
 			if args[0] == "-" {
 				return target.exportTo(ctx, cmd.ErrOrStderr(), cmd.OutOrStdout())
@@ -98,7 +97,7 @@ func (t *adminTarget) exportTo(ctx context.Context, notes, to io.Writer) error {
 	case err != nil:
 		return err
 	}
-	_, err = fmt.Fprintf(notes, "Exported %s: %s in %v, digest %s\n", objects(summary.Counts), humanize.IBytes(uint64(p.bytes)), p.elapsed(), summary.Digest)
+	_, err = fmt.Fprintf(notes, "Exported %s: %s in %v, digest %s\n", objects(summary.Counts), humanize.IBytes(uint64(p.read())), p.elapsed(), summary.Digest)
 	return err
 }
 
@@ -126,7 +125,7 @@ command is run again with the same file. Until it is finished the store takes no
 and no other import, and no export and no backup is made of it.`,
 		Args: cobra.ExactArgs(1),
 		RunE: func(cmd *cobra.Command, args []string) error {
-			ctx, stop := signal.NotifyContext(cmd.Context(), os.Interrupt, syscall.SIGTERM)
+			ctx, stop := interruptible(cmd)
 			defer stop()
 			if args[0] == "-" {
 				return target.importFrom(ctx, cmd.ErrOrStderr(), cmd.InOrStdin(), 0)
@@ -159,23 +158,28 @@ and no other import, and no export and no backup is made of it.`,
 	return imports
 }
 
+// goesOn tells what to do where nobody knows how far an import came.
+const goesOn = "the import is not finished; it goes on where it was when it is begun again with the same file"
+
 // importFrom sends an export, of a size if that is not 0, to the server and says what
 // became of it.
 func (t *adminTarget) importFrom(ctx context.Context, notes io.Writer, from io.Reader, size int64) error {
 	p := newProgress(notes, size)
 	headers := http.Header{"Content-Type": {jsonLines}}
-	response, err := t.send(http.MethodPost, adminPath+"import", headers, p.watch(ending{ctx, from}))
+	response, err := t.sendUntil(ctx, http.MethodPost, adminPath+"import", headers, p.watch(until(ctx, from)))
 	p.done()
 	switch {
-	case ctx.Err() != nil && err != nil:
-		return errors.New("interrupted: the import is not finished; it goes on where it was when it is begun again with the same file")
+	case err != nil && ctx.Err() != nil:
+		return fmt.Errorf("interrupted: %s", goesOn)
+	case err != nil && p.read() > 0 && strings.HasPrefix(err.Error(), "performing request"): // no answer has come
+		return fmt.Errorf("%w: %s", err, goesOn)
 	case err != nil:
 		return err
 	}
 	defer response.Body.Close()
 	var summary transfer.Summary
 	if err := jsonv2.UnmarshalRead(response.Body, &summary); err != nil {
-		return err
+		return fmt.Errorf("reading the answer: %w: %s", err, goesOn)
 	}
 	resumed := ""
 	if summary.Resumed > 0 {
@@ -184,17 +188,4 @@ func (t *adminTarget) importFrom(ctx context.Context, notes io.Writer, from io.R
 	_, err = fmt.Fprintf(notes, "Imported the export of %s%s in %v: %s, digest %s\n",
 		summary.CreatedAt.Format(time.RFC3339), resumed, p.elapsed(), objects(summary.Counts), summary.Digest)
 	return err
-}
-
-// ending is a reader that fails once ctx has ended.
-type ending struct {
-	ctx context.Context
-	r   io.Reader
-}
-
-func (e ending) Read(p []byte) (int, error) {
-	if err := e.ctx.Err(); err != nil {
-		return 0, err
-	}
-	return e.r.Read(p)
 }

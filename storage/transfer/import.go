@@ -46,7 +46,11 @@ func importBy(ctx context.Context, store domain.Store, r io.Reader, batch int) (
 	}
 	if err := im.all(ctx); err != nil {
 		if im.stored.Line > 0 && im.full == nil {
-			err = fmt.Errorf("the import is not finished, of which %d lines are stored: %w", im.stored.Line, err)
+			goesOn := "; it goes on there when it is begun again with the same file"
+			if errors.Is(err, ErrFile) || errors.Is(err, ErrStore) {
+				goesOn = ""
+			}
+			err = fmt.Errorf("the import is not finished, of which %d lines are stored%s: %w", im.stored.Line, goesOn, err)
 		}
 		return Summary{}, err
 	}
