@@ -55,6 +55,9 @@ type Store interface {
 	// View runs fn with a consistent snapshot of what is stored. It returns
 	// fn's error as it is, or the engine's own. The Reader is dead once fn
 	// has returned.
+	//
+	// The snapshot has all changes that had been made, on whichever node, when View
+	// was called, and from then on the stamps tell of them, as after Sync.
 	View(ctx context.Context, fn func(Reader) error) error
 
 	// Update runs fn and applies what fn wrote as one atomic change: all of

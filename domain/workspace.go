@@ -182,7 +182,7 @@ func (s *Service) home(ctx context.Context, who Principal, ref string) (string, 
 	var found Found
 	var err error
 	if ref != "" {
-		found, err = read()
+		found, err = read() // after a View the stamps are as good as after Sync
 	} else if err = s.store.Sync(ctx); err == nil {
 		id, slug := who.workspaceRef()
 		found, err = s.found(question{what: ownWorkspace, workspace: id, slug: slug}, s.store.Stamps().Workspace(id+slug), read)
