@@ -1,0 +1,155 @@
+package transfer
+
+import (
+	"bytes"
+	"context"
+	"errors"
+	"io"
+	"strings"
+	"testing"
+	"time"
+
+	"github.com/caddy-presets/caddy-presets/domain"
+)
+
+// A store is empty only if nothing at all is in it, also where its trail does not tell.
+func TestNotFresh(t *testing.T) {
+	content := small(t)
+	fresh := func(tx domain.Tx) (domain.Workspace, error) {
+		id, err := tx.WorkspaceID(domain.DefaultWorkspaceSlug)
+		if err != nil {
+			return domain.Workspace{}, err
+		}
+		return tx.Workspace(id)
+	}
+	changed := func(edit func(w *domain.Workspace)) func(tx domain.Tx) error {
+		return func(tx domain.Tx) error {
+			w, err := fresh(tx)
+			edit(&w)
+			return errors.Join(err, tx.PutWorkspace(w))
+		}
+	}
+	for what, put := range map[string]func(tx domain.Tx) error{
+		"a key": func(tx domain.Tx) error {
+			return tx.PutKey(domain.Key{ID: "01a20270-d909-79a9-ba18-fd9099bace7c", Kind: domain.InferenceKey})
+		},
+		"a trail without a workspace": func(tx domain.Tx) error {
+			w, err := fresh(tx)
+			return errors.Join(err, tx.DeleteWorkspace(w))
+		},
+		"a changed workspace": changed(func(w *domain.Workspace) { w.UpdatedAt = new(time.Now()) }),
+		"another slug":        changed(func(w *domain.Workspace) { w.Slug = "other" }),
+		"another record": func(tx domain.Tx) error {
+			r, err := tx.AuditRecord(1)
+			r.Operation = "workspace.update"
+			text, err1 := r.JSON()
+			return errors.Join(err, err1, tx.BeginImport(), tx.PutAudit(r, text), tx.EndImport())
+		},
+		"a record of another workspace": func(tx domain.Tx) error {
+			r, err := tx.AuditRecord(1)
+			r.Object.ID = "other"
+			text, err1 := r.JSON()
+			return errors.Join(err, err1, tx.BeginImport(), tx.PutAudit(r, text), tx.EndImport())
+		},
+	} {
+		s := started(t)
+		fill(t, s).Update(put)
+		if _, err := Import(t.Context(), s, bytes.NewReader(content)); !errors.Is(err, ErrStore) || !strings.Contains(err.Error(), "goes into an empty store") {
+			t.Errorf("%s: got error %v, want ErrStore", what, err)
+		}
+	}
+}
+
+// An import goes on only from where it left the store, also where the trail is the same.
+func TestMarkChanged(t *testing.T) {
+	content := small(t)
+	to := started(t)
+	s := &interrupted{Store: to, after: nothing, before: func(int) error {
+		m := mark{}
+		err := to.View(t.Context(), func(r domain.Reader) (err error) {
+			m, err = readMark(r)
+			return err
+		})
+		if summary, _ := Check(t.Context(), bytes.NewReader(content)); err != nil || m.Line <= 1+summary.Audit {
+			return err // the trail is not there yet
+		}
+		m.Line++
+		fill(t, to).Update(m.put)
+		return nil
+	}}
+	if _, err := inSmall(t.Context(), s, content); !errors.Is(err, ErrStore) || !strings.Contains(err.Error(), "something else was written") {
+		t.Errorf("got error %v, want that another has written", err)
+	}
+}
+
+// The default workspace that a server has made goes though none takes its place.
+func TestFreshGoes(t *testing.T) {
+	content, _ := edited(t, small(t), func(l *line) bool {
+		if l.Workspace == nil || l.Workspace.Slug != domain.DefaultWorkspaceSlug {
+			return false
+		}
+		l.Workspace.Slug = "former"
+		return true
+	})
+	s := started(t)
+	imports(t, s, content)
+	equal(t, bytes.Join(lines(exported(t, s)), nil), bytes.Join(lines(content), nil))
+	sound(t, s)
+}
+
+// Kept answers that have expired when an export is made are not in it.
+func TestExpiredAnswers(t *testing.T) {
+	s := newStore(t)
+	f := fill(t, s)
+	f.Must(nil, f.EnsureDefaultWorkspace(t.Context()))
+	now := time.Now().UTC().Truncate(time.Second)
+	f.Update(func(tx domain.Tx) error {
+		return errors.Join(
+			tx.PutReplay(domain.Replay{ID: domain.ReplayID{1}, Request: []byte{}, ExpiresAt: now}),
+			tx.PutReplay(domain.Replay{ID: domain.ReplayID{2}, Request: []byte{}, ExpiresAt: now.Add(time.Second)}))
+	})
+	for after, want := range map[time.Duration]int{-time.Second: 2, 0: 1, time.Second: 0} {
+		if summary, err := export(t.Context(), s, io.Discard, now.Add(after)); err != nil || summary.Answers != want {
+			t.Errorf("after %v: got %d answers, %v, want %d", after, summary.Answers, err, want)
+		}
+	}
+}
+
+// A trail whose end is another than the store says is not exported.
+func TestExportOfAnotherEnd(t *testing.T) {
+	s := started(t)
+	fill(t, s).Update(func(tx domain.Tx) error {
+		r, err := tx.AuditRecord(1)
+		text, err1 := r.JSON()
+		r.Hash[0] ^= 1 // of the head alone
+		return errors.Join(err, err1, tx.BeginImport(), tx.PutAudit(r, text), tx.EndImport())
+	})
+	if _, err := Export(t.Context(), s, io.Discard); err == nil || !strings.Contains(err.Error(), "does not end with what the store says") {
+		t.Errorf("got error %v, want that the trail does not end so", err)
+	}
+}
+
+// forgetful is a store whose lists lack their last preset, as where it is damaged.
+type forgetful struct{ domain.Store }
+
+func (s forgetful) View(ctx context.Context, fn func(domain.Reader) error) error {
+	return s.Store.View(ctx, func(r domain.Reader) error { return fn(lacking{r}) })
+}
+
+type lacking struct{ domain.Reader }
+
+func (r lacking) PresetPage(workspaceID string, page domain.Page) ([]byte, int, error) {
+	list, total, err := r.Reader.PresetPage(workspaceID, page)
+	return list, max(0, total-1), err
+}
+
+// A preset that is in no list is not left out in silence.
+func TestExportOfShortList(t *testing.T) {
+	s := started(t)
+	f := fill(t, s)
+	f.Version("", "a", "{}")
+	f.Version("", "b", "{}")
+	if _, err := Export(t.Context(), forgetful{s}, io.Discard); err == nil || !strings.Contains(err.Error(), "1 presets are listed, and 2 are stored") {
+		t.Errorf("got error %v, want that the list is short", err)
+	}
+}
