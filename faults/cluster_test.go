@@ -247,13 +247,14 @@ func (r *clusterRun) one(f clusterFault) {
 	}
 	r.check(f, resets)
 	r.all.add(linear)
+	checked := time.Now()
 	verdict := linear.check()
 	if verdict != porcupine.Ok {
 		t.Errorf("%s: the history is %s\n%s", f.name, verdict, linear.why())
 	}
-	t.Logf("%3d %-26s took=%v gap=%v resumed=%v equal-after=%v lag=%v oldest=%v acknowledged=%d linear=%d/%d unknown=%d %s", r.cycle, f.name, time.Since(begun).Round(100*time.Millisecond),
+	t.Logf("%3d %-26s took=%v gap=%v resumed=%v equal-after=%v lag=%v oldest=%v acknowledged=%d linear=%d/%d unknown=%d %s in %v", r.cycle, f.name, time.Since(begun).Round(100*time.Millisecond),
 		now.gap.Round(time.Millisecond), now.resumed.Round(time.Millisecond), now.equal.Round(time.Millisecond), now.lags.Round(time.Millisecond), now.age.Round(time.Millisecond),
-		len(l.versions), linear.requests, linear.writes, linear.unknown, verdict)
+		len(l.versions), linear.requests, linear.writes, linear.unknown, verdict, time.Since(checked).Round(time.Millisecond))
 }
 
 // check compares what all nodes have with what is recorded, and with each other.

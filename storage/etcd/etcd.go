@@ -209,7 +209,7 @@ func (s *Store) await(ctx context.Context, revision int64) error {
 	patience, cancel := context.WithTimeout(ctx, s.timeout)
 	defer cancel()
 	for {
-		err := within(patience, firstPatience, func(ctx context.Context) error { return s.model.wait(ctx, revision) })
+		err := within(patience, nextAttempt, func(ctx context.Context) error { return s.model.wait(ctx, revision) })
 		switch {
 		case err == nil:
 			return nil

@@ -184,7 +184,7 @@ func (w *watcher) forget(why string) {
 func (w *watcher) kick() {
 	w.mu.Lock()
 	defer w.mu.Unlock()
-	if time.Since(w.heard) > firstPatience/2 {
+	if time.Since(w.heard) > nextAttempt {
 		w.heard = time.Now()
 		w.restart()
 	}
