@@ -72,6 +72,7 @@ func newMembers(t *testing.T) []*member {
 	for i, m := range members {
 		m.args = []string{
 			"--name", fmt.Sprintf("m%d", i), "--data-dir", filepath.Join(folder, fmt.Sprintf("m%d", i)), "--logger", "zap", "--log-level", "error",
+			"--pre-vote=true", // else, before 3.5, a member that comes back makes the others elect a leader again
 			"--listen-client-urls", "http://" + m.client, "--advertise-client-urls", "http://" + m.client,
 			"--listen-peer-urls", "http://" + m.peer, "--initial-advertise-peer-urls", "http://" + m.proxied, "--initial-cluster", strings.Join(names, ","),
 		}

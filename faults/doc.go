@@ -1,6 +1,7 @@
 // Package faults runs the built server as a child process and does to it what
 // happens to servers: kills, power cuts, full disks, damaged files, reloads under
-// load. What the server acknowledged is recorded outside of it and compared
+// load, and to a cluster that its servers and etcd are in, servers that stop and
+// networks that are cut. What the server acknowledged is recorded outside of it and compared
 // with what it says afterwards.
 //
 // The short form of all runs is part of the second tier:
