@@ -382,7 +382,9 @@ func (c *committer) send(g *group) (latest commit, err error) {
 	defer change.End()
 	next := g.base.next()
 	next.changes = uint32(len(ops))
-	response, err := c.propose(s.ctx, g.base, next, g.guesses, ops, tries(g.ops) >= modestTries)
+	attempt, cancel := context.WithTimeout(s.ctx, firstPatience)
+	response, err := c.propose(attempt, proposal{g.base, next, g.guesses, ops, tries(g.ops) >= modestTries})
+	cancel()
 	switch {
 	case err == nil && response.Succeeded:
 		c.tell(nil)

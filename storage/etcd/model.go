@@ -121,6 +121,15 @@ func (m *model) find(number uint64) (commit, bool) {
 	return c, ok
 }
 
+// place returns whether a commit is known, and whether it is the one after the last that
+// is. Both are told at one moment: this node's own become known at any.
+func (m *model) place(c commit) (known, next bool) {
+	m.mu.Lock()
+	defer m.mu.Unlock()
+	k, ok := m.recent[c.number]
+	return ok && k.id == c.id, !ok && c.follows(m.last)
+}
+
 // wait waits until a commit that was made at a revision is known, or ctx ends.
 func (m *model) wait(ctx context.Context, revision int64) error {
 	for {

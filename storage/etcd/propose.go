@@ -9,26 +9,32 @@ import (
 	clientv3 "go.etcd.io/etcd/client/v3"
 )
 
-// propose asks etcd once to make a commit, provided that base is the last one and that
-// there is nothing yet under some keys. If it is not, an urgent one asks other nodes to let this one go first.
-func (c *committer) propose(ctx context.Context, base, next commit, vacant []string, ops []clientv3.Op, urgent bool) (*clientv3.TxnResponse, error) {
-	ctx, cancel := context.WithTimeout(ctx, firstPatience)
-	defer cancel()
+// proposal is a commit to be made, provided that base is the last one and that there is
+// nothing yet under some keys.
+type proposal struct {
+	base, next commit
+	vacant     []string
+	ops        []clientv3.Op
+	urgent     bool // if base is not the last one, other nodes are asked to let this one go first
+}
+
+// propose asks etcd once to make a commit.
+func (c *committer) propose(ctx context.Context, p proposal) (*clientv3.TxnResponse, error) {
 	key := c.store.prefix + lastKey
 	otherwise := []clientv3.Op{clientv3.OpGet(key)}
-	if urgent {
+	if p.urgent {
 		otherwise = append(otherwise, clientv3.OpPut(c.store.prefix+waitingKey, string(binary.BigEndian.AppendUint64(slices.Clone(c.id[:]), uint64(2*c.took)))))
 	}
 	conditions := []clientv3.Cmp{
-		clientv3.Compare(clientv3.ModRevision(key), "=", base.revision),
-		clientv3.Compare(clientv3.Value(key), "=", encodeCommit(base)),
+		clientv3.Compare(clientv3.ModRevision(key), "=", p.base.revision),
+		clientv3.Compare(clientv3.Value(key), "=", encodeCommit(p.base)),
 	}
-	for _, k := range vacant {
+	for _, k := range p.vacant {
 		conditions = append(conditions, clientv3.Compare(clientv3.CreateRevision(c.store.prefix+k), "=", 0))
 	}
 	return c.store.client.Txn(ctx).
 		If(conditions...).
-		Then(append(inParts(ops), clientv3.OpPut(key, encodeCommit(next)))...).
+		Then(append(inParts(p.ops), clientv3.OpPut(key, encodeCommit(p.next)))...).
 		Else(otherwise...).
 		Commit()
 }
@@ -64,7 +70,9 @@ func (c *committer) settle(base, unknown commit) (commit, error) {
 	defer cancel()
 	for ctx.Err() == nil {
 		fence := base.next()
-		response, err := c.propose(ctx, base, fence, nil, nil, false)
+		attempt, cancel := context.WithTimeout(ctx, nextAttempt)
+		response, err := c.propose(attempt, proposal{base: base, next: fence})
+		cancel()
 		if err != nil {
 			time.Sleep(retryPause)
 			continue

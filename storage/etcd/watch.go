@@ -335,10 +335,10 @@ func (w *watcher) applyOne(events []*clientv3.Event, revision int64) error {
 		}
 	}
 	if made != nil {
-		switch known, ok := s.model.find(made.number); {
-		case ok && known.id == made.id:
+		switch known, next := s.model.place(*made); {
+		case known:
 			return nil // this node's own
-		case ok || !made.follows(s.model.latest()) || int(made.changes) != len(changes):
+		case !next || int(made.changes) != len(changes):
 			// After a compaction etcd 3.4 may tell what was written by the commit at which it
 			// ended, and not what was removed.
 			return errMissed
