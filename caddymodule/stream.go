@@ -150,7 +150,7 @@ func (t *adminTarget) sendUntil(ctx context.Context, method, path string, header
 	}
 	answers := make(chan answer, 1)
 	go func() {
-		response, err := t.send(method, path, headers, body)
+		response, err := t.send(method, path, headers, body) //nolint:bodyclose // whoever takes the answer closes it
 		answers <- answer{response, err}
 	}()
 	select {
