@@ -10,12 +10,12 @@ import (
 )
 
 // commit is one change of what is stored, as the record of the last commit has it: its
-// number, its id, that of the one before, and how many records it changed; numbers are
-// big endian. Each adds one to the number of the one before.
+// number, its id, that of the one before, and how many records it is known to have
+// removed; numbers are big endian. Each adds one to the number of the one before.
 type commit struct {
 	number    uint64
 	id, after uuid.UUID
-	changes   uint32
+	removed   uint32
 	revision  int64 // etcd's, at which it was made
 }
 
@@ -39,7 +39,7 @@ func (c commit) contradicts(before commit) bool {
 
 func encodeCommit(c commit) string {
 	text := append(append(binary.BigEndian.AppendUint64(nil, c.number), c.id[:]...), c.after[:]...)
-	return string(binary.BigEndian.AppendUint32(text, c.changes))
+	return string(binary.BigEndian.AppendUint32(text, c.removed))
 }
 
 func decodeCommit(record []byte, revision int64) (commit, error) {
@@ -49,6 +49,6 @@ func decodeCommit(record []byte, revision int64) (commit, error) {
 	}
 	return commit{
 		number: binary.BigEndian.Uint64(record), id: uuid.UUID(record[8:24]), after: uuid.UUID(record[24:40]),
-		changes: binary.BigEndian.Uint32(record[40:]), revision: revision,
+		removed: binary.BigEndian.Uint32(record[40:]), revision: revision,
 	}, nil
 }

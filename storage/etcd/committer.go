@@ -10,7 +10,6 @@ import (
 	"maps"
 	"math/rand/v2"
 	"runtime/debug"
-	"slices"
 	"strings"
 	"sync"
 	"sync/atomic"
@@ -363,14 +362,15 @@ func (c *committer) add(g *group, on *snapshot, op *operation) bool {
 // errOvertaken is returned when another node committed first.
 var errOvertaken = errors.New("another commit came first")
 
-// send commits a group. When a guess was wrong, or another commit came first it returns the last one that is
-// known.
+// send commits a group. When a guess was wrong, or another commit came first, it returns
+// the last one that is known.
 func (c *committer) send(g *group) (latest commit, err error) {
 	if len(g.writes.Writes) == 0 {
 		return c.confirm(g)
 	}
 	s := c.store
-	ops, changes, err := c.operations(g)
+	next := g.base.next()
+	ops, changes, err := c.operations(g, &next)
 	if err != nil {
 		return latest, err
 	}
@@ -380,8 +380,6 @@ func (c *committer) send(g *group) (latest commit, err error) {
 	}
 	change.Begin()
 	defer change.End()
-	next := g.base.next()
-	next.changes = uint32(len(ops))
 	attempt, cancel := context.WithTimeout(s.ctx, firstPatience)
 	response, err := c.propose(attempt, proposal{g.base, next, g.guesses, ops, tries(g.ops) >= modestTries})
 	cancel()
@@ -476,18 +474,17 @@ func (c *committer) confirm(g *group) (commit, error) {
 	return latest, err
 }
 
-// operations returns what a group asks of etcd, which makes one event of each, and what
-// changes with it.
-func (c *committer) operations(g *group) (ops []clientv3.Op, changes []change, err error) {
+// operations returns what a group asks of etcd for its commit, and what changes with it.
+func (c *committer) operations(g *group, next *commit) (ops []clientv3.Op, changes []change, err error) {
 	for _, w := range g.writes.Writes {
 		key := c.store.prefix + string(w.Key)
 		changes = append(changes, change{string(w.Key), w.Record})
 		if w.Record == nil {
-			// What comes and goes within a group was never there.
-			record, known := c.store.model.get(string(w.Key), g.base.revision)
-			if absent := known && record == nil || slices.Contains(g.guesses, string(w.Key)); !absent {
-				ops = append(ops, clientv3.OpDelete(key))
+			// What was written within the group may never have been stored.
+			if record, known := c.store.model.get(string(w.Key), g.base.revision); known && record != nil {
+				next.removed++
 			}
+			ops = append(ops, clientv3.OpDelete(key))
 			continue
 		}
 		var options []clientv3.OpOption

@@ -208,7 +208,7 @@ func (s *Store) await(ctx context.Context, revision int64) error {
 	}
 	patience, cancel := context.WithTimeout(ctx, s.timeout)
 	defer cancel()
-	for {
+	for told := s.watcher.events.Load(); ; {
 		err := within(patience, nextAttempt, func(ctx context.Context) error { return s.model.wait(ctx, revision) })
 		switch {
 		case err == nil:
@@ -216,7 +216,9 @@ func (s *Store) await(ctx context.Context, revision int64) error {
 		case ctx.Err() != nil:
 			return ctx.Err()
 		case patience.Err() != nil:
-			s.watcher.forget("the cluster does not tell what was committed")
+			if s.watcher.events.Load() == told { // else there is but much to tell
+				s.watcher.forget("the cluster does not tell what was committed")
+			}
 			return fmt.Errorf("%w: the changes of others do not arrive", domain.ErrUnavailable)
 		}
 		s.watcher.kick()

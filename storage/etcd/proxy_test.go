@@ -95,8 +95,22 @@ func (p *proxy) end(conns ...net.Conn) {
 
 func (p *proxy) copy(direction int, from, to net.Conn) {
 	defer p.end(from, to)
-	buffer := make([]byte, 64<<10)
+	type chunk struct {
+		bytes []byte
+		due   time.Time
+	}
+	chunks := make(chan chunk, 1024) // on their way
+	defer close(chunks)
+	go func() {
+		for c := range chunks {
+			time.Sleep(time.Until(c.due))
+			if _, err := to.Write(c.bytes); err != nil {
+				p.end(from, to)
+			}
+		}
+	}()
 	for {
+		buffer := make([]byte, 64<<10)
 		n, err := from.Read(buffer)
 		if err != nil {
 			return
@@ -113,10 +127,7 @@ func (p *proxy) copy(direction int, from, to net.Conn) {
 		if swallow {
 			continue
 		}
-		time.Sleep(delay)
-		if _, err := to.Write(buffer[:n]); err != nil {
-			return
-		}
+		chunks <- chunk{buffer[:n], time.Now().Add(delay)}
 	}
 }
 

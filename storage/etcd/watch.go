@@ -309,6 +309,7 @@ func (w *watcher) applyOne(events []*clientv3.Event, revision int64) error {
 	s := w.store
 	stamps := s.stamps.Change()
 	var changes []change
+	var removed uint32
 	var made *commit
 	for _, e := range events {
 		key := string(e.Kv.Key[len(s.prefix):])
@@ -330,6 +331,8 @@ func (w *watcher) applyOne(events []*clientv3.Event, revision int64) error {
 			c := change{key: key}
 			if e.Type == clientv3.EventTypePut {
 				c.record = e.Kv.Value
+			} else {
+				removed++
 			}
 			changes = append(changes, c)
 		}
@@ -338,7 +341,7 @@ func (w *watcher) applyOne(events []*clientv3.Event, revision int64) error {
 		switch known, next := s.model.place(*made); {
 		case known:
 			return nil // this node's own
-		case !next || int(made.changes) != len(changes):
+		case !next || removed < made.removed:
 			// After a compaction etcd 3.4 may tell what was written by the commit at which it
 			// ended, and not what was removed.
 			return errMissed

@@ -123,7 +123,7 @@ func TestMissed(t *testing.T) {
 		"a gap":              {number: last.number + 2, id: uuid.New(), after: last.id},
 		"another before it":  {number: last.number + 1, id: uuid.New(), after: uuid.New()},
 		"another of its own": {number: last.number, id: uuid.New(), after: last.after},
-		"a part":             {number: last.number + 1, id: uuid.New(), after: last.id, changes: 1},
+		"a part":             {number: last.number + 1, id: uuid.New(), after: last.id, removed: 1},
 	} {
 		event := &clientv3.Event{Type: clientv3.EventTypePut, Kv: &mvccpb.KeyValue{Key: []byte(s.prefix + lastKey), Value: []byte(encodeCommit(c)), ModRevision: last.revision + 10}}
 		if err := s.watcher.apply([]*clientv3.Event{event}); !errors.Is(err, errMissed) {
