@@ -10,6 +10,7 @@ import (
 	"maps"
 	"math/rand/v2"
 	"runtime/debug"
+	"slices"
 	"strings"
 	"sync"
 	"sync/atomic"
@@ -53,8 +54,6 @@ const (
 	// maxMisses is how often an operation gives way to others while what it reads is
 	// fetched, before they wait for that.
 	maxMisses = 16
-	// maxPatience is the longest pause for company.
-	maxPatience = 5 * time.Millisecond
 )
 
 // operation is one call of Update.
@@ -85,19 +84,18 @@ type committer struct {
 	done  chan struct{}
 
 	// These are the goroutine's own.
-	stage records.Stage
-	alone int           // how many operations are to go into a transaction of their own
-	took  time.Duration // how long the last try took that was overtaken
-	// company is how many operations may soon wait, when those come again that were
-	// just answered, and patience is for how long they are worth waiting for.
-	company  int
-	patience time.Duration
+	stage   records.Stage
+	waiting []*operation  // for a group
+	next    *group        // is being gathered, on top of flying if that is there; nil for none
+	flying  *group        // was sent; nil for none
+	landed  chan landing  // has what became of flying
+	alone   int           // how many operations are to go into a transaction of their own
+	took    time.Duration // how long the last try took that was overtaken
 
 	id        uuid.UUID    // of this node
 	asked     atomic.Int64 // by another node, to let it go first: for how long, 0 for not
 	overtaken atomic.Int64
-	fetching  atomic.Int64 // operations for which something is read
-	refused   atomic.Bool  // the last change
+	refused   atomic.Bool // the last change
 
 	mu     sync.Mutex
 	queue  []*operation
@@ -105,7 +103,7 @@ type committer struct {
 }
 
 func newCommitter(s *Store) *committer {
-	return &committer{store: s, id: uuid.New(), wake: make(chan struct{}, 1), done: make(chan struct{})}
+	return &committer{store: s, id: uuid.New(), wake: make(chan struct{}, 1), done: make(chan struct{}), landed: make(chan landing, 1)}
 }
 
 // update queues an operation and waits for its outcome.
@@ -136,7 +134,6 @@ func (c *committer) push(op *operation) {
 // fetch reads into memory what an operation missed there, so that others need not wait
 // for it, and queues the operation again.
 func (c *committer) fetch(op *operation, key string) {
-	defer c.fetching.Add(-1)
 	last := c.store.model.latest()
 	on := &snapshot{ctx: op.ctx, store: c.store, last: last, revision: last.revision}
 	if _, err := on.fetch(key); err != nil {
@@ -179,85 +176,88 @@ func (c *committer) close() {
 
 func (c *committer) run() {
 	defer close(c.done)
-	var waiting []*operation
 	for {
-		c.linger(len(waiting))
 		c.mu.Lock()
-		waiting = append(waiting, c.queue...)
+		c.waiting = append(c.waiting, c.queue...)
 		c.queue = nil
 		closed := c.closed
 		c.mu.Unlock()
+		c.gather()
 		switch {
-		case len(waiting) > 0:
-			waiting = c.commit(waiting)
-		case closed:
+		case c.flying == nil && c.next != nil:
+			c.launch()
+		case c.flying == nil && closed:
 			return
 		default:
-			<-c.wake
-		}
-	}
-}
-
-// linger waits for company a little: a commit of many takes hardly longer than one of
-// some, and those that come too late for it wait for all of it. Who is alone does not wait.
-func (c *committer) linger(waiting int) {
-	company := c.company
-	if c.company = 0; company <= 1 {
-		return
-	}
-	over := time.NewTimer(c.patience)
-	defer over.Stop()
-	for {
-		c.mu.Lock()
-		enough := waiting+len(c.queue) >= company || c.closed
-		c.mu.Unlock()
-		if enough {
-			return
-		}
-		select {
-		case <-c.wake:
-		case <-over.C:
-			return
+			select {
+			case <-c.wake:
+			case l := <-c.landed:
+				c.land(l)
+			}
 		}
 	}
 }
 
 // group is operations that go into one transaction, on top of one commit.
 type group struct {
-	base    commit
+	base    commit // of a group on top of one that is flying, the commit below that
+	on      *snapshot
 	ops     []*operation
 	writes  records.Layer
 	guesses []string // keys that must not have a record yet
 	size    int
+	full    bool
+	sent    time.Time
+	took    time.Duration // as the committer's
 }
 
-// commit makes one transaction of the first of ops, and answers those that are done
-// with. It returns those that are not.
-func (c *committer) commit(ops []*operation) (rest []*operation) {
+// landing is what became of a group: the commit that it was, or an error and the last
+// commit that is known.
+type landing struct {
+	commit commit
+	err    error
+}
+
+// launch sends the next group.
+func (c *committer) launch() {
+	g := c.next
 	if err := c.store.watcher.reachable(); err != nil {
-		for _, op := range ops {
-			if op.begun || op.claim() {
-				op.answer <- err
-			}
-		}
-		return nil
+		c.next = nil
+		answer(g.ops, err)
+		return
 	}
-	if patience := time.Duration(c.asked.Swap(0)); patience > 0 && tries(ops) <= modestTries {
+	if patience := time.Duration(c.asked.Swap(0)); patience > 0 && tries(g.ops) <= modestTries {
 		_ = within(c.store.ctx, min(patience, courtesy), func(ctx context.Context) error {
-			return c.store.model.wait(ctx, c.store.model.latest().revision+1)
+			return c.store.model.wait(ctx, g.base.revision+1)
 		})
+		c.again(nil)
+		return
 	}
-	begun := time.Now()
-	g, rest := c.gather(ops)
-	if len(g.ops) == 0 {
-		return rest
-	}
-	next, err := c.send(g)
-	if errors.Is(err, domain.ErrTooLarge) && len(g.ops) > 1 {
+	c.next, c.flying = nil, g
+	g.writes.Below, g.sent, g.took = nil, time.Now(), c.took
+	go func() {
+		made, err := c.send(g)
+		c.landed <- landing{made, err}
+	}()
+}
+
+// land answers the operations of the group that was flying, or puts them back. The next
+// group, which is on top of it, is gathered again unless that has become a commit.
+func (c *committer) land(l landing) {
+	g := c.flying
+	c.flying = nil
+	switch {
+	case l.err == nil:
+		if c.next != nil {
+			c.next.base = l.commit
+		}
+		for _, op := range g.ops {
+			op.answer <- op.err
+		}
+	case errors.Is(l.err, domain.ErrTooLarge) && len(g.ops) > 1:
 		c.alone = len(g.ops) // etcd was configured to take less at once
-		return append(g.ops, rest...)
-	}
-	if errors.Is(err, errOvertaken) {
+		c.again(g.ops)
+	case errors.Is(l.err, errOvertaken):
 		c.overtaken.Add(1)
 		again := g.ops[:0]
 		for _, op := range g.ops {
@@ -267,23 +267,32 @@ func (c *committer) commit(ops []*operation) (rest []*operation) {
 			}
 			again = append(again, op)
 		}
-		if err := c.catchUp(g.base, next, again); err != nil {
-			for _, op := range again {
-				op.answer <- err
-			}
-			return rest
+		if err := c.catchUp(g.base, l.commit, again); err != nil {
+			answer(again, err)
+			again = nil
 		}
-		c.took = time.Since(begun)
-		return append(again, rest...)
+		c.took = time.Since(g.sent)
+		c.again(again)
+	default:
+		answer(g.ops, l.err)
+		c.again(nil)
 	}
-	c.mu.Lock()
-	c.company = len(g.ops) + len(rest) + len(c.queue) + int(c.fetching.Load())
-	c.mu.Unlock()
-	c.patience = min(time.Since(begun)/4, maxPatience)
-	for _, op := range g.ops {
-		op.answer <- cmp.Or(err, op.err)
+}
+
+// again puts operations back, and those of the next group behind them.
+func (c *committer) again(ops []*operation) {
+	ops = slices.Clip(ops)
+	if c.next != nil {
+		ops = append(ops, c.next.ops...)
+		c.next = nil
 	}
-	return rest
+	c.waiting = append(ops, c.waiting...)
+}
+
+func answer(ops []*operation, err error) {
+	for _, op := range ops {
+		op.answer <- err
+	}
 }
 
 // ask takes note of a node, which can be this one, that asks others to let it go first.
@@ -301,45 +310,65 @@ func tries(ops []*operation) (most int) {
 	return most
 }
 
-// gather applies operations from the front of ops, as many as go into one
-// transaction, and returns those that are left.
-func (c *committer) gather(ops []*operation) (g *group, rest []*operation) {
-	last := c.store.model.latest()
-	g = &group{base: last, writes: records.Layer{Writes: make(map[string]records.Write)}}
-	on := &snapshot{last: last, revision: last.revision, store: c.store}
-	for i, op := range ops {
-		if c.alone > 0 && len(g.ops) > 0 {
-			c.alone--
-			return g, ops[i:]
+// gather applies operations that wait, as many as go into one transaction.
+func (c *committer) gather() {
+	for i, op := range c.waiting {
+		if c.next != nil && c.next.full {
+			c.waiting = c.waiting[i:]
+			return
 		}
 		if !op.begun && !op.claim() {
 			continue // its caller has gone; nobody reads the answer
 		}
 		op.begun = true
-		on.ctx, on.hasty, on.guesses, on.room = op.ctx, op.misses < maxMisses, nil, 0
-		if op.tries == 0 {
-			on.room = maxGuesses
+		if c.next == nil {
+			c.next = c.newGroup()
 		}
-		if op.err = op.ctx.Err(); op.err == nil && !c.add(g, on, op) {
-			return g, ops[i:]
+		g := c.next
+		g.on.ctx, g.on.hasty, g.on.guesses, g.on.room = op.ctx, op.misses < maxMisses, nil, 0
+		if op.tries == 0 {
+			g.on.room = maxGuesses
+		}
+		if op.err = op.ctx.Err(); op.err == nil && !c.add(g, op) {
+			g.full = true
+			c.waiting = c.waiting[i:]
+			return
 		}
 		if errors.Is(op.err, records.ErrAbandoned) {
 			op.misses++
-			c.fetching.Add(1)
-			go c.fetch(op, on.missed)
+			go c.fetch(op, g.on.missed)
 			continue
 		}
 		g.ops = append(g.ops, op)
+		if c.alone > 0 {
+			c.alone--
+			g.full = true
+		}
 	}
-	return g, nil
+	c.waiting = nil
+	if c.next != nil && len(c.next.ops) == 0 {
+		c.next = nil
+	}
+}
+
+// newGroup returns an empty group on top of the one that is flying, or of the last commit.
+func (c *committer) newGroup() *group {
+	g := &group{writes: records.Layer{Writes: make(map[string]records.Write)}}
+	if c.flying != nil {
+		g.base, g.writes.Below = c.flying.base, &c.flying.writes
+	} else {
+		g.base = c.store.model.latest()
+	}
+	g.on = &snapshot{last: g.base, revision: g.base.revision, store: c.store}
+	return g
 }
 
 // add runs an operation on top of a group and adds its writes when fn succeeded. It
 // returns false, with all as if it had not run, when there was no room.
-func (c *committer) add(g *group, on *snapshot, op *operation) bool {
+func (c *committer) add(g *group, op *operation) bool {
 	c.stage.Reset()
 	c.stage.Below = &g.writes
-	if op.err = try(on, &c.stage, op.fn); op.err != nil {
+	if op.err = try(g.on, &c.stage, op.fn); op.err != nil {
 		return true
 	}
 	count, size := len(c.stage.Writes), spareSize
@@ -350,11 +379,11 @@ func (c *committer) add(g *group, on *snapshot, op *operation) bool {
 	case count > maxWrites || size > maxRequest:
 		op.err = fmt.Errorf("%w: a change of %d records and %d bytes is more than one transaction of etcd's holds", domain.ErrTooLarge, count, size)
 		return true
-	case len(g.guesses)+len(on.guesses) > maxGuesses || len(g.writes.Writes)+count > maxWrites || g.size+size > maxGroup && g.size > 0:
+	case len(g.guesses)+len(g.on.guesses) > maxGuesses || len(g.writes.Writes)+count > maxWrites || g.size+size > maxGroup && g.size > 0:
 		return false
 	}
 	g.size += size
-	g.guesses = append(g.guesses, on.guesses...)
+	g.guesses = append(g.guesses, g.on.guesses...)
 	maps.Copy(g.writes.Writes, c.stage.Writes)
 	return true
 }
@@ -381,7 +410,11 @@ func (c *committer) send(g *group) (latest commit, err error) {
 	change.Begin()
 	defer change.End()
 	attempt, cancel := context.WithTimeout(s.ctx, firstPatience)
-	response, err := c.propose(attempt, proposal{g.base, next, g.guesses, ops, tries(g.ops) >= modestTries})
+	p := proposal{base: g.base, next: next, vacant: g.guesses, ops: ops}
+	if tries(g.ops) >= modestTries {
+		p.urgent = 2 * g.took
+	}
+	response, err := c.propose(attempt, p)
 	cancel()
 	switch {
 	case err == nil && response.Succeeded:
@@ -513,7 +546,11 @@ func (c *committer) catchUp(base, latest commit, ops []*operation) error {
 	if err := c.store.await(c.store.ctx, latest.revision); err != nil {
 		return err
 	}
-	if n := tries(ops); n > 2 && n <= modestTries {
+	switch n := tries(ops); {
+	case n > modestTries:
+		// Whoever was asked to let this one go first may have sent one more before.
+		time.Sleep(min(c.took, courtesy) / 4)
+	case n > 2:
 		time.Sleep(rand.N(time.Duration(n) * time.Millisecond)) //nolint:gosec // no secret
 	}
 	return nil

@@ -15,15 +15,17 @@ type proposal struct {
 	base, next commit
 	vacant     []string
 	ops        []clientv3.Op
-	urgent     bool // if base is not the last one, other nodes are asked to let this one go first
+	// If base is not the last one, other nodes are asked to let this one go first, for so
+	// long; 0 for not.
+	urgent time.Duration
 }
 
 // propose asks etcd once to make a commit.
 func (c *committer) propose(ctx context.Context, p proposal) (*clientv3.TxnResponse, error) {
 	key := c.store.prefix + lastKey
 	otherwise := []clientv3.Op{clientv3.OpGet(key)}
-	if p.urgent {
-		otherwise = append(otherwise, clientv3.OpPut(c.store.prefix+waitingKey, string(binary.BigEndian.AppendUint64(slices.Clone(c.id[:]), uint64(2*c.took)))))
+	if p.urgent > 0 {
+		otherwise = append(otherwise, clientv3.OpPut(c.store.prefix+waitingKey, string(binary.BigEndian.AppendUint64(slices.Clone(c.id[:]), uint64(p.urgent)))))
 	}
 	conditions := []clientv3.Cmp{
 		clientv3.Compare(clientv3.ModRevision(key), "=", p.base.revision),
