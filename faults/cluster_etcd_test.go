@@ -18,6 +18,7 @@ import (
 	"os"
 	"os/exec"
 	"path/filepath"
+	"slices"
 	"strconv"
 	"strings"
 	"sync"
@@ -98,7 +99,7 @@ func (m *member) start(more ...string) {
 		m.t.Fatal(err)
 	}
 	defer log.Close()
-	m.cmd = exec.CommandContext(lifetime(m.t), m.binary, append(m.args[:len(m.args):len(m.args)], more...)...)
+	m.cmd = exec.CommandContext(lifetime(m.t), m.binary, append(slices.Clip(m.args), more...)...)
 	m.cmd.Stdout, m.cmd.Stderr = log, log
 	if err := m.cmd.Start(); err != nil {
 		m.t.Fatal(err)

@@ -20,35 +20,36 @@ type clusterFault struct {
 	name   string
 	writes bool // all nodes that are not hit take writes
 	resets bool // nodes may have to read all again
+	slow   bool // for the long form: tests of storage/etcd have much the same
 	// do makes it happen, and be over. It returns the nodes that it hit.
 	do func(r *clusterRun) []int
 }
 
 var clusterFaults = []clusterFault{
-	{"leader killed", true, false, func(r *clusterRun) []int { return r.killed(r.leader()) }},
-	{"follower killed", true, false, func(r *clusterRun) []int { return r.killed(r.follower()) }},
-	{"leader stopped", true, false, func(r *clusterRun) []int {
+	{"leader killed", true, false, false, func(r *clusterRun) []int { return r.killed(r.leader()) }},
+	{"follower killed", true, false, false, func(r *clusterRun) []int { return r.killed(r.follower()) }},
+	{"leader stopped", true, false, false, func(r *clusterRun) []int {
 		m := r.leader()
 		m.signal(syscall.SIGSTOP)
 		time.Sleep(3 * time.Second)
 		m.signal(syscall.SIGCONT)
 		return nil
 	}},
-	{"leader isolated", true, false, func(r *clusterRun) []int {
+	{"leader isolated", true, false, false, func(r *clusterRun) []int {
 		m := r.leader()
 		m.peers.isolate(m.id)
 		time.Sleep(6 * time.Second)
 		m.peers.isolate("")
 		return nil
 	}},
-	{"node killed", true, false, func(r *clusterRun) []int {
+	{"node killed", true, false, false, func(r *clusterRun) []int {
 		i := rand.IntN(len(r.nodes))
 		r.nodes[i].kill()
 		time.Sleep(time.Second)
 		r.nodes[i].mustStart()
 		return []int{i}
 	}},
-	{"node stopped", true, false, func(r *clusterRun) []int {
+	{"node stopped", true, false, false, func(r *clusterRun) []int {
 		i := rand.IntN(len(r.nodes))
 		for _, s := range []syscall.Signal{syscall.SIGSTOP, syscall.SIGCONT} {
 			if err := r.nodes[i].cmd.Process.Signal(s); err != nil {
@@ -60,20 +61,20 @@ var clusterFaults = []clusterFault{
 		}
 		return []int{i}
 	}},
-	{"node cut off", true, false, func(r *clusterRun) []int { return r.cutOff(broken, func() {}) }},
-	{"node without an answer", true, false, func(r *clusterRun) []int { return r.cutOff(silent, func() {}) }},
-	{"member without an answer", true, false, func(r *clusterRun) []int {
+	{"node cut off", true, false, false, func(r *clusterRun) []int { return r.cutOff(broken, func() {}) }},
+	{"node without an answer", true, false, true, func(r *clusterRun) []int { return r.cutOff(silent, func() {}) }},
+	{"member without an answer", true, false, true, func(r *clusterRun) []int {
 		node, m := rand.IntN(len(r.nodes)), rand.IntN(len(r.members))
 		r.links[node][m].set(silent)
 		time.Sleep(9 * time.Second)
 		r.links[node][m].set(linked)
 		return nil // there are two others
 	}},
-	{"compacted while cut off", true, true, func(r *clusterRun) []int {
+	{"compacted while cut off", true, true, false, func(r *clusterRun) []int {
 		return r.cutOff(broken, func() { r.members[rand.IntN(len(r.members))].compact() })
 	}},
-	{"no quorum", false, false, (*clusterRun).noQuorum},
-	{"quota full", false, true, (*clusterRun).quota},
+	{"no quorum", false, false, false, (*clusterRun).noQuorum},
+	{"quota full", false, true, false, (*clusterRun).quota},
 }
 
 // leader returns the member that leads.
