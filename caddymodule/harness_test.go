@@ -7,7 +7,6 @@ import (
 	"flag"
 	"fmt"
 	"io"
-	"math/rand/v2"
 	"net"
 	"net/http"
 	"net/http/httptest"
@@ -25,6 +24,7 @@ import (
 	_ "github.com/caddyserver/caddy/v2/modules/standard"
 
 	"github.com/caddy-presets/caddy-presets/caddymodule/internal/caddytest"
+	"github.com/caddy-presets/caddy-presets/storage/storagetest"
 )
 
 var update = flag.Bool("update", false, "rewrite the golden files")
@@ -231,33 +231,9 @@ func (s *server) eventually(ok func() bool) bool {
 	return false
 }
 
-// ports is the last port given out. Caddy shares ports with whoever listens on
-// them already, so tests that run at the same time must not get the same: each
-// package has a range of its own, below those that systems give out themselves.
-var ports = struct {
-	sync.Mutex
-	last int
-}{last: 10000 + rand.IntN(6000)}
+var ports = storagetest.NewPorts(10000, 16000)
 
-// freeAddress returns a loopback address that nobody listens on, and that no
-// other call of this package gets for long.
-func freeAddress(t *testing.T) string {
-	t.Helper()
-	ports.Lock()
-	defer ports.Unlock()
-	for range 6000 {
-		if ports.last++; ports.last >= 16000 {
-			ports.last = 10000
-		}
-		address := fmt.Sprintf("127.0.0.1:%d", ports.last)
-		if l, err := net.Listen("tcp", address); err == nil {
-			l.Close()
-			return address
-		}
-	}
-	t.Fatal("no free port")
-	return ""
-}
+func freeAddress(*testing.T) string { return ports.Address() }
 
 // upstream is a gateway that remembers what reached it.
 type upstream struct {

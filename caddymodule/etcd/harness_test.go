@@ -5,7 +5,6 @@ import (
 	"context"
 	"fmt"
 	"io"
-	"math/rand/v2"
 	"net"
 	"net/http"
 	"net/http/httptest"
@@ -14,7 +13,6 @@ import (
 	"path/filepath"
 	"runtime"
 	"strings"
-	"sync"
 	"testing"
 	"time"
 
@@ -64,27 +62,9 @@ func TestMain(m *testing.M) {
 	os.Exit(code)
 }
 
-// ports is the last port given out. Package storage/etcd has the lower half of the range.
-var ports = struct {
-	sync.Mutex
-	last int
-}{last: 23500 + rand.IntN(500)}
+var ports = storagetest.NewPorts(23500, 24000)
 
-func freeAddress() string {
-	ports.Lock()
-	defer ports.Unlock()
-	for range 500 {
-		if ports.last++; ports.last >= 24000 {
-			ports.last = 23500
-		}
-		address := fmt.Sprintf("127.0.0.1:%d", ports.last)
-		if l, err := net.Listen("tcp", address); err == nil {
-			l.Close()
-			return address
-		}
-	}
-	panic("no free port")
-}
+func freeAddress() string { return ports.Address() }
 
 // cluster is an etcd server, which may not run yet.
 type cluster struct {

@@ -7,7 +7,6 @@ import (
 	"fmt"
 	"io"
 	"io/fs"
-	"math/rand/v2"
 	"net"
 	"net/http"
 	"os"
@@ -21,6 +20,7 @@ import (
 
 	"github.com/caddy-presets/caddy-presets/domain"
 	"github.com/caddy-presets/caddy-presets/storage/badger"
+	"github.com/caddy-presets/caddy-presets/storage/storagetest"
 )
 
 // binary is this command, built once for all tests here.
@@ -126,33 +126,9 @@ func (p *process) try(method, path, secret, body string) (int, string, error) {
 	return answer.StatusCode, string(text), err
 }
 
-// ports is the last port given out. Caddy shares ports with whoever listens on
-// them already, so tests that run at the same time must not get the same: each
-// package has a range of its own, below those that systems give out themselves.
-var ports = struct {
-	sync.Mutex
-	last int
-}{last: 16000 + rand.IntN(4000)}
+var ports = storagetest.NewPorts(16000, 20000)
 
-// freeAddress returns a loopback address that nobody listens on, and that no
-// other call of this package gets for long.
-func freeAddress(t *testing.T) string {
-	t.Helper()
-	ports.Lock()
-	defer ports.Unlock()
-	for range 4000 {
-		if ports.last++; ports.last >= 20000 {
-			ports.last = 16000
-		}
-		address := fmt.Sprintf("127.0.0.1:%d", ports.last)
-		if l, err := net.Listen("tcp", address); err == nil {
-			l.Close()
-			return address
-		}
-	}
-	t.Fatal("no free port")
-	return ""
-}
+func freeAddress(*testing.T) string { return ports.Address() }
 
 // command runs "caddy presets ..." and returns what it prints.
 func (p *process) command(args ...string) (out, errOut string, err error) {

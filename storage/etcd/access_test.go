@@ -47,6 +47,7 @@ func TestNewerFormat(t *testing.T) {
 
 // TestUsers is a cluster with users.
 func TestUsers(t *testing.T) {
+	t.Parallel()
 	const password = "the-secret-of-the-store"
 	members := cluster(t, 1)
 	admin := client(t, addresses(members)...)
@@ -176,6 +177,7 @@ func (a *authority) file(name string) string { return filepath.Join(a.folder, na
 
 // TestTLS is a cluster that wants certificates of its clients.
 func TestTLS(t *testing.T) {
+	t.Parallel()
 	a := newAuthority(t)
 	a.issue("server", a.cert, a.key)
 	a.issue("client", a.cert, a.key)

@@ -58,6 +58,7 @@ func TestCheck(t *testing.T) {
 
 // TestCheckAway is a cluster that is away from the middle of a check on: that is no damage.
 func TestCheckAway(t *testing.T) {
+	t.Parallel()
 	p := newProxy(t, shared.address)
 	s := open(t, Options{Endpoints: []string{p.address}, RequestTimeout: time.Second, MaxStaleness: time.Minute})
 	f := storagetest.Fill(t, s)

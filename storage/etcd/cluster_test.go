@@ -257,6 +257,7 @@ func TestFarNode(t *testing.T) {
 // TestUnknownOutcome swallows the answer to a commit, or the request, and then ends the
 // connection.
 func TestUnknownOutcome(t *testing.T) {
+	t.Parallel()
 	for name, direction := range map[string]int{"request": requests, "answer": answers} {
 		t.Run(name, func(t *testing.T) {
 			p := newProxy(t, shared.address)
@@ -297,6 +298,7 @@ func TestUnknownOutcome(t *testing.T) {
 
 // TestNeverSettled is an outcome that cannot be found out in the time.
 func TestNeverSettled(t *testing.T) {
+	t.Parallel()
 	p := newProxy(t, shared.address)
 	s := open(t, Options{Endpoints: []string{p.address}, MaxStaleness: time.Minute, RequestTimeout: 1500 * time.Millisecond})
 	w := newID()

@@ -84,6 +84,7 @@ func TestRestored(t *testing.T) {
 		{"bumped, one commit more", bumped, lost + 1, "read", 0},
 	} {
 		t.Run(test.name, func(t *testing.T) {
+			t.Parallel()
 			m := cluster(t, 1)[0]
 			p := newProxy(t, m.address)
 			// So that nothing is found out by asking now and then.

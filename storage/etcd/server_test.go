@@ -3,14 +3,11 @@ package etcd
 import (
 	"crypto/sha256"
 	"fmt"
-	"math/rand/v2"
-	"net"
 	"os"
 	"os/exec"
 	"path/filepath"
 	"runtime"
 	"strings"
-	"sync"
 	"testing"
 	"time"
 
@@ -64,29 +61,10 @@ type nowhere struct{}
 
 func (nowhere) Write(p []byte) (int, error) { return len(p), nil }
 
-// ports is the last port given out. Each package has a range of its own, below those
-// that systems give out themselves.
-var ports = struct {
-	sync.Mutex
-	last int
-}{last: 23000 + rand.IntN(500)}
+var ports = storagetest.NewPorts(23000, 23500)
 
 // freeAddress returns a loopback address that nobody listens on.
-func freeAddress() string {
-	ports.Lock()
-	defer ports.Unlock()
-	for range 500 {
-		if ports.last++; ports.last >= 23500 {
-			ports.last = 23000
-		}
-		address := fmt.Sprintf("127.0.0.1:%d", ports.last)
-		if l, err := net.Listen("tcp", address); err == nil {
-			l.Close()
-			return address
-		}
-	}
-	panic("no free port")
-}
+func freeAddress() string { return ports.Address() }
 
 // member is one etcd server.
 type member struct {

@@ -20,6 +20,7 @@ import (
 // TestMemberHangs is a cluster one of whose members keeps its connections open and says
 // nothing, the one that is watched among them, while others commit.
 func TestMemberHangs(t *testing.T) {
+	t.Parallel()
 	var members []*proxy
 	var endpoints []string
 	for range 3 {
