@@ -20,7 +20,7 @@ type Ports struct {
 
 // NewPorts returns the ports from first up to end, which is not one of them.
 func NewPorts(first, end int) *Ports {
-	return &Ports{first: first, end: end, last: first + rand.IntN(end-first)} //nolint:gosec // no secret
+	return &Ports{first: first, end: end, last: first + rand.IntN(end-first)}
 }
 
 // Address returns an address that nobody listens on, and that no other call gets for long.
