@@ -11,7 +11,6 @@ import (
 	"os"
 	"os/exec"
 	"path/filepath"
-	"runtime"
 	"strings"
 	"testing"
 	"time"
@@ -40,23 +39,10 @@ func TestMain(m *testing.M) {
 	if err != nil {
 		panic(err)
 	}
-	for _, name := range []string{"XDG_DATA_HOME", "HOME", "AppData"} {
-		if name != "HOME" {
-			os.Setenv(name, home)
-		}
+	for _, name := range []string{"XDG_DATA_HOME", "AppData"} {
+		os.Setenv(name, home)
 	}
-	if program = os.Getenv("PRESETS_ETCD"); program == "" {
-		program = filepath.Join(home, "etcd")
-		if runtime.GOOS == "windows" {
-			program += ".exe"
-		}
-		build := exec.Command("go", "build", "-o", program, ".")
-		build.Dir = "../../storage/etcd/testserver"
-		if out, err := build.CombinedOutput(); err != nil {
-			fmt.Fprintf(os.Stderr, "SKIPPED: all tests that need etcd, as it cannot be built: %v\n%s", err, out)
-			program = ""
-		}
-	}
+	program = storagetest.EtcdServer("../../storage/etcd/testserver", home)
 	code := m.Run()
 	os.RemoveAll(home)
 	os.Exit(code)

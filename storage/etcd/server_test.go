@@ -6,7 +6,6 @@ import (
 	"os"
 	"os/exec"
 	"path/filepath"
-	"runtime"
 	"strings"
 	"testing"
 	"time"
@@ -34,18 +33,8 @@ func run(m *testing.M) int {
 		panic(err)
 	}
 	defer os.RemoveAll(folder)
-	if program = os.Getenv("PRESETS_ETCD"); program == "" {
-		program = filepath.Join(folder, "etcd")
-		if runtime.GOOS == "windows" {
-			program += ".exe"
-		}
-		build := exec.Command("go", "build", "-o", program, ".")
-		build.Dir = "testserver"
-		if out, err := build.CombinedOutput(); err != nil {
-			fmt.Fprintf(os.Stderr, "SKIPPED: all tests that need etcd, as it cannot be built: %v\n%s", err, out)
-			program = ""
-			return m.Run()
-		}
+	if program = storagetest.EtcdServer("testserver", folder); program == "" {
+		return m.Run()
 	}
 	members, err := launch(folder, 1)
 	if err != nil {
