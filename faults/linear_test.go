@@ -67,23 +67,32 @@ func TestLinearizable(t *testing.T) {
 // A gateway in between that now and then does what a faulty server would must be
 // noticed, or TestLinearizable would not notice such a server either. The same
 // gateway without its faults must not be.
+//
+// No single fault need show: what it did is often undone before anyone looks. So
+// there are rounds until one is noticed, and 60 that are not are proof enough of a
+// checker that is blind: of 25 rounds with 3 to 15 faults each, one went unnoticed.
 func TestLinearizableControl(t *testing.T) {
 	begun := time.Now()
 	s := newServer(t, options{})
 	s.mustStart()
 	var figures []any
-	for i, fault := range []string{"none", "stale", "hidden-write"} {
+	rounds := 0
+	for _, fault := range []string{"none", "stale", "hidden-write"} {
 		proxy := newFaultyProxy(t, s.site, fault)
-		r := newRound(t, i, 4, 4, 150, proxy.url)
-		r.run(func(func() float64) {})
-		verdict := r.check()
-		switch {
-		case fault == "none" && verdict != porcupine.Ok:
-			t.Errorf("through a proxy that is not faulty: %s\n%s", verdict, r.why())
-		case fault != "none" && proxy.faults.Load() == 0:
-			t.Errorf("%s: the proxy did no wrong", fault)
-		case fault != "none" && verdict != porcupine.Illegal:
-			t.Errorf("%s: %d faults, and the history is %s: this run is blind", fault, proxy.faults.Load(), verdict)
+		verdict := porcupine.Ok
+		for tried := 0; verdict == porcupine.Ok && tried < 40; tried++ {
+			if fault == "none" && tried == 2 || proxy.faults.Load() >= 60 {
+				break
+			}
+			r := newRound(t, rounds, 4, 4, 150, proxy.url)
+			rounds++
+			r.run(func(func() float64) {})
+			if verdict = r.check(); fault == "none" && verdict != porcupine.Ok {
+				t.Errorf("through a proxy that is not faulty: %s\n%s", verdict, r.why())
+			}
+		}
+		if fault != "none" && verdict != porcupine.Illegal {
+			t.Errorf("%s: %d faults, and each history is %s: this run is blind", fault, proxy.faults.Load(), verdict)
 		}
 		figures = append(figures, fault, fmt.Sprintf("%s(%d faults)", verdict, proxy.faults.Load()))
 	}
