@@ -4,6 +4,7 @@ import (
 	"errors"
 	"fmt"
 	"maps"
+	"slices"
 	"time"
 
 	clientv3 "go.etcd.io/etcd/client/v3"
@@ -81,9 +82,13 @@ func (c *committer) newGroup() *group {
 // add runs an operation on top of a group and adds its writes when fn succeeded. It
 // returns false, with all as if it had not run, when there was no room.
 func (c *committer) add(g *group, op *operation) bool {
-	c.stage.Reset()
-	c.stage.Below = &g.writes
-	if op.err = try(g.on, &c.stage, op.fn); op.err != nil {
+	op.err = c.try(g, op)
+	if len(g.on.guesses) > 0 && (len(c.stage.Writes) == 0 || op.err != nil && !errors.Is(op.err, records.ErrAbandoned)) {
+		// This may come of a guess, of which no commit would make sure.
+		g.on.guesses, g.on.room = nil, 0
+		op.err = c.try(g, op)
+	}
+	if op.err != nil {
 		return true
 	}
 	count, size := len(c.stage.Writes), spareSize
@@ -103,31 +108,41 @@ func (c *committer) add(g *group, op *operation) bool {
 	return true
 }
 
+// try runs an operation on top of a group, and leaves what it writes in the stage.
+func (c *committer) try(g *group, op *operation) error {
+	c.stage.Reset()
+	c.stage.Below = &g.writes
+	return try(g.on, &c.stage, op.fn)
+}
+
 // operations returns what a group asks of etcd for its commit, and what changes with it.
 func (c *committer) operations(g *group, next *commit) (ops []clientv3.Op, changes []change, err error) {
-	for _, w := range g.writes.Writes {
-		key := c.store.prefix + string(w.Key)
-		changes = append(changes, change{string(w.Key), w.Record})
+	ops, changes = make([]clientv3.Op, 0, len(g.writes.Writes)), make([]change, 0, len(g.writes.Writes))
+	for k, w := range g.writes.Writes {
+		changes = append(changes, change{k, w.Record})
+		op := clientv3.OpDelete("")
 		if w.Record == nil {
 			// What was written within the group may never have been stored.
-			if record, known := c.store.model.get(string(w.Key), g.base.revision); known && record != nil {
+			if record, known := c.store.model.get(k, g.base.revision); known && record != nil {
 				next.removed++
 			}
-			ops = append(ops, clientv3.OpDelete(key))
-			continue
-		}
-		var options []clientv3.OpOption
-		if w.Expires != 0 {
-			lease, err := c.store.leases.until(c.store.ctx, w.Expires)
-			if err != nil {
-				if refused(err) {
-					c.tell(err)
+		} else {
+			var options []clientv3.OpOption
+			if w.Expires != 0 {
+				lease, err := c.store.leases.until(c.store.ctx, w.Expires)
+				if err != nil {
+					if refused(err) {
+						c.tell(err)
+					}
+					return nil, nil, fmt.Errorf("%w: etcd: %w", domain.ErrUnavailable, err)
 				}
-				return nil, nil, fmt.Errorf("%w: etcd: %w", domain.ErrUnavailable, err)
+				options = append(options, clientv3.WithLease(lease))
 			}
-			options = append(options, clientv3.WithLease(lease))
+			op = clientv3.OpPut("", "", options...)
+			op.WithValueBytes(w.Record) // which is not copied
 		}
-		ops = append(ops, clientv3.OpPut(key, string(w.Record), options...))
+		op.WithKeyBytes(slices.Concat([]byte(c.store.prefix), w.Key))
+		ops = append(ops, op)
 	}
 	return ops, changes, nil
 }

@@ -2,6 +2,7 @@ package etcd
 
 import (
 	"context"
+	"errors"
 	"fmt"
 	"sync"
 	"sync/atomic"
@@ -145,6 +146,82 @@ func TestTakenVersion(t *testing.T) {
 		}
 		return err
 	}); err != nil {
+		t.Error(err)
+	}
+}
+
+// A slug that the node does not know is taken for free, and a request that it does not know
+// for a new one, until that is made sure of. Nobody is told what came of that where it was
+// wrong, whether or not anything was to be stored.
+func TestTakenSlug(t *testing.T) {
+	one, other := open(t, Options{}), open(t, Options{})
+	var taken [4]domain.Workspace
+	for i := range taken {
+		taken[i] = newWorkspace(fmt.Sprint("taken-", i))
+		if err := one.Update(t.Context(), func(tx domain.Tx) error { return tx.PutWorkspace(taken[i]) }); err != nil {
+			t.Fatal(err)
+		}
+	}
+	errTaken, errMissing := errors.New("taken"), errors.New("missing")
+	runs := 0
+	err := other.Update(t.Context(), func(tx domain.Tx) error {
+		runs++
+		if _, err := tx.WorkspaceID(taken[0].Slug); err == nil {
+			return errTaken
+		}
+		return tx.PutWorkspace(newWorkspace(taken[0].Slug))
+	})
+	if !errors.Is(err, errTaken) || runs < 2 {
+		t.Errorf("a second workspace with a slug: got error %v in run %d, want that it is taken, in a later run than the first", err, runs)
+	}
+	err = other.Update(t.Context(), func(tx domain.Tx) error {
+		if _, err := tx.WorkspaceID(taken[1].Slug); err != nil {
+			return errMissing
+		}
+		return nil
+	})
+	if err != nil {
+		t.Errorf("an error that came of a guess: %v", err)
+	}
+	var found string
+	err = other.Update(t.Context(), func(tx domain.Tx) error {
+		found, _ = tx.WorkspaceID(taken[2].Slug)
+		return nil
+	})
+	if err != nil || found != taken[2].ID {
+		t.Errorf("what changes nothing: got %q, %v, want %s", found, err, taken[2].ID)
+	}
+	answered := domain.Replay{ID: domain.ReplayID{1}, Answer: []byte("{}"), ExpiresAt: time.Now().Add(time.Hour)}
+	if err := one.Update(t.Context(), func(tx domain.Tx) error { return tx.PutReplay(answered) }); err != nil {
+		t.Fatal(err)
+	}
+	var again error
+	err = other.Update(t.Context(), func(tx domain.Tx) error {
+		if _, again = tx.Replay(answered.ID); again == nil {
+			return nil
+		}
+		return tx.PutWorkspace(newWorkspace("twice"))
+	})
+	if err != nil || again != nil {
+		t.Errorf("a request that was answered by another node: got error %v, and %v of its answer", err, again)
+	}
+	// The one under an id is another matter than the one under a slug.
+	renamed := taken[3]
+	renamed.Slug = "renamed"
+	if err := other.Update(t.Context(), func(tx domain.Tx) error { return tx.PutWorkspace(renamed) }); err != nil {
+		t.Fatal(err)
+	}
+	err = one.View(t.Context(), func(r domain.Reader) error {
+		if _, err := r.WorkspaceID(taken[3].Slug); !errors.Is(err, domain.ErrNotFound) {
+			t.Errorf("the slug of a workspace that was renamed: got error %v, want ErrNotFound", err)
+		}
+		_, total, err := r.WorkspacePage(domain.Page{Limit: 10})
+		if total != len(taken) {
+			t.Errorf("there are %d workspaces, want %d", total, len(taken))
+		}
+		return err
+	})
+	if err != nil {
 		t.Error(err)
 	}
 }

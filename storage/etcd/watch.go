@@ -4,6 +4,7 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"slices"
 	"sync"
 	"sync/atomic"
 	"time"
@@ -307,25 +308,27 @@ func (w *watcher) apply(events []*clientv3.Event) error {
 // applyOne applies the changes of a revision.
 func (w *watcher) applyOne(events []*clientv3.Event, revision int64) error {
 	s := w.store
+	made, err := w.commitOf(events, revision)
+	if err != nil {
+		return err
+	}
+	if made != nil {
+		switch known, next := s.model.place(*made); {
+		case known:
+			return nil // this node's own
+		case !next:
+			return errMissed
+		}
+	}
 	stamps := s.stamps.Change()
 	var changes []change
 	var removed uint32
-	var made *commit
 	for _, e := range events {
 		key := string(e.Kv.Key[len(s.prefix):])
 		switch {
-		case key == lastKey && e.Type == clientv3.EventTypePut:
-			c, err := decodeCommit(e.Kv.Value, revision)
-			if err != nil {
-				s.logger.Error("a commit cannot be read", zap.Error(err))
-				return err
-			}
-			made = &c
-		case key == lastKey:
-			s.logger.Error("the store's keys have been removed from etcd")
 		case key == waitingKey:
 			s.committer.ask(e.Kv.Value)
-		case !records.Key(key).Valid(): // the marker, or someone else's
+		case !records.Key(key).Valid(): // the last commit, the marker, or someone else's
 		default:
 			records.Key(key).Changes(stamps)
 			c := change{key: key}
@@ -337,18 +340,31 @@ func (w *watcher) applyOne(events []*clientv3.Event, revision int64) error {
 			changes = append(changes, c)
 		}
 	}
-	if made != nil {
-		switch known, next := s.model.place(*made); {
-		case known:
-			return nil // this node's own
-		case !next || removed < made.removed:
-			// After a compaction etcd 3.4 may tell what was written by the commit at which it
-			// ended, and not what was removed.
-			return errMissed
-		}
+	if made != nil && removed < made.removed {
+		// After a compaction etcd 3.4 may tell what was written by the commit at which it
+		// ended, and not what was removed.
+		return errMissed
 	}
 	stamps.Begin()
 	s.model.apply(changes, revision, made, false)
 	stamps.End()
 	return nil
+}
+
+// commitOf returns the commit that was made at a revision, nil if none was.
+func (w *watcher) commitOf(events []*clientv3.Event, revision int64) (*commit, error) {
+	for _, e := range slices.Backward(events) { // it is written last
+		switch {
+		case string(e.Kv.Key[len(w.store.prefix):]) != lastKey:
+		case e.Type == clientv3.EventTypeDelete:
+			w.store.logger.Error("the store's keys have been removed from etcd")
+		default:
+			made, err := decodeCommit(e.Kv.Value, revision)
+			if err != nil {
+				w.store.logger.Error("a commit cannot be read", zap.Error(err))
+			}
+			return &made, err
+		}
+	}
+	return nil, nil //nolint:nilnil // there need not be one
 }

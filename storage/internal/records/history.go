@@ -152,6 +152,15 @@ func (r *Reader) Replay(id domain.ReplayID) (domain.Replay, error) {
 	return replay, err
 }
 
+// Replay implements domain.Reader. Requests are seldom repeated, so that there is guessed to
+// be no answer.
+func (t *Tx) Replay(id domain.ReplayID) (domain.Replay, error) {
+	if t.vacant(ReplayKey(id)) {
+		return domain.Replay{ID: id}, domain.ErrNotFound
+	}
+	return t.Reader.Replay(id)
+}
+
 // Replays implements domain.Reader. It sees the writes that the operation had
 // staged when the iteration began.
 func (r *Reader) Replays() iter.Seq2[domain.Replay, error] {

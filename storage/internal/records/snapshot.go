@@ -25,8 +25,9 @@ type Snapshot interface {
 }
 
 // Guesser is a Snapshot that can take something for granted, and make sure of it when
-// what came of that is to be stored: if it was wrong, all is run again. Functions can see
-// nothing of it but that an error comes later.
+// what came of that is to be stored: if it was wrong, all is run again. Where nothing is
+// to be stored, as after an error, all is run again without guesses, so that nobody is
+// told what came of a wrong one.
 type Guesser interface {
 	// Vacant reports whether there is no record under k, which is to be expected, as
 	// far as that can be told without reading it.

@@ -70,6 +70,15 @@ func (t *Tx) unpoint(k Key, id string) error {
 	}
 }
 
+// WorkspaceID implements domain.Reader. Most slugs that are new to an engine's memory are
+// those of new workspaces, so that there is guessed to be none.
+func (t *Tx) WorkspaceID(slug string) (string, error) {
+	if k, ok := WorkspaceSlugKey(slug); ok && t.vacant(k) {
+		return "", domain.ErrNotFound
+	}
+	return t.Reader.WorkspaceID(slug)
+}
+
 // PutWorkspace implements domain.Tx.
 func (t *Tx) PutWorkspace(w domain.Workspace) error {
 	k, ok := WorkspaceKey(w.ID)
@@ -81,7 +90,10 @@ func (t *Tx) PutWorkspace(w domain.Workspace) error {
 	if err != nil {
 		return t.write(k, nil, err)
 	}
-	stored, err := loadOrZero(&t.Reader, k, parseWorkspace)
+	var stored storedWorkspace
+	if !t.vacant(k) {
+		stored, err = loadOrZero(&t.Reader, k, parseWorkspace)
+	}
 	if err == nil && stored.json != nil {
 		err = t.releaseSlug(stored, w.Slug)
 	}
