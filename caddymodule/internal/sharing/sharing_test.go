@@ -1,0 +1,217 @@
+package sharing
+
+import (
+	"context"
+	"errors"
+	"io/fs"
+	"maps"
+	"os"
+	"path/filepath"
+	"runtime"
+	"strings"
+	"sync"
+	"testing"
+)
+
+// settings say which file to share, and who does.
+type settings struct{ path, who string }
+
+// file cannot be opened while it is open.
+type file struct {
+	*os.File
+	newest   func() *settings
+	closedBy string
+}
+
+func (f *file) Close() error {
+	f.closedBy = f.newest().who
+	runtime.Gosched() // others may come meanwhile
+	return errors.Join(f.File.Close(), os.Remove(f.Name()))
+}
+
+type pool = Pool[settings, *file]
+
+func newPool() *pool {
+	return &pool{Open: func(s settings, newest func() *settings) (*file, error) {
+		f, err := os.OpenFile(s.path, os.O_CREATE|os.O_EXCL, 0o600)
+		return &file{File: f, newest: newest}, err
+	}}
+}
+
+func lease(p *pool, path, who string) *Lease[settings, *file] {
+	return p.Lease(path, settings{path, who})
+}
+
+func acquire(t *testing.T, l *Lease[settings, *file]) *file {
+	t.Helper()
+	f, err := l.Acquire()
+	if err != nil {
+		t.Fatal(err)
+	}
+	return f
+}
+
+func release(t *testing.T, l *Lease[settings, *file]) {
+	t.Helper()
+	if err := l.Release(); err != nil {
+		t.Error(err)
+	}
+}
+
+func isOpen(f *file) bool {
+	_, err := f.Stat()
+	return err == nil
+}
+
+func wantInUse(t *testing.T, p *pool, want map[*file]int) {
+	t.Helper()
+	if got := p.InUse(); !maps.Equal(got, want) {
+		t.Errorf("in use are %v, want %v", got, want)
+	}
+}
+
+func TestReloads(t *testing.T) {
+	p, dir := newPool(), t.TempDir()
+	here, there := filepath.Join(dir, "here"), filepath.Join(dir, "there")
+	first, second, third := lease(p, here, "first"), lease(p, here, "second"), lease(p, there, "third")
+
+	f := acquire(t, first)
+	if same := acquire(t, second); same != f || f.newest().who != "second" {
+		t.Errorf("the same key: got the same handle: %t, and the newest is %v", same == f, f.newest())
+	}
+	wantInUse(t, p, map[*file]int{f: 2})
+	release(t, first)
+	wantInUse(t, p, map[*file]int{f: 1})
+
+	other := acquire(t, third)
+	wantInUse(t, p, map[*file]int{f: 1, other: 1})
+	_ = second.Use(t.Context(), func(*file) error {
+		release(t, second) // the configuration ends, a request of it does not
+		if current, ok := second.Current(); !ok || current != f || !isOpen(f) {
+			t.Error("it is closed under a request")
+		}
+		return nil
+	})
+	if _, ok := second.Current(); ok || isOpen(f) || f.closedBy != "second" || f.newest() != nil {
+		t.Errorf("another key: the handle before is open: %t, its last user was %q, and now is %v", isOpen(f), f.closedBy, f.newest())
+	}
+	wantInUse(t, p, map[*file]int{other: 1})
+	release(t, third)
+	wantInUse(t, p, nil)
+}
+
+func TestReloadsThatFail(t *testing.T) {
+	p, path := newPool(), filepath.Join(t.TempDir(), "f")
+	unfit := errors.New("no stranger")
+	p.Fits = func(_ *file, s settings) error {
+		if s.who == "stranger" {
+			return unfit
+		}
+		return nil
+	}
+	first := lease(p, path, "first")
+	f := acquire(t, first)
+	if _, err := lease(p, path, "stranger").Acquire(); !errors.Is(err, unfit) {
+		t.Errorf("got %v, want that it does not fit", err)
+	}
+	missing := lease(p, filepath.Join(path, "x", "y"), "missing")
+	if _, err := missing.Acquire(); err == nil || !strings.HasPrefix(err.Error(), "opening the store: ") {
+		t.Errorf("got %v, want that it cannot be opened", err)
+	}
+	if _, ok := missing.Current(); ok {
+		t.Error("a lease has what could not be opened")
+	}
+	if wantInUse(t, p, map[*file]int{f: 1}); f.newest().who != "first" {
+		t.Errorf("the newest is %v, want the first", f.newest())
+	}
+	acquire(t, lease(p, path, "second"))
+	wantInUse(t, p, map[*file]int{f: 2})
+}
+
+// Requests may come after the end of their configuration.
+func TestLateRequests(t *testing.T) {
+	p, path := newPool(), filepath.Join(t.TempDir(), "f")
+	var told error
+	p.NotClosed = func(_ settings, err error) { told = err }
+	l := lease(p, path, "late")
+	var f *file
+	failure := errors.New("of the call")
+	use := func(ctx context.Context, before func()) error {
+		return l.Use(ctx, func(opened *file) error {
+			f = opened
+			before()
+			return failure
+		})
+	}
+	if err := use(t.Context(), func() {}); !errors.Is(err, failure) || isOpen(f) || told != nil {
+		t.Errorf("got %v and %v, and the handle is open: %t", err, told, isOpen(f))
+	}
+	if err := use(t.Context(), func() { os.Remove(path) }); !errors.Is(err, failure) || !errors.Is(told, fs.ErrNotExist) {
+		t.Errorf("got %v and told %v, want the call's own error, and to be told that closing failed", err, told)
+	}
+	ctx, cancel := context.WithCancel(t.Context())
+	cancel()
+	f = nil
+	if err := use(ctx, func() {}); !errors.Is(err, context.Canceled) || f != nil {
+		t.Errorf("got %v, want that its time is over and nothing is opened", err)
+	}
+	wantInUse(t, p, nil)
+}
+
+// While one is opened the others can be listed.
+func TestInUseWhileOpening(t *testing.T) {
+	p, dir := newPool(), t.TempDir()
+	f := acquire(t, lease(p, filepath.Join(dir, "f"), "first"))
+	open := p.Open
+	p.Open = func(s settings, newest func() *settings) (*file, error) {
+		wantInUse(t, p, map[*file]int{f: 1})
+		if newest().who != "second" {
+			t.Errorf("the newest is %v, want the one that opens it", newest())
+		}
+		return open(s, newest)
+	}
+	other := acquire(t, lease(p, filepath.Join(dir, "other"), "second"))
+	wantInUse(t, p, map[*file]int{f: 1, other: 1})
+}
+
+// Configurations come and go at once, and requests of each come before and after its
+// end: what they use is open, and nobody opens it twice.
+func TestManyAtOnce(t *testing.T) {
+	p, path := newPool(), filepath.Join(t.TempDir(), "f")
+	opened, open := 0, p.Open
+	p.Open = func(s settings, newest func() *settings) (*file, error) {
+		opened++ // in one's turn
+		runtime.Gosched()
+		return open(s, newest)
+	}
+	var wg sync.WaitGroup
+	for range 3 {
+		wg.Go(func() {
+			for range 200 {
+				l := lease(p, path, "one of many")
+				if _, err := l.Acquire(); err != nil {
+					t.Error(err)
+					return
+				}
+				used := make(chan error)
+				go func() {
+					used <- l.Use(t.Context(), func(f *file) error {
+						p.InUse()
+						_ = f.newest().who
+						_, err := f.Stat()
+						return err
+					})
+				}()
+				if err := errors.Join(l.Release(), <-used); err != nil {
+					t.Error(err)
+					return
+				}
+			}
+		})
+	}
+	wg.Wait()
+	wantInUse(t, p, nil)
+	if t.Logf("opened %d times", opened); opened < 10 {
+		t.Errorf("it was opened %d times: not the load this test is for", opened)
+	}
+}
