@@ -279,7 +279,7 @@ func (s *server) holdWrites() (release func()) {
 	held, released, done := make(chan struct{}), make(chan struct{}), make(chan struct{})
 	go func() {
 		defer close(done)
-		l := &lease{folder: s.canonicalFolder(), logger: zap.NewNop()}
+		l := newLease(folderSettings{folder: s.canonicalFolder(), logger: zap.NewNop()})
 		err := l.Update(context.Background(), func(domain.Tx) error {
 			close(held)
 			<-released

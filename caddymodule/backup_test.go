@@ -370,15 +370,14 @@ func TestStalledBackup(t *testing.T) {
 	}
 	s.stop()
 	closed := func() bool {
-		live.Lock()
-		defer live.Unlock()
-		return !slices.Contains(live.handles, h)
+		_, open := folders.InUse()[h]
+		return !open
 	}
 	if !s.eventually(closed) {
 		t.Error("the store is still open")
 	}
-	folders.Lock() // it is closed before others have their turn, and then its folder may go
-	defer folders.Unlock()
+	folders.Turn.Lock() // it is closed before others have their turn, and then its folder may go
+	defer folders.Turn.Unlock()
 }
 
 // waitsToWrite reports whether a backup waits for its client to read.

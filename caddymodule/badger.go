@@ -7,14 +7,13 @@ import (
 	"io/fs"
 	"os"
 	"path/filepath"
-	"sync"
-	"sync/atomic"
 	"time"
 
 	"github.com/caddyserver/caddy/v2"
 	"github.com/caddyserver/caddy/v2/caddyconfig/caddyfile"
 	"go.uber.org/zap"
 
+	"github.com/caddy-presets/caddy-presets/caddymodule/internal/sharing"
 	"github.com/caddy-presets/caddy-presets/domain"
 	"github.com/caddy-presets/caddy-presets/storage/badger"
 )
@@ -74,17 +73,18 @@ func (b *Badger) Provision(ctx caddy.Context) error {
 	if b.ScrubInterval == 0 {
 		b.ScrubInterval = caddy.Duration(defaultScrubInterval)
 	}
-	lease := &lease{folder: folder, scrub: time.Duration(b.ScrubInterval), logger: ctx.Logger()}
+	s := folderSettings{folder: folder, scrub: time.Duration(b.ScrubInterval), logger: ctx.Logger()}
 	if b.EncryptionKeyFile != "" {
 		name, err := repl.ReplaceOrErr(b.EncryptionKeyFile, true, true)
 		if err == nil {
-			lease.key, err = readKeyFile(name, lease.logger)
+			s.key, err = readKeyFile(name, s.logger)
 		}
 		if err != nil {
 			return fmt.Errorf("encryption_key_file: %w", err)
 		}
 	}
-	if _, err := lease.acquire(); err != nil {
+	lease := newLease(s)
+	if _, err := lease.Acquire(); err != nil {
 		return err
 	}
 	b.lease = lease
@@ -114,14 +114,14 @@ func canonical(folder string) (string, error) {
 func (b *Badger) Store() domain.Store { return b.lease }
 
 // Name returns the folder.
-func (b *Badger) Name() string { return b.lease.folder }
+func (b *Badger) Name() string { return b.lease.Settings.folder }
 
 // Cleanup gives up the folder. The last to do so closes it.
 func (b *Badger) Cleanup() error {
 	if b.lease == nil {
 		return nil // Provision never got that far
 	}
-	return b.lease.release()
+	return b.lease.Release()
 }
 
 // UnmarshalCaddyfile reads the engine's part of the storage subdirective:
@@ -167,53 +167,20 @@ func (b *Badger) unmarshalSubdirective(d *caddyfile.Dispenser, name string) (err
 	return nil
 }
 
-// lease is a configuration's share in the handle on a folder. Requests that
-// were under way when the configuration was replaced still use it after
-// Cleanup, so it counts its users, the configuration being one of them: the
-// share is given up when the last is done, and taken again should a request
-// come even later.
-type lease struct {
+// folderSettings are what a configuration says about a folder.
+type folderSettings struct {
 	folder string
 	key    []byte        // nil without encryption
 	scrub  time.Duration // how often, not positive for never
 	logger *zap.Logger
-
-	mu     sync.Mutex // of changes to the fields below
-	users  int
-	handle atomic.Pointer[handle] // nil without users
 }
 
-func (l *lease) acquire() (*handle, error) {
-	l.mu.Lock()
-	defer l.mu.Unlock()
-	if l.users == 0 {
-		h, err := join(l)
-		if err != nil {
-			return nil, fmt.Errorf("opening the store: %w", err)
-		}
-		l.handle.Store(h)
-	}
-	l.users++
-	return l.handle.Load(), nil
+// lease is a configuration's share in the handle on a folder.
+type lease struct {
+	*sharing.Lease[folderSettings, *handle]
 }
 
-func (l *lease) release() error {
-	l.mu.Lock()
-	defer l.mu.Unlock()
-	l.users--
-	if l.users > 0 {
-		return nil
-	}
-	return l.handle.Swap(nil).leave(l)
-}
-
-// done ends one call's use. Where it was the last use of all and closing
-// fails, the call itself is none the worse for it.
-func (l *lease) done() {
-	if err := l.release(); err != nil {
-		l.logger.Error("closing the store failed", zap.String("folder", l.folder), zap.Error(err))
-	}
-}
+func newLease(s folderSettings) *lease { return &lease{folders.Lease(s.folder, s)} }
 
 // View implements domain.Store.
 func (l *lease) View(ctx context.Context, fn func(domain.Reader) error) error {
@@ -235,33 +202,27 @@ func (l *lease) Check(ctx context.Context) (report badger.Report, err error) {
 }
 
 func (l *lease) use(ctx context.Context, fn func(*badger.Store) error) error {
-	if err := ctx.Err(); err != nil {
-		return err // and do not open a folder for that, which nobody may use any more
-	}
-	h, err := l.acquire()
-	if err != nil {
-		return err
-	}
-	defer l.done()
-	store, err := h.get()
-	if err != nil {
-		return err
-	}
-	return fn(store)
+	return l.Use(ctx, func(h *handle) error {
+		store, err := h.get()
+		if err != nil {
+			return err
+		}
+		return fn(store)
+	})
 }
 
 // Stamps implements domain.Store. They are those of the store that is open: when
 // the folder was closed meanwhile and is opened again they are others.
 func (l *lease) Stamps() *domain.Stamps {
-	if h := l.handle.Load(); h != nil {
+	if h, ok := l.Current(); ok {
 		return h.stamps()
 	}
-	h, err := l.acquire()
-	if err != nil {
-		return noStamps // which match nothing that anyone kept
-	}
-	defer l.done()
-	return h.stamps()
+	stamps := noStamps // which match nothing that anyone kept
+	_ = l.Use(context.Background(), func(h *handle) error {
+		stamps = h.stamps()
+		return nil
+	})
+	return stamps
 }
 
 // Sync implements domain.Store.

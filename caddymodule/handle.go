@@ -8,34 +8,36 @@ import (
 	"math/rand/v2"
 	"os"
 	"path/filepath"
-	"slices"
 	"strings"
 	"sync"
 	"sync/atomic"
 	"syscall"
 	"time"
 
-	"github.com/caddyserver/caddy/v2"
 	"go.uber.org/zap"
 
 	"github.com/caddy-presets/caddy-presets/caddymodule/internal/logof"
+	"github.com/caddy-presets/caddy-presets/caddymodule/internal/sharing"
 	"github.com/caddy-presets/caddy-presets/domain"
 	"github.com/caddy-presets/caddy-presets/storage/badger"
 )
 
-// folders holds the one handle on each folder that is in use. Opening and
-// closing take turns, so that a folder that is being closed can be opened
-// again right after.
-var folders = struct {
-	sync.Mutex
-	pool *caddy.UsagePool // *handle by canonical folder
-}{pool: caddy.NewUsagePool()}
-
-// live holds the handles that metrics tell of. The pool cannot be asked for them: it
-// is locked for as long as it takes to open a folder.
-var live struct {
-	sync.Mutex
-	handles []*handle
+// folders has the handles on folders, by their canonical names.
+var folders = sharing.Pool[folderSettings, *handle]{
+	Open: func(s folderSettings, newest func() *folderSettings) (*handle, error) {
+		h := &handle{folder: s.folder, key: s.key, probe: probeApart, newest: newest}
+		return h, h.start()
+	},
+	Fits: func(h *handle, s folderSettings) error {
+		if bytes.Equal(h.key, s.key) {
+			return nil
+		}
+		return fmt.Errorf("the store in %s is in use with another encryption key, or without one: "+
+			"all that use a folder must have the same encryption_key_file", s.folder)
+	},
+	NotClosed: func(s folderSettings, err error) {
+		s.logger.Error("closing the store failed", zap.String("folder", s.folder), zap.Error(err))
+	},
 }
 
 // handle is the store in a folder, or the reason why there is none at the moment:
@@ -46,50 +48,13 @@ type handle struct {
 	key    []byte                       // nil without encryption
 	store  atomic.Pointer[badger.Store] // nil while it cannot be opened
 	probe  func(ctx context.Context, folder string, o badger.Options) error
+	newest func() *folderSettings // what concerns the folder as a whole goes by them
 
-	mu      sync.Mutex
-	why     error    // there is no store
-	sharers []*lease // the newest last
+	mu  sync.Mutex
+	why error // there is no store
 
 	quit context.CancelFunc // ends tending
 	done chan struct{}
-}
-
-// join gives a lease its share in the handle on its folder. It fails where that
-// cannot be what the operator meant, such as a folder that is in use or not a store.
-func join(l *lease) (*handle, error) {
-	folders.Lock()
-	defer folders.Unlock()
-	value, shared, err := folders.pool.LoadOrNew(l.folder, func() (caddy.Destructor, error) {
-		h := &handle{folder: l.folder, key: l.key, probe: probeApart, sharers: []*lease{l}}
-		return h, h.start()
-	})
-	if err != nil {
-		return nil, err
-	}
-	h := value.(*handle)
-	if !bytes.Equal(h.key, l.key) {
-		_, err := folders.pool.Delete(l.folder)
-		return nil, errors.Join(fmt.Errorf("the store in %s is in use with another encryption key, or without one: "+
-			"all that use a folder must have the same encryption_key_file", l.folder), err)
-	}
-	if shared {
-		h.mu.Lock()
-		defer h.mu.Unlock()
-		h.sharers = append(h.sharers, l)
-	}
-	return h, nil
-}
-
-// leave gives up a lease's share. The last to do so closes the store.
-func (h *handle) leave(l *lease) error {
-	folders.Lock()
-	defer folders.Unlock()
-	_, err := folders.pool.Delete(h.folder)
-	h.mu.Lock()
-	defer h.mu.Unlock()
-	h.sharers = slices.DeleteFunc(h.sharers, func(sharer *lease) bool { return sharer == l })
-	return err
 }
 
 // start opens the store, or goes on trying to where it may be possible later.
@@ -106,9 +71,6 @@ func (h *handle) start() error {
 	}
 	h.quit, h.done = quit, make(chan struct{})
 	go h.tend(ctx, a)
-	live.Lock()
-	defer live.Unlock()
-	live.handles = append(live.handles, h)
 	return nil
 }
 
@@ -309,12 +271,9 @@ func (h *handle) stamps() *domain.Stamps {
 	return noStamps
 }
 
-// Destruct closes the store, within the store's own limit of time. An attempt to open
+// Close closes the store, within the store's own limit of time. An attempt to open
 // it that is under way is given up.
-func (h *handle) Destruct() error {
-	live.Lock()
-	live.handles = slices.DeleteFunc(live.handles, func(other *handle) bool { return other == h })
-	live.Unlock()
+func (h *handle) Close() error {
 	h.quit()
 	<-h.done
 	if store := h.store.Load(); store != nil {
@@ -323,27 +282,16 @@ func (h *handle) Destruct() error {
 	return nil
 }
 
-// newest returns the lease that joined last, nil for none. What concerns the folder as
-// a whole goes by it: the logger of an earlier one may lead nowhere any more.
-func (h *handle) newest() *lease {
-	h.mu.Lock()
-	defer h.mu.Unlock()
-	if len(h.sharers) == 0 {
-		return nil
-	}
-	return h.sharers[len(h.sharers)-1]
-}
-
 func (h *handle) logger() *zap.Logger {
-	if l := h.newest(); l != nil {
-		return l.logger
+	if s := h.newest(); s != nil {
+		return s.logger
 	}
 	return zap.NewNop()
 }
 
 func (h *handle) scrubInterval() time.Duration {
-	if l := h.newest(); l != nil {
-		return l.scrub
+	if s := h.newest(); s != nil {
+		return s.scrub
 	}
 	return 0
 }

@@ -13,7 +13,6 @@ import (
 	"os"
 	"path/filepath"
 	"regexp"
-	"slices"
 	"strings"
 	"sync"
 	"testing"
@@ -113,8 +112,8 @@ func storeFolder(t *testing.T) string {
 			}
 			time.Sleep(20 * time.Millisecond)
 		}
-		folders.Lock() // which is held while one is closed
-		defer folders.Unlock()
+		folders.Turn.Lock() // which is held while one is closed
+		defer folders.Turn.Unlock()
 		os.RemoveAll(dir)
 	})
 	return filepath.Join(dir, "store")
@@ -122,9 +121,12 @@ func storeFolder(t *testing.T) string {
 
 // inUse reports whether a store in a folder is open.
 func inUse(dir string) bool {
-	live.Lock()
-	defer live.Unlock()
-	return slices.ContainsFunc(live.handles, func(h *handle) bool { return strings.Contains(h.folder, filepath.Base(dir)) })
+	for h := range folders.InUse() {
+		if strings.Contains(h.folder, filepath.Base(dir)) {
+			return true
+		}
+	}
+	return false
 }
 
 // stop replaces the configuration by an empty one, which releases the folder.

@@ -2,7 +2,6 @@ package caddymodule
 
 import (
 	"errors"
-	"slices"
 
 	"github.com/prometheus/client_golang/prometheus"
 )
@@ -44,10 +43,7 @@ func (storeMetrics) Describe(to chan<- *prometheus.Desc) {
 
 // Collect implements prometheus.Collector.
 func (storeMetrics) Collect(to chan<- prometheus.Metric) {
-	live.Lock()
-	handles := slices.Clone(live.handles)
-	live.Unlock()
-	for _, h := range handles {
+	for h := range folders.InUse() {
 		h.collect(to)
 	}
 }

@@ -133,10 +133,9 @@ func TestReplacedStore(t *testing.T) {
 // onlyHandle returns the handle of the only folder in use.
 func onlyHandle(t *testing.T) (only *handle) {
 	t.Helper()
-	folders.pool.Range(func(_, value any) bool {
-		only = value.(*handle)
-		return true
-	})
+	for h := range folders.InUse() {
+		only = h
+	}
 	if only == nil {
 		t.Fatal("no folder is in use")
 	}
@@ -316,13 +315,13 @@ func TestEnsureLaterEnds(t *testing.T) {
 // A request whose time is over does not open a folder that is in nobody's
 // configuration any more.
 func TestLeaseAfterTheEnd(t *testing.T) {
-	l := &lease{folder: storeFolder(t), logger: zap.NewNop()}
+	l := newLease(folderSettings{folder: storeFolder(t), logger: zap.NewNop()})
 	ctx, cancel := context.WithCancel(t.Context())
 	cancel()
 	if err := l.View(ctx, nil); !errors.Is(err, context.Canceled) {
 		t.Errorf("got %v, want that its context has ended", err)
 	}
-	if _, err := os.Stat(l.folder); err == nil {
+	if _, err := os.Stat(l.Settings.folder); err == nil {
 		t.Error("the folder was opened")
 	}
 }
@@ -343,9 +342,9 @@ func closedStore(t *testing.T) (folder string) {
 
 // A handle that is no longer needed does not wait for what an attempt to open the
 // store takes.
-func TestDestructEndsProbe(t *testing.T) {
+func TestCloseEndsProbe(t *testing.T) {
 	probing, first := make(chan struct{}), true
-	h := &handle{folder: closedStore(t), probe: func(ctx context.Context, _ string, _ badger.Options) error {
+	h := &handle{folder: closedStore(t), newest: func() *folderSettings { return nil }, probe: func(ctx context.Context, _ string, _ badger.Options) error {
 		if first {
 			first = false
 			return domain.ErrUnavailable
@@ -358,7 +357,7 @@ func TestDestructEndsProbe(t *testing.T) {
 		t.Fatal(err)
 	}
 	<-probing
-	if err := h.Destruct(); err != nil {
+	if err := h.Close(); err != nil {
 		t.Error(err)
 	}
 }
@@ -366,16 +365,8 @@ func TestDestructEndsProbe(t *testing.T) {
 // While a folder is being opened the metrics of the others can be read.
 func TestMetricsWhileOpening(t *testing.T) {
 	start(t, standard)
-	opening, opened := make(chan struct{}), make(chan struct{})
-	go func() {
-		_, _, _ = folders.pool.LoadOrNew("a folder that is being opened", func() (caddy.Destructor, error) {
-			close(opening)
-			<-opened
-			return nil, errors.New("not at all")
-		})
-	}()
-	<-opening
-	defer close(opened)
+	folders.Turn.Lock()
+	defer folders.Turn.Unlock()
 	gathered := make(chan int)
 	go func() {
 		registry := prometheus.NewRegistry()
@@ -400,7 +391,7 @@ func TestRetries(t *testing.T) {
 	var failure error
 	probes := 0
 	h := &handle{folder: closedStore(t), probe: func(context.Context, string, badger.Options) error { probes++; return failure }}
-	h.sharers = []*lease{{logger: zap.New(core)}}
+	h.newest = func() *folderSettings { return &folderSettings{logger: zap.New(core)} }
 	now, a := time.Now(), attempts{pause: retryInterval}
 	try := func(err error) (tried bool) {
 		before := probes
@@ -490,7 +481,6 @@ func TestUnknownCommands(t *testing.T) {
 }
 
 var (
-	_ caddy.Destructor = (*handle)(nil)
-	_ checker          = (*lease)(nil)
-	_ checker          = (*badger.Store)(nil)
+	_ checker = (*lease)(nil)
+	_ checker = (*badger.Store)(nil)
 )
