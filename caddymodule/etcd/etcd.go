@@ -95,8 +95,9 @@ func (e *Etcd) Provision(ctx caddy.Context) error {
 	if err != nil {
 		return err
 	}
-	lease := &lease{identity: identity, name: "etcd " + strings.Join(replaced.Endpoints, ",") + " " + options.Prefix, options: options, logger: ctx.Logger()}
-	if _, err := lease.acquire(); err != nil {
+	name := "etcd " + strings.Join(replaced.Endpoints, ",") + " " + options.Prefix
+	lease := &lease{clusters.Lease(identity, settings{name: name, options: options, logger: ctx.Logger()})}
+	if _, err := lease.Acquire(); err != nil {
 		return err
 	}
 	e.lease = lease
@@ -230,14 +231,14 @@ func (t *TLS) config() (*tls.Config, error) {
 func (e *Etcd) Store() domain.Store { return e.lease }
 
 // Name returns the endpoints and the prefix.
-func (e *Etcd) Name() string { return e.lease.name }
+func (e *Etcd) Name() string { return e.lease.Settings.name }
 
 // Cleanup lets go of the cluster. The last to do so closes the connection.
 func (e *Etcd) Cleanup() error {
 	if e.lease == nil {
 		return nil // Provision never got that far
 	}
-	return e.lease.release()
+	return e.lease.Release()
 }
 
 // Interface guards

@@ -4,33 +4,31 @@ import (
 	"context"
 	"errors"
 	"fmt"
-	"slices"
-	"sync"
 	"sync/atomic"
 	"time"
 
-	"github.com/caddyserver/caddy/v2"
 	"go.uber.org/zap"
 
 	"github.com/caddy-presets/caddy-presets/caddymodule/internal/logof"
+	"github.com/caddy-presets/caddy-presets/caddymodule/internal/sharing"
 	"github.com/caddy-presets/caddy-presets/domain"
 	"github.com/caddy-presets/caddy-presets/storage/etcd"
 )
 
-// handles holds the one handle on each cluster, user and prefix that is in use. Joining
-// and leaving are one step for all, so that one that is being closed is not joined.
-var handles = struct {
-	sync.Mutex
-	pool *caddy.UsagePool
-}{pool: caddy.NewUsagePool()}
+// clusters has the handles on clusters, by what Etcd.identity returns, which holds
+// secrets and is never to be shown.
+var clusters = sharing.Pool[settings, *handle]{
+	Open: open,
+	NotClosed: func(s settings, err error) {
+		s.logger.Error("letting go of the cluster failed", zap.String("store", s.name), zap.Error(err))
+	},
+}
 
-// inUse returns the handles that are in use.
-func inUse() (all []*handle) {
-	handles.pool.Range(func(_, value any) bool {
-		all = append(all, value.(*handle))
-		return true
-	})
-	return all
+// settings are what a configuration says about a cluster.
+type settings struct {
+	name    string
+	options etcd.Options
+	logger  *zap.Logger
 }
 
 // retryInterval is how often it is tried to reach a cluster that does not answer.
@@ -44,63 +42,30 @@ type handle struct {
 	why     atomic.Pointer[error]      // and why that is so
 	quit    context.CancelFunc
 	done    chan struct{}
-
-	mu      sync.Mutex
-	sharers []*lease // the newest last
 }
 
-func join(l *lease) (*handle, error) {
-	handles.Lock()
-	defer handles.Unlock()
-	value, shared, err := handles.pool.LoadOrNew(l.identity, func() (caddy.Destructor, error) {
-		h := &handle{name: l.name, options: l.options, done: make(chan struct{}), sharers: []*lease{l}}
-		h.options.Logger = logof.New(h.logger)
-		ctx, quit := context.WithCancel(context.Background())
-		h.quit = quit
-		err := h.open(ctx)
-		if err != nil && !errors.Is(err, domain.ErrUnavailable) {
-			quit()
-			return nil, err
+// open opens a store, or goes on trying to where the cluster may answer later.
+func open(s settings, newest func() *settings) (*handle, error) {
+	h := &handle{name: s.name, options: s.options, done: make(chan struct{})}
+	h.options.Logger = logof.New(func() *zap.Logger {
+		if s := newest(); s != nil {
+			return s.logger
 		}
-		if err != nil {
-			h.options.Logger.Error("the cluster does not answer: presets and workspaces are unavailable until it does, "+
-				"requests that do not need them are served", zap.String("store", h.name), zap.Error(err))
-		}
-		go h.tend(ctx)
-		return h, nil
-	})
-	if err != nil {
-		return nil, fmt.Errorf("opening the store: %w", err)
-	}
-	h := value.(*handle)
-	if shared {
-		h.mu.Lock()
-		defer h.mu.Unlock()
-		h.sharers = append(h.sharers, l)
-	}
-	return h, nil
-}
-
-// leave gives up a lease's share. The last to do so closes the store.
-func (h *handle) leave(l *lease) error {
-	handles.Lock()
-	defer handles.Unlock()
-	_, err := handles.pool.Delete(l.identity)
-	h.mu.Lock()
-	defer h.mu.Unlock()
-	h.sharers = slices.DeleteFunc(h.sharers, func(sharer *lease) bool { return sharer == l })
-	return err
-}
-
-// logger is that of the lease that joined last: an earlier one's may lead nowhere any
-// more.
-func (h *handle) logger() *zap.Logger {
-	h.mu.Lock()
-	defer h.mu.Unlock()
-	if len(h.sharers) == 0 {
 		return zap.NewNop()
+	})
+	ctx, quit := context.WithCancel(context.Background())
+	h.quit = quit
+	err := h.open(ctx)
+	if err != nil && !errors.Is(err, domain.ErrUnavailable) {
+		quit()
+		return nil, err
 	}
-	return h.sharers[len(h.sharers)-1].logger
+	if err != nil {
+		h.options.Logger.Error("the cluster does not answer: presets and workspaces are unavailable until it does, "+
+			"requests that do not need them are served", zap.String("store", h.name), zap.Error(err))
+	}
+	go h.tend(ctx)
+	return h, nil
 }
 
 func (h *handle) open(ctx context.Context) error {
@@ -132,8 +97,8 @@ func (h *handle) tend(ctx context.Context) {
 	}
 }
 
-// Destruct implements caddy.Destructor.
-func (h *handle) Destruct() error {
+// Close closes the store. An attempt to open it that is under way is given up.
+func (h *handle) Close() error {
 	h.quit()
 	<-h.done
 	if store := h.store.Load(); store != nil {
@@ -154,64 +119,20 @@ func (h *handle) get() (*etcd.Store, error) {
 	return nil, err
 }
 
-// lease is a configuration's share in a handle. Requests that were under way when the
-// configuration was replaced still use it after Cleanup, so it counts its users, the
-// configuration being one of them: the share is given up when the last is done, and
-// taken again should a request come even later.
+// lease is a configuration's share in a handle.
 type lease struct {
-	identity string // of the cluster, its user and the prefix, with secrets: never to be shown
-	name     string
-	options  etcd.Options
-	logger   *zap.Logger
-
-	mu     sync.Mutex // of changes to the fields below
-	users  int
-	handle atomic.Pointer[handle] // nil without users
-}
-
-func (l *lease) acquire() (*handle, error) {
-	l.mu.Lock()
-	defer l.mu.Unlock()
-	if l.users == 0 {
-		h, err := join(l)
-		if err != nil {
-			return nil, err
-		}
-		l.handle.Store(h)
-	}
-	l.users++
-	return l.handle.Load(), nil
-}
-
-func (l *lease) release() error {
-	l.mu.Lock()
-	defer l.mu.Unlock()
-	l.users--
-	if l.users > 0 {
-		return nil
-	}
-	return l.handle.Swap(nil).leave(l)
+	*sharing.Lease[settings, *handle]
 }
 
 // use calls fn with the store.
 func (l *lease) use(ctx context.Context, fn func(*etcd.Store) error) error {
-	if err := ctx.Err(); err != nil {
-		return err
-	}
-	h, err := l.acquire()
-	if err != nil {
-		return err
-	}
-	defer func() {
-		if err := l.release(); err != nil {
-			l.logger.Error("letting go of the cluster failed", zap.String("store", l.name), zap.Error(err))
+	return l.Use(ctx, func(h *handle) error {
+		store, err := h.get()
+		if err != nil {
+			return err
 		}
-	}()
-	store, err := h.get()
-	if err != nil {
-		return err
-	}
-	return fn(store)
+		return fn(store)
+	})
 }
 
 // View implements domain.Store.
@@ -240,7 +161,7 @@ func (l *lease) Sync(ctx context.Context) error {
 
 // Stamps implements domain.Store.
 func (l *lease) Stamps() *domain.Stamps {
-	if h := l.handle.Load(); h != nil {
+	if h, ok := l.Current(); ok {
 		if store := h.store.Load(); store != nil {
 			return store.Stamps()
 		}

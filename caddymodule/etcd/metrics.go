@@ -46,7 +46,7 @@ func (metrics) Describe(to chan<- *prometheus.Desc) {
 // Collect implements prometheus.Collector.
 func (metrics) Collect(to chan<- prometheus.Metric) {
 	told := make(map[string]bool) // one with other options may have the same name, as during a reload
-	for _, h := range inUse() {
+	for h := range clusters.InUse() {
 		if told[h.name] {
 			continue
 		}
