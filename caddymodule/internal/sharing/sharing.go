@@ -11,6 +11,9 @@
 //   - with another key, a handle of its own is opened, and the one before is closed
 //     as soon as neither a configuration nor a request uses it;
 //   - that fails, or whose settings do not fit what is open, all stays as it was.
+//
+// It is not a caddy.UsagePool because that knows how many share a value and not who, and
+// does not tell what it has while a value is being opened.
 package sharing
 
 import (
