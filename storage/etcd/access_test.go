@@ -16,6 +16,7 @@ import (
 	"path/filepath"
 	"slices"
 	"strings"
+	"sync"
 	"testing"
 	"time"
 
@@ -64,17 +65,22 @@ func TestUsers(t *testing.T) {
 		t.Fatal(err)
 	}
 	logs, logged := observer.New(zap.DebugLevel)
-	o := Options{Endpoints: addresses(members), Prefix: "mine/", RequestTimeout: 2 * time.Second, Logger: zap.New(logs)}
+	o := Options{Endpoints: addresses(members), Prefix: "mine/", Logger: zap.New(logs)}
+	const brief = 2 * time.Second // where the answer is waited for
 	for name, test := range map[string]struct {
 		change    func(*Options)
 		want      string
 		available bool // asking again later does not help
 	}{
-		"wrong password":  {func(o *Options) { o.Username, o.Password = "presets", password+"-wrong" }, "authentication failed", true},
-		"unknown user":    {func(o *Options) { o.Username, o.Password = "nobody", password }, "authentication failed", true},
-		"no user":         {func(*Options) {}, "user name is empty", false},
-		"another prefix":  {func(o *Options) { o.Username, o.Password, o.Prefix = "presets", password, "other/" }, "permission denied", false},
-		"cluster is away": {func(o *Options) { o.Username, o.Password, o.Endpoints = "presets", password, []string{freeAddress()} }, "refused", false},
+		"wrong password": {func(o *Options) { o.Username, o.Password = "presets", password+"-wrong" }, "authentication failed", true},
+		"unknown user":   {func(o *Options) { o.Username, o.Password = "nobody", password }, "authentication failed", true},
+		"no user":        {func(o *Options) { o.RequestTimeout = brief }, "user name is empty", false},
+		"another prefix": {func(o *Options) {
+			o.Username, o.Password, o.Prefix, o.RequestTimeout = "presets", password, "other/", brief
+		}, "permission denied", false},
+		"cluster is away": {func(o *Options) {
+			o.Username, o.Password, o.Endpoints, o.RequestTimeout = "presets", password, []string{freeAddress()}, brief
+		}, "refused", false},
 	} {
 		o := o
 		test.change(&o)
@@ -94,7 +100,7 @@ func TestUsers(t *testing.T) {
 		if _, err := add(t.Context(), other, w, "p", "x"); err != nil {
 			t.Error(err)
 		}
-		eventually(t, 5*time.Second, "the watch tells", func() bool { return s.model.latest() == other.model.latest() })
+		eventually(t, 20*time.Second, "the watch tells", func() bool { return s.model.latest() == other.model.latest() })
 		if _, err := add(t.Context(), s, w, "p", "x"); err != nil {
 			t.Error(err)
 		}
@@ -196,6 +202,7 @@ func TestTLS(t *testing.T) {
 	if got := versions(t, s, w, "p"); !slices.Equal(got, nil) {
 		t.Errorf("got versions %q", got)
 	}
+	var all sync.WaitGroup
 	for name, test := range map[string]struct {
 		endpoint string
 		config   *tls.Config
@@ -206,13 +213,16 @@ func TestTLS(t *testing.T) {
 		"another name":      {endpoints[0], &tls.Config{MinVersion: tls.VersionTLS12, RootCAs: trusted, Certificates: right.Certificates, ServerName: "other"}, "other"},
 		"without TLS":       {"http://" + members[0].address, nil, "server preface"},
 	} {
-		_, err := Open(t.Context(), Options{Endpoints: []string{test.endpoint}, Prefix: prefix(t), TLS: test.config, RequestTimeout: 2 * time.Second})
-		if !errors.Is(err, domain.ErrUnavailable) || !strings.Contains(err.Error(), test.want) {
-			t.Errorf("%s: got error %v, want %q", name, err, test.want)
-		} else {
-			t.Logf("%s: %v", name, err)
-		}
+		all.Go(func() { // it waits for as long as requests may take
+			_, err := Open(t.Context(), Options{Endpoints: []string{test.endpoint}, Prefix: prefix(t), TLS: test.config})
+			if !errors.Is(err, domain.ErrUnavailable) || !strings.Contains(err.Error(), test.want) {
+				t.Errorf("%s: got error %v, want %q", name, err, test.want)
+			} else {
+				t.Logf("%s: %v", name, err)
+			}
+		})
 	}
+	all.Wait()
 }
 
 // TestLeases are those of kept answers: they go when their leases end, and nothing else.
@@ -261,7 +271,7 @@ func TestLeases(t *testing.T) {
 		err := s.View(t.Context(), func(r domain.Reader) error { _, err := r.Replay(replay(n).ID); return err })
 		return errors.Is(err, domain.ErrNotFound)
 	}
-	eventually(t, 5*time.Second, "the answers go", func() bool { return gone(1) && gone(2) })
+	eventually(t, 20*time.Second, "the answers go", func() bool { return gone(1) && gone(2) })
 	keep(3) // with a lease that is no more
 	if gone(3) {
 		t.Error("an answer was not kept, as its lease had ended")

@@ -21,6 +21,7 @@ type proxy struct {
 	paused, swallowing [2]bool
 	swallowed          [2]int
 	delay              time.Duration // of all, in both directions
+	cutAfter           int           // bytes of answers, after which it is cut, or 0
 }
 
 // The directions of a proxy.
@@ -119,11 +120,21 @@ func (p *proxy) copy(direction int, from, to net.Conn) {
 		for p.paused[direction] {
 			p.changed.Wait()
 		}
+		if direction == answers && p.cutAfter > 0 {
+			if p.cutAfter -= n; p.cutAfter <= 0 {
+				p.cut = true
+			}
+		}
+		cut := p.cut
 		swallow, delay := p.swallowing[direction], p.delay
 		if swallow {
 			p.swallowed[direction] += n
 		}
 		p.mu.Unlock()
+		if cut {
+			p.setCut(true)
+			return
+		}
 		if swallow {
 			continue
 		}

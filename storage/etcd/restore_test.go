@@ -88,7 +88,7 @@ func TestRestored(t *testing.T) {
 			m := cluster(t, 1)[0]
 			p := newProxy(t, m.address)
 			// So that nothing is found out by asking now and then.
-			s := open(t, Options{Endpoints: []string{p.address}, MaxStaleness: time.Minute, RequestTimeout: 2 * time.Second})
+			s := open(t, Options{Endpoints: []string{p.address}, MaxStaleness: time.Minute})
 			w := newID()
 			put(t, s, w, "p")
 			want := []string{"kept"}
@@ -110,7 +110,7 @@ func TestRestored(t *testing.T) {
 				if err != nil {
 					t.Fatal(err)
 				}
-				eventually(t, 5*time.Second, "the watch tells", func() bool { return s.watcher.at.Load() >= response.Header.Revision })
+				eventually(t, 20*time.Second, "the watch tells", func() bool { return s.watcher.at.Load() >= response.Header.Revision })
 			}
 			stamp := s.Stamps().Preset(w, "p")
 			p.setCut(true)
@@ -124,7 +124,7 @@ func TestRestored(t *testing.T) {
 			}
 			p.setCut(false)
 			p.renew()
-			took := eventually(t, 10*time.Second, "it is served", func() bool {
+			took := eventually(t, 30*time.Second, "it is served", func() bool {
 				if test.first == "write" {
 					_, err := add(t.Context(), s, w, "p", "own")
 					return err == nil

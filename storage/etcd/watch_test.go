@@ -38,7 +38,7 @@ func TestMemberHangs(t *testing.T) {
 			t.Fatal(err)
 		}
 		// A connection is given up after keepAliveTime and keepAliveTimeout.
-		eventually(t, 6*time.Second, "the store is current", func() bool { return s.Sync(t.Context()) == nil })
+		eventually(t, 10*time.Second, "the store is current", func() bool { return s.Sync(t.Context()) == nil })
 		if got := len(versions(t, s, w, "p")); got != n+1 {
 			t.Errorf("got %d versions, want %d", got, n+1)
 		}
@@ -106,7 +106,7 @@ func TestCompactedRemoval(t *testing.T) {
 		t.Fatal(err)
 	}
 	p.setCut(false)
-	eventually(t, 10*time.Second, "the store is current", func() bool { return s.Sync(t.Context()) == nil })
+	eventually(t, 20*time.Second, "the store is current", func() bool { return s.Sync(t.Context()) == nil })
 	if err := find(); !errors.Is(err, domain.ErrNotFound) {
 		t.Errorf("the former slug: got error %v, want that it is not there", err)
 	}
