@@ -366,7 +366,10 @@ func seekCanaries(t *testing.T, encrypted bool) {
 		fmt.Fprintf(conn, "POST %s HTTP/1.1\r\nHost: %s\r\nAuthorization: Bearer %s\r\nX-Api-Key: %s\r\nContent-Length: 9999\r\n\r\n{\"model\":\"@preset/a\",\"input\":%q",
 			path, strings.TrimPrefix(s.site, "http://"), managementKey, inferenceKey, p("in flight"))
 	}
-	time.Sleep(200 * time.Millisecond) // until both are being read
+	const reading = "caddymodule.(*call).read"
+	for late := time.Now().Add(30 * time.Second); bytes.Count(admin("/debug/pprof/goroutine?debug=2"), []byte(reading+"(")) < 2 && time.Now().Before(late); {
+		time.Sleep(10 * time.Millisecond) // until both are being read
+	}
 	if err := s.cmd.Process.Signal(syscall.SIGABRT); err != nil {
 		t.Fatal(err)
 	}
@@ -375,7 +378,7 @@ func seekCanaries(t *testing.T, encrypted bool) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	for _, expected := range []string{"SIGABRT", "caddymodule.(*call).read", `"level":"debug"`, "upstream roundtrip", "X-Canary"} {
+	for _, expected := range []string{"SIGABRT", reading, `"level":"debug"`, "upstream roundtrip", "X-Canary"} {
 		if !bytes.Contains(all, []byte(expected)) {
 			t.Errorf("the log has no %s: the run is not what it should be", expected)
 		}

@@ -165,9 +165,15 @@ func (r *clusterRun) quota() []int {
 	if err := m.fill(); err != nil {
 		r.t.Fatal(err)
 	}
-	time.Sleep(500 * time.Millisecond)
 	for i, s := range r.nodes {
-		if a, err := s.send(http.MethodPost, "/v1/presets/full/responses", `{"model":"m"}`); err != nil || a.status != http.StatusServiceUnavailable || a.header.Get("Retry-After") == "" {
+		var a answer
+		var err error
+		for late := time.Now().Add(30 * time.Second); time.Now().Before(late); { // until all members know of the alarm
+			if a, err = s.send(http.MethodPost, "/v1/presets/full/responses", `{"model":"m"}`); err != nil || a.status != http.StatusOK {
+				break
+			}
+		}
+		if err != nil || a.status != http.StatusServiceUnavailable || a.header.Get("Retry-After") == "" {
 			r.t.Errorf("node %d: a write while etcd is full gives %s, %v, want 503", i, a, err)
 		}
 		if a, err := s.get(r.load.live[0].path("")); err != nil || a.status != http.StatusOK {

@@ -97,6 +97,13 @@ func (l *clusterLoad) repeat(pause time.Duration, do func(n int)) {
 	}
 }
 
+// enough tells whether there is enough to learn something from.
+func (l *clusterLoad) enough() bool {
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	return len(l.versions) >= 20 && len(l.seen) >= 200
+}
+
 func (l *clusterLoad) end() {
 	close(l.ended)
 	l.group.Wait()

@@ -19,11 +19,13 @@ import (
 	"github.com/anishathalye/porcupine"
 )
 
-// The promises of a cluster.
-const (
-	maxStaleness = 5 * time.Second // of what is in memory, whatever happens
-	maxGap       = 5 * time.Second // without a write, while there is a quorum
-	maxLag       = time.Second     // behind other nodes, when nothing is wrong
+const maxStaleness = 5 * time.Second // of what is in memory, whatever happens
+
+// What else is promised of a cluster holds where processes have their turn soon. The short
+// form may run on a machine that has much else to do.
+var (
+	maxGap = time.Duration(choose(10, 5)) * time.Second // without a write, while there is a quorum
+	maxLag = time.Duration(choose(3, 1)) * time.Second  // behind other nodes, when nothing is wrong
 )
 
 // cluster is three etcd servers and three of ours.
@@ -204,6 +206,9 @@ func (r *clusterRun) one(f clusterFault) {
 		affected = f.do(r)
 		r.healed = time.Now()
 		l.probe()
+		for late := r.healed.Add(time.Minute); !l.enough() && time.Now().Before(late); {
+			time.Sleep(50 * time.Millisecond)
+		}
 	})
 	ended := time.Now()
 	l.end()
@@ -244,7 +249,7 @@ func (r *clusterRun) one(f clusterFault) {
 	if now.age > maxStaleness || now.lags > maxLag {
 		t.Errorf("%s: what was served was %v old, and %v when all was well", f.name, now.age, now.lags)
 	}
-	if len(l.versions) < 20 || len(l.seen) < 200 {
+	if !l.enough() {
 		t.Errorf("%s: only %d versions were acknowledged and %d requests resolved, so that next to nothing was tested", f.name, len(l.versions), len(l.seen))
 	}
 	r.check(f, resets)

@@ -154,7 +154,11 @@ func (d *disk) underLoad(name string, greedy, atFlush bool) {
 	}
 	until.Store(new(time.Now().Add(time.Hour)))
 	d.volume.fill()
-	for begun := time.Now(); time.Since(begun) < 2*time.Second && d.server.running(); time.Sleep(5 * time.Millisecond) {
+	refused := d.refused.Load()
+	goesOn := func(since time.Duration) bool {
+		return since < 2*time.Second || since < 30*time.Second && d.refused.Load() == refused
+	}
+	for begun := time.Now(); goesOn(time.Since(begun)) && d.server.running(); time.Sleep(5 * time.Millisecond) {
 		if greedy {
 			d.volume.fill()
 		}

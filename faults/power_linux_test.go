@@ -92,6 +92,9 @@ func cutPower(t *testing.T, r *recorder, o options, cuts int, started func(*serv
 		}}
 		l.begin()
 		time.Sleep(300*time.Millisecond + time.Duration(rand.Int64N(int64(1200*time.Millisecond))))
+		for late := time.Now().Add(time.Minute); r.count() < 100*(done+1) && time.Now().Before(late); {
+			time.Sleep(time.Millisecond)
+		}
 		off.Store(true)
 		if err := r.cut(v.cut); err != nil {
 			unavailable(t, "this kernel cannot cut the power of ext4: %v", err)

@@ -314,6 +314,13 @@ func (r *recorder) known(name presetName) (number int, token string) {
 	return number, token
 }
 
+// count returns how many writes were acknowledged.
+func (r *recorder) count() int {
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	return r.acknowledged
+}
+
 // designate designates a version of a preset.
 func (r *recorder) designate(s *server, name presetName, number int, token string) (answer, error) {
 	begun := time.Now()
