@@ -300,7 +300,7 @@ func (s *server) holdWrites() (release func()) {
 func TestClientsThatLeave(t *testing.T) {
 	s := start(t, standard)
 	release := s.holdWrites()
-	ctx, leave := context.WithTimeout(t.Context(), 100*time.Millisecond)
+	ctx, leave := context.WithTimeout(t.Context(), time.Second) // by when the store has been asked
 	defer leave()
 	r, err := http.NewRequestWithContext(ctx, "POST", s.url+"/v1/presets/left/responses", strings.NewReader("{}"))
 	if err != nil {

@@ -164,7 +164,7 @@ func TestLongStreamsAreNotCut(t *testing.T) {
 	s.preset("writer", writer)
 	s.options = "servers {\nprotocols h1 h2c\n}"
 	s.reload(inferring("max_body_size 1MiB"))
-	bodyTimeout = 100 * time.Millisecond
+	bodyTimeout = 500 * time.Millisecond
 	defer func() { bodyTimeout = time.Minute }()
 	h2 := new(http.Protocols)
 	h2.SetUnencryptedHTTP2(true)
@@ -190,11 +190,11 @@ func TestLongStreamsAreNotCut(t *testing.T) {
 		}
 	}
 	// The time itself is what this is about.
-	time.Sleep(4 * bodyTimeout)
+	time.Sleep(3 * bodyTimeout)
 	for _, stream := range streams {
 		select {
 		case stream.next <- struct{}{}:
-		case <-time.After(time.Second):
+		case <-time.After(patience):
 			t.Errorf("%s: the gateway's request was cancelled", stream.name)
 			continue
 		}

@@ -154,10 +154,10 @@ func TestCluster(t *testing.T) {
 			t.Fatalf("got %d %s", status, answer)
 		}
 		for _, name := range names {
-			slowest = max(slowest, until(t, time.Second, name+" resolves what another wrote", func() bool { return resolves(sites[name], model) }))
+			slowest = max(slowest, until(t, 10*time.Second, name+" resolves what another wrote", func() bool { return resolves(sites[name], model) }))
 		}
 	}
-	until(t, 10*time.Second, "the load balancer finds the nodes healthy", func() bool { return resolves(front, "acme/m11") })
+	until(t, 30*time.Second, "the load balancer finds the nodes healthy", func() bool { return resolves(front, "acme/m11") })
 
 	// A node and a member go, which the load balancer's clients hardly notice.
 	if err := caddys["a"].Process.Kill(); err != nil {
@@ -166,14 +166,14 @@ func TestCluster(t *testing.T) {
 	if err := members["b"].Process.Kill(); err != nil {
 		t.Fatal(err)
 	}
-	gap := until(t, 15*time.Second, "a write is acknowledged", func() bool { status, _ := write(front, "acme/after"); return status == http.StatusOK })
-	healed := until(t, 5*time.Second, "it is resolved", func() bool { return resolves(sites["b"], "acme/after") && resolves(sites["c"], "acme/after") })
+	gap := until(t, 30*time.Second, "a write is acknowledged", func() bool { status, _ := write(front, "acme/after"); return status == http.StatusOK })
+	healed := until(t, 30*time.Second, "it is resolved", func() bool { return resolves(sites["b"], "acme/after") && resolves(sites["c"], "acme/after") })
 
 	// Without most of the members no node says that it can be used.
 	if err := members["c"].Process.Kill(); err != nil {
 		t.Fatal(err)
 	}
-	until(t, 20*time.Second, "presets are refused", func() bool {
+	until(t, 30*time.Second, "presets are refused", func() bool {
 		ctx, cancel := context.WithTimeout(t.Context(), 10*time.Second)
 		defer cancel()
 		r, err := http.NewRequestWithContext(ctx, http.MethodGet, sites["b"].site+"/v1/presets?limit=1", nil)

@@ -285,6 +285,14 @@ func TestKilledServerLosesNothing(t *testing.T) {
 			})
 		}
 		time.Sleep(400 * time.Millisecond)
+		for late := time.Now().Add(30 * time.Second); time.Now().Before(late); time.Sleep(10 * time.Millisecond) {
+			mu.Lock()
+			enough := len(workspaces) >= writers*(cycle+1) // each after a version
+			mu.Unlock()
+			if enough {
+				break
+			}
+		}
 		p.kill()
 		wg.Wait()
 	}
