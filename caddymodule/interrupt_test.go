@@ -29,7 +29,7 @@ func runAsCommand() {
 		defer stop()
 		fmt.Fprintln(os.Stderr, "begun")
 		<-ctx.Done()
-		time.Sleep(100 * time.Millisecond) // until the signal means what it did before
+		time.Sleep(500 * time.Millisecond) // until the signal means what it did before
 		fmt.Fprintln(os.Stderr, "interrupted")
 		select {}
 	}})
