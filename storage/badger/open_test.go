@@ -166,7 +166,7 @@ func TestDamage(t *testing.T) {
 		{"place", func(w domain.Workspace, _ domain.Preset, _ domain.Key) records.Key {
 			id := uuid.MustParse(w.ID)
 			list := append(append(records.KindPlace.Prefix(), 'p'), id[:]...)
-			return append(list, 0, 0, 0, 0, 0, 0, 0, 5)
+			return append(list, 0, 0, 0, 0, 0, 0, 0, 1)
 		}, false, []string{"preset page"}},
 		{"list end", func(domain.Workspace, domain.Preset, domain.Key) records.Key {
 			return append(records.KindListEnd.Prefix(), 'w')

@@ -22,11 +22,15 @@ func (r *Reader) listEnd(l list) (listEnd, error) {
 }
 
 // place gives an object a place at the end of l, instead of its former one unless
-// that is 0, and returns it. text is what clients see of the object.
+// that is 0, and returns it. Which is at the end stays there. text is what clients see of
+// the object.
 func (t *Tx) place(l list, former uint64, text []byte) (uint64, error) {
 	end, err := t.listEnd(l)
 	if err != nil {
 		return 0, t.write(l.endKey(), nil, err)
+	}
+	if former != 0 && former == end.last {
+		return former, t.stand(l, former, text)
 	}
 	end.last++
 	place := end.last

@@ -6,6 +6,7 @@ import (
 	"encoding/json"
 	"errors"
 	"fmt"
+	"maps"
 	"math"
 	"math/rand/v2"
 	"slices"
@@ -83,6 +84,9 @@ func TestPlaces(t *testing.T) {
 		err := s.update(t, func(tx domain.Tx) error {
 			for range 1 + random.IntN(12) {
 				p := newPreset(w.ID, fmt.Sprint("p-", random.IntN(400)))
+				if len(presets) > 0 && random.IntN(5) == 0 {
+					p.Slug = presets[0].Slug // or what was the last one until now
+				}
 				if archives {
 					p.Status = domain.PresetArchived
 				}
@@ -137,6 +141,41 @@ func TestPlaces(t *testing.T) {
 		page, total, err := workspacePage(r, domain.Page{Limit: math.MaxInt})
 		if total != len(homes) || !slices.EqualFunc(page, homes, func(a, b domain.Workspace) bool { return a.ID == b.ID }) {
 			t.Errorf("got %d workspaces, want %d in their order", total, len(homes))
+		}
+		return err
+	})
+	if err != nil {
+		t.Error(err)
+	}
+}
+
+// TestLastPlace puts the preset that was put last: where it stands is as it was, and what
+// stands there is new.
+func TestLastPlace(t *testing.T) {
+	s := newMemory()
+	w := newWorkspace("home")
+	l := presetsOf(w.ID)
+	put := func(slug, name string) map[string][]byte {
+		p := newPreset(w.ID, slug)
+		p.Name = name
+		if err := s.update(t, func(tx domain.Tx) error { return tx.PutPreset(p) }); err != nil {
+			t.Fatal(err)
+		}
+		return maps.Clone(s.stored)
+	}
+	put("first", "one")
+	before := put("second", "two")
+	after := put("second", "three")
+	for _, k := range []records.Key{l.key(records.KindListEnd), l.key(records.KindNode, 0), l.key(records.KindLeaf, 0)} {
+		if string(before[string(k)]) != string(after[string(k)]) {
+			t.Errorf("the record of the %v has changed", k.Kind())
+		}
+	}
+	recordstest.CheckPlaces(t, s)
+	err := s.view(t, func(r domain.Reader) error {
+		page, _, err := presetPage(r, w.ID, domain.Page{Limit: 10})
+		if len(page) != 2 || page[0].Name != "three" || page[1].Name != "one" {
+			t.Errorf("got %v, want the two with the newest one's new name first", page)
 		}
 		return err
 	})
