@@ -339,6 +339,7 @@ func TestNeverSettled(t *testing.T) {
 
 // TestLeaderKilled kills the leader of three members, twice, under writers.
 func TestLeaderKilled(t *testing.T) {
+	t.Parallel()
 	members := cluster(t, 3)
 	stores := []*Store{open(t, Options{Endpoints: addresses(members)}), open(t, Options{Endpoints: addresses(members)})}
 	w := newID()

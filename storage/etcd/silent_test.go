@@ -12,6 +12,7 @@ import (
 // TestSilentMember is a member that takes what a node sends and answers nothing, for
 // longer than a node may be without a write.
 func TestSilentMember(t *testing.T) {
+	t.Parallel()
 	members := cluster(t, 3)
 	var proxies []*proxy
 	var through []string
