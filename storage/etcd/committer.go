@@ -64,7 +64,8 @@ type operation struct {
 	// The rest is the committer's own.
 	begun  bool
 	tries  int
-	misses int // of records in memory
+	misses int  // of records in memory
+	sure   bool // neither it nor what it shares a transaction with may guess
 	err    error
 }
 
@@ -90,8 +91,9 @@ type committer struct {
 	alone   int           // how many operations are to go into a transaction of their own
 	took    time.Duration // how long the last try took that was overtaken
 
-	id        uuid.UUID    // of this node
-	asked     atomic.Int64 // by another node, to let it go first: for how long, 0 for not
+	id        uuid.UUID                 // of this node
+	proposed  atomic.Pointer[uuid.UUID] // the commit that was, last
+	asked     atomic.Int64              // by another node, to let it go first: for how long, 0 for not
 	overtaken atomic.Int64
 	refused   atomic.Bool // the last change
 
@@ -242,6 +244,11 @@ func (c *committer) land(l landing) {
 	case errors.Is(l.err, domain.ErrTooLarge) && len(g.ops) > 1:
 		c.alone = len(g.ops) // etcd was configured to take less at once
 		c.again(g.ops)
+	case errors.Is(l.err, errGuessed):
+		for _, op := range g.ops {
+			op.sure = true
+		}
+		c.again(g.ops)
 	case errors.Is(l.err, errOvertaken):
 		c.overtaken.Add(1)
 		again := g.ops[:0]
@@ -298,12 +305,26 @@ func tries(ops []*operation) (most int) {
 // errOvertaken is returned when another node committed first.
 var errOvertaken = errors.New("another commit came first")
 
-// send commits a group. When a guess was wrong, or another commit came first, it returns
-// the last one that is known.
+// errGuessed is returned when a guess was wrong, or may have been: without it there might
+// have been nothing to store.
+var errGuessed = errors.New("something that was taken for granted is not so")
+
+// send commits a group. When another commit came first, it returns the last one that is
+// known.
 func (c *committer) send(g *group) (latest commit, err error) {
 	if len(g.writes.Writes) == 0 {
 		return c.confirm(g)
 	}
+	latest, err = c.commit(g)
+	// What etcd refuses it refuses before it looks at conditions.
+	if len(g.guesses) > 0 && (errors.Is(err, domain.ErrUnavailable) || errors.Is(err, errOvertaken) && latest == g.base) {
+		err = errGuessed
+	}
+	return latest, err
+}
+
+// commit is send for a group that writes something.
+func (c *committer) commit(g *group) (latest commit, err error) {
 	s := c.store
 	next := g.base.next()
 	ops, changes, err := c.operations(g, &next)
@@ -321,6 +342,7 @@ func (c *committer) send(g *group) (latest commit, err error) {
 	if tries(g.ops) >= modestTries {
 		p.urgent = 2 * g.took
 	}
+	c.proposed.Store(&next.id)
 	response, err := c.propose(attempt, p)
 	cancel()
 	switch {

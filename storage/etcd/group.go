@@ -20,6 +20,7 @@ type group struct {
 	ops     []*operation
 	writes  records.Layer
 	guesses []string // keys that must not have a record yet
+	sure    bool     // there may be no guesses
 	size    int
 	full    bool
 	sent    time.Time
@@ -41,8 +42,13 @@ func (c *committer) gather() {
 			c.next = c.newGroup()
 		}
 		g := c.next
+		if op.sure && len(g.guesses) > 0 {
+			g.full = true
+			c.waiting = c.waiting[i:]
+			return
+		}
 		g.on.ctx, g.on.hasty, g.on.guesses, g.on.room = op.ctx, op.misses < maxMisses, nil, 0
-		if op.tries == 0 {
+		if g.sure = g.sure || op.sure; !g.sure {
 			g.on.room = maxGuesses
 		}
 		if op.err = op.ctx.Err(); op.err == nil && !c.add(g, op) {
@@ -83,7 +89,7 @@ func (c *committer) newGroup() *group {
 // returns false, with all as if it had not run, when there was no room.
 func (c *committer) add(g *group, op *operation) bool {
 	op.err = c.try(g, op)
-	if len(g.on.guesses) > 0 && (len(c.stage.Writes) == 0 || op.err != nil && !errors.Is(op.err, records.ErrAbandoned)) {
+	if len(g.on.guesses) > 0 && (len(c.stage.Writes) == 0 || op.err != nil) && !errors.Is(op.err, records.ErrAbandoned) {
 		// This may come of a guess, of which no commit would make sure.
 		g.on.guesses, g.on.room = nil, 0
 		op.err = c.try(g, op)

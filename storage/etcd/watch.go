@@ -345,8 +345,9 @@ func (w *watcher) applyOne(events []*clientv3.Event, revision int64) error {
 		// ended, and not what was removed.
 		return errMissed
 	}
+	proposed := s.committer.proposed.Load()
 	stamps.Begin()
-	s.model.apply(changes, revision, made, false)
+	s.model.apply(changes, revision, made, made != nil && proposed != nil && made.id == *proposed)
 	stamps.End()
 	return nil
 }
