@@ -93,6 +93,7 @@ func TestStampsOfOthers(t *testing.T) {
 		t.Fatal(err)
 	}
 	var slowest time.Duration
+	late := 0 // a busy machine may be at times
 	for i := range 20 {
 		before := b.Stamps().Preset(w, "p")
 		if before == 0 {
@@ -106,6 +107,12 @@ func TestStampsOfOthers(t *testing.T) {
 			return now != before && now != 0 // which it is while it changes
 		})
 		slowest = max(slowest, took)
+		if took > time.Second {
+			late++
+		}
+	}
+	if late > 10 {
+		t.Errorf("%d of 20 times the other's stamps told later than a second after the change", late)
 	}
 	t.Logf("RESULT stamps of others: slowest of 20 %v", slowest)
 	for i := range 20 {

@@ -6,8 +6,9 @@
 // provisions a configuration before it cleans up the one before it, and so on a reload
 //
 //   - with the same key, the new lease joins, and the handle stays open. What concerns
-//     it as a whole goes by the settings of the newest lease: the logger of an earlier
-//     one may lead nowhere any more;
+//     it as a whole goes by the settings of the lease that joined last: the logger of an
+//     earlier one may lead nowhere any more. A request that comes late joins for as long
+//     as it lasts, for a configuration that is gone;
 //   - with another key, a handle of its own is opened, and the one before is closed
 //     as soon as neither a configuration nor a request uses it;
 //   - that fails, or whose settings do not fit what is open, all stays as it was.
@@ -44,7 +45,7 @@ type Pool[C any, H Handle] struct {
 	Fits func(h H, settings C) error
 
 	// NotClosed is told of a handle that a call was the last to use, and of what went
-	// wrong when it was closed.
+	// wrong when it was closed. It is not nil.
 	NotClosed func(settings C, err error)
 
 	// Turn is held while a handle is opened or closed, so that what is being closed is
@@ -171,6 +172,9 @@ func (l *Lease[C, H]) Acquire() (h H, err error) {
 func (l *Lease[C, H]) Release() error {
 	l.mu.Lock()
 	defer l.mu.Unlock()
+	if l.users == 0 {
+		panic("sharing: Release without Acquire")
+	}
 	l.users--
 	if l.users > 0 {
 		return nil
