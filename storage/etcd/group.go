@@ -126,8 +126,9 @@ func (c *committer) operations(g *group, next *commit) (ops []clientv3.Op, chang
 	ops, changes = make([]clientv3.Op, 0, len(g.writes.Writes)), make([]change, 0, len(g.writes.Writes))
 	for k, w := range g.writes.Writes {
 		changes = append(changes, change{k, w.Record})
-		op := clientv3.OpDelete("")
+		var op clientv3.Op
 		if w.Record == nil {
+			op = clientv3.OpDelete("")
 			// What was written within the group may never have been stored.
 			if record, known := c.store.model.get(k, g.base.revision); known && record != nil {
 				next.removed++
