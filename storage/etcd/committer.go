@@ -342,7 +342,8 @@ func (c *committer) commit(g *group) (latest commit, err error) {
 	if tries(g.ops) >= modestTries {
 		p.urgent = 2 * g.took
 	}
-	c.proposed.Store(&next.id)
+	id := next.id // next changes below
+	c.proposed.Store(&id)
 	response, err := c.propose(attempt, p)
 	cancel()
 	switch {
