@@ -8,7 +8,6 @@ import (
 	"errors"
 	"fmt"
 	"math/rand/v2"
-	"runtime/debug"
 	"slices"
 	"strings"
 	"sync"
@@ -141,20 +140,6 @@ func (c *committer) fetch(op *operation, key string) {
 		return
 	}
 	c.push(op)
-}
-
-// try runs fn with a stage, on top of what was stored and of what is below the stage.
-func try(on *snapshot, stage *records.Stage, fn func(*records.Tx) error) (err error) {
-	defer func() {
-		switch value := recover(); value {
-		case nil:
-		case records.ErrAbandoned:
-			err = records.ErrAbandoned
-		default:
-			err = fmt.Errorf("panic: %v\n%s", value, debug.Stack())
-		}
-	}()
-	return records.NewTx(on, stage).Run(fn)
 }
 
 // signal puts a token into a channel that holds one.

@@ -4,6 +4,7 @@ import (
 	"errors"
 	"fmt"
 	"maps"
+	"runtime/debug"
 	"slices"
 	"time"
 
@@ -114,11 +115,21 @@ func (c *committer) add(g *group, op *operation) bool {
 	return true
 }
 
-// try runs an operation on top of a group, and leaves what it writes in the stage.
-func (c *committer) try(g *group, op *operation) error {
+// try runs an operation on top of what was stored and of a group, and leaves what it
+// writes in the stage. The error tells of a panic in it.
+func (c *committer) try(g *group, op *operation) (err error) {
+	defer func() {
+		switch value := recover(); value {
+		case nil:
+		case records.ErrAbandoned:
+			err = records.ErrAbandoned
+		default:
+			err = fmt.Errorf("panic: %v\n%s", value, debug.Stack())
+		}
+	}()
 	c.stage.Reset()
 	c.stage.Below = &g.writes
-	return try(g.on, &c.stage, op.fn)
+	return records.NewTx(g.on, &c.stage).Run(op.fn)
 }
 
 // operations returns what a group asks of etcd for its commit, and what changes with it.
