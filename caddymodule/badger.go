@@ -4,7 +4,6 @@ import (
 	"context"
 	"errors"
 	"fmt"
-	"io/fs"
 	"os"
 	"path/filepath"
 	"time"
@@ -55,8 +54,8 @@ func (*Badger) CaddyModule() caddy.ModuleInfo {
 }
 
 // Provision opens the folder, or joins those who have it open. A store that is
-// damaged, or on a disk that is full, is no error: it is unavailable until it can be
-// opened.
+// damaged, on a disk that is full or in a folder that may not be used is no error: it is
+// unavailable until it can be opened.
 func (b *Badger) Provision(ctx caddy.Context) error {
 	repl := caddy.NewReplacer()
 	folder := filepath.Join(caddy.AppDataDir(), "presets")
@@ -66,10 +65,11 @@ func (b *Badger) Provision(ctx caddy.Context) error {
 			return fmt.Errorf("folder: %w", err)
 		}
 	}
-	folder, err := canonical(folder)
+	folder, err := filepath.Abs(folder)
 	if err != nil {
 		return fmt.Errorf("folder: %w", err)
 	}
+	folder = canonical(folder)
 	if b.ScrubInterval == 0 {
 		b.ScrubInterval = caddy.Duration(defaultScrubInterval)
 	}
@@ -85,29 +85,30 @@ func (b *Badger) Provision(ctx caddy.Context) error {
 	}
 	lease := newLease(s)
 	if _, err := lease.Acquire(); err != nil {
+		if errors.Is(err, badger.ErrInUse) {
+			err = fmt.Errorf("%w. Commands that load a whole configuration meet this beside a running server, as `caddy validate` does: "+
+				"use `caddy adapt` to check a Caddyfile and `caddy reload` to apply it", err)
+		}
 		return err
 	}
 	b.lease = lease
 	return registerStoreMetrics(ctx.GetMetricsRegistry())
 }
 
-// canonical returns the one absolute name of a folder, which may be missing, so that
-// two ways to write it are one key of the pool. It creates nothing: the folder of a
-// store that is open may have been moved away.
-func canonical(folder string) (string, error) {
-	folder, err := filepath.Abs(folder)
-	if err != nil {
-		return "", err
-	}
+// canonical returns the one name of a folder, given an absolute one, so that two ways to
+// write it are one key of the pool. The folder may be missing, and what leads to it be
+// out of reach; it creates nothing, as the folder of a store that is open may have been
+// moved away.
+func canonical(folder string) string {
 	name, err := filepath.EvalSymlinks(folder)
-	if parent := filepath.Dir(folder); errors.Is(err, fs.ErrNotExist) && parent != folder {
-		if _, err := os.Lstat(folder); err == nil {
-			return "", fmt.Errorf("%s leads to nothing", folder)
-		}
-		parent, err = canonical(parent)
-		return filepath.Join(parent, filepath.Base(folder)), err
+	if err == nil {
+		return name
 	}
-	return name, err
+	parent := filepath.Dir(folder)
+	if _, err := os.Lstat(folder); err == nil || parent == folder { // a link that leads to nothing, say
+		return folder
+	}
+	return filepath.Join(canonical(parent), filepath.Base(folder))
 }
 
 // Store returns the store of the folder.

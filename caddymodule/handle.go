@@ -5,13 +5,13 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"io/fs"
 	"math/rand/v2"
 	"os"
 	"path/filepath"
 	"strings"
 	"sync"
 	"sync/atomic"
-	"syscall"
 	"time"
 
 	"go.uber.org/zap"
@@ -60,9 +60,9 @@ type handle struct {
 // start opens the store, or goes on trying to where it may be possible later.
 func (h *handle) start() error {
 	ctx, quit := context.WithCancel(context.Background())
-	a := attempts{seen: contents(h.folder), pause: retryInterval}
+	a := attempts{seen: contents(h.folder), pause: retryInterval, new: !h.isStore()}
 	if err := h.open(ctx); err != nil {
-		if !opensLater(err) {
+		if errors.Is(err, badger.ErrMisused) { // by the configuration
 			quit()
 			return err
 		}
@@ -74,10 +74,10 @@ func (h *handle) start() error {
 	return nil
 }
 
-// opensLater reports whether what keeps a store from being opened lies in its files or
-// its disk, and not in what was configured.
-func opensLater(err error) bool {
-	return errors.Is(err, badger.ErrDamaged) || errors.Is(err, domain.ErrUnavailable) || errors.Is(err, syscall.EIO)
+// isStore reports whether the folder is a store, or may be one that cannot be looked at.
+func (h *handle) isStore() bool {
+	_, err := os.Stat(filepath.Join(h.folder, badger.MarkerName))
+	return !errors.Is(err, fs.ErrNotExist)
 }
 
 func (h *handle) open(ctx context.Context) error {
@@ -133,6 +133,7 @@ type attempts struct {
 	seen  string        // what was in the folder before the last one
 	pause time.Duration // after the next one that fails
 	next  time.Time     // not before
+	new   bool          // there was no store at first, and may be made one
 }
 
 // retry opens the store if there may be space again, or if what was found damaged
@@ -146,7 +147,7 @@ func (h *handle) retry(ctx context.Context, a *attempts, now time.Time) {
 	if errors.Is(why, badger.ErrDamaged) && found == a.seen {
 		return
 	}
-	if _, err := os.Stat(filepath.Join(h.folder, badger.MarkerName)); err != nil && !errors.Is(why, badger.ErrDiskFull) {
+	if !h.isStore() && (!a.new || errors.Is(why, badger.ErrDamaged)) {
 		return // it is being replaced: an empty folder would become an empty store
 	}
 	// As it was before, so that what changes meanwhile is noticed.

@@ -130,6 +130,72 @@ func TestReplacedStore(t *testing.T) {
 	}
 }
 
+// TestUnreachableFolder is a folder that cannot be made: it is the trouble of what needs
+// the store alone, until it can be.
+func TestUnreachableFolder(t *testing.T) {
+	s := start(t, standard)
+	served := func() { // what needs no store
+		t.Helper()
+		s.do("GET", "/v1/files", "").want(t, 202)
+	}
+	if _, err := os.Stat("/proc/self"); err == nil {
+		if err := s.load(s.siteAt(s.address, "presets {\nstorage badger /proc/presets-of-a-test/store\n"+standard+"\n}")); err != nil {
+			t.Fatalf("a folder that cannot be made keeps the server from starting: %v", err)
+		}
+		s.manage("GET", "/v1/presets", "").want(t, 503)
+		served()
+	}
+
+	target := filepath.Join(t.TempDir(), "unmounted")
+	link := filepath.Join(t.TempDir(), "link")
+	if err := os.Symlink(target, link); err != nil {
+		t.Skip(err) // Windows lets not everyone
+	}
+	if err := s.load(s.siteAt(s.address, "presets {\nstorage badger "+link+"\n"+standard+"\n}")); err != nil {
+		t.Fatalf("a link that leads to nothing keeps the server from starting: %v", err)
+	}
+	s.manage("GET", "/v1/presets", "").want(t, 503)
+	served()
+	if !strings.Contains(s.logs(), "leads to nothing") {
+		t.Error("the log does not say what is the matter")
+	}
+	if err := os.Mkdir(target, 0o700); err != nil {
+		t.Fatal(err)
+	}
+	if !s.eventually(func() bool { return s.manage("GET", "/v1/presets", "").status == 200 }) {
+		t.Fatal("the folder that is there now is not used")
+	}
+}
+
+// A retry makes a new store where there was none at the start, and nowhere else.
+func TestRetryOfANewStore(t *testing.T) {
+	for _, tc := range []struct {
+		name string
+		new  bool
+		why  error
+		want bool
+	}{
+		{"none at the start", true, badger.ErrDiskFull, true},
+		{"none, for another reason", true, os.ErrPermission, true},
+		{"its marker was lost", true, badger.ErrDamaged, false},
+		{"moved away on a full disk", false, badger.ErrDiskFull, false},
+		{"moved away", false, os.ErrPermission, false},
+	} {
+		t.Run(tc.name, func(t *testing.T) {
+			h := &handle{folder: filepath.Join(t.TempDir(), "store"), why: tc.why, newest: func() *folderSettings { return nil }}
+			h.retry(t.Context(), &attempts{new: tc.new}, time.Now())
+			if made := h.isStore(); made != tc.want {
+				t.Errorf("a store was made: %t, want %t", made, tc.want)
+			}
+			if store := h.store.Load(); store != nil {
+				if err := store.Close(); err != nil {
+					t.Error(err)
+				}
+			}
+		})
+	}
+}
+
 // onlyHandle returns the handle of the only folder in use.
 func onlyHandle(t *testing.T) (only *handle) {
 	t.Helper()
@@ -441,13 +507,11 @@ func TestVerifyCommand(t *testing.T) {
 	if err != nil || !strings.Contains(out, "Nothing is damaged") {
 		t.Errorf("a running server: got %q, %v", out, err)
 	}
-	_, errs, err := run("verify", s.folder)
-	if err == nil || !strings.Contains(errs+err.Error(), "in use") {
-		t.Errorf("a folder in use: got %q, %v", errs, err)
-	}
-	_, errs, err = run("verify", "--quick", s.folder)
-	if err == nil || !strings.Contains(errs+err.Error(), "in use") {
-		t.Errorf("a folder in use, quickly: got %q, %v", errs, err)
+	for _, args := range [][]string{{"verify", s.folder}, {"verify", "--quick", s.folder}} {
+		_, errs, err := run(args...)
+		if err == nil || !strings.Contains(errs+err.Error(), "in use") || !strings.Contains(errs+err.Error(), "without the folder") {
+			t.Errorf("%v of a folder in use: got %q, %v", args, errs, err)
+		}
 	}
 	s.stop()
 	out, _, err = run("verify", s.folder)

@@ -124,11 +124,17 @@ func look(cmd *cobra.Command, target *adminTarget, args []string, quick, locked 
 		return v, fmt.Errorf("--encryption-key-file: %w", err)
 	case locked:
 		return newVerdict(badger.Report{}, badger.Probe(args[0], o)), nil
-	case quick:
-		return newVerdict(badger.Report{}, badger.VerifyQuickly(args[0], o)), nil
-	default:
-		return newVerdict(badger.Verify(cmd.Context(), args[0], o)), nil
 	}
+	var report badger.Report
+	if quick {
+		err = badger.VerifyQuickly(args[0], o)
+	} else {
+		report, err = badger.Verify(cmd.Context(), args[0], o)
+	}
+	if errors.Is(err, badger.ErrInUse) {
+		err = fmt.Errorf("%w; without the folder this asks the server that has it open", err)
+	}
+	return newVerdict(report, err), nil
 }
 
 func (v verdict) print(w io.Writer) error {

@@ -41,8 +41,22 @@ var (
 	// have domain.ErrUnavailable in their chain too.
 	ErrStopped = errors.New("writing has stopped until the store is reopened, as a restart of the server does")
 
+	// ErrMisused is in the chain of what Open returns when it is the folder or the key
+	// that is wrong, and not what is on the disk: nothing that happens to the files makes
+	// the store open with them.
+	ErrMisused = errors.New("not a store that can be opened so")
+	// ErrInUse is in the chain, beside ErrMisused, when another process has the folder open.
+	ErrInUse = errors.New("another process has the folder open")
+
 	errUnavailable = domain.ErrUnavailable
 )
+
+// misused is an error that has ErrMisused in its chain, and not in its text.
+type misused struct{ error }
+
+func (m misused) Unwrap() error { return m.error }
+
+func (misused) Is(target error) bool { return target == ErrMisused }
 
 // closeLimit bounds Close: on a failing disk Badger retries its last flush for
 // ever.
@@ -82,10 +96,11 @@ type Options struct {
 }
 
 // Open opens the store in folder, which it creates with mode 0700 when it is
-// missing. The error tells in plain words when the folder is in use, is not a
-// store, was written by a newer version, needs another key or none, is damaged
-// (ErrDamaged) or older than it was (ErrDamaged, too), or when the disk is nearly
-// full (ErrDiskFull); nothing has been changed then.
+// missing. The error tells in plain words when the folder is in use (ErrInUse), is not a
+// store, was written by a newer version, needs another key or none (ErrMisused, all of
+// them), is damaged (ErrDamaged) or older than it was (ErrDamaged, too), or when the disk
+// is nearly full (ErrDiskFull); nothing has been changed then. Any other error is of the
+// system, and may be gone the next time.
 func Open(folder string, o Options) (*Store, error) {
 	return openFolder(folder, o, freeSpace)
 }

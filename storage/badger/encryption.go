@@ -1,8 +1,12 @@
 package badger
 
 import (
+	"crypto/hmac"
+	"crypto/sha256"
+	"encoding/hex"
 	"errors"
 	"fmt"
+	"io/fs"
 	"os"
 	"path/filepath"
 	"time"
@@ -42,51 +46,71 @@ func encrypted(s badgerdb.Options, key []byte) badgerdb.Options {
 func (m marker) checkKey(folder string, key []byte) error {
 	switch {
 	case len(key) != 0 && len(key) != KeySize:
-		return fmt.Errorf("the encryption key has %d bytes, not %d", len(key), KeySize)
+		return misused{fmt.Errorf("the encryption key has %d bytes, not %d", len(key), KeySize)}
 	case m.Encrypted && len(key) == 0:
-		return fmt.Errorf("the store in %s is encrypted: name the file with its key as encryption_key_file", folder)
+		return misused{fmt.Errorf("the store in %s is encrypted: name the file with its key as encryption_key_file", folder)}
 	case !m.Encrypted && len(key) != 0:
-		return fmt.Errorf("the store in %s is not encrypted, and a store is encrypted from its beginning or not at all: "+
-			"leave encryption_key_file out, or make a backup of the store and restore it with the key into another folder", folder)
+		return misused{fmt.Errorf("the store in %s is not encrypted, and a store is encrypted from its beginning or not at all: "+
+			"leave encryption_key_file out, or make a backup of the store and restore it with the key into another folder", folder)}
 	case !m.Encrypted || m.State != stateReady:
 		return nil
+	case m.KeyCheck != "" && m.KeyCheck != keyCheck(key, m.ID):
+		return misused{fmt.Errorf("the key is not the one that the store in %s was encrypted with", folder)}
 	}
 	_, err := dataKey(folder, key)
-	switch {
-	case errors.Is(err, os.ErrNotExist):
-		return fmt.Errorf("%w: %s holds an encrypted store whose %s is gone, without which nothing of it can be read; restore a backup",
-			ErrDamaged, folder, badgerdb.KeyRegistryFileName)
-	case errors.Is(err, badgerdb.ErrEncryptionKeyMismatch):
-		return fmt.Errorf("the key is not the one that the store in %s was encrypted with, or its %s is damaged",
-			folder, badgerdb.KeyRegistryFileName)
-	case err != nil:
-		return fmt.Errorf("%w: reading %s in %s, restore a backup: %w", ErrDamaged, badgerdb.KeyRegistryFileName, folder, err)
-	default:
-		return nil
+	if errors.Is(err, badgerdb.ErrEncryptionKeyMismatch) && m.KeyCheck == "" {
+		return fmt.Errorf("%w: the key is not the one that the store in %s was encrypted with, or its %s is damaged",
+			errUnavailable, folder, badgerdb.KeyRegistryFileName)
 	}
+	return err
+}
+
+// keyCheck returns by what a key is known to be that of a store: Badger cannot tell a
+// wrong one from a damaged registry. Nobody can find the key by it.
+func keyCheck(key []byte, store string) string {
+	if len(key) == 0 {
+		return ""
+	}
+	h := hmac.New(sha256.New, key)
+	h.Write([]byte("caddy-presets: key of store " + store))
+	return hex.EncodeToString(h.Sum(nil))
 }
 
 // dataKey returns what the tables and logs in folder are encrypted with: nil where
-// key is empty.
-func dataKey(folder string, key []byte) (*pb.DataKey, error) {
+// key is empty. The error has ErrDamaged in its chain where the registry is gone or
+// damaged, and badgerdb.ErrEncryptionKeyMismatch besides where it may as well be the key.
+func dataKey(folder string, key []byte) (with *pb.DataKey, err error) {
 	if len(key) == 0 {
 		return nil, nil
 	}
-	if _, err := os.Stat(filepath.Join(folder, badgerdb.KeyRegistryFileName)); err != nil {
-		return nil, err
+	name := filepath.Join(folder, badgerdb.KeyRegistryFileName)
+	file, err := os.Open(name)
+	if errors.Is(err, fs.ErrNotExist) {
+		return nil, fmt.Errorf("%w: %s holds an encrypted store whose %s is gone, without which nothing of it can be read; restore a backup",
+			ErrDamaged, folder, badgerdb.KeyRegistryFileName)
 	}
-	registry, err := badgerdb.OpenKeyRegistry(badgerdb.KeyRegistryOptions{Dir: folder, ReadOnly: true, EncryptionKey: key})
 	if err != nil {
-		return nil, err
+		return nil, fmt.Errorf("%w: %w", errUnavailable, err)
 	}
-	return registry.DataKey(theDataKey)
+	defer file.Close()
+	err = guarded(func() error { // one that is cut short makes it panic
+		registry, err := badgerdb.OpenKeyRegistry(badgerdb.KeyRegistryOptions{Dir: folder, ReadOnly: true, EncryptionKey: key})
+		if err == nil {
+			with, err = registry.DataKey(theDataKey)
+		}
+		return err
+	})
+	if err != nil {
+		return nil, fmt.Errorf("%w: %s is damaged, restore a backup: %w", ErrDamaged, name, err)
+	}
+	return with, nil
 }
 
 // checkEncrypts fails when Badger, which has just opened folder, does not encrypt
 // though it is to.
 func checkEncrypts(folder string, key []byte) error {
 	if _, err := dataKey(folder, key); err != nil {
-		return fmt.Errorf("the store in %s would not be encrypted: is the clock right? (%w)", folder, err)
+		return fmt.Errorf("%w: the store in %s would not be encrypted: is the clock right? (%s)", errUnavailable, folder, err) //nolint:errorlint // nothing is damaged
 	}
 	return nil
 }

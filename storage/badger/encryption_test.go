@@ -143,6 +143,20 @@ func TestEncryptedFolder(t *testing.T) {
 	}
 }
 
+// withoutKeyCheck gives the store in folder a marker as versions wrote it that did not
+// know of it.
+func withoutKeyCheck(t *testing.T, folder string) {
+	t.Helper()
+	m, err := decodeMarker(readFile(t, filepath.Join(folder, MarkerName)))
+	if err != nil || m.KeyCheck == "" {
+		t.Fatalf("got marker %+v, %v, want one with a check of the key", m, err)
+	}
+	m.KeyCheck = ""
+	if err := m.write(folder); err != nil {
+		t.Fatal(err)
+	}
+}
+
 func TestEncryptionKey(t *testing.T) {
 	other := bytes.Repeat([]byte{7}, KeySize)
 	registry := func(change func(content []byte) []byte) func(t *testing.T, folder string) {
@@ -155,27 +169,32 @@ func TestEncryptionKey(t *testing.T) {
 		}
 	}
 	for _, test := range []struct {
-		name          string
-		made, opened  []byte
-		change        func(t *testing.T, folder string)
-		want          string // in the error; empty when it opens
-		wantIsDamaged bool
+		name         string
+		made, opened []byte
+		change       func(t *testing.T, folder string)
+		want         string // in the error; empty when it opens
+		wantIs       error
 	}{
-		{"the key", testKey, testKey, nil, "", false},
-		{"no key", testKey, nil, nil, "is encrypted: name the file", false},
-		{"another key", testKey, other, nil, "not the one that the store", false},
-		{"a key for a store without", nil, testKey, nil, "is not encrypted", false},
-		{"a short key", testKey, testKey[:16], nil, "16 bytes", false},
-		{"a short key for a store without", nil, testKey[:31], nil, "31 bytes", false},
-		{"registry cut", testKey, testKey, registry(func(c []byte) []byte { return c[:len(c)-1] }), "restore a backup", true},
-		{"registry cut to its head", testKey, testKey, registry(func(c []byte) []byte { return c[:28] }), "restore a backup", true},
-		{"registry flipped", testKey, testKey, registry(func(c []byte) []byte { c[len(c)-1] ^= 1; return c }), "restore a backup", true},
-		{"registry's head flipped", testKey, testKey, registry(func(c []byte) []byte { c[20] ^= 1; return c }), "KEYREGISTRY is damaged", false},
+		{"the key", testKey, testKey, nil, "", nil},
+		{"no key", testKey, nil, nil, "is encrypted: name the file", ErrMisused},
+		{"another key", testKey, other, nil, "not the one that the store", ErrMisused},
+		{"the key, in a marker of before", testKey, testKey, withoutKeyCheck, "", nil},
+		{"another key, in a marker of before", testKey, other, withoutKeyCheck, "not the one that the store", errUnavailable},
+		{"a key for a store without", nil, testKey, nil, "is not encrypted", ErrMisused},
+		{"a short key", testKey, testKey[:16], nil, "16 bytes", ErrMisused},
+		{"a short key for a store without", nil, testKey[:31], nil, "31 bytes", ErrMisused},
+		{"registry cut", testKey, testKey, registry(func(c []byte) []byte { return c[:len(c)-1] }), "restore a backup", ErrDamaged},
+		{"registry cut behind its head", testKey, testKey, registry(func(c []byte) []byte { return c[:30] }), "restore a backup", ErrDamaged},
+		{"registry cut to its head", testKey, testKey, registry(func(c []byte) []byte { return c[:28] }), "restore a backup", ErrDamaged},
+		{"registry cut in its head", testKey, testKey, registry(func(c []byte) []byte { return c[:20] }), "restore a backup", ErrDamaged},
+		{"registry empty", testKey, testKey, registry(func([]byte) []byte { return nil }), "restore a backup", ErrDamaged},
+		{"registry flipped", testKey, testKey, registry(func(c []byte) []byte { c[len(c)-1] ^= 1; return c }), "restore a backup", ErrDamaged},
+		{"registry's head flipped", testKey, testKey, registry(func(c []byte) []byte { c[20] ^= 1; return c }), "KEYREGISTRY is damaged", ErrDamaged},
 		{"registry gone", testKey, testKey, func(t *testing.T, folder string) {
 			if err := os.Remove(filepath.Join(folder, badgerdb.KeyRegistryFileName)); err != nil {
 				t.Fatal(err)
 			}
-		}, "KEYREGISTRY is gone", true},
+		}, "KEYREGISTRY is gone", ErrDamaged},
 	} {
 		t.Run(test.name, func(t *testing.T) {
 			folder := t.TempDir()
@@ -193,10 +212,19 @@ func TestEncryptionKey(t *testing.T) {
 				if err != nil {
 					t.Fatal(err)
 				}
+				m, err := decodeMarker(readFile(t, filepath.Join(folder, MarkerName)))
+				if err != nil || m.KeyCheck != keyCheck(test.opened, m.ID) {
+					t.Errorf("got marker %+v, %v, want one with a check of the key", m, err)
+				}
 				return
 			}
-			if err == nil || !strings.Contains(err.Error(), test.want) || errors.Is(err, ErrDamaged) != test.wantIsDamaged {
-				t.Errorf("got error %v, want one with %q, ErrDamaged: %t", err, test.want, test.wantIsDamaged)
+			if err == nil || !strings.Contains(err.Error(), test.want) || !errors.Is(err, test.wantIs) {
+				t.Errorf("got error %v, want %v with %q", err, test.wantIs, test.want)
+			}
+			for _, other := range []error{ErrDamaged, ErrMisused, errUnavailable} {
+				if !errors.Is(test.wantIs, other) && errors.Is(err, other) {
+					t.Errorf("got error %v, want that it is not %v", err, other)
+				}
 			}
 			if strings.Contains(err.Error(), string(testKey)) {
 				t.Error("the error shows the key")

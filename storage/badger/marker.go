@@ -13,6 +13,7 @@ import (
 	"runtime"
 	"slices"
 	"strings"
+	"syscall"
 
 	badgerdb "github.com/dgraph-io/badger/v4"
 	"github.com/google/uuid"
@@ -48,13 +49,21 @@ type marker struct {
 	Upgrading bool `json:"upgrading,omitempty"`
 	// Encrypted tells that all that was ever stored in the folder is encrypted.
 	Encrypted bool `json:"encrypted,omitempty"`
+	// KeyCheck is keyCheck of the key that it is encrypted with. Until they are opened
+	// by this version, stores of earlier ones have none.
+	KeyCheck string `json:"key_check,omitempty"`
 }
 
 // enter makes sure that folder is a store that can be opened with these options,
 // or empty, and that nobody but the user of this process can look into it. It
 // returns the folder's marker, a new one if it has none.
 func enter(folder string, o Options) (marker, error) {
-	if err := os.MkdirAll(folder, 0o700); err != nil {
+	switch err := os.MkdirAll(folder, 0o700); {
+	case errors.Is(err, syscall.ENOTDIR):
+		return marker{}, misused{err}
+	case errors.Is(err, fs.ErrExist):
+		return marker{}, fmt.Errorf("%w: %s is a link that leads to nothing", errUnavailable, folder)
+	case err != nil:
 		return marker{}, err
 	}
 	m, err := readMarker(folder, o)
@@ -75,8 +84,12 @@ func enter(folder string, o Options) (marker, error) {
 
 // readStore returns the marker of a folder that has one.
 func readStore(folder string, o Options) (marker, error) {
-	if _, err := os.Stat(filepath.Join(folder, MarkerName)); err != nil {
-		return marker{}, fmt.Errorf("%s is not a store: %w", folder, err)
+	_, err := os.Stat(filepath.Join(folder, MarkerName))
+	if errors.Is(err, fs.ErrNotExist) {
+		if _, lost := newMarker(folder); lost != nil && !errors.Is(lost, fs.ErrNotExist) {
+			return marker{}, lost
+		}
+		return marker{}, misused{fmt.Errorf("%s is not a store: %w", folder, err)}
 	}
 	return readMarker(folder, o)
 }
@@ -97,10 +110,11 @@ func readMarker(folder string, o Options) (m marker, err error) {
 		return m, fmt.Errorf("%w: the %s file in %s is not what it was written as; restore a backup", ErrDamaged, MarkerName, folder)
 	}
 	if m.Format > storeFormat {
-		return m, fmt.Errorf("the store in %s has format %d and needs a newer version of this module, which reads formats up to %d", folder, m.Format, storeFormat)
+		return m, misused{fmt.Errorf("the store in %s has format %d and needs a newer version of this module, which reads formats up to %d",
+			folder, m.Format, storeFormat)}
 	}
 	if m.Format == 2 {
-		return m, fmt.Errorf("the store in %s has format 2, which was in no release and is not read any more; begin with an empty folder", folder)
+		return m, misused{fmt.Errorf("the store in %s has format 2, which was in no release and is not read any more; begin with an empty folder", folder)}
 	}
 	if m.State == stateRestoring {
 		return m, fmt.Errorf("%w: a restore into %s is under way or was cut short; if it was cut short, empty the folder and restore again",
@@ -157,7 +171,7 @@ func newMarker(folder string) (marker, error) {
 	case holds(markName), holds(ballastName): // which no one else has
 		return marker{}, fmt.Errorf("%w: %s has lost its %s file; restore a backup", ErrDamaged, folder, MarkerName)
 	case holds(badgerdb.ManifestFilename):
-		return marker{}, fmt.Errorf("%s holds a Badger database that is not a store of presets", folder)
+		return marker{}, misused{fmt.Errorf("%s holds a Badger database that is not a store of presets", folder)}
 	}
 	for _, entry := range entries {
 		name := entry.Name()
@@ -165,7 +179,7 @@ func newMarker(folder string) (marker, error) {
 		case name == "lost+found": // of a file system mounted here
 		case strings.HasPrefix(name, MarkerName+"-"): // of a first start that was cut short
 		default:
-			return marker{}, fmt.Errorf("%s is neither empty nor a store: it holds %s", folder, name)
+			return marker{}, misused{fmt.Errorf("%s is neither empty nor a store: it holds %s", folder, name)}
 		}
 	}
 	return marker{Format: storeFormat, ID: uuid.NewString(), State: stateNew}, nil

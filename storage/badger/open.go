@@ -168,10 +168,12 @@ func (s *Store) complete(folder string, m marker) error {
 		m.Upgrading = false
 		return write()
 	}
-	if m.State == stateReady && m.Format == storeFormat {
+	ready := m
+	ready.Format, ready.State, ready.KeyCheck = storeFormat, stateReady, keyCheck(s.db.Opts().EncryptionKey, m.ID)
+	if m == ready {
 		return nil
 	}
-	m.Format, m.State = storeFormat, stateReady
+	m = ready
 	return write()
 }
 
@@ -293,9 +295,7 @@ func lockStore(folder string) (*os.File, error) {
 
 // inUse returns the error of a folder that another process has open.
 func inUse(folder string, err error) error {
-	return fmt.Errorf("the store in %s is in use: only one process at a time can open it. "+
-		"Commands that load a whole configuration meet this beside a running server, as `caddy validate` does: "+
-		"use `caddy adapt` to check a Caddyfile and `caddy reload` to apply it (%w)", folder, err)
+	return misused{fmt.Errorf("the store in %s is in use: only one process at a time can open it (%w: %w)", folder, ErrInUse, err)}
 }
 
 // engineLog is where Badger's messages go. Its debug messages, several for

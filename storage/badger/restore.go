@@ -176,6 +176,7 @@ func (r *restore) claim() (leave func() error, err error) {
 		return errors.Join(empty(r.folder), os.Chmod(r.folder, before.Mode().Perm()), removeMade(r.folder, first))
 	}
 	r.marker = marker{Format: r.info.Format, ID: uuid.NewString(), State: stateRestoring, Encrypted: len(r.o.EncryptionKey) > 0}
+	r.marker.KeyCheck = keyCheck(r.o.EncryptionKey, r.marker.ID)
 	err = cmp.Or(
 		file.Close(),
 		os.Chmod(r.folder, 0o700),
