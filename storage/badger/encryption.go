@@ -93,13 +93,16 @@ func dataKey(folder string, key []byte) (with *pb.DataKey, err error) {
 		return nil, fmt.Errorf("%w: %w", errUnavailable, err)
 	}
 	defer file.Close()
-	err = guarded(func() error { // one that is cut short makes it panic
+	err = guarded(func() error {
 		registry, err := badgerdb.OpenKeyRegistry(badgerdb.KeyRegistryOptions{Dir: folder, ReadOnly: true, EncryptionKey: key})
 		if err == nil {
 			with, err = registry.DataKey(theDataKey)
 		}
 		return err
 	})
+	if _, ok := errors.AsType[*panicked](err); ok {
+		err = errors.New("it is cut short")
+	}
 	if err != nil {
 		return nil, fmt.Errorf("%w: %s is damaged, restore a backup: %w", ErrDamaged, name, err)
 	}
