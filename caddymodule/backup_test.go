@@ -19,6 +19,7 @@ import (
 	"slices"
 	"strings"
 	"testing"
+	"testing/synctest"
 	"time"
 
 	"github.com/caddy-presets/caddy-presets/domain"
@@ -445,21 +446,24 @@ func TestProgress(t *testing.T) {
 	if out.Len() > 0 {
 		t.Errorf("got %q on what is no terminal, want nothing", out.String())
 	}
-	p = &progress{terminal: &out, start: time.Now(), total: 3 << 20}
-	r := p.watch(bytes.NewReader(make([]byte, 3<<20)))
-	if _, err := io.ReadFull(r, make([]byte, 1<<20)); err != nil {
-		t.Fatal(err)
-	}
-	p.shown = p.shown.Add(-time.Second)
-	if _, err := io.Copy(io.Discard, r); err != nil {
-		t.Fatal(err)
-	}
-	if got := out.String(); strings.Count(got, "\r") != 2 || !strings.Contains(got, "1.0 MiB of 3.0 MiB in ") {
-		t.Errorf("got %q, want two lines of progress", got)
-	}
-	p.done()
-	if got := out.String(); !strings.HasSuffix(got, strings.Repeat(" ", 40)+"\r") {
-		t.Errorf("got %q, want it wiped at the end", got)
+	synctest.Test(t, func(t *testing.T) { // in which no time passes but where it sleeps
+		p := &progress{terminal: &out, start: time.Now(), total: 3 << 20}
+		r := p.watch(bytes.NewReader(make([]byte, 3<<20)))
+		for range 3 {
+			for range 1 << 10 {
+				if _, err := io.ReadFull(r, make([]byte, 1<<10)); err != nil {
+					t.Fatal(err)
+				}
+			}
+			time.Sleep(progressInterval)
+		}
+		p.done()
+	})
+	lines := strings.Split(out.String(), "\r")
+	for i, want := range []string{"", "1.0 KiB of 3.0 MiB in 0s", "1.0 MiB of 3.0 MiB in 200ms", "2.0 MiB of 3.0 MiB in 400ms", "", ""} {
+		if i >= len(lines) || strings.TrimRight(lines[i], " ") != want {
+			t.Fatalf("got %q, want %q at %d", lines, want, i)
+		}
 	}
 }
 
