@@ -74,23 +74,32 @@ func (s *Store) Check(ctx context.Context) (report Report, err error) {
 }
 
 // checkFiles checks the tables that are in use, one after another. Those that a
-// compaction removes meanwhile are no loss.
+// compaction removes meanwhile are no loss. It fails where the system refuses to read.
 func (s *Store) checkFiles(report *Report, pause func() error) error {
 	if s.guard == nil {
 		return nil // in memory
 	}
+	note := func(err error) error {
+		switch {
+		case err == nil:
+		case refused(err):
+			return unreadable(err)
+		default:
+			report.Problem("%v", err)
+		}
+		return nil
+	}
 	folder := s.guard.folder
 	listed, err := listedTables(folder)
-	if err != nil {
-		report.Problem("%v", err)
+	if err := note(err); err != nil {
+		return err
 	}
 	with, err := dataKey(folder, s.db.Opts().EncryptionKey)
 	if err != nil {
-		report.Problem("%v", err)
-		return nil
+		return note(err)
 	}
-	if err := s.guard.sameFolder(); err != nil {
-		report.Problem("%v", err)
+	if err := note(s.guard.sameFolder()); err != nil {
+		return err
 	}
 	for name := range listed {
 		err := checkListed(folder, name, with)
@@ -98,8 +107,12 @@ func (s *Store) checkFiles(report *Report, pause func() error) error {
 			_, err = os.Stat(filepath.Join(folder, name))
 		}
 		if err != nil {
-			if now, _ := listedTables(folder); now[name] {
-				report.Problem("%v", err)
+			now, again := listedTables(folder)
+			if now[name] {
+				again = err
+			}
+			if err := note(again); err != nil {
+				return err
 			}
 		}
 		report.Tables++

@@ -3,6 +3,7 @@ package badger
 import (
 	"bytes"
 	"fmt"
+	"os"
 	"path/filepath"
 
 	badgerdb "github.com/dgraph-io/badger/v4"
@@ -19,19 +20,23 @@ import (
 // A crash leaves such tables behind in good order: what they hold is still in
 // the write-ahead log or in the tables that they were made from. But a MANIFEST
 // that lost its end, which Badger does not notice, makes orphans of tables that
-// hold the only copy. A table that cannot be read was never finished, so nothing
-// relies on it.
+// hold the only copy. A table that is not whole was never finished, so nothing
+// relies on it; one that the system refuses to read may hold anything.
 func checkOrphans(db *badgerdb.DB, folder string, listed map[string]bool, with *pb.DataKey) error {
-	tables, err := filepath.Glob(filepath.Join(folder, "*.sst"))
+	entries, err := os.ReadDir(folder)
 	if err != nil {
-		return err
+		return unreadable(err)
 	}
-	for _, path := range tables {
-		name := filepath.Base(path)
-		if listed[name] {
+	for _, entry := range entries {
+		name := entry.Name()
+		if filepath.Ext(name) != ".sst" || listed[name] {
 			continue
 		}
-		if missing, err := missingFrom(db, path, with); err == nil && missing > 0 {
+		missing, err := missingFrom(db, filepath.Join(folder, name), with)
+		if err != nil && refused(err) {
+			return unreadable(err)
+		}
+		if err == nil && missing > 0 {
 			return fmt.Errorf("%w: the store lacks %d records of table %s, which its %s has lost. "+
 				"Restore a backup, or remove that table to go on without them",
 				ErrDamaged, missing, name, badgerdb.ManifestFilename)

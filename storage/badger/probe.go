@@ -22,7 +22,9 @@ const probeName = "PROBE-*"
 // it. It checks Badger's checksums of all tables, opens a copy of
 // the logs with the tables, and compares what is there with the store's own marks:
 // Badger itself takes a log that is damaged for one that ends there, and cuts it
-// off. The error has ErrDamaged in its chain where something is damaged or missing.
+// off. The error has ErrDamaged in its chain where something is damaged or missing, and
+// domain.ErrUnavailable where the system refused to read it, as without the right to,
+// or without descriptors.
 //
 // What is in folder stays as it is. The copy is in a folder in it, which is gone
 // afterwards, and takes as much space as there is in the logs, at most some 50 MiB,
@@ -63,7 +65,7 @@ func withProbe(folder string, o Options, fn func(*badgerdb.DB) error) error {
 		err = checkTables(folder, listed, with)
 	}
 	if err != nil {
-		return fmt.Errorf("%w, restore a backup: %w", ErrDamaged, err)
+		return unreadable(err)
 	}
 	removeLeftovers(folder, probeName)
 	if err := checkSpace(folder, freeSpace); err != nil {
@@ -80,7 +82,7 @@ func withProbe(folder string, o Options, fn func(*badgerdb.DB) error) error {
 	o.Logger = nil // what it says will be said again
 	db, err := tryEngine(settings(copied, o).WithNumCompactors(0).WithCompactL0OnClose(false))
 	if err != nil {
-		return fmt.Errorf("%w, restore a backup: %w", ErrDamaged, err)
+		return unreadable(err)
 	}
 	err = guarded(func() error {
 		sequence, err := lastCommit(db)

@@ -1,0 +1,63 @@
+package badger
+
+import (
+	"errors"
+	"fmt"
+	"io/fs"
+	"os"
+	"path/filepath"
+	"syscall"
+	"testing"
+
+	badgerdb "github.com/dgraph-io/badger/v4"
+	"github.com/dgraph-io/badger/v4/y"
+
+	"github.com/caddy-presets/caddy-presets/domain"
+)
+
+func TestUnreadable(t *testing.T) {
+	of := func(err error) error { return &fs.PathError{Op: "open", Path: "000001.sst", Err: err} }
+	for _, refusal := range refusals {
+		err := of(refusal)
+		for _, err := range []error{err, errors.Join(err, errors.New("unable to open: 000001.sst")), y.Wrapf(err, "while opening")} {
+			if got := unreadable(fmt.Errorf("table 000001.sst: %w", err)); !errors.Is(got, domain.ErrUnavailable) || errors.Is(got, ErrDamaged) {
+				t.Errorf("%v is %v, want ErrUnavailable alone", err, got)
+			}
+		}
+	}
+	for _, err := range []error{of(fs.ErrNotExist), of(syscall.EIO), badgerdb.ErrTruncateNeeded, y.ErrChecksumMismatch} {
+		if got := unreadable(err); errors.Is(got, domain.ErrUnavailable) || !errors.Is(got, ErrDamaged) {
+			t.Errorf("%v is %v, want ErrDamaged alone", err, got)
+		}
+	}
+}
+
+// What another user may not read is not damaged.
+func TestNotDamagedWithoutRight(t *testing.T) {
+	folder := t.TempDir()
+	furnish(t, folder)
+	for _, pattern := range []string{"*.sst", badgerdb.ManifestFilename} {
+		paths, err := filepath.Glob(filepath.Join(folder, pattern))
+		if err != nil || len(paths) == 0 {
+			t.Fatalf("there is no %s (%v)", pattern, err)
+		}
+		path := paths[len(paths)-1]
+		if err := os.Chmod(path, 0); err != nil {
+			t.Fatal(err)
+		}
+		if file, err := os.Open(path); err == nil {
+			_ = file.Close()
+			t.Skip("this user may read all files")
+		}
+		err = Probe(folder, testOptions)
+		if err := os.Chmod(path, 0o600); err != nil {
+			t.Fatal(err)
+		}
+		if domain.KindOf(err) != domain.Unavailable || errors.Is(err, ErrDamaged) || !refused(err) {
+			t.Errorf("%s: got %v, want ErrUnavailable and why", pattern, err)
+		}
+	}
+	if err := Probe(folder, testOptions); err != nil {
+		t.Error(err)
+	}
+}
