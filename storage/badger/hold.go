@@ -70,7 +70,7 @@ func tryFile(folder string) error {
 }
 
 // trialName is the pattern of the names of files that are created to see whether that
-// is possible.
+// is possible, and of those that are to have another name once they are whole.
 const trialName = "TRIAL-*"
 
 // holds reports whether what Badger logs says that a table follows.

@@ -21,7 +21,9 @@ const markName = "SEQUENCE"
 //
 // It is written after each commit and flushed within markInterval, which other
 // commits do not wait for. So after a power cut it may be that far behind, and then
-// finds less; it is never ahead of the data, which was flushed first.
+// finds less; it is never ahead of the data, which was flushed first. It is written in
+// place: its 12 bytes are the first of the file and so in one sector, of which a power cut
+// leaves either what was there or what was written.
 type highWaterMark struct {
 	file *os.File
 
@@ -35,36 +37,71 @@ type highWaterMark struct {
 const markInterval = 100 * time.Millisecond
 
 // openMark opens the mark of the store in folder, whose last commit is number
-// sequence.
+// sequence. It makes one where there is none.
 func openMark(folder string, sequence uint64) (*highWaterMark, error) {
 	if err := checkMark(folder, sequence); err != nil {
 		return nil, err
 	}
-	file, err := os.OpenFile(filepath.Join(folder, markName), os.O_RDWR|os.O_CREATE, 0o600)
-	if err != nil {
-		return nil, err
+	name := filepath.Join(folder, markName)
+	file, err := os.OpenFile(name, os.O_RDWR, 0)
+	if errors.Is(err, fs.ErrNotExist) {
+		if err = createMark(folder, sequence); err == nil {
+			file, err = os.OpenFile(name, os.O_RDWR, 0)
+		}
 	}
 	m := &highWaterMark{file: file, dirty: make(chan struct{}, 1), quit: make(chan struct{}), done: make(chan struct{})}
-	if err := errors.Join(m.set(sequence), file.Sync(), SyncFolder(folder)); err != nil {
-		return nil, errors.Join(err, file.Close())
+	if err == nil {
+		if err = errors.Join(m.set(sequence), file.Sync()); err != nil {
+			err = errors.Join(err, file.Close())
+		}
+	}
+	if err != nil {
+		return nil, fmt.Errorf("%w: the number of the last commit cannot be noted: %w", errUnavailable, err)
 	}
 	go m.flush()
 	return m, nil
 }
 
+// createMark makes a mark that is whole and durable before it has its name, so that no
+// power cut leaves an empty or a short one.
+func createMark(folder string, sequence uint64) error {
+	file, err := os.CreateTemp(folder, trialName)
+	if err != nil {
+		return err
+	}
+	defer os.Remove(file.Name()) // gone already if all went well
+	mark := markOf(sequence)
+	_, err = file.Write(mark[:])
+	if err := errors.Join(err, file.Sync(), file.Close()); err != nil {
+		return err
+	}
+	if err := os.Rename(file.Name(), filepath.Join(folder, markName)); err != nil {
+		return err
+	}
+	return SyncFolder(folder)
+}
+
 // checkMark fails when the store in folder, whose last commit is number sequence,
-// was further than that. It changes nothing.
+// was further than that, or when its mark is not what was written. It changes nothing.
+// Without a mark it is content: whoever removes one goes on with what is there.
 func checkMark(folder string, sequence uint64) error {
 	name := filepath.Join(folder, markName)
 	stored, err := os.ReadFile(name)
-	if err != nil && !errors.Is(err, fs.ErrNotExist) {
-		return err
-	}
-	if len(stored) < 8 { // a power cut may leave a new file empty
+	switch {
+	case errors.Is(err, fs.ErrNotExist):
 		return nil
+	case err != nil:
+		return unreadable(err)
 	}
-	marked := binary.BigEndian.Uint64(stored)
-	if mark := markOf(marked); bytes.Equal(stored, mark[:]) && marked > sequence {
+	var marked uint64
+	if len(stored) >= 8 {
+		marked = binary.BigEndian.Uint64(stored)
+	}
+	if mark := markOf(marked); !bytes.Equal(stored, mark[:]) {
+		return fmt.Errorf("%w: %s, which tells how many commits there were, is not what it was written as. "+
+			"Restore a backup, or remove that file to go on with what is there", ErrDamaged, name)
+	}
+	if marked > sequence {
 		return fmt.Errorf("%w: it came back older than it was: of %d commits the last %d are missing. "+
 			"Restore a backup, or remove %s to go on without them", ErrDamaged, marked, marked-sequence, name)
 	}

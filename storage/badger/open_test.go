@@ -566,21 +566,39 @@ func TestDamagedLog(t *testing.T) {
 	}
 }
 
+// TestMark damages the mark: only one that is missing is none.
 func TestMark(t *testing.T) {
 	folder := t.TempDir()
 	seed(t, folder)
-	for _, content := range []string{"", "short", strings.Repeat("\xff", 12), strings.Repeat("\x00", 12), strings.Repeat("x", 100)} {
-		if err := os.WriteFile(filepath.Join(folder, markName), []byte(content), 0o600); err != nil {
+	name := filepath.Join(folder, markName)
+	good := string(readFile(t, name))
+	contents := []string{"", "short", strings.Repeat("\xff", 12), strings.Repeat("\x00", 12), strings.Repeat("x", 100), good + "\x00"}
+	for i := range len(good) {
+		contents = append(contents, good[:i], good[:i]+string([]byte{good[i] ^ 1<<rand.IntN(8)})+good[i+1:])
+	}
+	for _, content := range contents {
+		if err := os.WriteFile(name, []byte(content), 0o600); err != nil {
 			t.Fatal(err)
 		}
-		s, err := Open(folder, testOptions)
-		if err != nil {
-			t.Errorf("mark %q: %v", content, err)
-			continue
+		_, opening := Open(folder, testOptions)
+		for _, err := range []error{opening, VerifyQuickly(folder, testOptions)} {
+			if !errors.Is(err, ErrDamaged) || !strings.Contains(err.Error(), "remove that file") || !strings.Contains(err.Error(), name) {
+				t.Errorf("mark %q: got %v, want ErrDamaged and what to do", content, err)
+			}
 		}
-		if err := s.Close(); err != nil {
-			t.Error(err)
+		if got := string(readFile(t, name)); got != content {
+			t.Errorf("mark %q has become %q", content, got)
 		}
+	}
+	if err := os.Remove(name); err != nil {
+		t.Fatal(err)
+	}
+	mustOpen(t, folder)
+	if got := string(readFile(t, name)); got != good {
+		t.Errorf("the new mark is %q, want %q", got, good)
+	}
+	if _, err := openMark(filepath.Join(folder, "missing"), 1); domain.KindOf(err) != domain.Unavailable || errors.Is(err, ErrDamaged) {
+		t.Errorf("a mark that cannot be made: got %v, want ErrUnavailable alone", err)
 	}
 }
 
