@@ -21,23 +21,21 @@ import (
 	"time"
 )
 
-// A store of which one bit is not as it was, or one file is too short or gone,
-// serves what is right, or errors. The gateway starts and lives in any case.
+// A store, plain or encrypted, of which one bit is not as it was, or one file is too
+// short or gone, serves what is right, or errors. The gateway starts and lives in any
+// case.
 func TestFlip(t *testing.T) {
 	begun := time.Now()
-	stores, truth := damageable(t)
+	stores := append(damageable(t, false), damageable(t, true)...)
 	trials := choose(60, 2000)
 
 	// Each kind of damage to each kind of file of each store, in turn.
-	var all []damage
-	for _, store := range stores {
-		for _, kind := range slices.Sorted(maps.Keys(store.files)) {
-			for _, how := range []string{"flipped", "cut short", "removed"} {
-				all = append(all, damage{store: store, kind: kind, how: how})
-			}
-		}
+	places := make([][]damage, len(stores))
+	kinds := 0
+	for i, store := range stores {
+		places[i] = placesOf(store)
+		kinds += len(places[i])
 	}
-	rand.Shuffle(len(all), func(i, j int) { all[i], all[j] = all[j], all[i] })
 
 	var mu sync.Mutex
 	counts := map[outcome]int{}
@@ -46,11 +44,13 @@ func TestFlip(t *testing.T) {
 	var workers sync.WaitGroup
 	for range 2 {
 		workers.Go(func() {
-			s := newServer(t, options{})
+			servers := map[bool]*server{false: newServer(t, options{}), true: newServer(t, options{encrypted: true})}
 			for i := range next {
-				d := all[i%len(all)]
+				of := places[i%len(places)]
+				d := of[i/len(places)%len(of)]
+				s := servers[d.store.encrypted]
 				d.inflict(t, s.store)
-				got, why := trial(s, truth)
+				got, why := trial(s, d.store.truth)
 				s.kill()
 				mu.Lock()
 				counts[got]++
@@ -75,7 +75,7 @@ func TestFlip(t *testing.T) {
 	for _, name := range slices.Sorted(maps.Keys(tables)) {
 		t.Logf("%-24s %v", name, tables[name])
 	}
-	result(t, "flip", begun, "trials", trials, "kinds", len(all), "detected", counts[detected], "harmless", counts[harmless], "wrong", counts[wrong], "deaths", counts[death])
+	result(t, "flip", begun, "trials", trials, "kinds", kinds, "detected", counts[detected], "harmless", counts[harmless], "wrong", counts[wrong], "deaths", counts[death])
 }
 
 // outcome is what came of damage.
@@ -91,15 +91,20 @@ const (
 // storeCopy is a folder with a store that is complete.
 type storeCopy struct {
 	name, folder string
+	encrypted    bool
 	files        map[string][]string // by kind: the extension, or the name
+	truth        map[string][]byte   // what a server answers from it
 }
 
 // damageable makes a store that has each kind of file with something in it, as a
-// kill leaves it behind, and the same as a clean stop leaves it behind. truth is
-// what a server answers from either.
-func damageable(t *testing.T) (stores []storeCopy, truth map[string][]byte) {
+// kill leaves it behind, and the same as a clean stop leaves it behind.
+func damageable(t *testing.T, encrypted bool) []storeCopy {
 	t.Helper()
-	s, r := newServer(t, options{}), newRecorder(t)
+	s, r := newServer(t, options{encrypted: encrypted}), newRecorder(t)
+	name := "plain"
+	if encrypted {
+		name = "encrypted"
+	}
 	for i := range 5 { // the start after a kill makes a table of the log
 		s.mustStart()
 		if i == 0 {
@@ -113,14 +118,33 @@ func damageable(t *testing.T) (stores []storeCopy, truth map[string][]byte) {
 		l.end()
 		s.kill()
 	}
-	killed := copyOf(t, "killed", s.store)
+	killed := copyOf(t, name+" and killed", s.store)
 	s.mustStart()
 	r.verify(s, true)
-	truth = answers(t, s, r)
+	truth := answers(t, s, r)
 	if err := s.stop(); err != nil {
 		t.Fatal(err)
 	}
-	return []storeCopy{killed, copyOf(t, "stopped", s.store)}, truth
+	stores := []storeCopy{killed, copyOf(t, name+" and stopped", s.store)}
+	for i := range stores {
+		stores[i].encrypted, stores[i].truth = encrypted, truth
+	}
+	return stores
+}
+
+// placesOf returns each kind of damage to each kind of file of a store once, in such an
+// order that the first of them, however many, are of all files and of all kinds alike.
+func placesOf(store storeCopy) (all []damage) {
+	hows := []string{"flipped", "cut short", "removed"}
+	kinds := slices.Collect(maps.Keys(store.files))
+	rand.Shuffle(len(kinds), func(i, j int) { kinds[i], kinds[j] = kinds[j], kinds[i] })
+	rand.Shuffle(len(hows), func(i, j int) { hows[i], hows[j] = hows[j], hows[i] })
+	for round := range hows {
+		for i, kind := range kinds {
+			all = append(all, damage{store: store, kind: kind, how: hows[(round+i)%len(hows)]})
+		}
+	}
+	return all
 }
 
 // answers reads everything that a server tells of what is recorded.
@@ -160,7 +184,7 @@ func answers(t *testing.T, s *server, r *recorder) map[string][]byte {
 // copyOf copies a store's folder.
 func copyOf(t *testing.T, name, folder string) storeCopy {
 	t.Helper()
-	c := storeCopy{name: name, folder: filepath.Join(t.TempDir(), name), files: map[string][]string{}}
+	c := storeCopy{name: name, folder: filepath.Join(t.TempDir(), "store"), files: map[string][]string{}}
 	copyFolder(t, folder, c.folder)
 	err := filepath.WalkDir(c.folder, func(path string, entry fs.DirEntry, err error) error {
 		if err != nil || entry.IsDir() {

@@ -124,19 +124,23 @@ const (
 	inferenceKey  = "faults-inference-key-of-the-configuration"
 )
 
+// encryptionKey is the key of the servers whose stores are encrypted.
+const encryptionKey = "000102030405060708090a0b0c0d0e0f101112131415161718191a1b1c1d1e1f"
+
 // passed is what the site answers to all that presets leaves to the gateway,
 // unless a test has another gateway.
 const passed = "passed on to the gateway"
 
 // options are what servers differ in. The zero value is the usual server.
 type options struct {
-	binary  string // caddyBinary
-	store   string // a folder in the server's home
-	storage string // the directive; badger in store
-	global  string // more lines for the global options
-	presets string // more lines for the presets block
-	gateway string // the directives behind presets; responds with passed
-	env     []string
+	binary    string // caddyBinary
+	store     string // a folder in the server's home
+	encrypted bool   // the store, with encryptionKey
+	storage   string // the directive; badger in store
+	global    string // more lines for the global options
+	presets   string // more lines for the presets block
+	gateway   string // the directives behind presets; responds with passed
+	env       []string
 }
 
 // server is a Caddy that can be started, ended and started again, with the same
@@ -181,6 +185,13 @@ func newServer(t *testing.T, o options) *server {
 	}
 	if s.options.storage == "" {
 		s.options.storage = fmt.Sprintf("storage badger %q", filepath.ToSlash(s.store))
+		if o.encrypted {
+			key := filepath.Join(home, "encryption.key")
+			if err := os.WriteFile(key, []byte(encryptionKey), 0o600); err != nil {
+				t.Fatal(err)
+			}
+			s.options.storage += fmt.Sprintf(" {\nencryption_key_file %q\n}", filepath.ToSlash(key))
+		}
 	}
 	s.write(s.caddyfile())
 	t.Cleanup(func() {
