@@ -14,6 +14,7 @@ import (
 	"slices"
 	"strings"
 	"sync/atomic"
+	"syscall"
 
 	"github.com/caddyserver/caddy/v2"
 	caddycmd "github.com/caddyserver/caddy/v2/cmd"
@@ -207,6 +208,8 @@ func probeApart(ctx context.Context, folder string, o badger.Options) error {
 	switch err := cmd.Start(); {
 	case err != nil && ctx.Err() != nil:
 		return fmt.Errorf("%w: checking it: %w", domain.ErrUnavailable, ctx.Err())
+	case errors.Is(err, syscall.EMFILE), errors.Is(err, syscall.ENFILE), errors.Is(err, syscall.EAGAIN), errors.Is(err, syscall.ENOMEM):
+		return fmt.Errorf("%w: checking it: %w", domain.ErrUnavailable, err) // and Badger would lack the same
 	case err != nil:
 		o.Logger.Warn("the store is checked in the server's own process: another one cannot be started", zap.Error(err))
 		return badger.Probe(folder, o)
@@ -218,7 +221,7 @@ func probeApart(ctx context.Context, folder string, o badger.Options) error {
 	case told && v.Damaged:
 		return fmt.Errorf("%w%s", badger.ErrDamaged, strings.TrimPrefix(v.Error, badger.ErrDamaged.Error()))
 	case told && v.Error != "":
-		return fmt.Errorf("%w: checking it: %s", domain.ErrUnavailable, v.Error)
+		return fmt.Errorf("%w: checking it: %s", domain.ErrUnavailable, strings.TrimPrefix(v.Error, domain.ErrUnavailable.Error()+": "))
 	case told && err == nil:
 		return nil
 	case err == nil:

@@ -77,22 +77,17 @@ func keyCheck(key []byte, store string) string {
 }
 
 // dataKey returns what the tables and logs in folder are encrypted with: nil where
-// key is empty. The error has ErrDamaged in its chain where the registry is gone or
-// damaged, and badgerdb.ErrEncryptionKeyMismatch besides where it may as well be the key.
+// key is empty. The error is that of unreadable, with badgerdb.ErrEncryptionKeyMismatch in
+// its chain where it may as well be the key.
 func dataKey(folder string, key []byte) (with *pb.DataKey, err error) {
 	if len(key) == 0 {
 		return nil, nil
 	}
 	name := filepath.Join(folder, badgerdb.KeyRegistryFileName)
-	file, err := os.Open(name)
-	if errors.Is(err, fs.ErrNotExist) {
+	if _, err := os.Stat(name); errors.Is(err, fs.ErrNotExist) {
 		return nil, fmt.Errorf("%w: %s holds an encrypted store whose %s is gone, without which nothing of it can be read; restore a backup",
 			ErrDamaged, folder, badgerdb.KeyRegistryFileName)
 	}
-	if err != nil {
-		return nil, fmt.Errorf("%w: %w", errUnavailable, err)
-	}
-	defer file.Close()
 	err = guarded(func() error {
 		registry, err := badgerdb.OpenKeyRegistry(badgerdb.KeyRegistryOptions{Dir: folder, ReadOnly: true, EncryptionKey: key})
 		if err == nil {
@@ -104,7 +99,7 @@ func dataKey(folder string, key []byte) (with *pb.DataKey, err error) {
 		err = errors.New("it is cut short")
 	}
 	if err != nil {
-		return nil, fmt.Errorf("%w: %s is damaged, restore a backup: %w", ErrDamaged, name, err)
+		return nil, unreadable(fmt.Errorf("%s: %w", name, err))
 	}
 	return with, nil
 }

@@ -45,7 +45,9 @@ func openMark(folder string, sequence uint64) (*highWaterMark, error) {
 	name := filepath.Join(folder, markName)
 	file, err := os.OpenFile(name, os.O_RDWR, 0)
 	if errors.Is(err, fs.ErrNotExist) {
-		if err = createMark(folder, sequence); err == nil {
+		// Whole and durable before it has its name, so that no power cut leaves an empty one.
+		mark := markOf(sequence)
+		if err = replaceFile(folder, markName, trialName, mark[:]); err == nil {
 			file, err = os.OpenFile(name, os.O_RDWR, 0)
 		}
 	}
@@ -60,25 +62,6 @@ func openMark(folder string, sequence uint64) (*highWaterMark, error) {
 	}
 	go m.flush()
 	return m, nil
-}
-
-// createMark makes a mark that is whole and durable before it has its name, so that no
-// power cut leaves an empty or a short one.
-func createMark(folder string, sequence uint64) error {
-	file, err := os.CreateTemp(folder, trialName)
-	if err != nil {
-		return err
-	}
-	defer os.Remove(file.Name()) // gone already if all went well
-	mark := markOf(sequence)
-	_, err = file.Write(mark[:])
-	if err := errors.Join(err, file.Sync(), file.Close()); err != nil {
-		return err
-	}
-	if err := os.Rename(file.Name(), filepath.Join(folder, markName)); err != nil {
-		return err
-	}
-	return SyncFolder(folder)
 }
 
 // checkMark fails when the store in folder, whose last commit is number sequence,

@@ -191,20 +191,26 @@ func (m marker) write(folder string) error {
 	if err != nil {
 		return err
 	}
-	file, err := os.CreateTemp(folder, MarkerName+"-*")
+	if m.State == stateNew {
+		syncParents(folder) // it may be new itself, and so may those it is in
+	}
+	return replaceFile(folder, MarkerName, MarkerName+"-*", text)
+}
+
+// replaceFile gives folder a file of a name and content, instead of the former one, durably
+// and all at once. Until then it has a name of pattern.
+func replaceFile(folder, name, pattern string, content []byte) error {
+	file, err := os.CreateTemp(folder, pattern)
 	if err != nil {
 		return err
 	}
 	defer os.Remove(file.Name()) // gone already if all went well
-	_, err = file.Write(text)
+	_, err = file.Write(content)
 	if err := errors.Join(err, file.Sync(), file.Close()); err != nil {
 		return err
 	}
-	if err := os.Rename(file.Name(), filepath.Join(folder, MarkerName)); err != nil {
+	if err := os.Rename(file.Name(), filepath.Join(folder, name)); err != nil {
 		return err
-	}
-	if m.State == stateNew {
-		syncParents(folder) // it may be new itself, and so may those it is in
 	}
 	return SyncFolder(folder)
 }

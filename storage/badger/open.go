@@ -270,8 +270,8 @@ func openEngine(o badgerdb.Options) (*badgerdb.DB, error) {
 		return db, nil
 	case strings.Contains(err.Error(), "Another process is using"): // all that Badger offers
 		return nil, inUse(o.Dir, err)
-	default:
-		return nil, fmt.Errorf("the store in %s cannot be opened; if its files are damaged, restore a backup: %w", o.Dir, err)
+	default: // not what is damaged, which a probe has found
+		return nil, fmt.Errorf("%w: the store in %s cannot be opened: %w", errUnavailable, o.Dir, err)
 	}
 }
 

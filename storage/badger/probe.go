@@ -9,7 +9,6 @@ import (
 	"path/filepath"
 
 	badgerdb "github.com/dgraph-io/badger/v4"
-	"github.com/dgraph-io/badger/v4/pb"
 )
 
 // probeName is the pattern of the names of folders in which probes open what they have
@@ -57,14 +56,14 @@ func VerifyQuickly(folder string, o Options) error {
 // withProbe is Probe, and calls fn with the copy if nothing is wrong with it.
 func withProbe(folder string, o Options, fn func(*badgerdb.DB) error) error {
 	listed, err := listedTables(folder)
-	var with *pb.DataKey
-	if err == nil {
-		with, err = dataKey(folder, o.EncryptionKey)
-	}
-	if err == nil {
-		err = checkTables(folder, listed, with)
-	}
 	if err != nil {
+		return unreadable(err)
+	}
+	with, err := dataKey(folder, o.EncryptionKey)
+	if err != nil {
+		return err
+	}
+	if err := checkTables(folder, listed, with); err != nil {
 		return unreadable(err)
 	}
 	removeLeftovers(folder, probeName)

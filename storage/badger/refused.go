@@ -17,8 +17,8 @@ func unreadable(err error) error {
 	return fmt.Errorf("%w, restore a backup: %w", ErrDamaged, err)
 }
 
-// refused reports whether err, which is not nil, is one of refusals. Of most of its errors Badger keeps
-// nothing but the text.
+// refused reports whether err, which is not nil, is one of refusals. Of most of its
+// errors Badger keeps nothing but the text.
 func refused(err error) bool {
 	for _, refusal := range refusals {
 		if errors.Is(err, refusal) || strings.Contains(err.Error(), ": "+refusal.Error()) {
