@@ -167,13 +167,9 @@ func TestLostAnswer(t *testing.T) {
 		t.Fatal(err)
 	}
 	again := func() error {
-		before := allOf(t, to)
-		summary, err := inSmall(t.Context(), to, content)
+		summary, err := inSmall(t.Context(), readOnly(t, "again", to), content)
 		if err == nil && (summary.Counts != counts || summary.Resumed != len(all)) {
 			t.Errorf("got %+v", summary)
-		}
-		if allOf(t, to) != before {
-			t.Error("the store was changed")
 		}
 		return err
 	}
