@@ -373,7 +373,7 @@ func TestKilledRestore(t *testing.T) {
 			t.Fatal(err)
 		}
 		_, err = in.Write(whole[:n]) // which the child has read but for what the pipe holds
-		for deadline := time.Now().Add(30 * time.Second); ; time.Sleep(10 * time.Millisecond) {
+		for deadline := time.Now().Add(2 * time.Minute); ; time.Sleep(10 * time.Millisecond) {
 			if found, _ := filepath.Glob(filepath.Join(folder, "*.mem")); len(found) > 0 {
 				break
 			}
