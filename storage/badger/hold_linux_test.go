@@ -4,6 +4,7 @@ import (
 	"fmt"
 	"os"
 	"strings"
+	"sync"
 	"sync/atomic"
 	"testing"
 	"time"
@@ -117,10 +118,17 @@ func TestDescriptors(t *testing.T) {
 		t.Skip(err)
 	}
 	limitDescriptors(t, uint64(len(open)+4000))
-	n, db, count := compacting(t, d.folder, g.hold)
+	// It begins when there are no descriptors, however fast it is.
+	begun := make(chan struct{})
+	begin := sync.OnceFunc(func() { close(begun) })
+	n, db, count := compacting(t, d.folder, func() {
+		<-begun
+		g.hold()
+	})
 	defer db.Close()
+	defer begin()
 	var refused int
-	for end := time.Now().Add(20 * time.Second); !compacted(db)() && time.Now().Before(end); {
+	for end := time.Now().Add(2 * time.Minute); !compacted(db)() && time.Now().Before(end); {
 		var taken []int
 		for {
 			fd, err := unix.Open("/dev/null", unix.O_RDONLY|unix.O_CLOEXEC, 0)
@@ -133,6 +141,7 @@ func TestDescriptors(t *testing.T) {
 		}
 		if g.forWriting() != nil {
 			refused++
+			begin()
 		}
 		time.Sleep(50 * time.Millisecond)
 		for _, fd := range taken {
@@ -162,7 +171,7 @@ func limitDescriptors(t *testing.T, to uint64) (undo func()) {
 			t.Error(err)
 		}
 	}
-	set(unix.Rlimit{Cur: to, Max: old.Max})
+	set(unix.Rlimit{Cur: min(to, old.Max), Max: old.Max})
 	undo = func() { set(old) }
 	t.Cleanup(undo)
 	return undo
