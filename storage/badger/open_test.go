@@ -794,7 +794,7 @@ func TestInUse(t *testing.T) {
 
 func TestLogger(t *testing.T) {
 	core, logs := observer.New(zapcore.DebugLevel)
-	s, err := Open(t.TempDir(), Options{Logger: zap.New(core)})
+	s, err := openFolder(t.TempDir(), Options{Logger: zap.New(core)}, ample) // or it told of a small disk, too
 	if err != nil {
 		t.Fatal(err)
 	}

@@ -241,7 +241,7 @@ func TestCloseWaitsForPurger(t *testing.T) {
 		<-leave
 		return nil
 	})
-	s, err := Open(t.TempDir(), Options{Logger: zap.New(core, hold)})
+	s, err := openFolder(t.TempDir(), Options{Logger: zap.New(core, hold)}, ample) // or it told of a small disk, too
 	if err != nil {
 		t.Fatal(err)
 	}
