@@ -934,10 +934,15 @@ func TestCrash(t *testing.T) {
 		if err := child.Start(); err != nil {
 			t.Fatal(err)
 		}
-		// The first ones may not even get to open the store.
-		time.AfterFunc(rand.N(time.Duration(cycle*150+50)*time.Millisecond), func() { _ = child.Process.Kill() })
+		// The first ones may not even get to open the store. The others get to write.
+		moment := rand.N(time.Duration(cycle*150+50) * time.Millisecond)
+		kill := sync.OnceFunc(func() { time.AfterFunc(moment, func() { _ = child.Process.Kill() }) })
+		if cycle < 3 {
+			kill()
+		}
 		lines := bufio.NewScanner(out)
 		for lines.Scan() {
+			kill()
 			var slug string
 			var n int
 			var ack acknowledged
