@@ -184,34 +184,37 @@ func TestManyAtOnce(t *testing.T) {
 		runtime.Gosched()
 		return open(s, newest)
 	}
-	var wg sync.WaitGroup
-	for range 3 {
-		wg.Go(func() {
-			for range 200 {
-				l := lease(p, path, "one of many")
-				if _, err := l.Acquire(); err != nil {
-					t.Error(err)
-					return
+	const rounds = 100
+	for range rounds { // after each of which all are gone
+		var wg sync.WaitGroup
+		for range 3 {
+			wg.Go(func() {
+				for range 6 {
+					l := lease(p, path, "one of many")
+					if _, err := l.Acquire(); err != nil {
+						t.Error(err)
+						return
+					}
+					used := make(chan error)
+					go func() {
+						used <- l.Use(t.Context(), func(f *file) error {
+							p.InUse()
+							_ = f.newest().who
+							_, err := f.Stat()
+							return err
+						})
+					}()
+					if err := errors.Join(l.Release(), <-used); err != nil {
+						t.Error(err)
+						return
+					}
 				}
-				used := make(chan error)
-				go func() {
-					used <- l.Use(t.Context(), func(f *file) error {
-						p.InUse()
-						_ = f.newest().who
-						_, err := f.Stat()
-						return err
-					})
-				}()
-				if err := errors.Join(l.Release(), <-used); err != nil {
-					t.Error(err)
-					return
-				}
-			}
-		})
+			})
+		}
+		wg.Wait()
+		wantInUse(t, p, nil)
 	}
-	wg.Wait()
-	wantInUse(t, p, nil)
-	if t.Logf("opened %d times", opened); opened < 10 {
-		t.Errorf("it was opened %d times: not the load this test is for", opened)
+	if t.Logf("opened %d times", opened); opened < rounds {
+		t.Errorf("it was opened %d times, want at least once in each of %d rounds", opened, rounds)
 	}
 }
