@@ -1,7 +1,6 @@
 package domain
 
 import (
-	"math"
 	"sync"
 
 	"github.com/dgraph-io/ristretto/v2"
@@ -11,16 +10,13 @@ import (
 const minEntryCost = 1024
 
 // cached is what a Resolver keeps in memory under one key, and the stamp that it
-// was read under, or unchanging. One of the others is set.
+// was read under. One of the others is set.
 type cached struct {
 	stamp     Stamp
 	workspace *workspaceDefaults
 	preset    *Preset   // an active one
 	settings  *settings // of one version for one dialect
 }
-
-// unchanging stands for the stamp of what never changes. No stamp is equal to it.
-const unchanging = Stamp(math.MaxUint64)
 
 // cache keeps objects within a bound of memory. What is kept may go at any time,
 // and what is added may not be there yet, or ever.

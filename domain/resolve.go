@@ -215,16 +215,17 @@ func (r *Resolver) workspace(ctx context.Context, who Principal) (*workspaceDefa
 }
 
 // version returns the number and the settings of the version that a reference
-// names. The preset is kept under its stamp and its versions, which never
-// change, without one: they stay prepared when the preset changes.
+// names. The preset is kept under its stamp and its versions under one that its
+// changes leave as it is: they stay prepared.
 func (r *Resolver) version(ctx context.Context, workspaceID string, ref reference, id stickyID, dialect Dialect) (n int, s *settings, err error) {
 	key := "p\x00" + workspaceID + "\x00" + ref.slug
-	stamp := r.store.Stamps().Preset(workspaceID, ref.slug)
+	stamps := r.store.Stamps()
+	stamp, versions := stamps.Preset(workspaceID, ref.slug), stamps.Versions()
 	if kept := r.cache.get(key, stamp); kept != nil {
 		if n, err = ref.version(kept.preset, id); err != nil {
 			return 0, nil, err
 		}
-		if kept := r.cache.get(versionKey(kept.preset, n, dialect), unchanging); kept != nil {
+		if kept := r.cache.get(versionKey(kept.preset, n, dialect), versions); kept != nil {
 			return n, kept.settings, nil
 		}
 	}
@@ -238,7 +239,8 @@ func (r *Resolver) version(ctx context.Context, workspaceID string, ref referenc
 		if n, err = ref.version(&p, id); err != nil {
 			return err
 		}
-		if kept = r.cache.get(versionKey(&p, n, dialect), unchanging); kept == nil {
+		// By the stamp as it is now: p may be of a store that was restored meanwhile.
+		if kept = r.cache.get(versionKey(&p, n, dialect), r.store.Stamps().Versions()); kept == nil {
 			v, err = versionInUse(reader, p, n)
 		}
 		return err
@@ -253,7 +255,7 @@ func (r *Resolver) version(ctx context.Context, workspaceID string, ref referenc
 	if s, err = newSettings(v, dialect, r.unknown); err != nil {
 		return 0, nil, fmt.Errorf("version %d of preset %s is damaged: %v", v.Version, v.PresetID, err) //nolint:errorlint // an Invalid tools field of a preset is not the request's
 	}
-	r.cache.set(versionKey(&p, n, dialect), &cached{stamp: unchanging, settings: s}, s.cost()+int64(len(v.Config))) // which the settings are parts of
+	r.cache.set(versionKey(&p, n, dialect), &cached{stamp: versions, settings: s}, s.cost()+int64(len(v.Config))) // which the settings are parts of
 	return n, s, nil
 }
 

@@ -579,6 +579,88 @@ func TestAChangeActsOnTheNextRequest(t *testing.T) {
 	}
 }
 
+// restorable is a store in whose place a backup of it may come.
+type restorable struct {
+	domain.Store
+	stamps *domain.Stamps
+	// meanwhile is called once before the next view, unless it is nil.
+	meanwhile func()
+}
+
+func (s *restorable) Stamps() *domain.Stamps { return s.stamps }
+
+func (s *restorable) View(ctx context.Context, fn func(domain.Reader) error) error {
+	if meanwhile := s.meanwhile; meanwhile != nil {
+		s.meanwhile = nil
+		meanwhile()
+	}
+	return s.Store.View(ctx, fn)
+}
+
+// A backup was restored, and a version was stored anew that has the number of one that was
+// lost: that is never served again.
+func TestLostVersionsAreNotServed(t *testing.T) {
+	put := func(t *testing.T, s domain.Store, w domain.Workspace, models ...string) {
+		t.Helper()
+		for _, model := range models {
+			err := s.Update(t.Context(), func(tx domain.Tx) error {
+				_, err := putVersion(tx, w.ID, "p", w.ID, domain.PresetVersion{
+					ID: uuid.NewString(), Dialect: responses, Config: json.RawMessage(`{"model":"` + model + `"}`), CreatorID: "ann",
+				})
+				return err
+			})
+			if err != nil {
+				t.Fatal(err)
+			}
+		}
+	}
+	// Both are how engines tell: the first while the store is open, the other when it is
+	// opened again.
+	for name, tell := range map[string]func(s *restorable, to domain.Store){
+		"all has changed": func(s *restorable, to domain.Store) {
+			change := s.stamps.Change()
+			change.All()
+			change.Begin()
+			s.Store = to
+			change.End()
+		},
+		"opened again": func(s *restorable, to domain.Store) { s.Store, s.stamps = to, to.Stamps() },
+	} {
+		for when, during := range map[string]bool{"before a request": false, "during one": true} {
+			t.Run(name+", "+when, func(t *testing.T) {
+				r := newResolving(t)
+				s := &restorable{Store: r.store, stamps: r.store.Stamps()}
+				r.store = s
+				resolver := r.resolver(t, domain.ResolverConfig{})
+				put(t, s, r.home, "one", "two")
+				for _, body := range []string{`{"preset":"p"}`, `{"preset":"p@2"}`} {
+					wantBody(t, r.warm(t, resolver, domain.Principal{}, body), nil, `{"model":"two"}`)
+				}
+				backup, err := badger.OpenInMemory()
+				if err != nil {
+					t.Fatal(err)
+				}
+				defer backup.Close()
+				if err := backup.Update(t.Context(), func(tx domain.Tx) error { return tx.PutWorkspace(r.home) }); err != nil {
+					t.Fatal(err)
+				}
+				put(t, backup, r.home, "one", "new")
+				if during {
+					put(t, s, r.home, "three") // and so the preset is read
+					s.meanwhile = func() { tell(s, backup) }
+				} else {
+					tell(s, backup)
+				}
+				for _, body := range []string{`{"preset":"p"}`, `{"preset":"p@2"}`, `{"preset":"p"}`} {
+					got, err := resolver.Resolve(t.Context(), domain.Principal{}, domain.Request{Dialect: responses, Body: []byte(body)})
+					wantBody(t, got, err, `{"model":"new"}`)
+				}
+				wantBody(t, r.warm(t, resolver, domain.Principal{}, `{"preset":"p@2"}`), nil, `{"model":"new"}`)
+			})
+		}
+	}
+}
+
 func TestAPresetThatComesBackActsOnTheNextRequest(t *testing.T) {
 	r := newResolving(t)
 	resolver := r.resolver(t, domain.ResolverConfig{})

@@ -24,8 +24,8 @@ import (
 type Stamps struct {
 	seed maphash.Seed
 	// In each counter the lowest bits are how many changes are in progress, and the
-	// others how many there were.
-	counters [4096]atomic.Uint64
+	// others how many there were. Objects share all but the one of versions.
+	counters [sharedCounters + 1]atomic.Uint64
 	// until is when they are no good any more, in nanoseconds since begun, 0 for
 	// never, and untilWall the same by the system's clock, in nanoseconds since 1970.
 	// The one that comes first counts: that clock may be set back, and the other one
@@ -38,6 +38,9 @@ type Stamps struct {
 var begun = time.Now()
 
 const (
+	sharedCounters  = 4096
+	versionsCounter = sharedCounters // its number
+
 	oneChange = 1 << 16
 	changing  = oneChange - 1
 )
@@ -103,6 +106,12 @@ func (s *Stamps) Presets(workspaceID string) Stamp { return s.stamp(s.presets(wo
 // of each.
 func (s *Stamps) Workspaces() Stamp { return s.stamp(s.workspaces()) }
 
+// Versions returns the stamp of what every version of every preset holds. A version
+// never changes once it is stored, so no change that is made in the store changes it.
+// That all is another does: where a backup was restored, another version may come to
+// have the number of one that is lost.
+func (s *Stamps) Versions() Stamp { return s.stamp(versionsCounter) }
+
 func (s *Stamps) preset(workspaceID, slug string) uint64 {
 	return s.counter('p', strings.ToLower(workspaceID), slug)
 }
@@ -116,7 +125,7 @@ func (s *Stamps) presets(workspaceID string) uint64 {
 func (s *Stamps) workspaces() uint64 { return s.counter('a', "", "") }
 
 func (s *Stamps) key(hash KeyHash) uint64 {
-	return maphash.Bytes(s.seed, hash[:]) % uint64(len(s.counters))
+	return maphash.Bytes(s.seed, hash[:]) % sharedCounters
 }
 
 func (s *Stamps) counter(kind byte, a, b string) uint64 {
@@ -126,7 +135,7 @@ func (s *Stamps) counter(kind byte, a, b string) uint64 {
 	_, _ = h.WriteString(a)
 	_ = h.WriteByte(0)
 	_, _ = h.WriteString(b)
-	return h.Sum64() % uint64(len(s.counters))
+	return h.Sum64() % sharedCounters
 }
 
 // Change is something that an engine changes, of one object or of many. It is told
@@ -152,7 +161,7 @@ func (c *Change) Key(hash KeyHash) { c.add(c.stamps.key(hash)) }
 // Presets adds the list of the presets of a workspace.
 func (c *Change) Presets(workspaceID string) { c.add(c.stamps.presets(workspaceID)) }
 
-// All adds all that there is.
+// All adds all that there is, versions among it: what is stored may be another's.
 func (c *Change) All() {
 	for i := range c.stamps.counters {
 		c.add(uint64(i))

@@ -1,6 +1,7 @@
 package domain
 
 import (
+	"strconv"
 	"testing"
 	"time"
 )
@@ -56,14 +57,14 @@ func TestStampsSuspended(t *testing.T) {
 // A change of all there is changes each stamp.
 func TestStampsAll(t *testing.T) {
 	s := NewStamps()
-	stamps := func() [5]Stamp {
-		return [...]Stamp{s.Preset("w", "p"), s.Workspace("w"), s.Key(KeyHash{1}), s.Presets("w"), s.Workspaces()}
+	stamps := func() [6]Stamp {
+		return [...]Stamp{s.Preset("w", "p"), s.Workspace("w"), s.Key(KeyHash{1}), s.Presets("w"), s.Workspaces(), s.Versions()}
 	}
 	before := stamps()
 	c := s.Change()
 	c.All()
 	c.Begin()
-	if got := stamps(); got != [5]Stamp{} {
+	if got := stamps(); got != [6]Stamp{} {
 		t.Errorf("while it is under way: got %v, want zeros", got)
 	}
 	c.End()
@@ -71,5 +72,25 @@ func TestStampsAll(t *testing.T) {
 		if got == before[i] || got == 0 {
 			t.Errorf("stamp %d: got %d, want another than %d", i, got, before[i])
 		}
+	}
+}
+
+// No change of an object changes the stamp of versions, whichever counter is its.
+func TestStampsOfVersions(t *testing.T) {
+	s := NewStamps()
+	before := s.Versions()
+	c := s.Change()
+	for i := range 4 * sharedCounters {
+		name := strconv.Itoa(i)
+		c.Preset("w", name)
+		c.Workspace(name)
+		c.Key(KeyHash{byte(i), byte(i >> 8)})
+		c.Presets(name)
+	}
+	c.Workspaces()
+	c.Begin()
+	c.End()
+	if got := s.Versions(); got != before {
+		t.Errorf("got stamp %d, want %d", got, before)
 	}
 }

@@ -339,7 +339,7 @@ func raise(n *atomic.Int64, to int) {
 func stampsOfAnotherStore(t *testing.T, s *suite) {
 	w := newWorkspace("w")
 	objects := bystanders()
-	objects["id"], objects["slug"] = ofWorkspace(w.ID), ofWorkspace(w.Slug)
+	objects["id"], objects["slug"], objects["versions"] = ofWorkspace(w.ID), ofWorkspace(w.Slug), (*domain.Stamps).Versions
 	for range 3 {
 		s.mustUpdate(t, func(tx domain.Tx) error { return tx.PutWorkspace(w) })
 		before := objects.note(s)
