@@ -1,16 +1,22 @@
 package etcd
 
 import (
+	"bytes"
+	"context"
 	"errors"
 	"io"
 	"os"
 	"os/exec"
 	"path/filepath"
 	"slices"
+	"sync/atomic"
 	"testing"
 	"time"
 
+	clientv3 "go.etcd.io/etcd/client/v3"
+
 	"github.com/caddy-presets/caddy-presets/domain"
+	"github.com/caddy-presets/caddy-presets/storage/transfer"
 )
 
 // backUp writes a backup of the member to a file.
@@ -53,17 +59,25 @@ func (m *member) restore(t *testing.T, name string, options ...string) {
 	}
 }
 
+// restorable skips a test where etcd cannot restore a backup.
+func restorable(t *testing.T) {
+	t.Helper()
+	needed(t)
+	if err := exec.Command(program, "snapshot", "--help").Run(); err != nil {
+		t.Skip("SKIPPED: this etcd cannot restore a backup, as storage/etcd/testserver can")
+	}
+}
+
+// bumped are the options with which etcd's manual has a backup restored.
+var bumped = []string{"--bump-revision", "1000000", "--mark-compacted"}
+
 // TestRestored is a cluster that is restored from a backup while stores are open, as etcd's
 // manual says and without what that adds to the revision. A store that was cut off meanwhile
 // finds as many commits as others have made since, or more: some of the same number, at the
 // same revision, as those that it knows and that are no more.
 func TestRestored(t *testing.T) {
-	needed(t)
-	if err := exec.Command(program, "snapshot", "--help").Run(); err != nil {
-		t.Skip("SKIPPED: this etcd cannot restore a backup, as storage/etcd/testserver can")
-	}
+	restorable(t)
 	const lost = 3
-	bumped := []string{"--bump-revision", "1000000", "--mark-compacted"}
 	for _, test := range []struct {
 		name    string
 		options []string
@@ -155,6 +169,94 @@ func TestRestored(t *testing.T) {
 				t.Errorf("got stamp %d, it was %d before; %d resets", got, stamp, s.Status().Resets)
 			}
 			t.Logf("RESULT restored, %s: served after %v", test.name, took)
+		})
+	}
+}
+
+// viewed counts how often a store is read.
+type viewed struct {
+	*Store
+	views atomic.Int64
+}
+
+func (s *viewed) View(ctx context.Context, fn func(domain.Reader) error) error {
+	s.views.Add(1)
+	return s.Store.View(ctx, fn)
+}
+
+// TestLostVersions is a node that goes on while what the cluster holds is replaced by an
+// earlier state of it: a version stored from then on is what is served under its number,
+// not the one that had the number before.
+func TestLostVersions(t *testing.T) {
+	for name, save := range map[string]func(t *testing.T, m *member, s *Store) (restore func()){
+		"a snapshot": func(t *testing.T, m *member, _ *Store) func() {
+			restorable(t)
+			backup := filepath.Join(t.TempDir(), "backup")
+			m.backUp(t, backup)
+			return func() { m.restore(t, backup, bumped...) }
+		},
+		"an export": func(t *testing.T, m *member, s *Store) func() {
+			content, _, _ := exported(t, s)
+			return func() {
+				if _, err := client(t, m.address).Delete(t.Context(), prefix(t), clientv3.WithPrefix()); err != nil {
+					t.Fatal(err)
+				}
+				other := open(t, Options{Endpoints: []string{m.address}})
+				if _, err := transfer.Import(t.Context(), other, bytes.NewReader(content)); err != nil {
+					t.Fatal(err)
+				}
+			}
+		},
+	} {
+		t.Run(name, func(t *testing.T) {
+			t.Parallel()
+			m := cluster(t, 1)[0]
+			s := &viewed{Store: open(t, Options{Endpoints: []string{m.address}})}
+			service := domain.NewService(s)
+			if err := service.EnsureDefaultWorkspace(t.Context()); err != nil {
+				t.Fatal(err)
+			}
+			resolver, err := domain.NewResolver(s, domain.ResolverConfig{})
+			if err != nil {
+				t.Fatal(err)
+			}
+			defer resolver.Close()
+			by := domain.By(domain.Principal{KeyID: "k", UserID: "ann", Kind: domain.ManagementKey})
+			store := func(model string, want int) {
+				t.Helper()
+				eventually(t, 30*time.Second, "a version is stored", func() bool {
+					out, err := service.CreatePresetVersion(t.Context(), by, "", "p", domain.Capture{
+						Dialect: domain.Responses, Config: []byte(`{"model":"` + model + `"}`),
+					})
+					if err != nil && !errors.Is(err, domain.ErrUnavailable) || err == nil && out.Number != want {
+						t.Fatalf("got version %d, %v, want version %d", out.Number, err, want)
+					}
+					return err == nil
+				})
+			}
+			// serves waits until a reference is served from memory, where it has to give a model.
+			serves := func(ref, want string) {
+				t.Helper()
+				eventually(t, 30*time.Second, ref+" is served from memory", func() bool {
+					before := s.views.Load()
+					got, err := resolver.Resolve(t.Context(), domain.Principal{}, domain.Request{Dialect: domain.Chat, Body: []byte(`{"model":"` + ref + `"}`)})
+					if err == nil && string(got.Body) != `{"model":"`+want+`"}` {
+						t.Fatalf("%s: got %s, want the model %s", ref, got.Body, want)
+					}
+					return err == nil && s.views.Load() == before
+				})
+			}
+			store("one", 1)
+			restore := save(t, m, s.Store)
+			store("two", 2)
+			serves("@preset/p", "two")
+			serves("@preset/p@2", "two")
+			restore()
+			eventually(t, 30*time.Second, "all is read again", func() bool { return s.Status().Resets > 0 })
+			serves("@preset/p", "one")
+			store("new", 2)
+			serves("@preset/p", "new")
+			serves("@preset/p@2", "new")
 		})
 	}
 }
