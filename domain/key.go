@@ -294,6 +294,9 @@ func (s *Service) noteUse(k Key, at time.Time) {
 			k.LastUsedAt = &used
 			return tx.PutKey(k)
 		})
+		// The note has changed the key. Without this the next use would have to read it, and
+		// fail where the store cannot be read by then.
+		_, _ = s.keyOf(ctx, k.Hash)
 	}()
 }
 
