@@ -4,6 +4,7 @@ import (
 	"bytes"
 	"encoding/hex"
 	"errors"
+	"regexp"
 	"time"
 	"unicode/utf8"
 
@@ -165,24 +166,72 @@ func (l line) encode() ([]byte, error) {
 	return append(raw, '\n'), err
 }
 
-var (
-	errUnknown = errors.New("it has a member that this version does not know")
-	errNotLine = errors.New("it is not a line of an export")
-)
+var errNotLine = errors.New("it is not a line of an export")
 
-// decode reads a line that encode has written. The errors quote nothing of it.
+// decode reads a line that encode has written. The errors name the field that is wrong, and
+// quote nothing else of it.
 func decode(raw []byte) (l line, err error) {
 	err = jsonv2.Unmarshal(raw, &l, jsonv2.RejectUnknownMembers(true))
-	if errors.Is(err, jsonv2.ErrUnknownName) {
-		return l, errUnknown
+	if wrong, ok := errors.AsType[*jsonv2.SemanticError](err); ok {
+		switch path := fieldOf(wrong.JSONPointer); {
+		case errors.Is(err, jsonv2.ErrUnknownName):
+			return l, inField(path, errors.New("this version does not know such a member"))
+		case path == "":
+			return l, errNotLine
+		case wrong.Err == nil:
+			return l, inField(path, errors.New("has a wrong type"))
+		default:
+			return l, inField(path, errors.New("has a value that it cannot have"))
+		}
 	}
 	if err != nil {
 		return l, errNotLine
 	}
-	if again, err := l.encode(); err != nil || !bytes.Equal(again, raw) {
+	again, err := l.encode()
+	if err != nil {
+		return l, errNotLine
+	}
+	if !bytes.Equal(again, raw) {
+		if path := fieldOf(difference(raw, again)); path != "" {
+			return l, inField(path, errors.New("is not as an export has it"))
+		}
 		return l, errNotLine
 	}
 	return l, nil
+}
+
+// fieldName is what names of fields look like, and those of labels. Anything else in a file
+// may be what nobody is to see.
+var fieldName = regexp.MustCompile(`^[0-9A-Za-z_.-]{1,64}$`)
+
+// fieldOf returns where p leads, as far as names do.
+func fieldOf(p jsontext.Pointer) (path string) {
+	for name := range p.Tokens() {
+		if !fieldName.MatchString(name) {
+			break
+		}
+		path += "/" + name
+	}
+	return path
+}
+
+// difference returns where a line differs first from what it should be, empty where only
+// its form does.
+func difference(raw, want []byte) jsontext.Pointer {
+	got, should := jsontext.NewDecoder(bytes.NewReader(raw)), jsontext.NewDecoder(bytes.NewReader(want))
+	for {
+		a, errA := got.ReadToken()
+		b, errB := should.ReadToken()
+		switch {
+		case errA != nil || errB != nil:
+			return ""
+		case a.Kind() == b.Kind() && a.String() == b.String():
+		case b.Kind() == '}' || b.Kind() == ']': // there is something more
+			return got.StackPointer()
+		default:
+			return should.StackPointer()
+		}
+	}
 }
 
 // decodeHeader reads the first line, of whichever version.
