@@ -77,8 +77,69 @@ func TestMarkChanged(t *testing.T) {
 		fill(t, to).Update(m.put)
 		return nil
 	}}
-	if _, err := inSmall(t.Context(), s, content); !errors.Is(err, ErrStore) || !strings.Contains(err.Error(), "something else was written") {
+	if _, err := inSmall(t.Context(), s, content); !errors.Is(err, ErrStore) || !strings.Contains(err.Error(), "another import of the same file") {
 		t.Errorf("got error %v, want that another has written", err)
+	}
+}
+
+// exportedAt returns an export that was made at a time, and so is another file.
+func exportedAt(t *testing.T, at time.Time) []byte {
+	t.Helper()
+	s := started(t)
+	fill(t, s).Some()
+	var content bytes.Buffer
+	if _, err := export(t.Context(), s, &content, at); err != nil {
+		t.Fatal(err)
+	}
+	return content.Bytes()
+}
+
+// Of two imports at the same time the one that fails says what the other is, and what to do.
+func TestAnotherImport(t *testing.T) {
+	content := small(t)
+	other := exportedAt(t, time.Now().Add(time.Hour))
+	const same = "another import of the same file"
+	for _, test := range []struct {
+		name    string
+		before  int // which batch the other begins
+		content []byte
+		ends    int // before which of its batches
+		says    string
+	}{
+		{"of the same file, finished before the first batch", 1, content, 0, same},
+		{"of the same file, before the first batch", 1, content, 2, same},
+		{"of the same file, finished", 3, content, 0, same},
+		{"of the same file", 3, content, 2, same},
+		{"of another file, finished before the first batch", 1, other, 0, "goes into an empty store"},
+		{"of another file, before the first batch", 1, other, 2, "an import of another file was begun"},
+	} {
+		t.Run(test.name, func(t *testing.T) {
+			to := started(t)
+			s := &interrupted{Store: to, after: nothing, before: func(n int) error {
+				if n != test.before {
+					return nil
+				}
+				inner := &interrupted{Store: to, after: nothing, before: func(n int) error {
+					if n == test.ends {
+						return errDeliberate
+					}
+					return nil
+				}}
+				if _, err := inSmall(t.Context(), inner, test.content); (err != nil) != (test.ends > 0) {
+					t.Errorf("the other: got error %v", err)
+				}
+				return nil
+			}}
+			_, err := inSmall(t.Context(), s, content)
+			if !errors.Is(err, ErrStore) || !strings.Contains(err.Error(), test.says) || strings.Contains(err.Error(), "lines are stored") {
+				t.Errorf("got error %v, want ErrStore with %q", err, test.says)
+			}
+			imports(t, to, test.content)
+			sound(t, to)
+			if _, err := inSmall(t.Context(), to, test.content); err != nil {
+				t.Errorf("all is there: got error %v", err)
+			}
+		})
 	}
 }
 

@@ -45,7 +45,7 @@ func importBy(ctx context.Context, store domain.Store, r io.Reader, batch int) (
 		return Summary{}, err
 	}
 	if err := im.all(ctx); err != nil {
-		if im.stored.Line > 0 && im.full == nil {
+		if im.stored.Line > 0 && im.full == nil && !errors.Is(err, errAnother) {
 			goesOn := "; it goes on there when it is begun again with the same file"
 			if errors.Is(err, ErrFile) || errors.Is(err, ErrStore) {
 				goesOn = ""
@@ -127,6 +127,11 @@ func (im *importer) look(r domain.Reader) (err error) {
 }
 
 var errOther = fmt.Errorf("%w: an import of another file was begun and is not finished", ErrStore)
+
+// errAnother is about a store into which two imports put the same file. One of them fails as
+// soon as it finds what the other has written, which goes on.
+var errAnother = fmt.Errorf("%w: another import of the same file has written to it meanwhile, and is under way or finished; "+
+	"begin this one again when that has ended: it goes on where that was, or finds that all is there", ErrStore)
 
 // other returns the error about a file that is not the one of the earlier import.
 func (im *importer) other() error {
@@ -285,14 +290,17 @@ func (im *importer) flush(ctx context.Context, final bool) error {
 // audit trail of one that is to have its first.
 func (im *importer) unchanged(tx domain.Tx) error {
 	changed := fmt.Errorf("%w: something else was written to it meanwhile; begin anew with an empty store", ErrStore)
-	m, err := readMark(tx)
-	if err != nil {
+	m, err := lastMark(tx)
+	switch {
+	case err != nil:
 		return err
+	case m == im.stored:
+	case m.Header == im.header:
+		return errAnother
+	case m.Line > 0 && !m.Done:
+		return errOther
 	}
 	if im.stored.Line == 0 {
-		if m != (mark{}) {
-			return changed
-		}
 		switch fresh, err := freshWorkspace(tx); {
 		case err != nil:
 			return err

@@ -60,7 +60,7 @@ import (
 
 var (
 	// ErrFile is in the chain of what is wrong with a file, whose line the text
-	// names. It does not quote the line.
+	// names, and the field. It quotes nothing else of the line.
 	ErrFile = errors.New("the export cannot be used")
 	// ErrStore is in the chain of the error about a store that nothing can be
 	// imported into, or not that file.
