@@ -16,7 +16,7 @@ func describe(name, help string) *prometheus.Desc {
 var (
 	available = describe("available", "Whether the cluster has answered since this process joined it.")
 	writable  = describe("writable", "Whether etcd took the last change that it was asked for.")
-	watching  = describe("watching", "Whether a member of the cluster tells this node what others commit.")
+	watching  = describe("watching", "Whether a member of the cluster tells this node what others commit, and the cluster has answered within half of max_staleness.")
 	staleness = describe("staleness_seconds", "How long ago what is in memory was known to be current.")
 	commits   = describe("commit_number", "The number of the last commit that this node knows, of whichever node.")
 	memory    = describe("memory_bytes", "What records in memory take.")

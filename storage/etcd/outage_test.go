@@ -126,6 +126,101 @@ func TestAway(t *testing.T) {
 	t.Logf("RESULT away: served %v after the cluster goes on", healed)
 }
 
+// TestSilent is a cluster that keeps its connections open and answers nothing: from the
+// moment on from which all is stale, nobody waits for it.
+func TestSilent(t *testing.T) {
+	t.Parallel()
+	const maxStaleness, soon = 5 * time.Second, time.Second
+	p := newProxy(t, shared.address)
+	s := open(t, Options{Endpoints: []string{p.address}, MaxStaleness: maxStaleness})
+	w := newID()
+	put(t, s, w, "p")
+	// The next question, which is not answered, begins so long after the last that was.
+	eventually(t, 3*maxStaleness, "a question was answered a while ago", func() bool { return s.Status().Staleness > maxStaleness/10 })
+	p.set(func() { p.paused = [2]bool{true, true} })
+	eventually(t, 3*maxStaleness, "all is stale", func() bool { return s.Status().Staleness > maxStaleness })
+	for name, call := range map[string]func() error{
+		"View":   func() error { return s.View(t.Context(), func(domain.Reader) error { return nil }) },
+		"Sync":   func() error { return s.Sync(t.Context()) },
+		"Update": func() error { _, err := add(t.Context(), s, w, "q", "x"); return err },
+	} {
+		begun := time.Now()
+		if err := call(); !errors.Is(err, domain.ErrUnavailable) || time.Since(begun) > soon {
+			t.Errorf("%s: got error %v after %v, want that it is unavailable at once", name, err, time.Since(begun))
+		}
+	}
+	p.set(func() { p.paused = [2]bool{} })
+	eventually(t, 20*time.Second, "it is served", func() bool { return s.Sync(t.Context()) == nil })
+}
+
+// TestSuspended is a node that was suspended: what it has in memory is old, but it has not
+// asked the cluster since, which answers.
+func TestSuspended(t *testing.T) {
+	const maxStaleness = time.Minute // so that it is not asked by itself
+	p := newProxy(t, shared.address)
+	s := open(t, Options{Endpoints: []string{p.address}, MaxStaleness: maxStaleness})
+	suspend := func() {
+		s.watcher.mu.Lock()
+		defer s.watcher.mu.Unlock()
+		s.watcher.confirmed = s.watcher.confirmed.Round(0).Add(-time.Hour) // without the clock that stands still
+	}
+	w := newID()
+	suspend()
+	put(t, s, w, "p")
+	suspend()
+	if err := s.Sync(t.Context()); err != nil {
+		t.Error(err)
+	}
+	suspend()
+	s.watcher.begin() // as it was asking when it was suspended
+	if err := s.Sync(t.Context()); err != nil {
+		t.Error(err)
+	}
+}
+
+// TestWatching is whether the status says that others are heard of, where no member is left
+// that would say that they are not.
+func TestWatching(t *testing.T) {
+	members := cluster(t, 3)
+	var proxies []*proxy
+	var endpoints []string
+	for _, m := range members {
+		p := newProxy(t, m.address)
+		proxies, endpoints = append(proxies, p), append(endpoints, p.address)
+	}
+	s := open(t, Options{Endpoints: endpoints, MaxStaleness: 2 * time.Second})
+	paused := func(is bool) {
+		for _, p := range proxies {
+			p.set(func() { p.paused = [2]bool{is, is} })
+		}
+	}
+	watching := func() bool { return s.Status().Watching }
+	eventually(t, 20*time.Second, "the watch works", watching)
+	for _, outage := range []struct {
+		name       string
+		begin, end func()
+	}{
+		{"silent", func() { paused(true) }, func() { paused(false) }},
+		{"killed", func() {
+			for _, m := range members {
+				m.kill()
+			}
+		}, func() {
+			for _, m := range members {
+				if err := m.start(); err != nil {
+					t.Fatal(err)
+				}
+			}
+		}},
+	} {
+		outage.begin()
+		gone := eventually(t, 5*time.Second, outage.name+": the status does not say any more that the watch works", func() bool { return !watching() })
+		outage.end()
+		back := eventually(t, 30*time.Second, outage.name+": the watch works again", watching)
+		t.Logf("RESULT watching, %s: gone after %v, back after %v", outage.name, gone, back)
+	}
+}
+
 // TestStaleFromTheStart is a cluster that is cut off as soon as the store is open.
 func TestStaleFromTheStart(t *testing.T) {
 	p := newProxy(t, shared.address)

@@ -15,7 +15,8 @@ type Status struct {
 	Overtaken int64
 	// Memory is what the records in memory take, in bytes.
 	Memory int
-	// Watching reports whether a member tells what others commit.
+	// Watching reports whether a member tells what others commit, and the cluster has
+	// answered within half of MaxStaleness.
 	Watching bool
 	// Writable reports whether etcd took the last change that it was asked for.
 	Writable bool
@@ -27,6 +28,6 @@ func (s *Store) Status() Status {
 	last, size := s.model.stats()
 	return Status{
 		Staleness: w.staleness(), Commits: last.number, Changes: w.events.Load(), Restarts: w.restarts.Load(), Resets: w.resets.Load(),
-		Overtaken: s.committer.overtaken.Load(), Memory: size, Watching: w.watching.Load(), Writable: !s.committer.refused.Load(),
+		Overtaken: s.committer.overtaken.Load(), Memory: size, Watching: w.told(), Writable: !s.committer.refused.Load(),
 	}
 }

@@ -29,6 +29,7 @@ type watcher struct {
 	mu        sync.Mutex // of what is below
 	confirmed time.Time  // when the model was known to be current last
 	failure   error      // of the last time that the cluster was asked since, nil for none
+	asked     time.Time  // when it was asked that has not answered yet, zero if there is no such question
 	restart   context.CancelFunc
 	heard     time.Time // when the watch began, or something came
 
@@ -91,26 +92,50 @@ func elapsed(since time.Time) time.Duration {
 	return max(now.Sub(since), now.Round(0).Sub(since.Round(0)))
 }
 
+// told reports whether a member tells what others commit. etcd's client goes on with a
+// watch at another member and does not say that there is none left, so the cluster must
+// have answered of late, too.
+func (w *watcher) told() bool {
+	return w.watching.Load() && w.staleness() <= w.maxStaleness/2
+}
+
+var errSilent = fmt.Errorf("%w: etcd does not answer", domain.ErrUnavailable)
+
 // away returns an error when the cluster has not answered for so long that nothing is
-// known to be current, and did not when it was asked last. It is asked all the time, so
-// there is no need that all who come meanwhile wait for it.
+// known to be current, and did not when it was asked last, or has been silent since. It is
+// asked all the time, so there is no need that all who come meanwhile wait for it. A node
+// that was suspended has not asked since, and the cluster may well answer.
 func (w *watcher) away() error {
 	w.mu.Lock()
 	defer w.mu.Unlock()
-	if w.failure == nil || elapsed(w.confirmed) <= w.maxStaleness {
+	switch {
+	case elapsed(w.confirmed) <= w.maxStaleness:
 		return nil
+	case w.failure == nil && !w.asked.IsZero() && time.Since(w.asked) > w.maxStaleness/2:
+		return errSilent
+	default:
+		return w.failure
 	}
-	return w.failure
 }
 
-// fail notes that the cluster did not say what is current.
-func (w *watcher) fail(err error) {
-	if !errors.Is(err, domain.ErrUnavailable) {
+// begin notes that the cluster is being asked what is current.
+func (w *watcher) begin() {
+	w.mu.Lock()
+	defer w.mu.Unlock()
+	w.asked = time.Now()
+}
+
+// end notes how that ended.
+func (w *watcher) end(err error) {
+	if err != nil && !errors.Is(err, domain.ErrUnavailable) {
 		err = fmt.Errorf("%w: etcd: %w", domain.ErrUnavailable, err)
 	}
 	w.mu.Lock()
 	defer w.mu.Unlock()
-	w.failure = err
+	w.asked = time.Time{}
+	if err != nil {
+		w.failure = err
+	}
 }
 
 // reachable returns an error when the cluster has not answered for so long that nothing
@@ -140,13 +165,14 @@ func (w *watcher) ask() {
 	for {
 		pause := w.maxStaleness / 5
 		ctx, cancel := context.WithTimeout(w.store.ctx, w.maxStaleness)
+		w.begin()
 		_, _, err := w.store.ask(ctx)
+		w.end(err)
 		cancel()
 		if w.store.ctx.Err() != nil {
 			return
 		}
 		if err != nil {
-			w.fail(err)
 			pause = min(pause, awayPause)
 		}
 		w.tell(err)
