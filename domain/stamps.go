@@ -139,7 +139,7 @@ func (s *Stamps) counter(kind byte, a, b string) uint64 {
 }
 
 // Change is something that an engine changes, of one object or of many. It is told
-// what that is, then to begin, and then to end. It is not safe for concurrent use.
+// what that is, then to begin, and then to end, or that there is none after all. It is not safe for concurrent use.
 type Change struct {
 	stamps   *Stamps
 	counters []uint64
@@ -184,5 +184,13 @@ func (c *Change) Begin() {
 func (c *Change) End() {
 	for _, counter := range c.counters {
 		c.stamps.counters[counter].Add(oneChange - 1)
+	}
+}
+
+// Cancel is End for a change that was not made and never will be: what was kept before it
+// stays good.
+func (c *Change) Cancel() {
+	for _, counter := range c.counters {
+		c.stamps.counters[counter].Add(^uint64(0))
 	}
 }

@@ -94,3 +94,30 @@ func TestStampsOfVersions(t *testing.T) {
 		t.Errorf("got stamp %d, want %d", got, before)
 	}
 }
+
+// TestStampsCancel is a change that is not made after all: what was kept before it is good
+// once it is known, and not before. Another change of the same counts all the same.
+func TestStampsCancel(t *testing.T) {
+	s := NewStamps()
+	before := s.Preset("w", "p")
+	change := func() *Change {
+		c := s.Change()
+		c.Preset("w", "p")
+		c.Begin()
+		return c
+	}
+	c := change()
+	if got := s.Preset("w", "p"); got != 0 {
+		t.Errorf("got stamp %d during the change, want none", got)
+	}
+	c.Cancel()
+	if got := s.Preset("w", "p"); got != before {
+		t.Errorf("got stamp %d, want what it was, %d", got, before)
+	}
+	c, other := change(), change()
+	other.End()
+	c.Cancel()
+	if got := s.Preset("w", "p"); got == 0 || got == before {
+		t.Errorf("got stamp %d after another change, before it was %d", got, before)
+	}
+}

@@ -120,6 +120,62 @@ func TestUsers(t *testing.T) {
 	}
 }
 
+// TestUserLosesRights is a user who may read and write no more. A change that is refused
+// then has changed nothing: what was kept before stays good.
+func TestUserLosesRights(t *testing.T) {
+	t.Parallel()
+	const maxStaleness = time.Minute // so that nothing else makes stamps zero
+	members := cluster(t, 1)
+	admin := client(t, addresses(members)...)
+	ctx, cancel := context.WithTimeout(t.Context(), 30*time.Second)
+	defer cancel()
+	end := clientv3.GetPrefixRangeEnd("mine/")
+	_, err1 := admin.RoleAdd(ctx, "presets")
+	_, err2 := admin.RoleGrantPermission(ctx, "presets", "mine/", end, clientv3.PermissionType(clientv3.PermReadWrite))
+	_, err3 := admin.UserAdd(ctx, "presets", "secret")
+	_, err4 := admin.UserGrantRole(ctx, "presets", "presets")
+	_, err5 := admin.UserAdd(ctx, "root", "root")
+	_, err6 := admin.UserGrantRole(ctx, "root", "root")
+	_, err7 := admin.AuthEnable(ctx)
+	if err := errors.Join(err1, err2, err3, err4, err5, err6, err7); err != nil {
+		t.Fatal(err)
+	}
+	logs, logged := observer.New(zap.InfoLevel)
+	s := open(t, Options{Endpoints: addresses(members), Prefix: "mine/", Username: "presets", Password: "secret", MaxStaleness: maxStaleness, Logger: zap.New(logs)})
+	w := newID()
+	put(t, s, w, "p")
+	if _, err := add(t.Context(), s, w, "p", "x"); err != nil { // all that a change needs is in memory
+		t.Fatal(err)
+	}
+	root, err := clientv3.New(clientv3.Config{Endpoints: addresses(members), Username: "root", Password: "root", DialTimeout: 10 * time.Second, Logger: zap.NewNop()})
+	if err != nil {
+		t.Fatal(err)
+	}
+	t.Cleanup(func() { root.Close() })
+	before := s.Stamps().Preset(w, "p")
+	if _, err := root.RoleRevokePermission(ctx, "presets", "mine/", end); err != nil {
+		t.Fatal(err)
+	}
+	if _, err := add(t.Context(), s, w, "p", "refused"); !errors.Is(err, domain.ErrUnavailable) || !strings.Contains(err.Error(), "permission denied") {
+		t.Fatalf("got error %v, want that it is not permitted", err)
+	}
+	if after := s.Stamps().Preset(w, "p"); after == 0 || after != before {
+		t.Errorf("got stamp %d after a change that was refused, before it was %d", after, before)
+	}
+	if lines := logged.FilterMessageSnippet("writes are refused").All(); len(lines) != 1 || strings.Contains(lines[0].Message, "reads go on") {
+		t.Errorf("got the lines %v, want one that says nothing of reads, which are refused, too", lines)
+	}
+	if _, err := root.RoleGrantPermission(ctx, "presets", "mine/", end, clientv3.PermissionType(clientv3.PermReadWrite)); err != nil {
+		t.Fatal(err)
+	}
+	if _, err := add(t.Context(), s, w, "p", "y"); err != nil {
+		t.Error(err)
+	}
+	if after := s.Stamps().Preset(w, "p"); after == before {
+		t.Error("the stamp is the same after a change that was made")
+	}
+}
+
 func fields(of map[string]any) (texts []string) {
 	for name, value := range of {
 		text, _ := value.(string)

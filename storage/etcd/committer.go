@@ -321,7 +321,8 @@ func (c *committer) commit(g *group) (latest commit, err error) {
 		w.Key.Changes(change)
 	}
 	change.Begin()
-	defer change.End()
+	end := change.End
+	defer func() { end() }()
 	attempt, cancel := context.WithTimeout(s.ctx, firstPatience)
 	p := proposal{base: g.base, next: next, vacant: g.guesses, ops: ops}
 	if tries(g.ops) >= modestTries {
@@ -350,6 +351,7 @@ func (c *committer) commit(g *group) (latest commit, err error) {
 			return next, err
 		}
 	case refused(err):
+		end = change.Cancel
 		reason := refusal(err)
 		if errors.Is(reason, domain.ErrUnavailable) {
 			c.tell(err)
@@ -397,7 +399,7 @@ func (c *committer) tell(err error) {
 		logger.Error("writes are refused: etcd's database has reached its quota; reads go on. "+
 			"Compact and defragment it, or raise the quota, and disarm the alarm", zap.Error(err))
 	case err != nil:
-		logger.Error("writes are refused by etcd; reads go on", zap.Error(err))
+		logger.Error("writes are refused by etcd", zap.Error(err)) // reads may be as well, as where a user has lost all rights
 	default:
 		logger.Warn("writes are accepted again")
 	}
