@@ -81,7 +81,8 @@ func (*Etcd) CaddyModule() caddy.ModuleInfo {
 }
 
 // Provision connects to the cluster, or joins those who have. A cluster that does not
-// answer is no error: presets and workspaces are unavailable until it does.
+// answer, or refuses the user, is no error: presets and workspaces are unavailable until
+// that is otherwise.
 func (e *Etcd) Provision(ctx caddy.Context) error {
 	replaced, err := e.replace(caddy.NewReplacer())
 	if err != nil {

@@ -1,7 +1,9 @@
 package etcd
 
 import (
+	"context"
 	"encoding/json"
+	"errors"
 	"io"
 	"maps"
 	"net/http"
@@ -15,6 +17,8 @@ import (
 
 	"github.com/caddyserver/caddy/v2"
 	"github.com/caddyserver/caddy/v2/caddyconfig/caddyfile"
+	clientv3 "go.etcd.io/etcd/client/v3"
+	"go.uber.org/zap"
 )
 
 const password = "password-of-the-tests"
@@ -254,6 +258,90 @@ func TestClusterAway(t *testing.T) {
 	} else if !strings.Contains(logs, "the cluster does not answer") || !strings.Contains(logs, "the cluster answers") {
 		t.Error("the log does not say that the cluster was away")
 	}
+}
+
+// TestRefused is a cluster that answers and does not want the user, or does not let it do
+// what it needs: the server starts, says so, and goes on by itself once that is put right.
+// Later such an answer to a change spoils nothing that is in memory.
+func TestRefused(t *testing.T) {
+	c := newCluster(t)
+	c.start()
+	admin, err := clientv3.New(clientv3.Config{Endpoints: []string{c.address}, Logger: zap.NewNop()})
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer admin.Close()
+	ctx, cancel := context.WithTimeout(t.Context(), 30*time.Second)
+	defer cancel()
+	_, err1 := admin.UserAdd(ctx, "root", "root")
+	_, err2 := admin.UserGrantRole(ctx, "root", "root")
+	_, err3 := admin.UserAdd(ctx, "presets", "former")
+	_, err4 := admin.RoleAdd(ctx, "presets")
+	_, err5 := admin.UserGrantRole(ctx, "presets", "presets")
+	_, err6 := admin.AuthEnable(ctx)
+	if err := errors.Join(err1, err2, err3, err4, err5, err6); err != nil {
+		t.Fatal(err)
+	}
+	root, err := clientv3.New(clientv3.Config{Endpoints: []string{c.address}, Username: "root", Password: "root", Logger: zap.NewNop()})
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer root.Close()
+	s := newServer(t, 1)
+	t.Setenv("PRESETS_TEST_PASSWORD", password)
+	storage := c.address + " {\nusername presets\npassword {env.PRESETS_TEST_PASSWORD}\nmax_staleness 1m\n}"
+	for range 2 { // a start and a reload
+		if err := s.load(storage); err != nil {
+			t.Fatalf("a password that the cluster does not take is refused: %v", err)
+		}
+		s.want(503, 0, managementSecret, "GET", "/v1/presets", "")
+		s.want(202, 0, inferenceSecret, "POST", "/v1/chat/completions", `{"model":"acme/large","messages":[]}`)
+	}
+	says := func(cause string) {
+		t.Helper()
+		for end := time.Now().Add(30 * time.Second); ; time.Sleep(20 * time.Millisecond) {
+			for line := range strings.Lines(s.logs()) {
+				if strings.Contains(line, "the cluster answers, but the store cannot be opened") && strings.Contains(line, cause) {
+					return
+				}
+			}
+			if time.Now().After(end) {
+				t.Fatalf("the log does not say %q", cause)
+			}
+		}
+	}
+	says("authentication failed")
+	if _, err := root.UserChangePassword(ctx, "presets", password); err != nil {
+		t.Fatal(err)
+	}
+	says("permission denied")
+	s.want(503, 0, managementSecret, "GET", "/v1/presets", "")
+	end := clientv3.GetPrefixRangeEnd("caddy-presets/")
+	if _, err := root.RoleGrantPermission(ctx, "presets", "caddy-presets/", end, clientv3.PermissionType(clientv3.PermReadWrite)); err != nil {
+		t.Fatal(err)
+	}
+	for end := time.Now().Add(30 * time.Second); ; time.Sleep(20 * time.Millisecond) {
+		if status, answer := s.do(0, managementSecret, "GET", "/v1/presets", ""); status == 200 {
+			break
+		} else if time.Now().After(end) {
+			t.Fatalf("got %d %s", status, answer)
+		}
+	}
+	logs := s.logs()
+	if n := strings.Count(logs, "the cluster answers, but"); n != 2 {
+		t.Errorf("the log says %d times why the store cannot be opened, want once for each cause", n)
+	}
+	if strings.Contains(logs, "the cluster does not answer") || strings.Contains(logs, password) {
+		t.Error("the log says that the cluster does not answer, or shows the password")
+	}
+	const create, resolve = "/v1/presets/p/chat/completions", "/v1/chat/completions"
+	s.want(200, 0, managementSecret, "POST", create, `{"model":"acme/large","messages":[]}`)
+	s.want(202, 0, inferenceSecret, "POST", resolve, `{"model":"@preset/p","messages":[]}`)
+	if _, err := root.RoleRevokePermission(ctx, "presets", "caddy-presets/", end); err != nil {
+		t.Fatal(err)
+	}
+	s.want(503, 0, managementSecret, "POST", create, `{"model":"acme/small","messages":[]}`)
+	s.want(202, 0, inferenceSecret, "POST", resolve, `{"model":"@preset/p","messages":[]}`)
 }
 
 // TestDependencies keeps etcd's client out of the program of those who do not ask for it.

@@ -31,20 +31,21 @@ type settings struct {
 	logger  *zap.Logger
 }
 
-// retryInterval is how often it is tried to reach a cluster that does not answer.
+// retryInterval is how often it is tried to open a store that could not be.
 const retryInterval = time.Second
 
 // handle is a store that several configurations share, as long as it can be opened.
 type handle struct {
 	name    string
 	options etcd.Options
-	store   atomic.Pointer[etcd.Store] // nil while the cluster has not answered
+	store   atomic.Pointer[etcd.Store] // nil while it could not be opened
 	why     atomic.Pointer[error]      // and why that is so
+	told    string                     // of that to the operator, last
 	quit    context.CancelFunc
 	done    chan struct{}
 }
 
-// open opens a store, or goes on trying to where the cluster may answer later.
+// open opens a store, or goes on trying to where that may work later.
 func open(s settings, newest func() *settings) (*handle, error) {
 	h := &handle{name: s.name, options: s.options, done: make(chan struct{})}
 	h.options.Logger = logof.New(func() *zap.Logger {
@@ -61,8 +62,7 @@ func open(s settings, newest func() *settings) (*handle, error) {
 		return nil, err
 	}
 	if err != nil {
-		h.options.Logger.Error("the cluster does not answer: presets and workspaces are unavailable until it does, "+
-			"requests that do not need them are served", zap.String("store", h.name), zap.Error(err))
+		h.tell(err)
 	}
 	go h.tend(ctx)
 	return h, nil
@@ -87,13 +87,25 @@ func (h *handle) tend(ctx context.Context) {
 		case <-ctx.Done():
 			return
 		}
-		before := *h.why.Load()
 		switch err := h.open(ctx); {
 		case err == nil:
 			h.options.Logger.Info("the cluster answers: presets and workspaces are available", zap.String("store", h.name))
-		case !errors.Is(err, domain.ErrUnavailable) && err.Error() != before.Error():
-			h.options.Logger.Error("the cluster answers, but the store cannot be opened: presets and workspaces stay unavailable", zap.String("store", h.name), zap.Error(err))
+		case ctx.Err() == nil:
+			h.tell(err)
 		}
+	}
+}
+
+// tell tells the operator why the store cannot be opened, unless that was told before.
+// Clusters that do not answer have many ways not to.
+func (h *handle) tell(err error) {
+	what, detail := "the cluster does not answer: presets and workspaces are unavailable until it does", ""
+	if etcd.Answered(err) {
+		what, detail = "the cluster answers, but the store cannot be opened: presets and workspaces are unavailable until it can", err.Error()
+	}
+	if told := what + detail; told != h.told {
+		h.told = told
+		h.options.Logger.Error(what+", requests that do not need them are served", zap.String("store", h.name), zap.Error(err))
 	}
 }
 

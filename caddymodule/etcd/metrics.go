@@ -14,7 +14,7 @@ func describe(name, help string) *prometheus.Desc {
 }
 
 var (
-	available = describe("available", "Whether the cluster has answered since this process joined it.")
+	available = describe("available", "Whether the store in the cluster could be opened since this process joined it.")
 	writable  = describe("writable", "Whether etcd took the last change that it was asked for.")
 	watching  = describe("watching", "Whether a member of the cluster tells this node what others commit, and the cluster has answered within half of max_staleness.")
 	staleness = describe("staleness_seconds", "How long ago what is in memory was known to be current.")

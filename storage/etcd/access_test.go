@@ -40,7 +40,7 @@ func TestNewerFormat(t *testing.T) {
 			t.Fatal(err)
 		}
 		_, err := Open(t.Context(), Options{Endpoints: []string{shared.address}, Prefix: prefix(t)})
-		if err == nil || errors.Is(err, domain.ErrUnavailable) || !strings.Contains(err.Error(), want) {
+		if err == nil || errors.Is(err, domain.ErrUnavailable) || !Answered(err) || !strings.Contains(err.Error(), want) {
 			t.Errorf("%s: got error %v, want %q", text, err, want)
 		}
 	}
@@ -68,16 +68,16 @@ func TestUsers(t *testing.T) {
 	o := Options{Endpoints: addresses(members), Prefix: "mine/", Logger: zap.New(logs)}
 	const brief = 2 * time.Second // where the answer is waited for
 	for name, test := range map[string]struct {
-		change    func(*Options)
-		want      string
-		available bool // asking again later does not help
+		change   func(*Options)
+		want     string
+		answered bool
 	}{
 		"wrong password": {func(o *Options) { o.Username, o.Password = "presets", password+"-wrong" }, "authentication failed", true},
 		"unknown user":   {func(o *Options) { o.Username, o.Password = "nobody", password }, "authentication failed", true},
-		"no user":        {func(o *Options) { o.RequestTimeout = brief }, "user name is empty", false},
+		"no user":        {func(o *Options) { o.RequestTimeout = brief }, "user name is empty", true},
 		"another prefix": {func(o *Options) {
 			o.Username, o.Password, o.Prefix, o.RequestTimeout = "presets", password, "other/", brief
-		}, "permission denied", false},
+		}, "permission denied", true},
 		"cluster is away": {func(o *Options) {
 			o.Username, o.Password, o.Endpoints, o.RequestTimeout = "presets", password, []string{freeAddress()}, brief
 		}, "refused", false},
@@ -88,8 +88,8 @@ func TestUsers(t *testing.T) {
 		if err == nil || !strings.Contains(err.Error(), test.want) || strings.Contains(err.Error(), password) {
 			t.Errorf("%s: got error %v, want %q", name, err, test.want)
 		}
-		if errors.Is(err, domain.ErrUnavailable) == test.available {
-			t.Errorf("%s: got unavailable %v, want %v: %v", name, !test.available, test.available, err)
+		if !errors.Is(err, domain.ErrUnavailable) || Answered(err) != test.answered {
+			t.Errorf("%s: got error %v, answered %v, want that it is unavailable, and answered %v", name, err, Answered(err), test.answered)
 		}
 	}
 	o.Username, o.Password = "presets", password

@@ -22,7 +22,8 @@ import (
 )
 
 // connect returns a client. Only with a user it waits for the cluster. The error has
-// domain.ErrUnavailable in its chain unless the cluster does not want that user.
+// domain.ErrUnavailable in its chain where later it may work, as it may when the cluster
+// does not want that user now.
 func connect(o Options) (*clientv3.Client, *trouble, error) {
 	trouble := new(trouble)
 	options := []grpc.DialOption{
@@ -44,7 +45,7 @@ func connect(o Options) (*clientv3.Client, *trouble, error) {
 		MaxUnaryRetries: 2, // one more with a new token: package etcd makes its own attempts
 		DialOptions:     options,
 	})
-	if err != nil && len(o.Endpoints) > 0 && !refused(err) {
+	if err != nil && len(o.Endpoints) > 0 {
 		err = fmt.Errorf("%w: etcd: %w", domain.ErrUnavailable, trouble.explain(err))
 	}
 	return client, trouble, err

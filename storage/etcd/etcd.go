@@ -77,8 +77,9 @@ type Store struct {
 
 // Open opens the store under a prefix, which it makes if there is none. It waits until
 // the cluster answers, DialTimeout and RequestTimeout at most. The error tells in
-// plain words when it does not, when the user may not use the prefix, and when the
-// store was written by a newer version.
+// plain words when it does not, when it does not want the user, or that user may not use
+// the prefix, and when the store was written by a newer version. It has
+// domain.ErrUnavailable in its chain where trying again may help: see also Answered.
 func Open(ctx context.Context, o Options) (*Store, error) {
 	o.fill()
 	begun := time.Now()

@@ -130,6 +130,12 @@ func refused(err error) bool {
 	}
 }
 
+// Answered reports whether an error that Open returned is what the cluster had to say, and
+// not that it did not answer.
+func Answered(err error) bool {
+	return refused(err) || errors.Is(err, errGone) || !errors.Is(err, domain.ErrUnavailable)
+}
+
 // storeFormat is the version of how a store is kept in etcd.
 const storeFormat = 1
 
