@@ -107,11 +107,14 @@ func (e *Etcd) unmarshalTLS(d *caddyfile.Dispenser) error {
 
 // text reads one argument. Its errors show none, which may be a secret.
 func text(d *caddyfile.Dispenser, name string, to *string) error {
-	if args := d.RemainingArgs(); len(args) != 1 || args[0] == "" {
+	args := d.RemainingArgs()
+	switch {
+	case len(args) != 1:
 		return d.Errf("storage etcd: %s wants one argument, got %d", name, len(args))
-	} else {
-		*to = args[0]
+	case args[0] == "":
+		return d.Errf("storage etcd: %s must not be empty", name)
 	}
+	*to = args[0]
 	return nil
 }
 

@@ -12,7 +12,11 @@ import (
 	"encoding/json"
 	"errors"
 	"fmt"
+	"net"
+	"net/netip"
+	"net/url"
 	"os"
+	"strconv"
 	"strings"
 	"time"
 
@@ -30,7 +34,7 @@ func init() {
 // Etcd keeps presets, workspaces and issued keys in an etcd cluster. All nodes with the
 // same cluster and prefix serve the same. Placeholders are replaced in all texts.
 type Etcd struct {
-	// The members of the cluster, as URLs or host:port.
+	// The members of the cluster, as http or https URLs with a port, or host:port.
 	Endpoints []string `json:"endpoints,omitempty"`
 
 	// What the names of all keys in etcd begin with. Default: caddy-presets/
@@ -171,6 +175,9 @@ func (e *Etcd) options() (o etcd.Options, err error) {
 		case scheme == "http" && e.TLS != nil:
 			return o, fmt.Errorf("endpoints/%d: must not be http, as tls is given", i)
 		}
+		if err := check(scheme, address); err != nil {
+			return o, fmt.Errorf("endpoints/%d: %q %w", i, endpoint, err)
+		}
 	}
 	if (e.Password == "") != (e.Username == "") {
 		return o, errors.New("username and password: one is given without the other")
@@ -197,6 +204,31 @@ func split(endpoint string) (scheme, address string) {
 		return scheme, address
 	}
 	return "", endpoint
+}
+
+// check returns an error unless an endpoint is one that can be connected to: etcd's client
+// would try without end, and ignore a path.
+func check(scheme, address string) error {
+	if scheme != "" {
+		address = strings.TrimSuffix(address, "/")
+	}
+	host, port, err := net.SplitHostPort(address)
+	if err != nil || host == "" {
+		return errors.New("must have a host and a port, an IPv6 address in brackets")
+	}
+	if strings.ContainsAny(address, "/?#") {
+		return errors.New("must have nothing behind the port")
+	}
+	if n, err := strconv.ParseUint(port, 10, 16); err != nil || n == 0 {
+		return errors.New("must have a port from 1 to 65535")
+	}
+	if _, err := netip.ParseAddr(host); err != nil && strings.ContainsAny(host, ":% ") {
+		return errors.New("must have a name or an address as its host")
+	}
+	if _, err := url.Parse(scheme + "://" + address); err != nil && scheme != "" {
+		return errors.New("must be a URL, in which the % of a zone is %25")
+	}
+	return nil
 }
 
 func (t *TLS) config() (*tls.Config, error) {

@@ -71,7 +71,7 @@ func TestCaddyfileErrors(t *testing.T) {
 		"etcd a:1 {\nendpoints b:1\n}":                     "behind the engine's name, too",
 		"etcd a:1 {\nprefix\n}":                            "prefix wants one argument, got 0",
 		"etcd a:1 {\nprefix a b\n}":                        "prefix wants one argument, got 2",
-		"etcd a:1 {\nprefix \"\"\n}":                       "prefix wants one argument",
+		"etcd a:1 {\nprefix \"\"\n}":                       "prefix must not be empty",
 		"etcd a:1 {\nprefix a\nprefix b\n}":                "prefix is given more than once",
 		"etcd a:1 {\nusername\n}":                          "username wants one argument",
 		"etcd a:1 {\npassword\n}":                          "password wants one argument",
@@ -129,22 +129,71 @@ func TestOptionErrors(t *testing.T) {
 	}
 	for want, e := range map[string]*Etcd{
 		"at least one is needed": {},
-		"endpoints/1":            {Endpoints: []string{"a", ""}},
+		"endpoints/1":            {Endpoints: []string{"a:1", ""}},
 		"no user or password":    {Endpoints: []string{"http://u:" + password + "@a:1"}},
-		"given without":          {Endpoints: []string{"a"}, Password: password},
-		"without the other":      {Endpoints: []string{"a"}, Username: "u"},
-		"must be positive":       {Endpoints: []string{"a"}, DialTimeout: -1},
-		"at least 100ms":         {Endpoints: []string{"a"}, MaxStaleness: caddy.Duration(99 * time.Millisecond)},
+		"given without":          {Endpoints: []string{"a:1"}, Password: password},
+		"without the other":      {Endpoints: []string{"a:1"}, Username: "u"},
+		"must be positive":       {Endpoints: []string{"a:1"}, DialTimeout: -1},
+		"at least 100ms":         {Endpoints: []string{"a:1"}, MaxStaleness: caddy.Duration(99 * time.Millisecond)},
 		"endpoints/1: must have": {Endpoints: []string{"https://a:1", "b:1"}, Username: "u", Password: password},
 		"must be an http or":     {Endpoints: []string{"ftp://a"}},
-		"must not be http, as":   {Endpoints: []string{"http://a"}, TLS: new(TLS)},
-		"tls/ca_file":            {Endpoints: []string{"a"}, TLS: &TLS{CAFile: empty + "-not"}},
-		"no certificate in":      {Endpoints: []string{"a"}, TLS: &TLS{CAFile: empty}},
-		"tls/cert_file":          {Endpoints: []string{"a"}, TLS: &TLS{CertFile: empty, KeyFile: empty}},
+		"must not be http, as":   {Endpoints: []string{"http://a:1"}, TLS: new(TLS)},
+		"tls/ca_file":            {Endpoints: []string{"a:1"}, TLS: &TLS{CAFile: empty + "-not"}},
+		"no certificate in":      {Endpoints: []string{"a:1"}, TLS: &TLS{CAFile: empty}},
+		"tls/cert_file":          {Endpoints: []string{"a:1"}, TLS: &TLS{CertFile: empty, KeyFile: empty}},
 	} {
 		if _, err := e.options(); err == nil || !strings.Contains(err.Error(), want) || strings.Contains(err.Error(), password) {
 			t.Errorf("got error %v, want %q", err, want)
 		}
+	}
+}
+
+// TestEndpoints are those that can be connected to, and those that never can.
+func TestEndpoints(t *testing.T) {
+	for endpoint, want := range map[string]string{
+		"127.0.0.1:2379":               "",
+		"http://127.0.0.1:2379":        "",
+		"https://127.0.0.1:2379/":      "",
+		"etcd_a.example.com:1":         "",
+		"http://etcd-a:65535":          "",
+		"[::1]:2379":                   "",
+		"https://[2001:db8::1]:2379":   "",
+		"[fe80::1%eth0]:2379":          "",
+		"http://[fe80::1%25eth0]:2379": "",
+
+		"http://127.0.0.1":             "must have a host and a port",
+		"127.0.0.1":                    "must have a host and a port",
+		"http://:2379":                 "must have a host and a port",
+		"::1:2379":                     "must have a host and a port",
+		"https://[::1]":                "must have a host and a port",
+		"http://127.0.0.1/path":        "must have a host and a port",
+		"127.0.0.1:notaport":           "port from 1 to 65535",
+		"http://127.0.0.1:99999":       "port from 1 to 65535",
+		"http://127.0.0.1:0":           "port from 1 to 65535",
+		"127.0.0.1:":                   "port from 1 to 65535",
+		"127.0.0.1:-1":                 "port from 1 to 65535",
+		"http://127.0.0.1:27500/path":  "nothing behind the port",
+		"http://127.0.0.1:27500//":     "nothing behind the port",
+		"http://127.0.0.1:27500?x=y":   "nothing behind the port",
+		"http://127.0.0.1:27500#x":     "nothing behind the port",
+		"127.0.0.1:27500/":             "nothing behind the port",
+		"[x::1]:2379":                  "name or an address",
+		"a b:2379":                     "name or an address",
+		"http://a%20b:2379":            "name or an address",
+		"http://[fe80::1%eth0]:2379":   "%25",
+		"unix:/run/etcd.sock":          "nothing behind the port",
+		"unix:///run/etcd.sock":        "must be an http or https URL, or host:port",
+		"http://http://127.0.0.1:2379": "must have a host and a port",
+	} {
+		_, err := (&Etcd{Endpoints: []string{endpoint}}).options()
+		if (err == nil) != (want == "") || err != nil && !strings.Contains(err.Error(), want) {
+			t.Errorf("%s: got error %v, want %q", endpoint, err, want)
+		}
+	}
+	t.Setenv("PRESETS_TEST_ENDPOINT", "127.0.0.1:notaport")
+	s := newServer(t, 1)
+	if err := s.load("{env.PRESETS_TEST_ENDPOINT}"); err == nil || !strings.Contains(err.Error(), `endpoints/0: "127.0.0.1:notaport" must have`) {
+		t.Errorf("got error %v, want one that names the endpoint", err)
 	}
 }
 
