@@ -300,12 +300,14 @@ func TestForeignKeys(t *testing.T) {
 
 // TestKeysRemoved removes all of a store from etcd while it is open.
 func TestKeysRemoved(t *testing.T) {
-	s := open(t, Options{})
+	s := open(t, Options{MaxStaleness: time.Minute}) // so that nothing else makes stamps zero
 	w := newID()
 	put(t, s, w, "p")
+	before := s.Stamps().Preset(w, "p")
 	if _, err := client(t).Delete(t.Context(), prefix(t), clientv3.WithPrefix()); err != nil {
 		t.Fatal(err)
 	}
+	eventually(t, 20*time.Second, "what was kept is no good any more", func() bool { return s.Stamps().Preset(w, "p") != before })
 	if err := s.Sync(t.Context()); !errors.Is(err, domain.ErrUnavailable) {
 		t.Errorf("Sync: got error %v, want that it is unavailable", err)
 	}
