@@ -2,6 +2,7 @@ package domain
 
 import (
 	"bytes"
+	"errors"
 	"fmt"
 	"io"
 	"iter"
@@ -61,7 +62,7 @@ func scanObject(text []byte) iter.Seq2[sentMember, error] {
 	return func(yield func(sentMember, error) bool) {
 		d := textDecoder(text)
 		if token, err := d.ReadToken(); err != nil || token.Kind() != '{' {
-			yield(sentMember{}, notJSON(d, err, "an object"))
+			yield(sentMember{}, notJSON(err, "an object"))
 			return
 		}
 		for d.PeekKind() != '}' {
@@ -72,7 +73,7 @@ func scanObject(text []byte) iter.Seq2[sentMember, error] {
 				m.value, err = readValue(d, text)
 			}
 			if err != nil {
-				yield(sentMember{}, notJSON(d, err, ""))
+				yield(sentMember{}, notJSON(err, ""))
 				return
 			}
 			if !yield(m, nil) {
@@ -90,13 +91,13 @@ func scanArray(text []byte) iter.Seq2[jsontext.Value, error] {
 	return func(yield func(jsontext.Value, error) bool) {
 		d := textDecoder(text)
 		if token, err := d.ReadToken(); err != nil || token.Kind() != '[' {
-			yield(nil, notJSON(d, err, "an array"))
+			yield(nil, notJSON(err, "an array"))
 			return
 		}
 		for d.PeekKind() != ']' {
 			value, err := readValue(d, text)
 			if err != nil {
-				yield(nil, notJSON(d, err, ""))
+				yield(nil, notJSON(err, ""))
 				return
 			}
 			if !yield(value, nil) {
@@ -145,7 +146,7 @@ func readValue(d *jsontext.Decoder, text []byte) (jsontext.Value, error) {
 // nothing follows.
 func ended(d *jsontext.Decoder) error {
 	if _, err := d.ReadToken(); err != nil {
-		return notJSON(d, err, "")
+		return notJSON(err, "")
 	}
 	if _, err := d.ReadToken(); err != io.EOF { //nolint:errorlint // the decoder's own mark, never wrapped
 		return fmt.Errorf("has text after its end at byte %d", d.InputOffset())
@@ -153,13 +154,25 @@ func ended(d *jsontext.Decoder) error {
 	return nil
 }
 
+// maxDepth is how deep the decoder lets JSON nest.
+const maxDepth = 10_000
+
 // notJSON says where text stops being what it should be. The decoder's own
 // words may quote the text, so they are not passed on.
-func notJSON(d *jsontext.Decoder, err error, wanted string) error {
+func notJSON(err error, wanted string) error {
 	if err == nil {
 		return fmt.Errorf("must be %s", wanted)
 	}
-	return fmt.Errorf("not valid JSON at byte %d", d.InputOffset())
+	syntax, ok := errors.AsType[*jsontext.SyntacticError](err)
+	switch {
+	case !ok: // there is no value at all
+		return errors.New("ends too early, at byte 0")
+	case errors.Is(err, io.ErrUnexpectedEOF):
+		return fmt.Errorf("ends too early, at byte %d", syntax.ByteOffset)
+	case syntax.Err.Error() == "exceeded max depth": // which has no name to ask for
+		return fmt.Errorf("must not nest deeper than %d levels", maxDepth)
+	}
+	return fmt.Errorf("not valid JSON at byte %d", syntax.ByteOffset)
 }
 
 // textOf returns the text of a value that is a string, as a decoder returned it.

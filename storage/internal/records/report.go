@@ -21,7 +21,11 @@ func (r Report) Err() error {
 	if len(r.Problems) == 0 {
 		return nil
 	}
-	return fmt.Errorf("%w: %s (and %d more)", ErrDamaged, r.Problems[0], len(r.Problems)-1+r.More)
+	first := r.Problems[0]
+	if others := len(r.Problems) - 1 + r.More; others > 0 {
+		first = fmt.Sprintf("%s (and %d more)", first, others)
+	}
+	return fmt.Errorf("%w: %s", ErrDamaged, first)
 }
 
 // Problem notes what is damaged or missing, with nothing of what was stored in it.
