@@ -85,7 +85,6 @@ type call struct {
 	op     operation
 	params []string // the path's variable segments, decoded; in variable
 	who    domain.Principal
-	failed int // credentials that count against the client's address
 	given  parameters
 	body   []byte        // nil until it was read whole
 	object schema.Object // the members of body

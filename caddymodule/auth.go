@@ -62,7 +62,7 @@ func (c *call) authenticate() error {
 
 // identify returns who a live key stands for. Anything else is a failed
 // authentication, domain.ErrCredentials, and counts against the address of the
-// client unless it is forgiven. It is a *limitError, and nothing was looked at,
+// client. It is a *limitError, and nothing was looked at,
 // where the address has failed too often and the key has not worked from there
 // before. Clients without an address, as on a Unix socket, are not told apart, and
 // not limited: whoever may open that could else lock out all others.
@@ -87,19 +87,10 @@ func (c *call) identify(secret string) (domain.Principal, error) {
 	switch {
 	case errors.Is(err, domain.ErrCredentials):
 		wrong = true
-		c.failed++
 	case err == nil:
 		f.remember(from, key)
 	}
 	return who, err
-}
-
-// forgive makes what failed of a request's credentials count for nothing.
-func (c *call) forgive() {
-	if c.failed > 0 {
-		c.h.failures.giveBack(originOf(c.r), c.failed)
-		c.failed = 0
-	}
 }
 
 // become makes who the one who calls.

@@ -139,7 +139,7 @@ func (i *Inference) unmarshalSubdirective(d *caddyfile.Dispenser, name string) (
 	place := "inference: " + name
 	switch name {
 	case "keys":
-		if i.Keys, err = onlyArg(d, place, "required, optional or off"); err != nil {
+		if i.Keys, err = onlyArg(d, place, "required, everywhere, optional or off"); err != nil {
 			return err
 		}
 		if err := checkKeys(i.Keys); err != nil {

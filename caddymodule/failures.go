@@ -251,13 +251,6 @@ func (f *failures) tell(from origin) {
 	}
 }
 
-// giveBack gives tokens back that were taken for what was no failure.
-func (f *failures) giveBack(from origin, tokens int) {
-	f.mu.Lock()
-	defer f.mu.Unlock()
-	f.bucketOf(from).full -= time.Duration(tokens) * f.each
-}
-
 // bucketOf returns the bucket of an address, a new one in the place of another
 // where it has none. mu is held.
 func (f *failures) bucketOf(from origin) *bucket {

@@ -23,8 +23,9 @@ import (
 // bytes. One that uses a server tool that its workspace has disabled is refused.
 type Inference struct {
 	// What becomes of credentials. A live key of ours always acts in its own
-	// workspace and never goes upstream. "required" refuses requests without
-	// one; "optional" passes foreign credentials on and resolves in the
+	// workspace and never goes upstream. "required" refuses inference requests
+	// without one, and "everywhere" whatever else goes to the gateway, too;
+	// "optional" passes foreign credentials on and resolves in the
 	// workspace default; "off" does not look at credentials and resolves in
 	// the workspace default. Default: required
 	Keys string `json:"keys,omitempty"`
@@ -49,9 +50,10 @@ type Inference struct {
 }
 
 const (
-	keysRequired = "required"
-	keysOptional = "optional"
-	keysOff      = "off"
+	keysRequired   = "required"
+	keysEverywhere = "everywhere"
+	keysOptional   = "optional"
+	keysOff        = "off"
 
 	defaultInferenceBodySize = 32 << 20
 )
@@ -99,10 +101,10 @@ func (i *Inference) cleanup() {
 
 func checkKeys(keys string) error {
 	switch keys {
-	case keysRequired, keysOptional, keysOff:
+	case keysRequired, keysEverywhere, keysOptional, keysOff:
 		return nil
 	}
-	return fmt.Errorf("must be required, optional or off, got %q", keys)
+	return fmt.Errorf("must be required, everywhere, optional or off, got %q", keys)
 }
 
 func checkDropField(field string) error {
@@ -134,10 +136,23 @@ func (h *Handler) infer(w http.ResponseWriter, r *http.Request, next caddyhttp.H
 		return c.serve(next)
 	case h.Inference.ListModels && r.Method == http.MethodGet && h.route(r) == "models":
 		return c.serveModels(next)
-	case h.Inference.Keys != keysOff:
+	}
+	return c.pass(next)
+}
+
+// pass lets the gateway answer what is no business of ours but for its key.
+func (c *inferenceCall) pass(next caddyhttp.Handler) error {
+	switch c.h.Inference.Keys {
+	case keysEverywhere:
+		if err := c.authenticateInference(); err != nil {
+			c.render(answer{}, err)
+			return nil
+		}
+	case keysRequired, keysOptional:
 		c.withholdKeys()
 	}
-	return next.ServeHTTP(w, r)
+	c.dropTrailers()
+	return next.ServeHTTP(c.w, c.r)
 }
 
 // route returns the path below the base path, as a gateway behind may read it, or
@@ -295,6 +310,7 @@ func (c *inferenceCall) serveModels(next caddyhttp.Handler) error {
 		c.render(answer{}, err)
 		return nil
 	}
+	c.dropTrailers()
 	presets := func(fn func(domain.Preset, func() (string, error)) error) error {
 		return c.h.service.EachActivePreset(c.r.Context(), c.who, fn)
 	}

@@ -2,6 +2,7 @@ package caddymodule
 
 import (
 	"bufio"
+	"encoding/base64"
 	"encoding/json"
 	"fmt"
 	"maps"
@@ -54,7 +55,8 @@ func TestInferenceKeys(t *testing.T) {
 	s.preset("p", `{"model":"home"}`)
 	s.manage("POST", "/v1/presets/p/responses?workspace_id=team", `{"model":"team"}`).want(t, 200)
 
-	const missing, invalid, forbidden, differ = "Missing Authentication header", "Invalid credentials", "Management keys cannot be used for inference", "Invalid request parameters: x-api-key"
+	const missing, invalid, forbidden, differ = "Missing Authentication header", "Invalid credentials", "Management keys cannot be used for inference", "Invalid request parameters: x-api-key: must be the same"
+	const twice = "Invalid request parameters: authorization: given more than once"
 	apiKey := func(secret string) string { return "X-Api-Key: " + secret }
 	foreignLeft := [2][]string{{"Bearer " + foreignBearer}, nil}
 	foreignKeyLeft := [2][]string{nil, {foreignKey}}
@@ -71,11 +73,12 @@ func TestInferenceKeys(t *testing.T) {
 		{name: "x-api-key with a scheme", headers: []string{apiKey("Bearer " + live.secret)}, required: 202, optional: 202, team: true},
 		{name: "both the same", headers: []string{bearer(live.secret), apiKey(live.secret)}, required: 202, optional: 202, team: true},
 		{name: "both, different", headers: []string{bearer(live.secret), apiKey(other.secret)}, required: 400, optional: 400, message: differ},
-		{name: "both, one configured", headers: []string{bearer(inferenceSecret), apiKey(live.secret)}, required: 400, optional: 400, message: differ},
-		{name: "two Authorization, the same", headers: []string{bearer(live.secret), bearer(live.secret)}, required: 202, optional: 202, team: true},
-		{name: "two Authorization, different", headers: []string{bearer(live.secret), bearer(other.secret)}, required: 400, optional: 400},
-		{name: "two Authorization, one foreign", headers: []string{bearer(live.secret), bearer(foreignBearer)}, required: 202, optional: 202, left: foreignLeft, team: true},
-		{name: "two Authorization, foreign first", headers: []string{bearer(foreignBearer), bearer(live.secret)}, required: 202, optional: 202, left: foreignLeft, team: true},
+		{name: "both, one configured", headers: []string{bearer(inferenceSecret), apiKey(live.secret)}, required: 202, optional: 202, team: true},
+		{name: "two Authorization, the same", headers: []string{bearer(live.secret), bearer(live.secret)}, required: 400, optional: 400, message: twice},
+		{name: "two Authorization, different", headers: []string{bearer(live.secret), bearer(other.secret)}, required: 400, optional: 400, message: twice},
+		{name: "two Authorization, one foreign", headers: []string{bearer(live.secret), bearer(foreignBearer)}, required: 400, optional: 400, message: twice},
+		{name: "two Authorization, foreign first", headers: []string{bearer(foreignBearer), bearer(live.secret)}, required: 400, optional: 400, message: twice},
+		{name: "two x-api-key", headers: []string{apiKey(foreignKey), apiKey(live.secret)}, required: 400, optional: 400, message: "Invalid request parameters: x-api-key: given more than once"},
 		{name: "ours and a foreign x-api-key", headers: []string{bearer(live.secret), apiKey(foreignKey)}, required: 202, optional: 202, left: foreignKeyLeft, team: true},
 		{name: "ours in x-api-key and a foreign bearer", headers: []string{apiKey(live.secret), bearer(foreignBearer)}, required: 202, optional: 202, left: foreignLeft, team: true},
 		{name: "foreign bearer", headers: []string{bearer(foreignBearer)}, required: 401, optional: 202, message: invalid, left: foreignLeft},
@@ -86,7 +89,8 @@ func TestInferenceKeys(t *testing.T) {
 		{name: "revoked", headers: []string{bearer(revoked.secret)}, required: 401, optional: 401, message: invalid},
 		{name: "expired", headers: []string{bearer(expired.secret)}, required: 401, optional: 401, message: invalid},
 		{name: "revoked in x-api-key", headers: []string{apiKey(revoked.secret)}, required: 401, optional: 401, message: invalid},
-		{name: "revoked beside a live one", headers: []string{bearer(live.secret), apiKey(revoked.secret)}, required: 401, optional: 401, message: invalid},
+		{name: "revoked beside a live one", headers: []string{bearer(live.secret), apiKey(revoked.secret)}, required: 400, optional: 400, message: differ},
+		{name: "revoked beside a configured one", headers: []string{bearer(inferenceSecret), apiKey(revoked.secret)}, required: 401, optional: 401, message: invalid},
 		{name: "revoked beside a foreign one", headers: []string{bearer(foreignBearer), apiKey(expired.secret)}, required: 401, optional: 401, message: invalid},
 		{name: "revoked management", headers: []string{bearer(revokedManagement.secret)}, required: 401, optional: 401, message: invalid},
 		{name: "management", headers: []string{bearer(management.secret)}, required: 403, optional: 403, message: forbidden},
@@ -212,6 +216,24 @@ func TestKeysWithSomethingAroundThem(t *testing.T) {
 	for _, mode := range []string{"required", "optional"} {
 		s := start(t, inferring("keys "+mode))
 		live := s.issue(`{"kind":"inference"}`).secret
+		basic := func(user, password string) string {
+			return "Authorization: Basic " + base64.StdEncoding.EncodeToString([]byte(user+":"+password))
+		}
+		for _, secret := range []string{live, inferenceSecret} {
+			for _, header := range []string{basic("", secret), basic("ann", secret), basic(secret, ""), basic("", "\""+secret+"\"")} {
+				for _, request := range []string{post(chatPath, `{"model":"m"}`, header), post("/v1/embeddings", `{"model":"m"}`, header)} {
+					exchange(t, s.address, request)
+					if _, value, _ := strings.Cut(header, "Basic "); s.upstream.saw(value) {
+						t.Fatalf("keys %s: the gateway saw our key in Basic credentials", mode)
+					}
+				}
+			}
+		}
+		s.upstream.all()
+		exchange(t, s.address, post("/v1/embeddings", `{"model":"m"}`, basic("ann", "of-another"))).want(t, 202)
+		if got := "Authorization: " + s.upstream.one(t).header.Get("Authorization"); got != basic("ann", "of-another") {
+			t.Errorf("keys %s: the gateway got %s", mode, got)
+		}
 		for _, value := range []string{`"%s"`, "'%s'", "%s,", "%sx", "%s x", "key=%s", "%s, Bearer " + foreignBearer, `%s\n`, "%s;v=1"} {
 			for _, header := range []string{"Authorization: Bearer " + value, "X-Api-Key: " + value} {
 				for _, secret := range []string{live, inferenceSecret} {
@@ -257,35 +279,149 @@ func TestConfiguredKeysWithPunctuation(t *testing.T) {
 	}
 }
 
-// With the two lines that the documents show nobody uses the gateway's own key
-// without one of ours, however the route is spelled.
-func TestStrangersAreKeptOut(t *testing.T) {
+// A key guards all that goes to a gateway whose own key is added on the way,
+// however the route is spelled; and guesses are limited on all of it.
+func TestKeysEverywhere(t *testing.T) {
 	s := start(t, standard)
-	guarded := func(block string) string {
-		site := s.siteAt(s.address, fmt.Sprintf("presets {\nstorage badger %s\n%s\n}\n@stranger vars {http.presets.key_id} \"\"\nrespond @stranger 401", s.folder, block))
-		return strings.Replace(site, "reverse_proxy "+s.upstream.Listener.Addr().String(), "reverse_proxy "+s.upstream.Listener.Addr().String()+" {\nheader_up Authorization \"Bearer the-operators\"\n}", 1)
-	}
-	for _, mode := range []string{"required", "optional"} {
-		if err := s.load(guarded(inferring("keys "+mode, "list_models on"))); err != nil {
+	upstream := "reverse_proxy " + s.upstream.Listener.Addr().String()
+	guarded := func(subdirectives string) {
+		t.Helper()
+		site := strings.Replace(s.site(subdirectives+"\ninference {\nkeys everywhere\nlist_models on\n}"), upstream, upstream+" {\nheader_up Authorization \"Bearer the-operators\"\n}", 1)
+		if err := s.load(site); err != nil {
 			t.Fatal(err)
 		}
-		for _, path := range []string{
-			chatPath, "/v1/embeddings", "/chat/completions", "/V1/chat/completions", "/v1/Chat/Completions", "/v1/chat/completions/", "/v1//chat/completions",
-			"/v1/chat/completions;x", "/v1/chat%5ccompletions", "/v1/chat%2fcompletions", "/v1/models", "/",
-		} {
-			for _, method := range []string{"GET", "POST", "HEAD", "OPTIONS"} {
-				for _, headers := range [][]string{nil, {bearer(foreignBearer)}, {"X-Api-Key: x"}, {bearer("caddypresets_inf_x")}, {bearer(managementSecret)}} {
-					if r := s.do(method, path, "{}", headers...); r.status != 401 && r.status != 403 {
-						t.Errorf("keys %s: %s %s %.20q gives %d, want it refused", mode, method, path, headers, r.status)
-					}
+	}
+	guarded(standard)
+	revoked := s.issue(`{"kind":"inference"}`)
+	send(t, "DELETE", "http://"+s.admin+"/presets/keys/"+revoked.id, "").want(t, 200)
+	for _, path := range []string{
+		chatPath, "/v1/embeddings", "/chat/completions", "/V1/chat/completions", "/v1/Chat/Completions", "/v1/chat/completions/", "/v1//chat/completions",
+		"/v1/chat/completions;x", "/v1/chat%5ccompletions", "/v1/chat%2fcompletions", "/v1/models", "/",
+	} {
+		for _, method := range []string{"GET", "POST", "HEAD", "OPTIONS"} {
+			for _, tc := range []struct {
+				status  int
+				message string
+				headers []string
+			}{
+				{401, "Missing Authentication header", nil},
+				{401, "Invalid credentials", []string{bearer(foreignBearer)}},
+				{401, "Invalid credentials", []string{"X-Api-Key: x"}},
+				{401, "Invalid credentials", []string{bearer(revoked.secret)}},
+				{403, "Management keys cannot be used for inference", []string{bearer(managementSecret)}},
+				{400, "Invalid request parameters: authorization: given more than once", []string{bearer(inferenceSecret), bearer(inferenceSecret)}},
+			} {
+				r := s.do(method, path, "{}", tc.headers...)
+				if method == "HEAD" && r.status != tc.status {
+					t.Errorf("HEAD %s %.20q gives %d, want %d", path, tc.headers, r.status, tc.status)
+				} else if method != "HEAD" {
+					r.wantError(t, tc.status, tc.message)
 				}
-				s.upstream.none(t)
-				s.do(method, path, "{}", bearer(inferenceSecret)).want(t, 202)
-				if got := s.upstream.one(t).header.Get("Authorization"); got != "Bearer the-operators" {
-					t.Errorf("%s %s: the gateway got %q", method, path, got)
+			}
+			s.upstream.none(t)
+			s.do(method, path, "{}", bearer(inferenceSecret), "X-Api-Key: "+foreignKey).want(t, 202)
+			if got := s.upstream.one(t).header; got.Get("Authorization") != "Bearer the-operators" || got.Get("X-Api-Key") != foreignKey {
+				t.Errorf("%s %s: the gateway got %v", method, path, got)
+			}
+		}
+	}
+	exchange(t, s.address, postChunked("/v1/embeddings", "x", []string{"X-Api-Key: " + inferenceSecret}, bearer(inferenceSecret))).want(t, 202)
+	if s.upstream.saw(inferenceSecret) {
+		t.Error("the gateway saw our key")
+	}
+	s.manage("GET", "/v1/presets", "").want(t, 200)
+
+	guarded(limited("3 24h"))
+	for _, path := range []string{"/v1/embeddings", "/v1/models", "/"} {
+		s.do("GET", path, "", bearer("a-guess")).wantError(t, 401, "Invalid credentials")
+	}
+	s.do("GET", "/v1/embeddings", "", bearer("a-guess")).wantError(t, 429, "Rate limit exceeded")
+	s.do("GET", "/v1/presets", "", bearer("a-guess")).wantError(t, 429, "Rate limit exceeded")
+}
+
+// Who has a key cannot use it to try others: beside it no value is judged, and
+// the answer does not tell what one is worth.
+func TestGuessesBesideAKey(t *testing.T) {
+	const limit = 3
+	for _, mode := range []string{"required", "optional", "everywhere"} {
+		s := start(t, limited("3 24h")+"\ninference {\nkeys "+mode+"\n}")
+		issued, other := s.issue(`{"kind":"inference"}`).secret, s.issue(`{"kind":"inference"}`).secret
+		unknown := other[:len(other)-1] + "_"
+		apiKey := func(secret string) string { return "X-Api-Key: " + secret }
+		ask := func(status int, message string, headers ...string) {
+			t.Helper()
+			r := exchange(t, s.address, post(chatPath, `{"model":"m"}`, headers...))
+			if r.status != status || !strings.Contains(r.body, message) {
+				t.Errorf("keys %s: %.60q gives %d %s, want %d %s", mode, headers, r.status, r.body, status, message)
+			}
+		}
+		// Each of them is right once, and wrong once.
+		for _, own := range []string{issued, inferenceSecret} {
+			ask(202, "", bearer(own)) // now it has worked from here
+			for range 2 * limit {
+				for _, guess := range []string{"a-guess", managementSecret} {
+					many := []string{bearer(own)}
+					for n := range 20 {
+						many = append(many, apiKey(fmt.Sprint("another-", n)))
+					}
+					ask(400, "x-api-key: given more than once", append(many, apiKey(guess))...)
+					ask(400, "authorization: given more than once", bearer(own), bearer(guess))
+					ask(202, "", bearer(own), apiKey(guess))
+					ask(202, "", apiKey(own), bearer(guess))
 				}
 			}
 		}
+		for range 2 * limit {
+			for _, guess := range []string{unknown, other} {
+				ask(400, "x-api-key: must be the same key as in authorization", bearer(issued), apiKey(guess))
+				ask(400, "x-api-key: must be the same key as in authorization", bearer(guess), apiKey(issued))
+			}
+		}
+		if s.upstream.saw(managementSecret) || s.upstream.saw(issued) || s.upstream.saw(inferenceSecret) {
+			t.Errorf("keys %s: the gateway saw a key of ours", mode)
+		}
+		// None of all that counted.
+		for _, want := range []int{401, 401, 401, 429} {
+			ask(want, "", bearer(unknown))
+		}
+	}
+}
+
+// A client that sends another's credential before its own key fails no more than
+// once with that.
+func TestForeignCredentialBeforeAKey(t *testing.T) {
+	s := start(t, limited("2 24h")+"\ninference\n")
+	for range 10 {
+		s.do("POST", chatPath, `{"model":"m"}`, bearer(foreignBearer), "X-Api-Key: "+inferenceSecret).want(t, 202)
+		if got := s.upstream.one(t).header; got.Get("Authorization") != "Bearer "+foreignBearer || got.Get("X-Api-Key") != "" {
+			t.Errorf("the gateway got %v", got)
+		}
+	}
+	for _, want := range []int{401, 429} {
+		s.do("POST", chatPath, `{"model":"m"}`, bearer("a-guess")).want(t, want)
+	}
+}
+
+// Where a site looks at key_id itself, a request is worth one guess, too.
+func TestKeyIDOfOneKey(t *testing.T) {
+	s := start(t, standard)
+	site := s.siteAt(s.address, fmt.Sprintf("presets {\nstorage badger %s\n%s\n}\n@stranger vars {http.presets.key_id} \"\"\nrespond @stranger 401", s.folder, inferring()))
+	if err := s.load(site); err != nil {
+		t.Fatal(err)
+	}
+	guess := func(n int) string { return fmt.Sprint("X-Api-Key: another-", n) }
+	for _, tc := range []struct {
+		status  int
+		headers []string
+	}{
+		{401, nil},
+		{401, []string{guess(1)}},
+		{401, []string{bearer(managementSecret)}},
+		{401, []string{guess(1), guess(2), "X-Api-Key: " + inferenceSecret}},
+		{202, []string{bearer(inferenceSecret)}},
+		{202, []string{bearer(inferenceSecret), guess(1)}},
+	} {
+		exchange(t, s.address, post("/v1/embeddings", "{}", tc.headers...)).want(t, tc.status)
 	}
 }
 

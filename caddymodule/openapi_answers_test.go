@@ -359,7 +359,7 @@ func TestOpenAPIAnswers(t *testing.T) {
 	}
 	other := s.issue(`{"kind":"inference"}`)
 	check("models_list", s.do("GET", "/v1/models", "", bearer(inferenceSecret)), 200)
-	check("models_list", s.do("GET", "/v1/models", "", bearer(inferenceSecret), "X-Api-Key: "+other.secret), 400)
+	check("models_list", s.do("GET", "/v1/models", "", "X-Api-Key: "+inferenceSecret, "X-Api-Key: "+other.secret), 400)
 	check("models_list", s.do("GET", "/v1/models", ""), 401)
 	check("models_list", s.manage("GET", "/v1/models", ""), 403)
 

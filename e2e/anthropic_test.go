@@ -321,7 +321,7 @@ func TestAnthropic(t *testing.T) {
 		}
 		_, err := client.Messages.New(deadline(t), messageParams("@preset/copywriter"), option.WithJSONSet("preset", "assistant"))
 		checkAnthropicError(t, "two presets", err, http.StatusBadRequest, anthropic.ErrorTypeInvalidRequestError, "/preset")
-		_, err = client.Messages.New(deadline(t), messageParams("@preset/copywriter"), option.WithHeader("Authorization", "Bearer "+managementKey))
+		_, err = client.Messages.New(deadline(t), messageParams("@preset/copywriter"), option.WithHeaderAdd("X-Api-Key", managementKey))
 		checkAnthropicError(t, "two keys", err, http.StatusBadRequest, anthropic.ErrorTypeInvalidRequestError, "x-api-key")
 		if _, after := behind.last(); after != before {
 			t.Errorf("%d refused requests went upstream", after-before)
