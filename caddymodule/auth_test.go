@@ -1,8 +1,15 @@
 package caddymodule
 
 import (
+	"bufio"
+	"fmt"
+	"io"
+	"net"
+	"net/http"
+	"net/http/httptrace"
 	"strings"
 	"testing"
+	"time"
 
 	"github.com/caddyserver/caddy/v2"
 )
@@ -113,6 +120,63 @@ func TestKeysFromPlaceholders(t *testing.T) {
 			t.Errorf("got %v, want an error about %s", err, problem)
 		} else if value != "" && strings.Contains(err.Error(), value) {
 			t.Errorf("the error shows the secret: %v", err)
+		}
+	}
+}
+
+// A connection whose body nobody wants is open for long enough to read the answer,
+// and not for as long as a request may take.
+func TestRefusedBodiesAreNotWaitedFor(t *testing.T) {
+	s := start(t, standard+"\ninference\n")
+	s.options = "servers {\nprotocols h1 h2c\n}"
+	s.reload(standard + "\ninference\n")
+	for _, target := range []string{"POST /v1/presets/p/responses", "POST " + chatPath, "PUT /v1/presets/p", "GET /v1/presets/p/nothing"} {
+		for _, framing := range []string{"Content-Length: 100", "Transfer-Encoding: chunked"} {
+			conn, err := net.Dial("tcp", s.address)
+			if err != nil {
+				t.Fatal(err)
+			}
+			defer conn.Close()
+			conn.SetDeadline(time.Now().Add(3 * patience)) // half of what it would be
+			fmt.Fprintf(conn, "%s HTTP/1.1\r\nHost: x\r\n%s\r\n\r\n", target, framing)
+			reader := bufio.NewReader(conn)
+			answer, err := http.ReadResponse(reader, nil)
+			if err != nil {
+				t.Fatal(err)
+			}
+			if r := readResponse(t, answer); r.status < 400 || !answer.Close {
+				t.Errorf("%s, %s: got %d, closing %t, want a refusal that closes", target, framing, r.status, answer.Close)
+			}
+			if _, err := reader.ReadByte(); err != io.EOF {
+				t.Errorf("%s, %s: got %v, want the end of the connection", target, framing, err)
+			}
+		}
+	}
+
+	// Who reads the answer only after all of the body is sent gets it.
+	request := "POST /v1/presets/p/responses HTTP/1.1\r\nHost: x\r\nContent-Length: 200000\r\n\r\n" + strings.Repeat("x", 200_000)
+	s.raw(request, 1)[0].wantError(t, 401, "Missing Authentication header")
+
+	// With HTTP/2 it is the one stream that ends.
+	protocols := new(http.Protocols)
+	protocols.SetUnencryptedHTTP2(true)
+	transport := &http.Transport{Protocols: protocols}
+	defer transport.CloseIdleConnections()
+	for n := range 3 {
+		body, end := io.Pipe() // never sent
+		defer end.Close()
+		r, err := http.NewRequest("POST", s.url+"/v1/presets/p/responses", body)
+		if err != nil {
+			t.Fatal(err)
+		}
+		reused := false
+		trace := httptrace.WithClientTrace(r.Context(), &httptrace.ClientTrace{GotConn: func(c httptrace.GotConnInfo) { reused = c.Reused }})
+		answer, err := transport.RoundTrip(r.WithContext(trace))
+		if err != nil {
+			t.Fatal(err)
+		}
+		if r := readResponse(t, answer); r.status != 401 || answer.ProtoMajor != 2 || reused != (n > 0) {
+			t.Errorf("got %d with HTTP/%d, on the same connection: %t", r.status, answer.ProtoMajor, reused)
 		}
 	}
 }

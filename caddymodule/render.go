@@ -135,6 +135,11 @@ func newMessagesError(p problem) any {
 	return e
 }
 
+// lingering is how long a client may go on sending a body that nobody wants, and read
+// the answer. net/http reads some of it before it closes the connection, which would
+// else be open for as long as a request may take.
+const lingering = time.Second
+
 // answer is a success.
 type answer struct {
 	status int
@@ -179,6 +184,7 @@ func (c *call) render(a answer, err error) (status int) {
 		// Left open, the connection would first wait for the rest of a body
 		// that nobody wants, and only then carry the answer.
 		header.Set("Connection", "close")
+		_ = http.NewResponseController(c.w).SetReadDeadline(time.Now().Add(lingering))
 	}
 	if a.tag != "" {
 		header.Set("ETag", `"`+a.tag+`"`)
