@@ -60,8 +60,8 @@ type handle struct {
 // start opens the store, or goes on trying to where it may be possible later.
 func (h *handle) start() error {
 	ctx, quit := context.WithCancel(context.Background())
-	a := attempts{seen: contents(h.folder), pause: retryInterval, new: !h.isStore()}
-	if err := h.open(ctx); err != nil {
+	a := h.attempts()
+	if err := h.open(ctx, a.new); err != nil {
 		if errors.Is(err, badger.ErrMisused) { // by the configuration
 			quit()
 			return err
@@ -74,15 +74,31 @@ func (h *handle) start() error {
 	return nil
 }
 
+// mayBeNew reports whether nothing speaks for there being a store in the folder, which may
+// then be made one: neither what is in it, nor a link on the way to it that leads to
+// nothing, as to a file system that is not mounted yet.
+func (h *handle) mayBeNew() bool {
+	if h.isStore() {
+		return false
+	}
+	for name := h.folder; ; name = filepath.Dir(name) {
+		if _, err := os.Lstat(name); err == nil || name == filepath.Dir(name) {
+			_, err := os.Stat(name)
+			return err == nil
+		}
+	}
+}
+
 // isStore reports whether the folder is a store, or may be one that cannot be looked at.
 func (h *handle) isStore() bool {
 	_, err := os.Stat(filepath.Join(h.folder, badger.MarkerName))
 	return !errors.Is(err, fs.ErrNotExist)
 }
 
-func (h *handle) open(ctx context.Context) error {
+// open opens the store, which is made if there is none and it may be new.
+func (h *handle) open(ctx context.Context, mayBeNew bool) error {
 	store, err := badger.Open(h.folder, badger.Options{
-		Logger: logof.New(h.logger), EncryptionKey: h.key,
+		Logger: logof.New(h.logger), EncryptionKey: h.key, Existing: !mayBeNew,
 		Probe: func(folder string, o badger.Options) error { return h.probe(ctx, folder, o) },
 	})
 	h.mu.Lock()
@@ -133,7 +149,12 @@ type attempts struct {
 	seen  string        // what was in the folder before the last one
 	pause time.Duration // after the next one that fails
 	next  time.Time     // not before
-	new   bool          // there was no store at first, and may be made one
+	new   bool          // there never was a store, and may be made one
+}
+
+// attempts returns those that begin now.
+func (h *handle) attempts() attempts {
+	return attempts{seen: contents(h.folder), pause: retryInterval, new: h.mayBeNew()}
 }
 
 // retry opens the store if there may be space again, or if what was found damaged
@@ -147,13 +168,15 @@ func (h *handle) retry(ctx context.Context, a *attempts, now time.Time) {
 	if errors.Is(why, badger.ErrDamaged) && found == a.seen {
 		return
 	}
-	if !h.isStore() && (!a.new || errors.Is(why, badger.ErrDamaged)) {
-		return // it is being replaced: an empty folder would become an empty store
+	// What is being replaced must not become an empty store meanwhile.
+	a.new = a.new && !errors.Is(why, badger.ErrDamaged) && h.mayBeNew()
+	if !a.new && !h.isStore() {
+		return
 	}
 	// As it was before, so that what changes meanwhile is noticed.
 	a.seen = found
 	began := time.Now()
-	err := h.open(ctx)
+	err := h.open(ctx, a.new)
 	switch {
 	case ctx.Err() != nil:
 		return

@@ -156,14 +156,82 @@ func TestUnreachableFolder(t *testing.T) {
 	}
 	s.manage("GET", "/v1/presets", "").want(t, 503)
 	served()
-	if !strings.Contains(s.logs(), "leads to nothing") {
+	if !strings.Contains(s.logs(), "is its file system mounted?") {
 		t.Error("the log does not say what is the matter")
 	}
-	if err := os.Mkdir(target, 0o700); err != nil {
+	if err := os.Rename(closedStore(t), target); err != nil {
 		t.Fatal(err)
 	}
 	if !s.eventually(func() bool { return s.manage("GET", "/v1/presets", "").status == 200 }) {
-		t.Fatal("the folder that is there now is not used")
+		t.Fatal("the store that is there now is not opened")
+	}
+}
+
+// A store that has lost its marker is emptied to restore a backup, and that is given up:
+// no new store is made of what is left.
+func TestRetryAfterARestore(t *testing.T) {
+	marker := func(folder string) string { return filepath.Join(folder, badger.MarkerName) }
+	folder := closedStore(t)
+	if err := os.Remove(marker(folder)); err != nil {
+		t.Fatal(err)
+	}
+	h := &handle{folder: folder, probe: probeApart, newest: func() *folderSettings { return nil }}
+	a := h.attempts()
+	if err := h.open(t.Context(), a.new); !errors.Is(err, badger.ErrDamaged) {
+		t.Fatalf("got error %v, want that it is damaged", err)
+	}
+	now := time.Now()
+	retry := func() {
+		t.Helper()
+		now = now.Add(time.Hour)
+		h.retry(t.Context(), &a, now)
+		if h.store.Load() != nil {
+			t.Fatal("a store was opened")
+		}
+	}
+	retry()
+	if err := errors.Join(os.RemoveAll(folder), os.Mkdir(folder, 0o700)); err != nil {
+		t.Fatal(err)
+	}
+	retry()
+	if err := os.WriteFile(marker(folder), []byte(`{"format":3,"id":"x","state":"restoring"}`), 0o600); err != nil {
+		t.Fatal(err)
+	}
+	retry()
+	if _, why := h.get(); errors.Is(why, badger.ErrDamaged) {
+		t.Fatalf("got %v, want another reason", why)
+	}
+	if err := os.Remove(marker(folder)); err != nil {
+		t.Fatal(err)
+	}
+	retry()
+	if h.isStore() {
+		t.Error("a new store was made")
+	}
+}
+
+// The folder behind a link may be where a file system with a store is yet to be mounted.
+func TestRetryBehindALink(t *testing.T) {
+	target, link := filepath.Join(t.TempDir(), "unmounted"), filepath.Join(t.TempDir(), "link")
+	if err := os.Symlink(target, link); err != nil {
+		t.Skip(err) // Windows lets not everyone
+	}
+	for _, folder := range []string{link, filepath.Join(link, "store")} {
+		h := &handle{folder: folder, newest: func() *folderSettings { return nil }}
+		a := h.attempts()
+		if err := h.open(t.Context(), a.new); !errors.Is(err, domain.ErrUnavailable) {
+			t.Fatalf("%s: got error %v, want that it is not there", folder, err)
+		}
+		if err := os.Mkdir(target, 0o700); err != nil {
+			t.Fatal(err)
+		}
+		h.retry(t.Context(), &a, time.Now())
+		if entries, err := os.ReadDir(target); err != nil || len(entries) > 0 || h.store.Load() != nil {
+			t.Errorf("%s: got %v, %v, want nothing in the folder", folder, entries, err)
+		}
+		if err := os.Remove(target); err != nil {
+			t.Fatal(err)
+		}
 	}
 }
 

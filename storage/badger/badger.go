@@ -89,6 +89,8 @@ type Options struct {
 	// calls that in another process keeps what Badger does on damaged files, which
 	// may be to end the process, away from this one.
 	Probe func(folder string, o Options) error
+	// Existing lets Open fail, with domain.ErrUnavailable, where it would make a new store.
+	Existing bool
 	// EncryptionKey encrypts all that is written to the folder: KeySize bytes,
 	// or none for a store that is not encrypted. It must be the same each time
 	// that a folder is opened. The store keeps the slice, which nobody may change.

@@ -52,10 +52,10 @@ func (m marker) checkKey(folder string, key []byte) error {
 	case !m.Encrypted && len(key) != 0:
 		return misused{fmt.Errorf("the store in %s is not encrypted, and a store is encrypted from its beginning or not at all: "+
 			"leave encryption_key_file out, or make a backup of the store and restore it with the key into another folder", folder)}
-	case !m.Encrypted || m.State != stateReady:
-		return nil
 	case m.KeyCheck != "" && m.KeyCheck != keyCheck(key, m.ID):
 		return misused{fmt.Errorf("the key is not the one that the store in %s was encrypted with", folder)}
+	case !m.Encrypted || m.State != stateReady:
+		return nil
 	}
 	_, err := dataKey(folder, key)
 	if errors.Is(err, badgerdb.ErrEncryptionKeyMismatch) && m.KeyCheck == "" {

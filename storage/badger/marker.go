@@ -58,13 +58,13 @@ type marker struct {
 // or empty, and that nobody but the user of this process can look into it. It
 // returns the folder's marker, a new one if it has none.
 func enter(folder string, o Options) (marker, error) {
-	switch err := os.MkdirAll(folder, 0o700); {
-	case errors.Is(err, syscall.ENOTDIR):
-		return marker{}, misused{err}
-	case errors.Is(err, fs.ErrExist):
-		return marker{}, fmt.Errorf("%w: %s is a link that leads to nothing", errUnavailable, folder)
-	case err != nil:
-		return marker{}, err
+	if !o.Existing {
+		switch err := os.MkdirAll(folder, 0o700); {
+		case errors.Is(err, syscall.ENOTDIR):
+			return marker{}, misused{err}
+		case err != nil:
+			return marker{}, err
+		}
 	}
 	m, err := readMarker(folder, o)
 	if err != nil {
@@ -99,8 +99,11 @@ func readStore(folder string, o Options) (marker, error) {
 func readMarker(folder string, o Options) (m marker, err error) {
 	text, err := os.ReadFile(filepath.Join(folder, MarkerName))
 	if errors.Is(err, fs.ErrNotExist) {
+		if o.Existing {
+			return marker{}, fmt.Errorf("%w: there is no store in %s; is its file system mounted?", errUnavailable, folder)
+		}
 		m, err := newMarker(folder)
-		m.Encrypted = len(o.EncryptionKey) > 0
+		m.Encrypted, m.KeyCheck = len(o.EncryptionKey) > 0, keyCheck(o.EncryptionKey, m.ID)
 		return m, cmp.Or(err, m.checkKey(folder, o.EncryptionKey))
 	}
 	if err != nil {

@@ -126,7 +126,12 @@ func prepare(folder string, m marker, g *guard, o Options) error {
 		return err
 	}
 	if m.State != stateReady {
-		return cmp.Or(m.write(folder), fillEmptyLogs(folder))
+		// Earlier versions may have left a mark that is empty, of nothing yet.
+		err := os.Remove(filepath.Join(folder, markName))
+		if errors.Is(err, fs.ErrNotExist) {
+			err = nil
+		}
+		return cmp.Or(err, m.write(folder), fillEmptyLogs(folder))
 	}
 	if err := o.probe(folder); err != nil {
 		return err
