@@ -298,7 +298,6 @@ func (w *watcher) reset(why string) error {
 		w.forgetting.Store(&why)
 		return err // tried again
 	}
-	w.resets.Add(1)
 	w.store.logger.Warn("all is read again: " + why)
 	change := w.store.stamps.Change()
 	change.All()
@@ -306,6 +305,7 @@ func (w *watcher) reset(why string) error {
 	w.store.model.reset(last, at)
 	change.End()
 	w.at.Store(at)
+	w.resets.Add(1)
 	return nil
 }
 
