@@ -47,7 +47,7 @@ func TestNotDamagedWithoutRight(t *testing.T) {
 		}
 		if file, err := os.Open(path); err == nil {
 			_ = file.Close()
-			t.Skip("this user may read all files")
+			t.Skip("SKIPPED: this user may read all files")
 		}
 		err = Probe(folder, testOptions)
 		if err := os.Chmod(path, 0o600); err != nil {
