@@ -8,6 +8,7 @@ import (
 	"net/http"
 	"net/http/httptrace"
 	"strings"
+	"sync"
 	"testing"
 	"time"
 
@@ -130,6 +131,8 @@ func TestRefusedBodiesAreNotWaitedFor(t *testing.T) {
 	s := start(t, standard+"\ninference\n")
 	s.options = "servers {\nprotocols h1 h2c\n}"
 	s.reload(standard + "\ninference\n")
+	const slow = 4 * time.Second // is 100 KB at 25 KB/s
+	var waits sync.WaitGroup
 	for _, target := range []string{"POST /v1/presets/p/responses", "POST " + chatPath, "PUT /v1/presets/p", "GET /v1/presets/p/nothing"} {
 		for _, framing := range []string{"Content-Length: 100", "Transfer-Encoding: chunked"} {
 			conn, err := net.Dial("tcp", s.address)
@@ -137,7 +140,8 @@ func TestRefusedBodiesAreNotWaitedFor(t *testing.T) {
 				t.Fatal(err)
 			}
 			defer conn.Close()
-			conn.SetDeadline(time.Now().Add(3 * patience)) // half of what it would be
+			begun := time.Now()
+			conn.SetDeadline(begun.Add(3 * patience)) // half of what it would be
 			fmt.Fprintf(conn, "%s HTTP/1.1\r\nHost: x\r\n%s\r\n\r\n", target, framing)
 			reader := bufio.NewReader(conn)
 			answer, err := http.ReadResponse(reader, nil)
@@ -147,11 +151,17 @@ func TestRefusedBodiesAreNotWaitedFor(t *testing.T) {
 			if r := readResponse(t, answer); r.status < 400 || !answer.Close {
 				t.Errorf("%s, %s: got %d, closing %t, want a refusal that closes", target, framing, r.status, answer.Close)
 			}
-			if _, err := reader.ReadByte(); err != io.EOF {
-				t.Errorf("%s, %s: got %v, want the end of the connection", target, framing, err)
-			}
+			waits.Go(func() {
+				if _, err := reader.ReadByte(); err != io.EOF {
+					t.Errorf("%s, %s: got %v, want the end of the connection", target, framing, err)
+				}
+				if open := time.Since(begun); open < slow {
+					t.Errorf("%s, %s: a client has %v to send its body and read the answer, want %v", target, framing, open, slow)
+				}
+			})
 		}
 	}
+	waits.Wait()
 
 	// Who reads the answer only after all of the body is sent gets it.
 	request := "POST /v1/presets/p/responses HTTP/1.1\r\nHost: x\r\nContent-Length: 200000\r\n\r\n" + strings.Repeat("x", 200_000)

@@ -138,7 +138,7 @@ func newMessagesError(p problem) any {
 // lingering is how long a client may go on sending a body that nobody wants, and read
 // the answer. net/http reads some of it before it closes the connection, which would
 // else be open for as long as a request may take.
-const lingering = time.Second
+const lingering = 5 * time.Second
 
 // answer is a success.
 type answer struct {
