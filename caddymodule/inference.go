@@ -131,6 +131,7 @@ func (h *Handler) infer(w http.ResponseWriter, r *http.Request, next caddyhttp.H
 	if c.notes != nil {
 		c.notes.rest = true
 	}
+	c.withholdTrailers()
 	switch c.dialect = h.dialectOf(r); {
 	case c.dialect != "":
 		return c.serve(next)
@@ -151,7 +152,6 @@ func (c *inferenceCall) pass(next caddyhttp.Handler) error {
 	case keysRequired, keysOptional:
 		c.withholdKeys()
 	}
-	c.dropTrailers()
 	return next.ServeHTTP(c.w, c.r)
 }
 
@@ -224,7 +224,6 @@ func (c *inferenceCall) resolve() (domain.Resolution, error) {
 		return none, err
 	}
 	c.body = sent // it was read
-	c.withholdTrailers()
 	body, plain, err := c.decoded(sent)
 	if err != nil {
 		return none, err
@@ -310,7 +309,6 @@ func (c *inferenceCall) serveModels(next caddyhttp.Handler) error {
 		c.render(answer{}, err)
 		return nil
 	}
-	c.dropTrailers()
 	presets := func(fn func(domain.Preset, func() (string, error)) error) error {
 		return c.h.service.EachActivePreset(c.r.Context(), c.who, fn)
 	}

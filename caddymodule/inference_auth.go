@@ -2,6 +2,8 @@ package caddymodule
 
 import (
 	"encoding/base64"
+	"io"
+	"iter"
 	"net/http"
 	"slices"
 	"strings"
@@ -19,6 +21,14 @@ func secretOf(value string) string {
 	return value[strings.LastIndexAny(value, " \t")+1:]
 }
 
+// around is what may stand around a key, and between it and something else.
+const around = " \t,;\"'\\"
+
+// parts returns what is between separators in a value.
+func parts(value, separators string) iter.Seq[string] {
+	return strings.FieldsFuncSeq(value, func(r rune) bool { return strings.ContainsRune(separators, r) })
+}
+
 // holdsKey reports whether a key of ours, live or not, is some part of the value
 // of a credential header: with quotes around it, say, or as the user or password
 // of Basic credentials, it opens nothing, and is still nobody else's business.
@@ -27,22 +37,57 @@ func (h *Handler) holdsKey(value string) bool {
 	if domain.HoldsIssued(value) || h.isConfigured(secret) {
 		return true
 	}
-	if scheme, _, _ := strings.Cut(value, " "); strings.EqualFold(scheme, "Basic") {
-		if text, err := base64.StdEncoding.DecodeString(secret); err == nil {
-			user, password, _ := strings.Cut(string(text), ":")
-			return h.holdsKey(user) || h.holdsKey(password)
+	for part := range parts(value, around) {
+		if part != secret && h.isConfigured(part) {
+			return true
 		}
 	}
-	among := func(around string) bool {
-		for part := range strings.FieldsFuncSeq(value, func(r rune) bool { return strings.ContainsRune(around, r) }) {
-			if part != secret && h.isConfigured(part) {
+	before := ""
+	for part := range parts(value, around+"=") { // base64 ends in one
+		if part != secret && h.isConfigured(part) || strings.EqualFold(before, "Basic") && h.basicHoldsKey(part) {
+			return true
+		}
+		before = part
+	}
+	return false
+}
+
+// standard64 turns the letters of base64url into those of base64.
+var standard64 = strings.NewReplacer("-", "+", "_", "/")
+
+// basicHoldsKey is holdsKey for the base64 of Basic credentials, without padding.
+func (h *Handler) basicHoldsKey(encoded string) bool {
+	decoded, err := base64.RawStdEncoding.DecodeString(standard64.Replace(encoded))
+	if err != nil {
+		return false
+	}
+	text := string(decoded)
+	if domain.HoldsIssued(text) || h.isConfigured(text) {
+		return true
+	}
+	for part := range parts(text, around+":=") {
+		if h.isConfigured(part) {
+			return true
+		}
+	}
+	// A key may hold such characters itself. Not each of any number of colons is
+	// looked at: that would cost the square of their number.
+	const most = 16
+	for i, n := 0, 0; i < len(text) && n < most; i++ {
+		if text[i] != ':' {
+			continue
+		}
+		n++
+		for _, side := range [...]string{text[:i], text[i+1:]} {
+			if h.isConfigured(side) {
+				return true
+			}
+			if bare := strings.Trim(side, around); bare != side && h.isConfigured(bare) {
 				return true
 			}
 		}
-		return false
 	}
-	const around = " \t,;\"'\\"
-	return among(around) || strings.Contains(value, "=") && among(around+"=") // base64 ends in one
+	return false
 }
 
 // credentials returns what may be the key of a request: nothing, one value, or
@@ -138,25 +183,28 @@ func (c *inferenceCall) withholdKeys() {
 	c.h.withhold(c.r.Header)
 }
 
-// withholdTrailers removes every key of ours from what came with the end of a
-// body.
+// withholdTrailers has every key of ours removed from what comes with the end of a
+// body before whoever reads that end sees it. Where no trailer is announced none goes
+// on; where one is, all that are sent do, announced or not.
 func (c *inferenceCall) withholdTrailers() {
-	if c.h.Inference.Keys != keysOff {
-		c.h.withhold(c.r.Trailer)
+	if len(c.r.Trailer) > 0 && c.h.Inference.Keys != keysOff {
+		c.r.Body = &trailed{c.r.Body, c.h, c.r.Trailer}
 	}
 }
 
-// dropTrailers removes what would bring a key with the end of a body that we do not
-// read: too late to look at.
-func (c *inferenceCall) dropTrailers() {
-	if c.h.Inference.Keys == keysOff {
-		return
+// trailed is a body with trailers, which are there once it has ended.
+type trailed struct {
+	io.ReadCloser
+	h       *Handler
+	trailer http.Header
+}
+
+func (t *trailed) Read(p []byte) (int, error) {
+	n, err := t.ReadCloser.Read(p)
+	if err == io.EOF {
+		t.h.withhold(t.trailer)
 	}
-	for _, name := range credentialHeaders {
-		if _, announced := c.r.Trailer[name]; announced {
-			c.r.Trailer = nil
-		}
-	}
+	return n, err
 }
 
 func (h *Handler) isForeign(value string) bool { return !h.holdsKey(value) }

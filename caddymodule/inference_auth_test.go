@@ -221,12 +221,22 @@ func TestKeysWithSomethingAroundThem(t *testing.T) {
 		}
 		for _, secret := range []string{live, inferenceSecret} {
 			for _, header := range []string{basic("", secret), basic("ann", secret), basic(secret, ""), basic("", "\""+secret+"\"")} {
-				for _, request := range []string{post(chatPath, `{"model":"m"}`, header), post("/v1/embeddings", `{"model":"m"}`, header)} {
-					exchange(t, s.address, request)
-					if _, value, _ := strings.Cut(header, "Basic "); s.upstream.saw(value) {
-						t.Fatalf("keys %s: the gateway saw our key in Basic credentials", mode)
-					}
-				}
+				s.withholdsBasic(t, header)
+			}
+			// With letters that base64url does not have, and with padding.
+			credentials := "a??>>>nn:" + secret
+			if len(credentials)%3 == 0 {
+				credentials = "a" + credentials
+			}
+			text := base64.StdEncoding.EncodeToString([]byte(credentials))
+			if !strings.Contains(text, "+") && !strings.Contains(text, "/") || !strings.HasSuffix(text, "=") {
+				t.Fatalf("the test is at fault: it takes base64 with padding and + or /")
+			}
+			bare := strings.TrimRight(text, "=")
+			url := strings.NewReplacer("+", "-", "/", "_").Replace(text)
+			for _, value := range []string{"Basic " + bare, "Basic " + url, "basic " + strings.TrimRight(url, "="), "Basic\t" + text, "Basic \t " + bare, "Basic " + text + ",", `"Basic ` + text + `"`, "Basic, " + bare, "Bearer x, Basic " + text} {
+				s.withholdsBasic(t, "Authorization: "+value)
+				s.withholdsBasic(t, "X-Api-Key: "+value)
 			}
 		}
 		s.upstream.all()
@@ -257,11 +267,27 @@ func TestKeysWithSomethingAroundThem(t *testing.T) {
 	}
 }
 
+// withholdsBasic sends a header with Basic credentials that hold a key of ours.
+func (s *server) withholdsBasic(t *testing.T, header string) {
+	t.Helper()
+	for _, path := range []string{chatPath, "/v1/embeddings"} {
+		exchange(t, s.address, post(path, `{"model":"m"}`, header))
+		for _, got := range s.upstream.all() {
+			if got.header.Get("Authorization")+got.header.Get("X-Api-Key") != "" {
+				t.Errorf("%s: the gateway saw our key in %.20q", path, header)
+			}
+		}
+	}
+}
+
 // A secret of the operator's may hold what elsewhere stands around one, as base64
 // does.
 func TestConfiguredKeysWithPunctuation(t *testing.T) {
-	for _, secret := range []string{"c2VjcmV0IG9mIHRoZSB0ZXN0cw==", "=starts-with-an-equals-sign", "a,comma;and\"quotes'and\\more", "--a-secret-of-the-tests--="} {
+	for _, secret := range []string{"c2VjcmV0IG9mIHRoZSB0ZXN0cw==", "=starts-with-an-equals-sign", "a,comma;and\"quotes'and\\more", "--a-secret-of-the-tests--=", "a:secret:with:colons", ":between-two-colons:"} {
 		s := start(t, "inference_key sha256:"+sha256Of(secret)+"\ninference {\nkeys optional\n}")
+		for _, text := range []string{secret, secret + ":", "ann:" + secret, secret + ":x", "a:n:n:" + secret, secret + ":x:y", `ann:"` + secret + `"`} {
+			s.withholdsBasic(t, "Authorization: Basic "+base64.StdEncoding.EncodeToString([]byte(text)))
+		}
 		for i, header := range []string{"Authorization: Bearer " + secret, "Authorization: " + secret, "X-Api-Key: " + secret, "X-Api-Key: '" + secret + "'", `Authorization: Bearer "` + secret + `",`} {
 			if i > 2 && !strings.HasSuffix(secret, "==") {
 				continue // which cannot be told from a longer secret

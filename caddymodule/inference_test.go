@@ -4,6 +4,7 @@ import (
 	"bufio"
 	"bytes"
 	"compress/gzip"
+	"encoding/base64"
 	"encoding/json"
 	"fmt"
 	"io"
@@ -75,15 +76,20 @@ func post(path, body string, headers ...string) string {
 	return fmt.Sprintf("POST %s HTTP/1.1\r\nHost: gateway.test\r\n%sContent-Length: %d\r\n\r\n%s", path, lines(headers), len(body), body)
 }
 
-// postChunked is post without a length, in chunks, with trailers.
+// postChunked is post without a length, in chunks, with trailers that are announced.
 func postChunked(path, body string, trailers []string, headers ...string) string {
-	var text strings.Builder
-	fmt.Fprintf(&text, "POST %s HTTP/1.1\r\nHost: gateway.test\r\n%sTransfer-Encoding: chunked\r\n", path, lines(headers))
+	headers = slices.Clone(headers)
 	for _, trailer := range trailers {
 		name, _, _ := strings.Cut(trailer, ":")
-		fmt.Fprintf(&text, "Trailer: %s\r\n", name)
+		headers = append(headers, "Trailer: "+name)
 	}
-	text.WriteString("\r\n")
+	return postTrailed(path, body, trailers, headers...)
+}
+
+// postTrailed is postChunked with only those trailers announced that headers announce.
+func postTrailed(path, body string, trailers []string, headers ...string) string {
+	var text strings.Builder
+	fmt.Fprintf(&text, "POST %s HTTP/1.1\r\nHost: gateway.test\r\n%sTransfer-Encoding: chunked\r\n\r\n", path, lines(headers))
 	for len(body) > 0 {
 		n := min(len(body), 1000)
 		fmt.Fprintf(&text, "%x\r\n%s\r\n", n, body[:n])
@@ -345,14 +351,39 @@ func TestChunkedRequestsWithReference(t *testing.T) {
 	}
 }
 
-// Trailers are no place for our keys either, where a body goes on as it is.
+// Trailers are no place for our keys either, announced or not, where a body goes on
+// as it is; those that are not ours go on with it.
 func TestKeysInTrailers(t *testing.T) {
-	for _, mode := range []string{"required", "optional"} {
-		s := start(t, inferring("keys "+mode))
-		exchange(t, s.address, postChunked(responsesPath, `{"model":"m"}`, []string{"X-Api-Key: " + inferenceSecret, "X-Checksum: 1", "Authorization: Bearer " + inferenceSecret}, bearer(inferenceSecret))).
-			want(t, http.StatusAccepted)
-		if got := s.upstream.one(t).trailer; got.Get("X-Checksum") != "1" {
-			t.Errorf("keys %s: got trailers %v", mode, got)
+	const foreign = "Bearer " + foreignBearer
+	ours := []string{"X-Checksum: 1", "X-Api-Key: " + inferenceSecret, "Authorization: Bearer " + inferenceSecret}
+	for _, mode := range []string{"required", "optional", "everywhere"} {
+		s := start(t, inferring("keys "+mode, "list_models on"))
+		for _, path := range []string{responsesPath, "/v1/embeddings", "GET /v1/models"} {
+			for _, announced := range []string{"", "X-Other", "X-Checksum", "Authorization", "X-Checksum, authorization, X-Api-Key"} {
+				for _, tc := range []struct {
+					trailers []string
+					want     []string // of Authorization
+				}{
+					{ours, nil},
+					{append(slices.Clone(ours), "Authorization: "+foreign, "authorization: Basic "+base64.RawURLEncoding.EncodeToString([]byte("ann:"+inferenceSecret))), []string{foreign}},
+					{[]string{"X-Checksum: 1", "Authorization: " + foreign}, []string{foreign}},
+				} {
+					headers, checksum, want := []string{bearer(inferenceSecret)}, "", []string(nil)
+					if announced != "" {
+						headers, checksum, want = append(headers, "Trailer: "+announced), "1", tc.want
+					}
+					method, target, other := strings.Cut(path, " ")
+					request := postTrailed(path, `{"model":"m"}`, tc.trailers, headers...)
+					if other {
+						request = method + strings.TrimPrefix(postTrailed(target, "{}", tc.trailers, headers...), "POST")
+					}
+					exchange(t, s.address, request).want(t, http.StatusAccepted)
+					got := s.upstream.one(t)
+					if got.err != nil || got.trailer.Get("X-Checksum") != checksum || !slices.Equal(got.trailer.Values("Authorization"), want) || got.trailer.Get("X-Api-Key") != "" {
+						t.Errorf("keys %s, %s, %q announced: of %q the gateway got trailers %v, %v", mode, path, announced, tc.trailers, got.trailer, got.err)
+					}
+				}
+			}
 		}
 		if s.upstream.saw(inferenceSecret) {
 			t.Errorf("keys %s: the gateway saw our key", mode)
