@@ -58,15 +58,17 @@ type marker struct {
 // or empty, and that nobody but the user of this process can look into it. It
 // returns the folder's marker, a new one if it has none.
 func enter(folder string, o Options) (marker, error) {
+	var m marker
+	var err error
 	if !o.Existing {
-		switch err := os.MkdirAll(folder, 0o700); {
-		case errors.Is(err, syscall.ENOTDIR):
-			return marker{}, misused{err}
-		case err != nil:
-			return marker{}, err
-		}
+		err = os.MkdirAll(folder, 0o700)
 	}
-	m, err := readMarker(folder, o)
+	if err == nil {
+		m, err = readMarker(folder, o)
+	}
+	if errors.Is(err, syscall.ENOTDIR) { // it is a file, or below one
+		err = misused{err}
+	}
 	if err != nil {
 		return marker{}, err
 	}
