@@ -51,19 +51,9 @@ func TestUsers(t *testing.T) {
 	t.Parallel()
 	const password = "the-secret-of-the-store"
 	members := cluster(t, 1)
-	admin := client(t, addresses(members)...)
 	ctx, cancel := context.WithTimeout(t.Context(), 30*time.Second)
 	defer cancel()
-	_, err1 := admin.RoleAdd(ctx, "presets")
-	_, err2 := admin.RoleGrantPermission(ctx, "presets", "mine/", clientv3.GetPrefixRangeEnd("mine/"), clientv3.PermissionType(clientv3.PermReadWrite))
-	_, err3 := admin.UserAdd(ctx, "presets", password)
-	_, err4 := admin.UserGrantRole(ctx, "presets", "presets")
-	_, err5 := admin.UserAdd(ctx, "root", "root")
-	_, err6 := admin.UserGrantRole(ctx, "root", "root")
-	_, err7 := admin.AuthEnable(ctx)
-	if err := errors.Join(err1, err2, err3, err4, err5, err6, err7); err != nil {
-		t.Fatal(err)
-	}
+	withUsers(ctx, t, members, password)
 	logs, logged := observer.New(zap.DebugLevel)
 	o := Options{Endpoints: addresses(members), Prefix: "mine/", Logger: zap.New(logs)}
 	const brief = 2 * time.Second // where the answer is waited for
@@ -126,20 +116,10 @@ func TestUserLosesRights(t *testing.T) {
 	t.Parallel()
 	const maxStaleness = time.Minute // so that nothing else makes stamps zero
 	members := cluster(t, 1)
-	admin := client(t, addresses(members)...)
 	ctx, cancel := context.WithTimeout(t.Context(), 30*time.Second)
 	defer cancel()
 	end := clientv3.GetPrefixRangeEnd("mine/")
-	_, err1 := admin.RoleAdd(ctx, "presets")
-	_, err2 := admin.RoleGrantPermission(ctx, "presets", "mine/", end, clientv3.PermissionType(clientv3.PermReadWrite))
-	_, err3 := admin.UserAdd(ctx, "presets", "secret")
-	_, err4 := admin.UserGrantRole(ctx, "presets", "presets")
-	_, err5 := admin.UserAdd(ctx, "root", "root")
-	_, err6 := admin.UserGrantRole(ctx, "root", "root")
-	_, err7 := admin.AuthEnable(ctx)
-	if err := errors.Join(err1, err2, err3, err4, err5, err6, err7); err != nil {
-		t.Fatal(err)
-	}
+	withUsers(ctx, t, members, "secret")
 	logs, logged := observer.New(zap.InfoLevel)
 	s := open(t, Options{Endpoints: addresses(members), Prefix: "mine/", Username: "presets", Password: "secret", MaxStaleness: maxStaleness, Logger: zap.New(logs)})
 	w := newID()
@@ -385,4 +365,21 @@ func TestCallerGivesUp(t *testing.T) {
 		t.Errorf("got %d versions, %d were acknowledged", got, acknowledged)
 	}
 	t.Logf("RESULT caller gives up: acknowledged=%d given up=%d", acknowledged, given)
+}
+
+// withUsers lets a cluster ask who one is: presets, with a password, who may do all below
+// mine/, and root.
+func withUsers(ctx context.Context, t *testing.T, members []*member, password string) {
+	t.Helper()
+	admin := client(t, addresses(members)...)
+	_, err1 := admin.RoleAdd(ctx, "presets")
+	_, err2 := admin.RoleGrantPermission(ctx, "presets", "mine/", clientv3.GetPrefixRangeEnd("mine/"), clientv3.PermissionType(clientv3.PermReadWrite))
+	_, err3 := admin.UserAdd(ctx, "presets", password)
+	_, err4 := admin.UserGrantRole(ctx, "presets", "presets")
+	_, err5 := admin.UserAdd(ctx, "root", "root")
+	_, err6 := admin.UserGrantRole(ctx, "root", "root")
+	_, err7 := admin.AuthEnable(ctx)
+	if err := errors.Join(err1, err2, err3, err4, err5, err6, err7); err != nil {
+		t.Fatal(err)
+	}
 }

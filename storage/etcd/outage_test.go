@@ -182,12 +182,7 @@ func TestSuspended(t *testing.T) {
 // that would say that they are not.
 func TestWatching(t *testing.T) {
 	members := cluster(t, 3)
-	var proxies []*proxy
-	var endpoints []string
-	for _, m := range members {
-		p := newProxy(t, m.address)
-		proxies, endpoints = append(proxies, p), append(endpoints, p.address)
-	}
+	proxies, endpoints := proxied(t, members)
 	s := open(t, Options{Endpoints: endpoints, MaxStaleness: 2 * time.Second})
 	paused := func(is bool) {
 		for _, p := range proxies {

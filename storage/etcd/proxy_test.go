@@ -151,3 +151,13 @@ func (p *proxy) renew() {
 		}
 	})
 }
+
+// proxied puts a proxy before each member, and returns their addresses as well.
+func proxied(t *testing.T, members []*member) (proxies []*proxy, endpoints []string) {
+	t.Helper()
+	for _, m := range members {
+		p := newProxy(t, m.address)
+		proxies, endpoints = append(proxies, p), append(endpoints, p.address)
+	}
+	return proxies, endpoints
+}

@@ -14,12 +14,7 @@ import (
 func TestSilentMember(t *testing.T) {
 	t.Parallel()
 	members := cluster(t, 3)
-	var proxies []*proxy
-	var through []string
-	for _, m := range members {
-		p := newProxy(t, m.address)
-		proxies, through = append(proxies, p), append(through, p.address)
-	}
+	proxies, through := proxied(t, members)
 	s, other := open(t, Options{Endpoints: through}), open(t, Options{Endpoints: addresses(members)})
 	w := newID()
 	put(t, s, w, "p")
