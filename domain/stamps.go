@@ -139,7 +139,8 @@ func (s *Stamps) counter(kind byte, a, b string) uint64 {
 }
 
 // Change is something that an engine changes, of one object or of many. It is told
-// what that is, then to begin, and then to end, or that there is none after all. It is not safe for concurrent use.
+// what that is, then to begin, and then to end, or that there is none after all. It is not
+// safe for concurrent use.
 type Change struct {
 	stamps   *Stamps
 	counters []uint64
