@@ -229,9 +229,7 @@ func (s *server) eventually(ok func() bool) bool {
 	return false
 }
 
-var ports = storagetest.NewPorts(10000, 16000)
-
-func freeAddress(*testing.T) string { return ports.Address() }
+func freeAddress(t *testing.T) string { return storagetest.FreeAddress(t) }
 
 // upstream is a gateway that remembers what reached it.
 type upstream struct {

@@ -14,7 +14,6 @@ import (
 	"errors"
 	"fmt"
 	"io"
-	"math/rand/v2"
 	"net"
 	"net/http"
 	"net/http/httptest"
@@ -244,32 +243,27 @@ func serve(t *testing.T, cmd *exec.Cmd, address string) {
 // kills it, or etcd, which ends itself so.
 func wasKilled(cmd *exec.Cmd) bool { return cmd.ProcessState.ExitCode() == -1 }
 
-// ports is the last port given out. Caddy shares ports with whoever listens on
-// them already, so tests that run at the same time must not get the same: each
-// package has a range of its own, below those that systems give out themselves.
-var ports = struct {
-	sync.Mutex
-	last int
-}{last: 20000 + rand.IntN(4000)}
-
-// freeAddress returns a loopback address that nobody listens on, and that no
-// other call of this package gets for long.
+// freeAddress returns a loopback address for a server that the test starts. The kernel
+// chooses the port, and an open connection holds it until the test ends: the kernel gives
+// it to nobody else, and a server that asks for it gets it.
 func freeAddress(t *testing.T) string {
 	t.Helper()
-	ports.Lock()
-	defer ports.Unlock()
-	for range 4000 {
-		if ports.last++; ports.last >= 24000 {
-			ports.last = 20000
-		}
-		address := fmt.Sprintf("127.0.0.1:%d", ports.last)
-		if l, err := net.Listen("tcp", address); err == nil {
-			l.Close()
-			return address
-		}
+	listener, err := net.Listen("tcp", "127.0.0.1:0")
+	if err != nil {
+		t.Fatal(err)
 	}
-	t.Fatal("no free port")
-	return ""
+	defer listener.Close()
+	near, err := net.Dial("tcp", listener.Addr().String())
+	if err != nil {
+		t.Fatal(err)
+	}
+	t.Cleanup(func() { near.Close() })
+	far, err := listener.Accept()
+	if err != nil {
+		t.Fatal(err)
+	}
+	t.Cleanup(func() { far.Close() })
+	return listener.Addr().String()
 }
 
 // post sends a JSON body with a bearer key and returns the answer's status and

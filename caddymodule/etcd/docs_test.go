@@ -92,7 +92,7 @@ func startUnits(t *testing.T, folder string) (members []*exec.Cmd, clients, moni
 	args := strings.Fields(strings.ReplaceAll(found[1], "\\\n", " "))
 	var peers, all []string
 	for _, name := range []string{"a", "b", "c"} {
-		clients, peers, monitored = append(clients, freeAddress()), append(peers, freeAddress()), append(monitored, freeAddress())
+		clients, peers, monitored = append(clients, freeAddress(t)), append(peers, freeAddress(t)), append(monitored, freeAddress(t))
 		all = append(all, name+"=https://"+peers[len(peers)-1])
 	}
 	for i, name := range []string{"a", "b", "c"} {

@@ -48,9 +48,7 @@ func TestMain(m *testing.M) {
 	os.Exit(code)
 }
 
-var ports = storagetest.NewPorts(23500, 24000)
-
-func freeAddress() string { return ports.Address() }
+func freeAddress(t *testing.T) string { return storagetest.FreeAddress(t) }
 
 // cluster is an etcd server, which may not run yet.
 type cluster struct {
@@ -65,8 +63,8 @@ func newCluster(t *testing.T) *cluster {
 	if program == "" {
 		t.Skip("SKIPPED: there is no etcd server, as it could not be built")
 	}
-	c := &cluster{t: t, address: freeAddress()}
-	client, peer := "http://"+c.address, "http://"+freeAddress()
+	c := &cluster{t: t, address: freeAddress(t)}
+	client, peer := "http://"+c.address, "http://"+freeAddress(t)
 	c.args = []string{
 		"--name", "m", "--data-dir", filepath.Join(t.TempDir(), "data"), "--log-level", "error", "--logger", "zap",
 		"--listen-client-urls", client, "--advertise-client-urls", client,
@@ -114,9 +112,9 @@ type server struct {
 }
 
 func newServer(t *testing.T, sites int) *server {
-	s := &server{t: t, admin: freeAddress(), logFile: filepath.Join(t.TempDir(), "log")}
+	s := &server{t: t, admin: freeAddress(t), logFile: filepath.Join(t.TempDir(), "log")}
 	for range sites {
-		s.sites = append(s.sites, freeAddress())
+		s.sites = append(s.sites, freeAddress(t))
 	}
 	s.upstream = httptest.NewServer(http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
 		body, _ := io.ReadAll(r.Body)

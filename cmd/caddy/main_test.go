@@ -125,9 +125,7 @@ func (p *process) try(method, path, secret, body string) (int, string, error) {
 	return answer.StatusCode, string(text), err
 }
 
-var ports = storagetest.NewPorts(16000, 20000)
-
-func freeAddress(*testing.T) string { return ports.Address() }
+func freeAddress(t *testing.T) string { return storagetest.FreeAddress(t) }
 
 // command runs "caddy presets ..." and returns what it prints.
 func (p *process) command(args ...string) (out, errOut string, err error) {

@@ -25,6 +25,7 @@ import (
 	"go.uber.org/zap/zaptest/observer"
 
 	"github.com/caddy-presets/caddy-presets/domain"
+	"github.com/caddy-presets/caddy-presets/storage/storagetest"
 )
 
 // TestNewerFormat is a store that a newer version has written, and something else under
@@ -69,7 +70,7 @@ func TestUsers(t *testing.T) {
 			o.Username, o.Password, o.Prefix, o.RequestTimeout = "presets", password, "other/", brief
 		}, "permission denied", true},
 		"cluster is away": {func(o *Options) {
-			o.Username, o.Password, o.Endpoints, o.RequestTimeout = "presets", password, []string{freeAddress()}, brief
+			o.Username, o.Password, o.Endpoints, o.RequestTimeout = "presets", password, []string{storagetest.FreeAddress(t)}, brief
 		}, "refused", false},
 	} {
 		o := o

@@ -32,12 +32,12 @@ const (
 
 func newProxy(t *testing.T, to string) *proxy {
 	t.Helper()
-	p := &proxy{address: freeAddress(), to: to, conns: make(map[net.Conn]bool)}
-	p.changed = sync.NewCond(&p.mu)
-	var err error
-	if p.listener, err = net.Listen("tcp", p.address); err != nil {
+	listener, err := net.Listen("tcp", "127.0.0.1:0")
+	if err != nil {
 		t.Fatal(err)
 	}
+	p := &proxy{address: listener.Addr().String(), to: to, listener: listener, conns: make(map[net.Conn]bool)}
+	p.changed = sync.NewCond(&p.mu)
 	go p.serve()
 	t.Cleanup(func() {
 		p.listener.Close()

@@ -36,7 +36,11 @@ func run(m *testing.M) int {
 	if program = storagetest.EtcdServer("testserver", folder); program == "" {
 		return m.Run()
 	}
-	members, err := launch(folder, 1)
+	client, releaseClient := storagetest.ReserveAddress()
+	defer releaseClient()
+	peer, releasePeer := storagetest.ReserveAddress()
+	defer releasePeer()
+	members, err := launch(folder, []string{client, peer})
 	if err != nil {
 		fmt.Fprintln(os.Stderr, err)
 		return 1
@@ -50,11 +54,6 @@ type nowhere struct{}
 
 func (nowhere) Write(p []byte) (int, error) { return len(p), nil }
 
-var ports = storagetest.NewPorts(23000, 23500)
-
-// freeAddress returns a loopback address that nobody listens on.
-func freeAddress() string { return ports.Address() }
-
 // member is one etcd server.
 type member struct {
 	address string // for clients
@@ -63,11 +62,13 @@ type member struct {
 	log     string
 }
 
-// launch starts a cluster with data in a folder, and returns when it answers.
-func launch(folder string, size int, args ...string) ([]*member, error) {
+// launch starts a cluster with data in a folder. Each member has two addresses, for its
+// clients and for its peers.
+func launch(folder string, addresses []string, args ...string) ([]*member, error) {
+	size := len(addresses) / 2
 	members, peers, names := make([]*member, size), make([]string, size), []string(nil)
 	for i := range members {
-		members[i], peers[i] = &member{address: freeAddress()}, "http://"+freeAddress()
+		members[i], peers[i] = &member{address: addresses[2*i]}, "http://"+addresses[2*i+1]
 		names = append(names, fmt.Sprintf("m%d=%s", i, peers[i]))
 	}
 	for i, m := range members {
@@ -111,7 +112,11 @@ func (m *member) kill() {
 func cluster(t *testing.T, size int, args ...string) []*member {
 	t.Helper()
 	needed(t)
-	members, err := launch(t.TempDir(), size, args...)
+	var reserved []string
+	for range 2 * size {
+		reserved = append(reserved, storagetest.FreeAddress(t))
+	}
+	members, err := launch(t.TempDir(), reserved, args...)
 	if err != nil {
 		t.Fatal(err)
 	}
