@@ -26,6 +26,8 @@ import (
 	"github.com/prometheus/client_golang/prometheus"
 	clientv3 "go.etcd.io/etcd/client/v3"
 	"go.uber.org/zap"
+
+	"github.com/caddy-presets/caddy-presets/storage/storagetest"
 )
 
 // document returns a file of the documents.
@@ -161,7 +163,7 @@ func administrate(t *testing.T, folder string, clients []string) {
 // users and its Caddyfile.
 func TestDocumentedUnits(t *testing.T) {
 	if program == "" {
-		t.Skip("SKIPPED: there is no etcd server, as it could not be built")
+		t.Skip(storagetest.NoEtcd)
 	}
 	folder := t.TempDir()
 	issue(t, folder, "member", "presets", "root", "stranger")

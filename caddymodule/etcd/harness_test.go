@@ -31,7 +31,7 @@ const (
 	inferenceSecret  = "inference-secret-of-the-tests"
 )
 
-// program is the etcd server, empty if it cannot be built.
+// program is the etcd server, empty if there is none.
 var program string
 
 func TestMain(m *testing.M) {
@@ -42,7 +42,7 @@ func TestMain(m *testing.M) {
 	for _, name := range []string{"XDG_DATA_HOME", "AppData"} {
 		os.Setenv(name, home)
 	}
-	program = storagetest.EtcdServer("../../storage/etcd/testserver", home)
+	program = os.Getenv(storagetest.EtcdVariable)
 	code := m.Run()
 	os.RemoveAll(home)
 	os.Exit(code)
@@ -61,7 +61,7 @@ type cluster struct {
 func newCluster(t *testing.T) *cluster {
 	t.Helper()
 	if program == "" {
-		t.Skip("SKIPPED: there is no etcd server, as it could not be built")
+		t.Skip(storagetest.NoEtcd)
 	}
 	c := &cluster{t: t, address: freeAddress(t)}
 	client, peer := "http://"+c.address, "http://"+freeAddress(t)

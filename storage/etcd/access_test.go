@@ -40,7 +40,7 @@ func TestNewerFormat(t *testing.T) {
 		if _, err := admin.Put(t.Context(), prefix(t)+formatKey, text); err != nil {
 			t.Fatal(err)
 		}
-		_, err := Open(t.Context(), Options{Endpoints: []string{shared.address}, Prefix: prefix(t)})
+		_, err := Open(t.Context(), Options{Endpoints: []string{sharedAddress(t)}, Prefix: prefix(t)})
 		if err == nil || errors.Is(err, domain.ErrUnavailable) || !Answered(err) || !strings.Contains(err.Error(), want) {
 			t.Errorf("%s: got error %v, want %q", text, err, want)
 		}

@@ -59,7 +59,7 @@ func TestCheck(t *testing.T) {
 // TestCheckAway is a cluster that is away from the middle of a check on: that is no damage.
 func TestCheckAway(t *testing.T) {
 	t.Parallel()
-	p := newProxy(t, shared.address)
+	p := newProxy(t, sharedAddress(t))
 	s := open(t, Options{Endpoints: []string{p.address}, RequestTimeout: time.Second, MaxStaleness: time.Minute})
 	f := storagetest.Fill(t, s)
 	f.Some()

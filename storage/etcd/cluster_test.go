@@ -234,7 +234,7 @@ func TestManyWriters(t *testing.T) {
 // TestFarNode is a node that is farther from the cluster than one that writes all the
 // time: it has its turn.
 func TestFarNode(t *testing.T) {
-	p := newProxy(t, shared.address)
+	p := newProxy(t, sharedAddress(t))
 	far, near := open(t, Options{Endpoints: []string{p.address}, RequestTimeout: 20 * time.Second}), open(t, Options{})
 	p.set(func() { p.delay = 10 * time.Millisecond })
 	w := newID()
@@ -275,7 +275,7 @@ func TestUnknownOutcome(t *testing.T) {
 	for name, direction := range map[string]int{"request": requests, "answer": answers} {
 		t.Run(name, func(t *testing.T) {
 			t.Parallel()
-			p := newProxy(t, shared.address)
+			p := newProxy(t, sharedAddress(t))
 			s := open(t, Options{Endpoints: []string{p.address}, MaxStaleness: time.Minute, RequestTimeout: 10 * time.Second})
 			other := open(t, Options{})
 			w := newID()
@@ -314,7 +314,7 @@ func TestUnknownOutcome(t *testing.T) {
 // TestNeverSettled is an outcome that cannot be found out in the time.
 func TestNeverSettled(t *testing.T) {
 	t.Parallel()
-	p := newProxy(t, shared.address)
+	p := newProxy(t, sharedAddress(t))
 	s := open(t, Options{Endpoints: []string{p.address}, MaxStaleness: time.Minute, RequestTimeout: 3 * time.Second})
 	w := newID()
 	preset := put(t, s, w, "p")

@@ -23,7 +23,7 @@ import (
 func TestStale(t *testing.T) {
 	const maxStaleness = 2 * time.Second
 	logs, logged := observer.New(zap.InfoLevel)
-	p := newProxy(t, shared.address)
+	p := newProxy(t, sharedAddress(t))
 	s := open(t, Options{Endpoints: []string{p.address}, MaxStaleness: maxStaleness, RequestTimeout: 2 * time.Second, Logger: zap.New(logs)})
 	other := open(t, Options{})
 	w := newID()
@@ -88,7 +88,7 @@ func TestStale(t *testing.T) {
 func TestAway(t *testing.T) {
 	// An answer that is waited for takes five seconds, which is what requests may.
 	const maxStaleness, soon = time.Second, 2 * time.Second
-	p := newProxy(t, shared.address)
+	p := newProxy(t, sharedAddress(t))
 	s := open(t, Options{Endpoints: []string{p.address}, MaxStaleness: maxStaleness})
 	w := newID()
 	put(t, s, w, "p")
@@ -131,7 +131,7 @@ func TestAway(t *testing.T) {
 func TestSilent(t *testing.T) {
 	t.Parallel()
 	const maxStaleness, soon = 5 * time.Second, time.Second
-	p := newProxy(t, shared.address)
+	p := newProxy(t, sharedAddress(t))
 	s := open(t, Options{Endpoints: []string{p.address}, MaxStaleness: maxStaleness})
 	w := newID()
 	put(t, s, w, "p")
@@ -157,7 +157,7 @@ func TestSilent(t *testing.T) {
 // asked the cluster since, which answers.
 func TestSuspended(t *testing.T) {
 	const maxStaleness = time.Minute // so that it is not asked by itself
-	p := newProxy(t, shared.address)
+	p := newProxy(t, sharedAddress(t))
 	s := open(t, Options{Endpoints: []string{p.address}, MaxStaleness: maxStaleness})
 	suspend := func() {
 		s.watcher.mu.Lock()
@@ -218,7 +218,7 @@ func TestWatching(t *testing.T) {
 
 // TestStaleFromTheStart is a cluster that is cut off as soon as the store is open.
 func TestStaleFromTheStart(t *testing.T) {
-	p := newProxy(t, shared.address)
+	p := newProxy(t, sharedAddress(t))
 	s := open(t, Options{Endpoints: []string{p.address}, MaxStaleness: time.Second})
 	p.setCut(true)
 	eventually(t, 10*time.Second, "stamps are zero", func() bool { return s.Stamps().Workspaces() == 0 })
@@ -231,7 +231,7 @@ func TestStaleFromTheStart(t *testing.T) {
 
 // TestCompacted compacts what a store that was cut off has not seen.
 func TestCompacted(t *testing.T) {
-	p := newProxy(t, shared.address)
+	p := newProxy(t, sharedAddress(t))
 	s, other := open(t, Options{Endpoints: []string{p.address}}), open(t, Options{})
 	w := newID()
 	put(t, s, w, "p")

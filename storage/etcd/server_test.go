@@ -33,7 +33,7 @@ func run(m *testing.M) int {
 		panic(err)
 	}
 	defer os.RemoveAll(folder)
-	if program = storagetest.EtcdServer("testserver", folder); program == "" {
+	if program = os.Getenv(storagetest.EtcdVariable); program == "" {
 		return m.Run()
 	}
 	client, releaseClient := storagetest.ReserveAddress()
@@ -134,8 +134,15 @@ func cluster(t *testing.T, size int, args ...string) []*member {
 func needed(t testing.TB) {
 	t.Helper()
 	if program == "" {
-		t.Skip("SKIPPED: there is no etcd server, as it could not be built")
+		t.Skip(storagetest.NoEtcd)
 	}
+}
+
+// sharedAddress returns where the server that tests share listens.
+func sharedAddress(t testing.TB) string {
+	t.Helper()
+	needed(t)
+	return shared.address
 }
 
 func addresses(members []*member) (all []string) {
@@ -152,9 +159,8 @@ func prefix(t testing.TB) string { return fmt.Sprintf("%x/", sha256.Sum256([]byt
 // it at the end.
 func open(t testing.TB, o Options) *Store {
 	t.Helper()
-	needed(t)
 	if o.Endpoints == nil {
-		o.Endpoints = []string{shared.address}
+		o.Endpoints = []string{sharedAddress(t)}
 	}
 	if o.Prefix == "" {
 		o.Prefix = prefix(t)
@@ -175,9 +181,8 @@ func open(t testing.TB, o Options) *Store {
 // client returns a client of etcd's, on the shared server by default.
 func client(t *testing.T, endpoints ...string) *clientv3.Client {
 	t.Helper()
-	needed(t)
 	if endpoints == nil {
-		endpoints = []string{shared.address}
+		endpoints = []string{sharedAddress(t)}
 	}
 	c, err := clientv3.New(clientv3.Config{Endpoints: endpoints, DialTimeout: 10 * time.Second, Logger: zap.NewNop()})
 	if err != nil {

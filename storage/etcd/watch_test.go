@@ -24,7 +24,7 @@ func TestMemberHangs(t *testing.T) {
 	var members []*proxy
 	var endpoints []string
 	for range 3 {
-		p := newProxy(t, shared.address)
+		p := newProxy(t, sharedAddress(t))
 		members, endpoints = append(members, p), append(endpoints, p.address)
 	}
 	s, other := open(t, Options{Endpoints: endpoints}), open(t, Options{})
@@ -54,7 +54,7 @@ func TestMemberHangs(t *testing.T) {
 
 // TestWatchAhead is a watch that waits for what comes after changes that it was not told.
 func TestWatchAhead(t *testing.T) {
-	p := newProxy(t, shared.address)
+	p := newProxy(t, sharedAddress(t))
 	s, other := open(t, Options{Endpoints: []string{p.address}, RequestTimeout: 2 * time.Second}), open(t, Options{})
 	w := newID()
 	put(t, other, w, "p")
@@ -78,7 +78,7 @@ func TestWatchAhead(t *testing.T) {
 // TestCompactedRemoval compacts at the very commit that removed a record: etcd 3.4 then
 // tells what else that commit changed, and not that.
 func TestCompactedRemoval(t *testing.T) {
-	p := newProxy(t, shared.address)
+	p := newProxy(t, sharedAddress(t))
 	s, other := open(t, Options{Endpoints: []string{p.address}}), open(t, Options{})
 	w := newWorkspace("former")
 	store := func(slug string) {
