@@ -6,7 +6,6 @@ import (
 	"encoding/hex"
 	"encoding/json"
 	"fmt"
-	"path/filepath"
 	"strings"
 	"testing"
 
@@ -167,7 +166,7 @@ func TestKeyCommand(t *testing.T) {
 func TestSeveralStores(t *testing.T) {
 	s := start(t, standard)
 	second := freeAddress(t)
-	folder := filepath.Join(t.TempDir(), "second")
+	folder := storeFolder(t)
 	both := s.site(standard) + s.siteAt(second, fmt.Sprintf("presets {\nstorage badger %s\n%s\n}", folder, standard))
 	if err := s.load(both); err != nil {
 		t.Fatal(err)

@@ -156,7 +156,7 @@ func TestRequestInFlight(t *testing.T) {
 				t.Fatal("the request is not under way")
 			}
 
-			elsewhere := s.siteAt(s.address, fmt.Sprintf("presets {\nstorage badger %s\n%s\n}", filepath.Join(t.TempDir(), "other"), standard))
+			elsewhere := s.siteAt(s.address, fmt.Sprintf("presets {\nstorage badger %s\n%s\n}", storeFolder(t), standard))
 			if err := s.load(elsewhere); err != nil {
 				t.Fatal(err)
 			}
