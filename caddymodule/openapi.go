@@ -5,7 +5,6 @@ import (
 	_ "embed"
 	"errors"
 	"fmt"
-	"io/fs"
 	"iter"
 	"maps"
 	"net/http"
@@ -127,10 +126,18 @@ func newOpenAPI() ([]byte, error) {
 	d := openAPI{
 		schemas:   memberNode(components, "schemas"),
 		responses: memberNode(components, "responses"),
-		names:     make(map[string]string),
 		paths:     make(map[string]map[string]any),
 	}
-	if err := d.addFiles(); err != nil {
+	if d.files, err = readFiles(); err != nil {
+		return nil, err
+	}
+	var bodies []string
+	for _, op := range new(Handler).routes(schemas) {
+		if op.body != nil {
+			bodies = append(bodies, op.body.File())
+		}
+	}
+	if err := d.addFiles(bodies); err != nil {
 		return nil, err
 	}
 	for _, e := range d.endpoints(schemas) {
@@ -152,7 +159,7 @@ func newOpenAPI() ([]byte, error) {
 // openAPI is the document in the making.
 type openAPI struct {
 	schemas, responses *yaml.Node
-	names              map[string]string // under schemas, of what a schema file has
+	files              schemaFiles
 	paths              map[string]map[string]any
 }
 
@@ -200,7 +207,7 @@ func (d *openAPI) endpoints(schemas *schema.Schemas) (all []endpoint) {
 			e.needs = "It takes a management key."
 		}
 		if op.body != nil {
-			e.body = requestBody(d.names[op.body.File()], op.body != schemas.WorkspaceReference)
+			e.body = requestBody(d.files.nameOf(op.body.File()), op.body != schemas.WorkspaceReference)
 			e.refusals = append(e.refusals, http.StatusRequestTimeout, http.StatusRequestEntityTooLarge, http.StatusUnsupportedMediaType)
 		}
 		if strings.HasPrefix(op.path, "presets") {
@@ -347,126 +354,6 @@ func (d *openAPI) refusal(schema string, status int) (name string) {
 	}
 	putNode(d.responses, name, newNode(answer))
 	return name
-}
-
-// addFiles adds the schema files, each under its title in one word.
-func (d *openAPI) addFiles() error {
-	files := make(map[string]*yaml.Node)
-	names, err := fs.Glob(schema.Files(), "*.json")
-	if err != nil {
-		return err
-	}
-	for _, file := range names {
-		text, err := fs.ReadFile(schema.Files(), file)
-		if err != nil {
-			return err
-		}
-		var document yaml.Node // of which JSON is one way to write it
-		if err := yaml.Unmarshal(text, &document); err != nil {
-			return fmt.Errorf("%s: %w", file, err)
-		}
-		files[file] = document.Content[0]
-		words := strings.Fields(memberNode(files[file], "title").Value)
-		for i, word := range words {
-			words[i] = strings.ToUpper(word[:1]) + word[1:]
-		}
-		name := strings.Join(words, "")
-		if memberNode(d.schemas, name) != nil {
-			return fmt.Errorf("%s: there are two schemas named %s", file, name)
-		}
-		d.names[file] = name
-		putNode(d.schemas, name, files[file])
-	}
-	for _, file := range names {
-		d.plain(files[file], file)
-		restyle(files[file])
-	}
-	return nil
-}
-
-// plain replaces in a schema of a file what only the schema package knows: its
-// keywords, and references to files.
-func (d *openAPI) plain(s *yaml.Node, file string) {
-	if s.Kind != yaml.MappingNode { // true or false
-		return
-	}
-	var more []any // schemas that must hold too
-	given := s.Content
-	s.Content = nil
-	for i := 0; i < len(given); i += 2 {
-		key, value := given[i], given[i+1]
-		switch key.Value {
-		case "$schema", "$id", "errorMessage":
-			continue
-		case "discriminator":
-			more = append(more, d.variants(value, file)...)
-			continue
-		case "shallow": // rules of which no more is kept than can be said of any value
-			d.plain(value, file)
-			s.Content = append(s.Content, value.Content...)
-			continue
-		case "$ref":
-			value.Value = d.reference(value.Value, file)
-			if len(given) > 2 { // there are programs that see nothing else beside it
-				more = append(more, map[string]string{"$ref": value.Value})
-				continue
-			}
-		case "properties", "$defs":
-			for i := 1; i < len(value.Content); i += 2 {
-				d.plain(value.Content[i], file)
-			}
-		case "allOf", "anyOf", "oneOf":
-			for _, sub := range value.Content {
-				d.plain(sub, file)
-			}
-		case "items", "additionalProperties", "propertyNames", "not", "if", "then", "else":
-			d.plain(value, file)
-		}
-		s.Content = append(s.Content, key, value)
-	}
-	if more != nil {
-		putNode(s, "allOf", newNode(more))
-	}
-}
-
-// reference returns where the document has what a file refers to.
-func (d *openAPI) reference(target, file string) string {
-	other, place, _ := strings.Cut(target, "#")
-	if other != "" {
-		file = other
-	}
-	return "#/components/schemas/" + d.names[file] + place
-}
-
-// variants returns schemas that say together what a discriminator does: an object
-// must be as the variant says that its property selects.
-func (d *openAPI) variants(discriminator *yaml.Node, file string) (rules []any) {
-	property := memberNode(discriminator, "propertyName").Value
-	when := func(value, then any) any {
-		return map[string]any{
-			"if":   map[string]any{"type": "object", "required": []string{property}, "properties": map[string]any{property: value}},
-			"then": then,
-		}
-	}
-	variant := func(target string) any { return map[string]string{"$ref": d.reference(target, file)} }
-	var all, targets []string
-	values := make(map[string][]string)
-	mapping := memberNode(discriminator, "mapping").Content
-	for i := 0; i < len(mapping); i += 2 {
-		value, target := mapping[i].Value, mapping[i+1].Value
-		if values[target] == nil {
-			targets = append(targets, target)
-		}
-		values[target] = append(values[target], value)
-		all = append(all, value)
-	}
-	for _, target := range targets {
-		rules = append(rules, when(map[string]any{"enum": values[target]}, variant(target)))
-	}
-	if otherwise := memberNode(discriminator, "defaultMapping"); otherwise != nil {
-		return append(rules, when(map[string]any{"not": map[string]any{"enum": all}}, variant(otherwise.Value)))
-	}
-	return append(rules, map[string]any{"properties": map[string]any{property: map[string]any{"enum": all}}})
 }
 
 // memberNode returns a member of a mapping, or nil.

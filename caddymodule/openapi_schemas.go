@@ -1,0 +1,531 @@
+package caddymodule
+
+import (
+	"errors"
+	"fmt"
+	"io/fs"
+	"iter"
+	"maps"
+	"regexp"
+	"slices"
+	"strings"
+
+	"go.yaml.in/yaml/v3"
+
+	"github.com/caddy-presets/caddy-presets/schema"
+)
+
+// schemaFiles are the schema files on their way into the document. Each schema that
+// another one refers to is named by its file or by its file and place, such as
+// "tools.json" or "tools.json#/$defs/function".
+type schemaFiles struct {
+	roots map[string]*yaml.Node // by file
+	uses  map[string][]use      // by the name of the schema that is used
+}
+
+// use is one reference to a schema. Without a property it is a plain reference.
+type use struct {
+	property, values string // the values of a discriminator's property that select it
+	base             string // the schema that is built on it, where that is one of $defs
+	otherwise        bool   // it is the default of a discriminator
+}
+
+// readFiles reads the schema files and finds who uses which schema.
+func readFiles() (schemaFiles, error) {
+	f := schemaFiles{make(map[string]*yaml.Node), make(map[string][]use)}
+	names, err := fs.Glob(schema.Files(), "*.json")
+	if err != nil {
+		return f, err
+	}
+	for _, file := range names {
+		text, err := fs.ReadFile(schema.Files(), file)
+		if err != nil {
+			return f, err
+		}
+		var document yaml.Node // of which JSON is one way to write it
+		if err := yaml.Unmarshal(text, &document); err != nil {
+			return f, fmt.Errorf("%s: %w", file, err)
+		}
+		f.roots[file] = document.Content[0]
+	}
+	for file, root := range f.roots {
+		f.findUses(root, file, "")
+	}
+	return f, nil
+}
+
+// findUses notes each reference in s. place is the name of s if it is one of $defs.
+func (f schemaFiles) findUses(s *yaml.Node, file, place string) {
+	note := func(target string, u use) {
+		target = absolute(target, file)
+		f.uses[target] = append(f.uses[target], u)
+	}
+	if ref := memberNode(s, "$ref"); ref != nil {
+		note(ref.Value, use{base: place})
+	}
+	if d := memberNode(s, "discriminator"); d != nil {
+		for _, v := range variantsOf(d) {
+			note(v.target, use{property: v.property, values: strings.Join(v.values, "\n"), otherwise: v.values == nil})
+		}
+	}
+	eachSubschema(s, func(keyword, name string, sub *yaml.Node) {
+		place := ""
+		if keyword == "$defs" {
+			place = file + "#/$defs/" + name
+		}
+		f.findUses(sub, file, place)
+	})
+}
+
+// absolute returns the name of the schema that a reference in a file leads to.
+func absolute(target, file string) string {
+	if strings.HasPrefix(target, "#") {
+		return file + target
+	}
+	return target
+}
+
+// at returns the schema of a name, nil where there is none. It is a file or one of a
+// file's $defs: what lies deeper cannot be a component.
+func (f schemaFiles) at(name string) *yaml.Node {
+	file, place, deeper := strings.Cut(name, "#")
+	s := f.roots[file]
+	if !deeper || s == nil {
+		return s
+	}
+	definition, ok := strings.CutPrefix(place, "/$defs/")
+	if definitions := memberNode(s, "$defs"); ok && definitions != nil {
+		return memberNode(definitions, definition)
+	}
+	return nil
+}
+
+// nameOf returns the component that the schema of a name is, empty where it is none.
+func (f schemaFiles) nameOf(name string) string {
+	if s := f.at(name); s != nil {
+		return componentName(s)
+	}
+	return ""
+}
+
+// componentName is the title of a schema in one word, empty where it has none.
+func componentName(s *yaml.Node) string {
+	title := memberNode(s, "title")
+	if title == nil {
+		return ""
+	}
+	words := strings.Fields(title.Value)
+	for i, word := range words {
+		words[i] = strings.ToUpper(word[:1]) + word[1:]
+	}
+	return strings.Join(words, "")
+}
+
+// selection returns the one property and its values that select a schema, nil where
+// it has other uses, too.
+func (f schemaFiles) selection(name string) *variant {
+	found := make(map[use]bool)
+	f.addUses(found, name)
+	if len(found) != 1 {
+		return nil
+	}
+	for u := range found {
+		if u.values != "" {
+			return &variant{property: u.property, values: strings.Split(u.values, "\n")}
+		}
+	}
+	return nil
+}
+
+// addUses adds the uses of a schema. A schema that another is built on has its uses.
+func (f schemaFiles) addUses(found map[use]bool, name string) {
+	for _, u := range f.uses[name] {
+		if u.base != "" && len(f.uses[u.base]) > 0 {
+			f.addUses(found, u.base)
+		} else {
+			found[u] = true
+		}
+	}
+}
+
+// variant is what a discriminator maps values of its property to. It has no values
+// if it is the default.
+type variant struct {
+	property string
+	values   []string
+	target   string
+}
+
+// variantsOf returns the variants of a discriminator in their order.
+func variantsOf(discriminator *yaml.Node) (all []*variant) {
+	property := memberNode(discriminator, "propertyName").Value
+	byTarget := make(map[string]*variant)
+	for value, target := range members(memberNode(discriminator, "mapping")) {
+		v := byTarget[target.Value]
+		if v == nil {
+			v = &variant{property: property, target: target.Value}
+			byTarget[target.Value] = v
+			all = append(all, v)
+		}
+		v.values = append(v.values, value)
+	}
+	if target := memberNode(discriminator, "defaultMapping"); target != nil {
+		all = append(all, &variant{property: property, target: target.Value})
+	}
+	return all
+}
+
+// schemaName is what a component may be called: generated clients make a type of it.
+var schemaName = regexp.MustCompile(`^[A-Z][A-Za-z0-9]*$`)
+
+// addFiles adds the schemas of all bodies, and those that they refer to. A schema with
+// a title becomes a component of that name, wherever it stands. A component that
+// openAPIBase has already is left as it is: it describes more than we check.
+func (d *openAPI) addFiles(bodies []string) error {
+	w := schemaWriter{schemaFiles: d.files, written: make(map[string]bool), made: make(map[string]component)}
+	for name := range members(d.schemas) {
+		w.written[name] = true
+	}
+	for _, file := range bodies {
+		w.addSchema(file)
+	}
+	for _, name := range slices.Sorted(maps.Keys(w.made)) {
+		s := w.made[name].schema
+		restyle(s)
+		putNode(d.schemas, name, s)
+	}
+	return errors.Join(w.errs...)
+}
+
+// schemaWriter makes components of schema files. What it writes says the same as the
+// files to a validator, in words that generators of clients understand: a type for
+// each variant of a discriminator and no if, where it matters, and no reference into
+// another component.
+type schemaWriter struct {
+	schemaFiles
+	written map[string]bool // components that openAPIBase has
+	made    map[string]component
+	errs    []error
+}
+
+type component struct {
+	source string // what it is made of
+	schema *yaml.Node
+}
+
+// addSchema makes a component of the schema of a name and returns a reference to it.
+func (w *schemaWriter) addSchema(name string) map[string]string {
+	s := w.at(name)
+	if s == nil {
+		w.errs = append(w.errs, fmt.Errorf("%s is neither a schema file nor one of its $defs", name))
+		return nil
+	}
+	file, _, _ := strings.Cut(name, "#")
+	return w.lift(s, file, name)
+}
+
+// lift makes a component of a schema of a file and returns a reference to it. source
+// tells it from other schemas of the same title, which is an error.
+func (w *schemaWriter) lift(s *yaml.Node, file, source string) map[string]string {
+	name := componentName(s)
+	reference := referenceTo("schemas", name)
+	made, again := w.made[name]
+	switch {
+	case !schemaName.MatchString(name):
+		w.errs = append(w.errs, fmt.Errorf("%s: has no title of letters and digits, which names it in the document: %q", source, name))
+	case again && made.source != source:
+		w.errs = append(w.errs, fmt.Errorf("%s and %s have the same title: %s", made.source, source, name))
+	case again, w.written[name]:
+	default:
+		s = copyNode(s)
+		w.made[name] = component{source, s}
+		w.convert(s, file, source)
+		w.restrict(s, source)
+	}
+	return reference
+}
+
+// restrict makes a component of what a discriminator selects one of objects, with the
+// values that select it if it has no other use, and open if it is the default.
+func (w *schemaWriter) restrict(s *yaml.Node, source string) {
+	uses := w.uses[source]
+	if v := w.selection(source); v != nil {
+		v.restrict(s)
+	} else if slices.ContainsFunc(uses, func(u use) bool { return u.property != "" }) {
+		setType(s, "object")
+	}
+	if slices.ContainsFunc(uses, func(u use) bool { return u.otherwise }) && memberNode(s, "additionalProperties") == nil {
+		putNode(s, "additionalProperties", newNode(true))
+	}
+}
+
+// setType gives a schema a type if it has none.
+func setType(s *yaml.Node, kind string) {
+	if memberNode(s, "type") == nil {
+		putNode(s, "type", newNode(kind))
+	}
+}
+
+// convert replaces in a schema what only the schema package knows, and what
+// generators of clients do not. place is for errors.
+func (w *schemaWriter) convert(s *yaml.Node, file, place string) {
+	for _, keyword := range []string{"$schema", "$id", "$defs", "errorMessage"} {
+		takeMember(s, keyword)
+	}
+	if surface := takeMember(s, "shallow"); surface != nil { // no more is kept than can be said of any value
+		s.Content = append(s.Content, surface.Content...)
+	}
+	alternatives, words := w.alternatives(s, file), takeWords(s)
+	eachSubschema(s, func(keyword, name string, sub *yaml.Node) {
+		place := place + "/" + keyword + "/" + name
+		if memberNode(sub, "title") != nil {
+			*sub = *newNode(w.lift(sub, file, place))
+			return
+		}
+		w.convert(sub, file, place)
+	})
+	if ref := takeMember(s, "$ref"); ref != nil {
+		reference := w.addSchema(absolute(ref.Value, file))
+		if len(s.Content) == 0 {
+			*s = *newNode(reference)
+			return
+		}
+		putNode(s, "allOf", newNode([]any{reference})) // there are programs that see nothing beside $ref
+	}
+	if alternatives != nil || words != nil {
+		split(s, alternatives, words)
+	}
+	openObject(s)
+}
+
+// alternatives takes the discriminator out of a schema, also one for objects that have
+// its property, and returns a schema for each of its variants. They say the same if
+// the property is required, which the schema package insists on.
+func (w *schemaWriter) alternatives(s *yaml.Node, file string) (all []any) {
+	discriminator := takeMember(s, "discriminator")
+	then := memberNode(s, "then")
+	if then != nil && memberNode(then, "discriminator") != nil {
+		discriminator = memberNode(then, "discriminator")
+		without := takeMember(s, "else")
+		w.convert(without, file, file)
+		all = append(all, ordered("allOf", []any{without}, "not", takeMember(s, "if")))
+		takeMember(s, "then")
+	}
+	if discriminator == nil {
+		return nil
+	}
+	var known []string
+	for _, v := range variantsOf(discriminator) {
+		known = append(known, v.values...)
+		name := absolute(v.target, file)
+		target := w.at(name)
+		switch {
+		case target != nil && w.refuses(target, v.property, name):
+		case target != nil && memberNode(target, "title") == nil && hasNoRules(target):
+			plain := newNode(map[string]string{})
+			if about := memberNode(target, "description"); about != nil {
+				putNode(plain, "description", about)
+			}
+			v.restrict(plain)
+			all = append(all, plain)
+		case v.values == nil:
+			others := map[string]any{v.property: map[string]any{"not": map[string]any{"enum": known}}}
+			all = append(all, ordered("allOf", []any{w.addSchema(name)}, "required", []string{v.property}, "properties", others))
+		case w.selection(name) != nil:
+			all = append(all, w.addSchema(name))
+		default:
+			chosen := ordered("allOf", []any{w.addSchema(name)})
+			v.restrict(chosen)
+			all = append(all, chosen)
+		}
+	}
+	return all
+}
+
+// refuses reports whether a schema permits no value of a property.
+func (w *schemaWriter) refuses(s *yaml.Node, property, name string) bool {
+	properties := memberNode(s, "properties")
+	if properties == nil || memberNode(properties, property) == nil {
+		return false
+	}
+	ref := memberNode(memberNode(properties, property), "$ref")
+	if ref == nil {
+		return false
+	}
+	file, _, _ := strings.Cut(name, "#")
+	rule := w.at(absolute(ref.Value, file))
+	not := memberNode(rule, "not")
+	return not != nil && len(not.Content) == 0
+}
+
+// hasNoRules reports whether a schema permits any value.
+func hasNoRules(s *yaml.Node) bool {
+	for keyword := range members(s) {
+		if keyword != "title" && keyword != "description" {
+			return false
+		}
+	}
+	return true
+}
+
+// restrict makes a schema one of objects of the variant. A schema that says more of
+// the property is left as it is.
+func (v *variant) restrict(s *yaml.Node) {
+	setType(s, "object")
+	required := []string{v.property}
+	if given := takeMember(s, "required"); given != nil {
+		for _, name := range given.Content {
+			if name.Value != v.property {
+				required = append(required, name.Value)
+			}
+		}
+	}
+	putNode(s, "required", newNode(required))
+	properties := takeMember(s, "properties")
+	if properties == nil {
+		properties = newNode(map[string]string{})
+	}
+	if memberNode(properties, v.property) == nil {
+		value := ordered("type", "string", "enum", v.values)
+		properties.Content = append([]*yaml.Node{newNode(v.property), value}, properties.Content...)
+	}
+	putNode(s, "properties", properties)
+}
+
+// takeWords takes out of a schema that a string must be one of some words, and returns
+// them.
+func takeWords(s *yaml.Node) *yaml.Node {
+	condition, then := memberNode(s, "if"), memberNode(s, "then")
+	if condition == nil || then == nil || len(condition.Content) != 2 || len(then.Content) != 2 {
+		return nil
+	}
+	kind, words := memberNode(condition, "type"), memberNode(then, "enum")
+	if kind == nil || kind.Value != "string" || words == nil {
+		return nil
+	}
+	takeMember(s, "if")
+	takeMember(s, "then")
+	return words
+}
+
+// split makes a schema of several types anyOf schemas of one type each. An object is
+// one of the alternatives, if there are any, and a string one of the words.
+func split(s *yaml.Node, alternatives []any, words *yaml.Node) {
+	var all []any
+	types := takeMember(s, "type")
+	for _, kind := range slices.Concat([]*yaml.Node{types}, types.Content) {
+		switch kind.Value {
+		case "": // the list
+		case "string":
+			text := ordered("type", "string")
+			if words != nil {
+				putNode(text, "enum", words)
+			}
+			all = append(all, text)
+		case "object":
+			required, properties := takeMember(s, "required"), takeMember(s, "properties")
+			if properties == nil && alternatives != nil { // each has the required one
+				all = append(all, alternatives...)
+				continue
+			}
+			object := ordered("type", "object")
+			if required != nil {
+				putNode(object, "required", required)
+			}
+			if properties != nil {
+				putNode(object, "properties", properties)
+			}
+			if alternatives != nil {
+				putNode(object, "anyOf", newNode(alternatives))
+			}
+			if types.Kind == yaml.ScalarNode {
+				s.Content = append(s.Content, object.Content...)
+				return
+			}
+			openObject(object)
+			all = append(all, object)
+		default:
+			all = append(all, ordered("type", kind.Value))
+		}
+	}
+	putNode(s, "anyOf", newNode(all))
+}
+
+// openObject says of objects of which nothing is said that they may have any members,
+// as they may without it: generators of clients take them for empty ones.
+func openObject(s *yaml.Node) {
+	types := memberNode(s, "type")
+	if types == nil || types.Value != "object" && !slices.ContainsFunc(types.Content, func(n *yaml.Node) bool { return n.Value == "object" }) {
+		return
+	}
+	for _, keyword := range []string{"properties", "additionalProperties", "allOf", "anyOf"} {
+		if memberNode(s, keyword) != nil {
+			return
+		}
+	}
+	putNode(s, "additionalProperties", newNode(true))
+}
+
+// eachSubschema calls visit with each schema right below s, with the keyword that it
+// stands under and its name or number there.
+func eachSubschema(s *yaml.Node, visit func(keyword, name string, sub *yaml.Node)) {
+	for keyword, value := range members(s) {
+		switch keyword {
+		case "properties", "$defs":
+			for name, sub := range members(value) {
+				visit(keyword, name, sub)
+			}
+		case "items", "additionalProperties", "propertyNames", "not", "if", "then", "else", "shallow":
+			visit(keyword, "", value)
+		}
+	}
+}
+
+// members yields the members of a mapping, in their order; none of another node.
+func members(object *yaml.Node) iter.Seq2[string, *yaml.Node] {
+	return func(yield func(string, *yaml.Node) bool) {
+		if object == nil || object.Kind != yaml.MappingNode {
+			return
+		}
+		for i := 0; i < len(object.Content); i += 2 {
+			if !yield(object.Content[i].Value, object.Content[i+1]) {
+				return
+			}
+		}
+	}
+}
+
+// takeMember removes a member of a mapping and returns it, nil where there is none.
+func takeMember(object *yaml.Node, name string) *yaml.Node {
+	for i := 0; i < len(object.Content); i += 2 {
+		if object.Kind == yaml.MappingNode && object.Content[i].Value == name {
+			value := object.Content[i+1]
+			object.Content = slices.Delete(object.Content, i, i+2)
+			return value
+		}
+	}
+	return nil
+}
+
+// ordered returns a mapping of names and values in their order.
+func ordered(pairs ...any) *yaml.Node {
+	object := &yaml.Node{Kind: yaml.MappingNode}
+	for i := 0; i < len(pairs); i += 2 {
+		value, ok := pairs[i+1].(*yaml.Node)
+		if !ok {
+			value = newNode(pairs[i+1])
+		}
+		putNode(object, pairs[i].(string), value)
+	}
+	return object
+}
+
+// copyNode returns a copy of n that shares nothing with it.
+func copyNode(n *yaml.Node) *yaml.Node {
+	c := *n
+	c.Content = make([]*yaml.Node, len(n.Content))
+	for i, part := range n.Content {
+		c.Content[i] = copyNode(part)
+	}
+	return &c
+}
