@@ -110,6 +110,12 @@ var errorSchemas = map[domain.Dialect]string{
 	domain.Chat: "Error", domain.Responses: "ResponsesError", domain.Messages: "MessagesError",
 }
 
+// gatewayRequests are the schemas of the requests of each inference API. Most of what
+// they hold is the gateway's business, and not checked.
+var gatewayRequests = map[domain.Dialect]string{
+	domain.Chat: "GatewayChatRequest", domain.Responses: "GatewayResponsesRequest", domain.Messages: "GatewayMessagesRequest",
+}
+
 // newOpenAPI returns the OpenAPI document of all that we serve, in YAML. It is
 // made of the route tables, the schema files, openAPIBase and descriptions.
 func newOpenAPI() ([]byte, error) {
@@ -228,7 +234,7 @@ func (d *openAPI) endpoints(schemas *schema.Schemas) (all []endpoint) {
 	for _, dialect := range slices.Sorted(maps.Keys(inferenceRoutes)) {
 		all = append(all, endpoint{
 			name: inferenceRoutes[dialect].name, method: http.MethodPost, path: string(dialect), security: keys,
-			body: requestBody("GatewayRequest", true), errors: errorSchemas[dialect],
+			body: requestBody(gatewayRequests[dialect], true), errors: errorSchemas[dialect],
 			refusals: []int{
 				http.StatusBadRequest, http.StatusUnauthorized, http.StatusForbidden, http.StatusNotFound,
 				http.StatusRequestTimeout, http.StatusRequestEntityTooLarge, http.StatusTooManyRequests, http.StatusInternalServerError, http.StatusServiceUnavailable,
@@ -242,7 +248,8 @@ func (d *openAPI) endpoints(schemas *schema.Schemas) (all []endpoint) {
 	for _, op := range adminRoutes() {
 		e := endpoint{
 			name: op.name, method: op.method, path: op.path, errors: "AdminError",
-			refusals: []int{http.StatusBadRequest, http.StatusNotFound, http.StatusInternalServerError, http.StatusServiceUnavailable},
+			needs: "A request by fetch needs an Origin header that Caddy allows.", parameters: []string{"Origin"},
+			refusals: []int{http.StatusBadRequest, http.StatusForbidden, http.StatusNotFound, http.StatusInternalServerError, http.StatusServiceUnavailable},
 			security: []any{}, servers: adminServers,
 		}
 		switch op.body {
@@ -347,7 +354,11 @@ func (d *openAPI) refusal(schema string, status int) (name string) {
 	if memberNode(d.responses, name) != nil {
 		return name
 	}
-	answer := map[string]any{"description": refusals[status], "content": jsonContent(schema)}
+	about := refusals[status]
+	if schema == "AdminError" && status == http.StatusForbidden {
+		about = "Caddy does not allow the request's Origin or Host."
+	}
+	answer := map[string]any{"description": about, "content": jsonContent(schema)}
 	header := map[int]string{http.StatusInternalServerError: "X-Request-Id", http.StatusServiceUnavailable: "Retry-After", http.StatusTooManyRequests: "Retry-After"}[status]
 	if header != "" && schema != "AdminError" {
 		answer["headers"] = map[string]any{header: referenceTo("headers", header)}

@@ -179,20 +179,22 @@ func variantsOf(discriminator *yaml.Node) (all []*variant) {
 var schemaName = regexp.MustCompile(`^[A-Z][A-Za-z0-9]*$`)
 
 // addFiles adds the schemas of all bodies, and those that they refer to. A schema with
-// a title becomes a component of that name, wherever it stands. A component that
-// openAPIBase has already is left as it is: it describes more than we check.
+// a title becomes a component of that name, wherever it stands.
 func (d *openAPI) addFiles(bodies []string) error {
-	w := schemaWriter{schemaFiles: d.files, written: make(map[string]bool), made: make(map[string]component)}
+	w := schemaWriter{schemaFiles: d.files, made: make(map[string]component)}
 	for name := range members(d.schemas) {
-		w.written[name] = true
+		if !slices.Contains(conversation, name) {
+			w.made[name] = component{source: "openapi.base.yaml"}
+		}
 	}
 	for _, file := range bodies {
 		w.addSchema(file)
 	}
 	for _, name := range slices.Sorted(maps.Keys(w.made)) {
-		s := w.made[name].schema
-		restyle(s)
-		putNode(d.schemas, name, s)
+		if s := w.made[name].schema; s != nil {
+			restyle(s)
+			putNode(d.schemas, name, s)
+		}
 	}
 	return errors.Join(w.errs...)
 }
@@ -203,15 +205,19 @@ func (d *openAPI) addFiles(bodies []string) error {
 // another component.
 type schemaWriter struct {
 	schemaFiles
-	written map[string]bool // components that openAPIBase has
-	made    map[string]component
-	errs    []error
+	made map[string]component // by name
+	errs []error
 }
 
 type component struct {
-	source string // what it is made of
-	schema *yaml.Node
+	source string     // what it is made of
+	schema *yaml.Node // nil where openAPIBase has it
 }
+
+// conversation are the components of openAPIBase that take the place of schemas of
+// the same title. A preset does not keep a conversation, so that we check less of it
+// than the document describes.
+var conversation = []string{"ChatUserMessage", "ChatAssistantMessage", "ChatToolMessage", "MessagesMessage", "ResponsesItem"}
 
 // addSchema makes a component of the schema of a name and returns a reference to it.
 func (w *schemaWriter) addSchema(name string) map[string]string {
@@ -235,7 +241,7 @@ func (w *schemaWriter) lift(s *yaml.Node, file, source string) map[string]string
 		w.errs = append(w.errs, fmt.Errorf("%s: has no title of letters and digits, which names it in the document: %q", source, name))
 	case again && made.source != source:
 		w.errs = append(w.errs, fmt.Errorf("%s and %s have the same title: %s", made.source, source, name))
-	case again, w.written[name]:
+	case again, slices.Contains(conversation, name):
 	default:
 		s = copyNode(s)
 		w.made[name] = component{source, s}
@@ -283,6 +289,9 @@ func (w *schemaWriter) convert(s *yaml.Node, file, place string) {
 			return
 		}
 		w.convert(sub, file, place)
+		if keyword == "properties" {
+			nameRequired(sub)
+		}
 	})
 	if ref := takeMember(s, "$ref"); ref != nil {
 		reference := w.addSchema(absolute(ref.Value, file))
@@ -290,7 +299,11 @@ func (w *schemaWriter) convert(s *yaml.Node, file, place string) {
 			*s = *newNode(reference)
 			return
 		}
-		putNode(s, "allOf", newNode([]any{reference})) // there are programs that see nothing beside $ref
+		parts := []any{reference} // there are programs that see nothing beside $ref
+		if memberNode(s, "required") != nil {
+			parts = append(parts, takeRules(s))
+		}
+		putNode(s, "allOf", newNode(parts))
 	}
 	if alternatives != nil || words != nil {
 		split(s, alternatives, words)
@@ -435,18 +448,18 @@ func split(s *yaml.Node, alternatives []any, words *yaml.Node) {
 			if properties != nil {
 				putNode(object, "properties", properties)
 			}
-			if alternatives != nil {
-				putNode(object, "anyOf", newNode(alternatives))
-			}
-			if types.Kind == yaml.ScalarNode {
-				s.Content = append(s.Content, object.Content...)
-				return
-			}
 			openObject(object)
+			if alternatives != nil {
+				object = ordered("allOf", []any{object, ordered("anyOf", alternatives)})
+			}
 			all = append(all, object)
 		default:
 			all = append(all, ordered("type", kind.Value))
 		}
+	}
+	if len(all) == 1 {
+		s.Content = append(s.Content, newNode(all[0]).Content...)
+		return
 	}
 	putNode(s, "anyOf", newNode(all))
 }
@@ -464,6 +477,37 @@ func openObject(s *yaml.Node) {
 		}
 	}
 	putNode(s, "additionalProperties", newNode(true))
+}
+
+// takeRules moves what a schema asks for into another one, without what tells of it.
+func takeRules(s *yaml.Node) *yaml.Node {
+	rules := &yaml.Node{Kind: yaml.MappingNode}
+	for keyword := range members(copyNode(s)) {
+		if !slices.Contains([]string{"title", "description", "deprecated"}, keyword) {
+			putNode(rules, keyword, takeMember(s, keyword))
+		}
+	}
+	nameRequired(rules)
+	return rules
+}
+
+// nameRequired lists what a schema requires among its properties: generators of
+// clients cannot require what they do not see there.
+func nameRequired(s *yaml.Node) {
+	required := memberNode(s, "required")
+	if required == nil || memberNode(s, "allOf") != nil || memberNode(s, "anyOf") != nil {
+		return
+	}
+	properties := takeMember(s, "properties")
+	if properties == nil {
+		properties = newNode(map[string]any{})
+	}
+	for _, name := range required.Content {
+		if memberNode(properties, name.Value) == nil {
+			putNode(properties, name.Value, newNode(map[string]any{}))
+		}
+	}
+	putNode(s, "properties", properties)
 }
 
 // eachSubschema calls visit with each schema right below s, with the keyword that it
