@@ -46,3 +46,20 @@ func TestOpenAPI(t *testing.T) {
 		t.Errorf("the admin endpoint answers %d with %d bytes, which are not those of openapi.yaml", response.StatusCode, len(got))
 	}
 }
+
+// TestOpenAPIClients generates clients from openapi.yaml with two generators, compiles
+// them, and uses them against the binary.
+func TestOpenAPIClients(t *testing.T) {
+	node := findNode(t)
+	description, err := filepath.Abs(filepath.Join(root, "openapi.yaml"))
+	if err != nil {
+		t.Fatal(err)
+	}
+	t.Logf("%s", run(t, "openapi", nil, node, "generate.mjs", description))
+	s := startWith(t, "inference", "reverse_proxy "+newUpstream(t).address())
+	for _, program := range []string{"hey.js", "fetch.js"} {
+		t.Run(program, func(t *testing.T) {
+			run(t, "openapi", nil, node, "generated/out/"+program, s.site, "http://"+s.admin, managementKey)
+		})
+	}
+}

@@ -33,9 +33,11 @@ func findNode(t *testing.T) string {
 	if err != nil {
 		unavailable(t, "node is not installed")
 	}
-	for folder, module := range map[string]string{"openrouter": "@openrouter/sdk", "openapi": "@seriousme/openapi-schema-validator"} {
-		if _, err := os.Stat(filepath.Join(folder, "node_modules", filepath.FromSlash(module), "package.json")); err != nil {
-			unavailable(t, "%s is not installed: npm install --prefix e2e/%s --ignore-scripts --no-package-lock", module, folder)
+	for folder, modules := range map[string][]string{"openrouter": {"@openrouter/sdk"}, "openapi": {"@seriousme/openapi-schema-validator", "@hey-api/openapi-ts"}} {
+		for _, module := range modules {
+			if _, err := os.Stat(filepath.Join(folder, "node_modules", filepath.FromSlash(module), "package.json")); err != nil {
+				unavailable(t, "%s is not installed: npm install --prefix e2e/%s --ignore-scripts --no-package-lock", module, folder)
+			}
 		}
 	}
 	return node
