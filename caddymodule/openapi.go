@@ -134,7 +134,7 @@ func newOpenAPI() ([]byte, error) {
 		responses: memberNode(components, "responses"),
 		paths:     make(map[string]map[string]any),
 	}
-	if d.files, err = readFiles(); err != nil {
+	if d.files, err = readFiles(schema.Files()); err != nil {
 		return nil, err
 	}
 	var bodies []string

@@ -78,9 +78,9 @@ func (d document) closed(s map[string]any) map[string]any {
 			}
 			var parts []any
 			for _, part := range value {
-				part := part.(map[string]any)
-				if part["description"] == nil || len(part) > 1 { // else it permits whatever the gateway answers
-					parts = append(parts, d.closed(part))
+				closed := d.closed(part.(map[string]any))
+				if closed["additionalProperties"] != true { // else it permits whatever the gateway answers
+					parts = append(parts, closed)
 				}
 			}
 			s[keyword] = parts

@@ -11,8 +11,6 @@ import (
 	"strings"
 
 	"go.yaml.in/yaml/v3"
-
-	"github.com/caddy-presets/caddy-presets/schema"
 )
 
 // schemaFiles are the schema files on their way into the document. Each schema that
@@ -30,15 +28,15 @@ type use struct {
 	otherwise        bool   // it is the default of a discriminator
 }
 
-// readFiles reads the schema files and finds who uses which schema.
-func readFiles() (schemaFiles, error) {
+// readFiles reads the schema files of a folder and finds who uses which schema.
+func readFiles(folder fs.FS) (schemaFiles, error) {
 	f := schemaFiles{make(map[string]*yaml.Node), make(map[string][]use)}
-	names, err := fs.Glob(schema.Files(), "*.json")
+	names, err := fs.Glob(folder, "*.json")
 	if err != nil {
 		return f, err
 	}
 	for _, file := range names {
-		text, err := fs.ReadFile(schema.Files(), file)
+		text, err := fs.ReadFile(folder, file)
 		if err != nil {
 			return f, err
 		}
@@ -199,10 +197,9 @@ func (d *openAPI) addFiles(bodies []string) error {
 	return errors.Join(w.errs...)
 }
 
-// schemaWriter makes components of schema files. What it writes says the same as the
-// files to a validator, in words that generators of clients understand: a type for
-// each variant of a discriminator and no if, where it matters, and no reference into
-// another component.
+// schemaWriter makes components of schema files. A validator finds the same by them as
+// by the files. Generators of clients understand them: each variant of a discriminator
+// is a type, and no reference leads into a component.
 type schemaWriter struct {
 	schemaFiles
 	made map[string]component // by name
@@ -215,8 +212,8 @@ type component struct {
 }
 
 // conversation are the components of openAPIBase that take the place of schemas of
-// the same title. A preset does not keep a conversation, so that we check less of it
-// than the document describes.
+// the same title. A preset does not keep a conversation. So the schema files check
+// less of it than the document describes.
 var conversation = []string{"ChatUserMessage", "ChatAssistantMessage", "ChatToolMessage", "MessagesMessage", "ResponsesItem"}
 
 // addSchema makes a component of the schema of a name and returns a reference to it.
@@ -251,8 +248,8 @@ func (w *schemaWriter) lift(s *yaml.Node, file, source string) map[string]string
 	return reference
 }
 
-// restrict makes a component of what a discriminator selects one of objects, with the
-// values that select it if it has no other use, and open if it is the default.
+// restrict makes a component that a discriminator selects one of objects. It gets the
+// values that select it, unless it has other uses. The default takes any members.
 func (w *schemaWriter) restrict(s *yaml.Node, source string) {
 	uses := w.uses[source]
 	if v := w.selection(source); v != nil {
@@ -272,8 +269,8 @@ func setType(s *yaml.Node, kind string) {
 	}
 }
 
-// convert replaces in a schema what only the schema package knows, and what
-// generators of clients do not. place is for errors.
+// convert replaces the keywords of the schema package, and those that generators of
+// clients do not understand. place is for errors.
 func (w *schemaWriter) convert(s *yaml.Node, file, place string) {
 	for _, keyword := range []string{"$schema", "$id", "$defs", "errorMessage"} {
 		takeMember(s, keyword)
@@ -311,9 +308,9 @@ func (w *schemaWriter) convert(s *yaml.Node, file, place string) {
 	openObject(s)
 }
 
-// alternatives takes the discriminator out of a schema, also one for objects that have
-// its property, and returns a schema for each of its variants. They say the same if
-// the property is required, which the schema package insists on.
+// alternatives takes the discriminator out of a schema and returns a schema for each
+// of its variants. A discriminator in then is for objects with its property, and else
+// for others. The schema package insists that the property is required.
 func (w *schemaWriter) alternatives(s *yaml.Node, file string) (all []any) {
 	discriminator := takeMember(s, "discriminator")
 	then := memberNode(s, "then")
@@ -367,6 +364,9 @@ func (w *schemaWriter) refuses(s *yaml.Node, property, name string) bool {
 	}
 	file, _, _ := strings.Cut(name, "#")
 	rule := w.at(absolute(ref.Value, file))
+	if rule == nil {
+		return false
+	}
 	not := memberNode(rule, "not")
 	return not != nil && len(not.Content) == 0
 }
@@ -437,7 +437,7 @@ func split(s *yaml.Node, alternatives []any, words *yaml.Node) {
 			all = append(all, text)
 		case "object":
 			required, properties := takeMember(s, "required"), takeMember(s, "properties")
-			if properties == nil && alternatives != nil { // each has the required one
+			if properties == nil && alternatives != nil && (required == nil || len(required.Content) == 1) { // which each has
 				all = append(all, alternatives...)
 				continue
 			}
@@ -464,8 +464,8 @@ func split(s *yaml.Node, alternatives []any, words *yaml.Node) {
 	putNode(s, "anyOf", newNode(all))
 }
 
-// openObject says of objects of which nothing is said that they may have any members,
-// as they may without it: generators of clients take them for empty ones.
+// openObject allows objects without properties any members, which changes nothing for
+// a validator. Generators of clients would take them for empty ones.
 func openObject(s *yaml.Node) {
 	types := memberNode(s, "type")
 	if types == nil || types.Value != "object" && !slices.ContainsFunc(types.Content, func(n *yaml.Node) bool { return n.Value == "object" }) {
@@ -479,7 +479,7 @@ func openObject(s *yaml.Node) {
 	putNode(s, "additionalProperties", newNode(true))
 }
 
-// takeRules moves what a schema asks for into another one, without what tells of it.
+// takeRules moves the rules of a schema into a schema of their own.
 func takeRules(s *yaml.Node) *yaml.Node {
 	rules := &yaml.Node{Kind: yaml.MappingNode}
 	for keyword := range members(copyNode(s)) {
@@ -554,12 +554,12 @@ func takeMember(object *yaml.Node, name string) *yaml.Node {
 // ordered returns a mapping of names and values in their order.
 func ordered(pairs ...any) *yaml.Node {
 	object := &yaml.Node{Kind: yaml.MappingNode}
-	for i := 0; i < len(pairs); i += 2 {
-		value, ok := pairs[i+1].(*yaml.Node)
+	for pair := range slices.Chunk(pairs, 2) {
+		value, ok := pair[1].(*yaml.Node)
 		if !ok {
-			value = newNode(pairs[i+1])
+			value = newNode(pair[1])
 		}
-		putNode(object, pairs[i].(string), value)
+		putNode(object, pair[0].(string), value)
 	}
 	return object
 }

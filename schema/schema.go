@@ -3,7 +3,7 @@
 // The rules are JSON Schemas (draft 2020-12), one file for each noun beside
 // this one, so that they can be read, diffed and used elsewhere. Three
 // keywords are ours: discriminator, shallow and errorMessage; each has a file
-// that tells what it means.
+// that tells what it means. A title names a component of the OpenAPI document.
 //
 // A body meets three stages. Its text is read strictly (read.go), the parts
 // that some rule looks at are turned into Go values (view.go), and those are
