@@ -37,6 +37,8 @@ type liveStore struct {
 
 	mu   sync.Mutex
 	keys map[*Handler][]domain.Principal // from the configuration
+
+	configuredKeys // a snapshot of keys
 }
 
 // goLive makes the store of h one that is live, until withdrawn.
@@ -56,6 +58,8 @@ func (h *Handler) goLive(name string, store domain.Store) {
 	h.live.mu.Lock()
 	defer h.live.mu.Unlock()
 	h.live.keys[h] = slices.Collect(maps.Values(h.keys))
+	h.live.publish(h.live.keys)
+	h.finder = keyFinder{h.keys, []*liveStore{h.live}}
 }
 
 // Destruct ends what would keep the store open though no configuration uses it.
@@ -70,6 +74,7 @@ func (h *Handler) withdraw() error {
 	}
 	h.live.mu.Lock()
 	delete(h.live.keys, h)
+	h.live.publish(h.live.keys)
 	h.live.mu.Unlock()
 	_, err := liveStores.Delete(h.storeName)
 	return err

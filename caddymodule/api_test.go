@@ -529,6 +529,7 @@ func newBareHandler(t testing.TB, store domain.Store) *Handler {
 			domain.HashSecret(managementSecret): {KeyID: "k", UserID: "ann", Kind: domain.ManagementKey},
 		},
 	}
+	h.finder = keyFinder{own: h.keys}
 	schemas, err := schema.Load()
 	if err != nil {
 		t.Fatal(err)

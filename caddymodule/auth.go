@@ -39,7 +39,7 @@ var errNoCredentials = &domain.Error{Kind: domain.Unauthenticated, Message: "Mis
 // authenticate finds out who sent the request (specification,
 // "Authentication").
 func (c *call) authenticate() error {
-	given := c.r.Header.Values("Authorization")
+	given := sentValues(c.r, "Authorization")
 	switch len(given) {
 	case 0:
 		return errNoCredentials
@@ -109,12 +109,6 @@ func (h *Handler) principal(ctx context.Context, key domain.KeyHash) (domain.Pri
 		return who, nil
 	}
 	return h.service.Authenticate(ctx, key)
-}
-
-// isConfigured reports whether the configuration names a secret.
-func (h *Handler) isConfigured(secret string) bool {
-	_, ok := h.keys[domain.HashSecret(secret)]
-	return ok
 }
 
 // provisionKeys returns the principals of all configured keys by the hash of

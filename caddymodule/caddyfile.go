@@ -37,7 +37,7 @@ func parseCaddyfile(h httpcaddyfile.Helper) (caddyhttp.MiddlewareHandler, error)
 //		keep_versions       <count>
 //		auth_failure_limit  <count> [<duration>]|off
 //		inference {
-//			keys          required|optional|off
+//			keys          everywhere|required|optional|off
 //			drop_fields   <field>...
 //			list_models   on|off
 //			max_body_size <size>
@@ -139,7 +139,7 @@ func (i *Inference) unmarshalSubdirective(d *caddyfile.Dispenser, name string) (
 	place := "inference: " + name
 	switch name {
 	case "keys":
-		if i.Keys, err = onlyArg(d, place, "required, everywhere, optional or off"); err != nil {
+		if i.Keys, err = onlyArg(d, place, "everywhere, required, optional or off"); err != nil {
 			return err
 		}
 		if err := checkKeys(i.Keys); err != nil {

@@ -95,6 +95,7 @@ type Handler struct {
 	schemas    *schema.Schemas
 	operations []operation
 	keys       map[domain.KeyHash]domain.Principal
+	finder     keyFinder // of keys that must not go upstream
 	failures   *failures // nil where there is no limit
 	storeName  string
 	live       *liveStore // set once the live store is registered
@@ -145,6 +146,7 @@ func (h *Handler) Provision(ctx caddy.Context) error {
 	if err := h.provisionStore(ctx); err != nil {
 		return err
 	}
+	h.guardServer(ctx)
 	h.warnOfLoggedKeys(ctx)
 	return nil
 }
@@ -271,9 +273,12 @@ func (h *Handler) ServeHTTP(w http.ResponseWriter, r *http.Request, next caddyht
 		h.metrics.request(c.op.name, status, time.Since(c.start))
 		return nil
 	case h.Inference != nil:
-		return h.infer(w, r, next)
+		sent := sentCredentials(r)
+		h.finder.stripOwnKeys(r)
+		return h.infer(w, r, sent, next)
 	default:
-		return next.ServeHTTP(w, r) // the gateway's: body unread, headers unedited
+		h.finder.stripOwnKeys(r)
+		return next.ServeHTTP(w, r) // the gateway's: body unread, other headers unedited
 	}
 }
 

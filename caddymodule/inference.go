@@ -22,12 +22,13 @@ import (
 // "@<version>" or "@<label>". A request that names no preset keeps its very
 // bytes. One that uses a server tool that its workspace has disabled is refused.
 type Inference struct {
-	// What becomes of credentials. A live key of ours always acts in its own
-	// workspace and never goes upstream. "required" refuses inference requests
-	// without one, and "everywhere" whatever else goes to the gateway, too;
-	// "optional" passes foreign credentials on and resolves in the
-	// workspace default; "off" does not look at credentials and resolves in
-	// the workspace default. Default: required
+	// Which requests need a live inference key of ours. With "everywhere" all
+	// that go to the gateway do. With "required" only inference requests do, and
+	// other routes are open to everyone. With "optional" other credentials pass,
+	// and their requests resolve in the workspace default. With "off" nothing is
+	// authenticated, and all requests resolve in the workspace default. A live key
+	// acts in its own workspace, unless this is "off". A key of ours never goes
+	// upstream. Default: everywhere
 	Keys string `json:"keys,omitempty"`
 
 	// Top-level fields that the gateway behind does not know. They are left
@@ -50,8 +51,8 @@ type Inference struct {
 }
 
 const (
-	keysRequired   = "required"
 	keysEverywhere = "everywhere"
+	keysRequired   = "required"
 	keysOptional   = "optional"
 	keysOff        = "off"
 
@@ -67,7 +68,7 @@ var neverDropped = []string{"model", "messages", "input", "instructions", "syste
 // provision sets defaults and prepares to resolve from store.
 func (i *Inference) provision(store domain.Store) error {
 	if i.Keys == "" {
-		i.Keys = keysRequired
+		i.Keys = keysEverywhere
 	}
 	if err := checkKeys(i.Keys); err != nil {
 		return fmt.Errorf("keys: %w", err)
@@ -104,7 +105,7 @@ func checkKeys(keys string) error {
 	case keysRequired, keysEverywhere, keysOptional, keysOff:
 		return nil
 	}
-	return fmt.Errorf("must be required, everywhere, optional or off, got %q", keys)
+	return fmt.Errorf("must be everywhere, required, optional or off, got %q", keys)
 }
 
 func checkDropField(field string) error {
@@ -120,18 +121,19 @@ func checkDropField(field string) error {
 // inferenceCall is one inference request.
 type inferenceCall struct {
 	call
+	sent    credentials // which are no longer in its headers, where they are ours
 	dialect domain.Dialect
 	dryRun  bool
 }
 
 // infer is the path of a request that is not ours to answer: authenticate,
-// read, resolve, and let the gateway answer.
-func (h *Handler) infer(w http.ResponseWriter, r *http.Request, next caddyhttp.Handler) error {
-	c := &inferenceCall{call: h.newCall(w, r)}
+// read, resolve, and let the gateway answer. r no longer has keys of ours; sent
+// has the credentials that came with it.
+func (h *Handler) infer(w http.ResponseWriter, r *http.Request, sent credentials, next caddyhttp.Handler) error {
+	c := &inferenceCall{call: h.newCall(w, r), sent: sent}
 	if c.notes != nil {
 		c.notes.rest = true
 	}
-	c.withholdTrailers()
 	switch c.dialect = h.dialectOf(r); {
 	case c.dialect != "":
 		return c.serve(next)
@@ -150,7 +152,7 @@ func (c *inferenceCall) pass(next caddyhttp.Handler) error {
 			return nil
 		}
 	case keysRequired, keysOptional:
-		c.withholdKeys()
+		c.identifyCaller()
 	}
 	return next.ServeHTTP(c.w, c.r)
 }

@@ -24,8 +24,8 @@ const (
 	foreignKey    = "sk-ant-foreign-key-of-the-tests"
 )
 
-// credentials are what may come with an inference request.
-type credentials struct {
+// credentialCase is what may come with an inference request.
+type credentialCase struct {
 	name    string
 	headers []string
 
@@ -60,7 +60,7 @@ func TestInferenceKeys(t *testing.T) {
 	apiKey := func(secret string) string { return "X-Api-Key: " + secret }
 	foreignLeft := [2][]string{{"Bearer " + foreignBearer}, nil}
 	foreignKeyLeft := [2][]string{nil, {foreignKey}}
-	cases := []credentials{
+	cases := []credentialCase{
 		{name: "none", required: 401, optional: 202, message: missing},
 		{name: "configured", headers: []string{bearer(inferenceSecret)}, required: 202, optional: 202},
 		{name: "live", headers: []string{bearer(live.secret)}, required: 202, optional: 202, team: true},

@@ -1142,7 +1142,7 @@ func TestInferenceJSON(t *testing.T) {
 		return err
 	}
 	for inference, problem := range map[string]string{
-		`{"keys":"nonsense"}`:                  `inference: keys: must be required, everywhere, optional or off, got "nonsense"`,
+		`{"keys":"nonsense"}`:                  `inference: keys: must be everywhere, required, optional or off, got "nonsense"`,
 		`{"keys":"Required"}`:                  "inference: keys: must be",
 		`{"max_body_size":-1}`:                 "inference: max_body_size and cache_size must be positive",
 		`{"cache_size":-1}`:                    "inference: max_body_size and cache_size must be positive",

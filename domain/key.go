@@ -316,10 +316,30 @@ func newSecret(kind KeyKind) string {
 	return body + string(sum[:])
 }
 
+// HiddenPrefix begins a mask: the text that stands for a credential where the
+// credential itself must not be seen. No secret begins so.
+const HiddenPrefix = "caddypresets_hidden_"
+
 // HoldsIssued reports whether text holds an issued secret, live or not, whole or
-// damaged: nobody else gives out secrets that begin so.
+// damaged, in any letter case, or a mask. It looks for the prefix, which nobody
+// else gives out. An encoded secret (base64, percent-encoding) is not found. It
+// does not allocate and takes time linear in the length of text.
 func HoldsIssued(text string) bool {
-	return strings.Contains(text, managementPrefix) || strings.Contains(text, inferencePrefix)
+	const name = len("caddypresets")
+	for at := 0; ; at++ {
+		next := strings.IndexByte(text[at:], '_') // rare in headers
+		if next < 0 {
+			return false
+		}
+		if at += next; at < name {
+			continue
+		}
+		for _, prefix := range [...]string{inferencePrefix, managementPrefix, HiddenPrefix} {
+			if start := at - name; len(text)-start >= len(prefix) && strings.EqualFold(text[start:start+len(prefix)], prefix) {
+				return true
+			}
+		}
+	}
 }
 
 // base62 are the digits of issued secrets, those of big.Int.

@@ -215,7 +215,7 @@ func rejectedConfigs(t *testing.T, s *server) (kinds []rejected) {
 		change(fmt.Sprintf("inference %s %v", member, value), because, func(_, h object) { h["inference"] = object{member: value} })
 	}
 	set("inference", []string{"on"}, "cannot unmarshal array")
-	inference("keys", "sometimes", "must be required, everywhere, optional or off")
+	inference("keys", "sometimes", "must be everywhere, required, optional or off")
 	inference("drop_fields", []string{"a field"}, "must be names of letters")
 	inference("drop_fields", []string{"messages"}, "cannot be dropped")
 	inference("max_body_size", -1, "must be positive")

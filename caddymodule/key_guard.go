@@ -1,0 +1,144 @@
+package caddymodule
+
+import (
+	"context"
+	"crypto/rand"
+	"crypto/sha256"
+	"encoding/hex"
+	"net"
+	"net/http"
+	"slices"
+	"strings"
+	"sync"
+
+	"github.com/caddyserver/caddy/v2"
+	"github.com/caddyserver/caddy/v2/modules/caddyhttp"
+
+	"github.com/caddy-presets/caddy-presets/domain"
+)
+
+// keyGuard masks keys of ours in the headers of each request before Caddy sees it.
+//
+// Caddy copies the headers for its access and error logs before any handler runs,
+// so no handler can keep a key out of them. The guard stands before Caddy's
+// server. Our handlers get the keys from the request's context (see sentValues);
+// all others, on every site of the server, see masks.
+type keyGuard struct {
+	next   http.Handler
+	finder keyFinder
+}
+
+func (g *keyGuard) ServeHTTP(w http.ResponseWriter, r *http.Request) {
+	g.next.ServeHTTP(w, g.finder.maskOwnKeys(r))
+}
+
+// guardServer puts a keyGuard before the server that h is provisioned for. It has
+// no effect on HTTP/3, whose server Caddy does not let modules reach.
+//
+// Caddy makes its http.Server after all modules are provisioned. The first that a
+// module can get hold of it is when the first connection comes in. Its ConnContext
+// functions then run before any goroutine reads the server's handler.
+func (h *Handler) guardServer(ctx caddy.Context) {
+	server, ok := ctx.Value(caddyhttp.ServerCtxKey).(*caddyhttp.Server)
+	if !ok {
+		return
+	}
+	var once sync.Once
+	server.RegisterConnContext(func(ctx context.Context, _ net.Conn) context.Context {
+		once.Do(func() {
+			if server, ok := ctx.Value(http.ServerContextKey).(*http.Server); ok {
+				guardStore(server, h.live)
+			}
+		})
+		return ctx
+	})
+}
+
+// guardStore adds the keys of a store to those that a server's guard masks.
+func guardStore(server *http.Server, store *liveStore) {
+	guard, ok := server.Handler.(*keyGuard)
+	if !ok {
+		guard = &keyGuard{next: server.Handler}
+		server.Handler = guard
+	}
+	if !slices.Contains(guard.finder.stores, store) {
+		guard.finder.stores = append(guard.finder.stores, store)
+	}
+}
+
+// hiddenKey is a credential that was masked in a request.
+type hiddenKey struct{ mask, credential string }
+
+// hiddenKeysCtxKey is the context key of a request's []hiddenKey.
+type hiddenKeysCtxKey struct{}
+
+// maskOwnKeys masks the headers of r that hold a key of ours and returns a request
+// that knows what they were. A header whose name holds a key is removed. Without
+// such headers it returns r and does not allocate.
+func (f keyFinder) maskOwnKeys(r *http.Request) *http.Request {
+	var hidden []hiddenKey
+	for name, values := range r.Header {
+		if !f.isOwn(name, values) {
+			continue
+		}
+		if domain.HoldsIssued(name) {
+			delete(r.Header, name)
+			continue
+		}
+		for i, value := range values {
+			scheme, credential := cutScheme(value)
+			mask := maskOf(credential)
+			hidden = append(hidden, hiddenKey{mask, credential})
+			values[i] = scheme + mask
+		}
+	}
+	if hidden == nil {
+		return r
+	}
+	return r.WithContext(context.WithValue(r.Context(), hiddenKeysCtxKey{}, hidden))
+}
+
+// cutScheme cuts value behind a Bearer or Basic scheme, for which matchers look.
+func cutScheme(value string) (scheme, rest string) {
+	const length = len("Bearer ")
+	for _, known := range [...]string{"Bearer ", "Basic "} {
+		if len(value) > length && strings.EqualFold(value[:len(known)], known) {
+			return value[:len(known)], value[len(known):]
+		}
+	}
+	return "", value
+}
+
+// maskSecret makes masks worthless for guessing at the credentials behind them.
+var maskSecret = func() (secret [sha256.Size]byte) {
+	_, _ = rand.Read(secret[:]) // never fails
+	return secret
+}()
+
+// maskOf returns the mask of a credential: the same for the same credential as
+// long as the process lives, so that logs and rate limits can tell keys apart.
+func maskOf(credential string) string {
+	var text [256]byte // most credentials fit, and need no memory then
+	sum := sha256.Sum256(append(append(text[:0], maskSecret[:]...), credential...))
+	return domain.HiddenPrefix + hex.EncodeToString(sum[:8])
+}
+
+// sentValues returns the values of a header with the credentials that the client
+// sent in it. A handler before ours may have made it of another header.
+func sentValues(r *http.Request, name string) []string {
+	values := r.Header.Values(name)
+	if len(values) == 0 {
+		return nil
+	}
+	hidden, _ := r.Context().Value(hiddenKeysCtxKey{}).([]hiddenKey)
+	if hidden == nil {
+		return values
+	}
+	sent := slices.Clone(values)
+	for i := range sent {
+		for _, h := range hidden {
+			sent[i] = strings.ReplaceAll(sent[i], h.mask, h.credential)
+		}
+	}
+	return sent
+}

@@ -1,0 +1,205 @@
+package caddymodule
+
+import (
+	"encoding/base64"
+	"io"
+	"iter"
+	"maps"
+	"net/http"
+	"strings"
+	"sync/atomic"
+
+	"github.com/caddy-presets/caddy-presets/domain"
+)
+
+// configuredKeys is a snapshot of the configured keys of one store, whichever
+// site configures them. Readers take no lock.
+type configuredKeys struct {
+	snapshot atomic.Pointer[map[domain.KeyHash]struct{}]
+}
+
+// publish makes the keys of all handlers the ones that has knows.
+func (k *configuredKeys) publish(keys map[*Handler][]domain.Principal) {
+	hashes := make(map[domain.KeyHash]struct{})
+	for _, principals := range keys {
+		for _, who := range principals {
+			hashes[who.Hash] = struct{}{}
+		}
+	}
+	k.snapshot.Store(&hashes)
+}
+
+func (k *configuredKeys) has(key domain.KeyHash) bool {
+	hashes := k.snapshot.Load()
+	if hashes == nil {
+		return false
+	}
+	_, ok := (*hashes)[key]
+	return ok
+}
+
+// keyFinder finds keys of ours, management and inference keys alike. An issued key
+// is found in any header, live or not, by its prefix. A configured key has no form
+// of its own. It is found in the headers of isKeyHeader, as a whole token.
+type keyFinder struct {
+	own    map[domain.KeyHash]domain.Principal // of one handler, also after a reload withdrew it
+	stores []*liveStore
+}
+
+// isKeyHeader reports whether clients of AI gateways put their key in a header of
+// this canonical name.
+func isKeyHeader(name string) bool {
+	switch name {
+	case "Authorization", "X-Api-Key", "Api-Key", "X-Goog-Api-Key":
+		return true
+	}
+	return false
+}
+
+// stripOwnKeys removes all headers and trailers that hold a key of ours, with all
+// of their values. It does nothing to others.
+//
+// Trailers come with the end of the body. They are removed before the reader sees
+// that end. Where no trailer is announced none goes on; where one is, all that are
+// sent do.
+func (f keyFinder) stripOwnKeys(r *http.Request) {
+	maps.DeleteFunc(r.Header, f.isOwn)
+	if len(r.Trailer) > 0 {
+		maps.DeleteFunc(r.Trailer, f.isOwn) // announced names
+		r.Body = &trailed{r.Body, f, r.Trailer}
+	}
+}
+
+// trailed is a body with trailers, which are there once it has ended.
+type trailed struct {
+	io.ReadCloser
+	finder  keyFinder
+	trailer http.Header
+}
+
+func (t *trailed) Read(p []byte) (int, error) {
+	n, err := t.ReadCloser.Read(p)
+	if err == io.EOF {
+		maps.DeleteFunc(t.trailer, t.finder.isOwn)
+	}
+	return n, err
+}
+
+// isOwn reports whether a header or trailer holds a key of ours, or a mask of one.
+func (f keyFinder) isOwn(name string, values []string) bool {
+	if domain.HoldsIssued(name) {
+		return true
+	}
+	mayBeConfigured := isKeyHeader(name)
+	for _, value := range values {
+		if domain.HoldsIssued(value) || mayBeConfigured && f.holdsUnmarked(value) {
+			return true
+		}
+	}
+	return false
+}
+
+// holdsKey reports whether the value of a credential header holds a key of ours.
+func (f keyFinder) holdsKey(value string) bool {
+	return domain.HoldsIssued(value) || f.holdsUnmarked(value)
+}
+
+// holdsUnmarked reports whether the value of a credential header holds a key of
+// ours that its text does not show: a configured one, or one in Basic credentials.
+func (f keyFinder) holdsUnmarked(value string) bool {
+	if f.holdsConfigured(value) {
+		return true
+	}
+	before := ""
+	for part := range parts(value, wrapping+"=") { // base64 ends in one
+		if strings.EqualFold(before, "Basic") {
+			if text, ok := decodeBasic(part); ok && (domain.HoldsIssued(text) || f.isConfigured(text) || f.holdsConfigured(text)) {
+				return true
+			}
+		}
+		before = part
+	}
+	return false
+}
+
+// wrapping is what may stand around a key, or between it and something else.
+const wrapping = " \t,;\"'\\<>()[]{}"
+
+// joining is what may stand between a key and its name.
+const joining = ":="
+
+// holdsConfigured reports whether a configured key is a token of text: alone, after
+// a scheme, after a name (key:K, key=K), in quotes or brackets. A key with letters
+// or digits joined to it is another token, and not found.
+func (f keyFinder) holdsConfigured(text string) bool {
+	secret := secretOf(text)
+	if f.isConfigured(secret) {
+		return true
+	}
+	isOther := func(token string) bool {
+		return len(token) >= minSecret && token != secret && f.isConfigured(token)
+	}
+	for _, separators := range [...]string{wrapping, wrapping + joining} {
+		for token := range parts(text, separators) {
+			if isOther(token) {
+				return true
+			}
+		}
+	}
+	// A key may hold separators itself, so both sides of each separator are tried.
+	// A few per word suffice; trying all would cost the square of their number.
+	const most = 16
+	for word := range parts(text, " \t") {
+		if isOther(strings.Trim(word, wrapping)) {
+			return true
+		}
+		for i, n := 0, 0; i < len(word) && n < most; i++ {
+			if !strings.Contains(joining+",;", word[i:i+1]) {
+				continue
+			}
+			n++
+			for _, side := range [...]string{word[:i], word[i+1:]} {
+				if isOther(side) || isOther(strings.Trim(side, wrapping)) {
+					return true
+				}
+			}
+		}
+	}
+	return false
+}
+
+func (f keyFinder) isConfigured(secret string) bool {
+	if secret == "" {
+		return false
+	}
+	key := domain.HashSecret(secret)
+	if _, ok := f.own[key]; ok {
+		return true
+	}
+	for _, store := range f.stores {
+		if store.has(key) {
+			return true
+		}
+	}
+	return false
+}
+
+// secretOf returns the credential in the value of a credential header: the last
+// word, whatever scheme stands before it.
+func secretOf(value string) string {
+	return value[strings.LastIndexAny(value, " \t")+1:]
+}
+
+// parts returns what is between separators in a value.
+func parts(value, separators string) iter.Seq[string] {
+	return strings.FieldsFuncSeq(value, func(r rune) bool { return strings.ContainsRune(separators, r) })
+}
+
+// standard64 turns the letters of base64url into those of base64.
+var standard64 = strings.NewReplacer("-", "+", "_", "/")
+
+// decodeBasic decodes Basic credentials, which come without padding.
+func decodeBasic(encoded string) (string, bool) {
+	text, err := base64.RawStdEncoding.DecodeString(standard64.Replace(encoded))
+	return string(text), err == nil
+}
