@@ -283,8 +283,7 @@ func TestAuthFailureLimit(t *testing.T) {
 	known, issued := s.issue(`{"kind":"management"}`).secret, s.issue(`{"kind":"management"}`).secret
 	caller := s.issue(`{"kind":"inference"}`).secret
 	revoked := s.issue(`{"kind":"management"}`)
-	s.logFormat = withoutAPIKeys
-	s.reload(limited("5 24h") + "\ninference {\nlist_models on\n}")
+	s.reload(limited("5 24h") + "\ninference {\nkeys required\nlist_models on\n}")
 	get := func(secret string) response { return s.do("GET", "/v1/workspaces/default", "", bearer(secret)) }
 
 	get(known).want(t, 200)
@@ -334,8 +333,8 @@ func TestAuthFailureLimit(t *testing.T) {
 	send(t, "DELETE", "http://"+s.admin+"/presets/keys/"+revoked.id, "").want(t, 200)
 	refused("a key that worked, and was revoked", get(revoked.secret), plain)
 	refused("again", get(revoked.secret), plain)
-	// On other routes a key that is not looked at is withheld all the same, and is
-	// nobody's; and what is not ours is no business of ours.
+	// On other routes a key is stripped without being authenticated, and other
+	// credentials pass.
 	s.do("GET", "/v1/other", "", bearer(issued)).want(t, 202)
 	s.do("GET", "/v1/other", "", bearer(foreignBearer)).want(t, 202)
 	if s.upstream.saw(issued) || !s.upstream.saw(foreignBearer) {

@@ -29,7 +29,7 @@ const (
 // send, and none of ours; no key reaches it; and what comes next on the connection
 // is understood as what it is.
 func TestHostileRequests(t *testing.T) {
-	s := start(t, inferring("list_models on"))
+	s := start(t, inferring("keys required", "list_models on"))
 	s.preset("p", `{"model":"m"}`)
 	try := func(name, request string, want ...int) {
 		t.Helper()
@@ -271,7 +271,7 @@ func cutLast(want []int) (statuses []int, last int, ends bool) {
 
 // HTTP/2 that nobody asked for is HTTP/2, and what is no frame of it ends it.
 func TestHTTP2WithoutAsking(t *testing.T) {
-	s := start(t, inferring())
+	s := start(t, inferring("keys required"))
 	conn, err := net.Dial("tcp", s.address)
 	if err != nil {
 		t.Fatal(err)
@@ -287,7 +287,7 @@ func TestHTTP2WithoutAsking(t *testing.T) {
 
 // A chunk of any size takes no memory on its word, and no longer than a body may.
 func TestHugeChunks(t *testing.T) {
-	s := start(t, inferring())
+	s := start(t, inferring("keys required"))
 	bodyTimeout = 50 * time.Millisecond
 	defer func() { bodyTimeout = time.Minute }()
 	for path, secret := range map[string]string{"/v1/presets/q/responses": managementSecret, chatPath: inferenceSecret} {

