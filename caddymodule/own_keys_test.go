@@ -1,0 +1,372 @@
+package caddymodule
+
+import (
+	"context"
+	"crypto/tls"
+	"encoding/base64"
+	"fmt"
+	"io"
+	"net"
+	"net/http"
+	"net/http/httptest"
+	"slices"
+	"strings"
+	"sync"
+	"testing"
+
+	"github.com/quic-go/quic-go/http3"
+
+	"github.com/caddy-presets/caddy-presets/domain"
+)
+
+// No key of ours goes upstream, whatever the block inference says or whether there
+// is one, on any route, in any header or trailer. Nor is it in a log.
+func TestNoBranchPassesOwnKeys(t *testing.T) {
+	s := start(t, standard)
+	keys := []string{managementSecret, inferenceSecret, s.issue(`{"kind":"inference"}`).secret, s.issue(`{"kind":"management"}`).secret}
+	revoked := s.issue(`{"kind":"inference"}`)
+	send(t, "DELETE", "http://"+s.admin+"/presets/keys/"+revoked.id, "").want(t, 200)
+	keys = append(keys, revoked.secret, keys[2][:30]) // damaged
+	for _, subdirectives := range []string{
+		standard, inferring("keys off"), inferring("keys optional"), inferring("keys required"), inferring("keys everywhere"), inferring("list_models on"),
+	} {
+		s.reload(subdirectives)
+		passed := 0
+		for i, key := range keys {
+			for _, place := range placesOf(key, i > 1) {
+				for _, path := range []string{chatPath, "/v1/embeddings", "/v1/models", "/api/delete"} {
+					headers, trailers := []string{bearer(inferenceSecret)}, []string{"X-Checksum: 1"}
+					if place.trailer {
+						trailers = append(trailers, place.name+": "+place.value)
+					} else {
+						headers = append(headers, place.name+": "+place.value)
+					}
+					if exchange(t, s.address, postChunked(path, `{"model":"m"}`, trailers, headers...)).status == 202 {
+						passed++
+					}
+				}
+			}
+		}
+		if passed < 100 || len(s.upstream.all()) != passed {
+			t.Errorf("%s: %d requests passed", subdirectives, passed)
+		}
+		if text := leaked(s.upstream.wire.Bytes(), append(keys, domain.HiddenPrefix)); text != "" {
+			t.Errorf("%s: the gateway got %s", subdirectives, text)
+		}
+		s.upstream.wire.Reset()
+	}
+	if text := leaked([]byte(s.logs()), keys); text != "" {
+		t.Errorf("the log holds %s", text)
+	}
+}
+
+// Other credentials pass unchanged, with what looks like a key of ours and is none.
+func TestOtherCredentialsPass(t *testing.T) {
+	s := start(t, standard)
+	others := []string{
+		"Authorization: Bearer " + foreignBearer, "X-Api-Key: " + foreignKey, "Api-Key: key:x", "X-Goog-Api-Key: <y>", "Cookie: _caddypresets=1; caddypresets_other_=2",
+		"Sec-Websocket-Protocol: realtime, openai-insecure-api-key.sk-x", "X-Whatever: ____ presets_inf_x caddypresets-inf-x", "Proxy-Connection: x",
+	}
+	for _, subdirectives := range []string{standard, inferring("keys off"), inferring("keys optional"), inferring("keys required")} {
+		s.reload(subdirectives)
+		exchange(t, s.address, postChunked("/v1/embeddings", "{}", []string{"X-Trailer: " + foreignKey}, others...)).want(t, 202)
+		got := s.upstream.one(t)
+		for _, other := range others[:len(others)-1] {
+			if name, value, _ := strings.Cut(other, ": "); got.header.Get(name) != value {
+				t.Errorf("%s: got %s %q, want %q", subdirectives, name, got.header.Get(name), value)
+			}
+		}
+		if got.trailer.Get("X-Trailer") != foreignKey {
+			t.Errorf("%s: got trailers %v", subdirectives, got.trailer)
+		}
+	}
+}
+
+// A configured key is found as a token, with what stands around tokens, and the
+// tokens that only hold it are not.
+func TestConfiguredKeysAreTokens(t *testing.T) {
+	const key = "a-configured-key/of=the:tests"
+	f := keyFinder{own: map[domain.KeyHash]domain.Principal{domain.HashSecret(key): {}}}
+	for text, want := range map[string]bool{
+		"K": true, "Bearer K": true, "Bearer  K": true, "Bearer\tK": true, "Token K ": true, "key:K": true, "key=K": true, "key: K": true, "<K>": true, "Bearer <K>": true,
+		`"K"`: true, `'K',`: true, "(K)": true, "[K]": true, "{K}": true, "a, K, b": true, "a;K": true, "key:<K>": true, `key="K"`: true, "K:": true, "ann:K": true, "K x": true,
+		"Basic " + base64.StdEncoding.EncodeToString([]byte("ann:"+key)): true,
+		"Kx": false, "xK": false, "K-2": false, "x.K": false, "": false, "Bearer": false, " ": false, "Bearer " + foreignBearer: false,
+		strings.Repeat(":", 20_000): false, strings.Repeat("a=", 10_000): false,
+	} {
+		if got := f.holdsKey(strings.ReplaceAll(text, "K", key)); got != want {
+			t.Errorf("%.60q: got %t, want %t", text, got, want)
+		}
+	}
+	for _, name := range []string{"Authorization", "X-Api-Key", "Api-Key", "X-Goog-Api-Key"} {
+		r := &http.Request{Header: http.Header{name: {"other", "Bearer " + key, "another"}, "X-Whatever": {key}}}
+		f.stripOwnKeys(r)
+		if len(r.Header) != 1 || r.Header["X-Whatever"] == nil {
+			t.Errorf("%s: got %v, want all values of the one header gone, and no other", name, r.Header)
+		}
+	}
+}
+
+// A configured key is a key of every site of its store, wherever it is configured,
+// also on another server, and for as long as some configuration has it.
+func TestKeysOfOtherSites(t *testing.T) {
+	const theirs = "inference-secret-of-another-site"
+	s := start(t, standard)
+	other := freeAddress(t)
+	load := func(ours, others string) {
+		t.Helper()
+		site := fmt.Sprintf("presets {\nstorage badger %s\n%s\n}", s.folder, others)
+		if err := s.load(s.site(ours) + s.siteAt(other, site)); err != nil {
+			t.Fatal(err)
+		}
+	}
+	passes := func(key string) bool {
+		t.Helper()
+		exchange(t, s.address, post("/v1/embeddings", "{}", "X-Api-Key: "+key)).want(t, 202)
+		return s.upstream.one(t).header.Get("X-Api-Key") != ""
+	}
+	with, without := standard+"\ninference_key "+theirs, standard
+	for _, ours := range []string{standard, inferring("keys off"), inferring("keys required")} {
+		load(ours, with)
+		if passes(theirs) || !passes(foreignKey) {
+			t.Errorf("%s: the key of another site passed, or one of nobody did not", ours)
+		}
+		load(ours, with) // the old one is withdrawn after the new one came
+		if passes(theirs) {
+			t.Errorf("%s: the key of another site passed after a reload", ours)
+		}
+		if err := s.load(s.site(ours) + s.siteAt(other, "presets {\nbase_path nothing\n}")); err == nil {
+			t.Fatal("the configuration was not rejected")
+		}
+		if passes(theirs) {
+			t.Errorf("%s: the key of another site passed after a rejected reload", ours)
+		}
+		load(ours, without)
+		if !passes(theirs) {
+			t.Errorf("%s: a key that no configuration has is no key", ours)
+		}
+	}
+	// The log of the site that does not have the key does not show it either.
+	load(standard, with)
+	before := len(s.logs())
+	if s.logged(func() { passes(theirs) }) == nil || strings.Contains(s.logs()[before:], theirs) {
+		t.Error("the log holds the key of another site")
+	}
+}
+
+// Handlers before ours, other sites of the server, and logs with log_credentials see
+// masks. Ours sees the keys, also where another handler has moved them.
+func TestMasksOfKeys(t *testing.T) {
+	s := start(t, standard)
+	s.options = "servers {\nprotocols h1 h2c\nlog_credentials\n}"
+	_, port, _ := net.SplitHostPort(s.address)
+	upstream := s.upstream.Listener.Addr().String()
+	site := fmt.Sprintf(`http://ours.test:%[1]s {
+		bind 127.0.0.1
+		log
+		@moved header Api-Key *
+		request_header @moved Authorization "Bearer {http.request.header.Api-Key}"
+		log_append seen {http.request.header.Authorization}
+		presets {
+			storage badger %[2]s
+			%[3]s
+			inference
+		}
+		reverse_proxy %[4]s
+	}
+	http://other.test:%[1]s {
+		bind 127.0.0.1
+		log
+		@bearer header Authorization "Bearer *"
+		header @bearer X-Matched yes
+		reverse_proxy %[4]s
+	}
+	`, port, s.folder, standard, upstream)
+	if err := s.load(site); err != nil {
+		t.Fatal(err)
+	}
+	issued, another := s.issue(`{"kind":"inference"}`).secret, s.issue(`{"kind":"inference"}`).secret
+	ask := func(host, path string, headers ...string) (response, []received) {
+		t.Helper()
+		request := strings.Replace(post(path, `{"model":"m"}`, headers...), "Host: gateway.test", "Host: "+host, 1)
+		return exchange(t, s.address, request), s.upstream.all()
+	}
+	for _, secret := range []string{issued, inferenceSecret} {
+		for _, headers := range [][]string{{bearer(secret)}, {"X-Api-Key: " + secret}, {"Api-Key: " + secret}, {"Authorization: bearer  " + secret}} {
+			r, got := ask("ours.test", chatPath, headers...)
+			r.want(t, 202)
+			if len(got) != 1 || got[0].header.Get("Authorization")+got[0].header.Get("X-Api-Key")+got[0].header.Get("Api-Key") != "" {
+				t.Errorf("%q: the gateway got %v", headers, got)
+			}
+		}
+	}
+	r, _ := ask("ours.test", "/v1/presets", bearer(issued)) // answered by us
+	r.want(t, 405)
+	r = s.do("GET", "/v1/presets", "", bearer(issued))
+	if r.header.Get("X-Gateway") != "" {
+		t.Error("the host is not looked at")
+	}
+
+	masks := make(map[string]bool)
+	for _, secret := range []string{issued, issued, inferenceSecret, another} {
+		r, got := ask("other.test", chatPath, bearer(secret), "Cookie: key="+issued)
+		mask, isMask := strings.CutPrefix(got[0].header.Get("Authorization"), "Bearer "+domain.HiddenPrefix)
+		if r.header.Get("X-Matched") != "yes" || !isMask || len(mask) != 16 || !strings.HasPrefix(got[0].header.Get("Cookie"), domain.HiddenPrefix) {
+			t.Errorf("another site got %v", got)
+		}
+		masks[mask] = true
+	}
+	if len(masks) != 3 {
+		t.Errorf("got %d masks of three keys", len(masks))
+	}
+	// A mask is worth nothing.
+	for mask := range masks {
+		r, _ := ask("ours.test", chatPath, bearer(domain.HiddenPrefix+mask))
+		r.want(t, 401, "Invalid credentials")
+	}
+	r, got := ask("other.test", chatPath, bearer(foreignBearer))
+	if r.header.Get("X-Matched") != "yes" || got[0].header.Get("Authorization") != "Bearer "+foreignBearer {
+		t.Errorf("another site got %v, want the credential of another's as it is", got)
+	}
+	logs := s.logs()
+	if text := leaked([]byte(logs), []string{issued, another, inferenceSecret}); text != "" {
+		t.Errorf("the log holds %s", text)
+	}
+	if !strings.Contains(logs, domain.HiddenPrefix) || !strings.Contains(logs, foreignBearer) {
+		t.Error("the log shows no credentials, though it is told to")
+	}
+}
+
+// The guard is in place before the first request, on each listener and for each
+// protocol. (The race detector has its say here.)
+func TestGuardOfFirstConnections(t *testing.T) {
+	s := start(t, standard)
+	s.options = "servers {\nprotocols h1 h2c\n}"
+	for range 5 {
+		folder := t.TempDir()
+		sockets := []string{folder + "/a", folder + "/b"}
+		var sites strings.Builder
+		for i, host := range []string{"one.test", "two.test"} {
+			fmt.Fprintf(&sites, "http://%s {\nbind unix/%s unix/%s\nlog\npresets {\nstorage badger %s%d\n%s\n}\nrespond 202\n}\n", host, sockets[0], sockets[1], s.folder, i, standard)
+		}
+		if err := s.load(sites.String()); err != nil {
+			t.Fatal(err)
+		}
+		var wg sync.WaitGroup
+		for i, socket := range slices.Concat(sockets, sockets, sockets) {
+			for _, client := range clientsOf(socket) {
+				wg.Go(func() {
+					request, _ := http.NewRequest("GET", []string{"http://one.test", "http://two.test"}[i/2%2], nil)
+					request.Header.Set("X-Api-Key", inferenceSecret)
+					answer, err := client.Do(request)
+					if err != nil {
+						t.Error(err)
+						return
+					}
+					answer.Body.Close()
+				})
+			}
+		}
+		wg.Wait()
+	}
+	if !s.eventually(func() bool { return strings.Count(s.logs(), `"handled request"`) >= 60 }) {
+		t.Error("the requests are not in the log")
+	}
+	if strings.Contains(s.logs(), inferenceSecret) {
+		t.Error("the log holds a key")
+	}
+}
+
+// Over HTTP/3, where no guard stands before Caddy, keys act and are stripped all the
+// same.
+func TestOwnKeysOverHTTP3(t *testing.T) {
+	s := start(t, standard)
+	issued := s.issue(`{"kind":"inference"}`).secret
+	_, port, _ := net.SplitHostPort(s.address)
+	s.options = "skip_install_trust\nauto_https disable_redirects"
+	site := strings.Replace(s.site(inferring("keys required")), "http://:"+port+" {\n", "https://gateway.test:"+port+" {\ntls internal\n", 1)
+	if err := s.load(site); err != nil {
+		t.Fatal(err)
+	}
+	transport := &http3.Transport{TLSClientConfig: &tls.Config{InsecureSkipVerify: true, ServerName: "gateway.test"}} //nolint:gosec // of the tests
+	defer transport.Close()
+	ask := func(path string, headers ...string) (int, error) {
+		request, err := http.NewRequestWithContext(context.Background(), "POST", "https://127.0.0.1:"+port+path, strings.NewReader(`{"model":"m"}`))
+		if err != nil {
+			return 0, err
+		}
+		request.Host = "gateway.test"
+		for _, h := range headers {
+			name, value, _ := strings.Cut(h, ": ")
+			request.Header.Add(name, value)
+		}
+		answer, err := transport.RoundTrip(request)
+		if err != nil {
+			return 0, err
+		}
+		defer answer.Body.Close()
+		_, err = io.Copy(io.Discard, answer.Body)
+		return answer.StatusCode, err
+	}
+	var err error
+	if !s.eventually(func() bool { _, err = ask("/v1/embeddings"); return err == nil }) { // once there is a certificate
+		t.Fatal(err)
+	}
+	s.upstream.all()
+	for _, secret := range []string{issued, inferenceSecret} {
+		for _, path := range []string{chatPath, "/v1/embeddings"} {
+			for _, header := range []string{bearer(secret), "X-Api-Key: " + secret} {
+				if status, err := ask(path, header, "Api-Key: key:"+secret, "X-Goog-Api-Key: <"+secret+">"); status != 202 || err != nil {
+					t.Errorf("%s with %.20q: got %d, %v", path, header, status, err)
+				}
+				s.upstream.one(t)
+			}
+		}
+	}
+	if s.upstream.saw(issued) || s.upstream.saw(inferenceSecret) {
+		t.Error("the gateway saw a key")
+	}
+}
+
+// A newcomer's bare inference lets no stranger to the gateway.
+func TestBareInferenceIsClosed(t *testing.T) {
+	s := start(t, standard+"\ninference")
+	for _, request := range []string{"DELETE /api/delete", "POST /api/generate", "GET /v1/models", "POST /v1/embeddings", "POST " + chatPath, "GET /"} {
+		method, path, _ := strings.Cut(request, " ")
+		s.do(method, path, "").want(t, 401)
+		s.do(method, path, "", bearer(foreignBearer)).want(t, 401)
+		s.upstream.none(t)
+		s.do(method, path, "{}", bearer(inferenceSecret)).want(t, 202)
+		s.upstream.one(t)
+	}
+}
+
+// sdkHeaders are what a client library sends.
+func sdkHeaders(authorization string) http.Header {
+	return http.Header{
+		"Authorization": {authorization}, "Content-Type": {"application/json"}, "Accept": {"application/json"}, "Accept-Encoding": {"gzip, deflate"},
+		"User-Agent": {"OpenAI/Python 1.99.0"}, "X-Stainless-Lang": {"python"}, "X-Stainless-Package-Version": {"1.99.0"}, "X-Stainless-Os": {"Linux"},
+		"X-Stainless-Runtime-Version": {"3.13.1"}, "X-Request-Id": {"01a1fd9a-8272-7f39-a41b-d0ecb9aea248"}, "Connection": {"keep-alive"},
+	}
+}
+
+// BenchmarkKeyGuard measures what each request costs before Caddy sees it.
+func BenchmarkKeyGuard(b *testing.B) {
+	guard := &keyGuard{next: http.HandlerFunc(func(http.ResponseWriter, *http.Request) {}), finder: keyFinder{stores: []*liveStore{new(liveStore)}}}
+	guard.finder.stores[0].publish(map[*Handler][]domain.Principal{nil: {{Hash: domain.HashSecret(inferenceSecret)}}})
+	for name, authorization := range map[string]string{
+		"another's key": "Bearer " + foreignBearer, "issued key": "Bearer caddypresets_inf_" + strings.Repeat("x", 49), "configured key": "Bearer " + inferenceSecret,
+	} {
+		b.Run(name, func(b *testing.B) {
+			r := httptest.NewRequest("POST", chatPath, nil)
+			r.Header = sdkHeaders("")
+			values := []string{""}
+			b.ReportAllocs()
+			for b.Loop() {
+				values[0] = authorization
+				r.Header["Authorization"] = values
+				guard.ServeHTTP(nil, r)
+			}
+		})
+	}
+}
