@@ -79,6 +79,7 @@ type call struct {
 
 	repl  *caddy.Replacer // nil without Caddy around us, as notes
 	notes *notes
+	id    string // see requestID
 
 	envelope func(problem) any // of errors
 
@@ -134,10 +135,14 @@ func (c *call) serve() (answer, error) {
 		return answer{}, err
 	}
 	a, err := c.op.run(c)
-	if err != nil || c.op.method != http.MethodGet {
+	if err != nil {
 		return a, err
 	}
-	return c.unlessKnown(a)
+	if c.op.method == http.MethodGet {
+		return c.unlessKnown(a)
+	}
+	c.nameIgnored()
+	return a, nil
 }
 
 // match finds the operation of the path and method. What we do not offer is

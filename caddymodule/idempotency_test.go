@@ -2,6 +2,7 @@ package caddymodule
 
 import (
 	"fmt"
+	"slices"
 	"strings"
 	"sync"
 	"testing"
@@ -48,11 +49,11 @@ func TestChangesAreReplayed(t *testing.T) {
 	for _, r := range requests {
 		before := s.changesRecorded()
 		r.first = r.ask()
-		if r.first.status >= 300 {
-			t.Errorf("%s: got %d %s", r.name, r.first.status, r.first.body)
+		if r.first.status >= 300 || r.first.header["Idempotency-Replayed"] != nil {
+			t.Errorf("%s: got %d %s, replayed %q", r.name, r.first.status, r.first.body, r.first.header["Idempotency-Replayed"])
 		}
 		for range 2 {
-			wantSame(t, r.name, r.first, r.ask())
+			wantReplay(t, r.name, r.first, r.ask())
 		}
 		if got := s.changesRecorded() - before; got != 1 {
 			t.Errorf("%s: made %d changes, want one", r.name, got)
@@ -64,17 +65,26 @@ func TestChangesAreReplayed(t *testing.T) {
 	before := s.changesRecorded()
 	s.reload(standard)
 	for _, r := range requests {
-		wantSame(t, r.name+" after a reload", r.first, r.ask())
+		wantReplay(t, r.name+" after a reload", r.first, r.ask())
 	}
 	s.stop()
 	if err := s.load(s.site(standard)); err != nil {
 		t.Fatal(err)
 	}
 	for _, r := range requests {
-		wantSame(t, r.name+" after a restart", r.first, r.ask())
+		wantReplay(t, r.name+" after a restart", r.first, r.ask())
 	}
 	if got := s.changesRecorded() - before; got != 0 {
 		t.Errorf("replays made %d changes", got)
+	}
+}
+
+// wantReplay checks that again is the answer first once more, and says so.
+func wantReplay(t *testing.T, what string, first, again response) {
+	t.Helper()
+	wantSame(t, what, first, again)
+	if got := again.header["Idempotency-Replayed"]; !slices.Equal(got, []string{"true"}) {
+		t.Errorf("%s: got Idempotency-Replayed %q, want true", what, got)
 	}
 }
 
@@ -95,6 +105,9 @@ func TestIdempotencyKeyOfAnotherRequest(t *testing.T) {
 	} {
 		t.Run(name, func(t *testing.T) {
 			r.wantError(t, 422, "Idempotency-Key was already used for another request")
+			if got := r.header["Idempotency-Replayed"]; got != nil {
+				t.Errorf("got Idempotency-Replayed %q, want none", got)
+			}
 		})
 	}
 	if got := s.changesRecorded() - before; got != 0 {
@@ -192,8 +205,15 @@ func TestSameRequestManyTimesAtOnce(t *testing.T) {
 	}
 	wg.Wait()
 	answers[0].want(t, 200, `"version":1`)
+	replayed := 0
 	for _, r := range answers {
 		wantSame(t, "one request", answers[0], r)
+		if r.header.Get("Idempotency-Replayed") == "true" {
+			replayed++
+		}
+	}
+	if replayed != len(answers)-1 {
+		t.Errorf("%d of %d answers are marked as replays, want all but one", replayed, len(answers))
 	}
 	s.manage("GET", "/v1/presets/p/versions", "").want(t, 200, `"total_count":1`)
 	if got := s.metric("caddy_presets_versions_written_total"); got != "1" {

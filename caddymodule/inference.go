@@ -292,8 +292,8 @@ func (c *inferenceCall) noteResolution(resolution domain.Resolution) {
 	}
 }
 
-// headerList returns names for a header, which ends in ... where there are more
-// than clients and proxies are sure to take.
+// headerList returns names for a header. It ends in ... where they are longer than
+// clients and proxies are sure to take.
 func headerList(names []string) string {
 	const most = 2048
 	list := strings.Join(names, ", ")

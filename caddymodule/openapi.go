@@ -359,9 +359,12 @@ func (d *openAPI) refusal(schema string, status int) (name string) {
 		about = "Caddy does not allow the request's Origin or Host."
 	}
 	answer := map[string]any{"description": about, "content": jsonContent(schema)}
-	header := map[int]string{http.StatusInternalServerError: "X-Request-Id", http.StatusServiceUnavailable: "Retry-After", http.StatusTooManyRequests: "Retry-After"}[status]
-	if header != "" && schema != "AdminError" {
-		answer["headers"] = map[string]any{header: referenceTo("headers", header)}
+	if schema != "AdminError" {
+		headers := map[string]any{"X-Request-Id": referenceTo("headers", "X-Request-Id")}
+		if status == http.StatusServiceUnavailable || status == http.StatusTooManyRequests {
+			headers["Retry-After"] = referenceTo("headers", "Retry-After")
+		}
+		answer["headers"] = headers
 	}
 	putNode(d.responses, name, newNode(answer))
 	return name

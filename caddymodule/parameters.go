@@ -164,13 +164,13 @@ func (c *call) write() domain.Write {
 	return w
 }
 
-// requestID returns Caddy's id of the request, or nothing.
+// requestID returns {http.request.uuid}, or "" where no Caddy is around. Access logs
+// show it as uuid.
 func (c *call) requestID() string {
-	if c.repl == nil {
-		return ""
+	if c.id == "" && c.repl != nil {
+		c.id, _ = c.repl.GetString("http.request.uuid")
 	}
-	id, _ := c.repl.GetString("http.request.uuid")
-	return id
+	return c.id
 }
 
 // digest returns a digest of all that decides what the request does.

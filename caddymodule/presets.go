@@ -31,6 +31,9 @@ func (c *call) removed(out domain.Outcome, err error) (answer, error) {
 func (c *call) noteOutcome(out domain.Outcome) {
 	c.done = []*domain.AuditRecord{out.Record, out.Recreated}
 	c.noteFound(domain.Found{WorkspaceID: out.WorkspaceID, Number: out.Number})
+	if out.Replayed {
+		c.w.Header().Set("Idempotency-Replayed", "true")
+	}
 }
 
 // found is the answer that shows an object.

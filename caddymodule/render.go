@@ -48,6 +48,7 @@ func (e *statusError) Error() string { return e.message }
 // problem is what a client is told of a failure.
 type problem struct {
 	status  int
+	code    domain.Code // empty where the status says it all
 	message string
 	issues  []domain.Issue
 	userID  string // of the caller, or empty
@@ -87,13 +88,21 @@ type responsesError struct {
 	Metadata *metadata `json:"metadata"`
 }
 
+// newResponsesError gives each cause that a program handles in its own way a code of
+// its own. All other requests that are refused are an invalid_prompt.
 func newResponsesError(p problem) any {
 	var e responsesError
 	switch e.Error.Message = p.message; {
+	case p.code != "":
+		e.Error.Code = string(p.code)
 	case p.status >= http.StatusInternalServerError:
 		e.Error.Code = "server_error"
 	case p.status == http.StatusTooManyRequests:
 		e.Error.Code = "rate_limit_exceeded"
+	case p.status == http.StatusUnauthorized:
+		e.Error.Code = "invalid_api_key"
+	case p.status == http.StatusForbidden:
+		e.Error.Code = "insufficient_permissions"
 	default:
 		e.Error.Code = "invalid_prompt"
 	}
@@ -180,6 +189,9 @@ func (c *call) render(a answer, err error) (status int) {
 		status, body = c.failure(err)
 	}
 	header := c.w.Header()
+	if id := c.requestID(); id != "" {
+		header.Set("X-Request-Id", id)
+	}
 	if c.body == nil && c.r.ContentLength != 0 && c.r.ProtoMajor == 1 {
 		// Left open, the connection would first wait for the rest of a body
 		// that nobody wants, and only then carry the answer.
@@ -215,7 +227,7 @@ func (c *call) limitWriting(size int) (lift func()) {
 }
 
 // failure returns the status and body of an error. A cause that is not the
-// caller's business goes to the log, under the id that the caller gets.
+// caller's business goes to the log, under the answer's X-Request-Id.
 func (c *call) failure(err error) (int, []byte) {
 	p := problem{userID: c.who.UserID}
 	if transport, ok := errors.AsType[*statusError](err); ok {
@@ -228,7 +240,7 @@ func (c *call) failure(err error) (int, []byte) {
 		p.status, p.message = statusHungUp, "Client closed request"
 	} else {
 		shown := visible(err)
-		p.status, p.message, p.issues = statusOf[shown.Kind], shown.Message, shown.Issues
+		p.status, p.code, p.message, p.issues = statusOf[shown.Kind], shown.Code, shown.Message, shown.Issues
 	}
 	if errors.Is(err, domain.ErrCredentials) {
 		c.h.metrics.refused.Inc()
@@ -276,7 +288,6 @@ func visible(err error) *domain.Error {
 func (c *call) logFailure(cause error) {
 	fields := []zap.Field{zap.String("operation", c.op.name), zap.Error(cause)}
 	if id := c.requestID(); id != "" {
-		c.w.Header().Set("X-Request-Id", id)
 		fields = append(fields, zap.String("request_id", id))
 	}
 	c.h.logger.Error("request failed", fields...)

@@ -66,6 +66,9 @@ type Outcome struct {
 	// version concerned, 0 for none.
 	WorkspaceID string
 	Number      int
+	// Replayed tells that the change had been done before under the same
+	// Idempotency-Key, and that this is the answer of then.
+	Replayed bool
 	// Record is what the audit trail says of the change. It is nil where
 	// nothing changed: all was as asked already, or the change had been done
 	// before under the same Idempotency-Key.
@@ -140,7 +143,7 @@ func (c *change) replay() (done bool, err error) {
 			return false, err
 		}
 	}
-	c.out = Outcome{JSON: earlier.Answer, WorkspaceID: earlier.Workspace, Number: earlier.Version}
+	c.out = Outcome{JSON: earlier.Answer, WorkspaceID: earlier.Workspace, Number: earlier.Version, Replayed: true}
 	return true, nil
 }
 

@@ -304,7 +304,7 @@ func TestReplays(t *testing.T) {
 			conditional.Condition.Match = &domain.Tags{List: []string{"0"}} // held once, which is what counts
 			for _, w := range []domain.Write{idempotent(name, "this"), conditional} {
 				again, err := do(w)
-				want := domain.Outcome{JSON: first.JSON, WorkspaceID: first.WorkspaceID, Number: first.Number}
+				want := domain.Outcome{JSON: first.JSON, WorkspaceID: first.WorkspaceID, Number: first.Number, Replayed: true}
 				if err != nil || !reflect.DeepEqual(again, want) {
 					t.Errorf("got  %+v, %v\nwant %+v", again, err, want)
 				}
@@ -354,7 +354,7 @@ func TestIdempotency(t *testing.T) {
 		t.Fatal(err)
 	}
 	_, err := create(idempotent("c", "x"), "p")
-	wantKind(t, err, domain.Conflict, "Resource conflict")
+	wantKind(t, err, domain.Conflict, "Preset is disabled: set its status to active first")
 	if _, err := f.UpdatePreset(t.Context(), ask, "", "p", domain.PresetPatch{Status: &on}); err != nil {
 		t.Fatal(err)
 	}
@@ -372,8 +372,8 @@ func TestReplaysEndWithTheWorkspace(t *testing.T) {
 			t.Errorf("time %d: got %+v, %v, want version 1 in the workspace that is there", i, out, err)
 		}
 		// That it was deleted is still so, whatever came after it.
-		last := domain.Outcome{WorkspaceID: w.ID}
-		for range 2 {
+		for time := range 2 {
+			last := domain.Outcome{WorkspaceID: w.ID, Replayed: time > 0}
 			out, err := f.DeleteWorkspace(t.Context(), idempotent("d"+w.ID, "x"), "team", domain.WorkspaceDeletion{})
 			if out.Record, out.Workspace = nil, (domain.Workspace{}); err != nil || !reflect.DeepEqual(out, last) {
 				t.Errorf("time %d: got %+v, %v, want %+v", i, out, err, last)
@@ -555,7 +555,7 @@ type action struct {
 
 // apply returns the preset after an action, and what it says where it is refused.
 func (m model) apply(a action) (after model, refusal string) {
-	const notFound, conflict = "Preset not found", "Resource conflict. Please try again later."
+	const notFound, disabled, archived = "Preset not found", "Preset is disabled: set its status to active first", "Preset is archived: restore it first"
 	hidden := m.status == "" || m.status == domain.PresetArchived
 	known := a.n >= 1 && a.n <= m.latest && !slices.Contains(m.pruned, a.n)
 	switch a.name {
@@ -564,8 +564,10 @@ func (m model) apply(a action) (after model, refusal string) {
 		case "":
 			m = model{name: "p", status: domain.PresetActive, keep: m.keep}
 		case domain.PresetActive:
+		case domain.PresetDisabled:
+			return m, disabled
 		default:
-			return m, conflict
+			return m, archived
 		}
 		m.latest++
 		m.designated = m.latest
@@ -582,7 +584,7 @@ func (m model) apply(a action) (after model, refusal string) {
 		case m.status == "":
 			return m, notFound
 		case m.status == domain.PresetDisabled:
-			return m, conflict
+			return m, disabled
 		case a.name == "archive":
 			m.status = domain.PresetArchived
 		default:

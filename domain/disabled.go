@@ -60,7 +60,7 @@ func (w *workspaceDefaults) permit(body, sent []byte) error {
 	case tool == "":
 		return nil
 	}
-	disabled := &Error{Kind: Forbidden, Message: "Server tool " + tool + " is disabled in this workspace"}
+	disabled := &Error{Kind: Forbidden, Code: ToolDisabled, Message: "Server tool " + tool + " is disabled in this workspace"}
 	if _, place, _ := usedServerTool(sent, []string{tool}); place != "" && len(place) <= maxPlace {
 		disabled.Issues = []Issue{{place, "is disabled in this workspace"}}
 	}

@@ -33,6 +33,21 @@ const (
 	Unavailable
 )
 
+// Code names a cause for programs. Clients see it in errors of POST /responses.
+type Code string
+
+// The codes of an Error.
+const (
+	// PresetNotFound is a preset that does not exist or is not active.
+	PresetNotFound Code = "preset_not_found"
+	// VersionNotFound is a version or label that the preset does not have.
+	VersionNotFound Code = "preset_version_not_found"
+	// WorkspaceNotFound is a workspace that does not exist.
+	WorkspaceNotFound Code = "workspace_not_found"
+	// ToolDisabled is a server tool that the workspace has disabled.
+	ToolDisabled Code = "server_tool_disabled"
+)
+
 // Issue is one broken rule of a request.
 type Issue struct {
 	// Path is the JSON Pointer (RFC 6901) of the offending value, empty for
@@ -46,7 +61,10 @@ type Issue struct {
 // never hold a key, a prompt or a cause; Err is for the operator's log and
 // never reaches a caller.
 type Error struct {
-	Kind    Kind
+	Kind Kind
+	// Code tells causes of one Kind apart for programs: one of the constants below,
+	// empty where the Kind says it all.
+	Code    Code
 	Message string
 	Issues  []Issue
 	Err     error

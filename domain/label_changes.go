@@ -12,7 +12,7 @@ import (
 // errNoSuchLabel is the answer to a label that the preset does not have. The
 // place is where the request names it.
 func errNoSuchLabel(place string) error {
-	return &Error{Kind: NotFound, Message: "Label not found", Issues: []Issue{{place, "the preset has no such label"}}}
+	return &Error{Kind: NotFound, Code: VersionNotFound, Message: "Label not found", Issues: []Issue{{place, "the preset has no such label"}}}
 }
 
 // labelled returns the version that a label of p stands for: NotFound for a label

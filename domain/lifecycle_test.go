@@ -264,7 +264,7 @@ func TestPresetLife(t *testing.T) {
 		}
 	}
 	const active, disabled, archived = domain.PresetActive, domain.PresetDisabled, domain.PresetArchived
-	const conflict = "Resource conflict. Please try again later."
+	const isDisabled, isArchived = "Preset is disabled: set its status to active first", "Preset is archived: restore it first"
 	split := domain.Target{Split: []domain.Share{{Version: 1, Weight: 1}, {Version: 3, Weight: 3}}}
 
 	f.run(t, []step{
@@ -313,16 +313,16 @@ func TestPresetLife(t *testing.T) {
 
 		{name: "disabled", do: patch(status(disabled)), operation: "preset.update", before: 4, after: 4, check: is(disabled, 4, 4)},
 		{name: "disabled already", do: patch(status(disabled))},
-		{name: "version while disabled", do: create, kind: domain.Conflict, says: conflict},
-		{name: "archived while disabled", do: archive, kind: domain.Conflict, says: conflict},
-		{name: "restored while disabled", do: restore, kind: domain.Conflict, says: conflict},
+		{name: "version while disabled", do: create, kind: domain.Conflict, says: isDisabled},
+		{name: "archived while disabled", do: archive, kind: domain.Conflict, says: isDisabled},
+		{name: "restored while disabled", do: restore, kind: domain.Conflict, says: isDisabled},
 		{name: "designated while disabled", do: designate(domain.Designation{Version: 3}), operation: "preset.designate", before: 4, after: 3, check: is(disabled, 3, 4)},
 		{name: "unlabelled while disabled", do: unlabel, operation: "label.delete", label: "live"},
 		{name: "enabled", do: patch(status(active)), operation: "preset.update", before: 3, after: 3, check: is(active, 3, 4)},
 
 		{name: "archived", do: archive, operation: "preset.archive", before: 3, after: 3, check: is(archived, 3, 4)},
 		{name: "archived already", do: archive},
-		{name: "version while archived", do: create, kind: domain.Conflict, says: conflict},
+		{name: "version while archived", do: create, kind: domain.Conflict, says: isArchived},
 		{name: "designated while archived", do: designate(domain.Designation{Version: 1}), kind: domain.NotFound, says: "Preset not found"},
 		{name: "patched while archived", do: patch(status(active)), kind: domain.NotFound, says: "Preset not found"},
 		{name: "labelled while archived", do: label("live", domain.Target{Version: 1}), kind: domain.NotFound, says: "Preset not found"},

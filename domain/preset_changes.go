@@ -6,7 +6,7 @@ import (
 	"fmt"
 )
 
-var errPresetNotFound = &Error{Kind: NotFound, Message: "Preset not found"}
+var errPresetNotFound = &Error{Kind: NotFound, Code: PresetNotFound, Message: "Preset not found"}
 
 // presetOf returns the preset of a slug in a workspace, which w is the id or
 // slug of, whatever its status.
@@ -22,12 +22,17 @@ func presetOf(r Reader, who Principal, workspace, slug string) (Preset, error) {
 	return p, err
 }
 
-// errNotActive is the answer to what only an active preset allows. Its message is
-// the one of the interface; the issue tells what to do.
+// errNotActive is the answer to what only an active preset allows. Trying again
+// does not help, so its message says what does.
 func errNotActive(p Preset) error {
-	err := errConflict(nil)
-	err.Issues = []Issue{{"slug", fmt.Sprintf("the preset is %s", p.Status)}}
-	return err
+	remedy := "restore it first"
+	if p.Status == PresetDisabled {
+		remedy = "set its status to active first"
+	}
+	return &Error{
+		Kind: Conflict, Message: fmt.Sprintf("Preset is %s: %s", p.Status, remedy),
+		Issues: []Issue{{"slug", fmt.Sprintf("the preset is %s", p.Status)}},
+	}
 }
 
 // visiblePreset is presetOf for clients: what is archived is gone.

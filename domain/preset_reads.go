@@ -10,7 +10,7 @@ import (
 // errNoSuchVersion is the answer to a version that the preset does not have. The
 // place is where the request names it.
 func errNoSuchVersion(place string) error {
-	return &Error{Kind: NotFound, Message: "Preset version not found", Issues: []Issue{{place, "the preset has no such version"}}}
+	return &Error{Kind: NotFound, Code: VersionNotFound, Message: "Preset version not found", Issues: []Issue{{place, "the preset has no such version"}}}
 }
 
 // versionNotFound names a version that err says is not there.

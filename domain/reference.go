@@ -41,7 +41,7 @@ func (ref reference) version(p *Preset, id stickyID) (int, error) {
 	if label, ok := p.Labels[ref.pin]; ok { // never a number: CheckLabel
 		return label.serve(p.ID, ref.pin, id), nil
 	}
-	return 0, &Error{Kind: NotFound, Message: "Preset version not found: " + ref.String()}
+	return 0, &Error{Kind: NotFound, Code: VersionNotFound, Message: "Preset version not found: " + ref.String()}
 }
 
 // pinPattern is what may stand behind the second @ of a reference.

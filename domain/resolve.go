@@ -267,7 +267,7 @@ func versionKey(p *Preset, n int, dialect Dialect) string {
 func referredPreset(reader Reader, workspaceID string, ref reference) (Preset, error) {
 	p, err := reader.Preset(workspaceID, ref.slug)
 	if errors.Is(err, ErrNotFound) || err == nil && p.Status != PresetActive {
-		err = &Error{Kind: NotFound, Message: "Preset not found: " + ref.String()}
+		err = &Error{Kind: NotFound, Code: PresetNotFound, Message: "Preset not found: " + ref.String()}
 	}
 	return p, err
 }

@@ -64,11 +64,7 @@ func (s *Service) timestamp() time.Time {
 func (s *Service) update(ctx context.Context, fn func(Tx) error) error {
 	err := s.store.Update(ctx, fn)
 	if errors.Is(err, ErrConflict) {
-		return errConflict(err)
+		return &Error{Kind: Conflict, Message: "Resource conflict. Please try again later.", Err: err}
 	}
 	return err
-}
-
-func errConflict(cause error) *Error {
-	return &Error{Kind: Conflict, Message: "Resource conflict. Please try again later.", Err: cause}
 }

@@ -286,7 +286,7 @@ func workspaceOf(r Reader, who Principal, ref string) (id string, err error) {
 
 func workspaceNotFound(err error) error {
 	if errors.Is(err, ErrNotFound) {
-		return &Error{Kind: NotFound, Message: "Workspace not found"}
+		return &Error{Kind: NotFound, Code: WorkspaceNotFound, Message: "Workspace not found"}
 	}
 	return err
 }

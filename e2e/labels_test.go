@@ -44,6 +44,7 @@ type asker struct {
 func (s *server) askers(ofOpenAI, ofAnthropic *service) []asker {
 	var all []asker
 	openAIClient := s.openAI(inferenceKey)
+	codes := map[int]string{http.StatusForbidden: "server_tool_disabled", http.StatusNotFound: "preset_version_not_found"}
 	for _, route := range []openAIRoute{openAIChat, openAIResponses} {
 		all = append(all, asker{
 			name: route.name, behind: ofOpenAI,
@@ -60,7 +61,7 @@ func (s *server) askers(ofOpenAI, ofAnthropic *service) []asker {
 			},
 			checkError: func(t *testing.T, name string, err error, status int, says string) {
 				t.Helper()
-				checkOpenAIError(t, route, name, err, status, says)
+				checkOpenAIError(t, route, name, err, status, codes[status], says)
 			},
 		})
 	}

@@ -432,28 +432,29 @@ func testOpenAIRoute(t *testing.T, s *server, behind *service, route openAIRoute
 			client openai.Client
 			model  string
 			status int
+			code   string // of POST /responses
 			says   string
 		}{
-			{"unknown preset", client, "@preset/nobody", http.StatusNotFound, "Preset not found: @preset/nobody"},
-			{"unknown version", client, "acme/other@preset/copywriter@3", http.StatusNotFound, "Preset version not found: @preset/copywriter@3"},
-			{"bad reference", client, "@preset/", http.StatusBadRequest, "/model"},
-			{"bad key", stranger, "@preset/copywriter", http.StatusUnauthorized, "Invalid credentials"},
-			{"bad key, no preset", stranger, "acme/plain", http.StatusUnauthorized, "Invalid credentials"},
-			{"management key", manager, "@preset/copywriter", http.StatusForbidden, ""},
+			{"unknown preset", client, "@preset/nobody", http.StatusNotFound, "preset_not_found", "Preset not found: @preset/nobody"},
+			{"unknown version", client, "acme/other@preset/copywriter@3", http.StatusNotFound, "preset_version_not_found", "Preset version not found: @preset/copywriter@3"},
+			{"bad reference", client, "@preset/", http.StatusBadRequest, "invalid_prompt", "/model"},
+			{"bad key", stranger, "@preset/copywriter", http.StatusUnauthorized, "invalid_api_key", "Invalid credentials"},
+			{"bad key, no preset", stranger, "acme/plain", http.StatusUnauthorized, "invalid_api_key", "Invalid credentials"},
+			{"management key", manager, "@preset/copywriter", http.StatusForbidden, "insufficient_permissions", ""},
 		} {
 			_, _, err := route.send(deadline(t), test.client, test.model)
-			checkOpenAIError(t, route, test.name, err, test.status, test.says)
+			checkOpenAIError(t, route, test.name, err, test.status, test.code, test.says)
 			stream, _, _ := route.stream(deadline(t), test.client, test.model)
 			if stream.Next() {
 				t.Errorf("%s, streaming: got an event", test.name)
 			}
-			checkOpenAIError(t, route, test.name+", streaming", stream.Err(), test.status, test.says)
+			checkOpenAIError(t, route, test.name+", streaming", stream.Err(), test.status, test.code, test.says)
 			_ = stream.Close()
 		}
 		_, _, err := route.send(deadline(t), client, "@preset/copywriter", option.WithJSONSet("preset", "assistant"))
-		checkOpenAIError(t, route, "two presets", err, http.StatusBadRequest, "/preset")
+		checkOpenAIError(t, route, "two presets", err, http.StatusBadRequest, "invalid_prompt", "/preset")
 		_, _, err = route.send(deadline(t), client, "acme/large", option.WithJSONSet("models", []string{"acme/small", "@preset/copywriter"}))
-		checkOpenAIError(t, route, "reference in models", err, http.StatusBadRequest, "/models/1")
+		checkOpenAIError(t, route, "reference in models", err, http.StatusBadRequest, "invalid_prompt", "/models/1")
 		if _, after := behind.last(); after != before {
 			t.Errorf("%d refused requests went upstream", after-before)
 		}
@@ -482,8 +483,9 @@ func testOpenAIRoute(t *testing.T, s *server, behind *service, route openAIRoute
 	})
 }
 
-// checkOpenAIError fails the test unless err is the client's own error.
-func checkOpenAIError(t *testing.T, route openAIRoute, name string, err error, status int, says string) {
+// checkOpenAIError fails the test unless err is the client's own error, with our id of
+// the request. The code is that of POST /responses; other routes have the status.
+func checkOpenAIError(t *testing.T, route openAIRoute, name string, err error, status int, code, says string) {
 	t.Helper()
 	typed, ok := errors.AsType[*openai.Error](err)
 	if !ok {
@@ -491,11 +493,13 @@ func checkOpenAIError(t *testing.T, route openAIRoute, name string, err error, s
 		return
 	}
 	// What each API documents; the client takes a number for a string, too.
-	code := fmt.Sprint(status)
-	if route.name == "responses" {
-		code = "invalid_prompt"
+	if route.name != "responses" {
+		code = fmt.Sprint(status)
 	}
 	if typed.StatusCode != status || !strings.Contains(typed.Message, says) || typed.Message == "" || typed.Code != code {
 		t.Errorf("%s: got %d, code %q, %s; want %d, code %q, about %q", name, typed.StatusCode, typed.Code, typed.RawJSON(), status, code, says)
+	}
+	if id := typed.Response.Header.Get("X-Request-Id"); len(id) != len("00000000-0000-0000-0000-000000000000") {
+		t.Errorf("%s: got X-Request-Id %q, want a UUID", name, id)
 	}
 }

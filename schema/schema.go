@@ -160,6 +160,13 @@ func (s *Schema) Check(body []byte) (Object, error) {
 	return object, nil
 }
 
+// Names reports whether the schema has a rule for a top-level member of this name.
+// All others are allowed, whatever their values.
+func (s *Schema) Names(member string) bool {
+	_, named := s.plan.members[member]
+	return named
+}
+
 // judge puts together what the validator found in a view of object and what no
 // schema can say.
 func (s *Schema) judge(object Object, err error) error {

@@ -284,19 +284,19 @@ await check("a preset of the client's own serves the next request, and its next 
 // Errors
 
 const refused = [
-  { name: "an unknown preset", who: inference, more: { model: "@preset/nobody" }, type: errors.NotFoundResponseError, status: 404, message: /^Preset not found: @preset\/nobody$/ },
-  { name: "an unknown version", who: inference, more: { model: "acme/other@preset/copywriter@3" }, type: errors.NotFoundResponseError, status: 404, message: /@preset\/copywriter@3$/ },
-  { name: "a malformed reference", who: inference, more: { model: "@preset/" }, type: errors.BadRequestResponseError, status: 400, message: /\/model/ },
-  { name: "a reference in models", who: inference, more: { models: ["@preset/copywriter"] }, type: errors.BadRequestResponseError, status: 400, message: /\/models\/0/ },
-  { name: "two presets", who: client(inferenceKey, { fields: { preset: "assistant" } }), more: { model: "@preset/copywriter" }, type: errors.BadRequestResponseError, status: 400, message: /\/preset/ },
-  { name: "an unknown key", who: stranger, more: { model: "@preset/copywriter" }, type: errors.UnauthorizedResponseError, status: 401, message: /^Invalid credentials$/ },
-  { name: "no key", who: client(undefined), more: { model: "@preset/copywriter" }, type: errors.UnauthorizedResponseError, status: 401, message: /^Missing Authentication header$/ },
-  { name: "a management key", who: manager, more: { model: "@preset/copywriter" }, type: errors.ForbiddenResponseError, status: 403, message: /./ },
+  { name: "an unknown preset", who: inference, more: { model: "@preset/nobody" }, type: errors.NotFoundResponseError, status: 404, code: "preset_not_found", message: /^Preset not found: @preset\/nobody$/ },
+  { name: "an unknown version", who: inference, more: { model: "acme/other@preset/copywriter@3" }, type: errors.NotFoundResponseError, status: 404, code: "preset_version_not_found", message: /@preset\/copywriter@3$/ },
+  { name: "a malformed reference", who: inference, more: { model: "@preset/" }, type: errors.BadRequestResponseError, status: 400, code: "invalid_prompt", message: /\/model/ },
+  { name: "a reference in models", who: inference, more: { models: ["@preset/copywriter"] }, type: errors.BadRequestResponseError, status: 400, code: "invalid_prompt", message: /\/models\/0/ },
+  { name: "two presets", who: client(inferenceKey, { fields: { preset: "assistant" } }), more: { model: "@preset/copywriter" }, type: errors.BadRequestResponseError, status: 400, code: "invalid_prompt", message: /\/preset/ },
+  { name: "an unknown key", who: stranger, more: { model: "@preset/copywriter" }, type: errors.UnauthorizedResponseError, status: 401, code: "invalid_api_key", message: /^Invalid credentials$/ },
+  { name: "no key", who: client(undefined), more: { model: "@preset/copywriter" }, type: errors.UnauthorizedResponseError, status: 401, code: "invalid_api_key", message: /^Missing Authentication header$/ },
+  { name: "a management key", who: manager, more: { model: "@preset/copywriter" }, type: errors.ForbiddenResponseError, status: 403, code: "insufficient_permissions", message: /./ },
 ];
 
 const before = await count();
 
-for (const { name, who, more, type, status, message } of refused) {
+for (const { name, who, more, type, status, code, message } of refused) {
   for (const stream of [false, true]) {
     const how = stream ? ", streaming" : "";
 
@@ -317,7 +317,7 @@ for (const { name, who, more, type, status, message } of refused) {
       assert.ok(err instanceof errors.OpenRouterError);
       assert.equal(err.statusCode, status);
       const { error } = JSON.parse(err.body);
-      assert.equal(error.code, "invalid_prompt");
+      assert.equal(error.code, code);
       assert.match(error.message, message);
     });
   }

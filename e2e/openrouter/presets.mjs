@@ -307,7 +307,7 @@ await check("an archived preset is gone for the client, its slug taken: Conflict
   assert.equal(result.totalCount, totalCount - 1);
   assert.ok(!result.data.some(({ slug }) => slug === "retired"));
   for (const { make, minimal } of Object.values(skins)) {
-    await rejects(() => make(management, "retired", minimal), errors.ConflictResponseError, 409, /^Resource conflict/);
+    await rejects(() => make(management, "retired", minimal), errors.ConflictResponseError, 409, /^Preset is archived: restore it first$/);
   }
   const err = await failure(() => inference.sdk.chat.send({ chatRequest: { model: "@preset/retired", messages: [userMessage] } }));
   assert.ok(err instanceof errors.NotFoundResponseError, `got ${err}`);
@@ -334,7 +334,7 @@ await check("a disabled preset shows as such and is locked: ConflictResponseErro
   assert.equal(result.data[0].slug, "resting");
   assert.equal(result.data[0].status, "disabled");
   for (const { make, minimal } of Object.values(skins)) {
-    await rejects(() => make(management, "resting", minimal), errors.ConflictResponseError, 409, /^Resource conflict/);
+    await rejects(() => make(management, "resting", minimal), errors.ConflictResponseError, 409, /^Preset is disabled: set its status to active first$/);
   }
   const err = await failure(() => inference.sdk.chat.send({ chatRequest: { model: "@preset/resting", messages: [userMessage] } }));
   assert.ok(err instanceof errors.NotFoundResponseError, `got ${err}`);

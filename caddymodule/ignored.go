@@ -1,0 +1,44 @@
+package caddymodule
+
+import "net/url"
+
+const (
+	// maxIgnored is how many ignored members a header names.
+	maxIgnored = 20
+	// maxIgnoredName is how many bytes of such a name it has.
+	maxIgnoredName = 64
+)
+
+// nameIgnored tells the client which top-level members of the body were ignored
+// because its schema does not name them: they may be misspelt. Members that are known
+// and not stored, such as input, are not among them. It goes by the body alone, so a
+// replay has the header as well.
+func (c *call) nameIgnored() {
+	if c.op.body == nil {
+		return
+	}
+	var names []string
+	for name := range c.object.All() {
+		if c.op.body.Names(name) {
+			continue
+		}
+		if len(names) == maxIgnored {
+			names = append(names, "...")
+			break
+		}
+		names = append(names, headerName(name))
+	}
+	if names != nil {
+		c.w.Header().Set("X-Preset-Ignored", headerList(names))
+	}
+}
+
+// headerName returns a member's name, which may be any text, for a list in a header:
+// percent-encoded where it is not of ASCII letters, digits and _ . ~ - $ & + : = @,
+// and cut where it is long.
+func headerName(name string) string {
+	if len(name) > maxIgnoredName {
+		return url.PathEscape(name[:maxIgnoredName]) + "..."
+	}
+	return url.PathEscape(name)
+}

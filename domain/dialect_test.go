@@ -1,0 +1,28 @@
+package domain
+
+import (
+	"testing"
+
+	"github.com/caddy-presets/caddy-presets/schema"
+)
+
+// Each schema names what presets keep of its dialect, so that no client is told that a
+// member was ignored which is stored.
+func TestSchemasNameSettings(t *testing.T) {
+	schemas, err := schema.Load()
+	if err != nil {
+		t.Fatal(err)
+	}
+	for dialect, s := range map[Dialect]*schema.Schema{
+		Responses: schemas.ResponsesRequest, Chat: schemas.ChatRequest, Messages: schemas.MessagesRequest,
+	} {
+		for name, in := range settingFields {
+			if in&dialect.set() != 0 && !s.Names(name) {
+				t.Errorf("%s: the schema does not name %s, which is stored", dialect, name)
+			}
+		}
+		if !s.Names(promptField[dialect]) || s.Names("temprature") || s.Names("") {
+			t.Errorf("%s: the schema does not name the prompt's field, or names what nobody knows", dialect)
+		}
+	}
+}
