@@ -49,6 +49,8 @@ func TestPresetLifeAnswers(t *testing.T) {
 		s.manage("PUT", mail+"/labels/staging", `{"split":[{"version":2,"weight":9},{"version":3,"weight":1}]}`),
 		s.manage("GET", mail, ""),
 		s.manage("DELETE", mail+"/labels/staging", ""),
+		s.manage("GET", mail+"/labels/staging", ""),
+		s.manage("DELETE", mail+"/labels/staging", ""),
 		s.manage("PUT", mail+"/labels/staging", `{"version":1}`),
 		s.manage("GET", mail+"/labels/staging?limit=1&offset=1", ""),
 		s.manage("PUT", mail+"/labels/latest", `{"version":1}`),

@@ -231,6 +231,7 @@ var tour = []struct{ op, method, path, body string }{
 	{"preset_get", "GET", "/v1/presets/p", ""},
 	{"label_get", "GET", "/v1/presets/p/labels/a", ""},
 	{"label_delete", "DELETE", "/v1/presets/p/labels/a", ""},
+	{"label_get", "GET", "/v1/presets/p/labels/a", ""},
 	{"preset_archive", "DELETE", "/v1/presets/p", ""},
 	{"preset_restore", "POST", "/v1/presets/p/restore", ""},
 	{"workspace_create", "POST", "/v1/workspaces", `{"name":"n","slug":"new","io_logging_api_key_ids":["a",5],"disabled_server_tools":["openrouter:bash"]}`},

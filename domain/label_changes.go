@@ -5,8 +5,10 @@ import (
 	"fmt"
 	"maps"
 	"slices"
+	"strconv"
 
 	jsonv2 "github.com/go-json-experiment/json"
+	"github.com/go-json-experiment/json/jsontext"
 )
 
 // errNoSuchLabel is the answer to a label that the preset does not have. The
@@ -29,11 +31,15 @@ func (p Preset) labelled(name, place string) (int, error) {
 	return label.Version, nil
 }
 
-// labelJSON returns a label of p as clients see it, with a page of its history.
+// labelJSON returns a label of p as clients see it, with a page of its history. Its
+// version is null where it was deleted. One that was never set is errNoSuchLabel.
 func labelJSON(r Reader, p Preset, name string, page Page) ([]byte, error) {
 	changes, err := r.LabelChanges(p, name)
-	if err != nil {
+	switch {
+	case err != nil:
 		return nil, err
+	case changes == 0:
+		return nil, errNoSuchLabel("label")
 	}
 	history := []LabelChange{}
 	for n := changes - page.Offset; n > 0 && len(history) < page.Limit; n-- {
@@ -43,12 +49,21 @@ func labelJSON(r Reader, p Preset, name string, page Page) ([]byte, error) {
 		}
 		history = append(history, c)
 	}
+	target, set := p.Labels[name]
+	var version jsontext.Value // none where there is a split
+	switch {
+	case !set:
+		version = jsontext.Value("null")
+	case target.Version != 0:
+		version = strconv.AppendInt(nil, int64(target.Version), 10)
+	}
 	return jsonv2.Marshal(struct {
-		Label string `json:"label"`
-		Target
-		History []LabelChange `json:"history"`
-		Changes int           `json:"history_count"`
-	}{name, p.Labels[name], history, changes})
+		Label   string         `json:"label"`
+		Version jsontext.Value `json:"version,omitzero"`
+		Split   []Share        `json:"split,omitempty"`
+		History []LabelChange  `json:"history"`
+		Changes int            `json:"history_count"`
+	}{name, version, target.Split, history, changes})
 }
 
 // latestChanges is the page of a label's history that its entity tag is about.
@@ -61,7 +76,7 @@ func (c *change) checkLabel(p Preset, name string) error {
 		return nil
 	}
 	if _, ok := p.Labels[name]; !ok {
-		return c.checkNewLabel(p)
+		return c.checkNewLabel(p, name)
 	}
 	label, err := labelJSON(c, p, name, latestChanges)
 	if err != nil {
@@ -74,13 +89,25 @@ func (c *change) checkLabel(p Preset, name string) error {
 	return c.Condition.Check(Tag(label), Tag(preset))
 }
 
-// checkNewLabel checks the condition of a change that makes a label: it has no
-// state of its own, but its preset has.
-func (c *change) checkNewLabel(p Preset) error {
+// checkNewLabel checks the condition of a change that makes a label. For * it does not
+// exist. An If-Match may name its preset, or what clients see of it where it was
+// deleted.
+func (c *change) checkNewLabel(p Preset, name string) error {
 	if c.Condition.Match == nil || c.Condition.Match.Any || c.Condition.NoneMatch != nil {
 		return c.Condition.Check()
 	}
-	return c.checkPreset(p)
+	preset, err := c.shown(p)
+	if err != nil {
+		return err
+	}
+	switch label, err := labelJSON(c, p, name, latestChanges); {
+	case KindOf(err) == NotFound:
+		return c.Condition.Check(Tag(preset))
+	case err != nil:
+		return err
+	default:
+		return c.Condition.Check(Tag(label), Tag(preset))
+	}
 }
 
 // setLabel gives a label another target, or removes it where to is nil, and
@@ -125,19 +152,16 @@ func (t *Target) version() int {
 }
 
 // Label returns a label of a preset with a page of its history, the latest
-// change first.
+// change first. One that was deleted has its history still. One that was never set is
+// NotFound.
 func (s *Service) Label(ctx context.Context, who Principal, workspace, slug, name string, page Page) (found Found, err error) {
 	err = s.store.View(ctx, func(r Reader) error {
 		p, err := visiblePreset(r, who, workspace, slug)
 		if err != nil {
 			return err
 		}
-		label, ok := p.Labels[name]
-		if !ok {
-			return errNoSuchLabel("label")
-		}
 		text, err := labelJSON(r, p, name, page)
-		found = tagged(Found{JSON: text, WorkspaceID: p.WorkspaceID, Number: label.Version})
+		found = tagged(Found{JSON: text, WorkspaceID: p.WorkspaceID, Number: p.Labels[name].Version})
 		return err
 	})
 	return found, err

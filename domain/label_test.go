@@ -172,8 +172,18 @@ func TestLabelHistory(t *testing.T) {
 			want = append([]change{{len(want) + 1, moment(i), w.Who.KeyID, w.Who.UserID, from, to}}, want...)
 		}
 		if to == nil {
-			_, err := f.Label(t.Context(), user, "", "p", "live", domain.Page{Limit: 100})
-			wantKind(t, err, domain.NotFound, "Label not found")
+			found, err := f.Label(t.Context(), user, "", "p", "live", domain.Page{Limit: 100})
+			var gone struct {
+				Version json.RawMessage `json:"version"`
+				Split   json.RawMessage `json:"split"`
+				History []change        `json:"history"`
+			}
+			if err == nil {
+				err = json.Unmarshal(found.JSON, &gone)
+			}
+			if err != nil || string(gone.Version) != "null" || gone.Split != nil || !reflect.DeepEqual(gone.History, want) || found.Number != 0 {
+				t.Errorf("step %d: got %s, %v, want version null and the history", i, found.JSON, err)
+			}
 			_, err = f.DeleteLabel(t.Context(), w, "", "p", "live")
 			wantKind(t, err, domain.NotFound, "Label not found")
 		}
@@ -244,4 +254,51 @@ func TestChangesShowTheLabel(t *testing.T) {
 	if err != nil || !strings.Contains(string(found.JSON), want) {
 		t.Errorf("got %s, %v, want it with %s", found.JSON, err, want)
 	}
+}
+
+// A label that was deleted is a state that clients see, so a change can ask for it. For
+// * it does not exist.
+func TestConditionOnDeletedLabel(t *testing.T) {
+	f := labelled(t, 2)
+	tag := func() string {
+		t.Helper()
+		found, err := f.Label(t.Context(), user, "", "p", "live", domain.Page{Limit: domain.DefaultPage})
+		if err != nil {
+			t.Fatal(err)
+		}
+		return found.Tag
+	}
+	remove := func() {
+		t.Helper()
+		f.label(t, "live", domain.Target{Version: 1})
+		if _, err := f.DeleteLabel(t.Context(), ask, "", "p", "live"); err != nil {
+			t.Fatal(err)
+		}
+	}
+	put := func(c domain.Condition) error {
+		w := ask
+		w.Condition = c
+		_, err := f.PutLabel(t.Context(), w, "", "p", "live", domain.Target{Version: 2})
+		return err
+	}
+	remove()
+	deleted := tag()
+	if err := put(domain.Condition{Match: &domain.Tags{List: []string{deleted}}}); err != nil {
+		t.Errorf("got %v, want the deleted label to be set again", err)
+	}
+	remove()
+	if tag() == deleted {
+		t.Error("two histories have one tag")
+	}
+	for _, c := range []domain.Condition{
+		{Match: &domain.Tags{List: []string{deleted}}}, // it was set since
+		{Match: &domain.Tags{Any: true}},
+	} {
+		wantKind(t, put(c), domain.PreconditionFailed, "Precondition failed")
+	}
+	if err := put(domain.Condition{NoneMatch: &domain.Tags{Any: true}}); err != nil {
+		t.Errorf("got %v, want a label that is not set to be made", err)
+	}
+	_, err := f.Label(t.Context(), user, "", "p", "never", domain.Page{Limit: 1})
+	wantKind(t, err, domain.NotFound, "Label not found")
 }
