@@ -220,6 +220,7 @@ var tour = []struct{ op, method, path, body string }{
 	{"preset_create_chat", "POST", "/v1/presets/p/chat/completions", `{"model":"m","messages":[{"role":"system","content":"Be long."}]}`},
 	{"preset_create_messages", "POST", "/v1/presets/p/messages", `{"model":"m","max_tokens":5}`},
 	{"preset_list", "GET", "/v1/presets", ""},
+	{"preset_list", "GET", "/v1/presets?status=all", ""},
 	{"preset_get", "GET", "/v1/presets/p", ""},
 	{"version_list", "GET", "/v1/presets/p/versions", ""},
 	{"version_get", "GET", "/v1/presets/p/versions/1", ""},

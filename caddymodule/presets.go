@@ -89,9 +89,32 @@ func createPresetFrom(dialect domain.Dialect) func(*call) (answer, error) {
 	}
 }
 
+// maxScans bounds the lists that are being made by reading all presets of a workspace,
+// in all handlers: one of 100,000 presets keeps a processor busy for most of a second.
+const maxScans = 2
+
+var scans = semaphore.NewWeighted(maxScans)
+
+// listPresets lists what is not archived, or what has the status that the query names.
 func listPresets(c *call) (answer, error) {
+	status, err := c.queried("status")
+	if err != nil {
+		return answer{}, err
+	}
+	filter := domain.PresetStatus(status)
+	if status != "" && filter != domain.AllPresets && !filter.Valid() {
+		return answer{}, domain.InvalidAt("status", "must be active, disabled, archived or all")
+	}
 	return c.listed(func(page domain.Page) (domain.Listed, error) {
-		return c.h.service.Presets(c.r.Context(), c.who, c.given.workspace, page)
+		ctx := c.r.Context()
+		if filter == "" {
+			return c.h.service.Presets(ctx, c.who, c.given.workspace, page)
+		}
+		if err := scans.Acquire(ctx, 1); err != nil {
+			return domain.Listed{}, err
+		}
+		defer scans.Release(1)
+		return c.h.service.PresetsByStatus(ctx, c.who, c.given.workspace, filter, page)
 	})
 }
 

@@ -309,6 +309,8 @@ await check("an archived preset is gone for the client, its slug taken: Conflict
   for (const { make, minimal } of Object.values(skins)) {
     await rejects(() => make(management, "retired", minimal), errors.ConflictResponseError, 409, /^Preset is archived: restore it first$/);
   }
+  const archived = (await must("GET", "/presets?status=archived", { key: inferenceKey })).data;
+  assert.equal(archived.find(({ slug }) => slug === "retired")?.status, "archived");
   const err = await failure(() => inference.sdk.chat.send({ chatRequest: { model: "@preset/retired", messages: [userMessage] } }));
   assert.ok(err instanceof errors.NotFoundResponseError, `got ${err}`);
 
@@ -423,6 +425,9 @@ await check("a split stays with the session, in the body or the header, and take
 
 await check("a removed label resolves no more", async () => {
   assert.deepEqual(await manage("DELETE", "/presets/writer/labels/split"), { deleted: true });
+  const { version, history } = (await manage("GET", "/presets/writer/labels/split")).data;
+  assert.equal(version, null);
+  assert.equal(history[0].to, null);
   const err = await failure(() => send(inference, { model: "@preset/writer@split" }));
   assert.ok(err instanceof errors.NotFoundResponseError, `got ${err}`);
 });

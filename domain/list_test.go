@@ -1,0 +1,127 @@
+package domain_test
+
+import (
+	"context"
+	"encoding/json"
+	"errors"
+	"fmt"
+	"math"
+	"math/rand/v2"
+	"slices"
+	"testing"
+	"time"
+
+	"github.com/caddy-presets/caddy-presets/domain"
+)
+
+// Presets of each status are found, in the order of their last changes.
+func TestPresetsByStatus(t *testing.T) {
+	f := newFixture(t)
+	seed := rand.Uint64()
+	random := rand.New(rand.NewPCG(seed, 0))
+	t.Logf("seed %d", seed)
+	f.workspace(t, "team")
+	if _, err := f.CreatePresetVersion(t.Context(), ask, "team", "elsewhere", nothing); err != nil {
+		t.Fatal(err)
+	}
+	statuses := make(map[string]domain.PresetStatus)
+	var changed []string // the one that changed last first
+	touch := func(slug string, status domain.PresetStatus) {
+		statuses[slug] = status
+		changed = slices.DeleteFunc(changed, func(s string) bool { return s == slug })
+		changed = slices.Insert(changed, 0, slug)
+	}
+	check := func(filter domain.PresetStatus, page domain.Page) {
+		t.Helper()
+		var want []string
+		for _, slug := range changed {
+			if filter == domain.AllPresets || statuses[slug] == filter {
+				want = append(want, slug)
+			}
+		}
+		total := len(want)
+		want = want[min(page.Offset, total):]
+		want = want[:min(page.Limit, len(want))]
+		list, err := f.PresetsByStatus(t.Context(), user, "", filter, page)
+		var presets []domain.Preset
+		if err == nil {
+			err = json.Unmarshal(list.JSON, &presets)
+		}
+		var got []string
+		for _, p := range presets {
+			got = append(got, p.Slug)
+			if p.Status != statuses[p.Slug] {
+				t.Errorf("%s: got %s with status %s, want %s", filter, p.Slug, p.Status, statuses[p.Slug])
+			}
+		}
+		if err != nil || list.Total != total || !slices.Equal(got, want) || list.Tag == "" {
+			t.Errorf("%s, %+v: got %v of %d, %v, want %v of %d", filter, page, got, list.Total, err, want, total)
+		}
+	}
+	filters := []domain.PresetStatus{domain.PresetActive, domain.PresetDisabled, domain.PresetArchived, domain.AllPresets}
+	for range 200 {
+		f.now = f.now.Add(time.Millisecond)
+		slug := fmt.Sprint("p", random.IntN(12))
+		set := func(status domain.PresetStatus) error {
+			_, err := f.UpdatePreset(t.Context(), ask, "", slug, domain.PresetPatch{Status: &status})
+			return err
+		}
+		var err error
+		switch before := statuses[slug]; before {
+		case "":
+			_, err = f.CreatePresetVersion(t.Context(), ask, "", slug, nothing)
+			touch(slug, domain.PresetActive)
+		case domain.PresetActive:
+			if random.IntN(2) == 0 {
+				err = set(domain.PresetDisabled)
+				touch(slug, domain.PresetDisabled)
+			} else {
+				_, err = f.ArchivePreset(t.Context(), ask, "", slug)
+				touch(slug, domain.PresetArchived)
+			}
+		case domain.PresetDisabled:
+			err = set(domain.PresetActive)
+			touch(slug, domain.PresetActive)
+		case domain.PresetArchived:
+			_, err = f.RestorePreset(t.Context(), ask, "", slug)
+			touch(slug, domain.PresetActive)
+		}
+		if err != nil {
+			t.Fatal(err)
+		}
+		check(filters[random.IntN(len(filters))], domain.Page{Offset: random.IntN(5), Limit: 1 + random.IntN(5)})
+	}
+	for _, filter := range filters {
+		check(filter, domain.Page{Limit: domain.MaxPage})
+		check(filter, domain.Page{Offset: math.MaxInt, Limit: domain.MaxPage})
+	}
+	if _, err := f.PresetsByStatus(t.Context(), user, "team", domain.AllPresets, domain.Page{Limit: 1}); domain.KindOf(err) != domain.Forbidden {
+		t.Errorf("another workspace: got %v, want what other lists say", err)
+	}
+	left, leave := context.WithCancel(t.Context())
+	leave()
+	if _, err := f.PresetsByStatus(left, admin, "", domain.AllPresets, domain.Page{Limit: 1}); !errors.Is(err, context.Canceled) {
+		t.Errorf("a client that left: got %v", err)
+	}
+}
+
+// Presets that changed in one millisecond have an order of their own, so that no page
+// repeats another's.
+func TestPresetsByStatusOfOneMoment(t *testing.T) {
+	f := newFixture(t)
+	for _, slug := range []string{"c", "a", "b"} {
+		if _, err := f.CreatePresetVersion(t.Context(), ask, "", slug, nothing); err != nil {
+			t.Fatal(err)
+		}
+	}
+	for i, want := range []string{"a", "b", "c"} {
+		list, err := f.PresetsByStatus(t.Context(), user, "", domain.PresetActive, domain.Page{Offset: i, Limit: 1})
+		var presets []domain.Preset
+		if err == nil {
+			err = json.Unmarshal(list.JSON, &presets)
+		}
+		if err != nil || len(presets) != 1 || presets[0].Slug != want {
+			t.Errorf("got %s, %v, want %s", list.JSON, err, want)
+		}
+	}
+}
