@@ -92,6 +92,23 @@ func (s *Service) EachActivePreset(ctx context.Context, who Principal, fn func(p
 	})
 }
 
+// ActivePreset calls fn as EachActivePreset does, for the one preset of a slug, and
+// returns fn's error or its own. A preset that does not exist or is not active is
+// NotFound, and named; so is a workspace that does not exist.
+func (s *Service) ActivePreset(ctx context.Context, who Principal, slug string, fn func(p Preset, model func() (string, error)) error) error {
+	return s.store.View(ctx, func(r Reader) error {
+		id, err := workspaceOf(r, who, "")
+		if err != nil {
+			return err
+		}
+		p, err := referredPreset(r, id, reference{slug: slug})
+		if err != nil {
+			return err
+		}
+		return fn(p, func() (string, error) { return designatedModel(r, p) })
+	})
+}
+
 // designatedModel returns the model that p's designated version names, "" when
 // it names none.
 func designatedModel(r Reader, p Preset) (string, error) {

@@ -76,6 +76,7 @@ type part struct {
 // merger merges a preset into one request.
 type merger struct {
 	dialect   Dialect
+	takes     []string        // as Request.Takes
 	unknown   map[string]bool // fields that the gateway does not know
 	request   *inferenceRequest
 	settings  *settings
@@ -107,7 +108,7 @@ func (m *merger) merge() error {
 		}
 	}
 	for i, field := range m.settings.fields {
-		if m.index(field.name) < 0 && !m.overridden(field.name) {
+		if m.isTaken(field.name) && m.index(field.name) < 0 && !m.overridden(field.name) {
 			m.parts = append(m.parts, part{sentMember{field, m.settings.names[i]}, FromPreset})
 		}
 	}
@@ -124,7 +125,7 @@ func (m *merger) merge() error {
 
 // addSent adds what becomes of a field of the request.
 func (m *merger) addSent(field sentMember) error {
-	ours := find(m.settings.fields, field.name)
+	ours := m.setting(field.name)
 	sent := field.value.Kind() != 'n' && (field.name != "model" || !isEmptyText(field.value))
 	add := func(value jsontext.Value, from Source) {
 		m.parts = append(m.parts, part{sentMember{member{field.name, value}, field.quoted}, from})
@@ -158,7 +159,7 @@ func (m *merger) addSent(field sentMember) error {
 			from = FromRequest
 		}
 		add(value, from)
-	case field.name == "tools" && sent && m.settings.tools != nil:
+	case field.name == "tools" && sent && ours != nil:
 		own, err := identify(m.dialect, field.value, maxTools)
 		if err != nil {
 			return err
@@ -175,6 +176,20 @@ func (m *merger) addSent(field sentMember) error {
 		add(field.value, FromRequest)
 	}
 	return nil
+}
+
+// isTaken reports whether the route takes a field of the preset or the workspace.
+func (m *merger) isTaken(name string) bool {
+	return m.takes == nil || name == "model" || slices.Contains(m.takes, name)
+}
+
+// setting returns the preset's value of a field, nil where it has none that the
+// route takes.
+func (m *merger) setting(name string) jsontext.Value {
+	if !m.isTaken(name) {
+		return nil
+	}
+	return find(m.settings.fields, name)
 }
 
 // overridden tells whether the request says with another field what the
@@ -209,14 +224,18 @@ func (m *merger) set(name string, value jsontext.Value, from Source) {
 }
 
 // ensureModel makes sure that a model is named: by the request, the preset or
-// the workspace, or by a list of which the gateway knows only the first.
+// the workspace, or by the first of a list that the gateway or the route does
+// not take.
 func (m *merger) ensureModel() error {
 	if model := m.value("model"); model != nil && !isEmptyText(model) || firstModel(m.value("models")) != nil {
 		return nil
 	}
 	models, from := m.settings.models, FromPreset
-	if m.models != nil {
+	switch {
+	case m.models != nil:
 		models, from = m.models, FromRequest
+	case !m.isTaken("models") && models == nil:
+		models = find(m.settings.fields, "models")
 	}
 	if first := firstModel(models); first != nil {
 		m.set("model", first, from)
@@ -247,7 +266,7 @@ func firstModel(models jsontext.Value) jsontext.Value {
 // fillProviderSort adds the workspace's way to choose a provider where nobody
 // chose one.
 func (m *merger) fillProviderSort() {
-	if m.workspace.providerSort == "" || m.unknown["provider"] {
+	if m.workspace.providerSort == "" || m.unknown["provider"] || !m.isTaken("provider") {
 		return
 	}
 	sort := quote(m.workspace.providerSort)

@@ -157,33 +157,74 @@ func (q *inferenceRequest) look(field member) {
 			}
 			q.refer("/model", text)
 		}
-	case "models":
-		q.lookInside(field, func(element jsontext.Value) (string, jsontext.Value) { return "", element })
-	case "fallbacks": // the models of a messages request
-		q.lookInside(field, func(element jsontext.Value) (string, jsontext.Value) {
-			return "/model", memberOf(element, "model")
-		})
+	case "models", "fallbacks":
+		// Of a list of models at most one could be used.
+		if place := placeOfReference(field); place != "" {
+			q.refuse(InvalidAt(place, "must not refer to a preset"))
+		}
 	}
 }
 
-// lookInside refuses references in a list of models, of which at most one could
-// be used.
-func (q *inferenceRequest) lookInside(list member, model func(jsontext.Value) (string, jsontext.Value)) {
-	if !mayMention(list.value, "preset") {
-		return
+// FindReference returns the JSON Pointer (RFC 6901) of the first model of a body
+// that refers to a preset, empty where there is none: in model, models, fallbacks,
+// or the requests of a batch. The field preset means nothing here. A body that is
+// not JSON is read up to there.
+func FindReference(body []byte) (place string) {
+	if !mayMention(body, "preset") {
+		return ""
+	}
+	for field, err := range scanObject(body) {
+		if err != nil {
+			break
+		}
+		if place := placeOfReference(field.member); place != "" {
+			return place
+		}
+	}
+	return ""
+}
+
+// modelsWithin are the fields that hold models in a list, each with the members
+// that lead from an element to its model.
+var modelsWithin = map[string][]string{
+	"models":    {},
+	"fallbacks": {"model"},           // of a messages request
+	"requests":  {"params", "model"}, // of a batch of them
+}
+
+// placeOfReference returns where a field of a request refers to a preset as a
+// model, empty where it does not.
+func placeOfReference(field member) string {
+	if field.name == "model" {
+		if refers(field.value) {
+			return "/model"
+		}
+		return ""
+	}
+	path, ok := modelsWithin[field.name]
+	if !ok || !mayMention(field.value, "preset") {
+		return ""
 	}
 	index := 0
-	for element, err := range scanArray(list.value) {
+	for element, err := range scanArray(field.value) {
 		if err != nil {
-			return // no list of models; the gateway will say so
+			break // no list of models; the gateway will say so
 		}
-		path, value := model(element)
-		if text, _ := textOf(value); strings.Contains(text, referenceMark) {
-			q.refuse(InvalidAt("/"+list.name+"/"+strconv.Itoa(index)+path, "must not refer to a preset"))
-			return
+		for _, name := range path {
+			element = memberOf(element, name)
+		}
+		if refers(element) {
+			return strings.Join(append([]string{"", field.name, strconv.Itoa(index)}, path...), "/")
 		}
 		index++
 	}
+	return ""
+}
+
+// refers reports whether a model is a reference to a preset.
+func refers(model jsontext.Value) bool {
+	text, _ := textOf(model)
+	return strings.Contains(text, referenceMark)
 }
 
 // refer notes a reference, of which there may be one.

@@ -68,6 +68,10 @@ type Request struct {
 	Opaque bool
 	// SessionID is the session that a header names, empty for none.
 	SessionID string
+	// Takes names the fields that the route takes of a preset, besides the
+	// model and the system prompt; nil stands for all that the dialect has.
+	// Others are not added, and count as nothing lost.
+	Takes []string
 }
 
 // Resolution is what becomes of an inference request.
@@ -162,7 +166,7 @@ func (r *Resolver) Resolve(ctx context.Context, who Principal, sent Request) (Re
 		return out, err
 	}
 	m := &merger{
-		dialect: sent.Dialect, unknown: r.unknown,
+		dialect: sent.Dialect, takes: sent.Takes, unknown: r.unknown,
 		request: request, settings: settings, workspace: workspace,
 	}
 	if err := m.merge(); err != nil {
