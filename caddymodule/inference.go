@@ -121,9 +121,9 @@ func checkDropField(field string) error {
 // inferenceCall is one inference request.
 type inferenceCall struct {
 	call
-	sent    credentials // which are no longer in its headers, where they are ours
-	dialect domain.Dialect
-	dryRun  bool
+	sent   credentials // which are no longer in its headers, where they are ours
+	route  *inferenceRoute
+	dryRun bool
 }
 
 // infer is the path of a request that is not ours to answer: authenticate,
@@ -134,11 +134,17 @@ func (h *Handler) infer(w http.ResponseWriter, r *http.Request, sent credentials
 	if c.notes != nil {
 		c.notes.rest = true
 	}
-	switch c.dialect = h.dialectOf(r); {
-	case c.dialect != "":
+	if c.route = h.inferenceRouteOf(r); c.route != nil {
 		return c.serve(next)
-	case h.Inference.ListModels && r.Method == http.MethodGet && h.route(r) == "models":
-		return c.serveModels(next)
+	}
+	if h.Inference.ListModels && r.Method == http.MethodGet {
+		route := h.route(r)
+		if route == "models" {
+			return c.serveModels(next)
+		}
+		if slug, ok := listedSlug(route); ok {
+			return c.serveModel(next, slug)
+		}
 	}
 	return c.pass(next)
 }
@@ -154,6 +160,12 @@ func (c *inferenceCall) pass(next caddyhttp.Handler) error {
 	case keysRequired, keysOptional:
 		c.identifyCaller()
 	}
+	if err := c.refuseReference(); err != nil {
+		c.note("operation", c.op.name)
+		c.h.metrics.resolved(c.op.name, "refused", c.start)
+		c.render(answer{}, err)
+		return nil
+	}
 	return next.ServeHTTP(c.w, c.r)
 }
 
@@ -167,32 +179,8 @@ func (h *Handler) route(r *http.Request) string {
 	return route
 }
 
-// dialectOf returns the dialect of an inference request, or nothing.
-func (h *Handler) dialectOf(r *http.Request) domain.Dialect {
-	if r.Method != http.MethodPost {
-		return ""
-	}
-	dialect := domain.Dialect(h.route(r))
-	if _, known := inferenceRoutes[dialect]; !known {
-		return ""
-	}
-	return dialect
-}
-
-// inferenceRoutes are the routes of each dialect, which is their path: how they
-// are called in metrics and placeholders, and their own form of errors.
-var inferenceRoutes = map[domain.Dialect]struct {
-	name     string
-	envelope func(problem) any
-}{
-	domain.Chat:      {"inference_chat", newEnvelope},
-	domain.Responses: {"inference_responses", newResponsesError},
-	domain.Messages:  {"inference_messages", newMessagesError},
-}
-
 func (c *inferenceCall) serve(next caddyhttp.Handler) error {
-	route := inferenceRoutes[c.dialect]
-	c.op.name, c.envelope = route.name, route.envelope
+	c.op.name, c.envelope = c.route.name, c.route.envelope
 	c.note("operation", c.op.name)
 	resolution, err := c.resolve()
 	if err != nil {
@@ -231,7 +219,7 @@ func (c *inferenceCall) resolve() (domain.Resolution, error) {
 		return none, err
 	}
 	resolution, err := c.h.Inference.resolver.Resolve(c.r.Context(), c.who, domain.Request{
-		Dialect: c.dialect, Body: body, Opaque: body == nil && len(sent) > 0,
+		Dialect: c.route.dialect, Takes: c.route.takes, Body: body, Opaque: body == nil && len(sent) > 0,
 		SessionID: c.r.Header.Get(sessionHeader),
 	})
 	if err != nil {
@@ -303,6 +291,11 @@ func headerList(names []string) string {
 	return list[:strings.LastIndex(list[:most], ", ")+1] + " ..."
 }
 
+// eachPreset is eachPreset of the caller's workspace.
+func (c *inferenceCall) eachPreset(fn func(domain.Preset, func() (string, error)) error) error {
+	return c.h.service.EachActivePreset(c.r.Context(), c.who, fn)
+}
+
 // serveModels lets the gateway list its models and adds the caller's presets.
 func (c *inferenceCall) serveModels(next caddyhttp.Handler) error {
 	c.op.name = "models_list"
@@ -311,10 +304,7 @@ func (c *inferenceCall) serveModels(next caddyhttp.Handler) error {
 		c.render(answer{}, err)
 		return nil
 	}
-	presets := func(fn func(domain.Preset, func() (string, error)) error) error {
-		return c.h.service.EachActivePreset(c.r.Context(), c.who, fn)
-	}
-	return listModels(c.w, c.r, next, presets, func(err error) {
+	return listModels(c.w, c.r, next, c.eachPreset, func(err error) {
 		if !hungUp(c.r.Context(), err) {
 			c.logFailure(err)
 		}

@@ -142,14 +142,14 @@ func TestInferenceKeys(t *testing.T) {
 				"GET /v1/models HTTP/1.1\r\nHost: x\r\n" + lines(tc.headers) + "\r\n",
 				"GET /v1/responses/abc HTTP/1.1\r\nHost: x\r\n" + lines(tc.headers) + "\r\n",
 				"OPTIONS /v1/responses HTTP/1.1\r\nHost: x\r\n" + lines(tc.headers) + "\r\n",
-				post("/v1/embeddings", `{"model":"@preset/p"}`, tc.headers...),
+				post("/v1/embeddings", `{"model":"m"}`, tc.headers...),
 				post("/v1/responses/abc", "", tc.headers...),
 				post("/elsewhere", "x", tc.headers...),
 			} {
 				exchange(t, s.address, request).want(t, 202)
 				got := s.upstream.one(t)
 				left := leftOf(tc.headers)
-				if !slices.Equal(got.header["Authorization"], left[0]) || !slices.Equal(got.header["X-Api-Key"], left[1]) || strings.HasPrefix(request, "POST /v1/e") && got.body != `{"model":"@preset/p"}` {
+				if !slices.Equal(got.header["Authorization"], left[0]) || !slices.Equal(got.header["X-Api-Key"], left[1]) || strings.HasPrefix(request, "POST /v1/e") && got.body != `{"model":"m"}` {
 					t.Errorf("keys %s, %s: %.30s: the gateway got %+v, want %q", mode, tc.name, request, got, left)
 				}
 			}
@@ -178,7 +178,7 @@ func TestInferenceKeys(t *testing.T) {
 	for _, tc := range cases {
 		for _, request := range []string{
 			post(chatPath, `{"model":"m"}`, tc.headers...),
-			post("/v1/embeddings", `{"model":"@preset/p"}`, tc.headers...),
+			post("/v1/embeddings", `{"model":"m"}`, tc.headers...),
 			"GET /v1/models HTTP/1.1\r\nHost: x\r\n" + lines(tc.headers) + "\r\n",
 		} {
 			exchange(t, s.address, request).want(t, 202)

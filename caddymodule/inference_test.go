@@ -1085,7 +1085,7 @@ func TestWithoutInference(t *testing.T) {
 func TestInferenceRoutes(t *testing.T) {
 	s := start(t, inferring("keys required"))
 	s.preset("writer", writer)
-	const body = `{"model":"@preset/writer"}`
+	const body, other = `{"model":"@preset/writer"}`, `{"model":"m"}`
 	check := func(base string, ours, others []string) {
 		t.Helper()
 		for _, path := range ours {
@@ -1101,8 +1101,8 @@ func TestInferenceRoutes(t *testing.T) {
 			}
 		}
 		for _, path := range others {
-			exchange(t, s.address, post(path, body, "X-Session-Id: s")).want(t, 202)
-			if got := s.upstream.one(t); got.body != body || got.uri != path {
+			exchange(t, s.address, post(path, other, "X-Session-Id: s")).want(t, 202)
+			if got := s.upstream.one(t); got.body != other || got.uri != path {
 				t.Errorf("base path %s: POST %s changed: %v", base, path, got)
 			}
 		}
@@ -1111,9 +1111,10 @@ func TestInferenceRoutes(t *testing.T) {
 		chatPath, responsesPath, messagesPath, "/v1//responses", "/v1/./responses", "/v1/x/../responses", "/v1/responses/", "/v1/responses/.", "/v1/responses//",
 		"//v1/responses", "/v1/%2e/responses", "/v1/%2E%2e/v1/responses", "/v1/%72esponses", "/%761/responses", "/v1/chat//completions", "/v1/chat/./completions/",
 		"/v1/chat%2Fcompletions", "/v1%2Fmessages", "/../v1/messages", "/v1;a/messages;b", `/v1\messages`, "/v1/chat%252Fcompletions", "/v1/messages?x=/../", "/v1/messages/x/..", "http://gateway.test/v1/responses",
+		"/v1/messages/count_tokens", "/v1/responses/input_tokens", "/v1/messages//count_tokens/", "/v1/responses%2Finput_tokens",
 	}, []string{
 		"/v1/responses/abc", "/v1/responsesx", "/v1responses", "/v1chat/completions", "/responses", "/messages", "/chat/completions", "/v2/responses", "/v1/chat", "/v1/completions",
-		"/v1/embeddings", "/v1/v1/responses", "/v1/messages/count_tokens", "/V1/responses", "/v1/Responses", "/x/v1/responses", "/v1/responses/../other",
+		"/v1/embeddings", "/v1/v1/responses", "/v1/messages/count_tokens/x", "/V1/responses", "/v1/Responses", "/x/v1/responses", "/v1/responses/../other",
 	})
 	for _, method := range []string{"GET", "PUT", "PATCH", "DELETE", "OPTIONS", "HEAD", "post"} {
 		for _, path := range inferencePaths {

@@ -31,10 +31,7 @@ type eachPreset func(fn func(p domain.Preset, model func() (string, error)) erro
 // To get a list that can be read and that has every preset, it asks next for no
 // content encoding, no range and no comparison with what the client has already.
 func listModels(w http.ResponseWriter, r *http.Request, next caddyhttp.Handler, presets eachPreset, failed func(error)) error {
-	r.Header.Set("Accept-Encoding", "identity")
-	for _, name := range [...]string{"If-None-Match", "If-Modified-Since", "Range", "If-Range"} {
-		r.Header.Del(name)
-	}
+	askForWholeList(r.Header)
 	list := &listWriter{ResponseWriter: w}
 	if err := next.ServeHTTP(list, r); err != nil {
 		_ = list.release() // as if we were not here
@@ -52,12 +49,7 @@ func listModels(w http.ResponseWriter, r *http.Request, next caddyhttp.Handler, 
 		_ = list.release() // a client that left is nobody to report to
 		return nil
 	}
-	header := w.Header()
-	header.Set("Content-Length", strconv.Itoa(len(text)+len(added)))
-	for _, name := range [...]string{"ETag", "Last-Modified", "Accept-Ranges", "Content-MD5", "Digest", "Content-Digest", "Repr-Digest"} {
-		header.Del(name) // true of the gateway's bytes only
-	}
-	header.Add("Vary", "Authorization, X-Api-Key") // each workspace has its own presets
+	describeEdited(w.Header(), len(text)+len(added))
 	w.WriteHeader(http.StatusOK)
 	for _, part := range [...][]byte{text[:at], added, text[at:]} {
 		if _, err := w.Write(part); err != nil {
@@ -65,6 +57,25 @@ func listModels(w http.ResponseWriter, r *http.Request, next caddyhttp.Handler, 
 		}
 	}
 	return nil
+}
+
+// askForWholeList changes the headers of a request so that its answer is a list that
+// can be read, and all of it.
+func askForWholeList(header http.Header) {
+	header.Set("Accept-Encoding", "identity")
+	for _, name := range [...]string{"If-None-Match", "If-Modified-Since", "Range", "If-Range"} {
+		header.Del(name)
+	}
+}
+
+// describeEdited makes the headers of the gateway's list those of an answer of ours
+// of a length, in bytes.
+func describeEdited(header http.Header, length int) {
+	header.Set("Content-Length", strconv.Itoa(length))
+	for _, name := range [...]string{"ETag", "Last-Modified", "Accept-Ranges", "Content-MD5", "Digest", "Content-Digest", "Repr-Digest"} {
+		header.Del(name) // true of the gateway's bytes only
+	}
+	header.Add("Vary", "Authorization, X-Api-Key") // each workspace has its own presets
 }
 
 // addModels returns the entries that presets add to the model list in body and
@@ -75,7 +86,7 @@ func listModels(w http.ResponseWriter, r *http.Request, next caddyhttp.Handler, 
 // The error is that of presets, or says that they take too much memory.
 func addModels(body []byte, presets eachPreset) (at int, added []byte, err error) {
 	list, ok := readModels(body)
-	if !ok {
+	if !ok || list.more {
 		return 0, nil, nil
 	}
 	err = presets(func(p domain.Preset, model func() (string, error)) error {
@@ -85,19 +96,10 @@ func addModels(body []byte, presets eachPreset) (at int, added []byte, err error
 		if list.count > 0 || len(added) > 0 {
 			added = append(added, ',')
 		}
-		if list.isOpenAI() {
-			added = appendOpenAIModel(added, p)
-		} else {
-			name, err := model()
-			if err != nil {
-				return err
-			}
-			added = appendOpenRouterModel(added, p, name, list.entries[name])
+		if added, err = list.appendModel(added, p, model); err == nil && len(added) > maxModels {
+			err = errTooManyPresets
 		}
-		if len(added) > maxModels {
-			return errTooManyPresets
-		}
-		return nil
+		return err
 	})
 	if err != nil {
 		return 0, nil, err
@@ -106,6 +108,19 @@ func addModels(body []byte, presets eachPreset) (at int, added []byte, err error
 }
 
 var errTooManyPresets = errors.New("the presets of the workspace take more than " + strconv.Itoa(maxModels) + " bytes of the model list")
+
+// appendModel appends the entry of p in a list of this shape. model is as for an
+// eachPreset.
+func (l *modelList) appendModel(text []byte, p domain.Preset, model func() (string, error)) ([]byte, error) {
+	if l.isOpenAI() {
+		return appendOpenAIModel(text, p), nil
+	}
+	name, err := model()
+	if err != nil {
+		return text, err
+	}
+	return appendOpenRouterModel(text, p, name, l.entries[name]), nil
+}
 
 // appendOpenAIModel appends the entry of p in OpenAI's list.
 func appendOpenAIModel(text []byte, p domain.Preset) []byte {
@@ -186,7 +201,7 @@ type modelList struct {
 	openRouter int                       // entries with OpenRouter's
 }
 
-// readModels reads a list to edit: one JSON object whose data is an array of
+// readModels reads a list whose shape is known: one JSON object whose data is an array of
 // objects, in one of two shapes:
 //
 //   - OpenAI's: its "object" is "list", or that of each entry is "model". vLLM,
@@ -194,9 +209,9 @@ type modelList struct {
 //   - OpenRouter's: it has no "object", and each entry has a canonical_slug, or
 //     both architecture and pricing.
 //
-// It is not ok for a page that says that more follow: clients count the entries
-// to ask for the next one, so presets come on the last. It reads strictly: what
-// clients may understand differently, such as two members of one name, is not ok.
+// It reads strictly: what clients may understand differently, such as two members
+// of one name, is not ok. A page that says that more follow is not to edit: clients
+// count the entries to ask for the next one, so presets come on the last.
 func readModels(text []byte) (l *modelList, ok bool) {
 	l = &modelList{text: text, entries: map[string]jsontext.Value{}}
 	d := jsontext.NewDecoder(bytes.NewBuffer(text))
@@ -206,7 +221,7 @@ func readModels(text []byte) (l *modelList, ok bool) {
 	if _, err := d.ReadToken(); !errors.Is(err, io.EOF) {
 		return nil, false
 	}
-	return l, l.isArray && !l.more && (l.isOpenAI() || l.isOpenRouter())
+	return l, l.isArray && (l.isOpenAI() || l.isOpenRouter())
 }
 
 func (l *modelList) isOpenAI() bool {

@@ -6,7 +6,6 @@ import (
 	"errors"
 	"fmt"
 	"iter"
-	"maps"
 	"net/http"
 	"slices"
 	"strconv"
@@ -59,6 +58,10 @@ var descriptions = map[string]description{
 	"inference_responses": {"inference", "Run a responses request", "Inference", "X-Session-Id X-Preset-Dry-Run"},
 	"inference_messages":  {"inference", "Run a messages request", "Inference", "X-Session-Id X-Preset-Dry-Run"},
 	"models_list":         {"inference", "List the models of the gateway and the presets", "Models", ""},
+	"model_get":           {"inference", "Get a model of the gateway, or a preset as one", "Model", ""},
+
+	"inference_responses_count": {"inference", "Count the tokens of a responses request", "Inference", "X-Session-Id X-Preset-Dry-Run"},
+	"inference_messages_count":  {"inference", "Count the tokens of a messages request", "Inference", "X-Session-Id X-Preset-Dry-Run"},
 
 	"key_create":    {"admin", "Issue a key", "201 NewIssuedKey", "store"},
 	"key_list":      {"admin", "List the issued keys", "IssuedKeys", "store"},
@@ -91,7 +94,7 @@ var refusals = map[int]string{
 
 // pathParameters name the variable segment of a path by the segment before it.
 var pathParameters = map[string]string{
-	"presets": "slug", "versions": "version", "labels": "label", "workspaces": "workspace", "keys": "key",
+	"presets": "slug", "versions": "version", "labels": "label", "workspaces": "workspace", "keys": "key", "models": "model",
 }
 
 // serveOpenAPI answers with the document.
@@ -231,10 +234,10 @@ func (d *openAPI) endpoints(schemas *schema.Schemas) (all []endpoint) {
 		all = append(all, e)
 	}
 	keys := []map[string][]string{{"bearer": {}}, {"apiKey": {}}, {}} // as the inference block says
-	for _, dialect := range slices.Sorted(maps.Keys(inferenceRoutes)) {
+	for _, route := range inferenceRoutes {
 		all = append(all, endpoint{
-			name: inferenceRoutes[dialect].name, method: http.MethodPost, path: string(dialect), security: keys,
-			body: requestBody(gatewayRequests[dialect], true), errors: errorSchemas[dialect],
+			name: route.name, method: http.MethodPost, path: route.path, security: keys,
+			body: requestBody(gatewayRequests[route.dialect], true), errors: errorSchemas[route.dialect],
 			refusals: []int{
 				http.StatusBadRequest, http.StatusUnauthorized, http.StatusForbidden, http.StatusNotFound,
 				http.StatusRequestTimeout, http.StatusRequestEntityTooLarge, http.StatusTooManyRequests, http.StatusInternalServerError, http.StatusServiceUnavailable,
@@ -244,6 +247,9 @@ func (d *openAPI) endpoints(schemas *schema.Schemas) (all []endpoint) {
 	all = append(all, endpoint{
 		name: "models_list", method: http.MethodGet, path: "models", security: keys, errors: "Error",
 		refusals: []int{http.StatusBadRequest, http.StatusUnauthorized, http.StatusForbidden, http.StatusTooManyRequests, http.StatusInternalServerError, http.StatusServiceUnavailable},
+	}, endpoint{
+		name: "model_get", method: http.MethodGet, path: "models/{}", security: keys, errors: "Error",
+		refusals: []int{http.StatusBadRequest, http.StatusUnauthorized, http.StatusForbidden, http.StatusNotFound, http.StatusTooManyRequests, http.StatusInternalServerError, http.StatusServiceUnavailable},
 	})
 	for _, op := range adminRoutes() {
 		e := endpoint{

@@ -171,7 +171,7 @@ func TestOpenAPIGoldens(t *testing.T) {
 	known := make(map[string]bool)
 	judges := make(map[string][]func(string) error) // by status
 	for id, operation := range doc.operations() {
-		if id == "models_list" {
+		if id == "models_list" || id == "model_get" {
 			continue // whose answer is the gateway's
 		}
 		for status, reference := range operation["responses"].(map[string]any) {
@@ -351,8 +351,8 @@ func TestOpenAPIAnswers(t *testing.T) {
 	s.manage("PATCH", "/v1/presets/p", `{"status":"active"}`).want(t, 200)
 
 	const dryRun = "X-Preset-Dry-Run: true"
-	for dialect, route := range inferenceRoutes {
-		path, body := "/v1/"+string(dialect), `{"model":"@preset/p","extra":[1]}`
+	for _, route := range inferenceRoutes {
+		path, body := "/v1/"+route.path, `{"model":"@preset/p","extra":[1]}`
 		r := s.do("POST", path, body, bearer(inferenceSecret), dryRun)
 		check(route.name, r, 200)
 		if got := r.header.Get("X-Preset"); got != "p@1" {
@@ -369,6 +369,11 @@ func TestOpenAPIAnswers(t *testing.T) {
 	check("models_list", s.do("GET", "/v1/models", "", "X-Api-Key: "+inferenceSecret, "X-Api-Key: "+other.secret), 400)
 	check("models_list", s.do("GET", "/v1/models", ""), 401)
 	check("models_list", s.manage("GET", "/v1/models", ""), 403)
+	check("model_get", s.do("GET", "/v1/models/@preset%2Fp", "", bearer(inferenceSecret)), 200)
+	check("model_get", s.do("GET", "/v1/models/@preset%2Fp", "", "X-Api-Key: "+inferenceSecret, "X-Api-Key: "+other.secret), 400)
+	check("model_get", s.do("GET", "/v1/models/@preset%2Fp", ""), 401)
+	check("model_get", s.manage("GET", "/v1/models/@preset%2Fp", ""), 403)
+	check("model_get", s.do("GET", "/v1/models/@preset%2Fabsent", "", bearer(inferenceSecret)), 404)
 
 	admin := func(method, path, body string) response {
 		return send(t, method, "http://"+s.admin+"/presets/"+path, body)
@@ -407,10 +412,11 @@ func TestOpenAPIAnswers(t *testing.T) {
 	for _, step := range tour {
 		check(step.op, s.do(step.method, step.path, step.body, bearer("a-guess")), 429)
 	}
-	for dialect, route := range inferenceRoutes {
-		check(route.name, s.do("POST", "/v1/"+string(dialect), "{}", bearer("a-guess")), 429)
+	for _, route := range inferenceRoutes {
+		check(route.name, s.do("POST", "/v1/"+route.path, "{}", bearer("a-guess")), 429)
 	}
 	check("models_list", s.do("GET", "/v1/models", "", bearer("a-guess")), 429)
+	check("model_get", s.do("GET", "/v1/models/@preset%2Fp", "", bearer("a-guess")), 429)
 
 	for op, operation := range operations {
 		for status := range operation["responses"].(map[string]any) {

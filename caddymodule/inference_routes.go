@@ -1,0 +1,153 @@
+package caddymodule
+
+import (
+	"bytes"
+	"io"
+	"net/http"
+	"strings"
+	"time"
+
+	"github.com/caddy-presets/caddy-presets/domain"
+)
+
+// inferenceRoute is a route on which presets are resolved.
+type inferenceRoute struct {
+	path     string // below the base path
+	name     string // in metrics and placeholders
+	dialect  domain.Dialect
+	envelope func(problem) any // of errors
+	// takes is domain.Request.Takes.
+	takes []string
+}
+
+// inferenceRoutes are all of them. Clients budget a prompt with the routes that
+// count tokens, so a preset is resolved there as where its prompt will run. They
+// take fewer fields, and gateways refuse those that they do not take: here are the
+// settings among what Anthropic's and OpenAI's clients can send.
+var inferenceRoutes = []inferenceRoute{
+	{"chat/completions", "inference_chat", domain.Chat, newEnvelope, nil},
+	{"responses", "inference_responses", domain.Responses, newResponsesError, nil},
+	{"responses/input_tokens", "inference_responses_count", domain.Responses, newResponsesError, []string{
+		"tools", "tool_choice", "parallel_tool_calls", "reasoning", "text", "truncation",
+	}},
+	{"messages", "inference_messages", domain.Messages, newMessagesError, nil},
+	{"messages/count_tokens", "inference_messages_count", domain.Messages, newMessagesError, []string{
+		"tools", "tool_choice", "thinking", "output_config", "context_management", "speed", "cache_control",
+	}},
+}
+
+// otherRoute labels refusals on the routes on which no preset is resolved.
+const otherRoute = "inference_other"
+
+// inferenceRouteOf returns the route of an inference request, or nil.
+func (h *Handler) inferenceRouteOf(r *http.Request) *inferenceRoute {
+	if r.Method != http.MethodPost {
+		return nil
+	}
+	path := h.route(r)
+	for i := range inferenceRoutes {
+		if inferenceRoutes[i].path == path {
+			return &inferenceRoutes[i]
+		}
+	}
+	return nil
+}
+
+// refuseReference refuses a request to another route below the base path whose
+// model names a preset: no gateway knows it. All else stays as it was sent.
+func (c *inferenceCall) refuseReference() error {
+	route := c.h.route(c.r)
+	if c.r.Method != http.MethodPost || route == "" || c.r.ContentLength == 0 || !mayHoldJSON(c.r.Header) {
+		return nil
+	}
+	c.op.name, c.envelope = otherRoute, envelopeOf(route)
+	sent, err := c.peek()
+	if err != nil {
+		return err
+	}
+	body, _, err := c.decoded(sent)
+	if err != nil {
+		return nil //nolint:nilerror // it is too large to look into
+	}
+	if place := domain.FindReference(body); place != "" {
+		return domain.InvalidAt(place, "must not refer to a preset: presets work in POST "+c.h.routesWithPresets())
+	}
+	return nil
+}
+
+// routesWithPresets names the routes on which presets are resolved.
+func (h *Handler) routesWithPresets() string {
+	var text strings.Builder
+	for i, route := range inferenceRoutes {
+		switch {
+		case i == len(inferenceRoutes)-1:
+			text.WriteString(" and ")
+		case i > 0:
+			text.WriteString(", ")
+		}
+		text.WriteString(h.BasePath + "/" + route.path)
+	}
+	return text.String()
+}
+
+// envelopeOf returns the form of errors that the clients of a route expect, given
+// its path below the base path.
+func envelopeOf(path string) func(problem) any {
+	resource, _, _ := strings.Cut(path, "/")
+	for _, route := range inferenceRoutes {
+		if route.path == resource {
+			return route.envelope
+		}
+	}
+	return newEnvelope
+}
+
+// mayHoldJSON reports whether a body is JSON by its media type, or has the one that
+// clients give to text when they are not told: none, curl's or fetch's. Uploads
+// are not.
+func mayHoldJSON(header http.Header) bool {
+	media, _, _ := strings.Cut(header.Get("Content-Type"), ";")
+	switch media = strings.ToLower(strings.TrimSpace(media)); media {
+	case "", "application/json", "text/json", "text/plain", "application/x-www-form-urlencoded":
+		return true
+	}
+	return strings.HasPrefix(media, "application/") && strings.HasSuffix(media, "+json")
+}
+
+// peekSize is how much of a body is read, in bytes, where all of it is too much:
+// where it is larger than max_body_size, or comes from a stranger where that takes
+// a key.
+const peekSize = 64 << 10
+
+// peek reads the body of a request that goes on as it was sent, as far as it may
+// be looked into, and returns what was read.
+func (c *inferenceCall) peek() ([]byte, error) {
+	window := c.h.Inference.MaxBodySize
+	if c.r.ContentLength > window || c.h.Inference.Keys == keysRequired && c.who.KeyID == "" {
+		window = min(window, peekSize)
+	}
+	body, part, beginning := c.r.Body, c.call, *c.r
+	beginning.Body = readCloser{io.LimitReader(body, window), body}
+	beginning.ContentLength = min(c.r.ContentLength, window)
+	part.r = &beginning
+	sent, err := part.read(window)
+	if err != nil {
+		return nil, err
+	}
+	if int64(len(sent)) < window || c.r.ContentLength == window {
+		c.body = sent // it was read whole
+		c.r.Body = replay(sent, body)
+		return sent, nil
+	}
+	if server, ok := c.r.Context().Value(http.ServerContextKey).(*http.Server); ok && server.ReadTimeout == 0 {
+		_ = http.NewResponseController(c.w).SetReadDeadline(time.Time{}) // which read set
+	}
+	c.r.Body = readCloser{io.MultiReader(bytes.NewReader(sent), body), body}
+	return sent, nil
+}
+
+// readCloser reads from one thing and closes another.
+type readCloser struct {
+	io.Reader
+	io.Closer
+}

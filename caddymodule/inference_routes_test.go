@@ -1,0 +1,346 @@
+package caddymodule
+
+import (
+	"bufio"
+	"fmt"
+	"io"
+	"net"
+	"net/http"
+	"reflect"
+	"strings"
+	"testing"
+	"time"
+)
+
+const (
+	countMessagesPath  = "/v1/messages/count_tokens"
+	countResponsesPath = "/v1/responses/input_tokens"
+)
+
+// A count gets what the route it counts for would, in the fields that it takes.
+func TestCounts(t *testing.T) {
+	s := start(t, inferring("drop_fields speed"))
+	s.preset("writer", `{"model":"openai/gpt-5","instructions":"Be brief.","temperature":0.70,"max_output_tokens":100,"include":["reasoning.encrypted_content"],
+		"provider":{"sort":"price"},"reasoning":{"effort":"low"},"tools":[{"type":"function","name":"f","parameters":{}}],"truncation":"auto"}`)
+	s.manage("PATCH", "/v1/workspaces/default", `{"default_provider_sort":"price"}`).want(t, 200)
+	for path, tc := range map[string]struct{ body, want, dropped string }{
+		countResponsesPath: {
+			`{"model":"@preset/writer","input":"hi","max_output_tokens":5}`,
+			`{"model":"openai/gpt-5","input":"hi","max_output_tokens":5,"reasoning":{"effort":"low"},"tools":[{"type":"function","name":"f","parameters":{}}],"truncation":"auto","instructions":"Be brief."}`,
+			"",
+		},
+		countMessagesPath: {
+			`{"preset":"writer@1","messages":[],"speed":"fast"}`,
+			`{"messages":[],"model":"openai/gpt-5","output_config":{"effort":"low"},"tools":[{"name":"f","input_schema":{}}],"system":"Be brief."}`,
+			"include, truncation, speed",
+		},
+	} {
+		r := s.ask(path, tc.body)
+		r.want(t, 202)
+		got := s.upstream.one(t)
+		if got.body != tc.want || got.uri != path || got.header.Get("Authorization") != "" {
+			t.Errorf("%s: the gateway got %s %v\n%s, want\n%s", path, got.uri, got.header, got.body, tc.want)
+		}
+		if r.header.Get("X-Preset") != "writer@1" || r.header.Get("X-Preset-Dropped") != tc.dropped {
+			t.Errorf("%s: got X-Preset %q and X-Preset-Dropped %q, want %q", path, r.header.Get("X-Preset"), r.header.Get("X-Preset-Dropped"), tc.dropped)
+		}
+		dry := s.ask(path, tc.body, "X-Preset-Dry-Run: true").described(t)
+		if dry.Data.Body != tc.want || dry.Data.Path != path {
+			t.Errorf("%s: a dry run gives %v", path, dry)
+		}
+		s.upstream.none(t)
+
+		const plain = `{"model" : "m" }`
+		s.ask(path, plain).want(t, 202)
+		if got := s.upstream.one(t).body; got != plain {
+			t.Errorf("%s: the gateway got %s, want %s", path, got, plain)
+		}
+		s.do("POST", path, tc.body).want(t, 401)
+		s.do("POST", path, tc.body, bearer(managementSecret)).want(t, 403)
+		s.ask(path, `{"model":"@preset/absent"}`).want(t, 404)
+		s.upstream.none(t)
+	}
+
+	// In the form of their own clients.
+	s.ask(countMessagesPath, `{"model":"@preset/absent"}`).want(t, 404, `{"type":"error","error":{"type":"not_found_error"`)
+	s.ask(countResponsesPath, `{"model":"@preset/absent"}`).want(t, 404, `{"error":{"code":"`)
+	s.manage("PATCH", "/v1/workspaces/default", `{"disabled_server_tools":["openrouter:web_search"]}`).want(t, 200)
+	for _, path := range []string{countMessagesPath, countResponsesPath} {
+		s.ask(path, `{"model":"@preset/writer","tools":[{"type":"openrouter:web_search"}]}`).want(t, 403, "openrouter:web_search")
+		s.ask(path, `{"model":"m","tools":[{"type":"openrouter:web_search"}]}`).want(t, 403, "openrouter:web_search")
+	}
+	s.upstream.none(t)
+	send(t, "GET", "http://"+s.admin+"/metrics", "").want(t, 200,
+		`caddy_presets_resolutions_total{operation="inference_messages_count",result="resolved"} 2`,
+		`caddy_presets_resolutions_total{operation="inference_responses_count",result="passed"} 1`,
+	)
+	s.ask(countMessagesPath, `{"model":"@preset/writer"}`, "X-Session-Id: s").want(t, 202)
+	if got := s.upstream.one(t).header.Get("X-Session-Id"); got != "s" {
+		t.Errorf("got session %q", got)
+	}
+}
+
+// A count of a session with a split is of the version that the session runs.
+func TestCountsOfASplit(t *testing.T) {
+	s := start(t, inferring())
+	s.preset("split", `{"model":"one"}`)
+	s.preset("split", `{"model":"two"}`)
+	s.manage("PUT", "/v1/presets/split/labels/live", `{"split":[{"version":1,"weight":1},{"version":2,"weight":1}]}`).want(t, 200)
+	seen := make(map[string]bool)
+	for i := range 32 {
+		session := fmt.Sprint("X-Session-Id: s", i)
+		want := s.ask(messagesPath, `{"model":"@preset/split@live"}`, session).header.Get("X-Preset")
+		got := s.ask(countMessagesPath, `{"model":"@preset/split@live"}`, session).header.Get("X-Preset")
+		if got != want || got == "" {
+			t.Errorf("%s: the count is of %q, want %q", session, got, want)
+		}
+		seen[got] = true
+	}
+	if len(seen) != 2 {
+		t.Errorf("got %v, want both versions", seen)
+	}
+}
+
+var otherPaths = []string{
+	"/v1/embeddings", "/v1/completions", "/v1/images/generations", "/v1/audio/speech", "/v1/moderations", "/v1/rerank", "/v1/responses/compact",
+	"/v1/messages/batches", "/v1/chat/completions/x", "/v1//embeddings/", "/v1/x",
+}
+
+// No other route below the base path takes a preset as a model, and the answer says
+// which do.
+func TestPresetsOnOtherRoutes(t *testing.T) {
+	s := start(t, inferring("max_body_size 100KB"))
+	s.preset("writer", writer)
+	const says = "presets work in POST /v1/chat/completions, /v1/responses, /v1/responses/input_tokens, /v1/messages and /v1/messages/count_tokens"
+	long := strings.Repeat("x", 90_000)
+	for _, mode := range []string{"required", "everywhere", "optional", "off"} {
+		s.reload(inferring("max_body_size 100KB", "keys "+mode))
+		for _, path := range otherPaths {
+			for name, request := range map[string]string{
+				"JSON":           post(path, `{"model":"@preset/writer"}`, "Content-Type: application/json; charset=utf-8"),
+				"no type":        post(path, `{"input":["`+long+`"],"model":"@preset/writer"}`),
+				"as curl":        post(path, `{"model":"m@preset/writer@1"}`, "Content-Type: application/x-www-form-urlencoded"),
+				"as fetch":       post(path, `{"model":"@preset/absent"}`, "Content-Type: text/plain;charset=UTF-8"),
+				"+json":          post(path, `{"models":["a","@preset/writer"]}`, "Content-Type: Application/Vnd.x+JSON"),
+				"gzip":           post(path, gzipped(`{"model":"@preset/writer"}`), "Content-Type: application/json", "Content-Encoding: gzip"),
+				"chunked":        postChunked(path, `{"model":"@preset/writer","input":"`+long+`"}`, nil),
+				"a huge one":     post(path, `{"model":"@preset/writer","input":"`+long+long+`"}`),
+				"a huge chunked": postChunked(path, `{"model":"@preset/writer","input":"`+long+long+`"}`, nil),
+			} {
+				r := exchange(t, s.address, strings.Replace(request, "\r\n", "\r\n"+bearer(inferenceSecret)+"\r\n", 1))
+				if r.status != 400 || !strings.Contains(r.body, says) || r.header.Get("Content-Type") != "application/json" {
+					t.Errorf("keys %s, %s, %s: got %v", mode, path, name, r)
+				}
+				s.upstream.none(t)
+			}
+		}
+	}
+	s.ask("/v1/embeddings", `{"input":"","model":"@preset/writer"}`).wantError(t, 400, "Invalid request parameters: /model: must not refer to a preset: "+says)
+	s.ask("/v1/messages/batches", `{"requests":[{"custom_id":"a","params":{"model":"@preset/writer"}}]}`).want(t, 400, `{"type":"error","error":{"type":"invalid_request_error"`, "/requests/0/params/model")
+	s.ask("/v1/responses/compact", `{"model":"@preset/writer"}`).want(t, 400, `{"error":{"code":"`)
+	s.upstream.none(t)
+	if got := s.metric(`caddy_presets_resolutions_total{operation="inference_other",result="refused"}`); got == "" || got == "0" {
+		t.Errorf("got %q refusals in the metrics", got)
+	}
+	s.reload(inferring() + "\nbase_path /ai")
+	s.ask("/ai/embeddings", `{"model":"@preset/writer"}`).want(t, 400, "POST /ai/chat/completions")
+	s.ask("/v1/embeddings", `{"model":"@preset/writer"}`).want(t, 202)
+	s.upstream.all()
+	s.reload(standard)
+	s.ask("/v1/embeddings", `{"model":"@preset/writer"}`).want(t, 202)
+}
+
+// What names no preset reaches other routes as if we were not there, however large.
+func TestOtherRoutesPass(t *testing.T) {
+	s := start(t, inferring("max_body_size 100KB", "keys off"))
+	stock := s.beside("")
+	bodies := map[string]string{
+		"empty":               "",
+		"JSON":                `{"model" : "m" ,"preset":"writer","input":"use @preset/writer"}` + "\n",
+		"an array":            `[{"model":"@preset/writer"}]`,
+		"binary":              "\x00\xff\xfe preset \x80\r\n",
+		"cut":                 `{"input":"preset`,
+		"of the limit":        `{"preset":"` + strings.Repeat("x", 100_000-len(`{"preset":""}`)) + `"}`,
+		"one more":            `{"preset":"` + strings.Repeat("x", 100_001-len(`{"preset":""}`)) + `"}`,
+		"a megabyte":          `{"preset":"` + strings.Repeat("x", 1<<20) + `"}`,
+		"beyond what is read": `{"input":"` + strings.Repeat("x", 1<<20) + `","model":"@preset/writer"}`,
+		"gzip":                gzipped(`{"model":"m","preset":"p"}`),
+		"gzip of a megabyte":  gzipped(`{"model":"m","preset":"` + strings.Repeat("x", 1<<20) + `"}`),
+	}
+	for name, body := range bodies {
+		coding := "X-None: 1"
+		if strings.HasPrefix(body, "\x1f\x8b") {
+			coding = "Content-Encoding: gzip"
+		}
+		for framing, request := range map[string]string{
+			"length":   post("/v1/embeddings?x=%zz", body, coding, "Content-Type: application/json", "Authorization: Bearer sk-foreign"),
+			"chunked":  postChunked("/v1/embeddings", body, nil, coding, "Expect: 100-continue"),
+			"trailers": postChunked("/v1/embeddings", body, []string{"X-Checksum: 1"}, coding),
+		} {
+			ours := exchange(t, s.address, request)
+			got := s.upstream.one(t)
+			theirs := exchange(t, stock, request)
+			want := s.upstream.one(t)
+			got.trailer, want.trailer = withoutEmpty(got.trailer), withoutEmpty(want.trailer)
+			if want.body != body || !reflect.DeepEqual(got, want) {
+				t.Errorf("%s, %s: the gateway got\n%.500v, want\n%.500v", name, framing, got, want)
+			}
+			ours.header.Del("Date")
+			theirs.header.Del("Date")
+			if !reflect.DeepEqual(ours, theirs) {
+				t.Errorf("%s, %s: got answer %v, want %v", name, framing, ours, theirs)
+			}
+		}
+	}
+}
+
+// Uploads are not read, nor is a large body beyond its beginning, nor more than that
+// of what a stranger sends where that takes a key: the gateway answers before their
+// rest is sent.
+func TestBodiesThatAreNotWaitedFor(t *testing.T) {
+	s := start(t, inferring("max_body_size 100KB"))
+	site := strings.Replace(s.site(inferring("max_body_size 100KB")), "reverse_proxy "+s.upstream.Listener.Addr().String(), "respond 418", 1)
+	if err := s.load(site); err != nil {
+		t.Fatal(err)
+	}
+	beginning := strings.Repeat(" ", peekSize)
+	for name, head := range map[string]string{
+		"multipart":     "Content-Type: multipart/form-data; boundary=x\r\nContent-Length: 1000\r\n" + bearer(inferenceSecret) + "\r\n\r\n--x",
+		"audio":         "Content-Type: audio/wav\r\nContent-Length: 1000\r\n" + bearer(inferenceSecret) + "\r\n\r\n",
+		"large":         "Content-Length: 100001\r\n" + bearer(inferenceSecret) + "\r\n\r\n" + beginning,
+		"of a stranger": "Content-Type: application/json\r\nContent-Length: 100000\r\n\r\n" + beginning,
+	} {
+		conn, err := net.Dial("tcp", s.address)
+		if err != nil {
+			t.Fatal(err)
+		}
+		conn.SetDeadline(time.Now().Add(patience))
+		io.WriteString(conn, "POST /v1/audio/transcriptions HTTP/1.1\r\nHost: x\r\n"+head)
+		if r := finalAnswer(t, bufio.NewReader(conn)); r.status != http.StatusTeapot {
+			t.Errorf("%s: got %v, want the gateway's answer", name, r)
+		}
+		conn.Close()
+	}
+}
+
+// Once the beginning of a large body was read, the rest may take as long as it did
+// before.
+func TestRestOfALargeBodyHasNoDeadline(t *testing.T) {
+	bodyTimeout = time.Second
+	defer func() { bodyTimeout = time.Minute }()
+	s := start(t, inferring("max_body_size 100KB", "keys off"))
+	conn, err := net.Dial("tcp", s.address)
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer conn.Close()
+	conn.SetDeadline(time.Now().Add(patience))
+	const size = 200_000
+	fmt.Fprintf(conn, "POST /v1/embeddings HTTP/1.1\r\nHost: x\r\nContent-Length: %d\r\n\r\n%s", size, strings.Repeat(" ", size-1))
+	begun := func() bool {
+		s.upstream.mu.Lock()
+		defer s.upstream.mu.Unlock()
+		return s.upstream.wire.Len() > peekSize
+	}
+	if !s.eventually(begun) {
+		t.Fatal("the gateway has not got the beginning")
+	}
+	expired := time.NewTimer(2 * timeFor(peekSize))
+	<-expired.C // a deadline that was left would have passed
+	io.WriteString(conn, " ")
+	finalAnswer(t, bufio.NewReader(conn)).want(t, 202)
+	if got := s.upstream.one(t); len(got.body) != size || got.err != nil {
+		t.Errorf("the gateway got %d bytes, %v", len(got.body), got.err)
+	}
+}
+
+// A preset is a model: what a GET of it answers is its entry in the list.
+func TestModelOfAPreset(t *testing.T) {
+	s := start(t, inferring("list_models on"))
+	s.manage("POST", "/v1/workspaces", minimalWorkspace).want(t, 201)
+	key := s.issue(`{"kind":"inference","workspace":"team"}`).secret
+	s.preset("writer", `{"model":"a/b"}`)
+	s.preset("gone", `{"model":"a/b"}`)
+	s.manage("DELETE", "/v1/presets/gone", "").want(t, 200)
+	s.manage("POST", "/v1/presets/in-team/responses?workspace_id=team", writer).want(t, 200)
+
+	answer := func(status int, media, body string) {
+		s.upstream.answers(func(w http.ResponseWriter, r *http.Request) {
+			w.Header().Set("Content-Type", media)
+			w.Header().Set("ETag", `"the-lists"`)
+			w.WriteHeader(status)
+			io.WriteString(w, body)
+		})
+	}
+	get := func(path string, headers ...string) response {
+		t.Helper()
+		return s.do("GET", path, "", append(headers, "If-None-Match: *", "Accept-Encoding: gzip")...)
+	}
+	const openAI = `{"object":"list","data":[{"id":"m","object":"model","created":1,"owned_by":"x"}]}`
+	for _, list := range []string{openAI, `{"data":[` + openRouterModel + `]}`, `{"data":[` + openRouterModel + `],"links":{"next":"/2"}}`} {
+		answer(200, "application/json; charset=utf-8", list)
+		shown := get("/v1/models?x=y", bearer(inferenceSecret)).body
+		s.upstream.all()
+		for _, path := range []string{
+			"/v1/models/@preset%2Fwriter?x=y", "/v1/models/@preset/writer?x=y", "/v1/models/%40preset%2fwriter?x=y", "/v1//models/@preset/writer/?x=y", "/v1/models/@preset%252Fwriter?x=y",
+		} {
+			r := get(path, bearer(inferenceSecret))
+			r.want(t, 200, `{"id":"@preset/writer",`)
+			if !strings.Contains(list, "next") && !strings.Contains(shown, r.body) {
+				t.Errorf("%s: got %s, want what is in %s", path, r.body, shown)
+			}
+			if r.header.Get("Content-Type") != "application/json" || r.header.Get("Content-Length") != fmt.Sprint(len(r.body)) || r.header.Get("ETag") != "" || r.header.Get("Vary") != "Authorization, X-Api-Key" {
+				t.Errorf("%s: got headers %v", path, r.header)
+			}
+			got := s.upstream.one(t)
+			if got.method != "GET" || got.uri != "/v1/models?x=y" || got.header.Get("Authorization") != "" || got.header.Get("If-None-Match") != "" {
+				t.Errorf("%s: the gateway got %v", path, got)
+			}
+		}
+		for _, slug := range []string{"in-team", "gone", "absent", "writer@1", "Writer"} {
+			r := get("/v1/models/@preset%2F"+slug, bearer(inferenceSecret))
+			r.wantError(t, 404, "Preset not found: @preset/"+slug)
+			if r.header.Get("ETag") != "" {
+				t.Errorf("%s: got headers %v", slug, r.header)
+			}
+		}
+		get("/v1/models/@preset%2Fin-team", "X-Api-Key: "+key).want(t, 200, `{"id":"@preset/in-team",`)
+		get("/v1/models/@preset%2Fwriter", "X-Api-Key: "+key).wantError(t, 404, "Preset not found: @preset/writer")
+	}
+	// Where the gateway has such a model, the list shows the gateway's.
+	own := `{"id":"@preset/writer" , "object":"model"}`
+	answer(200, "application/json", `{"object":"list","data":[ `+own+` ]}`)
+	if r := get("/v1/models/@preset%2Fwriter", bearer(inferenceSecret)); r.status != 200 || r.body != own {
+		t.Errorf("got %v, want %s", r, own)
+	}
+	answer(200, "application/json", `{"models":["m"]}`)
+	get("/v1/models/@preset%2Fwriter", bearer(inferenceSecret)).wantError(t, 404, "Model not found: @preset/writer. The gateway's list of models has a form to which no presets are added")
+	for status, media := range map[int]string{503: "application/json", 401: "application/json", 200: "text/html"} {
+		answer(status, media, "the gateway's")
+		if r := get("/v1/models/@preset%2Fwriter", bearer(inferenceSecret)); r.status != status || r.body != "the gateway's" {
+			t.Errorf("got %v, want %d and the gateway's", r, status)
+		}
+	}
+	s.upstream.all()
+	get("/v1/models/@preset%2Fwriter").wantError(t, 401, "Missing Authentication header")
+	get("/v1/models/@preset%2Fwriter", bearer(managementSecret)).wantError(t, 403, "")
+	s.upstream.none(t)
+	answer(200, "application/json", openAI)
+	passes := func(path string) {
+		t.Helper()
+		get(path, bearer(inferenceSecret)).want(t, 200, openAI)
+		if got := s.upstream.one(t).uri; got != path {
+			t.Errorf("the gateway got %s, want %s", got, path)
+		}
+	}
+	for _, path := range []string{"/v1/models/m", "/v1/models/a%2Fb@preset%2Fwriter", "/v1/models/@preset", "/v1/models/@preset/writer/endpoints", "/models/@preset%2Fwriter"} {
+		passes(path)
+	}
+	s.reload(inferring("list_models on", "keys off"))
+	get("/v1/models/@preset%2Fwriter").want(t, 200, `{"id":"@preset/writer",`)
+	s.upstream.all()
+	s.reload(inferring("list_models off"))
+	passes("/v1/models/@preset%2Fwriter")
+	s.reload(standard)
+	passes("/v1/models/@preset/writer")
+}

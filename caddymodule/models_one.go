@@ -1,0 +1,72 @@
+package caddymodule
+
+import (
+	"net/http"
+	"strings"
+
+	"github.com/caddyserver/caddy/v2/modules/caddyhttp"
+
+	"github.com/caddy-presets/caddy-presets/domain"
+)
+
+// presetModels begins the path of a preset as a model, below the base path. Clients
+// send the slash of its id escaped or not, which a decoded path does not tell.
+var presetModels = "models/" + domain.Preset{}.Reference()
+
+// listedSlug returns the slug of the preset that a path below the base path shows as
+// a model.
+func listedSlug(path string) (slug string, ok bool) {
+	slug, ok = strings.CutPrefix(path, presetModels)
+	return slug, ok && !strings.Contains(slug, "/")
+}
+
+// serveModel answers a GET of one model, the preset of a slug, with the entry that
+// the list of models has of it. The entry takes its shape and figures from the list,
+// so the gateway is asked for that. Its refusal passes as the answer, and so does
+// what is no JSON.
+func (c *inferenceCall) serveModel(next caddyhttp.Handler, slug string) error {
+	c.op.name = "model_get"
+	c.note("operation", c.op.name)
+	if err := c.authenticateInference(); err != nil {
+		c.render(answer{}, err)
+		return nil
+	}
+	c.askForList()
+	list := &listWriter{ResponseWriter: c.w}
+	if err := next.ServeHTTP(list, c.r); err != nil || !list.holding {
+		return err
+	}
+	entry, err := findModel(list.held.Bytes(), slug, func(fn func(domain.Preset, func() (string, error)) error) error {
+		return c.h.service.ActivePreset(c.r.Context(), c.who, slug, fn)
+	})
+	describeEdited(c.w.Header(), len(entry))
+	c.render(answer{status: http.StatusOK, body: entry}, err)
+	return nil
+}
+
+// askForList makes the request one of the list of models.
+func (c *inferenceCall) askForList() {
+	list := *c.r.URL
+	list.Path, list.RawPath = c.h.BasePath+"/models", ""
+	c.r.URL, c.r.RequestURI = &list, list.RequestURI()
+	askForWholeList(c.r.Header)
+}
+
+// findModel returns the entry of a preset in the model list in body: the gateway's
+// own, or the one that would be added for the only preset of presets. The error is
+// that of presets, or NotFound where none is added to such a list.
+func findModel(body []byte, slug string, presets eachPreset) (entry []byte, err error) {
+	id := domain.Preset{Slug: slug}.Reference()
+	list, ok := readModels(body)
+	if !ok {
+		return nil, &domain.Error{Kind: domain.NotFound, Message: "Model not found: " + id + ". The gateway's list of models has a form to which no presets are added"}
+	}
+	if entry, listed := list.entries[id]; listed {
+		return entry, nil
+	}
+	err = presets(func(p domain.Preset, model func() (string, error)) error {
+		entry, err = list.appendModel(nil, p, model)
+		return err
+	})
+	return entry, err
+}
