@@ -5,6 +5,7 @@ import (
 	"encoding/json"
 	"errors"
 	"fmt"
+	"net"
 	"net/http"
 	"os"
 	"os/exec"
@@ -40,7 +41,7 @@ func (b *bench) startOurs(s store) (*ours, error) {
 	if err != nil {
 		return nil, err
 	}
-	env := []string{"CADDY_ADMIN=" + admin, "PRESETS_ADDR=" + o.address, "PRESETS_DATA=" + s.folder, "PRESETS_UPSTREAM=" + b.upstream}
+	env := append(listenOn(o.address), "CADDY_ADMIN="+admin, "PRESETS_DATA="+s.folder, "PRESETS_UPSTREAM="+b.upstream)
 	refused := newRequest(o.address, http.MethodGet, "/v1/workspaces/default", "nobody", "", http.StatusUnauthorized, nil)
 	if o.server, err = b.start(b.command(binary, "run", "--config", file, "--adapter", "caddyfile"), env, refused); err != nil {
 		return nil, err
@@ -57,6 +58,13 @@ func (b *bench) startOurs(s store) (*ours, error) {
 
 func (b *bench) command(binary string, args ...string) *exec.Cmd {
 	return exec.CommandContext(b.ctx, binary, args...) //nolint:gosec // built by this program
+}
+
+// listenOn returns the environment that has the shipped configuration listen on an
+// address.
+func listenOn(address string) []string {
+	host, port, _ := net.SplitHostPort(address)
+	return []string{"PRESETS_HOST=" + host, "PRESETS_PORT=" + port}
 }
 
 // caddyfile writes the shipped configuration, with a change, to a file. The

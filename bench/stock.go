@@ -33,7 +33,7 @@ func (b *bench) startStock(respond []byte) (*stock, error) {
 	if err != nil {
 		return nil, err
 	}
-	env := []string{"CADDY_ADMIN=" + addresses[2], "PRESETS_ADDR=" + s.proxy, "PRESETS_UPSTREAM=" + b.upstream}
+	env := append(listenOn(s.proxy), "CADDY_ADMIN="+addresses[2], "PRESETS_UPSTREAM="+b.upstream)
 	s.server, err = b.start(b.command(b.stock, "run", "--config", file, "--adapter", "caddyfile"), env, s.get())
 	return s, err
 }

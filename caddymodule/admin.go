@@ -34,6 +34,7 @@ type liveStore struct {
 	worked  *worked
 	gone    context.Context // ends when no configuration uses the store any more
 	end     context.CancelFunc
+	advised sync.Once // of how to make the first key
 
 	mu   sync.Mutex
 	keys map[*Handler][]domain.Principal // from the configuration

@@ -136,7 +136,9 @@ func (b *Badger) UnmarshalCaddyfile(d *caddyfile.Dispenser) error {
 	switch args := d.RemainingArgs(); len(args) {
 	case 0:
 	case 1:
-		b.Folder = args[0]
+		if b.Folder = args[0]; b.Folder == "" { // which would be the default folder
+			return d.Err("storage badger: the folder is empty" + maybeUnset)
+		}
 	default:
 		return d.Errf("storage badger: want at most one argument, the folder, got %d", len(args))
 	}

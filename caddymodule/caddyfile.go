@@ -147,7 +147,7 @@ func (i *Inference) unmarshalSubdirective(d *caddyfile.Dispenser, name string) (
 		}
 	case "drop_fields":
 		if i.DropFields = d.RemainingArgs(); len(i.DropFields) == 0 {
-			return d.Err("inference: drop_fields wants names of fields")
+			return d.Err("inference: drop_fields wants names of fields" + maybeUnset)
 		}
 		for _, field := range i.DropFields {
 			if err := checkDropField(field); err != nil {
@@ -181,6 +181,9 @@ func (h *Handler) unmarshalAuthFailureLimit(d *caddyfile.Dispenser) error {
 		h.AuthFailureLimit = authFailuresOff
 		return nil
 	case len(args) < 1 || len(args) > 2:
+		if len(args) == 0 {
+			return d.Errf("%s, got 0 arguments%s", wants, maybeUnset)
+		}
 		return d.Errf("%s, got %d arguments", wants, len(args))
 	}
 	count, err := strconv.Atoi(args[0])
@@ -216,11 +219,13 @@ func unmarshalSize(d *caddyfile.Dispenser, name string, into *int64) error {
 
 func (h *Handler) unmarshalStorage(d *caddyfile.Dispenser) error {
 	if !d.NextArg() {
-		return d.Err("storage wants the name of an engine")
+		return d.Err("storage wants the name of an engine" + maybeUnset)
 	}
 	name := d.Val()
-	id := "http.handlers.presets.storage." + name
-	guest, err := caddyfile.UnmarshalModule(d, id)
+	if err := checkEngine(name); err != nil {
+		return d.WrapErr(err)
+	}
+	guest, err := caddyfile.UnmarshalModule(d, engineNamespace+"."+name)
 	if err != nil {
 		return err
 	}
@@ -228,13 +233,19 @@ func (h *Handler) unmarshalStorage(d *caddyfile.Dispenser) error {
 	return nil
 }
 
+// maybeUnset ends errors about an argument that is missing or empty. The Caddyfile
+// has an environment variable replaced before it is read, so no more is known.
+const maybeUnset = " (a {$NAME} may not be set in the environment)"
+
 func onlyArg(d *caddyfile.Dispenser, name, what string) (string, error) {
 	args := d.RemainingArgs()
-	if len(args) != 1 {
+	switch {
+	case len(args) == 0:
+		return "", d.Errf("%s wants one argument, %s, got 0%s", name, what, maybeUnset)
+	case len(args) > 1:
 		return "", d.Errf("%s wants one argument, %s, got %d", name, what, len(args))
-	}
-	if args[0] == "" {
-		return "", d.Errf("%s wants %s, got nothing between the quotes", name, what)
+	case args[0] == "":
+		return "", d.Errf("%s wants %s, got nothing between the quotes%s", name, what, maybeUnset)
 	}
 	return args[0], nil
 }
@@ -244,11 +255,16 @@ func onlyArg(d *caddyfile.Dispenser, name, what string) (string, error) {
 // secret, misplaced.
 func unmarshalKey(d *caddyfile.Dispenser, name string, most int, syntax string) (key ConfiguredKey, err error) {
 	args := d.RemainingArgs()
-	if len(args) < 1 || len(args) > most {
+	switch {
+	case len(args) == 0:
+		return key, d.Errf("%s wants %s, got 0 arguments%s", name, syntax, maybeUnset)
+	case len(args) > most:
 		return key, d.Errf("%s wants %s, got %d arguments", name, syntax, len(args))
 	}
 	key.Secret = args[0]
 	switch {
+	case key.Secret == "":
+		return key, d.Errf("%s: the secret is empty%s", name, maybeUnset)
 	case isPlaceholder(key.Secret):
 	case strings.HasPrefix(key.Secret, hashedPrefix):
 		if _, err := key.hash(nil); err != nil {
@@ -265,12 +281,12 @@ func unmarshalKey(d *caddyfile.Dispenser, name string, most int, syntax string) 
 	}
 	if len(args) > 1 {
 		if key.UserID = args[1]; key.UserID == "" {
-			return key, d.Errf("%s: the user id is empty", name)
+			return key, d.Errf("%s: the user id is empty%s", name, maybeUnset)
 		}
 	}
 	if len(args) > 2 {
 		if key.WorkspaceSlug = args[2]; key.WorkspaceSlug == "" {
-			return key, d.Errf("%s: the workspace slug is empty", name)
+			return key, d.Errf("%s: the workspace slug is empty%s", name, maybeUnset)
 		}
 	}
 	return key, nil

@@ -2,10 +2,12 @@ package caddymodule
 
 import (
 	"bytes"
+	"errors"
 	"fmt"
 	"io"
 	"net/http"
 	"net/url"
+	"regexp"
 	"strings"
 	"text/tabwriter"
 	"time"
@@ -169,8 +171,11 @@ func (t *adminTarget) request(method, path string, body []byte) (*http.Response,
 
 // send is request with headers, and a body of whatever length.
 func (t *adminTarget) send(method, path string, headers http.Header, body io.Reader) (*http.Response, error) {
-	address, err := caddycmd.DetermineAdminAPIAddress(t.address, nil, t.config, t.adapter)
+	address, err := adminAddress(t.address)
 	if err != nil {
+		return nil, err
+	}
+	if address, err = caddycmd.DetermineAdminAPIAddress(address, nil, t.config, t.adapter); err != nil {
 		return nil, fmt.Errorf("finding the admin endpoint: %w", err)
 	}
 	if t.store != "" {
@@ -180,7 +185,40 @@ func (t *adminTarget) send(method, path string, headers http.Header, body io.Rea
 		}
 		path += separator + "store=" + url.QueryEscape(t.store)
 	}
-	return caddycmd.AdminAPIRequest(address, method, path, headers, body)
+	response, err := caddycmd.AdminAPIRequest(address, method, path, headers, body)
+	return response, plainAdminError(err)
+}
+
+// adminAddress returns the address that --address gives in the form that Caddy wants.
+// A URL is accepted as far as it says no more than that.
+func adminAddress(given string) (string, error) {
+	if !strings.Contains(given, "://") {
+		return given, nil
+	}
+	u, err := url.Parse(given)
+	if err != nil || u.Scheme != "http" || u.Port() == "" || u.User != nil || strings.Trim(u.Path, "/") != "" || u.RawQuery != "" || u.Fragment != "" {
+		return "", errors.New("--address wants the host and port of the admin endpoint, such as 127.0.0.1:2019, or its socket, such as unix//run/caddy.sock")
+	}
+	return u.Host, nil
+}
+
+// adminRefusal is how Caddy's client of the admin endpoint reports a refusal.
+var adminRefusal = regexp.MustCompile(`(?s)^caddy responded with error: HTTP \d+: (.*)$`)
+
+// plainAdminError returns err as the message of the admin endpoint alone, where it
+// has one.
+func plainAdminError(err error) error {
+	if err == nil {
+		return nil
+	}
+	var refusal struct {
+		Message string `json:"error"`
+	}
+	parts := adminRefusal.FindStringSubmatch(err.Error())
+	if parts == nil || jsonv2.Unmarshal([]byte(parts[1]), &refusal) != nil || refusal.Message == "" {
+		return err
+	}
+	return errors.New(refusal.Message)
 }
 
 func printKeys(w io.Writer, keys []issuedKey) error {

@@ -196,6 +196,9 @@ func (h *Handler) provisionStore(ctx caddy.Context) error {
 	if h.StorageRaw == nil {
 		h.StorageRaw = json.RawMessage(`{"engine":"badger"}`)
 	}
+	if err := checkEngineOf(h.StorageRaw); err != nil {
+		return err
+	}
 	guest, err := ctx.LoadModule(h, "StorageRaw")
 	if err != nil {
 		return fmt.Errorf("loading the storage engine: %w", err)
@@ -207,12 +210,9 @@ func (h *Handler) provisionStore(ctx caddy.Context) error {
 	store := h.metrics.measure(engine.Store())
 	h.service = domain.NewService(store)
 	h.service.KeepVersions = h.KeepVersions
-	switch err := h.service.EnsureDefaultWorkspace(ctx); {
-	case mayPass(err):
-		// All that needs no store is served meanwhile.
-		go h.ensureLater(ctx)
-	case err != nil:
-		return fmt.Errorf("creating the default workspace: %w", err)
+	ensured := h.service.EnsureDefaultWorkspace(ctx)
+	if ensured != nil && !mayPass(ensured) {
+		return fmt.Errorf("creating the default workspace: %w", ensured)
 	}
 	if unfinished, err := transfer.Unfinished(ctx, engine.Store()); err == nil && unfinished {
 		h.logger.Warn("an import into the store was begun and not finished: not all is in it; begin it again with the same file", zap.String("store", engine.Name()))
@@ -223,6 +223,11 @@ func (h *Handler) provisionStore(ctx caddy.Context) error {
 		}
 	}
 	h.goLive(engine.Name(), engine.Store())
+	if ensured != nil {
+		go h.ensureLater(ctx) // all that needs no store is served meanwhile
+		return nil
+	}
+	h.adviseFirstKey(ctx)
 	return nil
 }
 
@@ -236,8 +241,12 @@ func mayPass(err error) bool {
 func (h *Handler) ensureLater(ctx context.Context) {
 	for ctx.Err() == nil {
 		err := h.service.EnsureDefaultWorkspace(ctx)
+		if err == nil {
+			h.adviseFirstKey(ctx)
+			return
+		}
 		if !mayPass(err) {
-			if err != nil && ctx.Err() == nil {
+			if ctx.Err() == nil {
 				h.logger.Error("creating the default workspace failed: the next start or reload tries again", zap.Error(err))
 			}
 			return

@@ -232,8 +232,8 @@ func TestImportWrongField(t *testing.T) {
 	sum := fmt.Sprintf("%x", sha256.Sum256([]byte(changed[:end])))
 	changed = changed[:end] + regexp.MustCompile(`[0-9a-f]{64}`).ReplaceAllString(changed[end:], sum)
 	_, err = s.importing(strings.NewReader(changed), "-")
-	if err == nil || !strings.Contains(err.Error(), "HTTP 400") || !strings.Contains(err.Error(), "line 5: /status: must be") {
-		t.Errorf("got error %v, want status 400 and the field", err)
+	if err == nil || !strings.Contains(err.Error(), "line 5: /status: must be") || strings.ContainsAny(err.Error(), "{}") {
+		t.Errorf("got error %v, want the field", err)
 	}
 }
 

@@ -39,7 +39,7 @@ func (e *Etcd) UnmarshalCaddyfile(d *caddyfile.Dispenser) error {
 		}
 	}
 	if len(e.Endpoints) == 0 {
-		return d.Err("storage etcd: endpoints are missing")
+		return d.Err("storage etcd: endpoints are missing" + maybeUnset)
 	}
 	return nil
 }
@@ -51,7 +51,7 @@ func (e *Etcd) unmarshalSubdirective(d *caddyfile.Dispenser, name string) error 
 			return d.Err("storage etcd: endpoints are given behind the engine's name, too")
 		}
 		if e.Endpoints = d.RemainingArgs(); len(e.Endpoints) == 0 {
-			return d.Err("storage etcd: endpoints wants URLs or host:port")
+			return d.Err("storage etcd: endpoints wants URLs or host:port" + maybeUnset)
 		}
 		return nil
 	case "prefix":
@@ -105,14 +105,20 @@ func (e *Etcd) unmarshalTLS(d *caddyfile.Dispenser) error {
 	return nil
 }
 
+// maybeUnset ends errors about an argument that is missing or empty, as an
+// environment variable leaves it that is not set.
+const maybeUnset = " (a {$NAME} may not be set in the environment)"
+
 // text reads one argument. Its errors show none, which may be a secret.
 func text(d *caddyfile.Dispenser, name string, to *string) error {
 	args := d.RemainingArgs()
 	switch {
-	case len(args) != 1:
+	case len(args) == 0:
+		return d.Errf("storage etcd: %s wants one argument, got 0%s", name, maybeUnset)
+	case len(args) > 1:
 		return d.Errf("storage etcd: %s wants one argument, got %d", name, len(args))
 	case args[0] == "":
-		return d.Errf("storage etcd: %s must not be empty", name)
+		return d.Errf("storage etcd: %s must not be empty%s", name, maybeUnset)
 	}
 	*to = args[0]
 	return nil

@@ -111,10 +111,25 @@ func (p *process) do(t *testing.T, method, path, secret, body string) (int, stri
 }
 
 func (p *process) try(method, path, secret, body string) (int, string, error) {
+	return p.tryAs("", method, path, secret, body)
+}
+
+// doAs is do without a body and with a Host of its own.
+func (p *process) doAs(t *testing.T, host, method, path, secret string) (int, string) {
+	t.Helper()
+	status, text, err := p.tryAs(host, method, path, secret, "")
+	if err != nil {
+		t.Fatal(err)
+	}
+	return status, text
+}
+
+func (p *process) tryAs(host, method, path, secret, body string) (int, string, error) {
 	r, err := http.NewRequest(method, p.url+path, strings.NewReader(body))
 	if err != nil {
 		return 0, "", err
 	}
+	r.Host = host // that of the URL if it is empty
 	r.Header.Set("Authorization", "Bearer "+secret)
 	answer, err := http.DefaultClient.Do(r)
 	if err != nil {
@@ -178,7 +193,8 @@ func TestExample(t *testing.T) {
 	if err := os.WriteFile(caddyfile, example, 0o600); err != nil {
 		t.Fatal(err)
 	}
-	p := start(t, caddyfile, home, address, admin, "PRESETS_ADDR="+address, "PRESETS_DATA="+filepath.Join(home, "data"))
+	host, listening, _ := net.SplitHostPort(address)
+	p := start(t, caddyfile, home, address, admin, "PRESETS_HOST="+host, "PRESETS_PORT="+listening, "PRESETS_DATA="+filepath.Join(home, "data"))
 
 	secret := p.key(t, "create", "--kind", "management", "--name", "quick start")
 	if strings.Count(secret, "\n") != 1 || !strings.HasPrefix(secret, "caddypresets_mgmt_") {
@@ -197,6 +213,11 @@ func TestExample(t *testing.T) {
 		request := `{"model": ` + tc.model + `, "messages": [{"role": "user", "content": "{http.request.host}"}]}`
 		if status, body := p.do(t, "POST", "/v1/chat/completions", inference, request); status != 200 || body != tc.want {
 			t.Errorf("%s: the echo gateway answers %d %s, want what it should have got, %s", tc.name, status, body, tc.want)
+		}
+	}
+	for _, name := range []string{"localhost:" + listening, address, "localhost", "presets.example.com", "[::1]:" + listening} {
+		if status, body := p.doAs(t, name, "GET", "/v1/presets/email-copywriter", secret); status != 200 || !strings.Contains(body, `"slug":"email-copywriter"`) {
+			t.Errorf("called %s it answers %d %s, want the preset", name, status, body)
 		}
 	}
 	if status, body := p.do(t, "POST", "/v1/chat/completions", secret, `{}`); status != 403 {
@@ -219,6 +240,46 @@ func TestExample(t *testing.T) {
 	}
 	if strings.Contains(p.log.String(), secret) || strings.Contains(p.log.String(), inference) {
 		t.Error("the log holds a key")
+	}
+}
+
+// A build without the engine etcd says how to come by one, a command that is refused
+// prints the message alone, and a start without keys says how to make one.
+func TestExpectedMistakes(t *testing.T) {
+	home, address, admin := t.TempDir(), freeAddress(t), freeAddress(t)
+	_, port, _ := net.SplitHostPort(address)
+	write := func(storage string) string {
+		t.Helper()
+		name := filepath.Join(home, "Caddyfile")
+		config := fmt.Sprintf("{\nadmin %s\n}\nhttp://:%s {\nbind 127.0.0.1\npresets {\nstorage %s\n}\n}\n", admin, port, storage)
+		if err := os.WriteFile(name, []byte(config), 0o600); err != nil {
+			t.Fatal(err)
+		}
+		return name
+	}
+	for storage, want := range map[string]string{
+		"etcd 127.0.0.1:2379":         "build one as https://github.com/caddy-presets/caddy-presets/blob/main/xcaddy.md says, --with github.com/caddy-presets/caddy-presets/caddymodule/etcd",
+		"/var/lib/x":                  "storage badger /var/lib/x",
+		"mongo":                       "this build has badger",
+		`badger "{$PRESETS_NOT_SET}"`: "(a {$NAME} may not be set in the environment)",
+	} {
+		out, err := exec.Command(binary, "adapt", "--config", write(storage)).CombinedOutput()
+		if err == nil || !strings.Contains(string(out), want) {
+			t.Errorf("storage %s: got %v and\n%s, want %q", storage, err, out, want)
+		}
+	}
+	p := start(t, write("badger "+filepath.ToSlash(filepath.Join(home, "store"))), home, address, admin)
+	if n := strings.Count(p.log.String(), "caddy presets key create --kind management"); n != 1 {
+		t.Errorf("a start without keys says %d times how to make one, want once:\n%s", n, p.log)
+	}
+	out, errOut, err := p.command("key", "create", "--kind", "root")
+	exit, ok := errors.AsType[*exec.ExitError](err)
+	if !ok || exit.ExitCode() != 1 || out != "" || !strings.HasPrefix(errOut, "Error: Invalid request parameters: /kind: ") || strings.ContainsAny(errOut, "{}") {
+		t.Errorf("got %q, %q and %v, want exit code 1 and the message", out, errOut, err)
+	}
+	p.admin = "http://" + p.admin
+	if secret := p.key(t, "create", "--kind", "management"); !strings.HasPrefix(secret, "caddypresets_mgmt_") {
+		t.Errorf("--address %s gives no key", p.admin)
 	}
 }
 

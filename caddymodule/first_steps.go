@@ -1,0 +1,63 @@
+package caddymodule
+
+import (
+	"context"
+	"encoding/json"
+	"fmt"
+	"strings"
+
+	"github.com/caddyserver/caddy/v2"
+	"go.uber.org/zap"
+)
+
+// engineNamespace is that of the modules that are storage engines.
+const engineNamespace = "http.handlers.presets.storage"
+
+// checkEngine returns nil for the name of an engine that this build has, and
+// otherwise an error that says how to come by one.
+func checkEngine(name string) error {
+	var engines []string
+	for _, m := range caddy.GetModules(engineNamespace) {
+		if m.ID.Name() == name {
+			return nil
+		}
+		engines = append(engines, m.ID.Name())
+	}
+	has := "; this build has " + strings.Join(engines, " and ")
+	switch {
+	case name == "":
+		return fmt.Errorf("storage: the name of the engine is empty%s%s", has, maybeUnset)
+	case strings.ContainsAny(name, `/\`):
+		return fmt.Errorf("storage wants the name of an engine before its folder: storage badger %s", name)
+	case name == "etcd":
+		return fmt.Errorf("storage: this build of Caddy is without the engine etcd: build one as https://github.com/caddy-presets/caddy-presets/blob/main/xcaddy.md says, --with github.com/caddy-presets/caddy-presets/caddymodule/etcd")
+	}
+	return fmt.Errorf("storage: there is no engine %q%s", name, has)
+}
+
+// checkEngineOf is checkEngine for the storage of a configuration in JSON. What has
+// no name is Caddy's to refuse.
+func checkEngineOf(storage json.RawMessage) error {
+	var named struct {
+		Engine string `json:"engine"`
+	}
+	if err := json.Unmarshal(storage, &named); err != nil || named.Engine == "" {
+		return nil //nolint:nilerror // as above
+	}
+	return checkEngine(named.Engine)
+}
+
+// adviseFirstKey logs how to make the first key, where neither the configuration nor
+// the store has any. It does so once for as long as the store is in use: reloads do
+// not repeat it.
+func (h *Handler) adviseFirstKey(ctx context.Context) {
+	if len(h.keys) > 0 {
+		return
+	}
+	if keys, err := h.service.Keys(ctx); err != nil || len(keys) > 0 {
+		return // the store tells of its failures
+	}
+	h.live.advised.Do(func() {
+		h.logger.Warn("there is no key yet: make the first with caddy presets key create --kind management", zap.String("store", h.storeName))
+	})
+}
