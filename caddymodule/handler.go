@@ -38,8 +38,8 @@ const (
 )
 
 // Handler answers the preset and workspace API itself, applies presets to the
-// inference requests that name one, and hands every other request to the next
-// handler, usually a reverse_proxy to an AI gateway, unread and unedited.
+// inference requests that name one, and hands every other request as it is to the
+// next handler, usually a reverse_proxy to an AI gateway.
 //
 // It owns `/presets` and `/workspaces` below the base path and everything
 // below those two; no such request ever reaches the next handler, since it may

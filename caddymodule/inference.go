@@ -21,6 +21,8 @@ import (
 // goes upstream with the preset merged into it. A slug may be followed by
 // "@<version>" or "@<label>". A request that names no preset keeps its very
 // bytes. One that uses a server tool that its workspace has disabled is refused.
+// /responses/input_tokens and /messages/count_tokens are resolved likewise. On any
+// other POST of JSON below the base path, a model that names a preset is refused.
 type Inference struct {
 	// Which requests need a live inference key of ours. With "everywhere" all
 	// that go to the gateway do. With "required" only inference requests do, and
@@ -36,11 +38,13 @@ type Inference struct {
 	DropFields []string `json:"drop_fields,omitempty"`
 
 	// Whether the active presets of the caller's workspace appear in the
-	// answer to a GET of /models below the base path. Default: false
+	// answer to a GET of /models below the base path, and answer to a GET of
+	// one there. Default: false
 	ListModels bool `json:"list_models,omitempty"`
 
 	// The largest inference request to look into, in bytes; larger ones are
-	// refused. It is read into memory. Default: 33554432 (32 MiB)
+	// refused. It is read into memory. On the routes where presets are not
+	// resolved, larger ones pass. Default: 33554432 (32 MiB)
 	MaxBodySize int64 `json:"max_body_size,omitempty"`
 
 	// How much memory to use for presets that were resolved by this handler, in
