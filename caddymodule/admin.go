@@ -27,39 +27,41 @@ func init() {
 var liveStores = caddy.NewUsagePool()
 
 // liveStore is a store that handlers use, one or several of one configuration or,
-// during a reload, of two.
+// during a reload, of two. Each brings its own handle on the store: that of the handler
+// that came last serves the admin endpoint, since only it is sure to have the settings
+// that are valid now, such as a password.
 type liveStore struct {
-	store   domain.Store
-	service *domain.Service
-	worked  *worked
+	limiter *limiter
 	gone    context.Context // ends when no configuration uses the store any more
 	end     context.CancelFunc
 	advised sync.Once // of how to make the first key
 
 	mu   sync.Mutex
-	keys map[*Handler][]domain.Principal // from the configuration
+	uses []*storeUse // the newest last
 
-	configuredKeys // a snapshot of keys
+	configuredKeys // a snapshot of the keys in uses
+}
+
+// storeUse is how one handler uses a store.
+type storeUse struct {
+	handler *Handler
+	store   domain.Store
+	service *domain.Service
+	keys    []domain.Principal // from the configuration
 }
 
 // goLive makes the store of h one that is live, until withdrawn.
 func (h *Handler) goLive(name string, store domain.Store) {
-	gone, end := context.WithCancel(context.Background())
-	value, shared := liveStores.LoadOrStore(name, &liveStore{
-		gone: gone, end: end,
-		store: store, service: domain.NewService(store), worked: newWorked(), keys: make(map[*Handler][]domain.Principal),
+	value, _, _ := liveStores.LoadOrNew(name, func() (caddy.Destructor, error) { // which does not fail
+		gone, end := context.WithCancel(context.Background())
+		return &liveStore{gone: gone, end: end, limiter: newLimiter()}, nil
 	})
-	if shared {
-		end()
-	}
 	h.storeName, h.live = name, value.(*liveStore)
-	if h.failures != nil {
-		h.failures.worked = h.live.worked
-	}
+	h.limiter = h.live.limiter
 	h.live.mu.Lock()
 	defer h.live.mu.Unlock()
-	h.live.keys[h] = slices.Collect(maps.Values(h.keys))
-	h.live.publish(h.live.keys)
+	h.live.uses = append(h.live.uses, &storeUse{h, store, domain.NewService(store), slices.Collect(maps.Values(h.keys))})
+	h.live.publish(h.live.uses)
 	h.finder = keyFinder{h.keys, []*liveStore{h.live}}
 }
 
@@ -74,11 +76,21 @@ func (h *Handler) withdraw() error {
 		return nil // Provision never got that far
 	}
 	h.live.mu.Lock()
-	delete(h.live.keys, h)
-	h.live.publish(h.live.keys)
+	h.live.uses = slices.DeleteFunc(h.live.uses, func(u *storeUse) bool { return u.handler == h })
+	h.live.publish(h.live.uses)
 	h.live.mu.Unlock()
 	_, err := liveStores.Delete(h.storeName)
 	return err
+}
+
+// newest returns the use of the handler that came last, nil if all are withdrawn.
+func (l *liveStore) newest() *storeUse {
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	if len(l.uses) == 0 {
+		return nil
+	}
+	return l.uses[len(l.uses)-1]
 }
 
 // keepVersions returns what the configuration says of how many versions of a preset
@@ -87,8 +99,8 @@ func (l *liveStore) keepVersions() (int, error) {
 	l.mu.Lock()
 	defer l.mu.Unlock()
 	var all []int
-	for h := range l.keys {
-		all = append(all, h.KeepVersions)
+	for _, u := range l.uses {
+		all = append(all, u.handler.KeepVersions)
 	}
 	slices.Sort(all)
 	if all = slices.Compact(all); len(all) != 1 {
@@ -99,10 +111,13 @@ func (l *liveStore) keepVersions() (int, error) {
 
 // configured returns the keys that the configuration has for the store, in
 // whichever site.
-func (l *liveStore) configured() []domain.Principal {
+func (l *liveStore) configured() (keys []domain.Principal) {
 	l.mu.Lock()
 	defer l.mu.Unlock()
-	return slices.Concat(slices.Collect(maps.Values(l.keys))...)
+	for _, u := range l.uses {
+		keys = append(keys, u.keys...)
+	}
+	return keys
 }
 
 // adminPath begins the paths of the admin endpoint that are ours.
@@ -186,6 +201,7 @@ func serveAdmin(w http.ResponseWriter, r *http.Request) error {
 type adminRequest struct {
 	*http.Request
 	*liveStore
+	*storeUse
 	w      http.ResponseWriter
 	params []string // the path's variable segments, decoded
 }
@@ -193,11 +209,11 @@ type adminRequest struct {
 // withStore lets run answer about the store that the request picks.
 func withStore(run func(adminRequest) error) func(http.ResponseWriter, *http.Request, []string) error {
 	return func(w http.ResponseWriter, r *http.Request, params []string) error {
-		live, err := pickStore(r)
+		live, use, err := pickStore(r)
 		if err != nil {
 			return err
 		}
-		return run(adminRequest{r, live, w, params})
+		return run(adminRequest{r, live, use, w, params})
 	}
 }
 
@@ -311,30 +327,33 @@ func issueKey(r adminRequest) error {
 	return writeJSON(r.w, http.StatusCreated, issued)
 }
 
-// pickStore returns the store that the request names, or the only one.
-func pickStore(r *http.Request) (*liveStore, error) {
+// pickStore returns the store that the request names, or the only one, and how to use
+// it.
+func pickStore(r *http.Request) (*liveStore, *storeUse, error) {
 	want := r.URL.Query().Get("store")
 	var names []string
-	found := make(map[string]*liveStore)
+	found, uses := make(map[string]*liveStore), make(map[string]*storeUse)
 	liveStores.Range(func(key, value any) bool {
-		name := key.(string)
-		names = append(names, name)
-		found[name] = value.(*liveStore)
+		name, live := key.(string), value.(*liveStore)
+		if use := live.newest(); use != nil {
+			names = append(names, name)
+			found[name], uses[name] = live, use
+		}
 		return true
 	})
 	slices.Sort(names)
 	list := strings.Join(names, ", ")
 	switch {
 	case len(names) == 0:
-		return nil, caddy.APIError{HTTPStatus: http.StatusNotFound, Err: errors.New("no store is live: the running configuration has no presets directive")}
+		return nil, nil, caddy.APIError{HTTPStatus: http.StatusNotFound, Err: errors.New("no store is live: the running configuration has no presets directive")}
 	case want != "" && found[want] == nil:
-		return nil, caddy.APIError{HTTPStatus: http.StatusNotFound, Err: fmt.Errorf("no live store is named %q; there is: %s", want, list)}
+		return nil, nil, caddy.APIError{HTTPStatus: http.StatusNotFound, Err: fmt.Errorf("no live store is named %q; there is: %s", want, list)}
 	case want == "" && len(names) > 1:
-		return nil, badRequest(fmt.Errorf("several stores are live; pick one with store: %s", list))
+		return nil, nil, badRequest(fmt.Errorf("several stores are live; pick one with store: %s", list))
 	case want == "":
 		want = names[0]
 	}
-	return found[want], nil
+	return found[want], uses[want], nil
 }
 
 func writeJSON(w http.ResponseWriter, status int, value any) error {

@@ -39,7 +39,7 @@ func (s *server) trail(query string) (page auditPage) {
 // write makes the audit trail n records longer, straight through the store.
 func (s *server) write(n int) {
 	s.t.Helper()
-	live, err := pickStore(httptest.NewRequest("GET", "/", nil))
+	_, live, err := pickStore(httptest.NewRequest("GET", "/", nil))
 	if err != nil {
 		s.t.Fatal(err)
 	}

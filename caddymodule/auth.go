@@ -1,10 +1,10 @@
 package caddymodule
 
 import (
-	"context"
 	"errors"
 	"fmt"
 	"strings"
+	"time"
 
 	"github.com/caddyserver/caddy/v2"
 
@@ -60,37 +60,48 @@ func (c *call) authenticate() error {
 	return nil
 }
 
-// identify returns who a live key stands for. Anything else is a failed
-// authentication, domain.ErrCredentials, and counts against the address of the
-// client. It is a *limitError, and nothing was looked at,
-// where the address has failed too often and the key has not worked from there
-// before. Clients without an address, as on a Unix socket, are not told apart, and
-// not limited: whoever may open that could else lock out all others.
-func (c *call) identify(secret string) (domain.Principal, error) {
-	key, f, from := domain.HashSecret(secret), c.h.failures, originOf(c.r)
-	if f == nil || from == (origin{}) {
-		return c.h.principal(c.r.Context(), key)
+// identify returns whose the first live key among secrets is, of which there is at
+// least one. Keys in memory are looked for first, then those in the store. It is a
+// failed authentication if none is live: each of them counts against the address of
+// the client, and the error is domain.ErrCredentials, or a *limitError where the
+// address has failed too often.
+//
+// Clients without an address, as on a Unix socket, are not limited: they cannot be
+// told apart.
+func (c *call) identify(secrets ...string) (domain.Principal, error) {
+	for _, secret := range secrets {
+		if who, ok := c.h.knownPrincipal(domain.HashSecret(secret)); ok {
+			return who, nil
+		}
 	}
-	if f.hasWorked(from, key) {
-		who, err := c.h.principal(c.r.Context(), key)
+	l, by, from := c.h.limiter, c.h.failureLimit, originOf(c.r)
+	counts := l != nil && by != failureLimit{} && from != origin{}
+	if counts && l.isLimited(from, by) {
+		switch err := l.enter(c.r.Context()); {
+		case errors.Is(err, errLookupWait):
+			return domain.Principal{}, &limitError{maxLookupWait}
+		case err != nil:
+			return domain.Principal{}, err
+		}
+		defer l.leave()
+	}
+	for _, secret := range secrets {
+		who, err := c.h.service.Authenticate(c.r.Context(), domain.HashSecret(secret))
 		if !errors.Is(err, domain.ErrCredentials) {
 			return who, err
 		}
-		f.forget(from, key) // it is worth no more than a guess now
 	}
-	if err := f.take(c.r.Context(), from); err != nil {
-		return domain.Principal{}, err
+	if !counts {
+		return domain.Principal{}, domain.ErrCredentials
 	}
-	wrong := false
-	defer func() { f.end(from, wrong) }()
-	who, err := c.h.principal(c.r.Context(), key)
-	switch {
-	case errors.Is(err, domain.ErrCredentials):
-		wrong = true
-	case err == nil:
-		f.remember(from, key)
+	var wait time.Duration
+	for range secrets {
+		wait = max(wait, l.fail(from, by, c.h.logger))
 	}
-	return who, err
+	if wait > 0 {
+		return domain.Principal{}, &limitError{wait}
+	}
+	return domain.Principal{}, domain.ErrCredentials
 }
 
 // become makes who the one who calls.
@@ -99,16 +110,14 @@ func (c *call) become(who domain.Principal) {
 	c.note("key_id", who.KeyID)
 }
 
-// principal returns who a live key stands for, by the hash of its secret. Anything
-// else is domain.ErrCredentials, or a failure of the store. Whatever is no key
-// takes the same steps, so that their time does not tell how it is none; and how
-// long finding a hash takes tells nothing about a secret: nobody can choose the
-// hash of what they try.
-func (h *Handler) principal(ctx context.Context, key domain.KeyHash) (domain.Principal, error) {
+// knownPrincipal returns who a live key stands for, by the hash of its secret, if that
+// is in memory. A configured key always is. How long finding a hash takes tells nothing
+// about a secret: nobody can choose the hash of their guess.
+func (h *Handler) knownPrincipal(key domain.KeyHash) (domain.Principal, bool) {
 	if who, ok := h.keys[key]; ok {
-		return who, nil
+		return who, true
 	}
-	return h.service.Authenticate(ctx, key)
+	return h.service.AuthenticateKnown(key)
 }
 
 // provisionKeys returns the principals of all configured keys by the hash of

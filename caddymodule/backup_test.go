@@ -294,7 +294,7 @@ func TestBackupThatIsCut(t *testing.T) {
 // fillStore stores presets that do not compress, of so many bytes in all.
 func (s *server) fillStore(bytes int) {
 	s.t.Helper()
-	live, err := pickStore(httptest.NewRequest("GET", "/", nil))
+	_, live, err := pickStore(httptest.NewRequest("GET", "/", nil))
 	if err != nil {
 		s.t.Fatal(err)
 	}
@@ -397,7 +397,7 @@ func waitsToWrite() bool {
 func TestBackupAborts(t *testing.T) {
 	s := start(t, standard)
 	s.fillStore(5 << 20)
-	live, err := pickStore(httptest.NewRequest("GET", "/", nil))
+	_, live, err := pickStore(httptest.NewRequest("GET", "/", nil))
 	if err != nil {
 		t.Fatal(err)
 	}

@@ -185,7 +185,7 @@ func leaksNoKey(t *testing.T, adapted []byte, access, up bool) {
 	caller := inferenceSecret
 	if presets {
 		var service *domain.Service
-		liveStores.Range(func(_, live any) bool { service = live.(*liveStore).service; return false })
+		liveStores.Range(func(_, live any) bool { service = live.(*liveStore).newest().service; return false })
 		for i, kind := range []domain.KeyKind{domain.InferenceKey, domain.ManagementKey} {
 			if _, keys[2+i], err = service.IssueKey(t.Context(), operator, domain.NewKey{Kind: kind}); err != nil {
 				t.Fatal(err)

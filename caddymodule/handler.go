@@ -73,32 +73,33 @@ type Handler struct {
 
 	// How many failed authentications a client address may have, at once and in
 	// auth_failure_window; -1 for no limit. IPv6 addresses count by their /64.
-	// Beyond it only keys that have worked from the address are looked at, and
-	// all else is answered with 429. Each handler counts for itself, in memory,
-	// and anew with each configuration; which keys have worked is remembered as
-	// long as the store is in use. Clients without an IP address, as on a Unix
-	// socket, are not limited. Default: 100
+	// Beyond it wrong keys from the address are answered with 429, and right keys
+	// as ever. All handlers of one store share the count, each with its own limit.
+	// The count is kept in memory for as long as a configuration uses the store.
+	// Clients without an IP address, as on a Unix socket, are not limited.
+	// Default: 100
 	AuthFailureLimit int `json:"auth_failure_limit,omitempty"`
 
-	// The time in which an address gets auth_failure_limit attempts anew, bit by
-	// bit. Default: 1m
+	// The time in which auth_failure_limit failures are forgotten, at an even
+	// rate. Default: 1m
 	AuthFailureWindow caddy.Duration `json:"auth_failure_window,omitempty"`
 
 	// Resolves presets that inference requests name. Absent: inference
 	// requests are the gateway's like any other.
 	Inference *Inference `json:"inference,omitempty"`
 
-	logger     *zap.Logger
-	metrics    *metrics
-	events     *announcer
-	service    *domain.Service
-	schemas    *schema.Schemas
-	operations []operation
-	keys       map[domain.KeyHash]domain.Principal
-	finder     keyFinder // of keys that must not go upstream
-	failures   *failures // nil where there is no limit
-	storeName  string
-	live       *liveStore // set once the live store is registered
+	logger       *zap.Logger
+	metrics      *metrics
+	events       *announcer
+	service      *domain.Service
+	schemas      *schema.Schemas
+	operations   []operation
+	keys         map[domain.KeyHash]domain.Principal
+	finder       keyFinder // of keys that must not go upstream
+	limiter      *limiter  // of the store
+	failureLimit failureLimit
+	storeName    string
+	live         *liveStore // set once the live store is registered
 }
 
 // engine is what a guest module of http.handlers.presets.storage offers.
@@ -126,7 +127,7 @@ func (h *Handler) Provision(ctx caddy.Context) error {
 	if err := h.provisionSettings(repl); err != nil {
 		return err
 	}
-	if err := h.provisionFailures(); err != nil {
+	if err := h.provisionFailureLimit(); err != nil {
 		return err
 	}
 	var err error

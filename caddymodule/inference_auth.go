@@ -53,26 +53,18 @@ func (sent credentials) candidates() ([]string, error) {
 	return given, nil
 }
 
-// caller returns whose key is among credentials. That which has worked from the
-// client's address is looked at first, and nothing after one that is live: a client
-// that sends another's credential before its key fails once, and not with each
-// request, and who guesses beside a key learns nothing.
-func (c *inferenceCall) caller(given []string) (who domain.Principal, err error) {
-	if len(given) == 2 && !c.hasWorked(given[0]) && c.hasWorked(given[1]) {
-		given[0], given[1] = given[1], given[0]
+// caller returns whose key is among credentials. Where two are live, which neither has
+// the form of issued ones, that in Authorization acts. Wrong ones count as failures only
+// if none is live.
+func (c *inferenceCall) caller(given []string) (domain.Principal, error) {
+	if len(given) == 0 {
+		return domain.Principal{}, errNoCredentials
 	}
-	err = errNoCredentials
+	secrets := make([]string, 0, len(credentialHeaders))
 	for _, value := range given {
-		if who, err = c.identify(secretOf(value)); err == nil {
-			return who, nil
-		}
+		secrets = append(secrets, secretOf(value))
 	}
-	return who, err
-}
-
-func (c *inferenceCall) hasWorked(value string) bool {
-	f := c.h.failures
-	return f != nil && f.hasWorked(originOf(c.r), domain.HashSecret(secretOf(value)))
+	return c.identify(secrets...)
 }
 
 // authenticateInference finds out who sent a request and decides whether it may go

@@ -18,11 +18,11 @@ type configuredKeys struct {
 	snapshot atomic.Pointer[map[domain.KeyHash]struct{}]
 }
 
-// publish makes the keys of all handlers the ones that has knows.
-func (k *configuredKeys) publish(keys map[*Handler][]domain.Principal) {
+// publish replaces the snapshot by the keys of all uses of the store.
+func (k *configuredKeys) publish(uses []*storeUse) {
 	hashes := make(map[domain.KeyHash]struct{})
-	for _, principals := range keys {
-		for _, who := range principals {
+	for _, use := range uses {
+		for _, who := range use.keys {
 			hashes[who.Hash] = struct{}{}
 		}
 	}

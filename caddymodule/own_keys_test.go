@@ -353,7 +353,7 @@ func sdkHeaders(authorization string) http.Header {
 // BenchmarkKeyGuard measures what each request costs before Caddy sees it.
 func BenchmarkKeyGuard(b *testing.B) {
 	guard := &keyGuard{next: http.HandlerFunc(func(http.ResponseWriter, *http.Request) {}), finder: keyFinder{stores: []*liveStore{new(liveStore)}}}
-	guard.finder.stores[0].publish(map[*Handler][]domain.Principal{nil: {{Hash: domain.HashSecret(inferenceSecret)}}})
+	guard.finder.stores[0].publish([]*storeUse{{keys: []domain.Principal{{Hash: domain.HashSecret(inferenceSecret)}}}})
 	for name, authorization := range map[string]string{
 		"another's key": "Bearer " + foreignBearer, "issued key": "Bearer caddypresets_inf_" + strings.Repeat("x", 49), "configured key": "Bearer " + inferenceSecret,
 	} {

@@ -236,7 +236,7 @@ func TestPruneFailsInTheMiddle(t *testing.T) {
 	} {
 		failing.updates = tc.updates
 		request := httptest.NewRequest("POST", "/presets/prune", strings.NewReader(`{"keep":1}`))
-		err := pruneVersions(adminRequest{request, &liveStore{service: service}, httptest.NewRecorder(), nil})
+		err := pruneVersions(adminRequest{request, &liveStore{}, &storeUse{service: service}, httptest.NewRecorder(), nil})
 		if api, ok := errors.AsType[caddy.APIError](err); !ok || api.HTTPStatus != 500 || api.Err.Error() != tc.says {
 			t.Errorf("got error %v, want a 500 that says %q", err, tc.says)
 		}

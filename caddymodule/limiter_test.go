@@ -1,0 +1,555 @@
+package caddymodule
+
+import (
+	"context"
+	"encoding/json"
+	"errors"
+	"fmt"
+	"math/rand/v2"
+	"net/http"
+	"net/http/httptest"
+	"strconv"
+	"strings"
+	"sync"
+	"sync/atomic"
+	"testing"
+	"testing/synctest"
+	"time"
+	"unsafe"
+
+	"go.uber.org/zap"
+	"go.uber.org/zap/zaptest/observer"
+
+	"github.com/caddy-presets/caddy-presets/domain"
+)
+
+// limited is standard with another limit.
+func limited(limit string) string {
+	return strings.Replace(standard, "auth_failure_limit 1000000", "auth_failure_limit "+limit, 1)
+}
+
+// newTimedLimiter returns a limiter with a clock that only moves by hand.
+func newTimedLimiter() (l *limiter, clock *time.Duration) {
+	l, clock = newLimiter(), new(time.Duration)
+	*clock = time.Hour
+	l.now = func() time.Duration { return *clock }
+	return l, clock
+}
+
+// v4 is one IPv4 address of many.
+func v4(n int) origin {
+	return origin{10: 0xff, 0xff, byte(1 + n>>24), byte(n >> 16), byte(n >> 8), byte(n)}
+}
+
+func TestFailureBucket(t *testing.T) {
+	l, clock := newTimedLimiter()
+	by := failureLimit{3, 30 * time.Second} // one drains each 10 s
+	wants := func(from origin, want time.Duration) {
+		t.Helper()
+		if got := l.isLimited(from, by); got != (want > 0) {
+			t.Errorf("at %s: limited: %t, want %t", *clock, got, want > 0)
+		}
+		if got := l.fail(from, by, zap.NewNop()); got != want {
+			t.Errorf("at %s: got a wait of %s, want %s", *clock, got, want)
+		}
+	}
+	a, b := v4(1), v4(2)
+	for range 3 {
+		wants(a, 0)
+	}
+	wants(a, 10*time.Second)
+	wants(a, 10*time.Second) // which was not counted
+	for range 3 {
+		wants(b, 0) // another's
+	}
+	*clock += 4 * time.Second
+	wants(a, 6*time.Second)
+	*clock += 6 * time.Second
+	wants(a, 0)
+	wants(a, 10*time.Second)
+	*clock += time.Hour // no more than the limit is saved up
+	for range 3 {
+		wants(a, 0)
+	}
+	wants(a, 10*time.Second)
+	for wait, want := range map[time.Duration]int{1: 1, time.Second: 1, time.Second + 1: 2, 90 * time.Second: 90} {
+		if got := (&limitError{wait}).retryAfter(); got != want {
+			t.Errorf("%s: got Retry-After %d, want %d", wait, got, want)
+		}
+	}
+}
+
+// Handlers of one store share the count of an address, and each applies its own limit.
+func TestFailureBucketOfTwoLimits(t *testing.T) {
+	l, clock := newTimedLimiter()
+	strict, lax := failureLimit{2, time.Hour}, failureLimit{100, time.Minute}
+	for range 3 {
+		if wait := l.fail(v4(1), lax, zap.NewNop()); wait != 0 {
+			t.Errorf("got a wait of %s within the limit", wait)
+		}
+	}
+	if wait := l.fail(v4(1), strict, zap.NewNop()); wait != 30*time.Minute {
+		t.Errorf("got a wait of %s, want 30m for one of two failures", wait)
+	}
+	if l.isLimited(v4(1), lax) {
+		t.Error("the address is limited by the limit of another handler")
+	}
+	*clock += time.Hour
+	if wait := l.fail(v4(1), strict, zap.NewNop()); wait != 0 {
+		t.Errorf("got a wait of %s after its time", wait)
+	}
+}
+
+// Failures at once are counted like failures one after another.
+func TestFailuresAtOnce(t *testing.T) {
+	l, _ := newTimedLimiter()
+	var allowed atomic.Int32
+	var wg sync.WaitGroup
+	for range 1000 {
+		wg.Go(func() {
+			if l.fail(v4(1), failureLimit{100, time.Minute}, zap.NewNop()) == 0 {
+				allowed.Add(1)
+			}
+		})
+	}
+	if wg.Wait(); allowed.Load() != 100 {
+		t.Errorf("got %d failures within the limit, want 100", allowed.Load())
+	}
+}
+
+// slowKeys is a store whose look-ups of keys take 300 ms each.
+type slowKeys struct {
+	domain.Store
+	stamps    *domain.Stamps
+	now, most atomic.Int32
+}
+
+func (s *slowKeys) Stamps() *domain.Stamps { return s.stamps }
+
+func (s *slowKeys) View(context.Context, func(domain.Reader) error) error {
+	n := s.now.Add(1)
+	defer s.now.Add(-1)
+	for m := s.most.Load(); n > m && !s.most.CompareAndSwap(m, n); m = s.most.Load() {
+	}
+	time.Sleep(300 * time.Millisecond) // of the bubble
+	return domain.ErrNotFound
+}
+
+// However many wrong keys come from limited addresses, few of them are looked up in
+// the store at a time. Those that would wait too long are refused, and those whose
+// client has gone are given up.
+func TestFailuresLoadTheStoreLittle(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		store := &slowKeys{stamps: domain.NewStamps()}
+		h := &Handler{limiter: newLimiter(), failureLimit: failureLimit{1, time.Hour}, service: domain.NewService(store), logger: zap.NewNop(), keys: map[domain.KeyHash]domain.Principal{
+			domain.HashSecret(managementSecret): {KeyID: "config-management-1"},
+		}}
+		guess := func(ctx context.Context, address int) error {
+			r := httptest.NewRequestWithContext(ctx, "GET", "/", nil)
+			r.RemoteAddr = fmt.Sprintf("192.0.2.%d:1", address)
+			_, err := (&call{h: h, r: r}).identify("a-guess")
+			return err
+		}
+		for address := range 2 {
+			if err := guess(t.Context(), address); !errors.Is(err, domain.ErrCredentials) {
+				t.Errorf("got %v, want that the key is wrong", err)
+			}
+		}
+		var limited atomic.Int32
+		var wg sync.WaitGroup
+		began := time.Now()
+		for n := range 100 {
+			wg.Go(func() {
+				if _, is := errors.AsType[*limitError](guess(t.Context(), n%2)); is {
+					limited.Add(1)
+				}
+			})
+		}
+		synctest.Wait() // few are looked up, the others wait
+		ctx, cancel := context.WithCancel(t.Context())
+		gone := make(chan error, 1)
+		go func() { gone <- guess(ctx, 0) }()
+		synctest.Wait()
+		cancel()
+		if err := <-gone; !errors.Is(err, context.Canceled) {
+			t.Errorf("got %v, want that the client is gone", err)
+		}
+		r := httptest.NewRequest("GET", "/", nil)
+		r.RemoteAddr = "192.0.2.0:1"
+		if _, err := (&call{h: h, r: r}).identify(managementSecret); err != nil || time.Since(began) > 0 {
+			t.Errorf("a key in memory: got %v after %s, want it at once", err, time.Since(began))
+		}
+		wg.Wait()
+		if limited.Load() != 100 || store.most.Load() != maxLimitedLookups || time.Since(began) > 2*maxLookupWait {
+			t.Errorf("got %d refusals after %s, and %d look-ups at once, want 100 within 2s, and %d",
+				limited.Load(), time.Since(began), store.most.Load(), maxLimitedLookups)
+		}
+	})
+}
+
+func TestOrigin(t *testing.T) {
+	of := func(remote string) origin {
+		r := httptest.NewRequest("GET", "/", nil)
+		r.RemoteAddr = remote
+		return originOf(r)
+	}
+	for _, tc := range []struct {
+		a, b string
+		same bool
+		text string
+	}{
+		{"192.0.2.1:1", "192.0.2.1:2", true, "192.0.2.1"},
+		{"192.0.2.1:1", "192.0.2.2:1", false, "192.0.2.1"},
+		{"192.0.2.1:1", "[::ffff:192.0.2.1]:1", true, "192.0.2.1"},
+		{"[2001:db8:1:2::1]:1", "[2001:db8:1:2:ffff:ffff:ffff:ffff]:1", true, "2001:db8:1:2::/64"},
+		{"[2001:db8:1:2::1]:1", "[2001:db8:1:3::1]:1", false, "2001:db8:1:2::/64"},
+		{"[fe80::1%eth0]:1", "[fe80::2%eth1]:1", true, "fe80::/64"},
+		{"@", "", true, "unknown"},
+		{"nonsense:1", "@", true, "unknown"},
+	} {
+		a, b := of(tc.a), of(tc.b)
+		if (a == b) != tc.same || a.String() != tc.text {
+			t.Errorf("%s and %s: got %s and %s, want %s, the same %t", tc.a, tc.b, a, b, tc.text, tc.same)
+		}
+	}
+}
+
+// However many addresses others come from, one that fails again and again is not
+// forgotten, and nobody new is limited. All that costs no memory.
+func TestFailuresOfABotnet(t *testing.T) {
+	l, _ := newTimedLimiter()
+	if size := unsafe.Sizeof(*l); size > 770<<10 {
+		t.Errorf("got %d bytes, want at most 770 KiB", size)
+	}
+	by, logger := failureLimit{100, time.Minute}, zap.NewNop()
+	fail := func(from origin) time.Duration { return l.fail(from, by, logger) }
+	attacker := v4(1)
+	for range 100 {
+		fail(attacker)
+	}
+	for n := range 500_000 { // thirty times as many as there is room for, at once
+		if fail(v4(1000+n)) > 0 {
+			t.Fatalf("address %d is limited at its first failure", n)
+		}
+		if n%1000 == 0 && fail(attacker) == 0 {
+			t.Fatalf("after %d addresses the attacker is not limited", n)
+		}
+	}
+	if allocs := testing.AllocsPerRun(1000, func() { fail(v4(5)) }); allocs > 0 {
+		t.Errorf("got %g allocations, want none", allocs)
+	}
+}
+
+// The log tells once of an address, and of a flood of them no more than once a
+// second.
+func TestFailuresInTheLog(t *testing.T) {
+	core, logs := observer.New(zap.DebugLevel)
+	logger := zap.New(core)
+	l, clock := newTimedLimiter()
+	fail := func(from origin) { l.fail(from, failureLimit{2, 20 * time.Second}, logger) }
+	for range 100 {
+		fail(v4(7))
+		*clock += 3 * time.Second // a failure drains now and then, and never all of them
+	}
+	entries := logs.TakeAll()
+	if len(entries) != 1 || entries[0].ContextMap()["address"] != v4(7).String() {
+		t.Errorf("got %v, want one line with the address", entries)
+	}
+	*clock += time.Minute // all of them
+	for range 5 {
+		fail(v4(7))
+	}
+	if n := len(logs.TakeAll()); n != 1 {
+		t.Errorf("after a pause: got %d lines, want one", n)
+	}
+	*clock += time.Minute
+	for n := range 1000 {
+		for range 3 {
+			fail(v4(n))
+		}
+	}
+	*clock += time.Second
+	for range 3 {
+		fail(v4(5000))
+	}
+	entries = logs.TakeAll()
+	if len(entries) != 2 || entries[1].ContextMap()["others_since_last_told"] != int64(999) {
+		t.Errorf("a flood: got %v, want two lines, the second with 999 others", entries)
+	}
+}
+
+// Wrong keys from an address that fails too often get 429, in each dialect's envelope.
+// Right keys go on working from there.
+func TestAuthFailureLimit(t *testing.T) {
+	s := start(t, standard)
+	issued, caller := s.issue(`{"kind":"management"}`).secret, s.issue(`{"kind":"inference"}`).secret
+	revoked := s.issue(`{"kind":"management"}`)
+	s.reload(limited("5 24h") + "\ninference {\nkeys required\nlist_models on\n}")
+	get := func(secret string) response { return s.do("GET", "/v1/workspaces/default", "", bearer(secret)) }
+
+	get(revoked.secret).want(t, 200)
+	for range 50 { // which are no guesses
+		s.do("GET", "/v1/workspaces/default", "").wantError(t, 401, "Missing Authentication header")
+		s.do("POST", chatPath, `{"model":"m"}`).wantError(t, 401, "Missing Authentication header")
+		s.do("POST", chatPath, `{"model":"m"}`, bearer(caller), "X-Api-Key: "+foreignKey).want(t, 202) // another's, beside ours
+	}
+	s.upstream.all()
+	get("a-guess").wantError(t, 401, "Invalid credentials")
+	s.do("GET", "/v1/workspaces/default", "", "Authorization: Basic x").wantError(t, 401, "Invalid credentials")
+	s.do("POST", chatPath, "{}", bearer(foreignBearer)).wantError(t, 401, "Invalid credentials")
+	s.do("POST", messagesPath, "{}", "X-Api-Key: "+foreignKey, bearer(foreignBearer)).want(t, 401, "authentication_error") // two guesses
+
+	refused := func(what string, r response, prefix string) {
+		t.Helper()
+		seconds, err := strconv.Atoi(r.header.Get("Retry-After"))
+		if r.status != 429 || !strings.HasPrefix(r.body, prefix) || !strings.Contains(r.body, "Rate limit exceeded") || err != nil || seconds < 1 || seconds > 24*3600/5 {
+			t.Errorf("%s: got %d, Retry-After %q, %s", what, r.status, r.header.Get("Retry-After"), r.body)
+		}
+		if r.header.Get("WWW-Authenticate") != "" || r.header.Get("X-Gateway") != "" {
+			t.Errorf("%s: got headers %v", what, r.header)
+		}
+	}
+	const plain = `{"error":{"code":429,`
+	refused("a guess", get("a-guess"), plain)
+	refused("another scheme", s.do("GET", "/v1/presets", "", "Authorization: Basic x"), plain)
+	refused("chat", s.do("POST", chatPath, "{}", bearer(foreignBearer)), plain)
+	refused("responses", s.do("POST", responsesPath, "{}", bearer(foreignBearer)), `{"error":{"code":"rate_limit_exceeded",`)
+	refused("messages", s.do("POST", messagesPath, "{}", "X-Api-Key: "+foreignKey), `{"type":"error","error":{"type":"rate_limit_error",`)
+	refused("models", s.do("GET", "/v1/models", "", bearer(foreignBearer)), plain)
+	refused("a dry run", s.do("POST", chatPath, "{}", bearer(foreignBearer), "X-Preset-Dry-Run: true"), plain)
+	s.upstream.none(t)
+	s.do("GET", "/v1/workspaces/default", "").wantError(t, 401, "Missing Authentication header")
+	s.do("GET", "/v1/presets/p/nothing/at/all", "", bearer("a-guess")).wantError(t, 404, "")
+	for range 3 { // the others behind the address go on, also those that are new there
+		get(issued).want(t, 200)
+		get(managementSecret).want(t, 200)
+		s.do("POST", chatPath, `{"model":"m"}`, bearer(caller)).want(t, 202)
+		s.do("POST", chatPath, `{"model":"m"}`, "X-Api-Key: "+caller, bearer(foreignBearer)).want(t, 202)
+		s.do("POST", chatPath, `{"model":"m"}`, bearer(inferenceSecret), "X-Api-Key: "+foreignKey).want(t, 202)
+	}
+	s.upstream.all()
+	send(t, "DELETE", "http://"+s.admin+"/presets/keys/"+revoked.id, "").want(t, 200)
+	refused("a key that was revoked", get(revoked.secret), plain)
+	refused("again", get(revoked.secret), plain)
+	// On other routes what is not ours is no business of ours.
+	s.do("GET", "/v1/other", "", bearer(issued)).want(t, 202)
+	s.do("GET", "/v1/other", "", bearer(foreignBearer)).want(t, 202)
+	if s.upstream.saw(issued) || !s.upstream.saw(foreignBearer) {
+		t.Error("the gateway saw our key, or did not see its own")
+	}
+
+	for series, want := range map[string]string{`{result="refused"}`: "4", `{result="limited"}`: "9"} {
+		if got := s.metric("caddy_presets_auth_failures_total" + series); got != want {
+			t.Errorf("%s: got %s, want %s", series, got, want)
+		}
+	}
+	if n := strings.Count(s.logs(), "too many failed authentications"); n != 1 || !strings.Contains(s.logs(), `"address":"127.0.0.1"`) {
+		t.Errorf("the log tells %d times of the address, want once", n)
+	}
+	for _, secret := range []string{issued, caller, revoked.secret, managementSecret, "a-guess", foreignBearer} {
+		if strings.Contains(s.logs(), secret) {
+			t.Errorf("the log holds %s", secret)
+		}
+	}
+}
+
+// A reload forgets no failures, and a new limit counts at once.
+func TestFailuresAfterAReload(t *testing.T) {
+	s := start(t, limited("3 24h"))
+	issued := s.issue(`{"kind":"management"}`).secret
+	want := func(status int) {
+		t.Helper()
+		s.do("GET", "/v1/presets", "", bearer("a-guess")).want(t, status)
+	}
+	for range 3 {
+		want(401)
+	}
+	want(429)
+	s.reload(limited("3 24h"))
+	want(429)
+	s.do("GET", "/v1/presets", "", bearer(issued)).want(t, 200) // which is not in memory
+	s.reload(limited("5 24h"))
+	want(401)
+	want(401)
+	want(429)
+	s.reload(limited("2 24h"))
+	want(429)
+	s.reload(limited("off"))
+	for range 200 {
+		want(401)
+	}
+}
+
+// An address that fails too often on one site does so on all sites of the store.
+func TestFailuresOfSitesThatShareAStore(t *testing.T) {
+	s := start(t, limited("3 24h"))
+	address := freeAddress(t)
+	other := s.siteAt(address, fmt.Sprintf("presets {\nstorage badger %s\nmanagement_key other-management-secret\nauth_failure_limit 3 24h\n}", s.folder))
+	if err := s.load(s.site(limited("3 24h")) + other); err != nil {
+		t.Fatal(err)
+	}
+	for range 3 {
+		s.do("GET", "/v1/presets", "", bearer("a-guess")).want(t, 401)
+	}
+	send(t, "GET", "http://"+address+"/v1/presets", "", bearer("a-guess")).want(t, 429)
+	send(t, "GET", "http://"+address+"/v1/presets", "", bearer(managementSecret)).want(t, 429) // another site's
+	send(t, "GET", "http://"+address+"/v1/presets", "", bearer("other-management-secret")).want(t, 200)
+}
+
+// After a restart behind a proxy that is not trusted, all clients have one address.
+// Those that send a wrong key without pause keep no right one out.
+func TestWrongKeysKeepNoRightOneOut(t *testing.T) {
+	s := start(t, limited("5 24h"))
+	var issued []string
+	for range 20 {
+		issued = append(issued, s.issue(`{"kind":"management"}`).secret)
+	}
+	s.stop()
+	if err := s.load(s.site(limited("5 24h"))); err != nil {
+		t.Fatal(err)
+	}
+	ctx, cancel := context.WithCancel(t.Context())
+	var wg sync.WaitGroup
+	var limited atomic.Int32
+	for range 20 {
+		wg.Go(func() {
+			for ctx.Err() == nil {
+				if s.do("GET", "/v1/presets", "", bearer("a-guess")).status == 429 {
+					limited.Add(1)
+				}
+			}
+		})
+	}
+	for !s.eventually(func() bool { return limited.Load() > 0 }) {
+		t.Fatal("the address is not limited")
+	}
+	for _, secret := range append(issued, managementSecret) {
+		s.do("GET", "/v1/presets", "", bearer(secret)).want(t, 200)
+	}
+	cancel()
+	wg.Wait()
+}
+
+// With keys optional a foreign credential is the gateway's to judge, not a failure.
+func TestForeignCredentialsAreNoFailures(t *testing.T) {
+	s := start(t, limited("2 24h")+"\ninference {\nkeys optional\n}")
+	dead := s.issue(`{"kind":"inference"}`)
+	send(t, "DELETE", "http://"+s.admin+"/presets/keys/"+dead.id, "").want(t, 200)
+	foreign := func() {
+		t.Helper()
+		for range 10 {
+			r := s.do("POST", chatPath, `{"model":"m"}`, bearer(foreignBearer), "X-Api-Key: "+foreignKey)
+			if r.want(t, 202); r.header.Get("Retry-After") != "" {
+				t.Errorf("got Retry-After %s with the gateway's answer", r.header.Get("Retry-After"))
+			}
+		}
+	}
+	foreign()
+	for _, want := range []int{401, 401, 429, 429} {
+		s.do("POST", chatPath, `{"model":"m"}`, bearer(dead.secret)).wantError(t, want, "")
+	}
+	foreign()
+	s.do("POST", chatPath, `{"model":"m"}`, bearer(inferenceSecret)).want(t, 202)
+	if s.upstream.saw(inferenceSecret) || s.upstream.saw(dead.secret) {
+		t.Error("the gateway saw a key of ours")
+	}
+}
+
+// Behind a proxy that is trusted each client counts for itself, whatever addresses it
+// writes before its own. Whoever is not trusted says nothing about where they are.
+func TestFailuresBehindAProxy(t *testing.T) {
+	const trusted = "servers {\ntrusted_proxies static 127.0.0.0/8 198.51.100.0/24\n"
+	for options, counted := range map[string]bool{"": false, trusted + "}": true, trusted + "trusted_proxies_strict\n}": true, trusted + "client_ip_headers X-Real-Ip X-Forwarded-For\n}": true} {
+		s := start(t, standard)
+		s.options = options
+		s.reload(limited("1 24h"))
+		guess := func(status int, forwarded ...string) {
+			t.Helper()
+			headers := []string{bearer("a-guess")}
+			for _, value := range forwarded {
+				headers = append(headers, "X-Forwarded-For: "+value)
+			}
+			if r := exchange(t, s.address, post("/v1/presets/p/responses", "{}", headers...)); r.status != status {
+				t.Errorf("with %q: from %q: got %d, want %d", options, forwarded, r.status, status)
+			}
+		}
+		another := 429 // a client that is told apart
+		if counted {
+			another = 401
+		}
+		guess(401, "192.0.2.1")
+		guess(429, "192.0.2.1")
+		guess(another, "192.0.2.2")
+		guess(another, "2001:db8::1")
+		guess(429, "2001:db8::2")
+		for n := range 5 { // what the client itself says changes nothing
+			guess(429, fmt.Sprintf("203.0.113.%d, 192.0.2.1", n))
+			guess(429, fmt.Sprintf("203.0.113.%d", n), "192.0.2.1")
+			guess(429, fmt.Sprintf("203.0.113.%d, nonsense,, 192.0.2.1:443, 198.51.100.7", n), "127.0.0.1")
+		}
+		guess(another, "203.0.113.1") // which nobody locked out
+		guess(another, "192.0.2.1, 192.0.2.3")
+		guess(429, "192.0.2.1, 192.0.2.3")
+		guess(another, "198.51.100.1") // proxies all the way: the one that is here
+		guess(429, strings.Repeat("198.51.100.1, ", 10)+"198.51.100.1")
+		guess(429)
+	}
+}
+
+// Clients of a Unix socket have no address, and cannot lock each other out.
+func TestFailuresWithoutAnAddress(t *testing.T) {
+	h := &Handler{limiter: newLimiter(), failureLimit: failureLimit{1, time.Minute}, logger: zap.NewNop(), service: domain.NewService(&told{err: domain.ErrNotFound})}
+	for remote, limited := range map[string]bool{"@": false, "": false, "192.0.2.1:1": true} {
+		r := httptest.NewRequest(http.MethodGet, "/", nil)
+		r.RemoteAddr = remote
+		c := &call{h: h, r: r}
+		for n := range 5 {
+			_, err := c.identify("a-guess")
+			if _, is := errors.AsType[*limitError](err); is != (limited && n > 0) {
+				t.Errorf("from %q: attempt %d: got %v, want that it is limited: %t", remote, n, err, limited && n > 0)
+			}
+		}
+	}
+}
+
+func TestAuthFailureLimitInJSON(t *testing.T) {
+	for text, problem := range map[string]string{
+		``: "", `"auth_failure_limit":-1`: "", `"auth_failure_limit":7,"auth_failure_window":"1h"`: "",
+		`"auth_failure_limit":-2`: "from 1 to 1000000", `"auth_failure_limit":1000001`: "from 1 to 1000000",
+		`"auth_failure_window":"10ms"`: "from 1s to", `"auth_failure_window":"25h"`: "from 1s to", `"auth_failure_window":-1`: "from 1s to",
+	} {
+		h := &Handler{logger: zap.NewNop()}
+		if err := json.Unmarshal([]byte("{"+text+"}"), h); err != nil {
+			t.Fatal(err)
+		}
+		err := h.provisionFailureLimit()
+		if problem == "" && err != nil || problem != "" && (err == nil || !strings.Contains(err.Error(), problem)) {
+			t.Errorf("%s: got %v, want %q", text, err, problem)
+		}
+		switch {
+		case text == "" && h.failureLimit != failureLimit{100, time.Minute}:
+			t.Errorf("got %v by default", h.failureLimit)
+		case strings.HasSuffix(text, ":-1") && problem == "" && h.failureLimit != failureLimit{}:
+			t.Error("it is not off")
+		}
+	}
+}
+
+// What a request with a wrong key pays for the limit, within it and beyond.
+func BenchmarkFailures(b *testing.B) {
+	l, _ := newTimedLimiter()
+	by, logger := failureLimit{100, time.Minute}, zap.NewNop()
+	b.Run("of many addresses", func(b *testing.B) {
+		b.ReportAllocs()
+		for b.Loop() {
+			l.fail(origin{byte(rand.IntN(256)), byte(rand.IntN(256)), 9: 1}, by, logger)
+		}
+	})
+	b.Run("beyond the limit", func(b *testing.B) {
+		b.ReportAllocs()
+		for b.Loop() {
+			l.isLimited(v4(1), by)
+			l.fail(v4(1), by, logger)
+		}
+	})
+}

@@ -1,0 +1,106 @@
+package caddymodule
+
+import (
+	"net"
+	"net/http"
+	"net/netip"
+	"slices"
+	"strings"
+
+	"github.com/caddyserver/caddy/v2"
+	"github.com/caddyserver/caddy/v2/modules/caddyhttp"
+)
+
+// origin is the client's address as far as clients can be told apart: an IPv4
+// address, or the first half of an IPv6 address, since a client has all of that. It
+// is zero for a client without an IP address, as on a Unix socket.
+type origin [16]byte
+
+// originOf returns where a request comes from.
+func originOf(r *http.Request) origin {
+	address, ok := clientAddress(r)
+	if !ok {
+		return origin{}
+	}
+	from := origin(address.As16())
+	if !address.Unmap().Is4() {
+		clear(from[8:])
+	}
+	return from
+}
+
+// String returns o as the log shows it.
+func (o origin) String() string {
+	switch address := netip.AddrFrom16(o).Unmap(); {
+	case o == origin{}:
+		return "unknown"
+	case address.Is4():
+		return address.String()
+	default:
+		return address.String() + "/64"
+	}
+}
+
+// clientAddress returns the address of the client. Behind proxies that the server
+// trusts it is the right-most address of the server's client_ip_headers that is not
+// such a proxy's. Without trusted_proxies_strict Caddy's own client_ip is the
+// left-most one instead, which clients choose.
+func clientAddress(r *http.Request) (netip.Addr, bool) {
+	ctx := r.Context()
+	server, _ := ctx.Value(caddyhttp.ServerCtxKey).(*caddyhttp.Server)
+	trusted, _ := caddyhttp.GetVar(ctx, caddyhttp.TrustedProxyVarKey).(bool)
+	if trusted && server != nil && server.TrustedProxiesStrict <= 0 {
+		if address, ok := rightmostUntrusted(r, server); ok {
+			return address, true
+		}
+		return parseAddress(r.RemoteAddr)
+	}
+	if text, _ := caddyhttp.GetVar(ctx, caddyhttp.ClientIPVarKey).(string); text != "" {
+		return parseAddress(text)
+	}
+	return parseAddress(r.RemoteAddr)
+}
+
+// maxHops bounds the proxies that are looked at for one request.
+const maxHops = 32
+
+// rightmostUntrusted returns the right-most address of the client IP headers that is
+// not a trusted proxy's, as Caddy finds it with trusted_proxies_strict. After maxHops
+// it takes the one that is next.
+func rightmostUntrusted(r *http.Request, server *caddyhttp.Server) (netip.Addr, bool) {
+	hops := 0
+	for _, name := range server.ClientIPHeaders {
+		for _, part := range slices.Backward(strings.Split(strings.Join(r.Header.Values(name), ","), ",")) {
+			address, ok := parseAddress(part)
+			if !ok {
+				continue
+			}
+			if hops++; hops > maxHops || !trusts(server, r, address) {
+				return address, true
+			}
+		}
+	}
+	return netip.Addr{}, false
+}
+
+// trusts reports whether a server trusts the proxy with an address. Caddy shows its
+// trusted proxies only in what it makes of requests, so this asks with one that comes
+// from there.
+func trusts(server *caddyhttp.Server, r *http.Request, address netip.Addr) bool {
+	probe := r.WithContext(r.Context()) // a shallow copy
+	probe.RemoteAddr = netip.AddrPortFrom(address, 0).String()
+	probe = caddyhttp.PrepareRequest(probe, caddy.NewEmptyReplacer(), nil, server)
+	trusted, _ := caddyhttp.GetVar(probe.Context(), caddyhttp.TrustedProxyVarKey).(bool)
+	return trusted
+}
+
+// parseAddress parses an address with or without a port and a zone.
+func parseAddress(text string) (netip.Addr, bool) {
+	text = strings.TrimSpace(text)
+	if host, _, err := net.SplitHostPort(text); err == nil {
+		text = host
+	}
+	text, _, _ = strings.Cut(text, "%")
+	address, err := netip.ParseAddr(text)
+	return address, err == nil
+}
