@@ -95,6 +95,11 @@ func (c *call) read(limit int64) ([]byte, error) {
 	if c.r.ContentLength > limit {
 		return nil, errTooLarge
 	}
+	if c.r.ContentLength == 0 {
+		// There is nothing to read. A deadline would stay: over HTTP/1.1 the server
+		// already waits for the next request, and would take it for a lost connection.
+		return []byte{}, nil
+	}
 	if server, ok := c.r.Context().Value(http.ServerContextKey).(*http.Server); ok && server.ReadTimeout == 0 {
 		// Without a deadline a client could hold a connection by sending a
 		// byte now and then. It is the server that lifts it when the body has

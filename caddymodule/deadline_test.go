@@ -1,0 +1,52 @@
+package caddymodule
+
+import (
+	"io"
+	"net/http"
+	"testing"
+	"time"
+)
+
+// The deadline of a body, also of one that is empty, does not end a request that the
+// gateway takes longer to answer.
+func TestDeadlineOfAnEmptyBody(t *testing.T) {
+	s := start(t, inferring("max_body_size 1MiB"))
+	s.options = "servers {\nprotocols h1 h2c\n}"
+	s.reload(inferring("max_body_size 1MiB"))
+	// Caddy's own idle timeout would lift the deadline, since 2.11.
+	send(t, "PUT", "http://"+s.admin+"/config/apps/http/servers/srv0/read_idle_timeout", "-1", "Content-Type: application/json").want(t, 200)
+	s.settle()
+	bodyTimeout = 100 * time.Millisecond
+	defer func() { bodyTimeout = time.Minute }()
+	s.upstream.answers(func(w http.ResponseWriter, r *http.Request) {
+		timer := time.NewTimer(10 * bodyTimeout)
+		defer timer.Stop()
+		select {
+		case <-r.Context().Done():
+			t.Error("the gateway's request was cancelled")
+		case <-timer.C:
+			w.WriteHeader(http.StatusAccepted)
+		}
+	})
+	h2 := new(http.Protocols)
+	h2.SetUnencryptedHTTP2(true)
+	for name, transport := range map[string]*http.Transport{"HTTP/1.1": {}, "HTTP/2": {Protocols: h2}} {
+		for what, body := range map[string]io.Reader{"empty": http.NoBody, "empty, chunked": unsized(""), "some": unsized("{}")} {
+			t.Run(name+", "+what, func(t *testing.T) {
+				r, err := http.NewRequest("POST", s.url+chatPath, body)
+				if err != nil {
+					t.Fatal(err)
+				}
+				r.Header.Set("Authorization", "Bearer "+inferenceSecret)
+				answer, err := (&http.Client{Transport: transport}).Do(r)
+				if err != nil {
+					t.Fatal(err)
+				}
+				answer.Body.Close()
+				if answer.StatusCode != http.StatusAccepted {
+					t.Errorf("got status %d, want 202", answer.StatusCode)
+				}
+			})
+		}
+	}
+}
