@@ -305,6 +305,7 @@ func (c *inferenceCall) serveModels(next caddyhttp.Handler) error {
 	c.op.name = "models_list"
 	c.note("operation", c.op.name)
 	if err := c.authenticateInference(); err != nil {
+		varyByKey(c.w.Header())
 		c.render(answer{}, err)
 		return nil
 	}

@@ -23,7 +23,8 @@ const maxModels = 16 << 20
 type eachPreset func(fn func(p domain.Preset, model func() (string, error)) error) error
 
 // listModels lets next answer r, a GET of the model list, and adds presets to
-// that answer. The answer passes unchanged when it is not a list to edit (see
+// that answer. The answer, of which Vary tells that it depends on the key, passes
+// otherwise unchanged when it is not a list to edit (see
 // readModels), sent plain with status 200 and of at most maxModels, or when
 // presets fails, whose error goes to failed. What listModels returns is next's
 // error.
@@ -33,7 +34,11 @@ type eachPreset func(fn func(p domain.Preset, model func() (string, error)) erro
 func listModels(w http.ResponseWriter, r *http.Request, next caddyhttp.Handler, presets eachPreset, failed func(error)) error {
 	askForWholeList(r.Header)
 	list := &listWriter{ResponseWriter: w}
-	if err := next.ServeHTTP(list, r); err != nil {
+	err := next.ServeHTTP(list, r)
+	if !list.decided { // others answer, or nobody does
+		varyByKey(w.Header())
+	}
+	if err != nil {
 		_ = list.release() // as if we were not here
 		return err
 	}
@@ -75,7 +80,6 @@ func describeEdited(header http.Header, length int) {
 	for _, name := range [...]string{"ETag", "Last-Modified", "Accept-Ranges", "Content-MD5", "Digest", "Content-Digest", "Repr-Digest"} {
 		header.Del(name) // true of the gateway's bytes only
 	}
-	header.Add("Vary", "Authorization, X-Api-Key") // each workspace has its own presets
 }
 
 // addModels returns the entries that presets add to the model list in body and

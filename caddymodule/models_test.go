@@ -9,6 +9,7 @@ import (
 	"net/http"
 	"net/http/httptest"
 	"reflect"
+	"slices"
 	"strconv"
 	"strings"
 	"testing"
@@ -428,10 +429,10 @@ func TestModelsAnswer(t *testing.T) {
 			}
 			want := direct.Result()
 			wantBody := direct.Body.String()
+			want.Header.Add("Vary", "Authorization, X-Api-Key")
 			if tc.edited {
 				wantBody = editedList
 				want.Header.Del("ETag")
-				want.Header.Add("Vary", "Authorization, X-Api-Key")
 				want.Header.Set("Content-Length", strconv.Itoa(len(editedList)))
 			}
 			got := w.Result()
@@ -488,7 +489,7 @@ func TestModelsRequest(t *testing.T) {
 	if r.Method != before.Method || r.URL.String() != before.URL.String() || r.Host != before.Host {
 		t.Errorf("got %s %s %s", r.Method, r.Host, r.URL)
 	}
-	if w.Flushed || w.Body.Len() > 0 || len(w.Header()) > 0 {
+	if w.Flushed || w.Body.Len() > 0 || len(w.Header()) != 1 || w.Header().Get("Vary") == "" {
 		t.Error("an answer was made for a handler that gave none")
 	}
 }
@@ -623,8 +624,36 @@ func TestModelsNextFails(t *testing.T) {
 			if w.Body.String() != written {
 				t.Errorf("got %q, want %q", w.Body, written)
 			}
+			if got := w.Header()["Vary"]; !slices.Equal(got, []string{"Authorization, X-Api-Key"}) {
+				t.Errorf("got Vary %q for what answers instead", got)
+			}
 		})
 	}
+}
+
+// Whatever answers, a cache must not give it to another key.
+func TestModelsVaryByKey(t *testing.T) {
+	s := start(t, inferring("list_models on"))
+	ask := func(what string, status int, headers ...string) {
+		t.Helper()
+		r := s.do("GET", "/v1/models", "", headers...)
+		if r.status != status || !slices.Contains(r.header["Vary"], "Authorization, X-Api-Key") {
+			t.Errorf("%s: got status %d and Vary %q, want %d", what, r.status, r.header["Vary"], status)
+		}
+	}
+	ask("no key", 401)
+	ask("a wrong key", 401, bearer("a-guess"))
+	for status, body := range map[int]string{200: plainList, 203: plainList, 304: "", 404: "{}"} {
+		s.upstream.answers(func(w http.ResponseWriter, _ *http.Request) {
+			w.Header().Set("Content-Type", "application/json")
+			w.Header().Set("Vary", "Origin")
+			w.WriteHeader(status)
+			_, _ = io.WriteString(w, body)
+		})
+		ask("the gateway", status, bearer(inferenceSecret))
+	}
+	s.upstream.Close()
+	ask("no gateway", 502, bearer(inferenceSecret))
 }
 
 func TestModelsPresetsFail(t *testing.T) {

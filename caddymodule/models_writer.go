@@ -8,7 +8,7 @@ import (
 
 // listWriter holds back an answer that may be a model list to edit, and streams
 // every other. An answer that turns out longer than maxModels is released and
-// streams from there.
+// streams from there. Every answer gets varyByKey.
 type listWriter struct {
 	http.ResponseWriter
 	decided bool // the final status was written
@@ -24,6 +24,7 @@ func (w *listWriter) WriteHeader(status int) {
 	}
 	if !informational {
 		w.decided = true
+		varyByKey(w.Header())
 		if w.holding = status == http.StatusOK && mayBeList(w.Header()); w.holding {
 			return
 		}
@@ -66,6 +67,10 @@ func (w *listWriter) release() error {
 	w.held = bytes.Buffer{}
 	return err
 }
+
+// varyByKey tells caches that an answer depends on the key: each workspace lists its own
+// presets, and a list may have been passed for want of any.
+func varyByKey(header http.Header) { header.Add("Vary", "Authorization, X-Api-Key") }
 
 // mayBeList reports whether the headers of an answer allow it to be a model list
 // to edit.
