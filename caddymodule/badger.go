@@ -195,6 +195,11 @@ func (l *lease) Update(ctx context.Context, fn func(domain.Tx) error) error {
 	return l.use(ctx, func(store *badger.Store) error { return store.Update(ctx, fn) })
 }
 
+// AfterRemoval implements spaceTeller.
+func (*lease) AfterRemoval() string {
+	return "the folder gets smaller by itself within the hour if a tenth of what is stored was removed since it last did, and 1 MiB or more; what is less goes with what is removed later"
+}
+
 // Check is badger.Store.Check of the store.
 func (l *lease) Check(ctx context.Context) (report badger.Report, err error) {
 	err = l.use(ctx, func(store *badger.Store) (err error) {
@@ -239,4 +244,5 @@ var (
 	_ caddyfile.Unmarshaler = (*Badger)(nil)
 	_ engine                = (*Badger)(nil)
 	_ domain.Store          = (*lease)(nil)
+	_ spaceTeller           = (*lease)(nil)
 )

@@ -117,8 +117,8 @@ var retryInterval = time.Second
 // may read all tables.
 const maxRetryPause = 30 * time.Second
 
-// tend opens the store as soon as that is possible, and then looks for damage in it
-// now and then, until ctx ends.
+// tend opens the store as soon as that is possible, and then maintains it, until ctx
+// ends.
 func (h *handle) tend(ctx context.Context, a attempts) {
 	defer close(h.done)
 	ticker := time.NewTicker(retryInterval)
@@ -137,9 +137,22 @@ func (h *handle) tend(ctx context.Context, a attempts) {
 		case store == nil:
 			h.retry(ctx, &a, time.Now())
 			checks = newChecks(time.Now())
-		case checks.due(time.Now(), h.scrubInterval()):
-			h.scrub(ctx, store)
-			checks.last, checks.some = time.Now(), true
+		default:
+			h.maintain(ctx, store, &checks, time.Now())
+		}
+	}
+}
+
+// maintain does for a store that is open what is due. It looks for damage and gives back
+// disk space in turn, and not at once: what a check sees is not given back.
+func (h *handle) maintain(ctx context.Context, store *badger.Store, checks *checks, now time.Time) {
+	switch {
+	case checks.due(now, h.scrubInterval()):
+		h.scrub(ctx, store)
+		checks.last, checks.some = time.Now(), true
+	case store.ShouldReclaim(now):
+		if err := store.Reclaim(ctx); err != nil && ctx.Err() == nil {
+			h.logger().Warn("the disk space of removed records was not given back: it is tried again within the hour", zap.String("folder", h.folder), zap.Error(err))
 		}
 	}
 }

@@ -27,7 +27,13 @@ type pruneResult struct {
 	DryRun  bool            `json:"dry_run"`
 	Presets []domain.Pruned `json:"presets"`
 	Total   int             `json:"total_count"` // of versions
+	// Disk says what becomes of the disk space, where something was removed.
+	Disk string `json:"disk,omitzero"`
 }
+
+// spaceTeller is a store that can tell what becomes of the space of what was removed, in
+// an operator's words.
+type spaceTeller interface{ AfterRemoval() string }
 
 func pruneVersions(r adminRequest) error {
 	var in pruneRequest
@@ -47,7 +53,7 @@ func pruneVersions(r adminRequest) error {
 		}
 	}
 	pruned, err := r.service.PruneVersions(r.Context(), operator, on)
-	result := pruneResult{on.Keep, on.DryRun, pruned, 0}
+	result := pruneResult{Keep: on.Keep, DryRun: on.DryRun, Presets: pruned}
 	for _, p := range pruned {
 		result.Total += p.Count
 	}
@@ -56,6 +62,9 @@ func pruneVersions(r adminRequest) error {
 			err = fmt.Errorf("%v, and then: %w", result, err)
 		}
 		return adminError(err)
+	}
+	if teller, ok := r.store.(spaceTeller); ok && result.Total > 0 && !on.DryRun {
+		result.Disk = teller.AfterRemoval()
 	}
 	return writeJSON(r.w, http.StatusOK, result)
 }
@@ -85,7 +94,8 @@ for, if only in part. Archived and disabled presets are pruned, too.
 
 How many stay is what --keep says, else keep_versions of the configuration. Many
 versions of one preset go in several changes, between which others may write; the
-audit trail has all of them.`,
+audit trail has all of them. What is printed last says what becomes of the disk
+space.`,
 		Args: cobra.NoArgs,
 		RunE: func(cmd *cobra.Command, _ []string) error {
 			if cmd.Flags().Changed("keep") {
@@ -121,6 +131,9 @@ func printPruned(w io.Writer, result pruneResult) error {
 			return err
 		}
 	}
-	_, err := fmt.Fprintln(w, result)
+	if _, err := fmt.Fprintln(w, result); err != nil || result.Disk == "" {
+		return err
+	}
+	_, err := fmt.Fprintln(w, "disk:", result.Disk)
 	return err
 }

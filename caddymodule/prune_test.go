@@ -6,9 +6,12 @@ import (
 	"fmt"
 	"math"
 	"net/http/httptest"
+	"os"
+	"path/filepath"
 	"strconv"
 	"strings"
 	"testing"
+	"time"
 
 	"github.com/caddyserver/caddy/v2"
 
@@ -116,12 +119,13 @@ func TestPruneCommand(t *testing.T) {
 		}
 	}
 	before := s.manage("GET", "/v1/presets/email", "")
+	const gone = "; disk: the folder gets smaller by itself within the hour if a tenth of what is stored was removed since it last did, and 1 MiB or more; what is less goes with what is removed later"
 	const heading, email, archived = "WORKSPACE PRESET COUNT VERSIONS; ", "default email 2 1,3; ", "team archived 2 1-2; "
 	prune(heading+email+archived+"versions that would be removed: 4, of presets: 2", "--keep", "2", "--dry-run")
 	prune(heading+archived+"versions that would be removed: 2, of presets: 1", "--keep", "2", "--dry-run", "--workspace", "team")
 	s.manage("GET", "/v1/presets/email/versions/1", "").want(t, 200)
-	prune(heading+archived+"versions removed: 2, of presets: 1", "--keep", "2", "--workspace", "team")
-	prune(heading+email+"versions removed: 2, of presets: 1", "--keep", "2")
+	prune(heading+archived+"versions removed: 2, of presets: 1"+gone, "--keep", "2", "--workspace", "team")
+	prune(heading+email+"versions removed: 2, of presets: 1"+gone, "--keep", "2")
 	prune("versions removed: 0, of presets: 0", "--keep", "2")
 	s.manage("GET", "/v1/presets/email/versions/1", "").wantError(t, 404, "Preset version not found")
 	if after := s.manage("GET", "/v1/presets/email", ""); after.body != before.body || after.header.Get("ETag") != before.header.Get("ETag") {
@@ -255,4 +259,45 @@ func (s *failingStore) Update(ctx context.Context, fn func(domain.Tx) error) err
 	}
 	s.updates--
 	return s.Store.Update(ctx, fn)
+}
+
+// A store of whose records a tenth was removed gives the disk space back by itself.
+func TestPruneGivesDiskSpaceBack(t *testing.T) {
+	s := start(t, standard)
+	config := `{"model":"` + strings.Repeat("m", 100<<10) + `%d"}`
+	for n := range 100 {
+		s.manage("POST", "/v1/presets/p/responses", fmt.Sprintf(config, n)).want(t, 200)
+	}
+	s.stop() // which writes all of it to tables
+	if err := s.load(s.site(standard)); err != nil {
+		t.Fatal(err)
+	}
+	var h *handle
+	for open := range folders.InUse() {
+		h = open
+	}
+	tables := func() (size int64) {
+		names, err := filepath.Glob(filepath.Join(h.folder, "*.sst"))
+		if err != nil {
+			t.Fatal(err)
+		}
+		for _, name := range names {
+			if info, err := os.Stat(name); err == nil {
+				size += info.Size()
+			}
+		}
+		return size
+	}
+	before := tables()
+	s.prune(`{"keep":85}`).want(t, 200, `"disk":"the folder gets smaller by itself within the hour`)
+	checked := checks{last: time.Now().Add(24 * time.Hour), some: true}
+	h.maintain(t.Context(), h.store.Load(), &checked, time.Now()) // at once
+	if got := tables(); got < before {
+		t.Errorf("the tables have %d of %d bytes already", got, before)
+	}
+	h.maintain(t.Context(), h.store.Load(), &checked, time.Now().Add(time.Hour))
+	if got := tables(); got > before*9/10 {
+		t.Errorf("after a prune of 15 %% the tables have %d of %d bytes", got, before)
+	}
+	s.manage("GET", "/v1/presets/p/versions", "").want(t, 200, `"total_count":85`)
 }

@@ -157,6 +157,11 @@ func (l *lease) Update(ctx context.Context, fn func(domain.Tx) error) error {
 	return l.use(ctx, func(store *etcd.Store) error { return store.Update(ctx, fn) })
 }
 
+// AfterRemoval says what becomes of the space of what was removed.
+func (*lease) AfterRemoval() string {
+	return "etcd uses the space again once it has compacted its history; `etcdctl defrag` on one member after another gives it back to the disk"
+}
+
 // Check is etcd.Store.Check of the store.
 func (l *lease) Check(ctx context.Context) (report etcd.Report, err error) {
 	err = l.use(ctx, func(store *etcd.Store) (err error) {

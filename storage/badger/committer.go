@@ -85,6 +85,7 @@ type committer struct {
 	// deleted holds a token when workspaces may have been deleted since it was
 	// taken.
 	deleted chan struct{}
+	removed removals
 
 	// The rest belongs to the goroutine.
 	maxCount, maxSize int64
@@ -184,6 +185,7 @@ type group struct {
 	snapshot *badgerdb.Txn
 	writes   records.Layer
 	change   *domain.Change // while it is flying
+	removed  int64          // bytes, while it is flying
 	// count and size are what Badger reckons against its limits.
 	count, size int64
 	// full says that there was no room for the operation that came next.
@@ -289,6 +291,7 @@ func (c *committer) launch(busy bool) {
 		return
 	}
 	txn, number := c.db.NewTransaction(true), records.CommitWrite(c.sequence+1)
+	g.removed = removedSize(txn, &g.writes)
 	if err := cmp.Or(writeTo(txn, &g.writes), txn.Set(number.Key, number.Record)); err != nil {
 		txn.Discard()
 		c.answer(err) // nothing was written
@@ -333,6 +336,7 @@ func (c *committer) land(err error) {
 		return
 	}
 	c.sequence++
+	c.removed.add(c.flying.removed, time.Now())
 	if deleted {
 		signal(c.deleted)
 	}

@@ -89,7 +89,7 @@ func openFolder(folder string, o Options, free func(folder string) (uint64, erro
 	if err := prepare(folder, m, g, o); err != nil {
 		return nil, fmt.Errorf("opening the store in %s: %w", folder, err)
 	}
-	db, err := openEngine(settings(folder, o).WithLogger(engineLog{o.Logger.Sugar(), g.hold}))
+	db, err := openEngine(settings(folder, o).WithLogger(engineLog{o.Logger.Sugar(), g.hold, g.beginStep}))
 	if err != nil {
 		return nil, err
 	}
@@ -304,10 +304,12 @@ func inUse(folder string, err error) error {
 }
 
 // engineLog is where Badger's messages go. Its debug messages, several for
-// each write and some with keys, go nowhere, but for one that holds compactions.
+// each write and some with keys, go nowhere, but for one that holds compactions. One of
+// the informational ones paces and ends Flatten.
 type engineLog struct {
 	to   *zap.SugaredLogger
 	hold func()
+	step func()
 }
 
 func (l engineLog) Errorf(format string, args ...any) {
@@ -318,7 +320,12 @@ func (l engineLog) Warningf(format string, args ...any) {
 	l.to.Warnf(strings.TrimSpace(format), args...)
 }
 
-func (l engineLog) Infof(format string, args ...any) { l.to.Debugf(strings.TrimSpace(format), args...) }
+func (l engineLog) Infof(format string, args ...any) {
+	if steps(format, args) {
+		l.step()
+	}
+	l.to.Debugf(strings.TrimSpace(format), args...)
+}
 
 func (l engineLog) Debugf(format string, _ ...any) {
 	if holds(format) {

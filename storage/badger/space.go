@@ -68,12 +68,13 @@ type guard struct {
 	free   func(folder string) (uint64, error)
 	logger *zap.Logger
 
-	needed    atomic.Uint64 // what Badger may need
-	owed      atomic.Uint64 // what the ballast lacks, to have it again before anyone writes
-	lastWrite atomic.Int64  // Unix nanoseconds
-	held      atomic.Bool   // a compaction is, see hold
-	closing   atomic.Bool   // the store is
-	noBallast bool          // the file system cannot have one
+	needed    atomic.Uint64          // what Badger may need
+	owed      atomic.Uint64          // what the ballast lacks, to have it again before anyone writes
+	lastWrite atomic.Int64           // Unix nanoseconds
+	held      atomic.Bool            // a compaction is, see hold
+	closing   atomic.Bool            // the store is
+	step      atomic.Pointer[func()] // called before each step of a Reclaim, nil without one
+	noBallast bool                   // the file system cannot have one
 
 	opened os.FileInfo // the folder, nil until it was opened
 

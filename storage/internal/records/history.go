@@ -174,6 +174,20 @@ func (r *Reader) Replays() iter.Seq2[domain.Replay, error] {
 	})
 }
 
+// Pad writes count records of size bytes each that have expired: nobody can read them.
+// It is for an engine that has to fill something.
+func (t *Tx) Pad(count, size int) error {
+	record := make([]byte, size)
+	for n := range count {
+		k := ReplayKey(domain.ReplayID{0: 'p', 1: 'a', 2: 'd', 3: byte(n)})
+		if err := t.write(k, record, nil); err != nil {
+			return err
+		}
+		t.stage.expire(k, time.Unix(1, 0))
+	}
+	return nil
+}
+
 // PutReplay implements domain.Tx. It is kept for replayMargin at least.
 func (t *Tx) PutReplay(r domain.Replay) error {
 	k := ReplayKey(r.ID)
