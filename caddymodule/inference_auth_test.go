@@ -542,12 +542,8 @@ func TestLoggedKeysAreWarnedOf(t *testing.T) {
 	const access, failed = `"http.log.access"`, `"http.log.error"`
 	const every = `["Api-Key","Sec-Websocket-Protocol","X-Api-Key","X-Goog-Api-Key"]`
 	const filter = "format filter {\nrequest>headers>X-Api-Key delete\nrequest>headers>Api-Key delete\nrequest>headers>X-Goog-Api-Key delete\nrequest>headers>Sec-Websocket-Protocol delete\n}"
-	encrypted := func(subdirectives string) string {
-		_, port, _ := net.SplitHostPort(s.address)
-		return strings.Replace(s.site(subdirectives), "http://:"+port+" {\n", "https://gateway.test:"+port+" {\ntls internal\n", 1)
-	}
 	own := func(format string) string { // a log of the site's own
-		return strings.Replace(encrypted(inferring()), "\nlog\n", "\nlog {\noutput file "+s.logFile+".own\n"+format+"\n}\n", 1)
+		return strings.Replace(s.siteWithTLS(inferring()), "\nlog\n", "\nlog {\noutput file "+s.logFile+".own\n"+format+"\n}\n", 1)
 	}
 	const http12 = "servers {\nprotocols h1 h2\n}"
 	for _, tc := range []struct {
@@ -557,25 +553,25 @@ func TestLoggedKeysAreWarnedOf(t *testing.T) {
 	}{
 		{"without TLS", "", "", s.site(inferring()), "", nil},
 		{"without TLS, credentials in the log", "", "servers {\nlog_credentials\n}", s.site(inferring()), "", nil},
-		{"unfiltered", "", "", encrypted(inferring()), every, []string{access, failed}},
-		{"keys optional", "", "", encrypted(inferring("keys optional")), every, []string{access, failed}},
-		{"console", "format console", "", encrypted(inferring()), every, []string{access, failed}},
-		{"another filter", "format filter {\nrequest>headers>Cookie delete\n}", "", encrypted(inferring()), every, []string{access, failed}},
-		{"half a filter", "format filter {\nrequest>headers>X-Api-Key delete\n}", "", encrypted(inferring()), `["Api-Key","Sec-Websocket-Protocol","X-Goog-Api-Key"]`, []string{access, failed}},
-		{"credentials in the log", filter, "servers {\nlog_credentials\n}", encrypted(inferring()), `["Authorization","Cookie"]`, []string{access, failed}},
-		{"without an access log", "", "", strings.Replace(encrypted(inferring()), "\nlog\n", "\n", 1), every, []string{failed}},
-		{"filtered", filter, "", encrypted(inferring()), "", nil},
-		{"hashed", strings.ReplaceAll(filter, " delete", " hash"), "", encrypted(inferring()), "", nil},
-		{"no headers", "format filter {\nrequest>headers delete\n}", "", encrypted(inferring()), "", nil},
-		{"no requests", "format filter {\nwrap console\nfields {\nrequest delete\n}\n}", "", encrypted(inferring()), "", nil},
+		{"unfiltered", "", "", s.siteWithTLS(inferring()), every, []string{access, failed}},
+		{"keys optional", "", "", s.siteWithTLS(inferring("keys optional")), every, []string{access, failed}},
+		{"console", "format console", "", s.siteWithTLS(inferring()), every, []string{access, failed}},
+		{"another filter", "format filter {\nrequest>headers>Cookie delete\n}", "", s.siteWithTLS(inferring()), every, []string{access, failed}},
+		{"half a filter", "format filter {\nrequest>headers>X-Api-Key delete\n}", "", s.siteWithTLS(inferring()), `["Api-Key","Sec-Websocket-Protocol","X-Goog-Api-Key"]`, []string{access, failed}},
+		{"credentials in the log", filter, "servers {\nlog_credentials\n}", s.siteWithTLS(inferring()), `["Authorization","Cookie"]`, []string{access, failed}},
+		{"without an access log", "", "", strings.Replace(s.siteWithTLS(inferring()), "\nlog\n", "\n", 1), every, []string{failed}},
+		{"filtered", filter, "", s.siteWithTLS(inferring()), "", nil},
+		{"hashed", strings.ReplaceAll(filter, " delete", " hash"), "", s.siteWithTLS(inferring()), "", nil},
+		{"no headers", "format filter {\nrequest>headers delete\n}", "", s.siteWithTLS(inferring()), "", nil},
+		{"no requests", "format filter {\nwrap console\nfields {\nrequest delete\n}\n}", "", s.siteWithTLS(inferring()), "", nil},
 		{"the site's own", filter, "", own(""), every, []string{access, `"http.log.access.log0"`}}, // Caddy gives the parent the encoder, too
 		{"the site's own, filtered", filter, "", own(filter), "", nil},
-		{"without HTTP/3", "", http12, encrypted(inferring()), "", nil},
-		{"keys off", "", "", encrypted(inferring("keys off")), "", nil},
-		{"no inference", "", "", encrypted(standard), "", nil},
+		{"without HTTP/3", "", http12, s.siteWithTLS(inferring()), "", nil},
+		{"keys off", "", "", s.siteWithTLS(inferring("keys off")), "", nil},
+		{"no inference", "", "", s.siteWithTLS(standard), "", nil},
 	} {
 		before := len(s.logs())
-		s.logFormat, s.options = tc.format, "skip_install_trust\nauto_https disable_redirects\n"+tc.options
+		s.logFormat, s.options = tc.format, "auto_https disable_redirects\n"+tc.options
 		if err := s.load(tc.site); err != nil {
 			t.Fatal(err)
 		}

@@ -3,12 +3,16 @@ package caddymodule
 import (
 	"context"
 	"crypto/tls"
+	"crypto/x509"
 	"encoding/base64"
+	"encoding/pem"
 	"fmt"
 	"io"
 	"net"
 	"net/http"
 	"net/http/httptest"
+	"os"
+	"path/filepath"
 	"slices"
 	"strings"
 	"sync"
@@ -50,10 +54,9 @@ func TestNoBranchPassesOwnKeys(t *testing.T) {
 		if passed < 100 || len(s.upstream.all()) != passed {
 			t.Errorf("%s: %d requests passed", subdirectives, passed)
 		}
-		if text := leaked(s.upstream.wire.Bytes(), append(keys, domain.HiddenPrefix)); text != "" {
+		if text := leaked(s.upstream.bytes(), append(keys, domain.HiddenPrefix)); text != "" {
 			t.Errorf("%s: the gateway got %s", subdirectives, text)
 		}
-		s.upstream.wire.Reset()
 	}
 	if text := leaked([]byte(s.logs()), keys); text != "" {
 		t.Errorf("the log holds %s", text)
@@ -283,19 +286,20 @@ func TestOwnKeysOverHTTP3(t *testing.T) {
 	s := start(t, standard)
 	issued := s.issue(`{"kind":"inference"}`).secret
 	_, port, _ := net.SplitHostPort(s.address)
-	s.options = "skip_install_trust\nauto_https disable_redirects"
-	site := strings.Replace(s.site(inferring("keys required")), "http://:"+port+" {\n", "https://gateway.test:"+port+" {\ntls internal\n", 1)
-	if err := s.load(site); err != nil {
+	s.options = "auto_https disable_redirects"
+	const theirs = "inference-secret-of-another-site"
+	other := s.siteAt(freeAddress(t), fmt.Sprintf("presets {\nstorage badger %s\ninference_key %s\n}", s.folder, theirs))
+	if err := s.load(s.siteWithTLS(inferring("keys required")) + other); err != nil {
 		t.Fatal(err)
 	}
-	transport := &http3.Transport{TLSClientConfig: &tls.Config{InsecureSkipVerify: true, ServerName: "gateway.test"}} //nolint:gosec // of the tests
+	transport := &http3.Transport{TLSClientConfig: &tls.Config{InsecureSkipVerify: true, ServerName: "example.com"}} //nolint:gosec // of the tests
 	defer transport.Close()
 	ask := func(path string, headers ...string) (int, error) {
 		request, err := http.NewRequestWithContext(context.Background(), "POST", "https://127.0.0.1:"+port+path, strings.NewReader(`{"model":"m"}`))
 		if err != nil {
 			return 0, err
 		}
-		request.Host = "gateway.test"
+		request.Host = "example.com"
 		for _, h := range headers {
 			name, value, _ := strings.Cut(h, ": ")
 			request.Header.Add(name, value)
@@ -308,11 +312,6 @@ func TestOwnKeysOverHTTP3(t *testing.T) {
 		_, err = io.Copy(io.Discard, answer.Body)
 		return answer.StatusCode, err
 	}
-	var err error
-	if !s.eventually(func() bool { _, err = ask("/v1/embeddings"); return err == nil }) { // once there is a certificate
-		t.Fatal(err)
-	}
-	s.upstream.all()
 	for _, secret := range []string{issued, inferenceSecret} {
 		for _, path := range []string{chatPath, "/v1/embeddings"} {
 			for _, header := range []string{bearer(secret), "X-Api-Key: " + secret} {
@@ -323,9 +322,42 @@ func TestOwnKeysOverHTTP3(t *testing.T) {
 			}
 		}
 	}
-	if s.upstream.saw(issued) || s.upstream.saw(inferenceSecret) {
-		t.Error("the gateway saw a key")
+	if status, err := ask("/v1/embeddings", "X-Api-Key: "+theirs, "Api-Key: "+theirs); status != 202 || err != nil {
+		t.Errorf("with the key of another site: got %d, %v", status, err)
 	}
+	if text := leaked(s.upstream.bytes(), []string{issued, inferenceSecret, theirs}); text != "" || s.upstream.one(t).body == "" {
+		t.Errorf("the gateway saw a key: %s", text)
+	}
+}
+
+// bytes returns the bytes that came over the wire since the last call.
+func (u *upstream) bytes() []byte {
+	u.mu.Lock()
+	defer u.mu.Unlock()
+	text := slices.Clone(u.wire.Bytes())
+	u.wire.Reset()
+	return text
+}
+
+// siteWithTLS is site with TLS, and so with HTTP/2 and 3, for example.com. Its
+// certificate is that of net/http/httptest.
+func (s *server) siteWithTLS(subdirectives string) string {
+	s.t.Helper()
+	ready := httptest.NewUnstartedServer(nil)
+	ready.StartTLS()
+	defer ready.Close()
+	pair := ready.TLS.Certificates[0]
+	key, err := x509.MarshalPKCS8PrivateKey(pair.PrivateKey)
+	if err != nil {
+		s.t.Fatal(err)
+	}
+	file := filepath.Join(s.t.TempDir(), "certificate.pem")
+	text := slices.Concat(pem.EncodeToMemory(&pem.Block{Type: "CERTIFICATE", Bytes: pair.Certificate[0]}), pem.EncodeToMemory(&pem.Block{Type: "PRIVATE KEY", Bytes: key}))
+	if err := os.WriteFile(file, text, 0o600); err != nil {
+		s.t.Fatal(err)
+	}
+	_, port, _ := net.SplitHostPort(s.address)
+	return strings.Replace(s.site(subdirectives), "http://:"+port+" {\n", "https://example.com:"+port+" {\ntls "+file+" "+file+"\n", 1)
 }
 
 // A newcomer's bare inference lets no stranger to the gateway.
