@@ -230,7 +230,7 @@ func TestDisabledToolsOfPresets(t *testing.T) {
 		{name: "the request's, in another letter case", config: `{}`, body: `{"preset":"p","Tools":[{"type":"openrouter:web_search"}]}`, tool: search, place: "/Tools/0/type"},
 		{name: "the request's in the place of the preset's", config: `{"tools":[{"type":"y"},{"type":"openrouter:web_search"}]}`, body: `{"preset":"p","tools":[{"type":"openrouter:web_search","parameters":{}}]}`, tool: search, place: "/tools/0/type"},
 		{name: "the request's and the preset's", config: `{"tools":[{"type":"openrouter:web_search"}]}`, body: `{"preset":"p","tools":[{"type":"openrouter:web_fetch"}]}`, tool: search},
-		{name: "what the request replaces", config: `{"plugins":[{"id":"fusion","tools":[{"type":"openrouter:web_search"}]}]}`, body: `{"preset":"p","plugins":[]}`},
+		{name: "what the request replaces", config: `{"plugins":[{"id":"fusion","tools":[{"type":"openrouter:web_search"}]}]}`, body: `{"preset":"p","plugins":[{"id":"moderation"}]}`},
 		{name: "what the gateway does not know", dropFields: []string{"tools"}, config: `{"tools":[{"type":"openrouter:web_search"}]}`, body: `{"preset":"p","tools":[{"type":"openrouter:web_search"}]}`},
 		{name: "only text", config: `{"tools":[{"type":"openrouter:datetime"}]}`, body: `{"preset":"p","input":"openrouter:web_search"}`},
 		{name: "nothing of the kind", config: `{}`, body: `{"preset":"p"}`},

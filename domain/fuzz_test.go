@@ -104,7 +104,10 @@ func (o origin) check(merged []byte) string {
 	// Every field is somebody's.
 	for name, value := range got {
 		own, its := sent[name], preset[name]
-		if bytes.Equal(value, its) && (own == nil || isNotSent(name, own) || name != "model" && o.combined(name)) || bytes.Equal(value, own) && !o.isReference(name, own) {
+		if isHollow(own) && its != nil && name != "model" && !o.combined(name) && synonym(o.dialect, name, sent) == nil && !bytes.Equal(value, its) {
+			return fmt.Sprintf("field %q lacks what the preset has, for the request's %s", name, own)
+		}
+		if bytes.Equal(value, its) && (own == nil || isNotSent(name, own) || isHollow(own) || name != "model" && o.combined(name)) || bytes.Equal(value, own) && !o.isReference(name, own) {
 			continue
 		}
 		var fault string
@@ -133,18 +136,19 @@ func (o origin) check(merged []byte) string {
 		}
 	}
 	for i, name := range sentNames {
-		if name == "preset" || name == "model" || slices.Contains(o.dropFields, name) {
+		hollow := isHollow(sentValues[i])
+		if name == "preset" || name == "model" || slices.Contains(o.dropFields, name) || hollow && preset[name] == nil && preset[synonymOf(o.dialect, name)] != nil {
 			continue
 		}
 		kept = append(kept, name)
-		if string(sentValues[i]) != "null" && !o.combined(name) && !bytes.Equal(got[name], sentValues[i]) {
+		if string(sentValues[i]) != "null" && !(hollow && preset[name] != nil) && !o.combined(name) && !bytes.Equal(got[name], sentValues[i]) {
 			return fmt.Sprintf("field %q is not the request's", name)
 		}
 	}
 	if !slices.Equal(kept, order) {
 		return fmt.Sprintf("has the request's fields %q, want %q", order, kept)
 	}
-	if model := sent["model"]; model != nil && !isNotSent("model", model) && !o.isReference("model", model) && !slices.Contains(o.dropFields, "model") && !bytes.Equal(got["model"], model) {
+	if model := sent["model"]; model != nil && !isNotSent("model", model) && !isHollow(model) && !o.isReference("model", model) && !slices.Contains(o.dropFields, "model") && !bytes.Equal(got["model"], model) {
 		return "has not the request's model"
 	}
 	// Every setting is there, too.
@@ -164,18 +168,30 @@ func isNotSent(name string, value json.RawMessage) bool {
 	return string(value) == "null" || name == "model" && string(value) == `""`
 }
 
+// isHollow tells what counts as not sent where the preset has something.
+func isHollow(value json.RawMessage) bool {
+	text := strings.Join(strings.Fields(string(value)), "")
+	return text == "{}" || text == "[]"
+}
+
 // combined tells whether several may have a part in a field.
 func (o origin) combined(name string) bool {
 	return name == "tools" || name == "provider" || name == promptFields[o.dialect]
 }
 
-func synonym(dialect domain.Dialect, name string, sent map[string]json.RawMessage) json.RawMessage {
-	value := sent[map[string]string{
+// synonymOf returns the field that says the same as another, or nothing.
+func synonymOf(dialect domain.Dialect, name string) string {
+	return map[string]string{
 		"chat/completions max_tokens": "max_completion_tokens", "chat/completions max_completion_tokens": "max_tokens",
 		"chat/completions reasoning": "reasoning_effort", "chat/completions reasoning_effort": "reasoning",
 		"messages models": "fallbacks", "messages fallbacks": "models",
-	}[string(dialect)+" "+name]]
-	if string(value) == "null" {
+	}[string(dialect)+" "+name]
+}
+
+// synonym returns what a request says in another field that says the same.
+func synonym(dialect domain.Dialect, name string, sent map[string]json.RawMessage) json.RawMessage {
+	value := sent[synonymOf(dialect, name)]
+	if string(value) == "null" || isHollow(value) {
 		return nil
 	}
 	return value
@@ -375,7 +391,7 @@ func (g gen) setting(d domain.Dialect, name string) string {
 		case "tools", "model", "models", "fallbacks": // which could be references, or damage
 			return "null"
 		}
-		return pick(g, []string{"null", g.value(2)})
+		return pick(g, []string{"null", "{}", "[]", "{ }", g.value(2)})
 	}
 	switch name {
 	case "model":
@@ -614,6 +630,12 @@ func FuzzResolve(f *testing.F) {
 		{`{"preset":"p@one"}`, both, "P"},
 		{`{"model":"x@preset/p@split","session_id":"a"}`, both, ""},
 		{`{"preset":"p@split@1","model":"@preset/p@latest"}`, both, ""},
+		{`{"preset":"p","text":{},"include":[],"tools":[ ],"provider":{}}`, `{"text":{"verbosity":"low"},"include":["a"],"tools":[{"type":"a"}],"provider":{"zdr":true}}`, ""},
+		{`{"preset":"p","reasoning":{},"models":[],"max_tokens":{ }}`, `{"reasoning_effort":"low","fallbacks":[{"model":"x"}],"max_completion_tokens":5}`, ""},
+		{`{"model":"openrouter/@preset/p"}`, both, ""},
+		{`{"model":" :free@preset/p"}`, both, ""},
+		{`{"preset":"p","session_id":5}`, both, ""},
+		{`{"preset":"p","session_id":"` + strings.Repeat("s", 257) + `"}`, both, ""},
 		{`[]`, `{}`, ""},
 		{``, `{}`, ""},
 	} {

@@ -1,6 +1,7 @@
 package domain
 
 import (
+	"bytes"
 	"slices"
 
 	"github.com/go-json-experiment/json/jsontext"
@@ -97,9 +98,10 @@ type workspaceDefaults struct {
 	disabledTools []string
 }
 
-// merge is the rule of how a preset serves a request: shallow, the request's
-// own fields win, null counts as not sent, tools are united, the system prompt
-// comes first; what no one names comes from the workspace.
+// merge is the rule of how a preset serves a request. It is shallow: the request's
+// own fields win. null counts as not sent; so do {} and [] where the preset has the
+// field. Tools are united, and the system prompt comes first. The workspace fills in
+// a model and an order of providers that nobody names.
 func (m *merger) merge() error {
 	m.parts = make([]part, 0, len(m.request.fields)+len(m.settings.fields)+3)
 	for _, field := range m.request.fields {
@@ -126,7 +128,8 @@ func (m *merger) merge() error {
 // addSent adds what becomes of a field of the request.
 func (m *merger) addSent(field sentMember) error {
 	ours := m.setting(field.name)
-	sent := field.value.Kind() != 'n' && (field.name != "model" || !isEmptyText(field.value))
+	hollow := isHollow(field.value) && (ours != nil || m.setting(synonyms[m.dialect][field.name]) != nil)
+	sent := field.value.Kind() != 'n' && !hollow && (field.name != "model" || !isEmptyText(field.value))
 	add := func(value jsontext.Value, from Source) {
 		m.parts = append(m.parts, part{sentMember{member{field.name, value}, field.quoted}, from})
 	}
@@ -134,7 +137,7 @@ func (m *merger) addSent(field sentMember) error {
 	case field.name == "preset": // it has done its work
 	case m.unknown[field.name] && sent:
 		m.dropped = append(m.dropped, field.name)
-		if field.name == "models" {
+		if field.name == "models" && !isHollow(field.value) {
 			m.models = field.value
 		}
 	case m.unknown[field.name]: // left out, and nothing is lost
@@ -172,6 +175,7 @@ func (m *merger) addSent(field sentMember) error {
 		}
 	case !sent && ours != nil && !m.overridden(field.name):
 		add(ours, FromPreset)
+	case hollow && ours == nil: // the preset says it in another field
 	default:
 		add(field.value, FromRequest)
 	}
@@ -193,11 +197,11 @@ func (m *merger) setting(name string) jsontext.Value {
 }
 
 // overridden tells whether the request says with another field what the
-// preset's says.
+// preset's says. {} and [] say nothing there.
 func (m *merger) overridden(name string) bool {
 	synonym := synonyms[m.dialect][name]
 	return synonym != "" && !m.unknown[synonym] && slices.ContainsFunc(m.request.fields, func(f sentMember) bool {
-		return f.name == synonym && f.value.Kind() != 'n'
+		return f.name == synonym && f.value.Kind() != 'n' && !isHollow(f.value)
 	})
 }
 
@@ -251,6 +255,12 @@ func (m *merger) ensureModel() error {
 // isEmptyText tells a string without text, which some clients send for a model
 // that nobody set.
 func isEmptyText(value jsontext.Value) bool { return string(value) == `""` }
+
+// isHollow reports whether a value is an object or an array with nothing in it.
+func isHollow(value jsontext.Value) bool {
+	kind := value.Kind()
+	return (kind == '{' || kind == '[') && len(bytes.TrimSpace(value[1:len(value)-1])) == 0
+}
 
 // firstModel returns the model that is tried first of a list, or nil.
 func firstModel(models jsontext.Value) jsontext.Value {

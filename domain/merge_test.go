@@ -110,11 +110,11 @@ func TestMergeOfFields(t *testing.T) {
 		},
 		{
 			name: "values are replaced whole", config: `{"model":"m","reasoning":{"effort":"high","max_tokens":5},"text":{"verbosity":"low"}}`,
-			body: `{"preset":"p","reasoning":{"effort":"low"},"text":{}}`, want: `{"reasoning":{"effort":"low"},"text":{},"model":"m"}`,
+			body: `{"preset":"p","reasoning":{"effort":"low"},"text":{"format":{}}}`, want: `{"reasoning":{"effort":"low"},"text":{"format":{}},"model":"m"}`,
 		},
 		{
-			name: "false, zero and empty are values", config: `{"model":"m","parallel_tool_calls":true,"temperature":1,"include":["a"],"route":"sort"}`,
-			body: `{"preset":"p","parallel_tool_calls":false,"temperature":0,"include":[],"route":""}`, want: `{"parallel_tool_calls":false,"temperature":0,"include":[],"route":"","model":"m"}`,
+			name: "false, zero and empty text are values", config: `{"model":"m","parallel_tool_calls":true,"temperature":1,"route":"sort"}`,
+			body: `{"preset":"p","parallel_tool_calls":false,"temperature":0,"route":""}`, want: `{"parallel_tool_calls":false,"temperature":0,"route":"","model":"m"}`,
 		},
 		{
 			name: "null is not sent", config: `{"model":"m","temperature":0.70}`,
@@ -202,6 +202,87 @@ func TestMergeOfFields(t *testing.T) {
 	})
 }
 
+// {} and [] count as not sent where the preset has something.
+func TestMergeOfEmptyFields(t *testing.T) {
+	// Bodies that clients send which nobody told more than a model and a question.
+	const (
+		langChain = `{"input":[{"type":"message","role":"user","content":"hi"}],"model":"@preset/p","stream":false,"text":{}}` // @langchain/openai 1.5.8
+		agents    = `{"model":"@preset/p","input":[{"role":"user","content":"hi"}],"include":[],"tools":[],"stream":false}`    // @openai/agents 0.20.0
+	)
+	testMerge(t, []merging{
+		{
+			name: "LangChain", config: `{"model":"m","text":{"verbosity":"low"}}`, body: langChain,
+			want:   `{"input":[{"type":"message","role":"user","content":"hi"}],"model":"m","stream":false,"text":{"verbosity":"low"}}`,
+			fields: "input=request model=preset stream=request text=preset",
+		},
+		{
+			name: "LangChain, and nothing in the preset", body: langChain,
+			want:   `{"input":[{"type":"message","role":"user","content":"hi"}],"model":"m","stream":false,"text":{}}`,
+			fields: "input=request model=preset stream=request text=request",
+		},
+		{
+			name: "LangChain, from chat", from: chat, config: `{"model":"m","response_format":{"type":"json_object"},"verbosity":"low"}`, body: langChain,
+			want: `{"input":[{"type":"message","role":"user","content":"hi"}],"model":"m","stream":false,"text":{"format":{"type":"json_object"},"verbosity":"low"}}`,
+		},
+		{
+			name: "OpenAI's agents", config: `{"model":"m","include":["reasoning.encrypted_content"],"tools":[{"type":"a", "n":1.0}]}`, body: agents,
+			want:   `{"model":"m","input":[{"role":"user","content":"hi"}],"include":["reasoning.encrypted_content"],"tools":[{"type":"a", "n":1.0}],"stream":false}`,
+			fields: "model=preset input=request include=preset tools=preset stream=request",
+		},
+		{
+			name: "OpenAI's agents, and nothing in the preset", body: agents,
+			want: `{"model":"m","input":[{"role":"user","content":"hi"}],"include":[],"tools":[],"stream":false}`,
+		},
+		{
+			name: "with white space", config: `{"model":"m","text":{"verbosity":"low"},"include":["a"]}`,
+			body: "{\"preset\":\"p\",\"text\":{ \n},\"include\":[\t]}", want: `{"text":{"verbosity":"low"},"include":["a"],"model":"m"}`,
+		},
+		{
+			name: "one of the other kind", config: `{"model":"m","text":{"verbosity":"low"},"provider":{"zdr":true}}`,
+			body: `{"preset":"p","text":[],"provider":[]}`, want: `{"text":{"verbosity":"low"},"provider":{"zdr":true},"model":"m"}`,
+		},
+		{
+			name: "the preset's is empty, too", config: `{"model":"m","include":[]}`,
+			body: `{"preset":"p","include":[ ]}`, want: `{"include":[],"model":"m"}`, fields: "include=preset model=preset",
+		},
+		{
+			name: "the preset's is null", config: `{"model":"m","include":null}`,
+			body: `{"preset":"p","include":[]}`, want: `{"include":[],"model":"m"}`, fields: "include=request model=preset",
+		},
+		{
+			name: "what holds something empty", config: `{"model":"m","text":{"verbosity":"low"},"include":["a"]}`,
+			body: `{"preset":"p","text":{"format":{}},"include":[[]]}`, want: `{"text":{"format":{}},"include":[[]],"model":"m"}`,
+		},
+		{
+			name: "what no preset has", config: `{"model":"m"}`, prompt: "P", to: chat,
+			body: `{"preset":"p","messages":[],"metadata":{},"stream_options":{}}`, want: `{"messages":[{"role":"system","content":"P"}],"metadata":{},"stream_options":{},"model":"m"}`,
+		},
+		{
+			name: "provider, which the workspace has an order for", config: `{"model":"m","provider":{"zdr":true}}`, providerSort: "price",
+			body: `{"preset":"p","provider":{}}`, want: `{"provider":{"zdr":true,"sort":"price"},"model":"m"}`, fields: "provider=workspace model=preset",
+		},
+		{
+			name: "one that the preset has a synonym of", to: chat, config: `{"model":"m","reasoning_effort":"low","max_tokens":5}`,
+			body: `{"preset":"p","reasoning":{},"max_completion_tokens":[]}`, want: `{"model":"m","reasoning_effort":"low","max_tokens":5}`,
+		},
+		{
+			name: "one that the request has a synonym of", to: chat, config: `{"model":"m","reasoning":{"effort":"low"}}`,
+			body: `{"preset":"p","reasoning":{},"reasoning_effort":"high"}`, want: `{"reasoning":{},"reasoning_effort":"high","model":"m"}`,
+		},
+		{
+			name: "the list that a messages request may not have beside another", to: messages, config: `{"model":"m","fallbacks":[{"model":"a"}]}`,
+			body: `{"preset":"p","models":[],"stop_sequences":[]}`, want: `{"stop_sequences":[],"model":"m","fallbacks":[{"model":"a"}]}`,
+		},
+		{
+			name: "one that the gateway does not know", config: `{"model":"m","text":{"verbosity":"low"}}`, dropFields: []string{"text"},
+			body: `{"preset":"p","text":{}}`, want: `{"model":"m"}`, dropped: "text",
+		},
+		{
+			name: "model", body: `{"preset":"p","model":{}}`, want: `{"model":"m"}`, fields: "model=preset",
+		},
+	})
+}
+
 func TestMergeOfModels(t *testing.T) {
 	testMerge(t, []merging{
 		{
@@ -259,8 +340,8 @@ func TestMergeOfModels(t *testing.T) {
 			fields: "input=request temperature=preset model=workspace",
 		},
 		{
-			name: "nothing but space before the reference is no model", config: `{"model":"pm"}`,
-			body: `{"model":" @preset/p"}`, want: `{"model":"pm"}`, fields: "model=preset",
+			name: "a name that ends in a variant", config: `{"model":"pm"}`,
+			body: `{"model":"a/b:free@preset/p"}`, want: `{"model":"a/b:free"}`, fields: "model=request",
 		},
 		{
 			name: "an empty model counts as not sent", config: `{"model":"pm"}`,
@@ -280,9 +361,16 @@ func TestMergeOfModels(t *testing.T) {
 			body: `{"preset":"p"}`, want: `{"models":[],"model":"dm"}`,
 		},
 		{
-			name: "a request's empty list hides the preset's", config: `{"models":["a"]}`, textModel: "dm",
-			body: `{"preset":"p","models":[]}`, want: `{"models":[],"model":"dm"}`,
+			name: "a request's empty list does not hide the preset's", config: `{"models":["a"]}`, textModel: "dm",
+			body: `{"preset":"p","models":[]}`, want: `{"models":["a"]}`, fields: "models=preset",
 		},
+		{name: "blank before the reference", body: `{"model":" @preset/p"}`, refused: "/model: must have the name of a model"},
+		{name: "a slash before the reference", body: `{"model":"/@preset/p"}`, refused: "/model: must have the name of a model"},
+		{name: "a vendor before the reference", body: `{"model":"openrouter/@preset/p"}`, refused: "/model: must have the name of a model"},
+		{name: "a vendor and blank before the reference", body: `{"model":"openrouter/ \t@preset/p"}`, refused: "/model: must have the name of a model"},
+		{name: "a vendor and a variant before the reference", body: `{"model":"openrouter/:free@preset/p"}`, refused: "/model: must have the name of a model"},
+		{name: "a variant before the reference", body: `{"model":":free@preset/p"}`, refused: "/model: must have the name of a model"},
+		{name: "a vendor before the reference, and the field", body: `{"model":"openrouter/@preset/p","preset":"p"}`, refused: "/model: must have the name of a model"},
 		{name: "nobody names one", config: `{}`, body: `{"preset":"p"}`, refused: "/model: "},
 		{name: "nobody names one, direct", config: `{"temperature":1}`, body: `{"model":"@preset/p"}`, refused: "/model: "},
 		{name: "nobody names one, null", config: `{"model":null}`, body: `{"model":null,"preset":"p"}`, refused: "/model: "},
@@ -498,8 +586,8 @@ func TestDropFields(t *testing.T) {
 			body: `{"preset":"p","max_completion_tokens":1}`, want: `{"model":"m","max_tokens":5}`, dropped: "max_completion_tokens",
 		},
 		{
-			name: "models: a request's empty list hides the preset's", dropFields: []string{"models"}, config: `{"models":["a","b"]}`, textModel: "dm",
-			body: `{"preset":"p","models":[]}`, want: `{"model":"dm"}`, dropped: "models", fields: "model=workspace",
+			name: "models: a request's empty list does not hide the preset's", dropFields: []string{"models"}, config: `{"models":["a","b"]}`, textModel: "dm",
+			body: `{"preset":"p","models":[]}`, want: `{"model":"a"}`, dropped: "models", fields: "model=preset",
 		},
 		{
 			name: "models: the preset's first", dropFields: []string{"models"}, config: `{"models":["a","b"]}`, textModel: "dm",
@@ -626,7 +714,7 @@ func TestMergeOfTools(t *testing.T) {
 			body: `{"preset":"p","tools":[{"type":"function","function":{"name":"f"}}]}`, want: `{"tools":[{"type":"function","function":{"name":"f"}}],"model":"m"}`,
 		},
 	}
-	for _, notArray := range []string{`{}`, `"a"`, `5`, `true`} {
+	for _, notArray := range []string{`{"a":{}}`, `"a"`, `5`, `true`} {
 		cases = append(cases, merging{
 			name: "the request's are no array: " + notArray, config: `{"model":"m","tools":[{"type":"a"}]}`,
 			body: `{"preset":"p","tools":` + notArray + `}`, refused: "/tools: ",

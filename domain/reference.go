@@ -138,6 +138,12 @@ func (q *inferenceRequest) look(field member) {
 	switch field.name {
 	case "session_id":
 		q.sessionID, _ = textOf(field.value)
+		switch kind := field.value.Kind(); {
+		case kind != '"' && kind != 'n':
+			q.fail(InvalidAt("/session_id", "must be a string"))
+		case !isShortSession(q.sessionID):
+			q.fail(InvalidAt("/session_id", sessionTooLong))
+		}
 	case "preset":
 		if field.value.Kind() == 'n' {
 			return // not sent
@@ -152,8 +158,9 @@ func (q *inferenceRequest) look(field member) {
 		if text, _ := textOf(field.value); strings.Contains(text, referenceMark) {
 			q.modelIsReference = true
 			q.model, text, _ = strings.Cut(text, referenceMark)
-			if strings.TrimSpace(q.model) == "" {
-				q.model = ""
+			if !isUsableModel(q.model) {
+				q.refuse(InvalidAt("/model", "must have the name of a model before "+referenceMark+", or nothing at all"))
+				return
 			}
 			q.refer("/model", text)
 		}
@@ -163,6 +170,13 @@ func (q *inferenceRequest) look(field member) {
 			q.refuse(InvalidAt(place, "must not refer to a preset"))
 		}
 	}
+}
+
+// isUsableModel reports whether a model's name, of what stands before a reference,
+// is empty or names something: "vendor/" and "vendor/:free" name nothing.
+func isUsableModel(name string) bool {
+	last, _, _ := strings.Cut(name[strings.LastIndexByte(name, '/')+1:], ":")
+	return name == "" || strings.TrimSpace(last) != ""
 }
 
 // FindReference returns the JSON Pointer (RFC 6901) of the first model of a body

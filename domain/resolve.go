@@ -123,11 +123,15 @@ func (r Resolution) Fields() []Field {
 // "Limits").
 const MaxSessionID = 256
 
+var sessionTooLong = fmt.Sprintf("must be at most %d characters", MaxSessionID)
+
+func isShortSession(id string) bool { return utf8.RuneCountInString(id) <= MaxSessionID }
+
 // usableSession returns id, or nothing if it is too long or a header cannot hold
 // it.
 func usableSession(id string) string {
 	unusable := func(r rune) bool { return r == utf8.RuneError || unicode.IsControl(r) }
-	if utf8.RuneCountInString(id) > MaxSessionID || strings.ContainsFunc(id, unusable) {
+	if !isShortSession(id) || strings.ContainsFunc(id, unusable) {
 		return ""
 	}
 	return id
@@ -142,7 +146,8 @@ func usableSession(id string) string {
 // is a session of its own.
 //
 // A reference that is malformed, one of several, or inside models, and a
-// request that cannot be merged, is Invalid; a preset that does not exist, is
+// request that cannot be merged, is Invalid. So is a session id of more than
+// MaxSessionID characters beside a reference. A preset that does not exist, is
 // not active or has no such version or label is NotFound, and named. A request
 // that uses a server tool that the workspace has disabled is Forbidden, with or
 // without a preset; one that is opaque is then Invalid. Resolve keeps no
@@ -155,6 +160,8 @@ func (r *Resolver) Resolve(ctx context.Context, who Principal, sent Request) (Re
 		return out, r.permitUnresolved(ctx, who, sent)
 	case request.err != nil:
 		return out, request.err
+	case !isShortSession(sent.SessionID):
+		return out, InvalidAt("x-session-id", sessionTooLong)
 	}
 	workspace, err := r.workspace(ctx, who)
 	if err != nil {

@@ -49,7 +49,7 @@ func TestSessionsStickToAVersion(t *testing.T) {
 		return got.Version
 	}
 	inBody := func(id string) string { return `,"session_id":` + quoted(id) }
-	long, longest := strings.Repeat("é", 257), strings.Repeat("é", 256)
+	longest := strings.Repeat("é", 256)
 
 	const sessions = 60
 	served := map[int]int{}
@@ -69,16 +69,13 @@ func TestSessionsStickToAVersion(t *testing.T) {
 			{"in the body, not the header", key, inBody(id), other, session},
 			{"in the header, not the body", key, inBody(other), id, ofOther},
 			{"escaped", key, fmt.Sprintf(`,"session\u005fid":"\u0073%d"`, i), other, session},
-			{"too long in the body", key, inBody(long), id, session},
 			{"a line break in the body", key, inBody("a\nb"), id, session},
 			{"a NUL in the body", key, inBody("\x00"), id, session},
 			{"half a character in the body", key, `,"session_id":"\ud800"`, id, session},
-			{"no text in the body", key, `,"session_id":5`, id, session},
+			{"null in the body", key, `,"session_id":null`, id, session},
 			{"empty in the body", key, inBody(""), id, session},
-			{"too long in the header", key, "", long, ofKey},
 			{"no UTF-8 in the header", key, "", "a\xff", ofKey},
 			{"a control character in the header", key, "", "a\x7f", ofKey},
-			{"too long in both", key, inBody(long), long, ofKey},
 			{"as long as may be", key, inBody(longest), id, ofLongest},
 			{"as long as may be, in the header", key, "", longest, ofLongest},
 			{"only a key", key, "", "", ofKey},

@@ -466,19 +466,61 @@ func TestSessionID(t *testing.T) {
 	r.storeEmail(t)
 	resolver := r.resolver(t, domain.ResolverConfig{})
 	for name, tc := range map[string]struct{ body, want string }{
-		"without a reference": {`{"session_id":"s1","input":"x"}`, "s1"},
-		"with a reference":    {`{"preset":"email","session_id":"s\u0031"}`, "s1"},
-		"escaped name":        {`{"s\u0065ssion_id":"s1"}`, "s1"},
-		"not a string":        {`{"session_id":5}`, ""},
-		"null":                {`{"session_id":null}`, ""},
-		"inside":              {`{"metadata":{"session_id":"s1"}}`, ""},
-		"none":                {`{"input":"session_id"}`, ""},
-		"then malformed":      {`{"session_id":"s1",`, "s1"},
+		"without a reference":  {`{"session_id":"s1","input":"x"}`, "s1"},
+		"with a reference":     {`{"preset":"email","session_id":"s\u0031"}`, "s1"},
+		"escaped name":         {`{"s\u0065ssion_id":"s1"}`, "s1"},
+		"not a string":         {`{"session_id":5}`, ""},
+		"null":                 {`{"session_id":null}`, ""},
+		"inside":               {`{"metadata":{"session_id":"s1"}}`, ""},
+		"none":                 {`{"input":"session_id"}`, ""},
+		"then malformed":       {`{"session_id":"s1",`, "s1"},
+		"too long":             {`{"session_id":"` + strings.Repeat("é", 257) + `"}`, ""},
+		"the longest":          {`{"preset":"email","session_id":"` + strings.Repeat("é", 256) + `"}`, strings.Repeat("é", 256)},
+		"null and a reference": {`{"preset":"email","session_id":null}`, ""},
 	} {
 		t.Run(name, func(t *testing.T) {
 			got, err := resolver.Resolve(t.Context(), domain.Principal{}, domain.Request{Dialect: domain.Responses, Body: []byte(tc.body)})
 			if got.SessionID != tc.want || err != nil {
 				t.Errorf("got %q, %v\nwant %q", got.SessionID, err, tc.want)
+			}
+		})
+	}
+}
+
+// A session id that cannot be one is refused where a preset is named, and elsewhere
+// is the gateway's business.
+func TestSessionIDsBesideAReference(t *testing.T) {
+	r := newResolving(t)
+	r.storeEmail(t)
+	resolver := r.resolver(t, domain.ResolverConfig{})
+	long, longest := strings.Repeat("é", 257), strings.Repeat("é", 256)
+	for name, tc := range map[string]struct {
+		field, header string
+		refused       string // empty: served
+	}{
+		"too long":                       {`"` + long + `"`, "", ": /session_id: must be at most 256 characters"},
+		"too long with escapes":          {`"` + strings.Repeat(`\u0061`, 257) + `"`, "", ": /session_id: must be at most 256 characters"},
+		"too long, and one in a header":  {`"` + long + `"`, "s", ": /session_id: must be at most 256 characters"},
+		"a number":                       {`5`, "", ": /session_id: must be a string"},
+		"an object":                      {`{"id":"s"}`, "", ": /session_id: must be a string"},
+		"too long in the header":         {`null`, long, ": x-session-id: must be at most 256 characters"},
+		"too long in the header alone":   {`"s"`, long, ": x-session-id: must be at most 256 characters"},
+		"the longest":                    {`"` + longest + `"`, longest, ""},
+		"the longest, all of it escaped": {`"` + strings.Repeat(`\u00e9`, 256) + `"`, "", ""},
+		"null":                           {`null`, "", ""},
+	} {
+		t.Run(name, func(t *testing.T) {
+			for _, dialect := range allDialects {
+				sent := domain.Request{Dialect: dialect, SessionID: tc.header, Body: []byte(`{"session_id":` + tc.field + `,"preset":"email"}`)}
+				_, err := resolver.Resolve(t.Context(), domain.Principal{}, sent)
+				if tc.refused != "" {
+					wantKind(t, err, domain.Invalid, tc.refused)
+				} else if err != nil {
+					t.Errorf("got error %v, want none", err)
+				}
+				sent.Body = []byte(`{"session_id":` + tc.field + `,"model":"m","input":"a preset"}`)
+				got, err := resolver.Resolve(t.Context(), domain.Principal{}, sent)
+				wantBody(t, got, err, string(sent.Body))
 			}
 		})
 	}
