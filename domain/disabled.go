@@ -11,23 +11,6 @@ import (
 	"github.com/go-json-experiment/json/jsontext"
 )
 
-// vendorName returns the name in the vendor's namespace of a server tool, by which
-// workspaces disable it, given the type that a request uses: web search and web
-// fetch have types without the namespace too, some with a date.
-func vendorName(tool string) string {
-	for _, short := range []string{"web_search", "web_fetch"} {
-		if strings.HasPrefix(tool, short) {
-			return "openrouter:" + short
-		}
-	}
-	return tool
-}
-
-// pluginTools are the server tools that plugins bring, by the plugin's id.
-var pluginTools = map[string]string{
-	"web": "openrouter:web_search", "web-fetch": "openrouter:web_fetch", "fusion": "openrouter:fusion",
-}
-
 // permitUnresolved is permit for a request that names no preset. A workspace that
 // does not exist has nothing disabled. While the store is unavailable, what certainly
 // uses no server tool goes on.
@@ -36,95 +19,124 @@ func (r *Resolver) permitUnresolved(ctx context.Context, who Principal, sent Req
 	switch {
 	case KindOf(err) == NotFound:
 		return nil
-	case errors.Is(err, ErrUnavailable) && !sent.Opaque && !mayUseServerTool(sent.Body):
+	case errors.Is(err, ErrUnavailable) && !sent.Opaque && isUTF8(sent.Charset) && !mayUseServerTool(sent.Body):
 		return nil
 	case err != nil:
 		return err
-	case sent.Opaque && len(workspace.disabledTools) > 0:
-		return InvalidAt("content-encoding", "the body cannot be read, which it must where server tools are disabled: send it as it is or with gzip")
 	}
-	return workspace.permit(sent.Body, sent.Body)
+	return workspace.permit(sent.Body, sent)
+}
+
+// PermitUnread returns a Forbidden error for a request that goes on without having
+// been read, if any server tool is disabled in the workspace that who acts in: it
+// could use one. A workspace that does not exist has nothing disabled.
+func (r *Resolver) PermitUnread(ctx context.Context, who Principal) error {
+	workspace, err := r.workspace(ctx, who)
+	switch {
+	case KindOf(err) == NotFound:
+		return nil
+	case err == nil && len(workspace.disabledTools) > 0:
+		return &Error{Kind: Forbidden, Message: "This route cannot be used in a workspace where server tools are disabled"}
+	}
+	return err
 }
 
 // permit returns a Forbidden error for a body that uses a server tool that the
 // workspace has disabled, and an Invalid one if it is not known to use none. sent
-// is the body of the request that it was made of.
-func (w *workspaceDefaults) permit(body, sent []byte) error {
-	if len(w.disabledTools) == 0 {
-		return nil
-	}
-	tool, _, err := usedServerTool(body, w.disabledTools)
+// is the request that it was made of.
+func (w *workspaceDefaults) permit(body []byte, sent Request) error {
 	switch {
+	case len(w.disabledTools) == 0:
+		return nil
+	case sent.Opaque:
+		return InvalidAt("content-encoding", "the body cannot be read, which it must where server tools are disabled: send it as it is or with gzip")
+	case !isUTF8(sent.Charset):
+		return InvalidAt("content-type", "must have no charset but utf-8 where server tools are disabled")
+	}
+	use, err := usedServerTool(body, w.disabledTools)
+	shape, misshapen := errors.AsType[*Error](err)
+	switch {
+	case misshapen:
+		return shape
 	case err != nil:
 		return InvalidAt("", "is not JSON that can be read, which it must be where server tools are disabled")
-	case tool == "":
+	case use.tool == "":
 		return nil
 	}
-	disabled := &Error{Kind: Forbidden, Code: ToolDisabled, Message: "Server tool " + tool + " is disabled in this workspace"}
-	if _, place, _ := usedServerTool(sent, []string{tool}); place != "" && len(place) <= maxPlace {
-		disabled.Issues = []Issue{{place, "is disabled in this workspace"}}
+	disabled := &Error{Kind: Forbidden, Code: ToolDisabled, Message: "Server tool " + use.tool + " is disabled in this workspace"}
+	if use, _ := usedServerTool(sent.Body, []string{use.tool}); use.place != "" && len(use.place) <= maxPlace {
+		disabled.Issues = []Issue{{use.place, "is disabled in this workspace"}}
+		if use.brought {
+			disabled.Issues[0].Message = "uses " + use.tool + " unless it is given other tools, and that is disabled in this workspace"
+		}
 	}
 	return disabled
+}
+
+// isUTF8 reports whether a charset is that of JSON, or a part of it.
+func isUTF8(charset string) bool {
+	return containsFold([]string{"", "utf-8", "utf8", "us-ascii", "ascii"}, charset)
 }
 
 // maxPlace bounds a place that is told, in bytes: tools can be nested deeply.
 const maxPlace = 256
 
-// usedServerTool returns the first of some server tools that a request of any dialect
-// uses, and where its type stands, as findServerTool does.
-func usedServerTool(body []byte, some []string) (tool, place string, err error) {
+// toolUse is how a request uses a server tool: none where tool is empty.
+type toolUse struct {
+	tool string
+	// place is where it says so, and brought that it does by what it does not say.
+	place   string
+	brought bool
+}
+
+// usedServerTool returns the first use of one of some server tools, as
+// findServerTool does.
+func usedServerTool(body []byte, some []string) (toolUse, error) {
 	return findServerTool(body, func(tool string) bool { return slices.Contains(some, tool) })
 }
 
 // mayUseServerTool reports whether a request uses any tool that a workspace can
 // disable, or cannot be read, so that nobody knows.
 func mayUseServerTool(body []byte) bool {
-	tool, _, err := findServerTool(body, func(tool string) bool { return strings.HasPrefix(tool, "openrouter:") })
-	return tool != "" || err != nil
+	use, err := findServerTool(body, func(tool string) bool { return strings.HasPrefix(tool, vendorNamespace) })
+	return use.tool != "" || err != nil
 }
 
-// findServerTool returns the first wanted server tool that a request of any dialect
-// uses, and where its type stands: in tools, in the tools of a tool's parameters or of
-// a plugin, in those that an input item adds, or as a plugin. It returns nothing where
-// there is none, and an error where that cannot be known: what is not JSON to us may
-// be to a gateway.
+// findServerTool returns the first use of a wanted server tool by a request of any
+// dialect, in any of the spellings of serverTools: as a tool, also of another tool,
+// of a plugin or of an input item, as the choice of one, as a plugin, as a field, or
+// with the model's name. The error is an *Error for a value of the wrong type in one
+// of those places, and another for what is not JSON: a gateway may read either.
 //
 // Repeated members all count, and names in any letter case, because gateways
 // differ in what they make of them.
-func findServerTool(body []byte, wanted func(tool string) bool) (tool, place string, err error) {
+func findServerTool(body []byte, wanted func(tool string) bool) (toolUse, error) {
 	body = bytes.TrimPrefix(body, []byte("\ufeff")) // which many skip
-	s := &toolSearch{d: textDecoder(body), wanted: wanted}
 	if len(bytes.TrimSpace(body)) == 0 {
-		return "", "", nil
+		return toolUse{}, nil
 	}
-	err = s.members(func(name string) error {
-		switch {
-		case strings.EqualFold(name, "tools"):
-			return s.elements(s.readTool)
-		case strings.EqualFold(name, "plugins"):
-			return s.elements(s.readPlugin)
-		case strings.EqualFold(name, "input"):
-			return s.elements(s.readToolsOf)
+	s := &toolSearch{d: textDecoder(body), wanted: wanted}
+	if kind := s.d.PeekKind(); kind != '{' {
+		return toolUse{}, s.refuse("must be an object")
+	}
+	_, err := s.readRequest(true)
+	if err == nil {
+		if _, err = s.d.ReadToken(); errors.Is(err, io.EOF) {
+			return toolUse{}, nil
 		}
-		return s.d.SkipValue()
-	})
-	switch {
-	case s.tool != "":
-		return s.tool, s.place, nil
-	case err != nil:
-		return "", "", err
+		err = errTrailing
 	}
-	if _, err = s.d.ReadToken(); !errors.Is(err, io.EOF) {
-		return "", "", errTrailing
+	if errors.Is(err, errFound) {
+		return s.use, nil
 	}
-	return "", "", nil
+	return toolUse{}, err
 }
 
 // toolSearch is a search for server tools.
 type toolSearch struct {
-	d           *jsontext.Decoder
-	wanted      func(tool string) bool // given its vendorName
-	tool, place string
+	d      *jsontext.Decoder
+	wanted func(tool string) bool
+	use    toolUse
 }
 
 // errFound ends a search, and errTrailing is text behind its end.
@@ -133,78 +145,293 @@ var (
 	errTrailing = errors.New("text behind the end")
 )
 
-// readTool reads a tool, whose parameters may have tools of their own.
+// readRequest reads a request, a part of one that a gateway may treat as such, or
+// the parameters of a tool, which have the same members. It returns which list of
+// tools that has.
+func (s *toolSearch) readRequest(top bool) (list toolList, err error) {
+	err = s.members(func(name string) error {
+		is := func(other string) bool { return strings.EqualFold(name, other) }
+		switch {
+		case is("tools"):
+			list.note(name == "tools" && s.d.PeekKind() == '[')
+			return s.elements(s.readTool)
+		case is("plugins"):
+			return s.elements(s.readPlugin)
+		case is("tool_choice"):
+			return s.readChoice()
+		case is("input"), is("messages"):
+			return s.readItems()
+		case is("model"):
+			return s.readModel(top && name == "model")
+		case is("models"), is("analysis_models"), is("allowed_models"):
+			return s.elements(s.readNestedModel)
+		case is("fallbacks"):
+			return s.elements(s.readFallback)
+		case is("extra_body"): // LiteLLM's, which becomes a part of the request
+			_, err := s.readRequest(false)
+			return err
+		}
+		return s.readSwitch(toolOfField(name))
+	})
+	return list, err
+}
+
+// toolList tells whether something has a list of tools of its own, in the eyes of
+// every gateway: a name in another letter case is one to some of them.
+type toolList struct{ given, missing bool }
+
+func (l *toolList) note(given bool) {
+	l.given = l.given || given
+	l.missing = l.missing || !given
+}
+
+func (l toolList) certain() bool { return l.given && !l.missing }
+
+// readTool reads a tool, or its type alone. It may have tools and a model of its own.
 func (s *toolSearch) readTool() error {
+	var list toolList
+	var bringing, at string
+	switch s.d.PeekKind() {
+	case '"':
+		kind, err := s.readText()
+		if err == nil {
+			err = s.findAny(toolOfType(kind))
+		}
+		return err
+	case '{':
+	case 'n':
+		return s.d.SkipValue()
+	default:
+		return s.refuse("must be an object")
+	}
+	err := s.members(func(name string) error {
+		is := func(other string) bool { return strings.EqualFold(name, other) }
+		switch {
+		case is("type"):
+			kind, err := s.readText()
+			if err != nil {
+				return err
+			}
+			tool := toolOfType(kind)
+			if broughtBy(tool) != nil {
+				bringing, at = tool, "/"+name
+			}
+			return s.find(tool)
+		case is("parameters"):
+			inner, err := s.readRequest(false)
+			list.note(name == "parameters" && inner.certain())
+			return err
+		case is("tools"):
+			return s.elements(s.readTool)
+		case is("model"):
+			return s.readNestedModel()
+		}
+		return s.readSwitch(toolOfMember(name))
+	})
+	if err != nil || list.certain() {
+		return err
+	}
+	return s.findBrought(bringing, at)
+}
+
+// find ends the search with the value that was read last, if it uses a wanted tool.
+// Only then is its place made, which is long where tools are nested deeply.
+func (s *toolSearch) find(tool string) error {
+	if tool == "" || !s.wanted(tool) {
+		return nil
+	}
+	s.use = toolUse{tool: tool, place: string(s.d.StackPointer())}
+	return errFound
+}
+
+// findAny is find for a tool or what it brings.
+func (s *toolSearch) findAny(tool string) error {
+	if err := s.find(tool); err != nil {
+		return err
+	}
+	return s.findBrought(tool, "")
+}
+
+// findBrought is find for what a tool brings, which is named at a place below the
+// value that was read last.
+func (s *toolSearch) findBrought(tool, at string) error {
+	for _, brought := range broughtBy(tool) {
+		if s.wanted(brought) {
+			s.use = toolUse{tool: brought, place: string(s.d.StackPointer()) + at, brought: true}
+			return errFound
+		}
+	}
+	return nil
+}
+
+// readSwitch reads a value that switches a tool on, if there is such a tool, unless
+// the value is null or false.
+func (s *toolSearch) readSwitch(tool string) error {
+	kind := s.d.PeekKind()
+	if err := s.d.SkipValue(); err != nil || kind == 'n' || kind == 'f' {
+		return err
+	}
+	return s.findAny(tool)
+}
+
+// readChoice reads which tools the model is to use: one by its type, or several. The
+// tools themselves stand elsewhere.
+func (s *toolSearch) readChoice() error {
 	return s.members(func(name string) error {
 		switch {
-		case strings.EqualFold(name, "type") && s.d.PeekKind() == '"':
-			token, err := s.d.ReadToken()
-			if err == nil && s.found(vendorName(token.String())) {
-				err = errFound
+		case strings.EqualFold(name, "type"):
+			kind, err := s.readText()
+			if err == nil {
+				err = s.find(toolOfType(kind))
 			}
 			return err
-		case strings.EqualFold(name, "parameters"):
-			return s.readToolsOf()
+		case strings.EqualFold(name, "tools"):
+			return s.elements(s.readChoice)
 		}
 		return s.d.SkipValue()
 	})
 }
 
-// found tells whether a tool is one of those that are searched, and notes it with
-// the place that was read last. Only then is the place made, which is long where
-// tools are nested deeply.
-func (s *toolSearch) found(tool string) bool {
-	if !s.wanted(tool) {
-		return false
-	}
-	s.tool, s.place = tool, string(s.d.StackPointer())
-	return true
-}
-
-// readPlugin reads a plugin, which brings a tool unless it is switched off, and
-// may have tools of its own.
+// readPlugin reads a plugin, or its id alone. It brings a tool unless it is switched
+// off, and may have tools and models of its own.
 func (s *toolSearch) readPlugin() error {
+	switch s.d.PeekKind() {
+	case '"':
+		id, err := s.readText()
+		if err == nil {
+			err = s.findAny(toolOfPlugin(id))
+		}
+		return err
+	case '{':
+	case 'n':
+		return s.d.SkipValue()
+	default:
+		return s.refuse("must be an object")
+	}
 	var on, off bool
+	var list toolList
+	var used, bringing, at string
 	err := s.members(func(name string) error {
-		kind := s.d.PeekKind()
+		is := func(other string) bool { return strings.EqualFold(name, other) }
 		switch {
-		case strings.EqualFold(name, "tools"):
+		case is("tools"):
+			list.note(name == "tools" && s.d.PeekKind() == '[')
 			return s.elements(s.readTool)
-		case strings.EqualFold(name, "enabled"):
-			on, off = on || kind != 'f', off || kind == 'f'
-		case strings.EqualFold(name, "id") && kind == '"':
-			token, err := s.d.ReadToken()
-			if err == nil {
-				s.found(pluginTools[token.String()])
+		case is("model"):
+			return s.readNestedModel()
+		case is("analysis_models"), is("allowed_models"):
+			return s.elements(s.readNestedModel)
+		case is("enabled"): // in another letter case it switches nothing off everywhere
+			kind := s.d.PeekKind()
+			on, off = on || kind != 'f', off || kind == 'f' && name == "enabled"
+		case is("id"):
+			id, err := s.readText()
+			tool := toolOfPlugin(id)
+			if tool != "" && s.wanted(tool) {
+				used, at = tool, "/"+name
+			}
+			if broughtBy(tool) != nil && used == "" {
+				bringing, at = tool, "/"+name
 			}
 			return err
 		}
 		return s.d.SkipValue()
 	})
 	switch {
-	case err != nil || s.tool == "":
+	case err != nil, off && !on:
 		return err
-	case off && !on:
-		s.tool, s.place = "", ""
+	case used != "":
+		s.use = toolUse{tool: used, place: string(s.d.StackPointer()) + at}
+		return errFound
+	case list.certain():
 		return nil
 	}
-	return errFound
+	return s.findBrought(bringing, at)
 }
 
-// readToolsOf reads something that may have tools.
-func (s *toolSearch) readToolsOf() error {
-	return s.members(func(name string) error {
-		if strings.EqualFold(name, "tools") {
-			return s.elements(s.readTool)
-		}
+// readItems reads input items or messages, some of which add tools. An input may be
+// text, too.
+func (s *toolSearch) readItems() error {
+	if s.d.PeekKind() == '"' {
 		return s.d.SkipValue()
+	}
+	return s.elements(func() error {
+		if s.d.PeekKind() == '[' {
+			return s.refuse("must be an object")
+		}
+		return s.members(func(name string) error {
+			if strings.EqualFold(name, "tools") {
+				return s.elements(s.readTool)
+			}
+			return s.d.SkipValue()
+		})
 	})
+}
+
+// readFallback reads the name of a model, or a request that has one.
+func (s *toolSearch) readFallback() error {
+	if s.d.PeekKind() == '{' {
+		_, err := s.readRequest(false)
+		return err
+	}
+	return s.readNestedModel()
+}
+
+// readNestedModel reads the name of a model that is not the request's own.
+func (s *toolSearch) readNestedModel() error { return s.readModel(false) }
+
+// readModel reads the name of a model. Only the request's own may refer to a preset,
+// which is ours to resolve: what a gateway has under that name may use any tool.
+func (s *toolSearch) readModel(own bool) error {
+	name, err := s.readText()
+	if err == nil {
+		err = s.findAny(toolOfModel(name))
+	}
+	if err == nil && !own && strings.Contains(name, referenceMark) {
+		err = s.refuseLast("must not refer to a preset")
+	}
+	return err
+}
+
+// readText reads text; null is none.
+func (s *toolSearch) readText() (string, error) {
+	switch s.d.PeekKind() {
+	case '"':
+		token, err := s.d.ReadToken()
+		if err != nil {
+			return "", err
+		}
+		return token.String(), nil
+	case 'n':
+		return "", s.d.SkipValue()
+	}
+	return "", s.refuse("must be a string")
+}
+
+// refuse returns an Invalid error for the value that comes next.
+func (s *toolSearch) refuse(message string) error {
+	if err := s.d.SkipValue(); err != nil {
+		return err
+	}
+	return s.refuseLast(message)
+}
+
+// refuseLast is refuse for the value that was read last.
+func (s *toolSearch) refuseLast(message string) error {
+	place := string(s.d.StackPointer())
+	if len(place) > maxPlace {
+		place, message = "", "a value that is nested too deeply to name "+message
+	}
+	return InvalidAt(place, message+" where server tools are disabled")
 }
 
 // members calls read before each value of the object that comes next, and skips
 // anything else.
 func (s *toolSearch) members(read func(name string) error) error {
-	return s.each('{', '}', func() error {
+	if s.d.PeekKind() != '{' {
+		return s.d.SkipValue()
+	}
+	return s.each('}', func() error {
 		name, err := s.d.ReadToken()
 		if err != nil {
 			return err
@@ -213,14 +440,20 @@ func (s *toolSearch) members(read func(name string) error) error {
 	})
 }
 
-// elements calls read before each element of the array that comes next, and
-// skips anything else.
-func (s *toolSearch) elements(read func() error) error { return s.each('[', ']', read) }
-
-func (s *toolSearch) each(open, end jsontext.Kind, read func() error) error {
-	if s.d.PeekKind() != open {
+// elements calls read before each element of the array that comes next, skips null
+// and refuses anything else.
+func (s *toolSearch) elements(read func() error) error {
+	switch s.d.PeekKind() {
+	case '[':
+		return s.each(']', read)
+	case 'n':
 		return s.d.SkipValue()
 	}
+	return s.refuse("must be an array")
+}
+
+// each calls read before each element or member, up to the end of what holds them.
+func (s *toolSearch) each(end jsontext.Kind, read func() error) error {
 	_, err := s.d.ReadToken()
 	for err == nil && s.d.PeekKind() != end {
 		err = read()

@@ -70,7 +70,7 @@ func TestDisabledTools(t *testing.T) {
 		"with parameters":        {body: `{"tools":[{"parameters":{"max_results":5},"type":"openrouter:web_search"}]}`, place: "/tools/0/type"},
 		"behind others":          {body: `{"tools":[{"type":"function","function":{"name":"f"}},{"type":"openrouter:datetime"},{"type":"openrouter:web_search"}]}`, place: "/tools/2/type"},
 		"the first of two":       {body: `{"tools":[{"type":"openrouter:web_fetch"},{"type":"openrouter:web_search"}]}`, place: "/tools/0/type", tool: fetch},
-		"behind what is no tool": {body: `{"tools":[5,null,"x",[],{"type":5},{"type":["x"],"parameters":[{}]},{"type":{}},{"type":"openrouter:web_search"}]}`, place: "/tools/7/type"},
+		"behind what is no tool": {body: `{"tools":[null,"x",{},{"type":null},{"type":"","parameters":[{}]},{"type":"x","parameters":"x"},{"type":"openrouter:web_search"}]}`, place: "/tools/6/type"},
 		"white space":            {body: "\n{ \"tools\" : [ { \"type\"\t:\r\n\"openrouter:web_search\" } ] } ", place: "/tools/0/type"},
 
 		"of a subagent":                   {body: `{"tools":[{"type":"openrouter:subagent","parameters":{"name":"x","tools":[{"type":"openrouter:datetime"},{"type":"openrouter:web_search"}]}}]}`, place: "/tools/0/parameters/tools/1/type"},
@@ -91,26 +91,27 @@ func TestDisabledTools(t *testing.T) {
 		"a plugin with three ids": {body: `{"plugins":[{"id":"moderation","id":"web","id":"fusion"}]}`, place: "/plugins/0/id"},
 		"a plugin with two ids":   {body: `{"plugins":[{"id":"web","id":"moderation"}]}`, place: "/plugins/0/id"},
 
-		"an escape":              {body: `{"tools":[{"type":"openrouter\u003aweb_search"}]}`, place: "/tools/0/type"},
-		"an escape in capitals":  {body: `{"tools":[{"type":"openrouter\u003Aweb_search"}]}`, place: "/tools/0/type"},
-		"all escapes":            {body: `{"tools":[{"type":"` + escaped(search) + `"}]}`, place: "/tools/0/type"},
-		"escaped names":          {body: `{"` + escaped("tools") + `":[{"` + escaped("type") + `":"openrouter:web_search"}]}`, place: "/tools/0/type"},
-		"tools twice, the first": {body: `{"tools":[{"type":"openrouter:web_search"}],"tools":[]}`, place: "/tools/0/type"},
-		"tools twice, the last":  {body: `{"tools":null,"tools":[{"type":"openrouter:web_search"}]}`, place: "/tools/0/type"},
-		"type twice, the first":  {body: `{"tools":[{"type":"openrouter:web_search","type":"function"}]}`, place: "/tools/0/type"},
-		"type twice, the last":   {body: `{"tools":[{"type":"function","type":"openrouter:web_search"}]}`, place: "/tools/0/type"},
-		"parameters twice":       {body: `{"tools":[{"type":"openrouter:fusion","parameters":{"tools":[{"type":"openrouter:web_search"}]},"parameters":{}}]}`, place: "/tools/0/parameters/tools/0/type"},
-		"plugins twice":          {body: `{"plugins":[],"plugins":[{"tools":[],"tools":[{"type":"openrouter:web_search"}]}]}`, place: "/plugins/0/tools/0/type"},
-		"another letter case":    {body: `{"Tools":[{"TYPE":"openrouter:web_search"}]}`, place: "/Tools/0/TYPE"},
-		"nested, another case":   {body: `{"PLUGINS":[{"Tools":[{"type":"x","Parameters":{"tooLs":[{"tyPe":"openrouter:web_search"}]}}]}]}`, place: "/PLUGINS/0/Tools/0/Parameters/tooLs/0/tyPe"},
-		"a byte order mark":      {body: "\ufeff" + `{"tools":[{"type":"openrouter:web_search"}]}`, place: "/tools/0/type"},
-		"no UTF-8 before it":     {body: "{\"input\":\"\xff\\ud800\",\"tools\":[{\"type\":\"openrouter:web_search\"}]}", place: "/tools/0/type"},
-		"malformed behind it":    {body: `{"tools":[{"type":"openrouter:web_search"}],"input":tru}`, place: "/tools/0/type"},
-		"cut off behind it":      {body: `{"tools":[{"type":"openrouter:web_search"`, place: "/tools/0/type"},
-		"text behind the end":    {body: `{"tools":[{"type":"openrouter:web_search"}]} x`, place: "/tools/0/type"},
-		"after deep nesting":     {body: `{"input":` + deep(9000) + `,"tools":[{"type":"openrouter:web_search"}]}`, place: "/tools/0/type"},
-		"with a null preset":     {body: `{"preset":null,"tools":[{"type":"openrouter:web_search"}]}`, place: "/tools/0/type"},
-		"with a session":         {body: `{"session_id":"s","tools":[{"type":"openrouter:web_search"}]}`, place: "/tools/0/type"},
+		"an escape":               {body: `{"tools":[{"type":"openrouter\u003aweb_search"}]}`, place: "/tools/0/type"},
+		"an escape in capitals":   {body: `{"tools":[{"type":"openrouter\u003Aweb_search"}]}`, place: "/tools/0/type"},
+		"all escapes":             {body: `{"tools":[{"type":"` + escaped(search) + `"}]}`, place: "/tools/0/type"},
+		"escaped names":           {body: `{"` + escaped("tools") + `":[{"` + escaped("type") + `":"openrouter:web_search"}]}`, place: "/tools/0/type"},
+		"tools twice, the first":  {body: `{"tools":[{"type":"openrouter:web_search"}],"tools":[]}`, place: "/tools/0/type"},
+		"tools twice, the last":   {body: `{"tools":null,"tools":[{"type":"openrouter:web_search"}]}`, place: "/tools/0/type"},
+		"type twice, the first":   {body: `{"tools":[{"type":"openrouter:web_search","type":"function"}]}`, place: "/tools/0/type"},
+		"type twice, the last":    {body: `{"tools":[{"type":"function","type":"openrouter:web_search"}]}`, place: "/tools/0/type"},
+		"parameters twice":        {body: `{"tools":[{"type":"openrouter:fusion","parameters":{"tools":[{"type":"openrouter:web_search"}]},"parameters":{}}]}`, place: "/tools/0/parameters/tools/0/type"},
+		"plugins twice":           {body: `{"plugins":[],"plugins":[{"tools":[],"tools":[{"type":"openrouter:web_search"}]}]}`, place: "/plugins/0/tools/0/type"},
+		"another letter case":     {body: `{"Tools":[{"TYPE":"openrouter:web_search"}]}`, place: "/Tools/0/TYPE"},
+		"nested, another case":    {body: `{"PLUGINS":[{"Tools":[{"type":"x","Parameters":{"tooLs":[{"tyPe":"openrouter:web_search"}]}}]}]}`, place: "/PLUGINS/0/Tools/0/Parameters/tooLs/0/tyPe"},
+		"another case of enabled": {body: `{"plugins":[{"id":"web","Enabled":false}]}`, place: "/plugins/0/id"},
+		"a byte order mark":       {body: "\ufeff" + `{"tools":[{"type":"openrouter:web_search"}]}`, place: "/tools/0/type"},
+		"no UTF-8 before it":      {body: "{\"input\":\"\xff\\ud800\",\"tools\":[{\"type\":\"openrouter:web_search\"}]}", place: "/tools/0/type"},
+		"malformed behind it":     {body: `{"tools":[{"type":"openrouter:web_search"}],"input":tru}`, place: "/tools/0/type"},
+		"cut off behind it":       {body: `{"tools":[{"type":"openrouter:web_search"`, place: "/tools/0/type"},
+		"text behind the end":     {body: `{"tools":[{"type":"openrouter:web_search"}]} x`, place: "/tools/0/type"},
+		"after deep nesting":      {body: `{"metadata":` + deep(9000) + `,"tools":[{"type":"openrouter:web_search"}]}`, place: "/tools/0/type"},
+		"with a null preset":      {body: `{"preset":null,"tools":[{"type":"openrouter:web_search"}]}`, place: "/tools/0/type"},
+		"with a session":          {body: `{"session_id":"s","tools":[{"type":"openrouter:web_search"}]}`, place: "/tools/0/type"},
 	} {
 		for _, dialect := range allDialects {
 			t.Run(name+"/"+string(dialect), func(t *testing.T) {
@@ -150,21 +151,29 @@ func TestWhatIsNoUseOfADisabledTool(t *testing.T) {
 		"with a space":             `{"tools":[{"type":" openrouter:web_search"}]}`,
 		"another tool":             `{"tools":[{"type":"websearch"},{"type":"file_search"},{"type":"openrouter_web_search"}]}`,
 		"a plugin switched off":    `{"plugins":[{"id":"web","enabled":false},{"enabled":false,"id":"web-fetch"}]}`,
-		"another plugin":           `{"plugins":[{"id":"fusion"},{"id":"Web"},{"id":["web"]}]}`,
+		"another plugin":           `{"plugins":[{"id":"moderation"},{"id":"Web"},{"id":null},null]}`,
 		"text":                     `{"input":"use openrouter:web_search, as in {\"tools\":[{\"type\":\"openrouter:web_search\"}]}"}`,
-		"messages":                 `{"messages":[{"role":"user","content":[{"type":"openrouter:web_search","tools":[{"type":"openrouter:web_search"}]}]}]}`,
+		"what a message holds":     `{"messages":[{"role":"user","content":[{"type":"openrouter:web_search","tools":[{"type":"openrouter:web_search"}]}]}]}`,
 		"what a tool found before": `{"input":[{"type":"openrouter:web_search","status":"completed","action":{"type":"search","query":"x"}}]}`,
 		"a function's name":        `{"tools":[{"type":"function","name":"openrouter:web_search","function":{"name":"openrouter:web_search"}}]}`,
 		"a function's parameters":  `{"tools":[{"type":"function","parameters":{"type":"object","properties":{"tools":{"enum":["openrouter:web_search"]}}}}]}`,
 		"a function of chat":       `{"tools":[{"type":"function","function":{"parameters":{"tools":[{"type":"openrouter:web_search"}]}}}]}`,
 		"elsewhere":                `{"metadata":{"tools":[{"type":"openrouter:web_search"}]},"tool":[{"type":"openrouter:web_search"}]}`,
-		"a choice":                 `{"tool_choice":{"type":"openrouter:web_search"},"tools":[]}`,
-		"no list":                  `{"tools":{"type":"openrouter:web_search"},"plugins":{"tools":[{"type":"openrouter:web_search"}]}}`,
-		"no tool":                  `{"tools":["openrouter:web_search",["openrouter:web_search"],{"type":["openrouter:web_search"]}]}`,
+		"a choice":                 `{"tool_choice":{"type":"function","name":"openrouter:web_search","function":{"name":"web_search"}},"tools":[]}`,
+		"a choice in text":         `{"tool_choice":"auto"}`,
 		"a plugin":                 `{"plugins":[{"id":"openrouter:web_search","type":"openrouter:web_search"}]}`,
-		"an array":                 `[{"tools":[{"type":"openrouter:web_search"}]}]`,
+		"fusion without tools":     `{"tools":[{"type":"openrouter:fusion","parameters":{"tools":[]}},{"parameters":{"tools":[],"tools":[]},"type":"fusion"}]}`,
+		"fusion with other tools":  `{"tools":[{"type":"openrouter:fusion","parameters":{"tools":[{"type":"openrouter:datetime"}]}}]}`,
+		"the plugin, without":      `{"plugins":[{"id":"fusion","tools":[]},{"id":"fusion","enabled":false}]}`,
+		"other models":             `{"model":"online/gpt:free","models":["a:onlines","b:not-online","online","openrouter/fusion-2","openrouter/auto"],"fallbacks":[{"model":"a:b"},"c",null]}`,
+		"models of no request":     `{"metadata":{"model":"a:online"},"user":"a:online","input":[{"model":"a:online"}]}`,
+		"fields that say no":       `{"web_search_options":null,"enable_search":false,"mcp_servers":null,"extra_body":{"web_search_options":false}}`,
+		"what may be null":         `{"tools":null,"plugins":null,"input":null,"messages":null,"model":null,"models":null,"fallbacks":null,"tool_choice":null,"extra_body":null}`,
+		"a client's own":           `{"tools":[{"type":"custom","name":"web_search"},{"name":"web_fetch","input_schema":{}},{"type":"namespace","name":"n","description":"d","tools":[{"type":"function","name":"f"}]}]}`,
 		"nothing":                  ``,
 		"an escape elsewhere":      `{"tools":[{"type":"x\u0026"}]}`,
+		"text for input":           `{"input":"x"}`,
+		"texts for input":          `{"input":["x",5]}`,
 	} {
 		for _, dialect := range allDialects {
 			t.Run(name+"/"+string(dialect), func(t *testing.T) {
@@ -341,40 +350,82 @@ func TestOpaqueRequestsWhereToolsAreDisabled(t *testing.T) {
 	}
 }
 
-// seenByGo returns the types of the tools that a gateway finds whose decoder is
-// the standard library's, nil for what it cannot read.
-func seenByGo(body []byte) (types []string) {
-	var request struct{ Tools, Plugins, Input json.RawMessage }
-	if json.Unmarshal(body, &request) != nil {
-		return nil
+// usedByGo tells whether a gateway whose decoder is the standard library's finds a
+// use of web search or web fetch.
+func usedByGo(body []byte) bool {
+	var request struct {
+		Tools, Plugins, Input, Messages, Model, Models, Fallbacks json.RawMessage
+
+		Panel  json.RawMessage `json:"analysis_models"`
+		Choice json.RawMessage `json:"tool_choice"`
+		Search json.RawMessage `json:"web_search_options"`
+		Extra  json.RawMessage `json:"extra_body"`
 	}
-	type holder struct{ Tools json.RawMessage }
-	var find func(list json.RawMessage)
-	find = func(list json.RawMessage) {
-		for _, tool := range elements(list) {
-			var kind struct{ Type string }
-			var inner struct{ Parameters holder }
-			_ = json.Unmarshal(tool, &kind) // what is not of this form has none
-			_ = json.Unmarshal(tool, &inner)
-			types = append(types, kind.Type)
-			find(inner.Parameters.Tools)
+	if json.Unmarshal(body, &request) != nil {
+		return false
+	}
+	if slices.ContainsFunc(elements(request.Tools), isToolOfGo) || isChoiceOfGo(request.Choice) {
+		return true
+	}
+	for _, plugin := range elements(request.Plugins) {
+		var id struct{ ID string }
+		var enabled struct{ Enabled json.RawMessage }
+		var its struct{ Tools json.RawMessage }
+		_, _, _ = json.Unmarshal(plugin, &id), json.Unmarshal(plugin, &enabled), json.Unmarshal(plugin, &its)
+		on := string(enabled.Enabled) != "false"
+		brings := id.ID == "fusion" && !isArray(its.Tools)
+		if on && (id.ID == "web" || id.ID == "web-fetch" || brings) || slices.ContainsFunc(elements(its.Tools), isToolOfGo) {
+			return true
 		}
 	}
-	find(request.Tools)
-	for _, item := range slices.Concat(elements(request.Plugins), elements(request.Input)) {
-		var it holder
-		_ = json.Unmarshal(item, &it)
-		find(it.Tools)
+	for _, item := range slices.Concat(elements(request.Input), elements(request.Messages)) {
+		var its struct{ Tools json.RawMessage }
+		_ = json.Unmarshal(item, &its)
+		if slices.ContainsFunc(elements(its.Tools), isToolOfGo) {
+			return true
+		}
 	}
-	return types
+	for _, model := range slices.Concat(elements(request.Models), elements(request.Panel), elements(request.Fallbacks), []json.RawMessage{request.Model}) {
+		var name string
+		if json.Unmarshal(model, &name) == nil && (strings.HasSuffix(name, ":online") || name == "openrouter/fusion") {
+			return true
+		}
+	}
+	if search := string(request.Search); search != "" && search != "null" && search != "false" {
+		return true
+	}
+	return slices.ContainsFunc(append(elements(request.Fallbacks), request.Extra), func(r json.RawMessage) bool { return usedByGo(r) })
 }
 
-func usedByGo(body []byte) bool {
-	return slices.ContainsFunc(seenByGo(body), func(tool string) bool {
-		tool = strings.TrimPrefix(tool, "openrouter:")
-		return tool == "web_search" || tool == "web_fetch"
-	})
+func isToolOfGo(tool json.RawMessage) bool {
+	var kind struct{ Type string }
+	var inner struct{ Tools, Parameters json.RawMessage }
+	_, _ = json.Unmarshal(tool, &kind), json.Unmarshal(tool, &inner) // what is not of this form has none
+	if json.Unmarshal(tool, &kind.Type) == nil {
+		inner.Tools, inner.Parameters = nil, nil
+	}
+	var its struct{ Tools json.RawMessage }
+	_ = json.Unmarshal(inner.Parameters, &its)
+	switch strings.TrimPrefix(kind.Type, "openrouter:") {
+	case "web_search", "web_fetch":
+		return true
+	case "fusion":
+		if !isArray(its.Tools) {
+			return true
+		}
+	}
+	return usedByGo(inner.Parameters) || slices.ContainsFunc(elements(inner.Tools), isToolOfGo)
 }
+
+func isChoiceOfGo(choice json.RawMessage) bool {
+	var kind struct{ Type string }
+	var its struct{ Tools json.RawMessage }
+	_, _ = json.Unmarshal(choice, &kind), json.Unmarshal(choice, &its)
+	name := strings.TrimPrefix(kind.Type, "openrouter:")
+	return name == "web_search" || name == "web_fetch" || slices.ContainsFunc(elements(its.Tools), isChoiceOfGo)
+}
+
+func isArray(value json.RawMessage) bool { return strings.HasPrefix(string(value), "[") }
 
 // checkDisabled returns what is wrong with a decision about a body.
 func checkDisabled(body []byte, err error) string {
@@ -385,7 +436,7 @@ func checkDisabled(body []byte, err error) string {
 		return "passes with a disabled tool"
 	case err == nil:
 		return ""
-	case refused && e.Kind == domain.Invalid && !json.Valid(body):
+	case refused && e.Kind == domain.Invalid && (!json.Valid(body) || strings.HasSuffix(e.Message, " where server tools are disabled")):
 		return ""
 	case !refused || e.Kind != domain.Forbidden:
 		return "is refused for another reason"
@@ -421,44 +472,80 @@ func TestDisabledToolsProperties(t *testing.T) {
 	}
 }
 
-// requestWithTools returns a request without names that repeat.
+// requestWithTools returns a request without names that repeat, and with every value
+// of the type that it should have.
 func (g gen) requestWithTools() string {
+	kinds := []string{"openrouter:datetime", "openrouter:subagent", "function", "custom", "mcp", "namespace", "openrouter:web", "shell", "image_generation"}
 	kind := func() string {
-		text := pick(g, []string{search, fetch, "openrouter:datetime", "openrouter:subagent", "openrouter:fusion", "function", "web_search", "openrouter:web", "custom", "mcp"})
+		text := pick(g, kinds)
+		if g.IntN(6) == 0 {
+			text = pick(g, []string{search, fetch, "web_search", "openrouter:fusion", "fusion"})
+		}
 		if g.IntN(8) == 0 {
 			return `"` + escaped(text) + `"`
 		}
 		return `"` + text + `"`
 	}
+	model := func() string {
+		return pick(g, []string{`"a"`, `"b/c:free"`, `"d"`, `"online"`, `null`, `"e:onlines"`, `"f:online"`, `"openrouter/fusion"`, `"openrouter/auto"`})
+	}
+	models := func() string { return g.list(g.IntN(3), model) }
+	var request func(depth int, names ...string) string
 	var tools func(depth int) string
 	tools = func(depth int) string {
 		return g.list(g.IntN(4), func() string {
 			if g.IntN(8) == 0 {
-				return pick(g, []string{"5", "null", kind(), `{"name":` + kind() + `}`})
+				return pick(g, []string{"null", kind(), `{"name":` + kind() + `}`})
 			}
-			names := []string{"type", "name", "parameters"}
+			names := []string{"type", "name", "parameters", "tools", "description"}
 			g.Shuffle(len(names), func(i, j int) { names[i], names[j] = names[j], names[i] })
 			return g.object(names[:g.IntN(4)], func(name string) string {
-				if name == "parameters" && depth > 0 {
-					return pick(g, []string{`{}`, `{"x":` + kind() + `,"tools":` + tools(depth-1) + `}`, `{"tools":` + tools(depth-1) + `}`})
+				switch {
+				case name == "parameters" && depth > 0 && g.IntN(2) == 0:
+					return request(depth-1, "tools", "model", "analysis_models", "x")
+				case name == "parameters":
+					return pick(g, []string{`{}`, `{"tools":null}`, `{"tools":[]}`, `[]`})
+				case name == "tools" && depth > 0:
+					return tools(depth - 1)
+				case name == "tools":
+					return `[]`
 				}
 				return kind()
 			})
 		})
 	}
-	names := []string{"tools", "plugins", "input", "model", "tool_choice", "metadata"}
-	g.Shuffle(len(names), func(i, j int) { names[i], names[j] = names[j], names[i] })
-	return g.object(names[:1+g.IntN(len(names))], func(name string) string {
-		switch name {
-		case "tools":
-			return tools(2)
-		case "plugins", "input":
-			return g.list(g.IntN(3), func() string {
-				return pick(g, []string{`{"id":` + kind() + `,"tools":` + tools(1) + `}`, `{"type":` + kind() + `}`, kind()})
-			})
-		}
-		return pick(g, []string{kind(), `{"tools":` + tools(1) + `}`})
-	})
+	request = func(depth int, names ...string) string {
+		g.Shuffle(len(names), func(i, j int) { names[i], names[j] = names[j], names[i] })
+		return g.object(names[:1+g.IntN(len(names))], func(name string) string {
+			switch name {
+			case "tools":
+				return tools(depth)
+			case "plugins":
+				return g.list(g.IntN(3), func() string {
+					id := pick(g, []string{`"id":"moderation"`, `"id":"web"`, `"id":"fusion"`, `"id":"response-healing"`, `"name":"web"`})
+					return pick(g, []string{`{` + id + `,"tools":` + tools(1) + `}`, `{` + id + `,"enabled":false}`, `{"enabled":true,` + id + `}`, `{` + id + `,"tools":[]}`})
+				})
+			case "input", "messages":
+				return g.list(g.IntN(3), func() string {
+					return pick(g, []string{`{"type":` + kind() + `,"tools":` + tools(1) + `}`, `{"type":` + kind() + `}`, kind()})
+				})
+			case "model":
+				return model()
+			case "models", "analysis_models":
+				return models()
+			case "fallbacks":
+				return g.list(g.IntN(3), func() string { return pick(g, []string{`{"model":` + model() + `}`, model(), `{}`}) })
+			case "tool_choice":
+				return pick(g, []string{`"auto"`, `{"type":` + kind() + `}`, `{"type":"allowed_tools","tools":` + tools(0) + `}`})
+			case "web_search_options":
+				return pick(g, []string{"null", "false", "null", "{}"})
+			case "extra_body":
+				return request(0, "tools", "model", "x")
+			}
+			return pick(g, []string{kind(), `{"tools":` + tools(1) + `,"model":"a:online"}`})
+		})
+	}
+	return request(2, "tools", "plugins", "input", "messages", "model", "models", "fallbacks", "tool_choice", "web_search_options", "extra_body", "metadata", "user")
 }
 
 func FuzzDisabledTools(f *testing.F) {
@@ -475,6 +562,13 @@ func FuzzDisabledTools(f *testing.F) {
 		`{"tools":` + deep(300) + `}`,
 		`{"tools":[` + nestedTools(200, `{"type":"openrouter:web_search"}`) + `]}`,
 		`[]`, `"openrouter:web_search"`, `{}`, ``,
+		`{"model":"openai/gpt:ONLINE"}`, `{"models":["a:free:online"]}`, `{"fallbacks":[{"model":"a:online"}]}`, `{"model":"openrouter/fusion"}`,
+		`{"plugins":{"web":{}}}`, `{"plugins":[{"id":"web","Enabled":false}]}`, `{"plugins":["web"]}`, `{"plugins":[{"id":"fusion"}]}`,
+		`{"tools":[{"type":"openrouter:fusion","parameters":{"tools":null,"tools":[]}}]}`, `{"tools":{"type":"web_search"}}`,
+		`{"tools":[{"type":"namespace","tools":[{"type":"web_search"}]}]}`, `{"tools":[{"googleSearch":{}}]}`,
+		`{"tools":[{"type":"openrouter:advisor","parameters":{"model":"@preset/x"}}]}`, `{"tools":[{"type":"function","parameters":[]}]}`,
+		`{"web_search_options":{}}`, `{"extra_body":{"extra_body":{"enable_search":true}}}`, `{"tool_choice":{"type":"web_search_preview"}}`,
+		`{"messages":[{"role":"system","tools":[{"type":"web_search"}]}]}`,
 	} {
 		f.Add([]byte(seed))
 	}

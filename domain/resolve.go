@@ -66,6 +66,9 @@ type Request struct {
 	// Opaque tells that the text could not be had from what was sent, and that
 	// there may be more to the request than Body.
 	Opaque bool
+	// Charset is the charset of the text as a header names it, empty for none. A
+	// Resolver reads text as UTF-8 whatever it says.
+	Charset string
 	// SessionID is the session that a header names, empty for none.
 	SessionID string
 	// Takes names the fields that the route takes of a preset, besides the
@@ -180,7 +183,7 @@ func (r *Resolver) Resolve(ctx context.Context, who Principal, sent Request) (Re
 		return out, err
 	}
 	merged := assemble(m.parts)
-	if err := workspace.permit(merged, sent.Body); err != nil {
+	if err := workspace.permit(merged, sent); err != nil {
 		return out, err
 	}
 	out.Body, out.parts = merged, m.parts

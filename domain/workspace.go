@@ -41,8 +41,9 @@ type Workspace struct {
 	CreatedAt                       time.Time       `json:"created_at"`
 	CreatedBy                       string          `json:"created_by"`
 	UpdatedAt                       *time.Time      `json:"updated_at"` // null until the first change
-	// DisabledServerTools are types of tools that inference requests may not
-	// use, nil for none.
+	// DisabledServerTools are the server tools that inference requests may not use,
+	// nil for none. Each stands for all its spellings. A Resolver looks for them in
+	// requests of the three dialects alone; see Resolver.PermitUnread for others.
 	DisabledServerTools *[]string `json:"disabled_server_tools"`
 }
 
