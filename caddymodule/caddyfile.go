@@ -42,6 +42,7 @@ func parseCaddyfile(h httpcaddyfile.Helper) (caddyhttp.MiddlewareHandler, error)
 //			list_models   on|off
 //			max_body_size <size>
 //			cache_size    <size>
+//			other_routes  pass|refuse
 //		}
 //	}
 //
@@ -167,6 +168,13 @@ func (i *Inference) unmarshalSubdirective(d *caddyfile.Dispenser, name string) (
 		return unmarshalSize(d, place, &i.MaxBodySize)
 	case "cache_size":
 		return unmarshalSize(d, place, &i.CacheSize)
+	case "other_routes":
+		if i.OtherRoutes, err = onlyArg(d, place, "pass or refuse"); err != nil {
+			return err
+		}
+		if err := checkOtherRoutes(i.OtherRoutes); err != nil {
+			return d.Errf("inference: other_routes %v", err)
+		}
 	default:
 		return d.Errf("inference: unrecognized subdirective %q", name)
 	}

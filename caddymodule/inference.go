@@ -23,6 +23,7 @@ import (
 // bytes. One that uses a server tool that its workspace has disabled is refused.
 // /responses/input_tokens and /messages/count_tokens are resolved likewise. On any
 // other POST of JSON below the base path, a model that names a preset is refused.
+// Other routes are not searched for server tools (see OtherRoutes).
 type Inference struct {
 	// Which requests need a live inference key of ours. With "everywhere" all
 	// that go to the gateway do. With "required" only inference requests do, and
@@ -51,6 +52,13 @@ type Inference struct {
 	// bytes. Default: 67108864 (64 MiB)
 	CacheSize int64 `json:"cache_size,omitempty"`
 
+	// What becomes of requests that are not resolved, which nobody reads, where
+	// the caller's workspace has disabled server tools. "pass" hands them to the
+	// gateway. "refuse" answers them with 403, but for GET, HEAD and OPTIONS
+	// without a body and an upgrade; it needs keys "everywhere" or "off".
+	// Default: pass
+	OtherRoutes string `json:"other_routes,omitempty"`
+
 	resolver *domain.Resolver
 }
 
@@ -76,6 +84,9 @@ func (i *Inference) provision(store domain.Store) error {
 	}
 	if err := checkKeys(i.Keys); err != nil {
 		return fmt.Errorf("keys: %w", err)
+	}
+	if err := i.provisionOtherRoutes(); err != nil {
+		return fmt.Errorf("other_routes: %w", err)
 	}
 	for _, field := range i.DropFields {
 		if err := checkDropField(field); err != nil {
@@ -153,7 +164,8 @@ func (h *Handler) infer(w http.ResponseWriter, r *http.Request, sent credentials
 	return c.pass(next)
 }
 
-// pass lets the gateway answer what is no business of ours but for its key.
+// pass lets the gateway answer what is no business of ours but for its key, unless
+// other routes are refused.
 func (c *inferenceCall) pass(next caddyhttp.Handler) error {
 	switch c.h.Inference.Keys {
 	case keysEverywhere:
@@ -167,6 +179,10 @@ func (c *inferenceCall) pass(next caddyhttp.Handler) error {
 	if err := c.refuseReference(); err != nil {
 		c.note("operation", c.op.name)
 		c.h.metrics.resolved(c.op.name, "refused", c.start)
+		c.render(answer{}, err)
+		return nil
+	}
+	if err := c.permitUnread(); err != nil {
 		c.render(answer{}, err)
 		return nil
 	}
@@ -224,7 +240,7 @@ func (c *inferenceCall) resolve() (domain.Resolution, error) {
 	}
 	resolution, err := c.h.Inference.resolver.Resolve(c.r.Context(), c.who, domain.Request{
 		Dialect: c.route.dialect, Takes: c.route.takes, Body: body, Opaque: body == nil && len(sent) > 0,
-		SessionID: c.r.Header.Get(sessionHeader),
+		SessionID: c.r.Header.Get(sessionHeader), Charset: charsetOf(c.r.Header),
 	})
 	if err != nil {
 		return none, err

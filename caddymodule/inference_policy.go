@@ -1,0 +1,71 @@
+package caddymodule
+
+import (
+	"errors"
+	"fmt"
+	"mime"
+	"net/http"
+	"strings"
+)
+
+// What becomes of requests that go to the gateway unread.
+const (
+	otherRoutesPass   = "pass"
+	otherRoutesRefuse = "refuse"
+)
+
+func checkOtherRoutes(otherRoutes string) error {
+	switch otherRoutes {
+	case otherRoutesPass, otherRoutesRefuse:
+		return nil
+	}
+	return fmt.Errorf("must be pass or refuse, got %q", otherRoutes)
+}
+
+// provisionOtherRoutes sets the default of OtherRoutes. Keys must be set before.
+func (i *Inference) provisionOtherRoutes() error {
+	if i.OtherRoutes == "" {
+		i.OtherRoutes = otherRoutesPass
+	}
+	if err := checkOtherRoutes(i.OtherRoutes); err != nil {
+		return err
+	}
+	if i.OtherRoutes == otherRoutesRefuse && i.Keys != keysEverywhere && i.Keys != keysOff {
+		return errors.New("refuse needs keys everywhere, or off: a caller in a workspace with disabled tools could leave out its key")
+	}
+	return nil
+}
+
+// permitUnread refuses a request that goes to the gateway unread where the caller's
+// workspace has disabled server tools, if the operator wants that.
+func (c *inferenceCall) permitUnread() error {
+	if c.h.Inference.OtherRoutes != otherRoutesRefuse || isRead(c.r) {
+		return nil
+	}
+	return c.h.Inference.resolver.PermitUnread(c.r.Context(), c.who)
+}
+
+// isRead reports whether a request asks for something that is there: it has no body
+// and opens no tunnel, by which a gateway could be told to run a model.
+func isRead(r *http.Request) bool {
+	switch r.Method {
+	case http.MethodGet, http.MethodHead, http.MethodOptions:
+		return r.ContentLength == 0 && len(r.Header.Values("Upgrade")) == 0
+	}
+	return false
+}
+
+// charsetOf returns the charset that a request's media type names, empty for none and
+// a name of no charset where gateways may differ in what they make of it.
+func charsetOf(header http.Header) string {
+	const unclear = "unclear"
+	values := header.Values("Content-Type")
+	if !strings.Contains(strings.ToLower(strings.Join(values, ",")), "charset") {
+		return ""
+	}
+	_, parameters, err := mime.ParseMediaType(values[0])
+	if err != nil || len(values) > 1 || parameters["charset"] == "" {
+		return unclear
+	}
+	return parameters["charset"]
+}

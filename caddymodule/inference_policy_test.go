@@ -1,0 +1,163 @@
+package caddymodule
+
+import (
+	"fmt"
+	"net/http"
+	"strings"
+	"testing"
+)
+
+// Routes that are not resolved are refused where any tool is disabled, if the
+// operator wants that, and all but reads.
+func TestOtherRoutes(t *testing.T) {
+	s := start(t, inferring("keys everywhere", "other_routes refuse"))
+	s.manage("POST", "/v1/workspaces", `{"name":"Team","slug":"team","disabled_server_tools":["openrouter:web_search"]}`).want(t, 201)
+	strict, free := bearer(s.issue(`{"kind":"inference","workspace":"team"}`).secret), bearer(inferenceSecret)
+	const use = `{"model":"openai/gpt-5:online"}`
+	get := func(path string, headers ...string) string {
+		return "GET " + path + " HTTP/1.1\r\nHost: gateway.test\r\n" + lines(headers) + "\r\n"
+	}
+	unread := map[string]func(key string) string{
+		"another route":          func(key string) string { return post("/v1/completions", use, key) },
+		"without a body":         func(key string) string { return post("/v1/completions", "", key) },
+		"of Ollama":              func(key string) string { return post("/api/chat", use, key) },
+		"another base path":      func(key string) string { return post("/openai/v1/chat/completions", use, key) },
+		"in another letter case": func(key string) string { return post("/V1/chat/completions", use, key) },
+		"a longer path":          func(key string) string { return post("/v1/responses/compact", use, key) },
+		"another method":         func(key string) string { return strings.Replace(post(chatPath, use, key), "POST", "PUT", 1) },
+		"no method of reads":     func(key string) string { return strings.Replace(get("/v1/responses/x", key), "GET", "DELETE", 1) },
+		"a read with a body":     func(key string) string { return strings.Replace(post(chatPath, use, key), "POST", "GET", 1) },
+		"a read with chunks": func(key string) string {
+			return strings.Replace(postChunked(chatPath, use, nil, key), "POST", "GET", 1)
+		},
+		"a WebSocket": func(key string) string {
+			return get("/v1/realtime?model=a:online", key, "Connection: Upgrade", "Upgrade: websocket")
+		},
+	}
+	read := map[string]func(key string) string{
+		"models":          func(key string) string { return get("/v1/models", key) },
+		"OPTIONS":         func(key string) string { return strings.Replace(get(chatPath, key), "GET", "OPTIONS", 1) },
+		"a response":      func(key string) string { return get("/v1/responses/resp_1", key) },
+		"an empty body":   func(key string) string { return get("/v1/models", key, "Content-Length: 0") },
+		"what is decided": func(key string) string { return post(chatPath, `{"model":"openai/gpt-5"}`, key) },
+	}
+	const message = "This route cannot be used in a workspace where server tools are disabled"
+	for name, request := range unread {
+		exchange(t, s.address, request(strict)).wantError(t, http.StatusForbidden, message)
+		if got := s.upstream.all(); len(got) > 0 {
+			t.Errorf("%s: the gateway got %v, want nothing", name, got)
+		}
+		if got := exchange(t, s.address, request(free)); got.status != http.StatusAccepted {
+			t.Errorf("%s: got %d %s where nothing is disabled, want 202", name, got.status, got.body)
+		}
+		s.upstream.one(t)
+	}
+	for name, request := range read {
+		for _, key := range []string{strict, free} {
+			if got := exchange(t, s.address, request(key)); got.status != http.StatusAccepted {
+				t.Errorf("%s: got %d %s, want 202", name, got.status, got.body)
+			}
+			s.upstream.one(t)
+		}
+	}
+	s.do("HEAD", "/v1/models", "", strict).want(t, http.StatusAccepted)
+	s.upstream.one(t)
+
+	for _, settings := range [][]string{{"keys everywhere"}, {"keys everywhere", "other_routes pass"}, {"keys required"}, {"keys off", "other_routes refuse"}} {
+		s.reload(inferring(settings...)) // with keys off, nothing is disabled for anyone
+		for name, request := range unread {
+			if got := exchange(t, s.address, request(strict)); got.status != http.StatusAccepted {
+				t.Errorf("%s, %s: got %d %s, want 202", settings, name, got.status, got.body)
+			}
+			s.upstream.one(t)
+		}
+	}
+	s.disable("default", `["openrouter:web_search"]`)
+	for _, key := range []string{strict, free, "X-Nothing: x"} {
+		exchange(t, s.address, unread["another route"](key)).wantError(t, http.StatusForbidden, message)
+	}
+	s.upstream.none(t)
+}
+
+// Other spellings of a tool, and bodies that a gateway may read in another way, are
+// refused on each route in its own form, in dry runs too.
+func TestDisabledToolsByOtherNames(t *testing.T) {
+	s := start(t, inferring())
+	s.preset("online", `{"model":"openai/gpt-5:online"}`)
+	s.disable("default", `["openrouter:web_search","openrouter:image_generation"]`)
+	for _, path := range inferencePaths {
+		for _, tc := range []struct {
+			body, message string
+			status        int
+			headers       []string
+		}{
+			{body: `{"model":"openai/gpt-5:online"}`, status: 403, message: "Server tool openrouter:web_search is disabled in this workspace"},
+			{body: `{"model":"@preset/online"}`, status: 403, message: "Server tool openrouter:web_search is disabled in this workspace"},
+			{body: `{"model":"m:online@preset/online"}`, status: 403, message: "Server tool openrouter:web_search is disabled in this workspace"},
+			{body: `{"web_search_options":{}}`, status: 403, message: "Server tool openrouter:web_search is disabled in this workspace"},
+			{body: `{"tools":[{"type":"image_generation"}]}`, status: 403, message: "Server tool openrouter:image_generation is disabled in this workspace"},
+			{body: `{"plugins":[{"id":"fusion"}]}`, status: 403, message: "Server tool openrouter:web_search is disabled in this workspace"},
+			{body: `{"plugins":{"web":{}}}`, status: 400, message: "/plugins: must be an array where server tools are disabled"},
+			{body: `{"model":["m:online"]}`, status: 400, message: "/model: must be a string where server tools are disabled"},
+			{body: `{"+AHQ-ools":[]}`, status: 400, message: "content-type: must have no charset but utf-8", headers: []string{"Content-Type: application/json; charset=utf-7"}},
+		} {
+			live := s.ask(path, tc.body, tc.headers...)
+			live.want(t, tc.status, tc.message)
+			if dry := s.ask(path, tc.body, append(tc.headers, "X-Preset-Dry-Run: true")...); dry.status != live.status || dry.body != live.body {
+				t.Errorf("%s: a dry run of %s gives %d %s, want %s", path, tc.body, dry.status, dry.body, live.body)
+			}
+			if path == messagesPath && !strings.HasPrefix(live.body, `{"type":"error"`) {
+				t.Errorf("got %s, want the envelope of messages", live.body)
+			}
+		}
+		s.upstream.none(t)
+		s.ask(path, `{"model":"m"}`, "Content-Type: application/json; charset=UTF-8").want(t, http.StatusAccepted)
+		s.upstream.one(t)
+	}
+}
+
+// What a reference and a session id may look like, where a preset is named.
+func TestMalformedReferencesAndSessions(t *testing.T) {
+	s := start(t, inferring())
+	s.preset("mail", `{"model":"m"}`)
+	long := strings.Repeat("s", 257)
+	for _, path := range inferencePaths {
+		for _, model := range []string{"openrouter/@preset/mail", "/@preset/mail", " @preset/mail", "openrouter/:free@preset/mail"} {
+			s.ask(path, fmt.Sprintf(`{"model":%q}`, model)).want(t, 400, "/model: must have the name of a model before @preset/")
+		}
+		s.ask(path, `{"preset":"mail","session_id":"`+long+`"}`).want(t, 400, "/session_id: must be at most 256 characters")
+		s.ask(path, `{"preset":"mail","session_id":7}`).want(t, 400, "/session_id: must be a string")
+		s.ask(path, `{"preset":"mail"}`, "X-Session-Id: "+long).want(t, 400, "x-session-id: must be at most 256 characters")
+		s.upstream.none(t)
+		s.ask(path, `{"model":"m","session_id":"`+long+`"}`, "X-Session-Id: "+long).want(t, http.StatusAccepted)
+		s.upstream.one(t)
+		s.ask(path, `{"preset":"mail","session_id":"`+long[1:]+`"}`, "X-Session-Id: "+long[1:]).want(t, http.StatusAccepted)
+		s.upstream.one(t)
+	}
+}
+
+func TestCharsetOf(t *testing.T) {
+	for _, tc := range []struct {
+		values []string
+		want   string
+	}{
+		{nil, ""},
+		{[]string{""}, ""},
+		{[]string{"application/json"}, ""},
+		{[]string{"application/json", "text/plain"}, ""},
+		{[]string{"application/json; charset=utf-8"}, "utf-8"},
+		{[]string{`application/json;charset="UTF-8"`}, "UTF-8"},
+		{[]string{"application/json; Charset=utf-7"}, "utf-7"},
+		{[]string{"application/json; charset*=us-ascii'en'utf-7"}, "utf-7"},
+		{[]string{"application/json; charset=utf-8; charset=utf-7"}, "unclear"},
+		{[]string{"application/json; charset="}, "unclear"},
+		{[]string{"application/json; charset"}, "unclear"},
+		{[]string{"application/json; charset=utf-8", "application/json; charset=utf-7"}, "unclear"},
+		{[]string{"application/json", "application/json; charset=utf-7"}, "unclear"},
+		{[]string{"; charset=utf-7"}, "unclear"},
+	} {
+		if got := charsetOf(http.Header{"Content-Type": tc.values}); got != tc.want {
+			t.Errorf("%q: got %q, want %q", tc.values, got, tc.want)
+		}
+	}
+}
