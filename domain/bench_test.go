@@ -66,6 +66,25 @@ func BenchmarkWithoutAReference(b *testing.B) {
 	}
 }
 
+// A workspace with disabled tools has each request read.
+func BenchmarkWhereToolsAreDisabled(b *testing.B) {
+	r := newResolving(b)
+	resolver := r.resolver(b, domain.ResolverConfig{})
+	who := r.strict(b, "strict", search)
+	for _, size := range benchSizes {
+		b.Run(size.name, func(b *testing.B) {
+			body := benchBody(size.bytes, `"model":"openai/gpt-5",`, plainText)
+			b.ReportAllocs()
+			b.SetBytes(int64(len(body)))
+			for b.Loop() {
+				if _, err := resolver.Resolve(b.Context(), who, domain.Request{Dialect: chat, Body: body}); err != nil {
+					b.Fatal(err)
+				}
+			}
+		})
+	}
+}
+
 // fill stores n presets of a dialect.
 func (r *resolving) fill(b *testing.B, n int, dialect domain.Dialect) {
 	b.Helper()

@@ -355,16 +355,17 @@ func (s *toolSearch) readItems() error {
 	if s.d.PeekKind() == '"' {
 		return s.d.SkipValue()
 	}
+	readMember := func(name string) error {
+		if strings.EqualFold(name, "tools") {
+			return s.elements(s.readTool)
+		}
+		return s.d.SkipValue()
+	}
 	return s.elements(func() error {
 		if s.d.PeekKind() == '[' {
 			return s.refuse("must be an object")
 		}
-		return s.members(func(name string) error {
-			if strings.EqualFold(name, "tools") {
-				return s.elements(s.readTool)
-			}
-			return s.d.SkipValue()
-		})
+		return s.members(readMember)
 	})
 }
 

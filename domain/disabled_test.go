@@ -640,6 +640,11 @@ func TestToolsWithoutAStore(t *testing.T) {
 		{domain.ErrUnavailable, domain.Request{Dialect: chat, Body: []byte(`{"plugins":[{"id":"web"}]}`)}, false},
 		{domain.ErrUnavailable, domain.Request{Dialect: chat, Body: []byte(`{"tools":`)}, false},
 		{domain.ErrUnavailable, domain.Request{Dialect: chat, Opaque: true}, false},
+		{domain.ErrUnavailable, domain.Request{Dialect: chat, Body: []byte(`{"tools":[{"type":"function"}]}`), Charset: "utf-7"}, false},
+		{domain.ErrUnavailable, domain.Request{Dialect: chat, Body: []byte(`{"tools":[{"name":"f"}],"tool_choice":{"type":"auto"},"model":"m"}`)}, true},
+		{domain.ErrUnavailable, domain.Request{Dialect: chat, Body: []byte(`{"tools":[{"type":"later"}]}`)}, false},
+		{domain.ErrUnavailable, domain.Request{Dialect: chat, Body: []byte(`{"model":"m:online"}`)}, false},
+		{domain.ErrUnavailable, domain.Request{Dialect: chat, Body: []byte(`{"plugins":{"web":{}}}`)}, false},
 		{damaged, domain.Request{Dialect: chat, Body: []byte(`{"tools":[{"type":"function"}]}`)}, false},
 	} {
 		resolver, err := domain.NewResolver(unreadable{tc.failure}, domain.ResolverConfig{})

@@ -92,6 +92,7 @@ func inPlaces(model string) (bodies []string) {
 		`{"tools":[{"type":"x","parameters":{"model":"%s"}}]}`,
 		`{"tools":[{"type":"y","parameters":{"tools":[{"type":"x","parameters":{"model":"%s"}}]}}]}`,
 		`{"tools":[{"type":"x","parameters":{"analysis_models":["a","%s"],"tools":[]}}]}`,
+		`{"tools":[{"type":"x","parameters":{"allowed_models":["%s"],"tools":[]}}]}`,
 		`{"tools":[{"type":"function","model":"%s"}]}`,
 		`{"plugins":[{"id":"x","model":"%s","tools":[]}]}`, `{"plugins":[{"id":"x","analysis_models":["%s"]}]}`,
 		`{"plugins":[{"id":"auto-router","allowed_models":["a/*","%s"]}]}`, `{"extra_body":{"model":"%s"}}`,
