@@ -486,6 +486,9 @@ func TestSessions(t *testing.T) {
 		{"half a character", `"session_id":"a\ud800",`, "from-header", ""},
 	} {
 		for _, model := range []string{"m", "@preset/writer"} {
+			if model != "m" && slices.Contains([]string{"a number", "an object", "too long"}, tc.name) {
+				continue // refused, see TestMalformedReferencesAndSessions
+			}
 			for _, path := range inferencePaths {
 				var headers []string
 				if tc.header != "" {
