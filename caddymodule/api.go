@@ -182,7 +182,7 @@ func (c *call) match() error {
 	}
 	slices.Sort(allow)
 	c.w.Header().Set("Allow", strings.Join(allow, ", "))
-	return &statusError{http.StatusMethodNotAllowed, "Method not allowed"}
+	return errMethodNotAllowed
 }
 
 var errNoResource = &domain.Error{Kind: domain.NotFound, Message: "Resource not found"}

@@ -9,11 +9,8 @@ import (
 	"errors"
 	"fmt"
 	"net/http"
-	"net/url"
-	"path"
 	"strings"
 	"time"
-	"unicode/utf8"
 
 	"github.com/caddyserver/caddy/v2"
 	"github.com/caddyserver/caddy/v2/modules/caddyhttp"
@@ -39,7 +36,8 @@ const (
 
 // Handler answers the preset and workspace API itself, applies presets to the
 // inference requests that name one, and hands every other request as it is to the
-// next handler, usually a reverse_proxy to an AI gateway.
+// next handler, usually a reverse_proxy to an AI gateway. It refuses methods and paths
+// that a gateway could read as another request, and upgrades to anything but WebSocket.
 //
 // It owns `/presets` and `/workspaces` below the base path and everything
 // below those two; no such request ever reaches the next handler, since it may
@@ -184,10 +182,10 @@ func (h *Handler) provisionSettings(repl *caddy.Replacer) error {
 	return nil
 }
 
-// checkBasePath refuses what no decoded path of a request could begin with.
+// checkBasePath refuses what no normalized path of a request could begin with.
 func checkBasePath(base string) error {
-	clean := path.Clean(base)
-	if !strings.HasPrefix(base, "/") || clean != base && clean+"/" != base || strings.ContainsAny(base, " ?#%") {
+	clean, err := normalizePath(base)
+	if err != nil || !strings.HasPrefix(base, "/") || clean != base && clean+"/" != base || strings.ContainsAny(base, " ?#%") {
 		return fmt.Errorf("must be a clean absolute path without spaces, escapes and query, got %q", base)
 	}
 	return nil
@@ -270,8 +268,14 @@ func (h *Handler) Cleanup() error {
 
 // ServeHTTP answers what is ours and passes on what is not.
 func (h *Handler) ServeHTTP(w http.ResponseWriter, r *http.Request, next caddyhttp.Handler) error {
+	normalized, err := h.checkTarget(r)
+	if err != nil {
+		h.refuse(w, r, normalized, err)
+		return nil
+	}
+	stripUpgrade(r)
 	switch {
-	case h.owns(r.URL.Path):
+	case h.below(normalized):
 		c := h.newCall(w, r)
 		defer c.end()
 		a, err := c.serve()
@@ -285,37 +289,14 @@ func (h *Handler) ServeHTTP(w http.ResponseWriter, r *http.Request, next caddyht
 	case h.Inference != nil:
 		sent := sentCredentials(r)
 		h.finder.stripOwnKeys(r)
-		return h.infer(w, r, sent, next)
+		return h.infer(w, r, normalized, sent, next)
 	default:
 		h.finder.stripOwnKeys(r)
 		return next.ServeHTTP(w, r) // the gateway's: body unread, other headers unedited
 	}
 }
 
-// owns reports whether a decoded path is ours, as it stands or as a gateway behind
-// may read it. What is no text, with a NUL or overlong UTF-8, say, may be read as
-// anything: that is ours to refuse wherever it points.
-func (h *Handler) owns(p string) bool {
-	return h.below(p) || h.below(path.Clean(p)) || h.below(asRead(p)) || !utf8.ValidString(p) || strings.Contains(p, "\x00")
-}
-
-// asRead returns a decoded path as a gateway behind may read it: without empty and
-// dot segments, as nearly all do, and as some do without the parameters of its
-// segments, with backslashes as slashes, and decoded twice.
-func asRead(p string) string {
-	if !strings.ContainsAny(p, `;\%`) {
-		return path.Clean(p)
-	}
-	if twice, err := url.PathUnescape(p); err == nil {
-		p = twice
-	}
-	segments := strings.Split(strings.ReplaceAll(p, `\`, "/"), "/")
-	for i, segment := range segments {
-		segments[i], _, _ = strings.Cut(segment, ";")
-	}
-	return path.Clean(strings.Join(segments, "/"))
-}
-
+// below reports whether a normalized path is one of ours.
 func (h *Handler) below(p string) bool {
 	rest, ok := strings.CutPrefix(p, h.BasePath)
 	if !ok {

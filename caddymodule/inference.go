@@ -137,6 +137,7 @@ func checkDropField(field string) error {
 type inferenceCall struct {
 	call
 	sent   credentials // which are no longer in its headers, where they are ours
+	path   string      // normalized, below the base path; or nothing
 	route  *inferenceRoute
 	dryRun bool
 }
@@ -144,20 +145,22 @@ type inferenceCall struct {
 // infer is the path of a request that is not ours to answer: authenticate,
 // read, resolve, and let the gateway answer. r no longer has keys of ours; sent
 // has the credentials that came with it.
-func (h *Handler) infer(w http.ResponseWriter, r *http.Request, sent credentials, next caddyhttp.Handler) error {
-	c := &inferenceCall{call: h.newCall(w, r), sent: sent}
+func (h *Handler) infer(w http.ResponseWriter, r *http.Request, normalized string, sent credentials, next caddyhttp.Handler) error {
+	c := &inferenceCall{call: h.newCall(w, r), sent: sent, path: h.routeOf(normalized)}
 	if c.notes != nil {
 		c.notes.rest = true
 	}
-	if c.route = h.inferenceRouteOf(r); c.route != nil {
+	if r.Method == http.MethodPost {
+		c.route = inferenceRouteOf(c.path)
+	}
+	if c.route != nil {
 		return c.serve(next)
 	}
-	if h.Inference.ListModels && r.Method == http.MethodGet {
-		route := h.route(r)
-		if route == "models" {
+	if h.Inference.ListModels && methodUpstream(r) == http.MethodGet {
+		if c.path == "models" {
 			return c.serveModels(next)
 		}
-		if slug, ok := listedSlug(route); ok {
+		if slug, ok := listedSlug(c.path); ok {
 			return c.serveModel(next, slug)
 		}
 	}
@@ -189,14 +192,13 @@ func (c *inferenceCall) pass(next caddyhttp.Handler) error {
 	return next.ServeHTTP(c.w, c.r)
 }
 
-// route returns the path below the base path, as a gateway behind may read it, or
-// nothing.
-func (h *Handler) route(r *http.Request) string {
-	route, ok := strings.CutPrefix(asRead(r.URL.Path), h.BasePath+"/")
-	if !ok {
+// routeOf returns what is below the base path in a normalized path, or nothing.
+func (h *Handler) routeOf(normalized string) string {
+	below, ok := strings.CutPrefix(normalized, h.BasePath)
+	if !ok || !strings.HasPrefix(below, "/") {
 		return ""
 	}
-	return route
+	return below[1:]
 }
 
 func (c *inferenceCall) serve(next caddyhttp.Handler) error {

@@ -39,12 +39,8 @@ var inferenceRoutes = []inferenceRoute{
 // otherRoute labels refusals on the routes on which no preset is resolved.
 const otherRoute = "inference_other"
 
-// inferenceRouteOf returns the route of an inference request, or nil.
-func (h *Handler) inferenceRouteOf(r *http.Request) *inferenceRoute {
-	if r.Method != http.MethodPost {
-		return nil
-	}
-	path := h.route(r)
+// inferenceRouteOf returns the route of a path below the base path, or nil.
+func inferenceRouteOf(path string) *inferenceRoute {
 	for i := range inferenceRoutes {
 		if inferenceRoutes[i].path == path {
 			return &inferenceRoutes[i]
@@ -56,11 +52,10 @@ func (h *Handler) inferenceRouteOf(r *http.Request) *inferenceRoute {
 // refuseReference refuses a request to another route below the base path whose
 // model names a preset: no gateway knows it. All else stays as it was sent.
 func (c *inferenceCall) refuseReference() error {
-	route := c.h.route(c.r)
-	if c.r.Method != http.MethodPost || route == "" || c.r.ContentLength == 0 || !mayHoldJSON(c.r.Header) {
+	if c.r.Method != http.MethodPost || c.path == "" || c.r.ContentLength == 0 || !mayHoldJSON(c.r.Header) {
 		return nil
 	}
-	c.op.name, c.envelope = otherRoute, envelopeOf(route)
+	c.op.name, c.envelope = otherRoute, envelopeOf(c.path)
 	sent, err := c.peek()
 	if err != nil {
 		return err

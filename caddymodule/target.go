@@ -1,0 +1,257 @@
+package caddymodule
+
+import (
+	"encoding/hex"
+	"errors"
+	"math/bits"
+	"net/http"
+	"path"
+	"slices"
+	"strings"
+	"time"
+	"unicode"
+	"unicode/utf8"
+
+	"golang.org/x/net/http/httpguts"
+
+	"github.com/caddy-presets/caddy-presets/domain"
+)
+
+// This file has the rules for requests that a gateway could read as another request
+// than the one that was checked here. They come before authentication and hold for
+// every request, whoever answers it.
+
+// checkTarget checks the method and the path of a request. It returns the path as
+// normalizePath does, also with an error.
+func (h *Handler) checkTarget(r *http.Request) (normalized string, err error) {
+	normalized, err = normalizePath(r.URL.Path)
+	switch {
+	case !mayPassMethod(r):
+		return normalized, errMethodNotAllowed
+	case r.URL.Opaque != "": // "x:%2fv1/models" goes upstream without a slash before it
+		return normalized, domain.InvalidAt("path", "must begin with a slash")
+	case err == nil && !isPlainPath(r.URL.Path) && h.isAmbiguous(r.URL.EscapedPath()):
+		return normalized, domain.InvalidAt("path", "must not have an encoded /, ? or # after a semicolon")
+	}
+	return normalized, err
+}
+
+var errMethodNotAllowed = &statusError{http.StatusMethodNotAllowed, "Method not allowed"}
+
+// mayPassMethod reports whether the method of a request is an upper-case token, since a
+// gateway may read "post" as POST, and neither TRACE nor CONNECT. Caddy writes the body
+// of a CONNECT upstream without framing, where it is read as the next request. A
+// WebSocket in HTTP/2 and HTTP/3 is a CONNECT that Caddy turns into a GET.
+func mayPassMethod(r *http.Request) bool {
+	switch r.Method {
+	case http.MethodGet, http.MethodPost:
+		return true
+	case http.MethodConnect:
+		return isWebSocketConnect(r)
+	case http.MethodTrace, "":
+		return false
+	}
+	for i := range len(r.Method) {
+		if c := r.Method[i]; (c < 'A' || 'Z' < c) && (c < '0' || '9' < c) && !strings.Contains("!#$%&'*+-.^_`|~", string(c)) {
+			return false
+		}
+	}
+	return true
+}
+
+// isWebSocketConnect reports whether a CONNECT opens a WebSocket (RFC 8441 and 9220),
+// by the same conditions as Caddy's reverse_proxy.
+func isWebSocketConnect(r *http.Request) bool {
+	return r.Method == http.MethodConnect &&
+		(r.ProtoMajor == 2 && r.Header.Get(":protocol") == "websocket" || r.ProtoMajor == 3 && r.Proto == "websocket")
+}
+
+// methodUpstream returns the method that the gateway gets.
+func methodUpstream(r *http.Request) string {
+	if isWebSocketConnect(r) {
+		return http.MethodGet
+	}
+	return r.Method
+}
+
+// normalizePath returns a decoded path in the form by which routes are told apart. A
+// gateway may read a path more freely than we do, so the form leaves out everything
+// that some gateway ignores: further percent-encoding, however deep; the parameters of
+// segments; empty segments; a query or fragment that was encoded; and bytes that are
+// not UTF-8. An escape that is not valid stands for itself.
+//
+// The error says that no gateway should get the path: it has a control character, a
+// backslash, a dot segment or an overlong UTF-8 sequence. The path is for choosing an
+// error envelope then.
+//
+// The time it takes is proportional to the length of the path.
+func normalizePath(p string) (string, error) {
+	if isPlainPath(p) {
+		return path.Clean(p), nil
+	}
+	p = decodeFully(p)
+	if err := checkCharacters(p); err != nil {
+		return path.Clean(p), err
+	}
+	segments := strings.Split(p, "/")
+	for _, segment := range segments {
+		if i := strings.IndexAny(segment, ";?#"); i >= 0 {
+			segment = segment[:i]
+		}
+		if segment == "." || segment == ".." {
+			return path.Clean(p), domain.InvalidAt("path", "must not have dot segments")
+		}
+	}
+	if i := strings.IndexAny(p, "?#"); i >= 0 {
+		segments = strings.Split(p[:i], "/")
+	}
+	for i, segment := range segments {
+		segments[i], _, _ = strings.Cut(segment, ";")
+	}
+	return path.Clean(strings.ToValidUTF8(strings.Join(segments, "/"), "")), nil
+}
+
+// isPlainPath reports whether there is nothing in a path to check or to decode.
+func isPlainPath(p string) bool {
+	for i := range len(p) {
+		switch c := p[i]; {
+		case c < ' ', c >= 0x7f, c == '%', c == ';', c == '\\', c == '?', c == '#', c == '.' && i > 0 && p[i-1] == '/':
+			return false
+		}
+	}
+	return true
+}
+
+// decodeFully decodes percent-encoding until nothing is left to decode. It goes from
+// the end to the start, so that each byte is written and taken back once at most.
+func decodeFully(p string) string {
+	if !strings.Contains(p, "%") {
+		return p
+	}
+	decoded := make([]byte, len(p))
+	start := len(p) // of what is decoded so far
+	for i := len(p) - 1; i >= 0; i-- {
+		start--
+		decoded[start] = p[i]
+		for decoded[start] == '%' && start+2 < len(decoded) {
+			if _, err := hex.Decode(decoded[start+2:], decoded[start+1:start+3]); err != nil {
+				break
+			}
+			start += 2
+		}
+	}
+	return string(decoded[start:])
+}
+
+// checkCharacters refuses what gateways read as something else, or not at all, in a
+// path. Bytes that are not UTF-8 are fine otherwise: file servers have such names.
+func checkCharacters(p string) error {
+	for i := 0; i < len(p); {
+		c, size := utf8.DecodeRuneInString(p[i:])
+		switch {
+		case unicode.IsControl(c):
+			return domain.InvalidAt("path", "must not have control characters")
+		case c == '\\':
+			return domain.InvalidAt("path", "must not have backslashes")
+		case c == utf8.RuneError && size == 1 && isOverlong(p[i:]):
+			return domain.InvalidAt("path", "must not have overlong UTF-8")
+		}
+		i += size
+	}
+	return nil
+}
+
+// isOverlong reports whether text begins with a character in more bytes than UTF-8
+// takes for it, such as 0xC0 0xAF for a slash.
+func isOverlong(text string) bool {
+	n := bits.LeadingZeros8(^text[0]) // how many bytes the first one announces
+	if n < 2 || n > 6 || len(text) < n {
+		return false
+	}
+	c := rune(text[0] & (0x7f >> n))
+	for _, b := range []byte(text[1:n]) {
+		if b&0xc0 != 0x80 {
+			return false
+		}
+		c = c<<6 | rune(b&0x3f)
+	}
+	least := [...]rune{2: 0x80, 3: 0x800, 4: 0x1_0000, 5: 0x20_0000, 6: 0x400_0000}
+	return c < least[n]
+}
+
+// isAmbiguous reports whether an escaped path may be below the base path or not,
+// depending on when a gateway decodes it. In "/v1;%2fx/models" the parameters of v1 end
+// at the second slash where they are cut off first, and at the encoded one where the
+// path is decoded first.
+func (h *Handler) isAmbiguous(escaped string) bool {
+	hides := func(segment string) bool {
+		_, parameters, _ := strings.Cut(decodeFully(segment), ";")
+		return strings.ContainsAny(parameters, "/?#")
+	}
+	rest := decodeFully(escaped)
+	if !strings.Contains(rest, ";") || !slices.ContainsFunc(strings.Split(escaped, "/"), hides) {
+		return false
+	}
+	for segment := range strings.SplitSeq(strings.Trim(h.BasePath, "/"), "/") {
+		_, after, found := strings.Cut(rest, "/"+segment)
+		if !found {
+			return false
+		}
+		rest = after
+	}
+	return true
+}
+
+// refuse answers a request with an error of checkTarget, in the envelope of its route.
+func (h *Handler) refuse(w http.ResponseWriter, r *http.Request, normalized string, err error) {
+	c := h.newCall(w, r)
+	route := inferenceRouteOf(h.routeOf(normalized))
+	switch {
+	case route != nil:
+		c.op.name, c.envelope = route.name, route.envelope
+		if errors.Is(err, errMethodNotAllowed) {
+			w.Header().Set("Allow", http.MethodPost)
+		}
+	case h.below(normalized) && errors.Is(err, errMethodNotAllowed):
+		_ = c.match() // sets Allow
+	}
+	c.note("operation", c.op.name)
+	status := c.render(answer{}, err)
+	switch {
+	case route != nil && h.Inference != nil:
+		h.metrics.resolved(c.op.name, "refused", c.start)
+	case h.below(normalized):
+		h.metrics.request(c.op.name, status, time.Since(c.start))
+	}
+}
+
+// stripUpgrade removes the wish to switch to another protocol than WebSocket, which
+// would be a tunnel to the gateway that nobody looks into. A request for a WebSocket is
+// a GET (RFC 6455, section 4.1).
+func stripUpgrade(r *http.Request) {
+	asked := r.Header["Upgrade"]
+	if len(asked) == 0 {
+		return
+	}
+	const webSocket = "websocket"
+	if r.Method == http.MethodGet && httpguts.HeaderValuesContainsToken(asked, webSocket) {
+		r.Header["Upgrade"] = []string{webSocket} // and nothing beside it
+		return
+	}
+	r.Header.Del("Upgrade")
+	r.Header.Del("Http2-Settings")
+	var kept []string
+	for _, value := range r.Header["Connection"] {
+		for option := range strings.SplitSeq(value, ",") {
+			switch option = strings.TrimSpace(option); strings.ToLower(option) {
+			case "", "upgrade", "http2-settings":
+			default:
+				kept = append(kept, option)
+			}
+		}
+	}
+	r.Header.Del("Connection")
+	if kept != nil {
+		r.Header.Set("Connection", strings.Join(kept, ", "))
+	}
+}
