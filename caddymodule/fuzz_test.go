@@ -5,9 +5,11 @@ import (
 	"net/http"
 	"net/http/httptest"
 	"net/url"
-	gopath "path"
+	"regexp"
+	"strconv"
 	"strings"
 	"testing"
+	"unicode"
 	"unicode/utf8"
 
 	"github.com/caddyserver/caddy/v2/modules/caddyhttp"
@@ -65,17 +67,39 @@ func FuzzAuthorization(f *testing.F) {
 	})
 }
 
-// Whatever the path, what is ours is never passed on and what is not always
-// is; a slug is stored only when it follows the pattern.
+// readFully decodes percent-encoding, one round after another.
+func readFully(p string) string {
+	escape := regexp.MustCompile("%[0-9A-Fa-f]{2}")
+	for {
+		decoded := escape.ReplaceAllStringFunc(p, func(e string) string {
+			c, _ := strconv.ParseUint(e[1:], 16, 8)
+			return string([]byte{byte(c)})
+		})
+		if decoded == p {
+			return p
+		}
+		p = decoded
+	}
+}
+
+// The method and the path of a request decide who answers it: we, if a gateway could
+// read it as ours; nobody, if it could read it as another request; and else the
+// gateway. A slug is stored only when it follows the pattern.
 func FuzzPath(f *testing.F) {
 	h := fuzzHandler(f)
 	for _, seed := range []string{
 		"/", "/v1/presets", "/v1/presets/a/responses", "/v1/presets/a%2Fb/responses", "/v1/presets/%ff/responses", "/v1//presets/a",
 		"/v1/x/../workspaces", "/v1/presetsx", "/v1/presets/%2e%2e/responses", "/v1%2fpresets", "/v1/workspaces/%00",
 		"/v1/presets%00", "/v1/presets%c0%afa", "/v1%5cpresets", "/v1;x/presets;y/a", "/v1/presets%252fa", "/v1/x;/..;/presets", "/v1/%",
+		"/v1/presets%252fx;%25zz", "/%2525252e./a", "/x%0a", "/caf%E9", "/v1/presets%ff", "/v1;%2fx/presets", "/%25%32%66v1/presets", "/a%3f/../b", "/v1%3fx/presets",
 	} {
 		f.Add("POST", seed)
 	}
+	for _, method := range []string{"CONNECT", "TRACE", "post", "M-SEARCH", ""} {
+		f.Add(method, "/v1/models")
+	}
+	plainMethod := regexp.MustCompile("^[A-Z0-9!#$%&'*+.^_`|~-]+$")
+	dots := regexp.MustCompile(`(^|/)\.\.?([/;?#]|$)`)
 	f.Fuzz(func(t *testing.T, method, path string) {
 		target, err := url.ParseRequestURI(path)
 		if err != nil || !strings.HasPrefix(path, "/") || target.Host != "" {
@@ -85,27 +109,36 @@ func FuzzPath(f *testing.F) {
 		r.Method, r.URL = method, target
 		r.Header.Set("Authorization", "Bearer "+managementSecret)
 		w, passed := serve(t, h, r)
-		ours := false
-		for _, root := range []string{"/v1/presets", "/v1/workspaces"} {
-			ours = ours || target.Path == root || strings.HasPrefix(target.Path, root+"/")
+
+		read := readFully(target.Path)
+		if got := decodeFully(target.Path); got != read {
+			t.Errorf("%q is decoded to %q, want %q", path, got, read)
 		}
-		if ours && passed {
-			t.Errorf("%q was passed on", path)
-		}
-		text := utf8.ValidString(target.Path) && !strings.Contains(target.Path, "\x00")
-		if !ours && !passed && text && !strings.ContainsAny(target.Path, `.;\%`) && !strings.Contains(target.Path, "//") {
-			t.Errorf("%q was not passed on", path)
-		}
-		if read := gopath.Clean(strings.ReplaceAll(target.Path, `\`, "/")); passed && (!text || !strings.Contains(read, "%") && strings.HasPrefix(read+"/", "/v1/presets/")) {
-			t.Errorf("%q was passed on, which a gateway may read as ours", path)
-		}
-		if !ours && !passed && w.Code != http.StatusNotFound {
-			t.Errorf("%q, which is not ours, got %d", path, w.Code)
+		hostile := strings.ContainsFunc(read, unicode.IsControl) || strings.Contains(read, `\`) || dots.MatchString(read)
+		segments := strings.FieldsFunc(strings.ToValidUTF8(read, ""), func(c rune) bool { return c == '/' })
+		ours := len(segments) > 1 && segments[0] == "v1" && (segments[1] == "presets" || segments[1] == "workspaces")
+		switch {
+		case method == "CONNECT", method == "TRACE", !plainMethod.MatchString(method):
+			if w.Code != http.StatusMethodNotAllowed {
+				t.Errorf("%q %q got %d, want 405", method, path, w.Code)
+			}
+		case hostile:
+			if w.Code != http.StatusBadRequest {
+				t.Errorf("%q %q got %d, want 400", method, path, w.Code)
+			}
+		case ours:
+			if passed {
+				t.Errorf("%q was passed on, which a gateway may read as ours", path)
+			}
+		case !strings.ContainsAny(read, ";?#") && utf8.ValidString(read):
+			if !passed {
+				t.Errorf("%q was not passed on but got %d", path, w.Code)
+			}
 		}
 		if w.Code == http.StatusInternalServerError {
 			t.Errorf("%s %q gives %s", method, path, w.Body)
 		}
-		if rest, ok := strings.CutPrefix(target.Path, "/v1/presets/"); ok && w.Code == http.StatusOK {
+		if rest, ok := strings.CutPrefix(target.Path, "/v1/presets/"); ok && !passed && w.Code == http.StatusOK {
 			if slug := strings.TrimSuffix(rest, "/responses"); domain.CheckPresetSlug(slug) != nil {
 				t.Errorf("%q made a preset under the slug %q", path, slug)
 			}

@@ -104,25 +104,26 @@ func TestHostileRequests(t *testing.T) {
 		}
 	}
 
-	// Targets: what a gateway could read as ours is ours, and is no such thing.
+	// Targets. What a gateway could read as ours is ours, and is no such thing.
 	for target, want := range map[string][]int{
-		"/v1/presets/%2F": {400}, "/v1/presets/p%2F..": {400}, "/v1/presets%2fp": {404}, "/v1/x/..%2fpresets/p": {404}, "/v1/presets%252fp": {404},
-		"/v1/%2e%2e/v1/presets/p": {404}, "/v1/x/%2e%2e/presets/p": {404}, "/v1/%252e%252e/v1/presets/p": {404},
-		"//v1/presets/p": {404}, "/v1//presets/p": {404}, "/./v1/presets/p": {404}, "/../../v1/presets/p": {404},
-		"/v1/presets/../presets/p": {404}, "/v1/presets/../models": {404}, "/v1/presets/p/../../../etc/passwd": {404},
-		"/v1/presets/p%00": {400}, "/v1/presets%00": {404}, "/v1/models%00": {404}, "/v1/presets/\x00": {400, end}, "/v1/presets/\x7f": {400, end},
-		"/v1/presets/%c0%af": {400}, "/v1/presets%c0%afp": {404}, "/v1/%c0%ae%c0%ae/v1/presets/p": {404}, "/v1/%c1%b0resets/p": {404}, "/elsewhere/%ff": {404}, "/v1/presets/\xc0\xaf": {400},
-		`/v1\presets\p`: {404}, `/v1/x\..\presets/p`: {404}, "/v1;a/presets/p": {404}, "/v1/presets;a/p": {404}, "/v1/x/..;/presets/p": {404}, "/v1/presets/p;a": {400},
+		"/v1/presets/%2F": {400}, "/v1/presets/p%2F..": {400}, "/v1/presets%2fp": {404}, "/v1/presets%252fp": {404}, "/v1/presets%252fx;%25zz": {404},
+		"//v1/presets/p": {404}, "/v1//presets/p": {404}, "/v1;a/presets/p": {404}, "/v1/presets;a/p": {404}, "/v1/presets/p;a": {400}, "/v1/presets%ff/p": {404}, "/v1;%2f/presets/p": {400},
+		"/v1/x/..%2fpresets/p": {400}, "/v1/%2e%2e/v1/presets/p": {400}, "/v1/x/%2e%2e/presets/p": {400}, "/v1/%252e%252e/v1/presets/p": {400}, "/v1/x/..;/presets/p": {400},
+		"/./v1/presets/p": {400}, "/../../v1/presets/p": {400}, "/v1/presets/../presets/p": {400}, "/v1/presets/../models": {400}, "/v1/presets/p/../../../etc/passwd": {400},
+		"/v1/presets/p%00": {400}, "/v1/presets%00": {400}, "/v1/models%00": {400}, "/v1/presets/\x00": {400, end}, "/v1/presets/\x7f": {400, end},
+		"/v1/presets/%c0%af": {400}, "/v1/presets%c0%afp": {400}, "/v1/%c0%ae%c0%ae/v1/presets/p": {400}, "/v1/%c1%b0resets/p": {400}, "/elsewhere/%ff": {202}, "/v1/presets/\xc0\xaf": {400},
+		`/v1\presets\p`: {400}, `/v1/x\..\presets/p`: {400},
 		"/v1/presets/p#x": {400}, "/v1/presets/p?#": {200}, "/v1/presets/p x": {400, end}, "/v1/presets/%zz": {400, end}, "/v1/presets/p%": {400, end},
 		"v1/presets/p": {400, end}, "": {400, end}, "/v1/presets/p" + long: {431, end},
 		"http://other/v1/presets/p": {200}, "http://u:p@other/v1/presets/p": {200}, "http:///v1/presets/p": {200}, "ftp://x/v1//presets/p": {404},
-		"http://other/v1/other": {202}, "/V1/PRESETS/p": {202}, "*": {202}, "x:80": {400}, // none of ours
+		"http://other/v1/other": {202}, "/V1/PRESETS/p": {202}, "*": {202}, "x:80": {400}, "x:%2fv1/presets/p": {400},
 	} {
 		try("target "+target, "GET "+target+" HTTP/1.1\r\nHost: x\r\n"+bearer(managementSecret)+"\r\n\r\n", want...)
 	}
 
 	for method, wants := range map[string][4]int{ // on a path of ours, on another, on * and on a host
-		"CONNECT": {405, 202, 202, 202}, "TRACE": {405, 202, 202, 400}, "OPTIONS": {405, 202, 200, 400}, "HEAD": {200, 202, 202, 400}, "BREW": {405, 202, 202, 400}, "get": {405, 202, 202, 400},
+		"CONNECT": {405, 405, 405, 405}, "TRACE": {405, 405, 405, 405}, "OPTIONS": {405, 202, 200, 400}, "HEAD": {200, 202, 202, 400}, "BREW": {405, 202, 202, 400},
+		"get": {405, 405, 405, 405}, "Get": {405, 405, 405, 405}, "connect": {405, 405, 405, 405}, "BREw": {405, 405, 405, 405}, "M-SEARCH": {405, 202, 202, 400}, "B2": {405, 202, 202, 400},
 		strings.Repeat("A", 40): {405, 405, 405, 405}, "G\x00T": {400, 400, 400, 400}, "G(T": {400, 400, 400, 400}, "": {400, 400, 400, 400},
 	} {
 		for i, target := range []string{"/v1/presets/p", "/v1/other", "*", "x:80"} {

