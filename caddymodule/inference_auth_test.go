@@ -232,7 +232,7 @@ func TestKeysWithSomethingAroundThem(t *testing.T) {
 		}
 		for _, secret := range []string{live, inferenceSecret} {
 			for _, header := range []string{basic("", secret), basic("ann", secret), basic(secret, ""), basic("", "\""+secret+"\"")} {
-				s.withholdsBasic(t, header)
+				s.stripsBasic(t, header)
 			}
 			// With letters that base64url does not have, and with padding.
 			credentials := "a??>>>nn:" + secret
@@ -246,8 +246,8 @@ func TestKeysWithSomethingAroundThem(t *testing.T) {
 			bare := strings.TrimRight(text, "=")
 			url := strings.NewReplacer("+", "-", "/", "_").Replace(text)
 			for _, value := range []string{"Basic " + bare, "Basic " + url, "basic " + strings.TrimRight(url, "="), "Basic\t" + text, "Basic \t " + bare, "Basic " + text + ",", `"Basic ` + text + `"`, "Basic, " + bare, "Bearer x, Basic " + text} {
-				s.withholdsBasic(t, "Authorization: "+value)
-				s.withholdsBasic(t, "X-Api-Key: "+value)
+				s.stripsBasic(t, "Authorization: "+value)
+				s.stripsBasic(t, "X-Api-Key: "+value)
 			}
 		}
 		s.upstream.all()
@@ -278,8 +278,8 @@ func TestKeysWithSomethingAroundThem(t *testing.T) {
 	}
 }
 
-// withholdsBasic sends a header with Basic credentials that hold a key of ours.
-func (s *server) withholdsBasic(t *testing.T, header string) {
+// stripsBasic sends a header with Basic credentials that hold a key of ours.
+func (s *server) stripsBasic(t *testing.T, header string) {
 	t.Helper()
 	for _, path := range []string{chatPath, "/v1/embeddings"} {
 		exchange(t, s.address, post(path, `{"model":"m"}`, header))
@@ -297,7 +297,7 @@ func TestConfiguredKeysWithPunctuation(t *testing.T) {
 	for _, secret := range []string{"c2VjcmV0IG9mIHRoZSB0ZXN0cw==", "=starts-with-an-equals-sign", "a,comma;and\"quotes'and\\more", "--a-secret-of-the-tests--=", "a:secret:with:colons", ":between-two-colons:"} {
 		s := start(t, "inference_key sha256:"+sha256Of(secret)+"\ninference {\nkeys optional\n}")
 		for _, text := range []string{secret, secret + ":", "ann:" + secret, secret + ":x", "a:n:n:" + secret, secret + ":x:y", `ann:"` + secret + `"`} {
-			s.withholdsBasic(t, "Authorization: Basic "+base64.StdEncoding.EncodeToString([]byte(text)))
+			s.stripsBasic(t, "Authorization: Basic "+base64.StdEncoding.EncodeToString([]byte(text)))
 		}
 		for i, header := range []string{"Authorization: Bearer " + secret, "Authorization: " + secret, "X-Api-Key: " + secret, "X-Api-Key: '" + secret + "'", `Authorization: Bearer "` + secret + `",`} {
 			if i > 2 && !strings.HasSuffix(secret, "==") {

@@ -280,7 +280,7 @@ func seekCanaries(t *testing.T, encrypted bool) {
 	control := birds.add("control")
 	control.control = true
 	send(http.MethodGet, "/v1/presets/a", "", "X-Canary", control.text)
-	send(http.MethodPost, "/v1/embeddings", "{}", "X-Canary", control.text) // at DEBUG, what goes to a gateway
+	send(http.MethodPost, "/v1/embeddings", "{}", append(bearer("inference env"), "X-Canary", control.text)...) // at DEBUG, what goes to a gateway
 	for _, status := range []int{200, 201, 400, 401, 403, 404, 405, 409, 412, 413, 415, 422, 502} {
 		if counts[status] == 0 {
 			t.Errorf("no answer was a %d: %v", status, counts)
