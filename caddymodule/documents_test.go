@@ -222,10 +222,10 @@ func leaksNoKey(t *testing.T, adapted []byte, access, up bool) {
 							t.Errorf("%s, a key in %s: the answer is %s %v, %v", path, place.name, body, answer.Header, err)
 						}
 						sent++
-						switch {
-						case answer.StatusCode == http.StatusBadGateway:
+						switch answer.StatusCode {
+						case http.StatusBadGateway:
 							failed++
-						case answer.StatusCode == http.StatusAccepted:
+						case http.StatusAccepted:
 							passed++
 						}
 					}

@@ -273,7 +273,7 @@ func TestLyingLengths(t *testing.T) {
 
 // 100-continue: asked for, the body is asked for; nobody else's is.
 func TestExpectContinue(t *testing.T) {
-	s := start(t, inferring())
+	s := start(t, inferring("keys required"))
 	s.preset("writer", writer)
 	for _, path := range inferencePaths {
 		for _, tc := range []struct {

@@ -292,7 +292,7 @@ func TestOwnKeysOverHTTP3(t *testing.T) {
 	if err := s.load(s.siteWithTLS(inferring("keys required")) + other); err != nil {
 		t.Fatal(err)
 	}
-	transport := &http3.Transport{TLSClientConfig: &tls.Config{InsecureSkipVerify: true, ServerName: "example.com"}} //nolint:gosec // of the tests
+	transport := &http3.Transport{TLSClientConfig: &tls.Config{InsecureSkipVerify: true, ServerName: "example.com"}}
 	defer transport.Close()
 	ask := func(path string, headers ...string) (int, error) {
 		request, err := http.NewRequestWithContext(context.Background(), "POST", "https://127.0.0.1:"+port+path, strings.NewReader(`{"model":"m"}`))

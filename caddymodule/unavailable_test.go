@@ -48,7 +48,7 @@ func damage(t *testing.T, folder string) (undo func()) {
 // TestDamagedStore is the trouble of what needs the store and of nothing else, until
 // the folder is whole again.
 func TestDamagedStore(t *testing.T) {
-	const block = standard + "\ninference"
+	const block = standard + "\ninference {\nkeys required\n}" // other routes need no store
 	s := start(t, block)
 	s.manage("POST", "/v1/presets/p/chat/completions", `{"model":"acme/large","messages":[]}`).want(t, 200)
 	issued := s.issue(`{"kind":"inference"}`).secret
