@@ -225,7 +225,7 @@ func TestSlowInferenceBodies(t *testing.T) {
 
 // Bodies that are not what they were said to be.
 func TestLyingLengths(t *testing.T) {
-	s := start(t, inferring("max_body_size 1MB"))
+	s := start(t, inferring("keys required", "max_body_size 1MB"))
 	s.preset("writer", writer)
 	head := func(path, framing string) string {
 		return "POST " + path + " HTTP/1.1\r\nHost: x\r\n" + bearer(inferenceSecret) + "\r\n" + framing + "\r\n\r\n"
@@ -273,7 +273,7 @@ func TestLyingLengths(t *testing.T) {
 
 // 100-continue: asked for, the body is asked for; nobody else's is.
 func TestExpectContinue(t *testing.T) {
-	s := start(t, inferring("keys required"))
+	s := start(t, inferring())
 	s.preset("writer", writer)
 	for _, path := range inferencePaths {
 		for _, tc := range []struct {
