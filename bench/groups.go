@@ -22,10 +22,11 @@ const (
 	peer        = "peer"
 	etcdEngine  = "etcd"
 	growth      = "growth"
+	waiting     = "waiting"
 	connections = "connections"
 )
 
-var groupNames = []string{reads, gateway, writes, peer, etcdEngine, growth, connections}
+var groupNames = []string{reads, gateway, writes, peer, etcdEngine, growth, waiting, connections}
 
 // The work that is measured.
 const (
@@ -73,6 +74,8 @@ func (b *bench) measureGroup(group string, ours *ours, stock *stock) error {
 		return b.measureEtcd()
 	case growth:
 		return b.measureGrowth(stock)
+	case waiting:
+		return b.measureWaiting(ours, stock)
 	default:
 		return b.measureConnections(ours, stock)
 	}

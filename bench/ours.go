@@ -18,7 +18,7 @@ import (
 type ours struct {
 	*server
 	store
-	address               string
+	address, admin        string
 	management, inference string // keys
 	serial                *atomic.Uint64
 }
@@ -31,8 +31,7 @@ func (b *bench) startOurs(s store) (*ours, error) {
 	if err != nil {
 		return nil, err
 	}
-	o.address = addresses[0]
-	admin := addresses[1]
+	o.address, o.admin = addresses[0], addresses[1]
 	binary, change := b.presets, func(text string) (string, error) { return text, nil }
 	if s.cluster != nil {
 		binary, change = s.cluster.caddy, s.cluster.storage
@@ -41,13 +40,13 @@ func (b *bench) startOurs(s store) (*ours, error) {
 	if err != nil {
 		return nil, err
 	}
-	env := append(listenOn(o.address), "CADDY_ADMIN="+admin, "PRESETS_DATA="+s.folder, "PRESETS_UPSTREAM="+b.upstream)
+	env := append(listenOn(o.address), "CADDY_ADMIN="+o.admin, "PRESETS_DATA="+s.folder, "PRESETS_UPSTREAM="+b.upstream)
 	refused := newRequest(o.address, http.MethodGet, "/v1/workspaces/default", "nobody", "", http.StatusUnauthorized, nil)
 	if o.server, err = b.start(b.command(binary, "run", "--config", file, "--adapter", "caddyfile"), env, refused); err != nil {
 		return nil, err
 	}
 	for kind, key := range map[string]*string{"management": &o.management, "inference": &o.inference} {
-		out, err := b.command(binary, "presets", "key", "create", "--kind", kind, "--address", admin).Output()
+		out, err := b.command(binary, "presets", "key", "create", "--kind", kind, "--address", o.admin).Output()
 		if err != nil {
 			return nil, o.failed(fmt.Errorf("creating a key: %w", err))
 		}

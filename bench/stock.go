@@ -13,6 +13,7 @@ type stock struct {
 	*server
 	proxy   string // address of the shipped configuration less all that is ours
 	respond string // address of a site that responds with bytes
+	admin   string // address of its admin endpoint
 	bytes   []byte
 }
 
@@ -25,7 +26,7 @@ func (b *bench) startStock(respond []byte) (*stock, error) {
 	if err != nil {
 		return nil, err
 	}
-	s := &stock{proxy: addresses[0], respond: addresses[1], bytes: respond}
+	s := &stock{proxy: addresses[0], respond: addresses[1], admin: addresses[2], bytes: respond}
 	file, err := b.caddyfile(func(text string) (string, error) {
 		text, err := withoutOurs(text)
 		return text + fmt.Sprintf("\nhttp://%s {\n\tbind 127.0.0.1\n\theader Content-Type application/json\n\trespond `%s`\n}\n", s.respond, respond), err
@@ -33,7 +34,7 @@ func (b *bench) startStock(respond []byte) (*stock, error) {
 	if err != nil {
 		return nil, err
 	}
-	env := append(listenOn(s.proxy), "CADDY_ADMIN="+addresses[2], "PRESETS_UPSTREAM="+b.upstream)
+	env := append(listenOn(s.proxy), "CADDY_ADMIN="+s.admin, "PRESETS_UPSTREAM="+b.upstream)
 	s.server, err = b.start(b.command(b.stock, "run", "--config", file, "--adapter", "caddyfile"), env, s.get())
 	return s, err
 }

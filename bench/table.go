@@ -104,6 +104,10 @@ func (b *bench) judge() {
 	row("create of an equal record, to PocketBase", "×", atLeast(8), often(peer, postWorkspaceWork, pocketCreateWork))
 	row("get of an equal record, to PocketBase", "×", atLeast(10), often(peer, getWork, pocketGetWork))
 
+	body := fmt.Sprintf("held for a request of %d KiB that waits for its answer", waitingSize>>10)
+	row(body+", above stock Caddy, no preset", "KiB", atMost(8), difference(b.noted(waitingInfer), b.noted(waitingProxy)))
+	row("… preset", "KiB", atMost(8), difference(b.noted(waitingResolve), b.noted(waitingProxy)))
+
 	b.judgeEtcd(row, often)
 	b.judgeGrowth(row)
 }

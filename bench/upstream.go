@@ -96,6 +96,9 @@ func answerAll(conn io.ReadWriter) error {
 			return fmt.Errorf("%d bytes after a request", read-head-size)
 		}
 		answer := usual
+		if bytes.Contains(buffer[:head], []byte(keepWaiting)) {
+			return answerWaiting(conn)
+		}
 		if bytes.Contains(buffer[:head], []byte(echo)) {
 			answer = jsonAnswer(buffer[head:read])
 		}

@@ -41,6 +41,7 @@ func parseCaddyfile(h httpcaddyfile.Helper) (caddyhttp.MiddlewareHandler, error)
 //			drop_fields   <field>...
 //			list_models   on|off
 //			max_body_size <size>
+//			max_memory    <size>
 //			cache_size    <size>
 //			other_routes  pass|refuse
 //		}
@@ -166,6 +167,8 @@ func (i *Inference) unmarshalSubdirective(d *caddyfile.Dispenser, name string) (
 		i.ListModels = value == "on"
 	case "max_body_size":
 		return unmarshalSize(d, place, &i.MaxBodySize)
+	case "max_memory":
+		return unmarshalSize(d, place, &i.MaxMemory)
 	case "cache_size":
 		return unmarshalSize(d, place, &i.CacheSize)
 	case "other_routes":

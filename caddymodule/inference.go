@@ -1,9 +1,7 @@
 package caddymodule
 
 import (
-	"bytes"
 	"fmt"
-	"io"
 	"net/http"
 	"regexp"
 	"slices"
@@ -47,6 +45,13 @@ type Inference struct {
 	// refused. It is read into memory. On the routes where presets are not
 	// resolved, larger ones pass. Default: 33554432 (32 MiB)
 	MaxBodySize int64 `json:"max_body_size,omitempty"`
+
+	// How much memory bodies of inference requests may take at once, in bytes, in the
+	// whole process: those of all handlers count. A request beyond it is refused with
+	// 503 at once. A body counts, packed and unpacked, until the gateway has read it.
+	// At least twice max_body_size and 2 MiB. Default: 134217728 (128 MiB), or four
+	// times max_body_size if that is more
+	MaxMemory int64 `json:"max_memory,omitempty"`
 
 	// How much memory to use for presets that were resolved by this handler, in
 	// bytes. Default: 67108864 (64 MiB)
@@ -102,6 +107,9 @@ func (i *Inference) provision(store domain.Store) error {
 	if i.MaxBodySize < 0 || i.CacheSize < 0 {
 		return fmt.Errorf("max_body_size and cache_size must be positive, got %d and %d", i.MaxBodySize, i.CacheSize)
 	}
+	if err := i.provisionMemory(); err != nil {
+		return err
+	}
 	var err error
 	i.resolver, err = domain.NewResolver(store, domain.ResolverConfig{CacheSize: i.CacheSize, DropFields: i.DropFields})
 	return err
@@ -136,17 +144,18 @@ func checkDropField(field string) error {
 // inferenceCall is one inference request.
 type inferenceCall struct {
 	call
-	sent   credentials // which are no longer in its headers, where they are ours
-	path   string      // normalized, below the base path; or nothing
-	route  *inferenceRoute
-	dryRun bool
+	credentials credentials // as they were sent; keys of ours are no longer in the headers
+	path        string      // normalized, below the base path; or nothing
+	route       *inferenceRoute
+	dryRun      bool
+	held        *heldBody // call.body only tells that it was read
 }
 
 // infer is the path of a request that is not ours to answer: authenticate,
 // read, resolve, and let the gateway answer. r no longer has keys of ours; sent
 // has the credentials that came with it.
 func (h *Handler) infer(w http.ResponseWriter, r *http.Request, normalized string, sent credentials, next caddyhttp.Handler) error {
-	c := &inferenceCall{call: h.newCall(w, r), sent: sent, path: h.routeOf(normalized)}
+	c := &inferenceCall{call: h.newCall(w, r), credentials: sent, path: h.routeOf(normalized)}
 	if c.notes != nil {
 		c.notes.rest = true
 	}
@@ -169,7 +178,12 @@ func (h *Handler) infer(w http.ResponseWriter, r *http.Request, normalized strin
 
 // pass lets the gateway answer what is no business of ours but for its key, unless
 // other routes are refused.
-func (c *inferenceCall) pass(next caddyhttp.Handler) error {
+func (c *inferenceCall) pass(next caddyhttp.Handler) (err error) {
+	defer func() {
+		if c.held != nil {
+			c.held.end(c.r.Context(), err)
+		}
+	}()
 	switch c.h.Inference.Keys {
 	case keysEverywhere:
 		if err := c.authenticateInference(); err != nil {
@@ -180,6 +194,7 @@ func (c *inferenceCall) pass(next caddyhttp.Handler) error {
 		c.identifyCaller()
 	}
 	if err := c.refuseReference(); err != nil {
+		c.held.release() // the answer may take its time
 		c.note("operation", c.op.name)
 		c.h.metrics.resolved(c.op.name, "refused", c.start)
 		c.render(answer{}, err)
@@ -201,14 +216,31 @@ func (h *Handler) routeOf(normalized string) string {
 	return below[1:]
 }
 
-func (c *inferenceCall) serve(next caddyhttp.Handler) error {
+// serve holds no reference to the body while the gateway answers.
+func (c *inferenceCall) serve(next caddyhttp.Handler) (err error) {
+	c.holdBody()
+	defer func() { c.held.end(c.r.Context(), err) }()
+	if c.prepare() {
+		return nil
+	}
+	return next.ServeHTTP(c.w, c.r)
+}
+
+// holdBody prepares to read a body. The caller ends what is held.
+func (c *inferenceCall) holdBody() {
+	c.held = &heldBody{reservation: reservation{limit: c.h.Inference.MaxMemory}}
+}
+
+// prepare makes the request what goes upstream, or answers it, which it reports.
+func (c *inferenceCall) prepare() (answered bool) {
 	c.op.name, c.envelope = c.route.name, c.route.envelope
 	c.note("operation", c.op.name)
 	resolution, err := c.resolve()
 	if err != nil {
+		c.held.release() // the answer may take its time
 		c.h.metrics.resolved(c.op.name, "refused", c.start)
 		c.render(answer{}, err)
-		return nil
+		return true
 	}
 	result := "passed"
 	if resolution.Preset != "" {
@@ -217,9 +249,8 @@ func (c *inferenceCall) serve(next caddyhttp.Handler) error {
 	c.h.metrics.resolved(c.op.name, result, c.start)
 	if c.dryRun {
 		c.render(c.describe(resolution))
-		return nil
 	}
-	return next.ServeHTTP(c.w, c.r)
+	return c.dryRun
 }
 
 // resolve makes the request what goes upstream.
@@ -231,53 +262,45 @@ func (c *inferenceCall) resolve() (domain.Resolution, error) {
 	if err := c.authenticateInference(); err != nil {
 		return none, err
 	}
-	sent, err := c.read(c.h.Inference.MaxBodySize)
-	if err != nil {
+	body := c.held
+	var err error
+	if body.sent, err = c.read(c.h.Inference.MaxBodySize, &body.reservation); err != nil {
 		return none, err
 	}
-	c.body = sent // it was read
-	body, plain, err := c.decoded(sent)
-	if err != nil {
+	c.body = wholeBody
+	var text []byte
+	if text, body.unpacked, err = c.decoded(body.sent); err != nil {
 		return none, err
 	}
 	resolution, err := c.h.Inference.resolver.Resolve(c.r.Context(), c.who, domain.Request{
-		Dialect: c.route.dialect, Takes: c.route.takes, Body: body, Opaque: body == nil && len(sent) > 0,
-		SessionID: c.r.Header.Get(sessionHeader), Charset: charsetOf(c.r.Header),
+		Dialect: c.route.dialect, Takes: c.route.takes, Body: text, Opaque: text == nil && len(body.sent) > 0,
+		SessionID: c.r.Header.Get(sessionHeader), Charset: charsetOf(c.r.Header), Memory: body,
 	})
 	if err != nil {
 		return none, err
 	}
 	c.noteSession(resolution.SessionID)
 	if resolution.Preset == "" {
-		resolution.Body = sent
-		c.r.Body = replay(sent, c.r.Body)
+		if body.unpacked {
+			body.sub(int64(cap(text)))
+		}
+		resolution.Body = body.sent
+		body.replay(resolution.Body, c.r.Body)
+		c.r.Body = body
 		return resolution, nil
 	}
+	body.sub(int64(cap(text))) // the merged body is left
 	c.noteResolution(resolution)
-	if !plain {
+	if body.unpacked {
 		c.r.Header.Del("Content-Encoding")
 	}
-	c.r.Body = replay(resolution.Body, c.r.Body)
+	body.replay(resolution.Body, c.r.Body)
+	c.r.Body = body
 	c.r.ContentLength = int64(len(resolution.Body))
 	c.r.TransferEncoding, c.r.Trailer = nil, nil // with trailers it would be chunked
 	c.r.Header.Set("Content-Length", strconv.Itoa(len(resolution.Body)))
 	return resolution, nil
 }
-
-// replayed is a body that has been read, again. It offers no more than the body
-// did: how it is read decides what it looks like upstream.
-type replayed struct {
-	text bytes.Reader
-	io.Closer
-}
-
-func replay(text []byte, body io.Closer) *replayed {
-	r := &replayed{Closer: body}
-	r.text.Reset(text)
-	return r
-}
-
-func (r *replayed) Read(p []byte) (int, error) { return r.text.Read(p) }
 
 // noteSession makes the session of the body, which wins over the header's, the
 // one that load balancers go by. What cannot be in a header stays in the body.
@@ -291,12 +314,14 @@ func (c *inferenceCall) noteSession(id string) {
 }
 
 func (c *inferenceCall) noteResolution(resolution domain.Resolution) {
-	version := strconv.Itoa(resolution.Version)
-	c.note("slug", resolution.Preset)
-	c.note("version", version)
+	// The resolution's slug may be a part of a model's name of many MiB, which a note
+	// would keep in memory.
+	named := resolution.Preset + "@" + strconv.Itoa(resolution.Version)
+	c.note("slug", named[:len(resolution.Preset)])
+	c.note("version", named[len(resolution.Preset)+1:])
 	c.note("workspace_id", resolution.WorkspaceID)
 	header := c.w.Header()
-	header.Set("X-Preset", resolution.Preset+"@"+version)
+	header.Set("X-Preset", named)
 	if len(resolution.Dropped) > 0 {
 		header.Set("X-Preset-Dropped", headerList(resolution.Dropped))
 	}

@@ -74,7 +74,7 @@ func (c *inferenceCall) authenticateInference() error {
 	if c.h.Inference.Keys == keysOff && !c.dryRun {
 		return nil
 	}
-	given, err := c.sent.candidates()
+	given, err := c.credentials.candidates()
 	if err != nil {
 		return err
 	}
@@ -96,7 +96,7 @@ func (c *inferenceCall) authenticateInference() error {
 // identifyCaller notes who sent a request that passes without authentication. A
 // credential that would be refused elsewhere is nobody's.
 func (c *inferenceCall) identifyCaller() {
-	if given, err := c.sent.candidates(); err == nil {
+	if given, err := c.credentials.candidates(); err == nil {
 		if who, err := c.caller(slices.DeleteFunc(given, c.h.isForeign)); err == nil && who.MayInfer() == nil {
 			c.become(who)
 		}

@@ -3,35 +3,78 @@ package caddymodule
 import (
 	"bytes"
 	"compress/gzip"
+	"encoding/binary"
 	"errors"
 	"io"
-	"net/http"
 	"strings"
 )
 
 // decoded returns the text of a body that was sent as it is or with gzip, and
-// nil for what cannot be decoded, which is the gateway's to judge. plain reports
-// whether nothing had to be decoded. A text larger than a body may be is an
-// error.
-func (c *inferenceCall) decoded(sent []byte) (body []byte, plain bool, err error) {
+// nil for a body that cannot be decoded, which is the gateway's to judge. unpacked
+// reports whether the text is memory of its own. A text larger than a body may be is
+// an error, and so is one for which there is no memory.
+func (c *inferenceCall) decoded(sent []byte) (text []byte, unpacked bool, err error) {
 	switch codings := strings.Join(c.r.Header.Values("Content-Encoding"), ","); strings.ToLower(codings) {
 	case "", "identity":
-		return sent, true, nil
+		return sent, false, nil
 	case "gzip", "x-gzip":
 	default:
-		return nil, true, nil
+		return nil, false, nil
 	}
-	zipped, err := gzip.NewReader(bytes.NewReader(sent))
-	if err != nil {
-		return nil, true, nil
+	text, err = c.held.unpack(sent, c.h.Inference.MaxBodySize)
+	switch _, refused := errors.AsType[*statusError](err); {
+	case refused:
+		return nil, false, err
+	case err != nil:
+		return nil, false, nil
 	}
-	limit := c.h.Inference.MaxBodySize
-	text, err := io.ReadAll(http.MaxBytesReader(nil, zipped, limit))
-	if _, ok := errors.AsType[*http.MaxBytesError](err); ok {
-		return nil, false, errTooLarge
+	return text, true, nil
+}
+
+// maxRatio is how many times its size gzip may unpack to.
+const maxRatio = 1032
+
+// unpack returns what sent, which is gzip, unpacks to. It reserves memory for just that.
+// A text of more than limit bytes is errTooLarge.
+func (m *reservation) unpack(sent []byte, limit int64) ([]byte, error) {
+	// The end of the last member says how much is in it: of almost all bodies, all.
+	var size int64
+	if len(sent) > 4 {
+		size = int64(binary.LittleEndian.Uint32(sent[len(sent)-4:]))
 	}
-	if err != nil {
-		return nil, true, nil
+	size = min(size, limit, maxRatio*int64(len(sent)))
+	for {
+		zipped, err := gzip.NewReader(bytes.NewReader(sent))
+		if err != nil {
+			return nil, err
+		}
+		text, err := m.alloc(size + 1) // to see the end
+		if err != nil {
+			return nil, err
+		}
+		for err == nil && len(text) < cap(text) {
+			var n int
+			n, err = zipped.Read(text[len(text):cap(text)])
+			text = text[:len(text)+n]
+		}
+		if err == io.EOF && int64(len(text)) <= limit { //nolint:errorlint // never wrapped
+			return text, nil
+		}
+		m.sub(int64(cap(text)))
+		switch {
+		case int64(len(text)) > limit:
+			return nil, errTooLarge
+		case err != nil:
+			return nil, err
+		}
+		// There is more than the end says: it is counted, and then unpacked once more.
+		size = int64(len(text))
+		more, err := io.Copy(io.Discard, io.LimitReader(zipped, limit-size+1))
+		switch size += more; {
+		case size > limit:
+			return nil, errTooLarge
+		case err != nil:
+			return nil, err
+		}
 	}
-	return text, false, nil
 }

@@ -6,6 +6,7 @@ import (
 	"unicode/utf8"
 
 	jsonv2 "github.com/go-json-experiment/json"
+	"github.com/go-json-experiment/json/jsontext"
 
 	"github.com/caddy-presets/caddy-presets/domain"
 )
@@ -25,15 +26,18 @@ func (c *inferenceCall) wantsDryRun() error {
 	return nil
 }
 
-// dryRun is what would have gone upstream.
-type dryRun struct {
-	Method string `json:"method"`
-	// Path is the path with the query.
-	Path    string                 `json:"path"`
-	Body    string                 `json:"body"`
-	Fields  map[string]dryRunField `json:"fields"`
-	Dropped []string               `json:"dropped"`
-}
+// A dry run shows the request, its body as text, and what is told of that.
+type (
+	dryRunRequest struct {
+		Method string `json:"method"`
+		// Path is the path with the query.
+		Path string `json:"path"`
+	}
+	dryRunResult struct {
+		Fields  map[string]dryRunField `json:"fields"`
+		Dropped []string               `json:"dropped"`
+	}
+)
 
 // dryRunField tells where a top-level field of the body comes from. Preset and
 // version are null unless it comes from a preset.
@@ -48,17 +52,52 @@ func (c *inferenceCall) describe(resolution domain.Resolution) (answer, error) {
 	if !utf8.Valid(resolution.Body) {
 		return answer{}, domain.InvalidAt("", "is not UTF-8, which an answer in JSON cannot hold")
 	}
-	out := dryRun{
-		Method: c.r.Method, Path: c.r.URL.RequestURI(), Body: string(resolution.Body),
-		Fields: make(map[string]dryRunField), Dropped: append([]string{}, resolution.Dropped...),
+	fields, err := resolution.Fields()
+	if err != nil {
+		return answer{}, err
 	}
-	for _, field := range resolution.Fields() {
+	result := dryRunResult{make(map[string]dryRunField), append([]string{}, resolution.Dropped...)}
+	for _, field := range fields {
 		origin := dryRunField{From: field.From}
 		if field.From == domain.FromPreset {
 			origin.Preset, origin.Version = &resolution.Preset, &resolution.Version
 		}
-		out.Fields[field.Name] = origin
+		result.Fields[field.Name] = origin
 	}
-	data, err := jsonv2.Marshal(out, jsonv2.Deterministic(true))
-	return object(http.StatusOK, data, ""), err // it is no state of anything, so it has no tag
+	before, err := jsonv2.Marshal(dryRunRequest{c.r.Method, c.r.URL.RequestURI()})
+	if err != nil {
+		return answer{}, err
+	}
+	after, err := jsonv2.Marshal(result, jsonv2.Deterministic(true))
+	if err != nil {
+		return answer{}, err
+	}
+	// The body may be large: its text is written once, to where it is sent from.
+	const begin, body, end = `{"data":`, `,"body":`, `}`
+	data, err := c.held.alloc(int64(len(begin) + len(before) + len(body) + quotedSize(resolution.Body) + len(after) + len(end)))
+	if err != nil {
+		return answer{}, err
+	}
+	data = append(append(append(data, begin...), before[:len(before)-1]...), body...)
+	if data, err = jsontext.AppendQuote(data, resolution.Body); err != nil {
+		return answer{}, err
+	}
+	data = append(append(append(data, ','), after[1:]...), end...)
+	return answer{status: http.StatusOK, body: data}, nil // it is no state of anything, so it has no tag
+}
+
+// quotedSize returns how many bytes text has as a JSON string.
+func quotedSize(text []byte) int {
+	size := len(`""`) + len(text)
+	for _, b := range text {
+		switch b {
+		case '"', '\\', '\b', '\f', '\n', '\r', '\t':
+			size++
+		default:
+			if b < ' ' {
+				size += len(`\u001f`) - 1
+			}
+		}
+	}
+	return size
 }

@@ -1,7 +1,7 @@
 package caddymodule
 
 import (
-	"bytes"
+	"errors"
 	"io"
 	"net/http"
 	"strings"
@@ -56,13 +56,19 @@ func (c *inferenceCall) refuseReference() error {
 		return nil
 	}
 	c.op.name, c.envelope = otherRoute, envelopeOf(c.path)
+	c.holdBody()
 	sent, err := c.peek()
 	if err != nil {
 		return err
 	}
-	body, _, err := c.decoded(sent)
-	if err != nil {
+	body, unpacked, err := c.decoded(sent)
+	switch {
+	case errors.Is(err, errNoMemory):
+		return err
+	case err != nil:
 		return nil //nolint:nilerror // it is too large to look into
+	case unpacked:
+		defer c.held.sub(int64(cap(body)))
 	}
 	if place := domain.FindReference(body); place != "" {
 		return domain.InvalidAt(place, "must not refer to a preset: presets work in POST "+c.h.routesWithPresets())
@@ -125,19 +131,19 @@ func (c *inferenceCall) peek() ([]byte, error) {
 	beginning.Body = readCloser{io.LimitReader(body, window), body}
 	beginning.ContentLength = min(c.r.ContentLength, window)
 	part.r = &beginning
-	sent, err := part.read(window)
+	sent, err := part.read(window, &c.held.reservation)
 	if err != nil {
 		return nil, err
 	}
+	c.held.replay(sent, body)
 	if int64(len(sent)) < window || c.r.ContentLength == window {
-		c.body = sent // it was read whole
-		c.r.Body = replay(sent, body)
+		c.body, c.r.Body = wholeBody, c.held
 		return sent, nil
 	}
 	if server, ok := c.r.Context().Value(http.ServerContextKey).(*http.Server); ok && server.ReadTimeout == 0 {
 		_ = http.NewResponseController(c.w).SetReadDeadline(time.Time{}) // which read set
 	}
-	c.r.Body = readCloser{io.MultiReader(bytes.NewReader(sent), body), body}
+	c.r.Body = readCloser{io.MultiReader(c.held, body), body}
 	return sent, nil
 }
 

@@ -22,6 +22,9 @@ type metrics struct {
 
 	failures         *prometheus.CounterVec // result
 	refused, limited prometheus.Counter     // its two
+
+	bodyBytes     prometheus.GaugeFunc
+	bodiesRefused prometheus.Counter
 }
 
 func newMetrics(registry *prometheus.Registry) (*metrics, error) {
@@ -69,10 +72,19 @@ func newMetrics(registry *prometheus.Registry) (*metrics, error) {
 			Namespace: namespace, Subsystem: subsystem, Name: "auth_failures_total",
 			Help: "Requests refused for what they gave as their key, or unseen since their address had failed too often.",
 		}, []string{"result"}),
+		bodyBytes: prometheus.NewGaugeFunc(prometheus.GaugeOpts{
+			Namespace: namespace, Subsystem: subsystem, Name: "inference_body_bytes",
+			Help: "Bytes of memory that bodies of inference requests take in this process.",
+		}, func() float64 { return float64(inferenceMemory.held.Load()) }),
+		bodiesRefused: prometheus.NewCounter(prometheus.CounterOpts{
+			Namespace: namespace, Subsystem: subsystem, Name: "inference_bodies_refused_total",
+			Help: "Inference requests refused since bodies took all of max_memory.",
+		}),
 	}
 	err := errors.Join(
 		m.requests.register(registry), m.resolutions.register(registry), m.storeCalls.register(registry),
 		register(registry, &m.versions), register(registry, &m.failures),
+		register(registry, &m.bodyBytes), register(registry, &m.bodiesRefused),
 	)
 	m.refused, m.limited = m.failures.WithLabelValues("refused"), m.failures.WithLabelValues("limited")
 	return m, err

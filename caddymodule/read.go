@@ -1,7 +1,6 @@
 package caddymodule
 
 import (
-	"bytes"
 	"errors"
 	"io"
 	"mime"
@@ -87,11 +86,12 @@ func (c *call) readJSON() ([]byte, error) {
 	if !isJSON(c.r.Header) {
 		return nil, &statusError{http.StatusUnsupportedMediaType, "Unsupported media type: send application/json without a content encoding"}
 	}
-	return c.read(c.h.MaxBodySize)
+	return c.read(c.h.MaxBodySize, nil)
 }
 
-// read returns the request's body of at most limit bytes, there in time.
-func (c *call) read(limit int64) ([]byte, error) {
+// read returns the request's body of at most limit bytes, there in time. It takes its
+// memory from a reservation, which may be nil.
+func (c *call) read(limit int64, memory *reservation) ([]byte, error) {
 	if c.r.ContentLength > limit {
 		return nil, errTooLarge
 	}
@@ -99,6 +99,9 @@ func (c *call) read(limit int64) ([]byte, error) {
 		// There is nothing to read. A deadline would stay: over HTTP/1.1 the server
 		// already waits for the next request, and would take it for a lost connection.
 		return []byte{}, nil
+	}
+	if !memory.hasRoom(c.r.ContentLength) {
+		return nil, errNoMemory // before its client sends it for nothing
 	}
 	if server, ok := c.r.Context().Value(http.ServerContextKey).(*http.Server); ok && server.ReadTimeout == 0 {
 		// Without a deadline a client could hold a connection by sending a
@@ -110,16 +113,11 @@ func (c *call) read(limit int64) ([]byte, error) {
 		}
 		_ = http.NewResponseController(c.w).SetReadDeadline(time.Now().Add(timeFor(size)))
 	}
-	var body bytes.Buffer
-	if announced := c.r.ContentLength; announced > 0 {
-		// Not more than a little on the client's word alone. ReadFrom wants
-		// some room to see the end.
-		body.Grow(int(min(announced, 1<<20)) + bytes.MinRead)
-	}
-	if _, err := body.ReadFrom(http.MaxBytesReader(c.w, c.r.Body, limit)); err != nil {
+	body, err := memory.readAll(http.MaxBytesReader(c.w, c.r.Body, limit), c.r.ContentLength)
+	if err != nil {
 		return nil, readError(err)
 	}
-	return body.Bytes(), nil
+	return body, nil
 }
 
 // timeFor returns how long a body of a size, in bytes, may take.
@@ -130,6 +128,9 @@ func timeFor(size int64) time.Duration {
 var errTooLarge = &statusError{http.StatusRequestEntityTooLarge, "Request payload too large"}
 
 func readError(err error) error {
+	if refused, ok := errors.AsType[*statusError](err); ok {
+		return refused
+	}
 	if _, ok := errors.AsType[*http.MaxBytesError](err); ok {
 		return errTooLarge
 	}

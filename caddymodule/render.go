@@ -30,8 +30,8 @@ var statusOf = map[domain.Kind]int{
 	domain.Unavailable:        http.StatusServiceUnavailable,
 }
 
-// retryAfter is when to ask again while the store is unavailable, in seconds: it
-// looks every second at least whether it can go on.
+// retryAfter is when to ask again, in seconds, while the store is unavailable or memory
+// for bodies is taken. The store looks every second at least whether it can go on.
 const retryAfter = "5"
 
 // statusHungUp marks, in metrics and access logs, a request whose client left.
@@ -245,11 +245,14 @@ func (c *call) failure(err error) (int, []byte) {
 	if errors.Is(err, domain.ErrCredentials) {
 		c.h.metrics.refused.Inc()
 	}
+	if errors.Is(err, errNoMemory) {
+		c.h.metrics.bodiesRefused.Inc()
+	}
 	switch {
 	case p.status == http.StatusUnauthorized:
 		c.w.Header().Set("WWW-Authenticate", "Bearer")
 	case p.status == http.StatusServiceUnavailable:
-		// The store tells of it, once and not for each request.
+		// The store logs it, once and not for each request; memory has a metric.
 		c.w.Header().Set("Retry-After", retryAfter)
 	case p.status >= http.StatusInternalServerError:
 		c.logFailure(err)

@@ -71,6 +71,9 @@ var synonyms = map[Dialect]map[string]string{
 // part is one field of a merged request.
 type part struct {
 	sentMember
+	// lead stands before value, of which it has taken the place of the first byte. It
+	// spares a copy of a value that may be most of the request. Nil for none.
+	lead jsontext.Value
 	from Source
 }
 
@@ -111,15 +114,11 @@ func (m *merger) merge() error {
 	}
 	for i, field := range m.settings.fields {
 		if m.isTaken(field.name) && m.index(field.name) < 0 && !m.overridden(field.name) {
-			m.parts = append(m.parts, part{sentMember{field, m.settings.names[i]}, FromPreset})
+			m.parts = append(m.parts, part{sentMember: sentMember{field, m.settings.names[i]}, from: FromPreset})
 		}
 	}
 	if field := promptField[m.dialect]; m.settings.prompt.text != "" && m.index(field) < 0 {
-		value, err := m.settings.prompt.placeIn(m.dialect, nil)
-		if err != nil {
-			return err
-		}
-		m.set(field, value, FromPreset)
+		m.set(field, m.settings.prompt.alone(m.dialect), FromPreset)
 	}
 	m.fillProviderSort()
 	return m.ensureModel()
@@ -131,7 +130,7 @@ func (m *merger) addSent(field sentMember) error {
 	hollow := isHollow(field.value) && (ours != nil || m.setting(synonyms[m.dialect][field.name]) != nil)
 	sent := field.value.Kind() != 'n' && !hollow && (field.name != "model" || !isEmptyText(field.value))
 	add := func(value jsontext.Value, from Source) {
-		m.parts = append(m.parts, part{sentMember{member{field.name, value}, field.quoted}, from})
+		m.parts = append(m.parts, part{sentMember: sentMember{member{field.name, value}, field.quoted}, from: from})
 	}
 	switch {
 	case field.name == "preset": // it has done its work
@@ -149,19 +148,20 @@ func (m *merger) addSent(field sentMember) error {
 			add(ours, FromPreset)
 		}
 	case field.name == promptField[m.dialect] && m.settings.prompt.text != "":
-		own := field.value
 		if !sent {
-			own = nil
+			add(m.settings.prompt.alone(m.dialect), FromPreset)
+			return nil
 		}
-		value, err := m.settings.prompt.placeIn(m.dialect, own)
-		if err != nil {
+		lead, err := m.settings.prompt.placeBefore(m.dialect, field.value)
+		switch {
+		case err != nil:
 			return err
+		case lead == nil:
+			add(field.value, FromRequest)
+		default:
+			add(field.value[1:], FromPreset)
+			m.parts[len(m.parts)-1].lead = lead
 		}
-		from := FromPreset
-		if own != nil && string(value) == string(own) {
-			from = FromRequest
-		}
-		add(value, from)
 	case field.name == "tools" && sent && ours != nil:
 		own, err := identify(m.dialect, field.value, maxTools)
 		if err != nil {
@@ -224,7 +224,7 @@ func (m *merger) set(name string, value jsontext.Value, from Source) {
 		m.parts[i].value, m.parts[i].from = value, from
 		return
 	}
-	m.parts = append(m.parts, part{sentMember{member{name, value}, quote(name)}, from})
+	m.parts = append(m.parts, part{sentMember: sentMember{member{name, value}, quote(name)}, from: from})
 }
 
 // ensureModel makes sure that a model is named: by the request, the preset or
@@ -315,18 +315,24 @@ func withField(text jsontext.Value, name string, value jsontext.Value) jsontext.
 // assemble returns the object of parts, their names and values byte for byte as
 // they were sent or stored.
 func assemble(parts []part) []byte {
-	size := len(`{}`)
-	for _, p := range parts {
-		size += len(p.quoted) + len(p.value) + len(`:,`)
-	}
-	text := append(make([]byte, 0, size), '{')
+	text := append(make([]byte, 0, assembledSize(parts)), '{')
 	for i, p := range parts {
 		if i > 0 {
 			text = append(text, ',')
 		}
 		text = append(text, p.quoted...)
 		text = append(text, ':')
+		text = append(text, p.lead...)
 		text = append(text, p.value...)
 	}
 	return append(text, '}')
+}
+
+// assembledSize returns the memory that assemble takes for parts, in bytes.
+func assembledSize(parts []part) int {
+	size := len(`{}`)
+	for _, p := range parts {
+		size += len(p.quoted) + len(p.lead) + len(p.value) + len(`:,`)
+	}
+	return size
 }

@@ -77,7 +77,8 @@ func testMerge(t *testing.T, cases []merging) {
 
 func sources(r domain.Resolution) string {
 	var fields []string
-	for _, f := range r.Fields() {
+	told, _ := r.Fields()
+	for _, f := range told {
 		fields = append(fields, f.Name+"="+string(f.From))
 	}
 	return strings.Join(fields, " ")

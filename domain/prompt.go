@@ -20,19 +20,23 @@ type systemPrompt struct {
 	quoted jsontext.Value
 }
 
-// placeIn returns the value of a dialect's prompt field with the prompt before
-// everything else, so that what providers cache by prefix stays the same from
-// request to request. value is the request's own, nil when there is none.
+// alone returns the value of a dialect's prompt field in a request that has none.
+func (p systemPrompt) alone(dialect Dialect) jsontext.Value {
+	if dialect == Chat {
+		return array([]jsontext.Value{p.message()})
+	}
+	return p.quoted
+}
+
+// placeBefore returns what is to stand in the place of the first byte of value, a request's
+// own prompt field, so that the prompt comes before everything else: what providers cache by
+// prefix then stays the same from request to request.
 //
-// A request that begins with the very prompt, as the one does that the preset
-// was made from, is left as it is.
-func (p systemPrompt) placeIn(dialect Dialect, value jsontext.Value) (jsontext.Value, error) {
+// It returns nil for a request that begins with the very prompt, as the one does that the
+// preset was made from: that is left as it is.
+func (p systemPrompt) placeBefore(dialect Dialect, value jsontext.Value) (jsontext.Value, error) {
 	field := promptField[dialect]
 	switch {
-	case dialect == Chat && value == nil:
-		return array([]jsontext.Value{p.message()}), nil
-	case value == nil:
-		return p.quoted, nil
 	case dialect == Chat && value.Kind() != '[':
 		return nil, InvalidAt("/"+field, "must be an array")
 	case dialect == Chat:
@@ -41,11 +45,11 @@ func (p systemPrompt) placeIn(dialect Dialect, value jsontext.Value) (jsontext.V
 		own, _ := textOf(value)
 		switch {
 		case p.begins(own):
-			return value, nil
+			return nil, nil
 		case own == "":
-			return p.quoted, nil
+			return p.quoted[:len(p.quoted)-1], nil
 		}
-		return slices.Concat(p.quoted[:len(p.quoted)-1], jsontext.Value(`\n\n`), value[1:]), nil
+		return slices.Concat(p.quoted[:len(p.quoted)-1], jsontext.Value(`\n\n`)), nil
 	case dialect == Messages && value.Kind() == '[':
 		return p.beforeFirst(dialect, value, p.block()), nil
 	case dialect == Messages:
@@ -61,21 +65,20 @@ func (p systemPrompt) begins(text string) bool {
 	return ok && (rest == "" || strings.HasPrefix(rest, promptSeparator))
 }
 
-// beforeFirst inserts an element at the start of an array that does not begin
-// with the prompt.
+// beforeFirst returns what puts an element at the start of an array, nil for an array that
+// begins with the prompt.
 func (p systemPrompt) beforeFirst(dialect Dialect, list, element jsontext.Value) jsontext.Value {
 	own, _ := promptText(dialect, list, len(p.text)+len(promptSeparator))
 	if p.begins(own) {
-		return list
+		return nil
 	}
-	rest := list[1:]
 	for _, err := range scanArray(list) {
 		if err == nil { // there is a first element
 			element = append(element, ',')
 		}
 		break
 	}
-	return slices.Concat(jsontext.Value{'['}, element, rest)
+	return slices.Concat(jsontext.Value{'['}, element)
 }
 
 func (p systemPrompt) message() jsontext.Value {

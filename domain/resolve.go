@@ -75,6 +75,15 @@ type Request struct {
 	// model and the system prompt; nil stands for all that the dialect has.
 	// Others are not added, and count as nothing lost.
 	Takes []string
+	// Memory is asked before a merged body is made. Its error is Resolve's. Nil bounds
+	// nothing.
+	Memory Memory
+}
+
+// Memory grants memory before it is used.
+type Memory interface {
+	// Reserve grants size bytes, or returns why it does not.
+	Reserve(size int) error
 }
 
 // Resolution is what becomes of an inference request.
@@ -95,7 +104,7 @@ type Resolution struct {
 	// or a header cannot hold it.
 	SessionID string
 
-	parts []part
+	parts []part // names and sources alone
 }
 
 // Field is a top-level field of what goes upstream.
@@ -105,13 +114,17 @@ type Field struct {
 }
 
 // Fields returns the top-level fields of Body and where each comes from, in
-// their order. A body that is no JSON object has none.
-func (r Resolution) Fields() []Field {
+// their order. A body that is no JSON object has none. One that names no preset and
+// has more fields than may be where a preset is named is Invalid.
+func (r Resolution) Fields() ([]Field, error) {
 	var fields []Field
 	if r.Preset == "" {
 		for field, err := range scanObject(r.Body) {
-			if err != nil {
-				return nil
+			switch {
+			case err != nil:
+				return nil, nil
+			case len(fields) == maxRequestFields: // each takes much more memory than its bytes
+				return nil, errTooManyFields
 			}
 			fields = append(fields, Field{field.name, FromRequest})
 		}
@@ -119,7 +132,7 @@ func (r Resolution) Fields() []Field {
 	for _, p := range r.parts {
 		fields = append(fields, Field{p.name, p.from})
 	}
-	return fields
+	return fields, nil
 }
 
 // MaxSessionID bounds a session id, in characters (specification,
@@ -182,9 +195,17 @@ func (r *Resolver) Resolve(ctx context.Context, who Principal, sent Request) (Re
 	if err := m.merge(); err != nil {
 		return out, err
 	}
+	if sent.Memory != nil {
+		if err := sent.Memory.Reserve(assembledSize(m.parts)); err != nil {
+			return out, err
+		}
+	}
 	merged := assemble(m.parts)
 	if err := workspace.permit(merged, sent); err != nil {
 		return out, err
+	}
+	for i := range m.parts { // which would keep the request's body in memory
+		m.parts[i] = part{sentMember: sentMember{member: member{name: m.parts[i].name}}, from: m.parts[i].from}
 	}
 	out.Body, out.parts = merged, m.parts
 	out.Preset, out.Version, out.WorkspaceID = request.ref.slug, version, workspace.id

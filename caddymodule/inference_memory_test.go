@@ -1,0 +1,648 @@
+package caddymodule
+
+import (
+	"bytes"
+	"compress/gzip"
+	"context"
+	"errors"
+	"fmt"
+	"io"
+	"net"
+	"net/http"
+	"net/http/httptest"
+	"runtime"
+	"strings"
+	"sync"
+	"testing"
+	"testing/iotest"
+	"time"
+
+	"github.com/caddyserver/caddy/v2/modules/caddyhttp"
+
+	"github.com/caddy-presets/caddy-presets/domain"
+	"github.com/caddy-presets/caddy-presets/storage/badger"
+)
+
+// held returns the bytes of inference bodies that this process holds.
+func held() int64 { return inferenceMemory.held.Load() }
+
+// wantNothingHeld waits until all memory for bodies is given back.
+func (s *server) wantNothingHeld() {
+	s.t.Helper()
+	if !s.eventually(func() bool { return held() == 0 }) {
+		s.t.Errorf("%d bytes are still held", held())
+	}
+}
+
+// proxying is site with other directives behind presets.
+func (s *server) proxying(subdirectives, directives string) string {
+	_, port, _ := net.SplitHostPort(s.address)
+	return fmt.Sprintf("http://:%s {\nbind 127.0.0.1\npresets {\nstorage badger %s\n%s\n}\n%s\n}\n", port, s.folder, subdirectives, directives)
+}
+
+// gateway is an upstream that calls serve for each POST.
+func gateway(t *testing.T, serve http.HandlerFunc) (address string) {
+	t.Helper()
+	server := httptest.NewServer(http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
+		if r.Method == http.MethodPost { // and for no GET of settle
+			serve(w, r)
+		}
+	}))
+	t.Cleanup(server.Close)
+	return server.Listener.Addr().String()
+}
+
+// stalls is a gateway that reads no body until it may.
+type stalls struct {
+	address string
+	began   chan struct{} // one for each request that it stalls
+	proceed chan struct{} // closed to let all go on
+	goOn    func()        // closes it, once
+}
+
+func newStalls(t *testing.T) *stalls {
+	t.Helper()
+	g := &stalls{began: make(chan struct{}, 100), proceed: make(chan struct{})}
+	g.goOn = sync.OnceFunc(func() { close(g.proceed) })
+	g.address = gateway(t, func(w http.ResponseWriter, r *http.Request) {
+		g.began <- struct{}{}
+		select {
+		case <-g.proceed:
+		case <-r.Context().Done():
+			return
+		}
+		if n, err := io.Copy(io.Discard, r.Body); err == nil {
+			fmt.Fprint(w, n)
+		}
+	})
+	t.Cleanup(g.goOn) // before the server waits for its requests
+	return g
+}
+
+// wait waits until n more requests are at the gateway.
+func (g *stalls) wait(t *testing.T, n int) {
+	t.Helper()
+	for range n {
+		select {
+		case <-g.began:
+		case <-time.After(patience):
+			t.Fatal("the gateway gets no request")
+		}
+	}
+}
+
+// bodyOf is a chat request of about size bytes.
+func bodyOf(model string, size int) string {
+	return fmt.Sprintf(`{"model":%q,"messages":[{"role":"user","content":"%s"}]}`, model, strings.Repeat("x", size))
+}
+
+// TestInferenceMemory stalls the gateway until max_memory is taken. Then requests are
+// refused at once, until the gateway goes on.
+func TestInferenceMemory(t *testing.T) {
+	s := start(t, inferring())
+	s.preset("writer", writer)
+	s.wantNothingHeld()
+	for name, headers := range map[string][]string{"as it is": nil, "gzip": {"Content-Encoding: gzip"}} {
+		t.Run(name, func(t *testing.T) {
+			g := newStalls(t)
+			if err := s.load(s.proxying(inferring("max_body_size 16MiB", "max_memory 52MiB"), "reverse_proxy "+g.address)); err != nil {
+				t.Fatal(err)
+			}
+			// Sockets take some MiB of a body that the gateway does not read.
+			const size = 14 << 20
+			large := bodyOf("@preset/writer", size)
+			if headers != nil {
+				large = gzipped(large)
+			}
+			// Each takes its size twice to be merged, and once until the gateway has read it.
+			var group sync.WaitGroup
+			for range 2 {
+				group.Go(func() { s.ask(chatPath, large, headers...).want(t, 200) })
+				g.wait(t, 1)
+			}
+			if got := held(); got < 2*size || got > 2*size+4<<10 {
+				t.Errorf("%d bytes are held, want those of two bodies of %d", got, size)
+			}
+			var refused []response
+			for _, path := range inferencePaths {
+				r := s.ask(path, large, headers...)
+				r.want(t, 503)
+				if r.header.Get("Retry-After") != "5" {
+					t.Errorf("got Retry-After %q, want 5", r.header.Get("Retry-After"))
+				}
+				refused = append(refused, r)
+			}
+			golden(t, "inference_memory", refused...)
+			if got := s.metric("caddy_presets_inference_bodies_refused_total"); got != "3" {
+				t.Errorf("the metric counts %q refused, want 3", got)
+			}
+			if got := s.metric("caddy_presets_inference_body_bytes"); got == "0" || got == "" {
+				t.Errorf("the metric tells of %q bytes", got)
+			}
+			// There is room for one that is small, and for what is not an inference request.
+			group.Go(func() { s.ask(chatPath, `{"model":"m"}`).want(t, 200, "13") })
+			g.wait(t, 1)
+			s.manage("GET", "/v1/presets/writer", "").want(t, 200)
+
+			g.goOn()
+			group.Wait()
+			s.wantNothingHeld()
+			s.ask(chatPath, large, headers...).want(t, 200)
+			s.wantNothingHeld()
+		})
+	}
+}
+
+// TestInferenceMemoryOverReload counts requests of the configuration before, and goes by
+// the limit of the one that serves.
+func TestInferenceMemoryOverReload(t *testing.T) {
+	s := start(t, inferring())
+	g := newStalls(t)
+	load := func(lines ...string) {
+		t.Helper()
+		if err := s.load(s.proxying(inferring(lines...), "reverse_proxy "+g.address)); err != nil {
+			t.Fatal(err)
+		}
+	}
+	load()
+	large := bodyOf("m", 20<<20)
+	var group sync.WaitGroup
+	group.Go(func() { s.ask(chatPath, large).want(t, 200) })
+	g.wait(t, 1)
+	load("max_body_size 8MiB", "max_memory 18MiB")
+	s.ask(chatPath, `{"model":"m"}`).want(t, 503)
+	load("max_body_size 8MiB", "max_memory 40MiB")
+	group.Go(func() { s.ask(chatPath, `{"model":"m"}`).want(t, 200) })
+	g.wait(t, 1)
+	g.goOn()
+	group.Wait()
+	s.wantNothingHeld()
+}
+
+// TestBodyIsDroppedOnceRead lets the gateway read a body and stream its answer: during the
+// stream neither the body nor its share of memory is held.
+func TestBodyIsDroppedOnceRead(t *testing.T) {
+	s := start(t, inferring())
+	s.preset("writer", writer)
+	next := make(chan struct{})
+	address := gateway(t, func(w http.ResponseWriter, r *http.Request) {
+		_, _ = io.Copy(io.Discard, r.Body)
+		io.WriteString(w, "begin ")
+		http.NewResponseController(w).Flush()
+		<-next
+		io.WriteString(w, "end")
+	})
+	if err := s.load(s.proxying(inferring(), "reverse_proxy "+address)); err != nil {
+		t.Fatal(err)
+	}
+	const size = 24 << 20
+	heap := func() int64 {
+		var stats runtime.MemStats
+		runtime.GC()
+		runtime.ReadMemStats(&stats)
+		return int64(stats.HeapAlloc)
+	}
+	long := strings.Repeat("m", size)
+	for name, body := range map[string]string{
+		"preset": bodyOf("@preset/writer", size), "no preset": bodyOf("m", size),
+		"long model": fmt.Sprintf(`{"model":"%s@preset/writer","messages":[]}`, long),
+		"long name":  fmt.Sprintf(`{"model":"@preset/writer","%s":1}`, long),
+	} {
+		for _, coding := range []string{"identity", "gzip"} {
+			t.Run(name+", "+coding, func(t *testing.T) {
+				sent := body
+				if coding == "gzip" {
+					sent = gzipped(body)
+				}
+				client := &http.Client{Transport: new(http.Transport)}
+				defer client.CloseIdleConnections()
+				before := heap()
+				answer := s.open(client, chatPath, strings.NewReader(sent), "Content-Encoding: "+coding)
+				if !s.eventually(func() bool { return held() == 0 && heap()-before < size/3 }) {
+					t.Errorf("%d bytes are held, and the heap grew by %d, while the answer is streamed", held(), heap()-before)
+				}
+				next <- struct{}{}
+				readResponse(t, answer).want(t, 200, "begin end")
+			})
+		}
+	}
+}
+
+// TestBodyReachesAnotherUpstream sends bodies that an upstream could not take to another
+// one, as Caddy allows it.
+func TestBodyReachesAnotherUpstream(t *testing.T) {
+	s := start(t, inferring())
+	s.preset("writer", writer)
+	echo := gateway(t, func(w http.ResponseWriter, r *http.Request) { _, _ = io.Copy(w, r.Body) })
+	readsSome := func(w http.ResponseWriter, r *http.Request) {
+		_, _ = io.CopyN(io.Discard, r.Body, 1000)
+		panic(http.ErrAbortHandler)
+	}
+	breaks := gateway(t, readsSome)
+	gone := httptest.NewServer(nil)
+	nobody := gone.Listener.Addr().String()
+	gone.Close()
+	retry := "lb_policy first\nlb_try_duration 10s\nlb_try_interval 10ms\nfail_duration 10s\nlb_retry_match {\nmethod POST\n}"
+	for name, tc := range map[string]struct {
+		directives string
+		status     int
+	}{
+		"nobody listens":         {"reverse_proxy " + nobody + " " + echo + " {\n" + retry + "\n}", 200},
+		"buffered":               {"reverse_proxy " + breaks + " " + echo + " {\nrequest_buffers 10MiB\n" + retry + "\n}", 200},
+		"on a route for errors":  {"reverse_proxy " + nobody + "\nhandle_errors {\nreverse_proxy " + echo + "\n}", 200},
+		"buffered, nobody there": {"reverse_proxy " + nobody + " " + echo + " {\nrequest_buffers 10MiB\n" + retry + "\n}", 200},
+	} {
+		if err := s.load(s.proxying(inferring(), tc.directives)); err != nil {
+			t.Fatal(err)
+		}
+		for _, size := range []int{10, 1 << 20} {
+			for _, model := range []string{"m", "@preset/writer"} {
+				body := bodyOf(model, size)
+				want := body
+				if model != "m" {
+					want = strings.Repeat("x", size)
+				}
+				s.ask(chatPath, body).want(t, tc.status, want)
+				s.ask(chatPath, gzipped(body), "Content-Encoding: gzip").want(t, tc.status)
+			}
+		}
+		if t.Failed() {
+			t.Fatal(name)
+		}
+		s.wantNothingHeld()
+	}
+	// A body that was read in part cannot be sent again.
+	if err := s.load(s.proxying(inferring(), "reverse_proxy "+gateway(t, readsSome)+" "+echo+" {\n"+retry+"\n}")); err != nil {
+		t.Fatal(err)
+	}
+	s.ask(chatPath, bodyOf("m", 1<<20)).want(t, 502)
+	s.wantNothingHeld()
+}
+
+// TestNothingLeaks sends all kinds of requests at once. In the end no memory is held.
+func TestNothingLeaks(t *testing.T) {
+	s := start(t, inferring("max_body_size 1MiB", "max_memory 4MiB"))
+	s.preset("writer", writer)
+	bodyTimeout = 200 * time.Millisecond
+	t.Cleanup(func() { bodyTimeout = time.Minute })
+	s.upstream.answers(func(w http.ResponseWriter, r *http.Request) {
+		if r.Header.Get("X-Break") != "" {
+			panic(http.ErrAbortHandler)
+		}
+		io.WriteString(w, "{}")
+	})
+	bomb := gzipped(strings.Repeat("x", 10<<20))
+	lying := []byte(gzipped(bodyOf("@preset/writer", 100<<10)))
+	copy(lying[len(lying)-4:], "\xff\xff\xff\x7f")
+	const encoded, dry = "Content-Encoding: gzip", "X-Preset-Dry-Run: true"
+	kinds := []func(path string){
+		func(path string) { s.ask(path, bodyOf("@preset/writer", 300<<10)) },
+		func(path string) { s.ask(path, bodyOf("m", 700<<10)) },
+		func(path string) { s.ask(path, gzipped(bodyOf("@preset/writer", 700<<10)), encoded) },
+		func(path string) { s.ask(path, gzipped(bodyOf("m", 700<<10)), encoded) },
+		func(path string) { s.ask(path, bodyOf("m", 2<<20)) },
+		func(path string) { s.ask(path, bomb, encoded) },
+		func(path string) { s.ask(path, bomb[:len(bomb)-20], encoded) },
+		func(path string) { s.ask(path, string(lying), encoded) },
+		func(path string) { s.ask(path, bodyOf("@preset/nothing", 300<<10)) },
+		func(path string) { s.ask(path, `{"model":"@preset/writer"`+strings.Repeat(" ", 300<<10)) },
+		func(path string) { s.ask(path, bodyOf("@preset/writer", 300<<10), dry) },
+		func(path string) { s.ask(path, bodyOf("m", 300<<10), dry) },
+		func(path string) { s.ask(path, "\xff"+bodyOf("m", 300<<10), dry) },
+		func(path string) { s.ask(path, bodyOf("@preset/writer", 300<<10), "X-Break: 1") },
+		func(path string) { s.do("POST", path, bodyOf("m", 300<<10), "Authorization: Bearer x") },
+		func(path string) { // leaves while its body is read, or while the gateway has it
+			ctx, leave := context.WithCancel(t.Context())
+			body := io.MultiReader(strings.NewReader(bodyOf("m", 300<<10)), iotest.ErrReader(errors.New("gone")))
+			if len(path)%2 == 0 {
+				body = strings.NewReader(bodyOf("m", 300<<10))
+			}
+			r, _ := http.NewRequestWithContext(ctx, "POST", s.url+path, body)
+			r.Header.Set("Authorization", "Bearer "+inferenceSecret)
+			go leave()
+			if answer, err := http.DefaultClient.Do(r); err == nil {
+				answer.Body.Close()
+			}
+		},
+		func(path string) { // sends less than it announces
+			conn, err := net.Dial("tcp", s.address)
+			if err != nil {
+				t.Error(err)
+				return
+			}
+			defer conn.Close()
+			fmt.Fprintf(conn, "POST %s HTTP/1.1\r\nHost: x\r\n%s\r\nContent-Length: 900000\r\n\r\n%s", path, bearer(inferenceSecret), strings.Repeat("x", 200<<10))
+			_, _ = io.ReadAll(conn)
+		},
+	}
+	var group sync.WaitGroup
+	for range 3 {
+		for _, kind := range kinds {
+			for _, path := range inferencePaths {
+				group.Go(func() { kind(path) })
+			}
+		}
+	}
+	group.Wait()
+	s.wantNothingHeld()
+	s.upstream.taken()
+	s.ask(chatPath, bodyOf("@preset/writer", 900<<10)).want(t, 200)
+}
+
+// TestAnnouncedBodiesTakeNoRoom lets clients announce bodies and send little of them: others
+// have room. A body that has no room to arrive is refused before it is sent.
+func TestAnnouncedBodiesTakeNoRoom(t *testing.T) {
+	s := start(t, inferring("max_body_size 4MiB", "max_memory 10MiB"))
+	for range 20 {
+		conn, err := net.Dial("tcp", s.address)
+		if err != nil {
+			t.Fatal(err)
+		}
+		defer conn.Close()
+		fmt.Fprintf(conn, "POST %s HTTP/1.1\r\nHost: x\r\n%s\r\nContent-Length: 4000000\r\n\r\n{", chatPath, bearer(inferenceSecret))
+	}
+	if !s.eventually(func() bool { return held() >= 20*firstRead }) {
+		t.Errorf("%d bytes are held, want at least %d", held(), 20*firstRead)
+	}
+	if got := held(); got > 20*firstRead*2 {
+		t.Errorf("%d bytes are held for 20 bytes that were sent", got)
+	}
+	s.ask(chatPath, bodyOf("m", 3<<20)).want(t, 202)
+
+	taken := int64(7 << 20)
+	if !inferenceMemory.tryAcquire(taken, 10<<20) {
+		t.Fatal("there is no room")
+	}
+	defer inferenceMemory.release(taken)
+	head := "POST " + chatPath + " HTTP/1.1\r\nHost: x\r\n" + bearer(inferenceSecret) + "\r\nExpect: 100-continue\r\nContent-Length: 4000000\r\n\r\n"
+	s.raw(head, 1)[0].want(t, 503)
+}
+
+// TestMaxMemory names both settings where one body could not be held.
+func TestMaxMemory(t *testing.T) {
+	for _, tc := range []struct {
+		body, memory, want int64
+		err                string
+	}{
+		{32 << 20, 0, 128 << 20, ""},
+		{1 << 20, 0, 128 << 20, ""},
+		{64 << 20, 0, 256 << 20, ""},
+		{32 << 20, 66 << 20, 66 << 20, ""},
+		{32 << 20, 66<<20 - 1, 0, "max_memory: must be at least 69206016 (66 MiB), to hold one request of max_body_size (33554432) in two forms at once, got 69206015"},
+		{32 << 20, -1, 0, "max_memory: must be at least 69206016 (66 MiB), to hold one request of max_body_size (33554432) in two forms at once, got -1"},
+	} {
+		i := &Inference{MaxBodySize: tc.body, MaxMemory: tc.memory}
+		got := ""
+		if err := i.provisionMemory(); err != nil {
+			got = err.Error()
+		}
+		if got != tc.err || tc.err == "" && i.MaxMemory != tc.want {
+			t.Errorf("max_body_size %d, max_memory %d: got %d, %q, want %d, %q", tc.body, tc.memory, i.MaxMemory, got, tc.want, tc.err)
+		}
+	}
+	s := start(t, standard)
+	err := s.load(s.site(inferring("max_body_size 64MiB", "max_memory 64MiB")))
+	if err == nil || !strings.Contains(err.Error(), "inference: max_memory") || !strings.Contains(err.Error(), "max_body_size") {
+		t.Errorf("got %v, want an error that names both", err)
+	}
+}
+
+// TestReadAll reserves exactly the memory of what it returns.
+func TestReadAll(t *testing.T) {
+	text := bytes.Repeat([]byte("0123456789"), 100<<10)
+	for _, size := range []int{0, 1, 511, 512, 513, firstRead, firstRead + bytes.MinRead, 300_000, len(text)} {
+		for _, announced := range []int{-1, size, size / 2, 2 * size} {
+			for name, reader := range map[string]func(io.Reader) io.Reader{
+				"whole": func(r io.Reader) io.Reader { return r }, "with its end": iotest.DataErrReader, "in halves": iotest.HalfReader,
+			} {
+				m := &reservation{limit: 10 << 20}
+				got, err := m.readAll(reader(bytes.NewReader(text[:size])), int64(announced))
+				if err != nil || !bytes.Equal(got, text[:size]) {
+					t.Fatalf("%s, %d bytes, %d announced: got %d bytes, %v", name, size, announced, len(got), err)
+				}
+				if m.held.Load() != int64(cap(got)) || held() != int64(cap(got)) {
+					t.Errorf("%s, %d bytes, %d announced: %d and %d bytes are reserved for %d", name, size, announced, m.held.Load(), held(), cap(got))
+				}
+				if most := max(2*size, announced) + 2*bytes.MinRead; cap(got) > most {
+					t.Errorf("%s, %d bytes, %d announced: %d bytes are taken", name, size, announced, cap(got))
+				}
+				m.release()
+			}
+		}
+	}
+	failure := errors.New("broken")
+	m := &reservation{limit: 10 << 20}
+	if _, err := m.readAll(io.MultiReader(bytes.NewReader(text), iotest.ErrReader(failure)), -1); !errors.Is(err, failure) {
+		t.Errorf("got %v, want the reader's error", err)
+	}
+	m.release()
+	m = &reservation{limit: 1 << 20}
+	if _, err := m.readAll(bytes.NewReader(text), -1); !errors.Is(err, errTooLarge) {
+		t.Errorf("got %v for what never fits, want errTooLarge", err)
+	}
+	m.release()
+	if held() != 0 {
+		t.Errorf("%d bytes are held", held())
+	}
+}
+
+// TestUnpack unpacks bodies whose end tells the truth about their size, or does not.
+func TestUnpack(t *testing.T) {
+	text := strings.Repeat("x", 300_000)
+	lying := func(size string) string {
+		packed := []byte(gzipped(text))
+		return string(append(packed[:len(packed)-4], size...))
+	}
+	for _, tc := range []struct {
+		name, sent, want string
+		err              error
+	}{
+		{"plain", gzipped(text), text, nil},
+		{"empty", gzipped(""), "", nil},
+		{"two members", gzipped(text) + gzipped("y"), text + "y", nil},
+		{"two members, the second larger", gzipped("y") + gzipped(text), "y" + text, nil},
+		{"empty last member", gzipped(text) + gzipped(""), text, nil},
+		{"of the largest size", gzipped(strings.Repeat("x", 400_000)), strings.Repeat("x", 400_000), nil},
+		{"a byte too large", gzipped(strings.Repeat("x", 400_001)), "", errTooLarge},
+		{"two members, too large", gzipped(text) + gzipped(text), "", errTooLarge},
+	} {
+		m := &reservation{limit: 1 << 20}
+		got, err := m.unpack([]byte(tc.sent), 400_000)
+		if !errors.Is(err, tc.err) || string(got) != tc.want {
+			t.Errorf("%s: got %d bytes, %v, want %d, %v", tc.name, len(got), err, len(tc.want), tc.err)
+		}
+		if m.held.Load() != int64(cap(got)) || err == nil && cap(got) > max(len(tc.want), 300_000)+1 {
+			t.Errorf("%s: %d bytes are reserved, and %d taken, for %d", tc.name, m.held.Load(), cap(got), len(tc.want))
+		}
+		m.release()
+	}
+	for name, sent := range map[string]string{
+		"more than there is": lying("\xff\xff\xff\xff"), "less than there is": lying("\x01\x00\x00\x00"), "cut": gzipped(text)[:50], "none": "", "short": "\x1f\x8b",
+	} {
+		m := &reservation{limit: 1 << 20}
+		if got, err := m.unpack([]byte(sent), 400_000); err == nil || errors.Is(err, errTooLarge) {
+			t.Errorf("%s: got %d bytes, %v, want an error of the format", name, len(got), err)
+		}
+		if m.held.Load() != 0 {
+			t.Errorf("%s: %d bytes are reserved", name, m.held.Load())
+		}
+	}
+	m := &reservation{limit: 200_000}
+	if _, err := m.unpack([]byte(gzipped(text)), 400_000); !errors.Is(err, errTooLarge) {
+		t.Errorf("got %v without memory, want errTooLarge", err)
+	}
+	if held() != 0 {
+		t.Errorf("%d bytes are held", held())
+	}
+}
+
+// TestHeldBody reads, closes and drops bodies, also at the same time.
+func TestHeldBody(t *testing.T) {
+	closed := 0
+	newBody := func(text string) *heldBody {
+		b := &heldBody{reservation: reservation{limit: 1 << 20}}
+		if err := b.add(int64(len(text))); err != nil {
+			t.Fatal(err)
+		}
+		b.replay([]byte(text), closer(func() error { closed++; return nil }))
+		return b
+	}
+	// read reads n bytes at most.
+	read := func(b *heldBody, n int) (string, error) {
+		p := make([]byte, n)
+		got, err := b.Read(p)
+		return string(p[:got]), err
+	}
+
+	b := newBody("hello")
+	if got, err := read(b, 3); got != "hel" || err != nil || held() != 5 {
+		t.Errorf("got %q, %v and %d bytes held", got, err, held())
+	}
+	if got, err := read(b, 3); got != "lo" || err != nil || held() != 0 {
+		t.Errorf("got %q, %v and %d bytes held after the last one", got, err, held())
+	}
+	b.drop()
+	if got, err := read(b, 3); got != "" || !errors.Is(err, io.EOF) {
+		t.Errorf("got %q, %v behind the end", got, err)
+	}
+	for name, end := range map[string]func(*heldBody){"closed": func(b *heldBody) { _ = b.Close() }, "dropped": (*heldBody).drop} {
+		b := newBody("hello")
+		_, _ = read(b, 2)
+		end(b)
+		if got, err := read(b, 3); got != "" || !errors.Is(err, http.ErrBodyReadAfterClose) || held() != 0 || b.text != nil {
+			t.Errorf("%s: got %q, %v and %d bytes held", name, got, err, held())
+		}
+	}
+	if closed != 1 {
+		t.Errorf("the original was closed %d times, want once", closed)
+	}
+	if got, err := read(newBody(""), 3); got != "" || !errors.Is(err, io.EOF) {
+		t.Errorf("got %q, %v from an empty body", got, err)
+	}
+
+	var group sync.WaitGroup
+	for range 100 {
+		b := newBody(strings.Repeat("x", 1000))
+		group.Go(func() { _, _ = io.Copy(io.Discard, b) })
+		group.Go(b.drop)
+		group.Go(func() {
+			ctx, cancel := context.WithCancel(context.Background())
+			b.end(ctx, errors.New("failed"))
+			cancel()
+		})
+	}
+	group.Wait()
+	if held() != 0 {
+		t.Errorf("%d bytes are held", held())
+	}
+}
+
+type closer func() error
+
+func (c closer) Close() error { return c() }
+
+// TestByteSemaphore lets many take and give back: never is more held than may be.
+func TestByteSemaphore(t *testing.T) {
+	var s byteSemaphore
+	const limit = 1000
+	var group sync.WaitGroup
+	for i := range 8 {
+		group.Go(func() {
+			for n := range int64(5000) {
+				n = n%400 + int64(i)
+				if s.tryAcquire(n, limit) {
+					if got := s.held.Load(); got > limit || got < n {
+						t.Errorf("%d bytes are held", got)
+					}
+					s.release(n)
+				}
+			}
+		})
+	}
+	group.Wait()
+	if s.held.Load() != 0 {
+		t.Errorf("%d bytes are held", s.held.Load())
+	}
+	if s.tryAcquire(limit+1, limit) || !s.tryAcquire(limit, limit) || s.tryAcquire(1, limit) || !s.tryAcquire(1, limit+1) {
+		t.Error("the limit is not the limit")
+	}
+}
+
+// TestPackedFormIsDropped gives requests room for two forms of their body, and looks at how
+// much is held when it goes upstream.
+func TestPackedFormIsDropped(t *testing.T) {
+	store, err := badger.OpenInMemory()
+	if err != nil {
+		t.Fatal(err)
+	}
+	t.Cleanup(func() { _ = store.Close() })
+	h := newBareHandler(t, store)
+	h.Inference = &Inference{Keys: keysOff}
+	if err := h.Inference.provision(store); err != nil {
+		t.Fatal(err)
+	}
+	t.Cleanup(h.Inference.cleanup)
+	prompt := "Be brief."
+	boss := domain.By(domain.Principal{KeyID: "k", UserID: "ann", Kind: domain.ManagementKey})
+	if _, err := h.service.CreatePresetVersion(t.Context(), boss, "", "writer", domain.Capture{Dialect: domain.Chat, Config: []byte(`{"model":"m"}`), SystemPrompt: &prompt}); err != nil {
+		t.Fatal(err)
+	}
+	const size, small = 1 << 20, 2 << 10
+	for _, model := range []string{"@preset/writer", "m"} {
+		for _, packed := range []bool{false, true} {
+			body := bodyOf(model, size)
+			r := httptest.NewRequest("POST", "http://x"+chatPath, nil)
+			sent := body
+			if packed {
+				sent = stored(body)
+				r.Header.Set("Content-Encoding", "gzip")
+			}
+			r.Body, r.ContentLength = io.NopCloser(strings.NewReader(sent)), int64(len(sent))
+			h.Inference.MaxMemory = 2*size + small // two forms, and never three
+			served := false
+			next := caddyhttp.HandlerFunc(func(_ http.ResponseWriter, r *http.Request) error {
+				served = true
+				if got := held(); got < size || got > size+small {
+					t.Errorf("%s, packed %v: %d bytes are held for the gateway, want those of one form", model, packed, got)
+				}
+				return nil
+			})
+			w := httptest.NewRecorder()
+			if err := h.ServeHTTP(w, r, next); err != nil || !served {
+				t.Errorf("%s, packed %v: got %v, %d %s", model, packed, err, w.Code, w.Body)
+			}
+		}
+	}
+	if held() != 0 {
+		t.Errorf("%d bytes are held", held())
+	}
+}
+
+// stored returns text in gzip that is no smaller.
+func stored(text string) string {
+	var out bytes.Buffer
+	w, _ := gzip.NewWriterLevel(&out, gzip.NoCompression)
+	io.WriteString(w, text)
+	w.Close()
+	return out.String()
+}
