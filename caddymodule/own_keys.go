@@ -6,6 +6,7 @@ import (
 	"iter"
 	"maps"
 	"net/http"
+	"slices"
 	"strings"
 	"sync/atomic"
 
@@ -36,6 +37,11 @@ func (k *configuredKeys) has(key domain.KeyHash) bool {
 	}
 	_, ok := (*hashes)[key]
 	return ok
+}
+
+func (l *liveStore) hasConfigured() bool {
+	hashes := l.snapshot.Load()
+	return hashes != nil && len(*hashes) > 0
 }
 
 // keyFinder finds keys of ours, management and inference keys alike. An issued key
@@ -107,6 +113,9 @@ func (f keyFinder) holdsKey(value string) bool {
 // holdsUnmarked reports whether the value of a credential header holds a key of
 // ours that its text does not show: a configured one, or one in Basic credentials.
 func (f keyFinder) holdsUnmarked(value string) bool {
+	if isPlain(value) {
+		return f.isConfigured(secretOf(value))
+	}
 	if f.holdsConfigured(value) {
 		return true
 	}
@@ -121,6 +130,32 @@ func (f keyFinder) holdsUnmarked(value string) bool {
 	}
 	return false
 }
+
+// isPlain reports whether the only token of value that may be a key is its last
+// word. That is so for nearly all requests.
+func isPlain(value string) bool {
+	scheme, _, hasScheme := strings.Cut(value, " ")
+	if hasScheme && (len(scheme) >= minSecret || strings.EqualFold(scheme, "Basic")) {
+		return false
+	}
+	spaces := 0
+	for i := range len(value) {
+		if value[i] == ' ' {
+			spaces++
+		} else if isSeparator[value[i]] {
+			return false
+		}
+	}
+	return spaces < 2
+}
+
+// isSeparator has the bytes that may stand beside a key.
+var isSeparator = func() (is [256]bool) {
+	for i := range len(wrapping + joining) {
+		is[(wrapping + joining)[i]] = true
+	}
+	return is
+}()
 
 // wrapping is what may stand around a key, or between it and something else.
 const wrapping = " \t,;\"'\\<>()[]{}"
@@ -169,7 +204,7 @@ func (f keyFinder) holdsConfigured(text string) bool {
 }
 
 func (f keyFinder) isConfigured(secret string) bool {
-	if secret == "" {
+	if secret == "" || len(f.own) == 0 && !slices.ContainsFunc(f.stores, (*liveStore).hasConfigured) {
 		return false
 	}
 	key := domain.HashSecret(secret)
