@@ -89,33 +89,29 @@ func createPresetFrom(dialect domain.Dialect) func(*call) (answer, error) {
 	}
 }
 
-// maxScans bounds the lists that are being made by reading all presets of a workspace,
-// in all handlers: one of 100,000 presets keeps a processor busy for most of a second.
-const maxScans = 2
-
-var scans = semaphore.NewWeighted(maxScans)
-
 // listPresets lists what is not archived, or what has the status that the query names.
 func listPresets(c *call) (answer, error) {
-	status, err := c.queried("status")
+	filter, err := c.readPresetFilter()
 	if err != nil {
 		return answer{}, err
 	}
-	filter := domain.PresetStatus(status)
-	if status != "" && filter != domain.AllPresets && !filter.Valid() {
-		return answer{}, domain.InvalidAt("status", "must be active, disabled, archived or all")
-	}
 	return c.listed(func(page domain.Page) (domain.Listed, error) {
-		ctx := c.r.Context()
-		if filter == "" {
-			return c.h.service.Presets(ctx, c.who, c.given.workspace, page)
-		}
-		if err := scans.Acquire(ctx, 1); err != nil {
-			return domain.Listed{}, err
-		}
-		defer scans.Release(1)
-		return c.h.service.PresetsByStatus(ctx, c.who, c.given.workspace, filter, page)
+		return c.h.service.Presets(c.r.Context(), c.who, c.given.workspace, filter, page)
 	})
+}
+
+// readPresetFilter reads status, which a list of presets may be asked for.
+func (c *call) readPresetFilter() (domain.PresetFilter, error) {
+	status, err := c.queried("status")
+	if err != nil || status == "" {
+		return domain.ListedPresets, err
+	}
+	for _, filter := range [...]domain.PresetFilter{domain.ActivePresets, domain.DisabledPresets, domain.ArchivedPresets, domain.AllPresets} {
+		if status == string(filter) {
+			return filter, nil // and not the request's text, which a cache would keep
+		}
+	}
+	return domain.ListedPresets, domain.InvalidAt("status", "must be active, disabled, archived or all")
 }
 
 func getPreset(c *call) (answer, error) {

@@ -39,7 +39,7 @@ func TestBudgets(t *testing.T) {
 	}{
 		{"a workspace", 0, func() error { _, err := r.Workspace(t.Context(), admin, r.home.ID); return err }},
 		{"a preset", 0, func() error { _, err := r.Preset(t.Context(), user, "", "p"); return err }},
-		{"a page of presets", 0, func() error { _, err := r.Presets(t.Context(), user, "", page); return err }},
+		{"a page of presets", 0, func() error { _, err := r.Presets(t.Context(), user, "", domain.ListedPresets, page); return err }},
 		{"a page of workspaces", 0, func() error { _, err := r.Workspaces(t.Context(), admin, page); return err }},
 		{"a request without a reference", 11, resolve(`"model":"m",`)},
 		{"a request with a reference", 210, resolve(`"model":"@preset/p",`)},

@@ -90,6 +90,7 @@ type question struct {
 	what subject
 	// workspace is a reference to one, or its id, and slug that of a preset in it.
 	workspace, slug string
+	filter          PresetFilter // one of the constants, whose text is nobody's
 	page            Page
 }
 

@@ -1,62 +1,19 @@
 package domain
 
-import (
-	"cmp"
-	"context"
-	"slices"
-	"strings"
-	"time"
+import "context"
+
+// PresetFilter says which presets of a workspace a list has.
+type PresetFilter string
+
+// The filters of lists of presets.
+const (
+	// ListedPresets lets all through that are not archived.
+	ListedPresets   PresetFilter = ""
+	ActivePresets                = PresetFilter(PresetActive)
+	DisabledPresets              = PresetFilter(PresetDisabled)
+	ArchivedPresets              = PresetFilter(PresetArchived)
+	AllPresets      PresetFilter = "all"
 )
-
-// AllPresets is the filter of PresetsByStatus that every status matches.
-const AllPresets PresetStatus = "all"
-
-// PresetsByStatus returns a page of the presets of a workspace that have a status, or
-// of all of them with AllPresets. Archived ones are found this way alone. The one that
-// changed last comes first; of those that changed in the same millisecond the first by
-// slug.
-//
-// Lists are kept in the order of Presets, not by status, so this reads every preset of
-// the workspace: about 7 ms for 1,000 of them in Badger. No answer is kept in memory.
-func (s *Service) PresetsByStatus(ctx context.Context, who Principal, workspace string, status PresetStatus, page Page) (list Listed, err error) {
-	id, err := s.home(ctx, who, workspace)
-	if err != nil {
-		return list, err
-	}
-	type match struct {
-		slug    string
-		updated time.Time
-	}
-	err = s.store.View(ctx, func(r Reader) error {
-		if err := stillThere(r, id); err != nil {
-			return err
-		}
-		var matches []match
-		for p, err := range r.Presets(id) {
-			if err = cmp.Or(err, ctx.Err()); err != nil {
-				return err
-			}
-			if status == AllPresets || p.Status == status {
-				matches = append(matches, match{p.Slug, p.UpdatedAt})
-			}
-		}
-		slices.SortFunc(matches, func(a, b match) int {
-			return cmp.Or(b.updated.Compare(a.updated), strings.Compare(a.slug, b.slug))
-		})
-		first := min(page.Offset, len(matches))
-		var presets [][]byte
-		for _, m := range matches[first:][:min(page.Limit, len(matches)-first)] {
-			_, text, err := r.PresetJSON(id, m.slug)
-			if err != nil {
-				return err
-			}
-			presets = append(presets, text)
-		}
-		list = listed(jsonArray(presets), len(matches))
-		return nil
-	})
-	return list, err
-}
 
 // EachActivePreset calls fn for every active preset of the workspace that who
 // acts in, by slug in byte order, and ends with the first error, its own or

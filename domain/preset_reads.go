@@ -99,19 +99,19 @@ func (s *Service) Preset(ctx context.Context, who Principal, workspace, slug str
 	})
 }
 
-// Presets returns a page of the presets of a workspace, the one that changed
-// last first.
-func (s *Service) Presets(ctx context.Context, who Principal, workspace string, page Page) (list Listed, err error) {
+// Presets returns a page of the presets of a workspace that a filter lets through, the
+// one that changed last first. Archived ones are found this way alone.
+func (s *Service) Presets(ctx context.Context, who Principal, workspace string, filter PresetFilter, page Page) (list Listed, err error) {
 	id, err := s.home(ctx, who, workspace)
 	if err != nil {
 		return list, err
 	}
-	return s.listed(question{what: allPresets, workspace: id, page: page}, s.store.Stamps().Presets(id), func() (text []byte, total int, err error) {
+	return s.listed(question{what: allPresets, workspace: id, filter: filter, page: page}, s.store.Stamps().Presets(id), func() (text []byte, total int, err error) {
 		err = s.store.View(ctx, func(r Reader) error {
 			if err := stillThere(r, id); err != nil {
 				return err
 			}
-			text, total, err = r.PresetPage(id, page)
+			text, total, err = r.PresetPage(id, filter, page)
 			return err
 		})
 		return text, total, err

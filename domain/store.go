@@ -114,10 +114,11 @@ type Reader interface {
 	// a clock that never goes back, the oldest comes first. What a page costs does
 	// not depend on its offset.
 	WorkspacePage(page Page) ([]byte, int, error)
-	// PresetPage returns a page of the presets of a workspace that are not
-	// archived as a JSON array, and how many those are. First comes the one that
-	// was put last. What a page costs does not depend on its offset.
-	PresetPage(workspaceID string, page Page) ([]byte, int, error)
+	// PresetPage returns a page of the presets of a workspace that a filter lets
+	// through as a JSON array, and how many those are. First comes the one that was
+	// put last. What a page costs does not depend on its offset, nor on how many
+	// presets there are of other statuses.
+	PresetPage(workspaceID string, filter PresetFilter, page Page) ([]byte, int, error)
 	// Presets yields every preset of a workspace, whatever its status, by
 	// slug in byte order, without holding them all in memory. An error ends
 	// it. An unknown workspace has none.

@@ -155,7 +155,7 @@ func BenchmarkPresetPage(b *testing.B) {
 				b.ReportAllocs()
 				for b.Loop() {
 					err := s.View(b.Context(), func(r domain.Reader) error {
-						page, total, err := r.PresetPage(workspace, domain.Page{Offset: offset, Limit: 50})
+						page, total, err := r.PresetPage(workspace, domain.ListedPresets, domain.Page{Offset: offset, Limit: 50})
 						if len(page) < 50*100 || total != presets {
 							b.Errorf("got %d bytes of %d presets", len(page), total)
 						}

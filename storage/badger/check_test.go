@@ -18,7 +18,7 @@ import (
 )
 
 // furnish adds to what seed made, so that there is a record of every kind: an
-// archived preset, a workspace that was renamed, and one that was deleted.
+// archived preset, a disabled one, a workspace that was renamed, and one that was deleted.
 func furnish(t *testing.T, folder string) {
 	t.Helper()
 	w, p, _ := seed(t, folder)
@@ -35,7 +35,10 @@ func furnish(t *testing.T, folder string) {
 	_, err4 := service.UpdateWorkspace(t.Context(), by(""), w.ID, domain.WorkspacePatch{Slug: &renamed}, nil)
 	_, err5 := service.DeleteLabel(t.Context(), by(w.ID), "", p.Slug, "staging")
 	_, err6 := service.PutLabel(t.Context(), by(w.ID), "", p.Slug, "beta", domain.Target{Version: 2})
-	if err := errors.Join(err1, err2, err3, err4, err5, err6, s.Close()); err != nil {
+	off := domain.PresetDisabled
+	_, err7 := service.CreatePresetVersion(t.Context(), by(w.ID), "", "disabled", domain.Capture{Config: []byte("{}")})
+	_, err8 := service.UpdatePreset(t.Context(), by(w.ID), "", "disabled", domain.PresetPatch{Status: &off})
+	if err := errors.Join(err1, err2, err3, err4, err5, err6, err7, err8, s.Close()); err != nil {
 		t.Fatal(err)
 	}
 }
@@ -70,10 +73,16 @@ func TestVerify(t *testing.T) {
 		}
 		return nil
 	})
-	kinds := make(map[records.Kind]int)
+	kinds, lists := make(map[records.Kind]int), make(map[string]bool)
+	listed := func(k records.Key) bool { // of which each list has its own
+		return bytes.IndexByte([]byte{byte(records.KindListEnd), byte(records.KindPlace), byte(records.KindLeaf), byte(records.KindNode)}, byte(k.Kind())) >= 0
+	}
 	for _, name := range slices.Sorted(maps.Keys(all)) {
 		k, record := records.Key(name), all[name]
-		if kinds[k.Kind()]++; kinds[k.Kind()] > 1 {
+		kinds[k.Kind()]++
+		if list := string(k[:3]); listed(k) && !lists[list] {
+			lists[list] = true
+		} else if kinds[k.Kind()] > 1 {
 			continue
 		}
 		for how, damaged := range map[string][]byte{
@@ -110,6 +119,24 @@ func TestVerify(t *testing.T) {
 	if report := verified(t, folder); report.Err() != nil {
 		t.Errorf("restored: %v", report.Err())
 	}
+	if len(lists) != 4+4+3+3 {
+		t.Errorf("there were records of the lists %q, want those of workspaces, presets, archived and disabled ones", slices.Sorted(maps.Keys(lists)))
+	}
+	disabled := func(change func(txn *badgerdb.Txn, k, record []byte) error) {
+		tamper(t, folder, func(txn *badgerdb.Txn) (err error) {
+			for k, record := range all {
+				if listed(records.Key(k)) && k[2] == 'd' {
+					err = errors.Join(err, change(txn, []byte(k), record))
+				}
+			}
+			return err
+		})
+	}
+	disabled(func(txn *badgerdb.Txn, k, _ []byte) error { return txn.Delete(k) })
+	if report := verified(t, folder); !slices.Equal(report.Problems, []string{"there are presets in lists of another status"}) {
+		t.Errorf("a disabled preset that is in no list of them: got %q", report.Problems)
+	}
+	disabled(func(txn *badgerdb.Txn, k, record []byte) error { return txn.Set(k, record) })
 	tamper(t, folder, func(txn *badgerdb.Txn) error { return txn.Set([]byte("stranger"), nil) })
 	if report := verified(t, folder); len(report.Problems) != 1 {
 		t.Errorf("a stranger's record: got %q, want one problem", report.Problems)

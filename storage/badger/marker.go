@@ -25,8 +25,10 @@ const MarkerName = "STORE"
 const (
 	// storeFormat is the layout of keys and records that this version writes.
 	// Format 1 had no places, which upgrade gives it. Format 2 was an attempt at
-	// that, and in no release. In format 3 no preset had lost versions.
-	storeFormat = 4
+	// that, and in no release. In format 3 no preset had lost versions. In format 4
+	// archived presets had no places and disabled ones no list of their own, which
+	// upgrade gives them.
+	storeFormat = 5
 
 	// stateNew lasts from before Badger first sees the folder until the store
 	// is first open: whatever is missing then was never there.

@@ -162,7 +162,7 @@ func (s *Store) complete(folder string, m marker) error {
 		}
 		return nil
 	}
-	if m.Format == 1 || m.Upgrading {
+	if m.Format < 5 && m.State == stateReady || m.Upgrading {
 		m.Format, m.State, m.Upgrading = storeFormat, stateReady, true
 		if err := write(); err != nil {
 			return err

@@ -121,7 +121,7 @@ func TestDamage(t *testing.T) {
 				return err
 			},
 			"preset page": func(r domain.Reader) error {
-				_, _, err := r.PresetPage(w.ID, domain.Page{Limit: 1})
+				_, _, err := r.PresetPage(w.ID, domain.ListedPresets, domain.Page{Limit: 1})
 				return err
 			},
 			"presets": func(r domain.Reader) (err error) {

@@ -37,7 +37,11 @@ func checkPlaces(t *testing.T, s *Store) {
 
 // presetPage returns a page with the fields that clients see.
 func presetPage(r domain.Reader, workspaceID string, page domain.Page) (presets []domain.Preset, total int, err error) {
-	text, total, err := r.PresetPage(workspaceID, page)
+	return filteredPage(r, workspaceID, domain.ListedPresets, page)
+}
+
+func filteredPage(r domain.Reader, workspaceID string, filter domain.PresetFilter, page domain.Page) (presets []domain.Preset, total int, err error) {
+	text, total, err := r.PresetPage(workspaceID, filter, page)
 	if err != nil {
 		return nil, 0, err
 	}

@@ -18,6 +18,7 @@ import (
 
 	"github.com/caddy-presets/caddy-presets/domain"
 	"github.com/caddy-presets/caddy-presets/storage/internal/records"
+	"github.com/caddy-presets/caddy-presets/storage/internal/records/recordstest"
 )
 
 // What version 1 of the format stored, all of it JSON, with the members in their
@@ -152,7 +153,7 @@ func upgraded(t *testing.T, s *Store, want old) {
 	err := s.View(t.Context(), func(r domain.Reader) error {
 		for offset := 0; offset < 600; offset += 100 {
 			page := domain.Page{Offset: offset, Limit: 100}
-			text, total, err1 := r.PresetPage(want.homes[1].ID, page)
+			text, total, err1 := r.PresetPage(want.homes[1].ID, domain.ListedPresets, page)
 			if total != len(want.presets) || string(text) != arrayOf(t, want.presets[offset:offset+100]) {
 				t.Errorf("presets from %d on are wrong, of %d", offset, total)
 			}
@@ -275,6 +276,84 @@ func TestUpgradeFrom3(t *testing.T) {
 	upgraded(t, mustOpen(t, folder), want)
 	if m, err := readMarker(folder, testOptions); err != nil || m != (marker{Format: storeFormat, ID: "x", State: stateReady}) {
 		t.Errorf("got marker %+v and error %v, want a ready one of format %d", m, err, storeFormat)
+	}
+}
+
+// TestUpgradeFrom4 lists the presets that are archived or disabled, and changes the
+// order of no other list. An upgrade that was cut short is made again.
+func TestUpgradeFrom4(t *testing.T) {
+	folder := t.TempDir()
+	w := domain.Workspace{ID: newID(), Name: "w", Slug: "w"}
+	var want []domain.Preset // that which is listed first comes first
+	statuses := []domain.PresetStatus{domain.PresetActive, domain.PresetDisabled, domain.PresetArchived}
+	s := mustOpen(t, folder)
+	err := s.Update(t.Context(), func(tx domain.Tx) error {
+		err := tx.PutWorkspace(w)
+		for i := range 600 {
+			p := newPreset(w.ID, fmt.Sprint("p-", i*7919%1000))
+			p.LatestVersion, p.Status, p.UpdatedAt = 0, statuses[i*i%7%3], time.Unix(int64(i), 0).UTC()
+			want = append([]domain.Preset{p}, want...)
+			err = cmp.Or(err, tx.PutPreset(p))
+		}
+		return err
+	})
+	if err != nil {
+		t.Fatal(err)
+	}
+	var changes map[string][]byte
+	showing(s, func(shown records.Snapshot) { changes = recordstest.Unlisted(t, shown) })
+	if err := s.Close(); err != nil {
+		t.Fatal(err)
+	}
+	tamper(t, folder, func(txn *badgerdb.Txn) (err error) {
+		for k, record := range changes {
+			if record == nil {
+				err = cmp.Or(err, txn.Delete([]byte(k)))
+			} else {
+				err = cmp.Or(err, txn.Set([]byte(k), record))
+			}
+		}
+		return err
+	})
+	for _, m := range []marker{{Format: 4, ID: "x", State: stateReady}, {Format: storeFormat, ID: "x", State: stateReady, Upgrading: true}} {
+		if err := m.write(folder); err != nil {
+			t.Fatal(err)
+		}
+		s := mustOpen(t, folder)
+		checkPlaces(t, s)
+		err := s.View(t.Context(), func(r domain.Reader) error {
+			for _, filter := range []domain.PresetFilter{domain.ListedPresets, domain.ActivePresets, domain.DisabledPresets, domain.ArchivedPresets} {
+				got := []string{}
+				for offset := 0; offset < len(want); offset += domain.MaxPage {
+					page, _, err := filteredPage(r, w.ID, filter, domain.Page{Offset: offset, Limit: domain.MaxPage})
+					if err != nil {
+						return err
+					}
+					for _, p := range page {
+						got = append(got, p.Slug)
+					}
+				}
+				all := []string{}
+				for _, p := range want {
+					if string(filter) == string(p.Status) || filter == domain.ListedPresets && p.Status != domain.PresetArchived {
+						all = append(all, p.Slug)
+					}
+				}
+				if !slices.Equal(got, all) {
+					t.Errorf("%q: got %v, want %v", filter, got, all)
+				}
+			}
+			return nil
+		})
+		if err != nil {
+			t.Error(err)
+		}
+		if err := s.Close(); err != nil {
+			t.Fatal(err)
+		}
+		if m, err := readMarker(folder, testOptions); err != nil || m != (marker{Format: storeFormat, ID: "x", State: stateReady}) {
+			t.Errorf("got marker %+v and error %v, want a ready one of format %d", m, err, storeFormat)
+		}
 	}
 }
 

@@ -33,7 +33,7 @@ import (
 func TestNewerFormat(t *testing.T) {
 	admin := client(t)
 	for text, want := range map[string]string{
-		`{"store":"x","format":2}`: "needs a newer version of this module",
+		`{"store":"x","format":3}`: "needs a newer version of this module",
 		`{"format":0}`:             "is not the prefix of a store",
 		`what`:                     "is not the prefix of a store",
 	} {

@@ -93,7 +93,7 @@ func current(t *testing.T, s *Store, workspaceID, slug string, acknowledged *ato
 		}
 		if latest > 0 {
 			if _, err = r.PresetVersion(p.State(), latest); err == nil {
-				_, _, err = r.PresetPage(workspaceID, domain.Page{Limit: 10})
+				_, _, err = r.PresetPage(workspaceID, domain.ListedPresets, domain.Page{Limit: 10})
 			}
 		}
 		again, err2 := r.Preset(workspaceID, slug)

@@ -17,7 +17,7 @@ import (
 
 // presetPage returns a page of the presets of a workspace, and how many there are.
 func presetPage(r domain.Reader, workspaceID string, page domain.Page) (presets []domain.Preset, total int, err error) {
-	text, total, err := r.PresetPage(workspaceID, page)
+	text, total, err := r.PresetPage(workspaceID, domain.ListedPresets, page)
 	if err != nil {
 		return nil, 0, err
 	}
@@ -70,9 +70,31 @@ func pagesAre[T interface{ JSON() ([]byte, error) }](t *testing.T, what string, 
 	check(domain.Page{Offset: math.MaxInt, Limit: math.MaxInt})
 }
 
-func presetPagesAre(t *testing.T, r domain.Reader, workspaceID string, want []domain.Preset, step int) {
+// presetFilters let presets of these statuses through.
+var presetFilters = map[domain.PresetFilter][]domain.PresetStatus{
+	domain.ListedPresets:   {domain.PresetActive, domain.PresetDisabled},
+	domain.ActivePresets:   {domain.PresetActive},
+	domain.DisabledPresets: {domain.PresetDisabled},
+	domain.ArchivedPresets: {domain.PresetArchived},
+	domain.AllPresets:      {domain.PresetActive, domain.PresetDisabled, domain.PresetArchived},
+}
+
+// filtered returns those of presets that a filter lets through.
+func filtered(presets []domain.Preset, filter domain.PresetFilter) []domain.Preset {
+	return slices.DeleteFunc(slices.Clone(presets), func(p domain.Preset) bool {
+		return !slices.Contains(presetFilters[filter], p.Status)
+	})
+}
+
+// presetPagesAre compares the pages of every filter with all presets of a workspace, of
+// which the one that was put last comes first.
+func presetPagesAre(t *testing.T, r domain.Reader, workspaceID string, all []domain.Preset, step int) {
 	t.Helper()
-	pagesAre(t, "PresetPage", want, step, func(page domain.Page) ([]byte, int, error) { return r.PresetPage(workspaceID, page) })
+	for filter := range presetFilters {
+		pagesAre(t, fmt.Sprintf("PresetPage of %q", filter), filtered(all, filter), step, func(page domain.Page) ([]byte, int, error) {
+			return r.PresetPage(workspaceID, filter, page)
+		})
+	}
 }
 
 func workspacePagesAre(t *testing.T, r domain.Reader, want []domain.Workspace, step int) {
@@ -87,46 +109,39 @@ func presetPages(t *testing.T, s *suite) {
 	random := rand.New(rand.NewPCG(seed, 0))
 	t.Logf("seed %d", seed)
 	ids := []string{newID(), newID()}
-	// By workspace, of listed ones that which was put last first.
-	listed, archived := map[string][]domain.Preset{}, map[string][]domain.Preset{}
-	unlist := func(m map[string][]domain.Preset, p domain.Preset) {
-		m[p.WorkspaceID] = slices.DeleteFunc(slices.Clone(m[p.WorkspaceID]), func(q domain.Preset) bool { return q.Slug == p.Slug })
-	}
+	all := map[string][]domain.Preset{} // by workspace, that which was put last first
 	pick := func(presets []domain.Preset) domain.Preset { return presets[random.IntN(len(presets))] }
 	clock := 0
 	change := func(tx domain.Tx, w string) error {
 		clock++
 		var p domain.Preset
+		listed, archived := filtered(all[w], domain.ListedPresets), filtered(all[w], domain.ArchivedPresets)
 		switch n := random.IntN(10); {
-		case n < 3 && len(archived[w]) > 0: // restored
-			p = pick(archived[w])
-			p.Status = domain.PresetActive
-		case n < 5 && len(listed[w]) > 0:
-			p = pick(listed[w])
+		case n < 3 && len(archived) > 0: // restored
+			p = pick(archived)
+			p.Status = []domain.PresetStatus{domain.PresetActive, domain.PresetDisabled}[random.IntN(2)]
+		case n < 5 && len(listed) > 0:
+			p = pick(listed)
 			p.Status = domain.PresetArchived
-		case n < 6 && len(archived[w]) > 0: // put and still archived
-			p = pick(archived[w])
-		case n < 8 && len(listed[w]) > 0:
-			p = pick(listed[w])
+		case n < 6 && len(archived) > 0: // put and still archived
+			p = pick(archived)
+		case n < 8 && len(listed) > 0:
+			p = pick(listed)
 			p.Status = []domain.PresetStatus{domain.PresetActive, domain.PresetDisabled}[random.IntN(2)]
 		default:
 			p = newPreset(w, fmt.Sprint("p-", clock))
+			p.Status = []domain.PresetStatus{domain.PresetActive, domain.PresetDisabled, domain.PresetArchived}[random.IntN(3)]
 		}
 		p.LatestVersion, p.UpdatedAt = clock, when(clock%3) // times are no order
-		unlist(listed, p)
-		unlist(archived, p)
-		if p.Status == domain.PresetArchived {
-			archived[w] = append(archived[w], p)
-		} else {
-			listed[w] = append([]domain.Preset{p}, listed[w]...)
-		}
+		others := slices.DeleteFunc(slices.Clone(all[w]), func(q domain.Preset) bool { return q.Slug == p.Slug })
+		all[w] = slices.Insert(others, 0, p)
 		return tx.PutPreset(p)
 	}
 	check := func(step int) {
 		t.Helper()
 		s.inBoth(t, func(r domain.Reader) error {
 			for _, w := range ids {
-				presetPagesAre(t, r, w, listed[w], step)
+				presetPagesAre(t, r, w, all[w], step)
 			}
 			return nil
 		})
@@ -136,10 +151,10 @@ func presetPages(t *testing.T, s *suite) {
 		// Enough of them that pages and whatever counts them have several parts.
 		for i := range 300 {
 			p := newPreset(w, slugOf(i))
-			listed[w] = append([]domain.Preset{p}, listed[w]...)
+			all[w] = slices.Insert(all[w], 0, p)
 		}
 		s.mustUpdate(t, func(tx domain.Tx) error {
-			for _, p := range slices.Backward(listed[w]) {
+			for _, p := range slices.Backward(all[w]) {
 				if err := tx.PutPreset(p); err != nil {
 					return err
 				}
@@ -150,18 +165,18 @@ func presetPages(t *testing.T, s *suite) {
 	check(1)
 	for round := range 120 {
 		// An engine may run the function again, so the model is put back.
-		listedBefore, archivedBefore := cloned(listed), cloned(archived)
+		before := cloned(all)
 		changes, fails, looks, start := 1+random.IntN(12), random.IntN(6) == 0, random.IntN(4) == 0, clock
 		w := ids[random.IntN(len(ids))]
 		err := s.update(func(tx domain.Tx) error {
-			listed, archived, clock = cloned(listedBefore), cloned(archivedBefore), start
+			all, clock = cloned(before), start
 			for range changes {
 				if err := change(tx, w); err != nil {
 					return err
 				}
 			}
 			if looks {
-				presetPagesAre(t, tx, w, listed[w], 37)
+				presetPagesAre(t, tx, w, all[w], 37)
 			}
 			if fails {
 				return errDeliberate
@@ -169,7 +184,7 @@ func presetPages(t *testing.T, s *suite) {
 			return nil
 		})
 		if fails {
-			listed, archived = listedBefore, archivedBefore
+			all = before
 		}
 		if fails != errors.Is(err, errDeliberate) || !fails && err != nil {
 			t.Fatalf("got error %v", err)
@@ -181,29 +196,33 @@ func presetPages(t *testing.T, s *suite) {
 	check(1)
 	s.reopen(t)
 	check(1)
-	// In the end all of them go, here and there.
+	// In the end all of them are archived, here and there.
 	for _, w := range ids {
-		for len(listed[w]) > 0 {
-			var kept, gone []domain.Preset
-			for i, p := range listed[w] {
+		for {
+			var gone []domain.Preset
+			for i, p := range filtered(all[w], domain.ListedPresets) {
 				if i%9 < 5 {
+					p.Status = domain.PresetArchived
 					gone = append(gone, p)
-				} else {
-					kept = append(kept, p)
 				}
+			}
+			if len(gone) == 0 {
+				break
 			}
 			s.mustUpdate(t, func(tx domain.Tx) error {
 				for _, p := range gone {
-					p.Status = domain.PresetArchived
 					if err := tx.PutPreset(p); err != nil {
 						return err
 					}
 				}
 				return nil
 			})
-			listed[w] = kept
+			for _, p := range gone {
+				others := slices.DeleteFunc(all[w], func(q domain.Preset) bool { return q.Slug == p.Slug })
+				all[w] = slices.Insert(others, 0, p)
+			}
 			s.mustView(t, func(r domain.Reader) error {
-				presetPagesAre(t, r, w, kept, 7)
+				presetPagesAre(t, r, w, all[w], 7)
 				return nil
 			})
 		}
@@ -338,7 +357,7 @@ func pagesInASnapshot(t *testing.T, s *suite) {
 		return err
 	})
 	s.mustView(t, func(r domain.Reader) error {
-		if _, _, err := r.PresetPage(w, domain.Page{Limit: 1}); err != nil { // for engines whose snapshot begins here
+		if _, _, err := r.PresetPage(w, domain.ListedPresets, domain.Page{Limit: 1}); err != nil { // for engines whose snapshot begins here
 			return err
 		}
 		for i := range 5 {

@@ -202,8 +202,7 @@ func versionsPrunedAtRandom(t *testing.T, s *suite) {
 	random := rand.New(rand.NewPCG(seed, 0))
 	t.Logf("seed %d", seed)
 	type model struct {
-		listed   []domain.Preset // that which was put last first
-		archived []domain.Preset
+		presets  []domain.Preset // that which was put last first
 		versions map[string]map[int]domain.PresetVersion
 	}
 	clone := func(m model) model {
@@ -211,40 +210,28 @@ func versionsPrunedAtRandom(t *testing.T, s *suite) {
 		for slug, of := range m.versions {
 			versions[slug] = maps.Clone(of)
 		}
-		return model{slices.Clone(m.listed), slices.Clone(m.archived), versions}
+		return model{slices.Clone(m.presets), versions}
 	}
 	w := newID()
 	now := model{versions: map[string]map[int]domain.PresetVersion{}}
 	for i := range 4 {
 		p := newPreset(w, slugOf(i))
-		now.listed = append(now.listed, p)
+		now.presets = append(now.presets, p)
 		now.versions[p.Slug] = map[int]domain.PresetVersion{}
 	}
 	s.mustUpdate(t, func(tx domain.Tx) (err error) {
-		for _, p := range slices.Backward(now.listed) {
+		for _, p := range slices.Backward(now.presets) {
 			err = cmp.Or(err, tx.PutPreset(p))
 		}
 		return err
 	})
 	put := func(tx domain.Tx, p domain.Preset) error {
 		other := func(q domain.Preset) bool { return q.Slug == p.Slug }
-		now.listed, now.archived = slices.DeleteFunc(now.listed, other), slices.DeleteFunc(now.archived, other)
-		if p.Status == domain.PresetArchived {
-			now.archived = append(now.archived, p)
-		} else {
-			now.listed = slices.Insert(now.listed, 0, p)
-		}
+		now.presets = slices.Insert(slices.DeleteFunc(now.presets, other), 0, p)
 		return tx.PutPreset(p)
 	}
 	change := func(tx domain.Tx, random *rand.Rand) error {
-		all := []*domain.Preset{}
-		for i := range now.listed {
-			all = append(all, &now.listed[i])
-		}
-		for i := range now.archived {
-			all = append(all, &now.archived[i])
-		}
-		p := all[random.IntN(len(all))]
+		p := &now.presets[random.IntN(len(now.presets))]
 		of := now.versions[p.Slug]
 		switch n := random.IntN(10); {
 		case n < 5:
@@ -256,7 +243,7 @@ func versionsPrunedAtRandom(t *testing.T, s *suite) {
 			return cmp.Or(tx.PutPresetVersion(q, v), put(tx, q))
 		case n < 6:
 			q := *p
-			q.Status = []domain.PresetStatus{domain.PresetActive, domain.PresetArchived}[random.IntN(2)]
+			q.Status = []domain.PresetStatus{domain.PresetActive, domain.PresetArchived, domain.PresetDisabled}[random.IntN(3)]
 			return put(tx, q)
 		default:
 			var numbers []int
@@ -271,10 +258,10 @@ func versionsPrunedAtRandom(t *testing.T, s *suite) {
 		}
 	}
 	check := func(r domain.Reader) error {
-		for _, p := range slices.Concat(now.listed, now.archived) {
+		for _, p := range now.presets {
 			versionsAre(t, r, p, now.versions[p.Slug])
 		}
-		presetPagesAre(t, r, w, now.listed, 1)
+		presetPagesAre(t, r, w, now.presets, 1)
 		return nil
 	}
 	for round := range 150 {

@@ -159,7 +159,7 @@ func (e *exporter) presets(workspaceID string) error {
 			return err
 		}
 	}
-	_, total, err := e.PresetPage(workspaceID, domain.Page{Limit: 1})
+	_, total, err := e.PresetPage(workspaceID, domain.ListedPresets, domain.Page{Limit: 1})
 	if err != nil {
 		return err
 	}
@@ -168,7 +168,7 @@ func (e *exporter) presets(workspaceID string) error {
 	}
 	for end := total; end > 0; end -= pageSize {
 		page := domain.Page{Offset: max(0, end-pageSize), Limit: min(pageSize, end)}
-		list, _, err := e.PresetPage(workspaceID, page)
+		list, _, err := e.PresetPage(workspaceID, domain.ListedPresets, page)
 		if err != nil {
 			return err
 		}

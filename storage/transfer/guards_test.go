@@ -199,8 +199,8 @@ func (s forgetful) View(ctx context.Context, fn func(domain.Reader) error) error
 
 type lacking struct{ domain.Reader }
 
-func (r lacking) PresetPage(workspaceID string, page domain.Page) ([]byte, int, error) {
-	list, total, err := r.Reader.PresetPage(workspaceID, page)
+func (r lacking) PresetPage(workspaceID string, filter domain.PresetFilter, page domain.Page) ([]byte, int, error) {
+	list, total, err := r.Reader.PresetPage(workspaceID, filter, page)
 	return list, max(0, total-1), err
 }
 

@@ -130,7 +130,7 @@ func sameLists(t *testing.T, a, b domain.Store) {
 			text = fmt.Sprintf("%d %s\n", total, list)
 			for _, slug := range []string{"default", "team", "last"} {
 				id, err1 := r.WorkspaceID(slug)
-				list, total, err2 := r.PresetPage(id, domain.Page{Limit: 1000})
+				list, total, err2 := r.PresetPage(id, domain.ListedPresets, domain.Page{Limit: 1000})
 				text += fmt.Sprintf("%d %s\n", total, list)
 				err = errors.Join(err, err1, err2)
 			}

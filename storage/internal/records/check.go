@@ -40,6 +40,8 @@ type Checker struct {
 	wantVersions, versions   uint64
 	wantChanges, changes     uint64
 	wantKeyHashes, keyHashes int
+	// Places of presets in the lists of their status.
+	wantMarks, marks uint64
 }
 
 // checksBetweenPauses is how many records are checked without a pause.
@@ -298,12 +300,14 @@ func (c *Checker) checkPreset(k Key, payload []byte) error {
 		}
 	}
 	if stored.place == 0 {
-		if p.Status != domain.PresetArchived {
-			return damaged(KindPreset, "it is in no list")
-		}
-		return nil
+		return damaged(KindPreset, "it is in no list")
 	}
 	l, _ := presetsOf(p.WorkspaceID)
+	for _, of := range presetParts {
+		if inPart(of, p.Status) {
+			c.wantMarks += c.hash(l.part(of).placeKey(stored.place))
+		}
+	}
 	return c.checkStanding(KindPreset, l, stored.place, stored.json)
 }
 
@@ -318,7 +322,7 @@ func (c *Checker) checkStanding(of Kind, l list, place uint64, text []byte) erro
 // gone reports whether a list, whose bytes may be followed by others, is that of a
 // workspace that was deleted.
 func (c *Checker) gone(l list) bool {
-	return len(l) > len(uuid.UUID{}) && l[0] == byte(KindPreset) && c.deleted[uuid.UUID(l[1:1+len(uuid.UUID{})])]
+	return len(l) > len(uuid.UUID{}) && l.isPart() && c.deleted[uuid.UUID(l[1:1+len(uuid.UUID{})])]
 }
 
 // checkList checks that something stands at every place of a list that is taken.
@@ -330,16 +334,25 @@ func (c *Checker) checkList(l list, payload []byte) error {
 	if err != nil {
 		return damaged(KindListEnd, "its content cannot be decoded")
 	}
-	places, err := c.reader.places(l, end, domain.Page{Limit: end.total()}, false)
+	stand := l
+	if l.isPart() {
+		stand = l.part(byte(KindPreset))
+	}
+	places, _, err := c.reader.places(selection{list: stand, part: l}, domain.Page{Limit: end.total()}, false)
 	if err != nil {
 		return err
 	}
 	for _, place := range places {
-		if _, err := loadExisting(&c.reader, l.placeKey(place), decodeBytes); err != nil {
+		if _, err := loadExisting(&c.reader, stand.placeKey(place), decodeBytes); err != nil {
 			return err
 		}
+		if l.isPart() {
+			c.marks += c.hash(l.placeKey(place))
+		}
 	}
-	c.wantPlaces += len(places)
+	if len(l) == 0 || l[0] != disabledPart { // whose places are those of others, too
+		c.wantPlaces += len(places)
+	}
 	return nil
 }
 
@@ -357,6 +370,9 @@ func (c *Checker) checkSums() {
 	}
 	if len(c.deleted) > 0 || c.Problems > 0 {
 		return
+	}
+	if c.marks != c.wantMarks {
+		c.report("there are presets in lists of another status")
 	}
 	if c.versions != c.wantVersions {
 		c.report("there are versions that no preset has")

@@ -1,10 +1,13 @@
 package records
 
 import (
+	"bytes"
 	"cmp"
 	"encoding/binary"
 	"math/bits"
 	"slices"
+
+	"github.com/caddy-presets/caddy-presets/domain"
 )
 
 // A list keeps objects in an order. Each object has a place, which is a number: what
@@ -113,6 +116,95 @@ func workspaces() list { return list{byte(KindWorkspace)} }
 func presetsOf(workspaceID string) (list, bool) {
 	id, ok := parseID(workspaceID)
 	return append(list{byte(KindPreset)}, id[:]...), ok
+}
+
+// A preset of any status has a place of presetsOf, so that places tell in which order
+// presets of all statuses were put. Each list counts its own part of those places.
+const (
+	archivedPart byte = 'a'
+	disabledPart byte = 'd'
+)
+
+// presetParts begin the lists that have places of a workspace's presets.
+var presetParts = [...]byte{byte(KindPreset), archivedPart, disabledPart}
+
+// part returns the list that begins with one of presetParts, for the workspace of l.
+func (l list) part(of byte) list { return append(list{of}, l[1:]...) }
+
+// isPart reports whether l, which bytes may follow, has places of a workspace's presets.
+func (l list) isPart() bool { return len(l) > 0 && bytes.IndexByte(presetParts[:], l[0]) >= 0 }
+
+// inPart reports whether presets of a status have their places in a part.
+func inPart(of byte, status domain.PresetStatus) bool {
+	switch of {
+	case archivedPart:
+		return status == domain.PresetArchived
+	case disabledPart:
+		return status == domain.PresetDisabled
+	default:
+		return status != domain.PresetArchived
+	}
+}
+
+// selection is some of the places of a list: those of one part, and those of another
+// added or left out.
+type selection struct {
+	list    list // whose objects stand there
+	part    list
+	other   list // nil for none
+	without bool // those of other are left out, which are all in part; else none is
+}
+
+// selected returns the presets of l that a filter lets through.
+func (l list) selected(filter domain.PresetFilter) selection {
+	switch filter {
+	case domain.ActivePresets:
+		return selection{list: l, part: l, other: l.part(disabledPart), without: true}
+	case domain.DisabledPresets:
+		return selection{list: l, part: l.part(disabledPart)}
+	case domain.ArchivedPresets:
+		return selection{list: l, part: l.part(archivedPart)}
+	case domain.AllPresets:
+		return selection{list: l, part: l, other: l.part(archivedPart)}
+	default:
+		return selection{list: l, part: l}
+	}
+}
+
+// buckets are those of one number in the two parts of a selection.
+type buckets struct {
+	number      uint64
+	part, other int // how many places are taken in each
+}
+
+// count returns how many places of b are selected.
+func (s selection) count(b buckets) int {
+	if s.without {
+		return b.part - b.other
+	}
+	return b.part + b.other
+}
+
+// joined returns the buckets of a selection, by number, given those of its two parts.
+func joined(part, other []bucket) []buckets {
+	all := make([]buckets, 0, len(part)+len(other))
+	for len(part)+len(other) > 0 {
+		var b buckets
+		switch {
+		case len(other) == 0 || len(part) > 0 && part[0].number < other[0].number:
+			b.number = part[0].number
+		default:
+			b.number = other[0].number
+		}
+		if len(part) > 0 && part[0].number == b.number {
+			b.part, part = part[0].n, part[1:]
+		}
+		if len(other) > 0 && other[0].number == b.number {
+			b.other, other = other[0].n, other[1:]
+		}
+		all = append(all, b)
+	}
+	return all
 }
 
 func (l list) endKey() Key { return append(newKey(KindListEnd, len(l)), l...) }

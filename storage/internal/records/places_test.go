@@ -21,7 +21,11 @@ import (
 
 // presetPage and workspacePage return pages with the fields that clients see.
 func presetPage(r domain.Reader, workspaceID string, page domain.Page) (presets []domain.Preset, total int, err error) {
-	text, total, err := r.PresetPage(workspaceID, page)
+	return filteredPage(r, workspaceID, domain.ListedPresets, page)
+}
+
+func filteredPage(r domain.Reader, workspaceID string, filter domain.PresetFilter, page domain.Page) (presets []domain.Preset, total int, err error) {
+	text, total, err := r.PresetPage(workspaceID, filter, page)
 	if err != nil {
 		return nil, 0, err
 	}
@@ -89,6 +93,8 @@ func TestPlaces(t *testing.T) {
 				}
 				if archives {
 					p.Status = domain.PresetArchived
+				} else if random.IntN(4) == 0 {
+					p.Status = domain.PresetDisabled
 				}
 				added = append(added, p)
 				if err := tx.PutPreset(p); err != nil {
@@ -102,9 +108,7 @@ func TestPlaces(t *testing.T) {
 		}
 		for _, p := range added {
 			presets = slices.DeleteFunc(presets, func(q domain.Preset) bool { return p.Slug == q.Slug })
-			if p.Status != domain.PresetArchived {
-				presets = slices.Insert(presets, 0, p)
-			}
+			presets = slices.Insert(presets, 0, p)
 		}
 		home := newWorkspace(fmt.Sprint("w-", round))
 		homes = append(homes, home)
@@ -128,14 +132,23 @@ func TestPlaces(t *testing.T) {
 	}
 	recordstest.CheckPlaces(t, s)
 	err := s.view(t, func(r domain.Reader) error {
-		for offset := 0; offset < len(presets)+20; offset += 9 {
-			page, total, err := presetPage(r, w.ID, domain.Page{Offset: offset, Limit: 20})
-			if err != nil {
-				return err
-			}
-			want := presets[min(offset, len(presets)):min(offset+20, len(presets))]
-			if total != len(presets) || !slices.EqualFunc(page, want, func(a, b domain.Preset) bool { return a.ID == b.ID }) {
-				t.Errorf("offset %d: got a total of %d and a wrong page, want %d", offset, total, len(presets))
+		for filter, without := range map[domain.PresetFilter][]domain.PresetStatus{
+			domain.ListedPresets:   {domain.PresetArchived},
+			domain.ActivePresets:   {domain.PresetArchived, domain.PresetDisabled},
+			domain.DisabledPresets: {domain.PresetArchived, domain.PresetActive},
+			domain.ArchivedPresets: {domain.PresetActive, domain.PresetDisabled},
+			domain.AllPresets:      nil,
+		} {
+			presets := slices.DeleteFunc(slices.Clone(presets), func(p domain.Preset) bool { return slices.Contains(without, p.Status) })
+			for offset := 0; offset < len(presets)+20; offset += 9 {
+				page, total, err := filteredPage(r, w.ID, filter, domain.Page{Offset: offset, Limit: 20})
+				if err != nil {
+					return err
+				}
+				want := presets[min(offset, len(presets)):min(offset+20, len(presets))]
+				if total != len(presets) || !slices.EqualFunc(page, want, func(a, b domain.Preset) bool { return a.ID == b.ID }) {
+					t.Errorf("%q, offset %d: got a total of %d and a wrong page, want %d", filter, offset, total, len(presets))
+				}
 			}
 		}
 		page, total, err := workspacePage(r, domain.Page{Limit: math.MaxInt})
@@ -194,7 +207,14 @@ func TestDamagedPlaces(t *testing.T) {
 	err := s.update(t, func(tx domain.Tx) error {
 		err := cmp.Or(tx.PutWorkspace(w), tx.PutWorkspace(newWorkspace("x")))
 		for i := range 90 {
-			err = cmp.Or(err, tx.PutPreset(newPreset(w.ID, fmt.Sprint("p-", i))))
+			p := newPreset(w.ID, fmt.Sprint("p-", i))
+			switch i % 9 {
+			case 4:
+				p.Status = domain.PresetDisabled
+			case 7:
+				p.Status = domain.PresetArchived
+			}
+			err = cmp.Or(err, tx.PutPreset(p))
 		}
 		return err
 	})
@@ -203,13 +223,17 @@ func TestDamagedPlaces(t *testing.T) {
 	}
 	pages := func() (found []string, err error) {
 		err = s.view(t, func(r domain.Reader) error {
-			for offset := 0; offset < 90; offset += 30 {
-				page, total, err := presetPage(r, w.ID, domain.Page{Offset: offset, Limit: 30})
-				if err != nil {
-					return err
-				}
-				for _, p := range page {
-					found = append(found, fmt.Sprint(p.Slug, " of ", total))
+			for _, filter := range []domain.PresetFilter{
+				domain.ListedPresets, domain.ActivePresets, domain.DisabledPresets, domain.ArchivedPresets, domain.AllPresets,
+			} {
+				for offset := 0; offset < 90; offset += 30 {
+					page, total, err := filteredPage(r, w.ID, filter, domain.Page{Offset: offset, Limit: 30})
+					if err != nil {
+						return err
+					}
+					for _, p := range page {
+						found = append(found, fmt.Sprint(filter, p.Slug, " of ", total))
+					}
 				}
 			}
 			page, total, err := workspacePage(r, domain.Page{Limit: 50})
@@ -221,8 +245,8 @@ func TestDamagedPlaces(t *testing.T) {
 		return found, err
 	}
 	want, err := pages()
-	if err != nil || len(want) != 92 {
-		t.Fatalf("got %d objects and error %v, want 92", len(want), err)
+	if err != nil || len(want) != 80+70+10+10+90+2 {
+		t.Fatalf("got %d objects and error %v, want 262", len(want), err)
 	}
 	all := recordstest.Records(t, s, records.KindPlace, records.KindLeaf, records.KindNode, records.KindListEnd)
 	for k, intact := range all {

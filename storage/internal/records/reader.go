@@ -175,16 +175,16 @@ func (r *Reader) PresetJSON(workspaceID, slug string) (state domain.PresetState,
 
 // WorkspacePage implements domain.Reader.
 func (r *Reader) WorkspacePage(page domain.Page) ([]byte, int, error) {
-	return r.page(workspaces(), page, false)
+	return r.page(selection{list: workspaces(), part: workspaces()}, page, false)
 }
 
 // PresetPage implements domain.Reader.
-func (r *Reader) PresetPage(workspaceID string, page domain.Page) ([]byte, int, error) {
+func (r *Reader) PresetPage(workspaceID string, filter domain.PresetFilter, page domain.Page) ([]byte, int, error) {
 	l, ok := presetsOf(workspaceID)
 	if !ok {
 		return []byte("[]"), 0, nil
 	}
-	return r.page(l, page, true)
+	return r.page(l.selected(filter), page, true)
 }
 
 // Presets implements domain.Reader. It sees the writes that the operation had

@@ -102,7 +102,7 @@ func (t *Tx) PutWorkspace(w domain.Workspace) error {
 	case stored.place == 0:
 		stored.place, err = t.place(workspaces(), 0, text)
 	default:
-		err = t.stand(workspaces(), stored.place, text)
+		err = t.putAt(workspaces(), stored.place, text)
 	}
 	if err != nil {
 		return t.write(k, nil, err)
@@ -163,12 +163,7 @@ func (t *Tx) PutPreset(p domain.Preset) error {
 		return t.write(k, nil, err)
 	}
 	stored := storedPreset{PresetState: p.State(), json: text}
-	if p.Status != domain.PresetArchived {
-		stored.place, err = t.place(l, old.place, text)
-	} else if old.place != 0 {
-		err = t.displace(l, old.place)
-	}
-	if err != nil {
+	if stored.place, err = t.placePreset(l, old, p.Status, text); err != nil {
 		return err
 	}
 	record, err := encodePreset(k, stored)

@@ -102,13 +102,13 @@ func TestFailingReads(t *testing.T) {
 		"audit head": func() error { return m.view(t, func(r domain.Reader) error { _, err := r.AuditHead(); return err }) },
 		"page": func() error {
 			return m.view(t, func(r domain.Reader) error {
-				_, _, err := r.PresetPage(w.ID, domain.Page{Limit: 20})
+				_, _, err := r.PresetPage(w.ID, domain.ListedPresets, domain.Page{Limit: 20})
 				return err
 			})
 		},
 		"page of none": func() error {
 			return m.view(t, func(r domain.Reader) error {
-				_, _, err := r.PresetPage(newID(), domain.Page{Limit: 20})
+				_, _, err := r.PresetPage(newID(), domain.ListedPresets, domain.Page{Limit: 20})
 				return err
 			})
 		},

@@ -14,10 +14,10 @@ const (
 	upgradeBytes = MaxRecord
 )
 
-// Upgrade stores every object of a store of format 1 once more, which gives it its
-// place, in the order of the times that they bear. Those that have one already,
-// from an upgrade that was cut short, come before all others. Nobody else uses the
-// store meanwhile. Versions stay as they are.
+// Upgrade stores every object that has no place once more, which gives it one, in the
+// order of the times that they bear. Those that have one already come before all
+// others. It adds disabled presets to their list. Nobody else changes the store
+// meanwhile. Versions stay as they are. An upgrade that was cut short may be made again.
 func Upgrade(ctx context.Context, e Engine) error {
 	err := upgradeKind(ctx, e, KindWorkspace,
 		func(payload []byte) (uint64, time.Time, error) {
@@ -41,19 +41,43 @@ func Upgrade(ctx context.Context, e Engine) error {
 	return upgradeKind(ctx, e, KindPreset,
 		func(payload []byte) (uint64, time.Time, error) {
 			stored, err := parsePreset(payload)
-			if err != nil || stored.place != 0 {
+			if err != nil || stored.place != 0 && stored.Status != domain.PresetDisabled {
 				return stored.place, time.Time{}, err
 			}
 			p, err := stored.decode()
 			return 0, p.UpdatedAt, err
 		},
 		func(t *Tx, payload []byte) error {
-			p, err := decodePreset(payload)
+			stored, err := parsePreset(payload)
 			if err != nil {
 				return err
 			}
-			return t.PutPreset(p)
+			p, err := stored.decode()
+			if err != nil {
+				return err
+			}
+			if stored.place == 0 {
+				return t.PutPreset(p)
+			}
+			return t.listDisabled(p.WorkspaceID, stored.place)
 		})
+}
+
+// listDisabled adds the place of a disabled preset to their list, unless it is there.
+func (t *Tx) listDisabled(workspaceID string, place uint64) error {
+	l, ok := presetsOf(workspaceID)
+	if !ok {
+		return t.refuse(KindPreset)
+	}
+	part := l.part(disabledPart)
+	leaf, err := loadOrZero(&t.Reader, part.leafKey(leafOf(place)), decodeLeaf)
+	switch {
+	case err != nil:
+		return t.write(part.leafKey(leafOf(place)), nil, err)
+	case !leaf.set(place, true):
+		return nil
+	}
+	return t.movePart(part, 0, place)
 }
 
 // unplaced is an object without a place.

@@ -4,6 +4,7 @@ package recordstest
 import (
 	"encoding/binary"
 	"maps"
+	"slices"
 	"testing"
 
 	"github.com/caddy-presets/caddy-presets/domain"
@@ -38,13 +39,15 @@ func CheckPlaces(t *testing.T, s records.Snapshot) {
 	want := map[string]string{} // payloads of places, leaves and nodes
 	ends := map[string]map[uint64]uint64{}
 	words, counts := map[string]*[8]uint64{}, map[string]*[256]uint16{}
-	add := func(list string, place uint64, text []byte) {
+	stand := func(list string, place uint64, text []byte) {
 		k := numbered(records.KindPlace, list, place)
 		if other, taken := want[k]; taken {
 			t.Errorf("%s and %s have the same place, %d", other, text, place)
 		}
 		want[k] = string(text)
-		k = numbered(records.KindLeaf, list, place/512)
+	}
+	add := func(list string, place uint64) {
+		k := numbered(records.KindLeaf, list, place/512)
 		if words[k] == nil {
 			words[k] = new([8]uint64)
 		}
@@ -62,15 +65,25 @@ func CheckPlaces(t *testing.T, s records.Snapshot) {
 	}
 	for k, record := range Records(t, s, records.KindWorkspace) {
 		place, text := cutNumber(t, payload(t, k, record))
-		add("w", place, text)
+		stand("w", place, text)
+		add("w", place)
 	}
 	for k, record := range Records(t, s, records.KindPreset) {
 		status, place, text := preset(t, payload(t, k, record))
-		if archived := status == domain.PresetArchived; archived != (place == 0) {
-			t.Errorf("%s is %s and has place %d", text, status, place)
+		if place == 0 {
+			t.Errorf("%s is %s and has no place", text, status)
+			continue
 		}
-		if place != 0 {
-			add("p"+k[2:18], place, text)
+		workspace := k[2:18]
+		stand("p"+workspace, place, text)
+		switch status {
+		case domain.PresetArchived:
+			add("a"+workspace, place)
+		case domain.PresetDisabled:
+			add("d"+workspace, place)
+			fallthrough
+		default:
+			add("p"+workspace, place)
 		}
 	}
 	for k, leaf := range words {
@@ -101,6 +114,32 @@ func CheckPlaces(t *testing.T, s records.Snapshot) {
 	if len(ends) > 0 {
 		t.Errorf("the ends of %d lists are missing", len(ends))
 	}
+}
+
+// Unlisted returns what makes of the records that a snapshot shows those of a store in
+// which archived presets had no places, and disabled ones no list of their own: records
+// by key, nil where there was none.
+func Unlisted(t *testing.T, s records.Snapshot) map[string][]byte {
+	t.Helper()
+	changes := map[string][]byte{}
+	for k := range Records(t, s, records.KindListEnd, records.KindLeaf, records.KindNode) {
+		if k[2] == 'a' || k[2] == 'd' {
+			changes[k] = nil
+		}
+	}
+	for k, record := range Records(t, s, records.KindPreset) {
+		payload := payload(t, k, record)
+		status, place, text := preset(t, payload)
+		if status != domain.PresetArchived {
+			continue
+		}
+		changes[numbered(records.KindPlace, "p"+k[2:18], place)] = nil
+		_, rest := cutNumber(t, payload[17:]) // the designated version
+		_, rest = cutNumber(t, rest)          // the latest one
+		unplaced := append(slices.Clone(payload[:len(payload)-len(rest)]), 0)
+		changes[k] = records.Seal(records.Key(k), append(unplaced, text...))
+	}
+	return changes
 }
 
 func numbered(of records.Kind, list string, n uint64) string {
