@@ -36,7 +36,7 @@ func (r *Resolver) PermitUnread(ctx context.Context, who Principal) error {
 	case KindOf(err) == NotFound:
 		return nil
 	case err == nil && len(workspace.disabledTools) > 0:
-		return &Error{Kind: Forbidden, Message: "This route cannot be used in a workspace where server tools are disabled"}
+		return &Error{Kind: Forbidden, Code: ToolDisabled, Message: "This route cannot be used in a workspace where server tools are disabled"}
 	}
 	return err
 }
