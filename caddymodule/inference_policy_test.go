@@ -43,7 +43,11 @@ func TestOtherRoutes(t *testing.T) {
 	}
 	const message = "This route cannot be used in a workspace where server tools are disabled"
 	for name, request := range unread {
-		exchange(t, s.address, request(strict)).wantError(t, http.StatusForbidden, message)
+		refused := exchange(t, s.address, request(strict))
+		refused.want(t, http.StatusForbidden, message)
+		if refused.header.Get("X-Gateway") != "" {
+			t.Errorf("%s: the answer came from the gateway", name)
+		}
 		if got := s.upstream.all(); len(got) > 0 {
 			t.Errorf("%s: the gateway got %v, want nothing", name, got)
 		}

@@ -198,7 +198,7 @@ func TestOtherRoutesPass(t *testing.T) {
 // of what a stranger sends where that takes a key: the gateway gets it before the rest
 // is sent.
 func TestBodiesThatAreNotWaitedFor(t *testing.T) {
-	s := start(t, inferring("max_body_size 100KB"))
+	s := start(t, inferring("keys required", "max_body_size 100KB"))
 	key := bearer(inferenceSecret)
 	for name, headers := range map[string]string{
 		"multipart":     lines([]string{key, "Content-Type: multipart/form-data; boundary=x", "Content-Length: 99999"}),

@@ -221,7 +221,7 @@ func TestWorkspaceReferences(t *testing.T) {
 				}
 				state := func(workspace string) string {
 					query := "?workspace_id=" + workspace
-					return fmt.Sprint(s.manage("GET", path+query, "").status, s.manage("GET", path+"/labels/a"+query, "").status)
+					return fmt.Sprint(s.manage("GET", path+query, "").status, strings.Contains(s.manage("GET", path+"/labels/a"+query, "").body, `"version":null`))
 				}
 				before := map[string]string{"default": state("default"), "team": state("team")}
 				r := tc.ask()
@@ -251,7 +251,7 @@ func TestVersionNumbers(t *testing.T) {
 	s.manage("POST", "/v1/presets/p/responses", `{}`).want(t, 200)
 	for segment, status := range map[string]int{
 		"1": 200, "%31": 200, "2": 404, "9223372036854775807": 404, "2147483648": 404,
-		"01": 400, "+1": 400, "%2B1": 400, "1.0": 400, "1e0": 400, "0": 400, "-1": 400, "0x1": 400, "1%20": 400, "%D9%A1": 400, "1%00": 400, "x": 400, "..": 400, "1%2F1": 400,
+		"01": 400, "+1": 400, "%2B1": 400, "1.0": 400, "1e0": 400, "0": 400, "-1": 400, "0x1": 400, "1%20": 400, "%D9%A1": 400, "x": 400, "1%2F1": 400,
 		"9223372036854775808": 400, "99999999999999999999": 400, "01890000-0000-7000-8000-000000000000": 400,
 	} {
 		r := s.manage("GET", "/v1/presets/p/versions/"+segment, "")

@@ -250,7 +250,7 @@ func TestFreeReadersGetNothingUnseen(t *testing.T) {
 
 // What is only unusual passes as it stands.
 func TestUnusualPathsPass(t *testing.T) {
-	for branch, subdirectives := range map[string]string{"without inference": standard, "with inference": inferring()} {
+	for branch, subdirectives := range map[string]string{"without inference": standard, "with inference": inferring("keys required")} {
 		t.Run(branch, func(t *testing.T) {
 			upstream := newRecorder(t)
 			w := startWired(t, presetsDirective(t, subdirectives)+upstream.proxy())
