@@ -81,8 +81,8 @@ func (u *recorder) serve(conn net.Conn) {
 	reader := bufio.NewReader(conn)
 	for {
 		r, err := http.ReadRequest(reader)
-		if errors.Is(err, io.EOF) || errors.Is(err, net.ErrClosed) {
-			return
+		if _, ended := errors.AsType[*net.OpError](err); ended || errors.Is(err, io.EOF) {
+			return // between requests, or by a reset
 		} else if err != nil {
 			u.record("malformed: " + err.Error())
 			return
