@@ -37,8 +37,12 @@ func (c *call) nameIgnored() {
 // percent-encoded where it is not of ASCII letters, digits and _ . ~ - $ & + : = @,
 // and cut where it is long.
 func headerName(name string) string {
-	if len(name) > maxIgnoredName {
+	switch {
+	case name == "":
+		return `""`
+	case len(name) > maxIgnoredName:
 		return url.PathEscape(name[:maxIgnoredName]) + "..."
+	default:
+		return url.PathEscape(name)
 	}
-	return url.PathEscape(name)
 }

@@ -19,7 +19,7 @@ func TestIgnoredMembers(t *testing.T) {
 	}
 	for _, tc := range []struct{ name, method, path, body, want string }{
 		{"a typo", "POST", "/v1/presets/p/responses", `{"temprature":0.4,"model":"m"}`, "temprature"},
-		{"several, in order", "POST", "/v1/presets/p/responses", `{"temprature":0.4,"model":"m","modle":null}`, "temprature, modle"},
+		{"several, in order", "POST", "/v1/presets/p/responses", `{"temprature":0.4,"model":"m","modl":null}`, "temprature, modl"},
 		{"known and stored", "POST", "/v1/presets/p/responses", `{"temperature":0.4,"cache_enabled":true}`, ""},
 		{"known and dropped", "POST", "/v1/presets/p/responses", `{"input":"i","instructions":"s","stream":true,"user":"u","metadata":{},"session_id":"x","prompt":null,"background":null}`, ""},
 		{"of no effect here", "POST", "/v1/presets/p/responses", `{"name":"N","preset":"q","workspace_id":"w","messages":[],"max_tokens":1}`, "name, preset, workspace_id, messages, max_tokens"},
@@ -29,14 +29,16 @@ func TestIgnoredMembers(t *testing.T) {
 		{"no member", "POST", "/v1/presets/p/responses", `{}`, ""},
 		{"patch", "PATCH", "/v1/presets/p", `{"description":"d","slug":"q","Name":"N"}`, "slug, Name"},
 		{"patch of known ones", "PATCH", "/v1/presets/p", `{"description":"d","name":"N","status":"active"}`, ""},
-		{"designate", "POST", "/v1/presets/p/designate", `{"version":1,"verison":2}`, "verison"},
+		{"designate", "POST", "/v1/presets/p/designate", `{"version":1,"vers":2}`, "vers"},
 		{"label", "PUT", "/v1/presets/p/labels/a", `{"version":1,"weight":2}`, "weight"},
 		{"archive", "DELETE", "/v1/presets/p", `{"workspace":"default"}`, "workspace"},
 		{"restore without a body", "POST", "/v1/presets/p/restore", "", ""},
 		{"workspace", "POST", "/v1/workspaces", `{"name":"n","slug":"s","default_model":"m"}`, "default_model"},
 		{"patch of a workspace", "PATCH", "/v1/workspaces/s", `{"name":"n","id":"i","updated_at":null}`, "id, updated_at"},
-		{"unusual names", "POST", "/v1/presets/p/responses", `{"max tokens":1,"a,b":1,"température":1,"x\r\nSet-Cookie: a=b":1,"%41":1,"":1,"\u0000\"":1,"a:b":1}`,
-			"max%20tokens, a%2Cb, temp%C3%A9rature, x%0D%0ASet-Cookie:%20a=b, %2541, , %00%22, a:b"},
+		{
+			"unusual names", "POST", "/v1/presets/p/responses", `{"max tokens":1,"a,b":1,"température":1,"x\r\nSet-Cookie: a=b":1,"%41":1,"":1,"\u0000\"":1,"a:b":1}`,
+			"max%20tokens, a%2Cb, temp%C3%A9rature, x%0D%0ASet-Cookie:%20a=b, %2541, \"\", %00%22, a:b",
+		},
 		{"a long name", "POST", "/v1/presets/p/responses", `{"` + strings.Repeat("x", 1000) + `":1}`, strings.Repeat("x", 64) + "..."},
 		{"many", "POST", "/v1/presets/p/responses", `{` + strings.Join(many, ",") + `}`, strings.NewReplacer(`"`, "", ":1", "").Replace(strings.Join(many[:20], ", ")) + ", ..."},
 	} {
@@ -55,7 +57,7 @@ func TestIgnoredMembers(t *testing.T) {
 		t.Errorf("got %d bytes of names, want at most 2100 that end in ...: %s", len(got), got)
 	}
 	// Nothing is to be told of what was refused.
-	r := s.manage("POST", "/v1/presets/p/responses", `{"modle":1,"top_k":"x"}`)
+	r := s.manage("POST", "/v1/presets/p/responses", `{"modl":1,"top_k":"x"}`)
 	if r.want(t, 400); r.header["X-Preset-Ignored"] != nil {
 		t.Errorf("got X-Preset-Ignored %q with a 400", r.header["X-Preset-Ignored"])
 	}
