@@ -66,7 +66,7 @@ func presetsDirective(t *testing.T, subdirectives string) string {
 // branches are the ways through the handler, by the subdirectives that lead there.
 var branches = map[string]string{
 	"without inference": standard,
-	"with inference":    inferring("list_models on"),
+	"with inference":    inferring("keys required", "list_models on"),
 	"keys everywhere":   inferring("keys everywhere"),
 	"keys off":          inferring("keys off"),
 }
