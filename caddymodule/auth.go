@@ -32,6 +32,8 @@ const (
 	// minSecret is the shortest secret that is accepted, in bytes: a short one
 	// can be guessed from its hash.
 	minSecret = 16
+	// maxSecret is the longest, in bytes: longer words of a header are no key.
+	maxSecret = 4096
 )
 
 var errNoCredentials = &domain.Error{Kind: domain.Unauthenticated, Message: "Missing Authentication header"}
@@ -187,8 +189,8 @@ func isPlaceholder(text string) bool {
 
 // checkSecret refuses what can be guessed or cannot be sent as a bearer token.
 func checkSecret(secret string) error {
-	if len(secret) < minSecret {
-		return fmt.Errorf("the secret must be at least %d characters", minSecret)
+	if len(secret) < minSecret || len(secret) > maxSecret {
+		return fmt.Errorf("the secret must have %d to %d characters", minSecret, maxSecret)
 	}
 	if strings.ContainsFunc(secret, func(r rune) bool { return r <= ' ' || r > '~' }) {
 		return fmt.Errorf("the secret must be printable ASCII without spaces")

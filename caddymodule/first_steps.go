@@ -51,7 +51,7 @@ func checkEngineOf(storage json.RawMessage) error {
 // the store has any. It does so once for as long as the store is in use: reloads do
 // not repeat it.
 func (h *Handler) adviseFirstKey(ctx context.Context) {
-	if len(h.keys) > 0 {
+	if len(h.live.configured()) > 0 {
 		return
 	}
 	if keys, err := h.service.Keys(ctx); err != nil || len(keys) > 0 {

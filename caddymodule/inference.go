@@ -57,7 +57,7 @@ type Inference struct {
 	// bytes. Default: 67108864 (64 MiB)
 	CacheSize int64 `json:"cache_size,omitempty"`
 
-	// What becomes of requests that are not resolved, which nobody reads, where
+	// Whether requests that are not resolved pass, or are refused, where
 	// the caller's workspace has disabled server tools. "pass" hands them to the
 	// gateway. "refuse" answers them with 403, but for GET, HEAD and OPTIONS
 	// without a body and an upgrade; it needs keys "everywhere" or "off".
@@ -184,27 +184,33 @@ func (c *inferenceCall) pass(next caddyhttp.Handler) (err error) {
 			c.held.end(c.r.Context(), err)
 		}
 	}()
+	if refused := c.checkOther(); refused != nil {
+		if c.held != nil {
+			c.held.release() // the answer may take its time
+		}
+		c.op.name, c.envelope = otherRoute, envelopeOf(c.path)
+		c.note("operation", c.op.name)
+		c.h.metrics.resolved(c.op.name, "refused", c.start)
+		c.render(answer{}, refused)
+		return nil
+	}
+	return next.ServeHTTP(c.w, c.r)
+}
+
+// checkOther authenticates a request to another route and decides whether it may go on.
+func (c *inferenceCall) checkOther() error {
 	switch c.h.Inference.Keys {
 	case keysEverywhere:
 		if err := c.authenticateInference(); err != nil {
-			c.render(answer{}, err)
-			return nil
+			return err
 		}
 	case keysRequired, keysOptional:
 		c.identifyCaller()
 	}
-	if err := c.refuseReference(); err != nil {
-		c.held.release() // the answer may take its time
-		c.note("operation", c.op.name)
-		c.h.metrics.resolved(c.op.name, "refused", c.start)
-		c.render(answer{}, err)
-		return nil
+	if err := c.permitUnsearched(); err != nil {
+		return err
 	}
-	if err := c.permitUnread(); err != nil {
-		c.render(answer{}, err)
-		return nil
-	}
-	return next.ServeHTTP(c.w, c.r)
+	return c.refuseReference()
 }
 
 // routeOf returns what is below the base path in a normalized path, or nothing.

@@ -8,7 +8,7 @@ import (
 	"strings"
 )
 
-// What becomes of requests that go to the gateway unread.
+// The values of other_routes.
 const (
 	otherRoutesPass   = "pass"
 	otherRoutesRefuse = "refuse"
@@ -36,13 +36,13 @@ func (i *Inference) provisionOtherRoutes() error {
 	return nil
 }
 
-// permitUnread refuses a request that goes to the gateway unread where the caller's
+// permitUnsearched refuses a request that nobody searches for server tools where the caller's
 // workspace has disabled server tools, if the operator wants that.
-func (c *inferenceCall) permitUnread() error {
+func (c *inferenceCall) permitUnsearched() error {
 	if c.h.Inference.OtherRoutes != otherRoutesRefuse || isRead(c.r) {
 		return nil
 	}
-	return c.h.Inference.resolver.PermitUnread(c.r.Context(), c.who)
+	return c.h.Inference.resolver.PermitUnsearched(c.r.Context(), c.who)
 }
 
 // isRead reports whether a request asks for something that is there: it has no body

@@ -55,7 +55,6 @@ func (c *inferenceCall) refuseReference() error {
 	if c.r.Method != http.MethodPost || c.path == "" || c.r.ContentLength == 0 || !mayHoldJSON(c.r.Header) {
 		return nil
 	}
-	c.op.name, c.envelope = otherRoute, envelopeOf(c.path)
 	c.holdBody()
 	sent, err := c.peek()
 	if err != nil {
@@ -124,7 +123,11 @@ const peekSize = 64 << 10
 // be looked into, and returns what was read.
 func (c *inferenceCall) peek() ([]byte, error) {
 	window := c.h.Inference.MaxBodySize
-	if c.r.ContentLength > window || c.h.Inference.Keys == keysRequired && c.who.KeyID == "" {
+	isStranger := c.h.Inference.Keys == keysRequired && c.who.KeyID == ""
+	if isStranger {
+		c.held.limit /= 2 // the rest is for those who have a key
+	}
+	if isStranger || c.r.ContentLength > window {
 		window = min(window, peekSize)
 	}
 	body, part, beginning := c.r.Body, c.call, *c.r

@@ -340,3 +340,22 @@ func TestModelOfAPreset(t *testing.T) {
 	s.reload(standard)
 	passes("/v1/models/@preset/writer")
 }
+
+// A refusal on another route has the form that its clients expect, and is counted.
+func TestRefusalsOnOtherRoutes(t *testing.T) {
+	s := start(t, inferring())
+	for path, beginning := range map[string]string{
+		"/v1/messages/batches": `{"type":"error","error":{"type":"authentication_error"`,
+		"/v1/responses/x":      `{"error":{"code":"invalid_api_key"`,
+		"/v1/embeddings":       `{"error":{"code":401,`,
+		"/elsewhere":           `{"error":{"code":401,`,
+	} {
+		if r := s.do("POST", path, `{"model":"m"}`, bearer("a-guess")); r.status != 401 || !strings.HasPrefix(r.body, beginning) {
+			t.Errorf("%s: got %d %s, want 401 %s", path, r.status, r.body, beginning)
+		}
+	}
+	if got := s.metric(`caddy_presets_resolutions_total{operation="inference_other",result="refused"}`); got != "4" {
+		t.Errorf("got %q refusals on other routes, want 4", got)
+	}
+	s.upstream.none(t)
+}

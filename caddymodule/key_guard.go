@@ -88,8 +88,10 @@ func (f keyFinder) maskOwnKeys(r *http.Request) *http.Request {
 		for i, value := range values {
 			scheme, credential := cutScheme(value)
 			mask := maskOf(credential)
-			hidden = append(hidden, hiddenKey{mask, credential})
 			values[i] = scheme + mask
+			if len(values) == 1 { // a credential that is given twice is refused anyway
+				hidden = append(hidden, hiddenKey{mask, credential})
+			}
 		}
 	}
 	if hidden == nil {
@@ -123,22 +125,21 @@ func maskOf(credential string) string {
 	return domain.HiddenPrefix + hex.EncodeToString(sum[:8])
 }
 
-// sentValues returns the values of a header with the credentials that the client
-// sent in it. A handler before ours may have made it of another header.
+// sentValues returns the values of a header with the credential that the client sent in
+// it. A handler before ours may have made it of another header. Several values stay
+// masked: their callers refuse them, and each would be searched for each mask.
 func sentValues(r *http.Request, name string) []string {
 	values := r.Header.Values(name)
-	if len(values) == 0 {
-		return nil
+	if len(values) != 1 {
+		return values
 	}
 	hidden, _ := r.Context().Value(hiddenKeysCtxKey{}).([]hiddenKey)
 	if hidden == nil {
 		return values
 	}
-	sent := slices.Clone(values)
-	for i := range sent {
-		for _, h := range hidden {
-			sent[i] = strings.ReplaceAll(sent[i], h.mask, h.credential)
-		}
+	sent := values[0]
+	for _, h := range hidden {
+		sent = strings.ReplaceAll(sent, h.mask, h.credential)
 	}
-	return sent
+	return []string{sent}
 }

@@ -23,11 +23,10 @@ const maxModels = 16 << 20
 type eachPreset func(fn func(p domain.Preset, model func() (string, error)) error) error
 
 // listModels lets next answer r, a GET of the model list, and adds presets to
-// that answer. The answer, of which Vary tells that it depends on the key, passes
-// otherwise unchanged when it is not a list to edit (see
-// readModels), sent plain with status 200 and of at most maxModels, or when
-// presets fails, whose error goes to failed. What listModels returns is next's
-// error.
+// that answer. Every answer varies by key. An answer passes otherwise unchanged unless
+// it is a whole list to edit (see readModels), sent plain with status 200 and of at
+// most maxModels. It also passes when presets fails, whose error goes to failed.
+// listModels returns next's error.
 //
 // To get a list that can be read and that has every preset, it asks next for no
 // content encoding, no range and no comparison with what the client has already.

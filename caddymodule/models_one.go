@@ -28,12 +28,17 @@ func (c *inferenceCall) serveModel(next caddyhttp.Handler, slug string) error {
 	c.op.name = "model_get"
 	c.note("operation", c.op.name)
 	if err := c.authenticateInference(); err != nil {
+		varyByKey(c.w.Header())
 		c.render(answer{}, err)
 		return nil
 	}
 	c.askForList()
 	list := &listWriter{ResponseWriter: c.w}
-	if err := next.ServeHTTP(list, c.r); err != nil || !list.holding {
+	err := next.ServeHTTP(list, c.r)
+	if !list.decided { // others answer, or nobody does
+		varyByKey(c.w.Header())
+	}
+	if err != nil || !list.holding {
 		return err
 	}
 	entry, err := findModel(list.held.Bytes(), slug, func(fn func(domain.Preset, func() (string, error)) error) error {

@@ -636,9 +636,15 @@ func TestModelsVaryByKey(t *testing.T) {
 	s := start(t, inferring("list_models on"))
 	ask := func(what string, status int, headers ...string) {
 		t.Helper()
-		r := s.do("GET", "/v1/models", "", headers...)
-		if r.status != status || !slices.Contains(r.header["Vary"], "Authorization, X-Api-Key") {
-			t.Errorf("%s: got status %d and Vary %q, want %d", what, r.status, r.header["Vary"], status)
+		for _, path := range []string{"/v1/models", "/v1/models/@preset%2Fabsent"} {
+			r := s.do("GET", path, "", headers...)
+			want := status
+			if path != "/v1/models" && status == 200 {
+				want = 404 // of such a list ours is the answer
+			}
+			if r.status != want || !slices.Contains(r.header["Vary"], "Authorization, X-Api-Key") {
+				t.Errorf("%s, %s: got status %d and Vary %q, want %d", path, what, r.status, r.header["Vary"], want)
+			}
 		}
 	}
 	ask("no key", 401)

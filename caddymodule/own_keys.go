@@ -204,7 +204,7 @@ func (f keyFinder) holdsConfigured(text string) bool {
 }
 
 func (f keyFinder) isConfigured(secret string) bool {
-	if secret == "" || len(f.own) == 0 && !slices.ContainsFunc(f.stores, (*liveStore).hasConfigured) {
+	if secret == "" || len(secret) > maxSecret || len(f.own) == 0 && !slices.ContainsFunc(f.stores, (*liveStore).hasConfigured) {
 		return false
 	}
 	key := domain.HashSecret(secret)

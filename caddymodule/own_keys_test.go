@@ -240,6 +240,33 @@ func TestMasksOfKeys(t *testing.T) {
 	}
 }
 
+// A stranger cannot make the guard work with many values in one header.
+func TestMaskingManyValuesIsBounded(t *testing.T) {
+	const many = 20_000
+	r := httptest.NewRequest("GET", "/", nil)
+	for i := range many {
+		r.Header.Add("Authorization", fmt.Sprint(domain.HiddenPrefix, i))
+		r.Header.Add("Cookie", fmt.Sprint("a=caddypresets_inf_", i))
+	}
+	r.Header.Set("X-Api-Key", "caddypresets_inf_x")
+	masked := keyFinder{}.maskOwnKeys(r)
+	hidden, _ := masked.Context().Value(hiddenKeysCtxKey{}).([]hiddenKey)
+	if len(hidden) != 1 {
+		t.Errorf("got %d credentials to look for, want one, of the header that is given once", len(hidden))
+	}
+	if got := sentValues(masked, "X-Api-Key"); !slices.Equal(got, []string{"caddypresets_inf_x"}) {
+		t.Errorf("got %q, want what was sent", got)
+	}
+	if got := sentValues(masked, "Authorization"); len(got) != many || &got[0] != &masked.Header["Authorization"][0] {
+		t.Errorf("got %d values of a header that is given more than once, want the masked ones as they are", len(got))
+	}
+	for _, value := range masked.Header["Cookie"] {
+		if strings.Contains(value, "_inf_") {
+			t.Fatalf("got %q, want a mask", value)
+		}
+	}
+}
+
 // The guard is in place before the first request, on each listener and for each
 // protocol. (The race detector has its say here.)
 func TestGuardOfFirstConnections(t *testing.T) {

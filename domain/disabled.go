@@ -27,10 +27,10 @@ func (r *Resolver) permitUnresolved(ctx context.Context, who Principal, sent Req
 	return workspace.permit(sent.Body, sent)
 }
 
-// PermitUnread returns a Forbidden error for a request that goes on without having
-// been read, if any server tool is disabled in the workspace that who acts in: it
+// PermitUnsearched returns a Forbidden error for a request that is not searched for
+// server tools, if any server tool is disabled in the workspace that who acts in: it
 // could use one. A workspace that does not exist has nothing disabled.
-func (r *Resolver) PermitUnread(ctx context.Context, who Principal) error {
+func (r *Resolver) PermitUnsearched(ctx context.Context, who Principal) error {
 	workspace, err := r.workspace(ctx, who)
 	switch {
 	case KindOf(err) == NotFound:

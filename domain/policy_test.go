@@ -208,23 +208,23 @@ func TestCharsetsWhereToolsAreDisabled(t *testing.T) {
 }
 
 // What is not read is permitted where nothing is disabled.
-func TestPermitUnread(t *testing.T) {
+func TestPermitUnsearched(t *testing.T) {
 	r := newResolving(t)
 	resolver := r.resolver(t, domain.ResolverConfig{})
 	strict, free := r.strict(t, "strict", search), r.team(t, "free", "", "")
 	const message = "This route cannot be used in a workspace where server tools are disabled"
 	for range 20 { // cold, then warm
-		wantKind(t, resolver.PermitUnread(t.Context(), strict), domain.Forbidden, message)
+		wantKind(t, resolver.PermitUnsearched(t.Context(), strict), domain.Forbidden, message)
 		for _, who := range []domain.Principal{free, {}, {WorkspaceSlug: "nowhere"}} {
-			if err := resolver.PermitUnread(t.Context(), who); err != nil {
+			if err := resolver.PermitUnsearched(t.Context(), who); err != nil {
 				t.Errorf("%v: got error %v, want none", who, err)
 			}
 		}
 	}
 	r.disable(t, "default", search)
-	wantKind(t, resolver.PermitUnread(t.Context(), domain.Principal{}), domain.Forbidden, message)
+	wantKind(t, resolver.PermitUnsearched(t.Context(), domain.Principal{}), domain.Forbidden, message)
 	r.disable(t, "strict")
-	if err := resolver.PermitUnread(t.Context(), strict); err != nil {
+	if err := resolver.PermitUnsearched(t.Context(), strict); err != nil {
 		t.Errorf("none disabled any more: got error %v, want none", err)
 	}
 	down, err := domain.NewResolver(unreadable{domain.ErrUnavailable}, domain.ResolverConfig{})
@@ -232,7 +232,7 @@ func TestPermitUnread(t *testing.T) {
 		t.Fatal(err)
 	}
 	defer down.Close()
-	if err := down.PermitUnread(t.Context(), free); !errors.Is(err, domain.ErrUnavailable) {
+	if err := down.PermitUnsearched(t.Context(), free); !errors.Is(err, domain.ErrUnavailable) {
 		t.Errorf("without a store: got error %v, want %v", err, domain.ErrUnavailable)
 	}
 }

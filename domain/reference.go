@@ -224,11 +224,15 @@ func placeOfReference(field member) string {
 		if err != nil {
 			break // no list of models; the gateway will say so
 		}
+		place := "/" + field.name + "/" + strconv.Itoa(index)
+		if refers(element) { // some gateways take a model's name there
+			return place
+		}
 		for _, name := range path {
-			element = memberOf(element, name)
+			element, place = memberOf(element, name), place+"/"+name
 		}
 		if refers(element) {
-			return strings.Join(append([]string{"", field.name, strconv.Itoa(index)}, path...), "/")
+			return place
 		}
 		index++
 	}

@@ -100,6 +100,7 @@ func TestFindReference(t *testing.T) {
 		"\n {\"x\":{},\"model\":\"@preset/\"} trailing":                            "/model",
 		`{"models":["a","@preset/p"]}`:                                             "/models/1",
 		`{"fallbacks":[{"model":"a"},{"x":1,"model":"@preset/p"}]}`:                "/fallbacks/1/model",
+		`{"fallbacks":["a","@preset/p"]}`:                                          "/fallbacks/1",
 		`{"requests":[{"params":{"model":"a"}},{"params":{"model":"@preset/p"}}]}`: "/requests/1/params/model",
 
 		``:                                              "",

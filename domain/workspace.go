@@ -43,7 +43,7 @@ type Workspace struct {
 	UpdatedAt                       *time.Time      `json:"updated_at"` // null until the first change
 	// DisabledServerTools are the server tools that inference requests may not use,
 	// nil for none. Each stands for all its spellings. A Resolver looks for them in
-	// requests of the three dialects alone; see Resolver.PermitUnread for others.
+	// routes that resolve presets alone; see Resolver.PermitUnsearched for others.
 	DisabledServerTools *[]string `json:"disabled_server_tools"`
 }
 

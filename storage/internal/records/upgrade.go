@@ -2,6 +2,7 @@ package records
 
 import (
 	"context"
+	"errors"
 	"slices"
 	"time"
 
@@ -16,8 +17,9 @@ const (
 
 // Upgrade stores every object that has no place once more, which gives it one, in the
 // order of the times that they bear. Those that have one already come before all
-// others. It adds disabled presets to their list. Nobody else changes the store
-// meanwhile. Versions stay as they are. An upgrade that was cut short may be made again.
+// others. It adds disabled presets to their list. Versions stay as they are. An upgrade
+// that was cut short may be made again. Others that know the new format may change the
+// store meanwhile.
 func Upgrade(ctx context.Context, e Engine) error {
 	err := upgradeKind(ctx, e, KindWorkspace,
 		func(payload []byte) (uint64, time.Time, error) {
@@ -56,8 +58,11 @@ func Upgrade(ctx context.Context, e Engine) error {
 			if err != nil {
 				return err
 			}
-			if stored.place == 0 {
+			switch {
+			case stored.place == 0:
 				return t.PutPreset(p)
+			case stored.Status != domain.PresetDisabled: // it was changed meanwhile
+				return nil
 			}
 			return t.listDisabled(p.WorkspaceID, stored.place)
 		})
@@ -122,6 +127,9 @@ func upgradeKind(ctx context.Context, e Engine, of Kind, placed func([]byte) (ui
 		err := e.Update(ctx, func(t *Tx) error {
 			for _, u := range all[:n] {
 				payload, err := load(&t.Reader, u.key, decodeBytes)
+				if errors.Is(err, domain.ErrNotFound) { // it was removed meanwhile
+					continue
+				}
 				if err == nil {
 					err = put(t, payload)
 				}
