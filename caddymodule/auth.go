@@ -189,8 +189,11 @@ func isPlaceholder(text string) bool {
 
 // checkSecret refuses what can be guessed or cannot be sent as a bearer token.
 func checkSecret(secret string) error {
-	if len(secret) < minSecret || len(secret) > maxSecret {
-		return fmt.Errorf("the secret must have %d to %d characters", minSecret, maxSecret)
+	if len(secret) < minSecret {
+		return fmt.Errorf("the secret must be at least %d characters", minSecret)
+	}
+	if len(secret) > maxSecret {
+		return fmt.Errorf("the secret must be at most %d characters", maxSecret)
 	}
 	if strings.ContainsFunc(secret, func(r rune) bool { return r <= ' ' || r > '~' }) {
 		return fmt.Errorf("the secret must be printable ASCII without spaces")

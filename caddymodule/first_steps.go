@@ -58,6 +58,6 @@ func (h *Handler) adviseFirstKey(ctx context.Context) {
 		return // the store tells of its failures
 	}
 	h.live.advised.Do(func() {
-		h.logger.Warn("there is no key yet: make the first with caddy presets key create --kind management", zap.String("store", h.storeName))
+		h.logger.Warn("no key is configured for this site and none was issued: make the first with caddy presets key create --kind management", zap.String("store", h.storeName))
 	})
 }

@@ -9,8 +9,22 @@ const (
 	maxIgnoredName = 64
 )
 
+// knownToClients are members that official clients send and that no preset stores,
+// besides those of the schemas. They are not misspelt.
+var knownToClients = map[string]bool{
+	// OpenAI's, chat completions and responses
+	"n": true, "store": true, "audio": true, "safety_identifier": true, "prompt_cache_retention": true, "function_call": true, "functions": true,
+	"conversation": true, "stream_options": true, "context_management": true, "moderation": true,
+	// OpenRouter's
+	"transforms": true, "usage": true,
+	// Anthropic's
+	"container": true, "mcp_servers": true, "betas": true, "inference_geo": true,
+	// LiteLLM's
+	"extra_body": true,
+}
+
 // nameIgnored tells the client which top-level members of the body were ignored
-// because its schema does not name them: they may be misspelt. Members that are known
+// because nobody knows them: they may be misspelt. Members that are known
 // and not stored, such as input, are not among them. It goes by the body alone, so a
 // replay has the header as well.
 func (c *call) nameIgnored() {
@@ -19,7 +33,7 @@ func (c *call) nameIgnored() {
 	}
 	var names []string
 	for name := range c.object.All() {
-		if c.op.body.Names(name) {
+		if c.op.body.Names(name) || knownToClients[name] {
 			continue
 		}
 		if len(names) == maxIgnored {

@@ -165,7 +165,7 @@ func (h *Handler) infer(w http.ResponseWriter, r *http.Request, normalized strin
 	if c.route != nil {
 		return c.serve(next)
 	}
-	if h.Inference.ListModels && methodUpstream(r) == http.MethodGet {
+	if method := methodUpstream(r); h.Inference.ListModels && (method == http.MethodGet || method == http.MethodHead) {
 		if c.path == "models" {
 			return c.serveModels(next)
 		}
@@ -197,6 +197,12 @@ func (c *inferenceCall) pass(next caddyhttp.Handler) (err error) {
 	return next.ServeHTTP(c.w, c.r)
 }
 
+// opensInference reports whether a request asks for a WebSocket on an inference route:
+// some gateways run models through it.
+func (c *inferenceCall) opensInference() bool {
+	return inferenceRouteOf(c.path) != nil && (isWebSocketConnect(c.r) || len(c.r.Header["Upgrade"]) > 0)
+}
+
 // checkOther authenticates a request to another route and decides whether it may go on.
 func (c *inferenceCall) checkOther() error {
 	switch c.h.Inference.Keys {
@@ -204,7 +210,13 @@ func (c *inferenceCall) checkOther() error {
 		if err := c.authenticateInference(); err != nil {
 			return err
 		}
-	case keysRequired, keysOptional:
+	case keysRequired:
+		if !c.opensInference() {
+			c.identifyCaller()
+		} else if err := c.authenticateInference(); err != nil {
+			return err
+		}
+	case keysOptional:
 		c.identifyCaller()
 	}
 	if err := c.permitUnsearched(); err != nil {

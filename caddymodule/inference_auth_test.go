@@ -567,8 +567,8 @@ func TestLoggedKeysAreWarnedOf(t *testing.T) {
 		{"the site's own", filter, "", own(""), every, []string{access, `"http.log.access.log0"`}}, // Caddy gives the parent the encoder, too
 		{"the site's own, filtered", filter, "", own(filter), "", nil},
 		{"without HTTP/3", "", http12, s.siteWithTLS(inferring()), "", nil},
-		{"keys off", "", "", s.siteWithTLS(inferring("keys off")), "", nil},
-		{"no inference", "", "", s.siteWithTLS(standard), "", nil},
+		{"keys off", "", "", s.siteWithTLS(inferring("keys off")), every, []string{access, failed}},
+		{"no inference", "", "", s.siteWithTLS(standard), every, []string{access, failed}},
 	} {
 		before := len(s.logs())
 		s.logFormat, s.options = tc.format, "auto_https disable_redirects\n"+tc.options

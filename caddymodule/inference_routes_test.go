@@ -365,3 +365,33 @@ func TestRefusalsOnOtherRoutes(t *testing.T) {
 	}
 	s.upstream.none(t)
 }
+
+// With keys required, a WebSocket on an inference route takes a key, as a POST there.
+func TestWebSocketsOnInferenceRoutes(t *testing.T) {
+	s := start(t, inferring("keys required"))
+	for path, status := range map[string]int{"/v1/responses": 401, "/v1/chat%2Fcompletions": 401, "/v1/realtime": 202} {
+		request := "GET " + path + " HTTP/1.1\r\nHost: x\r\nConnection: upgrade\r\nUpgrade: websocket\r\n"
+		if got := exchange(t, s.address, request+"\r\n"); got.status != status {
+			t.Errorf("%s without a key: got %d, want %d", path, got.status, status)
+		}
+		if got := exchange(t, s.address, request+bearer(inferenceSecret)+"\r\n\r\n"); got.status != 202 {
+			t.Errorf("%s with a key: got %d, want 202", path, got.status)
+		}
+	}
+}
+
+// A HEAD of what presets change is answered as its GET.
+func TestHeadOfModels(t *testing.T) {
+	s := start(t, inferring("list_models on"))
+	s.preset("p", `{"model":"m"}`)
+	s.upstream.answers(func(w http.ResponseWriter, _ *http.Request) {
+		w.Header().Set("Content-Type", "application/json")
+		_, _ = io.WriteString(w, plainList)
+	})
+	for _, path := range []string{"/v1/models", "/v1/models/@preset%2Fp"} {
+		get, head := s.do("GET", path, "", bearer(inferenceSecret)), s.do("HEAD", path, "", bearer(inferenceSecret))
+		if head.status != 200 || head.body != "" || head.header.Get("Content-Length") != get.header.Get("Content-Length") || head.header.Get("Vary") != get.header.Get("Vary") {
+			t.Errorf("%s: got %d %v %q, want the headers of %v", path, head.status, head.header, head.body, get.header)
+		}
+	}
+}

@@ -20,7 +20,7 @@ var loggedHeaders = [...]string{"Authorization", "X-Api-Key", "Api-Key", "X-Goog
 // The keyGuard, which hides them from the logs, does not see those requests.
 func (h *Handler) warnOfLoggedKeys(ctx caddy.Context) {
 	server, ok := ctx.Value(caddyhttp.ServerCtxKey).(*caddyhttp.Server)
-	if !ok || !servesHTTP3(server) || h.Inference == nil || h.Inference.Keys == keysOff {
+	if !ok || !servesHTTP3(server) {
 		return
 	}
 	shown := make(map[string]bool) // by header

@@ -31,7 +31,7 @@ type eachPreset func(fn func(p domain.Preset, model func() (string, error)) erro
 // To get a list that can be read and that has every preset, it asks next for no
 // content encoding, no range and no comparison with what the client has already.
 func listModels(w http.ResponseWriter, r *http.Request, next caddyhttp.Handler, presets eachPreset, failed func(error)) error {
-	askForWholeList(r.Header)
+	askForWholeList(r)
 	list := &listWriter{ResponseWriter: w}
 	err := next.ServeHTTP(list, r)
 	if !list.decided { // others answer, or nobody does
@@ -63,9 +63,11 @@ func listModels(w http.ResponseWriter, r *http.Request, next caddyhttp.Handler, 
 	return nil
 }
 
-// askForWholeList changes the headers of a request so that its answer is a list that
-// can be read, and all of it.
-func askForWholeList(header http.Header) {
+// askForWholeList changes a GET or HEAD so that its answer is a list that can be read,
+// and all of it. The server sends a client no body for a HEAD.
+func askForWholeList(r *http.Request) {
+	r.Method = http.MethodGet
+	header := r.Header
 	header.Set("Accept-Encoding", "identity")
 	for _, name := range [...]string{"If-None-Match", "If-Modified-Since", "Range", "If-Range"} {
 		header.Del(name)

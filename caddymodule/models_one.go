@@ -54,7 +54,7 @@ func (c *inferenceCall) askForList() {
 	list := *c.r.URL
 	list.Path, list.RawPath = c.h.BasePath+"/models", ""
 	c.r.URL, c.r.RequestURI = &list, list.RequestURI()
-	askForWholeList(c.r.Header)
+	askForWholeList(c.r)
 }
 
 // findModel returns the entry of a preset in the model list in body: the gateway's

@@ -66,18 +66,23 @@ const maxHops = 32
 
 // rightmostUntrusted returns the right-most address of the client IP headers that is
 // not a trusted proxy's, as Caddy finds it with trusted_proxies_strict. After maxHops
-// it takes the one that is next.
+// it takes the one that is next. To the left of something that is no address anyone may
+// have written: it then takes the proxy that is right of that, if there is one.
 func rightmostUntrusted(r *http.Request, server *caddyhttp.Server) (netip.Addr, bool) {
-	hops := 0
+	hops, last := 0, netip.Addr{}
 	for _, name := range server.ClientIPHeaders {
 		for _, part := range slices.Backward(strings.Split(strings.Join(r.Header.Values(name), ","), ",")) {
 			address, ok := parseAddress(part)
-			if !ok {
+			switch {
+			case strings.TrimSpace(part) == "":
 				continue
+			case !ok:
+				return last, last.IsValid()
 			}
 			if hops++; hops > maxHops || !trusts(server, r, address) {
 				return address, true
 			}
+			last = address
 		}
 	}
 	return netip.Addr{}, false

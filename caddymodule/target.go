@@ -93,6 +93,7 @@ func normalizePath(p string) (string, error) {
 	if err := checkCharacters(p); err != nil {
 		return path.Clean(p), err
 	}
+	p = strings.ToValidUTF8(p, "") // before dot segments are looked for
 	segments := strings.Split(p, "/")
 	for _, segment := range segments {
 		if i := strings.IndexAny(segment, ";?#"); i >= 0 {
@@ -108,7 +109,7 @@ func normalizePath(p string) (string, error) {
 	for i, segment := range segments {
 		segments[i], _, _ = strings.Cut(segment, ";")
 	}
-	return path.Clean(strings.ToValidUTF8(strings.Join(segments, "/"), "")), nil
+	return path.Clean(strings.Join(segments, "/")), nil
 }
 
 // isPlainPath reports whether there is nothing in a path to check or to decode.

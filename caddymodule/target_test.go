@@ -283,6 +283,7 @@ func TestRefusedPaths(t *testing.T) {
 		"/files/.%2e": "dot segments", "/files/%252e%252e/a": "dot segments", "/files/..;/a": "dot segments", "/files/.;x=1": "dot segments", "/files/..%3bx": "dot segments", "/files/..%253bx/a": "dot segments",
 		"/files/a%2f..": "dot segments", "/files/a%252f..%252fb": "dot segments", "/files/..%3fx": "dot segments", "/files/%2e%2e%23": "dot segments", "/files/%25%32%65%25%32%65/a": "dot segments",
 		"/files/%25zz/%252e%252e/a": "dot segments", "/files;%2f../a": "dot segments", "/files/%25252525252e%2e": "dot segments",
+		"/files/..%ff/a": "dot segments", "/files/%2e%80%2e/a": "dot segments", "/files/.%ff./a": "dot segments", "/..%ff/api": "dot segments",
 		`/files\a`: "backslashes", "/files/%5c": "backslashes", "/files/%255Ca": "backslashes", `/files/..\a`: "backslashes", "/files/%25zz%255c": "backslashes",
 		"/files/%c0%af": "overlong", "/files/%c0%ae%c0%ae/a": "overlong", "/files/%e0%80%af": "overlong", "/files/%f0%80%80%af": "overlong", "/files/%f8%80%80%80%af": "overlong", "/files/%fc%80%80%80%80%af": "overlong",
 		"/files/%25c0%25af": "overlong", "/files/%c1%bf": "overlong",

@@ -333,7 +333,7 @@ func TestRequestsWithoutAReferencePassUnchanged(t *testing.T) {
 		"never ending":                       `{"user":"preset","input":` + strings.Repeat("[", 100000),
 		"numbers":                            `{"model":"preset","temperature":1E400,"top_p":-0,"seed":1.0,"top_k":123456789012345678901234567890}`,
 		"white space":                        " {\t\"model\" : \"preset\"\r\n, \"input\":\n[ ] } \n",
-		"models and fallbacks without one":   `{"models":["preset",5,null],"fallbacks":[{"model":"preset"},{},"@preset/x"]}`,
+		"models and fallbacks without one":   `{"models":["preset",5,null],"fallbacks":[{"model":"preset"},{},"preset/x"]}`,
 		"a list of models that is none":      `{"models":"@preset/email","fallbacks":{"model":"@preset/email"}}`,
 	} {
 		for _, dialect := range []domain.Dialect{domain.Responses, domain.Chat, domain.Messages} {

@@ -63,28 +63,25 @@ var serverTools = []serverTool{
 // tool's.
 var clientTypes = []string{"", "function", "custom", "namespace", "allowed_tools", "auto", "any", "none", "tool"}
 
-// toolOfType returns the name of the server tool that has a type, or nothing.
+// toolOfType returns the name of the server tool that has a type, or nothing. Letter
+// case and surrounding space make no difference, because some gateways ignore them.
 func toolOfType(kind string) string {
+	kind = strings.ToLower(strings.TrimSpace(kind))
 	switch {
 	case slices.Contains(clientTypes, kind):
 		return ""
 	case strings.Contains(kind, ":"): // a namespace
 		return kind
 	}
-	name, longest := vendorNamespace+kind, ""
-	for i := range serverTools {
-		for _, t := range serverTools[i].types {
-			if len(t) > len(longest) && strings.HasPrefix(kind, t) {
-				name, longest = serverTools[i].name, t
-			}
-		}
+	if name := toolOfMember(kind); name != "" {
+		return name
 	}
-	return name
+	return vendorNamespace + kind
 }
 
 // toolOfPlugin returns the name of the server tool that a plugin brings, or nothing.
 func toolOfPlugin(id string) string {
-	return spelled(func(t *serverTool) bool { return slices.Contains(t.plugins, id) })
+	return spelled(func(t *serverTool) bool { return containsFold(t.plugins, strings.TrimSpace(id)) })
 }
 
 // toolOfField returns the name of the server tool that a field of a request switches
@@ -94,9 +91,17 @@ func toolOfField(field string) string {
 }
 
 // toolOfMember returns the name of the server tool that is a member of a tool without
-// a type, or nothing.
+// a type, or nothing: the one with the longest beginning of the member's name.
 func toolOfMember(member string) string {
-	return spelled(func(t *serverTool) bool { return containsFold(t.types, member) })
+	name, longest := "", ""
+	for i := range serverTools {
+		for _, t := range serverTools[i].types {
+			if len(t) > len(longest) && hasPrefixFold(member, t) {
+				name, longest = serverTools[i].name, t
+			}
+		}
+	}
+	return name
 }
 
 // toolOfModel returns the name of the server tool that a model uses by its name, or
@@ -125,6 +130,10 @@ func broughtBy(tool string) []string {
 		return serverTools[i].brings
 	}
 	return nil
+}
+
+func hasPrefixFold(text, prefix string) bool {
+	return len(text) >= len(prefix) && strings.EqualFold(text[:len(prefix)], prefix)
 }
 
 func containsFold(list []string, text string) bool {
