@@ -493,6 +493,9 @@ func TestFailuresBehindAProxy(t *testing.T) {
 		guess(another, "198.51.100.1") // proxies all the way: the one that is here
 		guess(429, strings.Repeat("198.51.100.1, ", 10)+"198.51.100.1")
 		guess(429)
+		for n := range 3 { // left of what is no address anyone may have written
+			guess(429, fmt.Sprintf("203.0.113.%d, unknown", 50+n))
+		}
 	}
 }
 
