@@ -43,13 +43,13 @@ func (o origin) String() string {
 
 // clientAddress returns the address of the client. Behind proxies that the server
 // trusts it is the right-most address of the server's client_ip_headers that is not
-// such a proxy's. Without trusted_proxies_strict Caddy's own client_ip is the
-// left-most one instead, which clients choose.
+// such a proxy's. Caddy's own client_ip may be one that clients choose: the left-most one
+// without trusted_proxies_strict, and with it one to the left of what is no address.
 func clientAddress(r *http.Request) (netip.Addr, bool) {
 	ctx := r.Context()
 	server, _ := ctx.Value(caddyhttp.ServerCtxKey).(*caddyhttp.Server)
 	trusted, _ := caddyhttp.GetVar(ctx, caddyhttp.TrustedProxyVarKey).(bool)
-	if trusted && server != nil && server.TrustedProxiesStrict <= 0 {
+	if trusted && server != nil {
 		if address, ok := rightmostUntrusted(r, server); ok {
 			return address, true
 		}

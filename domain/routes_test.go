@@ -102,24 +102,29 @@ func TestFindReference(t *testing.T) {
 		`{"fallbacks":[{"model":"a"},{"x":1,"model":"@preset/p"}]}`:                "/fallbacks/1/model",
 		`{"fallbacks":["a","@preset/p"]}`:                                          "/fallbacks/1",
 		`{"requests":[{"params":{"model":"a"}},{"params":{"model":"@preset/p"}}]}`: "/requests/1/params/model",
-
-		``:                                              "",
-		`null`:                                          "",
-		`[{"model":"@preset/p"}]`:                       "",
-		`{"preset":"p","model":"m"}`:                    "",
-		`{"model":"preset/p"}`:                          "",
-		`{"Model":"@preset/p"}`:                         "",
-		`{"model":["@preset/p"]}`:                       "",
-		`{"x":{"model":"@preset/p"}}`:                   "",
-		`{"input":"use @preset/p"}`:                     "",
-		`{"models":"@preset/p"}`:                        "",
-		`{"models":[["@preset/p"]]}`:                    "",
-		`{"requests":[{"model":"@preset"}]}`:            "",
-		`{"requests":{"params":{"model":"@preset/p"}}}`: "",
-		"\x00@preset/":                                  "",
 	} {
 		if got := domain.FindReference([]byte(body)); got != want {
 			t.Errorf("%s: got %q, want %q", body, got, want)
+		}
+	}
+	for _, body := range []string{
+		``,
+		`null`,
+		`[{"model":"@preset/p"}]`,
+		`{"preset":"p","model":"m"}`,
+		`{"model":"preset/p"}`,
+		`{"Model":"@preset/p"}`,
+		`{"model":["@preset/p"]}`,
+		`{"x":{"model":"@preset/p"}}`,
+		`{"input":"use @preset/p"}`,
+		`{"models":"@preset/p"}`,
+		`{"models":[["@preset/p"]]}`,
+		`{"requests":[{"model":"@preset"}]}`,
+		`{"requests":{"params":{"model":"@preset/p"}}}`,
+		"\x00@preset/",
+	} {
+		if got := domain.FindReference([]byte(body)); got != "" {
+			t.Errorf("%s: got %q, want none", body, got)
 		}
 	}
 }
