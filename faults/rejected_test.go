@@ -228,7 +228,7 @@ func rejectedConfigs(t *testing.T, s *server) (kinds []rejected) {
 	badger := func(name, because, folder string) {
 		storage(name, because, object{"engine": "badger", "folder": folder})
 	}
-	storage("unknown", "unknown module: http.handlers.presets.storage.postgres", object{"engine": "postgres"})
+	storage("unknown", "storage: there is no engine", object{"engine": "postgres"})
 	storage("of no engine", "module name not specified with key 'engine'", object{"folder": s.store})
 	storage("of a number", "cannot unmarshal number", object{"engine": "badger", "folder": 7})
 	storage("with an unknown setting", "unknown field", object{"engine": "badger", "folder": s.store, "sync": false})
