@@ -31,12 +31,7 @@ type eachPreset func(fn func(p domain.Preset, model func() (string, error)) erro
 // To get a list that can be read and that has every preset, it asks next for no
 // content encoding, no range and no comparison with what the client has already.
 func listModels(w http.ResponseWriter, r *http.Request, next caddyhttp.Handler, presets eachPreset, failed func(error)) error {
-	askForWholeList(r)
-	list := &listWriter{ResponseWriter: w}
-	err := next.ServeHTTP(list, r)
-	if !list.decided { // others answer, or nobody does
-		varyByKey(w.Header())
-	}
+	list, err := fetchModels(w, r, next)
 	if err != nil {
 		_ = list.release() // as if we were not here
 		return err
@@ -61,6 +56,17 @@ func listModels(w http.ResponseWriter, r *http.Request, next caddyhttp.Handler, 
 		}
 	}
 	return nil
+}
+
+// fetchModels lets next answer a request for the model list. Every answer varies by key.
+func fetchModels(w http.ResponseWriter, r *http.Request, next caddyhttp.Handler) (*listWriter, error) {
+	askForWholeList(r)
+	list := &listWriter{ResponseWriter: w}
+	err := next.ServeHTTP(list, r)
+	if !list.decided { // others answer, or nobody does
+		varyByKey(w.Header())
+	}
+	return list, err
 }
 
 // askForWholeList changes a GET or HEAD so that its answer is a list that can be read,

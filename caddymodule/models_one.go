@@ -33,11 +33,7 @@ func (c *inferenceCall) serveModel(next caddyhttp.Handler, slug string) error {
 		return nil
 	}
 	c.askForList()
-	list := &listWriter{ResponseWriter: c.w}
-	err := next.ServeHTTP(list, c.r)
-	if !list.decided { // others answer, or nobody does
-		varyByKey(c.w.Header())
-	}
+	list, err := fetchModels(c.w, c.r, next)
 	if err != nil || !list.holding {
 		return err
 	}
@@ -54,7 +50,6 @@ func (c *inferenceCall) askForList() {
 	list := *c.r.URL
 	list.Path, list.RawPath = c.h.BasePath+"/models", ""
 	c.r.URL, c.r.RequestURI = &list, list.RequestURI()
-	askForWholeList(c.r)
 }
 
 // findModel returns the entry of a preset in the model list in body: the gateway's

@@ -191,18 +191,8 @@ func (l toolList) certain() bool { return l.given && !l.missing }
 func (s *toolSearch) readTool() error {
 	var list toolList
 	var bringing, at string
-	switch s.d.PeekKind() {
-	case '"':
-		kind, err := s.readText()
-		if err == nil {
-			err = s.findAny(toolOfType(kind))
-		}
+	if isObject, err := s.readName(toolOfType); !isObject {
 		return err
-	case '{':
-	case 'n':
-		return s.d.SkipValue()
-	default:
-		return s.refuse("must be an object")
 	}
 	err := s.members(func(name string) error {
 		is := func(other string) bool { return strings.EqualFold(name, other) }
@@ -232,6 +222,25 @@ func (s *toolSearch) readTool() error {
 		return err
 	}
 	return s.findBrought(bringing, at)
+}
+
+// readName reads a tool or plugin that is given by its name alone. An object it leaves
+// to the caller, and reports that.
+func (s *toolSearch) readName(toolOf func(name string) string) (isObject bool, err error) {
+	switch s.d.PeekKind() {
+	case '{':
+		return true, nil
+	case '"':
+		name, err := s.readText()
+		if err == nil {
+			err = s.findAny(toolOf(name))
+		}
+		return false, err
+	case 'n':
+		return false, s.d.SkipValue()
+	default:
+		return false, s.refuse("must be an object")
+	}
 }
 
 // find ends the search with the value that was read last, if it uses a wanted tool.
@@ -295,18 +304,8 @@ func (s *toolSearch) readChoice() error {
 // readPlugin reads a plugin, or its id alone. It brings a tool unless it is switched
 // off, and may have tools and models of its own.
 func (s *toolSearch) readPlugin() error {
-	switch s.d.PeekKind() {
-	case '"':
-		id, err := s.readText()
-		if err == nil {
-			err = s.findAny(toolOfPlugin(id))
-		}
+	if isObject, err := s.readName(toolOfPlugin); !isObject {
 		return err
-	case '{':
-	case 'n':
-		return s.d.SkipValue()
-	default:
-		return s.refuse("must be an object")
 	}
 	var on, off bool
 	var list toolList
