@@ -14,7 +14,7 @@ import (
 	clientv3 "go.etcd.io/etcd/client/v3"
 	"go.uber.org/zap"
 
-	"github.com/caddy-presets/caddy-presets/storage/etcd"
+	"github.com/caddy-presets/caddy-presets/caddymodule/etcd/etcdstore"
 )
 
 // clusterSizes are how many members the clusters have that are measured, one cluster
@@ -197,7 +197,7 @@ func (c *cluster) stop() {
 
 // fill stores as many workspaces as presets.
 func (c *cluster) fill(b *bench, size int) (store, error) {
-	db, err := etcd.Open(b.ctx, etcd.Options{Endpoints: c.endpoints})
+	db, err := etcdstore.Open(b.ctx, etcdstore.Options{Endpoints: c.endpoints})
 	if err != nil {
 		return store{}, err
 	}

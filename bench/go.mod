@@ -2,10 +2,14 @@ module github.com/caddy-presets/caddy-presets/bench
 
 go 1.26.0
 
-replace github.com/caddy-presets/caddy-presets => ../
+replace (
+	github.com/caddy-presets/caddy-presets => ../
+	github.com/caddy-presets/caddy-presets/caddymodule/etcd => ../caddymodule/etcd
+)
 
 require (
-	github.com/caddy-presets/caddy-presets v0.0.0-00010101000000-000000000000
+	github.com/caddy-presets/caddy-presets v0.0.0
+	github.com/caddy-presets/caddy-presets/caddymodule/etcd v0.0.0-00010101000000-000000000000
 	github.com/dgraph-io/badger/v4 v4.9.6
 	go.etcd.io/etcd/client/v3 v3.7.3
 	go.uber.org/zap v1.28.0

@@ -8,8 +8,6 @@ import (
 	"regexp"
 	"strings"
 	"testing"
-
-	_ "github.com/caddy-presets/caddy-presets/caddymodule/etcd" // docs/cluster.md has it
 )
 
 // Each file is a Caddyfile, a line of dashes, and the adapted JSON or the end

@@ -38,7 +38,7 @@ func etcdBinary(t *testing.T) string {
 		return installed
 	}
 	binary := filepath.Join(t.TempDir(), "etcd")
-	out, err := exec.CommandContext(lifetime(t), "go", "-C", "../storage/etcd/testserver", "build", "-o", binary, ".").CombinedOutput()
+	out, err := exec.CommandContext(lifetime(t), "go", "-C", "../caddymodule/etcd/testserver", "build", "-o", binary, ".").CombinedOutput()
 	if err != nil {
 		unavailable(t, "there is no etcd, and it cannot be built: %v\n%s", err, out)
 	}

@@ -20,7 +20,7 @@ type clusterFault struct {
 	name   string
 	writes bool // all nodes that are not hit take writes
 	resets bool // nodes may have to read all again
-	slow   bool // for the long form: tests of storage/etcd have much the same
+	slow   bool // for the long form: tests of caddymodule/etcd/etcdstore have much the same
 	// do makes it happen, and be over. It returns the nodes that it hit.
 	do func(r *clusterRun) []int
 }

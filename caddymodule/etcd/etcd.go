@@ -23,8 +23,8 @@ import (
 	"github.com/caddyserver/caddy/v2"
 	"github.com/caddyserver/caddy/v2/caddyconfig/caddyfile"
 
+	"github.com/caddy-presets/caddy-presets/caddymodule/etcd/etcdstore"
 	"github.com/caddy-presets/caddy-presets/domain"
-	"github.com/caddy-presets/caddy-presets/storage/etcd"
 )
 
 func init() {
@@ -147,7 +147,7 @@ func (e *Etcd) replace(repl *caddy.Replacer) (*Etcd, error) {
 		*text = value
 	}
 	if r.Prefix == "" {
-		r.Prefix = etcd.DefaultPrefix
+		r.Prefix = etcdstore.DefaultPrefix
 	}
 	return &r, nil
 }
@@ -155,7 +155,7 @@ func (e *Etcd) replace(repl *caddy.Replacer) (*Etcd, error) {
 const minStaleness = caddy.Duration(100 * time.Millisecond)
 
 // options returns those of the store.
-func (e *Etcd) options() (o etcd.Options, err error) {
+func (e *Etcd) options() (o etcdstore.Options, err error) {
 	if len(e.Endpoints) == 0 {
 		return o, errors.New("endpoints: at least one is needed")
 	}
@@ -188,7 +188,7 @@ func (e *Etcd) options() (o etcd.Options, err error) {
 	if e.MaxStaleness != 0 && e.MaxStaleness < minStaleness {
 		return o, fmt.Errorf("max_staleness must be at least %v", time.Duration(minStaleness)) // a fifth is how often the cluster is asked
 	}
-	o = etcd.Options{
+	o = etcdstore.Options{
 		Endpoints: e.Endpoints, Prefix: e.Prefix, Username: e.Username, Password: e.Password,
 		DialTimeout: time.Duration(e.DialTimeout), RequestTimeout: time.Duration(e.RequestTimeout), MaxStaleness: time.Duration(e.MaxStaleness),
 	}

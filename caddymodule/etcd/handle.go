@@ -9,10 +9,10 @@ import (
 
 	"go.uber.org/zap"
 
+	"github.com/caddy-presets/caddy-presets/caddymodule/etcd/etcdstore"
 	"github.com/caddy-presets/caddy-presets/caddymodule/internal/logof"
 	"github.com/caddy-presets/caddy-presets/caddymodule/internal/sharing"
 	"github.com/caddy-presets/caddy-presets/domain"
-	"github.com/caddy-presets/caddy-presets/storage/etcd"
 )
 
 // clusters has the handles on clusters, by what Etcd.identity returns, which holds
@@ -27,7 +27,7 @@ var clusters = sharing.Pool[settings, *handle]{
 // settings are what a configuration says about a cluster.
 type settings struct {
 	name    string
-	options etcd.Options
+	options etcdstore.Options
 	logger  *zap.Logger
 }
 
@@ -37,10 +37,10 @@ const retryInterval = time.Second
 // handle is a store that several configurations share, as long as it can be opened.
 type handle struct {
 	name    string
-	options etcd.Options
-	store   atomic.Pointer[etcd.Store] // nil while it could not be opened
-	why     atomic.Pointer[error]      // and why that is so
-	told    string                     // of that to the operator, last
+	options etcdstore.Options
+	store   atomic.Pointer[etcdstore.Store] // nil while it could not be opened
+	why     atomic.Pointer[error]           // and why that is so
+	told    string                          // of that to the operator, last
 	quit    context.CancelFunc
 	done    chan struct{}
 }
@@ -69,7 +69,7 @@ func open(s settings, newest func() *settings) (*handle, error) {
 }
 
 func (h *handle) open(ctx context.Context) error {
-	store, err := etcd.Open(ctx, h.options)
+	store, err := etcdstore.Open(ctx, h.options)
 	if err != nil {
 		h.why.Store(&err)
 		return err
@@ -100,7 +100,7 @@ func (h *handle) tend(ctx context.Context) {
 // Clusters that do not answer have many ways not to.
 func (h *handle) tell(err error) {
 	what, detail := "the cluster does not answer: presets and workspaces are unavailable until it does", ""
-	if etcd.Answered(err) {
+	if etcdstore.Answered(err) {
 		what, detail = "the cluster answers, but the store cannot be opened: presets and workspaces are unavailable until it can", err.Error()
 	}
 	if told := what + detail; told != h.told {
@@ -120,7 +120,7 @@ func (h *handle) Close() error {
 }
 
 // get returns the store, or why there is none.
-func (h *handle) get() (*etcd.Store, error) {
+func (h *handle) get() (*etcdstore.Store, error) {
 	if store := h.store.Load(); store != nil {
 		return store, nil
 	}
@@ -137,7 +137,7 @@ type lease struct {
 }
 
 // use calls fn with the store.
-func (l *lease) use(ctx context.Context, fn func(*etcd.Store) error) error {
+func (l *lease) use(ctx context.Context, fn func(*etcdstore.Store) error) error {
 	return l.Use(ctx, func(h *handle) error {
 		store, err := h.get()
 		if err != nil {
@@ -149,12 +149,12 @@ func (l *lease) use(ctx context.Context, fn func(*etcd.Store) error) error {
 
 // View implements domain.Store.
 func (l *lease) View(ctx context.Context, fn func(domain.Reader) error) error {
-	return l.use(ctx, func(store *etcd.Store) error { return store.View(ctx, fn) })
+	return l.use(ctx, func(store *etcdstore.Store) error { return store.View(ctx, fn) })
 }
 
 // Update implements domain.Store.
 func (l *lease) Update(ctx context.Context, fn func(domain.Tx) error) error {
-	return l.use(ctx, func(store *etcd.Store) error { return store.Update(ctx, fn) })
+	return l.use(ctx, func(store *etcdstore.Store) error { return store.Update(ctx, fn) })
 }
 
 // AfterRemoval says what becomes of the space of what was removed.
@@ -162,9 +162,9 @@ func (*lease) AfterRemoval() string {
 	return "etcd uses the space again once it has compacted its history; `etcdctl defrag` on one member after another gives it back to the disk"
 }
 
-// Check is etcd.Store.Check of the store.
-func (l *lease) Check(ctx context.Context) (report etcd.Report, err error) {
-	err = l.use(ctx, func(store *etcd.Store) (err error) {
+// Check is etcdstore.Store.Check of the store.
+func (l *lease) Check(ctx context.Context) (report etcdstore.Report, err error) {
+	err = l.use(ctx, func(store *etcdstore.Store) (err error) {
 		report, err = store.Check(ctx)
 		return err
 	})
@@ -173,7 +173,7 @@ func (l *lease) Check(ctx context.Context) (report etcd.Report, err error) {
 
 // Sync implements domain.Store.
 func (l *lease) Sync(ctx context.Context) error {
-	return l.use(ctx, func(store *etcd.Store) error { return store.Sync(ctx) })
+	return l.use(ctx, func(store *etcdstore.Store) error { return store.Sync(ctx) })
 }
 
 // Stamps implements domain.Store.

@@ -15,7 +15,7 @@ import (
 	badgerdb "github.com/dgraph-io/badger/v4"
 
 	"github.com/caddy-presets/caddy-presets/domain"
-	"github.com/caddy-presets/caddy-presets/storage/internal/records"
+	"github.com/caddy-presets/caddy-presets/storage/records"
 )
 
 // ErrBaseRefused is in the chain of what Backup returns, without having written

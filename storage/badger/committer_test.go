@@ -16,7 +16,7 @@ import (
 	badgerdb "github.com/dgraph-io/badger/v4"
 
 	"github.com/caddy-presets/caddy-presets/domain"
-	"github.com/caddy-presets/caddy-presets/storage/internal/records"
+	"github.com/caddy-presets/caddy-presets/storage/records"
 )
 
 var errDeliberate = errors.New("a deliberate failure")

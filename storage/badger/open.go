@@ -15,7 +15,7 @@ import (
 	"github.com/dgraph-io/badger/v4/options"
 	"go.uber.org/zap"
 
-	"github.com/caddy-presets/caddy-presets/storage/internal/records"
+	"github.com/caddy-presets/caddy-presets/storage/records"
 )
 
 // memTableSize bounds a transaction to 15 % of it, which are several records of

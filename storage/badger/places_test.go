@@ -10,8 +10,8 @@ import (
 	badgerdb "github.com/dgraph-io/badger/v4"
 
 	"github.com/caddy-presets/caddy-presets/domain"
-	"github.com/caddy-presets/caddy-presets/storage/internal/records"
-	"github.com/caddy-presets/caddy-presets/storage/internal/records/recordstest"
+	"github.com/caddy-presets/caddy-presets/storage/records"
+	"github.com/caddy-presets/caddy-presets/storage/records/recordstest"
 )
 
 // showing calls fn with a snapshot of what is stored.

@@ -14,7 +14,7 @@ import (
 	"go.uber.org/zap"
 
 	"github.com/caddy-presets/caddy-presets/domain"
-	"github.com/caddy-presets/caddy-presets/storage/internal/records"
+	"github.com/caddy-presets/caddy-presets/storage/records"
 )
 
 // Badger does not give back the space of removed records by itself. A deletion is a

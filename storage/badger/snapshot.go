@@ -7,7 +7,7 @@ import (
 	badgerdb "github.com/dgraph-io/badger/v4"
 
 	"github.com/caddy-presets/caddy-presets/domain"
-	"github.com/caddy-presets/caddy-presets/storage/internal/records"
+	"github.com/caddy-presets/caddy-presets/storage/records"
 )
 
 // engine is a Store for those who are done before it closes its files.

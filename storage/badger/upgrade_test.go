@@ -17,8 +17,8 @@ import (
 	badgerdb "github.com/dgraph-io/badger/v4"
 
 	"github.com/caddy-presets/caddy-presets/domain"
-	"github.com/caddy-presets/caddy-presets/storage/internal/records"
-	"github.com/caddy-presets/caddy-presets/storage/internal/records/recordstest"
+	"github.com/caddy-presets/caddy-presets/storage/records"
+	"github.com/caddy-presets/caddy-presets/storage/records/recordstest"
 )
 
 // What version 1 of the format stored, all of it JSON, with the members in their

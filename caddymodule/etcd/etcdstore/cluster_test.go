@@ -1,0 +1,446 @@
+package etcdstore
+
+import (
+	"cmp"
+	"context"
+	"errors"
+	"fmt"
+	"slices"
+	"strings"
+	"sync"
+	"testing"
+	"time"
+
+	"github.com/google/uuid"
+
+	"github.com/caddy-presets/caddy-presets/domain"
+)
+
+func newID() string { return uuid.Must(uuid.NewV7()).String() }
+
+func newWorkspace(slug string) domain.Workspace {
+	return domain.Workspace{
+		ID: newID(), Name: slug, Slug: slug, DefaultGuardrailID: newID(), IOLoggingAPIKeyIDs: []byte("null"), IOLoggingSamplingRate: 1,
+		CreatedAt: time.Now().UTC(), CreatedBy: "test",
+	}
+}
+
+func newPreset(workspaceID, slug string) domain.Preset {
+	return domain.Preset{ID: newID(), Name: slug, Slug: slug, Status: domain.PresetActive, CreatorUserID: "test", WorkspaceID: workspaceID, CreatedAt: time.Now().UTC(), UpdatedAt: time.Now().UTC()}
+}
+
+// put stores a new preset.
+func put(t *testing.T, s *Store, workspaceID, slug string) domain.Preset {
+	t.Helper()
+	p := newPreset(workspaceID, slug)
+	if err := s.Update(t.Context(), func(tx domain.Tx) error { return tx.PutPreset(p) }); err != nil {
+		t.Fatal(err)
+	}
+	return p
+}
+
+// add adds a version to a preset and returns its number. Its config says who made it.
+func add(ctx context.Context, s *Store, workspaceID, slug, who string) (n int, err error) {
+	err = s.Update(ctx, func(tx domain.Tx) error {
+		p, err := tx.Preset(workspaceID, slug)
+		if err != nil {
+			return err
+		}
+		p.LatestVersion++
+		p.DesignatedVersion, n = p.LatestVersion, p.LatestVersion
+		v := domain.PresetVersion{ID: newID(), PresetID: p.ID, Version: n, Dialect: domain.Responses, Config: []byte(fmt.Sprintf(`{"by":%q}`, who)), CreatorID: who, CreatedAt: time.Now().UTC(), UpdatedAt: time.Now().UTC()}
+		return cmp.Or(tx.PutPresetVersion(p, v), tx.PutPreset(p))
+	})
+	return n, err
+}
+
+// versions returns who made each version of a preset, from the first to the latest.
+func versions(t *testing.T, s *Store, workspaceID, slug string) (by []string) {
+	t.Helper()
+	err := s.View(t.Context(), func(r domain.Reader) error {
+		p, err := r.Preset(workspaceID, slug)
+		for n := 1; n <= p.LatestVersion && err == nil; n++ {
+			var v domain.PresetVersion
+			v, err = r.PresetVersion(p.State(), n)
+			by = append(by, v.CreatorID)
+		}
+		return err
+	})
+	if err != nil {
+		t.Fatal(err)
+	}
+	return by
+}
+
+// eventually waits until something is so.
+func eventually(t *testing.T, within time.Duration, what string, so func() bool) time.Duration {
+	t.Helper()
+	begun := time.Now()
+	for !so() {
+		if time.Since(begun) > within {
+			t.Fatalf("after %v still not: %s", within, what)
+		}
+		time.Sleep(time.Millisecond)
+	}
+	return time.Since(begun)
+}
+
+func TestStampsOfOthers(t *testing.T) {
+	a, b := open(t, Options{}), open(t, Options{})
+	w := newID()
+	put(t, a, w, "p")
+	if err := b.Sync(t.Context()); err != nil {
+		t.Fatal(err)
+	}
+	var slowest time.Duration
+	late := 0 // a busy machine may be at times
+	for i := range 20 {
+		before := b.Stamps().Preset(w, "p")
+		if before == 0 {
+			t.Fatal("the stamp is zero though nothing changes")
+		}
+		if _, err := add(t.Context(), a, w, "p", fmt.Sprint(i)); err != nil {
+			t.Fatal(err)
+		}
+		took := eventually(t, 10*time.Second, "the other's stamps tell", func() bool {
+			now := b.Stamps().Preset(w, "p")
+			return now != before && now != 0 // which it is while it changes
+		})
+		slowest = max(slowest, took)
+		if took > time.Second {
+			late++
+		}
+	}
+	if late > 10 {
+		t.Errorf("%d of 20 times the other's stamps told later than a second after the change", late)
+	}
+	t.Logf("RESULT stamps of others: slowest of 20 %v", slowest)
+	for i := range 20 {
+		before := b.Stamps().Preset(w, "p")
+		if _, err := add(t.Context(), a, w, "p", fmt.Sprint(i)); err != nil {
+			t.Fatal(err)
+		}
+		if err := b.Sync(t.Context()); err != nil {
+			t.Fatal(err)
+		}
+		if b.Stamps().Preset(w, "p") == before {
+			t.Fatal("after Sync the stamps do not tell")
+		}
+	}
+	if got := len(versions(t, b, w, "p")); got != 40 {
+		t.Errorf("the other has %d versions, want 40", got)
+	}
+}
+
+// tally is what writers were told.
+type tally struct {
+	mu           sync.Mutex
+	acknowledged map[string]map[int]string // by preset and number, who made it
+	conflicts    int
+	unknown      int
+	others       []error
+	last         time.Time // when a write was acknowledged
+	gap          time.Duration
+}
+
+// write makes writers add versions to two presets by way of each store, until the
+// context ends or each has added so many.
+func (l *tally) write(ctx context.Context, stores []*Store, workspaceID string, writers, each int) {
+	l.acknowledged, l.last = map[string]map[int]string{"p": {}, "q": {}}, time.Now()
+	var all sync.WaitGroup
+	for i, s := range stores {
+		for j := range writers {
+			all.Go(func() {
+				for n := 0; n < each && ctx.Err() == nil; n++ {
+					slug, who := []string{"p", "q"}[(j+n)%2], fmt.Sprintf("%d/%d/%d", i, j, n)
+					number, err := add(context.WithoutCancel(ctx), s, workspaceID, slug, who)
+					l.note(slug, who, number, err)
+				}
+			})
+		}
+	}
+	all.Wait()
+}
+
+func (l *tally) note(slug, who string, number int, err error) {
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	switch {
+	case err == nil:
+		if other, taken := l.acknowledged[slug][number]; taken {
+			l.others = append(l.others, fmt.Errorf("version %d of %s is both %s and %s", number, slug, other, who))
+		}
+		l.acknowledged[slug][number] = who
+		l.gap = max(l.gap, time.Since(l.last))
+		l.last = time.Now()
+	case errors.Is(err, domain.ErrConflict):
+		l.conflicts++
+	case errors.Is(err, domain.ErrUnknown):
+		l.unknown++
+	default:
+		l.others = append(l.others, err)
+	}
+}
+
+// newest returns when a write was acknowledged at last.
+func (l *tally) newest() time.Time {
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	return l.last
+}
+
+// check wants all that was acknowledged to be there.
+func (l *tally) check(t *testing.T, s *Store, workspaceID string) (count int) {
+	t.Helper()
+	for slug, want := range l.acknowledged {
+		got := versions(t, s, workspaceID, slug)
+		for n, who := range want {
+			if n > len(got) || got[n-1] != who {
+				t.Errorf("version %d of %s: not by %s, who was told so", n, slug, who)
+			}
+		}
+		if extra := len(got) - len(want); extra < 0 || extra > l.unknown {
+			t.Errorf("%s has %d versions, %d were acknowledged and %d unknown", slug, len(got), len(want), l.unknown)
+		}
+		sorted := slices.Clone(got)
+		slices.Sort(sorted)
+		if len(slices.Compact(sorted)) != len(got) {
+			t.Errorf("%s has a change twice", slug)
+		}
+		count += len(want)
+	}
+	return count
+}
+
+func TestManyWriters(t *testing.T) {
+	stores := []*Store{open(t, Options{}), open(t, Options{}), open(t, Options{})}
+	w := newID()
+	put(t, stores[0], w, "p")
+	put(t, stores[0], w, "q")
+	var l tally
+	begun := time.Now()
+	l.write(t.Context(), stores, w, 16, 12)
+	if len(l.others) > 0 || l.unknown > 0 {
+		t.Errorf("%d unknown; errors: %v", l.unknown, l.others)
+	}
+	var overtaken int64
+	for _, s := range stores {
+		l.check(t, s, w)
+		overtaken += s.Status().Overtaken
+	}
+	t.Logf("RESULT many writers: acknowledged=%d conflicts=%d overtaken=%d in %v", len(l.acknowledged["p"])+len(l.acknowledged["q"]), l.conflicts, overtaken, time.Since(begun))
+}
+
+// TestFarNode is a node that is farther from the cluster than one that writes all the
+// time: it has its turn.
+func TestFarNode(t *testing.T) {
+	p := newProxy(t, sharedAddress(t))
+	far, near := open(t, Options{Endpoints: []string{p.address}, RequestTimeout: 20 * time.Second}), open(t, Options{})
+	p.set(func() { p.delay = 10 * time.Millisecond })
+	w := newID()
+	put(t, near, w, "p")
+	put(t, near, w, "q")
+	ctx, cancel := context.WithCancel(t.Context())
+	var l tally
+	done := make(chan struct{})
+	go func() {
+		defer close(done)
+		l.write(ctx, []*Store{near}, w, 2, 1<<30)
+	}()
+	put(t, far, w, "r")
+	var slowest time.Duration
+	for i := range 20 {
+		begun := time.Now()
+		if _, err := add(t.Context(), far, w, "r", fmt.Sprint(i)); err != nil {
+			t.Error(err)
+		}
+		slowest = max(slowest, time.Since(begun))
+	}
+	cancel()
+	<-done
+	count := l.check(t, near, w)
+	if len(l.others) > 0 {
+		t.Error(l.others)
+	}
+	if n := far.Status().Resets; n != 0 {
+		t.Errorf("the far node has read all again %d times", n)
+	}
+	t.Logf("RESULT far node: slowest of 20 %v, %+v; near node: acknowledged=%d conflicts=%d", slowest, far.Status(), count, l.conflicts)
+}
+
+// TestUnknownOutcome swallows the answer to a commit, or the request, and then ends the
+// connection.
+func TestUnknownOutcome(t *testing.T) {
+	t.Parallel()
+	for name, direction := range map[string]int{"request": requests, "answer": answers} {
+		t.Run(name, func(t *testing.T) {
+			t.Parallel()
+			p := newProxy(t, sharedAddress(t))
+			s := open(t, Options{Endpoints: []string{p.address}, MaxStaleness: time.Minute, RequestTimeout: 10 * time.Second})
+			other := open(t, Options{})
+			w := newID()
+			put(t, s, w, "p")
+			for i := range 3 {
+				p.set(func() { p.swallowing[direction] = true })
+				failed := make(chan error)
+				go func() {
+					_, err := add(t.Context(), s, w, "p", fmt.Sprint(i))
+					failed <- err
+				}()
+				if i == 1 { // another node commits meanwhile
+					time.Sleep(200 * time.Millisecond)
+					if _, err := add(t.Context(), other, w, "p", "other"); err != nil {
+						t.Error(err)
+					}
+				}
+				time.Sleep(firstPatience + 200*time.Millisecond) // so that fences are lost, too
+				p.renew()
+				if err := <-failed; err != nil {
+					t.Errorf("got error %v, want none", err)
+				}
+			}
+			got := versions(t, other, w, "p")
+			slices.Sort(got)
+			if want := []string{"0", "1", "2", "other"}; !slices.Equal(got, want) {
+				t.Errorf("got versions %q, want each of %q once", got, want)
+			}
+			if p.swallowed[direction] == 0 {
+				t.Error("nothing was swallowed")
+			}
+		})
+	}
+}
+
+// TestNeverSettled is an outcome that cannot be found out in the time.
+func TestNeverSettled(t *testing.T) {
+	t.Parallel()
+	p := newProxy(t, sharedAddress(t))
+	s := open(t, Options{Endpoints: []string{p.address}, MaxStaleness: time.Minute, RequestTimeout: 3 * time.Second})
+	w := newID()
+	preset := put(t, s, w, "p")
+	change := func(name string) error { // of what is in memory
+		return s.Update(t.Context(), func(tx domain.Tx) error {
+			preset.Name = name
+			return tx.PutPreset(preset)
+		})
+	}
+	if err := change("before"); err != nil {
+		t.Fatal(err)
+	}
+	p.set(func() { p.swallowing[answers] = true })
+	begun := time.Now()
+	err := change("unknown")
+	if !errors.Is(err, domain.ErrUnknown) || errors.Is(err, domain.ErrUnavailable) {
+		t.Errorf("got error %v, want ErrUnknown", err)
+	}
+	took := time.Since(begun)
+	p.renew()
+	if _, err := add(t.Context(), s, w, "p", "later"); err != nil {
+		t.Fatal(err)
+	}
+	if got := versions(t, s, w, "p"); !slices.Equal(got, []string{"later"}) {
+		t.Errorf("got versions %q, want the later one", got)
+	}
+	t.Logf("RESULT never settled: ErrUnknown after %v", took)
+}
+
+// TestLeaderKilled kills the leader of three members, twice, under writers.
+func TestLeaderKilled(t *testing.T) {
+	t.Parallel()
+	members := cluster(t, 3)
+	stores := []*Store{open(t, Options{Endpoints: addresses(members)}), open(t, Options{Endpoints: addresses(members)})}
+	w := newID()
+	put(t, stores[0], w, "p")
+	put(t, stores[0], w, "q")
+	ctx, cancel := context.WithCancel(t.Context())
+	var l tally
+	done := make(chan struct{})
+	go func() {
+		defer close(done)
+		l.write(ctx, stores, w, 2, 1<<30)
+	}()
+	admin := client(t, addresses(members)...)
+	goOn := func(when string) {
+		t.Helper()
+		time.Sleep(2 * time.Second)
+		begun := time.Now()
+		eventually(t, 30*time.Second, "writes are acknowledged "+when, func() bool { return l.newest().After(begun) })
+	}
+	for range 2 {
+		goOn("by three members")
+		var leader *member
+		eventually(t, 30*time.Second, "there is a leader", func() bool {
+			for _, m := range members {
+				if status, err := admin.Status(t.Context(), m.address); err == nil && status.Leader == status.Header.MemberId {
+					leader = m
+				}
+			}
+			return leader != nil
+		})
+		leader.kill()
+		goOn("by two members")
+		if err := leader.start(); err != nil {
+			t.Fatal(err)
+		}
+	}
+	goOn("in the end")
+	cancel()
+	<-done
+	count := l.check(t, stores[1], w)
+	for _, err := range l.others {
+		if !errors.Is(err, domain.ErrUnavailable) {
+			t.Error(err)
+		}
+	}
+	if l.gap > 10*time.Second { // with two members there is a leader after a second or two
+		t.Errorf("no write was acknowledged for %v", l.gap)
+	}
+	t.Logf("RESULT leader killed: acknowledged=%d conflicts=%d unknown=%d unavailable=%d longest gap %v", count, l.conflicts, l.unknown, len(l.others), l.gap)
+}
+
+// TestLargeChanges are of more records than one transaction of etcd's takes.
+func TestLargeChanges(t *testing.T) {
+	s := open(t, Options{})
+	for _, count := range []int{20, 63, 127, 500, 1000} {
+		w := newWorkspace(fmt.Sprint("w", count))
+		err := s.Update(t.Context(), func(tx domain.Tx) error {
+			if err := tx.PutWorkspace(w); err != nil {
+				return err
+			}
+			for i := range count {
+				if err := tx.PutPreset(newPreset(w.ID, fmt.Sprintf("p%d", i))); err != nil {
+					return err
+				}
+			}
+			return nil
+		})
+		if err != nil {
+			t.Fatalf("%d presets: %v", count, err)
+		}
+		got := 0
+		err = s.View(t.Context(), func(r domain.Reader) error {
+			for _, err := range r.Presets(w.ID) {
+				if err != nil {
+					return err
+				}
+				got++
+			}
+			return nil
+		})
+		if err != nil || got != count {
+			t.Errorf("got %d presets, %v, want %d", got, err, count)
+		}
+	}
+	w := newID()
+	err := s.Update(t.Context(), func(tx domain.Tx) error {
+		for i := range 5000 {
+			if err := tx.PutPreset(newPreset(w, strings.Repeat("x", 20)+fmt.Sprint(i))); err != nil {
+				return err
+			}
+		}
+		return nil
+	})
+	if !errors.Is(err, domain.ErrTooLarge) {
+		t.Errorf("5,000 presets: got error %v, want ErrTooLarge", err)
+	}
+}

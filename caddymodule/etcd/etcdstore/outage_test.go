@@ -1,0 +1,457 @@
+package etcdstore
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"runtime"
+	"slices"
+	"strings"
+	"sync"
+	"sync/atomic"
+	"testing"
+	"time"
+
+	clientv3 "go.etcd.io/etcd/client/v3"
+	"go.uber.org/zap"
+	"go.uber.org/zap/zaptest/observer"
+
+	"github.com/caddy-presets/caddy-presets/domain"
+)
+
+// TestStale cuts a store off from the cluster.
+func TestStale(t *testing.T) {
+	const maxStaleness = 2 * time.Second
+	logs, logged := observer.New(zap.InfoLevel)
+	p := newProxy(t, sharedAddress(t))
+	s := open(t, Options{Endpoints: []string{p.address}, MaxStaleness: maxStaleness, RequestTimeout: 2 * time.Second, Logger: zap.New(logs)})
+	other := open(t, Options{})
+	w := newID()
+	put(t, other, w, "p")
+	if err := s.Sync(t.Context()); err != nil {
+		t.Fatal(err)
+	}
+	begun := time.Now()
+	for time.Since(begun) < maxStaleness*3/2 {
+		if s.Stamps().Preset(w, "p") == 0 {
+			t.Fatal("a stamp is zero though the cluster answers")
+		}
+		time.Sleep(time.Millisecond)
+	}
+	for name, fail := range map[string]func(){
+		"cut": func() { p.setCut(true) },
+		"mute": func() {
+			p.set(func() { p.swallowing = [2]bool{true, true} })
+		},
+	} {
+		kept := s.Stamps().Preset(w, "p")
+		begun := time.Now()
+		fail()
+		if _, err := add(t.Context(), other, w, "p", name); err != nil {
+			t.Fatal(err)
+		}
+		took := eventually(t, maxStaleness+time.Second, "stamps are zero", func() bool { return s.Stamps().Preset(w, "p") == 0 })
+		view := s.View(t.Context(), func(domain.Reader) error { return nil })
+		sync := s.Sync(t.Context())
+		before := time.Now()
+		update := s.Update(t.Context(), func(tx domain.Tx) error { return tx.PutPreset(newPreset(w, "q")) })
+		refused := time.Since(before)
+		for what, err := range map[string]error{"View": view, "Sync": sync, "Update": update} {
+			if !errors.Is(err, domain.ErrUnavailable) {
+				t.Errorf("%s: %s: got error %v, want that it is unavailable", name, what, err)
+			}
+		}
+		goroutines := runtime.NumGoroutine()
+		time.Sleep(maxStaleness + time.Second - time.Since(begun))
+		eventually(t, 10*time.Second, "there are no more goroutines than before", func() bool { return runtime.NumGoroutine() <= goroutines+10 })
+		p.set(func() { p.cut = false })
+		p.renew()
+		healed := eventually(t, 20*time.Second, "stamps are good again", func() bool { return s.Stamps().Preset(w, "p") != 0 })
+		if s.Stamps().Preset(w, "p") == kept {
+			t.Errorf("%s: the stamp is what it was before the other's change", name)
+		}
+		if got := versions(t, s, w, "p"); !slices.Contains(got, name) {
+			t.Errorf("%s: got versions %q, want the other's", name, got)
+		}
+		t.Logf("RESULT stale, %s: zero after %v, Update refused in %v, healed in %v", name, took, refused, healed)
+	}
+	if n := logged.Len(); n > 20 {
+		t.Errorf("%d lines were logged", n)
+	}
+	for _, line := range logged.All() {
+		t.Log(line.LoggerName, line.Message, line.ContextMap())
+	}
+}
+
+// TestAway is a cluster that answers nothing for a while: once all is stale nobody waits
+// for it any more, and all are served as soon as it goes on.
+func TestAway(t *testing.T) {
+	// An answer that is waited for takes five seconds, which is what requests may.
+	const maxStaleness, soon = time.Second, 2 * time.Second
+	p := newProxy(t, sharedAddress(t))
+	s := open(t, Options{Endpoints: []string{p.address}, MaxStaleness: maxStaleness})
+	w := newID()
+	put(t, s, w, "p")
+	look := func() (time.Duration, error) {
+		begun := time.Now()
+		err := s.View(t.Context(), func(domain.Reader) error { return nil })
+		return time.Since(begun), err
+	}
+	calls := map[string]func() error{
+		"View":   func() error { _, err := look(); return err },
+		"Sync":   func() error { return s.Sync(t.Context()) },
+		"Update": func() error { _, err := add(t.Context(), s, w, "q", "x"); return err },
+	}
+	p.set(func() { p.paused = [2]bool{true, true} })
+	if _, err := look(); !errors.Is(err, domain.ErrUnavailable) { // it waits, as an election may be under way
+		t.Errorf("got error %v, want that it is unavailable", err)
+	}
+	var all sync.WaitGroup
+	for range 100 {
+		for name, call := range calls {
+			all.Go(func() {
+				begun := time.Now()
+				if err := call(); !errors.Is(err, domain.ErrUnavailable) || time.Since(begun) > soon {
+					t.Errorf("%s: got error %v after %v, want that it is unavailable at once", name, err, time.Since(begun))
+				}
+			})
+		}
+	}
+	all.Wait()
+	p.set(func() { p.paused = [2]bool{} })
+	healed := eventually(t, 10*time.Second, "it is served", func() bool { _, err := look(); return err == nil })
+	if _, err := add(t.Context(), s, w, "p", "x"); err != nil {
+		t.Error(err)
+	}
+	t.Logf("RESULT away: served %v after the cluster goes on", healed)
+}
+
+// TestSilent is a cluster that keeps its connections open and answers nothing: from the
+// moment on from which all is stale, nobody waits for it.
+func TestSilent(t *testing.T) {
+	t.Parallel()
+	const maxStaleness, soon = 5 * time.Second, time.Second
+	p := newProxy(t, sharedAddress(t))
+	s := open(t, Options{Endpoints: []string{p.address}, MaxStaleness: maxStaleness})
+	w := newID()
+	put(t, s, w, "p")
+	// The next question, which is not answered, begins so long after the last that was.
+	eventually(t, 3*maxStaleness, "a question was answered a while ago", func() bool { return s.Status().Staleness > maxStaleness/10 })
+	p.set(func() { p.paused = [2]bool{true, true} })
+	eventually(t, 3*maxStaleness, "all is stale", func() bool { return s.Status().Staleness > maxStaleness })
+	for name, call := range map[string]func() error{
+		"View":   func() error { return s.View(t.Context(), func(domain.Reader) error { return nil }) },
+		"Sync":   func() error { return s.Sync(t.Context()) },
+		"Update": func() error { _, err := add(t.Context(), s, w, "q", "x"); return err },
+	} {
+		begun := time.Now()
+		if err := call(); !errors.Is(err, domain.ErrUnavailable) || time.Since(begun) > soon {
+			t.Errorf("%s: got error %v after %v, want that it is unavailable at once", name, err, time.Since(begun))
+		}
+	}
+	p.set(func() { p.paused = [2]bool{} })
+	eventually(t, 20*time.Second, "it is served", func() bool { return s.Sync(t.Context()) == nil })
+}
+
+// TestSuspended is a node that was suspended: what it has in memory is old, but it has not
+// asked the cluster since, which answers.
+func TestSuspended(t *testing.T) {
+	const maxStaleness = time.Minute // so that it is not asked by itself
+	p := newProxy(t, sharedAddress(t))
+	s := open(t, Options{Endpoints: []string{p.address}, MaxStaleness: maxStaleness})
+	suspend := func() {
+		s.watcher.mu.Lock()
+		defer s.watcher.mu.Unlock()
+		s.watcher.confirmed = s.watcher.confirmed.Round(0).Add(-time.Hour) // without the clock that stands still
+	}
+	w := newID()
+	suspend()
+	put(t, s, w, "p")
+	suspend()
+	if err := s.Sync(t.Context()); err != nil {
+		t.Error(err)
+	}
+	suspend()
+	s.watcher.begin() // as it was asking when it was suspended
+	if err := s.Sync(t.Context()); err != nil {
+		t.Error(err)
+	}
+}
+
+// TestWatching is whether the status says that others are heard of, where no member is left
+// that would say that they are not.
+func TestWatching(t *testing.T) {
+	members := cluster(t, 3)
+	proxies, endpoints := proxied(t, members)
+	s := open(t, Options{Endpoints: endpoints, MaxStaleness: 2 * time.Second})
+	paused := func(is bool) {
+		for _, p := range proxies {
+			p.set(func() { p.paused = [2]bool{is, is} })
+		}
+	}
+	watching := func() bool { return s.Status().Watching }
+	eventually(t, 20*time.Second, "the watch works", watching)
+	for _, outage := range []struct {
+		name       string
+		begin, end func()
+	}{
+		{"silent", func() { paused(true) }, func() { paused(false) }},
+		{"killed", func() {
+			for _, m := range members {
+				m.kill()
+			}
+		}, func() {
+			for _, m := range members {
+				if err := m.start(); err != nil {
+					t.Fatal(err)
+				}
+			}
+		}},
+	} {
+		outage.begin()
+		gone := eventually(t, 5*time.Second, outage.name+": the status does not say any more that the watch works", func() bool { return !watching() })
+		outage.end()
+		back := eventually(t, 30*time.Second, outage.name+": the watch works again", watching)
+		t.Logf("RESULT watching, %s: gone after %v, back after %v", outage.name, gone, back)
+	}
+}
+
+// TestStaleFromTheStart is a cluster that is cut off as soon as the store is open.
+func TestStaleFromTheStart(t *testing.T) {
+	p := newProxy(t, sharedAddress(t))
+	s := open(t, Options{Endpoints: []string{p.address}, MaxStaleness: time.Second})
+	p.setCut(true)
+	eventually(t, 10*time.Second, "stamps are zero", func() bool { return s.Stamps().Workspaces() == 0 })
+	if s.Status().Watching {
+		t.Error("the status says that the watch works")
+	}
+	p.setCut(false)
+	eventually(t, 10*time.Second, "the watch works again", func() bool { return s.Status().Watching })
+}
+
+// TestCompacted compacts what a store that was cut off has not seen.
+func TestCompacted(t *testing.T) {
+	p := newProxy(t, sharedAddress(t))
+	s, other := open(t, Options{Endpoints: []string{p.address}}), open(t, Options{})
+	w := newID()
+	put(t, s, w, "p")
+	versions(t, s, w, "p") // in memory
+	before := s.Stamps().Preset(w, "p")
+	p.setCut(true)
+	for i := range 5 {
+		if _, err := add(t.Context(), other, w, "p", fmt.Sprint(i)); err != nil {
+			t.Fatal(err)
+		}
+	}
+	if _, err := client(t).Compact(t.Context(), other.model.latest().revision); err != nil {
+		t.Fatal(err)
+	}
+	p.set(func() { p.cut = false })
+	eventually(t, 20*time.Second, "the store is current", func() bool { return s.Sync(t.Context()) == nil })
+	if got := versions(t, s, w, "p"); len(got) != 5 {
+		t.Errorf("got versions %q, want 5", got)
+	}
+	if after := s.Stamps().Preset(w, "p"); after == before || after == 0 {
+		t.Errorf("got stamp %d, before it was %d", after, before)
+	}
+	if got := s.Status().Resets; got != 1 {
+		t.Errorf("got %d resets, want 1", got)
+	}
+	if _, err := add(t.Context(), s, w, "p", "own"); err != nil {
+		t.Error(err)
+	}
+	eventually(t, 20*time.Second, "the watch goes on", func() bool {
+		if _, err := add(t.Context(), other, w, "p", "other"); err != nil {
+			t.Fatal(err)
+		}
+		return s.Sync(t.Context()) == nil
+	})
+}
+
+// TestForeignKeys are under the prefix but not ours.
+func TestForeignKeys(t *testing.T) {
+	admin, s := client(t), open(t, Options{})
+	w := newID()
+	put(t, s, w, "p")
+	for _, key := range []string{"", "x", "\x01", "\x01p", "\x01w", "\x01o", "\x01op", "\x01h", "\x01s", "\x01k123", "\xff\xff", "b/\x00last"} {
+		if _, err := admin.Put(t.Context(), prefix(t)+key, "x"); err != nil {
+			t.Fatal(err)
+		}
+		if _, err := admin.Delete(t.Context(), prefix(t)+key); err != nil {
+			t.Fatal(err)
+		}
+	}
+	other := open(t, Options{})
+	if _, err := add(t.Context(), other, w, "p", "later"); err != nil {
+		t.Fatal(err)
+	}
+	if got := versions(t, s, w, "p"); len(got) != 1 {
+		t.Errorf("got versions %q, want one", got)
+	}
+	if got := s.Status().Resets; got != 0 {
+		t.Errorf("got %d resets, want none", got)
+	}
+}
+
+// TestKeysRemoved removes all of a store from etcd while it is open.
+func TestKeysRemoved(t *testing.T) {
+	s := open(t, Options{MaxStaleness: time.Minute}) // so that nothing else makes stamps zero
+	w := newID()
+	put(t, s, w, "p")
+	before := s.Stamps().Preset(w, "p")
+	if _, err := client(t).Delete(t.Context(), prefix(t), clientv3.WithPrefix()); err != nil {
+		t.Fatal(err)
+	}
+	eventually(t, 20*time.Second, "what was kept is no good any more", func() bool { return s.Stamps().Preset(w, "p") != before })
+	if err := s.Sync(t.Context()); !errors.Is(err, domain.ErrUnavailable) {
+		t.Errorf("Sync: got error %v, want that it is unavailable", err)
+	}
+	if _, err := add(t.Context(), s, w, "p", "x"); !errors.Is(err, domain.ErrUnavailable) {
+		t.Errorf("Update: got error %v, want that it is unavailable", err)
+	}
+	open(t, Options{}) // makes a new one
+	eventually(t, 20*time.Second, "it begins again", func() bool { return s.Sync(t.Context()) == nil })
+	if _, err := add(t.Context(), s, w, "p", "x"); !errors.Is(err, domain.ErrNotFound) {
+		t.Errorf("got error %v, want that the preset is not there", err)
+	}
+}
+
+// TestQuota fills etcd's database.
+func TestQuota(t *testing.T) {
+	members := cluster(t, 1, "--quota-backend-bytes", fmt.Sprint(4<<20))
+	logs, logged := observer.New(zap.InfoLevel)
+	s := open(t, Options{Endpoints: addresses(members), Logger: zap.New(logs)})
+	w := newID()
+	put(t, s, w, "p")
+	admin := client(t, addresses(members)...)
+	fill := func() (err error) {
+		for i := 0; i < 100 && err == nil; i++ {
+			_, err = admin.Put(t.Context(), "filler", strings.Repeat("x", 200<<10))
+		}
+		return err
+	}
+	if err := fill(); err == nil {
+		t.Fatal("the quota was not reached")
+	}
+	var slowest time.Duration
+	for range 5 {
+		begun := time.Now()
+		if _, err := add(t.Context(), s, w, "p", "refused"); !errors.Is(err, domain.ErrUnavailable) || errors.Is(err, domain.ErrUnknown) {
+			t.Errorf("got error %v, want that it is unavailable", err)
+		}
+		slowest = max(slowest, time.Since(begun))
+	}
+	if slowest > 3*time.Second { // requests may take five
+		t.Errorf("a refusal took %v", slowest)
+	}
+	if s.Status().Writable {
+		t.Error("the status does not say that writes are refused")
+	}
+	second, err := Open(t.Context(), Options{Endpoints: addresses(members), Prefix: prefix(t)})
+	if err != nil {
+		t.Fatalf("another node does not start: %v", err)
+	}
+	t.Cleanup(func() { second.Close() })
+	for _, s := range []*Store{s, second} {
+		if got := versions(t, s, w, "p"); len(got) != 0 {
+			t.Errorf("got versions %q, want none", got)
+		}
+	}
+	ctx, cancel := context.WithTimeout(t.Context(), 30*time.Second)
+	defer cancel()
+	response, err := admin.Get(ctx, "filler")
+	if err == nil {
+		_, err = admin.Compact(ctx, response.Header.Revision, clientv3.WithCompactPhysical())
+	}
+	if err == nil {
+		_, err = admin.Defragment(ctx, members[0].address)
+	}
+	if err == nil {
+		_, err = admin.AlarmDisarm(ctx, &clientv3.AlarmMember{})
+	}
+	if err != nil {
+		t.Fatal(err)
+	}
+	if _, err := add(t.Context(), s, w, "p", "again"); err != nil || !s.Status().Writable {
+		t.Errorf("got error %v, writable %v, want that writes are taken again", err, s.Status().Writable)
+	}
+	if n := logged.FilterMessageSnippet("writes are").Len(); n != 2 {
+		t.Errorf("got %d lines about writes, want 2", n)
+	}
+	t.Logf("RESULT quota: slowest refusal %v", slowest)
+}
+
+// TestClose closes a store while calls are under way.
+func TestClose(t *testing.T) {
+	w := newID()
+	before := runtime.NumGoroutine()
+	s := open(t, Options{})
+	put(t, s, w, "p")
+	var all sync.WaitGroup
+	acknowledged := make([]int, 16)
+	for i := range acknowledged {
+		all.Go(func() {
+			for {
+				_, err := add(t.Context(), s, w, "p", fmt.Sprint(i))
+				if errors.Is(err, domain.ErrClosed) {
+					return
+				}
+				if err != nil {
+					t.Errorf("got error %v, want none or ErrClosed", err)
+					return
+				}
+				acknowledged[i]++
+				if err := s.View(t.Context(), func(r domain.Reader) error { _, err := r.Preset(w, "p"); return err }); err != nil && !errors.Is(err, domain.ErrClosed) {
+					t.Errorf("View: got error %v", err)
+				}
+			}
+		})
+	}
+	time.Sleep(300 * time.Millisecond)
+	begun := time.Now()
+	if err := s.Close(); err != nil {
+		t.Error(err)
+	}
+	took := time.Since(begun)
+	all.Wait()
+	if err := s.Sync(t.Context()); !errors.Is(err, domain.ErrClosed) {
+		t.Errorf("Sync: got error %v, want ErrClosed", err)
+	}
+	eventually(t, 20*time.Second, "no goroutine is left", func() bool { return runtime.NumGoroutine() <= before })
+	sum := 0
+	for _, n := range acknowledged {
+		sum += n
+	}
+	if got := len(versions(t, open(t, Options{}), w, "p")); got != sum {
+		t.Errorf("got %d versions, %d were acknowledged", got, sum)
+	}
+	t.Logf("RESULT close: took %v after %d changes", took, sum)
+}
+
+// TestSmallerLimits is a server that takes less at once than others do.
+func TestSmallerLimits(t *testing.T) {
+	members := cluster(t, 1, "--max-request-bytes", fmt.Sprint(100<<10))
+	s := open(t, Options{Endpoints: addresses(members)})
+	w := newID()
+	var all sync.WaitGroup
+	var refused atomic.Int64
+	for i := range 32 {
+		all.Go(func() {
+			p := newPreset(w, fmt.Sprint("p", i))
+			p.Name = strings.Repeat("x", 20<<10)
+			if i == 7 {
+				p.Name = strings.Repeat("x", 200<<10)
+			}
+			switch err := s.Update(t.Context(), func(tx domain.Tx) error { return tx.PutPreset(p) }); {
+			case i == 7 && errors.Is(err, domain.ErrTooLarge):
+				refused.Add(1)
+			case err != nil:
+				t.Errorf("preset %d: %v", i, err)
+			}
+		})
+	}
+	all.Wait()
+	if refused.Load() != 1 || !s.Status().Writable {
+		t.Errorf("%d changes were refused, want the large one; writable %v", refused.Load(), s.Status().Writable)
+	}
+}

@@ -1,0 +1,112 @@
+package etcdstore
+
+import (
+	"context"
+	"fmt"
+	"sync"
+	"sync/atomic"
+	"testing"
+	"time"
+
+	"github.com/caddy-presets/caddy-presets/domain"
+)
+
+// TestReadsAreCurrent has writers and readers on three nodes with a cluster of three
+// members, which are asked in turn and of which some are behind. What was acknowledged
+// before a read began is in it, all of a read is of one moment, and so is a copy whose stamp
+// is still good after Sync. Two nodes have room in memory for a few records only.
+func TestReadsAreCurrent(t *testing.T) {
+	members := cluster(t, 3)
+	var stores []*Store
+	for _, memory := range []int{0, 16 << 10, 64 << 10} {
+		stores = append(stores, open(t, Options{Endpoints: addresses(members), Memory: memory, RequestTimeout: 20 * time.Second}))
+	}
+	w := newID()
+	const presets = 6
+	var acknowledged [presets]atomic.Int64
+	slug := func(i int) string { return fmt.Sprint("p", i) }
+	for i := range presets {
+		put(t, stores[0], w, slug(i))
+	}
+	ctx, cancel := context.WithTimeout(t.Context(), 8*time.Second)
+	defer cancel()
+	var all sync.WaitGroup
+	var writes, reads, copies, good atomic.Int64
+	for n, s := range stores {
+		for i := range presets {
+			all.Go(func() {
+				for ctx.Err() == nil {
+					number, err := add(t.Context(), s, w, slug(i), fmt.Sprint(n))
+					if err != nil {
+						t.Errorf("writing: %v", err)
+						return
+					}
+					writes.Add(1)
+					for known := acknowledged[i].Load(); known < int64(number) && !acknowledged[i].CompareAndSwap(known, int64(number)); {
+						known = acknowledged[i].Load()
+					}
+					time.Sleep(time.Millisecond)
+				}
+			})
+		}
+		for range 2 {
+			all.Go(func() {
+				for i := 0; ctx.Err() == nil; i = (i + 1) % presets {
+					current(t, s, w, slug(i), &acknowledged[i])
+					reads.Add(1)
+				}
+			})
+		}
+		all.Go(func() { // as a cache does
+			for i := 0; ctx.Err() == nil; i = (i + 1) % presets {
+				stamp := s.Stamps().Preset(w, slug(i))
+				kept := current(t, s, w, slug(i), &acknowledged[i])
+				before := acknowledged[i].Load()
+				if err := s.Sync(t.Context()); err != nil {
+					t.Error(err)
+				}
+				copies.Add(1)
+				if stamp != 0 && s.Stamps().Preset(w, slug(i)) == stamp {
+					good.Add(1)
+					if int64(kept) < before {
+						t.Errorf("a copy has version %d and a good stamp, %d was acknowledged", kept, before)
+					}
+				}
+			}
+		})
+	}
+	all.Wait()
+	t.Logf("RESULT reads are current: writes=%d reads=%d copies=%d of which good=%d", writes.Load(), reads.Load(), copies.Load(), good.Load())
+}
+
+// current reads a preset and wants no less than what was acknowledged, and the version that
+// it designates.
+func current(t *testing.T, s *Store, workspaceID, slug string, acknowledged *atomic.Int64) (latest int) {
+	before := acknowledged.Load()
+	err := s.View(t.Context(), func(r domain.Reader) error {
+		p, err := r.Preset(workspaceID, slug)
+		if err != nil {
+			return err
+		}
+		if latest = p.LatestVersion; int64(latest) < before {
+			t.Errorf("got version %d, %d was acknowledged before", latest, before)
+		}
+		if latest > 0 {
+			if _, err = r.PresetVersion(p.State(), latest); err == nil {
+				_, _, err = r.PresetPage(workspaceID, domain.ListedPresets, domain.Page{Limit: 10})
+			}
+		}
+		again, err2 := r.Preset(workspaceID, slug)
+		if err == nil && again.LatestVersion != latest {
+			t.Errorf("a snapshot has version %d and then %d", latest, again.LatestVersion)
+		}
+		if err == nil {
+			err = err2
+		}
+		return err
+	})
+	if err != nil {
+		t.Errorf("reading: %v", err)
+	}
+	return latest
+}

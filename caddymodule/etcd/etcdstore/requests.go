@@ -1,0 +1,215 @@
+package etcdstore
+
+import (
+	"cmp"
+	"context"
+	"encoding/json"
+	"errors"
+	"fmt"
+	"time"
+
+	"github.com/google/uuid"
+	"go.etcd.io/etcd/api/v3/v3rpc/rpctypes"
+	clientv3 "go.etcd.io/etcd/client/v3"
+	"google.golang.org/grpc/codes"
+	"google.golang.org/grpc/status"
+
+	"github.com/caddy-presets/caddy-presets/domain"
+	"github.com/caddy-presets/caddy-presets/storage/records"
+)
+
+// firstPatience is how long what is asked for once may take: a member that has lost its
+// leader, or was stopped, keeps what it was asked for longer than it takes the others to
+// elect a new one. What can be asked for again is asked of another member each time that
+// nextAttempt has passed, while the attempts before go on.
+const (
+	firstPatience = time.Second
+	nextAttempt   = firstPatience / 2
+)
+
+// request makes attempts at what can be asked for again, at one member after another,
+// for as long as requests may take, and returns what the first of them does that succeeds.
+func request[T any](ctx context.Context, s *Store, attempt func(context.Context) (T, error)) (result T, err error) {
+	type outcome struct {
+		result T
+		err    error
+	}
+	whole, cancel := context.WithTimeout(ctx, s.timeout)
+	outcomes, running := make(chan outcome), 0
+	defer func() {
+		cancel()
+		if running > 0 {
+			go func() {
+				for range running {
+					<-outcomes
+				}
+			}()
+		}
+	}()
+	next := time.NewTimer(0)
+	defer next.Stop()
+	var cause error // the last that says more than that the time is over
+	for {
+		select {
+		case <-next.C: // one of a context that has ended ends at once
+			running++
+			go func() {
+				result, err := attempt(whole)
+				outcomes <- outcome{result, err}
+			}()
+			if whole.Err() == nil {
+				next.Reset(nextAttempt)
+			}
+			continue
+		case o := <-outcomes:
+			running--
+			result, err = o.result, s.trouble.explain(o.err)
+		}
+		if !isTimeout(err) {
+			cause = err
+		}
+		switch {
+		case err == nil || errors.Is(err, rpctypes.ErrCompacted):
+			return result, err
+		case ctx.Err() != nil:
+			return result, ctx.Err()
+		case refused(err) || whole.Err() != nil && running == 0:
+			return result, fmt.Errorf("%w: etcd: %w", domain.ErrUnavailable, cmp.Or(cause, err))
+		case running == 0:
+			next.Reset(retryPause) // what failed at once would be asked for without end
+		}
+	}
+}
+
+// retryPause is the shortest pause between two attempts, and maxPause the longest: a node
+// that was cut off is to be current within a second of the end of that.
+const (
+	retryPause = 50 * time.Millisecond
+	maxPause   = 500 * time.Millisecond
+)
+
+func within(ctx context.Context, limit time.Duration, do func(context.Context) error) error {
+	ctx, cancel := context.WithTimeout(ctx, limit)
+	defer cancel()
+	return do(ctx)
+}
+
+// get reads records, by their keys in the store. ErrCompacted is returned as it is, and
+// all other errors have domain.ErrUnavailable in their chain, unless ctx has ended.
+func (s *Store) get(ctx context.Context, key string, options ...clientv3.OpOption) (response *clientv3.GetResponse, err error) {
+	return request(ctx, s, func(ctx context.Context) (*clientv3.GetResponse, error) {
+		return s.client.Get(ctx, s.prefix+key, options...)
+	})
+}
+
+// lastCommit returns the last commit, and the revision at which the cluster said so.
+func (s *Store) lastCommit(ctx context.Context) (last commit, at int64, err error) {
+	f, err := s.current.read(ctx, lastKey)
+	if err != nil {
+		return last, 0, err
+	}
+	last, err = decodeCommit(f.record, f.since)
+	return last, f.at, err
+}
+
+var errUnknown = fmt.Errorf("%w: etcd did not answer", domain.ErrUnknown)
+
+var errGone = fmt.Errorf("%w: the store's keys have been removed from etcd", domain.ErrUnavailable)
+
+// refused reports whether an error is etcd's answer that it does not do what was asked
+// for. Other errors say nothing about what becomes of it.
+func refused(err error) bool {
+	code := status.Code(err)
+	if e, ok := errors.AsType[rpctypes.EtcdError](err); ok {
+		code = e.Code()
+	}
+	switch code {
+	case codes.ResourceExhausted, codes.InvalidArgument, codes.PermissionDenied, codes.Unauthenticated, codes.FailedPrecondition, codes.NotFound, codes.OutOfRange:
+		return true
+	default:
+		return false
+	}
+}
+
+// Answered reports whether an error that Open returned is what the cluster had to say, and
+// not that it did not answer.
+func Answered(err error) bool {
+	return refused(err) || errors.Is(err, errGone) || !errors.Is(err, domain.ErrUnavailable)
+}
+
+// storeFormat is the version of how a store is kept in etcd. In format 1 archived presets
+// had no places and disabled ones no list of their own, which upgrade gives them.
+const storeFormat = 2
+
+// Beside the records, whose keys begin with their version, each store has these.
+const (
+	formatKey  = "\x00format"  // a marker, as JSON
+	lastKey    = "\x00last"    // the last commit
+	waitingKey = "\x00waiting" // the id of a node that others are to let go first
+)
+
+type marker struct {
+	Store  string `json:"store"` // an id
+	Format int    `json:"format"`
+}
+
+// prepare makes the store if there is none, and returns its marker, its last commit and
+// a revision at which it was that.
+func (s *Store) prepare(ctx context.Context) (m marker, last commit, at int64, err error) {
+	// Where there is one nothing is written, which etcd may refuse.
+	response, err := s.get(ctx, formatKey)
+	if err == nil && len(response.Kvs) == 0 {
+		if err = s.create(ctx); err == nil {
+			response, err = s.get(ctx, formatKey)
+		}
+	}
+	if err != nil {
+		return m, last, 0, err
+	}
+	if len(response.Kvs) == 0 {
+		return m, last, 0, errGone
+	}
+	switch err := json.Unmarshal(response.Kvs[0].Value, &m); {
+	case err != nil || m.Format < 1:
+		return m, last, 0, fmt.Errorf("%q is not the prefix of a store", s.prefix)
+	case m.Format > storeFormat:
+		return m, last, 0, fmt.Errorf("the store under %q has format %d and needs a newer version of this module, which knows formats up to %d", s.prefix, m.Format, storeFormat)
+	}
+	last, at, err = s.lastCommit(ctx)
+	return m, last, at, err
+}
+
+// upgrade makes a store whose marker is m one of storeFormat. Nodes of versions that
+// write another format must have been stopped.
+func (s *Store) upgrade(ctx context.Context, m marker) error {
+	if m.Format == storeFormat {
+		return nil
+	}
+	if err := records.Upgrade(ctx, engine{s}); err != nil {
+		return err
+	}
+	m.Format = storeFormat
+	text, err := json.Marshal(m)
+	if err != nil {
+		return err
+	}
+	_, err = request(ctx, s, func(ctx context.Context) (*clientv3.PutResponse, error) {
+		return s.client.Put(ctx, s.prefix+formatKey, string(text))
+	})
+	return err
+}
+
+// create makes the store unless another node was first.
+func (s *Store) create(ctx context.Context) error {
+	text, err := json.Marshal(marker{Store: uuid.NewString(), Format: storeFormat})
+	if err != nil {
+		return err
+	}
+	_, err = request(ctx, s, func(ctx context.Context) (*clientv3.TxnResponse, error) {
+		return s.client.Txn(ctx).
+			If(clientv3.Compare(clientv3.CreateRevision(s.prefix+formatKey), "=", 0)).
+			Then(clientv3.OpPut(s.prefix+formatKey, string(text)), clientv3.OpPut(s.prefix+lastKey, encodeCommit(commit{id: uuid.New()}))).
+			Commit()
+	})
+	return err
+}

@@ -1,0 +1,262 @@
+package etcdstore
+
+import (
+	"bytes"
+	"context"
+	"errors"
+	"io"
+	"os"
+	"os/exec"
+	"path/filepath"
+	"slices"
+	"sync/atomic"
+	"testing"
+	"time"
+
+	clientv3 "go.etcd.io/etcd/client/v3"
+
+	"github.com/caddy-presets/caddy-presets/domain"
+	"github.com/caddy-presets/caddy-presets/storage/transfer"
+)
+
+// backUp writes a backup of the member to a file.
+func (m *member) backUp(t *testing.T, name string) {
+	t.Helper()
+	from, err := client(t, m.address).Snapshot(t.Context())
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer from.Close()
+	to, err := os.Create(name)
+	if err != nil {
+		t.Fatal(err)
+	}
+	_, err = io.Copy(to, from)
+	if err := errors.Join(err, to.Close()); err != nil {
+		t.Fatal(err)
+	}
+}
+
+// restore ends the member, and starts it with what is in a backup.
+func (m *member) restore(t *testing.T, name string, options ...string) {
+	t.Helper()
+	m.kill()
+	data := filepath.Join(t.TempDir(), "restored")
+	args := []string{"snapshot", "restore", name, "--data-dir", data}
+	for i, arg := range m.args {
+		switch arg {
+		case "--name", "--initial-advertise-peer-urls", "--initial-cluster":
+			args = append(args, arg, m.args[i+1])
+		case "--data-dir":
+			m.args[i+1] = data
+		}
+	}
+	if out, err := exec.Command(program, append(args, options...)...).CombinedOutput(); err != nil {
+		t.Fatalf("restoring: %v\n%s", err, out)
+	}
+	if err := m.start(); err != nil {
+		t.Fatal(err)
+	}
+}
+
+// restorable skips a test where etcd cannot restore a backup.
+func restorable(t *testing.T) {
+	t.Helper()
+	needed(t)
+	if err := exec.Command(program, "snapshot", "--help").Run(); err != nil {
+		t.Skip("SKIPPED: this etcd cannot restore a backup, as caddymodule/etcd/testserver can")
+	}
+}
+
+// bumped are the options with which etcd's manual has a backup restored.
+var bumped = []string{"--bump-revision", "1000000", "--mark-compacted"}
+
+// TestRestored is a cluster that is restored from a backup while stores are open, as etcd's
+// manual says and without what that adds to the revision. A store that was cut off meanwhile
+// finds as many commits as others have made since, or more: some of the same number, at the
+// same revision, as those that it knows and that are no more.
+func TestRestored(t *testing.T) {
+	restorable(t)
+	const lost = 3
+	for _, test := range []struct {
+		name    string
+		options []string
+		since   int // commits made before the store is connected again
+		first   string
+		foreign int // changes of others after the backup, of keys that are not ours
+	}{
+		{"plain, reading", nil, 0, "read", 0},
+		{"plain, writing", nil, 0, "write", 0},
+		{"plain, one commit less", nil, lost - 1, "read", 0},
+		{"plain, as many commits, writing", nil, lost, "write", 0},
+		{"plain, as many commits, reading", nil, lost, "read", 0},
+		{"plain, one commit more", nil, lost + 1, "read", 0},
+		{"plain, one commit more, writing", nil, lost + 1, "write", 0},
+		{"plain, some commits more", nil, lost + 2, "read", 10},
+		{"bumped", bumped, 0, "read", 0},
+		{"bumped, as many commits, writing", bumped, lost, "write", 0},
+		{"bumped, one commit more", bumped, lost + 1, "read", 0},
+	} {
+		t.Run(test.name, func(t *testing.T) {
+			t.Parallel()
+			m := cluster(t, 1)[0]
+			p := newProxy(t, m.address)
+			// So that nothing is found out by asking now and then.
+			s := open(t, Options{Endpoints: []string{p.address}, MaxStaleness: time.Minute})
+			w := newID()
+			put(t, s, w, "p")
+			want := []string{"kept"}
+			if _, err := add(t.Context(), s, w, "p", "kept"); err != nil {
+				t.Fatal(err)
+			}
+			backup := filepath.Join(t.TempDir(), "backup")
+			m.backUp(t, backup)
+			for range lost {
+				if _, err := add(t.Context(), s, w, "p", "lost"); err != nil {
+					t.Fatal(err)
+				}
+			}
+			if got := len(versions(t, s, w, "p")); got != 1+lost { // in memory
+				t.Fatalf("got %d versions", got)
+			}
+			for range test.foreign {
+				response, err := client(t, m.address).Put(t.Context(), prefix(t)+"foreign", "x")
+				if err != nil {
+					t.Fatal(err)
+				}
+				eventually(t, 20*time.Second, "the watch tells", func() bool { return s.watcher.at.Load() >= response.Header.Revision })
+			}
+			stamp := s.Stamps().Preset(w, "p")
+			p.setCut(true)
+			m.restore(t, backup, test.options...)
+			other := open(t, Options{Endpoints: []string{m.address}})
+			for range test.since {
+				want = append(want, "other")
+				if _, err := add(t.Context(), other, w, "p", "other"); err != nil {
+					t.Fatal(err)
+				}
+			}
+			p.setCut(false)
+			p.renew()
+			took := eventually(t, 30*time.Second, "it is served", func() bool {
+				if test.first == "write" {
+					_, err := add(t.Context(), s, w, "p", "own")
+					return err == nil
+				}
+				var got int
+				err := s.View(t.Context(), func(r domain.Reader) error {
+					preset, err := r.Preset(w, "p")
+					got = preset.LatestVersion
+					return err
+				})
+				if err == nil && got != len(want) {
+					t.Fatalf("got version %d as the latest, want %d", got, len(want))
+				}
+				return err == nil
+			})
+			if test.first == "read" {
+				if _, err := add(t.Context(), s, w, "p", "own"); err != nil {
+					t.Error(err)
+				}
+			}
+			want = append(want, "own")
+			for i, s := range []*Store{s, other, open(t, Options{Endpoints: []string{m.address}})} {
+				if got := versions(t, s, w, "p"); !slices.Equal(got, want) {
+					t.Errorf("store %d: got versions %q, want %q", i, got, want)
+				}
+			}
+			if got := s.Stamps().Preset(w, "p"); got == stamp || s.Status().Resets == 0 {
+				t.Errorf("got stamp %d, it was %d before; %d resets", got, stamp, s.Status().Resets)
+			}
+			t.Logf("RESULT restored, %s: served after %v", test.name, took)
+		})
+	}
+}
+
+// viewed counts how often a store is read.
+type viewed struct {
+	*Store
+	views atomic.Int64
+}
+
+func (s *viewed) View(ctx context.Context, fn func(domain.Reader) error) error {
+	s.views.Add(1)
+	return s.Store.View(ctx, fn)
+}
+
+// TestLostVersions is a node that goes on while what the cluster holds is replaced by an
+// earlier state of it: a version stored from then on is what is served under its number,
+// not the one that had the number before.
+func TestLostVersions(t *testing.T) {
+	for name, save := range map[string]func(t *testing.T, m *member, s *Store) (restore func()){
+		"a snapshot": func(t *testing.T, m *member, _ *Store) func() {
+			restorable(t)
+			backup := filepath.Join(t.TempDir(), "backup")
+			m.backUp(t, backup)
+			return func() { m.restore(t, backup, bumped...) }
+		},
+		"an export": func(t *testing.T, m *member, s *Store) func() {
+			content, _, _ := exported(t, s)
+			return func() {
+				if _, err := client(t, m.address).Delete(t.Context(), prefix(t), clientv3.WithPrefix()); err != nil {
+					t.Fatal(err)
+				}
+				other := open(t, Options{Endpoints: []string{m.address}})
+				if _, err := transfer.Import(t.Context(), other, bytes.NewReader(content)); err != nil {
+					t.Fatal(err)
+				}
+			}
+		},
+	} {
+		t.Run(name, func(t *testing.T) {
+			t.Parallel()
+			m := cluster(t, 1)[0]
+			s := &viewed{Store: open(t, Options{Endpoints: []string{m.address}})}
+			service := domain.NewService(s)
+			if err := service.EnsureDefaultWorkspace(t.Context()); err != nil {
+				t.Fatal(err)
+			}
+			resolver, err := domain.NewResolver(s, domain.ResolverConfig{})
+			if err != nil {
+				t.Fatal(err)
+			}
+			defer resolver.Close()
+			by := domain.By(domain.Principal{KeyID: "k", UserID: "ann", Kind: domain.ManagementKey})
+			store := func(model string, want int) {
+				t.Helper()
+				eventually(t, 30*time.Second, "a version is stored", func() bool {
+					out, err := service.CreatePresetVersion(t.Context(), by, "", "p", domain.Capture{
+						Dialect: domain.Responses, Config: []byte(`{"model":"` + model + `"}`),
+					})
+					if err != nil && !errors.Is(err, domain.ErrUnavailable) || err == nil && out.Number != want {
+						t.Fatalf("got version %d, %v, want version %d", out.Number, err, want)
+					}
+					return err == nil
+				})
+			}
+			// serves waits until a reference is served from memory, where it has to give a model.
+			serves := func(ref, want string) {
+				t.Helper()
+				eventually(t, 30*time.Second, ref+" is served from memory", func() bool {
+					before := s.views.Load()
+					got, err := resolver.Resolve(t.Context(), domain.Principal{}, domain.Request{Dialect: domain.Chat, Body: []byte(`{"model":"` + ref + `"}`)})
+					if err == nil && string(got.Body) != `{"model":"`+want+`"}` {
+						t.Fatalf("%s: got %s, want the model %s", ref, got.Body, want)
+					}
+					return err == nil && s.views.Load() == before
+				})
+			}
+			store("one", 1)
+			restore := save(t, m, s.Store)
+			store("two", 2)
+			serves("@preset/p", "two")
+			serves("@preset/p@2", "two")
+			restore()
+			eventually(t, 30*time.Second, "all is read again", func() bool { return s.Status().Resets > 0 })
+			serves("@preset/p", "one")
+			store("new", 2)
+			serves("@preset/p", "new")
+			serves("@preset/p@2", "new")
+		})
+	}
+}

@@ -1,0 +1,49 @@
+package etcdstore
+
+import (
+	"bufio"
+	"net"
+	"os"
+	"os/exec"
+	"strings"
+	"testing"
+	"time"
+)
+
+// TestServerEnds ends a run of these tests, which has no time for anything, and looks for
+// the server that it had.
+func TestServerEnds(t *testing.T) {
+	const child = "PRESETS_TEST_CHILD"
+	if os.Getenv(child) != "" {
+		os.Stdout.WriteString("\n" + shared.address + "\n")
+		time.Sleep(time.Minute)
+		return
+	}
+	needed(t)
+	cmd := exec.Command(os.Args[0], "-test.run=^TestServerEnds$")
+	cmd.Env = append(os.Environ(), child+"=1", "PRESETS_ETCD="+program, "TMPDIR="+t.TempDir())
+	out, err := cmd.StdoutPipe()
+	if err == nil {
+		err = cmd.Start()
+	}
+	if err != nil {
+		t.Fatal(err)
+	}
+	var address string
+	for lines := bufio.NewScanner(out); !strings.HasPrefix(address, "127.") && lines.Scan(); {
+		address = lines.Text()
+	}
+	listens := func() bool {
+		conn, err := net.Dial("tcp", address)
+		if err == nil {
+			conn.Close()
+		}
+		return err == nil
+	}
+	eventually(t, 10*time.Second, "the server listens", listens)
+	if err := cmd.Process.Kill(); err != nil {
+		t.Fatal(err)
+	}
+	_ = cmd.Wait()
+	eventually(t, 5*time.Second, "the server has ended", func() bool { return !listens() })
+}

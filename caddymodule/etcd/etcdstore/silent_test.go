@@ -1,0 +1,51 @@
+package etcdstore
+
+import (
+	"context"
+	"errors"
+	"testing"
+	"time"
+
+	"github.com/caddy-presets/caddy-presets/domain"
+)
+
+// TestSilentMember is a member that takes what a node sends and answers nothing, for
+// longer than a node may be without a write.
+func TestSilentMember(t *testing.T) {
+	t.Parallel()
+	members := cluster(t, 3)
+	proxies, through := proxied(t, members)
+	s, other := open(t, Options{Endpoints: through}), open(t, Options{Endpoints: addresses(members)})
+	w := newID()
+	put(t, s, w, "p")
+	put(t, s, w, "q")
+	ctx, cancel := context.WithCancel(t.Context())
+	var here, there tally
+	done := make(chan struct{}, 2)
+	for _, each := range []struct {
+		tally *tally
+		store *Store
+	}{{&here, s}, {&there, other}} {
+		go func() {
+			each.tally.write(ctx, []*Store{each.store}, w, 3, 1<<30)
+			done <- struct{}{}
+		}()
+	}
+	time.Sleep(500 * time.Millisecond)
+	proxies[0].set(func() { proxies[0].paused = [2]bool{true, true} })
+	time.Sleep(8 * time.Second)
+	proxies[0].set(func() { proxies[0].paused = [2]bool{} })
+	time.Sleep(500 * time.Millisecond)
+	cancel()
+	<-done
+	<-done
+	for _, err := range append(here.others, there.others...) {
+		if !errors.Is(err, domain.ErrUnavailable) {
+			t.Error(err)
+		}
+	}
+	if here.gap > 7*time.Second {
+		t.Errorf("no write was acknowledged for %v", here.gap)
+	}
+	t.Logf("RESULT silent member: longest gap %v, the other's %v; unknown=%d unavailable=%d conflicts=%d", here.gap, there.gap, here.unknown, len(here.others), here.conflicts)
+}

@@ -1,0 +1,199 @@
+package etcdstore
+
+import (
+	"context"
+	"errors"
+	"fmt"
+
+	"go.etcd.io/etcd/api/v3/v3rpc/rpctypes"
+	clientv3 "go.etcd.io/etcd/client/v3"
+
+	"github.com/caddy-presets/caddy-presets/domain"
+	"github.com/caddy-presets/caddy-presets/storage/records"
+)
+
+// snapshot is what was stored at a revision, by which one commit was the last.
+type snapshot struct {
+	ctx      context.Context
+	store    *Store
+	last     commit // which the model knows
+	revision int64
+	// hasty abandons the function that reads at the first record that is not in
+	// memory, which is missed then.
+	hasty  bool
+	missed string
+	// guesses are keys that are taken to have no record, and room is how many more
+	// there may be.
+	guesses []string
+	room    int
+}
+
+// Get implements records.Snapshot.
+func (s *snapshot) Get(k records.Key) ([]byte, error) {
+	record, err := s.load(string(k))
+	if err == nil && record == nil {
+		err = domain.ErrNotFound
+	}
+	return record, err
+}
+
+// Vacant implements records.Guesser.
+func (s *snapshot) Vacant(k records.Key) bool {
+	if record, ok := s.store.model.get(string(k), s.revision); ok {
+		return record == nil
+	}
+	if len(s.guesses) >= s.room {
+		return false
+	}
+	s.guesses = append(s.guesses, string(k))
+	return true
+}
+
+// load returns the record under a key, nil for none: from memory, or else from etcd.
+func (s *snapshot) load(key string) ([]byte, error) {
+	if record, ok := s.store.model.get(key, s.revision); ok {
+		return record, nil
+	}
+	if s.hasty {
+		s.missed = key
+		panic(records.ErrAbandoned)
+	}
+	found, err := s.fetch(key)
+	switch {
+	case err != nil:
+		return nil, err
+	case found.last > s.last.revision && (found.record == nil || found.since > s.revision):
+		return s.loadAt(key) // it has changed, or may have
+	default:
+		return found.record, nil
+	}
+}
+
+// fetch reads the latest state of a record into memory: from whichever member is asked if
+// that knows the last commit of the snapshot, or else from the cluster.
+func (s *snapshot) fetch(key string) (result found, err error) {
+	f := s.store.model.begin(key)
+	result, err = s.store.nearby.read(s.ctx, key)
+	if err == nil && result.last < s.last.revision {
+		result, err = s.store.current.read(s.ctx, key)
+	}
+	if err == nil && result.last < s.last.revision {
+		err = s.store.restored()
+	}
+	s.store.model.end(f, result, err == nil)
+	return result, err
+}
+
+// loadAt reads a record as it was.
+func (s *snapshot) loadAt(key string) (record []byte, err error) {
+	response, err := s.scan(key)
+	if err != nil || len(response.Kvs) == 0 {
+		return nil, err
+	}
+	return response.Kvs[0].Value, nil
+}
+
+// scan reads records as they were at the snapshot's revision.
+func (s *snapshot) scan(from string, options ...clientv3.OpOption) (*clientv3.GetResponse, error) {
+	for {
+		response, err := s.store.get(s.ctx, from, append(options, clientv3.WithRev(s.revision))...)
+		if !errors.Is(err, rpctypes.ErrCompacted) {
+			return response, err
+		}
+		// Nothing was stored since, it may be, but etcd has forgotten that revision.
+		latest, at, err := s.store.lastCommit(s.ctx)
+		if err != nil {
+			return nil, err
+		}
+		if latest != s.last || at == s.revision {
+			return nil, errCompacted
+		}
+		s.revision = at
+	}
+}
+
+// errCompacted is about what takes longer than etcd keeps what has been changed since it
+// began. Nothing can keep that there.
+var errCompacted = fmt.Errorf("%w: etcd has compacted what was stored when this began, and it has changed since: begin anew; "+
+	"etcd has to keep its history for longer than this takes (--auto-compaction-retention)", domain.ErrUnavailable)
+
+// Iterate implements records.Snapshot. What is not a record is none of all.
+func (s *snapshot) Iterate(prefix records.Key) records.Iterator {
+	if len(prefix) == 0 {
+		prefix = records.KindPreset.Prefix()[:1] // as all begin
+	}
+	return &iterator{snapshot: s, prefix: string(prefix)}
+}
+
+// iteratorPage is how many records an iterator reads at first, and iteratorMost how
+// many at most.
+const (
+	iteratorPage = 16
+	iteratorMost = 64
+)
+
+// iterator reads records page by page, from etcd.
+type iterator struct {
+	snapshot *snapshot
+	prefix   string
+	page     []record
+	limit    int64
+	more     bool // after page
+	err      error
+}
+
+type record struct {
+	key     string
+	content []byte
+}
+
+// Seek implements records.Iterator.
+func (i *iterator) Seek(k records.Key) {
+	i.limit = iteratorPage
+	i.fill(max(string(k), i.prefix))
+}
+
+// fill reads the page that begins at a key.
+func (i *iterator) fill(from string) {
+	i.page, i.more = nil, false
+	if i.err != nil {
+		return
+	}
+	end := clientv3.GetPrefixRangeEnd(i.snapshot.store.prefix + i.prefix)
+	response, err := i.snapshot.scan(from, clientv3.WithRange(end), clientv3.WithLimit(i.limit))
+	if err != nil {
+		i.err = err
+		return
+	}
+	i.limit = min(2*i.limit, iteratorMost)
+	for _, kv := range response.Kvs {
+		i.page = append(i.page, record{string(kv.Key[len(i.snapshot.store.prefix):]), kv.Value})
+	}
+	i.more = response.More
+}
+
+// Next implements records.Iterator.
+func (i *iterator) Next() {
+	last := i.page[0].key
+	if i.page = i.page[1:]; len(i.page) == 0 && i.more {
+		i.fill(last + "\x00")
+	}
+}
+
+// Valid implements records.Iterator.
+func (i *iterator) Valid() bool { return len(i.page) > 0 }
+
+// Key implements records.Iterator.
+func (i *iterator) Key() records.Key { return records.Key(i.page[0].key) }
+
+// Size implements records.Iterator.
+func (i *iterator) Size() int { return len(i.page[0].content) }
+
+// Value implements records.Iterator.
+func (i *iterator) Value() ([]byte, error) { return i.page[0].content, nil }
+
+// Err implements records.Iterator.
+func (i *iterator) Err() error { return i.err }
+
+// Close implements records.Iterator.
+func (i *iterator) Close() {}

@@ -1,0 +1,397 @@
+package etcdstore
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"slices"
+	"sync"
+	"sync/atomic"
+	"time"
+
+	"go.etcd.io/etcd/api/v3/v3rpc/rpctypes"
+	clientv3 "go.etcd.io/etcd/client/v3"
+	"go.uber.org/zap"
+
+	"github.com/caddy-presets/caddy-presets/domain"
+	"github.com/caddy-presets/caddy-presets/storage/records"
+)
+
+// watcher keeps the model current with what other nodes commit, and the stamps.
+type watcher struct {
+	store        *Store
+	maxStaleness time.Duration
+	done         [2]chan struct{}
+
+	at     atomic.Int64 // all changes until this revision are known to the watching goroutine
+	logged time.Time    // when that told last that the watch was interrupted
+
+	mu        sync.Mutex // of what is below
+	confirmed time.Time  // when the model was known to be current last
+	failure   error      // of the last time that the cluster was asked since, nil for none
+	asked     time.Time  // when it was asked that has not answered yet, zero if there is no such question
+	restart   context.CancelFunc
+	heard     time.Time // when the watch began, or something came
+
+	forgetting atomic.Pointer[string] // why what is in memory is not to be used, nil if it is
+	stale      atomic.Bool
+	watching   atomic.Bool
+	restarts   atomic.Int64
+	resets     atomic.Int64
+	events     atomic.Int64
+}
+
+// newWatcher returns the watcher, not started yet, of a store that was current at a
+// revision and at a moment.
+func newWatcher(s *Store, at int64, confirmed time.Time, maxStaleness time.Duration) *watcher {
+	w := &watcher{store: s, maxStaleness: maxStaleness, restart: func() {}}
+	w.at.Store(at)
+	w.confirm(confirmed)
+	return w
+}
+
+// start begins to watch and to ask.
+func (w *watcher) start() {
+	for i, run := range []func(){w.watch, w.ask} {
+		done := make(chan struct{})
+		w.done[i] = done
+		go func() {
+			defer close(done)
+			run()
+		}()
+	}
+}
+
+func (w *watcher) wait() {
+	for _, done := range w.done {
+		<-done
+	}
+}
+
+// confirm notes that the model was current at a moment.
+func (w *watcher) confirm(at time.Time) {
+	w.mu.Lock()
+	defer w.mu.Unlock()
+	if at.After(w.confirmed) {
+		w.confirmed, w.failure = at, nil
+		w.store.stamps.GoodUntil(at.Add(w.maxStaleness))
+	}
+}
+
+// staleness is how long ago the model was known to be current.
+func (w *watcher) staleness() time.Duration {
+	w.mu.Lock()
+	defer w.mu.Unlock()
+	return elapsed(w.confirmed)
+}
+
+// elapsed returns how long ago a moment was. The system's clock counts if it says more: the
+// other stands still while the machine is suspended.
+func elapsed(since time.Time) time.Duration {
+	now := time.Now()
+	return max(now.Sub(since), now.Round(0).Sub(since.Round(0)))
+}
+
+// told reports whether a member tells what others commit. etcd's client goes on with a
+// watch at another member and does not say that there is none left, so the cluster must
+// have answered of late, too.
+func (w *watcher) told() bool {
+	return w.watching.Load() && w.staleness() <= w.maxStaleness/2
+}
+
+var errSilent = fmt.Errorf("%w: etcd does not answer", domain.ErrUnavailable)
+
+// away returns an error when the cluster has not answered for so long that nothing is
+// known to be current, and did not when it was asked last, or has been silent since. It is
+// asked all the time, so there is no need that all who come meanwhile wait for it. A node
+// that was suspended has not asked since, and the cluster may well answer.
+func (w *watcher) away() error {
+	w.mu.Lock()
+	defer w.mu.Unlock()
+	switch {
+	case elapsed(w.confirmed) <= w.maxStaleness:
+		return nil
+	case w.failure == nil && !w.asked.IsZero() && time.Since(w.asked) > w.maxStaleness/2:
+		return errSilent
+	default:
+		return w.failure
+	}
+}
+
+// begin notes that the cluster is being asked what is current.
+func (w *watcher) begin() {
+	w.mu.Lock()
+	defer w.mu.Unlock()
+	w.asked = time.Now()
+}
+
+// end notes how that ended.
+func (w *watcher) end(err error) {
+	if err != nil && !errors.Is(err, domain.ErrUnavailable) {
+		err = fmt.Errorf("%w: etcd: %w", domain.ErrUnavailable, err)
+	}
+	w.mu.Lock()
+	defer w.mu.Unlock()
+	w.asked = time.Time{}
+	if err != nil {
+		w.failure = err
+	}
+}
+
+// reachable returns an error when the cluster has not answered for so long that nothing
+// is known to be current, and does not now. It keeps changes from being sent whose
+// outcome nobody would learn.
+func (w *watcher) reachable() error {
+	if w.staleness() <= w.maxStaleness {
+		return nil
+	}
+	err := within(w.store.ctx, firstPatience, func(ctx context.Context) error {
+		_, _, err := w.store.sync(ctx)
+		return err
+	})
+	if err != nil && !errors.Is(err, domain.ErrUnavailable) {
+		err = fmt.Errorf("%w: etcd: %w", domain.ErrUnavailable, err)
+	}
+	return err
+}
+
+// awayPause is the pause at most after which a cluster that does not answer is asked again.
+const awayPause = 4 * retryPause
+
+// ask asks the cluster now and then whether the model is current. Not having heard of
+// a change is no sign of that: a member that was cut off from the others has nothing
+// to tell either.
+func (w *watcher) ask() {
+	for {
+		pause := w.maxStaleness / 5
+		ctx, cancel := context.WithTimeout(w.store.ctx, w.maxStaleness)
+		w.begin()
+		_, _, err := w.store.ask(ctx)
+		w.end(err)
+		cancel()
+		if w.store.ctx.Err() != nil {
+			return
+		}
+		if err != nil {
+			pause = min(pause, awayPause)
+		}
+		w.tell(err)
+		select {
+		case <-time.After(pause):
+		case <-w.store.ctx.Done():
+			return
+		}
+	}
+}
+
+// tell tells the operator when what is in memory gets too old, or is current again.
+func (w *watcher) tell(err error) {
+	staleness := w.staleness()
+	switch stale := staleness > w.maxStaleness; {
+	case stale == w.stale.Load():
+		return
+	case stale:
+		w.store.logger.Error("etcd does not say what is current: presets and keys are refused until it does", zap.Duration("staleness", staleness), zap.Error(err))
+	default:
+		w.store.logger.Warn("etcd says again what is current")
+	}
+	w.stale.Store(!w.stale.Load())
+}
+
+// forget makes the watching goroutine forget all that is in memory, and tell why.
+func (w *watcher) forget(why string) {
+	w.forgetting.CompareAndSwap(nil, &why)
+	w.mu.Lock()
+	defer w.mu.Unlock()
+	w.restart()
+}
+
+// kick begins the watch again if nothing has come for a while, though there is something
+// to come: the member that is watched may be cut off.
+func (w *watcher) kick() {
+	w.mu.Lock()
+	defer w.mu.Unlock()
+	if time.Since(w.heard) > nextAttempt {
+		w.heard = time.Now()
+		w.restart()
+	}
+}
+
+// hear notes that the watch works, and how to begin it again if that is not nil.
+func (w *watcher) hear(restart context.CancelFunc) {
+	w.mu.Lock()
+	defer w.mu.Unlock()
+	w.heard = time.Now()
+	if restart != nil {
+		w.restart = restart
+	}
+}
+
+// watch applies what is committed, for as long as the store is open.
+func (w *watcher) watch() {
+	for pause := retryPause; w.store.ctx.Err() == nil; pause = min(2*pause, maxPause) {
+		begun := time.Now()
+		err := w.follow(10 * pause)
+		if w.store.ctx.Err() != nil {
+			return
+		}
+		if err != nil && time.Since(w.logged) > time.Minute {
+			w.logged = time.Now()
+			w.store.logger.Warn("the watch of what others commit was interrupted, and goes on from where it was", zap.Error(err))
+		}
+		if time.Since(begun) > maxPause {
+			pause = retryPause
+		}
+		w.restarts.Add(1)
+		select {
+		case <-time.After(pause):
+		case <-w.store.ctx.Done():
+		}
+	}
+}
+
+// errMissed is returned when commits were made that were not told, or others than those.
+var errMissed = errors.New("commits have been missed")
+
+// follow applies what is committed until the watch breaks, or a member does not say in
+// time that it has begun: then another is asked.
+func (w *watcher) follow(patience time.Duration) error {
+	ctx, cancel := context.WithCancel(clientv3.WithRequireLeader(w.store.ctx))
+	defer cancel()
+	w.hear(cancel)
+	if why := w.forgetting.Load(); why != nil {
+		return w.reset(*why)
+	}
+	// With the client's own watcher one that was given up would be gone on with on the
+	// same stream, for as long as the member that hangs does not say that it is over.
+	watcher := clientv3.NewWatcher(w.store.client)
+	defer watcher.Close()
+	changes := watcher.Watch(ctx, w.store.prefix, clientv3.WithPrefix(), clientv3.WithRev(w.at.Load()+1), clientv3.WithProgressNotify(), clientv3.WithCreatedNotify())
+	late := time.AfterFunc(patience, cancel)
+	defer late.Stop()
+	defer w.watching.Store(false)
+	for response := range changes {
+		late.Stop()
+		w.watching.Store(true)
+		w.hear(nil)
+		switch err := response.Err(); {
+		case errors.Is(err, rpctypes.ErrCompacted):
+			return w.reset("etcd has compacted what was committed meanwhile")
+		case err != nil:
+			return err
+		case response.IsProgressNotify():
+			w.reach(response.Header.Revision)
+		default:
+			if err := w.apply(response.Events); err != nil {
+				return w.reset(err.Error())
+			}
+		}
+	}
+	return nil
+}
+
+// reset forgets all that is in memory: what was missed etcd does not have any more.
+func (w *watcher) reset(why string) error {
+	w.forgetting.Store(nil)
+	last, at, err := w.store.lastCommit(w.store.ctx)
+	if err != nil {
+		w.forgetting.Store(&why)
+		return err // tried again
+	}
+	w.store.logger.Warn("all is read again: " + why)
+	change := w.store.stamps.Change()
+	change.All()
+	change.Begin()
+	w.store.model.reset(last, at)
+	change.End()
+	w.at.Store(at)
+	w.resets.Add(1)
+	return nil
+}
+
+// reach notes that all changes until a revision are known.
+func (w *watcher) reach(revision int64) { w.at.Store(max(w.at.Load(), revision)) }
+
+// apply applies changes, revision by revision. A response may have but the first of
+// those until the revision of its header.
+func (w *watcher) apply(events []*clientv3.Event) error {
+	w.events.Add(int64(len(events)))
+	for len(events) > 0 {
+		revision := events[0].Kv.ModRevision
+		n := 1
+		for n < len(events) && events[n].Kv.ModRevision == revision {
+			n++
+		}
+		if err := w.applyOne(events[:n], revision); err != nil {
+			return err
+		}
+		w.reach(revision)
+		events = events[n:]
+	}
+	return nil
+}
+
+// applyOne applies the changes of a revision.
+func (w *watcher) applyOne(events []*clientv3.Event, revision int64) error {
+	s := w.store
+	made, err := w.commitOf(events, revision)
+	if err != nil {
+		return err
+	}
+	if made != nil {
+		switch known, next := s.model.place(*made); {
+		case known:
+			return nil // this node's own
+		case !next:
+			return errMissed
+		}
+	}
+	stamps := s.stamps.Change()
+	var changes []change
+	var removed uint32
+	for _, e := range events {
+		key := string(e.Kv.Key[len(s.prefix):])
+		switch {
+		case key == waitingKey:
+			s.committer.ask(e.Kv.Value)
+		case !records.Key(key).Valid(): // the last commit, the marker, or someone else's
+		default:
+			records.Key(key).Changes(stamps)
+			c := change{key: key}
+			if e.Type == clientv3.EventTypePut {
+				c.record = e.Kv.Value
+			} else {
+				removed++
+			}
+			changes = append(changes, c)
+		}
+	}
+	if made != nil && removed < made.removed {
+		// After a compaction etcd 3.4 may tell what was written by the commit at which it
+		// ended, and not what was removed.
+		return errMissed
+	}
+	proposed := s.committer.proposed.Load()
+	stamps.Begin()
+	s.model.apply(changes, revision, made, made != nil && proposed != nil && made.id == *proposed)
+	stamps.End()
+	return nil
+}
+
+// commitOf returns the commit that was made at a revision, nil if none was.
+func (w *watcher) commitOf(events []*clientv3.Event, revision int64) (*commit, error) {
+	for _, e := range slices.Backward(events) { // it is written last
+		switch {
+		case string(e.Kv.Key[len(w.store.prefix):]) != lastKey:
+		case e.Type == clientv3.EventTypeDelete:
+			w.store.logger.Error("the store's keys have been removed from etcd")
+		default:
+			made, err := decodeCommit(e.Kv.Value, revision)
+			if err != nil {
+				w.store.logger.Error("a commit cannot be read", zap.Error(err))
+			}
+			return &made, err
+		}
+	}
+	return nil, nil //nolint:nilnil // there need not be one
+}

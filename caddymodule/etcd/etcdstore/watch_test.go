@@ -1,0 +1,162 @@
+package etcdstore
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"testing"
+	"time"
+
+	"github.com/google/uuid"
+	"go.etcd.io/etcd/api/v3/mvccpb"
+	clientv3 "go.etcd.io/etcd/client/v3"
+	"google.golang.org/grpc"
+	"google.golang.org/grpc/codes"
+	"google.golang.org/grpc/status"
+
+	"github.com/caddy-presets/caddy-presets/domain"
+)
+
+// TestMemberHangs is a cluster one of whose members keeps its connections open and says
+// nothing, the one that is watched among them, while others commit.
+func TestMemberHangs(t *testing.T) {
+	t.Parallel()
+	var members []*proxy
+	var endpoints []string
+	for range 3 {
+		p := newProxy(t, sharedAddress(t))
+		members, endpoints = append(members, p), append(endpoints, p.address)
+	}
+	s, other := open(t, Options{Endpoints: endpoints}), open(t, Options{})
+	w := newID()
+	put(t, other, w, "p")
+	before := s.Status().Restarts
+	for n, p := range members {
+		time.Sleep(firstPatience) // or else the watch began a moment ago
+		p.set(func() { p.paused = [2]bool{true, true} })
+		if _, err := add(t.Context(), other, w, "p", fmt.Sprint(n)); err != nil {
+			t.Fatal(err)
+		}
+		// A connection is given up after keepAliveTime and keepAliveTimeout.
+		eventually(t, 10*time.Second, "the store is current", func() bool { return s.Sync(t.Context()) == nil })
+		if got := len(versions(t, s, w, "p")); got != n+1 {
+			t.Errorf("got %d versions, want %d", got, n+1)
+		}
+		p.set(func() { p.paused = [2]bool{} })
+	}
+	if s.Status().Restarts == before {
+		t.Error("the watch was never begun again: this tests nothing")
+	}
+	if got := s.Status().Resets; got != 0 {
+		t.Errorf("got %d resets, want none", got)
+	}
+}
+
+// TestWatchAhead is a watch that waits for what comes after changes that it was not told.
+func TestWatchAhead(t *testing.T) {
+	p := newProxy(t, sharedAddress(t))
+	s, other := open(t, Options{Endpoints: []string{p.address}, RequestTimeout: 2 * time.Second}), open(t, Options{})
+	w := newID()
+	put(t, other, w, "p")
+	if err := s.Sync(t.Context()); err != nil {
+		t.Fatal(err)
+	}
+	p.setCut(true)
+	put(t, other, w, "q")
+	s.watcher.at.Store(other.model.latest().revision)
+	s.watcher.mu.Lock()
+	s.watcher.restart()
+	s.watcher.mu.Unlock()
+	time.Sleep(300 * time.Millisecond)
+	p.setCut(false)
+	eventually(t, 15*time.Second, "the store is current", func() bool { return s.Sync(t.Context()) == nil })
+	if got := versions(t, s, w, "q"); len(got) != 0 {
+		t.Errorf("got versions %q, want none", got)
+	}
+}
+
+// TestCompactedRemoval compacts at the very commit that removed a record: etcd 3.4 then
+// tells what else that commit changed, and not that.
+func TestCompactedRemoval(t *testing.T) {
+	p := newProxy(t, sharedAddress(t))
+	s, other := open(t, Options{Endpoints: []string{p.address}}), open(t, Options{})
+	w := newWorkspace("former")
+	store := func(slug string) {
+		t.Helper()
+		w.Slug = slug
+		if err := other.Update(t.Context(), func(tx domain.Tx) error { return tx.PutWorkspace(w) }); err != nil {
+			t.Fatal(err)
+		}
+	}
+	find := func() error {
+		return s.View(t.Context(), func(r domain.Reader) error {
+			_, err := r.WorkspaceID("former")
+			return err
+		})
+	}
+	store("former")
+	if err := find(); err != nil {
+		t.Fatal(err)
+	}
+	before := s.Stamps().Workspace("former")
+	p.setCut(true)
+	store("latter")
+	time.Sleep(retryPause)
+	if _, err := client(t).Compact(t.Context(), other.model.latest().revision); err != nil {
+		t.Fatal(err)
+	}
+	p.setCut(false)
+	eventually(t, 20*time.Second, "the store is current", func() bool { return s.Sync(t.Context()) == nil })
+	if err := find(); !errors.Is(err, domain.ErrNotFound) {
+		t.Errorf("the former slug: got error %v, want that it is not there", err)
+	}
+	if s.Stamps().Workspace("former") == before {
+		t.Error("the stamp of the former slug is the same")
+	}
+}
+
+// TestMissed tells a store of commits that cannot be the next, or are not told wholly.
+func TestMissed(t *testing.T) {
+	s := open(t, Options{})
+	put(t, s, newID(), "p")
+	last := s.model.latest()
+	for name, c := range map[string]commit{
+		"a gap":              {number: last.number + 2, id: uuid.New(), after: last.id},
+		"another before it":  {number: last.number + 1, id: uuid.New(), after: uuid.New()},
+		"another of its own": {number: last.number, id: uuid.New(), after: last.after},
+		"a part":             {number: last.number + 1, id: uuid.New(), after: last.id, removed: 1},
+	} {
+		event := &clientv3.Event{Type: clientv3.EventTypePut, Kv: &mvccpb.KeyValue{Key: []byte(s.prefix + lastKey), Value: []byte(encodeCommit(c)), ModRevision: last.revision + 10}}
+		if err := s.watcher.apply([]*clientv3.Event{event}); !errors.Is(err, errMissed) {
+			t.Errorf("%s: got error %v, want that commits were missed", name, err)
+		}
+	}
+	if got := s.model.latest(); got != last {
+		t.Errorf("got %v as the last commit, want %v", got, last)
+	}
+}
+
+// TestSaidToBeCanceled is a member, or a proxy before it, that gives up what it may have
+// done: the client must not send that again, which it does of these two codes.
+func TestSaidToBeCanceled(t *testing.T) {
+	ended, end := context.WithCancel(t.Context())
+	end()
+	for _, tc := range []struct {
+		ctx       context.Context
+		got, want codes.Code
+	}{
+		{t.Context(), codes.Canceled, codes.Unavailable},
+		{t.Context(), codes.DeadlineExceeded, codes.Unavailable},
+		{t.Context(), codes.ResourceExhausted, codes.ResourceExhausted},
+		{t.Context(), codes.OK, codes.OK},
+		{ended, codes.Canceled, codes.Canceled},
+		{ended, codes.DeadlineExceeded, codes.DeadlineExceeded},
+	} {
+		err := new(trouble).intercept(tc.ctx, "/etcdserverpb.KV/Txn", nil, nil, nil, func(context.Context, string, any, any, *grpc.ClientConn, ...grpc.CallOption) error {
+			return status.Error(tc.got, "x")
+		})
+		if got := status.Code(err); got != tc.want {
+			t.Errorf("%v: got %v, want %v", tc.got, got, tc.want)
+		}
+	}
+}

@@ -1,0 +1,192 @@
+// Package recordstest checks what an engine has stored, in the tests of engines.
+package recordstest
+
+import (
+	"encoding/binary"
+	"maps"
+	"slices"
+	"testing"
+
+	"github.com/caddy-presets/caddy-presets/domain"
+	"github.com/caddy-presets/caddy-presets/storage/records"
+)
+
+// Records returns the records of some kinds that a snapshot shows, by key.
+func Records(t *testing.T, s records.Snapshot, kinds ...records.Kind) map[string][]byte {
+	t.Helper()
+	found := map[string][]byte{}
+	for _, of := range kinds {
+		it := s.Iterate(of.Prefix())
+		for it.Seek(of.Prefix()); it.Valid(); it.Next() {
+			record, err := it.Value()
+			if err != nil {
+				t.Error(err)
+			}
+			found[string(it.Key())] = append([]byte{}, record...)
+		}
+		if err := it.Err(); err != nil {
+			t.Error(err)
+		}
+		it.Close()
+	}
+	return found
+}
+
+// CheckPlaces counts again, from the objects themselves, and compares with all that a
+// snapshot shows of lists. It reads the records by itself, as they are meant to be.
+func CheckPlaces(t *testing.T, s records.Snapshot) {
+	t.Helper()
+	want := map[string]string{} // payloads of places, leaves and nodes
+	ends := map[string]map[uint64]uint64{}
+	words, counts := map[string]*[8]uint64{}, map[string]*[256]uint16{}
+	stand := func(list string, place uint64, text []byte) {
+		k := numbered(records.KindPlace, list, place)
+		if other, taken := want[k]; taken {
+			t.Errorf("%s and %s have the same place, %d", other, text, place)
+		}
+		want[k] = string(text)
+	}
+	add := func(list string, place uint64) {
+		k := numbered(records.KindLeaf, list, place/512)
+		if words[k] == nil {
+			words[k] = new([8]uint64)
+		}
+		words[k][place%512/64] |= 1 << (place % 64)
+		k = numbered(records.KindNode, list, place/512/256)
+		if counts[k] == nil {
+			counts[k] = new([256]uint16)
+		}
+		counts[k][place/512%256]++
+		k = string(records.KindListEnd.Prefix()) + list
+		if ends[k] == nil {
+			ends[k] = map[uint64]uint64{}
+		}
+		ends[k][place/512/256]++
+	}
+	for k, record := range Records(t, s, records.KindWorkspace) {
+		place, text := cutNumber(t, payload(t, k, record))
+		stand("w", place, text)
+		add("w", place)
+	}
+	for k, record := range Records(t, s, records.KindPreset) {
+		status, place, text := preset(t, payload(t, k, record))
+		if place == 0 {
+			t.Errorf("%s is %s and has no place", text, status)
+			continue
+		}
+		workspace := k[2:18]
+		stand("p"+workspace, place, text)
+		switch status {
+		case domain.PresetArchived:
+			add("a"+workspace, place)
+		case domain.PresetDisabled:
+			add("d"+workspace, place)
+			fallthrough
+		default:
+			add("p"+workspace, place)
+		}
+	}
+	for k, leaf := range words {
+		want[k] = encoded(leaf)
+	}
+	for k, node := range counts {
+		want[k] = encoded(node)
+	}
+	stored := Records(t, s, records.KindPlace, records.KindLeaf, records.KindNode)
+	for k, record := range stored {
+		if got, want := string(payload(t, k, record)), want[k]; got != want {
+			t.Errorf("a %v is %q, want %q", records.Key(k).Kind(), got, want)
+		}
+	}
+	if len(stored) != len(want) {
+		t.Errorf("%d places, leaves and nodes are stored, want %d", len(stored), len(want))
+	}
+	for k, record := range Records(t, s, records.KindListEnd) {
+		got := map[uint64]uint64{}
+		for rest := payload(t, k, record)[8:]; len(rest) > 0; rest = rest[16:] {
+			got[binary.BigEndian.Uint64(rest)] = binary.BigEndian.Uint64(rest[8:])
+		}
+		if !maps.Equal(got, ends[k]) {
+			t.Errorf("a list counts %v, want %v", got, ends[k])
+		}
+		delete(ends, k)
+	}
+	if len(ends) > 0 {
+		t.Errorf("the ends of %d lists are missing", len(ends))
+	}
+}
+
+// Unlisted returns what makes of the records that a snapshot shows those of a store in
+// which archived presets had no places, and disabled ones no list of their own: records
+// by key, nil where there was none.
+func Unlisted(t *testing.T, s records.Snapshot) map[string][]byte {
+	t.Helper()
+	changes := map[string][]byte{}
+	for k := range Records(t, s, records.KindListEnd, records.KindLeaf, records.KindNode) {
+		if k[2] == 'a' || k[2] == 'd' {
+			changes[k] = nil
+		}
+	}
+	for k, record := range Records(t, s, records.KindPreset) {
+		payload := payload(t, k, record)
+		status, place, text := preset(t, payload)
+		if status != domain.PresetArchived {
+			continue
+		}
+		changes[numbered(records.KindPlace, "p"+k[2:18], place)] = nil
+		_, rest := cutNumber(t, payload[17:]) // the designated version
+		_, rest = cutNumber(t, rest)          // the latest one
+		unplaced := append(slices.Clone(payload[:len(payload)-len(rest)]), 0)
+		changes[k] = records.Seal(records.Key(k), append(unplaced, text...))
+	}
+	return changes
+}
+
+func numbered(of records.Kind, list string, n uint64) string {
+	return string(binary.BigEndian.AppendUint64(append(of.Prefix(), list...), n))
+}
+
+// encoded returns numbers, big endian.
+func encoded(numbers any) string {
+	text, err := binary.Append(nil, binary.BigEndian, numbers)
+	if err != nil {
+		panic(err)
+	}
+	return string(text)
+}
+
+// payload returns the payload of a record, which must be intact.
+func payload(t *testing.T, k string, record []byte) []byte {
+	t.Helper()
+	p, err := records.Unseal(records.Key(k), record)
+	if err != nil {
+		t.Fatal(err)
+	}
+	return p
+}
+
+// preset returns what the record of a preset has besides its numbers.
+func preset(t *testing.T, payload []byte) (status domain.PresetStatus, place uint64, text []byte) {
+	t.Helper()
+	status = map[byte]domain.PresetStatus{1: domain.PresetActive, 2: domain.PresetDisabled, 3: domain.PresetArchived}[payload[16]&^0x10]
+	_, rest := cutNumber(t, payload[17:]) // the designated version
+	_, rest = cutNumber(t, rest)          // the latest one
+	place, text = cutNumber(t, rest)
+	if payload[16]&0x10 != 0 { // it has lost versions
+		_, text = cutNumber(t, text)
+		kept, rest := cutNumber(t, text)
+		for text = rest; kept > 0; kept-- {
+			_, text = cutNumber(t, text)
+		}
+	}
+	return status, place, text
+}
+
+func cutNumber(t *testing.T, payload []byte) (n uint64, rest []byte) {
+	t.Helper()
+	n, length := binary.Uvarint(payload)
+	if length <= 0 {
+		t.Fatalf("%q does not begin with a number", payload)
+	}
+	return n, payload[length:]
+}
