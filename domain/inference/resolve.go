@@ -1,4 +1,4 @@
-package domain
+package inference
 
 import (
 	"cmp"
@@ -10,14 +10,16 @@ import (
 	"strings"
 	"unicode"
 	"unicode/utf8"
+
+	"github.com/caddy-presets/caddy-presets/domain"
 )
 
 // DefaultCacheSize is how much memory a Resolver uses for what it keeps of
 // presets where nothing else is said, in bytes.
 const DefaultCacheSize = 64 << 20
 
-// ResolverConfig says how presets are resolved.
-type ResolverConfig struct {
+// Config says how presets are resolved.
+type Config struct {
 	// CacheSize bounds the memory for what is kept of presets and workspaces,
 	// in bytes; zero stands for DefaultCacheSize.
 	CacheSize int64
@@ -33,13 +35,13 @@ type ResolverConfig struct {
 // A Resolver is safe for concurrent use. Close frees its memory; requests that
 // come later are answered from the store alone.
 type Resolver struct {
-	store   Store
+	store   domain.Store
 	unknown map[string]bool
 	cache   *cache
 }
 
 // NewResolver returns a Resolver over store.
-func NewResolver(store Store, config ResolverConfig) (*Resolver, error) {
+func NewResolver(store domain.Store, config Config) (*Resolver, error) {
 	size := config.CacheSize
 	if size == 0 {
 		size = DefaultCacheSize
@@ -60,7 +62,7 @@ func (r *Resolver) Close() { r.cache.close() }
 
 // Request is an inference request as it was sent.
 type Request struct {
-	Dialect Dialect
+	Dialect domain.Dialect
 	// Body is its text. A Resolver never changes it.
 	Body []byte
 	// Opaque tells that the text could not be had from what was sent, and that
@@ -168,7 +170,7 @@ func usableSession(id string) string {
 // that uses a server tool that the workspace has disabled is Forbidden, with or
 // without a preset; one that is opaque is then Invalid. Resolve keeps no
 // reference to the body but in what it returns.
-func (r *Resolver) Resolve(ctx context.Context, who Principal, sent Request) (Resolution, error) {
+func (r *Resolver) Resolve(ctx context.Context, who domain.Principal, sent Request) (Resolution, error) {
 	request := readRequest(sent.Body)
 	out := Resolution{Body: sent.Body, SessionID: usableSession(request.sessionID)}
 	switch {
@@ -177,7 +179,7 @@ func (r *Resolver) Resolve(ctx context.Context, who Principal, sent Request) (Re
 	case request.err != nil:
 		return out, request.err
 	case !isShortSession(sent.SessionID):
-		return out, InvalidAt("x-session-id", sessionTooLong)
+		return out, domain.InvalidAt("x-session-id", sessionTooLong)
 	}
 	workspace, err := r.workspace(ctx, who)
 	if err != nil {
@@ -219,15 +221,15 @@ func (r *Resolver) Resolve(ctx context.Context, who Principal, sent Request) (Re
 }
 
 // workspace returns the defaults of the workspace that who acts in.
-func (r *Resolver) workspace(ctx context.Context, who Principal) (*workspaceDefaults, error) {
-	id, slug := who.workspaceRef()
+func (r *Resolver) workspace(ctx context.Context, who domain.Principal) (*workspaceDefaults, error) {
+	id, slug := who.WorkspaceRef()
 	key, stamp := "w\x00"+id+"\x00"+slug, r.store.Stamps().Workspace(id+slug)
 	if kept := r.cache.get(key, stamp); kept != nil {
 		return kept.workspace, nil
 	}
-	var w Workspace
-	err := r.store.View(ctx, func(reader Reader) (err error) {
-		id, err := workspaceOf(reader, who, "")
+	var w domain.Workspace
+	err := r.store.View(ctx, func(reader domain.Reader) (err error) {
+		id, err := who.Home(reader)
 		if err != nil {
 			return err
 		}
@@ -237,7 +239,7 @@ func (r *Resolver) workspace(ctx context.Context, who Principal) (*workspaceDefa
 	if err != nil {
 		return nil, err
 	}
-	defaults := &workspaceDefaults{id: w.ID, textModel: or(w.DefaultTextModel, ""), providerSort: or(w.DefaultProviderSort, "")}
+	defaults := &workspaceDefaults{id: w.ID, textModel: orNone(w.DefaultTextModel), providerSort: orNone(w.DefaultProviderSort)}
 	cost := minEntryCost + int64(len(defaults.textModel)+len(defaults.providerSort))
 	if w.DisabledServerTools != nil {
 		defaults.disabledTools = *w.DisabledServerTools
@@ -252,7 +254,7 @@ func (r *Resolver) workspace(ctx context.Context, who Principal) (*workspaceDefa
 // version returns the number and the settings of the version that a reference
 // names. The preset is kept under its stamp and its versions under one that its
 // changes leave as it is: they stay prepared.
-func (r *Resolver) version(ctx context.Context, workspaceID string, ref reference, id stickyID, dialect Dialect) (n int, s *settings, err error) {
+func (r *Resolver) version(ctx context.Context, workspaceID string, ref reference, id stickyID, dialect domain.Dialect) (n int, s *settings, err error) {
 	key := "p\x00" + workspaceID + "\x00" + ref.slug
 	stamps := r.store.Stamps()
 	stamp, versions := stamps.Preset(workspaceID, ref.slug), stamps.Versions()
@@ -264,10 +266,10 @@ func (r *Resolver) version(ctx context.Context, workspaceID string, ref referenc
 			return n, kept.settings, nil
 		}
 	}
-	var p Preset
-	var v PresetVersion
+	var p domain.Preset
+	var v domain.PresetVersion
 	var kept *cached
-	err = r.store.View(ctx, func(reader Reader) (err error) {
+	err = r.store.View(ctx, func(reader domain.Reader) (err error) {
 		if p, err = referredPreset(reader, workspaceID, ref); err != nil {
 			return err
 		}
@@ -283,7 +285,7 @@ func (r *Resolver) version(ctx context.Context, workspaceID string, ref referenc
 	if err != nil {
 		return 0, nil, err
 	}
-	r.cache.set(key, &cached{stamp: stamp, preset: &p}, p.cost())
+	r.cache.set(key, &cached{stamp: stamp, preset: &p}, presetCost(&p))
 	if kept != nil {
 		return n, kept.settings, nil
 	}
@@ -294,33 +296,33 @@ func (r *Resolver) version(ctx context.Context, workspaceID string, ref referenc
 	return n, s, nil
 }
 
-func versionKey(p *Preset, n int, dialect Dialect) string {
+func versionKey(p *domain.Preset, n int, dialect domain.Dialect) string {
 	return "v\x00" + p.ID + "\x00" + strconv.Itoa(n) + "\x00" + string(dialect)
 }
 
 // referredPreset reads the active preset that a reference names.
-func referredPreset(reader Reader, workspaceID string, ref reference) (Preset, error) {
+func referredPreset(reader domain.Reader, workspaceID string, ref reference) (domain.Preset, error) {
 	p, err := reader.Preset(workspaceID, ref.slug)
-	if errors.Is(err, ErrNotFound) || err == nil && p.Status != PresetActive {
-		err = &Error{Kind: NotFound, Code: PresetNotFound, Message: "Preset not found: " + ref.String()}
+	if errors.Is(err, domain.ErrNotFound) || err == nil && p.Status != domain.PresetActive {
+		err = &domain.Error{Kind: domain.NotFound, Code: domain.PresetNotFound, Message: "Preset not found: " + ref.String()}
 	}
 	return p, err
 }
 
 // versionInUse reads a version of p. One that cannot be read may have gone with
 // the workspace, which was there a moment before.
-func versionInUse(reader Reader, p Preset, n int) (PresetVersion, error) {
+func versionInUse(reader domain.Reader, p domain.Preset, n int) (domain.PresetVersion, error) {
 	v, err := reader.PresetVersion(p.State(), n)
 	if err != nil {
-		if _, gone := reader.Workspace(p.WorkspaceID); errors.Is(gone, ErrNotFound) {
-			err = workspaceNotFound(gone)
+		if gone := domain.CheckWorkspace(reader, p.WorkspaceID); domain.KindOf(gone) == domain.NotFound {
+			err = gone
 		}
 	}
 	return v, err
 }
 
-// cost is the memory that p takes, about, in bytes.
-func (p *Preset) cost() int64 {
+// presetCost is the memory that p takes, about, in bytes.
+func presetCost(p *domain.Preset) int64 {
 	cost := int64(minEntryCost + 8*len(p.Kept.Also))
 	for name, label := range p.Labels {
 		cost += int64(len(name)+16*len(label.Split)) + 128
@@ -338,4 +340,11 @@ func (s *settings) cost() int64 {
 		cost += int64(len(t.identity)) + 64
 	}
 	return cost
+}
+
+func orNone(text *string) string {
+	if text == nil {
+		return ""
+	}
+	return *text
 }

@@ -1,4 +1,4 @@
-package domain
+package inference
 
 import (
 	"fmt"
@@ -6,6 +6,8 @@ import (
 	"math/rand/v2"
 	"slices"
 	"testing"
+
+	"github.com/caddy-presets/caddy-presets/domain"
 )
 
 const splitPreset = "0b5d1f2e-8f0e-4c1e-9a53-3f6b0a4c7d11"
@@ -28,10 +30,10 @@ func sessions(n int) []stickyID {
 	return ids
 }
 
-func serveAll(split []Share, ids []stickyID) []int {
+func serveAll(split []domain.Share, ids []stickyID) []int {
 	served := make([]int, len(ids))
 	for i, id := range ids {
-		served[i] = Target{Split: split}.serve(splitPreset, "staging", id)
+		served[i] = serve(domain.Target{Split: split}, splitPreset, "staging", id)
 	}
 	return served
 }
@@ -54,15 +56,15 @@ func count(served []int, version int) (n int) {
 
 func TestSplitsGiveEachVersionItsShare(t *testing.T) {
 	ids := sessions(60000)
-	for _, split := range [][]Share{
-		{{1, 1}, {2, 1}},
-		{{1, 90}, {2, 10}},
-		{{5, 9999}, {4, 1}},
-		{{1, 10000}, {2, 10000}, {3, 10000}},
-		{{7, 5}, {3, 3}, {12, 2}, {1, 0}},
-		{{1, 0}, {2, 1}},
-		{{9, 1}},
-		{{1, 1}, {2, 2}, {3, 3}, {4, 4}, {5, 5}, {6, 6}, {7, 7}, {8, 8}, {9, 9}, {10, 10}, {11, 11}, {12, 12}, {13, 13}, {14, 14}, {15, 15}, {16, 16}},
+	for _, split := range [][]domain.Share{
+		{{Version: 1, Weight: 1}, {Version: 2, Weight: 1}},
+		{{Version: 1, Weight: 90}, {Version: 2, Weight: 10}},
+		{{Version: 5, Weight: 9999}, {Version: 4, Weight: 1}},
+		{{Version: 1, Weight: 10000}, {Version: 2, Weight: 10000}, {Version: 3, Weight: 10000}},
+		{{Version: 7, Weight: 5}, {Version: 3, Weight: 3}, {Version: 12, Weight: 2}, {Version: 1, Weight: 0}},
+		{{Version: 1, Weight: 0}, {Version: 2, Weight: 1}},
+		{{Version: 9, Weight: 1}},
+		{{Version: 1, Weight: 1}, {Version: 2, Weight: 2}, {Version: 3, Weight: 3}, {Version: 4, Weight: 4}, {Version: 5, Weight: 5}, {Version: 6, Weight: 6}, {Version: 7, Weight: 7}, {Version: 8, Weight: 8}, {Version: 9, Weight: 9}, {Version: 10, Weight: 10}, {Version: 11, Weight: 11}, {Version: 12, Weight: 12}, {Version: 13, Weight: 13}, {Version: 14, Weight: 14}, {Version: 15, Weight: 15}, {Version: 16, Weight: 16}},
 	} {
 		served, total, all := serveAll(split, ids), 0, 0
 		for _, share := range split {
@@ -85,18 +87,18 @@ func TestSplitsGiveEachVersionItsShare(t *testing.T) {
 func TestSplitsAreTheSameEverywhere(t *testing.T) {
 	ids := []stickyID{{'s', "a"}, {'s', "b"}, {'s', "c"}, {'s', "session-1"}, {'s', "session-2"}, {'s', "é"}, {'k', "a"}, {'k', "config-inference-1"}}
 	for _, tc := range []struct {
-		split []Share
+		split []domain.Share
 		want  []int
 	}{
-		{[]Share{{1, 1}, {2, 1}}, []int{1, 1, 2, 1, 1, 2, 1, 2}},
-		{[]Share{{1, 90}, {2, 10}}, []int{1, 1, 1, 1, 1, 1, 1, 2}},
-		{[]Share{{3, 5}, {7, 3}, {12, 2}}, []int{7, 3, 3, 3, 3, 3, 7, 3}},
+		{[]domain.Share{{Version: 1, Weight: 1}, {Version: 2, Weight: 1}}, []int{1, 1, 2, 1, 1, 2, 1, 2}},
+		{[]domain.Share{{Version: 1, Weight: 90}, {Version: 2, Weight: 10}}, []int{1, 1, 1, 1, 1, 1, 1, 2}},
+		{[]domain.Share{{Version: 3, Weight: 5}, {Version: 7, Weight: 3}, {Version: 12, Weight: 2}}, []int{7, 3, 3, 3, 3, 3, 7, 3}},
 	} {
 		if got := serveAll(tc.split, ids); !slices.Equal(got, tc.want) {
 			t.Errorf("%v: got %v, want %v", tc.split, got, tc.want)
 		}
 	}
-	if got := (Target{Version: 4}).serve(splitPreset, "staging", ids[0]); got != 4 {
+	if got := serve(domain.Target{Version: 4}, splitPreset, "staging", ids[0]); got != 4 {
 		t.Errorf("got version %d of a label without a split, want 4", got)
 	}
 }
@@ -108,9 +110,9 @@ func TestSplitsMoveOnlyWhatMustMove(t *testing.T) {
 	g := rand.New(rand.NewPCG(3, 4))
 	moves := 0
 	for range 60 {
-		split := make([]Share, 2+g.IntN(5))
+		split := make([]domain.Share, 2+g.IntN(5))
 		for i := range split {
-			split[i] = Share{Version: i*3 + 1, Weight: 1 + g.IntN(100)}
+			split[i] = domain.Share{Version: i*3 + 1, Weight: 1 + g.IntN(100)}
 		}
 		before := serveAll(split, ids)
 
@@ -158,19 +160,19 @@ func TestSplitsMoveOnlyWhatMustMove(t *testing.T) {
 // What an id is served of one label says nothing about other labels, presets
 // and kinds of ids.
 func TestSplitsAreIndependent(t *testing.T) {
-	split := Target{Split: []Share{{1, 1}, {2, 1}}}
+	split := domain.Target{Split: []domain.Share{{Version: 1, Weight: 1}, {Version: 2, Weight: 1}}}
 	const n = 20000
 	for name, other := range map[string]func(id string) int{
-		"label":   func(id string) int { return split.serve(splitPreset, "other", stickyID{'s', id}) },
-		"preset":  func(id string) int { return split.serve("p", "staging", stickyID{'s', id}) },
-		"kind":    func(id string) int { return split.serve(splitPreset, "staging", stickyID{'k', id}) },
-		"no id":   func(string) int { return split.serve(splitPreset, "staging", newStickyID("", "")) },
-		"itself?": func(id string) int { return split.serve(splitPreset, "staging", newStickyID(id, "k")) },
+		"label":   func(id string) int { return serve(split, splitPreset, "other", stickyID{'s', id}) },
+		"preset":  func(id string) int { return serve(split, "p", "staging", stickyID{'s', id}) },
+		"kind":    func(id string) int { return serve(split, splitPreset, "staging", stickyID{'k', id}) },
+		"no id":   func(string) int { return serve(split, splitPreset, "staging", newStickyID("", "")) },
+		"itself?": func(id string) int { return serve(split, splitPreset, "staging", newStickyID(id, "k")) },
 	} {
 		same := 0
 		for i := range n {
 			id := fmt.Sprint("id-", i)
-			if split.serve(splitPreset, "staging", newStickyID(id, "k")) == other(id) {
+			if serve(split, splitPreset, "staging", newStickyID(id, "k")) == other(id) {
 				same++
 			}
 		}

@@ -1,10 +1,12 @@
-package domain
+package inference
 
 import (
 	"strconv"
 	"strings"
 
 	"github.com/go-json-experiment/json/jsontext"
+
+	"github.com/caddy-presets/caddy-presets/domain"
 )
 
 // maxTools bounds the tools of a request that are united with a preset's, which
@@ -14,7 +16,7 @@ const maxTools = 4096
 // toolIdentity returns what tells a tool of a dialect from others, so that a
 // request's tool can take the place of the preset's. A tool that has nothing of
 // the kind is itself and no other.
-func toolIdentity(dialect Dialect, tool jsontext.Value) string {
+func toolIdentity(dialect domain.Dialect, tool jsontext.Value) string {
 	text := func(object jsontext.Value, name string) string {
 		value, _ := textOf(memberOf(object, name))
 		return value
@@ -26,9 +28,9 @@ func toolIdentity(dialect Dialect, tool jsontext.Value) string {
 		return kind + "\x00" + name
 	}
 	switch kind := text(tool, "type"); {
-	case dialect == Chat && (kind == "function" || kind == "custom"):
+	case dialect == domain.Chat && (kind == "function" || kind == "custom"):
 		return identity(kind, text(memberOf(tool, kind), "name")) // named inside
-	case kind == "function", dialect == Messages && (kind == "" || kind == "custom"):
+	case kind == "function", dialect == domain.Messages && (kind == "" || kind == "custom"):
 		return identity("function", text(tool, "name"))
 	case kind == "openrouter:advisor", kind == "openrouter:subagent":
 		// The one without a name is the default instance.
@@ -49,14 +51,14 @@ type identified struct {
 }
 
 // identify splits a tools field of at most this many. Anything else is an error.
-func identify(dialect Dialect, tools jsontext.Value, most int) ([]identified, error) {
+func identify(dialect domain.Dialect, tools jsontext.Value, most int) ([]identified, error) {
 	var list []identified
 	for tool, err := range scanArray(tools) {
 		if err != nil {
-			return nil, InvalidAt("/tools", err.Error())
+			return nil, domain.InvalidAt("/tools", err.Error())
 		}
 		if len(list) == most {
-			return nil, InvalidAt("/tools", "must have at most "+strconv.Itoa(most)+" items")
+			return nil, domain.InvalidAt("/tools", "must have at most "+strconv.Itoa(most)+" items")
 		}
 		list = append(list, identified{toolIdentity(dialect, tool), tool})
 	}

@@ -1,4 +1,4 @@
-package domain_test
+package inference_test
 
 import (
 	"encoding/json"
@@ -8,6 +8,7 @@ import (
 	"testing"
 
 	"github.com/caddy-presets/caddy-presets/domain"
+	"github.com/caddy-presets/caddy-presets/domain/inference"
 )
 
 const (
@@ -49,10 +50,10 @@ func testMerge(t *testing.T, cases []merging) {
 			if tc.config == "" {
 				tc.config = `{"model":"m"}`
 			}
-			resolver := r.resolver(t, domain.ResolverConfig{CacheSize: 1 << 20, DropFields: tc.dropFields})
+			resolver := r.resolver(t, inference.Config{CacheSize: 1 << 20, DropFields: tc.dropFields})
 			who := r.team(t, fmt.Sprint("team", i), tc.textModel, tc.providerSort)
 			r.put(t, who.WorkspaceID, "p", version{tc.from, tc.config, tc.prompt})
-			got, err := resolver.Resolve(t.Context(), who, domain.Request{Dialect: tc.to, Body: []byte(tc.body)})
+			got, err := resolver.Resolve(t.Context(), who, inference.Request{Dialect: tc.to, Body: []byte(tc.body)})
 			if tc.refused != "" {
 				wantKind(t, err, domain.Invalid, tc.refused)
 				return
@@ -67,7 +68,7 @@ func testMerge(t *testing.T, cases []merging) {
 			if err != nil {
 				return
 			}
-			again, err := resolver.Resolve(t.Context(), who, domain.Request{Dialect: tc.to, Body: withPreset(got.Body)})
+			again, err := resolver.Resolve(t.Context(), who, inference.Request{Dialect: tc.to, Body: withPreset(got.Body)})
 			if err != nil || string(again.Body) != string(got.Body) {
 				t.Errorf("merged again: got %s, %v\nwant %s", again.Body, err, got.Body)
 			}
@@ -75,7 +76,7 @@ func testMerge(t *testing.T, cases []merging) {
 	}
 }
 
-func sources(r domain.Resolution) string {
+func sources(r inference.Resolution) string {
 	var fields []string
 	told, _ := r.Fields()
 	for _, f := range told {
@@ -865,7 +866,7 @@ func TestPlaceOfThePrompt(t *testing.T) {
 
 func TestAnEmptyPromptIsNone(t *testing.T) {
 	r := newResolving(t)
-	resolver := r.resolver(t, domain.ResolverConfig{})
+	resolver := r.resolver(t, inference.Config{})
 	_, err := r.CreatePresetVersion(t.Context(), domain.By(admin), "", "p", domain.Capture{
 		Dialect: responses, Config: json.RawMessage(`{"model":"m"}`), SystemPrompt: new(""),
 	})
@@ -877,7 +878,7 @@ func TestAnEmptyPromptIsNone(t *testing.T) {
 		`{"preset":"p","instructions":null}`: `{"instructions":null,"model":"m"}`,
 		`{"preset":"p","instructions":"x"}`:  `{"instructions":"x","model":"m"}`,
 	} {
-		got, err := resolver.Resolve(t.Context(), domain.Principal{}, domain.Request{Dialect: responses, Body: []byte(body)})
+		got, err := resolver.Resolve(t.Context(), domain.Principal{}, inference.Request{Dialect: responses, Body: []byte(body)})
 		wantBody(t, got, err, want)
 	}
 }

@@ -1,4 +1,4 @@
-package domain_test
+package inference_test
 
 import (
 	"fmt"
@@ -6,6 +6,7 @@ import (
 	"testing"
 
 	"github.com/caddy-presets/caddy-presets/domain"
+	"github.com/caddy-presets/caddy-presets/domain/inference"
 )
 
 // A route that takes few fields gets these of the preset and the workspace, and all
@@ -67,10 +68,10 @@ func TestFieldsThatARouteTakes(t *testing.T) {
 			if tc.from == "" {
 				tc.from = messages
 			}
-			resolver := r.resolver(t, domain.ResolverConfig{DropFields: tc.dropFields})
+			resolver := r.resolver(t, inference.Config{DropFields: tc.dropFields})
 			who := r.team(t, fmt.Sprint("taker", i), tc.textModel, tc.providerSort)
 			r.put(t, who.WorkspaceID, "p", version{tc.from, tc.config, tc.prompt})
-			request := domain.Request{Dialect: messages, Body: []byte(tc.body), Takes: []string{"tools", "thinking", "output_config"}}
+			request := inference.Request{Dialect: messages, Body: []byte(tc.body), Takes: []string{"tools", "thinking", "output_config"}}
 			got, err := resolver.Resolve(t.Context(), who, request)
 			if tc.refused != "" {
 				wantKind(t, err, domain.Invalid, tc.refused)
@@ -103,7 +104,7 @@ func TestFindReference(t *testing.T) {
 		`{"fallbacks":["a","@preset/p"]}`:                                          "/fallbacks/1",
 		`{"requests":[{"params":{"model":"a"}},{"params":{"model":"@preset/p"}}]}`: "/requests/1/params/model",
 	} {
-		if got := domain.FindReference([]byte(body)); got != want {
+		if got := inference.FindReference([]byte(body)); got != want {
 			t.Errorf("%s: got %q, want %q", body, got, want)
 		}
 	}
@@ -123,7 +124,7 @@ func TestFindReference(t *testing.T) {
 		`{"requests":{"params":{"model":"@preset/p"}}}`,
 		"\x00@preset/",
 	} {
-		if got := domain.FindReference([]byte(body)); got != "" {
+		if got := inference.FindReference([]byte(body)); got != "" {
 			t.Errorf("%s: got %q, want none", body, got)
 		}
 	}

@@ -1,4 +1,4 @@
-package domain_test
+package inference_test
 
 import (
 	"fmt"
@@ -11,6 +11,7 @@ import (
 	"github.com/go-json-experiment/json/jsontext"
 
 	"github.com/caddy-presets/caddy-presets/domain"
+	"github.com/caddy-presets/caddy-presets/domain/inference"
 )
 
 // capture is captureIn of a responses request.
@@ -23,7 +24,7 @@ func capture(t *testing.T, body string) (domain.Capture, error) {
 func captureIn(t *testing.T, dialect domain.Dialect, body string) (domain.Capture, error) {
 	t.Helper()
 	d := jsontext.NewDecoder(strings.NewReader(body))
-	return domain.CaptureRequest(dialect, func(yield func(string, jsontext.Value) bool) {
+	return inference.Capture(dialect, func(yield func(string, jsontext.Value) bool) {
 		if _, err := d.ReadToken(); err != nil {
 			t.Fatal(err)
 		}
@@ -206,7 +207,7 @@ func TestCaptureOfWholeRequests(t *testing.T) {
 	for _, dialect := range []domain.Dialect{responses, chat, messages} {
 		api, _, _ := strings.Cut(string(dialect), "/")
 		for _, file := range []string{api + ".json", api + "-every-tool.json"} {
-			body, err := os.ReadFile(filepath.Join("..", "testdata", "requests", file))
+			body, err := os.ReadFile(filepath.Join("..", "..", "testdata", "requests", file))
 			if err != nil {
 				t.Fatal(err)
 			}
@@ -240,7 +241,7 @@ func TestCaptureOfWholeRequests(t *testing.T) {
 // its prompt is not there twice.
 func TestCapturedPromptsAreNotRepeated(t *testing.T) {
 	r := newResolving(t)
-	resolver := r.resolver(t, domain.ResolverConfig{})
+	resolver := r.resolver(t, inference.Config{})
 	for _, dialect := range []domain.Dialect{responses, chat, messages} {
 		for _, prompt := range []string{
 			promptIn(dialect, "a", "b"), promptIn(dialect, "", "b"), promptIn(dialect, "a", ""), promptIn(dialect, `\u00e9`, `\"\n`),
@@ -254,7 +255,7 @@ func TestCapturedPromptsAreNotRepeated(t *testing.T) {
 			if _, err := r.CreatePresetVersion(t.Context(), domain.By(admin), "", "p", in); err != nil {
 				t.Fatal(err)
 			}
-			got, err := resolver.Resolve(t.Context(), domain.Principal{}, domain.Request{Dialect: dialect, Body: withPreset([]byte(body))})
+			got, err := resolver.Resolve(t.Context(), domain.Principal{}, inference.Request{Dialect: dialect, Body: withPreset([]byte(body))})
 			if err != nil || string(got.Body) != body {
 				t.Errorf("%s: got %s, %v\nwant %s", dialect, got.Body, err, body)
 			}

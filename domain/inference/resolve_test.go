@@ -1,10 +1,9 @@
-package domain_test
+package inference_test
 
 import (
 	"bytes"
 	"context"
 	"encoding/json"
-	"errors"
 	"fmt"
 	"runtime"
 	"slices"
@@ -17,145 +16,9 @@ import (
 	"github.com/google/uuid"
 
 	"github.com/caddy-presets/caddy-presets/domain"
+	"github.com/caddy-presets/caddy-presets/domain/inference"
 	"github.com/caddy-presets/caddy-presets/storage/badger"
 )
-
-// resolving is a fixture with resolvers over it.
-type resolving struct {
-	*fixture
-	home domain.Workspace // the default one
-}
-
-func newResolving(tb testing.TB) *resolving {
-	tb.Helper()
-	r, closeStore, err := openResolving(tb.Context())
-	if err != nil {
-		tb.Fatal(err)
-	}
-	tb.Cleanup(func() {
-		if err := closeStore(); err != nil {
-			tb.Error(err)
-		}
-	})
-	return r
-}
-
-// openResolving is newResolving for who closes the store before a test ends.
-func openResolving(ctx context.Context) (r *resolving, closeStore func() error, err error) {
-	store, err := badger.OpenInMemory()
-	if err != nil {
-		return nil, nil, err
-	}
-	f := &fixture{store: store, now: time.Date(2026, 11, 21, 9, 0, 0, 0, time.UTC)}
-	f.Service = domain.NewServiceWith(f, func() time.Time { return f.now }, uuid.NewString)
-	if err := f.EnsureDefaultWorkspace(ctx); err != nil {
-		return nil, nil, errors.Join(err, store.Close())
-	}
-	home, err := workspace(ctx, f, admin, "default")
-	if err != nil {
-		return nil, nil, errors.Join(err, store.Close())
-	}
-	return &resolving{fixture: f, home: home}, store.Close, nil
-}
-
-// resolver returns a resolver that counts as views of the fixture.
-func (r *resolving) resolver(tb testing.TB, config domain.ResolverConfig) *domain.Resolver {
-	tb.Helper()
-	resolver, err := domain.NewResolver(r.fixture, config)
-	if err != nil {
-		tb.Fatal(err)
-	}
-	tb.Cleanup(resolver.Close)
-	return resolver
-}
-
-// team stores a workspace with defaults, empty for none, and returns who acts
-// in it.
-func (r *resolving) team(tb testing.TB, slug, textModel, providerSort string) domain.Principal {
-	tb.Helper()
-	in := domain.NewWorkspace{Name: slug, Slug: slug}
-	if textModel != "" {
-		in.DefaultTextModel = &textModel
-	}
-	if providerSort != "" {
-		in.DefaultProviderSort = &providerSort
-	}
-	out, err := r.CreateWorkspace(tb.Context(), domain.By(admin), in)
-	if err != nil {
-		tb.Fatal(err)
-	}
-	return domain.Principal{KeyID: "k", UserID: "u", Kind: domain.InferenceKey, WorkspaceID: out.Workspace.ID}
-}
-
-// version is one to be stored.
-type version struct {
-	dialect domain.Dialect
-	config  string
-	prompt  string // empty: none
-}
-
-// put stores a version as the newest of a preset and designates it, in any
-// dialect.
-func (r *resolving) put(tb testing.TB, workspaceID, slug string, in version) (p domain.Preset) {
-	tb.Helper()
-	var prompt *string
-	if in.prompt != "" {
-		prompt = &in.prompt
-	}
-	id, versionID := uuid.NewString(), uuid.NewString()
-	err := r.store.Update(tb.Context(), func(tx domain.Tx) (err error) {
-		p, err = putVersion(tx, workspaceID, slug, id, domain.PresetVersion{
-			ID: versionID, Dialect: in.dialect, Config: json.RawMessage(in.config), SystemPrompt: prompt, CreatorID: "ann",
-		})
-		return err
-	})
-	if err != nil {
-		tb.Fatal(err)
-	}
-	return p
-}
-
-func putVersion(tx domain.Tx, workspaceID, slug, presetID string, v domain.PresetVersion) (domain.Preset, error) {
-	p, err := tx.Preset(workspaceID, slug)
-	if errors.Is(err, domain.ErrNotFound) {
-		p, err = domain.Preset{ID: presetID, Name: slug, Slug: slug, Status: domain.PresetActive, CreatorUserID: "ann", WorkspaceID: workspaceID}, nil
-	}
-	if err != nil {
-		return p, err
-	}
-	p.LatestVersion++
-	p.DesignatedVersion, p.DesignatedVersionID = p.LatestVersion, v.ID
-	v.PresetID, v.Version = p.ID, p.LatestVersion
-	if err := tx.PutPresetVersion(p, v); err != nil {
-		return p, err
-	}
-	return p, tx.PutPreset(p)
-}
-
-// change stores a preset's record in another state.
-func (r *resolving) change(tb testing.TB, p domain.Preset, change func(*domain.Preset)) {
-	tb.Helper()
-	change(&p)
-	if err := r.store.Update(tb.Context(), func(tx domain.Tx) error { return tx.PutPreset(p) }); err != nil {
-		tb.Fatal(err)
-	}
-}
-
-// changeWorkspace stores a workspace in another state.
-func (r *resolving) changeWorkspace(tb testing.TB, id string, change func(*domain.Workspace)) {
-	tb.Helper()
-	err := r.store.Update(tb.Context(), func(tx domain.Tx) error {
-		w, err := tx.Workspace(id)
-		if err != nil {
-			return err
-		}
-		change(&w)
-		return tx.PutWorkspace(w)
-	})
-	if err != nil {
-		tb.Fatal(err)
-	}
-}
 
 // topLevel splits an object with the standard library's decoder, which domain
 // does not use. ok is false for anything else.
@@ -179,7 +42,7 @@ func topLevel(text []byte) (names []string, values []json.RawMessage, ok bool) {
 }
 
 // wantBody compares what goes upstream, and what is told of its fields.
-func wantBody(t *testing.T, got domain.Resolution, err error, want string) {
+func wantBody(t *testing.T, got inference.Resolution, err error, want string) {
 	t.Helper()
 	if err != nil {
 		t.Errorf("got error %v\nwant %s", err, want)
@@ -229,7 +92,7 @@ func (r *resolving) storeEmail(tb testing.TB) {
 func TestReferences(t *testing.T) {
 	r := newResolving(t)
 	r.storeEmail(t)
-	resolver := r.resolver(t, domain.ResolverConfig{})
+	resolver := r.resolver(t, inference.Config{})
 	for _, tc := range []struct {
 		name, body, want string
 		slug             string // "email" if empty
@@ -266,7 +129,7 @@ func TestReferences(t *testing.T) {
 		{name: "models without a reference", body: `{"preset":"email","models":["a","@presets/b"]}`, want: `{"models":["a","@presets/b"],"model":"three","temperature":1}`},
 	} {
 		t.Run(tc.name, func(t *testing.T) {
-			got, err := resolver.Resolve(t.Context(), domain.Principal{}, domain.Request{Dialect: domain.Responses, Body: []byte(tc.body)})
+			got, err := resolver.Resolve(t.Context(), domain.Principal{}, inference.Request{Dialect: domain.Responses, Body: []byte(tc.body)})
 			wantBody(t, got, err, tc.want)
 			if tc.slug == "" {
 				tc.slug = "email"
@@ -287,7 +150,7 @@ func deep(n int) string { return strings.Repeat("[", n) + strings.Repeat("]", n)
 func TestRequestsWithoutAReferencePassUnchanged(t *testing.T) {
 	r := newResolving(t)
 	r.storeEmail(t)
-	resolver := r.resolver(t, domain.ResolverConfig{DropFields: []string{"provider"}})
+	resolver := r.resolver(t, inference.Config{DropFields: []string{"provider"}})
 	manyFields := func(n int) string {
 		var text strings.Builder
 		for i := range n {
@@ -340,7 +203,7 @@ func TestRequestsWithoutAReferencePassUnchanged(t *testing.T) {
 			t.Run(name+"/"+string(dialect), func(t *testing.T) {
 				r.views = 0
 				sent := []byte(body)
-				got, err := resolver.Resolve(t.Context(), domain.Principal{WorkspaceSlug: "nowhere"}, domain.Request{Dialect: dialect, Body: sent})
+				got, err := resolver.Resolve(t.Context(), domain.Principal{WorkspaceSlug: "nowhere"}, inference.Request{Dialect: dialect, Body: sent})
 				wantBody(t, got, err, body)
 				if len(sent) > 0 && &got.Body[0] != &sent[0] {
 					t.Error("got a copy of the body, want itself")
@@ -359,7 +222,7 @@ func TestRequestsWithoutAReferencePassUnchanged(t *testing.T) {
 func TestReferencesRefused(t *testing.T) {
 	r := newResolving(t)
 	r.storeEmail(t)
-	resolver := r.resolver(t, domain.ResolverConfig{})
+	resolver := r.resolver(t, inference.Config{})
 	const invalid, notFound = domain.Invalid, domain.NotFound
 	fields := func(n int) string { // and the reference as field n
 		var text strings.Builder
@@ -368,7 +231,7 @@ func TestReferencesRefused(t *testing.T) {
 		}
 		return `{` + text.String() + `"preset":"email"}`
 	}
-	if got, err := resolver.Resolve(t.Context(), domain.Principal{}, domain.Request{Dialect: domain.Responses, Body: []byte(fields(1024))}); err != nil || got.Preset != "email" {
+	if got, err := resolver.Resolve(t.Context(), domain.Principal{}, inference.Request{Dialect: domain.Responses, Body: []byte(fields(1024))}); err != nil || got.Preset != "email" {
 		t.Errorf("1024 fields: got %q, %v, want the preset applied", got.Preset, err)
 	}
 	for _, tc := range []struct {
@@ -455,21 +318,21 @@ func TestReferencesRefused(t *testing.T) {
 		{"a pin that is a fraction", `{"preset":"email@1.0"}`, notFound, "@preset/email@1.0"},
 	} {
 		t.Run(tc.name, func(t *testing.T) {
-			got, err := resolver.Resolve(t.Context(), domain.Principal{}, domain.Request{Dialect: domain.Responses, Body: []byte(tc.body)})
+			got, err := resolver.Resolve(t.Context(), domain.Principal{}, inference.Request{Dialect: domain.Responses, Body: []byte(tc.body)})
 			wantKind(t, err, tc.kind, tc.says)
 			if got.Preset != "" || got.Version != 0 || got.WorkspaceID != "" {
 				t.Errorf("got %s version %d in %s, want none", got.Preset, got.Version, got.WorkspaceID)
 			}
 		})
 	}
-	_, err := resolver.Resolve(t.Context(), domain.Principal{WorkspaceSlug: "nowhere"}, domain.Request{Dialect: domain.Responses, Body: []byte(`{"preset":"email"}`)})
+	_, err := resolver.Resolve(t.Context(), domain.Principal{WorkspaceSlug: "nowhere"}, inference.Request{Dialect: domain.Responses, Body: []byte(`{"preset":"email"}`)})
 	wantKind(t, err, notFound, "Workspace not found")
 }
 
 func TestSessionID(t *testing.T) {
 	r := newResolving(t)
 	r.storeEmail(t)
-	resolver := r.resolver(t, domain.ResolverConfig{})
+	resolver := r.resolver(t, inference.Config{})
 	for name, tc := range map[string]struct{ body, want string }{
 		"without a reference":  {`{"session_id":"s1","input":"x"}`, "s1"},
 		"with a reference":     {`{"preset":"email","session_id":"s\u0031"}`, "s1"},
@@ -484,7 +347,7 @@ func TestSessionID(t *testing.T) {
 		"null and a reference": {`{"preset":"email","session_id":null}`, ""},
 	} {
 		t.Run(name, func(t *testing.T) {
-			got, err := resolver.Resolve(t.Context(), domain.Principal{}, domain.Request{Dialect: domain.Responses, Body: []byte(tc.body)})
+			got, err := resolver.Resolve(t.Context(), domain.Principal{}, inference.Request{Dialect: domain.Responses, Body: []byte(tc.body)})
 			if got.SessionID != tc.want || err != nil {
 				t.Errorf("got %q, %v\nwant %q", got.SessionID, err, tc.want)
 			}
@@ -497,7 +360,7 @@ func TestSessionID(t *testing.T) {
 func TestSessionIDsBesideAReference(t *testing.T) {
 	r := newResolving(t)
 	r.storeEmail(t)
-	resolver := r.resolver(t, domain.ResolverConfig{})
+	resolver := r.resolver(t, inference.Config{})
 	long, longest := strings.Repeat("é", 257), strings.Repeat("é", 256)
 	for name, tc := range map[string]struct {
 		field, header string
@@ -516,7 +379,7 @@ func TestSessionIDsBesideAReference(t *testing.T) {
 	} {
 		t.Run(name, func(t *testing.T) {
 			for _, dialect := range allDialects {
-				sent := domain.Request{Dialect: dialect, SessionID: tc.header, Body: []byte(`{"session_id":` + tc.field + `,"preset":"email"}`)}
+				sent := inference.Request{Dialect: dialect, SessionID: tc.header, Body: []byte(`{"session_id":` + tc.field + `,"preset":"email"}`)}
 				_, err := resolver.Resolve(t.Context(), domain.Principal{}, sent)
 				if tc.refused != "" {
 					wantKind(t, err, domain.Invalid, tc.refused)
@@ -533,7 +396,7 @@ func TestSessionIDsBesideAReference(t *testing.T) {
 
 func TestADamagedVersionIsNobodysFault(t *testing.T) {
 	r := newResolving(t)
-	resolver := r.resolver(t, domain.ResolverConfig{})
+	resolver := r.resolver(t, inference.Config{})
 	for name, config := range map[string]string{
 		"not JSON":        `{"model":`,
 		"not an object":   `["model"]`,
@@ -542,18 +405,18 @@ func TestADamagedVersionIsNobodysFault(t *testing.T) {
 	} {
 		t.Run(name, func(t *testing.T) {
 			r.put(t, r.home.ID, "damaged", version{dialect: domain.Responses, config: config})
-			_, err := resolver.Resolve(t.Context(), domain.Principal{}, domain.Request{Dialect: domain.Responses, Body: []byte(`{"preset":"damaged"}`)})
+			_, err := resolver.Resolve(t.Context(), domain.Principal{}, inference.Request{Dialect: domain.Responses, Body: []byte(`{"preset":"damaged"}`)})
 			wantKind(t, err, domain.Internal, "damaged")
 		})
 	}
 }
 
 // warm resolves until that takes no view, and returns the last result.
-func (r *resolving) warm(t *testing.T, resolver *domain.Resolver, who domain.Principal, body string) domain.Resolution {
+func (r *resolving) warm(t *testing.T, resolver *inference.Resolver, who domain.Principal, body string) inference.Resolution {
 	t.Helper()
 	for range 2000 {
 		before := r.views
-		got, err := resolver.Resolve(t.Context(), who, domain.Request{Dialect: domain.Responses, Body: []byte(body)})
+		got, err := resolver.Resolve(t.Context(), who, inference.Request{Dialect: domain.Responses, Body: []byte(body)})
 		if err != nil {
 			t.Fatal(err)
 		}
@@ -563,7 +426,7 @@ func (r *resolving) warm(t *testing.T, resolver *domain.Resolver, who domain.Pri
 		time.Sleep(time.Millisecond) // what is kept is taken in by another goroutine
 	}
 	t.Fatalf("%s is still read from the store after 2000 times", body)
-	return domain.Resolution{}
+	return inference.Resolution{}
 }
 
 func TestAChangeActsOnTheNextRequest(t *testing.T) {
@@ -609,14 +472,14 @@ func TestAChangeActsOnTheNextRequest(t *testing.T) {
 	} {
 		t.Run(tc.name, func(t *testing.T) {
 			r := newResolving(t)
-			resolver := r.resolver(t, domain.ResolverConfig{})
+			resolver := r.resolver(t, inference.Config{})
 			team := r.team(t, "team", "dm", "")
 			r.put(t, team.WorkspaceID, "p", version{dialect: domain.Responses, config: `{"temperature":0}`})
 			p := r.put(t, team.WorkspaceID, "p", version{dialect: domain.Responses, config: `{"temperature":1}`})
 			byslug := domain.Principal{WorkspaceSlug: "team"}
 			wantBody(t, r.warm(t, resolver, byslug, body), nil, `{"input":"x","temperature":1,"model":"dm"}`)
 			tc.change(t, r, p)
-			got, err := resolver.Resolve(t.Context(), byslug, domain.Request{Dialect: domain.Responses, Body: []byte(body)})
+			got, err := resolver.Resolve(t.Context(), byslug, inference.Request{Dialect: domain.Responses, Body: []byte(body)})
 			if tc.want == "" {
 				wantKind(t, err, domain.NotFound, "not found")
 			} else {
@@ -678,7 +541,7 @@ func TestLostVersionsAreNotServed(t *testing.T) {
 				r := newResolving(t)
 				s := &restorable{Store: r.store, stamps: r.store.Stamps()}
 				r.store = s
-				resolver := r.resolver(t, domain.ResolverConfig{})
+				resolver := r.resolver(t, inference.Config{})
 				put(t, s, r.home, "one", "two")
 				for _, body := range []string{`{"preset":"p"}`, `{"preset":"p@2"}`} {
 					wantBody(t, r.warm(t, resolver, domain.Principal{}, body), nil, `{"model":"two"}`)
@@ -699,7 +562,7 @@ func TestLostVersionsAreNotServed(t *testing.T) {
 					tell(s, backup)
 				}
 				for _, body := range []string{`{"preset":"p"}`, `{"preset":"p@2"}`, `{"preset":"p"}`} {
-					got, err := resolver.Resolve(t.Context(), domain.Principal{}, domain.Request{Dialect: responses, Body: []byte(body)})
+					got, err := resolver.Resolve(t.Context(), domain.Principal{}, inference.Request{Dialect: responses, Body: []byte(body)})
 					wantBody(t, got, err, `{"model":"new"}`)
 				}
 				wantBody(t, r.warm(t, resolver, domain.Principal{}, `{"preset":"p@2"}`), nil, `{"model":"new"}`)
@@ -710,31 +573,31 @@ func TestLostVersionsAreNotServed(t *testing.T) {
 
 func TestAPresetThatComesBackActsOnTheNextRequest(t *testing.T) {
 	r := newResolving(t)
-	resolver := r.resolver(t, domain.ResolverConfig{})
+	resolver := r.resolver(t, inference.Config{})
 	body := []byte(`{"preset":"p"}`)
-	_, err := resolver.Resolve(t.Context(), domain.Principal{}, domain.Request{Dialect: domain.Responses, Body: body})
+	_, err := resolver.Resolve(t.Context(), domain.Principal{}, inference.Request{Dialect: domain.Responses, Body: body})
 	wantKind(t, err, domain.NotFound, "@preset/p")
 	p := r.put(t, r.home.ID, "p", version{dialect: domain.Responses, config: `{"model":"m"}`})
-	got, err := resolver.Resolve(t.Context(), domain.Principal{}, domain.Request{Dialect: domain.Responses, Body: body})
+	got, err := resolver.Resolve(t.Context(), domain.Principal{}, inference.Request{Dialect: domain.Responses, Body: body})
 	wantBody(t, got, err, `{"model":"m"}`)
 	r.change(t, p, func(p *domain.Preset) { p.Status = "archived" })
-	_, err = resolver.Resolve(t.Context(), domain.Principal{}, domain.Request{Dialect: domain.Responses, Body: body})
+	_, err = resolver.Resolve(t.Context(), domain.Principal{}, inference.Request{Dialect: domain.Responses, Body: body})
 	wantKind(t, err, domain.NotFound, "@preset/p")
 	r.change(t, p, func(*domain.Preset) {})
-	got, err = resolver.Resolve(t.Context(), domain.Principal{}, domain.Request{Dialect: domain.Responses, Body: body})
+	got, err = resolver.Resolve(t.Context(), domain.Principal{}, inference.Request{Dialect: domain.Responses, Body: body})
 	wantBody(t, got, err, `{"model":"m"}`)
 }
 
 func TestWhatIsKeptIsNotReadAgain(t *testing.T) {
 	r := newResolving(t)
 	r.storeEmail(t)
-	resolver := r.resolver(t, domain.ResolverConfig{})
+	resolver := r.resolver(t, inference.Config{})
 	for _, body := range []string{`{"preset":"email"}`, `{"model":"@preset/email@1"}`, `{"model":"gpt@preset/email@2"}`} {
 		r.warm(t, resolver, domain.Principal{}, body)
 	}
 	before := r.views
 	for range 100 {
-		got, err := resolver.Resolve(t.Context(), domain.Principal{}, domain.Request{Dialect: domain.Responses, Body: []byte(`{"model":"other","preset":"email@2"}`)})
+		got, err := resolver.Resolve(t.Context(), domain.Principal{}, inference.Request{Dialect: domain.Responses, Body: []byte(`{"model":"other","preset":"email@2"}`)})
 		wantBody(t, got, err, `{"model":"other","temperature":1}`)
 	}
 	if r.views != before {
@@ -744,7 +607,7 @@ func TestWhatIsKeptIsNotReadAgain(t *testing.T) {
 
 func TestWorkspacesDoNotMix(t *testing.T) {
 	r := newResolving(t)
-	resolver := r.resolver(t, domain.ResolverConfig{})
+	resolver := r.resolver(t, inference.Config{})
 	a, b := r.team(t, "a", "", ""), r.team(t, "b", "", "price")
 	for _, in := range []struct {
 		who   domain.Principal
@@ -765,16 +628,16 @@ func TestWorkspacesDoNotMix(t *testing.T) {
 			{domain.Principal{}, `{"model":"of default"}`},
 			{domain.Principal{WorkspaceSlug: "default"}, `{"model":"of default"}`},
 		} {
-			got, err := resolver.Resolve(t.Context(), tc.who, domain.Request{Dialect: domain.Responses, Body: []byte(`{"preset":"same"}`)})
+			got, err := resolver.Resolve(t.Context(), tc.who, inference.Request{Dialect: domain.Responses, Body: []byte(`{"preset":"same"}`)})
 			wantBody(t, got, err, tc.want)
 		}
-		_, err := resolver.Resolve(t.Context(), a, domain.Request{Dialect: domain.Responses, Body: []byte(`{"preset":"only-a"}`)})
+		_, err := resolver.Resolve(t.Context(), a, inference.Request{Dialect: domain.Responses, Body: []byte(`{"preset":"only-a"}`)})
 		if err != nil {
 			t.Fatal(err)
 		}
-		_, err = resolver.Resolve(t.Context(), b, domain.Request{Dialect: domain.Responses, Body: []byte(`{"preset":"only-a"}`)})
+		_, err = resolver.Resolve(t.Context(), b, inference.Request{Dialect: domain.Responses, Body: []byte(`{"preset":"only-a"}`)})
 		wantKind(t, err, domain.NotFound, "@preset/only-a")
-		_, err = resolver.Resolve(t.Context(), domain.Principal{WorkspaceID: b.WorkspaceID[:35] + "?"}, domain.Request{Dialect: domain.Responses, Body: []byte(`{"preset":"same"}`)})
+		_, err = resolver.Resolve(t.Context(), domain.Principal{WorkspaceID: b.WorkspaceID[:35] + "?"}, inference.Request{Dialect: domain.Responses, Body: []byte(`{"preset":"same"}`)})
 		wantKind(t, err, domain.NotFound, "Workspace not found")
 		if t.Failed() {
 			return
@@ -784,11 +647,11 @@ func TestWorkspacesDoNotMix(t *testing.T) {
 
 func TestDialectsAndDropFieldsDoNotMix(t *testing.T) {
 	r := newResolving(t)
-	plain, dropping := r.resolver(t, domain.ResolverConfig{}), r.resolver(t, domain.ResolverConfig{DropFields: []string{"top_p"}})
+	plain, dropping := r.resolver(t, inference.Config{}), r.resolver(t, inference.Config{DropFields: []string{"top_p"}})
 	r.put(t, r.home.ID, "p", version{dialect: domain.Responses, config: `{"model":"m","max_output_tokens":5,"top_p":1}`})
 	for range 50 {
 		for _, tc := range []struct {
-			resolver *domain.Resolver
+			resolver *inference.Resolver
 			dialect  domain.Dialect
 			want     string
 		}{
@@ -797,7 +660,7 @@ func TestDialectsAndDropFieldsDoNotMix(t *testing.T) {
 			{plain, domain.Messages, `{"model":"m","max_tokens":5,"top_p":1}`},
 			{dropping, domain.Responses, `{"model":"m","max_output_tokens":5}`},
 		} {
-			got, err := tc.resolver.Resolve(t.Context(), domain.Principal{}, domain.Request{Dialect: tc.dialect, Body: []byte(`{"preset":"p"}`)})
+			got, err := tc.resolver.Resolve(t.Context(), domain.Principal{}, inference.Request{Dialect: tc.dialect, Body: []byte(`{"preset":"p"}`)})
 			wantBody(t, got, err, tc.want)
 		}
 		if t.Failed() {
@@ -808,7 +671,7 @@ func TestDialectsAndDropFieldsDoNotMix(t *testing.T) {
 
 func TestAResultIsNotChangedByLaterRequests(t *testing.T) {
 	r := newResolving(t)
-	resolver := r.resolver(t, domain.ResolverConfig{})
+	resolver := r.resolver(t, inference.Config{})
 	r.put(t, r.home.ID, "p", version{dialect: domain.Chat, config: `{"model":"m","tools":[{"type":"x"}]}`, prompt: "Be brief."})
 	body := func(text string) []byte {
 		return []byte(`{"preset":"p","messages":[{"role":"user","content":"` + text + `"}],"tools":[{"type":"` + text + `"}]}`)
@@ -816,12 +679,12 @@ func TestAResultIsNotChangedByLaterRequests(t *testing.T) {
 	want := func(text string) string {
 		return `{"messages":[{"role":"system","content":"Be brief."},{"role":"user","content":"` + text + `"}],"tools":[{"type":"x"},{"type":"` + text + `"}],"model":"m"}`
 	}
-	first, err := resolver.Resolve(t.Context(), domain.Principal{}, domain.Request{Dialect: domain.Chat, Body: body("first")})
+	first, err := resolver.Resolve(t.Context(), domain.Principal{}, inference.Request{Dialect: domain.Chat, Body: body("first")})
 	if err != nil {
 		t.Fatal(err)
 	}
 	for range 100 {
-		again, err := resolver.Resolve(t.Context(), domain.Principal{}, domain.Request{Dialect: domain.Chat, Body: body("again")})
+		again, err := resolver.Resolve(t.Context(), domain.Principal{}, inference.Request{Dialect: domain.Chat, Body: body("again")})
 		wantBody(t, again, err, want("again"))
 	}
 	wantBody(t, first, nil, want("first"))
@@ -830,7 +693,7 @@ func TestAResultIsNotChangedByLaterRequests(t *testing.T) {
 func TestAfterCloseTheStoreAnswers(t *testing.T) {
 	r := newResolving(t)
 	r.storeEmail(t)
-	resolver, err := domain.NewResolver(r.fixture, domain.ResolverConfig{})
+	resolver, err := inference.NewResolver(r.fixture, inference.Config{})
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -838,7 +701,7 @@ func TestAfterCloseTheStoreAnswers(t *testing.T) {
 	resolver.Close()
 	for range 3 {
 		before := r.views
-		got, err := resolver.Resolve(t.Context(), domain.Principal{}, domain.Request{Dialect: domain.Responses, Body: []byte(`{"preset":"email"}`)})
+		got, err := resolver.Resolve(t.Context(), domain.Principal{}, inference.Request{Dialect: domain.Responses, Body: []byte(`{"preset":"email"}`)})
 		wantBody(t, got, err, `{"model":"three","temperature":1}`)
 		if r.views == before {
 			t.Error("got no view, want the store read")
@@ -856,7 +719,7 @@ func TestCloseDuringRequests(t *testing.T) {
 		r.put(t, r.home.ID, fmt.Sprint("p", i), version{dialect: domain.Responses, config: `{"model":"m"}`})
 	}
 	for range 15 {
-		resolver, err := domain.NewResolver(r.store, domain.ResolverConfig{CacheSize: 1 << 20})
+		resolver, err := inference.NewResolver(r.store, inference.Config{CacheSize: 1 << 20})
 		if err != nil {
 			t.Fatal(err)
 		}
@@ -870,7 +733,7 @@ func TestCloseDuringRequests(t *testing.T) {
 				}()
 				for i := range 4 * presets {
 					body := fmt.Appendf(nil, `{"preset":"p%d"}`, i%presets)
-					got, err := resolver.Resolve(t.Context(), domain.Principal{}, domain.Request{Dialect: domain.Responses, Body: body})
+					got, err := resolver.Resolve(t.Context(), domain.Principal{}, inference.Request{Dialect: domain.Responses, Body: body})
 					if err != nil || string(got.Body) != `{"model":"m"}` {
 						t.Errorf("got %s, %v\nwant %s", got.Body, err, `{"model":"m"}`)
 					}
@@ -888,7 +751,7 @@ func TestCloseDuringRequests(t *testing.T) {
 
 func TestNoRequestGetsAnOldVersion(t *testing.T) {
 	r := newResolving(t)
-	resolver, err := domain.NewResolver(r.store, domain.ResolverConfig{CacheSize: 1 << 20})
+	resolver, err := inference.NewResolver(r.store, inference.Config{CacheSize: 1 << 20})
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -929,7 +792,7 @@ func TestNoRequestGetsAnOldVersion(t *testing.T) {
 		reading.Go(func() {
 			for i := 0; !done.Load(); i = (i + 1) % slugs {
 				least := acknowledged[i].Load()
-				got, err := resolver.Resolve(t.Context(), domain.Principal{}, domain.Request{Dialect: domain.Responses, Body: fmt.Appendf(nil, `{"preset":"p%d"}`, i)})
+				got, err := resolver.Resolve(t.Context(), domain.Principal{}, inference.Request{Dialect: domain.Responses, Body: fmt.Appendf(nil, `{"preset":"p%d"}`, i)})
 				if err != nil {
 					t.Error(err)
 					return
@@ -995,15 +858,15 @@ func TestMemoryIsBounded(t *testing.T) {
 					r.change(t, p, func(p *domain.Preset) { p.Labels = manyLabels(tc.labels) })
 				}
 			}
-			resolve := func(resolver *domain.Resolver) {
+			resolve := func(resolver *inference.Resolver) {
 				for i := range 2 * tc.presets {
 					body := fmt.Appendf(nil, `{"preset":"p%d"}`, i%tc.presets)
-					if _, err := resolver.Resolve(t.Context(), team, domain.Request{Dialect: tc.to, Body: body}); err != nil {
+					if _, err := resolver.Resolve(t.Context(), team, inference.Request{Dialect: tc.to, Body: body}); err != nil {
 						t.Fatal(err)
 					}
 				}
 			}
-			config := domain.ResolverConfig{CacheSize: cacheSize, DropFields: []string{"plugins"}}
+			config := inference.Config{CacheSize: cacheSize, DropFields: []string{"plugins"}}
 			resolver := r.resolver(t, config)
 			resolver.Close() // what the store needs to be read is not the point
 			resolve(resolver)
@@ -1046,14 +909,14 @@ func TestWorkspacesInMemoryAreBounded(t *testing.T) {
 		r.put(t, team.WorkspaceID, "p", version{dialect: domain.Responses, config: `{}`})
 		teams = append(teams, team)
 	}
-	resolve := func(resolver *domain.Resolver) {
+	resolve := func(resolver *inference.Resolver) {
 		for i := range 2 * len(teams) {
-			if _, err := resolver.Resolve(t.Context(), teams[i%len(teams)], domain.Request{Dialect: domain.Responses, Body: []byte(`{"preset":"p"}`)}); err != nil {
+			if _, err := resolver.Resolve(t.Context(), teams[i%len(teams)], inference.Request{Dialect: domain.Responses, Body: []byte(`{"preset":"p"}`)}); err != nil {
 				t.Fatal(err)
 			}
 		}
 	}
-	config := domain.ResolverConfig{CacheSize: 1 << 20}
+	config := inference.Config{CacheSize: 1 << 20}
 	resolver := r.resolver(t, config)
 	resolver.Close()
 	resolve(resolver)
@@ -1070,9 +933,9 @@ func TestEveryCacheSizeWorks(t *testing.T) {
 	r := newResolving(t)
 	r.storeEmail(t)
 	for _, size := range []int64{0, 1, 1 << 10, 1 << 20} {
-		resolver := r.resolver(t, domain.ResolverConfig{CacheSize: size})
+		resolver := r.resolver(t, inference.Config{CacheSize: size})
 		for range 3 {
-			got, err := resolver.Resolve(t.Context(), domain.Principal{}, domain.Request{Dialect: domain.Responses, Body: []byte(`{"preset":"email"}`)})
+			got, err := resolver.Resolve(t.Context(), domain.Principal{}, inference.Request{Dialect: domain.Responses, Body: []byte(`{"preset":"email"}`)})
 			wantBody(t, got, err, `{"model":"three","temperature":1}`)
 		}
 	}
@@ -1081,13 +944,13 @@ func TestEveryCacheSizeWorks(t *testing.T) {
 // A preset may have more tools than requests may bring.
 func TestManyTools(t *testing.T) {
 	r := newResolving(t)
-	resolver := r.resolver(t, domain.ResolverConfig{})
+	resolver := r.resolver(t, inference.Config{})
 	tools := `[` + strings.Repeat(`{"type":"a"},`, 5000) + `{"type":"b"}]`
 	r.put(t, r.home.ID, "p", version{dialect: domain.Responses, config: `{"model":"m","tools":` + tools + `}`})
-	got, err := resolver.Resolve(t.Context(), domain.Principal{}, domain.Request{Dialect: domain.Responses, Body: []byte(`{"preset":"p"}`)})
+	got, err := resolver.Resolve(t.Context(), domain.Principal{}, inference.Request{Dialect: domain.Responses, Body: []byte(`{"preset":"p"}`)})
 	if want := `{"model":"m","tools":` + tools + `}`; err != nil || string(got.Body) != want {
 		t.Errorf("got %d bytes, %v, want %d", len(got.Body), err, len(want))
 	}
-	_, err = resolver.Resolve(t.Context(), domain.Principal{}, domain.Request{Dialect: domain.Responses, Body: []byte(`{"preset":"p","tools":` + tools + `}`)})
+	_, err = resolver.Resolve(t.Context(), domain.Principal{}, inference.Request{Dialect: domain.Responses, Body: []byte(`{"preset":"p","tools":` + tools + `}`)})
 	wantKind(t, err, domain.Invalid, "/tools")
 }

@@ -1,4 +1,4 @@
-package domain
+package inference
 
 import (
 	"bytes"
@@ -9,17 +9,19 @@ import (
 	"strings"
 
 	"github.com/go-json-experiment/json/jsontext"
+
+	"github.com/caddy-presets/caddy-presets/domain"
 )
 
 // permitUnresolved is permit for a request that names no preset. A workspace that
 // does not exist has nothing disabled. While the store is unavailable, what certainly
 // uses no server tool goes on.
-func (r *Resolver) permitUnresolved(ctx context.Context, who Principal, sent Request) error {
+func (r *Resolver) permitUnresolved(ctx context.Context, who domain.Principal, sent Request) error {
 	workspace, err := r.workspace(ctx, who)
 	switch {
-	case KindOf(err) == NotFound:
+	case domain.KindOf(err) == domain.NotFound:
 		return nil
-	case errors.Is(err, ErrUnavailable) && !sent.Opaque && isUTF8(sent.Charset) && !mayUseServerTool(sent.Body):
+	case errors.Is(err, domain.ErrUnavailable) && !sent.Opaque && isUTF8(sent.Charset) && !mayUseServerTool(sent.Body):
 		return nil
 	case err != nil:
 		return err
@@ -30,13 +32,13 @@ func (r *Resolver) permitUnresolved(ctx context.Context, who Principal, sent Req
 // PermitUnsearched returns a Forbidden error for a request that is not searched for
 // server tools, if any server tool is disabled in the workspace that who acts in: it
 // could use one. A workspace that does not exist has nothing disabled.
-func (r *Resolver) PermitUnsearched(ctx context.Context, who Principal) error {
+func (r *Resolver) PermitUnsearched(ctx context.Context, who domain.Principal) error {
 	workspace, err := r.workspace(ctx, who)
 	switch {
-	case KindOf(err) == NotFound:
+	case domain.KindOf(err) == domain.NotFound:
 		return nil
 	case err == nil && len(workspace.disabledTools) > 0:
-		return &Error{Kind: Forbidden, Code: ToolDisabled, Message: "This route cannot be used in a workspace where server tools are disabled"}
+		return &domain.Error{Kind: domain.Forbidden, Code: domain.ToolDisabled, Message: "This route cannot be used in a workspace where server tools are disabled"}
 	}
 	return err
 }
@@ -49,23 +51,23 @@ func (w *workspaceDefaults) permit(body []byte, sent Request) error {
 	case len(w.disabledTools) == 0:
 		return nil
 	case sent.Opaque:
-		return InvalidAt("content-encoding", "the body cannot be read, which it must where server tools are disabled: send it as it is or with gzip")
+		return domain.InvalidAt("content-encoding", "the body cannot be read, which it must where server tools are disabled: send it as it is or with gzip")
 	case !isUTF8(sent.Charset):
-		return InvalidAt("content-type", "must have no charset but utf-8 where server tools are disabled")
+		return domain.InvalidAt("content-type", "must have no charset but utf-8 where server tools are disabled")
 	}
 	use, err := usedServerTool(body, w.disabledTools)
-	shape, misshapen := errors.AsType[*Error](err)
+	shape, misshapen := errors.AsType[*domain.Error](err)
 	switch {
 	case misshapen:
 		return shape
 	case err != nil:
-		return InvalidAt("", "is not JSON that can be read, which it must be where server tools are disabled")
+		return domain.InvalidAt("", "is not JSON that can be read, which it must be where server tools are disabled")
 	case use.tool == "":
 		return nil
 	}
-	disabled := &Error{Kind: Forbidden, Code: ToolDisabled, Message: "Server tool " + use.tool + " is disabled in this workspace"}
+	disabled := &domain.Error{Kind: domain.Forbidden, Code: domain.ToolDisabled, Message: "Server tool " + use.tool + " is disabled in this workspace"}
 	if use, _ := usedServerTool(sent.Body, []string{use.tool}); use.place != "" && len(use.place) <= maxPlace {
-		disabled.Issues = []Issue{{use.place, "is disabled in this workspace"}}
+		disabled.Issues = []domain.Issue{{Path: use.place, Message: "is disabled in this workspace"}}
 		if use.brought {
 			disabled.Issues[0].Message = "uses " + use.tool + " unless it is given other tools, and that is disabled in this workspace"
 		}
@@ -387,7 +389,7 @@ func (s *toolSearch) readModel(own bool) error {
 	if err == nil {
 		err = s.findAny(toolOfModel(name))
 	}
-	if err == nil && !own && strings.Contains(name, referenceMark) {
+	if err == nil && !own && strings.Contains(name, domain.ReferenceMark) {
 		err = s.refuseLast("must not refer to a preset")
 	}
 	return err
@@ -422,7 +424,7 @@ func (s *toolSearch) refuseLast(message string) error {
 	if len(place) > maxPlace {
 		place, message = "", "a value that is nested too deeply to name "+message
 	}
-	return InvalidAt(place, message+" where server tools are disabled")
+	return domain.InvalidAt(place, message+" where server tools are disabled")
 }
 
 // members calls read before each value of the object that comes next, and skips

@@ -1,4 +1,4 @@
-package domain_test
+package inference_test
 
 import (
 	"encoding/json"
@@ -9,6 +9,7 @@ import (
 	"github.com/google/uuid"
 
 	"github.com/caddy-presets/caddy-presets/domain"
+	"github.com/caddy-presets/caddy-presets/domain/inference"
 )
 
 // benchConfig is a preset as teams keep them, in each dialect.
@@ -49,7 +50,7 @@ const (
 
 func BenchmarkWithoutAReference(b *testing.B) {
 	r := newResolving(b)
-	resolver := r.resolver(b, domain.ResolverConfig{})
+	resolver := r.resolver(b, inference.Config{})
 	for _, size := range benchSizes {
 		for _, text := range []struct{ name, text string }{{"plain", plainText}, {"mentions", presetText}, {"escapes", escapedText}} {
 			b.Run(size.name+"/"+text.name, func(b *testing.B) {
@@ -57,7 +58,7 @@ func BenchmarkWithoutAReference(b *testing.B) {
 				b.ReportAllocs()
 				b.SetBytes(int64(len(body)))
 				for b.Loop() {
-					if got, err := resolver.Resolve(b.Context(), domain.Principal{}, domain.Request{Dialect: chat, Body: body}); err != nil || got.Preset != "" {
+					if got, err := resolver.Resolve(b.Context(), domain.Principal{}, inference.Request{Dialect: chat, Body: body}); err != nil || got.Preset != "" {
 						b.Fatalf("got %q, %v", got.Preset, err)
 					}
 				}
@@ -69,7 +70,7 @@ func BenchmarkWithoutAReference(b *testing.B) {
 // A workspace with disabled tools has each request read.
 func BenchmarkWhereToolsAreDisabled(b *testing.B) {
 	r := newResolving(b)
-	resolver := r.resolver(b, domain.ResolverConfig{})
+	resolver := r.resolver(b, inference.Config{})
 	who := r.strict(b, "strict", search)
 	for _, size := range benchSizes {
 		b.Run(size.name, func(b *testing.B) {
@@ -77,7 +78,7 @@ func BenchmarkWhereToolsAreDisabled(b *testing.B) {
 			b.ReportAllocs()
 			b.SetBytes(int64(len(body)))
 			for b.Loop() {
-				if _, err := resolver.Resolve(b.Context(), who, domain.Request{Dialect: chat, Body: body}); err != nil {
+				if _, err := resolver.Resolve(b.Context(), who, inference.Request{Dialect: chat, Body: body}); err != nil {
 					b.Fatal(err)
 				}
 			}
@@ -118,14 +119,14 @@ func benchSlug(i int) string { return fmt.Sprintf("preset-%06d", i) }
 // each was resolved a few times.
 func resolveIn(b *testing.B, r *resolving, rotation, size int) {
 	b.Helper()
-	resolver := r.resolver(b, domain.ResolverConfig{})
+	resolver := r.resolver(b, inference.Config{})
 	bodies := make([][]byte, min(rotation, 1000))
 	for i := range bodies {
 		bodies[i] = benchBody(size, `"model":"`+strings.Repeat("x", i%3)+mark+benchSlug(i*(rotation/len(bodies)))+`",`, plainText)
 	}
 	step := 0
 	resolve := func() {
-		if _, err := resolver.Resolve(b.Context(), domain.Principal{}, domain.Request{Dialect: chat, Body: bodies[step%len(bodies)]}); err != nil {
+		if _, err := resolver.Resolve(b.Context(), domain.Principal{}, inference.Request{Dialect: chat, Body: bodies[step%len(bodies)]}); err != nil {
 			b.Fatal(err)
 		}
 		step++
@@ -168,14 +169,14 @@ func BenchmarkPresetsStored(b *testing.B) {
 // for.
 func rotateAll(b *testing.B, r *resolving, stored int) {
 	b.Helper()
-	resolver := r.resolver(b, domain.ResolverConfig{})
+	resolver := r.resolver(b, inference.Config{})
 	body := benchBody(2<<10, `"model":"`+mark+benchSlug(0)+`",`, plainText)
 	at := strings.Index(string(body), benchSlug(0))
 	step, buffer := 0, make([]byte, 0, len(benchSlug(0)))
 	resolve := func() {
 		buffer = fmt.Appendf(buffer[:0], "preset-%06d", step%stored)
 		copy(body[at:], buffer)
-		if _, err := resolver.Resolve(b.Context(), domain.Principal{}, domain.Request{Dialect: chat, Body: body}); err != nil {
+		if _, err := resolver.Resolve(b.Context(), domain.Principal{}, inference.Request{Dialect: chat, Body: body}); err != nil {
 			b.Fatal(err)
 		}
 		step++

@@ -1,4 +1,4 @@
-package domain
+package inference
 
 import (
 	"slices"
@@ -6,6 +6,8 @@ import (
 	"strings"
 
 	"github.com/go-json-experiment/json/jsontext"
+
+	"github.com/caddy-presets/caddy-presets/domain"
 )
 
 // The functions here are the convert of a counterpart: its comment has their
@@ -13,8 +15,8 @@ import (
 
 // convertEffort translates how much a model reasons. Messages has no word for
 // less than low.
-func convertEffort(value jsontext.Value, _, to Dialect) (converted jsontext.Value, lost []string) {
-	if to == Messages {
+func convertEffort(value jsontext.Value, _, to domain.Dialect) (converted jsontext.Value, lost []string) {
+	if to == domain.Messages {
 		effort, _ := textOf(value)
 		if !slices.Contains([]string{"low", "medium", "high", "xhigh", "max"}, effort) {
 			return nil, nil
@@ -25,9 +27,9 @@ func convertEffort(value jsontext.Value, _, to Dialect) (converted jsontext.Valu
 
 // convertThinking translates how many tokens a model may reason for: a number,
 // which messages wraps.
-func convertThinking(value jsontext.Value, from, to Dialect) (converted jsontext.Value, lost []string) {
+func convertThinking(value jsontext.Value, from, to domain.Dialect) (converted jsontext.Value, lost []string) {
 	const budget = "budget_tokens"
-	if from == Messages {
+	if from == domain.Messages {
 		members, _ := membersOf(value) // what is no object has no type
 		if typeOf(members) != "enabled" {
 			return nil, nil
@@ -37,7 +39,7 @@ func convertThinking(value jsontext.Value, from, to Dialect) (converted jsontext
 	if value.Kind() != '0' {
 		return nil, nil
 	}
-	if to == Messages {
+	if to == domain.Messages {
 		value = object([]member{{"type", quote("enabled")}, {budget, value}})
 	}
 	return value, lost
@@ -45,18 +47,18 @@ func convertThinking(value jsontext.Value, from, to Dialect) (converted jsontext
 
 // formatMembers are the members of a format by JSON Schema.
 var formatMembers = []counterpart{
-	{paths: paths{Responses: {"name"}, Chat: {"json_schema.name"}}},
-	{paths: paths{Responses: {"schema"}, Chat: {"json_schema.schema"}, Messages: {"schema"}}},
-	{paths: paths{Responses: {"description"}, Chat: {"json_schema.description"}}},
-	{paths: paths{Responses: {"strict"}, Chat: {"json_schema.strict"}}},
+	{paths: paths{domain.Responses: {"name"}, domain.Chat: {"json_schema.name"}}},
+	{paths: paths{domain.Responses: {"schema"}, domain.Chat: {"json_schema.schema"}, domain.Messages: {"schema"}}},
+	{paths: paths{domain.Responses: {"description"}, domain.Chat: {"json_schema.description"}}},
+	{paths: paths{domain.Responses: {"strict"}, domain.Chat: {"json_schema.strict"}}},
 }
 
 // convertFormat translates the form of a model's answer.
-func convertFormat(value jsontext.Value, from, to Dialect) (converted jsontext.Value, lost []string) {
+func convertFormat(value jsontext.Value, from, to domain.Dialect) (converted jsontext.Value, lost []string) {
 	members, _ := membersOf(value) // what is no object has no type
 	switch kind := typeOf(members); kind {
 	case "text", "json_object":
-		if from == Messages || to == Messages {
+		if from == domain.Messages || to == domain.Messages {
 			return nil, nil
 		}
 		return object([]member{{"type", quote(kind)}}), others(members, "type")
@@ -76,7 +78,7 @@ func convertFormat(value jsontext.Value, from, to Dialect) (converted jsontext.V
 
 // convertStop translates the texts that end an answer, of which chat can write
 // a single one without an array.
-func convertStop(value jsontext.Value, _, _ Dialect) (converted jsontext.Value, lost []string) {
+func convertStop(value jsontext.Value, _, _ domain.Dialect) (converted jsontext.Value, lost []string) {
 	switch value.Kind() {
 	case '[':
 		return value, nil
@@ -87,7 +89,7 @@ func convertStop(value jsontext.Value, _, _ Dialect) (converted jsontext.Value, 
 }
 
 // convertFallbacks translates fallbacks of messages to models.
-func convertFallbacks(value jsontext.Value, _, _ Dialect) (converted jsontext.Value, lost []string) {
+func convertFallbacks(value jsontext.Value, _, _ domain.Dialect) (converted jsontext.Value, lost []string) {
 	entries, err := elementsOf(value)
 	if err != nil {
 		return nil, nil
@@ -104,23 +106,23 @@ func convertFallbacks(value jsontext.Value, _, _ Dialect) (converted jsontext.Va
 
 // functionMembers are the members of a function tool besides its type.
 var functionMembers = []counterpart{
-	{paths: paths{Responses: {"name"}, Chat: {"function.name"}, Messages: {"name"}}},
-	{paths: paths{Responses: {"parameters"}, Chat: {"function.parameters"}, Messages: {"input_schema"}}},
-	{paths: paths{Responses: {"description"}, Chat: {"function.description"}, Messages: {"description"}}},
-	{paths: paths{Responses: {"strict"}, Chat: {"function.strict"}, Messages: {"strict"}}},
-	{paths: paths{Responses: {"defer_loading"}, Messages: {"defer_loading"}}},
-	{paths: paths{Chat: {"cache_control"}, Messages: {"cache_control"}}},
+	{paths: paths{domain.Responses: {"name"}, domain.Chat: {"function.name"}, domain.Messages: {"name"}}},
+	{paths: paths{domain.Responses: {"parameters"}, domain.Chat: {"function.parameters"}, domain.Messages: {"input_schema"}}},
+	{paths: paths{domain.Responses: {"description"}, domain.Chat: {"function.description"}, domain.Messages: {"description"}}},
+	{paths: paths{domain.Responses: {"strict"}, domain.Chat: {"function.strict"}, domain.Messages: {"strict"}}},
+	{paths: paths{domain.Responses: {"defer_loading"}, domain.Messages: {"defer_loading"}}},
+	{paths: paths{domain.Chat: {"cache_control"}, domain.Messages: {"cache_control"}}},
 }
 
 // noParameters is what a function without parameters has for them where they
 // are required.
-var noParameters = map[Dialect]jsontext.Value{
-	Responses: jsontext.Value(`null`),
-	Messages:  jsontext.Value(`{"type":"object","properties":{}}`),
+var noParameters = map[domain.Dialect]jsontext.Value{
+	domain.Responses: jsontext.Value(`null`),
+	domain.Messages:  jsontext.Value(`{"type":"object","properties":{}}`),
 }
 
 // convertTools translates tools one by one.
-func convertTools(value jsontext.Value, from, to Dialect) (converted jsontext.Value, lost []string) {
+func convertTools(value jsontext.Value, from, to domain.Dialect) (converted jsontext.Value, lost []string) {
 	tools, err := elementsOf(value)
 	if err != nil {
 		return nil, nil
@@ -144,27 +146,27 @@ func convertTools(value jsontext.Value, from, to Dialect) (converted jsontext.Va
 }
 
 // isFunction tells whether a tool of dialect d is a function.
-func isFunction(tool []member, d Dialect) bool {
-	if d == Messages {
+func isFunction(tool []member, d domain.Dialect) bool {
+	if d == domain.Messages {
 		return find(tool, "type") == nil || typeOf(tool) == "custom"
 	}
 	return typeOf(tool) == "function"
 }
 
 // keepsTool tells whether tools of a kind are written alike in both dialects.
-func keepsTool(kind string, from, to Dialect) bool {
+func keepsTool(kind string, from, to domain.Dialect) bool {
 	switch kind {
 	case "openrouter:apply_patch":
-		return to == Responses
+		return to == domain.Responses
 	case "web_search_preview", "web_search_preview_2025_03_11", "web_search", "web_search_2025_08_26":
-		return from != Messages && to != Messages
+		return from != domain.Messages && to != domain.Messages
 	}
 	return strings.HasPrefix(kind, "openrouter:")
 }
 
-func convertFunction(tool []member, from, to Dialect) (converted jsontext.Value, lost []string) {
+func convertFunction(tool []member, from, to domain.Dialect) (converted jsontext.Value, lost []string) {
 	kind := "function"
-	if to == Messages {
+	if to == domain.Messages {
 		kind = ""
 	}
 	t := rename(kind, tool, functionMembers, from, to)
@@ -183,22 +185,22 @@ func convertFunction(tool []member, from, to Dialect) (converted jsontext.Value,
 var choiceModes = map[string]string{"auto": "auto", "none": "none", "required": "any"}
 
 // choiceKind is the type of a choice that names a function.
-var choiceKind = map[Dialect]string{Responses: "function", Chat: "function", Messages: "tool"}
+var choiceKind = map[domain.Dialect]string{domain.Responses: "function", domain.Chat: "function", domain.Messages: "tool"}
 
 // convertToolChoice translates which tools a model has to use.
-func convertToolChoice(value jsontext.Value, from, to Dialect) (converted jsontext.Value, lost []string) {
+func convertToolChoice(value jsontext.Value, from, to domain.Dialect) (converted jsontext.Value, lost []string) {
 	if mode, ok := textOf(value); ok {
 		switch {
-		case from == Messages, choiceModes[mode] == "":
+		case from == domain.Messages, choiceModes[mode] == "":
 			return nil, nil
-		case to == Messages:
+		case to == domain.Messages:
 			return object([]member{{"type", quote(choiceModes[mode])}}), nil
 		}
 		return value, nil
 	}
 	members, _ := membersOf(value) // what is no object has no type
 	kind := typeOf(members)
-	if from == Messages {
+	if from == domain.Messages {
 		for mode, inMessages := range choiceModes {
 			if kind == inMessages {
 				return quote(mode), others(members, "type")
@@ -213,11 +215,11 @@ func convertToolChoice(value jsontext.Value, from, to Dialect) (converted jsonte
 		}
 		return t.object()
 	case kind == "web_search_preview", kind == "web_search_preview_2025_03_11":
-		if from != Messages && to != Messages {
+		if from != domain.Messages && to != domain.Messages {
 			return value, nil
 		}
 	case strings.HasPrefix(kind, "openrouter:"):
-		if to == Chat || from == Chat && to == Responses {
+		if to == domain.Chat || from == domain.Chat && to == domain.Responses {
 			return value, nil
 		}
 	}
@@ -278,7 +280,7 @@ func convertEach(elements []jsontext.Value, convert func(jsontext.Value) (jsonte
 
 // rename starts the translation of an object by a table of its members. The
 // result has the type kind, if any, and never that of members.
-func rename(kind string, members []member, table []counterpart, from, to Dialect) *translation {
+func rename(kind string, members []member, table []counterpart, from, to domain.Dialect) *translation {
 	t := &translation{table: table, from: from, to: to}
 	if kind != "" {
 		t.put("type", quote(kind))

@@ -1,10 +1,12 @@
-package domain
+package inference
 
 import (
 	"crypto/rand"
 	"crypto/sha256"
 	"encoding/binary"
 	"math"
+
+	"github.com/caddy-presets/caddy-presets/domain"
 )
 
 // stickyID is what a split goes by: requests that have it in common are served
@@ -34,7 +36,7 @@ func newStickyID(session, keyID string) stickyID {
 // id that depends on nothing but its own weight, and the best wins. When weights
 // change, only ids move whose version lost weight or is another's now, and no
 // two servers need to agree on anything but the weights.
-func (t Target) serve(presetID, label string, id stickyID) int {
+func serve(t domain.Target, presetID, label string, id stickyID) int {
 	if t.Split == nil {
 		return t.Version
 	}

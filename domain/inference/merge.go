@@ -1,10 +1,12 @@
-package domain
+package inference
 
 import (
 	"bytes"
 	"slices"
 
 	"github.com/go-json-experiment/json/jsontext"
+
+	"github.com/caddy-presets/caddy-presets/domain"
 )
 
 // Source tells where a field of a merged request comes from.
@@ -33,7 +35,7 @@ type settings struct {
 
 // newSettings prepares a stored version for a dialect. An error means that what
 // is stored is damaged.
-func newSettings(v PresetVersion, dialect Dialect, unknown map[string]bool) (*settings, error) {
+func newSettings(v domain.PresetVersion, dialect domain.Dialect, unknown map[string]bool) (*settings, error) {
 	stored, err := membersOf(jsontext.Value(v.Config))
 	if err != nil {
 		return nil, err
@@ -60,12 +62,12 @@ func newSettings(v PresetVersion, dialect Dialect, unknown map[string]bool) (*se
 
 // synonyms are fields of one dialect that say the same thing or exclude each
 // other: a request that has one of them overrides the preset's other.
-var synonyms = map[Dialect]map[string]string{
-	Chat: {
+var synonyms = map[domain.Dialect]map[string]string{
+	domain.Chat: {
 		"max_tokens": "max_completion_tokens", "max_completion_tokens": "max_tokens",
 		"reasoning": "reasoning_effort", "reasoning_effort": "reasoning",
 	},
-	Messages: {"models": "fallbacks", "fallbacks": "models"},
+	domain.Messages: {"models": "fallbacks", "fallbacks": "models"},
 }
 
 // part is one field of a merged request.
@@ -79,7 +81,7 @@ type part struct {
 
 // merger merges a preset into one request.
 type merger struct {
-	dialect   Dialect
+	dialect   domain.Dialect
 	takes     []string        // as Request.Takes
 	unknown   map[string]bool // fields that the gateway does not know
 	request   *inferenceRequest
@@ -246,7 +248,7 @@ func (m *merger) ensureModel() error {
 		return nil
 	}
 	if m.workspace.textModel == "" {
-		return InvalidAt("/model", "required: neither the request nor the preset nor the workspace names a model")
+		return domain.InvalidAt("/model", "required: neither the request nor the preset nor the workspace names a model")
 	}
 	m.set("model", quote(m.workspace.textModel), FromWorkspace)
 	return nil

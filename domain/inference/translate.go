@@ -1,4 +1,4 @@
-package domain
+package inference
 
 import (
 	"bytes"
@@ -7,6 +7,8 @@ import (
 	"strings"
 
 	"github.com/go-json-experiment/json/jsontext"
+
+	"github.com/caddy-presets/caddy-presets/domain"
 )
 
 // translate returns settings, captured in dialect from, in the field names of
@@ -24,7 +26,7 @@ import (
 // returned. What the dialect has no name for is there under the name it has in
 // settings, what unknown kept out under the name it would have been sent with.
 // The names consist of ASCII letters, digits and _ . : - only.
-func translate(settings []member, from, to Dialect, unknown map[string]bool) (fields []member, dropped []string) {
+func translate(settings []member, from, to domain.Dialect, unknown map[string]bool) (fields []member, dropped []string) {
 	t := &translation{table: counterparts, from: from, to: to, unknown: unknown}
 	for _, late := range []bool{false, true} {
 		for i, s := range settings {
@@ -37,7 +39,7 @@ func translate(settings []member, from, to Dialect, unknown map[string]bool) (fi
 	if find(settings, "tools") != nil && t.get("tools") == nil {
 		t.dropToolUse()
 	}
-	if from != Chat && to == Chat {
+	if from != domain.Chat && to == domain.Chat {
 		t.shortenReasoning()
 	}
 	return t.result()
@@ -69,41 +71,41 @@ type counterpart struct {
 	// convert, where it is set, returns the setting as dialect to writes it:
 	// nil when it has nothing like it. lost are the paths within value of what
 	// is left out; without any, nil stands for all of value.
-	convert func(value jsontext.Value, from, to Dialect) (converted jsontext.Value, lost []string)
+	convert func(value jsontext.Value, from, to domain.Dialect) (converted jsontext.Value, lost []string)
 }
 
-type paths map[Dialect][]string
+type paths map[domain.Dialect][]string
 
 // counterparts are those of the settings; what is within a tool or a format has
 // a table of its own. A field that is not here means the same in each dialect
 // that has it.
 var counterparts = []counterpart{
-	{paths: paths{Responses: {"max_output_tokens"}, Chat: {"max_completion_tokens", "max_tokens"}, Messages: {"max_tokens"}}},
+	{paths: paths{domain.Responses: {"max_output_tokens"}, domain.Chat: {"max_completion_tokens", "max_tokens"}, domain.Messages: {"max_tokens"}}},
 	{
-		paths: paths{Responses: {"reasoning.effort"}, Chat: {"reasoning.effort", "reasoning_effort"}, Messages: {"output_config.effort"}},
+		paths: paths{domain.Responses: {"reasoning.effort"}, domain.Chat: {"reasoning.effort", "reasoning_effort"}, domain.Messages: {"output_config.effort"}},
 		agree: true, convert: convertEffort,
 	},
 	{
-		paths:   paths{Responses: {"reasoning.max_tokens"}, Chat: {"reasoning.max_tokens"}, Messages: {"thinking"}},
+		paths:   paths{domain.Responses: {"reasoning.max_tokens"}, domain.Chat: {"reasoning.max_tokens"}, domain.Messages: {"thinking"}},
 		convert: convertThinking,
 	},
 	{
-		paths:   paths{Responses: {"text.format"}, Chat: {"response_format"}, Messages: {"output_config.format"}},
+		paths:   paths{domain.Responses: {"text.format"}, domain.Chat: {"response_format"}, domain.Messages: {"output_config.format"}},
 		convert: convertFormat,
 	},
-	{paths: paths{Responses: {"text.verbosity"}, Chat: {"verbosity"}}},
-	{paths: paths{Chat: {"stop"}, Messages: {"stop_sequences"}}, convert: convertStop},
+	{paths: paths{domain.Responses: {"text.verbosity"}, domain.Chat: {"verbosity"}}},
+	{paths: paths{domain.Chat: {"stop"}, domain.Messages: {"stop_sequences"}}, convert: convertStop},
 	// This order makes models stay models and fallbacks become models.
-	{paths: paths{Responses: {"models"}, Chat: {"models"}, Messages: {"models"}}},
-	{paths: paths{Responses: {"models"}, Chat: {"models"}, Messages: {"fallbacks"}}, convert: convertFallbacks},
-	{paths: paths{Responses: {"tools"}, Chat: {"tools"}, Messages: {"tools"}}, convert: convertTools},
-	{paths: paths{Responses: {"tool_choice"}, Chat: {"tool_choice"}, Messages: {"tool_choice"}}, convert: convertToolChoice},
+	{paths: paths{domain.Responses: {"models"}, domain.Chat: {"models"}, domain.Messages: {"models"}}},
+	{paths: paths{domain.Responses: {"models"}, domain.Chat: {"models"}, domain.Messages: {"fallbacks"}}, convert: convertFallbacks},
+	{paths: paths{domain.Responses: {"tools"}, domain.Chat: {"tools"}, domain.Messages: {"tools"}}, convert: convertTools},
+	{paths: paths{domain.Responses: {"tool_choice"}, domain.Chat: {"tool_choice"}, domain.Messages: {"tool_choice"}}, convert: convertToolChoice},
 }
 
 // translation is an object on its way from one dialect to another.
 type translation struct {
 	table    []counterpart
-	from, to Dialect
+	from, to domain.Dialect
 	unknown  map[string]bool // fields of to
 
 	at     int // the setting being translated
@@ -136,7 +138,7 @@ func (t *translation) givesWay(name string) bool {
 
 // setting translates one of the settings.
 func (t *translation) setting(s member) {
-	known := settingFields[s.name]&t.to.set() != 0 && !t.unknown[s.name]
+	known := settingFields[s.name]&setOf(t.to) != 0 && !t.unknown[s.name]
 	switch {
 	case presetOnly[s.name]:
 		t.lose(s.name)
@@ -295,7 +297,7 @@ func (t *translation) result() (fields []member, dropped []string) {
 	for _, l := range t.lost {
 		name := l.name
 		// Nothing is left of an unknown field, so it is no news which parts it had.
-		if field := fieldOf(name); t.unknown[field] && !t.renamed[field] && settingFields[field]&t.to.set() != 0 {
+		if field := fieldOf(name); t.unknown[field] && !t.renamed[field] && settingFields[field]&setOf(t.to) != 0 {
 			name = field
 		}
 		name = headerName(name)

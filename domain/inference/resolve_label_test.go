@@ -1,4 +1,4 @@
-package domain_test
+package inference_test
 
 import (
 	"context"
@@ -9,6 +9,7 @@ import (
 	"testing"
 
 	"github.com/caddy-presets/caddy-presets/domain"
+	"github.com/caddy-presets/caddy-presets/domain/inference"
 )
 
 // label makes a label of a preset stand for a version or a split.
@@ -32,12 +33,12 @@ func (r *resolving) storeSplit(tb testing.TB) {
 func TestSessionsStickToAVersion(t *testing.T) {
 	r := newResolving(t)
 	r.storeSplit(t)
-	resolvers := []*domain.Resolver{r.resolver(t, domain.ResolverConfig{}), r.resolver(t, domain.ResolverConfig{})}
+	resolvers := []*inference.Resolver{r.resolver(t, inference.Config{}), r.resolver(t, inference.Config{})}
 	step := 0
 	serve := func(keyID, body, header string) int {
 		t.Helper()
 		step++ // each time another server and another API
-		got, err := resolvers[step%2].Resolve(t.Context(), domain.Principal{KeyID: keyID}, domain.Request{
+		got, err := resolvers[step%2].Resolve(t.Context(), domain.Principal{KeyID: keyID}, inference.Request{
 			Dialect: allDialects[step%3], Body: []byte(`{"preset":"p@split"` + body + `}`), SessionID: header,
 		})
 		if err != nil {
@@ -103,12 +104,12 @@ func TestWhatIsKeptDoesNotDecide(t *testing.T) {
 	r.put(t, r.home.ID, "p", version{dialect: domain.Responses, config: `{"model":"one"}`})
 	r.put(t, r.home.ID, "p", version{dialect: domain.Responses, config: `{"model":"two","service_tier":"` + strings.Repeat("x", 200000) + `"}`})
 	r.label(t, "p", "split", domain.Target{Split: []domain.Share{{Version: 1, Weight: 1}, {Version: 2, Weight: 1}}})
-	resolver := r.resolver(t, domain.ResolverConfig{CacheSize: 100000})
+	resolver := r.resolver(t, inference.Config{CacheSize: 100000})
 	r.warm(t, resolver, domain.Principal{}, `{"preset":"p@1"}`)
 	const n = 600
 	second := 0
 	for range n {
-		got, err := resolver.Resolve(t.Context(), domain.Principal{}, domain.Request{Dialect: domain.Responses, Body: []byte(`{"preset":"p@split"}`)})
+		got, err := resolver.Resolve(t.Context(), domain.Principal{}, inference.Request{Dialect: domain.Responses, Body: []byte(`{"preset":"p@split"}`)})
 		if err != nil {
 			t.Fatal(err)
 		}
@@ -188,13 +189,13 @@ func TestALabelThatChangesActsOnTheNextRequest(t *testing.T) {
 			r := newResolving(t)
 			r.storeSplit(t)
 			r.label(t, "p", "staging", domain.Target{Version: 2})
-			resolver := r.resolver(t, domain.ResolverConfig{})
+			resolver := r.resolver(t, inference.Config{})
 			const body = `{"preset":"p@staging"}`
 			wantBody(t, r.warm(t, resolver, domain.Principal{}, body), nil, `{"model":"two"}`)
 			if err := tc.change(t.Context(), r); err != nil {
 				t.Fatal(err)
 			}
-			got, err := resolver.Resolve(t.Context(), domain.Principal{}, domain.Request{Dialect: domain.Responses, Body: []byte(body)})
+			got, err := resolver.Resolve(t.Context(), domain.Principal{}, inference.Request{Dialect: domain.Responses, Body: []byte(body)})
 			if tc.want == "" {
 				wantKind(t, err, domain.NotFound, "not found: @preset/p@staging")
 			} else {
@@ -230,14 +231,14 @@ func TestVersionsAreReadOnce(t *testing.T) {
 	r := newResolving(t)
 	r.storeSplit(t)
 	reads := &versionReads{Store: r.store}
-	resolver, err := domain.NewResolver(reads, domain.ResolverConfig{})
+	resolver, err := inference.NewResolver(reads, inference.Config{})
 	if err != nil {
 		t.Fatal(err)
 	}
 	t.Cleanup(resolver.Close)
 	resolve := func(body string) int {
 		t.Helper()
-		got, err := resolver.Resolve(t.Context(), domain.Principal{}, domain.Request{Dialect: domain.Responses, Body: []byte(body)})
+		got, err := resolver.Resolve(t.Context(), domain.Principal{}, inference.Request{Dialect: domain.Responses, Body: []byte(body)})
 		if err != nil {
 			t.Fatal(err)
 		}
@@ -265,10 +266,10 @@ func TestVersionsAreReadOnce(t *testing.T) {
 // Whatever the workspace of a key becomes, its presets never come from another.
 func TestDeletedWorkspaces(t *testing.T) {
 	r := newResolving(t)
-	resolver := r.resolver(t, domain.ResolverConfig{})
+	resolver := r.resolver(t, inference.Config{})
 	const body = `{"preset":"p"}`
-	resolve := func(who domain.Principal) (domain.Resolution, error) {
-		return resolver.Resolve(t.Context(), who, domain.Request{Dialect: domain.Responses, Body: []byte(body)})
+	resolve := func(who domain.Principal) (inference.Resolution, error) {
+		return resolver.Resolve(t.Context(), who, inference.Request{Dialect: domain.Responses, Body: []byte(body)})
 	}
 	put := func(workspace, model string) {
 		t.Helper()
@@ -351,16 +352,49 @@ func TestAWorkspaceDeletedMeanwhile(t *testing.T) {
 				t.Error(err)
 			}
 		}}
-		resolver, err := domain.NewResolver(store, domain.ResolverConfig{})
+		resolver, err := inference.NewResolver(store, inference.Config{})
 		if err != nil {
 			t.Fatal(err)
 		}
 		t.Cleanup(resolver.Close)
-		_, err = resolver.Resolve(t.Context(), who, domain.Request{Dialect: domain.Responses, Body: []byte(`{"preset":"p"}`)})
+		_, err = resolver.Resolve(t.Context(), who, inference.Request{Dialect: domain.Responses, Body: []byte(`{"preset":"p"}`)})
 		if deleted {
 			wantKind(t, err, domain.NotFound, "not found")
 		} else if !errors.Is(err, errPurged) {
 			t.Errorf("got error %v, want %v", err, errPurged)
+		}
+	}
+}
+
+// A reference to a version that was removed is refused, though the Resolver had it
+// in memory.
+func TestPrunedIsNotServed(t *testing.T) {
+	r := newResolving(t)
+	for n := range 4 {
+		r.put(t, r.home.ID, "p", version{responses, fmt.Sprintf(`{"model":"m%d"}`, n+1), ""})
+	}
+	r.label(t, "p", "staging", domain.Target{Version: 2})
+	resolver := r.resolver(t, inference.Config{})
+	resolve := func(reference string) (inference.Resolution, error) {
+		return resolver.Resolve(t.Context(), domain.Principal{}, inference.Request{Dialect: domain.Responses, Body: []byte(`{"preset":"` + reference + `"}`)})
+	}
+	references := map[string]string{"p@1": "m1", "p@2": "m2", "p@3": "m3", "p@4": "m4", "p@staging": "m2", "p": "m4"}
+	for reference, want := range references {
+		for before := int64(-1); before != r.views; { // until it is kept
+			before = r.views
+			got, err := resolve(reference)
+			wantBody(t, got, err, `{"model":"`+want+`"}`)
+		}
+	}
+	if _, err := r.PruneVersions(t.Context(), domain.By(admin), domain.Pruning{Keep: 1}); err != nil {
+		t.Fatal(err)
+	}
+	for reference, want := range references {
+		got, err := resolve(reference)
+		if reference == "p@1" || reference == "p@3" {
+			wantKind(t, err, domain.NotFound, "Preset version not found: @preset/"+reference)
+		} else {
+			wantBody(t, got, err, `{"model":"`+want+`"}`)
 		}
 	}
 }

@@ -1,4 +1,4 @@
-package domain_test
+package inference_test
 
 import (
 	"bytes"
@@ -12,6 +12,7 @@ import (
 	"unicode/utf8"
 
 	"github.com/caddy-presets/caddy-presets/domain"
+	"github.com/caddy-presets/caddy-presets/domain/inference"
 )
 
 var allDialects = []domain.Dialect{responses, chat, messages}
@@ -495,7 +496,7 @@ func TestProperties(t *testing.T) {
 			t.Run(string(from)+" for "+string(to), func(t *testing.T) {
 				r := newResolving(t)
 				drop := []string{"models", "plugins", "nonsense", "provider", "max_completion_tokens"}
-				plain, dropping := r.resolver(t, domain.ResolverConfig{}), r.resolver(t, domain.ResolverConfig{DropFields: drop})
+				plain, dropping := r.resolver(t, inference.Config{}), r.resolver(t, inference.Config{DropFields: drop})
 				who := []domain.Principal{r.team(t, "a", "dm", ""), r.team(t, "b", "dm", "latency")}
 				merged := 0
 				for round := range rounds {
@@ -510,8 +511,8 @@ func TestProperties(t *testing.T) {
 						resolver, o.dropFields = dropping, drop
 					}
 					r.put(t, team.WorkspaceID, "p", p)
-					resolve := func(body []byte) (domain.Resolution, error) {
-						return resolver.Resolve(t.Context(), team, domain.Request{Dialect: to, Body: body})
+					resolve := func(body []byte) (inference.Resolution, error) {
+						return resolver.Resolve(t.Context(), team, inference.Request{Dialect: to, Body: body})
 					}
 					body := []byte(g.request(to, p.prompt))
 					if got, err := resolve(body); err != nil || string(got.Body) != string(body) || got.Preset != "" {
@@ -552,7 +553,7 @@ func TestProperties(t *testing.T) {
 
 func TestARequestIsNotChangedByThePresetMadeOfIt(t *testing.T) {
 	r := newResolving(t)
-	resolver := r.resolver(t, domain.ResolverConfig{})
+	resolver := r.resolver(t, inference.Config{})
 	for round := range 1000 {
 		g := gen{rand.New(rand.NewPCG(7, uint64(round)))}
 		names := append(g.settings(responses), "input", "user", "nonsense")
@@ -585,7 +586,7 @@ func TestARequestIsNotChangedByThePresetMadeOfIt(t *testing.T) {
 		if !ok {
 			t.Fatalf("round %d: made %s", round, body)
 		}
-		got, err := resolver.Resolve(t.Context(), domain.Principal{}, domain.Request{Dialect: responses, Body: withPreset([]byte(body))})
+		got, err := resolver.Resolve(t.Context(), domain.Principal{}, inference.Request{Dialect: responses, Body: withPreset([]byte(body))})
 		if err != nil {
 			t.Fatalf("round %d: got error %v\nwant %s", round, err, body)
 		}
@@ -644,7 +645,7 @@ func FuzzResolve(f *testing.F) {
 		}
 	}
 	var r *resolving
-	var resolver *domain.Resolver
+	var resolver *inference.Resolver
 	var who domain.Principal
 	stop := func() {
 		if r != nil {
@@ -666,7 +667,7 @@ func FuzzResolve(f *testing.F) {
 			if r, _, err = openResolving(t.Context()); err != nil {
 				t.Fatal(err)
 			}
-			if resolver, err = domain.NewResolver(r.fixture, domain.ResolverConfig{CacheSize: 1 << 20}); err != nil {
+			if resolver, err = inference.NewResolver(r.fixture, inference.Config{CacheSize: 1 << 20}); err != nil {
 				t.Fatal(err)
 			}
 			who = r.team(t, "team", "dm", "latency")
@@ -680,7 +681,7 @@ func FuzzResolve(f *testing.F) {
 		executions++
 		r.put(t, who.WorkspaceID, "p", version{from, string(config), prompt})
 		sent := bytes.Clone(body)
-		got, err := resolver.Resolve(t.Context(), who, domain.Request{Dialect: to, Body: body})
+		got, err := resolver.Resolve(t.Context(), who, inference.Request{Dialect: to, Body: body})
 		if !bytes.Equal(sent, body) {
 			t.Fatalf("got the request changed to %q\nwant %q", body, sent)
 		}
@@ -700,7 +701,7 @@ func FuzzResolve(f *testing.F) {
 			}
 			return
 		}
-		alone, err := resolver.Resolve(t.Context(), who, domain.Request{Dialect: to, Body: fmt.Appendf(nil, `{"preset":"p@%d"}`, got.Version)})
+		alone, err := resolver.Resolve(t.Context(), who, inference.Request{Dialect: to, Body: fmt.Appendf(nil, `{"preset":"p@%d"}`, got.Version)})
 		if err != nil {
 			t.Fatalf("got error %v without the request's fields\nwant success as with them", err)
 		}
@@ -733,7 +734,7 @@ func FuzzResolve(f *testing.F) {
 		if named, sure := namesPreset(got.Body); named || !sure {
 			return // the preset's own model is a reference, perhaps
 		}
-		again, err := resolver.Resolve(t.Context(), who, domain.Request{Dialect: to, Body: withPreset(got.Body)})
+		again, err := resolver.Resolve(t.Context(), who, inference.Request{Dialect: to, Body: withPreset(got.Body)})
 		if err != nil || !bytes.Equal(again.Body, got.Body) {
 			t.Fatalf("merged again: got %q, %v\nwant %q\nrequest %q\npreset %q\nprompt %q", again.Body, err, got.Body, body, config, prompt)
 		}

@@ -1,4 +1,4 @@
-package domain_test
+package inference_test
 
 import (
 	"context"
@@ -11,6 +11,7 @@ import (
 	"testing"
 
 	"github.com/caddy-presets/caddy-presets/domain"
+	"github.com/caddy-presets/caddy-presets/domain/inference"
 )
 
 // strict stores a workspace where some server tools are disabled and returns who
@@ -60,7 +61,7 @@ func nestedTools(n int, tool string) string {
 
 func TestDisabledTools(t *testing.T) {
 	r := newResolving(t)
-	resolver := r.resolver(t, domain.ResolverConfig{})
+	resolver := r.resolver(t, inference.Config{})
 	who := r.strict(t, "strict", fetch, search)
 	for name, tc := range map[string]struct {
 		body, place string
@@ -118,12 +119,12 @@ func TestDisabledTools(t *testing.T) {
 				if tc.tool == "" {
 					tc.tool = search
 				}
-				got, err := resolver.Resolve(t.Context(), who, domain.Request{Dialect: dialect, Body: []byte(tc.body)})
+				got, err := resolver.Resolve(t.Context(), who, inference.Request{Dialect: dialect, Body: []byte(tc.body)})
 				wantDisabled(t, err, tc.tool, tc.place)
 				if got.Preset != "" {
 					t.Errorf("got preset %q, want none", got.Preset)
 				}
-				elsewhere, err := resolver.Resolve(t.Context(), domain.Principal{}, domain.Request{Dialect: dialect, Body: []byte(tc.body)})
+				elsewhere, err := resolver.Resolve(t.Context(), domain.Principal{}, inference.Request{Dialect: dialect, Body: []byte(tc.body)})
 				wantBody(t, elsewhere, err, tc.body)
 			})
 		}
@@ -141,7 +142,7 @@ func escaped(text string) string {
 
 func TestWhatIsNoUseOfADisabledTool(t *testing.T) {
 	r := newResolving(t)
-	resolver := r.resolver(t, domain.ResolverConfig{})
+	resolver := r.resolver(t, inference.Config{})
 	who := r.strict(t, "strict", fetch, search)
 	for name, body := range map[string]string{
 		"other server tools":       `{"tools":[{"type":"openrouter:datetime"},{"type":"openrouter:subagent","parameters":{"tools":[{"type":"openrouter:bash"}]}}]}`,
@@ -175,7 +176,7 @@ func TestWhatIsNoUseOfADisabledTool(t *testing.T) {
 		for _, dialect := range allDialects {
 			t.Run(name+"/"+string(dialect), func(t *testing.T) {
 				sent := []byte(body)
-				got, err := resolver.Resolve(t.Context(), who, domain.Request{Dialect: dialect, Body: sent})
+				got, err := resolver.Resolve(t.Context(), who, inference.Request{Dialect: dialect, Body: sent})
 				wantBody(t, got, err, body)
 				if len(sent) > 0 && &got.Body[0] != &sent[0] {
 					t.Error("got a copy of the body, want itself")
@@ -188,7 +189,7 @@ func TestWhatIsNoUseOfADisabledTool(t *testing.T) {
 // What a gateway may read otherwise could use any tool.
 func TestWhatCannotBeReadWhereToolsAreDisabled(t *testing.T) {
 	r := newResolving(t)
-	resolver := r.resolver(t, domain.ResolverConfig{})
+	resolver := r.resolver(t, inference.Config{})
 	strict, free := r.strict(t, "strict", fetch, search), r.team(t, "free", "", "")
 	for name, body := range map[string]string{
 		"malformed before it": `{"input":tru,"tools":[{"type":"openrouter:web_search"}]}`,
@@ -205,7 +206,7 @@ func TestWhatCannotBeReadWhereToolsAreDisabled(t *testing.T) {
 		"an escape of C":      `{"x":"\x41","tools":[{"type":"openrouter:web_search"}]}`,
 	} {
 		t.Run(name, func(t *testing.T) {
-			sent := domain.Request{Dialect: chat, Body: []byte(body)}
+			sent := inference.Request{Dialect: chat, Body: []byte(body)}
 			_, err := resolver.Resolve(t.Context(), strict, sent)
 			wantKind(t, err, domain.Invalid, "Invalid request parameters: body: is not JSON that can be read")
 			got, err := resolver.Resolve(t.Context(), free, sent)
@@ -249,13 +250,13 @@ func TestDisabledToolsOfPresets(t *testing.T) {
 			if tc.to == "" {
 				tc.to = responses
 			}
-			resolver := r.resolver(t, domain.ResolverConfig{DropFields: tc.dropFields})
+			resolver := r.resolver(t, inference.Config{DropFields: tc.dropFields})
 			who := r.strict(t, "strict", fetch, search)
 			free := r.team(t, "free", "dm", "")
 			for _, id := range []string{who.WorkspaceID, free.WorkspaceID} {
 				r.put(t, id, "p", version{dialect: tc.from, config: tc.config})
 			}
-			sent := domain.Request{Dialect: tc.to, Body: []byte(tc.body)}
+			sent := inference.Request{Dialect: tc.to, Body: []byte(tc.body)}
 			elsewhere, err := resolver.Resolve(t.Context(), free, sent)
 			if err != nil || elsewhere.Preset != "p" {
 				t.Fatalf("got preset %q, %v\nwant it applied where nothing is disabled", elsewhere.Preset, err)
@@ -276,12 +277,12 @@ func TestDisabledToolsOfPresets(t *testing.T) {
 // It is the workspace that who sends a request acts in whose tools are disabled.
 func TestWhoseToolsAreDisabled(t *testing.T) {
 	r := newResolving(t)
-	resolver := r.resolver(t, domain.ResolverConfig{})
+	resolver := r.resolver(t, inference.Config{})
 	strict := r.strict(t, "strict", search)
 	free := r.team(t, "free", "", "")
 	const body = `{"tools":[{"type":"openrouter:web_search"}]}`
 	resolve := func(who domain.Principal) error {
-		got, err := resolver.Resolve(t.Context(), who, domain.Request{Dialect: chat, Body: []byte(body)})
+		got, err := resolver.Resolve(t.Context(), who, inference.Request{Dialect: chat, Body: []byte(body)})
 		if err == nil && string(got.Body) != body {
 			t.Errorf("got %s, want %s", got.Body, body)
 		}
@@ -323,7 +324,7 @@ func TestWhoseToolsAreDisabled(t *testing.T) {
 // read.
 func TestDisabledToolsTakeFewReads(t *testing.T) {
 	r := newResolving(t)
-	resolver := r.resolver(t, domain.ResolverConfig{})
+	resolver := r.resolver(t, inference.Config{})
 	strict, free := r.strict(t, "strict", search), r.team(t, "free", "", "")
 	for _, who := range []domain.Principal{strict, free} {
 		r.warm(t, resolver, who, `{"model":"m","tools":[{"type":"openrouter:datetime"}]}`)
@@ -333,9 +334,9 @@ func TestDisabledToolsTakeFewReads(t *testing.T) {
 // A body that cannot be read could hold anything.
 func TestOpaqueRequestsWhereToolsAreDisabled(t *testing.T) {
 	r := newResolving(t)
-	resolver := r.resolver(t, domain.ResolverConfig{})
+	resolver := r.resolver(t, inference.Config{})
 	resolve := func(who domain.Principal, opaque bool) error {
-		_, err := resolver.Resolve(t.Context(), who, domain.Request{Dialect: chat, Opaque: opaque})
+		_, err := resolver.Resolve(t.Context(), who, inference.Request{Dialect: chat, Opaque: opaque})
 		return err
 	}
 	strict := r.strict(t, "strict", search)
@@ -446,14 +447,14 @@ func checkDisabled(body []byte, err error) string {
 // Requests made at random are refused if and only if they use a disabled tool.
 func TestDisabledToolsProperties(t *testing.T) {
 	r := newResolving(t)
-	resolver := r.resolver(t, domain.ResolverConfig{})
+	resolver := r.resolver(t, inference.Config{})
 	who := r.strict(t, "strict", fetch, search)
 	const rounds = 20000
 	refused := 0
 	for round := range rounds {
 		g := gen{rand.New(rand.NewPCG(11, uint64(round)))}
 		body := []byte(g.requestWithTools())
-		_, err := resolver.Resolve(t.Context(), who, domain.Request{Dialect: pick(g, allDialects), Body: body})
+		_, err := resolver.Resolve(t.Context(), who, inference.Request{Dialect: pick(g, allDialects), Body: body})
 		if fault := checkDisabled(body, err); fault != "" {
 			t.Fatalf("round %d: %s\n%s, %v", round, body, fault, err)
 		}
@@ -573,7 +574,7 @@ func FuzzDisabledTools(f *testing.F) {
 	if err != nil {
 		f.Fatal(err)
 	}
-	resolver, err := domain.NewResolver(r.fixture, domain.ResolverConfig{})
+	resolver, err := inference.NewResolver(r.fixture, inference.Config{})
 	if err != nil {
 		f.Fatal(err)
 	}
@@ -584,7 +585,7 @@ func FuzzDisabledTools(f *testing.F) {
 			return // FuzzResolve's business
 		}
 		sent := slices.Clone(body)
-		got, err := resolver.Resolve(t.Context(), who, domain.Request{Dialect: chat, Body: body})
+		got, err := resolver.Resolve(t.Context(), who, inference.Request{Dialect: chat, Body: body})
 		if fault := checkDisabled(sent, err); fault != "" {
 			t.Fatalf("%q %s: %v", sent, fault, err)
 		}
@@ -597,13 +598,13 @@ func FuzzDisabledTools(f *testing.F) {
 // What a search takes does not grow with how deeply tools are nested.
 func TestDeepToolsTakeLittleMemory(t *testing.T) {
 	r := newResolving(t)
-	resolver := r.resolver(t, domain.ResolverConfig{})
+	resolver := r.resolver(t, inference.Config{})
 	who := r.strict(t, "strict", search)
 	many := strings.Repeat(`{"type":"openrouter:datetime"},`, 20000)
 	body := []byte(`{"tools":[` + nestedTools(3000, many+`{"type":"function"}`) + `]}`)
 	var before, after runtime.MemStats
 	runtime.ReadMemStats(&before)
-	_, err := resolver.Resolve(t.Context(), who, domain.Request{Dialect: chat, Body: body})
+	_, err := resolver.Resolve(t.Context(), who, inference.Request{Dialect: chat, Body: body})
 	runtime.ReadMemStats(&after)
 	if err != nil {
 		t.Fatal(err)
@@ -629,22 +630,22 @@ func TestToolsWithoutAStore(t *testing.T) {
 	damaged := errors.New("damaged")
 	for _, tc := range []struct {
 		failure error
-		sent    domain.Request
+		sent    inference.Request
 		passes  bool
 	}{
-		{domain.ErrUnavailable, domain.Request{Dialect: chat, Body: []byte(`{"tools":[{"type":"function"}]}`)}, true},
-		{domain.ErrUnavailable, domain.Request{Dialect: chat, Body: []byte(`{"tools":[{"type":"` + search + `"}]}`)}, false},
-		{domain.ErrUnavailable, domain.Request{Dialect: chat, Body: []byte(`{"plugins":[{"id":"web"}]}`)}, false},
-		{domain.ErrUnavailable, domain.Request{Dialect: chat, Body: []byte(`{"tools":`)}, false},
-		{domain.ErrUnavailable, domain.Request{Dialect: chat, Opaque: true}, false},
-		{domain.ErrUnavailable, domain.Request{Dialect: chat, Body: []byte(`{"tools":[{"type":"function"}]}`), Charset: "utf-7"}, false},
-		{domain.ErrUnavailable, domain.Request{Dialect: chat, Body: []byte(`{"tools":[{"name":"f"}],"tool_choice":{"type":"auto"},"model":"m"}`)}, true},
-		{domain.ErrUnavailable, domain.Request{Dialect: chat, Body: []byte(`{"tools":[{"type":"later"}]}`)}, false},
-		{domain.ErrUnavailable, domain.Request{Dialect: chat, Body: []byte(`{"model":"m:online"}`)}, false},
-		{domain.ErrUnavailable, domain.Request{Dialect: chat, Body: []byte(`{"plugins":{"web":{}}}`)}, false},
-		{damaged, domain.Request{Dialect: chat, Body: []byte(`{"tools":[{"type":"function"}]}`)}, false},
+		{domain.ErrUnavailable, inference.Request{Dialect: chat, Body: []byte(`{"tools":[{"type":"function"}]}`)}, true},
+		{domain.ErrUnavailable, inference.Request{Dialect: chat, Body: []byte(`{"tools":[{"type":"` + search + `"}]}`)}, false},
+		{domain.ErrUnavailable, inference.Request{Dialect: chat, Body: []byte(`{"plugins":[{"id":"web"}]}`)}, false},
+		{domain.ErrUnavailable, inference.Request{Dialect: chat, Body: []byte(`{"tools":`)}, false},
+		{domain.ErrUnavailable, inference.Request{Dialect: chat, Opaque: true}, false},
+		{domain.ErrUnavailable, inference.Request{Dialect: chat, Body: []byte(`{"tools":[{"type":"function"}]}`), Charset: "utf-7"}, false},
+		{domain.ErrUnavailable, inference.Request{Dialect: chat, Body: []byte(`{"tools":[{"name":"f"}],"tool_choice":{"type":"auto"},"model":"m"}`)}, true},
+		{domain.ErrUnavailable, inference.Request{Dialect: chat, Body: []byte(`{"tools":[{"type":"later"}]}`)}, false},
+		{domain.ErrUnavailable, inference.Request{Dialect: chat, Body: []byte(`{"model":"m:online"}`)}, false},
+		{domain.ErrUnavailable, inference.Request{Dialect: chat, Body: []byte(`{"plugins":{"web":{}}}`)}, false},
+		{damaged, inference.Request{Dialect: chat, Body: []byte(`{"tools":[{"type":"function"}]}`)}, false},
 	} {
-		resolver, err := domain.NewResolver(unreadable{tc.failure}, domain.ResolverConfig{})
+		resolver, err := inference.NewResolver(unreadable{tc.failure}, inference.Config{})
 		if err != nil {
 			t.Fatal(err)
 		}

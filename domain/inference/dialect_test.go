@@ -1,8 +1,9 @@
-package domain
+package inference
 
 import (
 	"testing"
 
+	"github.com/caddy-presets/caddy-presets/domain"
 	"github.com/caddy-presets/caddy-presets/schema"
 )
 
@@ -13,11 +14,11 @@ func TestSchemasNameSettings(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	for dialect, s := range map[Dialect]*schema.Schema{
-		Responses: schemas.ResponsesRequest, Chat: schemas.ChatRequest, Messages: schemas.MessagesRequest,
+	for dialect, s := range map[domain.Dialect]*schema.Schema{
+		domain.Responses: schemas.ResponsesRequest, domain.Chat: schemas.ChatRequest, domain.Messages: schemas.MessagesRequest,
 	} {
 		for name, in := range settingFields {
-			if in&dialect.set() != 0 && !s.Names(name) {
+			if in&setOf(dialect) != 0 && !s.Names(name) {
 				t.Errorf("%s: the schema does not name %s, which is stored", dialect, name)
 			}
 		}

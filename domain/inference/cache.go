@@ -1,9 +1,11 @@
-package domain
+package inference
 
 import (
 	"sync"
 
 	"github.com/dgraph-io/ristretto/v2"
+
+	"github.com/caddy-presets/caddy-presets/domain"
 )
 
 // minEntryCost is what a kept object costs besides its own bytes, about.
@@ -12,10 +14,10 @@ const minEntryCost = 1024
 // cached is what a Resolver keeps in memory under one key, and the stamp that it
 // was read under. One of the others is set.
 type cached struct {
-	stamp     Stamp
+	stamp     domain.Stamp
 	workspace *workspaceDefaults
-	preset    *Preset   // an active one
-	settings  *settings // of one version for one dialect
+	preset    *domain.Preset // an active one
+	settings  *settings      // of one version for one dialect
 }
 
 // cache keeps objects within a bound of memory. What is kept may go at any time,
@@ -37,7 +39,7 @@ func newCache(size int64) (*cache, error) {
 }
 
 // get returns what is kept under key if it was read under stamp, else nil.
-func (c *cache) get(key string, stamp Stamp) *cached {
+func (c *cache) get(key string, stamp domain.Stamp) *cached {
 	c.mu.RLock()
 	defer c.mu.RUnlock()
 	if c.kept == nil {

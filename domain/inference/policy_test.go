@@ -1,4 +1,4 @@
-package domain_test
+package inference_test
 
 import (
 	"errors"
@@ -6,12 +6,13 @@ import (
 	"testing"
 
 	"github.com/caddy-presets/caddy-presets/domain"
+	"github.com/caddy-presets/caddy-presets/domain/inference"
 )
 
 // Web search under other names than its own, in requests without a preset.
 func TestDisabledToolsByOtherNames(t *testing.T) {
 	r := newResolving(t)
-	resolver := r.resolver(t, domain.ResolverConfig{})
+	resolver := r.resolver(t, inference.Config{})
 	who := r.strict(t, "strict", search)
 	for name, tc := range map[string]struct{ body, place string }{
 		"a variant of the model":         {`{"model":"openai/gpt-5:online","input":"x"}`, "/model"},
@@ -58,7 +59,7 @@ func TestDisabledToolsByOtherNames(t *testing.T) {
 	} {
 		for _, dialect := range allDialects {
 			t.Run(name+"/"+string(dialect), func(t *testing.T) {
-				sent := domain.Request{Dialect: dialect, Body: []byte(tc.body)}
+				sent := inference.Request{Dialect: dialect, Body: []byte(tc.body)}
 				_, err := resolver.Resolve(t.Context(), who, sent)
 				wantKind(t, err, domain.Forbidden, "Server tool openrouter:web_search is disabled in this workspace")
 				if e, ok := errors.AsType[*domain.Error](err); ok && (len(e.Issues) != 1 || e.Issues[0].Path != tc.place ||
@@ -75,7 +76,7 @@ func TestDisabledToolsByOtherNames(t *testing.T) {
 // Any other disabled tool by its short types.
 func TestDisabledToolsByShortTypes(t *testing.T) {
 	r := newResolving(t)
-	resolver := r.resolver(t, domain.ResolverConfig{})
+	resolver := r.resolver(t, inference.Config{})
 	for kind, tool := range map[string]string{
 		"image_generation": "openrouter:image_generation", "shell": "openrouter:shell", "local_shell": "openrouter:shell",
 		"apply_patch": "openrouter:apply_patch", "bash_20250124": "openrouter:bash", "tool_search_tool_regex_20251119": "openrouter:tool_search",
@@ -86,7 +87,7 @@ func TestDisabledToolsByShortTypes(t *testing.T) {
 	} {
 		t.Run(kind, func(t *testing.T) {
 			who := r.strict(t, strings.ReplaceAll(kind, "_", "-"), tool)
-			sent := domain.Request{Dialect: responses, Body: []byte(`{"tools":[{"type":"` + kind + `"}]}`)}
+			sent := inference.Request{Dialect: responses, Body: []byte(`{"tools":[{"type":"` + kind + `"}]}`)}
 			_, err := resolver.Resolve(t.Context(), who, sent)
 			wantDisabled(t, err, tool, "/tools/0/type")
 			r.disable(t, who.WorkspaceID, "openrouter:datetime")
@@ -99,7 +100,7 @@ func TestDisabledToolsByShortTypes(t *testing.T) {
 // A value of the wrong type may be read by a gateway as it likes.
 func TestShapesWhereToolsAreDisabled(t *testing.T) {
 	r := newResolving(t)
-	resolver := r.resolver(t, domain.ResolverConfig{})
+	resolver := r.resolver(t, inference.Config{})
 	strict, free := r.strict(t, "strict", "openrouter:datetime"), r.team(t, "free", "", "")
 	const array, object, text = "must be an array", "must be an object", "must be a string"
 	for body, want := range map[string]string{
@@ -139,7 +140,7 @@ func TestShapesWhereToolsAreDisabled(t *testing.T) {
 		`{"tools":[` + nestedTools(2000, `5`) + `]}`:                           "body: a value that is nested too deeply to name must be an object",
 	} {
 		for _, dialect := range allDialects {
-			sent := domain.Request{Dialect: dialect, Body: []byte(body)}
+			sent := inference.Request{Dialect: dialect, Body: []byte(body)}
 			_, err := resolver.Resolve(t.Context(), strict, sent)
 			wantKind(t, err, domain.Invalid, "Invalid request parameters: "+want+" where server tools are disabled")
 			got, err := resolver.Resolve(t.Context(), free, sent)
@@ -167,14 +168,14 @@ func TestDisabledToolsOfPresetsByOtherNames(t *testing.T) {
 	} {
 		t.Run(name, func(t *testing.T) {
 			r := newResolving(t)
-			resolver := r.resolver(t, domain.ResolverConfig{})
+			resolver := r.resolver(t, inference.Config{})
 			textModel := "dm"
 			if name == "the workspace's model" {
 				textModel = "dm:online"
 			}
 			who := r.team(t, "strict", textModel, "")
 			r.put(t, who.WorkspaceID, "p", version{dialect: tc.dialect, config: tc.config})
-			sent := domain.Request{Dialect: tc.dialect, Body: []byte(tc.body)}
+			sent := inference.Request{Dialect: tc.dialect, Body: []byte(tc.body)}
 			if got, err := resolver.Resolve(t.Context(), who, sent); err != nil || got.Preset != "p" {
 				t.Fatalf("got preset %q, %v, want it applied while nothing is disabled", got.Preset, err)
 			}
@@ -191,14 +192,14 @@ func TestDisabledToolsOfPresetsByOtherNames(t *testing.T) {
 // A gateway that goes by another charset reads another text.
 func TestCharsetsWhereToolsAreDisabled(t *testing.T) {
 	r := newResolving(t)
-	resolver := r.resolver(t, domain.ResolverConfig{})
+	resolver := r.resolver(t, inference.Config{})
 	strict, free := r.strict(t, "strict", search), r.team(t, "free", "dm", "")
 	for _, who := range []domain.Principal{strict, free} {
 		r.put(t, who.WorkspaceID, "p", version{responses, `{}`, ""})
 	}
 	for charset, utf8 := range map[string]bool{"": true, "utf-8": true, "UTF-8": true, "utf8": true, "us-ascii": true, "utf-7": false, "utf-16": false, "x": false} {
 		for _, body := range []string{`{"model":"m","+AHQ-ools":[]}`, `{"preset":"p","+AHQ-ools":[]}`} {
-			sent := domain.Request{Dialect: responses, Body: []byte(body), Charset: charset}
+			sent := inference.Request{Dialect: responses, Body: []byte(body), Charset: charset}
 			_, err := resolver.Resolve(t.Context(), strict, sent)
 			if utf8 && err != nil {
 				t.Errorf("%q: got error %v, want none", charset, err)
@@ -215,7 +216,7 @@ func TestCharsetsWhereToolsAreDisabled(t *testing.T) {
 // What is not read is permitted where nothing is disabled.
 func TestPermitUnsearched(t *testing.T) {
 	r := newResolving(t)
-	resolver := r.resolver(t, domain.ResolverConfig{})
+	resolver := r.resolver(t, inference.Config{})
 	strict, free := r.strict(t, "strict", search), r.team(t, "free", "", "")
 	const message = "This route cannot be used in a workspace where server tools are disabled"
 	for range 20 { // cold, then warm
@@ -232,7 +233,7 @@ func TestPermitUnsearched(t *testing.T) {
 	if err := resolver.PermitUnsearched(t.Context(), strict); err != nil {
 		t.Errorf("none disabled any more: got error %v, want none", err)
 	}
-	down, err := domain.NewResolver(unreadable{domain.ErrUnavailable}, domain.ResolverConfig{})
+	down, err := inference.NewResolver(unreadable{domain.ErrUnavailable}, inference.Config{})
 	if err != nil {
 		t.Fatal(err)
 	}

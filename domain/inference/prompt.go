@@ -1,4 +1,4 @@
-package domain
+package inference
 
 import (
 	"iter"
@@ -6,10 +6,12 @@ import (
 	"strings"
 
 	"github.com/go-json-experiment/json/jsontext"
+
+	"github.com/caddy-presets/caddy-presets/domain"
 )
 
 // promptField is the field of each dialect that takes a system prompt.
-var promptField = map[Dialect]string{Responses: "instructions", Chat: "messages", Messages: "system"}
+var promptField = map[domain.Dialect]string{domain.Responses: "instructions", domain.Chat: "messages", domain.Messages: "system"}
 
 // promptSeparator stands between a preset's system prompt and the request's.
 const promptSeparator = "\n\n"
@@ -21,8 +23,8 @@ type systemPrompt struct {
 }
 
 // alone returns the value of a dialect's prompt field in a request that has none.
-func (p systemPrompt) alone(dialect Dialect) jsontext.Value {
-	if dialect == Chat {
+func (p systemPrompt) alone(dialect domain.Dialect) jsontext.Value {
+	if dialect == domain.Chat {
 		return array([]jsontext.Value{p.message()})
 	}
 	return p.quoted
@@ -34,12 +36,12 @@ func (p systemPrompt) alone(dialect Dialect) jsontext.Value {
 //
 // It returns nil for a request that begins with the very prompt, as the one does that the
 // preset was made from: that is left as it is.
-func (p systemPrompt) placeBefore(dialect Dialect, value jsontext.Value) (jsontext.Value, error) {
+func (p systemPrompt) placeBefore(dialect domain.Dialect, value jsontext.Value) (jsontext.Value, error) {
 	field := promptField[dialect]
 	switch {
-	case dialect == Chat && value.Kind() != '[':
-		return nil, InvalidAt("/"+field, "must be an array")
-	case dialect == Chat:
+	case dialect == domain.Chat && value.Kind() != '[':
+		return nil, domain.InvalidAt("/"+field, "must be an array")
+	case dialect == domain.Chat:
 		return p.beforeFirst(dialect, value, p.message()), nil
 	case value.Kind() == '"':
 		own, _ := textOf(value)
@@ -50,12 +52,12 @@ func (p systemPrompt) placeBefore(dialect Dialect, value jsontext.Value) (jsonte
 			return p.quoted[:len(p.quoted)-1], nil
 		}
 		return slices.Concat(p.quoted[:len(p.quoted)-1], jsontext.Value(`\n\n`)), nil
-	case dialect == Messages && value.Kind() == '[':
+	case dialect == domain.Messages && value.Kind() == '[':
 		return p.beforeFirst(dialect, value, p.block()), nil
-	case dialect == Messages:
-		return nil, InvalidAt("/"+field, "must be a string or an array")
+	case dialect == domain.Messages:
+		return nil, domain.InvalidAt("/"+field, "must be a string or an array")
 	default:
-		return nil, InvalidAt("/"+field, "must be a string")
+		return nil, domain.InvalidAt("/"+field, "must be a string")
 	}
 }
 
@@ -67,7 +69,7 @@ func (p systemPrompt) begins(text string) bool {
 
 // beforeFirst returns what puts an element at the start of an array, nil for an array that
 // begins with the prompt.
-func (p systemPrompt) beforeFirst(dialect Dialect, list, element jsontext.Value) jsontext.Value {
+func (p systemPrompt) beforeFirst(dialect domain.Dialect, list, element jsontext.Value) jsontext.Value {
 	own, _ := promptText(dialect, list, len(p.text)+len(promptSeparator))
 	if p.begins(own) {
 		return nil
@@ -92,7 +94,7 @@ func (p systemPrompt) block() jsontext.Value {
 // promptText returns the system prompt of a request, given the value of its
 // dialect's prompt field: its texts, joined. It stops beyond enough bytes, and is
 // not ok where the request has no text there, not even an empty one.
-func promptText(dialect Dialect, value jsontext.Value, enough int) (text string, ok bool) {
+func promptText(dialect domain.Dialect, value jsontext.Value, enough int) (text string, ok bool) {
 	var joined strings.Builder
 	for part := range promptTexts(dialect, value) {
 		if ok {
@@ -108,9 +110,9 @@ func promptText(dialect Dialect, value jsontext.Value, enough int) (text string,
 
 // promptTexts yields the texts of a request's system prompt: those of the prompt
 // field, or of the system and developer messages that a chat begins with.
-func promptTexts(dialect Dialect, value jsontext.Value) iter.Seq[string] {
+func promptTexts(dialect domain.Dialect, value jsontext.Value) iter.Seq[string] {
 	return func(yield func(string) bool) {
-		if dialect != Chat {
+		if dialect != domain.Chat {
 			yieldTexts(value, yield)
 			return
 		}

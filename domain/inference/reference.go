@@ -1,4 +1,4 @@
-package domain
+package inference
 
 import (
 	"bytes"
@@ -7,10 +7,9 @@ import (
 	"strings"
 
 	"github.com/go-json-experiment/json/jsontext"
-)
 
-// referenceMark begins a reference in a model's name.
-const referenceMark = "@preset/"
+	"github.com/caddy-presets/caddy-presets/domain"
+)
 
 // reference is how a request names a preset: "@preset/slug" or
 // "model@preset/slug" as its model, or "slug" in its preset field.
@@ -24,14 +23,14 @@ type reference struct {
 // String returns the reference as it is written in a model's name.
 func (ref reference) String() string {
 	if ref.pin == "" {
-		return referenceMark + ref.slug
+		return domain.ReferenceMark + ref.slug
 	}
-	return referenceMark + ref.slug + "@" + ref.pin
+	return domain.ReferenceMark + ref.slug + "@" + ref.pin
 }
 
 // version returns the number of the version of p that the reference names for
 // who comes with a sticky id. One that p does not have is NotFound.
-func (ref reference) version(p *Preset, id stickyID) (int, error) {
+func (ref reference) version(p *domain.Preset, id stickyID) (int, error) {
 	if ref.pin == "" {
 		return p.DesignatedVersion, nil
 	}
@@ -39,9 +38,9 @@ func (ref reference) version(p *Preset, id stickyID) (int, error) {
 		return n, nil
 	}
 	if label, ok := p.Labels[ref.pin]; ok { // never a number: CheckLabel
-		return label.serve(p.ID, ref.pin, id), nil
+		return serve(label, p.ID, ref.pin, id), nil
 	}
-	return 0, &Error{Kind: NotFound, Code: VersionNotFound, Message: "Preset version not found: " + ref.String()}
+	return 0, &domain.Error{Kind: domain.NotFound, Code: domain.VersionNotFound, Message: "Preset version not found: " + ref.String()}
 }
 
 // pinPattern is what may stand behind the second @ of a reference.
@@ -51,8 +50,8 @@ var pinPattern = regexp.MustCompile(`^[A-Za-z0-9][A-Za-z0-9._~-]{0,127}$`)
 // found.
 func parseReference(place, text string) (ref reference, err error) {
 	slug, pin, pinned := strings.Cut(text, "@")
-	if !presetSlug.MatchString(slug) || pinned && !pinPattern.MatchString(pin) {
-		return ref, InvalidAt(place, "must name a preset by its slug, slug@version or slug@label")
+	if domain.CheckPresetSlug(slug) != nil || pinned && !pinPattern.MatchString(pin) {
+		return ref, domain.InvalidAt(place, "must name a preset by its slug, slug@version or slug@label")
 	}
 	return reference{slug, pin}, nil
 }
@@ -76,7 +75,7 @@ const maxRequestFields = 1024
 // usualFields is how many there is room for without asking for more memory.
 const usualFields = 16
 
-var errTooManyFields = InvalidAt("", "has more than "+strconv.Itoa(maxRequestFields)+" fields")
+var errTooManyFields = domain.InvalidAt("", "has more than "+strconv.Itoa(maxRequestFields)+" fields")
 
 // inferenceRequest is an inference request as far as it was read.
 type inferenceRequest struct {
@@ -110,11 +109,11 @@ func readRequest(body []byte) *inferenceRequest {
 		switch {
 		case q.err != nil: // a reference may still follow, and then that is the answer
 		case err != nil:
-			q.fail(InvalidAt("", err.Error()))
+			q.fail(domain.InvalidAt("", err.Error()))
 		case len(q.fields) == maxRequestFields:
 			q.fail(errTooManyFields)
 		case seen[field.name]:
-			q.fail(InvalidAt(pointer(field.name), "duplicate name"))
+			q.fail(domain.InvalidAt(pointer(field.name), "duplicate name"))
 		default:
 			seen[field.name] = true
 			q.fields = append(q.fields, field)
@@ -140,9 +139,9 @@ func (q *inferenceRequest) look(field member) {
 		q.sessionID, _ = textOf(field.value)
 		switch kind := field.value.Kind(); {
 		case kind != '"' && kind != 'n':
-			q.fail(InvalidAt("/session_id", "must be a string"))
+			q.fail(domain.InvalidAt("/session_id", "must be a string"))
 		case !isShortSession(q.sessionID):
-			q.fail(InvalidAt("/session_id", sessionTooLong))
+			q.fail(domain.InvalidAt("/session_id", sessionTooLong))
 		}
 	case "preset":
 		if field.value.Kind() == 'n' {
@@ -150,16 +149,16 @@ func (q *inferenceRequest) look(field member) {
 		}
 		text, ok := textOf(field.value)
 		if !ok {
-			q.refuse(InvalidAt("/preset", "must be a string"))
+			q.refuse(domain.InvalidAt("/preset", "must be a string"))
 			return
 		}
 		q.refer("/preset", text)
 	case "model":
-		if text, _ := textOf(field.value); strings.Contains(text, referenceMark) {
+		if text, _ := textOf(field.value); strings.Contains(text, domain.ReferenceMark) {
 			q.modelIsReference = true
-			q.model, text, _ = strings.Cut(text, referenceMark)
+			q.model, text, _ = strings.Cut(text, domain.ReferenceMark)
 			if !isUsableModel(q.model) {
-				q.refuse(InvalidAt("/model", "must have the name of a model before "+referenceMark+", or nothing at all"))
+				q.refuse(domain.InvalidAt("/model", "must have the name of a model before "+domain.ReferenceMark+", or nothing at all"))
 				return
 			}
 			q.refer("/model", text)
@@ -167,7 +166,7 @@ func (q *inferenceRequest) look(field member) {
 	case "models", "fallbacks":
 		// Of a list of models at most one could be used.
 		if place := placeOfReference(field); place != "" {
-			q.refuse(InvalidAt(place, "must not refer to a preset"))
+			q.refuse(domain.InvalidAt(place, "must not refer to a preset"))
 		}
 	}
 }
@@ -242,7 +241,7 @@ func placeOfReference(field member) string {
 // refers reports whether a model is a reference to a preset.
 func refers(model jsontext.Value) bool {
 	text, _ := textOf(model)
-	return strings.Contains(text, referenceMark)
+	return strings.Contains(text, domain.ReferenceMark)
 }
 
 // refer notes a reference, of which there may be one.
@@ -252,7 +251,7 @@ func (q *inferenceRequest) refer(place, text string) {
 	case err != nil:
 		q.refuse(err)
 	case q.found && q.ref != ref:
-		q.refuse(InvalidAt(place, "must name the same preset as the request's other reference"))
+		q.refuse(domain.InvalidAt(place, "must name the same preset as the request's other reference"))
 	}
 	q.found, q.ref = true, ref
 }
