@@ -17,6 +17,7 @@ import (
 
 	"github.com/caddyserver/caddy/v2"
 
+	"github.com/caddy-presets/caddy-presets/caddymodule/internal/live"
 	"github.com/caddy-presets/caddy-presets/domain"
 )
 
@@ -185,7 +186,9 @@ func leaksNoKey(t *testing.T, adapted []byte, access, up bool) {
 	caller := inferenceSecret
 	if presets {
 		var service *domain.Service
-		liveStores.Range(func(_, live any) bool { service = live.(*liveStore).newest().service; return false })
+		for _, store := range live.All() {
+			service = store.Newest().Service
+		}
 		for i, kind := range []domain.KeyKind{domain.InferenceKey, domain.ManagementKey} {
 			if _, keys[2+i], err = service.IssueKey(t.Context(), operator, domain.NewKey{Kind: kind}); err != nil {
 				t.Fatal(err)

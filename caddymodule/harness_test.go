@@ -23,6 +23,8 @@ import (
 	_ "github.com/caddyserver/caddy/v2/modules/standard"
 
 	"github.com/caddy-presets/caddy-presets/caddymodule/internal/caddytest"
+	"github.com/caddy-presets/caddy-presets/caddymodule/internal/live"
+	"github.com/caddy-presets/caddy-presets/domain"
 	"github.com/caddy-presets/caddy-presets/storage/storagetest"
 )
 
@@ -34,12 +36,6 @@ const (
 )
 
 func TestMain(m *testing.M) {
-	if len(os.Args) > 5 && os.Args[1] == "presets" { // as probeApart starts this program
-		pretendToVerify(filepath.Base(os.Args[5]))
-	}
-	if os.Getenv(asCommand) != "" {
-		runAsCommand()
-	}
 	flag.Parse()
 	retryInterval = 20 * time.Millisecond
 	home, err := os.MkdirTemp("", "caddy-presets-")
@@ -93,41 +89,24 @@ func start(t *testing.T, subdirectives string) *server {
 	return s
 }
 
-// storeFolder returns a folder for a store. That a key was used may be noted after
-// the server has stopped, which opens the store once more: what is left of it then
-// goes with TestMain.
+// storeFolder returns a folder for a store. TestMain removes it: a request may open the
+// store once more after the server has stopped, to note that its key was used.
 func storeFolder(t *testing.T) string {
 	t.Helper()
 	dir, err := os.MkdirTemp(os.Getenv("HOME"), "store-")
 	if err != nil {
 		t.Fatal(err)
 	}
-	t.Cleanup(func() {
-		// A request may be the last to need the store, and take longer than the server.
-		// A store whose folder is gone takes ten seconds to close, and keeps the next
-		// test from opening its own.
-		for range 250 {
-			if !inUse(dir) {
-				break
-			}
-			time.Sleep(20 * time.Millisecond)
-		}
-		folders.Turn.Lock() // which is held while one is closed
-		defer folders.Turn.Unlock()
-		os.RemoveAll(dir)
-	})
 	return filepath.Join(dir, "store")
 }
 
-// inUse reports whether a store in a folder is open.
-func inUse(dir string) bool {
-	for h := range folders.InUse() {
-		if strings.Contains(h.folder, filepath.Base(dir)) {
-			return true
-		}
-	}
-	return false
-}
+// isReleased reports whether nobody has the store open.
+func (s *server) isReleased() bool { return caddytest.IsReleased(s.folder) }
+
+// liveUse returns how the newest handler uses a store.
+func liveUse(name string) *live.Use { return live.All()[name].Newest() }
+
+var operator = domain.By(domain.Principal{UserID: "admin", Kind: domain.ManagementKey})
 
 // stop replaces the configuration by an empty one, which releases the folder.
 func (s *server) stop() {
@@ -185,7 +164,11 @@ func adapt(caddyfile string) ([]byte, error) {
 // canonicalFolder is the store's key in the pool.
 func (s *server) canonicalFolder() string {
 	s.t.Helper()
-	return canonical(s.folder)
+	folder, err := filepath.EvalSymlinks(filepath.Dir(s.folder))
+	if err != nil {
+		s.t.Fatal(err)
+	}
+	return filepath.Join(folder, filepath.Base(s.folder))
 }
 
 // logs returns what was logged so far, in whole lines.

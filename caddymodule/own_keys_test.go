@@ -20,6 +20,7 @@ import (
 
 	"github.com/quic-go/quic-go/http3"
 
+	"github.com/caddy-presets/caddy-presets/caddymodule/internal/live"
 	"github.com/caddy-presets/caddy-presets/domain"
 )
 
@@ -411,8 +412,10 @@ func sdkHeaders(authorization string) http.Header {
 
 // BenchmarkKeyGuard measures what each request costs before Caddy sees it.
 func BenchmarkKeyGuard(b *testing.B) {
-	guard := &keyGuard{next: http.HandlerFunc(func(http.ResponseWriter, *http.Request) {}), finder: keyFinder{stores: []*liveStore{new(liveStore)}}}
-	guard.finder.stores[0].publish([]*storeUse{{keys: []domain.Principal{{Hash: domain.HashSecret(inferenceSecret)}}}})
+	use := &live.Use{Keys: []domain.Principal{{Hash: domain.HashSecret(inferenceSecret)}}}
+	store := live.Add("of the benchmark", use)
+	b.Cleanup(func() { _ = store.Remove(use) })
+	guard := &keyGuard{next: http.HandlerFunc(func(http.ResponseWriter, *http.Request) {}), finder: keyFinder{stores: []*live.Store{store}}}
 	for name, authorization := range map[string]string{
 		"another's key": "Bearer " + foreignBearer, "issued key": "Bearer caddypresets_inf_" + strings.Repeat("x", 49), "configured key": "Bearer " + inferenceSecret,
 	} {

@@ -1,4 +1,4 @@
-package caddymodule
+package admin
 
 import (
 	"errors"
@@ -33,7 +33,7 @@ type auditPage struct {
 }
 
 // listAudit answers with the records behind number after, the oldest first.
-func listAudit(r adminRequest) error {
+func listAudit(r request) error {
 	query := r.URL.Query()
 	after, err := numberIn(query, "after", 0, 0, math.MaxInt)
 	if err != nil {
@@ -43,9 +43,9 @@ func listAudit(r adminRequest) error {
 	if err != nil {
 		return badRequest(err)
 	}
-	records, head, err := r.service.AuditTrail(r.Context(), after, limit)
+	records, head, err := r.Service.AuditTrail(r.Context(), after, limit)
 	if err != nil {
-		return adminError(err)
+		return withStatus(err)
 	}
 	return writeJSON(r.w, http.StatusOK, auditPage{records, head.Count, head})
 }
@@ -65,7 +65,7 @@ func numberIn(query url.Values, name string, otherwise, least, most int) (int, e
 
 func auditCommand() *cobra.Command {
 	var (
-		target       adminTarget
+		target       client
 		verify       bool
 		noted        string
 		asJSON       bool
@@ -133,17 +133,17 @@ line before, or 64 zeros in the first.`,
 // trail is the audit trail of a running server, as far as head. Others may
 // write while it is read, so that it would have no end otherwise.
 type trail struct {
-	target *adminTarget
+	target *client
 	head   domain.AuditHead
 }
 
-func (t *adminTarget) openTrail() (trail, error) {
+func (t *client) openTrail() (trail, error) {
 	page, err := t.auditPage(0, 1)
 	return trail{t, page.Head}, err
 }
 
-func (t *adminTarget) auditPage(after, limit int) (page auditPage, err error) {
-	err = t.call(http.MethodGet, fmt.Sprintf("%saudit?after=%d&limit=%d", adminPath, after, limit), nil, &page)
+func (t *client) auditPage(after, limit int) (page auditPage, err error) {
+	err = t.call(http.MethodGet, fmt.Sprintf("%saudit?after=%d&limit=%d", Path, after, limit), nil, &page)
 	return page, err
 }
 

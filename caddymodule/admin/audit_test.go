@@ -1,4 +1,4 @@
-package caddymodule
+package admin_test
 
 import (
 	"bytes"
@@ -17,38 +17,37 @@ import (
 	"sync"
 	"testing"
 
+	"github.com/caddy-presets/caddy-presets/caddymodule/admin"
+	"github.com/caddy-presets/caddy-presets/caddymodule/internal/caddytest"
 	"github.com/caddy-presets/caddy-presets/domain"
 )
 
-func (s *server) audit(query string) response {
-	s.t.Helper()
-	return send(s.t, "GET", "http://"+s.admin+"/presets/audit"+query, "")
+func (s *server) audit(query string) caddytest.Response {
+	s.T.Helper()
+	return s.Admin("GET", "/presets/audit"+query, "")
 }
 
 // trail returns a page of the audit trail.
-func (s *server) trail(query string) (page auditPage) {
-	s.t.Helper()
+func (s *server) trail(query string) (page admin.AuditPage) {
+	s.T.Helper()
 	r := s.audit(query)
-	r.want(s.t, 200)
-	if err := json.Unmarshal([]byte(r.body), &page); err != nil {
-		s.t.Fatal(err)
+	r.Want(s.T, 200)
+	if err := json.Unmarshal([]byte(r.Body), &page); err != nil {
+		s.T.Fatal(err)
 	}
 	return page
 }
 
 // write makes the audit trail n records longer, straight through the store.
 func (s *server) write(n int) {
-	s.t.Helper()
-	_, live, err := pickStore(httptest.NewRequest("GET", "/", nil))
-	if err != nil {
-		s.t.Fatal(err)
-	}
+	s.T.Helper()
+	live := use()
 	var wg sync.WaitGroup
 	for writer := range 16 {
 		wg.Go(func() {
 			for i := writer; i < n; i += 16 {
-				if _, _, err := live.service.IssueKey(s.t.Context(), operator, domain.NewKey{Kind: domain.InferenceKey}); err != nil {
-					s.t.Error(err)
+				if _, _, err := live.Service.IssueKey(s.T.Context(), operator, domain.NewKey{Kind: domain.InferenceKey}); err != nil {
+					s.T.Error(err)
 					return
 				}
 			}
@@ -58,13 +57,13 @@ func (s *server) write(n int) {
 }
 
 func TestAuditEndpoint(t *testing.T) {
-	s := start(t, standard)
-	workspace := s.manage("POST", "/v1/workspaces", minimalWorkspace)
-	workspace.want(t, 201)
-	s.manage("POST", "/v1/presets/writer/responses?workspace_id=team", `{"model":"m"}`).want(t, 200)
-	k := s.issue(`{"kind":"inference","workspace":"team"}`)
-	send(t, "DELETE", "http://"+s.admin+"/presets/keys/"+k.id, "").want(t, 200)
-	send(t, "DELETE", "http://"+s.admin+"/presets/keys/"+k.id, "").want(t, 200) // changes nothing
+	s := start(t, caddytest.Standard)
+	workspace := s.Manage("POST", "/v1/workspaces", caddytest.Workspace)
+	workspace.Want(t, 201)
+	s.Manage("POST", "/v1/presets/writer/responses?workspace_id=team", `{"model":"m"}`).Want(t, 200)
+	k := s.Issue(`{"kind":"inference","workspace":"team"}`)
+	s.Admin("DELETE", "/presets/keys/"+k.ID, "").Want(t, 200)
+	s.Admin("DELETE", "/presets/keys/"+k.ID, "").Want(t, 200) // changes nothing
 
 	page := s.trail("")
 	if len(page.Records) != 5 || page.Total != 5 || page.Head.Count != 5 {
@@ -79,10 +78,10 @@ func TestAuditEndpoint(t *testing.T) {
 	}
 	for i, want := range []struct{ operation, kind, id, user, key string }{
 		{"workspace.create", "workspace", page.Records[0].Object.ID, "system", ""},
-		{"workspace.create", "workspace", workspace.field(t, "id"), "ann", configured},
+		{"workspace.create", "workspace", workspace.Field(t, "id"), "ann", configured},
 		{"preset.create_version", "preset", page.Records[2].Object.ID, "ann", configured},
-		{"key.issue", "key", k.id, "admin", ""},
-		{"key.revoke", "key", k.id, "admin", ""},
+		{"key.issue", "key", k.ID, "admin", ""},
+		{"key.revoke", "key", k.ID, "admin", ""},
 	} {
 		r := page.Records[i]
 		if r.Operation != want.operation || r.Object.Kind != want.kind || r.Object.ID != want.id || r.UserID != want.user || r.KeyID != want.key {
@@ -101,7 +100,7 @@ func TestAuditEndpoint(t *testing.T) {
 		"?limit=2":                   "[1 2]",
 		"?after=1&limit=2":           "[2 3]",
 		"?limit=1000":                "[1 2 3 4 5]",
-		"?limit=1&store=" + s.folder: "[1]",
+		"?limit=1&store=" + s.Folder: "[1]",
 	} {
 		page := s.trail(query)
 		got := []int{}
@@ -112,8 +111,8 @@ func TestAuditEndpoint(t *testing.T) {
 			t.Errorf("%s: got records %v of %d, want %s of 5", query, got, page.Total, numbers)
 		}
 	}
-	if r := s.audit("?after=5"); !strings.Contains(r.body, `"records":[]`) {
-		t.Errorf("got %s, want an empty list", r.body)
+	if r := s.audit("?after=5"); !strings.Contains(r.Body, `"records":[]`) {
+		t.Errorf("got %s, want an empty list", r.Body)
 	}
 	for query, says := range map[string]string{
 		"?after=-1":              "after",
@@ -129,16 +128,16 @@ func TestAuditEndpoint(t *testing.T) {
 		"?limit=1&limit=2":       "limit: must be one number",
 		"?after=1&limit=1&limit": "limit: must be one number",
 	} {
-		if r := s.audit(query); r.status != 400 || !strings.Contains(r.body, says) {
-			t.Errorf("%s: got %d %s, want 400 and %q", query, r.status, r.body, says)
+		if r := s.audit(query); r.Status != 400 || !strings.Contains(r.Body, says) {
+			t.Errorf("%s: got %d %s, want 400 and %q", query, r.Status, r.Body, says)
 		}
 	}
-	if r := s.audit("?store=nothing"); r.status != 404 {
-		t.Errorf("an unknown store gives %d, want 404", r.status)
+	if r := s.audit("?store=nothing"); r.Status != 404 {
+		t.Errorf("an unknown store gives %d, want 404", r.Status)
 	}
 	for _, method := range []string{"POST", "PUT", "PATCH", "DELETE"} {
-		if r := send(t, method, "http://"+s.admin+"/presets/audit", "{}"); r.status != 405 || r.header.Get("Allow") != "GET" {
-			t.Errorf("%s gives %d, Allow %q, want 405 and GET", method, r.status, r.header.Get("Allow"))
+		if r := s.Admin(method, "/presets/audit", "{}"); r.Status != 405 || r.Header.Get("Allow") != "GET" {
+			t.Errorf("%s gives %d, Allow %q, want 405 and GET", method, r.Status, r.Header.Get("Allow"))
 		}
 	}
 	if got := s.trail(""); got.Head != page.Head {
@@ -150,11 +149,11 @@ func digits(n int) string { return strings.Repeat("9", n) }
 
 // What the command prints can be verified by what the help says alone.
 func TestAuditLinesHashAsDocumented(t *testing.T) {
-	s := start(t, standard)
-	s.manage("POST", "/v1/workspaces", minimalWorkspace).want(t, 201)
-	s.manage("POST", "/v1/presets/a/responses", `{"model":"m"}`).want(t, 200)
-	s.issue(`{"kind":"management","user_id":"ünï <&> \"code\"","name":"x"}`)
-	out, _, err := run("audit", "--json", "--address", s.admin)
+	s := start(t, caddytest.Standard)
+	s.Manage("POST", "/v1/workspaces", caddytest.Workspace).Want(t, 201)
+	s.Manage("POST", "/v1/presets/a/responses", `{"model":"m"}`).Want(t, 200)
+	s.Issue(`{"kind":"management","user_id":"ünï <&> \"code\"","name":"x"}`)
+	out, _, err := run("audit", "--json", "--address", s.AdminAddress)
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -176,7 +175,7 @@ func TestAuditLinesHashAsDocumented(t *testing.T) {
 		previous = found[1]
 	}
 	want := fmt.Sprintf("%d records, unbroken, head %s\n", len(lines), previous)
-	if out, _, err := run("audit", "--verify", "--address", s.admin); err != nil || out != want {
+	if out, _, err := run("audit", "--verify", "--address", s.AdminAddress); err != nil || out != want {
 		t.Errorf("got %q, %v, want %q", out, err, want)
 	}
 }
@@ -192,11 +191,11 @@ func numbersOf(table string) (numbers []int) {
 }
 
 func TestAuditCommand(t *testing.T) {
-	s := start(t, standard)
-	s.manage("POST", "/v1/presets/writer/responses", `{"model":"m"}`).want(t, 200)
-	s.manage("POST", "/v1/presets/writer/responses", `{"model":"m"}`).want(t, 200)
-	key := s.issue(`{"kind":"inference"}`)
-	out, _, err := run("audit", "--address", s.admin)
+	s := start(t, caddytest.Standard)
+	s.Manage("POST", "/v1/presets/writer/responses", `{"model":"m"}`).Want(t, 200)
+	s.Manage("POST", "/v1/presets/writer/responses", `{"model":"m"}`).Want(t, 200)
+	key := s.Issue(`{"kind":"inference"}`)
+	out, _, err := run("audit", "--address", s.AdminAddress)
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -205,7 +204,7 @@ func TestAuditCommand(t *testing.T) {
 		`\n1 +\S+ +workspace\.create +default +- +system +- +-\n`,
 		`\n2 +20\S+Z +preset\.create_version +writer +0 -> 1 +ann +\S+ +[0-9a-f-]{36}\n`,
 		`\n3 +20\S+Z +preset\.create_version +writer +1 -> 2 +ann +\S+ +[0-9a-f-]{36}\n`,
-		`\n4 +20\S+Z +key\.issue +` + key.id + ` +- +admin +- +-\n$`,
+		`\n4 +20\S+Z +key\.issue +` + key.ID + ` +- +admin +- +-\n$`,
 	} {
 		if !regexp.MustCompile(pattern).MatchString(out) {
 			t.Errorf("got\n%s\nwant it to match %s", out, pattern)
@@ -233,7 +232,7 @@ func TestAuditCommand(t *testing.T) {
 		{"--json --after 2000", 2001, total},
 		{"--json --after 999 --limit 2", 1000, 1001},
 	} {
-		args := append(strings.Fields(tc.args), "--address", s.admin, "--store", s.folder)
+		args := append(strings.Fields(tc.args), "--address", s.AdminAddress, "--store", s.Folder)
 		out, _, err := run(append([]string{"audit"}, args...)...)
 		var numbers []int
 		if strings.Contains(tc.args, "--json") {
@@ -255,19 +254,19 @@ func TestAuditCommand(t *testing.T) {
 			t.Errorf("%s: got %d records, %v, %v, want %d to %d", tc.args, len(numbers), numbers[:min(len(numbers), 3)], err, tc.first, tc.last)
 		}
 	}
-	if out, _, err := run("audit", "--after", strconv.Itoa(total), "--address", s.admin); err != nil || strings.Count(out, "\n") != 1 {
+	if out, _, err := run("audit", "--after", strconv.Itoa(total), "--address", s.AdminAddress); err != nil || strings.Count(out, "\n") != 1 {
 		t.Errorf("behind the end: got %q, %v, want the table's head alone", out, err)
 	}
 
 	hash, _ := early.MarshalText()
 	want := fmt.Sprintf("%d records, unbroken, head ", total)
 	for _, args := range [][]string{{"--verify"}, {"--verify", "--head", string(hash)}, {"--head", string(hash)}, {"--head", strings.Repeat("0", 64)}} {
-		if out, _, err := run(append([]string{"audit", "--address", s.admin}, args...)...); err != nil || !strings.HasPrefix(out, want) {
+		if out, _, err := run(append([]string{"audit", "--address", s.AdminAddress}, args...)...); err != nil || !strings.HasPrefix(out, want) {
 			t.Errorf("%v: got %q, %v, want %q", args, out, err, want)
 		}
 	}
 	var head domain.AuditHead
-	if out, _, err := run("audit", "--address", s.admin, "--verify", "--json"); err != nil || json.Unmarshal([]byte(out), &head) != nil || head.Count != total {
+	if out, _, err := run("audit", "--address", s.AdminAddress, "--verify", "--json"); err != nil || json.Unmarshal([]byte(out), &head) != nil || head.Count != total {
 		t.Errorf("--verify --json: got %q, %v, want an object with the count %d", out, err, total)
 	}
 	for says, args := range map[string][]string{
@@ -280,7 +279,7 @@ func TestAuditCommand(t *testing.T) {
 		"unknown command":        {"all"},
 		"no live store":          {"--store", "other"},
 	} {
-		if out, _, err := run(append([]string{"audit", "--address", s.admin}, args...)...); err == nil || out != "" || !strings.Contains(err.Error(), says) {
+		if out, _, err := run(append([]string{"audit", "--address", s.AdminAddress}, args...)...); err == nil || out != "" || !strings.Contains(err.Error(), says) {
 			t.Errorf("%v: got %q, %v, want an error with %q", args, out, err, says)
 		}
 	}
@@ -289,7 +288,7 @@ func TestAuditCommand(t *testing.T) {
 // Whatever is written meanwhile, what was there when the command began is what it
 // shows.
 func TestAuditWhileOthersWrite(t *testing.T) {
-	s := start(t, standard)
+	s := start(t, caddytest.Standard)
 	s.write(100)
 	stop, done := make(chan struct{}), make(chan struct{})
 	go func() {
@@ -307,27 +306,28 @@ func TestAuditWhileOthersWrite(t *testing.T) {
 	least := 0
 	for range 5 {
 		before := s.trail("").Total
-		out, _, err := run("audit", "--verify", "--address", s.admin)
+		out, _, err := run("audit", "--verify", "--address", s.AdminAddress)
 		n, _ := strconv.Atoi(strings.Fields(out + " -")[0])
 		if err != nil || n < before || n < least {
 			t.Fatalf("got %q, %v, want at least %d records", out, err, max(before, least))
 		}
 		least = n
-		if out, _, err = run("audit", "--address", s.admin); err != nil || len(numbersOf(out)) != 50 {
+		if out, _, err = run("audit", "--address", s.AdminAddress); err != nil || len(numbersOf(out)) != 50 {
 			t.Fatalf("got %q, %v, want 50 records", out, err)
 		}
 	}
 }
 
 // tampering is an admin endpoint that changes the audit trail on its way.
-func (s *server) tampering(change func(*auditPage)) (address string) {
+func (s *server) tampering(change func(*admin.AuditPage)) (address string) {
 	proxy := httptest.NewServer(&httputil.ReverseProxy{
 		Rewrite: func(r *httputil.ProxyRequest) {
-			r.SetURL(&url.URL{Scheme: "http", Host: s.admin})
-			r.Out.Header.Set("Origin", "http://"+s.admin) // which Caddy checks
+			r.SetURL(&url.URL{Scheme: "http", Host: "127.0.0.1"})
+			r.Out.Header.Del("Origin") // which Caddy would check
 		},
+		Transport: caddytest.Client(s.AdminAddress).Transport,
 		ModifyResponse: func(answer *http.Response) error {
-			var page auditPage
+			var page admin.AuditPage
 			if err := json.NewDecoder(answer.Body).Decode(&page); err != nil {
 				return err
 			}
@@ -339,15 +339,15 @@ func (s *server) tampering(change func(*auditPage)) (address string) {
 			return err
 		},
 	})
-	s.t.Cleanup(proxy.Close)
+	s.T.Cleanup(proxy.Close)
 	return proxy.Listener.Addr().String()
 }
 
 func TestAuditVerifyFindsTampering(t *testing.T) {
-	s := start(t, standard)
+	s := start(t, caddytest.Standard)
 	s.write(9)
-	record := func(n int, change func(*domain.AuditRecord)) func(*auditPage) {
-		return func(page *auditPage) {
+	record := func(n int, change func(*domain.AuditRecord)) func(*admin.AuditPage) {
+		return func(page *admin.AuditPage) {
 			for i := range page.Records {
 				if page.Records[i].Number == n {
 					change(&page.Records[i])
@@ -357,25 +357,25 @@ func TestAuditVerifyFindsTampering(t *testing.T) {
 	}
 	for _, tc := range []struct {
 		name   string
-		change func(*auditPage)
+		change func(*admin.AuditPage)
 		says   string // empty: it verifies
 	}{
-		{"nothing", func(*auditPage) {}, ""},
+		{"nothing", func(*admin.AuditPage) {}, ""},
 		{"user", record(4, func(r *domain.AuditRecord) { r.UserID = "mallory" }), "audit record 4"},
 		{"last", record(10, func(r *domain.AuditRecord) { r.UserID = "mallory" }), "audit record 10"},
 		{"hash of the last", record(10, func(r *domain.AuditRecord) { r.Hash[0]++ }), "audit record 10"},
 		{"previous", record(5, func(r *domain.AuditRecord) { r.Previous[0]++ }), "audit record 5"},
 		{"number", record(3, func(r *domain.AuditRecord) { r.Number = 33 }), "audit record 33 stands where number 3"},
-		{"one left out", func(page *auditPage) {
+		{"one left out", func(page *admin.AuditPage) {
 			if len(page.Records) > 5 {
 				page.Records = append(page.Records[:4], page.Records[5:]...)
 			}
 		}, "audit record 6 stands where number 5"},
-		{"the end cut off", func(page *auditPage) { page.Records = page.Records[:min(len(page.Records), 7)] }, ""},
-		{"no records", func(page *auditPage) { page.Records = nil }, "ends with record 0 and not with 10"},
-		{"another head", func(page *auditPage) { page.Head.Hash[0]++ }, "audit record 10 is not the one that the trail should end with"},
-		{"a longer head", func(page *auditPage) { page.Head.Count++ }, "ends with record 10 and not with 11"},
-		{"a shorter head", func(page *auditPage) { page.Head.Count-- }, "audit record 9 is not the one"},
+		{"the end cut off", func(page *admin.AuditPage) { page.Records = page.Records[:min(len(page.Records), 7)] }, ""},
+		{"no records", func(page *admin.AuditPage) { page.Records = nil }, "ends with record 0 and not with 10"},
+		{"another head", func(page *admin.AuditPage) { page.Head.Hash[0]++ }, "audit record 10 is not the one that the trail should end with"},
+		{"a longer head", func(page *admin.AuditPage) { page.Head.Count++ }, "ends with record 10 and not with 11"},
+		{"a shorter head", func(page *admin.AuditPage) { page.Head.Count-- }, "audit record 9 is not the one"},
 	} {
 		out, _, err := run("audit", "--verify", "--address", s.tampering(tc.change))
 		switch {

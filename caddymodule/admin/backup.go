@@ -1,4 +1,4 @@
-package caddymodule
+package admin
 
 import (
 	"context"
@@ -14,62 +14,42 @@ import (
 	"github.com/dustin/go-humanize"
 	"github.com/spf13/cobra"
 
+	"github.com/caddy-presets/caddy-presets/caddymodule/engine"
+	"github.com/caddy-presets/caddy-presets/caddymodule/internal/keyfile"
+	"github.com/caddy-presets/caddy-presets/storage"
 	"github.com/caddy-presets/caddy-presets/storage/badger"
 	"github.com/caddy-presets/caddy-presets/storage/transfer"
 )
 
-// backedUp is a store that can be backed up through the admin endpoint.
-type backedUp interface {
-	Backup(ctx context.Context, w io.Writer, base *badger.BackupInfo) (badger.BackupInfo, badger.BackupEnd, error)
-}
-
-// Backup is badger.Store.Backup of the store.
-func (l *lease) Backup(ctx context.Context, w io.Writer, base *badger.BackupInfo) (info badger.BackupInfo, end badger.BackupEnd, err error) {
-	err = l.use(ctx, func(store *badger.Store) (err error) {
-		info, end, err = store.Backup(ctx, w, base)
-		return err
-	})
-	return info, end, err
-}
-
 // getBackup answers with a backup: a full one or, with the second line of an earlier
 // one as since, one that continues it.
-func getBackup(r adminRequest) error {
-	store, ok := r.store.(backedUp)
+func getBackup(r request) error {
+	store, ok := r.Store.(engine.Backuper)
 	if !ok {
 		return badRequest(errors.New("the engine of this store has other ways to back it up"))
 	}
 	// What it is restored to would look like a store, and lack what had not come.
-	switch unfinished, err := transfer.Unfinished(r.Context(), r.store); {
+	switch unfinished, err := transfer.Unfinished(r.Context(), r.Store); {
 	case err != nil:
-		return adminError(err)
+		return withStatus(err)
 	case unfinished:
 		return badRequest(transfer.ErrUnfinished)
 	}
-	var base *badger.BackupInfo
-	if since := r.URL.Query().Get("since"); since != "" {
-		info, err := badger.ParseBackupInfo([]byte(since))
-		if err != nil {
-			return badRequest(fmt.Errorf("since: %w", err))
-		}
-		base = &info
-	}
 	err := r.download("application/octet-stream", "a backup", func(ctx context.Context, w io.Writer) error {
-		_, _, err := store.Backup(ctx, w, base)
-		return err
+		return store.Backup(ctx, w, r.URL.Query().Get("since"))
 	})
 	switch {
 	case err == nil:
 		return nil
-	case errors.Is(err, badger.ErrBaseRefused):
+	case errors.Is(err, storage.ErrBaseRefused):
 		return badRequest(err)
 	default:
-		return adminError(err)
+		return withStatus(err)
 	}
 }
 
 func backupCommand() *cobra.Command {
-	var target adminTarget
+	var target client
 	var since string
 	backup := &cobra.Command{
 		Use:   "backup [--since <earlier backup>] <file>|-",
@@ -90,7 +70,7 @@ named <file>.partial.`,
 		RunE: func(cmd *cobra.Command, args []string) error {
 			ctx, stop := interruptible(cmd)
 			defer stop()
-			path := adminPath + "backup"
+			path := Path + "backup"
 			if since != "" {
 				base, err := readBase(since)
 				if err != nil {
@@ -128,7 +108,7 @@ func readBase(name string) (string, error) {
 }
 
 // backupTo copies a backup from the server, checks it meanwhile and says what it is.
-func (t *adminTarget) backupTo(ctx context.Context, notes io.Writer, path string, to io.Writer) error {
+func (t *client) backupTo(ctx context.Context, notes io.Writer, path string, to io.Writer) error {
 	var info badger.BackupInfo
 	var end badger.BackupEnd
 	p, err := t.fetch(ctx, notes, path, func(r io.Reader) (err error) {
@@ -190,7 +170,7 @@ backups that are not encrypted are refused.`,
 				if k.file == "" {
 					continue
 				}
-				if *k.key, err = readKeyFile(k.file, o.Logger); err != nil {
+				if *k.key, err = keyfile.Read(k.file, o.Logger); err != nil {
 					return fmt.Errorf("--%s: %w", k.flag, err)
 				}
 			}
@@ -257,6 +237,3 @@ func openBackups(stdin io.Reader, names []string) (backups []badger.BackupFile, 
 	}
 	return backups, size, closeAll, nil
 }
-
-// Interface guard
-var _ backedUp = (*lease)(nil)

@@ -1,32 +1,28 @@
-package caddymodule
+package admin_test
 
 import (
 	"bytes"
 	"context"
-	"encoding/json"
-	"errors"
 	"fmt"
 	"io"
-	"math/rand/v2"
 	"net"
 	"net/http"
 	"net/http/httptest"
 	"net/url"
 	"os"
 	"path/filepath"
-	"regexp"
 	"runtime"
 	"slices"
 	"strings"
 	"testing"
-	"testing/synctest"
 	"time"
 
+	"github.com/caddy-presets/caddy-presets/caddymodule/admin"
+	"github.com/caddy-presets/caddy-presets/caddymodule/engine"
+	"github.com/caddy-presets/caddy-presets/caddymodule/internal/caddytest"
 	"github.com/caddy-presets/caddy-presets/domain"
 	"github.com/caddy-presets/caddy-presets/storage/badger"
 )
-
-var digests = regexp.MustCompile(`sha256:[0-9a-f]{64}`)
 
 // TestBackupCommand backs up a store that is served, in full and then twice more, and
 // serves what is restored of it.
@@ -34,20 +30,20 @@ func TestBackupCommand(t *testing.T) {
 	for name, encrypted := range map[string]bool{"plain": false, "encrypted": true} {
 		t.Run(name, func(t *testing.T) {
 			const canary = "CANARY of a prompt"
-			s := start(t, standard)
+			s := start(t, caddytest.Standard)
 			key, dir := "", t.TempDir()
 			file := func(name string) string { return filepath.Join(dir, name) }
 			if encrypted {
-				key = keyFile(t, keyDigits)
-				s.folder = storeFolder(t)
-				if err := s.load(s.encrypted(s.address, s.folder, key)); err != nil {
+				key = caddytest.KeyFile(t, caddytest.KeyDigits)
+				s.Folder = caddytest.Folder(t)
+				if err := s.Load(s.Encrypted(s.Address, s.Folder, key)); err != nil {
 					t.Fatal(err)
 				}
 			}
 			var digest string
 			backUp := func(args ...string) {
 				t.Helper()
-				out, note, err := run(append([]string{"backup", "--address", s.admin}, args...)...)
+				out, note, err := run(append([]string{"backup", "--address", s.AdminAddress}, args...)...)
 				if err != nil || out != "" || strings.Count(note, "\n") != 1 || !strings.HasPrefix(note, "Made ") || strings.Contains(note, "\r") {
 					t.Fatalf("%v: got %q and %q, %v", args, out, note, err)
 				}
@@ -56,14 +52,14 @@ func TestBackupCommand(t *testing.T) {
 				}
 				digest = digests.FindString(note)
 			}
-			s.manage("POST", "/v1/presets/p/responses", `{"model":"m","instructions":"`+canary+`"}`).want(t, 200)
-			k := s.issue(`{"kind":"management"}`)
+			s.Manage("POST", "/v1/presets/p/responses", `{"model":"m","instructions":"`+canary+`"}`).Want(t, 200)
+			k := s.Issue(`{"kind":"management"}`)
 			backUp(file("full"))
-			s.manage("POST", "/v1/workspaces", minimalWorkspace).want(t, 201)
-			s.manage("POST", "/v1/presets/gone/responses?workspace_id=team", `{"model":"m"}`).want(t, 200)
+			s.Manage("POST", "/v1/workspaces", caddytest.Workspace).Want(t, 201)
+			s.Manage("POST", "/v1/presets/gone/responses?workspace_id=team", `{"model":"m"}`).Want(t, 200)
 			backUp("--since", file("full"), file("second"))
-			s.manage("DELETE", "/v1/workspaces/team", "").want(t, 200)
-			s.manage("POST", "/v1/presets/p/responses", `{"model":"m2"}`).want(t, 200)
+			s.Manage("DELETE", "/v1/workspaces/team", "").Want(t, 200)
+			s.Manage("POST", "/v1/presets/p/responses", `{"model":"m2"}`).Want(t, 200)
 			// What was in the workspace is removed by and by.
 			for i, last := 0, ""; ; i++ {
 				backUp("--since", file("second"), file("third"))
@@ -92,7 +88,7 @@ func TestBackupCommand(t *testing.T) {
 				t.Errorf("%v are left", left)
 			}
 
-			to := filepath.Join(storeFolder(t), "restored")
+			to := filepath.Join(caddytest.Folder(t), "restored")
 			args := []string{"restore", "--folder", to, file("full"), file("second"), file("third")}
 			if encrypted {
 				args = append(args, "--encryption-key-file", key)
@@ -101,47 +97,47 @@ func TestBackupCommand(t *testing.T) {
 			if err != nil || out != "" || !strings.HasPrefix(note, "Restored commit ") || digests.FindString(note) != digest {
 				t.Fatalf("got %q and %q, %v, want that it was restored with digest %s", out, note, err, digest)
 			}
-			if err := s.load(s.encrypted(s.address, to, key)); err != nil {
+			if err := s.Load(s.Encrypted(s.Address, to, key)); err != nil {
 				t.Fatal(err)
 			}
-			s.manage("GET", "/v1/presets/p", "").want(t, 200, `"version":2`)
-			s.manage("GET", "/v1/presets/p/versions/1", "").want(t, 200, canary)
-			s.manage("GET", "/v1/workspaces/team", "").want(t, 404)
-			s.do("GET", "/v1/presets/p", "", bearer(k.secret)).want(t, 200)
-			if out, _, err := run("audit", "--verify", "--address", s.admin); err != nil || !strings.Contains(out, "unbroken") {
+			s.Manage("GET", "/v1/presets/p", "").Want(t, 200, `"version":2`)
+			s.Manage("GET", "/v1/presets/p/versions/1", "").Want(t, 200, canary)
+			s.Manage("GET", "/v1/workspaces/team", "").Want(t, 404)
+			s.Do("GET", "/v1/presets/p", "", caddytest.Bearer(k.Secret)).Want(t, 200)
+			if out, _, err := run("audit", "--verify", "--address", s.AdminAddress); err != nil || !strings.Contains(out, "unbroken") {
 				t.Errorf("the audit trail: got %q, %v", out, err)
 			}
-			if _, _, err := run("backup", "--since", file("third"), file("fourth"), "--address", s.admin); err == nil || !strings.Contains(err.Error(), "it is of another store") {
+			if _, _, err := run("backup", "--since", file("third"), file("fourth"), "--address", s.AdminAddress); err == nil || !strings.Contains(err.Error(), "it is of another store") {
 				t.Errorf("an incremental backup of the restored store since one of the original: got error %v, want that it is refused", err)
 			}
-			if logs := s.logs(); strings.Contains(logs, canary) || strings.Contains(logs, keyDigits) {
+			if logs := s.Logs(); strings.Contains(logs, canary) || strings.Contains(logs, caddytest.KeyDigits) {
 				t.Error("the prompt or the key was logged")
 			}
-			s.stop()
+			s.Stop()
 		})
 	}
 }
 
 // What was plain is encrypted by way of a backup, and gets another key in the same way.
 func TestEncryptByBackup(t *testing.T) {
-	s := start(t, standard)
-	s.manage("POST", "/v1/presets/p/responses", `{"model":"m"}`).want(t, 200)
-	dir := storeFolder(t)
+	s := start(t, caddytest.Standard)
+	s.Manage("POST", "/v1/presets/p/responses", `{"model":"m"}`).Want(t, 200)
+	dir := caddytest.Folder(t)
 	file := func(name string) string { return filepath.Join(filepath.Dir(dir), name) }
-	first, second := keyFile(t, keyDigits), keyFile(t, strings.Repeat("7", 64))
+	first, second := caddytest.KeyFile(t, caddytest.KeyDigits), caddytest.KeyFile(t, strings.Repeat("7", 64))
 	for _, args := range [][]string{
-		{"backup", "--address", s.admin, file("plain")},
+		{"backup", "--address", s.AdminAddress, file("plain")},
 		{"restore", "--folder", file("one"), "--encryption-key-file", first, file("plain")},
 	} {
 		if _, _, err := run(args...); err != nil {
 			t.Fatalf("%v: %v", args, err)
 		}
 	}
-	if err := s.load(s.encrypted(s.address, file("one"), first)); err != nil {
+	if err := s.Load(s.Encrypted(s.Address, file("one"), first)); err != nil {
 		t.Fatal(err)
 	}
 	for _, args := range [][]string{
-		{"backup", "--address", s.admin, file("encrypted")},
+		{"backup", "--address", s.AdminAddress, file("encrypted")},
 		{"restore", "--folder", file("two"), "--encryption-key-file", second, "--backup-key-file", first, file("encrypted")},
 	} {
 		if _, _, err := run(args...); err != nil {
@@ -172,27 +168,23 @@ func TestEncryptByBackup(t *testing.T) {
 			t.Errorf("%v: a folder is left", args)
 		}
 	}
-	if err := s.load(s.encrypted(s.address, file("two"), second)); err != nil {
+	if err := s.Load(s.Encrypted(s.Address, file("two"), second)); err != nil {
 		t.Fatal(err)
 	}
-	s.manage("GET", "/v1/presets/p", "").want(t, 200)
-	s.stop()
+	s.Manage("GET", "/v1/presets/p", "").Want(t, 200)
+	s.Stop()
 }
 
 // A backup may go through pipes.
 func TestBackupToPipe(t *testing.T) {
-	s := start(t, standard)
-	s.manage("POST", "/v1/presets/p/responses", `{"model":"m"}`).want(t, 200)
-	out, note, err := run("backup", "-", "--address", s.admin)
+	s := start(t, caddytest.Standard)
+	s.Manage("POST", "/v1/presets/p/responses", `{"model":"m"}`).Want(t, 200)
+	out, note, err := run("backup", "-", "--address", s.AdminAddress)
 	if err != nil || !strings.HasPrefix(note, "Made a full backup") {
 		t.Fatalf("got %q, %v", note, err)
 	}
 	to := filepath.Join(t.TempDir(), "restored")
-	cmd := restoreCommand()
-	cmd.SetIn(strings.NewReader(out))
-	cmd.SetErr(io.Discard)
-	cmd.SetArgs([]string{"--folder", to, "-"})
-	if err := cmd.Execute(); err != nil {
+	if _, _, err := admin.RunWith(strings.NewReader(out), "restore", "--folder", to, "-"); err != nil {
 		t.Fatal(err)
 	}
 	if _, err := os.Stat(filepath.Join(to, "STORE")); err != nil {
@@ -201,10 +193,10 @@ func TestBackupToPipe(t *testing.T) {
 }
 
 func TestBackupRefusals(t *testing.T) {
-	s := start(t, standard)
+	s := start(t, caddytest.Standard)
 	dir := t.TempDir()
 	file := func(name string) string { return filepath.Join(dir, name) }
-	if _, _, err := run("backup", file("full"), "--address", s.admin); err != nil {
+	if _, _, err := run("backup", file("full"), "--address", s.AdminAddress); err != nil {
 		t.Fatal(err)
 	}
 	before, err := os.ReadFile(file("full"))
@@ -230,10 +222,10 @@ func TestBackupRefusals(t *testing.T) {
 		"newer than the store":       {"--since", file("newer"), file("new")},
 		"accepts 1 arg":              {},
 		"no live store":              {"--store", "other", file("new")},
-		"performing request":         {"--address", freeAddress(t), file("new")},
+		"performing request":         {"--address", caddytest.Address(t), file("new")},
 	} {
 		if !slices.Contains(args, "--address") {
-			args = append(args, "--address", s.admin)
+			args = append(args, "--address", s.AdminAddress)
 		}
 		if _, _, err := run(append([]string{"backup"}, args...)...); err == nil || !strings.Contains(err.Error(), says) {
 			t.Errorf("%v: got error %v, want one with %q", args, err, says)
@@ -245,14 +237,14 @@ func TestBackupRefusals(t *testing.T) {
 	if after, err := os.ReadFile(file("full")); err != nil || !bytes.Equal(after, before) {
 		t.Errorf("the backup that was there has changed: %v", err)
 	}
-	send(t, "GET", "http://"+s.admin+"/presets/backup?since=x", "").want(t, 400, "since: ")
-	send(t, "POST", "http://"+s.admin+"/presets/backup", "").want(t, 405)
+	s.Admin("GET", "/presets/backup?since=x", "").Want(t, 400, "since: ")
+	s.Admin("POST", "/presets/backup", "").Want(t, 405)
 }
 
 // cutting is a server that answers with less than the admin endpoint does.
 func (s *server) cutting(change func(w http.ResponseWriter, whole []byte)) string {
 	cut := httptest.NewServer(http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
-		answer, err := http.Get("http://" + s.admin + r.URL.String())
+		answer, err := caddytest.Client(s.AdminAddress).Get("http://127.0.0.1" + r.URL.String())
 		if err != nil {
 			panic(err)
 		}
@@ -260,14 +252,14 @@ func (s *server) cutting(change func(w http.ResponseWriter, whole []byte)) strin
 		whole, _ := io.ReadAll(answer.Body)
 		change(w, whole)
 	}))
-	s.t.Cleanup(cut.Close)
+	s.T.Cleanup(cut.Close)
 	u, _ := url.Parse(cut.URL)
 	return u.Host
 }
 
 // A backup that does not arrive to its end is none.
 func TestBackupThatIsCut(t *testing.T) {
-	s := start(t, standard)
+	s := start(t, caddytest.Standard)
 	for what, change := range map[string]func(w http.ResponseWriter, whole []byte){
 		"cut":     func(w http.ResponseWriter, whole []byte) { _, _ = w.Write(whole[:len(whole)-1]) },
 		"in half": func(w http.ResponseWriter, whole []byte) { _, _ = w.Write(whole[:len(whole)/2]) },
@@ -291,52 +283,30 @@ func TestBackupThatIsCut(t *testing.T) {
 	}
 }
 
-// fillStore stores presets that do not compress, of so many bytes in all.
-func (s *server) fillStore(bytes int) {
-	s.t.Helper()
-	_, live, err := pickStore(httptest.NewRequest("GET", "/", nil))
-	if err != nil {
-		s.t.Fatal(err)
-	}
-	random := rand.NewChaCha8([32]byte{1})
-	noise := make([]byte, 100<<10)
-	for n := 0; n < bytes; n += 200 << 10 {
-		_, _ = random.Read(noise)
-		config, err := json.Marshal(map[string]string{"model": fmt.Sprintf("%x", noise)})
-		if err != nil {
-			s.t.Fatal(err)
-		}
-		if _, err := live.service.CreatePresetVersion(s.t.Context(), operator, "", "large", domain.Capture{Dialect: domain.Chat, Config: config}); err != nil {
-			s.t.Fatal(err)
-		}
-	}
-}
-
 // beginBackup asks for a backup of a store that it fills, larger than what the system
 // keeps for a connection, and reads the first of it.
 func (s *server) beginBackup() (conn net.Conn, first []byte) {
-	s.t.Helper()
+	s.T.Helper()
 	s.fillStore(30 << 20)
-	conn, err := net.Dial("tcp", s.admin)
+	conn, err := caddytest.Dial(s.T.Context(), s.AdminAddress)
 	if err != nil {
-		s.t.Fatal(err)
+		s.T.Fatal(err)
 	}
-	s.t.Cleanup(func() { conn.Close() })
-	_ = conn.(*net.TCPConn).SetReadBuffer(64 << 10)
-	fmt.Fprintf(conn, "GET /presets/backup HTTP/1.0\r\nHost: %s\r\n\r\n", s.admin)
+	s.T.Cleanup(func() { conn.Close() })
+	fmt.Fprintf(conn, "GET /presets/backup HTTP/1.0\r\nHost: 127.0.0.1\r\n\r\n")
 	first = make([]byte, 1000)
 	if _, err := io.ReadFull(conn, first); err != nil {
-		s.t.Fatal(err)
+		s.T.Fatal(err)
 	}
 	return conn, first
 }
 
 // The server goes on serving while a backup is read slowly.
 func TestSlowBackup(t *testing.T) {
-	s := start(t, standard)
+	s := start(t, caddytest.Standard)
 	conn, first := s.beginBackup()
 	for range 10 {
-		s.manage("POST", "/v1/presets/meanwhile/responses", `{"model":"m"}`).want(t, 200)
+		s.Manage("POST", "/v1/presets/meanwhile/responses", `{"model":"m"}`).Want(t, 200)
 	}
 	rest, err := io.ReadAll(conn)
 	if err != nil {
@@ -355,9 +325,8 @@ func TestSlowBackup(t *testing.T) {
 
 // A backup that nobody reads does not keep the store open when it is not used any more.
 func TestStalledBackup(t *testing.T) {
-	s := start(t, standard)
+	s := start(t, caddytest.Standard)
 	s.beginBackup()
-	h := onlyHandle(t)
 	inARow := 0
 	stalled := func() bool { // what the system buffers is full
 		inARow++
@@ -366,19 +335,13 @@ func TestStalledBackup(t *testing.T) {
 		}
 		return inARow == 5
 	}
-	if !s.eventually(stalled) {
+	if !s.Eventually(stalled) {
 		t.Fatal("all was sent to a client that does not read")
 	}
-	s.stop()
-	closed := func() bool {
-		_, open := folders.InUse()[h]
-		return !open
-	}
-	if !s.eventually(closed) {
+	s.Stop()
+	if !s.Eventually(func() bool { return caddytest.IsReleased(s.Folder) }) {
 		t.Error("the store is still open")
 	}
-	folders.Turn.Lock() // it is closed before others have their turn, and then its folder may go
-	defer folders.Turn.Unlock()
 }
 
 // waitsToWrite reports whether a backup waits for its client to read.
@@ -395,33 +358,30 @@ func waitsToWrite() bool {
 
 // A damaged store aborts the connection midway, and the server's log tells why.
 func TestBackupAborts(t *testing.T) {
-	s := start(t, standard)
+	s := start(t, caddytest.Standard)
 	s.fillStore(5 << 20)
-	_, live, err := pickStore(httptest.NewRequest("GET", "/", nil))
-	if err != nil {
-		t.Fatal(err)
-	}
-	lease := live.store.(*lease)
-	live.store = failing{lease}
-	defer func() { live.store = lease }()
+	u := use()
+	whole := u.Store
+	u.Store = failing{whole}
+	defer func() { u.Store = whole }()
 	dir := t.TempDir()
-	_, _, err = run("backup", filepath.Join(dir, "b"), "--address", s.admin)
+	_, _, err := run("backup", filepath.Join(dir, "b"), "--address", s.AdminAddress)
 	if err == nil || !strings.Contains(err.Error(), "no whole backup, its log tells why") {
 		t.Errorf("got error %v, want that it is no whole backup", err)
 	}
 	if left, _ := os.ReadDir(dir); len(left) > 0 {
 		t.Errorf("%v are left", left)
 	}
-	if !s.eventually(func() bool { return strings.Contains(s.logs(), "a backup ended early") }) {
+	if !s.Eventually(func() bool { return strings.Contains(s.Logs(), "a backup ended early") }) {
 		t.Error("the log does not tell")
 	}
 }
 
 // failing is a store whose backups fail midway.
-type failing struct{ *lease }
+type failing struct{ domain.Store }
 
-func (f failing) Backup(ctx context.Context, w io.Writer, base *badger.BackupInfo) (badger.BackupInfo, badger.BackupEnd, error) {
-	return f.lease.Backup(ctx, &failingWriter{w, 1 << 20}, base)
+func (f failing) Backup(ctx context.Context, w io.Writer, since string) error {
+	return f.Store.(engine.Backuper).Backup(ctx, &failingWriter{w, 1 << 20}, since)
 }
 
 type failingWriter struct {
@@ -436,40 +396,9 @@ func (w *failingWriter) Write(p []byte) (int, error) {
 	return w.Writer.Write(p)
 }
 
-func TestProgress(t *testing.T) {
-	var out bytes.Buffer
-	p := newProgress(&out, 0)
-	if _, err := io.Copy(io.Discard, p.watch(strings.NewReader("text"))); err != nil || p.bytes != 4 {
-		t.Errorf("got %d bytes, %v, want 4", p.bytes, err)
-	}
-	p.done()
-	if out.Len() > 0 {
-		t.Errorf("got %q on what is no terminal, want nothing", out.String())
-	}
-	synctest.Test(t, func(t *testing.T) { // in which no time passes but where it sleeps
-		p := &progress{terminal: &out, start: time.Now(), total: 3 << 20}
-		r := p.watch(bytes.NewReader(make([]byte, 3<<20)))
-		for range 3 {
-			for range 1 << 10 {
-				if _, err := io.ReadFull(r, make([]byte, 1<<10)); err != nil {
-					t.Fatal(err)
-				}
-			}
-			time.Sleep(progressInterval)
-		}
-		p.done()
-	})
-	lines := strings.Split(out.String(), "\r")
-	for i, want := range []string{"", "1.0 KiB of 3.0 MiB in 0s", "1.0 MiB of 3.0 MiB in 200ms", "2.0 MiB of 3.0 MiB in 400ms", "", ""} {
-		if i >= len(lines) || strings.TrimRight(lines[i], " ") != want {
-			t.Fatalf("got %q, want %q at %d", lines, want, i)
-		}
-	}
-}
-
 // A backup that is given up leaves no file.
 func TestBackupInterrupted(t *testing.T) {
-	s := start(t, standard)
+	s := start(t, caddytest.Standard)
 	begun, ended := make(chan struct{}), make(chan struct{})
 	stalled := s.cutting(func(w http.ResponseWriter, whole []byte) {
 		_, _ = w.Write(whole[:len(whole)/2])
@@ -479,12 +408,9 @@ func TestBackupInterrupted(t *testing.T) {
 	})
 	ctx, stop := context.WithCancel(t.Context())
 	dir := t.TempDir()
-	target := &adminTarget{address: stalled}
 	failed := make(chan error)
 	go func() {
-		failed <- newFile(filepath.Join(dir, "b"), func(file io.Writer) error {
-			return target.backupTo(ctx, io.Discard, adminPath+"backup", file)
-		})
+		failed <- admin.BackupTo(ctx, stalled, filepath.Join(dir, "b"))
 	}()
 	<-begun
 	stop()
@@ -495,39 +421,5 @@ func TestBackupInterrupted(t *testing.T) {
 	}
 	if left, _ := os.ReadDir(dir); len(left) > 0 {
 		t.Errorf("%v are left", left)
-	}
-}
-
-// What is published is whole under its name, or it is not there, and nobody else's
-// file is.
-func TestPublish(t *testing.T) {
-	synced := func(string) error { return nil }
-	fails := func(string) error { return errors.New("not synced") }
-	for what, tc := range map[string]struct {
-		there, want string // empty for no file
-		sync        func(string) error
-		says        string
-	}{
-		"a new name":              {"", "whole", synced, ""},
-		"a name taken meanwhile":  {"another's", "another's", synced, "exists already"},
-		"a folder without a sync": {"", "", fails, "not synced"},
-	} {
-		dir := t.TempDir()
-		partial, name := filepath.Join(dir, "b.partial"), filepath.Join(dir, "b")
-		if err := os.WriteFile(partial, []byte("whole"), 0o600); err != nil {
-			t.Fatal(err)
-		}
-		if tc.there != "" {
-			if err := os.WriteFile(name, []byte(tc.there), 0o600); err != nil {
-				t.Fatal(err)
-			}
-		}
-		err := publish(partial, name, tc.sync)
-		if tc.says == "" && err != nil || tc.says != "" && (err == nil || !strings.Contains(err.Error(), tc.says)) {
-			t.Errorf("%s: got error %v, want %q", what, err, tc.says)
-		}
-		if got, _ := os.ReadFile(name); string(got) != tc.want {
-			t.Errorf("%s: got a file with %q, want %q", what, got, tc.want)
-		}
 	}
 }

@@ -1,4 +1,4 @@
-package caddymodule
+package admin
 
 import (
 	"bytes"
@@ -9,7 +9,6 @@ import (
 	"net/url"
 	"regexp"
 	"strings"
-	"text/tabwriter"
 	"time"
 
 	caddycmd "github.com/caddyserver/caddy/v2/cmd"
@@ -27,10 +26,7 @@ Issues, lists and revokes the keys of a running presets handler, prints and
 verifies the trail of all changes, backs up a store, moves it to another engine, and
 removes old versions of presets, through Caddy's admin endpoint. Restores a store, and
 looks for damage in it.`,
-		CobraFunc: func(presets *cobra.Command) {
-			isCommand.Store(true)
-			addCommands(presets)
-		},
+		CobraFunc: addCommands,
 	})
 }
 
@@ -52,11 +48,11 @@ func refuseUnknown(cmd *cobra.Command) {
 	}
 }
 
-// adminTarget is where the commands find the running server.
-type adminTarget struct{ address, config, adapter, store string }
+// client calls the admin endpoint of the running server, which its flags say.
+type client struct{ address, config, adapter, store string }
 
 // flags adds those that say where the server is to a command and all below it.
-func (t *adminTarget) flags(cmd *cobra.Command) {
+func (t *client) flags(cmd *cobra.Command) {
 	flags := cmd.PersistentFlags()
 	flags.StringVar(&t.address, "address", "", "The address of the admin endpoint; overrides --config")
 	flags.StringVar(&t.config, "config", "", "Configuration file that names the admin endpoint")
@@ -64,94 +60,8 @@ func (t *adminTarget) flags(cmd *cobra.Command) {
 	flags.StringVar(&t.store, "store", "", "The store to use, where several are live")
 }
 
-func keyCommand() *cobra.Command {
-	var target adminTarget
-	key := &cobra.Command{
-		Use:   "key",
-		Short: "Issues, lists and revokes keys",
-	}
-	target.flags(key)
-	key.AddCommand(createKeyCommand(&target), listKeysCommand(&target), revokeKeyCommand(&target))
-	refuseUnknown(key)
-	return key
-}
-
-func createKeyCommand(target *adminTarget) *cobra.Command {
-	var in newKeyRequest
-	create := &cobra.Command{
-		Use:   "create --kind management|inference [--user <id>] [--workspace <slug>] [--name <text>] [--expires <duration>]",
-		Short: "Issues a key and prints it, once, on standard output",
-		Args:  cobra.NoArgs,
-		RunE: func(cmd *cobra.Command, _ []string) error {
-			body, err := jsonv2.Marshal(in)
-			if err != nil {
-				return err
-			}
-			var k issuedKey
-			if err := target.call(http.MethodPost, adminPath+"keys", body, &k); err != nil {
-				return err
-			}
-			expires := "never expires"
-			if k.ExpiresAt != nil {
-				expires = "expires " + k.ExpiresAt.Format(time.RFC3339)
-			}
-			fmt.Fprintf(cmd.ErrOrStderr(), "Issued %s key %s, which %s. It is not shown again:\n", k.Kind, k.ID, expires)
-			_, err = fmt.Fprintln(cmd.OutOrStdout(), k.Secret)
-			return err
-		},
-	}
-	flags := create.Flags()
-	flags.StringVar((*string)(&in.Kind), "kind", "", "What the key may do: management or inference")
-	flags.StringVar(&in.UserID, "user", "", "The id of the user that the key stands for; default: the key's own id")
-	flags.StringVar(&in.Workspace, "workspace", "", "The slug or id of the workspace that the key acts in; default: default")
-	flags.StringVar(&in.Name, "name", "", "A note, shown in lists")
-	flags.StringVar(&in.ExpiresIn, "expires", "", "How long the key lives, such as 720h or 30d; default: for ever")
-	_ = create.MarkFlagRequired("kind") // fails for an unknown flag only
-	return create
-}
-
-func listKeysCommand(target *adminTarget) *cobra.Command {
-	var asJSON bool
-	list := &cobra.Command{
-		Use:   "list [--json]",
-		Short: "Lists the issued keys, without their secrets",
-		Long: `
-Lists the issued keys, without their secrets. That a key was used is noted once
-an hour at most: the last use may be up to an hour later than shown.`,
-		Args: cobra.NoArgs,
-		RunE: func(cmd *cobra.Command, _ []string) error {
-			var keys keyList
-			if err := target.call(http.MethodGet, adminPath+"keys", nil, &keys); err != nil {
-				return err
-			}
-			if asJSON {
-				return jsonv2.MarshalWrite(cmd.OutOrStdout(), keys.Keys)
-			}
-			return printKeys(cmd.OutOrStdout(), keys.Keys)
-		},
-	}
-	list.Flags().BoolVar(&asJSON, "json", false, "Print JSON")
-	return list
-}
-
-func revokeKeyCommand(target *adminTarget) *cobra.Command {
-	return &cobra.Command{
-		Use:   "revoke <id>",
-		Short: "Ends a key for good, at once",
-		Args:  cobra.ExactArgs(1),
-		RunE: func(cmd *cobra.Command, args []string) error {
-			var k issuedKey
-			if err := target.call(http.MethodDelete, adminPath+"keys/"+url.PathEscape(args[0]), nil, &k); err != nil {
-				return err
-			}
-			_, err := fmt.Fprintf(cmd.ErrOrStderr(), "Revoked %s key %s.\n", k.Kind, k.ID)
-			return err
-		},
-	}
-}
-
 // call sends a request to the admin endpoint and decodes the answer.
-func (t *adminTarget) call(method, path string, body []byte, answer any) error {
+func (t *client) call(method, path string, body []byte, answer any) error {
 	response, err := t.request(method, path, body)
 	if err != nil {
 		return err
@@ -162,7 +72,7 @@ func (t *adminTarget) call(method, path string, body []byte, answer any) error {
 
 // request sends a request to the admin endpoint. path may have a query. The answer,
 // which is a success, is the caller's to close.
-func (t *adminTarget) request(method, path string, body []byte) (*http.Response, error) {
+func (t *client) request(method, path string, body []byte) (*http.Response, error) {
 	if body == nil {
 		return t.send(method, path, nil, nil)
 	}
@@ -170,7 +80,7 @@ func (t *adminTarget) request(method, path string, body []byte) (*http.Response,
 }
 
 // send is request with headers, and a body of whatever length.
-func (t *adminTarget) send(method, path string, headers http.Header, body io.Reader) (*http.Response, error) {
+func (t *client) send(method, path string, headers http.Header, body io.Reader) (*http.Response, error) {
 	address, err := adminAddress(t.address)
 	if err != nil {
 		return nil, err
@@ -219,28 +129,6 @@ func plainAdminError(err error) error {
 		return err
 	}
 	return errors.New(refusal.Message)
-}
-
-func printKeys(w io.Writer, keys []issuedKey) error {
-	table := tabwriter.NewWriter(w, 0, 0, 2, ' ', 0)
-	fmt.Fprintln(table, "ID\tKIND\tSTATE\tENDS IN\tUSER\tWORKSPACE\tCREATED\tEXPIRES\tLAST USED\tNAME")
-	for _, k := range keys {
-		fmt.Fprintf(table, "%s\t%s\t%s\t%s\t%s\t%s\t%s\t%s\t%s\t%s\n", k.ID, k.Kind, k.state(), k.Hint,
-			orElse(k.UserID, "-"), orElse(k.WorkspaceSlug, k.WorkspaceID), k.CreatedAt.Format(time.RFC3339),
-			timeOr(k.ExpiresAt, "never"), timeOr(k.LastUsedAt, "never"), k.Name)
-	}
-	return table.Flush()
-}
-
-func (k issuedKey) state() string {
-	switch {
-	case k.RevokedAt != nil:
-		return "revoked"
-	case !k.Live:
-		return "expired"
-	default:
-		return "live"
-	}
 }
 
 func timeOr(at *time.Time, otherwise string) string {

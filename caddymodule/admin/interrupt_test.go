@@ -1,4 +1,4 @@
-package caddymodule
+package admin
 
 import (
 	"bufio"
@@ -16,10 +16,19 @@ import (
 	"time"
 
 	"github.com/spf13/cobra"
+
+	"github.com/caddy-presets/caddy-presets/caddymodule/internal/caddytest"
 )
 
 // asCommand is the variable that makes this program caddy presets.
 const asCommand = "CADDY_PRESETS_TEST_COMMAND"
+
+func TestMain(m *testing.M) {
+	if os.Getenv(asCommand) != "" {
+		runAsCommand()
+	}
+	caddytest.Main(m)
+}
 
 func runAsCommand() {
 	presets := &cobra.Command{Use: "presets", SilenceUsage: true, SilenceErrors: true}
@@ -137,7 +146,7 @@ func TestImportConnectionLost(t *testing.T) {
 		},
 	} {
 		server := httptest.NewServer(http.HandlerFunc(lose))
-		target := &adminTarget{address: server.Listener.Addr().String()}
+		target := &client{address: server.Listener.Addr().String()}
 		err := target.importFrom(t.Context(), io.Discard, strings.NewReader(string(some)), 0)
 		if err == nil || !strings.Contains(err.Error(), goesOn) {
 			t.Errorf("%s: got error %v, want one that tells how to go on", what, err)
@@ -149,8 +158,8 @@ func TestImportConnectionLost(t *testing.T) {
 		w.WriteHeader(http.StatusBadRequest)
 	}))
 	defer refused.Close()
-	for what, address := range map[string]string{"refused": refused.Listener.Addr().String(), "nobody there": freeAddress(t)} {
-		target := &adminTarget{address: address}
+	for what, address := range map[string]string{"refused": refused.Listener.Addr().String(), "nobody there": caddytest.Address(t)} {
+		target := &client{address: address}
 		if err := target.importFrom(t.Context(), io.Discard, strings.NewReader("x"), 0); err == nil || strings.Contains(err.Error(), goesOn) {
 			t.Errorf("%s: got error %v, want one that does not tell how to go on", what, err)
 		}

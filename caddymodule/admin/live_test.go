@@ -1,4 +1,4 @@
-package caddymodule
+package admin
 
 import (
 	"fmt"
@@ -6,6 +6,7 @@ import (
 	"strings"
 	"testing"
 
+	"github.com/caddy-presets/caddy-presets/caddymodule/internal/live"
 	"github.com/caddy-presets/caddy-presets/domain"
 	"github.com/caddy-presets/caddy-presets/storage/badger"
 )
@@ -17,52 +18,52 @@ func TestNewestHandlerServesTheAdminEndpoint(t *testing.T) {
 	listed := func() string {
 		t.Helper()
 		w := httptest.NewRecorder()
-		if err := serveAdmin(w, httptest.NewRequest("GET", "/presets/keys?store=a+cluster", nil)); err != nil {
+		if err := new(endpoint).serve(w, httptest.NewRequest("GET", "/presets/keys?store=a+cluster", nil)); err != nil {
 			return err.Error()
 		}
 		return w.Body.String()
 	}
-	var handlers []*Handler
+	var store *live.Store
+	var uses []*live.Use
 	for n := range 3 {
-		store, err := badger.OpenInMemory()
+		engine, err := badger.OpenInMemory()
 		if err != nil {
 			t.Fatal(err)
 		}
-		t.Cleanup(func() { _ = store.Close() })
-		h := &Handler{keys: map[domain.KeyHash]domain.Principal{{byte(n)}: {KeyID: fmt.Sprint("config-", n)}}}
-		h.goLive(name, store)
-		handlers = append(handlers, h)
-		if _, _, err := h.live.newest().service.IssueKey(t.Context(), operator, domain.NewKey{Kind: domain.InferenceKey, Name: fmt.Sprint("of store ", n)}); err != nil {
+		t.Cleanup(func() { _ = engine.Close() })
+		use := &live.Use{Store: engine, Service: domain.NewService(engine), Keys: []domain.Principal{{KeyID: fmt.Sprint("config-", n), Hash: domain.KeyHash{byte(n)}}}}
+		store = live.Add(name, use)
+		uses = append(uses, use)
+		if _, _, err := store.Newest().Service.IssueKey(t.Context(), operator, domain.NewKey{Kind: domain.InferenceKey, Name: fmt.Sprint("of store ", n)}); err != nil {
 			t.Fatal(err)
 		}
 		if got := listed(); !strings.Contains(got, fmt.Sprint("of store ", n)) {
 			t.Errorf("with %d handlers: got %s, want the keys of the last", n+1, got)
 		}
 	}
-	live := handlers[0].live
 	for _, step := range []struct {
 		withdrawn, want int // handlers
 	}{{2, 1}, {0, 1}} {
-		if err := handlers[step.withdrawn].withdraw(); err != nil {
+		if err := store.Remove(uses[step.withdrawn]); err != nil {
 			t.Fatal(err)
 		}
 		if got := listed(); !strings.Contains(got, fmt.Sprint("of store ", step.want)) {
 			t.Errorf("without handler %d: got %s, want the keys of handler %d", step.withdrawn, got, step.want)
 		}
 	}
-	if keys := live.configured(); len(keys) != 1 || keys[0].KeyID != "config-1" {
+	if keys := store.Keys(); len(keys) != 1 || keys[0].KeyID != "config-1" || !store.HasKey(keys[0].Hash) || store.HasKey(domain.KeyHash{2}) {
 		t.Errorf("got the configured keys %v, want those of the one handler that is left", keys)
 	}
-	if live.gone.Err() != nil {
+	if store.Gone().Err() != nil {
 		t.Error("the store is gone while a handler uses it")
 	}
-	if err := handlers[1].withdraw(); err != nil {
+	if err := store.Remove(uses[1]); err != nil {
 		t.Fatal(err)
 	}
 	if got := listed(); !strings.Contains(got, "no store is live") {
 		t.Errorf("got %s, want that no store is live", got)
 	}
-	if live.gone.Err() == nil {
+	if store.Gone().Err() == nil || store.HasKeys() {
 		t.Error("the store is not gone without handlers")
 	}
 }

@@ -1,15 +1,18 @@
-package caddymodule
+package admin
 
 import (
 	"errors"
 	"fmt"
 	"io"
 	"net/http"
+	"slices"
 	"text/tabwriter"
 
 	jsonv2 "github.com/go-json-experiment/json"
 	"github.com/spf13/cobra"
 
+	"github.com/caddy-presets/caddy-presets/caddymodule/engine"
+	"github.com/caddy-presets/caddy-presets/caddymodule/internal/live"
 	"github.com/caddy-presets/caddy-presets/domain"
 )
 
@@ -31,11 +34,7 @@ type pruneResult struct {
 	Disk string `json:"disk,omitzero"`
 }
 
-// spaceTeller is a store that can tell what becomes of the space of what was removed, in
-// an operator's words.
-type spaceTeller interface{ AfterRemoval() string }
-
-func pruneVersions(r adminRequest) error {
+func pruneVersions(r request) error {
 	var in pruneRequest
 	if err := r.read(&in); err != nil {
 		return err
@@ -45,14 +44,14 @@ func pruneVersions(r adminRequest) error {
 		on.Keep = *in.Keep
 	} else {
 		var err error
-		if on.Keep, err = r.keepVersions(); err != nil {
+		if on.Keep, err = keepVersions(r.live); err != nil {
 			return badRequest(err)
 		}
 		if on.Keep == 0 {
 			return badRequest(errors.New("keep: must be given, since the configuration has no keep_versions"))
 		}
 	}
-	pruned, err := r.service.PruneVersions(r.Context(), operator, on)
+	pruned, err := r.Service.PruneVersions(r.Context(), operator, on)
 	result := pruneResult{Keep: on.Keep, DryRun: on.DryRun, Presets: pruned}
 	for _, p := range pruned {
 		result.Total += p.Count
@@ -61,12 +60,26 @@ func pruneVersions(r adminRequest) error {
 		if result.Total > 0 {
 			err = fmt.Errorf("%v, and then: %w", result, err)
 		}
-		return adminError(err)
+		return withStatus(err)
 	}
-	if teller, ok := r.store.(spaceTeller); ok && result.Total > 0 && !on.DryRun {
-		result.Disk = teller.AfterRemoval()
+	if adviser, ok := r.Store.(engine.RemovalAdviser); ok && result.Total > 0 && !on.DryRun {
+		result.Disk = adviser.AfterRemoval()
 	}
 	return writeJSON(r.w, http.StatusOK, result)
+}
+
+// keepVersions returns the keep_versions that all sites of a store have, 0 for all
+// versions. It is an error if they differ.
+func keepVersions(store *live.Store) (int, error) {
+	var all []int
+	for _, u := range store.Uses() {
+		all = append(all, u.KeepVersions)
+	}
+	slices.Sort(all)
+	if all = slices.Compact(all); len(all) != 1 {
+		return 0, fmt.Errorf("keep: must be given, since the sites of this store do not have the same keep_versions: %v, where 0 stands for all", all)
+	}
+	return all[0], nil
 }
 
 // String says what was removed in all.
@@ -80,7 +93,7 @@ func (r pruneResult) String() string {
 
 func pruneCommand() *cobra.Command {
 	var (
-		target adminTarget
+		target client
 		in     pruneRequest
 		keep   int
 	)
@@ -106,7 +119,7 @@ space.`,
 				return err
 			}
 			var result pruneResult
-			if err := target.call(http.MethodPost, adminPath+"prune", body, &result); err != nil {
+			if err := target.call(http.MethodPost, Path+"prune", body, &result); err != nil {
 				return err
 			}
 			return printPruned(cmd.OutOrStdout(), result)

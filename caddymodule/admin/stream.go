@@ -1,4 +1,4 @@
-package caddymodule
+package admin
 
 import (
 	"context"
@@ -25,7 +25,7 @@ const streamPause = 5 * time.Minute
 
 // download answers with what write writes. When that fails midway the connection is
 // aborted, so that what has arrived cannot pass for the whole.
-func (r adminRequest) download(contentType, what string, write func(context.Context, io.Writer) error) error {
+func (r request) download(contentType, what string, write func(context.Context, io.Writer) error) error {
 	control := http.NewResponseController(r.w)
 	to := &answerStream{w: r.w, contentType: contentType, deadline: deadline{set: control.SetWriteDeadline}}
 	err := r.stream(&to.deadline, func(ctx context.Context) error { return write(ctx, to) })
@@ -37,18 +37,18 @@ func (r adminRequest) download(contentType, what string, write func(context.Cont
 }
 
 // upload gives the body, of whatever length, to read.
-func (r adminRequest) upload(read func(context.Context, io.Reader) error) error {
+func (r request) upload(read func(context.Context, io.Reader) error) error {
 	from := &bodyStream{r: r.Body, deadline: deadline{set: http.NewResponseController(r.w).SetReadDeadline}}
 	return r.stream(&from.deadline, func(ctx context.Context) error { return read(ctx, from) })
 }
 
 // stream runs fn until the store is withdrawn: a client that does nothing would keep
 // it from whoever opens it next.
-func (r adminRequest) stream(d *deadline, fn func(context.Context) error) error {
+func (r request) stream(d *deadline, fn func(context.Context) error) error {
 	defer d.set(time.Time{}) //nolint:errcheck // the connection may be gone
 	ctx, cancel := context.WithCancel(r.Context())
 	defer cancel()
-	defer context.AfterFunc(r.gone, func() {
+	defer context.AfterFunc(r.live.Gone(), func() {
 		cancel()
 		d.end()
 	})()
@@ -115,7 +115,7 @@ func (s *bodyStream) Read(p []byte) (int, error) {
 
 // fetch lets check read what the server answers, until ctx ends, and shows progress
 // on a terminal.
-func (t *adminTarget) fetch(ctx context.Context, notes io.Writer, path string, check func(io.Reader) error) (*progress, error) {
+func (t *client) fetch(ctx context.Context, notes io.Writer, path string, check func(io.Reader) error) (*progress, error) {
 	response, err := t.sendUntil(ctx, http.MethodGet, path, nil, nil)
 	if err != nil {
 		return nil, err
@@ -143,7 +143,7 @@ func interruptible(cmd *cobra.Command) (context.Context, context.CancelFunc) {
 
 // sendUntil is send, which it does not wait for once ctx has ended. A body has to end with
 // ctx.
-func (t *adminTarget) sendUntil(ctx context.Context, method, path string, headers http.Header, body io.Reader) (*http.Response, error) {
+func (t *client) sendUntil(ctx context.Context, method, path string, headers http.Header, body io.Reader) (*http.Response, error) {
 	type answer struct {
 		response *http.Response
 		err      error

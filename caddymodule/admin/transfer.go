@@ -1,4 +1,4 @@
-package caddymodule
+package admin
 
 import (
 	"context"
@@ -17,27 +17,27 @@ import (
 	"github.com/caddy-presets/caddy-presets/storage/transfer"
 )
 
-// jsonLines is the media type of an export.
-const jsonLines = "application/jsonl"
+// LinesType is the media type of an export.
+const LinesType = "application/jsonl"
 
 // exportStore answers with an export.
-func exportStore(r adminRequest) error {
-	err := r.download(jsonLines, "an export", func(ctx context.Context, w io.Writer) error {
-		_, err := transfer.Export(ctx, r.store, w)
+func exportStore(r request) error {
+	err := r.download(LinesType, "an export", func(ctx context.Context, w io.Writer) error {
+		_, err := transfer.Export(ctx, r.Store, w)
 		return err
 	})
 	return transferError(err)
 }
 
 // importStore imports the export in the body.
-func importStore(r adminRequest) error {
+func importStore(r request) error {
 	var summary transfer.Summary
 	err := r.upload(func(ctx context.Context, body io.Reader) (err error) {
-		summary, err = transfer.Import(ctx, r.store, body)
+		summary, err = transfer.Import(ctx, r.Store, body)
 		return err
 	})
 	if err == nil { // else there is one: all that is served has had it
-		err = r.service.EnsureDefaultWorkspace(r.Context())
+		err = r.Service.EnsureDefaultWorkspace(r.Context())
 	}
 	if err != nil {
 		return transferError(err)
@@ -52,12 +52,12 @@ func transferError(err error) error {
 	case errors.Is(err, transfer.ErrFile), errors.Is(err, transfer.ErrStore), errors.Is(err, transfer.ErrUnfinished):
 		return badRequest(err)
 	default:
-		return adminError(err)
+		return withStatus(err)
 	}
 }
 
 func exportCommand() *cobra.Command {
-	var target adminTarget
+	var target client
 	export := &cobra.Command{
 		Use:   "export <file>|-",
 		Short: "Writes all that a running server's store holds, for another engine",
@@ -85,9 +85,9 @@ disk; until then it is named <file>.partial.`,
 }
 
 // exportTo copies an export from the server, checks it meanwhile and says what it is.
-func (t *adminTarget) exportTo(ctx context.Context, notes, to io.Writer) error {
+func (t *client) exportTo(ctx context.Context, notes, to io.Writer) error {
 	var summary transfer.Summary
-	p, err := t.fetch(ctx, notes, adminPath+"export", func(r io.Reader) (err error) {
+	p, err := t.fetch(ctx, notes, Path+"export", func(r io.Reader) (err error) {
 		summary, err = transfer.Check(ctx, io.TeeReader(r, to))
 		return err
 	})
@@ -107,7 +107,7 @@ func objects(n transfer.Counts) string {
 }
 
 func importCommand() *cobra.Command {
-	var target adminTarget
+	var target client
 	imports := &cobra.Command{
 		Use:   "import <file>|-",
 		Short: "Puts an export into a running server's store, which is empty",
@@ -163,10 +163,10 @@ const goesOn = "the import is not finished; it goes on where it was when it is b
 
 // importFrom sends an export, of a size if that is not 0, to the server and says what
 // became of it.
-func (t *adminTarget) importFrom(ctx context.Context, notes io.Writer, from io.Reader, size int64) error {
+func (t *client) importFrom(ctx context.Context, notes io.Writer, from io.Reader, size int64) error {
 	p := newProgress(notes, size)
-	headers := http.Header{"Content-Type": {jsonLines}}
-	response, err := t.sendUntil(ctx, http.MethodPost, adminPath+"import", headers, p.watch(until(ctx, from)))
+	headers := http.Header{"Content-Type": {LinesType}}
+	response, err := t.sendUntil(ctx, http.MethodPost, Path+"import", headers, p.watch(until(ctx, from)))
 	p.done()
 	switch {
 	case err != nil && ctx.Err() != nil:

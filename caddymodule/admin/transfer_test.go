@@ -1,4 +1,4 @@
-package caddymodule
+package admin_test
 
 import (
 	"bytes"
@@ -6,7 +6,6 @@ import (
 	"crypto/sha256"
 	"fmt"
 	"io"
-	"net"
 	"net/http"
 	"os"
 	"path/filepath"
@@ -15,29 +14,25 @@ import (
 	"slices"
 	"strings"
 	"testing"
+
+	"github.com/caddy-presets/caddy-presets/caddymodule/admin"
+	"github.com/caddy-presets/caddy-presets/caddymodule/internal/caddytest"
 )
 
 // another makes the server use another store, which is new.
 func (s *server) another() {
-	s.t.Helper()
-	s.folder = storeFolder(s.t)
-	s.t.Cleanup(s.stop) // before the folder goes
-	if err := s.load(s.site(standard)); err != nil {
-		s.t.Fatal(err)
+	s.T.Helper()
+	s.Folder = caddytest.Folder(s.T)
+	if err := s.Load(s.Site(caddytest.Standard)); err != nil {
+		s.T.Fatal(err)
 	}
 }
 
 // importing runs the import command with some standard input.
 func (s *server) importing(stdin io.Reader, args ...string) (note string, err error) {
-	s.t.Helper()
-	var stderr bytes.Buffer
-	cmd := importCommand()
-	cmd.SilenceUsage, cmd.SilenceErrors = true, true
-	cmd.SetIn(stdin)
-	cmd.SetErr(&stderr)
-	cmd.SetArgs(append(args, "--address", s.admin))
-	err = cmd.Execute()
-	return stderr.String(), err
+	s.T.Helper()
+	_, note, err = admin.RunWith(stdin, append([]string{"import", "--address", s.AdminAddress}, args...)...)
+	return note, err
 }
 
 // inside returns a file without its first and its last line, which have a time.
@@ -54,25 +49,25 @@ func inside(t *testing.T, name string) []byte {
 // TestTransferCommands moves what is served from one store to another, and back.
 func TestTransferCommands(t *testing.T) {
 	const canary = "CANARY of a prompt"
-	s := start(t, standard)
+	s := start(t, caddytest.Standard)
 	dir := t.TempDir()
 	file := func(name string) string { return filepath.Join(dir, name) }
-	s.manage("POST", "/v1/presets/p/responses", `{"model":"m","instructions":"`+canary+`"}`).want(t, 200)
-	s.manage("POST", "/v1/presets/p/responses", `{"model":"m2"}`).want(t, 200)
-	s.manage("PUT", "/v1/presets/p/labels/staging", `{"version":1}`).want(t, 200)
-	s.manage("POST", "/v1/workspaces", minimalWorkspace).want(t, 201)
-	s.manage("POST", "/v1/presets/q/responses?workspace_id=team", `{"model":"m"}`, "Idempotency-Key: again").want(t, 200)
-	s.manage("POST", "/v1/presets/gone/responses", `{"model":"m"}`).want(t, 200)
-	s.manage("DELETE", "/v1/presets/gone", "").want(t, 200)
-	k, revoked := s.issue(`{"kind":"management"}`), s.issue(`{"kind":"inference","workspace":"team"}`)
-	if _, _, err := run("key", "revoke", revoked.id, "--address", s.admin); err != nil {
+	s.Manage("POST", "/v1/presets/p/responses", `{"model":"m","instructions":"`+canary+`"}`).Want(t, 200)
+	s.Manage("POST", "/v1/presets/p/responses", `{"model":"m2"}`).Want(t, 200)
+	s.Manage("PUT", "/v1/presets/p/labels/staging", `{"version":1}`).Want(t, 200)
+	s.Manage("POST", "/v1/workspaces", caddytest.Workspace).Want(t, 201)
+	s.Manage("POST", "/v1/presets/q/responses?workspace_id=team", `{"model":"m"}`, "Idempotency-Key: again").Want(t, 200)
+	s.Manage("POST", "/v1/presets/gone/responses", `{"model":"m"}`).Want(t, 200)
+	s.Manage("DELETE", "/v1/presets/gone", "").Want(t, 200)
+	k, revoked := s.Issue(`{"kind":"management"}`), s.Issue(`{"kind":"inference","workspace":"team"}`)
+	if _, _, err := run("key", "revoke", revoked.ID, "--address", s.AdminAddress); err != nil {
 		t.Fatal(err)
 	}
-	list := s.manage("GET", "/v1/presets", "").body
+	list := s.Manage("GET", "/v1/presets", "").Body
 
 	export := func(name string) (digest string) {
 		t.Helper()
-		out, note, err := run("export", file(name), "--address", s.admin)
+		out, note, err := run("export", file(name), "--address", s.AdminAddress)
 		if err != nil || out != "" || strings.Count(note, "\n") != 1 || !strings.HasPrefix(note, "Exported 2 workspaces, 3 presets, 4 versions, 1 changes of labels, 2 keys") {
 			t.Fatalf("got %q and %q, %v", out, note, err)
 		}
@@ -97,33 +92,33 @@ func TestTransferCommands(t *testing.T) {
 			t.Errorf("the export of what was imported is another")
 		}
 	}
-	if got := s.manage("GET", "/v1/presets", "").body; got != list {
+	if got := s.Manage("GET", "/v1/presets", "").Body; got != list {
 		t.Errorf("got presets %s, want %s", got, list)
 	}
-	s.manage("GET", "/v1/presets/p/versions/1", "").want(t, 200, canary)
-	s.manage("GET", "/v1/presets/p/labels/staging", "").want(t, 200, `"history_count":1`)
-	s.manage("GET", "/v1/presets/gone", "").want(t, 404)
-	s.manage("POST", "/v1/presets/q/responses?workspace_id=team", `{"model":"m"}`, "Idempotency-Key: again").want(t, 200, `"version":1`)
-	s.do("GET", "/v1/presets/p", "", bearer(k.secret)).want(t, 200)
-	s.do("GET", "/v1/presets/p", "", bearer(revoked.secret)).want(t, 401)
-	if out, _, err := run("audit", "--verify", "--address", s.admin); err != nil || !strings.Contains(out, "unbroken") {
+	s.Manage("GET", "/v1/presets/p/versions/1", "").Want(t, 200, canary)
+	s.Manage("GET", "/v1/presets/p/labels/staging", "").Want(t, 200, `"history_count":1`)
+	s.Manage("GET", "/v1/presets/gone", "").Want(t, 404)
+	s.Manage("POST", "/v1/presets/q/responses?workspace_id=team", `{"model":"m"}`, "Idempotency-Key: again").Want(t, 200, `"version":1`)
+	s.Do("GET", "/v1/presets/p", "", caddytest.Bearer(k.Secret)).Want(t, 200)
+	s.Do("GET", "/v1/presets/p", "", caddytest.Bearer(revoked.Secret)).Want(t, 401)
+	if out, _, err := run("audit", "--verify", "--address", s.AdminAddress); err != nil || !strings.Contains(out, "unbroken") {
 		t.Errorf("the audit trail: got %q, %v", out, err)
 	}
-	if out, _, err := run("verify", "--address", s.admin); err != nil {
+	if out, _, err := run("verify", "--address", s.AdminAddress); err != nil {
 		t.Errorf("got %q, %v, want that nothing is damaged", out, err)
 	}
-	if logs := s.logs(); strings.Contains(logs, canary) {
+	if logs := s.Logs(); strings.Contains(logs, canary) {
 		t.Error("the prompt was logged")
 	}
 }
 
 // An export may go through pipes, and one that was cut there goes on from a file.
 func TestTransferThroughPipes(t *testing.T) {
-	s := start(t, standard)
+	s := start(t, caddytest.Standard)
 	for n := range 300 {
-		s.manage("POST", fmt.Sprintf("/v1/presets/p%d/responses", n), `{"model":"m"}`).want(t, 200)
+		s.Manage("POST", fmt.Sprintf("/v1/presets/p%d/responses", n), `{"model":"m"}`).Want(t, 200)
 	}
-	out, note, err := run("export", "-", "--address", s.admin)
+	out, note, err := run("export", "-", "--address", s.AdminAddress)
 	if err != nil || !strings.HasPrefix(note, "Exported 1 workspaces, 300 presets") {
 		t.Fatalf("got %q, %v", note, err)
 	}
@@ -137,18 +132,18 @@ func TestTransferThroughPipes(t *testing.T) {
 	if err == nil || !strings.Contains(err.Error(), "the import is not finished, of which") || !strings.Contains(err.Error(), "it was cut short") {
 		t.Fatalf("got error %v, want that the import is not finished", err)
 	}
-	if _, _, err := run("export", "-", "--address", s.admin); err == nil || !strings.Contains(err.Error(), "not finished") {
+	if _, _, err := run("export", "-", "--address", s.AdminAddress); err == nil || !strings.Contains(err.Error(), "not finished") {
 		t.Errorf("an export of a part: got error %v, want that it is refused", err)
 	}
 	backup := filepath.Join(t.TempDir(), "backup")
-	if _, _, err := run("backup", backup, "--address", s.admin); err == nil || !strings.Contains(err.Error(), "not finished") {
+	if _, _, err := run("backup", backup, "--address", s.AdminAddress); err == nil || !strings.Contains(err.Error(), "not finished") {
 		t.Errorf("a backup of a part: got error %v, want that it is refused", err)
 	}
-	s.manage("POST", "/v1/presets/p0/responses", `{"model":"m2"}`).want(t, 503, "An import into the store is not finished")
-	if err := s.load(s.site(standard)); err != nil { // as a restart
+	s.Manage("POST", "/v1/presets/p0/responses", `{"model":"m2"}`).Want(t, 503, "An import into the store is not finished")
+	if err := s.Load(s.Site(caddytest.Standard)); err != nil { // as a restart
 		t.Fatal(err)
 	}
-	if !strings.Contains(s.logs(), "an import into the store was begun and not finished") {
+	if !strings.Contains(s.Logs(), "an import into the store was begun and not finished") {
 		t.Error("the log does not tell that the store has but a part")
 	}
 	name := filepath.Join(t.TempDir(), "export")
@@ -158,19 +153,19 @@ func TestTransferThroughPipes(t *testing.T) {
 	if note, err := s.importing(nil, name); err != nil || !strings.Contains(note, ", from line ") {
 		t.Errorf("got %q, %v, want that it goes on", note, err)
 	}
-	if _, _, err := run("backup", backup, "--address", s.admin); err != nil {
+	if _, _, err := run("backup", backup, "--address", s.AdminAddress); err != nil {
 		t.Errorf("the import is finished: got error %v of a backup", err)
 	}
-	s.manage("POST", "/v1/presets/p0/responses", `{"model":"m2"}`).want(t, 200)
-	s.manage("GET", "/v1/presets/p299", "").want(t, 200)
+	s.Manage("POST", "/v1/presets/p0/responses", `{"model":"m2"}`).Want(t, 200)
+	s.Manage("GET", "/v1/presets/p299", "").Want(t, 200)
 }
 
 func TestTransferRefusals(t *testing.T) {
-	s := start(t, standard)
+	s := start(t, caddytest.Standard)
 	s.fillStore(3 << 20) // more than the network holds
 	dir := t.TempDir()
 	file := func(name string) string { return filepath.Join(dir, name) }
-	if _, _, err := run("export", file("good"), "--address", s.admin); err != nil {
+	if _, _, err := run("export", file("good"), "--address", s.AdminAddress); err != nil {
 		t.Fatal(err)
 	}
 	good, err := os.ReadFile(file("good"))
@@ -199,10 +194,10 @@ func TestTransferRefusals(t *testing.T) {
 		"goes into an empty store":      {"import", file("good")},
 		"accepts 1 arg":                 {"import"},
 		"no live store":                 {"import", "--store", "other", file("good")},
-		"performing request":            {"export", "--address", freeAddress(t), file("new")},
+		"performing request":            {"export", "--address", caddytest.Address(t), file("new")},
 	} {
 		if !slices.Contains(args, "--address") {
-			args = append(args, "--address", s.admin)
+			args = append(args, "--address", s.AdminAddress)
 		}
 		if _, _, err := run(args...); err == nil || !strings.Contains(err.Error(), says) {
 			t.Errorf("%v: got error %v, want one with %q", args, err, says)
@@ -214,15 +209,15 @@ func TestTransferRefusals(t *testing.T) {
 	if left, _ := filepath.Glob(file("*new*")); len(left) != 1 { // the one written above
 		t.Errorf("got files %v, want none but newer", left)
 	}
-	send(t, "POST", "http://"+s.admin+"/presets/export", "").want(t, 405)
+	s.Admin("POST", "/presets/export", "").Want(t, 405)
 }
 
 // What is wrong with an object is told with its line and its field, though the file has
 // the right sum, and is no fault of the server.
 func TestImportWrongField(t *testing.T) {
-	s := start(t, standard)
-	s.manage("POST", "/v1/presets/p/responses", `{"model":"m"}`).want(t, 200)
-	out, _, err := run("export", "-", "--address", s.admin)
+	s := start(t, caddytest.Standard)
+	s.Manage("POST", "/v1/presets/p/responses", `{"model":"m"}`).Want(t, 200)
+	out, _, err := run("export", "-", "--address", s.AdminAddress)
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -239,7 +234,7 @@ func TestImportWrongField(t *testing.T) {
 
 // An export that does not arrive to its end is none.
 func TestExportThatIsCut(t *testing.T) {
-	s := start(t, standard)
+	s := start(t, caddytest.Standard)
 	for what, change := range map[string]func(w http.ResponseWriter, whole []byte){
 		"cut":     func(w http.ResponseWriter, whole []byte) { _, _ = w.Write(whole[:len(whole)-1]) },
 		"in half": func(w http.ResponseWriter, whole []byte) { _, _ = w.Write(whole[:len(whole)/2]) },
@@ -259,11 +254,11 @@ func TestExportThatIsCut(t *testing.T) {
 
 // A client that goes leaves an import that can be gone on with.
 func TestImportInterrupted(t *testing.T) {
-	s := start(t, standard)
+	s := start(t, caddytest.Standard)
 	for n := range 300 {
-		s.manage("POST", fmt.Sprintf("/v1/presets/p%d/responses", n), `{"model":"m"}`).want(t, 200)
+		s.Manage("POST", fmt.Sprintf("/v1/presets/p%d/responses", n), `{"model":"m"}`).Want(t, 200)
 	}
-	out, _, err := run("export", "-", "--address", s.admin)
+	out, _, err := run("export", "-", "--address", s.AdminAddress)
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -276,50 +271,42 @@ func TestImportInterrupted(t *testing.T) {
 		_, _ = io.WriteString(w, out[len(out)/2:])
 		w.Close()
 	}()
-	target := &adminTarget{address: s.admin}
-	if err := target.importFrom(ctx, io.Discard, r, 0); err == nil || !strings.HasPrefix(err.Error(), "interrupted") {
+	if err := admin.ImportFrom(ctx, s.AdminAddress, r); err == nil || !strings.HasPrefix(err.Error(), "interrupted") {
 		t.Errorf("got error %v, want that it was interrupted", err)
 	}
 	_, _ = io.Copy(io.Discard, r)
 	// The server may not have noticed yet.
 	var note string
-	if !s.eventually(func() bool {
+	if !s.Eventually(func() bool {
 		note, err = s.importing(strings.NewReader(out), "-")
 		return err == nil
 	}) {
 		t.Fatal(err)
 	}
 	t.Log(note)
-	s.manage("GET", "/v1/presets/p299", "").want(t, 200)
+	s.Manage("GET", "/v1/presets/p299", "").Want(t, 200)
 }
 
 // An import that does not go on does not keep the store open when it is not used any
 // more.
 func TestStalledImport(t *testing.T) {
-	s := start(t, standard)
-	h := onlyHandle(t)
-	conn, err := net.Dial("tcp", s.admin)
+	s := start(t, caddytest.Standard)
+	conn, err := caddytest.Dial(t.Context(), s.AdminAddress)
 	if err != nil {
 		t.Fatal(err)
 	}
 	defer conn.Close()
-	fmt.Fprintf(conn, "POST /presets/import HTTP/1.1\r\nHost: %s\r\nOrigin: http://%s\r\nContent-Length: 100\r\n\r\n{", s.admin, s.admin)
+	fmt.Fprintf(conn, "POST /presets/import HTTP/1.1\r\nHost: 127.0.0.1\r\nContent-Length: 100\r\n\r\n{")
 	waits := func() bool {
 		stacks := make([]byte, 4<<20)
 		stacks = stacks[:runtime.Stack(stacks, true)]
 		return bytes.Contains(stacks, []byte("(*bodyStream).Read"))
 	}
-	if !s.eventually(waits) {
+	if !s.Eventually(waits) {
 		t.Fatal("the import was not begun")
 	}
-	s.stop()
-	closed := func() bool {
-		_, open := folders.InUse()[h]
-		return !open
-	}
-	if !s.eventually(closed) {
+	s.Stop()
+	if !s.Eventually(func() bool { return caddytest.IsReleased(s.Folder) }) {
 		t.Error("the store is still open")
 	}
-	folders.Turn.Lock() // it is closed before others have their turn, and then its folder may go
-	defer folders.Turn.Unlock()
 }

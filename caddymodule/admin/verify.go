@@ -1,28 +1,20 @@
-package caddymodule
+package admin
 
 import (
-	"bytes"
-	"context"
-	"encoding/hex"
 	"errors"
 	"fmt"
 	"io"
 	"net/http"
-	"os"
-	"os/exec"
-	"runtime"
-	"slices"
 	"strings"
-	"sync/atomic"
-	"syscall"
 
 	"github.com/caddyserver/caddy/v2"
 	caddycmd "github.com/caddyserver/caddy/v2/cmd"
 	jsonv2 "github.com/go-json-experiment/json"
 	"github.com/spf13/cobra"
-	"go.uber.org/zap"
 
-	"github.com/caddy-presets/caddy-presets/domain"
+	"github.com/caddy-presets/caddy-presets/caddymodule/engine"
+	"github.com/caddy-presets/caddy-presets/caddymodule/internal/keyfile"
+	"github.com/caddy-presets/caddy-presets/storage"
 	"github.com/caddy-presets/caddy-presets/storage/badger"
 )
 
@@ -30,33 +22,26 @@ import (
 // Caddy itself uses those below.
 const exitDamaged = 10
 
-// isCommand tells that this program has our commands, as those have that are made
-// of Caddy's own main.
-var isCommand atomic.Bool
-
 // verdict is what the verify command prints as JSON.
 type verdict struct {
-	badger.Report
+	storage.Report
 	Damaged bool   `json:"damaged"`
 	Error   string `json:"error"` // empty for none
 }
 
-func newVerdict(report badger.Report, err error) verdict {
-	v := verdict{Report: report, Damaged: errors.Is(err, badger.ErrDamaged) || len(report.Problems) > 0}
+func newVerdict(report storage.Report, err error) verdict {
+	v := verdict{Report: report, Damaged: errors.Is(err, storage.ErrDamaged) || len(report.Problems) > 0}
 	if err != nil {
 		v.Error = err.Error()
 	}
 	return v
 }
 
-// lockedFlag is for the server's own use: it holds the lock of the folder meanwhile.
-const lockedFlag = "locked"
-
 func verifyCommand() *cobra.Command {
 	var (
-		target                adminTarget
-		keyFile               string
-		quick, locked, asJSON bool
+		target        client
+		keyFile       string
+		quick, asJSON bool
 	)
 	verify := &cobra.Command{
 		Use:   "verify [--json] [--quick] [--encryption-key-file <file>] [<folder>]",
@@ -80,11 +65,9 @@ The exit code is 10 if there is damage, and 1 if it could not be found out.`,
 	flags.BoolVar(&quick, "quick", false, "Look at a folder as a start of the server does")
 	flags.StringVar(&keyFile, "encryption-key-file", "", "The file of the key that the folder is encrypted with")
 	flags.BoolVar(&asJSON, "json", false, "Print JSON")
-	flags.BoolVar(&locked, lockedFlag, false, "Look quickly, for the process that has the lock of the folder")
-	_ = flags.MarkHidden(lockedFlag) // fails for an unknown flag only
 	verify.RunE = func(cmd *cobra.Command, args []string) error {
 		return caddycmd.WrapCommandFuncForCobra(func(caddycmd.Flags) (int, error) {
-			v, err := look(cmd, &target, args, quick, locked, keyFile)
+			v, err := look(cmd, &target, args, quick, keyFile)
 			if err != nil {
 				return 1, err
 			}
@@ -107,26 +90,23 @@ The exit code is 10 if there is damage, and 1 if it could not be found out.`,
 	return verify
 }
 
-func look(cmd *cobra.Command, target *adminTarget, args []string, quick, locked bool, keyFile string) (v verdict, err error) {
+func look(cmd *cobra.Command, target *client, args []string, quick bool, keyFile string) (v verdict, err error) {
 	var o badger.Options
 	switch {
-	case len(args) == 0 && (quick || locked || keyFile != ""):
+	case len(args) == 0 && (quick || keyFile != ""):
 		return v, errors.New("--quick and --encryption-key-file want a folder")
 	case len(args) == 0:
-		err = target.call(http.MethodPost, adminPath+"verify", nil, &v)
+		err = target.call(http.MethodPost, Path+"verify", nil, &v)
 		return v, err
 	case keyFile == "-":
-		o.EncryptionKey, err = readKey(cmd.InOrStdin(), "standard input")
+		o.EncryptionKey, err = keyfile.Parse(cmd.InOrStdin(), "standard input")
 	case keyFile != "":
-		o.EncryptionKey, err = readKeyFile(keyFile, caddy.Log())
+		o.EncryptionKey, err = keyfile.Read(keyFile, caddy.Log())
 	}
-	switch {
-	case err != nil:
+	if err != nil {
 		return v, fmt.Errorf("--encryption-key-file: %w", err)
-	case locked:
-		return newVerdict(badger.Report{}, badger.Probe(args[0], o)), nil
 	}
-	var report badger.Report
+	var report storage.Report
 	if quick {
 		err = badger.VerifyQuickly(args[0], o)
 	} else {
@@ -160,91 +140,15 @@ func (v verdict) print(w io.Writer) error {
 	return err
 }
 
-// checker is what a storage engine offers that can look at all that it has stored
-// while it is in use.
-type checker interface {
-	Check(ctx context.Context) (badger.Report, error)
-}
-
 // verifyStore answers what a look at the whole store finds.
-func verifyStore(r adminRequest) error {
-	live, ok := r.store.(checker)
+func verifyStore(r request) error {
+	live, ok := r.Store.(engine.Checker)
 	if !ok {
 		return badRequest(errors.New("the engine of this store cannot look at all of it"))
 	}
 	report, err := live.Check(r.Context())
-	if err != nil && !errors.Is(err, badger.ErrDamaged) {
-		return adminError(err)
+	if err != nil && !errors.Is(err, storage.ErrDamaged) {
+		return withStatus(err)
 	}
 	return writeJSON(r.w, http.StatusOK, newVerdict(report, err))
-}
-
-// probeApart does what badger.Probe does, in a process of its own, which ends with ctx:
-// on damage that nobody has foreseen Badger ends the process, which must not be this
-// one. Where no other can be started it is done here, and goes on to its end.
-//
-// Only what that process says is damage. One that ended without a word may have lacked
-// memory, or time.
-func probeApart(ctx context.Context, folder string, o badger.Options) error {
-	if !isCommand.Load() {
-		return badger.Probe(folder, o) // in a program of someone else's, or a test
-	}
-	program, err := ownProgram()
-	if err != nil {
-		return badger.Probe(folder, o)
-	}
-	var stdout, stderr bytes.Buffer
-	//nolint:gosec // it is this program, and the folder is the operator's
-	cmd := exec.CommandContext(ctx, program, "presets", "verify", "--"+lockedFlag, "--json", folder)
-	cmd.Env = childEnvironment(os.Environ())
-	if len(o.EncryptionKey) > 0 { // not among the arguments, which all can see
-		cmd.Args = append(cmd.Args, "--encryption-key-file", "-")
-		cmd.Stdin = strings.NewReader(hex.EncodeToString(o.EncryptionKey))
-	}
-	cmd.Stdout, cmd.Stderr = &stdout, &stderr
-	endWithServer(cmd)
-	runtime.LockOSThread() // which is to live for as long as that process does
-	defer runtime.UnlockOSThread()
-	switch err := cmd.Start(); {
-	case err != nil && ctx.Err() != nil:
-		return fmt.Errorf("%w: checking it: %w", domain.ErrUnavailable, ctx.Err())
-	case errors.Is(err, syscall.EMFILE), errors.Is(err, syscall.ENFILE), errors.Is(err, syscall.EAGAIN), errors.Is(err, syscall.ENOMEM):
-		return fmt.Errorf("%w: checking it: %w", domain.ErrUnavailable, err) // and Badger would lack the same
-	case err != nil:
-		o.Logger.Warn("the store is checked in the server's own process: another one cannot be started", zap.Error(err))
-		return badger.Probe(folder, o)
-	}
-	err = cmd.Wait()
-	var v verdict
-	told := jsonv2.Unmarshal(stdout.Bytes(), &v) == nil
-	switch {
-	case told && v.Damaged:
-		return fmt.Errorf("%w%s", badger.ErrDamaged, strings.TrimPrefix(v.Error, badger.ErrDamaged.Error()))
-	case told && v.Error != "":
-		return fmt.Errorf("%w: checking it: %s", domain.ErrUnavailable, strings.TrimPrefix(v.Error, domain.ErrUnavailable.Error()+": "))
-	case told && err == nil:
-		return nil
-	case err == nil:
-		err = errors.New("it ended as if all were well")
-	}
-	return fmt.Errorf("%w: the process that checks it told nothing: %w: %s", domain.ErrUnavailable, err, firstLine(stderr.String()))
-}
-
-// childEnvironment returns what of an environment the process that checks a store
-// needs. The rest may hold keys, which are none of its business.
-func childEnvironment(all []string) (some []string) {
-	for _, variable := range all {
-		name, _, _ := strings.Cut(variable, "=")
-		switch name := strings.ToUpper(name); { // as Windows has it
-		case strings.HasPrefix(name, "XDG_"),
-			slices.Contains([]string{"PATH", "HOME", "SYSTEMROOT", "USERPROFILE", "APPDATA", "LOCALAPPDATA", "TEMP", "TMP"}, name):
-			some = append(some, variable)
-		}
-	}
-	return some
-}
-
-func firstLine(text string) string {
-	line, _, _ := strings.Cut(text, "\n")
-	return line
 }

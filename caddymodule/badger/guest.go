@@ -1,7 +1,8 @@
-package caddymodule
+// Package badger is the default storage engine of the presets handler: it keeps presets,
+// workspaces and issued keys in a folder of this machine.
+package badger
 
 import (
-	"context"
 	"errors"
 	"fmt"
 	"os"
@@ -9,12 +10,11 @@ import (
 	"time"
 
 	"github.com/caddyserver/caddy/v2"
-	"github.com/caddyserver/caddy/v2/caddyconfig/caddyfile"
-	"go.uber.org/zap"
 
-	"github.com/caddy-presets/caddy-presets/caddymodule/internal/sharing"
+	"github.com/caddy-presets/caddy-presets/caddymodule/engine"
+	"github.com/caddy-presets/caddy-presets/caddymodule/internal/keyfile"
 	"github.com/caddy-presets/caddy-presets/domain"
-	"github.com/caddy-presets/caddy-presets/storage/badger"
+	badgerstore "github.com/caddy-presets/caddy-presets/storage/badger"
 )
 
 func init() {
@@ -77,7 +77,7 @@ func (b *Badger) Provision(ctx caddy.Context) error {
 	if b.EncryptionKeyFile != "" {
 		name, err := repl.ReplaceOrErr(b.EncryptionKeyFile, true, true)
 		if err == nil {
-			s.key, err = readKeyFile(name, s.logger)
+			s.key, err = keyfile.Read(name, s.logger)
 		}
 		if err != nil {
 			return fmt.Errorf("encryption_key_file: %w", err)
@@ -85,14 +85,14 @@ func (b *Badger) Provision(ctx caddy.Context) error {
 	}
 	lease := newLease(s)
 	if _, err := lease.Acquire(); err != nil {
-		if errors.Is(err, badger.ErrInUse) {
+		if errors.Is(err, badgerstore.ErrInUse) {
 			err = fmt.Errorf("%w. Commands that load a whole configuration meet this beside a running server, as `caddy validate` does: "+
 				"use `caddy adapt` to check a Caddyfile and `caddy reload` to apply it", err)
 		}
 		return err
 	}
 	b.lease = lease
-	return registerStoreMetrics(ctx.GetMetricsRegistry())
+	return registerMetrics(ctx.GetMetricsRegistry())
 }
 
 // canonical returns the one name of a folder, given an absolute one, so that two ways to
@@ -125,124 +125,10 @@ func (b *Badger) Cleanup() error {
 	return b.lease.Release()
 }
 
-// UnmarshalCaddyfile reads the engine's part of the storage subdirective:
-//
-//	badger [<folder>] {
-//		encryption_key_file <path>
-//		scrub_interval      <duration>|off
-//	}
-func (b *Badger) UnmarshalCaddyfile(d *caddyfile.Dispenser) error {
-	d.Next() // the engine's name
-	switch args := d.RemainingArgs(); len(args) {
-	case 0:
-	case 1:
-		if b.Folder = args[0]; b.Folder == "" { // which would be the default folder
-			return d.Err("storage badger: the folder is empty" + maybeUnset)
-		}
-	default:
-		return d.Errf("storage badger: want at most one argument, the folder, got %d", len(args))
-	}
-	return eachSubdirective(d, "storage badger: ", b.unmarshalSubdirective)
-}
-
-func (b *Badger) unmarshalSubdirective(d *caddyfile.Dispenser, name string) (err error) {
-	switch name {
-	case "encryption_key_file":
-		b.EncryptionKeyFile, err = onlyArg(d, "storage badger: "+name, "a path")
-		return err
-	case "scrub_interval":
-		value, err := onlyArg(d, "storage badger: "+name, "a duration or off")
-		if err != nil {
-			return err
-		}
-		if value == "off" {
-			b.ScrubInterval = -1
-			return nil
-		}
-		interval, err := caddy.ParseDuration(value)
-		if err != nil || interval < time.Second {
-			return d.Errf("storage badger: scrub_interval must be off or a duration of a second or more such as 24h, got %q", value)
-		}
-		b.ScrubInterval = caddy.Duration(interval)
-	default:
-		return d.Errf("storage badger: unrecognized subdirective %q", name)
-	}
-	return nil
-}
-
-// folderSettings are what a configuration says about a folder.
-type folderSettings struct {
-	folder string
-	key    []byte        // nil without encryption
-	scrub  time.Duration // how often, not positive for never
-	logger *zap.Logger
-}
-
-// lease is a configuration's share in the handle on a folder.
-type lease struct {
-	*sharing.Lease[folderSettings, *handle]
-}
-
-func newLease(s folderSettings) *lease { return &lease{folders.Lease(s.folder, s)} }
-
-// View implements domain.Store.
-func (l *lease) View(ctx context.Context, fn func(domain.Reader) error) error {
-	return l.use(ctx, func(store *badger.Store) error { return store.View(ctx, fn) })
-}
-
-// Update implements domain.Store.
-func (l *lease) Update(ctx context.Context, fn func(domain.Tx) error) error {
-	return l.use(ctx, func(store *badger.Store) error { return store.Update(ctx, fn) })
-}
-
-// AfterRemoval implements spaceTeller.
-func (*lease) AfterRemoval() string {
-	return "the folder gets smaller by itself within the hour if a tenth of what is stored was removed since it last did, and 1 MiB or more; what is less goes with what is removed later"
-}
-
-// Check is badger.Store.Check of the store.
-func (l *lease) Check(ctx context.Context) (report badger.Report, err error) {
-	err = l.use(ctx, func(store *badger.Store) (err error) {
-		report, err = store.Check(ctx)
-		return err
-	})
-	return report, err
-}
-
-func (l *lease) use(ctx context.Context, fn func(*badger.Store) error) error {
-	return l.Use(ctx, func(h *handle) error {
-		store, err := h.get()
-		if err != nil {
-			return err
-		}
-		return fn(store)
-	})
-}
-
-// Stamps implements domain.Store. They are those of the store that is open: when
-// the folder was closed meanwhile and is opened again they are others.
-func (l *lease) Stamps() *domain.Stamps {
-	if h, ok := l.Current(); ok {
-		return h.stamps()
-	}
-	stamps := noStamps // which match nothing that anyone kept
-	_ = l.Use(context.Background(), func(h *handle) error {
-		stamps = h.stamps()
-		return nil
-	})
-	return stamps
-}
-
-// Sync implements domain.Store.
-func (*lease) Sync(context.Context) error { return nil }
-
 // Interface guards
 var (
-	_ caddy.Module          = (*Badger)(nil)
-	_ caddy.Provisioner     = (*Badger)(nil)
-	_ caddy.CleanerUpper    = (*Badger)(nil)
-	_ caddyfile.Unmarshaler = (*Badger)(nil)
-	_ engine                = (*Badger)(nil)
-	_ domain.Store          = (*lease)(nil)
-	_ spaceTeller           = (*lease)(nil)
+	_ caddy.Module       = (*Badger)(nil)
+	_ caddy.Provisioner  = (*Badger)(nil)
+	_ caddy.CleanerUpper = (*Badger)(nil)
+	_ engine.Engine      = (*Badger)(nil)
 )

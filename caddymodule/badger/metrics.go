@@ -1,4 +1,4 @@
-package caddymodule
+package badger
 
 import (
 	"errors"
@@ -24,9 +24,9 @@ var (
 	storeChecked   = storeGauge("checked_timestamp_seconds", "When all that is stored was last looked at, 0 for not since the store was opened.")
 )
 
-// registerStoreMetrics registers them for a configuration, where no other handler of
+// registerMetrics registers them for a configuration, where no other handler of
 // it has done so.
-func registerStoreMetrics(registry *prometheus.Registry) error {
+func registerMetrics(registry *prometheus.Registry) error {
 	err := registry.Register(storeMetrics{})
 	if _, taken := errors.AsType[prometheus.AlreadyRegisteredError](err); taken {
 		return nil

@@ -1,4 +1,4 @@
-package caddymodule
+package badger
 
 import (
 	"os/exec"

@@ -1,4 +1,4 @@
-package caddymodule
+package badger
 
 import (
 	"context"
@@ -12,19 +12,28 @@ import (
 
 	"go.uber.org/zap"
 
+	"github.com/caddy-presets/caddy-presets/caddymodule/internal/caddytest"
 	"github.com/caddy-presets/caddy-presets/domain"
-	"github.com/caddy-presets/caddy-presets/storage/badger"
+	badgerstore "github.com/caddy-presets/caddy-presets/storage/badger"
 )
 
-// pretendToVerify is this program in the place of the one that has the verify command,
-// and ends it. What it does is the name of the folder.
-func pretendToVerify(what string) {
+func TestMain(m *testing.M) {
+	if len(os.Args) == 3 && os.Args[1] == probeCommand {
+		pretendToProbe(filepath.Base(os.Args[2]))
+	}
+	retryInterval = 20 * time.Millisecond
+	caddytest.Main(m)
+}
+
+// pretendToProbe does in the place of probeCommand what the name of the folder says, and
+// ends the process.
+func pretendToProbe(what string) {
 	switch what {
 	case "whole":
 		fmt.Print(`{"damaged":false}`)
 	case "damaged":
 		fmt.Print(`{"damaged":true,"error":"stored data is damaged: here"}`)
-		os.Exit(exitDamaged)
+		os.Exit(1)
 	case "full":
 		fmt.Print(`{"damaged":false,"error":"too little"}`)
 		os.Exit(1)
@@ -54,15 +63,15 @@ func TestProbeApart(t *testing.T) {
 		says string
 	}{
 		"whole":       {},
-		"damaged":     {badger.ErrDamaged, "damaged: here"},
+		"damaged":     {badgerstore.ErrDamaged, "damaged: here"},
 		"full":        {domain.ErrUnavailable, "too little"},
 		"silent":      {domain.ErrUnavailable, "told nothing"},
 		"crash":       {domain.ErrUnavailable, "fatal error: out of memory"},
 		"killed":      {domain.ErrUnavailable, "told nothing"},
 		"environment": {domain.ErrUnavailable, "secret <> home true"},
 	} {
-		err := probeApart(t.Context(), filepath.Join(t.TempDir(), what), badger.Options{Logger: zap.NewNop()})
-		if !errors.Is(err, tc.kind) || errors.Is(err, badger.ErrDamaged) != (what == "damaged") {
+		err := probeApart(t.Context(), filepath.Join(t.TempDir(), what), badgerstore.Options{Logger: zap.NewNop()})
+		if !errors.Is(err, tc.kind) || errors.Is(err, badgerstore.ErrDamaged) != (what == "damaged") {
 			t.Errorf("%s: got %v, want %v", what, err, tc.kind)
 		}
 		if err != nil && (!strings.Contains(err.Error(), tc.says) || strings.Contains(err.Error(), "more of it")) {
@@ -76,7 +85,7 @@ func TestProbeApartEnds(t *testing.T) {
 	t.Cleanup(func() { isCommand.Store(false) })
 	ctx, cancel := context.WithTimeout(t.Context(), 50*time.Millisecond)
 	defer cancel()
-	err := probeApart(ctx, filepath.Join(t.TempDir(), "stuck"), badger.Options{Logger: zap.NewNop()})
+	err := probeApart(ctx, filepath.Join(t.TempDir(), "stuck"), badgerstore.Options{Logger: zap.NewNop()})
 	if !errors.Is(err, domain.ErrUnavailable) {
 		t.Errorf("got %v, want that it is unavailable", err)
 	}

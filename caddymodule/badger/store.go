@@ -1,10 +1,11 @@
-package caddymodule
+package badger
 
 import (
 	"bytes"
 	"context"
 	"errors"
 	"fmt"
+	"io"
 	"io/fs"
 	"math/rand/v2"
 	"os"
@@ -16,10 +17,12 @@ import (
 
 	"go.uber.org/zap"
 
+	"github.com/caddy-presets/caddy-presets/caddymodule/engine"
 	"github.com/caddy-presets/caddy-presets/caddymodule/internal/logof"
 	"github.com/caddy-presets/caddy-presets/caddymodule/internal/sharing"
 	"github.com/caddy-presets/caddy-presets/domain"
-	"github.com/caddy-presets/caddy-presets/storage/badger"
+	"github.com/caddy-presets/caddy-presets/storage"
+	badgerstore "github.com/caddy-presets/caddy-presets/storage/badger"
 )
 
 // folders has the handles on folders, by their canonical names.
@@ -45,9 +48,9 @@ var folders = sharing.Pool[folderSettings, *handle]{
 // that it does.
 type handle struct {
 	folder string
-	key    []byte                       // nil without encryption
-	store  atomic.Pointer[badger.Store] // nil while it cannot be opened
-	probe  func(ctx context.Context, folder string, o badger.Options) error
+	key    []byte                            // nil without encryption
+	store  atomic.Pointer[badgerstore.Store] // nil while it cannot be opened
+	probe  func(ctx context.Context, folder string, o badgerstore.Options) error
 	newest func() *folderSettings // what concerns the folder as a whole goes by them
 
 	mu  sync.Mutex
@@ -62,7 +65,7 @@ func (h *handle) start() error {
 	ctx, quit := context.WithCancel(context.Background())
 	a := h.attempts()
 	if err := h.open(ctx, a.new); err != nil {
-		if errors.Is(err, badger.ErrMisused) { // by the configuration
+		if errors.Is(err, badgerstore.ErrMisused) { // by the configuration
 			quit()
 			return err
 		}
@@ -91,15 +94,15 @@ func (h *handle) mayBeNew() bool {
 
 // isStore reports whether the folder is a store, or may be one that cannot be looked at.
 func (h *handle) isStore() bool {
-	_, err := os.Stat(filepath.Join(h.folder, badger.MarkerName))
+	_, err := os.Stat(filepath.Join(h.folder, badgerstore.MarkerName))
 	return !errors.Is(err, fs.ErrNotExist)
 }
 
 // open opens the store, which is made if there is none and it may be new.
 func (h *handle) open(ctx context.Context, mayBeNew bool) error {
-	store, err := badger.Open(h.folder, badger.Options{
+	store, err := badgerstore.Open(h.folder, badgerstore.Options{
 		Logger: logof.New(h.logger), EncryptionKey: h.key, Existing: !mayBeNew,
-		Probe: func(folder string, o badger.Options) error { return h.probe(ctx, folder, o) },
+		Probe: func(folder string, o badgerstore.Options) error { return h.probe(ctx, folder, o) },
 	})
 	h.mu.Lock()
 	defer h.mu.Unlock()
@@ -145,7 +148,7 @@ func (h *handle) tend(ctx context.Context, a attempts) {
 
 // maintain does for a store that is open what is due. It looks for damage and gives back
 // disk space in turn, and not at once: what a check sees is not given back.
-func (h *handle) maintain(ctx context.Context, store *badger.Store, checks *checks, now time.Time) {
+func (h *handle) maintain(ctx context.Context, store *badgerstore.Store, checks *checks, now time.Time) {
 	switch {
 	case checks.due(now, h.scrubInterval()):
 		h.scrub(ctx, store)
@@ -178,11 +181,11 @@ func (h *handle) retry(ctx context.Context, a *attempts, now time.Time) {
 	}
 	_, why := h.get()
 	found := contents(h.folder)
-	if errors.Is(why, badger.ErrDamaged) && found == a.seen {
+	if errors.Is(why, badgerstore.ErrDamaged) && found == a.seen {
 		return
 	}
 	// What is being replaced must not become an empty store meanwhile.
-	a.new = a.new && !errors.Is(why, badger.ErrDamaged) && h.mayBeNew()
+	a.new = a.new && !errors.Is(why, badgerstore.ErrDamaged) && h.mayBeNew()
 	if !a.new && !h.isStore() {
 		return
 	}
@@ -196,7 +199,7 @@ func (h *handle) retry(ctx context.Context, a *attempts, now time.Time) {
 	case err == nil:
 		h.logger().Info("the store is open: presets and workspaces are available", zap.String("folder", h.folder))
 		return
-	case errors.Is(err, badger.ErrDiskFull): // which is found out before anything is read
+	case errors.Is(err, badgerstore.ErrDiskFull): // which is found out before anything is read
 		a.pause = retryInterval
 	default:
 		a.pause = min(2*a.pause, maxRetryPause)
@@ -211,9 +214,9 @@ func (h *handle) retry(ctx context.Context, a *attempts, now time.Time) {
 // an operator.
 func reason(err error) string {
 	switch {
-	case errors.Is(err, badger.ErrDamaged):
+	case errors.Is(err, badgerstore.ErrDamaged):
 		return "damage"
-	case errors.Is(err, badger.ErrDiskFull):
+	case errors.Is(err, badgerstore.ErrDiskFull):
 		return "a full disk"
 	default:
 		return "another"
@@ -249,7 +252,7 @@ func (c checks) due(now time.Time, interval time.Duration) bool {
 
 // scrub looks for damage, so that what rots where nobody reads is found while there
 // is a backup from before.
-func (h *handle) scrub(ctx context.Context, store *badger.Store) {
+func (h *handle) scrub(ctx context.Context, store *badgerstore.Store) {
 	start := time.Now()
 	report, err := store.Check(ctx)
 	fields := []zap.Field{
@@ -282,7 +285,7 @@ func contents(folder string) string {
 }
 
 // get returns the store, or why there is none.
-func (h *handle) get() (*badger.Store, error) {
+func (h *handle) get() (*badgerstore.Store, error) {
 	if store := h.store.Load(); store != nil {
 		return store, nil
 	}
@@ -332,3 +335,93 @@ func (h *handle) scrubInterval() time.Duration {
 	}
 	return 0
 }
+
+// folderSettings are what a configuration says about a folder.
+type folderSettings struct {
+	folder string
+	key    []byte        // nil without encryption
+	scrub  time.Duration // how often, not positive for never
+	logger *zap.Logger
+}
+
+// lease is a configuration's share in the handle on a folder.
+type lease struct {
+	*sharing.Lease[folderSettings, *handle]
+}
+
+func newLease(s folderSettings) *lease { return &lease{folders.Lease(s.folder, s)} }
+
+// View implements domain.Store.
+func (l *lease) View(ctx context.Context, fn func(domain.Reader) error) error {
+	return l.use(ctx, func(store *badgerstore.Store) error { return store.View(ctx, fn) })
+}
+
+// Update implements domain.Store.
+func (l *lease) Update(ctx context.Context, fn func(domain.Tx) error) error {
+	return l.use(ctx, func(store *badgerstore.Store) error { return store.Update(ctx, fn) })
+}
+
+// AfterRemoval implements engine.RemovalAdviser.
+func (*lease) AfterRemoval() string {
+	return "the folder gets smaller by itself within the hour if a tenth of what is stored was removed since it last did, and 1 MiB or more; what is less goes with what is removed later"
+}
+
+// Check implements engine.Checker.
+func (l *lease) Check(ctx context.Context) (report storage.Report, err error) {
+	err = l.use(ctx, func(store *badgerstore.Store) (err error) {
+		report, err = store.Check(ctx)
+		return err
+	})
+	return report, err
+}
+
+func (l *lease) use(ctx context.Context, fn func(*badgerstore.Store) error) error {
+	return l.Use(ctx, func(h *handle) error {
+		store, err := h.get()
+		if err != nil {
+			return err
+		}
+		return fn(store)
+	})
+}
+
+// Stamps implements domain.Store. They are those of the store that is open: when
+// the folder was closed meanwhile and is opened again they are others.
+func (l *lease) Stamps() *domain.Stamps {
+	if h, ok := l.Current(); ok {
+		return h.stamps()
+	}
+	stamps := noStamps // which match nothing that anyone kept
+	_ = l.Use(context.Background(), func(h *handle) error {
+		stamps = h.stamps()
+		return nil
+	})
+	return stamps
+}
+
+// Sync implements domain.Store.
+func (*lease) Sync(context.Context) error { return nil }
+
+// Backup implements engine.Backuper.
+func (l *lease) Backup(ctx context.Context, w io.Writer, since string) error {
+	var base *badgerstore.BackupInfo
+	if since != "" {
+		info, err := badgerstore.ParseBackupInfo([]byte(since))
+		if err != nil {
+			return fmt.Errorf("%w: since: %w", storage.ErrBaseRefused, err)
+		}
+		base = &info
+	}
+	return l.use(ctx, func(store *badgerstore.Store) error {
+		_, _, err := store.Backup(ctx, w, base)
+		return err
+	})
+}
+
+// Interface guards
+var (
+	_ domain.Store          = (*lease)(nil)
+	_ engine.Checker        = (*lease)(nil)
+	_ engine.Backuper       = (*lease)(nil)
+	_ engine.RemovalAdviser = (*lease)(nil)
+)

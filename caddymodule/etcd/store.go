@@ -13,6 +13,7 @@ import (
 	"github.com/caddy-presets/caddy-presets/caddymodule/internal/logof"
 	"github.com/caddy-presets/caddy-presets/caddymodule/internal/sharing"
 	"github.com/caddy-presets/caddy-presets/domain"
+	"github.com/caddy-presets/caddy-presets/storage"
 )
 
 // clusters has the handles on clusters, by what Etcd.identity returns, which holds
@@ -163,7 +164,7 @@ func (*lease) AfterRemoval() string {
 }
 
 // Check is etcdstore.Store.Check of the store.
-func (l *lease) Check(ctx context.Context) (report etcdstore.Report, err error) {
+func (l *lease) Check(ctx context.Context) (report storage.Report, err error) {
 	err = l.use(ctx, func(store *etcdstore.Store) (err error) {
 		report, err = store.Check(ctx)
 		return err

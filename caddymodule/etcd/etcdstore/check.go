@@ -4,11 +4,9 @@ import (
 	"context"
 
 	"github.com/caddy-presets/caddy-presets/domain"
+	"github.com/caddy-presets/caddy-presets/storage"
 	"github.com/caddy-presets/caddy-presets/storage/records"
 )
-
-// Report is what a look at all that is in a store has found.
-type Report = records.Report
 
 // Check looks at all records in the cluster, as they are at one moment, and finds out
 // whether each is whole and there are those that others say. What this node has in memory
@@ -17,7 +15,7 @@ type Report = records.Report
 //
 // It reads from whichever member answers. That the members hold the same is for etcd to
 // check.
-func (s *Store) Check(ctx context.Context) (report Report, err error) {
+func (s *Store) Check(ctx context.Context) (report storage.Report, err error) {
 	if !s.enter() {
 		return report, domain.ErrClosed
 	}

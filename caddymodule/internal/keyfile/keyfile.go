@@ -1,4 +1,5 @@
-package caddymodule
+// Package keyfile reads the encryption key of a Badger store from a file.
+package keyfile
 
 import (
 	"bytes"
@@ -14,15 +15,15 @@ import (
 	"github.com/caddy-presets/caddy-presets/storage/badger"
 )
 
-// readKeyFile returns the encryption key in a file. Others being able to read the file
-// is only warned of: who mounts secrets cannot always choose.
-func readKeyFile(name string, logger *zap.Logger) ([]byte, error) {
+// Read returns the encryption key in a file. It only warns if other users can read the
+// file: whoever mounts secrets cannot always choose their mode.
+func Read(name string, logger *zap.Logger) ([]byte, error) {
 	file, err := os.Open(name)
 	if err != nil {
 		return nil, err
 	}
 	defer file.Close()
-	key, err := readKey(file, name)
+	key, err := Parse(file, name)
 	if err != nil {
 		return nil, err
 	}
@@ -32,10 +33,22 @@ func readKeyFile(name string, logger *zap.Logger) ([]byte, error) {
 	return key, nil
 }
 
-// readKey returns an encryption key: 64 hexadecimal digits, with white space before
-// and behind them. No error shows what else is there.
-func readKey(from io.Reader, name string) ([]byte, error) {
-	text, err := io.ReadAll(io.LimitReader(from, 4<<10))
+// ReadOptional is Parse, and returns nil if there is no text.
+func ReadOptional(from io.Reader) ([]byte, error) {
+	text, err := io.ReadAll(io.LimitReader(from, maxText))
+	if err != nil || len(text) == 0 {
+		return nil, err
+	}
+	return Parse(bytes.NewReader(text), "standard input")
+}
+
+// maxText bounds the text of a key.
+const maxText = 4 << 10
+
+// Parse returns an encryption key from its text: 64 hexadecimal digits, with white space
+// around them. Errors say name and do not show the text.
+func Parse(from io.Reader, name string) ([]byte, error) {
+	text, err := io.ReadAll(io.LimitReader(from, maxText))
 	if err != nil {
 		return nil, err
 	}

@@ -1,0 +1,91 @@
+package caddymodule
+
+import (
+	"fmt"
+	"strconv"
+	"strings"
+	"testing"
+)
+
+// versions makes a preset's next versions. Each is told by its model.
+func (s *server) versions(path string, from, to int) {
+	s.t.Helper()
+	for n := from; n <= to; n++ {
+		s.manage("POST", path, fmt.Sprintf(`{"model":"m%d"}`, n)).want(s.t, 200, fmt.Sprintf(`"version":%d,`, n))
+	}
+}
+
+// A version that goes as another is added answers 404 from then on, to all who
+// name it.
+func TestKeepVersions(t *testing.T) {
+	s := start(t, standard+"\nkeep_versions 2\ninference")
+	const preset = "/v1/presets/p"
+	s.versions(preset+"/responses", 1, 2)
+	s.manage("PUT", preset+"/labels/stable", `{"version":2}`).want(t, 200)
+	resolve := func(pin string) response {
+		return s.do("POST", "/v1/chat/completions", `{"model":"@preset/p`+pin+`"}`, bearer(inferenceSecret), "X-Preset-Dry-Run: true")
+	}
+	resolve("@1").want(t, 200, `\"m1\"`)
+	s.versions(preset+"/responses", 3, 5)
+
+	s.manage("GET", preset+"/versions", "").want(t, 200, `"total_count":3`)
+	for page, numbers := range map[string]string{"": "2 4 5", "?limit=1": "2", "?offset=1&limit=1": "4", "?offset=1": "4 5", "?offset=2": "5", "?offset=3": ""} {
+		var got []string
+		body := s.manage("GET", preset+"/versions"+page, "").body
+		for n := 1; n <= 6; n++ {
+			if strings.Contains(body, fmt.Sprintf(`"version":%d,`, n)) {
+				got = append(got, strconv.Itoa(n))
+			}
+		}
+		if strings.Join(got, " ") != numbers || !strings.Contains(body, `"total_count":3`) {
+			t.Errorf("%q: got versions %v in %s, want %s of 3", page, got, body, numbers)
+		}
+	}
+	for n, there := range map[int]bool{1: false, 2: true, 3: false, 4: true, 5: true, 6: false} {
+		number := strconv.Itoa(n)
+		served := resolve("@" + number)
+		diff := s.manage("GET", preset+"/diff?from=5&to="+number, "")
+		designated := s.manage("POST", preset+"/designate", `{"version":`+number+`}`)
+		labelled := s.manage("PUT", preset+"/labels/other", `{"split":[{"version":`+number+`,"weight":1}]}`)
+		got := s.manage("GET", preset+"/versions/"+number, "")
+		if there {
+			got.want(t, 200, `"m`+number+`"`)
+			served.want(t, 200, `\"m`+number+`\"`)
+			for _, r := range []response{diff, designated, labelled} {
+				r.want(t, 200)
+			}
+			continue
+		}
+		for _, r := range []response{got, diff, designated, labelled} {
+			r.wantError(t, 404, "Preset version not found")
+		}
+		served.want(t, 404, "Preset version not found: @preset/p@"+number)
+	}
+	s.manage("GET", preset+"/labels/stable", "").want(t, 200, `"version":2`, `"history_count":1`)
+	resolve("@stable").want(t, 200, `\"m2\"`)
+
+	// The trail tells which went with which.
+	var got []string
+	for _, r := range s.trail("").Records {
+		if r.Operation == "preset.create_version" {
+			got = append(got, fmt.Sprint(r.After, "-", r.Object.Pruned))
+		}
+	}
+	if want := "1- 2- 3-1 4- 5-3"; strings.Join(got, " ") != want {
+		t.Errorf("got %q, want %s", got, want)
+	}
+
+	// Another configuration, another number.
+	if err := s.load(s.site(standard)); err != nil {
+		t.Fatal(err)
+	}
+	s.versions(preset+"/responses", 6, 8)
+	s.manage("GET", preset+"/versions", "").want(t, 200, `"total_count":6`)
+}
+
+func TestKeepVersionsIsChecked(t *testing.T) {
+	h := &Handler{KeepVersions: -1}
+	if err := h.provisionSettings(nil); err == nil || !strings.Contains(err.Error(), "keep_versions: must be positive") {
+		t.Errorf("got error %v, want one of keep_versions", err)
+	}
+}
