@@ -4,13 +4,11 @@ import (
 	"bytes"
 	"context"
 	"errors"
-	"io"
 	"slices"
 	"strings"
 
-	"github.com/go-json-experiment/json/jsontext"
-
 	"github.com/caddy-presets/caddy-presets/domain"
+	"github.com/caddy-presets/caddy-presets/internal/rawjson"
 )
 
 // permitUnresolved is permit for a request that names no preset. A workspace that
@@ -117,16 +115,13 @@ func findServerTool(body []byte, wanted func(tool string) bool) (toolUse, error)
 	if len(bytes.TrimSpace(body)) == 0 {
 		return toolUse{}, nil
 	}
-	s := &toolSearch{d: textDecoder(body), wanted: wanted}
-	if kind := s.d.PeekKind(); kind != '{' {
+	s := &toolSearch{text: rawjson.New(body), wanted: wanted}
+	if s.text.Kind() != '{' {
 		return toolUse{}, s.refuse("must be an object")
 	}
 	_, err := s.readRequest(true)
 	if err == nil {
-		if _, err = s.d.ReadToken(); errors.Is(err, io.EOF) {
-			return toolUse{}, nil
-		}
-		err = errTrailing
+		err = s.text.End()
 	}
 	if errors.Is(err, errFound) {
 		return s.use, nil
@@ -136,16 +131,13 @@ func findServerTool(body []byte, wanted func(tool string) bool) (toolUse, error)
 
 // toolSearch is a search for server tools.
 type toolSearch struct {
-	d      *jsontext.Decoder
+	text   *rawjson.Walker
 	wanted func(tool string) bool
 	use    toolUse
 }
 
-// errFound ends a search, and errTrailing is text behind its end.
-var (
-	errFound    = errors.New("found")
-	errTrailing = errors.New("text behind the end")
-)
+// errFound ends a search.
+var errFound = errors.New("found")
 
 // readRequest reads a request, a part of one that a gateway may treat as such, or
 // the parameters of a tool, which have the same members. It returns which list of
@@ -155,7 +147,7 @@ func (s *toolSearch) readRequest(top bool) (list toolList, err error) {
 		is := func(other string) bool { return strings.EqualFold(name, other) }
 		switch {
 		case is("tools"):
-			list.note(name == "tools" && s.d.PeekKind() == '[')
+			list.note(name == "tools" && s.text.Kind() == '[')
 			return s.elements(s.readTool)
 		case is("plugins"):
 			return s.elements(s.readPlugin)
@@ -229,7 +221,7 @@ func (s *toolSearch) readTool() error {
 // readName reads a tool or plugin that is given by its name alone. An object it leaves
 // to the caller, and reports that.
 func (s *toolSearch) readName(toolOf func(name string) string) (isObject bool, err error) {
-	switch s.d.PeekKind() {
+	switch s.text.Kind() {
 	case '{':
 		return true, nil
 	case '"':
@@ -239,7 +231,7 @@ func (s *toolSearch) readName(toolOf func(name string) string) (isObject bool, e
 		}
 		return false, err
 	case 'n':
-		return false, s.d.SkipValue()
+		return false, s.text.Skip()
 	default:
 		return false, s.refuse("must be an object")
 	}
@@ -251,7 +243,7 @@ func (s *toolSearch) find(tool string) error {
 	if tool == "" || !s.wanted(tool) {
 		return nil
 	}
-	s.use = toolUse{tool: tool, place: string(s.d.StackPointer())}
+	s.use = toolUse{tool: tool, place: s.text.Pointer()}
 	return errFound
 }
 
@@ -268,7 +260,7 @@ func (s *toolSearch) findAny(tool string) error {
 func (s *toolSearch) findBrought(tool, at string) error {
 	for _, brought := range broughtBy(tool) {
 		if s.wanted(brought) {
-			s.use = toolUse{tool: brought, place: string(s.d.StackPointer()) + at, brought: true}
+			s.use = toolUse{tool: brought, place: s.text.Pointer() + at, brought: true}
 			return errFound
 		}
 	}
@@ -278,8 +270,8 @@ func (s *toolSearch) findBrought(tool, at string) error {
 // readSwitch reads a value that switches a tool on, if there is such a tool, unless
 // the value is null or false.
 func (s *toolSearch) readSwitch(tool string) error {
-	kind := s.d.PeekKind()
-	if err := s.d.SkipValue(); err != nil || kind == 'n' || kind == 'f' {
+	kind := s.text.Kind()
+	if err := s.text.Skip(); err != nil || kind == 'n' || kind == 'f' {
 		return err
 	}
 	return s.findAny(tool)
@@ -299,7 +291,7 @@ func (s *toolSearch) readChoice() error {
 		case strings.EqualFold(name, "tools"):
 			return s.elements(s.readChoice)
 		}
-		return s.d.SkipValue()
+		return s.text.Skip()
 	})
 }
 
@@ -316,14 +308,14 @@ func (s *toolSearch) readPlugin() error {
 		is := func(other string) bool { return strings.EqualFold(name, other) }
 		switch {
 		case is("tools"):
-			list.note(name == "tools" && s.d.PeekKind() == '[')
+			list.note(name == "tools" && s.text.Kind() == '[')
 			return s.elements(s.readTool)
 		case is("model"):
 			return s.readNestedModel()
 		case is("analysis_models"), is("allowed_models"):
 			return s.elements(s.readNestedModel)
 		case is("enabled"): // in another letter case it switches nothing off everywhere
-			kind := s.d.PeekKind()
+			kind := s.text.Kind()
 			on, off = on || kind != 'f', off || kind == 'f' && name == "enabled"
 		case is("id"):
 			id, err := s.readText()
@@ -336,13 +328,13 @@ func (s *toolSearch) readPlugin() error {
 			}
 			return err
 		}
-		return s.d.SkipValue()
+		return s.text.Skip()
 	})
 	switch {
 	case err != nil, off && !on:
 		return err
 	case used != "":
-		s.use = toolUse{tool: used, place: string(s.d.StackPointer()) + at}
+		s.use = toolUse{tool: used, place: s.text.Pointer() + at}
 		return errFound
 	case list.certain():
 		return nil
@@ -353,17 +345,17 @@ func (s *toolSearch) readPlugin() error {
 // readItems reads input items or messages, some of which add tools. An input may be
 // text, too.
 func (s *toolSearch) readItems() error {
-	if s.d.PeekKind() == '"' {
-		return s.d.SkipValue()
+	if s.text.Kind() == '"' {
+		return s.text.Skip()
 	}
 	readMember := func(name string) error {
 		if strings.EqualFold(name, "tools") {
 			return s.elements(s.readTool)
 		}
-		return s.d.SkipValue()
+		return s.text.Skip()
 	}
 	return s.elements(func() error {
-		if s.d.PeekKind() == '[' {
+		if s.text.Kind() == '[' {
 			return s.refuse("must be an object")
 		}
 		return s.members(readMember)
@@ -372,7 +364,7 @@ func (s *toolSearch) readItems() error {
 
 // readFallback reads the name of a model, or a request that has one.
 func (s *toolSearch) readFallback() error {
-	if s.d.PeekKind() == '{' {
+	if s.text.Kind() == '{' {
 		_, err := s.readRequest(false)
 		return err
 	}
@@ -397,22 +389,20 @@ func (s *toolSearch) readModel(own bool) error {
 
 // readText reads text; null is none.
 func (s *toolSearch) readText() (string, error) {
-	switch s.d.PeekKind() {
+	switch s.text.Kind() {
 	case '"':
-		token, err := s.d.ReadToken()
-		if err != nil {
-			return "", err
-		}
-		return token.String(), nil
+		value, err := s.text.Value()
+		text, _ := rawjson.Text(value)
+		return text, err
 	case 'n':
-		return "", s.d.SkipValue()
+		return "", s.text.Skip()
 	}
 	return "", s.refuse("must be a string")
 }
 
 // refuse returns an Invalid error for the value that comes next.
 func (s *toolSearch) refuse(message string) error {
-	if err := s.d.SkipValue(); err != nil {
+	if err := s.text.Skip(); err != nil {
 		return err
 	}
 	return s.refuseLast(message)
@@ -420,7 +410,7 @@ func (s *toolSearch) refuse(message string) error {
 
 // refuseLast is refuse for the value that was read last.
 func (s *toolSearch) refuseLast(message string) error {
-	place := string(s.d.StackPointer())
+	place := s.text.Pointer()
 	if len(place) > maxPlace {
 		place, message = "", "a value that is nested too deeply to name "+message
 	}
@@ -430,38 +420,38 @@ func (s *toolSearch) refuseLast(message string) error {
 // members calls read before each value of the object that comes next, and skips
 // anything else.
 func (s *toolSearch) members(read func(name string) error) error {
-	if s.d.PeekKind() != '{' {
-		return s.d.SkipValue()
+	if s.text.Kind() != '{' {
+		return s.text.Skip()
 	}
-	return s.each('}', func() error {
-		name, err := s.d.ReadToken()
+	for quoted, err := range s.text.Members() {
+		if err == nil {
+			name, _ := rawjson.Text(quoted)
+			err = read(name)
+		}
 		if err != nil {
 			return err
 		}
-		return read(name.String())
-	})
+	}
+	return nil
 }
 
 // elements calls read before each element of the array that comes next, skips null
 // and refuses anything else.
 func (s *toolSearch) elements(read func() error) error {
-	switch s.d.PeekKind() {
+	switch s.text.Kind() {
 	case '[':
-		return s.each(']', read)
 	case 'n':
-		return s.d.SkipValue()
+		return s.text.Skip()
+	default:
+		return s.refuse("must be an array")
 	}
-	return s.refuse("must be an array")
-}
-
-// each calls read before each element or member, up to the end of what holds them.
-func (s *toolSearch) each(end jsontext.Kind, read func() error) error {
-	_, err := s.d.ReadToken()
-	for err == nil && s.d.PeekKind() != end {
-		err = read()
+	for _, err := range s.text.Elements() {
+		if err == nil {
+			err = read()
+		}
+		if err != nil {
+			return err
+		}
 	}
-	if err == nil {
-		_, err = s.d.ReadToken()
-	}
-	return err
+	return nil
 }

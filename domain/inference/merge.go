@@ -7,6 +7,7 @@ import (
 	"github.com/go-json-experiment/json/jsontext"
 
 	"github.com/caddy-presets/caddy-presets/domain"
+	"github.com/caddy-presets/caddy-presets/internal/rawjson"
 )
 
 // Source tells where a field of a merged request comes from.
@@ -23,8 +24,7 @@ const (
 // settings are what one version of a preset adds to requests of one dialect.
 // They never change.
 type settings struct {
-	fields  []member
-	names   []jsontext.Value // of fields, as JSON strings
+	fields  []rawjson.Member
 	tools   []identified
 	prompt  systemPrompt
 	dropped []string
@@ -36,23 +36,20 @@ type settings struct {
 // newSettings prepares a stored version for a dialect. An error means that what
 // is stored is damaged.
 func newSettings(v domain.PresetVersion, dialect domain.Dialect, unknown map[string]bool) (*settings, error) {
-	stored, err := membersOf(jsontext.Value(v.Config))
+	stored, err := rawjson.Members(jsontext.Value(v.Config))
 	if err != nil {
 		return nil, err
 	}
 	s := new(settings)
 	s.fields, s.dropped = translate(stored, v.Dialect, dialect, unknown)
-	for _, field := range s.fields {
-		s.names = append(s.names, quote(field.name))
-	}
-	if tools := find(s.fields, "tools"); tools != nil {
+	if tools := rawjson.Find(s.fields, "tools"); tools != nil {
 		if s.tools, err = identify(dialect, tools, len(tools)); err != nil {
 			return nil, err
 		}
 	}
 	if unknown["models"] {
 		known, _ := translate(stored, v.Dialect, dialect, nil)
-		s.models = find(known, "models")
+		s.models = rawjson.Find(known, "models")
 	}
 	if v.SystemPrompt != nil && *v.SystemPrompt != "" {
 		s.prompt = systemPrompt{text: *v.SystemPrompt, quoted: quote(*v.SystemPrompt)}
@@ -72,7 +69,7 @@ var synonyms = map[domain.Dialect]map[string]string{
 
 // part is one field of a merged request.
 type part struct {
-	sentMember
+	rawjson.Member
 	// lead stands before value, of which it has taken the place of the first byte. It
 	// spares a copy of a value that may be most of the request. Nil for none.
 	lead jsontext.Value
@@ -114,9 +111,9 @@ func (m *merger) merge() error {
 			return err
 		}
 	}
-	for i, field := range m.settings.fields {
-		if m.isTaken(field.name) && m.index(field.name) < 0 && !m.overridden(field.name) {
-			m.parts = append(m.parts, part{sentMember: sentMember{field, m.settings.names[i]}, from: FromPreset})
+	for _, field := range m.settings.fields {
+		if m.isTaken(field.Name) && m.index(field.Name) < 0 && !m.overridden(field.Name) {
+			m.parts = append(m.parts, part{Member: field, from: FromPreset})
 		}
 	}
 	if field := promptField[m.dialect]; m.settings.prompt.text != "" && m.index(field) < 0 {
@@ -127,59 +124,59 @@ func (m *merger) merge() error {
 }
 
 // addSent adds what becomes of a field of the request.
-func (m *merger) addSent(field sentMember) error {
-	ours := m.setting(field.name)
-	hollow := isHollow(field.value) && (ours != nil || m.setting(synonyms[m.dialect][field.name]) != nil)
-	sent := field.value.Kind() != 'n' && !hollow && (field.name != "model" || !isEmptyText(field.value))
+func (m *merger) addSent(field rawjson.Member) error {
+	ours := m.setting(field.Name)
+	hollow := isHollow(field.Value) && (ours != nil || m.setting(synonyms[m.dialect][field.Name]) != nil)
+	sent := field.Value.Kind() != 'n' && !hollow && (field.Name != "model" || !isEmptyText(field.Value))
 	add := func(value jsontext.Value, from Source) {
-		m.parts = append(m.parts, part{sentMember: sentMember{member{field.name, value}, field.quoted}, from: from})
+		m.parts = append(m.parts, part{Member: rawjson.Member{Name: field.Name, Value: value, Quoted: field.Quoted}, from: from})
 	}
 	switch {
-	case field.name == "preset": // it has done its work
-	case m.unknown[field.name] && sent:
-		m.dropped = append(m.dropped, field.name)
-		if field.name == "models" && !isHollow(field.value) {
-			m.models = field.value
+	case field.Name == "preset": // it has done its work
+	case m.unknown[field.Name] && sent:
+		m.dropped = append(m.dropped, field.Name)
+		if field.Name == "models" && !isHollow(field.Value) {
+			m.models = field.Value
 		}
-	case m.unknown[field.name]: // left out, and nothing is lost
-	case field.name == "model" && m.request.modelIsReference:
+	case m.unknown[field.Name]: // left out, and nothing is lost
+	case field.Name == "model" && m.request.modelIsReference:
 		switch {
 		case m.request.model != "":
 			add(quote(m.request.model), FromRequest)
 		case ours != nil:
 			add(ours, FromPreset)
 		}
-	case field.name == promptField[m.dialect] && m.settings.prompt.text != "":
+	case field.Name == promptField[m.dialect] && m.settings.prompt.text != "":
 		if !sent {
 			add(m.settings.prompt.alone(m.dialect), FromPreset)
 			return nil
 		}
-		lead, err := m.settings.prompt.placeBefore(m.dialect, field.value)
+		lead, err := m.settings.prompt.placeBefore(m.dialect, field.Value)
 		switch {
 		case err != nil:
 			return err
 		case lead == nil:
-			add(field.value, FromRequest)
+			add(field.Value, FromRequest)
 		default:
-			add(field.value[1:], FromPreset)
+			add(field.Value[1:], FromPreset)
 			m.parts[len(m.parts)-1].lead = lead
 		}
-	case field.name == "tools" && sent && ours != nil:
-		own, err := identify(m.dialect, field.value, maxTools)
+	case field.Name == "tools" && sent && ours != nil:
+		own, err := identify(m.dialect, field.Value, maxTools)
 		if err != nil {
 			return err
 		}
 		united := unite(m.settings.tools, own)
 		if slices.EqualFunc(united, own, func(t jsontext.Value, o identified) bool { return string(t) == string(o.tool) }) {
-			add(field.value, FromRequest)
+			add(field.Value, FromRequest)
 		} else {
-			add(array(united), FromPreset)
+			add(array(united...), FromPreset)
 		}
-	case !sent && ours != nil && !m.overridden(field.name):
+	case !sent && ours != nil && !m.overridden(field.Name):
 		add(ours, FromPreset)
 	case hollow && ours == nil: // the preset says it in another field
 	default:
-		add(field.value, FromRequest)
+		add(field.Value, FromRequest)
 	}
 	return nil
 }
@@ -195,27 +192,27 @@ func (m *merger) setting(name string) jsontext.Value {
 	if !m.isTaken(name) {
 		return nil
 	}
-	return find(m.settings.fields, name)
+	return rawjson.Find(m.settings.fields, name)
 }
 
 // overridden tells whether the request says with another field what the
 // preset's says. {} and [] say nothing there.
 func (m *merger) overridden(name string) bool {
 	synonym := synonyms[m.dialect][name]
-	return synonym != "" && !m.unknown[synonym] && slices.ContainsFunc(m.request.fields, func(f sentMember) bool {
-		return f.name == synonym && f.value.Kind() != 'n' && !isHollow(f.value)
+	return synonym != "" && !m.unknown[synonym] && slices.ContainsFunc(m.request.fields, func(f rawjson.Member) bool {
+		return f.Name == synonym && f.Value.Kind() != 'n' && !isHollow(f.Value)
 	})
 }
 
 func (m *merger) index(name string) int {
-	return slices.IndexFunc(m.parts, func(p part) bool { return p.name == name })
+	return slices.IndexFunc(m.parts, func(p part) bool { return p.Name == name })
 }
 
 // value returns a field of the merged request, nil when there is none or it is
 // null.
 func (m *merger) value(name string) jsontext.Value {
-	if i := m.index(name); i >= 0 && m.parts[i].value.Kind() != 'n' {
-		return m.parts[i].value
+	if i := m.index(name); i >= 0 && m.parts[i].Value.Kind() != 'n' {
+		return m.parts[i].Value
 	}
 	return nil
 }
@@ -223,10 +220,10 @@ func (m *merger) value(name string) jsontext.Value {
 // set adds a field, or gives it another value.
 func (m *merger) set(name string, value jsontext.Value, from Source) {
 	if i := m.index(name); i >= 0 {
-		m.parts[i].value, m.parts[i].from = value, from
+		m.parts[i].Value, m.parts[i].from = value, from
 		return
 	}
-	m.parts = append(m.parts, part{sentMember: sentMember{member{name, value}, quote(name)}, from: from})
+	m.parts = append(m.parts, part{Member: newMember(name, value), from: from})
 }
 
 // ensureModel makes sure that a model is named: by the request, the preset or
@@ -241,7 +238,7 @@ func (m *merger) ensureModel() error {
 	case m.models != nil:
 		models, from = m.models, FromRequest
 	case !m.isTaken("models") && models == nil:
-		models = find(m.settings.fields, "models")
+		models = rawjson.Find(m.settings.fields, "models")
 	}
 	if first := firstModel(models); first != nil {
 		m.set("model", first, from)
@@ -266,7 +263,7 @@ func isHollow(value jsontext.Value) bool {
 
 // firstModel returns the model that is tried first of a list, or nil.
 func firstModel(models jsontext.Value) jsontext.Value {
-	for first, err := range scanArray(models) {
+	for first, err := range rawjson.Array(models) {
 		if err == nil && first.Kind() == '"' {
 			return first
 		}
@@ -285,8 +282,8 @@ func (m *merger) fillProviderSort() {
 	provider := m.value("provider")
 	switch {
 	case provider == nil:
-		provider = object([]member{{"sort", sort}})
-	case provider.Kind() != '{', memberOf(provider, "sort") != nil, memberOf(provider, "order") != nil:
+		provider = object(newMember("sort", sort))
+	case provider.Kind() != '{', rawjson.Get(provider, "sort") != nil, rawjson.Get(provider, "order") != nil:
 		return
 	default:
 		provider = withField(provider, "sort", sort)
@@ -299,17 +296,17 @@ func (m *merger) fillProviderSort() {
 func withField(text jsontext.Value, name string, value jsontext.Value) jsontext.Value {
 	var fields []part
 	added := false
-	for field, err := range scanObject(text) {
+	for field, err := range rawjson.Object(text) {
 		if err != nil {
 			return text
 		}
-		if field.name == name {
-			field.value, added = value, true
+		if field.Name == name {
+			field.Value, added = value, true
 		}
-		fields = append(fields, part{sentMember: field})
+		fields = append(fields, part{Member: field})
 	}
 	if !added {
-		fields = append(fields, part{sentMember: sentMember{member{name, value}, quote(name)}})
+		fields = append(fields, part{Member: newMember(name, value)})
 	}
 	return assemble(fields)
 }
@@ -322,10 +319,10 @@ func assemble(parts []part) []byte {
 		if i > 0 {
 			text = append(text, ',')
 		}
-		text = append(text, p.quoted...)
+		text = append(text, p.Quoted...)
 		text = append(text, ':')
 		text = append(text, p.lead...)
-		text = append(text, p.value...)
+		text = append(text, p.Value...)
 	}
 	return append(text, '}')
 }
@@ -334,7 +331,7 @@ func assemble(parts []part) []byte {
 func assembledSize(parts []part) int {
 	size := len(`{}`)
 	for _, p := range parts {
-		size += len(p.quoted) + len(p.lead) + len(p.value) + len(`:,`)
+		size += len(p.Quoted) + len(p.lead) + len(p.Value) + len(`:,`)
 	}
 	return size
 }

@@ -8,6 +8,7 @@ import (
 	"github.com/go-json-experiment/json/jsontext"
 
 	"github.com/caddy-presets/caddy-presets/domain"
+	"github.com/caddy-presets/caddy-presets/internal/rawjson"
 )
 
 // promptField is the field of each dialect that takes a system prompt.
@@ -25,7 +26,7 @@ type systemPrompt struct {
 // alone returns the value of a dialect's prompt field in a request that has none.
 func (p systemPrompt) alone(dialect domain.Dialect) jsontext.Value {
 	if dialect == domain.Chat {
-		return array([]jsontext.Value{p.message()})
+		return array(p.message())
 	}
 	return p.quoted
 }
@@ -44,7 +45,7 @@ func (p systemPrompt) placeBefore(dialect domain.Dialect, value jsontext.Value) 
 	case dialect == domain.Chat:
 		return p.beforeFirst(dialect, value, p.message()), nil
 	case value.Kind() == '"':
-		own, _ := textOf(value)
+		own, _ := rawjson.Text(value)
 		switch {
 		case p.begins(own):
 			return nil, nil
@@ -74,7 +75,7 @@ func (p systemPrompt) beforeFirst(dialect domain.Dialect, list, element jsontext
 	if p.begins(own) {
 		return nil
 	}
-	for _, err := range scanArray(list) {
+	for _, err := range rawjson.Array(list) {
 		if err == nil { // there is a first element
 			element = append(element, ',')
 		}
@@ -116,9 +117,9 @@ func promptTexts(dialect domain.Dialect, value jsontext.Value) iter.Seq[string] 
 			yieldTexts(value, yield)
 			return
 		}
-		for message, err := range scanArray(value) {
-			role, _ := textOf(memberOf(message, "role"))
-			if err != nil || role != "system" && role != "developer" || !yieldTexts(memberOf(message, "content"), yield) {
+		for message, err := range rawjson.Array(value) {
+			role, _ := rawjson.Text(rawjson.Get(message, "role"))
+			if err != nil || role != "system" && role != "developer" || !yieldTexts(rawjson.Get(message, "content"), yield) {
 				return
 			}
 		}
@@ -128,11 +129,11 @@ func promptTexts(dialect domain.Dialect, value jsontext.Value) iter.Seq[string] 
 // yieldTexts yields the texts of content, which is a string or an array of parts,
 // and tells whether to go on.
 func yieldTexts(content jsontext.Value, yield func(string) bool) bool {
-	if text, ok := textOf(content); ok {
+	if text, ok := rawjson.Text(content); ok {
 		return yield(text)
 	}
-	for part, err := range scanArray(content) {
-		if text, ok := textOf(memberOf(part, "text")); err == nil && ok && !yield(text) {
+	for part, err := range rawjson.Array(content) {
+		if text, ok := rawjson.Text(rawjson.Get(part, "text")); err == nil && ok && !yield(text) {
 			return false
 		}
 	}

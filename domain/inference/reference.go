@@ -9,6 +9,7 @@ import (
 	"github.com/go-json-experiment/json/jsontext"
 
 	"github.com/caddy-presets/caddy-presets/domain"
+	"github.com/caddy-presets/caddy-presets/internal/rawjson"
 )
 
 // reference is how a request names a preset: "@preset/slug" or
@@ -80,7 +81,7 @@ var errTooManyFields = domain.InvalidAt("", "has more than "+strconv.Itoa(maxReq
 // inferenceRequest is an inference request as far as it was read.
 type inferenceRequest struct {
 	// fields are the top-level fields in the order in which they were sent.
-	fields []sentMember
+	fields []rawjson.Member
 	// err is why the rest could not be read, or the first rule found broken.
 	err error
 	// sessionID is the session_id field, or empty.
@@ -104,24 +105,24 @@ func readRequest(body []byte) *inferenceRequest {
 		return q
 	}
 	seen := make(map[string]bool)
-	q.fields = make([]sentMember, 0, usualFields)
-	for field, err := range scanObject(body) {
+	q.fields = make([]rawjson.Member, 0, usualFields)
+	for field, err := range rawjson.Object(body) {
 		switch {
 		case q.err != nil: // a reference may still follow, and then that is the answer
 		case err != nil:
 			q.fail(domain.InvalidAt("", err.Error()))
 		case len(q.fields) == maxRequestFields:
 			q.fail(errTooManyFields)
-		case seen[field.name]:
-			q.fail(domain.InvalidAt(pointer(field.name), "duplicate name"))
+		case seen[field.Name]:
+			q.fail(domain.InvalidAt(pointer(field.Name), "duplicate name"))
 		default:
-			seen[field.name] = true
+			seen[field.Name] = true
 			q.fields = append(q.fields, field)
 		}
 		if err != nil || q.err != nil && q.found {
 			break // nothing more can be read, or change the answer
 		}
-		q.look(field.member)
+		q.look(field)
 	}
 	return q
 }
@@ -133,28 +134,28 @@ func (q *inferenceRequest) fail(err error) {
 }
 
 // look notes what a field says about presets and the session.
-func (q *inferenceRequest) look(field member) {
-	switch field.name {
+func (q *inferenceRequest) look(field rawjson.Member) {
+	switch field.Name {
 	case "session_id":
-		q.sessionID, _ = textOf(field.value)
-		switch kind := field.value.Kind(); {
+		q.sessionID, _ = rawjson.Text(field.Value)
+		switch kind := field.Value.Kind(); {
 		case kind != '"' && kind != 'n':
 			q.fail(domain.InvalidAt("/session_id", "must be a string"))
 		case !isShortSession(q.sessionID):
 			q.fail(domain.InvalidAt("/session_id", sessionTooLong))
 		}
 	case "preset":
-		if field.value.Kind() == 'n' {
+		if field.Value.Kind() == 'n' {
 			return // not sent
 		}
-		text, ok := textOf(field.value)
+		text, ok := rawjson.Text(field.Value)
 		if !ok {
 			q.refuse(domain.InvalidAt("/preset", "must be a string"))
 			return
 		}
 		q.refer("/preset", text)
 	case "model":
-		if text, _ := textOf(field.value); strings.Contains(text, domain.ReferenceMark) {
+		if text, _ := rawjson.Text(field.Value); strings.Contains(text, domain.ReferenceMark) {
 			q.modelIsReference = true
 			q.model, text, _ = strings.Cut(text, domain.ReferenceMark)
 			if !isUsableModel(q.model) {
@@ -186,11 +187,11 @@ func FindReference(body []byte) (place string) {
 	if !mayMention(body, "preset") {
 		return ""
 	}
-	for field, err := range scanObject(body) {
+	for field, err := range rawjson.Object(body) {
 		if err != nil {
 			break
 		}
-		if place := placeOfReference(field.member); place != "" {
+		if place := placeOfReference(field); place != "" {
 			return place
 		}
 	}
@@ -207,28 +208,28 @@ var modelsWithin = map[string][]string{
 
 // placeOfReference returns where a field of a request refers to a preset as a
 // model, empty where it does not.
-func placeOfReference(field member) string {
-	if field.name == "model" {
-		if refers(field.value) {
+func placeOfReference(field rawjson.Member) string {
+	if field.Name == "model" {
+		if refers(field.Value) {
 			return "/model"
 		}
 		return ""
 	}
-	path, ok := modelsWithin[field.name]
-	if !ok || !mayMention(field.value, "preset") {
+	path, ok := modelsWithin[field.Name]
+	if !ok || !mayMention(field.Value, "preset") {
 		return ""
 	}
 	index := 0
-	for element, err := range scanArray(field.value) {
+	for element, err := range rawjson.Array(field.Value) {
 		if err != nil {
 			break // no list of models; the gateway will say so
 		}
-		place := "/" + field.name + "/" + strconv.Itoa(index)
+		place := "/" + field.Name + "/" + strconv.Itoa(index)
 		if refers(element) { // some gateways take a model's name there
 			return place
 		}
 		for _, name := range path {
-			element, place = memberOf(element, name), place+"/"+name
+			element, place = rawjson.Get(element, name), place+"/"+name
 		}
 		if refers(element) {
 			return place
@@ -240,7 +241,7 @@ func placeOfReference(field member) string {
 
 // refers reports whether a model is a reference to a preset.
 func refers(model jsontext.Value) bool {
-	text, _ := textOf(model)
+	text, _ := rawjson.Text(model)
 	return strings.Contains(text, domain.ReferenceMark)
 }
 

@@ -12,6 +12,7 @@ import (
 	"unicode/utf8"
 
 	"github.com/caddy-presets/caddy-presets/domain"
+	"github.com/caddy-presets/caddy-presets/internal/rawjson"
 )
 
 // DefaultCacheSize is how much memory a Resolver uses for what it keeps of
@@ -121,18 +122,18 @@ type Field struct {
 func (r Resolution) Fields() ([]Field, error) {
 	var fields []Field
 	if r.Preset == "" {
-		for field, err := range scanObject(r.Body) {
+		for field, err := range rawjson.Object(r.Body) {
 			switch {
 			case err != nil:
 				return nil, nil
 			case len(fields) == maxRequestFields: // each takes much more memory than its bytes
 				return nil, errTooManyFields
 			}
-			fields = append(fields, Field{field.name, FromRequest})
+			fields = append(fields, Field{field.Name, FromRequest})
 		}
 	}
 	for _, p := range r.parts {
-		fields = append(fields, Field{p.name, p.from})
+		fields = append(fields, Field{p.Name, p.from})
 	}
 	return fields, nil
 }
@@ -207,7 +208,7 @@ func (r *Resolver) Resolve(ctx context.Context, who domain.Principal, sent Reque
 		return out, err
 	}
 	for i := range m.parts { // which would keep the request's body in memory
-		m.parts[i] = part{sentMember: sentMember{member: member{name: m.parts[i].name}}, from: m.parts[i].from}
+		m.parts[i] = part{Member: rawjson.Member{Name: m.parts[i].Name}, from: m.parts[i].from}
 	}
 	out.Body, out.parts = merged, m.parts
 	out.Preset, out.Version, out.WorkspaceID = request.ref.slug, version, workspace.id
@@ -334,7 +335,7 @@ func presetCost(p *domain.Preset) int64 {
 func (s *settings) cost() int64 {
 	cost := int64(minEntryCost + 2*len(s.prompt.quoted))
 	for _, field := range s.fields {
-		cost += int64(len(field.name)+len(field.value)) + 96
+		cost += int64(len(field.Name)+len(field.Value)) + 96
 	}
 	for _, t := range s.tools {
 		cost += int64(len(t.identity)) + 64

@@ -7,6 +7,7 @@ import (
 	"github.com/go-json-experiment/json/jsontext"
 
 	"github.com/caddy-presets/caddy-presets/domain"
+	"github.com/caddy-presets/caddy-presets/internal/rawjson"
 )
 
 // maxTools bounds the tools of a request that are united with a preset's, which
@@ -18,7 +19,7 @@ const maxTools = 4096
 // the kind is itself and no other.
 func toolIdentity(dialect domain.Dialect, tool jsontext.Value) string {
 	text := func(object jsontext.Value, name string) string {
-		value, _ := textOf(memberOf(object, name))
+		value, _ := rawjson.Text(rawjson.Get(object, name))
 		return value
 	}
 	identity := func(kind, name string) string {
@@ -29,12 +30,12 @@ func toolIdentity(dialect domain.Dialect, tool jsontext.Value) string {
 	}
 	switch kind := text(tool, "type"); {
 	case dialect == domain.Chat && (kind == "function" || kind == "custom"):
-		return identity(kind, text(memberOf(tool, kind), "name")) // named inside
+		return identity(kind, text(rawjson.Get(tool, kind), "name")) // named inside
 	case kind == "function", dialect == domain.Messages && (kind == "" || kind == "custom"):
 		return identity("function", text(tool, "name"))
 	case kind == "openrouter:advisor", kind == "openrouter:subagent":
 		// The one without a name is the default instance.
-		return kind + "\x00" + strings.TrimSpace(text(memberOf(tool, "parameters"), "name"))
+		return kind + "\x00" + strings.TrimSpace(text(rawjson.Get(tool, "parameters"), "name"))
 	case kind == "custom", kind == "namespace":
 		return identity(kind, text(tool, "name"))
 	case kind == "mcp":
@@ -53,7 +54,7 @@ type identified struct {
 // identify splits a tools field of at most this many. Anything else is an error.
 func identify(dialect domain.Dialect, tools jsontext.Value, most int) ([]identified, error) {
 	var list []identified
-	for tool, err := range scanArray(tools) {
+	for tool, err := range rawjson.Array(tools) {
 		if err != nil {
 			return nil, domain.InvalidAt("/tools", err.Error())
 		}

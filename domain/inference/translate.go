@@ -9,6 +9,7 @@ import (
 	"github.com/go-json-experiment/json/jsontext"
 
 	"github.com/caddy-presets/caddy-presets/domain"
+	"github.com/caddy-presets/caddy-presets/internal/rawjson"
 )
 
 // translate returns settings, captured in dialect from, in the field names of
@@ -26,17 +27,17 @@ import (
 // returned. What the dialect has no name for is there under the name it has in
 // settings, what unknown kept out under the name it would have been sent with.
 // The names consist of ASCII letters, digits and _ . : - only.
-func translate(settings []member, from, to domain.Dialect, unknown map[string]bool) (fields []member, dropped []string) {
+func translate(settings []rawjson.Member, from, to domain.Dialect, unknown map[string]bool) (fields []rawjson.Member, dropped []string) {
 	t := &translation{table: counterparts, from: from, to: to, unknown: unknown}
 	for _, late := range []bool{false, true} {
 		for i, s := range settings {
-			if s.value.Kind() != 'n' && t.givesWay(s.name) == late {
+			if s.Value.Kind() != 'n' && t.givesWay(s.Name) == late {
 				t.at = i
 				t.setting(s)
 			}
 		}
 	}
-	if find(settings, "tools") != nil && t.get("tools") == nil {
+	if rawjson.Find(settings, "tools") != nil && t.get("tools") == nil {
 		t.dropToolUse()
 	}
 	if from != domain.Chat && to == domain.Chat {
@@ -52,10 +53,10 @@ func (t *translation) shortenReasoning() {
 	if i < 0 || t.unknown["reasoning_effort"] {
 		return
 	}
-	parts, _ := membersOf(t.fields[i].value)
-	effort := find(parts, "effort")
-	if effort.Kind() == '"' && !slices.ContainsFunc(parts, func(p member) bool { return p.name != "effort" && p.value.Kind() != 'n' }) {
-		t.fields[i].member = member{"reasoning_effort", effort}
+	parts, _ := rawjson.Members(t.fields[i].Value)
+	effort := rawjson.Find(parts, "effort")
+	if effort.Kind() == '"' && !slices.ContainsFunc(parts, func(p rawjson.Member) bool { return p.Name != "effort" && p.Value.Kind() != 'n' }) {
+		t.fields[i].Member = newMember("reasoning_effort", effort)
 	}
 }
 
@@ -117,7 +118,7 @@ type translation struct {
 
 // placed is a field of the result and the first setting that it comes from.
 type placed struct {
-	member
+	rawjson.Member
 	at int
 }
 
@@ -137,17 +138,17 @@ func (t *translation) givesWay(name string) bool {
 }
 
 // setting translates one of the settings.
-func (t *translation) setting(s member) {
-	known := settingFields[s.name]&setOf(t.to) != 0 && !t.unknown[s.name]
+func (t *translation) setting(s rawjson.Member) {
+	known := settingFields[s.Name]&setOf(t.to) != 0 && !t.unknown[s.Name]
 	switch {
-	case presetOnly[s.name]:
-		t.lose(s.name)
-	case known && (t.from == t.to || t.counterpart(s.name) == nil):
-		if !t.put(s.name, s.value) {
-			t.lose(s.name)
+	case presetOnly[s.Name]:
+		t.lose(s.Name)
+	case known && (t.from == t.to || t.counterpart(s.Name) == nil):
+		if !t.put(s.Name, s.Value) {
+			t.lose(s.Name)
 		}
 	default:
-		t.move(s.name, s.value)
+		t.move(s.Name, s.Value)
 	}
 }
 
@@ -189,15 +190,15 @@ func (t *translation) move(path string, value jsontext.Value) {
 
 // split translates the members of a value that has no counterpart as a whole.
 func (t *translation) split(path string, value jsontext.Value) {
-	var parts []member
+	var parts []rawjson.Member
 	if t.divides(path) {
-		parts, _ = membersOf(value) // what is no object has no parts
+		parts, _ = rawjson.Members(value) // what is no object has no parts
 	}
 	empty := true
 	for _, p := range parts {
-		if p.value.Kind() != 'n' {
+		if p.Value.Kind() != 'n' {
 			empty = false
-			t.move(path+"."+p.name, p.value)
+			t.move(path+"."+p.Name, p.Value)
 		}
 	}
 	if empty {
@@ -248,7 +249,7 @@ func fieldOf(path string) string {
 
 // index returns where a field of the result is, -1 when it is not there.
 func (t *translation) index(name string) int {
-	return slices.IndexFunc(t.fields, func(f placed) bool { return f.name == name })
+	return slices.IndexFunc(t.fields, func(f placed) bool { return f.Name == name })
 }
 
 // get returns what the result has at path, nil when it has nothing there.
@@ -259,9 +260,9 @@ func (t *translation) get(path string) jsontext.Value {
 		return nil
 	}
 	if !nested {
-		return t.fields[i].value
+		return t.fields[i].Value
 	}
-	return memberOf(t.fields[i].value, part)
+	return rawjson.Get(t.fields[i].Value, part)
 }
 
 // put adds value to the result at path, where get finds nothing. It returns
@@ -271,27 +272,27 @@ func (t *translation) put(path string, value jsontext.Value) bool {
 	i := t.index(field)
 	if i < 0 {
 		if nested {
-			value = object([]member{{part, value}})
+			value = object(newMember(part, value))
 		}
-		t.fields = append(t.fields, placed{member{field, value}, t.at})
+		t.fields = append(t.fields, placed{newMember(field, value), t.at})
 		return true
 	}
 	f := &t.fields[i]
-	if !nested || f.value.Kind() != '{' {
+	if !nested || f.Value.Kind() != '{' {
 		return false
 	}
-	f.value, f.at = withField(f.value, part, value), min(f.at, t.at)
+	f.Value, f.at = withField(f.Value, part, value), min(f.at, t.at)
 	return true
 }
 
 func (t *translation) lose(name string) { t.lost = append(t.lost, loss{name, t.at}) }
 
 // result returns what translate does.
-func (t *translation) result() (fields []member, dropped []string) {
+func (t *translation) result() (fields []rawjson.Member, dropped []string) {
 	slices.SortStableFunc(t.fields, func(a, b placed) int { return cmp.Compare(a.at, b.at) })
 	slices.SortStableFunc(t.lost, func(a, b loss) int { return cmp.Compare(a.at, b.at) })
 	for _, f := range t.fields {
-		fields = append(fields, f.member)
+		fields = append(fields, f.Member)
 	}
 	listed := map[string]bool{}
 	for _, l := range t.lost {

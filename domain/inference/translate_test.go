@@ -16,14 +16,15 @@ import (
 	"github.com/go-json-experiment/json/jsontext"
 
 	"github.com/caddy-presets/caddy-presets/domain"
+	"github.com/caddy-presets/caddy-presets/internal/rawjson"
 )
 
 var allDialects = []domain.Dialect{domain.Responses, domain.Chat, domain.Messages}
 
 // settingsOf returns the members of an object that a test wrote.
-func settingsOf(t testing.TB, text string) []member {
+func settingsOf(t testing.TB, text string) []rawjson.Member {
 	t.Helper()
-	members, err := membersOf(jsontext.Value(text))
+	members, err := rawjson.Members(jsontext.Value(text))
 	if err != nil {
 		t.Fatalf("%s: %v", text, err)
 	}
@@ -250,13 +251,13 @@ func TestTranslate(t *testing.T) {
 		t.Run(c.name, func(t *testing.T) {
 			settings := settingsOf(t, c.settings)
 			fields, dropped := translate(settings, c.from, c.to, unknownSet(c.unknown))
-			if got := string(object(fields)); got != c.want {
+			if got := string(object(fields...)); got != c.want {
 				t.Errorf("%s to %s: got\n%s, want\n%s", c.from, c.to, got, c.want)
 			}
 			if got := strings.Join(dropped, " "); got != c.dropped {
 				t.Errorf("%s to %s: dropped %q, want %q", c.from, c.to, got, c.dropped)
 			}
-			if got := string(object(settings)); got != string(object(settingsOf(t, c.settings))) {
+			if got := string(object(settings...)); got != string(object(settingsOf(t, c.settings)...)) {
 				t.Errorf("settings became %s", got)
 			}
 		})
@@ -273,12 +274,12 @@ func TestTranslateFieldsWithoutRule(t *testing.T) {
 				if in&setOf(from) == 0 || ruled[name] {
 					continue
 				}
-				fields, dropped := translate([]member{{name, jsontext.Value(`[ ]`)}}, from, to, nil)
+				fields, dropped := translate([]rawjson.Member{newMember(name, jsontext.Value(`[ ]`))}, from, to, nil)
 				want, wantDropped := `{"`+name+`":[ ]}`, []string(nil)
 				if presetOnly[name] || in&setOf(to) == 0 {
 					want, wantDropped = `{}`, []string{name}
 				}
-				if got := string(object(fields)); got != want || !slices.Equal(dropped, wantDropped) {
+				if got := string(object(fields...)); got != want || !slices.Equal(dropped, wantDropped) {
 					t.Errorf("%s from %s to %s: got %s, dropped %q, want %s, %q", name, from, to, got, dropped, want, wantDropped)
 				}
 			}
@@ -397,20 +398,20 @@ func (g generator) settings(d domain.Dialect) string {
 
 // checkTranslation fails unless fields and dropped have the form that every
 // translation has.
-func checkTranslation(t *testing.T, fields []member, dropped []string, to domain.Dialect, unknown map[string]bool) {
+func checkTranslation(t *testing.T, fields []rawjson.Member, dropped []string, to domain.Dialect, unknown map[string]bool) {
 	t.Helper()
 	seen := map[string]bool{}
 	for _, f := range fields {
-		if !f.value.IsValid(jsontext.AllowDuplicateNames(true), jsontext.AllowInvalidUTF8(true)) || f.value.Kind() == 'n' {
-			t.Errorf("%s is %s, want JSON other than null", f.name, f.value)
+		if !f.Value.IsValid(jsontext.AllowDuplicateNames(true), jsontext.AllowInvalidUTF8(true)) || f.Value.Kind() == 'n' {
+			t.Errorf("%s is %s, want JSON other than null", f.Name, f.Value)
 		}
-		if settingFields[f.name]&setOf(to) == 0 || presetOnly[f.name] || unknown[f.name] {
-			t.Errorf("got field %s, want fields that a request of %s may have", f.name, to)
+		if settingFields[f.Name]&setOf(to) == 0 || presetOnly[f.Name] || unknown[f.Name] {
+			t.Errorf("got field %s, want fields that a request of %s may have", f.Name, to)
 		}
-		if seen[f.name] {
-			t.Errorf("got %s twice", f.name)
+		if seen[f.Name] {
+			t.Errorf("got %s twice", f.Name)
 		}
-		seen[f.name] = true
+		seen[f.Name] = true
 	}
 	names := map[string]bool{}
 	for _, name := range dropped {
@@ -422,10 +423,10 @@ func checkTranslation(t *testing.T, fields []member, dropped []string, to domain
 }
 
 // tree returns the meaning of fields.
-func tree(t *testing.T, fields []member) map[string]any {
+func tree(t *testing.T, fields []rawjson.Member) map[string]any {
 	t.Helper()
 	var meaning map[string]any
-	d := json.NewDecoder(bytes.NewReader(object(fields)))
+	d := json.NewDecoder(bytes.NewReader(object(fields...)))
 	d.UseNumber()
 	if err := d.Decode(&meaning); err != nil {
 		t.Fatal(err)
@@ -531,7 +532,7 @@ func canonical(settings map[string]any, d domain.Dialect) map[string]any {
 
 // eachGenerated calls check with settings of each dialect on the way to each
 // other one.
-func eachGenerated(t *testing.T, check func(t *testing.T, g generator, settings []member, from, to domain.Dialect)) {
+func eachGenerated(t *testing.T, check func(t *testing.T, g generator, settings []rawjson.Member, from, to domain.Dialect)) {
 	g := generator{rand.New(rand.NewPCG(1, 2))}
 	for i := range 500 {
 		for _, from := range allDialects {
@@ -553,13 +554,13 @@ func eachGenerated(t *testing.T, check func(t *testing.T, g generator, settings 
 
 // What is not listed on the way to another dialect comes back from there.
 func TestTranslateRoundTrip(t *testing.T) {
-	eachGenerated(t, func(t *testing.T, _ generator, settings []member, from, to domain.Dialect) {
+	eachGenerated(t, func(t *testing.T, _ generator, settings []rawjson.Member, from, to domain.Dialect) {
 		there, dropped := translate(settings, from, to, nil)
 		checkTranslation(t, there, dropped, to, nil)
 		back, droppedBack := translate(there, to, from, nil)
 		checkTranslation(t, back, droppedBack, from, nil)
 		if from == to {
-			if got, want := object(there), object(slices.DeleteFunc(settings, func(m member) bool { return presetOnly[m.name] })); !bytes.Equal(got, want) {
+			if got, want := object(there...), object(slices.DeleteFunc(settings, func(m rawjson.Member) bool { return presetOnly[m.Name] })...); !bytes.Equal(got, want) {
 				t.Errorf("got %s, want it unchanged: %s", got, want)
 			}
 			return
@@ -574,7 +575,7 @@ func TestTranslateRoundTrip(t *testing.T) {
 		want := canonical(left, from)
 		got, _ := without(tree(t, back), "", nil).(map[string]any)
 		if got = canonical(got, from); !reflect.DeepEqual(got, want) && len(got)+len(want) > 0 {
-			t.Errorf("got back %v,\nwant %v,\ndropped %q\nin between %s", got, want, dropped, object(there))
+			t.Errorf("got back %v,\nwant %v,\ndropped %q\nin between %s", got, want, dropped, object(there...))
 		}
 	})
 }
@@ -592,7 +593,7 @@ func TestTranslateUnknown(t *testing.T) {
 		"thinking": "reasoning", "output_config": "reasoning text response_format", "text": "response_format verbosity output_config",
 		"response_format": "text output_config", "verbosity": "text",
 	}
-	eachGenerated(t, func(t *testing.T, g generator, settings []member, from, to domain.Dialect) {
+	eachGenerated(t, func(t *testing.T, g generator, settings []rawjson.Member, from, to domain.Dialect) {
 		unknown := map[string]bool{}
 		for range g.IntN(20) {
 			unknown[names[g.IntN(len(names))]] = true
@@ -604,22 +605,22 @@ func TestTranslateUnknown(t *testing.T) {
 			return slices.ContainsFunc(dropped, func(d string) bool { return d == name || strings.HasPrefix(d, name+".") })
 		}
 		for _, f := range all {
-			got := find(known, f.name)
-			other := others[f.name]
+			got := rawjson.Find(known, f.Name)
+			other := others[f.Name]
 			switch {
-			case bytes.Equal(got, f.value):
-			case got == nil && (unknown[f.name] || (f.name == "tool_choice" || f.name == "parallel_tool_calls") && unknown["tools"]):
-				if !listed(f.name) && (to != domain.Chat || find(known, other) == nil && (!unknown[other] || !listed(other))) {
-					t.Errorf("%s is gone, want it in %q or under another name", f.name, dropped)
+			case bytes.Equal(got, f.Value):
+			case got == nil && (unknown[f.Name] || (f.Name == "tool_choice" || f.Name == "parallel_tool_calls") && unknown["tools"]):
+				if !listed(f.Name) && (to != domain.Chat || rawjson.Find(known, other) == nil && (!unknown[other] || !listed(other))) {
+					t.Errorf("%s is gone, want it in %q or under another name", f.Name, dropped)
 				}
 			case to == domain.Chat && got != nil && unknown[other]: // its other name joined it
 			default:
-				t.Errorf("%s became %s, want %s", f.name, got, f.value)
+				t.Errorf("%s became %s, want %s", f.Name, got, f.Value)
 			}
 		}
 		for _, f := range known {
-			if find(all, f.name) == nil && (to != domain.Chat || !unknown[others[f.name]]) {
-				t.Errorf("%s appeared, want no more than %s", f.name, object(all))
+			if rawjson.Find(all, f.Name) == nil && (to != domain.Chat || !unknown[others[f.Name]]) {
+				t.Errorf("%s appeared, want no more than %s", f.Name, object(all...))
 			}
 		}
 		for _, name := range allDropped {
@@ -629,7 +630,7 @@ func TestTranslateUnknown(t *testing.T) {
 			}
 		}
 		if t.Failed() {
-			t.Logf("unknown %v, got %s", unknown, object(known))
+			t.Logf("unknown %v, got %s", unknown, object(known...))
 		}
 	})
 }
@@ -647,18 +648,18 @@ func FuzzTranslate(f *testing.F) {
 	f.Add(`{"thinking":{"type":"enabled","budget_tokens":[]},"output_config":{"format":{"type":"json_schema"},"format":7},"fallbacks":[[]]}`, uint8(2), uint8(0), uint64(1))
 	f.Fuzz(func(t *testing.T, text string, from, to uint8, unknownBits uint64) {
 		source, target := allDialects[from%3], allDialects[to%3]
-		members, err := membersOf(jsontext.Value(text))
+		members, err := rawjson.Members(jsontext.Value(text))
 		if err != nil {
 			return
 		}
-		var settings []member
+		var settings []rawjson.Member
 		seen, unknown := map[string]bool{}, map[string]bool{}
 		for _, m := range members {
-			if n, err := strconv.Atoi(m.name); err == nil && n >= 0 {
-				m.name = names[n%len(names)]
+			if n, err := strconv.Atoi(m.Name); err == nil && n >= 0 {
+				m.Name = names[n%len(names)]
 			}
-			if settingFields[m.name]&setOf(source) != 0 && !seen[m.name] {
-				seen[m.name] = true
+			if settingFields[m.Name]&setOf(source) != 0 && !seen[m.Name] {
+				seen[m.Name] = true
 				settings = append(settings, m)
 			}
 		}
@@ -667,15 +668,15 @@ func FuzzTranslate(f *testing.F) {
 				unknown[name] = true
 			}
 		}
-		before := string(object(settings))
+		before := string(object(settings...))
 		fields, dropped := translate(settings, source, target, unknown)
 		checkTranslation(t, fields, dropped, target, unknown)
-		if after := string(object(settings)); after != before {
+		if after := string(object(settings...)); after != before {
 			t.Errorf("settings became %s, want %s", after, before)
 		}
 		if len(fields)+len(dropped) == 0 {
 			for _, s := range settings {
-				if s.value.Kind() != 'n' {
+				if s.Value.Kind() != 'n' {
 					t.Errorf("nothing is left of %s and nothing listed", before)
 				}
 			}

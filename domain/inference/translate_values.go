@@ -8,6 +8,7 @@ import (
 	"github.com/go-json-experiment/json/jsontext"
 
 	"github.com/caddy-presets/caddy-presets/domain"
+	"github.com/caddy-presets/caddy-presets/internal/rawjson"
 )
 
 // The functions here are the convert of a counterpart: its comment has their
@@ -17,7 +18,7 @@ import (
 // less than low.
 func convertEffort(value jsontext.Value, _, to domain.Dialect) (converted jsontext.Value, lost []string) {
 	if to == domain.Messages {
-		effort, _ := textOf(value)
+		effort, _ := rawjson.Text(value)
 		if !slices.Contains([]string{"low", "medium", "high", "xhigh", "max"}, effort) {
 			return nil, nil
 		}
@@ -30,17 +31,17 @@ func convertEffort(value jsontext.Value, _, to domain.Dialect) (converted jsonte
 func convertThinking(value jsontext.Value, from, to domain.Dialect) (converted jsontext.Value, lost []string) {
 	const budget = "budget_tokens"
 	if from == domain.Messages {
-		members, _ := membersOf(value) // what is no object has no type
+		members, _ := rawjson.Members(value) // what is no object has no type
 		if typeOf(members) != "enabled" {
 			return nil, nil
 		}
-		value, lost = find(members, budget), others(members, "type", budget)
+		value, lost = rawjson.Find(members, budget), others(members, "type", budget)
 	}
 	if value.Kind() != '0' {
 		return nil, nil
 	}
 	if to == domain.Messages {
-		value = object([]member{{"type", quote("enabled")}, {budget, value}})
+		value = object(newMember("type", quote("enabled")), newMember(budget, value))
 	}
 	return value, lost
 }
@@ -55,13 +56,13 @@ var formatMembers = []counterpart{
 
 // convertFormat translates the form of a model's answer.
 func convertFormat(value jsontext.Value, from, to domain.Dialect) (converted jsontext.Value, lost []string) {
-	members, _ := membersOf(value) // what is no object has no type
+	members, _ := rawjson.Members(value) // what is no object has no type
 	switch kind := typeOf(members); kind {
 	case "text", "json_object":
 		if from == domain.Messages || to == domain.Messages {
 			return nil, nil
 		}
-		return object([]member{{"type", quote(kind)}}), others(members, "type")
+		return object(newMember("type", quote(kind))), others(members, "type")
 	case "json_schema":
 		t := rename(kind, members, formatMembers, from, to)
 		name, schema := t.place(&formatMembers[0]), t.place(&formatMembers[1])
@@ -83,20 +84,20 @@ func convertStop(value jsontext.Value, _, _ domain.Dialect) (converted jsontext.
 	case '[':
 		return value, nil
 	case '"':
-		return array([]jsontext.Value{value}), nil
+		return array(value), nil
 	}
 	return nil, nil
 }
 
 // convertFallbacks translates fallbacks of messages to models.
 func convertFallbacks(value jsontext.Value, _, _ domain.Dialect) (converted jsontext.Value, lost []string) {
-	entries, err := elementsOf(value)
+	entries, err := rawjson.Elements(value)
 	if err != nil {
 		return nil, nil
 	}
 	return convertEach(entries, func(entry jsontext.Value) (jsontext.Value, []string) {
-		members, err := membersOf(entry)
-		model := find(members, "model")
+		members, err := rawjson.Members(entry)
+		model := rawjson.Find(members, "model")
 		if err != nil || model.Kind() != '"' {
 			return nil, nil
 		}
@@ -123,13 +124,13 @@ var noParameters = map[domain.Dialect]jsontext.Value{
 
 // convertTools translates tools one by one.
 func convertTools(value jsontext.Value, from, to domain.Dialect) (converted jsontext.Value, lost []string) {
-	tools, err := elementsOf(value)
+	tools, err := rawjson.Elements(value)
 	if err != nil {
 		return nil, nil
 	}
 	same := true
 	converted, lost = convertEach(tools, func(tool jsontext.Value) (jsontext.Value, []string) {
-		members, _ := membersOf(tool) // what is no object has no type and no name
+		members, _ := rawjson.Members(tool) // what is no object has no type and no name
 		if keepsTool(typeOf(members), from, to) {
 			return tool, nil
 		}
@@ -146,9 +147,9 @@ func convertTools(value jsontext.Value, from, to domain.Dialect) (converted json
 }
 
 // isFunction tells whether a tool of dialect d is a function.
-func isFunction(tool []member, d domain.Dialect) bool {
+func isFunction(tool []rawjson.Member, d domain.Dialect) bool {
 	if d == domain.Messages {
-		return find(tool, "type") == nil || typeOf(tool) == "custom"
+		return rawjson.Find(tool, "type") == nil || typeOf(tool) == "custom"
 	}
 	return typeOf(tool) == "function"
 }
@@ -164,7 +165,7 @@ func keepsTool(kind string, from, to domain.Dialect) bool {
 	return strings.HasPrefix(kind, "openrouter:")
 }
 
-func convertFunction(tool []member, from, to domain.Dialect) (converted jsontext.Value, lost []string) {
+func convertFunction(tool []rawjson.Member, from, to domain.Dialect) (converted jsontext.Value, lost []string) {
 	kind := "function"
 	if to == domain.Messages {
 		kind = ""
@@ -189,16 +190,16 @@ var choiceKind = map[domain.Dialect]string{domain.Responses: "function", domain.
 
 // convertToolChoice translates which tools a model has to use.
 func convertToolChoice(value jsontext.Value, from, to domain.Dialect) (converted jsontext.Value, lost []string) {
-	if mode, ok := textOf(value); ok {
+	if mode, ok := rawjson.Text(value); ok {
 		switch {
 		case from == domain.Messages, choiceModes[mode] == "":
 			return nil, nil
 		case to == domain.Messages:
-			return object([]member{{"type", quote(choiceModes[mode])}}), nil
+			return object(newMember("type", quote(choiceModes[mode]))), nil
 		}
 		return value, nil
 	}
-	members, _ := membersOf(value) // what is no object has no type
+	members, _ := rawjson.Members(value) // what is no object has no type
 	kind := typeOf(members)
 	if from == domain.Messages {
 		for mode, inMessages := range choiceModes {
@@ -238,18 +239,18 @@ func (t *translation) dropToolUse() {
 }
 
 // typeOf returns the type that members give, empty when it is no string.
-func typeOf(members []member) string {
-	kind, _ := textOf(find(members, "type"))
+func typeOf(members []rawjson.Member) string {
+	kind, _ := rawjson.Text(rawjson.Find(members, "type"))
 	return kind
 }
 
 // others returns the names of the members that are not null and not among
 // known.
-func others(members []member, known ...string) []string {
+func others(members []rawjson.Member, known ...string) []string {
 	var names []string
 	for _, m := range members {
-		if m.value.Kind() != 'n' && !slices.Contains(known, m.name) {
-			names = append(names, m.name)
+		if m.Value.Kind() != 'n' && !slices.Contains(known, m.Name) {
+			names = append(names, m.Name)
 		}
 	}
 	return names
@@ -275,23 +276,23 @@ func convertEach(elements []jsontext.Value, convert func(jsontext.Value) (jsonte
 	if left == nil {
 		return nil, lost
 	}
-	return array(left), lost
+	return array(left...), lost
 }
 
 // rename starts the translation of an object by a table of its members. The
 // result has the type kind, if any, and never that of members.
-func rename(kind string, members []member, table []counterpart, from, to domain.Dialect) *translation {
+func rename(kind string, members []rawjson.Member, table []counterpart, from, to domain.Dialect) *translation {
 	t := &translation{table: table, from: from, to: to}
 	if kind != "" {
 		t.put("type", quote(kind))
 	}
 	for _, m := range members {
 		switch {
-		case m.name == "type", m.value.Kind() == 'n':
-		case strings.Contains(m.name, "."): // looks like a path and is none
-			t.lose(m.name)
+		case m.Name == "type", m.Value.Kind() == 'n':
+		case strings.Contains(m.Name, "."): // looks like a path and is none
+			t.lose(m.Name)
 		default:
-			t.move(m.name, m.value)
+			t.move(m.Name, m.Value)
 		}
 	}
 	return t
@@ -303,5 +304,5 @@ func (t *translation) object() (converted jsontext.Value, lost []string) {
 	for _, l := range t.lost {
 		lost = append(lost, l.name)
 	}
-	return object(members), lost
+	return object(members...), lost
 }
