@@ -162,12 +162,12 @@ func appendOpenRouterModel(text []byte, p domain.Preset, model string, like json
 	if like == nil {
 		return append(text, unknownModel...)
 	}
-	for m := range rawjson.Object(like) { // like was read before: it is an object
-		switch m.Name {
+	for quoted, value := range rawjson.Pairs(like) {
+		switch name, _ := rawjson.Text(quoted); name {
 		case "id", "canonical_slug", "name", "created", "description":
 		default:
-			text = append(append(text, ','), m.Quoted...)
-			text = append(append(text, ':'), m.Value...)
+			text = append(append(text, ','), quoted...)
+			text = append(append(text, ':'), value...)
 		}
 	}
 	return append(text, '}')
@@ -251,8 +251,8 @@ func (l *modelList) readMember(name, value jsontext.Value) bool {
 	switch {
 	case rawjson.IsText(name, "data") && kind == '[':
 		l.isArray = true
-		for entry := range rawjson.Array(value) {
-			if !l.readEntry(entry) {
+		for entry, err := range rawjson.Array(value) {
+			if err != nil || !l.readEntry(entry) {
 				return false
 			}
 		}
