@@ -65,7 +65,7 @@ func TestFirstKeyIsAdvisedOnceTheStoreIsThere(t *testing.T) {
 // JSON that names an engine that is not there gets the same pointers.
 func TestUnknownEngineInJSON(t *testing.T) {
 	for engine, want := range map[string]string{
-		"mongo":      `storage: there is no engine "mongo"; this build has badger and etcd`,
+		"mongo":      `storage: there is no engine "mongo"; this build has badger`,
 		"/var/lib/x": "storage wants the name of an engine before its folder: storage badger /var/lib/x",
 	} {
 		raw, err := json.Marshal(map[string]any{

@@ -19,7 +19,6 @@ import (
 	"time"
 
 	"github.com/caddyserver/caddy/v2"
-	"github.com/caddyserver/caddy/v2/caddyconfig"
 	_ "github.com/caddyserver/caddy/v2/modules/standard"
 
 	"github.com/caddy-presets/caddy-presets/caddymodule/internal/caddytest"
@@ -111,10 +110,7 @@ var operator = domain.By(domain.Principal{UserID: "admin", Kind: domain.Manageme
 // stop replaces the configuration by an empty one, which releases the folder.
 func (s *server) stop() {
 	s.t.Helper()
-	if err := caddy.Load([]byte(`{"admin":{"disabled":true,"config":{"persist":false}}}`), true); err != nil {
-		s.t.Error(err)
-	}
-	http.DefaultClient.CloseIdleConnections()
+	caddytest.Stop(s.t)
 }
 
 func (s *server) site(subdirectives string) string {
@@ -128,7 +124,7 @@ func (s *server) siteAt(address, directives string) string {
 
 // load makes Caddy run a Caddyfile of sites.
 func (s *server) load(sites string) error {
-	config, err := adapt(fmt.Sprintf("{\nadmin %s\npersist_config off\nmetrics\nlog {\nlevel DEBUG\noutput file %s\n%s\n}\n%s\n}\n%s", s.admin, s.logFile, s.logFormat, s.options, sites))
+	config, err := caddytest.Adapt(fmt.Sprintf("{\nadmin %s\npersist_config off\nmetrics\nlog {\nlevel DEBUG\noutput file %s\n%s\n}\n%s\n}\n%s", s.admin, s.logFile, s.logFormat, s.options, sites))
 	if err != nil {
 		return err
 	}
@@ -154,11 +150,6 @@ func (s *server) settle() {
 		conn.Close()
 	}
 	s.upstream.taken()
-}
-
-func adapt(caddyfile string) ([]byte, error) {
-	config, _, err := caddyconfig.GetAdapter("caddyfile").Adapt([]byte(caddyfile), map[string]any{"filename": "Caddyfile"})
-	return config, err
 }
 
 // canonicalFolder is the store's key in the pool.
@@ -202,15 +193,7 @@ func (s *server) logged(send func()) map[string]any {
 }
 
 // eventually waits for what happens after an answer was sent.
-func (s *server) eventually(ok func() bool) bool {
-	for range 1500 {
-		if ok() {
-			return true
-		}
-		time.Sleep(20 * time.Millisecond)
-	}
-	return false
-}
+func (s *server) eventually(ok func() bool) bool { return caddytest.Eventually(ok) }
 
 func freeAddress(t *testing.T) string { return storagetest.FreeAddress(t) }
 
@@ -220,7 +203,7 @@ type upstream struct {
 	mu       sync.Mutex
 	requests []string   // each as it stood on the wire, less what proxies add
 	received []received // the same requests, with all of it
-	wire     bytes.Buffer
+	wire     caddytest.Wire
 	answer   http.HandlerFunc
 }
 
@@ -238,7 +221,7 @@ type received struct {
 func newUpstream(t *testing.T) *upstream {
 	u := new(upstream)
 	u.Server = httptest.NewUnstartedServer(http.HandlerFunc(u.serve))
-	u.Listener = tapped{u.Listener, u}
+	u.Listener = u.wire.Tap(u.Listener)
 	u.Start()
 	t.Cleanup(u.Close)
 	return u
@@ -305,35 +288,7 @@ func (u *upstream) none(t *testing.T) {
 }
 
 // saw reports whether text ever came over the wire, in whatever place.
-func (u *upstream) saw(text string) bool {
-	u.mu.Lock()
-	defer u.mu.Unlock()
-	return bytes.Contains(u.wire.Bytes(), []byte(text))
-}
-
-// tapped is a listener whose connections leave what they read in wire.
-type tapped struct {
-	net.Listener
-	u *upstream
-}
-
-func (l tapped) Accept() (net.Conn, error) {
-	conn, err := l.Listener.Accept()
-	return tappedConn{conn, l.u}, err
-}
-
-type tappedConn struct {
-	net.Conn
-	u *upstream
-}
-
-func (c tappedConn) Read(p []byte) (int, error) {
-	n, err := c.Conn.Read(p)
-	c.u.mu.Lock()
-	defer c.u.mu.Unlock()
-	c.u.wire.Write(p[:n])
-	return n, err
-}
+func (u *upstream) saw(text string) bool { return u.wire.Contains(text) }
 
 // response is an answer, read whole.
 type response struct {

@@ -404,15 +404,17 @@ func TestRefused(t *testing.T) {
 	s.want(202, 0, inferenceSecret, "POST", resolve, `{"model":"@preset/p","messages":[]}`)
 }
 
-// TestDependencies keeps etcd's client out of the program of those who do not ask for it.
+// TestDependencies keeps etcd's client out of the module of those who do not ask for it.
 func TestDependencies(t *testing.T) {
-	out, err := exec.Command("go", "list", "-deps", "../../cmd/caddy").Output()
+	list := exec.Command("go", "list", "-deps", "./...")
+	list.Dir = "../.."
+	out, err := list.Output()
 	if err != nil {
 		t.Fatal(err)
 	}
 	for name := range strings.FieldsSeq(string(out)) {
-		if strings.HasPrefix(name, "go.etcd.io/etcd") || strings.Contains(name, "caddy-presets") && strings.HasSuffix(name, "/etcd") {
-			t.Errorf("the program has package %s", name)
+		if strings.HasPrefix(name, "go.etcd.io/etcd") || strings.Contains(name, "caddymodule/etcd") {
+			t.Errorf("the main module has package %s", name)
 		}
 	}
 }

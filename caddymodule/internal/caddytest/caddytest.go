@@ -4,6 +4,7 @@ package caddytest
 import (
 	"fmt"
 	"net"
+	"net/http"
 	"os"
 	"strconv"
 	"strings"
@@ -41,4 +42,24 @@ func listeners(t *testing.T, address string) int {
 		return 0
 	}
 	return strings.Count(string(table), fmt.Sprintf(" 0100007F:%04X 00000000:0000 0A ", number)) // 0A: listens
+}
+
+// Stop replaces the configuration by an empty one, which lets go of stores and listeners.
+func Stop(t *testing.T) {
+	t.Helper()
+	if err := caddy.Load([]byte(`{"admin":{"disabled":true,"config":{"persist":false}}}`), true); err != nil {
+		t.Error(err)
+	}
+	http.DefaultClient.CloseIdleConnections()
+}
+
+// Eventually waits until ok returns true, for half a minute at most.
+func Eventually(ok func() bool) bool {
+	for range 1500 {
+		if ok() {
+			return true
+		}
+		time.Sleep(20 * time.Millisecond)
+	}
+	return false
 }

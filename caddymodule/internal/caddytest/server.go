@@ -164,7 +164,7 @@ func (s *Server) Adapt(sites string) ([]byte, error) {
 func settle(t *testing.T, address string) {
 	t.Helper()
 	path := strings.TrimPrefix(address, "unix/")
-	Eventually(t, "an old listener is still open", func() bool {
+	Await(t, "an old listener is still open", func() bool {
 		return caddy.ListenerUsage("unix", path) <= 1 && descriptors(path) <= 1
 	})
 }
@@ -212,8 +212,8 @@ func (s *Server) Logs() string {
 	return string(text[:bytes.LastIndexByte(text, '\n')+1])
 }
 
-// Eventually waits for a condition, and ends the test with a message if it stays false.
-func Eventually(t *testing.T, otherwise string, is func() bool) {
+// Await waits for a condition, and ends the test with a message if it stays false.
+func Await(t *testing.T, otherwise string, is func() bool) {
 	t.Helper()
 	for deadline := time.Now().Add(30 * time.Second); !is(); time.Sleep(5 * time.Millisecond) {
 		if time.Now().After(deadline) {
