@@ -311,7 +311,7 @@ func TestDocumentedCaddyfilesLeakNoKey(t *testing.T) {
 // TestDocumentedOptions are all there are.
 func TestDocumentedOptions(t *testing.T) {
 	page := document(t, "cluster.md")
-	for _, option := range []string{"endpoints", "prefix", "username", "password", "tls", "ca", "certificate", "server_name", "dial_timeout", "request_timeout", "max_staleness"} {
+	for _, option := range []string{"endpoints", "prefix", "username", "password", "tls", "ca", "certificate", "server_name", "request_timeout", "max_staleness"} {
 		if !strings.Contains(page, "`"+option+"`") {
 			t.Errorf("cluster.md does not have the option %s", option)
 		}

@@ -49,10 +49,7 @@ type Etcd struct {
 	// How connections are secured. Default: as the endpoints' schemes say
 	TLS *TLS `json:"tls,omitempty"`
 
-	// How long connecting may take. Default: 5s
-	DialTimeout caddy.Duration `json:"dial_timeout,omitempty"`
-
-	// How long a request to etcd may take, all attempts at it together. Default: 5s
+	// How long connecting and a request to etcd may take, with all attempts. Default: 5s
 	RequestTimeout caddy.Duration `json:"request_timeout,omitempty"`
 
 	// For how long what is in memory is used without a word from the cluster. After
@@ -182,15 +179,15 @@ func (e *Etcd) options() (o etcdstore.Options, err error) {
 	if (e.Password == "") != (e.Username == "") {
 		return o, errors.New("username and password: one is given without the other")
 	}
-	if e.DialTimeout < 0 || e.RequestTimeout < 0 {
-		return o, errors.New("dial_timeout and request_timeout must be positive")
+	if e.RequestTimeout < 0 {
+		return o, errors.New("request_timeout must be positive")
 	}
 	if e.MaxStaleness != 0 && e.MaxStaleness < minStaleness {
 		return o, fmt.Errorf("max_staleness must be at least %v", time.Duration(minStaleness)) // a fifth is how often the cluster is asked
 	}
 	o = etcdstore.Options{
 		Endpoints: e.Endpoints, Prefix: e.Prefix, Username: e.Username, Password: e.Password,
-		DialTimeout: time.Duration(e.DialTimeout), RequestTimeout: time.Duration(e.RequestTimeout), MaxStaleness: time.Duration(e.MaxStaleness),
+		RequestTimeout: time.Duration(e.RequestTimeout), MaxStaleness: time.Duration(e.MaxStaleness),
 	}
 	if e.TLS != nil {
 		o.TLS, err = e.TLS.config()

@@ -35,10 +35,9 @@ func TestCaddyfile(t *testing.T) {
 				certificate c.pem c.key
 				server_name n
 			}
-			dial_timeout 1s
 			request_timeout 2s
 			max_staleness 3s
-		}`, `{"endpoints":["https://a:2379","b:2379"],"prefix":"p/","username":"u","password":"` + password + `","tls":{"ca_file":"ca.pem","cert_file":"c.pem","key_file":"c.key","server_name":"n"},"dial_timeout":1000000000,"request_timeout":2000000000,"max_staleness":3000000000}`},
+		}`, `{"endpoints":["https://a:2379","b:2379"],"prefix":"p/","username":"u","password":"` + password + `","tls":{"ca_file":"ca.pem","cert_file":"c.pem","key_file":"c.key","server_name":"n"},"request_timeout":2000000000,"max_staleness":3000000000}`},
 		"endpoints behind the name": {"etcd a:1 b:2", `{"endpoints":["a:1","b:2"]}`},
 		"both":                      {"etcd a:1 {\nprefix p\n}", `{"endpoints":["a:1"],"prefix":"p"}`},
 		"tls without options":       {"etcd a:1 {\ntls {\n}\n}", `{"endpoints":["a:1"],"tls":{}}`},
@@ -78,7 +77,7 @@ func TestCaddyfileErrors(t *testing.T) {
 		"etcd a:1 {\npassword x " + password + "\n}":       "password wants one argument, got 2",
 		"etcd a:1 {\npassword " + password + " {\nx\n}\n}": "password takes no block",
 		"etcd a:1 {\npassword " + password + "\npassword " + password + "\n}": "password is given more than once",
-		"etcd a:1 {\ndial_timeout x\n}":                                       "dial_timeout must be a duration",
+		"etcd a:1 {\nrequest_timeout x\n}":                                    "request_timeout must be a duration",
 		"etcd a:1 {\nrequest_timeout 0s\n}":                                   "request_timeout must be a duration",
 		"etcd a:1 {\nmax_staleness -1s\n}":                                    "max_staleness must be a duration",
 		"etcd a:1 {\nwhat x\n}":                                               `unrecognized subdirective "what"`,
@@ -133,7 +132,7 @@ func TestOptionErrors(t *testing.T) {
 		"no user or password":    {Endpoints: []string{"http://u:" + password + "@a:1"}},
 		"given without":          {Endpoints: []string{"a:1"}, Password: password},
 		"without the other":      {Endpoints: []string{"a:1"}, Username: "u"},
-		"must be positive":       {Endpoints: []string{"a:1"}, DialTimeout: -1},
+		"must be positive":       {Endpoints: []string{"a:1"}, RequestTimeout: -1},
 		"at least 100ms":         {Endpoints: []string{"a:1"}, MaxStaleness: caddy.Duration(99 * time.Millisecond)},
 		"endpoints/1: must have": {Endpoints: []string{"https://a:1", "b:1"}, Username: "u", Password: password},
 		"must be an http or":     {Endpoints: []string{"ftp://a"}},
@@ -268,7 +267,7 @@ func TestClusterAway(t *testing.T) {
 	c := newCluster(t)
 	s := newServer(t, 1)
 	t.Setenv("PRESETS_TEST_PASSWORD", password)
-	if err := s.load(c.address + " {\nrequest_timeout 2s\nmax_staleness 2s\nusername u\npassword {env.PRESETS_TEST_PASSWORD}\ndial_timeout 1s\n}"); err != nil {
+	if err := s.load(c.address + " {\nrequest_timeout 2s\nmax_staleness 2s\nusername u\npassword {env.PRESETS_TEST_PASSWORD}\n}"); err != nil {
 		t.Fatalf("a cluster that is away keeps the server from starting: %v", err)
 	}
 	check := func() {
@@ -338,7 +337,7 @@ func TestRefused(t *testing.T) {
 	defer root.Close()
 	s := newServer(t, 1)
 	t.Setenv("PRESETS_TEST_PASSWORD", password)
-	storage := c.address + " {\nusername presets\npassword {env.PRESETS_TEST_PASSWORD}\nmax_staleness 1m\ndial_timeout 1m\n}"
+	storage := c.address + " {\nusername presets\npassword {env.PRESETS_TEST_PASSWORD}\nmax_staleness 1m\n}"
 	for range 2 { // a start and a reload
 		if err := s.load(storage); err != nil {
 			t.Fatalf("a password that the cluster does not take is refused: %v", err)

@@ -32,7 +32,7 @@ func connect(o Options) (*clientv3.Client, *trouble, error) {
 		grpc.WithDefaultServiceConfig(serviceConfig),
 		grpc.WithConnectParams(grpc.ConnectParams{
 			Backoff:           backoff.Config{BaseDelay: 100 * time.Millisecond, Multiplier: 1.6, Jitter: 0.2, MaxDelay: maxPause},
-			MinConnectTimeout: o.DialTimeout,
+			MinConnectTimeout: o.RequestTimeout,
 		}),
 	}
 	if o.TLS != nil && o.TLS.ServerName != "" {
@@ -40,7 +40,7 @@ func connect(o Options) (*clientv3.Client, *trouble, error) {
 	}
 	client, err := clientv3.New(clientv3.Config{
 		Endpoints: o.Endpoints, Username: o.Username, Password: o.Password, TLS: o.TLS,
-		DialTimeout: o.DialTimeout, DialKeepAliveTime: keepAliveTime, DialKeepAliveTimeout: keepAliveTimeout,
+		DialTimeout: o.RequestTimeout, DialKeepAliveTime: keepAliveTime, DialKeepAliveTimeout: keepAliveTimeout,
 		PermitWithoutStream: true, Logger: clientLogger(o.Logger), MaxCallSendMsgSize: 2 * maxRequest,
 		MaxUnaryRetries: 2, // one more with a new token: package etcd makes its own attempts
 		DialOptions:     options,

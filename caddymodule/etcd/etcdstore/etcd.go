@@ -27,9 +27,8 @@ type Options struct {
 	Username, Password string
 	// TLS is what connections use, nil for none.
 	TLS *tls.Config
-	// DialTimeout bounds making the first connection, and RequestTimeout each
-	// request to etcd. Default: 5 s
-	DialTimeout, RequestTimeout time.Duration
+	// RequestTimeout bounds connecting, and each request to etcd. Default: 5 s
+	RequestTimeout time.Duration
 	// MaxStaleness is for how long at most what was read before is taken for current
 	// without the cluster having said so. Default: 5 s
 	MaxStaleness time.Duration
@@ -57,8 +56,8 @@ type Store struct {
 	logger  *zap.Logger
 
 	model     *model
-	nearby    *fetcher // from whichever member is asked, which may lag behind
-	current   *fetcher // from the cluster
+	anyMember *fetcher // reads from one member, which may lag behind
+	quorum    *fetcher
 	stamps    *domain.Stamps
 	committer *committer
 	watcher   *watcher
@@ -76,7 +75,7 @@ type Store struct {
 }
 
 // Open opens the store under a prefix, which it makes if there is none. It waits until
-// the cluster answers, DialTimeout and RequestTimeout at most. The error tells in
+// the cluster answers, twice RequestTimeout at most. The error tells in
 // plain words when it does not, when it does not want the user, or that user may not use
 // the prefix, and when the store was written by a newer version. It has
 // domain.ErrUnavailable in its chain where trying again may help: see also Answered.
@@ -92,7 +91,7 @@ func Open(ctx context.Context, o Options) (*Store, error) {
 		model: newModel(o.Memory), stamps: domain.NewStamps(),
 	}
 	s.ctx, s.stop = context.WithCancel(context.Background())
-	s.nearby, s.current = newFetcher(s, clientv3.WithSerializable()), newFetcher(s)
+	s.anyMember, s.quorum = newFetcher(s, clientv3.WithSerializable()), newFetcher(s)
 	marker, last, at, err := s.prepare(ctx)
 	if err != nil {
 		s.stop()
@@ -119,9 +118,6 @@ func Open(ctx context.Context, o Options) (*Store, error) {
 func (o *Options) fill() {
 	if o.Prefix == "" {
 		o.Prefix = DefaultPrefix
-	}
-	if o.DialTimeout == 0 {
-		o.DialTimeout = defaultTimeout
 	}
 	if o.RequestTimeout == 0 {
 		o.RequestTimeout = defaultTimeout

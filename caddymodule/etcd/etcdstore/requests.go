@@ -104,7 +104,7 @@ func (s *Store) get(ctx context.Context, key string, options ...clientv3.OpOptio
 
 // lastCommit returns the last commit, and the revision at which the cluster said so.
 func (s *Store) lastCommit(ctx context.Context) (last commit, at int64, err error) {
-	f, err := s.current.read(ctx, lastKey)
+	f, err := s.quorum.read(ctx, lastKey)
 	if err != nil {
 		return last, 0, err
 	}

@@ -73,9 +73,9 @@ func (s *snapshot) load(key string) ([]byte, error) {
 // that knows the last commit of the snapshot, or else from the cluster.
 func (s *snapshot) fetch(key string) (result found, err error) {
 	f := s.store.model.begin(key)
-	result, err = s.store.nearby.read(s.ctx, key)
+	result, err = s.store.anyMember.read(s.ctx, key)
 	if err == nil && result.last < s.last.revision {
-		result, err = s.store.current.read(s.ctx, key)
+		result, err = s.store.quorum.read(s.ctx, key)
 	}
 	if err == nil && result.last < s.last.revision {
 		err = s.store.restored()
