@@ -31,16 +31,16 @@ func init() {
 	caddy.RegisterModule(new(Etcd))
 }
 
-// Etcd keeps presets, workspaces and issued keys in an etcd cluster. All nodes with the
-// same cluster and prefix serve the same. Placeholders are replaced in all texts.
+// Etcd keeps presets, workspaces and issued keys in an etcd cluster. Nodes with the same
+// cluster and prefix serve the same. Placeholders are replaced in all texts.
 type Etcd struct {
 	// The members of the cluster, as http or https URLs with a port, or host:port.
 	Endpoints []string `json:"endpoints,omitempty"`
 
-	// What the names of all keys in etcd begin with. Default: caddy-presets/
+	// The prefix of all keys in etcd. Default: caddy-presets/
 	Prefix string `json:"prefix,omitempty"`
 
-	// The user of etcd's and their password, which should be a placeholder, such as
+	// A user of etcd, and the password. The password should be a placeholder, such as
 	// {env.ETCD_PASSWORD}: Caddy shows its configuration, and logs it at level DEBUG.
 	// Default: none
 	Username string `json:"username,omitempty"`
@@ -52,17 +52,17 @@ type Etcd struct {
 	// How long connecting and a request to etcd may take, with all attempts. Default: 5s
 	RequestTimeout caddy.Duration `json:"request_timeout,omitempty"`
 
-	// For how long what is in memory is used without a word from the cluster. After
+	// How long copies in memory are used without an answer from the cluster. After
 	// that, keys and presets are refused. Default: 5s
 	MaxStaleness caddy.Duration `json:"max_staleness,omitempty"`
 
 	lease *lease
 }
 
-// TLS says whom to trust, and who this node is.
+// TLS says which members to trust, and which certificate this node shows.
 type TLS struct {
-	// A file with the certificates of those who sign the members' certificates, PEM.
-	// Default: those that the system trusts
+	// A file with the authorities that sign the members' certificates, PEM.
+	// Default: the system's
 	CAFile string `json:"ca_file,omitempty"`
 
 	// Files with the certificate of this node and its key, PEM. Default: none
@@ -81,9 +81,9 @@ func (*Etcd) CaddyModule() caddy.ModuleInfo {
 	}
 }
 
-// Provision connects to the cluster, or joins those who have. A cluster that does not
-// answer, or refuses the user, is no error: presets and workspaces are unavailable until
-// that is otherwise.
+// Provision connects to the cluster, or shares the connection of another configuration.
+// A cluster that does not answer, or refuses the user, is no error. Presets and workspaces
+// are unavailable until it answers.
 func (e *Etcd) Provision(ctx caddy.Context) error {
 	replaced, err := e.replace(caddy.NewReplacer())
 	if err != nil {
@@ -106,10 +106,10 @@ func (e *Etcd) Provision(ctx caddy.Context) error {
 	return registerMetrics(ctx.GetMetricsRegistry())
 }
 
-// identity tells clusters and ways to reach them apart, and is never shown. With other
-// authorities in the same file it is another.
+// identity returns the key of the connection among those shared. It holds secrets. It
+// includes the authorities' certificates: a changed file needs a new connection.
 func (e *Etcd) identity() (string, error) {
-	text, err := json.Marshal(e) //nolint:gosec // for comparison alone
+	text, err := json.Marshal(e) //nolint:gosec // only compared
 	if err != nil || e.TLS == nil || e.TLS.CAFile == "" {
 		return string(text), err
 	}
@@ -117,7 +117,7 @@ func (e *Etcd) identity() (string, error) {
 	return string(text) + string(authorities), err
 }
 
-// replace returns e with the values of its placeholders.
+// replace returns a copy of e in which placeholders are replaced.
 func (e *Etcd) replace(repl *caddy.Replacer) (*Etcd, error) {
 	r := *e
 	r.Endpoints = append([]string(nil), e.Endpoints...)
@@ -136,7 +136,7 @@ func (e *Etcd) replace(repl *caddy.Replacer) (*Etcd, error) {
 		}
 		value, err := repl.ReplaceOrErr(*text, true, true)
 		if err != nil && name == "password" {
-			return nil, errors.New("password: a placeholder in it is not known, or empty") // which may be a part of it
+			return nil, errors.New("password: a placeholder in it is not known, or empty") // err may show a part of it
 		}
 		if err != nil {
 			return nil, fmt.Errorf("%s: %w", name, err)
@@ -151,28 +151,28 @@ func (e *Etcd) replace(repl *caddy.Replacer) (*Etcd, error) {
 
 const minStaleness = caddy.Duration(100 * time.Millisecond)
 
-// options returns those of the store.
+// options checks e and returns the options of the store.
 func (e *Etcd) options() (o etcdstore.Options, err error) {
 	if len(e.Endpoints) == 0 {
 		return o, errors.New("endpoints: at least one is needed")
 	}
 	for i, endpoint := range e.Endpoints {
-		scheme, address := split(endpoint)
-		first, _ := split(e.Endpoints[0])
+		scheme, address := splitScheme(endpoint)
+		first, _ := splitScheme(e.Endpoints[0])
 		switch {
 		case address == "":
 			return o, fmt.Errorf("endpoints/%d: must not be empty", i)
 		case strings.Contains(address, "@"):
-			return o, fmt.Errorf("endpoints/%d: must have no user or password, which have options of their own", i)
+			return o, fmt.Errorf("endpoints/%d: must have no user or password: use the options username and password", i)
 		case scheme != first:
-			// etcd's client goes by one of them for all.
+			// etcd's client uses one scheme for all.
 			return o, fmt.Errorf("endpoints/%d: must have the same scheme as the first", i)
 		case scheme != "" && scheme != "http" && scheme != "https":
 			return o, fmt.Errorf("endpoints/%d: must be an http or https URL, or host:port", i)
 		case scheme == "http" && e.TLS != nil:
 			return o, fmt.Errorf("endpoints/%d: must not be http, as tls is given", i)
 		}
-		if err := check(scheme, address); err != nil {
+		if err := checkAddress(scheme, address); err != nil {
 			return o, fmt.Errorf("endpoints/%d: %q %w", i, endpoint, err)
 		}
 	}
@@ -183,7 +183,7 @@ func (e *Etcd) options() (o etcdstore.Options, err error) {
 		return o, errors.New("request_timeout must be positive")
 	}
 	if e.MaxStaleness != 0 && e.MaxStaleness < minStaleness {
-		return o, fmt.Errorf("max_staleness must be at least %v", time.Duration(minStaleness)) // a fifth is how often the cluster is asked
+		return o, fmt.Errorf("max_staleness must be at least %v", time.Duration(minStaleness)) // the cluster is asked five times in it
 	}
 	o = etcdstore.Options{
 		Endpoints: e.Endpoints, Prefix: e.Prefix, Username: e.Username, Password: e.Password,
@@ -195,17 +195,17 @@ func (e *Etcd) options() (o etcdstore.Options, err error) {
 	return o, err
 }
 
-// split returns the scheme of an endpoint, empty for host:port, and what follows it.
-func split(endpoint string) (scheme, address string) {
+// splitScheme returns the scheme of an endpoint, empty for host:port, and its address.
+func splitScheme(endpoint string) (scheme, address string) {
 	if scheme, address, ok := strings.Cut(endpoint, "://"); ok {
 		return scheme, address
 	}
 	return "", endpoint
 }
 
-// check returns an error unless an endpoint is one that can be connected to: etcd's client
-// would try without end, and ignore a path.
-func check(scheme, address string) error {
+// checkAddress returns an error if no connection to an address can be made. etcd's client
+// would retry for ever, and ignore a path.
+func checkAddress(scheme, address string) error {
 	if scheme != "" {
 		address = strings.TrimSuffix(address, "/")
 	}
@@ -251,7 +251,7 @@ func (t *TLS) config() (*tls.Config, error) {
 		if _, err := load(); err != nil {
 			return nil, err
 		}
-		// Each connection has the one that is there then: they are renewed.
+		// Certificates are renewed, so each connection reads the files again.
 		config.GetClientCertificate = func(*tls.CertificateRequestInfo) (*tls.Certificate, error) { return load() }
 	}
 	return config, nil
@@ -263,7 +263,7 @@ func (e *Etcd) Store() domain.Store { return e.lease }
 // Name returns the endpoints and the prefix.
 func (e *Etcd) Name() string { return e.lease.Settings.name }
 
-// Cleanup lets go of the cluster. The last to do so closes the connection.
+// Cleanup releases the connection. The last configuration that does so closes it.
 func (e *Etcd) Cleanup() error {
 	if e.lease == nil {
 		return nil // Provision never got that far
