@@ -49,11 +49,11 @@ const (
 
 // Store is a domain.Store in an etcd cluster.
 type Store struct {
-	client  *clientv3.Client
-	trouble *trouble
-	prefix  string
-	timeout time.Duration // of a request
-	logger  *zap.Logger
+	client     *clientv3.Client
+	dialErrors *dialErrors
+	prefix     string
+	timeout    time.Duration // of a request
+	logger     *zap.Logger
 
 	model     *model
 	anyMember *fetcher // reads from one member, which may lag behind
@@ -82,12 +82,12 @@ type Store struct {
 func Open(ctx context.Context, o Options) (*Store, error) {
 	o.fill()
 	begun := time.Now()
-	client, trouble, err := connect(o)
+	client, dialErrors, err := connect(o)
 	if err != nil {
 		return nil, fmt.Errorf("connecting to etcd: %w", err)
 	}
 	s := &Store{
-		client: client, trouble: trouble, prefix: o.Prefix, timeout: o.RequestTimeout, logger: o.Logger,
+		client: client, dialErrors: dialErrors, prefix: o.Prefix, timeout: o.RequestTimeout, logger: o.Logger,
 		model: newModel(o.Memory), stamps: domain.NewStamps(),
 	}
 	s.ctx, s.stop = context.WithCancel(context.Background())

@@ -63,7 +63,7 @@ func request[T any](ctx context.Context, s *Store, attempt func(context.Context)
 			continue
 		case o := <-outcomes:
 			running--
-			result, err = o.result, s.trouble.explain(o.err)
+			result, err = o.result, s.dialErrors.explain(o.err)
 		}
 		if !isTimeout(err) {
 			cause = err
