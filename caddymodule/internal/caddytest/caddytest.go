@@ -55,11 +55,14 @@ func Stop(t *testing.T) {
 
 // Eventually waits until ok returns true, for half a minute at most.
 func Eventually(ok func() bool) bool {
-	for range 1500 {
+	for late := time.Now().Add(30 * time.Second); time.Now().Before(late); time.Sleep(5 * time.Millisecond) {
 		if ok() {
 			return true
 		}
-		time.Sleep(20 * time.Millisecond)
 	}
 	return false
 }
+
+// IsSecondTier reports whether tests try every combination, which takes longer. The first
+// tier tries a part of those that differ in one thing only.
+func IsSecondTier() bool { return os.Getenv("PRESETS_TIER") == "2" }
