@@ -30,7 +30,7 @@ type purger struct {
 	PurgeOptions
 }
 
-// Engine is what a Purge and an Upgrade need of an engine.
+// Engine is what Purge needs of an engine.
 type Engine interface {
 	// View runs fn with what is stored at one moment and returns its error.
 	View(ctx context.Context, fn func(*Reader) error) error

@@ -123,7 +123,6 @@ func TestFailingReads(t *testing.T) {
 		"change": func() error {
 			return m.update(t, func(tx domain.Tx) error { return tx.PutPreset(p) })
 		},
-		"upgrade": func() error { return records.Upgrade(t.Context(), m) },
 		"check": func() error {
 			c := records.Checker{Pause: func() error { return nil }, Problem: func(string, ...any) {}}
 			err := c.Check(m)

@@ -91,7 +91,7 @@ func Open(ctx context.Context, o Options) (*Store, error) {
 	}
 	s.ctx, s.stop = context.WithCancel(context.Background())
 	s.anyMember, s.quorum = newFetcher(s, clientv3.WithSerializable()), newFetcher(s)
-	marker, last, at, err := s.prepare(ctx)
+	last, at, err := s.prepare(ctx)
 	if err != nil {
 		s.stop()
 		return nil, errors.Join(fmt.Errorf("opening the store in etcd: %w", err), client.Close())
@@ -108,9 +108,6 @@ func Open(ctx context.Context, o Options) (*Store, error) {
 		records.Purge(s.ctx, engine{s}, records.PurgeOptions{Deleted: s.deleted, Final: func(error) bool { return false }, Logger: o.Logger})
 	}()
 	s.close = sync.OnceValue(s.closeOnce)
-	if err := s.upgrade(ctx, marker); err != nil {
-		return nil, errors.Join(fmt.Errorf("upgrading the store in etcd to format %d: %w", storeFormat, err), s.Close())
-	}
 	return s, nil
 }
 
