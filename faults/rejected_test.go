@@ -251,7 +251,6 @@ func rejectedConfigs(t *testing.T, s *server) (kinds []rejected) {
 	newer := `{"format":99,"id":"x","state":"ready"}`
 	newer += fmt.Sprintf("\n%08x\n", crc32.Checksum([]byte(newer), crc32.MakeTable(crc32.Castagnoli)))
 	badger("of a newer version", "needs a newer version", filepath.Dir(file("newer/STORE", newer)))
-	badger("of format 2", "was in no release", filepath.Dir(file("two/STORE", `{"format":2,"id":"x","state":"ready"}`)))
 
 	change("another handler", "unknown module: http.handlers.preset", func(_, h object) { h["handler"] = "preset" })
 	second := func(name, because, newStore string, edit func(config, copied object)) {

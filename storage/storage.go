@@ -11,10 +11,6 @@ import (
 // or missing though other data says that it exists.
 var ErrDamaged = errors.New("stored data is damaged")
 
-// ErrBaseRefused is in the chain of the error of an incremental backup that was not begun:
-// no backup can continue the one that it was to continue.
-var ErrBaseRefused = errors.New("no incremental backup can be made since that one")
-
 // maxProblems is how many problems a Report lists.
 const maxProblems = 100
 

@@ -43,7 +43,7 @@ func RunWith(stdin io.Reader, args ...string) (out, errOut string, err error) {
 // BackupTo backs up to a new file until ctx ends.
 func BackupTo(ctx context.Context, address, name string) error {
 	c := &client{address: address}
-	return newFile(name, func(file io.Writer) error { return c.backupTo(ctx, io.Discard, Path+"backup", file) })
+	return newFile(name, func(file io.Writer) error { return c.backupTo(ctx, io.Discard, file) })
 }
 
 // ImportFrom imports until ctx ends.

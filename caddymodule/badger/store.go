@@ -403,17 +403,9 @@ func (l *lease) Stamps() *domain.Stamps {
 func (*lease) Sync(context.Context) error { return nil }
 
 // Backup implements engine.Backuper.
-func (l *lease) Backup(ctx context.Context, w io.Writer, since string) error {
-	var base *badgerstore.BackupInfo
-	if since != "" {
-		info, err := badgerstore.ParseBackupInfo([]byte(since))
-		if err != nil {
-			return fmt.Errorf("%w: since: %w", storage.ErrBaseRefused, err)
-		}
-		base = &info
-	}
+func (l *lease) Backup(ctx context.Context, w io.Writer) error {
 	return l.use(ctx, func(store *badgerstore.Store) error {
-		_, _, err := store.Backup(ctx, w, base)
+		_, _, err := store.Backup(ctx, w)
 		return err
 	})
 }

@@ -4,6 +4,7 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"hash/crc32"
 	"os"
 	"path/filepath"
 	"slices"
@@ -45,7 +46,9 @@ func TestRetryAfterARestore(t *testing.T) {
 		t.Fatal(err)
 	}
 	retry()
-	if err := os.WriteFile(marker(folder), []byte(`{"format":3,"id":"x","state":"restoring"}`), 0o600); err != nil {
+	restoring := []byte(`{"format":1,"id":"x","state":"restoring"}`)
+	sum := crc32.Checksum(restoring, crc32.MakeTable(crc32.Castagnoli))
+	if err := os.WriteFile(marker(folder), fmt.Appendf(restoring, "\n%08x\n", sum), 0o600); err != nil {
 		t.Fatal(err)
 	}
 	retry()

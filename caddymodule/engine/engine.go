@@ -35,11 +35,9 @@ type Checker interface {
 
 // Backuper is a store that can be backed up while it is in use.
 type Backuper interface {
-	// Backup writes a backup. If since is empty it is a full one. Otherwise since is
-	// what an earlier backup says of itself, and the backup continues that one; if it
-	// cannot, the error has storage.ErrBaseRefused in its chain and nothing was written.
-	// What was written before any other error is not a backup.
-	Backup(ctx context.Context, w io.Writer, since string) error
+	// Backup writes a backup of the store as it is at one moment. After an error, what was
+	// written to w cannot be restored.
+	Backup(ctx context.Context, w io.Writer) error
 }
 
 // RemovalAdviser is a store that tells an operator what becomes of disk space.

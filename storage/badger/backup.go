@@ -19,40 +19,30 @@ import (
 	"github.com/caddy-presets/caddy-presets/storage/records"
 )
 
-// ErrBaseRefused is in the chain of what Backup returns, without having written
-// anything, when no incremental backup can be made since a base.
-var ErrBaseRefused = storage.ErrBaseRefused
-
-func baseRefused(format string, args ...any) error {
-	return fmt.Errorf("%w: %w", ErrBaseRefused, fmt.Errorf(format, args...))
-}
-
-// Backup writes a backup of the store as it is at one moment, while others go on
-// reading and writing. With a base, which an earlier backup said of itself, it is an
-// incremental one: of what did not change since only the keys are in it. It is
-// encrypted if the store is.
+// Backup writes a backup of the store as it is at one moment. Reads and writes go on
+// meanwhile. The backup is encrypted if the store is.
 //
-// Each record is checked, and the files before them: of a damaged store no backup is
-// made. The error tells which kind of record is damaged, and no content. What was
-// written to w until an error is no backup and cannot be restored. A few MiB of memory
-// are enough for any store. Backup ends early with ctx, and soon once the store is
-// being closed, with domain.ErrClosed.
-func (s *Store) Backup(ctx context.Context, w io.Writer, base *BackupInfo) (BackupInfo, BackupEnd, error) {
-	info, end, err := s.backup(ctx, w, base)
+// Backup checks the tables and each record, and refuses a damaged store. The error names
+// the kind of the damaged record and shows no content. After an error, what was written
+// to w cannot be restored. A few MiB of memory are enough for any store. Backup ends early
+// with ctx. It ends soon with domain.ErrClosed when the store is being closed.
+func (s *Store) Backup(ctx context.Context, w io.Writer) (BackupInfo, BackupEnd, error) {
+	info, end, err := s.backup(ctx, w)
 	if err != nil && !errors.Is(err, domain.ErrClosed) {
 		err = fmt.Errorf("making a backup: %w", err)
 	}
 	return info, end, err
 }
 
-func (s *Store) backup(ctx context.Context, w io.Writer, base *BackupInfo) (info BackupInfo, end BackupEnd, err error) {
+func (s *Store) backup(ctx context.Context, w io.Writer) (info BackupInfo, end BackupEnd, err error) {
 	err = s.view(ctx, func(txn *badgerdb.Txn, r *records.Reader) error {
-		// Damage to what leads to the records would hide some of them.
+		// A damaged index would hide some of the records.
 		var files storage.Report
 		if err := cmp.Or(s.checkFiles(&files, ctx.Err), files.Err()); err != nil {
 			return err
 		}
-		if info, err = s.backupInfo(ctx, txn, r, base); err != nil {
+		info = BackupInfo{Format: storeFormat, CreatedAt: time.Now().UTC()}
+		if info.Commit, err = r.LastCommit(); err != nil {
 			return err
 		}
 		key := s.db.Opts().EncryptionKey
@@ -66,11 +56,14 @@ func (s *Store) backup(ctx context.Context, w io.Writer, base *BackupInfo) (info
 			return err
 		}
 		d := newDigest()
-		err = s.eachRecord(ctx, txn, func(item *badgerdb.Item, record []byte) error {
-			d.add(item.Key(), record)
-			if base != nil && item.Version() <= base.State.Version {
-				return to.unchanged(item.Key())
+		err = eachRecord(txn, func(item *badgerdb.Item, record []byte) error {
+			if s.readers.isClosed() {
+				return domain.ErrClosed
 			}
+			if err := ctx.Err(); err != nil {
+				return err
+			}
+			d.add(item.Key(), record)
 			return to.record(item.Key(), item.ExpiresAt(), record)
 		})
 		if err != nil {
@@ -82,73 +75,8 @@ func (s *Store) backup(ctx context.Context, w io.Writer, base *BackupInfo) (info
 	return info, end, err
 }
 
-// backupInfo returns what a backup of what txn and r show says of itself, without its salt.
-func (s *Store) backupInfo(ctx context.Context, txn *badgerdb.Txn, r *records.Reader, base *BackupInfo) (info BackupInfo, err error) {
-	info = BackupInfo{Kind: FullBackup, Store: s.id, Format: storeFormat, CreatedAt: time.Now().UTC()}
-	info.State.Version = txn.ReadTs()
-	if info.State.Commit, err = r.LastCommit(); err != nil {
-		return info, err
-	}
-	if info.Audit, err = r.AuditHead(); err != nil {
-		return info, err
-	}
-	// A change that came later than the snapshot can only be made once all that is
-	// in it is known to be durable.
-	switch err := s.update(ctx, func(*records.Tx) error { return nil }); {
-	case errors.Is(err, ErrStopped):
-		info.Unsettled = true
-	case errors.Is(err, errUnavailable): // its neighbours were refused, before they were tried
-	case err != nil:
-		return info, err
-	}
-	if base == nil {
-		return info, nil
-	}
-	info.Kind, info.Base = IncrementalBackup, &base.State
-	return info, s.checkBase(r, info, *base)
-}
-
-// checkBase fails unless what a base shows is what the store was.
-func (s *Store) checkBase(r *records.Reader, info, base BackupInfo) error {
-	switch {
-	case base.Store != info.Store:
-		return baseRefused("it is of another store; make a full one")
-	case base.Unsettled, info.Unsettled:
-		return baseRefused("writing has stopped, or had then, and what was written last may be gone when the store is opened again; make a full one")
-	case base.State.Commit > info.State.Commit, base.State.Version > info.State.Version:
-		return baseRefused("it is newer than the store, which must have come back older than it was; make a full one")
-	case base.Format != info.Format:
-		return baseRefused("it is of a store of format %d, which has format %d now; make a full one", base.Format, info.Format)
-	case base.Audit.Count == 0:
-		return nil
-	}
-	known, err := r.AuditRecord(base.Audit.Count)
-	if err != nil && !errors.Is(err, domain.ErrNotFound) {
-		return err
-	}
-	if known.Hash != base.Audit.Hash {
-		return baseRefused("the store has another past than the one that it is of; make a full one")
-	}
-	return nil
-}
-
-// eachRecord calls fn with all records that txn shows, in the order of their keys,
-// after it has checked each. It ends early with ctx and when the store is being
-// closed.
-func (s *Store) eachRecord(ctx context.Context, txn *badgerdb.Txn, fn func(item *badgerdb.Item, record []byte) error) error {
-	return eachRecord(txn, func(item *badgerdb.Item, record []byte) error {
-		if s.readers.isClosed() {
-			return domain.ErrClosed
-		}
-		if err := ctx.Err(); err != nil {
-			return err
-		}
-		return fn(item, record)
-	})
-}
-
-// eachRecord calls fn with all records that txn shows, in the order of their keys,
-// after it has checked each.
+// eachRecord calls fn with each record that txn shows, in the order of their keys. It
+// checks each record first.
 func eachRecord(txn *badgerdb.Txn, fn func(item *badgerdb.Item, record []byte) error) error {
 	var at records.Kind
 	err := guarded(func() error {
@@ -158,7 +86,7 @@ func eachRecord(txn *badgerdb.Txn, fn func(item *badgerdb.Item, record []byte) e
 			item := it.Item()
 			k := records.Key(item.Key())
 			if !k.Valid() {
-				return fmt.Errorf("%w: a record has a key that none has", ErrDamaged)
+				return fmt.Errorf("%w: a record has an unknown key", ErrDamaged)
 			}
 			at = k.Kind()
 			err := item.Value(func(record []byte) error {
@@ -174,12 +102,15 @@ func eachRecord(txn *badgerdb.Txn, fn func(item *badgerdb.Item, record []byte) e
 		return nil
 	})
 	if _, ok := errors.AsType[*panicked](err); ok {
-		return fmt.Errorf("%w: reading on from a %v record: %w", ErrDamaged, at, err)
+		return fmt.Errorf("%w: reading on after a %v record: %w", ErrDamaged, at, err)
 	}
 	return err
 }
 
-// digest is the hash of what is stored.
+// digest is the hash of what is stored: two stores with the same records have the same.
+// It is "sha256:" and a SHA-256, in hexadecimal, of the records in the order of their
+// keys. Each record is hashed as the lengths of its key and its content (unsigned
+// varints), the key and the content.
 type digest struct {
 	hash    hash.Hash
 	records int
@@ -188,7 +119,8 @@ type digest struct {
 
 func newDigest() *digest { return &digest{hash: sha256.New()} }
 
-// add adds a record, in the order of the keys, unless it is one of those that expire.
+// add adds a record. The caller keeps the order of the keys. Records that expire are
+// left out.
 func (d *digest) add(k records.Key, record []byte) {
 	if k.Kind() == records.KindReplay {
 		return
@@ -202,22 +134,3 @@ func (d *digest) add(k records.Key, record []byte) {
 }
 
 func (d *digest) text() string { return "sha256:" + hex.EncodeToString(d.hash.Sum(nil)) }
-
-// Digest returns the hash of all that is stored at one moment, and of how many
-// records that is: two stores with the same records have the same. Answers kept for
-// those who ask again are not in it, as they expire. It reads and checks all of the
-// store, and ends early as Backup does.
-//
-// It is "sha256:" and the SHA-256, in hexadecimal, of the records in the order of
-// their keys, each as the lengths of its key and its content (unsigned varints), the
-// key and the content.
-func (s *Store) Digest(ctx context.Context) (digest string, count int, err error) {
-	d := newDigest()
-	err = s.view(ctx, func(txn *badgerdb.Txn, _ *records.Reader) error {
-		return s.eachRecord(ctx, txn, func(item *badgerdb.Item, record []byte) error {
-			d.add(item.Key(), record)
-			return nil
-		})
-	})
-	return d.text(), d.records, err
-}

@@ -75,13 +75,6 @@ func parseEnd(text []byte) (e BackupEnd, err error) {
 	return e, nil
 }
 
-// ReadBackupInfo returns what a backup says of itself at its beginning, of which it
-// reads some more. In the chain of an error about the backup is ErrNotRestorable.
-func ReadBackupInfo(r io.Reader) (BackupInfo, error) {
-	info, _, err := readInfo(bufio.NewReaderSize(r, 2*maxInfo))
-	return info, err
-}
-
 // CheckBackup reads a whole backup, for which it needs no key. It finds one that was
 // cut short or goes on behind its end, and one that was changed or damaged unless it
 // is encrypted: that only Restore finds. In the chain of an error about the backup is
@@ -120,12 +113,10 @@ type backupReader struct {
 	frames  frames
 	sealer  *sealer
 	decoder *zstd.Decoder
-	rest    []byte      // of the chunk
-	before  records.Key // of the entry before
+	rest    []byte // of the chunk
 	entries int
 
-	// What next found. key and record stay as they are; record is nil for one that
-	// is unchanged.
+	// The entry that next found. The caller may keep key and record.
 	key     records.Key
 	expires uint64
 	record  []byte
@@ -195,28 +186,17 @@ func (b *backupReader) fill() (ended bool) {
 
 // parse takes an entry off the chunk.
 func (b *backupReader) parse() error {
-	as := b.rest[0]
-	name, rest, ok := cutBytes(b.rest[1:])
-	if !ok || !records.Key(name).Valid() || bytes.Compare(name, b.before) <= 0 ||
-		as != entryRecord && (as != entryUnchanged || b.info.Kind != IncrementalBackup) {
-		return notRestorable("entry %d is none of a backup", b.entries+1)
-	}
-	b.key, b.before, b.expires, b.record = name, name, 0, nil
-	if as == entryRecord {
-		expires, more, ok := cutNumber(rest)
-		if !ok {
-			return notRestorable("entry %d is none of a backup", b.entries+1)
-		}
-		b.expires = expires
-		if b.record, rest, ok = cutBytes(more); !ok || len(b.record) > records.MaxRecord {
-			return notRestorable("entry %d is none of a backup", b.entries+1)
-		}
-		if _, err := records.Unseal(b.key, b.record); err != nil {
-			return notRestorable("%w", err)
-		}
-	}
-	b.rest = rest
 	b.entries++
+	name, rest, ok1 := cutBytes(b.rest)
+	expires, rest, ok2 := cutNumber(rest)
+	record, rest, ok3 := cutBytes(rest)
+	if !ok1 || !ok2 || !ok3 || !records.Key(name).Valid() || bytes.Compare(name, b.key) <= 0 || len(record) > records.MaxRecord {
+		return notRestorable("entry %d is not that of a backup", b.entries)
+	}
+	if _, err := records.Unseal(name, record); err != nil {
+		return notRestorable("%w", err)
+	}
+	b.key, b.expires, b.record, b.rest = name, expires, record, rest
 	return nil
 }
 

@@ -3,12 +3,13 @@ package badger
 import (
 	"bytes"
 	"context"
-	"encoding/json"
 	"errors"
 	"fmt"
 	"io"
 	"math/rand/v2"
+	"os"
 	"path/filepath"
+	"reflect"
 	"strings"
 	"sync"
 	"sync/atomic"
@@ -24,14 +25,10 @@ import (
 )
 
 // backUp returns a backup of s and what it says of itself.
-func backUp(t *testing.T, s *Store, base *BackupInfo) ([]byte, BackupInfo) {
+func backUp(t *testing.T, s *Store) []byte {
 	t.Helper()
 	var b bytes.Buffer
-	info, end, err := s.Backup(t.Context(), &b, base)
-	if err != nil {
-		t.Fatal(err)
-	}
-	read, err := ReadBackupInfo(bytes.NewReader(b.Bytes()))
+	info, end, err := s.Backup(t.Context(), &b)
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -39,28 +36,21 @@ func backUp(t *testing.T, s *Store, base *BackupInfo) ([]byte, BackupInfo) {
 	if err != nil || readEnd != end {
 		t.Fatalf("got end %+v and error %v, want %+v", readEnd, err, end)
 	}
-	want, _ := json.Marshal(info)
-	for _, got := range []BackupInfo{read, checked} {
-		if got, _ := json.Marshal(got); !bytes.Equal(got, want) {
-			t.Fatalf("got %s, want %s", got, want)
-		}
+	if !reflect.DeepEqual(checked, info) {
+		t.Fatalf("got %+v, want %+v", checked, info)
 	}
-	return b.Bytes(), info
+	return b.Bytes()
 }
 
-func files(backups ...[]byte) (all []BackupFile) {
-	for i, b := range backups {
-		all = append(all, BackupFile{fmt.Sprint("backup-", i), bytes.NewReader(b)})
-	}
-	return all
+func fileOf(backup []byte) BackupFile {
+	return BackupFile{"backup-0", bytes.NewReader(backup)}
 }
 
-// restored returns the store that backups make, in a folder of its own.
-func restored(t *testing.T, o Options, backupKey []byte, backups ...[]byte) *Store {
+// restored returns the store that a backup makes, in a folder of its own.
+func restored(t *testing.T, o Options, backupKey, backup []byte) *Store {
 	t.Helper()
 	folder := filepath.Join(t.TempDir(), "restored")
-	all := files(backups...)
-	if _, _, err := Restore(t.Context(), folder, o, backupKey, all[0], all[1:]...); err != nil {
+	if _, _, err := Restore(t.Context(), folder, o, backupKey, fileOf(backup)); err != nil {
 		t.Fatal(err)
 	}
 	if report, err := Verify(t.Context(), folder, o); err != nil || report.Err() != nil {
@@ -80,11 +70,17 @@ func restored(t *testing.T, o Options, backupKey []byte, backups ...[]byte) *Sto
 
 func digestOf(t *testing.T, s *Store) string {
 	t.Helper()
-	text, records, err := s.Digest(t.Context())
+	d := newDigest()
+	err := s.db.View(func(txn *badgerdb.Txn) error {
+		return eachRecord(txn, func(item *badgerdb.Item, record []byte) error {
+			d.add(item.Key(), record)
+			return nil
+		})
+	})
 	if err != nil {
 		t.Fatal(err)
 	}
-	return fmt.Sprint(records, " ", text)
+	return fmt.Sprint(d.records, " ", d.text())
 }
 
 // stored returns all that is stored, with when it expires.
@@ -125,9 +121,8 @@ func checkVersions(t *testing.T, s *Store) {
 	}
 }
 
-// TestBackup makes a full backup and incremental ones of a store that is written to
-// all the while, and what is stored of it removed, and restores as many of them as
-// there are. Each restored store is whole; the last one is the same as the original.
+// TestBackup makes backups of a store while records are written and removed. Each restored
+// store is whole. The last one is the same as the original.
 func TestBackup(t *testing.T) {
 	for name, key := range map[string][]byte{"plain": nil, "encrypted": testKey} {
 		t.Run(name, func(t *testing.T) {
@@ -166,30 +161,20 @@ func TestBackup(t *testing.T) {
 				}
 			})
 			var backups [][]byte
-			var last *BackupInfo
-			for range 5 {
+			for range 2 {
 				for before := writes.Load(); writes.Load() < before+20; {
 					time.Sleep(time.Millisecond)
 				}
-				b, info := backUp(t, s, last)
-				backups, last = append(backups, b), &info
+				backups = append(backups, backUp(t, s))
 			}
 			stop.Store(true)
 			wg.Wait()
 			waitUntilPurged(t, s)
-			b, info := backUp(t, s, last)
-			backups = append(backups, b)
-			unchanged, _ := backUp(t, s, &info)
-			if full, _ := backUp(t, s, nil); len(unchanged) > len(full)/2 {
-				t.Errorf("an incremental backup without a change has %d bytes, a full one %d", len(unchanged), len(full))
-			}
-			for n := range backups {
-				again := restored(t, testOptions, nil, backups[:n+1]...)
+			backups = append(backups, backUp(t, s))
+			for n, b := range backups {
+				again := restored(t, testOptions, nil, b)
 				checkWhole(t, again)
 				checkVersions(t, again)
-				if again.id == s.id {
-					t.Error("the restored store has the id of the original")
-				}
 				if n < len(backups)-1 {
 					continue
 				}
@@ -216,22 +201,18 @@ func TestBackup(t *testing.T) {
 	}
 }
 
-// small returns a backup of a little store and an incremental one, and the folder.
-func small(t *testing.T, o Options) (full, incremental []byte, folder string) {
+// small returns a backup of a little store, and its folder.
+func small(t *testing.T, o Options) (backup []byte, folder string) {
 	t.Helper()
 	withKey(t, o.EncryptionKey)
 	folder = t.TempDir()
 	seed(t, folder)
 	s := mustOpen(t, folder)
-	full, info := backUp(t, s, nil)
-	if err := s.Update(t.Context(), put(newWorkspace("later"))); err != nil {
-		t.Fatal(err)
-	}
-	incremental, _ = backUp(t, s, &info)
+	backup = backUp(t, s)
 	if err := s.Close(); err != nil {
 		t.Fatal(err)
 	}
-	return full, incremental, folder
+	return backup, folder
 }
 
 // large returns a backup of some 12 MiB, before compression.
@@ -251,65 +232,61 @@ var large = func() func(t *testing.T) []byte {
 				t.Fatal(err)
 			}
 		}
-		made, _ = backUp(t, s, nil)
+		made = backUp(t, s)
 		return made
 	}
 }()
 
-// No incremental backup is made since one that the store did not come from.
-func TestBackupBase(t *testing.T) {
-	folder, twin := t.TempDir(), t.TempDir()
+// A backup can be made after a failed write, when writing has stopped.
+func TestBackupAfterFailedWrite(t *testing.T) {
+	folder := t.TempDir()
 	seed(t, folder)
-	copyFolder(t, folder, twin)
-	s, other := mustOpen(t, folder), mustOpen(t, twin)
-	change := func(s *Store) {
-		t.Helper()
-		if _, err := domain.NewService(s).CreateWorkspace(t.Context(), by(""), domain.NewWorkspace{Name: "n", Slug: "w-" + newID()}); err != nil {
-			t.Fatal(err)
-		}
-	}
-	_, start := backUp(t, s, nil)
-	change(other)
-	_, past := backUp(t, other, nil)
-	check := func(what string, base BackupInfo, want string) {
-		t.Helper()
-		var b bytes.Buffer
-		_, _, err := s.Backup(t.Context(), &b, &base)
-		if want == "" {
-			if err != nil {
-				t.Errorf("%s: %v", what, err)
-			}
-			return
-		}
-		if !errors.Is(err, ErrBaseRefused) || !strings.Contains(err.Error(), want) || b.Len() > 0 {
-			t.Errorf("%s: got error %v and %d bytes, want ErrBaseRefused with %q and none", what, err, b.Len(), want)
-		}
-	}
-	check("its own", start, "")
-	check("a copy's that is ahead", past, "newer than the store")
-	change(s)
-	check("a copy's", past, "another past")
-	check("its own", start, "")
-	_, elsewhere := backUp(t, mustOpen(t, t.TempDir()), nil)
-	check("another store's", elsewhere, "of another store")
-	older := start
-	older.Format--
-	check("of an older format", older, "which has format")
-	unsettled := start
-	unsettled.Unsettled = true
-	check("an unsettled one", unsettled, "writing has stopped")
-
-	// After a failed write there are full ones alone.
+	s := mustOpen(t, folder)
 	s.committer.commit = func(txn *badgerdb.Txn) error { return errors.Join(txn.Commit(), errDeliberate) }
 	if err := s.Update(t.Context(), put(newWorkspace("lost"))); !errors.Is(err, ErrStopped) {
 		t.Fatal(err)
 	}
-	check("when writing has stopped", start, "writing has stopped")
-	full, info := backUp(t, s, nil)
-	if !info.Unsettled {
-		t.Error("a backup that is made when writing has stopped does not say so")
+	restored(t, Options{}, nil, backUp(t, s))
+}
+
+// TestBackupAfterLostCommits removes the last commits of a store and its SEQUENCE, so that
+// the store goes on without them. A backup that is made then has the new commits alone.
+func TestBackupAfterLostCommits(t *testing.T) {
+	folder, past := t.TempDir(), t.TempDir()
+	seed(t, folder)
+	copyFolder(t, folder, past)
+	s := mustOpen(t, folder)
+	if err := errors.Join(s.Update(t.Context(), put(newWorkspace("lost"))), s.Close()); err != nil {
+		t.Fatal(err)
 	}
-	restored(t, Options{}, nil, full)
+	mark := readFile(t, filepath.Join(folder, markName))
+	if err := os.WriteFile(filepath.Join(past, markName), mark, 0o600); err != nil {
+		t.Fatal(err)
+	}
+	if _, err := Open(past, testOptions); !errors.Is(err, ErrDamaged) {
+		t.Fatalf("with its SEQUENCE: got error %v, want ErrDamaged", err)
+	}
+	if err := os.Remove(filepath.Join(past, markName)); err != nil {
+		t.Fatal(err)
+	}
+	s = mustOpen(t, past)
+	if err := s.Update(t.Context(), put(newWorkspace("new"))); err != nil {
+		t.Fatal(err)
+	}
+	again := restored(t, Options{}, nil, backUp(t, s))
+	if got, want := digestOf(t, again), digestOf(t, s); got != want {
+		t.Errorf("got %s, want %s", got, want)
+	}
+	err := again.View(t.Context(), func(r domain.Reader) error {
+		_, err := workspaceBySlug(r, "new")
+		if _, lost := workspaceBySlug(r, "lost"); !errors.Is(lost, domain.ErrNotFound) {
+			t.Errorf("the lost workspace: got error %v, want ErrNotFound", lost)
+		}
+		return err
+	})
+	if err != nil {
+		t.Error(err)
+	}
 }
 
 // Of a damaged store no backup is made, and the error shows no content.
@@ -327,19 +304,16 @@ func TestBackupOfDamage(t *testing.T) {
 		return errors.Join(err, txn.Set(k, record))
 	})
 	s := mustOpen(t, folder)
-	_, _, err := s.Backup(t.Context(), io.Discard, nil)
+	_, _, err := s.Backup(t.Context(), io.Discard)
 	if !errors.Is(err, ErrDamaged) || !strings.Contains(err.Error(), "preset version record") || strings.Contains(err.Error(), "needle") {
 		t.Errorf("got error %v, want ErrDamaged, the kind of record and no content", err)
-	}
-	if _, _, err := s.Digest(t.Context()); !errors.Is(err, ErrDamaged) {
-		t.Errorf("Digest: got error %v, want ErrDamaged", err)
 	}
 	// A table that rots while the store is open.
 	folder = t.TempDir()
 	seed(t, folder)
 	s = mustOpen(t, folder)
 	flip(t, folder, "*.sst", "needle-2")
-	if _, _, err := s.Backup(t.Context(), io.Discard, nil); !errors.Is(err, ErrDamaged) || strings.Contains(err.Error(), "needle") {
+	if _, _, err := s.Backup(t.Context(), io.Discard); !errors.Is(err, ErrDamaged) || strings.Contains(err.Error(), "needle") {
 		t.Errorf("got error %v, want ErrDamaged and no content", err)
 	}
 }
@@ -359,7 +333,7 @@ func TestEncryptedBackupHoldsNoPrompt(t *testing.T) {
 		if _, err := service.CreatePresetVersion(t.Context(), by(""), "", canary, in); err != nil {
 			t.Fatal(err)
 		}
-		b, _ := backUp(t, s, nil)
+		b := backUp(t, s)
 		if err := s.Close(); err != nil {
 			t.Fatal(err)
 		}
@@ -417,7 +391,7 @@ func TestBackupEnds(t *testing.T) {
 		to := &stalled{waiting: make(chan struct{}), goOn: make(chan struct{})}
 		got := make(chan error)
 		go func() {
-			_, _, err := s.Backup(ctx, to, nil)
+			_, _, err := s.Backup(ctx, to)
 			got <- err
 		}()
 		<-to.waiting
@@ -435,14 +409,13 @@ func TestBackupEnds(t *testing.T) {
 	if err := s.Close(); err != nil {
 		t.Fatal(err)
 	}
-	if _, _, err := s.Backup(t.Context(), io.Discard, nil); !errors.Is(err, domain.ErrClosed) {
+	if _, _, err := s.Backup(t.Context(), io.Discard); !errors.Is(err, domain.ErrClosed) {
 		t.Errorf("after Close: got error %v, want ErrClosed", err)
 	}
 }
 
-// BenchmarkBackup makes and restores backups of 100,000 presets of one version, with
-// prompts of 150 words: a full one, an incremental one without a change, and the
-// restoration of the full one.
+// BenchmarkBackup makes and restores a backup of 100,000 presets of one version, with
+// prompts of 150 words.
 func BenchmarkBackup(b *testing.B) {
 	const presets, words = 100_000, 150
 	vocabulary := strings.Fields("you are a helpful assistant who answers in short friendly emails about orders returns " +
@@ -475,28 +448,19 @@ func BenchmarkBackup(b *testing.B) {
 		if err != nil {
 			b.Fatal(err)
 		}
-		var base *BackupInfo
-		var full bytes.Buffer
-		for _, kind := range []BackupKind{FullBackup, IncrementalBackup} {
-			b.Run(fmt.Sprint(name, "/", kind), func(b *testing.B) {
-				var out bytes.Buffer
-				var info BackupInfo
-				for b.Loop() {
-					out.Reset()
-					var err error
-					if info, _, err = s.Backup(b.Context(), &out, base); err != nil {
-						b.Fatal(err)
-					}
+		var out bytes.Buffer
+		b.Run(name+"/backup", func(b *testing.B) {
+			for b.Loop() {
+				out.Reset()
+				if _, _, err := s.Backup(b.Context(), &out); err != nil {
+					b.Fatal(err)
 				}
-				b.ReportMetric(float64(out.Len())/(1<<20), "MiB")
-				if kind == FullBackup {
-					base, full = &info, out
-				}
-			})
-		}
+			}
+			b.ReportMetric(float64(out.Len())/(1<<20), "MiB")
+		})
 		b.Run(name+"/restore", func(b *testing.B) {
 			for b.Loop() {
-				if _, _, err := Restore(b.Context(), filepath.Join(b.TempDir(), "new"), o, nil, files(full.Bytes())[0]); err != nil {
+				if _, _, err := Restore(b.Context(), filepath.Join(b.TempDir(), "new"), o, nil, fileOf(out.Bytes())); err != nil {
 					b.Fatal(err)
 				}
 			}

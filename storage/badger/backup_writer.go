@@ -43,24 +43,13 @@ func newBackupWriter(to io.Writer, info BackupInfo, key []byte) (*backupWriter, 
 
 // record adds a record.
 func (w *backupWriter) record(k records.Key, expires uint64, record []byte) error {
-	w.begin(entryRecord, k)
+	w.entries++
+	w.chunk = binary.AppendUvarint(w.chunk, uint64(len(k)))
+	w.chunk = append(w.chunk, k...)
 	w.chunk = binary.AppendUvarint(w.chunk, expires)
 	w.chunk = binary.AppendUvarint(w.chunk, uint64(len(record)))
 	w.chunk = append(w.chunk, record...)
 	return w.flushAt(chunkSize)
-}
-
-// unchanged adds a key whose record is that of the base.
-func (w *backupWriter) unchanged(k records.Key) error {
-	w.begin(entryUnchanged, k)
-	return w.flushAt(chunkSize)
-}
-
-func (w *backupWriter) begin(as byte, k records.Key) {
-	w.entries++
-	w.chunk = append(w.chunk, as)
-	w.chunk = binary.AppendUvarint(w.chunk, uint64(len(k)))
-	w.chunk = append(w.chunk, k...)
 }
 
 // flushAt writes the chunk if it has so many bytes.

@@ -20,7 +20,6 @@ import (
 	"time"
 
 	badgerdb "github.com/dgraph-io/badger/v4"
-	"github.com/google/uuid"
 	"go.uber.org/zap"
 
 	"github.com/caddy-presets/caddy-presets/domain"
@@ -66,7 +65,6 @@ const closeLimit = 10 * time.Second
 // Store is a domain.Store in a folder.
 type Store struct {
 	db        *badgerdb.DB
-	id        string // of the store, in its marker
 	readers   gate
 	committer *committer
 	purger    purger
@@ -115,11 +113,11 @@ func OpenInMemory() (*Store, error) {
 	if err != nil {
 		return nil, err
 	}
-	return newStore(db, uuid.NewString(), &committer{db: db, logger: zap.NewNop()}, nil), nil
+	return newStore(db, &committer{db: db, logger: zap.NewNop()}, nil), nil
 }
 
-func newStore(db *badgerdb.DB, id string, c *committer, g *guard) *Store {
-	s := &Store{db: db, id: id, committer: c, guard: g, stamps: domain.NewStamps(), limit: closeLimit}
+func newStore(db *badgerdb.DB, c *committer, g *guard) *Store {
+	s := &Store{db: db, committer: c, guard: g, stamps: domain.NewStamps(), limit: closeLimit}
 	s.close = sync.OnceValue(s.closeOnce)
 	c.stamps = s.stamps
 	c.start()

@@ -102,7 +102,7 @@ func openFolder(folder string, o Options, free func(folder string) (uint64, erro
 	if g.opened, err = os.Stat(folder); err != nil {
 		return nil, errors.Join(err, guarded(db.Close))
 	}
-	s = newStore(db, m.ID, c, g)
+	s = newStore(db, c, g)
 	s.locked, locked = locked, nil
 	if err := complete(folder, m); err != nil {
 		return nil, errors.Join(err, s.Close())

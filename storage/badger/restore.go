@@ -1,7 +1,6 @@
 package badger
 
 import (
-	"bytes"
 	"cmp"
 	"context"
 	"errors"
@@ -16,8 +15,6 @@ import (
 	badgerdb "github.com/dgraph-io/badger/v4"
 	"github.com/google/uuid"
 	"go.uber.org/zap"
-
-	"github.com/caddy-presets/caddy-presets/storage/records"
 )
 
 // BackupFile is a backup to be restored.
@@ -26,21 +23,19 @@ type BackupFile struct {
 	Content io.Reader
 }
 
-// Restore makes a store of a full backup and the incremental ones that continue it,
-// in order, in a folder that is missing or empty. o are those that the store is to be
-// opened with: it is encrypted if they have a key, whatever the backups are.
-// backupKey is the one that the backups were encrypted with. If it is nil that of o
-// is tried, and the backups need not be encrypted; otherwise they must be.
+// Restore makes a store of a backup, in a folder that is missing or empty. o are the
+// options that the store is to be opened with: with a key in them it is encrypted,
+// whether the backup is or not. backupKey is the key of the backup. With a nil backupKey,
+// Restore tries the key of o and accepts a backup that is not encrypted. With any other
+// it refuses that.
 //
-// It returns what the last backup says of itself once all of it is durable and what
-// was stored has been read back and has the digest that the backup promises. The
-// store has an id of its own, so no incremental backup of it continues the ones
-// restored. After an error the folder is as it was, and in the chain of one about a
-// backup is ErrNotRestorable. A process that ends meanwhile leaves a folder that Open
-// refuses.
-func Restore(ctx context.Context, folder string, o Options, backupKey []byte, full BackupFile, incremental ...BackupFile) (BackupInfo, BackupEnd, error) {
+// Restore reads back what it stored and compares the digest with that of the backup.
+// Then all of it is durable, and Restore returns what the backup says of itself. After an
+// error the folder is as it was. An error about the backup has ErrNotRestorable in its
+// chain. If the process ends meanwhile, Open refuses the folder.
+func Restore(ctx context.Context, folder string, o Options, backupKey []byte, backup BackupFile) (BackupInfo, BackupEnd, error) {
 	r := restore{ctx: ctx, o: o, backupKey: backupKey, free: freeSpace}
-	err := r.into(folder, append([]BackupFile{full}, incremental...))
+	err := r.into(folder, backup)
 	return r.info, r.end, err
 }
 
@@ -56,29 +51,27 @@ type restore struct {
 	marker  marker
 	db      *badgerdb.DB
 	reserve func() error
-	info    BackupInfo // of the last backup that was opened
-	end     BackupEnd  // of the last one that was applied
+	info    BackupInfo
+	end     BackupEnd
 }
 
-func (r *restore) into(folder string, backups []BackupFile) (err error) {
+func (r *restore) into(folder string, backup BackupFile) (err error) {
 	if r.o.Logger == nil {
 		r.o.Logger = zap.NewNop()
 	}
 	if r.folder, err = filepath.Abs(folder); err != nil {
 		return err
 	}
-	readers := make([]*backupReader, len(backups))
-	for i, file := range backups { // all of them, before anything is changed
-		if readers[i], err = r.open(file.Content); err != nil {
-			return fmt.Errorf("%s: %w", file.Name, err)
-		}
+	from, err := r.open(backup.Content) // before anything is changed
+	if err != nil {
+		return fmt.Errorf("%s: %w", backup.Name, err)
 	}
-	leave, err := r.claim()
+	undo, err := r.claim()
 	if err != nil {
 		return fmt.Errorf("restoring into %s: %w", r.folder, err)
 	}
-	if err := r.run(readers, backups); err != nil {
-		return errors.Join(err, r.closeEngine(), leave())
+	if err := r.run(from, backup.Name); err != nil {
+		return errors.Join(err, r.closeEngine(), undo())
 	}
 	return nil
 }
@@ -97,41 +90,21 @@ func (r *restore) closeEngine() error {
 	return guarded(db.Close)
 }
 
-// open returns the reader of a backup that may come next.
+// open returns the reader of the backup.
 func (r *restore) open(from io.Reader) (*backupReader, error) {
 	key := r.backupKey
 	if key == nil {
 		key = r.o.EncryptionKey
 	}
 	b, err := openBackup(from, key)
-	if err == nil {
-		err = r.follows(b.info)
-	}
 	if err != nil {
 		return nil, err
 	}
+	if len(r.backupKey) > 0 && !b.info.Encrypted() {
+		return nil, notRestorable("it is not encrypted, though the key of the backup was named")
+	}
 	r.info = b.info
 	return b, nil
-}
-
-// follows fails unless a backup may come after those that were opened.
-func (r *restore) follows(next BackupInfo) error {
-	switch first := r.info.Kind == ""; {
-	case len(r.backupKey) > 0 && !next.Encrypted():
-		return notRestorable("it is not encrypted, though the key of the backups was named")
-	case first && next.Kind != FullBackup:
-		return notRestorable("it is an incremental backup, and must follow the one that it continues; the first must be a full one")
-	case first:
-		return nil
-	case next.Kind != IncrementalBackup:
-		return notRestorable("it is a full backup, and none can follow another backup")
-	case next.Store != r.info.Store, next.Format != r.info.Format:
-		return notRestorable("it is of another store than the backup before it")
-	case *next.Base != r.info.State:
-		return notRestorable("it continues a backup of commit %d, and the one before it is of commit %d", next.Base.Commit, r.info.State.Commit)
-	default:
-		return nil
-	}
 }
 
 // claim makes the folder one that is being restored into, unless there is something
@@ -226,9 +199,8 @@ func empty(folder string) error {
 	return err
 }
 
-// run restores the backups and makes a store of the folder once it has the right
-// content.
-func (r *restore) run(backups []*backupReader, files []BackupFile) (err error) {
+// run writes the records of the backup and makes a store of the folder.
+func (r *restore) run(from *backupReader, name string) (err error) {
 	if r.db, err = openEngine(settings(r.folder, r.o)); err != nil {
 		return err
 	}
@@ -237,92 +209,39 @@ func (r *restore) run(backups []*backupReader, files []BackupFile) (err error) {
 	}
 	r.guard.watch(r.db)
 	r.reserve = reserver(r.folder)
-	for i, b := range backups {
-		if err := r.apply(b); err != nil {
-			return fmt.Errorf("%s: %w", files[i].Name, err)
-		}
-		r.end = b.end
+	if err := r.write(from); err != nil {
+		return fmt.Errorf("%s: %w", name, err)
 	}
+	r.end = from.end
 	if err := r.closeEngine(); err != nil {
 		return err
 	}
 	return r.finish()
 }
 
-// apply makes what is stored what a backup shows.
-func (r *restore) apply(b *backupReader) error {
-	base := r.db.NewTransaction(false)
-	defer base.Discard()
-	stored := base.NewIterator(badgerdb.IteratorOptions{})
-	defer stored.Close()
-	stored.Rewind()
-	out := batch{restore: r, WriteBatch: r.db.NewWriteBatch()}
+// write writes the records of the backup, except those that have expired.
+func (r *restore) write(from *backupReader) error {
+	out := r.db.NewWriteBatch()
 	defer out.Cancel()
-	for b.next() {
-		for stored.Valid() && bytes.Compare(stored.Item().Key(), b.key) < 0 {
-			if err := out.remove(stored); err != nil {
+	size := 0 // since the last check
+	for from.next() {
+		if size += len(from.key) + len(from.record); size >= memTableSize/4 {
+			if err := cmp.Or(r.ctx.Err(), r.guard.forWriting(), r.reserve()); err != nil {
 				return err
 			}
+			size = 0
 		}
-		known := stored.Valid() && bytes.Equal(stored.Item().Key(), b.key)
-		switch {
-		case b.record != nil:
-			if err := out.set(&badgerdb.Entry{Key: b.key, Value: b.record, ExpiresAt: b.expires}); err != nil {
-				return err
-			}
-		case !known && b.key.Kind() != records.KindReplay: // which may have expired
-			return notRestorable("it continues another backup: a %v record that it does not change is missing", b.key.Kind())
+		if from.expires != 0 && from.expires <= uint64(time.Now().Unix()) {
+			continue
 		}
-		if known {
-			stored.Next()
-		}
-	}
-	if b.err != nil {
-		return b.err
-	}
-	for stored.Valid() {
-		if err := out.remove(stored); err != nil {
+		if err := out.SetEntry(&badgerdb.Entry{Key: from.key, Value: from.record, ExpiresAt: from.expires}); err != nil {
 			return err
 		}
 	}
+	if from.err != nil {
+		return from.err
+	}
 	return out.Flush()
-}
-
-// batch writes many records, with an eye on the space that they take.
-type batch struct {
-	*badgerdb.WriteBatch
-	restore *restore
-	size    int // written since the last look
-}
-
-func (b *batch) set(e *badgerdb.Entry) error {
-	if err := b.look(len(e.Key) + len(e.Value)); err != nil {
-		return err
-	}
-	if e.ExpiresAt != 0 && e.ExpiresAt <= uint64(time.Now().Unix()) {
-		return b.Delete(e.Key)
-	}
-	return b.SetEntry(e)
-}
-
-// remove removes the record that an iterator stands at, which moves on.
-func (b *batch) remove(at *badgerdb.Iterator) error {
-	k := at.Item().KeyCopy(nil)
-	at.Next()
-	if err := b.look(len(k)); err != nil {
-		return err
-	}
-	return b.Delete(k)
-}
-
-// look sees to the space, and to whether to go on at all, before so many bytes more
-// are written.
-func (b *batch) look(size int) error {
-	if b.size += size; b.size < memTableSize/4 {
-		return nil
-	}
-	b.size = 0
-	return cmp.Or(b.restore.ctx.Err(), b.restore.guard.forWriting(), b.restore.reserve())
 }
 
 // finish reads back what was stored, from the disk, and makes it a store.
@@ -339,18 +258,18 @@ func (r *restore) finish() error {
 			return err
 		}
 		if d.text() != r.end.Digest || d.records != r.end.Records {
-			return notRestorable("what it leads to are %d records with the digest %s, not %d with %s", d.records, d.text(), r.end.Records, r.end.Digest)
+			return notRestorable("it leads to %d records with the digest %s, not to %d with %s", d.records, d.text(), r.end.Records, r.end.Digest)
 		}
 		sequence, err := lastCommit(db)
-		if err == nil && sequence != r.info.State.Commit {
-			err = notRestorable("its last commit is number %d, not %d", sequence, r.info.State.Commit)
+		if err == nil && sequence != r.info.Commit {
+			err = notRestorable("its last commit is number %d, not %d", sequence, r.info.Commit)
 		}
 		return err
 	})
 	if err != nil {
 		return err
 	}
-	mark, err := openMark(r.folder, r.info.State.Commit)
+	mark, err := openMark(r.folder, r.info.Commit)
 	if err != nil {
 		return err
 	}

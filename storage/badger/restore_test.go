@@ -3,7 +3,6 @@ package badger
 import (
 	"bytes"
 	"context"
-	"encoding/json"
 	"errors"
 	"fmt"
 	"io"
@@ -41,63 +40,46 @@ func TestRestoreExpired(t *testing.T) {
 	soon := time.Now().Add(2 * time.Second)
 	put(1, soon)
 	put(2, soon.Add(time.Hour))
-	full, info := backUp(t, s, nil)
-	more, _ := backUp(t, s, &info)
+	full := backUp(t, s)
 	time.Sleep(time.Until(soon.Add(1100 * time.Millisecond)))
-	again := restored(t, Options{}, nil, full, more)
+	again := restored(t, Options{}, nil, full)
 	if got := recordsOf(t, again, records.KindReplay); len(got) != 1 {
 		t.Errorf("got %d kept answers, want the one that has not expired", len(got))
 	}
 }
 
 func TestRestoreRefuses(t *testing.T) {
-	full, incremental, folder := small(t, Options{})
-	s := mustOpen(t, folder)
-	_, info := backUp(t, s, nil)
-	if err := s.Update(t.Context(), put(newWorkspace("even later"))); err != nil {
-		t.Fatal(err)
-	}
-	later, _ := backUp(t, s, &info)
-	secret, secretIncremental, _ := small(t, Options{EncryptionKey: testKey})
+	full, _ := small(t, Options{})
+	secret, _ := small(t, Options{EncryptionKey: testKey})
 	line := func(old, to string) []byte { return bytes.Replace(full, []byte(old), []byte(to), 1) }
 	short := testKey[:16]
 	for _, test := range []struct {
-		name    string
-		o       Options
-		key     []byte
-		backups [][]byte
-		want    string // in the error; empty when it is restored
+		name   string
+		o      Options
+		key    []byte
+		backup []byte
+		want   string // in the error; empty when it is restored
 	}{
-		{"full", Options{}, nil, [][]byte{full}, ""},
-		{"with its incremental", Options{}, nil, [][]byte{full, incremental}, ""},
-		{"with both", Options{}, nil, [][]byte{full, incremental, later}, ""},
-		{"incremental alone", Options{}, nil, [][]byte{incremental}, "the first must be a full one"},
-		{"incremental twice", Options{}, nil, [][]byte{full, incremental, incremental}, "backup-2: "},
-		{"wrong order", Options{}, nil, [][]byte{full, later, incremental}, "backup-1: the backup cannot be used: it continues a backup of commit"},
-		{"one left out", Options{}, nil, [][]byte{full, later}, "it continues a backup of commit"},
-		{"two full ones", Options{}, nil, [][]byte{full, full}, "none can follow another"},
-		{"another store's incremental", Options{}, nil, [][]byte{full, secretIncremental}, "needs the key"},
-		{"another store's incremental, with its key", Options{EncryptionKey: testKey}, nil, [][]byte{full, secretIncremental}, "it is of another store"},
-		{"no backup", Options{}, nil, [][]byte{[]byte("PK\x03\x04" + strings.Repeat("x", 1000))}, "it is no backup of presets"},
-		{"one endless line", Options{}, nil, [][]byte{[]byte(strings.Repeat("x", 1<<20))}, "it is no backup of presets"},
-		{"newer backup format", Options{}, nil, [][]byte{line("backup 1\n", "backup 22\n")}, "version 22 of the format and needs a newer version"},
-		{"newer store format", Options{}, nil, [][]byte{line(fmt.Sprintf(`"store_format":%d`, storeFormat), fmt.Sprintf(`"store_format":%d`, storeFormat+1))}, "needs a newer version"},
-		{"no format", Options{}, nil, [][]byte{line(`"store_format"`, `"stare_format"`)}, "not those of a backup"},
-		{"encrypted", Options{}, testKey, [][]byte{secret, secretIncremental}, ""},
-		{"encrypted, into such", Options{EncryptionKey: testKey}, nil, [][]byte{secret}, ""},
-		{"encrypted anew", Options{EncryptionKey: bytes.Repeat([]byte{7}, KeySize)}, testKey, [][]byte{secret, secretIncremental}, ""},
-		{"into an encrypted one", Options{EncryptionKey: testKey}, nil, [][]byte{full, incremental}, ""},
-		{"no key", Options{}, nil, [][]byte{secret}, "it is encrypted, and needs the key"},
-		{"wrong key", Options{}, bytes.Repeat([]byte{7}, KeySize), [][]byte{secret}, "the key is not the one"},
-		{"short key", Options{}, short, [][]byte{secret}, "the key is not the one"},
-		{"short key of the store", Options{EncryptionKey: short}, testKey, [][]byte{secret}, "has 16 bytes"},
-		{"not encrypted though it should be", Options{}, testKey, [][]byte{full}, "it is not encrypted"},
+		{"full", Options{}, nil, full, ""},
+		{"no backup", Options{}, nil, []byte("PK\x03\x04" + strings.Repeat("x", 1000)), "it is no backup of presets"},
+		{"one endless line", Options{}, nil, []byte(strings.Repeat("x", 1<<20)), "it is no backup of presets"},
+		{"newer backup format", Options{}, nil, line("backup 1\n", "backup 22\n"), "version 22 of the format and needs a newer version"},
+		{"newer store format", Options{}, nil, line(fmt.Sprintf(`"store_format":%d`, storeFormat), fmt.Sprintf(`"store_format":%d`, storeFormat+1)), "needs a newer version"},
+		{"no format", Options{}, nil, line(`"store_format"`, `"stare_format"`), "not those of a backup"},
+		{"encrypted", Options{}, testKey, secret, ""},
+		{"encrypted, into such", Options{EncryptionKey: testKey}, nil, secret, ""},
+		{"encrypted anew", Options{EncryptionKey: bytes.Repeat([]byte{7}, KeySize)}, testKey, secret, ""},
+		{"into an encrypted one", Options{EncryptionKey: testKey}, nil, full, ""},
+		{"no key", Options{}, nil, secret, "it is encrypted, and needs the key"},
+		{"wrong key", Options{}, bytes.Repeat([]byte{7}, KeySize), secret, "the key is not the one"},
+		{"short key", Options{}, short, secret, "the key is not the one"},
+		{"short key of the store", Options{EncryptionKey: short}, testKey, secret, "has 16 bytes"},
+		{"not encrypted though it should be", Options{}, testKey, full, "it is not encrypted"},
 	} {
 		t.Run(test.name, func(t *testing.T) {
 			parent := t.TempDir()
 			to := filepath.Join(parent, "new")
-			all := files(test.backups...)
-			_, end, err := Restore(t.Context(), to, test.o, test.key, all[0], all[1:]...)
+			_, end, err := Restore(t.Context(), to, test.o, test.key, fileOf(test.backup))
 			if test.want == "" {
 				if err != nil {
 					t.Fatal(err)
@@ -122,65 +104,16 @@ func TestRestoreRefuses(t *testing.T) {
 	}
 }
 
-// A base that says the right things and is another one leads to the wrong content,
-// and that is found.
-func TestRestoreOnWrongBase(t *testing.T) {
-	full, incremental, folder := small(t, Options{})
-	lines, _, _ := chunks(t, full)
-	var info BackupInfo
-	if err := json.Unmarshal(bytes.SplitN(lines, []byte("\n"), 3)[1], &info); err != nil {
-		t.Fatal(err)
-	}
-	s := mustOpen(t, folder)
-	// forged is a backup of what is in the store now that claims to be the full one.
-	forged := func(leaveOut records.Kind) []byte {
-		var b bytes.Buffer
-		w, err := newBackupWriter(&b, info, nil)
-		if err != nil {
-			t.Fatal(err)
-		}
-		d := newDigest()
-		err = s.db.View(func(txn *badgerdb.Txn) error {
-			return eachRecord(txn, func(item *badgerdb.Item, record []byte) error {
-				if records.Key(item.Key()).Kind() == leaveOut {
-					return nil
-				}
-				d.add(item.Key(), record)
-				return w.record(item.KeyCopy(nil), item.ExpiresAt(), record)
-			})
-		})
-		if err := errors.Join(err, w.end(BackupEnd{Records: d.records, Digest: d.text()})); err != nil {
-			t.Fatal(err)
-		}
-		return b.Bytes()
-	}
-	if err := s.Update(t.Context(), func(tx domain.Tx) error {
-		return tx.PutKey(domain.Key{ID: newID(), Kind: domain.ManagementKey})
-	}); err != nil {
-		t.Fatal(err)
-	}
-	for what, test := range map[string]struct {
-		base []byte
-		want string
-	}{
-		"a record less": {forged(records.KindVersion), "a preset version record that it does not change is missing"},
-		"its own":       {full, ""},
-	} {
-		parent := t.TempDir()
-		all := files(test.base, incremental)
-		_, _, err := Restore(t.Context(), filepath.Join(parent, "new"), Options{}, nil, all[0], all[1])
-		if (err != nil) != (test.want != "") || err != nil && (!strings.Contains(err.Error(), test.want) || listFolder(parent) != ".") {
-			t.Errorf("%s: got error %v and %s, want %q and nothing left", what, err, listFolder(parent), test.want)
-		}
-	}
-	// The records are there, but one of them is not what it was.
+// A backup whose records do not have the digest in its end is refused.
+func TestRestoreWithOtherDigest(t *testing.T) {
+	full, _ := small(t, Options{})
 	tampered := func() []byte {
 		var b bytes.Buffer
-		w, err := newBackupWriter(&b, info, nil)
+		r, err := openBackup(bytes.NewReader(full), nil)
 		if err != nil {
 			t.Fatal(err)
 		}
-		r, err := openBackup(bytes.NewReader(full), nil)
+		w, err := newBackupWriter(&b, r.info, nil)
 		if err != nil {
 			t.Fatal(err)
 		}
@@ -199,7 +132,7 @@ func TestRestoreOnWrongBase(t *testing.T) {
 		return b.Bytes()
 	}()
 	parent := t.TempDir()
-	if _, _, err := Restore(t.Context(), filepath.Join(parent, "new"), Options{}, nil, files(tampered)[0]); !errors.Is(err, ErrNotRestorable) ||
+	if _, _, err := Restore(t.Context(), filepath.Join(parent, "new"), Options{}, nil, fileOf(tampered)); !errors.Is(err, ErrNotRestorable) ||
 		!strings.Contains(err.Error(), "with the digest") || listFolder(parent) != "." {
 		t.Errorf("got error %v and %s, want one about the digest and nothing left", err, listFolder(parent))
 	}
@@ -208,7 +141,7 @@ func TestRestoreOnWrongBase(t *testing.T) {
 // A folder that holds anything is left alone, and an empty one is as it was after a
 // refusal.
 func TestRestoreFolder(t *testing.T) {
-	full, _, source := small(t, Options{})
+	full, source := small(t, Options{})
 	damaged := bytes.Clone(full)
 	damaged[len(damaged)-1] ^= 1
 	write := func(t *testing.T, name, content string) {
@@ -253,7 +186,7 @@ func TestRestoreFolder(t *testing.T) {
 				return fmt.Sprint(info.Mode(), " ", listFolder(folder))
 			}
 			before := look()
-			_, _, err := Restore(t.Context(), folder, Options{}, nil, files(test.backup)[0])
+			_, _, err := Restore(t.Context(), folder, Options{}, nil, fileOf(test.backup))
 			if test.want == "" {
 				if err != nil {
 					t.Fatal(err)
@@ -282,7 +215,7 @@ func TestRestoreFolder(t *testing.T) {
 				}
 				return 2 * minFree, nil
 			}}
-			err := r.into(filepath.Join(parent, "a"), []BackupFile{{"backup-0", content}})
+			err := r.into(filepath.Join(parent, "a"), BackupFile{"backup-0", content})
 			if !errors.Is(err, ErrDiskFull) || listFolder(parent) != "." {
 				t.Errorf("got error %v and %s, want ErrDiskFull and nothing left", err, listFolder(parent))
 			}
@@ -292,7 +225,7 @@ func TestRestoreFolder(t *testing.T) {
 		ctx, stop := context.WithCancel(t.Context())
 		stop()
 		parent := t.TempDir()
-		_, _, err := Restore(ctx, filepath.Join(parent, "a"), Options{}, nil, files(large(t))[0])
+		_, _, err := Restore(ctx, filepath.Join(parent, "a"), Options{}, nil, fileOf(large(t)))
 		if !errors.Is(err, context.Canceled) || listFolder(parent) != "." {
 			t.Errorf("got error %v and %s, want that it was given up and nothing left", err, listFolder(parent))
 		}
@@ -356,7 +289,7 @@ func TestKilledRestore(t *testing.T) {
 		if _, err := Open(folder, Options{}); err == nil || !strings.Contains(err.Error(), "a restore into "+folder) || errors.Is(err, ErrDamaged) {
 			t.Errorf("Open: got error %v, want that a restore was cut short", err)
 		}
-		if _, _, err := Restore(t.Context(), folder, Options{}, nil, files(whole)[0]); err == nil || !strings.Contains(err.Error(), "not empty") {
+		if _, _, err := Restore(t.Context(), folder, Options{}, nil, fileOf(whole)); err == nil || !strings.Contains(err.Error(), "not empty") {
 			t.Errorf("Restore: got error %v, want that the folder is not empty", err)
 		}
 		if after := listFolder(folder); after != before || before == "." {
@@ -365,7 +298,7 @@ func TestKilledRestore(t *testing.T) {
 		if err := os.RemoveAll(folder); err != nil {
 			t.Fatal(err)
 		}
-		if _, _, err := Restore(t.Context(), folder, Options{}, nil, files(whole)[0]); err != nil {
+		if _, _, err := Restore(t.Context(), folder, Options{}, nil, fileOf(whole)); err != nil {
 			t.Errorf("once it is emptied: %v", err)
 		}
 	}
@@ -373,13 +306,13 @@ func TestKilledRestore(t *testing.T) {
 
 // Two restores at a time do not share a folder.
 func TestTwoRestores(t *testing.T) {
-	full, _, _ := small(t, Options{})
+	full, _ := small(t, Options{})
 	folder := filepath.Join(t.TempDir(), "store")
 	var wg sync.WaitGroup
 	var succeeded atomic.Int64
 	for range 4 {
 		wg.Go(func() {
-			if _, _, err := Restore(context.Background(), folder, Options{}, nil, files(full)[0]); err == nil {
+			if _, _, err := Restore(context.Background(), folder, Options{}, nil, fileOf(full)); err == nil {
 				succeeded.Add(1)
 			}
 		})
