@@ -31,19 +31,18 @@ const tableFollows = "[%d] LOG Compact. Added "
 // moment without a free descriptor or inode would lose records, and one without disk
 // space would end the process. Its log is the one place where it can be held.
 func (g *guard) hold() {
-	for held := false; ; held = true {
-		err := g.trial()
-		if g.held.Store(err != nil); err == nil {
-			if held {
-				g.logger.Warn("a compaction goes on: it can write again", zap.String("folder", g.folder))
-			}
-			return
-		}
-		if !held {
-			g.logger.Error("a compaction is held, and writes are refused, until it can write", zap.String("folder", g.folder), zap.Error(err))
-		}
-		time.Sleep(holdInterval)
+	err := g.trial()
+	if err == nil {
+		return
 	}
+	g.held.Add(1)
+	defer g.held.Add(-1)
+	g.logger.Error("a compaction is held, and writes are refused, until it can write", zap.String("folder", g.folder), zap.Error(err))
+	for err != nil {
+		time.Sleep(holdInterval)
+		err = g.trial()
+	}
+	g.logger.Warn("a compaction goes on: it can write again", zap.String("folder", g.folder))
 }
 
 // trial returns an error where a table could not be created now.

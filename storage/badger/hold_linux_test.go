@@ -1,6 +1,7 @@
 package badger
 
 import (
+	"errors"
 	"fmt"
 	"os"
 	"strings"
@@ -84,7 +85,7 @@ func TestHold(t *testing.T) {
 	g := newGuard(d.folder, d.freeOf, zap.NewNop())
 	n, db, count := compacting(t, d.folder, g.hold)
 	defer db.Close()
-	eventually(t, "held", g.held.Load)
+	eventually(t, "held", func() bool { return g.held.Load() > 0 })
 	if err := g.forWriting(); err == nil {
 		t.Error("a write is accepted while a compaction is held")
 	}
@@ -101,6 +102,38 @@ func TestHold(t *testing.T) {
 	if got := count(); got != n {
 		t.Errorf("got %d records, want %d", got, n)
 	}
+	if err := g.forWriting(); err != nil {
+		t.Errorf("afterwards: %v", err)
+	}
+}
+
+// While one compaction is held another one that can go on does not let writes pass.
+func TestHoldOfTwo(t *testing.T) {
+	var calls atomic.Int64
+	blocked, goOn := make(chan struct{}), make(chan struct{})
+	free := func(string) (uint64, error) {
+		switch calls.Add(1) {
+		case 1:
+			return 0, nil // the first compaction is held
+		case 2:
+			close(blocked) // it looks again
+			<-goOn
+		}
+		return 1 << 40, nil
+	}
+	g := newGuard(t.TempDir(), free, zap.NewNop())
+	held := make(chan struct{})
+	go func() {
+		defer close(held)
+		g.hold()
+	}()
+	<-blocked
+	g.hold() // the second one
+	if err := g.forWriting(); !errors.Is(err, errHeld) {
+		t.Errorf("while a compaction is held: got error %v, want %v", err, errHeld)
+	}
+	close(goOn)
+	<-held
 	if err := g.forWriting(); err != nil {
 		t.Errorf("afterwards: %v", err)
 	}

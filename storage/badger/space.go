@@ -71,7 +71,7 @@ type guard struct {
 	needed    atomic.Uint64          // what Badger may need
 	owed      atomic.Uint64          // what the ballast lacks, to have it again before anyone writes
 	lastWrite atomic.Int64           // Unix nanoseconds
-	held      atomic.Bool            // a compaction is, see hold
+	held      atomic.Int32           // compactions that hold holds
 	closing   atomic.Bool            // the store is
 	step      atomic.Pointer[func()] // called before each step of a Reclaim, nil without one
 	noBallast bool                   // the file system cannot have one
@@ -150,7 +150,7 @@ func (g *guard) writable() (free uint64, err error) {
 	if err := checkDescriptors(g.folder); err != nil {
 		return 0, err // Badger may be about to begin another log
 	}
-	if g.held.Load() {
+	if g.held.Load() > 0 {
 		return 0, errHeld
 	}
 	free, err = g.room()
