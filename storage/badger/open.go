@@ -285,9 +285,9 @@ func inUse(folder string, err error) error {
 	return misused{fmt.Errorf("the store in %s is in use: only one process at a time can open it (%w: %w)", folder, ErrInUse, err)}
 }
 
-// engineLog is where Badger's messages go. Its debug messages, several for
-// each write and some with keys, go nowhere, but for one that holds compactions. One of
-// the informational ones paces and ends Flatten.
+// engineLog gets Badger's messages. It drops debug messages: there are several for each
+// write, and some show keys. One of them holds compactions. Flatten is paced and ended by
+// its informational messages.
 type engineLog struct {
 	to   *zap.SugaredLogger
 	hold func()
@@ -303,9 +303,7 @@ func (l engineLog) Warningf(format string, args ...any) {
 }
 
 func (l engineLog) Infof(format string, args ...any) {
-	if steps(format, args) {
-		l.step()
-	}
+	l.step()
 	l.to.Debugf(strings.TrimSpace(format), args...)
 }
 

@@ -6,7 +6,8 @@ import (
 	"fmt"
 	"os"
 	"path/filepath"
-	"strings"
+	"reflect"
+	"runtime"
 	"sync"
 	"time"
 
@@ -225,14 +226,10 @@ func (s *Store) mayReclaim(ctx context.Context) error {
 	return ctx.Err()
 }
 
-// flattenStep is what Badger's Flatten logs for each level, on its own goroutine,
-// before each of its compactions.
-const flattenStep = "Level: %d. %8s Size."
-
-// flatten is Badger's Flatten, which can be ended between two of its compactions: by a
-// panic where it logs that the next one begins. Badger is prepared for that as far as
-// it has to be: it starts its ordinary compactions again when Flatten returns, in
-// whichever way.
+// flatten calls Badger's Flatten, rests between its compactions and ends it early with
+// ctx or the store. Flatten logs between its compactions, on the caller's goroutine, so
+// the logger can rest there, or panic to end it. Flatten starts Badger's ordinary
+// compactions again however it returns.
 func (s *Store) flatten(ctx context.Context) error {
 	stepped := time.Now()
 	step := func() {
@@ -274,15 +271,26 @@ func (s *Store) rest(ctx context.Context, d time.Duration) error {
 	return nil
 }
 
-// beginStep calls the function that paces a Reclaim, if one is under way.
+// beginStep calls the function that paces a Reclaim, if Flatten is the caller's caller.
 func (g *guard) beginStep() {
-	if step := g.step.Load(); step != nil {
+	if step := g.step.Load(); step != nil && inFlatten() {
 		(*step)()
 	}
 }
 
-// steps reports whether what Badger logs is the beginning of a step of Flatten, of
-// whose levels the first is told.
-func steps(format string, args []any) bool {
-	return strings.HasPrefix(format, flattenStep) && len(args) > 0 && args[0] == 0
+var flattenName = runtime.FuncForPC(reflect.ValueOf((*badgerdb.DB).Flatten).Pointer()).Name()
+
+// inFlatten reports whether Badger's Flatten is on the stack of this goroutine.
+func inFlatten() bool {
+	pcs := make([]uintptr, 32)
+	frames := runtime.CallersFrames(pcs[:runtime.Callers(1, pcs)])
+	for {
+		frame, more := frames.Next()
+		if frame.Function == flattenName {
+			return true
+		}
+		if !more {
+			return false
+		}
+	}
 }
