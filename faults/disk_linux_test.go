@@ -54,7 +54,7 @@ func TestGreedyDiskAtFlush(t *testing.T) {
 
 // runDisk runs cycles on either file system and logs their figures.
 func runDisk(t *testing.T, run string, once func(d *disk, name string, cycle int)) {
-	for _, kind := range []string{"ext4", "tmpfs"} {
+	for _, kind := range []string{"ext4", "btrfs", "tmpfs"} {
 		t.Run(kind, func(t *testing.T) {
 			begun := time.Now()
 			v := newVolume(t, kind, int64(choose(400, 2000))<<20)

@@ -22,7 +22,7 @@ type volume struct {
 	size   int64
 }
 
-// newVolume mounts a new file system, ext4 or tmpfs, of a number of bytes.
+// newVolume mounts a new file system, ext4, Btrfs or tmpfs, of a number of bytes.
 func newVolume(t *testing.T, kind string, size int64) *volume {
 	t.Helper()
 	if os.Getuid() != 0 {
@@ -32,18 +32,21 @@ func newVolume(t *testing.T, kind string, size int64) *volume {
 	if err := os.Mkdir(v.folder, 0o700); err != nil {
 		t.Fatal(err)
 	}
-	if kind == "ext4" {
-		for _, tool := range []string{"mkfs.ext4", "mount"} {
+	if kind != "tmpfs" {
+		for _, tool := range []string{"mkfs." + kind, "mount"} {
 			if _, err := exec.LookPath(tool); err != nil {
-				unavailable(t, "%v; Debian has it in e2fsprogs or mount", err)
+				unavailable(t, "%v; Debian has it in e2fsprogs, btrfs-progs or mount", err)
 			}
 		}
 		v.image = filepath.Join(t.TempDir(), "image")
 		if err := errors.Join(os.WriteFile(v.image, nil, 0o600), os.Truncate(v.image, size)); err != nil {
 			t.Fatal(err)
 		}
-		// Without blocks that only root may use, so that full is full.
-		run(t, "mkfs.ext4", "-q", "-m", "0", v.image)
+		if kind == "ext4" { // without blocks that only root may use, so that full is full
+			run(t, "mkfs.ext4", "-q", "-m", "0", v.image)
+		} else {
+			run(t, "mkfs."+kind, "-q", v.image)
+		}
 	}
 	if err := v.mount(); err != nil {
 		unavailable(t, "a file system cannot be mounted here: %v", err)

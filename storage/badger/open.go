@@ -138,9 +138,10 @@ func prepare(folder string, m marker, g *guard, o Options) error {
 	if err := fillEmptyLogs(folder); err != nil {
 		return err
 	}
-	// Others may have filled the disk meanwhile, and a log that was copied here may
-	// lack blocks.
-	reserveLogs(folder)
+	// A log that was copied here may lack blocks.
+	if err := reserveLogs(folder); err != nil {
+		return fmt.Errorf("%w: the disk space of a log cannot be reserved: %w", errUnavailable, err)
+	}
 	return g.withBallast()
 }
 

@@ -1,7 +1,9 @@
 package badger
 
 import (
+	"errors"
 	"fmt"
+	"io/fs"
 	"os"
 	"path/filepath"
 	"slices"
@@ -11,69 +13,89 @@ import (
 	"golang.org/x/sys/unix"
 )
 
-// reserver returns a function that gives the write-ahead logs in folder the disk
-// space that they will grow into, which Badger leaves to chance: with that, another
-// process that fills the disk does not make our next write fatal. That goes for the
-// log after the newest, too: Badger takes an empty file under its name for a new one,
-// and what it has beyond its end stays its own. Where the file system cannot do it,
-// only the margin of free space is left. An error says that the next log could not be
-// made, which would be Badger's end.
+// reserver returns a function that reserves disk space for the write-ahead logs in
+// folder. Badger writes to them through memory maps, and the system kills a process whose
+// write finds no space. With the reservation another process that fills the disk does no
+// harm to the logs.
+//
+// The function also makes and reserves the log after the newest one: Badger uses an empty
+// file under the name of its next log. The function fails if that file cannot be made, or
+// if there is no space for a log. Some file systems reserve nothing, and some copy each
+// block that is written again: there only the margin of free space protects a write.
 func reserver(folder string) func() error {
-	known := make(map[string]bool)
+	reserved := make(map[string]bool)
 	return func() error {
 		logs, err := filepath.Glob(filepath.Join(folder, "*.mem"))
 		if err != nil || len(logs) == 0 {
 			return err
 		}
-		found := make(map[string]bool, len(logs))
-		for _, name := range logs {
-			if !known[name] {
-				_ = reserve(name, false) // it may be gone
-			}
-			found[name] = true
-		}
-		newest := slices.Max(logs) // they are numbered, with as many digits
+		newest := slices.Max(logs) // their names are numbers with the same count of digits
 		if info, err := os.Stat(newest); err == nil && info.Size() > 0 {
 			number, err := strconv.Atoi(strings.TrimSuffix(filepath.Base(newest), ".mem"))
 			if err != nil {
 				return err
 			}
-			next := filepath.Join(folder, fmt.Sprintf("%05d.mem", number+1))
-			if err := reserve(next, true); err != nil {
-				return err
-			}
-			found[next] = true
+			logs = append(logs, filepath.Join(folder, fmt.Sprintf("%05d.mem", number+1)))
 		}
-		known = found
+		before := reserved
+		reserved = make(map[string]bool, len(logs))
+		for _, name := range logs {
+			if !before[name] {
+				if err := reserve(name, name > newest); err != nil {
+					return err
+				}
+			}
+			reserved[name] = true
+		}
 		return nil
 	}
 }
 
-// reserveLogs gives the write-ahead logs that there are in folder all their space.
-func reserveLogs(folder string) {
-	logs, _ := filepath.Glob(filepath.Join(folder, "*.mem")) // the pattern is right
+// reserveLogs reserves disk space for the write-ahead logs in folder.
+func reserveLogs(folder string) error {
+	logs, err := filepath.Glob(filepath.Join(folder, "*.mem"))
 	for _, name := range logs {
-		_ = reserve(name, false)
+		err = errors.Join(err, reserve(name, false))
 	}
+	return err
 }
 
-// allocate makes a file one of size bytes that has all its space. On some file
-// systems that is not supported.
-func allocate(file *os.File, size int64) error {
-	return unix.Fallocate(int(file.Fd()), 0, 0, size)
-}
+// allocate gives a file the length size and all its disk space. The error is
+// errors.ErrUnsupported where the file system cannot do that.
+func allocate(file *os.File, size int64) error { return fallocate(file, 0, size) }
 
-// reserve gives a log, which it may have to make, all its space. Keeping the size
-// makes that harmless to a log that Badger is truncating or removing at this moment.
+// reserve reserves the disk space of a log, and makes the log if create is set. It keeps
+// the log's length, so Badger may truncate or remove the log at the same time. It ignores
+// a log that is gone, and a file system that cannot reserve.
 func reserve(name string, create bool) error {
 	flags := os.O_WRONLY
 	if create {
 		flags |= os.O_CREATE
 	}
 	file, err := os.OpenFile(name, flags, 0o600)
+	if errors.Is(err, fs.ErrNotExist) && !create {
+		return nil
+	}
 	if err != nil {
 		return err
 	}
-	_ = unix.Fallocate(int(file.Fd()), unix.FALLOC_FL_KEEP_SIZE, 0, logSize)
-	return file.Close()
+	err = fallocate(file, unix.FALLOC_FL_KEEP_SIZE, logSize)
+	if errors.Is(err, errors.ErrUnsupported) {
+		err = nil
+	}
+	return errors.Join(err, file.Close())
+}
+
+// fallocate makes the system call, again after a signal.
+func fallocate(file *os.File, mode uint32, size int64) error {
+	for {
+		err := unix.Fallocate(int(file.Fd()), mode, 0, size)
+		if errors.Is(err, unix.EINTR) {
+			continue
+		}
+		if err != nil {
+			return &fs.PathError{Op: "fallocate", Path: file.Name(), Err: err}
+		}
+		return nil
+	}
 }

@@ -68,3 +68,25 @@ func TestReserve(t *testing.T) {
 		t.Errorf("closed: got logs %v, %v, want none", names, err)
 	}
 }
+
+// An error of fallocate that does not mean that the file system cannot reserve is the
+// error of reserving.
+func TestReserveFails(t *testing.T) {
+	folder := t.TempDir()
+	log := filepath.Join(folder, "00001.mem")
+	if err := os.Symlink("/dev/null", log); err != nil { // which has no space to reserve
+		t.Fatal(err)
+	}
+	if err := reserver(folder)(); !errors.Is(err, unix.ENODEV) {
+		t.Errorf("a log whose space cannot be reserved: got error %v, want ENODEV", err)
+	}
+	if err := reserveLogs(folder); !errors.Is(err, unix.ENODEV) {
+		t.Errorf("at a start: got error %v, want ENODEV", err)
+	}
+	if err := os.Remove(log); err != nil {
+		t.Fatal(err)
+	}
+	if err := reserve(log, false); err != nil {
+		t.Errorf("a log that is gone: got error %v", err)
+	}
+}

@@ -7,12 +7,12 @@ import (
 	"os"
 )
 
-// reserver returns a function that finds out whether a file can be created in folder.
-// There is no way to reserve a file's space here.
+// reserver returns a function that fails where a file cannot be created in folder. Disk
+// space cannot be reserved here.
 func reserver(folder string) func() error { return func() error { return tryFile(folder) } }
 
-// reserveLogs would give the write-ahead logs that there are all their space.
-func reserveLogs(string) {}
+// reserveLogs reserves nothing here.
+func reserveLogs(string) error { return nil }
 
-// allocate would give a file all its space.
+// allocate reserves nothing here.
 func allocate(*os.File, int64) error { return errors.ErrUnsupported }

@@ -273,7 +273,8 @@ func (g *guard) release() bool {
 	return true
 }
 
-// makeBallast makes a ballast, if there is none and the system can reserve space.
+// makeBallast makes a ballast if there is none. After a failure a later call tries again,
+// unless the file system cannot reserve space.
 func (g *guard) makeBallast() {
 	info, err := os.Stat(g.ballast())
 	if g.noBallast || err != nil && !errors.Is(err, fs.ErrNotExist) || err == nil && info.Size() == ballastSize {
@@ -284,9 +285,13 @@ func (g *guard) makeBallast() {
 		return
 	}
 	defer file.Close()
-	if err := allocate(file, ballastSize); err != nil {
-		g.noBallast = true // no such thing is to be had here
+	switch err := allocate(file, ballastSize); {
+	case errors.Is(err, errors.ErrUnsupported):
+		g.noBallast = true
 		_ = os.Remove(g.ballast())
+	case err != nil: // the disk is full again; what was allocated goes back
+		_ = file.Truncate(0)
+		return
 	}
 	g.owed.Store(0)
 }
