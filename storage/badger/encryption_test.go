@@ -42,7 +42,7 @@ func TestEncrypted(t *testing.T) {
 	for name, test := range map[string]func(*testing.T){
 		"store": TestStore, "damage": TestDamage, "shortened table": TestShortenedTable, "shortened manifest": TestShortenedManifest,
 		"harmless orphans": TestHarmlessOrphans, "empty logs": TestEmptyLogs, "damaged table": TestDamagedTable,
-		"damaged log": TestDamagedLog, "mark": TestMark, "crash": TestCrash, "settings": TestSettings, "verify": TestVerify,
+		"damaged log": TestDamagedLog, "mark": TestMark, "crash": TestCrash, "settings": TestSettings, "verify": TestVerify, "check": TestCheckOfEachKind,
 	} {
 		t.Run(name, test)
 	}

@@ -132,6 +132,15 @@ func TestDamage(t *testing.T) {
 		}
 	}
 	keyOf := func(k records.Key, _ bool) records.Key { return k }
+	folder := t.TempDir()
+	w, p, k := seed(t, folder)
+	s := mustOpen(t, folder)
+	change := func(fn func(txn *badgerdb.Txn) error) {
+		t.Helper()
+		if err := s.db.Update(fn); err != nil {
+			t.Fatal(err)
+		}
+	}
 	for _, test := range []struct {
 		name    string
 		key     func(w domain.Workspace, p domain.Preset, k domain.Key) records.Key
@@ -173,11 +182,9 @@ func TestDamage(t *testing.T) {
 		}, false, []string{"workspace page"}},
 	} {
 		t.Run(test.name, func(t *testing.T) {
-			folder := t.TempDir()
-			w, p, k := seed(t, folder)
 			key := test.key(w, p, k)
 			var intact []byte
-			tamper(t, folder, func(txn *badgerdb.Txn) error {
+			change(func(txn *badgerdb.Txn) error {
 				item, err := txn.Get(key)
 				if err != nil {
 					return err
@@ -185,9 +192,9 @@ func TestDamage(t *testing.T) {
 				intact, err = item.ValueCopy(nil)
 				return err
 			})
+			defer change(func(txn *badgerdb.Txn) error { return txn.Set(key, intact) })
 			check := func(what string) {
 				t.Helper()
-				s := mustOpen(t, folder)
 				for name, read := range reads(w, p, k) {
 					err := s.View(t.Context(), read)
 					damaged := false
@@ -203,13 +210,10 @@ func TestDamage(t *testing.T) {
 						t.Errorf("%s: error %q does not name the kind of record, %s", what, err, test.name)
 					}
 				}
-				if err := s.Close(); err != nil {
-					t.Fatal(err)
-				}
 			}
 			for range 3 {
 				at, bit := rand.IntN(len(intact)), byte(1)<<rand.IntN(8)
-				tamper(t, folder, func(txn *badgerdb.Txn) error {
+				change(func(txn *badgerdb.Txn) error {
 					flipped := bytes.Clone(intact)
 					flipped[at] ^= bit
 					return txn.Set(key, flipped)
@@ -217,40 +221,22 @@ func TestDamage(t *testing.T) {
 				check(fmt.Sprintf("byte %d ^ %#x", at, bit))
 			}
 			for _, record := range [][]byte{{}, intact[:len(records.Seal(key, nil))-1], intact[:len(intact)-1], append(bytes.Clone(intact), 0)} {
-				tamper(t, folder, func(txn *badgerdb.Txn) error { return txn.Set(key, record) })
+				change(func(txn *badgerdb.Txn) error { return txn.Set(key, record) })
 				check(fmt.Sprintf("%d of %d bytes", len(record), len(intact)))
 			}
 			// A right checksum over what is no such record.
-			tamper(t, folder, func(txn *badgerdb.Txn) error {
+			change(func(txn *badgerdb.Txn) error {
 				return txn.Set(key, records.Seal(key, []byte("no such record")))
 			})
 			check("no such record")
 			if test.missing {
-				tamper(t, folder, func(txn *badgerdb.Txn) error { return txn.Delete(key) })
+				change(func(txn *badgerdb.Txn) error { return txn.Delete(key) })
 				check("missing")
 			}
 		})
 	}
-	t.Run("dangling", func(t *testing.T) {
-		folder := t.TempDir()
-		w, _, k := seed(t, folder)
-		tamper(t, folder, func(txn *badgerdb.Txn) error {
-			return errors.Join(txn.Delete(keyOf(records.WorkspaceKey(w.ID))), txn.Delete(keyOf(records.KeyKey(k.ID))))
-		})
-		s := mustOpen(t, folder)
-		_, err := domain.NewService(s).Workspace(t.Context(), domain.Principal{Kind: domain.ManagementKey}, w.Slug)
-		if err == nil || domain.KindOf(err) != domain.Internal {
-			t.Errorf("a slug without its workspace: got error %v, want an internal one", err)
-		}
-		err = s.View(t.Context(), func(r domain.Reader) error { _, err := r.KeyByHash(k.Hash); return err })
-		if !errors.Is(err, ErrDamaged) {
-			t.Errorf("a hash without its key: got error %v, want ErrDamaged", err)
-		}
-	})
 	t.Run("another's record", func(t *testing.T) {
-		folder := t.TempDir()
-		_, p, _ := seed(t, folder)
-		tamper(t, folder, func(txn *badgerdb.Txn) error {
+		change(func(txn *badgerdb.Txn) error {
 			item, err := txn.Get(keyOf(records.VersionKey(p.ID, 1)))
 			if err != nil {
 				return err
@@ -258,10 +244,22 @@ func TestDamage(t *testing.T) {
 			record, err := item.ValueCopy(nil)
 			return errors.Join(err, txn.Set(keyOf(records.VersionKey(p.ID, 2)), record))
 		})
-		s := mustOpen(t, folder)
 		err := s.View(t.Context(), func(r domain.Reader) error { _, err := r.PresetVersion(p.State(), 2); return err })
 		if !errors.Is(err, ErrDamaged) {
 			t.Errorf("got error %v, want ErrDamaged", err)
+		}
+	})
+	t.Run("dangling", func(t *testing.T) {
+		change(func(txn *badgerdb.Txn) error {
+			return errors.Join(txn.Delete(keyOf(records.WorkspaceKey(w.ID))), txn.Delete(keyOf(records.KeyKey(k.ID))))
+		})
+		_, err := domain.NewService(s).Workspace(t.Context(), domain.Principal{Kind: domain.ManagementKey}, w.Slug)
+		if err == nil || domain.KindOf(err) != domain.Internal {
+			t.Errorf("a slug without its workspace: got error %v, want an internal one", err)
+		}
+		err = s.View(t.Context(), func(r domain.Reader) error { _, err := r.KeyByHash(k.Hash); return err })
+		if !errors.Is(err, ErrDamaged) {
+			t.Errorf("a hash without its key: got error %v, want ErrDamaged", err)
 		}
 	})
 }
