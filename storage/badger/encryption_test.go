@@ -18,6 +18,7 @@ import (
 	"go.uber.org/zap/zaptest/observer"
 
 	"github.com/caddy-presets/caddy-presets/domain"
+	"github.com/caddy-presets/caddy-presets/storage/storagetest"
 )
 
 // testOptions are how tests open stores. TestEncrypted runs some of them once more,
@@ -39,10 +40,14 @@ func withKey(t *testing.T, key []byte) {
 // What must hold of a store on a disk holds of an encrypted one, too.
 func TestEncrypted(t *testing.T) {
 	withKey(t, testKey)
+	if storagetest.SecondTier() { // nothing in them depends on the key in particular
+		t.Run("store", TestStore)
+		t.Run("crash", TestCrash)
+	}
 	for name, test := range map[string]func(*testing.T){
-		"store": TestStore, "damage": TestDamage, "shortened table": TestShortenedTable, "shortened manifest": TestShortenedManifest,
+		"damage": TestDamage, "shortened table": TestShortenedTable, "shortened manifest": TestShortenedManifest,
 		"harmless orphans": TestHarmlessOrphans, "empty logs": TestEmptyLogs, "damaged table": TestDamagedTable,
-		"damaged log": TestDamagedLog, "mark": TestMark, "crash": TestCrash, "settings": TestSettings, "verify": TestVerify, "check": TestCheckOfEachKind,
+		"damaged log": TestDamagedLog, "mark": TestMark, "settings": TestSettings, "verify": TestVerify, "check": TestCheckOfEachKind,
 	} {
 		t.Run(name, test)
 	}

@@ -8,6 +8,7 @@ import (
 	"testing"
 
 	"github.com/caddy-presets/caddy-presets/domain"
+	"github.com/caddy-presets/caddy-presets/storage/storagetest"
 )
 
 // TestMovedFolder acknowledges nothing that would go to files which no start finds.
@@ -100,7 +101,7 @@ func TestCheckOfDamage(t *testing.T) {
 			t.Fatal(err)
 		}
 	})
-	for range 8 {
+	for range 8 / storagetest.Sample(4) {
 		damage("bit flipped", func(t *testing.T, table string) {
 			content := readFile(t, table)
 			at := rand.IntN(len(content)) // in a small table much of it are offsets

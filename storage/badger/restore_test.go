@@ -16,33 +16,28 @@ import (
 	"testing"
 	"time"
 
-	badgerdb "github.com/dgraph-io/badger/v4"
-
 	"github.com/caddy-presets/caddy-presets/domain"
 	"github.com/caddy-presets/caddy-presets/storage/records"
 )
 
-// What expires between the backup and its restoration stays away.
+// A restore leaves out what has expired since the backup.
 func TestRestoreExpired(t *testing.T) {
-	s := mustOpen(t, t.TempDir())
-	put := func(n byte, expires time.Time) {
-		k := records.ReplayKey(domain.ReplayID{n})
-		record, err := replayRecord(domain.Replay{ID: domain.ReplayID{n}, Answer: []byte("{}")})
-		if err == nil {
-			err = s.db.Update(func(txn *badgerdb.Txn) error {
-				return txn.SetEntry(&badgerdb.Entry{Key: k, Value: record, ExpiresAt: uint64(expires.Unix())})
-			})
-		}
-		if err != nil {
+	var b bytes.Buffer
+	w, err := newBackupWriter(&b, BackupInfo{Format: storeFormat, Commit: 0, CreatedAt: time.Now()}, nil)
+	if err != nil {
+		t.Fatal(err)
+	}
+	for n, expires := range []time.Time{time.Now().Add(-time.Second), time.Now().Add(time.Hour)} {
+		id := domain.ReplayID{byte(n)}
+		record, err := replayRecord(domain.Replay{ID: id, Answer: []byte("{}")})
+		if err := errors.Join(err, w.record(records.ReplayKey(id), uint64(expires.Unix()), record)); err != nil {
 			t.Fatal(err)
 		}
 	}
-	soon := time.Now().Add(2 * time.Second)
-	put(1, soon)
-	put(2, soon.Add(time.Hour))
-	full := backUp(t, s)
-	time.Sleep(time.Until(soon.Add(1100 * time.Millisecond)))
-	again := restored(t, Options{}, nil, full)
+	if err := w.end(BackupEnd{Digest: newDigest().text()}); err != nil {
+		t.Fatal(err)
+	}
+	again := restored(t, Options{}, nil, b.Bytes())
 	if got := recordsOf(t, again, records.KindReplay); len(got) != 1 {
 		t.Errorf("got %d kept answers, want the one that has not expired", len(got))
 	}

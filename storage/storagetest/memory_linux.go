@@ -1,0 +1,31 @@
+package storagetest
+
+import (
+	"os"
+
+	"golang.org/x/sys/unix"
+)
+
+// UseMemory makes a folder in memory the one for temporary files, until the function that
+// it returns is called. Stores in it take a fraction of the time, as no disk flushes what
+// they write. It does nothing in the second tier, where TMPDIR is set, and where less than
+// 4 GiB of memory can be had for files.
+func UseMemory() (undo func()) {
+	undo = func() {}
+	if SecondTier() || os.Getenv("TMPDIR") != "" {
+		return undo
+	}
+	const memory = "/dev/shm"
+	var s unix.Statfs_t
+	if err := unix.Statfs(memory, &s); err != nil || s.Type != unix.TMPFS_MAGIC || s.Bavail*uint64(s.Bsize) < 4<<30 {
+		return undo
+	}
+	folder, err := os.MkdirTemp(memory, "caddy-presets-test-*")
+	if err != nil || os.Setenv("TMPDIR", folder) != nil {
+		return undo
+	}
+	return func() {
+		_ = os.RemoveAll(folder)
+		_ = os.Unsetenv("TMPDIR")
+	}
+}
