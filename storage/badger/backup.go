@@ -101,7 +101,7 @@ func eachRecord(txn *badgerdb.Txn, fn func(item *badgerdb.Item, record []byte) e
 		}
 		return nil
 	})
-	if _, ok := errors.AsType[*panicked](err); ok {
+	if _, ok := errors.AsType[*panicError](err); ok {
 		return fmt.Errorf("%w: reading on after a %v record: %w", ErrDamaged, at, err)
 	}
 	return err

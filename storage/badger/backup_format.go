@@ -138,12 +138,12 @@ func readLine(r *bufio.Reader) ([]byte, error) {
 	case err == nil || errors.Is(err, bufio.ErrBufferFull):
 		return nil, notRestorable("its first lines are damaged")
 	default:
-		return nil, cut(err)
+		return nil, truncated(err)
 	}
 }
 
 // cut makes a plain word of the end of a file where it should go on.
-func cut(err error) error {
+func truncated(err error) error {
 	if errors.Is(err, io.EOF) || errors.Is(err, io.ErrUnexpectedEOF) {
 		return notRestorable("it was cut short")
 	}

@@ -36,7 +36,7 @@ func (f *frames) next() (sealed, end []byte, err error) {
 		}
 		whole := make([]byte, length+f.overhead)
 		if _, err := io.ReadFull(f.from, whole); err != nil {
-			return nil, nil, cut(err)
+			return nil, nil, truncated(err)
 		}
 		switch _, err := f.from.ReadByte(); {
 		case err == nil:
@@ -54,7 +54,7 @@ func (f *frames) next() (sealed, end []byte, err error) {
 	}
 	sealed = f.buffer[:length]
 	if _, err := io.ReadFull(f.from, sealed); err != nil {
-		return nil, nil, cut(err)
+		return nil, nil, truncated(err)
 	}
 	return sealed, nil, nil
 }
@@ -62,7 +62,7 @@ func (f *frames) next() (sealed, end []byte, err error) {
 func (f *frames) length() (int, error) {
 	var b [4]byte
 	if _, err := io.ReadFull(f.from, b[:]); err != nil {
-		return 0, cut(err)
+		return 0, truncated(err)
 	}
 	return int(binary.BigEndian.Uint32(b[:])), nil
 }

@@ -52,11 +52,11 @@ var (
 )
 
 // misused is an error that has ErrMisused in its chain, and not in its text.
-type misused struct{ error }
+type misuseError struct{ error }
 
-func (m misused) Unwrap() error { return m.error }
+func (m misuseError) Unwrap() error { return m.error }
 
-func (misused) Is(target error) bool { return target == ErrMisused }
+func (misuseError) Is(target error) bool { return target == ErrMisused }
 
 // closeLimit bounds Close: on a failing disk Badger retries its last flush for
 // ever.
@@ -227,7 +227,7 @@ func (s *Store) closeOnce() error {
 		s.committer.wait()
 		s.readers.wait()
 		<-s.purger.done
-		done <- errors.Join(s.closeEngine(), s.committer.mark.close())
+		done <- errors.Join(s.closeBadger(), s.committer.mark.close())
 	}()
 	timer := time.NewTimer(s.limit)
 	defer timer.Stop()
@@ -241,13 +241,13 @@ func (s *Store) closeOnce() error {
 
 // closeEngine closes Badger and gives up the folder. On a full disk it goes on trying
 // to for as long as the process lives, and returns an error.
-func (s *Store) closeEngine() error {
+func (s *Store) closeBadger() error {
 	if s.guard == nil {
 		return guarded(s.db.Close)
 	}
-	if err := s.guard.forClosing(s.db); err != nil {
+	if err := s.guard.checkClosing(s.db); err != nil {
 		go func() {
-			for s.guard.forClosing(s.db) != nil {
+			for s.guard.checkClosing(s.db) != nil {
 				time.Sleep(closeRetry)
 			}
 			_ = s.finish()
@@ -301,22 +301,22 @@ func (g *gate) isClosed() bool {
 
 func (g *gate) wait() { g.inside.Wait() }
 
-// panicked is a panic as an error.
-type panicked struct {
+// panicError is a panic as an error.
+type panicError struct {
 	value any
 	stack []byte
 }
 
-func (p *panicked) Error() string { return fmt.Sprintf("panic: %v\n%s", p.value, p.stack) }
+func (p *panicError) Error() string { return fmt.Sprintf("panic: %v\n%s", p.value, p.stack) }
 
-// guarded runs f and turns a panic into a *panicked, on a goroutine where
+// guarded runs f and turns a panic into a *panicError, on a goroutine where
 // nobody else would recover it and around a library that panics on damaged
 // files, or is ended by the system when a file was cut short under its map of it.
 func guarded(f func() error) (err error) {
 	defer debug.SetPanicOnFault(debug.SetPanicOnFault(true))
 	defer func() {
 		if value := recover(); value != nil {
-			err = &panicked{value, debug.Stack()}
+			err = &panicError{value, debug.Stack()}
 		}
 	}()
 	return f()

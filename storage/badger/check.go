@@ -36,7 +36,7 @@ func Verify(ctx context.Context, folder string, o Options) (report storage.Repor
 	defer locked.Close()
 	listed, _ := listedTables(folder) // an error is Probe's, too
 	report.Tables = len(listed)
-	err = withProbe(folder, o, func(db *badgerdb.DB) error {
+	err = probeCopy(folder, o, func(db *badgerdb.DB) error {
 		txn := db.NewTransaction(false)
 		defer txn.Discard()
 		return checkRecords(txn, &report, ctx.Err)
@@ -80,8 +80,8 @@ func (s *Store) checkFiles(report *storage.Report, pause func() error) error {
 	note := func(err error) error {
 		switch {
 		case err == nil:
-		case refused(err):
-			return unreadable(err)
+		case isRefusal(err):
+			return readError(err)
 		default:
 			report.Problem("%v", err)
 		}
@@ -96,11 +96,11 @@ func (s *Store) checkFiles(report *storage.Report, pause func() error) error {
 	if err != nil {
 		return note(err)
 	}
-	if err := note(s.guard.sameFolder()); err != nil {
+	if err := note(s.guard.checkSameFolder()); err != nil {
 		return err
 	}
 	for name := range listed {
-		err := checkListed(folder, name, with)
+		err := checkListedTable(folder, name, with)
 		if err == nil {
 			_, err = os.Stat(filepath.Join(folder, name))
 		}
@@ -127,7 +127,7 @@ func checkRecords(txn *badgerdb.Txn, report *storage.Report, pause func() error)
 	c := records.Checker{Problem: report.Problem, Pause: pause, Problems: len(report.Problems)}
 	err := guarded(func() error { return c.Check(snapshot{txn}) })
 	report.Records = c.Records
-	if p, ok := errors.AsType[*panicked](err); ok {
+	if p, ok := errors.AsType[*panicError](err); ok {
 		report.Problem("a table is damaged where records are looked for, and not all of them were read: %v", p.value)
 		return nil
 	}
@@ -156,8 +156,8 @@ func (s *Store) Status() Status {
 		status.Checked = time.Unix(0, nanos)
 	}
 	if g := s.guard; g != nil {
-		free, err := g.writable()
-		status.FreeBytes, status.NeededBytes = free, g.needed.Load()+g.owed.Load()
+		free, err := g.checkWritable()
+		status.FreeBytes, status.NeededBytes = free, g.needed.Load()+g.ballastDebt.Load()
 		status.Writable = status.Writable && err == nil
 	}
 	return status

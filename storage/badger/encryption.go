@@ -46,14 +46,14 @@ func encrypted(s badgerdb.Options, key []byte) badgerdb.Options {
 func (m marker) checkKey(folder string, key []byte) error {
 	switch {
 	case len(key) != 0 && len(key) != KeySize:
-		return misused{fmt.Errorf("the encryption key has %d bytes, not %d", len(key), KeySize)}
+		return misuseError{fmt.Errorf("the encryption key has %d bytes, not %d", len(key), KeySize)}
 	case m.Encrypted && len(key) == 0:
-		return misused{fmt.Errorf("the store in %s is encrypted: name the file with its key as encryption_key_file", folder)}
+		return misuseError{fmt.Errorf("the store in %s is encrypted: name the file with its key as encryption_key_file", folder)}
 	case !m.Encrypted && len(key) != 0:
-		return misused{fmt.Errorf("the store in %s is not encrypted, and a store is encrypted from its beginning or not at all: "+
+		return misuseError{fmt.Errorf("the store in %s is not encrypted, and a store is encrypted from its beginning or not at all: "+
 			"leave encryption_key_file out, or make a backup of the store and restore it with the key into another folder", folder)}
 	case m.KeyCheck != keyCheck(key, m.ID):
-		return misused{fmt.Errorf("the key is not the one that the store in %s was encrypted with", folder)}
+		return misuseError{fmt.Errorf("the key is not the one that the store in %s was encrypted with", folder)}
 	case !m.Encrypted || m.State != stateReady:
 		return nil
 	}
@@ -90,11 +90,11 @@ func dataKey(folder string, key []byte) (with *pb.DataKey, err error) {
 		}
 		return err
 	})
-	if _, ok := errors.AsType[*panicked](err); ok {
+	if _, ok := errors.AsType[*panicError](err); ok {
 		err = errors.New("it is cut short")
 	}
 	if err != nil {
-		return nil, unreadable(fmt.Errorf("%s: %w", name, err))
+		return nil, readError(fmt.Errorf("%s: %w", name, err))
 	}
 	return with, nil
 }

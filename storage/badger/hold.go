@@ -30,47 +30,47 @@ const tableFollows = "[%d] LOG Compact. Added "
 // tables that this was made from all the same, and what was in them is lost. So a
 // moment without a free descriptor or inode would lose records, and one without disk
 // space would end the process. Its log is the one place where it can be held.
-func (g *guard) hold() {
-	err := g.trial()
+func (g *guard) holdCompaction() {
+	err := g.checkTableSpace()
 	if err == nil {
 		return
 	}
-	g.held.Add(1)
-	defer g.held.Add(-1)
+	g.heldCompactions.Add(1)
+	defer g.heldCompactions.Add(-1)
 	g.logger.Error("a compaction is held, and writes are refused, until it can write", zap.String("folder", g.folder), zap.Error(err))
 	for err != nil {
 		time.Sleep(holdInterval)
-		err = g.trial()
+		err = g.checkTableSpace()
 	}
 	g.logger.Warn("a compaction goes on: it can write again", zap.String("folder", g.folder))
 }
 
 // trial returns an error where a table could not be created now.
-func (g *guard) trial() error {
+func (g *guard) checkTableSpace() error {
 	if err := checkDescriptors(g.folder); err != nil {
 		return err
 	}
 	if free, err := g.free(g.folder); err == nil && free < flushSpace {
 		return fmt.Errorf("%w: %d MiB are free", ErrDiskFull, free>>20)
 	}
-	if err := tryFile(g.folder); err != nil {
+	if err := checkFileCreation(g.folder); err != nil {
 		return fmt.Errorf("%w: a file cannot be created: %w", errUnavailable, err)
 	}
 	return nil
 }
 
 // tryFile returns an error where a file cannot be created in folder.
-func tryFile(folder string) error {
-	file, err := os.CreateTemp(folder, trialName)
+func checkFileCreation(folder string) error {
+	file, err := os.CreateTemp(folder, tempPattern)
 	if err != nil {
 		return err
 	}
 	return errors.Join(file.Close(), os.Remove(file.Name()))
 }
 
-// trialName is the pattern of the names of files that are created to see whether that
+// tempPattern is the pattern of the names of files that are created to see whether that
 // is possible, and of those that are to have another name once they are whole.
-const trialName = "TRIAL-*"
+const tempPattern = "TRIAL-*"
 
 // holds reports whether what Badger logs says that a table follows.
-func holds(format string) bool { return strings.HasPrefix(format, tableFollows) }
+func announcesTable(format string) bool { return strings.HasPrefix(format, tableFollows) }

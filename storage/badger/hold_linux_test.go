@@ -83,9 +83,9 @@ func TestBadgerTellsOfTables(t *testing.T) {
 func TestHold(t *testing.T) {
 	d := &disk{folder: t.TempDir()}
 	g := newGuard(d.folder, d.freeOf, zap.NewNop())
-	n, db, count := compacting(t, d.folder, g.hold)
+	n, db, count := compacting(t, d.folder, g.holdCompaction)
 	defer db.Close()
-	eventually(t, "held", func() bool { return g.held.Load() > 0 })
+	eventually(t, "held", func() bool { return g.heldCompactions.Load() > 0 })
 	if err := g.forWriting(); err == nil {
 		t.Error("a write is accepted while a compaction is held")
 	}
@@ -125,10 +125,10 @@ func TestHoldOfTwo(t *testing.T) {
 	held := make(chan struct{})
 	go func() {
 		defer close(held)
-		g.hold()
+		g.holdCompaction()
 	}()
 	<-blocked
-	g.hold() // the second one
+	g.holdCompaction() // the second one
 	if err := g.forWriting(); !errors.Is(err, errHeld) {
 		t.Errorf("while a compaction is held: got error %v, want %v", err, errHeld)
 	}
@@ -156,7 +156,7 @@ func TestDescriptors(t *testing.T) {
 	begin := sync.OnceFunc(func() { close(begun) })
 	n, db, count := compacting(t, d.folder, func() {
 		<-begun
-		g.hold()
+		g.holdCompaction()
 	})
 	defer db.Close()
 	defer begin()

@@ -46,8 +46,8 @@ func openMark(folder string, sequence uint64) (*highWaterMark, error) {
 	file, err := os.OpenFile(name, os.O_RDWR, 0)
 	if errors.Is(err, fs.ErrNotExist) {
 		// Whole and durable before it has its name, so that no power cut leaves an empty one.
-		mark := markOf(sequence)
-		if err = replaceFile(folder, markName, trialName, mark[:]); err == nil {
+		mark := encodeMark(sequence)
+		if err = replaceFile(folder, markName, tempPattern, mark[:]); err == nil {
 			file, err = os.OpenFile(name, os.O_RDWR, 0)
 		}
 	}
@@ -74,13 +74,13 @@ func checkMark(folder string, sequence uint64) error {
 	case errors.Is(err, fs.ErrNotExist):
 		return nil
 	case err != nil:
-		return unreadable(err)
+		return readError(err)
 	}
 	var marked uint64
 	if len(stored) >= 8 {
 		marked = binary.BigEndian.Uint64(stored)
 	}
-	if mark := markOf(marked); !bytes.Equal(stored, mark[:]) {
+	if mark := encodeMark(marked); !bytes.Equal(stored, mark[:]) {
 		return fmt.Errorf("%w: %s, which tells how many commits there were, is not what it was written as. "+
 			"Restore a backup, or remove that file to go on with what is there", ErrDamaged, name)
 	}
@@ -91,7 +91,7 @@ func checkMark(folder string, sequence uint64) error {
 	return nil
 }
 
-func markOf(sequence uint64) (mark [8 + crc32.Size]byte) {
+func encodeMark(sequence uint64) (mark [8 + crc32.Size]byte) {
 	binary.BigEndian.PutUint64(mark[:], sequence)
 	binary.BigEndian.PutUint32(mark[8:], crc32.Checksum(mark[:8], castagnoli))
 	return mark
@@ -102,7 +102,7 @@ func (m *highWaterMark) set(sequence uint64) error {
 	if m == nil {
 		return nil
 	}
-	mark := markOf(sequence)
+	mark := encodeMark(sequence)
 	if _, err := m.file.WriteAt(mark[:], 0); err != nil {
 		return err
 	}

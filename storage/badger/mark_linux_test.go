@@ -31,7 +31,7 @@ func TestNewMark(t *testing.T) {
 	if err != nil || !bytes.Contains(events[:n], []byte(markName)) {
 		t.Errorf("%s was not renamed to from another name (%v)", markName, err)
 	}
-	if want := markOf(7); !bytes.Equal(readFile(t, filepath.Join(folder, markName)), want[:]) || listFolder(folder) != ". "+markName {
+	if want := encodeMark(7); !bytes.Equal(readFile(t, filepath.Join(folder, markName)), want[:]) || listFolder(folder) != ". "+markName {
 		t.Errorf("the folder holds %s, want %s alone, for commit 7", listFolder(folder), markName)
 	}
 }

@@ -50,7 +50,7 @@ type marker struct {
 // enter makes sure that folder is a store that can be opened with these options,
 // or empty, and that nobody but the user of this process can look into it. It
 // returns the folder's marker, a new one if it has none.
-func enter(folder string, o Options) (marker, error) {
+func prepareFolder(folder string, o Options) (marker, error) {
 	var m marker
 	var err error
 	if !o.Existing {
@@ -60,7 +60,7 @@ func enter(folder string, o Options) (marker, error) {
 		m, err = readMarker(folder, o)
 	}
 	if errors.Is(err, syscall.ENOTDIR) { // it is a file, or below one
-		err = misused{err}
+		err = misuseError{err}
 	}
 	if err != nil {
 		return marker{}, err
@@ -81,10 +81,10 @@ func enter(folder string, o Options) (marker, error) {
 func readStore(folder string, o Options) (marker, error) {
 	_, err := os.Stat(filepath.Join(folder, MarkerName))
 	if errors.Is(err, fs.ErrNotExist) {
-		if _, lost := newMarker(folder); lost != nil && !errors.Is(lost, fs.ErrNotExist) {
+		if _, lost := createMarker(folder); lost != nil && !errors.Is(lost, fs.ErrNotExist) {
 			return marker{}, lost
 		}
-		return marker{}, misused{fmt.Errorf("%s is not a store: %w", folder, err)}
+		return marker{}, misuseError{fmt.Errorf("%s is not a store: %w", folder, err)}
 	}
 	return readMarker(folder, o)
 }
@@ -97,7 +97,7 @@ func readMarker(folder string, o Options) (m marker, err error) {
 		if o.Existing {
 			return marker{}, fmt.Errorf("%w: there is no store in %s; is its file system mounted?", errUnavailable, folder)
 		}
-		m, err := newMarker(folder)
+		m, err := createMarker(folder)
 		m.Encrypted, m.KeyCheck = len(o.EncryptionKey) > 0, keyCheck(o.EncryptionKey, m.ID)
 		return m, cmp.Or(err, m.checkKey(folder, o.EncryptionKey))
 	}
@@ -108,7 +108,7 @@ func readMarker(folder string, o Options) (m marker, err error) {
 		return m, fmt.Errorf("%w: the %s file in %s is not what it was written as; restore a backup", ErrDamaged, MarkerName, folder)
 	}
 	if m.Format > storeFormat {
-		return m, misused{fmt.Errorf("the store in %s has format %d and needs a newer version of this module, which reads formats up to %d",
+		return m, misuseError{fmt.Errorf("the store in %s has format %d and needs a newer version of this module, which reads formats up to %d",
 			folder, m.Format, storeFormat)}
 	}
 	if m.State == stateRestoring {
@@ -153,7 +153,7 @@ func decodeMarker(text []byte) (m marker, err error) {
 // newMarker returns the marker of a folder that becomes a store, which must be
 // empty: Badger deletes tables that it does not know, and the mode of a folder
 // that others use is not ours to change.
-func newMarker(folder string) (marker, error) {
+func createMarker(folder string) (marker, error) {
 	entries, err := os.ReadDir(folder)
 	if err != nil {
 		return marker{}, err
@@ -165,7 +165,7 @@ func newMarker(folder string) (marker, error) {
 	case holds(markName), holds(ballastName): // which no one else has
 		return marker{}, fmt.Errorf("%w: %s has lost its %s file; restore a backup", ErrDamaged, folder, MarkerName)
 	case holds(badgerdb.ManifestFilename):
-		return marker{}, misused{fmt.Errorf("%s holds a Badger database that is not a store of presets", folder)}
+		return marker{}, misuseError{fmt.Errorf("%s holds a Badger database that is not a store of presets", folder)}
 	}
 	for _, entry := range entries {
 		name := entry.Name()
@@ -173,7 +173,7 @@ func newMarker(folder string) (marker, error) {
 		case name == "lost+found": // of a file system mounted here
 		case strings.HasPrefix(name, MarkerName+"-"): // of a first start that was cut short
 		default:
-			return marker{}, misused{fmt.Errorf("%s is neither empty nor a store: it holds %s", folder, name)}
+			return marker{}, misuseError{fmt.Errorf("%s is neither empty nor a store: it holds %s", folder, name)}
 		}
 	}
 	return marker{Format: storeFormat, ID: uuid.NewString(), State: stateNew}, nil

@@ -70,7 +70,7 @@ func openFolder(folder string, o Options, free func(folder string) (uint64, erro
 	if err != nil {
 		return nil, err
 	}
-	m, err := enter(folder, o)
+	m, err := prepareFolder(folder, o)
 	if err != nil {
 		return nil, err
 	}
@@ -83,12 +83,12 @@ func openFolder(folder string, o Options, free func(folder string) (uint64, erro
 			err = errors.Join(err, locked.Close())
 		}
 	}()
-	removeLeftovers(folder, trialName)
+	removeLeftovers(folder, tempPattern)
 	g := newGuard(folder, free, o.Logger)
-	if err := prepare(folder, m, g, o); err != nil {
+	if err := probeOrCreate(folder, m, g, o); err != nil {
 		return nil, fmt.Errorf("opening the store in %s: %w", folder, err)
 	}
-	db, err := openEngine(settings(folder, o).WithLogger(engineLog{o.Logger.Sugar(), g.hold, g.beginStep}))
+	db, err := openBadger(settings(folder, o).WithLogger(engineLog{o.Logger.Sugar(), g.holdCompaction, g.paceFlatten}))
 	if err != nil {
 		return nil, err
 	}
@@ -104,7 +104,7 @@ func openFolder(folder string, o Options, free func(folder string) (uint64, erro
 	}
 	s = newStore(db, c, g)
 	s.locked, locked = locked, nil
-	if err := complete(folder, m); err != nil {
+	if err := markReady(folder, m); err != nil {
 		return nil, errors.Join(err, s.Close())
 	}
 	if m.State == stateNew {
@@ -120,8 +120,8 @@ func openFolder(folder string, o Options, free func(folder string) (uint64, erro
 
 // prepare finds out whether the store in folder, whose marker is m, can be opened, and
 // makes a new one of a folder that is empty.
-func prepare(folder string, m marker, g *guard, o Options) error {
-	if err := g.withBallast(); err != nil {
+func probeOrCreate(folder string, m marker, g *guard, o Options) error {
+	if err := g.checkOpening(); err != nil {
 		return err
 	}
 	if m.State != stateReady {
@@ -130,19 +130,19 @@ func prepare(folder string, m marker, g *guard, o Options) error {
 		if errors.Is(err, fs.ErrNotExist) {
 			err = nil
 		}
-		return cmp.Or(err, m.write(folder), fillEmptyLogs(folder))
+		return cmp.Or(err, m.write(folder), addLogHeaders(folder))
 	}
 	if err := o.probe(folder); err != nil {
 		return err
 	}
-	if err := fillEmptyLogs(folder); err != nil {
+	if err := addLogHeaders(folder); err != nil {
 		return err
 	}
 	// A log that was copied here may lack blocks.
 	if err := reserveLogs(folder); err != nil {
 		return fmt.Errorf("%w: the disk space of a log cannot be reserved: %w", errUnavailable, err)
 	}
-	return g.withBallast()
+	return g.checkOpening()
 }
 
 // probe finds out whether the store in folder is as it was left.
@@ -154,7 +154,7 @@ func (o Options) probe(folder string) error {
 }
 
 // complete marks the store in folder, whose marker is m, as ready.
-func complete(folder string, m marker) error {
+func markReady(folder string, m marker) error {
 	if m.State == stateReady {
 		return nil
 	}
@@ -191,7 +191,7 @@ func removeUnusedLogs(folder string) error {
 // files behind, when Badger has just made them or is about to remove them, and
 // with them it does not open. Should another process have the folder open, what is
 // added to the end of a log does it no harm.
-func fillEmptyLogs(folder string) error {
+func addLogHeaders(folder string) error {
 	entries, err := os.ReadDir(folder)
 	if err != nil {
 		return err
@@ -243,7 +243,7 @@ func lastCommit(db *badgerdb.DB) (uint64, error) {
 }
 
 // tryEngine opens Badger. What it panics on is an error.
-func tryEngine(o badgerdb.Options) (db *badgerdb.DB, err error) {
+func recoverOpen(o badgerdb.Options) (db *badgerdb.DB, err error) {
 	err = guarded(func() error {
 		db, err = badgerdb.Open(o)
 		return err
@@ -251,8 +251,8 @@ func tryEngine(o badgerdb.Options) (db *badgerdb.DB, err error) {
 	return db, err
 }
 
-func openEngine(o badgerdb.Options) (*badgerdb.DB, error) {
-	db, err := tryEngine(o)
+func openBadger(o badgerdb.Options) (*badgerdb.DB, error) {
+	db, err := recoverOpen(o)
 	switch {
 	case err == nil:
 		return db, nil
@@ -283,7 +283,7 @@ func lockStore(folder string) (*os.File, error) {
 
 // inUse returns the error of a folder that another process has open.
 func inUse(folder string, err error) error {
-	return misused{fmt.Errorf("the store in %s is in use: only one process at a time can open it (%w: %w)", folder, ErrInUse, err)}
+	return misuseError{fmt.Errorf("the store in %s is in use: only one process at a time can open it (%w: %w)", folder, ErrInUse, err)}
 }
 
 // engineLog gets Badger's messages. It drops debug messages: there are several for each
@@ -309,7 +309,7 @@ func (l engineLog) Infof(format string, args ...any) {
 }
 
 func (l engineLog) Debugf(format string, _ ...any) {
-	if holds(format) {
+	if announcesTable(format) {
 		l.hold()
 	}
 }

@@ -418,7 +418,7 @@ func TestHarmlessOrphans(t *testing.T) {
 	}); err != nil {
 		t.Error(err)
 	}
-	if left, err := filepath.Glob(filepath.Join(folder, probeName)); err != nil || len(left) > 0 {
+	if left, err := filepath.Glob(filepath.Join(folder, probePattern)); err != nil || len(left) > 0 {
 		t.Errorf("got %v, %v, want no copy left", left, err)
 	}
 }

@@ -25,16 +25,16 @@ import (
 func checkOrphans(db *badgerdb.DB, folder string, listed map[string]bool, with *pb.DataKey) error {
 	entries, err := os.ReadDir(folder)
 	if err != nil {
-		return unreadable(err)
+		return readError(err)
 	}
 	for _, entry := range entries {
 		name := entry.Name()
 		if filepath.Ext(name) != ".sst" || listed[name] {
 			continue
 		}
-		missing, err := missingFrom(db, filepath.Join(folder, name), with)
-		if err != nil && refused(err) {
-			return unreadable(err)
+		missing, err := countMissing(db, filepath.Join(folder, name), with)
+		if err != nil && isRefusal(err) {
+			return readError(err)
 		}
 		if err == nil && missing > 0 {
 			return fmt.Errorf("%w: the store lacks %d records of table %s, which its %s has lost. "+
@@ -49,7 +49,7 @@ func checkOrphans(db *badgerdb.DB, folder string, listed map[string]bool, with *
 // there nor in a later state. It is about such as are never removed: of others a
 // compaction leaves no trace. But each change of the Service adds to the audit
 // trail, so whatever else is lost, some of that is lost with it.
-func missingFrom(db *badgerdb.DB, path string, with *pb.DataKey) (missing int, err error) {
+func countMissing(db *badgerdb.DB, path string, with *pb.DataKey) (missing int, err error) {
 	err = readTable(path, with, func(t *table.Table) error {
 		if err := t.VerifyChecksum(); err != nil {
 			return err
@@ -59,7 +59,7 @@ func missingFrom(db *badgerdb.DB, path string, with *pb.DataKey) (missing int, e
 		it := t.NewIterator(0)
 		defer it.Close()
 		for it.Rewind(); it.Valid(); it.Next() {
-			if k := records.Key(y.ParseKey(it.Key())); k.Valid() && k.Kind().Lasting() && !hasSince(txn, k, y.ParseTs(it.Key())) {
+			if k := records.Key(y.ParseKey(it.Key())); k.Valid() && k.Kind().Lasting() && !hasVersionSince(txn, k, y.ParseTs(it.Key())) {
 				missing++
 			}
 		}
@@ -70,7 +70,7 @@ func missingFrom(db *badgerdb.DB, path string, with *pb.DataKey) (missing int, e
 
 // hasSince reports whether k was written, or deleted, at a time of Badger's or
 // later.
-func hasSince(txn *badgerdb.Txn, k records.Key, at uint64) bool {
+func hasVersionSince(txn *badgerdb.Txn, k records.Key, at uint64) bool {
 	it := txn.NewKeyIterator(k, badgerdb.IteratorOptions{AllVersions: true})
 	defer it.Close()
 	it.Seek(k)

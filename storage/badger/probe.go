@@ -11,10 +11,10 @@ import (
 	badgerdb "github.com/dgraph-io/badger/v4"
 )
 
-// probeName is the pattern of the names of folders in which probes open what they have
+// probePattern is the pattern of the names of folders in which probes open what they have
 // copied. Each has its own: one that was left behind by a server that was killed may
 // still be at work.
-const probeName = "PROBE-*"
+const probePattern = "PROBE-*"
 
 // Probe finds out whether the store in folder can be opened and is as it was left. It
 // is for whoever has the lock of the folder, or works for them: VerifyQuickly takes
@@ -36,7 +36,7 @@ func Probe(folder string, o Options) error {
 	if err != nil || m.State == stateNew { // nothing was ever in it
 		return err
 	}
-	return withProbe(folder, o, func(*badgerdb.DB) error { return nil })
+	return probeCopy(folder, o, func(*badgerdb.DB) error { return nil })
 }
 
 // VerifyQuickly is Probe for a folder that nobody has open. It fails where somebody
@@ -54,23 +54,23 @@ func VerifyQuickly(folder string, o Options) error {
 }
 
 // withProbe is Probe, and calls fn with the copy if nothing is wrong with it.
-func withProbe(folder string, o Options, fn func(*badgerdb.DB) error) error {
+func probeCopy(folder string, o Options, fn func(*badgerdb.DB) error) error {
 	listed, err := listedTables(folder)
 	if err != nil {
-		return unreadable(err)
+		return readError(err)
 	}
 	with, err := dataKey(folder, o.EncryptionKey)
 	if err != nil {
 		return err
 	}
 	if err := checkTables(folder, listed, with); err != nil {
-		return unreadable(err)
+		return readError(err)
 	}
-	removeLeftovers(folder, probeName)
+	removeLeftovers(folder, probePattern)
 	if err := checkSpace(folder, freeSpace); err != nil {
 		return err
 	}
-	copied, err := os.MkdirTemp(folder, probeName)
+	copied, err := os.MkdirTemp(folder, probePattern)
 	if err != nil {
 		return fmt.Errorf("%w: copying the logs: %w", errUnavailable, err)
 	}
@@ -79,9 +79,9 @@ func withProbe(folder string, o Options, fn func(*badgerdb.DB) error) error {
 		return fmt.Errorf("%w: copying the logs: %w", errUnavailable, err)
 	}
 	o.Logger = nil // what it says will be said again
-	db, err := tryEngine(settings(copied, o).WithNumCompactors(0).WithCompactL0OnClose(false))
+	db, err := recoverOpen(settings(copied, o).WithNumCompactors(0).WithCompactL0OnClose(false))
 	if err != nil {
-		return unreadable(err)
+		return readError(err)
 	}
 	err = guarded(func() error {
 		sequence, err := lastCommit(db)
@@ -132,7 +132,7 @@ func copyStore(from, to string) error {
 			return err
 		}
 	}
-	return fillEmptyLogs(to)
+	return addLogHeaders(to)
 }
 
 // removeLeftovers removes what a process that was killed has left in folder, under

@@ -326,7 +326,7 @@ func TestOrphanOfRemoved(t *testing.T) {
 	}
 	k, _ := records.WorkspaceKey(w.ID)
 	err = db.View(func(txn *badgerdb.Txn) error {
-		if hasSince(txn, k, 0) {
+		if hasVersionSince(txn, k, 0) {
 			return errors.New("there is still a trace of the workspace")
 		}
 		return nil

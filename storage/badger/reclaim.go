@@ -132,7 +132,7 @@ func (s *Store) Reclaim(ctx context.Context) error {
 	removed, before := s.committer.removed.take(began), s.tablesSize()
 	err := s.roomToReclaim()
 	if err == nil {
-		err = s.sink(ctx)
+		err = s.flushToTables(ctx)
 	}
 	if err == nil {
 		err = s.flatten(ctx)
@@ -155,7 +155,7 @@ func (s *Store) roomToReclaim() error {
 		return err
 	}
 	padding := uint64(2 * memTableSize)
-	if !s.hasLevels() {
+	if !s.hasLowerLevels() {
 		padding += uint64(s.db.Opts().NumLevelZeroTables * memTableSize)
 	}
 	if needed := 2*s.guard.needed.Load() + padding; free < needed {
@@ -169,14 +169,14 @@ func (s *Store) roomToReclaim() error {
 // when that has enough tables, and offers no other way for either but closing it. So
 // this fills it with records that have expired: nobody sees them, and the next compaction
 // drops them.
-func (s *Store) sink(ctx context.Context) error {
+func (s *Store) flushToTables(ctx context.Context) error {
 	last, log := s.db.MaxVersion(), s.currentLog()
 	for {
-		there, deep := s.inTables(last), s.hasLevels()
+		there, deep := s.inTables(last), s.hasLowerLevels()
 		if there && deep {
 			return nil
 		}
-		if err := s.mayReclaim(ctx); err != nil {
+		if err := s.checkReclaim(ctx); err != nil {
 			return err
 		}
 		// Badger may be about to do it: more padding would be in its way.
@@ -205,7 +205,7 @@ func (s *Store) currentLog() (name string) {
 }
 
 // hasLevels reports whether there are tables below level 0.
-func (s *Store) hasLevels() bool { return s.tablesSize() > s.db.Levels()[0].Size }
+func (s *Store) hasLowerLevels() bool { return s.tablesSize() > s.db.Levels()[0].Size }
 
 // inTables reports whether what was committed at a version of Badger's, and before, is
 // in tables.
@@ -219,7 +219,7 @@ func (s *Store) inTables(version uint64) bool {
 }
 
 // mayReclaim returns why Reclaim has to end.
-func (s *Store) mayReclaim(ctx context.Context) error {
+func (s *Store) checkReclaim(ctx context.Context) error {
 	if s.readers.isClosed() {
 		return domain.ErrClosed
 	}
@@ -233,7 +233,7 @@ func (s *Store) mayReclaim(ctx context.Context) error {
 func (s *Store) flatten(ctx context.Context) error {
 	stepped := time.Now()
 	step := func() {
-		err := s.mayReclaim(ctx)
+		err := s.checkReclaim(ctx)
 		if rest := reclaimPause * time.Since(stepped); err == nil {
 			err = s.rest(ctx, rest)
 		}
@@ -245,7 +245,7 @@ func (s *Store) flatten(ctx context.Context) error {
 	s.guard.step.Store(&step)
 	defer s.guard.step.Store(nil)
 	err := guarded(func() error { return s.db.Flatten(1) })
-	if p, ok := errors.AsType[*panicked](err); ok {
+	if p, ok := errors.AsType[*panicError](err); ok {
 		if e, ok := p.value.(ended); ok {
 			return e.error
 		}
@@ -264,7 +264,7 @@ func (s *Store) rest(ctx context.Context, d time.Duration) error {
 		case <-ctx.Done():
 		case <-time.After(min(50*time.Millisecond, time.Until(end))):
 		}
-		if err := s.mayReclaim(ctx); err != nil {
+		if err := s.checkReclaim(ctx); err != nil {
 			return err
 		}
 	}
@@ -272,7 +272,7 @@ func (s *Store) rest(ctx context.Context, d time.Duration) error {
 }
 
 // beginStep calls the function that paces a Reclaim, if Flatten is the caller's caller.
-func (g *guard) beginStep() {
+func (g *guard) paceFlatten() {
 	if step := g.step.Load(); step != nil && inFlatten() {
 		(*step)()
 	}

@@ -122,7 +122,7 @@ func TestReclaimEnds(t *testing.T) {
 	if err := s.Reclaim(ended); !errors.Is(err, context.Canceled) {
 		t.Errorf("got %v, want that its time is over", err)
 	}
-	if err := s.sink(t.Context()); err != nil {
+	if err := s.flushToTables(t.Context()); err != nil {
 		t.Fatal(err)
 	}
 	if err := s.flatten(ended); !errors.Is(err, context.Canceled) {

@@ -10,8 +10,8 @@ import (
 // system refused to read it that is errUnavailable: nothing is known of what is stored,
 // and whoever restored a backup would lose what came after that. All else is ErrDamaged:
 // what was read and is wrong, a file that is missing, and one that the disk fails to read.
-func unreadable(err error) error {
-	if refused(err) {
+func readError(err error) error {
+	if isRefusal(err) {
 		return fmt.Errorf("%w: the system refuses to read the store: %w", errUnavailable, err)
 	}
 	return fmt.Errorf("%w, restore a backup: %w", ErrDamaged, err)
@@ -19,7 +19,7 @@ func unreadable(err error) error {
 
 // refused reports whether err, which is not nil, is one of refusals. Of most of its
 // errors Badger keeps nothing but the text.
-func refused(err error) bool {
+func isRefusal(err error) bool {
 	for _, refusal := range refusals {
 		if errors.Is(err, refusal) || strings.Contains(err.Error(), ": "+refusal.Error()) {
 			return true

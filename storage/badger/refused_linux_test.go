@@ -47,9 +47,9 @@ func TestNotDamagedWithoutDescriptors(t *testing.T) {
 			}
 			for name, look := range map[string]func() error{
 				"probe": func() error {
-					return withProbe(folder, testOptions, func(*badgerdb.DB) error { return nil })
+					return probeCopy(folder, testOptions, func(*badgerdb.DB) error { return nil })
 				},
-				"tables":  func() error { return unreadable(checkTables(folder, listed, with)) },
+				"tables":  func() error { return readError(checkTables(folder, listed, with)) },
 				"orphans": func() error { return checkOrphans(s.db, folder, listed, with) },
 				"check": func() error {
 					report, err := other.Check(t.Context())

@@ -20,13 +20,13 @@ func TestUnreadable(t *testing.T) {
 	for _, refusal := range refusals {
 		err := of(refusal)
 		for _, err := range []error{err, errors.Join(err, errors.New("unable to open: 000001.sst")), y.Wrapf(err, "while opening")} {
-			if got := unreadable(fmt.Errorf("table 000001.sst: %w", err)); !errors.Is(got, domain.ErrUnavailable) || errors.Is(got, ErrDamaged) {
+			if got := readError(fmt.Errorf("table 000001.sst: %w", err)); !errors.Is(got, domain.ErrUnavailable) || errors.Is(got, ErrDamaged) {
 				t.Errorf("%v is %v, want ErrUnavailable alone", err, got)
 			}
 		}
 	}
 	for _, err := range []error{of(fs.ErrNotExist), of(syscall.EIO), badgerdb.ErrTruncateNeeded, y.ErrChecksumMismatch} {
-		if got := unreadable(err); errors.Is(got, domain.ErrUnavailable) || !errors.Is(got, ErrDamaged) {
+		if got := readError(err); errors.Is(got, domain.ErrUnavailable) || !errors.Is(got, ErrDamaged) {
 			t.Errorf("%v is %v, want ErrDamaged alone", err, got)
 		}
 	}
@@ -53,7 +53,7 @@ func TestNotDamagedWithoutRight(t *testing.T) {
 		if err := os.Chmod(path, 0o600); err != nil {
 			t.Fatal(err)
 		}
-		if domain.KindOf(err) != domain.Unavailable || errors.Is(err, ErrDamaged) || !refused(err) {
+		if domain.KindOf(err) != domain.Unavailable || errors.Is(err, ErrDamaged) || !isRefusal(err) {
 			t.Errorf("%s: got %v, want ErrUnavailable and why", pattern, err)
 		}
 	}

@@ -9,7 +9,7 @@ import (
 
 // reserver returns a function that fails where a file cannot be created in folder. Disk
 // space cannot be reserved here.
-func reserver(folder string) func() error { return func() error { return tryFile(folder) } }
+func reserver(folder string) func() error { return func() error { return checkFileCreation(folder) } }
 
 // reserveLogs reserves nothing here.
 func reserveLogs(string) error { return nil }

@@ -71,20 +71,20 @@ func (r *restore) into(folder string, backup BackupFile) (err error) {
 		return fmt.Errorf("restoring into %s: %w", r.folder, err)
 	}
 	if err := r.run(from, backup.Name); err != nil {
-		return errors.Join(err, r.closeEngine(), undo())
+		return errors.Join(err, r.closeBadger(), undo())
 	}
 	return nil
 }
 
 // closeEngine closes the database, if it is open and there is the space for that.
-func (r *restore) closeEngine() error {
+func (r *restore) closeBadger() error {
 	r.guard.stop()
 	if r.db == nil {
 		return nil
 	}
 	db := r.db
 	r.db = nil
-	if err := r.guard.forClosing(db); err != nil {
+	if err := r.guard.checkClosing(db); err != nil {
 		return err
 	}
 	return guarded(db.Close)
@@ -135,7 +135,7 @@ func (r *restore) claim() (leave func() error, err error) {
 		return nil, errors.New("the folder is not empty; a store is restored into a new one")
 	}
 	r.guard = newGuard(r.folder, r.free, r.o.Logger)
-	if err := r.guard.withBallast(); err != nil {
+	if err := r.guard.checkOpening(); err != nil {
 		return nil, err
 	}
 	// Two at a time must not take the folder for theirs.
@@ -201,7 +201,7 @@ func empty(folder string) error {
 
 // run writes the records of the backup and makes a store of the folder.
 func (r *restore) run(from *backupReader, name string) (err error) {
-	if r.db, err = openEngine(settings(r.folder, r.o)); err != nil {
+	if r.db, err = openBadger(settings(r.folder, r.o)); err != nil {
 		return err
 	}
 	if err := checkEncrypts(r.folder, r.o.EncryptionKey); err != nil {
@@ -213,7 +213,7 @@ func (r *restore) run(from *backupReader, name string) (err error) {
 		return fmt.Errorf("%s: %w", name, err)
 	}
 	r.end = from.end
-	if err := r.closeEngine(); err != nil {
+	if err := r.closeBadger(); err != nil {
 		return err
 	}
 	return r.finish()
@@ -246,7 +246,7 @@ func (r *restore) write(from *backupReader) error {
 
 // finish reads back what was stored, from the disk, and makes it a store.
 func (r *restore) finish() error {
-	err := withProbe(r.folder, r.o, func(db *badgerdb.DB) error {
+	err := probeCopy(r.folder, r.o, func(db *badgerdb.DB) error {
 		txn := db.NewTransaction(false)
 		defer txn.Discard()
 		d := newDigest()

@@ -24,7 +24,7 @@ func (e engine) Update(ctx context.Context, fn func(*records.Tx) error) error {
 	return e.update(ctx, fn)
 }
 
-// discard discards a transaction that was read from. Badger panics here if it panicked
+// discard discards a transaction that was read from. Badger panics here if it panicError
 // when an iterator was begun.
 func discard(txn *badgerdb.Txn) {
 	_ = guarded(func() error { txn.Discard(); return nil })

@@ -68,13 +68,13 @@ type guard struct {
 	free   func(folder string) (uint64, error)
 	logger *zap.Logger
 
-	needed    atomic.Uint64          // what Badger may need
-	owed      atomic.Uint64          // what the ballast lacks, to have it again before anyone writes
-	lastWrite atomic.Int64           // Unix nanoseconds
-	held      atomic.Int32           // compactions that hold holds
-	closing   atomic.Bool            // the store is
-	step      atomic.Pointer[func()] // called before each step of a Reclaim, nil without one
-	noBallast bool                   // the file system cannot have one
+	needed          atomic.Uint64          // what Badger may need
+	ballastDebt     atomic.Uint64          // what the ballast lacks, to have it again before anyone writes
+	lastWrite       atomic.Int64           // Unix nanoseconds
+	heldCompactions atomic.Int32           // compactions that hold holds
+	closing         atomic.Bool            // the store is
+	step            atomic.Pointer[func()] // called before each step of a Reclaim, nil without one
+	noBallast       bool                   // the file system cannot have one
 
 	opened os.FileInfo // the folder, nil until it was opened
 
@@ -102,7 +102,7 @@ func newGuard(folder string, free func(folder string) (uint64, error), logger *z
 	g := &guard{folder: folder, free: free, logger: logger, quiet: quietTime}
 	g.needed.Store(minFree)
 	if info, err := os.Stat(g.ballast()); err == nil && info.Size() < ballastSize {
-		g.owed.Store(ballastSize) // it was given up, or never finished
+		g.ballastDebt.Store(ballastSize) // it was given up, or never finished
 	}
 	return g
 }
@@ -124,7 +124,7 @@ func (g *guard) room() (free uint64, err error) {
 // withBallast returns an error where there is too little space, to open a store, say,
 // even without the ballast, which it gives up if that helps. Opening takes minFree:
 // compactions, which may take more, are held then.
-func (g *guard) withBallast() error {
+func (g *guard) checkOpening() error {
 	_, err := g.room()
 	if errors.Is(err, ErrDiskFull) && g.release() {
 		_, err = g.room()
@@ -134,8 +134,8 @@ func (g *guard) withBallast() error {
 
 // forWriting returns an error where a write has to wait, and tells the operator.
 func (g *guard) forWriting() error {
-	free, err := g.writable()
-	g.tell(free, err)
+	free, err := g.checkWritable()
+	g.logChange(free, err)
 	if err == nil {
 		g.lastWrite.Store(time.Now().UnixNano())
 	}
@@ -143,18 +143,18 @@ func (g *guard) forWriting() error {
 }
 
 // writable returns the space there is, and why writes have to wait.
-func (g *guard) writable() (free uint64, err error) {
-	if err := g.sameFolder(); err != nil {
+func (g *guard) checkWritable() (free uint64, err error) {
+	if err := g.checkSameFolder(); err != nil {
 		return 0, err
 	}
 	if err := checkDescriptors(g.folder); err != nil {
 		return 0, err // Badger may be about to begin another log
 	}
-	if g.held.Load() > 0 {
+	if g.heldCompactions.Load() > 0 {
 		return 0, errHeld
 	}
 	free, err = g.room()
-	if needed := g.needed.Load() + g.owed.Load(); err == nil && free < needed {
+	if needed := g.needed.Load() + g.ballastDebt.Load(); err == nil && free < needed {
 		err = fmt.Errorf("%w: %d MiB are free, %d are needed until there is a ballast again", ErrDiskFull, free>>20, needed>>20)
 	}
 	return free, err
@@ -164,7 +164,7 @@ var errHeld = fmt.Errorf("%w: a compaction waits until it can write", errUnavail
 
 // sameFolder returns an error where the folder is not the one that was opened any more:
 // what is written would go to files that no start finds.
-func (g *guard) sameFolder() error {
+func (g *guard) checkSameFolder() error {
 	now, err := os.Stat(g.folder)
 	if err == nil && g.opened != nil && !os.SameFile(g.opened, now) {
 		err = errors.New("another folder has taken its place")
@@ -180,8 +180,8 @@ func (g *guard) sameFolder() error {
 
 // tell tells the operator when writes begin to be refused, for err, or are accepted
 // again, and when space is getting short.
-func (g *guard) tell(free uint64, err error) {
-	needed := g.needed.Load() + g.owed.Load()
+func (g *guard) logChange(free uint64, err error) {
+	needed := g.needed.Load() + g.ballastDebt.Load()
 	level := spaceAmple
 	switch {
 	case err != nil:
@@ -228,7 +228,7 @@ func (g *guard) watch(db *badgerdb.DB) {
 			if now.Sub(computed) >= idleInterval && !g.closing.Load() {
 				computed = now
 				g.needed.Store(max(spaceOf(db), minFree))
-				g.look(now.Sub(opened) >= ballastDelay)
+				g.refresh(now.Sub(opened) >= ballastDelay)
 			} else if free, err := g.free(g.folder); err == nil && free < ballastFloor {
 				g.release()
 			}
@@ -243,10 +243,10 @@ func (g *guard) watch(db *badgerdb.DB) {
 
 // look tells of the space there is, and gives up the ballast or, where it may,
 // makes one: at first if there is ample space, and again as soon as there is room.
-func (g *guard) look(mayMake bool) {
-	free, err := g.writable()
+func (g *guard) refresh(mayMake bool) {
+	free, err := g.checkWritable()
 	needed := g.needed.Load()
-	if g.owed.Load() == 0 {
+	if g.ballastDebt.Load() == 0 {
 		needed *= 2
 	}
 	switch {
@@ -256,7 +256,7 @@ func (g *guard) look(mayMake bool) {
 	case mayMake && free >= needed+ballastSize:
 		g.makeBallast()
 	}
-	g.tell(free, err)
+	g.logChange(free, err)
 }
 
 // release gives up the ballast. It returns false where there is none.
@@ -268,7 +268,7 @@ func (g *guard) release() bool {
 	if err := os.Truncate(g.ballast(), 0); err != nil {
 		return false
 	}
-	g.owed.Store(ballastSize)
+	g.ballastDebt.Store(ballastSize)
 	g.logger.Warn("the disk is full: its ballast was given to the store", zap.String("folder", g.folder))
 	return true
 }
@@ -293,7 +293,7 @@ func (g *guard) makeBallast() {
 		_ = file.Truncate(0)
 		return
 	}
-	g.owed.Store(0)
+	g.ballastDebt.Store(0)
 }
 
 // stop ends watching, if anyone watches.
@@ -309,9 +309,9 @@ func (g *guard) stop() {
 // forClosing returns an error where Badger could not write what it holds in memory,
 // and compact, without the process being killed for it. It gives up the ballast for
 // that.
-func (g *guard) forClosing(db *badgerdb.DB) error {
+func (g *guard) checkClosing(db *badgerdb.DB) error {
 	g.needed.Store(spaceOf(db))
-	err := g.withBallast()
+	err := g.checkOpening()
 	if errors.Is(err, ErrDiskFull) {
 		return fmt.Errorf("the store is left as it is, which loses nothing: %w", err)
 	}

@@ -64,16 +64,16 @@ func TestBallast(t *testing.T) {
 		}
 	}
 	d.free.Store(2*minFree + ballastSize - 1)
-	g.look(true)
+	g.refresh(true)
 	if got := d.ballast(); got != -1 {
 		t.Errorf("on a small disk: got a ballast of %d bytes, want none", got)
 	}
 	d.free.Store(2*minFree + ballastSize)
-	g.look(false)
+	g.refresh(false)
 	if got := d.ballast(); got != -1 {
 		t.Errorf("too early: got a ballast of %d bytes, want none", got)
 	}
-	g.look(true)
+	g.refresh(true)
 	if got := d.ballast(); got != ballastSize {
 		t.Fatalf("got a ballast of %d bytes, want %d", got, ballastSize)
 	}
@@ -81,12 +81,12 @@ func TestBallast(t *testing.T) {
 	writable(true)
 	d.free.Store(minFree - 1)
 	writable(false)
-	g.look(true)
+	g.refresh(true)
 	if got := d.ballast(); got != ballastSize {
 		t.Errorf("while there is some space: got a ballast of %d bytes, want all", got)
 	}
 	d.free.Store(0)
-	g.look(true)
+	g.refresh(true)
 	if got := d.ballast(); got != 0 {
 		t.Errorf("on a full disk: got a ballast of %d bytes, want none", got)
 	}
@@ -96,15 +96,15 @@ func TestBallast(t *testing.T) {
 	writable(true)
 	writable(true)
 	again := newGuard(d.folder, d.freeOf, zap.NewNop()) // as after a restart
-	if again.owed.Load() != ballastSize {
+	if again.ballastDebt.Load() != ballastSize {
 		t.Error("a restart forgets that the ballast is to be had again")
 	}
-	g.look(true)
-	if got := d.ballast(); got != ballastSize || g.owed.Load() != 0 {
-		t.Errorf("with space again: got a ballast of %d bytes and %d owed, want %d and none", got, g.owed.Load(), ballastSize)
+	g.refresh(true)
+	if got := d.ballast(); got != ballastSize || g.ballastDebt.Load() != 0 {
+		t.Errorf("with space again: got a ballast of %d bytes and %d owed, want %d and none", got, g.ballastDebt.Load(), ballastSize)
 	}
 	d.free.Store(3 * (minFree + ballastSize))
-	g.look(true)
+	g.refresh(true)
 	var told []string
 	for _, entry := range logs.All() {
 		told = append(told, entry.Level.String()+" "+strings.SplitN(entry.Message, ":", 2)[0])
@@ -131,7 +131,7 @@ func TestFullDisk(t *testing.T) {
 	if err := s.Update(t.Context(), put(newWorkspace("before"))); err != nil {
 		t.Fatal(err)
 	}
-	s.guard.look(true)
+	s.guard.refresh(true)
 	d.free.Store(0)
 	eventually(t, "the ballast is given up", func() bool { return d.ballast() == 0 })
 	if s.Status().Writable {
@@ -196,7 +196,7 @@ func TestStoreHoldsCompactions(t *testing.T) {
 		s.db.Opts().Logger.Debugf(tableFollows + "%d keys")
 		close(done)
 	}()
-	eventually(t, "held", func() bool { return s.guard.held.Load() > 0 })
+	eventually(t, "held", func() bool { return s.guard.heldCompactions.Load() > 0 })
 	if s.Status().Writable {
 		t.Error("a store whose compaction is held is writable")
 	}

@@ -57,7 +57,7 @@ func checkTables(folder string, listed map[string]bool, with *pb.DataKey) error 
 	for range min(runtime.GOMAXPROCS(0), len(names)) {
 		wg.Go(func() {
 			for i := next.Add(1) - 1; i < int64(len(names)); i = next.Add(1) - 1 {
-				failed[i] = checkListed(folder, names[i], with)
+				failed[i] = checkListedTable(folder, names[i], with)
 			}
 		})
 	}
@@ -66,7 +66,7 @@ func checkTables(folder string, listed map[string]bool, with *pb.DataKey) error 
 }
 
 // checkListed checks a table that the MANIFEST names.
-func checkListed(folder, name string, with *pb.DataKey) error {
+func checkListedTable(folder, name string, with *pb.DataKey) error {
 	path := filepath.Join(folder, name)
 	err := checkTable(path, with)
 	if err != nil {
@@ -118,7 +118,7 @@ func readTable(path string, with *pb.DataKey, fn func(*table.Table) error) error
 		}
 		return fn(t)
 	})
-	if _, ok := errors.AsType[*panicked](err); ok {
+	if _, ok := errors.AsType[*panicError](err); ok {
 		err = errors.New("it is cut short, cannot be read, or its index or a block is damaged")
 	}
 	return errors.Join(err, file.Close(-1))
