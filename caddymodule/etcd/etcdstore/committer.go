@@ -2,7 +2,6 @@ package etcdstore
 
 import (
 	"bytes"
-	"cmp"
 	"context"
 	"encoding/binary"
 	"errors"
@@ -311,8 +310,11 @@ func (c *committer) send(g *group) (latest commit, err error) {
 // commit is send for a group that writes something.
 func (c *committer) commit(g *group) (latest commit, err error) {
 	s := c.store
+	// All that it takes to make the commit, or to find out whether it was made.
+	ctx, cancel := context.WithTimeout(s.ctx, s.timeout)
+	defer cancel()
 	next := g.base.next()
-	ops, changes, err := c.operations(g, &next)
+	ops, changes, err := c.operations(ctx, g, &next)
 	if err != nil {
 		return latest, err
 	}
@@ -323,31 +325,31 @@ func (c *committer) commit(g *group) (latest commit, err error) {
 	change.Begin()
 	end := change.End
 	defer func() { end() }()
-	attempt, cancel := context.WithTimeout(s.ctx, firstPatience)
 	p := proposal{base: g.base, next: next, vacant: g.guesses, ops: ops}
 	if tries(g.ops) >= modestTries {
 		p.urgent = 2 * g.took
 	}
 	id := next.id // next changes below
 	c.proposed.Store(&id)
-	response, err := c.propose(attempt, p)
-	cancel()
+	made, response, err := c.decide(ctx, p)
 	switch {
-	case err == nil && response.Succeeded:
+	case err == nil && response.Succeeded && made.id == next.id:
 		c.tell(nil)
 		next.revision = response.Header.Revision
+	case err == nil && response.Succeeded: // a fence
+		made.revision = response.Header.Revision
+		s.model.apply(nil, made.revision, &made, true)
+		return made, errOvertaken
 	case err == nil:
-		latest, err := lastOf(response)
-		if err != nil || latest.id != next.id { // else it was sent twice on its way
-			return latest, cmp.Or(err, errOvertaken)
+		if next, err = c.resolve(ctx, next, response); err != nil {
+			return next, err
 		}
-		next.revision = latest.revision
 	case errors.Is(err, rpctypes.ErrLeaseNotFound):
 		s.leases.forget()
 		return g.base, errOvertaken // all again, with another
 	case errors.Is(err, rpctypes.ErrNoSpace):
 		c.tell(err)
-		if next, err = c.stored(g.base, next, err); err != nil {
+		if next, err = c.stored(ctx, g.base, next, err); err != nil {
 			return next, err
 		}
 	case refused(err):
@@ -358,10 +360,7 @@ func (c *committer) commit(g *group) (latest commit, err error) {
 		}
 		return latest, fmt.Errorf("%w: etcd: %w", reason, err)
 	default:
-		s.logger.Warn("etcd did not answer; finding out whether the change was made", zap.Error(err))
-		if next, err = c.settle(g.base, next); err != nil {
-			return next, err
-		}
+		return latest, err
 	}
 	s.model.apply(changes, next.revision, &next, true)
 	for _, w := range g.writes.Writes {
@@ -374,15 +373,15 @@ func (c *committer) commit(g *group) (latest commit, err error) {
 
 // stored finds out whether etcd has made a commit of which it said that it has no space for
 // it: the first such answers are to changes that it makes. The error is nil if it has.
-func (c *committer) stored(base, refused commit, cause error) (commit, error) {
-	latest, _, err := c.store.lastCommit(c.store.ctx)
+func (c *committer) stored(ctx context.Context, base, refused commit, cause error) (commit, error) {
+	latest, _, err := c.store.lastCommit(ctx)
 	switch {
 	case err != nil:
 		return latest, fmt.Errorf("%w: %w: %s", errUnknown, cause, err) //nolint:errorlint // it is not unavailable
 	case latest.id == refused.id:
 		return latest, nil
 	case latest.revision != base.revision:
-		latest, err = c.lookUp(refused, latest)
+		latest, err = c.lookUp(ctx, refused, latest)
 		if !errors.Is(err, errOvertaken) {
 			return latest, err
 		}

@@ -99,7 +99,7 @@ func Open(ctx context.Context, o Options) (*Store, error) {
 		return nil, errors.Join(fmt.Errorf("opening the store in etcd: %w", err), client.Close())
 	}
 	s.model.reset(last, at)
-	s.leases = newLeases(client)
+	s.leases = newLeases(s)
 	s.committer = newCommitter(s)
 	s.watcher = newWatcher(s, at, begun, o.MaxStaleness)
 	go s.committer.run()

@@ -1,6 +1,7 @@
 package etcdstore
 
 import (
+	"context"
 	"errors"
 	"fmt"
 	"maps"
@@ -133,7 +134,7 @@ func (c *committer) try(g *group, op *operation) (err error) {
 }
 
 // operations returns what a group asks of etcd for its commit, and what changes with it.
-func (c *committer) operations(g *group, next *commit) (ops []clientv3.Op, changes []change, err error) {
+func (c *committer) operations(ctx context.Context, g *group, next *commit) (ops []clientv3.Op, changes []change, err error) {
 	ops, changes = make([]clientv3.Op, 0, len(g.writes.Writes)), make([]change, 0, len(g.writes.Writes))
 	for k, w := range g.writes.Writes {
 		changes = append(changes, change{k, w.Record})
@@ -141,18 +142,18 @@ func (c *committer) operations(g *group, next *commit) (ops []clientv3.Op, chang
 		if w.Record == nil {
 			op = clientv3.OpDelete("")
 			// What was written within the group may never have been stored.
-			if record, known := c.store.model.get(k, g.base.revision); known && record != nil {
+			if record, known := c.store.model.get(k, g.base.revision, g.base.revision); known && record != nil {
 				next.removed++
 			}
 		} else {
 			var options []clientv3.OpOption
 			if w.Expires != 0 {
-				lease, err := c.store.leases.until(c.store.ctx, w.Expires)
+				lease, err := c.store.leases.until(ctx, w.Expires)
 				if err != nil {
 					if refused(err) {
 						c.tell(err)
 					}
-					return nil, nil, fmt.Errorf("%w: etcd: %w", domain.ErrUnavailable, err)
+					return nil, nil, err
 				}
 				options = append(options, clientv3.WithLease(lease))
 			}

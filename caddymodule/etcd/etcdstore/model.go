@@ -83,15 +83,20 @@ func (m *model) reset(last commit, at int64) {
 	m.mu.Lock()
 	defer m.mu.Unlock()
 	m.clear()
-	m.last, m.applied = commit{}, at
-	m.advance(last)
+	m.applied = at
+	m.setLast(last)
 }
 
-// advance notes a commit that is known now. What it changed is known already.
+// advance notes a commit if it is the one after the last that is known. What it changed is
+// known already. A later one, as this node's own after a reset, has to wait until all that
+// came before it is known.
 func (m *model) advance(c commit) {
-	if c.number < m.last.number || c.revision <= m.last.revision && m.last.revision != 0 {
-		return
+	if c.follows(m.last) {
+		m.setLast(c)
 	}
+}
+
+func (m *model) setLast(c commit) {
 	m.last = c
 	m.recent[c.number] = c
 	delete(m.recent, c.number-recentCommits)
@@ -148,12 +153,13 @@ func (m *model) wait(ctx context.Context, revision int64) error {
 }
 
 // get returns the record under a key as it was at a revision, nil for none, and
-// whether that is known. All commits until then are.
-func (m *model) get(key string, revision int64) (record []byte, ok bool) {
+// whether that is known. The last commit by then was made at another revision: after a
+// reset the model may not know it.
+func (m *model) get(key string, last, revision int64) (record []byte, ok bool) {
 	m.mu.Lock()
 	defer m.mu.Unlock()
 	e, ok := m.held[key]
-	if !ok || e.Value.(*held).since > revision {
+	if !ok || last > m.last.revision || e.Value.(*held).since > revision {
 		return nil, false
 	}
 	m.used.MoveToFront(e)

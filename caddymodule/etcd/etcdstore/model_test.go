@@ -2,6 +2,7 @@ package etcdstore
 
 import (
 	"context"
+	"encoding/binary"
 	"errors"
 	"fmt"
 	"testing"
@@ -10,14 +11,19 @@ import (
 	"github.com/google/uuid"
 )
 
+// made returns a commit that follows the one with the number before.
 func made(number uint64, revision int64) *commit {
-	return &commit{number: number, id: uuid.New(), revision: revision}
+	id := func(number uint64) (id uuid.UUID) {
+		binary.BigEndian.PutUint64(id[:], number)
+		return id
+	}
+	return &commit{number: number, id: id(number), after: id(number - 1), revision: revision}
 }
 
 // at wants what a model knows of a key at a revision.
 func at(t *testing.T, m *model, key string, revision int64, record string, known bool) {
 	t.Helper()
-	got, ok := m.get(key, revision)
+	got, ok := m.get(key, min(revision, m.latest().revision), revision)
 	if string(got) != record || ok != known {
 		t.Errorf("%s at %d: got %q, %v, want %q, %v", key, revision, got, ok, record, known)
 	}
@@ -114,7 +120,7 @@ func TestModelBound(t *testing.T) {
 	}
 	for i := range 1000 {
 		put("first", 100) // is used, and stays
-		if _, ok := m.get("first", 10); !ok {
+		if _, ok := m.get("first", 0, 10); !ok {
 			t.Fatalf("what is used went after %d others", i)
 		}
 		put(fmt.Sprint(i), 100)
@@ -160,4 +166,34 @@ func TestModelWait(t *testing.T) {
 	if last := m.latest(); last.number != 1 || last.revision != 5 {
 		t.Errorf("got last commit %v, want 1 at 5", last)
 	}
+}
+
+// TestModelResetBehind resets a model to a commit before one of its own that has landed.
+// It must not take that for the last: what came between is yet to be told.
+func TestModelResetBehind(t *testing.T) {
+	m := newModel(1 << 20)
+	first := commit{number: 1, id: uuid.New(), revision: 11}
+	second := commit{number: 2, id: uuid.New(), after: first.id, revision: 12}
+	third := commit{number: 3, id: uuid.New(), after: second.id, revision: 13}
+	m.reset(first, 11)
+	f := m.begin("r")
+	m.apply([]change{{key: "own", record: []byte("3")}}, 13, &third, true)
+	m.end(f, found{record: []byte("old"), since: 5, at: 11, last: 11}, true)
+	if got := m.latest(); got != first {
+		t.Errorf("got %v as the last commit, want the one of the reset", got)
+	}
+	if record, known := m.get("r", 13, 13); known {
+		t.Errorf("got record %q at a commit that is not known yet", record)
+	}
+	at(t, m, "r", 11, "old", true)
+	for _, c := range []commit{second, third} {
+		if known, next := m.place(c); known || !next {
+			t.Fatalf("commit %d: got known %v and next %v, want it to be the next", c.number, known, next)
+		}
+		m.apply([]change{{key: "r", record: fmt.Append(nil, c.number)}}, c.revision, &c, false)
+	}
+	if got := m.latest(); got != third {
+		t.Errorf("got %v as the last commit, want the third", got)
+	}
+	at(t, m, "r", 13, "3", true)
 }

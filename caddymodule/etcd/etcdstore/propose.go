@@ -60,48 +60,70 @@ func lastOf(response *clientv3.TxnResponse) (commit, error) {
 	return decodeCommit(kvs[0].Value, kvs[0].ModRevision)
 }
 
-// settle finds out what became of a commit for which etcd did not answer, and which may
-// still be on its way. It makes another one, of nothing, on top of the same base: when
-// that succeeds, the first can not any more. When something has been committed, the
-// ids of the commits tell what came after the base. It returns the commit if it was
-// made, errOvertaken and a later one if it was not and never will be, and ErrUnknown if
-// that could not be found out in the time that requests may take.
-func (c *committer) settle(base, unknown commit) (commit, error) {
-	s := c.store
-	ctx, cancel := context.WithTimeout(s.ctx, s.timeout)
-	defer cancel()
-	for ctx.Err() == nil {
-		fence := base.next()
-		attempt, cancel := context.WithTimeout(ctx, nextAttempt)
-		response, err := c.propose(attempt, proposal{base: base, next: fence})
-		cancel()
-		if err != nil {
-			time.Sleep(retryPause)
-			continue
-		}
-		if response.Succeeded {
-			fence.revision = response.Header.Revision
-			s.model.apply(nil, fence.revision, &fence, true)
-			return fence, errOvertaken
-		}
-		latest, err := lastOf(response)
-		if err != nil {
-			return unknown, err
-		}
-		if latest.id == unknown.id {
-			return latest, nil
-		}
-		if latest.number == unknown.number {
-			return latest, errOvertaken
-		}
-		return c.lookUp(unknown, latest)
+// decide asks etcd to make a commit, until there is an answer that tells what became of
+// it. After firstPatience it also makes other commits, of nothing, on top of the same base:
+// fences. Once one of them is made, the first cannot be made any more. Every answer counts,
+// however late: one that says that base is not the last commit any more tells which is.
+// It returns the answer and the commit that was asked for, errUnknown if none came in time,
+// and the error with which etcd refused the commit.
+func (c *committer) decide(ctx context.Context, p proposal) (commit, *clientv3.TxnResponse, error) {
+	type answer struct {
+		to       commit
+		response *clientv3.TxnResponse
+		err      error
 	}
-	return unknown, errUnknown
+	ctx, cancel := context.WithCancel(ctx)
+	defer cancel()
+	answers := make(chan answer)
+	ask := func(p proposal) {
+		response, err := c.propose(ctx, p)
+		select {
+		case answers <- answer{p.next, response, err}:
+		case <-ctx.Done():
+		}
+	}
+	go ask(p)
+	patience := time.NewTimer(firstPatience)
+	defer patience.Stop()
+	for fences := 0; ; {
+		select {
+		case a := <-answers:
+			if a.err == nil || a.to == p.next && refused(a.err) {
+				return a.to, a.response, a.err
+			}
+			patience.Reset(retryPause) // it may have been made all the same
+		case <-patience.C:
+			if fences++; fences == 1 {
+				c.store.logger.Warn("etcd did not answer; finding out whether the change was made")
+			}
+			go ask(proposal{base: p.base, next: p.base.next()})
+			patience.Reset(nextAttempt)
+		case <-ctx.Done():
+			return p.next, nil, errUnknown
+		}
+	}
+}
+
+// resolve tells what became of a commit, from an answer that it is not on top of the last
+// one: that may be because it was made before, by a request that was delivered twice.
+// It returns the commit if it was made, and errOvertaken and a later one if not.
+func (c *committer) resolve(ctx context.Context, next commit, answer *clientv3.TxnResponse) (commit, error) {
+	latest, err := lastOf(answer)
+	switch {
+	case err != nil:
+		return latest, err
+	case latest.id == next.id:
+		return latest, nil
+	case latest.number <= next.number:
+		return latest, errOvertaken
+	default:
+		return c.lookUp(ctx, next, latest)
+	}
 }
 
 // lookUp tells what became of a commit once later ones have been made.
-func (c *committer) lookUp(unknown, latest commit) (commit, error) {
-	if err := c.store.await(c.store.ctx, latest.revision); err != nil {
+func (c *committer) lookUp(ctx context.Context, unknown, latest commit) (commit, error) {
+	if err := c.store.await(ctx, latest.revision); err != nil {
 		return latest, errUnknown
 	}
 	made, ok := c.store.model.find(unknown.number)

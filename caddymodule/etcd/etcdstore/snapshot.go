@@ -39,7 +39,7 @@ func (s *snapshot) Get(k records.Key) ([]byte, error) {
 
 // Vacant implements records.Guesser.
 func (s *snapshot) Vacant(k records.Key) bool {
-	if record, ok := s.store.model.get(string(k), s.revision); ok {
+	if record, ok := s.store.model.get(string(k), s.last.revision, s.revision); ok {
 		return record == nil
 	}
 	if len(s.guesses) >= s.room {
@@ -51,7 +51,7 @@ func (s *snapshot) Vacant(k records.Key) bool {
 
 // load returns the record under a key, nil for none: from memory, or else from etcd.
 func (s *snapshot) load(key string) ([]byte, error) {
-	if record, ok := s.store.model.get(key, s.revision); ok {
+	if record, ok := s.store.model.get(key, s.last.revision, s.revision); ok {
 		return record, nil
 	}
 	if s.hasty {
