@@ -46,6 +46,10 @@ const (
 	defaultTimeout      = 5 * time.Second
 	defaultMaxStaleness = 5 * time.Second
 	defaultMemory       = 64 << 20
+
+	// purgeInterval is how soon a node removes what one that died has left of a deleted
+	// workspace. A look costs one request.
+	purgeInterval = 10 * time.Minute
 )
 
 // Store is a domain.Store in an etcd cluster.
@@ -107,7 +111,7 @@ func Open(ctx context.Context, o Options) (*Store, error) {
 	s.deleted, s.purged = make(chan struct{}, 1), make(chan struct{})
 	go func() {
 		defer close(s.purged)
-		records.Purge(s.ctx, engine{s}, records.PurgeOptions{Deleted: s.deleted, Final: func(error) bool { return false }, Logger: o.Logger})
+		records.Purge(s.ctx, engine{s}, records.PurgeOptions{Deleted: s.deleted, Interval: purgeInterval, Final: func(error) bool { return false }, Logger: o.Logger})
 	}()
 	s.close = sync.OnceValue(s.closeOnce)
 	if err := s.upgrade(ctx, marker); err != nil {
