@@ -300,7 +300,7 @@ func TestBackupBase(t *testing.T) {
 	check("an unsettled one", unsettled, "writing has stopped")
 
 	// After a failed write there are full ones alone.
-	s.committer.commit = func(txn *badgerdb.Txn) error { return errors.Join(txn.Commit(), errDeliberate) }
+	s.committer.commit = func(commit func() error) error { return errors.Join(commit(), errDeliberate) }
 	if err := s.Update(t.Context(), put(newWorkspace("lost"))); !errors.Is(err, ErrStopped) {
 		t.Fatal(err)
 	}

@@ -65,6 +65,7 @@ const closeLimit = 10 * time.Second
 // Store is a domain.Store in a folder.
 type Store struct {
 	db        *badgerdb.DB
+	versions  *versions
 	id        string // of the store, in its marker
 	readers   gate
 	committer *committer
@@ -110,7 +111,7 @@ func Open(folder string, o Options) (*Store, error) {
 // OpenInMemory opens an empty store that lives in memory and is gone after
 // Close.
 func OpenInMemory() (*Store, error) {
-	db, err := badgerdb.Open(settings("", Options{}).WithInMemory(true))
+	db, err := badgerdb.OpenManaged(settings("", Options{}).WithInMemory(true))
 	if err != nil {
 		return nil, err
 	}
@@ -118,9 +119,9 @@ func OpenInMemory() (*Store, error) {
 }
 
 func newStore(db *badgerdb.DB, id string, c *committer, g *guard) *Store {
-	s := &Store{db: db, id: id, committer: c, guard: g, stamps: domain.NewStamps(), limit: closeLimit}
+	s := &Store{db: db, versions: newVersions(db), id: id, committer: c, guard: g, stamps: domain.NewStamps(), limit: closeLimit}
 	s.close = sync.OnceValue(s.closeOnce)
-	c.stamps = s.stamps
+	c.stamps, c.versions = s.stamps, s.versions
 	c.start()
 	s.startPurger()
 	return s
@@ -159,7 +160,8 @@ func (s *Store) view(ctx context.Context, fn func(*badgerdb.Txn, *records.Reader
 		return domain.ErrClosed
 	}
 	defer s.readers.leave()
-	txn := s.db.NewTransaction(false)
+	txn, at := s.versions.latest()
+	defer s.versions.release(at)
 	defer discard(txn)
 	r := records.NewReader(snapshot{txn})
 	defer r.End()

@@ -39,7 +39,7 @@ func Verify(ctx context.Context, folder string, o Options) (report Report, err e
 	listed, _ := listedTables(folder) // an error is Probe's, too
 	report.Tables = len(listed)
 	err = withProbe(folder, o, func(db *badgerdb.DB) error {
-		txn := db.NewTransaction(false)
+		txn := newest(db)
 		defer txn.Discard()
 		return checkRecords(txn, &report, ctx.Err)
 	})

@@ -232,7 +232,7 @@ func TestCheck(t *testing.T) {
 	if status := s.Status(); status.Checked.IsZero() || status.Damage != 0 || !status.Writable || status.NeededBytes < minFree {
 		t.Errorf("got %+v, want a checked store that can be written", status)
 	}
-	if err := s.db.Update(func(txn *badgerdb.Txn) error { return txn.Delete(records.AuditKey(2)) }); err != nil {
+	if err := s.write(func(txn *badgerdb.Txn) error { return txn.Delete(records.AuditKey(2)) }); err != nil {
 		t.Fatal(err)
 	}
 	if report, err := s.Check(t.Context()); err != nil || !errors.Is(report.Err(), ErrDamaged) {

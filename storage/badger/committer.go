@@ -68,11 +68,12 @@ type committer struct {
 	logger *zap.Logger
 	// mark and guard are nil for a store in memory; so is reserve, and where
 	// the system has nothing of the kind.
-	mark    *highWaterMark
-	guard   *guard
-	reserve func() error
-	// commit is (*badgerdb.Txn).Commit; tests let it fail.
-	commit func(*badgerdb.Txn) error
+	mark     *highWaterMark
+	guard    *guard
+	reserve  func() error
+	versions *versions
+	// commit calls a function that commits a transaction; tests let it fail.
+	commit func(func() error) error
 	// landed gets what became of the group that is on its way.
 	landed chan error
 
@@ -99,7 +100,7 @@ type committer struct {
 }
 
 func (c *committer) start() {
-	c.commit = (*badgerdb.Txn).Commit
+	c.commit = func(commit func() error) error { return commit() }
 	c.wake = make(chan struct{}, 1)
 	c.done = make(chan struct{})
 	c.landed = make(chan error, 1)
@@ -183,6 +184,7 @@ type group struct {
 	// of its operations, on top of those of the group before if that was not
 	// durable then.
 	snapshot *badgerdb.Txn
+	at       *version
 	writes   records.Layer
 	change   *domain.Change // while it is flying
 	removed  int64          // bytes, while it is flying
@@ -209,10 +211,16 @@ func untried(err error) error { return fmt.Errorf("%w: %w", errUnavailable, err)
 // begin begins a group on top of one that is not on its way yet, if there is one.
 // None may be: Badger would wait until it has landed.
 func (c *committer) begin(below *records.Layer) *group {
+	txn, at := c.versions.latest()
 	return &group{
-		snapshot: c.db.NewTransaction(false),
-		writes:   records.Layer{Writes: make(map[string]records.Write), Below: below},
+		snapshot: txn, at: at,
+		writes: records.Layer{Writes: make(map[string]records.Write), Below: below},
 	}
+}
+
+func (c *committer) release(g *group) {
+	discard(g.snapshot)
+	c.versions.release(g.at)
 }
 
 // fill applies operations from the front of ops to the next group, as many as go
@@ -278,7 +286,7 @@ func (c *committer) apply(g *group, op *operation) bool {
 func (c *committer) launch(busy bool) {
 	g := c.next
 	c.flying, c.next = g, nil
-	g.snapshot.Discard()
+	c.release(g)
 	g.writes.Below = nil // durable, or the reason of g.err
 	if c.stopped != nil {
 		g.fail(c.stopped)
@@ -290,7 +298,8 @@ func (c *committer) launch(busy bool) {
 		c.answer(g.err)
 		return
 	}
-	txn, number := c.db.NewTransaction(true), records.CommitWrite(c.sequence+1)
+	landed := c.versions.landed()
+	txn, number := c.db.NewTransactionAt(landed, true), records.CommitWrite(c.sequence+1)
 	g.removed = removedSize(txn, &g.writes)
 	if err := cmp.Or(writeTo(txn, &g.writes), txn.Set(number.Key, number.Record)); err != nil {
 		txn.Discard()
@@ -306,7 +315,9 @@ func (c *committer) launch(busy bool) {
 	g.change.Begin()
 	write := func() error {
 		defer txn.Discard()
-		return guarded(func() error { return c.commit(txn) })
+		return guarded(func() error {
+			return c.commit(func() error { return txn.CommitAt(landed+1, nil) })
+		})
 	}
 	if len(g.ops) == 1 && !busy {
 		c.land(write())
@@ -321,6 +332,9 @@ func (c *committer) launch(busy bool) {
 // nothing is written any more: Badger shows such writes to readers though they may be
 // gone after a restart.
 func (c *committer) land(err error) {
+	if err == nil {
+		c.versions.land(c.versions.landed() + 1)
+	}
 	c.flying.change.End() // before anyone is told of it
 	if errors.Is(err, badgerdb.ErrTxnTooBig) {
 		c.answer(fmt.Errorf("%w: %w", domain.ErrTooLarge, err)) // found before anything was written
@@ -369,7 +383,7 @@ func (c *committer) answer(err error) {
 	switch {
 	case c.next == nil:
 	case len(c.next.ops) == 0: // it shows what was before
-		c.next.snapshot.Discard()
+		c.release(c.next)
 		c.next = nil
 	case err != nil:
 		c.next.fail(err)

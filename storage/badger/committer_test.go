@@ -297,14 +297,11 @@ func TestTransactionLimits(t *testing.T) {
 			var st records.Stage
 			st.Reset()
 			fill(&st)
-			txn := s.db.NewTransaction(true)
-			defer txn.Discard()
-			number := records.CommitWrite(1)
-			err := errors.Join(writeTo(txn, &st.Layer), txn.Set(number.Key, number.Record))
+			err := s.write(func(txn *badgerdb.Txn) error {
+				number := records.CommitWrite(1)
+				return errors.Join(writeTo(txn, &st.Layer), txn.Set(number.Key, number.Record))
+			})
 			if err != nil {
-				t.Fatal(err)
-			}
-			if err := txn.Commit(); err != nil {
 				t.Fatal(err)
 			}
 		})
@@ -365,7 +362,7 @@ func TestFailedCommit(t *testing.T) {
 	broken := errors.New("the disk is on fire")
 	wait := func() func() []error {
 		release := hold(t, s)
-		s.committer.commit = func(*badgerdb.Txn) error { return broken }
+		s.committer.commit = func(func() error) error { return broken }
 		wait := enqueue(
 			t, s,
 			func(domain.Tx) error { return errDeliberate }, // knows of nobody
@@ -411,7 +408,7 @@ func TestFailedCommit(t *testing.T) {
 
 func TestPanickingCommit(t *testing.T) {
 	s := mustOpen(t, t.TempDir())
-	s.committer.commit = func(*badgerdb.Txn) error { panic("deliberate") }
+	s.committer.commit = func(func() error) error { panic("deliberate") }
 	if err := s.Update(t.Context(), put(newWorkspace("w"))); !errors.Is(err, ErrStopped) {
 		t.Errorf("got error %v, want ErrStopped", err)
 	}
@@ -440,9 +437,9 @@ func TestFailedMark(t *testing.T) {
 // TestTooBigCommit is known to have changed nothing.
 func TestTooBigCommit(t *testing.T) {
 	s := mustOpen(t, t.TempDir())
-	commit := s.committer.commit
-	s.committer.commit = func(txn *badgerdb.Txn) error {
-		s.committer.commit = commit
+	works := s.committer.commit
+	s.committer.commit = func(func() error) error {
+		s.committer.commit = works
 		return badgerdb.ErrTxnTooBig
 	}
 	if err := s.Update(t.Context(), put(newWorkspace("w"))); !errors.Is(err, domain.ErrTooLarge) {
@@ -635,10 +632,10 @@ func TestCloseGivesUp(t *testing.T) {
 	}
 	s.limit = 50 * time.Millisecond
 	begun, stuck := make(chan struct{}), make(chan struct{})
-	s.committer.commit = func(txn *badgerdb.Txn) error {
+	s.committer.commit = func(commit func() error) error {
 		close(begun)
 		<-stuck
-		return txn.Commit()
+		return commit()
 	}
 	answer := make(chan error, 1)
 	go func() { answer <- s.Update(context.Background(), put(newWorkspace("w"))) }()
@@ -738,15 +735,15 @@ func TestOpenInMemory(t *testing.T) {
 // certain.
 func TestStampsOfFailedCommits(t *testing.T) {
 	for name, test := range map[string]struct {
-		commit  func(*badgerdb.Txn) error
+		commit  func(func() error) error
 		free    uint64
 		changes bool
 	}{
-		"written":      {(*badgerdb.Txn).Commit, minFree, true},
-		"unknown":      {func(*badgerdb.Txn) error { return errDeliberate }, minFree, true},
-		"panicked":     {func(*badgerdb.Txn) error { panic("deliberate") }, minFree, true},
-		"too big":      {func(*badgerdb.Txn) error { return badgerdb.ErrTxnTooBig }, minFree, true},
-		"disk is full": {(*badgerdb.Txn).Commit, minFree - 1, false},
+		"written":      {func(commit func() error) error { return commit() }, minFree, true},
+		"unknown":      {func(func() error) error { return errDeliberate }, minFree, true},
+		"panicked":     {func(func() error) error { panic("deliberate") }, minFree, true},
+		"too big":      {func(func() error) error { return badgerdb.ErrTxnTooBig }, minFree, true},
+		"disk is full": {func(commit func() error) error { return commit() }, minFree - 1, false},
 	} {
 		t.Run(name, func(t *testing.T) {
 			d := &disk{folder: t.TempDir()}

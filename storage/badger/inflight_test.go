@@ -8,8 +8,6 @@ import (
 	"testing"
 	"time"
 
-	badgerdb "github.com/dgraph-io/badger/v4"
-
 	"github.com/caddy-presets/caddy-presets/domain"
 )
 
@@ -22,7 +20,7 @@ func TestBuiltOnWhatFails(t *testing.T) {
 		t.Fatal(err)
 	}
 	onItsWay, fail := make(chan struct{}), make(chan struct{})
-	s.committer.commit = func(*badgerdb.Txn) error {
+	s.committer.commit = func(func() error) error {
 		close(onItsWay)
 		<-fail
 		return errDeliberate

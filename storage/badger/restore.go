@@ -253,12 +253,12 @@ func (r *restore) run(backups []*backupReader, files []BackupFile) (err error) {
 
 // apply makes what is stored what a backup shows.
 func (r *restore) apply(b *backupReader) error {
-	base := r.db.NewTransaction(false)
+	base := newest(r.db)
 	defer base.Discard()
 	stored := base.NewIterator(badgerdb.IteratorOptions{})
 	defer stored.Close()
 	stored.Rewind()
-	out := batch{restore: r, WriteBatch: r.db.NewWriteBatch()}
+	out := batch{restore: r, WriteBatch: r.db.NewWriteBatchAt(r.db.MaxVersion() + 1)}
 	defer out.Cancel()
 	for b.next() {
 		for stored.Valid() && bytes.Compare(stored.Item().Key(), b.key) < 0 {
@@ -330,7 +330,7 @@ func (b *batch) look(size int) error {
 // finish reads back what was stored, from the disk, and makes it a store.
 func (r *restore) finish() error {
 	err := withProbe(r.folder, r.o, func(db *badgerdb.DB) error {
-		txn := db.NewTransaction(false)
+		txn := newest(db)
 		defer txn.Discard()
 		d := newDigest()
 		err := eachRecord(txn, func(item *badgerdb.Item, record []byte) error {

@@ -30,7 +30,7 @@ func TestRestoreExpired(t *testing.T) {
 		k := records.ReplayKey(domain.ReplayID{n})
 		record, err := replayRecord(domain.Replay{ID: domain.ReplayID{n}, Answer: []byte("{}")})
 		if err == nil {
-			err = s.db.Update(func(txn *badgerdb.Txn) error {
+			err = s.write(func(txn *badgerdb.Txn) error {
 				return txn.SetEntry(&badgerdb.Entry{Key: k, Value: record, ExpiresAt: uint64(expires.Unix())})
 			})
 		}
