@@ -136,7 +136,7 @@ func (s *Store) checkBase(r *records.Reader, info, base BackupInfo) error {
 // closed.
 func (s *Store) eachRecord(ctx context.Context, txn *badgerdb.Txn, fn func(item *badgerdb.Item, record []byte) error) error {
 	return eachRecord(txn, func(item *badgerdb.Item, record []byte) error {
-		if s.readers.isClosed() {
+		if s.readers.IsClosed() {
 			return domain.ErrClosed
 		}
 		if err := ctx.Err(); err != nil {

@@ -422,7 +422,7 @@ func TestBackupEnds(t *testing.T) {
 		}()
 		<-to.waiting
 		want := end(s, stop)
-		for what == "closed" && !s.readers.isClosed() {
+		for what == "closed" && !s.readers.IsClosed() {
 			time.Sleep(time.Millisecond)
 		}
 		close(to.goOn)

@@ -2,6 +2,7 @@ package badger
 
 import (
 	"bytes"
+	"cmp"
 	"context"
 	"errors"
 	"fmt"
@@ -46,11 +47,7 @@ func hold(t *testing.T, s *Store) (release func(n int)) {
 	}
 }
 
-func (s *Store) queued() int {
-	s.committer.mu.Lock()
-	defer s.committer.mu.Unlock()
-	return len(s.committer.queue)
-}
+func (s *Store) queued() int { return s.committer.groups.Queued() }
 
 // enqueue starts updates one after another, in order, and returns a function
 // that waits for all answers.
@@ -272,34 +269,33 @@ func TestGroupSplit(t *testing.T) {
 // must agree with our reckoning.
 func TestTransactionLimits(t *testing.T) {
 	s := mustOpen(t, t.TempDir())
-	put := func(st *records.Stage, k records.Key, record []byte) {
-		st.Writes[string(k)] = records.Write{Key: k, Record: record}
-	}
-	for name, fill := range map[string]func(*records.Stage){
-		"size": func(st *records.Stage) {
-			for i := byte(0); ; i++ {
+	limits := limitsOf(s.db)
+	type writes map[string]records.Write
+	put := func(to writes, k records.Key, record []byte) { to[string(k)] = records.Write{Key: k, Record: record} }
+	for name, fill := range map[string]func(writes){
+		"size": func(to writes) {
+			for i, room := byte(0), limits.GroupSize; ; i++ {
 				k := records.Key{1, 'x', i}
-				_, size := reckon(st)
-				room := s.committer.maxSize - size - int64(len(k)) - 12
-				put(st, k, make([]byte, min(room, records.MaxRecord)))
+				room -= int64(len(k)) + limits.WriteCost
+				put(to, k, make([]byte, min(room, records.MaxRecord)))
 				if room <= records.MaxRecord {
 					return
 				}
+				room -= records.MaxRecord
 			}
 		},
-		"count": func(st *records.Stage) {
-			for i := range s.committer.maxCount {
-				put(st, records.Key(fmt.Sprint("\x01x", i)), []byte{0})
+		"count": func(to writes) {
+			for i := range limits.Writes {
+				put(to, records.Key(fmt.Sprint("\x01x", i)), []byte{0})
 			}
 		},
 	} {
 		t.Run(name, func(t *testing.T) {
-			var st records.Stage
-			st.Reset()
-			fill(&st)
+			all := make(writes)
+			fill(all)
 			err := s.write(func(txn *badgerdb.Txn) error {
 				number := records.CommitWrite(1)
-				return errors.Join(writeTo(txn, &st.Layer), txn.Set(number.Key, number.Record))
+				return errors.Join(writeTo(txn, all), txn.Set(number.Key, number.Record))
 			})
 			if err != nil {
 				t.Fatal(err)
@@ -351,8 +347,7 @@ func TestCancelledWhileQueued(t *testing.T) {
 	}
 }
 
-// TestFailedCommit answers all that depended on the group with the failure,
-// and stops writing.
+// TestFailedCommit answers all of the group with the failure, and stops writing.
 func TestFailedCommit(t *testing.T) {
 	folder := t.TempDir()
 	s := mustOpen(t, folder)
@@ -365,7 +360,7 @@ func TestFailedCommit(t *testing.T) {
 		s.committer.commit = func(func() error) error { return broken }
 		wait := enqueue(
 			t, s,
-			func(domain.Tx) error { return errDeliberate }, // knows of nobody
+			func(domain.Tx) error { return errDeliberate },
 			put(newWorkspace("lost")),
 			func(tx domain.Tx) error {
 				if _, err := workspaceBySlug(tx, "lost"); err == nil {
@@ -379,12 +374,9 @@ func TestFailedCommit(t *testing.T) {
 		return wait
 	}()
 	errs := wait()
-	if !errors.Is(errs[0], errDeliberate) {
-		t.Errorf("before any write: got error %v, want its own", errs[0])
-	}
-	for i, err := range errs[1:] {
+	for i, err := range errs {
 		if !errors.Is(err, broken) || !errors.Is(err, ErrStopped) {
-			t.Errorf("operation %d: got error %v, want the commit's", i+1, err)
+			t.Errorf("operation %d: got error %v, want the commit's", i, err)
 		}
 	}
 	err := s.Update(t.Context(), func(domain.Tx) error {
@@ -420,8 +412,8 @@ func TestFailedMark(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	if err := s.committer.mark.file.Close(); err != nil {
-		t.Fatal(err)
+	s.committer.commit = func(commit func() error) error {
+		return cmp.Or(commit(), s.committer.mark.file.Close())
 	}
 	if err := s.Update(t.Context(), put(newWorkspace("w"))); err != nil {
 		t.Errorf("a durable change: got error %v, want none", err)
@@ -765,36 +757,36 @@ func TestStampsOfFailedCommits(t *testing.T) {
 	}
 }
 
-// TestStampsBeforeAnswers takes the answers of a group one by one, out of
-// channels without room: the committer waits with each until it is taken, and
-// the stamps of all operations must have changed before the first.
+// TestStampsBeforeAnswers looks at the stamps of a whole group when each operation of it is
+// answered.
 func TestStampsBeforeAnswers(t *testing.T) {
 	s := mustOpen(t, t.TempDir())
 	release := hold(t, s)
 	const n = 50
-	var ops [n]*operation
 	var ids [n]string
 	var before [n]domain.Stamp
 	for i := range n {
-		w := newWorkspace(fmt.Sprint("w", i))
-		ids[i], before[i] = w.ID, s.Stamps().Workspace(w.ID)
-		ops[i] = &operation{ctx: t.Context(), fn: func(t *records.Tx) error { return put(w)(t) }, answer: make(chan error)}
-		if !s.committer.push(ops[i]) {
-			t.Fatal("the store is closed")
-		}
+		ids[i] = newID()
+		before[i] = s.Stamps().Workspace(ids[i])
+	}
+	var all sync.WaitGroup
+	for i := range n {
+		all.Go(func() {
+			w := newWorkspace(fmt.Sprint("w", i))
+			w.ID = ids[i]
+			if err := s.Update(context.Background(), put(w)); err != nil {
+				t.Errorf("operation %d: %v", i, err)
+			}
+			for j, id := range ids {
+				if s.Stamps().Workspace(id) == before[j] {
+					t.Errorf("when operation %d was answered the stamp of operation %d had not changed", i, j)
+					break
+				}
+			}
+		})
 	}
 	release(n)
-	for i, op := range ops {
-		if err := <-op.answer; err != nil {
-			t.Errorf("operation %d: %v", i, err)
-		}
-		for j, id := range ids {
-			if s.Stamps().Workspace(id) == before[j] {
-				t.Errorf("when operation %d was answered the stamp of operation %d had not changed", i, j)
-				break
-			}
-		}
-	}
+	all.Wait()
 }
 
 // TestStampsOfCanonicalIDs writes ids in upper case.

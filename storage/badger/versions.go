@@ -16,7 +16,7 @@ type versions struct {
 	db *badgerdb.DB
 
 	mu   sync.Mutex
-	kept []*version // in order: those that somebody reads, and the last that has landed
+	kept []*version // in order: those that somebody reads, and the last two that have landed
 }
 
 // version is a state of the store.
@@ -41,6 +41,10 @@ func (v *versions) latest() (*badgerdb.Txn, *version) {
 	last.readers++
 	return v.db.NewTransactionAt(last.number, false), last
 }
+
+// read returns a transaction of the last version that has landed, which can be read until
+// the version after the next one lands.
+func (v *versions) read() *badgerdb.Txn { return v.db.NewTransactionAt(v.landed(), false) }
 
 // landed returns the number of the last version that has landed.
 func (v *versions) landed() uint64 {
@@ -70,7 +74,7 @@ func (v *versions) release(of *version) {
 // kept.
 func (v *versions) discard() {
 	n := 0
-	for n < len(v.kept)-1 && v.kept[n].readers == 0 {
+	for n < len(v.kept)-2 && v.kept[n].readers == 0 {
 		n++
 	}
 	v.kept = append(v.kept[:0], v.kept[n:]...)
