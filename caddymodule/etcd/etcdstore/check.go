@@ -18,10 +18,10 @@ type Report = records.Report
 // It reads from whichever member answers. That the members hold the same is for etcd to
 // check.
 func (s *Store) Check(ctx context.Context) (report Report, err error) {
-	if !s.enter() {
+	if !s.calls.Enter() {
 		return report, domain.ErrClosed
 	}
-	defer s.inside.Done()
+	defer s.calls.Leave()
 	last, at, err := s.sync(ctx)
 	if err != nil {
 		return report, err

@@ -14,6 +14,7 @@ import (
 	"go.uber.org/zap"
 
 	"github.com/caddy-presets/caddy-presets/domain"
+	"github.com/caddy-presets/caddy-presets/storage/groupcommit"
 	"github.com/caddy-presets/caddy-presets/storage/records"
 )
 
@@ -74,9 +75,7 @@ type Store struct {
 	stop  context.CancelFunc
 	close func() error
 
-	mu     sync.RWMutex
-	closed bool
-	inside sync.WaitGroup // calls that are under way
+	calls groupcommit.Gate
 }
 
 // Open opens the store under a prefix, which it makes if there is none. It waits until
@@ -106,7 +105,6 @@ func Open(ctx context.Context, o Options) (*Store, error) {
 	s.leases = newLeases(s)
 	s.committer = newCommitter(s)
 	s.watcher = newWatcher(s, at, begun, o.MaxStaleness)
-	go s.committer.run()
 	s.watcher.start()
 	s.deleted, s.purged = make(chan struct{}, 1), make(chan struct{})
 	go func() {
@@ -152,10 +150,10 @@ func (s *Store) view(ctx context.Context, fn func(*records.Reader) error) error 
 	if err := ctx.Err(); err != nil {
 		return err
 	}
-	if !s.enter() {
+	if !s.calls.Enter() {
 		return domain.ErrClosed
 	}
-	defer s.inside.Done()
+	defer s.calls.Leave()
 	last, at, err := s.sync(ctx)
 	if err != nil {
 		return err
@@ -168,10 +166,10 @@ func (s *Store) view(ctx context.Context, fn func(*records.Reader) error) error 
 // Sync implements domain.Store: it returns once the stamps show all commits that were
 // acknowledged, by any node, before it was called.
 func (s *Store) Sync(ctx context.Context) error {
-	if !s.enter() {
+	if !s.calls.Enter() {
 		return domain.ErrClosed
 	}
-	defer s.inside.Done()
+	defer s.calls.Leave()
 	_, _, err := s.sync(ctx)
 	return err
 }
@@ -245,10 +243,10 @@ func (s *Store) update(ctx context.Context, fn func(*records.Tx) error) error {
 	if err := ctx.Err(); err != nil {
 		return err
 	}
-	if !s.enter() {
+	if !s.calls.Enter() {
 		return domain.ErrClosed
 	}
-	defer s.inside.Done()
+	defer s.calls.Leave()
 	return s.committer.update(ctx, fn)
 }
 
@@ -260,11 +258,10 @@ func (s *Store) Stamps() *domain.Stamps { return s.stamps }
 func (s *Store) Close() error { return s.close() }
 
 func (s *Store) closeOnce() error {
-	s.mu.Lock()
-	s.closed = true
-	s.mu.Unlock()
-	s.inside.Wait() // each takes a few requests at most
-	s.committer.close()
+	s.calls.Close()
+	s.calls.Wait() // each takes a few requests at most
+	s.committer.groups.Close()
+	s.committer.groups.Wait()
 	s.stop()
 	s.watcher.wait()
 	<-s.purged
@@ -280,16 +277,6 @@ func (e engine) View(ctx context.Context, fn func(*records.Reader) error) error 
 
 func (e engine) Update(ctx context.Context, fn func(*records.Tx) error) error {
 	return e.store.update(ctx, fn)
-}
-
-func (s *Store) enter() bool {
-	s.mu.RLock()
-	defer s.mu.RUnlock()
-	if s.closed {
-		return false
-	}
-	s.inside.Add(1)
-	return true
 }
 
 var _ domain.Store = (*Store)(nil)

@@ -7,6 +7,8 @@ import (
 	"time"
 
 	clientv3 "go.etcd.io/etcd/client/v3"
+
+	"github.com/caddy-presets/caddy-presets/storage/groupcommit"
 )
 
 // proposal is a commit to be made, provided that base is the last one and that there is
@@ -106,7 +108,7 @@ func (c *committer) decide(ctx context.Context, p proposal) (commit, *clientv3.T
 
 // resolve tells what became of a commit, from an answer that it is not on top of the last
 // one: that may be because it was made before, by a request that was delivered twice.
-// It returns the commit if it was made, and errOvertaken and a later one if not.
+// It returns the commit if it was made, and groupcommit.ErrOvertaken and a later one if not.
 func (c *committer) resolve(ctx context.Context, next commit, answer *clientv3.TxnResponse) (commit, error) {
 	latest, err := lastOf(answer)
 	switch {
@@ -115,7 +117,7 @@ func (c *committer) resolve(ctx context.Context, next commit, answer *clientv3.T
 	case latest.id == next.id:
 		return latest, nil
 	case latest.number <= next.number:
-		return latest, errOvertaken
+		return latest, groupcommit.ErrOvertaken
 	default:
 		return c.lookUp(ctx, next, latest)
 	}
@@ -133,6 +135,6 @@ func (c *committer) lookUp(ctx context.Context, unknown, latest commit) (commit,
 	case made.id == unknown.id:
 		return made, nil
 	default:
-		return latest, errOvertaken
+		return latest, groupcommit.ErrOvertaken
 	}
 }

@@ -49,6 +49,17 @@ func (s *snapshot) Vacant(k records.Key) bool {
 	return true
 }
 
+// Guesses implements groupcommit.Guesser.
+func (s *snapshot) Guesses() []string { return s.guesses }
+
+// Fetch implements groupcommit.Fetcher.
+func (s *snapshot) Fetch() error {
+	last := s.store.model.latest()
+	now := &snapshot{ctx: s.ctx, store: s.store, last: last, revision: last.revision}
+	_, err := now.fetch(s.missed)
+	return err
+}
+
 // load returns the record under a key, nil for none: from memory, or else from etcd.
 func (s *snapshot) load(key string) ([]byte, error) {
 	if record, ok := s.store.model.get(key, s.last.revision, s.revision); ok {
