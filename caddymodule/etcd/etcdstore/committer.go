@@ -21,6 +21,7 @@ import (
 	"github.com/caddy-presets/caddy-presets/domain"
 	"github.com/caddy-presets/caddy-presets/storage/groupcommit"
 	"github.com/caddy-presets/caddy-presets/storage/records"
+	"github.com/caddy-presets/caddy-presets/storage/replica"
 )
 
 const (
@@ -55,7 +56,7 @@ const (
 // another node was first, and all of it is done again.
 type committer struct {
 	store  *Store
-	groups *groupcommit.Committer[commit]
+	groups *groupcommit.Committer[replica.Commit]
 
 	id        uuid.UUID                 // of this node
 	proposed  atomic.Pointer[uuid.UUID] // the commit that was, last
@@ -77,28 +78,28 @@ func newCommitter(s *Store) *committer {
 
 // update implements Store.Update.
 func (c *committer) update(ctx context.Context, fn func(*records.Tx) error) error {
-	if err := c.store.watcher.away(); err != nil {
+	if err := c.store.watcher.Away(); err != nil {
 		return err
 	}
 	return c.groups.Update(ctx, fn)
 }
 
 // Begin implements groupcommit.Engine.
-func (c *committer) Begin() (commit, error) { return c.store.model.latest(), nil }
+func (c *committer) Begin() (replica.Commit, error) { return c.store.model.Latest(), nil }
 
 // Snapshot implements groupcommit.Engine.
-func (c *committer) Snapshot(of commit, r groupcommit.Run) records.Snapshot {
-	return &snapshot{ctx: r.Context, store: c.store, last: of, revision: of.revision, hasty: !r.Wait, room: r.Guesses}
+func (c *committer) Snapshot(of replica.Commit, r groupcommit.Run) records.Snapshot {
+	return &snapshot{ctx: r.Context, store: c.store, last: of, revision: of.Revision, hasty: !r.Wait, room: r.Guesses}
 }
 
 // Commit implements groupcommit.Engine.
-func (c *committer) Commit(g *groupcommit.Group[commit]) (commit, error) {
+func (c *committer) Commit(g *groupcommit.Group[replica.Commit]) (replica.Commit, error) {
 	if err := c.store.watcher.reachable(); err != nil {
-		return commit{}, err
+		return replica.Commit{}, err
 	}
 	if patience := time.Duration(c.asked.Swap(0)); patience > 0 && g.Tries <= modestTries {
 		err := within(c.store.ctx, min(patience, courtesy), func(ctx context.Context) error {
-			return c.store.model.wait(ctx, g.Base.revision+1)
+			return c.store.model.Wait(ctx, g.Base.Revision+1)
 		})
 		if err == nil {
 			return g.Base, groupcommit.ErrOvertaken
@@ -123,7 +124,7 @@ func (c *committer) ask(record []byte) {
 
 // send commits a group. When another commit came first, it returns the last one that is
 // known.
-func (c *committer) send(g *groupcommit.Group[commit]) (latest commit, err error) {
+func (c *committer) send(g *groupcommit.Group[replica.Commit]) (latest replica.Commit, err error) {
 	if len(g.Writes) == 0 {
 		return c.confirm(g)
 	}
@@ -136,12 +137,12 @@ func (c *committer) send(g *groupcommit.Group[commit]) (latest commit, err error
 }
 
 // commit is send for a group that writes something.
-func (c *committer) commit(g *groupcommit.Group[commit]) (latest commit, err error) {
+func (c *committer) commit(g *groupcommit.Group[replica.Commit]) (latest replica.Commit, err error) {
 	s := c.store
 	// All that it takes to make the commit, or to find out whether it was made.
 	ctx, cancel := context.WithTimeout(s.ctx, s.timeout)
 	defer cancel()
-	next := g.Base.next()
+	next := g.Base.Next()
 	ops, changes, err := c.operations(ctx, g, &next)
 	if err != nil {
 		return latest, err
@@ -157,16 +158,16 @@ func (c *committer) commit(g *groupcommit.Group[commit]) (latest commit, err err
 	if g.Tries >= modestTries {
 		p.urgent = 2 * c.took
 	}
-	id := next.id // next changes below
+	id := next.ID // next changes below
 	c.proposed.Store(&id)
 	made, response, err := c.decide(ctx, p)
 	switch {
-	case err == nil && response.Succeeded && made.id == next.id:
+	case err == nil && response.Succeeded && made.ID == next.ID:
 		c.tell(nil)
-		next.revision = response.Header.Revision
+		next.Revision = response.Header.Revision
 	case err == nil && response.Succeeded: // a fence
-		made.revision = response.Header.Revision
-		s.model.apply(nil, made.revision, &made, true)
+		made.Revision = response.Header.Revision
+		s.model.Apply(nil, made.Revision, &made, true)
 		return made, groupcommit.ErrOvertaken
 	case err == nil:
 		if next, err = c.resolve(ctx, next, response); err != nil {
@@ -190,7 +191,7 @@ func (c *committer) commit(g *groupcommit.Group[commit]) (latest commit, err err
 	default:
 		return latest, err
 	}
-	s.model.apply(changes, next.revision, &next, true)
+	s.model.Apply(changes, next.Revision, &next, true)
 	for _, w := range g.Writes {
 		if w.Key.Kind() == records.KindDeleted {
 			groupcommit.Signal(s.deleted)
@@ -201,14 +202,14 @@ func (c *committer) commit(g *groupcommit.Group[commit]) (latest commit, err err
 
 // stored finds out whether etcd has made a commit of which it said that it has no space for
 // it: the first such answers are to changes that it makes. The error is nil if it has.
-func (c *committer) stored(ctx context.Context, base, refused commit, cause error) (commit, error) {
+func (c *committer) stored(ctx context.Context, base, refused replica.Commit, cause error) (replica.Commit, error) {
 	latest, _, err := c.store.lastCommit(ctx)
 	switch {
 	case err != nil:
 		return latest, fmt.Errorf("%w: %w: %s", errUnknown, cause, err) //nolint:errorlint // it is not unavailable
-	case latest.id == refused.id:
+	case latest.ID == refused.ID:
 		return latest, nil
-	case latest.revision != base.revision:
+	case latest.Revision != base.Revision:
 		latest, err = c.lookUp(ctx, refused, latest)
 		if !errors.Is(err, groupcommit.ErrOvertaken) {
 			return latest, err
@@ -243,7 +244,7 @@ func refusal(err error) error {
 
 // confirm makes sure that what the operations of a group saw, none of which wrote
 // anything, is what they had to see.
-func (c *committer) confirm(g *groupcommit.Group[commit]) (commit, error) {
+func (c *committer) confirm(g *groupcommit.Group[replica.Commit]) (replica.Commit, error) {
 	latest, _, err := c.store.lastCommit(c.store.ctx)
 	if err == nil && latest != g.Base {
 		err = groupcommit.ErrOvertaken
@@ -254,11 +255,11 @@ func (c *committer) confirm(g *groupcommit.Group[commit]) (commit, error) {
 // catchUp waits until the commits of others are known that overtook a group. One that was
 // overtaken before waits a little longer, each for another while. It returns an error when
 // those commits do not arrive.
-func (c *committer) catchUp(g *groupcommit.Group[commit], latest commit) error {
-	if latest.contradicts(g.Base) {
+func (c *committer) catchUp(g *groupcommit.Group[replica.Commit], latest replica.Commit) error {
+	if latest.Contradicts(g.Base) {
 		return c.store.restored()
 	}
-	if err := c.store.await(c.store.ctx, latest.revision); err != nil {
+	if err := c.store.await(c.store.ctx, latest.Revision); err != nil {
 		return err
 	}
 	switch n := g.Tries; {
@@ -272,16 +273,16 @@ func (c *committer) catchUp(g *groupcommit.Group[commit], latest commit) error {
 }
 
 // operations returns what a group asks of etcd for its commit, and what changes with it.
-func (c *committer) operations(ctx context.Context, g *groupcommit.Group[commit], next *commit) (ops []clientv3.Op, changes []change, err error) {
-	ops, changes = make([]clientv3.Op, 0, len(g.Writes)), make([]change, 0, len(g.Writes))
+func (c *committer) operations(ctx context.Context, g *groupcommit.Group[replica.Commit], next *replica.Commit) (ops []clientv3.Op, changes []replica.Change, err error) {
+	ops, changes = make([]clientv3.Op, 0, len(g.Writes)), make([]replica.Change, 0, len(g.Writes))
 	for k, w := range g.Writes {
-		changes = append(changes, change{k, w.Record})
+		changes = append(changes, replica.Change{Key: k, Record: w.Record})
 		var op clientv3.Op
 		if w.Record == nil {
 			op = clientv3.OpDelete("")
 			// What was written within the group may never have been stored.
-			if record, known := c.store.model.get(k, g.Base.revision, g.Base.revision); known && record != nil {
-				next.removed++
+			if record, known := c.store.model.Get(k, g.Base.Revision, g.Base.Revision); known && record != nil {
+				next.Removed++
 			}
 		} else {
 			var options []clientv3.OpOption

@@ -16,6 +16,7 @@ import (
 	"github.com/caddy-presets/caddy-presets/domain"
 	"github.com/caddy-presets/caddy-presets/storage/groupcommit"
 	"github.com/caddy-presets/caddy-presets/storage/records"
+	"github.com/caddy-presets/caddy-presets/storage/replica"
 )
 
 // Options are how a store is opened.
@@ -61,7 +62,7 @@ type Store struct {
 	timeout time.Duration // of a request
 	logger  *zap.Logger
 
-	model     *model
+	model     *replica.Model
 	nearby    *fetcher // from whichever member is asked, which may lag behind
 	current   *fetcher // from the cluster
 	stamps    *domain.Stamps
@@ -92,7 +93,7 @@ func Open(ctx context.Context, o Options) (*Store, error) {
 	}
 	s := &Store{
 		client: client, trouble: trouble, prefix: o.Prefix, timeout: o.RequestTimeout, logger: o.Logger,
-		model: newModel(o.Memory), stamps: domain.NewStamps(),
+		model: replica.NewModel(o.Memory), stamps: domain.NewStamps(),
 	}
 	s.ctx, s.stop = context.WithCancel(context.Background())
 	s.nearby, s.current = newFetcher(s, clientv3.WithSerializable()), newFetcher(s)
@@ -101,7 +102,7 @@ func Open(ctx context.Context, o Options) (*Store, error) {
 		s.stop()
 		return nil, errors.Join(fmt.Errorf("opening the store in etcd: %w", err), client.Close())
 	}
-	s.model.reset(last, at)
+	s.model.Reset(last, at)
 	s.leases = newLeases(s)
 	s.committer = newCommitter(s)
 	s.watcher = newWatcher(s, at, begun, o.MaxStaleness)
@@ -176,27 +177,27 @@ func (s *Store) Sync(ctx context.Context) error {
 
 // sync returns the last commit, once the model knows it, and a revision at which it
 // was the last. While the cluster is away it fails at once.
-func (s *Store) sync(ctx context.Context) (last commit, at int64, err error) {
-	if err := s.watcher.away(); err != nil {
+func (s *Store) sync(ctx context.Context) (last replica.Commit, at int64, err error) {
+	if err := s.watcher.Away(); err != nil {
 		return last, 0, err
 	}
 	return s.ask(ctx)
 }
 
 // ask is sync that asks the cluster also when it is away.
-func (s *Store) ask(ctx context.Context) (last commit, at int64, err error) {
-	begun, known, since := time.Now(), s.model.latest(), s.watcher.at.Load()
+func (s *Store) ask(ctx context.Context) (last replica.Commit, at int64, err error) {
+	begun, known, since := time.Now(), s.model.Latest(), s.watcher.at.Load()
 	last, at, err = s.lastCommit(ctx)
 	if err != nil {
 		return last, at, err
 	}
-	if at < since || last.contradicts(known) {
+	if at < since || last.Contradicts(known) {
 		return last, at, s.restored()
 	}
-	if err := s.await(ctx, last.revision); err != nil {
+	if err := s.await(ctx, last.Revision); err != nil {
 		return last, at, err
 	}
-	s.watcher.confirm(begun)
+	s.watcher.Confirm(begun)
 	return last, at, nil
 }
 
@@ -209,13 +210,13 @@ func (s *Store) restored() error {
 
 // await returns once a commit that was made at a revision is known.
 func (s *Store) await(ctx context.Context, revision int64) error {
-	if s.model.latest().revision >= revision {
+	if s.model.Latest().Revision >= revision {
 		return nil
 	}
 	patience, cancel := context.WithTimeout(ctx, s.timeout)
 	defer cancel()
 	for told := s.watcher.events.Load(); ; {
-		err := within(patience, nextAttempt, func(ctx context.Context) error { return s.model.wait(ctx, revision) })
+		err := within(patience, nextAttempt, func(ctx context.Context) error { return s.model.Wait(ctx, revision) })
 		switch {
 		case err == nil:
 			return nil

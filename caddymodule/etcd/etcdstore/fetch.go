@@ -7,6 +7,8 @@ import (
 	"time"
 
 	clientv3 "go.etcd.io/etcd/client/v3"
+
+	"github.com/caddy-presets/caddy-presets/storage/replica"
 )
 
 // fetcher reads what is stored now, for all that want something at the same time: who
@@ -24,7 +26,7 @@ type fetcher struct {
 type want struct {
 	key  string
 	done chan struct{} // closed when the rest is set
-	found
+	replica.Found
 	err error
 }
 
@@ -38,7 +40,7 @@ func newFetcher(s *Store, options ...clientv3.OpOption) *fetcher {
 
 // read reads a record and which commit is the last, by a request that begins after the
 // call. Its errors are those of Store.request.
-func (f *fetcher) read(ctx context.Context, key string) (found, error) {
+func (f *fetcher) read(ctx context.Context, key string) (replica.Found, error) {
 	f.mu.Lock()
 	w := f.wanted[key]
 	if w == nil {
@@ -52,9 +54,9 @@ func (f *fetcher) read(ctx context.Context, key string) (found, error) {
 	f.mu.Unlock()
 	select {
 	case <-w.done:
-		return w.found, w.err
+		return w.Found, w.err
 	case <-ctx.Done():
-		return found{}, ctx.Err()
+		return replica.Found{}, ctx.Err()
 	}
 }
 
@@ -111,9 +113,9 @@ func (f *fetcher) fetch(wants []*want) {
 		if w.err = err; err == nil {
 			// What is not there has not been since the last commit: nothing but what
 			// expires goes without one.
-			w.found = found{since: last, at: response.Header.Revision, last: last}
+			w.Found = replica.Found{Since: last, At: response.Header.Revision, Last: last}
 			if kvs := response.Responses[i].GetResponseRange().Kvs; len(kvs) > 0 {
-				w.record, w.since = kvs[0].Value, kvs[0].ModRevision
+				w.Record, w.Since = kvs[0].Value, kvs[0].ModRevision
 			}
 		}
 		close(w.done)

@@ -3,7 +3,6 @@ package etcdstore
 import (
 	"context"
 	"errors"
-	"fmt"
 	"maps"
 	"math"
 	"math/rand/v2"
@@ -13,8 +12,6 @@ import (
 	"go.etcd.io/etcd/api/v3/etcdserverpb"
 	"go.etcd.io/etcd/api/v3/v3rpc/rpctypes"
 	clientv3 "go.etcd.io/etcd/client/v3"
-
-	"github.com/caddy-presets/caddy-presets/domain"
 )
 
 // leases let answers go that are kept for a time. Nothing else depends on them.
@@ -80,10 +77,7 @@ func (l *leases) grant(ctx context.Context, id clientv3.LeaseID, seconds int64) 
 		}
 		return struct{}{}, err
 	})
-	if err != nil && !errors.Is(err, domain.ErrUnavailable) {
-		err = fmt.Errorf("%w: etcd: %w", domain.ErrUnavailable, err) // nothing was written yet
-	}
-	return err
+	return unavailable(err) // nothing was written yet
 }
 
 // forget forgets all leases, as when one is no more.
