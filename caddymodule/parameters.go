@@ -11,6 +11,7 @@ import (
 	"unicode/utf8"
 
 	"github.com/caddy-presets/caddy-presets/domain"
+	"github.com/caddy-presets/caddy-presets/domain/inference"
 )
 
 // parameters is what the query and the headers of a request say.
@@ -29,8 +30,8 @@ const sessionHeader = "X-Session-Id"
 // headers, before any body is read.
 func (c *call) readParameters() (err error) {
 	id := c.r.Header.Get(sessionHeader) // a body may override it
-	if utf8.RuneCountInString(id) > domain.MaxSessionID {
-		return domain.InvalidAt("x-session-id", "must be at most "+strconv.Itoa(domain.MaxSessionID)+" characters")
+	if utf8.RuneCountInString(id) > inference.MaxSessionID {
+		return domain.InvalidAt("x-session-id", "must be at most "+strconv.Itoa(inference.MaxSessionID)+" characters")
 	}
 	if id != "" {
 		c.note("session_id", id)

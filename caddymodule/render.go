@@ -11,24 +11,10 @@ import (
 	jsonv2 "github.com/go-json-experiment/json"
 	"go.uber.org/zap"
 
+	"github.com/caddy-presets/caddy-presets/caddymodule/internal/status"
 	"github.com/caddy-presets/caddy-presets/domain"
 	"github.com/caddy-presets/caddy-presets/schema"
 )
-
-// statusOf is the one table from the kind of a domain error to its HTTP status
-// (specification, "Errors").
-var statusOf = map[domain.Kind]int{
-	domain.Internal:        http.StatusInternalServerError,
-	domain.Invalid:         http.StatusBadRequest,
-	domain.Unauthenticated: http.StatusUnauthorized,
-	domain.Forbidden:       http.StatusForbidden,
-	domain.NotFound:        http.StatusNotFound,
-	domain.Conflict:        http.StatusConflict,
-
-	domain.PreconditionFailed: http.StatusPreconditionFailed,
-	domain.Unprocessable:      http.StatusUnprocessableEntity,
-	domain.Unavailable:        http.StatusServiceUnavailable,
-}
 
 // retryAfter is when to ask again, in seconds, while the store is unavailable or memory
 // for bodies is taken. The store looks every second at least whether it can go on.
@@ -240,7 +226,7 @@ func (c *call) failure(err error) (int, []byte) {
 		p.status, p.message = statusHungUp, "Client closed request"
 	} else {
 		shown := visible(err)
-		p.status, p.code, p.message, p.issues = statusOf[shown.Kind], shown.Code, shown.Message, shown.Issues
+		p.status, p.code, p.message, p.issues = status.Of(shown.Kind), shown.Code, shown.Message, shown.Issues
 	}
 	if errors.Is(err, domain.ErrCredentials) {
 		c.h.metrics.refused.Inc()

@@ -31,7 +31,7 @@ func updateWorkspace(c *call) (answer, error) {
 	if err := c.decode(&patch); err != nil {
 		return answer{}, err
 	}
-	return c.changed(c.h.service.UpdateWorkspace(c.r.Context(), c.write(), c.params[0], patch, c.h.live.configured()))
+	return c.changed(c.h.service.UpdateWorkspace(c.r.Context(), c.write(), c.params[0], patch, c.h.live.Keys()))
 }
 
 func deleteWorkspace(c *call) (answer, error) {
@@ -46,6 +46,6 @@ func deleteWorkspace(c *call) (answer, error) {
 	}
 	return c.removed(c.h.service.DeleteWorkspace(c.r.Context(), c.write(), c.params[0], domain.WorkspaceDeletion{
 		ConfirmDefault: confirmed == "true",
-		Configured:     c.h.live.configured(),
+		Configured:     c.h.live.Keys(),
 	}))
 }

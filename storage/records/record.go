@@ -13,6 +13,7 @@ import (
 	"github.com/google/uuid"
 
 	"github.com/caddy-presets/caddy-presets/domain"
+	"github.com/caddy-presets/caddy-presets/storage"
 )
 
 // A record is recordVersion, the CRC-32C of key, version and payload (big
@@ -58,7 +59,7 @@ func sum(k Key, record []byte) uint32 {
 
 // damaged tells which kind of record is damaged, and nothing of its content.
 func damaged(of Kind, how string) error {
-	return fmt.Errorf("%w: a %v record: %s", ErrDamaged, of, how)
+	return fmt.Errorf("%w: a %v record: %s", storage.ErrDamaged, of, how)
 }
 
 // encodeJSON returns the sealed record of an object.

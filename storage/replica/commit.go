@@ -9,7 +9,7 @@ import (
 
 	"github.com/google/uuid"
 
-	"github.com/caddy-presets/caddy-presets/storage/records"
+	"github.com/caddy-presets/caddy-presets/storage"
 )
 
 // Commit is one change of what is stored. Each adds one to the number of the one before, of
@@ -50,11 +50,11 @@ func EncodeCommit(c Commit) string {
 }
 
 // DecodeCommit returns the commit of a record that was written at a revision. The error has
-// records.ErrDamaged in its chain.
+// storage.ErrDamaged in its chain.
 func DecodeCommit(record []byte, revision int64) (Commit, error) {
 	const size = 8 + 2*len(uuid.UUID{}) + 4
 	if len(record) != size {
-		return Commit{}, fmt.Errorf("%w: the record of the last commit cannot be read", records.ErrDamaged)
+		return Commit{}, fmt.Errorf("%w: the record of the last commit cannot be read", storage.ErrDamaged)
 	}
 	return Commit{
 		Number: binary.BigEndian.Uint64(record), ID: uuid.UUID(record[8:24]), After: uuid.UUID(record[24:40]),

@@ -64,7 +64,7 @@ func request[T any](ctx context.Context, s *Store, attempt func(context.Context)
 			continue
 		case o := <-outcomes:
 			running--
-			result, err = o.result, s.trouble.explain(o.err)
+			result, err = o.result, s.dialErrors.explain(o.err)
 		}
 		if !isTimeout(err) {
 			cause = err
@@ -105,7 +105,7 @@ func (s *Store) get(ctx context.Context, key string, options ...clientv3.OpOptio
 
 // lastCommit returns the last commit, and the revision at which the cluster said so.
 func (s *Store) lastCommit(ctx context.Context) (last replica.Commit, at int64, err error) {
-	f, err := s.current.read(ctx, lastKey)
+	f, err := s.quorum.read(ctx, lastKey)
 	if err != nil {
 		return last, 0, err
 	}
