@@ -4,8 +4,6 @@ import (
 	"encoding/json"
 	"testing"
 
-	badgerdb "github.com/dgraph-io/badger/v4"
-
 	"github.com/caddy-presets/caddy-presets/domain"
 )
 
@@ -29,9 +27,8 @@ func TestReadersAgree(t *testing.T) {
 		t.Fatal(err)
 	}
 	visible, goOn := make(chan struct{}), make(chan struct{})
-	commit := s.committer.commit
-	s.committer.commit = func(txn *badgerdb.Txn) error {
-		err := commit(txn) // as it is, but the committer's goroutine is late
+	s.committer.commit = func(commit func() error) error {
+		err := commit() // as it is, but the committer's goroutine is late
 		close(visible)
 		<-goOn
 		return err

@@ -57,7 +57,7 @@ func (s *Store) backup(ctx context.Context, w io.Writer) (info BackupInfo, end B
 		}
 		d := newDigest()
 		err = eachRecord(txn, func(item *badgerdb.Item, record []byte) error {
-			if s.readers.isClosed() {
+			if s.readers.IsClosed() {
 				return domain.ErrClosed
 			}
 			if err := ctx.Err(); err != nil {

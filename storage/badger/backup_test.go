@@ -242,7 +242,7 @@ func TestBackupAfterFailedWrite(t *testing.T) {
 	folder := t.TempDir()
 	seed(t, folder)
 	s := mustOpen(t, folder)
-	s.committer.commit = func(txn *badgerdb.Txn) error { return errors.Join(txn.Commit(), errDeliberate) }
+	s.committer.commit = func(commit func() error) error { return errors.Join(commit(), errDeliberate) }
 	if err := s.Update(t.Context(), put(newWorkspace("lost"))); !errors.Is(err, ErrStopped) {
 		t.Fatal(err)
 	}
@@ -396,7 +396,7 @@ func TestBackupEnds(t *testing.T) {
 		}()
 		<-to.waiting
 		want := end(s, stop)
-		for what == "closed" && !s.readers.isClosed() {
+		for what == "closed" && !s.readers.IsClosed() {
 			time.Sleep(time.Millisecond)
 		}
 		close(to.goOn)

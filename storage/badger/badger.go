@@ -24,6 +24,7 @@ import (
 
 	"github.com/caddy-presets/caddy-presets/domain"
 	"github.com/caddy-presets/caddy-presets/storage"
+	"github.com/caddy-presets/caddy-presets/storage/groupcommit"
 	"github.com/caddy-presets/caddy-presets/storage/records"
 )
 
@@ -65,7 +66,8 @@ const closeLimit = 10 * time.Second
 // Store is a domain.Store in a folder.
 type Store struct {
 	db        *badgerdb.DB
-	readers   gate
+	versions  *versions
+	readers   groupcommit.Gate
 	committer *committer
 	purger    purger
 	guard     *guard   // nil in memory
@@ -109,7 +111,7 @@ func Open(folder string, o Options) (*Store, error) {
 // OpenInMemory opens an empty store that lives in memory and is gone after
 // Close.
 func OpenInMemory() (*Store, error) {
-	db, err := badgerdb.Open(settings("", Options{}).WithInMemory(true))
+	db, err := badgerdb.OpenManaged(settings("", Options{}).WithInMemory(true))
 	if err != nil {
 		return nil, err
 	}
@@ -117,9 +119,9 @@ func OpenInMemory() (*Store, error) {
 }
 
 func newStore(db *badgerdb.DB, c *committer, g *guard) *Store {
-	s := &Store{db: db, committer: c, guard: g, stamps: domain.NewStamps(), limit: closeLimit}
+	s := &Store{db: db, versions: newVersions(db), committer: c, guard: g, stamps: domain.NewStamps(), limit: closeLimit}
 	s.close = sync.OnceValue(s.closeOnce)
-	c.stamps = s.stamps
+	c.stamps, c.versions = s.stamps, s.versions
 	c.start()
 	s.startPurger()
 	return s
@@ -154,11 +156,12 @@ func (s *Store) view(ctx context.Context, fn func(*badgerdb.Txn, *records.Reader
 	if err := ctx.Err(); err != nil {
 		return err
 	}
-	if !s.readers.enter() {
+	if !s.readers.Enter() {
 		return domain.ErrClosed
 	}
-	defer s.readers.leave()
-	txn := s.db.NewTransaction(false)
+	defer s.readers.Leave()
+	txn, at := s.versions.latest()
+	defer s.versions.release(at)
 	defer discard(txn)
 	r := records.NewReader(snapshot{txn})
 	defer r.End()
@@ -183,23 +186,9 @@ func (s *Store) Update(ctx context.Context, fn func(domain.Tx) error) error {
 }
 
 func (s *Store) update(ctx context.Context, fn func(*records.Tx) error) error {
-	if err := ctx.Err(); err != nil {
-		return err
-	}
-	op := &operation{ctx: ctx, fn: fn, answer: make(chan error, 1)}
-	if !s.committer.push(op) {
-		return domain.ErrClosed
-	}
-	select {
-	case err := <-op.answer:
-		s.noteDamage(err)
-		return err
-	case <-ctx.Done():
-		if op.claim() {
-			return ctx.Err() // it had not begun, and never will
-		}
-		return <-op.answer
-	}
+	err := s.committer.groups.Update(ctx, fn)
+	s.noteDamage(err)
+	return err
 }
 
 // Stamps implements domain.Store. They are of this Store: one that is opened
@@ -219,13 +208,13 @@ func (s *Store) Sync(context.Context) error { return nil }
 func (s *Store) Close() error { return s.close() }
 
 func (s *Store) closeOnce() error {
-	s.readers.close()
-	s.committer.close()
+	s.readers.Close()
+	s.committer.groups.Close()
 	s.purger.stop()
 	done := make(chan error, 1)
 	go func() {
 		s.committer.wait()
-		s.readers.wait()
+		s.readers.Wait()
 		<-s.purger.done
 		done <- errors.Join(s.closeBadger(), s.committer.mark.close())
 	}()
@@ -266,40 +255,6 @@ func (s *Store) finish() error {
 	s.guard.stop()
 	return errors.Join(err, removeUnusedLogs(s.guard.folder), s.locked.Close())
 }
-
-// gate lets readers in until it is closed, and then waits for those inside.
-// Unlike a read lock held meanwhile it turns latecomers away at once.
-type gate struct {
-	mu     sync.RWMutex
-	closed bool
-	inside sync.WaitGroup
-}
-
-func (g *gate) enter() bool {
-	g.mu.RLock()
-	defer g.mu.RUnlock()
-	if g.closed {
-		return false
-	}
-	g.inside.Add(1)
-	return true
-}
-
-func (g *gate) leave() { g.inside.Done() }
-
-func (g *gate) close() {
-	g.mu.Lock()
-	defer g.mu.Unlock()
-	g.closed = true
-}
-
-func (g *gate) isClosed() bool {
-	g.mu.RLock()
-	defer g.mu.RUnlock()
-	return g.closed
-}
-
-func (g *gate) wait() { g.inside.Wait() }
 
 // panicError is a panic as an error.
 type panicError struct {

@@ -169,3 +169,49 @@ func BenchmarkPresetPage(b *testing.B) {
 		}
 	}
 }
+
+// BenchmarkViewBesideWriters measures how long a View takes while others write, in
+// microseconds. A reader comes back every 100 µs: one that never pauses would read most
+// often between two commits.
+func BenchmarkViewBesideWriters(b *testing.B) {
+	for _, writers := range []int{0, 4} {
+		b.Run(strconv.Itoa(writers), func(b *testing.B) {
+			s := mustOpen(b, b.TempDir())
+			w := newWorkspace("w")
+			if err := s.Update(b.Context(), put(w)); err != nil {
+				b.Fatal(err)
+			}
+			ctx, stop := context.WithCancel(context.Background())
+			var wg sync.WaitGroup
+			for i := range writers {
+				wg.Go(func() {
+					for n := 0; ctx.Err() == nil; n++ {
+						p := newPreset(w.ID, fmt.Sprintf("p-%d-%d", i, n%100))
+						err := s.Update(ctx, func(tx domain.Tx) error { return tx.PutPreset(p) })
+						if err != nil && ctx.Err() == nil {
+							b.Error(err)
+						}
+					}
+				})
+			}
+			var took []time.Duration
+			for b.Loop() {
+				begun := time.Now()
+				err := s.View(b.Context(), func(r domain.Reader) error {
+					_, err := r.WorkspaceJSON(w.ID)
+					return err
+				})
+				if err != nil {
+					b.Fatal(err)
+				}
+				took = append(took, time.Since(begun))
+				time.Sleep(100 * time.Microsecond)
+			}
+			stop()
+			wg.Wait()
+			slices.Sort(took)
+			b.ReportMetric(float64(took[len(took)/2].Nanoseconds())/1e3, "p50-µs")
+			b.ReportMetric(float64(took[len(took)*99/100].Nanoseconds())/1e3, "p99-µs")
+		})
+	}
+}

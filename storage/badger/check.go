@@ -37,7 +37,7 @@ func Verify(ctx context.Context, folder string, o Options) (report storage.Repor
 	listed, _ := listedTables(folder) // an error is Probe's, too
 	report.Tables = len(listed)
 	err = probeCopy(folder, o, func(db *badgerdb.DB) error {
-		txn := db.NewTransaction(false)
+		txn := newest(db)
 		defer txn.Discard()
 		return checkRecords(txn, &report, ctx.Err)
 	})

@@ -94,7 +94,7 @@ func TestCheckOfEachKind(t *testing.T) {
 	s := mustOpen(t, folder)
 	change := func(fn func(txn *badgerdb.Txn) error) {
 		t.Helper()
-		if err := s.db.Update(fn); err != nil {
+		if err := s.write(fn); err != nil {
 			t.Fatal(err)
 		}
 	}
@@ -273,7 +273,7 @@ func TestCheck(t *testing.T) {
 	if status := s.Status(); status.Checked.IsZero() || status.Damage != 0 || !status.Writable || status.NeededBytes < minFree {
 		t.Errorf("got %+v, want a checked store that can be written", status)
 	}
-	if err := s.db.Update(func(txn *badgerdb.Txn) error { return txn.Delete(records.AuditKey(2)) }); err != nil {
+	if err := s.write(func(txn *badgerdb.Txn) error { return txn.Delete(records.AuditKey(2)) }); err != nil {
 		t.Fatal(err)
 	}
 	if report, err := s.Check(t.Context()); err != nil || !errors.Is(report.Err(), ErrDamaged) {

@@ -2,12 +2,8 @@ package badger
 
 import (
 	"cmp"
-	"context"
 	"errors"
 	"fmt"
-	"maps"
-	"slices"
-	"sync"
 	"sync/atomic"
 	"time"
 
@@ -15,339 +11,195 @@ import (
 	"go.uber.org/zap"
 
 	"github.com/caddy-presets/caddy-presets/domain"
+	"github.com/caddy-presets/caddy-presets/storage/groupcommit"
 	"github.com/caddy-presets/caddy-presets/storage/records"
 )
 
 const (
-	// maxGroup bounds how many operations share one commit, and so how long
-	// the first of them waits for the others to be applied: some 4 ms, at 30 µs
-	// each. With 512 writers, groups of 32 had half the throughput and larger ones
-	// no more.
+	// maxGroup bounds how many operations share one commit, and so how long the first of
+	// them waits for the others to be applied: some 4 ms, at 30 µs each. With 512 writers,
+	// groups of 32 had half the throughput and larger ones no more.
 	maxGroup = 128
 
-	// upkeepInterval is how often at most the committer looks for files to
-	// reserve. A write-ahead log lasts longer than that at any rate a disk
-	// was seen to sustain.
+	// upkeepInterval is how often at most the committer looks for files to reserve. A
+	// write-ahead log lasts longer than that at any rate a disk was seen to sustain.
 	upkeepInterval = 250 * time.Millisecond
 
-	// These keep out of the reckoning, generously, what goes into each
-	// transaction besides: an entry of Badger's own and the commit's number.
-	spareCount, spareSize = 8, 512
+	// diskPatience is how long a write waits for the disk.
+	diskPatience = 5 * time.Second
+
+	// spareCount and spareSize leave room, generously, for what else goes into each
+	// transaction: an entry of Badger's own and the commit's number. writeCost is what
+	// Badger counts for a write besides its key and its value.
+	spareCount, spareSize, writeCost = 8, 512, 12
 )
 
-// operation is one call of Update.
-type operation struct {
-	ctx    context.Context
-	fn     func(*records.Tx) error
-	answer chan error // with room for the one answer
-
-	claimed atomic.Bool // by whoever was first, the committer or a caller that gives up
-
-	// The rest is the committer's own.
-	begun bool // fn is the committer's to run
-	// tied tells that err came about by looking at, or adding to, writes of the
-	// group.
-	tied bool
-	err  error
-}
-
-// claim decides who settles the operation: it returns true once.
-func (op *operation) claim() bool { return !op.claimed.Swap(true) }
-
-// committer is the one goroutine that writes. It takes all operations that
-// wait, applies them in order as one group, commits that with a single flush and
-// answers them all: a lone writer waits for nobody, and many share the flush that
-// costs each of them most. Being the only writer it meets no conflicts.
-//
-// While a group of several is on its way to the disk the next one is made, on top
-// of writes that are not durable yet: when they fail, so does all that was built
-// on them.
+// committer commits groups to Badger, one at a time: see groupcommit. It is the only
+// writer, so it meets no conflicts.
 type committer struct {
-	db     *badgerdb.DB
-	stamps *domain.Stamps
-	logger *zap.Logger
-	// mark and guard are nil for a store in memory; so is reserve, and where
-	// the system has nothing of the kind.
+	db       *badgerdb.DB
+	versions *versions
+	stamps   *domain.Stamps
+	logger   *zap.Logger
+	groups   *groupcommit.Committer[*badgerdb.Txn]
+	// mark and guard are nil for a store in memory; so is reserve, and where the system
+	// has nothing of the kind.
 	mark    *highWaterMark
 	guard   *guard
 	reserve func() error
-	// commit is (*badgerdb.Txn).Commit; tests let it fail.
-	commit func(*badgerdb.Txn) error
-	// landed gets what became of the group that is on its way.
-	landed chan error
+	// commit calls a function that commits a transaction; tests let it fail.
+	commit   func(func() error) error
+	patience time.Duration // diskPatience, but for tests
 
-	mu     sync.Mutex
-	queue  []*operation
-	closed bool
-	halted atomic.Bool   // stopped is set
-	wake   chan struct{} // holds a token when there is news in queue or closed
-	done   chan struct{}
-	// deleted holds a token when workspaces may have been deleted since it was
-	// taken.
+	halted atomic.Bool // stopped is set
+	// deleted holds a token when workspaces may have been deleted since it was taken.
 	deleted chan struct{}
 	removed removals
 
-	// The rest belongs to the goroutine.
-	maxCount, maxSize int64
-	sequence          uint64 // of the last commit
-	stopped           error  // why nothing is written any more
-	lastUpkeep        time.Time
-	stage             records.Stage
-	// flying is the group on its way to the disk, and next the one in the making.
-	// Each may be nil.
-	flying, next *group
+	// The rest belongs to the write that is under way, or to Begin and Commit once there
+	// is none.
+	busy       chan struct{} // closed when the last write has ended; nil before the first
+	sequence   uint64        // of the last commit
+	stopped    error         // why nothing is written any more
+	lastUpkeep time.Time
 }
 
 func (c *committer) start() {
-	c.commit = (*badgerdb.Txn).Commit
-	c.wake = make(chan struct{}, 1)
-	c.done = make(chan struct{})
-	c.landed = make(chan error, 1)
+	c.commit = func(commit func() error) error { return commit() }
+	c.patience = diskPatience
 	c.deleted = make(chan struct{}, 1)
-	c.maxCount = c.db.MaxBatchCount() - spareCount
-	c.maxSize = c.db.MaxBatchSize() - spareSize
-	c.stage.Reset()
-	go c.run()
+	c.groups = groupcommit.New(c, limitsOf(c.db))
 }
 
-// push queues op. It returns false, and op is never touched, after close.
-func (c *committer) push(op *operation) bool {
-	c.mu.Lock()
-	defer c.mu.Unlock()
-	if c.closed {
-		return false
-	}
-	c.queue = append(c.queue, op)
-	signal(c.wake)
-	return true
-}
-
-// close lets the goroutine end after what is queued now.
-func (c *committer) close() {
-	c.mu.Lock()
-	defer c.mu.Unlock()
-	c.closed = true
-	signal(c.wake)
-}
-
-// signal puts a token into a channel that holds one.
-func signal(to chan<- struct{}) {
-	select {
-	case to <- struct{}{}:
-	default: // the last one has not been taken yet
+// limitsOf returns what goes into a transaction of a database.
+func limitsOf(db *badgerdb.DB) groupcommit.Limits {
+	size := db.MaxBatchSize() - spareSize
+	return groupcommit.Limits{
+		Operations: maxGroup, Writes: int(db.MaxBatchCount() - spareCount), GroupSize: size, OperationSize: size, WriteCost: writeCost,
 	}
 }
 
-func (c *committer) wait() { <-c.done }
+var errSilent = fmt.Errorf("%w: the disk does not answer", errUnavailable)
 
-func (c *committer) run() {
-	defer close(c.done)
-	var waiting []*operation
-	for {
-		var closed bool
-		waiting, closed = c.take(waiting)
-		waiting = slices.Delete(waiting, 0, c.fill(waiting))
-		switch {
-		case c.flying == nil && c.next != nil:
-			c.launch(len(waiting) > 0)
-		case c.flying != nil && len(waiting) > 0: // the next group is full
-			c.land(<-c.landed)
-		case c.flying != nil:
-			select {
-			case <-c.wake:
-			case err := <-c.landed:
-				c.land(err)
-			}
-		case closed:
-			return
+// Begin implements groupcommit.Engine. It fails while a write is under way that has taken
+// too long.
+func (c *committer) Begin() (*badgerdb.Txn, error) {
+	if c.busy != nil {
+		select {
+		case <-c.busy:
 		default:
-			<-c.wake
+			return nil, errSilent
 		}
 	}
-}
-
-// take moves what is queued to the end of waiting.
-func (c *committer) take(waiting []*operation) ([]*operation, bool) {
-	c.mu.Lock()
-	defer c.mu.Unlock()
-	waiting = append(waiting, c.queue...)
-	clear(c.queue)
-	c.queue = c.queue[:0]
-	return waiting, c.closed
-}
-
-// group is what goes into one transaction of Badger's.
-type group struct {
-	ops []*operation
-	// snapshot is what was durable when the group was begun, and writes are those
-	// of its operations, on top of those of the group before if that was not
-	// durable then.
-	snapshot *badgerdb.Txn
-	writes   records.Layer
-	change   *domain.Change // while it is flying
-	removed  int64          // bytes, while it is flying
-	// count and size are what Badger reckons against its limits.
-	count, size int64
-	// full says that there was no room for the operation that came next.
-	full bool
-	// err says that what the group was built on has failed.
-	err error
-}
-
-// fail makes all of a group fail, which was built on what did.
-func (g *group) fail(err error) {
-	g.err = cmp.Or(g.err, untried(err))
-	for _, op := range g.ops {
-		op.tied = true
-	}
-}
-
-// untried returns err, the failure of another operation, as that of one that was not
-// tried for it.
-func untried(err error) error { return fmt.Errorf("%w: %w", errUnavailable, err) }
-
-// begin begins a group on top of one that is not on its way yet, if there is one.
-// None may be: Badger would wait until it has landed.
-func (c *committer) begin(below *records.Layer) *group {
-	return &group{
-		snapshot: c.db.NewTransaction(false),
-		writes:   records.Layer{Writes: make(map[string]records.Write), Below: below},
-	}
-}
-
-// fill applies operations from the front of ops to the next group, as many as go
-// into it. It returns how many there were.
-func (c *committer) fill(ops []*operation) (n int) {
-	for n < len(ops) {
-		if c.next == nil {
-			c.next = c.begin(nil) // so nothing is flying
-		}
-		if len(c.next.ops) == maxGroup || c.next.full {
-			break
-		}
-		if !c.apply(c.next, ops[n]) {
-			c.next.full = true
-			break
-		}
-		c.next.ops = append(c.next.ops, ops[n])
-		n++
-	}
-	return n
-}
-
-// apply runs op on top of the group and adds its writes when fn succeeded. It
-// returns false, with all as if op had never run, when there was no room.
-func (c *committer) apply(g *group, op *operation) bool {
 	if c.stopped != nil {
-		op.err = untried(c.stopped)
-		return true
+		return nil, notAttempted(c.stopped)
 	}
-	if !op.begun {
-		if !op.claim() {
-			return true // its caller has gone; nobody reads the answer
-		}
-		op.begun = true
+	return c.versions.read(), nil
+}
+
+// notAttempted returns the failure of an earlier write as that of one that was not tried for
+// it.
+func notAttempted(err error) error { return fmt.Errorf("%w: %w", errUnavailable, err) }
+
+// Snapshot implements groupcommit.Engine.
+func (c *committer) Snapshot(of *badgerdb.Txn, _ groupcommit.Run) records.Snapshot {
+	return snapshot{of}
+}
+
+// write is one call of Commit. Its phase tells whether Badger may have written anything.
+type write struct {
+	group *groupcommit.Group[*badgerdb.Txn]
+	phase atomic.Int32
+	err   error
+}
+
+// The phases of a write.
+const (
+	preparing int32 = iota
+	committing
+	abandoned // it took too long to prepare, and will not be committed
+)
+
+// Commit implements groupcommit.Engine. Where the disk does not answer it leaves the write
+// to itself after a while. One that was not handed to Badger by then never will be; of
+// another the outcome is unknown until it ends.
+func (c *committer) Commit(g *groupcommit.Group[*badgerdb.Txn]) (*badgerdb.Txn, error) {
+	if len(g.Writes) == 0 {
+		return g.Base, nil // nobody else writes
 	}
-	if op.err = op.ctx.Err(); op.err != nil {
-		return true
+	w, busy := &write{group: g}, make(chan struct{})
+	c.busy = busy
+	go func() {
+		defer close(busy)
+		w.err = c.write(w)
+	}()
+	patience := time.NewTimer(c.patience)
+	defer patience.Stop()
+	select {
+	case <-busy:
+		return c.versions.read(), w.err
+	case <-patience.C:
 	}
-	op.tied = g.count > 0
-	c.stage.Below = &g.writes
-	defer c.stage.Reset()
-	t := records.NewTx(snapshot{g.snapshot}, &c.stage)
-	op.err = guarded(func() error { return t.Run(op.fn) })
-	if op.err != nil {
-		return true
+	c.logger.Error("the disk does not answer: writes are refused until it does; reads go on")
+	go func() {
+		<-busy
+		c.logger.Warn("the disk answers again")
+	}()
+	if w.phase.CompareAndSwap(preparing, abandoned) {
+		return nil, errSilent
 	}
-	count, size := reckon(&c.stage)
+	return nil, fmt.Errorf("%w: the disk has not answered for %v", domain.ErrUnknown, c.patience)
+}
+
+// write makes the writes of a group durable, and has readers see them then.
+func (c *committer) write(w *write) error {
+	if err := c.prepare(); err != nil {
+		return err
+	}
+	if !w.phase.CompareAndSwap(preparing, committing) {
+		return errSilent
+	}
+	g := w.group
+	version := c.versions.landed() + 1
+	txn, number := c.db.NewTransactionAt(version-1, true), records.CommitWrite(c.sequence+1)
+	defer txn.Discard()
+	removed := removedSize(txn, g.Writes)
+	if err := cmp.Or(writeTo(txn, g.Writes), txn.Set(number.Key, number.Record)); err != nil {
+		return err // nothing was written
+	}
+	// From now on readers may see it, and whoever keeps what was read before has to know.
+	change := c.stamps.Change()
+	for _, w := range g.Writes {
+		w.Key.Changes(change)
+	}
+	change.Begin()
+	defer change.End() // before anyone is told of it
+	err := guarded(func() error {
+		return c.commit(func() error { return txn.CommitAt(version, nil) })
+	})
 	switch {
-	case count > c.maxCount || size > c.maxSize:
-		op.err = fmt.Errorf("%w: a change of %d records and %d bytes is more than one transaction holds", domain.ErrTooLarge, count, size)
-		return true
-	case g.count+count > c.maxCount || g.size+size > c.maxSize:
-		return false
-	}
-	op.tied = op.tied || count > 0
-	g.count, g.size = g.count+count, g.size+size
-	maps.Copy(g.writes.Writes, c.stage.Writes)
-	return true
-}
-
-// launch commits the next group, and waits for that unless others may come
-// meanwhile.
-func (c *committer) launch(busy bool) {
-	g := c.next
-	c.flying, c.next = g, nil
-	g.snapshot.Discard()
-	g.writes.Below = nil // durable, or the reason of g.err
-	if c.stopped != nil {
-		g.fail(c.stopped)
-	}
-	if g.err == nil && g.count > 0 {
-		g.err = c.prepare()
-	}
-	if g.err != nil || g.count == 0 {
-		c.answer(g.err)
-		return
-	}
-	txn, number := c.db.NewTransaction(true), records.CommitWrite(c.sequence+1)
-	g.removed = removedSize(txn, &g.writes)
-	if err := cmp.Or(writeTo(txn, &g.writes), txn.Set(number.Key, number.Record)); err != nil {
-		txn.Discard()
-		c.answer(err) // nothing was written
-		return
-	}
-	// From now on readers may see it, and whoever keeps what was read before has to
-	// know.
-	g.change = c.stamps.Change()
-	for _, w := range g.writes.Writes {
-		w.Key.Changes(g.change)
-	}
-	g.change.Begin()
-	write := func() error {
-		defer txn.Discard()
-		return guarded(func() error { return c.commit(txn) })
-	}
-	if len(g.ops) == 1 && !busy {
-		c.land(write())
-		return
-	}
-	c.next = c.begin(&g.writes)
-	go func() { c.landed <- write() }()
-}
-
-// land takes note of what became of the group on its way, ends its change and
-// answers its operations. After an error that leaves it open whether it is durable
-// nothing is written any more: Badger shows such writes to readers though they may be
-// gone after a restart.
-func (c *committer) land(err error) {
-	c.flying.change.End() // before anyone is told of it
-	if errors.Is(err, badgerdb.ErrTxnTooBig) {
-		c.answer(fmt.Errorf("%w: %w", domain.ErrTooLarge, err)) // found before anything was written
-		return
-	}
-	deleted := false
-	for _, w := range c.flying.writes.Writes {
-		deleted = deleted || w.Key.Kind() == records.KindDeleted
-	}
-	if err != nil {
+	case errors.Is(err, badgerdb.ErrTxnTooBig):
+		return fmt.Errorf("%w: %w", domain.ErrTooLarge, err) // found before anything was written
+	case err != nil:
 		c.stop(err)
-		c.answer(c.stopped)
-		return
+		return c.stopped
 	}
+	c.versions.land(version)
 	c.sequence++
-	c.removed.add(c.flying.removed, time.Now())
-	if deleted {
-		signal(c.deleted)
+	c.removed.add(removed, time.Now())
+	for _, w := range g.Writes {
+		if w.Key.Kind() == records.KindDeleted {
+			groupcommit.Signal(c.deleted)
+		}
 	}
 	if err := c.mark.set(c.sequence); err != nil {
 		// The group is safe, but a disk that refuses this is not to be trusted.
 		c.stop(err)
 	}
-	c.answer(nil)
+	return nil
 }
 
-// stop ends writing.
+// stop ends writing, after an error that leaves it open whether a group is durable.
 func (c *committer) stop(err error) {
 	c.stopped = fmt.Errorf("%w: %w", ErrStopped, err)
 	c.halted.Store(true)
@@ -355,28 +207,17 @@ func (c *committer) stop(err error) {
 		"writes are refused until the server is restarted; reads go on", zap.Error(err))
 }
 
-// answer answers the operations of the group on its way, which may have failed.
-// Not before here: an operation may have failed because of what one before it
-// wrote, which is only true once that is durable.
-func (c *committer) answer(err error) {
-	for _, op := range c.flying.ops {
-		if err != nil && op.tied {
-			op.err = err
-		}
-		op.answer <- op.err
-	}
-	c.flying = nil
-	switch {
-	case c.next == nil:
-	case len(c.next.ops) == 0: // it shows what was before
-		c.next.snapshot.Discard()
-		c.next = nil
-	case err != nil:
-		c.next.fail(err)
+// wait returns when nothing is written any more, after groups.Close.
+func (c *committer) wait() {
+	c.groups.Wait()
+	if c.busy != nil {
+		<-c.busy
 	}
 }
 
-// prepare sees to the space that a commit takes.
+// prepare sees to the space that a commit takes, and to a file system that is frozen. It
+// writes there with a system call first: Badger writes through a memory map, and a thread
+// that is stopped at that stops the whole process at its next garbage collection.
 func (c *committer) prepare() error {
 	if c.guard != nil {
 		if err := c.guard.forWriting(); err != nil {
@@ -389,12 +230,15 @@ func (c *committer) prepare() error {
 		}
 		c.lastUpkeep = now
 	}
+	if err := c.mark.write(c.sequence); err != nil {
+		return notAttempted(err)
+	}
 	return nil
 }
 
-// writeTo adds the writes of a layer, and of none below it, to a transaction.
-func writeTo(txn *badgerdb.Txn, l *records.Layer) error {
-	for _, w := range l.Writes {
+// writeTo adds writes to a transaction.
+func writeTo(txn *badgerdb.Txn, writes map[string]records.Write) error {
+	for _, w := range writes {
 		var err error
 		if w.Record == nil {
 			err = txn.Delete(w.Key)
@@ -406,13 +250,4 @@ func writeTo(txn *badgerdb.Txn, l *records.Layer) error {
 		}
 	}
 	return nil
-}
-
-// reckon returns what Badger will count for the writes.
-func reckon(s *records.Stage) (count, size int64) {
-	for _, w := range s.Writes {
-		count++
-		size += int64(len(w.Key) + len(w.Record) + 2 + 10)
-	}
-	return count, size
 }

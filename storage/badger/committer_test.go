@@ -2,6 +2,7 @@ package badger
 
 import (
 	"bytes"
+	"cmp"
 	"context"
 	"errors"
 	"fmt"
@@ -46,11 +47,7 @@ func hold(t *testing.T, s *Store) (release func(n int)) {
 	}
 }
 
-func (s *Store) queued() int {
-	s.committer.mu.Lock()
-	defer s.committer.mu.Unlock()
-	return len(s.committer.queue)
-}
+func (s *Store) queued() int { return s.committer.groups.Queued() }
 
 // enqueue starts updates one after another, in order, and returns a function
 // that waits for all answers.
@@ -272,39 +269,35 @@ func TestGroupSplit(t *testing.T) {
 // must agree with our reckoning.
 func TestTransactionLimits(t *testing.T) {
 	s := mustOpen(t, t.TempDir())
-	put := func(st *records.Stage, k records.Key, record []byte) {
-		st.Writes[string(k)] = records.Write{Key: k, Record: record}
-	}
-	for name, fill := range map[string]func(*records.Stage){
-		"size": func(st *records.Stage) {
-			for i := byte(0); ; i++ {
+	limits := limitsOf(s.db)
+	type writes map[string]records.Write
+	put := func(to writes, k records.Key, record []byte) { to[string(k)] = records.Write{Key: k, Record: record} }
+	for name, fill := range map[string]func(writes){
+		"size": func(to writes) {
+			for i, room := byte(0), limits.GroupSize; ; i++ {
 				k := records.Key{1, 'x', i}
-				_, size := reckon(st)
-				room := s.committer.maxSize - size - int64(len(k)) - 12
-				put(st, k, make([]byte, min(room, records.MaxRecord)))
+				room -= int64(len(k)) + limits.WriteCost
+				put(to, k, make([]byte, min(room, records.MaxRecord)))
 				if room <= records.MaxRecord {
 					return
 				}
+				room -= records.MaxRecord
 			}
 		},
-		"count": func(st *records.Stage) {
-			for i := range s.committer.maxCount {
-				put(st, records.Key(fmt.Sprint("\x01x", i)), []byte{0})
+		"count": func(to writes) {
+			for i := range limits.Writes {
+				put(to, records.Key(fmt.Sprint("\x01x", i)), []byte{0})
 			}
 		},
 	} {
 		t.Run(name, func(t *testing.T) {
-			var st records.Stage
-			st.Reset()
-			fill(&st)
-			txn := s.db.NewTransaction(true)
-			defer txn.Discard()
-			number := records.CommitWrite(1)
-			err := errors.Join(writeTo(txn, &st.Layer), txn.Set(number.Key, number.Record))
+			all := make(writes)
+			fill(all)
+			err := s.write(func(txn *badgerdb.Txn) error {
+				number := records.CommitWrite(1)
+				return errors.Join(writeTo(txn, all), txn.Set(number.Key, number.Record))
+			})
 			if err != nil {
-				t.Fatal(err)
-			}
-			if err := txn.Commit(); err != nil {
 				t.Fatal(err)
 			}
 		})
@@ -354,8 +347,7 @@ func TestCancelledWhileQueued(t *testing.T) {
 	}
 }
 
-// TestFailedCommit answers all that depended on the group with the failure,
-// and stops writing.
+// TestFailedCommit answers all of the group with the failure, and stops writing.
 func TestFailedCommit(t *testing.T) {
 	folder := t.TempDir()
 	s := mustOpen(t, folder)
@@ -365,10 +357,10 @@ func TestFailedCommit(t *testing.T) {
 	broken := errors.New("the disk is on fire")
 	wait := func() func() []error {
 		release := hold(t, s)
-		s.committer.commit = func(*badgerdb.Txn) error { return broken }
+		s.committer.commit = func(func() error) error { return broken }
 		wait := enqueue(
 			t, s,
-			func(domain.Tx) error { return errDeliberate }, // knows of nobody
+			func(domain.Tx) error { return errDeliberate },
 			put(newWorkspace("lost")),
 			func(tx domain.Tx) error {
 				if _, err := workspaceBySlug(tx, "lost"); err == nil {
@@ -382,12 +374,9 @@ func TestFailedCommit(t *testing.T) {
 		return wait
 	}()
 	errs := wait()
-	if !errors.Is(errs[0], errDeliberate) {
-		t.Errorf("before any write: got error %v, want its own", errs[0])
-	}
-	for i, err := range errs[1:] {
+	for i, err := range errs {
 		if !errors.Is(err, broken) || !errors.Is(err, ErrStopped) {
-			t.Errorf("operation %d: got error %v, want the commit's", i+1, err)
+			t.Errorf("operation %d: got error %v, want the commit's", i, err)
 		}
 	}
 	err := s.Update(t.Context(), func(domain.Tx) error {
@@ -411,7 +400,7 @@ func TestFailedCommit(t *testing.T) {
 
 func TestPanickingCommit(t *testing.T) {
 	s := mustOpen(t, t.TempDir())
-	s.committer.commit = func(*badgerdb.Txn) error { panic("deliberate") }
+	s.committer.commit = func(func() error) error { panic("deliberate") }
 	if err := s.Update(t.Context(), put(newWorkspace("w"))); !errors.Is(err, ErrStopped) {
 		t.Errorf("got error %v, want ErrStopped", err)
 	}
@@ -423,8 +412,8 @@ func TestFailedMark(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	if err := s.committer.mark.file.Close(); err != nil {
-		t.Fatal(err)
+	s.committer.commit = func(commit func() error) error {
+		return cmp.Or(commit(), s.committer.mark.file.Close())
 	}
 	if err := s.Update(t.Context(), put(newWorkspace("w"))); err != nil {
 		t.Errorf("a durable change: got error %v, want none", err)
@@ -440,9 +429,9 @@ func TestFailedMark(t *testing.T) {
 // TestTooBigCommit is known to have changed nothing.
 func TestTooBigCommit(t *testing.T) {
 	s := mustOpen(t, t.TempDir())
-	commit := s.committer.commit
-	s.committer.commit = func(txn *badgerdb.Txn) error {
-		s.committer.commit = commit
+	works := s.committer.commit
+	s.committer.commit = func(func() error) error {
+		s.committer.commit = works
 		return badgerdb.ErrTxnTooBig
 	}
 	if err := s.Update(t.Context(), put(newWorkspace("w"))); !errors.Is(err, domain.ErrTooLarge) {
@@ -635,10 +624,10 @@ func TestCloseGivesUp(t *testing.T) {
 	}
 	s.limit = 50 * time.Millisecond
 	begun, stuck := make(chan struct{}), make(chan struct{})
-	s.committer.commit = func(txn *badgerdb.Txn) error {
+	s.committer.commit = func(commit func() error) error {
 		close(begun)
 		<-stuck
-		return txn.Commit()
+		return commit()
 	}
 	answer := make(chan error, 1)
 	go func() { answer <- s.Update(context.Background(), put(newWorkspace("w"))) }()
@@ -738,15 +727,15 @@ func TestOpenInMemory(t *testing.T) {
 // certain.
 func TestStampsOfFailedCommits(t *testing.T) {
 	for name, test := range map[string]struct {
-		commit  func(*badgerdb.Txn) error
+		commit  func(func() error) error
 		free    uint64
 		changes bool
 	}{
-		"written":      {(*badgerdb.Txn).Commit, minFree, true},
-		"unknown":      {func(*badgerdb.Txn) error { return errDeliberate }, minFree, true},
-		"panicked":     {func(*badgerdb.Txn) error { panic("deliberate") }, minFree, true},
-		"too big":      {func(*badgerdb.Txn) error { return badgerdb.ErrTxnTooBig }, minFree, true},
-		"disk is full": {(*badgerdb.Txn).Commit, minFree - 1, false},
+		"written":      {func(commit func() error) error { return commit() }, minFree, true},
+		"unknown":      {func(func() error) error { return errDeliberate }, minFree, true},
+		"panicked":     {func(func() error) error { panic("deliberate") }, minFree, true},
+		"too big":      {func(func() error) error { return badgerdb.ErrTxnTooBig }, minFree, true},
+		"disk is full": {func(commit func() error) error { return commit() }, minFree - 1, false},
 	} {
 		t.Run(name, func(t *testing.T) {
 			d := &disk{folder: t.TempDir()}
@@ -768,36 +757,36 @@ func TestStampsOfFailedCommits(t *testing.T) {
 	}
 }
 
-// TestStampsBeforeAnswers takes the answers of a group one by one, out of
-// channels without room: the committer waits with each until it is taken, and
-// the stamps of all operations must have changed before the first.
+// TestStampsBeforeAnswers looks at the stamps of a whole group when each operation of it is
+// answered.
 func TestStampsBeforeAnswers(t *testing.T) {
 	s := mustOpen(t, t.TempDir())
 	release := hold(t, s)
 	const n = 50
-	var ops [n]*operation
 	var ids [n]string
 	var before [n]domain.Stamp
 	for i := range n {
-		w := newWorkspace(fmt.Sprint("w", i))
-		ids[i], before[i] = w.ID, s.Stamps().Workspace(w.ID)
-		ops[i] = &operation{ctx: t.Context(), fn: func(t *records.Tx) error { return put(w)(t) }, answer: make(chan error)}
-		if !s.committer.push(ops[i]) {
-			t.Fatal("the store is closed")
-		}
+		ids[i] = newID()
+		before[i] = s.Stamps().Workspace(ids[i])
+	}
+	var all sync.WaitGroup
+	for i := range n {
+		all.Go(func() {
+			w := newWorkspace(fmt.Sprint("w", i))
+			w.ID = ids[i]
+			if err := s.Update(context.Background(), put(w)); err != nil {
+				t.Errorf("operation %d: %v", i, err)
+			}
+			for j, id := range ids {
+				if s.Stamps().Workspace(id) == before[j] {
+					t.Errorf("when operation %d was answered the stamp of operation %d had not changed", i, j)
+					break
+				}
+			}
+		})
 	}
 	release(n)
-	for i, op := range ops {
-		if err := <-op.answer; err != nil {
-			t.Errorf("operation %d: %v", i, err)
-		}
-		for j, id := range ids {
-			if s.Stamps().Workspace(id) == before[j] {
-				t.Errorf("when operation %d was answered the stamp of operation %d had not changed", i, j)
-				break
-			}
-		}
-	}
+	all.Wait()
 }
 
 // TestStampsOfCanonicalIDs writes ids in upper case.

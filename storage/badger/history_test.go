@@ -91,7 +91,7 @@ func TestReplayGone(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	err = s.db.Update(func(txn *badgerdb.Txn) error {
+	err = s.write(func(txn *badgerdb.Txn) error {
 		return txn.SetEntry(&badgerdb.Entry{Key: k, Value: record, ExpiresAt: uint64(time.Now().Unix()) - 1})
 	})
 	if err != nil {

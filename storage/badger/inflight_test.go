@@ -8,8 +8,6 @@ import (
 	"testing"
 	"time"
 
-	badgerdb "github.com/dgraph-io/badger/v4"
-
 	"github.com/caddy-presets/caddy-presets/domain"
 )
 
@@ -22,7 +20,7 @@ func TestBuiltOnWhatFails(t *testing.T) {
 		t.Fatal(err)
 	}
 	onItsWay, fail := make(chan struct{}), make(chan struct{})
-	s.committer.commit = func(*badgerdb.Txn) error {
+	s.committer.commit = func(func() error) error {
 		close(onItsWay)
 		<-fail
 		return errDeliberate
@@ -140,4 +138,64 @@ func TestManyGroupsInFlight(t *testing.T) {
 		t.Fatal(err)
 	}
 	check(mustOpen(t, folder))
+}
+
+// TestLateCommit is a flush that takes longer than a write waits for. Its outcome is unknown
+// until it ends; what comes meanwhile is refused, and is not built on it.
+func TestLateCommit(t *testing.T) {
+	for name, fails := range map[string]bool{"in the end it works": false, "in the end it fails": true} {
+		t.Run(name, func(t *testing.T) {
+			s := mustOpen(t, t.TempDir())
+			if err := s.Update(t.Context(), put(newWorkspace("before"))); err != nil {
+				t.Fatal(err)
+			}
+			s.committer.patience = 50 * time.Millisecond
+			inFlight, goOn := make(chan struct{}), make(chan struct{})
+			works := s.committer.commit
+			s.committer.commit = func(commit func() error) error {
+				s.committer.commit = works
+				close(inFlight)
+				<-goOn
+				if err := commit(); err != nil || !fails {
+					return err
+				}
+				return errDeliberate
+			}
+			late, behind := make(chan error, 1), make(chan error, 1)
+			go func() { late <- s.Update(context.Background(), put(newWorkspace("late"))) }()
+			<-inFlight
+			go func() { behind <- s.Update(context.Background(), put(newWorkspace("behind"))) }()
+			if err := <-late; !errors.Is(err, domain.ErrUnknown) || errors.Is(err, domain.ErrUnavailable) {
+				t.Errorf("the late one: got error %v, want ErrUnknown", err)
+			}
+			for _, err := range []error{<-behind, s.Update(t.Context(), put(newWorkspace("behind")))} {
+				if !errors.Is(err, domain.ErrUnavailable) || errors.Is(err, domain.ErrUnknown) {
+					t.Errorf("one behind it: got error %v, want that it is unavailable", err)
+				}
+			}
+			if _, err := workspace(s, "before"); err != nil {
+				t.Errorf("a read: %v", err)
+			}
+			if _, err := workspace(s, "late"); !errors.Is(err, domain.ErrNotFound) {
+				t.Errorf("what has not landed: got error %v, want ErrNotFound", err)
+			}
+			close(goOn)
+			if fails {
+				eventually(t, "writing stops", s.committer.halted.Load)
+				if err := s.Update(t.Context(), put(newWorkspace("after"))); !errors.Is(err, ErrStopped) {
+					t.Errorf("afterwards: got error %v, want ErrStopped", err)
+				}
+				return
+			}
+			eventually(t, "the late one is seen", func() bool { _, err := workspace(s, "late"); return err == nil })
+			eventually(t, "what comes later is built on it", func() bool {
+				return s.Update(t.Context(), func(tx domain.Tx) error {
+					if _, err := tx.WorkspaceID("late"); err != nil {
+						return err
+					}
+					return tx.PutWorkspace(newWorkspace("after"))
+				}) == nil
+			})
+		})
+	}
 }

@@ -11,6 +11,8 @@ import (
 	"path/filepath"
 	"sync"
 	"time"
+
+	"github.com/caddy-presets/caddy-presets/storage/groupcommit"
 )
 
 const markName = "SEQUENCE"
@@ -102,14 +104,23 @@ func (m *highWaterMark) set(sequence uint64) error {
 	if m == nil {
 		return nil
 	}
-	mark := encodeMark(sequence)
-	if _, err := m.file.WriteAt(mark[:], 0); err != nil {
+	if err := m.write(sequence); err != nil {
 		return err
 	}
-	signal(m.dirty)
+	groupcommit.Signal(m.dirty)
 	m.mu.Lock()
 	defer m.mu.Unlock()
 	return m.failed
+}
+
+// write writes the number of a commit without having it flushed.
+func (m *highWaterMark) write(sequence uint64) error {
+	if m == nil {
+		return nil
+	}
+	mark := encodeMark(sequence)
+	_, err := m.file.WriteAt(mark[:], 0)
+	return err
 }
 
 // flush flushes what was set, until quit.

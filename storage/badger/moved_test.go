@@ -91,7 +91,7 @@ func TestCheckOfDamage(t *testing.T) {
 				return err
 			})
 			// Badger's own goroutines would compact what is damaged as it closes.
-			s.committer.close()
+			s.committer.groups.Close()
 			s.purger.stop()
 			s.guard.stop()
 		})

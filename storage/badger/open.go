@@ -29,8 +29,8 @@ const valueThreshold = records.MaxRecord + 1
 
 func settings(folder string, o Options) badgerdb.Options {
 	s := badgerdb.DefaultOptions(folder).
-		WithSyncWrites(true). // off by default, and then a power cut loses what was acknowledged
-		WithDetectConflicts(true).
+		WithSyncWrites(true).       // off by default, and then a power cut loses what was acknowledged
+		WithDetectConflicts(false). // the committer is the only writer
 		WithNumVersionsToKeep(1).
 		WithMemTableSize(memTableSize).
 		WithNumMemtables(2).
@@ -237,7 +237,7 @@ func (c *committer) resume(folder string) error {
 
 // lastCommit returns the number of the last commit in db.
 func lastCommit(db *badgerdb.DB) (uint64, error) {
-	txn := db.NewTransaction(false)
+	txn := newest(db)
 	defer txn.Discard()
 	return records.NewReader(snapshot{txn}).LastCommit()
 }
@@ -245,7 +245,7 @@ func lastCommit(db *badgerdb.DB) (uint64, error) {
 // tryEngine opens Badger. What it panics on is an error.
 func recoverOpen(o badgerdb.Options) (db *badgerdb.DB, err error) {
 	err = guarded(func() error {
-		db, err = badgerdb.Open(o)
+		db, err = badgerdb.OpenManaged(o)
 		return err
 	})
 	return db, err

@@ -141,7 +141,7 @@ func TestDamage(t *testing.T) {
 	s := mustOpen(t, folder)
 	change := func(fn func(txn *badgerdb.Txn) error) {
 		t.Helper()
-		if err := s.db.Update(fn); err != nil {
+		if err := s.write(fn); err != nil {
 			t.Fatal(err)
 		}
 	}
@@ -304,8 +304,8 @@ func flip(t *testing.T, folder, pattern, needle string) {
 func TestSettings(t *testing.T) {
 	s := mustOpen(t, t.TempDir())
 	o := s.db.Opts()
-	if !o.SyncWrites || !o.DetectConflicts || o.NumVersionsToKeep != 1 {
-		t.Errorf("got SyncWrites %t, DetectConflicts %t, NumVersionsToKeep %d, want true, true, 1", o.SyncWrites, o.DetectConflicts, o.NumVersionsToKeep)
+	if !o.SyncWrites || o.NumVersionsToKeep != 1 {
+		t.Errorf("got SyncWrites %t, NumVersionsToKeep %d, want true, 1", o.SyncWrites, o.NumVersionsToKeep)
 	}
 	if o.ValueThreshold <= records.MaxRecord || s.db.MaxBatchSize() <= o.ValueThreshold {
 		t.Errorf("got ValueThreshold %d, want it above %d, the largest record, and below %d, the largest transaction", o.ValueThreshold, records.MaxRecord, s.db.MaxBatchSize())

@@ -54,7 +54,7 @@ func countMissing(db *badgerdb.DB, path string, with *pb.DataKey) (missing int, 
 		if err := t.VerifyChecksum(); err != nil {
 			return err
 		}
-		txn := db.NewTransaction(false)
+		txn := newest(db)
 		defer txn.Discard()
 		it := t.NewIterator(0)
 		defer it.Close()

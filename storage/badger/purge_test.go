@@ -107,11 +107,11 @@ func TestPurgeGoesOn(t *testing.T) {
 	w := fill(t, s, "w", 300)
 	whole := contents(t, s)
 	commits := 0
-	s.committer.commit = func(txn *badgerdb.Txn) error {
+	s.committer.commit = func(commit func() error) error {
 		if commits++; commits == 5 {
 			s.purger.stop()
 		}
-		return txn.Commit()
+		return commit()
 	}
 	remove(t, s, w)
 	<-s.purger.done
@@ -159,9 +159,9 @@ func TestPurgeInParts(t *testing.T) {
 	}
 	whole := contents(t, s)
 	var most, parts int // of the committer's goroutine alone until all is done
-	s.committer.commit = func(txn *badgerdb.Txn) error {
+	s.committer.commit = func(commit func() error) error {
 		before := contents(t, s)
-		err := txn.Commit()
+		err := commit()
 		after := contents(t, s)
 		if removed := before - after; removed > 0 {
 			most, parts = max(most, removed), parts+1
@@ -191,13 +191,13 @@ func TestPurgeStopsWriting(t *testing.T) {
 	s := mustOpen(t, folder)
 	w := fill(t, s, "w", 50)
 	deleted := make(chan struct{})
-	s.committer.commit = func(txn *badgerdb.Txn) error {
+	s.committer.commit = func(commit func() error) error {
 		select {
 		case <-deleted:
 			return errDeliberate
 		default:
 			close(deleted)
-			return txn.Commit()
+			return commit()
 		}
 	}
 	remove(t, s, w)
@@ -218,7 +218,7 @@ func TestPurgeOfDamaged(t *testing.T) {
 	s := mustOpen(t, t.TempDir())
 	w := fill(t, s, "w", 50)
 	k, _ := records.PresetKey(w.ID, "p-7")
-	if err := s.db.Update(func(txn *badgerdb.Txn) error { return txn.Set(k, []byte("nonsense")) }); err != nil {
+	if err := s.write(func(txn *badgerdb.Txn) error { return txn.Set(k, []byte("nonsense")) }); err != nil {
 		t.Fatal(err)
 	}
 	remove(t, s, w)
@@ -248,7 +248,7 @@ func TestCloseWaitsForPurger(t *testing.T) {
 	}
 	w := fill(t, s, "w", 50)
 	k, _ := records.PresetKey(w.ID, "p-7")
-	if err := s.db.Update(func(txn *badgerdb.Txn) error { return txn.Set(k, []byte("nonsense")) }); err != nil {
+	if err := s.write(func(txn *badgerdb.Txn) error { return txn.Set(k, []byte("nonsense")) }); err != nil {
 		t.Fatal(err)
 	}
 	remove(t, s, w)
@@ -274,7 +274,7 @@ func TestPurgeBesideWriters(t *testing.T) {
 		return 0 < left && left < 600
 	}
 	var beside atomic.Bool // a change ran then
-	s.committer.commit = func(txn *badgerdb.Txn) error {
+	s.committer.commit = func(commit func() error) error {
 		begun := false
 		err := s.View(context.Background(), func(r domain.Reader) error {
 			begun = !beside.Load() && partly(r)
@@ -283,7 +283,7 @@ func TestPurgeBesideWriters(t *testing.T) {
 		for begun && !beside.Load() && s.queued() == 0 { // the removal goes on once a change waits
 			time.Sleep(time.Millisecond)
 		}
-		return cmp.Or(err, txn.Commit())
+		return cmp.Or(err, commit())
 	}
 	remove(t, s, w)
 	for written := 0; len(recordsOf(t, s, records.KindDeleted)) > 0; written++ {

@@ -84,10 +84,10 @@ func (r *removals) due(now time.Time, size int64) bool {
 	}
 }
 
-// removedSize returns how many bytes the writes of a layer remove, as far as they are
+// removedSize returns how many bytes writes remove, as far as they are
 // visible in txn.
-func removedSize(txn *badgerdb.Txn, l *records.Layer) (size int64) {
-	for _, w := range l.Writes {
+func removedSize(txn *badgerdb.Txn, writes map[string]records.Write) (size int64) {
+	for _, w := range writes {
 		if w.Record != nil {
 			continue
 		}
@@ -124,10 +124,10 @@ func (s *Store) Reclaim(ctx context.Context) error {
 	if s.guard == nil {
 		return nil // in memory
 	}
-	if !s.readers.enter() {
+	if !s.readers.Enter() {
 		return domain.ErrClosed
 	}
-	defer s.readers.leave()
+	defer s.readers.Leave()
 	began := time.Now()
 	removed, before := s.committer.removed.take(began), s.tablesSize()
 	err := s.roomToReclaim()
@@ -220,7 +220,7 @@ func (s *Store) inTables(version uint64) bool {
 
 // mayReclaim returns why Reclaim has to end.
 func (s *Store) checkReclaim(ctx context.Context) error {
-	if s.readers.isClosed() {
+	if s.readers.IsClosed() {
 		return domain.ErrClosed
 	}
 	return ctx.Err()

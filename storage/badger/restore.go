@@ -221,7 +221,7 @@ func (r *restore) run(from *backupReader, name string) (err error) {
 
 // write writes the records of the backup, except those that have expired.
 func (r *restore) write(from *backupReader) error {
-	out := r.db.NewWriteBatch()
+	out := r.db.NewWriteBatchAt(r.db.MaxVersion() + 1)
 	defer out.Cancel()
 	size := 0 // since the last check
 	for from.next() {
@@ -247,7 +247,7 @@ func (r *restore) write(from *backupReader) error {
 // finish reads back what was stored, from the disk, and makes it a store.
 func (r *restore) finish() error {
 	err := probeCopy(r.folder, r.o, func(db *badgerdb.DB) error {
-		txn := db.NewTransaction(false)
+		txn := newest(db)
 		defer txn.Discard()
 		d := newDigest()
 		err := eachRecord(txn, func(item *badgerdb.Item, record []byte) error {

@@ -15,7 +15,8 @@ type engine struct{ *Store }
 
 // View counts neither as a read, for which Close waits, nor any damage.
 func (e engine) View(_ context.Context, fn func(*records.Reader) error) error {
-	txn := e.db.NewTransaction(false)
+	txn, at := e.versions.latest()
+	defer e.versions.release(at)
 	defer discard(txn)
 	return fn(records.NewReader(snapshot{txn}))
 }

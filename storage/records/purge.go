@@ -42,6 +42,10 @@ type Engine interface {
 type PurgeOptions struct {
 	// Deleted holds a token when workspaces may have been deleted since it was taken.
 	Deleted <-chan struct{}
+	// Interval is the time after which Purge looks again without a token, 0 for never.
+	// Engines that several nodes share need it: a node may have died before it removed
+	// what was in a workspace that it had deleted.
+	Interval time.Duration
 	// Final reports whether an error, or nil, is one that nothing but opening the
 	// store again can help.
 	Final func(error) bool
@@ -49,25 +53,28 @@ type PurgeOptions struct {
 	Logger *zap.Logger
 }
 
-// Purge removes what was in workspaces that were deleted, and goes on whenever others
-// are, until ctx ends, the store is closed or an error is final. Others it logs, and
-// tries again after a minute.
+// Purge removes what was in workspaces that were deleted. It goes on whenever others
+// are deleted, and after each Interval, until ctx ends, the store is closed or an error is
+// final. Other errors it logs, and tries again after a minute.
 func Purge(ctx context.Context, e Engine, o PurgeOptions) {
 	p := purger{Engine: e, PurgeOptions: o}
 	for {
-		var retry <-chan time.Time
+		var again <-chan time.Time
+		if o.Interval > 0 {
+			again = time.After(o.Interval)
+		}
 		switch err := p.purgeAll(ctx); {
 		case ctx.Err() != nil || errors.Is(err, domain.ErrClosed) || o.Final(err):
 			return
 		case err != nil:
 			p.Logger.Warn("removing what was in deleted workspaces; will try again", zap.Error(err), zap.Duration("after", purgeRetry))
-			retry = time.After(purgeRetry)
+			again = time.After(purgeRetry)
 		}
 		select {
 		case <-ctx.Done():
 			return
 		case <-p.Deleted:
-		case <-retry:
+		case <-again:
 		}
 	}
 }

@@ -29,7 +29,8 @@ func NewTx(s Snapshot, stage *Stage) *Tx {
 // what is in the stage be stored.
 func (t *Tx) Run(fn func(*Tx) error) error {
 	defer t.End()
-	return cmp.Or(fn(t), t.failed)
+	err := fn(t) // sets t.failed, so it runs before that is read
+	return cmp.Or(err, t.failed)
 }
 
 // write stages a record, unless making it has failed.

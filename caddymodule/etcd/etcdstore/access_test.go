@@ -91,7 +91,7 @@ func TestUsers(t *testing.T) {
 		if _, err := add(t.Context(), other, w, "p", "x"); err != nil {
 			t.Error(err)
 		}
-		eventually(t, 20*time.Second, "the watch tells", func() bool { return s.model.latest() == other.model.latest() })
+		eventually(t, 20*time.Second, "the watch tells", func() bool { return s.model.Latest() == other.model.Latest() })
 		if _, err := add(t.Context(), s, w, "p", "x"); err != nil {
 			t.Error(err)
 		}

@@ -43,9 +43,9 @@ func BenchmarkUpdate(b *testing.B) {
 		} {
 			b.Run(work.name+"/"+strconv.Itoa(n), func(b *testing.B) {
 				b.ReportAllocs()
-				commits := s.model.latest().number
+				commits := s.model.Latest().Number
 				fanOut(b, n, work.do)
-				if made := s.model.latest().number - commits; made > 0 {
+				if made := s.model.Latest().Number - commits; made > 0 {
 					b.ReportMetric(float64(b.N)/float64(made), "ops/commit")
 				}
 			})

@@ -14,10 +14,10 @@ import (
 //
 // It reads from any member. etcd itself checks that its members hold the same.
 func (s *Store) Check(ctx context.Context) (report storage.Report, err error) {
-	if !s.enter() {
+	if !s.calls.Enter() {
 		return report, domain.ErrClosed
 	}
-	defer s.inside.Done()
+	defer s.calls.Leave()
 	last, at, err := s.sync(ctx)
 	if err != nil {
 		return report, err

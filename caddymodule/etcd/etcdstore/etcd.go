@@ -14,7 +14,9 @@ import (
 	"go.uber.org/zap"
 
 	"github.com/caddy-presets/caddy-presets/domain"
+	"github.com/caddy-presets/caddy-presets/storage/groupcommit"
 	"github.com/caddy-presets/caddy-presets/storage/records"
+	"github.com/caddy-presets/caddy-presets/storage/replica"
 )
 
 // Options are how a store is opened.
@@ -45,6 +47,10 @@ const (
 	defaultTimeout      = 5 * time.Second
 	defaultMaxStaleness = 5 * time.Second
 	defaultMemory       = 64 << 20
+
+	// purgeInterval is how soon a node removes what one that died has left of a deleted
+	// workspace. A look costs one request.
+	purgeInterval = 10 * time.Minute
 )
 
 // Store is a domain.Store in an etcd cluster.
@@ -55,7 +61,7 @@ type Store struct {
 	timeout    time.Duration // of a request
 	logger     *zap.Logger
 
-	model     *model
+	model     *replica.Model
 	anyMember *fetcher // reads from one member, which may lag behind
 	quorum    *fetcher
 	stamps    *domain.Stamps
@@ -69,9 +75,7 @@ type Store struct {
 	stop  context.CancelFunc
 	close func() error
 
-	mu     sync.RWMutex
-	closed bool
-	inside sync.WaitGroup // calls in flight
+	calls groupcommit.Gate
 }
 
 // Open opens the store under a prefix, and creates it if there is none. It waits for the
@@ -87,7 +91,7 @@ func Open(ctx context.Context, o Options) (*Store, error) {
 	}
 	s := &Store{
 		client: client, dialErrors: dialErrors, prefix: o.Prefix, timeout: o.RequestTimeout, logger: o.Logger,
-		model: newModel(o.Memory), stamps: domain.NewStamps(),
+		model: replica.NewModel(o.Memory), stamps: domain.NewStamps(),
 	}
 	s.ctx, s.stop = context.WithCancel(context.Background())
 	s.anyMember, s.quorum = newFetcher(s, clientv3.WithSerializable()), newFetcher(s)
@@ -96,16 +100,15 @@ func Open(ctx context.Context, o Options) (*Store, error) {
 		s.stop()
 		return nil, errors.Join(fmt.Errorf("opening the store in etcd: %w", err), client.Close())
 	}
-	s.model.reset(last, at)
-	s.leases = newLeases(client)
+	s.model.Reset(last, at)
+	s.leases = newLeases(s)
 	s.committer = newCommitter(s)
 	s.watcher = newWatcher(s, at, begun, o.MaxStaleness)
-	go s.committer.run()
 	s.watcher.start()
 	s.deleted, s.purged = make(chan struct{}, 1), make(chan struct{})
 	go func() {
 		defer close(s.purged)
-		records.Purge(s.ctx, engine{s}, records.PurgeOptions{Deleted: s.deleted, Final: func(error) bool { return false }, Logger: o.Logger})
+		records.Purge(s.ctx, engine{s}, records.PurgeOptions{Deleted: s.deleted, Interval: purgeInterval, Final: func(error) bool { return false }, Logger: o.Logger})
 	}()
 	s.close = sync.OnceValue(s.closeOnce)
 	return s, nil
@@ -140,10 +143,10 @@ func (s *Store) view(ctx context.Context, fn func(*records.Reader) error) error 
 	if err := ctx.Err(); err != nil {
 		return err
 	}
-	if !s.enter() {
+	if !s.calls.Enter() {
 		return domain.ErrClosed
 	}
-	defer s.inside.Done()
+	defer s.calls.Leave()
 	last, at, err := s.sync(ctx)
 	if err != nil {
 		return err
@@ -156,37 +159,37 @@ func (s *Store) view(ctx context.Context, fn func(*records.Reader) error) error 
 // Sync implements domain.Store. It returns once the stamps show all commits, of any node,
 // that were acknowledged before the call.
 func (s *Store) Sync(ctx context.Context) error {
-	if !s.enter() {
+	if !s.calls.Enter() {
 		return domain.ErrClosed
 	}
-	defer s.inside.Done()
+	defer s.calls.Leave()
 	_, _, err := s.sync(ctx)
 	return err
 }
 
-// sync returns the last commit, once the model has it, and a revision at which it was the
+// sync returns the last replica.Commit, once the model has it, and a revision at which it was the
 // last. It fails at once while the cluster does not answer.
-func (s *Store) sync(ctx context.Context) (last commit, at int64, err error) {
-	if err := s.watcher.away(); err != nil {
+func (s *Store) sync(ctx context.Context) (last replica.Commit, at int64, err error) {
+	if err := s.watcher.Away(); err != nil {
 		return last, 0, err
 	}
 	return s.ask(ctx)
 }
 
 // ask is sync that asks the cluster in any case.
-func (s *Store) ask(ctx context.Context) (last commit, at int64, err error) {
-	begun, known, since := time.Now(), s.model.latest(), s.watcher.at.Load()
+func (s *Store) ask(ctx context.Context) (last replica.Commit, at int64, err error) {
+	begun, known, since := time.Now(), s.model.Latest(), s.watcher.at.Load()
 	last, at, err = s.lastCommit(ctx)
 	if err != nil {
 		return last, at, err
 	}
-	if at < since || last.contradicts(known) {
+	if at < since || last.Contradicts(known) {
 		return last, at, s.restored()
 	}
-	if err := s.await(ctx, last.revision); err != nil {
+	if err := s.await(ctx, last.Revision); err != nil {
 		return last, at, err
 	}
-	s.watcher.confirm(begun)
+	s.watcher.Confirm(begun)
 	return last, at, nil
 }
 
@@ -199,13 +202,13 @@ func (s *Store) restored() error {
 
 // await waits until the model has the commit of a revision.
 func (s *Store) await(ctx context.Context, revision int64) error {
-	if s.model.latest().revision >= revision {
+	if s.model.Latest().Revision >= revision {
 		return nil
 	}
 	patience, cancel := context.WithTimeout(ctx, s.timeout)
 	defer cancel()
 	for told := s.watcher.events.Load(); ; {
-		err := within(patience, nextAttempt, func(ctx context.Context) error { return s.model.wait(ctx, revision) })
+		err := within(patience, nextAttempt, func(ctx context.Context) error { return s.model.Wait(ctx, revision) })
 		switch {
 		case err == nil:
 			return nil
@@ -233,10 +236,10 @@ func (s *Store) update(ctx context.Context, fn func(*records.Tx) error) error {
 	if err := ctx.Err(); err != nil {
 		return err
 	}
-	if !s.enter() {
+	if !s.calls.Enter() {
 		return domain.ErrClosed
 	}
-	defer s.inside.Done()
+	defer s.calls.Leave()
 	return s.committer.update(ctx, fn)
 }
 
@@ -248,11 +251,10 @@ func (s *Store) Stamps() *domain.Stamps { return s.stamps }
 func (s *Store) Close() error { return s.close() }
 
 func (s *Store) closeOnce() error {
-	s.mu.Lock()
-	s.closed = true
-	s.mu.Unlock()
-	s.inside.Wait() // for a few requests at most
-	s.committer.close()
+	s.calls.Close()
+	s.calls.Wait() // each takes a few requests at most
+	s.committer.groups.Close()
+	s.committer.groups.Wait()
 	s.stop()
 	s.watcher.wait()
 	<-s.purged
@@ -268,16 +270,6 @@ func (e engine) View(ctx context.Context, fn func(*records.Reader) error) error 
 
 func (e engine) Update(ctx context.Context, fn func(*records.Tx) error) error {
 	return e.store.update(ctx, fn)
-}
-
-func (s *Store) enter() bool {
-	s.mu.RLock()
-	defer s.mu.RUnlock()
-	if s.closed {
-		return false
-	}
-	s.inside.Add(1)
-	return true
 }
 
 var _ domain.Store = (*Store)(nil)

@@ -7,6 +7,8 @@ import (
 	"time"
 
 	clientv3 "go.etcd.io/etcd/client/v3"
+
+	"github.com/caddy-presets/caddy-presets/storage/replica"
 )
 
 // fetcher reads records as they are now. Reads that arrive while a request is in flight
@@ -24,7 +26,7 @@ type fetcher struct {
 type pendingRead struct {
 	key  string
 	done chan struct{} // closed when the rest is set
-	found
+	replica.Found
 	err error
 }
 
@@ -36,9 +38,9 @@ func newFetcher(s *Store, options ...clientv3.OpOption) *fetcher {
 	return &fetcher{store: s, options: options, pending: make(map[string]*pendingRead)}
 }
 
-// read reads a record and the last commit, by a request that begins after the call. Its
+// read reads a record and the last replica.Commit, by a request that begins after the call. Its
 // errors are those of Store.request.
-func (f *fetcher) read(ctx context.Context, key string) (found, error) {
+func (f *fetcher) read(ctx context.Context, key string) (replica.Found, error) {
 	f.mu.Lock()
 	r := f.pending[key]
 	if r == nil {
@@ -52,9 +54,9 @@ func (f *fetcher) read(ctx context.Context, key string) (found, error) {
 	f.mu.Unlock()
 	select {
 	case <-r.done:
-		return r.found, r.err
+		return r.Found, r.err
 	case <-ctx.Done():
-		return found{}, ctx.Err()
+		return replica.Found{}, ctx.Err()
 	}
 }
 
@@ -109,11 +111,11 @@ func (f *fetcher) fetch(reads []*pendingRead) {
 	}
 	for i, r := range reads {
 		if r.err = err; err == nil {
-			// A missing record has been missing since the last commit, at the
+			// A missing record has been missing since the last replica.Commit, at the
 			// latest: only what expires is removed without one.
-			r.found = found{since: last, at: response.Header.Revision, last: last}
+			r.Found = replica.Found{Since: last, At: response.Header.Revision, Last: last}
 			if kvs := response.Responses[i].GetResponseRange().Kvs; len(kvs) > 0 {
-				r.record, r.since = kvs[0].Value, kvs[0].ModRevision
+				r.Record, r.Since = kvs[0].Value, kvs[0].ModRevision
 			}
 		}
 		close(r.done)

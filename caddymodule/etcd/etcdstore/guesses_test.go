@@ -156,7 +156,7 @@ func TestGuessThenMiss(t *testing.T) {
 	if err != nil || runs != 2 {
 		t.Errorf("got error %v after %d runs, want 2", err, runs)
 	}
-	if _, read := s.model.get(string(records.ReplayKey(id)), s.model.latest().revision); read {
+	if _, read := s.model.Get(string(records.ReplayKey(id)), s.model.Latest().Revision, s.model.Latest().Revision); read {
 		t.Error("what was taken for granted was read")
 	}
 }
@@ -277,7 +277,7 @@ func TestOwnWritesAreKept(t *testing.T) {
 			t.Fatal(err)
 		}
 		k, _ := records.WorkspaceKey(w.ID)
-		if _, known := s.model.get(string(k), s.model.latest().revision); !known {
+		if _, known := s.model.Get(string(k), s.model.Latest().Revision, s.model.Latest().Revision); !known {
 			t.Fatalf("workspace %d is not in memory", i)
 		}
 	}

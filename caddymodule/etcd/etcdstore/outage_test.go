@@ -153,31 +153,6 @@ func TestSilent(t *testing.T) {
 	eventually(t, 20*time.Second, "it is served", func() bool { return s.Sync(t.Context()) == nil })
 }
 
-// TestSuspended is a node that was suspended: what it has in memory is old, but it has not
-// asked the cluster since, which answers.
-func TestSuspended(t *testing.T) {
-	const maxStaleness = time.Minute // so that it is not asked by itself
-	p := newProxy(t, sharedAddress(t))
-	s := open(t, Options{Endpoints: []string{p.address}, MaxStaleness: maxStaleness})
-	suspend := func() {
-		s.watcher.mu.Lock()
-		defer s.watcher.mu.Unlock()
-		s.watcher.confirmed = s.watcher.confirmed.Round(0).Add(-time.Hour) // without the clock that stands still
-	}
-	w := newID()
-	suspend()
-	put(t, s, w, "p")
-	suspend()
-	if err := s.Sync(t.Context()); err != nil {
-		t.Error(err)
-	}
-	suspend()
-	s.watcher.begin() // as it was asking when it was suspended
-	if err := s.Sync(t.Context()); err != nil {
-		t.Error(err)
-	}
-}
-
 // TestWatching is whether the status says that others are heard of, where no member is left
 // that would say that they are not.
 func TestWatching(t *testing.T) {
@@ -243,7 +218,7 @@ func TestCompacted(t *testing.T) {
 			t.Fatal(err)
 		}
 	}
-	if _, err := client(t).Compact(t.Context(), other.model.latest().revision); err != nil {
+	if _, err := client(t).Compact(t.Context(), other.model.Latest().Revision); err != nil {
 		t.Fatal(err)
 	}
 	p.set(func() { p.cut = false })

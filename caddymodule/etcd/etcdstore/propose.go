@@ -7,12 +7,15 @@ import (
 	"time"
 
 	clientv3 "go.etcd.io/etcd/client/v3"
+
+	"github.com/caddy-presets/caddy-presets/storage/groupcommit"
+	"github.com/caddy-presets/caddy-presets/storage/replica"
 )
 
 // proposal is a commit to be made, provided that base is the last one and that there is
 // nothing yet under some keys.
 type proposal struct {
-	base, next commit
+	base, next replica.Commit
 	vacant     []string
 	ops        []clientv3.Op
 	// If base is not the last one, other nodes are asked to let this one go first, for so
@@ -28,15 +31,15 @@ func (c *committer) propose(ctx context.Context, p proposal) (*clientv3.TxnRespo
 		otherwise = append(otherwise, clientv3.OpPut(c.store.prefix+waitingKey, string(binary.BigEndian.AppendUint64(slices.Clone(c.id[:]), uint64(p.urgent)))))
 	}
 	conditions := []clientv3.Cmp{
-		clientv3.Compare(clientv3.ModRevision(key), "=", p.base.revision),
-		clientv3.Compare(clientv3.Value(key), "=", encodeCommit(p.base)),
+		clientv3.Compare(clientv3.ModRevision(key), "=", p.base.Revision),
+		clientv3.Compare(clientv3.Value(key), "=", replica.EncodeCommit(p.base)),
 	}
 	for _, k := range p.vacant {
 		conditions = append(conditions, clientv3.Compare(clientv3.CreateRevision(c.store.prefix+k), "=", 0))
 	}
 	return c.store.client.Txn(ctx).
 		If(conditions...).
-		Then(append(inParts(p.ops), clientv3.OpPut(key, encodeCommit(p.next)))...).
+		Then(append(inParts(p.ops), clientv3.OpPut(key, replica.EncodeCommit(p.next)))...).
 		Else(otherwise...).
 		Commit()
 }
@@ -52,65 +55,87 @@ func inParts(ops []clientv3.Op) (parts []clientv3.Op) {
 	return parts
 }
 
-func lastOf(response *clientv3.TxnResponse) (commit, error) {
+func lastOf(response *clientv3.TxnResponse) (replica.Commit, error) {
 	kvs := response.Responses[0].GetResponseRange().Kvs
 	if len(kvs) == 0 {
-		return commit{}, errGone
+		return replica.Commit{}, errGone
 	}
-	return decodeCommit(kvs[0].Value, kvs[0].ModRevision)
+	return replica.DecodeCommit(kvs[0].Value, kvs[0].ModRevision)
 }
 
-// settle finds out what became of a commit for which etcd did not answer, and which may
-// still be on its way. It makes another one, of nothing, on top of the same base: when
-// that succeeds, the first can not any more. When something has been committed, the
-// ids of the commits tell what came after the base. It returns the commit if it was
-// made, errOvertaken and a later one if it was not and never will be, and ErrUnknown if
-// that could not be found out in the time that requests may take.
-func (c *committer) settle(base, unknown commit) (commit, error) {
-	s := c.store
-	ctx, cancel := context.WithTimeout(s.ctx, s.timeout)
-	defer cancel()
-	for ctx.Err() == nil {
-		fence := base.next()
-		attempt, cancel := context.WithTimeout(ctx, nextAttempt)
-		response, err := c.propose(attempt, proposal{base: base, next: fence})
-		cancel()
-		if err != nil {
-			time.Sleep(retryPause)
-			continue
-		}
-		if response.Succeeded {
-			fence.revision = response.Header.Revision
-			s.model.apply(nil, fence.revision, &fence, true)
-			return fence, errOvertaken
-		}
-		latest, err := lastOf(response)
-		if err != nil {
-			return unknown, err
-		}
-		if latest.id == unknown.id {
-			return latest, nil
-		}
-		if latest.number == unknown.number {
-			return latest, errOvertaken
-		}
-		return c.lookUp(unknown, latest)
+// decide asks etcd to make a commit, until there is an answer that tells what became of
+// it. After firstPatience it also makes other commits, of nothing, on top of the same base:
+// fences. Once one of them is made, the first cannot be made any more. Every answer counts,
+// however late: one that says that base is not the last commit any more tells which is.
+// It returns the answer and the commit that was asked for, errUnknown if none came in time,
+// and the error with which etcd refused the commit.
+func (c *committer) decide(ctx context.Context, p proposal) (replica.Commit, *clientv3.TxnResponse, error) {
+	type answer struct {
+		to       replica.Commit
+		response *clientv3.TxnResponse
+		err      error
 	}
-	return unknown, errUnknown
+	ctx, cancel := context.WithCancel(ctx)
+	defer cancel()
+	answers := make(chan answer)
+	ask := func(p proposal) {
+		response, err := c.propose(ctx, p)
+		select {
+		case answers <- answer{p.next, response, err}:
+		case <-ctx.Done():
+		}
+	}
+	go ask(p)
+	patience := time.NewTimer(firstPatience)
+	defer patience.Stop()
+	for fences := 0; ; {
+		select {
+		case a := <-answers:
+			if a.err == nil || a.to == p.next && refused(a.err) {
+				return a.to, a.response, a.err
+			}
+			patience.Reset(retryPause) // it may have been made all the same
+		case <-patience.C:
+			if fences++; fences == 1 {
+				c.store.logger.Warn("etcd did not answer; finding out whether the change was made")
+			}
+			go ask(proposal{base: p.base, next: p.base.Next()})
+			patience.Reset(nextAttempt)
+		case <-ctx.Done():
+			return p.next, nil, errUnknown
+		}
+	}
+}
+
+// resolve tells what became of a commit, from an answer that it is not on top of the last
+// one: that may be because it was made before, by a request that was delivered twice.
+// It returns the commit if it was made, and groupcommit.ErrOvertaken and a later one if not.
+func (c *committer) resolve(ctx context.Context, next replica.Commit, answer *clientv3.TxnResponse) (replica.Commit, error) {
+	latest, err := lastOf(answer)
+	switch {
+	case err != nil:
+		return latest, err
+	case latest.ID == next.ID:
+		return latest, nil
+	case latest.Number <= next.Number:
+		return latest, groupcommit.ErrOvertaken
+	default:
+		return c.lookUp(ctx, next, latest)
+	}
 }
 
 // lookUp tells what became of a commit once later ones have been made.
-func (c *committer) lookUp(unknown, latest commit) (commit, error) {
-	if err := c.store.await(c.store.ctx, latest.revision); err != nil {
+func (c *committer) lookUp(ctx context.Context, unknown, latest replica.Commit) (replica.Commit, error) {
+	if err := c.store.await(ctx, latest.Revision); err != nil {
 		return latest, errUnknown
 	}
-	made, ok := c.store.model.find(unknown.number)
+	made, ok := c.store.model.Find(unknown.Number)
 	switch {
 	case !ok:
 		return latest, errUnknown
-	case made.id == unknown.id:
+	case made.ID == unknown.ID:
 		return made, nil
 	default:
-		return latest, errOvertaken
+		return latest, groupcommit.ErrOvertaken
 	}
 }

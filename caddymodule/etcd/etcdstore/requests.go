@@ -15,6 +15,7 @@ import (
 	"google.golang.org/grpc/status"
 
 	"github.com/caddy-presets/caddy-presets/domain"
+	"github.com/caddy-presets/caddy-presets/storage/replica"
 )
 
 // firstPatience is how long what is asked for once may take: a member that has lost its
@@ -102,13 +103,13 @@ func (s *Store) get(ctx context.Context, key string, options ...clientv3.OpOptio
 }
 
 // lastCommit returns the last commit, and the revision at which the cluster said so.
-func (s *Store) lastCommit(ctx context.Context) (last commit, at int64, err error) {
+func (s *Store) lastCommit(ctx context.Context) (last replica.Commit, at int64, err error) {
 	f, err := s.quorum.read(ctx, lastKey)
 	if err != nil {
 		return last, 0, err
 	}
-	last, err = decodeCommit(f.record, f.since)
-	return last, f.at, err
+	last, err = replica.DecodeCommit(f.Record, f.Since)
+	return last, f.At, err
 }
 
 var errUnknown = fmt.Errorf("%w: etcd did not answer", domain.ErrUnknown)
@@ -153,7 +154,7 @@ type marker struct {
 
 // prepare makes the store if there is none, and returns its last commit and a revision at
 // which it was that.
-func (s *Store) prepare(ctx context.Context) (last commit, at int64, err error) {
+func (s *Store) prepare(ctx context.Context) (last replica.Commit, at int64, err error) {
 	// Where there is one nothing is written, which etcd may refuse.
 	response, err := s.get(ctx, formatKey)
 	if err == nil && len(response.Kvs) == 0 {
@@ -186,7 +187,7 @@ func (s *Store) create(ctx context.Context) error {
 	_, err = request(ctx, s, func(ctx context.Context) (*clientv3.TxnResponse, error) {
 		return s.client.Txn(ctx).
 			If(clientv3.Compare(clientv3.CreateRevision(s.prefix+formatKey), "=", 0)).
-			Then(clientv3.OpPut(s.prefix+formatKey, string(text)), clientv3.OpPut(s.prefix+lastKey, encodeCommit(commit{id: uuid.New()}))).
+			Then(clientv3.OpPut(s.prefix+formatKey, string(text)), clientv3.OpPut(s.prefix+lastKey, replica.EncodeCommit(replica.Commit{ID: uuid.New()}))).
 			Commit()
 	})
 	return err

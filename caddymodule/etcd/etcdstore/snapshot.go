@@ -10,13 +10,14 @@ import (
 
 	"github.com/caddy-presets/caddy-presets/domain"
 	"github.com/caddy-presets/caddy-presets/storage/records"
+	"github.com/caddy-presets/caddy-presets/storage/replica"
 )
 
 // snapshot is the store at a revision of etcd, and the last commit before it.
 type snapshot struct {
 	ctx      context.Context
 	store    *Store
-	last     commit // which the model knows
+	last     replica.Commit // which the model knows
 	revision int64
 	// hasty abandons the function that reads at the first record that is not in
 	// memory, which is missed then.
@@ -39,7 +40,7 @@ func (s *snapshot) Get(k records.Key) ([]byte, error) {
 
 // Vacant implements records.Guesser.
 func (s *snapshot) Vacant(k records.Key) bool {
-	if record, ok := s.store.model.get(string(k), s.revision); ok {
+	if record, ok := s.store.model.Get(string(k), s.last.Revision, s.revision); ok {
 		return record == nil
 	}
 	if len(s.guesses) >= s.room {
@@ -49,9 +50,20 @@ func (s *snapshot) Vacant(k records.Key) bool {
 	return true
 }
 
+// Guesses implements groupcommit.Guesser.
+func (s *snapshot) Guesses() []string { return s.guesses }
+
+// Fetch implements groupcommit.Fetcher.
+func (s *snapshot) Fetch() error {
+	last := s.store.model.Latest()
+	now := &snapshot{ctx: s.ctx, store: s.store, last: last, revision: last.Revision}
+	_, err := now.fetch(s.missed)
+	return err
+}
+
 // load returns the record under a key, nil for none: from memory, or else from etcd.
 func (s *snapshot) load(key string) ([]byte, error) {
-	if record, ok := s.store.model.get(key, s.revision); ok {
+	if record, ok := s.store.model.Get(key, s.last.Revision, s.revision); ok {
 		return record, nil
 	}
 	if s.hasty {
@@ -62,25 +74,25 @@ func (s *snapshot) load(key string) ([]byte, error) {
 	switch {
 	case err != nil:
 		return nil, err
-	case found.last > s.last.revision && (found.record == nil || found.since > s.revision):
+	case found.Last > s.last.Revision && (found.Record == nil || found.Since > s.revision):
 		return s.loadAt(key) // it has changed, or may have
 	default:
-		return found.record, nil
+		return found.Record, nil
 	}
 }
 
 // fetch reads the latest state of a record into memory. A member that lags behind the
 // snapshot's last commit is not enough: then a quorum is asked.
-func (s *snapshot) fetch(key string) (result found, err error) {
-	f := s.store.model.begin(key)
+func (s *snapshot) fetch(key string) (result replica.Found, err error) {
+	f := s.store.model.Begin(key)
 	result, err = s.store.anyMember.read(s.ctx, key)
-	if err == nil && result.last < s.last.revision {
+	if err == nil && result.Last < s.last.Revision {
 		result, err = s.store.quorum.read(s.ctx, key)
 	}
-	if err == nil && result.last < s.last.revision {
+	if err == nil && result.Last < s.last.Revision {
 		err = s.store.restored()
 	}
-	s.store.model.end(f, result, err == nil)
+	s.store.model.End(f, result, err == nil)
 	return result, err
 }
 

@@ -25,9 +25,9 @@ type Status struct {
 // Status returns how the store is doing. It makes no request.
 func (s *Store) Status() Status {
 	w := s.watcher
-	last, size := s.model.stats()
+	last, size := s.model.Stats()
 	return Status{
-		Staleness: w.staleness(), Commits: last.number, Changes: w.events.Load(), Restarts: w.restarts.Load(), Resets: w.resets.Load(),
+		Staleness: w.Staleness(), Commits: last.Number, Changes: w.events.Load(), Restarts: w.restarts.Load(), Resets: w.resets.Load(),
 		Overtaken: s.committer.overtaken.Load(), Memory: size, Watching: w.told(), Writable: !s.committer.refused.Load(),
 	}
 }

@@ -233,7 +233,7 @@ func TestTransferCompacted(t *testing.T) {
 	before, _, _ := exported(t, s)
 	change := func() int64 {
 		f.Version("team", "long", `{"model":"next"}`)
-		return other.model.latest().revision
+		return other.model.Latest().Revision
 	}
 	compact := func(revision int64) {
 		if _, err := admin.Compact(t.Context(), revision, clientv3.WithCompactPhysical()); err != nil {

@@ -15,23 +15,21 @@ import (
 
 	"github.com/caddy-presets/caddy-presets/domain"
 	"github.com/caddy-presets/caddy-presets/storage/records"
+	"github.com/caddy-presets/caddy-presets/storage/replica"
 )
 
 // watcher keeps the model current with what other nodes commit, and the stamps.
 type watcher struct {
-	store        *Store
-	maxStaleness time.Duration
-	done         [2]chan struct{}
+	*replica.Freshness
+	store *Store
+	done  [2]chan struct{}
 
 	at     atomic.Int64 // all changes until this revision are known to the watching goroutine
 	logged time.Time    // when that told last that the watch was interrupted
 
-	mu        sync.Mutex // of what is below
-	confirmed time.Time  // when the model was known to be current last
-	failure   error      // of the last time that the cluster was asked since, nil for none
-	asked     time.Time  // when it was asked that has not answered yet, zero if there is no such question
-	restart   context.CancelFunc
-	heard     time.Time // when the watch began, or something came
+	mu      sync.Mutex // of what is below
+	restart context.CancelFunc
+	heard   time.Time // when the watch began, or something came
 
 	forgetting atomic.Pointer[string] // why what is in memory is not to be used, nil if it is
 	stale      atomic.Bool
@@ -44,9 +42,8 @@ type watcher struct {
 // newWatcher returns the watcher, not started yet, of a store that was current at a
 // revision and at a moment.
 func newWatcher(s *Store, at int64, confirmed time.Time, maxStaleness time.Duration) *watcher {
-	w := &watcher{store: s, maxStaleness: maxStaleness, restart: func() {}}
+	w := &watcher{Freshness: replica.NewFreshness(s.stamps, maxStaleness, confirmed), store: s, restart: func() {}}
 	w.at.Store(at)
-	w.confirm(confirmed)
 	return w
 }
 
@@ -68,87 +65,29 @@ func (w *watcher) wait() {
 	}
 }
 
-// confirm notes that the model was current at a moment.
-func (w *watcher) confirm(at time.Time) {
-	w.mu.Lock()
-	defer w.mu.Unlock()
-	if at.After(w.confirmed) {
-		w.confirmed, w.failure = at, nil
-		w.store.stamps.GoodUntil(at.Add(w.maxStaleness))
-	}
-}
-
-// staleness is how long ago the model was known to be current.
-func (w *watcher) staleness() time.Duration {
-	w.mu.Lock()
-	defer w.mu.Unlock()
-	return elapsed(w.confirmed)
-}
-
-// elapsed returns how long ago a moment was. The system's clock counts if it says more: the
-// other stands still while the machine is suspended.
-func elapsed(since time.Time) time.Duration {
-	now := time.Now()
-	return max(now.Sub(since), now.Round(0).Sub(since.Round(0)))
-}
-
 // told reports whether a member tells what others commit. etcd's client goes on with a
 // watch at another member and does not say that there is none left, so the cluster must
 // have answered of late, too.
 func (w *watcher) told() bool {
-	return w.watching.Load() && w.staleness() <= w.maxStaleness/2
-}
-
-var errSilent = fmt.Errorf("%w: etcd does not answer", domain.ErrUnavailable)
-
-// away returns an error when the cluster has not answered for so long that nothing is
-// known to be current, and did not when it was asked last, or has been silent since. It is
-// asked all the time, so there is no need that all who come meanwhile wait for it. A node
-// that was suspended has not asked since, and the cluster may well answer.
-func (w *watcher) away() error {
-	w.mu.Lock()
-	defer w.mu.Unlock()
-	switch {
-	case elapsed(w.confirmed) <= w.maxStaleness:
-		return nil
-	case w.failure == nil && !w.asked.IsZero() && time.Since(w.asked) > w.maxStaleness/2:
-		return errSilent
-	default:
-		return w.failure
-	}
-}
-
-// begin notes that the cluster is being asked what is current.
-func (w *watcher) begin() {
-	w.mu.Lock()
-	defer w.mu.Unlock()
-	w.asked = time.Now()
-}
-
-// end notes how that ended.
-func (w *watcher) end(err error) {
-	if err != nil && !errors.Is(err, domain.ErrUnavailable) {
-		err = fmt.Errorf("%w: etcd: %w", domain.ErrUnavailable, err)
-	}
-	w.mu.Lock()
-	defer w.mu.Unlock()
-	w.asked = time.Time{}
-	if err != nil {
-		w.failure = err
-	}
+	return w.watching.Load() && w.Staleness() <= w.Max()/2
 }
 
 // reachable returns an error when the cluster has not answered for so long that nothing
 // is known to be current, and does not now. It keeps changes from being sent whose
 // outcome nobody would learn.
 func (w *watcher) reachable() error {
-	if w.staleness() <= w.maxStaleness {
+	if !w.IsStale() {
 		return nil
 	}
 	err := within(w.store.ctx, firstPatience, func(ctx context.Context) error {
 		_, _, err := w.store.sync(ctx)
 		return err
 	})
+	return unavailable(err)
+}
+
+// unavailable returns an error with domain.ErrUnavailable in its chain, nil for nil.
+func unavailable(err error) error {
 	if err != nil && !errors.Is(err, domain.ErrUnavailable) {
 		err = fmt.Errorf("%w: etcd: %w", domain.ErrUnavailable, err)
 	}
@@ -163,11 +102,11 @@ const awayPause = 4 * retryPause
 // to tell either.
 func (w *watcher) ask() {
 	for {
-		pause := w.maxStaleness / 5
-		ctx, cancel := context.WithTimeout(w.store.ctx, w.maxStaleness)
-		w.begin()
+		pause := w.Max() / 5
+		ctx, cancel := context.WithTimeout(w.store.ctx, w.Max())
+		w.Begin()
 		_, _, err := w.store.ask(ctx)
-		w.end(err)
+		w.End(unavailable(err))
 		cancel()
 		if w.store.ctx.Err() != nil {
 			return
@@ -186,8 +125,8 @@ func (w *watcher) ask() {
 
 // tell tells the operator when what is in memory gets too old, or is current again.
 func (w *watcher) tell(err error) {
-	staleness := w.staleness()
-	switch stale := staleness > w.maxStaleness; {
+	staleness := w.Staleness()
+	switch stale := staleness > w.Max(); {
 	case stale == w.stale.Load():
 		return
 	case stale:
@@ -302,7 +241,7 @@ func (w *watcher) reset(why string) error {
 	change := w.store.stamps.Change()
 	change.All()
 	change.Begin()
-	w.store.model.reset(last, at)
+	w.store.model.Reset(last, at)
 	change.End()
 	w.at.Store(at)
 	w.resets.Add(1)
@@ -339,7 +278,7 @@ func (w *watcher) applyOne(events []*clientv3.Event, revision int64) error {
 		return err
 	}
 	if made != nil {
-		switch known, next := s.model.place(*made); {
+		switch known, next := s.model.Place(*made); {
 		case known:
 			return nil // this node's own
 		case !next:
@@ -347,7 +286,7 @@ func (w *watcher) applyOne(events []*clientv3.Event, revision int64) error {
 		}
 	}
 	stamps := s.stamps.Change()
-	var changes []change
+	var changes []replica.Change
 	var removed uint32
 	for _, e := range events {
 		key := string(e.Kv.Key[len(s.prefix):])
@@ -357,36 +296,36 @@ func (w *watcher) applyOne(events []*clientv3.Event, revision int64) error {
 		case !records.Key(key).Valid(): // the last commit, the marker, or someone else's
 		default:
 			records.Key(key).Changes(stamps)
-			c := change{key: key}
+			c := replica.Change{Key: key}
 			if e.Type == clientv3.EventTypePut {
-				c.record = e.Kv.Value
+				c.Record = e.Kv.Value
 			} else {
 				removed++
 			}
 			changes = append(changes, c)
 		}
 	}
-	if made != nil && removed < made.removed {
+	if made != nil && removed < made.Removed {
 		// After a compaction etcd 3.4 may tell what was written by the commit at which it
 		// ended, and not what was removed.
 		return errMissed
 	}
 	proposed := s.committer.proposed.Load()
 	stamps.Begin()
-	s.model.apply(changes, revision, made, made != nil && proposed != nil && made.id == *proposed)
+	s.model.Apply(changes, revision, made, made != nil && proposed != nil && made.ID == *proposed)
 	stamps.End()
 	return nil
 }
 
 // commitOf returns the commit that was made at a revision, nil if none was.
-func (w *watcher) commitOf(events []*clientv3.Event, revision int64) (*commit, error) {
+func (w *watcher) commitOf(events []*clientv3.Event, revision int64) (*replica.Commit, error) {
 	for _, e := range slices.Backward(events) { // it is written last
 		switch {
 		case string(e.Kv.Key[len(w.store.prefix):]) != lastKey:
 		case e.Type == clientv3.EventTypeDelete:
 			w.store.logger.Error("the store's keys have been removed from etcd")
 		default:
-			made, err := decodeCommit(e.Kv.Value, revision)
+			made, err := replica.DecodeCommit(e.Kv.Value, revision)
 			if err != nil {
 				w.store.logger.Error("a commit cannot be read", zap.Error(err))
 			}

@@ -15,6 +15,7 @@ import (
 	"google.golang.org/grpc/status"
 
 	"github.com/caddy-presets/caddy-presets/domain"
+	"github.com/caddy-presets/caddy-presets/storage/replica"
 )
 
 // TestMemberHangs is a cluster one of whose members keeps its connections open and says
@@ -63,7 +64,7 @@ func TestWatchAhead(t *testing.T) {
 	}
 	p.setCut(true)
 	put(t, other, w, "q")
-	s.watcher.at.Store(other.model.latest().revision)
+	s.watcher.at.Store(other.model.Latest().Revision)
 	s.watcher.mu.Lock()
 	s.watcher.restart()
 	s.watcher.mu.Unlock()
@@ -102,7 +103,7 @@ func TestCompactedRemoval(t *testing.T) {
 	p.setCut(true)
 	store("latter")
 	time.Sleep(retryPause)
-	if _, err := client(t).Compact(t.Context(), other.model.latest().revision); err != nil {
+	if _, err := client(t).Compact(t.Context(), other.model.Latest().Revision); err != nil {
 		t.Fatal(err)
 	}
 	p.setCut(false)
@@ -119,19 +120,19 @@ func TestCompactedRemoval(t *testing.T) {
 func TestMissed(t *testing.T) {
 	s := open(t, Options{})
 	put(t, s, newID(), "p")
-	last := s.model.latest()
-	for name, c := range map[string]commit{
-		"a gap":              {number: last.number + 2, id: uuid.New(), after: last.id},
-		"another before it":  {number: last.number + 1, id: uuid.New(), after: uuid.New()},
-		"another of its own": {number: last.number, id: uuid.New(), after: last.after},
-		"a part":             {number: last.number + 1, id: uuid.New(), after: last.id, removed: 1},
+	last := s.model.Latest()
+	for name, c := range map[string]replica.Commit{
+		"a gap":              {Number: last.Number + 2, ID: uuid.New(), After: last.ID},
+		"another before it":  {Number: last.Number + 1, ID: uuid.New(), After: uuid.New()},
+		"another of its own": {Number: last.Number, ID: uuid.New(), After: last.After},
+		"a part":             {Number: last.Number + 1, ID: uuid.New(), After: last.ID, Removed: 1},
 	} {
-		event := &clientv3.Event{Type: clientv3.EventTypePut, Kv: &mvccpb.KeyValue{Key: []byte(s.prefix + lastKey), Value: []byte(encodeCommit(c)), ModRevision: last.revision + 10}}
+		event := &clientv3.Event{Type: clientv3.EventTypePut, Kv: &mvccpb.KeyValue{Key: []byte(s.prefix + lastKey), Value: []byte(replica.EncodeCommit(c)), ModRevision: last.Revision + 10}}
 		if err := s.watcher.apply([]*clientv3.Event{event}); !errors.Is(err, errMissed) {
 			t.Errorf("%s: got error %v, want that commits were missed", name, err)
 		}
 	}
-	if got := s.model.latest(); got != last {
+	if got := s.model.Latest(); got != last {
 		t.Errorf("got %v as the last commit, want %v", got, last)
 	}
 }

@@ -1,0 +1,189 @@
+package etcdstore
+
+import (
+	"bytes"
+	"context"
+	"errors"
+	"fmt"
+	"io"
+	"net"
+	"slices"
+	"sync/atomic"
+	"testing"
+	"time"
+
+	"go.etcd.io/etcd/api/v3/etcdserverpb"
+	"google.golang.org/grpc"
+	"google.golang.org/grpc/credentials/insecure"
+	"google.golang.org/protobuf/proto"
+
+	"github.com/caddy-presets/caddy-presets/domain"
+)
+
+// TestSlowAnswers is a cluster that is far away: each answer takes longer than
+// firstPatience. Changes are made once and answered so, and leave one lease behind.
+func TestSlowAnswers(t *testing.T) {
+	t.Parallel()
+	members := cluster(t, 1)
+	p := newProxy(t, members[0].address)
+	s := open(t, Options{Endpoints: []string{p.address}, MaxStaleness: time.Minute})
+	other := open(t, Options{Endpoints: addresses(members)})
+	w := newID()
+	put(t, s, w, "p")
+	p.set(func() { p.delay = 600 * time.Millisecond })
+	for i := range 2 {
+		if _, err := add(t.Context(), s, w, "p", fmt.Sprint(i)); err != nil {
+			t.Errorf("change %d: got error %v, want none", i, err)
+		}
+		kept := domain.Replay{ID: domain.ReplayID{byte(i)}, ExpiresAt: time.Now().Add(time.Hour), Answer: []byte{1}}
+		if err := s.Update(t.Context(), func(tx domain.Tx) error { return tx.PutReplay(kept) }); err != nil {
+			t.Errorf("answer %d: got error %v, want none", i, err)
+		}
+	}
+	if got, want := versions(t, other, w, "p"), []string{"0", "1"}; !slices.Equal(got, want) {
+		t.Errorf("got versions %q, want %q", got, want)
+	}
+	leases, err := client(t, members[0].address).Leases(t.Context())
+	if err != nil {
+		t.Fatal(err)
+	}
+	if got := len(leases.Leases); got > 2 { // ten minutes may end meanwhile
+		t.Errorf("there are %d leases, want one that the answers share", got)
+	}
+}
+
+// TestDeliveredTwice has a proxy that sends each change twice, which another node's change
+// comes between: it is applied once.
+func TestDeliveredTwice(t *testing.T) {
+	t.Parallel()
+	r := newRetrier(t, sharedAddress(t))
+	s := open(t, Options{Endpoints: []string{r.address}, MaxStaleness: time.Minute})
+	other := open(t, Options{})
+	w := newID()
+	put(t, other, w, "p")
+	if err := s.Sync(t.Context()); err != nil {
+		t.Fatal(err)
+	}
+	between := make(chan error, 1)
+	r.between.Store(new(func() {
+		_, err := add(context.Background(), other, w, "p", "other")
+		between <- err
+	}))
+	if _, err := add(t.Context(), s, w, "p", "this"); err != nil {
+		t.Fatal(err)
+	}
+	if err := <-between; err != nil {
+		t.Fatal(err)
+	}
+	if got, want := versions(t, other, w, "p"), []string{"this", "other"}; !slices.Equal(got, want) {
+		t.Errorf("got versions %q, want each once: %q", got, want)
+	}
+}
+
+// retrier is a gRPC proxy that can deliver a change twice.
+type retrier struct {
+	address string
+	to      *grpc.ClientConn
+	// between is called once, between the two deliveries of the next change.
+	between atomic.Pointer[func()]
+}
+
+func newRetrier(t *testing.T, to string) *retrier {
+	t.Helper()
+	conn, err := grpc.NewClient(to, grpc.WithTransportCredentials(insecure.NewCredentials()))
+	if err != nil {
+		t.Fatal(err)
+	}
+	listener, err := net.Listen("tcp", "127.0.0.1:0")
+	if err != nil {
+		t.Fatal(err)
+	}
+	r := &retrier{address: listener.Addr().String(), to: conn}
+	server := grpc.NewServer(grpc.ForceServerCodec(rawCodec{}), grpc.UnknownServiceHandler(r.forward))
+	go func() { _ = server.Serve(listener) }()
+	t.Cleanup(func() {
+		server.Stop()
+		conn.Close()
+	})
+	return r
+}
+
+// forward passes a call on, whatever it is.
+func (r *retrier) forward(_ any, from grpc.ServerStream) error {
+	method, _ := grpc.MethodFromServerStream(from)
+	if method == etcdserverpb.KV_Txn_FullMethodName {
+		return r.forwardTxn(method, from)
+	}
+	ctx, cancel := context.WithCancel(from.Context())
+	defer cancel()
+	to, err := r.to.NewStream(ctx, &grpc.StreamDesc{ServerStreams: true, ClientStreams: true}, method, grpc.ForceCodec(rawCodec{}))
+	if err != nil {
+		return err
+	}
+	go func() {
+		for {
+			var message []byte
+			if err := from.RecvMsg(&message); err != nil {
+				_ = to.CloseSend()
+				return
+			}
+			if to.SendMsg(message) != nil {
+				return
+			}
+		}
+	}()
+	for {
+		var message []byte
+		switch err := to.RecvMsg(&message); {
+		case errors.Is(err, io.EOF):
+			return nil
+		case err != nil:
+			return err
+		}
+		if err := from.SendMsg(message); err != nil {
+			return err
+		}
+	}
+}
+
+func (r *retrier) forwardTxn(method string, from grpc.ServerStream) error {
+	var request, response []byte
+	if err := from.RecvMsg(&request); err != nil {
+		return err
+	}
+	var txn etcdserverpb.TxnRequest
+	if err := proto.Unmarshal(request, &txn); err != nil {
+		return err
+	}
+	invoke := func() error {
+		return r.to.Invoke(from.Context(), method, request, &response, grpc.ForceCodec(rawCodec{}))
+	}
+	err := invoke()
+	if len(txn.Compare) > 0 {
+		if between := r.between.Swap(nil); between != nil {
+			(*between)()
+			err = invoke()
+		}
+	}
+	if err != nil {
+		return err
+	}
+	return from.SendMsg(response)
+}
+
+// rawCodec leaves messages as they are.
+type rawCodec struct{}
+
+func (rawCodec) Marshal(message any) ([]byte, error) {
+	if p, ok := message.(*[]byte); ok {
+		return *p, nil
+	}
+	return message.([]byte), nil
+}
+
+func (rawCodec) Unmarshal(data []byte, message any) error {
+	*message.(*[]byte) = bytes.Clone(data)
+	return nil
+}
+
+func (rawCodec) Name() string { return "proto" }

@@ -1,0 +1,85 @@
+package badger
+
+import (
+	"sync"
+
+	badgerdb "github.com/dgraph-io/badger/v4"
+)
+
+// versions are the states of the store that can be read. Each commit makes the next one,
+// which is a version number of Badger's.
+//
+// Badger is opened in its managed mode, in which the reader says which version it reads.
+// Otherwise each transaction would wait for the commit that is in flight, also on a disk
+// that does not answer, and would show writes whose flush has failed.
+type versions struct {
+	db *badgerdb.DB
+
+	mu   sync.Mutex
+	kept []*version // in order: those that somebody reads, and the last two that have landed
+}
+
+// version is a state of the store.
+type version struct {
+	number  uint64
+	readers int
+}
+
+// newVersions returns those of a database that was just opened.
+func newVersions(db *badgerdb.DB) *versions {
+	v := &versions{db: db}
+	v.land(db.MaxVersion())
+	return v
+}
+
+// latest returns a transaction of the last version that has landed, and that version,
+// which Badger keeps until it is released.
+func (v *versions) latest() (*badgerdb.Txn, *version) {
+	v.mu.Lock()
+	defer v.mu.Unlock()
+	last := v.kept[len(v.kept)-1]
+	last.readers++
+	return v.db.NewTransactionAt(last.number, false), last
+}
+
+// read returns a transaction of the last version that has landed, which can be read until
+// the version after the next one lands.
+func (v *versions) read() *badgerdb.Txn { return v.db.NewTransactionAt(v.landed(), false) }
+
+// landed returns the number of the last version that has landed.
+func (v *versions) landed() uint64 {
+	v.mu.Lock()
+	defer v.mu.Unlock()
+	return v.kept[len(v.kept)-1].number
+}
+
+// land notes that a version is durable. Whoever reads from now on sees it.
+func (v *versions) land(number uint64) {
+	v.mu.Lock()
+	defer v.mu.Unlock()
+	v.kept = append(v.kept, &version{number: number})
+	v.discard()
+}
+
+// release ends a read of a version.
+func (v *versions) release(of *version) {
+	v.mu.Lock()
+	defer v.mu.Unlock()
+	if of.readers--; of.readers == 0 && of == v.kept[0] {
+		v.discard()
+	}
+}
+
+// discard lets Badger's compactions drop what only older versions show than any that is
+// kept.
+func (v *versions) discard() {
+	n := 0
+	for n < len(v.kept)-2 && v.kept[n].readers == 0 {
+		n++
+	}
+	v.kept = append(v.kept[:0], v.kept[n:]...)
+	v.db.SetDiscardTs(v.kept[0].number)
+}
+
+// newest returns a transaction of all that is in a database to which nobody writes.
+func newest(db *badgerdb.DB) *badgerdb.Txn { return db.NewTransactionAt(db.MaxVersion(), false) }

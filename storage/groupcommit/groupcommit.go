@@ -1,0 +1,487 @@
+// Package groupcommit is the way of a write that all engines share. One goroutine, the
+// committer, takes the operations that wait, runs them in order on top of the last known
+// state, and has the engine commit what they wrote as one group: many writers share one
+// flush or one request, and a lone one waits for nobody.
+//
+// While a group is in flight the next one is gathered, on top of writes that are not
+// durable yet. When they fail, all that was built on them is run again. No operation is
+// answered before its group has landed.
+package groupcommit
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"maps"
+	"runtime/debug"
+	"slices"
+	"sync"
+	"sync/atomic"
+
+	"github.com/caddy-presets/caddy-presets/domain"
+	"github.com/caddy-presets/caddy-presets/storage/records"
+)
+
+// ErrOvertaken is what Engine.Commit returns when something was committed since a group's
+// Base. The group's operations are then run again, on top of what Begin returns.
+var ErrOvertaken = errors.New("another commit came first")
+
+// ErrGuessed is what Engine.Commit returns when one of a group's Guesses was wrong. The
+// group's operations are then run again, without guesses.
+var ErrGuessed = errors.New("a key that was taken to have no record has one")
+
+const (
+	// MaxTries is how often an operation is tried before it fails with domain.ErrConflict.
+	MaxTries = 64
+	// maxMisses is how often an operation gives way to others while what it reads is
+	// fetched. Then they wait for it.
+	maxMisses = 16
+)
+
+// Engine stores groups. S is a state of the store, between two commits. The committer's
+// goroutine calls Begin and Snapshot. Commit has a goroutine of its own, and is called by
+// one at a time.
+type Engine[S any] interface {
+	// Begin returns the last state that is known. It is not called while a commit is in
+	// flight. An error is the answer to the operation that wanted to begin; its function
+	// does not run.
+	Begin() (S, error)
+	// Snapshot returns what is stored in a state, to be read by one run of a function.
+	// It is asked for while the state is the last one, or the one before.
+	Snapshot(of S, r Run) records.Snapshot
+	// Commit makes the writes of a group durable, all or none, provided that the store
+	// still is in state g.Base, and returns the state after it. If the group has no
+	// writes it makes sure that g.Base is, or was, the last state since Begin returned it.
+	//
+	// ErrOvertaken, ErrGuessed and errors with domain.ErrUnavailable or domain.ErrTooLarge in their
+	// chain say that nothing was or will be written. After any other error the outcome is
+	// unknown, and Begin returns only states in which it is known. Commit returns in a
+	// bounded time, whatever becomes of the disk or the network.
+	Commit(g *Group[S]) (S, error)
+}
+
+// Run is how a function is run.
+type Run struct {
+	// Context is that of the operation.
+	Context context.Context
+	// Wait is set when the Snapshot has to wait for what is not in memory. Otherwise one
+	// that is also a Fetcher may abandon the run.
+	Wait bool
+	// Guesses is how many guesses a Snapshot may make that is also a Guesser.
+	Guesses int
+}
+
+// Guesser is a Snapshot that takes it for granted that some keys have no record, which
+// saves a read of each. Commit has to make sure of that: see ErrGuessed.
+type Guesser interface {
+	records.Guesser
+	// Guesses returns the keys that the run took to have no record.
+	Guesses() []string
+}
+
+// Fetcher is a Snapshot that keeps part of what is stored in memory.
+type Fetcher interface {
+	// Fetch reads into memory what the run lacked that ended with records.ErrAbandoned.
+	Fetch() error
+}
+
+// Group is the writes of several operations, which are committed together.
+type Group[S any] struct {
+	// Base is the state on top of which the writes are made.
+	Base S
+	// Writes are the records to write, by key. They are not changed any more.
+	Writes map[string]records.Write
+	// Guesses are keys that must not have a record in Base.
+	Guesses []string
+	// Tries is how often the operation was tried that was tried most often.
+	Tries int
+
+	ops   []*operation
+	from  S // the state that its operations read, with layer.Below on top
+	layer records.Layer
+	size  int64
+	sure  bool // no operation may guess
+	full  bool // there was no room for the next operation
+}
+
+// Limits bound what goes into a group.
+type Limits struct {
+	// Operations is how many go into a group, 0 for any number. It bounds how long the
+	// first of them waits for the others.
+	Operations int
+	// Writes is how many records a group or an operation may write.
+	Writes int
+	// GroupSize and OperationSize are how many bytes they may write. A group of one
+	// operation may be larger than GroupSize.
+	GroupSize, OperationSize int64
+	// Guesses is how many keys a group may require to have no record.
+	Guesses int
+	// WriteCost is what a write counts besides its key and its record, in bytes.
+	WriteCost int64
+}
+
+// operation is one call of Update.
+type operation struct {
+	ctx     context.Context
+	fn      func(*records.Tx) error
+	answer  chan error  // with room for the one answer
+	claimed atomic.Bool // by the committer, or by a caller that gives up
+
+	// The rest is the committer's own.
+	begun  bool
+	tries  int
+	misses int
+	sure   bool  // neither it nor its group may guess
+	err    error // of fn
+}
+
+// claim returns true to the first who calls it: only that one may settle the operation.
+func (op *operation) claim() bool { return !op.claimed.Swap(true) }
+
+// Committer runs operations and commits them in groups.
+type Committer[S any] struct {
+	engine Engine[S]
+	limits Limits
+	wake   chan struct{} // holds a token when queue or closed has changed
+	done   chan struct{}
+
+	mu     sync.Mutex
+	queue  []*operation
+	closed bool
+
+	// The rest belongs to the goroutine.
+	stage    records.Stage
+	waiting  []*operation // for a group
+	next     *Group[S]    // being gathered; nil for none
+	inFlight *Group[S]    // being committed; nil for none
+	landed   chan landing[S]
+	alone    int // how many operations go into a group of their own
+}
+
+// landing is what became of a group.
+type landing[S any] struct {
+	state S
+	err   error
+}
+
+// New returns a Committer, whose goroutine runs until Close.
+func New[S any](e Engine[S], l Limits) *Committer[S] {
+	c := &Committer[S]{
+		engine: e, limits: l, wake: make(chan struct{}, 1), done: make(chan struct{}), landed: make(chan landing[S], 1),
+	}
+	go c.run()
+	return c
+}
+
+// Update runs fn and makes what it wrote durable, as domain.Store says. fn may run several
+// times, on another goroutine. Once it has begun Update waits for the outcome, whatever
+// becomes of ctx, so what fn captured is the caller's again when Update returns. After
+// Close it returns domain.ErrClosed.
+func (c *Committer[S]) Update(ctx context.Context, fn func(*records.Tx) error) error {
+	if err := ctx.Err(); err != nil {
+		return err
+	}
+	op := &operation{ctx: ctx, fn: fn, answer: make(chan error, 1)}
+	if !c.push(op) {
+		return domain.ErrClosed
+	}
+	select {
+	case err := <-op.answer:
+		return err
+	case <-ctx.Done():
+		if op.claim() {
+			return ctx.Err() // it had not begun, and never will
+		}
+		return <-op.answer
+	}
+}
+
+// push queues an operation, unless the committer is closed.
+func (c *Committer[S]) push(op *operation) bool {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	if c.closed {
+		return false
+	}
+	c.queue = append(c.queue, op)
+	Signal(c.wake)
+	return true
+}
+
+// Queued returns how many operations wait that the committer has not looked at.
+func (c *Committer[S]) Queued() int {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	return len(c.queue)
+}
+
+// Close turns later operations away, and lets the goroutine end when those that are queued
+// are done. It does not wait for that: see Wait.
+func (c *Committer[S]) Close() {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	c.closed = true
+	Signal(c.wake)
+}
+
+// Wait returns when the goroutine has ended, after Close.
+func (c *Committer[S]) Wait() { <-c.done }
+
+// Signal puts a token into a channel with room for one, unless there is one already.
+func Signal(to chan<- struct{}) {
+	select {
+	case to <- struct{}{}:
+	default:
+	}
+}
+
+func (c *Committer[S]) run() {
+	defer close(c.done)
+	for {
+		closed := c.take()
+		c.gather()
+		switch {
+		case c.inFlight == nil && c.next != nil:
+			c.launch()
+		case c.inFlight == nil && closed:
+			return
+		default:
+			select {
+			case <-c.wake:
+			case l := <-c.landed:
+				c.land(l)
+			}
+		}
+	}
+}
+
+// take moves what is queued to the end of what waits. It reports whether the committer is
+// closed.
+func (c *Committer[S]) take() bool {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	c.waiting = append(c.waiting, c.queue...)
+	clear(c.queue)
+	c.queue = c.queue[:0]
+	return c.closed
+}
+
+// gather runs operations that wait, as many as go into the next group.
+func (c *Committer[S]) gather() {
+	done := 0
+	for _, op := range c.waiting {
+		if !c.gatherOne(op) {
+			break
+		}
+		done++
+	}
+	c.waiting = slices.Delete(c.waiting, 0, done)
+	if c.next != nil && len(c.next.ops) == 0 {
+		c.next = nil // all that was run was abandoned
+	}
+}
+
+// gatherOne runs an operation as part of the next group. It returns false if the operation
+// has to wait for another group.
+func (c *Committer[S]) gatherOne(op *operation) bool {
+	if c.next != nil && c.next.full {
+		return false
+	}
+	if !op.begun && !op.claim() {
+		return true // its caller has gone, and nobody reads the answer
+	}
+	op.begun = true
+	if err := op.ctx.Err(); err != nil {
+		op.answer <- err
+		return true
+	}
+	if c.next == nil {
+		if err := c.begin(); err != nil {
+			op.answer <- err
+			return true
+		}
+	}
+	g := c.next
+	if op.sure && len(g.Guesses) > 0 {
+		g.full = true
+		return false
+	}
+	g.sure = g.sure || op.sure
+	snapshot, guesses := c.try(g, op)
+	if errors.Is(op.err, records.ErrAbandoned) {
+		op.misses++
+		go c.fetch(op, snapshot)
+		return true
+	}
+	if op.err == nil && !c.add(g, op, guesses) {
+		g.full = true
+		return false
+	}
+	g.ops = append(g.ops, op)
+	g.Tries = max(g.Tries, op.tries)
+	if c.alone > 0 {
+		c.alone--
+		g.full = true
+	}
+	g.full = g.full || len(g.ops) == c.limits.Operations
+	return true
+}
+
+// begin begins the next group, on top of the one in flight or of the last state.
+func (c *Committer[S]) begin() error {
+	g := &Group[S]{layer: records.Layer{Writes: make(map[string]records.Write)}}
+	if c.inFlight != nil {
+		g.from, g.layer.Below = c.inFlight.Base, &c.inFlight.layer
+	} else {
+		state, err := c.engine.Begin()
+		if err != nil {
+			return err
+		}
+		g.Base, g.from = state, state
+	}
+	g.Writes = g.layer.Writes
+	c.next = g
+	return nil
+}
+
+// try runs an operation on top of a group, and leaves what it writes in the stage. It
+// returns the snapshot that was read, and the guesses that were made.
+func (c *Committer[S]) try(g *Group[S], op *operation) (on records.Snapshot, guesses []string) {
+	r := Run{Context: op.ctx, Wait: op.misses >= maxMisses}
+	if !g.sure {
+		r.Guesses = c.limits.Guesses
+	}
+	on = c.engine.Snapshot(g.from, r)
+	op.err = c.runOn(on, g, op)
+	guesser, ok := on.(Guesser)
+	if !ok || len(guesser.Guesses()) == 0 || errors.Is(op.err, records.ErrAbandoned) {
+		return on, nil
+	}
+	if op.err == nil && len(c.stage.Writes) > 0 {
+		return on, guesser.Guesses()
+	}
+	// This may come of a wrong guess, and no commit would find that out.
+	r.Guesses = 0
+	on = c.engine.Snapshot(g.from, r)
+	op.err = c.runOn(on, g, op)
+	return on, nil
+}
+
+// runOn runs the function of an operation. A panic in it is an error.
+func (c *Committer[S]) runOn(on records.Snapshot, g *Group[S], op *operation) (err error) {
+	defer func() {
+		switch value := recover(); value {
+		case nil:
+		case records.ErrAbandoned:
+			err = records.ErrAbandoned
+		default:
+			err = fmt.Errorf("panic: %v\n%s", value, debug.Stack())
+		}
+	}()
+	c.stage.Reset()
+	c.stage.Below = &g.layer
+	return records.NewTx(on, &c.stage).Run(op.fn)
+}
+
+// fetch reads into memory what an operation missed there, so that others need not wait
+// for it, and queues the operation again.
+func (c *Committer[S]) fetch(op *operation, from records.Snapshot) {
+	err := errNotFetched
+	if f, ok := from.(Fetcher); ok {
+		err = f.Fetch()
+	}
+	if err == nil && !c.push(op) {
+		err = domain.ErrClosed
+	}
+	if err != nil {
+		op.answer <- err
+	}
+}
+
+var errNotFetched = fmt.Errorf("%w: a run was abandoned by a snapshot that cannot fetch", domain.ErrUnavailable)
+
+// add adds what is in the stage to a group. It returns false when there is no room. What no
+// group has room for is the operation's error.
+func (c *Committer[S]) add(g *Group[S], op *operation, guesses []string) bool {
+	count, size := len(c.stage.Writes), c.estimateSize()
+	switch {
+	case count > c.limits.Writes || size > c.limits.OperationSize:
+		op.err = fmt.Errorf("%w: a change of %d records and %d bytes is more than one transaction holds", domain.ErrTooLarge, count, size)
+		return true
+	case len(g.Guesses)+len(guesses) > c.limits.Guesses || len(g.Writes)+count > c.limits.Writes || g.size > 0 && g.size+size > c.limits.GroupSize:
+		return false
+	}
+	g.size += size
+	g.Guesses = append(g.Guesses, guesses...)
+	maps.Copy(g.Writes, c.stage.Writes)
+	return true
+}
+
+// estimateSize returns what the writes in the stage count.
+func (c *Committer[S]) estimateSize() (size int64) {
+	for _, w := range c.stage.Writes {
+		size += int64(len(w.Key)+len(w.Record)) + c.limits.WriteCost
+	}
+	return size
+}
+
+// launch commits the next group.
+func (c *Committer[S]) launch() {
+	g := c.next
+	c.next, c.inFlight = nil, g
+	g.layer.Below = nil // it has landed
+	go func() {
+		state, err := c.engine.Commit(g)
+		c.landed <- landing[S]{state, err}
+	}()
+}
+
+// land answers the operations of the group that was in flight, or puts them back. The next
+// group stays as it is on top of one that has landed. Otherwise it is gathered again: it
+// has seen writes that were not made.
+func (c *Committer[S]) land(l landing[S]) {
+	g := c.inFlight
+	c.inFlight = nil
+	switch {
+	case l.err == nil:
+		if c.next != nil {
+			c.next.Base = l.state
+		}
+		for _, op := range g.ops {
+			op.answer <- op.err
+		}
+	case errors.Is(l.err, domain.ErrTooLarge) && len(g.ops) > 1:
+		c.alone = len(g.ops) // some of them may fit
+		c.putBack(g.ops)
+	case errors.Is(l.err, ErrGuessed):
+		for _, op := range g.ops {
+			op.sure = true
+		}
+		c.putBack(g.ops)
+	case errors.Is(l.err, ErrOvertaken):
+		again := g.ops[:0]
+		for _, op := range g.ops {
+			if op.tries++; op.tries < MaxTries {
+				again = append(again, op)
+			} else {
+				op.answer <- domain.ErrConflict
+			}
+		}
+		c.putBack(again)
+	default:
+		for _, op := range g.ops {
+			op.answer <- l.err
+		}
+		c.putBack(nil)
+	}
+}
+
+// putBack puts operations before those that wait, and those of the next group between.
+func (c *Committer[S]) putBack(ops []*operation) {
+	ops = slices.Clip(ops)
+	if c.next != nil {
+		ops = append(ops, c.next.ops...)
+		c.next = nil
+	}
+	c.waiting = append(ops, c.waiting...)
+}

@@ -1,0 +1,513 @@
+package groupcommit_test
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"maps"
+	"slices"
+	"strings"
+	"sync"
+	"testing"
+	"testing/synctest"
+
+	"github.com/google/uuid"
+
+	"github.com/caddy-presets/caddy-presets/domain"
+	"github.com/caddy-presets/caddy-presets/storage/groupcommit"
+	"github.com/caddy-presets/caddy-presets/storage/records"
+)
+
+var errDeliberate = errors.New("a deliberate failure")
+
+// memory is an engine that keeps all in memory. Its states are numbers of commits.
+type memory struct {
+	mu      sync.Mutex
+	states  []map[string][]byte // by number
+	commits []int               // how many records each wrote
+	cold    bool                // nothing is in memory until it was fetched
+	fetched map[string]bool
+
+	begin  func() error                                // before a group begins, nil for none
+	commit func(g *groupcommit.Group[int]) (err error) // before a group is committed, nil for none
+}
+
+func newMemory() *memory {
+	return &memory{states: []map[string][]byte{{}}, fetched: make(map[string]bool)}
+}
+
+func (m *memory) Begin() (int, error) {
+	if m.begin != nil {
+		if err := m.begin(); err != nil {
+			return 0, err
+		}
+	}
+	m.mu.Lock()
+	defer m.mu.Unlock()
+	return len(m.states) - 1, nil
+}
+
+func (m *memory) Commit(g *groupcommit.Group[int]) (int, error) {
+	if m.commit != nil {
+		if err := m.commit(g); err != nil {
+			return 0, err
+		}
+	}
+	m.mu.Lock()
+	defer m.mu.Unlock()
+	last := len(m.states) - 1
+	switch {
+	case g.Base != last:
+		return 0, groupcommit.ErrOvertaken
+	case len(g.Writes) == 0:
+		return last, nil
+	}
+	for _, k := range g.Guesses {
+		if m.states[last][k] != nil {
+			return 0, groupcommit.ErrGuessed
+		}
+	}
+	m.add(g.Writes)
+	return last + 1, nil
+}
+
+// add makes the next state. m.mu is held.
+func (m *memory) add(writes map[string]records.Write) {
+	next := maps.Clone(m.states[len(m.states)-1])
+	for k, w := range writes {
+		if next[k] = w.Record; w.Record == nil {
+			delete(next, k)
+		}
+	}
+	m.states, m.commits = append(m.states, next), append(m.commits, len(writes))
+}
+
+func (m *memory) Snapshot(of int, r groupcommit.Run) records.Snapshot {
+	m.mu.Lock()
+	defer m.mu.Unlock()
+	return &state{memory: m, records: m.states[of], run: r}
+}
+
+type state struct {
+	memory  *memory
+	records map[string][]byte
+	run     groupcommit.Run
+	missed  string
+	guesses []string
+}
+
+func (s *state) Get(k records.Key) ([]byte, error) {
+	s.memory.mu.Lock()
+	miss := s.memory.cold && !s.run.Wait && !s.memory.fetched[string(k)]
+	s.memory.mu.Unlock()
+	if miss {
+		s.missed = string(k)
+		panic(records.ErrAbandoned)
+	}
+	if record := s.records[string(k)]; record != nil {
+		return record, nil
+	}
+	return nil, domain.ErrNotFound
+}
+
+func (s *state) Fetch() error {
+	s.memory.mu.Lock()
+	defer s.memory.mu.Unlock()
+	s.memory.fetched[s.missed] = true
+	return nil
+}
+
+func (s *state) Vacant(k records.Key) bool {
+	if len(s.guesses) >= s.run.Guesses {
+		return false
+	}
+	s.guesses = append(s.guesses, string(k))
+	return true
+}
+
+func (s *state) Guesses() []string { return s.guesses }
+
+func (s *state) Iterate(prefix records.Key) records.Iterator {
+	i := &iterator{records: s.records}
+	for _, k := range slices.Sorted(maps.Keys(s.records)) {
+		if strings.HasPrefix(k, string(prefix)) {
+			i.keys = append(i.keys, k)
+		}
+	}
+	return i
+}
+
+type iterator struct {
+	records map[string][]byte
+	keys    []string
+	at      int
+}
+
+func (i *iterator) Seek(k records.Key)     { i.at, _ = slices.BinarySearch(i.keys, string(k)) }
+func (i *iterator) Next()                  { i.at++ }
+func (i *iterator) Valid() bool            { return i.at < len(i.keys) }
+func (i *iterator) Key() records.Key       { return records.Key(i.keys[i.at]) }
+func (i *iterator) Size() int              { return len(i.records[i.keys[i.at]]) }
+func (i *iterator) Value() ([]byte, error) { return i.records[i.keys[i.at]], nil }
+func (i *iterator) Err() error             { return nil }
+func (i *iterator) Close()                 {}
+
+var limits = groupcommit.Limits{Operations: 128, Writes: 1000, GroupSize: 1 << 20, OperationSize: 1 << 20}
+
+func start(t *testing.T, m *memory, l groupcommit.Limits) *groupcommit.Committer[int] {
+	t.Helper()
+	c := groupcommit.New(m, l)
+	t.Cleanup(func() {
+		c.Close()
+		c.Wait()
+	})
+	return c
+}
+
+func newWorkspace(slug string) domain.Workspace {
+	return domain.Workspace{ID: uuid.NewString(), Slug: slug}
+}
+
+func put(w domain.Workspace) func(*records.Tx) error {
+	return func(t *records.Tx) error { return t.PutWorkspace(w) }
+}
+
+// find returns what the last state has under a slug.
+func (m *memory) find(slug string) error {
+	last, _ := m.Begin()
+	_, err := records.NewReader(m.Snapshot(last, groupcommit.Run{Wait: true})).WorkspaceID(slug)
+	return err
+}
+
+// hold lets the next commit wait, and returns what lets it go on.
+func (m *memory) hold(then func(g *groupcommit.Group[int]) error) (release func()) {
+	gate := make(chan struct{})
+	m.commit = func(g *groupcommit.Group[int]) error {
+		m.commit = nil
+		<-gate
+		if then != nil {
+			return then(g)
+		}
+		return nil
+	}
+	return func() { close(gate) }
+}
+
+// TestGroups has writers wait for a commit in flight: what they write is one more.
+func TestGroups(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		m := newMemory()
+		c := start(t, m, limits)
+		release := m.hold(nil)
+		var all sync.WaitGroup
+		for i := range 50 {
+			all.Go(func() {
+				if err := c.Update(t.Context(), put(newWorkspace(fmt.Sprint("w", i)))); err != nil {
+					t.Error(err)
+				}
+			})
+			synctest.Wait()
+		}
+		release()
+		all.Wait()
+		if len(m.commits) != 2 {
+			t.Errorf("got commits of %d records, want one alone and one of all others", m.commits)
+		}
+	})
+}
+
+// TestOvertaken has another node commit first, until it does not.
+func TestOvertaken(t *testing.T) {
+	for name, often := range map[string]int{"three times": 3, "always": 1 << 30} {
+		m := newMemory()
+		c := start(t, m, limits)
+		others := 0
+		m.commit = func(*groupcommit.Group[int]) error {
+			if others++; others <= often {
+				m.mu.Lock()
+				defer m.mu.Unlock()
+				m.add(nil)
+			}
+			return nil
+		}
+		runs := 0
+		err := c.Update(t.Context(), func(t *records.Tx) error {
+			runs++
+			return put(newWorkspace("w"))(t)
+		})
+		switch {
+		case often == 3 && (err != nil || runs != 4):
+			t.Errorf("%s: got error %v after %d runs, want none after 4", name, err, runs)
+		case often > 3 && (!errors.Is(err, domain.ErrConflict) || runs != groupcommit.MaxTries):
+			t.Errorf("%s: got error %v after %d runs, want a conflict after %d", name, err, runs, groupcommit.MaxTries)
+		}
+	}
+}
+
+// TestFailedGroup lets a group fail in flight while the next one is built on it.
+func TestFailedGroup(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		m := newMemory()
+		c := start(t, m, limits)
+		release := m.hold(func(*groupcommit.Group[int]) error { return errDeliberate })
+		failed, behind := make(chan error, 1), make(chan error, 1)
+		var saw []bool
+		go func() { failed <- c.Update(t.Context(), put(newWorkspace("first"))) }()
+		synctest.Wait()
+		go func() {
+			behind <- c.Update(t.Context(), func(t *records.Tx) error {
+				_, err := t.WorkspaceID("first")
+				saw = append(saw, err == nil)
+				return put(newWorkspace("second"))(t)
+			})
+		}()
+		synctest.Wait()
+		release()
+		if err := <-failed; !errors.Is(err, errDeliberate) {
+			t.Errorf("got error %v, want the commit's", err)
+		}
+		if err := <-behind; err != nil {
+			t.Errorf("the next one: got error %v, want none", err)
+		}
+		if !slices.Equal(saw, []bool{true, false}) {
+			t.Errorf("the next one saw the first: %v, want it to run again without", saw)
+		}
+		if err := m.find("first"); !errors.Is(err, domain.ErrNotFound) {
+			t.Errorf("the failed write: got error %v, want ErrNotFound", err)
+		}
+	})
+}
+
+// TestRefused is an engine that cannot begin: no function runs.
+func TestRefused(t *testing.T) {
+	m := newMemory()
+	m.begin = func() error { return errDeliberate }
+	c := start(t, m, limits)
+	err := c.Update(t.Context(), func(*records.Tx) error {
+		t.Error("a function ran")
+		return nil
+	})
+	if !errors.Is(err, errDeliberate) {
+		t.Errorf("got error %v, want the engine's", err)
+	}
+}
+
+// TestErrors are those of single operations, in a group with others that go well.
+func TestErrors(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		m := newMemory()
+		c := start(t, m, limits)
+		release := m.hold(nil)
+		large := newWorkspace("large")
+		large.Name = strings.Repeat("x", 100<<10)
+		var all sync.WaitGroup
+		for _, op := range []struct {
+			want string
+			fn   func(*records.Tx) error
+		}{
+			{"", put(newWorkspace("alone"))},
+			{"deliberate failure", func(tx *records.Tx) error { return errors.Join(put(newWorkspace("failed"))(tx), errDeliberate) }},
+			{"panic: deliberate", func(*records.Tx) error { panic("deliberate") }},
+			{"one transaction", func(tx *records.Tx) error {
+				for range 8 {
+					large.ID, large.Slug = uuid.NewString(), uuid.NewString()
+					if err := tx.PutWorkspace(large); err != nil {
+						return err
+					}
+				}
+				return nil
+			}},
+			{"", put(newWorkspace("last"))},
+		} {
+			all.Go(func() {
+				err := c.Update(t.Context(), op.fn)
+				if (op.want == "") != (err == nil) || err != nil && !strings.Contains(err.Error(), op.want) {
+					t.Errorf("got error %v, want %q", err, op.want)
+				}
+			})
+			synctest.Wait()
+		}
+		release()
+		all.Wait()
+		if err := errors.Join(m.find("alone"), m.find("last")); err != nil {
+			t.Error(err)
+		}
+		if err := m.find("failed"); !errors.Is(err, domain.ErrNotFound) {
+			t.Errorf("got error %v, want ErrNotFound", err)
+		}
+	})
+}
+
+// TestTooLargeTogether is an engine that takes less at once than its limits say.
+func TestTooLargeTogether(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		m := newMemory()
+		c := start(t, m, limits)
+		release := m.hold(nil)
+		var all sync.WaitGroup
+		for i := range 11 {
+			all.Go(func() {
+				if err := c.Update(t.Context(), put(newWorkspace(fmt.Sprint("w", i)))); err != nil {
+					t.Error(err)
+				}
+			})
+			synctest.Wait()
+		}
+		m.commit = func(g *groupcommit.Group[int]) error {
+			if len(g.Writes) > 10 {
+				return domain.ErrTooLarge
+			}
+			return nil
+		}
+		release()
+		all.Wait()
+		if len(m.commits) != 11 {
+			t.Errorf("got commits of %d records, want one for each operation", m.commits)
+		}
+	})
+}
+
+// TestGuesses are right, wrong, and of an operation that writes nothing.
+func TestGuesses(t *testing.T) {
+	l := limits
+	l.Guesses = 10
+	m := newMemory()
+	c := start(t, m, l)
+	w := newWorkspace("w")
+	runs := 0
+	err := c.Update(t.Context(), func(t *records.Tx) error { runs++; return put(w)(t) })
+	if err != nil || runs != 1 {
+		t.Errorf("a right guess: got error %v after %d runs, want 1", err, runs)
+	}
+	runs = 0
+	w.Slug = "other" // its own slug is free, its id is taken
+	err = c.Update(t.Context(), func(t *records.Tx) error { runs++; return put(w)(t) })
+	if err != nil || runs != 2 {
+		t.Errorf("a wrong guess: got error %v after %d runs, want 2", err, runs)
+	}
+	if err := m.find("w"); !errors.Is(err, domain.ErrNotFound) {
+		t.Errorf("the former slug: got error %v, want ErrNotFound", err)
+	}
+	runs = 0
+	err = c.Update(t.Context(), func(t *records.Tx) error {
+		runs++
+		if _, err := t.WorkspaceID("other"); err == nil {
+			return errDeliberate
+		}
+		return nil
+	})
+	if !errors.Is(err, errDeliberate) || runs != 2 {
+		t.Errorf("without writes: got error %v after %d runs, want that the slug is taken after 2", err, runs)
+	}
+}
+
+// TestFetched runs an operation whose reads are not in memory. Others go first.
+func TestFetched(t *testing.T) {
+	m := newMemory()
+	m.cold = true
+	c := start(t, m, limits)
+	if err := c.Update(t.Context(), put(newWorkspace("w"))); err != nil {
+		t.Fatal(err)
+	}
+	if len(m.fetched) == 0 {
+		t.Error("nothing was fetched")
+	}
+}
+
+// TestContext ends before, while it waits, and while it runs.
+func TestContext(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		m := newMemory()
+		small := limits
+		small.Operations = 1
+		c := start(t, m, small)
+		ended, cancel := context.WithCancel(t.Context())
+		cancel()
+		never := func(*records.Tx) error {
+			t.Error("the function of a caller that gave up ran")
+			return nil
+		}
+		if err := c.Update(ended, never); !errors.Is(err, context.Canceled) {
+			t.Errorf("got error %v, want context.Canceled", err)
+		}
+		release := m.hold(nil)
+		var all sync.WaitGroup
+		for i := range 2 { // one in flight, and the next one full
+			all.Go(func() {
+				if err := c.Update(t.Context(), put(newWorkspace(fmt.Sprint("w", i)))); err != nil {
+					t.Error(err)
+				}
+			})
+			synctest.Wait()
+		}
+		waiting, cancel := context.WithCancel(t.Context())
+		all.Go(func() {
+			if err := c.Update(waiting, never); !errors.Is(err, context.Canceled) {
+				t.Errorf("got error %v, want context.Canceled", err)
+			}
+		})
+		synctest.Wait()
+		cancel()
+		synctest.Wait()
+		release()
+		all.Wait()
+		running, cancel := context.WithCancel(t.Context())
+		err := c.Update(running, func(t *records.Tx) error {
+			cancel()
+			return put(newWorkspace("late"))(t)
+		})
+		if err := errors.Join(err, m.find("late")); err != nil {
+			t.Errorf("cancelled while it ran: %v", err)
+		}
+	})
+}
+
+// TestClose finishes what is queued and turns the rest away.
+func TestClose(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		m := newMemory()
+		c := groupcommit.New(m, limits)
+		release := m.hold(nil)
+		var all sync.WaitGroup
+		for i := range 2 {
+			all.Go(func() {
+				if err := c.Update(t.Context(), put(newWorkspace(fmt.Sprint("w", i)))); err != nil {
+					t.Error(err)
+				}
+			})
+			synctest.Wait()
+		}
+		c.Close()
+		if err := c.Update(t.Context(), put(newWorkspace("x"))); !errors.Is(err, domain.ErrClosed) {
+			t.Errorf("got error %v, want ErrClosed", err)
+		}
+		release()
+		c.Wait()
+		all.Wait()
+	})
+}
+
+// TestGate closes a gate with a call inside.
+func TestGate(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		var g groupcommit.Gate
+		if !g.Enter() || g.IsClosed() {
+			t.Error("a new gate is closed")
+		}
+		waited := false
+		g.Close()
+		go func() {
+			g.Wait()
+			waited = true
+		}()
+		synctest.Wait()
+		if g.Enter() || !g.IsClosed() || waited {
+			t.Error("a closed gate lets calls in, or does not wait for those inside")
+		}
+		g.Leave()
+		synctest.Wait()
+		if !waited {
+			t.Error("all have left, and Wait waits")
+		}
+	})
+}

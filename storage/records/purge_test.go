@@ -1,0 +1,52 @@
+package records_test
+
+import (
+	"context"
+	"errors"
+	"testing"
+	"testing/synctest"
+	"time"
+
+	"go.uber.org/zap"
+
+	"github.com/caddy-presets/caddy-presets/domain"
+	"github.com/caddy-presets/caddy-presets/storage/records"
+)
+
+// TestPurgeForOthers deletes a workspace on a node that dies before it purges. Another node,
+// whose purge has ended before and which nobody tells, removes what was in it.
+func TestPurgeForOthers(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		m := newMemory()
+		ctx, cancel := context.WithCancel(t.Context())
+		done := make(chan struct{})
+		go func() {
+			defer close(done)
+			records.Purge(ctx, m, records.PurgeOptions{Interval: time.Minute, Final: func(error) bool { return false }, Logger: zap.NewNop()})
+		}()
+		synctest.Wait()
+		w := domain.Workspace{ID: newID(), Slug: "w"}
+		p := domain.Preset{ID: newID(), WorkspaceID: w.ID, Slug: "p", Status: domain.PresetActive}
+		err := m.update(t, func(tx domain.Tx) error { return errors.Join(tx.PutWorkspace(w), tx.PutPreset(p)) })
+		if err == nil {
+			err = m.update(t, func(tx domain.Tx) error { return tx.DeleteWorkspace(w) })
+		}
+		if err != nil {
+			t.Fatal(err)
+		}
+		k, _ := records.PresetKey(w.ID, "p")
+		if m.stored[string(k)] == nil {
+			t.Fatal("the preset is gone before anyone has purged")
+		}
+		time.Sleep(61 * time.Second) // of the bubble's clock
+		synctest.Wait()
+		for k := range m.stored {
+			switch records.Key(k).Kind() {
+			case records.KindPreset, records.KindPlace, records.KindDeleted:
+				t.Errorf("a %v record is still there", records.Key(k).Kind())
+			}
+		}
+		cancel()
+		<-done
+	})
+}

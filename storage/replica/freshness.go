@@ -1,0 +1,94 @@
+package replica
+
+import (
+	"fmt"
+	"sync"
+	"time"
+
+	"github.com/caddy-presets/caddy-presets/domain"
+)
+
+// Freshness is how long ago a node knew that its Model was current. It is safe for
+// concurrent use.
+type Freshness struct {
+	max    time.Duration
+	stamps *domain.Stamps
+
+	mu        sync.Mutex
+	confirmed time.Time // when the model was known to be current last
+	failure   error     // of the last time that the store was asked since, nil for none
+	asked     time.Time // when it was asked that has not answered yet, zero if there is no such question
+}
+
+// NewFreshness returns the Freshness of a model that was current at a moment. Stamps are good
+// for as long after each as the model may be stale at most.
+func NewFreshness(stamps *domain.Stamps, max time.Duration, confirmed time.Time) *Freshness {
+	f := &Freshness{max: max, stamps: stamps}
+	f.Confirm(confirmed)
+	return f
+}
+
+// Max is how stale the model may be.
+func (f *Freshness) Max() time.Duration { return f.max }
+
+// Confirm notes that the model was current at a moment.
+func (f *Freshness) Confirm(at time.Time) {
+	f.mu.Lock()
+	defer f.mu.Unlock()
+	if at.After(f.confirmed) {
+		f.confirmed, f.failure = at, nil
+		f.stamps.GoodUntil(at.Add(f.max))
+	}
+}
+
+// Staleness is how long ago the model was known to be current.
+func (f *Freshness) Staleness() time.Duration {
+	f.mu.Lock()
+	defer f.mu.Unlock()
+	return elapsed(f.confirmed)
+}
+
+// elapsed returns how long ago a moment was. The system's clock counts if it says more: the
+// other stands still while the machine is suspended.
+func elapsed(since time.Time) time.Duration {
+	now := time.Now()
+	return max(now.Sub(since), now.Round(0).Sub(since.Round(0)))
+}
+
+// IsStale reports whether the model was known to be current too long ago.
+func (f *Freshness) IsStale() bool { return f.Staleness() > f.max }
+
+var errSilent = fmt.Errorf("%w: the store does not answer", domain.ErrUnavailable)
+
+// Away returns an error when the model is stale, and the store did not answer when it was
+// asked last, or has been silent since. A node asks all the time, so callers need not wait
+// for it. A node that was suspended has not asked since, and the store may well answer.
+func (f *Freshness) Away() error {
+	f.mu.Lock()
+	defer f.mu.Unlock()
+	switch {
+	case elapsed(f.confirmed) <= f.max:
+		return nil
+	case f.failure == nil && !f.asked.IsZero() && time.Since(f.asked) > f.max/2:
+		return errSilent
+	default:
+		return f.failure
+	}
+}
+
+// Begin notes that the store is being asked what is current.
+func (f *Freshness) Begin() {
+	f.mu.Lock()
+	defer f.mu.Unlock()
+	f.asked = time.Now()
+}
+
+// End notes how that ended.
+func (f *Freshness) End(err error) {
+	f.mu.Lock()
+	defer f.mu.Unlock()
+	f.asked = time.Time{}
+	if err != nil {
+		f.failure = err
+	}
+}
