@@ -10,78 +10,65 @@ import (
 	"github.com/caddy-presets/caddy-presets/domain"
 )
 
-// changed is the answer that shows what became of an object.
+// changed answers a change with the object.
 func (c *call) changed(out domain.Outcome, err error) (answer, error) {
 	if err != nil {
 		return answer{}, err
 	}
-	c.noteOutcome(out)
+	c.recordOutcome(out)
 	return object(http.StatusOK, out.JSON, domain.Tag(out.JSON)), nil
 }
 
-// removed is the answer to the removal of an object.
+// removed answers the removal of an object.
 func (c *call) removed(out domain.Outcome, err error) (answer, error) {
 	if err != nil {
 		return answer{}, err
 	}
-	c.noteOutcome(out)
+	c.recordOutcome(out)
 	return deleted(), nil
 }
 
-func (c *call) noteOutcome(out domain.Outcome) {
+func (c *call) recordOutcome(out domain.Outcome) {
 	c.done = []*domain.AuditRecord{out.Record, out.Recreated}
-	c.noteFound(domain.Found{WorkspaceID: out.WorkspaceID, Number: out.Number})
+	c.setFoundPlaceholders(domain.Found{WorkspaceID: out.WorkspaceID, Number: out.Number})
 	if out.Replayed {
 		c.w.Header().Set("Idempotency-Replayed", "true")
 	}
 }
 
-// found is the answer that shows an object.
+// found answers with an object.
 func (c *call) found(it domain.Found, err error) (answer, error) {
 	if err != nil {
 		return answer{}, err
 	}
-	c.noteFound(it)
+	c.setFoundPlaceholders(it)
 	return object(http.StatusOK, it.JSON, it.Tag), nil
 }
 
-func (c *call) noteFound(it domain.Found) {
+func (c *call) setFoundPlaceholders(it domain.Found) {
 	if it.WorkspaceID != "" {
-		c.note("workspace_id", it.WorkspaceID)
+		c.setPlaceholder("workspace_id", it.WorkspaceID)
 	}
 	if it.Number != 0 {
-		c.note("version", strconv.Itoa(it.Number))
+		c.setPlaceholder("version", strconv.Itoa(it.Number))
 	}
 }
 
-// listed is the answer that shows the page of a list that the request asks for.
-func (c *call) listed(read func(domain.Page) (domain.Listed, error)) (answer, error) {
-	page, err := c.readPage()
-	if err != nil {
-		return answer{}, err
-	}
-	l, err := read(page)
-	if err != nil {
-		return answer{}, err
-	}
-	return list(l), nil
-}
-
-// createPresetFrom returns the operation that makes a preset's version of a
-// request in a dialect.
+// createPresetFrom returns the operation that makes a preset's version from a request in a
+// dialect.
 func createPresetFrom(dialect domain.Dialect) func(*call) (answer, error) {
 	return func(c *call) (answer, error) {
 		switch id, given, err := c.textOf("session_id"); {
 		case err != nil:
 			return answer{}, err
 		case given:
-			c.note("session_id", id)
+			c.setPlaceholder("session_id", id)
 		}
 		capture, err := domain.CaptureRequest(dialect, c.object.All())
 		if err != nil {
 			return answer{}, err
 		}
-		out, err := c.h.service.CreatePresetVersion(c.r.Context(), c.write(), c.given.workspace, c.params[0], capture)
+		out, err := c.h.service.CreatePresetVersion(c.r.Context(), c.write(), c.given.workspace, c.slug(), capture)
 		if err == nil && out.Record != nil {
 			c.h.metrics.versions.Inc()
 		}
@@ -89,18 +76,20 @@ func createPresetFrom(dialect domain.Dialect) func(*call) (answer, error) {
 	}
 }
 
-// listPresets lists what is not archived, or what has the status that the query names.
+// listPresets lists presets of the status in the query, by default all but archived ones.
 func listPresets(c *call) (answer, error) {
 	filter, err := c.readPresetFilter()
 	if err != nil {
 		return answer{}, err
 	}
-	return c.listed(func(page domain.Page) (domain.Listed, error) {
-		return c.h.service.Presets(c.r.Context(), c.who, c.given.workspace, filter, page)
-	})
+	page, err := c.readPage()
+	if err != nil {
+		return answer{}, err
+	}
+	return pageOf(c.h.service.Presets(c.r.Context(), c.who, c.given.workspace, filter, page))
 }
 
-// readPresetFilter reads status, which a list of presets may be asked for.
+// readPresetFilter reads the status of the query.
 func (c *call) readPresetFilter() (domain.PresetFilter, error) {
 	status, err := c.queried("status")
 	if err != nil || status == "" {
@@ -108,14 +97,14 @@ func (c *call) readPresetFilter() (domain.PresetFilter, error) {
 	}
 	for _, filter := range [...]domain.PresetFilter{domain.ActivePresets, domain.DisabledPresets, domain.ArchivedPresets, domain.AllPresets} {
 		if status == string(filter) {
-			return filter, nil // and not the request's text, which a cache would keep
+			return filter, nil // not the request's text, which a cache would keep
 		}
 	}
 	return domain.ListedPresets, domain.InvalidAt("status", "must be active, disabled, archived or all")
 }
 
 func getPreset(c *call) (answer, error) {
-	return c.found(c.h.service.Preset(c.r.Context(), c.who, c.given.workspace, c.params[0]))
+	return c.found(c.h.service.Preset(c.r.Context(), c.who, c.given.workspace, c.slug()))
 }
 
 func updatePreset(c *call) (answer, error) {
@@ -123,15 +112,15 @@ func updatePreset(c *call) (answer, error) {
 	if err := c.decode(&patch); err != nil {
 		return answer{}, err
 	}
-	return c.changed(c.h.service.UpdatePreset(c.r.Context(), c.write(), c.given.workspace, c.params[0], patch))
+	return c.changed(c.h.service.UpdatePreset(c.r.Context(), c.write(), c.given.workspace, c.slug(), patch))
 }
 
 func archivePreset(c *call) (answer, error) {
-	return c.removed(c.h.service.ArchivePreset(c.r.Context(), c.write(), c.given.workspace, c.params[0]))
+	return c.removed(c.h.service.ArchivePreset(c.r.Context(), c.write(), c.given.workspace, c.slug()))
 }
 
 func restorePreset(c *call) (answer, error) {
-	return c.changed(c.h.service.RestorePreset(c.r.Context(), c.write(), c.given.workspace, c.params[0]))
+	return c.changed(c.h.service.RestorePreset(c.r.Context(), c.write(), c.given.workspace, c.slug()))
 }
 
 func designateVersion(c *call) (answer, error) {
@@ -139,7 +128,7 @@ func designateVersion(c *call) (answer, error) {
 	if err := c.decode(&to); err != nil {
 		return answer{}, err
 	}
-	return c.changed(c.h.service.DesignateVersion(c.r.Context(), c.write(), c.given.workspace, c.params[0], to))
+	return c.changed(c.h.service.DesignateVersion(c.r.Context(), c.write(), c.given.workspace, c.slug(), to))
 }
 
 func diffVersions(c *call) (answer, error) {
@@ -151,18 +140,16 @@ func diffVersions(c *call) (answer, error) {
 	if err != nil {
 		return answer{}, err
 	}
-	return c.found(c.h.service.Diff(c.r.Context(), c.who, c.given.workspace, c.params[0], from, to))
+	return c.found(c.h.service.Diff(c.r.Context(), c.who, c.given.workspace, c.slug(), from, to))
 }
 
-// maxVersionPages bounds the pages of versions that are being sent, in bytes, and
-// maxReading those that are being read from the store: a page may have 25 MiB, and
-// clients that read slowly, or are many at once, would take all memory there is.
+// A page of versions may have 25 MiB, and clients may be many or read slowly.
 const (
-	maxVersionPages = 256 << 20
-	maxReading      = 8
+	maxVersionPages = 256 << 20 // bytes of pages that are being sent, at most
+	maxReading      = 8         // pages that are being read from the store, at most
 )
 
-// versionPages and readingPages are what there is for them, in all handlers.
+// versionPages and readingPages are these limits, shared by all handlers.
 var (
 	versionPages = semaphore.NewWeighted(maxVersionPages)
 	readingPages = semaphore.NewWeighted(maxReading)
@@ -170,32 +157,43 @@ var (
 
 // listVersions refuses a page while too many others are being sent.
 func listVersions(c *call) (answer, error) {
-	return c.listed(func(page domain.Page) (list domain.Listed, err error) {
-		if err := readingPages.Acquire(c.r.Context(), 1); err != nil {
-			return list, err
-		}
-		defer readingPages.Release(1)
-		list, err = c.h.service.PresetVersions(c.r.Context(), c.who, c.given.workspace, c.params[0], page)
-		size := int64(len(list.JSON))
-		if err == nil && !versionPages.TryAcquire(size) {
-			return domain.Listed{}, fmt.Errorf("%w: too many pages of versions are being sent", domain.ErrUnavailable)
-		}
-		if err == nil {
-			c.sent = func() { versionPages.Release(size) }
-		}
-		return list, err
-	})
+	page, err := c.readPage()
+	if err != nil {
+		return answer{}, err
+	}
+	if err := readingPages.Acquire(c.r.Context(), 1); err != nil {
+		return answer{}, err
+	}
+	defer readingPages.Release(1)
+	list, err := c.h.service.PresetVersions(c.r.Context(), c.who, c.given.workspace, c.slug(), page)
+	if err != nil {
+		return answer{}, err
+	}
+	size := int64(len(list.JSON))
+	if !versionPages.TryAcquire(size) {
+		return answer{}, fmt.Errorf("%w: too many pages of versions are being sent", domain.ErrUnavailable)
+	}
+	c.pageSize = size
+	return pageOf(list, nil)
+}
+
+// releasePage gives back what listVersions took, after the answer was sent.
+func (c *call) releasePage() {
+	if c.pageSize > 0 {
+		versionPages.Release(c.pageSize)
+	}
 }
 
 func getVersion(c *call) (answer, error) {
-	n, err := strconv.Atoi(c.params[1])
-	if err != nil || n < 1 || strconv.Itoa(n) != c.params[1] {
+	text := c.r.PathValue("version")
+	n, err := strconv.Atoi(text)
+	if err != nil || n < 1 || strconv.Itoa(n) != text {
 		return answer{}, &domain.Error{
 			Kind: domain.Invalid, Message: "Version must be a positive integer",
 			Issues: []domain.Issue{{Path: "version", Message: "must be a positive integer"}},
 		}
 	}
-	return c.found(c.h.service.PresetVersion(c.r.Context(), c.who, c.given.workspace, c.params[0], n))
+	return c.found(c.h.service.PresetVersion(c.r.Context(), c.who, c.given.workspace, c.slug(), n))
 }
 
 func getLabel(c *call) (answer, error) {
@@ -203,7 +201,7 @@ func getLabel(c *call) (answer, error) {
 	if err != nil {
 		return answer{}, err
 	}
-	return c.found(c.h.service.Label(c.r.Context(), c.who, c.given.workspace, c.params[0], c.params[1], page))
+	return c.found(c.h.service.Label(c.r.Context(), c.who, c.given.workspace, c.slug(), c.r.PathValue("label"), page))
 }
 
 func putLabel(c *call) (answer, error) {
@@ -211,9 +209,9 @@ func putLabel(c *call) (answer, error) {
 	if err := c.decode(&to); err != nil {
 		return answer{}, err
 	}
-	return c.changed(c.h.service.PutLabel(c.r.Context(), c.write(), c.given.workspace, c.params[0], c.params[1], to))
+	return c.changed(c.h.service.PutLabel(c.r.Context(), c.write(), c.given.workspace, c.slug(), c.r.PathValue("label"), to))
 }
 
 func deleteLabel(c *call) (answer, error) {
-	return c.removed(c.h.service.DeleteLabel(c.r.Context(), c.write(), c.given.workspace, c.params[0], c.params[1]))
+	return c.removed(c.h.service.DeleteLabel(c.r.Context(), c.write(), c.given.workspace, c.slug(), c.r.PathValue("label")))
 }

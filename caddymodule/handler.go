@@ -91,7 +91,7 @@ type Handler struct {
 	events       *announcer
 	service      *domain.Service
 	schemas      *schema.Schemas
-	operations   []operation
+	mux          *http.ServeMux
 	keys         map[domain.KeyHash]domain.Principal
 	finder       keyFinder // of keys that must not go upstream
 	limiter      *limiter  // of the store
@@ -135,7 +135,7 @@ func (h *Handler) Provision(ctx caddy.Context) error {
 	if h.schemas, err = schema.Load(); err != nil {
 		return fmt.Errorf("compiling the bundled schemas: %w", err)
 	}
-	h.operations = h.routes(h.schemas)
+	h.mux = newMux(h.BasePath, h.routes(h.schemas))
 	if h.events, err = newAnnouncer(ctx); err != nil {
 		return err
 	}
@@ -185,8 +185,8 @@ func (h *Handler) provisionSettings(repl *caddy.Replacer) error {
 // checkBasePath refuses what no normalized path of a request could begin with.
 func checkBasePath(base string) error {
 	clean, err := normalizePath(base)
-	if err != nil || !strings.HasPrefix(base, "/") || clean != base && clean+"/" != base || strings.ContainsAny(base, " ?#%") {
-		return fmt.Errorf("must be a clean absolute path without spaces, escapes and query, got %q", base)
+	if err != nil || !strings.HasPrefix(base, "/") || clean != base && clean+"/" != base || strings.ContainsAny(base, " ?#%{}") {
+		return fmt.Errorf("must be a clean absolute path without spaces, escapes, braces and query, got %q", base)
 	}
 	return nil
 }
@@ -275,9 +275,9 @@ func (h *Handler) ServeHTTP(w http.ResponseWriter, r *http.Request, next caddyht
 	}
 	stripUpgrade(r)
 	switch {
-	case h.below(normalized):
+	case h.isAPIPath(normalized):
 		c := h.newCall(w, r)
-		defer c.end()
+		defer c.releasePage()
 		a, err := c.serve()
 		// Before the answer, so that what its client does next is announced next.
 		for _, done := range c.done {
@@ -296,8 +296,8 @@ func (h *Handler) ServeHTTP(w http.ResponseWriter, r *http.Request, next caddyht
 	}
 }
 
-// below reports whether a normalized path is one of ours.
-func (h *Handler) below(p string) bool {
+// isAPIPath reports whether a normalized path belongs to the API.
+func (h *Handler) isAPIPath(p string) bool {
 	rest, ok := strings.CutPrefix(p, h.BasePath)
 	if !ok {
 		return false

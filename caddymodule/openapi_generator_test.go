@@ -2,6 +2,7 @@ package caddymodule
 
 import (
 	"bytes"
+	"cmp"
 	"errors"
 	"fmt"
 	"iter"
@@ -90,10 +91,8 @@ var refusals = map[int]string{
 	http.StatusServiceUnavailable:    "Nothing was changed: the disk is full, or the store cannot be used.",
 }
 
-// pathParameters name the variable segment of a path by the segment before it.
-var pathParameters = map[string]string{
-	"presets": "slug", "versions": "version", "labels": "label", "workspaces": "workspace", "keys": "key", "models": "model",
-}
+// pathParameters name the segments {} of paths by the segment before them.
+var pathParameters = map[string]string{"keys": "key", "models": "model"}
 
 // errorSchemas are the schemas of the errors of each inference API.
 var errorSchemas = map[domain.Dialect]string{
@@ -133,7 +132,7 @@ func newOpenAPI() ([]byte, error) {
 	}
 	var bodies []string
 	for _, op := range new(Handler).routes(schemas) {
-		if op.body != nil {
+		if op.body.Schema != nil {
 			bodies = append(bodies, op.body.File())
 		}
 	}
@@ -175,8 +174,8 @@ type endpoint struct {
 	servers            any    // of the path; nil where they are as everywhere
 }
 
-// requestBody is a Request Body Object.
-func requestBody(schema string, required bool) any {
+// bodyObject returns a Request Body Object.
+func bodyObject(schema string, required bool) any {
 	return map[string]any{"required": required, "content": jsonContent(schema)}
 }
 
@@ -199,21 +198,21 @@ func (d *openAPI) endpoints(schemas *schema.Schemas) (all []endpoint) {
 			refusals: []int{http.StatusBadRequest, http.StatusUnauthorized, http.StatusForbidden, http.StatusTooManyRequests, http.StatusInternalServerError, http.StatusServiceUnavailable},
 		}
 		switch {
-		case op.may(inference) == nil:
+		case op.authorize(inference) == nil:
 			e.needs = "Any key may do it."
-		case open[i].may(inference) == nil:
+		case open[i].authorize(inference) == nil:
 			e.needs = "It takes a management key, or any where the directive says preset_creators any."
 		default:
 			e.needs = "It takes a management key."
 		}
-		if op.body != nil {
-			e.body = requestBody(d.files.nameOf(op.body.File()), op.body != schemas.WorkspaceReference)
+		if op.body.Schema != nil {
+			e.body = bodyObject(d.files.nameOf(op.body.File()), !op.body.isOptional)
 			e.refusals = append(e.refusals, http.StatusRequestTimeout, http.StatusRequestEntityTooLarge, http.StatusUnsupportedMediaType)
 		}
-		if strings.HasPrefix(op.path, "presets") {
+		if op.inWorkspace {
 			e.parameters = append(e.parameters, "workspace_id")
 		}
-		if strings.HasPrefix(op.path, "presets") || strings.Contains(op.path, "{}") {
+		if op.inWorkspace || strings.Contains(op.path, "{") {
 			e.refusals = append(e.refusals, http.StatusNotFound)
 		}
 		e.parameters = append(e.parameters, "If-Match", "If-None-Match")
@@ -228,7 +227,7 @@ func (d *openAPI) endpoints(schemas *schema.Schemas) (all []endpoint) {
 	for _, route := range inferenceRoutes {
 		all = append(all, endpoint{
 			name: route.name, method: http.MethodPost, path: route.path, security: keys,
-			body: requestBody(gatewayRequests[route.dialect], true), errors: errorSchemas[route.dialect],
+			body: bodyObject(gatewayRequests[route.dialect], true), errors: errorSchemas[route.dialect],
 			refusals: []int{
 				http.StatusBadRequest, http.StatusUnauthorized, http.StatusForbidden, http.StatusNotFound,
 				http.StatusRequestTimeout, http.StatusRequestEntityTooLarge, http.StatusTooManyRequests, http.StatusInternalServerError, http.StatusServiceUnavailable,
@@ -254,7 +253,7 @@ func (d *openAPI) endpoints(schemas *schema.Schemas) (all []endpoint) {
 		case linesBody:
 			e.body = map[string]any{"required": true, "content": map[string]any{jsonLines: map[string]any{}}}
 		default:
-			e.body = requestBody(op.body, true)
+			e.body = bodyObject(op.body, true)
 		}
 		if op.method != http.MethodGet {
 			e.refusals = append(e.refusals, http.StatusConflict)
@@ -281,8 +280,8 @@ func (d *openAPI) add(e endpoint) error {
 	path := []string{""}
 	var parameters []any
 	for parent, segment := range segmentsOf(e.path) {
-		if segment == "{}" {
-			name := pathParameters[parent]
+		if strings.HasPrefix(segment, "{") {
+			name := cmp.Or(strings.Trim(segment, "{}"), pathParameters[parent])
 			if name == "" {
 				return fmt.Errorf("no name is known for what follows %q", parent)
 			}

@@ -6,65 +6,66 @@ import (
 	"github.com/caddyserver/caddy/v2"
 )
 
-// placeholderPrefix begins the names of our placeholders.
+// placeholderPrefix is the prefix of our placeholders.
 const placeholderPrefix = "http.presets."
 
-// notes are the placeholders of ours that one request has, which access logs can
-// name. They are one provider of values for its Replacer, shared by all handlers
-// of ours that it passes: to set each value there costs more.
-type notes struct {
-	set []noted
-	// rest makes those empty that have no value: in header_up and the like they
-	// would go upstream by their name.
-	rest bool
+// placeholders are the values of our placeholders for one request, which access logs can
+// use. All our handlers on the way of the request share them. They are one provider for
+// the Replacer, because to set each value there costs more.
+type placeholders struct {
+	set []placeholder
+	// emptyByDefault makes placeholders without a value empty. Otherwise header_up and
+	// the like would send their names upstream.
+	emptyByDefault bool
 }
 
-type noted struct{ name, value string }
+type placeholder struct{ name, value string }
 
-// notesOf returns the notes of a request, which an earlier handler may have begun.
-func notesOf(repl *caddy.Replacer) *notes {
-	known, _ := repl.Get(placeholderPrefix) // a placeholder of no name gives the notes themselves
-	if n, ok := known.(*notes); ok {
-		return n
+// placeholdersOf returns the placeholders of a request. It makes them for the first of our
+// handlers.
+func placeholdersOf(repl *caddy.Replacer) *placeholders {
+	known, _ := repl.Get(placeholderPrefix) // the empty name stands for the placeholders themselves
+	if p, ok := known.(*placeholders); ok {
+		return p
 	}
-	n := new(notes)
-	repl.Map(n.get)
-	return n
+	p := new(placeholders)
+	repl.Map(p.get)
+	return p
 }
 
-func (n *notes) get(key string) (any, bool) {
+func (p *placeholders) get(key string) (any, bool) {
 	name, ours := strings.CutPrefix(key, placeholderPrefix)
 	if !ours {
 		return nil, false
 	}
 	if name == "" {
-		return n, true
+		return p, true
 	}
-	for _, known := range n.set {
+	for _, known := range p.set {
 		if known.name == name {
 			return known.value, true
 		}
 	}
-	return "", n.rest
+	return "", p.emptyByDefault
 }
 
-// String returns nothing, for who uses that placeholder.
-func (*notes) String() string { return "" }
+// String returns the value of the placeholder with the empty name: nothing.
+func (*placeholders) String() string { return "" }
 
-// note sets a placeholder of ours.
-func (c *call) note(name, value string) {
-	n := c.notes
-	if n == nil {
+// setPlaceholder sets the value of one of our placeholders.
+func (c *call) setPlaceholder(name, value string) {
+	p := c.placeholders
+	if p == nil {
 		return
 	}
-	for i, known := range n.set {
+	for i, known := range p.set {
 		if known.name == name {
-			n.set[i].value = value
+			p.set[i].value = value
 			return
 		}
 	}
-	if n.set == nil {
-		n.set = make([]noted, 0, 6) // as many as there are
+	if p.set == nil {
+		p.set = make([]placeholder, 0, 6) // as many as there are
 	}
-	n.set = append(n.set, noted{name, value})
+	p.set = append(p.set, placeholder{name, value})
 }

@@ -213,15 +213,15 @@ func (h *Handler) refuse(w http.ResponseWriter, r *http.Request, normalized stri
 		if errors.Is(err, errMethodNotAllowed) {
 			w.Header().Set("Allow", http.MethodPost)
 		}
-	case h.below(normalized) && errors.Is(err, errMethodNotAllowed):
+	case h.isAPIPath(normalized) && errors.Is(err, errMethodNotAllowed):
 		_ = c.match() // sets Allow
 	}
-	c.note("operation", c.op.name)
+	c.setPlaceholder("operation", c.op.name)
 	status := c.render(answer{}, err)
 	switch {
 	case route != nil && h.Inference != nil:
 		h.metrics.resolved(c.op.name, "refused", c.start)
-	case h.below(normalized):
+	case h.isAPIPath(normalized):
 		h.metrics.request(c.op.name, status, time.Since(c.start))
 	}
 }
