@@ -31,7 +31,7 @@ var liveStores = caddy.NewUsagePool()
 // that came last serves the admin endpoint, since only it is sure to have the settings
 // that are valid now, such as a password.
 type liveStore struct {
-	limiter *limiter
+	limiter *authLimiter
 	gone    context.Context // ends when no configuration uses the store any more
 	end     context.CancelFunc
 	advised sync.Once // of how to make the first key
@@ -54,7 +54,7 @@ type storeUse struct {
 func (h *Handler) goLive(name string, store domain.Store) {
 	value, _, _ := liveStores.LoadOrNew(name, func() (caddy.Destructor, error) { // which does not fail
 		gone, end := context.WithCancel(context.Background())
-		return &liveStore{gone: gone, end: end, limiter: newLimiter()}, nil
+		return &liveStore{gone: gone, end: end, limiter: newAuthLimiter()}, nil
 	})
 	h.storeName, h.live = name, value.(*liveStore)
 	h.limiter = h.live.limiter

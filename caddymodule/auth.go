@@ -76,10 +76,7 @@ func (c *call) identify(secrets ...string) (domain.Principal, error) {
 	l, by, from := c.h.limiter, c.h.failureLimit, originOf(c.r)
 	counts := l != nil && by != failureLimit{} && from != origin{}
 	if counts && l.isLimited(from, by) {
-		switch err := l.enter(c.r.Context()); {
-		case errors.Is(err, errLookupWait):
-			return domain.Principal{}, &limitError{maxLookupWait}
-		case err != nil:
+		if err := l.enter(c.r.Context()); err != nil {
 			return domain.Principal{}, err
 		}
 		defer l.leave()

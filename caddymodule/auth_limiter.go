@@ -2,7 +2,6 @@ package caddymodule
 
 import (
 	"context"
-	"errors"
 	"fmt"
 	"hash/maphash"
 	"sync"
@@ -10,6 +9,7 @@ import (
 
 	"github.com/caddyserver/caddy/v2"
 	"go.uber.org/zap"
+	"golang.org/x/sync/semaphore"
 )
 
 const (
@@ -20,66 +20,65 @@ const (
 	maxAuthFailures      = 1_000_000
 	maxAuthFailureWindow = 24 * time.Hour
 
-	// limiterSets of limiterWays each are the addresses that a limiter remembers:
-	// 16,384. They take 768 KiB, which is allocated once and never grows.
+	// An authLimiter remembers limiterSets * limiterWays = 16,384 addresses. They take
+	// 768 KiB, which are allocated once.
 	limiterSets = 4096
 	limiterWays = 4
 
-	// maxLimitedLookups bounds the look-ups in the store that limited addresses
-	// have in flight together, and maxLookupWait how long a request waits for one
-	// of these places.
+	// maxLimitedLookups bounds the concurrent look-ups of limited addresses in the store.
+	// A request waits at most maxLookupWait for its turn.
 	maxLimitedLookups = 16
 	maxLookupWait     = time.Second
 )
 
-// limiter counts failed authentications by client address, for all handlers of one
+// authLimiter counts failed authentications by client address, for all handlers of one
 // store. It outlives reloads. It is safe for concurrent use.
 //
-// It decides how a wrong key is answered, and never keeps a right one out. Each
-// address has a leaky bucket: a failure adds one, and the limit of the handler where it
-// failed last drains in that handler's window. A handler whose own limit is reached
-// answers wrong keys from the address with 429. Keys that are not in memory are then
-// looked up in the store, a few at a time: see enter.
+// It only decides how a wrong key is answered; a right key always works. Each address has
+// a leaky bucket. A failure adds one to its level, and the level drains at the rate of the
+// handler that counted last. A handler answers wrong keys with 429 while the level is at
+// its own limit. Keys of limited addresses that are not in memory wait for one of a few
+// look-ups in the store.
 //
-// An address has its place in one set of the table, by its hash. A new address
-// replaces the one whose bucket is the emptiest. So the table can be flooded without
-// refusing anybody, and those that fail most are forgotten last. The seed keeps
-// clients from choosing whose set they share.
-type limiter struct {
+// The buckets are a set-associative table: a hash picks the set of an address. A new
+// address replaces the emptiest bucket of its set. So a flood of addresses refuses nobody,
+// and the worst addresses are forgotten last. The seed of the hash keeps clients from
+// choosing their set.
+type authLimiter struct {
 	now     func() time.Duration
 	seed    maphash.Seed
-	lookups chan struct{} // semaphore
+	lookups *semaphore.Weighted
 
-	mu      sync.Mutex
-	buckets [limiterSets][limiterWays]bucket
-	told    time.Duration // when an address was last logged
-	untold  int           // addresses that were limited since, and not logged
+	mu       sync.Mutex
+	buckets  [limiterSets][limiterWays]bucket
+	loggedAt time.Duration // when an address was last logged
+	unlogged int           // addresses that were limited since then
 }
 
-// bucket is the failures of an address that have not drained.
+// bucket has the failures of an address that have not drained.
 type bucket struct {
-	from  origin
-	level float64
-	rate  float64       // that drain in a second
-	at    time.Duration // when the level was computed
-	told  bool          // the address was logged since the bucket was empty
+	from     origin
+	level    float64
+	rate     float64       // by which the level drains in a second
+	at       time.Duration // when the level was computed
+	isLogged bool          // the address was logged since the bucket was empty
 }
 
-// failureLimit is what one handler allows. The zero value allows everything.
+// failureLimit is the limit of one handler. The zero value is no limit.
 type failureLimit struct {
-	most   int // failures at once, and in the window
+	most   int // failures at once, and in each window
 	window time.Duration
 }
 
-// perSecond is how fast a bucket drains.
+// perSecond returns the rate at which a bucket drains.
 func (f failureLimit) perSecond() float64 { return float64(f.most) / f.window.Seconds() }
 
-func newLimiter() *limiter {
+func newAuthLimiter() *authLimiter {
 	start := time.Now()
-	return &limiter{
+	return &authLimiter{
 		now:     func() time.Duration { return time.Since(start) },
 		seed:    maphash.MakeSeed(),
-		lookups: make(chan struct{}, maxLimitedLookups),
+		lookups: semaphore.NewWeighted(maxLimitedLookups),
 	}
 }
 
@@ -113,19 +112,30 @@ func checkAuthFailureLimit(limit int, window time.Duration) error {
 	return nil
 }
 
-// isLimited reports whether an address has used up its limit.
-func (l *limiter) isLimited(from origin, by failureLimit) bool {
+// isLimited reports whether an address is at its limit.
+func (l *authLimiter) isLimited(from origin, by failureLimit) bool {
 	l.mu.Lock()
 	defer l.mu.Unlock()
 	b := l.find(from)
 	return b != nil && b.wait(l.now(), by) > 0
 }
 
-// fail counts a failed authentication. Where the address has used up its limit it
-// counts nothing, returns how long until it may fail once more, and logs the address
-// once.
-func (l *limiter) fail(from origin, by failureLimit, logger *zap.Logger) (wait time.Duration) {
+// fail counts a failed authentication. If the address is at its limit, fail counts nothing
+// and returns the time until the next failure is allowed. It logs the address once.
+func (l *authLimiter) fail(from origin, by failureLimit, logger *zap.Logger) time.Duration {
+	wait, isToLog, others := l.count(from, by)
+	if isToLog {
+		logger.Warn("too many failed authentications from an address: wrong keys from there are answered with 429",
+			zap.Stringer("address", from), zap.Int("others_since_last_told", others))
+	}
+	return wait
+}
+
+// count is fail without the logging. It returns whether to log the address, and how many
+// others were not logged. A flood of addresses logs at most one in a second.
+func (l *authLimiter) count(from origin, by failureLimit) (wait time.Duration, isToLog bool, others int) {
 	l.mu.Lock()
+	defer l.mu.Unlock()
 	now := l.now()
 	b := l.find(from)
 	if b == nil {
@@ -134,36 +144,29 @@ func (l *limiter) fail(from origin, by failureLimit, logger *zap.Logger) (wait t
 	wait = b.wait(now, by)
 	b.rate = by.perSecond()
 	if b.level == 0 {
-		b.told = false
+		b.isLogged = false
 	}
 	if wait == 0 {
 		b.level++
-		l.mu.Unlock()
-		return 0
+		return 0, false, 0
 	}
-	tell := !b.told
-	b.told = true
-	if tell && l.told != 0 && now-l.told < time.Second { // a flood of addresses must not flood the log
-		tell = false
-		l.untold++
+	if b.isLogged {
+		return wait, false, 0
 	}
-	untold := l.untold
-	if tell {
-		l.told, l.untold = now, 0
+	b.isLogged = true
+	if l.loggedAt != 0 && now-l.loggedAt < time.Second {
+		l.unlogged++
+		return wait, false, 0
 	}
-	l.mu.Unlock()
-	if tell {
-		logger.Warn("too many failed authentications from an address: wrong keys from there are answered with 429",
-			zap.Stringer("address", from), zap.Int("others_since_last_told", untold))
-	}
-	return wait
+	others, l.loggedAt, l.unlogged = l.unlogged, now, 0
+	return wait, true, others
 }
 
 // wait drains b and returns how long until it has room for one more failure.
 func (b *bucket) wait(now time.Duration, by failureLimit) time.Duration {
 	b.drain(now)
 	most := float64(by.most)
-	over := min(b.level, most) + 1 - most // more may be left of another limit
+	over := min(b.level, most) + 1 - most // a higher limit may have left a higher level
 	return max(0, time.Duration(over/by.perSecond()*float64(time.Second)).Round(time.Millisecond))
 }
 
@@ -172,8 +175,8 @@ func (b *bucket) drain(now time.Duration) {
 	b.at = now
 }
 
-// find returns the bucket of an address, nil if there is none. mu is held.
-func (l *limiter) find(from origin) *bucket {
+// find returns the bucket of an address, nil if it has none. The caller holds mu.
+func (l *authLimiter) find(from origin) *bucket {
 	set := l.setOf(from)
 	for i := range set {
 		if set[i].from == from {
@@ -183,8 +186,8 @@ func (l *limiter) find(from origin) *bucket {
 	return nil
 }
 
-// replace gives an address the place of the emptiest bucket of its set. mu is held.
-func (l *limiter) replace(from origin, now time.Duration) *bucket {
+// replace gives the emptiest bucket of its set to an address. The caller holds mu.
+func (l *authLimiter) replace(from origin, now time.Duration) *bucket {
 	set := l.setOf(from)
 	emptiest := &set[0]
 	for i := range set {
@@ -196,36 +199,28 @@ func (l *limiter) replace(from origin, now time.Duration) *bucket {
 	return emptiest
 }
 
-func (l *limiter) setOf(from origin) *[limiterWays]bucket {
+func (l *authLimiter) setOf(from origin) *[limiterWays]bucket {
 	return &l.buckets[maphash.Bytes(l.seed, from[:])%limiterSets]
 }
 
-var errLookupWait = errors.New("too many look-ups of keys from limited addresses")
-
-// enter waits for one of the places for look-ups that limited addresses share, in
-// the order of arrival. The caller gives it back with leave. The error is that of
-// ctx, or errLookupWait after maxLookupWait.
-func (l *limiter) enter(ctx context.Context) error {
-	select {
-	case l.lookups <- struct{}{}:
+// enter waits for a turn to look up a key of a limited address, in the order of arrival.
+// The caller calls leave afterwards. The error is that of ctx, or a *limitError after
+// maxLookupWait.
+func (l *authLimiter) enter(ctx context.Context) error {
+	waiting, cancel := context.WithTimeout(ctx, maxLookupWait)
+	defer cancel()
+	if l.lookups.Acquire(waiting, 1) == nil {
 		return nil
-	default:
 	}
-	timer := time.NewTimer(maxLookupWait)
-	defer timer.Stop()
-	select {
-	case l.lookups <- struct{}{}:
-		return nil
-	case <-timer.C:
-		return errLookupWait
-	case <-ctx.Done():
-		return ctx.Err()
+	if err := ctx.Err(); err != nil {
+		return err
 	}
+	return &limitError{maxLookupWait}
 }
 
-func (l *limiter) leave() { <-l.lookups }
+func (l *authLimiter) leave() { l.lookups.Release(1) }
 
-// limitError is the answer to a wrong key from an address that has failed too often.
+// limitError refuses a wrong key from an address that is at its limit.
 type limitError struct {
 	wait time.Duration // until the address may fail once more
 }

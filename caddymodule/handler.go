@@ -93,8 +93,8 @@ type Handler struct {
 	schemas      *schema.Schemas
 	mux          *http.ServeMux
 	keys         map[domain.KeyHash]domain.Principal
-	finder       keyFinder // of keys that must not go upstream
-	limiter      *limiter  // of the store
+	finder       keyFinder    // of keys that must not go upstream
+	limiter      *authLimiter // of the store
 	failureLimit failureLimit
 	storeName    string
 	live         *liveStore // set once the live store is registered
