@@ -103,8 +103,21 @@ func (h *Handler) newCall(w http.ResponseWriter, r *http.Request) call {
 	return c
 }
 
-// serve is the path of a request: match, authenticate, authorize, read, validate, run. The
-// body of a stranger is never read.
+// serveAPI answers a request to the API.
+func (h *Handler) serveAPI(w http.ResponseWriter, r *http.Request) {
+	c := h.newCall(w, r)
+	defer c.releasePage()
+	a, err := c.serve()
+	// Announce before the answer, so that the client's next change is announced next.
+	for _, done := range c.done {
+		h.events.announce(done)
+	}
+	status := c.render(a, err)
+	h.metrics.request(c.op.name, status, time.Since(c.start))
+}
+
+// serve runs the operation of a request: match, authenticate, authorize, read, validate,
+// run. It never reads the body of a stranger.
 func (c *call) serve() (answer, error) {
 	err := c.match()
 	c.setPlaceholder("operation", c.op.name)
@@ -120,7 +133,7 @@ func (c *call) serve() (answer, error) {
 	if err := c.readParameters(); err != nil {
 		return answer{}, err
 	}
-	if err := c.readBody(); err != nil {
+	if err := c.readBody(); err != nil { // and validates it
 		return answer{}, err
 	}
 	a, err := c.op.run(c)

@@ -266,7 +266,7 @@ func (h *Handler) Cleanup() error {
 	return h.withdraw()
 }
 
-// ServeHTTP answers what is ours and passes on what is not.
+// ServeHTTP answers requests to the API itself and hands all others to the gateway.
 func (h *Handler) ServeHTTP(w http.ResponseWriter, r *http.Request, next caddyhttp.Handler) error {
 	normalized, err := h.checkTarget(r)
 	if err != nil {
@@ -276,15 +276,7 @@ func (h *Handler) ServeHTTP(w http.ResponseWriter, r *http.Request, next caddyht
 	stripUpgrade(r)
 	switch {
 	case h.isAPIPath(normalized):
-		c := h.newCall(w, r)
-		defer c.releasePage()
-		a, err := c.serve()
-		// Before the answer, so that what its client does next is announced next.
-		for _, done := range c.done {
-			h.events.announce(done)
-		}
-		status := c.render(a, err)
-		h.metrics.request(c.op.name, status, time.Since(c.start))
+		h.serveAPI(w, r)
 		return nil
 	case h.Inference != nil:
 		sent := sentCredentials(r)
