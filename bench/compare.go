@@ -110,10 +110,10 @@ func (b *bench) describe() error {
 		listed[pocketBaseModule] = []string{"github.com/pocketbase/pocketbase", "modernc.org/sqlite"}
 	}
 	if slices.Contains(b.only, etcdEngine) {
-		listed[mainModule] = append(listed[mainModule], "go.etcd.io/etcd/client/v3")
+		listed[etcdModule] = []string{"go.etcd.io/etcd/client/v3"}
 		b.result.Versions = append(b.result.Versions, b.etcd)
 	}
-	for _, module := range []string{mainModule, pocketBaseModule} {
+	for _, module := range []string{mainModule, etcdModule, pocketBaseModule} {
 		for _, dependency := range listed[module] {
 			out, err := exec.CommandContext(b.ctx, "go", "-C", module, "list", "-m", dependency).Output() //nolint:gosec // named above
 			if err != nil {

@@ -1,7 +1,6 @@
 package main
 
 import (
-	"encoding/json"
 	"errors"
 	"fmt"
 	"net/http"
@@ -119,11 +118,10 @@ func (b *bench) measureCluster(members, size int, server, caddy string, badger *
 	return b.turns(etcdEngine, b.rounds, b.lasting, steps...)
 }
 
-// buildEtcd builds an etcd server, unless PRESETS_ETCD names one, and the shipped Caddy
-// with the engine for it, as xcaddy would.
+// buildEtcd builds an etcd server, unless PRESETS_ETCD names one, and Caddy with the engine for it.
 func (b *bench) buildEtcd() (server, caddy string, err error) {
 	if server = os.Getenv("PRESETS_ETCD"); server == "" {
-		if server, err = b.build(filepath.Join(mainModule, "storage", "etcd", "testserver"), ".", "etcd"); err != nil {
+		if server, err = b.build(filepath.Join(etcdModule, "testserver"), ".", "etcd"); err != nil {
 			return "", "", err
 		}
 	}
@@ -133,21 +131,7 @@ func (b *bench) buildEtcd() (server, caddy string, err error) {
 	}
 	version, _, _ := strings.Cut(string(said), "\n")
 	b.etcd = strings.Replace(version, " Version:", "", 1)
-	const file = "package main\n\nimport _ \"github.com/caddy-presets/caddy-presets/caddymodule/etcd\"\n"
-	added := filepath.Join(b.folder, "engine.go")
-	at, err := filepath.Abs(filepath.Join(mainModule, "cmd", "caddy", "engine.go"))
-	if err != nil {
-		return "", "", err
-	}
-	overlay, err := json.Marshal(map[string]any{"Replace": map[string]string{at: added}})
-	if err != nil {
-		return "", "", err
-	}
-	description := filepath.Join(b.folder, "overlay.json")
-	if err := errors.Join(os.WriteFile(added, []byte(file), 0o600), os.WriteFile(description, overlay, 0o600)); err != nil {
-		return "", "", err
-	}
-	caddy, err = b.build(mainModule, "./cmd/caddy", "presets-etcd", "-overlay", description)
+	caddy, err = b.build(etcdModule, "./cmd/caddy", "presets-etcd")
 	return server, caddy, err
 }
 

@@ -9,7 +9,7 @@ replace (
 
 require (
 	github.com/caddy-presets/caddy-presets v0.0.0
-	github.com/caddy-presets/caddy-presets/caddymodule/etcd v0.0.0-00010101000000-000000000000
+	github.com/caddy-presets/caddy-presets/caddymodule/etcd v0.0.0
 	github.com/dgraph-io/badger/v4 v4.9.6
 	go.etcd.io/etcd/client/v3 v3.7.3
 	go.uber.org/zap v1.28.0

@@ -17,6 +17,7 @@ import (
 // The folders of the other modules, from this one's.
 const (
 	mainModule       = ".."
+	etcdModule       = "../caddymodule/etcd"
 	pocketBaseModule = "pocketbase"
 )
 

@@ -11,6 +11,7 @@ import (
 	"unicode/utf8"
 
 	"github.com/caddy-presets/caddy-presets/domain"
+	"github.com/caddy-presets/caddy-presets/domain/inference"
 )
 
 // parameters are those of the query and the headers of a request.
@@ -29,8 +30,8 @@ const sessionHeader = "X-Session-Id"
 // body.
 func (c *call) readParameters() (err error) {
 	id := c.r.Header.Get(sessionHeader) // a body may override it
-	if utf8.RuneCountInString(id) > domain.MaxSessionID {
-		return domain.InvalidAt("x-session-id", "must be at most "+strconv.Itoa(domain.MaxSessionID)+" characters")
+	if utf8.RuneCountInString(id) > inference.MaxSessionID {
+		return domain.InvalidAt("x-session-id", "must be at most "+strconv.Itoa(inference.MaxSessionID)+" characters")
 	}
 	if id != "" {
 		c.setPlaceholder("session_id", id)

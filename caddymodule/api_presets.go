@@ -8,6 +8,7 @@ import (
 	"golang.org/x/sync/semaphore"
 
 	"github.com/caddy-presets/caddy-presets/domain"
+	"github.com/caddy-presets/caddy-presets/domain/inference"
 )
 
 // changed answers a change with the object.
@@ -64,7 +65,7 @@ func createPresetFrom(dialect domain.Dialect) func(*call) (answer, error) {
 		case given:
 			c.setPlaceholder("session_id", id)
 		}
-		capture, err := domain.CaptureRequest(dialect, c.object.All())
+		capture, err := inference.Capture(dialect, c.object.All())
 		if err != nil {
 			return answer{}, err
 		}

@@ -11,23 +11,10 @@ import (
 	jsonv2 "github.com/go-json-experiment/json"
 	"go.uber.org/zap"
 
+	"github.com/caddy-presets/caddy-presets/caddymodule/internal/status"
 	"github.com/caddy-presets/caddy-presets/domain"
 	"github.com/caddy-presets/caddy-presets/schema"
 )
-
-// statusOf maps the kinds of domain errors to HTTP status codes (specification, "Errors").
-var statusOf = map[domain.Kind]int{
-	domain.Internal:        http.StatusInternalServerError,
-	domain.Invalid:         http.StatusBadRequest,
-	domain.Unauthenticated: http.StatusUnauthorized,
-	domain.Forbidden:       http.StatusForbidden,
-	domain.NotFound:        http.StatusNotFound,
-	domain.Conflict:        http.StatusConflict,
-
-	domain.PreconditionFailed: http.StatusPreconditionFailed,
-	domain.Unprocessable:      http.StatusUnprocessableEntity,
-	domain.Unavailable:        http.StatusServiceUnavailable,
-}
 
 // retryAfter is when to ask again, in seconds, if the store is unavailable or the memory for
 // bodies is taken. The store checks at least every second whether it can go on.
@@ -242,7 +229,7 @@ func (c *call) failure(err error) (int, []byte) {
 		p.status, p.message = statusHungUp, "Client closed request"
 	} else {
 		shown := visible(err)
-		p.status, p.code, p.message, p.issues = statusOf[shown.Kind], shown.Code, shown.Message, shown.Issues
+		p.status, p.code, p.message, p.issues = status.Of(shown.Kind), shown.Code, shown.Message, shown.Issues
 	}
 	if errors.Is(err, domain.ErrCredentials) {
 		c.h.metrics.refused.Inc()

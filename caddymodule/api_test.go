@@ -259,8 +259,7 @@ func (s *server) holdWrites() (release func()) {
 	held, released, done := make(chan struct{}), make(chan struct{}), make(chan struct{})
 	go func() {
 		defer close(done)
-		l := newLease(folderSettings{folder: s.canonicalFolder(), logger: zap.NewNop()})
-		err := l.Update(context.Background(), func(domain.Tx) error {
+		err := liveUse(s.canonicalFolder()).Store.Update(context.Background(), func(domain.Tx) error {
 			close(held)
 			<-released
 			return nil

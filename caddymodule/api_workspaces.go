@@ -33,7 +33,7 @@ func updateWorkspace(c *call) (answer, error) {
 	if err := c.decode(&patch); err != nil {
 		return answer{}, err
 	}
-	return c.changed(c.h.service.UpdateWorkspace(c.r.Context(), c.write(), c.r.PathValue("workspace"), patch, c.h.live.configured()))
+	return c.changed(c.h.service.UpdateWorkspace(c.r.Context(), c.write(), c.r.PathValue("workspace"), patch, c.h.live.Keys()))
 }
 
 func deleteWorkspace(c *call) (answer, error) {
@@ -48,6 +48,6 @@ func deleteWorkspace(c *call) (answer, error) {
 	}
 	return c.removed(c.h.service.DeleteWorkspace(c.r.Context(), c.write(), c.r.PathValue("workspace"), domain.WorkspaceDeletion{
 		ConfirmDefault: confirmed == "true",
-		Configured:     c.h.live.configured(),
+		Configured:     c.h.live.Keys(),
 	}))
 }

@@ -91,7 +91,7 @@ func TestJSONConfiguration(t *testing.T) {
 		`"base_path":"{env.NO_SUCH}"`:                            "base_path: ",
 		`"max_body_size":-1`:                                     "max_body_size: must be positive",
 		`"preset_creators":"nobody"`:                             "preset_creators: must be management or any",
-		`"storage":{"engine":"mongo"}`:                           "storage: there is no engine \"mongo\"; this build has badger and etcd",
+		`"storage":{"engine":"mongo"}`:                           "storage: there is no engine \"mongo\"; this build has badger",
 		`"storage":{"engine":"badger","folder":"{env.NO_SUCH}"}`: "folder: ",
 		`"unknown":1`:                                            "unknown field",
 	} {

@@ -12,6 +12,8 @@ import (
 	"github.com/caddyserver/caddy/v2/modules/caddyhttp"
 	"github.com/dustin/go-humanize"
 
+	"github.com/caddy-presets/caddy-presets/caddymodule/engine"
+	"github.com/caddy-presets/caddy-presets/caddymodule/internal/directive"
 	"github.com/caddy-presets/caddy-presets/domain"
 )
 
@@ -55,35 +57,13 @@ func (h *Handler) UnmarshalCaddyfile(d *caddyfile.Dispenser) error {
 	if args := d.RemainingArgs(); len(args) > 0 {
 		return d.Errf("takes no arguments but a matcher, got %q", args[0])
 	}
-	return eachSubdirective(d, "", h.unmarshalSubdirective)
-}
-
-// eachSubdirective reads a block, one subdirective after another. Only keys may
-// repeat, and only what has subdirectives of its own takes a block. place stands
-// before names in errors.
-func eachSubdirective(d *caddyfile.Dispenser, place string, read func(d *caddyfile.Dispenser, name string) error) error {
-	seen := make(map[string]bool)
-	for nesting := d.Nesting(); d.NextBlock(nesting); {
-		name := d.Val()
-		repeats := name == "management_key" || name == "inference_key"
-		if seen[name] && !repeats {
-			return d.Errf("%s%s is given more than once", place, name)
-		}
-		seen[name] = true
-		if err := read(d, name); err != nil {
-			return err
-		}
-		if name != "storage" && name != "inference" && d.NextBlock(nesting+1) {
-			return d.Errf("%s%s takes no block", place, name)
-		}
-	}
-	return nil
+	return directive.Block{Repeated: []string{"management_key", "inference_key"}, Nested: []string{"storage", "inference"}}.Each(d, h.unmarshalSubdirective)
 }
 
 func (h *Handler) unmarshalSubdirective(d *caddyfile.Dispenser, name string) error {
 	switch name {
 	case "base_path":
-		value, err := onlyArg(d, name, "a path")
+		value, err := directive.OnlyArg(d, name, "a path")
 		if err == nil && !strings.Contains(value, "{") { // a placeholder is judged when it is known
 			if err := checkBasePath(value); err != nil {
 				return d.Errf("base_path %v", err)
@@ -104,14 +84,14 @@ func (h *Handler) unmarshalSubdirective(d *caddyfile.Dispenser, name string) err
 	case "max_body_size":
 		return unmarshalSize(d, name, &h.MaxBodySize)
 	case "preset_creators":
-		value, err := onlyArg(d, name, "management or any")
+		value, err := directive.OnlyArg(d, name, "management or any")
 		if err == nil && value != creatorsManagement && value != creatorsAny {
 			return d.Errf("preset_creators must be management or any, got %q", value)
 		}
 		h.PresetCreators = value
 		return err
 	case "keep_versions":
-		value, err := onlyArg(d, name, "a count")
+		value, err := directive.OnlyArg(d, name, "a count")
 		if err != nil {
 			return err
 		}
@@ -134,14 +114,14 @@ func (i *Inference) unmarshal(d *caddyfile.Dispenser) error {
 	if d.NextArg() {
 		return d.Errf("inference takes a block and no arguments, got %q", d.Val())
 	}
-	return eachSubdirective(d, "inference: ", i.unmarshalSubdirective)
+	return directive.Block{Place: "inference: "}.Each(d, i.unmarshalSubdirective)
 }
 
 func (i *Inference) unmarshalSubdirective(d *caddyfile.Dispenser, name string) (err error) {
 	place := "inference: " + name
 	switch name {
 	case "keys":
-		if i.Keys, err = onlyArg(d, place, "everywhere, required, optional or off"); err != nil {
+		if i.Keys, err = directive.OnlyArg(d, place, "everywhere, required, optional or off"); err != nil {
 			return err
 		}
 		if err := checkKeys(i.Keys); err != nil {
@@ -149,7 +129,7 @@ func (i *Inference) unmarshalSubdirective(d *caddyfile.Dispenser, name string) (
 		}
 	case "drop_fields":
 		if i.DropFields = d.RemainingArgs(); len(i.DropFields) == 0 {
-			return d.Err("inference: drop_fields wants names of fields" + maybeUnset)
+			return d.Err("inference: drop_fields wants names of fields" + directive.MaybeUnset)
 		}
 		for _, field := range i.DropFields {
 			if err := checkDropField(field); err != nil {
@@ -157,7 +137,7 @@ func (i *Inference) unmarshalSubdirective(d *caddyfile.Dispenser, name string) (
 			}
 		}
 	case "list_models":
-		value, err := onlyArg(d, place, "on or off")
+		value, err := directive.OnlyArg(d, place, "on or off")
 		if err != nil {
 			return err
 		}
@@ -172,7 +152,7 @@ func (i *Inference) unmarshalSubdirective(d *caddyfile.Dispenser, name string) (
 	case "cache_size":
 		return unmarshalSize(d, place, &i.CacheSize)
 	case "other_routes":
-		if i.OtherRoutes, err = onlyArg(d, place, "pass or refuse"); err != nil {
+		if i.OtherRoutes, err = directive.OnlyArg(d, place, "pass or refuse"); err != nil {
 			return err
 		}
 		if err := checkOtherRoutes(i.OtherRoutes); err != nil {
@@ -193,7 +173,7 @@ func (h *Handler) unmarshalAuthFailureLimit(d *caddyfile.Dispenser) error {
 		return nil
 	case len(args) < 1 || len(args) > 2:
 		if len(args) == 0 {
-			return d.Errf("%s, got 0 arguments%s", wants, maybeUnset)
+			return d.Errf("%s, got 0 arguments%s", wants, directive.MaybeUnset)
 		}
 		return d.Errf("%s, got %d arguments", wants, len(args))
 	}
@@ -216,7 +196,7 @@ func (h *Handler) unmarshalAuthFailureLimit(d *caddyfile.Dispenser) error {
 }
 
 func unmarshalSize(d *caddyfile.Dispenser, name string, into *int64) error {
-	value, err := onlyArg(d, name, "a size")
+	value, err := directive.OnlyArg(d, name, "a size")
 	if err != nil {
 		return err
 	}
@@ -230,35 +210,18 @@ func unmarshalSize(d *caddyfile.Dispenser, name string, into *int64) error {
 
 func (h *Handler) unmarshalStorage(d *caddyfile.Dispenser) error {
 	if !d.NextArg() {
-		return d.Err("storage wants the name of an engine" + maybeUnset)
+		return d.Err("storage wants the name of an engine" + directive.MaybeUnset)
 	}
 	name := d.Val()
 	if err := checkEngine(name); err != nil {
 		return d.WrapErr(err)
 	}
-	guest, err := caddyfile.UnmarshalModule(d, engineNamespace+"."+name)
+	guest, err := caddyfile.UnmarshalModule(d, engine.Namespace+"."+name)
 	if err != nil {
 		return err
 	}
 	h.StorageRaw = caddyconfig.JSONModuleObject(guest, "engine", name, nil)
 	return nil
-}
-
-// maybeUnset ends errors about an argument that is missing or empty. The Caddyfile
-// has an environment variable replaced before it is read, so no more is known.
-const maybeUnset = " (a {$NAME} may not be set in the environment)"
-
-func onlyArg(d *caddyfile.Dispenser, name, what string) (string, error) {
-	args := d.RemainingArgs()
-	switch {
-	case len(args) == 0:
-		return "", d.Errf("%s wants one argument, %s, got 0%s", name, what, maybeUnset)
-	case len(args) > 1:
-		return "", d.Errf("%s wants one argument, %s, got %d", name, what, len(args))
-	case args[0] == "":
-		return "", d.Errf("%s wants %s, got nothing between the quotes%s", name, what, maybeUnset)
-	}
-	return args[0], nil
 }
 
 // unmarshalKey reads a key and hashes a literal secret, so that no adapted
@@ -268,14 +231,14 @@ func unmarshalKey(d *caddyfile.Dispenser, name string, most int, syntax string) 
 	args := d.RemainingArgs()
 	switch {
 	case len(args) == 0:
-		return key, d.Errf("%s wants %s, got 0 arguments%s", name, syntax, maybeUnset)
+		return key, d.Errf("%s wants %s, got 0 arguments%s", name, syntax, directive.MaybeUnset)
 	case len(args) > most:
 		return key, d.Errf("%s wants %s, got %d arguments", name, syntax, len(args))
 	}
 	key.Secret = args[0]
 	switch {
 	case key.Secret == "":
-		return key, d.Errf("%s: the secret is empty%s", name, maybeUnset)
+		return key, d.Errf("%s: the secret is empty%s", name, directive.MaybeUnset)
 	case isPlaceholder(key.Secret):
 	case strings.HasPrefix(key.Secret, hashedPrefix):
 		if _, err := key.hash(nil); err != nil {
@@ -292,12 +255,12 @@ func unmarshalKey(d *caddyfile.Dispenser, name string, most int, syntax string) 
 	}
 	if len(args) > 1 {
 		if key.UserID = args[1]; key.UserID == "" {
-			return key, d.Errf("%s: the user id is empty%s", name, maybeUnset)
+			return key, d.Errf("%s: the user id is empty%s", name, directive.MaybeUnset)
 		}
 	}
 	if len(args) > 2 {
 		if key.WorkspaceSlug = args[2]; key.WorkspaceSlug == "" {
-			return key, d.Errf("%s: the workspace slug is empty%s", name, maybeUnset)
+			return key, d.Errf("%s: the workspace slug is empty%s", name, directive.MaybeUnset)
 		}
 	}
 	return key, nil

@@ -1,56 +1,14 @@
 package caddymodule
 
 import (
-	"bytes"
-	"encoding/json"
-	"os"
-	"path/filepath"
-	"regexp"
 	"strings"
 	"testing"
+
+	"github.com/caddy-presets/caddy-presets/caddymodule/internal/caddytest"
 )
 
-// Each file is a Caddyfile, a line of dashes, and the adapted JSON or the end
-// of the error, in the manner of Caddy's own tests.
 func TestCaddyfileAdaptation(t *testing.T) {
-	files, err := filepath.Glob("../testdata/caddyfile/*.caddyfiletest")
-	if err != nil || len(files) == 0 {
-		t.Fatalf("found no test files: %v", err)
-	}
-	for _, file := range files {
-		t.Run(strings.TrimSuffix(filepath.Base(file), ".caddyfiletest"), func(t *testing.T) {
-			content, err := os.ReadFile(file)
-			if err != nil {
-				t.Fatal(err)
-			}
-			input, want, ok := strings.Cut(string(content), "\n----------\n")
-			if !ok {
-				t.Fatal("no line of dashes")
-			}
-			got := adapted(input)
-			if *update {
-				if err := os.WriteFile(file, []byte(input+"\n----------\n"+got+"\n"), 0o644); err != nil {
-					t.Fatal(err)
-				}
-				return
-			}
-			if got != strings.TrimSpace(want) {
-				t.Errorf("got\n%s\nwant\n%s", got, want)
-			}
-		})
-	}
-}
-
-func adapted(input string) string {
-	config, err := adapt(input)
-	if err != nil {
-		return err.Error()
-	}
-	var indented bytes.Buffer
-	if err := json.Indent(&indented, config, "", "\t"); err != nil {
-		return err.Error()
-	}
-	return indented.String()
+	caddytest.Adaptations(t, "../testdata/caddyfile", *update)
 }
 
 // No literal secret survives adaptation, in the result or in an error.
@@ -67,12 +25,12 @@ func TestLiteralSecretsAreHashed(t *testing.T) {
 		"management_key sha256:" + secret,
 		"management_key " + secret + " {\n}",
 	} {
-		got := adapted(":80 {\npresets {\n" + directive + "\n}\n}")
+		got := caddytest.Adapted(":80 {\npresets {\n" + directive + "\n}\n}")
 		if strings.Contains(got, secret) {
 			t.Errorf("%s\nis adapted to\n%s", strings.ReplaceAll(directive, secret, "SECRET"), got)
 		}
 	}
-	if got := adapted(":80 {\npresets {\nmanagement_key " + secret + "\n}\n}"); !strings.Contains(got, "sha256:"+sha256Of(secret)) {
+	if got := caddytest.Adapted(":80 {\npresets {\nmanagement_key " + secret + "\n}\n}"); !strings.Contains(got, "sha256:"+sha256Of(secret)) {
 		t.Errorf("got %s, want the hash", got)
 	}
 }
@@ -87,33 +45,32 @@ func FuzzCaddyfile(f *testing.F) {
 		if strings.Contains(body, secret) || strings.Contains(body, "import") || strings.Contains(body, "{$") {
 			t.Skip()
 		}
-		if got := adapted(":80 {\npresets {\nmanagement_key " + secret + "\n" + body + "\n}\n}"); strings.Contains(got, secret) {
+		if got := caddytest.Adapted(":80 {\npresets {\nmanagement_key " + secret + "\n" + body + "\n}\n}"); strings.Contains(got, secret) {
 			t.Errorf("the secret is in %s", got)
 		}
 	})
 }
 
-// What the documents show can be used.
+// The Caddyfiles of the documents can be used. Those with etcd are tested by its module.
 func TestDocumentedCaddyfiles(t *testing.T) {
-	shown := regexp.MustCompile("(?s)```caddyfile\n(.*?)```")
-	count := 0
-	files, err := filepath.Glob("../docs/*.md")
-	if err != nil {
-		t.Fatal(err)
+	documents := documentedCaddyfiles(t)
+	if len(documents) < 8 {
+		t.Errorf("found %d Caddyfiles, want at least 8", len(documents))
 	}
-	for _, file := range append(files, "../README.md", "../BENCHMARKS.md") {
-		text, err := os.ReadFile(file)
-		if err != nil {
-			t.Fatal(err)
-		}
-		for _, block := range shown.FindAllSubmatch(text, -1) {
-			count++
-			if _, err := adapt(string(block[1])); err != nil {
-				t.Errorf("%s: %v in\n%s", file, err, block[1])
-			}
+	for name, text := range documents {
+		if _, err := caddytest.Adapt(text); err != nil {
+			t.Errorf("%s: %v in\n%s", name, err, text)
 		}
 	}
-	if count < 5 {
-		t.Errorf("found %d Caddyfiles, want at least 5", count)
-	}
+}
+
+// No key is logged or reaches the gateway with any Caddyfile of the documents.
+func TestDocumentedCaddyfilesLeakNoKey(t *testing.T) {
+	caddytest.LeaksNoKey(t, documentedCaddyfiles(t), storeFolder)
+}
+
+func documentedCaddyfiles(t *testing.T) map[string]string {
+	t.Helper()
+	t.Setenv("PRESETS_UPSTREAM", "127.0.0.1:1")
+	return caddytest.DocumentedCaddyfiles(t, "..", false)
 }

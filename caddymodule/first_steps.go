@@ -1,23 +1,21 @@
 package caddymodule
 
 import (
-	"context"
 	"encoding/json"
 	"fmt"
 	"strings"
 
 	"github.com/caddyserver/caddy/v2"
-	"go.uber.org/zap"
-)
 
-// engineNamespace is that of the modules that are storage engines.
-const engineNamespace = "http.handlers.presets.storage"
+	"github.com/caddy-presets/caddy-presets/caddymodule/engine"
+	"github.com/caddy-presets/caddy-presets/caddymodule/internal/directive"
+)
 
 // checkEngine returns nil for the name of an engine that this build has, and
 // otherwise an error that says how to come by one.
 func checkEngine(name string) error {
 	var engines []string
-	for _, m := range caddy.GetModules(engineNamespace) {
+	for _, m := range caddy.GetModules(engine.Namespace) {
 		if m.ID.Name() == name {
 			return nil
 		}
@@ -26,7 +24,7 @@ func checkEngine(name string) error {
 	has := "; this build has " + strings.Join(engines, " and ")
 	switch {
 	case name == "":
-		return fmt.Errorf("storage: the name of the engine is empty%s%s", has, maybeUnset)
+		return fmt.Errorf("storage: the name of the engine is empty%s%s", has, directive.MaybeUnset)
 	case strings.ContainsAny(name, `/\`):
 		return fmt.Errorf("storage wants the name of an engine before its folder: storage badger %s", name)
 	case name == "etcd":
@@ -45,19 +43,4 @@ func checkEngineOf(storage json.RawMessage) error {
 		return nil //nolint:nilerror // as above
 	}
 	return checkEngine(named.Engine)
-}
-
-// adviseFirstKey logs how to make the first key, where neither the configuration nor
-// the store has any. It does so once for as long as the store is in use: reloads do
-// not repeat it.
-func (h *Handler) adviseFirstKey(ctx context.Context) {
-	if len(h.live.configured()) > 0 {
-		return
-	}
-	if keys, err := h.service.Keys(ctx); err != nil || len(keys) > 0 {
-		return // the store tells of its failures
-	}
-	h.live.advised.Do(func() {
-		h.logger.Warn("no key is configured for this site and none was issued: make the first with caddy presets key create --kind management", zap.String("store", h.storeName))
-	})
 }

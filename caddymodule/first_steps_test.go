@@ -2,12 +2,13 @@ package caddymodule
 
 import (
 	"encoding/json"
-	"fmt"
 	"path/filepath"
 	"strings"
 	"testing"
 
 	"github.com/caddyserver/caddy/v2"
+
+	"github.com/caddy-presets/caddy-presets/caddymodule/internal/caddytest"
 )
 
 const firstKeyAdvice = "caddy presets key create --kind management"
@@ -47,7 +48,7 @@ func TestFirstKeyIsAdvisedOnceTheStoreIsThere(t *testing.T) {
 	s := start(t, standard)
 	s.manage("POST", "/v1/presets/p/chat/completions", `{"model":"acme/large","messages":[]}`).want(t, 200)
 	s.stop()
-	undo := damage(t, s.folder)
+	undo := caddytest.Damage(t, s.folder)
 	s.reload("auth_failure_limit 1000000")
 	if !strings.Contains(s.logs(), "the store cannot be opened") {
 		t.Fatal("the store is not damaged")
@@ -61,50 +62,10 @@ func TestFirstKeyIsAdvisedOnceTheStoreIsThere(t *testing.T) {
 	}
 }
 
-// What a command prints of a refusal is its message.
-func TestCommandErrorsAreMessages(t *testing.T) {
-	s := start(t, standard)
-	for want, args := range map[string][]string{
-		"Invalid request parameters: /kind: must be ":                       {"key", "create", "--kind", "root"},
-		"Workspace not found":                                               {"key", "create", "--kind", "inference", "--workspace", "absent"},
-		"Key not found":                                                     {"key", "revoke", "absent"},
-		"Invalid request parameters: keep: must be at least 1":              {"prune", "--keep", "0"},
-		`no live store is named "absent"; there is: ` + s.canonicalFolder(): {"key", "list", "--store", "absent"},
-		"expires_in: must be a positive duration":                           {"key", "create", "--kind", "inference", "--expires", "soon"},
-	} {
-		out, _, err := run(append(args, "--address", s.admin)...)
-		if err == nil || out != "" || !strings.HasPrefix(err.Error(), want) || strings.ContainsAny(err.Error(), "{}\n") {
-			t.Errorf("%v: got %q, %v, want an error that begins with %q", args, out, err, want)
-		}
-	}
-	// What is not Caddy's form of a refusal stays as it is.
-	for _, text := range []string{"performing request: refused", `caddy responded with error: HTTP 502: <html>`, `caddy responded with error: HTTP 400: {}`} {
-		if got := plainAdminError(fmt.Errorf("%s", text)); got.Error() != text {
-			t.Errorf("got %q, want %q", got, text)
-		}
-	}
-}
-
-// The admin endpoint may be given as the URL that it has in documents and logs.
-func TestAddressThatIsAURL(t *testing.T) {
-	s := start(t, standard)
-	for _, address := range []string{s.admin, "http://" + s.admin, "http://" + s.admin + "/"} {
-		if out, _, err := run("key", "list", "--json", "--address", address); err != nil || out != "[]" {
-			t.Errorf("%s: got %q, %v, want no keys", address, out, err)
-		}
-	}
-	for _, address := range []string{"https://" + s.admin, "http://localhost", "http://" + s.admin + "/presets/keys", "http://u@" + s.admin, "tcp://" + s.admin, "http://%zz", "http://" + s.admin + "?x"} {
-		_, _, err := run("key", "list", "--address", address)
-		if err == nil || !strings.HasPrefix(err.Error(), "--address wants the host and port of the admin endpoint, such as 127.0.0.1:2019") {
-			t.Errorf("%s: got %v, want the form that it wants", address, err)
-		}
-	}
-}
-
 // JSON that names an engine that is not there gets the same pointers.
 func TestUnknownEngineInJSON(t *testing.T) {
 	for engine, want := range map[string]string{
-		"mongo":      `storage: there is no engine "mongo"; this build has badger and etcd`,
+		"mongo":      `storage: there is no engine "mongo"; this build has badger`,
 		"/var/lib/x": "storage wants the name of an engine before its folder: storage badger /var/lib/x",
 	} {
 		raw, err := json.Marshal(map[string]any{

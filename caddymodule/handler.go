@@ -1,6 +1,6 @@
-// Package caddymodule puts the preset and workspace API into Caddy: the HTTP
-// handler and its Caddyfile directive, the guest modules of its storage
-// engines, the admin endpoint and the "caddy presets" command.
+// Package caddymodule is the presets handler of Caddy: the preset and workspace API, the
+// inference requests that name a preset, and the Caddyfile directive. Its storage engines,
+// admin endpoint and commands have packages of their own.
 package caddymodule
 
 import (
@@ -16,6 +16,10 @@ import (
 	"github.com/caddyserver/caddy/v2/modules/caddyhttp"
 	"go.uber.org/zap"
 
+	_ "github.com/caddy-presets/caddy-presets/caddymodule/admin"  // the admin endpoint and the commands
+	_ "github.com/caddy-presets/caddy-presets/caddymodule/badger" // the default engine
+	"github.com/caddy-presets/caddy-presets/caddymodule/engine"
+	"github.com/caddy-presets/caddy-presets/caddymodule/internal/live"
 	"github.com/caddy-presets/caddy-presets/domain"
 	"github.com/caddy-presets/caddy-presets/schema"
 	"github.com/caddy-presets/caddy-presets/storage/transfer"
@@ -97,16 +101,9 @@ type Handler struct {
 	limiter      *authLimiter // of the store
 	failureLimit failureLimit
 	storeName    string
-	live         *liveStore // set once the live store is registered
-}
-
-// engine is what a guest module of http.handlers.presets.storage offers.
-type engine interface {
-	// Store returns the store, usable until the guest is cleaned up and by
-	// calls that were under way then.
-	Store() domain.Store
-	// Name tells one live store from another to an operator.
-	Name() string
+	shared       *shared     // with the other handlers of the store
+	live         *live.Store // set once this handler is registered there
+	use          *live.Use   // as which it is
 }
 
 // CaddyModule returns the Caddy module information.
@@ -202,26 +199,26 @@ func (h *Handler) provisionStore(ctx caddy.Context) error {
 	if err != nil {
 		return fmt.Errorf("loading the storage engine: %w", err)
 	}
-	engine, ok := guest.(engine)
+	e, ok := guest.(engine.Engine)
 	if !ok {
 		return fmt.Errorf("module %T is not a storage engine", guest)
 	}
-	store := h.metrics.measure(engine.Store())
+	store := h.metrics.measure(e.Store())
 	h.service = domain.NewService(store)
 	h.service.KeepVersions = h.KeepVersions
 	ensured := h.service.EnsureDefaultWorkspace(ctx)
 	if ensured != nil && !mayPass(ensured) {
 		return fmt.Errorf("creating the default workspace: %w", ensured)
 	}
-	if unfinished, err := transfer.Unfinished(ctx, engine.Store()); err == nil && unfinished {
-		h.logger.Warn("an import into the store was begun and not finished: not all is in it; begin it again with the same file", zap.String("store", engine.Name()))
+	if unfinished, err := transfer.Unfinished(ctx, e.Store()); err == nil && unfinished {
+		h.logger.Warn("an import into the store was begun and not finished: not all is in it; begin it again with the same file", zap.String("store", e.Name()))
 	}
 	if h.Inference != nil {
 		if err := h.Inference.provision(store); err != nil {
 			return fmt.Errorf("inference: %w", err)
 		}
 	}
-	h.goLive(engine.Name(), engine.Store())
+	h.goLive(e)
 	if ensured != nil {
 		go h.ensureLater(ctx) // all that needs no store is served meanwhile
 		return nil
@@ -229,6 +226,9 @@ func (h *Handler) provisionStore(ctx caddy.Context) error {
 	h.adviseFirstKey(ctx)
 	return nil
 }
+
+// retryInterval is how long ensureLater waits between two attempts. Tests shorten it.
+var retryInterval = time.Second
 
 // mayPass reports whether a change that failed may be made later, or have been.
 func mayPass(err error) bool {

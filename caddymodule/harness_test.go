@@ -19,10 +19,11 @@ import (
 	"time"
 
 	"github.com/caddyserver/caddy/v2"
-	"github.com/caddyserver/caddy/v2/caddyconfig"
 	_ "github.com/caddyserver/caddy/v2/modules/standard"
 
 	"github.com/caddy-presets/caddy-presets/caddymodule/internal/caddytest"
+	"github.com/caddy-presets/caddy-presets/caddymodule/internal/live"
+	"github.com/caddy-presets/caddy-presets/domain"
 	"github.com/caddy-presets/caddy-presets/storage/storagetest"
 )
 
@@ -34,12 +35,6 @@ const (
 )
 
 func TestMain(m *testing.M) {
-	if len(os.Args) > 5 && os.Args[1] == "presets" { // as probeApart starts this program
-		pretendToVerify(filepath.Base(os.Args[5]))
-	}
-	if os.Getenv(asCommand) != "" {
-		runAsCommand()
-	}
 	flag.Parse()
 	retryInterval = 20 * time.Millisecond
 	home, err := os.MkdirTemp("", "caddy-presets-")
@@ -93,49 +88,29 @@ func start(t *testing.T, subdirectives string) *server {
 	return s
 }
 
-// storeFolder returns a folder for a store. That a key was used may be noted after
-// the server has stopped, which opens the store once more: what is left of it then
-// goes with TestMain.
+// storeFolder returns a folder for a store. TestMain removes it: a request may open the
+// store once more after the server has stopped, to note that its key was used.
 func storeFolder(t *testing.T) string {
 	t.Helper()
 	dir, err := os.MkdirTemp(os.Getenv("HOME"), "store-")
 	if err != nil {
 		t.Fatal(err)
 	}
-	t.Cleanup(func() {
-		// A request may be the last to need the store, and take longer than the server.
-		// A store whose folder is gone takes ten seconds to close, and keeps the next
-		// test from opening its own.
-		for range 250 {
-			if !inUse(dir) {
-				break
-			}
-			time.Sleep(20 * time.Millisecond)
-		}
-		folders.Turn.Lock() // which is held while one is closed
-		defer folders.Turn.Unlock()
-		os.RemoveAll(dir)
-	})
 	return filepath.Join(dir, "store")
 }
 
-// inUse reports whether a store in a folder is open.
-func inUse(dir string) bool {
-	for h := range folders.InUse() {
-		if strings.Contains(h.folder, filepath.Base(dir)) {
-			return true
-		}
-	}
-	return false
-}
+// isReleased reports whether nobody has the store open.
+func (s *server) isReleased() bool { return caddytest.IsReleased(s.folder) }
+
+// liveUse returns how the newest handler uses a store.
+func liveUse(name string) *live.Use { return live.All()[name].Newest() }
+
+var operator = domain.By(domain.Principal{UserID: "admin", Kind: domain.ManagementKey})
 
 // stop replaces the configuration by an empty one, which releases the folder.
 func (s *server) stop() {
 	s.t.Helper()
-	if err := caddy.Load([]byte(`{"admin":{"disabled":true,"config":{"persist":false}}}`), true); err != nil {
-		s.t.Error(err)
-	}
-	http.DefaultClient.CloseIdleConnections()
+	caddytest.Stop(s.t)
 }
 
 func (s *server) site(subdirectives string) string {
@@ -149,7 +124,7 @@ func (s *server) siteAt(address, directives string) string {
 
 // load makes Caddy run a Caddyfile of sites.
 func (s *server) load(sites string) error {
-	config, err := adapt(fmt.Sprintf("{\nadmin %s\npersist_config off\nmetrics\nlog {\nlevel DEBUG\noutput file %s\n%s\n}\n%s\n}\n%s", s.admin, s.logFile, s.logFormat, s.options, sites))
+	config, err := caddytest.Adapt(fmt.Sprintf("{\nadmin %s\npersist_config off\nmetrics\nlog {\nlevel DEBUG\noutput file %s\n%s\n}\n%s\n}\n%s", s.admin, s.logFile, s.logFormat, s.options, sites))
 	if err != nil {
 		return err
 	}
@@ -177,15 +152,14 @@ func (s *server) settle() {
 	s.upstream.taken()
 }
 
-func adapt(caddyfile string) ([]byte, error) {
-	config, _, err := caddyconfig.GetAdapter("caddyfile").Adapt([]byte(caddyfile), map[string]any{"filename": "Caddyfile"})
-	return config, err
-}
-
 // canonicalFolder is the store's key in the pool.
 func (s *server) canonicalFolder() string {
 	s.t.Helper()
-	return canonical(s.folder)
+	folder, err := filepath.EvalSymlinks(filepath.Dir(s.folder))
+	if err != nil {
+		s.t.Fatal(err)
+	}
+	return filepath.Join(folder, filepath.Base(s.folder))
 }
 
 // logs returns what was logged so far, in whole lines.
@@ -219,15 +193,7 @@ func (s *server) logged(send func()) map[string]any {
 }
 
 // eventually waits for what happens after an answer was sent.
-func (s *server) eventually(ok func() bool) bool {
-	for range 1500 {
-		if ok() {
-			return true
-		}
-		time.Sleep(20 * time.Millisecond)
-	}
-	return false
-}
+func (s *server) eventually(ok func() bool) bool { return caddytest.Eventually(ok) }
 
 func freeAddress(t *testing.T) string { return storagetest.FreeAddress(t) }
 
@@ -237,7 +203,7 @@ type upstream struct {
 	mu       sync.Mutex
 	requests []string   // each as it stood on the wire, less what proxies add
 	received []received // the same requests, with all of it
-	wire     bytes.Buffer
+	wire     caddytest.Wire
 	answer   http.HandlerFunc
 }
 
@@ -255,7 +221,7 @@ type received struct {
 func newUpstream(t *testing.T) *upstream {
 	u := new(upstream)
 	u.Server = httptest.NewUnstartedServer(http.HandlerFunc(u.serve))
-	u.Listener = tapped{u.Listener, u}
+	u.Listener = u.wire.Tap(u.Listener)
 	u.Start()
 	t.Cleanup(u.Close)
 	return u
@@ -322,35 +288,7 @@ func (u *upstream) none(t *testing.T) {
 }
 
 // saw reports whether text ever came over the wire, in whatever place.
-func (u *upstream) saw(text string) bool {
-	u.mu.Lock()
-	defer u.mu.Unlock()
-	return bytes.Contains(u.wire.Bytes(), []byte(text))
-}
-
-// tapped is a listener whose connections leave what they read in wire.
-type tapped struct {
-	net.Listener
-	u *upstream
-}
-
-func (l tapped) Accept() (net.Conn, error) {
-	conn, err := l.Listener.Accept()
-	return tappedConn{conn, l.u}, err
-}
-
-type tappedConn struct {
-	net.Conn
-	u *upstream
-}
-
-func (c tappedConn) Read(p []byte) (int, error) {
-	n, err := c.Conn.Read(p)
-	c.u.mu.Lock()
-	defer c.u.mu.Unlock()
-	c.u.wire.Write(p[:n])
-	return n, err
-}
+func (u *upstream) saw(text string) bool { return u.wire.Contains(text) }
 
 // response is an answer, read whole.
 type response struct {

@@ -11,6 +11,7 @@ import (
 	"github.com/caddyserver/caddy/v2/modules/caddyhttp"
 
 	"github.com/caddy-presets/caddy-presets/domain"
+	"github.com/caddy-presets/caddy-presets/domain/inference"
 )
 
 // Inference resolves presets in inference requests: a POST to
@@ -64,7 +65,7 @@ type Inference struct {
 	// Default: pass
 	OtherRoutes string `json:"other_routes,omitempty"`
 
-	resolver *domain.Resolver
+	resolver *inference.Resolver
 }
 
 const (
@@ -102,7 +103,7 @@ func (i *Inference) provision(store domain.Store) error {
 		i.MaxBodySize = defaultInferenceBodySize
 	}
 	if i.CacheSize == 0 {
-		i.CacheSize = domain.DefaultCacheSize
+		i.CacheSize = inference.DefaultCacheSize
 	}
 	if i.MaxBodySize < 0 || i.CacheSize < 0 {
 		return fmt.Errorf("max_body_size and cache_size must be positive, got %d and %d", i.MaxBodySize, i.CacheSize)
@@ -111,7 +112,7 @@ func (i *Inference) provision(store domain.Store) error {
 		return err
 	}
 	var err error
-	i.resolver, err = domain.NewResolver(store, domain.ResolverConfig{CacheSize: i.CacheSize, DropFields: i.DropFields})
+	i.resolver, err = inference.NewResolver(store, inference.Config{CacheSize: i.CacheSize, DropFields: i.DropFields})
 	return err
 }
 
@@ -272,8 +273,8 @@ func (c *inferenceCall) prepare() (answered bool) {
 }
 
 // resolve makes the request what goes upstream.
-func (c *inferenceCall) resolve() (domain.Resolution, error) {
-	var none domain.Resolution
+func (c *inferenceCall) resolve() (inference.Resolution, error) {
+	var none inference.Resolution
 	if err := c.wantsDryRun(); err != nil {
 		return none, err
 	}
@@ -290,7 +291,7 @@ func (c *inferenceCall) resolve() (domain.Resolution, error) {
 	if text, body.unpacked, err = c.decoded(body.sent); err != nil {
 		return none, err
 	}
-	resolution, err := c.h.Inference.resolver.Resolve(c.r.Context(), c.who, domain.Request{
+	resolution, err := c.h.Inference.resolver.Resolve(c.r.Context(), c.who, inference.Request{
 		Dialect: c.route.dialect, Takes: c.route.takes, Body: text, Opaque: text == nil && len(body.sent) > 0,
 		SessionID: c.r.Header.Get(sessionHeader), Charset: charsetOf(c.r.Header), Memory: body,
 	})
@@ -331,7 +332,7 @@ func (c *inferenceCall) noteSession(id string) {
 	}
 }
 
-func (c *inferenceCall) noteResolution(resolution domain.Resolution) {
+func (c *inferenceCall) noteResolution(resolution inference.Resolution) {
 	// The resolution's slug may be a part of a model's name of many MiB, which a note
 	// would keep in memory.
 	named := resolution.Preset + "@" + strconv.Itoa(resolution.Version)

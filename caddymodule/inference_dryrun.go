@@ -9,6 +9,7 @@ import (
 	"github.com/go-json-experiment/json/jsontext"
 
 	"github.com/caddy-presets/caddy-presets/domain"
+	"github.com/caddy-presets/caddy-presets/domain/inference"
 )
 
 // dryRunHeader asks for what would go upstream, without sending it.
@@ -42,13 +43,13 @@ type (
 // dryRunField tells where a top-level field of the body comes from. Preset and
 // version are null unless it comes from a preset.
 type dryRunField struct {
-	From    domain.Source `json:"from"`
-	Preset  *string       `json:"preset"`
-	Version *int          `json:"version"`
+	From    inference.Source `json:"from"`
+	Preset  *string          `json:"preset"`
+	Version *int             `json:"version"`
 }
 
 // describe answers a dry run.
-func (c *inferenceCall) describe(resolution domain.Resolution) (answer, error) {
+func (c *inferenceCall) describe(resolution inference.Resolution) (answer, error) {
 	if !utf8.Valid(resolution.Body) {
 		return answer{}, domain.InvalidAt("", "is not UTF-8, which an answer in JSON cannot hold")
 	}
@@ -59,7 +60,7 @@ func (c *inferenceCall) describe(resolution domain.Resolution) (answer, error) {
 	result := dryRunResult{make(map[string]dryRunField), append([]string{}, resolution.Dropped...)}
 	for _, field := range fields {
 		origin := dryRunField{From: field.From}
-		if field.From == domain.FromPreset {
+		if field.From == inference.FromPreset {
 			origin.Preset, origin.Version = &resolution.Preset, &resolution.Version
 		}
 		result.Fields[field.Name] = origin

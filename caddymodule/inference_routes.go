@@ -8,6 +8,7 @@ import (
 	"time"
 
 	"github.com/caddy-presets/caddy-presets/domain"
+	"github.com/caddy-presets/caddy-presets/domain/inference"
 )
 
 // inferenceRoute is a route on which presets are resolved.
@@ -69,7 +70,7 @@ func (c *inferenceCall) refuseReference() error {
 	case unpacked:
 		defer c.held.sub(int64(cap(body)))
 	}
-	if place := domain.FindReference(body); place != "" {
+	if place := inference.FindReference(body); place != "" {
 		return domain.InvalidAt(place, "must not refer to a preset: presets work in POST "+c.h.routesWithPresets())
 	}
 	return nil

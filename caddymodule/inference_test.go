@@ -1056,8 +1056,8 @@ func TestResolvingAcrossAReload(t *testing.T) {
 			t.Errorf("after the reload the gateway got %v", got)
 		}
 		s.stop()
-		if !s.eventually(func() bool { return handles() == 0 }) {
-			t.Errorf("got %d open handles after the end", handles())
+		if !s.eventually(s.isReleased) {
+			t.Error("the store is still open after the end")
 		}
 	}
 }

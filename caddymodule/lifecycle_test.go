@@ -404,7 +404,7 @@ func TestDeletedWorkspaces(t *testing.T) {
 	}
 	s.do("GET", "/v1/presets/p0", "", inside).want(t, 200)
 	s.manage("DELETE", "/v1/workspaces/team", "").wantError(t, 400, "Invalid request parameters: id: the workspace has live keys")
-	var keys keyList
+	var keys struct{ Keys []struct{ ID string } }
 	if err := json.Unmarshal([]byte(send(t, "GET", "http://"+s.admin+"/presets/keys", "").body), &keys); err != nil {
 		t.Fatal(err)
 	}

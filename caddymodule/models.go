@@ -3,7 +3,6 @@ package caddymodule
 import (
 	"bytes"
 	"errors"
-	"io"
 	"net/http"
 	"strconv"
 
@@ -11,6 +10,7 @@ import (
 	"github.com/go-json-experiment/json/jsontext"
 
 	"github.com/caddy-presets/caddy-presets/domain"
+	"github.com/caddy-presets/caddy-presets/internal/rawjson"
 )
 
 // maxModels is the longest model list of the gateway that is edited, and the
@@ -115,7 +115,7 @@ func addModels(body []byte, presets eachPreset) (at int, added []byte, err error
 	if err != nil {
 		return 0, nil, err
 	}
-	return int(list.end), added, nil
+	return list.end, added, nil
 }
 
 var errTooManyPresets = errors.New("the presets of the workspace take more than " + strconv.Itoa(maxModels) + " bytes of the model list")
@@ -162,21 +162,14 @@ func appendOpenRouterModel(text []byte, p domain.Preset, model string, like json
 	if like == nil {
 		return append(text, unknownModel...)
 	}
-	d := jsontext.NewDecoder(bytes.NewBuffer(like))
-	end := int64(len("{"))
-	_ = eachMember(d, func(name string) error { // like was read before: it is an object
-		if err := d.SkipValue(); err != nil {
-			return err
-		}
-		member := between(like, end, d.InputOffset())
-		end = d.InputOffset()
-		switch name {
+	for quoted, value := range rawjson.Pairs(like) {
+		switch name, _ := rawjson.Text(quoted); name {
 		case "id", "canonical_slug", "name", "created", "description":
 		default:
-			text = append(append(text, ','), member...)
+			text = append(append(text, ','), quoted...)
+			text = append(append(text, ':'), value...)
 		}
-		return nil
-	})
+	}
 	return append(text, '}')
 }
 
@@ -200,10 +193,9 @@ func appendMember(text []byte, head, value string) []byte {
 
 // modelList is what is known of a model list once it was read.
 type modelList struct {
-	text       []byte
 	count      int                       // entries
 	entries    map[string]jsontext.Value // those that have an id, each a part of text
-	end        int64                     // where the last entry ends, or the first would begin
+	end        int                       // where the last entry ends, or the first would begin
 	isArray    bool                      // data is there
 	more       bool                      // it is a page, and not the last one
 	tagged     bool                      // "object" is there
@@ -224,12 +216,21 @@ type modelList struct {
 // of one name, is not ok. A page that says that more follow is not to edit: clients
 // count the entries to ask for the next one, so presets come on the last.
 func readModels(text []byte) (l *modelList, ok bool) {
-	l = &modelList{text: text, entries: map[string]jsontext.Value{}}
-	d := jsontext.NewDecoder(bytes.NewBuffer(text))
-	if err := eachMember(d, func(name string) error { return l.readMember(d, name) }); err != nil {
-		return nil, false
+	l = &modelList{entries: map[string]jsontext.Value{}}
+	w := rawjson.NewStrict(text)
+	for name, err := range w.Members() {
+		var value jsontext.Value
+		if err == nil {
+			value, err = w.Value()
+		}
+		if err != nil || !l.readMember(name, value) {
+			return nil, false
+		}
+		if l.isArray && l.end == 0 { // this was data
+			l.end = len(bytes.TrimRight(text[:w.Offset()-len("]")], " \t\r\n"))
+		}
 	}
-	if _, err := d.ReadToken(); !errors.Is(err, io.EOF) {
+	if w.End() != nil {
 		return nil, false
 	}
 	return l, l.isArray && (l.isOpenAI() || l.isOpenRouter())
@@ -243,52 +244,43 @@ func (l *modelList) isOpenRouter() bool {
 	return !l.tagged && l.count > 0 && l.openRouter == l.count
 }
 
-func (l *modelList) readMember(d *jsontext.Decoder, name string) (err error) {
-	kind := d.PeekKind()
+// readMember reads a member of the list. It returns false for data that is no list of
+// objects.
+func (l *modelList) readMember(name, value jsontext.Value) bool {
+	kind := value.Kind()
 	switch {
-	case name == "data" && kind == '[':
-		return l.readData(d)
-	case name == "object":
-		l.tagged = true
-		l.object, err = readText(d)
-		return err
-	case name == "has_more":
-		l.more = l.more || kind == 't'
-	case name == "links" && kind == '{': // OpenRouter's, where next is null on the last page
-		return eachMember(d, func(name string) error {
-			text, err := readText(d)
-			l.more = l.more || name == "next" && text != ""
-			return err
-		})
-	}
-	return d.SkipValue()
-}
-
-func (l *modelList) readData(d *jsontext.Decoder) error {
-	if _, err := d.ReadToken(); err != nil { // [
-		return err
-	}
-	l.isArray, l.end = true, d.InputOffset()
-	for d.PeekKind() != ']' {
-		if err := l.readEntry(d); err != nil {
-			return err
+	case rawjson.IsText(name, "data") && kind == '[':
+		l.isArray = true
+		for entry, err := range rawjson.Array(value) {
+			if err != nil || !l.readEntry(entry) {
+				return false
+			}
 		}
+	case rawjson.IsText(name, "object"):
+		l.tagged = true
+		l.object, _ = rawjson.Text(value)
+	case rawjson.IsText(name, "has_more"):
+		l.more = l.more || kind == 't'
+	case rawjson.IsText(name, "links"): // OpenRouter's, where next is null on the last page
+		next, _ := rawjson.Text(rawjson.Get(value, "next"))
+		l.more = l.more || next != ""
 	}
-	_, err := d.ReadToken() // ]
-	return err
+	return true
 }
 
-func (l *modelList) readEntry(d *jsontext.Decoder) error {
+// readEntry reads an entry of the list. It returns false for one that is no object.
+func (l *modelList) readEntry(entry jsontext.Value) bool {
 	var id, object string
 	var slug, architecture, pricing bool
-	err := eachMember(d, func(name string) (err error) {
-		switch name {
+	for m, err := range rawjson.Object(entry) {
+		if err != nil {
+			return false
+		}
+		switch m.Name {
 		case "id":
-			id, err = readText(d)
-			return err
+			id, _ = rawjson.Text(m.Value)
 		case "object":
-			object, err = readText(d)
-			return err
+			object, _ = rawjson.Text(m.Value)
 		case "canonical_slug":
 			slug = true
 		case "architecture":
@@ -296,15 +288,10 @@ func (l *modelList) readEntry(d *jsontext.Decoder) error {
 		case "pricing":
 			pricing = true
 		}
-		return d.SkipValue()
-	})
-	if err != nil {
-		return err
 	}
 	if _, known := l.entries[id]; !known && id != "" {
-		l.entries[id] = between(l.text, l.end, d.InputOffset())
+		l.entries[id] = entry
 	}
-	l.end = d.InputOffset()
 	l.count++
 	if object == "model" {
 		l.openAI++
@@ -312,45 +299,5 @@ func (l *modelList) readEntry(d *jsontext.Decoder) error {
 	if slug || architecture && pricing {
 		l.openRouter++
 	}
-	return nil
-}
-
-var errNoObject = errors.New("not an object")
-
-// eachMember reads the object that comes next in d and calls fn for each member,
-// whose value fn reads.
-func eachMember(d *jsontext.Decoder, fn func(name string) error) error {
-	if token, err := d.ReadToken(); err != nil || token.Kind() != '{' {
-		return errNoObject
-	}
-	for d.PeekKind() != '}' {
-		name, err := d.ReadToken()
-		if err != nil {
-			return err
-		}
-		if err := fn(name.String()); err != nil {
-			return err
-		}
-	}
-	_, err := d.ReadToken() // }
-	return err
-}
-
-// readText reads the value that comes next in d and returns it if it is a
-// string, and "" otherwise.
-func readText(d *jsontext.Decoder) (string, error) {
-	if d.PeekKind() != '"' {
-		return "", d.SkipValue()
-	}
-	token, err := d.ReadToken()
-	if err != nil {
-		return "", err
-	}
-	return token.String(), nil
-}
-
-// between returns what stands between the end of one member or element of text
-// and the end of the next: that next one, without the comma and space before it.
-func between(text []byte, end, next int64) []byte {
-	return bytes.TrimLeft(text[end:next:next], ", \t\r\n")
+	return true
 }

@@ -58,7 +58,7 @@ const (
 		`"supported_parameters":["tools","\u2028"],"default_parameters":{"temperature":0.10},"supported_voices":null,` +
 		`"knowledge_cutoff":null,"expiration_date":null,"links":{"details":"/api/v1/models/a/b/endpoints"}}`
 	openRouterRest = `,"hugging_face_id":"","context_length":131072.0,"architecture":{ "modality":"text+image->text","input_modalities":["text","image"],` +
-		`"output_modalities":["text"],"tokenizer":"Other","instruct_type":null},"pric\u0069ng" : {"prompt":"1E-6","completion":"0.00001"},` +
+		`"output_modalities":["text"],"tokenizer":"Other","instruct_type":null},"pric\u0069ng":{"prompt":"1E-6","completion":"0.00001"},` +
 		`"top_provider":{"context_length":131072,"max_completion_tokens":8192,"is_moderated":true},"per_request_limits":null,` +
 		`"supported_parameters":["tools","\u2028"],"default_parameters":{"temperature":0.10},"supported_voices":null,` +
 		`"knowledge_cutoff":null,"expiration_date":null,"links":{"details":"/api/v1/models/a/b/endpoints"}}`
@@ -174,7 +174,7 @@ func TestModelsAdded(t *testing.T) {
 		{
 			"OpenRouter without slugs", nil,
 			`{"data":[{ "architecture" : {} , "id" : "a/b" , "pricing" : { } }^ ],"total_count":1,"links":{"first":"/1","next":null}}`,
-			"," + openRouterHead + `"A preset that runs a/b."` + `,"architecture" : {},"pricing" : { }}`,
+			"," + openRouterHead + `"A preset that runs a/b."` + `,"architecture":{},"pricing":{ }}`,
 		},
 
 		{"OpenRouter, empty", nil, `{"data":[]}`, ""},

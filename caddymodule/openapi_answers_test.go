@@ -403,7 +403,8 @@ func TestOpenAPIAnswers(t *testing.T) {
 	check("store_export", admin("GET", "export?store=absent", ""), 404)
 	check("store_import", admin("POST", "import", exported.body), 400)
 	folder := s.folder
-	s.another()
+	s.folder = storeFolder(t)
+	s.reload(standard)
 	check("store_import", admin("POST", "import", exported.body), 200)
 	s.folder = folder
 

@@ -15,6 +15,7 @@ import (
 
 	"go.yaml.in/yaml/v3"
 
+	"github.com/caddy-presets/caddy-presets/caddymodule/admin"
 	"github.com/caddy-presets/caddy-presets/domain"
 	"github.com/caddy-presets/caddy-presets/schema"
 )
@@ -241,21 +242,21 @@ func (d *openAPI) endpoints(schemas *schema.Schemas) (all []endpoint) {
 		name: "model_get", method: http.MethodGet, path: "models/{}", security: keys, errors: "Error",
 		refusals: []int{http.StatusBadRequest, http.StatusUnauthorized, http.StatusForbidden, http.StatusNotFound, http.StatusTooManyRequests, http.StatusInternalServerError, http.StatusServiceUnavailable},
 	})
-	for _, op := range adminRoutes() {
+	for _, op := range admin.Routes() {
 		e := endpoint{
-			name: op.name, method: op.method, path: op.path, errors: "AdminError",
+			name: op.Name, method: op.Method, path: op.Path, errors: "AdminError",
 			needs: "A request by fetch needs an Origin header that Caddy allows.", parameters: []string{"Origin"},
 			refusals: []int{http.StatusBadRequest, http.StatusForbidden, http.StatusNotFound, http.StatusInternalServerError, http.StatusServiceUnavailable},
 			security: []any{}, servers: adminServers,
 		}
-		switch op.body {
+		switch op.Body {
 		case "":
-		case linesBody:
-			e.body = map[string]any{"required": true, "content": map[string]any{jsonLines: map[string]any{}}}
+		case admin.LinesBody:
+			e.body = map[string]any{"required": true, "content": map[string]any{admin.LinesType: map[string]any{}}}
 		default:
-			e.body = bodyObject(op.body, true)
+			e.body = bodyObject(op.Body, true)
 		}
-		if op.method != http.MethodGet {
+		if op.Method != http.MethodGet {
 			e.refusals = append(e.refusals, http.StatusConflict)
 		}
 		all = append(all, e)
@@ -266,7 +267,7 @@ func (d *openAPI) endpoints(schemas *schema.Schemas) (all []endpoint) {
 // adminServers are where paths of the admin endpoint are. That they begin with
 // presets is told here, as they could not be told from those of presets.
 var adminServers = []any{map[string]any{
-	"url":         "{admin}" + strings.TrimSuffix(adminPath, "/"),
+	"url":         "{admin}" + strings.TrimSuffix(admin.Path, "/"),
 	"description": "Caddy's admin endpoint",
 	"variables":   map[string]any{"admin": map[string]string{"default": "http://127.0.0.1:2019", "description": "Where the admin endpoint is."}},
 }}

@@ -8,48 +8,17 @@ import (
 	"net/http"
 	"slices"
 	"strings"
-	"sync/atomic"
 
+	"github.com/caddy-presets/caddy-presets/caddymodule/internal/live"
 	"github.com/caddy-presets/caddy-presets/domain"
 )
-
-// configuredKeys is a snapshot of the configured keys of one store, whichever
-// site configures them. Readers take no lock.
-type configuredKeys struct {
-	snapshot atomic.Pointer[map[domain.KeyHash]struct{}]
-}
-
-// publish replaces the snapshot by the keys of all uses of the store.
-func (k *configuredKeys) publish(uses []*storeUse) {
-	hashes := make(map[domain.KeyHash]struct{})
-	for _, use := range uses {
-		for _, who := range use.keys {
-			hashes[who.Hash] = struct{}{}
-		}
-	}
-	k.snapshot.Store(&hashes)
-}
-
-func (k *configuredKeys) has(key domain.KeyHash) bool {
-	hashes := k.snapshot.Load()
-	if hashes == nil {
-		return false
-	}
-	_, ok := (*hashes)[key]
-	return ok
-}
-
-func (l *liveStore) hasConfigured() bool {
-	hashes := l.snapshot.Load()
-	return hashes != nil && len(*hashes) > 0
-}
 
 // keyFinder finds keys of ours, management and inference keys alike. An issued key
 // is found in any header, live or not, by its prefix. A configured key has no form
 // of its own. It is found in the headers of isKeyHeader, as a whole token.
 type keyFinder struct {
 	own    map[domain.KeyHash]domain.Principal // of one handler, also after a reload withdrew it
-	stores []*liveStore
+	stores []*live.Store
 }
 
 // isKeyHeader reports whether clients of AI gateways put their key in a header of
@@ -204,7 +173,7 @@ func (f keyFinder) holdsConfigured(text string) bool {
 }
 
 func (f keyFinder) isConfigured(secret string) bool {
-	if secret == "" || len(secret) > maxSecret || len(f.own) == 0 && !slices.ContainsFunc(f.stores, (*liveStore).hasConfigured) {
+	if secret == "" || len(secret) > maxSecret || len(f.own) == 0 && !slices.ContainsFunc(f.stores, (*live.Store).HasKeys) {
 		return false
 	}
 	key := domain.HashSecret(secret)
@@ -212,7 +181,7 @@ func (f keyFinder) isConfigured(secret string) bool {
 		return true
 	}
 	for _, store := range f.stores {
-		if store.has(key) {
+		if store.HasKey(key) {
 			return true
 		}
 	}

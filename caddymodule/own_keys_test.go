@@ -20,6 +20,8 @@ import (
 
 	"github.com/quic-go/quic-go/http3"
 
+	"github.com/caddy-presets/caddy-presets/caddymodule/internal/caddytest"
+	"github.com/caddy-presets/caddy-presets/caddymodule/internal/live"
 	"github.com/caddy-presets/caddy-presets/domain"
 )
 
@@ -37,13 +39,13 @@ func TestNoBranchPassesOwnKeys(t *testing.T) {
 		s.reload(subdirectives)
 		passed := 0
 		for i, key := range keys {
-			for _, place := range placesOf(key, i > 1) {
+			for _, place := range caddytest.PlacesOf(key, i > 1) {
 				for _, path := range []string{chatPath, "/v1/embeddings", "/v1/models", "/api/delete"} {
 					headers, trailers := []string{bearer(inferenceSecret)}, []string{"X-Checksum: 1"}
-					if place.trailer {
-						trailers = append(trailers, place.name+": "+place.value)
+					if place.Trailer {
+						trailers = append(trailers, place.Name+": "+place.Value)
 					} else {
-						headers = append(headers, place.name+": "+place.value)
+						headers = append(headers, place.Name+": "+place.Value)
 					}
 					if exchange(t, s.address, postChunked(path, `{"model":"m"}`, trailers, headers...)).status == 202 {
 						passed++
@@ -54,11 +56,11 @@ func TestNoBranchPassesOwnKeys(t *testing.T) {
 		if passed < 100 || len(s.upstream.all()) != passed {
 			t.Errorf("%s: %d requests passed", subdirectives, passed)
 		}
-		if text := leaked(s.upstream.bytes(), append(keys, domain.HiddenPrefix)); text != "" {
+		if text := caddytest.Leaked(s.upstream.wire.Take(), append(keys, domain.HiddenPrefix)); text != "" {
 			t.Errorf("%s: the gateway got %s", subdirectives, text)
 		}
 	}
-	if text := leaked([]byte(s.logs()), keys); text != "" {
+	if text := caddytest.Leaked([]byte(s.logs()), keys); text != "" {
 		t.Errorf("the log holds %s", text)
 	}
 }
@@ -232,7 +234,7 @@ func TestMasksOfKeys(t *testing.T) {
 		t.Errorf("another site got %v, want the credential of another's as it is", got)
 	}
 	logs := s.logs()
-	if text := leaked([]byte(logs), []string{issued, another, inferenceSecret}); text != "" {
+	if text := caddytest.Leaked([]byte(logs), []string{issued, another, inferenceSecret}); text != "" {
 		t.Errorf("the log holds %s", text)
 	}
 	if !strings.Contains(logs, domain.HiddenPrefix) || !strings.Contains(logs, foreignBearer) {
@@ -284,7 +286,7 @@ func TestGuardOfFirstConnections(t *testing.T) {
 		}
 		var wg sync.WaitGroup
 		for i, socket := range slices.Concat(sockets, sockets, sockets) {
-			for _, client := range clientsOf(socket) {
+			for _, client := range caddytest.UnixClients(socket) {
 				wg.Go(func() {
 					request, _ := http.NewRequest("GET", []string{"http://one.test", "http://two.test"}[i/2%2], nil)
 					request.Header.Set("X-Api-Key", inferenceSecret)
@@ -352,18 +354,9 @@ func TestOwnKeysOverHTTP3(t *testing.T) {
 	if status, err := ask("/v1/embeddings", "X-Api-Key: "+theirs, "Api-Key: "+theirs); status != 202 || err != nil {
 		t.Errorf("with the key of another site: got %d, %v", status, err)
 	}
-	if text := leaked(s.upstream.bytes(), []string{issued, inferenceSecret, theirs}); text != "" || s.upstream.one(t).body == "" {
+	if text := caddytest.Leaked(s.upstream.wire.Take(), []string{issued, inferenceSecret, theirs}); text != "" || s.upstream.one(t).body == "" {
 		t.Errorf("the gateway saw a key: %s", text)
 	}
-}
-
-// bytes returns the bytes that came over the wire since the last call.
-func (u *upstream) bytes() []byte {
-	u.mu.Lock()
-	defer u.mu.Unlock()
-	text := slices.Clone(u.wire.Bytes())
-	u.wire.Reset()
-	return text
 }
 
 // siteWithTLS is site with TLS, and so with HTTP/2 and 3, for example.com. Its
@@ -411,8 +404,10 @@ func sdkHeaders(authorization string) http.Header {
 
 // BenchmarkKeyGuard measures what each request costs before Caddy sees it.
 func BenchmarkKeyGuard(b *testing.B) {
-	guard := &keyGuard{next: http.HandlerFunc(func(http.ResponseWriter, *http.Request) {}), finder: keyFinder{stores: []*liveStore{new(liveStore)}}}
-	guard.finder.stores[0].publish([]*storeUse{{keys: []domain.Principal{{Hash: domain.HashSecret(inferenceSecret)}}}})
+	use := &live.Use{Keys: []domain.Principal{{Hash: domain.HashSecret(inferenceSecret)}}}
+	store := live.Add("of the benchmark", use)
+	b.Cleanup(func() { _ = store.Remove(use) })
+	guard := &keyGuard{next: http.HandlerFunc(func(http.ResponseWriter, *http.Request) {}), finder: keyFinder{stores: []*live.Store{store}}}
 	for name, authorization := range map[string]string{
 		"another's key": "Bearer " + foreignBearer, "issued key": "Bearer caddypresets_inf_" + strings.Repeat("x", 49), "configured key": "Bearer " + inferenceSecret,
 	} {

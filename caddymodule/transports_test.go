@@ -31,6 +31,8 @@ import (
 	"github.com/quic-go/quic-go/quicvarint"
 	"golang.org/x/net/http2"
 	"golang.org/x/net/http2/hpack"
+
+	"github.com/caddy-presets/caddy-presets/caddymodule/internal/caddytest"
 )
 
 // recorder is an upstream that parses the raw bytes of each connection as a sequence
@@ -192,7 +194,7 @@ func startWired(t *testing.T, directives string) *wired {
 	handed.Store("handed/secure-"+name, secure)
 	handed.Store("handedgram/"+name, datagrams)
 	certificate, key := w.certify()
-	config, err := adapt(fmt.Sprintf(`{
+	config, err := caddytest.Adapt(fmt.Sprintf(`{
 	admin off
 	persist_config off
 	auto_https off

@@ -17,19 +17,9 @@ func TestBudgets(t *testing.T) {
 	if raceEnabled {
 		t.Skip("the race detector allocates too")
 	}
-	r := newResolving(t)
-	r.put(t, r.home.ID, "p", version{responses, benchConfig[responses], "Answer briefly."})
-	resolver, err := domain.NewResolver(r.fixture, domain.ResolverConfig{CacheSize: 1 << 20})
-	if err != nil {
+	f := newFixture(t)
+	if _, err := f.CreatePresetVersion(t.Context(), domain.By(admin), "", "p", nothing); err != nil {
 		t.Fatal(err)
-	}
-	defer resolver.Close()
-	resolve := func(head string) func() error {
-		body := benchBody(2<<10, head, "a word or two")
-		return func() error {
-			_, err := resolver.Resolve(t.Context(), user, domain.Request{Dialect: chat, Body: body})
-			return err
-		}
 	}
 	page := domain.Page{Limit: domain.DefaultPage}
 	for _, operation := range []struct {
@@ -37,12 +27,10 @@ func TestBudgets(t *testing.T) {
 		budget float64
 		do     func() error
 	}{
-		{"a workspace", 0, func() error { _, err := r.Workspace(t.Context(), admin, r.home.ID); return err }},
-		{"a preset", 0, func() error { _, err := r.Preset(t.Context(), user, "", "p"); return err }},
-		{"a page of presets", 0, func() error { _, err := r.Presets(t.Context(), user, "", domain.ListedPresets, page); return err }},
-		{"a page of workspaces", 0, func() error { _, err := r.Workspaces(t.Context(), admin, page); return err }},
-		{"a request without a reference", 11, resolve(`"model":"m",`)},
-		{"a request with a reference", 210, resolve(`"model":"@preset/p",`)},
+		{"a workspace", 0, func() error { _, err := f.Workspace(t.Context(), admin, "default"); return err }},
+		{"a preset", 0, func() error { _, err := f.Preset(t.Context(), user, "", "p"); return err }},
+		{"a page of presets", 0, func() error { _, err := f.Presets(t.Context(), user, "", domain.ListedPresets, page); return err }},
+		{"a page of workspaces", 0, func() error { _, err := f.Workspaces(t.Context(), admin, page); return err }},
 	} {
 		t.Run(operation.name, func(t *testing.T) {
 			for range 50 { // what is kept comes to be there by and by

@@ -19,10 +19,8 @@ import (
 
 func TestPresetVersions(t *testing.T) {
 	f := newFixture(t)
-	first, err := capture(t, `{"model":"m","temperature":0.70,"instructions":"Be brief."}`)
-	if err != nil {
-		t.Fatal(err)
-	}
+	prompt := "Be brief."
+	first := domain.Capture{Dialect: domain.Responses, Config: json.RawMessage(`{"model":"m","temperature":0.70}`), SystemPrompt: &prompt}
 	out1, err := f.CreatePresetVersion(t.Context(), domain.By(admin), "", "email", first)
 	if err != nil {
 		t.Fatal(err)

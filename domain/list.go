@@ -1,6 +1,10 @@
 package domain
 
-import "context"
+import (
+	"context"
+	"encoding/json"
+	"errors"
+)
 
 // PresetFilter says which presets of a workspace a list has.
 type PresetFilter string
@@ -26,7 +30,7 @@ const (
 // fn has returned, so fn does not wait for anybody.
 func (s *Service) EachActivePreset(ctx context.Context, who Principal, fn func(p Preset, model func() (string, error)) error) error {
 	return s.store.View(ctx, func(r Reader) error {
-		id, err := workspaceOf(r, who, "")
+		id, err := who.Home(r)
 		if err != nil {
 			return err
 		}
@@ -54,11 +58,14 @@ func (s *Service) EachActivePreset(ctx context.Context, who Principal, fn func(p
 // NotFound, and named; so is a workspace that does not exist.
 func (s *Service) ActivePreset(ctx context.Context, who Principal, slug string, fn func(p Preset, model func() (string, error)) error) error {
 	return s.store.View(ctx, func(r Reader) error {
-		id, err := workspaceOf(r, who, "")
+		id, err := who.Home(r)
 		if err != nil {
 			return err
 		}
-		p, err := referredPreset(r, id, reference{slug: slug})
+		p, err := r.Preset(id, slug)
+		if errors.Is(err, ErrNotFound) || err == nil && p.Status != PresetActive {
+			err = &Error{Kind: NotFound, Code: PresetNotFound, Message: "Preset not found: " + Preset{Slug: slug}.Reference()}
+		}
 		if err != nil {
 			return err
 		}
@@ -73,14 +80,8 @@ func designatedModel(r Reader, p Preset) (string, error) {
 	if err != nil {
 		return "", err
 	}
-	for m, err := range scanObject(v.Config) {
-		if err != nil {
-			return "", err
-		}
-		if m.name == "model" { // a setting of this name in every dialect
-			model, _ := textOf(m.value)
-			return model, nil
-		}
+	var config struct {
+		Model string `json:"model"` // a setting of this name in every dialect
 	}
-	return "", nil
+	return config.Model, json.Unmarshal(v.Config, &config)
 }

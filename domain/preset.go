@@ -108,8 +108,11 @@ func withMember(object []byte, name string, value []byte) []byte {
 // presetSlug is the pattern of a preset's slug: URL-safe, and case-sensitive.
 var presetSlug = regexp.MustCompile(`^[A-Za-z0-9][A-Za-z0-9._~-]{0,127}$`)
 
+// ReferenceMark begins a reference to a preset in a model's name.
+const ReferenceMark = "@preset/"
+
 // Reference returns the name by which a request selects p as its model.
-func (p Preset) Reference() string { return reference{slug: p.Slug}.String() }
+func (p Preset) Reference() string { return ReferenceMark + p.Slug }
 
 // CheckPresetSlug returns nil for a usable slug, already percent-decoded, and
 // an Invalid error otherwise.

@@ -58,7 +58,7 @@ func showPreset(r Reader, workspaceID, slug string) (shown, error) {
 // viewPreset runs fn with a preset of a workspace that clients can see.
 func (s *Service) viewPreset(ctx context.Context, workspaceID, slug string, fn func(p shown) error) error {
 	return s.store.View(ctx, func(r Reader) error {
-		if err := stillThere(r, workspaceID); err != nil {
+		if err := CheckWorkspace(r, workspaceID); err != nil {
 			return err
 		}
 		p, err := showPreset(r, workspaceID, slug)
@@ -108,7 +108,7 @@ func (s *Service) Presets(ctx context.Context, who Principal, workspace string, 
 	}
 	return s.listed(question{what: allPresets, workspace: id, filter: filter, page: page}, s.store.Stamps().Presets(id), func() (text []byte, total int, err error) {
 		err = s.store.View(ctx, func(r Reader) error {
-			if err := stillThere(r, id); err != nil {
+			if err := CheckWorkspace(r, id); err != nil {
 				return err
 			}
 			text, total, err = r.PresetPage(id, filter, page)

@@ -34,8 +34,8 @@ type Principal struct {
 	WorkspaceSlug string
 }
 
-// workspaceRef returns the workspace that p acts in, by id or by slug.
-func (p Principal) workspaceRef() (id, slug string) {
+// WorkspaceRef returns the workspace that p acts in, by id or by slug.
+func (p Principal) WorkspaceRef() (id, slug string) {
 	switch {
 	case p.WorkspaceID != "":
 		return p.WorkspaceID, ""

@@ -116,7 +116,7 @@ func (s *Service) prunedWorkspaces(ctx context.Context, ref string) (all []Works
 // has nothing.
 func (s *Service) prunable(ctx context.Context, home Workspace, keep int) (found []Pruned, err error) {
 	err = s.store.View(ctx, func(r Reader) error {
-		if err := stillThere(r, home.ID); err != nil {
+		if err := CheckWorkspace(r, home.ID); err != nil {
 			return err
 		}
 		for p, err := range r.Presets(home.ID) {
@@ -146,7 +146,7 @@ func (s *Service) pruneVersions(ctx context.Context, w Write, of Pruned, keep in
 		var numbers []int
 		_, err := s.change(ctx, w, func(c *change) error {
 			numbers = nil
-			if err := stillThere(c, of.WorkspaceID); err != nil {
+			if err := CheckWorkspace(c, of.WorkspaceID); err != nil {
 				return err
 			}
 			p, err := c.Preset(of.WorkspaceID, of.Slug)

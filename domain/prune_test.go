@@ -532,34 +532,3 @@ func TestPrunedAfterItsWorkspace(t *testing.T) {
 		t.Errorf("got %+v, %v, want one preset", pruned, err)
 	}
 }
-
-// A reference to a version that was removed is refused, though the Resolver had it
-// in memory.
-func TestPrunedIsNotServed(t *testing.T) {
-	r := newResolving(t)
-	for n := range 4 {
-		r.put(t, r.home.ID, "p", version{responses, fmt.Sprintf(`{"model":"m%d"}`, n+1), ""})
-	}
-	r.label(t, "p", "staging", domain.Target{Version: 2})
-	resolver := r.resolver(t, domain.ResolverConfig{})
-	resolve := func(reference string) (domain.Resolution, error) {
-		return resolver.Resolve(t.Context(), domain.Principal{}, domain.Request{Dialect: domain.Responses, Body: []byte(`{"preset":"` + reference + `"}`)})
-	}
-	references := map[string]string{"p@1": "m1", "p@2": "m2", "p@3": "m3", "p@4": "m4", "p@staging": "m2", "p": "m4"}
-	for reference, want := range references {
-		for before := int64(-1); before != r.views; { // until it is kept
-			before = r.views
-			got, err := resolve(reference)
-			wantBody(t, got, err, `{"model":"`+want+`"}`)
-		}
-	}
-	r.prune(t, domain.Pruning{Keep: 1})
-	for reference, want := range references {
-		got, err := resolve(reference)
-		if reference == "p@1" || reference == "p@3" {
-			wantKind(t, err, domain.NotFound, "Preset version not found: @preset/"+reference)
-		} else {
-			wantBody(t, got, err, `{"model":"`+want+`"}`)
-		}
-	}
-}

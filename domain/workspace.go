@@ -43,7 +43,7 @@ type Workspace struct {
 	UpdatedAt                       *time.Time      `json:"updated_at"` // null until the first change
 	// DisabledServerTools are the server tools that inference requests may not use,
 	// nil for none. Each stands for all its spellings. A Resolver looks for them in
-	// routes that resolve presets alone; see Resolver.PermitUnsearched for others.
+	// routes that resolve presets alone; see inference.Resolver.PermitUnsearched for others.
 	DisabledServerTools *[]string `json:"disabled_server_tools"`
 }
 
@@ -171,7 +171,7 @@ func (s *Service) Workspace(ctx context.Context, who Principal, ref string) (fou
 }
 
 // home returns the id of the workspace that who acts in, which ref names if it is
-// not empty. By the time that it is used the workspace may be gone: see stillThere.
+// not empty. By the time that it is used the workspace may be gone: see CheckWorkspace.
 func (s *Service) home(ctx context.Context, who Principal, ref string) (string, error) {
 	read := func() (found Found, err error) {
 		err = s.store.View(ctx, func(r Reader) error {
@@ -185,15 +185,15 @@ func (s *Service) home(ctx context.Context, who Principal, ref string) (string, 
 	if ref != "" {
 		found, err = read() // after a View the stamps are as good as after Sync
 	} else if err = s.store.Sync(ctx); err == nil {
-		id, slug := who.workspaceRef()
+		id, slug := who.WorkspaceRef()
 		found, err = s.found(question{what: ownWorkspace, workspace: id, slug: slug}, s.store.Stamps().Workspace(id+slug), read)
 	}
 	return found.WorkspaceID, err
 }
 
-// stillThere returns a NotFound error if the workspace of an id was deleted: then
+// CheckWorkspace returns a NotFound error if the workspace of an id was deleted: then
 // what is in it may be there in parts only.
-func stillThere(r Reader, workspaceID string) error {
+func CheckWorkspace(r Reader, workspaceID string) error {
 	_, err := r.WorkspaceJSON(workspaceID)
 	return workspaceNotFound(err)
 }
@@ -265,7 +265,7 @@ func workspaceOf(r Reader, who Principal, ref string) (id string, err error) {
 		id, _, err = findWorkspace(r, ref)
 		return id, err
 	}
-	id, slug := who.workspaceRef()
+	id, slug := who.WorkspaceRef()
 	if id != "" {
 		_, err = r.WorkspaceJSON(id) // it may have been deleted
 	} else {
@@ -284,6 +284,10 @@ func workspaceOf(r Reader, who Principal, ref string) (id string, err error) {
 		return id, err
 	}
 }
+
+// Home returns the id of the workspace that p acts in. One that does not exist is
+// NotFound.
+func (p Principal) Home(r Reader) (id string, err error) { return workspaceOf(r, p, "") }
 
 func workspaceNotFound(err error) error {
 	if errors.Is(err, ErrNotFound) {

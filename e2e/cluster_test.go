@@ -24,7 +24,7 @@ func etcdBinary(t *testing.T) string {
 		return binary
 	}
 	binary := filepath.Join(t.TempDir(), executable("etcd"))
-	run(t, filepath.Join(root, "storage", "etcd", "testserver"), nil, "go", "build", "-o", binary, ".")
+	run(t, filepath.Join(root, "caddymodule", "etcd", "testserver"), nil, "go", "build", "-o", binary, ".")
 	return binary
 }
 
@@ -56,7 +56,7 @@ func until(t *testing.T, limit time.Duration, what string, so func() bool) time.
 // of the names of its services: three members of etcd, three Caddys as xcaddy builds
 // them, and the load balancer.
 func TestCluster(t *testing.T) {
-	caddy, etcd := xcaddy(t, "github.com/caddy-presets/caddy-presets/caddymodule/etcd"), etcdBinary(t)
+	caddy, etcd := xcaddy(t, mainModule, etcdModule), etcdBinary(t)
 	var compose struct {
 		Services map[string]struct {
 			Command     []string

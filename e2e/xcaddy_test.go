@@ -1,49 +1,101 @@
 package e2e
 
 import (
+	"encoding/json"
+	"errors"
+	"maps"
+	"os/exec"
 	"path/filepath"
-	"slices"
 	"strings"
 	"testing"
 )
 
-// xcaddy builds with the command that xcaddy.md gives for a checkout, and more modules,
-// and returns the binary.
-func xcaddy(t *testing.T, with ...string) string {
+// Our Go modules, and where they are below the root.
+const (
+	mainModule = "github.com/caddy-presets/caddy-presets"
+	etcdModule = mainModule + "/caddymodule/etcd"
+)
+
+// xcaddy builds Caddy with some of our modules, by the command that xcaddy.md gives for a
+// checkout, and returns the binary.
+func xcaddy(t *testing.T, modules ...string) string {
 	t.Helper()
 	proxy := strings.TrimSpace(run(t, root, nil, "go", "env", "GOPROXY"))
 	if _, why, err := try(t, t.TempDir(), nil, "go", "list", "-m", "github.com/caddyserver/caddy/v2@latest"); err != nil {
 		unavailable(t, "xcaddy needs a module proxy, and none answers: %s", why)
 	}
-	// Our own module may not be published yet. Asking its repository for
+	// Our own modules may not be published yet. Asking their repository for
 	// versions then takes Git and a network; "off" says at once that there
-	// are none but the replacement.
+	// are none but the replacements.
 	env := []string{"GOPROXY=" + strings.ReplaceAll(proxy, ",direct", "|off")}
 
 	binary := filepath.Join(t.TempDir(), executable("caddy"))
-	args := []string{"tool", "xcaddy", "build", "--with", "github.com/caddy-presets/caddy-presets=.", "--output", binary}
-	for _, module := range with {
-		args = append(args, "--with", module)
+	args := []string{"tool", "xcaddy", "build", "--output", binary}
+	for _, module := range modules {
+		args = append(args, "--with", module+"=."+strings.TrimPrefix(module, mainModule))
 	}
 	run(t, root, env, "go", args...)
 	return binary
 }
 
-// TestXcaddy builds and looks for our modules in the binary.
+// TestXcaddy builds with one module and with both, and checks of which Go module the binary
+// takes each of its Caddy modules to be: "caddy upgrade" asks for builds with those.
 func TestXcaddy(t *testing.T) {
-	binary := xcaddy(t)
-	modules := strings.Fields(run(t, t.TempDir(), nil, binary, "list-modules"))
-	for _, want := range []string{
-		"http.handlers.presets",
-		"http.handlers.presets.storage.badger",
-		"admin.api.presets",
+	for _, test := range []struct {
+		name    string
+		modules []string
+		want    map[string]string
+	}{
+		{"badger", []string{mainModule}, map[string]string{
+			"admin.api.presets":                    mainModule,
+			"http.handlers.presets":                mainModule,
+			"http.handlers.presets.storage.badger": mainModule,
+		}},
+		{"etcd", []string{mainModule, etcdModule}, map[string]string{
+			"admin.api.presets":                    mainModule,
+			"http.handlers.presets":                mainModule,
+			"http.handlers.presets.storage.badger": mainModule,
+			"http.handlers.presets.storage.etcd":   etcdModule,
+		}},
 	} {
-		if !slices.Contains(modules, want) {
-			t.Errorf("list-modules does not show %s", want)
-		}
+		t.Run(test.name, func(t *testing.T) {
+			binary := xcaddy(t, test.modules...)
+			got := make(map[string]string)
+			for line := range strings.Lines(run(t, t.TempDir(), nil, binary, "list-modules", "--packages", "--skip-standard")) {
+				if fields := strings.Fields(line); len(fields) == 4 && fields[2] == "=>" { // MODULE PACKAGE => FOLDER
+					got[fields[0]] = fields[1]
+				}
+			}
+			if !maps.Equal(got, test.want) {
+				t.Errorf("list-modules shows %v, want %v", got, test.want)
+			}
+			info := run(t, t.TempDir(), nil, binary, "build-info")
+			for _, module := range test.modules {
+				if !strings.Contains(info, "dep\t"+module+"\t") {
+					t.Errorf("build-info does not show %s", module)
+				}
+			}
+			for _, args := range [][]string{{"upgrade"}, {"add-package", "example.com/module"}} {
+				said := messageOfFailed(t, binary, args...)
+				if !strings.Contains(said, "cannot auto-upgrade when Go module has been replaced: "+mainModule) {
+					t.Errorf("caddy %s says %s", args, said)
+				}
+			}
+		})
 	}
-	if slices.Contains(modules, "http.handlers.presets.storage.etcd") {
-		t.Error("list-modules shows the engine etcd, which nobody asked for")
+}
+
+// messageOfFailed runs a command that must fail without a panic, and returns what it said.
+func messageOfFailed(t *testing.T, binary string, args ...string) string {
+	t.Helper()
+	out, err := exec.CommandContext(lifetime(t), binary, args...).CombinedOutput()
+	exit, ok := errors.AsType[*exec.ExitError](err)
+	if !ok || exit.ExitCode() != 1 {
+		t.Errorf("caddy %s: got %v, want exit code 1:\n%s", args, err, out)
 	}
-	t.Logf("version: %s", run(t, t.TempDir(), nil, binary, "version"))
+	var entry struct{ Msg string }
+	if json.Unmarshal(out, &entry) != nil {
+		return string(out)
+	}
+	return entry.Msg
 }

@@ -43,7 +43,7 @@ func newCluster(t *testing.T) *cluster {
 	t.Helper()
 	c := &cluster{t: t, members: newMembers(t)}
 	binary := filepath.Join(t.TempDir(), "caddy")
-	if err := build(t, binary, "-tags", "etcd"); err != nil {
+	if err := build(t, etcdModule, binary); err != nil {
 		t.Fatal(err)
 	}
 	gateway := newEcho(t)

@@ -90,7 +90,7 @@ func caddyBinary(t *testing.T) string {
 		if built.folder, built.err = os.MkdirTemp("", "presets-faults-"); built.err != nil {
 			return
 		}
-		built.err = build(t, filepath.Join(built.folder, "caddy"))
+		built.err = build(t, mainModule, filepath.Join(built.folder, "caddy"))
 	})
 	if built.err != nil {
 		t.Fatal(built.err)
@@ -98,13 +98,19 @@ func caddyBinary(t *testing.T) string {
 	return filepath.Join(built.folder, "caddy")
 }
 
-// build builds cmd/caddy, with more flags for go build if any are given.
-func build(t *testing.T, binary string, flags ...string) error {
+// The folders of modules that have a cmd/caddy, one without and one with the engine etcd.
+const (
+	mainModule = ".."
+	etcdModule = "../caddymodule/etcd"
+)
+
+// build builds a module's cmd/caddy, with more flags for go build if any are given.
+func build(t *testing.T, module, binary string, flags ...string) error {
 	t.Helper()
-	args := append([]string{"-C", "..", "build", "-o", binary}, flags...)
+	args := append([]string{"-C", module, "build", "-o", binary}, flags...)
 	out, err := exec.CommandContext(lifetime(t), "go", append(args, "./cmd/caddy")...).CombinedOutput()
 	if err != nil {
-		return fmt.Errorf("go build ./cmd/caddy: %w\n%s", err, out)
+		return fmt.Errorf("go -C %s build ./cmd/caddy: %w\n%s", module, err, out)
 	}
 	return nil
 }

@@ -152,7 +152,7 @@ func unsynced(t *testing.T) string {
 	if err := os.WriteFile(overlay, text, 0o600); err != nil {
 		t.Fatal(err)
 	}
-	if err := build(t, binary, "-overlay", overlay); err != nil {
+	if err := build(t, mainModule, binary, "-overlay", overlay); err != nil {
 		t.Fatal(err)
 	}
 	return binary

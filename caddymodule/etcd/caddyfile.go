@@ -17,7 +17,6 @@ import (
 //			certificate <certificate file> <key file>
 //			server_name <name>
 //		}
-//		dial_timeout    <duration>
 //		request_timeout <duration>
 //		max_staleness   <duration>
 //	}
@@ -62,8 +61,6 @@ func (e *Etcd) unmarshalSubdirective(d *caddyfile.Dispenser, name string) error 
 		return text(d, name, &e.Password)
 	case "tls":
 		return e.unmarshalTLS(d)
-	case "dial_timeout":
-		return duration(d, name, &e.DialTimeout)
 	case "request_timeout":
 		return duration(d, name, &e.RequestTimeout)
 	case "max_staleness":

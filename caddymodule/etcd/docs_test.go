@@ -27,6 +27,7 @@ import (
 	clientv3 "go.etcd.io/etcd/client/v3"
 	"go.uber.org/zap"
 
+	"github.com/caddy-presets/caddy-presets/caddymodule/internal/caddytest"
 	"github.com/caddy-presets/caddy-presets/storage/storagetest"
 )
 
@@ -178,7 +179,7 @@ func TestDocumentedUnits(t *testing.T) {
 	text := strings.NewReplacer("/etc/caddy/etcd", filepath.ToSlash(folder), "\tmetrics\n", "\tmetrics\n\tadmin "+s.admin+"\n\tpersist_config off\n",
 		"http://:8080 {", "http://:"+port+" {\n\tbind 127.0.0.1").Replace(document(t, "cluster/Caddyfile"))
 	load := func(text string) error {
-		config, err := adapt(text)
+		config, err := caddytest.Adapt(text)
 		if err != nil {
 			t.Fatal(err)
 		}
@@ -274,23 +275,43 @@ func (s *server) newKey() string {
 	return key
 }
 
-// TestDocumentedConfigurations can be used, all of them.
-func TestDocumentedConfigurations(t *testing.T) {
-	t.Setenv("PRESETS_ETCD", "https://127.0.0.1:1 https://127.0.0.1:2")
-	t.Setenv("PRESETS_UPSTREAM", "127.0.0.1:3")
-	files, err := filepath.Glob("../../docs/cluster/*Caddyfile")
-	if err != nil || len(files) != 3 {
-		t.Fatalf("got files %q, %v, want 3", files, err)
+// TestCaddyfileAdaptation has what handlers say of a build with both engines.
+func TestCaddyfileAdaptation(t *testing.T) {
+	caddytest.Adaptations(t, "testdata/caddyfile", *update)
+}
+
+// TestUnknownEngine is an engine in a JSON configuration that is not in the build.
+func TestUnknownEngine(t *testing.T) {
+	const want = `storage: there is no engine "mongo"; this build has badger and etcd`
+	err := caddy.Load([]byte(`{"admin":{"disabled":true,"config":{"persist":false}},"apps":{"http":{"servers":{"s":{
+		"listen":["unix/`+filepath.ToSlash(filepath.Join(t.TempDir(), "s"))+`"],
+		"routes":[{"handle":[{"handler":"presets","storage":{"engine":"mongo"}}]}]}}}}}`), true)
+	if err == nil || !strings.Contains(err.Error(), want) {
+		t.Errorf("got %v, want %q", err, want)
 	}
-	for _, file := range files {
-		text := document(t, "cluster/"+filepath.Base(file))
-		if _, err := adapt(text); err != nil {
-			t.Errorf("%s: %v", file, err)
+}
+
+// The Caddyfiles of the documents that store in etcd can be used, and leak no key.
+func TestDocumentedCaddyfilesLeakNoKey(t *testing.T) {
+	documents := caddytest.DocumentedCaddyfiles(t, "../..", true)
+	for _, name := range []string{"docs/cluster/Caddyfile", "docs/cluster/compose.Caddyfile", "docs/cluster.md, block 1"} {
+		if documents[name] == "" {
+			t.Errorf("%s does not store in etcd", name)
 		}
 	}
-	// The page has all options.
+	caddytest.LeaksNoKey(t, documents, func(t *testing.T) string {
+		folder, err := os.MkdirTemp(os.Getenv("XDG_DATA_HOME"), "store-") // removed by TestMain
+		if err != nil {
+			t.Fatal(err)
+		}
+		return folder
+	})
+}
+
+// TestDocumentedOptions are all there are.
+func TestDocumentedOptions(t *testing.T) {
 	page := document(t, "cluster.md")
-	for _, option := range []string{"endpoints", "prefix", "username", "password", "tls", "ca", "certificate", "server_name", "dial_timeout", "request_timeout", "max_staleness"} {
+	for _, option := range []string{"endpoints", "prefix", "username", "password", "tls", "ca", "certificate", "server_name", "request_timeout", "max_staleness"} {
 		if !strings.Contains(page, "`"+option+"`") {
 			t.Errorf("cluster.md does not have the option %s", option)
 		}

@@ -3,6 +3,7 @@ package etcd
 import (
 	"bytes"
 	"context"
+	"flag"
 	"fmt"
 	"io"
 	"net"
@@ -16,7 +17,6 @@ import (
 	"time"
 
 	"github.com/caddyserver/caddy/v2"
-	"github.com/caddyserver/caddy/v2/caddyconfig"
 	_ "github.com/caddyserver/caddy/v2/modules/standard"
 	clientv3 "go.etcd.io/etcd/client/v3"
 	"go.uber.org/zap"
@@ -31,10 +31,13 @@ const (
 	inferenceSecret  = "inference-secret-of-the-tests"
 )
 
+var update = flag.Bool("update", false, "rewrite the golden files")
+
 // program is the etcd server, empty if there is none.
 var program string
 
 func TestMain(m *testing.M) {
+	flag.Parse()
 	home, err := os.MkdirTemp("", "caddy-presets-")
 	if err != nil {
 		panic(err)
@@ -122,12 +125,7 @@ func newServer(t *testing.T, sites int) *server {
 		_, _ = w.Write(append([]byte("from the gateway: "), body...))
 	}))
 	t.Cleanup(s.upstream.Close)
-	t.Cleanup(func() {
-		if err := caddy.Load([]byte(`{"admin":{"disabled":true,"config":{"persist":false}}}`), true); err != nil {
-			t.Error(err)
-		}
-		http.DefaultClient.CloseIdleConnections()
-	})
+	t.Cleanup(func() { caddytest.Stop(t) })
 	return s
 }
 
@@ -139,7 +137,7 @@ func (s *server) load(storage ...string) error {
 		text += fmt.Sprintf("http://:%s {\nbind 127.0.0.1\npresets {\nstorage etcd %s\nmanagement_key %s ann\ninference_key %s bob\ninference\n}\nreverse_proxy %s\n}\n",
 			port, storage[i%len(storage)], managementSecret, inferenceSecret, s.upstream.Listener.Addr())
 	}
-	config, err := adapt(text)
+	config, err := caddytest.Adapt(text)
 	if err != nil {
 		return err
 	}
@@ -149,11 +147,6 @@ func (s *server) load(storage ...string) error {
 		caddytest.Settle(s.t, address)
 	}
 	return err
-}
-
-func adapt(text string) ([]byte, error) {
-	config, _, err := caddyconfig.GetAdapter("caddyfile").Adapt([]byte(text), map[string]any{"filename": "Caddyfile"})
-	return config, err
 }
 
 func (s *server) do(site int, secret, method, path, body string) (status int, answer string) {

@@ -6,7 +6,7 @@ import (
 	"github.com/prometheus/client_golang/prometheus"
 )
 
-// metrics tells how the stores in clusters are doing, at the moment when it is asked.
+// metrics collects the status of all stores in clusters.
 type metrics struct{}
 
 func describe(name, help string) *prometheus.Desc {
@@ -14,20 +14,19 @@ func describe(name, help string) *prometheus.Desc {
 }
 
 var (
-	available = describe("available", "Whether the store in the cluster could be opened since this process joined it.")
-	writable  = describe("writable", "Whether etcd took the last change that it was asked for.")
-	watching  = describe("watching", "Whether a member of the cluster tells this node what others commit, and the cluster has answered within half of max_staleness.")
-	staleness = describe("staleness_seconds", "How long ago what is in memory was known to be current.")
-	commits   = describe("commit_number", "The number of the last commit that this node knows, of whichever node.")
-	memory    = describe("memory_bytes", "What records in memory take.")
-	changes   = describe("watch_changes_total", "Records of which the watch said that they changed.")
+	available = describe("available", "Whether the store in the cluster is open.")
+	writable  = describe("writable", "Whether etcd accepted the last change.")
+	watching  = describe("watching", "Whether the watch works and the cluster has answered within half of max_staleness.")
+	staleness = describe("staleness_seconds", "How long ago the copies in memory were known to be current.")
+	commits   = describe("commit_number", "The number of the last commit of any node that this node knows.")
+	memory    = describe("memory_bytes", "The size of the records in memory.")
+	changes   = describe("watch_changes_total", "Changed records that the watch reported.")
 	restarts  = describe("watch_restarts_total", "How often the watch was interrupted.")
-	resets    = describe("watch_resets_total", "How often all was read again, as changes were compacted before they were seen, or the cluster was restored.")
-	overtaken = describe("overtaken_total", "How often another node's commit came before one of this node's, which was then tried again.")
+	resets    = describe("watch_resets_total", "How often all records were read again, since changes were compacted before they were seen, or the cluster was restored.")
+	overtaken = describe("overtaken_total", "How often a commit of this node was retried because another node's came first.")
 )
 
-// registerMetrics registers them for a configuration, where no other handler of it has
-// done so.
+// registerMetrics registers the metrics, unless another handler of the configuration did.
 func registerMetrics(registry *prometheus.Registry) error {
 	err := registry.Register(metrics{})
 	if _, taken := errors.AsType[prometheus.AlreadyRegisteredError](err); taken {
@@ -45,14 +44,14 @@ func (metrics) Describe(to chan<- *prometheus.Desc) {
 
 // Collect implements prometheus.Collector.
 func (metrics) Collect(to chan<- prometheus.Metric) {
-	told := make(map[string]bool) // one with other options may have the same name, as during a reload
+	seen := make(map[string]bool) // two with different options may have the same name, as during a reload
 	for h := range clusters.InUse() {
-		if told[h.name] {
+		if seen[h.name] {
 			continue
 		}
-		told[h.name] = true
+		seen[h.name] = true
 		store := h.store.Load()
-		to <- prometheus.MustNewConstMetric(available, prometheus.GaugeValue, number(store != nil), h.name)
+		to <- prometheus.MustNewConstMetric(available, prometheus.GaugeValue, boolValue(store != nil), h.name)
 		if store == nil {
 			continue
 		}
@@ -62,8 +61,8 @@ func (metrics) Collect(to chan<- prometheus.Metric) {
 			kind  prometheus.ValueType
 			value float64
 		}{
-			{writable, prometheus.GaugeValue, number(s.Writable)},
-			{watching, prometheus.GaugeValue, number(s.Watching)},
+			{writable, prometheus.GaugeValue, boolValue(s.Writable)},
+			{watching, prometheus.GaugeValue, boolValue(s.Watching)},
 			{staleness, prometheus.GaugeValue, s.Staleness.Seconds()},
 			{commits, prometheus.GaugeValue, float64(s.Commits)},
 			{memory, prometheus.GaugeValue, float64(s.Memory)},
@@ -77,7 +76,7 @@ func (metrics) Collect(to chan<- prometheus.Metric) {
 	}
 }
 
-func number(is bool) float64 {
+func boolValue(is bool) float64 {
 	if is {
 		return 1
 	}

@@ -2,6 +2,10 @@
 package main
 
 import (
+	"fmt"
+	"os"
+	"slices"
+	"strings"
 	_ "time/tzdata"
 
 	caddycmd "github.com/caddyserver/caddy/v2/cmd"
@@ -10,4 +14,26 @@ import (
 	_ "github.com/caddy-presets/caddy-presets"
 )
 
-func main() { caddycmd.Main() }
+func main() {
+	if command := commandOf(os.Args); slices.Contains(packageCommands, command) {
+		fmt.Fprintf(os.Stderr, "Error: caddy %s replaces builds of released modules, and this one was made by go build: "+
+			"build it anew as https://github.com/caddy-presets/caddy-presets/blob/main/xcaddy.md says\n", command)
+		os.Exit(1)
+	}
+	caddycmd.Main()
+}
+
+// packageCommands ask caddyserver.com for a build with the modules of this one. Caddy
+// looks them up among the main module's dependencies, and panics for a module that is
+// the main module itself (getPluginPackages in Caddy's cmd/packagesfuncs.go).
+var packageCommands = []string{"upgrade", "add-package", "remove-package"}
+
+// commandOf returns the first argument that is not a flag.
+func commandOf(args []string) string {
+	for _, arg := range args[1:] {
+		if !strings.HasPrefix(arg, "-") {
+			return arg
+		}
+	}
+	return ""
+}

@@ -283,6 +283,29 @@ func TestExpectedMistakes(t *testing.T) {
 	}
 }
 
+// Commands about modules work, or say why they cannot: this build is a main module.
+func TestModuleCommands(t *testing.T) {
+	for _, test := range []struct {
+		args []string
+		want string
+		exit int
+	}{
+		{[]string{"list-modules", "--packages"}, "http.handlers.presets.storage.badger", 0},
+		{[]string{"build-info"}, "mod\tgithub.com/caddy-presets/caddy-presets\t", 0},
+		{[]string{"upgrade"}, "Error: caddy upgrade replaces builds of released modules", 1},
+		{[]string{"upgrade", "--keep-backup"}, "Error: caddy upgrade replaces", 1},
+		{[]string{"add-package", "example.com/module"}, "Error: caddy add-package replaces", 1},
+		{[]string{"remove-package", "github.com/caddy-presets/caddy-presets"}, "Error: caddy remove-package replaces", 1},
+		{[]string{"help", "upgrade"}, "caddy upgrade ", 0},
+	} {
+		cmd := exec.Command(binary, test.args...)
+		out, err := cmd.CombinedOutput()
+		if cmd.ProcessState == nil || cmd.ProcessState.ExitCode() != test.exit || !strings.Contains(string(out), test.want) || strings.Contains(string(out), "panic") {
+			t.Errorf("caddy %s: got %v and\n%.2000s\nwant exit code %d and %q", test.args, err, out, test.exit, test.want)
+		}
+	}
+}
+
 // What was acknowledged is there after kill -9, again and again.
 func TestKilledServerLosesNothing(t *testing.T) {
 	home, address, admin := t.TempDir(), freeAddress(t), freeAddress(t)

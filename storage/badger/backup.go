@@ -15,12 +15,13 @@ import (
 	badgerdb "github.com/dgraph-io/badger/v4"
 
 	"github.com/caddy-presets/caddy-presets/domain"
+	"github.com/caddy-presets/caddy-presets/storage"
 	"github.com/caddy-presets/caddy-presets/storage/records"
 )
 
 // ErrBaseRefused is in the chain of what Backup returns, without having written
 // anything, when no incremental backup can be made since a base.
-var ErrBaseRefused = errors.New("no incremental backup can be made since that one")
+var ErrBaseRefused = storage.ErrBaseRefused
 
 func baseRefused(format string, args ...any) error {
 	return fmt.Errorf("%w: %w", ErrBaseRefused, fmt.Errorf(format, args...))
@@ -47,7 +48,7 @@ func (s *Store) Backup(ctx context.Context, w io.Writer, base *BackupInfo) (Back
 func (s *Store) backup(ctx context.Context, w io.Writer, base *BackupInfo) (info BackupInfo, end BackupEnd, err error) {
 	err = s.view(ctx, func(txn *badgerdb.Txn, r *records.Reader) error {
 		// Damage to what leads to the records would hide some of them.
-		var files Report
+		var files storage.Report
 		if err := cmp.Or(s.checkFiles(&files, ctx.Err), files.Err()); err != nil {
 			return err
 		}

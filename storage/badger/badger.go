@@ -24,13 +24,14 @@ import (
 	"go.uber.org/zap"
 
 	"github.com/caddy-presets/caddy-presets/domain"
+	"github.com/caddy-presets/caddy-presets/storage"
 	"github.com/caddy-presets/caddy-presets/storage/records"
 )
 
 var (
 	// ErrDamaged is in the chain of every error about stored data that is
 	// there but wrong, or missing though other data says that it exists.
-	ErrDamaged = records.ErrDamaged
+	ErrDamaged = storage.ErrDamaged
 	// ErrDiskFull is in the chain of what Update returns, without having
 	// changed anything, while the file system has too little space left.
 	// Reads go on, and writes resume by themselves.

@@ -70,3 +70,12 @@ func eventually(t *testing.T, what string, is func() bool) {
 		}
 	}
 }
+
+// workspaceBySlug returns the workspace that holds slug.
+func workspaceBySlug(r domain.Reader, slug string) (domain.Workspace, error) {
+	id, err := r.WorkspaceID(slug)
+	if err != nil {
+		return domain.Workspace{}, err
+	}
+	return r.Workspace(id)
+}

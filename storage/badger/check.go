@@ -9,17 +9,15 @@ import (
 
 	badgerdb "github.com/dgraph-io/badger/v4"
 
+	"github.com/caddy-presets/caddy-presets/storage"
 	"github.com/caddy-presets/caddy-presets/storage/records"
 )
-
-// Report is what a look at all that is in a store has found.
-type Report = records.Report
 
 // Verify looks at all that is in a folder which nobody has open: it does what Probe
 // does, and then reads every record and finds out whether it is what others say that
 // there is. The error is Probe's, or that of ctx; what else is wrong is in the
 // report. It takes some seconds for each million records.
-func Verify(ctx context.Context, folder string, o Options) (report Report, err error) {
+func Verify(ctx context.Context, folder string, o Options) (report storage.Report, err error) {
 	folder, err = filepath.Abs(folder)
 	if err != nil {
 		return report, err
@@ -49,7 +47,7 @@ func Verify(ctx context.Context, folder string, o Options) (report Report, err e
 // Check looks at all that is in the store, as Verify does, while it is in use, and
 // takes its time for that. It counts as a read: Close waits for it, so ctx has to end
 // first.
-func (s *Store) Check(ctx context.Context) (report Report, err error) {
+func (s *Store) Check(ctx context.Context) (report storage.Report, err error) {
 	err = s.view(ctx, func(txn *badgerdb.Txn, _ *records.Reader) error {
 		began := time.Now()
 		pause := func() error { // four times as long as there was work
@@ -75,7 +73,7 @@ func (s *Store) Check(ctx context.Context) (report Report, err error) {
 
 // checkFiles checks the tables that are in use, one after another. Those that a
 // compaction removes meanwhile are no loss. It fails where the system refuses to read.
-func (s *Store) checkFiles(report *Report, pause func() error) error {
+func (s *Store) checkFiles(report *storage.Report, pause func() error) error {
 	if s.guard == nil {
 		return nil // in memory
 	}
@@ -125,7 +123,7 @@ func (s *Store) checkFiles(report *Report, pause func() error) error {
 
 // checkRecords checks all records that txn shows. Where Badger cannot go on for damage
 // that is a problem, too.
-func checkRecords(txn *badgerdb.Txn, report *Report, pause func() error) error {
+func checkRecords(txn *badgerdb.Txn, report *storage.Report, pause func() error) error {
 	c := records.Checker{Problem: report.Problem, Pause: pause, Problems: len(report.Problems)}
 	err := guarded(func() error { return c.Check(snapshot{txn}) })
 	report.Records = c.Records

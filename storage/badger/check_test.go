@@ -14,6 +14,7 @@ import (
 	badgerdb "github.com/dgraph-io/badger/v4"
 
 	"github.com/caddy-presets/caddy-presets/domain"
+	"github.com/caddy-presets/caddy-presets/storage"
 	"github.com/caddy-presets/caddy-presets/storage/records"
 )
 
@@ -43,7 +44,7 @@ func furnish(t *testing.T, folder string) {
 	}
 }
 
-func verified(t *testing.T, folder string) Report {
+func verified(t *testing.T, folder string) storage.Report {
 	t.Helper()
 	report, err := Verify(t.Context(), folder, testOptions)
 	if err != nil {

@@ -52,16 +52,12 @@ func (m marker) checkKey(folder string, key []byte) error {
 	case !m.Encrypted && len(key) != 0:
 		return misused{fmt.Errorf("the store in %s is not encrypted, and a store is encrypted from its beginning or not at all: "+
 			"leave encryption_key_file out, or make a backup of the store and restore it with the key into another folder", folder)}
-	case m.KeyCheck != "" && m.KeyCheck != keyCheck(key, m.ID):
+	case m.KeyCheck != keyCheck(key, m.ID):
 		return misused{fmt.Errorf("the key is not the one that the store in %s was encrypted with", folder)}
 	case !m.Encrypted || m.State != stateReady:
 		return nil
 	}
 	_, err := dataKey(folder, key)
-	if errors.Is(err, badgerdb.ErrEncryptionKeyMismatch) && m.KeyCheck == "" {
-		return fmt.Errorf("%w: the key is not the one that the store in %s was encrypted with, or its %s is damaged",
-			errUnavailable, folder, badgerdb.KeyRegistryFileName)
-	}
 	return err
 }
 
@@ -77,8 +73,7 @@ func keyCheck(key []byte, store string) string {
 }
 
 // dataKey returns what the tables and logs in folder are encrypted with: nil where
-// key is empty. The error is that of unreadable, with badgerdb.ErrEncryptionKeyMismatch in
-// its chain where it may as well be the key.
+// key is empty. The error is that of unreadable.
 func dataKey(folder string, key []byte) (with *pb.DataKey, err error) {
 	if len(key) == 0 {
 		return nil, nil

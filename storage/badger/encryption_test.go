@@ -143,20 +143,6 @@ func TestEncryptedFolder(t *testing.T) {
 	}
 }
 
-// withoutKeyCheck gives the store in folder a marker as versions wrote it that did not
-// know of it.
-func withoutKeyCheck(t *testing.T, folder string) {
-	t.Helper()
-	m, err := decodeMarker(readFile(t, filepath.Join(folder, MarkerName)))
-	if err != nil || m.KeyCheck == "" {
-		t.Fatalf("got marker %+v, %v, want one with a check of the key", m, err)
-	}
-	m.KeyCheck = ""
-	if err := m.write(folder); err != nil {
-		t.Fatal(err)
-	}
-}
-
 func TestEncryptionKey(t *testing.T) {
 	other := bytes.Repeat([]byte{7}, KeySize)
 	registry := func(change func(content []byte) []byte) func(t *testing.T, folder string) {
@@ -178,8 +164,6 @@ func TestEncryptionKey(t *testing.T) {
 		{"the key", testKey, testKey, nil, "", nil},
 		{"no key", testKey, nil, nil, "is encrypted: name the file", ErrMisused},
 		{"another key", testKey, other, nil, "not the one that the store", ErrMisused},
-		{"the key, in a marker of before", testKey, testKey, withoutKeyCheck, "", nil},
-		{"another key, in a marker of before", testKey, other, withoutKeyCheck, "not the one that the store", errUnavailable},
 		{"a key for a store without", nil, testKey, nil, "is not encrypted", ErrMisused},
 		{"a short key", testKey, testKey[:16], nil, "16 bytes", ErrMisused},
 		{"a short key for a store without", nil, testKey[:31], nil, "31 bytes", ErrMisused},

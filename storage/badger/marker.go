@@ -24,11 +24,7 @@ const MarkerName = "STORE"
 
 const (
 	// storeFormat is the layout of keys and records that this version writes.
-	// Format 1 had no places, which upgrade gives it. Format 2 was an attempt at
-	// that, and in no release. In format 3 no preset had lost versions. In format 4
-	// archived presets had no places and disabled ones no list of their own, which
-	// upgrade gives them.
-	storeFormat = 5
+	storeFormat = 1
 
 	// stateNew lasts from before Badger first sees the folder until the store
 	// is first open: whatever is missing then was never there.
@@ -45,14 +41,9 @@ type marker struct {
 	Format int    `json:"format"`
 	ID     string `json:"id"`
 	State  string `json:"state"`
-	// Upgrading is set while records are still being changed from what an
-	// earlier format had. Versions that write that one cannot open the folder
-	// any more.
-	Upgrading bool `json:"upgrading,omitempty"`
 	// Encrypted tells that all that was ever stored in the folder is encrypted.
 	Encrypted bool `json:"encrypted,omitempty"`
-	// KeyCheck is keyCheck of the key that it is encrypted with. Until they are opened
-	// by this version, stores of earlier ones have none.
+	// KeyCheck is keyCheck of the key that it is encrypted with.
 	KeyCheck string `json:"key_check,omitempty"`
 }
 
@@ -120,9 +111,6 @@ func readMarker(folder string, o Options) (m marker, err error) {
 		return m, misused{fmt.Errorf("the store in %s has format %d and needs a newer version of this module, which reads formats up to %d",
 			folder, m.Format, storeFormat)}
 	}
-	if m.Format == 2 {
-		return m, misused{fmt.Errorf("the store in %s has format 2, which was in no release and is not read any more; begin with an empty folder", folder)}
-	}
 	if m.State == stateRestoring {
 		return m, fmt.Errorf("%w: a restore into %s is under way or was cut short; if it was cut short, empty the folder and restore again",
 			errUnavailable, folder)
@@ -142,7 +130,7 @@ func readMarker(folder string, o Options) (m marker, err error) {
 var castagnoli = crc32.MakeTable(crc32.Castagnoli)
 
 // encodeMarker returns the content of a STORE file: a line of JSON, and one with the
-// CRC-32C of that, in hexadecimal. It holds in all formats from 4 on.
+// CRC-32C of that, in hexadecimal. It holds in all formats.
 func encodeMarker(m marker) ([]byte, error) {
 	text, err := json.Marshal(m)
 	return fmt.Appendf(text, "\n%08x\n", crc32.Checksum(text, castagnoli)), err
@@ -153,7 +141,6 @@ func decodeMarker(text []byte) (m marker, err error) {
 	err = json.Unmarshal(text, &m)
 	switch {
 	case err != nil:
-	case len(sum) == 0 && m.Format < 4:
 	case string(sum) != fmt.Sprintf("%08x\n", crc32.Checksum(text, castagnoli)):
 		err = errors.New("its checksum is wrong")
 	}

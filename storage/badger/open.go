@@ -2,7 +2,6 @@ package badger
 
 import (
 	"cmp"
-	"context"
 	"errors"
 	"fmt"
 	"io/fs"
@@ -105,7 +104,7 @@ func openFolder(folder string, o Options, free func(folder string) (uint64, erro
 	}
 	s = newStore(db, m.ID, c, g)
 	s.locked, locked = locked, nil
-	if err := s.complete(folder, m); err != nil {
+	if err := complete(folder, m); err != nil {
 		return nil, errors.Join(err, s.Close())
 	}
 	if m.State == stateNew {
@@ -153,33 +152,16 @@ func (o Options) probe(folder string) error {
 	return o.Probe(folder, o)
 }
 
-// complete makes a folder whose marker is m one that is ready, with records of
-// this version's format.
-func (s *Store) complete(folder string, m marker) error {
-	write := func() error {
-		if err := m.write(folder); err != nil {
-			return fmt.Errorf("preparing %s: %w", folder, err)
-		}
+// complete marks the store in folder, whose marker is m, as ready.
+func complete(folder string, m marker) error {
+	if m.State == stateReady {
 		return nil
 	}
-	if m.Format < 5 && m.State == stateReady || m.Upgrading {
-		m.Format, m.State, m.Upgrading = storeFormat, stateReady, true
-		if err := write(); err != nil {
-			return err
-		}
-		if err := records.Upgrade(context.Background(), engine{s}); err != nil {
-			return fmt.Errorf("upgrading the store in %s to format %d: %w", folder, storeFormat, err)
-		}
-		m.Upgrading = false
-		return write()
+	m.State = stateReady
+	if err := m.write(folder); err != nil {
+		return fmt.Errorf("preparing %s: %w", folder, err)
 	}
-	ready := m
-	ready.Format, ready.State, ready.KeyCheck = storeFormat, stateReady, keyCheck(s.db.Opts().EncryptionKey, m.ID)
-	if m == ready {
-		return nil
-	}
-	m = ready
-	return write()
+	return nil
 }
 
 // logHeader is the length of what comes first in each of Badger's logs. Zeros stand

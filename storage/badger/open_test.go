@@ -482,11 +482,7 @@ func TestEmptyLogs(t *testing.T) {
 	}
 	// In a store that never came to be, too.
 	folder = t.TempDir()
-	text, err := encodeMarker(marker{Format: storeFormat, ID: "x", State: stateNew, Encrypted: len(testOptions.EncryptionKey) > 0})
-	if err != nil {
-		t.Fatal(err)
-	}
-	for name, content := range map[string][]byte{MarkerName: text, "000001.vlog": nil, "00001.mem": nil} {
+	for name, content := range map[string][]byte{MarkerName: []byte(markerText(t, stateNew)), "000001.vlog": nil, "00001.mem": nil} {
 		if err := os.WriteFile(filepath.Join(folder, name), content, 0o600); err != nil {
 			t.Fatal(err)
 		}
@@ -639,7 +635,7 @@ func TestMarker(t *testing.T) {
 			write(t, folder, badgerdb.ManifestFilename, "nonsense nonsense")
 		}, "MANIFEST: manifest has bad magic"},
 		{"all but STORE gone", func(t *testing.T, folder string) {
-			write(t, folder, MarkerName, `{"format":1,"id":"x","state":"ready"}`)
+			write(t, folder, MarkerName, markerText(t, stateReady))
 		}, "data files are gone"},
 		{"STORE gone", func(t *testing.T, folder string) {
 			seed(t, folder)
@@ -670,7 +666,7 @@ func TestMarker(t *testing.T) {
 			write(t, folder, MarkerName, `{"format":1,"state`)
 		}, "STORE file"},
 		{"STORE empty", func(t *testing.T, folder string) { write(t, folder, MarkerName, "") }, "STORE file"},
-		{"state unknown", func(t *testing.T, folder string) { write(t, folder, MarkerName, `{"format":1,"state":"x"}`) }, "STORE file"},
+		{"state unknown", func(t *testing.T, folder string) { write(t, folder, MarkerName, markerText(t, "x")) }, "STORE file"},
 		{"newer format", func(t *testing.T, folder string) {
 			seed(t, folder)
 			text, err := encodeMarker(marker{Format: storeFormat + 1, State: stateReady})
@@ -679,9 +675,6 @@ func TestMarker(t *testing.T) {
 			}
 			write(t, folder, MarkerName, string(text))
 		}, "newer version"},
-		{"format of no release", func(t *testing.T, folder string) {
-			write(t, folder, MarkerName, `{"format":2,"state":"ready"}`)
-		}, "begin with an empty folder"},
 		{"another's folder", func(t *testing.T, folder string) { write(t, folder, "notes.txt", "mine") }, "neither empty nor a store"},
 		{"tables only", func(t *testing.T, folder string) {
 			seed(t, folder)
@@ -689,15 +682,15 @@ func TestMarker(t *testing.T) {
 		}, "neither empty nor a store"},
 		// What a crash of a first start leaves.
 		{"crash before STORE", func(t *testing.T, folder string) { write(t, folder, "STORE-123", `{"form`) }, ""},
-		{"crash after STORE", func(t *testing.T, folder string) { write(t, folder, MarkerName, `{"format":1,"id":"x","state":"new"}`) }, ""},
+		{"crash after STORE", func(t *testing.T, folder string) { write(t, folder, MarkerName, markerText(t, stateNew)) }, ""},
 		{"crash in Badger", func(t *testing.T, folder string) {
-			write(t, folder, MarkerName, `{"format":1,"id":"x","state":"new"}`)
+			write(t, folder, MarkerName, markerText(t, stateNew))
 			write(t, folder, "MANIFEST-REWRITE", "Bd")
 			write(t, folder, "LOCK", "1\n")
 		}, ""},
 		{"crash before ready", func(t *testing.T, folder string) {
 			seed(t, folder)
-			write(t, folder, MarkerName, `{"format":1,"id":"x","state":"new"}`)
+			write(t, folder, MarkerName, markerText(t, stateNew))
 		}, ""},
 	} {
 		t.Run(test.name, func(t *testing.T) {
@@ -737,6 +730,17 @@ func TestMarker(t *testing.T) {
 			mustOpen(t, folder)
 		})
 	}
+}
+
+// markerText returns the content of the STORE file of a store in a state.
+func markerText(t *testing.T, state string) string {
+	t.Helper()
+	key := testOptions.EncryptionKey
+	text, err := encodeMarker(marker{Format: storeFormat, ID: "x", State: state, Encrypted: len(key) > 0, KeyCheck: keyCheck(key, "x")})
+	if err != nil {
+		t.Fatal(err)
+	}
+	return string(text)
 }
 
 func listFolder(folder string) string {

@@ -38,8 +38,6 @@ type BackupFile struct {
 // restored. After an error the folder is as it was, and in the chain of one about a
 // backup is ErrNotRestorable. A process that ends meanwhile leaves a folder that Open
 // refuses.
-//
-// A backup of an older format makes a store of that format, which Open upgrades.
 func Restore(ctx context.Context, folder string, o Options, backupKey []byte, full BackupFile, incremental ...BackupFile) (BackupInfo, BackupEnd, error) {
 	r := restore{ctx: ctx, o: o, backupKey: backupKey, free: freeSpace}
 	err := r.into(folder, append([]BackupFile{full}, incremental...))

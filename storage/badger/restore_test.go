@@ -311,40 +311,6 @@ func (c *counted) Read(p []byte) (int, error) {
 	return n, err
 }
 
-// A backup of an older format is restored as such, and then upgraded.
-func TestRestoreOlderFormat(t *testing.T) {
-	folder := t.TempDir()
-	want := format1(t, folder)
-	db, err := badgerdb.Open(settings(folder, Options{}))
-	if err != nil {
-		t.Fatal(err)
-	}
-	var b bytes.Buffer
-	w, err := newBackupWriter(&b, BackupInfo{Kind: FullBackup, Store: "x", Format: 1, CreatedAt: time.Now()}, nil)
-	if err != nil {
-		t.Fatal(err)
-	}
-	d := newDigest()
-	err = db.View(func(txn *badgerdb.Txn) error {
-		return eachRecord(txn, func(item *badgerdb.Item, record []byte) error {
-			d.add(item.Key(), record)
-			return w.record(item.Key(), 0, record)
-		})
-	})
-	if err := errors.Join(err, w.end(BackupEnd{Records: d.records, Digest: d.text()}), db.Close()); err != nil {
-		t.Fatal(err)
-	}
-	to := t.TempDir()
-	if _, _, err := Restore(t.Context(), to, Options{}, nil, files(b.Bytes())[0]); err != nil {
-		t.Fatal(err)
-	}
-	if m, err := readMarker(to, Options{}); err != nil || m.Format != 1 || m.State != stateReady {
-		t.Errorf("got marker %+v, %v, want a ready one of format 1", m, err)
-	}
-	s := mustOpen(t, to)
-	upgraded(t, s, want)
-}
-
 // restoreFolder names the folder for a child process that restores what comes on its
 // standard input, and is killed.
 const restoreFolder = "BADGER_TEST_RESTORE_FOLDER"

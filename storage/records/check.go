@@ -10,6 +10,7 @@ import (
 	"github.com/google/uuid"
 
 	"github.com/caddy-presets/caddy-presets/domain"
+	"github.com/caddy-presets/caddy-presets/storage"
 )
 
 // Checker reads every record of a snapshot, in key order, and finds out whether it is
@@ -53,7 +54,7 @@ const checksBetweenPauses = 256
 func (c *Checker) Check(s Snapshot) error {
 	c.reader = Reader{snapshot: attentive{s, c}}
 	err := c.check()
-	if errors.Is(err, ErrDamaged) {
+	if errors.Is(err, storage.ErrDamaged) {
 		c.report("%v", err)
 		return nil
 	}

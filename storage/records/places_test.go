@@ -15,6 +15,7 @@ import (
 	"github.com/google/uuid"
 
 	"github.com/caddy-presets/caddy-presets/domain"
+	"github.com/caddy-presets/caddy-presets/storage"
 	"github.com/caddy-presets/caddy-presets/storage/records"
 	"github.com/caddy-presets/caddy-presets/storage/records/recordstest"
 )
@@ -281,7 +282,7 @@ func TestDamagedPlaces(t *testing.T) {
 		}
 		for name, record := range damages {
 			s.set(string(k), record)
-			if _, err := pages(); !errors.Is(err, records.ErrDamaged) || errors.Is(err, domain.ErrNotFound) {
+			if _, err := pages(); !errors.Is(err, storage.ErrDamaged) || errors.Is(err, domain.ErrNotFound) {
 				t.Errorf("%v, %s: got error %v, want ErrDamaged", k.Kind(), name, err)
 			}
 		}
@@ -302,12 +303,12 @@ func TestDamagedPlaces(t *testing.T) {
 		damaged := slices.Clone(intact)
 		damaged[len(records.Seal(k, nil))] ^= 1
 		s.set(string(k), damaged)
-		if err := s.update(t, func(tx domain.Tx) error { return tx.PutPreset(p) }); !errors.Is(err, records.ErrDamaged) {
+		if err := s.update(t, func(tx domain.Tx) error { return tx.PutPreset(p) }); !errors.Is(err, storage.ErrDamaged) {
 			t.Errorf("a change beside a damaged %v: got error %v, want ErrDamaged", k.Kind(), err)
 		}
 		if k.Kind() != records.KindListEnd {
 			s.set(string(k), nil)
-			if err := s.update(t, func(tx domain.Tx) error { return tx.PutPreset(p) }); !errors.Is(err, records.ErrDamaged) {
+			if err := s.update(t, func(tx domain.Tx) error { return tx.PutPreset(p) }); !errors.Is(err, storage.ErrDamaged) {
 				t.Errorf("a change beside a missing %v: got error %v, want ErrDamaged", k.Kind(), err)
 			}
 		}

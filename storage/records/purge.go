@@ -10,6 +10,7 @@ import (
 	"go.uber.org/zap"
 
 	"github.com/caddy-presets/caddy-presets/domain"
+	"github.com/caddy-presets/caddy-presets/storage"
 )
 
 const (
@@ -29,7 +30,7 @@ type purger struct {
 	PurgeOptions
 }
 
-// Engine is what a Purge and an Upgrade need of an engine.
+// Engine is what Purge needs of an engine.
 type Engine interface {
 	// View runs fn with what is stored at one moment and returns its error.
 	View(ctx context.Context, fn func(*Reader) error) error
@@ -100,7 +101,7 @@ func (p *purger) purge(r *Reader, b *removal, workspace uuid.UUID) error {
 	err := r.walk(append(newKey(KindPreset, len(workspace)), workspace[:]...), func(c *cursor) error {
 		for ; c.key != nil; c.next() {
 			preset, err := decodeAt(c, parsePreset)
-			if errors.Is(err, ErrDamaged) {
+			if errors.Is(err, storage.ErrDamaged) {
 				p.Logger.Warn("the versions of a preset that was deleted with its workspace cannot be found and stay stored", zap.Error(err))
 			} else if err != nil {
 				return err

@@ -11,6 +11,7 @@ import (
 	"strings"
 
 	"github.com/caddy-presets/caddy-presets/domain"
+	"github.com/caddy-presets/caddy-presets/storage"
 )
 
 // Reader implements domain.Reader over a snapshot and, in an update, the writes that
@@ -105,7 +106,7 @@ func reading(of Kind, read func() error) (err error) {
 		case ErrAbandoned:
 			panic(value)
 		default:
-			err = fmt.Errorf("%w: reading a %v record: panic: %v", ErrDamaged, of, value)
+			err = fmt.Errorf("%w: reading a %v record: panic: %v", storage.ErrDamaged, of, value)
 		}
 	}()
 	return read()

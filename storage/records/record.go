@@ -13,6 +13,7 @@ import (
 	"github.com/google/uuid"
 
 	"github.com/caddy-presets/caddy-presets/domain"
+	"github.com/caddy-presets/caddy-presets/storage"
 )
 
 // A record is recordVersion, the CRC-32C of key, version and payload (big
@@ -58,7 +59,7 @@ func sum(k Key, record []byte) uint32 {
 
 // damaged tells which kind of record is damaged, and nothing of its content.
 func damaged(of Kind, how string) error {
-	return fmt.Errorf("%w: a %v record: %s", ErrDamaged, of, how)
+	return fmt.Errorf("%w: a %v record: %s", storage.ErrDamaged, of, how)
 }
 
 // encodeJSON returns the sealed record of an object.
@@ -92,10 +93,7 @@ func encodeWorkspace(k Key, s storedWorkspace) []byte {
 }
 
 func parseWorkspace(payload []byte) (s storedWorkspace, err error) {
-	s.json = payload // format 1 had nothing else
-	if !bytes.HasPrefix(payload, []byte(`{"`)) {
-		s.place, s.json, err = cutNumber(payload)
-	}
+	s.place, s.json, err = cutNumber(payload)
 	return s, cmp.Or(err, checkObject(s.json))
 }
 
@@ -166,10 +164,7 @@ func parsePreset(payload []byte) (s storedPreset, err error) {
 	}
 	s.ID = uuid.UUID(payload[:len(uuid.UUID{})]).String()
 	status, rest := payload[len(uuid.UUID{})], payload[len(uuid.UUID{})+1:]
-	switch {
-	case status >= ' ':
-		return parsePreset1(payload) // it is text
-	case status&^prunedBit < 1 || int(status&^prunedBit) >= len(storedStatuses):
+	if status&^prunedBit < 1 || int(status&^prunedBit) >= len(storedStatuses) {
 		return s, errParts
 	}
 	s.Status = storedStatuses[status&^prunedBit]
@@ -221,8 +216,7 @@ func decodePreset(payload []byte) (domain.Preset, error) {
 
 // storedVersion is a version as it is stored: a zero, its dialect and the length of
 // its config (the former behind its length, unsigned varints), and its JSON, in
-// which the config comes last. What format 1 stored does not begin with a zero: see
-// parseVersion1.
+// which the config comes last.
 type storedVersion struct {
 	dialect domain.Dialect
 	config  int    // how many bytes of json it has
@@ -243,7 +237,7 @@ func encodeVersion(k Key, v domain.PresetVersion) ([]byte, error) {
 
 func parseVersion(payload []byte) (s storedVersion, err error) {
 	if len(payload) == 0 || payload[0] != 0 {
-		return parseVersion1(payload)
+		return s, errParts
 	}
 	length, rest, err := cutNumber(payload[1:])
 	if err != nil || length > uint64(len(rest)) {

@@ -11,6 +11,7 @@ import (
 	"github.com/google/uuid"
 
 	"github.com/caddy-presets/caddy-presets/domain"
+	"github.com/caddy-presets/caddy-presets/storage"
 )
 
 func FuzzRecord(f *testing.F) {
@@ -24,7 +25,7 @@ func FuzzRecord(f *testing.F) {
 	f.Add([]byte{})
 	f.Add([]byte("\x01\x00\x00\x00\x00\xff\xff\xff\xff\xff\xff\xff\xff\xff\x01{}"))
 	f.Fuzz(func(t *testing.T, record []byte) {
-		if _, err := decodeRecord(k, record, decodeVersion); err != nil && !errors.Is(err, ErrDamaged) {
+		if _, err := decodeRecord(k, record, decodeVersion); err != nil && !errors.Is(err, storage.ErrDamaged) {
 			t.Errorf("got error %v, want ErrDamaged", err)
 		}
 		if len(record) < recordHeader {
@@ -43,7 +44,7 @@ func FuzzRecord(f *testing.F) {
 			if err != nil || !bytes.Equal(got.Config, v.Config) || got.ID != v.ID {
 				t.Errorf("got %v and error %v, want %v", got, err, v)
 			}
-		case !errors.Is(err, ErrDamaged):
+		case !errors.Is(err, storage.ErrDamaged):
 			t.Errorf("got error %v, want ErrDamaged", err)
 		}
 		for _, decode := range []func() error{
@@ -58,7 +59,7 @@ func FuzzRecord(f *testing.F) {
 			func() error { _, err := decodeRecord(k, sealed, decodePreset); return err },
 			func() error { _, err := decodeRecord(k, sealed, decodeJSON[domain.AuditRecord]); return err },
 		} {
-			if err := decode(); err != nil && !errors.Is(err, ErrDamaged) {
+			if err := decode(); err != nil && !errors.Is(err, storage.ErrDamaged) {
 				t.Errorf("got error %v, want ErrDamaged", err)
 			}
 		}
@@ -102,7 +103,7 @@ func TestPresetRecord(t *testing.T) {
 		if err != nil {
 			t.Fatal(err)
 		}
-		if got, err := decodeRecord(k, record, parsePreset); !errors.Is(err, ErrDamaged) {
+		if got, err := decodeRecord(k, record, parsePreset); !errors.Is(err, storage.ErrDamaged) {
 			t.Errorf("%+v: got %+v and error %v, want ErrDamaged", kept, got.Kept, err)
 		}
 	}

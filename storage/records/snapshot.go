@@ -7,12 +7,6 @@
 // is to be written in a Stage.
 package records
 
-import "errors"
-
-// ErrDamaged is in the chain of every error about stored data that is there but wrong,
-// or missing though other data says that it exists.
-var ErrDamaged = errors.New("stored data is damaged")
-
 // Snapshot is what an engine stores at one moment. What it or its Iterator panics
 // with, or meets as a fault of a memory map, is taken for damage.
 type Snapshot interface {

@@ -9,6 +9,7 @@ import (
 	"testing"
 
 	"github.com/caddy-presets/caddy-presets/domain"
+	"github.com/caddy-presets/caddy-presets/storage"
 	"github.com/caddy-presets/caddy-presets/storage/records"
 	"github.com/caddy-presets/caddy-presets/storage/records/recordstest"
 )
@@ -63,7 +64,7 @@ func TestPanickingRead(t *testing.T) {
 		},
 	} {
 		err := read(records.NewReader(panicking{}))
-		if want := "stored data is damaged: reading a preset record: panic: index out of range"; !errors.Is(err, records.ErrDamaged) || err.Error() != want {
+		if want := "stored data is damaged: reading a preset record: panic: index out of range"; !errors.Is(err, storage.ErrDamaged) || err.Error() != want {
 			t.Errorf("%s: got error %v, want %s", name, err, want)
 		}
 	}
@@ -122,7 +123,6 @@ func TestFailingReads(t *testing.T) {
 		"change": func() error {
 			return m.update(t, func(tx domain.Tx) error { return tx.PutPreset(p) })
 		},
-		"upgrade": func() error { return records.Upgrade(t.Context(), m) },
 		"check": func() error {
 			c := records.Checker{Pause: func() error { return nil }, Problem: func(string, ...any) {}}
 			err := c.Check(m)
@@ -145,7 +145,7 @@ func TestFailingReads(t *testing.T) {
 					}
 					return
 				}
-				if !errors.Is(err, deliberate) || errors.Is(err, records.ErrDamaged) {
+				if !errors.Is(err, deliberate) || errors.Is(err, storage.ErrDamaged) {
 					t.Errorf("read %d failed: got error %v, want %v", n+1, err, deliberate)
 				}
 				if !maps.EqualFunc(m.stored, before, bytes.Equal) {

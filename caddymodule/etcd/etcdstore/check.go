@@ -4,20 +4,16 @@ import (
 	"context"
 
 	"github.com/caddy-presets/caddy-presets/domain"
+	"github.com/caddy-presets/caddy-presets/storage"
 	"github.com/caddy-presets/caddy-presets/storage/records"
 )
 
-// Report is what a look at all that is in a store has found.
-type Report = records.Report
-
-// Check looks at all records in the cluster, as they are at one moment, and finds out
-// whether each is whole and there are those that others say. What this node has in memory
-// counts for nothing. An error says that it was not all: the cluster was away, or has
-// compacted what was stored when the check began and was changed since.
+// Check reads all records at one revision of the cluster, bypassing memory. It finds records
+// that are damaged, and records that others refer to and that are missing. After an error
+// the check is not complete: the cluster did not answer, or compacted that revision.
 //
-// It reads from whichever member answers. That the members hold the same is for etcd to
-// check.
-func (s *Store) Check(ctx context.Context) (report Report, err error) {
+// It reads from any member. etcd itself checks that its members hold the same.
+func (s *Store) Check(ctx context.Context) (report storage.Report, err error) {
 	if !s.enter() {
 		return report, domain.ErrClosed
 	}
@@ -27,16 +23,16 @@ func (s *Store) Check(ctx context.Context) (report Report, err error) {
 		return report, err
 	}
 	c := records.Checker{Problem: report.Problem, Pause: s.ctx.Err}
-	err = c.Check(stored{&snapshot{ctx: ctx, store: s, last: last, revision: at}})
+	err = c.Check(uncached{&snapshot{ctx: ctx, store: s, last: last, revision: at}})
 	report.Records = c.Records
 	return report, err
 }
 
-// stored is a snapshot that does not look into memory.
-type stored struct{ *snapshot }
+// uncached is a snapshot that bypasses memory.
+type uncached struct{ *snapshot }
 
 // Get implements records.Snapshot.
-func (s stored) Get(k records.Key) ([]byte, error) {
+func (s uncached) Get(k records.Key) ([]byte, error) {
 	record, err := s.loadAt(string(k))
 	if err == nil && record == nil {
 		err = domain.ErrNotFound

@@ -10,6 +10,7 @@ import (
 	clientv3 "go.etcd.io/etcd/client/v3"
 
 	"github.com/caddy-presets/caddy-presets/domain"
+	"github.com/caddy-presets/caddy-presets/storage"
 	"github.com/caddy-presets/caddy-presets/storage/records"
 	"github.com/caddy-presets/caddy-presets/storage/storagetest"
 )
@@ -51,7 +52,7 @@ func TestCheck(t *testing.T) {
 	if err != nil || !strings.Contains(text, "a preset version record: its checksum") || !strings.Contains(text, "it cannot be found by its hash") {
 		t.Errorf("got error %v and the problems %s", err, text)
 	}
-	if !errors.Is(report.Err(), records.ErrDamaged) {
+	if !errors.Is(report.Err(), storage.ErrDamaged) {
 		t.Errorf("got error %v", report.Err())
 	}
 }

@@ -6,7 +6,7 @@ import (
 
 	"github.com/google/uuid"
 
-	"github.com/caddy-presets/caddy-presets/storage/records"
+	"github.com/caddy-presets/caddy-presets/storage"
 )
 
 // commit is one change of what is stored, as the record of the last commit has it: its
@@ -45,7 +45,7 @@ func encodeCommit(c commit) string {
 func decodeCommit(record []byte, revision int64) (commit, error) {
 	const size = 8 + 2*len(uuid.UUID{}) + 4
 	if len(record) != size {
-		return commit{}, fmt.Errorf("%w: the record of the last commit cannot be read", records.ErrDamaged)
+		return commit{}, fmt.Errorf("%w: the record of the last commit cannot be read", storage.ErrDamaged)
 	}
 	return commit{
 		number: binary.BigEndian.Uint64(record), id: uuid.UUID(record[8:24]), after: uuid.UUID(record[24:40]),

@@ -15,24 +15,30 @@ import (
 	"go.uber.org/zap/zapcore"
 	"google.golang.org/grpc"
 	"google.golang.org/grpc/backoff"
+	_ "google.golang.org/grpc/balancer/leastrequest" // for serviceConfig
 	"google.golang.org/grpc/codes"
 	"google.golang.org/grpc/status"
 
 	"github.com/caddy-presets/caddy-presets/domain"
 )
 
-// connect returns a client. Only with a user it waits for the cluster. The error has
-// domain.ErrUnavailable in its chain where later it may work, as it may when the cluster
-// does not want that user now.
-func connect(o Options) (*clientv3.Client, *trouble, error) {
-	trouble := new(trouble)
+// serviceConfig sends each request to the member with the fewest requests in flight. A
+// member that hangs keeps its connections for seconds. Its requests stay in flight
+// meanwhile, so that most others avoid it. With round robin one in three waits for it.
+const serviceConfig = `{"loadBalancingConfig":[{"least_request_experimental":{"choiceCount":10}}]}`
+
+// connect returns a client. With a user it waits until the cluster answers. The error has
+// domain.ErrUnavailable in its chain if trying again may help. A user that is refused now
+// may be accepted later.
+func connect(o Options) (*clientv3.Client, *dialErrors, error) {
+	dialErrors := new(dialErrors)
 	options := []grpc.DialOption{
-		grpc.WithChainUnaryInterceptor(trouble.intercept, o.renew),
-		grpc.WithDisableServiceConfig(), // etcd's, which says that members are asked in turn
+		grpc.WithChainUnaryInterceptor(dialErrors.intercept, o.renewToken),
+		grpc.WithDisableServiceConfig(), // etcd's client sets round robin
 		grpc.WithDefaultServiceConfig(serviceConfig),
 		grpc.WithConnectParams(grpc.ConnectParams{
 			Backoff:           backoff.Config{BaseDelay: 100 * time.Millisecond, Multiplier: 1.6, Jitter: 0.2, MaxDelay: maxPause},
-			MinConnectTimeout: o.DialTimeout,
+			MinConnectTimeout: o.RequestTimeout,
 		}),
 	}
 	if o.TLS != nil && o.TLS.ServerName != "" {
@@ -40,21 +46,21 @@ func connect(o Options) (*clientv3.Client, *trouble, error) {
 	}
 	client, err := clientv3.New(clientv3.Config{
 		Endpoints: o.Endpoints, Username: o.Username, Password: o.Password, TLS: o.TLS,
-		DialTimeout: o.DialTimeout, DialKeepAliveTime: keepAliveTime, DialKeepAliveTimeout: keepAliveTimeout,
+		DialTimeout: o.RequestTimeout, DialKeepAliveTime: keepAliveTime, DialKeepAliveTimeout: keepAliveTimeout,
 		PermitWithoutStream: true, Logger: clientLogger(o.Logger), MaxCallSendMsgSize: 2 * maxRequest,
-		MaxUnaryRetries: 2, // one more with a new token: package etcd makes its own attempts
+		MaxUnaryRetries: 2, // a second one with a new token; this package retries by itself
 		DialOptions:     options,
 	})
 	if err != nil && len(o.Endpoints) > 0 {
-		err = fmt.Errorf("%w: etcd: %w", domain.ErrUnavailable, trouble.explain(err))
+		err = fmt.Errorf("%w: etcd: %w", domain.ErrUnavailable, dialErrors.explain(err))
 	}
-	return client, trouble, err
+	return client, dialErrors, err
 }
 
-// renew gets a new token where the client cannot: it shows the former one when it asks for
-// another, and etcd 3.4 refuses that as it does all else that has a token that it does not
-// know, as after a restart. Another client, which has no token, asks then.
-func (o Options) renew(ctx context.Context, method string, request, reply any, conn *grpc.ClientConn, invoke grpc.UnaryInvoker, options ...grpc.CallOption) error {
+// renewToken gets a new token from etcd 3.4 after a restart. The client sends its old token
+// with the request for a new one, and etcd 3.4 refuses every request with an unknown token.
+// So a second client asks, which has none.
+func (o Options) renewToken(ctx context.Context, method string, request, reply any, conn *grpc.ClientConn, invoke grpc.UnaryInvoker, options ...grpc.CallOption) error {
 	err := invoke(ctx, method, request, reply, conn, options...)
 	answer, ok := reply.(*etcdserverpb.AuthenticateResponse)
 	if !ok || o.Username == "" || !errors.Is(rpctypes.Error(err), rpctypes.ErrInvalidAuthToken) {
@@ -74,51 +80,51 @@ func (o Options) renew(ctx context.Context, method string, request, reply any, c
 	return err
 }
 
-// Of connections on which nothing comes it is asked after so long whether they work, and
-// they are given up when there is no answer. gRPC does not allow to ask more often.
+// A connection without traffic is pinged after keepAliveTime, the shortest that gRPC allows,
+// and closed if no answer comes.
 const (
 	keepAliveTime    = 10 * time.Second
 	keepAliveTimeout = 2 * time.Second
 )
 
-// clientLogger is what etcd's client logs with: one line a minute of each kind, as it
-// has one for each attempt that fails.
+// clientLogger returns the logger of etcd's client. It passes one line a minute of each kind:
+// the client logs each failed attempt.
 func clientLogger(logger *zap.Logger) *zap.Logger {
 	return logger.Named("client").WithOptions(zap.IncreaseLevel(zap.WarnLevel), zap.WrapCore(func(core zapcore.Core) zapcore.Core {
 		return zapcore.NewSamplerWithOptions(core, time.Minute, 1, 0)
 	}))
 }
 
-// trouble is what keeps a client from connecting. etcd's own client says no more than that
-// the time is over.
-type trouble struct{ last atomic.Pointer[error] }
+// dialErrors keeps the last error of connecting. etcd's client only returns that the time
+// is over.
+type dialErrors struct{ last atomic.Pointer[error] }
 
-func (t *trouble) intercept(ctx context.Context, method string, request, reply any, conn *grpc.ClientConn, invoke grpc.UnaryInvoker, options ...grpc.CallOption) error {
+func (d *dialErrors) intercept(ctx context.Context, method string, request, reply any, conn *grpc.ClientConn, invoke grpc.UnaryInvoker, options ...grpc.CallOption) error {
 	err := invoke(ctx, method, request, reply, conn, options...)
 	if code := status.Code(err); ctx.Err() == nil && (code == codes.Canceled || code == codes.DeadlineExceeded) {
-		// A member, or a proxy before it, says so of what it may have done. The client
-		// would send that again, a change as well.
+		// The answer of a member or a proxy, which may have made the change. The
+		// client would send it again.
 		return status.Error(codes.Unavailable, status.Convert(err).Message())
 	}
 	switch s := status.Convert(err); {
 	case s.Code() == codes.DeadlineExceeded && strings.Contains(s.Message(), "balancer error"):
 		cause := errors.New(s.Message())
-		t.last.Store(&cause)
-	case s.Code() != codes.DeadlineExceeded && s.Code() != codes.Canceled && t.last.Load() != nil:
-		t.last.Store(nil) // it is connected
+		d.last.Store(&cause)
+	case s.Code() != codes.DeadlineExceeded && s.Code() != codes.Canceled && d.last.Load() != nil:
+		d.last.Store(nil) // it is connected
 	}
 	return err
 }
 
-// explain returns what is known of the cause of an error.
-func (t *trouble) explain(err error) error {
-	if last := t.last.Load(); last != nil && isTimeout(err) {
+// explain returns the error of connecting in place of a timeout, if there is one.
+func (d *dialErrors) explain(err error) error {
+	if last := d.last.Load(); last != nil && isTimeout(err) {
 		return *last
 	}
 	return err
 }
 
-// isTimeout reports whether an error says no more than that the time is over.
+// isTimeout reports whether err only says that the time is over.
 func isTimeout(err error) bool {
 	return status.Code(err) == codes.DeadlineExceeded || errors.Is(err, context.DeadlineExceeded)
 }

@@ -1,5 +1,5 @@
-// Package etcdstore keeps what a domain.Store does in an etcd cluster, which several nodes
-// share. docs/cluster.md has what that promises.
+// Package etcdstore is a domain.Store in an etcd cluster, which several nodes share.
+// docs/cluster.md has its guarantees.
 package etcdstore
 
 import (
@@ -23,19 +23,18 @@ type Options struct {
 	Endpoints []string
 	// Prefix begins all keys of the store in etcd. Default: DefaultPrefix
 	Prefix string
-	// Username and Password are those of etcd's users, empty without.
+	// Username and Password are those of a user of etcd, or empty.
 	Username, Password string
-	// TLS is what connections use, nil for none.
+	// TLS secures connections. Nil: as the endpoints' schemes say
 	TLS *tls.Config
-	// DialTimeout bounds making the first connection, and RequestTimeout each
-	// request to etcd. Default: 5 s
-	DialTimeout, RequestTimeout time.Duration
-	// MaxStaleness is for how long at most what was read before is taken for current
-	// without the cluster having said so. Default: 5 s
+	// RequestTimeout bounds connecting, and each request to etcd. Default: 5 s
+	RequestTimeout time.Duration
+	// MaxStaleness bounds how long copies in memory count as current without an answer
+	// from the cluster. Default: 5 s
 	MaxStaleness time.Duration
-	// Memory bounds the records that are kept in memory, in bytes. Default: 64 MiB
+	// Memory bounds the copies of records in memory, in bytes. Default: 64 MiB
 	Memory int
-	// Logger gets what the store has to say. Nil discards it.
+	// Logger gets the store's messages. Nil discards them.
 	Logger *zap.Logger
 }
 
@@ -50,15 +49,15 @@ const (
 
 // Store is a domain.Store in an etcd cluster.
 type Store struct {
-	client  *clientv3.Client
-	trouble *trouble
-	prefix  string
-	timeout time.Duration // of a request
-	logger  *zap.Logger
+	client     *clientv3.Client
+	dialErrors *dialErrors
+	prefix     string
+	timeout    time.Duration // of a request
+	logger     *zap.Logger
 
 	model     *model
-	nearby    *fetcher // from whichever member is asked, which may lag behind
-	current   *fetcher // from the cluster
+	anyMember *fetcher // reads from one member, which may lag behind
+	quorum    *fetcher
 	stamps    *domain.Stamps
 	committer *committer
 	watcher   *watcher
@@ -72,28 +71,27 @@ type Store struct {
 
 	mu     sync.RWMutex
 	closed bool
-	inside sync.WaitGroup // calls that are under way
+	inside sync.WaitGroup // calls in flight
 }
 
-// Open opens the store under a prefix, which it makes if there is none. It waits until
-// the cluster answers, DialTimeout and RequestTimeout at most. The error tells in
-// plain words when it does not, when it does not want the user, or that user may not use
-// the prefix, and when the store was written by a newer version. It has
-// domain.ErrUnavailable in its chain where trying again may help: see also Answered.
+// Open opens the store under a prefix, and creates it if there is none. It waits for the
+// cluster's answer, twice RequestTimeout at most. The error says whether the cluster does
+// not answer, refuses the user, forbids the prefix, or has a store of a newer version. It
+// has domain.ErrUnavailable in its chain if trying again may help. See also Answered.
 func Open(ctx context.Context, o Options) (*Store, error) {
 	o.fill()
 	begun := time.Now()
-	client, trouble, err := connect(o)
+	client, dialErrors, err := connect(o)
 	if err != nil {
 		return nil, fmt.Errorf("connecting to etcd: %w", err)
 	}
 	s := &Store{
-		client: client, trouble: trouble, prefix: o.Prefix, timeout: o.RequestTimeout, logger: o.Logger,
+		client: client, dialErrors: dialErrors, prefix: o.Prefix, timeout: o.RequestTimeout, logger: o.Logger,
 		model: newModel(o.Memory), stamps: domain.NewStamps(),
 	}
 	s.ctx, s.stop = context.WithCancel(context.Background())
-	s.nearby, s.current = newFetcher(s, clientv3.WithSerializable()), newFetcher(s)
-	marker, last, at, err := s.prepare(ctx)
+	s.anyMember, s.quorum = newFetcher(s, clientv3.WithSerializable()), newFetcher(s)
+	last, at, err := s.prepare(ctx)
 	if err != nil {
 		s.stop()
 		return nil, errors.Join(fmt.Errorf("opening the store in etcd: %w", err), client.Close())
@@ -110,18 +108,12 @@ func Open(ctx context.Context, o Options) (*Store, error) {
 		records.Purge(s.ctx, engine{s}, records.PurgeOptions{Deleted: s.deleted, Final: func(error) bool { return false }, Logger: o.Logger})
 	}()
 	s.close = sync.OnceValue(s.closeOnce)
-	if err := s.upgrade(ctx, marker); err != nil {
-		return nil, errors.Join(fmt.Errorf("upgrading the store in etcd to format %d: %w", storeFormat, err), s.Close())
-	}
 	return s, nil
 }
 
 func (o *Options) fill() {
 	if o.Prefix == "" {
 		o.Prefix = DefaultPrefix
-	}
-	if o.DialTimeout == 0 {
-		o.DialTimeout = defaultTimeout
 	}
 	if o.RequestTimeout == 0 {
 		o.RequestTimeout = defaultTimeout
@@ -137,9 +129,9 @@ func (o *Options) fill() {
 	}
 }
 
-// View implements domain.Store. It asks the cluster what the last commit is, and
-// shows what was stored then. Once the cluster has not answered for MaxStaleness it
-// fails at once, as Update and Sync do, until the cluster answers again.
+// View implements domain.Store. It asks the cluster for the last commit, and shows the
+// store as of that commit. If the cluster has not answered for MaxStaleness, View, Update
+// and Sync fail at once until it answers again.
 func (s *Store) View(ctx context.Context, fn func(domain.Reader) error) error {
 	return s.view(ctx, func(r *records.Reader) error { return fn(r) })
 }
@@ -161,8 +153,8 @@ func (s *Store) view(ctx context.Context, fn func(*records.Reader) error) error 
 	return fn(r)
 }
 
-// Sync implements domain.Store: it returns once the stamps show all commits that were
-// acknowledged, by any node, before it was called.
+// Sync implements domain.Store. It returns once the stamps show all commits, of any node,
+// that were acknowledged before the call.
 func (s *Store) Sync(ctx context.Context) error {
 	if !s.enter() {
 		return domain.ErrClosed
@@ -172,8 +164,8 @@ func (s *Store) Sync(ctx context.Context) error {
 	return err
 }
 
-// sync returns the last commit, once the model knows it, and a revision at which it
-// was the last. While the cluster is away it fails at once.
+// sync returns the last commit, once the model has it, and a revision at which it was the
+// last. It fails at once while the cluster does not answer.
 func (s *Store) sync(ctx context.Context) (last commit, at int64, err error) {
 	if err := s.watcher.away(); err != nil {
 		return last, 0, err
@@ -181,7 +173,7 @@ func (s *Store) sync(ctx context.Context) (last commit, at int64, err error) {
 	return s.ask(ctx)
 }
 
-// ask is sync that asks the cluster also when it is away.
+// ask is sync that asks the cluster in any case.
 func (s *Store) ask(ctx context.Context) (last commit, at int64, err error) {
 	begun, known, since := time.Now(), s.model.latest(), s.watcher.at.Load()
 	last, at, err = s.lastCommit(ctx)
@@ -198,14 +190,14 @@ func (s *Store) ask(ctx context.Context) (last commit, at int64, err error) {
 	return last, at, nil
 }
 
-// restored has all forgotten that is in memory, and returns the error about that: the
-// cluster is not the one that it was, as when a backup was restored.
+// restored drops all copies in memory, since the cluster has lost commits, as after a backup
+// was restored. It returns the error to answer with.
 func (s *Store) restored() error {
 	s.watcher.forget("the cluster does not know commits that it had made, as after it was restored")
-	return fmt.Errorf("%w: the cluster does not know commits that it had made: all is read again", domain.ErrUnavailable)
+	return fmt.Errorf("%w: the cluster has lost commits: all is read again", domain.ErrUnavailable)
 }
 
-// await returns once a commit that was made at a revision is known.
+// await waits until the model has the commit of a revision.
 func (s *Store) await(ctx context.Context, revision int64) error {
 	if s.model.latest().revision >= revision {
 		return nil
@@ -220,7 +212,7 @@ func (s *Store) await(ctx context.Context, revision int64) error {
 		case ctx.Err() != nil:
 			return ctx.Err()
 		case patience.Err() != nil:
-			if s.watcher.events.Load() == told { // else there is but much to tell
+			if s.watcher.events.Load() == told { // else the watch works, and is behind
 				s.watcher.forget("the cluster does not tell what was committed")
 			}
 			return fmt.Errorf("%w: the changes of others do not arrive", domain.ErrUnavailable)
@@ -229,10 +221,10 @@ func (s *Store) await(ctx context.Context, revision int64) error {
 	}
 }
 
-// Update implements domain.Store. It returns ErrConflict when other nodes kept it from
-// finishing. An error that is neither that nor in the chain of ErrUnavailable leaves
-// the outcome unknown: etcd did not answer for as long as requests may take, also when
-// it was asked what became of the change.
+// Update implements domain.Store. It returns ErrConflict if commits of other nodes always
+// came first. After an error with neither ErrConflict nor ErrUnavailable in its chain the
+// outcome is unknown: etcd did not answer within RequestTimeout, nor when it was asked
+// about the outcome.
 func (s *Store) Update(ctx context.Context, fn func(domain.Tx) error) error {
 	return s.update(ctx, func(t *records.Tx) error { return fn(t) })
 }
@@ -251,15 +243,15 @@ func (s *Store) update(ctx context.Context, fn func(*records.Tx) error) error {
 // Stamps implements domain.Store.
 func (s *Store) Stamps() *domain.Stamps { return s.stamps }
 
-// Close finishes what is under way and lets go of the cluster. What comes later gets
-// domain.ErrClosed. Further calls return what the first one did.
+// Close waits for the calls in flight and disconnects. Later calls of other methods return
+// domain.ErrClosed. Further calls of Close return the result of the first.
 func (s *Store) Close() error { return s.close() }
 
 func (s *Store) closeOnce() error {
 	s.mu.Lock()
 	s.closed = true
 	s.mu.Unlock()
-	s.inside.Wait() // each takes a few requests at most
+	s.inside.Wait() // for a few requests at most
 	s.committer.close()
 	s.stop()
 	s.watcher.wait()
@@ -267,7 +259,7 @@ func (s *Store) closeOnce() error {
 	return s.client.Close()
 }
 
-// engine is a Store as package records uses one.
+// engine is a Store for package records.
 type engine struct{ store *Store }
 
 func (e engine) View(ctx context.Context, fn func(*records.Reader) error) error {

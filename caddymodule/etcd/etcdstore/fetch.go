@@ -9,91 +9,91 @@ import (
 	clientv3 "go.etcd.io/etcd/client/v3"
 )
 
-// fetcher reads what is stored now, for all that want something at the same time: who
-// comes while a request is under way shares the next.
+// fetcher reads records as they are now. Reads that arrive while a request is in flight
+// share the next request.
 type fetcher struct {
 	store   *Store
 	options []clientv3.OpOption
 
-	mu     sync.Mutex
-	wanted map[string]*want // by key, of those that no request has yet
-	flying bool             // whether a request is under way that is not late
+	mu       sync.Mutex
+	pending  map[string]*pendingRead // by key; no request has them yet
+	inFlight bool                    // whether a request is that is not slow
 }
 
-// want is a record that is to be read.
-type want struct {
+// pendingRead is a read of one record.
+type pendingRead struct {
 	key  string
 	done chan struct{} // closed when the rest is set
 	found
 	err error
 }
 
-// lateAfter is when others do not wait any longer for a request that a member does not
-// answer.
-const lateAfter = 100 * time.Millisecond
+// slowAfter is how long new reads wait for a request in flight. After it they start
+// another one.
+const slowAfter = 100 * time.Millisecond
 
 func newFetcher(s *Store, options ...clientv3.OpOption) *fetcher {
-	return &fetcher{store: s, options: options, wanted: make(map[string]*want)}
+	return &fetcher{store: s, options: options, pending: make(map[string]*pendingRead)}
 }
 
-// read reads a record and which commit is the last, by a request that begins after the
-// call. Its errors are those of Store.request.
+// read reads a record and the last commit, by a request that begins after the call. Its
+// errors are those of Store.request.
 func (f *fetcher) read(ctx context.Context, key string) (found, error) {
 	f.mu.Lock()
-	w := f.wanted[key]
-	if w == nil {
-		w = &want{key: key, done: make(chan struct{})}
-		f.wanted[key] = w
+	r := f.pending[key]
+	if r == nil {
+		r = &pendingRead{key: key, done: make(chan struct{})}
+		f.pending[key] = r
 	}
-	if !f.flying {
-		f.flying = true
-		go f.fly()
+	if !f.inFlight {
+		f.inFlight = true
+		go f.run()
 	}
 	f.mu.Unlock()
 	select {
-	case <-w.done:
-		return w.found, w.err
+	case <-r.done:
+		return r.found, r.err
 	case <-ctx.Done():
 		return found{}, ctx.Err()
 	}
 }
 
-// fly makes requests for as long as something is wanted.
-func (f *fetcher) fly() {
+// run makes requests until no read is pending.
+func (f *fetcher) run() {
 	for {
-		wants := f.take()
-		if wants == nil {
+		reads := f.take()
+		if reads == nil {
 			return
 		}
-		late := time.AfterFunc(lateAfter, f.fly)
-		f.fetch(wants)
-		if !late.Stop() {
-			return // another goes on
+		slow := time.AfterFunc(slowAfter, f.run)
+		f.fetch(reads)
+		if !slow.Stop() {
+			return // the other run goes on
 		}
 	}
 }
 
-// take returns what the next request is for, nil if there is to be none.
-func (f *fetcher) take() (wants []*want) {
+// take returns the reads of the next request, nil if there are none.
+func (f *fetcher) take() (reads []*pendingRead) {
 	f.mu.Lock()
 	defer f.mu.Unlock()
-	for key, w := range f.wanted {
-		if len(wants) == maxParts {
+	for key, r := range f.pending {
+		if len(reads) == maxParts {
 			break
 		}
-		wants = append(wants, w)
-		delete(f.wanted, key)
+		reads = append(reads, r)
+		delete(f.pending, key)
 	}
-	f.flying = wants != nil
-	return wants
+	f.inFlight = reads != nil
+	return reads
 }
 
 // fetch makes one request.
-func (f *fetcher) fetch(wants []*want) {
+func (f *fetcher) fetch(reads []*pendingRead) {
 	s := f.store
 	var ops []clientv3.Op
-	for _, w := range wants {
-		ops = append(ops, clientv3.OpGet(s.prefix+w.key, f.options...))
+	for _, r := range reads {
+		ops = append(ops, clientv3.OpGet(s.prefix+r.key, f.options...))
 	}
 	ops = append(ops, clientv3.OpGet(s.prefix+lastKey, append(slices.Clip(f.options), clientv3.WithKeysOnly())...))
 	response, err := request(s.ctx, s, func(ctx context.Context) (*clientv3.TxnResponse, error) {
@@ -101,21 +101,21 @@ func (f *fetcher) fetch(wants []*want) {
 	})
 	var last int64
 	if err == nil {
-		if kvs := response.Responses[len(wants)].GetResponseRange().Kvs; len(kvs) > 0 {
+		if kvs := response.Responses[len(reads)].GetResponseRange().Kvs; len(kvs) > 0 {
 			last = kvs[0].ModRevision
 		} else {
 			err = errGone
 		}
 	}
-	for i, w := range wants {
-		if w.err = err; err == nil {
-			// What is not there has not been since the last commit: nothing but what
-			// expires goes without one.
-			w.found = found{since: last, at: response.Header.Revision, last: last}
+	for i, r := range reads {
+		if r.err = err; err == nil {
+			// A missing record has been missing since the last commit, at the
+			// latest: only what expires is removed without one.
+			r.found = found{since: last, at: response.Header.Revision, last: last}
 			if kvs := response.Responses[i].GetResponseRange().Kvs; len(kvs) > 0 {
-				w.record, w.since = kvs[0].Value, kvs[0].ModRevision
+				r.record, r.since = kvs[0].Value, kvs[0].ModRevision
 			}
 		}
-		close(w.done)
+		close(r.done)
 	}
 }

@@ -15,7 +15,6 @@ import (
 	"google.golang.org/grpc/status"
 
 	"github.com/caddy-presets/caddy-presets/domain"
-	"github.com/caddy-presets/caddy-presets/storage/records"
 )
 
 // firstPatience is how long what is asked for once may take: a member that has lost its
@@ -63,7 +62,7 @@ func request[T any](ctx context.Context, s *Store, attempt func(context.Context)
 			continue
 		case o := <-outcomes:
 			running--
-			result, err = o.result, s.trouble.explain(o.err)
+			result, err = o.result, s.dialErrors.explain(o.err)
 		}
 		if !isTimeout(err) {
 			cause = err
@@ -104,7 +103,7 @@ func (s *Store) get(ctx context.Context, key string, options ...clientv3.OpOptio
 
 // lastCommit returns the last commit, and the revision at which the cluster said so.
 func (s *Store) lastCommit(ctx context.Context) (last commit, at int64, err error) {
-	f, err := s.current.read(ctx, lastKey)
+	f, err := s.quorum.read(ctx, lastKey)
 	if err != nil {
 		return last, 0, err
 	}
@@ -137,9 +136,8 @@ func Answered(err error) bool {
 	return refused(err) || errors.Is(err, errGone) || !errors.Is(err, domain.ErrUnavailable)
 }
 
-// storeFormat is the version of how a store is kept in etcd. In format 1 archived presets
-// had no places and disabled ones no list of their own, which upgrade gives them.
-const storeFormat = 2
+// storeFormat is the version of how a store is kept in etcd.
+const storeFormat = 1
 
 // Beside the records, whose keys begin with their version, each store has these.
 const (
@@ -153,9 +151,9 @@ type marker struct {
 	Format int    `json:"format"`
 }
 
-// prepare makes the store if there is none, and returns its marker, its last commit and
-// a revision at which it was that.
-func (s *Store) prepare(ctx context.Context) (m marker, last commit, at int64, err error) {
+// prepare makes the store if there is none, and returns its last commit and a revision at
+// which it was that.
+func (s *Store) prepare(ctx context.Context) (last commit, at int64, err error) {
 	// Where there is one nothing is written, which etcd may refuse.
 	response, err := s.get(ctx, formatKey)
 	if err == nil && len(response.Kvs) == 0 {
@@ -164,39 +162,19 @@ func (s *Store) prepare(ctx context.Context) (m marker, last commit, at int64, e
 		}
 	}
 	if err != nil {
-		return m, last, 0, err
+		return last, 0, err
 	}
 	if len(response.Kvs) == 0 {
-		return m, last, 0, errGone
+		return last, 0, errGone
 	}
+	var m marker
 	switch err := json.Unmarshal(response.Kvs[0].Value, &m); {
 	case err != nil || m.Format < 1:
-		return m, last, 0, fmt.Errorf("%q is not the prefix of a store", s.prefix)
+		return last, 0, fmt.Errorf("%q is not the prefix of a store", s.prefix)
 	case m.Format > storeFormat:
-		return m, last, 0, fmt.Errorf("the store under %q has format %d and needs a newer version of this module, which knows formats up to %d", s.prefix, m.Format, storeFormat)
+		return last, 0, fmt.Errorf("the store under %q has format %d and needs a newer version of this module, which knows formats up to %d", s.prefix, m.Format, storeFormat)
 	}
-	last, at, err = s.lastCommit(ctx)
-	return m, last, at, err
-}
-
-// upgrade makes a store whose marker is m one of storeFormat. Nodes of versions that
-// write another format must have been stopped.
-func (s *Store) upgrade(ctx context.Context, m marker) error {
-	if m.Format == storeFormat {
-		return nil
-	}
-	if err := records.Upgrade(ctx, engine{s}); err != nil {
-		return err
-	}
-	m.Format = storeFormat
-	text, err := json.Marshal(m)
-	if err != nil {
-		return err
-	}
-	_, err = request(ctx, s, func(ctx context.Context) (*clientv3.PutResponse, error) {
-		return s.client.Put(ctx, s.prefix+formatKey, string(text))
-	})
-	return err
+	return s.lastCommit(ctx)
 }
 
 // create makes the store unless another node was first.

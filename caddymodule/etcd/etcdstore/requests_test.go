@@ -15,7 +15,7 @@ import (
 // TestRequestEnds is a cluster that answers at once that it cannot: that is asked again for
 // as long as requests may take, and no longer.
 func TestRequestEnds(t *testing.T) {
-	s := &Store{timeout: 2*retryPause + retryPause/2, trouble: new(trouble)}
+	s := &Store{timeout: 2*retryPause + retryPause/2, dialErrors: new(dialErrors)}
 	ended := make(chan error, 1)
 	attempts := 0
 	go func() {

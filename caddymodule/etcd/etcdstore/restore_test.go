@@ -16,6 +16,7 @@ import (
 	clientv3 "go.etcd.io/etcd/client/v3"
 
 	"github.com/caddy-presets/caddy-presets/domain"
+	"github.com/caddy-presets/caddy-presets/domain/inference"
 	"github.com/caddy-presets/caddy-presets/storage/transfer"
 )
 
@@ -216,7 +217,7 @@ func TestLostVersions(t *testing.T) {
 			if err := service.EnsureDefaultWorkspace(t.Context()); err != nil {
 				t.Fatal(err)
 			}
-			resolver, err := domain.NewResolver(s, domain.ResolverConfig{})
+			resolver, err := inference.NewResolver(s, inference.Config{})
 			if err != nil {
 				t.Fatal(err)
 			}
@@ -239,7 +240,7 @@ func TestLostVersions(t *testing.T) {
 				t.Helper()
 				eventually(t, 30*time.Second, ref+" is served from memory", func() bool {
 					before := s.views.Load()
-					got, err := resolver.Resolve(t.Context(), domain.Principal{}, domain.Request{Dialect: domain.Chat, Body: []byte(`{"model":"` + ref + `"}`)})
+					got, err := resolver.Resolve(t.Context(), domain.Principal{}, inference.Request{Dialect: domain.Chat, Body: []byte(`{"model":"` + ref + `"}`)})
 					if err == nil && string(got.Body) != `{"model":"`+want+`"}` {
 						t.Fatalf("%s: got %s, want the model %s", ref, got.Body, want)
 					}

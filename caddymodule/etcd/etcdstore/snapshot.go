@@ -12,7 +12,7 @@ import (
 	"github.com/caddy-presets/caddy-presets/storage/records"
 )
 
-// snapshot is what was stored at a revision, by which one commit was the last.
+// snapshot is the store at a revision of etcd, and the last commit before it.
 type snapshot struct {
 	ctx      context.Context
 	store    *Store
@@ -69,13 +69,13 @@ func (s *snapshot) load(key string) ([]byte, error) {
 	}
 }
 
-// fetch reads the latest state of a record into memory: from whichever member is asked if
-// that knows the last commit of the snapshot, or else from the cluster.
+// fetch reads the latest state of a record into memory. A member that lags behind the
+// snapshot's last commit is not enough: then a quorum is asked.
 func (s *snapshot) fetch(key string) (result found, err error) {
 	f := s.store.model.begin(key)
-	result, err = s.store.nearby.read(s.ctx, key)
+	result, err = s.store.anyMember.read(s.ctx, key)
 	if err == nil && result.last < s.last.revision {
-		result, err = s.store.current.read(s.ctx, key)
+		result, err = s.store.quorum.read(s.ctx, key)
 	}
 	if err == nil && result.last < s.last.revision {
 		err = s.store.restored()
@@ -100,7 +100,7 @@ func (s *snapshot) scan(from string, options ...clientv3.OpOption) (*clientv3.Ge
 		if !errors.Is(err, rpctypes.ErrCompacted) {
 			return response, err
 		}
-		// Nothing was stored since, it may be, but etcd has forgotten that revision.
+		// etcd has compacted the revision. A later one will do if nothing was committed since.
 		latest, at, err := s.store.lastCommit(s.ctx)
 		if err != nil {
 			return nil, err
@@ -112,27 +112,26 @@ func (s *snapshot) scan(from string, options ...clientv3.OpOption) (*clientv3.Ge
 	}
 }
 
-// errCompacted is about what takes longer than etcd keeps what has been changed since it
-// began. Nothing can keep that there.
-var errCompacted = fmt.Errorf("%w: etcd has compacted what was stored when this began, and it has changed since: begin anew; "+
-	"etcd has to keep its history for longer than this takes (--auto-compaction-retention)", domain.ErrUnavailable)
+// errCompacted ends reads that take longer than etcd keeps its history.
+var errCompacted = fmt.Errorf("%w: etcd has compacted the revision that this reads, and the store has changed since: try again; "+
+	"etcd must keep its history for longer than this takes (--auto-compaction-retention)", domain.ErrUnavailable)
 
-// Iterate implements records.Snapshot. What is not a record is none of all.
+// Iterate implements records.Snapshot. It skips keys that are not records.
 func (s *snapshot) Iterate(prefix records.Key) records.Iterator {
 	if len(prefix) == 0 {
-		prefix = records.KindPreset.Prefix()[:1] // as all begin
+		prefix = records.KindPreset.Prefix()[:1] // the version, with which all records begin
 	}
 	return &iterator{snapshot: s, prefix: string(prefix)}
 }
 
-// iteratorPage is how many records an iterator reads at first, and iteratorMost how
-// many at most.
+// An iterator's first page has firstPage records. Each later one has twice as many, up to
+// maxPage.
 const (
-	iteratorPage = 16
-	iteratorMost = 64
+	firstPage = 16
+	maxPage   = 64
 )
 
-// iterator reads records page by page, from etcd.
+// iterator reads pages of records from etcd.
 type iterator struct {
 	snapshot *snapshot
 	prefix   string
@@ -149,7 +148,7 @@ type record struct {
 
 // Seek implements records.Iterator.
 func (i *iterator) Seek(k records.Key) {
-	i.limit = iteratorPage
+	i.limit = firstPage
 	i.fill(max(string(k), i.prefix))
 }
 
@@ -165,7 +164,7 @@ func (i *iterator) fill(from string) {
 		i.err = err
 		return
 	}
-	i.limit = min(2*i.limit, iteratorMost)
+	i.limit = min(2*i.limit, maxPage)
 	for _, kv := range response.Kvs {
 		i.page = append(i.page, record{string(kv.Key[len(i.snapshot.store.prefix):]), kv.Value})
 	}

@@ -4,25 +4,25 @@ import "time"
 
 // Status is how a store is doing.
 type Status struct {
-	// Staleness is how long ago what is in memory was known to be current.
+	// Staleness is how long ago the copies in memory were known to be current.
 	Staleness time.Duration
-	// Commits is the number of the last commit that is known.
+	// Commits is the number of the last known commit.
 	Commits uint64
-	// Changes, Restarts and Resets are how many records changed, how often the watch
-	// was interrupted, and how often so much was missed meanwhile that all was forgotten.
+	// Changes counts changed records that the watch reported, Restarts its
+	// interruptions, and Resets those after which all copies were dropped.
 	Changes, Restarts, Resets int64
-	// Overtaken is how often another node's commit came before one of this node's.
+	// Overtaken counts commits of other nodes that came before one of this node's.
 	Overtaken int64
-	// Memory is what the records in memory take, in bytes.
+	// Memory is the size of the records in memory, in bytes.
 	Memory int
-	// Watching reports whether a member tells what others commit, and the cluster has
-	// answered within half of MaxStaleness.
+	// Watching reports whether the watch works and the cluster has answered within
+	// half of MaxStaleness.
 	Watching bool
-	// Writable reports whether etcd took the last change that it was asked for.
+	// Writable reports whether etcd accepted the last change.
 	Writable bool
 }
 
-// Status returns how the store is doing. It asks nobody.
+// Status returns how the store is doing. It makes no request.
 func (s *Store) Status() Status {
 	w := s.watcher
 	last, size := s.model.stats()

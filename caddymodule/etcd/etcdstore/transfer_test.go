@@ -273,7 +273,7 @@ func TestTransferCompacted(t *testing.T) {
 		lines := bytes.SplitAfter(to.Bytes(), []byte("\n"))
 		switch {
 		case test.fails:
-			if !errors.Is(err, domain.ErrUnavailable) || !strings.Contains(err.Error(), "begin anew") {
+			if !errors.Is(err, domain.ErrUnavailable) || !strings.Contains(err.Error(), "try again") {
 				t.Errorf("%s: got error %v", test.name, err)
 			}
 			if bytes.HasPrefix(lines[len(lines)-2], []byte(`{"end"`)) {

@@ -152,7 +152,7 @@ func TestSaidToBeCanceled(t *testing.T) {
 		{ended, codes.Canceled, codes.Canceled},
 		{ended, codes.DeadlineExceeded, codes.DeadlineExceeded},
 	} {
-		err := new(trouble).intercept(tc.ctx, "/etcdserverpb.KV/Txn", nil, nil, nil, func(context.Context, string, any, any, *grpc.ClientConn, ...grpc.CallOption) error {
+		err := new(dialErrors).intercept(tc.ctx, "/etcdserverpb.KV/Txn", nil, nil, nil, func(context.Context, string, any, any, *grpc.ClientConn, ...grpc.CallOption) error {
 			return status.Error(tc.got, "x")
 		})
 		if got := status.Code(err); got != tc.want {

@@ -4,6 +4,7 @@ package caddytest
 import (
 	"fmt"
 	"net"
+	"net/http"
 	"os"
 	"strconv"
 	"strings"
@@ -42,3 +43,26 @@ func listeners(t *testing.T, address string) int {
 	}
 	return strings.Count(string(table), fmt.Sprintf(" 0100007F:%04X 00000000:0000 0A ", number)) // 0A: listens
 }
+
+// Stop replaces the configuration by an empty one, which lets go of stores and listeners.
+func Stop(t *testing.T) {
+	t.Helper()
+	if err := caddy.Load([]byte(`{"admin":{"disabled":true,"config":{"persist":false}}}`), true); err != nil {
+		t.Error(err)
+	}
+	http.DefaultClient.CloseIdleConnections()
+}
+
+// Eventually waits until ok returns true, for half a minute at most.
+func Eventually(ok func() bool) bool {
+	for late := time.Now().Add(30 * time.Second); time.Now().Before(late); time.Sleep(5 * time.Millisecond) {
+		if ok() {
+			return true
+		}
+	}
+	return false
+}
+
+// IsSecondTier reports whether tests try every combination, which takes longer. The first
+// tier tries a part of those that differ in one thing only.
+func IsSecondTier() bool { return os.Getenv("PRESETS_TIER") == "2" }

@@ -4,7 +4,6 @@ package recordstest
 import (
 	"encoding/binary"
 	"maps"
-	"slices"
 	"testing"
 
 	"github.com/caddy-presets/caddy-presets/domain"
@@ -114,32 +113,6 @@ func CheckPlaces(t *testing.T, s records.Snapshot) {
 	if len(ends) > 0 {
 		t.Errorf("the ends of %d lists are missing", len(ends))
 	}
-}
-
-// Unlisted returns what makes of the records that a snapshot shows those of a store in
-// which archived presets had no places, and disabled ones no list of their own: records
-// by key, nil where there was none.
-func Unlisted(t *testing.T, s records.Snapshot) map[string][]byte {
-	t.Helper()
-	changes := map[string][]byte{}
-	for k := range Records(t, s, records.KindListEnd, records.KindLeaf, records.KindNode) {
-		if k[2] == 'a' || k[2] == 'd' {
-			changes[k] = nil
-		}
-	}
-	for k, record := range Records(t, s, records.KindPreset) {
-		payload := payload(t, k, record)
-		status, place, text := preset(t, payload)
-		if status != domain.PresetArchived {
-			continue
-		}
-		changes[numbered(records.KindPlace, "p"+k[2:18], place)] = nil
-		_, rest := cutNumber(t, payload[17:]) // the designated version
-		_, rest = cutNumber(t, rest)          // the latest one
-		unplaced := append(slices.Clone(payload[:len(payload)-len(rest)]), 0)
-		changes[k] = records.Seal(records.Key(k), append(unplaced, text...))
-	}
-	return changes
 }
 
 func numbered(of records.Kind, list string, n uint64) string {

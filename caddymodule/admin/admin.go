@@ -1,0 +1,190 @@
+// Package admin is the admin endpoint of the presets handler, and the "caddy presets"
+// command, most of whose subcommands call that endpoint.
+package admin
+
+import (
+	"errors"
+	"fmt"
+	"io"
+	"maps"
+	"net/http"
+	"net/url"
+	"slices"
+	"strings"
+
+	"github.com/caddyserver/caddy/v2"
+	jsonv2 "github.com/go-json-experiment/json"
+
+	"github.com/caddy-presets/caddy-presets/caddymodule/internal/live"
+	"github.com/caddy-presets/caddy-presets/caddymodule/internal/status"
+	"github.com/caddy-presets/caddy-presets/domain"
+	"github.com/caddy-presets/caddy-presets/openapi"
+)
+
+// Path is the prefix of all paths of the admin endpoint.
+const Path = "/presets/"
+
+// maxBody bounds the body of a request, in bytes. An import may be larger.
+const maxBody = 64 << 10
+
+// operator is who acts through the admin endpoint, in the audit trail. Caddy gives
+// requests to that endpoint no id, so their records have none.
+var operator = domain.By(domain.Principal{UserID: "admin", Kind: domain.ManagementKey})
+
+func init() {
+	caddy.RegisterModule(new(endpoint))
+}
+
+// endpoint lets operators manage live stores through Caddy's admin endpoint. If several
+// stores are live, ?store= selects one by its name.
+type endpoint struct{}
+
+// CaddyModule returns the Caddy module information.
+func (*endpoint) CaddyModule() caddy.ModuleInfo {
+	return caddy.ModuleInfo{
+		ID:  "admin.api.presets",
+		New: func() caddy.Module { return new(endpoint) },
+	}
+}
+
+// Routes returns the routes of the admin endpoint.
+func (e *endpoint) Routes() []caddy.AdminRoute {
+	return []caddy.AdminRoute{{Pattern: Path, Handler: caddy.AdminHandlerFunc(e.serve)}}
+}
+
+// Route is an operation of the admin endpoint.
+type Route struct {
+	Name   string // in the OpenAPI document
+	Method string
+	Path   string // below Path; a last segment {} is variable and not empty
+	Body   string // its schema in that document, or LinesBody; empty for none
+
+	run func(request) error // nil for the OpenAPI document, which needs no store
+}
+
+// LinesBody is the Body of a Route that takes an export, of media type LinesType.
+const LinesBody = "export"
+
+// Routes returns all operations. Only the answer to the creation of a key holds a secret,
+// once.
+func Routes() []Route {
+	return []Route{
+		{"key_create", http.MethodPost, "keys", "NewKey", issueKey},
+		{"key_list", http.MethodGet, "keys", "", listKeys},
+		{"key_revoke", http.MethodDelete, "keys/{}", "", revokeKey},
+		{"audit_list", http.MethodGet, "audit", "", listAudit},
+		{"version_prune", http.MethodPost, "prune", "Pruning", pruneVersions},
+		{"backup_get", http.MethodGet, "backup", "", getBackup},
+		{"store_export", http.MethodGet, "export", "", exportStore},
+		{"store_import", http.MethodPost, "import", LinesBody, importStore},
+		{"store_verify", http.MethodPost, "verify", "", verifyStore},
+		{"openapi_get", http.MethodGet, "openapi.yaml", "", nil},
+	}
+}
+
+// match reports whether an escaped path below Path is the route's, and returns its
+// variable segment, decoded.
+func (rt Route) match(path string) (param string, ok bool) {
+	prefix, isVariable := strings.CutSuffix(rt.Path, "{}")
+	rest, ok := strings.CutPrefix(path, prefix)
+	if !isVariable {
+		return "", ok && rest == ""
+	}
+	param, err := url.PathUnescape(rest)
+	return param, ok && err == nil && rest != "" && !strings.Contains(rest, "/")
+}
+
+func (*endpoint) serve(w http.ResponseWriter, r *http.Request) error {
+	path := strings.TrimPrefix(r.URL.EscapedPath(), Path)
+	var allow []string
+	for _, rt := range Routes() {
+		param, ok := rt.match(path)
+		switch {
+		case !ok:
+		case rt.Method != r.Method:
+			allow = append(allow, rt.Method)
+		case rt.run == nil:
+			return serveDocument(w)
+		default:
+			store, err := pickStore(r.URL.Query().Get("store"))
+			if err != nil {
+				return err
+			}
+			return rt.run(request{r, store.Newest(), store, w, param})
+		}
+	}
+	if allow == nil {
+		return caddy.APIError{HTTPStatus: http.StatusNotFound, Err: errors.New("resource not found")}
+	}
+	slices.Sort(allow)
+	w.Header().Set("Allow", strings.Join(allow, ", "))
+	return caddy.APIError{HTTPStatus: http.StatusMethodNotAllowed, Err: errors.New("method not allowed")}
+}
+
+func serveDocument(w http.ResponseWriter) error {
+	w.Header().Set("Content-Type", "application/yaml")
+	_, err := w.Write(openapi.Document)
+	return err
+}
+
+// request is a request that concerns a store.
+type request struct {
+	*http.Request
+	*live.Use // of the handler that was provisioned last
+	live      *live.Store
+	w         http.ResponseWriter
+	param     string // the path's variable segment, decoded
+}
+
+// read decodes the body.
+func (r request) read(into any) error {
+	body, err := io.ReadAll(http.MaxBytesReader(r.w, r.Body, maxBody))
+	if err == nil {
+		err = jsonv2.Unmarshal(body, into, jsonv2.RejectUnknownMembers(true))
+	}
+	if err != nil {
+		return badRequest(fmt.Errorf("reading the body: %w", err))
+	}
+	return nil
+}
+
+// pickStore returns the live store of a name, or the only one if name is empty.
+func pickStore(name string) (*live.Store, error) {
+	all := live.All()
+	names := slices.Sorted(maps.Keys(all))
+	list := strings.Join(names, ", ")
+	switch {
+	case len(names) == 0:
+		return nil, caddy.APIError{HTTPStatus: http.StatusNotFound, Err: errors.New("no store is live: the running configuration has no presets directive")}
+	case name != "" && all[name] == nil:
+		return nil, caddy.APIError{HTTPStatus: http.StatusNotFound, Err: fmt.Errorf("no live store is named %q; there is: %s", name, list)}
+	case name == "" && len(names) > 1:
+		return nil, badRequest(fmt.Errorf("several stores are live; pick one with store: %s", list))
+	case name == "":
+		name = names[0]
+	}
+	return all[name], nil
+}
+
+func writeJSON(w http.ResponseWriter, code int, value any) error {
+	body, err := jsonv2.Marshal(value)
+	if err != nil {
+		return err
+	}
+	w.Header().Set("Content-Type", "application/json")
+	w.WriteHeader(code)
+	_, err = w.Write(append(body, '\n'))
+	return err
+}
+
+func badRequest(err error) error {
+	return caddy.APIError{HTTPStatus: http.StatusBadRequest, Err: err}
+}
+
+// withStatus returns err with its HTTP status. Operators see the whole error.
+func withStatus(err error) error {
+	return caddy.APIError{HTTPStatus: status.Of(domain.KindOf(err)), Err: err}
+}
+
+// Interface guard
+var _ caddy.AdminRouter = (*endpoint)(nil)

@@ -1,0 +1,164 @@
+package admin_test
+
+import (
+	"crypto/sha256"
+	"encoding/hex"
+	"encoding/json"
+	"fmt"
+	"strings"
+	"testing"
+
+	"github.com/caddy-presets/caddy-presets/caddymodule/admin"
+	"github.com/caddy-presets/caddy-presets/caddymodule/internal/caddytest"
+)
+
+func sha256Of(text string) string {
+	sum := sha256.Sum256([]byte(text))
+	return hex.EncodeToString(sum[:])
+}
+
+func TestAdminEndpoint(t *testing.T) {
+	s := start(t, caddytest.Standard)
+	const keys = "/presets/keys"
+	team := s.Manage("POST", "/v1/workspaces", caddytest.Workspace).Field(t, "id")
+	k := s.Issue(`{"kind":"inference","user_id":"ursula","workspace":"team","name":"ci","expires_in":"30d"}`)
+
+	list := s.Admin("GET", keys, "")
+	list.Want(t, 200, `"id":"`+k.ID+`"`, `"kind":"inference"`, `"user_id":"ursula"`, `"workspace_id":"`+team+`"`, `"name":"ci"`, `"live":true`, `"revoked_at":null`, `"workspace_slug":"team"`, `"last_used_at":null`)
+	if strings.Contains(list.Body, k.Secret) || strings.Contains(list.Body, sha256Of(k.Secret)) {
+		t.Error("the list holds the secret or its hash")
+	}
+	for _, tc := range []struct {
+		method, path, body string
+		status             int
+		says               string
+	}{
+		{"POST", "", `{}`, 400, "/kind"},
+		{"POST", "", `{"kind":"root"}`, 400, "/kind"},
+		{"POST", "", `{"kind":"inference","workspace":"nowhere"}`, 404, "Workspace not found"},
+		{"POST", "", `{"kind":"inference","expires_in":"-1h"}`, 400, "expires_in"},
+		{"POST", "", `{"kind":"inference","expires_in":"0s"}`, 400, "expires_in"},
+		{"POST", "", `{"kind":"inference","expires_in":"soon"}`, 400, "expires_in"},
+		{"POST", "", `{"kind":"inference","owner":"x"}`, 400, "owner"},
+		{"POST", "", `{"kind":"inference","name":"` + strings.Repeat("x", admin.MaxBody) + `"}`, 400, "too large"},
+		{"POST", "", ``, 400, "body"},
+		{"PUT", "", ``, 405, "method not allowed"},
+		{"GET", "/" + k.ID, ``, 405, "method not allowed"},
+		{"DELETE", "/nothing", ``, 404, "Key not found"},
+		{"DELETE", "/", ``, 404, "resource not found"},
+		{"DELETE", "/a/b", ``, 404, "resource not found"},
+		{"GET", "x", ``, 404, "resource not found"},
+		{"GET", "?store=nothing", ``, 404, s.Folder},
+	} {
+		r := s.Admin(tc.method, keys+tc.path, tc.body)
+		if r.Status != tc.status || !strings.Contains(r.Body, tc.says) {
+			t.Errorf("%s %s %.80s: got %d %s, want %d %s", tc.method, tc.path, tc.body, r.Status, r.Body, tc.status, tc.says)
+		}
+	}
+	for path, allow := range map[string]string{"": "GET, POST", "/" + k.ID: "DELETE"} {
+		if got := s.Admin("PUT", keys+path, "").Header.Get("Allow"); got != allow {
+			t.Errorf("PUT %s: got Allow %q, want %q", path, got, allow)
+		}
+	}
+	s.Admin("DELETE", keys+"/"+k.ID+"?store="+s.Folder, "").Want(t, 200, `"live":false`, `"revoked_at":"`)
+}
+
+func TestKeyCommand(t *testing.T) {
+	s := start(t, caddytest.Standard)
+	team := s.Manage("POST", "/v1/workspaces", caddytest.Workspace).Field(t, "id")
+	secret, note, err := run("key", "create", "--kind", "management", "--user", "ann", "--workspace", "team", "--name", "for the tests", "--expires", "1h", "--address", s.AdminAddress)
+	if err != nil {
+		t.Fatal(err)
+	}
+	if !strings.HasSuffix(secret, "\n") || strings.Count(secret, "\n") != 1 || !strings.HasPrefix(secret, "caddypresets_mgmt_") {
+		t.Error("standard output is not the key alone on a line")
+	}
+	secret = strings.TrimSpace(secret)
+	if strings.Contains(note, secret) || !strings.Contains(note, "Issued management key") || !strings.Contains(note, "expires 2") {
+		t.Errorf("standard error says %q", note)
+	}
+	// row returns the one key's row of the table, without the id.
+	row := func() string {
+		t.Helper()
+		out, _, err := run("key", "list", "--address", s.AdminAddress)
+		lines := strings.Split(out, "\n")
+		if err != nil || len(lines) != 3 || strings.Join(strings.Fields(lines[0]), " ") != "ID KIND STATE ENDS IN USER WORKSPACE CREATED EXPIRES LAST USED NAME" {
+			t.Fatalf("list gives %q, %v", out, err)
+		}
+		_, row, _ := strings.Cut(strings.Join(strings.Fields(times.ReplaceAllString(lines[1], "<time>")), " "), " ")
+		return row
+	}
+	hint := secret[len(secret)-4:]
+	if got, want := row(), "management live "+hint+" ann team <time> <time> never for the tests"; got != want {
+		t.Errorf("got %q, want %q", got, want)
+	}
+	s.Do("GET", "/v1/workspaces/team", "", caddytest.Bearer(secret)).Want(t, 200)
+	if want := "management live " + hint + " ann team <time> <time> <time> for the tests"; !s.Eventually(func() bool { return row() == want }) {
+		t.Errorf("got %q, want %q", row(), want)
+	}
+
+	out, _, err := run("key", "list", "--json", "--address", s.AdminAddress)
+	var keys []admin.IssuedKey
+	if err != nil || json.Unmarshal([]byte(out), &keys) != nil || len(keys) != 1 || keys[0].Name != "for the tests" || keys[0].WorkspaceID != team || keys[0].LastUsedAt == nil || keys[0].Secret != "" {
+		t.Fatalf("list --json gives %q, %v", out, err)
+	}
+	if out, _, err := run("key", "list", "--address", s.AdminAddress); err != nil || !strings.Contains(out, keys[0].ID) || strings.Contains(out, secret) {
+		t.Errorf("list gives %q, %v", out, err)
+	}
+	out, note, err = run("key", "revoke", keys[0].ID, "--address", s.AdminAddress)
+	if err != nil || out != "" || !strings.Contains(note, "Revoked management key "+keys[0].ID) {
+		t.Errorf("revoke gives %q and %q, %v", out, note, err)
+	}
+	s.Do("GET", "/v1/workspaces/team", "", caddytest.Bearer(secret)).WantError(t, 401, "Invalid credentials")
+	if got, want := row(), "management revoked "+hint+" ann team <time> <time> <time> for the tests"; got != want {
+		t.Errorf("got %q, want %q", got, want)
+	}
+	s.Manage("DELETE", "/v1/workspaces/team", "").Want(t, 200)
+	if got, want := row(), "management revoked "+hint+" ann "+team+" <time> <time> <time> for the tests"; got != want {
+		t.Errorf("got %q, want the id of the workspace that is gone: %q", got, want)
+	}
+	if secret, _, err := run("key", "create", "--kind", "inference", "--address", s.AdminAddress); err != nil {
+		t.Error(err)
+	} else if out, _, err := run("key", "list", "--address", s.AdminAddress); err != nil || !strings.Contains(out, secret[len(secret)-5:len(secret)-1]+"     -     default") {
+		t.Errorf("list gives %q, %v, want a key of nobody in the default workspace", out, err)
+	}
+	for says, args := range map[string][]string{
+		`required flag(s) "kind" not set`: {"create", "--address", s.AdminAddress},
+		"/kind":                           {"create", "--kind", "root", "--address", s.AdminAddress},
+		"Workspace not found":             {"create", "--kind", "inference", "--workspace", "nowhere", "--address", s.AdminAddress},
+		"Key not found":                   {"revoke", "nothing", "--address", s.AdminAddress},
+		"accepts 1 arg":                   {"revoke", "--address", s.AdminAddress},
+		"performing request":              {"list", "--address", caddytest.Address(t)},
+		"no live store":                   {"list", "--address", s.AdminAddress, "--store", "other"},
+	} {
+		if out, _, err := run(append([]string{"key"}, args...)...); err == nil || !strings.Contains(err.Error(), says) {
+			t.Errorf("%v: got %q, %v, want an error with %q", args, out, err, says)
+		}
+	}
+}
+
+func TestSeveralStores(t *testing.T) {
+	s := start(t, caddytest.Standard)
+	second := caddytest.Address(t)
+	folder := caddytest.Folder(t)
+	both := s.Site(caddytest.Standard) + s.SiteAt(second, fmt.Sprintf("presets {\nstorage badger %s\n%s\n}", folder, caddytest.Standard))
+	if err := s.Load(both); err != nil {
+		t.Fatal(err)
+	}
+	if _, _, err := run("key", "list", "--address", s.AdminAddress); err == nil || !strings.Contains(err.Error(), folder) || !strings.Contains(err.Error(), s.Folder) {
+		t.Errorf("got %v, want an error that names both stores", err)
+	}
+	secret, _, err := run("key", "create", "--kind", "management", "--address", s.AdminAddress, "--store", folder)
+	if err != nil {
+		t.Fatal(err)
+	}
+	secret = strings.TrimSpace(secret)
+	caddytest.Send(t, second, "GET", "/v1/workspaces/default", "", caddytest.Bearer(secret)).Want(t, 200)
+	s.Do("GET", "/v1/workspaces/default", "", caddytest.Bearer(secret)).Want(t, 401)
+	if err := s.Load(s.SiteAt(second, "")); err != nil {
+		t.Fatal(err)
+	}
+	if _, _, err := run("key", "list", "--address", s.AdminAddress); err == nil || !strings.Contains(err.Error(), "no store is live") {
+		t.Errorf("got %v, want an error that no store is live", err)
+	}
+}

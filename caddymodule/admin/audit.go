@@ -1,0 +1,269 @@
+package admin
+
+import (
+	"errors"
+	"fmt"
+	"io"
+	"iter"
+	"math"
+	"net/http"
+	"net/url"
+	"strconv"
+	"text/tabwriter"
+	"time"
+
+	jsonv2 "github.com/go-json-experiment/json"
+	"github.com/spf13/cobra"
+
+	"github.com/caddy-presets/caddy-presets/domain"
+)
+
+const (
+	// defaultAuditPage is how many records the admin endpoint gives unasked.
+	defaultAuditPage = 100
+	// newestRecords is how many records the command prints unasked.
+	newestRecords = 50
+)
+
+// auditPage is a part of the audit trail, and the trail's end at that moment.
+type auditPage struct {
+	Records []domain.AuditRecord `json:"records"`
+	Total   int                  `json:"total_count"`
+	Head    domain.AuditHead     `json:"head"`
+}
+
+// listAudit answers with the records behind number after, the oldest first.
+func listAudit(r request) error {
+	query := r.URL.Query()
+	after, err := numberIn(query, "after", 0, 0, math.MaxInt)
+	if err != nil {
+		return badRequest(err)
+	}
+	limit, err := numberIn(query, "limit", defaultAuditPage, 1, domain.MaxAuditPage)
+	if err != nil {
+		return badRequest(err)
+	}
+	records, head, err := r.Service.AuditTrail(r.Context(), after, limit)
+	if err != nil {
+		return withStatus(err)
+	}
+	return writeJSON(r.w, http.StatusOK, auditPage{records, head.Count, head})
+}
+
+// numberIn returns a number of a query, otherwise where there is none.
+func numberIn(query url.Values, name string, otherwise, least, most int) (int, error) {
+	given := query[name]
+	if given == nil {
+		return otherwise, nil
+	}
+	n, err := strconv.Atoi(given[0])
+	if err != nil || n < least || n > most || len(given) > 1 {
+		return 0, fmt.Errorf("%s: must be one number from %d to %d", name, least, most)
+	}
+	return n, nil
+}
+
+func auditCommand() *cobra.Command {
+	var (
+		target       client
+		verify       bool
+		noted        string
+		asJSON       bool
+		after, limit int
+	)
+	audit := &cobra.Command{
+		Use:   "audit [--json] [--after <number>] [--limit <count>] | --verify [--head <hash>] [--json]",
+		Short: "Prints or verifies the trail of all changes",
+		Long: `
+Prints who changed what and when: the newest 50 changes as a table, or with
+--json the whole trail, one record a line. What is written while it runs is left
+out.
+
+Every record holds the hash of the one before, so that none can be changed,
+removed or put in unnoticed. --verify computes them all anew, and prints how many
+records there are and the hash of the last, with --json as an object. Note that
+hash in another place: with --head, --verify finds out whether the trail still
+leads to it, which tells also of a trail that was written anew as a whole.
+
+Others can verify what --json prints without this program. The hash of a record
+is the SHA-256, in hexadecimal, of its line without the last member (the text
+,"hash":"…") and without the line's end. Its member previous is the hash of the
+line before, or 64 zeros in the first.`,
+		Args: cobra.NoArgs,
+		RunE: func(cmd *cobra.Command, _ []string) error {
+			trail, err := target.openTrail()
+			if err != nil {
+				return err
+			}
+			if verify || noted != "" {
+				if err := trail.verify(noted); err != nil {
+					return err
+				}
+				return printHead(cmd.OutOrStdout(), trail.head, asJSON)
+			}
+			flags := cmd.Flags()
+			if asJSON && !flags.Changed("limit") {
+				limit = 0
+			}
+			if limit > 0 && !flags.Changed("after") {
+				after = max(trail.head.Count-limit, 0)
+			}
+			print := printRecords
+			if asJSON {
+				print = printRecordLines
+			}
+			return print(cmd.OutOrStdout(), trail.records(after, limit))
+		},
+	}
+	target.flags(audit)
+	flags := audit.Flags()
+	flags.BoolVar(&verify, "verify", false, "Check the hashes of the whole trail")
+	flags.StringVar(&noted, "head", "", "Verify, and check that the trail has the record of this hash")
+	flags.BoolVar(&asJSON, "json", false, "Print JSON, one record a line")
+	flags.IntVar(&after, "after", 0, "Print the records behind this number, instead of the newest")
+	flags.IntVar(&limit, "limit", newestRecords, "Print at most so many records; 0, as with --json: all")
+	for _, check := range []string{"verify", "head"} {
+		for _, other := range []string{"after", "limit"} {
+			audit.MarkFlagsMutuallyExclusive(check, other)
+		}
+	}
+	return audit
+}
+
+// trail is the audit trail of a running server, as far as head. Others may
+// write while it is read, so that it would have no end otherwise.
+type trail struct {
+	target *client
+	head   domain.AuditHead
+}
+
+func (t *client) openTrail() (trail, error) {
+	page, err := t.auditPage(0, 1)
+	return trail{t, page.Head}, err
+}
+
+func (t *client) auditPage(after, limit int) (page auditPage, err error) {
+	err = t.call(http.MethodGet, fmt.Sprintf("%saudit?after=%d&limit=%d", Path, after, limit), nil, &page)
+	return page, err
+}
+
+// records yields the records behind number after, at most limit, with 0 all. An
+// error ends it.
+func (t trail) records(after, limit int) iter.Seq2[domain.AuditRecord, error] {
+	end := t.head.Count
+	if limit > 0 && after <= end-limit {
+		end = after + limit
+	}
+	return func(yield func(domain.AuditRecord, error) bool) {
+		for read := after; read < end; {
+			page, err := t.target.auditPage(read, min(end-read, domain.MaxAuditPage))
+			if err == nil && len(page.Records) == 0 {
+				err = fmt.Errorf("the audit trail ends with record %d and not with %d", read, t.head.Count)
+			}
+			if err != nil {
+				yield(domain.AuditRecord{}, err)
+				return
+			}
+			for _, r := range page.Records {
+				if !yield(r, nil) {
+					return
+				}
+			}
+			read += len(page.Records)
+		}
+	}
+}
+
+// verify checks the whole trail, and that it leads to the noted hash, if there
+// is one.
+func (t trail) verify(noted string) error {
+	var want, none domain.AuditHash
+	if noted != "" {
+		if err := want.UnmarshalText([]byte(noted)); err != nil {
+			return fmt.Errorf("--head: %w", err)
+		}
+	}
+	found := want == none // where every trail begins
+	var head domain.AuditHead
+	for r, err := range t.records(0, 0) {
+		if err != nil {
+			return err
+		}
+		if head, err = domain.VerifyAudit(head, []domain.AuditRecord{r}); err != nil {
+			return err
+		}
+		found = found || head.Hash == want
+	}
+	switch {
+	case head != t.head:
+		hash, _ := t.head.Hash.MarshalText() // never fails
+		return fmt.Errorf("audit record %d is not the one that the trail should end with, of hash %s", head.Count, hash)
+	case !found:
+		return errors.New("the audit trail is unbroken, but no record has the hash of --head: it is not the trail that the hash was noted of")
+	}
+	return nil
+}
+
+// printHead prints the end of a trail that was verified.
+func printHead(w io.Writer, head domain.AuditHead, asJSON bool) error {
+	if asJSON {
+		return jsonv2.MarshalWrite(w, head)
+	}
+	hash, _ := head.Hash.MarshalText() // never fails
+	_, err := fmt.Fprintf(w, "%d records, unbroken, head %s\n", head.Count, hash)
+	return err
+}
+
+// printRecordLines prints records as JSON Lines, each as its hash was made of.
+func printRecordLines(w io.Writer, records iter.Seq2[domain.AuditRecord, error]) error {
+	for r, err := range records {
+		if err != nil {
+			return err
+		}
+		line, err := jsonv2.Marshal(r)
+		if err != nil {
+			return err
+		}
+		if _, err := w.Write(append(line, '\n')); err != nil {
+			return err
+		}
+	}
+	return nil
+}
+
+func printRecords(w io.Writer, records iter.Seq2[domain.AuditRecord, error]) error {
+	table := tabwriter.NewWriter(w, 0, 0, 2, ' ', 0)
+	fmt.Fprintln(table, "NUMBER\tTIME\tOPERATION\tOBJECT\tVERSION\tUSER\tKEY\tREQUEST")
+	for r, err := range records {
+		if err != nil {
+			return err
+		}
+		fmt.Fprintf(table, "%d\t%s\t%s\t%s\t%s\t%s\t%s\t%s\n", r.Number, r.Time.Format(time.RFC3339), r.Operation,
+			objectName(r.Object), versionChange(r), r.UserID, orElse(r.KeyID, "-"), orElse(r.RequestID, "-"))
+	}
+	return table.Flush()
+}
+
+// objectName is what people call an object: a preset's reference, a slug, or
+// else the id, with the versions that it lost.
+func objectName(o domain.AuditObject) string {
+	name := orElse(o.Slug, o.ID)
+	if o.Label != "" {
+		name += "@" + o.Label
+	}
+	if o.Pruned != "" {
+		name += " less " + o.Pruned
+	}
+	return name
+}
+
+func versionChange(r domain.AuditRecord) string {
+	switch {
+	case r.Before == r.After && r.After == 0:
+		return "-"
+	case r.Before == r.After:
+		return strconv.Itoa(r.After)
+	default:
+		return fmt.Sprintf("%d -> %d", r.Before, r.After)
+	}
+}

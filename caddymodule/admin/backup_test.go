@@ -1,0 +1,425 @@
+package admin_test
+
+import (
+	"bytes"
+	"context"
+	"fmt"
+	"io"
+	"net"
+	"net/http"
+	"net/http/httptest"
+	"net/url"
+	"os"
+	"path/filepath"
+	"runtime"
+	"slices"
+	"strings"
+	"testing"
+	"time"
+
+	"github.com/caddy-presets/caddy-presets/caddymodule/admin"
+	"github.com/caddy-presets/caddy-presets/caddymodule/engine"
+	"github.com/caddy-presets/caddy-presets/caddymodule/internal/caddytest"
+	"github.com/caddy-presets/caddy-presets/domain"
+	"github.com/caddy-presets/caddy-presets/storage/badger"
+)
+
+// TestBackupCommand backs up a store that is served, in full and then twice more, and
+// serves what is restored of it.
+func TestBackupCommand(t *testing.T) {
+	for name, encrypted := range map[string]bool{"plain": false, "encrypted": true} {
+		t.Run(name, func(t *testing.T) {
+			const canary = "CANARY of a prompt"
+			s := start(t, caddytest.Standard)
+			key, dir := "", t.TempDir()
+			file := func(name string) string { return filepath.Join(dir, name) }
+			if encrypted {
+				key = caddytest.KeyFile(t, caddytest.KeyDigits)
+				s.Folder = caddytest.Folder(t)
+				if err := s.Load(s.Encrypted(s.Address, s.Folder, key)); err != nil {
+					t.Fatal(err)
+				}
+			}
+			var digest string
+			backUp := func(args ...string) {
+				t.Helper()
+				out, note, err := run(append([]string{"backup", "--address", s.AdminAddress}, args...)...)
+				if err != nil || out != "" || strings.Count(note, "\n") != 1 || !strings.HasPrefix(note, "Made ") || strings.Contains(note, "\r") {
+					t.Fatalf("%v: got %q and %q, %v", args, out, note, err)
+				}
+				if strings.Contains(note, "not encrypted") == encrypted {
+					t.Errorf("encrypted: %t, but it says %s", encrypted, note)
+				}
+				digest = digests.FindString(note)
+			}
+			s.Manage("POST", "/v1/presets/p/responses", `{"model":"m","instructions":"`+canary+`"}`).Want(t, 200)
+			k := s.Issue(`{"kind":"management"}`)
+			backUp(file("full"))
+			s.Manage("POST", "/v1/workspaces", caddytest.Workspace).Want(t, 201)
+			s.Manage("POST", "/v1/presets/gone/responses?workspace_id=team", `{"model":"m"}`).Want(t, 200)
+			backUp("--since", file("full"), file("second"))
+			s.Manage("DELETE", "/v1/workspaces/team", "").Want(t, 200)
+			s.Manage("POST", "/v1/presets/p/responses", `{"model":"m2"}`).Want(t, 200)
+			// What was in the workspace is removed by and by.
+			for i, last := 0, ""; ; i++ {
+				backUp("--since", file("second"), file("third"))
+				if last == digest {
+					break
+				}
+				last = digest
+				if err := os.Remove(file("third")); err != nil || i > 100 {
+					t.Fatal(i, err)
+				}
+				time.Sleep(50 * time.Millisecond)
+			}
+			for _, name := range []string{"full", "second", "third"} {
+				content, err := os.ReadFile(file(name))
+				if err != nil {
+					t.Fatal(err)
+				}
+				if bytes.Contains(content, []byte(canary)) {
+					t.Errorf("%s holds the prompt as it is", name)
+				}
+				if info, err := os.Stat(file(name)); err != nil || info.Mode().Perm() != 0o600 && runtime.GOOS != "windows" {
+					t.Errorf("%s: got mode %v, want 600 (%v)", name, info.Mode(), err)
+				}
+			}
+			if left, _ := filepath.Glob(file("*.partial")); left != nil {
+				t.Errorf("%v are left", left)
+			}
+
+			to := filepath.Join(caddytest.Folder(t), "restored")
+			args := []string{"restore", "--folder", to, file("full"), file("second"), file("third")}
+			if encrypted {
+				args = append(args, "--encryption-key-file", key)
+			}
+			out, note, err := run(args...)
+			if err != nil || out != "" || !strings.HasPrefix(note, "Restored commit ") || digests.FindString(note) != digest {
+				t.Fatalf("got %q and %q, %v, want that it was restored with digest %s", out, note, err, digest)
+			}
+			if err := s.Load(s.Encrypted(s.Address, to, key)); err != nil {
+				t.Fatal(err)
+			}
+			s.Manage("GET", "/v1/presets/p", "").Want(t, 200, `"version":2`)
+			s.Manage("GET", "/v1/presets/p/versions/1", "").Want(t, 200, canary)
+			s.Manage("GET", "/v1/workspaces/team", "").Want(t, 404)
+			s.Do("GET", "/v1/presets/p", "", caddytest.Bearer(k.Secret)).Want(t, 200)
+			if out, _, err := run("audit", "--verify", "--address", s.AdminAddress); err != nil || !strings.Contains(out, "unbroken") {
+				t.Errorf("the audit trail: got %q, %v", out, err)
+			}
+			if _, _, err := run("backup", "--since", file("third"), file("fourth"), "--address", s.AdminAddress); err == nil || !strings.Contains(err.Error(), "it is of another store") {
+				t.Errorf("an incremental backup of the restored store since one of the original: got error %v, want that it is refused", err)
+			}
+			if logs := s.Logs(); strings.Contains(logs, canary) || strings.Contains(logs, caddytest.KeyDigits) {
+				t.Error("the prompt or the key was logged")
+			}
+			s.Stop()
+		})
+	}
+}
+
+// What was plain is encrypted by way of a backup, and gets another key in the same way.
+func TestEncryptByBackup(t *testing.T) {
+	s := start(t, caddytest.Standard)
+	s.Manage("POST", "/v1/presets/p/responses", `{"model":"m"}`).Want(t, 200)
+	dir := caddytest.Folder(t)
+	file := func(name string) string { return filepath.Join(filepath.Dir(dir), name) }
+	first, second := caddytest.KeyFile(t, caddytest.KeyDigits), caddytest.KeyFile(t, strings.Repeat("7", 64))
+	for _, args := range [][]string{
+		{"backup", "--address", s.AdminAddress, file("plain")},
+		{"restore", "--folder", file("one"), "--encryption-key-file", first, file("plain")},
+	} {
+		if _, _, err := run(args...); err != nil {
+			t.Fatalf("%v: %v", args, err)
+		}
+	}
+	if err := s.Load(s.Encrypted(s.Address, file("one"), first)); err != nil {
+		t.Fatal(err)
+	}
+	for _, args := range [][]string{
+		{"backup", "--address", s.AdminAddress, file("encrypted")},
+		{"restore", "--folder", file("two"), "--encryption-key-file", second, "--backup-key-file", first, file("encrypted")},
+	} {
+		if _, _, err := run(args...); err != nil {
+			t.Fatalf("%v: %v", args, err)
+		}
+	}
+	for says, args := range map[string][]string{
+		"needs the key of the store":     {file("encrypted")},
+		"the key is not the one":         {"--encryption-key-file", second, file("encrypted")},
+		"plain: the backup":              {"--backup-key-file", first, file("plain")},
+		"--encryption-key-file: ":        {"--encryption-key-file", file("plain"), file("plain")},
+		"--backup-key-file: open":        {"--backup-key-file", file("absent"), file("plain")},
+		"required flag(s) \"folder\"":    nil,
+		"requires at least 1 arg":        {},
+		"open " + file("absent"):         {file("absent")},
+		"none can follow another backup": {file("plain"), file("plain")},
+		"only the first backup":          {file("plain"), "-"},
+	} {
+		if args == nil {
+			args = []string{"restore", file("plain")}
+		} else {
+			args = append([]string{"restore", "--folder", file("none")}, args...)
+		}
+		if _, _, err := run(args...); err == nil || !strings.Contains(err.Error(), says) {
+			t.Errorf("%v: got error %v, want one with %q", args, err, says)
+		}
+		if _, err := os.Stat(file("none")); err == nil {
+			t.Errorf("%v: a folder is left", args)
+		}
+	}
+	if err := s.Load(s.Encrypted(s.Address, file("two"), second)); err != nil {
+		t.Fatal(err)
+	}
+	s.Manage("GET", "/v1/presets/p", "").Want(t, 200)
+	s.Stop()
+}
+
+// A backup may go through pipes.
+func TestBackupToPipe(t *testing.T) {
+	s := start(t, caddytest.Standard)
+	s.Manage("POST", "/v1/presets/p/responses", `{"model":"m"}`).Want(t, 200)
+	out, note, err := run("backup", "-", "--address", s.AdminAddress)
+	if err != nil || !strings.HasPrefix(note, "Made a full backup") {
+		t.Fatalf("got %q, %v", note, err)
+	}
+	to := filepath.Join(t.TempDir(), "restored")
+	if _, _, err := admin.RunWith(strings.NewReader(out), "restore", "--folder", to, "-"); err != nil {
+		t.Fatal(err)
+	}
+	if _, err := os.Stat(filepath.Join(to, "STORE")); err != nil {
+		t.Error(err)
+	}
+}
+
+func TestBackupRefusals(t *testing.T) {
+	s := start(t, caddytest.Standard)
+	dir := t.TempDir()
+	file := func(name string) string { return filepath.Join(dir, name) }
+	if _, _, err := run("backup", file("full"), "--address", s.AdminAddress); err != nil {
+		t.Fatal(err)
+	}
+	before, err := os.ReadFile(file("full"))
+	if err != nil {
+		t.Fatal(err)
+	}
+	if err := os.WriteFile(file("other.partial"), nil, 0o600); err != nil {
+		t.Fatal(err)
+	}
+	if err := os.WriteFile(file("text"), []byte("text"), 0o600); err != nil {
+		t.Fatal(err)
+	}
+	newer := bytes.Replace(before, []byte(`"commit":`), []byte(`"commit":9`), 1)
+	if err := os.WriteFile(file("newer"), newer, 0o600); err != nil {
+		t.Fatal(err)
+	}
+	for says, args := range map[string][]string{
+		"full exists already":        {file("full")},
+		"other.partial exists":       {file("other")},
+		"no such file":               {file("no/such/folder")},
+		"it is no backup of presets": {"--since", file("text"), file("new")},
+		"absent":                     {"--since", file("absent"), file("new")},
+		"newer than the store":       {"--since", file("newer"), file("new")},
+		"accepts 1 arg":              {},
+		"no live store":              {"--store", "other", file("new")},
+		"performing request":         {"--address", caddytest.Address(t), file("new")},
+	} {
+		if !slices.Contains(args, "--address") {
+			args = append(args, "--address", s.AdminAddress)
+		}
+		if _, _, err := run(append([]string{"backup"}, args...)...); err == nil || !strings.Contains(err.Error(), says) {
+			t.Errorf("%v: got error %v, want one with %q", args, err, says)
+		}
+	}
+	if left, _ := filepath.Glob(file("new*")); len(left) != 1 { // the one written above
+		t.Errorf("got files %v, want none but newer", left)
+	}
+	if after, err := os.ReadFile(file("full")); err != nil || !bytes.Equal(after, before) {
+		t.Errorf("the backup that was there has changed: %v", err)
+	}
+	s.Admin("GET", "/presets/backup?since=x", "").Want(t, 400, "since: ")
+	s.Admin("POST", "/presets/backup", "").Want(t, 405)
+}
+
+// cutting is a server that answers with less than the admin endpoint does.
+func (s *server) cutting(change func(w http.ResponseWriter, whole []byte)) string {
+	cut := httptest.NewServer(http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
+		answer, err := caddytest.Client(s.AdminAddress).Get("http://127.0.0.1" + r.URL.String())
+		if err != nil {
+			panic(err)
+		}
+		defer answer.Body.Close()
+		whole, _ := io.ReadAll(answer.Body)
+		change(w, whole)
+	}))
+	s.T.Cleanup(cut.Close)
+	u, _ := url.Parse(cut.URL)
+	return u.Host
+}
+
+// A backup that does not arrive to its end is none.
+func TestBackupThatIsCut(t *testing.T) {
+	s := start(t, caddytest.Standard)
+	for what, change := range map[string]func(w http.ResponseWriter, whole []byte){
+		"cut":     func(w http.ResponseWriter, whole []byte) { _, _ = w.Write(whole[:len(whole)-1]) },
+		"in half": func(w http.ResponseWriter, whole []byte) { _, _ = w.Write(whole[:len(whole)/2]) },
+		"aborted": func(w http.ResponseWriter, whole []byte) {
+			_, _ = w.Write(whole[:len(whole)/2])
+			_ = http.NewResponseController(w).Flush()
+			panic(http.ErrAbortHandler)
+		},
+		"changed": func(w http.ResponseWriter, whole []byte) { whole[len(whole)/2] ^= 1; _, _ = w.Write(whole) },
+		"empty":   func(http.ResponseWriter, []byte) {},
+		"more":    func(w http.ResponseWriter, whole []byte) { _, _ = w.Write(append(whole, '\n')) },
+	} {
+		dir := t.TempDir()
+		_, note, err := run("backup", filepath.Join(dir, "b"), "--address", s.cutting(change))
+		if err == nil || !strings.Contains(err.Error(), "no whole backup") || strings.Contains(note, "Made") {
+			t.Errorf("%s: got %q, %v, want that it is no whole backup", what, note, err)
+		}
+		if left, _ := os.ReadDir(dir); len(left) > 0 {
+			t.Errorf("%s: %v are left", what, left)
+		}
+	}
+}
+
+// beginBackup asks for a backup of a store that it fills, larger than what the system
+// keeps for a connection, and reads the first of it.
+func (s *server) beginBackup() (conn net.Conn, first []byte) {
+	s.T.Helper()
+	s.fillStore(30 << 20)
+	conn, err := caddytest.Dial(s.T.Context(), s.AdminAddress)
+	if err != nil {
+		s.T.Fatal(err)
+	}
+	s.T.Cleanup(func() { conn.Close() })
+	fmt.Fprintf(conn, "GET /presets/backup HTTP/1.0\r\nHost: 127.0.0.1\r\n\r\n")
+	first = make([]byte, 1000)
+	if _, err := io.ReadFull(conn, first); err != nil {
+		s.T.Fatal(err)
+	}
+	return conn, first
+}
+
+// The server goes on serving while a backup is read slowly.
+func TestSlowBackup(t *testing.T) {
+	s := start(t, caddytest.Standard)
+	conn, first := s.beginBackup()
+	for range 10 {
+		s.Manage("POST", "/v1/presets/meanwhile/responses", `{"model":"m"}`).Want(t, 200)
+	}
+	rest, err := io.ReadAll(conn)
+	if err != nil {
+		t.Fatal(err)
+	}
+	_, body, _ := bytes.Cut(append(first, rest...), []byte("\r\n\r\n"))
+	_, end, err := badger.CheckBackup(bytes.NewReader(body))
+	if err != nil {
+		t.Fatal(err)
+	}
+	if len(body) < 10<<20 {
+		t.Errorf("the backup has %d bytes: it may have fitted into what the system keeps for a connection", len(body))
+	}
+	t.Logf("%d bytes, %d records", len(body), end.Records)
+}
+
+// A backup that nobody reads does not keep the store open when it is not used any more.
+func TestStalledBackup(t *testing.T) {
+	s := start(t, caddytest.Standard)
+	s.beginBackup()
+	inARow := 0
+	stalled := func() bool { // what the system buffers is full
+		inARow++
+		if !waitsToWrite() {
+			inARow = 0
+		}
+		return inARow == 5
+	}
+	if !s.Eventually(stalled) {
+		t.Fatal("all was sent to a client that does not read")
+	}
+	s.Stop()
+	if !s.Eventually(func() bool { return caddytest.IsReleased(s.Folder) }) {
+		t.Error("the store is still open")
+	}
+}
+
+// waitsToWrite reports whether a backup waits for its client to read.
+func waitsToWrite() bool {
+	stacks := make([]byte, 4<<20)
+	stacks = stacks[:runtime.Stack(stacks, true)]
+	for goroutine := range bytes.SplitSeq(stacks, []byte("\n\n")) {
+		if bytes.Contains(goroutine, []byte("[IO wait")) && bytes.Contains(goroutine, []byte("(*answerStream).Write")) {
+			return true
+		}
+	}
+	return false
+}
+
+// A damaged store aborts the connection midway, and the server's log tells why.
+func TestBackupAborts(t *testing.T) {
+	s := start(t, caddytest.Standard)
+	s.fillStore(5 << 20)
+	u := use()
+	whole := u.Store
+	u.Store = failing{whole}
+	defer func() { u.Store = whole }()
+	dir := t.TempDir()
+	_, _, err := run("backup", filepath.Join(dir, "b"), "--address", s.AdminAddress)
+	if err == nil || !strings.Contains(err.Error(), "no whole backup, its log tells why") {
+		t.Errorf("got error %v, want that it is no whole backup", err)
+	}
+	if left, _ := os.ReadDir(dir); len(left) > 0 {
+		t.Errorf("%v are left", left)
+	}
+	if !s.Eventually(func() bool { return strings.Contains(s.Logs(), "a backup ended early") }) {
+		t.Error("the log does not tell")
+	}
+}
+
+// failing is a store whose backups fail midway.
+type failing struct{ domain.Store }
+
+func (f failing) Backup(ctx context.Context, w io.Writer, since string) error {
+	return f.Store.(engine.Backuper).Backup(ctx, &failingWriter{w, 1 << 20}, since)
+}
+
+type failingWriter struct {
+	io.Writer
+	left int
+}
+
+func (w *failingWriter) Write(p []byte) (int, error) {
+	if w.left -= len(p); w.left < 0 {
+		return 0, badger.ErrDamaged
+	}
+	return w.Writer.Write(p)
+}
+
+// A backup that is given up leaves no file.
+func TestBackupInterrupted(t *testing.T) {
+	s := start(t, caddytest.Standard)
+	begun, ended := make(chan struct{}), make(chan struct{})
+	stalled := s.cutting(func(w http.ResponseWriter, whole []byte) {
+		_, _ = w.Write(whole[:len(whole)/2])
+		_ = http.NewResponseController(w).Flush()
+		close(begun)
+		<-ended // the client does not wait for us
+	})
+	ctx, stop := context.WithCancel(t.Context())
+	dir := t.TempDir()
+	failed := make(chan error)
+	go func() {
+		failed <- admin.BackupTo(ctx, stalled, filepath.Join(dir, "b"))
+	}()
+	<-begun
+	stop()
+	err := <-failed
+	close(ended)
+	if err == nil || err.Error() != "interrupted" {
+		t.Errorf("got error %v, want that it was interrupted", err)
+	}
+	if left, _ := os.ReadDir(dir); len(left) > 0 {
+		t.Errorf("%v are left", left)
+	}
+}

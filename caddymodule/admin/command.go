@@ -1,0 +1,146 @@
+package admin
+
+import (
+	"bytes"
+	"errors"
+	"fmt"
+	"io"
+	"net/http"
+	"net/url"
+	"regexp"
+	"strings"
+	"time"
+
+	caddycmd "github.com/caddyserver/caddy/v2/cmd"
+	jsonv2 "github.com/go-json-experiment/json"
+	"github.com/spf13/cobra"
+)
+
+func init() {
+	caddycmd.RegisterCommand(caddycmd.Command{
+		Name:  "presets",
+		Usage: "key|audit|backup|restore|export|import|verify|prune",
+		Short: "Manages the keys and the store of the presets handler, and reads its audit trail",
+		Long: `
+Issues, lists and revokes the keys of a running presets handler, prints and
+verifies the trail of all changes, backs up a store, moves it to another engine, and
+removes old versions of presets, through Caddy's admin endpoint. Restores a store, and
+looks for damage in it.`,
+		CobraFunc: addCommands,
+	})
+}
+
+// addCommands adds the subcommands of caddy presets.
+func addCommands(presets *cobra.Command) {
+	presets.AddCommand(keyCommand(), auditCommand(), backupCommand(), restoreCommand(), exportCommand(), importCommand(), verifyCommand(), pruneCommand())
+	refuseUnknown(presets)
+}
+
+// refuseUnknown makes a command that has but subcommands fail for what is none of them:
+// a backup with a typing error in its name is not to succeed.
+func refuseUnknown(cmd *cobra.Command) {
+	cmd.Args = cobra.ArbitraryArgs
+	cmd.RunE = func(cmd *cobra.Command, args []string) error {
+		if len(args) > 0 {
+			return fmt.Errorf("unknown command %q for %q; --help lists those that there are", args[0], cmd.CommandPath())
+		}
+		return cmd.Help()
+	}
+}
+
+// client calls the admin endpoint of the running server, which its flags say.
+type client struct{ address, config, adapter, store string }
+
+// flags adds those that say where the server is to a command and all below it.
+func (t *client) flags(cmd *cobra.Command) {
+	flags := cmd.PersistentFlags()
+	flags.StringVar(&t.address, "address", "", "The address of the admin endpoint; overrides --config")
+	flags.StringVar(&t.config, "config", "", "Configuration file that names the admin endpoint")
+	flags.StringVar(&t.adapter, "adapter", "", "Name of the config adapter")
+	flags.StringVar(&t.store, "store", "", "The store to use, where several are live")
+}
+
+// call sends a request to the admin endpoint and decodes the answer.
+func (t *client) call(method, path string, body []byte, answer any) error {
+	response, err := t.request(method, path, body)
+	if err != nil {
+		return err
+	}
+	defer response.Body.Close()
+	return jsonv2.UnmarshalRead(response.Body, answer)
+}
+
+// request sends a request to the admin endpoint. path may have a query. The answer,
+// which is a success, is the caller's to close.
+func (t *client) request(method, path string, body []byte) (*http.Response, error) {
+	if body == nil {
+		return t.send(method, path, nil, nil)
+	}
+	return t.send(method, path, nil, bytes.NewReader(body))
+}
+
+// send is request with headers, and a body of whatever length.
+func (t *client) send(method, path string, headers http.Header, body io.Reader) (*http.Response, error) {
+	address, err := adminAddress(t.address)
+	if err != nil {
+		return nil, err
+	}
+	if address, err = caddycmd.DetermineAdminAPIAddress(address, nil, t.config, t.adapter); err != nil {
+		return nil, fmt.Errorf("finding the admin endpoint: %w", err)
+	}
+	if t.store != "" {
+		separator := "?"
+		if strings.Contains(path, separator) {
+			separator = "&"
+		}
+		path += separator + "store=" + url.QueryEscape(t.store)
+	}
+	response, err := caddycmd.AdminAPIRequest(address, method, path, headers, body)
+	return response, plainAdminError(err)
+}
+
+// adminAddress returns the address that --address gives in the form that Caddy wants.
+// A URL is accepted as far as it says no more than that.
+func adminAddress(given string) (string, error) {
+	if !strings.Contains(given, "://") {
+		return given, nil
+	}
+	u, err := url.Parse(given)
+	if err != nil || u.Scheme != "http" || u.Port() == "" || u.User != nil || strings.Trim(u.Path, "/") != "" || u.RawQuery != "" || u.Fragment != "" {
+		return "", errors.New("--address wants the host and port of the admin endpoint, such as 127.0.0.1:2019, or its socket, such as unix//run/caddy.sock")
+	}
+	return u.Host, nil
+}
+
+// adminRefusal is how Caddy's client of the admin endpoint reports a refusal.
+var adminRefusal = regexp.MustCompile(`(?s)^caddy responded with error: HTTP \d+: (.*)$`)
+
+// plainAdminError returns err as the message of the admin endpoint alone, where it
+// has one.
+func plainAdminError(err error) error {
+	if err == nil {
+		return nil
+	}
+	var refusal struct {
+		Message string `json:"error"`
+	}
+	parts := adminRefusal.FindStringSubmatch(err.Error())
+	if parts == nil || jsonv2.Unmarshal([]byte(parts[1]), &refusal) != nil || refusal.Message == "" {
+		return err
+	}
+	return errors.New(refusal.Message)
+}
+
+func timeOr(at *time.Time, otherwise string) string {
+	if at == nil {
+		return otherwise
+	}
+	return at.Format(time.RFC3339)
+}
+
+func orElse(text, otherwise string) string {
+	if text == "" {
+		return otherwise
+	}
+	return text
+}

@@ -1,0 +1,129 @@
+package admin_test
+
+import (
+	"fmt"
+	"net/http"
+	"strings"
+	"testing"
+
+	"go.uber.org/zap"
+
+	"github.com/caddy-presets/caddy-presets/caddymodule/admin"
+	"github.com/caddy-presets/caddy-presets/caddymodule/internal/caddytest"
+	"github.com/caddy-presets/caddy-presets/caddymodule/internal/keyfile"
+	"github.com/caddy-presets/caddy-presets/storage/badger"
+)
+
+// What a command prints of a refusal is its message.
+func TestCommandErrorsAreMessages(t *testing.T) {
+	s := start(t, caddytest.Standard)
+	for want, args := range map[string][]string{
+		"Invalid request parameters: /kind: must be ":                       {"key", "create", "--kind", "root"},
+		"Workspace not found":                                               {"key", "create", "--kind", "inference", "--workspace", "absent"},
+		"Key not found":                                                     {"key", "revoke", "absent"},
+		"Invalid request parameters: keep: must be at least 1":              {"prune", "--keep", "0"},
+		`no live store is named "absent"; there is: ` + s.CanonicalFolder(): {"key", "list", "--store", "absent"},
+		"expires_in: must be a positive duration":                           {"key", "create", "--kind", "inference", "--expires", "soon"},
+	} {
+		out, _, err := run(append(args, "--address", s.AdminAddress)...)
+		if err == nil || out != "" || !strings.HasPrefix(err.Error(), want) || strings.ContainsAny(err.Error(), "{}\n") {
+			t.Errorf("%v: got %q, %v, want an error that begins with %q", args, out, err, want)
+		}
+	}
+	// What is not Caddy's form of a refusal stays as it is.
+	for _, text := range []string{"performing request: refused", `caddy responded with error: HTTP 502: <html>`, `caddy responded with error: HTTP 400: {}`} {
+		if got := admin.PlainError(fmt.Errorf("%s", text)); got.Error() != text {
+			t.Errorf("got %q, want %q", got, text)
+		}
+	}
+}
+
+// The admin endpoint may be given as the URL that it has in documents and logs.
+func TestAddressThatIsAURL(t *testing.T) {
+	s := start(t, caddytest.Standard)
+	tcp := s.cutting(func(w http.ResponseWriter, whole []byte) { _, _ = w.Write(whole) })
+	for _, address := range []string{s.AdminAddress, tcp, "http://" + tcp, "http://" + tcp + "/"} {
+		if out, _, err := run("key", "list", "--json", "--address", address); err != nil || out != "[]" {
+			t.Errorf("%s: got %q, %v, want no keys", address, out, err)
+		}
+	}
+	for _, address := range []string{"https://" + tcp, "http://localhost", "http://" + tcp + "/presets/keys", "http://u@" + tcp, "tcp://" + tcp, "http://%zz", "http://" + tcp + "?x"} {
+		_, _, err := run("key", "list", "--address", address)
+		if err == nil || !strings.HasPrefix(err.Error(), "--address wants the host and port of the admin endpoint, such as 127.0.0.1:2019") {
+			t.Errorf("%s: got %v, want the form that it wants", address, err)
+		}
+	}
+}
+
+func TestVerifyCommand(t *testing.T) {
+	s := start(t, caddytest.Standard)
+	out, _, err := run("verify", "--address", s.AdminAddress)
+	if err != nil || !strings.Contains(out, "Nothing is damaged") {
+		t.Errorf("a running server: got %q, %v", out, err)
+	}
+	for _, args := range [][]string{{"verify", s.Folder}, {"verify", "--quick", s.Folder}} {
+		_, errs, err := run(args...)
+		if err == nil || !strings.Contains(errs+err.Error(), "in use") || !strings.Contains(errs+err.Error(), "without the folder") {
+			t.Errorf("%v of a folder in use: got %q, %v", args, errs, err)
+		}
+	}
+	s.Stop()
+	out, _, err = run("verify", s.Folder)
+	if err != nil || !strings.Contains(out, "Nothing is damaged") {
+		t.Errorf("a folder: got %q, %v", out, err)
+	}
+	caddytest.Damage(t, s.Folder)
+	for _, args := range [][]string{{"verify", s.Folder}, {"verify", "--json", s.Folder}, {"verify", "--quick", s.Folder}} {
+		out, _, err = run(args...)
+		if err == nil || !strings.Contains(out, "damaged") {
+			t.Errorf("%v of a damaged folder: got %q, %v", args, out, err)
+		}
+	}
+	if _, _, err = run("verify", "--quick"); err == nil {
+		t.Error("--quick without a folder is accepted")
+	}
+	if _, _, err = run("verify", t.TempDir()); err == nil {
+		t.Error("an empty folder is accepted")
+	}
+}
+
+func TestUnknownCommands(t *testing.T) {
+	for _, args := range [][]string{{"bakcup", "x"}, {"nonsense"}, {"key", "a", "b"}} {
+		if _, _, err := run(args...); err == nil || !strings.Contains(err.Error(), "unknown command") {
+			t.Errorf("%v: got %v, want that there is no such command", args, err)
+		}
+	}
+	if out, _, err := run("key"); err != nil || !strings.Contains(out, "create") {
+		t.Errorf("key alone: got %q, %v, want help", out, err)
+	}
+}
+
+// Who checks a folder needs the key that it began with.
+func TestVerifyEncrypted(t *testing.T) {
+	folder := caddytest.Folder(t)
+	key, other := caddytest.KeyFile(t, caddytest.KeyDigits), caddytest.KeyFile(t, strings.Repeat("7", 64))
+	secret, err := keyfile.Read(key, zap.NewNop())
+	if err != nil {
+		t.Fatal(err)
+	}
+	store, err := badger.Open(folder, badger.Options{EncryptionKey: secret})
+	if err != nil {
+		t.Fatal(err)
+	}
+	if err := store.Close(); err != nil {
+		t.Fatal(err)
+	}
+	for says, args := range map[string][]string{
+		"":                                       {"--encryption-key-file", key, folder},
+		"the store in":                           {folder},
+		"not the one that the store":             {"--quick", "--encryption-key-file", other, folder},
+		"does not hold 64":                       {"--encryption-key-file", caddytest.KeyFile(t, "7"), folder},
+		"--encryption-key-file want a folder":    {"--encryption-key-file", key},
+		"standard input does not hold 64 hexade": {"--encryption-key-file", "-", folder},
+	} {
+		_, _, err := run(append([]string{"verify"}, args...)...)
+		if (err != nil) != (says != "") || err != nil && !strings.Contains(err.Error(), says) {
+			t.Errorf("verify %v: got error %v, want %q", args, err, says)
+		}
+	}
+}

@@ -1,0 +1,52 @@
+package admin
+
+import (
+	"bytes"
+	"context"
+	"io"
+	"strings"
+
+	"github.com/spf13/cobra"
+)
+
+// For the tests with a whole Caddy, which cannot be in this package.
+type (
+	AuditPage = auditPage
+	IssuedKey = issuedKey
+)
+
+const MaxBody = maxBody
+
+var (
+	Operator   = operator
+	PlainError = plainAdminError
+)
+
+// Run runs caddy presets as the shell would, with nothing on standard input.
+func Run(args ...string) (out, errOut string, err error) {
+	return RunWith(strings.NewReader(""), args...)
+}
+
+// RunWith is Run with some standard input.
+func RunWith(stdin io.Reader, args ...string) (out, errOut string, err error) {
+	var stdout, stderr bytes.Buffer
+	cmd := &cobra.Command{SilenceUsage: true} // as Caddy's own
+	addCommands(cmd)
+	cmd.SetArgs(args)
+	cmd.SetIn(stdin)
+	cmd.SetOut(&stdout)
+	cmd.SetErr(&stderr)
+	err = cmd.Execute()
+	return stdout.String(), stderr.String(), err
+}
+
+// BackupTo backs up to a new file until ctx ends.
+func BackupTo(ctx context.Context, address, name string) error {
+	c := &client{address: address}
+	return newFile(name, func(file io.Writer) error { return c.backupTo(ctx, io.Discard, Path+"backup", file) })
+}
+
+// ImportFrom imports until ctx ends.
+func ImportFrom(ctx context.Context, address string, from io.Reader) error {
+	return (&client{address: address}).importFrom(ctx, io.Discard, from, 0)
+}

@@ -1,0 +1,167 @@
+package admin
+
+import (
+	"bufio"
+	"context"
+	"fmt"
+	"io"
+	"net/http"
+	"net/http/httptest"
+	"os"
+	"os/exec"
+	"path/filepath"
+	"runtime"
+	"strings"
+	"testing"
+	"time"
+
+	"github.com/spf13/cobra"
+
+	"github.com/caddy-presets/caddy-presets/caddymodule/internal/caddytest"
+)
+
+// asCommand is the variable that makes this program caddy presets.
+const asCommand = "CADDY_PRESETS_TEST_COMMAND"
+
+func TestMain(m *testing.M) {
+	if os.Getenv(asCommand) != "" {
+		runAsCommand()
+	}
+	caddytest.Main(m)
+}
+
+func runAsCommand() {
+	presets := &cobra.Command{Use: "presets", SilenceUsage: true, SilenceErrors: true}
+	addCommands(presets)
+	presets.AddCommand(&cobra.Command{Use: "deaf", Run: func(cmd *cobra.Command, _ []string) {
+		ctx, stop := interruptible(cmd)
+		defer stop()
+		fmt.Fprintln(os.Stderr, "begun")
+		<-ctx.Done()
+		time.Sleep(500 * time.Millisecond) // until the signal means what it did before
+		fmt.Fprintln(os.Stderr, "interrupted")
+		select {}
+	}})
+	if err := presets.Execute(); err != nil {
+		fmt.Fprintln(os.Stderr, err)
+		os.Exit(1)
+	}
+	os.Exit(0)
+}
+
+// command is a command in a process of its own.
+type command struct {
+	*exec.Cmd
+	stderr *bufio.Reader
+}
+
+func startCommand(t *testing.T, args ...string) command {
+	t.Helper()
+	if runtime.GOOS == "windows" {
+		t.Skip("no process can be interrupted")
+	}
+	ctx, cancel := context.WithTimeout(t.Context(), 30*time.Second) // then it is killed
+	t.Cleanup(cancel)
+	cmd := exec.CommandContext(ctx, os.Args[0], args...)
+	cmd.Env = append(os.Environ(), asCommand+"=1")
+	stdin, err := cmd.StdinPipe() // from which nothing comes
+	if err != nil {
+		t.Fatal(err)
+	}
+	t.Cleanup(func() { stdin.Close() })
+	stderr, err := cmd.StderrPipe()
+	if err != nil {
+		t.Fatal(err)
+	}
+	if err := cmd.Start(); err != nil {
+		t.Fatal(err)
+	}
+	return command{cmd, bufio.NewReader(stderr)}
+}
+
+func (c command) interrupt(t *testing.T) {
+	t.Helper()
+	if err := c.Process.Signal(os.Interrupt); err != nil {
+		t.Fatal(err)
+	}
+}
+
+// A command that waits, for standard input or for the server, ends when it is interrupted.
+func TestInterruptWaiting(t *testing.T) {
+	for what, args := range map[string][]string{
+		"import": {"import", "-"},
+		"export": {"export", "-"},
+		"backup": {"backup", filepath.Join(t.TempDir(), "b")},
+	} {
+		t.Run(what, func(t *testing.T) {
+			asked, end := make(chan struct{}), make(chan struct{})
+			deaf := httptest.NewServer(http.HandlerFunc(func(http.ResponseWriter, *http.Request) {
+				close(asked)
+				<-end
+			}))
+			defer deaf.Close()
+			defer close(end)
+			c := startCommand(t, append(args, "--address", deaf.Listener.Addr().String())...)
+			<-asked
+			c.interrupt(t)
+			text, _ := io.ReadAll(c.stderr)
+			if err := c.Wait(); err == nil || c.ProcessState.ExitCode() != 1 || !strings.HasPrefix(string(text), "interrupted") {
+				t.Errorf("got %q, %v, want that it was interrupted", text, err)
+			}
+		})
+	}
+}
+
+// Whatever a command waits for, it ends when it is interrupted once more.
+func TestInterruptTwice(t *testing.T) {
+	c := startCommand(t, "deaf")
+	for _, want := range []string{"begun\n", "interrupted\n"} {
+		if got, err := c.stderr.ReadString('\n'); got != want {
+			t.Fatalf("got %q, %v, want %q", got, err, want)
+		}
+		c.interrupt(t)
+	}
+	if err := c.Wait(); err == nil || !strings.Contains(err.Error(), "signal: interrupt") {
+		t.Errorf("got %v, want that the signal ended it", err)
+	}
+}
+
+// Where the connection is lost nobody knows how far the import came, and it is told how to
+// go on.
+func TestImportConnectionLost(t *testing.T) {
+	some := []byte(strings.Repeat("x", 1<<20))
+	for what, lose := range map[string]func(w http.ResponseWriter, r *http.Request){
+		"while it is sent": func(_ http.ResponseWriter, r *http.Request) {
+			_, _ = r.Body.Read(make([]byte, 1000))
+			panic(http.ErrAbortHandler)
+		},
+		"when all was sent": func(_ http.ResponseWriter, r *http.Request) {
+			_, _ = io.Copy(io.Discard, r.Body)
+			panic(http.ErrAbortHandler)
+		},
+		"in the answer": func(w http.ResponseWriter, r *http.Request) {
+			_, _ = io.Copy(io.Discard, r.Body)
+			w.Header().Set("Content-Length", "100")
+			_, _ = io.WriteString(w, "{")
+		},
+	} {
+		server := httptest.NewServer(http.HandlerFunc(lose))
+		target := &client{address: server.Listener.Addr().String()}
+		err := target.importFrom(t.Context(), io.Discard, strings.NewReader(string(some)), 0)
+		if err == nil || !strings.Contains(err.Error(), goesOn) {
+			t.Errorf("%s: got error %v, want one that tells how to go on", what, err)
+		}
+		server.Close()
+	}
+	refused := httptest.NewServer(http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
+		_, _ = io.Copy(io.Discard, r.Body)
+		w.WriteHeader(http.StatusBadRequest)
+	}))
+	defer refused.Close()
+	for what, address := range map[string]string{"refused": refused.Listener.Addr().String(), "nobody there": caddytest.Address(t)} {
+		target := &client{address: address}
+		if err := target.importFrom(t.Context(), io.Discard, strings.NewReader("x"), 0); err == nil || strings.Contains(err.Error(), goesOn) {
+			t.Errorf("%s: got error %v, want one that does not tell how to go on", what, err)
+		}
+	}
+}

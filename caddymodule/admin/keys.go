@@ -1,0 +1,223 @@
+package admin
+
+import (
+	"errors"
+	"fmt"
+	"io"
+	"net/http"
+	"net/url"
+	"text/tabwriter"
+	"time"
+
+	"github.com/caddyserver/caddy/v2"
+	jsonv2 "github.com/go-json-experiment/json"
+	"github.com/spf13/cobra"
+
+	"github.com/caddy-presets/caddy-presets/domain"
+)
+
+func listKeys(r request) error {
+	keys, err := r.Service.Keys(r.Context())
+	if err != nil {
+		return withStatus(err)
+	}
+	return writeJSON(r.w, http.StatusOK, keyList{r.show(keys...)})
+}
+
+func revokeKey(r request) error {
+	k, err := r.Service.RevokeKey(r.Context(), operator, r.param)
+	if err != nil {
+		return withStatus(err)
+	}
+	return writeJSON(r.w, http.StatusOK, r.show(k)[0])
+}
+
+// newKeyRequest is the body of a key's creation.
+type newKeyRequest struct {
+	Kind      domain.KeyKind `json:"kind"`
+	UserID    string         `json:"user_id,omitzero"`
+	Workspace string         `json:"workspace,omitzero"`
+	Name      string         `json:"name,omitzero"`
+	// ExpiresIn is a duration such as 720h or 30d, empty for ever.
+	ExpiresIn string `json:"expires_in,omitzero"`
+}
+
+// issuedKey is a key as the admin endpoint shows it.
+type issuedKey struct {
+	ID          string         `json:"id"`
+	Kind        domain.KeyKind `json:"kind"`
+	Name        string         `json:"name"`
+	UserID      string         `json:"user_id"`
+	WorkspaceID string         `json:"workspace_id"` // empty: the default workspace
+	// WorkspaceSlug is empty where the workspace was deleted or cannot be read.
+	WorkspaceSlug string     `json:"workspace_slug"`
+	Hint          string     `json:"hint"`
+	Live          bool       `json:"live"`
+	CreatedAt     time.Time  `json:"created_at"`
+	ExpiresAt     *time.Time `json:"expires_at"`
+	RevokedAt     *time.Time `json:"revoked_at"`
+	// LastUsedAt is noted once an hour at most, nil for never.
+	LastUsedAt *time.Time `json:"last_used_at"`
+	// Secret is set in the answer to the key's creation and nowhere else.
+	Secret string `json:"key,omitzero"`
+}
+
+type keyList struct {
+	Keys []issuedKey `json:"keys"`
+}
+
+// show returns keys as the admin endpoint shows them.
+func (r request) show(keys ...domain.Key) []issuedKey {
+	slugs := map[string]string{"": domain.DefaultWorkspaceSlug}
+	shown := make([]issuedKey, len(keys))
+	for i, k := range keys {
+		slug, known := slugs[k.WorkspaceID]
+		if !known {
+			// A key is shown even so: this may be the one chance to see its secret.
+			if found, err := r.Service.Workspace(r.Context(), operator.Who, k.WorkspaceID); err == nil {
+				var w domain.Workspace
+				_ = jsonv2.Unmarshal(found.JSON, &w)
+				slug = w.Slug
+			}
+			slugs[k.WorkspaceID] = slug
+		}
+		shown[i] = issuedKey{
+			ID: k.ID, Kind: k.Kind, Name: k.Name, UserID: k.UserID,
+			WorkspaceID: k.WorkspaceID, WorkspaceSlug: slug,
+			Hint: k.Hint, Live: k.Live(time.Now()),
+			CreatedAt: k.CreatedAt, ExpiresAt: k.ExpiresAt, RevokedAt: k.RevokedAt, LastUsedAt: k.LastUsedAt,
+		}
+	}
+	return shown
+}
+
+func issueKey(r request) error {
+	var in newKeyRequest
+	if err := r.read(&in); err != nil {
+		return err
+	}
+	var lifetime time.Duration
+	if in.ExpiresIn != "" {
+		var err error
+		if lifetime, err = caddy.ParseDuration(in.ExpiresIn); err != nil || lifetime <= 0 {
+			return badRequest(errors.New("expires_in: must be a positive duration such as 720h or 30d"))
+		}
+	}
+	k, secret, err := r.Service.IssueKey(r.Context(), operator, domain.NewKey{
+		Kind: in.Kind, UserID: in.UserID, Name: in.Name, Workspace: in.Workspace, Lifetime: lifetime,
+	})
+	if err != nil {
+		return withStatus(err)
+	}
+	issued := r.show(k)[0]
+	issued.Secret = secret
+	return writeJSON(r.w, http.StatusCreated, issued)
+}
+
+func keyCommand() *cobra.Command {
+	var target client
+	key := &cobra.Command{
+		Use:   "key",
+		Short: "Issues, lists and revokes keys",
+	}
+	target.flags(key)
+	key.AddCommand(createKeyCommand(&target), listKeysCommand(&target), revokeKeyCommand(&target))
+	refuseUnknown(key)
+	return key
+}
+
+func createKeyCommand(target *client) *cobra.Command {
+	var in newKeyRequest
+	create := &cobra.Command{
+		Use:   "create --kind management|inference [--user <id>] [--workspace <slug>] [--name <text>] [--expires <duration>]",
+		Short: "Issues a key and prints it, once, on standard output",
+		Args:  cobra.NoArgs,
+		RunE: func(cmd *cobra.Command, _ []string) error {
+			body, err := jsonv2.Marshal(in)
+			if err != nil {
+				return err
+			}
+			var k issuedKey
+			if err := target.call(http.MethodPost, Path+"keys", body, &k); err != nil {
+				return err
+			}
+			expires := "never expires"
+			if k.ExpiresAt != nil {
+				expires = "expires " + k.ExpiresAt.Format(time.RFC3339)
+			}
+			fmt.Fprintf(cmd.ErrOrStderr(), "Issued %s key %s, which %s. It is not shown again:\n", k.Kind, k.ID, expires)
+			_, err = fmt.Fprintln(cmd.OutOrStdout(), k.Secret)
+			return err
+		},
+	}
+	flags := create.Flags()
+	flags.StringVar((*string)(&in.Kind), "kind", "", "What the key may do: management or inference")
+	flags.StringVar(&in.UserID, "user", "", "The id of the user that the key stands for; default: the key's own id")
+	flags.StringVar(&in.Workspace, "workspace", "", "The slug or id of the workspace that the key acts in; default: default")
+	flags.StringVar(&in.Name, "name", "", "A note, shown in lists")
+	flags.StringVar(&in.ExpiresIn, "expires", "", "How long the key lives, such as 720h or 30d; default: for ever")
+	_ = create.MarkFlagRequired("kind") // fails for an unknown flag only
+	return create
+}
+
+func listKeysCommand(target *client) *cobra.Command {
+	var asJSON bool
+	list := &cobra.Command{
+		Use:   "list [--json]",
+		Short: "Lists the issued keys, without their secrets",
+		Long: `
+Lists the issued keys, without their secrets. That a key was used is noted once
+an hour at most: the last use may be up to an hour later than shown.`,
+		Args: cobra.NoArgs,
+		RunE: func(cmd *cobra.Command, _ []string) error {
+			var keys keyList
+			if err := target.call(http.MethodGet, Path+"keys", nil, &keys); err != nil {
+				return err
+			}
+			if asJSON {
+				return jsonv2.MarshalWrite(cmd.OutOrStdout(), keys.Keys)
+			}
+			return printKeys(cmd.OutOrStdout(), keys.Keys)
+		},
+	}
+	list.Flags().BoolVar(&asJSON, "json", false, "Print JSON")
+	return list
+}
+
+func revokeKeyCommand(target *client) *cobra.Command {
+	return &cobra.Command{
+		Use:   "revoke <id>",
+		Short: "Ends a key for good, at once",
+		Args:  cobra.ExactArgs(1),
+		RunE: func(cmd *cobra.Command, args []string) error {
+			var k issuedKey
+			if err := target.call(http.MethodDelete, Path+"keys/"+url.PathEscape(args[0]), nil, &k); err != nil {
+				return err
+			}
+			_, err := fmt.Fprintf(cmd.ErrOrStderr(), "Revoked %s key %s.\n", k.Kind, k.ID)
+			return err
+		},
+	}
+}
+
+func printKeys(w io.Writer, keys []issuedKey) error {
+	table := tabwriter.NewWriter(w, 0, 0, 2, ' ', 0)
+	fmt.Fprintln(table, "ID\tKIND\tSTATE\tENDS IN\tUSER\tWORKSPACE\tCREATED\tEXPIRES\tLAST USED\tNAME")
+	for _, k := range keys {
+		fmt.Fprintf(table, "%s\t%s\t%s\t%s\t%s\t%s\t%s\t%s\t%s\t%s\n", k.ID, k.Kind, k.state(), k.Hint,
+			orElse(k.UserID, "-"), orElse(k.WorkspaceSlug, k.WorkspaceID), k.CreatedAt.Format(time.RFC3339),
+			timeOr(k.ExpiresAt, "never"), timeOr(k.LastUsedAt, "never"), k.Name)
+	}
+	return table.Flush()
+}
+
+func (k issuedKey) state() string {
+	switch {
+	case k.RevokedAt != nil:
+		return "revoked"
+	case !k.Live:
+		return "expired"
+	default:
+		return "live"
+	}
+}

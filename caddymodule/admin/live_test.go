@@ -1,0 +1,69 @@
+package admin
+
+import (
+	"fmt"
+	"net/http/httptest"
+	"strings"
+	"testing"
+
+	"github.com/caddy-presets/caddy-presets/caddymodule/internal/live"
+	"github.com/caddy-presets/caddy-presets/domain"
+	"github.com/caddy-presets/caddy-presets/storage/badger"
+)
+
+// The admin endpoint uses the store as the newest handler does. When that is
+// withdrawn, as those of a rejected configuration are, it is the one before.
+func TestNewestHandlerServesTheAdminEndpoint(t *testing.T) {
+	const name = "a cluster"
+	listed := func() string {
+		t.Helper()
+		w := httptest.NewRecorder()
+		if err := new(endpoint).serve(w, httptest.NewRequest("GET", "/presets/keys?store=a+cluster", nil)); err != nil {
+			return err.Error()
+		}
+		return w.Body.String()
+	}
+	var store *live.Store
+	var uses []*live.Use
+	for n := range 3 {
+		engine, err := badger.OpenInMemory()
+		if err != nil {
+			t.Fatal(err)
+		}
+		t.Cleanup(func() { _ = engine.Close() })
+		use := &live.Use{Store: engine, Service: domain.NewService(engine), Keys: []domain.Principal{{KeyID: fmt.Sprint("config-", n), Hash: domain.KeyHash{byte(n)}}}}
+		store = live.Add(name, use)
+		uses = append(uses, use)
+		if _, _, err := store.Newest().Service.IssueKey(t.Context(), operator, domain.NewKey{Kind: domain.InferenceKey, Name: fmt.Sprint("of store ", n)}); err != nil {
+			t.Fatal(err)
+		}
+		if got := listed(); !strings.Contains(got, fmt.Sprint("of store ", n)) {
+			t.Errorf("with %d handlers: got %s, want the keys of the last", n+1, got)
+		}
+	}
+	for _, step := range []struct {
+		withdrawn, want int // handlers
+	}{{2, 1}, {0, 1}} {
+		if err := store.Remove(uses[step.withdrawn]); err != nil {
+			t.Fatal(err)
+		}
+		if got := listed(); !strings.Contains(got, fmt.Sprint("of store ", step.want)) {
+			t.Errorf("without handler %d: got %s, want the keys of handler %d", step.withdrawn, got, step.want)
+		}
+	}
+	if keys := store.Keys(); len(keys) != 1 || keys[0].KeyID != "config-1" || !store.HasKey(keys[0].Hash) || store.HasKey(domain.KeyHash{2}) {
+		t.Errorf("got the configured keys %v, want those of the one handler that is left", keys)
+	}
+	if store.Gone().Err() != nil {
+		t.Error("the store is gone while a handler uses it")
+	}
+	if err := store.Remove(uses[1]); err != nil {
+		t.Fatal(err)
+	}
+	if got := listed(); !strings.Contains(got, "no store is live") {
+		t.Errorf("got %s, want that no store is live", got)
+	}
+	if store.Gone().Err() == nil || store.HasKeys() {
+		t.Error("the store is not gone without handlers")
+	}
+}

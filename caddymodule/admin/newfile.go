@@ -1,0 +1,72 @@
+package admin
+
+import (
+	"cmp"
+	"errors"
+	"fmt"
+	"io"
+	"io/fs"
+	"os"
+	"path/filepath"
+
+	"github.com/caddy-presets/caddy-presets/storage/badger"
+)
+
+// newFile makes a file that only its owner can read of what write writes. It appears
+// under its name when it is complete and on the disk.
+func newFile(name string, write func(io.Writer) error) (err error) {
+	if _, err := os.Lstat(name); !errors.Is(err, fs.ErrNotExist) {
+		return cmp.Or(err, existsAlready(name))
+	}
+	partial := name + ".partial"
+	file, err := os.OpenFile(partial, os.O_WRONLY|os.O_CREATE|os.O_EXCL, 0o600)
+	if errors.Is(err, fs.ErrExist) {
+		return fmt.Errorf("%s exists: it is being written, or was cut short; if so, remove it", partial)
+	}
+	if err != nil {
+		return err
+	}
+	defer func() {
+		if err != nil {
+			if gone := os.Remove(partial); !errors.Is(gone, fs.ErrNotExist) {
+				err = errors.Join(err, gone)
+			}
+		}
+	}()
+	err = write(file)
+	if err == nil {
+		err = file.Sync()
+	}
+	if err := errors.Join(err, file.Close()); err != nil {
+		return err
+	}
+	return publish(partial, name, badger.SyncFolder)
+}
+
+// publish gives a complete file its name, durably, unless a file has that name by now.
+// Where that fails there is none of that name.
+func publish(partial, name string, sync func(folder string) error) error {
+	// Renaming replaces what is there. So an empty file claims the name first.
+	claim, err := os.OpenFile(name, os.O_WRONLY|os.O_CREATE|os.O_EXCL, 0o600)
+	if errors.Is(err, fs.ErrExist) {
+		return existsAlready(name)
+	}
+	if err != nil {
+		return err
+	}
+	err = claim.Close()
+	if err == nil {
+		err = os.Rename(partial, name)
+	}
+	if err == nil {
+		err = sync(filepath.Dir(name))
+	}
+	if err != nil {
+		return errors.Join(err, os.Remove(name))
+	}
+	return nil
+}
+
+func existsAlready(name string) error {
+	return fmt.Errorf("%s exists already, and is not overwritten", name)
+}

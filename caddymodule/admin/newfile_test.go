@@ -1,0 +1,78 @@
+package admin
+
+import (
+	"bytes"
+	"errors"
+	"io"
+	"os"
+	"path/filepath"
+	"strings"
+	"testing"
+	"testing/synctest"
+	"time"
+)
+
+func TestProgress(t *testing.T) {
+	var out bytes.Buffer
+	p := newProgress(&out, 0)
+	if _, err := io.Copy(io.Discard, p.watch(strings.NewReader("text"))); err != nil || p.bytes != 4 {
+		t.Errorf("got %d bytes, %v, want 4", p.bytes, err)
+	}
+	p.done()
+	if out.Len() > 0 {
+		t.Errorf("got %q on what is no terminal, want nothing", out.String())
+	}
+	synctest.Test(t, func(t *testing.T) { // in which no time passes but where it sleeps
+		p := &progress{terminal: &out, start: time.Now(), total: 3 << 20}
+		r := p.watch(bytes.NewReader(make([]byte, 3<<20)))
+		for range 3 {
+			for range 1 << 10 {
+				if _, err := io.ReadFull(r, make([]byte, 1<<10)); err != nil {
+					t.Fatal(err)
+				}
+			}
+			time.Sleep(progressInterval)
+		}
+		p.done()
+	})
+	lines := strings.Split(out.String(), "\r")
+	for i, want := range []string{"", "1.0 KiB of 3.0 MiB in 0s", "1.0 MiB of 3.0 MiB in 200ms", "2.0 MiB of 3.0 MiB in 400ms", "", ""} {
+		if i >= len(lines) || strings.TrimRight(lines[i], " ") != want {
+			t.Fatalf("got %q, want %q at %d", lines, want, i)
+		}
+	}
+}
+
+// What is published is whole under its name, or it is not there, and nobody else's
+// file is.
+func TestPublish(t *testing.T) {
+	synced := func(string) error { return nil }
+	fails := func(string) error { return errors.New("not synced") }
+	for what, tc := range map[string]struct {
+		there, want string // empty for no file
+		sync        func(string) error
+		says        string
+	}{
+		"a new name":              {"", "whole", synced, ""},
+		"a name taken meanwhile":  {"another's", "another's", synced, "exists already"},
+		"a folder without a sync": {"", "", fails, "not synced"},
+	} {
+		dir := t.TempDir()
+		partial, name := filepath.Join(dir, "b.partial"), filepath.Join(dir, "b")
+		if err := os.WriteFile(partial, []byte("whole"), 0o600); err != nil {
+			t.Fatal(err)
+		}
+		if tc.there != "" {
+			if err := os.WriteFile(name, []byte(tc.there), 0o600); err != nil {
+				t.Fatal(err)
+			}
+		}
+		err := publish(partial, name, tc.sync)
+		if tc.says == "" && err != nil || tc.says != "" && (err == nil || !strings.Contains(err.Error(), tc.says)) {
+			t.Errorf("%s: got error %v, want %q", what, err, tc.says)
+		}
+		if got, _ := os.ReadFile(name); string(got) != tc.want {
+			t.Errorf("%s: got a file with %q, want %q", what, got, tc.want)
+		}
+	}
+}

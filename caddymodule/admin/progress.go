@@ -1,0 +1,97 @@
+package admin
+
+import (
+	"fmt"
+	"io"
+	"os"
+	"strings"
+	"sync"
+	"time"
+
+	"github.com/dustin/go-humanize"
+	"golang.org/x/term"
+)
+
+func isTerminal(w any) bool {
+	file, ok := w.(*os.File)
+	return ok && term.IsTerminal(int(file.Fd()))
+}
+
+// progressInterval is how often progress is shown at most.
+const progressInterval = 200 * time.Millisecond
+
+// progress counts what is read and shows it, on a terminal. It is safe for concurrent
+// use.
+type progress struct {
+	terminal io.Writer // nil if there is none
+	start    time.Time
+	total    int64 // 0 if it is not known
+
+	mu    sync.Mutex
+	shown time.Time
+	bytes int64
+	ended bool
+}
+
+func newProgress(to io.Writer, total int64) *progress {
+	p := &progress{start: time.Now(), total: total}
+	if isTerminal(to) {
+		p.terminal = to
+	}
+	return p
+}
+
+// watch returns a reader of r that counts.
+func (p *progress) watch(r io.Reader) io.Reader { return watched{r, p} }
+
+type watched struct {
+	io.Reader
+	p *progress
+}
+
+func (w watched) Read(b []byte) (int, error) {
+	n, err := w.Reader.Read(b)
+	w.p.add(n)
+	return n, err
+}
+
+// read returns how many bytes were read.
+func (p *progress) read() int64 {
+	p.mu.Lock()
+	defer p.mu.Unlock()
+	return p.bytes
+}
+
+func (p *progress) add(n int) {
+	p.mu.Lock()
+	defer p.mu.Unlock()
+	p.bytes += int64(n)
+	now := time.Now()
+	if p.terminal == nil || p.ended || now.Sub(p.shown) < progressInterval {
+		return
+	}
+	p.shown = now
+	line := humanize.IBytes(uint64(p.bytes))
+	if p.total > 0 {
+		line += " of " + humanize.IBytes(uint64(p.total))
+	}
+	fmt.Fprintf(p.terminal, "\r%-40s", fmt.Sprintf("%s in %v", line, p.elapsed()))
+}
+
+// done removes what was shown. Nothing is shown after that.
+func (p *progress) done() {
+	p.mu.Lock()
+	defer p.mu.Unlock()
+	p.ended = true
+	if p.terminal != nil && !p.shown.IsZero() {
+		fmt.Fprintf(p.terminal, "\r%s\r", strings.Repeat(" ", 40))
+	}
+}
+
+func (p *progress) elapsed() time.Duration {
+	unit := time.Second
+	if e := time.Since(p.start); e < 10*time.Second {
+		unit = 10 * time.Millisecond
+	}
+	return time.Since(p.start).Round(unit)
+}

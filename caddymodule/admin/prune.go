@@ -1,0 +1,152 @@
+package admin
+
+import (
+	"errors"
+	"fmt"
+	"io"
+	"net/http"
+	"slices"
+	"text/tabwriter"
+
+	jsonv2 "github.com/go-json-experiment/json"
+	"github.com/spf13/cobra"
+
+	"github.com/caddy-presets/caddy-presets/caddymodule/engine"
+	"github.com/caddy-presets/caddy-presets/caddymodule/internal/live"
+	"github.com/caddy-presets/caddy-presets/domain"
+)
+
+// pruneRequest is the body of a request to remove old versions.
+type pruneRequest struct {
+	// Keep is nil for what the configuration says.
+	Keep      *int   `json:"keep,omitzero"`
+	Workspace string `json:"workspace,omitzero"`
+	DryRun    bool   `json:"dry_run,omitzero"`
+}
+
+// pruneResult is the answer: what was removed, or would be.
+type pruneResult struct {
+	Keep    int             `json:"keep"`
+	DryRun  bool            `json:"dry_run"`
+	Presets []domain.Pruned `json:"presets"`
+	Total   int             `json:"total_count"` // of versions
+	// Disk says what becomes of the disk space, where something was removed.
+	Disk string `json:"disk,omitzero"`
+}
+
+func pruneVersions(r request) error {
+	var in pruneRequest
+	if err := r.read(&in); err != nil {
+		return err
+	}
+	on := domain.Pruning{Workspace: in.Workspace, DryRun: in.DryRun}
+	if in.Keep != nil {
+		on.Keep = *in.Keep
+	} else {
+		var err error
+		if on.Keep, err = keepVersions(r.live); err != nil {
+			return badRequest(err)
+		}
+		if on.Keep == 0 {
+			return badRequest(errors.New("keep: must be given, since the configuration has no keep_versions"))
+		}
+	}
+	pruned, err := r.Service.PruneVersions(r.Context(), operator, on)
+	result := pruneResult{Keep: on.Keep, DryRun: on.DryRun, Presets: pruned}
+	for _, p := range pruned {
+		result.Total += p.Count
+	}
+	if err != nil {
+		if result.Total > 0 {
+			err = fmt.Errorf("%v, and then: %w", result, err)
+		}
+		return withStatus(err)
+	}
+	if adviser, ok := r.Store.(engine.RemovalAdviser); ok && result.Total > 0 && !on.DryRun {
+		result.Disk = adviser.AfterRemoval()
+	}
+	return writeJSON(r.w, http.StatusOK, result)
+}
+
+// keepVersions returns the keep_versions that all sites of a store have, 0 for all
+// versions. It is an error if they differ.
+func keepVersions(store *live.Store) (int, error) {
+	var all []int
+	for _, u := range store.Uses() {
+		all = append(all, u.KeepVersions)
+	}
+	slices.Sort(all)
+	if all = slices.Compact(all); len(all) != 1 {
+		return 0, fmt.Errorf("keep: must be given, since the sites of this store do not have the same keep_versions: %v, where 0 stands for all", all)
+	}
+	return all[0], nil
+}
+
+// String says what was removed in all.
+func (r pruneResult) String() string {
+	removed := "versions removed"
+	if r.DryRun {
+		removed = "versions that would be removed"
+	}
+	return fmt.Sprintf("%s: %d, of presets: %d", removed, r.Total, len(r.Presets))
+}
+
+func pruneCommand() *cobra.Command {
+	var (
+		target client
+		in     pruneRequest
+		keep   int
+	)
+	prune := &cobra.Command{
+		Use:   "prune [--keep <count>] [--workspace <slug>] [--dry-run]",
+		Short: "Removes old versions of presets, for good",
+		Long: `
+Removes versions of presets that are not among the newest of each, and prints
+which. A version that is designated stays, and so does one that a label stands
+for, if only in part. Archived and disabled presets are pruned, too.
+
+How many stay is what --keep says, else keep_versions of the configuration. Many
+versions of one preset go in several changes, between which others may write; the
+audit trail has all of them. What is printed last says what becomes of the disk
+space.`,
+		Args: cobra.NoArgs,
+		RunE: func(cmd *cobra.Command, _ []string) error {
+			if cmd.Flags().Changed("keep") {
+				in.Keep = &keep
+			}
+			body, err := jsonv2.Marshal(in)
+			if err != nil {
+				return err
+			}
+			var result pruneResult
+			if err := target.call(http.MethodPost, Path+"prune", body, &result); err != nil {
+				return err
+			}
+			return printPruned(cmd.OutOrStdout(), result)
+		},
+	}
+	target.flags(prune)
+	flags := prune.Flags()
+	flags.IntVar(&keep, "keep", 0, "How many of the newest versions of each preset stay; default: keep_versions of the configuration")
+	flags.StringVar(&in.Workspace, "workspace", "", "The slug or id of the one workspace to look in; default: all")
+	flags.BoolVar(&in.DryRun, "dry-run", false, "Print what would be removed, and remove nothing")
+	return prune
+}
+
+func printPruned(w io.Writer, result pruneResult) error {
+	if result.Total > 0 {
+		table := tabwriter.NewWriter(w, 0, 0, 2, ' ', 0)
+		fmt.Fprintln(table, "WORKSPACE\tPRESET\tCOUNT\tVERSIONS")
+		for _, p := range result.Presets {
+			fmt.Fprintf(table, "%s\t%s\t%d\t%s\n", p.WorkspaceSlug, p.Slug, p.Count, p.Versions)
+		}
+		if err := table.Flush(); err != nil {
+			return err
+		}
+	}
+	if _, err := fmt.Fprintln(w, result); err != nil || result.Disk == "" {
+		return err
+	}
+	_, err := fmt.Fprintln(w, "disk:", result.Disk)
+	return err
+}

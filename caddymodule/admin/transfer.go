@@ -1,0 +1,191 @@
+package admin
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"io"
+	"net/http"
+	"os"
+	"strings"
+	"time"
+
+	"github.com/dustin/go-humanize"
+	jsonv2 "github.com/go-json-experiment/json"
+	"github.com/spf13/cobra"
+
+	"github.com/caddy-presets/caddy-presets/storage/transfer"
+)
+
+// LinesType is the media type of an export.
+const LinesType = "application/jsonl"
+
+// exportStore answers with an export.
+func exportStore(r request) error {
+	err := r.download(LinesType, "an export", func(ctx context.Context, w io.Writer) error {
+		_, err := transfer.Export(ctx, r.Store, w)
+		return err
+	})
+	return transferError(err)
+}
+
+// importStore imports the export in the body.
+func importStore(r request) error {
+	var summary transfer.Summary
+	err := r.upload(func(ctx context.Context, body io.Reader) (err error) {
+		summary, err = transfer.Import(ctx, r.Store, body)
+		return err
+	})
+	if err == nil { // else there is one: all that is served has had it
+		err = r.Service.EnsureDefaultWorkspace(r.Context())
+	}
+	if err != nil {
+		return transferError(err)
+	}
+	return writeJSON(r.w, http.StatusOK, summary)
+}
+
+func transferError(err error) error {
+	switch {
+	case err == nil:
+		return nil
+	case errors.Is(err, transfer.ErrFile), errors.Is(err, transfer.ErrStore), errors.Is(err, transfer.ErrUnfinished):
+		return badRequest(err)
+	default:
+		return withStatus(err)
+	}
+}
+
+func exportCommand() *cobra.Command {
+	var target client
+	export := &cobra.Command{
+		Use:   "export <file>|-",
+		Short: "Writes all that a running server's store holds, for another engine",
+		Long: `
+Writes all that is stored, as it is at one moment, to a new file or, for -, to
+standard output, as JSON Lines that any engine can import: workspaces, presets with
+all their versions, labels and their changes, the audit trail, keys by their hashes,
+and answers kept for an Idempotency-Key. The server goes on serving meanwhile.
+
+It holds all prompts in plain text, whether or not the store is encrypted. A file is
+readable by its owner only. It appears under its name once it is complete and on the
+disk; until then it is named <file>.partial.`,
+		Args: cobra.ExactArgs(1),
+		RunE: func(cmd *cobra.Command, args []string) error {
+			ctx, stop := interruptible(cmd)
+			defer stop()
+			if args[0] == "-" {
+				return target.exportTo(ctx, cmd.ErrOrStderr(), cmd.OutOrStdout())
+			}
+			return newFile(args[0], func(file io.Writer) error { return target.exportTo(ctx, cmd.ErrOrStderr(), file) })
+		},
+	}
+	target.flags(export)
+	return export
+}
+
+// exportTo copies an export from the server, checks it meanwhile and says what it is.
+func (t *client) exportTo(ctx context.Context, notes, to io.Writer) error {
+	var summary transfer.Summary
+	p, err := t.fetch(ctx, notes, Path+"export", func(r io.Reader) (err error) {
+		summary, err = transfer.Check(ctx, io.TeeReader(r, to))
+		return err
+	})
+	switch {
+	case errors.Is(err, transfer.ErrFile):
+		return fmt.Errorf("what the server sent is no whole export, its log tells why: %w", err)
+	case err != nil:
+		return err
+	}
+	_, err = fmt.Fprintf(notes, "Exported %s: %s in %v, digest %s\n", objects(summary.Counts), humanize.IBytes(uint64(p.read())), p.elapsed(), summary.Digest)
+	return err
+}
+
+func objects(n transfer.Counts) string {
+	return fmt.Sprintf("%d workspaces, %d presets, %d versions, %d changes of labels, %d keys, %d audit records and %d kept answers",
+		n.Workspaces, n.Presets, n.Versions, n.LabelChanges, n.Keys, n.Audit, n.Answers)
+}
+
+func importCommand() *cobra.Command {
+	var target client
+	imports := &cobra.Command{
+		Use:   "import <file>|-",
+		Short: "Puts an export into a running server's store, which is empty",
+		Long: `
+Puts all that an export holds into the store of a running server, in which nothing is
+but what the server puts there when it starts first. Until the import is finished
+nothing else can be changed in that store: such requests are answered 503.
+
+A file is checked to its end before anything is imported. Standard input, for -, is
+imported as it comes, and the import is finished when its last line has come and has
+proved all others.
+
+An import that was interrupted, for whatever reason, goes on where it was when the
+command is run again with the same file. Until it is finished the store takes no change
+and no other import, and no export and no backup is made of it.`,
+		Args: cobra.ExactArgs(1),
+		RunE: func(cmd *cobra.Command, args []string) error {
+			ctx, stop := interruptible(cmd)
+			defer stop()
+			if args[0] == "-" {
+				return target.importFrom(ctx, cmd.ErrOrStderr(), cmd.InOrStdin(), 0)
+			}
+			file, err := os.Open(args[0])
+			if err != nil {
+				return err
+			}
+			defer file.Close()
+			info, err := file.Stat()
+			if err != nil {
+				return err
+			}
+			p := newProgress(cmd.ErrOrStderr(), info.Size())
+			_, err = transfer.Check(ctx, p.watch(file))
+			p.done()
+			if err == nil {
+				_, err = file.Seek(0, io.SeekStart)
+			}
+			switch {
+			case ctx.Err() != nil:
+				return errInterrupted
+			case err != nil:
+				return fmt.Errorf("%s: %w", args[0], err)
+			}
+			return target.importFrom(ctx, cmd.ErrOrStderr(), file, info.Size())
+		},
+	}
+	target.flags(imports)
+	return imports
+}
+
+// goesOn tells what to do where nobody knows how far an import came.
+const goesOn = "the import is not finished; it goes on where it was when it is begun again with the same file"
+
+// importFrom sends an export, of a size if that is not 0, to the server and says what
+// became of it.
+func (t *client) importFrom(ctx context.Context, notes io.Writer, from io.Reader, size int64) error {
+	p := newProgress(notes, size)
+	headers := http.Header{"Content-Type": {LinesType}}
+	response, err := t.sendUntil(ctx, http.MethodPost, Path+"import", headers, p.watch(until(ctx, from)))
+	p.done()
+	switch {
+	case err != nil && ctx.Err() != nil:
+		return fmt.Errorf("interrupted: %s", goesOn)
+	case err != nil && p.read() > 0 && strings.HasPrefix(err.Error(), "performing request"): // no answer has come
+		return fmt.Errorf("%w: %s", err, goesOn)
+	case err != nil:
+		return err
+	}
+	defer response.Body.Close()
+	var summary transfer.Summary
+	if err := jsonv2.UnmarshalRead(response.Body, &summary); err != nil {
+		return fmt.Errorf("reading the answer: %w: %s", err, goesOn)
+	}
+	resumed := ""
+	if summary.Resumed > 0 {
+		resumed = fmt.Sprintf(", from line %d on", summary.Resumed+1)
+	}
+	_, err = fmt.Fprintf(notes, "Imported the export of %s%s in %v: %s, digest %s\n",
+		summary.CreatedAt.Format(time.RFC3339), resumed, p.elapsed(), objects(summary.Counts), summary.Digest)
+	return err
+}

@@ -1,0 +1,312 @@
+package admin_test
+
+import (
+	"bytes"
+	"context"
+	"crypto/sha256"
+	"fmt"
+	"io"
+	"net/http"
+	"os"
+	"path/filepath"
+	"regexp"
+	"runtime"
+	"slices"
+	"strings"
+	"testing"
+
+	"github.com/caddy-presets/caddy-presets/caddymodule/admin"
+	"github.com/caddy-presets/caddy-presets/caddymodule/internal/caddytest"
+)
+
+// another makes the server use another store, which is new.
+func (s *server) another() {
+	s.T.Helper()
+	s.Folder = caddytest.Folder(s.T)
+	if err := s.Load(s.Site(caddytest.Standard)); err != nil {
+		s.T.Fatal(err)
+	}
+}
+
+// importing runs the import command with some standard input.
+func (s *server) importing(stdin io.Reader, args ...string) (note string, err error) {
+	s.T.Helper()
+	_, note, err = admin.RunWith(stdin, append([]string{"import", "--address", s.AdminAddress}, args...)...)
+	return note, err
+}
+
+// inside returns a file without its first and its last line, which have a time.
+func inside(t *testing.T, name string) []byte {
+	t.Helper()
+	content, err := os.ReadFile(name)
+	if err != nil {
+		t.Fatal(err)
+	}
+	lines := bytes.SplitAfter(content, []byte("\n"))
+	return bytes.Join(lines[1:len(lines)-2], nil)
+}
+
+// TestTransferCommands moves what is served from one store to another, and back.
+func TestTransferCommands(t *testing.T) {
+	const canary = "CANARY of a prompt"
+	s := start(t, caddytest.Standard)
+	dir := t.TempDir()
+	file := func(name string) string { return filepath.Join(dir, name) }
+	s.Manage("POST", "/v1/presets/p/responses", `{"model":"m","instructions":"`+canary+`"}`).Want(t, 200)
+	s.Manage("POST", "/v1/presets/p/responses", `{"model":"m2"}`).Want(t, 200)
+	s.Manage("PUT", "/v1/presets/p/labels/staging", `{"version":1}`).Want(t, 200)
+	s.Manage("POST", "/v1/workspaces", caddytest.Workspace).Want(t, 201)
+	s.Manage("POST", "/v1/presets/q/responses?workspace_id=team", `{"model":"m"}`, "Idempotency-Key: again").Want(t, 200)
+	s.Manage("POST", "/v1/presets/gone/responses", `{"model":"m"}`).Want(t, 200)
+	s.Manage("DELETE", "/v1/presets/gone", "").Want(t, 200)
+	k, revoked := s.Issue(`{"kind":"management"}`), s.Issue(`{"kind":"inference","workspace":"team"}`)
+	if _, _, err := run("key", "revoke", revoked.ID, "--address", s.AdminAddress); err != nil {
+		t.Fatal(err)
+	}
+	list := s.Manage("GET", "/v1/presets", "").Body
+
+	export := func(name string) (digest string) {
+		t.Helper()
+		out, note, err := run("export", file(name), "--address", s.AdminAddress)
+		if err != nil || out != "" || strings.Count(note, "\n") != 1 || !strings.HasPrefix(note, "Exported 2 workspaces, 3 presets, 4 versions, 1 changes of labels, 2 keys") {
+			t.Fatalf("got %q and %q, %v", out, note, err)
+		}
+		if info, err := os.Stat(file(name)); err != nil || info.Mode().Perm() != 0o600 && runtime.GOOS != "windows" {
+			t.Errorf("%s: got mode %v, want 600 (%v)", name, info.Mode(), err)
+		}
+		t.Log(note)
+		return digests.FindString(note)
+	}
+	digest := export("first")
+	for _, name := range []string{"second", "third"} {
+		s.another()
+		note, err := s.importing(nil, file("first"))
+		if err != nil || strings.Count(note, "\n") != 1 || !strings.HasPrefix(note, "Imported the export of 2") || digests.FindString(note) != digest {
+			t.Fatalf("got %q, %v, want digest %s", note, err, digest)
+		}
+		t.Log(note)
+		if got := export(name); got != digest {
+			t.Errorf("%s: got digest %s, want %s", name, got, digest)
+		}
+		if !bytes.Equal(inside(t, file(name)), inside(t, file("first"))) {
+			t.Errorf("the export of what was imported is another")
+		}
+	}
+	if got := s.Manage("GET", "/v1/presets", "").Body; got != list {
+		t.Errorf("got presets %s, want %s", got, list)
+	}
+	s.Manage("GET", "/v1/presets/p/versions/1", "").Want(t, 200, canary)
+	s.Manage("GET", "/v1/presets/p/labels/staging", "").Want(t, 200, `"history_count":1`)
+	s.Manage("GET", "/v1/presets/gone", "").Want(t, 404)
+	s.Manage("POST", "/v1/presets/q/responses?workspace_id=team", `{"model":"m"}`, "Idempotency-Key: again").Want(t, 200, `"version":1`)
+	s.Do("GET", "/v1/presets/p", "", caddytest.Bearer(k.Secret)).Want(t, 200)
+	s.Do("GET", "/v1/presets/p", "", caddytest.Bearer(revoked.Secret)).Want(t, 401)
+	if out, _, err := run("audit", "--verify", "--address", s.AdminAddress); err != nil || !strings.Contains(out, "unbroken") {
+		t.Errorf("the audit trail: got %q, %v", out, err)
+	}
+	if out, _, err := run("verify", "--address", s.AdminAddress); err != nil {
+		t.Errorf("got %q, %v, want that nothing is damaged", out, err)
+	}
+	if logs := s.Logs(); strings.Contains(logs, canary) {
+		t.Error("the prompt was logged")
+	}
+}
+
+// An export may go through pipes, and one that was cut there goes on from a file.
+func TestTransferThroughPipes(t *testing.T) {
+	s := start(t, caddytest.Standard)
+	for n := range 300 {
+		s.Manage("POST", fmt.Sprintf("/v1/presets/p%d/responses", n), `{"model":"m"}`).Want(t, 200)
+	}
+	out, note, err := run("export", "-", "--address", s.AdminAddress)
+	if err != nil || !strings.HasPrefix(note, "Exported 1 workspaces, 300 presets") {
+		t.Fatalf("got %q, %v", note, err)
+	}
+	s.another()
+	if note, err := s.importing(strings.NewReader(out), "-"); err != nil || !strings.HasPrefix(note, "Imported") {
+		t.Fatalf("got %q, %v", note, err)
+	}
+
+	s.another()
+	_, err = s.importing(strings.NewReader(out[:len(out)*3/4]), "-")
+	if err == nil || !strings.Contains(err.Error(), "the import is not finished, of which") || !strings.Contains(err.Error(), "it was cut short") {
+		t.Fatalf("got error %v, want that the import is not finished", err)
+	}
+	if _, _, err := run("export", "-", "--address", s.AdminAddress); err == nil || !strings.Contains(err.Error(), "not finished") {
+		t.Errorf("an export of a part: got error %v, want that it is refused", err)
+	}
+	backup := filepath.Join(t.TempDir(), "backup")
+	if _, _, err := run("backup", backup, "--address", s.AdminAddress); err == nil || !strings.Contains(err.Error(), "not finished") {
+		t.Errorf("a backup of a part: got error %v, want that it is refused", err)
+	}
+	s.Manage("POST", "/v1/presets/p0/responses", `{"model":"m2"}`).Want(t, 503, "An import into the store is not finished")
+	if err := s.Load(s.Site(caddytest.Standard)); err != nil { // as a restart
+		t.Fatal(err)
+	}
+	if !strings.Contains(s.Logs(), "an import into the store was begun and not finished") {
+		t.Error("the log does not tell that the store has but a part")
+	}
+	name := filepath.Join(t.TempDir(), "export")
+	if err := os.WriteFile(name, []byte(out), 0o600); err != nil {
+		t.Fatal(err)
+	}
+	if note, err := s.importing(nil, name); err != nil || !strings.Contains(note, ", from line ") {
+		t.Errorf("got %q, %v, want that it goes on", note, err)
+	}
+	if _, _, err := run("backup", backup, "--address", s.AdminAddress); err != nil {
+		t.Errorf("the import is finished: got error %v of a backup", err)
+	}
+	s.Manage("POST", "/v1/presets/p0/responses", `{"model":"m2"}`).Want(t, 200)
+	s.Manage("GET", "/v1/presets/p299", "").Want(t, 200)
+}
+
+func TestTransferRefusals(t *testing.T) {
+	s := start(t, caddytest.Standard)
+	s.fillStore(3 << 20) // more than the network holds
+	dir := t.TempDir()
+	file := func(name string) string { return filepath.Join(dir, name) }
+	if _, _, err := run("export", file("good"), "--address", s.AdminAddress); err != nil {
+		t.Fatal(err)
+	}
+	good, err := os.ReadFile(file("good"))
+	if err != nil {
+		t.Fatal(err)
+	}
+	for name, content := range map[string][]byte{
+		"text":          []byte("text\n"),
+		"cut":           good[:len(good)-1],
+		"newer":         bytes.Replace(good, []byte(`"version":1,`), []byte(`"version":2,`), 1),
+		"other.partial": nil,
+	} {
+		if err := os.WriteFile(file(name), content, 0o600); err != nil {
+			t.Fatal(err)
+		}
+	}
+	for says, args := range map[string][]string{
+		"good exists already":           {"export", file("good")},
+		"other.partial exists":          {"export", file("other")},
+		"no such file":                  {"export", file("no/such/folder")},
+		"absent":                        {"import", file("absent")},
+		"is a directory":                {"import", dir},
+		"line 1: it is not the begin":   {"import", file("text")},
+		"it was cut short":              {"import", file("cut")},
+		"this server knows version 1 o": {"import", file("newer")},
+		"goes into an empty store":      {"import", file("good")},
+		"accepts 1 arg":                 {"import"},
+		"no live store":                 {"import", "--store", "other", file("good")},
+		"performing request":            {"export", "--address", caddytest.Address(t), file("new")},
+	} {
+		if !slices.Contains(args, "--address") {
+			args = append(args, "--address", s.AdminAddress)
+		}
+		if _, _, err := run(args...); err == nil || !strings.Contains(err.Error(), says) {
+			t.Errorf("%v: got error %v, want one with %q", args, err, says)
+		}
+	}
+	if _, err := s.importing(bytes.NewReader(good), "-"); err == nil || !strings.Contains(err.Error(), "goes into an empty store") {
+		t.Errorf("got error %v, want that the store is not empty", err)
+	}
+	if left, _ := filepath.Glob(file("*new*")); len(left) != 1 { // the one written above
+		t.Errorf("got files %v, want none but newer", left)
+	}
+	s.Admin("POST", "/presets/export", "").Want(t, 405)
+}
+
+// What is wrong with an object is told with its line and its field, though the file has
+// the right sum, and is no fault of the server.
+func TestImportWrongField(t *testing.T) {
+	s := start(t, caddytest.Standard)
+	s.Manage("POST", "/v1/presets/p/responses", `{"model":"m"}`).Want(t, 200)
+	out, _, err := run("export", "-", "--address", s.AdminAddress)
+	if err != nil {
+		t.Fatal(err)
+	}
+	s.another()
+	changed := strings.Replace(out, `"status":"active"`, `"status":"live"`, 1)
+	end := strings.LastIndex(changed, `{"end"`)
+	sum := fmt.Sprintf("%x", sha256.Sum256([]byte(changed[:end])))
+	changed = changed[:end] + regexp.MustCompile(`[0-9a-f]{64}`).ReplaceAllString(changed[end:], sum)
+	_, err = s.importing(strings.NewReader(changed), "-")
+	if err == nil || !strings.Contains(err.Error(), "line 5: /status: must be") || strings.ContainsAny(err.Error(), "{}") {
+		t.Errorf("got error %v, want the field", err)
+	}
+}
+
+// An export that does not arrive to its end is none.
+func TestExportThatIsCut(t *testing.T) {
+	s := start(t, caddytest.Standard)
+	for what, change := range map[string]func(w http.ResponseWriter, whole []byte){
+		"cut":     func(w http.ResponseWriter, whole []byte) { _, _ = w.Write(whole[:len(whole)-1]) },
+		"in half": func(w http.ResponseWriter, whole []byte) { _, _ = w.Write(whole[:len(whole)/2]) },
+		"changed": func(w http.ResponseWriter, whole []byte) { whole[len(whole)/2] ^= 1; _, _ = w.Write(whole) },
+		"more":    func(w http.ResponseWriter, whole []byte) { _, _ = w.Write(append(whole, '\n')) },
+	} {
+		dir := t.TempDir()
+		_, note, err := run("export", filepath.Join(dir, "e"), "--address", s.cutting(change))
+		if err == nil || !strings.Contains(err.Error(), "no whole export") || strings.Contains(note, "Exported") {
+			t.Errorf("%s: got %q, %v, want that it is no whole export", what, note, err)
+		}
+		if left, _ := os.ReadDir(dir); len(left) > 0 {
+			t.Errorf("%s: %v are left", what, left)
+		}
+	}
+}
+
+// A client that goes leaves an import that can be gone on with.
+func TestImportInterrupted(t *testing.T) {
+	s := start(t, caddytest.Standard)
+	for n := range 300 {
+		s.Manage("POST", fmt.Sprintf("/v1/presets/p%d/responses", n), `{"model":"m"}`).Want(t, 200)
+	}
+	out, _, err := run("export", "-", "--address", s.AdminAddress)
+	if err != nil {
+		t.Fatal(err)
+	}
+	s.another()
+	ctx, stop := context.WithCancel(t.Context())
+	r, w := io.Pipe()
+	go func() {
+		_, _ = io.WriteString(w, out[:len(out)/2])
+		stop()
+		_, _ = io.WriteString(w, out[len(out)/2:])
+		w.Close()
+	}()
+	if err := admin.ImportFrom(ctx, s.AdminAddress, r); err == nil || !strings.HasPrefix(err.Error(), "interrupted") {
+		t.Errorf("got error %v, want that it was interrupted", err)
+	}
+	_, _ = io.Copy(io.Discard, r)
+	// The server may not have noticed yet.
+	var note string
+	if !s.Eventually(func() bool {
+		note, err = s.importing(strings.NewReader(out), "-")
+		return err == nil
+	}) {
+		t.Fatal(err)
+	}
+	t.Log(note)
+	s.Manage("GET", "/v1/presets/p299", "").Want(t, 200)
+}
+
+// An import that does not go on does not keep the store open when it is not used any
+// more.
+func TestStalledImport(t *testing.T) {
+	s := start(t, caddytest.Standard)
+	conn, err := caddytest.Dial(t.Context(), s.AdminAddress)
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer conn.Close()
+	fmt.Fprintf(conn, "POST /presets/import HTTP/1.1\r\nHost: 127.0.0.1\r\nContent-Length: 100\r\n\r\n{")
+	waits := func() bool {
+		stacks := make([]byte, 4<<20)
+		stacks = stacks[:runtime.Stack(stacks, true)]
+		return bytes.Contains(stacks, []byte("(*bodyStream).Read"))
+	}
+	if !s.Eventually(waits) {
+		t.Fatal("the import was not begun")
+	}
+	s.Stop()
+	if !s.Eventually(func() bool { return caddytest.IsReleased(s.Folder) }) {
+		t.Error("the store is still open")
+	}
+}

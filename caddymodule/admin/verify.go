@@ -1,0 +1,154 @@
+package admin
+
+import (
+	"errors"
+	"fmt"
+	"io"
+	"net/http"
+	"strings"
+
+	"github.com/caddyserver/caddy/v2"
+	caddycmd "github.com/caddyserver/caddy/v2/cmd"
+	jsonv2 "github.com/go-json-experiment/json"
+	"github.com/spf13/cobra"
+
+	"github.com/caddy-presets/caddy-presets/caddymodule/engine"
+	"github.com/caddy-presets/caddy-presets/caddymodule/internal/keyfile"
+	"github.com/caddy-presets/caddy-presets/storage"
+	"github.com/caddy-presets/caddy-presets/storage/badger"
+)
+
+// exitDamaged is the exit code of the verify command for a store that is damaged.
+// Caddy itself uses those below.
+const exitDamaged = 10
+
+// verdict is what the verify command prints as JSON.
+type verdict struct {
+	storage.Report
+	Damaged bool   `json:"damaged"`
+	Error   string `json:"error"` // empty for none
+}
+
+func newVerdict(report storage.Report, err error) verdict {
+	v := verdict{Report: report, Damaged: errors.Is(err, storage.ErrDamaged) || len(report.Problems) > 0}
+	if err != nil {
+		v.Error = err.Error()
+	}
+	return v
+}
+
+func verifyCommand() *cobra.Command {
+	var (
+		target        client
+		keyFile       string
+		quick, asJSON bool
+	)
+	verify := &cobra.Command{
+		Use:   "verify [--json] [--quick] [--encryption-key-file <file>] [<folder>]",
+		Short: "Looks for damage in a store",
+		Long: `
+Reads all that is in a store and finds out whether any of it is damaged or missing.
+With a folder it looks there; no server may have that open. Without one it asks the
+running server to look at the store that it has open, of whichever engine. In etcd it
+looks at the records, as one member after another has them; whether all members have the
+same, and their files are sound, is for etcd's own checks to say.
+
+--quick looks at a folder as a start of the server does: at the checksums of all
+tables and at the end of the log, but not at each record. A folder that is encrypted
+needs the file of its key; - is standard input.
+
+The exit code is 10 if there is damage, and 1 if it could not be found out.`,
+		Args: cobra.MaximumNArgs(1),
+	}
+	target.flags(verify)
+	flags := verify.Flags()
+	flags.BoolVar(&quick, "quick", false, "Look at a folder as a start of the server does")
+	flags.StringVar(&keyFile, "encryption-key-file", "", "The file of the key that the folder is encrypted with")
+	flags.BoolVar(&asJSON, "json", false, "Print JSON")
+	verify.RunE = func(cmd *cobra.Command, args []string) error {
+		return caddycmd.WrapCommandFuncForCobra(func(caddycmd.Flags) (int, error) {
+			v, err := look(cmd, &target, args, quick, keyFile)
+			if err != nil {
+				return 1, err
+			}
+			if asJSON {
+				err = jsonv2.MarshalWrite(cmd.OutOrStdout(), v)
+			} else {
+				err = v.print(cmd.OutOrStdout())
+			}
+			switch {
+			case err != nil:
+				return 1, err
+			case v.Damaged:
+				return exitDamaged, errors.New("the store is damaged: restore a backup")
+			case v.Error != "":
+				return 1, errors.New(v.Error)
+			}
+			return 0, nil
+		})(cmd, args)
+	}
+	return verify
+}
+
+func look(cmd *cobra.Command, target *client, args []string, quick bool, keyFile string) (v verdict, err error) {
+	var o badger.Options
+	switch {
+	case len(args) == 0 && (quick || keyFile != ""):
+		return v, errors.New("--quick and --encryption-key-file want a folder")
+	case len(args) == 0:
+		err = target.call(http.MethodPost, Path+"verify", nil, &v)
+		return v, err
+	case keyFile == "-":
+		o.EncryptionKey, err = keyfile.Parse(cmd.InOrStdin(), "standard input")
+	case keyFile != "":
+		o.EncryptionKey, err = keyfile.Read(keyFile, caddy.Log())
+	}
+	if err != nil {
+		return v, fmt.Errorf("--encryption-key-file: %w", err)
+	}
+	var report storage.Report
+	if quick {
+		err = badger.VerifyQuickly(args[0], o)
+	} else {
+		report, err = badger.Verify(cmd.Context(), args[0], o)
+	}
+	if errors.Is(err, badger.ErrInUse) {
+		err = fmt.Errorf("%w; without the folder this asks the server that has it open", err)
+	}
+	return newVerdict(report, err), nil
+}
+
+func (v verdict) print(w io.Writer) error {
+	var text strings.Builder
+	for _, problem := range v.Problems {
+		fmt.Fprintln(&text, problem)
+	}
+	if v.More > 0 {
+		fmt.Fprintf(&text, "and %d more\n", v.More)
+	}
+	switch {
+	case v.Error != "":
+		fmt.Fprintln(&text, v.Error)
+	case !v.Damaged:
+		tables := ""
+		if v.Tables > 0 {
+			tables = fmt.Sprintf(" and %d tables", v.Tables)
+		}
+		fmt.Fprintf(&text, "Nothing is damaged: looked at %d records%s.\n", v.Records, tables)
+	}
+	_, err := io.WriteString(w, text.String())
+	return err
+}
+
+// verifyStore answers what a look at the whole store finds.
+func verifyStore(r request) error {
+	live, ok := r.Store.(engine.Checker)
+	if !ok {
+		return badRequest(errors.New("the engine of this store cannot look at all of it"))
+	}
+	report, err := live.Check(r.Context())
+	if err != nil && !errors.Is(err, storage.ErrDamaged) {
+		return withStatus(err)
+	}
+	return writeJSON(r.w, http.StatusOK, newVerdict(report, err))
+}

@@ -1,0 +1,233 @@
+package badger_test
+
+import (
+	"bytes"
+	"fmt"
+	"os"
+	"path/filepath"
+	"strings"
+	"testing"
+	"time"
+
+	"github.com/prometheus/client_golang/prometheus"
+
+	_ "github.com/caddy-presets/caddy-presets/caddymodule"
+	"github.com/caddy-presets/caddy-presets/caddymodule/badger"
+	"github.com/caddy-presets/caddy-presets/caddymodule/internal/caddytest"
+	badgerstore "github.com/caddy-presets/caddy-presets/storage/badger"
+)
+
+// TestDamagedStore is the trouble of what needs the store and of nothing else, until
+// the folder is whole again.
+func TestDamagedStore(t *testing.T) {
+	const block = caddytest.Standard + "\ninference {\nkeys required\n}" // other routes need no store
+	s := caddytest.Start(t, block)
+	s.Manage("POST", "/v1/presets/p/chat/completions", `{"model":"acme/large","messages":[]}`).Want(t, 200)
+	issued := s.Issue(`{"kind":"inference"}`).Secret
+	s.Stop()
+	undo := caddytest.Damage(t, s.Folder)
+	if err := s.Load(s.Site(block)); err != nil {
+		t.Fatalf("a damaged store keeps the server from starting: %v", err)
+	}
+	unavailable := func(r caddytest.Response) {
+		t.Helper()
+		r.Want(t, 503)
+		if r.Header.Get("Retry-After") == "" || !strings.Contains(r.Body, "Service temporarily unavailable") {
+			t.Errorf("got %q with %v, want when to ask again", r.Body, r.Header)
+		}
+	}
+	unavailable(s.Manage("GET", "/v1/presets", ""))
+	unavailable(s.Manage("POST", "/v1/presets/p/chat/completions", `{"model":"acme/large","messages":[]}`))
+	unavailable(s.Do("GET", "/v1/presets", "", caddytest.Bearer(issued))) // it cannot be told who that is
+	const chat = "/v1/chat/completions"
+	unavailable(s.Do("POST", chat, `{"model":"@preset/p"}`, caddytest.Bearer(caddytest.InferenceSecret)))
+	unavailable(s.Do("POST", chat, `{"model":"acme/large"}`, caddytest.Bearer(issued)))
+	unavailable(s.Do("POST", chat, `{"model":"acme/large","tools":[{"type":"openrouter:web_search"}]}`, caddytest.Bearer(caddytest.InferenceSecret)))
+	s.Do("POST", chat, `{"model":"acme/large","tools":[{"type":"function"}]}`, caddytest.Bearer(caddytest.InferenceSecret)).Want(t, 202)
+	s.Do("GET", "/v1/files", "").Want(t, 202)
+	s.Do("GET", "/v1/presets", "").Want(t, 401)
+	if !strings.Contains(s.Logs(), "the store cannot be opened") || !strings.Contains(s.Logs(), "restore a backup") {
+		t.Error("the log does not say what is the matter")
+	}
+	if s.Metric(`caddy_presets_store_available{store="`+s.CanonicalFolder()+`"}`) != "0" {
+		t.Error("the metrics do not say that the store is not available")
+	}
+
+	undo()
+	if !s.Eventually(func() bool { return s.Manage("GET", "/v1/presets/p", "").Status == 200 }) {
+		t.Fatal("the store that is whole again is not opened")
+	}
+	s.Manage("POST", "/v1/presets/p/chat/completions", `{"model":"acme/large","messages":[]}`).Want(t, 200)
+	s.Do("POST", chat, `{"model":"@preset/p"}`, caddytest.Bearer(issued)).Want(t, 202)
+	for _, want := range []string{"available", "writable"} {
+		if s.Metric("caddy_presets_store_"+want+`{store="`+s.CanonicalFolder()+`"}`) != "1" {
+			t.Errorf("the metrics do not say that the store is %s", want)
+		}
+	}
+}
+
+// TestReplacedStore does not take a folder that is being replaced for an empty one.
+func TestReplacedStore(t *testing.T) {
+	s := caddytest.Start(t, caddytest.Standard)
+	s.Manage("POST", "/v1/presets/p/chat/completions", `{"model":"acme/large","messages":[]}`).Want(t, 200)
+	s.Stop()
+	undo := caddytest.Damage(t, s.Folder)
+	if err := s.Load(s.Site(caddytest.Standard)); err != nil {
+		t.Fatal(err)
+	}
+	aside := s.Folder + "-aside"
+	if err := os.Rename(s.Folder, aside); err != nil {
+		t.Fatal(err)
+	}
+	if err := os.Mkdir(s.Folder, 0o700); err != nil {
+		t.Fatal(err)
+	}
+	for range 3 {
+		badger.Retry(t.Context())
+		s.Manage("GET", "/v1/presets", "").Want(t, 503)
+	}
+	if entries, err := os.ReadDir(s.Folder); err != nil || len(entries) > 0 {
+		t.Errorf("got %v, %v in the new folder, want nothing", entries, err)
+	}
+	if err := os.Remove(s.Folder); err != nil {
+		t.Fatal(err)
+	}
+	if err := os.Rename(aside, s.Folder); err != nil {
+		t.Fatal(err)
+	}
+	undo()
+	if !s.Eventually(func() bool { return s.Manage("GET", "/v1/presets/p", "").Status == 200 }) {
+		t.Fatal("the store that is back is not opened")
+	}
+}
+
+// TestUnreachableFolder is a folder that cannot be made: it is the trouble of what needs
+// the store alone, until it can be.
+func TestUnreachableFolder(t *testing.T) {
+	s := caddytest.Start(t, caddytest.Standard)
+	served := func() { // what needs no store
+		t.Helper()
+		s.Do("GET", "/v1/files", "").Want(t, 202)
+	}
+	if _, err := os.Stat("/proc/self"); err == nil {
+		if err := s.Load(s.SiteAt(s.Address, "presets {\nstorage badger /proc/presets-of-a-test/store\n"+caddytest.Standard+"\n}")); err != nil {
+			t.Fatalf("a folder that cannot be made keeps the server from starting: %v", err)
+		}
+		s.Manage("GET", "/v1/presets", "").Want(t, 503)
+		served()
+	}
+
+	target := filepath.Join(t.TempDir(), "unmounted")
+	link := filepath.Join(t.TempDir(), "link")
+	if err := os.Symlink(target, link); err != nil {
+		t.Skip(err) // Windows lets not everyone
+	}
+	if err := s.Load(s.SiteAt(s.Address, "presets {\nstorage badger "+link+"\n"+caddytest.Standard+"\n}")); err != nil {
+		t.Fatalf("a link that leads to nothing keeps the server from starting: %v", err)
+	}
+	s.Manage("GET", "/v1/presets", "").Want(t, 503)
+	served()
+	if !strings.Contains(s.Logs(), "is its file system mounted?") {
+		t.Error("the log does not say what is the matter")
+	}
+	closed := caddytest.Folder(t)
+	store, err := badgerstore.Open(closed, badgerstore.Options{})
+	if err != nil {
+		t.Fatal(err)
+	}
+	if err := store.Close(); err != nil {
+		t.Fatal(err)
+	}
+	if err := os.Rename(closed, target); err != nil {
+		t.Fatal(err)
+	}
+	if !s.Eventually(func() bool { return s.Manage("GET", "/v1/presets", "").Status == 200 }) {
+		t.Fatal("the store that is there now is not opened")
+	}
+}
+
+func TestScrubs(t *testing.T) {
+	s := caddytest.Start(t, caddytest.Standard)
+	badger.Scrub(t.Context())
+	if !strings.Contains(s.Logs(), "nothing is damaged") {
+		t.Error("a check that found nothing is not logged")
+	}
+	if at := s.Metric(`caddy_presets_store_checked_timestamp_seconds{store="` + s.CanonicalFolder() + `"}`); at == "" || at == "0" {
+		t.Error("the metrics do not tell when it was checked")
+	}
+}
+
+// A store is looked at again and again without anyone asking for it.
+func TestScrubsByItself(t *testing.T) {
+	s := caddytest.Start(t, caddytest.Standard)
+	config, err := s.Adapt(s.SiteAt(s.Address, fmt.Sprintf("presets {\nstorage badger %s {\nscrub_interval 1s\n}\n%s\n}", s.Folder, caddytest.Standard)))
+	if err != nil {
+		t.Fatal(err)
+	}
+	config = bytes.Replace(config, []byte(`"scrub_interval":1000000000`), []byte(`"scrub_interval":"30ms"`), 1) // JSON may say less
+	if err := s.LoadJSON(config); err != nil {
+		t.Fatal(err)
+	}
+	if !s.Eventually(func() bool { return strings.Count(s.Logs(), "nothing is damaged") >= 2 }) {
+		t.Error("the store is not looked at twice")
+	}
+}
+
+// Reading a damaged record is counted, whoever asks.
+func TestDamageOfARecord(t *testing.T) {
+	const canary = "CANARY of a record"
+	s := caddytest.Start(t, caddytest.Standard)
+	s.Manage("POST", "/v1/presets/p/responses", `{"model":"m","instructions":"`+canary+`"}`).Want(t, 200)
+	s.Stop() // which writes it to a table
+	s.Reload(caddytest.Standard)
+	series := `caddy_presets_store_damage_total{store="` + s.CanonicalFolder() + `"}`
+	if got := s.Metric(series); got != "0" {
+		t.Errorf("before there is damage: got %q, want 0", got)
+	}
+	tables, _ := filepath.Glob(filepath.Join(s.Folder, "*.sst"))
+	hit := false
+	for _, name := range tables {
+		file, err := os.OpenFile(name, os.O_RDWR, 0)
+		if err != nil {
+			t.Fatal(err)
+		}
+		defer file.Close()
+		content, _ := os.ReadFile(name)
+		if at := bytes.Index(content, []byte(canary)); at >= 0 {
+			hit = true
+			if _, err := file.WriteAt([]byte("X"), int64(at)); err != nil {
+				t.Fatal(err)
+			}
+		}
+	}
+	if !hit {
+		t.Fatal("the record is in no table")
+	}
+	if r := s.Manage("GET", "/v1/presets/p/versions/1", ""); r.Status < 500 || strings.Contains(r.Body, "ANARY") {
+		t.Errorf("got %d, %s, want an error without what is damaged", r.Status, r.Body)
+	}
+	if got := s.Metric(series); got == "0" || got == "" {
+		t.Errorf("got %q damages, want some", got)
+	}
+}
+
+// While a folder is being opened the metrics of the others can be read.
+func TestMetricsWhileOpening(t *testing.T) {
+	caddytest.Start(t, caddytest.Standard)
+	defer badger.BeginOpening()()
+	gathered := make(chan int)
+	go func() {
+		registry := prometheus.NewRegistry()
+		_ = badger.RegisterMetrics(registry)
+		families, _ := registry.Gather()
+		gathered <- len(families)
+	}()
+	select {
+	case n := <-gathered:
+		if n == 0 {
+			t.Error("there are no metrics of the store that is open")
+		}
+	case <-time.After(30 * time.Second):
+		t.Error("the metrics wait for the folder")
+	}
+}

@@ -1,0 +1,134 @@
+// Package badger is the default storage engine of the presets handler: it keeps presets,
+// workspaces and issued keys in a folder of this machine.
+package badger
+
+import (
+	"errors"
+	"fmt"
+	"os"
+	"path/filepath"
+	"time"
+
+	"github.com/caddyserver/caddy/v2"
+
+	"github.com/caddy-presets/caddy-presets/caddymodule/engine"
+	"github.com/caddy-presets/caddy-presets/caddymodule/internal/keyfile"
+	"github.com/caddy-presets/caddy-presets/domain"
+	badgerstore "github.com/caddy-presets/caddy-presets/storage/badger"
+)
+
+func init() {
+	caddy.RegisterModule(new(Badger))
+}
+
+// defaultScrubInterval is how often a store is looked at as a whole.
+const defaultScrubInterval = 24 * time.Hour
+
+// Badger keeps presets, workspaces and issued keys in a folder of this
+// machine. One process at a time can use a folder; all sites and all
+// configurations of that process share one handle on it.
+type Badger struct {
+	// The folder to store in, created with mode 0700 when it is missing.
+	// Default: presets/ in Caddy's data folder.
+	Folder string `json:"folder,omitempty"`
+
+	// A file with the key that encrypts the folder and backups of it: 64
+	// hexadecimal digits, as `openssl rand -hex 32` prints them. A store is
+	// encrypted from its beginning or not at all. Default: it is not.
+	EncryptionKeyFile string `json:"encryption_key_file,omitempty"`
+
+	// How often to read all that is stored, in the background, and look for
+	// damage; negative for never. The first time is soon after the store was
+	// opened: within a tenth of that, and an hour at most. Default: 24h
+	ScrubInterval caddy.Duration `json:"scrub_interval,omitempty"`
+
+	lease *lease
+}
+
+// CaddyModule returns the Caddy module information.
+func (*Badger) CaddyModule() caddy.ModuleInfo {
+	return caddy.ModuleInfo{
+		ID:  "http.handlers.presets.storage.badger",
+		New: func() caddy.Module { return new(Badger) },
+	}
+}
+
+// Provision opens the folder, or joins those who have it open. A store that is
+// damaged, on a disk that is full or in a folder that may not be used is no error: it is
+// unavailable until it can be opened.
+func (b *Badger) Provision(ctx caddy.Context) error {
+	repl := caddy.NewReplacer()
+	folder := filepath.Join(caddy.AppDataDir(), "presets")
+	if b.Folder != "" {
+		var err error
+		if folder, err = repl.ReplaceOrErr(b.Folder, true, true); err != nil {
+			return fmt.Errorf("folder: %w", err)
+		}
+	}
+	folder, err := filepath.Abs(folder)
+	if err != nil {
+		return fmt.Errorf("folder: %w", err)
+	}
+	folder = canonical(folder)
+	if b.ScrubInterval == 0 {
+		b.ScrubInterval = caddy.Duration(defaultScrubInterval)
+	}
+	s := folderSettings{folder: folder, scrub: time.Duration(b.ScrubInterval), logger: ctx.Logger()}
+	if b.EncryptionKeyFile != "" {
+		name, err := repl.ReplaceOrErr(b.EncryptionKeyFile, true, true)
+		if err == nil {
+			s.key, err = keyfile.Read(name, s.logger)
+		}
+		if err != nil {
+			return fmt.Errorf("encryption_key_file: %w", err)
+		}
+	}
+	lease := newLease(s)
+	if _, err := lease.Acquire(); err != nil {
+		if errors.Is(err, badgerstore.ErrInUse) {
+			err = fmt.Errorf("%w. Commands that load a whole configuration meet this beside a running server, as `caddy validate` does: "+
+				"use `caddy adapt` to check a Caddyfile and `caddy reload` to apply it", err)
+		}
+		return err
+	}
+	b.lease = lease
+	return registerMetrics(ctx.GetMetricsRegistry())
+}
+
+// canonical returns the one name of a folder, given an absolute one, so that two ways to
+// write it are one key of the pool. The folder may be missing, and what leads to it be
+// out of reach; it creates nothing, as the folder of a store that is open may have been
+// moved away.
+func canonical(folder string) string {
+	name, err := filepath.EvalSymlinks(folder)
+	if err == nil {
+		return name
+	}
+	parent := filepath.Dir(folder)
+	if _, err := os.Lstat(folder); err == nil || parent == folder { // a link that leads to nothing, say
+		return folder
+	}
+	return filepath.Join(canonical(parent), filepath.Base(folder))
+}
+
+// Store returns the store of the folder.
+func (b *Badger) Store() domain.Store { return b.lease }
+
+// Name returns the folder.
+func (b *Badger) Name() string { return b.lease.Settings.folder }
+
+// Cleanup gives up the folder. The last to do so closes it.
+func (b *Badger) Cleanup() error {
+	if b.lease == nil {
+		return nil // Provision never got that far
+	}
+	return b.lease.Release()
+}
+
+// Interface guards
+var (
+	_ caddy.Module       = (*Badger)(nil)
+	_ caddy.Provisioner  = (*Badger)(nil)
+	_ caddy.CleanerUpper = (*Badger)(nil)
+	_ engine.Engine      = (*Badger)(nil)
+)

@@ -1,0 +1,250 @@
+package badger
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"os"
+	"path/filepath"
+	"slices"
+	"testing"
+	"time"
+
+	"go.uber.org/zap"
+	"go.uber.org/zap/zaptest/observer"
+
+	"github.com/caddy-presets/caddy-presets/caddymodule/internal/caddytest"
+	"github.com/caddy-presets/caddy-presets/domain"
+	badgerstore "github.com/caddy-presets/caddy-presets/storage/badger"
+)
+
+// A store that has lost its marker is emptied to restore a backup, and that is given up:
+// no new store is made of what is left.
+func TestRetryAfterARestore(t *testing.T) {
+	marker := func(folder string) string { return filepath.Join(folder, badgerstore.MarkerName) }
+	folder := closedStore(t)
+	if err := os.Remove(marker(folder)); err != nil {
+		t.Fatal(err)
+	}
+	h := &handle{folder: folder, probe: probeApart, newest: func() *folderSettings { return nil }}
+	a := h.attempts()
+	if err := h.open(t.Context(), a.new); !errors.Is(err, badgerstore.ErrDamaged) {
+		t.Fatalf("got error %v, want that it is damaged", err)
+	}
+	now := time.Now()
+	retry := func() {
+		t.Helper()
+		now = now.Add(time.Hour)
+		h.retry(t.Context(), &a, now)
+		if h.store.Load() != nil {
+			t.Fatal("a store was opened")
+		}
+	}
+	retry()
+	if err := errors.Join(os.RemoveAll(folder), os.Mkdir(folder, 0o700)); err != nil {
+		t.Fatal(err)
+	}
+	retry()
+	if err := os.WriteFile(marker(folder), []byte(`{"format":3,"id":"x","state":"restoring"}`), 0o600); err != nil {
+		t.Fatal(err)
+	}
+	retry()
+	if _, why := h.get(); errors.Is(why, badgerstore.ErrDamaged) {
+		t.Fatalf("got %v, want another reason", why)
+	}
+	if err := os.Remove(marker(folder)); err != nil {
+		t.Fatal(err)
+	}
+	retry()
+	if h.isStore() {
+		t.Error("a new store was made")
+	}
+}
+
+// The folder behind a link may be where a file system with a store is yet to be mounted.
+func TestRetryBehindALink(t *testing.T) {
+	target, link := filepath.Join(t.TempDir(), "unmounted"), filepath.Join(t.TempDir(), "link")
+	if err := os.Symlink(target, link); err != nil {
+		t.Skip(err) // Windows lets not everyone
+	}
+	for _, folder := range []string{link, filepath.Join(link, "store")} {
+		h := &handle{folder: folder, newest: func() *folderSettings { return nil }}
+		a := h.attempts()
+		if err := h.open(t.Context(), a.new); !errors.Is(err, domain.ErrUnavailable) {
+			t.Fatalf("%s: got error %v, want that it is not there", folder, err)
+		}
+		if err := os.Mkdir(target, 0o700); err != nil {
+			t.Fatal(err)
+		}
+		h.retry(t.Context(), &a, time.Now())
+		if entries, err := os.ReadDir(target); err != nil || len(entries) > 0 || h.store.Load() != nil {
+			t.Errorf("%s: got %v, %v, want nothing in the folder", folder, entries, err)
+		}
+		if err := os.Remove(target); err != nil {
+			t.Fatal(err)
+		}
+	}
+}
+
+// A retry makes a new store where there was none at the start, and nowhere else.
+func TestRetryOfANewStore(t *testing.T) {
+	for _, tc := range []struct {
+		name string
+		new  bool
+		why  error
+		want bool
+	}{
+		{"none at the start", true, badgerstore.ErrDiskFull, true},
+		{"none, for another reason", true, os.ErrPermission, true},
+		{"its marker was lost", true, badgerstore.ErrDamaged, false},
+		{"moved away on a full disk", false, badgerstore.ErrDiskFull, false},
+		{"moved away", false, os.ErrPermission, false},
+	} {
+		t.Run(tc.name, func(t *testing.T) {
+			h := &handle{folder: filepath.Join(t.TempDir(), "store"), why: tc.why, newest: func() *folderSettings { return nil }}
+			h.retry(t.Context(), &attempts{new: tc.new}, time.Now())
+			if made := h.isStore(); made != tc.want {
+				t.Errorf("a store was made: %t, want %t", made, tc.want)
+			}
+			if store := h.store.Load(); store != nil {
+				if err := store.Close(); err != nil {
+					t.Error(err)
+				}
+			}
+		})
+	}
+}
+
+func TestChecksDue(t *testing.T) {
+	const day = 24 * time.Hour
+	for _, tc := range []struct {
+		some     bool
+		luck     float64
+		interval time.Duration
+		want     time.Duration // after the last; negative for never
+	}{
+		{false, 0, day, 0},
+		{false, 1, day, time.Hour},
+		{false, 0.5, day, 30 * time.Minute},
+		{false, 1, 10 * time.Minute, time.Minute},
+		{true, 0, day, day},
+		{false, 0, -1, -1},
+		{true, 0, -1, -1},
+	} {
+		last := time.Now()
+		c := checks{last: last, some: tc.some, luck: tc.luck}
+		if tc.want < 0 {
+			if c.due(last.Add(1000*day), tc.interval) {
+				t.Errorf("%+v: a check is due that there is to be none of", tc)
+			}
+			continue
+		}
+		if !c.due(last.Add(tc.want), tc.interval) || c.due(last.Add(tc.want-1), tc.interval) {
+			t.Errorf("%+v: it is not due just then", tc)
+		}
+	}
+	if a, b := newChecks(time.Now()), newChecks(time.Now()); a.luck == b.luck {
+		t.Errorf("got %g twice, want that servers do not all check at once", a.luck)
+	}
+}
+
+// A request whose time is over does not open a folder that is in nobody's
+// configuration any more.
+func TestLeaseAfterTheEnd(t *testing.T) {
+	l := newLease(folderSettings{folder: caddytest.Folder(t), logger: zap.NewNop()})
+	ctx, cancel := context.WithCancel(t.Context())
+	cancel()
+	if err := l.View(ctx, nil); !errors.Is(err, context.Canceled) {
+		t.Errorf("got %v, want that its context has ended", err)
+	}
+	if _, err := os.Stat(l.Settings.folder); err == nil {
+		t.Error("the folder was opened")
+	}
+}
+
+// closedStore makes a store that nobody has open.
+func closedStore(t *testing.T) (folder string) {
+	t.Helper()
+	folder = caddytest.Folder(t)
+	store, err := badgerstore.Open(folder, badgerstore.Options{})
+	if err != nil {
+		t.Fatal(err)
+	}
+	if err := store.Close(); err != nil {
+		t.Fatal(err)
+	}
+	return folder
+}
+
+// A handle that is no longer needed does not wait for what an attempt to open the
+// store takes.
+func TestCloseEndsProbe(t *testing.T) {
+	probing, first := make(chan struct{}), true
+	h := &handle{folder: closedStore(t), newest: func() *folderSettings { return nil }, probe: func(ctx context.Context, _ string, _ badgerstore.Options) error {
+		if first {
+			first = false
+			return domain.ErrUnavailable
+		}
+		close(probing)
+		<-ctx.Done()
+		return fmt.Errorf("%w: %w", domain.ErrUnavailable, ctx.Err())
+	}}
+	if err := h.start(); err != nil {
+		t.Fatal(err)
+	}
+	<-probing
+	if err := h.Close(); err != nil {
+		t.Error(err)
+	}
+}
+
+// Attempts that read all tables become rare, those on a full disk do not; and only
+// another reason is told of.
+func TestRetries(t *testing.T) {
+	core, logs := observer.New(zap.InfoLevel)
+	var failure error
+	probes := 0
+	h := &handle{folder: closedStore(t), probe: func(context.Context, string, badgerstore.Options) error { probes++; return failure }}
+	h.newest = func() *folderSettings { return &folderSettings{logger: zap.New(core)} }
+	now, a := time.Now(), attempts{pause: retryInterval}
+	try := func(err error) (tried bool) {
+		before := probes
+		failure = err
+		h.retry(t.Context(), &a, now)
+		return probes > before
+	}
+	other := func() error { return fmt.Errorf("%w: %d", domain.ErrUnavailable, probes) }
+	var pauses []time.Duration
+	h.why = other()
+	for range 12 {
+		if !try(other()) {
+			t.Fatal("it is not tried when its time has come")
+		}
+		pauses = append(pauses, a.pause)
+		if now = now.Add(a.pause - 1); try(other()) {
+			t.Fatal("it is tried before its time")
+		}
+		now = a.next
+	}
+	if pauses[0] != 2*retryInterval || pauses[1] != 4*retryInterval || slices.Max(pauses) != maxRetryPause || pauses[11] != maxRetryPause {
+		t.Errorf("got pauses %v, want that they double up to %v", pauses, maxRetryPause)
+	}
+	if n := logs.Len(); n != 0 {
+		t.Errorf("got %d lines, want none for the same reason", n)
+	}
+	full := func() error { return fmt.Errorf("%w: %d MiB are free", badgerstore.ErrDiskFull, probes) }
+	for range 5 {
+		if !try(full()) {
+			t.Fatal("a full disk is not looked at each time")
+		}
+	}
+	if n := logs.Len(); n != 1 {
+		t.Errorf("got %d lines, want one for the new reason", n)
+	}
+	if !try(nil) || h.store.Load() == nil {
+		t.Fatal("it is not open")
+	}
+	if err := h.store.Load().Close(); err != nil {
+		t.Error(err)
+	}
+}

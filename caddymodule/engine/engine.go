@@ -1,0 +1,49 @@
+// Package engine is the contract between the presets handler and the guest modules that
+// store what it manages. A guest registers itself as a Caddy module in Namespace.
+package engine
+
+import (
+	"context"
+	"io"
+
+	"github.com/caddy-presets/caddy-presets/domain"
+	"github.com/caddy-presets/caddy-presets/storage"
+)
+
+// Namespace is the namespace of Caddy modules that are storage engines.
+const Namespace = "http.handlers.presets.storage"
+
+// Engine is what every guest module offers after it was provisioned.
+//
+// A store that cannot be opened is no reason to fail Provision, unless the configuration
+// is wrong: the store then fails with domain.ErrUnavailable until it can be opened.
+type Engine interface {
+	// Store returns the store. It may implement Checker, Backuper and RemovalAdviser,
+	// too. It is usable until the guest is cleaned up, and after that by the requests
+	// that were in flight then.
+	Store() domain.Store
+	// Name names the store to an operator. Guests with the same store have the same name.
+	Name() string
+}
+
+// Checker is a store that can be checked for damage while it is in use.
+type Checker interface {
+	// Check reads all that is stored. The error says why the check did not finish; it
+	// has storage.ErrDamaged in its chain if the reason is damage.
+	Check(ctx context.Context) (storage.Report, error)
+}
+
+// Backuper is a store that can be backed up while it is in use.
+type Backuper interface {
+	// Backup writes a backup. If since is empty it is a full one. Otherwise since is
+	// what an earlier backup says of itself, and the backup continues that one; if it
+	// cannot, the error has storage.ErrBaseRefused in its chain and nothing was written.
+	// What was written before any other error is not a backup.
+	Backup(ctx context.Context, w io.Writer, since string) error
+}
+
+// RemovalAdviser is a store that tells an operator what becomes of disk space.
+type RemovalAdviser interface {
+	// AfterRemoval says when the space of removed records is free again.
+	AfterRemoval() string
+}

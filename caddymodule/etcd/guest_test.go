@@ -1,0 +1,449 @@
+package etcd
+
+import (
+	"context"
+	"encoding/json"
+	"errors"
+	"io"
+	"maps"
+	"net/http"
+	"net/url"
+	"os"
+	"os/exec"
+	"path/filepath"
+	"strings"
+	"testing"
+	"time"
+
+	"github.com/caddyserver/caddy/v2"
+	"github.com/caddyserver/caddy/v2/caddyconfig/caddyfile"
+	clientv3 "go.etcd.io/etcd/client/v3"
+	"go.uber.org/zap"
+)
+
+const password = "password-of-the-tests"
+
+func TestCaddyfile(t *testing.T) {
+	for name, test := range map[string]struct{ input, want string }{
+		"all": {`etcd {
+			endpoints https://a:2379 b:2379
+			prefix p/
+			username u
+			password ` + password + `
+			tls {
+				ca ca.pem
+				certificate c.pem c.key
+				server_name n
+			}
+			request_timeout 2s
+			max_staleness 3s
+		}`, `{"endpoints":["https://a:2379","b:2379"],"prefix":"p/","username":"u","password":"` + password + `","tls":{"ca_file":"ca.pem","cert_file":"c.pem","key_file":"c.key","server_name":"n"},"request_timeout":2000000000,"max_staleness":3000000000}`},
+		"endpoints behind the name": {"etcd a:1 b:2", `{"endpoints":["a:1","b:2"]}`},
+		"both":                      {"etcd a:1 {\nprefix p\n}", `{"endpoints":["a:1"],"prefix":"p"}`},
+		"tls without options":       {"etcd a:1 {\ntls {\n}\n}", `{"endpoints":["a:1"],"tls":{}}`},
+		"placeholders":              {"etcd a:1 {\nusername {env.U}\npassword {env.P}\n}", `{"endpoints":["a:1"],"username":"{env.U}","password":"{env.P}"}`},
+	} {
+		e := new(Etcd)
+		if err := e.UnmarshalCaddyfile(caddyfile.NewTestDispenser(test.input)); err != nil {
+			t.Errorf("%s: %v", name, err)
+			continue
+		}
+		got, err := json.Marshal(e)
+		if err != nil || string(got) != test.want {
+			t.Errorf("%s: got %s, %v, want %s", name, got, err, test.want)
+		}
+		again := new(Etcd)
+		if err := json.Unmarshal(got, again); err != nil {
+			t.Error(err)
+		}
+		if text, _ := json.Marshal(again); string(text) != string(got) {
+			t.Errorf("%s: %s became %s", name, got, text)
+		}
+	}
+}
+
+func TestCaddyfileErrors(t *testing.T) {
+	for input, want := range map[string]string{
+		"etcd":                                             "endpoints are missing",
+		"etcd {\nprefix p\n}":                              "endpoints are missing",
+		"etcd {\nendpoints\n}":                             "endpoints wants",
+		"etcd a:1 {\nendpoints b:1\n}":                     "behind the engine's name, too",
+		"etcd a:1 {\nprefix\n}":                            "prefix wants one argument, got 0",
+		"etcd a:1 {\nprefix a b\n}":                        "prefix wants one argument, got 2",
+		"etcd a:1 {\nprefix \"\"\n}":                       "prefix must not be empty",
+		"etcd a:1 {\nprefix a\nprefix b\n}":                "prefix is given more than once",
+		"etcd a:1 {\nusername\n}":                          "username wants one argument",
+		"etcd a:1 {\npassword\n}":                          "password wants one argument",
+		"etcd a:1 {\npassword x " + password + "\n}":       "password wants one argument, got 2",
+		"etcd a:1 {\npassword " + password + " {\nx\n}\n}": "password takes no block",
+		"etcd a:1 {\npassword " + password + "\npassword " + password + "\n}": "password is given more than once",
+		"etcd a:1 {\nrequest_timeout x\n}":                                    "request_timeout must be a duration",
+		"etcd a:1 {\nrequest_timeout 0s\n}":                                   "request_timeout must be a duration",
+		"etcd a:1 {\nmax_staleness -1s\n}":                                    "max_staleness must be a duration",
+		"etcd a:1 {\nwhat x\n}":                                               `unrecognized subdirective "what"`,
+		"etcd a:1 {\ntls x\n}":                                                "tls takes a block and no argument",
+		"etcd a:1 {\ntls {\nca\n}\n}":                                         "tls: ca wants one argument",
+		"etcd a:1 {\ntls {\nca a\nca b\n}\n}":                                 "tls: ca is given more than once",
+		"etcd a:1 {\ntls {\ncertificate a\n}\n}":                              "tls: certificate wants two files",
+		"etcd a:1 {\ntls {\nserver_name\n}\n}":                                "tls: server_name wants one argument",
+		"etcd a:1 {\ntls {\nwhat\n}\n}":                                       `tls: unrecognized subdirective "what"`,
+	} {
+		err := new(Etcd).UnmarshalCaddyfile(caddyfile.NewTestDispenser(input))
+		if err == nil || !strings.Contains(err.Error(), want) || strings.Contains(err.Error(), password) {
+			t.Errorf("%q: got error %v, want %q", input, err, want)
+		}
+	}
+}
+
+// TestPlaceholders are replaced in all texts when the configuration is used.
+func TestPlaceholders(t *testing.T) {
+	for _, name := range []string{"A", "B", "C", "D", "E", "F", "G", "H"} {
+		t.Setenv("PRESETS_TEST_"+name, "value-"+name)
+	}
+	of := func(name string) string { return "{env.PRESETS_TEST_" + name + "}" }
+	e := &Etcd{Endpoints: []string{of("A"), "b"}, Prefix: of("B"), Username: of("C"), Password: of("D"), TLS: &TLS{of("E"), of("F"), of("G"), of("H")}}
+	got, err := e.replace(caddy.NewReplacer())
+	if err != nil {
+		t.Fatal(err)
+	}
+	text, _ := json.Marshal(got)
+	if want := `{"endpoints":["value-A","b"],"prefix":"value-B","username":"value-C","password":"value-D","tls":{"ca_file":"value-E","cert_file":"value-F","key_file":"value-G","server_name":"value-H"}}`; string(text) != want {
+		t.Errorf("got %s, want %s", text, want)
+	}
+	if e.Endpoints[0] != of("A") || e.TLS.CAFile != of("E") {
+		t.Errorf("the configuration was changed: %v", e)
+	}
+	for _, secret := range []string{"{env.PRESETS_TEST_NONE}", "a{" + password + "}b"} {
+		_, err := (&Etcd{Endpoints: []string{"a"}, Username: "u", Password: secret}).replace(caddy.NewReplacer())
+		if err == nil || strings.Contains(err.Error(), password) || !strings.Contains(err.Error(), "password:") {
+			t.Errorf("got error %v, want one about the password that does not show it", err)
+		}
+	}
+}
+
+func TestOptionErrors(t *testing.T) {
+	empty := filepath.Join(t.TempDir(), "empty")
+	if err := os.WriteFile(empty, []byte("nothing"), 0o600); err != nil {
+		t.Fatal(err)
+	}
+	for want, e := range map[string]*Etcd{
+		"at least one is needed": {},
+		"endpoints/1":            {Endpoints: []string{"a:1", ""}},
+		"no user or password":    {Endpoints: []string{"http://u:" + password + "@a:1"}},
+		"given without":          {Endpoints: []string{"a:1"}, Password: password},
+		"without the other":      {Endpoints: []string{"a:1"}, Username: "u"},
+		"must be positive":       {Endpoints: []string{"a:1"}, RequestTimeout: -1},
+		"at least 100ms":         {Endpoints: []string{"a:1"}, MaxStaleness: caddy.Duration(99 * time.Millisecond)},
+		"endpoints/1: must have": {Endpoints: []string{"https://a:1", "b:1"}, Username: "u", Password: password},
+		"must be an http or":     {Endpoints: []string{"ftp://a"}},
+		"must not be http, as":   {Endpoints: []string{"http://a:1"}, TLS: new(TLS)},
+		"tls/ca_file":            {Endpoints: []string{"a:1"}, TLS: &TLS{CAFile: empty + "-not"}},
+		"no certificate in":      {Endpoints: []string{"a:1"}, TLS: &TLS{CAFile: empty}},
+		"tls/cert_file":          {Endpoints: []string{"a:1"}, TLS: &TLS{CertFile: empty, KeyFile: empty}},
+	} {
+		if _, err := e.options(); err == nil || !strings.Contains(err.Error(), want) || strings.Contains(err.Error(), password) {
+			t.Errorf("got error %v, want %q", err, want)
+		}
+	}
+}
+
+// TestEndpoints are those that can be connected to, and those that never can.
+func TestEndpoints(t *testing.T) {
+	for endpoint, want := range map[string]string{
+		"127.0.0.1:2379":               "",
+		"http://127.0.0.1:2379":        "",
+		"https://127.0.0.1:2379/":      "",
+		"etcd_a.example.com:1":         "",
+		"http://etcd-a:65535":          "",
+		"[::1]:2379":                   "",
+		"https://[2001:db8::1]:2379":   "",
+		"[fe80::1%eth0]:2379":          "",
+		"http://[fe80::1%25eth0]:2379": "",
+
+		"http://127.0.0.1":             "must have a host and a port",
+		"127.0.0.1":                    "must have a host and a port",
+		"http://:2379":                 "must have a host and a port",
+		"::1:2379":                     "must have a host and a port",
+		"https://[::1]":                "must have a host and a port",
+		"http://127.0.0.1/path":        "must have a host and a port",
+		"127.0.0.1:notaport":           "port from 1 to 65535",
+		"http://127.0.0.1:99999":       "port from 1 to 65535",
+		"http://127.0.0.1:0":           "port from 1 to 65535",
+		"127.0.0.1:":                   "port from 1 to 65535",
+		"127.0.0.1:-1":                 "port from 1 to 65535",
+		"http://127.0.0.1:27500/path":  "nothing behind the port",
+		"http://127.0.0.1:27500//":     "nothing behind the port",
+		"http://127.0.0.1:27500?x=y":   "nothing behind the port",
+		"http://127.0.0.1:27500#x":     "nothing behind the port",
+		"127.0.0.1:27500/":             "nothing behind the port",
+		"[x::1]:2379":                  "name or an address",
+		"a b:2379":                     "name or an address",
+		"http://a%20b:2379":            "name or an address",
+		"http://[fe80::1%eth0]:2379":   "%25",
+		"unix:/run/etcd.sock":          "nothing behind the port",
+		"unix:///run/etcd.sock":        "must be an http or https URL, or host:port",
+		"http://http://127.0.0.1:2379": "must have a host and a port",
+	} {
+		_, err := (&Etcd{Endpoints: []string{endpoint}}).options()
+		if (err == nil) != (want == "") || err != nil && !strings.Contains(err.Error(), want) {
+			t.Errorf("%s: got error %v, want %q", endpoint, err, want)
+		}
+	}
+	t.Setenv("PRESETS_TEST_ENDPOINT", "127.0.0.1:notaport")
+	s := newServer(t, 1)
+	if err := s.load("{env.PRESETS_TEST_ENDPOINT}"); err == nil || !strings.Contains(err.Error(), `endpoints/0: "127.0.0.1:notaport" must have`) {
+		t.Errorf("got error %v, want one that names the endpoint", err)
+	}
+}
+
+// TestServer is two nodes that share a store, through HTTP.
+func TestServer(t *testing.T) {
+	c := newCluster(t)
+	c.start()
+	s := newServer(t, 2)
+	// Other options make another connection, as on another node.
+	stores := []string{c.address + " {\nrequest_timeout 4s\n}", c.address}
+	if err := s.load(stores...); err != nil {
+		t.Fatal(err)
+	}
+	s.want(200, 0, managementSecret, "POST", "/v1/presets/p/chat/completions", `{"model":"acme/large","messages":[]}`)
+	if got := s.want(200, 1, managementSecret, "GET", "/v1/presets/p", ""); !strings.Contains(got, "acme/large") {
+		t.Errorf("the other node shows %s", got)
+	}
+	quickest := time.Hour // a busy machine may be late at times
+	for _, model := range []string{"acme/one", "acme/two", "acme/three"} {
+		s.want(200, 0, managementSecret, "POST", "/v1/presets/p/chat/completions", `{"model":"`+model+`","messages":[]}`)
+		begun := time.Now()
+		for {
+			if got := s.want(202, 1, inferenceSecret, "POST", "/v1/chat/completions", `{"model":"@preset/p","messages":[]}`); strings.Contains(got, model) {
+				break
+			} else if time.Since(begun) > 10*time.Second {
+				t.Fatalf("after ten seconds the other node still makes %s of it", got)
+			}
+			time.Sleep(time.Millisecond)
+		}
+		quickest = min(quickest, time.Since(begun))
+	}
+	if quickest > time.Second {
+		t.Errorf("the other node resolves what was written after %v at best", quickest)
+	}
+	before := clusters.InUse()
+	for range 3 {
+		if err := s.load(stores...); err != nil {
+			t.Fatal(err)
+		}
+	}
+	if after := clusters.InUse(); !maps.EqualFunc(after, before, func(_, _ int) bool { return true }) {
+		t.Errorf("after reloads there are %d connections, or others", len(after))
+	}
+	s.want(200, 1, managementSecret, "GET", "/v1/presets/p", "")
+	if got := s.metrics(); !strings.Contains(got, `caddy_presets_etcd_available{store="etcd `+c.address+` caddy-presets/"} 1`) {
+		t.Errorf("the metrics do not say that the cluster answers")
+	}
+	url := "http://" + s.admin + "/presets/verify?store=" + url.QueryEscape("etcd "+c.address+" caddy-presets/")
+	response, err := http.Post(url, "", nil)
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer response.Body.Close()
+	text, err := io.ReadAll(response.Body)
+	if err != nil || response.StatusCode != 200 || !strings.Contains(string(text), `"damaged":false`) || strings.Contains(string(text), `"records":0`) {
+		t.Errorf("verify: got %d %s, %v", response.StatusCode, text, err)
+	}
+	// One of the two goes.
+	s.sites = s.sites[:1]
+	if err := s.load(stores...); err != nil {
+		t.Fatal(err)
+	}
+	for deadline := time.Now().Add(20 * time.Second); len(clusters.InUse()) != 1; time.Sleep(10 * time.Millisecond) {
+		if time.Now().After(deadline) {
+			t.Fatalf("%d connections are left, want 1", len(clusters.InUse()))
+		}
+	}
+}
+
+// TestClusterAway is a cluster that does not answer when Caddy starts.
+func TestClusterAway(t *testing.T) {
+	c := newCluster(t)
+	s := newServer(t, 1)
+	t.Setenv("PRESETS_TEST_PASSWORD", password)
+	if err := s.load(c.address + " {\nrequest_timeout 2s\nmax_staleness 2s\nusername u\npassword {env.PRESETS_TEST_PASSWORD}\n}"); err != nil {
+		t.Fatalf("a cluster that is away keeps the server from starting: %v", err)
+	}
+	check := func() {
+		t.Helper()
+		s.want(503, 0, managementSecret, "GET", "/v1/presets", "")
+		s.want(503, 0, inferenceSecret, "POST", "/v1/chat/completions", `{"model":"@preset/p","messages":[]}`)
+		s.want(202, 0, inferenceSecret, "POST", "/v1/chat/completions", `{"model":"acme/large","messages":[]}`)
+		s.want(202, 0, inferenceSecret, "GET", "/v1/files", "")
+	}
+	heals := func() {
+		t.Helper()
+		begun := time.Now()
+		for {
+			if status, answer := s.do(0, managementSecret, "GET", "/v1/presets", ""); status == 200 {
+				break
+			} else if time.Since(begun) > 30*time.Second {
+				t.Fatalf("got %d %s", status, answer)
+			}
+			time.Sleep(20 * time.Millisecond)
+		}
+		t.Logf("RESULT cluster away: healed in %v", time.Since(begun))
+	}
+	check()
+	c.start()
+	heals()
+	s.want(200, 0, managementSecret, "POST", "/v1/presets/p/chat/completions", `{"model":"acme/large","messages":[]}`)
+	c.kill()
+	time.Sleep(2200 * time.Millisecond)
+	check()
+	c.start()
+	heals()
+	s.want(202, 0, inferenceSecret, "POST", "/v1/chat/completions", `{"model":"@preset/p","messages":[]}`)
+	if logs := s.logs(); strings.Contains(logs, password) {
+		i := strings.Index(logs, password)
+		t.Errorf("the log shows the password: %s", logs[max(0, i-600):i+100])
+	} else if !strings.Contains(logs, "the cluster does not answer") || !strings.Contains(logs, "the cluster answers") {
+		t.Error("the log does not say that the cluster was away")
+	}
+}
+
+// TestRefused is a cluster that answers and does not want the user, or does not let it do
+// what it needs: the server starts, says so, and goes on by itself once that is put right.
+// Later such an answer to a change spoils nothing that is in memory.
+func TestRefused(t *testing.T) {
+	c := newCluster(t)
+	c.start()
+	admin, err := clientv3.New(clientv3.Config{Endpoints: []string{c.address}, Logger: zap.NewNop()})
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer admin.Close()
+	ctx, cancel := context.WithTimeout(t.Context(), 30*time.Second)
+	defer cancel()
+	_, err1 := admin.UserAdd(ctx, "root", "root")
+	_, err2 := admin.UserGrantRole(ctx, "root", "root")
+	_, err3 := admin.UserAdd(ctx, "presets", "former")
+	_, err4 := admin.RoleAdd(ctx, "presets")
+	_, err5 := admin.UserGrantRole(ctx, "presets", "presets")
+	_, err6 := admin.AuthEnable(ctx)
+	if err := errors.Join(err1, err2, err3, err4, err5, err6); err != nil {
+		t.Fatal(err)
+	}
+	root, err := clientv3.New(clientv3.Config{Endpoints: []string{c.address}, Username: "root", Password: "root", Logger: zap.NewNop()})
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer root.Close()
+	s := newServer(t, 1)
+	t.Setenv("PRESETS_TEST_PASSWORD", password)
+	storage := c.address + " {\nusername presets\npassword {env.PRESETS_TEST_PASSWORD}\nmax_staleness 1m\n}"
+	for range 2 { // a start and a reload
+		if err := s.load(storage); err != nil {
+			t.Fatalf("a password that the cluster does not take is refused: %v", err)
+		}
+		s.want(503, 0, managementSecret, "GET", "/v1/presets", "")
+		s.want(202, 0, inferenceSecret, "POST", "/v1/chat/completions", `{"model":"acme/large","messages":[]}`)
+	}
+	says := func(cause string) {
+		t.Helper()
+		for end := time.Now().Add(30 * time.Second); ; time.Sleep(20 * time.Millisecond) {
+			for line := range strings.Lines(s.logs()) {
+				if strings.Contains(line, "the cluster answers, but the store cannot be opened") && strings.Contains(line, cause) {
+					return
+				}
+			}
+			if time.Now().After(end) {
+				t.Fatalf("the log does not say %q", cause)
+			}
+		}
+	}
+	says("authentication failed")
+	if _, err := root.UserChangePassword(ctx, "presets", password); err != nil {
+		t.Fatal(err)
+	}
+	says("permission denied")
+	s.want(503, 0, managementSecret, "GET", "/v1/presets", "")
+	end := clientv3.GetPrefixRangeEnd("caddy-presets/")
+	if _, err := root.RoleGrantPermission(ctx, "presets", "caddy-presets/", end, clientv3.PermissionType(clientv3.PermReadWrite)); err != nil {
+		t.Fatal(err)
+	}
+	for end := time.Now().Add(30 * time.Second); ; time.Sleep(20 * time.Millisecond) {
+		if status, answer := s.do(0, managementSecret, "GET", "/v1/presets", ""); status == 200 {
+			break
+		} else if time.Now().After(end) {
+			t.Fatalf("got %d %s", status, answer)
+		}
+	}
+	logs, told := s.logs(), ""
+	for line := range strings.Lines(logs) {
+		var entry struct{ Msg, Error string }
+		if !strings.Contains(line, "the store cannot be opened") && !strings.Contains(line, "the cluster does not answer") {
+			continue
+		} else if err := json.Unmarshal([]byte(line), &entry); err != nil {
+			t.Fatal(err)
+		}
+		// On a machine that stands still the cluster may not answer in between.
+		if tells := entry.Msg + entry.Error; tells == told {
+			t.Errorf("the log says twice %q", tells)
+		} else {
+			told = tells
+		}
+	}
+	if strings.Contains(logs, password) {
+		t.Error("the log shows the password")
+	}
+	const create, resolve = "/v1/presets/p/chat/completions", "/v1/chat/completions"
+	s.want(200, 0, managementSecret, "POST", create, `{"model":"acme/large","messages":[]}`)
+	s.want(202, 0, inferenceSecret, "POST", resolve, `{"model":"@preset/p","messages":[]}`)
+	if _, err := root.RoleRevokePermission(ctx, "presets", "caddy-presets/", end); err != nil {
+		t.Fatal(err)
+	}
+	s.want(503, 0, managementSecret, "POST", create, `{"model":"acme/small","messages":[]}`)
+	s.want(202, 0, inferenceSecret, "POST", resolve, `{"model":"@preset/p","messages":[]}`)
+}
+
+// TestDependencies keeps etcd's client out of the module of those who do not ask for it.
+func TestDependencies(t *testing.T) {
+	list := exec.Command("go", "list", "-deps", "./...")
+	list.Dir = "../.."
+	out, err := list.Output()
+	if err != nil {
+		t.Fatal(err)
+	}
+	for name := range strings.FieldsSeq(string(out)) {
+		if strings.HasPrefix(name, "go.etcd.io/etcd") || strings.Contains(name, "caddymodule/etcd") {
+			t.Errorf("the main module has package %s", name)
+		}
+	}
+}
+
+// TestLogAfterReload is a store that has something to say after a reload that gave the log
+// another place.
+func TestLogAfterReload(t *testing.T) {
+	c := newCluster(t)
+	c.start()
+	s := newServer(t, 1)
+	storage := c.address + " {\nmax_staleness 1s\nrequest_timeout 1s\n}"
+	if err := s.load(storage); err != nil {
+		t.Fatal(err)
+	}
+	first := s.logFile
+	s.logFile = filepath.Join(t.TempDir(), "second")
+	if err := s.load(storage); err != nil {
+		t.Fatal(err)
+	}
+	c.kill()
+	const stale = "etcd does not say what is current"
+	for end := time.Now().Add(30 * time.Second); !strings.Contains(s.logs(), stale); time.Sleep(20 * time.Millisecond) {
+		if time.Now().After(end) {
+			t.Fatal("the log in use does not say that the store is stale")
+		}
+	}
+	if text, err := os.ReadFile(first); err != nil || strings.Contains(string(text), stale) {
+		t.Errorf("the former log says it, too (%v)", err)
+	}
+	if !strings.Contains(s.logs(), `"logger":"http.handlers.presets.storage.etcd"`) {
+		t.Error("the log does not say who says it")
+	}
+}

@@ -1,0 +1,371 @@
+package caddytest
+
+import (
+	"bytes"
+	"context"
+	"crypto/sha256"
+	"encoding/base64"
+	"encoding/hex"
+	"encoding/json"
+	"fmt"
+	"io"
+	"net"
+	"net/http"
+	"os"
+	"path/filepath"
+	"strings"
+	"sync"
+	"testing"
+	"time"
+
+	"github.com/caddyserver/caddy/v2"
+
+	"github.com/caddy-presets/caddy-presets/domain"
+)
+
+// settings is an object of a configuration.
+type settings = map[string]any
+
+// eachObject calls do with every object in value.
+func eachObject(value any, do func(settings)) {
+	switch value := value.(type) {
+	case settings:
+		do(value)
+		for _, member := range value {
+			eachObject(member, do)
+		}
+	case []any:
+		for _, member := range value {
+			eachObject(member, do)
+		}
+	}
+}
+
+// LeaksNoKey runs each of some Caddyfiles, by their names, with and without an access log
+// and with the gateway up and down, and sends keys in all places of requests to its sites.
+// No key may be logged or reach the gateway. The sites listen on Unix sockets, and presets
+// are stored by the engine badger in what storeFolder returns.
+func LeaksNoKey(t *testing.T, caddyfiles map[string]string, storeFolder func(*testing.T) string) {
+	for name, value := range map[string]string{
+		"PRESETS_UPSTREAM": "127.0.0.1:1", "PRESETS_ETCD": "http://127.0.0.1:1", "PRESETS_HEALTH_KEY": "health-secret-of-the-tests",
+	} {
+		t.Setenv(name, value)
+	}
+	for name, text := range caddyfiles {
+		config, err := Adapt(text)
+		if err != nil {
+			t.Errorf("%s: %v", name, err)
+			continue
+		}
+		for _, access := range []bool{true, false} {
+			for _, up := range []bool{true, false} {
+				t.Run(fmt.Sprintf("%s, access log %t, gateway up %t", name, access, up), func(t *testing.T) {
+					leaksNoKey(t, config, storeFolder(t), access, up)
+				})
+			}
+		}
+	}
+}
+
+const (
+	managementSecret = "management-secret-of-the-tests"
+	inferenceSecret  = "inference-secret-of-the-tests"
+)
+
+func leaksNoKey(t *testing.T, adapted []byte, store string, access, up bool) {
+	folder, err := os.MkdirTemp("", "leaks") // short enough for sockets
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer os.RemoveAll(folder)
+	gateway, admin, logFile := filepath.Join(folder, "gateway"), filepath.Join(folder, "admin"), filepath.Join(folder, "log")
+	var wire Wire
+	if up {
+		listener, err := net.Listen("unix", gateway)
+		if err != nil {
+			t.Fatal(err)
+		}
+		server := &http.Server{Handler: http.HandlerFunc(accept), ReadHeaderTimeout: time.Minute}
+		go func() { _ = server.Serve(wire.Tap(listener)) }()
+		defer server.Close()
+	}
+
+	var config settings
+	if err := json.Unmarshal(adapted, &config); err != nil {
+		t.Fatal(err)
+	}
+	config["admin"] = settings{"listen": "unix/" + admin, "config": settings{"persist": false}}
+	logs := settings{"default": settings{}}
+	if logging, ok := config["logging"].(settings); ok {
+		logs = logging["logs"].(settings)
+	}
+	for _, log := range logs {
+		log := log.(settings)
+		log["level"], log["writer"] = "DEBUG", settings{"output": "file", "filename": logFile}
+	}
+	config["logging"] = settings{"logs": logs}
+	var sockets []string
+	presets := false
+	apps, _ := config["apps"].(settings)
+	httpApp, _ := apps["http"].(settings)
+	servers, _ := httpApp["servers"].(settings)
+	if servers == nil {
+		t.Skip("has no site")
+	}
+	for name, server := range servers {
+		server, ours, proxies := server.(settings), false, false
+		eachObject(server, func(o settings) {
+			switch o["handler"] {
+			case "presets":
+				ours, presets = true, true
+				o["storage"] = settings{"engine": "badger", "folder": store}
+				for member, secret := range map[string]string{"management_keys": managementSecret, "inference_keys": inferenceSecret} {
+					keys, _ := o[member].([]any)
+					hash := sha256.Sum256([]byte(secret))
+					o[member] = append(keys, settings{"secret": "sha256:" + hex.EncodeToString(hash[:])})
+				}
+				o["auth_failure_limit"] = -1
+			case "reverse_proxy":
+				proxies = true
+				o["upstreams"] = []any{settings{"dial": "unix/" + gateway}}
+				delete(o, "health_checks")
+				delete(o, "load_balancing") // which may wait for a gateway that is down
+				if transport, ok := o["transport"].(settings); ok {
+					delete(transport, "tls")
+				}
+			}
+		})
+		socket := filepath.Join(folder, name)
+		server["listen"], server["protocols"], server["automatic_https"] = []any{"unix/" + socket}, []any{"h1", "h2c"}, settings{"disable": true}
+		if access && server["logs"] == nil {
+			server["logs"] = settings{}
+		} else if !access {
+			delete(server, "logs")
+		}
+		if ours || proxies { // others stand for a gateway
+			sockets = append(sockets, socket)
+		}
+	}
+	text, err := json.Marshal(config)
+	if err != nil {
+		t.Fatal(err)
+	}
+	if err := caddy.Load(text, true); err != nil {
+		t.Fatal(err)
+	}
+	defer Stop(t)
+
+	keys := []string{managementSecret, inferenceSecret, "caddypresets_inf_of-the-tests", "caddypresets_mgmt_of-the-tests"}
+	caller := inferenceSecret
+	if presets {
+		for i, kind := range []domain.KeyKind{domain.InferenceKey, domain.ManagementKey} {
+			keys[2+i] = issueKey(t, admin, kind)
+		}
+		caller = keys[2]
+	}
+	sent, failed, passed := 0, 0, 0
+	for _, socket := range sockets {
+		for _, client := range UnixClients(socket) {
+			for i, key := range keys {
+				for j, place := range PlacesOf(key, i > 1) {
+					if place.Name == key && !presets {
+						continue // stock Caddy logs the names of headers that it drops, at DEBUG
+					}
+					paths := []string{"/v1/chat/completions", "/v1/embeddings", "/v1/presets"}
+					if !IsSecondTier() {
+						paths = paths[(i+j)%len(paths):][:1]
+					}
+					for _, path := range paths {
+						request, err := http.NewRequest("POST", "http://127.0.0.1:8080"+path, io.MultiReader(strings.NewReader(`{"model":"m"}`)))
+						if err != nil {
+							t.Fatal(err)
+						}
+						request.Header.Set("Authorization", "Bearer "+caller)
+						if place.Trailer {
+							request.Trailer = http.Header{place.Name: {place.Value}}
+						} else {
+							request.Header[place.Name] = []string{place.Value}
+						}
+						answer, err := client.Do(request)
+						if err != nil {
+							t.Fatalf("%s %s: %v", path, place.Name, err)
+						}
+						body, err := io.ReadAll(answer.Body)
+						answer.Body.Close()
+						if err != nil || Leaked(body, keys) != "" || Leaked([]byte(fmt.Sprint(answer.Header)), keys) != "" {
+							t.Errorf("%s, a key in %s: the answer is %s %v, %v", path, place.Name, body, answer.Header, err)
+						}
+						sent++
+						switch answer.StatusCode {
+						case http.StatusBadGateway:
+							failed++
+						case http.StatusAccepted:
+							passed++
+						}
+					}
+				}
+			}
+		}
+	}
+	if up != (passed > sent/4) || up == (failed > sent/4) {
+		t.Errorf("of %d requests %d passed, and %d failed since the gateway was down", sent, passed, failed)
+	}
+	var logged []byte
+	complete := func() bool {
+		logged, err = os.ReadFile(logFile)
+		return err == nil && (!access || bytes.Count(logged, []byte("handled request")) == sent) && bytes.Count(logged, []byte("http.log.error")) >= failed
+	}
+	if !Eventually(complete) {
+		t.Fatalf("%v: of %d requests, of which %d failed, %d are in the access log and %d in the error log", err, sent, failed,
+			bytes.Count(logged, []byte("handled request")), bytes.Count(logged, []byte("http.log.error")))
+	}
+	if line := Leaked(logged, keys); line != "" {
+		t.Errorf("the log holds a key: %s", line)
+	}
+	if presets { // else what stands behind is a node of ours
+		if line := Leaked(wire.Take(), append(keys, domain.HiddenPrefix)); line != "" {
+			t.Errorf("the gateway got a key: %s", line)
+		}
+	}
+}
+
+// issueKey issues a key through the admin endpoint on a Unix socket.
+func issueKey(t *testing.T, admin string, kind domain.KeyKind) string {
+	t.Helper()
+	client := UnixClients(admin)[0]
+	answer, err := client.Post("http://127.0.0.1/presets/keys", "application/json", strings.NewReader(fmt.Sprintf(`{"kind":%q}`, kind)))
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer answer.Body.Close()
+	var issued struct{ Key string }
+	if err := json.NewDecoder(answer.Body).Decode(&issued); err != nil || issued.Key == "" {
+		t.Fatalf("issuing a key: status %d, %v", answer.StatusCode, err)
+	}
+	return issued.Key
+}
+
+// accept is a gateway that reads requests whole.
+func accept(w http.ResponseWriter, r *http.Request) {
+	_, _ = io.Copy(io.Discard, r.Body)
+	w.WriteHeader(http.StatusAccepted)
+}
+
+// Place is where a key is in a request.
+type Place struct {
+	Name, Value string
+	Trailer     bool
+}
+
+// PlacesOf returns the places where a key is looked for. An issued key has a prefix, by
+// which it is found in more of them.
+func PlacesOf(key string, issued bool) []Place {
+	var places []Place
+	for _, name := range []string{"Authorization", "X-Api-Key", "Api-Key", "X-Goog-Api-Key"} {
+		for _, value := range []string{key, "Bearer " + key, "key:" + key, "<" + key + ">", `"` + key + `"`, "Basic " + base64.StdEncoding.EncodeToString([]byte("ann:"+key))} {
+			places = append(places, Place{name, value, false})
+		}
+		if name != "Authorization" { // which HTTP/2 refuses in trailers
+			places = append(places, Place{name, key, true})
+		}
+	}
+	// Caddy keeps it from its logs, and reverse_proxy from the gateway.
+	places = append(places, Place{"Proxy-Authorization", "Bearer " + key, false})
+	if issued {
+		for _, trailer := range []bool{false, true} {
+			places = append(places, Place{"X-Whatever", "x" + strings.ToUpper(key) + "y", trailer}, Place{key, "1", trailer})
+		}
+		places = append(places,
+			Place{"Cookie", "a=b; key=" + key, false},
+			Place{"Sec-Websocket-Protocol", "realtime, openai-insecure-api-key." + key, false},
+			Place{"X-Whatever", key, false},
+		)
+	}
+	return places
+}
+
+// Leaked returns the line of text that holds one of keys, in any letter case, or the
+// base64 of credentials with it.
+func Leaked(text []byte, keys []string) string {
+	text = bytes.ToLower(text)
+	for _, key := range keys {
+		for _, form := range []string{key, base64.StdEncoding.EncodeToString([]byte("ann:" + key))} {
+			if at := bytes.Index(text, bytes.ToLower([]byte(form))); at >= 0 {
+				return string(text[max(0, at-300):min(len(text), at+len(form)+20)])
+			}
+		}
+	}
+	return ""
+}
+
+// UnixClients returns clients of a Unix socket that speak HTTP/1.1 and HTTP/2.
+func UnixClients(socket string) []*http.Client {
+	var clients []*http.Client
+	for _, two := range []bool{false, true} {
+		protocols := new(http.Protocols)
+		protocols.SetHTTP1(!two)
+		protocols.SetUnencryptedHTTP2(two)
+		clients = append(clients, &http.Client{Transport: &http.Transport{
+			Protocols: protocols, DisableKeepAlives: true, // a refusal may end the connection
+			DialContext: func(ctx context.Context, _, _ string) (net.Conn, error) {
+				return new(net.Dialer).DialContext(ctx, "unix", socket)
+			},
+		}})
+	}
+	return clients
+}
+
+// Wire keeps what the connections of listeners read.
+type Wire struct {
+	mu   sync.Mutex
+	text []byte
+}
+
+// Tap returns a listener whose connections leave in w what they read.
+func (w *Wire) Tap(l net.Listener) net.Listener { return tapped{l, w} }
+
+// Contains reports whether text was read since the last call of Take.
+func (w *Wire) Contains(text string) bool {
+	w.mu.Lock()
+	defer w.mu.Unlock()
+	return bytes.Contains(w.text, []byte(text))
+}
+
+// Len returns how many bytes were read since the last call of Take.
+func (w *Wire) Len() int {
+	w.mu.Lock()
+	defer w.mu.Unlock()
+	return len(w.text)
+}
+
+// Take returns what was read since the last call.
+func (w *Wire) Take() []byte {
+	w.mu.Lock()
+	defer w.mu.Unlock()
+	text := w.text
+	w.text = nil
+	return text
+}
+
+type tapped struct {
+	net.Listener
+	wire *Wire
+}
+
+func (l tapped) Accept() (net.Conn, error) {
+	conn, err := l.Listener.Accept()
+	return tappedConn{conn, l.wire}, err
+}
+
+type tappedConn struct {
+	net.Conn
+	wire *Wire
+}
+
+func (c tappedConn) Read(p []byte) (int, error) {
+	n, err := c.Conn.Read(p)
+	c.wire.mu.Lock()
+	defer c.wire.mu.Unlock()
+	c.wire.text = append(c.wire.text, p[:n]...)
+	return n, err
+}

@@ -1,0 +1,194 @@
+package inference_test
+
+import (
+	"encoding/json"
+	"fmt"
+	"strings"
+	"testing"
+
+	"github.com/google/uuid"
+
+	"github.com/caddy-presets/caddy-presets/domain"
+	"github.com/caddy-presets/caddy-presets/domain/inference"
+)
+
+// benchConfig is a preset as teams keep them, in each dialect.
+var benchConfig = map[domain.Dialect]string{
+	responses: `{"model":"openai/gpt-5","temperature":0.7,"max_output_tokens":2048,"reasoning":{"effort":"low"},"provider":{"zdr":true},` +
+		`"tools":[{"type":"function","name":"look_up","parameters":{"type":"object","properties":{"q":{"type":"string"}}}},{"type":"openrouter:datetime"}]}`,
+	chat: `{"model":"openai/gpt-5","temperature":0.7,"max_completion_tokens":2048,"reasoning":{"effort":"low"},"provider":{"zdr":true},` +
+		`"tools":[{"type":"function","function":{"name":"look_up","parameters":{"type":"object","properties":{"q":{"type":"string"}}}}},{"type":"openrouter:datetime"}]}`,
+}
+
+// benchBody returns a chat request of a size. head comes first in it, and each
+// of its messages has text.
+func benchBody(size int, head, text string) []byte {
+	var body strings.Builder
+	body.WriteString(`{` + head + `"stream":true,"temperature":0.20,"tools":[{"type":"function","function":{"name":"send","parameters":{"type":"object"}}}],"messages":[{"role":"system","content":"Answer in French."}`)
+	for i := 0; body.Len() < size-200; i++ {
+		role := [2]string{"user", "assistant"}[i%2]
+		content := strings.Repeat(text+" ", max(1, min(300, size-100-body.Len())/(len(text)+1)))
+		fmt.Fprintf(&body, `,{"role":%q,"content":"%s"}`, role, content)
+	}
+	body.WriteString(`]}`)
+	if !json.Valid([]byte(body.String())) {
+		panic("a body that is no JSON")
+	}
+	return []byte(body.String())
+}
+
+var benchSizes = []struct {
+	name  string
+	bytes int
+}{{"2KB", 2 << 10}, {"64KB", 64 << 10}}
+
+const (
+	plainText   = `Some plain \"text\" of a conversation,\nas it was sent.`
+	presetText  = `Some text about a preset,\nwith \"its name\" in it.`
+	escapedText = `Some text with an \u0026 in it,\nwhich \"escapes\" need.`
+)
+
+func BenchmarkWithoutAReference(b *testing.B) {
+	r := newResolving(b)
+	resolver := r.resolver(b, inference.Config{})
+	for _, size := range benchSizes {
+		for _, text := range []struct{ name, text string }{{"plain", plainText}, {"mentions", presetText}, {"escapes", escapedText}} {
+			b.Run(size.name+"/"+text.name, func(b *testing.B) {
+				body := benchBody(size.bytes, `"model":"openai/gpt-5",`, text.text)
+				b.ReportAllocs()
+				b.SetBytes(int64(len(body)))
+				for b.Loop() {
+					if got, err := resolver.Resolve(b.Context(), domain.Principal{}, inference.Request{Dialect: chat, Body: body}); err != nil || got.Preset != "" {
+						b.Fatalf("got %q, %v", got.Preset, err)
+					}
+				}
+			})
+		}
+	}
+}
+
+// A workspace with disabled tools has each request read.
+func BenchmarkWhereToolsAreDisabled(b *testing.B) {
+	r := newResolving(b)
+	resolver := r.resolver(b, inference.Config{})
+	who := r.strict(b, "strict", search)
+	for _, size := range benchSizes {
+		b.Run(size.name, func(b *testing.B) {
+			body := benchBody(size.bytes, `"model":"openai/gpt-5",`, plainText)
+			b.ReportAllocs()
+			b.SetBytes(int64(len(body)))
+			for b.Loop() {
+				if _, err := resolver.Resolve(b.Context(), who, inference.Request{Dialect: chat, Body: body}); err != nil {
+					b.Fatal(err)
+				}
+			}
+		})
+	}
+}
+
+// fill stores n presets of a dialect.
+func (r *resolving) fill(b *testing.B, n int, dialect domain.Dialect) {
+	b.Helper()
+	prompt := strings.Repeat("You write short and friendly e-mails. ", 12)
+	const batch = 250
+	for first := 0; first < n; first += batch {
+		var ids [batch]string
+		for i := range ids {
+			ids[i] = uuid.NewString()
+		}
+		err := r.store.Update(b.Context(), func(tx domain.Tx) error {
+			for i := first; i < min(n, first+batch); i++ {
+				_, err := putVersion(tx, r.home.ID, benchSlug(i), ids[i-first], domain.PresetVersion{
+					ID: ids[i-first], Dialect: dialect, Config: []byte(benchConfig[dialect]), SystemPrompt: &prompt, CreatorID: "ann",
+				})
+				if err != nil {
+					return err
+				}
+			}
+			return nil
+		})
+		if err != nil {
+			b.Fatal(err)
+		}
+	}
+}
+
+func benchSlug(i int) string { return fmt.Sprintf("preset-%06d", i) }
+
+// resolveIn resolves requests for presets in rotation, made beforehand, after
+// each was resolved a few times.
+func resolveIn(b *testing.B, r *resolving, rotation, size int) {
+	b.Helper()
+	resolver := r.resolver(b, inference.Config{})
+	bodies := make([][]byte, min(rotation, 1000))
+	for i := range bodies {
+		bodies[i] = benchBody(size, `"model":"`+strings.Repeat("x", i%3)+mark+benchSlug(i*(rotation/len(bodies)))+`",`, plainText)
+	}
+	step := 0
+	resolve := func() {
+		if _, err := resolver.Resolve(b.Context(), domain.Principal{}, inference.Request{Dialect: chat, Body: bodies[step%len(bodies)]}); err != nil {
+			b.Fatal(err)
+		}
+		step++
+	}
+	for range 5 * len(bodies) {
+		resolve()
+	}
+	views := r.views
+	b.ReportAllocs()
+	b.SetBytes(int64(size))
+	b.ResetTimer()
+	for b.Loop() {
+		resolve()
+	}
+	b.ReportMetric(float64(r.views-views)/float64(b.N), "views/op")
+}
+
+func BenchmarkWithAReference(b *testing.B) {
+	for _, from := range []domain.Dialect{chat, responses} {
+		r := newResolving(b)
+		r.fill(b, 100, from)
+		for _, size := range benchSizes {
+			b.Run(size.name+"/from_"+strings.ReplaceAll(string(from), "/", "_"), func(b *testing.B) { resolveIn(b, r, 100, size.bytes) })
+		}
+	}
+}
+
+func BenchmarkPresetsStored(b *testing.B) {
+	for _, stored := range []int{1, 1000, 100000} {
+		r := newResolving(b)
+		r.fill(b, stored, chat)
+		b.Run(fmt.Sprintf("%d/rotating_%d", stored, min(100, stored)), func(b *testing.B) { resolveIn(b, r, min(100, stored), 2<<10) })
+		if stored > 100 {
+			b.Run(fmt.Sprintf("%d/rotating_all", stored), func(b *testing.B) { rotateAll(b, r, stored) })
+		}
+	}
+}
+
+// rotateAll resolves for every preset in turn, which most caches are too small
+// for.
+func rotateAll(b *testing.B, r *resolving, stored int) {
+	b.Helper()
+	resolver := r.resolver(b, inference.Config{})
+	body := benchBody(2<<10, `"model":"`+mark+benchSlug(0)+`",`, plainText)
+	at := strings.Index(string(body), benchSlug(0))
+	step, buffer := 0, make([]byte, 0, len(benchSlug(0)))
+	resolve := func() {
+		buffer = fmt.Appendf(buffer[:0], "preset-%06d", step%stored)
+		copy(body[at:], buffer)
+		if _, err := resolver.Resolve(b.Context(), domain.Principal{}, inference.Request{Dialect: chat, Body: body}); err != nil {
+			b.Fatal(err)
+		}
+		step++
+	}
+	for range min(2*stored, 150000) {
+		resolve()
+	}
+	views := r.views
+	b.ReportAllocs()
+	b.ResetTimer()
+	for b.Loop() {
+		resolve()
+	}
+	b.ReportMetric(float64(r.views-views)/float64(b.N), "views/op")
+}

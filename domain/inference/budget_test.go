@@ -1,0 +1,63 @@
+package inference_test
+
+import (
+	"math"
+	"testing"
+	"time"
+
+	"github.com/caddy-presets/caddy-presets/domain/inference"
+)
+
+// raceEnabled tells that the race detector is on, which allocates too.
+var raceEnabled bool
+
+// TestBudgets checks what operations allocate once what they need is in memory,
+// against what they did when this was written and a quarter more.
+func TestBudgets(t *testing.T) {
+	if raceEnabled {
+		t.Skip("the race detector allocates too")
+	}
+	r := newResolving(t)
+	r.put(t, r.home.ID, "p", version{responses, benchConfig[responses], "Answer briefly."})
+	resolver, err := inference.NewResolver(r.fixture, inference.Config{CacheSize: 1 << 20})
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer resolver.Close()
+	resolve := func(head string) func() error {
+		body := benchBody(2<<10, head, "a word or two")
+		return func() error {
+			_, err := resolver.Resolve(t.Context(), user, inference.Request{Dialect: chat, Body: body})
+			return err
+		}
+	}
+	for _, operation := range []struct {
+		name   string
+		budget float64
+		do     func() error
+	}{
+		{"a request without a reference", 3, resolve(`"model":"m",`)},
+		{"a request with a reference", 40, resolve(`"model":"@preset/p",`)},
+	} {
+		t.Run(operation.name, func(t *testing.T) {
+			for range 50 { // what is kept comes to be there by and by
+				if err := operation.do(); err != nil {
+					t.Fatal(err)
+				}
+				time.Sleep(time.Millisecond)
+			}
+			got := math.Inf(1)
+			for range 3 { // others may allocate, too, but not each time
+				got = min(got, testing.AllocsPerRun(100, func() {
+					if err := operation.do(); err != nil {
+						t.Fatal(err)
+					}
+				}))
+			}
+			t.Logf("%v allocations of %v", got, operation.budget)
+			if got > operation.budget {
+				t.Errorf("got %v allocations, want at most %v", got, operation.budget)
+			}
+		})
+	}
+}

@@ -1,0 +1,457 @@
+package inference
+
+import (
+	"bytes"
+	"context"
+	"errors"
+	"slices"
+	"strings"
+
+	"github.com/caddy-presets/caddy-presets/domain"
+	"github.com/caddy-presets/caddy-presets/internal/rawjson"
+)
+
+// permitUnresolved is permit for a request that names no preset. A workspace that
+// does not exist has nothing disabled. While the store is unavailable, what certainly
+// uses no server tool goes on.
+func (r *Resolver) permitUnresolved(ctx context.Context, who domain.Principal, sent Request) error {
+	workspace, err := r.workspace(ctx, who)
+	switch {
+	case domain.KindOf(err) == domain.NotFound:
+		return nil
+	case errors.Is(err, domain.ErrUnavailable) && !sent.Opaque && isUTF8(sent.Charset) && !mayUseServerTool(sent.Body):
+		return nil
+	case err != nil:
+		return err
+	}
+	return workspace.permit(sent.Body, sent)
+}
+
+// PermitUnsearched returns a Forbidden error for a request that is not searched for
+// server tools, if any server tool is disabled in the workspace that who acts in: it
+// could use one. A workspace that does not exist has nothing disabled.
+func (r *Resolver) PermitUnsearched(ctx context.Context, who domain.Principal) error {
+	workspace, err := r.workspace(ctx, who)
+	switch {
+	case domain.KindOf(err) == domain.NotFound:
+		return nil
+	case err == nil && len(workspace.disabledTools) > 0:
+		return &domain.Error{Kind: domain.Forbidden, Code: domain.ToolDisabled, Message: "This route cannot be used in a workspace where server tools are disabled"}
+	}
+	return err
+}
+
+// permit returns a Forbidden error for a body that uses a server tool that the
+// workspace has disabled, and an Invalid one if it is not known to use none. sent
+// is the request that it was made of.
+func (w *workspaceDefaults) permit(body []byte, sent Request) error {
+	switch {
+	case len(w.disabledTools) == 0:
+		return nil
+	case sent.Opaque:
+		return domain.InvalidAt("content-encoding", "the body cannot be read, which it must where server tools are disabled: send it as it is or with gzip")
+	case !isUTF8(sent.Charset):
+		return domain.InvalidAt("content-type", "must have no charset but utf-8 where server tools are disabled")
+	}
+	use, err := usedServerTool(body, w.disabledTools)
+	shape, misshapen := errors.AsType[*domain.Error](err)
+	switch {
+	case misshapen:
+		return shape
+	case err != nil:
+		return domain.InvalidAt("", "is not JSON that can be read, which it must be where server tools are disabled")
+	case use.tool == "":
+		return nil
+	}
+	disabled := &domain.Error{Kind: domain.Forbidden, Code: domain.ToolDisabled, Message: "Server tool " + use.tool + " is disabled in this workspace"}
+	if use, _ := usedServerTool(sent.Body, []string{use.tool}); use.place != "" && len(use.place) <= maxPlace {
+		disabled.Issues = []domain.Issue{{Path: use.place, Message: "is disabled in this workspace"}}
+		if use.brought {
+			disabled.Issues[0].Message = "uses " + use.tool + " unless it is given other tools, and that is disabled in this workspace"
+		}
+	}
+	return disabled
+}
+
+// isUTF8 reports whether a charset is that of JSON, or a part of it.
+func isUTF8(charset string) bool {
+	return containsFold([]string{"", "utf-8", "utf8", "us-ascii", "ascii"}, charset)
+}
+
+// maxPlace bounds a place that is told, in bytes: tools can be nested deeply.
+const maxPlace = 256
+
+// toolUse is how a request uses a server tool: none where tool is empty.
+type toolUse struct {
+	tool string
+	// place is where it says so, and brought that it does by what it does not say.
+	place   string
+	brought bool
+}
+
+// usedServerTool returns the first use of one of some server tools, as
+// findServerTool does.
+func usedServerTool(body []byte, some []string) (toolUse, error) {
+	return findServerTool(body, func(tool string) bool { return slices.Contains(some, tool) })
+}
+
+// mayUseServerTool reports whether a request uses any tool that a workspace can
+// disable, or cannot be read, so that nobody knows.
+func mayUseServerTool(body []byte) bool {
+	use, err := findServerTool(body, func(tool string) bool { return strings.HasPrefix(tool, vendorNamespace) })
+	return use.tool != "" || err != nil
+}
+
+// findServerTool returns the first use of a wanted server tool by a request of any
+// dialect, in any of the spellings of serverTools: as a tool, also of another tool,
+// of a plugin or of an input item, as the choice of one, as a plugin, as a field, or
+// with the model's name. The error is an *Error for a value of the wrong type in one
+// of those places, and another for what is not JSON: a gateway may read either.
+//
+// Repeated members all count, and names in any letter case, because gateways
+// differ in what they make of them.
+func findServerTool(body []byte, wanted func(tool string) bool) (toolUse, error) {
+	body = bytes.TrimPrefix(body, []byte("\ufeff")) // which many skip
+	if len(bytes.TrimSpace(body)) == 0 {
+		return toolUse{}, nil
+	}
+	s := &toolSearch{text: rawjson.New(body), wanted: wanted}
+	if s.text.Kind() != '{' {
+		return toolUse{}, s.refuse("must be an object")
+	}
+	_, err := s.readRequest(true)
+	if err == nil {
+		err = s.text.End()
+	}
+	if errors.Is(err, errFound) {
+		return s.use, nil
+	}
+	return toolUse{}, err
+}
+
+// toolSearch is a search for server tools.
+type toolSearch struct {
+	text   *rawjson.Walker
+	wanted func(tool string) bool
+	use    toolUse
+}
+
+// errFound ends a search.
+var errFound = errors.New("found")
+
+// readRequest reads a request, a part of one that a gateway may treat as such, or
+// the parameters of a tool, which have the same members. It returns which list of
+// tools that has.
+func (s *toolSearch) readRequest(top bool) (list toolList, err error) {
+	err = s.members(func(name string) error {
+		is := func(other string) bool { return strings.EqualFold(name, other) }
+		switch {
+		case is("tools"):
+			list.note(name == "tools" && s.text.Kind() == '[')
+			return s.elements(s.readTool)
+		case is("plugins"):
+			return s.elements(s.readPlugin)
+		case is("tool_choice"):
+			return s.readChoice()
+		case is("input"), is("messages"):
+			return s.readItems()
+		case is("model"):
+			return s.readModel(top && name == "model")
+		case is("models"), is("analysis_models"), is("allowed_models"):
+			return s.elements(s.readNestedModel)
+		case is("fallbacks"):
+			return s.elements(s.readFallback)
+		case is("extra_body"): // LiteLLM's, which becomes a part of the request
+			_, err := s.readRequest(false)
+			return err
+		}
+		return s.readSwitch(toolOfField(name))
+	})
+	return list, err
+}
+
+// toolList tells whether something has a list of tools of its own, in the eyes of
+// every gateway: a name in another letter case is one to some of them.
+type toolList struct{ given, missing bool }
+
+func (l *toolList) note(given bool) {
+	l.given = l.given || given
+	l.missing = l.missing || !given
+}
+
+func (l toolList) certain() bool { return l.given && !l.missing }
+
+// readTool reads a tool, or its type alone. It may have tools and a model of its own.
+func (s *toolSearch) readTool() error {
+	var list toolList
+	var bringing, at string
+	if isObject, err := s.readName(toolOfType); !isObject {
+		return err
+	}
+	err := s.members(func(name string) error {
+		is := func(other string) bool { return strings.EqualFold(name, other) }
+		switch {
+		case is("type"):
+			kind, err := s.readText()
+			if err != nil {
+				return err
+			}
+			tool := toolOfType(kind)
+			if broughtBy(tool) != nil {
+				bringing, at = tool, "/"+name
+			}
+			return s.find(tool)
+		case is("parameters"):
+			inner, err := s.readRequest(false)
+			list.note(name == "parameters" && inner.certain())
+			return err
+		case is("tools"):
+			return s.elements(s.readTool)
+		case is("model"):
+			return s.readNestedModel()
+		}
+		return s.readSwitch(toolOfMember(name))
+	})
+	if err != nil || list.certain() {
+		return err
+	}
+	return s.findBrought(bringing, at)
+}
+
+// readName reads a tool or plugin that is given by its name alone. An object it leaves
+// to the caller, and reports that.
+func (s *toolSearch) readName(toolOf func(name string) string) (isObject bool, err error) {
+	switch s.text.Kind() {
+	case '{':
+		return true, nil
+	case '"':
+		name, err := s.readText()
+		if err == nil {
+			err = s.findAny(toolOf(name))
+		}
+		return false, err
+	case 'n':
+		return false, s.text.Skip()
+	default:
+		return false, s.refuse("must be an object")
+	}
+}
+
+// find ends the search with the value that was read last, if it uses a wanted tool.
+// Only then is its place made, which is long where tools are nested deeply.
+func (s *toolSearch) find(tool string) error {
+	if tool == "" || !s.wanted(tool) {
+		return nil
+	}
+	s.use = toolUse{tool: tool, place: s.text.Pointer()}
+	return errFound
+}
+
+// findAny is find for a tool or what it brings.
+func (s *toolSearch) findAny(tool string) error {
+	if err := s.find(tool); err != nil {
+		return err
+	}
+	return s.findBrought(tool, "")
+}
+
+// findBrought is find for what a tool brings, which is named at a place below the
+// value that was read last.
+func (s *toolSearch) findBrought(tool, at string) error {
+	for _, brought := range broughtBy(tool) {
+		if s.wanted(brought) {
+			s.use = toolUse{tool: brought, place: s.text.Pointer() + at, brought: true}
+			return errFound
+		}
+	}
+	return nil
+}
+
+// readSwitch reads a value that switches a tool on, if there is such a tool, unless
+// the value is null or false.
+func (s *toolSearch) readSwitch(tool string) error {
+	kind := s.text.Kind()
+	if err := s.text.Skip(); err != nil || kind == 'n' || kind == 'f' {
+		return err
+	}
+	return s.findAny(tool)
+}
+
+// readChoice reads which tools the model is to use: one by its type, or several. The
+// tools themselves stand elsewhere.
+func (s *toolSearch) readChoice() error {
+	return s.members(func(name string) error {
+		switch {
+		case strings.EqualFold(name, "type"):
+			kind, err := s.readText()
+			if err == nil {
+				err = s.find(toolOfType(kind))
+			}
+			return err
+		case strings.EqualFold(name, "tools"):
+			return s.elements(s.readChoice)
+		}
+		return s.text.Skip()
+	})
+}
+
+// readPlugin reads a plugin, or its id alone. It brings a tool unless it is switched
+// off, and may have tools and models of its own.
+func (s *toolSearch) readPlugin() error {
+	if isObject, err := s.readName(toolOfPlugin); !isObject {
+		return err
+	}
+	var on, off bool
+	var list toolList
+	var used, bringing, at string
+	err := s.members(func(name string) error {
+		is := func(other string) bool { return strings.EqualFold(name, other) }
+		switch {
+		case is("tools"):
+			list.note(name == "tools" && s.text.Kind() == '[')
+			return s.elements(s.readTool)
+		case is("model"):
+			return s.readNestedModel()
+		case is("analysis_models"), is("allowed_models"):
+			return s.elements(s.readNestedModel)
+		case is("enabled"): // in another letter case it switches nothing off everywhere
+			kind := s.text.Kind()
+			on, off = on || kind != 'f', off || kind == 'f' && name == "enabled"
+		case is("id"):
+			id, err := s.readText()
+			tool := toolOfPlugin(id)
+			if tool != "" && s.wanted(tool) {
+				used, at = tool, "/"+name
+			}
+			if broughtBy(tool) != nil && used == "" {
+				bringing, at = tool, "/"+name
+			}
+			return err
+		}
+		return s.text.Skip()
+	})
+	switch {
+	case err != nil, off && !on:
+		return err
+	case used != "":
+		s.use = toolUse{tool: used, place: s.text.Pointer() + at}
+		return errFound
+	case list.certain():
+		return nil
+	}
+	return s.findBrought(bringing, at)
+}
+
+// readItems reads input items or messages, some of which add tools. An input may be
+// text, too.
+func (s *toolSearch) readItems() error {
+	if s.text.Kind() == '"' {
+		return s.text.Skip()
+	}
+	readMember := func(name string) error {
+		if strings.EqualFold(name, "tools") {
+			return s.elements(s.readTool)
+		}
+		return s.text.Skip()
+	}
+	return s.elements(func() error {
+		if s.text.Kind() == '[' {
+			return s.refuse("must be an object")
+		}
+		return s.members(readMember)
+	})
+}
+
+// readFallback reads the name of a model, or a request that has one.
+func (s *toolSearch) readFallback() error {
+	if s.text.Kind() == '{' {
+		_, err := s.readRequest(false)
+		return err
+	}
+	return s.readNestedModel()
+}
+
+// readNestedModel reads the name of a model that is not the request's own.
+func (s *toolSearch) readNestedModel() error { return s.readModel(false) }
+
+// readModel reads the name of a model. Only the request's own may refer to a preset,
+// which is ours to resolve: what a gateway has under that name may use any tool.
+func (s *toolSearch) readModel(own bool) error {
+	name, err := s.readText()
+	if err == nil {
+		err = s.findAny(toolOfModel(name))
+	}
+	if err == nil && !own && strings.Contains(name, domain.ReferenceMark) {
+		err = s.refuseLast("must not refer to a preset")
+	}
+	return err
+}
+
+// readText reads text; null is none.
+func (s *toolSearch) readText() (string, error) {
+	switch s.text.Kind() {
+	case '"':
+		value, err := s.text.Value()
+		text, _ := rawjson.Text(value)
+		return text, err
+	case 'n':
+		return "", s.text.Skip()
+	}
+	return "", s.refuse("must be a string")
+}
+
+// refuse returns an Invalid error for the value that comes next.
+func (s *toolSearch) refuse(message string) error {
+	if err := s.text.Skip(); err != nil {
+		return err
+	}
+	return s.refuseLast(message)
+}
+
+// refuseLast is refuse for the value that was read last.
+func (s *toolSearch) refuseLast(message string) error {
+	place := s.text.Pointer()
+	if len(place) > maxPlace {
+		place, message = "", "a value that is nested too deeply to name "+message
+	}
+	return domain.InvalidAt(place, message+" where server tools are disabled")
+}
+
+// members calls read before each value of the object that comes next, and skips
+// anything else.
+func (s *toolSearch) members(read func(name string) error) error {
+	if s.text.Kind() != '{' {
+		return s.text.Skip()
+	}
+	for quoted, err := range s.text.Members() {
+		if err == nil {
+			name, _ := rawjson.Text(quoted)
+			err = read(name)
+		}
+		if err != nil {
+			return err
+		}
+	}
+	return nil
+}
+
+// elements calls read before each element of the array that comes next, skips null
+// and refuses anything else.
+func (s *toolSearch) elements(read func() error) error {
+	switch s.text.Kind() {
+	case '[':
+	case 'n':
+		return s.text.Skip()
+	default:
+		return s.refuse("must be an array")
+	}
+	for _, err := range s.text.Elements() {
+		if err == nil {
+			err = read()
+		}
+		if err != nil {
+			return err
+		}
+	}
+	return nil
+}

@@ -1,0 +1,42 @@
+package inference
+
+import (
+	"github.com/go-json-experiment/json/jsontext"
+
+	"github.com/caddy-presets/caddy-presets/internal/rawjson"
+)
+
+// newMember returns a member of an object that is to be made.
+func newMember(name string, value jsontext.Value) rawjson.Member {
+	return rawjson.Member{Name: name, Value: value, Quoted: quote(name)}
+}
+
+// quote returns text as a JSON string.
+func quote(text string) jsontext.Value {
+	quoted, err := jsontext.AppendQuote(nil, text)
+	if err != nil {
+		panic("inference: quoting text that is no UTF-8") // all text here was decoded from JSON
+	}
+	return quoted
+}
+
+// object returns a JSON object of members.
+func object(members ...rawjson.Member) jsontext.Value {
+	parts := make([]part, len(members))
+	for i, m := range members {
+		parts[i].Member = m
+	}
+	return assemble(parts)
+}
+
+// array returns a JSON array of elements.
+func array(elements ...jsontext.Value) jsontext.Value {
+	text := jsontext.Value{'['}
+	for i, e := range elements {
+		if i > 0 {
+			text = append(text, ',')
+		}
+		text = append(text, e...)
+	}
+	return append(text, ']')
+}

@@ -1,0 +1,337 @@
+package inference
+
+import (
+	"bytes"
+	"slices"
+
+	"github.com/go-json-experiment/json/jsontext"
+
+	"github.com/caddy-presets/caddy-presets/domain"
+	"github.com/caddy-presets/caddy-presets/internal/rawjson"
+)
+
+// Source tells where a field of a merged request comes from.
+type Source string
+
+// A field that several had a part in comes from the one that stands furthest
+// from the request: the workspace, else the preset.
+const (
+	FromRequest   Source = "request"
+	FromPreset    Source = "preset"
+	FromWorkspace Source = "workspace"
+)
+
+// settings are what one version of a preset adds to requests of one dialect.
+// They never change.
+type settings struct {
+	fields  []rawjson.Member
+	tools   []identified
+	prompt  systemPrompt
+	dropped []string
+	// models is the preset's list of models where the gateway knows no such
+	// field.
+	models jsontext.Value
+}
+
+// newSettings prepares a stored version for a dialect. An error means that what
+// is stored is damaged.
+func newSettings(v domain.PresetVersion, dialect domain.Dialect, unknown map[string]bool) (*settings, error) {
+	stored, err := rawjson.Members(jsontext.Value(v.Config))
+	if err != nil {
+		return nil, err
+	}
+	s := new(settings)
+	s.fields, s.dropped = translate(stored, v.Dialect, dialect, unknown)
+	if tools := rawjson.Find(s.fields, "tools"); tools != nil {
+		if s.tools, err = identify(dialect, tools, len(tools)); err != nil {
+			return nil, err
+		}
+	}
+	if unknown["models"] {
+		known, _ := translate(stored, v.Dialect, dialect, nil)
+		s.models = rawjson.Find(known, "models")
+	}
+	if v.SystemPrompt != nil && *v.SystemPrompt != "" {
+		s.prompt = systemPrompt{text: *v.SystemPrompt, quoted: quote(*v.SystemPrompt)}
+	}
+	return s, nil
+}
+
+// synonyms are fields of one dialect that say the same thing or exclude each
+// other: a request that has one of them overrides the preset's other.
+var synonyms = map[domain.Dialect]map[string]string{
+	domain.Chat: {
+		"max_tokens": "max_completion_tokens", "max_completion_tokens": "max_tokens",
+		"reasoning": "reasoning_effort", "reasoning_effort": "reasoning",
+	},
+	domain.Messages: {"models": "fallbacks", "fallbacks": "models"},
+}
+
+// part is one field of a merged request.
+type part struct {
+	rawjson.Member
+	// lead stands before value, of which it has taken the place of the first byte. It
+	// spares a copy of a value that may be most of the request. Nil for none.
+	lead jsontext.Value
+	from Source
+}
+
+// merger merges a preset into one request.
+type merger struct {
+	dialect   domain.Dialect
+	takes     []string        // as Request.Takes
+	unknown   map[string]bool // fields that the gateway does not know
+	request   *inferenceRequest
+	settings  *settings
+	workspace *workspaceDefaults
+
+	parts   []part
+	dropped []string
+	// models is settings.models of the request.
+	models jsontext.Value
+}
+
+// workspaceDefaults are what a workspace adds to requests that name a preset, and
+// what it refuses in all of them. They never change.
+type workspaceDefaults struct {
+	id            string
+	textModel     string // empty: none
+	providerSort  string // empty: none
+	disabledTools []string
+}
+
+// merge is the rule of how a preset serves a request. It is shallow: the request's
+// own fields win. null counts as not sent; so do {} and [] where the preset has the
+// field. Tools are united, and the system prompt comes first. The workspace fills in
+// a model and an order of providers that nobody names.
+func (m *merger) merge() error {
+	m.parts = make([]part, 0, len(m.request.fields)+len(m.settings.fields)+3)
+	for _, field := range m.request.fields {
+		if err := m.addSent(field); err != nil {
+			return err
+		}
+	}
+	for _, field := range m.settings.fields {
+		if m.isTaken(field.Name) && m.index(field.Name) < 0 && !m.overridden(field.Name) {
+			m.parts = append(m.parts, part{Member: field, from: FromPreset})
+		}
+	}
+	if field := promptField[m.dialect]; m.settings.prompt.text != "" && m.index(field) < 0 {
+		m.set(field, m.settings.prompt.alone(m.dialect), FromPreset)
+	}
+	m.fillProviderSort()
+	return m.ensureModel()
+}
+
+// addSent adds what becomes of a field of the request.
+func (m *merger) addSent(field rawjson.Member) error {
+	ours := m.setting(field.Name)
+	hollow := isHollow(field.Value) && (ours != nil || m.setting(synonyms[m.dialect][field.Name]) != nil)
+	sent := field.Value.Kind() != 'n' && !hollow && (field.Name != "model" || !isEmptyText(field.Value))
+	add := func(value jsontext.Value, from Source) {
+		m.parts = append(m.parts, part{Member: rawjson.Member{Name: field.Name, Value: value, Quoted: field.Quoted}, from: from})
+	}
+	switch {
+	case field.Name == "preset": // it has done its work
+	case m.unknown[field.Name] && sent:
+		m.dropped = append(m.dropped, field.Name)
+		if field.Name == "models" && !isHollow(field.Value) {
+			m.models = field.Value
+		}
+	case m.unknown[field.Name]: // left out, and nothing is lost
+	case field.Name == "model" && m.request.modelIsReference:
+		switch {
+		case m.request.model != "":
+			add(quote(m.request.model), FromRequest)
+		case ours != nil:
+			add(ours, FromPreset)
+		}
+	case field.Name == promptField[m.dialect] && m.settings.prompt.text != "":
+		if !sent {
+			add(m.settings.prompt.alone(m.dialect), FromPreset)
+			return nil
+		}
+		lead, err := m.settings.prompt.placeBefore(m.dialect, field.Value)
+		switch {
+		case err != nil:
+			return err
+		case lead == nil:
+			add(field.Value, FromRequest)
+		default:
+			add(field.Value[1:], FromPreset)
+			m.parts[len(m.parts)-1].lead = lead
+		}
+	case field.Name == "tools" && sent && ours != nil:
+		own, err := identify(m.dialect, field.Value, maxTools)
+		if err != nil {
+			return err
+		}
+		united := unite(m.settings.tools, own)
+		if slices.EqualFunc(united, own, func(t jsontext.Value, o identified) bool { return string(t) == string(o.tool) }) {
+			add(field.Value, FromRequest)
+		} else {
+			add(array(united...), FromPreset)
+		}
+	case !sent && ours != nil && !m.overridden(field.Name):
+		add(ours, FromPreset)
+	case hollow && ours == nil: // the preset says it in another field
+	default:
+		add(field.Value, FromRequest)
+	}
+	return nil
+}
+
+// isTaken reports whether the route takes a field of the preset or the workspace.
+func (m *merger) isTaken(name string) bool {
+	return m.takes == nil || name == "model" || slices.Contains(m.takes, name)
+}
+
+// setting returns the preset's value of a field, nil where it has none that the
+// route takes.
+func (m *merger) setting(name string) jsontext.Value {
+	if !m.isTaken(name) {
+		return nil
+	}
+	return rawjson.Find(m.settings.fields, name)
+}
+
+// overridden tells whether the request says with another field what the
+// preset's says. {} and [] say nothing there.
+func (m *merger) overridden(name string) bool {
+	synonym := synonyms[m.dialect][name]
+	return synonym != "" && !m.unknown[synonym] && slices.ContainsFunc(m.request.fields, func(f rawjson.Member) bool {
+		return f.Name == synonym && f.Value.Kind() != 'n' && !isHollow(f.Value)
+	})
+}
+
+func (m *merger) index(name string) int {
+	return slices.IndexFunc(m.parts, func(p part) bool { return p.Name == name })
+}
+
+// value returns a field of the merged request, nil when there is none or it is
+// null.
+func (m *merger) value(name string) jsontext.Value {
+	if i := m.index(name); i >= 0 && m.parts[i].Value.Kind() != 'n' {
+		return m.parts[i].Value
+	}
+	return nil
+}
+
+// set adds a field, or gives it another value.
+func (m *merger) set(name string, value jsontext.Value, from Source) {
+	if i := m.index(name); i >= 0 {
+		m.parts[i].Value, m.parts[i].from = value, from
+		return
+	}
+	m.parts = append(m.parts, part{Member: newMember(name, value), from: from})
+}
+
+// ensureModel makes sure that a model is named: by the request, the preset or
+// the workspace, or by the first of a list that the gateway or the route does
+// not take.
+func (m *merger) ensureModel() error {
+	if model := m.value("model"); model != nil && !isEmptyText(model) || firstModel(m.value("models")) != nil {
+		return nil
+	}
+	models, from := m.settings.models, FromPreset
+	switch {
+	case m.models != nil:
+		models, from = m.models, FromRequest
+	case !m.isTaken("models") && models == nil:
+		models = rawjson.Find(m.settings.fields, "models")
+	}
+	if first := firstModel(models); first != nil {
+		m.set("model", first, from)
+		return nil
+	}
+	if m.workspace.textModel == "" {
+		return domain.InvalidAt("/model", "required: neither the request nor the preset nor the workspace names a model")
+	}
+	m.set("model", quote(m.workspace.textModel), FromWorkspace)
+	return nil
+}
+
+// isEmptyText tells a string without text, which some clients send for a model
+// that nobody set.
+func isEmptyText(value jsontext.Value) bool { return string(value) == `""` }
+
+// isHollow reports whether a value is an object or an array with nothing in it.
+func isHollow(value jsontext.Value) bool {
+	kind := value.Kind()
+	return (kind == '{' || kind == '[') && len(bytes.TrimSpace(value[1:len(value)-1])) == 0
+}
+
+// firstModel returns the model that is tried first of a list, or nil.
+func firstModel(models jsontext.Value) jsontext.Value {
+	for first, err := range rawjson.Array(models) {
+		if err == nil && first.Kind() == '"' {
+			return first
+		}
+		break
+	}
+	return nil
+}
+
+// fillProviderSort adds the workspace's way to choose a provider where nobody
+// chose one.
+func (m *merger) fillProviderSort() {
+	if m.workspace.providerSort == "" || m.unknown["provider"] || !m.isTaken("provider") {
+		return
+	}
+	sort := quote(m.workspace.providerSort)
+	provider := m.value("provider")
+	switch {
+	case provider == nil:
+		provider = object(newMember("sort", sort))
+	case provider.Kind() != '{', rawjson.Get(provider, "sort") != nil, rawjson.Get(provider, "order") != nil:
+		return
+	default:
+		provider = withField(provider, "sort", sort)
+	}
+	m.set("provider", provider, FromWorkspace)
+}
+
+// withField adds a member to an object that has none of that name but null,
+// leaving the bytes of the others as they are.
+func withField(text jsontext.Value, name string, value jsontext.Value) jsontext.Value {
+	var fields []part
+	added := false
+	for field, err := range rawjson.Object(text) {
+		if err != nil {
+			return text
+		}
+		if field.Name == name {
+			field.Value, added = value, true
+		}
+		fields = append(fields, part{Member: field})
+	}
+	if !added {
+		fields = append(fields, part{Member: newMember(name, value)})
+	}
+	return assemble(fields)
+}
+
+// assemble returns the object of parts, their names and values byte for byte as
+// they were sent or stored.
+func assemble(parts []part) []byte {
+	text := append(make([]byte, 0, assembledSize(parts)), '{')
+	for i, p := range parts {
+		if i > 0 {
+			text = append(text, ',')
+		}
+		text = append(text, p.Quoted...)
+		text = append(text, ':')
+		text = append(text, p.lead...)
+		text = append(text, p.Value...)
+	}
+	return append(text, '}')
+}
+
+// assembledSize returns the memory that assemble takes for parts, in bytes.
+func assembledSize(parts []part) int {
+	size := len(`{}`)
+	for _, p := range parts {
+		size += len(p.Quoted) + len(p.lead) + len(p.Value) + len(`:,`)
+	}
+	return size
+}

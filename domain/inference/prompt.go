@@ -1,0 +1,141 @@
+package inference
+
+import (
+	"iter"
+	"slices"
+	"strings"
+
+	"github.com/go-json-experiment/json/jsontext"
+
+	"github.com/caddy-presets/caddy-presets/domain"
+	"github.com/caddy-presets/caddy-presets/internal/rawjson"
+)
+
+// promptField is the field of each dialect that takes a system prompt.
+var promptField = map[domain.Dialect]string{domain.Responses: "instructions", domain.Chat: "messages", domain.Messages: "system"}
+
+// promptSeparator stands between a preset's system prompt and the request's.
+const promptSeparator = "\n\n"
+
+// systemPrompt is a preset's system prompt, ready to be placed.
+type systemPrompt struct {
+	text   string
+	quoted jsontext.Value
+}
+
+// alone returns the value of a dialect's prompt field in a request that has none.
+func (p systemPrompt) alone(dialect domain.Dialect) jsontext.Value {
+	if dialect == domain.Chat {
+		return array(p.message())
+	}
+	return p.quoted
+}
+
+// placeBefore returns what is to stand in the place of the first byte of value, a request's
+// own prompt field, so that the prompt comes before everything else: what providers cache by
+// prefix then stays the same from request to request.
+//
+// It returns nil for a request that begins with the very prompt, as the one does that the
+// preset was made from: that is left as it is.
+func (p systemPrompt) placeBefore(dialect domain.Dialect, value jsontext.Value) (jsontext.Value, error) {
+	field := promptField[dialect]
+	switch {
+	case dialect == domain.Chat && value.Kind() != '[':
+		return nil, domain.InvalidAt("/"+field, "must be an array")
+	case dialect == domain.Chat:
+		return p.beforeFirst(dialect, value, p.message()), nil
+	case value.Kind() == '"':
+		own, _ := rawjson.Text(value)
+		switch {
+		case p.begins(own):
+			return nil, nil
+		case own == "":
+			return p.quoted[:len(p.quoted)-1], nil
+		}
+		return slices.Concat(p.quoted[:len(p.quoted)-1], jsontext.Value(`\n\n`)), nil
+	case dialect == domain.Messages && value.Kind() == '[':
+		return p.beforeFirst(dialect, value, p.block()), nil
+	case dialect == domain.Messages:
+		return nil, domain.InvalidAt("/"+field, "must be a string or an array")
+	default:
+		return nil, domain.InvalidAt("/"+field, "must be a string")
+	}
+}
+
+// begins tells whether text begins with the prompt, as a whole.
+func (p systemPrompt) begins(text string) bool {
+	rest, ok := strings.CutPrefix(text, p.text)
+	return ok && (rest == "" || strings.HasPrefix(rest, promptSeparator))
+}
+
+// beforeFirst returns what puts an element at the start of an array, nil for an array that
+// begins with the prompt.
+func (p systemPrompt) beforeFirst(dialect domain.Dialect, list, element jsontext.Value) jsontext.Value {
+	own, _ := promptText(dialect, list, len(p.text)+len(promptSeparator))
+	if p.begins(own) {
+		return nil
+	}
+	for _, err := range rawjson.Array(list) {
+		if err == nil { // there is a first element
+			element = append(element, ',')
+		}
+		break
+	}
+	return slices.Concat(jsontext.Value{'['}, element)
+}
+
+func (p systemPrompt) message() jsontext.Value {
+	return slices.Concat(jsontext.Value(`{"role":"system","content":`), p.quoted, jsontext.Value{'}'})
+}
+
+func (p systemPrompt) block() jsontext.Value {
+	return slices.Concat(jsontext.Value(`{"type":"text","text":`), p.quoted, jsontext.Value{'}'})
+}
+
+// promptText returns the system prompt of a request, given the value of its
+// dialect's prompt field: its texts, joined. It stops beyond enough bytes, and is
+// not ok where the request has no text there, not even an empty one.
+func promptText(dialect domain.Dialect, value jsontext.Value, enough int) (text string, ok bool) {
+	var joined strings.Builder
+	for part := range promptTexts(dialect, value) {
+		if ok {
+			joined.WriteString(promptSeparator)
+		}
+		joined.WriteString(part)
+		if ok = true; joined.Len() > enough {
+			break
+		}
+	}
+	return joined.String(), ok
+}
+
+// promptTexts yields the texts of a request's system prompt: those of the prompt
+// field, or of the system and developer messages that a chat begins with.
+func promptTexts(dialect domain.Dialect, value jsontext.Value) iter.Seq[string] {
+	return func(yield func(string) bool) {
+		if dialect != domain.Chat {
+			yieldTexts(value, yield)
+			return
+		}
+		for message, err := range rawjson.Array(value) {
+			role, _ := rawjson.Text(rawjson.Get(message, "role"))
+			if err != nil || role != "system" && role != "developer" || !yieldTexts(rawjson.Get(message, "content"), yield) {
+				return
+			}
+		}
+	}
+}
+
+// yieldTexts yields the texts of content, which is a string or an array of parts,
+// and tells whether to go on.
+func yieldTexts(content jsontext.Value, yield func(string) bool) bool {
+	if text, ok := rawjson.Text(content); ok {
+		return yield(text)
+	}
+	for part, err := range rawjson.Array(content) {
+		if text, ok := rawjson.Text(rawjson.Get(part, "text")); err == nil && ok && !yield(text) {
+			return false
+		}
+	}
+	return true
+}

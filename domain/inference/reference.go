@@ -1,0 +1,273 @@
+package inference
+
+import (
+	"bytes"
+	"regexp"
+	"strconv"
+	"strings"
+
+	"github.com/go-json-experiment/json/jsontext"
+
+	"github.com/caddy-presets/caddy-presets/domain"
+	"github.com/caddy-presets/caddy-presets/internal/rawjson"
+)
+
+// reference is how a request names a preset: "@preset/slug" or
+// "model@preset/slug" as its model, or "slug" in its preset field.
+type reference struct {
+	slug string
+	// pin is what stands behind a second @, a version's number or a label;
+	// empty for the designated version.
+	pin string
+}
+
+// String returns the reference as it is written in a model's name.
+func (ref reference) String() string {
+	if ref.pin == "" {
+		return domain.ReferenceMark + ref.slug
+	}
+	return domain.ReferenceMark + ref.slug + "@" + ref.pin
+}
+
+// version returns the number of the version of p that the reference names for
+// who comes with a sticky id. One that p does not have is NotFound.
+func (ref reference) version(p *domain.Preset, id stickyID) (int, error) {
+	if ref.pin == "" {
+		return p.DesignatedVersion, nil
+	}
+	if n, err := strconv.Atoi(ref.pin); err == nil && p.State().Has(n) && strconv.Itoa(n) == ref.pin {
+		return n, nil
+	}
+	if label, ok := p.Labels[ref.pin]; ok { // never a number: CheckLabel
+		return serve(label, p.ID, ref.pin, id), nil
+	}
+	return 0, &domain.Error{Kind: domain.NotFound, Code: domain.VersionNotFound, Message: "Preset version not found: " + ref.String()}
+}
+
+// pinPattern is what may stand behind the second @ of a reference.
+var pinPattern = regexp.MustCompile(`^[A-Za-z0-9][A-Za-z0-9._~-]{0,127}$`)
+
+// parseReference reads slug, slug@version or slug@label. place is where it was
+// found.
+func parseReference(place, text string) (ref reference, err error) {
+	slug, pin, pinned := strings.Cut(text, "@")
+	if domain.CheckPresetSlug(slug) != nil || pinned && !pinPattern.MatchString(pin) {
+		return ref, domain.InvalidAt(place, "must name a preset by its slug, slug@version or slug@label")
+	}
+	return reference{slug, pin}, nil
+}
+
+// mayMention tells whether text can hold word, which is ASCII, as a part of some
+// string: as it stands or spelled with \u escapes.
+func mayMention(text []byte, word string) bool {
+	return bytes.Contains(text, []byte(word)) || bytes.Contains(text, []byte(`\u00`))
+}
+
+// namesSession tells whether a body can name a session, if not with escapes. An
+// underscore is rare enough in text to look for it first.
+func namesSession(body []byte) bool {
+	return bytes.Contains(body, []byte("_id")) && bytes.Contains(body, []byte("session_id"))
+}
+
+// maxRequestFields bounds the top-level fields of a request that names a
+// preset, several times what the dialects have.
+const maxRequestFields = 1024
+
+// usualFields is how many there is room for without asking for more memory.
+const usualFields = 16
+
+var errTooManyFields = domain.InvalidAt("", "has more than "+strconv.Itoa(maxRequestFields)+" fields")
+
+// inferenceRequest is an inference request as far as it was read.
+type inferenceRequest struct {
+	// fields are the top-level fields in the order in which they were sent.
+	fields []rawjson.Member
+	// err is why the rest could not be read, or the first rule found broken.
+	err error
+	// sessionID is the session_id field, or empty.
+	sessionID string
+
+	// found is set once a reference was. model is the part of the model field
+	// before the reference, and modelIsReference tells that it held one.
+	found            bool
+	ref              reference
+	model            string
+	modelIsReference bool
+}
+
+// readRequest reads what a preset may have to do with. A body that is not JSON
+// is read up to there: only when it names a preset is that anyone's business
+// but the gateway's. Most have neither a preset nor a session in them, which
+// spares reading them.
+func readRequest(body []byte) *inferenceRequest {
+	q := new(inferenceRequest)
+	if !mayMention(body, "preset") && !namesSession(body) {
+		return q
+	}
+	seen := make(map[string]bool)
+	q.fields = make([]rawjson.Member, 0, usualFields)
+	for field, err := range rawjson.Object(body) {
+		switch {
+		case q.err != nil: // a reference may still follow, and then that is the answer
+		case err != nil:
+			q.fail(domain.InvalidAt("", err.Error()))
+		case len(q.fields) == maxRequestFields:
+			q.fail(errTooManyFields)
+		case seen[field.Name]:
+			q.fail(domain.InvalidAt(pointer(field.Name), "duplicate name"))
+		default:
+			seen[field.Name] = true
+			q.fields = append(q.fields, field)
+		}
+		if err != nil || q.err != nil && q.found {
+			break // nothing more can be read, or change the answer
+		}
+		q.look(field)
+	}
+	return q
+}
+
+func (q *inferenceRequest) fail(err error) {
+	if q.err == nil {
+		q.err = err
+	}
+}
+
+// look notes what a field says about presets and the session.
+func (q *inferenceRequest) look(field rawjson.Member) {
+	switch field.Name {
+	case "session_id":
+		q.sessionID, _ = rawjson.Text(field.Value)
+		switch kind := field.Value.Kind(); {
+		case kind != '"' && kind != 'n':
+			q.fail(domain.InvalidAt("/session_id", "must be a string"))
+		case !isShortSession(q.sessionID):
+			q.fail(domain.InvalidAt("/session_id", sessionTooLong))
+		}
+	case "preset":
+		if field.Value.Kind() == 'n' {
+			return // not sent
+		}
+		text, ok := rawjson.Text(field.Value)
+		if !ok {
+			q.refuse(domain.InvalidAt("/preset", "must be a string"))
+			return
+		}
+		q.refer("/preset", text)
+	case "model":
+		if text, _ := rawjson.Text(field.Value); strings.Contains(text, domain.ReferenceMark) {
+			q.modelIsReference = true
+			q.model, text, _ = strings.Cut(text, domain.ReferenceMark)
+			if !isUsableModel(q.model) {
+				q.refuse(domain.InvalidAt("/model", "must have the name of a model before "+domain.ReferenceMark+", or nothing at all"))
+				return
+			}
+			q.refer("/model", text)
+		}
+	case "models", "fallbacks":
+		// Of a list of models at most one could be used.
+		if place := placeOfReference(field); place != "" {
+			q.refuse(domain.InvalidAt(place, "must not refer to a preset"))
+		}
+	}
+}
+
+// isUsableModel reports whether a model's name, of what stands before a reference,
+// is empty or names something: "vendor/" and "vendor/:free" name nothing.
+func isUsableModel(name string) bool {
+	last, _, _ := strings.Cut(name[strings.LastIndexByte(name, '/')+1:], ":")
+	return name == "" || strings.TrimSpace(last) != ""
+}
+
+// FindReference returns the JSON Pointer (RFC 6901) of the first model of a body
+// that refers to a preset, empty where there is none: in model, models, fallbacks,
+// or the requests of a batch. The field preset means nothing here. A body that is
+// not JSON is read up to there.
+func FindReference(body []byte) (place string) {
+	if !mayMention(body, "preset") {
+		return ""
+	}
+	for field, err := range rawjson.Object(body) {
+		if err != nil {
+			break
+		}
+		if place := placeOfReference(field); place != "" {
+			return place
+		}
+	}
+	return ""
+}
+
+// modelsWithin are the fields that hold models in a list, each with the members
+// that lead from an element to its model.
+var modelsWithin = map[string][]string{
+	"models":    {},
+	"fallbacks": {"model"},           // of a messages request
+	"requests":  {"params", "model"}, // of a batch of them
+}
+
+// placeOfReference returns where a field of a request refers to a preset as a
+// model, empty where it does not.
+func placeOfReference(field rawjson.Member) string {
+	if field.Name == "model" {
+		if refers(field.Value) {
+			return "/model"
+		}
+		return ""
+	}
+	path, ok := modelsWithin[field.Name]
+	if !ok || !mayMention(field.Value, "preset") {
+		return ""
+	}
+	index := 0
+	for element, err := range rawjson.Array(field.Value) {
+		if err != nil {
+			break // no list of models; the gateway will say so
+		}
+		place := "/" + field.Name + "/" + strconv.Itoa(index)
+		if refers(element) { // some gateways take a model's name there
+			return place
+		}
+		for _, name := range path {
+			element, place = rawjson.Get(element, name), place+"/"+name
+		}
+		if refers(element) {
+			return place
+		}
+		index++
+	}
+	return ""
+}
+
+// refers reports whether a model is a reference to a preset.
+func refers(model jsontext.Value) bool {
+	text, _ := rawjson.Text(model)
+	return strings.Contains(text, domain.ReferenceMark)
+}
+
+// refer notes a reference, of which there may be one.
+func (q *inferenceRequest) refer(place, text string) {
+	ref, err := parseReference(place, text)
+	switch {
+	case err != nil:
+		q.refuse(err)
+	case q.found && q.ref != ref:
+		q.refuse(domain.InvalidAt(place, "must name the same preset as the request's other reference"))
+	}
+	q.found, q.ref = true, ref
+}
+
+// refuse notes a reference that cannot be resolved.
+func (q *inferenceRequest) refuse(err error) {
+	q.found = true
+	q.fail(err)
+}
+
+// pointer returns the JSON Pointer (RFC 6901) of a top-level field, or nothing
+// for a name so long that nobody would want to read it.
+func pointer(name string) string {
+	if len(name) > 128 {
+		return ""
+	}
+	return "/" + strings.NewReplacer("~", "~0", "/", "~1").Replace(name)
+}

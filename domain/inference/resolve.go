@@ -1,0 +1,351 @@
+package inference
+
+import (
+	"cmp"
+	"context"
+	"errors"
+	"fmt"
+	"slices"
+	"strconv"
+	"strings"
+	"unicode"
+	"unicode/utf8"
+
+	"github.com/caddy-presets/caddy-presets/domain"
+	"github.com/caddy-presets/caddy-presets/internal/rawjson"
+)
+
+// DefaultCacheSize is how much memory a Resolver uses for what it keeps of
+// presets where nothing else is said, in bytes.
+const DefaultCacheSize = 64 << 20
+
+// Config says how presets are resolved.
+type Config struct {
+	// CacheSize bounds the memory for what is kept of presets and workspaces,
+	// in bytes; zero stands for DefaultCacheSize.
+	CacheSize int64
+	// DropFields are top-level fields that the gateway does not know. They are
+	// left out of requests that name a preset.
+	DropFields []string
+}
+
+// Resolver applies presets to inference requests. It keeps what it reads of
+// presets in memory, prepared for each dialect, within a bound; the store's
+// stamps tell when that is no longer so, so a change acts on the next request.
+//
+// A Resolver is safe for concurrent use. Close frees its memory; requests that
+// come later are answered from the store alone.
+type Resolver struct {
+	store   domain.Store
+	unknown map[string]bool
+	cache   *cache
+}
+
+// NewResolver returns a Resolver over store.
+func NewResolver(store domain.Store, config Config) (*Resolver, error) {
+	size := config.CacheSize
+	if size == 0 {
+		size = DefaultCacheSize
+	}
+	cache, err := newCache(size)
+	if err != nil {
+		return nil, err
+	}
+	r := &Resolver{store: store, cache: cache, unknown: make(map[string]bool)}
+	for _, field := range config.DropFields {
+		r.unknown[field] = true
+	}
+	return r, nil
+}
+
+// Close frees the memory of r.
+func (r *Resolver) Close() { r.cache.close() }
+
+// Request is an inference request as it was sent.
+type Request struct {
+	Dialect domain.Dialect
+	// Body is its text. A Resolver never changes it.
+	Body []byte
+	// Opaque tells that the text could not be had from what was sent, and that
+	// there may be more to the request than Body.
+	Opaque bool
+	// Charset is the charset of the text as a header names it, empty for none. A
+	// Resolver reads text as UTF-8 whatever it says.
+	Charset string
+	// SessionID is the session that a header names, empty for none.
+	SessionID string
+	// Takes names the fields that the route takes of a preset, besides the
+	// model and the system prompt; nil stands for all that the dialect has.
+	// Others are not added, and count as nothing lost.
+	Takes []string
+	// Memory is asked before a merged body is made. Its error is Resolve's. Nil bounds
+	// nothing.
+	Memory Memory
+}
+
+// Memory grants memory before it is used.
+type Memory interface {
+	// Reserve grants size bytes, or returns why it does not.
+	Reserve(size int) error
+}
+
+// Resolution is what becomes of an inference request.
+type Resolution struct {
+	// Body is what goes upstream: the very bytes of the request where it names
+	// no preset.
+	Body []byte
+	// Preset is the slug of the preset that was applied, empty when the
+	// request names none. The fields below are then empty, too.
+	Preset      string
+	Version     int
+	WorkspaceID string
+	// Dropped names what did not go upstream: settings of the preset that the
+	// request's dialect has no counterpart for, and fields that the gateway
+	// does not know. Each name is of ASCII letters, digits and _ . : - alone.
+	Dropped []string
+	// SessionID is the session_id field of the body, empty when there is none
+	// or a header cannot hold it.
+	SessionID string
+
+	parts []part // names and sources alone
+}
+
+// Field is a top-level field of what goes upstream.
+type Field struct {
+	Name string
+	From Source
+}
+
+// Fields returns the top-level fields of Body and where each comes from, in
+// their order. A body that is no JSON object has none. One that names no preset and
+// has more fields than may be where a preset is named is Invalid.
+func (r Resolution) Fields() ([]Field, error) {
+	var fields []Field
+	if r.Preset == "" {
+		for field, err := range rawjson.Object(r.Body) {
+			switch {
+			case err != nil:
+				return nil, nil
+			case len(fields) == maxRequestFields: // each takes much more memory than its bytes
+				return nil, errTooManyFields
+			}
+			fields = append(fields, Field{field.Name, FromRequest})
+		}
+	}
+	for _, p := range r.parts {
+		fields = append(fields, Field{p.Name, p.from})
+	}
+	return fields, nil
+}
+
+// MaxSessionID bounds a session id, in characters (specification,
+// "Limits").
+const MaxSessionID = 256
+
+var sessionTooLong = fmt.Sprintf("must be at most %d characters", MaxSessionID)
+
+func isShortSession(id string) bool { return utf8.RuneCountInString(id) <= MaxSessionID }
+
+// usableSession returns id, or nothing if it is too long or a header cannot hold
+// it.
+func usableSession(id string) string {
+	unusable := func(r rune) bool { return r == utf8.RuneError || unicode.IsControl(r) }
+	if !isShortSession(id) || strings.ContainsFunc(id, unusable) {
+		return ""
+	}
+	return id
+}
+
+// Resolve applies the preset that the body of an inference request names, from
+// the workspace that who acts in; the zero Principal acts in the default one. A
+// request that names none comes back as it is, even if it is not JSON.
+//
+// Where a label has a split, sessions stick to a version: those of the body,
+// else of the header. Without one the key does, and without a key every request
+// is a session of its own.
+//
+// A reference that is malformed, one of several, or inside models, and a
+// request that cannot be merged, is Invalid. So is a session id of more than
+// MaxSessionID characters beside a reference. A preset that does not exist, is
+// not active or has no such version or label is NotFound, and named. A request
+// that uses a server tool that the workspace has disabled is Forbidden, with or
+// without a preset; one that is opaque is then Invalid. Resolve keeps no
+// reference to the body but in what it returns.
+func (r *Resolver) Resolve(ctx context.Context, who domain.Principal, sent Request) (Resolution, error) {
+	request := readRequest(sent.Body)
+	out := Resolution{Body: sent.Body, SessionID: usableSession(request.sessionID)}
+	switch {
+	case !request.found:
+		return out, r.permitUnresolved(ctx, who, sent)
+	case request.err != nil:
+		return out, request.err
+	case !isShortSession(sent.SessionID):
+		return out, domain.InvalidAt("x-session-id", sessionTooLong)
+	}
+	workspace, err := r.workspace(ctx, who)
+	if err != nil {
+		return out, err
+	}
+	id := newStickyID(cmp.Or(out.SessionID, usableSession(sent.SessionID)), who.KeyID)
+	version, settings, err := r.version(ctx, workspace.id, request.ref, id, sent.Dialect)
+	if err != nil {
+		return out, err
+	}
+	m := &merger{
+		dialect: sent.Dialect, takes: sent.Takes, unknown: r.unknown,
+		request: request, settings: settings, workspace: workspace,
+	}
+	if err := m.merge(); err != nil {
+		return out, err
+	}
+	if sent.Memory != nil {
+		if err := sent.Memory.Reserve(assembledSize(m.parts)); err != nil {
+			return out, err
+		}
+	}
+	merged := assemble(m.parts)
+	if err := workspace.permit(merged, sent); err != nil {
+		return out, err
+	}
+	for i := range m.parts { // which would keep the request's body in memory
+		m.parts[i] = part{Member: rawjson.Member{Name: m.parts[i].Name}, from: m.parts[i].from}
+	}
+	out.Body, out.parts = merged, m.parts
+	out.Preset, out.Version, out.WorkspaceID = request.ref.slug, version, workspace.id
+	out.Dropped = slices.Clip(settings.dropped) // shared, and so never appended to in place
+	for _, name := range m.dropped {
+		if !slices.Contains(settings.dropped, name) {
+			out.Dropped = append(out.Dropped, name)
+		}
+	}
+	return out, nil
+}
+
+// workspace returns the defaults of the workspace that who acts in.
+func (r *Resolver) workspace(ctx context.Context, who domain.Principal) (*workspaceDefaults, error) {
+	id, slug := who.WorkspaceRef()
+	key, stamp := "w\x00"+id+"\x00"+slug, r.store.Stamps().Workspace(id+slug)
+	if kept := r.cache.get(key, stamp); kept != nil {
+		return kept.workspace, nil
+	}
+	var w domain.Workspace
+	err := r.store.View(ctx, func(reader domain.Reader) (err error) {
+		id, err := who.Home(reader)
+		if err != nil {
+			return err
+		}
+		w, err = reader.Workspace(id)
+		return err
+	})
+	if err != nil {
+		return nil, err
+	}
+	defaults := &workspaceDefaults{id: w.ID, textModel: orNone(w.DefaultTextModel), providerSort: orNone(w.DefaultProviderSort)}
+	cost := minEntryCost + int64(len(defaults.textModel)+len(defaults.providerSort))
+	if w.DisabledServerTools != nil {
+		defaults.disabledTools = *w.DisabledServerTools
+		for _, tool := range defaults.disabledTools {
+			cost += int64(len(tool)) + 16
+		}
+	}
+	r.cache.set(key, &cached{stamp: stamp, workspace: defaults}, cost)
+	return defaults, nil
+}
+
+// version returns the number and the settings of the version that a reference
+// names. The preset is kept under its stamp and its versions under one that its
+// changes leave as it is: they stay prepared.
+func (r *Resolver) version(ctx context.Context, workspaceID string, ref reference, id stickyID, dialect domain.Dialect) (n int, s *settings, err error) {
+	key := "p\x00" + workspaceID + "\x00" + ref.slug
+	stamps := r.store.Stamps()
+	stamp, versions := stamps.Preset(workspaceID, ref.slug), stamps.Versions()
+	if kept := r.cache.get(key, stamp); kept != nil {
+		if n, err = ref.version(kept.preset, id); err != nil {
+			return 0, nil, err
+		}
+		if kept := r.cache.get(versionKey(kept.preset, n, dialect), versions); kept != nil {
+			return n, kept.settings, nil
+		}
+	}
+	var p domain.Preset
+	var v domain.PresetVersion
+	var kept *cached
+	err = r.store.View(ctx, func(reader domain.Reader) (err error) {
+		if p, err = referredPreset(reader, workspaceID, ref); err != nil {
+			return err
+		}
+		if n, err = ref.version(&p, id); err != nil {
+			return err
+		}
+		// By the stamp as it is now: p may be of a store that was restored meanwhile.
+		if kept = r.cache.get(versionKey(&p, n, dialect), r.store.Stamps().Versions()); kept == nil {
+			v, err = versionInUse(reader, p, n)
+		}
+		return err
+	})
+	if err != nil {
+		return 0, nil, err
+	}
+	r.cache.set(key, &cached{stamp: stamp, preset: &p}, presetCost(&p))
+	if kept != nil {
+		return n, kept.settings, nil
+	}
+	if s, err = newSettings(v, dialect, r.unknown); err != nil {
+		return 0, nil, fmt.Errorf("version %d of preset %s is damaged: %v", v.Version, v.PresetID, err) //nolint:errorlint // an Invalid tools field of a preset is not the request's
+	}
+	r.cache.set(versionKey(&p, n, dialect), &cached{stamp: versions, settings: s}, s.cost()+int64(len(v.Config))) // which the settings are parts of
+	return n, s, nil
+}
+
+func versionKey(p *domain.Preset, n int, dialect domain.Dialect) string {
+	return "v\x00" + p.ID + "\x00" + strconv.Itoa(n) + "\x00" + string(dialect)
+}
+
+// referredPreset reads the active preset that a reference names.
+func referredPreset(reader domain.Reader, workspaceID string, ref reference) (domain.Preset, error) {
+	p, err := reader.Preset(workspaceID, ref.slug)
+	if errors.Is(err, domain.ErrNotFound) || err == nil && p.Status != domain.PresetActive {
+		err = &domain.Error{Kind: domain.NotFound, Code: domain.PresetNotFound, Message: "Preset not found: " + ref.String()}
+	}
+	return p, err
+}
+
+// versionInUse reads a version of p. One that cannot be read may have gone with
+// the workspace, which was there a moment before.
+func versionInUse(reader domain.Reader, p domain.Preset, n int) (domain.PresetVersion, error) {
+	v, err := reader.PresetVersion(p.State(), n)
+	if err != nil {
+		if gone := domain.CheckWorkspace(reader, p.WorkspaceID); domain.KindOf(gone) == domain.NotFound {
+			err = gone
+		}
+	}
+	return v, err
+}
+
+// presetCost is the memory that p takes, about, in bytes.
+func presetCost(p *domain.Preset) int64 {
+	cost := int64(minEntryCost + 8*len(p.Kept.Also))
+	for name, label := range p.Labels {
+		cost += int64(len(name)+16*len(label.Split)) + 128
+	}
+	return cost
+}
+
+// cost is the memory that s takes, about, in bytes.
+func (s *settings) cost() int64 {
+	cost := int64(minEntryCost + 2*len(s.prompt.quoted))
+	for _, field := range s.fields {
+		cost += int64(len(field.Name)+len(field.Value)) + 96
+	}
+	for _, t := range s.tools {
+		cost += int64(len(t.identity)) + 64
+	}
+	return cost
+}
+
+func orNone(text *string) string {
+	if text == nil {
+		return ""
+	}
+	return *text
+}

@@ -1,0 +1,141 @@
+package inference
+
+import (
+	"slices"
+	"strings"
+)
+
+// serverTool is a tool that a gateway or a provider runs by itself, with the
+// spellings by which a request uses it. docs/workspaces.md lists them, too.
+type serverTool struct {
+	// name is the one by which workspaces disable it.
+	name string
+	// types are the beginnings of the types that a tool may have: many end in a
+	// date. Some clients write one of them as a member of a tool without a type.
+	types []string
+	// plugins are ids of plugins.
+	plugins []string
+	// fields are fields of a request that switch it on, unless they are null or false.
+	fields []string
+	// models are names of models, in any letter case.
+	models []string
+	// variants are endings of a model's name behind a colon, in any letter case.
+	variants []string
+	// brings are the tools that it uses unless it is given a list of its own.
+	brings []string
+}
+
+// vendorNamespace begins the names of server tools.
+const vendorNamespace = "openrouter:"
+
+// serverTools are the server tools that are known. One that is not can be disabled,
+// too: its types are its name, with the namespace and without it.
+var serverTools = []serverTool{
+	{name: "openrouter:advisor", types: []string{"advisor"}},
+	{name: "openrouter:apply_patch", types: []string{"apply_patch"}},
+	{name: "openrouter:bash", types: []string{"bash"}},
+	{name: "openrouter:browser_use", types: []string{"browser", "computer"}},
+	{name: "openrouter:code_interpreter", types: []string{"code_interpreter", "code_execution", "codeExecution"}},
+	{name: "openrouter:datetime", types: []string{"datetime"}},
+	{name: "openrouter:experimental__search_models", types: []string{"experimental__search_models"}},
+	{name: "openrouter:file_search", types: []string{"file_search"}},
+	{name: "openrouter:files", types: []string{"files"}},
+	{
+		name: "openrouter:fusion", types: []string{"fusion"}, plugins: []string{"fusion"}, models: []string{"openrouter/fusion"},
+		brings: []string{"openrouter:web_search", "openrouter:web_fetch"},
+	},
+	{name: "openrouter:image_generation", types: []string{"image_generation"}},
+	{name: "openrouter:mcp", types: []string{"mcp"}, fields: []string{"mcp_servers"}},
+	{name: "openrouter:memory", types: []string{"memory"}},
+	{name: "openrouter:shell", types: []string{"shell", "local_shell"}},
+	{name: "openrouter:subagent", types: []string{"subagent"}},
+	{name: "openrouter:text_editor", types: []string{"text_editor"}},
+	{name: "openrouter:tool_search", types: []string{"tool_search"}},
+	{name: "openrouter:web_fetch", types: []string{"web_fetch", "url_context", "urlContext"}, plugins: []string{"web-fetch"}},
+	{
+		name: "openrouter:web_search", plugins: []string{"web"}, variants: []string{"online"},
+		types:  []string{"web_search", "x_search", "browser_search", "google_search", "googleSearch", "enterprise_web_search", "enterpriseWebSearch"},
+		fields: []string{"web_search_options", "search_parameters", "enable_search"},
+	},
+}
+
+// clientTypes are the types of tools, and of choices among them, that are no server
+// tool's.
+var clientTypes = []string{"", "function", "custom", "namespace", "allowed_tools", "auto", "any", "none", "tool"}
+
+// toolOfType returns the name of the server tool that has a type, or nothing. Letter
+// case and surrounding space make no difference, because some gateways ignore them.
+func toolOfType(kind string) string {
+	kind = strings.ToLower(strings.TrimSpace(kind))
+	switch {
+	case slices.Contains(clientTypes, kind):
+		return ""
+	case strings.Contains(kind, ":"): // a namespace
+		return kind
+	}
+	if name := toolOfMember(kind); name != "" {
+		return name
+	}
+	return vendorNamespace + kind
+}
+
+// toolOfPlugin returns the name of the server tool that a plugin brings, or nothing.
+func toolOfPlugin(id string) string {
+	return spelled(func(t *serverTool) bool { return containsFold(t.plugins, strings.TrimSpace(id)) })
+}
+
+// toolOfField returns the name of the server tool that a field of a request switches
+// on, or nothing.
+func toolOfField(field string) string {
+	return spelled(func(t *serverTool) bool { return containsFold(t.fields, field) })
+}
+
+// toolOfMember returns the name of the server tool that is a member of a tool without
+// a type, or nothing: the one with the longest beginning of the member's name.
+func toolOfMember(member string) string {
+	name, longest := "", ""
+	for i := range serverTools {
+		for _, t := range serverTools[i].types {
+			if len(t) > len(longest) && hasPrefixFold(member, t) {
+				name, longest = serverTools[i].name, t
+			}
+		}
+	}
+	return name
+}
+
+// toolOfModel returns the name of the server tool that a model uses by its name, or
+// nothing. More vendors may stand before it, and a reference behind it.
+func toolOfModel(model string) string {
+	parts := strings.Split(strings.ReplaceAll(model, "@", ":"), ":")
+	for i, part := range parts {
+		parts[i] = strings.ToLower(strings.TrimSpace(part))
+	}
+	return spelled(func(t *serverTool) bool {
+		return slices.ContainsFunc(t.models, func(name string) bool { return strings.HasSuffix("/"+parts[0], "/"+name) }) ||
+			slices.ContainsFunc(t.variants, func(variant string) bool { return slices.Contains(parts[1:], variant) })
+	})
+}
+
+func spelled(by func(t *serverTool) bool) string {
+	if i := slices.IndexFunc(serverTools, func(t serverTool) bool { return by(&t) }); i >= 0 {
+		return serverTools[i].name
+	}
+	return ""
+}
+
+// broughtBy returns the tools that a server tool uses unless it is given a list.
+func broughtBy(tool string) []string {
+	if i := slices.IndexFunc(serverTools, func(t serverTool) bool { return t.name == tool }); i >= 0 {
+		return serverTools[i].brings
+	}
+	return nil
+}
+
+func hasPrefixFold(text, prefix string) bool {
+	return len(text) >= len(prefix) && strings.EqualFold(text[:len(prefix)], prefix)
+}
+
+func containsFold(list []string, text string) bool {
+	return slices.ContainsFunc(list, func(s string) bool { return strings.EqualFold(s, text) })
+}

@@ -1,0 +1,115 @@
+package inference
+
+import (
+	"fmt"
+	"os"
+	"strings"
+	"testing"
+)
+
+// documented returns the table of docs/workspaces.md.
+func documented() string {
+	list := func(spellings []string, form string) string {
+		var quoted []string
+		for _, s := range spellings {
+			quoted = append(quoted, "`"+fmt.Sprintf(form, s)+"`")
+		}
+		return strings.Join(quoted, ", ")
+	}
+	var rows strings.Builder
+	rows.WriteString("| Tool | Types | Plugin | Fields | Model |\n|---|---|---|---|---|\n")
+	for _, t := range serverTools {
+		models := list(t.models, "%s") + list(t.variants, "…:%s")
+		row := fmt.Sprintf("| `%s` | %s | %s | %s | %s |", t.name, list(t.types, "%s…"), list(t.plugins, "%s"), list(t.fields, "%s"), models)
+		rows.WriteString(strings.ReplaceAll(row, "|  |", "| – |") + "\n")
+	}
+	return strings.ReplaceAll(rows.String(), "|  |", "| – |")
+}
+
+func TestServerToolsAreDocumented(t *testing.T) {
+	page, err := os.ReadFile("../../docs/workspaces.md")
+	if err != nil {
+		t.Fatal(err)
+	}
+	if want := documented(); !strings.Contains(strings.ReplaceAll(string(page), "\r\n", "\n"), want) {
+		t.Errorf("docs/workspaces.md has not the table of serverTools, which is\n%s", want)
+	}
+}
+
+// Every spelling of the table is a use of its tool, wherever it may stand.
+func TestEverySpellingOfServerTools(t *testing.T) {
+	for _, tool := range serverTools {
+		bodies := []string{`{"tools":[{"type":"` + tool.name + `"}]}`}
+		for _, kind := range tool.types {
+			bodies = append(bodies,
+				`{"tools":[{"type":"`+kind+`"}]}`, `{"tools":[{"type":"`+kind+`_20260101"}]}`, `{"tools":["`+kind+`"]}`,
+				`{"tools":[{"`+kind+`":{}}]}`, `{"tools":[{"`+strings.ToUpper(kind)+`":{}}]}`, `{"tool_choice":{"type":"`+kind+`"}}`)
+		}
+		for _, id := range tool.plugins {
+			bodies = append(bodies, `{"plugins":[{"id":"`+id+`"}]}`, `{"plugins":["`+id+`"]}`)
+		}
+		for _, field := range tool.fields {
+			bodies = append(bodies, `{"`+field+`":{}}`, `{"`+field+`":true}`, `{"`+strings.ToUpper(field)+`":[]}`, `{"extra_body":{"`+field+`":{}}}`)
+		}
+		for _, variant := range tool.variants {
+			for _, model := range []string{"a/b:" + variant, "a/b:" + strings.ToUpper(variant), "a:free:" + variant, "a:" + variant + ":free", "a: " + variant + " ", "a:" + variant + "@x"} {
+				bodies = append(bodies, inPlaces(model)...)
+			}
+		}
+		for _, model := range tool.models {
+			for _, model := range []string{model, strings.ToUpper(model), model + ":free", "gateway/" + model} {
+				bodies = append(bodies, inPlaces(model)...)
+			}
+		}
+		for _, body := range bodies {
+			use, err := usedServerTool([]byte(body), []string{tool.name})
+			if use.tool != tool.name || use.place == "" || use.brought || err != nil {
+				t.Errorf("%s: got %+v, %v, want a use of %s", body, use, err, tool.name)
+			}
+			for _, other := range serverTools {
+				if other.name == tool.name || other.name == "openrouter:web_search" || other.name == "openrouter:web_fetch" {
+					continue // which others may bring
+				}
+				if use, err := usedServerTool([]byte(body), []string{other.name}); use.tool != "" || err != nil {
+					t.Errorf("%s: got a use of %+v, %v, want none", body, use, err)
+				}
+			}
+		}
+		for _, brought := range tool.brings {
+			for _, body := range bodies {
+				if use, err := usedServerTool([]byte(body), []string{brought}); strings.Contains(body, "tool_choice") != (use.tool == "") || err != nil {
+					t.Errorf("%s: got a use of %+v, %v, want %s", body, use, err, brought)
+				}
+			}
+		}
+	}
+}
+
+// inPlaces returns a request for each place that the name of a model may stand in.
+func inPlaces(model string) (bodies []string) {
+	for _, form := range []string{
+		`{"model":"%s"}`, `{"Model":"%s"}`, `{"models":["a","%s"]}`, `{"fallbacks":["%s"]}`, `{"fallbacks":[{"model":"%s"}]}`,
+		`{"tools":[{"type":"x","parameters":{"model":"%s"}}]}`,
+		`{"tools":[{"type":"y","parameters":{"tools":[{"type":"x","parameters":{"model":"%s"}}]}}]}`,
+		`{"tools":[{"type":"x","parameters":{"analysis_models":["a","%s"],"tools":[]}}]}`,
+		`{"tools":[{"type":"x","parameters":{"allowed_models":["%s"],"tools":[]}}]}`,
+		`{"tools":[{"type":"function","model":"%s"}]}`,
+		`{"plugins":[{"id":"x","model":"%s","tools":[]}]}`, `{"plugins":[{"id":"x","analysis_models":["%s"]}]}`,
+		`{"plugins":[{"id":"auto-router","allowed_models":["a/*","%s"]}]}`, `{"extra_body":{"model":"%s"}}`,
+	} {
+		bodies = append(bodies, fmt.Sprintf(form, model))
+	}
+	return bodies
+}
+
+// A tool that is not known can be disabled by its name.
+func TestAnUnknownServerTool(t *testing.T) {
+	for kind, want := range map[string]bool{
+		"openrouter:invented": true, "invented": true, "invented_2": false, "other:invented": false, "openrouter:invented_2": false,
+	} {
+		use, err := usedServerTool([]byte(`{"tools":[{"type":"`+kind+`"}]}`), []string{"openrouter:invented"})
+		if (use.tool != "") != want || err != nil {
+			t.Errorf("%s: got %+v, %v, want a use: %t", kind, use, err, want)
+		}
+	}
+}

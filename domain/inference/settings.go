@@ -1,0 +1,55 @@
+package inference
+
+import "github.com/caddy-presets/caddy-presets/domain"
+
+// dialects are a set of domain.Dialect.
+type dialects uint8
+
+const (
+	inResponses dialects = 1 << iota
+	inChat
+	inMessages
+	inAll = inResponses | inChat | inMessages
+)
+
+// setOf returns the set of one dialect, empty for one that there is not.
+func setOf(d domain.Dialect) dialects {
+	switch d {
+	case domain.Responses:
+		return inResponses
+	case domain.Chat:
+		return inChat
+	case domain.Messages:
+		return inMessages
+	}
+	return 0
+}
+
+// settingFields are the fields of a request that a preset keeps, each with the
+// dialects that have it: what selects or shapes the model's run. Content,
+// identity, transport and per-call state are not kept.
+var settingFields = map[string]dialects{
+	"model": inAll, "models": inAll, "fallbacks": inMessages,
+	"provider": inAll, "route": inAll, "plugins": inAll,
+	"tools": inAll, "tool_choice": inAll, "parallel_tool_calls": inResponses | inChat,
+	"max_tool_calls": inResponses, "stop_server_tools_when": inAll,
+	"temperature": inAll, "top_p": inAll, "top_k": inAll,
+	"frequency_penalty": inResponses | inChat, "presence_penalty": inResponses | inChat,
+	"min_p": inChat, "top_a": inChat, "repetition_penalty": inChat, "seed": inChat,
+	"logit_bias": inChat, "logprobs": inChat, "top_logprobs": inResponses | inChat,
+	"max_output_tokens": inResponses, "max_tokens": inChat | inMessages, "max_completion_tokens": inChat,
+	"stop": inChat, "stop_sequences": inMessages,
+	"reasoning": inResponses | inChat, "reasoning_effort": inChat,
+	"thinking": inMessages, "output_config": inMessages,
+	"text": inResponses, "response_format": inChat, "verbosity": inChat,
+	"modalities": inResponses | inChat, "image_config": inResponses | inChat,
+	"include": inResponses, "truncation": inResponses,
+	"context_management": inMessages, "speed": inMessages,
+	"service_tier": inAll, "cache_control": inAll, "prompt_cache_options": inResponses | inChat,
+	"web_search_options": inChat, "structured_outputs": inChat, "include_reasoning": inChat,
+	"cache_enabled": inAll, "cache_ttl_seconds": inAll,
+}
+
+// presetOnly are the settings that say how a preset is used and are no fields
+// of a request: they are stored and never sent.
+var presetOnly = map[string]bool{"cache_enabled": true, "cache_ttl_seconds": true}

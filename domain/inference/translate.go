@@ -1,0 +1,326 @@
+package inference
+
+import (
+	"bytes"
+	"cmp"
+	"slices"
+	"strings"
+
+	"github.com/go-json-experiment/json/jsontext"
+
+	"github.com/caddy-presets/caddy-presets/domain"
+	"github.com/caddy-presets/caddy-presets/internal/rawjson"
+)
+
+// translate returns settings, captured in dialect from, in the field names of
+// dialect to, and the names of what does not come with them.
+//
+// The fields are in the order of settings and what both dialects write alike
+// keeps its bytes; what several settings form together stands where the first
+// of them stood. A setting that is null counts as not there. Fields named in
+// unknown, which the gateway does not know, are not returned: the setting takes
+// another name that it has in that dialect, if there is one. Neither are those
+// of presetOnly.
+//
+// dropped is in the order of settings, too, without duplicates: "field" for a
+// setting, "field.member" or "tools.index" for a part of one whose rest is
+// returned. What the dialect has no name for is there under the name it has in
+// settings, what unknown kept out under the name it would have been sent with.
+// The names consist of ASCII letters, digits and _ . : - only.
+func translate(settings []rawjson.Member, from, to domain.Dialect, unknown map[string]bool) (fields []rawjson.Member, dropped []string) {
+	t := &translation{table: counterparts, from: from, to: to, unknown: unknown}
+	for _, late := range []bool{false, true} {
+		for i, s := range settings {
+			if s.Value.Kind() != 'n' && t.givesWay(s.Name) == late {
+				t.at = i
+				t.setting(s)
+			}
+		}
+	}
+	if rawjson.Find(settings, "tools") != nil && t.get("tools") == nil {
+		t.dropToolUse()
+	}
+	if from != domain.Chat && to == domain.Chat {
+		t.shortenReasoning()
+	}
+	return t.result()
+}
+
+// shortenReasoning writes an effort that is all there is to reasoning as
+// reasoning_effort, which more gateways know.
+func (t *translation) shortenReasoning() {
+	i := t.index("reasoning")
+	if i < 0 || t.unknown["reasoning_effort"] {
+		return
+	}
+	parts, _ := rawjson.Members(t.fields[i].Value)
+	effort := rawjson.Find(parts, "effort")
+	if effort.Kind() == '"' && !slices.ContainsFunc(parts, func(p rawjson.Member) bool { return p.Name != "effort" && p.Value.Kind() != 'n' }) {
+		t.fields[i].Member = newMember("reasoning_effort", effort)
+	}
+}
+
+// counterpart is one setting that the dialects name or write differently.
+type counterpart struct {
+	// paths are the setting's names in each dialect that has it: "field", or
+	// "field.member" for a member of an object. The first is the one to write,
+	// later ones mean the same.
+	paths paths
+	// agree says that two names of the setting may be used together as long as
+	// they say the same.
+	agree bool
+	// convert, where it is set, returns the setting as dialect to writes it:
+	// nil when it has nothing like it. lost are the paths within value of what
+	// is left out; without any, nil stands for all of value.
+	convert func(value jsontext.Value, from, to domain.Dialect) (converted jsontext.Value, lost []string)
+}
+
+type paths map[domain.Dialect][]string
+
+// counterparts are those of the settings; what is within a tool or a format has
+// a table of its own. A field that is not here means the same in each dialect
+// that has it.
+var counterparts = []counterpart{
+	{paths: paths{domain.Responses: {"max_output_tokens"}, domain.Chat: {"max_completion_tokens", "max_tokens"}, domain.Messages: {"max_tokens"}}},
+	{
+		paths: paths{domain.Responses: {"reasoning.effort"}, domain.Chat: {"reasoning.effort", "reasoning_effort"}, domain.Messages: {"output_config.effort"}},
+		agree: true, convert: convertEffort,
+	},
+	{
+		paths:   paths{domain.Responses: {"reasoning.max_tokens"}, domain.Chat: {"reasoning.max_tokens"}, domain.Messages: {"thinking"}},
+		convert: convertThinking,
+	},
+	{
+		paths:   paths{domain.Responses: {"text.format"}, domain.Chat: {"response_format"}, domain.Messages: {"output_config.format"}},
+		convert: convertFormat,
+	},
+	{paths: paths{domain.Responses: {"text.verbosity"}, domain.Chat: {"verbosity"}}},
+	{paths: paths{domain.Chat: {"stop"}, domain.Messages: {"stop_sequences"}}, convert: convertStop},
+	// This order makes models stay models and fallbacks become models.
+	{paths: paths{domain.Responses: {"models"}, domain.Chat: {"models"}, domain.Messages: {"models"}}},
+	{paths: paths{domain.Responses: {"models"}, domain.Chat: {"models"}, domain.Messages: {"fallbacks"}}, convert: convertFallbacks},
+	{paths: paths{domain.Responses: {"tools"}, domain.Chat: {"tools"}, domain.Messages: {"tools"}}, convert: convertTools},
+	{paths: paths{domain.Responses: {"tool_choice"}, domain.Chat: {"tool_choice"}, domain.Messages: {"tool_choice"}}, convert: convertToolChoice},
+}
+
+// translation is an object on its way from one dialect to another.
+type translation struct {
+	table    []counterpart
+	from, to domain.Dialect
+	unknown  map[string]bool // fields of to
+
+	at     int // the setting being translated
+	fields []placed
+	lost   []loss
+	// renamed are the unknown fields that had a setting which took another name.
+	renamed map[string]bool
+}
+
+// placed is a field of the result and the first setting that it comes from.
+type placed struct {
+	rawjson.Member
+	at int
+}
+
+// loss is a name for dropped and the setting that it belongs to.
+type loss struct {
+	name string
+	at   int
+}
+
+// givesWay tells whether a setting yields to another that takes the same place,
+// wherever they stand.
+func (t *translation) givesWay(name string) bool {
+	if t.from == t.to {
+		return t.unknown[name]
+	}
+	return name == "max_tokens" || name == "reasoning_effort" || name == "fallbacks"
+}
+
+// setting translates one of the settings.
+func (t *translation) setting(s rawjson.Member) {
+	known := settingFields[s.Name]&setOf(t.to) != 0 && !t.unknown[s.Name]
+	switch {
+	case presetOnly[s.Name]:
+		t.lose(s.Name)
+	case known && (t.from == t.to || t.counterpart(s.Name) == nil):
+		if !t.put(s.Name, s.Value) {
+			t.lose(s.Name)
+		}
+	default:
+		t.move(s.Name, s.Value)
+	}
+}
+
+// move translates the value that path has in dialect from.
+func (t *translation) move(path string, value jsontext.Value) {
+	c := t.counterpart(path)
+	if c == nil {
+		t.split(path, value)
+		return
+	}
+	place := t.place(c)
+	if place == "" {
+		if names := c.paths[t.to]; len(names) > 0 && t.from != t.to {
+			path = names[0]
+		}
+		t.lose(path)
+		return
+	}
+	if taken := t.get(place); taken != nil {
+		if !c.agree || !bytes.Equal(taken, value) {
+			t.lose(path)
+		}
+		return
+	}
+	if c.convert != nil {
+		var lost []string
+		value, lost = c.convert(value, t.from, t.to)
+		for _, name := range lost {
+			t.lose(path + "." + name)
+		}
+		if value == nil && len(lost) > 0 {
+			return
+		}
+	}
+	if value == nil || !t.put(place, value) {
+		t.lose(path)
+	}
+}
+
+// split translates the members of a value that has no counterpart as a whole.
+func (t *translation) split(path string, value jsontext.Value) {
+	var parts []rawjson.Member
+	if t.divides(path) {
+		parts, _ = rawjson.Members(value) // what is no object has no parts
+	}
+	empty := true
+	for _, p := range parts {
+		if p.Value.Kind() != 'n' {
+			empty = false
+			t.move(path+"."+p.Name, p.Value)
+		}
+	}
+	if empty {
+		t.lose(path)
+	}
+}
+
+// divides tells whether the table knows members of the object at path.
+func (t *translation) divides(path string) bool {
+	return slices.ContainsFunc(t.table, func(c counterpart) bool {
+		return slices.ContainsFunc(c.paths[t.from], func(p string) bool { return strings.HasPrefix(p, path+".") })
+	})
+}
+
+// counterpart returns the entry of the table for a path of dialect from, nil
+// when there is none.
+func (t *translation) counterpart(path string) *counterpart {
+	i := slices.IndexFunc(t.table, func(c counterpart) bool { return slices.Contains(c.paths[t.from], path) })
+	if i < 0 {
+		return nil
+	}
+	return &t.table[i]
+}
+
+// place returns the path to write c to, empty when there is none or no field
+// that it could be in is known.
+func (t *translation) place(c *counterpart) string {
+	for i, path := range c.paths[t.to] {
+		if t.unknown[fieldOf(path)] {
+			continue
+		}
+		if i > 0 {
+			if t.renamed == nil {
+				t.renamed = map[string]bool{}
+			}
+			t.renamed[fieldOf(c.paths[t.to][0])] = true
+		}
+		return path
+	}
+	return ""
+}
+
+// fieldOf returns the field that path is in.
+func fieldOf(path string) string {
+	field, _, _ := strings.Cut(path, ".")
+	return field
+}
+
+// index returns where a field of the result is, -1 when it is not there.
+func (t *translation) index(name string) int {
+	return slices.IndexFunc(t.fields, func(f placed) bool { return f.Name == name })
+}
+
+// get returns what the result has at path, nil when it has nothing there.
+func (t *translation) get(path string) jsontext.Value {
+	field, part, nested := strings.Cut(path, ".")
+	i := t.index(field)
+	if i < 0 {
+		return nil
+	}
+	if !nested {
+		return t.fields[i].Value
+	}
+	return rawjson.Get(t.fields[i].Value, part)
+}
+
+// put adds value to the result at path, where get finds nothing. It returns
+// false when there is a field already that cannot take it.
+func (t *translation) put(path string, value jsontext.Value) bool {
+	field, part, nested := strings.Cut(path, ".")
+	i := t.index(field)
+	if i < 0 {
+		if nested {
+			value = object(newMember(part, value))
+		}
+		t.fields = append(t.fields, placed{newMember(field, value), t.at})
+		return true
+	}
+	f := &t.fields[i]
+	if !nested || f.Value.Kind() != '{' {
+		return false
+	}
+	f.Value, f.at = withField(f.Value, part, value), min(f.at, t.at)
+	return true
+}
+
+func (t *translation) lose(name string) { t.lost = append(t.lost, loss{name, t.at}) }
+
+// result returns what translate does.
+func (t *translation) result() (fields []rawjson.Member, dropped []string) {
+	slices.SortStableFunc(t.fields, func(a, b placed) int { return cmp.Compare(a.at, b.at) })
+	slices.SortStableFunc(t.lost, func(a, b loss) int { return cmp.Compare(a.at, b.at) })
+	for _, f := range t.fields {
+		fields = append(fields, f.Member)
+	}
+	listed := map[string]bool{}
+	for _, l := range t.lost {
+		name := l.name
+		// Nothing is left of an unknown field, so it is no news which parts it had.
+		if field := fieldOf(name); t.unknown[field] && !t.renamed[field] && settingFields[field]&setOf(t.to) != 0 {
+			name = field
+		}
+		name = headerName(name)
+		if !listed[name] {
+			listed[name] = true
+			dropped = append(dropped, name)
+		}
+	}
+	return fields, dropped
+}
+
+// headerName returns a name for dropped with every byte that does not belong
+// there replaced, and something for nothing.
+func headerName(name string) string {
+	clean := []byte(cmp.Or(name, "_"))
+	for i, c := range clean {
+		switch {
+		case 'a' <= c && c <= 'z', 'A' <= c && c <= 'Z', '0' <= c && c <= '9':
+		case c == '_', c == '.', c == ':', c == '-':
+		default:
+			clean[i] = '_'
+		}
+	}
+	return string(clean)
+}

@@ -1,0 +1,308 @@
+package inference
+
+import (
+	"slices"
+	"strconv"
+	"strings"
+
+	"github.com/go-json-experiment/json/jsontext"
+
+	"github.com/caddy-presets/caddy-presets/domain"
+	"github.com/caddy-presets/caddy-presets/internal/rawjson"
+)
+
+// The functions here are the convert of a counterpart: its comment has their
+// contract.
+
+// convertEffort translates how much a model reasons. Messages has no word for
+// less than low.
+func convertEffort(value jsontext.Value, _, to domain.Dialect) (converted jsontext.Value, lost []string) {
+	if to == domain.Messages {
+		effort, _ := rawjson.Text(value)
+		if !slices.Contains([]string{"low", "medium", "high", "xhigh", "max"}, effort) {
+			return nil, nil
+		}
+	}
+	return value, nil
+}
+
+// convertThinking translates how many tokens a model may reason for: a number,
+// which messages wraps.
+func convertThinking(value jsontext.Value, from, to domain.Dialect) (converted jsontext.Value, lost []string) {
+	const budget = "budget_tokens"
+	if from == domain.Messages {
+		members, _ := rawjson.Members(value) // what is no object has no type
+		if typeOf(members) != "enabled" {
+			return nil, nil
+		}
+		value, lost = rawjson.Find(members, budget), others(members, "type", budget)
+	}
+	if value.Kind() != '0' {
+		return nil, nil
+	}
+	if to == domain.Messages {
+		value = object(newMember("type", quote("enabled")), newMember(budget, value))
+	}
+	return value, lost
+}
+
+// formatMembers are the members of a format by JSON Schema.
+var formatMembers = []counterpart{
+	{paths: paths{domain.Responses: {"name"}, domain.Chat: {"json_schema.name"}}},
+	{paths: paths{domain.Responses: {"schema"}, domain.Chat: {"json_schema.schema"}, domain.Messages: {"schema"}}},
+	{paths: paths{domain.Responses: {"description"}, domain.Chat: {"json_schema.description"}}},
+	{paths: paths{domain.Responses: {"strict"}, domain.Chat: {"json_schema.strict"}}},
+}
+
+// convertFormat translates the form of a model's answer.
+func convertFormat(value jsontext.Value, from, to domain.Dialect) (converted jsontext.Value, lost []string) {
+	members, _ := rawjson.Members(value) // what is no object has no type
+	switch kind := typeOf(members); kind {
+	case "text", "json_object":
+		if from == domain.Messages || to == domain.Messages {
+			return nil, nil
+		}
+		return object(newMember("type", quote(kind))), others(members, "type")
+	case "json_schema":
+		t := rename(kind, members, formatMembers, from, to)
+		name, schema := t.place(&formatMembers[0]), t.place(&formatMembers[1])
+		if t.get(schema) == nil {
+			return nil, nil
+		}
+		if name != "" && t.get(name) == nil {
+			t.put(name, quote("response"))
+		}
+		return t.object()
+	}
+	return nil, nil
+}
+
+// convertStop translates the texts that end an answer, of which chat can write
+// a single one without an array.
+func convertStop(value jsontext.Value, _, _ domain.Dialect) (converted jsontext.Value, lost []string) {
+	switch value.Kind() {
+	case '[':
+		return value, nil
+	case '"':
+		return array(value), nil
+	}
+	return nil, nil
+}
+
+// convertFallbacks translates fallbacks of messages to models.
+func convertFallbacks(value jsontext.Value, _, _ domain.Dialect) (converted jsontext.Value, lost []string) {
+	entries, err := rawjson.Elements(value)
+	if err != nil {
+		return nil, nil
+	}
+	return convertEach(entries, func(entry jsontext.Value) (jsontext.Value, []string) {
+		members, err := rawjson.Members(entry)
+		model := rawjson.Find(members, "model")
+		if err != nil || model.Kind() != '"' {
+			return nil, nil
+		}
+		return model, others(members, "model")
+	})
+}
+
+// functionMembers are the members of a function tool besides its type.
+var functionMembers = []counterpart{
+	{paths: paths{domain.Responses: {"name"}, domain.Chat: {"function.name"}, domain.Messages: {"name"}}},
+	{paths: paths{domain.Responses: {"parameters"}, domain.Chat: {"function.parameters"}, domain.Messages: {"input_schema"}}},
+	{paths: paths{domain.Responses: {"description"}, domain.Chat: {"function.description"}, domain.Messages: {"description"}}},
+	{paths: paths{domain.Responses: {"strict"}, domain.Chat: {"function.strict"}, domain.Messages: {"strict"}}},
+	{paths: paths{domain.Responses: {"defer_loading"}, domain.Messages: {"defer_loading"}}},
+	{paths: paths{domain.Chat: {"cache_control"}, domain.Messages: {"cache_control"}}},
+}
+
+// noParameters is what a function without parameters has for them where they
+// are required.
+var noParameters = map[domain.Dialect]jsontext.Value{
+	domain.Responses: jsontext.Value(`null`),
+	domain.Messages:  jsontext.Value(`{"type":"object","properties":{}}`),
+}
+
+// convertTools translates tools one by one.
+func convertTools(value jsontext.Value, from, to domain.Dialect) (converted jsontext.Value, lost []string) {
+	tools, err := rawjson.Elements(value)
+	if err != nil {
+		return nil, nil
+	}
+	same := true
+	converted, lost = convertEach(tools, func(tool jsontext.Value) (jsontext.Value, []string) {
+		members, _ := rawjson.Members(tool) // what is no object has no type and no name
+		if keepsTool(typeOf(members), from, to) {
+			return tool, nil
+		}
+		same = false
+		if !isFunction(members, from) {
+			return nil, nil
+		}
+		return convertFunction(members, from, to)
+	})
+	if same {
+		return value, nil
+	}
+	return converted, lost
+}
+
+// isFunction tells whether a tool of dialect d is a function.
+func isFunction(tool []rawjson.Member, d domain.Dialect) bool {
+	if d == domain.Messages {
+		return rawjson.Find(tool, "type") == nil || typeOf(tool) == "custom"
+	}
+	return typeOf(tool) == "function"
+}
+
+// keepsTool tells whether tools of a kind are written alike in both dialects.
+func keepsTool(kind string, from, to domain.Dialect) bool {
+	switch kind {
+	case "openrouter:apply_patch":
+		return to == domain.Responses
+	case "web_search_preview", "web_search_preview_2025_03_11", "web_search", "web_search_2025_08_26":
+		return from != domain.Messages && to != domain.Messages
+	}
+	return strings.HasPrefix(kind, "openrouter:")
+}
+
+func convertFunction(tool []rawjson.Member, from, to domain.Dialect) (converted jsontext.Value, lost []string) {
+	kind := "function"
+	if to == domain.Messages {
+		kind = ""
+	}
+	t := rename(kind, tool, functionMembers, from, to)
+	name, parameters := t.place(&functionMembers[0]), t.place(&functionMembers[1])
+	if t.get(name).Kind() != '"' {
+		return nil, nil
+	}
+	if none := noParameters[to]; none != nil && t.get(parameters) == nil {
+		t.put(parameters, none)
+	}
+	return t.object()
+}
+
+// choiceModes are the choices that name no tool: as a string in responses and
+// chat, and by their type in messages.
+var choiceModes = map[string]string{"auto": "auto", "none": "none", "required": "any"}
+
+// choiceKind is the type of a choice that names a function.
+var choiceKind = map[domain.Dialect]string{domain.Responses: "function", domain.Chat: "function", domain.Messages: "tool"}
+
+// convertToolChoice translates which tools a model has to use.
+func convertToolChoice(value jsontext.Value, from, to domain.Dialect) (converted jsontext.Value, lost []string) {
+	if mode, ok := rawjson.Text(value); ok {
+		switch {
+		case from == domain.Messages, choiceModes[mode] == "":
+			return nil, nil
+		case to == domain.Messages:
+			return object(newMember("type", quote(choiceModes[mode]))), nil
+		}
+		return value, nil
+	}
+	members, _ := rawjson.Members(value) // what is no object has no type
+	kind := typeOf(members)
+	if from == domain.Messages {
+		for mode, inMessages := range choiceModes {
+			if kind == inMessages {
+				return quote(mode), others(members, "type")
+			}
+		}
+	}
+	switch {
+	case kind == choiceKind[from]:
+		t := rename(choiceKind[to], members, functionMembers[:1], from, to)
+		if t.get(t.place(&functionMembers[0])).Kind() != '"' {
+			return nil, nil
+		}
+		return t.object()
+	case kind == "web_search_preview", kind == "web_search_preview_2025_03_11":
+		if from != domain.Messages && to != domain.Messages {
+			return value, nil
+		}
+	case strings.HasPrefix(kind, "openrouter:"):
+		if to == domain.Chat || from == domain.Chat && to == domain.Responses {
+			return value, nil
+		}
+	}
+	return nil, nil
+}
+
+// dropToolUse takes what says how tools are used from a result that has none
+// left: gateways would refuse it.
+func (t *translation) dropToolUse() {
+	for _, name := range []string{"tool_choice", "parallel_tool_calls"} {
+		if i := t.index(name); i >= 0 {
+			t.lost = append(t.lost, loss{name, t.fields[i].at})
+			t.fields = slices.Delete(t.fields, i, i+1)
+		}
+	}
+}
+
+// typeOf returns the type that members give, empty when it is no string.
+func typeOf(members []rawjson.Member) string {
+	kind, _ := rawjson.Text(rawjson.Find(members, "type"))
+	return kind
+}
+
+// others returns the names of the members that are not null and not among
+// known.
+func others(members []rawjson.Member, known ...string) []string {
+	var names []string
+	for _, m := range members {
+		if m.Value.Kind() != 'n' && !slices.Contains(known, m.Name) {
+			names = append(names, m.Name)
+		}
+	}
+	return names
+}
+
+// convertEach converts elements, nil for what cannot be, and returns the array
+// of those that are left, nil when there is none. lost begin with an element's
+// index.
+func convertEach(elements []jsontext.Value, convert func(jsontext.Value) (jsontext.Value, []string)) (converted jsontext.Value, lost []string) {
+	var left []jsontext.Value
+	for i, e := range elements {
+		index := strconv.Itoa(i)
+		e, members := convert(e)
+		if e == nil {
+			lost = append(lost, index)
+			continue
+		}
+		left = append(left, e)
+		for _, name := range members {
+			lost = append(lost, index+"."+name)
+		}
+	}
+	if left == nil {
+		return nil, lost
+	}
+	return array(left...), lost
+}
+
+// rename starts the translation of an object by a table of its members. The
+// result has the type kind, if any, and never that of members.
+func rename(kind string, members []rawjson.Member, table []counterpart, from, to domain.Dialect) *translation {
+	t := &translation{table: table, from: from, to: to}
+	if kind != "" {
+		t.put("type", quote(kind))
+	}
+	for _, m := range members {
+		switch {
+		case m.Name == "type", m.Value.Kind() == 'n':
+		case strings.Contains(m.Name, "."): // looks like a path and is none
+			t.lose(m.Name)
+		default:
+			t.move(m.Name, m.Value)
+		}
+	}
+	return t
+}
+
+// object returns the result of a rename as a convert does.
+func (t *translation) object() (converted jsontext.Value, lost []string) {
+	members, _ := t.result()
+	for _, l := range t.lost {
+		lost = append(lost, l.name)
+	}
+	return object(members...), lost
+}

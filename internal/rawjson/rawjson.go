@@ -1,0 +1,337 @@
+// Package rawjson walks over JSON text in place. Names and values keep the bytes that
+// they were sent with.
+//
+// The text must be JSON (RFC 8259) as far as it is read. Errors say where it is not, and
+// never quote it.
+package rawjson
+
+import (
+	"bytes"
+	"errors"
+	"fmt"
+	"io"
+	"iter"
+	"sync"
+	"unicode/utf8"
+
+	"github.com/go-json-experiment/json/jsontext"
+)
+
+// Walker reads one text from its beginning to its end. It is not safe for concurrent use.
+type Walker struct {
+	text    []byte
+	buffer  bytes.Buffer
+	decoder jsontext.Decoder
+}
+
+// tolerant lets names repeat and strings hold halves of characters: clients that cut text
+// produce them.
+var tolerant = []jsontext.Options{jsontext.AllowDuplicateNames(true), jsontext.AllowInvalidUTF8(true)}
+
+// New returns a Walker over text, in which names may repeat and strings may hold invalid
+// UTF-8.
+func New(text []byte) *Walker { return new(Walker).reset(text, tolerant) }
+
+// NewStrict returns a Walker over text, in which neither is allowed.
+func NewStrict(text []byte) *Walker { return new(Walker).reset(text, nil) }
+
+func (w *Walker) reset(text []byte, options []jsontext.Options) *Walker {
+	w.text, w.buffer = text, *bytes.NewBuffer(text)
+	w.decoder.Reset(&w.buffer, options...)
+	return w
+}
+
+// walkers are reused, because a decoder takes half a kilobyte.
+var walkers = sync.Pool{New: func() any { return new(Walker) }}
+
+func borrow(text []byte) *Walker { return walkers.Get().(*Walker).reset(text, tolerant) }
+
+// maxPooled bounds the text of a Walker that is used again, in bytes: its decoder keeps
+// room for all names of the text.
+const maxPooled = 64 << 10
+
+func (w *Walker) giveBack() {
+	if len(w.text) <= maxPooled {
+		walkers.Put(w.reset(nil, tolerant))
+	}
+}
+
+// Kind returns the kind of the value that comes next, 0 where there is none.
+func (w *Walker) Kind() jsontext.Kind { return w.decoder.PeekKind() }
+
+// Offset returns where the value that was read last ends.
+func (w *Walker) Offset() int { return int(w.decoder.InputOffset()) }
+
+// Pointer returns the JSON Pointer (RFC 6901) of the value that was read last.
+func (w *Walker) Pointer() string { return string(w.decoder.StackPointer()) }
+
+// Value reads the value that comes next and returns its part of the text.
+func (w *Walker) Value() (jsontext.Value, error) {
+	value, err := w.decoder.ReadValue()
+	if err != nil {
+		return nil, describe(err)
+	}
+	end := w.Offset()
+	return w.text[end-len(value) : end : end], nil
+}
+
+// Skip reads the value that comes next.
+func (w *Walker) Skip() error {
+	if err := w.decoder.SkipValue(); err != nil {
+		return describe(err)
+	}
+	return nil
+}
+
+// Members yields the names in the object that comes next, as they were sent. The body of
+// the loop may read the value of each. An error ends the loop.
+func (w *Walker) Members() iter.Seq2[jsontext.Value, error] {
+	return func(yield func(jsontext.Value, error) bool) {
+		err := w.enter('{', "an object")
+		for err == nil && w.Kind() != '}' {
+			var name jsontext.Value
+			if name, err = w.Value(); err != nil {
+				break
+			}
+			before := w.Offset()
+			if !yield(name, nil) {
+				return
+			}
+			err = w.skipUnread(before)
+		}
+		if err == nil {
+			err = w.leave()
+		}
+		if err != nil {
+			yield(nil, err)
+		}
+	}
+}
+
+// Elements yields the numbers of the elements of the array that comes next. The body of
+// the loop may read each element. An error ends the loop.
+func (w *Walker) Elements() iter.Seq2[int, error] {
+	return func(yield func(int, error) bool) {
+		err := w.enter('[', "an array")
+		for i := 0; err == nil && w.Kind() != ']'; i++ {
+			before := w.Offset()
+			if !yield(i, nil) {
+				return
+			}
+			err = w.skipUnread(before)
+		}
+		if err == nil {
+			err = w.leave()
+		}
+		if err != nil {
+			yield(0, err)
+		}
+	}
+}
+
+func (w *Walker) enter(kind jsontext.Kind, wanted string) error {
+	token, err := w.decoder.ReadToken()
+	switch {
+	case err != nil:
+		return describe(err)
+	case token.Kind() != kind:
+		return errors.New("must be " + wanted)
+	}
+	return nil
+}
+
+func (w *Walker) leave() error {
+	if _, err := w.decoder.ReadToken(); err != nil {
+		return describe(err)
+	}
+	return nil
+}
+
+func (w *Walker) skipUnread(before int) error {
+	if w.Offset() == before {
+		return w.Skip()
+	}
+	return nil
+}
+
+// End returns an error if anything but space follows.
+func (w *Walker) End() error {
+	if _, err := w.decoder.ReadToken(); err != io.EOF { //nolint:errorlint // the decoder's own mark, never wrapped
+		return fmt.Errorf("has text after its end at byte %d", w.Offset())
+	}
+	return nil
+}
+
+// end reads the end of the text's one value.
+func (w *Walker) end() error {
+	if err := w.leave(); err != nil {
+		return err
+	}
+	return w.End()
+}
+
+// Member is one member of an object.
+type Member struct {
+	Name  string
+	Value jsontext.Value
+	// Quoted is the name as it was sent, with quotes and escapes.
+	Quoted jsontext.Value
+}
+
+// Object yields the members of the object that text consists of. An error ends it.
+func Object(text []byte) iter.Seq2[Member, error] {
+	return func(yield func(Member, error) bool) {
+		w := borrow(text)
+		defer w.giveBack()
+		err := w.enter('{', "an object")
+		for err == nil && w.Kind() != '}' {
+			var m Member
+			if m.Quoted, err = w.Value(); err != nil {
+				break
+			}
+			if m.Value, err = w.Value(); err != nil {
+				break
+			}
+			m.Name, _ = Text(m.Quoted)
+			if !yield(m, nil) {
+				return
+			}
+		}
+		if err == nil {
+			err = w.end()
+		}
+		if err != nil {
+			yield(Member{}, err)
+		}
+	}
+}
+
+// Array yields the elements of the array that text consists of. An error ends it.
+func Array(text []byte) iter.Seq2[jsontext.Value, error] {
+	return func(yield func(jsontext.Value, error) bool) {
+		w := borrow(text)
+		defer w.giveBack()
+		err := w.enter('[', "an array")
+		for err == nil && w.Kind() != ']' {
+			var value jsontext.Value
+			if value, err = w.Value(); err == nil && !yield(value, nil) {
+				return
+			}
+		}
+		if err == nil {
+			err = w.end()
+		}
+		if err != nil {
+			yield(nil, err)
+		}
+	}
+}
+
+// Members returns the members of the object that text consists of.
+func Members(text []byte) (members []Member, err error) {
+	for m, err := range Object(text) {
+		if err != nil {
+			return nil, err
+		}
+		members = append(members, m)
+	}
+	return members, nil
+}
+
+// Elements returns the elements of the array that text consists of.
+func Elements(text []byte) (elements []jsontext.Value, err error) {
+	for value, err := range Array(text) {
+		if err != nil {
+			return nil, err
+		}
+		elements = append(elements, value)
+	}
+	return elements, nil
+}
+
+// Pairs yields the names, as they were sent, and the values of the object that text
+// consists of. It ends where text is no such object.
+func Pairs(text []byte) iter.Seq2[jsontext.Value, jsontext.Value] {
+	return func(yield func(name, value jsontext.Value) bool) {
+		w := borrow(text)
+		err := w.enter('{', "an object")
+		for err == nil && w.Kind() != '}' {
+			var name, value jsontext.Value
+			if name, err = w.Value(); err == nil {
+				value, err = w.Value()
+			}
+			if err != nil || !yield(name, value) {
+				break
+			}
+		}
+		w.giveBack()
+	}
+}
+
+// Get returns the first member of a name that is not null, nil where there is none or
+// text is no object.
+func Get(text []byte, name string) jsontext.Value {
+	for quoted, value := range Pairs(text) {
+		if value.Kind() != 'n' && IsText(quoted, name) {
+			return value
+		}
+	}
+	return nil
+}
+
+// Find returns the value of the first of members that has a name and is not null, or nil.
+func Find(members []Member, name string) jsontext.Value {
+	for _, m := range members {
+		if m.Name == name && m.Value.Kind() != 'n' {
+			return m.Value
+		}
+	}
+	return nil
+}
+
+// Text returns the text of a value that is a string.
+func Text(value jsontext.Value) (text string, ok bool) {
+	if value.Kind() != '"' {
+		return "", false
+	}
+	if inner, plain := plainText(value); plain {
+		return string(inner), true // without AppendUnquote, which costs twice as much
+	}
+	decoded, err := jsontext.AppendUnquote(nil, value)
+	return string(decoded), err == nil
+}
+
+// IsText reports whether a value is a string of this text.
+func IsText(value jsontext.Value, text string) bool {
+	if value.Kind() != '"' {
+		return false
+	}
+	if inner, plain := plainText(value); plain {
+		return string(inner) == text
+	}
+	decoded, ok := Text(value)
+	return ok && decoded == text
+}
+
+// plainText returns what stands between the quotes of a string, if that is its text.
+func plainText(value jsontext.Value) (inner []byte, plain bool) {
+	inner = value[1 : len(value)-1]
+	return inner, bytes.IndexByte(inner, '\\') < 0 && utf8.Valid(inner)
+}
+
+// maxDepth is how deep the decoder lets JSON nest.
+const maxDepth = 10_000
+
+// describe says where text stops being JSON. The decoder's own words may quote the text.
+func describe(err error) error {
+	syntax, ok := errors.AsType[*jsontext.SyntacticError](err)
+	switch {
+	case !ok: // there is no value at all
+		return errors.New("ends too early, at byte 0")
+	case errors.Is(err, io.ErrUnexpectedEOF):
+		return fmt.Errorf("ends too early, at byte %d", syntax.ByteOffset)
+	case syntax.Err.Error() == "exceeded max depth": // which has no name to ask for
+		return fmt.Errorf("must not nest deeper than %d levels", maxDepth)
+	}
+	return fmt.Errorf("not valid JSON at byte %d", syntax.ByteOffset)
+}

@@ -1,0 +1,51 @@
+// Package storage has what all storage engines share: their errors, and what a check of
+// a store reports. Each engine has a package of its own.
+package storage
+
+import (
+	"errors"
+	"fmt"
+)
+
+// ErrDamaged is in the chain of every error about stored data that is there but wrong,
+// or missing though other data says that it exists.
+var ErrDamaged = errors.New("stored data is damaged")
+
+// ErrBaseRefused is in the chain of the error of an incremental backup that was not begun:
+// no backup can continue the one that it was to continue.
+var ErrBaseRefused = errors.New("no incremental backup can be made since that one")
+
+// maxProblems is how many problems a Report lists.
+const maxProblems = 100
+
+// Report is the result of a check of a whole store.
+type Report struct {
+	Tables  int `json:"tables"`  // files that were read
+	Records int `json:"records"` // that are live
+	// Problems says what is damaged or missing, without stored content. It has at most
+	// 100 entries; More counts the rest.
+	Problems []string `json:"problems"`
+	More     int      `json:"more"`
+}
+
+// Err returns nil if there are no problems. Otherwise the error has ErrDamaged in its
+// chain, and the first problem in its text.
+func (r Report) Err() error {
+	if len(r.Problems) == 0 {
+		return nil
+	}
+	first := r.Problems[0]
+	if others := len(r.Problems) - 1 + r.More; others > 0 {
+		first = fmt.Sprintf("%s (and %d more)", first, others)
+	}
+	return fmt.Errorf("%w: %s", ErrDamaged, first)
+}
+
+// Problem adds a problem. Its text must not show stored content.
+func (r *Report) Problem(format string, args ...any) {
+	if len(r.Problems) == maxProblems {
+		r.More++
+		return
+	}
+	r.Problems = append(r.Problems, fmt.Sprintf(format, args...))
+}
