@@ -11,8 +11,7 @@ import (
 	"github.com/caddy-presets/caddy-presets/domain"
 )
 
-// ConfiguredKey is a key that the configuration names, without ever holding
-// its secret.
+// ConfiguredKey is a key of the configuration, which never holds the secret itself.
 type ConfiguredKey struct {
 	// Either a placeholder that gives the secret, such as {env.PRESETS_KEY} or
 	// {file./run/secrets/key}, or "sha256:" and the secret's SHA-256 in
@@ -29,17 +28,16 @@ type ConfiguredKey struct {
 
 const (
 	hashedPrefix = "sha256:"
-	// minSecret is the shortest secret that is accepted, in bytes: a short one
-	// can be guessed from its hash.
+	// minSecret is the length of the shortest secret, in bytes. A shorter one can be
+	// guessed from its hash.
 	minSecret = 16
-	// maxSecret is the longest, in bytes: longer words of a header are no key.
+	// maxSecret is the length of the longest secret, in bytes.
 	maxSecret = 4096
 )
 
 var errNoCredentials = &domain.Error{Kind: domain.Unauthenticated, Message: "Missing Authentication header"}
 
-// authenticate finds out who sent the request (specification,
-// "Authentication").
+// authenticate sets the principal of the request (specification, "Authentication").
 func (c *call) authenticate() error {
 	given := sentValues(c.r, "Authorization")
 	switch len(given) {
@@ -52,24 +50,23 @@ func (c *call) authenticate() error {
 	scheme, secret, _ := strings.Cut(given[0], " ")
 	secret = strings.TrimLeft(secret, " ")
 	if !strings.EqualFold(scheme, "Bearer") {
-		secret = "" // which no key has
+		secret = "" // no key has this secret
 	}
 	who, err := c.identify(secret)
 	if err != nil {
 		return err
 	}
-	c.become(who)
+	c.setPrincipal(who)
 	return nil
 }
 
-// identify returns whose the first live key among secrets is, of which there is at
-// least one. Keys in memory are looked for first, then those in the store. It is a
-// failed authentication if none is live: each of them counts against the address of
-// the client, and the error is domain.ErrCredentials, or a *limitError where the
-// address has failed too often.
+// identify returns the principal of the first live key among at least one secret. It looks
+// for keys in memory first, then in the store. If no key is live, each secret counts as a
+// failure of the client's address. The error is domain.ErrCredentials then, or a
+// *limitError if the address has failed too often.
 //
-// Clients without an address, as on a Unix socket, are not limited: they cannot be
-// told apart.
+// Clients without an address, as on a Unix socket, are not limited. They cannot be told
+// apart.
 func (c *call) identify(secrets ...string) (domain.Principal, error) {
 	for _, secret := range secrets {
 		if who, ok := c.h.knownPrincipal(domain.HashSecret(secret)); ok {
@@ -79,10 +76,7 @@ func (c *call) identify(secrets ...string) (domain.Principal, error) {
 	l, by, from := c.h.limiter, c.h.failureLimit, originOf(c.r)
 	counts := l != nil && by != failureLimit{} && from != origin{}
 	if counts && l.isLimited(from, by) {
-		switch err := l.enter(c.r.Context()); {
-		case errors.Is(err, errLookupWait):
-			return domain.Principal{}, &limitError{maxLookupWait}
-		case err != nil:
+		if err := l.enter(c.r.Context()); err != nil {
 			return domain.Principal{}, err
 		}
 		defer l.leave()
@@ -106,15 +100,15 @@ func (c *call) identify(secrets ...string) (domain.Principal, error) {
 	return domain.Principal{}, domain.ErrCredentials
 }
 
-// become makes who the one who calls.
-func (c *call) become(who domain.Principal) {
+// setPrincipal sets who sent the request.
+func (c *call) setPrincipal(who domain.Principal) {
 	c.who = who
-	c.note("key_id", who.KeyID)
+	c.setPlaceholder("key_id", who.KeyID)
 }
 
-// knownPrincipal returns who a live key stands for, by the hash of its secret, if that
-// is in memory. A configured key always is. How long finding a hash takes tells nothing
-// about a secret: nobody can choose the hash of their guess.
+// knownPrincipal returns the principal of a live key in memory, by the hash of its secret.
+// Configured keys are always in memory. The time of the look-up reveals nothing about a
+// secret, because nobody can choose the hash of a guess.
 func (h *Handler) knownPrincipal(key domain.KeyHash) (domain.Principal, bool) {
 	if who, ok := h.keys[key]; ok {
 		return who, true
@@ -122,8 +116,8 @@ func (h *Handler) knownPrincipal(key domain.KeyHash) (domain.Principal, bool) {
 	return h.service.AuthenticateKnown(key)
 }
 
-// provisionKeys returns the principals of all configured keys by the hash of
-// their secret. Its errors name a key by its place, never by its secret.
+// provisionKeys returns the principals of all configured keys by the hash of their secret.
+// Its errors name a key by its place, never by its secret.
 func provisionKeys(repl *caddy.Replacer, management, inference []ConfiguredKey) (map[domain.KeyHash]domain.Principal, error) {
 	keys := make(map[domain.KeyHash]domain.Principal, len(management)+len(inference))
 	add := func(kind domain.KeyKind, configured []ConfiguredKey) error {
@@ -187,7 +181,7 @@ func isPlaceholder(text string) bool {
 	return ok && inner != "" && !strings.ContainsAny(inner, "{}")
 }
 
-// checkSecret refuses what can be guessed or cannot be sent as a bearer token.
+// checkSecret refuses secrets that can be guessed or cannot be sent as a bearer token.
 func checkSecret(secret string) error {
 	if len(secret) < minSecret {
 		return fmt.Errorf("the secret must be at least %d characters", minSecret)

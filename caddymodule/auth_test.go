@@ -87,6 +87,7 @@ func TestJSONConfiguration(t *testing.T) {
 		`"base_path":"/v%31"`:                                    "base_path: must be a clean absolute path",
 		`"base_path":"/v1?x"`:                                    "base_path: must be a clean absolute path",
 		`"base_path":"/a//b"`:                                    "base_path: must be a clean absolute path",
+		`"base_path":"/a{b"`:                                     "base_path: must be a clean absolute path",
 		`"base_path":"{env.NO_SUCH}"`:                            "base_path: ",
 		`"max_body_size":-1`:                                     "max_body_size: must be positive",
 		`"preset_creators":"nobody"`:                             "preset_creators: must be management or any",

@@ -462,26 +462,26 @@ func TestEveryOperationIsNamed(t *testing.T) {
 		operation string
 		version   any // that the operation is about
 	}{
-		"GET presets":                      {"preset_list", nil},
-		"GET presets/{}":                   {"preset_get", "2"},
-		"PATCH presets/{}":                 {"preset_update", "2"},
-		"DELETE presets/{}":                {"preset_archive", nil},
-		"POST presets/{}/restore":          {"preset_restore", "2"},
-		"POST presets/{}/responses":        {"preset_create_responses", "3"},
-		"POST presets/{}/chat/completions": {"preset_create_chat", "3"},
-		"POST presets/{}/messages":         {"preset_create_messages", "3"},
-		"POST presets/{}/designate":        {"preset_designate", "1"},
-		"GET presets/{}/diff":              {"preset_diff", "1"},
-		"GET presets/{}/versions":          {"version_list", nil},
-		"GET presets/{}/versions/{}":       {"version_get", "1"},
-		"GET presets/{}/labels/{}":         {"label_get", "1"},
-		"PUT presets/{}/labels/{}":         {"label_put", "2"},
-		"DELETE presets/{}/labels/{}":      {"label_delete", nil},
-		"GET workspaces":                   {"workspace_list", nil},
-		"POST workspaces":                  {"workspace_create", nil},
-		"GET workspaces/{}":                {"workspace_get", nil},
-		"PATCH workspaces/{}":              {"workspace_update", nil},
-		"DELETE workspaces/{}":             {"workspace_delete", nil},
+		"GET presets":                           {"preset_list", nil},
+		"GET presets/{slug}":                    {"preset_get", "2"},
+		"PATCH presets/{slug}":                  {"preset_update", "2"},
+		"DELETE presets/{slug}":                 {"preset_archive", nil},
+		"POST presets/{slug}/restore":           {"preset_restore", "2"},
+		"POST presets/{slug}/responses":         {"preset_create_responses", "3"},
+		"POST presets/{slug}/chat/completions":  {"preset_create_chat", "3"},
+		"POST presets/{slug}/messages":          {"preset_create_messages", "3"},
+		"POST presets/{slug}/designate":         {"preset_designate", "1"},
+		"GET presets/{slug}/diff":               {"preset_diff", "1"},
+		"GET presets/{slug}/versions":           {"version_list", nil},
+		"GET presets/{slug}/versions/{version}": {"version_get", "1"},
+		"GET presets/{slug}/labels/{label}":     {"label_get", "1"},
+		"PUT presets/{slug}/labels/{label}":     {"label_put", "2"},
+		"DELETE presets/{slug}/labels/{label}":  {"label_delete", nil},
+		"GET workspaces":                        {"workspace_list", nil},
+		"POST workspaces":                       {"workspace_create", nil},
+		"GET workspaces/{workspace}":            {"workspace_get", nil},
+		"PATCH workspaces/{workspace}":          {"workspace_update", nil},
+		"DELETE workspaces/{workspace}":         {"workspace_delete", nil},
 	} {
 		r, ok := matrix[route]
 		if !ok {
@@ -503,7 +503,7 @@ func TestEveryOperationIsNamed(t *testing.T) {
 		case strings.HasSuffix(want.operation, "_list"): // which shows many objects
 		case strings.HasPrefix(path, "presets"):
 			expected["p_workspace_id"] = home
-		case strings.Contains(path, "{}"):
+		case strings.Contains(path, "{workspace}"):
 			expected["p_workspace_id"] = s.manage("GET", "/v1/workspaces/"+workspace, "").field(t, "id")
 		}
 		counter := fmt.Sprintf(`caddy_presets_requests_total{code="%d",operation="%s"}`, c.status, want.operation)

@@ -16,7 +16,7 @@ import (
 	"github.com/caddyserver/caddy/v2/modules/caddyhttp"
 	"go.uber.org/zap"
 
-	"github.com/caddy-presets/caddy-presets/caddymodule/admin"
+	_ "github.com/caddy-presets/caddy-presets/caddymodule/admin"  // the admin endpoint and the commands
 	_ "github.com/caddy-presets/caddy-presets/caddymodule/badger" // the default engine
 	"github.com/caddy-presets/caddy-presets/caddymodule/engine"
 	"github.com/caddy-presets/caddy-presets/caddymodule/internal/live"
@@ -27,7 +27,6 @@ import (
 
 func init() {
 	caddy.RegisterModule(new(Handler))
-	admin.Register(newOpenAPI)
 }
 
 // Defaults of the handler's configuration.
@@ -96,10 +95,10 @@ type Handler struct {
 	events       *announcer
 	service      *domain.Service
 	schemas      *schema.Schemas
-	operations   []operation
+	mux          *http.ServeMux
 	keys         map[domain.KeyHash]domain.Principal
-	finder       keyFinder // of keys that must not go upstream
-	limiter      *limiter  // of the store
+	finder       keyFinder    // of keys that must not go upstream
+	limiter      *authLimiter // of the store
 	failureLimit failureLimit
 	storeName    string
 	shared       *shared     // with the other handlers of the store
@@ -133,7 +132,7 @@ func (h *Handler) Provision(ctx caddy.Context) error {
 	if h.schemas, err = schema.Load(); err != nil {
 		return fmt.Errorf("compiling the bundled schemas: %w", err)
 	}
-	h.operations = h.routes(h.schemas)
+	h.mux = newMux(h.BasePath, h.routes(h.schemas))
 	if h.events, err = newAnnouncer(ctx); err != nil {
 		return err
 	}
@@ -183,8 +182,8 @@ func (h *Handler) provisionSettings(repl *caddy.Replacer) error {
 // checkBasePath refuses what no normalized path of a request could begin with.
 func checkBasePath(base string) error {
 	clean, err := normalizePath(base)
-	if err != nil || !strings.HasPrefix(base, "/") || clean != base && clean+"/" != base || strings.ContainsAny(base, " ?#%") {
-		return fmt.Errorf("must be a clean absolute path without spaces, escapes and query, got %q", base)
+	if err != nil || !strings.HasPrefix(base, "/") || clean != base && clean+"/" != base || strings.ContainsAny(base, " ?#%{}") {
+		return fmt.Errorf("must be a clean absolute path without spaces, escapes, braces and query, got %q", base)
 	}
 	return nil
 }
@@ -267,7 +266,7 @@ func (h *Handler) Cleanup() error {
 	return h.withdraw()
 }
 
-// ServeHTTP answers what is ours and passes on what is not.
+// ServeHTTP answers requests to the API itself and hands all others to the gateway.
 func (h *Handler) ServeHTTP(w http.ResponseWriter, r *http.Request, next caddyhttp.Handler) error {
 	normalized, err := h.checkTarget(r)
 	if err != nil {
@@ -276,16 +275,8 @@ func (h *Handler) ServeHTTP(w http.ResponseWriter, r *http.Request, next caddyht
 	}
 	stripUpgrade(r)
 	switch {
-	case h.below(normalized):
-		c := h.newCall(w, r)
-		defer c.end()
-		a, err := c.serve()
-		// Before the answer, so that what its client does next is announced next.
-		for _, done := range c.done {
-			h.events.announce(done)
-		}
-		status := c.render(a, err)
-		h.metrics.request(c.op.name, status, time.Since(c.start))
+	case h.isAPIPath(normalized):
+		h.serveAPI(w, r)
 		return nil
 	case h.Inference != nil:
 		sent := sentCredentials(r)
@@ -297,8 +288,8 @@ func (h *Handler) ServeHTTP(w http.ResponseWriter, r *http.Request, next caddyht
 	}
 }
 
-// below reports whether a normalized path is one of ours.
-func (h *Handler) below(p string) bool {
+// isAPIPath reports whether a normalized path belongs to the API.
+func (h *Handler) isAPIPath(p string) bool {
 	rest, ok := strings.CutPrefix(p, h.BasePath)
 	if !ok {
 		return false

@@ -157,8 +157,8 @@ type inferenceCall struct {
 // has the credentials that came with it.
 func (h *Handler) infer(w http.ResponseWriter, r *http.Request, normalized string, sent credentials, next caddyhttp.Handler) error {
 	c := &inferenceCall{call: h.newCall(w, r), credentials: sent, path: h.routeOf(normalized)}
-	if c.notes != nil {
-		c.notes.rest = true
+	if c.placeholders != nil {
+		c.placeholders.emptyByDefault = true
 	}
 	if r.Method == http.MethodPost {
 		c.route = inferenceRouteOf(c.path)
@@ -190,7 +190,7 @@ func (c *inferenceCall) pass(next caddyhttp.Handler) (err error) {
 			c.held.release() // the answer may take its time
 		}
 		c.op.name, c.envelope = otherRoute, envelopeOf(c.path)
-		c.note("operation", c.op.name)
+		c.setPlaceholder("operation", c.op.name)
 		c.h.metrics.resolved(c.op.name, "refused", c.start)
 		c.render(answer{}, refused)
 		return nil
@@ -253,7 +253,7 @@ func (c *inferenceCall) holdBody() {
 // prepare makes the request what goes upstream, or answers it, which it reports.
 func (c *inferenceCall) prepare() (answered bool) {
 	c.op.name, c.envelope = c.route.name, c.route.envelope
-	c.note("operation", c.op.name)
+	c.setPlaceholder("operation", c.op.name)
 	resolution, err := c.resolve()
 	if err != nil {
 		c.held.release() // the answer may take its time
@@ -328,7 +328,7 @@ func (c *inferenceCall) noteSession(id string) {
 		c.r.Header.Set(sessionHeader, id)
 	}
 	if id := c.r.Header.Get(sessionHeader); id != "" {
-		c.note("session_id", id)
+		c.setPlaceholder("session_id", id)
 	}
 }
 
@@ -336,9 +336,9 @@ func (c *inferenceCall) noteResolution(resolution inference.Resolution) {
 	// The resolution's slug may be a part of a model's name of many MiB, which a note
 	// would keep in memory.
 	named := resolution.Preset + "@" + strconv.Itoa(resolution.Version)
-	c.note("slug", named[:len(resolution.Preset)])
-	c.note("version", named[len(resolution.Preset)+1:])
-	c.note("workspace_id", resolution.WorkspaceID)
+	c.setPlaceholder("slug", named[:len(resolution.Preset)])
+	c.setPlaceholder("version", named[len(resolution.Preset)+1:])
+	c.setPlaceholder("workspace_id", resolution.WorkspaceID)
 	header := c.w.Header()
 	header.Set("X-Preset", named)
 	if len(resolution.Dropped) > 0 {
@@ -365,7 +365,7 @@ func (c *inferenceCall) eachPreset(fn func(domain.Preset, func() (string, error)
 // serveModels lets the gateway list its models and adds the caller's presets.
 func (c *inferenceCall) serveModels(next caddyhttp.Handler) error {
 	c.op.name = "models_list"
-	c.note("operation", c.op.name)
+	c.setPlaceholder("operation", c.op.name)
 	if err := c.authenticateInference(); err != nil {
 		varyByKey(c.w.Header())
 		c.render(answer{}, err)

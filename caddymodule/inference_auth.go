@@ -88,7 +88,7 @@ func (c *inferenceCall) authenticateInference() error {
 		return err
 	}
 	if c.h.Inference.Keys != keysOff { // else the key permits a dry run of what anyone may do
-		c.become(who)
+		c.setPrincipal(who)
 	}
 	return who.MayInfer()
 }
@@ -98,7 +98,7 @@ func (c *inferenceCall) authenticateInference() error {
 func (c *inferenceCall) identifyCaller() {
 	if given, err := c.credentials.candidates(); err == nil {
 		if who, err := c.caller(slices.DeleteFunc(given, c.h.isForeign)); err == nil && who.MayInfer() == nil {
-			c.become(who)
+			c.setPrincipal(who)
 		}
 	}
 }

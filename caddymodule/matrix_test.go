@@ -38,42 +38,42 @@ var matrix = map[string]row{
 		exists:  cell{"presets", "", 200},
 		missing: []cell{{"presets?offset=1000", "", 200}},
 	},
-	"GET presets/{}": {
+	"GET presets/{slug}": {
 		may:     "anyone",
 		exists:  cell{"presets/{p}", "", 200},
 		missing: []cell{{"presets/absent", "", 404}},
 	},
-	"PATCH presets/{}": {
+	"PATCH presets/{slug}": {
 		may:     "management",
 		exists:  cell{"presets/{p}", `{"name":"Name {n}"}`, 200},
 		missing: []cell{{"presets/absent", `{"name":"n"}`, 404}},
 	},
-	"DELETE presets/{}": {
+	"DELETE presets/{slug}": {
 		may:     "management",
 		exists:  cell{"presets/{p}", "", 200},
 		missing: []cell{{"presets/absent", "", 404}},
 	},
-	"POST presets/{}/restore": {
+	"POST presets/{slug}/restore": {
 		may: "management", archived: true,
 		exists:  cell{"presets/{p}/restore", "", 200},
 		missing: []cell{{"presets/absent/restore", "", 404}},
 	},
-	"POST presets/{}/responses": {
+	"POST presets/{slug}/responses": {
 		may:     "creators",
 		exists:  cell{"presets/{p}/responses", `{"top_k":{n}}`, 200},
 		missing: []cell{{"presets/r-{n}/responses", `{}`, 200}},
 	},
-	"POST presets/{}/chat/completions": {
+	"POST presets/{slug}/chat/completions": {
 		may:     "creators",
 		exists:  cell{"presets/{p}/chat/completions", `{"top_k":{n}}`, 200},
 		missing: []cell{{"presets/c-{n}/chat/completions", `{}`, 200}},
 	},
-	"POST presets/{}/messages": {
+	"POST presets/{slug}/messages": {
 		may:     "creators",
 		exists:  cell{"presets/{p}/messages", `{"top_k":{n}}`, 200},
 		missing: []cell{{"presets/m-{n}/messages", `{}`, 200}},
 	},
-	"POST presets/{}/designate": {
+	"POST presets/{slug}/designate": {
 		may:    "management",
 		exists: cell{"presets/{p}/designate", `{"version":1}`, 200},
 		missing: []cell{
@@ -82,7 +82,7 @@ var matrix = map[string]row{
 			{"presets/{p}/designate", `{"label":"absent"}`, 404},
 		},
 	},
-	"GET presets/{}/diff": {
+	"GET presets/{slug}/diff": {
 		may:    "anyone",
 		exists: cell{"presets/{p}/diff?from=1&to=one", "", 200},
 		missing: []cell{
@@ -91,22 +91,22 @@ var matrix = map[string]row{
 			{"presets/{p}/diff?from=absent&to=1", "", 404},
 		},
 	},
-	"GET presets/{}/versions": {
+	"GET presets/{slug}/versions": {
 		may:     "anyone",
 		exists:  cell{"presets/{p}/versions", "", 200},
 		missing: []cell{{"presets/absent/versions", "", 404}},
 	},
-	"GET presets/{}/versions/{}": {
+	"GET presets/{slug}/versions/{version}": {
 		may:     "anyone",
 		exists:  cell{"presets/{p}/versions/1", "", 200},
 		missing: []cell{{"presets/absent/versions/1", "", 404}, {"presets/{p}/versions/9", "", 404}},
 	},
-	"GET presets/{}/labels/{}": {
+	"GET presets/{slug}/labels/{label}": {
 		may:     "anyone",
 		exists:  cell{"presets/{p}/labels/one", "", 200},
 		missing: []cell{{"presets/absent/labels/one", "", 404}, {"presets/{p}/labels/absent", "", 404}},
 	},
-	"PUT presets/{}/labels/{}": {
+	"PUT presets/{slug}/labels/{label}": {
 		may:    "management",
 		exists: cell{"presets/{p}/labels/one", `{"version":2}`, 200},
 		missing: []cell{
@@ -115,7 +115,7 @@ var matrix = map[string]row{
 			{"presets/{p}/labels/new-{n}", `{"version":1}`, 200},
 		},
 	},
-	"DELETE presets/{}/labels/{}": {
+	"DELETE presets/{slug}/labels/{label}": {
 		may:     "management",
 		exists:  cell{"presets/{p}/labels/one", "", 200},
 		missing: []cell{{"presets/absent/labels/one", "", 404}, {"presets/{p}/labels/absent", "", 404}},
@@ -130,17 +130,17 @@ var matrix = map[string]row{
 		exists:  cell{"workspaces", `{"name":"taken","slug":"{w}"}`, 400},
 		missing: []cell{{"workspaces", `{"name":"n","slug":"new-{n}"}`, 201}},
 	},
-	"GET workspaces/{}": {
+	"GET workspaces/{workspace}": {
 		may:     "management",
 		exists:  cell{"workspaces/{w}", "", 200},
 		missing: []cell{{"workspaces/absent", "", 404}},
 	},
-	"PATCH workspaces/{}": {
+	"PATCH workspaces/{workspace}": {
 		may:     "management",
 		exists:  cell{"workspaces/{w}", `{"name":"Name {n}"}`, 200},
 		missing: []cell{{"workspaces/absent", `{"name":"n"}`, 404}},
 	},
-	"DELETE workspaces/{}": {
+	"DELETE workspaces/{workspace}": {
 		may:     "management",
 		exists:  cell{"workspaces/{w}", "", 200},
 		missing: []cell{{"workspaces/absent", "", 404}},

@@ -154,11 +154,11 @@ func (d document) operations() map[string]map[string]any {
 // goldenAnswer is one answer of a golden file: status, media type and body.
 var goldenAnswer = regexp.MustCompile(`(?m)^([1-5]\d\d) (\S*)\n(?:ETag: .*\n)?(.*)$`)
 
-// numbered and placeholders make of what stands for ids and times in golden files
+// numbered and anyValues make of what stands for ids and times in golden files
 // what may stand there.
 var (
-	numbered     = regexp.MustCompile(`<uuid-\d+>`)
-	placeholders = strings.NewReplacer("<uuid>", "01234567-89ab-4def-8123-456789abcdef", "<time>", "2026-01-02T03:04:05.678Z")
+	numbered  = regexp.MustCompile(`<uuid-\d+>`)
+	anyValues = strings.NewReplacer("<uuid>", "01234567-89ab-4def-8123-456789abcdef", "<time>", "2026-01-02T03:04:05.678Z")
 )
 
 // The golden files hold nothing that the document does not describe.
@@ -193,7 +193,7 @@ func TestOpenAPIGoldens(t *testing.T) {
 			t.Errorf("%s has no answers", file)
 		}
 		for _, answer := range answers {
-			status, media, body := answer[1], answer[2], placeholders.Replace(numbered.ReplaceAllString(answer[3], "<uuid>"))
+			status, media, body := answer[1], answer[2], anyValues.Replace(numbered.ReplaceAllString(answer[3], "<uuid>"))
 			if status == "304" {
 				if media+body != "" {
 					t.Errorf("%s: a 304 has content: %s %s", file, media, body)

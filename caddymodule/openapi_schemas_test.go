@@ -53,7 +53,7 @@ func TestSchemaMistakes(t *testing.T) {
 		}, "b.json and c.json have the same title: SameWord"},
 		{"the title of a component that was there", "B: {type: string}", map[string]string{
 			"a.json": `{"title":"A","properties":{"b":{"title":"B","type":"number"}}}`,
-		}, "openapi.base.yaml and a.json/properties/b have the same title: B"},
+		}, "base.yaml and a.json/properties/b have the same title: B"},
 		{"a reference into properties", "{}", map[string]string{
 			"a.json": `{"title":"A","properties":{"b":{"$ref":"#/properties/c"},"c":{"type":"string"}}}`,
 		}, "a.json#/properties/c is neither"},

@@ -20,7 +20,7 @@ var sharedStates = caddy.NewUsagePool()
 
 // shared is what all handlers of one store share. It outlives reloads.
 type shared struct {
-	limiter *limiter
+	limiter *authLimiter
 	advised sync.Once // how to make the first key
 }
 
@@ -31,7 +31,7 @@ func (*shared) Destruct() error { return nil }
 func (h *Handler) goLive(e engine.Engine) {
 	h.storeName = e.Name()
 	value, _, _ := sharedStates.LoadOrNew(h.storeName, func() (caddy.Destructor, error) { // never fails
-		return &shared{limiter: newLimiter()}, nil
+		return &shared{limiter: newAuthLimiter()}, nil
 	})
 	h.shared = value.(*shared)
 	h.limiter = h.shared.limiter

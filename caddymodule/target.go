@@ -17,18 +17,17 @@ import (
 	"github.com/caddy-presets/caddy-presets/domain"
 )
 
-// This file has the rules for requests that a gateway could read as another request
-// than the one that was checked here. They come before authentication and hold for
-// every request, whoever answers it.
+// The rules of this file refuse requests that a gateway could read differently than this
+// handler. They apply to every request, before authentication.
 
-// checkTarget checks the method and the path of a request. It returns the path as
-// normalizePath does, also with an error.
+// checkTarget checks the method and the path of a request. It returns the normalized path,
+// also with an error.
 func (h *Handler) checkTarget(r *http.Request) (normalized string, err error) {
 	normalized, err = normalizePath(r.URL.Path)
 	switch {
-	case !mayPassMethod(r):
+	case !isAllowedMethod(r):
 		return normalized, errMethodNotAllowed
-	case r.URL.Opaque != "": // "x:%2fv1/models" goes upstream without a slash before it
+	case r.URL.Opaque != "": // "x:%2fv1/models" would go upstream without a leading slash
 		return normalized, domain.InvalidAt("path", "must begin with a slash")
 	case err == nil && !isPlainPath(r.URL.Path) && h.isAmbiguous(r.URL.EscapedPath()):
 		return normalized, domain.InvalidAt("path", "must not have an encoded /, ? or # after a semicolon")
@@ -38,11 +37,11 @@ func (h *Handler) checkTarget(r *http.Request) (normalized string, err error) {
 
 var errMethodNotAllowed = &statusError{http.StatusMethodNotAllowed, "Method not allowed"}
 
-// mayPassMethod reports whether the method of a request is an upper-case token, since a
-// gateway may read "post" as POST, and neither TRACE nor CONNECT. Caddy writes the body
-// of a CONNECT upstream without framing, where it is read as the next request. A
-// WebSocket in HTTP/2 and HTTP/3 is a CONNECT that Caddy turns into a GET.
-func mayPassMethod(r *http.Request) bool {
+// isAllowedMethod reports whether the method is an upper-case token, but not TRACE or
+// CONNECT. A gateway may read "post" as POST. Caddy sends the body of a CONNECT upstream
+// without framing, so a gateway would read it as the next request. A WebSocket in HTTP/2
+// and HTTP/3 is a CONNECT that Caddy turns into a GET.
+func isAllowedMethod(r *http.Request) bool {
 	switch r.Method {
 	case http.MethodGet, http.MethodPost:
 		return true
@@ -74,17 +73,16 @@ func methodUpstream(r *http.Request) string {
 	return r.Method
 }
 
-// normalizePath returns a decoded path in the form by which routes are told apart. A
-// gateway may read a path more freely than we do, so the form leaves out everything
-// that some gateway ignores: further percent-encoding, however deep; the parameters of
-// segments; empty segments; a query or fragment that was encoded; and bytes that are
-// not UTF-8. An escape that is not valid stands for itself.
+// normalizePath returns the form of a decoded path that decides its route. It drops
+// everything that some gateway ignores: nested percent-encoding, the parameters of
+// segments, empty segments, an encoded query or fragment, and bytes that are not UTF-8. An
+// invalid escape stands for itself.
 //
-// The error says that no gateway should get the path: it has a control character, a
-// backslash, a dot segment or an overlong UTF-8 sequence. The path is for choosing an
-// error envelope then.
+// The error means that no gateway may get the path: it has a control character, a
+// backslash, a dot segment or an overlong UTF-8 sequence. The returned path then only
+// chooses the error envelope.
 //
-// The time it takes is proportional to the length of the path.
+// It takes linear time.
 func normalizePath(p string) (string, error) {
 	if isPlainPath(p) {
 		return path.Clean(p), nil
@@ -93,7 +91,7 @@ func normalizePath(p string) (string, error) {
 	if err := checkCharacters(p); err != nil {
 		return path.Clean(p), err
 	}
-	p = strings.ToValidUTF8(p, "") // before dot segments are looked for
+	p = strings.ToValidUTF8(p, "") // before the search for dot segments
 	segments := strings.Split(p, "/")
 	for _, segment := range segments {
 		if i := strings.IndexAny(segment, ";?#"); i >= 0 {
@@ -112,7 +110,7 @@ func normalizePath(p string) (string, error) {
 	return path.Clean(strings.Join(segments, "/")), nil
 }
 
-// isPlainPath reports whether there is nothing in a path to check or to decode.
+// isPlainPath reports whether a path needs no checks and no decoding.
 func isPlainPath(p string) bool {
 	for i := range len(p) {
 		switch c := p[i]; {
@@ -123,8 +121,8 @@ func isPlainPath(p string) bool {
 	return true
 }
 
-// decodeFully decodes percent-encoding until nothing is left to decode. It goes from
-// the end to the start, so that each byte is written and taken back once at most.
+// decodeFully decodes percent-encoding repeatedly, until nothing is left to decode. It goes
+// from the end to the start, so that it writes each byte once.
 func decodeFully(p string) string {
 	if !strings.Contains(p, "%") {
 		return p
@@ -144,8 +142,8 @@ func decodeFully(p string) string {
 	return string(decoded[start:])
 }
 
-// checkCharacters refuses what gateways read as something else, or not at all, in a
-// path. Bytes that are not UTF-8 are fine otherwise: file servers have such names.
+// checkCharacters refuses characters that gateways replace or drop. Other bytes that are
+// not UTF-8 are allowed, since file servers have such names.
 func checkCharacters(p string) error {
 	for i := 0; i < len(p); {
 		c, size := utf8.DecodeRuneInString(p[i:])
@@ -162,8 +160,8 @@ func checkCharacters(p string) error {
 	return nil
 }
 
-// isOverlong reports whether text begins with a character in more bytes than UTF-8
-// takes for it, such as 0xC0 0xAF for a slash.
+// isOverlong reports whether text begins with an overlong UTF-8 sequence, such as 0xC0 0xAF
+// for a slash.
 func isOverlong(text string) bool {
 	n := bits.LeadingZeros8(^text[0]) // how many bytes the first one announces
 	if n < 2 || n > 6 || len(text) < n {
@@ -180,10 +178,10 @@ func isOverlong(text string) bool {
 	return c < least[n]
 }
 
-// isAmbiguous reports whether an escaped path may be below the base path or not,
-// depending on when a gateway decodes it. In "/v1;%2fx/models" the parameters of v1 end
-// at the second slash where they are cut off first, and at the encoded one where the
-// path is decoded first.
+// isAmbiguous reports whether an escaped path may or may not be below the base path,
+// depending on the gateway. An example is "/v1;%2fx/models". The parameters of v1 end at
+// the second slash if the gateway cuts them off first. They end at the encoded slash if it
+// decodes the path first.
 func (h *Handler) isAmbiguous(escaped string) bool {
 	hides := func(segment string) bool {
 		_, parameters, _ := strings.Cut(decodeFully(segment), ";")
@@ -203,7 +201,8 @@ func (h *Handler) isAmbiguous(escaped string) bool {
 	return true
 }
 
-// refuse answers a request with an error of checkTarget, in the envelope of its route.
+// refuse answers a request with an error of checkTarget, in the error envelope of its
+// route.
 func (h *Handler) refuse(w http.ResponseWriter, r *http.Request, normalized string, err error) {
 	c := h.newCall(w, r)
 	route := inferenceRouteOf(h.routeOf(normalized))
@@ -213,22 +212,22 @@ func (h *Handler) refuse(w http.ResponseWriter, r *http.Request, normalized stri
 		if errors.Is(err, errMethodNotAllowed) {
 			w.Header().Set("Allow", http.MethodPost)
 		}
-	case h.below(normalized) && errors.Is(err, errMethodNotAllowed):
+	case h.isAPIPath(normalized) && errors.Is(err, errMethodNotAllowed):
 		_ = c.match() // sets Allow
 	}
-	c.note("operation", c.op.name)
+	c.setPlaceholder("operation", c.op.name)
 	status := c.render(answer{}, err)
 	switch {
 	case route != nil && h.Inference != nil:
 		h.metrics.resolved(c.op.name, "refused", c.start)
-	case h.below(normalized):
+	case h.isAPIPath(normalized):
 		h.metrics.request(c.op.name, status, time.Since(c.start))
 	}
 }
 
-// stripUpgrade removes the wish to switch to another protocol than WebSocket, which
-// would be a tunnel to the gateway that nobody looks into. A request for a WebSocket is
-// a GET (RFC 6455, section 4.1).
+// stripUpgrade removes upgrades to other protocols than WebSocket. They would open a tunnel
+// to the gateway that nobody checks. A request for a WebSocket is a GET (RFC 6455, section
+// 4.1).
 func stripUpgrade(r *http.Request) {
 	asked := r.Header["Upgrade"]
 	if len(asked) == 0 {

@@ -6,14 +6,13 @@ import (
 	"github.com/santhosh-tekuri/jsonschema/v5"
 )
 
-// errorMessageKeyword is the keyword for rules whose words say more than their
-// keyword does, such as a pattern. It maps keywords of its schema to the
-// message of a violation.
+// errorMessageKeyword is the keyword for the messages of violations. It maps a keyword of
+// the same schema to its message, for rules such as patterns.
 const errorMessageKeyword = "errorMessage"
 
 type errorMessage map[string]string
 
-// Validate implements jsonschema.ExtSchema; a message demands nothing.
+// Validate implements jsonschema.ExtSchema. It accepts every value.
 func (errorMessage) Validate(jsonschema.ValidationContext, any) error { return nil }
 
 type errorMessageCompiler struct{}

@@ -10,7 +10,7 @@ import (
 // CheckInFull is Check without views: the validator sees all there is. What it
 // finds, Check must find too.
 func (s *Schema) CheckInFull(body []byte) error {
-	members, err := read(body)
+	members, err := readObject(body)
 	if err != nil {
 		return err
 	}
@@ -22,8 +22,9 @@ func (s *Schema) CheckInFull(body []byte) error {
 	}
 	full := inFull(object).(map[string]any)
 	for name, value := range members.All() {
-		if p := s.plan.members[name]; p != nil && p.surface != nil {
-			all := &skimmed{kind: typeOf(value)}
+		schemas, _ := s.rules.member(name)
+		if len(schemas) == 1 && shallowOf(schemas[0]) != nil {
+			all := &skimmed{kind: value.Kind()}
 			items, _ := full[name].([]any)
 			for index, item := range items {
 				all.items = append(all.items, skimmedItem{index, item})
@@ -31,13 +32,13 @@ func (s *Schema) CheckInFull(body []byte) error {
 			full[name] = all
 		}
 	}
-	return s.judge(members, s.root.Validate(full))
+	return s.collect(members, s.root.Validate(full))
 }
 
 func inFull(value any) any {
 	switch value := value.(type) {
 	case json.Number:
-		if n, err := number(jsontext.Value(value)); err == nil {
+		if n, err := decodeNumber(jsontext.Value(value)); err == nil {
 			return n
 		}
 		return json.Number("0")

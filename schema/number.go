@@ -11,18 +11,16 @@ import (
 	"github.com/go-json-experiment/json/jsontext"
 )
 
-// MaxNumberLength is how many characters a number that a rule looks at may
-// have.
+// MaxNumberLength is how many characters a number with a rule may have.
 const MaxNumberLength = 1024
 
 var errNumberTooLong = fmt.Errorf("has a number of more than %d characters", MaxNumberLength)
 
-// number returns what the validator computes with. It computes exactly, so the
-// text goes to it as it is, with two exceptions: the validator would work out
-// every digit of 1e999999 and gives up on 1e999999999, so a number beyond the
-// range of float64 becomes the last number inside that range. No rule has a
-// bound out there, so no rule can tell.
-func number(text jsontext.Value) (any, error) {
+// decodeNumber returns a number for the validator. The validator computes exactly, so it
+// gets the text. It would compute every digit of 1e999999, and it fails on 1e999999999.
+// So a number beyond the range of float64 becomes the nearest number of that range. No
+// rule has a bound out there.
+func decodeNumber(text jsontext.Value) (any, error) {
 	if len(text) > MaxNumberLength {
 		return nil, errNumberTooLong
 	}
@@ -40,8 +38,8 @@ func number(text jsontext.Value) (any, error) {
 	return exact, nil
 }
 
-// nearZero tells a true zero, however it is written, from a number that is too
-// small for a float64.
+// nearZero returns 0 for a zero in any notation, and the smallest float64 of its sign for
+// a number that is too small.
 func nearZero(text jsontext.Value) float64 {
 	mantissa := text
 	if i := bytes.IndexAny(text, "eE"); i >= 0 {

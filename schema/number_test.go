@@ -37,7 +37,7 @@ func TestNumber(t *testing.T) {
 		{"1" + strings.Repeat("0", 400) + "e-400", json.Number("1" + strings.Repeat("0", 400) + "e-400")},
 	} {
 		t.Run(fmt.Sprintf("%.40s", test.text), func(t *testing.T) {
-			got, err := number(jsontext.Value(test.text))
+			got, err := decodeNumber(jsontext.Value(test.text))
 			if err != nil || got != test.want {
 				t.Errorf("got %v (%T), %v, want %v (%T)", got, got, err, test.want, test.want)
 			}
@@ -45,7 +45,7 @@ func TestNumber(t *testing.T) {
 	}
 	for length, want := range map[int]error{MaxNumberLength: nil, MaxNumberLength + 1: errNumberTooLong} {
 		text := jsontext.Value("0." + strings.Repeat("1", length-2))
-		if _, err := number(text); !errors.Is(err, want) {
+		if _, err := decodeNumber(text); !errors.Is(err, want) {
 			t.Errorf("%d characters: got %v, want %v", length, err, want)
 		}
 	}
@@ -62,7 +62,7 @@ func FuzzNumber(f *testing.F) {
 		if !v.IsValid() || v.Kind() != '0' || strings.TrimSpace(text) != text || len(text) > MaxNumberLength {
 			t.Skip()
 		}
-		got, err := number(v)
+		got, err := decodeNumber(v)
 		if err != nil {
 			t.Fatal(err)
 		}

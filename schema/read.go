@@ -15,10 +15,9 @@ const (
 	// MaxDepth is how deep a body may nest: an object or array may lie inside
 	// at most MaxDepth-1 others.
 	MaxDepth = 128
-	// MaxMembers is how many members the objects of a body may have in all,
-	// not counting the first 64 of each object. Those are compared with each
-	// other as they stand; to find duplicates among more, the decoder needs
-	// twenty times the memory that they take in the body.
+	// MaxMembers is how many members the objects of a body may have in all, not counting
+	// the first 64 of each object. To find duplicates among more than 64, the decoder
+	// builds a map that takes twenty times the memory of the names.
 	MaxMembers  = 16384
 	freeMembers = 64
 )
@@ -56,8 +55,8 @@ func (o Object) member(name string) jsontext.Value {
 	return nil
 }
 
-// read splits a body into its members. Every error is an *Error.
-func read(body []byte) (Object, error) {
+// readObject splits a body into its members. Every error is an *Error.
+func readObject(body []byte) (Object, error) {
 	object, kind, err := readValue(body)
 	switch {
 	case err != nil:
@@ -68,8 +67,8 @@ func read(body []byte) (Object, error) {
 	return object, nil
 }
 
-// readValue reads the one JSON value that text must hold, whatever its kind,
-// and notes the members if it is an object. Every error is an *Error.
+// readValue reads one JSON value of any kind, and the members of an object. Every error is
+// an *Error.
 func readValue(text []byte) (object Object, kind jsontext.Kind, err error) {
 	r := newReader(text)
 	defer r.free()
@@ -91,25 +90,25 @@ func readValue(text []byte) (object Object, kind jsontext.Kind, err error) {
 	return object, kind, nil
 }
 
-// reader reads a text once, token by token: only so are its limits checked
-// before the decoder's memory grows.
+// reader reads a text once, token by token. So it checks its limits before the memory of
+// the decoder grows.
 type reader struct {
 	text    []byte
 	buffer  bytes.Buffer
 	decoder jsontext.Decoder
-	beyond  int // members that count for MaxMembers
+	counted int // members that count for MaxMembers
 }
 
-// readers are those not in use, because a decoder makes a list of names for each
-// level that it goes down. They keep nothing of a body but names; those of more than
-// maxPooled bytes may have many, so its reader is dropped.
+// readers are reused, because a decoder allocates a list of names for each level. A reader
+// keeps nothing of a body but names. After a body of more than maxPooled bytes it may
+// keep many, so it is dropped.
 var readers = sync.Pool{New: func() any { return new(reader) }}
 
 const maxPooled = 64 << 10
 
 func newReader(text []byte) *reader {
 	r := readers.Get().(*reader)
-	r.text, r.beyond = text, 0
+	r.text, r.counted = text, 0
 	r.buffer = *bytes.NewBuffer(text)
 	r.decoder.Reset(&r.buffer)
 	return r
@@ -135,7 +134,7 @@ func (r *reader) token() (jsontext.Token, error) {
 	}
 	// The length counts names and values, so it is odd after a name.
 	if kind, n := r.decoder.StackIndex(depth); kind == '{' && n > 2*freeMembers && n%2 == 1 {
-		if r.beyond++; r.beyond > MaxMembers {
+		if r.counted++; r.counted > MaxMembers {
 			return token, violation("", fmt.Sprintf("has too many members: more than %d beyond the first %d of an object", MaxMembers, freeMembers))
 		}
 	}
@@ -177,8 +176,8 @@ func (r *reader) members() (Object, error) {
 	return object, err
 }
 
-// syntaxViolation tells where a body stops being strict JSON. The decoder's
-// own words may quote the body, so they are not passed on.
+// syntaxViolation returns where a body stops being strict JSON. The decoder's own message
+// may quote the body, so it is not used.
 func syntaxViolation(err error) error {
 	syntax, ok := errors.AsType[*jsontext.SyntacticError](err)
 	switch {

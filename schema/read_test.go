@@ -119,7 +119,7 @@ func TestReadRefuses(t *testing.T) {
 		{"duplicate empty name", `{"":1,"":2}`, "/", "duplicate name"},
 	} {
 		t.Run(test.name, func(t *testing.T) {
-			_, err := read([]byte(test.body))
+			_, err := readObject([]byte(test.body))
 			got, ok := errors.AsType[*Error](err)
 			if !ok {
 				t.Fatalf("got %v, want an *Error", err)
@@ -163,7 +163,7 @@ func TestReadLimits(t *testing.T) {
 		{"many small objects", `{"x":[` + strings.Repeat(wide(64)+",", 2000) + `0]}`, ""},
 	} {
 		t.Run(test.name, func(t *testing.T) {
-			_, err := read([]byte(test.body))
+			_, err := readObject([]byte(test.body))
 			got := ""
 			if err != nil {
 				got = err.Error()
@@ -177,14 +177,14 @@ func TestReadLimits(t *testing.T) {
 
 // TestReadCase holds names to case: another spelling is another member.
 func TestReadCase(t *testing.T) {
-	if _, err := read([]byte(`{"model":1,"Model":2}`)); err != nil {
+	if _, err := readObject([]byte(`{"model":1,"Model":2}`)); err != nil {
 		t.Errorf("got %v, want no error", err)
 	}
 }
 
 func TestObjectAll(t *testing.T) {
 	body := []byte("\n{ \"z\" : 1.50 ,\t\"a\\u0062\":{ \"y\":[ ] , \"x\": null } ,\"\": \"\\u0041\", \"colon\" :\r\n\": :\"}\n")
-	object, err := read(body)
+	object, err := readObject(body)
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -209,7 +209,7 @@ func TestObjectAll(t *testing.T) {
 func TestReadLeavesBodyAlone(t *testing.T) {
 	body := []byte(`{"a":"\u0041","b":[1,{"c":null}]}`)
 	before := string(body)
-	if _, err := read(body); err != nil {
+	if _, err := readObject(body); err != nil {
 		t.Fatal(err)
 	}
 	if string(body) != before {

@@ -15,26 +15,24 @@ import (
 // patterns may have in all.
 const maxPatternsLength = 65536
 
-// A relation is what the items of one list, or two members, mean for each other,
-// for which JSON Schema has no words.
+// A relation is a rule between the items of one list, or between two members. JSON Schema
+// cannot express it.
 type relation struct {
 	member string
-	// check looks at a value in which the schema has found nothing wrong.
+	// check gets a value that keeps the rules of the schema.
 	check func(value jsontext.Value, request Object) []Violation
 }
 
-// The relations of each body: the names of tools that run a model, which tell
-// them apart, the tool that deferred tools are found with, the length of all
-// patterns of a plugin, and the two ways to set the effort.
+// The relations of each body.
 var (
 	responsesRelations = []relation{{"tools", toolNames}, {"tools", deferredTools}, {"plugins", patternLengths}}
 	chatRelations      = []relation{{"tools", toolNames}, {"plugins", patternLengths}, {"reasoning_effort", sameEffort}}
 	messagesRelations  = []relation{{"tools", toolNames}, {"plugins", patternLengths}}
 )
 
-// related checks relations, given what the schema found. It passes by a value in
-// which that is something, as its types may be wrong.
-func related(relations []relation, request Object, found []Violation) (broken []Violation) {
+// checkRelations checks relations. It skips values with violations that the schema found,
+// since their types may be wrong.
+func checkRelations(relations []relation, request Object, found []Violation) (broken []Violation) {
 	for _, r := range relations {
 		sound := !slices.ContainsFunc(found, func(v Violation) bool { return strings.HasPrefix(v.Path, "/"+r.member) })
 		if value := request.member(r.member); value != nil && sound {
@@ -44,13 +42,14 @@ func related(relations []relation, request Object, found []Violation) (broken []
 	return broken
 }
 
-// mentions tells whether text may hold word, which can be spelled with escapes.
-func mentions(text jsontext.Value, word string) bool {
+// mayContain reports whether text may contain word, perhaps with escapes.
+func mayContain(text jsontext.Value, word string) bool {
 	return bytes.Contains(text, []byte(word)) || bytes.IndexByte(text, '\\') >= 0
 }
 
+// deferredTools: a deferred function needs a tool that searches for it.
 func deferredTools(tools jsontext.Value, _ Object) (broken []Violation) {
-	if !mentions(tools, "defer_loading") {
+	if !mayContain(tools, "defer_loading") {
 		return nil
 	}
 	searchable := false
@@ -77,8 +76,9 @@ func deferredTools(tools jsontext.Value, _ Object) (broken []Violation) {
 	return broken
 }
 
+// toolNames: tools that run a model have different names.
 func toolNames(tools jsontext.Value, _ Object) (broken []Violation) {
-	if !mentions(tools, "openrouter:") {
+	if !mayContain(tools, "openrouter:") {
 		return nil
 	}
 	type named struct{ kind, name string }
@@ -110,6 +110,7 @@ func toolNames(tools jsontext.Value, _ Object) (broken []Violation) {
 	return broken
 }
 
+// patternLengths: the patterns of a router plugin have a total length.
 func patternLengths(plugins jsontext.Value, _ Object) (broken []Violation) {
 	if len(plugins) <= maxPatternsLength {
 		return nil
@@ -134,6 +135,7 @@ func patternLengths(plugins jsontext.Value, _ Object) (broken []Violation) {
 	return broken
 }
 
+// sameEffort: reasoning_effort and reasoning.effort are the same.
 func sameEffort(effort jsontext.Value, request Object) []Violation {
 	reasoning := request.member("reasoning")
 	if effort.Kind() != '"' || reasoning.Kind() != '{' {

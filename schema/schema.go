@@ -1,16 +1,18 @@
 // Package schema checks request bodies: bytes in, violations out.
 //
-// The rules are JSON Schemas (draft 2020-12), one file for each noun beside
-// this one, so that they can be read, diffed and used elsewhere. Three
-// keywords are ours: discriminator, shallow and errorMessage; each has a file
-// that tells what it means. A title names a component of the OpenAPI document.
+// The rules are JSON Schemas (draft 2020-12), one file for each noun, in this folder.
+// Three keywords are our own: discriminator, shallow and errorMessage. Each has a Go file
+// that defines it. A title names a component of the OpenAPI document.
 //
-// A body meets three stages. Its text is read strictly (read.go), the parts
-// that some rule looks at are turned into Go values (view.go), and those are
-// checked (the jsonschema package; relations.go has what a schema cannot say),
-// with findings put in words of ours (violation.go). What a body costs in
-// memory is bounded at each stage by the constants of this package, and stays
-// below ten times its size.
+// A check has four steps:
+//   - read.go reads the text strictly;
+//   - view.go decodes the values that have rules;
+//   - the jsonschema package validates them, and relations.go checks what a schema
+//     cannot express;
+//   - violation.go puts the findings into words.
+//
+// The constants of this package bound the memory of each step. A check takes at most ten
+// times the size of its body.
 package schema
 
 import (
@@ -86,8 +88,8 @@ var load = sync.OnceValues(func() (*Schemas, error) {
 	return s, nil
 })
 
-// newCompiler returns a compiler that knows the embedded files and our
-// keywords, and no way to load anything else.
+// newCompiler returns a compiler of the embedded files with our keywords. It loads
+// nothing else.
 func newCompiler() (*jsonschema.Compiler, error) {
 	c := jsonschema.NewCompiler()
 	c.LoadURL = func(url string) (io.ReadCloser, error) {
@@ -117,10 +119,11 @@ func newCompiler() (*jsonschema.Compiler, error) {
 // concurrent use.
 type Schema struct {
 	root *jsonschema.Schema
-	plan *plan
-	// byLocation finds the schema that a finding comes from.
+	// rules apply to a body as a whole.
+	rules rules
+	// byLocation finds the schema of a finding.
 	byLocation map[string]*jsonschema.Schema
-	// relations check what the schema cannot say.
+	// relations check what a schema cannot express.
 	relations []relation
 }
 
@@ -130,12 +133,8 @@ func compile(c *jsonschema.Compiler, file string) (*Schema, error) {
 		return nil, err
 	}
 	byLocation := make(map[string]*jsonschema.Schema)
-	index(byLocation, root)
-	plan, err := planFor(root)
-	if err != nil {
-		return nil, fmt.Errorf("schema: %s: %w", file, err)
-	}
-	return &Schema{root: root, plan: plan, byLocation: byLocation}, nil
+	indexLocations(byLocation, root)
+	return &Schema{root: root, rules: rules(nil).add(nil, root), byLocation: byLocation}, nil
 }
 
 // Check reads body strictly, checks it and returns its members.
@@ -146,87 +145,82 @@ func compile(c *jsonschema.Compiler, file string) (*Schema, error) {
 // schema. Any other error is a fault of this package. Check keeps no reference
 // to body, but the returned Object does.
 func (s *Schema) Check(body []byte) (Object, error) {
-	object, err := read(body)
+	object, err := readObject(body)
 	if err != nil {
 		return Object{}, err
 	}
-	view, err := s.plan.view(object)
+	view, err := s.view(object)
 	if err != nil {
 		return Object{}, err
 	}
-	if err := s.judge(object, s.root.Validate(view)); err != nil {
+	if err := s.collect(object, s.root.Validate(view)); err != nil {
 		return Object{}, err
 	}
 	return object, nil
 }
 
-// Names reports whether the schema has a rule for a top-level member of this name.
-// All others are allowed, whatever their values.
+// Names reports whether the schema has a rule for a top-level member. Other members
+// are allowed with any value.
 func (s *Schema) Names(member string) bool {
-	_, named := s.plan.members[member]
-	return named
+	_, shown := s.rules.member(member)
+	return shown
 }
 
-// judge puts together what the validator found in a view of object and what no
-// schema can say.
-func (s *Schema) judge(object Object, err error) error {
-	found, err := s.explain(err)
+// collect returns an *Error of the validator's findings and the broken relations of
+// object, nil if there are none.
+func (s *Schema) collect(object Object, err error) error {
+	found, err := s.violationsOf(err)
 	if err != nil {
 		return err
 	}
-	found = append(found, related(s.relations, object, found)...)
+	found = append(found, checkRelations(s.relations, object, found)...)
 	if len(found) == 0 {
 		return nil
 	}
-	return sorted(found)
+	return newError(found)
 }
 
-// index adds s and every schema that it leads to, and takes plain references
-// out of the way.
-func index(byLocation map[string]*jsonschema.Schema, s *jsonschema.Schema) {
+// indexLocations adds s and every schema that it refers to, by location. It replaces
+// plain references by their targets.
+func indexLocations(byLocation map[string]*jsonschema.Schema, s *jsonschema.Schema) {
 	if byLocation[s.Location] != nil {
 		return
 	}
 	byLocation[s.Location] = s
 	for _, part := range []*jsonschema.Schema{s.Ref, s.Not, s.If, s.Then, s.Else, s.PropertyNames} {
 		if part != nil {
-			index(byLocation, part)
+			indexLocations(byLocation, part)
 		}
 	}
 	for name, member := range s.Properties {
-		s.Properties[name] = target(member)
-		index(byLocation, s.Properties[name])
+		s.Properties[name] = followReference(member)
+		indexLocations(byLocation, s.Properties[name])
 	}
 	if a := additional(s); a != nil {
-		index(byLocation, a)
+		indexLocations(byLocation, a)
 	}
 	if s.Items2020 != nil {
-		s.Items2020 = target(s.Items2020)
-		index(byLocation, s.Items2020)
+		s.Items2020 = followReference(s.Items2020)
+		indexLocations(byLocation, s.Items2020)
 	}
 	if d := discriminatorOf(s); d != nil {
 		for _, v := range d.variants {
-			index(byLocation, v.schema)
+			indexLocations(byLocation, v.schema)
 		}
 		if d.otherwise != nil {
-			index(byLocation, d.otherwise.schema)
+			indexLocations(byLocation, d.otherwise.schema)
 		}
 	}
 	if sh := shallowOf(s); sh != nil {
-		index(byLocation, sh.surface)
+		indexLocations(byLocation, sh.surface)
 	}
 }
 
-// target returns what s refers to if s does nothing else, because each schema
-// that the validator goes through costs it several allocations.
-func target(s *jsonschema.Schema) *jsonschema.Schema {
-	if s.Ref != nil && asksNothing(s) {
-		return target(s.Ref)
+// followReference returns the schema that s refers to if s has no rules of its own. The
+// validator makes several allocations for each schema that it enters.
+func followReference(s *jsonschema.Schema) *jsonschema.Schema {
+	if s.Ref != nil && !hasRules(s) {
+		return followReference(s.Ref)
 	}
 	return s
-}
-
-// asksNothing tells whether s has no rule, apart from what it refers to.
-func asksNothing(s *jsonschema.Schema) bool {
-	return len(s.Types) == 0 && allowed(s) == nil && bare(s) && !descends(s)
 }

@@ -1,69 +1,117 @@
 package schema
 
 import (
-	"bytes"
 	"cmp"
 	"fmt"
 	"slices"
 
 	"github.com/go-json-experiment/json/jsontext"
+	"github.com/santhosh-tekuri/jsonschema/v5"
 )
 
-// MaxValues bounds how many values of one body the rules look at. What no rule
-// looks at does not count: unknown members, the insides of input, of a function's
-// parameters and the like, and most of the messages of a conversation. An object
-// counts twice, and a member once more for every 64 bytes of its name.
+// MaxValues bounds how many values of one body the rules look at. Values without a rule
+// do not count: unknown members, the insides of input, of a function's parameters and
+// the like, and most messages of a conversation. An object counts twice, and a member
+// once more for every 64 bytes of its name.
 const MaxValues = 16384
 
 var errTooManyValues = fmt.Errorf("has too much to check: more than %d values", MaxValues)
 
-// opaque is a value that the validator passes by.
+// opaque is a value without rules. The validator does not look into it.
 type opaque jsontext.Value
 
-// The validator does not write to values, so one empty object and one empty
-// array are enough for all that are looked at only from outside.
+// The validator does not write to values, so these two stand for all objects and arrays
+// of which it needs to see no more.
 var (
 	emptyObject = map[string]any{}
 	emptyArray  = []any{}
 )
 
-// view returns what the validator sees of object. Every error is an *Error.
-func (p *plan) view(object Object) (map[string]any, error) {
-	b := builder{left: MaxValues}
-	view := make(map[string]any, min(len(object.members), len(p.members)))
+// emptyName stands for the empty name of a member, which the validator leaves out of
+// locations. It is not UTF-8, so no client can send it.
+const emptyName = "\xff"
+
+// view decodes the members of object that have rules. Everything else is left out, so
+// that the size and the shape of a body do not decide what its check costs. Every error
+// is an *Error.
+func (s *Schema) view(object Object) (map[string]any, error) {
+	d := decoder{left: MaxValues}
+	view := make(map[string]any, min(len(object.members), 16))
 	for _, m := range object.members {
-		known := p.members[m.name]
-		if known == nil {
+		schemas, shown := s.rules.member(m.name)
+		if !shown {
 			continue
 		}
-		value, err := b.value(known, m.value)
+		value, err := d.value(m.value, schemas)
 		if err != nil {
 			return nil, violation("/"+m.name, err.Error())
 		}
-		if known.kept || !known.settles(m.value, value) {
-			view[m.name] = value
-		}
+		view[m.name] = value
 	}
 	return view, nil
 }
 
-// emptyName stands for the empty name of a member, which the validator leaves
-// out of locations. It is not UTF-8, so no client can send it.
-const emptyName = "\xff"
+// rules are the schemas that apply to one value: its own, and all that these apply to
+// the same value.
+type rules []*jsonschema.Schema
 
-// builder builds the views of one body.
-type builder struct {
+// add adds schemas, and what they apply in place to v.
+func (r rules) add(v jsontext.Value, schemas ...*jsonschema.Schema) rules {
+	for _, s := range schemas {
+		if s == nil || slices.Contains(r, s) {
+			continue
+		}
+		r = append(r, s)
+		if s.Ref != nil || s.Not != nil || s.If != nil {
+			r = r.add(v, s.Ref, s.Not, s.If, s.Then, s.Else)
+		}
+		if d := discriminatorOf(s); d != nil && v.Kind() == '{' {
+			if chosen := d.choose(string(textOf(v, d.property))); chosen != nil {
+				r = r.add(v, chosen.schema)
+			}
+		}
+	}
+	return r
+}
+
+// member returns the schemas of a member, and whether the validator has to see it.
+func (r rules) member(name string) (schemas []*jsonschema.Schema, shown bool) {
+	for _, s := range r {
+		if sub := s.Properties[name]; sub != nil {
+			schemas = append(schemas, sub)
+		} else if a := additional(s); a != nil {
+			schemas = append(schemas, a)
+		}
+		shown = shown || countsMembers(s) || slices.Contains(s.Required, name)
+	}
+	return schemas, shown || schemas != nil
+}
+
+func countsMembers(s *jsonschema.Schema) bool {
+	return s.PropertyNames != nil || s.MinProperties >= 0 || s.MaxProperties >= 0
+}
+
+func hasMemberRules(s *jsonschema.Schema) bool {
+	return len(s.Properties)+len(s.Required) > 0 || additional(s) != nil || countsMembers(s)
+}
+
+// decoder decodes the values of one body.
+type decoder struct {
 	left int // of MaxValues
 }
 
-func (b *builder) value(p *plan, v jsontext.Value) (any, error) {
-	if b.left--; b.left < 0 {
+func (d *decoder) value(v jsontext.Value, schemas []*jsonschema.Schema) (any, error) {
+	if d.left--; d.left < 0 {
 		return nil, errTooManyValues
 	}
-	if p.surface != nil {
-		return b.skim(p, v)
+	var room [8]*jsonschema.Schema
+	r := rules(room[:0]).add(v, schemas...)
+	for _, s := range r {
+		if sh := shallowOf(s); sh != nil {
+			return d.skim(sh.surface, v)
+		}
 	}
-	if !p.typed {
+	if !slices.ContainsFunc(r, hasRules) {
 		return opaque(v), nil
 	}
 	switch v.Kind() {
@@ -74,98 +122,79 @@ func (b *builder) value(p *plan, v jsontext.Value) (any, error) {
 	case '"':
 		return string(unquote(v)), nil
 	case '0':
-		return number(v)
+		return decodeNumber(v)
 	case '{':
-		return b.object(p, v)
+		return d.object(v, r)
 	default:
-		return b.array(p, v)
+		return d.array(v, r)
 	}
 }
 
-// settles tells whether a value keeps all its rules, which can be known here
-// if they are about types, or lists of values: of the value v, and of what is
-// inside, which then is not in its view. Most values are like that, and the
-// validator, whose sight costs far more, need not see them.
-func (p *plan) settles(v jsontext.Value, view any) bool {
-	if p.values != nil {
-		return slices.Contains(p.values, view)
-	}
-	switch inside := view.(type) {
-	case map[string]any:
-		if len(inside) > 0 {
-			return false
-		}
-	case []any:
-		if len(inside) > 0 {
-			return false
-		}
-	}
-	name := typeOf(v)
-	return slices.Contains(p.types, name) ||
-		name == "number" && !bytes.ContainsAny(v, ".eE") && slices.Contains(p.types, "integer")
-}
-
-func (b *builder) object(p *plan, v jsontext.Value) (any, error) {
-	b.left--
-	if p.selector != "" {
-		p = p.variant(v)
-	}
-	if len(p.members) == 0 && p.rest == nil {
+func (d *decoder) object(v jsontext.Value, r rules) (any, error) {
+	d.left--
+	if !slices.ContainsFunc(r, hasMemberRules) {
 		return emptyObject, nil
+	}
+	most := 0 // members to decode, one more than a rule allows; 0 for all
+	for _, s := range r {
+		most = max(most, s.MaxProperties+1)
 	}
 	view := make(map[string]any)
 	for quoted, v := range members(v) {
-		name := unquote(quoted)
-		known := p.members[string(name)]
-		if known == nil {
-			known = p.rest
-		}
-		if known == nil {
+		name := string(unquote(quoted))
+		schemas, shown := r.member(name)
+		if !shown {
 			continue
 		}
-		b.left -= len(name) / 64
-		value, err := b.value(known, v)
+		d.left -= len(name) / 64
+		value, err := d.value(v, schemas)
 		if err != nil {
 			return nil, err
 		}
-		if known.kept || !known.settles(v, value) {
-			view[cmp.Or(string(name), emptyName)] = value
-		}
-		if p.most > 0 && len(view) == p.most {
+		view[cmp.Or(name, emptyName)] = value
+		if most > 0 && len(view) == most {
 			break
 		}
 	}
 	return view, nil
 }
 
-// variant returns the plan that v selects. It looks ahead for the selector,
-// which clients usually put first, because members before it need the plan.
-func (p *plan) variant(v jsontext.Value) *plan {
-	if variant := p.variants[string(textOf(v, p.selector))]; variant != nil {
-		return variant
+func (d *decoder) array(v jsontext.Value, r rules) (any, error) {
+	var schemas []*jsonschema.Schema
+	counted, most := false, 0 // as of object
+	for _, s := range r {
+		if s.Items2020 != nil {
+			schemas = append(schemas, s.Items2020)
+		}
+		counted = counted || s.MinItems >= 0 || s.MaxItems >= 0
+		most = max(most, s.MaxItems+1)
 	}
-	return p.otherwise
-}
-
-func (b *builder) array(p *plan, v jsontext.Value) (any, error) {
-	if p.items == nil {
+	if !counted && schemas == nil {
 		return emptyArray, nil
 	}
 	var view []any
-	settled := p.types != nil
 	for _, v := range items(v) {
-		value, err := b.value(p.items, v)
+		value, err := d.value(v, schemas)
 		if err != nil {
 			return nil, err
 		}
-		view = append(view, value)
-		if p.most > 0 && len(view) == p.most {
+		if view = append(view, value); most > 0 && len(view) == most {
 			break
 		}
-		settled = settled && p.items.settles(v, value)
-	}
-	if settled {
-		return emptyArray, nil
 	}
 	return view, nil
+}
+
+// hasRules reports whether s asks anything of a value, apart from what it refers to.
+func hasRules(s *jsonschema.Schema) bool {
+	return len(s.Types)+len(s.Enum)+len(s.Constant)+len(s.Required)+len(s.Properties)+len(s.Extensions) > 0 ||
+		s.Not != nil || s.If != nil || s.PropertyNames != nil || s.AdditionalProperties != nil || s.Items2020 != nil ||
+		s.Pattern != nil || s.Minimum != nil || s.Maximum != nil || s.MinLength >= 0 || s.MaxLength >= 0 ||
+		s.MinItems >= 0 || s.MaxItems >= 0 || s.MinProperties >= 0 || s.MaxProperties >= 0
+}
+
+// additional returns the schema of members that s does not name, or nil.
+func additional(s *jsonschema.Schema) *jsonschema.Schema {
+	a, _ := s.AdditionalProperties.(*jsonschema.Schema)
+	return a
 }

@@ -16,8 +16,8 @@ import (
 const (
 	// MaxViolations is how many violations an Error has at most.
 	MaxViolations = 20
-	// MaxPathLength is how many characters of a path are shown. Clients choose
-	// names, so a path could be as long as a body.
+	// MaxPathLength is how many characters of a path are shown. Clients choose names, so
+	// a path could be as long as a body.
 	MaxPathLength = 256
 )
 
@@ -69,9 +69,9 @@ func shorten(path string) string {
 	return path
 }
 
-// explain returns what the validator found. Only findings at the ends of its
-// tree say something; those above them say that one below failed.
-func (s *Schema) explain(err error) ([]Violation, error) {
+// violationsOf returns the violations of an error of the validator. Only the leaves of its
+// tree name a broken rule; the nodes above them say that a leaf failed.
+func (s *Schema) violationsOf(err error) ([]Violation, error) {
 	if err == nil {
 		return nil, nil
 	}
@@ -82,8 +82,8 @@ func (s *Schema) explain(err error) ([]Violation, error) {
 	return s.appendViolations(nil, finding), nil
 }
 
-// sorted returns the Error of what was found, at least one violation.
-func sorted(found []Violation) *Error {
+// newError returns the Error of at least one violation.
+func newError(found []Violation) *Error {
 	slices.SortFunc(found, func(a, b Violation) int {
 		return cmp.Or(comparePaths(a.Path, b.Path), cmp.Compare(a.Message, b.Message))
 	})
@@ -108,7 +108,7 @@ func (s *Schema) appendViolations(found []Violation, finding *jsonschema.Validat
 	rule := s.byLocation[finding.AbsoluteKeywordLocation[:i]]
 	switch keyword {
 	case "required":
-		// The finding names all that is missing, in words made of our names.
+		// The message of the finding lists all missing names.
 		for _, name := range rule.Required {
 			if strings.Contains(finding.Message, "'"+name+"'") {
 				found = append(found, Violation{path + "/" + name, message(rule, keyword)})
@@ -125,8 +125,8 @@ func (s *Schema) appendViolations(found []Violation, finding *jsonschema.Validat
 	return append(found, Violation{path, message})
 }
 
-// pointer returns where a finding was made. The validator writes a JSON
-// Pointer in its URI form, which escapes more.
+// pointer returns the JSON Pointer of a finding. The validator writes it in its URI form,
+// which escapes more characters.
 func pointer(finding *jsonschema.ValidationError) string {
 	path, err := url.PathUnescape(finding.InstanceLocation)
 	if err != nil {
@@ -135,8 +135,7 @@ func pointer(finding *jsonschema.ValidationError) string {
 	return strings.ReplaceAll(path, emptyName, "")
 }
 
-// message returns what keyword of rule demands, in the words of the schema
-// file if that has some.
+// message returns what keyword of rule demands. The schema file may give the words.
 func message(rule *jsonschema.Schema, keyword string) string {
 	if own, ok := rule.Extensions[errorMessageKeyword].(errorMessage); ok && own[keyword] != "" {
 		return own[keyword]

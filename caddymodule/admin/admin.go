@@ -18,6 +18,7 @@ import (
 	"github.com/caddy-presets/caddy-presets/caddymodule/internal/live"
 	"github.com/caddy-presets/caddy-presets/caddymodule/internal/status"
 	"github.com/caddy-presets/caddy-presets/domain"
+	"github.com/caddy-presets/caddy-presets/openapi"
 )
 
 // Path is the prefix of all paths of the admin endpoint.
@@ -30,21 +31,19 @@ const maxBody = 64 << 10
 // requests to that endpoint no id, so their records have none.
 var operator = domain.By(domain.Principal{UserID: "admin", Kind: domain.ManagementKey})
 
-// Register registers the admin endpoint with Caddy. document returns the OpenAPI document
-// of all that the handler and the endpoint serve.
-func Register(document func() ([]byte, error)) {
-	caddy.RegisterModule(&endpoint{document})
+func init() {
+	caddy.RegisterModule(new(endpoint))
 }
 
 // endpoint lets operators manage live stores through Caddy's admin endpoint. If several
 // stores are live, ?store= selects one by its name.
-type endpoint struct{ document func() ([]byte, error) }
+type endpoint struct{}
 
 // CaddyModule returns the Caddy module information.
-func (e *endpoint) CaddyModule() caddy.ModuleInfo {
+func (*endpoint) CaddyModule() caddy.ModuleInfo {
 	return caddy.ModuleInfo{
 		ID:  "admin.api.presets",
-		New: func() caddy.Module { return &endpoint{e.document} },
+		New: func() caddy.Module { return new(endpoint) },
 	}
 }
 
@@ -95,7 +94,7 @@ func (rt Route) match(path string) (param string, ok bool) {
 	return param, ok && err == nil && rest != "" && !strings.Contains(rest, "/")
 }
 
-func (e *endpoint) serve(w http.ResponseWriter, r *http.Request) error {
+func (*endpoint) serve(w http.ResponseWriter, r *http.Request) error {
 	path := strings.TrimPrefix(r.URL.EscapedPath(), Path)
 	var allow []string
 	for _, rt := range Routes() {
@@ -105,7 +104,7 @@ func (e *endpoint) serve(w http.ResponseWriter, r *http.Request) error {
 		case rt.Method != r.Method:
 			allow = append(allow, rt.Method)
 		case rt.run == nil:
-			return e.serveDocument(w)
+			return serveDocument(w)
 		default:
 			store, err := pickStore(r.URL.Query().Get("store"))
 			if err != nil {
@@ -122,13 +121,9 @@ func (e *endpoint) serve(w http.ResponseWriter, r *http.Request) error {
 	return caddy.APIError{HTTPStatus: http.StatusMethodNotAllowed, Err: errors.New("method not allowed")}
 }
 
-func (e *endpoint) serveDocument(w http.ResponseWriter) error {
-	text, err := e.document()
-	if err != nil {
-		return withStatus(err)
-	}
+func serveDocument(w http.ResponseWriter) error {
 	w.Header().Set("Content-Type", "application/yaml")
-	_, err = w.Write(text)
+	_, err := w.Write(openapi.Document)
 	return err
 }
 

@@ -182,7 +182,7 @@ func (d *openAPI) addFiles(bodies []string) error {
 	w := schemaWriter{schemaFiles: d.files, made: make(map[string]component)}
 	for name := range members(d.schemas) {
 		if !slices.Contains(conversation, name) {
-			w.made[name] = component{source: "openapi.base.yaml"}
+			w.made[name] = component{source: "base.yaml"}
 		}
 	}
 	for _, file := range bodies {

@@ -16,14 +16,14 @@ import (
 	"github.com/caddy-presets/caddy-presets/schema"
 )
 
-// retryAfter is when to ask again, in seconds, while the store is unavailable or memory
-// for bodies is taken. The store looks every second at least whether it can go on.
+// retryAfter is when to ask again, in seconds, if the store is unavailable or the memory for
+// bodies is taken. The store checks at least every second whether it can go on.
 const retryAfter = "5"
 
 // statusHungUp marks, in metrics and access logs, a request whose client left.
 const statusHungUp = 499
 
-// statusError is a failure of HTTP itself, which the domain knows nothing of.
+// statusError is a failure of HTTP itself, outside of the domain.
 type statusError struct {
 	status  int
 	message string
@@ -31,10 +31,10 @@ type statusError struct {
 
 func (e *statusError) Error() string { return e.message }
 
-// problem is what a client is told of a failure.
+// problem is a failure as the client sees it.
 type problem struct {
 	status  int
-	code    domain.Code // empty where the status says it all
+	code    domain.Code // empty if the status is enough
 	message string
 	issues  []domain.Issue
 	userID  string // of the caller, or empty
@@ -74,8 +74,8 @@ type responsesError struct {
 	Metadata *metadata `json:"metadata"`
 }
 
-// newResponsesError gives each cause that a program handles in its own way a code of
-// its own. All other requests that are refused are an invalid_prompt.
+// newResponsesError gives a code of its own to each cause that programs handle separately.
+// All other refused requests are an invalid_prompt.
 func newResponsesError(p problem) any {
 	var e responsesError
 	switch e.Error.Message = p.message; {
@@ -130,34 +130,37 @@ func newMessagesError(p problem) any {
 	return e
 }
 
-// lingering is how long a client may go on sending a body that nobody wants, and read
-// the answer. net/http reads some of it before it closes the connection, which would
-// else be open for as long as a request may take.
+// lingering is how long a client may go on sending an unread body, and read the answer.
+// net/http reads some of the body before it closes the connection. Without this limit
+// the connection would be open for as long as a request may take.
 const lingering = 5 * time.Second
 
-// answer is a success.
+// answer is the answer to a request that succeeded.
 type answer struct {
 	status int
 	body   []byte // nil for none
 	tag    string // the entity tag, empty for none
 }
 
-// object is the answer that shows one object, given its JSON and entity tag.
+// object answers with one object, of its JSON and entity tag.
 func object(status int, data []byte, tag string) answer {
 	return answer{status, slices.Concat([]byte(`{"data":`), data, []byte(`}`)), tag}
 }
 
-// list is the answer that shows a page of a list.
-func list(l domain.Listed) answer {
+// listed answers with a page of a list.
+func pageOf(l domain.Listed, err error) (answer, error) {
+	if err != nil {
+		return answer{}, err
+	}
 	total := strconv.AppendInt([]byte(`,"total_count":`), int64(l.Total), 10)
-	return answer{http.StatusOK, slices.Concat([]byte(`{"data":`), l.JSON, total, []byte{'}'}), l.Tag}
+	return answer{http.StatusOK, slices.Concat([]byte(`{"data":`), l.JSON, total, []byte{'}'}), l.Tag}, nil
 }
 
-// deleted is the answer to what removes an object.
+// deleted answers a removal.
 func deleted() answer { return answer{status: http.StatusOK, body: []byte(`{"deleted":true}`)} }
 
-// unlessKnown is a as the answer to a conditional GET (RFC 9110, 13.2.2).
-func (c *call) unlessKnown(a answer) (answer, error) {
+// checkConditional returns the answer to a conditional GET (RFC 9110, 13.2.2): a, 304 or 412.
+func (c *call) checkConditional(a answer) (answer, error) {
 	given := c.given.condition
 	if err := (domain.Condition{Match: given.Match}).Check(a.tag); err != nil {
 		return answer{}, err
@@ -179,8 +182,8 @@ func (c *call) render(a answer, err error) (status int) {
 		header.Set("X-Request-Id", id)
 	}
 	if c.body == nil && c.r.ContentLength != 0 && c.r.ProtoMajor == 1 {
-		// Left open, the connection would first wait for the rest of a body
-		// that nobody wants, and only then carry the answer.
+		// An open connection would wait for the rest of the body before it carries
+		// the answer.
 		header.Set("Connection", "close")
 		_ = http.NewResponseController(c.w).SetReadDeadline(time.Now().Add(lingering))
 	}
@@ -195,13 +198,13 @@ func (c *call) render(a answer, err error) (status int) {
 	header.Set("Content-Length", strconv.Itoa(len(body)))
 	defer c.limitWriting(len(body))()
 	c.w.WriteHeader(status)
-	_, _ = c.w.Write(body) // a client that left is nobody to report to
+	_, _ = c.w.Write(body) // an error means that the client left
 	return status
 }
 
-// limitWriting gives a client as long to take an answer as it has to send a body of the
-// same size, where the operator set no write timeout of their own. Small answers fit
-// into the system's buffers. What it returns lifts that.
+// limitWriting sets a write deadline, unless the operator set a write timeout. A client
+// has as much time to take an answer as to send a body of that size. Small answers need
+// no deadline: they fit into the system's buffers. Call lift after the write.
 func (c *call) limitWriting(size int) (lift func()) {
 	server, ok := c.r.Context().Value(http.ServerContextKey).(*http.Server)
 	if !ok || server.WriteTimeout != 0 || size < 64<<10 {
@@ -212,8 +215,8 @@ func (c *call) limitWriting(size int) (lift func()) {
 	return func() { _ = controller.SetWriteDeadline(time.Time{}) }
 }
 
-// failure returns the status and body of an error. A cause that is not the
-// caller's business goes to the log, under the answer's X-Request-Id.
+// failure returns the status and body of an error. An internal cause goes to the log only,
+// with the answer's X-Request-Id.
 func (c *call) failure(err error) (int, []byte) {
 	p := problem{userID: c.who.UserID}
 	if transport, ok := errors.AsType[*statusError](err); ok {
@@ -238,25 +241,25 @@ func (c *call) failure(err error) (int, []byte) {
 	case p.status == http.StatusUnauthorized:
 		c.w.Header().Set("WWW-Authenticate", "Bearer")
 	case p.status == http.StatusServiceUnavailable:
-		// The store logs it, once and not for each request; memory has a metric.
+		// Do not log each request: the store logs it once, and memory has a metric.
 		c.w.Header().Set("Retry-After", retryAfter)
 	case p.status >= http.StatusInternalServerError:
 		c.logFailure(err)
 	}
 	body, err := jsonv2.Marshal(c.envelope(p))
-	if err != nil { // a client's member name that is no text cannot get this far
+	if err != nil { // cannot happen: names of members are valid text
 		c.logFailure(err)
 		return http.StatusInternalServerError, []byte(`{"error":{"code":500,"message":"Internal Server Error"}}`)
 	}
 	return p.status, body
 }
 
-// hungUp reports whether err only means that nobody waits for the answer.
+// hungUp reports whether err only means that the client left.
 func hungUp(ctx context.Context, err error) bool {
 	return ctx.Err() != nil && (errors.Is(err, context.Canceled) || errors.Is(err, context.DeadlineExceeded))
 }
 
-// visible returns what the caller may see of err.
+// visible returns the error that the caller may see.
 func visible(err error) *domain.Error {
 	if broken, ok := errors.AsType[*schema.Error](err); ok {
 		issues := make([]domain.Issue, len(broken.Violations))

@@ -14,7 +14,7 @@ import (
 	"github.com/caddy-presets/caddy-presets/domain/inference"
 )
 
-// parameters is what the query and the headers of a request say.
+// parameters are those of the query and the headers of a request.
 type parameters struct {
 	query          url.Values
 	workspace      string // to act in, or empty
@@ -26,28 +26,28 @@ type parameters struct {
 // "Authentication", item 5).
 const sessionHeader = "X-Session-Id"
 
-// readParameters takes what a request is about from the path, the query and the
-// headers, before any body is read.
+// readParameters reads the parameters of the path, the query and the headers. That needs no
+// body.
 func (c *call) readParameters() (err error) {
 	id := c.r.Header.Get(sessionHeader) // a body may override it
 	if utf8.RuneCountInString(id) > inference.MaxSessionID {
 		return domain.InvalidAt("x-session-id", "must be at most "+strconv.Itoa(inference.MaxSessionID)+" characters")
 	}
 	if id != "" {
-		c.note("session_id", id)
+		c.setPlaceholder("session_id", id)
 	}
-	if strings.HasPrefix(c.op.path, "presets/") {
-		if err := domain.CheckPresetSlug(c.params[0]); err != nil {
+	if slug := c.slug(); slug != "" {
+		if err := domain.CheckPresetSlug(slug); err != nil {
 			return err
 		}
-		c.note("slug", c.params[0])
+		c.setPlaceholder("slug", slug)
 	}
 	if query := c.r.URL.RawQuery; query != "" {
 		if c.given.query, err = url.ParseQuery(query); err != nil {
 			return domain.InvalidAt("query", "malformed")
 		}
 	}
-	if strings.HasPrefix(c.op.path, "presets") {
+	if c.op.inWorkspace {
 		if c.given.workspace, err = c.queried("workspace_id"); err != nil {
 			return err
 		}
@@ -59,8 +59,11 @@ func (c *call) readParameters() (err error) {
 	return err
 }
 
-// queried returns a parameter of the query that is given once and not empty, or
-// "" where it is not given.
+// slug returns the preset slug of the path, "" if the operation has none.
+func (c *call) slug() string { return c.r.PathValue("slug") }
+
+// queried returns a parameter of the query, "" if it is absent. It must not be empty or
+// given twice.
 func (c *call) queried(name string) (string, error) {
 	switch given := c.given.query[name]; {
 	case len(given) == 0:
@@ -74,7 +77,7 @@ func (c *call) queried(name string) (string, error) {
 	}
 }
 
-// readPage reads offset and limit, of which clients send empty ones.
+// readPage reads offset and limit. Both may be empty, since clients send them so.
 func (c *call) readPage() (page domain.Page, err error) {
 	number := func(name string, otherwise, least, most int, rule string) int {
 		given := c.given.query[name]
@@ -102,8 +105,8 @@ func readCondition(header http.Header) (condition domain.Condition, err error) {
 	return condition, err
 }
 
-// readTags reads the entity tags of a header, nil where there is none. Weak ones
-// are kept where they count.
+// readTags reads the entity tags of a header, nil without the header. It drops weak tags
+// unless weak is true.
 func readTags(header http.Header, name string, weak bool) (*domain.Tags, error) {
 	lines := header.Values(name)
 	if lines == nil {
@@ -129,8 +132,8 @@ func readTags(header http.Header, name string, weak bool) (*domain.Tags, error) 
 			return nil, malformed
 		}
 		if !isWeak || weak {
-			// Caddy's encode handler adds the coding to tags, behind a hyphen,
-			// and clients send it back.
+			// Caddy's encode handler appends a hyphen and the coding to tags, and
+			// clients send that back.
 			tag, _, _ = strings.Cut(tag, "-")
 			tags.List = append(tags.List, tag)
 		}
@@ -139,7 +142,7 @@ func readTags(header http.Header, name string, weak bool) (*domain.Tags, error) 
 	return tags, nil
 }
 
-// readIdempotencyKey returns the client's own name for the request, "" for none.
+// readIdempotencyKey returns the Idempotency-Key, "" for none.
 func readIdempotencyKey(header http.Header) (string, error) {
 	const name = "idempotency-key"
 	switch given := header.Values("Idempotency-Key"); {
@@ -165,8 +168,7 @@ func (c *call) write() domain.Write {
 	return w
 }
 
-// requestID returns {http.request.uuid}, or "" where no Caddy is around. Access logs
-// show it as uuid.
+// requestID returns {http.request.uuid}, "" outside of Caddy. Access logs show it as uuid.
 func (c *call) requestID() string {
 	if c.id == "" && c.repl != nil {
 		c.id, _ = c.repl.GetString("http.request.uuid")
@@ -174,7 +176,7 @@ func (c *call) requestID() string {
 	return c.id
 }
 
-// digest returns a digest of all that decides what the request does.
+// digest returns a digest of everything that decides what the request does.
 func (c *call) digest() [sha256.Size]byte {
 	var text []byte
 	add := func(part string) {
@@ -182,8 +184,8 @@ func (c *call) digest() [sha256.Size]byte {
 		text = append(text, part...)
 	}
 	add(c.op.name)
-	for _, param := range c.params {
-		add(param)
+	for _, name := range [...]string{"slug", "version", "label", "workspace"} {
+		add(c.r.PathValue(name))
 	}
 	add(c.given.query.Encode())
 	add(string(c.body))

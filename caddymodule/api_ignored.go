@@ -9,8 +9,8 @@ const (
 	maxIgnoredName = 64
 )
 
-// knownToClients are members that official clients send and that no preset stores,
-// besides those of the schemas. They are not misspelt.
+// knownToClients are members that official clients send, no preset stores and no schema
+// names. They are not misspelt.
 var knownToClients = map[string]bool{
 	// OpenAI's, chat completions and responses
 	"n": true, "store": true, "audio": true, "safety_identifier": true, "prompt_cache_retention": true, "function_call": true, "functions": true,
@@ -23,12 +23,11 @@ var knownToClients = map[string]bool{
 	"extra_body": true,
 }
 
-// nameIgnored tells the client which top-level members of the body were ignored
-// because nobody knows them: they may be misspelt. Members that are known
-// and not stored, such as input, are not among them. It goes by the body alone, so a
-// replay has the header as well.
-func (c *call) nameIgnored() {
-	if c.op.body == nil {
+// listIgnored names the unknown top-level members of the body in a header, because they may
+// be misspelt. Known members that are not stored, such as input, are not listed. It
+// depends on the body alone, so that a replay has the header as well.
+func (c *call) listIgnored() {
+	if c.op.body.Schema == nil {
 		return
 	}
 	var names []string
@@ -47,9 +46,8 @@ func (c *call) nameIgnored() {
 	}
 }
 
-// headerName returns a member's name, which may be any text, for a list in a header:
-// percent-encoded where it is not of ASCII letters, digits and _ . ~ - $ & + : = @,
-// and cut where it is long.
+// headerName returns a member's name for a list in a header. It percent-encodes all but
+// ASCII letters, digits and _ . ~ - $ & + : = @, and cuts long names.
 func headerName(name string) string {
 	switch {
 	case name == "":

@@ -16,46 +16,44 @@ import (
 	"github.com/caddy-presets/caddy-presets/domain"
 )
 
-// bodyTimeout is how long 4 MiB of a body may take to arrive, and so any smaller
-// one, where the operator set no read_body timeout of their own: 0.6 Mbit/s.
-// Only tests change it.
+// bodyTimeout is how long a body of up to 4 MiB may take to arrive, unless the operator
+// set a read_body timeout. That is 0.6 Mbit/s. Only tests change it.
 var bodyTimeout = time.Minute
 
-// readBody reads and checks the body, if the operation has one. That of a mere
-// reference to a workspace may be missing.
+// readBody reads and validates the body, if the operation takes one.
 func (c *call) readBody() (err error) {
-	reference := c.op.body == c.h.schemas.WorkspaceReference
-	if c.op.body == nil || reference && c.r.ContentLength == 0 {
+	body := c.op.body
+	if body.Schema == nil || body.isOptional && c.r.ContentLength == 0 {
 		return nil
 	}
 	if c.body, err = c.readJSON(); err != nil {
 		return err
 	}
-	if reference && len(c.body) == 0 { // as chunks, of which there was none
+	if body.isOptional && len(c.body) == 0 { // sent in chunks, and empty
 		return nil
 	}
-	if c.object, err = c.op.body.Check(c.body); err != nil {
+	if c.object, err = body.Check(c.body); err != nil {
 		return err
 	}
-	if reference {
+	if body.isOptional {
 		return c.readWorkspaceReference()
 	}
 	return nil
 }
 
-// decode turns the body, which has been checked, into a Go value.
+// decode decodes the body after its validation.
 func (c *call) decode(value any) error { return jsonv2.Unmarshal(c.body, value, integers) }
 
-// integers reads whatever JSON Schema calls an integer, such as 1.0. Those of ours
-// are bounded by what a float64 holds exactly.
+// integers decodes every integer of JSON Schema, such as 1.0. The schemas bound them to
+// what a float64 holds exactly.
 var integers = jsonv2.WithUnmarshalers(jsonv2.UnmarshalFunc(func(text []byte, n *int) error {
 	number, err := strconv.ParseFloat(string(text), 64)
 	*n = int(number)
 	return err
 }))
 
-// readWorkspaceReference takes the workspace to act in from the body, which may
-// stand there instead of in the query.
+// readWorkspaceReference takes the workspace from the body. It may be there instead of in
+// the query.
 func (c *call) readWorkspaceReference() error {
 	id, given, err := c.textOf("workspace_id")
 	switch {
@@ -68,8 +66,7 @@ func (c *call) readWorkspaceReference() error {
 	return nil
 }
 
-// textOf returns a member of the body that its schema says is a string, if it is
-// given.
+// textOf returns a member of the body that is a string by its schema.
 func (c *call) textOf(member string) (text string, given bool, err error) {
 	for name, value := range c.object.All() {
 		if name == member {
@@ -80,8 +77,7 @@ func (c *call) textOf(member string) (text string, given bool, err error) {
 	return "", false, nil
 }
 
-// readJSON returns the request's body: JSON by its headers, of at most
-// MaxBodySize, and there in time.
+// readJSON returns the request's body of at most MaxBodySize. The headers must say JSON.
 func (c *call) readJSON() ([]byte, error) {
 	if !isJSON(c.r.Header) {
 		return nil, &statusError{http.StatusUnsupportedMediaType, "Unsupported media type: send application/json without a content encoding"}
@@ -89,24 +85,24 @@ func (c *call) readJSON() ([]byte, error) {
 	return c.read(c.h.MaxBodySize, nil)
 }
 
-// read returns the request's body of at most limit bytes, there in time. It takes its
-// memory from a reservation, which may be nil.
+// read returns the request's body of at most limit bytes, within its time limit. It takes
+// its memory from a reservation, which may be nil.
 func (c *call) read(limit int64, memory *reservation) ([]byte, error) {
 	if c.r.ContentLength > limit {
 		return nil, errTooLarge
 	}
 	if c.r.ContentLength == 0 {
-		// There is nothing to read. A deadline would stay: over HTTP/1.1 the server
-		// already waits for the next request, and would take it for a lost connection.
+		// Set no deadline: over HTTP/1.1 the server already waits for the next request,
+		// and would take the deadline for a lost connection.
 		return []byte{}, nil
 	}
 	if !memory.hasRoom(c.r.ContentLength) {
 		return nil, errNoMemory // before its client sends it for nothing
 	}
 	if server, ok := c.r.Context().Value(http.ServerContextKey).(*http.Server); ok && server.ReadTimeout == 0 {
-		// Without a deadline a client could hold a connection by sending a
-		// byte now and then. It is the server that lifts it when the body has
-		// ended. Writers that cannot set one go without.
+		// Without a deadline a client could hold a connection by sending a byte now and
+		// then. The server removes it at the end of the body. Some writers cannot set
+		// one, and go without.
 		size := limit
 		if c.r.ContentLength >= 0 {
 			size = c.r.ContentLength
@@ -120,7 +116,7 @@ func (c *call) read(limit int64, memory *reservation) ([]byte, error) {
 	return body, nil
 }
 
-// timeFor returns how long a body of a size, in bytes, may take.
+// timeFor returns how long a body of size bytes may take.
 func timeFor(size int64) time.Duration {
 	return bodyTimeout * time.Duration(max(1, (size+defaultMaxBodySize-1)/defaultMaxBodySize))
 }
@@ -147,8 +143,8 @@ func readError(err error) error {
 	return domain.InvalidAt("", "could not be read")
 }
 
-// isJSON reports whether the headers of a request allow its body to be JSON.
-// An absent media type is fine.
+// isJSON reports whether the headers of a request say that its body is JSON. The media
+// type may be absent.
 func isJSON(header http.Header) bool {
 	if coding := header.Get("Content-Encoding"); coding != "" && !strings.EqualFold(coding, "identity") {
 		return false

@@ -11,7 +11,7 @@ import (
 // The placeholders of all handlers that a request passes are one set, where what
 // comes later wins. Those without a value are unknown until an inference request
 // makes them empty.
-func TestNotesOfSeveralHandlers(t *testing.T) {
+func TestPlaceholdersOfSeveralHandlers(t *testing.T) {
 	repl := caddy.NewReplacer()
 	r := httptest.NewRequest("GET", "/", nil)
 	r = r.WithContext(context.WithValue(r.Context(), caddy.ReplacerCtxKey, repl))
@@ -22,17 +22,17 @@ func TestNotesOfSeveralHandlers(t *testing.T) {
 		}
 	}
 	outer := new(Handler).newCall(nil, r)
-	outer.note("slug", "a")
-	outer.note("version", "1")
+	outer.setPlaceholder("slug", "a")
+	outer.setPlaceholder("version", "1")
 	want("{http.presets.slug}@{http.presets.version}", "a@1")
 	want("{http.presets.key_id}", "{http.presets.key_id}")
 	inner := new(Handler).newCall(nil, r)
-	inner.notes.rest = true
-	inner.note("slug", "b")
+	inner.placeholders.emptyByDefault = true
+	inner.setPlaceholder("slug", "b")
 	want("{http.presets.slug}@{http.presets.version}", "b@1")
 	want("{http.presets.key_id}{http.presets.}{http.presets.no_such}", "")
 	want("{http.presetsx}", "{http.presetsx}")
 
 	alone := new(Handler).newCall(nil, httptest.NewRequest("GET", "/", nil))
-	alone.note("slug", "a") // which nobody can see
+	alone.setPlaceholder("slug", "a") // which nobody can see
 }

@@ -11,12 +11,12 @@ import (
 	"github.com/caddyserver/caddy/v2/modules/caddyhttp"
 )
 
-// origin is the client's address as far as clients can be told apart: an IPv4
-// address, or the first half of an IPv6 address, since a client has all of that. It
-// is zero for a client without an IP address, as on a Unix socket.
+// origin identifies a client by its IPv4 address, or by the /64 of its IPv6 address, since
+// one client has all addresses of a /64. It is zero for a client without an IP address,
+// as on a Unix socket.
 type origin [16]byte
 
-// originOf returns where a request comes from.
+// originOf returns the origin of a request.
 func originOf(r *http.Request) origin {
 	address, ok := clientAddress(r)
 	if !ok {
@@ -29,7 +29,7 @@ func originOf(r *http.Request) origin {
 	return from
 }
 
-// String returns o as the log shows it.
+// String returns o for the log.
 func (o origin) String() string {
 	switch address := netip.AddrFrom16(o).Unmap(); {
 	case o == origin{}:
@@ -41,10 +41,10 @@ func (o origin) String() string {
 	}
 }
 
-// clientAddress returns the address of the client. Behind proxies that the server
-// trusts it is the right-most address of the server's client_ip_headers that is not
-// such a proxy's. Caddy's own client_ip may be one that clients choose: the left-most one
-// without trusted_proxies_strict, and with it one to the left of what is no address.
+// clientAddress returns the address of the client. Behind trusted proxies it is the
+// right-most untrusted address of the server's client_ip_headers. Caddy's own client_ip
+// does not do, because clients can choose it: it is the left-most address without
+// trusted_proxies_strict, and may be left of a malformed address with it.
 func clientAddress(r *http.Request) (netip.Addr, bool) {
 	ctx := r.Context()
 	server, _ := ctx.Value(caddyhttp.ServerCtxKey).(*caddyhttp.Server)
@@ -61,13 +61,13 @@ func clientAddress(r *http.Request) (netip.Addr, bool) {
 	return parseAddress(r.RemoteAddr)
 }
 
-// maxHops bounds the proxies that are looked at for one request.
+// maxHops bounds the proxies that are checked for one request.
 const maxHops = 32
 
-// rightmostUntrusted returns the right-most address of the client IP headers that is
-// not a trusted proxy's, as Caddy finds it with trusted_proxies_strict. After maxHops
-// it takes the one that is next. To the left of something that is no address anyone may
-// have written: it then takes the proxy that is right of that, if there is one.
+// rightmostUntrusted returns the right-most address of the client IP headers that is not a
+// trusted proxy's, as trusted_proxies_strict does. After maxHops it returns the next
+// address. Anyone may have written what is left of a malformed address, so there it
+// returns the proxy to the right, if there is one.
 func rightmostUntrusted(r *http.Request, server *caddyhttp.Server) (netip.Addr, bool) {
 	hops, last := 0, netip.Addr{}
 	for _, name := range server.ClientIPHeaders {
@@ -88,9 +88,8 @@ func rightmostUntrusted(r *http.Request, server *caddyhttp.Server) (netip.Addr, 
 	return netip.Addr{}, false
 }
 
-// trusts reports whether a server trusts the proxy with an address. Caddy shows its
-// trusted proxies only in what it makes of requests, so this asks with one that comes
-// from there.
+// trusts reports whether a server trusts the proxy of an address. Caddy tells that only of
+// requests, so trusts prepares a request from that address.
 func trusts(server *caddyhttp.Server, r *http.Request, address netip.Addr) bool {
 	probe := r.WithContext(r.Context()) // a shallow copy
 	probe.RemoteAddr = netip.AddrPortFrom(address, 0).String()

@@ -28,9 +28,9 @@ func limited(limit string) string {
 	return strings.Replace(standard, "auth_failure_limit 1000000", "auth_failure_limit "+limit, 1)
 }
 
-// newTimedLimiter returns a limiter with a clock that only moves by hand.
-func newTimedLimiter() (l *limiter, clock *time.Duration) {
-	l, clock = newLimiter(), new(time.Duration)
+// newTimedAuthLimiter returns a limiter with a clock that only moves by hand.
+func newTimedAuthLimiter() (l *authLimiter, clock *time.Duration) {
+	l, clock = newAuthLimiter(), new(time.Duration)
 	*clock = time.Hour
 	l.now = func() time.Duration { return *clock }
 	return l, clock
@@ -42,7 +42,7 @@ func v4(n int) origin {
 }
 
 func TestFailureBucket(t *testing.T) {
-	l, clock := newTimedLimiter()
+	l, clock := newTimedAuthLimiter()
 	by := failureLimit{3, 30 * time.Second} // one drains each 10 s
 	wants := func(from origin, want time.Duration) {
 		t.Helper()
@@ -81,7 +81,7 @@ func TestFailureBucket(t *testing.T) {
 
 // Handlers of one store share the count of an address, and each applies its own limit.
 func TestFailureBucketOfTwoLimits(t *testing.T) {
-	l, clock := newTimedLimiter()
+	l, clock := newTimedAuthLimiter()
 	strict, lax := failureLimit{2, time.Hour}, failureLimit{100, time.Minute}
 	for range 3 {
 		if wait := l.fail(v4(1), lax, zap.NewNop()); wait != 0 {
@@ -102,7 +102,7 @@ func TestFailureBucketOfTwoLimits(t *testing.T) {
 
 // Failures at once are counted like failures one after another.
 func TestFailuresAtOnce(t *testing.T) {
-	l, _ := newTimedLimiter()
+	l, _ := newTimedAuthLimiter()
 	var allowed atomic.Int32
 	var wg sync.WaitGroup
 	for range 1000 {
@@ -141,7 +141,7 @@ func (s *slowKeys) View(context.Context, func(domain.Reader) error) error {
 func TestFailuresLoadTheStoreLittle(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		store := &slowKeys{stamps: domain.NewStamps()}
-		h := &Handler{limiter: newLimiter(), failureLimit: failureLimit{1, time.Hour}, service: domain.NewService(store), logger: zap.NewNop(), keys: map[domain.KeyHash]domain.Principal{
+		h := &Handler{limiter: newAuthLimiter(), failureLimit: failureLimit{1, time.Hour}, service: domain.NewService(store), logger: zap.NewNop(), keys: map[domain.KeyHash]domain.Principal{
 			domain.HashSecret(managementSecret): {KeyID: "config-management-1"},
 		}}
 		guess := func(ctx context.Context, address int) error {
@@ -217,7 +217,7 @@ func TestOrigin(t *testing.T) {
 // However many addresses others come from, one that fails again and again is not
 // forgotten, and nobody new is limited. All that costs no memory.
 func TestFailuresOfABotnet(t *testing.T) {
-	l, _ := newTimedLimiter()
+	l, _ := newTimedAuthLimiter()
 	if size := unsafe.Sizeof(*l); size > 770<<10 {
 		t.Errorf("got %d bytes, want at most 770 KiB", size)
 	}
@@ -245,7 +245,7 @@ func TestFailuresOfABotnet(t *testing.T) {
 func TestFailuresInTheLog(t *testing.T) {
 	core, logs := observer.New(zap.DebugLevel)
 	logger := zap.New(core)
-	l, clock := newTimedLimiter()
+	l, clock := newTimedAuthLimiter()
 	fail := func(from origin) { l.fail(from, failureLimit{2, 20 * time.Second}, logger) }
 	for range 100 {
 		fail(v4(7))
@@ -501,7 +501,7 @@ func TestFailuresBehindAProxy(t *testing.T) {
 
 // Clients of a Unix socket have no address, and cannot lock each other out.
 func TestFailuresWithoutAnAddress(t *testing.T) {
-	h := &Handler{limiter: newLimiter(), failureLimit: failureLimit{1, time.Minute}, logger: zap.NewNop(), service: domain.NewService(&told{err: domain.ErrNotFound})}
+	h := &Handler{limiter: newAuthLimiter(), failureLimit: failureLimit{1, time.Minute}, logger: zap.NewNop(), service: domain.NewService(&told{err: domain.ErrNotFound})}
 	for remote, limited := range map[string]bool{"@": false, "": false, "192.0.2.1:1": true} {
 		r := httptest.NewRequest(http.MethodGet, "/", nil)
 		r.RemoteAddr = remote
@@ -540,7 +540,7 @@ func TestAuthFailureLimitInJSON(t *testing.T) {
 
 // What a request with a wrong key pays for the limit, within it and beyond.
 func BenchmarkFailures(b *testing.B) {
-	l, _ := newTimedLimiter()
+	l, _ := newTimedAuthLimiter()
 	by, logger := failureLimit{100, time.Minute}, zap.NewNop()
 	b.Run("of many addresses", func(b *testing.B) {
 		b.ReportAllocs()

@@ -7,9 +7,11 @@ import (
 )
 
 func listWorkspaces(c *call) (answer, error) {
-	return c.listed(func(page domain.Page) (domain.Listed, error) {
-		return c.h.service.Workspaces(c.r.Context(), c.who, page)
-	})
+	page, err := c.readPage()
+	if err != nil {
+		return answer{}, err
+	}
+	return pageOf(c.h.service.Workspaces(c.r.Context(), c.who, page))
 }
 
 func createWorkspace(c *call) (answer, error) {
@@ -23,7 +25,7 @@ func createWorkspace(c *call) (answer, error) {
 }
 
 func getWorkspace(c *call) (answer, error) {
-	return c.found(c.h.service.Workspace(c.r.Context(), c.who, c.params[0]))
+	return c.found(c.h.service.Workspace(c.r.Context(), c.who, c.r.PathValue("workspace")))
 }
 
 func updateWorkspace(c *call) (answer, error) {
@@ -31,7 +33,7 @@ func updateWorkspace(c *call) (answer, error) {
 	if err := c.decode(&patch); err != nil {
 		return answer{}, err
 	}
-	return c.changed(c.h.service.UpdateWorkspace(c.r.Context(), c.write(), c.params[0], patch, c.h.live.Keys()))
+	return c.changed(c.h.service.UpdateWorkspace(c.r.Context(), c.write(), c.r.PathValue("workspace"), patch, c.h.live.Keys()))
 }
 
 func deleteWorkspace(c *call) (answer, error) {
@@ -44,7 +46,7 @@ func deleteWorkspace(c *call) (answer, error) {
 	default:
 		return answer{}, domain.InvalidAt("confirm_default_workspace_deletion", "must be true or false")
 	}
-	return c.removed(c.h.service.DeleteWorkspace(c.r.Context(), c.write(), c.params[0], domain.WorkspaceDeletion{
+	return c.removed(c.h.service.DeleteWorkspace(c.r.Context(), c.write(), c.r.PathValue("workspace"), domain.WorkspaceDeletion{
 		ConfirmDefault: confirmed == "true",
 		Configured:     c.h.live.Keys(),
 	}))

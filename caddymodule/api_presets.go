@@ -1,0 +1,218 @@
+package caddymodule
+
+import (
+	"fmt"
+	"net/http"
+	"strconv"
+
+	"golang.org/x/sync/semaphore"
+
+	"github.com/caddy-presets/caddy-presets/domain"
+	"github.com/caddy-presets/caddy-presets/domain/inference"
+)
+
+// changed answers a change with the object.
+func (c *call) changed(out domain.Outcome, err error) (answer, error) {
+	if err != nil {
+		return answer{}, err
+	}
+	c.recordOutcome(out)
+	return object(http.StatusOK, out.JSON, domain.Tag(out.JSON)), nil
+}
+
+// removed answers the removal of an object.
+func (c *call) removed(out domain.Outcome, err error) (answer, error) {
+	if err != nil {
+		return answer{}, err
+	}
+	c.recordOutcome(out)
+	return deleted(), nil
+}
+
+func (c *call) recordOutcome(out domain.Outcome) {
+	c.done = []*domain.AuditRecord{out.Record, out.Recreated}
+	c.setFoundPlaceholders(domain.Found{WorkspaceID: out.WorkspaceID, Number: out.Number})
+	if out.Replayed {
+		c.w.Header().Set("Idempotency-Replayed", "true")
+	}
+}
+
+// found answers with an object.
+func (c *call) found(it domain.Found, err error) (answer, error) {
+	if err != nil {
+		return answer{}, err
+	}
+	c.setFoundPlaceholders(it)
+	return object(http.StatusOK, it.JSON, it.Tag), nil
+}
+
+func (c *call) setFoundPlaceholders(it domain.Found) {
+	if it.WorkspaceID != "" {
+		c.setPlaceholder("workspace_id", it.WorkspaceID)
+	}
+	if it.Number != 0 {
+		c.setPlaceholder("version", strconv.Itoa(it.Number))
+	}
+}
+
+// createPresetFrom returns the operation that makes a preset's version from a request in a
+// dialect.
+func createPresetFrom(dialect domain.Dialect) func(*call) (answer, error) {
+	return func(c *call) (answer, error) {
+		switch id, given, err := c.textOf("session_id"); {
+		case err != nil:
+			return answer{}, err
+		case given:
+			c.setPlaceholder("session_id", id)
+		}
+		capture, err := inference.Capture(dialect, c.object.All())
+		if err != nil {
+			return answer{}, err
+		}
+		out, err := c.h.service.CreatePresetVersion(c.r.Context(), c.write(), c.given.workspace, c.slug(), capture)
+		if err == nil && out.Record != nil {
+			c.h.metrics.versions.Inc()
+		}
+		return c.changed(out, err)
+	}
+}
+
+// listPresets lists presets of the status in the query, by default all but archived ones.
+func listPresets(c *call) (answer, error) {
+	filter, err := c.readPresetFilter()
+	if err != nil {
+		return answer{}, err
+	}
+	page, err := c.readPage()
+	if err != nil {
+		return answer{}, err
+	}
+	return pageOf(c.h.service.Presets(c.r.Context(), c.who, c.given.workspace, filter, page))
+}
+
+// readPresetFilter reads the status of the query.
+func (c *call) readPresetFilter() (domain.PresetFilter, error) {
+	status, err := c.queried("status")
+	if err != nil || status == "" {
+		return domain.ListedPresets, err
+	}
+	for _, filter := range [...]domain.PresetFilter{domain.ActivePresets, domain.DisabledPresets, domain.ArchivedPresets, domain.AllPresets} {
+		if status == string(filter) {
+			return filter, nil // not the request's text, which a cache would keep
+		}
+	}
+	return domain.ListedPresets, domain.InvalidAt("status", "must be active, disabled, archived or all")
+}
+
+func getPreset(c *call) (answer, error) {
+	return c.found(c.h.service.Preset(c.r.Context(), c.who, c.given.workspace, c.slug()))
+}
+
+func updatePreset(c *call) (answer, error) {
+	var patch domain.PresetPatch
+	if err := c.decode(&patch); err != nil {
+		return answer{}, err
+	}
+	return c.changed(c.h.service.UpdatePreset(c.r.Context(), c.write(), c.given.workspace, c.slug(), patch))
+}
+
+func archivePreset(c *call) (answer, error) {
+	return c.removed(c.h.service.ArchivePreset(c.r.Context(), c.write(), c.given.workspace, c.slug()))
+}
+
+func restorePreset(c *call) (answer, error) {
+	return c.changed(c.h.service.RestorePreset(c.r.Context(), c.write(), c.given.workspace, c.slug()))
+}
+
+func designateVersion(c *call) (answer, error) {
+	var to domain.Designation
+	if err := c.decode(&to); err != nil {
+		return answer{}, err
+	}
+	return c.changed(c.h.service.DesignateVersion(c.r.Context(), c.write(), c.given.workspace, c.slug(), to))
+}
+
+func diffVersions(c *call) (answer, error) {
+	from, err := c.queried("from")
+	if err != nil {
+		return answer{}, err
+	}
+	to, err := c.queried("to")
+	if err != nil {
+		return answer{}, err
+	}
+	return c.found(c.h.service.Diff(c.r.Context(), c.who, c.given.workspace, c.slug(), from, to))
+}
+
+// A page of versions may have 25 MiB, and clients may be many or read slowly.
+const (
+	maxVersionPages = 256 << 20 // bytes of pages that are being sent, at most
+	maxReading      = 8         // pages that are being read from the store, at most
+)
+
+// versionPages and readingPages are these limits, shared by all handlers.
+var (
+	versionPages = semaphore.NewWeighted(maxVersionPages)
+	readingPages = semaphore.NewWeighted(maxReading)
+)
+
+// listVersions refuses a page while too many others are being sent.
+func listVersions(c *call) (answer, error) {
+	page, err := c.readPage()
+	if err != nil {
+		return answer{}, err
+	}
+	if err := readingPages.Acquire(c.r.Context(), 1); err != nil {
+		return answer{}, err
+	}
+	defer readingPages.Release(1)
+	list, err := c.h.service.PresetVersions(c.r.Context(), c.who, c.given.workspace, c.slug(), page)
+	if err != nil {
+		return answer{}, err
+	}
+	size := int64(len(list.JSON))
+	if !versionPages.TryAcquire(size) {
+		return answer{}, fmt.Errorf("%w: too many pages of versions are being sent", domain.ErrUnavailable)
+	}
+	c.pageSize = size
+	return pageOf(list, nil)
+}
+
+// releasePage gives back what listVersions took, after the answer was sent.
+func (c *call) releasePage() {
+	if c.pageSize > 0 {
+		versionPages.Release(c.pageSize)
+	}
+}
+
+func getVersion(c *call) (answer, error) {
+	text := c.r.PathValue("version")
+	n, err := strconv.Atoi(text)
+	if err != nil || n < 1 || strconv.Itoa(n) != text {
+		return answer{}, &domain.Error{
+			Kind: domain.Invalid, Message: "Version must be a positive integer",
+			Issues: []domain.Issue{{Path: "version", Message: "must be a positive integer"}},
+		}
+	}
+	return c.found(c.h.service.PresetVersion(c.r.Context(), c.who, c.given.workspace, c.slug(), n))
+}
+
+func getLabel(c *call) (answer, error) {
+	page, err := c.readPage()
+	if err != nil {
+		return answer{}, err
+	}
+	return c.found(c.h.service.Label(c.r.Context(), c.who, c.given.workspace, c.slug(), c.r.PathValue("label"), page))
+}
+
+func putLabel(c *call) (answer, error) {
+	var to domain.Target
+	if err := c.decode(&to); err != nil {
+		return answer{}, err
+	}
+	return c.changed(c.h.service.PutLabel(c.r.Context(), c.write(), c.given.workspace, c.slug(), c.r.PathValue("label"), to))
+}
+
+func deleteLabel(c *call) (answer, error) {
+	return c.removed(c.h.service.DeleteLabel(c.r.Context(), c.write(), c.given.workspace, c.slug(), c.r.PathValue("label")))
+}

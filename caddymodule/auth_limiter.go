@@ -1,0 +1,233 @@
+package caddymodule
+
+import (
+	"context"
+	"fmt"
+	"hash/maphash"
+	"sync"
+	"time"
+
+	"github.com/caddyserver/caddy/v2"
+	"go.uber.org/zap"
+	"golang.org/x/sync/semaphore"
+)
+
+const (
+	defaultAuthFailures      = 100
+	defaultAuthFailureWindow = time.Minute
+
+	// maxAuthFailures and maxAuthFailureWindow keep the arithmetic exact.
+	maxAuthFailures      = 1_000_000
+	maxAuthFailureWindow = 24 * time.Hour
+
+	// An authLimiter remembers limiterSets * limiterWays = 16,384 addresses. They take
+	// 768 KiB, which are allocated once.
+	limiterSets = 4096
+	limiterWays = 4
+
+	// maxLimitedLookups bounds the concurrent look-ups of limited addresses in the store.
+	// A request waits at most maxLookupWait for its turn.
+	maxLimitedLookups = 16
+	maxLookupWait     = time.Second
+)
+
+// authLimiter counts failed authentications by client address, for all handlers of one
+// store. It outlives reloads. It is safe for concurrent use.
+//
+// It only decides how a wrong key is answered; a right key always works. Each address has
+// a leaky bucket. A failure adds one to its level, and the level drains at the rate of the
+// handler that counted last. A handler answers wrong keys with 429 while the level is at
+// its own limit. Keys of limited addresses that are not in memory wait for one of a few
+// look-ups in the store.
+//
+// The buckets are a set-associative table: a hash picks the set of an address. A new
+// address replaces the emptiest bucket of its set. So a flood of addresses refuses nobody,
+// and the worst addresses are forgotten last. The seed of the hash keeps clients from
+// choosing their set.
+type authLimiter struct {
+	now     func() time.Duration
+	seed    maphash.Seed
+	lookups *semaphore.Weighted
+
+	mu       sync.Mutex
+	buckets  [limiterSets][limiterWays]bucket
+	loggedAt time.Duration // when an address was last logged
+	unlogged int           // addresses that were limited since then
+}
+
+// bucket has the failures of an address that have not drained.
+type bucket struct {
+	from     origin
+	level    float64
+	rate     float64       // by which the level drains in a second
+	at       time.Duration // when the level was computed
+	isLogged bool          // the address was logged since the bucket was empty
+}
+
+// failureLimit is the limit of one handler. The zero value is no limit.
+type failureLimit struct {
+	most   int // failures at once, and in each window
+	window time.Duration
+}
+
+// perSecond returns the rate at which a bucket drains.
+func (f failureLimit) perSecond() float64 { return float64(f.most) / f.window.Seconds() }
+
+func newAuthLimiter() *authLimiter {
+	start := time.Now()
+	return &authLimiter{
+		now:     func() time.Duration { return time.Since(start) },
+		seed:    maphash.MakeSeed(),
+		lookups: semaphore.NewWeighted(maxLimitedLookups),
+	}
+}
+
+// provisionFailureLimit sets the defaults and checks the settings.
+func (h *Handler) provisionFailureLimit() error {
+	if h.AuthFailureLimit == 0 {
+		h.AuthFailureLimit = defaultAuthFailures
+	}
+	if h.AuthFailureWindow == 0 {
+		h.AuthFailureWindow = caddy.Duration(defaultAuthFailureWindow)
+	}
+	if err := checkAuthFailureLimit(h.AuthFailureLimit, time.Duration(h.AuthFailureWindow)); err != nil {
+		return fmt.Errorf("auth_failure_limit: %w", err)
+	}
+	if h.AuthFailureLimit != authFailuresOff {
+		h.failureLimit = failureLimit{h.AuthFailureLimit, time.Duration(h.AuthFailureWindow)}
+	}
+	return nil
+}
+
+// authFailuresOff is the setting for no limit.
+const authFailuresOff = -1
+
+func checkAuthFailureLimit(limit int, window time.Duration) error {
+	if limit != authFailuresOff && (limit < 1 || limit > maxAuthFailures) {
+		return fmt.Errorf("must be from 1 to %d, got %d", maxAuthFailures, limit)
+	}
+	if window < time.Second || window > maxAuthFailureWindow {
+		return fmt.Errorf("the duration must be from 1s to %s, got %s", maxAuthFailureWindow, window)
+	}
+	return nil
+}
+
+// isLimited reports whether an address is at its limit.
+func (l *authLimiter) isLimited(from origin, by failureLimit) bool {
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	b := l.find(from)
+	return b != nil && b.wait(l.now(), by) > 0
+}
+
+// fail counts a failed authentication. If the address is at its limit, fail counts nothing
+// and returns the time until the next failure is allowed. It logs the address once.
+func (l *authLimiter) fail(from origin, by failureLimit, logger *zap.Logger) time.Duration {
+	wait, isToLog, others := l.count(from, by)
+	if isToLog {
+		logger.Warn("too many failed authentications from an address: wrong keys from there are answered with 429",
+			zap.Stringer("address", from), zap.Int("others_since_last_told", others))
+	}
+	return wait
+}
+
+// count is fail without the logging. It returns whether to log the address, and how many
+// others were not logged. A flood of addresses logs at most one in a second.
+func (l *authLimiter) count(from origin, by failureLimit) (wait time.Duration, isToLog bool, others int) {
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	now := l.now()
+	b := l.find(from)
+	if b == nil {
+		b = l.replace(from, now)
+	}
+	wait = b.wait(now, by)
+	b.rate = by.perSecond()
+	if b.level == 0 {
+		b.isLogged = false
+	}
+	if wait == 0 {
+		b.level++
+		return 0, false, 0
+	}
+	if b.isLogged {
+		return wait, false, 0
+	}
+	b.isLogged = true
+	if l.loggedAt != 0 && now-l.loggedAt < time.Second {
+		l.unlogged++
+		return wait, false, 0
+	}
+	others, l.loggedAt, l.unlogged = l.unlogged, now, 0
+	return wait, true, others
+}
+
+// wait drains b and returns how long until it has room for one more failure.
+func (b *bucket) wait(now time.Duration, by failureLimit) time.Duration {
+	b.drain(now)
+	most := float64(by.most)
+	over := min(b.level, most) + 1 - most // a higher limit may have left a higher level
+	return max(0, time.Duration(over/by.perSecond()*float64(time.Second)).Round(time.Millisecond))
+}
+
+func (b *bucket) drain(now time.Duration) {
+	b.level = max(0, b.level-(now-b.at).Seconds()*b.rate)
+	b.at = now
+}
+
+// find returns the bucket of an address, nil if it has none. The caller holds mu.
+func (l *authLimiter) find(from origin) *bucket {
+	set := l.setOf(from)
+	for i := range set {
+		if set[i].from == from {
+			return &set[i]
+		}
+	}
+	return nil
+}
+
+// replace gives the emptiest bucket of its set to an address. The caller holds mu.
+func (l *authLimiter) replace(from origin, now time.Duration) *bucket {
+	set := l.setOf(from)
+	emptiest := &set[0]
+	for i := range set {
+		if set[i].drain(now); set[i].level < emptiest.level {
+			emptiest = &set[i]
+		}
+	}
+	*emptiest = bucket{from: from, at: now}
+	return emptiest
+}
+
+func (l *authLimiter) setOf(from origin) *[limiterWays]bucket {
+	return &l.buckets[maphash.Bytes(l.seed, from[:])%limiterSets]
+}
+
+// enter waits for a turn to look up a key of a limited address, in the order of arrival.
+// The caller calls leave afterwards. The error is that of ctx, or a *limitError after
+// maxLookupWait.
+func (l *authLimiter) enter(ctx context.Context) error {
+	waiting, cancel := context.WithTimeout(ctx, maxLookupWait)
+	defer cancel()
+	if l.lookups.Acquire(waiting, 1) == nil {
+		return nil
+	}
+	if err := ctx.Err(); err != nil {
+		return err
+	}
+	return &limitError{maxLookupWait}
+}
+
+func (l *authLimiter) leave() { l.lookups.Release(1) }
+
+// limitError refuses a wrong key from an address that is at its limit.
+type limitError struct {
+	wait time.Duration // until the address may fail once more
+}
+
+func (*limitError) Error() string { return "Rate limit exceeded" }
+
+// retryAfter returns the value of that header: whole seconds, at least one.
+func (e *limitError) retryAfter() int {
+	return max(1, int((e.wait+time.Second-1)/time.Second))
+}
