@@ -19,26 +19,39 @@ func theOnly() *handle {
 	panic("no folder is in use")
 }
 
+// idle returns a folder like f, whose state no other goroutine uses.
+func (f *folder) idle() *folder {
+	return &folder{name: f.name, key: f.key, probe: f.probe, newest: f.newest}
+}
+
 // Retry tries to open the only folder now.
-func Retry(ctx context.Context) { theOnly().retry(ctx, new(attempts), time.Now()) }
+func Retry(ctx context.Context) {
+	h := theOnly()
+	_, why := h.Get()
+	_, _ = h.folder.idle().retryAt(ctx, why, time.Now())
+}
 
 // Scrub checks the only folder now.
 func Scrub(ctx context.Context) {
 	h := theOnly()
-	h.scrub(ctx, h.store.Load())
+	store, _ := h.Get()
+	h.folder.idle().scrub(ctx, store)
 }
 
 // Maintain does what is due for the only folder after some time, but does not check it.
 func Maintain(ctx context.Context, after time.Duration) {
 	h := theOnly()
-	h.maintain(ctx, h.store.Load(), &checks{last: time.Now().Add(24 * time.Hour), some: true}, time.Now().Add(after))
+	store, _ := h.Get()
+	f := h.folder.idle()
+	f.checks = checkState{last: time.Now().Add(24 * time.Hour), checked: true}
+	f.maintainAt(ctx, store, time.Now().Add(after))
 }
 
 // BeginOpening keeps other folders from being opened and closed until the returned
 // function is called.
 func BeginOpening() (end func()) {
-	folders.Turn.Lock()
-	return folders.Turn.Unlock
+	folders.OpenCloseMu.Lock()
+	return folders.OpenCloseMu.Unlock
 }
 
 var RegisterMetrics = registerMetrics

@@ -42,7 +42,7 @@ type Badger struct {
 	// opened: within a tenth of that, and an hour at most. Default: 24h
 	ScrubInterval caddy.Duration `json:"scrub_interval,omitempty"`
 
-	lease *lease
+	store *store
 }
 
 // CaddyModule returns the Caddy module information.
@@ -73,7 +73,7 @@ func (b *Badger) Provision(ctx caddy.Context) error {
 	if b.ScrubInterval == 0 {
 		b.ScrubInterval = caddy.Duration(defaultScrubInterval)
 	}
-	s := folderSettings{folder: folder, scrub: time.Duration(b.ScrubInterval), logger: ctx.Logger()}
+	s := settings{folder: folder, scrub: time.Duration(b.ScrubInterval), logger: ctx.Logger()}
 	if b.EncryptionKeyFile != "" {
 		name, err := repl.ReplaceOrErr(b.EncryptionKeyFile, true, true)
 		if err == nil {
@@ -83,15 +83,15 @@ func (b *Badger) Provision(ctx caddy.Context) error {
 			return fmt.Errorf("encryption_key_file: %w", err)
 		}
 	}
-	lease := newLease(s)
-	if _, err := lease.Acquire(); err != nil {
+	store := newStore(s)
+	if _, err := store.Acquire(); err != nil {
 		if errors.Is(err, badgerstore.ErrInUse) {
 			err = fmt.Errorf("%w. Commands that load a whole configuration meet this beside a running server, as `caddy validate` does: "+
 				"use `caddy adapt` to check a Caddyfile and `caddy reload` to apply it", err)
 		}
 		return err
 	}
-	b.lease = lease
+	b.store = store
 	return registerMetrics(ctx.GetMetricsRegistry())
 }
 
@@ -112,17 +112,17 @@ func canonical(folder string) string {
 }
 
 // Store returns the store of the folder.
-func (b *Badger) Store() domain.Store { return b.lease }
+func (b *Badger) Store() domain.Store { return b.store }
 
 // Name returns the folder.
-func (b *Badger) Name() string { return b.lease.Settings.folder }
+func (b *Badger) Name() string { return b.store.Settings.folder }
 
 // Cleanup gives up the folder. The last to do so closes it.
 func (b *Badger) Cleanup() error {
-	if b.lease == nil {
+	if b.store == nil {
 		return nil // Provision never got that far
 	}
-	return b.lease.Release()
+	return b.store.Release()
 }
 
 // Interface guards

@@ -50,11 +50,11 @@ func (storeMetrics) Collect(to chan<- prometheus.Metric) {
 
 func (h *handle) collect(to chan<- prometheus.Metric) {
 	gauge := func(d *prometheus.Desc, value float64) {
-		to <- prometheus.MustNewConstMetric(d, prometheus.GaugeValue, value, h.folder)
+		to <- prometheus.MustNewConstMetric(d, prometheus.GaugeValue, value, h.folder.name)
 	}
-	store := h.store.Load()
-	gauge(storeAvailable, number(store != nil))
-	if store == nil {
+	store, err := h.Get()
+	gauge(storeAvailable, number(err == nil))
+	if err != nil {
 		gauge(storeWritable, 0)
 		return
 	}
@@ -62,7 +62,7 @@ func (h *handle) collect(to chan<- prometheus.Metric) {
 	gauge(storeWritable, number(status.Writable))
 	gauge(storeFree, float64(status.FreeBytes))
 	gauge(storeNeeded, float64(status.NeededBytes))
-	to <- prometheus.MustNewConstMetric(storeDamage, prometheus.CounterValue, float64(status.Damage), h.folder)
+	to <- prometheus.MustNewConstMetric(storeDamage, prometheus.CounterValue, float64(status.Damage), h.folder.name)
 	checked := 0.0
 	if !status.Checked.IsZero() {
 		checked = float64(status.Checked.Unix())

@@ -15,6 +15,7 @@ import (
 	"go.uber.org/zap/zaptest/observer"
 
 	"github.com/caddy-presets/caddy-presets/caddymodule/internal/caddytest"
+	"github.com/caddy-presets/caddy-presets/caddymodule/internal/sharing"
 	"github.com/caddy-presets/caddy-presets/domain"
 	badgerstore "github.com/caddy-presets/caddy-presets/storage/badger"
 )
@@ -27,17 +28,16 @@ func TestRetryAfterARestore(t *testing.T) {
 	if err := os.Remove(marker(folder)); err != nil {
 		t.Fatal(err)
 	}
-	h := &handle{folder: folder, probe: probeApart, newest: func() *folderSettings { return nil }}
-	a := h.attempts()
-	if err := h.open(t.Context(), a.new); !errors.Is(err, badgerstore.ErrDamaged) {
-		t.Fatalf("got error %v, want that it is damaged", err)
+	f := newFolder(folder)
+	_, why := f.Open(t.Context())
+	if !errors.Is(why, badgerstore.ErrDamaged) {
+		t.Fatalf("got error %v, want that it is damaged", why)
 	}
 	now := time.Now()
 	retry := func() {
 		t.Helper()
 		now = now.Add(time.Hour)
-		h.retry(t.Context(), &a, now)
-		if h.store.Load() != nil {
+		if _, why = f.retryAt(t.Context(), why, now); why == nil {
 			t.Fatal("a store was opened")
 		}
 	}
@@ -52,14 +52,14 @@ func TestRetryAfterARestore(t *testing.T) {
 		t.Fatal(err)
 	}
 	retry()
-	if _, why := h.get(); errors.Is(why, badgerstore.ErrDamaged) {
+	if errors.Is(why, badgerstore.ErrDamaged) {
 		t.Fatalf("got %v, want another reason", why)
 	}
 	if err := os.Remove(marker(folder)); err != nil {
 		t.Fatal(err)
 	}
 	retry()
-	if h.isStore() {
+	if f.isStore() {
 		t.Error("a new store was made")
 	}
 }
@@ -71,16 +71,16 @@ func TestRetryBehindALink(t *testing.T) {
 		t.Skip(err) // Windows lets not everyone
 	}
 	for _, folder := range []string{link, filepath.Join(link, "store")} {
-		h := &handle{folder: folder, newest: func() *folderSettings { return nil }}
-		a := h.attempts()
-		if err := h.open(t.Context(), a.new); !errors.Is(err, domain.ErrUnavailable) {
-			t.Fatalf("%s: got error %v, want that it is not there", folder, err)
+		f := newFolder(folder)
+		_, why := f.Open(t.Context())
+		if !errors.Is(why, domain.ErrUnavailable) {
+			t.Fatalf("%s: got error %v, want that it is not there", folder, why)
 		}
 		if err := os.Mkdir(target, 0o700); err != nil {
 			t.Fatal(err)
 		}
-		h.retry(t.Context(), &a, time.Now())
-		if entries, err := os.ReadDir(target); err != nil || len(entries) > 0 || h.store.Load() != nil {
+		_, why = f.Retry(t.Context(), why)
+		if entries, err := os.ReadDir(target); err != nil || len(entries) > 0 || why == nil {
 			t.Errorf("%s: got %v, %v, want nothing in the folder", folder, entries, err)
 		}
 		if err := os.Remove(target); err != nil {
@@ -104,12 +104,13 @@ func TestRetryOfANewStore(t *testing.T) {
 		{"moved away", false, os.ErrPermission, false},
 	} {
 		t.Run(tc.name, func(t *testing.T) {
-			h := &handle{folder: filepath.Join(t.TempDir(), "store"), why: tc.why, newest: func() *folderSettings { return nil }}
-			h.retry(t.Context(), &attempts{new: tc.new}, time.Now())
-			if made := h.isStore(); made != tc.want {
+			f := newFolder(filepath.Join(t.TempDir(), "store"))
+			f.retries.mayBeNew = tc.new
+			store, err := f.Retry(t.Context(), tc.why)
+			if made := f.isStore(); made != tc.want {
 				t.Errorf("a store was made: %t, want %t", made, tc.want)
 			}
-			if store := h.store.Load(); store != nil {
+			if err == nil {
 				if err := store.Close(); err != nil {
 					t.Error(err)
 				}
@@ -121,8 +122,8 @@ func TestRetryOfANewStore(t *testing.T) {
 func TestChecksDue(t *testing.T) {
 	const day = 24 * time.Hour
 	for _, tc := range []struct {
-		some     bool
-		luck     float64
+		checked  bool
+		jitter   float64
 		interval time.Duration
 		want     time.Duration // after the last; negative for never
 	}{
@@ -135,26 +136,26 @@ func TestChecksDue(t *testing.T) {
 		{true, 0, -1, -1},
 	} {
 		last := time.Now()
-		c := checks{last: last, some: tc.some, luck: tc.luck}
+		c := checkState{last: last, checked: tc.checked, jitter: tc.jitter}
 		if tc.want < 0 {
-			if c.due(last.Add(1000*day), tc.interval) {
+			if c.isDue(last.Add(1000*day), tc.interval) {
 				t.Errorf("%+v: a check is due that there is to be none of", tc)
 			}
 			continue
 		}
-		if !c.due(last.Add(tc.want), tc.interval) || c.due(last.Add(tc.want-1), tc.interval) {
+		if !c.isDue(last.Add(tc.want), tc.interval) || c.isDue(last.Add(tc.want-1), tc.interval) {
 			t.Errorf("%+v: it is not due just then", tc)
 		}
 	}
-	if a, b := newChecks(time.Now()), newChecks(time.Now()); a.luck == b.luck {
-		t.Errorf("got %g twice, want that servers do not all check at once", a.luck)
+	if a, b := newCheckState(time.Now()), newCheckState(time.Now()); a.jitter == b.jitter {
+		t.Errorf("got %g twice, want that servers do not all check at once", a.jitter)
 	}
 }
 
 // A request whose time is over does not open a folder that is in nobody's
 // configuration any more.
 func TestLeaseAfterTheEnd(t *testing.T) {
-	l := newLease(folderSettings{folder: caddytest.Folder(t), logger: zap.NewNop()})
+	l := newStore(settings{folder: caddytest.Folder(t), logger: zap.NewNop()})
 	ctx, cancel := context.WithCancel(t.Context())
 	cancel()
 	if err := l.View(ctx, nil); !errors.Is(err, context.Canceled) {
@@ -183,7 +184,8 @@ func closedStore(t *testing.T) (folder string) {
 // store takes.
 func TestCloseEndsProbe(t *testing.T) {
 	probing, first := make(chan struct{}), true
-	h := &handle{folder: closedStore(t), newest: func() *folderSettings { return nil }, probe: func(ctx context.Context, _ string, _ badgerstore.Options) error {
+	f := newFolder(closedStore(t))
+	f.probe = func(ctx context.Context, _ string, _ badgerstore.Options) error {
 		if first {
 			first = false
 			return domain.ErrUnavailable
@@ -191,8 +193,9 @@ func TestCloseEndsProbe(t *testing.T) {
 		close(probing)
 		<-ctx.Done()
 		return fmt.Errorf("%w: %w", domain.ErrUnavailable, ctx.Err())
-	}}
-	if err := h.start(); err != nil {
+	}
+	h, err := sharing.Open(f, retryInterval)
+	if err != nil {
 		t.Fatal(err)
 	}
 	<-probing
@@ -205,20 +208,23 @@ func TestCloseEndsProbe(t *testing.T) {
 // another reason is told of.
 func TestRetries(t *testing.T) {
 	core, logs := observer.New(zap.InfoLevel)
-	var failure error
+	var failure, why error
 	probes := 0
-	h := &handle{folder: closedStore(t), probe: func(context.Context, string, badgerstore.Options) error { probes++; return failure }}
-	h.newest = func() *folderSettings { return &folderSettings{logger: zap.New(core)} }
-	now, a := time.Now(), attempts{pause: retryInterval}
+	f := newFolder(closedStore(t))
+	f.probe = func(context.Context, string, badgerstore.Options) error { probes++; return failure }
+	f.newest = func() *settings { return &settings{logger: zap.New(core)} }
+	f.retries.pause = retryInterval
+	var store *badgerstore.Store
+	now, a := time.Now(), &f.retries
 	try := func(err error) (tried bool) {
 		before := probes
 		failure = err
-		h.retry(t.Context(), &a, now)
+		store, why = f.retryAt(t.Context(), why, now)
 		return probes > before
 	}
 	other := func() error { return fmt.Errorf("%w: %d", domain.ErrUnavailable, probes) }
 	var pauses []time.Duration
-	h.why = other()
+	why = other()
 	for range 12 {
 		if !try(other()) {
 			t.Fatal("it is not tried when its time has come")
@@ -244,10 +250,38 @@ func TestRetries(t *testing.T) {
 	if n := logs.Len(); n != 1 {
 		t.Errorf("got %d lines, want one for the new reason", n)
 	}
-	if !try(nil) || h.store.Load() == nil {
+	if !try(nil) || why != nil {
 		t.Fatal("it is not open")
 	}
-	if err := h.store.Load().Close(); err != nil {
+	if err := store.Close(); err != nil {
 		t.Error(err)
 	}
+}
+
+// Without an open store there is nothing that a kept answer could still agree with.
+func TestStampsWithoutAStore(t *testing.T) {
+	folder := closedStore(t)
+	if err := os.WriteFile(filepath.Join(folder, badgerstore.MarkerName), nil, 0o600); err != nil {
+		t.Fatal(err)
+	}
+	l := newStore(settings{folder: folder, logger: zap.NewNop()})
+	check := func(when string) {
+		t.Helper()
+		if stamp := l.Stamps().Workspaces(); stamp != 0 {
+			t.Errorf("%s: got stamp %d, want 0, which is never valid", when, stamp)
+		}
+	}
+	check("without users")
+	if _, err := l.Acquire(); err != nil {
+		t.Fatal(err)
+	}
+	check("with a user")
+	if err := l.Release(); err != nil {
+		t.Error(err)
+	}
+}
+
+// newFolder returns a folder that no configuration uses any more.
+func newFolder(name string) *folder {
+	return &folder{name: name, probe: probeApart, newest: func() *settings { return nil }}
 }

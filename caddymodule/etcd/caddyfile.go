@@ -3,6 +3,8 @@ package etcd
 import (
 	"github.com/caddyserver/caddy/v2"
 	"github.com/caddyserver/caddy/v2/caddyconfig/caddyfile"
+
+	"github.com/caddy-presets/caddy-presets/caddymodule/internal/directive"
 )
 
 // UnmarshalCaddyfile reads the engine's part of the storage subdirective:
@@ -23,22 +25,12 @@ import (
 func (e *Etcd) UnmarshalCaddyfile(d *caddyfile.Dispenser) error {
 	d.Next() // the engine's name
 	e.Endpoints = d.RemainingArgs()
-	seen := make(map[string]bool)
-	for nesting := d.Nesting(); d.NextBlock(nesting); {
-		name := d.Val()
-		if seen[name] {
-			return d.Errf("storage etcd: %s is given more than once", name)
-		}
-		seen[name] = true
-		if err := e.unmarshalSubdirective(d, name); err != nil {
-			return err
-		}
-		if name != "tls" && d.NextBlock(nesting+1) {
-			return d.Errf("storage etcd: %s takes no block", name)
-		}
+	block := directive.Block{Place: "storage etcd: ", Nested: []string{"tls"}}
+	if err := block.Each(d, e.unmarshalSubdirective); err != nil {
+		return err
 	}
 	if len(e.Endpoints) == 0 {
-		return d.Err("storage etcd: endpoints are missing" + maybeUnset)
+		return d.Err("storage etcd: endpoints are missing" + directive.MaybeUnset)
 	}
 	return nil
 }
@@ -50,7 +42,7 @@ func (e *Etcd) unmarshalSubdirective(d *caddyfile.Dispenser, name string) error 
 			return d.Err("storage etcd: endpoints are given behind the engine's name, too")
 		}
 		if e.Endpoints = d.RemainingArgs(); len(e.Endpoints) == 0 {
-			return d.Err("storage etcd: endpoints wants URLs or host:port" + maybeUnset)
+			return d.Err("storage etcd: endpoints wants URLs or host:port" + directive.MaybeUnset)
 		}
 		return nil
 	case "prefix":
@@ -75,47 +67,35 @@ func (e *Etcd) unmarshalTLS(d *caddyfile.Dispenser) error {
 		return d.Err("storage etcd: tls takes a block and no argument")
 	}
 	e.TLS = new(TLS)
-	seen := make(map[string]bool)
-	for nesting := d.Nesting(); d.NextBlock(nesting); {
-		var err error
-		name := d.Val()
-		if seen[name] {
-			return d.Errf("storage etcd: tls: %s is given more than once", name)
-		}
-		seen[name] = true
-		switch name {
-		case "ca":
-			err = text(d, "tls: ca", &e.TLS.CAFile)
-		case "certificate":
-			if !d.Args(&e.TLS.CertFile, &e.TLS.KeyFile) || d.NextArg() {
-				err = d.Err("storage etcd: tls: certificate wants two files, the certificate and its key")
-			}
-		case "server_name":
-			err = text(d, "tls: server_name", &e.TLS.ServerName)
-		default:
-			err = d.Errf("storage etcd: tls: unrecognized subdirective %q", name)
-		}
-		if err != nil {
-			return err
-		}
-	}
-	return nil
+	return directive.Block{Place: "storage etcd: tls: "}.Each(d, e.TLS.unmarshalSubdirective)
 }
 
-// maybeUnset ends errors about an argument that is missing or empty, as an
-// environment variable leaves it that is not set.
-const maybeUnset = " (a {$NAME} may not be set in the environment)"
+func (t *TLS) unmarshalSubdirective(d *caddyfile.Dispenser, name string) error {
+	switch name {
+	case "ca":
+		return text(d, "tls: ca", &t.CAFile)
+	case "certificate":
+		if !d.Args(&t.CertFile, &t.KeyFile) || d.NextArg() {
+			return d.Err("storage etcd: tls: certificate wants two files, the certificate and its key")
+		}
+		return nil
+	case "server_name":
+		return text(d, "tls: server_name", &t.ServerName)
+	default:
+		return d.Errf("storage etcd: tls: unrecognized subdirective %q", name)
+	}
+}
 
 // text reads one argument. Its errors show none, which may be a secret.
 func text(d *caddyfile.Dispenser, name string, to *string) error {
 	args := d.RemainingArgs()
 	switch {
 	case len(args) == 0:
-		return d.Errf("storage etcd: %s wants one argument, got 0%s", name, maybeUnset)
+		return d.Errf("storage etcd: %s wants one argument, got 0%s", name, directive.MaybeUnset)
 	case len(args) > 1:
 		return d.Errf("storage etcd: %s wants one argument, got %d", name, len(args))
 	case args[0] == "":
-		return d.Errf("storage etcd: %s must not be empty%s", name, maybeUnset)
+		return d.Errf("storage etcd: %s must not be empty%s", name, directive.MaybeUnset)
 	}
 	*to = args[0]
 	return nil

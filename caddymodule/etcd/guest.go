@@ -23,6 +23,7 @@ import (
 	"github.com/caddyserver/caddy/v2"
 	"github.com/caddyserver/caddy/v2/caddyconfig/caddyfile"
 
+	"github.com/caddy-presets/caddy-presets/caddymodule/engine"
 	"github.com/caddy-presets/caddy-presets/caddymodule/etcd/etcdstore"
 	"github.com/caddy-presets/caddy-presets/domain"
 )
@@ -56,7 +57,7 @@ type Etcd struct {
 	// that, keys and presets are refused. Default: 5s
 	MaxStaleness caddy.Duration `json:"max_staleness,omitempty"`
 
-	lease *lease
+	store *store
 }
 
 // TLS says which members to trust, and which certificate this node shows.
@@ -98,11 +99,11 @@ func (e *Etcd) Provision(ctx caddy.Context) error {
 		return err
 	}
 	name := "etcd " + strings.Join(replaced.Endpoints, ",") + " " + options.Prefix
-	lease := &lease{clusters.Lease(identity, settings{name: name, options: options, logger: ctx.Logger()})}
-	if _, err := lease.Acquire(); err != nil {
+	store := newStore(identity, settings{name: name, options: options, logger: ctx.Logger()})
+	if _, err := store.Acquire(); err != nil {
 		return err
 	}
-	e.lease = lease
+	e.store = store
 	return registerMetrics(ctx.GetMetricsRegistry())
 }
 
@@ -258,17 +259,17 @@ func (t *TLS) config() (*tls.Config, error) {
 }
 
 // Store returns the store in the cluster.
-func (e *Etcd) Store() domain.Store { return e.lease }
+func (e *Etcd) Store() domain.Store { return e.store }
 
 // Name returns the endpoints and the prefix.
-func (e *Etcd) Name() string { return e.lease.Settings.name }
+func (e *Etcd) Name() string { return e.store.Settings.name }
 
 // Cleanup releases the connection. The last configuration that does so closes it.
 func (e *Etcd) Cleanup() error {
-	if e.lease == nil {
+	if e.store == nil {
 		return nil // Provision never got that far
 	}
-	return e.lease.Release()
+	return e.store.Release()
 }
 
 // Interface guards
@@ -277,5 +278,5 @@ var (
 	_ caddy.Provisioner     = (*Etcd)(nil)
 	_ caddy.CleanerUpper    = (*Etcd)(nil)
 	_ caddyfile.Unmarshaler = (*Etcd)(nil)
-	_ domain.Store          = (*lease)(nil)
+	_ engine.Engine         = (*Etcd)(nil)
 )

@@ -50,9 +50,9 @@ func (metrics) Collect(to chan<- prometheus.Metric) {
 			continue
 		}
 		seen[h.name] = true
-		store := h.store.Load()
-		to <- prometheus.MustNewConstMetric(available, prometheus.GaugeValue, boolValue(store != nil), h.name)
-		if store == nil {
+		store, err := h.Get()
+		to <- prometheus.MustNewConstMetric(available, prometheus.GaugeValue, boolValue(err == nil), h.name)
+		if err != nil {
 			continue
 		}
 		s := store.Status()

@@ -25,8 +25,8 @@ import (
 	"sync/atomic"
 )
 
-// Handle is what is shared: a store, or the attempts to open it.
-type Handle interface {
+// Closer is what configurations share.
+type Closer interface {
 	comparable
 	Close() error
 }
@@ -34,30 +34,30 @@ type Handle interface {
 // Pool has the handles that are in use, by their keys. Its fields are set before its
 // first use, and it is not copied after that. Its methods and those of its leases are
 // safe for concurrent use.
-type Pool[C any, H Handle] struct {
+type Pool[C any, H Closer] struct {
 	// Open opens a handle for the first to acquire it. At any time, also during Open and
 	// Close, newest returns the settings of the lease that joined last. After Close it
 	// returns nil.
 	Open func(settings C, newest func() *C) (H, error)
 
-	// Fits returns why another with the same key cannot share a handle that is open. It
-	// is nil where the key tells all.
-	Fits func(h H, settings C) error
+	// Compatible returns an error if settings cannot share an open handle that has their
+	// key. It is nil if equal keys are enough.
+	Compatible func(h H, settings C) error
 
-	// NotClosed is told of a handle that a call was the last to use, and of what went
-	// wrong when it was closed. It is not nil.
-	NotClosed func(settings C, err error)
+	// OnCloseError is called if closing a handle after its last call failed. It is not
+	// nil.
+	OnCloseError func(settings C, err error)
 
-	// Turn is held while a handle is opened or closed, so that what is being closed is
-	// not joined, and can be opened again right after. Tests take it to wait for that.
-	Turn sync.Mutex
+	// OpenCloseMu is held while a handle is opened or closed. So nobody joins a handle
+	// that is being closed, and it can be opened again right after. Tests take it to wait.
+	OpenCloseMu sync.Mutex
 
 	mu    sync.Mutex              // of what is below, never held for long
-	inUse map[string]*share[C, H] // changed during one's turn only
+	inUse map[string]*share[C, H] // changed with OpenCloseMu only
 }
 
 // share is a handle and who shares it.
-type share[C any, H Handle] struct {
+type share[C any, H Closer] struct {
 	handle H
 	leases []*Lease[C, H] // the newest last
 }
@@ -80,11 +80,11 @@ func (p *Pool[C, H]) Lease(key string, settings C) *Lease[C, H] {
 }
 
 func (p *Pool[C, H]) join(l *Lease[C, H]) (*share[C, H], error) {
-	p.Turn.Lock()
-	defer p.Turn.Unlock()
+	p.OpenCloseMu.Lock()
+	defer p.OpenCloseMu.Unlock()
 	if s := p.inUse[l.key]; s != nil {
-		if p.Fits != nil {
-			if err := p.Fits(s.handle, l.Settings); err != nil {
+		if p.Compatible != nil {
+			if err := p.Compatible(s.handle, l.Settings); err != nil {
 				return nil, err
 			}
 		}
@@ -109,8 +109,8 @@ func (p *Pool[C, H]) join(l *Lease[C, H]) (*share[C, H], error) {
 }
 
 func (p *Pool[C, H]) leave(l *Lease[C, H], s *share[C, H]) (err error) {
-	p.Turn.Lock()
-	defer p.Turn.Unlock()
+	p.OpenCloseMu.Lock()
+	defer p.OpenCloseMu.Unlock()
 	p.mu.Lock()
 	last := len(s.leases) == 1
 	if last {
@@ -139,7 +139,7 @@ func (p *Pool[C, H]) newest(s *share[C, H]) *C {
 // configuration was replaced still use it after its end, so it counts its users, the
 // configuration being one of them: the share is given up when the last is done, and
 // taken again should a request come even later.
-type Lease[C any, H Handle] struct {
+type Lease[C any, H Closer] struct {
 	// Settings are the configuration's, and do not change.
 	Settings C
 
@@ -182,23 +182,20 @@ func (l *Lease[C, H]) Release() error {
 	return l.pool.leave(l, l.share.Swap(nil))
 }
 
-// Use calls fn with the handle, which stays open until fn returns, and returns its
-// error. A caller whose time is over opens nothing. That closing failed makes the call
-// none the worse: NotClosed is told.
-func (l *Lease[C, H]) Use(ctx context.Context, fn func(H) error) error {
+// Enter is Acquire for a call. If ctx has ended nothing is opened.
+func (l *Lease[C, H]) Enter(ctx context.Context) (h H, err error) {
 	if err := ctx.Err(); err != nil {
-		return err
+		return h, err
 	}
-	h, err := l.Acquire()
-	if err != nil {
-		return err
+	return l.Acquire()
+}
+
+// Leave ends what Enter began. A failure to close the handle is not the call's: the
+// pool's OnCloseError is told.
+func (l *Lease[C, H]) Leave() {
+	if err := l.Release(); err != nil {
+		l.pool.OnCloseError(l.Settings, err)
 	}
-	defer func() {
-		if err := l.Release(); err != nil {
-			l.pool.NotClosed(l.Settings, err)
-		}
-	}()
-	return fn(h)
 }
 
 // Current returns the handle if the lease has users. It neither opens it nor keeps it

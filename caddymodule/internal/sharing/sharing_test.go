@@ -85,7 +85,7 @@ func TestReloads(t *testing.T) {
 
 	other := acquire(t, third)
 	wantInUse(t, p, map[*file]int{f: 1, other: 1})
-	_ = second.Use(t.Context(), func(*file) error {
+	_ = use(t.Context(), second, func(*file) error {
 		release(t, second) // the configuration ends, a request of it does not
 		if current, ok := second.Current(); !ok || current != f || !isOpen(f) {
 			t.Error("it is closed under a request")
@@ -103,7 +103,7 @@ func TestReloads(t *testing.T) {
 func TestReloadsThatFail(t *testing.T) {
 	p, path := newPool(), filepath.Join(t.TempDir(), "f")
 	unfit := errors.New("no stranger")
-	p.Fits = func(_ *file, s settings) error {
+	p.Compatible = func(_ *file, s settings) error {
 		if s.who == "stranger" {
 			return unfit
 		}
@@ -132,12 +132,12 @@ func TestReloadsThatFail(t *testing.T) {
 func TestLateRequests(t *testing.T) {
 	p, path := newPool(), filepath.Join(t.TempDir(), "f")
 	var told error
-	p.NotClosed = func(_ settings, err error) { told = err }
+	p.OnCloseError = func(_ settings, err error) { told = err }
 	l := lease(p, path, "late")
 	var f *file
 	failure := errors.New("of the call")
 	use := func(ctx context.Context, before func()) error {
-		return l.Use(ctx, func(opened *file) error {
+		return use(ctx, l, func(opened *file) error {
 			f = opened
 			before()
 			return failure
@@ -197,7 +197,7 @@ func TestManyAtOnce(t *testing.T) {
 					}
 					used := make(chan error)
 					go func() {
-						used <- l.Use(t.Context(), func(f *file) error {
+						used <- use(t.Context(), l, func(f *file) error {
 							p.InUse()
 							_ = f.newest().who
 							_, err := f.Stat()
@@ -217,4 +217,14 @@ func TestManyAtOnce(t *testing.T) {
 	if t.Logf("opened %d times", opened); opened < rounds {
 		t.Errorf("it was opened %d times, want at least once in each of %d rounds", opened, rounds)
 	}
+}
+
+// use makes a call that lasts as long as fn.
+func use(ctx context.Context, l *Lease[settings, *file], fn func(*file) error) error {
+	f, err := l.Enter(ctx)
+	if err != nil {
+		return err
+	}
+	defer l.Leave()
+	return fn(f)
 }

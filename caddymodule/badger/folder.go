@@ -1,0 +1,237 @@
+package badger
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"io/fs"
+	"math/rand/v2"
+	"os"
+	"path/filepath"
+	"strings"
+	"time"
+
+	"go.uber.org/zap"
+
+	"github.com/caddy-presets/caddy-presets/caddymodule/internal/logof"
+	"github.com/caddy-presets/caddy-presets/caddymodule/internal/sharing"
+	badgerstore "github.com/caddy-presets/caddy-presets/storage/badger"
+)
+
+// folder opens the store in a folder, and maintains it.
+type folder struct {
+	name   string
+	key    []byte // nil without encryption
+	probe  func(ctx context.Context, folder string, o badgerstore.Options) error
+	newest func() *settings // of the configuration that came last
+
+	retries retryState
+	checks  checkState
+}
+
+// retryInterval is the pause between attempts that read little. Tests shorten it.
+var retryInterval = time.Second
+
+// maxRetryPause bounds the pause between attempts that read all tables.
+const maxRetryPause = 30 * time.Second
+
+// Open implements sharing.Opener.
+func (f *folder) Open(ctx context.Context) (*badgerstore.Store, error) {
+	f.retries = retryState{seen: contents(f.name), pause: retryInterval, mayBeNew: f.mayBeNew()}
+	store, err := f.open(ctx)
+	if err != nil && !f.IsFatal(err) {
+		f.logger().Error("the store cannot be opened: presets and workspaces are unavailable until it can, "+
+			"requests that do not need them are served", zap.String("folder", f.name), zap.Error(err))
+	}
+	return store, err
+}
+
+// IsFatal implements sharing.Opener.
+func (*folder) IsFatal(err error) bool { return errors.Is(err, badgerstore.ErrMisused) }
+
+// Retry implements sharing.Opener.
+func (f *folder) Retry(ctx context.Context, why error) (*badgerstore.Store, error) {
+	return f.retryAt(ctx, why, time.Now())
+}
+
+// Maintain implements sharing.Opener.
+func (f *folder) Maintain(ctx context.Context, store *badgerstore.Store) {
+	f.maintainAt(ctx, store, time.Now())
+}
+
+// open opens the store, and creates it if retries say that it may be new.
+func (f *folder) open(ctx context.Context) (*badgerstore.Store, error) {
+	store, err := badgerstore.Open(f.name, badgerstore.Options{
+		Logger: logof.New(f.logger), EncryptionKey: f.key, Existing: !f.retries.mayBeNew,
+		Probe: func(folder string, o badgerstore.Options) error { return f.probe(ctx, folder, o) },
+	})
+	f.checks = newCheckState(time.Now())
+	return store, err
+}
+
+// mayBeNew reports whether a store may be created in the folder: there is none, and the
+// folder is not behind a link to something missing, such as an unmounted file system.
+func (f *folder) mayBeNew() bool {
+	if f.isStore() {
+		return false
+	}
+	for name := f.name; ; name = filepath.Dir(name) {
+		if _, err := os.Lstat(name); err == nil || name == filepath.Dir(name) {
+			_, err := os.Stat(name)
+			return err == nil
+		}
+	}
+}
+
+// isStore reports whether the folder is a store, or may be one that cannot be read.
+func (f *folder) isStore() bool {
+	_, err := os.Stat(filepath.Join(f.name, badgerstore.MarkerName))
+	return !errors.Is(err, fs.ErrNotExist)
+}
+
+// retryState says when to try again to open a store, and how.
+type retryState struct {
+	seen     string        // the folder's contents before the last attempt
+	pause    time.Duration // after the next attempt, if it fails
+	next     time.Time     // no attempt before
+	mayBeNew bool          // there never was a store, so it may be created
+}
+
+// retryAt opens the store if its time has come and that may succeed. A damaged store is
+// tried again only after the folder's contents have changed.
+func (f *folder) retryAt(ctx context.Context, why error, now time.Time) (*badgerstore.Store, error) {
+	r := &f.retries
+	if now.Before(r.next) {
+		return nil, why
+	}
+	found := contents(f.name)
+	if errors.Is(why, badgerstore.ErrDamaged) && found == r.seen {
+		return nil, why
+	}
+	// A store that is being replaced must not become an empty one meanwhile.
+	r.mayBeNew = r.mayBeNew && !errors.Is(why, badgerstore.ErrDamaged) && f.mayBeNew()
+	if !r.mayBeNew && !f.isStore() {
+		return nil, why
+	}
+	r.seen = found // from before the attempt, so that later changes are noticed
+	began := time.Now()
+	store, err := f.open(ctx)
+	switch {
+	case err == nil:
+		f.logger().Info("the store is open: presets and workspaces are available", zap.String("folder", f.name))
+		return store, nil
+	case ctx.Err() != nil:
+		return nil, why
+	case errors.Is(err, badgerstore.ErrDiskFull): // found out before anything is read
+		r.pause = retryInterval
+	default:
+		r.pause = min(2*r.pause, maxRetryPause)
+		r.next = now.Add(time.Since(began) + r.pause)
+	}
+	if reasonOf(err) != reasonOf(why) { // their texts differ each time
+		f.logger().Error("the store still cannot be opened", zap.String("folder", f.name), zap.Error(err))
+	}
+	return nil, err
+}
+
+// reasonOf returns the kind of reason why a store cannot be opened, as operators tell
+// them apart.
+func reasonOf(err error) string {
+	switch {
+	case errors.Is(err, badgerstore.ErrDamaged):
+		return "damage"
+	case errors.Is(err, badgerstore.ErrDiskFull):
+		return "a full disk"
+	default:
+		return "another"
+	}
+}
+
+// contents lists the name, size and time of each file in a folder.
+func contents(folder string) string {
+	entries, err := os.ReadDir(folder)
+	if err != nil {
+		return err.Error()
+	}
+	var text strings.Builder
+	for _, entry := range entries {
+		if info, err := entry.Info(); err == nil {
+			fmt.Fprintln(&text, entry.Name(), info.Size(), info.ModTime().UnixNano())
+		}
+	}
+	return text.String()
+}
+
+// maintainAt does what is due at now. It does not check and reclaim at the same time:
+// files that a check reads are not freed.
+func (f *folder) maintainAt(ctx context.Context, store *badgerstore.Store, now time.Time) {
+	switch {
+	case f.checks.isDue(now, f.scrubInterval()):
+		f.scrub(ctx, store)
+		f.checks.last, f.checks.checked = time.Now(), true
+	case store.ShouldReclaim(now):
+		if err := store.Reclaim(ctx); err != nil && ctx.Err() == nil {
+			f.logger().Warn("the disk space of removed records was not given back: it is tried again within the hour", zap.String("folder", f.name), zap.Error(err))
+		}
+	}
+}
+
+// checkState says when a store is to be checked.
+type checkState struct {
+	last    time.Time // the last check, or the opening
+	checked bool      // since the opening
+	jitter  float64   // from 0 to 1
+}
+
+// newCheckState returns the state of a store that was opened just now.
+func newCheckState(now time.Time) checkState {
+	return checkState{last: now, jitter: rand.Float64()} //nolint:gosec // it spreads load, and is no secret
+}
+
+// maxFirstCheck bounds the time from the opening of a store to its first check.
+const maxFirstCheck = time.Hour
+
+// isDue reports whether the next check is due. The first one is early, so that a server
+// that restarts each day makes one, and has jitter, since many servers may start at once.
+func (c checkState) isDue(now time.Time, interval time.Duration) bool {
+	wait := interval
+	if !c.checked {
+		wait = time.Duration(c.jitter * float64(min(interval/10, maxFirstCheck)))
+	}
+	return interval > 0 && now.Sub(c.last) >= wait
+}
+
+// scrub checks the whole store, to find damage while there is a backup from before it.
+func (f *folder) scrub(ctx context.Context, store *badgerstore.Store) {
+	start := time.Now()
+	report, err := store.Check(ctx)
+	fields := []zap.Field{
+		zap.String("folder", f.name), zap.Int("records", report.Records), zap.Int("tables", report.Tables), zap.Duration("took", time.Since(start)),
+	}
+	switch log := f.logger(); {
+	case ctx.Err() != nil:
+	case err != nil:
+		log.Error("the store could not be checked", append(fields, zap.Error(err))...)
+	case len(report.Problems) > 0:
+		log.Error("the store is damaged: restore a backup", append(fields, zap.Strings("problems", report.Problems), zap.Int("more", report.More))...)
+	default:
+		log.Info("the store was checked: nothing is damaged", fields...)
+	}
+}
+
+func (f *folder) logger() *zap.Logger {
+	if s := f.newest(); s != nil {
+		return s.logger
+	}
+	return zap.NewNop()
+}
+
+func (f *folder) scrubInterval() time.Duration {
+	if s := f.newest(); s != nil {
+		return s.scrub
+	}
+	return 0
+}
+
+// Interface guard
+var _ sharing.Opener[*badgerstore.Store] = (*folder)(nil)
