@@ -32,7 +32,7 @@ type auditPage struct {
 	Head    domain.AuditHead     `json:"head"`
 }
 
-// listAudit answers with the records behind number after, the oldest first.
+// listAudit answers with the records after a number, the oldest first.
 func listAudit(r request) error {
 	query := r.URL.Query()
 	after, err := numberIn(query, "after", 0, 0, math.MaxInt)
@@ -50,7 +50,7 @@ func listAudit(r request) error {
 	return writeJSON(r.w, http.StatusOK, auditPage{records, head.Count, head})
 }
 
-// numberIn returns a number of a query, otherwise where there is none.
+// numberIn returns a number of a query, or otherwise if it is absent.
 func numberIn(query url.Values, name string, otherwise, least, most int) (int, error) {
 	given := query[name]
 	if given == nil {

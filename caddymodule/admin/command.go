@@ -36,8 +36,8 @@ func addCommands(presets *cobra.Command) {
 	refuseUnknown(presets)
 }
 
-// refuseUnknown makes a command that has but subcommands fail for what is none of them:
-// a backup with a typing error in its name is not to succeed.
+// refuseUnknown makes a command fail for an unknown subcommand. Cobra prints the help and
+// succeeds, and so would a misspelt backup.
 func refuseUnknown(cmd *cobra.Command) {
 	cmd.Args = cobra.ArbitraryArgs
 	cmd.RunE = func(cmd *cobra.Command, args []string) error {
@@ -51,7 +51,7 @@ func refuseUnknown(cmd *cobra.Command) {
 // client calls the admin endpoint of the running server, which its flags say.
 type client struct{ address, config, adapter, store string }
 
-// flags adds those that say where the server is to a command and all below it.
+// flags adds the flags that say where the server is to a command and its subcommands.
 func (t *client) flags(cmd *cobra.Command) {
 	flags := cmd.PersistentFlags()
 	flags.StringVar(&t.address, "address", "", "The address of the admin endpoint; overrides --config")
@@ -60,7 +60,7 @@ func (t *client) flags(cmd *cobra.Command) {
 	flags.StringVar(&t.store, "store", "", "The store to use, where several are live")
 }
 
-// call sends a request to the admin endpoint and decodes the answer.
+// call sends a request and decodes the answer.
 func (t *client) call(method, path string, body []byte, answer any) error {
 	response, err := t.request(method, path, body)
 	if err != nil {
@@ -70,8 +70,8 @@ func (t *client) call(method, path string, body []byte, answer any) error {
 	return jsonv2.UnmarshalRead(response.Body, answer)
 }
 
-// request sends a request to the admin endpoint. path may have a query. The answer,
-// which is a success, is the caller's to close.
+// request sends a request. path may have a query. The answer is a success, and the caller
+// closes it.
 func (t *client) request(method, path string, body []byte) (*http.Response, error) {
 	if body == nil {
 		return t.send(method, path, nil, nil)
@@ -79,7 +79,7 @@ func (t *client) request(method, path string, body []byte) (*http.Response, erro
 	return t.send(method, path, nil, bytes.NewReader(body))
 }
 
-// send is request with headers, and a body of whatever length.
+// send is request with headers, and a body of any length.
 func (t *client) send(method, path string, headers http.Header, body io.Reader) (*http.Response, error) {
 	address, err := adminAddress(t.address)
 	if err != nil {
@@ -99,8 +99,8 @@ func (t *client) send(method, path string, headers http.Header, body io.Reader) 
 	return response, plainAdminError(err)
 }
 
-// adminAddress returns the address that --address gives in the form that Caddy wants.
-// A URL is accepted as far as it says no more than that.
+// adminAddress returns the value of --address in the form that Caddy wants. It accepts a
+// URL that has nothing but a host and a port.
 func adminAddress(given string) (string, error) {
 	if !strings.Contains(given, "://") {
 		return given, nil
@@ -112,11 +112,11 @@ func adminAddress(given string) (string, error) {
 	return u.Host, nil
 }
 
-// adminRefusal is how Caddy's client of the admin endpoint reports a refusal.
+// adminRefusal matches a refusal by the admin endpoint, as Caddy's client reports it.
 var adminRefusal = regexp.MustCompile(`(?s)^caddy responded with error: HTTP \d+: (.*)$`)
 
-// plainAdminError returns err as the message of the admin endpoint alone, where it
-// has one.
+// plainAdminError returns the message of the admin endpoint in err, or err if there is
+// none.
 func plainAdminError(err error) error {
 	if err == nil {
 		return nil

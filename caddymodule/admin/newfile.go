@@ -12,8 +12,8 @@ import (
 	"github.com/caddy-presets/caddy-presets/storage/badger"
 )
 
-// newFile makes a file that only its owner can read of what write writes. It appears
-// under its name when it is complete and on the disk.
+// newFile creates a file with what write writes. Only its owner can read it. It gets its
+// name once it is complete and synced to the disk.
 func newFile(name string, write func(io.Writer) error) (err error) {
 	if _, err := os.Lstat(name); !errors.Is(err, fs.ErrNotExist) {
 		return cmp.Or(err, existsAlready(name))
@@ -43,10 +43,10 @@ func newFile(name string, write func(io.Writer) error) (err error) {
 	return publish(partial, name, badger.SyncFolder)
 }
 
-// publish gives a complete file its name, durably, unless a file has that name by now.
-// Where that fails there is none of that name.
+// publish renames a complete file durably, unless the name is taken by now. After an
+// error no file has that name.
 func publish(partial, name string, sync func(folder string) error) error {
-	// Renaming replaces what is there. So an empty file claims the name first.
+	// A rename would replace another file, so an empty file claims the name first.
 	claim, err := os.OpenFile(name, os.O_WRONLY|os.O_CREATE|os.O_EXCL, 0o600)
 	if errors.Is(err, fs.ErrExist) {
 		return existsAlready(name)

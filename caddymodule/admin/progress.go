@@ -17,11 +17,11 @@ func isTerminal(w any) bool {
 	return ok && term.IsTerminal(int(file.Fd()))
 }
 
-// progressInterval is how often progress is shown at most.
+// progressInterval is the least time between two updates.
 const progressInterval = 200 * time.Millisecond
 
-// progress counts what is read and shows it, on a terminal. It is safe for concurrent
-// use.
+// progress counts the bytes that are read, and shows them on a terminal. It is safe for
+// concurrent use.
 type progress struct {
 	terminal io.Writer // nil if there is none
 	start    time.Time
@@ -78,7 +78,7 @@ func (p *progress) add(n int) {
 	fmt.Fprintf(p.terminal, "\r%-40s", fmt.Sprintf("%s in %v", line, p.elapsed()))
 }
 
-// done removes what was shown. Nothing is shown after that.
+// done clears the line, and shows nothing any more.
 func (p *progress) done() {
 	p.mu.Lock()
 	defer p.mu.Unlock()

@@ -18,13 +18,13 @@ import (
 	"github.com/caddy-presets/caddy-presets/domain"
 )
 
-// streamPause is how long whoever asks for a backup may leave what was sent to it
-// unread, for example while it asks for a passphrase, and who sends an import may take
-// for the next of it. Until it ends the store keeps all that is replaced meanwhile.
+// streamPause bounds one write of a download and one read of an upload. A client may
+// pause for that long, for example to ask for a passphrase. It is bounded because the
+// store keeps all replaced records until the stream ends.
 const streamPause = 5 * time.Minute
 
-// download answers with what write writes. When that fails midway the connection is
-// aborted, so that what has arrived cannot pass for the whole.
+// download answers with what write writes. If write fails midway the connection is
+// aborted, so that a part cannot pass for the whole.
 func (r request) download(contentType, what string, write func(context.Context, io.Writer) error) error {
 	control := http.NewResponseController(r.w)
 	to := &answerStream{w: r.w, contentType: contentType, deadline: deadline{set: control.SetWriteDeadline}}
@@ -36,14 +36,14 @@ func (r request) download(contentType, what string, write func(context.Context, 
 	return err
 }
 
-// upload gives the body, of whatever length, to read.
+// upload calls read with the body, whose length is not limited.
 func (r request) upload(read func(context.Context, io.Reader) error) error {
 	from := &bodyStream{r: r.Body, deadline: deadline{set: http.NewResponseController(r.w).SetReadDeadline}}
 	return r.stream(&from.deadline, func(ctx context.Context) error { return read(ctx, from) })
 }
 
-// stream runs fn until the store is withdrawn: a client that does nothing would keep
-// it from whoever opens it next.
+// stream runs fn until no configuration uses the store. Otherwise a client that does
+// nothing would keep the store open.
 func (r request) stream(d *deadline, fn func(context.Context) error) error {
 	defer d.set(time.Time{}) //nolint:errcheck // the connection may be gone
 	ctx, cancel := context.WithCancel(r.Context())
@@ -55,7 +55,7 @@ func (r request) stream(d *deadline, fn func(context.Context) error) error {
 	return fn(ctx)
 }
 
-// deadline is that of the next read or write of a connection.
+// deadline is the deadline of the next read or write of a connection.
 type deadline struct {
 	set func(time.Time) error
 
@@ -63,7 +63,7 @@ type deadline struct {
 	ended bool
 }
 
-// end makes all that comes fail, also what is under way.
+// end makes reads and writes fail, those in flight too.
 func (d *deadline) end() {
 	d.mu.Lock()
 	defer d.mu.Unlock()
@@ -71,7 +71,7 @@ func (d *deadline) end() {
 	_ = d.set(time.Now()) // fails where the connection is gone, too
 }
 
-// allow gives a client its time.
+// allow gives the client another streamPause.
 func (d *deadline) allow() error {
 	d.mu.Lock()
 	defer d.mu.Unlock()
@@ -113,8 +113,8 @@ func (s *bodyStream) Read(p []byte) (int, error) {
 	return s.r.Read(p)
 }
 
-// fetch lets check read what the server answers, until ctx ends, and shows progress
-// on a terminal.
+// fetch sends a request and calls check with the answer. It ends with ctx, and shows
+// progress on a terminal.
 func (t *client) fetch(ctx context.Context, notes io.Writer, path string, check func(io.Reader) error) (*progress, error) {
 	response, err := t.sendUntil(ctx, http.MethodGet, path, nil, nil)
 	if err != nil {
@@ -133,16 +133,15 @@ func (t *client) fetch(ctx context.Context, notes io.Writer, path string, check 
 
 var errInterrupted = errors.New("interrupted")
 
-// interruptible returns a context that ends when a command is interrupted. Then it can be
-// interrupted once more, which ends the process whatever it waits for.
+// interruptible returns a context that ends with the first interrupt of a command. The
+// second interrupt ends the process.
 func interruptible(cmd *cobra.Command) (context.Context, context.CancelFunc) {
 	ctx, stop := signal.NotifyContext(cmd.Context(), os.Interrupt, syscall.SIGTERM)
 	context.AfterFunc(ctx, stop)
 	return ctx, stop
 }
 
-// sendUntil is send, which it does not wait for once ctx has ended. A body has to end with
-// ctx.
+// sendUntil is send, but returns when ctx ends. The body must end with ctx, too.
 func (t *client) sendUntil(ctx context.Context, method, path string, headers http.Header, body io.Reader) (*http.Response, error) {
 	type answer struct {
 		response *http.Response
@@ -166,7 +165,7 @@ func (t *client) sendUntil(ctx context.Context, method, path string, headers htt
 	}
 }
 
-// until returns a reader of r that ends with ctx, also while r has nothing to read, as a
+// until returns a reader of r that ends with ctx, even while a read of r blocks, as on a
 // terminal or a pipe.
 func until(ctx context.Context, r io.Reader) io.Reader {
 	from, to := io.Pipe()

@@ -18,8 +18,8 @@ import (
 	"github.com/caddy-presets/caddy-presets/storage/badger"
 )
 
-// exitDamaged is the exit code of the verify command for a store that is damaged.
-// Caddy itself uses those below.
+// exitDamaged is the exit code of the verify command for a damaged store. Caddy uses the
+// lower ones.
 const exitDamaged = 10
 
 // verdict is what the verify command prints as JSON.
@@ -67,7 +67,7 @@ The exit code is 10 if there is damage, and 1 if it could not be found out.`,
 	flags.BoolVar(&asJSON, "json", false, "Print JSON")
 	verify.RunE = func(cmd *cobra.Command, args []string) error {
 		return caddycmd.WrapCommandFuncForCobra(func(caddycmd.Flags) (int, error) {
-			v, err := look(cmd, &target, args, quick, keyFile)
+			v, err := findDamage(cmd, &target, args, quick, keyFile)
 			if err != nil {
 				return 1, err
 			}
@@ -90,7 +90,7 @@ The exit code is 10 if there is damage, and 1 if it could not be found out.`,
 	return verify
 }
 
-func look(cmd *cobra.Command, target *client, args []string, quick bool, keyFile string) (v verdict, err error) {
+func findDamage(cmd *cobra.Command, target *client, args []string, quick bool, keyFile string) (v verdict, err error) {
 	var o badger.Options
 	switch {
 	case len(args) == 0 && (quick || keyFile != ""):
@@ -140,7 +140,7 @@ func (v verdict) print(w io.Writer) error {
 	return err
 }
 
-// verifyStore answers what a look at the whole store finds.
+// verifyStore answers with the result of a check of the whole store.
 func verifyStore(r request) error {
 	live, ok := r.Store.(engine.Checker)
 	if !ok {
