@@ -43,7 +43,7 @@ const (
 	// maxInfo bounds the lines before the chunks and the JSON of the end, in bytes.
 	maxInfo = 4 << 10
 
-	// chunkSize is what a chunk holds, or one entry less than that much more.
+	// chunkSize is the size from which a chunk is written, before compression.
 	chunkSize = 1 << 20
 	// maxChunk bounds a chunk before and after its compression, in bytes.
 	maxChunk = 2*chunkSize + records.MaxRecord
@@ -84,7 +84,7 @@ type BackupEnd struct {
 // Encrypted reports whether the backup's content is encrypted.
 func (i BackupInfo) Encrypted() bool { return i.Salt != nil }
 
-// overhead is how much longer a chunk is once it is sealed.
+// overhead is the number of bytes that sealing adds to a chunk.
 func (i BackupInfo) overhead() int {
 	if i.Encrypted() {
 		return 16 // of AES-GCM
@@ -142,7 +142,7 @@ func readLine(r *bufio.Reader) ([]byte, error) {
 	}
 }
 
-// cut makes a plain word of the end of a file where it should go on.
+// truncated explains the end of a file within a backup.
 func truncated(err error) error {
 	if errors.Is(err, io.EOF) || errors.Is(err, io.ErrUnexpectedEOF) {
 		return notRestorable("it was cut short")

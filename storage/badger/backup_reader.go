@@ -13,15 +13,15 @@ import (
 	"github.com/caddy-presets/caddy-presets/storage/records"
 )
 
-// frames reads the chunks of a backup, still sealed.
+// frames reads the sealed chunks of a backup.
 type frames struct {
 	from     *bufio.Reader
 	overhead int // of a sealed chunk
 	buffer   []byte
 }
 
-// next returns the next sealed chunk or, after the last one, the text of the end and
-// its seal. Neither is good for longer than until the next call.
+// next returns the next sealed chunk. After the last one it returns the JSON of the end, and
+// its seal as the chunk. Both are valid until the next call.
 func (f *frames) next() (sealed, end []byte, err error) {
 	length, err := f.length()
 	if err != nil {
@@ -75,10 +75,10 @@ func parseEnd(text []byte) (e BackupEnd, err error) {
 	return e, nil
 }
 
-// CheckBackup reads a whole backup, for which it needs no key. It finds one that was
-// cut short or goes on behind its end, and one that was changed or damaged unless it
-// is encrypted: that only Restore finds. In the chain of an error about the backup is
-// ErrNotRestorable.
+// CheckBackup reads a whole backup, without its key. It finds out whether the backup was cut
+// short or has something behind its end. It also finds changes and damage, unless the
+// backup is encrypted: only Restore finds those. An error about the backup has
+// ErrNotRestorable in its chain.
 func CheckBackup(r io.Reader) (info BackupInfo, end BackupEnd, err error) {
 	from := bufio.NewReaderSize(r, 64<<10)
 	info, lines, err := readInfo(from)
@@ -120,7 +120,7 @@ type backupReader struct {
 	key     records.Key
 	expires uint64
 	record  []byte
-	// end is set, and complete, once next has returned false without an error.
+	// end is set once next has returned false without an error.
 	end BackupEnd
 	err error
 }
@@ -134,8 +134,8 @@ func newBackupReader(info BackupInfo, lines []byte, from *bufio.Reader, key []by
 	return &backupReader{info: info, frames: frames{from: from, overhead: info.overhead()}, sealer: s, decoder: decoder}, err
 }
 
-// openBackup returns a reader of a backup, whose first lines it reads. An encrypted
-// one needs its store's key.
+// openBackup reads the first lines of a backup and returns a reader of the rest. An encrypted
+// backup needs its store's key.
 func openBackup(r io.Reader, key []byte) (*backupReader, error) {
 	from := bufio.NewReaderSize(r, 64<<10)
 	info, lines, err := readInfo(from)
@@ -145,8 +145,8 @@ func openBackup(r io.Reader, key []byte) (*backupReader, error) {
 	return newBackupReader(info, lines, from, key)
 }
 
-// next moves to the next entry. It returns false at the end, of which all has been
-// checked then, and at an error.
+// next moves to the next entry. It returns false at an error, and at the end of a backup
+// that is in order.
 func (b *backupReader) next() bool {
 	for b.err == nil && len(b.rest) == 0 {
 		if ended := b.fill(); ended {
@@ -184,7 +184,7 @@ func (b *backupReader) fill() (ended bool) {
 	return false
 }
 
-// parse takes an entry off the chunk.
+// parse reads the next entry of the chunk.
 func (b *backupReader) parse() error {
 	b.entries++
 	name, rest, ok1 := cutBytes(b.rest)
@@ -200,8 +200,7 @@ func (b *backupReader) parse() error {
 	return nil
 }
 
-// cutBytes returns as many bytes as the unsigned varint before them says, and what
-// comes behind them.
+// cutBytes returns the bytes behind their length, an unsigned varint, and the rest.
 func cutBytes(from []byte) (b, rest []byte, ok bool) {
 	n, rest, ok := cutNumber(from)
 	if !ok || n > uint64(len(rest)) {
@@ -210,7 +209,7 @@ func cutBytes(from []byte) (b, rest []byte, ok bool) {
 	return rest[:n:n], rest[n:], true
 }
 
-// cutNumber returns an unsigned varint and what comes behind it.
+// cutNumber returns an unsigned varint and the rest.
 func cutNumber(from []byte) (n uint64, rest []byte, ok bool) {
 	n, length := binary.Uvarint(from)
 	if length <= 0 {

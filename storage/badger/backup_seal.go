@@ -26,8 +26,8 @@ func (i *BackupInfo) newSalt(key []byte) (err error) {
 	return err
 }
 
-// newSealer returns the sealer of a backup whose first lines are given. An encrypted
-// one needs its store's key.
+// newSealer returns the sealer of a backup with these first lines. An encrypted backup needs
+// its store's key.
 func newSealer(info BackupInfo, lines, key []byte) (*sealer, error) {
 	s := &sealer{lines: sha256.Sum256(lines)}
 	if !info.Encrypted() {
@@ -55,7 +55,7 @@ func newSealer(info BackupInfo, lines, key []byte) (*sealer, error) {
 	return s, err
 }
 
-// bound returns what the next chunk is bound to.
+// bound returns the additional data of the next chunk.
 func (s *sealer) bound(end bool, clear []byte) []byte {
 	b := append(make([]byte, 0, len(s.lines)+9+len(clear)), s.lines[:]...)
 	b = binary.BigEndian.AppendUint64(b, s.number)
@@ -70,7 +70,8 @@ func (s *sealer) nonce() []byte {
 	return binary.BigEndian.AppendUint64(make([]byte, s.aead.NonceSize()-8, s.aead.NonceSize()), s.number)
 }
 
-// seal appends the sealed chunk to b. clear is part of the end, which is not in it.
+// seal appends the sealed chunk to b. clear is the JSON of the end, which stays in plain
+// text.
 func (s *sealer) seal(b, chunk []byte, end bool, clear []byte) []byte {
 	defer func() { s.number++ }()
 	bound := s.bound(end, clear)
@@ -82,7 +83,7 @@ func (s *sealer) seal(b, chunk []byte, end bool, clear []byte) []byte {
 	return append(b, sum[:]...)
 }
 
-// unseal returns the chunk, which takes the place of the sealed one.
+// unseal returns the chunk. It overwrites the sealed one.
 func (s *sealer) unseal(sealed []byte, end bool, clear []byte) (chunk []byte, err error) {
 	defer func() { s.number++ }()
 	bound := s.bound(end, clear)

@@ -1,12 +1,14 @@
-// Package badger keeps workspaces, presets, issued keys and the audit trail in a
-// folder, in an embedded Badger database. It needs no other process and no network, and
-// belongs to one process at a time.
+// Package badger stores workspaces, presets, issued keys and the audit trail in a folder,
+// in an embedded Badger database. It needs no other process and no network. One process
+// at a time can open the folder.
 //
-// All writes pass one goroutine, the committer, which makes the changes that
-// wait for it durable with a single flush. What Badger itself does not notice
-// is guarded here: records carry checksums, a marker file tells a new folder
-// from one that lost its data, a mark beside the data tells a store that came
-// back older than it was, and writing pauses before the disk is full.
+// All writes pass through one goroutine, the committer. It makes a group of changes
+// durable with a single flush. The package also detects what Badger does not notice:
+//
+//   - Records carry checksums.
+//   - A marker file, STORE, tells a new folder from one that has lost its data.
+//   - A mark, SEQUENCE, tells whether the store has lost its last commits.
+//   - Writes stop before the disk is full.
 package badger
 
 import (
@@ -29,38 +31,36 @@ import (
 )
 
 var (
-	// ErrDamaged is in the chain of every error about stored data that is
-	// there but wrong, or missing though other data says that it exists.
+	// ErrDamaged is in the chain of every error about stored data that is wrong, or
+	// that is missing although other data refers to it.
 	ErrDamaged = storage.ErrDamaged
-	// ErrDiskFull is in the chain of what Update returns, without having
-	// changed anything, while the file system has too little space left.
-	// Reads go on, and writes resume by themselves.
+	// ErrDiskFull is in the chain of the errors of Update while the file system has
+	// too little space. Nothing is changed then. Reads go on, and writes resume once
+	// there is space.
 	ErrDiskFull = fmt.Errorf("%w: too little disk space left", errUnavailable)
-	// ErrStopped is in the chain of what Update returns after a failed write
-	// left the state of the disk unknown. Reads go on; opening the folder
-	// again finds out. That write's own outcome is unknown; those that come later
-	// have domain.ErrUnavailable in their chain too.
+	// ErrStopped is in the chain of the errors of Update once a write has failed and
+	// the state of the disk is unknown. Reads go on. Opening the folder again finds
+	// out. The outcome of the failed write is unknown. Later writes change nothing,
+	// and their errors have domain.ErrUnavailable in their chain too.
 	ErrStopped = errors.New("writing has stopped until the store is reopened, as a restart of the server does")
 
-	// ErrMisused is in the chain of what Open returns when it is the folder or the key
-	// that is wrong, and not what is on the disk: nothing that happens to the files makes
-	// the store open with them.
+	// ErrMisused is in the chain of the errors of Open when the folder or the key is the
+	// wrong one. The store cannot be opened with them, whatever happens to the files.
 	ErrMisused = errors.New("not a store that can be opened so")
-	// ErrInUse is in the chain, beside ErrMisused, when another process has the folder open.
+	// ErrInUse is in the chain, with ErrMisused, when another process has the folder open.
 	ErrInUse = errors.New("another process has the folder open")
 
 	errUnavailable = domain.ErrUnavailable
 )
 
-// misused is an error that has ErrMisused in its chain, and not in its text.
+// misuseError has ErrMisused in its chain but not in its text.
 type misuseError struct{ error }
 
 func (m misuseError) Unwrap() error { return m.error }
 
 func (misuseError) Is(target error) bool { return target == ErrMisused }
 
-// closeLimit bounds Close: on a failing disk Badger retries its last flush for
-// ever.
+// closeLimit bounds Close: on a failing disk Badger retries its last flush for ever.
 const closeLimit = 10 * time.Second
 
 // Store is a domain.Store in a folder.
@@ -71,7 +71,7 @@ type Store struct {
 	committer *committer
 	purger    purger
 	guard     *guard   // nil in memory
-	locked    *os.File // as is the lock of the folder
+	locked    *os.File // the lock of the folder, nil in memory
 	stamps    *domain.Stamps
 	limit     time.Duration // of Close
 	close     func() error
@@ -80,36 +80,35 @@ type Store struct {
 	checked atomic.Int64 // Unix nanoseconds, 0 for never
 }
 
-// Options are how a store is opened. The zero value will do.
+// Options are the options of Open. The zero value is valid.
 type Options struct {
-	// Logger gets what the store has to say, and Badger's own messages, its
-	// informational ones at debug level. Nil discards them.
+	// Logger gets the store's messages and Badger's. Badger's informational messages
+	// are logged at debug level. Nil discards all of them.
 	Logger *zap.Logger
-	// Probe is what Open calls to find out whether a store that is not new is as it
-	// was left, before it opens it. Nil stands for the function Probe. One that
-	// calls that in another process keeps what Badger does on damaged files, which
-	// may be to end the process, away from this one.
+	// Probe checks an existing store before Open opens it. Nil means the function
+	// Probe. Badger may end the process on damaged files, so a server calls the
+	// function Probe in a process of its own.
 	Probe func(folder string, o Options) error
-	// Existing lets Open fail, with domain.ErrUnavailable, where it would make a new store.
+	// Existing makes Open fail with domain.ErrUnavailable instead of making a new store.
 	Existing bool
-	// EncryptionKey encrypts all that is written to the folder: KeySize bytes,
-	// or none for a store that is not encrypted. It must be the same each time
-	// that a folder is opened. The store keeps the slice, which nobody may change.
+	// EncryptionKey encrypts everything in the folder. It has KeySize bytes, or none
+	// for a store that is not encrypted. Each Open of a folder needs the same key. The
+	// store keeps the slice, so the caller must not change it.
 	EncryptionKey []byte
 }
 
-// Open opens the store in folder, which it creates with mode 0700 when it is
-// missing. The error tells in plain words when the folder is in use (ErrInUse), is not a
-// store, was written by a newer version, needs another key or none (ErrMisused, all of
-// them), is damaged (ErrDamaged) or older than it was (ErrDamaged, too), or when the disk
-// is nearly full (ErrDiskFull); nothing has been changed then. Any other error is of the
-// system, and may be gone the next time.
+// Open opens the store in folder. It creates a missing folder with mode 0700.
+//
+// The error is ErrMisused if the folder is in use (then also ErrInUse), is not a store,
+// was written by a newer version, or needs another key or none. It is ErrDamaged if the
+// store is damaged or has lost its last commits, and ErrDiskFull if the disk is nearly
+// full. None of these changes the folder. Any other error comes from the system, and a
+// later Open may succeed.
 func Open(folder string, o Options) (*Store, error) {
 	return openFolder(folder, o, freeSpace)
 }
 
-// OpenInMemory opens an empty store that lives in memory and is gone after
-// Close.
+// OpenInMemory opens an empty store in memory. Its content is gone after Close.
 func OpenInMemory() (*Store, error) {
 	db, err := badgerdb.OpenManaged(settings("", Options{}).WithInMemory(true))
 	if err != nil {
@@ -127,7 +126,7 @@ func newStore(db *badgerdb.DB, c *committer, g *guard) *Store {
 	return s
 }
 
-// purger is the goroutine that removes what was in workspaces that were deleted.
+// purger is the goroutine that removes the contents of deleted workspaces.
 type purger struct {
 	stop context.CancelFunc
 	done chan struct{}
@@ -191,20 +190,18 @@ func (s *Store) update(ctx context.Context, fn func(*records.Tx) error) error {
 	return err
 }
 
-// Stamps implements domain.Store. They are of this Store: one that is opened
-// later in the same folder has its own.
+// Stamps implements domain.Store. A Store that is opened later in the same folder has
+// stamps of its own.
 func (s *Store) Stamps() *domain.Stamps { return s.stamps }
 
-// Sync implements domain.Store. Nobody else changes what is stored, so there is
-// nothing to wait for.
+// Sync implements domain.Store. No other process changes the store, so it does not wait.
 func (s *Store) Sync(context.Context) error { return nil }
 
-// Close finishes the updates and views that are under way and closes the
-// store; all that come later get domain.ErrClosed. It takes at most ten
-// seconds: then it returns an error and leaves the folder locked for as long
-// as the process lives or the rest takes. Further calls return what the first
-// one did. It does not wait until all that was in deleted workspaces is removed:
-// that goes on when the folder is opened again.
+// Close finishes the running updates and views, and closes the store. Later ones get
+// domain.ErrClosed. After ten seconds Close returns an error, and the folder stays locked
+// until the rest is done or the process ends. Further calls return the first result.
+// Close does not wait for the removal of deleted workspaces: the next Open goes on with
+// it.
 func (s *Store) Close() error { return s.close() }
 
 func (s *Store) closeOnce() error {
@@ -228,8 +225,8 @@ func (s *Store) closeOnce() error {
 	}
 }
 
-// closeEngine closes Badger and gives up the folder. On a full disk it goes on trying
-// to for as long as the process lives, and returns an error.
+// closeBadger closes Badger and unlocks the folder. On a full disk it returns an error and
+// keeps trying as long as the process lives.
 func (s *Store) closeBadger() error {
 	if s.guard == nil {
 		return guarded(s.db.Close)
@@ -246,7 +243,7 @@ func (s *Store) closeBadger() error {
 	return s.finish()
 }
 
-// closeRetry is how often it is looked whether a store can be closed.
+// closeRetry is the time between two attempts to close a store on a full disk.
 const closeRetry = time.Second
 
 func (s *Store) finish() error {
@@ -264,9 +261,8 @@ type panicError struct {
 
 func (p *panicError) Error() string { return fmt.Sprintf("panic: %v\n%s", p.value, p.stack) }
 
-// guarded runs f and turns a panic into a *panicError, on a goroutine where
-// nobody else would recover it and around a library that panics on damaged
-// files, or is ended by the system when a file was cut short under its map of it.
+// guarded runs f and turns a panic into a *panicError. Badger panics on damaged files, and
+// a memory access faults when a mapped file was cut short.
 func guarded(f func() error) (err error) {
 	defer debug.SetPanicOnFault(debug.SetPanicOnFault(true))
 	defer func() {

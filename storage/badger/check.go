@@ -13,10 +13,9 @@ import (
 	"github.com/caddy-presets/caddy-presets/storage/records"
 )
 
-// Verify looks at all that is in a folder which nobody has open: it does what Probe
-// does, and then reads every record and finds out whether it is what others say that
-// there is. The error is Probe's, or that of ctx; what else is wrong is in the
-// report. It takes some seconds for each million records.
+// Verify checks a folder that no process has open. It does what Probe does, reads every
+// record, and compares the records with each other. The error is Probe's or that of ctx.
+// All else that is wrong is in the report. It takes some seconds for each million records.
 func Verify(ctx context.Context, folder string, o Options) (report storage.Report, err error) {
 	folder, err = filepath.Abs(folder)
 	if err != nil {
@@ -27,14 +26,14 @@ func Verify(ctx context.Context, folder string, o Options) (report storage.Repor
 		return report, err
 	}
 	if m.State == stateNew {
-		return report, nil // nothing was ever in it
+		return report, nil // nothing was ever stored
 	}
 	locked, err := lockStore(folder)
 	if err != nil {
 		return report, err
 	}
 	defer locked.Close()
-	listed, _ := listedTables(folder) // an error is Probe's, too
+	listed, _ := listedTables(folder) // probeCopy returns the error, too
 	report.Tables = len(listed)
 	err = probeCopy(folder, o, func(db *badgerdb.DB) error {
 		txn := newest(db)
@@ -44,13 +43,12 @@ func Verify(ctx context.Context, folder string, o Options) (report storage.Repor
 	return report, err
 }
 
-// Check looks at all that is in the store, as Verify does, while it is in use, and
-// takes its time for that. It counts as a read: Close waits for it, so ctx has to end
-// first.
+// Check checks the whole store as Verify does, while it is in use. It rests four times as
+// long as it works. Close waits for it, so ctx must end first.
 func (s *Store) Check(ctx context.Context) (report storage.Report, err error) {
 	err = s.view(ctx, func(txn *badgerdb.Txn, _ *records.Reader) error {
 		began := time.Now()
-		pause := func() error { // four times as long as there was work
+		pause := func() error {
 			select {
 			case <-ctx.Done():
 				return ctx.Err()
@@ -71,8 +69,8 @@ func (s *Store) Check(ctx context.Context) (report storage.Report, err error) {
 	return report, err
 }
 
-// checkFiles checks the tables that are in use, one after another. Those that a
-// compaction removes meanwhile are no loss. It fails where the system refuses to read.
+// checkFiles checks the tables that are in use, one after another. It ignores tables that a
+// compaction removes meanwhile. It fails if the system refuses to read.
 func (s *Store) checkFiles(report *storage.Report, pause func() error) error {
 	if s.guard == nil {
 		return nil // in memory
@@ -121,8 +119,8 @@ func (s *Store) checkFiles(report *storage.Report, pause func() error) error {
 	return nil
 }
 
-// checkRecords checks all records that txn shows. Where Badger cannot go on for damage
-// that is a problem, too.
+// checkRecords checks all records that txn shows. Damage that makes Badger panic is a
+// problem in the report, too.
 func checkRecords(txn *badgerdb.Txn, report *storage.Report, pause func() error) error {
 	c := records.Checker{Problem: report.Problem, Pause: pause, Problems: len(report.Problems)}
 	err := guarded(func() error { return c.Check(snapshot{txn}) })
@@ -134,22 +132,21 @@ func checkRecords(txn *badgerdb.Txn, report *storage.Report, pause func() error)
 	return err
 }
 
-// Status is how a store is doing.
+// Status is the state of a store.
 type Status struct {
-	// FreeBytes is the space of the file system, and NeededBytes what there has to
-	// be for a write. Both are 0 in memory and where the space is unknown.
+	// FreeBytes is the free space of the file system. NeededBytes is the space that a
+	// write needs. Both are 0 in memory and if the free space is unknown.
 	FreeBytes, NeededBytes uint64
 	// Writable is false while writes are refused.
 	Writable bool
-	// Damage counts the reads, and what checks found, since the store was opened,
-	// that met damaged records.
+	// Damage counts the reads that met damaged records since the store was opened, and
+	// the problems that checks found.
 	Damage int64
-	// Checked is when the last Check that came to its end did so, zero for never.
+	// Checked is when the last complete Check ended, zero for never.
 	Checked time.Time
 }
 
-// Status returns how s is doing. It asks the system for the space that is left, and
-// reads nothing.
+// Status returns the state of s. It asks the system for the free space and reads nothing.
 func (s *Store) Status() Status {
 	status := Status{Writable: !s.committer.halted.Load(), Damage: s.damage.Load()}
 	if nanos := s.checked.Load(); nanos != 0 {

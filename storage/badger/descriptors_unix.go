@@ -4,8 +4,8 @@ package badger
 
 import "golang.org/x/sys/unix"
 
-// checkDescriptors returns an error where this process has nearly as many files open
-// as it may. The system gives out the lowest free number.
+// checkDescriptors returns an error if this process has nearly as many files open as it may.
+// It opens one file, which gets the lowest free number.
 func checkDescriptors(folder string) error {
 	var limit unix.Rlimit
 	if err := unix.Getrlimit(unix.RLIMIT_NOFILE, &limit); err != nil {

@@ -19,21 +19,21 @@ const (
 	// KeySize is the length of an encryption key, in bytes: the key of AES-256.
 	KeySize = 32
 
-	// blockCacheSize is what an encrypted store keeps of decrypted blocks, in bytes.
+	// blockCacheSize is the size of an encrypted store's cache of decrypted blocks.
 	blockCacheSize = 32 << 20
 
-	// dataKeyLife is how long Badger encrypts with a data key, which it keeps
-	// encrypted with ours, before it makes another. A table that its MANIFEST has
-	// lost does not tell which one it needs, and Badger ends the process when it is
-	// given the wrong one: so there is one. With a clock that is less than this past
-	// 1970 Badger would not encrypt at all: see checkEncrypts.
+	// dataKeyLife is the time until Badger makes another data key. Badger stores its data
+	// keys encrypted with the store's key. A table that is not in the MANIFEST does not
+	// say which data key it needs, and Badger ends the process if it gets the wrong one.
+	// So there is only one. If the clock is less than dataKeyLife past 1970, Badger does
+	// not encrypt at all: see checkEncrypts.
 	dataKeyLife = 20 * 365 * 24 * time.Hour
 
-	// theDataKey is its number.
+	// theDataKey is the number of the data key.
 	theDataKey = 1
 )
 
-// encrypted returns settings with which Badger encrypts all that it stores.
+// encrypted returns the settings of an encrypted store.
 func encrypted(s badgerdb.Options, key []byte) badgerdb.Options {
 	return s.
 		WithEncryptionKey(key).
@@ -41,8 +41,8 @@ func encrypted(s badgerdb.Options, key []byte) badgerdb.Options {
 		WithBlockCacheSize(blockCacheSize)
 }
 
-// checkKey fails unless the store in folder, whose marker is m, can be opened with
-// a key, or without one if it has none. It changes nothing.
+// checkKey fails unless key is that of the store in folder, whose marker is m. A store that
+// is not encrypted has an empty key. It changes nothing.
 func (m marker) checkKey(folder string, key []byte) error {
 	switch {
 	case len(key) != 0 && len(key) != KeySize:
@@ -61,8 +61,8 @@ func (m marker) checkKey(folder string, key []byte) error {
 	return err
 }
 
-// keyCheck returns by what a key is known to be that of a store: Badger cannot tell a
-// wrong one from a damaged registry. Nobody can find the key by it.
+// keyCheck returns a MAC by which a store knows its key. Badger cannot tell a wrong key from
+// a damaged registry. The MAC does not reveal the key.
 func keyCheck(key []byte, store string) string {
 	if len(key) == 0 {
 		return ""
@@ -72,8 +72,8 @@ func keyCheck(key []byte, store string) string {
 	return hex.EncodeToString(h.Sum(nil))
 }
 
-// dataKey returns what the tables and logs in folder are encrypted with: nil where
-// key is empty. The error is that of unreadable.
+// dataKey returns the key that encrypts the tables and logs in folder, nil if key is empty.
+// The error is one of readError.
 func dataKey(folder string, key []byte) (with *pb.DataKey, err error) {
 	if len(key) == 0 {
 		return nil, nil
@@ -99,8 +99,7 @@ func dataKey(folder string, key []byte) (with *pb.DataKey, err error) {
 	return with, nil
 }
 
-// checkEncrypts fails when Badger, which has just opened folder, does not encrypt
-// though it is to.
+// checkEncrypts fails if Badger, which has just opened folder, would not encrypt.
 func checkEncrypts(folder string, key []byte) error {
 	if _, err := dataKey(folder, key); err != nil {
 		return fmt.Errorf("%w: the store in %s would not be encrypted: is the clock right? (%s)", errUnavailable, folder, err) //nolint:errorlint // nothing is damaged

@@ -10,26 +10,27 @@ import (
 	"go.uber.org/zap"
 )
 
-// spareDescriptors is how many files this process has to be able to open besides, or
-// a quarter of what it may if that is less. It is about ten times as many as a server
-// accepts connections in the time in which Badger creates a table.
+// spareDescriptors is how many more files this process must be able to open, or a quarter
+// of its limit if that is less. A server accepts about a tenth as many connections while
+// Badger creates a table.
 const spareDescriptors = 4096
 
 var errDescriptors = fmt.Errorf("%w: the process has nearly as many files open as it may", errUnavailable)
 
-// holdInterval is how often a compaction that is held looks whether it can go on.
+// holdInterval is the time between two attempts of a held compaction to go on.
 const holdInterval = 50 * time.Millisecond
 
-// tableFollows is what Badger logs, at debug level, on the goroutine of a compaction
-// just before this creates a table.
+// tableFollows begins the debug message that Badger logs just before a compaction creates
+// a table, on the compaction's goroutine.
 const tableFollows = "[%d] LOG Compact. Added "
 
-// hold holds a compaction that is about to create a table until that will succeed.
+// holdCompaction blocks a compaction that is about to create a table until that will
+// succeed. It counts as held meanwhile, and writes are refused.
 //
-// Badger takes no notice when a compaction fails to create a table: it removes the
-// tables that this was made from all the same, and what was in them is lost. So a
-// moment without a free descriptor or inode would lose records, and one without disk
-// space would end the process. Its log is the one place where it can be held.
+// Badger ignores the failure of a compaction to create a table: it removes the source
+// tables, and their records are lost. So a moment without a free descriptor or inode would
+// lose records, and one without disk space would end the process. Badger's logger is the
+// only place where a compaction can be held.
 func (g *guard) holdCompaction() {
 	err := g.checkTableSpace()
 	if err == nil {
@@ -45,7 +46,7 @@ func (g *guard) holdCompaction() {
 	g.logger.Warn("a compaction goes on: it can write again", zap.String("folder", g.folder))
 }
 
-// trial returns an error where a table could not be created now.
+// checkTableSpace returns an error if a table cannot be created now.
 func (g *guard) checkTableSpace() error {
 	if err := checkDescriptors(g.folder); err != nil {
 		return err
@@ -59,7 +60,7 @@ func (g *guard) checkTableSpace() error {
 	return nil
 }
 
-// tryFile returns an error where a file cannot be created in folder.
+// checkFileCreation returns an error if a file cannot be created in folder.
 func checkFileCreation(folder string) error {
 	file, err := os.CreateTemp(folder, tempPattern)
 	if err != nil {
@@ -68,9 +69,8 @@ func checkFileCreation(folder string) error {
 	return errors.Join(file.Close(), os.Remove(file.Name()))
 }
 
-// tempPattern is the pattern of the names of files that are created to see whether that
-// is possible, and of those that are to have another name once they are whole.
+// tempPattern is the pattern of the names of temporary files.
 const tempPattern = "TRIAL-*"
 
-// holds reports whether what Badger logs says that a table follows.
+// announcesTable reports whether a message of Badger says that a table follows.
 func announcesTable(format string) bool { return strings.HasPrefix(format, tableFollows) }

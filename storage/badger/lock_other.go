@@ -4,5 +4,5 @@ package badger
 
 import "os"
 
-// lock locks nothing here: Badger does, once all tables were read.
+// lock only creates the file here. Badger takes its own lock once all tables were read.
 func lock(name string) (*os.File, error) { return os.OpenFile(name, os.O_RDWR|os.O_CREATE, 0o600) }

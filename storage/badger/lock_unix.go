@@ -9,8 +9,8 @@ import (
 	"golang.org/x/sys/unix"
 )
 
-// lock locks a file against other processes and other calls, until what it returns is
-// closed. The error is errLocked where that is so already.
+// lock locks a file against other processes and calls, until the returned file is closed.
+// The error is errLocked if it is locked already.
 func lock(name string) (*os.File, error) {
 	file, err := os.OpenFile(name, os.O_RDWR|os.O_CREATE, 0o600)
 	if err != nil {

@@ -17,15 +17,14 @@ import (
 
 const markName = "SEQUENCE"
 
-// highWaterMark is the number of the last acknowledged commit, kept in a file
-// beside the data. A damaged write-ahead log makes Badger drop all that follows
-// the damage and say nothing; the store then ends before the mark.
+// highWaterMark is a file with the number of the last acknowledged commit. When the
+// write-ahead log is damaged, Badger silently drops everything behind the damage. The last
+// commit of the store is then below the mark.
 //
-// It is written after each commit and flushed within markInterval, which other
-// commits do not wait for. So after a power cut it may be that far behind, and then
-// finds less; it is never ahead of the data, which was flushed first. It is written in
-// place: its 12 bytes are the first of the file and so in one sector, of which a power cut
-// leaves either what was there or what was written.
+// The mark is written after each commit and flushed within markInterval. Commits do not
+// wait for the flush, so after a power cut the mark may be that much too low. It is never
+// too high, because the data are flushed first. It is written in place: its 12 bytes are
+// in one sector, which a power cut leaves either old or new.
 type highWaterMark struct {
 	file *os.File
 
@@ -38,8 +37,8 @@ type highWaterMark struct {
 // markInterval is how long a mark may stay unflushed.
 const markInterval = 100 * time.Millisecond
 
-// openMark opens the mark of the store in folder, whose last commit is number
-// sequence. It makes one where there is none.
+// openMark opens the mark of the store in folder, or makes one. sequence is the number of
+// the store's last commit.
 func openMark(folder string, sequence uint64) (*highWaterMark, error) {
 	if err := checkMark(folder, sequence); err != nil {
 		return nil, err
@@ -47,7 +46,7 @@ func openMark(folder string, sequence uint64) (*highWaterMark, error) {
 	name := filepath.Join(folder, markName)
 	file, err := os.OpenFile(name, os.O_RDWR, 0)
 	if errors.Is(err, fs.ErrNotExist) {
-		// Whole and durable before it has its name, so that no power cut leaves an empty one.
+		// Replacing is atomic, so that no power cut leaves an empty mark.
 		mark := encodeMark(sequence)
 		if err = replaceFile(folder, markName, tempPattern, mark[:]); err == nil {
 			file, err = os.OpenFile(name, os.O_RDWR, 0)
@@ -60,15 +59,15 @@ func openMark(folder string, sequence uint64) (*highWaterMark, error) {
 		}
 	}
 	if err != nil {
-		return nil, fmt.Errorf("%w: the number of the last commit cannot be noted: %w", errUnavailable, err)
+		return nil, fmt.Errorf("%w: the number of the last commit cannot be written: %w", errUnavailable, err)
 	}
 	go m.flush()
 	return m, nil
 }
 
-// checkMark fails when the store in folder, whose last commit is number sequence,
-// was further than that, or when its mark is not what was written. It changes nothing.
-// Without a mark it is content: whoever removes one goes on with what is there.
+// checkMark fails if the mark of the store in folder is damaged or above sequence, the
+// number of its last commit. It accepts a store without a mark: an operator removes the
+// mark to go on without the lost commits. It changes nothing.
 func checkMark(folder string, sequence uint64) error {
 	name := filepath.Join(folder, markName)
 	stored, err := os.ReadFile(name)
@@ -83,11 +82,11 @@ func checkMark(folder string, sequence uint64) error {
 		marked = binary.BigEndian.Uint64(stored)
 	}
 	if mark := encodeMark(marked); !bytes.Equal(stored, mark[:]) {
-		return fmt.Errorf("%w: %s, which tells how many commits there were, is not what it was written as. "+
+		return fmt.Errorf("%w: %s, which has the number of the last commit, is damaged. "+
 			"Restore a backup, or remove that file to go on with what is there", ErrDamaged, name)
 	}
 	if marked > sequence {
-		return fmt.Errorf("%w: it came back older than it was: of %d commits the last %d are missing. "+
+		return fmt.Errorf("%w: it has lost commits: of %d commits the last %d are missing. "+
 			"Restore a backup, or remove %s to go on without them", ErrDamaged, marked, marked-sequence, name)
 	}
 	return nil
@@ -99,7 +98,7 @@ func encodeMark(sequence uint64) (mark [8 + crc32.Size]byte) {
 	return mark
 }
 
-// set notes the number of the last commit. It tells of a flush that failed, too.
+// set writes the number of the last commit. It also returns the error of an earlier flush.
 func (m *highWaterMark) set(sequence uint64) error {
 	if m == nil {
 		return nil
@@ -113,7 +112,7 @@ func (m *highWaterMark) set(sequence uint64) error {
 	return m.failed
 }
 
-// write writes the number of a commit without having it flushed.
+// write writes the number of a commit. It does not flush the file.
 func (m *highWaterMark) write(sequence uint64) error {
 	if m == nil {
 		return nil
@@ -123,7 +122,7 @@ func (m *highWaterMark) write(sequence uint64) error {
 	return err
 }
 
-// flush flushes what was set, until quit.
+// flush flushes the mark after each set, until quit.
 func (m *highWaterMark) flush() {
 	defer close(m.done)
 	for {

@@ -26,30 +26,30 @@ const (
 	// storeFormat is the layout of keys and records that this version writes.
 	storeFormat = 1
 
-	// stateNew lasts from before Badger first sees the folder until the store
-	// is first open: whatever is missing then was never there.
+	// stateNew lasts until the store was opened for the first time. Files that are
+	// missing then never existed.
 	stateNew = "new"
-	// stateReady promises that the folder holds data.
+	// stateReady means that the folder holds data.
 	stateReady = "ready"
 	// stateRestoring lasts while a backup is being restored into the folder.
 	stateRestoring = "restoring"
 )
 
-// marker is the content of a folder's STORE file. Without it Badger would take
-// a folder whose MANIFEST was lost for an empty one, and delete its tables.
+// marker is the content of a folder's STORE file. Without it Badger would treat a folder
+// that has lost its MANIFEST as an empty one, and delete its tables.
 type marker struct {
 	Format int    `json:"format"`
 	ID     string `json:"id"`
 	State  string `json:"state"`
-	// Encrypted tells that all that was ever stored in the folder is encrypted.
+	// Encrypted is set if everything in the folder is encrypted.
 	Encrypted bool `json:"encrypted,omitempty"`
-	// KeyCheck is keyCheck of the key that it is encrypted with.
+	// KeyCheck is the keyCheck of the store's key.
 	KeyCheck string `json:"key_check,omitempty"`
 }
 
-// enter makes sure that folder is a store that can be opened with these options,
-// or empty, and that nobody but the user of this process can look into it. It
-// returns the folder's marker, a new one if it has none.
+// prepareFolder makes the folder if it is missing, and gives it mode 0700. It fails unless
+// the folder is empty or is a store that can be opened with these options. It returns the
+// folder's marker, or a new one.
 func prepareFolder(folder string, o Options) (marker, error) {
 	var m marker
 	var err error
@@ -89,8 +89,8 @@ func readStore(folder string, o Options) (marker, error) {
 	return readMarker(folder, o)
 }
 
-// readMarker returns the marker of a folder, a new one if it has none. It fails for a
-// store that cannot be opened with these options.
+// readMarker returns the marker of a folder, or a new one. It fails for a store that cannot
+// be opened with these options.
 func readMarker(folder string, o Options) (m marker, err error) {
 	text, err := os.ReadFile(filepath.Join(folder, MarkerName))
 	if errors.Is(err, fs.ErrNotExist) {
@@ -105,7 +105,7 @@ func readMarker(folder string, o Options) (m marker, err error) {
 		return m, err
 	}
 	if m, err = decodeMarker(text); err != nil {
-		return m, fmt.Errorf("%w: the %s file in %s is not what it was written as; restore a backup", ErrDamaged, MarkerName, folder)
+		return m, fmt.Errorf("%w: the %s file in %s is damaged; restore a backup", ErrDamaged, MarkerName, folder)
 	}
 	if m.Format > storeFormat {
 		return m, misuseError{fmt.Errorf("the store in %s has format %d and needs a newer version of this module, which reads formats up to %d",
@@ -129,8 +129,8 @@ func readMarker(folder string, o Options) (m marker, err error) {
 
 var castagnoli = crc32.MakeTable(crc32.Castagnoli)
 
-// encodeMarker returns the content of a STORE file: a line of JSON, and one with the
-// CRC-32C of that, in hexadecimal. It holds in all formats.
+// encodeMarker returns the content of a STORE file: a line of JSON, and a line with the
+// CRC-32C of the first in hexadecimal. This is the same in all formats.
 func encodeMarker(m marker) ([]byte, error) {
 	text, err := json.Marshal(m)
 	return fmt.Appendf(text, "\n%08x\n", crc32.Checksum(text, castagnoli)), err
@@ -150,9 +150,9 @@ func decodeMarker(text []byte) (m marker, err error) {
 	return m, err
 }
 
-// newMarker returns the marker of a folder that becomes a store, which must be
-// empty: Badger deletes tables that it does not know, and the mode of a folder
-// that others use is not ours to change.
+// createMarker returns the marker of a folder that becomes a store. The folder must be
+// empty: Badger deletes tables that it does not know, and the mode of a folder that others
+// use must stay.
 func createMarker(folder string) (marker, error) {
 	entries, err := os.ReadDir(folder)
 	if err != nil {
@@ -162,7 +162,7 @@ func createMarker(folder string) (marker, error) {
 		return slices.ContainsFunc(entries, func(e fs.DirEntry) bool { return e.Name() == name })
 	}
 	switch {
-	case holds(markName), holds(ballastName): // which no one else has
+	case holds(markName), holds(ballastName): // only a store has these
 		return marker{}, fmt.Errorf("%w: %s has lost its %s file; restore a backup", ErrDamaged, folder, MarkerName)
 	case holds(badgerdb.ManifestFilename):
 		return marker{}, misuseError{fmt.Errorf("%s holds a Badger database that is not a store of presets", folder)}
@@ -171,7 +171,7 @@ func createMarker(folder string) (marker, error) {
 		name := entry.Name()
 		switch {
 		case name == "lost+found": // of a file system mounted here
-		case strings.HasPrefix(name, MarkerName+"-"): // of a first start that was cut short
+		case strings.HasPrefix(name, MarkerName+"-"): // left by a first start that was killed
 		default:
 			return marker{}, misuseError{fmt.Errorf("%s is neither empty nor a store: it holds %s", folder, name)}
 		}
@@ -179,26 +179,26 @@ func createMarker(folder string) (marker, error) {
 	return marker{Format: storeFormat, ID: uuid.NewString(), State: stateNew}, nil
 }
 
-// write replaces the folder's marker by m, durably and all at once.
+// write replaces the folder's marker by m, durably and atomically.
 func (m marker) write(folder string) error {
 	text, err := encodeMarker(m)
 	if err != nil {
 		return err
 	}
 	if m.State == stateNew {
-		syncParents(folder) // it may be new itself, and so may those it is in
+		syncParents(folder) // the folder and its parents may be new
 	}
 	return replaceFile(folder, MarkerName, MarkerName+"-*", text)
 }
 
-// replaceFile gives folder a file of a name and content, instead of the former one, durably
-// and all at once. Until then it has a name of pattern.
+// replaceFile replaces a file of folder, or makes it, durably and atomically. It writes to
+// a temporary file first, whose name has the given pattern.
 func replaceFile(folder, name, pattern string, content []byte) error {
 	file, err := os.CreateTemp(folder, pattern)
 	if err != nil {
 		return err
 	}
-	defer os.Remove(file.Name()) // gone already if all went well
+	defer os.Remove(file.Name()) // it is gone after the rename
 	_, err = file.Write(content)
 	if err := errors.Join(err, file.Sync(), file.Close()); err != nil {
 		return err
@@ -209,8 +209,8 @@ func replaceFile(folder, name, pattern string, content []byte) error {
 	return SyncFolder(folder)
 }
 
-// syncParents makes a folder's own existence durable, as far as it is allowed
-// to look.
+// syncParents makes the entries of a folder and its parents durable, as far as this
+// process may read them.
 func syncParents(folder string) {
 	for parent := filepath.Dir(folder); parent != folder; parent = filepath.Dir(folder) {
 		if SyncFolder(parent) != nil {
@@ -220,7 +220,7 @@ func syncParents(folder string) {
 	}
 }
 
-// SyncFolder makes the names in a folder durable. Windows has no such thing.
+// SyncFolder makes the names in a folder durable. On Windows it does nothing.
 func SyncFolder(folder string) error {
 	if runtime.GOOS == "windows" {
 		return nil

@@ -1,7 +1,6 @@
 package badger
 
 import (
-	"cmp"
 	"errors"
 	"fmt"
 	"io/fs"
@@ -17,43 +16,42 @@ import (
 	"github.com/caddy-presets/caddy-presets/storage/records"
 )
 
-// memTableSize bounds a transaction to 15 % of it, which are several records of
-// the largest size. Under a steady load of 2 KB records half of it took more than
-// twice as long at the 99th percentile: there are more tables to compact. An
-// idle store does not touch most of it.
+// memTableSize is the size of a memtable. A transaction may have 15 % of it, which holds
+// several of the largest records. With half the size, writes of 2 KB took more than twice
+// as long at the 99th percentile, because there were more tables to compact. An idle store
+// does not touch most of it.
 const memTableSize = 16 << 20
 
-// valueThreshold is the length from which on Badger keeps a value in its value log, where
-// it does not report failed flushes. No record is that long.
+// valueThreshold is the length from which Badger puts a value into its value log. Badger
+// does not report a failed flush of that log, so no record is that long.
 const valueThreshold = records.MaxRecord + 1
 
 func settings(folder string, o Options) badgerdb.Options {
 	s := badgerdb.DefaultOptions(folder).
-		WithSyncWrites(true).       // off by default, and then a power cut loses what was acknowledged
+		WithSyncWrites(true).       // without it a power cut loses acknowledged commits
 		WithDetectConflicts(false). // the committer is the only writer
 		WithNumVersionsToKeep(1).
 		WithMemTableSize(memTableSize).
 		WithNumMemtables(2).
 		WithNumCompactors(2).
-		// Each compaction of level 0 writes all of the level below anew. With twice
-		// as many tables in the one and ten times as much in the other as Badger has
-		// by default, a quarter less is written and writers wait less for it.
+		// A compaction of level 0 rewrites the level below. Twice Badger's default
+		// number of tables in level 0, and ten times its base level, write a quarter
+		// less.
 		WithNumLevelZeroTables(10).
 		WithNumLevelZeroTablesStall(20).
 		WithBaseLevelSize(128 << 20).
-		// Without compression blocks and indexes are read where they are mapped
-		// into memory, and a cache would only keep copies. An encrypted store
-		// has one.
+		// Uncompressed blocks are read from the memory map. A cache would only hold
+		// copies. An encrypted store has a cache.
 		WithBlockCacheSize(0).
 		WithBlockSize(16 << 10).
-		WithIndexCacheSize(8 << 20). // in use in an encrypted store alone
+		WithIndexCacheSize(8 << 20). // used by encrypted stores only
 		WithValueThreshold(valueThreshold).
 		WithValueLogFileSize(16 << 20). // nothing is ever in it
 		WithMetricsEnabled(false).
 		WithCompactL0OnClose(true).
-		// Badger takes a block that cannot be decompressed for one without
-		// the keys looked for, and the next compaction drops it. In one that
-		// is not compressed the checksum of the record finds the damage.
+		// Badger treats a block that it cannot decompress as one without the key, and
+		// the next compaction drops it. Without compression the checksum of the record
+		// finds the damage.
 		WithCompression(options.None).
 		WithLogger(nil)
 	if len(o.EncryptionKey) > 0 {
@@ -79,7 +77,7 @@ func openFolder(folder string, o Options, free func(folder string) (uint64, erro
 		return nil, err
 	}
 	defer func() {
-		if locked != nil { // it is not the store's to give up
+		if locked != nil { // no Store has taken it over
 			err = errors.Join(err, locked.Close())
 		}
 	}()
@@ -111,26 +109,23 @@ func openFolder(folder string, o Options, free func(folder string) (uint64, erro
 		o.Logger.Info("a new store was made", zap.String("folder", folder))
 	}
 	g.watch(db)
-	// What verifying and what came before it left behind may be more than what the
-	// store takes from now on, and an idle process would keep it. It takes a few
-	// milliseconds, also from a server that a reload gives one more store.
+	// The probe may leave more free memory than the store will use, and an idle process
+	// would keep it. This takes a few milliseconds.
 	debug.FreeOSMemory()
 	return s, nil
 }
 
-// prepare finds out whether the store in folder, whose marker is m, can be opened, and
-// makes a new one of a folder that is empty.
+// probeOrCreate checks the store in folder, whose marker is m. In an empty folder it makes
+// a new store.
 func probeOrCreate(folder string, m marker, g *guard, o Options) error {
 	if err := g.checkOpening(); err != nil {
 		return err
 	}
 	if m.State != stateReady {
-		// Earlier versions may have left a mark that is empty, of nothing yet.
-		err := os.Remove(filepath.Join(folder, markName))
-		if errors.Is(err, fs.ErrNotExist) {
-			err = nil
+		if err := m.write(folder); err != nil {
+			return err
 		}
-		return cmp.Or(err, m.write(folder), addLogHeaders(folder))
+		return addLogHeaders(folder)
 	}
 	if err := o.probe(folder); err != nil {
 		return err
@@ -145,7 +140,7 @@ func probeOrCreate(folder string, m marker, g *guard, o Options) error {
 	return g.checkOpening()
 }
 
-// probe finds out whether the store in folder is as it was left.
+// probe calls o.Probe, or Probe if that is nil.
 func (o Options) probe(folder string) error {
 	if o.Probe == nil {
 		return Probe(folder, o)
@@ -153,7 +148,7 @@ func (o Options) probe(folder string) error {
 	return o.Probe(folder, o)
 }
 
-// complete marks the store in folder, whose marker is m, as ready.
+// markReady marks the store in folder, whose marker is m, as ready.
 func markReady(folder string, m marker) error {
 	if m.State == stateReady {
 		return nil
@@ -165,13 +160,12 @@ func markReady(folder string, m marker) error {
 	return nil
 }
 
-// logHeader is the length of what comes first in each of Badger's logs. Zeros stand
-// for a log that is not encrypted: one that is empty may be that in any store, as
-// Badger adds to none that it finds.
+// logHeader is the length of the header of Badger's logs. A header of zeros marks a log
+// that is not encrypted. An empty log may have one in any store, because Badger does not
+// append to the logs that it finds.
 const logHeader = 20
 
-// removeUnusedLogs removes the logs in folder that never had anything in them: those
-// that a reserver made ahead of time.
+// removeUnusedLogs removes the empty logs in folder, which a reserver has made.
 func removeUnusedLogs(folder string) error {
 	logs, err := filepath.Glob(filepath.Join(folder, "*.mem"))
 	if err != nil {
@@ -187,10 +181,9 @@ func removeUnusedLogs(folder string) error {
 	return nil
 }
 
-// fillEmptyLogs adds a header to logs in folder that are empty. A kill leaves such
-// files behind, when Badger has just made them or is about to remove them, and
-// with them it does not open. Should another process have the folder open, what is
-// added to the end of a log does it no harm.
+// addLogHeaders adds a header to the empty logs in folder. Badger does not open a folder
+// with an empty log. A kill leaves one when Badger has just made it, or is about to remove
+// it. If another process has the folder open, the header at the end of its log is harmless.
 func addLogHeaders(folder string) error {
 	entries, err := os.ReadDir(folder)
 	if err != nil {
@@ -221,8 +214,7 @@ func addLogHeaders(folder string) error {
 	return nil
 }
 
-// resume finds where the last commit left the store, and fails when commits
-// are missing that were acknowledged.
+// resume reads the number of the last commit. It fails if acknowledged commits are missing.
 func (c *committer) resume(folder string) error {
 	sequence, err := lastCommit(c.db)
 	if err == nil {
@@ -242,7 +234,7 @@ func lastCommit(db *badgerdb.DB) (uint64, error) {
 	return records.NewReader(snapshot{txn}).LastCommit()
 }
 
-// tryEngine opens Badger. What it panics on is an error.
+// recoverOpen opens Badger, and turns a panic into an error.
 func recoverOpen(o badgerdb.Options) (db *badgerdb.DB, err error) {
 	err = guarded(func() error {
 		db, err = badgerdb.OpenManaged(o)
@@ -256,20 +248,20 @@ func openBadger(o badgerdb.Options) (*badgerdb.DB, error) {
 	switch {
 	case err == nil:
 		return db, nil
-	case strings.Contains(err.Error(), "Another process is using"): // all that Badger offers
+	case strings.Contains(err.Error(), "Another process is using"): // Badger exports no error for it
 		return nil, inUse(o.Dir, err)
-	default: // not what is damaged, which a probe has found
+	default: // the probe has found no damage
 		return nil, fmt.Errorf("%w: the store in %s cannot be opened: %w", errUnavailable, o.Dir, err)
 	}
 }
 
-// lockName is the file whose lock a process has while it uses a store, from before it
-// looks at it: Badger's own comes later.
+// lockName is the file that a process locks before it reads a store, and while it uses the
+// store. Badger takes its own lock later.
 const lockName = MarkerName + "-LOCK"
 
 var errLocked = errors.New("another process has its lock")
 
-// lockStore takes the lock of the store in folder, until what it returns is closed.
+// lockStore locks the store in folder, until the file that it returns is closed.
 func lockStore(folder string) (*os.File, error) {
 	locked, err := lock(filepath.Join(folder, lockName))
 	if errors.Is(err, errLocked) {

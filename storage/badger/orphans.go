@@ -14,14 +14,13 @@ import (
 	"github.com/caddy-presets/caddy-presets/storage/records"
 )
 
-// checkOrphans fails when db, opened on a copy of folder, lacks what a table in
-// folder holds that is not among those listed, and that Badger is about to delete.
+// checkOrphans fails if a table in folder that is not listed has records that db lacks. db
+// was opened on a copy of folder. Badger is about to delete such tables.
 //
-// A crash leaves such tables behind in good order: what they hold is still in
-// the write-ahead log or in the tables that they were made from. But a MANIFEST
-// that lost its end, which Badger does not notice, makes orphans of tables that
-// hold the only copy. A table that is not whole was never finished, so nothing
-// relies on it; one that the system refuses to read may hold anything.
+// A crash leaves orphans that are harmless: their records are still in the write-ahead log
+// or in the source tables. But a MANIFEST that has lost its end, which Badger does not
+// notice, makes orphans of tables that have the only copy. An incomplete table was never
+// in use. A table that the system refuses to read may hold anything.
 func checkOrphans(db *badgerdb.DB, folder string, listed map[string]bool, with *pb.DataKey) error {
 	entries, err := os.ReadDir(folder)
 	if err != nil {
@@ -45,10 +44,10 @@ func checkOrphans(db *badgerdb.DB, folder string, listed map[string]bool, with *
 	return nil
 }
 
-// missingFrom returns how many records of a table db has neither as they are
-// there nor in a later state. It is about such as are never removed: of others a
-// compaction leaves no trace. But each change of the Service adds to the audit
-// trail, so whatever else is lost, some of that is lost with it.
+// countMissing counts the records of a table that db has neither in that version nor in a
+// later one. It counts only kinds of records that are never removed, since a compaction
+// leaves no trace of the others. That is enough: each change of the Service adds an audit
+// record.
 func countMissing(db *badgerdb.DB, path string, with *pb.DataKey) (missing int, err error) {
 	err = readTable(path, with, func(t *table.Table) error {
 		if err := t.VerifyChecksum(); err != nil {
@@ -68,8 +67,7 @@ func countMissing(db *badgerdb.DB, path string, with *pb.DataKey) (missing int, 
 	return missing, err
 }
 
-// hasSince reports whether k was written, or deleted, at a time of Badger's or
-// later.
+// hasVersionSince reports whether k was written or deleted at a version of Badger's or later.
 func hasVersionSince(txn *badgerdb.Txn, k records.Key, at uint64) bool {
 	it := txn.NewKeyIterator(k, badgerdb.IteratorOptions{AllVersions: true})
 	defer it.Close()

@@ -11,36 +11,34 @@ import (
 	badgerdb "github.com/dgraph-io/badger/v4"
 )
 
-// probePattern is the pattern of the names of folders in which probes open what they have
-// copied. Each has its own: one that was left behind by a server that was killed may
-// still be at work.
+// probePattern is the pattern of the names of the folders with a probe's copy. Each probe
+// has its own folder: the probe of a server that was killed may still be running.
 const probePattern = "PROBE-*"
 
-// Probe finds out whether the store in folder can be opened and is as it was left. It
-// is for whoever has the lock of the folder, or works for them: VerifyQuickly takes
-// it. It checks Badger's checksums of all tables, opens a copy of
-// the logs with the tables, and compares what is there with the store's own marks:
-// Badger itself takes a log that is damaged for one that ends there, and cuts it
-// off. The error has ErrDamaged in its chain where something is damaged or missing, and
-// domain.ErrUnavailable where the system refused to read it, as without the right to,
-// or without descriptors.
+// Probe checks whether the store in folder can be opened and is complete. The caller, or
+// the process that called it, has the lock of the folder. VerifyQuickly takes the lock.
 //
-// What is in folder stays as it is. The copy is in a folder in it, which is gone
-// afterwards, and takes as much space as there is in the logs, at most some 50 MiB,
-// and as much again. Reading the tables takes the time that it takes to read the
-// files.
+// Probe checks Badger's checksums of all tables. Then it opens the tables with a copy of
+// the logs, and compares the last commit with the store's mark: Badger silently cuts off a
+// log where it is damaged. The error is ErrDamaged if something is damaged or missing. It
+// is domain.ErrUnavailable if the system refused to read, for want of a right or of
+// descriptors.
 //
-// On damage that nobody has foreseen Badger may end the process.
+// Probe changes nothing in folder, except that the copy is in a folder in it, which Probe
+// removes. The copy takes twice the space of the logs' content, which is at most some
+// 50 MiB. Reading the tables takes as long as reading their files.
+//
+// On unforeseen damage Badger may end the process.
 func Probe(folder string, o Options) error {
 	m, err := readStore(folder, o)
-	if err != nil || m.State == stateNew { // nothing was ever in it
+	if err != nil || m.State == stateNew { // nothing was ever stored
 		return err
 	}
 	return probeCopy(folder, o, func(*badgerdb.DB) error { return nil })
 }
 
-// VerifyQuickly is Probe for a folder that nobody has open. It fails where somebody
-// has.
+// VerifyQuickly locks folder and calls Probe. It fails if another process has the folder
+// open.
 func VerifyQuickly(folder string, o Options) error {
 	if _, err := readStore(folder, o); err != nil {
 		return err
@@ -53,7 +51,7 @@ func VerifyQuickly(folder string, o Options) error {
 	return Probe(folder, o)
 }
 
-// withProbe is Probe, and calls fn with the copy if nothing is wrong with it.
+// probeCopy does what Probe does, and calls fn with the copy if that is in order.
 func probeCopy(folder string, o Options, fn func(*badgerdb.DB) error) error {
 	listed, err := listedTables(folder)
 	if err != nil {
@@ -78,7 +76,7 @@ func probeCopy(folder string, o Options, fn func(*badgerdb.DB) error) error {
 	if err := copyStore(folder, copied); err != nil {
 		return fmt.Errorf("%w: copying the logs: %w", errUnavailable, err)
 	}
-	o.Logger = nil // what it says will be said again
+	o.Logger = nil // Open logs the same again
 	db, err := recoverOpen(settings(copied, o).WithNumCompactors(0).WithCompactL0OnClose(false))
 	if err != nil {
 		return readError(err)
@@ -99,8 +97,8 @@ func probeCopy(folder string, o Options, fn func(*badgerdb.DB) error) error {
 	return errors.Join(err, guarded(db.Close))
 }
 
-// checkSpace returns an error where there is too little space for a copy: the system
-// kills a process whose writes through a memory map find none.
+// checkSpace returns an error if there is too little space for a copy. The system kills a
+// process whose write to a memory map finds no space.
 func checkSpace(folder string, free func(folder string) (uint64, error)) error {
 	if left, err := free(folder); err == nil && left < flushSpace {
 		return fmt.Errorf("%w: %d MiB are free, %d are needed to look at the store", ErrDiskFull, left>>20, flushSpace>>20)
@@ -108,8 +106,8 @@ func checkSpace(folder string, free func(folder string) (uint64, error)) error {
 	return nil
 }
 
-// copyStore puts into the empty folder to all that Badger needs of the one from: copies
-// of what it writes to, and its tables under second names, which it only reads.
+// copyStore fills the empty folder to with the files of from that Badger needs. It copies
+// the files that Badger writes to, and links the tables, which Badger only reads.
 func copyStore(from, to string) error {
 	entries, err := os.ReadDir(from)
 	if err != nil {
@@ -135,17 +133,15 @@ func copyStore(from, to string) error {
 	return addLogHeaders(to)
 }
 
-// removeLeftovers removes what a process that was killed has left in folder, under
-// names of a pattern.
+// removeLeftovers removes the files of a pattern that a killed process has left in folder.
 func removeLeftovers(folder, pattern string) {
-	names, _ := filepath.Glob(filepath.Join(folder, pattern)) // the pattern is right
+	names, _ := filepath.Glob(filepath.Join(folder, pattern)) // fails for a wrong pattern only
 	for _, name := range names {
 		_ = os.RemoveAll(name)
 	}
 }
 
-// linkOrCopy gives a file a second name, or on file systems that know no such
-// thing makes a second file of it.
+// linkOrCopy gives a file a second name, or copies it on a file system without links.
 func linkOrCopy(from, to string) error {
 	if os.Link(from, to) == nil {
 		return nil
@@ -153,8 +149,8 @@ func linkOrCopy(from, to string) error {
 	return copyFile(from, to)
 }
 
-// copyFile makes to a copy of from that takes no space where there are but zeros,
-// as in what is yet to be written of a log.
+// copyFile copies a file. The copy takes no space for blocks of zeros, as in the unwritten
+// part of a log.
 func copyFile(from, to string) (err error) {
 	source, err := os.Open(from)
 	if err != nil {

@@ -18,22 +18,22 @@ import (
 	"github.com/caddy-presets/caddy-presets/storage/records"
 )
 
-// Badger does not give back the space of removed records by itself. A deletion is a
-// tombstone in the memtable. It takes effect on the disk when compactions have carried
-// it down to the level of the record. Without more writes none begins: the memtable is
-// flushed when it is full, and level 0 is compacted when it has ten tables.
+// Badger does not free the space of removed records by itself. A deletion is a tombstone in
+// the memtable. It frees space when compactions have moved it down to the level of the
+// record. Without more writes no compaction begins: the memtable is flushed when it is
+// full, and level 0 is compacted when it has ten tables.
 const (
-	// reclaimShare is the part of the tables that makes up for rewriting them.
+	// A Reclaim is due when 1/reclaimShare of the tables' size was removed.
 	reclaimShare = 10
-	// minReclaim is what must have been removed at least, in bytes.
+	// minReclaim is the number of bytes that must have been removed at least.
 	minReclaim = 1 << 20
-	// reclaimQuiet is how long nothing may have been removed before: a prune makes
-	// many changes. After reclaimLatest that is not waited for.
+	// reclaimQuiet is the time without a removal before a Reclaim: a prune makes many
+	// changes. A Reclaim waits for that no longer than reclaimLatest.
 	reclaimQuiet  = time.Minute
 	reclaimLatest = 10 * time.Minute
-	// reclaimInterval is the time between the beginnings of two.
+	// reclaimInterval is the least time between the beginnings of two Reclaims.
 	reclaimInterval = 45 * time.Minute
-	// reclaimPause is how many times longer than its work each step is rested from.
+	// A Reclaim rests after each step, reclaimPause times as long as the step took.
 	reclaimPause = 3
 
 	// paddingSize is the size of a record that fills the memtable, and paddingCount
@@ -42,11 +42,11 @@ const (
 	paddingCount = 16
 )
 
-// removals is what was removed since the last Reclaim.
+// removals counts the bytes that were removed since the last Reclaim.
 type removals struct {
 	mu        sync.Mutex
 	bytes     int64
-	first     time.Time // of them
+	first     time.Time // when the first of them were removed
 	last      time.Time
 	reclaimed time.Time // when Reclaim last began
 }
@@ -64,7 +64,7 @@ func (r *removals) add(bytes int64, now time.Time) {
 	r.last = now
 }
 
-// take returns how much was removed and begins anew.
+// take returns the count and resets it.
 func (r *removals) take(now time.Time) (bytes int64) {
 	r.mu.Lock()
 	defer r.mu.Unlock()
@@ -84,8 +84,8 @@ func (r *removals) due(now time.Time, size int64) bool {
 	}
 }
 
-// removedSize returns how many bytes writes remove, as far as they are
-// visible in txn.
+// removedSize returns the size of the records that writes remove, as far as txn shows
+// them.
 func removedSize(txn *badgerdb.Txn, writes map[string]records.Write) (size int64) {
 	for _, w := range writes {
 		if w.Record != nil {
@@ -98,9 +98,8 @@ func removedSize(txn *badgerdb.Txn, writes map[string]records.Write) (size int64
 	return size
 }
 
-// ShouldReclaim reports whether so much was removed that Reclaim is worth its I/O: a
-// tenth of what is stored, and nothing in the last minute. It is never twice within 45
-// minutes.
+// ShouldReclaim reports whether Reclaim is worth its I/O: when a tenth of the store was
+// removed and nothing in the last minute. It is true at most once in 45 minutes.
 func (s *Store) ShouldReclaim(now time.Time) bool {
 	return s.guard != nil && s.committer.removed.due(now, s.tablesSize())
 }
@@ -113,13 +112,11 @@ func (s *Store) tablesSize() (size int64) {
 	return size
 }
 
-// Reclaim gives the disk space of removed records back, by having Badger flush its
-// memtable and compact all levels into one. That rewrites the tables with removed records,
-// which may be all, in steps of some 300 MiB at most, and rests between them. It is
-// meant for the background. Writes and reads go on meanwhile; records that a running
-// backup or check still sees stay. It counts as a read: Close waits for the step that
-// is under way, and no longer. It ends with ctx likewise. Without disk space for a
-// compaction it fails.
+// Reclaim frees the disk space of removed records. It makes Badger flush its memtable and
+// compact all levels into one, which may rewrite all tables. It works in steps of at most
+// some 300 MiB and rests between them. Writes and reads go on meanwhile. Records that a
+// running backup or check still sees stay. When the store is closed or ctx ends, Reclaim
+// ends after the current step. It fails without disk space for a compaction.
 func (s *Store) Reclaim(ctx context.Context) error {
 	if s.guard == nil {
 		return nil // in memory
@@ -138,7 +135,7 @@ func (s *Store) Reclaim(ctx context.Context) error {
 		err = s.flatten(ctx)
 	}
 	if err != nil {
-		s.committer.removed.add(removed, began) // for the next time
+		s.committer.removed.add(removed, began) // for the next Reclaim
 		return err
 	}
 	s.committer.logger.Info("the disk space of removed records was given back", zap.String("folder", s.guard.folder),
@@ -147,8 +144,8 @@ func (s *Store) Reclaim(ctx context.Context) error {
 	return nil
 }
 
-// roomToReclaim returns an error where there is too little disk space for padding,
-// besides what is needed for writing.
+// roomToReclaim returns an error if the disk has too little space for padding in addition
+// to what writes need.
 func (s *Store) roomToReclaim() error {
 	free, err := s.guard.room()
 	if err != nil {
@@ -164,11 +161,10 @@ func (s *Store) roomToReclaim() error {
 	return nil
 }
 
-// sink has all that was committed so far written to tables, and some of them below level
-// 0. Badger flushes a memtable when it is full, compacts a store that has only level 0
-// when that has enough tables, and offers no other way for either but closing it. So
-// this fills it with records that have expired: nobody sees them, and the next compaction
-// drops them.
+// flushToTables makes Badger write all commits so far to tables, and compact some of them
+// below level 0. Badger flushes a memtable only when it is full or the store is closed, and
+// compacts level 0 only when it has enough tables. So flushToTables fills the memtable with
+// expired records. They are invisible, and the next compaction drops them.
 func (s *Store) flushToTables(ctx context.Context) error {
 	last, log := s.db.MaxVersion(), s.currentLog()
 	for {
@@ -179,7 +175,7 @@ func (s *Store) flushToTables(ctx context.Context) error {
 		if err := s.checkReclaim(ctx); err != nil {
 			return err
 		}
-		// Badger may be about to do it: more padding would be in its way.
+		// More padding would delay a flush or a compaction that Badger has begun.
 		flushing := !there && s.currentLog() != log
 		levels, most := s.db.Levels(), s.db.Opts().NumLevelZeroTables
 		if flushing || levels[0].NumTables >= most {
@@ -192,8 +188,8 @@ func (s *Store) flushToTables(ctx context.Context) error {
 	}
 }
 
-// currentLog returns the name of the write-ahead log that Badger writes to, which
-// begins another with each memtable. Those that are reserved for later are empty.
+// currentLog returns the name of the write-ahead log that Badger writes to. Each memtable
+// has its own log. Reserved logs are empty.
 func (s *Store) currentLog() (name string) {
 	logs, _ := filepath.Glob(filepath.Join(s.guard.folder, "*.mem")) // sorted
 	for _, log := range logs {
@@ -204,11 +200,10 @@ func (s *Store) currentLog() (name string) {
 	return name
 }
 
-// hasLevels reports whether there are tables below level 0.
+// hasLowerLevels reports whether there are tables below level 0.
 func (s *Store) hasLowerLevels() bool { return s.tablesSize() > s.db.Levels()[0].Size }
 
-// inTables reports whether what was committed at a version of Badger's, and before, is
-// in tables.
+// inTables reports whether all commits up to a version of Badger's are in tables.
 func (s *Store) inTables(version uint64) bool {
 	for _, t := range s.db.Tables() {
 		if t.MaxVersion >= version {
@@ -218,7 +213,7 @@ func (s *Store) inTables(version uint64) bool {
 	return false
 }
 
-// mayReclaim returns why Reclaim has to end.
+// checkReclaim returns an error if Reclaim has to end.
 func (s *Store) checkReclaim(ctx context.Context) error {
 	if s.readers.IsClosed() {
 		return domain.ErrClosed
@@ -253,7 +248,7 @@ func (s *Store) flatten(ctx context.Context) error {
 	return err
 }
 
-// ended is what a step panics with.
+// ended is the panic of a step that ends Flatten.
 type ended struct{ error }
 
 // rest waits, unless ctx ends or the store is being closed.
@@ -271,7 +266,7 @@ func (s *Store) rest(ctx context.Context, d time.Duration) error {
 	return nil
 }
 
-// beginStep calls the function that paces a Reclaim, if Flatten is the caller's caller.
+// paceFlatten rests, or panics to end Flatten, if Reclaim's Flatten is on the stack.
 func (g *guard) paceFlatten() {
 	if step := g.step.Load(); step != nil && inFlatten() {
 		(*step)()

@@ -4,5 +4,5 @@ package badger
 
 import "io/fs"
 
-// refusals are the system's errors that say nothing about what is in a file.
+// refusals are the system's errors that say nothing about the content of a file.
 var refusals = []error{fs.ErrPermission}

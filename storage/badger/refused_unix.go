@@ -4,9 +4,9 @@ package badger
 
 import "golang.org/x/sys/unix"
 
-// refusals are the system's errors that say nothing about what is in a file: another
-// user, another limit or another time would read it. EIO is none of them: a disk that
-// cannot read is as good as damaged.
+// refusals are the system's errors that say nothing about the content of a file. Another
+// user or process could read it, or this one later. EIO is not among them: a disk that
+// cannot read counts as damaged.
 var refusals = []error{
 	unix.EACCES, unix.EPERM, unix.EROFS,
 	unix.EMFILE, unix.ENFILE, unix.ENOMEM, unix.ENOSPC, unix.EDQUOT,

@@ -76,7 +76,7 @@ func (r *restore) into(folder string, backup BackupFile) (err error) {
 	return nil
 }
 
-// closeEngine closes the database, if it is open and there is the space for that.
+// closeBadger closes the database if it is open. It fails without the space for that.
 func (r *restore) closeBadger() error {
 	r.guard.stop()
 	if r.db == nil {
@@ -107,9 +107,9 @@ func (r *restore) open(from io.Reader) (*backupReader, error) {
 	return b, nil
 }
 
-// claim makes the folder one that is being restored into, unless there is something
-// in it. leave makes it what it was.
-func (r *restore) claim() (leave func() error, err error) {
+// claim marks the folder as one that is being restored into. It fails if the folder is not
+// empty. The function that it returns restores the former state.
+func (r *restore) claim() (_ func() error, err error) {
 	first, err := firstMissing(r.folder)
 	if err != nil {
 		return nil, err
@@ -138,7 +138,7 @@ func (r *restore) claim() (leave func() error, err error) {
 	if err := r.guard.checkOpening(); err != nil {
 		return nil, err
 	}
-	// Two at a time must not take the folder for theirs.
+	// O_EXCL keeps two restores from using the same folder.
 	file, err := os.OpenFile(filepath.Join(r.folder, MarkerName), os.O_WRONLY|os.O_CREATE|os.O_EXCL, 0o600)
 	if err != nil {
 		return nil, err
@@ -161,7 +161,7 @@ func (r *restore) claim() (leave func() error, err error) {
 	return undo, nil
 }
 
-// firstMissing returns the uppermost folder that MkdirAll would make, "" for none.
+// firstMissing returns the topmost folder that MkdirAll would make, "" for none.
 func firstMissing(folder string) (missing string, err error) {
 	for {
 		_, err := os.Stat(folder)
@@ -172,8 +172,8 @@ func firstMissing(folder string) (missing string, err error) {
 	}
 }
 
-// removeMade removes what was made of the path to folder, from first on, which is ""
-// if nothing was. There is nothing in it.
+// removeMade removes folder and its parents up to first, all of them empty. If first is "",
+// nothing was made and it removes nothing.
 func removeMade(folder, first string) error {
 	if first == "" {
 		return nil
@@ -188,7 +188,7 @@ func removeMade(folder, first string) error {
 	}
 }
 
-// empty removes what is in a folder that a store was restored into.
+// empty removes the content of a folder.
 func empty(folder string) error {
 	entries, err := os.ReadDir(folder)
 	for _, entry := range entries {
@@ -244,7 +244,8 @@ func (r *restore) write(from *backupReader) error {
 	return out.Flush()
 }
 
-// finish reads back what was stored, from the disk, and makes it a store.
+// finish reads the records back from the disk, compares them with the backup's end, and
+// marks the store as ready.
 func (r *restore) finish() error {
 	err := probeCopy(r.folder, r.o, func(db *badgerdb.DB) error {
 		txn := newest(db)

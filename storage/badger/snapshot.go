@@ -10,10 +10,10 @@ import (
 	"github.com/caddy-presets/caddy-presets/storage/records"
 )
 
-// engine is a Store for those who are done before it closes its files.
+// engine is a Store for the purger, which ends before the store closes its files.
 type engine struct{ *Store }
 
-// View counts neither as a read, for which Close waits, nor any damage.
+// View is not counted as a reader, and does not count damage.
 func (e engine) View(_ context.Context, fn func(*records.Reader) error) error {
 	txn, at := e.versions.latest()
 	defer e.versions.release(at)
@@ -25,18 +25,17 @@ func (e engine) Update(ctx context.Context, fn func(*records.Tx) error) error {
 	return e.update(ctx, fn)
 }
 
-// discard discards a transaction that was read from. Badger panics here if it panicError
-// when an iterator was begun.
+// discard discards a transaction. Badger panics here if it panicked when it made an iterator
+// of the transaction.
 func discard(txn *badgerdb.Txn) {
 	_ = guarded(func() error { txn.Discard(); return nil })
 }
 
-// snapshot is what a transaction shows. Interfaces hold it, and iterator, without
-// another allocation.
+// snapshot is the state that a transaction shows. snapshot and iterator have the size of a
+// pointer, so an interface holds them without an allocation.
 //
-// Badger promises values until the function that gets them has returned. But it copies
-// those that are not in its value log, where none of ours is: valueThreshold is above
-// records.MaxRecord.
+// Badger guarantees a value only during the callback that gets it. But it copies values that
+// are not in its value log, and no record is long enough to be there.
 type snapshot struct{ txn *badgerdb.Txn }
 
 func (s snapshot) Get(k records.Key) ([]byte, error) {
@@ -60,7 +59,7 @@ func (i iterator) Seek(k records.Key)     { i.Iterator.Seek(k) }
 func (i iterator) Key() records.Key       { return i.Item().Key() }
 func (i iterator) Size() int              { return int(i.Item().ValueSize()) }
 func (i iterator) Value() ([]byte, error) { return valueOf(i.Item()) }
-func (i iterator) Err() error             { return nil } // what goes wrong it panics on
+func (i iterator) Err() error             { return nil } // Badger panics on errors
 
 func valueOf(item *badgerdb.Item) (value []byte, err error) {
 	err = item.Value(func(v []byte) error {

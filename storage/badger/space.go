@@ -15,41 +15,41 @@ import (
 )
 
 const (
-	// flushSpace is what Badger may have to write of what it holds in memory: a
-	// table for each memtable, and the one that is being filled.
+	// flushSpace is the space that Badger needs to write its memory to tables: one for
+	// each full memtable, and one for the memtable in use.
 	flushSpace = 3 * memTableSize
-	// minFree is how much space a file system must have left for a write, and for
-	// opening a store: Badger writes through memory maps, and the system kills a
-	// process that does so without space.
-	minFree = 2 * flushSpace // twice, because others write, too
+	// minFree is the space that a write, and opening a store, needs at least. Badger
+	// writes through memory maps, and the system kills a process whose write to a map
+	// finds no space.
+	minFree = 2 * flushSpace // twice, because other processes write too
 
 	// logSize is how large Badger makes a write-ahead log.
 	logSize = 2 * memTableSize
 
 	ballastName = "BALLAST"
-	// ballastSize is how much space is set aside in a file. It is what there is to
-	// give to a compaction that is under way when others have filled the disk, and
-	// to a start on a disk that is full.
+	// ballastSize is the space that is kept in a file. It is freed for a running
+	// compaction when others have filled the disk, and for a start on a full disk.
 	ballastSize = minFree
-	// ballastFloor is when it is given up. What fills the disk would take it too, if
-	// it still had the rest to take.
+	// ballastFloor is the free space below which the ballast is freed. Freed earlier,
+	// the ballast would be taken by the program that fills the disk.
 	ballastFloor = 4 << 20
-	// quietTime is how long no write was refused until the operator is told so: what is
-	// needed comes and goes with each compaction.
+	// quietTime is the time without a refused write after which the log says that writes
+	// are accepted again. The needed space changes with each compaction.
 	quietTime = 5 * time.Second
-	// ballastDelay spares stores that are soon closed again one.
+	// ballastDelay is the time after opening until the ballast is made. A store that is
+	// closed sooner needs none.
 	ballastDelay = 2 * time.Second
 
-	// While a store was written to within busyFor the guard looks at every
-	// busyInterval, and else at every idleInterval.
+	// The guard measures the free space every busyInterval while the last write is less
+	// than busyFor ago, and every idleInterval otherwise.
 	busyFor      = 10 * time.Second
 	busyInterval = 5 * time.Millisecond
 	idleInterval = 250 * time.Millisecond
 )
 
-// spaceOf returns the space that a database may need for what it does on its own: for
-// what it has in memory, and for a compaction of level 0, which writes that and the
-// level below anew before it removes anything.
+// spaceOf returns the space that a database may need in the background: to write its
+// memory to tables, and to compact level 0. A compaction rewrites level 0 and the level
+// below before it removes anything.
 func spaceOf(db *badgerdb.DB) uint64 {
 	needed := uint64(flushSpace)
 	for _, level := range db.Levels() {
@@ -60,9 +60,8 @@ func spaceOf(db *badgerdb.DB) uint64 {
 	return needed
 }
 
-// guard sees to it that there is space for what Badger writes. It refuses writes
-// while there is little, which Badger would not survive, and gives the ballast to
-// what it has begun.
+// guard refuses writes while the disk has too little space, because Badger would crash. It
+// frees the ballast for what Badger has already begun.
 type guard struct {
 	folder string
 	free   func(folder string) (uint64, error)
@@ -80,8 +79,8 @@ type guard struct {
 
 	quiet   time.Duration // without a refusal until that is told of
 	mu      sync.Mutex
-	level   spaceLevel // as it was told last
-	refused time.Time  // the last time
+	level   spaceLevel // that was logged last
+	refused time.Time  // when a write was last refused
 
 	quit, done chan struct{} // nil until watch
 }
@@ -109,7 +108,7 @@ func newGuard(folder string, free func(folder string) (uint64, error), logger *z
 
 func (g *guard) ballast() string { return filepath.Join(g.folder, ballastName) }
 
-// room returns the space there is for us, and an error where Badger may need more.
+// room returns the free space, and an error if Badger may need more.
 func (g *guard) room() (free uint64, err error) {
 	free, err = g.free(g.folder)
 	if err != nil {
@@ -121,9 +120,9 @@ func (g *guard) room() (free uint64, err error) {
 	return free, nil
 }
 
-// withBallast returns an error where there is too little space, to open a store, say,
-// even without the ballast, which it gives up if that helps. Opening takes minFree:
-// compactions, which may take more, are held then.
+// checkOpening returns an error if there is too little space to open a store. It frees the
+// ballast if that is needed. Opening needs minFree. A compaction, which may need more, is
+// held meanwhile.
 func (g *guard) checkOpening() error {
 	_, err := g.room()
 	if errors.Is(err, ErrDiskFull) && g.release() {
@@ -132,7 +131,7 @@ func (g *guard) checkOpening() error {
 	return err
 }
 
-// forWriting returns an error where a write has to wait, and tells the operator.
+// forWriting returns an error while writes are refused, and logs a change of that.
 func (g *guard) forWriting() error {
 	free, err := g.checkWritable()
 	g.logChange(free, err)
@@ -142,7 +141,7 @@ func (g *guard) forWriting() error {
 	return err
 }
 
-// writable returns the space there is, and why writes have to wait.
+// checkWritable returns the free space, and the reason while writes are refused.
 func (g *guard) checkWritable() (free uint64, err error) {
 	if err := g.checkSameFolder(); err != nil {
 		return 0, err
@@ -160,10 +159,10 @@ func (g *guard) checkWritable() (free uint64, err error) {
 	return free, err
 }
 
-var errHeld = fmt.Errorf("%w: a compaction waits until it can write", errUnavailable)
+var errHeld = fmt.Errorf("%w: a compaction is held until it can write", errUnavailable)
 
-// sameFolder returns an error where the folder is not the one that was opened any more:
-// what is written would go to files that no start finds.
+// checkSameFolder returns an error if the folder was moved or replaced since it was opened.
+// The next start would not find what is written then.
 func (g *guard) checkSameFolder() error {
 	now, err := os.Stat(g.folder)
 	if err == nil && g.opened != nil && !os.SameFile(g.opened, now) {
@@ -178,7 +177,7 @@ func (g *guard) checkSameFolder() error {
 	return nil
 }
 
-// tell tells the operator when writes begin to be refused, for err, or are accepted
+// logChange logs when writes begin to be refused because of err, when they are accepted
 // again, and when space is getting short.
 func (g *guard) logChange(free uint64, err error) {
 	needed := g.needed.Load() + g.ballastDebt.Load()
@@ -198,7 +197,7 @@ func (g *guard) logChange(free uint64, err error) {
 		return
 	}
 	if level == before || level == spaceAmple && before == spaceLow && free < 5*needed/2 {
-		return // not at every coming and going
+		return // the free space goes up and down
 	}
 	g.level = level
 	fields := []zap.Field{zap.String("folder", g.folder), zap.Uint64("free_bytes", free), zap.Uint64("needed_bytes", needed)}
@@ -214,7 +213,7 @@ func (g *guard) logChange(free uint64, err error) {
 	}
 }
 
-// watch keeps an eye on the space while db is open, until stop.
+// watch measures the free space while db is open, until stop.
 func (g *guard) watch(db *badgerdb.DB) {
 	g.quit, g.done = make(chan struct{}), make(chan struct{})
 	go func() {
@@ -241,8 +240,8 @@ func (g *guard) watch(db *badgerdb.DB) {
 	}()
 }
 
-// look tells of the space there is, and gives up the ballast or, where it may,
-// makes one: at first if there is ample space, and again as soon as there is room.
+// refresh logs a change of the free space. It frees the ballast, or makes one if mayMake is
+// set and there is space. The first ballast needs ample space, and a later one less.
 func (g *guard) refresh(mayMake bool) {
 	free, err := g.checkWritable()
 	needed := g.needed.Load()
@@ -259,7 +258,7 @@ func (g *guard) refresh(mayMake bool) {
 	g.logChange(free, err)
 }
 
-// release gives up the ballast. It returns false where there is none.
+// release frees the ballast. It returns false if there is none.
 func (g *guard) release() bool {
 	info, err := os.Stat(g.ballast())
 	if err != nil || info.Size() == 0 {
@@ -306,14 +305,13 @@ func (g *guard) stop() {
 	g.quit = nil
 }
 
-// forClosing returns an error where Badger could not write what it holds in memory,
-// and compact, without the process being killed for it. It gives up the ballast for
-// that.
+// checkClosing returns an error if there is too little space for Badger to write its memory
+// to tables and to compact them. It frees the ballast if that is needed.
 func (g *guard) checkClosing(db *badgerdb.DB) error {
 	g.needed.Store(spaceOf(db))
 	err := g.checkOpening()
 	if errors.Is(err, ErrDiskFull) {
 		return fmt.Errorf("the store is left as it is, which loses nothing: %w", err)
 	}
-	return nil // perhaps with the space unknown
+	return nil // the free space may be unknown
 }

@@ -4,6 +4,5 @@ package badger
 
 import "math"
 
-// freeSpace would return the free bytes of a file system. Here there is no
-// guard against a full one.
+// freeSpace reports unlimited space here, so nothing protects against a full disk.
 func freeSpace(string) (uint64, error) { return math.MaxUint64, nil }

@@ -4,7 +4,7 @@ package badger
 
 import "golang.org/x/sys/unix"
 
-// freeSpace returns the bytes that the file system of folder has for us.
+// freeSpace returns the bytes that this user can still write to the file system of folder.
 func freeSpace(folder string) (uint64, error) {
 	var s unix.Statfs_t
 	if err := unix.Statfs(folder, &s); err != nil {

@@ -2,7 +2,7 @@ package badger
 
 import "golang.org/x/sys/windows"
 
-// freeSpace returns the bytes that the file system of folder has for us.
+// freeSpace returns the bytes that this user can still write to the file system of folder.
 func freeSpace(folder string) (free uint64, err error) {
 	name, err := windows.UTF16PtrFromString(folder)
 	if err != nil {

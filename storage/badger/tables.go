@@ -24,8 +24,8 @@ import (
 	"github.com/dgraph-io/ristretto/v2/z"
 )
 
-// listedTables returns the tables that the MANIFEST in folder names, by the
-// names of their files. All others are gone once Badger has opened the folder.
+// listedTables returns the file names of the tables in folder's MANIFEST. Badger deletes
+// all others when it opens the folder.
 func listedTables(folder string) (map[string]bool, error) {
 	file, err := os.Open(filepath.Join(folder, badgerdb.ManifestFilename))
 	if err != nil {
@@ -43,12 +43,11 @@ func listedTables(folder string) (map[string]bool, error) {
 	return listed, nil
 }
 
-// checkTables checks Badger's checksums of tables, before Badger opens them: that
-// takes for granted that tables end as tables do, on goroutines of its own, where
-// one that was cut short panics and takes the whole process with it. And its next
-// compaction takes damaged records for missing ones and makes that true.
+// checkTables checks Badger's checksums of tables before Badger opens them. A table that was
+// cut short would panic on one of Badger's goroutines and end the process. And the next
+// compaction would treat damaged records as missing, and drop them.
 //
-// It reads all of the tables, at the speed of the processors or of the disk.
+// It reads all tables, at the speed of the processors or of the disk.
 func checkTables(folder string, listed map[string]bool, with *pb.DataKey) error {
 	names := slices.Sorted(maps.Keys(listed))
 	failed := make([]error, len(names))
@@ -65,17 +64,16 @@ func checkTables(folder string, listed map[string]bool, with *pb.DataKey) error 
 	return cmp.Or(failed...)
 }
 
-// checkListed checks a table that the MANIFEST names.
+// checkListedTable checks a table that the MANIFEST names.
 func checkListedTable(folder, name string, with *pb.DataKey) error {
 	path := filepath.Join(folder, name)
 	err := checkTable(path, with)
 	if err != nil {
-		// Unless another process is just writing it, whose lock on the
-		// folder Badger then tells of.
+		// Another process may be writing it. Badger's lock finds that out later.
 		time.Sleep(100 * time.Millisecond)
 		err = checkTable(path, with)
 	}
-	if err != nil && !errors.Is(err, fs.ErrNotExist) { // which Badger reports
+	if err != nil && !errors.Is(err, fs.ErrNotExist) { // Badger reports a missing table
 		return fmt.Errorf("table %s: %w", name, err)
 	}
 	return nil
@@ -87,8 +85,8 @@ func checkTable(path string, with *pb.DataKey) error {
 	return readTable(path, with, func(t *table.Table) error { return t.VerifyChecksum() })
 }
 
-// readTable calls fn with a table, good until that returns, which is encrypted with
-// a key or, where that is nil, not at all. What Badger panics on is an error.
+// readTable calls fn with a table, which is valid until fn returns. with is the key of an
+// encrypted table, else nil. A panic of Badger is returned as an error.
 func readTable(path string, with *pb.DataKey, fn func(*table.Table) error) error {
 	id, ok := table.ParseFileID(filepath.Base(path))
 	if !ok {
@@ -96,7 +94,7 @@ func readTable(path string, with *pb.DataKey, fn func(*table.Table) error) error
 	}
 	o := &table.Options{Compression: options.None, DataKey: with}
 	if with != nil {
-		// Badger panics without a place for the decrypted index.
+		// Badger panics without a cache for the decrypted index.
 		cache, err := ristretto.NewCache(&ristretto.Config[uint64, *fb.TableIndex]{NumCounters: 10, MaxCost: 64 << 20, BufferItems: 64})
 		if err != nil {
 			return err
@@ -109,8 +107,8 @@ func readTable(path string, with *pb.DataKey, fn func(*table.Table) error) error
 		return err
 	}
 	err = guarded(func() error {
-		// Another process that has the folder open may cut a table short to remove
-		// it, and a disk may fail to read: neither is to take this process down.
+		// Another process may truncate the table to remove it, and the disk may fail to
+		// read. Neither may end this process.
 		defer debug.SetPanicOnFault(debug.SetPanicOnFault(true))
 		t, err := table.OpenInMemoryTable(file.Data, id, o)
 		if err != nil {
