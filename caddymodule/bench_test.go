@@ -35,7 +35,6 @@ func BenchmarkInference(b *testing.B) {
 	if err := h.Inference.provision(store); err != nil {
 		b.Fatal(err)
 	}
-	b.Cleanup(h.Inference.cleanup)
 	const preset = `{"model":"openai/gpt-5","temperature":0.7,"top_p":0.9,"reasoning":{"effort":"high"},"text":{"verbosity":"low"},
 		"tools":[{"type":"function","name":"look_up","description":"d","parameters":{"type":"object","properties":{"id":{"type":"string"}}}}]}`
 	prompt := strings.Repeat("Answer as the support team does. ", 20)

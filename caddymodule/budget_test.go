@@ -102,7 +102,6 @@ func loads(tb testing.TB) []load {
 	if err := inferring.Inference.provision(store); err != nil {
 		tb.Fatal(err)
 	}
-	tb.Cleanup(inferring.Inference.cleanup)
 
 	boss := domain.By(domain.Principal{KeyID: "k", UserID: "ann", Kind: domain.ManagementKey})
 	prompt := strings.Repeat("Answer as the support team does. ", 20)

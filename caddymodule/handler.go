@@ -260,9 +260,6 @@ func (h *Handler) ensureLater(ctx context.Context) {
 // Cleanup withdraws the store from the admin endpoint. The engine's own
 // module closes it.
 func (h *Handler) Cleanup() error {
-	if h.Inference != nil {
-		h.Inference.cleanup()
-	}
 	return h.withdraw()
 }
 

@@ -111,17 +111,8 @@ func (i *Inference) provision(store domain.Store) error {
 	if err := i.provisionMemory(); err != nil {
 		return err
 	}
-	var err error
-	i.resolver, err = inference.NewResolver(store, inference.Config{CacheSize: i.CacheSize, DropFields: i.DropFields})
-	return err
-}
-
-// cleanup frees the memory of resolved presets. Requests under way read the
-// store.
-func (i *Inference) cleanup() {
-	if i.resolver != nil {
-		i.resolver.Close()
-	}
+	i.resolver = inference.NewResolver(store, inference.Config{CacheSize: i.CacheSize, DropFields: i.DropFields})
+	return nil
 }
 
 func checkKeys(keys string) error {

@@ -618,7 +618,6 @@ func TestPackedFormIsDropped(t *testing.T) {
 	if err := h.Inference.provision(store); err != nil {
 		t.Fatal(err)
 	}
-	t.Cleanup(h.Inference.cleanup)
 	prompt := "Be brief."
 	boss := domain.By(domain.Principal{KeyID: "k", UserID: "ann", Kind: domain.ManagementKey})
 	if _, err := h.service.CreatePresetVersion(t.Context(), boss, "", "writer", domain.Capture{Dialect: domain.Chat, Config: []byte(`{"model":"m"}`), SystemPrompt: &prompt}); err != nil {

@@ -50,7 +50,6 @@ func TestTimingOfWrongKeys(t *testing.T) {
 	if err := h.Inference.provision(store); err != nil {
 		t.Fatal(err)
 	}
-	t.Cleanup(h.Inference.cleanup)
 	boss := domain.By(domain.Principal{KeyID: "k", UserID: "ann", Kind: domain.ManagementKey})
 	var issued, revoked []string
 	for i := range 500 {

@@ -234,7 +234,7 @@ func (s *Service) Authenticate(ctx context.Context, hash KeyHash) (Principal, er
 // reads the store. For any other secret it returns false: whether that is a key only
 // Authenticate finds out.
 func (s *Service) AuthenticateKnown(hash KeyHash) (Principal, bool) {
-	k, ok := s.keys.get(hash, s.store.Stamps().Key(hash))
+	k, ok := s.keys.Get(hash, s.store.Stamps().Key(hash))
 	if !ok {
 		return Principal{}, false
 	}
@@ -263,12 +263,12 @@ func (s *Service) principalOf(k Key, hash KeyHash) (Principal, error) {
 // can have changed since it was read. ErrNotFound tells that there is none.
 func (s *Service) keyOf(ctx context.Context, hash KeyHash) (Key, error) {
 	stamp := s.store.Stamps().Key(hash)
-	if k, ok := s.keys.get(hash, stamp); ok {
+	if k, ok := s.keys.Get(hash, stamp); ok {
 		return k, nil
 	}
 	k, err := s.storedKey(ctx, hash)
 	if err == nil {
-		s.keys.put(hash, stamp, k, knownKeyCost)
+		s.keys.Put(hash, stamp, k, knownKeyCost)
 	}
 	return k, err
 }
@@ -296,7 +296,7 @@ const (
 // hears of a failure: a use is not worth more than that, and a store that takes
 // no writes says so to those who change something.
 func (s *Service) noteUse(k Key, at time.Time) {
-	if s.noting.Add(1) > maxNoting || !s.keys.change(k.Hash, func(k *Key) bool { return k.use(at) }) {
+	if s.noting.Add(1) > maxNoting || !s.keys.Change(k.Hash, func(k *Key) bool { return k.use(at) }) {
 		s.noting.Add(-1)
 		return
 	}

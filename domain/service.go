@@ -7,6 +7,8 @@ import (
 	"time"
 
 	"github.com/google/uuid"
+
+	"github.com/caddy-presets/caddy-presets/domain/internal/cache"
 )
 
 // Service applies the rules of this package on top of a Store. It is safe for
@@ -18,9 +20,9 @@ type Service struct {
 	KeepVersions int
 
 	store   Store
-	keys    known[KeyHash, Key]
-	objects known[question, Found]
-	pages   known[question, Listed]
+	keys    *cache.Cache[KeyHash, Stamp, Key]
+	objects *cache.Cache[question, Stamp, Found]
+	pages   *cache.Cache[question, Stamp, Listed]
 	now     func() time.Time
 	newID   func() string
 
@@ -37,9 +39,9 @@ func NewService(store Store) *Service { return NewServiceWith(store, time.Now, n
 func NewServiceWith(store Store, now func() time.Time, newID func() string) *Service {
 	return &Service{
 		store: store, now: now, newID: newID,
-		keys:    known[KeyHash, Key]{limit: maxKnownKeys * knownKeyCost},
-		objects: known[question, Found]{limit: maxKnownObjects},
-		pages:   known[question, Listed]{limit: maxKnownPages},
+		keys:    cache.New[KeyHash, Stamp, Key](maxKnownKeys * knownKeyCost),
+		objects: cache.New[question, Stamp, Found](maxKnownObjects),
+		pages:   cache.New[question, Stamp, Listed](maxKnownPages),
 	}
 }
 

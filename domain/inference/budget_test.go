@@ -19,11 +19,7 @@ func TestBudgets(t *testing.T) {
 	}
 	r := newResolving(t)
 	r.put(t, r.home.ID, "p", version{responses, benchConfig[responses], "Answer briefly."})
-	resolver, err := inference.NewResolver(r.fixture, inference.Config{CacheSize: 1 << 20})
-	if err != nil {
-		t.Fatal(err)
-	}
-	defer resolver.Close()
+	resolver := inference.NewResolver(r.fixture, inference.Config{CacheSize: 1 << 20})
 	resolve := func(head string) func() error {
 		body := benchBody(2<<10, head, "a word or two")
 		return func() error {

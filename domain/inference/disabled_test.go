@@ -574,11 +574,8 @@ func FuzzDisabledTools(f *testing.F) {
 	if err != nil {
 		f.Fatal(err)
 	}
-	resolver, err := inference.NewResolver(r.fixture, inference.Config{})
-	if err != nil {
-		f.Fatal(err)
-	}
-	f.Cleanup(func() { resolver.Close(); _ = stop() })
+	resolver := inference.NewResolver(r.fixture, inference.Config{})
+	f.Cleanup(func() { _ = stop() })
 	who := r.strict(f, "strict", fetch, search)
 	f.Fuzz(func(t *testing.T, body []byte) {
 		if named, sure := namesPreset(body); named || !sure && strings.Contains(string(body), "preset") || strings.Contains(string(body), `\u00`) && !sure {
@@ -645,12 +642,8 @@ func TestToolsWithoutAStore(t *testing.T) {
 		{domain.ErrUnavailable, inference.Request{Dialect: chat, Body: []byte(`{"plugins":{"web":{}}}`)}, false},
 		{damaged, inference.Request{Dialect: chat, Body: []byte(`{"tools":[{"type":"function"}]}`)}, false},
 	} {
-		resolver, err := inference.NewResolver(unreadable{tc.failure}, inference.Config{})
-		if err != nil {
-			t.Fatal(err)
-		}
-		defer resolver.Close()
-		_, err = resolver.Resolve(t.Context(), admin, tc.sent)
+		resolver := inference.NewResolver(unreadable{tc.failure}, inference.Config{})
+		_, err := resolver.Resolve(t.Context(), admin, tc.sent)
 		if tc.passes && err != nil || !tc.passes && !errors.Is(err, tc.failure) {
 			t.Errorf("%v, %s: got %v, want that it passes: %t", tc.failure, tc.sent.Body, err, tc.passes)
 		}

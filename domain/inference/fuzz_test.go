@@ -649,7 +649,6 @@ func FuzzResolve(f *testing.F) {
 	var who domain.Principal
 	stop := func() {
 		if r != nil {
-			resolver.Close()
 			_ = r.store.(interface{ Close() error }).Close() // of no use any more
 			r = nil
 		}
@@ -667,9 +666,7 @@ func FuzzResolve(f *testing.F) {
 			if r, _, err = openResolving(t.Context()); err != nil {
 				t.Fatal(err)
 			}
-			if resolver, err = inference.NewResolver(r.fixture, inference.Config{CacheSize: 1 << 20}); err != nil {
-				t.Fatal(err)
-			}
+			resolver = inference.NewResolver(r.fixture, inference.Config{CacheSize: 1 << 20})
 			who = r.team(t, "team", "dm", "latency")
 			r.change(t, r.put(t, who.WorkspaceID, "p", version{from, `{}`, ""}), func(p *domain.Preset) {
 				p.Labels = map[string]domain.Target{

@@ -83,12 +83,7 @@ func openResolving(ctx context.Context) (r *resolving, closeStore func() error, 
 // resolver returns a resolver that counts as views of the fixture.
 func (r *resolving) resolver(tb testing.TB, config inference.Config) *inference.Resolver {
 	tb.Helper()
-	resolver, err := inference.NewResolver(r.fixture, config)
-	if err != nil {
-		tb.Fatal(err)
-	}
-	tb.Cleanup(resolver.Close)
-	return resolver
+	return inference.NewResolver(r.fixture, config)
 }
 
 // team stores a workspace with defaults, empty for none, and returns who acts

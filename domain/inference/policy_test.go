@@ -233,11 +233,7 @@ func TestPermitUnsearched(t *testing.T) {
 	if err := resolver.PermitUnsearched(t.Context(), strict); err != nil {
 		t.Errorf("none disabled any more: got error %v, want none", err)
 	}
-	down, err := inference.NewResolver(unreadable{domain.ErrUnavailable}, inference.Config{})
-	if err != nil {
-		t.Fatal(err)
-	}
-	defer down.Close()
+	down := inference.NewResolver(unreadable{domain.ErrUnavailable}, inference.Config{})
 	if err := down.PermitUnsearched(t.Context(), free); !errors.Is(err, domain.ErrUnavailable) {
 		t.Errorf("without a store: got error %v, want %v", err, domain.ErrUnavailable)
 	}

@@ -6,12 +6,12 @@ import (
 	"errors"
 	"fmt"
 	"slices"
-	"strconv"
 	"strings"
 	"unicode"
 	"unicode/utf8"
 
 	"github.com/caddy-presets/caddy-presets/domain"
+	"github.com/caddy-presets/caddy-presets/domain/internal/cache"
 	"github.com/caddy-presets/caddy-presets/internal/rawjson"
 )
 
@@ -33,33 +33,22 @@ type Config struct {
 // presets in memory, prepared for each dialect, within a bound; the store's
 // stamps tell when that is no longer so, so a change acts on the next request.
 //
-// A Resolver is safe for concurrent use. Close frees its memory; requests that
-// come later are answered from the store alone.
+// A Resolver is safe for concurrent use.
 type Resolver struct {
 	store   domain.Store
 	unknown map[string]bool
-	cache   *cache
+	cache   *cache.Cache[cacheKey, domain.Stamp, cached]
 }
 
 // NewResolver returns a Resolver over store.
-func NewResolver(store domain.Store, config Config) (*Resolver, error) {
-	size := config.CacheSize
-	if size == 0 {
-		size = DefaultCacheSize
-	}
-	cache, err := newCache(size)
-	if err != nil {
-		return nil, err
-	}
-	r := &Resolver{store: store, cache: cache, unknown: make(map[string]bool)}
+func NewResolver(store domain.Store, config Config) *Resolver {
+	size := cmp.Or(config.CacheSize, DefaultCacheSize)
+	r := &Resolver{store: store, unknown: make(map[string]bool), cache: cache.New[cacheKey, domain.Stamp, cached](int(size))}
 	for _, field := range config.DropFields {
 		r.unknown[field] = true
 	}
-	return r, nil
+	return r
 }
-
-// Close frees the memory of r.
-func (r *Resolver) Close() { r.cache.close() }
 
 // Request is an inference request as it was sent.
 type Request struct {
@@ -224,8 +213,8 @@ func (r *Resolver) Resolve(ctx context.Context, who domain.Principal, sent Reque
 // workspace returns the defaults of the workspace that who acts in.
 func (r *Resolver) workspace(ctx context.Context, who domain.Principal) (*workspaceDefaults, error) {
 	id, slug := who.WorkspaceRef()
-	key, stamp := "w\x00"+id+"\x00"+slug, r.store.Stamps().Workspace(id+slug)
-	if kept := r.cache.get(key, stamp); kept != nil {
+	key, stamp := cacheKey{kind: workspaceKind, id: id, slug: slug}, r.store.Stamps().Workspace(id+slug)
+	if kept, ok := r.cache.Get(key, stamp); ok {
 		return kept.workspace, nil
 	}
 	var w domain.Workspace
@@ -241,14 +230,14 @@ func (r *Resolver) workspace(ctx context.Context, who domain.Principal) (*worksp
 		return nil, err
 	}
 	defaults := &workspaceDefaults{id: w.ID, textModel: orNone(w.DefaultTextModel), providerSort: orNone(w.DefaultProviderSort)}
-	cost := minEntryCost + int64(len(defaults.textModel)+len(defaults.providerSort))
+	cost := minEntryCost + len(defaults.textModel) + len(defaults.providerSort)
 	if w.DisabledServerTools != nil {
 		defaults.disabledTools = *w.DisabledServerTools
 		for _, tool := range defaults.disabledTools {
-			cost += int64(len(tool)) + 16
+			cost += len(tool) + 16
 		}
 	}
-	r.cache.set(key, &cached{stamp: stamp, workspace: defaults}, cost)
+	r.cache.Put(key, stamp, cached{workspace: defaults}, cost)
 	return defaults, nil
 }
 
@@ -256,20 +245,20 @@ func (r *Resolver) workspace(ctx context.Context, who domain.Principal) (*worksp
 // names. The preset is kept under its stamp and its versions under one that its
 // changes leave as it is: they stay prepared.
 func (r *Resolver) version(ctx context.Context, workspaceID string, ref reference, id stickyID, dialect domain.Dialect) (n int, s *settings, err error) {
-	key := "p\x00" + workspaceID + "\x00" + ref.slug
+	key := cacheKey{kind: presetKind, id: workspaceID, slug: ref.slug}
 	stamps := r.store.Stamps()
 	stamp, versions := stamps.Preset(workspaceID, ref.slug), stamps.Versions()
-	if kept := r.cache.get(key, stamp); kept != nil {
+	if kept, ok := r.cache.Get(key, stamp); ok {
 		if n, err = ref.version(kept.preset, id); err != nil {
 			return 0, nil, err
 		}
-		if kept := r.cache.get(versionKey(kept.preset, n, dialect), versions); kept != nil {
+		if kept, ok := r.cache.Get(settingsKey(kept.preset, n, dialect), versions); ok {
 			return n, kept.settings, nil
 		}
 	}
 	var p domain.Preset
 	var v domain.PresetVersion
-	var kept *cached
+	var kept cached
 	err = r.store.View(ctx, func(reader domain.Reader) (err error) {
 		if p, err = referredPreset(reader, workspaceID, ref); err != nil {
 			return err
@@ -278,7 +267,8 @@ func (r *Resolver) version(ctx context.Context, workspaceID string, ref referenc
 			return err
 		}
 		// By the stamp as it is now: p may be of a store that was restored meanwhile.
-		if kept = r.cache.get(versionKey(&p, n, dialect), r.store.Stamps().Versions()); kept == nil {
+		var ok bool
+		if kept, ok = r.cache.Get(settingsKey(&p, n, dialect), r.store.Stamps().Versions()); !ok {
 			v, err = versionInUse(reader, p, n)
 		}
 		return err
@@ -286,19 +276,19 @@ func (r *Resolver) version(ctx context.Context, workspaceID string, ref referenc
 	if err != nil {
 		return 0, nil, err
 	}
-	r.cache.set(key, &cached{stamp: stamp, preset: &p}, presetCost(&p))
-	if kept != nil {
+	r.cache.Put(key, stamp, cached{preset: &p}, presetCost(&p))
+	if kept.settings != nil {
 		return n, kept.settings, nil
 	}
 	if s, err = newSettings(v, dialect, r.unknown); err != nil {
 		return 0, nil, fmt.Errorf("version %d of preset %s is damaged: %v", v.Version, v.PresetID, err) //nolint:errorlint // an Invalid tools field of a preset is not the request's
 	}
-	r.cache.set(versionKey(&p, n, dialect), &cached{stamp: versions, settings: s}, s.cost()+int64(len(v.Config))) // which the settings are parts of
+	r.cache.Put(settingsKey(&p, n, dialect), versions, cached{settings: s}, s.cost()+len(v.Config)) // which the settings are parts of
 	return n, s, nil
 }
 
-func versionKey(p *domain.Preset, n int, dialect domain.Dialect) string {
-	return "v\x00" + p.ID + "\x00" + strconv.Itoa(n) + "\x00" + string(dialect)
+func settingsKey(p *domain.Preset, n int, dialect domain.Dialect) cacheKey {
+	return cacheKey{kind: settingsKind, id: p.ID, version: n, dialect: dialect}
 }
 
 // referredPreset reads the active preset that a reference names.
@@ -323,22 +313,22 @@ func versionInUse(reader domain.Reader, p domain.Preset, n int) (domain.PresetVe
 }
 
 // presetCost is the memory that p takes, about, in bytes.
-func presetCost(p *domain.Preset) int64 {
-	cost := int64(minEntryCost + 8*len(p.Kept.Also))
+func presetCost(p *domain.Preset) int {
+	cost := minEntryCost + 8*len(p.Kept.Also)
 	for name, label := range p.Labels {
-		cost += int64(len(name)+16*len(label.Split)) + 128
+		cost += len(name) + 16*len(label.Split) + 128
 	}
 	return cost
 }
 
 // cost is the memory that s takes, about, in bytes.
-func (s *settings) cost() int64 {
-	cost := int64(minEntryCost + 2*len(s.prompt.quoted))
+func (s *settings) cost() int {
+	cost := minEntryCost + 2*len(s.prompt.quoted)
 	for _, field := range s.fields {
-		cost += int64(len(field.Name)+len(field.Value)) + 96
+		cost += len(field.Name) + len(field.Value) + 96
 	}
 	for _, t := range s.tools {
-		cost += int64(len(t.identity)) + 64
+		cost += len(t.identity) + 64
 	}
 	return cost
 }

@@ -231,11 +231,7 @@ func TestVersionsAreReadOnce(t *testing.T) {
 	r := newResolving(t)
 	r.storeSplit(t)
 	reads := &versionReads{Store: r.store}
-	resolver, err := inference.NewResolver(reads, inference.Config{})
-	if err != nil {
-		t.Fatal(err)
-	}
-	t.Cleanup(resolver.Close)
+	resolver := inference.NewResolver(reads, inference.Config{})
 	resolve := func(body string) int {
 		t.Helper()
 		got, err := resolver.Resolve(t.Context(), domain.Principal{}, inference.Request{Dialect: domain.Responses, Body: []byte(body)})
@@ -352,12 +348,8 @@ func TestAWorkspaceDeletedMeanwhile(t *testing.T) {
 				t.Error(err)
 			}
 		}}
-		resolver, err := inference.NewResolver(store, inference.Config{})
-		if err != nil {
-			t.Fatal(err)
-		}
-		t.Cleanup(resolver.Close)
-		_, err = resolver.Resolve(t.Context(), who, inference.Request{Dialect: domain.Responses, Body: []byte(`{"preset":"p"}`)})
+		resolver := inference.NewResolver(store, inference.Config{})
+		_, err := resolver.Resolve(t.Context(), who, inference.Request{Dialect: domain.Responses, Body: []byte(`{"preset":"p"}`)})
 		if deleted {
 			wantKind(t, err, domain.NotFound, "not found")
 		} else if !errors.Is(err, errPurged) {

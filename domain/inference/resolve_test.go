@@ -690,72 +690,9 @@ func TestAResultIsNotChangedByLaterRequests(t *testing.T) {
 	wantBody(t, first, nil, want("first"))
 }
 
-func TestAfterCloseTheStoreAnswers(t *testing.T) {
-	r := newResolving(t)
-	r.storeEmail(t)
-	resolver, err := inference.NewResolver(r.fixture, inference.Config{})
-	if err != nil {
-		t.Fatal(err)
-	}
-	r.warm(t, resolver, domain.Principal{}, `{"preset":"email"}`)
-	resolver.Close()
-	for range 3 {
-		before := r.views
-		got, err := resolver.Resolve(t.Context(), domain.Principal{}, inference.Request{Dialect: domain.Responses, Body: []byte(`{"preset":"email"}`)})
-		wantBody(t, got, err, `{"model":"three","temperature":1}`)
-		if r.views == before {
-			t.Error("got no view, want the store read")
-		}
-	}
-	resolver.Close() // again
-}
-
-// A server that loads another configuration closes the resolver of the former
-// one, whose requests may still be under way.
-func TestCloseDuringRequests(t *testing.T) {
-	r := newResolving(t)
-	const presets = 64
-	for i := range presets {
-		r.put(t, r.home.ID, fmt.Sprint("p", i), version{dialect: domain.Responses, config: `{"model":"m"}`})
-	}
-	for range 15 {
-		resolver, err := inference.NewResolver(r.store, inference.Config{CacheSize: 1 << 20})
-		if err != nil {
-			t.Fatal(err)
-		}
-		var wg sync.WaitGroup
-		for range 4 {
-			wg.Go(func() {
-				defer func() {
-					if p := recover(); p != nil {
-						t.Errorf("got panic: %v", p)
-					}
-				}()
-				for i := range 4 * presets {
-					body := fmt.Appendf(nil, `{"preset":"p%d"}`, i%presets)
-					got, err := resolver.Resolve(t.Context(), domain.Principal{}, inference.Request{Dialect: domain.Responses, Body: body})
-					if err != nil || string(got.Body) != `{"model":"m"}` {
-						t.Errorf("got %s, %v\nwant %s", got.Body, err, `{"model":"m"}`)
-					}
-				}
-			})
-		}
-		time.Sleep(time.Millisecond)
-		resolver.Close()
-		wg.Wait()
-		if t.Failed() {
-			return
-		}
-	}
-}
-
 func TestNoRequestGetsAnOldVersion(t *testing.T) {
 	r := newResolving(t)
-	resolver, err := inference.NewResolver(r.store, inference.Config{CacheSize: 1 << 20})
-	if err != nil {
-		t.Fatal(err)
-	}
-	t.Cleanup(resolver.Close)
+	resolver := inference.NewResolver(r.store, inference.Config{CacheSize: 1 << 20})
 	const slugs, writers, versions, readers = 3, 3, 150, 4
 	var acknowledged [slugs]atomic.Int64 // the newest version that was
 	write := func(i int) {
@@ -867,11 +804,9 @@ func TestMemoryIsBounded(t *testing.T) {
 				}
 			}
 			config := inference.Config{CacheSize: cacheSize, DropFields: []string{"plugins"}}
-			resolver := r.resolver(t, config)
-			resolver.Close() // what the store needs to be read is not the point
-			resolve(resolver)
+			resolve(r.resolver(t, inference.Config{CacheSize: 1, DropFields: config.DropFields})) // the store's own memory
 			before := heap()
-			resolver = r.resolver(t, config)
+			resolver := r.resolver(t, config)
 			resolve(resolver)
 			if growth := heap() - before; growth > bound {
 				t.Errorf("got %d KiB more in use, want at most %d with a cache of %d", growth>>10, bound>>10, cacheSize>>10)
@@ -917,11 +852,9 @@ func TestWorkspacesInMemoryAreBounded(t *testing.T) {
 		}
 	}
 	config := inference.Config{CacheSize: 1 << 20}
-	resolver := r.resolver(t, config)
-	resolver.Close()
-	resolve(resolver)
+	resolve(r.resolver(t, inference.Config{CacheSize: 1}))
 	before := heap()
-	resolver = r.resolver(t, config)
+	resolver := r.resolver(t, config)
 	resolve(resolver)
 	if growth, bound := heap()-before, int64(4<<20); growth > bound {
 		t.Errorf("got %d KiB more in use, want at most %d", growth>>10, bound>>10)

@@ -217,11 +217,7 @@ func TestLostVersions(t *testing.T) {
 			if err := service.EnsureDefaultWorkspace(t.Context()); err != nil {
 				t.Fatal(err)
 			}
-			resolver, err := inference.NewResolver(s, inference.Config{})
-			if err != nil {
-				t.Fatal(err)
-			}
-			defer resolver.Close()
+			resolver := inference.NewResolver(s, inference.Config{})
 			by := domain.By(domain.Principal{KeyID: "k", UserID: "ann", Kind: domain.ManagementKey})
 			store := func(model string, want int) {
 				t.Helper()

@@ -1,0 +1,78 @@
+package cache
+
+import (
+	"fmt"
+	"slices"
+	"testing"
+)
+
+// The values cost at most the limit, and each is the one that was put last.
+func TestCache(t *testing.T) {
+	c := New[int, uint64, string](1600)
+	cost := func() (sum int) {
+		for _, e := range c.kept {
+			sum += e.cost
+		}
+		return sum
+	}
+	for i := range 1000 {
+		key, stamp := i%50, uint64(1+i/200)
+		c.Put(key, stamp, fmt.Sprint(i), 1+i%100)
+		if got, ok := c.Get(key, stamp); !ok {
+			t.Fatalf("%d: what was just put is not there", i)
+		} else if _, ok := c.Get(key, stamp+1); ok {
+			t.Fatalf("%d: got %s under another stamp", i, got)
+		}
+		if c.cost != cost() || c.cost > c.limit {
+			t.Fatalf("%d: the cost is %d, and is thought to be %d of %d", i, cost(), c.cost, c.limit)
+		}
+	}
+	if len(c.kept) < 10 {
+		t.Errorf("only %d are kept", len(c.kept))
+	}
+	c.Put(7, 9, "large", 401)
+	if got, ok := c.Get(7, 9); ok {
+		t.Errorf("got %s, which is too large to be kept", got)
+	}
+}
+
+func TestChange(t *testing.T) {
+	c := New[int, uint64, []int](1 << 10)
+	add := func(n int) func(*[]int) bool {
+		return func(v *[]int) bool {
+			*v = append(slices.Clip(*v), n)
+			return n > 0
+		}
+	}
+	if c.Change(1, add(1)) {
+		t.Error("something is changed that is not there")
+	}
+	c.Put(1, 1, nil, 1)
+	if !c.Change(1, add(1)) || c.Change(1, add(0)) || !c.Change(1, add(2)) {
+		t.Error("a change is not told as it was")
+	}
+	c.Put(1, 1, []int{3}, 1) // as read before the change
+	if got, _ := c.Get(1, 1); !slices.Equal(got, []int{1, 2}) {
+		t.Errorf("got %v, want 1 and 2", got)
+	}
+	c.Put(1, 2, []int{3}, 1)
+	if got, _ := c.Get(1, 2); !slices.Equal(got, []int{3}) {
+		t.Errorf("got %v, want 3", got)
+	}
+}
+
+// Values that are asked for stay while others come and go.
+func TestSecondChance(t *testing.T) {
+	c := New[int, uint64, int](100)
+	for i := range 10 {
+		c.Put(i, 1, i, 1)
+	}
+	for i := 10; i < 10_000; i++ {
+		c.Put(i, 1, i, 1)
+		for often := range 10 {
+			if _, ok := c.Get(often, 1); !ok {
+				t.Fatalf("%d is gone after %d others", often, i)
+			}
+		}
+	}
+}
