@@ -268,7 +268,7 @@ func (s *Service) keyOf(ctx context.Context, hash KeyHash) (Key, error) {
 	}
 	k, err := s.storedKey(ctx, hash)
 	if err == nil {
-		s.keys.Put(hash, stamp, k, knownKeyCost)
+		s.keys.Put(hash, stamp, k, cachedKeyCost)
 	}
 	return k, err
 }

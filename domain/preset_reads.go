@@ -89,14 +89,20 @@ func (s *Service) Preset(ctx context.Context, who Principal, workspace, slug str
 	if err != nil {
 		return found, err
 	}
-	return s.found(question{what: aPreset, workspace: id, slug: slug}, s.store.Stamps().Preset(id, slug), func() (found Found, err error) {
-		err = s.viewPreset(ctx, id, slug, func(p shown) error {
-			text, err := p.withDesignated()
-			found = Found{JSON: text, WorkspaceID: id, Number: p.state.DesignatedVersion}
-			return err
-		})
-		return found, err
+	q, stamp := question{what: aPreset, workspace: id, slug: slug}, s.store.Stamps().Preset(id, slug)
+	if found, ok := s.objects.Get(q, stamp); ok {
+		return found, nil
+	}
+	var read Found
+	err = s.viewPreset(ctx, id, slug, func(p shown) error {
+		text, err := p.withDesignated()
+		read = Found{JSON: text, WorkspaceID: id, Number: p.state.DesignatedVersion}
+		return err
 	})
+	if err != nil {
+		return found, err
+	}
+	return s.keepObject(q, stamp, read), nil
 }
 
 // Presets returns a page of the presets of a workspace that a filter lets through, the
@@ -106,16 +112,23 @@ func (s *Service) Presets(ctx context.Context, who Principal, workspace string, 
 	if err != nil {
 		return list, err
 	}
-	return s.listed(question{what: allPresets, workspace: id, filter: filter, page: page}, s.store.Stamps().Presets(id), func() (text []byte, total int, err error) {
-		err = s.store.View(ctx, func(r Reader) error {
-			if err := CheckWorkspace(r, id); err != nil {
-				return err
-			}
-			text, total, err = r.PresetPage(id, filter, page)
+	q, stamp := question{what: allPresets, workspace: id, filter: filter, page: page}, s.store.Stamps().Presets(id)
+	if list, ok := s.pages.Get(q, stamp); ok {
+		return list, nil
+	}
+	var text []byte
+	var total int
+	err = s.store.View(ctx, func(r Reader) (err error) {
+		if err := CheckWorkspace(r, id); err != nil {
 			return err
-		})
-		return text, total, err
+		}
+		text, total, err = r.PresetPage(id, filter, page)
+		return err
 	})
+	if err != nil {
+		return list, err
+	}
+	return s.keepPage(q, stamp, text, total), nil
 }
 
 // PresetVersion returns version n of a preset.

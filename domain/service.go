@@ -39,9 +39,9 @@ func NewService(store Store) *Service { return NewServiceWith(store, time.Now, n
 func NewServiceWith(store Store, now func() time.Time, newID func() string) *Service {
 	return &Service{
 		store: store, now: now, newID: newID,
-		keys:    cache.New[KeyHash, Stamp, Key](maxKnownKeys * knownKeyCost),
-		objects: cache.New[question, Stamp, Found](maxKnownObjects),
-		pages:   cache.New[question, Stamp, Listed](maxKnownPages),
+		keys:    cache.New[KeyHash, Stamp, Key](maxCachedKeys * cachedKeyCost),
+		objects: cache.New[question, Stamp, Found](maxCachedObjects),
+		pages:   cache.New[question, Stamp, Listed](maxCachedPages),
 	}
 }
 

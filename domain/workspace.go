@@ -161,34 +161,46 @@ func (s *Service) Workspace(ctx context.Context, who Principal, ref string) (fou
 	if err := s.store.Sync(ctx); err != nil {
 		return found, err
 	}
-	return s.found(question{what: aWorkspace, workspace: ref}, s.store.Stamps().Workspace(ref), func() (found Found, err error) {
-		err = s.store.View(ctx, func(r Reader) error {
-			found.WorkspaceID, found.JSON, err = findWorkspace(r, ref)
-			return err
-		})
-		return found, err
+	q, stamp := question{what: aWorkspace, workspace: ref}, s.store.Stamps().Workspace(ref)
+	if found, ok := s.objects.Get(q, stamp); ok {
+		return found, nil
+	}
+	var read Found
+	err = s.store.View(ctx, func(r Reader) (err error) {
+		read.WorkspaceID, read.JSON, err = findWorkspace(r, ref)
+		return err
 	})
+	if err != nil {
+		return found, err
+	}
+	return s.keepObject(q, stamp, read), nil
 }
 
 // home returns the id of the workspace that who acts in, which ref names if it is
 // not empty. By the time that it is used the workspace may be gone: see CheckWorkspace.
 func (s *Service) home(ctx context.Context, who Principal, ref string) (string, error) {
-	read := func() (found Found, err error) {
-		err = s.store.View(ctx, func(r Reader) error {
-			found.WorkspaceID, err = workspaceOf(r, who, ref)
-			return err
-		})
-		return found, err
-	}
-	var found Found
-	var err error
-	if ref != "" {
-		found, err = read() // after a View the stamps are as good as after Sync
-	} else if err = s.store.Sync(ctx); err == nil {
+	var q question
+	var stamp Stamp // none for a workspace that is named: the View below does what Sync does
+	if ref == "" {
+		if err := s.store.Sync(ctx); err != nil {
+			return "", err
+		}
 		id, slug := who.WorkspaceRef()
-		found, err = s.found(question{what: ownWorkspace, workspace: id, slug: slug}, s.store.Stamps().Workspace(id+slug), read)
+		q, stamp = question{what: ownWorkspace, workspace: id, slug: slug}, s.store.Stamps().Workspace(id+slug)
+		if found, ok := s.objects.Get(q, stamp); ok {
+			return found.WorkspaceID, nil
+		}
 	}
-	return found.WorkspaceID, err
+	var workspaceID string
+	err := s.store.View(ctx, func(r Reader) (err error) {
+		workspaceID, err = workspaceOf(r, who, ref)
+		return err
+	})
+	if err != nil {
+		return "", err
+	}
+	s.objects.Put(q.clone(), stamp, Found{WorkspaceID: workspaceID}, q.cost())
+	return workspaceID, nil
 }
 
 // CheckWorkspace returns a NotFound error if the workspace of an id was deleted: then

@@ -195,11 +195,18 @@ func (s *Service) Workspaces(ctx context.Context, who Principal, page Page) (lis
 	if err := s.store.Sync(ctx); err != nil {
 		return list, err
 	}
-	return s.listed(question{what: allWorkspaces, page: page}, s.store.Stamps().Workspaces(), func() (text []byte, total int, err error) {
-		err = s.store.View(ctx, func(r Reader) error {
-			text, total, err = r.WorkspacePage(page)
-			return err
-		})
-		return text, total, err
+	q, stamp := question{what: allWorkspaces, page: page}, s.store.Stamps().Workspaces()
+	if list, ok := s.pages.Get(q, stamp); ok {
+		return list, nil
+	}
+	var text []byte
+	var total int
+	err = s.store.View(ctx, func(r Reader) (err error) {
+		text, total, err = r.WorkspacePage(page)
+		return err
 	})
+	if err != nil {
+		return list, err
+	}
+	return s.keepPage(q, stamp, text, total), nil
 }
