@@ -99,11 +99,11 @@ func (s *Service) change(ctx context.Context, w Write, fn func(c *change) error)
 	var out Outcome
 	err := s.update(ctx, func(tx Tx) error {
 		c := &change{Tx: tx, Write: w, now: s.timestamp()}
-		done, err := c.replay()
+		done, err := c.replayEarlier()
 		if err == nil && !done {
 			err = fn(c)
 			if err == nil {
-				err = c.keepReplay()
+				err = c.storeReplay()
 			}
 		}
 		out = c.out
@@ -119,8 +119,8 @@ func (s *Service) change(ctx context.Context, w Write, fn func(c *change) error)
 // used.
 var errIdempotencyReused = &Error{Kind: Unprocessable, Message: "Idempotency-Key was already used for another request"}
 
-// replay answers a request that was done already.
-func (c *change) replay() (done bool, err error) {
+// replayEarlier answers a request that was done already.
+func (c *change) replayEarlier() (done bool, err error) {
 	if c.Idempotency.Key == "" {
 		return false, nil
 	}
@@ -147,8 +147,8 @@ func (c *change) replay() (done bool, err error) {
 	return true, nil
 }
 
-// keepReplay stores the answer for those who ask again.
-func (c *change) keepReplay() error {
+// storeReplay stores the answer for those who ask again.
+func (c *change) storeReplay() error {
 	if c.Idempotency.Key == "" {
 		return nil
 	}

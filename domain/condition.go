@@ -43,7 +43,7 @@ type Tags struct {
 // errPrecondition is the answer when a Condition does not hold.
 var errPrecondition = &Error{Kind: PreconditionFailed, Message: "Precondition failed: the object is not in the state that the request names"}
 
-func (t *Tags) holds(current []string) bool {
+func (t *Tags) matches(current []string) bool {
 	if t.Any {
 		return len(current) > 0
 	}
@@ -54,11 +54,11 @@ func (t *Tags) holds(current []string) bool {
 // which will do and of which one that does not exist has none, and a
 // PreconditionFailed error otherwise.
 func (c Condition) Check(current ...string) error {
-	if c.Match != nil && !c.Match.holds(current) || c.NoneMatch != nil && c.NoneMatch.holds(current) {
+	if c.Match != nil && !c.Match.matches(current) || c.NoneMatch != nil && c.NoneMatch.matches(current) {
 		return errPrecondition
 	}
 	return nil
 }
 
-// none reports whether the condition holds always, so that no tag is needed.
-func (c Condition) none() bool { return c.Match == nil && c.NoneMatch == nil }
+// isEmpty reports whether the condition always holds, so that no tag is needed.
+func (c Condition) isEmpty() bool { return c.Match == nil && c.NoneMatch == nil }

@@ -55,7 +55,7 @@ func (s *Service) Diff(ctx context.Context, who Principal, workspace, slug, from
 		return Found{}, fmt.Errorf("comparing two configs: %w", err)
 	}
 	label := func(v PresetVersion) string { return slug + "@" + strconv.Itoa(v.Version) }
-	if diff.SystemPrompt, err = unifiedDiff(label(source), label(target), or(source.SystemPrompt, ""), or(target.SystemPrompt, "")); err != nil {
+	if diff.SystemPrompt, err = unifiedDiff(label(source), label(target), valueOr(source.SystemPrompt, ""), valueOr(target.SystemPrompt, "")); err != nil {
 		return Found{}, fmt.Errorf("comparing two prompts: %w", err)
 	}
 	// Unlike the other encoder this one writes a json.Number as it is.
@@ -85,7 +85,7 @@ func namedVersion(r Reader, p Preset, name, parameter string) (PresetVersion, er
 	if !labelPattern.MatchString(name) {
 		return PresetVersion{}, InvalidAt(parameter, "must be the number of a version, or a label")
 	}
-	n, err := p.labelled(name, parameter)
+	n, err := p.versionOfLabel(name, parameter)
 	if err != nil {
 		return PresetVersion{}, err
 	}

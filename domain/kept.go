@@ -72,18 +72,18 @@ func (s PresetState) version(i int) int {
 	return s.Kept.first() + i - len(s.Kept.Also)
 }
 
-// dispensable returns the numbers of the versions of p that are not among the
+// prunable returns the numbers of the versions of p that are not among the
 // newest keep, the first ones of those, at most some. A version that is designated
 // or that a label stands for, if only in part, is none of them. With keep 0 there
 // are none.
-func (p Preset) dispensable(keep, most int) (numbers []int) {
+func (p Preset) prunable(keep, most int) (numbers []int) {
 	var used map[int]bool
 	for n := range p.State().Versions() {
 		if keep < 1 || n > p.LatestVersion-keep || len(numbers) == most {
 			break
 		}
 		if used == nil {
-			used = p.used()
+			used = p.versionsInUse()
 		}
 		if !used[n] {
 			numbers = append(numbers, n)
@@ -92,8 +92,8 @@ func (p Preset) dispensable(keep, most int) (numbers []int) {
 	return numbers
 }
 
-// used returns the versions of p that requests get without naming their number.
-func (p Preset) used() map[int]bool {
+// versionsInUse returns the versions of p that requests get without naming their number.
+func (p Preset) versionsInUse() map[int]bool {
 	used := map[int]bool{p.DesignatedVersion: true}
 	for _, label := range p.Labels {
 		used[label.Version] = true // 0 where there is a split
@@ -104,8 +104,8 @@ func (p Preset) used() map[int]bool {
 	return used
 }
 
-// spans returns numbers, which are in order, as text such as 1-97,99.
-func spans(numbers []int) string {
+// formatRanges returns numbers, which are in order, as text such as 1-97,99.
+func formatRanges(numbers []int) string {
 	var text []byte
 	for i := 0; i < len(numbers); {
 		last := i

@@ -75,7 +75,7 @@ type Key struct {
 	ExpiresAt   *time.Time `json:"expires_at"`
 	RevokedAt   *time.Time `json:"revoked_at"`
 	// LastUsedAt is when the key was used, nil for never. It is coarse: the last
-	// use was up to lastUseGrain later, or longer while the store took no writes.
+	// use was up to lastUseResolution later, or longer while the store took no writes.
 	LastUsedAt *time.Time `json:"last_used_at,omitempty"`
 }
 
@@ -84,16 +84,16 @@ func (k Key) Live(at time.Time) bool {
 	return k.RevokedAt == nil && (k.ExpiresAt == nil || at.Before(*k.ExpiresAt))
 }
 
-// usedLately reports whether another use of k at a time needs no note.
-func (k Key) usedLately(at time.Time) bool {
-	return k.LastUsedAt != nil && at.Sub(*k.LastUsedAt) < lastUseGrain
+// isUsedRecently reports whether another use of k at a time needs no note.
+func (k Key) isUsedRecently(at time.Time) bool {
+	return k.LastUsedAt != nil && at.Sub(*k.LastUsedAt) < lastUseResolution
 }
 
 // use notes a use of k in memory, so that it is tried once to note it in the store,
 // even if that fails: the key that was read keeps its stamp then. It returns false
 // where somebody else has done so.
-func (k *Key) use(at time.Time) bool {
-	if k.usedLately(at) {
+func (k *Key) markUsed(at time.Time) bool {
+	if k.isUsedRecently(at) {
 		return false
 	}
 	k.LastUsedAt = &at
@@ -249,8 +249,8 @@ func (s *Service) principalOf(k Key, hash KeyHash) (Principal, error) {
 	if subtle.ConstantTimeCompare(k.Hash[:], hash[:]) != 1 || !k.Live(now) {
 		return Principal{}, ErrCredentials
 	}
-	if !k.usedLately(now) {
-		s.noteUse(k, now)
+	if !k.isUsedRecently(now) {
+		s.recordUse(k, now)
 	}
 	who := Principal{KeyID: k.ID, Hash: hash, UserID: k.UserID, Kind: k.Kind, WorkspaceID: k.WorkspaceID}
 	if who.UserID == "" {
@@ -282,31 +282,31 @@ func (s *Service) storedKey(ctx context.Context, hash KeyHash) (k Key, err error
 }
 
 const (
-	// lastUseGrain is how coarsely the last use of a key is noted: one write an
+	// lastUseResolution is how coarsely the last use of a key is noted: one write an
 	// hour and key, however many requests there are.
-	lastUseGrain = time.Hour
-	// maxNoting bounds the uses that are being noted at one time. Those beyond
+	lastUseResolution = time.Hour
+	// maxUseWrites bounds the uses that are being noted at one time. Those beyond
 	// are left to a later request.
-	maxNoting = 8
-	// noteTimeout is how long noting one may take.
-	noteTimeout = 30 * time.Second
+	maxUseWrites = 8
+	// useWriteTimeout is how long noting one may take.
+	useWriteTimeout = 30 * time.Second
 )
 
-// noteUse notes that k was used, without keeping the request waiting. Nobody
+// recordUse stores in the background that k was used, without keeping the request waiting. Nobody
 // hears of a failure: a use is not worth more than that, and a store that takes
 // no writes says so to those who change something.
-func (s *Service) noteUse(k Key, at time.Time) {
-	if s.noting.Add(1) > maxNoting || !s.keys.Change(k.Hash, func(k *Key) bool { return k.use(at) }) {
-		s.noting.Add(-1)
+func (s *Service) recordUse(k Key, at time.Time) {
+	if s.useWrites.Add(1) > maxUseWrites || !s.keys.Change(k.Hash, func(k *Key) bool { return k.markUsed(at) }) {
+		s.useWrites.Add(-1)
 		return
 	}
 	go func() {
-		defer s.noting.Add(-1)
-		ctx, cancel := context.WithTimeout(context.Background(), noteTimeout)
+		defer s.useWrites.Add(-1)
+		ctx, cancel := context.WithTimeout(context.Background(), useWriteTimeout)
 		defer cancel()
 		_ = s.store.Update(ctx, func(tx Tx) error {
 			k, err := tx.Key(k.ID) // it may have been revoked since
-			if err != nil || k.usedLately(at) {
+			if err != nil || k.isUsedRecently(at) {
 				return err
 			}
 			used := at.UTC().Truncate(time.Millisecond)

@@ -17,10 +17,10 @@ func errNoSuchLabel(place string) error {
 	return &Error{Kind: NotFound, Code: VersionNotFound, Message: "Label not found", Issues: []Issue{{place, "the preset has no such label"}}}
 }
 
-// labelled returns the version that a label of p stands for: NotFound for a label
+// versionOfLabel returns the version that a label of p stands for: NotFound for a label
 // that p does not have, and Invalid for one with a split. The place is where the
 // request names it.
-func (p Preset) labelled(name, place string) (int, error) {
+func (p Preset) versionOfLabel(name, place string) (int, error) {
 	label, ok := p.Labels[name]
 	switch {
 	case !ok:
@@ -72,7 +72,7 @@ var latestChanges = Page{Limit: DefaultPage}
 // checkLabel checks the condition of the change, which may name the label as
 // clients see it or its preset.
 func (c *change) checkLabel(p Preset, name string) error {
-	if c.Condition.none() {
+	if c.Condition.isEmpty() {
 		return nil
 	}
 	if _, ok := p.Labels[name]; !ok {

@@ -44,9 +44,9 @@ func visiblePreset(r Reader, who Principal, workspace, slug string) (Preset, err
 	return p, err
 }
 
-// existing returns the preset that a change is about, once its condition was
+// findPreset returns the preset that a change is about, once its condition was
 // found to hold.
-func (c *change) existing(workspace, slug string) (Preset, error) {
+func (c *change) findPreset(workspace, slug string) (Preset, error) {
 	p, err := visiblePreset(c, c.Who, workspace, slug)
 	if err != nil {
 		return p, err
@@ -54,8 +54,8 @@ func (c *change) existing(workspace, slug string) (Preset, error) {
 	return p, c.checkPreset(p)
 }
 
-// evenArchived is existing for what concerns archived presets, too.
-func (c *change) evenArchived(workspace, slug string) (Preset, error) {
+// findAnyPreset is findPreset for what concerns archived presets, too.
+func (c *change) findAnyPreset(workspace, slug string) (Preset, error) {
 	p, err := presetOf(c, c.Who, workspace, slug)
 	if err != nil {
 		return p, err
@@ -67,7 +67,7 @@ func (c *change) evenArchived(workspace, slug string) (Preset, error) {
 // them an archived one does not exist.
 func (c *change) checkPreset(p Preset) error {
 	switch {
-	case c.Condition.none():
+	case c.Condition.isEmpty():
 		return nil
 	case p.Status == PresetArchived:
 		return c.Condition.Check()
@@ -175,7 +175,7 @@ func (s *Service) CreatePresetVersion(ctx context.Context, w Write, workspace, s
 			return err
 		}
 		object := p.audited()
-		object.Pruned = spans(pruned)
+		object.Pruned = formatRanges(pruned)
 		if err := c.record("preset.create_version", object, before, v.Version); err != nil {
 			return err
 		}
@@ -195,13 +195,13 @@ type Designation struct {
 // label with a split Invalid. Nothing changes where it is designated already.
 func (s *Service) DesignateVersion(ctx context.Context, w Write, workspace, slug string, to Designation) (Outcome, error) {
 	return s.change(ctx, w, func(c *change) error {
-		p, err := c.existing(workspace, slug)
+		p, err := c.findPreset(workspace, slug)
 		if err != nil {
 			return err
 		}
 		n := to.Version
 		if to.Label != "" {
-			if n, err = p.labelled(to.Label, "/label"); err != nil {
+			if n, err = p.versionOfLabel(to.Label, "/label"); err != nil {
 				return err
 			}
 		}
@@ -234,7 +234,7 @@ type PresetPatch struct {
 // UpdatePreset changes a preset. Where all is so already, nothing changes.
 func (s *Service) UpdatePreset(ctx context.Context, w Write, workspace, slug string, patch PresetPatch) (Outcome, error) {
 	return s.change(ctx, w, func(c *change) error {
-		p, err := c.existing(workspace, slug)
+		p, err := c.findPreset(workspace, slug)
 		if err != nil {
 			return err
 		}
@@ -266,7 +266,7 @@ func equal[T comparable](a, b *T) bool {
 // is a Conflict. The outcome has no JSON.
 func (s *Service) ArchivePreset(ctx context.Context, w Write, workspace, slug string) (Outcome, error) {
 	return s.change(ctx, w, func(c *change) error {
-		p, err := c.evenArchived(workspace, slug)
+		p, err := c.findAnyPreset(workspace, slug)
 		if err != nil {
 			return err
 		}
@@ -286,7 +286,7 @@ func (s *Service) ArchivePreset(ctx context.Context, w Write, workspace, slug st
 // stays as it is; a disabled one is a Conflict.
 func (s *Service) RestorePreset(ctx context.Context, w Write, workspace, slug string) (Outcome, error) {
 	return s.change(ctx, w, func(c *change) error {
-		p, err := c.evenArchived(workspace, slug)
+		p, err := c.findAnyPreset(workspace, slug)
 		if err != nil {
 			return err
 		}

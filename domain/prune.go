@@ -8,10 +8,10 @@ import (
 	jsonv2 "github.com/go-json-experiment/json"
 )
 
-// prune removes the versions of p, which is stored, that are dispensable. It
+// prune removes the versions of p, which is stored, that are prunable. It
 // returns their numbers, of which there are at most MaxChangeRemoved.
 func (c *change) prune(p *Preset, keep int) ([]int, error) {
-	numbers := p.dispensable(keep, MaxChangeRemoved)
+	numbers := p.prunable(keep, MaxChangeRemoved)
 	if len(numbers) == 0 {
 		return nil, nil
 	}
@@ -126,8 +126,8 @@ func (s *Service) prunable(ctx context.Context, home Workspace, keep int) (found
 			if err := ctx.Err(); err != nil {
 				return err
 			}
-			if numbers := p.dispensable(keep, p.LatestVersion); len(numbers) > 0 {
-				found = append(found, Pruned{home.ID, home.Slug, p.Slug, spans(numbers), len(numbers)})
+			if numbers := p.prunable(keep, p.LatestVersion); len(numbers) > 0 {
+				found = append(found, Pruned{home.ID, home.Slug, p.Slug, formatRanges(numbers), len(numbers)})
 			}
 		}
 		return nil
@@ -158,7 +158,7 @@ func (s *Service) pruneVersions(ctx context.Context, w Write, of Pruned, keep in
 				return err
 			}
 			object := p.audited()
-			object.Pruned = spans(numbers)
+			object.Pruned = formatRanges(numbers)
 			return c.record("preset.prune", object, p.DesignatedVersion, p.DesignatedVersion)
 		})
 		switch {
@@ -169,7 +169,7 @@ func (s *Service) pruneVersions(ctx context.Context, w Write, of Pruned, keep in
 		}
 		if err != nil || len(numbers) < MaxChangeRemoved {
 			slices.Sort(all)
-			of.Versions, of.Count = spans(all), len(all)
+			of.Versions, of.Count = formatRanges(all), len(all)
 			return of, err
 		}
 	}

@@ -26,8 +26,8 @@ type Service struct {
 	now     func() time.Time
 	newID   func() string
 
-	latest atomic.Int64 // what timestamp returned last, in milliseconds
-	noting atomic.Int32 // uses of keys that are being noted
+	latest    atomic.Int64 // what timestamp returned last, in milliseconds
+	useWrites atomic.Int32 // uses of keys in flight to the store
 }
 
 // NewService returns a Service over store that takes the time from the system

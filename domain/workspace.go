@@ -86,15 +86,15 @@ func (s *Service) CreateWorkspace(ctx context.Context, w Write, in NewWorkspace)
 
 // insertWorkspace stores and records a new workspace.
 func (c *change) insertWorkspace(w Workspace) error {
-	if err := c.freeSlug(w.Slug); err != nil {
+	if err := c.checkSlugFree(w.Slug); err != nil {
 		return err
 	}
 	return c.putWorkspace("workspace.create", w)
 }
 
-// freeSlug returns an Invalid error if a workspace has the slug, or could not be
+// checkSlugFree returns an Invalid error if a workspace has the slug, or could not be
 // told by it from one that has it as its id.
-func (c *change) freeSlug(slug string) error {
+func (c *change) checkSlugFree(slug string) error {
 	if uuid.Validate(slug) == nil {
 		return InvalidAt("/slug", "must not be a UUID")
 	}
@@ -228,25 +228,25 @@ func newWorkspace(id, by string, now time.Time, in NewWorkspace) Workspace {
 		DefaultProviderSort:             in.DefaultProviderSort,
 		DefaultGuardrailID:              uuid.NewSHA1(uuid.MustParse(id), []byte("default-guardrail")).String(),
 		IOLoggingAPIKeyIDs:              in.IOLoggingAPIKeyIDs,
-		IOLoggingSamplingRate:           or(in.IOLoggingSamplingRate, 1),
-		IsDataDiscountLoggingEnabled:    or(in.IsDataDiscountLoggingEnabled, true),
-		IsObservabilityBroadcastEnabled: or(in.IsObservabilityBroadcastEnabled, false),
-		IsObservabilityIOLoggingEnabled: or(in.IsObservabilityIOLoggingEnabled, false),
+		IOLoggingSamplingRate:           valueOr(in.IOLoggingSamplingRate, 1),
+		IsDataDiscountLoggingEnabled:    valueOr(in.IsDataDiscountLoggingEnabled, true),
+		IsObservabilityBroadcastEnabled: valueOr(in.IsObservabilityBroadcastEnabled, false),
+		IsObservabilityIOLoggingEnabled: valueOr(in.IsObservabilityIOLoggingEnabled, false),
 		CreatedAt:                       now,
 		CreatedBy:                       by,
-		DisabledServerTools:             noneIfEmpty(in.DisabledServerTools),
+		DisabledServerTools:             nilIfEmpty(in.DisabledServerTools),
 	}
 }
 
-func or[T any](given *T, otherwise T) T {
+func valueOr[T any](given *T, otherwise T) T {
 	if given != nil {
 		return *given
 	}
 	return otherwise
 }
 
-// noneIfEmpty makes an empty list of disabled tools none.
-func noneIfEmpty(tools *[]string) *[]string {
+// nilIfEmpty makes an empty list of disabled tools none.
+func nilIfEmpty(tools *[]string) *[]string {
 	if tools == nil || len(*tools) == 0 {
 		return nil
 	}

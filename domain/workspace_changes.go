@@ -69,18 +69,18 @@ func (patch WorkspacePatch) apply(w Workspace) Workspace {
 	setTo(&w.IsObservabilityBroadcastEnabled, patch.IsObservabilityBroadcastEnabled)
 	setTo(&w.IsObservabilityIOLoggingEnabled, patch.IsObservabilityIOLoggingEnabled)
 	patch.DisabledServerTools.set(&w.DisabledServerTools)
-	w.DisabledServerTools = noneIfEmpty(w.DisabledServerTools)
+	w.DisabledServerTools = nilIfEmpty(w.DisabledServerTools)
 	return w
 }
 
-// existingWorkspace returns the workspace that a change is about, once its
+// findWorkspaceToChange returns the workspace that a change is about, once its
 // condition was found to hold.
-func (c *change) existingWorkspace(ref string) (w Workspace, err error) {
+func (c *change) findWorkspaceToChange(ref string) (w Workspace, err error) {
 	id, text, err := findWorkspace(c, ref)
 	if err != nil {
 		return w, err
 	}
-	if !c.Condition.none() {
+	if !c.Condition.isEmpty() {
 		if err := c.Condition.Check(Tag(text)); err != nil {
 			return w, err
 		}
@@ -97,7 +97,7 @@ func (s *Service) UpdateWorkspace(ctx context.Context, w Write, ref string, patc
 		return Outcome{}, err
 	}
 	return s.change(ctx, w, func(c *change) error {
-		old, err := c.existingWorkspace(ref)
+		old, err := c.findWorkspaceToChange(ref)
 		if err != nil {
 			return err
 		}
@@ -115,10 +115,10 @@ func (s *Service) UpdateWorkspace(ctx context.Context, w Write, ref string, patc
 		case updated.Slug == old.Slug:
 		case old.Slug == DefaultWorkspaceSlug:
 			return InvalidAt("/slug", "the default workspace keeps its slug")
-		case named(configured, old.Slug):
+		case isNamed(configured, old.Slug):
 			return InvalidAt("/slug", "keys of the configuration name the workspace by its slug; remove them first")
 		default:
-			if err := c.freeSlug(updated.Slug); err != nil {
+			if err := c.checkSlugFree(updated.Slug); err != nil {
 				return err
 			}
 		}
@@ -136,9 +136,9 @@ type WorkspaceDeletion struct {
 	Configured []Principal
 }
 
-// named reports whether one of keys acts in the workspace of a slug, and would in
+// isNamed reports whether one of keys acts in the workspace of a slug, and would in
 // no other.
-func named(keys []Principal, slug string) bool {
+func isNamed(keys []Principal, slug string) bool {
 	return slug != DefaultWorkspaceSlug && slices.ContainsFunc(keys, func(who Principal) bool { return who.WorkspaceSlug == slug })
 }
 
@@ -153,7 +153,7 @@ func (s *Service) DeleteWorkspace(ctx context.Context, w Write, ref string, on W
 	}
 	id := s.newID()
 	return s.change(ctx, w, func(c *change) error {
-		old, err := c.existingWorkspace(ref)
+		old, err := c.findWorkspaceToChange(ref)
 		if err != nil {
 			return err
 		}
@@ -165,7 +165,7 @@ func (s *Service) DeleteWorkspace(ctx context.Context, w Write, ref string, on W
 			return err
 		}
 		acts := func(k Key) bool { return k.WorkspaceID == old.ID && k.Live(c.now) }
-		if slices.ContainsFunc(keys, acts) || named(on.Configured, old.Slug) {
+		if slices.ContainsFunc(keys, acts) || isNamed(on.Configured, old.Slug) {
 			return InvalidAt("id", "the workspace has live keys; revoke them first")
 		}
 		if err := c.DeleteWorkspace(old); err != nil {

@@ -11,10 +11,10 @@ import (
 	"github.com/caddy-presets/caddy-presets/internal/rawjson"
 )
 
-// permitUnresolved is permit for a request that names no preset. A workspace that
+// checkUnresolved is checkTools for a request that names no preset. A workspace that
 // does not exist has nothing disabled. While the store is unavailable, what certainly
 // uses no server tool goes on.
-func (r *Resolver) permitUnresolved(ctx context.Context, who domain.Principal, sent Request) error {
+func (r *Resolver) checkUnresolved(ctx context.Context, who domain.Principal, sent Request) error {
 	workspace, err := r.workspace(ctx, who)
 	switch {
 	case domain.KindOf(err) == domain.NotFound:
@@ -24,7 +24,7 @@ func (r *Resolver) permitUnresolved(ctx context.Context, who domain.Principal, s
 	case err != nil:
 		return err
 	}
-	return workspace.permit(sent.Body, sent)
+	return workspace.checkTools(sent.Body, sent)
 }
 
 // PermitUnsearched returns a Forbidden error for a request that is not searched for
@@ -41,10 +41,10 @@ func (r *Resolver) PermitUnsearched(ctx context.Context, who domain.Principal) e
 	return err
 }
 
-// permit returns a Forbidden error for a body that uses a server tool that the
+// checkTools returns a Forbidden error for a body that uses a server tool that the
 // workspace has disabled, and an Invalid one if it is not known to use none. sent
 // is the request that it was made of.
-func (w *workspaceDefaults) permit(body []byte, sent Request) error {
+func (w *workspaceDefaults) checkTools(body []byte, sent Request) error {
 	switch {
 	case len(w.disabledTools) == 0:
 		return nil
@@ -197,7 +197,7 @@ func (s *toolSearch) readTool() error {
 				return err
 			}
 			tool := toolOfType(kind)
-			if broughtBy(tool) != nil {
+			if impliedTools(tool) != nil {
 				bringing, at = tool, "/"+name
 			}
 			return s.find(tool)
@@ -258,7 +258,7 @@ func (s *toolSearch) findAny(tool string) error {
 // findBrought is find for what a tool brings, which is named at a place below the
 // value that was read last.
 func (s *toolSearch) findBrought(tool, at string) error {
-	for _, brought := range broughtBy(tool) {
+	for _, brought := range impliedTools(tool) {
 		if s.wanted(brought) {
 			s.use = toolUse{tool: brought, place: s.text.Pointer() + at, brought: true}
 			return errFound
@@ -323,7 +323,7 @@ func (s *toolSearch) readPlugin() error {
 			if tool != "" && s.wanted(tool) {
 				used, at = tool, "/"+name
 			}
-			if broughtBy(tool) != nil && used == "" {
+			if impliedTools(tool) != nil && used == "" {
 				bringing, at = tool, "/"+name
 			}
 			return err

@@ -105,10 +105,10 @@ func (o origin) check(merged []byte) string {
 	// Every field is somebody's.
 	for name, value := range got {
 		own, its := sent[name], preset[name]
-		if isHollow(own) && its != nil && name != "model" && !o.combined(name) && synonym(o.dialect, name, sent) == nil && !bytes.Equal(value, its) {
+		if isEmptyContainer(own) && its != nil && name != "model" && !o.combined(name) && synonym(o.dialect, name, sent) == nil && !bytes.Equal(value, its) {
 			return fmt.Sprintf("field %q lacks what the preset has, for the request's %s", name, own)
 		}
-		if bytes.Equal(value, its) && (own == nil || isNotSent(name, own) || isHollow(own) || name != "model" && o.combined(name)) || bytes.Equal(value, own) && !o.isReference(name, own) {
+		if bytes.Equal(value, its) && (own == nil || isNotSent(name, own) || isEmptyContainer(own) || name != "model" && o.combined(name)) || bytes.Equal(value, own) && !o.isReference(name, own) {
 			continue
 		}
 		var fault string
@@ -137,19 +137,19 @@ func (o origin) check(merged []byte) string {
 		}
 	}
 	for i, name := range sentNames {
-		hollow := isHollow(sentValues[i])
-		if name == "preset" || name == "model" || slices.Contains(o.dropFields, name) || hollow && preset[name] == nil && preset[synonymOf(o.dialect, name)] != nil {
+		empty := isEmptyContainer(sentValues[i])
+		if name == "preset" || name == "model" || slices.Contains(o.dropFields, name) || empty && preset[name] == nil && preset[synonymOf(o.dialect, name)] != nil {
 			continue
 		}
 		kept = append(kept, name)
-		if string(sentValues[i]) != "null" && (!hollow || preset[name] == nil) && !o.combined(name) && !bytes.Equal(got[name], sentValues[i]) {
+		if string(sentValues[i]) != "null" && (!empty || preset[name] == nil) && !o.combined(name) && !bytes.Equal(got[name], sentValues[i]) {
 			return fmt.Sprintf("field %q is not the request's", name)
 		}
 	}
 	if !slices.Equal(kept, order) {
 		return fmt.Sprintf("has the request's fields %q, want %q", order, kept)
 	}
-	if model := sent["model"]; model != nil && !isNotSent("model", model) && !isHollow(model) && !o.isReference("model", model) && !slices.Contains(o.dropFields, "model") && !bytes.Equal(got["model"], model) {
+	if model := sent["model"]; model != nil && !isNotSent("model", model) && !isEmptyContainer(model) && !o.isReference("model", model) && !slices.Contains(o.dropFields, "model") && !bytes.Equal(got["model"], model) {
 		return "has not the request's model"
 	}
 	// Every setting is there, too.
@@ -169,8 +169,8 @@ func isNotSent(name string, value json.RawMessage) bool {
 	return string(value) == "null" || name == "model" && string(value) == `""`
 }
 
-// isHollow tells what counts as not sent where the preset has something.
-func isHollow(value json.RawMessage) bool {
+// isEmptyContainer tells what counts as not sent where the preset has something.
+func isEmptyContainer(value json.RawMessage) bool {
 	text := strings.Join(strings.Fields(string(value)), "")
 	return text == "{}" || text == "[]"
 }
@@ -192,7 +192,7 @@ func synonymOf(dialect domain.Dialect, name string) string {
 // synonym returns what a request says in another field that says the same.
 func synonym(dialect domain.Dialect, name string, sent map[string]json.RawMessage) json.RawMessage {
 	value := sent[synonymOf(dialect, name)]
-	if string(value) == "null" || isHollow(value) {
+	if string(value) == "null" || isEmptyContainer(value) {
 		return nil
 	}
 	return value

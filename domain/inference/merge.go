@@ -25,7 +25,7 @@ const (
 // They never change.
 type settings struct {
 	fields  []rawjson.Member
-	tools   []identified
+	tools   []namedTool
 	prompt  systemPrompt
 	dropped []string
 	// models is the preset's list of models where the gateway knows no such
@@ -43,7 +43,7 @@ func newSettings(v domain.PresetVersion, dialect domain.Dialect, unknown map[str
 	s := new(settings)
 	s.fields, s.dropped = translate(stored, v.Dialect, dialect, unknown)
 	if tools := rawjson.Find(s.fields, "tools"); tools != nil {
-		if s.tools, err = identify(dialect, tools, len(tools)); err != nil {
+		if s.tools, err = splitTools(dialect, tools, len(tools)); err != nil {
 			return nil, err
 		}
 	}
@@ -81,7 +81,7 @@ type merger struct {
 	dialect   domain.Dialect
 	takes     []string        // as Request.Takes
 	unknown   map[string]bool // fields that the gateway does not know
-	request   *inferenceRequest
+	request   *parsedRequest
 	settings  *settings
 	workspace *workspaceDefaults
 
@@ -112,7 +112,7 @@ func (m *merger) merge() error {
 		}
 	}
 	for _, field := range m.settings.fields {
-		if m.isTaken(field.Name) && m.index(field.Name) < 0 && !m.overridden(field.Name) {
+		if m.takesField(field.Name) && m.index(field.Name) < 0 && !m.isOverridden(field.Name) {
 			m.parts = append(m.parts, part{Member: field, from: FromPreset})
 		}
 	}
@@ -126,8 +126,8 @@ func (m *merger) merge() error {
 // addSent adds what becomes of a field of the request.
 func (m *merger) addSent(field rawjson.Member) error {
 	ours := m.setting(field.Name)
-	hollow := isHollow(field.Value) && (ours != nil || m.setting(synonyms[m.dialect][field.Name]) != nil)
-	sent := field.Value.Kind() != 'n' && !hollow && (field.Name != "model" || !isEmptyText(field.Value))
+	empty := isEmptyContainer(field.Value) && (ours != nil || m.setting(synonyms[m.dialect][field.Name]) != nil)
+	sent := field.Value.Kind() != 'n' && !empty && (field.Name != "model" || !isEmptyText(field.Value))
 	add := func(value jsontext.Value, from Source) {
 		m.parts = append(m.parts, part{Member: rawjson.Member{Name: field.Name, Value: value, Quoted: field.Quoted}, from: from})
 	}
@@ -135,7 +135,7 @@ func (m *merger) addSent(field rawjson.Member) error {
 	case field.Name == "preset": // it has done its work
 	case m.unknown[field.Name] && sent:
 		m.dropped = append(m.dropped, field.Name)
-		if field.Name == "models" && !isHollow(field.Value) {
+		if field.Name == "models" && !isEmptyContainer(field.Value) {
 			m.models = field.Value
 		}
 	case m.unknown[field.Name]: // left out, and nothing is lost
@@ -162,45 +162,45 @@ func (m *merger) addSent(field rawjson.Member) error {
 			m.parts[len(m.parts)-1].lead = lead
 		}
 	case field.Name == "tools" && sent && ours != nil:
-		own, err := identify(m.dialect, field.Value, maxTools)
+		own, err := splitTools(m.dialect, field.Value, maxTools)
 		if err != nil {
 			return err
 		}
-		united := unite(m.settings.tools, own)
-		if slices.EqualFunc(united, own, func(t jsontext.Value, o identified) bool { return string(t) == string(o.tool) }) {
+		united := mergeTools(m.settings.tools, own)
+		if slices.EqualFunc(united, own, func(t jsontext.Value, o namedTool) bool { return string(t) == string(o.tool) }) {
 			add(field.Value, FromRequest)
 		} else {
 			add(array(united...), FromPreset)
 		}
-	case !sent && ours != nil && !m.overridden(field.Name):
+	case !sent && ours != nil && !m.isOverridden(field.Name):
 		add(ours, FromPreset)
-	case hollow && ours == nil: // the preset says it in another field
+	case empty && ours == nil: // the preset says it in another field
 	default:
 		add(field.Value, FromRequest)
 	}
 	return nil
 }
 
-// isTaken reports whether the route takes a field of the preset or the workspace.
-func (m *merger) isTaken(name string) bool {
+// takesField reports whether the route takes a field of the preset or the workspace.
+func (m *merger) takesField(name string) bool {
 	return m.takes == nil || name == "model" || slices.Contains(m.takes, name)
 }
 
 // setting returns the preset's value of a field, nil where it has none that the
 // route takes.
 func (m *merger) setting(name string) jsontext.Value {
-	if !m.isTaken(name) {
+	if !m.takesField(name) {
 		return nil
 	}
 	return rawjson.Find(m.settings.fields, name)
 }
 
-// overridden tells whether the request says with another field what the
+// isOverridden reports whether the request says with another field what the
 // preset's says. {} and [] say nothing there.
-func (m *merger) overridden(name string) bool {
+func (m *merger) isOverridden(name string) bool {
 	synonym := synonyms[m.dialect][name]
 	return synonym != "" && !m.unknown[synonym] && slices.ContainsFunc(m.request.fields, func(f rawjson.Member) bool {
-		return f.Name == synonym && f.Value.Kind() != 'n' && !isHollow(f.Value)
+		return f.Name == synonym && f.Value.Kind() != 'n' && !isEmptyContainer(f.Value)
 	})
 }
 
@@ -237,7 +237,7 @@ func (m *merger) ensureModel() error {
 	switch {
 	case m.models != nil:
 		models, from = m.models, FromRequest
-	case !m.isTaken("models") && models == nil:
+	case !m.takesField("models") && models == nil:
 		models = rawjson.Find(m.settings.fields, "models")
 	}
 	if first := firstModel(models); first != nil {
@@ -255,8 +255,8 @@ func (m *merger) ensureModel() error {
 // that nobody set.
 func isEmptyText(value jsontext.Value) bool { return string(value) == `""` }
 
-// isHollow reports whether a value is an object or an array with nothing in it.
-func isHollow(value jsontext.Value) bool {
+// isEmptyContainer reports whether a value is an object or an array with nothing in it.
+func isEmptyContainer(value jsontext.Value) bool {
 	kind := value.Kind()
 	return (kind == '{' || kind == '[') && len(bytes.TrimSpace(value[1:len(value)-1])) == 0
 }
@@ -275,7 +275,7 @@ func firstModel(models jsontext.Value) jsontext.Value {
 // fillProviderSort adds the workspace's way to choose a provider where nobody
 // chose one.
 func (m *merger) fillProviderSort() {
-	if m.workspace.providerSort == "" || m.unknown["provider"] || !m.isTaken("provider") {
+	if m.workspace.providerSort == "" || m.unknown["provider"] || !m.takesField("provider") {
 		return
 	}
 	sort := quote(m.workspace.providerSort)

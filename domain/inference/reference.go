@@ -39,7 +39,7 @@ func (ref reference) version(p *domain.Preset, id stickyID) (int, error) {
 		return n, nil
 	}
 	if label, ok := p.Labels[ref.pin]; ok { // never a number: CheckLabel
-		return serve(label, p.ID, ref.pin, id), nil
+		return pickVersion(label, p.ID, ref.pin, id), nil
 	}
 	return 0, &domain.Error{Kind: domain.NotFound, Code: domain.VersionNotFound, Message: "Preset version not found: " + ref.String()}
 }
@@ -57,15 +57,15 @@ func parseReference(place, text string) (ref reference, err error) {
 	return reference{slug, pin}, nil
 }
 
-// mayMention tells whether text can hold word, which is ASCII, as a part of some
+// mayContain tells whether text can hold word, which is ASCII, as a part of some
 // string: as it stands or spelled with \u escapes.
-func mayMention(text []byte, word string) bool {
+func mayContain(text []byte, word string) bool {
 	return bytes.Contains(text, []byte(word)) || bytes.Contains(text, []byte(`\u00`))
 }
 
-// namesSession tells whether a body can name a session, if not with escapes. An
+// mayNameSession tells whether a body can name a session, if not with escapes. An
 // underscore is rare enough in text to look for it first.
-func namesSession(body []byte) bool {
+func mayNameSession(body []byte) bool {
 	return bytes.Contains(body, []byte("_id")) && bytes.Contains(body, []byte("session_id"))
 }
 
@@ -78,8 +78,8 @@ const usualFields = 16
 
 var errTooManyFields = domain.InvalidAt("", "has more than "+strconv.Itoa(maxRequestFields)+" fields")
 
-// inferenceRequest is an inference request as far as it was read.
-type inferenceRequest struct {
+// parsedRequest is an inference request as far as it was read.
+type parsedRequest struct {
 	// fields are the top-level fields in the order in which they were sent.
 	fields []rawjson.Member
 	// err is why the rest could not be read, or the first rule found broken.
@@ -99,9 +99,9 @@ type inferenceRequest struct {
 // is read up to there: only when it names a preset is that anyone's business
 // but the gateway's. Most have neither a preset nor a session in them, which
 // spares reading them.
-func readRequest(body []byte) *inferenceRequest {
-	q := new(inferenceRequest)
-	if !mayMention(body, "preset") && !namesSession(body) {
+func readRequest(body []byte) *parsedRequest {
+	q := new(parsedRequest)
+	if !mayContain(body, "preset") && !mayNameSession(body) {
 		return q
 	}
 	seen := make(map[string]bool)
@@ -110,11 +110,11 @@ func readRequest(body []byte) *inferenceRequest {
 		switch {
 		case q.err != nil: // a reference may still follow, and then that is the answer
 		case err != nil:
-			q.fail(domain.InvalidAt("", err.Error()))
+			q.setError(domain.InvalidAt("", err.Error()))
 		case len(q.fields) == maxRequestFields:
-			q.fail(errTooManyFields)
+			q.setError(errTooManyFields)
 		case seen[field.Name]:
-			q.fail(domain.InvalidAt(pointer(field.Name), "duplicate name"))
+			q.setError(domain.InvalidAt(pointer(field.Name), "duplicate name"))
 		default:
 			seen[field.Name] = true
 			q.fields = append(q.fields, field)
@@ -122,27 +122,27 @@ func readRequest(body []byte) *inferenceRequest {
 		if err != nil || q.err != nil && q.found {
 			break // nothing more can be read, or change the answer
 		}
-		q.look(field)
+		q.readField(field)
 	}
 	return q
 }
 
-func (q *inferenceRequest) fail(err error) {
+func (q *parsedRequest) setError(err error) {
 	if q.err == nil {
 		q.err = err
 	}
 }
 
-// look notes what a field says about presets and the session.
-func (q *inferenceRequest) look(field rawjson.Member) {
+// readField stores what a field says about presets and the session.
+func (q *parsedRequest) readField(field rawjson.Member) {
 	switch field.Name {
 	case "session_id":
 		q.sessionID, _ = rawjson.Text(field.Value)
 		switch kind := field.Value.Kind(); {
 		case kind != '"' && kind != 'n':
-			q.fail(domain.InvalidAt("/session_id", "must be a string"))
+			q.setError(domain.InvalidAt("/session_id", "must be a string"))
 		case !isShortSession(q.sessionID):
-			q.fail(domain.InvalidAt("/session_id", sessionTooLong))
+			q.setError(domain.InvalidAt("/session_id", sessionTooLong))
 		}
 	case "preset":
 		if field.Value.Kind() == 'n' {
@@ -150,24 +150,24 @@ func (q *inferenceRequest) look(field rawjson.Member) {
 		}
 		text, ok := rawjson.Text(field.Value)
 		if !ok {
-			q.refuse(domain.InvalidAt("/preset", "must be a string"))
+			q.rejectReference(domain.InvalidAt("/preset", "must be a string"))
 			return
 		}
-		q.refer("/preset", text)
+		q.setReference("/preset", text)
 	case "model":
 		if text, _ := rawjson.Text(field.Value); strings.Contains(text, domain.ReferenceMark) {
 			q.modelIsReference = true
 			q.model, text, _ = strings.Cut(text, domain.ReferenceMark)
 			if !isUsableModel(q.model) {
-				q.refuse(domain.InvalidAt("/model", "must have the name of a model before "+domain.ReferenceMark+", or nothing at all"))
+				q.rejectReference(domain.InvalidAt("/model", "must have the name of a model before "+domain.ReferenceMark+", or nothing at all"))
 				return
 			}
-			q.refer("/model", text)
+			q.setReference("/model", text)
 		}
 	case "models", "fallbacks":
 		// Of a list of models at most one could be used.
-		if place := placeOfReference(field); place != "" {
-			q.refuse(domain.InvalidAt(place, "must not refer to a preset"))
+		if place := findReferenceIn(field); place != "" {
+			q.rejectReference(domain.InvalidAt(place, "must not refer to a preset"))
 		}
 	}
 }
@@ -184,14 +184,14 @@ func isUsableModel(name string) bool {
 // or the requests of a batch. The field preset means nothing here. A body that is
 // not JSON is read up to there.
 func FindReference(body []byte) (place string) {
-	if !mayMention(body, "preset") {
+	if !mayContain(body, "preset") {
 		return ""
 	}
 	for field, err := range rawjson.Object(body) {
 		if err != nil {
 			break
 		}
-		if place := placeOfReference(field); place != "" {
+		if place := findReferenceIn(field); place != "" {
 			return place
 		}
 	}
@@ -206,17 +206,17 @@ var modelsWithin = map[string][]string{
 	"requests":  {"params", "model"}, // of a batch of them
 }
 
-// placeOfReference returns where a field of a request refers to a preset as a
+// findReferenceIn returns where a field of a request refers to a preset as a
 // model, empty where it does not.
-func placeOfReference(field rawjson.Member) string {
+func findReferenceIn(field rawjson.Member) string {
 	if field.Name == "model" {
-		if refers(field.Value) {
+		if isReference(field.Value) {
 			return "/model"
 		}
 		return ""
 	}
 	path, ok := modelsWithin[field.Name]
-	if !ok || !mayMention(field.Value, "preset") {
+	if !ok || !mayContain(field.Value, "preset") {
 		return ""
 	}
 	index := 0
@@ -225,13 +225,13 @@ func placeOfReference(field rawjson.Member) string {
 			break // no list of models; the gateway will say so
 		}
 		place := "/" + field.Name + "/" + strconv.Itoa(index)
-		if refers(element) { // some gateways take a model's name there
+		if isReference(element) { // some gateways take a model's name there
 			return place
 		}
 		for _, name := range path {
 			element, place = rawjson.Get(element, name), place+"/"+name
 		}
-		if refers(element) {
+		if isReference(element) {
 			return place
 		}
 		index++
@@ -239,28 +239,28 @@ func placeOfReference(field rawjson.Member) string {
 	return ""
 }
 
-// refers reports whether a model is a reference to a preset.
-func refers(model jsontext.Value) bool {
+// isReference reports whether a model is a reference to a preset.
+func isReference(model jsontext.Value) bool {
 	text, _ := rawjson.Text(model)
 	return strings.Contains(text, domain.ReferenceMark)
 }
 
-// refer notes a reference, of which there may be one.
-func (q *inferenceRequest) refer(place, text string) {
+// setReference stores a reference, of which there may be one.
+func (q *parsedRequest) setReference(place, text string) {
 	ref, err := parseReference(place, text)
 	switch {
 	case err != nil:
-		q.refuse(err)
+		q.rejectReference(err)
 	case q.found && q.ref != ref:
-		q.refuse(domain.InvalidAt(place, "must name the same preset as the request's other reference"))
+		q.rejectReference(domain.InvalidAt(place, "must name the same preset as the request's other reference"))
 	}
 	q.found, q.ref = true, ref
 }
 
-// refuse notes a reference that cannot be resolved.
-func (q *inferenceRequest) refuse(err error) {
+// rejectReference stores the error of a reference that cannot be resolved.
+func (q *parsedRequest) rejectReference(err error) {
 	q.found = true
-	q.fail(err)
+	q.setError(err)
 }
 
 // pointer returns the JSON Pointer (RFC 6901) of a top-level field, or nothing

@@ -165,7 +165,7 @@ func (r *Resolver) Resolve(ctx context.Context, who domain.Principal, sent Reque
 	out := Resolution{Body: sent.Body, SessionID: usableSession(request.sessionID)}
 	switch {
 	case !request.found:
-		return out, r.permitUnresolved(ctx, who, sent)
+		return out, r.checkUnresolved(ctx, who, sent)
 	case request.err != nil:
 		return out, request.err
 	case !isShortSession(sent.SessionID):
@@ -193,7 +193,7 @@ func (r *Resolver) Resolve(ctx context.Context, who domain.Principal, sent Reque
 		}
 	}
 	merged := assemble(m.parts)
-	if err := workspace.permit(merged, sent); err != nil {
+	if err := workspace.checkTools(merged, sent); err != nil {
 		return out, err
 	}
 	for i := range m.parts { // which would keep the request's body in memory
@@ -260,7 +260,7 @@ func (r *Resolver) version(ctx context.Context, workspaceID string, ref referenc
 	var v domain.PresetVersion
 	var kept cached
 	err = r.store.View(ctx, func(reader domain.Reader) (err error) {
-		if p, err = referredPreset(reader, workspaceID, ref); err != nil {
+		if p, err = readPreset(reader, workspaceID, ref); err != nil {
 			return err
 		}
 		if n, err = ref.version(&p, id); err != nil {
@@ -269,7 +269,7 @@ func (r *Resolver) version(ctx context.Context, workspaceID string, ref referenc
 		// By the stamp as it is now: p may be of a store that was restored meanwhile.
 		var ok bool
 		if kept, ok = r.cache.Get(settingsKey(&p, n, dialect), r.store.Stamps().Versions()); !ok {
-			v, err = versionInUse(reader, p, n)
+			v, err = readVersion(reader, p, n)
 		}
 		return err
 	})
@@ -291,8 +291,8 @@ func settingsKey(p *domain.Preset, n int, dialect domain.Dialect) cacheKey {
 	return cacheKey{kind: settingsKind, id: p.ID, version: n, dialect: dialect}
 }
 
-// referredPreset reads the active preset that a reference names.
-func referredPreset(reader domain.Reader, workspaceID string, ref reference) (domain.Preset, error) {
+// readPreset reads the active preset that a reference names.
+func readPreset(reader domain.Reader, workspaceID string, ref reference) (domain.Preset, error) {
 	p, err := reader.Preset(workspaceID, ref.slug)
 	if errors.Is(err, domain.ErrNotFound) || err == nil && p.Status != domain.PresetActive {
 		err = &domain.Error{Kind: domain.NotFound, Code: domain.PresetNotFound, Message: "Preset not found: " + ref.String()}
@@ -300,9 +300,9 @@ func referredPreset(reader domain.Reader, workspaceID string, ref reference) (do
 	return p, err
 }
 
-// versionInUse reads a version of p. One that cannot be read may have gone with
+// readVersion reads a version of p. One that cannot be read may have gone with
 // the workspace, which was there a moment before.
-func versionInUse(reader domain.Reader, p domain.Preset, n int) (domain.PresetVersion, error) {
+func readVersion(reader domain.Reader, p domain.Preset, n int) (domain.PresetVersion, error) {
 	v, err := reader.PresetVersion(p.State(), n)
 	if err != nil {
 		if gone := domain.CheckWorkspace(reader, p.WorkspaceID); domain.KindOf(gone) == domain.NotFound {

@@ -81,13 +81,13 @@ func toolOfType(kind string) string {
 
 // toolOfPlugin returns the name of the server tool that a plugin brings, or nothing.
 func toolOfPlugin(id string) string {
-	return spelled(func(t *serverTool) bool { return containsFold(t.plugins, strings.TrimSpace(id)) })
+	return findTool(func(t *serverTool) bool { return containsFold(t.plugins, strings.TrimSpace(id)) })
 }
 
 // toolOfField returns the name of the server tool that a field of a request switches
 // on, or nothing.
 func toolOfField(field string) string {
-	return spelled(func(t *serverTool) bool { return containsFold(t.fields, field) })
+	return findTool(func(t *serverTool) bool { return containsFold(t.fields, field) })
 }
 
 // toolOfMember returns the name of the server tool that is a member of a tool without
@@ -111,21 +111,21 @@ func toolOfModel(model string) string {
 	for i, part := range parts {
 		parts[i] = strings.ToLower(strings.TrimSpace(part))
 	}
-	return spelled(func(t *serverTool) bool {
+	return findTool(func(t *serverTool) bool {
 		return slices.ContainsFunc(t.models, func(name string) bool { return strings.HasSuffix("/"+parts[0], "/"+name) }) ||
 			slices.ContainsFunc(t.variants, func(variant string) bool { return slices.Contains(parts[1:], variant) })
 	})
 }
 
-func spelled(by func(t *serverTool) bool) string {
+func findTool(by func(t *serverTool) bool) string {
 	if i := slices.IndexFunc(serverTools, func(t serverTool) bool { return by(&t) }); i >= 0 {
 		return serverTools[i].name
 	}
 	return ""
 }
 
-// broughtBy returns the tools that a server tool uses unless it is given a list.
-func broughtBy(tool string) []string {
+// impliedTools returns the tools that a server tool uses unless it is given a list.
+func impliedTools(tool string) []string {
 	if i := slices.IndexFunc(serverTools, func(t serverTool) bool { return t.name == tool }); i >= 0 {
 		return serverTools[i].brings
 	}

@@ -28,7 +28,7 @@ func newStickyID(session, keyID string) stickyID {
 	}
 }
 
-// serve returns the version that t, which a label of a preset stands for, gives
+// pickVersion returns the version that t, which a label of a preset stands for, gives
 // to an id. Of many ids each version of a split gets a share as large as its
 // weight is of all weights.
 //
@@ -36,7 +36,7 @@ func newStickyID(session, keyID string) stickyID {
 // id that depends on nothing but its own weight, and the best wins. When weights
 // change, only ids move whose version lost weight or is another's now, and no
 // two servers need to agree on anything but the weights.
-func serve(t domain.Target, presetID, label string, id stickyID) int {
+func pickVersion(t domain.Target, presetID, label string, id stickyID) int {
 	if t.Split == nil {
 		return t.Version
 	}

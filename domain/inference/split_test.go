@@ -33,7 +33,7 @@ func sessions(n int) []stickyID {
 func serveAll(split []domain.Share, ids []stickyID) []int {
 	served := make([]int, len(ids))
 	for i, id := range ids {
-		served[i] = serve(domain.Target{Split: split}, splitPreset, "staging", id)
+		served[i] = pickVersion(domain.Target{Split: split}, splitPreset, "staging", id)
 	}
 	return served
 }
@@ -98,7 +98,7 @@ func TestSplitsAreTheSameEverywhere(t *testing.T) {
 			t.Errorf("%v: got %v, want %v", tc.split, got, tc.want)
 		}
 	}
-	if got := serve(domain.Target{Version: 4}, splitPreset, "staging", ids[0]); got != 4 {
+	if got := pickVersion(domain.Target{Version: 4}, splitPreset, "staging", ids[0]); got != 4 {
 		t.Errorf("got version %d of a label without a split, want 4", got)
 	}
 }
@@ -163,16 +163,16 @@ func TestSplitsAreIndependent(t *testing.T) {
 	split := domain.Target{Split: []domain.Share{{Version: 1, Weight: 1}, {Version: 2, Weight: 1}}}
 	const n = 20000
 	for name, other := range map[string]func(id string) int{
-		"label":   func(id string) int { return serve(split, splitPreset, "other", stickyID{'s', id}) },
-		"preset":  func(id string) int { return serve(split, "p", "staging", stickyID{'s', id}) },
-		"kind":    func(id string) int { return serve(split, splitPreset, "staging", stickyID{'k', id}) },
-		"no id":   func(string) int { return serve(split, splitPreset, "staging", newStickyID("", "")) },
-		"itself?": func(id string) int { return serve(split, splitPreset, "staging", newStickyID(id, "k")) },
+		"label":   func(id string) int { return pickVersion(split, splitPreset, "other", stickyID{'s', id}) },
+		"preset":  func(id string) int { return pickVersion(split, "p", "staging", stickyID{'s', id}) },
+		"kind":    func(id string) int { return pickVersion(split, splitPreset, "staging", stickyID{'k', id}) },
+		"no id":   func(string) int { return pickVersion(split, splitPreset, "staging", newStickyID("", "")) },
+		"itself?": func(id string) int { return pickVersion(split, splitPreset, "staging", newStickyID(id, "k")) },
 	} {
 		same := 0
 		for i := range n {
 			id := fmt.Sprint("id-", i)
-			if serve(split, splitPreset, "staging", newStickyID(id, "k")) == other(id) {
+			if pickVersion(split, splitPreset, "staging", newStickyID(id, "k")) == other(id) {
 				same++
 			}
 		}

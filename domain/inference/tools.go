@@ -45,15 +45,15 @@ func toolIdentity(dialect domain.Dialect, tool jsontext.Value) string {
 	}
 }
 
-// identified is a tool with its identity.
-type identified struct {
+// namedTool is a tool with its identity.
+type namedTool struct {
 	identity string
 	tool     jsontext.Value
 }
 
-// identify splits a tools field of at most this many. Anything else is an error.
-func identify(dialect domain.Dialect, tools jsontext.Value, most int) ([]identified, error) {
-	var list []identified
+// splitTools splits a tools field of at most this many. Anything else is an error.
+func splitTools(dialect domain.Dialect, tools jsontext.Value, most int) ([]namedTool, error) {
+	var list []namedTool
 	for tool, err := range rawjson.Array(tools) {
 		if err != nil {
 			return nil, domain.InvalidAt("/tools", err.Error())
@@ -61,16 +61,16 @@ func identify(dialect domain.Dialect, tools jsontext.Value, most int) ([]identif
 		if len(list) == most {
 			return nil, domain.InvalidAt("/tools", "must have at most "+strconv.Itoa(most)+" items")
 		}
-		list = append(list, identified{toolIdentity(dialect, tool), tool})
+		list = append(list, namedTool{toolIdentity(dialect, tool), tool})
 	}
 	return list, nil
 }
 
-// unite returns the preset's tools in their order, those of the same identity
+// mergeTools returns the preset's tools in their order, those of the same identity
 // replaced by the request's, and behind them the tools that only the request
 // has. Of several with one identity the first replaces the first, and so on;
 // none of the preset's is left where the request has one.
-func unite(preset, request []identified) []jsontext.Value {
+func mergeTools(preset, request []namedTool) []jsontext.Value {
 	rivals := make(map[string][]int, len(request)) // the request's tools of an identity that are not placed yet
 	for i, t := range request {
 		rivals[t.identity] = append(rivals[t.identity], i)

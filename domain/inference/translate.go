@@ -31,7 +31,7 @@ func translate(settings []rawjson.Member, from, to domain.Dialect, unknown map[s
 	t := &translation{table: counterparts, from: from, to: to, unknown: unknown}
 	for _, late := range []bool{false, true} {
 		for i, s := range settings {
-			if s.Value.Kind() != 'n' && t.givesWay(s.Name) == late {
+			if s.Value.Kind() != 'n' && t.yieldsToOthers(s.Name) == late {
 				t.at = i
 				t.setting(s)
 			}
@@ -128,9 +128,9 @@ type loss struct {
 	at   int
 }
 
-// givesWay tells whether a setting yields to another that takes the same place,
+// yieldsToOthers tells whether a setting yields to another that takes the same place,
 // wherever they stand.
-func (t *translation) givesWay(name string) bool {
+func (t *translation) yieldsToOthers(name string) bool {
 	if t.from == t.to {
 		return t.unknown[name]
 	}
@@ -142,10 +142,10 @@ func (t *translation) setting(s rawjson.Member) {
 	known := settingFields[s.Name]&setOf(t.to) != 0 && !t.unknown[s.Name]
 	switch {
 	case presetOnly[s.Name]:
-		t.lose(s.Name)
+		t.drop(s.Name)
 	case known && (t.from == t.to || t.counterpart(s.Name) == nil):
 		if !t.put(s.Name, s.Value) {
-			t.lose(s.Name)
+			t.drop(s.Name)
 		}
 	default:
 		t.move(s.Name, s.Value)
@@ -156,7 +156,7 @@ func (t *translation) setting(s rawjson.Member) {
 func (t *translation) move(path string, value jsontext.Value) {
 	c := t.counterpart(path)
 	if c == nil {
-		t.split(path, value)
+		t.moveParts(path, value)
 		return
 	}
 	place := t.place(c)
@@ -164,12 +164,12 @@ func (t *translation) move(path string, value jsontext.Value) {
 		if names := c.paths[t.to]; len(names) > 0 && t.from != t.to {
 			path = names[0]
 		}
-		t.lose(path)
+		t.drop(path)
 		return
 	}
 	if taken := t.get(place); taken != nil {
 		if !c.agree || !bytes.Equal(taken, value) {
-			t.lose(path)
+			t.drop(path)
 		}
 		return
 	}
@@ -177,21 +177,21 @@ func (t *translation) move(path string, value jsontext.Value) {
 		var lost []string
 		value, lost = c.convert(value, t.from, t.to)
 		for _, name := range lost {
-			t.lose(path + "." + name)
+			t.drop(path + "." + name)
 		}
 		if value == nil && len(lost) > 0 {
 			return
 		}
 	}
 	if value == nil || !t.put(place, value) {
-		t.lose(path)
+		t.drop(path)
 	}
 }
 
-// split translates the members of a value that has no counterpart as a whole.
-func (t *translation) split(path string, value jsontext.Value) {
+// moveParts translates the members of a value that has no counterpart as a whole.
+func (t *translation) moveParts(path string, value jsontext.Value) {
 	var parts []rawjson.Member
-	if t.divides(path) {
+	if t.hasParts(path) {
 		parts, _ = rawjson.Members(value) // what is no object has no parts
 	}
 	empty := true
@@ -202,12 +202,12 @@ func (t *translation) split(path string, value jsontext.Value) {
 		}
 	}
 	if empty {
-		t.lose(path)
+		t.drop(path)
 	}
 }
 
-// divides tells whether the table knows members of the object at path.
-func (t *translation) divides(path string) bool {
+// hasParts tells whether the table knows members of the object at path.
+func (t *translation) hasParts(path string) bool {
 	return slices.ContainsFunc(t.table, func(c counterpart) bool {
 		return slices.ContainsFunc(c.paths[t.from], func(p string) bool { return strings.HasPrefix(p, path+".") })
 	})
@@ -285,7 +285,7 @@ func (t *translation) put(path string, value jsontext.Value) bool {
 	return true
 }
 
-func (t *translation) lose(name string) { t.lost = append(t.lost, loss{name, t.at}) }
+func (t *translation) drop(name string) { t.lost = append(t.lost, loss{name, t.at}) }
 
 // result returns what translate does.
 func (t *translation) result() (fields []rawjson.Member, dropped []string) {

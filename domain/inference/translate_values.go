@@ -290,7 +290,7 @@ func rename(kind string, members []rawjson.Member, table []counterpart, from, to
 		switch {
 		case m.Name == "type", m.Value.Kind() == 'n':
 		case strings.Contains(m.Name, "."): // looks like a path and is none
-			t.lose(m.Name)
+			t.drop(m.Name)
 		default:
 			t.move(m.Name, m.Value)
 		}
