@@ -57,7 +57,7 @@ func (w Write) replayID() ReplayID {
 	return sha256.Sum256(append(owner[:], w.Idempotency.Key...))
 }
 
-// Outcome is what became of a change.
+// Outcome is the result of a change.
 type Outcome struct {
 	// JSON is the answer's data, the same for the same Idempotency-Key. It is
 	// nil where the object is gone.
@@ -92,9 +92,9 @@ type change struct {
 	out Outcome
 }
 
-// change does what fn does as one durable change, on w's terms: at most once for
-// one Idempotency-Key, and with a record in the audit trail. fn sets c.out; it
-// calls c.record with what it did, or not at all when nothing needs to change.
+// change runs fn as one durable change under the conditions of w, at most once for an
+// Idempotency-Key. fn sets c.out. It calls c.record with what it did, and does not call it
+// if nothing needs to change.
 func (s *Service) change(ctx context.Context, w Write, fn func(c *change) error) (Outcome, error) {
 	var out Outcome
 	err := s.update(ctx, func(tx Tx) error {
@@ -119,7 +119,7 @@ func (s *Service) change(ctx context.Context, w Write, fn func(c *change) error)
 // used.
 var errIdempotencyReused = &Error{Kind: Unprocessable, Message: "Idempotency-Key was already used for another request"}
 
-// replayEarlier answers a request that was done already.
+// replayEarlier answers a repeated request with the stored answer.
 func (c *change) replayEarlier() (done bool, err error) {
 	if c.Idempotency.Key == "" {
 		return false, nil
@@ -147,7 +147,7 @@ func (c *change) replayEarlier() (done bool, err error) {
 	return true, nil
 }
 
-// storeReplay stores the answer for those who ask again.
+// storeReplay stores the answer for repeated requests.
 func (c *change) storeReplay() error {
 	if c.Idempotency.Key == "" {
 		return nil
@@ -158,7 +158,7 @@ func (c *change) storeReplay() error {
 	})
 }
 
-// errImporting is the answer to all changes while not all is there that is to be.
+// errImporting is the answer to changes during an import.
 var errImporting = &Error{Kind: Unavailable, Message: "An import into the store is not finished", Err: ErrUnavailable}
 
 // record adds what was done to the audit trail.

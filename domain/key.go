@@ -84,14 +84,13 @@ func (k Key) Live(at time.Time) bool {
 	return k.RevokedAt == nil && (k.ExpiresAt == nil || at.Before(*k.ExpiresAt))
 }
 
-// isUsedRecently reports whether another use of k at a time needs no note.
+// isUsedRecently reports whether a use of k at a time need not be stored.
 func (k Key) isUsedRecently(at time.Time) bool {
 	return k.LastUsedAt != nil && at.Sub(*k.LastUsedAt) < lastUseResolution
 }
 
-// use notes a use of k in memory, so that it is tried once to note it in the store,
-// even if that fails: the key that was read keeps its stamp then. It returns false
-// where somebody else has done so.
+// markUsed sets LastUsedAt of the cached key, so that storing it is tried once only. It
+// returns false if another request has done so.
 func (k *Key) markUsed(at time.Time) bool {
 	if k.isUsedRecently(at) {
 		return false
@@ -215,10 +214,9 @@ func (s *Service) RevokeKey(ctx context.Context, w Write, id string) (k Key, err
 	return k, err
 }
 
-// Authenticate returns the principal of the issued secret that has a hash, and
-// notes its use in the background. A secret that is unknown, revoked or expired
-// gives one and the same Unauthenticated error, ErrCredentials. Those that are
-// unknown take the same steps whatever they look like.
+// Authenticate returns the principal of the issued secret that has a hash, and stores its
+// use in the background. An unknown, revoked or expired secret gives ErrCredentials, the
+// same Unauthenticated error. Unknown secrets take the same steps whatever they look like.
 func (s *Service) Authenticate(ctx context.Context, hash KeyHash) (Principal, error) {
 	k, err := s.keyOf(ctx, hash)
 	switch {
@@ -230,9 +228,8 @@ func (s *Service) Authenticate(ctx context.Context, hash KeyHash) (Principal, er
 	return s.principalOf(k, hash)
 }
 
-// AuthenticateKnown is Authenticate for a key that is in memory and live. It never
-// reads the store. For any other secret it returns false: whether that is a key only
-// Authenticate finds out.
+// AuthenticateKnown is Authenticate for a cached, live key. It never reads the store. For
+// other secrets it returns false: only Authenticate can tell whether they are keys.
 func (s *Service) AuthenticateKnown(hash KeyHash) (Principal, bool) {
 	k, ok := s.keys.Get(hash, s.store.Stamps().Key(hash))
 	if !ok {
@@ -242,8 +239,8 @@ func (s *Service) AuthenticateKnown(hash KeyHash) (Principal, bool) {
 	return who, err == nil
 }
 
-// principalOf returns who k stands for, and notes its use. It is ErrCredentials if k is
-// not live.
+// principalOf returns the principal of k and records its use. It returns ErrCredentials if
+// k is not live.
 func (s *Service) principalOf(k Key, hash KeyHash) (Principal, error) {
 	now := s.now()
 	if subtle.ConstantTimeCompare(k.Hash[:], hash[:]) != 1 || !k.Live(now) {
@@ -259,8 +256,8 @@ func (s *Service) principalOf(k Key, hash KeyHash) (Principal, error) {
 	return who, nil
 }
 
-// keyOf returns the issued key whose secret has a hash, from memory where nothing
-// can have changed since it was read. ErrNotFound tells that there is none.
+// keyOf returns the issued key whose secret has a hash, from the cache if that is
+// current. It returns ErrNotFound if there is none.
 func (s *Service) keyOf(ctx context.Context, hash KeyHash) (Key, error) {
 	stamp := s.store.Stamps().Key(hash)
 	if k, ok := s.keys.Get(hash, stamp); ok {
@@ -282,19 +279,17 @@ func (s *Service) storedKey(ctx context.Context, hash KeyHash) (k Key, err error
 }
 
 const (
-	// lastUseResolution is how coarsely the last use of a key is noted: one write an
-	// hour and key, however many requests there are.
+	// lastUseResolution bounds writes of last uses to one an hour for each key.
 	lastUseResolution = time.Hour
-	// maxUseWrites bounds the uses that are being noted at one time. Those beyond
-	// are left to a later request.
+	// maxUseWrites bounds concurrent writes of last uses. Beyond it, a later request
+	// writes.
 	maxUseWrites = 8
-	// useWriteTimeout is how long noting one may take.
+	// useWriteTimeout bounds each of them.
 	useWriteTimeout = 30 * time.Second
 )
 
-// recordUse stores in the background that k was used, without keeping the request waiting. Nobody
-// hears of a failure: a use is not worth more than that, and a store that takes
-// no writes says so to those who change something.
+// recordUse stores in the background that k was used, without keeping the request waiting. It
+// ignores failures: other writes report a store that takes none.
 func (s *Service) recordUse(k Key, at time.Time) {
 	if s.useWrites.Add(1) > maxUseWrites || !s.keys.Change(k.Hash, func(k *Key) bool { return k.markUsed(at) }) {
 		s.useWrites.Add(-1)
@@ -313,13 +308,12 @@ func (s *Service) recordUse(k Key, at time.Time) {
 			k.LastUsedAt = &used
 			return tx.PutKey(k)
 		})
-		// The note has changed the key. Without this the next use would have to read it, and
-		// fail where the store cannot be read by then.
+		// Cache the changed key: the next request must not need the store for it.
 		_, _ = s.keyOf(ctx, k.Hash)
 	}()
 }
 
-// ErrCredentials is the one answer to whatever is not a live key.
+// ErrCredentials is the answer to every secret that is not a live key.
 var ErrCredentials error = &Error{Kind: Unauthenticated, Message: "Invalid credentials"}
 
 func newSecret(kind KeyKind) string {

@@ -11,9 +11,9 @@ import (
 	"github.com/caddy-presets/caddy-presets/domain/internal/cache"
 )
 
-// Service applies the rules of this package on top of a Store. It is safe for
-// concurrent use. All that it keeps in memory are keys that were used and answers
-// that were given, within a bound and for as long as their stamps stay the same.
+// Service applies the rules of this package on top of a Store. It caches keys and
+// answers, within a bound and while their stamps stay the same. It is safe for concurrent
+// use.
 type Service struct {
 	// KeepVersions is how many versions of a preset CreatePresetVersion keeps, 0
 	// for all. It is set before the Service is used.
@@ -47,9 +47,8 @@ func NewServiceWith(store Store, now func() time.Time, newID func() string) *Ser
 
 func newUUID() string { return uuid.Must(uuid.NewV7()).String() }
 
-// timestamp is the time of a change: UTC, in whole milliseconds, which is what
-// clients' date types keep. It never goes back, as the system's clock may: what
-// changed later says so.
+// timestamp returns the time of a change: UTC, in whole milliseconds, which clients' date
+// types can hold. It never goes back, even if the system's clock does.
 func (s *Service) timestamp() time.Time {
 	for now := s.now().UnixMilli(); ; {
 		latest := s.latest.Load()
@@ -62,7 +61,7 @@ func (s *Service) timestamp() time.Time {
 	}
 }
 
-// update is Store.Update with the engine's surrender in the domain's words.
+// update is Store.Update. It turns ErrConflict into a Conflict error.
 func (s *Service) update(ctx context.Context, fn func(Tx) error) error {
 	err := s.store.Update(ctx, fn)
 	if errors.Is(err, ErrConflict) {

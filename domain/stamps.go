@@ -7,34 +7,31 @@ import (
 	"time"
 )
 
-// Stamps tell whether what was read from a Store is still so, without reading
-// it again: the stamp of an object changes with every change to it. Whoever
-// keeps an object in memory notes its stamp before reading it; the copy is good
-// for as long as the stamp stays the same. While an object is being changed its stamp
-// is zero, which is no stamp: no copy is good then, and none is kept. So what one
-// reader has seen all that begin later see, too, wherever they find it.
+// Stamps tell whether a cached copy of a stored object is current, without reading the
+// store. The stamp of an object changes with every change to it. A cache takes the stamp
+// before it reads the object, and uses the copy while the stamp stays the same. While an
+// object is being changed its stamp is zero: no copy is valid then, and none is cached.
+// So a change that one reader has seen is seen by all reads that begin later.
 //
-// An engine has one Stamps for each open store and tells it of each Change: before
-// it can become visible, and after that and before Update returns, also where the
-// outcome is unknown. Several objects share one stamp, so it may change without
-// need, never the other way round. Ids count as the same in either case, as they do
-// where they are looked up.
+// An engine has one Stamps for each open store. It begins a Change before the change can
+// become visible, and ends it before Update returns, even if the outcome is unknown.
+// Several objects share one stamp. It may change without need, but it never fails to
+// change. Ids in upper and lower case have the same stamp.
 //
 // Stamps are safe for concurrent use and of fixed size.
 type Stamps struct {
 	seed maphash.Seed
-	// In each counter the lowest bits are how many changes are in progress, and the
-	// others how many there were. Objects share all but the one of versions.
+	// The lowest bits of a counter count the changes in progress, the others the changes
+	// that ended. Objects share all counters but that of versions.
 	counters [sharedCounters + 1]atomic.Uint64
-	// until is when they are no good any more, in nanoseconds since begun, 0 for
-	// never, and untilWall the same by the system's clock, in nanoseconds since 1970.
-	// The one that comes first counts: that clock may be set back, and the other one
-	// stands still while the machine is suspended.
+	// until is when all stamps expire, in nanoseconds since begun, 0 for never. untilWall
+	// is the same by the system's clock, in nanoseconds since 1970. The earlier one
+	// counts: the system's clock may be set back, and the monotonic one stands still
+	// while the machine is suspended.
 	until, untilWall atomic.Int64
 }
 
-// begun is a moment by whose distance others are told apart, whatever is done to the
-// system's clock.
+// begun is the origin of monotonic times.
 var begun = time.Now()
 
 const (
@@ -45,8 +42,8 @@ const (
 	changing  = oneChange - 1
 )
 
-// opened counts the Stamps made by this process, so that a stamp of a store
-// says nothing about the same store opened again.
+// opened counts the Stamps of this process. A store that is opened again has other
+// stamps.
 var opened atomic.Uint64
 
 // NewStamps returns the stamps of a store that was just opened.
@@ -59,8 +56,8 @@ func NewStamps() *Stamps {
 	return s
 }
 
-// Stamp is the state of an object as far as Stamps know it. Zero is the stamp
-// of nothing, and of what is being changed.
+// Stamp is the state of an object. Zero is no stamp: the object is being changed, or its
+// state is unknown.
 type Stamp uint64
 
 func (s *Stamps) stamp(counter uint64) Stamp {
@@ -76,10 +73,9 @@ func (s *Stamps) stamp(counter uint64) Stamp {
 	return Stamp(n)
 }
 
-// GoodUntil says that from a moment on, until it is called with a later one, all
-// stamps are zero: an engine that has not heard from the others with whom it shares
-// what is stored does not know what they have changed. Without it stamps are good for
-// ever.
+// GoodUntil makes all stamps zero from a moment on, until it is called with a later one.
+// An engine that shares its store calls it: without news from other nodes it does not
+// know their changes. Stamps never expire if it is never called.
 func (s *Stamps) GoodUntil(t time.Time) {
 	s.untilWall.Store(t.UnixNano())
 	s.until.Store(max(int64(t.Sub(begun)), 1))
@@ -106,10 +102,9 @@ func (s *Stamps) Presets(workspaceID string) Stamp { return s.stamp(s.presets(wo
 // of each.
 func (s *Stamps) Workspaces() Stamp { return s.stamp(s.workspaces()) }
 
-// Versions returns the stamp of what every version of every preset holds. A version
-// never changes once it is stored, so no change that is made in the store changes it.
-// That all is another does: where a backup was restored, another version may come to
-// have the number of one that is lost.
+// Versions returns the one stamp of all versions of all presets. A stored version never
+// changes, so only Change.All changes it: after a restore, a number may belong to another
+// version.
 func (s *Stamps) Versions() Stamp { return s.stamp(versionsCounter) }
 
 func (s *Stamps) preset(workspaceID, slug string) uint64 {
@@ -138,15 +133,14 @@ func (s *Stamps) counter(kind byte, a, b string) uint64 {
 	return h.Sum64() % sharedCounters
 }
 
-// Change is something that an engine changes, of one object or of many. It is told
-// what that is, then to begin, and then to end, or that there is none after all. It is not
-// safe for concurrent use.
+// Change is a change of one or more objects. The engine adds the objects, and then calls
+// Begin and End, or Begin and Cancel. It is not safe for concurrent use.
 type Change struct {
 	stamps   *Stamps
 	counters []uint64
 }
 
-// Change returns a change of nothing yet.
+// Change returns a change without objects.
 func (s *Stamps) Change() *Change { return &Change{stamps: s} }
 
 // Preset adds a preset.
@@ -162,7 +156,7 @@ func (c *Change) Key(hash KeyHash) { c.add(c.stamps.key(hash)) }
 // Presets adds the list of the presets of a workspace.
 func (c *Change) Presets(workspaceID string) { c.add(c.stamps.presets(workspaceID)) }
 
-// All adds all that there is, versions among it: what is stored may be another's.
+// All adds all objects, and all versions.
 func (c *Change) All() {
 	for i := range c.stamps.counters {
 		c.add(uint64(i))
@@ -181,15 +175,15 @@ func (c *Change) Begin() {
 	}
 }
 
-// End says that all readers see it, or that none ever will.
+// End tells that all readers see the change, or that none ever will.
 func (c *Change) End() {
 	for _, counter := range c.counters {
 		c.stamps.counters[counter].Add(oneChange - 1)
 	}
 }
 
-// Cancel is End for a change that was not made and never will be: what was kept before it
-// stays good.
+// Cancel is End for a change that was not made and never will be. Copies from before it
+// stay valid.
 func (c *Change) Cancel() {
 	for _, counter := range c.counters {
 		c.stamps.counters[counter].Add(^uint64(0))

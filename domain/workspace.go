@@ -42,7 +42,7 @@ type Workspace struct {
 	CreatedBy                       string          `json:"created_by"`
 	UpdatedAt                       *time.Time      `json:"updated_at"` // null until the first change
 	// DisabledServerTools are the server tools that inference requests may not use,
-	// nil for none. Each stands for all its spellings. A Resolver looks for them in
+	// nil for none. Each stands for all its spellings. Package inference looks for them in
 	// routes that resolve presets alone; see inference.Resolver.PermitUnsearched for others.
 	DisabledServerTools *[]string `json:"disabled_server_tools"`
 }

@@ -11,9 +11,9 @@ import (
 	"github.com/caddy-presets/caddy-presets/internal/rawjson"
 )
 
-// checkUnresolved is checkTools for a request that names no preset. A workspace that
-// does not exist has nothing disabled. While the store is unavailable, what certainly
-// uses no server tool goes on.
+// checkUnresolved is checkTools for a request that names no preset. A workspace that does
+// not exist has disabled nothing. While the store is unavailable, a request passes if it
+// certainly uses no server tool.
 func (r *Resolver) checkUnresolved(ctx context.Context, who domain.Principal, sent Request) error {
 	workspace, err := r.workspace(ctx, who)
 	switch {
@@ -27,9 +27,9 @@ func (r *Resolver) checkUnresolved(ctx context.Context, who domain.Principal, se
 	return workspace.checkTools(sent.Body, sent)
 }
 
-// PermitUnsearched returns a Forbidden error for a request that is not searched for
-// server tools, if any server tool is disabled in the workspace that who acts in: it
-// could use one. A workspace that does not exist has nothing disabled.
+// PermitUnsearched returns a Forbidden error if the workspace that who acts in has disabled
+// any server tool. It is for routes whose requests are not searched: they could use one.
+// A workspace that does not exist has disabled nothing.
 func (r *Resolver) PermitUnsearched(ctx context.Context, who domain.Principal) error {
 	workspace, err := r.workspace(ctx, who)
 	switch {
@@ -73,18 +73,19 @@ func (w *workspaceDefaults) checkTools(body []byte, sent Request) error {
 	return disabled
 }
 
-// isUTF8 reports whether a charset is that of JSON, or a part of it.
+// isUTF8 reports whether a charset is UTF-8 or ASCII.
 func isUTF8(charset string) bool {
 	return containsFold([]string{"", "utf-8", "utf8", "us-ascii", "ascii"}, charset)
 }
 
-// maxPlace bounds a place that is told, in bytes: tools can be nested deeply.
+// maxPlace bounds the JSON Pointer in an error, in bytes: tools can be nested deeply.
 const maxPlace = 256
 
 // toolUse is how a request uses a server tool: none where tool is empty.
 type toolUse struct {
 	tool string
-	// place is where it says so, and brought that it does by what it does not say.
+	// place is where the request uses it. brought tells that another tool uses it there
+	// by default.
 	place   string
 	brought bool
 }
@@ -95,8 +96,8 @@ func usedServerTool(body []byte, some []string) (toolUse, error) {
 	return findServerTool(body, func(tool string) bool { return slices.Contains(some, tool) })
 }
 
-// mayUseServerTool reports whether a request uses any tool that a workspace can
-// disable, or cannot be read, so that nobody knows.
+// mayUseServerTool reports whether a request uses a tool that a workspace can disable, or
+// cannot be read.
 func mayUseServerTool(body []byte) bool {
 	use, err := findServerTool(body, func(tool string) bool { return strings.HasPrefix(tool, vendorNamespace) })
 	return use.tool != "" || err != nil
@@ -111,7 +112,7 @@ func mayUseServerTool(body []byte) bool {
 // Repeated members all count, and names in any letter case, because gateways
 // differ in what they make of them.
 func findServerTool(body []byte, wanted func(tool string) bool) (toolUse, error) {
-	body = bytes.TrimPrefix(body, []byte("\ufeff")) // which many skip
+	body = bytes.TrimPrefix(body, []byte("\ufeff")) // many gateways skip it
 	if len(bytes.TrimSpace(body)) == 0 {
 		return toolUse{}, nil
 	}
@@ -218,8 +219,8 @@ func (s *toolSearch) readTool() error {
 	return s.findBrought(bringing, at)
 }
 
-// readName reads a tool or plugin that is given by its name alone. An object it leaves
-// to the caller, and reports that.
+// readName reads a tool or plugin that is given by its name alone. It reports an object,
+// and leaves reading it to the caller.
 func (s *toolSearch) readName(toolOf func(name string) string) (isObject bool, err error) {
 	switch s.text.Kind() {
 	case '{':
@@ -237,8 +238,8 @@ func (s *toolSearch) readName(toolOf func(name string) string) (isObject bool, e
 	}
 }
 
-// find ends the search with the value that was read last, if it uses a wanted tool.
-// Only then is its place made, which is long where tools are nested deeply.
+// find ends the search with the value that was read last, if it uses a wanted tool. It
+// makes the place only then, as that can be long.
 func (s *toolSearch) find(tool string) error {
 	if tool == "" || !s.wanted(tool) {
 		return nil
@@ -247,7 +248,7 @@ func (s *toolSearch) find(tool string) error {
 	return errFound
 }
 
-// findAny is find for a tool or what it brings.
+// findAny is find for a tool and the tools that it brings.
 func (s *toolSearch) findAny(tool string) error {
 	if err := s.find(tool); err != nil {
 		return err

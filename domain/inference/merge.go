@@ -10,11 +10,10 @@ import (
 	"github.com/caddy-presets/caddy-presets/internal/rawjson"
 )
 
-// Source tells where a field of a merged request comes from.
+// Source is the origin of a field of a merged request.
 type Source string
 
-// A field that several had a part in comes from the one that stands furthest
-// from the request: the workspace, else the preset.
+// A field with several origins has the last of them.
 const (
 	FromRequest   Source = "request"
 	FromPreset    Source = "preset"
@@ -33,8 +32,8 @@ type settings struct {
 	models jsontext.Value
 }
 
-// newSettings prepares a stored version for a dialect. An error means that what
-// is stored is damaged.
+// newSettings prepares a stored version for a dialect. An error means that the stored
+// version is damaged.
 func newSettings(v domain.PresetVersion, dialect domain.Dialect, unknown map[string]bool) (*settings, error) {
 	stored, err := rawjson.Members(jsontext.Value(v.Config))
 	if err != nil {
@@ -57,8 +56,8 @@ func newSettings(v domain.PresetVersion, dialect domain.Dialect, unknown map[str
 	return s, nil
 }
 
-// synonyms are fields of one dialect that say the same thing or exclude each
-// other: a request that has one of them overrides the preset's other.
+// synonyms are pairs of fields of a dialect with the same meaning. A request with one of
+// them overrides the other of the preset.
 var synonyms = map[domain.Dialect]map[string]string{
 	domain.Chat: {
 		"max_tokens": "max_completion_tokens", "max_completion_tokens": "max_tokens",
@@ -70,8 +69,8 @@ var synonyms = map[domain.Dialect]map[string]string{
 // part is one field of a merged request.
 type part struct {
 	rawjson.Member
-	// lead stands before value, of which it has taken the place of the first byte. It
-	// spares a copy of a value that may be most of the request. Nil for none.
+	// lead stands before the value and replaces its first byte. So a prompt is added
+	// without a copy of the value, which may be most of the request.
 	lead jsontext.Value
 	from Source
 }
@@ -91,8 +90,8 @@ type merger struct {
 	models jsontext.Value
 }
 
-// workspaceDefaults are what a workspace adds to requests that name a preset, and
-// what it refuses in all of them. They never change.
+// workspaceDefaults are what a workspace adds to requests that name a preset, and the
+// tools that it disables for all requests. They never change.
 type workspaceDefaults struct {
 	id            string
 	textModel     string // empty: none
@@ -100,10 +99,10 @@ type workspaceDefaults struct {
 	disabledTools []string
 }
 
-// merge is the rule of how a preset serves a request. It is shallow: the request's
-// own fields win. null counts as not sent; so do {} and [] where the preset has the
-// field. Tools are united, and the system prompt comes first. The workspace fills in
-// a model and an order of providers that nobody names.
+// merge merges the preset into the request, shallowly: the request's own fields win. null
+// counts as not sent, and so do {} and [] where the preset has the field. Lists of tools
+// are merged, and the preset's system prompt comes first. The workspace adds a model and
+// a provider order if neither request nor preset has one.
 func (m *merger) merge() error {
 	m.parts = make([]part, 0, len(m.request.fields)+len(m.settings.fields)+3)
 	for _, field := range m.request.fields {
@@ -123,7 +122,7 @@ func (m *merger) merge() error {
 	return m.ensureModel()
 }
 
-// addSent adds what becomes of a field of the request.
+// addSent adds a field of the request, merged with the preset's.
 func (m *merger) addSent(field rawjson.Member) error {
 	ours := m.setting(field.Name)
 	empty := isEmptyContainer(field.Value) && (ours != nil || m.setting(synonyms[m.dialect][field.Name]) != nil)
@@ -132,13 +131,13 @@ func (m *merger) addSent(field rawjson.Member) error {
 		m.parts = append(m.parts, part{Member: rawjson.Member{Name: field.Name, Value: value, Quoted: field.Quoted}, from: from})
 	}
 	switch {
-	case field.Name == "preset": // it has done its work
+	case field.Name == "preset": // not for the gateway
 	case m.unknown[field.Name] && sent:
 		m.dropped = append(m.dropped, field.Name)
 		if field.Name == "models" && !isEmptyContainer(field.Value) {
 			m.models = field.Value
 		}
-	case m.unknown[field.Name]: // left out, and nothing is lost
+	case m.unknown[field.Name]: // it says nothing, so nothing is dropped
 	case field.Name == "model" && m.request.modelIsReference:
 		switch {
 		case m.request.model != "":
@@ -181,7 +180,7 @@ func (m *merger) addSent(field rawjson.Member) error {
 	return nil
 }
 
-// takesField reports whether the route takes a field of the preset or the workspace.
+// takesField reports whether the route takes a field from the preset or workspace.
 func (m *merger) takesField(name string) bool {
 	return m.takes == nil || name == "model" || slices.Contains(m.takes, name)
 }
@@ -195,8 +194,8 @@ func (m *merger) setting(name string) jsontext.Value {
 	return rawjson.Find(m.settings.fields, name)
 }
 
-// isOverridden reports whether the request says with another field what the
-// preset's says. {} and [] say nothing there.
+// isOverridden reports whether the request has a synonym of a field of the preset. {} and
+// [] do not count.
 func (m *merger) isOverridden(name string) bool {
 	synonym := synonyms[m.dialect][name]
 	return synonym != "" && !m.unknown[synonym] && slices.ContainsFunc(m.request.fields, func(f rawjson.Member) bool {
@@ -208,8 +207,7 @@ func (m *merger) index(name string) int {
 	return slices.IndexFunc(m.parts, func(p part) bool { return p.Name == name })
 }
 
-// value returns a field of the merged request, nil when there is none or it is
-// null.
+// value returns a field of the merged request, or nil. null counts as none.
 func (m *merger) value(name string) jsontext.Value {
 	if i := m.index(name); i >= 0 && m.parts[i].Value.Kind() != 'n' {
 		return m.parts[i].Value
@@ -226,9 +224,9 @@ func (m *merger) set(name string, value jsontext.Value, from Source) {
 	m.parts = append(m.parts, part{Member: newMember(name, value), from: from})
 }
 
-// ensureModel makes sure that a model is named: by the request, the preset or
-// the workspace, or by the first of a list that the gateway or the route does
-// not take.
+// ensureModel makes sure that the merged request names a model: that of the request, the
+// preset or the workspace. Where the gateway or the route does not take a list of models,
+// it uses the first of the list.
 func (m *merger) ensureModel() error {
 	if model := m.value("model"); model != nil && !isEmptyText(model) || firstModel(m.value("models")) != nil {
 		return nil
@@ -251,17 +249,17 @@ func (m *merger) ensureModel() error {
 	return nil
 }
 
-// isEmptyText tells a string without text, which some clients send for a model
-// that nobody set.
+// isEmptyText reports whether a value is "". Some clients send that as a model that was
+// not set.
 func isEmptyText(value jsontext.Value) bool { return string(value) == `""` }
 
-// isEmptyContainer reports whether a value is an object or an array with nothing in it.
+// isEmptyContainer reports whether a value is {} or [].
 func isEmptyContainer(value jsontext.Value) bool {
 	kind := value.Kind()
 	return (kind == '{' || kind == '[') && len(bytes.TrimSpace(value[1:len(value)-1])) == 0
 }
 
-// firstModel returns the model that is tried first of a list, or nil.
+// firstModel returns the first of a list of models, or nil.
 func firstModel(models jsontext.Value) jsontext.Value {
 	for first, err := range rawjson.Array(models) {
 		if err == nil && first.Kind() == '"' {
@@ -272,8 +270,7 @@ func firstModel(models jsontext.Value) jsontext.Value {
 	return nil
 }
 
-// fillProviderSort adds the workspace's way to choose a provider where nobody
-// chose one.
+// fillProviderSort adds the workspace's provider order if the request has none.
 func (m *merger) fillProviderSort() {
 	if m.workspace.providerSort == "" || m.unknown["provider"] || !m.takesField("provider") {
 		return
@@ -291,8 +288,8 @@ func (m *merger) fillProviderSort() {
 	m.set("provider", provider, FromWorkspace)
 }
 
-// withField adds a member to an object that has none of that name but null,
-// leaving the bytes of the others as they are.
+// withField sets a member of an object that is missing or null. Other members keep their
+// bytes.
 func withField(text jsontext.Value, name string, value jsontext.Value) jsontext.Value {
 	var fields []part
 	added := false
@@ -311,8 +308,7 @@ func withField(text jsontext.Value, name string, value jsontext.Value) jsontext.
 	return assemble(fields)
 }
 
-// assemble returns the object of parts, their names and values byte for byte as
-// they were sent or stored.
+// assemble returns the object of parts. Names and values keep their bytes.
 func assemble(parts []part) []byte {
 	text := append(make([]byte, 0, assembledSize(parts)), '{')
 	for i, p := range parts {
@@ -327,7 +323,7 @@ func assemble(parts []part) []byte {
 	return append(text, '}')
 }
 
-// assembledSize returns the memory that assemble takes for parts, in bytes.
+// assembledSize returns how many bytes assemble returns.
 func assembledSize(parts []part) int {
 	size := len(`{}`)
 	for _, p := range parts {

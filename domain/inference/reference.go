@@ -16,8 +16,8 @@ import (
 // "model@preset/slug" as its model, or "slug" in its preset field.
 type reference struct {
 	slug string
-	// pin is what stands behind a second @, a version's number or a label;
-	// empty for the designated version.
+	// pin is a version's number or a label, written behind a second @. It is empty for
+	// the designated version.
 	pin string
 }
 
@@ -29,8 +29,8 @@ func (ref reference) String() string {
 	return domain.ReferenceMark + ref.slug + "@" + ref.pin
 }
 
-// version returns the number of the version of p that the reference names for
-// who comes with a sticky id. One that p does not have is NotFound.
+// version returns the number of the version of p that the reference names. A sticky id
+// decides where a label has a split. A version that p does not have is NotFound.
 func (ref reference) version(p *domain.Preset, id stickyID) (int, error) {
 	if ref.pin == "" {
 		return p.DesignatedVersion, nil
@@ -47,8 +47,7 @@ func (ref reference) version(p *domain.Preset, id stickyID) (int, error) {
 // pinPattern is what may stand behind the second @ of a reference.
 var pinPattern = regexp.MustCompile(`^[A-Za-z0-9][A-Za-z0-9._~-]{0,127}$`)
 
-// parseReference reads slug, slug@version or slug@label. place is where it was
-// found.
+// parseReference reads slug, slug@version or slug@label. Errors name place.
 func parseReference(place, text string) (ref reference, err error) {
 	slug, pin, pinned := strings.Cut(text, "@")
 	if domain.CheckPresetSlug(slug) != nil || pinned && !pinPattern.MatchString(pin) {
@@ -57,48 +56,47 @@ func parseReference(place, text string) (ref reference, err error) {
 	return reference{slug, pin}, nil
 }
 
-// mayContain tells whether text can hold word, which is ASCII, as a part of some
-// string: as it stands or spelled with \u escapes.
+// mayContain reports whether a string of text may contain word, plain or spelled with \u
+// escapes. word is ASCII.
 func mayContain(text []byte, word string) bool {
 	return bytes.Contains(text, []byte(word)) || bytes.Contains(text, []byte(`\u00`))
 }
 
-// mayNameSession tells whether a body can name a session, if not with escapes. An
-// underscore is rare enough in text to look for it first.
+// mayNameSession reports whether a body may name a session without escapes. It looks for
+// "_id" first: underscores are rare in text.
 func mayNameSession(body []byte) bool {
 	return bytes.Contains(body, []byte("_id")) && bytes.Contains(body, []byte("session_id"))
 }
 
-// maxRequestFields bounds the top-level fields of a request that names a
-// preset, several times what the dialects have.
+// maxRequestFields bounds the top-level fields of a request that names a preset. The
+// dialects have far fewer.
 const maxRequestFields = 1024
 
-// usualFields is how many there is room for without asking for more memory.
+// usualFields is how many fields are allocated at first.
 const usualFields = 16
 
 var errTooManyFields = domain.InvalidAt("", "has more than "+strconv.Itoa(maxRequestFields)+" fields")
 
-// parsedRequest is an inference request as far as it was read.
+// parsedRequest is the part of an inference request that was read.
 type parsedRequest struct {
 	// fields are the top-level fields in the order in which they were sent.
 	fields []rawjson.Member
-	// err is why the rest could not be read, or the first rule found broken.
+	// err is the first error: of the JSON, or of a rule.
 	err error
 	// sessionID is the session_id field, or empty.
 	sessionID string
 
-	// found is set once a reference was. model is the part of the model field
-	// before the reference, and modelIsReference tells that it held one.
+	// found tells that there is a reference, modelIsReference that it is in the model
+	// field. model is the text before it there.
 	found            bool
 	ref              reference
 	model            string
 	modelIsReference bool
 }
 
-// readRequest reads what a preset may have to do with. A body that is not JSON
-// is read up to there: only when it names a preset is that anyone's business
-// but the gateway's. Most have neither a preset nor a session in them, which
-// spares reading them.
+// readRequest reads the fields of a request, its reference and its session. It stops
+// where the body is not JSON: without a reference, the gateway answers that. It does not
+// read a body that has neither a preset nor a session, as most.
 func readRequest(body []byte) *parsedRequest {
 	q := new(parsedRequest)
 	if !mayContain(body, "preset") && !mayNameSession(body) {
@@ -108,7 +106,7 @@ func readRequest(body []byte) *parsedRequest {
 	q.fields = make([]rawjson.Member, 0, usualFields)
 	for field, err := range rawjson.Object(body) {
 		switch {
-		case q.err != nil: // a reference may still follow, and then that is the answer
+		case q.err != nil: // a reference may follow, and only then the error is ours to answer
 		case err != nil:
 			q.setError(domain.InvalidAt("", err.Error()))
 		case len(q.fields) == maxRequestFields:
@@ -120,7 +118,7 @@ func readRequest(body []byte) *parsedRequest {
 			q.fields = append(q.fields, field)
 		}
 		if err != nil || q.err != nil && q.found {
-			break // nothing more can be read, or change the answer
+			break // no later field changes the answer
 		}
 		q.readField(field)
 	}
@@ -133,7 +131,7 @@ func (q *parsedRequest) setError(err error) {
 	}
 }
 
-// readField stores what a field says about presets and the session.
+// readField reads a field that may name a preset or a session.
 func (q *parsedRequest) readField(field rawjson.Member) {
 	switch field.Name {
 	case "session_id":
@@ -165,24 +163,23 @@ func (q *parsedRequest) readField(field rawjson.Member) {
 			q.setReference("/model", text)
 		}
 	case "models", "fallbacks":
-		// Of a list of models at most one could be used.
+		// A reference cannot be resolved here: the gateway chooses from the list.
 		if place := findReferenceIn(field); place != "" {
 			q.rejectReference(domain.InvalidAt(place, "must not refer to a preset"))
 		}
 	}
 }
 
-// isUsableModel reports whether a model's name, of what stands before a reference,
-// is empty or names something: "vendor/" and "vendor/:free" name nothing.
+// isUsableModel reports whether the text before a reference is empty or names a model.
+// "vendor/" and "vendor/:free" name none.
 func isUsableModel(name string) bool {
 	last, _, _ := strings.Cut(name[strings.LastIndexByte(name, '/')+1:], ":")
 	return name == "" || strings.TrimSpace(last) != ""
 }
 
-// FindReference returns the JSON Pointer (RFC 6901) of the first model of a body
-// that refers to a preset, empty where there is none: in model, models, fallbacks,
-// or the requests of a batch. The field preset means nothing here. A body that is
-// not JSON is read up to there.
+// FindReference returns the JSON Pointer (RFC 6901) of the first model in a body that
+// refers to a preset, or "". It looks in model, models, fallbacks and the requests of a
+// batch, and ignores the field preset. It stops where the body is not JSON.
 func FindReference(body []byte) (place string) {
 	if !mayContain(body, "preset") {
 		return ""
@@ -198,16 +195,15 @@ func FindReference(body []byte) (place string) {
 	return ""
 }
 
-// modelsWithin are the fields that hold models in a list, each with the members
-// that lead from an element to its model.
+// modelsWithin are the fields with a list of models. The members lead from an element of
+// the list to its model.
 var modelsWithin = map[string][]string{
 	"models":    {},
 	"fallbacks": {"model"},           // of a messages request
 	"requests":  {"params", "model"}, // of a batch of them
 }
 
-// findReferenceIn returns where a field of a request refers to a preset as a
-// model, empty where it does not.
+// findReferenceIn returns the place in a field where a model refers to a preset, or "".
 func findReferenceIn(field rawjson.Member) string {
 	if field.Name == "model" {
 		if isReference(field.Value) {
@@ -222,10 +218,10 @@ func findReferenceIn(field rawjson.Member) string {
 	index := 0
 	for element, err := range rawjson.Array(field.Value) {
 		if err != nil {
-			break // no list of models; the gateway will say so
+			break // the gateway refuses what is no list
 		}
 		place := "/" + field.Name + "/" + strconv.Itoa(index)
-		if isReference(element) { // some gateways take a model's name there
+		if isReference(element) { // some gateways take a name for an element
 			return place
 		}
 		for _, name := range path {
@@ -245,7 +241,7 @@ func isReference(model jsontext.Value) bool {
 	return strings.Contains(text, domain.ReferenceMark)
 }
 
-// setReference stores a reference, of which there may be one.
+// setReference stores the reference. A second, different one is an error.
 func (q *parsedRequest) setReference(place, text string) {
 	ref, err := parseReference(place, text)
 	switch {
@@ -257,14 +253,14 @@ func (q *parsedRequest) setReference(place, text string) {
 	q.found, q.ref = true, ref
 }
 
-// rejectReference stores the error of a reference that cannot be resolved.
+// rejectReference stores why the reference cannot be resolved.
 func (q *parsedRequest) rejectReference(err error) {
 	q.found = true
 	q.setError(err)
 }
 
-// pointer returns the JSON Pointer (RFC 6901) of a top-level field, or nothing
-// for a name so long that nobody would want to read it.
+// pointer returns the JSON Pointer (RFC 6901) of a top-level field, or "" for a very long
+// name.
 func pointer(name string) string {
 	if len(name) > 128 {
 		return ""

@@ -15,23 +15,22 @@ import (
 	"github.com/caddy-presets/caddy-presets/internal/rawjson"
 )
 
-// DefaultCacheSize is how much memory a Resolver uses for what it keeps of
-// presets where nothing else is said, in bytes.
+// DefaultCacheSize is the default of Config.CacheSize, in bytes.
 const DefaultCacheSize = 64 << 20
 
-// Config says how presets are resolved.
+// Config configures a Resolver.
 type Config struct {
-	// CacheSize bounds the memory for what is kept of presets and workspaces,
-	// in bytes; zero stands for DefaultCacheSize.
+	// CacheSize bounds the memory for cached presets and workspaces, in bytes. Zero
+	// stands for DefaultCacheSize.
 	CacheSize int64
-	// DropFields are top-level fields that the gateway does not know. They are
-	// left out of requests that name a preset.
+	// DropFields are top-level fields that the gateway does not know. A Resolver drops
+	// them from requests that name a preset.
 	DropFields []string
 }
 
-// Resolver applies presets to inference requests. It keeps what it reads of
-// presets in memory, prepared for each dialect, within a bound; the store's
-// stamps tell when that is no longer so, so a change acts on the next request.
+// Resolver applies presets to inference requests. It caches presets, prepared for each
+// dialect. The store's stamps say whether a cached preset is current, so a change takes
+// effect with the next request.
 //
 // A Resolver is safe for concurrent use.
 type Resolver struct {
@@ -55,20 +54,20 @@ type Request struct {
 	Dialect domain.Dialect
 	// Body is its text. A Resolver never changes it.
 	Body []byte
-	// Opaque tells that the text could not be had from what was sent, and that
-	// there may be more to the request than Body.
+	// Opaque tells that the body could not be decoded. The request may hold more than
+	// Body then.
 	Opaque bool
-	// Charset is the charset of the text as a header names it, empty for none. A
-	// Resolver reads text as UTF-8 whatever it says.
+	// Charset is the charset that a header names, or empty. A Resolver always reads
+	// UTF-8.
 	Charset string
 	// SessionID is the session that a header names, empty for none.
 	SessionID string
-	// Takes names the fields that the route takes of a preset, besides the
-	// model and the system prompt; nil stands for all that the dialect has.
-	// Others are not added, and count as nothing lost.
+	// Takes names the fields that the route takes from a preset, besides the model and
+	// the system prompt. Nil stands for all fields of the dialect. Other fields are not
+	// added, and not in Resolution.Dropped.
 	Takes []string
-	// Memory is asked before a merged body is made. Its error is Resolve's. Nil bounds
-	// nothing.
+	// Memory grants the memory of the merged body. Resolve returns its error. Nil sets
+	// no limit.
 	Memory Memory
 }
 
@@ -78,22 +77,21 @@ type Memory interface {
 	Reserve(size int) error
 }
 
-// Resolution is what becomes of an inference request.
+// Resolution is the result of resolving an inference request.
 type Resolution struct {
-	// Body is what goes upstream: the very bytes of the request where it names
-	// no preset.
+	// Body goes upstream. It is the request's own body where that names no preset.
 	Body []byte
-	// Preset is the slug of the preset that was applied, empty when the
-	// request names none. The fields below are then empty, too.
+	// Preset is the slug of the applied preset. It is empty where the request names
+	// none, and so are Version, WorkspaceID and Dropped.
 	Preset      string
 	Version     int
 	WorkspaceID string
-	// Dropped names what did not go upstream: settings of the preset that the
-	// request's dialect has no counterpart for, and fields that the gateway
-	// does not know. Each name is of ASCII letters, digits and _ . : - alone.
+	// Dropped names what did not go upstream: settings that the request's dialect has
+	// no counterpart for, and fields that the gateway does not know. Names consist of
+	// ASCII letters, digits and _ . : - only.
 	Dropped []string
-	// SessionID is the session_id field of the body, empty when there is none
-	// or a header cannot hold it.
+	// SessionID is the session_id field of the body. It is empty where there is none and
+	// where a header cannot hold it.
 	SessionID string
 
 	parts []part // names and sources alone
@@ -105,9 +103,8 @@ type Field struct {
 	From Source
 }
 
-// Fields returns the top-level fields of Body and where each comes from, in
-// their order. A body that is no JSON object has none. One that names no preset and
-// has more fields than may be where a preset is named is Invalid.
+// Fields returns the top-level fields of Body in their order, and the source of each. A
+// body that is no JSON object has none. More than maxRequestFields are Invalid.
 func (r Resolution) Fields() ([]Field, error) {
 	var fields []Field
 	if r.Preset == "" {
@@ -196,7 +193,7 @@ func (r *Resolver) Resolve(ctx context.Context, who domain.Principal, sent Reque
 	if err := workspace.checkTools(merged, sent); err != nil {
 		return out, err
 	}
-	for i := range m.parts { // which would keep the request's body in memory
+	for i := range m.parts { // their values would keep the request's body in memory
 		m.parts[i] = part{Member: rawjson.Member{Name: m.parts[i].Name}, from: m.parts[i].from}
 	}
 	out.Body, out.parts = merged, m.parts
@@ -210,7 +207,8 @@ func (r *Resolver) Resolve(ctx context.Context, who domain.Principal, sent Reque
 	return out, nil
 }
 
-// workspace returns the defaults of the workspace that who acts in.
+// workspace returns the defaults of the workspace that who acts in, from the cache where
+// it is current.
 func (r *Resolver) workspace(ctx context.Context, who domain.Principal) (*workspaceDefaults, error) {
 	id, slug := who.WorkspaceRef()
 	key, stamp := cacheKey{kind: workspaceKind, id: id, slug: slug}, r.store.Stamps().Workspace(id+slug)
@@ -241,9 +239,9 @@ func (r *Resolver) workspace(ctx context.Context, who domain.Principal) (*worksp
 	return defaults, nil
 }
 
-// version returns the number and the settings of the version that a reference
-// names. The preset is kept under its stamp and its versions under one that its
-// changes leave as it is: they stay prepared.
+// version returns the number and the settings of the version that a reference names. It
+// caches the preset under the preset's stamp. It caches settings under the stamp of all
+// versions, which changes of a preset leave alone, so they stay prepared.
 func (r *Resolver) version(ctx context.Context, workspaceID string, ref reference, id stickyID, dialect domain.Dialect) (n int, s *settings, err error) {
 	key := cacheKey{kind: presetKind, id: workspaceID, slug: ref.slug}
 	stamps := r.store.Stamps()
@@ -266,7 +264,7 @@ func (r *Resolver) version(ctx context.Context, workspaceID string, ref referenc
 		if n, err = ref.version(&p, id); err != nil {
 			return err
 		}
-		// By the stamp as it is now: p may be of a store that was restored meanwhile.
+		// The stamp is read again, because the store may have been restored meanwhile.
 		var ok bool
 		if kept, ok = r.cache.Get(settingsKey(&p, n, dialect), r.store.Stamps().Versions()); !ok {
 			v, err = readVersion(reader, p, n)
@@ -300,8 +298,8 @@ func readPreset(reader domain.Reader, workspaceID string, ref reference) (domain
 	return p, err
 }
 
-// readVersion reads a version of p. One that cannot be read may have gone with
-// the workspace, which was there a moment before.
+// readVersion reads a version of p. If that fails, the workspace may have been deleted
+// meanwhile, and with it the version.
 func readVersion(reader domain.Reader, p domain.Preset, n int) (domain.PresetVersion, error) {
 	v, err := reader.PresetVersion(p.State(), n)
 	if err != nil {
