@@ -23,14 +23,13 @@ var eventOf = map[string]string{
 	"workspace.delete":      "workspaces.deleted",
 }
 
-// maxWaitingEvents bounds the events that wait for those who subscribe, some 1 KB
-// each.
+// maxWaitingEvents bounds the events that wait for subscribers. Each takes some 1 KB.
 const maxWaitingEvents = 10_000
 
-// announcer emits events one after another, on a goroutine of its own: those who
-// subscribe may take their time, the client that caused an event need not.
+// announcer emits events one after another, on a goroutine of its own. So a slow
+// subscriber does not delay the client that caused an event.
 type announcer struct {
-	wanted func(event string) bool // by anybody
+	wanted func(event string) bool // reports whether anybody subscribed
 	emit   func(event string, data map[string]any)
 	logger *zap.Logger
 
@@ -45,14 +44,14 @@ func newAnnouncer(ctx caddy.Context) (*announcer, error) {
 	}
 	events := app.(*caddyevents.App)
 	logger := ctx.Logger()
-	// Requests outlive the configuration that they came in under, and so do
-	// their events.
+	// Requests outlive the configuration under which they came, and so do their events.
 	ctx.Context = context.WithoutCancel(ctx.Context)
 	emit := func(event string, data map[string]any) { events.Emit(ctx, event, data) }
 	return &announcer{wanted: events.ShouldEmit, emit: emit, logger: logger}, nil
 }
 
-// announce sees to the event of a change, if it has one. The change is durable.
+// announce queues the event of a change, if it has one and somebody subscribed. The
+// change is durable.
 func (a *announcer) announce(done *domain.AuditRecord) {
 	if done == nil || eventOf[done.Operation] == "" || !a.wanted(eventOf[done.Operation]) {
 		return
@@ -69,13 +68,13 @@ func (a *announcer) announce(done *domain.AuditRecord) {
 	}
 }
 
-// emitAll emits what waits until nothing does.
+// emitAll emits the waiting events until there is none.
 func (a *announcer) emitAll() {
 	for {
 		a.mu.Lock()
 		next := a.waiting[0]
 		a.mu.Unlock()
-		a.tell(next)
+		a.emitOne(next)
 		a.mu.Lock()
 		a.waiting = a.waiting[1:]
 		rest := len(a.waiting)
@@ -86,12 +85,12 @@ func (a *announcer) emitAll() {
 	}
 }
 
-// tell emits the event of a change. Its data is what the audit trail holds: no
+// emitOne emits the event of a change. Its data is that of the audit trail, without any
 // key, prompt or setting.
-func (a *announcer) tell(done *domain.AuditRecord) {
+func (a *announcer) emitOne(done *domain.AuditRecord) {
 	name := eventOf[done.Operation]
 	defer func() {
-		if problem := recover(); problem != nil { // or it would end the server
+		if problem := recover(); problem != nil { // a panic here would end the process
 			a.logger.Error("event handler panicked", zap.String("event", name), zap.Any("panic", problem), zap.Stack("stack"))
 		}
 	}()

@@ -168,8 +168,8 @@ func (h *Handler) infer(w http.ResponseWriter, r *http.Request, normalized strin
 	return c.pass(next)
 }
 
-// pass lets the gateway answer what is no business of ours but for its key, unless
-// other routes are refused.
+// pass handles a route on which no preset is resolved: it checks the key and what
+// other_routes says, and lets the gateway answer.
 func (c *inferenceCall) pass(next caddyhttp.Handler) (err error) {
 	defer func() {
 		if c.held != nil {
@@ -226,7 +226,8 @@ func (h *Handler) routeOf(normalized string) string {
 	return below[1:]
 }
 
-// serve holds no reference to the body while the gateway answers.
+// serve resolves an inference request and lets the gateway answer. It holds no
+// reference to the body meanwhile.
 func (c *inferenceCall) serve(next caddyhttp.Handler) (err error) {
 	c.holdBody()
 	defer func() { c.held.end(c.r.Context(), err) }()
@@ -236,12 +237,13 @@ func (c *inferenceCall) serve(next caddyhttp.Handler) (err error) {
 	return next.ServeHTTP(c.w, c.r)
 }
 
-// holdBody prepares to read a body. The caller ends what is held.
+// holdBody prepares to read a body. The caller calls held.end.
 func (c *inferenceCall) holdBody() {
 	c.held = &heldBody{reservation: reservation{limit: c.h.Inference.MaxMemory}}
 }
 
-// prepare makes the request what goes upstream, or answers it, which it reports.
+// prepare rewrites the request for the gateway, or answers it. It reports whether it
+// answered.
 func (c *inferenceCall) prepare() (answered bool) {
 	c.op.name, c.envelope = c.route.name, c.route.envelope
 	c.setPlaceholder("operation", c.op.name)
@@ -263,7 +265,7 @@ func (c *inferenceCall) prepare() (answered bool) {
 	return c.dryRun
 }
 
-// resolve makes the request what goes upstream.
+// resolve authenticates a request, reads its body and rewrites it for the gateway.
 func (c *inferenceCall) resolve() (inference.Resolution, error) {
 	var none inference.Resolution
 	if err := c.wantsDryRun(); err != nil {
@@ -307,13 +309,14 @@ func (c *inferenceCall) resolve() (inference.Resolution, error) {
 	body.replay(resolution.Body, c.r.Body)
 	c.r.Body = body
 	c.r.ContentLength = int64(len(resolution.Body))
-	c.r.TransferEncoding, c.r.Trailer = nil, nil // with trailers it would be chunked
+	c.r.TransferEncoding, c.r.Trailer = nil, nil // a request with trailers is sent chunked
 	c.r.Header.Set("Content-Length", strconv.Itoa(len(resolution.Body)))
 	return resolution, nil
 }
 
-// noteSession makes the session of the body, which wins over the header's, the
-// one that load balancers go by. What cannot be in a header stays in the body.
+// noteSession sets the session header, which load balancers use, to the session of
+// the body. The body's session wins over the header's. A session that cannot be in a
+// header stays in the body.
 func (c *inferenceCall) noteSession(id string) {
 	if id != "" {
 		c.r.Header.Set(sessionHeader, id)
@@ -324,8 +327,8 @@ func (c *inferenceCall) noteSession(id string) {
 }
 
 func (c *inferenceCall) noteResolution(resolution inference.Resolution) {
-	// The resolution's slug may be a part of a model's name of many MiB, which a note
-	// would keep in memory.
+	// The slug may be a part of a model name of many MiB. A placeholder with the slug
+	// would keep all of that in memory, so it gets a copy.
 	named := resolution.Preset + "@" + strconv.Itoa(resolution.Version)
 	c.setPlaceholder("slug", named[:len(resolution.Preset)])
 	c.setPlaceholder("version", named[len(resolution.Preset)+1:])
@@ -337,8 +340,8 @@ func (c *inferenceCall) noteResolution(resolution inference.Resolution) {
 	}
 }
 
-// headerList returns names for a header. It ends in ... where they are longer than
-// clients and proxies are sure to take.
+// headerList returns names as a header's value. It cuts them at a length that all
+// clients and proxies accept, and then ends in "...".
 func headerList(names []string) string {
 	const most = 2048
 	list := strings.Join(names, ", ")

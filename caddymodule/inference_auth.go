@@ -8,8 +8,8 @@ import (
 	"github.com/caddy-presets/caddy-presets/domain"
 )
 
-// credentialHeaders are where clients put their key: those of OpenRouter and
-// OpenAI in the first, as a bearer token, Anthropic's in the second as it is.
+// credentialHeaders are the headers in which clients send their key. Clients of
+// OpenRouter and OpenAI use the first, with a bearer token. Anthropic's use the second.
 var credentialHeaders = [...]string{"Authorization", "X-Api-Key"}
 
 // credentials has the values of each of credentialHeaders, as they were sent.
@@ -25,10 +25,9 @@ func sentCredentials(r *http.Request) (sent credentials) {
 // candidates returns what may be the key of a request: nothing, one value, or
 // that of Authorization and that of X-Api-Key.
 //
-// A request is worth one guess and no more, least of all to who has a key. So a
-// header that is given twice, and two keys with the form of issued ones, are
-// refused by their looks alone, before any is judged; and what comes with one key
-// of that form is another's, whatever it is worth.
+// A request may try one key, so that nobody can guess at keys beside a valid one.
+// A header that is given twice is refused before any key is looked up, and so are two
+// different issued keys. A credential beside one issued key is not looked up either.
 func (sent credentials) candidates() ([]string, error) {
 	var given []string
 	for i, values := range sent {
@@ -53,9 +52,9 @@ func (sent credentials) candidates() ([]string, error) {
 	return given, nil
 }
 
-// caller returns whose key is among credentials. Where two are live, which neither has
-// the form of issued ones, that in Authorization acts. Wrong ones count as failures only
-// if none is live.
+// caller returns the principal whose key is among the credentials. Two configured keys
+// may both be live: then the one in Authorization acts. Wrong keys count as failures
+// only if none is live.
 func (c *inferenceCall) caller(given []string) (domain.Principal, error) {
 	if len(given) == 0 {
 		return domain.Principal{}, errNoCredentials
@@ -67,9 +66,8 @@ func (c *inferenceCall) caller(given []string) (domain.Principal, error) {
 	return c.identify(secrets...)
 }
 
-// authenticateInference finds out who sent a request and decides whether it may go
-// on. A key of ours that is no longer live, or damaged, is never a foreign
-// credential.
+// authenticateInference identifies the caller and checks that it may use inference. A
+// revoked or damaged key of ours is refused; it never counts as a foreign credential.
 func (c *inferenceCall) authenticateInference() error {
 	if c.h.Inference.Keys == keysOff && !c.dryRun {
 		return nil
@@ -80,21 +78,21 @@ func (c *inferenceCall) authenticateInference() error {
 	}
 	if c.h.Inference.Keys == keysOptional && !c.dryRun {
 		if given = slices.DeleteFunc(given, c.h.isForeign); len(given) == 0 {
-			return nil // no failure, but another's to judge
+			return nil // the gateway judges foreign credentials
 		}
 	}
 	who, err := c.caller(given)
 	if err != nil {
 		return err
 	}
-	if c.h.Inference.Keys != keysOff { // else the key permits a dry run of what anyone may do
+	if c.h.Inference.Keys != keysOff { // with keys off, the key only permits the dry run
 		c.setPrincipal(who)
 	}
 	return who.MayInfer()
 }
 
-// identifyCaller notes who sent a request that passes without authentication. A
-// credential that would be refused elsewhere is nobody's.
+// identifyCaller sets the principal of a request that passes without authentication,
+// if it has a live inference key. It ignores all other credentials.
 func (c *inferenceCall) identifyCaller() {
 	if given, err := c.credentials.candidates(); err == nil {
 		if who, err := c.caller(slices.DeleteFunc(given, c.h.isForeign)); err == nil && who.MayInfer() == nil {

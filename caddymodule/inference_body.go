@@ -9,10 +9,9 @@ import (
 	"strings"
 )
 
-// decoded returns the text of a body that was sent as it is or with gzip, and
-// nil for a body that cannot be decoded, which is the gateway's to judge. unpacked
-// reports whether the text is memory of its own. A text larger than a body may be is
-// an error, and so is one for which there is no memory.
+// decoded returns the text of a body that was sent plain or with gzip. unpacked
+// reports whether the text has memory of its own. A body that cannot be decoded is nil:
+// the gateway judges it. A text that is too large, or has no memory left, is an error.
 func (c *inferenceCall) decoded(sent []byte) (text []byte, unpacked bool, err error) {
 	switch codings := strings.Join(c.r.Header.Values("Content-Encoding"), ","); strings.ToLower(codings) {
 	case "", "identity":
@@ -37,7 +36,7 @@ const maxRatio = 1032
 // unpack returns what sent, which is gzip, unpacks to. It reserves memory for just that.
 // A text of more than limit bytes is errTooLarge.
 func (m *reservation) unpack(sent []byte, limit int64) ([]byte, error) {
-	// The end of the last member says how much is in it: of almost all bodies, all.
+	// The end of the last gzip member has its size. Almost all bodies have one member.
 	var size int64
 	if len(sent) > 4 {
 		size = int64(binary.LittleEndian.Uint32(sent[len(sent)-4:]))
@@ -67,7 +66,7 @@ func (m *reservation) unpack(sent []byte, limit int64) ([]byte, error) {
 		case err != nil:
 			return nil, err
 		}
-		// There is more than the end says: it is counted, and then unpacked once more.
+		// There is more text than that. Count it, and unpack once more.
 		size = int64(len(text))
 		more, err := io.Copy(io.Discard, io.LimitReader(zipped, limit-size+1))
 		switch size += more; {

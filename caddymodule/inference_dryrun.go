@@ -21,13 +21,13 @@ func (c *inferenceCall) wantsDryRun() error {
 	case len(values) == 0, len(values) == 1 && strings.EqualFold(values[0], "false"):
 	case len(values) == 1 && strings.EqualFold(values[0], "true"):
 		c.dryRun = true
-	default: // what was meant may not cost money
+	default: // a misspelt dry run must not cost money
 		return domain.InvalidAt("x-preset-dry-run", "must be true or false")
 	}
 	return nil
 }
 
-// A dry run shows the request, its body as text, and what is told of that.
+// A dry run shows the request, its body as text, and where each field comes from.
 type (
 	dryRunRequest struct {
 		Method string `json:"method"`
@@ -73,7 +73,7 @@ func (c *inferenceCall) describe(resolution inference.Resolution) (answer, error
 	if err != nil {
 		return answer{}, err
 	}
-	// The body may be large: its text is written once, to where it is sent from.
+	// The body may be large, so it is quoted once, into the buffer that is sent.
 	const begin, body, end = `{"data":`, `,"body":`, `}`
 	data, err := c.held.alloc(int64(len(begin) + len(before) + len(body) + quotedSize(resolution.Body) + len(after) + len(end)))
 	if err != nil {
@@ -84,7 +84,7 @@ func (c *inferenceCall) describe(resolution inference.Resolution) (answer, error
 		return answer{}, err
 	}
 	data = append(append(append(data, ','), after[1:]...), end...)
-	return answer{status: http.StatusOK, body: data}, nil // it is no state of anything, so it has no tag
+	return answer{status: http.StatusOK, body: data}, nil // without an ETag: it is no stored object
 }
 
 // quotedSize returns how many bytes text has as a JSON string.

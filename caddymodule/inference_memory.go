@@ -13,12 +13,12 @@ import (
 )
 
 const (
-	// defaultMaxMemory is the least that max_memory is by default, in bytes.
+	// defaultMaxMemory is the smallest default of max_memory, in bytes.
 	defaultMaxMemory = 128 << 20
 	// defaultMaxBodies is how many of the largest bodies fit into max_memory by default.
 	defaultMaxBodies = 4
-	// mergeRoom is what a merged body may have besides the request's own bytes: what is
-	// stored of a preset, its prompt with escapes, and the workspace's defaults.
+	// mergeRoom is how many bytes a merge may add to a body: the preset's settings, its
+	// prompt with escapes, and the workspace's defaults.
 	mergeRoom = 2 << 20
 )
 
@@ -35,9 +35,9 @@ func (i *Inference) provisionMemory() error {
 	return nil
 }
 
-// byteSemaphore is a weighted semaphore that lets nobody wait. Its limit is the caller's:
-// handlers may have different ones, and a reload may change them. It is safe for
-// concurrent use.
+// byteSemaphore is a weighted semaphore on which nobody waits. The caller gives the
+// limit, since handlers may have different ones and a reload may change them. It is
+// safe for concurrent use.
 type byteSemaphore struct{ held atomic.Int64 }
 
 // tryAcquire takes n bytes unless more than limit bytes would then be held.
@@ -68,8 +68,8 @@ type reservation struct {
 	held  atomic.Int64
 }
 
-// add reserves n bytes more, or returns errNoMemory, at once. What could not fit beside
-// the request's other bytes in an idle server is errTooLarge.
+// add reserves n more bytes or fails at once. The error is errNoMemory where a retry
+// may succeed, and errTooLarge where the request alone exceeds the limit.
 func (m *reservation) add(n int64) error {
 	switch {
 	case m == nil:
@@ -110,9 +110,9 @@ func (m *reservation) alloc(size int64) ([]byte, error) {
 // firstRead is how much of an announced body is reserved before any of it arrives, in bytes.
 const firstRead = 64 << 10
 
-// readAll returns what r has to its end. It reserves memory as bytes arrive: a client that
-// announces much and sends little must not keep others out. announced is the expected
-// size in bytes, -1 where it is not known.
+// readAll reads r to its end. It reserves memory as bytes arrive, so that a client that
+// announces much and sends little does not keep others out. announced is the expected
+// size in bytes, or -1.
 func (m *reservation) readAll(r io.Reader, announced int64) ([]byte, error) {
 	expected := announced + bytes.MinRead // with some room to see the end
 	body, err := m.alloc(min(max(announced, 0), firstRead) + bytes.MinRead)
@@ -143,14 +143,13 @@ func (m *reservation) readAll(r io.Reader, announced int64) ([]byte, error) {
 // wholeBody stands for a body that was read whole and is held elsewhere.
 var wholeBody = []byte{}
 
-// heldBody is the body of an inference request: first as it was sent, to look into, and
-// then what goes upstream, to read once more. Nothing else refers to its bytes while the
-// gateway answers. Once they are read to the last one, or the body is closed, it holds no
-// memory.
+// heldBody is the body of an inference request: first as it was sent, then as it goes
+// upstream. Nothing else refers to its bytes while the gateway answers. It gives its
+// memory back when it was read to the end or closed.
 //
-// As a reader it offers no more than the body that was sent did: how it is read decides
-// what it looks like upstream. Read, Close and drop are safe for concurrent use, as a
-// transport may go on reading after the answer.
+// It implements io.Reader and io.Closer alone, as the original body does: a transport
+// frames a body by the interfaces that it has. Read, Close and drop are safe for
+// concurrent use, as a transport may go on reading after the answer.
 type heldBody struct {
 	reservation
 	sent     []byte // as it was sent, nil once something else goes upstream
@@ -159,12 +158,12 @@ type heldBody struct {
 	original io.Closer // the body that sent was read from
 
 	mu   sync.Mutex
-	text []byte // what goes upstream, less what was read of it
-	cut  bool   // there was more than can be read now
+	text []byte // goes upstream and was not read yet
+	cut  bool   // it was closed before it was read to the end
 }
 
-// Reserve reserves memory for a merged body of size bytes. A packed form does not go
-// upstream then, and is dropped first.
+// Reserve reserves memory for a merged body of size bytes. It drops the packed form
+// first, which does not go upstream then.
 func (b *heldBody) Reserve(size int) error {
 	if b.unpacked {
 		b.dropSent()
@@ -172,14 +171,13 @@ func (b *heldBody) Reserve(size int) error {
 	return b.add(int64(size))
 }
 
-// dropSent forgets the form that was sent.
+// dropSent drops the body as it was sent.
 func (b *heldBody) dropSent() {
 	b.sub(int64(cap(b.sent)))
 	b.sent = nil
 }
 
-// replay makes text what can be read from b instead of original. The memory of text is
-// reserved already.
+// replay makes b read text instead of original. The memory of text must be reserved.
 func (b *heldBody) replay(text []byte, original io.Closer) {
 	b.text, b.sent, b.original = text, nil, original
 }
@@ -201,7 +199,7 @@ func (b *heldBody) Read(p []byte) (int, error) {
 	return n, nil
 }
 
-// Close drops what was not read. Further reads fail, as those of a closed body do.
+// Close drops the rest of the body. Further reads fail.
 func (b *heldBody) Close() error {
 	b.mu.Lock()
 	b.cut, b.text = true, nil
@@ -210,7 +208,7 @@ func (b *heldBody) Close() error {
 	return b.original.Close()
 }
 
-// drop is Close for a request that has ended, whose server closes the original.
+// drop is Close without closing the original: the server does that when a request ends.
 func (b *heldBody) drop() {
 	b.mu.Lock()
 	defer b.mu.Unlock()
@@ -218,8 +216,8 @@ func (b *heldBody) drop() {
 	b.release()
 }
 
-// end drops the body of a request that was served. Where that failed with err, a route for
-// errors may send the body elsewhere: it is then dropped when ctx, the request's, ends.
+// end drops the body of a request that was served. If serving failed with err, an error
+// route may still read the body. It is then dropped when ctx, the request's, ends.
 func (b *heldBody) end(ctx context.Context, err error) {
 	if err != nil && ctx.Done() != nil {
 		context.AfterFunc(ctx, b.drop)

@@ -36,8 +36,8 @@ func (i *Inference) provisionOtherRoutes() error {
 	return nil
 }
 
-// permitUnsearched refuses a request that nobody searches for server tools where the caller's
-// workspace has disabled server tools, if the operator wants that.
+// permitUnsearched refuses a request whose body is not searched for server tools, if
+// other_routes is "refuse" and the caller's workspace has disabled server tools.
 func (c *inferenceCall) permitUnsearched() error {
 	if c.h.Inference.OtherRoutes != otherRoutesRefuse || isRead(c.r) {
 		return nil
@@ -45,8 +45,8 @@ func (c *inferenceCall) permitUnsearched() error {
 	return c.h.Inference.resolver.PermitUnsearched(c.r.Context(), c.who)
 }
 
-// isRead reports whether a request asks for something that is there: it has no body
-// and opens no tunnel, by which a gateway could be told to run a model.
+// isRead reports whether a request can only read: it has no body and opens no tunnel,
+// through which it could make the gateway run a model.
 func isRead(r *http.Request) bool {
 	switch r.Method {
 	case http.MethodGet, http.MethodHead, http.MethodOptions:
@@ -55,8 +55,8 @@ func isRead(r *http.Request) bool {
 	return false
 }
 
-// charsetOf returns the charset that a request's media type names, empty for none and
-// a name of no charset where gateways may differ in what they make of it.
+// charsetOf returns the charset in a request's media type, or "" without one. Where
+// gateways may read the header differently it returns "unclear", which is no charset.
 func charsetOf(header http.Header) string {
 	const unclear = "unclear"
 	values := header.Values("Content-Type")

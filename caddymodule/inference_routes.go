@@ -21,10 +21,10 @@ type inferenceRoute struct {
 	takes []string
 }
 
-// inferenceRoutes are all of them. Clients budget a prompt with the routes that
-// count tokens, so a preset is resolved there as where its prompt will run. They
-// take fewer fields, and gateways refuse those that they do not take: here are the
-// settings among what Anthropic's and OpenAI's clients can send.
+// inferenceRoutes are all of them. Clients budget a prompt with the routes that count
+// tokens, so presets are resolved there, too. Those routes take fewer fields, and
+// gateways refuse all others. takes lists the settings that Anthropic's and OpenAI's
+// clients can send there.
 var inferenceRoutes = []inferenceRoute{
 	{"chat/completions", "inference_chat", domain.Chat, newEnvelope, nil},
 	{"responses", "inference_responses", domain.Responses, newResponsesError, nil},
@@ -66,7 +66,7 @@ func (c *inferenceCall) refuseReference() error {
 	case errors.Is(err, errNoMemory):
 		return err
 	case err != nil:
-		return nil //nolint:nilerror // it is too large to look into
+		return nil //nolint:nilerror // a body that is too large to search passes
 	case unpacked:
 		defer c.held.sub(int64(cap(body)))
 	}
@@ -91,8 +91,8 @@ func (h *Handler) routesWithPresets() string {
 	return text.String()
 }
 
-// envelopeOf returns the form of errors that the clients of a route expect, given
-// its path below the base path.
+// envelopeOf returns the error envelope that clients of a route expect. path is below
+// the base path.
 func envelopeOf(path string) func(problem) any {
 	resource, _, _ := strings.Cut(path, "/")
 	for _, route := range inferenceRoutes {
@@ -103,9 +103,8 @@ func envelopeOf(path string) func(problem) any {
 	return newEnvelope
 }
 
-// mayHoldJSON reports whether a body is JSON by its media type, or has the one that
-// clients give to text when they are not told: none, curl's or fetch's. Uploads
-// are not.
+// mayHoldJSON reports whether a body may be JSON by its media type. It may also have
+// none, or the default of curl or fetch. Uploads have other types.
 func mayHoldJSON(header http.Header) bool {
 	media, _, _ := strings.Cut(header.Get("Content-Type"), ";")
 	switch media = strings.ToLower(strings.TrimSpace(media)); media {
@@ -115,18 +114,17 @@ func mayHoldJSON(header http.Header) bool {
 	return strings.HasPrefix(media, "application/") && strings.HasSuffix(media, "+json")
 }
 
-// peekSize is how much of a body is read, in bytes, where all of it is too much:
-// where it is larger than max_body_size, or comes from a stranger where that takes
-// a key.
+// peekSize is how many bytes are read of a body that is not read whole: one larger
+// than max_body_size, or one from a caller without a key where keys are required.
 const peekSize = 64 << 10
 
-// peek reads the body of a request that goes on as it was sent, as far as it may
-// be looked into, and returns what was read.
+// peek reads the body, or its first bytes, and returns them. The request still goes
+// upstream as it was sent.
 func (c *inferenceCall) peek() ([]byte, error) {
 	window := c.h.Inference.MaxBodySize
 	isStranger := c.h.Inference.Keys == keysRequired && c.who.KeyID == ""
 	if isStranger {
-		c.held.limit /= 2 // the rest is for those who have a key
+		c.held.limit /= 2 // callers with a key have the other half
 	}
 	if isStranger || c.r.ContentLength > window {
 		window = min(window, peekSize)

@@ -126,9 +126,9 @@ func maskOf(credential string) string {
 	return domain.HiddenPrefix + hex.EncodeToString(sum[:8])
 }
 
-// sentValues returns the values of a header with the credential that the client sent in
-// it. A handler before ours may have made it of another header. Several values stay
-// masked: their callers refuse them, and each would be searched for each mask.
+// sentValues returns the values of a header, with the credential that the client sent
+// in place of its mask. An earlier handler may have copied the mask from another header.
+// Several values stay masked: callers refuse them, and unmasking would take quadratic time.
 func sentValues(r *http.Request, name string) []string {
 	values := r.Header.Values(name)
 	if len(values) != 1 {

@@ -27,7 +27,7 @@ func (h *Handler) warnOfLoggedKeys(ctx caddy.Context) {
 	var loggers []string
 	for _, name := range requestLogs(server) {
 		probe := &keyProbe{credentials: server.Logs != nil && server.Logs.ShouldLogCredentials}
-		ctx.Logger(logName(name)).With(zap.Inline(probe)) // which encodes, and writes nothing
+		ctx.Logger(logName(name)).With(zap.Inline(probe)) // With encodes and writes nothing
 		for _, header := range probe.shown {
 			shown[header] = true
 		}
@@ -69,27 +69,26 @@ func requestLogs(server *caddyhttp.Server) []string {
 	return slices.Sorted(maps.Keys(names))
 }
 
-// logName stands for the module whose logger has a name.
+// logName is a module that exists only to get the logger of this name.
 type logName string
 
-// CaddyModule returns the module information that the name of the logger is.
+// CaddyModule returns module information with the logger's name as its ID.
 func (n logName) CaddyModule() caddy.ModuleInfo {
 	return caddy.ModuleInfo{ID: caddy.ModuleID(n), New: func() caddy.Module { return n }}
 }
 
-// keyProbe, as a field of a log entry, finds out in which headers its encoder shows
-// a key.
+// keyProbe is a log field that finds out in which headers the log's encoder shows a key.
 type keyProbe struct {
 	credentials bool // whether Caddy is told to show Authorization and Cookie
 	shown       []string
 }
 
-// MarshalLogObject has a request with a key in each header encoded, aside from the
-// entry.
+// MarshalLogObject encodes a request with a key in each header, apart from the entry,
+// and notes which keys the text shows.
 func (p *keyProbe) MarshalLogObject(fields zapcore.ObjectEncoder) error {
 	encoder, ok := fields.(zapcore.Encoder)
 	if !ok {
-		return nil // of which nothing can be told
+		return nil // an encoder of another kind cannot be tried
 	}
 	const key = "a-key-of-nobody-in-"
 	header := make(http.Header)
@@ -100,7 +99,7 @@ func (p *keyProbe) MarshalLogObject(fields zapcore.ObjectEncoder) error {
 		Request: &http.Request{Header: header}, ShouldLogCredentials: p.credentials,
 	})})
 	if err != nil {
-		return nil //nolint:nilerror // this is a look, and not an entry
+		return nil //nolint:nilerror // only a trial failed
 	}
 	defer text.Free()
 	for _, name := range loggedHeaders {

@@ -96,10 +96,10 @@ type timing struct {
 	seconds *prometheus.HistogramVec
 
 	mu    sync.RWMutex
-	known map[[2]string]series // by the labels: finding them in the vectors costs more
+	known map[[2]string]series // by labels; the vectors' own look-up is slower
 }
 
-// series is what has one pair of labels.
+// series are the counter and the histogram of one pair of labels.
 type series struct {
 	total   prometheus.Counter
 	seconds prometheus.Observer
@@ -178,8 +178,8 @@ func (s *measuredStore) Update(ctx context.Context, fn func(domain.Tx) error) er
 	return err
 }
 
-// observe counts an operation. An answer such as "not found" is a result, and
-// a client that left is one too: only the rest are failures of the store.
+// observe counts an operation. "Not found", a conflict and a client that left are
+// results. Only other errors are failures of the store.
 func (s *measuredStore) observe(operation string, err error, start time.Time) {
 	result := "error"
 	switch {

@@ -13,8 +13,8 @@ import (
 	"github.com/caddy-presets/caddy-presets/internal/rawjson"
 )
 
-// maxModels is the longest model list of the gateway that is edited, and the
-// most that presets add to it, in bytes: OpenRouter's is about 1 MiB.
+// maxModels is the size in bytes up to which the gateway's model list is edited, and
+// how much presets add to it at most. OpenRouter's list has about 1 MiB.
 const maxModels = 16 << 20
 
 // eachPreset calls fn for every preset to list, until fn fails, and returns fn's
@@ -22,18 +22,17 @@ const maxModels = 16 << 20
 // names none; it is to be called only until fn returns.
 type eachPreset func(fn func(p domain.Preset, model func() (string, error)) error) error
 
-// listModels lets next answer r, a GET of the model list, and adds presets to
-// that answer. Every answer varies by key. An answer passes otherwise unchanged unless
-// it is a whole list to edit (see readModels), sent plain with status 200 and of at
-// most maxModels. It also passes when presets fails, whose error goes to failed.
-// listModels returns next's error.
+// listModels lets next answer r, a GET of the model list, and adds presets to the
+// answer. It edits a whole list (see readModels) of at most maxModels bytes, sent plain
+// with status 200. Other answers pass unchanged, but for Vary. An error of presets goes
+// to failed, and the answer passes, too. listModels returns next's error.
 //
-// To get a list that can be read and that has every preset, it asks next for no
-// content encoding, no range and no comparison with what the client has already.
+// It asks next for no content encoding, no range and no conditional answer: each would
+// give it a list that it cannot edit.
 func listModels(w http.ResponseWriter, r *http.Request, next caddyhttp.Handler, presets eachPreset, failed func(error)) error {
 	list, err := fetchModels(w, r, next)
 	if err != nil {
-		_ = list.release() // as if we were not here
+		_ = list.release() // unchanged
 		return err
 	}
 	if !list.holding {
@@ -45,7 +44,7 @@ func listModels(w http.ResponseWriter, r *http.Request, next caddyhttp.Handler, 
 		failed(err)
 	}
 	if len(added) == 0 {
-		_ = list.release() // a client that left is nobody to report to
+		_ = list.release() // an error means that the client left
 		return nil
 	}
 	describeEdited(w.Header(), len(text)+len(added))
@@ -63,14 +62,14 @@ func fetchModels(w http.ResponseWriter, r *http.Request, next caddyhttp.Handler)
 	askForWholeList(r)
 	list := &listWriter{ResponseWriter: w}
 	err := next.ServeHTTP(list, r)
-	if !list.decided { // others answer, or nobody does
+	if !list.decided { // next wrote nothing: an error route may
 		varyByKey(w.Header())
 	}
 	return list, err
 }
 
-// askForWholeList changes a GET or HEAD so that its answer is a list that can be read,
-// and all of it. The server sends a client no body for a HEAD.
+// askForWholeList changes a GET or HEAD so that its answer is the whole list, plain.
+// The server sends no body to a client that sent a HEAD.
 func askForWholeList(r *http.Request) {
 	r.Method = http.MethodGet
 	header := r.Header
@@ -80,21 +79,19 @@ func askForWholeList(r *http.Request) {
 	}
 }
 
-// describeEdited makes the headers of the gateway's list those of an answer of ours
-// of a length, in bytes.
+// describeEdited fits the headers of the gateway's list to an edited one of length bytes.
 func describeEdited(header http.Header, length int) {
 	header.Set("Content-Length", strconv.Itoa(length))
 	for _, name := range [...]string{"ETag", "Last-Modified", "Accept-Ranges", "Content-MD5", "Digest", "Content-Digest", "Repr-Digest"} {
-		header.Del(name) // true of the gateway's bytes only
+		header.Del(name) // they describe the gateway's bytes
 	}
 }
 
-// addModels returns the entries that presets add to the model list in body and
-// the place where they go, before the bracket that ends its data. There is
-// nothing to add, and presets are not read, when body is not a list to edit (see
-// readModels). A preset that the list has already is not added.
+// addModels returns the entries that presets add to the model list in body, and their
+// place: before the bracket that ends its data. It adds no preset that the list has
+// already. If body is not a list to edit (see readModels), it reads no preset.
 //
-// The error is that of presets, or says that they take too much memory.
+// The error is that of presets, or errTooManyPresets.
 func addModels(body []byte, presets eachPreset) (at int, added []byte, err error) {
 	list, ok := readModels(body)
 	if !ok || list.more {
@@ -141,10 +138,9 @@ func appendOpenAIModel(text []byte, p domain.Preset) []byte {
 	return append(text, `,"owned_by":"caddy-presets"}`...)
 }
 
-// appendOpenRouterModel appends the entry of p in OpenRouter's list. like is the
-// entry of its model, whose members are kept byte for byte except for those that
-// tell one model from another: it is this model that will run, at its price and
-// within its limits. like is nil where the list has no such entry.
+// appendOpenRouterModel appends the entry of p in OpenRouter's list. like is the entry
+// of its model, or nil. Its members are kept byte for byte, as price and limits are those
+// of the model that runs. Only the members that identify the entry are replaced.
 func appendOpenRouterModel(text []byte, p domain.Preset, model string, like jsontext.Value) []byte {
 	description := "A preset."
 	switch {
@@ -173,19 +169,18 @@ func appendOpenRouterModel(text []byte, p domain.Preset, model string, like json
 	return append(text, '}')
 }
 
-// unknownModel ends an OpenRouter entry of a preset of whose model nothing is
-// known: the least that OpenRouter's own client accepts. A price of -1 is what
-// OpenRouter gives its routers, since it depends on what will run; 0 would say
-// that it is free. A context length of null is not known. Text is what every
-// preset takes and gives, and no parameter is promised.
+// unknownModel ends an OpenRouter entry of a preset whose model is not in the list. It
+// has the least that OpenRouter's own client accepts. OpenRouter gives its routers a
+// price of -1, as it depends on the model that runs; 0 would mean free. A context length
+// of null is unknown. Every preset takes and gives text. No parameter is promised.
 const unknownModel = `,"context_length":null` +
 	`,"architecture":{"modality":"text->text","input_modalities":["text"],"output_modalities":["text"],"tokenizer":"Other","instruct_type":null}` +
 	`,"pricing":{"prompt":"-1","completion":"-1"}` +
 	`,"top_provider":{"context_length":null,"max_completion_tokens":null,"is_moderated":false}` +
 	`,"per_request_limits":null,"supported_parameters":[],"default_parameters":null,"supported_voices":null,"links":{"details":""}}`
 
-// appendMember appends head, which ends in a name and a colon, and value as a
-// JSON string.
+// appendMember appends head, which ends in a name and a colon, and then value as a JSON
+// string.
 func appendMember(text []byte, head, value string) []byte {
 	text, _ = jsontext.AppendQuote(append(text, head...), value) // what is no UTF-8 is replaced
 	return text

@@ -13,17 +13,17 @@ import (
 // send the slash of its id escaped or not, which a decoded path does not tell.
 var presetModels = "models/" + domain.Preset{}.Reference()
 
-// listedSlug returns the slug of the preset that a path below the base path shows as
-// a model.
+// listedSlug returns the slug of a preset whose model entry has this path, below the
+// base path.
 func listedSlug(path string) (slug string, ok bool) {
 	slug, ok = strings.CutPrefix(path, presetModels)
 	return slug, ok && !strings.Contains(slug, "/")
 }
 
-// serveModel answers a GET of one model, the preset of a slug, with the entry that
-// the list of models has of it. The entry takes its shape and figures from the list,
-// so the gateway is asked for that. Its refusal passes as the answer, and so does
-// what is no JSON.
+// serveModel answers a GET of one model, the preset of a slug, with its entry in the
+// list of models. It asks the gateway for the list, which decides the entry's form and
+// figures. A refusal of the gateway passes as the answer, and so does a body that is
+// not JSON.
 func (c *inferenceCall) serveModel(next caddyhttp.Handler, slug string) error {
 	c.op.name = "model_get"
 	c.setPlaceholder("operation", c.op.name)
@@ -52,9 +52,9 @@ func (c *inferenceCall) askForList() {
 	c.r.URL, c.r.RequestURI = &list, list.RequestURI()
 }
 
-// findModel returns the entry of a preset in the model list in body: the gateway's
-// own, or the one that would be added for the only preset of presets. The error is
-// that of presets, or NotFound where none is added to such a list.
+// findModel returns the entry of a preset in the model list in body: the gateway's own,
+// or the one that presets, which has that preset alone, adds. The error is that of
+// presets, or NotFound where body is not a list to edit.
 func findModel(body []byte, slug string, presets eachPreset) (entry []byte, err error) {
 	id := domain.Preset{Slug: slug}.Reference()
 	list, ok := readModels(body)

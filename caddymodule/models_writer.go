@@ -6,13 +6,13 @@ import (
 	"strconv"
 )
 
-// listWriter holds back an answer that may be a model list to edit, and streams
-// every other. An answer that turns out longer than maxModels is released and
-// streams from there. Every answer gets varyByKey.
+// listWriter buffers an answer that may be a model list to edit, and streams all
+// others. It releases an answer that gets longer than maxModels, and streams its rest.
+// Every answer gets varyByKey.
 type listWriter struct {
 	http.ResponseWriter
-	decided bool // the final status was written
-	holding bool // held is the answer so far, its status 200
+	decided bool // the final status is known
+	holding bool // held has the answer so far, with status 200
 	held    bytes.Buffer
 }
 
@@ -68,8 +68,8 @@ func (w *listWriter) release() error {
 	return err
 }
 
-// varyByKey tells caches that an answer depends on the key: each workspace lists its own
-// presets, and a list may have been passed for want of any.
+// varyByKey tells caches that an answer depends on the key, as each workspace lists its
+// own presets. That holds for a list without presets, too.
 func varyByKey(header http.Header) { header.Add("Vary", "Authorization, X-Api-Key") }
 
 // mayBeList reports whether the headers of an answer allow it to be a model list

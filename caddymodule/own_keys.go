@@ -13,9 +13,9 @@ import (
 	"github.com/caddy-presets/caddy-presets/domain"
 )
 
-// keyFinder finds keys of ours, management and inference keys alike. An issued key
-// is found in any header, live or not, by its prefix. A configured key has no form
-// of its own. It is found in the headers of isKeyHeader, as a whole token.
+// keyFinder finds keys of ours, management and inference keys alike. It finds an issued
+// key in any header by its prefix, live or not. A configured key has no prefix, so it is
+// only found in the headers of isKeyHeader, as a whole token.
 type keyFinder struct {
 	own    map[domain.KeyHash]domain.Principal // of one handler, also after a reload withdrew it
 	stores []*live.Store
@@ -34,9 +34,8 @@ func isKeyHeader(name string) bool {
 // stripOwnKeys removes all headers and trailers that hold a key of ours, with all
 // of their values. It does nothing to others.
 //
-// Trailers come with the end of the body. They are removed before the reader sees
-// that end. Where no trailer is announced none goes on; where one is, all that are
-// sent do.
+// Trailers come with the end of the body. They are removed before the reader sees that
+// end. Go's transport sends trailers only if some were announced, and then all of them.
 func (f keyFinder) stripOwnKeys(r *http.Request) {
 	maps.DeleteFunc(r.Header, f.isOwn)
 	if len(r.Trailer) > 0 {
@@ -45,7 +44,7 @@ func (f keyFinder) stripOwnKeys(r *http.Request) {
 	}
 }
 
-// trailed is a body with trailers, which are there once it has ended.
+// trailed is a body with trailers. They are known once the body has ended.
 type trailed struct {
 	io.ReadCloser
 	finder  keyFinder
@@ -79,8 +78,8 @@ func (f keyFinder) holdsKey(value string) bool {
 	return domain.HoldsIssued(value) || f.holdsUnmarked(value)
 }
 
-// holdsUnmarked reports whether the value of a credential header holds a key of
-// ours that its text does not show: a configured one, or one in Basic credentials.
+// holdsUnmarked reports whether the value of a credential header holds a key without a
+// visible prefix: a configured key, or any key in Basic credentials.
 func (f keyFinder) holdsUnmarked(value string) bool {
 	if isPlain(value) {
 		return f.isConfigured(secretOf(value))
@@ -100,8 +99,8 @@ func (f keyFinder) holdsUnmarked(value string) bool {
 	return false
 }
 
-// isPlain reports whether the only token of value that may be a key is its last
-// word. That is so for nearly all requests.
+// isPlain reports whether only the last word of value can be a key. That is so for
+// nearly all requests.
 func isPlain(value string) bool {
 	scheme, _, hasScheme := strings.Cut(value, " ")
 	if hasScheme && (len(scheme) >= minSecret || strings.EqualFold(scheme, "Basic")) {
