@@ -279,7 +279,7 @@ func (s *server) holdWrites() (release func()) {
 func TestClientsThatLeave(t *testing.T) {
 	s := start(t, standard)
 	release := s.holdWrites()
-	ctx, leave := context.WithTimeout(t.Context(), time.Second) // by when the store has been asked
+	ctx, leave := context.WithTimeout(t.Context(), 200*time.Millisecond) // by when the store has been asked
 	defer leave()
 	r, err := http.NewRequestWithContext(ctx, "POST", s.url+"/v1/presets/left/responses", strings.NewReader("{}"))
 	if err != nil {

@@ -289,7 +289,7 @@ func TestHTTP2WithoutAsking(t *testing.T) {
 // A chunk of any size takes no memory on its word, and no longer than a body may.
 func TestHugeChunks(t *testing.T) {
 	s := start(t, inferring("keys required"))
-	bodyTimeout = 50 * time.Millisecond
+	bodyTimeout = 10 * time.Millisecond
 	defer func() { bodyTimeout = time.Minute }()
 	for path, secret := range map[string]string{"/v1/presets/q/responses": managementSecret, chatPath: inferenceSecret} {
 		for _, size := range []string{"ffffffffffffffff", "7fffffffffffffff", "ffffffff", "0000000000000400"} {

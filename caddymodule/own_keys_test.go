@@ -33,14 +33,18 @@ func TestNoBranchPassesOwnKeys(t *testing.T) {
 	revoked := s.issue(`{"kind":"inference"}`)
 	send(t, "DELETE", "http://"+s.admin+"/presets/keys/"+revoked.id, "").want(t, 200)
 	keys = append(keys, revoked.secret, keys[2][:30]) // damaged
-	for _, subdirectives := range []string{
+	for turn, subdirectives := range []string{
 		standard, inferring("keys off"), inferring("keys optional"), inferring("keys required"), inferring("keys everywhere"), inferring("list_models on"),
 	} {
 		s.reload(subdirectives)
 		passed := 0
 		for i, key := range keys {
-			for _, place := range caddytest.PlacesOf(key, i > 1) {
-				for _, path := range []string{chatPath, "/v1/embeddings", "/v1/models", "/api/delete"} {
+			for j, place := range caddytest.PlacesOf(key, i > 1) {
+				paths := []string{chatPath, "/v1/embeddings", "/v1/models", "/api/delete"}
+				if !caddytest.IsSecondTier() { // another one in each configuration
+					paths = paths[(turn+i+j)%len(paths):][:1]
+				}
+				for _, path := range paths {
 					headers, trailers := []string{bearer(inferenceSecret)}, []string{"X-Checksum: 1"}
 					if place.Trailer {
 						trailers = append(trailers, place.Name+": "+place.Value)
@@ -53,7 +57,7 @@ func TestNoBranchPassesOwnKeys(t *testing.T) {
 				}
 			}
 		}
-		if passed < 100 || len(s.upstream.all()) != passed {
+		if passed < 25 || len(s.upstream.all()) != passed {
 			t.Errorf("%s: %d requests passed", subdirectives, passed)
 		}
 		if text := caddytest.Leaked(s.upstream.wire.Take(), append(keys, domain.HiddenPrefix)); text != "" {
