@@ -70,11 +70,11 @@ var clusterFaults = []clusterFault{
 		r.links[node][m].set(linked)
 		return nil // there are two others
 	}},
-	{"compacted while cut off", true, true, false, func(r *clusterRun) []int {
+	{"compacted while cut off", true, true, true, func(r *clusterRun) []int {
 		return r.cutOff(broken, func() { r.members[rand.IntN(len(r.members))].compact() })
 	}},
 	{"no quorum", false, false, false, (*clusterRun).noQuorum},
-	{"quota full", false, true, false, (*clusterRun).quota},
+	{"quota full", false, true, true, (*clusterRun).quota},
 }
 
 // leader returns the member that leads.

@@ -63,7 +63,7 @@ func runDisk(t *testing.T, run string, once func(d *disk, name string, cycle int
 			if a, err := d.recorder.createWorkspace(d.server, "team"); err != nil || a.status != http.StatusCreated {
 				t.Fatal(a, err)
 			}
-			cycles := choose(2, 20)
+			cycles := choose(1, 20)
 			done := 0
 			for ; done < cycles && !t.Failed(); done++ {
 				once(d, "c"+strconv.Itoa(done), done)

@@ -15,7 +15,7 @@ import (
 // nothing that it acknowledged, and does nothing by halves.
 func TestKill(t *testing.T) {
 	begun := time.Now()
-	cycles, acknowledged := choose(15, 300), choose(1_500, 300_000)
+	cycles, acknowledged := choose(8, 300), choose(800, 300_000)
 	s, r := newServer(t, options{}), newRecorder(t)
 	inStart := 0
 	for cycle := 0; cycle < cycles || r.acknowledged < acknowledged && cycle < 20*cycles; cycle++ {

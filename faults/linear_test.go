@@ -35,7 +35,7 @@ func TestLinearizable(t *testing.T) {
 	s.mustStart()
 	var all tallyOfRounds
 	rounds := 0
-	for ; all.requests < enough || !long && time.Since(begun) < 18*time.Second || rounds < 3; rounds++ {
+	for ; all.requests < enough || !long && time.Since(begun) < 8*time.Second || rounds < 3; rounds++ {
 		during := [...]func(progress func() float64){
 			func(func() float64) {},
 			func(progress func() float64) {
