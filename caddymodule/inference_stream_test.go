@@ -12,7 +12,7 @@ import (
 	"testing"
 	"time"
 
-	"github.com/caddy-presets/caddy-presets/caddymodule/internal/caddytest"
+	"github.com/caddy-presets/caddy-presets/storage/storagetest"
 )
 
 // patience is how long a test waits for what should come at once.
@@ -330,7 +330,7 @@ func TestLargeBodies(t *testing.T) {
 		return head + strings.Repeat("x\\n ü ", (size-len(head)-2)/7) + strings.Repeat("y", (size-len(head)-2)%7) + `"}`
 	}
 	size := 8 << 20
-	if caddytest.IsSecondTier() {
+	if storagetest.SecondTier() {
 		size = 30 << 20
 	}
 	for _, tc := range []struct {

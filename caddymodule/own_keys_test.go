@@ -23,6 +23,7 @@ import (
 	"github.com/caddy-presets/caddy-presets/caddymodule/internal/caddytest"
 	"github.com/caddy-presets/caddy-presets/caddymodule/internal/live"
 	"github.com/caddy-presets/caddy-presets/domain"
+	"github.com/caddy-presets/caddy-presets/storage/storagetest"
 )
 
 // No key of ours goes upstream, whatever the block inference says or whether there
@@ -41,7 +42,7 @@ func TestNoBranchPassesOwnKeys(t *testing.T) {
 		for i, key := range keys {
 			for j, place := range caddytest.PlacesOf(key, i > 1) {
 				paths := []string{chatPath, "/v1/embeddings", "/v1/models", "/api/delete"}
-				if !caddytest.IsSecondTier() { // another one in each configuration
+				if !storagetest.SecondTier() { // another one in each configuration
 					paths = paths[(turn+i+j)%len(paths):][:1]
 				}
 				for _, path := range paths {

@@ -10,7 +10,7 @@ import (
 	"testing"
 	"time"
 
-	"github.com/caddy-presets/caddy-presets/caddymodule/internal/caddytest"
+	"github.com/caddy-presets/caddy-presets/storage/storagetest"
 )
 
 // page is a page of any list.
@@ -232,7 +232,7 @@ func TestPagesWhileOthersWrite(t *testing.T) {
 	s := start(t, standard)
 	const still = 60
 	writes, reads := 240, 3
-	if caddytest.IsSecondTier() {
+	if storagetest.SecondTier() {
 		writes, reads = 800, 10
 	}
 	for i := range still {

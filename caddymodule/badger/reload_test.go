@@ -18,6 +18,7 @@ import (
 
 	"github.com/caddy-presets/caddy-presets/caddymodule/badger"
 	"github.com/caddy-presets/caddy-presets/caddymodule/internal/caddytest"
+	"github.com/caddy-presets/caddy-presets/storage/storagetest"
 )
 
 func TestRejectedConfigurationKeepsTheHandle(t *testing.T) {
@@ -90,7 +91,7 @@ func TestReloadsUnderLoad(t *testing.T) {
 	}
 	meanwhile := int64(0) // were written
 	rounds := 2
-	if caddytest.IsSecondTier() {
+	if storagetest.SecondTier() {
 		rounds = 6
 	}
 	for round := range rounds {

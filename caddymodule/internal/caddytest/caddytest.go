@@ -62,7 +62,3 @@ func Eventually(ok func() bool) bool {
 	}
 	return false
 }
-
-// IsSecondTier reports whether tests try every combination, which takes longer. The first
-// tier tries a part of those that differ in one thing only.
-func IsSecondTier() bool { return os.Getenv("PRESETS_TIER") == "2" }

@@ -21,6 +21,7 @@ import (
 	"github.com/caddyserver/caddy/v2"
 
 	"github.com/caddy-presets/caddy-presets/domain"
+	"github.com/caddy-presets/caddy-presets/storage/storagetest"
 )
 
 // settings is an object of a configuration.
@@ -172,7 +173,7 @@ func leaksNoKey(t *testing.T, adapted []byte, store string, access, up bool) {
 						continue // stock Caddy logs the names of headers that it drops, at DEBUG
 					}
 					paths := []string{"/v1/chat/completions", "/v1/embeddings", "/v1/presets"}
-					if !IsSecondTier() {
+					if !storagetest.SecondTier() {
 						paths = paths[(i+j)%len(paths):][:1]
 					}
 					for _, path := range paths {
