@@ -1,0 +1,221 @@
+package presets
+
+import (
+	"bytes"
+	"errors"
+	"fmt"
+	"io/fs"
+	"os"
+	"path"
+	"path/filepath"
+	"regexp"
+	"strings"
+	"testing"
+	"unicode"
+)
+
+var (
+	fence   = regexp.MustCompile("(?ms)^ *```.*?^ *```\r?$")
+	code    = regexp.MustCompile("`[^`\n]*`")
+	heading = regexp.MustCompile(`(?m)^#{1,6} +(.+?) *$`)
+	link    = regexp.MustCompile(`\]\(([^)\s]+)\)`)
+	// published is the address of a document in another file, such as an error's text.
+	published = regexp.MustCompile(`https://github\.com/caddy-presets/caddy-presets/blob/main/([A-Za-z0-9_./#-]+)`)
+)
+
+// TestLinks checks that every relative link of a document, and every address of a
+// document in another file, leads to a file and to a heading of it.
+func TestLinks(t *testing.T) {
+	count := 0
+	err := filepath.WalkDir(".", func(file string, entry fs.DirEntry, err error) error {
+		if err != nil {
+			return err
+		}
+		name := filepath.ToSlash(file)
+		if entry.IsDir() {
+			if name != "." && strings.HasPrefix(path.Base(name), ".") || path.Base(name) == "node_modules" {
+				return filepath.SkipDir
+			}
+			return nil
+		}
+		pattern, folder := link, path.Dir(name)
+		switch ext := path.Ext(name); {
+		case ext == ".md" && (folder == "." || folder == "docs"):
+		case ext == ".go" || ext == ".yaml":
+			pattern, folder = published, "."
+		default:
+			return nil
+		}
+		text, err := os.ReadFile(file)
+		if err != nil {
+			return err
+		}
+		if path.Ext(name) == ".md" {
+			text = code.ReplaceAll(fence.ReplaceAll(text, nil), nil)
+		}
+		for _, found := range pattern.FindAllSubmatch(text, -1) {
+			target := string(found[1])
+			if strings.Contains(target, "://") {
+				continue
+			}
+			count++
+			if err := checkLink(folder, name, target); err != nil {
+				t.Errorf("%s: %s: %v", name, target, err)
+			}
+		}
+		return nil
+	})
+	if err != nil {
+		t.Fatal(err)
+	}
+	if count < 50 {
+		t.Errorf("found %d links, want at least 50", count)
+	}
+}
+
+// checkLink returns an error if target leads nowhere from a folder. A target without a
+// file is in the file with this name.
+func checkLink(folder, name, target string) error {
+	file, anchor, hasAnchor := strings.Cut(target, "#")
+	if file = path.Join(folder, file); strings.HasPrefix(target, "#") {
+		file = name
+	}
+	if _, err := os.Stat(filepath.FromSlash(file)); err != nil {
+		return err
+	}
+	if !hasAnchor {
+		return nil
+	}
+	if path.Ext(file) != ".md" {
+		return errors.New("has an anchor and is no Markdown")
+	}
+	text, err := os.ReadFile(filepath.FromSlash(file))
+	if err == nil && !anchors(text)[anchor] {
+		err = errors.New("there is no such heading")
+	}
+	return err
+}
+
+// anchors returns the anchors that GitHub gives to the headings of a document.
+func anchors(text []byte) map[string]bool {
+	all := make(map[string]bool)
+	for _, found := range heading.FindAllSubmatch(fence.ReplaceAll(text, nil), -1) {
+		anchor := strings.Map(func(r rune) rune {
+			switch {
+			case r == ' ':
+				return '-'
+			case r == '-' || r == '_' || unicode.IsLetter(r) || unicode.IsDigit(r):
+				return unicode.ToLower(r)
+			}
+			return -1
+		}, string(found[1]))
+		unique := anchor
+		for n := 1; all[unique]; n++ {
+			unique = fmt.Sprintf("%s-%d", anchor, n)
+		}
+		all[unique] = true
+	}
+	return all
+}
+
+var (
+	goTest   = regexp.MustCompile("\\bgo (?:-C (\\S+) )?test [^`\n]*")
+	runFlag  = regexp.MustCompile(` -(?:run|bench) '?([^' ` + "`" + `]+)`)
+	packages = regexp.MustCompile(` \./(\S*)`)
+	testFunc = regexp.MustCompile(`(?m)^func ((?:Test|Benchmark)\w*)\(`)
+)
+
+// TestCommands checks that every test that a document's command names exists in the
+// packages of that command. Without that, "go test -run" passes and tests nothing.
+func TestCommands(t *testing.T) {
+	files, err := filepath.Glob("*.md")
+	if err != nil {
+		t.Fatal(err)
+	}
+	more, err := filepath.Glob("docs/*.md")
+	if err != nil {
+		t.Fatal(err)
+	}
+	count := 0
+	for _, file := range append(files, more...) {
+		text, err := os.ReadFile(file)
+		if err != nil {
+			t.Fatal(err)
+		}
+		for _, command := range goTest.FindAllSubmatch(text, -1) {
+			names := namesOfTests(t, string(command[1]), string(command[0]))
+			for _, flag := range runFlag.FindAllSubmatch(command[0], -1) {
+				parts := strings.Split(string(flag[1]), "|")
+				if bytes.ContainsAny(flag[1], "()") {
+					parts = []string{string(flag[1])}
+				}
+				for _, part := range parts {
+					pattern, err := regexp.Compile("(?m:" + part + ")")
+					switch {
+					case err != nil:
+						t.Errorf("%s: %s: %v", file, command[0], err)
+					case part == "^$":
+					case !pattern.MatchString(names):
+						t.Errorf("%s: %s: no test is named %s", file, command[0], part)
+					}
+					count++
+				}
+			}
+		}
+	}
+	if count < 20 {
+		t.Errorf("found %d names of tests, want at least 20", count)
+	}
+}
+
+// namesOfTests returns the names of all tests in the packages of a command, one on each
+// line. The command runs in a folder.
+func namesOfTests(t *testing.T, folder, command string) string {
+	folders := []string{folder}
+	if named := packages.FindAllStringSubmatch(command, -1); len(named) > 0 {
+		folders = nil
+		for _, name := range named {
+			folders = append(folders, path.Join(folder, name[1]))
+		}
+	}
+	var names strings.Builder
+	for _, folder := range folders {
+		pattern := filepath.Join(filepath.FromSlash(strings.TrimSuffix(folder, "...")), "*_test.go")
+		files, err := filepath.Glob(pattern)
+		if err != nil || len(files) == 0 {
+			t.Errorf("%s: there are no tests in %s, %v", command, pattern, err)
+		}
+		for _, file := range files {
+			text, err := os.ReadFile(file)
+			if err != nil {
+				t.Fatal(err)
+			}
+			for _, found := range testFunc.FindAllSubmatch(text, -1) {
+				fmt.Fprintf(&names, "%s\n", found[1])
+			}
+		}
+	}
+	return names.String()
+}
+
+// TestCheckLink checks that broken links are found.
+func TestCheckLink(t *testing.T) {
+	for _, tc := range []struct {
+		target string
+		valid  bool
+	}{
+		{"README.md", true},
+		{"README.md#quick-start", true},
+		{"#quick-start", true},
+		{"docs/versions.md#names-states-and-retiring", true},
+		{"docs/cluster", true},
+		{"README.md#no-such-heading", false},
+		{"#no-such-heading", false},
+		{"docs/no-such-page.md", false},
+		{"openapi.yaml#paths", false},
+	} {
+		if err := checkLink(".", "README.md", tc.target); (err == nil) != tc.valid {
+			t.Errorf("%s: got error %v, want a valid link: %t", tc.target, err, tc.valid)
+		}
+	}
+}
