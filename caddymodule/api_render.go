@@ -132,8 +132,7 @@ func newMessagesError(p problem) any {
 
 // lingering is how long a client may go on sending an unread body, and read the answer.
 // net/http reads some of the body before it closes the connection. Without this limit
-// the connection would be open for as long as a request may take.
-// Only tests change it.
+// the connection would be open for as long as a request may take. Only tests change it.
 var lingering = 5 * time.Second
 
 // answer is the answer to a request that succeeded.
