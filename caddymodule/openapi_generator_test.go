@@ -21,7 +21,7 @@ import (
 )
 
 // openAPIBase is the part of the OpenAPI document that is written by hand.
-var openAPIBase = filepath.Join("..", "openapi", "base.yaml")
+var openAPIBase = filepath.Join("openapi", "base.yaml")
 
 // description is what the document says of an operation, beyond what follows
 // from its row in a route table.

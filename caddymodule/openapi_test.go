@@ -22,7 +22,7 @@ import (
 )
 
 // openAPIFile is the document as the repository has it.
-var openAPIFile = filepath.Join("..", "openapi", "openapi.yaml")
+var openAPIFile = filepath.Join("openapi", "openapi.yaml")
 
 func TestOpenAPIFile(t *testing.T) {
 	got, err := newOpenAPI()

@@ -1,7 +1,6 @@
 package caddymodule
 
 import (
-	"runtime"
 	"strings"
 	"testing"
 )

@@ -12,7 +12,7 @@ import (
 // checkOpenAPI checks openapi.yaml, and exchanges against it.
 func checkOpenAPI(t *testing.T, node string, exchanges ...string) {
 	t.Helper()
-	description, err := filepath.Abs(filepath.Join(root, "openapi", "openapi.yaml"))
+	description, err := filepath.Abs(filepath.Join(root, "caddymodule", "openapi", "openapi.yaml"))
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -28,7 +28,7 @@ func checkOpenAPI(t *testing.T, node string, exchanges ...string) {
 func TestOpenAPI(t *testing.T) {
 	checkOpenAPI(t, findNode(t))
 
-	want, err := os.ReadFile(filepath.Join(root, "openapi", "openapi.yaml"))
+	want, err := os.ReadFile(filepath.Join(root, "caddymodule", "openapi", "openapi.yaml"))
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -51,7 +51,7 @@ func TestOpenAPI(t *testing.T) {
 // them, and uses them against the binary.
 func TestOpenAPIClients(t *testing.T) {
 	node := findNode(t)
-	description, err := filepath.Abs(filepath.Join(root, "openapi", "openapi.yaml"))
+	description, err := filepath.Abs(filepath.Join(root, "caddymodule", "openapi", "openapi.yaml"))
 	if err != nil {
 		t.Fatal(err)
 	}

@@ -17,8 +17,8 @@ import (
 
 	"github.com/caddy-presets/caddy-presets/caddymodule/internal/live"
 	"github.com/caddy-presets/caddy-presets/caddymodule/internal/status"
+	"github.com/caddy-presets/caddy-presets/caddymodule/openapi"
 	"github.com/caddy-presets/caddy-presets/domain"
-	"github.com/caddy-presets/caddy-presets/openapi"
 )
 
 // Path is the prefix of all paths of the admin endpoint.

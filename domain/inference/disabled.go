@@ -8,7 +8,7 @@ import (
 	"strings"
 
 	"github.com/caddy-presets/caddy-presets/domain"
-	"github.com/caddy-presets/caddy-presets/internal/rawjson"
+	"github.com/caddy-presets/caddy-presets/schema/rawjson"
 )
 
 // checkUnresolved is checkTools for a request that names no preset. A workspace that does

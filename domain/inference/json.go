@@ -3,7 +3,7 @@ package inference
 import (
 	"github.com/go-json-experiment/json/jsontext"
 
-	"github.com/caddy-presets/caddy-presets/internal/rawjson"
+	"github.com/caddy-presets/caddy-presets/schema/rawjson"
 )
 
 // newMember returns a member of an object that is to be made.

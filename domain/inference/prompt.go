@@ -8,7 +8,7 @@ import (
 	"github.com/go-json-experiment/json/jsontext"
 
 	"github.com/caddy-presets/caddy-presets/domain"
-	"github.com/caddy-presets/caddy-presets/internal/rawjson"
+	"github.com/caddy-presets/caddy-presets/schema/rawjson"
 )
 
 // promptField is the field of each dialect that takes a system prompt.

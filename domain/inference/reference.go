@@ -9,7 +9,7 @@ import (
 	"github.com/go-json-experiment/json/jsontext"
 
 	"github.com/caddy-presets/caddy-presets/domain"
-	"github.com/caddy-presets/caddy-presets/internal/rawjson"
+	"github.com/caddy-presets/caddy-presets/schema/rawjson"
 )
 
 // reference is how a request names a preset: "@preset/slug" or

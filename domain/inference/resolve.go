@@ -12,7 +12,7 @@ import (
 
 	"github.com/caddy-presets/caddy-presets/domain"
 	"github.com/caddy-presets/caddy-presets/domain/internal/cache"
-	"github.com/caddy-presets/caddy-presets/internal/rawjson"
+	"github.com/caddy-presets/caddy-presets/schema/rawjson"
 )
 
 // DefaultCacheSize is the default of Config.CacheSize, in bytes.

@@ -7,7 +7,7 @@ import (
 	"github.com/go-json-experiment/json/jsontext"
 
 	"github.com/caddy-presets/caddy-presets/domain"
-	"github.com/caddy-presets/caddy-presets/internal/rawjson"
+	"github.com/caddy-presets/caddy-presets/schema/rawjson"
 )
 
 // maxTools bounds the tools of a request that are united with a preset's, which
