@@ -1,7 +1,6 @@
 package caddymodule
 
 import (
-	"strings"
 	"testing"
 )
 
