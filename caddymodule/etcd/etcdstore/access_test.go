@@ -278,10 +278,8 @@ func TestLeases(t *testing.T) {
 		}
 	}
 	leases := func() (ids []clientv3.LeaseID) {
-		s.leases.mu.Lock()
-		defer s.leases.mu.Unlock()
-		for _, id := range s.leases.granted {
-			ids = append(ids, id)
+		for _, l := range s.leases.byEnd {
+			ids = append(ids, l.id)
 		}
 		return ids
 	}

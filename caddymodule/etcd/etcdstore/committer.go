@@ -139,11 +139,8 @@ func (c *committer) send(g *groupcommit.Group[replica.Commit]) (latest replica.C
 // commit is send for a group that writes something.
 func (c *committer) commit(g *groupcommit.Group[replica.Commit]) (latest replica.Commit, err error) {
 	s := c.store
-	// All that it takes to make the commit, or to find out whether it was made.
-	ctx, cancel := context.WithTimeout(s.ctx, s.timeout)
-	defer cancel()
 	next := g.Base.Next()
-	ops, changes, err := c.operations(ctx, g, &next)
+	ops, changes, err := c.operations(g, &next)
 	if err != nil {
 		return latest, err
 	}
@@ -160,7 +157,7 @@ func (c *committer) commit(g *groupcommit.Group[replica.Commit]) (latest replica
 	}
 	id := next.ID // next changes below
 	c.proposed.Store(&id)
-	made, response, err := c.decide(ctx, p)
+	made, response, err := c.decide(p)
 	switch {
 	case err == nil && response.Succeeded && made.ID == next.ID:
 		c.tell(nil)
@@ -170,15 +167,15 @@ func (c *committer) commit(g *groupcommit.Group[replica.Commit]) (latest replica
 		s.model.Apply(nil, made.Revision, &made, true)
 		return made, groupcommit.ErrOvertaken
 	case err == nil:
-		if next, err = c.resolve(ctx, next, response); err != nil {
+		if next, err = c.resolve(next, response); err != nil {
 			return next, err
 		}
 	case errors.Is(err, rpctypes.ErrLeaseNotFound):
-		s.leases.forget()
+		s.leases.askAgain()
 		return g.Base, groupcommit.ErrOvertaken // all again, with another
 	case errors.Is(err, rpctypes.ErrNoSpace):
 		c.tell(err)
-		if next, err = c.stored(ctx, g.Base, next, err); err != nil {
+		if next, err = c.stored(g.Base, next, err); err != nil {
 			return next, err
 		}
 	case refused(err):
@@ -202,15 +199,15 @@ func (c *committer) commit(g *groupcommit.Group[replica.Commit]) (latest replica
 
 // stored finds out whether etcd has made a commit of which it said that it has no space for
 // it: the first such answers are to changes that it makes. The error is nil if it has.
-func (c *committer) stored(ctx context.Context, base, refused replica.Commit, cause error) (replica.Commit, error) {
-	latest, _, err := c.store.lastCommit(ctx)
+func (c *committer) stored(base, refused replica.Commit, cause error) (replica.Commit, error) {
+	latest, _, err := c.store.lastCommit(c.store.ctx)
 	switch {
 	case err != nil:
 		return latest, fmt.Errorf("%w: %w: %s", errUnknown, cause, err) //nolint:errorlint // it is not unavailable
 	case latest.ID == refused.ID:
 		return latest, nil
 	case latest.Revision != base.Revision:
-		latest, err = c.lookUp(ctx, refused, latest)
+		latest, err = c.lookUp(refused, latest)
 		if !errors.Is(err, groupcommit.ErrOvertaken) {
 			return latest, err
 		}
@@ -273,7 +270,9 @@ func (c *committer) catchUp(g *groupcommit.Group[replica.Commit], latest replica
 }
 
 // operations returns what a group asks of etcd for its commit, and what changes with it.
-func (c *committer) operations(ctx context.Context, g *groupcommit.Group[replica.Commit], next *replica.Commit) (ops []clientv3.Op, changes []replica.Change, err error) {
+func (c *committer) operations(g *groupcommit.Group[replica.Commit], next *replica.Commit) (ops []clientv3.Op, changes []replica.Change, err error) {
+	ctx, cancel := context.WithTimeout(c.store.ctx, c.store.timeout) // of all leases together
+	defer cancel()
 	ops, changes = make([]clientv3.Op, 0, len(g.Writes)), make([]replica.Change, 0, len(g.Writes))
 	for k, w := range g.Writes {
 		changes = append(changes, replica.Change{Key: k, Record: w.Record})

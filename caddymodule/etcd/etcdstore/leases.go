@@ -6,7 +6,6 @@ import (
 	"maps"
 	"math"
 	"math/rand/v2"
-	"sync"
 	"time"
 
 	"go.etcd.io/etcd/api/v3/etcdserverpb"
@@ -14,60 +13,54 @@ import (
 	clientv3 "go.etcd.io/etcd/client/v3"
 )
 
-// leases let answers go that are kept for a time. Nothing else depends on them.
+// leases end records that are kept for a time. Only Commit uses them, so they need no lock.
 type leases struct {
 	store *Store
-
-	mu      sync.Mutex
-	granted map[int64]clientv3.LeaseID // by when they end, in Unix seconds
-	// wanted are the ids of those that etcd may have granted without its answer having
-	// come: they are asked for again, so that none is left behind.
-	wanted map[int64]clientv3.LeaseID
+	byEnd map[int64]*lease // in Unix seconds
 }
 
-// leaseStep is how much longer an answer may be kept than it needs to be, so that many
-// share a lease, and longestLease how long a lease is at most: what is kept for longer, as
-// the mark of an import is until that is finished, has none. Each in seconds.
+// lease is one lease in etcd. Its id is chosen here: a grant whose answer was lost is asked
+// for again with the same id, and leaves no second lease behind.
+type lease struct {
+	id      clientv3.LeaseID
+	granted bool
+}
+
 const (
-	leaseStep    = 10 * 60
+	// leaseStep is how much longer a record may be kept than it asks for, in seconds.
+	// Records that end within the same step share a lease.
+	leaseStep = 10 * 60
+	// longestLease is the longest lease, in seconds. Records that are kept for longer,
+	// such as the mark of an import, have none.
 	longestLease = 366 * 24 * 3600
 )
 
-func newLeases(s *Store) *leases {
-	return &leases{store: s, granted: make(map[int64]clientv3.LeaseID), wanted: make(map[int64]clientv3.LeaseID)}
-}
+func newLeases(s *Store) *leases { return &leases{store: s, byEnd: make(map[int64]*lease)} }
 
-// until returns a lease that ends at a time, in Unix seconds, or somewhat later, and
-// clientv3.NoLease if that is far away.
+// until returns a lease that ends at a time, in Unix seconds, or up to leaseStep later. It
+// returns clientv3.NoLease if that is farther away than longestLease.
 func (l *leases) until(ctx context.Context, expires uint64) (clientv3.LeaseID, error) {
-	end := (int64(expires)/leaseStep + 1) * leaseStep
-	l.mu.Lock()
-	defer l.mu.Unlock()
-	if id, ok := l.granted[end]; ok {
-		return id, nil
-	}
-	now := time.Now().Unix()
+	end, now := (int64(expires)/leaseStep+1)*leaseStep, time.Now().Unix()
 	if end-now > longestLease {
 		return clientv3.NoLease, nil
 	}
-	over := func(end int64, _ clientv3.LeaseID) bool { return end <= now }
-	maps.DeleteFunc(l.granted, over)
-	maps.DeleteFunc(l.wanted, over)
-	id, ok := l.wanted[end]
-	if !ok {
-		id = clientv3.LeaseID(rand.Int64N(math.MaxInt64) + 1) //nolint:gosec // no secret
-		l.wanted[end] = id
+	this := l.byEnd[end]
+	if this == nil {
+		maps.DeleteFunc(l.byEnd, func(end int64, _ *lease) bool { return end <= now })
+		this = &lease{id: clientv3.LeaseID(rand.Int64N(math.MaxInt64) + 1)} //nolint:gosec // no secret
+		l.byEnd[end] = this
 	}
-	if err := l.grant(ctx, id, max(end-now, 1)); err != nil {
-		return 0, err
+	if !this.granted {
+		if err := l.grant(ctx, this.id, max(end-now, 1)); err != nil {
+			return 0, err
+		}
+		this.granted = true
 	}
-	l.granted[end] = id
-	delete(l.wanted, end)
-	return id, nil
+	return this.id, nil
 }
 
-// grant asks for a lease, of one member after another. The client has no way to say which
-// id the lease is to have, without which each attempt would make another one.
+// grant asks one member after another for a lease. It calls etcd's API itself: the client
+// cannot choose the id.
 func (l *leases) grant(ctx context.Context, id clientv3.LeaseID, seconds int64) error {
 	_, err := request(ctx, l.store, func(ctx context.Context) (struct{}, error) {
 		grants := etcdserverpb.NewLeaseClient(l.store.client.ActiveConnection())
@@ -80,10 +73,9 @@ func (l *leases) grant(ctx context.Context, id clientv3.LeaseID, seconds int64) 
 	return unavailable(err) // nothing was written yet
 }
 
-// forget forgets all leases, as when one is no more.
-func (l *leases) forget() {
-	l.mu.Lock()
-	defer l.mu.Unlock()
-	clear(l.granted)
-	clear(l.wanted)
+// askAgain has every lease granted again before it is used: etcd has lost one of them.
+func (l *leases) askAgain() {
+	for _, this := range l.byEnd {
+		this.granted = false
+	}
 }

@@ -64,18 +64,18 @@ func lastOf(response *clientv3.TxnResponse) (replica.Commit, error) {
 }
 
 // decide asks etcd to make a commit, until there is an answer that tells what became of
-// it. After firstPatience it also makes other commits, of nothing, on top of the same base:
-// fences. Once one of them is made, the first cannot be made any more. Every answer counts,
-// however late: one that says that base is not the last commit any more tells which is.
-// It returns the answer and the commit that was asked for, errUnknown if none came in time,
-// and the error with which etcd refused the commit.
-func (c *committer) decide(ctx context.Context, p proposal) (replica.Commit, *clientv3.TxnResponse, error) {
+// it. After firstPatience it also proposes fences: empty commits on top of the same base.
+// Once a fence is made, the commit cannot be made any more. The commit and its fences have
+// Options.RequestTimeout together, and the first answer to any of them counts, however late.
+// decide returns that answer and the commit that it answers, etcd's error if etcd refused
+// the commit, and errUnknown if no answer came in time.
+func (c *committer) decide(p proposal) (replica.Commit, *clientv3.TxnResponse, error) {
 	type answer struct {
 		to       replica.Commit
 		response *clientv3.TxnResponse
 		err      error
 	}
-	ctx, cancel := context.WithCancel(ctx)
+	ctx, cancel := context.WithTimeout(c.store.ctx, c.store.timeout)
 	defer cancel()
 	answers := make(chan answer)
 	ask := func(p proposal) {
@@ -110,7 +110,7 @@ func (c *committer) decide(ctx context.Context, p proposal) (replica.Commit, *cl
 // resolve tells what became of a commit, from an answer that it is not on top of the last
 // one: that may be because it was made before, by a request that was delivered twice.
 // It returns the commit if it was made, and groupcommit.ErrOvertaken and a later one if not.
-func (c *committer) resolve(ctx context.Context, next replica.Commit, answer *clientv3.TxnResponse) (replica.Commit, error) {
+func (c *committer) resolve(next replica.Commit, answer *clientv3.TxnResponse) (replica.Commit, error) {
 	latest, err := lastOf(answer)
 	switch {
 	case err != nil:
@@ -120,13 +120,13 @@ func (c *committer) resolve(ctx context.Context, next replica.Commit, answer *cl
 	case latest.Number <= next.Number:
 		return latest, groupcommit.ErrOvertaken
 	default:
-		return c.lookUp(ctx, next, latest)
+		return c.lookUp(next, latest)
 	}
 }
 
 // lookUp tells what became of a commit once later ones have been made.
-func (c *committer) lookUp(ctx context.Context, unknown, latest replica.Commit) (replica.Commit, error) {
-	if err := c.store.await(ctx, latest.Revision); err != nil {
+func (c *committer) lookUp(unknown, latest replica.Commit) (replica.Commit, error) {
+	if err := c.store.await(c.store.ctx, latest.Revision); err != nil {
 		return latest, errUnknown
 	}
 	made, ok := c.store.model.Find(unknown.Number)

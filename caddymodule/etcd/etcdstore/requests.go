@@ -117,8 +117,12 @@ var errUnknown = fmt.Errorf("%w: etcd did not answer", domain.ErrUnknown)
 var errGone = fmt.Errorf("%w: the store's keys have been removed from etcd", domain.ErrUnavailable)
 
 // refused reports whether an error is etcd's answer that it does not do what was asked
-// for. Other errors say nothing about what becomes of it.
+// for. Other errors say nothing about the outcome: an etcd that has too many requests may
+// be busy with an earlier delivery of the same one.
 func refused(err error) bool {
+	if errors.Is(err, rpctypes.ErrTooManyRequests) {
+		return false
+	}
 	code := status.Code(err)
 	if e, ok := errors.AsType[rpctypes.EtcdError](err); ok {
 		code = e.Code()

@@ -13,6 +13,7 @@ import (
 	"time"
 
 	"go.etcd.io/etcd/api/v3/etcdserverpb"
+	"go.etcd.io/etcd/api/v3/v3rpc/rpctypes"
 	"google.golang.org/grpc"
 	"google.golang.org/grpc/credentials/insecure"
 	"google.golang.org/protobuf/proto"
@@ -52,6 +53,60 @@ func TestSlowAnswers(t *testing.T) {
 	}
 }
 
+// TestSlowLease is a change that needs a lease first: each of the two has all of
+// RequestTimeout, and no lease is left behind.
+func TestSlowLease(t *testing.T) {
+	t.Parallel()
+	members := cluster(t, 1)
+	p := newProxy(t, members[0].address)
+	s := open(t, Options{Endpoints: []string{p.address}, RequestTimeout: 2 * time.Second, MaxStaleness: time.Minute})
+	p.set(func() { p.delay = 600 * time.Millisecond })
+	kept := domain.Replay{ID: domain.ReplayID{1}, ExpiresAt: time.Now().Add(time.Hour), Answer: []byte{1}}
+	if err := s.Update(t.Context(), func(tx domain.Tx) error { return tx.PutReplay(kept) }); err != nil {
+		t.Errorf("got error %v, want none", err)
+	}
+	leases, err := client(t, members[0].address).Leases(t.Context())
+	if err != nil {
+		t.Fatal(err)
+	}
+	if got := len(leases.Leases); got != 1 {
+		t.Errorf("there are %d leases, want 1", got)
+	}
+}
+
+// TestSlowWatch is a watch that has to begin again while each answer takes longer than
+// nextAttempt: those who wait for what it tells do not keep it from beginning.
+func TestSlowWatch(t *testing.T) {
+	t.Parallel()
+	p := newProxy(t, sharedAddress(t))
+	s, other := open(t, Options{Endpoints: []string{p.address}, RequestTimeout: 10 * time.Second, MaxStaleness: time.Hour}), open(t, Options{})
+	w := newID()
+	p.set(func() { p.delay = 600 * time.Millisecond })
+	s.watcher.mu.Lock()
+	s.watcher.restart()
+	s.watcher.mu.Unlock()
+	put(t, other, w, "p")
+	if err := s.await(t.Context(), other.model.Latest().Revision); err != nil {
+		t.Errorf("got error %v, want none", err)
+	}
+	if n := s.Status().Restarts; n > 4 {
+		t.Errorf("the watch began %d times again, want it to have the time", n)
+	}
+}
+
+// TestSlowReachable is a node that was suspended for longer than MaxStaleness, and whose
+// questions take longer than firstPatience: its changes wait for the answer.
+func TestSlowReachable(t *testing.T) {
+	t.Parallel()
+	p := newProxy(t, sharedAddress(t))
+	s := open(t, Options{Endpoints: []string{p.address}, MaxStaleness: time.Hour})
+	suspended := newWatcher(s, s.watcher.at.Load(), time.Now().Add(-time.Hour), time.Minute)
+	p.set(func() { p.delay = 600 * time.Millisecond })
+	if err := suspended.reachable(); err != nil {
+		t.Errorf("got error %v, want none", err)
+	}
+}
+
 // TestDeliveredTwice has a proxy that sends each change twice, which another node's change
 // comes between: it is applied once.
 func TestDeliveredTwice(t *testing.T) {
@@ -65,9 +120,10 @@ func TestDeliveredTwice(t *testing.T) {
 		t.Fatal(err)
 	}
 	between := make(chan error, 1)
-	r.between.Store(new(func() {
+	r.between.Store(new(func() error {
 		_, err := add(context.Background(), other, w, "p", "other")
 		between <- err
+		return nil
 	}))
 	if _, err := add(t.Context(), s, w, "p", "this"); err != nil {
 		t.Fatal(err)
@@ -80,12 +136,30 @@ func TestDeliveredTwice(t *testing.T) {
 	}
 }
 
+// TestRefusedTwice has a proxy whose second delivery is refused by an etcd that is busy,
+// though the first one was applied: the change counts as made.
+func TestRefusedTwice(t *testing.T) {
+	t.Parallel()
+	r := newRetrier(t, sharedAddress(t))
+	s, other := open(t, Options{Endpoints: []string{r.address}, MaxStaleness: time.Minute}), open(t, Options{})
+	w := newID()
+	put(t, s, w, "p")
+	r.between.Store(new(func() error { return rpctypes.ErrGRPCRequestTooManyRequests }))
+	if _, err := add(t.Context(), s, w, "p", "this"); err != nil {
+		t.Errorf("got error %v, want none", err)
+	}
+	if got, want := versions(t, other, w, "p"), []string{"this"}; !slices.Equal(got, want) {
+		t.Errorf("got versions %q, want %q", got, want)
+	}
+}
+
 // retrier is a gRPC proxy that can deliver a change twice.
 type retrier struct {
 	address string
 	to      *grpc.ClientConn
-	// between is called once, between the two deliveries of the next change.
-	between atomic.Pointer[func()]
+	// between is called once, between the two deliveries of the next change. Its error is
+	// the answer in place of the second delivery.
+	between atomic.Pointer[func() error]
 }
 
 func newRetrier(t *testing.T, to string) *retrier {
@@ -161,8 +235,9 @@ func (r *retrier) forwardTxn(method string, from grpc.ServerStream) error {
 	err := invoke()
 	if len(txn.Compare) > 0 {
 		if between := r.between.Swap(nil); between != nil {
-			(*between)()
-			err = invoke()
+			if err = (*between)(); err == nil {
+				err = invoke()
+			}
 		}
 	}
 	if err != nil {

@@ -72,17 +72,13 @@ func (w *watcher) told() bool {
 	return w.watching.Load() && w.Staleness() <= w.Max()/2
 }
 
-// reachable returns an error when the cluster has not answered for so long that nothing
-// is known to be current, and does not now. It keeps changes from being sent whose
-// outcome nobody would learn.
+// reachable returns an error when the model is stale and the cluster does not answer now.
+// A change that was sent then would have an unknown outcome.
 func (w *watcher) reachable() error {
 	if !w.IsStale() {
 		return nil
 	}
-	err := within(w.store.ctx, firstPatience, func(ctx context.Context) error {
-		_, _, err := w.store.sync(ctx)
-		return err
-	})
+	_, _, err := w.store.sync(w.store.ctx)
 	return unavailable(err)
 }
 
@@ -146,11 +142,12 @@ func (w *watcher) forget(why string) {
 }
 
 // kick begins the watch again if nothing has come for a while, though there is something
-// to come: the member that is watched may be cut off.
+// to come: the member that is watched may be cut off. It leaves a watch alone that has not
+// begun: see follow.
 func (w *watcher) kick() {
 	w.mu.Lock()
 	defer w.mu.Unlock()
-	if time.Since(w.heard) > nextAttempt {
+	if w.watching.Load() && time.Since(w.heard) > nextAttempt {
 		w.heard = time.Now()
 		w.restart()
 	}
@@ -166,11 +163,12 @@ func (w *watcher) hear(restart context.CancelFunc) {
 	}
 }
 
-// watch applies what is committed, for as long as the store is open.
+// watch applies what is committed, for as long as the store is open. A watch has nextAttempt
+// to begin, and twice as long after each one that did not last.
 func (w *watcher) watch() {
-	for pause := retryPause; w.store.ctx.Err() == nil; pause = min(2*pause, maxPause) {
+	for patience := nextAttempt; w.store.ctx.Err() == nil; {
 		begun := time.Now()
-		err := w.follow(10 * pause)
+		began, err := w.follow(patience)
 		if w.store.ctx.Err() != nil {
 			return
 		}
@@ -178,12 +176,14 @@ func (w *watcher) watch() {
 			w.logged = time.Now()
 			w.store.logger.Warn("the watch of what others commit was interrupted, and goes on from where it was", zap.Error(err))
 		}
-		if time.Since(begun) > maxPause {
-			pause = retryPause
+		if began && time.Since(begun) > maxPause {
+			patience = nextAttempt
+		} else {
+			patience = min(2*patience, w.store.timeout)
 		}
 		w.restarts.Add(1)
 		select {
-		case <-time.After(pause):
+		case <-time.After(min(patience/10, maxPause)):
 		case <-w.store.ctx.Done():
 		}
 	}
@@ -192,41 +192,42 @@ func (w *watcher) watch() {
 // errMissed is returned when commits were made that were not told, or others than those.
 var errMissed = errors.New("commits have been missed")
 
-// follow applies what is committed until the watch breaks, or a member does not say in
-// time that it has begun: then another is asked.
-func (w *watcher) follow(patience time.Duration) error {
+// follow applies what is committed until the watch breaks. It gives up if no member says
+// within its patience that the watch has begun, and reports whether one did.
+func (w *watcher) follow(patience time.Duration) (began bool, err error) {
 	ctx, cancel := context.WithCancel(clientv3.WithRequireLeader(w.store.ctx))
 	defer cancel()
 	w.hear(cancel)
 	if why := w.forgetting.Load(); why != nil {
-		return w.reset(*why)
+		return false, w.reset(*why)
 	}
 	// With the client's own watcher one that was given up would be gone on with on the
 	// same stream, for as long as the member that hangs does not say that it is over.
 	watcher := clientv3.NewWatcher(w.store.client)
 	defer watcher.Close()
-	changes := watcher.Watch(ctx, w.store.prefix, clientv3.WithPrefix(), clientv3.WithRev(w.at.Load()+1), clientv3.WithProgressNotify(), clientv3.WithCreatedNotify())
 	late := time.AfterFunc(patience, cancel)
 	defer late.Stop()
+	changes := watcher.Watch(ctx, w.store.prefix, clientv3.WithPrefix(), clientv3.WithRev(w.at.Load()+1), clientv3.WithProgressNotify(), clientv3.WithCreatedNotify())
 	defer w.watching.Store(false)
 	for response := range changes {
 		late.Stop()
+		began = true
 		w.watching.Store(true)
 		w.hear(nil)
 		switch err := response.Err(); {
 		case errors.Is(err, rpctypes.ErrCompacted):
-			return w.reset("etcd has compacted what was committed meanwhile")
+			return began, w.reset("etcd has compacted what was committed meanwhile")
 		case err != nil:
-			return err
+			return began, err
 		case response.IsProgressNotify():
 			w.reach(response.Header.Revision)
 		default:
 			if err := w.apply(response.Events); err != nil {
-				return w.reset(err.Error())
+				return began, w.reset(err.Error())
 			}
 		}
 	}
-	return nil
+	return began, nil
 }
 
 // reset forgets all that is in memory: what was missed etcd does not have any more.
