@@ -6,9 +6,12 @@ import (
 	"io"
 	"net/http"
 	"net/http/httptest"
+	"os"
+	"path/filepath"
 	"strings"
 	"testing"
 
+	"github.com/caddyserver/caddy/v2"
 	"github.com/caddyserver/caddy/v2/modules/caddyhttp"
 
 	"github.com/caddy-presets/caddy-presets/domain"
@@ -79,5 +82,55 @@ func BenchmarkInference(b *testing.B) {
 				}
 			})
 		}
+	}
+}
+
+// BenchmarkPost is a whole POST of a preset's new version: authenticated, checked,
+// stored and answered. The store syncs, so only its processor time can be compared.
+func BenchmarkPost(b *testing.B) {
+	read := func(name string) string {
+		body, err := os.ReadFile(filepath.Join("..", "testdata", "requests", name))
+		if err != nil {
+			b.Fatal(err)
+		}
+		return string(body)
+	}
+	tools, messages := new(strings.Builder), new(strings.Builder)
+	for i := 0; tools.Len() < 48<<10; i++ {
+		fmt.Fprintf(tools, `{"type":"function","name":"f%d","description":"Does the thing with number %d.","strict":true,"parameters":%s},`, i, i,
+			`{"type":"object","properties":{"id":{"type":"integer","minimum":1},"label":{"type":"string"},"tags":{"type":"array","items":{"type":"string","enum":["a","b"]}}},"required":["id"]}`)
+		tools.WriteString(`{"type":"web_search","filters":{"allowed_domains":["example.com","example.org"]}},`)
+	}
+	for i := 0; messages.Len() < 50<<10; i++ {
+		fmt.Fprintf(messages, `,{"role":"assistant","content":[{"type":"text","text":"That is answer number %d, and a short one."}]}`+
+			`,{"role":"user","content":"Thank you. I have another question, which is number %d."}`, i, i+2)
+	}
+	for _, bench := range []struct{ name, path, body string }{
+		{"small", "responses", `{"model":"openai/gpt-5","temperature":0.7,"instructions":"Be brief."}`},
+		{"responses of 2KB", "responses", read("responses.json")},
+		{"chat of 2KB", "chat/completions", read("chat.json")},
+		{"messages of 2KB", "messages", read("messages.json")},
+		{"responses of 50KB", "responses", `{"model":"openai/gpt-5","tools":[` + tools.String() + `{"type":"web_search"}]}`},
+		{"chat of 50KB of messages", "chat/completions", `{"model":"openai/gpt-5","messages":[{"role":"user","content":"Hello."}` + messages.String() + `]}`},
+	} {
+		b.Run(bench.name, func(b *testing.B) {
+			store, err := badger.Open(b.TempDir(), badger.Options{})
+			if err != nil {
+				b.Fatal(err)
+			}
+			defer store.Close()
+			h := newBareHandler(b, store)
+			b.ReportAllocs()
+			for b.Loop() {
+				w := httptest.NewRecorder()
+				r := httptest.NewRequest(http.MethodPost, "/v1/presets/bench/"+bench.path, strings.NewReader(bench.body))
+				r = caddyhttp.PrepareRequest(r, caddy.NewReplacer(), w, new(caddyhttp.Server))
+				r.Header.Set("Authorization", "Bearer "+managementSecret)
+				r.Header.Set("Content-Type", "application/json")
+				if err := h.ServeHTTP(w, r, nil); err != nil || w.Code != http.StatusOK {
+					b.Fatal(err, w.Code, w.Body)
+				}
+			}
+		})
 	}
 }

@@ -246,8 +246,8 @@ func (l *modelList) readMember(name, value jsontext.Value) bool {
 	switch {
 	case rawjson.IsText(name, "data") && kind == '[':
 		l.isArray = true
-		for entry, err := range rawjson.Array(value) {
-			if err != nil || !l.readEntry(entry) {
+		for _, entry := range rawjson.Items(value) {
+			if !l.readEntry(entry) {
 				return false
 			}
 		}

@@ -9,6 +9,8 @@ import (
 	"unicode/utf8"
 
 	"github.com/go-json-experiment/json/jsontext"
+
+	"github.com/caddy-presets/caddy-presets/schema/rawjson"
 )
 
 // maxPatternsLength is how many characters a router plugin's list of model
@@ -55,15 +57,15 @@ func deferredTools(tools jsontext.Value, _ Object) (broken []Violation) {
 	searchable := false
 	var visit func(path string, tools jsontext.Value)
 	visit = func(path string, tools jsontext.Value) {
-		for index, tool := range items(tools) {
+		for index, tool := range rawjson.Items(tools) {
 			path := path + "/" + strconv.Itoa(index)
 			switch string(textOf(tool, "type")) {
 			case "openrouter:tool_search":
 				searchable = true
 			case "namespace":
-				visit(path+"/tools", memberOf(tool, "tools"))
+				visit(path+"/tools", rawjson.Get(tool, "tools"))
 			case "function":
-				if memberOf(tool, "defer_loading").Kind() == 't' {
+				if rawjson.Get(tool, "defer_loading").Kind() == 't' {
 					broken = append(broken, Violation{path + "/defer_loading", "must be false without an openrouter:tool_search tool"})
 				}
 			}
@@ -83,7 +85,7 @@ func toolNames(tools jsontext.Value, _ Object) (broken []Violation) {
 	}
 	type named struct{ kind, name string }
 	seen := make(map[named]bool)
-	for index, tool := range items(tools) {
+	for index, tool := range rawjson.Items(tools) {
 		kind := textOf(tool, "type")
 		switch string(kind) {
 		case "openrouter:advisor", "openrouter:subagent":
@@ -92,7 +94,7 @@ func toolNames(tools jsontext.Value, _ Object) (broken []Violation) {
 		}
 		n := named{kind: string(kind)}
 		path := "/tools/" + strconv.Itoa(index)
-		if name := memberOf(memberOf(tool, "parameters"), "name"); name != nil {
+		if name := rawjson.Get(rawjson.Get(tool, "parameters"), "name"); name != nil {
 			n.name = strings.TrimSpace(string(unquote(name)))
 			if path += "/parameters/name"; n.name == "" {
 				broken = append(broken, Violation{path, "must not be blank"})
@@ -115,14 +117,14 @@ func patternLengths(plugins jsontext.Value, _ Object) (broken []Violation) {
 	if len(plugins) <= maxPatternsLength {
 		return nil
 	}
-	for index, plugin := range items(plugins) {
+	for index, plugin := range rawjson.Items(plugins) {
 		if id := string(textOf(plugin, "id")); id != "auto-router" && id != "auto-beta-router" {
 			continue
 		}
 		for _, list := range []string{"allowed_models", "excluded_models"} {
 			length := 0
-			if patterns := memberOf(plugin, list); patterns != nil {
-				for _, pattern := range items(patterns) {
+			if patterns := rawjson.Get(plugin, list); patterns != nil {
+				for _, pattern := range rawjson.Items(patterns) {
 					length += utf8.RuneCount(unquote(pattern))
 				}
 			}
@@ -147,22 +149,9 @@ func sameEffort(effort jsontext.Value, request Object) []Violation {
 	return nil
 }
 
-// memberOf returns a member of an object, or nil.
-func memberOf(object jsontext.Value, name string) jsontext.Value {
-	if object == nil {
-		return nil
-	}
-	for quoted, value := range members(object) {
-		if string(unquote(quoted)) == name {
-			return value
-		}
-	}
-	return nil
-}
-
 // textOf returns a member that is a string, or nil.
 func textOf(object jsontext.Value, name string) []byte {
-	if value := memberOf(object, name); value.Kind() == '"' {
+	if value := rawjson.Get(object, name); value.Kind() == '"' {
 		return unquote(value)
 	}
 	return nil

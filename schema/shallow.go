@@ -8,6 +8,8 @@ import (
 
 	"github.com/go-json-experiment/json/jsontext"
 	"github.com/santhosh-tekuri/jsonschema/v5"
+
+	"github.com/caddy-presets/caddy-presets/schema/rawjson"
 )
 
 // shallowKeyword is the keyword for values of which only the surface matters, because
@@ -46,7 +48,7 @@ func (d *decoder) skim(surface *jsonschema.Schema, v jsontext.Value) (any, error
 	}
 	variants := discriminatorOf(rule)
 	broken := 0
-	for index, item := range items(v) {
+	for index, item := range rawjson.Items(v) {
 		kind := item.Kind()
 		sound := slices.Contains(rule.Types, kinds[kind].name)
 		if sound && variants == nil {

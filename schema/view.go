@@ -7,6 +7,8 @@ import (
 
 	"github.com/go-json-experiment/json/jsontext"
 	"github.com/santhosh-tekuri/jsonschema/v5"
+
+	"github.com/caddy-presets/caddy-presets/schema/rawjson"
 )
 
 // MaxValues bounds how many values of one body the rules look at. Values without a rule
@@ -140,7 +142,7 @@ func (d *decoder) object(v jsontext.Value, r rules) (any, error) {
 		most = max(most, s.MaxProperties+1)
 	}
 	view := make(map[string]any)
-	for quoted, v := range members(v) {
+	for quoted, v := range rawjson.Pairs(v) {
 		name := string(unquote(quoted))
 		schemas, shown := r.member(name)
 		if !shown {
@@ -173,7 +175,7 @@ func (d *decoder) array(v jsontext.Value, r rules) (any, error) {
 		return emptyArray, nil
 	}
 	var view []any
-	for _, v := range items(v) {
+	for _, v := range rawjson.Items(v) {
 		value, err := d.value(v, schemas)
 		if err != nil {
 			return nil, err

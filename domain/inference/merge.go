@@ -261,8 +261,8 @@ func isEmptyContainer(value jsontext.Value) bool {
 
 // firstModel returns the first of a list of models, or nil.
 func firstModel(models jsontext.Value) jsontext.Value {
-	for first, err := range rawjson.Array(models) {
-		if err == nil && first.Kind() == '"' {
+	for _, first := range rawjson.Items(models) {
+		if first.Kind() == '"' {
 			return first
 		}
 		break

@@ -75,10 +75,8 @@ func (p systemPrompt) beforeFirst(dialect domain.Dialect, list, element jsontext
 	if p.begins(own) {
 		return nil
 	}
-	for _, err := range rawjson.Array(list) {
-		if err == nil { // there is a first element
-			element = append(element, ',')
-		}
+	for range rawjson.Items(list) { // there is a first element
+		element = append(element, ',')
 		break
 	}
 	return slices.Concat(jsontext.Value{'['}, element)
@@ -117,9 +115,9 @@ func promptTexts(dialect domain.Dialect, value jsontext.Value) iter.Seq[string] 
 			yieldTexts(value, yield)
 			return
 		}
-		for message, err := range rawjson.Array(value) {
+		for _, message := range rawjson.Items(value) {
 			role, _ := rawjson.Text(rawjson.Get(message, "role"))
-			if err != nil || role != "system" && role != "developer" || !yieldTexts(rawjson.Get(message, "content"), yield) {
+			if role != "system" && role != "developer" || !yieldTexts(rawjson.Get(message, "content"), yield) {
 				return
 			}
 		}
@@ -132,8 +130,8 @@ func yieldTexts(content jsontext.Value, yield func(string) bool) bool {
 	if text, ok := rawjson.Text(content); ok {
 		return yield(text)
 	}
-	for part, err := range rawjson.Array(content) {
-		if text, ok := rawjson.Text(rawjson.Get(part, "text")); err == nil && ok && !yield(text) {
+	for _, part := range rawjson.Items(content) {
+		if text, ok := rawjson.Text(rawjson.Get(part, "text")); ok && !yield(text) {
 			return false
 		}
 	}

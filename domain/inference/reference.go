@@ -215,11 +215,7 @@ func findReferenceIn(field rawjson.Member) string {
 	if !ok || !mayContain(field.Value, "preset") {
 		return ""
 	}
-	index := 0
-	for element, err := range rawjson.Array(field.Value) {
-		if err != nil {
-			break // the gateway refuses what is no list
-		}
+	for index, element := range rawjson.Items(field.Value) {
 		place := "/" + field.Name + "/" + strconv.Itoa(index)
 		if isReference(element) { // some gateways take a name for an element
 			return place
@@ -230,7 +226,6 @@ func findReferenceIn(field rawjson.Member) string {
 		if isReference(element) {
 			return place
 		}
-		index++
 	}
 	return ""
 }

@@ -54,10 +54,10 @@ type namedTool struct {
 // splitTools splits a tools field of at most this many. Anything else is an error.
 func splitTools(dialect domain.Dialect, tools jsontext.Value, most int) ([]namedTool, error) {
 	var list []namedTool
-	for tool, err := range rawjson.Array(tools) {
-		if err != nil {
-			return nil, domain.InvalidAt("/tools", err.Error())
-		}
+	if tools.Kind() != '[' {
+		return nil, domain.InvalidAt("/tools", "must be an array")
+	}
+	for _, tool := range rawjson.Items(tools) {
 		if len(list) == most {
 			return nil, domain.InvalidAt("/tools", "must have at most "+strconv.Itoa(most)+" items")
 		}

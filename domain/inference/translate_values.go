@@ -91,11 +91,7 @@ func convertStop(value jsontext.Value, _, _ domain.Dialect) (converted jsontext.
 
 // convertFallbacks translates fallbacks of messages to models.
 func convertFallbacks(value jsontext.Value, _, _ domain.Dialect) (converted jsontext.Value, lost []string) {
-	entries, err := rawjson.Elements(value)
-	if err != nil {
-		return nil, nil
-	}
-	return convertEach(entries, func(entry jsontext.Value) (jsontext.Value, []string) {
+	return convertEach(value, func(entry jsontext.Value) (jsontext.Value, []string) {
 		members, err := rawjson.Members(entry)
 		model := rawjson.Find(members, "model")
 		if err != nil || model.Kind() != '"' {
@@ -124,12 +120,8 @@ var noParameters = map[domain.Dialect]jsontext.Value{
 
 // convertTools translates tools one by one.
 func convertTools(value jsontext.Value, from, to domain.Dialect) (converted jsontext.Value, lost []string) {
-	tools, err := rawjson.Elements(value)
-	if err != nil {
-		return nil, nil
-	}
 	same := true
-	converted, lost = convertEach(tools, func(tool jsontext.Value) (jsontext.Value, []string) {
+	converted, lost = convertEach(value, func(tool jsontext.Value) (jsontext.Value, []string) {
 		members, _ := rawjson.Members(tool) // what is no object has no type and no name
 		if keepsTool(typeOf(members), from, to) {
 			return tool, nil
@@ -140,7 +132,7 @@ func convertTools(value jsontext.Value, from, to domain.Dialect) (converted json
 		}
 		return convertFunction(members, from, to)
 	})
-	if same {
+	if same && value.Kind() == '[' {
 		return value, nil
 	}
 	return converted, lost
@@ -259,9 +251,9 @@ func others(members []rawjson.Member, known ...string) []string {
 // convertEach converts elements, nil for what cannot be, and returns the array
 // of those that are left, nil when there is none. lost begin with an element's
 // index.
-func convertEach(elements []jsontext.Value, convert func(jsontext.Value) (jsontext.Value, []string)) (converted jsontext.Value, lost []string) {
+func convertEach(elements jsontext.Value, convert func(jsontext.Value) (jsontext.Value, []string)) (converted jsontext.Value, lost []string) {
 	var left []jsontext.Value
-	for i, e := range elements {
+	for i, e := range rawjson.Items(elements) {
 		index := strconv.Itoa(i)
 		e, members := convert(e)
 		if e == nil {

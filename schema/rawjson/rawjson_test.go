@@ -82,8 +82,7 @@ func TestGet(t *testing.T) {
 	for _, tc := range []struct{ text, want string }{
 		{`{"a":null,"a":1,"a":2}`, "1"},
 		{`{"b":{"a":1},"\u0061" : [ ] }`, "[ ]"},
-		{`{"a":1,}`, "1"},
-		{`{"b":}`, ""},
+		{`{"b":"\\","a":"\\\""}`, `"\\\""`},
 		{`[1]`, ""},
 		{``, ""},
 	} {
@@ -93,41 +92,62 @@ func TestGet(t *testing.T) {
 	}
 }
 
-// Objects and arrays are read where the standard library finds them valid, and their
-// parts make up the same text.
+// Values are read where the standard library finds them valid, and the parts of objects
+// and arrays make up the same text, at every depth.
 func FuzzMembers(f *testing.F) {
-	for _, text := range []string{`{}`, `{"a":1,"a":[true,null]}`, `{"\ud800":"\u0000"} `, `{"a" : { } , "b":"` + "\xff" + `"}`, `[1,2`, `[ [ ] , {"a":0} ]`} {
+	for _, text := range []string{`{}`, `{"a":1,"a":[true,null]}`, `{"\ud800":"\u0000"} `, `{"a" : { } , "b":"` + "\xff" + `"}`, `[1,2`, `[ [ ] , {"a":0} ]`, `["\\","\"]",-1e5 ]`} {
 		f.Add([]byte(text))
 	}
 	f.Fuzz(func(t *testing.T, text []byte) {
-		trimmed := bytes.TrimLeft(text, " \t\r\n")
-		var again []byte
-		var err error
-		switch {
-		case bytes.HasPrefix(trimmed, []byte("{")):
-			var members []Member
-			members, err = Members(text)
-			for _, m := range members {
-				again = append(again, ',')
-				again = append(append(append(again, m.Quoted...), ':'), m.Value...)
-			}
-			again = append(append([]byte("{"), bytes.TrimPrefix(again, []byte(","))...), '}')
-		case bytes.HasPrefix(trimmed, []byte("[")):
-			var elements []jsontext.Value
-			elements, err = Elements(text)
-			for _, e := range elements {
-				again = append(append(again, ','), e...)
-			}
-			again = append(append([]byte("["), bytes.TrimPrefix(again, []byte(","))...), ']')
-		default:
-			return
+		w := New(text)
+		value, err := w.Value()
+		if err == nil {
+			err = w.End()
 		}
 		if valid := json.Valid(text); valid != (err == nil) {
 			t.Fatalf("got %v for %q, of which the standard library says %t", err, text, valid)
 		}
+		if members, membersErr := Members(text); value.Kind() == '{' && (membersErr == nil) != (err == nil) {
+			t.Fatalf("got %v for %q, %v as a value", membersErr, text, err)
+		} else if err == nil {
+			checkPairs(t, value, members)
+		}
 		var got, want bytes.Buffer
-		if err == nil && (json.Compact(&got, again) != nil || json.Compact(&want, text) != nil || got.String() != want.String()) {
+		if again := rebuild(value); err == nil && (json.Compact(&got, again) != nil || json.Compact(&want, text) != nil || got.String() != want.String()) {
 			t.Errorf("got %s of %s", again, text)
 		}
 	})
+}
+
+// checkPairs compares the members that Pairs yields with those of Members.
+func checkPairs(t *testing.T, value jsontext.Value, members []Member) {
+	t.Helper()
+	i := 0
+	for name, part := range Pairs(value) {
+		if i == len(members) || string(name) != string(members[i].Quoted) || string(part) != string(members[i].Value) {
+			t.Fatalf("got %s and %s as member %d of %s", name, part, i, value)
+		}
+		i++
+	}
+	if i != len(members) {
+		t.Errorf("got %d members of %s, want %d", i, value, len(members))
+	}
+}
+
+// rebuild puts a value together from its parts.
+func rebuild(value jsontext.Value) []byte {
+	var parts [][]byte
+	switch value.Kind() {
+	case '{':
+		for name, part := range Pairs(value) {
+			parts = append(parts, slices.Concat(name, []byte(":"), rebuild(part)))
+		}
+		return slices.Concat([]byte("{"), bytes.Join(parts, []byte(",")), []byte("}"))
+	case '[':
+		for _, item := range Items(value) {
+			parts = append(parts, rebuild(item))
+		}
+		return slices.Concat([]byte("["), bytes.Join(parts, []byte(",")), []byte("]"))
+	}
+	return value
 }
