@@ -162,8 +162,8 @@ func (s *Schema) Check(body []byte) (Object, error) {
 // Names reports whether the schema has a rule for a top-level member. Other members
 // are allowed with any value.
 func (s *Schema) Names(member string) bool {
-	_, shown := s.rules.member(member)
-	return shown
+	schemas, counted := s.rules.member(member)
+	return counted || schemas != nil
 }
 
 // collect returns an *Error of the validator's findings and the broken relations of

@@ -13,8 +13,9 @@ import (
 
 // MaxValues bounds how many values of one body the rules look at. Values without a rule
 // do not count: unknown members, the insides of input, of a function's parameters and
-// the like, and most messages of a conversation. An object counts twice, and a member
-// once more for every 64 bytes of its name.
+// the like, and most messages of a conversation. Members do not count whose only rule is
+// a type that they have. An object counts twice, and a member once more for every 64
+// bytes of its name.
 const MaxValues = 16384
 
 var errTooManyValues = fmt.Errorf("has too much to check: more than %d values", MaxValues)
@@ -40,8 +41,8 @@ func (s *Schema) view(object Object) (map[string]any, error) {
 	d := decoder{left: MaxValues}
 	view := make(map[string]any, min(len(object.members), 16))
 	for _, m := range object.members {
-		schemas, shown := s.rules.member(m.name)
-		if !shown {
+		schemas, counted := s.rules.member(m.name)
+		if !counted && meetAll(schemas, m.value) {
 			continue
 		}
 		value, err := d.value(m.value, schemas)
@@ -76,17 +77,26 @@ func (r rules) add(v jsontext.Value, schemas ...*jsonschema.Schema) rules {
 	return r
 }
 
-// member returns the schemas of a member, and whether the validator has to see it.
-func (r rules) member(name string) (schemas []*jsonschema.Schema, shown bool) {
+// member returns the schemas of a member, and whether a rule asks if it is there.
+func (r rules) member(name string) (schemas []*jsonschema.Schema, counted bool) {
 	for _, s := range r {
 		if sub := s.Properties[name]; sub != nil {
 			schemas = append(schemas, sub)
 		} else if a := additional(s); a != nil {
 			schemas = append(schemas, a)
 		}
-		shown = shown || countsMembers(s) || slices.Contains(s.Required, name)
+		counted = counted || countsMembers(s) || slices.Contains(s.Required, name)
 	}
-	return schemas, shown || schemas != nil
+	return schemas, counted
+}
+
+// meetAll reports whether a value meets schemas that ask for its type alone. Most values
+// do. The validator is slow, so they are left out of the view.
+func meetAll(schemas []*jsonschema.Schema, v jsontext.Value) bool {
+	kind := v.Kind()
+	return len(schemas) == 0 || kind != '0' && !slices.ContainsFunc(schemas, func(s *jsonschema.Schema) bool {
+		return s.Ref != nil || asksMoreThanType(s) || !slices.Contains(s.Types, kinds[kind].name)
+	})
 }
 
 func countsMembers(s *jsonschema.Schema) bool {
@@ -144,8 +154,8 @@ func (d *decoder) object(v jsontext.Value, r rules) (any, error) {
 	view := make(map[string]any)
 	for quoted, v := range rawjson.Pairs(v) {
 		name := string(unquote(quoted))
-		schemas, shown := r.member(name)
-		if !shown {
+		schemas, counted := r.member(name)
+		if !counted && meetAll(schemas, v) {
 			continue
 		}
 		d.left -= len(name) / 64
@@ -175,7 +185,9 @@ func (d *decoder) array(v jsontext.Value, r rules) (any, error) {
 		return emptyArray, nil
 	}
 	var view []any
+	met := !counted
 	for _, v := range rawjson.Items(v) {
+		met = met && meetAll(schemas, v)
 		value, err := d.value(v, schemas)
 		if err != nil {
 			return nil, err
@@ -184,12 +196,19 @@ func (d *decoder) array(v jsontext.Value, r rules) (any, error) {
 			break
 		}
 	}
+	if met {
+		return emptyArray, nil
+	}
 	return view, nil
 }
 
 // hasRules reports whether s asks anything of a value, apart from what it refers to.
 func hasRules(s *jsonschema.Schema) bool {
-	return len(s.Types)+len(s.Enum)+len(s.Constant)+len(s.Required)+len(s.Properties)+len(s.Extensions) > 0 ||
+	return len(s.Types) > 0 || asksMoreThanType(s)
+}
+
+func asksMoreThanType(s *jsonschema.Schema) bool {
+	return len(s.Enum)+len(s.Constant)+len(s.Required)+len(s.Properties)+len(s.Extensions) > 0 ||
 		s.Not != nil || s.If != nil || s.PropertyNames != nil || s.AdditionalProperties != nil || s.Items2020 != nil ||
 		s.Pattern != nil || s.Minimum != nil || s.Maximum != nil || s.MinLength >= 0 || s.MaxLength >= 0 ||
 		s.MinItems >= 0 || s.MaxItems >= 0 || s.MinProperties >= 0 || s.MaxProperties >= 0

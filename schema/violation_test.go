@@ -185,7 +185,8 @@ func TestBudget(t *testing.T) {
 	checkRules(t, s, []rule{
 		{"within", `{"models":` + list(schema.MaxValues-1, `"m"`) + `}`, nil},
 		{"beyond", `{"models":` + list(schema.MaxValues, `"m"`) + `}`, refused("/models: " + tooMany)},
-		{"in all", `{"models":` + list(schema.MaxValues-1, `"m"`) + `,"stream":true}`, refused("/stream: " + tooMany)},
+		{"in all", `{"models":` + list(schema.MaxValues-1, `"m"`) + `,"temperature":1}`, refused("/temperature: " + tooMany)},
+		{"with a value that has the right type", `{"models":` + list(schema.MaxValues-1, `"m"`) + `,"stream":true}`, nil},
 		{"names", `{"provider":{` + text(64*schema.MaxValues) + `:1}}`, refused("/provider: " + tooMany)},
 		{"unseen", `{"input":` + list(100_000, `{}`) + `,"x":` + list(100_000, `1`) +
 			`,"tools":[{"type":"function","name":"f","parameters":{"x":` + list(100_000, `1`) + `},"y":` + list(100_000, `1`) + `}]}`, nil},
