@@ -12,9 +12,9 @@ import (
 
 // A list keeps objects in an order. Each object has a place, which is a number: what
 // is added or moved to the end gets a higher one than all before it, and a place
-// that was left stays empty for good. An object's record has its place, and at the
-// place stands the object as clients see it in a list, so that a page is read in one
-// go.
+// that was left stays empty for good. An object's record has its place, and the place has
+// a second copy of the object's JSON. A page is read from these copies with one
+// iterator. Reading each object's own record instead takes two to three times as long.
 //
 // Three small records find the places of a page whatever its offset. A leaf has a
 // bit for each of leafPlaces places, which says whether it is taken. A node counts
