@@ -43,7 +43,7 @@ type Replay struct {
 	// ID is a digest of the principal's secret and the client's Idempotency-Key.
 	ID        ReplayID  `json:"-"`
 	Request   []byte    `json:"request"`
-	Answer    []byte    `json:"-"` // JSON, as it was given
+	Answer    []byte    `json:"-"` // the whole JSON: the version in it may be pruned before the replay
 	Workspace string    `json:"workspace_id"`
 	Version   int       `json:"version"`
 	ExpiresAt time.Time `json:"expires_at"`
