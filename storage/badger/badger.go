@@ -210,7 +210,7 @@ func (s *Store) closeOnce() error {
 	s.purger.stop()
 	done := make(chan error, 1)
 	go func() {
-		s.committer.wait()
+		s.committer.groups.Wait()
 		s.readers.Wait()
 		<-s.purger.done
 		done <- errors.Join(s.closeBadger(), s.committer.mark.close())

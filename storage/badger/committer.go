@@ -56,11 +56,12 @@ type committer struct {
 	deleted chan struct{}
 	removed removals
 
-	// The rest belongs to the write that is under way, or to Begin and Commit once there
-	// is none.
-	busy       chan struct{} // closed when the last write has ended; nil before the first
-	sequence   uint64        // of the last commit
-	stopped    error         // why nothing is written any more
+	phase  atomic.Int32 // of Commit
+	silent atomic.Bool  // Commit was abandoned, and has not returned
+
+	// The rest belongs to Commit, and to Begin while there is none.
+	sequence   uint64 // of the last commit
+	stopped    error  // why nothing is written any more
 	lastUpkeep time.Time
 }
 
@@ -84,12 +85,8 @@ var errSilent = fmt.Errorf("%w: the disk does not answer", errUnavailable)
 // Begin implements groupcommit.Engine. It fails while a write is under way that has taken
 // too long.
 func (c *committer) Begin() (*badgerdb.Txn, error) {
-	if c.busy != nil {
-		select {
-		case <-c.busy:
-		default:
-			return nil, errSilent
-		}
+	if c.phase.Load() != idle {
+		return nil, errSilent
 	}
 	if c.stopped != nil {
 		return nil, notAttempted(c.stopped)
@@ -106,60 +103,47 @@ func (c *committer) Snapshot(of *badgerdb.Txn, _ groupcommit.Run) records.Snapsh
 	return snapshot{of}
 }
 
-// write is one call of Commit. Its phase tells whether Badger may have written anything.
-type write struct {
-	group *groupcommit.Group[*badgerdb.Txn]
-	phase atomic.Int32
-	err   error
-}
-
-// The phases of a write.
+// The phases of a call of Commit. They tell whether Badger may have written anything.
 const (
-	preparing int32 = iota
+	idle int32 = iota
+	preparing
 	committing
 	abandoned // it took too long to prepare, and will not be committed
 )
 
-// Commit implements groupcommit.Engine. Where the disk does not answer it leaves the write
-// to itself after a while. One that was not handed to Badger by then never will be; of
-// another the outcome is unknown until it ends.
+// Commit implements groupcommit.Engine.
 func (c *committer) Commit(g *groupcommit.Group[*badgerdb.Txn]) (*badgerdb.Txn, error) {
-	if len(g.Writes) == 0 {
-		return g.Base, nil // nobody else writes
-	}
-	w, busy := &write{group: g}, make(chan struct{})
-	c.busy = busy
-	go func() {
-		defer close(busy)
-		w.err = c.write(w)
-	}()
-	patience := time.NewTimer(c.patience)
-	defer patience.Stop()
-	select {
-	case <-busy:
-		return c.versions.read(), w.err
-	case <-patience.C:
-	}
-	c.logger.Error("the disk does not answer: writes are refused until it does; reads go on")
-	go func() {
-		<-busy
+	c.phase.Store(preparing)
+	err := c.write(g)
+	if c.silent.Swap(false) {
 		c.logger.Warn("the disk answers again")
-	}()
-	if w.phase.CompareAndSwap(preparing, abandoned) {
-		return nil, errSilent
 	}
-	return nil, fmt.Errorf("%w: the disk has not answered for %v", domain.ErrUnknown, c.patience)
+	c.phase.Store(idle)
+	return c.versions.read(), err
+}
+
+// Patience implements groupcommit.Exclusive.
+func (c *committer) Patience() time.Duration { return c.patience }
+
+// Abandon implements groupcommit.Exclusive. A group that was not handed to Badger never will
+// be. The outcome of another is unknown until its Commit returns.
+func (c *committer) Abandon(*groupcommit.Group[*badgerdb.Txn]) error {
+	c.silent.Store(true)
+	c.logger.Error("the disk does not answer: writes are refused until it does; reads go on")
+	if c.phase.CompareAndSwap(preparing, abandoned) {
+		return errSilent
+	}
+	return fmt.Errorf("%w: the disk has not answered for %v", domain.ErrUnknown, c.patience)
 }
 
 // write makes the writes of a group durable, and has readers see them then.
-func (c *committer) write(w *write) error {
+func (c *committer) write(g *groupcommit.Group[*badgerdb.Txn]) error {
 	if err := c.prepare(); err != nil {
 		return err
 	}
-	if !w.phase.CompareAndSwap(preparing, committing) {
+	if !c.phase.CompareAndSwap(preparing, committing) {
 		return errSilent
 	}
-	g := w.group
 	version := c.versions.landed() + 1
 	txn, number := c.db.NewTransactionAt(version-1, true), records.CommitWrite(c.sequence+1)
 	defer txn.Discard()
@@ -205,14 +189,6 @@ func (c *committer) stop(err error) {
 	c.halted.Store(true)
 	c.logger.Error("a write failed and it is unknown whether it took effect: "+
 		"writes are refused until the server is restarted; reads go on", zap.Error(err))
-}
-
-// wait returns when nothing is written any more, after groups.Close.
-func (c *committer) wait() {
-	c.groups.Wait()
-	if c.busy != nil {
-		<-c.busy
-	}
 }
 
 // prepare sees to the space that a commit takes, and to a file system that is frozen. It

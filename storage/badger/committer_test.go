@@ -347,7 +347,8 @@ func TestCancelledWhileQueued(t *testing.T) {
 	}
 }
 
-// TestFailedCommit answers all of the group with the failure, and stops writing.
+// TestFailedCommit answers all that depended on the group with the failure, and stops
+// writing.
 func TestFailedCommit(t *testing.T) {
 	folder := t.TempDir()
 	s := mustOpen(t, folder)
@@ -360,7 +361,7 @@ func TestFailedCommit(t *testing.T) {
 		s.committer.commit = func(func() error) error { return broken }
 		wait := enqueue(
 			t, s,
-			func(domain.Tx) error { return errDeliberate },
+			func(domain.Tx) error { return errDeliberate }, // has seen no write
 			put(newWorkspace("lost")),
 			func(tx domain.Tx) error {
 				if _, err := workspaceBySlug(tx, "lost"); err == nil {
@@ -374,9 +375,12 @@ func TestFailedCommit(t *testing.T) {
 		return wait
 	}()
 	errs := wait()
-	for i, err := range errs {
+	if !errors.Is(errs[0], errDeliberate) || errors.Is(errs[0], broken) {
+		t.Errorf("before any write: got error %v, want its own", errs[0])
+	}
+	for i, err := range errs[1:] {
 		if !errors.Is(err, broken) || !errors.Is(err, ErrStopped) {
-			t.Errorf("operation %d: got error %v, want the commit's", i, err)
+			t.Errorf("operation %d: got error %v, want the commit's", i+1, err)
 		}
 	}
 	err := s.Update(t.Context(), func(domain.Tx) error {

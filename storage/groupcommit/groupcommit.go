@@ -17,6 +17,7 @@ import (
 	"slices"
 	"sync"
 	"sync/atomic"
+	"time"
 
 	"github.com/caddy-presets/caddy-presets/domain"
 	"github.com/caddy-presets/caddy-presets/storage/records"
@@ -38,9 +39,9 @@ const (
 	maxMisses = 16
 )
 
-// Engine stores groups. S is a state of the store, between two commits. The committer's
-// goroutine calls Begin and Snapshot. Commit has a goroutine of its own, and is called by
-// one at a time.
+// Engine stores groups. S is a state of the store, between two commits. Begin and Snapshot
+// are called by one goroutine at a time, and so is Commit. Snapshot is also called while
+// Commit runs.
 type Engine[S any] interface {
 	// Begin returns the last state that is known. It is not called while a commit is in
 	// flight. An error is the answer to the operation that wanted to begin; its function
@@ -56,8 +57,22 @@ type Engine[S any] interface {
 	// ErrOvertaken, ErrGuessed and errors with domain.ErrUnavailable or domain.ErrTooLarge in their
 	// chain say that nothing was or will be written. After any other error the outcome is
 	// unknown, and Begin returns only states in which it is known. Commit returns in a
-	// bounded time, whatever becomes of the disk or the network.
+	// bounded time, whatever becomes of the disk or the network, unless the engine is
+	// Exclusive.
 	Commit(g *Group[S]) (S, error)
+}
+
+// Exclusive is an Engine of a store to which nobody else writes. The state that Begin returns
+// stays the last one until the next Commit, so a group without writes is not committed. A
+// lone operation is committed without a change of goroutines.
+type Exclusive[S any] interface {
+	Engine[S]
+	// Patience is how long Commit may take.
+	Patience() time.Duration
+	// Abandon returns the answer to a group whose Commit takes longer. The errors mean the
+	// same as those of Commit. Commit may return at any time, and its result is ignored.
+	// Until it returns, Begin fails.
+	Abandon(g *Group[S]) error
 }
 
 // Run is how a function is run.
@@ -133,6 +148,9 @@ type operation struct {
 	misses int
 	sure   bool  // neither it nor its group may guess
 	err    error // of fn
+	// dependsOnGroup is set if the operation wrote something or has seen writes of its
+	// group. Then err is only true once the group has landed.
+	dependsOnGroup bool
 }
 
 // claim returns true to the first who calls it: only that one may settle the operation.
@@ -140,16 +158,18 @@ func (op *operation) claim() bool { return !op.claimed.Swap(true) }
 
 // Committer runs operations and commits them in groups.
 type Committer[S any] struct {
-	engine Engine[S]
-	limits Limits
-	wake   chan struct{} // holds a token when queue or closed has changed
-	done   chan struct{}
+	engine    Engine[S]
+	exclusive Exclusive[S] // the engine, or nil
+	limits    Limits
+	wake      chan struct{}  // holds a token when queue or closed has changed
+	done      chan struct{}  // closed when run has ended
+	commits   sync.WaitGroup // calls of Commit, also abandoned ones
 
 	mu     sync.Mutex
 	queue  []*operation
 	closed bool
 
-	// The rest belongs to the goroutine.
+	// The rest belongs to the goroutine that is in run.
 	stage    records.Stage
 	waiting  []*operation // for a group
 	next     *Group[S]    // being gathered; nil for none
@@ -164,11 +184,12 @@ type landing[S any] struct {
 	err   error
 }
 
-// New returns a Committer, whose goroutine runs until Close.
+// New returns a Committer, which runs until Close.
 func New[S any](e Engine[S], l Limits) *Committer[S] {
 	c := &Committer[S]{
 		engine: e, limits: l, wake: make(chan struct{}, 1), done: make(chan struct{}), landed: make(chan landing[S], 1),
 	}
+	c.exclusive, _ = e.(Exclusive[S])
 	go c.run()
 	return c
 }
@@ -215,7 +236,7 @@ func (c *Committer[S]) Queued() int {
 	return len(c.queue)
 }
 
-// Close turns later operations away, and lets the goroutine end when those that are queued
+// Close turns later operations away, and lets the committer end when those that are queued
 // are done. It does not wait for that: see Wait.
 func (c *Committer[S]) Close() {
 	c.mu.Lock()
@@ -224,8 +245,11 @@ func (c *Committer[S]) Close() {
 	Signal(c.wake)
 }
 
-// Wait returns when the goroutine has ended, after Close.
-func (c *Committer[S]) Wait() { <-c.done }
+// Wait returns when all that was queued is done and no Commit runs any more, after Close.
+func (c *Committer[S]) Wait() {
+	<-c.done
+	c.commits.Wait()
+}
 
 // Signal puts a token into a channel with room for one, unless there is one already.
 func Signal(to chan<- struct{}) {
@@ -235,16 +259,22 @@ func Signal(to chan<- struct{}) {
 	}
 }
 
+// run runs operations until the committer is closed, or until launch has let another
+// goroutine take over.
 func (c *Committer[S]) run() {
-	defer close(c.done)
 	for {
 		closed := c.take()
 		c.gather()
 		switch {
 		case c.inFlight == nil && c.next != nil:
-			c.launch()
+			if !c.launch() {
+				return
+			}
 		case c.inFlight == nil && closed:
+			close(c.done)
 			return
+		case c.inFlight != nil && len(c.waiting) > 0: // the next group is full
+			c.land(<-c.landed)
 		default:
 			select {
 			case <-c.wake:
@@ -307,6 +337,7 @@ func (c *Committer[S]) gatherOne(op *operation) bool {
 		return false
 	}
 	g.sure = g.sure || op.sure
+	op.dependsOnGroup = len(g.Writes) > 0
 	snapshot, guesses := c.try(g, op)
 	if errors.Is(op.err, records.ErrAbandoned) {
 		op.misses++
@@ -411,6 +442,7 @@ func (c *Committer[S]) add(g *Group[S], op *operation, guesses []string) bool {
 	case len(g.Guesses)+len(guesses) > c.limits.Guesses || len(g.Writes)+count > c.limits.Writes || g.size > 0 && g.size+size > c.limits.GroupSize:
 		return false
 	}
+	op.dependsOnGroup = op.dependsOnGroup || count > 0
 	g.size += size
 	g.Guesses = append(g.Guesses, guesses...)
 	maps.Copy(g.Writes, c.stage.Writes)
@@ -425,15 +457,54 @@ func (c *Committer[S]) estimateSize() (size int64) {
 	return size
 }
 
-// launch commits the next group.
-func (c *Committer[S]) launch() {
+// launch commits the next group. It returns false if another goroutine is in run now.
+func (c *Committer[S]) launch() bool {
 	g := c.next
 	c.next, c.inFlight = nil, g
 	g.layer.Below = nil // it has landed
-	go func() {
-		state, err := c.engine.Commit(g)
-		c.landed <- landing[S]{state, err}
-	}()
+	if c.exclusive != nil && len(g.Writes) == 0 {
+		c.land(landing[S]{state: g.Base})
+		return true
+	}
+	c.commits.Add(1)
+	if c.exclusive == nil || len(g.ops) > 1 || len(c.waiting) > 0 {
+		go func() {
+			land := func(l landing[S]) { c.landed <- l }
+			if l, inTime := c.commit(g, land); inTime {
+				land(l)
+			}
+		}()
+		return true
+	}
+	// A change of goroutines costs a lone writer more than it gains by a group that is
+	// gathered meanwhile.
+	l, inTime := c.commit(g, func(l landing[S]) {
+		c.land(l)
+		c.run()
+	})
+	if inTime {
+		c.land(l)
+	}
+	return inTime
+}
+
+// commit has the engine commit a group. If an exclusive engine takes too long, commit returns
+// false when that ends. Long before, it has called late on another goroutine.
+func (c *Committer[S]) commit(g *Group[S], late func(landing[S])) (l landing[S], inTime bool) {
+	defer c.commits.Done()
+	if c.exclusive == nil {
+		l.state, l.err = c.engine.Commit(g)
+		return l, true
+	}
+	var settled atomic.Bool
+	watchdog := time.AfterFunc(c.exclusive.Patience(), func() {
+		if !settled.Swap(true) {
+			late(landing[S]{err: c.exclusive.Abandon(g)})
+		}
+	})
+	l.state, l.err = c.engine.Commit(g)
+	watchdog.Stop()
+	return l, !settled.Swap(true)
 }
 
 // land answers the operations of the group that was in flight, or puts them back. The next
@@ -470,7 +541,11 @@ func (c *Committer[S]) land(l landing[S]) {
 		c.putBack(again)
 	default:
 		for _, op := range g.ops {
-			op.answer <- l.err
+			if c.exclusive != nil && !op.dependsOnGroup {
+				op.answer <- op.err
+			} else {
+				op.answer <- l.err
+			}
 		}
 		c.putBack(nil)
 	}
