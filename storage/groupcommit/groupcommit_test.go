@@ -8,8 +8,10 @@ import (
 	"slices"
 	"strings"
 	"sync"
+	"sync/atomic"
 	"testing"
 	"testing/synctest"
+	"time"
 
 	"github.com/google/uuid"
 
@@ -483,6 +485,132 @@ func TestClose(t *testing.T) {
 		}
 		release()
 		c.Wait()
+		all.Wait()
+	})
+}
+
+// exclusive is an engine that gives up a commit after a minute.
+type exclusive struct {
+	*memory
+	running atomic.Int32 // commits
+}
+
+var errSilent = errors.New("no answer")
+
+func (e *exclusive) Begin() (int, error) {
+	if e.running.Load() > 0 {
+		return 0, errSilent
+	}
+	return e.memory.Begin()
+}
+
+func (e *exclusive) Commit(g *groupcommit.Group[int]) (int, error) {
+	e.running.Add(1)
+	defer e.running.Add(-1)
+	return e.memory.Commit(g)
+}
+
+func (e *exclusive) Patience() time.Duration { return time.Minute }
+
+func (e *exclusive) Abandon(*groupcommit.Group[int]) error { return domain.ErrUnknown }
+
+// TestAbandoned has a commit take too long, of one operation and of a group. It is answered,
+// later ones are refused until it ends, and Wait waits for it.
+func TestAbandoned(t *testing.T) {
+	for name, others := range map[string]int{"alone": 0, "a group": 3} {
+		t.Run(name, func(t *testing.T) {
+			synctest.Test(t, func(t *testing.T) {
+				m := &exclusive{memory: newMemory()}
+				c := groupcommit.New(m, limits)
+				fast, slow := m.hold(nil), func() {}
+				var all sync.WaitGroup
+				update := func(slug string, want error) {
+					all.Go(func() {
+						if err := c.Update(context.Background(), put(newWorkspace(slug))); !errors.Is(err, want) {
+							t.Errorf("%s: got error %v, want %v", slug, err, want)
+						}
+					})
+					synctest.Wait()
+				}
+				if others > 0 { // they gather behind one
+					update("first", nil)
+					for i := range others {
+						update(fmt.Sprint("other", i), domain.ErrUnknown)
+					}
+					slow = m.hold(nil)
+					fast()
+					synctest.Wait()
+				} else {
+					slow = fast
+					update("late", domain.ErrUnknown)
+				}
+				update("behind", errSilent)
+				begun := time.Now()
+				all.Wait()
+				if took := time.Since(begun); took != time.Minute {
+					t.Errorf("answered after %v, want a minute", took)
+				}
+				if err := c.Update(context.Background(), put(newWorkspace("refused"))); !errors.Is(err, errSilent) {
+					t.Errorf("while it runs: got error %v, want the engine's", err)
+				}
+				slow()
+				synctest.Wait()
+				if err := c.Update(context.Background(), put(newWorkspace("after"))); err != nil {
+					t.Errorf("when it has ended: %v", err)
+				}
+				// Close and Wait, with another one that takes too long.
+				slow = m.hold(nil)
+				update("last", domain.ErrUnknown)
+				c.Close()
+				waited := make(chan struct{})
+				go func() {
+					c.Wait()
+					close(waited)
+				}()
+				all.Wait()
+				synctest.Wait()
+				select {
+				case <-waited:
+					t.Error("Wait has not waited for the commit that was abandoned")
+				default:
+				}
+				slow()
+				<-waited
+			})
+		})
+	}
+}
+
+// TestExclusive fails a group: an operation that has seen none of its writes keeps its own
+// result. A group without writes is not committed.
+func TestExclusive(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		m := &exclusive{memory: newMemory()}
+		c := groupcommit.New(m, limits)
+		defer c.Close()
+		m.commit = func(*groupcommit.Group[int]) error {
+			t.Error("a group without writes was committed")
+			return nil
+		}
+		if err := c.Update(t.Context(), func(*records.Tx) error { return errDeliberate }); !errors.Is(err, errDeliberate) {
+			t.Errorf("got error %v, want the function's", err)
+		}
+		release := m.hold(nil)
+		var all sync.WaitGroup
+		update := func(want error, fn func(*records.Tx) error) {
+			all.Go(func() {
+				if err := c.Update(t.Context(), fn); !errors.Is(err, want) {
+					t.Errorf("got error %v, want %v", err, want)
+				}
+			})
+			synctest.Wait()
+		}
+		update(nil, put(newWorkspace("first")))
+		update(errDeliberate, func(*records.Tx) error { return errDeliberate })
+		update(domain.ErrUnknown, put(newWorkspace("second")))
+		update(domain.ErrUnknown, func(*records.Tx) error { return errDeliberate })
+		m.commit = func(*groupcommit.Group[int]) error { return domain.ErrUnknown }
+		release()
 		all.Wait()
 	})
 }
