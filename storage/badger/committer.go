@@ -138,6 +138,9 @@ func (c *committer) Abandon(*groupcommit.Group[*badgerdb.Txn]) error {
 
 // write makes the writes of a group durable, and has readers see them then.
 func (c *committer) write(g *groupcommit.Group[*badgerdb.Txn]) error {
+	if c.stopped != nil { // since the group began
+		return notAttempted(c.stopped)
+	}
 	if err := c.prepare(); err != nil {
 		return err
 	}

@@ -5,6 +5,7 @@ import (
 	"errors"
 	"fmt"
 	"sync"
+	"sync/atomic"
 	"testing"
 	"time"
 
@@ -64,6 +65,46 @@ func TestBuiltOnWhatFails(t *testing.T) {
 	})
 	if err != nil {
 		t.Error(err)
+	}
+}
+
+// TestMarkFailsInFlight acknowledges a group whose mark cannot be flushed. The next one, which
+// is built on it already, changes nothing.
+func TestMarkFailsInFlight(t *testing.T) {
+	s := mustOpen(t, t.TempDir())
+	inFlight, goOn := make(chan struct{}), make(chan struct{})
+	var commits atomic.Int32
+	s.committer.commit = func(commit func() error) error {
+		if commits.Add(1) == 1 {
+			close(inFlight)
+			<-goOn
+			s.committer.mark.mu.Lock()
+			s.committer.mark.failed = errDeliberate
+			s.committer.mark.mu.Unlock()
+		}
+		return commit()
+	}
+	release := hold(t, s)
+	wait := enqueue(t, s, put(newWorkspace("first")), put(newWorkspace("beside")))
+	release(2)
+	<-inFlight
+	ran, next := make(chan struct{}), make(chan error, 1)
+	go func() {
+		next <- s.Update(context.Background(), func(tx domain.Tx) error {
+			close(ran)
+			return tx.PutWorkspace(newWorkspace("second"))
+		})
+	}()
+	<-ran
+	close(goOn)
+	if err := errors.Join(wait()...); err != nil {
+		t.Errorf("the group, which is durable: got error %v, want none", err)
+	}
+	if err := <-next; !errors.Is(err, ErrStopped) || !errors.Is(err, domain.ErrUnavailable) {
+		t.Errorf("the next one: got error %v, want ErrStopped and that it is unavailable", err)
+	}
+	if n := commits.Load(); n != 1 {
+		t.Errorf("there were %d commits, want 1", n)
 	}
 }
 

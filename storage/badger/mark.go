@@ -31,7 +31,7 @@ type highWaterMark struct {
 	dirty, quit, done chan struct{} // dirty holds a token when there is something to flush
 
 	mu     sync.Mutex
-	failed error // the last flush
+	failed error // a flush
 }
 
 // markInterval is how long a mark may stay unflushed.
@@ -131,10 +131,12 @@ func (m *highWaterMark) flush() {
 			return
 		case <-m.dirty:
 		}
-		err := m.file.Sync()
-		m.mu.Lock()
-		m.failed = err
-		m.mu.Unlock()
+		// The system reports a failure once, and the next flush may succeed without the data.
+		if err := m.file.Sync(); err != nil {
+			m.mu.Lock()
+			m.failed = err
+			m.mu.Unlock()
+		}
 		select {
 		case <-m.quit:
 			return

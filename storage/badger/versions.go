@@ -1,6 +1,7 @@
 package badger
 
 import (
+	"slices"
 	"sync"
 
 	badgerdb "github.com/dgraph-io/badger/v4"
@@ -58,6 +59,9 @@ func (v *versions) land(number uint64) {
 	v.mu.Lock()
 	defer v.mu.Unlock()
 	v.kept = append(v.kept, &version{number: number})
+	if n := len(v.kept) - 3; n >= 0 && v.kept[n].readers == 0 {
+		v.kept = slices.Delete(v.kept, n, n+1)
+	}
 	v.discard()
 }
 
@@ -65,21 +69,18 @@ func (v *versions) land(number uint64) {
 func (v *versions) release(of *version) {
 	v.mu.Lock()
 	defer v.mu.Unlock()
-	if of.readers--; of.readers == 0 && of == v.kept[0] {
+	if of.readers--; of.readers > 0 {
+		return
+	}
+	// A read can last for thousands of commits, as that of a backup does.
+	if n := slices.Index(v.kept, of); n < len(v.kept)-2 {
+		v.kept = slices.Delete(v.kept, n, n+1)
 		v.discard()
 	}
 }
 
-// discard lets Badger's compactions drop what only older versions show than any that is
-// kept.
-func (v *versions) discard() {
-	n := 0
-	for n < len(v.kept)-2 && v.kept[n].readers == 0 {
-		n++
-	}
-	v.kept = append(v.kept[:0], v.kept[n:]...)
-	v.db.SetDiscardTs(v.kept[0].number)
-}
+// discard lets Badger's compactions drop what only versions show that are not kept.
+func (v *versions) discard() { v.db.SetDiscardTs(v.kept[0].number) }
 
 // newest returns a transaction of all that is in a database to which nobody writes.
 func newest(db *badgerdb.DB) *badgerdb.Txn { return db.NewTransactionAt(db.MaxVersion(), false) }

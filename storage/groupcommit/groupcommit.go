@@ -398,8 +398,10 @@ func (c *Committer[S]) try(g *Group[S], op *operation) (on records.Snapshot, gue
 	return on, nil
 }
 
-// runOn runs the function of an operation. A panic in it is an error.
+// runOn runs the function of an operation. A panic in it is an error, and so is a fault when
+// it reads a mapped file that was cut short.
 func (c *Committer[S]) runOn(on records.Snapshot, g *Group[S], op *operation) (err error) {
+	defer debug.SetPanicOnFault(debug.SetPanicOnFault(true))
 	defer func() {
 		switch value := recover(); value {
 		case nil:
