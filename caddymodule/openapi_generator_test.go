@@ -68,7 +68,7 @@ var descriptions = map[string]description{
 	"key_revoke":    {"admin", "Revoke a key", "IssuedKey", "store"},
 	"audit_list":    {"admin", "Read the audit trail", "Audit", "store after audit_limit"},
 	"version_prune": {"admin", "Remove old versions of presets, for good", "Pruned", "store"},
-	"backup_get":    {"admin", "Back up the store", "Backup", "store since"},
+	"backup_get":    {"admin", "Back up the store", "Backup", "store"},
 	"store_export":  {"admin", "Export the store, for whichever engine", "Export", "store"},
 	"store_import":  {"admin", "Import an export into a store that is empty", "Imported", "store"},
 	"store_verify":  {"admin", "Look for damage in the store", "Verdict", "store"},
