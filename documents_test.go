@@ -212,7 +212,8 @@ func TestCheckLink(t *testing.T) {
 		{"README.md#no-such-heading", false},
 		{"#no-such-heading", false},
 		{"docs/no-such-page.md", false},
-		{"openapi.yaml#paths", false},
+		{"caddymodule/openapi/openapi.yaml", true},
+		{"caddymodule/openapi/openapi.yaml#paths", false},
 	} {
 		if err := checkLink(".", "README.md", tc.target); (err == nil) != tc.valid {
 			t.Errorf("%s: got error %v, want a valid link: %t", tc.target, err, tc.valid)
