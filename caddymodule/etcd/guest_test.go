@@ -295,7 +295,13 @@ func TestClusterAway(t *testing.T) {
 	heals()
 	s.want(200, 0, managementSecret, "POST", "/v1/presets/p/chat/completions", `{"model":"acme/large","messages":[]}`)
 	c.kill()
-	time.Sleep(2200 * time.Millisecond)
+	begun := time.Now()
+	for status := 0; status != 503; status, _ = s.do(0, inferenceSecret, "POST", "/v1/chat/completions", `{"model":"@preset/p","messages":[]}`) {
+		if time.Since(begun) > 30*time.Second {
+			t.Fatalf("got %d long after the cluster ended", status)
+		}
+		time.Sleep(20 * time.Millisecond)
+	}
 	check()
 	c.start()
 	heals()

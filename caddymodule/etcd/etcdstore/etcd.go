@@ -167,8 +167,7 @@ func (s *Store) Sync(ctx context.Context) error {
 	return err
 }
 
-// sync returns the last replica.Commit, once the model has it, and a revision at which it was the
-// last. It fails at once while the cluster does not answer.
+// sync returns the last commit, once the model has it, and a revision at which it was the last. It fails at once while the cluster does not answer.
 func (s *Store) sync(ctx context.Context) (last replica.Commit, at int64, err error) {
 	if err := s.watcher.Away(); err != nil {
 		return last, 0, err
@@ -184,7 +183,7 @@ func (s *Store) ask(ctx context.Context) (last replica.Commit, at int64, err err
 		return last, at, err
 	}
 	if at < since || last.Contradicts(known) {
-		return last, at, s.restored()
+		return last, at, s.forgetLost()
 	}
 	if err := s.await(ctx, last.Revision); err != nil {
 		return last, at, err
@@ -193,9 +192,9 @@ func (s *Store) ask(ctx context.Context) (last replica.Commit, at int64, err err
 	return last, at, nil
 }
 
-// restored drops all copies in memory, since the cluster has lost commits, as after a backup
+// forgetLost drops all copies in memory, since the cluster has lost commits, as after a backup
 // was restored. It returns the error to answer with.
-func (s *Store) restored() error {
+func (s *Store) forgetLost() error {
 	s.watcher.forget("the cluster does not know commits that it had made, as after it was restored")
 	return fmt.Errorf("%w: the cluster has lost commits: all is read again", domain.ErrUnavailable)
 }
@@ -208,7 +207,7 @@ func (s *Store) await(ctx context.Context, revision int64) error {
 	patience, cancel := context.WithTimeout(ctx, s.timeout)
 	defer cancel()
 	for told := s.watcher.events.Load(); ; {
-		err := within(patience, nextAttempt, func(ctx context.Context) error { return s.model.Wait(ctx, revision) })
+		err := withTimeout(patience, nextAttempt, func(ctx context.Context) error { return s.model.Wait(ctx, revision) })
 		switch {
 		case err == nil:
 			return nil
@@ -220,7 +219,7 @@ func (s *Store) await(ctx context.Context, revision int64) error {
 			}
 			return fmt.Errorf("%w: the changes of others do not arrive", domain.ErrUnavailable)
 		}
-		s.watcher.kick()
+		s.watcher.restartIfSilent()
 	}
 }
 

@@ -38,7 +38,7 @@ func newFetcher(s *Store, options ...clientv3.OpOption) *fetcher {
 	return &fetcher{store: s, options: options, pending: make(map[string]*pendingRead)}
 }
 
-// read reads a record and the last replica.Commit, by a request that begins after the call. Its
+// read reads a record and the last commit, by a request that begins after the call. Its
 // errors are those of Store.request.
 func (f *fetcher) read(ctx context.Context, key string) (replica.Found, error) {
 	f.mu.Lock()
@@ -111,7 +111,7 @@ func (f *fetcher) fetch(reads []*pendingRead) {
 	}
 	for i, r := range reads {
 		if r.err = err; err == nil {
-			// A missing record has been missing since the last replica.Commit, at the
+			// A missing record has been missing since the last commit, at the
 			// latest: only what expires is removed without one.
 			r.Found = replica.Found{Since: last, At: response.Header.Revision, Last: last}
 			if kvs := response.Responses[i].GetResponseRange().Kvs; len(kvs) > 0 {

@@ -382,7 +382,8 @@ func TestClose(t *testing.T) {
 			}
 		})
 	}
-	time.Sleep(300 * time.Millisecond)
+	first := s.Status().Commits
+	eventually(t, 20*time.Second, "changes are made", func() bool { return s.Status().Commits >= first+50 })
 	begun := time.Now()
 	if err := s.Close(); err != nil {
 		t.Error(err)

@@ -12,23 +12,23 @@ import (
 	"github.com/caddy-presets/caddy-presets/storage/replica"
 )
 
-// proposal is a commit to be made, provided that base is the last one and that there is
-// nothing yet under some keys.
+// proposal is a commit to be made, provided that base is the last one and that the vacant
+// keys have no record.
 type proposal struct {
 	base, next replica.Commit
 	vacant     []string
 	ops        []clientv3.Op
-	// If base is not the last one, other nodes are asked to let this one go first, for so
-	// long; 0 for not.
-	urgent time.Duration
+	// yield is for how long other nodes are asked to let this one go first if base is not
+	// the last commit, 0 for not.
+	yield time.Duration
 }
 
 // propose asks etcd once to make a commit.
 func (c *committer) propose(ctx context.Context, p proposal) (*clientv3.TxnResponse, error) {
 	key := c.store.prefix + lastKey
 	otherwise := []clientv3.Op{clientv3.OpGet(key)}
-	if p.urgent > 0 {
-		otherwise = append(otherwise, clientv3.OpPut(c.store.prefix+waitingKey, string(binary.BigEndian.AppendUint64(slices.Clone(c.id[:]), uint64(p.urgent)))))
+	if p.yield > 0 {
+		otherwise = append(otherwise, clientv3.OpPut(c.store.prefix+waitingKey, string(binary.BigEndian.AppendUint64(slices.Clone(c.id[:]), uint64(p.yield)))))
 	}
 	conditions := []clientv3.Cmp{
 		clientv3.Compare(clientv3.ModRevision(key), "=", p.base.Revision),
@@ -39,13 +39,13 @@ func (c *committer) propose(ctx context.Context, p proposal) (*clientv3.TxnRespo
 	}
 	return c.store.client.Txn(ctx).
 		If(conditions...).
-		Then(append(inParts(p.ops), clientv3.OpPut(key, replica.EncodeCommit(p.next)))...).
+		Then(append(splitOps(p.ops), clientv3.OpPut(key, replica.EncodeCommit(p.next)))...).
 		Else(otherwise...).
 		Commit()
 }
 
-// inParts makes transactions of operations that are too many for one.
-func inParts(ops []clientv3.Op) (parts []clientv3.Op) {
+// splitOps puts operations that are too many for one transaction into several inside it.
+func splitOps(ops []clientv3.Op) (parts []clientv3.Op) {
 	if len(ops) <= maxParts {
 		return slices.Clip(ops)
 	}
@@ -55,7 +55,7 @@ func inParts(ops []clientv3.Op) (parts []clientv3.Op) {
 	return parts
 }
 
-func lastOf(response *clientv3.TxnResponse) (replica.Commit, error) {
+func decodeLast(response *clientv3.TxnResponse) (replica.Commit, error) {
 	kvs := response.Responses[0].GetResponseRange().Kvs
 	if len(kvs) == 0 {
 		return replica.Commit{}, errGone
@@ -91,7 +91,7 @@ func (c *committer) decide(p proposal) (replica.Commit, *clientv3.TxnResponse, e
 	for fences := 0; ; {
 		select {
 		case a := <-answers:
-			if a.err == nil || a.to == p.next && refused(a.err) {
+			if a.err == nil || a.to == p.next && isRefused(a.err) {
 				return a.to, a.response, a.err
 			}
 			patience.Reset(retryPause) // it may have been made all the same
@@ -107,11 +107,11 @@ func (c *committer) decide(p proposal) (replica.Commit, *clientv3.TxnResponse, e
 	}
 }
 
-// resolve tells what became of a commit, from an answer that it is not on top of the last
-// one: that may be because it was made before, by a request that was delivered twice.
-// It returns the commit if it was made, and groupcommit.ErrOvertaken and a later one if not.
+// resolve finds out what became of a commit when etcd answers that its base is not the last
+// commit. It may have been made before, by another delivery of the same request. resolve
+// returns the commit if it was made, else the last one and groupcommit.ErrOvertaken.
 func (c *committer) resolve(next replica.Commit, answer *clientv3.TxnResponse) (replica.Commit, error) {
-	latest, err := lastOf(answer)
+	latest, err := decodeLast(answer)
 	switch {
 	case err != nil:
 		return latest, err
@@ -124,7 +124,7 @@ func (c *committer) resolve(next replica.Commit, answer *clientv3.TxnResponse) (
 	}
 }
 
-// lookUp tells what became of a commit once later ones have been made.
+// lookUp is resolve for a commit that others may have followed.
 func (c *committer) lookUp(unknown, latest replica.Commit) (replica.Commit, error) {
 	if err := c.store.await(c.store.ctx, latest.Revision); err != nil {
 		return latest, errUnknown

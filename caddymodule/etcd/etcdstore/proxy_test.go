@@ -142,9 +142,17 @@ func (p *proxy) copy(direction int, from, to net.Conn) {
 	}
 }
 
+// lost returns how many bytes were thrown away in a direction since renew.
+func (p *proxy) lost(direction int) int {
+	p.mu.Lock()
+	defer p.mu.Unlock()
+	return p.swallowed[direction]
+}
+
 // renew ends all connections; new ones work.
 func (p *proxy) renew() {
 	p.set(func() {
+		p.swallowed = [2]int{}
 		p.swallowing, p.paused = [2]bool{}, [2]bool{}
 		for conn := range p.conns {
 			conn.Close()

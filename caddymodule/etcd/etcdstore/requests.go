@@ -18,17 +18,17 @@ import (
 	"github.com/caddy-presets/caddy-presets/storage/replica"
 )
 
-// firstPatience is how long what is asked for once may take: a member that has lost its
-// leader, or was stopped, keeps what it was asked for longer than it takes the others to
-// elect a new one. What can be asked for again is asked of another member each time that
-// nextAttempt has passed, while the attempts before go on.
+// firstPatience is how long a commit may take before fences follow. A member without a
+// leader holds it for longer than the others take to elect one. Requests that can be
+// repeated are sent to another member after each nextAttempt, while the earlier ones go on.
 const (
 	firstPatience = time.Second
 	nextAttempt   = firstPatience / 2
 )
 
-// request makes attempts at what can be asked for again, at one member after another,
-// for as long as requests may take, and returns what the first of them does that succeeds.
+// request makes attempts at a request that can be repeated, at one member after another.
+// It returns the first result without an error. All attempts together have
+// Options.RequestTimeout.
 func request[T any](ctx context.Context, s *Store, attempt func(context.Context) (T, error)) (result T, err error) {
 	type outcome struct {
 		result T
@@ -73,7 +73,7 @@ func request[T any](ctx context.Context, s *Store, attempt func(context.Context)
 			return result, err
 		case ctx.Err() != nil:
 			return result, ctx.Err()
-		case refused(err) || whole.Err() != nil && running == 0:
+		case isRefused(err) || whole.Err() != nil && running == 0:
 			return result, fmt.Errorf("%w: etcd: %w", domain.ErrUnavailable, cmp.Or(cause, err))
 		case running == 0:
 			next.Reset(retryPause) // what failed at once would be asked for without end
@@ -81,21 +81,21 @@ func request[T any](ctx context.Context, s *Store, attempt func(context.Context)
 	}
 }
 
-// retryPause is the shortest pause between two attempts, and maxPause the longest: a node
-// that was cut off is to be current within a second of the end of that.
+// retryPause is the shortest pause between two attempts, maxPause the longest. With it a
+// node that was cut off is current within a second after it is connected again.
 const (
 	retryPause = 50 * time.Millisecond
 	maxPause   = 500 * time.Millisecond
 )
 
-func within(ctx context.Context, limit time.Duration, do func(context.Context) error) error {
+func withTimeout(ctx context.Context, limit time.Duration, do func(context.Context) error) error {
 	ctx, cancel := context.WithTimeout(ctx, limit)
 	defer cancel()
 	return do(ctx)
 }
 
-// get reads records, by their keys in the store. ErrCompacted is returned as it is, and
-// all other errors have domain.ErrUnavailable in their chain, unless ctx has ended.
+// get reads records by their keys in the store. Its errors are ErrCompacted, that of ctx, or
+// have domain.ErrUnavailable in their chain.
 func (s *Store) get(ctx context.Context, key string, options ...clientv3.OpOption) (response *clientv3.GetResponse, err error) {
 	return request(ctx, s, func(ctx context.Context) (*clientv3.GetResponse, error) {
 		return s.client.Get(ctx, s.prefix+key, options...)
@@ -116,10 +116,10 @@ var errUnknown = fmt.Errorf("%w: etcd did not answer", domain.ErrUnknown)
 
 var errGone = fmt.Errorf("%w: the store's keys have been removed from etcd", domain.ErrUnavailable)
 
-// refused reports whether an error is etcd's answer that it does not do what was asked
+// isRefused reports whether an error is etcd's answer that it does not do what was asked
 // for. Other errors say nothing about the outcome: an etcd that has too many requests may
 // be busy with an earlier delivery of the same one.
-func refused(err error) bool {
+func isRefused(err error) bool {
 	if errors.Is(err, rpctypes.ErrTooManyRequests) {
 		return false
 	}
@@ -135,10 +135,10 @@ func refused(err error) bool {
 	}
 }
 
-// Answered reports whether an error that Open returned is what the cluster had to say, and
-// not that it did not answer.
+// Answered reports whether an error of Open is the cluster's answer. Otherwise the cluster
+// did not answer.
 func Answered(err error) bool {
-	return refused(err) || errors.Is(err, errGone) || !errors.Is(err, domain.ErrUnavailable)
+	return isRefused(err) || errors.Is(err, errGone) || !errors.Is(err, domain.ErrUnavailable)
 }
 
 // storeFormat is the version of how a store is kept in etcd.
@@ -156,10 +156,10 @@ type marker struct {
 	Format int    `json:"format"`
 }
 
-// prepare makes the store if there is none, and returns its last commit and a revision at
-// which it was that.
+// prepare creates the store if there is none. It returns the last commit, and a revision at
+// which it was the last.
 func (s *Store) prepare(ctx context.Context) (last replica.Commit, at int64, err error) {
-	// Where there is one nothing is written, which etcd may refuse.
+	// An existing store is only read: etcd may refuse writes.
 	response, err := s.get(ctx, formatKey)
 	if err == nil && len(response.Kvs) == 0 {
 		if err = s.create(ctx); err == nil {

@@ -102,7 +102,7 @@ func TestSlowReachable(t *testing.T) {
 	s := open(t, Options{Endpoints: []string{p.address}, MaxStaleness: time.Hour})
 	suspended := newWatcher(s, s.watcher.at.Load(), time.Now().Add(-time.Hour), time.Minute)
 	p.set(func() { p.delay = 600 * time.Millisecond })
-	if err := suspended.reachable(); err != nil {
+	if err := suspended.checkReachable(); err != nil {
 		t.Errorf("got error %v, want none", err)
 	}
 }

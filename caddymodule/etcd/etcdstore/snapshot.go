@@ -90,7 +90,7 @@ func (s *snapshot) fetch(key string) (result replica.Found, err error) {
 		result, err = s.store.quorum.read(s.ctx, key)
 	}
 	if err == nil && result.Last < s.last.Revision {
-		err = s.store.restored()
+		err = s.store.forgetLost()
 	}
 	s.store.model.End(f, result, err == nil)
 	return result, err

@@ -28,6 +28,6 @@ func (s *Store) Status() Status {
 	last, size := s.model.Stats()
 	return Status{
 		Staleness: w.Staleness(), Commits: last.Number, Changes: w.events.Load(), Restarts: w.restarts.Load(), Resets: w.resets.Load(),
-		Overtaken: s.committer.overtaken.Load(), Memory: size, Watching: w.told(), Writable: !s.committer.refused.Load(),
+		Overtaken: s.committer.overtaken.Load(), Memory: size, Watching: w.isWatching(), Writable: !s.committer.refused.Load(),
 	}
 }

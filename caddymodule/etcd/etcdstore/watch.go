@@ -31,7 +31,7 @@ type watcher struct {
 	restart context.CancelFunc
 	heard   time.Time // when the watch began, or something came
 
-	forgetting atomic.Pointer[string] // why what is in memory is not to be used, nil if it is
+	forgetting atomic.Pointer[string] // why copies in memory must be dropped, nil for no reason
 	stale      atomic.Bool
 	watching   atomic.Bool
 	restarts   atomic.Int64
@@ -65,16 +65,15 @@ func (w *watcher) wait() {
 	}
 }
 
-// told reports whether a member tells what others commit. etcd's client goes on with a
-// watch at another member and does not say that there is none left, so the cluster must
-// have answered of late, too.
-func (w *watcher) told() bool {
+// isWatching reports whether this node learns of commits. The client resumes a watch at
+// another member and does not say when none is left, so the cluster must have answered, too.
+func (w *watcher) isWatching() bool {
 	return w.watching.Load() && w.Staleness() <= w.Max()/2
 }
 
-// reachable returns an error when the model is stale and the cluster does not answer now.
+// checkReachable returns an error when the model is stale and the cluster does not answer now.
 // A change that was sent then would have an unknown outcome.
-func (w *watcher) reachable() error {
+func (w *watcher) checkReachable() error {
 	if !w.IsStale() {
 		return nil
 	}
@@ -90,12 +89,11 @@ func unavailable(err error) error {
 	return err
 }
 
-// awayPause is the pause at most after which a cluster that does not answer is asked again.
+// awayPause is the longest pause between two questions to a cluster that does not answer.
 const awayPause = 4 * retryPause
 
-// ask asks the cluster now and then whether the model is current. Not having heard of
-// a change is no sign of that: a member that was cut off from the others has nothing
-// to tell either.
+// ask asks the cluster now and then whether the model is current. A silent watch does not
+// say so: a member that was cut off from the others is silent, too.
 func (w *watcher) ask() {
 	for {
 		pause := w.Max() / 5
@@ -110,7 +108,7 @@ func (w *watcher) ask() {
 		if err != nil {
 			pause = min(pause, awayPause)
 		}
-		w.tell(err)
+		w.logStaleness(err)
 		select {
 		case <-time.After(pause):
 		case <-w.store.ctx.Done():
@@ -119,8 +117,8 @@ func (w *watcher) ask() {
 	}
 }
 
-// tell tells the operator when what is in memory gets too old, or is current again.
-func (w *watcher) tell(err error) {
+// logStaleness logs when the model gets too old, and when it is current again.
+func (w *watcher) logStaleness(err error) {
 	staleness := w.Staleness()
 	switch stale := staleness > w.Max(); {
 	case stale == w.stale.Load():
@@ -133,7 +131,7 @@ func (w *watcher) tell(err error) {
 	w.stale.Store(!w.stale.Load())
 }
 
-// forget makes the watching goroutine forget all that is in memory, and tell why.
+// forget has the watching goroutine drop all copies in memory, and log why.
 func (w *watcher) forget(why string) {
 	w.forgetting.CompareAndSwap(nil, &why)
 	w.mu.Lock()
@@ -141,10 +139,10 @@ func (w *watcher) forget(why string) {
 	w.restart()
 }
 
-// kick begins the watch again if nothing has come for a while, though there is something
-// to come: the member that is watched may be cut off. It leaves a watch alone that has not
-// begun: see follow.
-func (w *watcher) kick() {
+// restartIfSilent begins the watch again if no event has come for a while, though a commit
+// is missing: the member that is watched may be cut off. It leaves a watch alone that has not
+// begun: answers may be slow, and begin asks others meanwhile.
+func (w *watcher) restartIfSilent() {
 	w.mu.Lock()
 	defer w.mu.Unlock()
 	if w.watching.Load() && time.Since(w.heard) > nextAttempt {
@@ -153,8 +151,8 @@ func (w *watcher) kick() {
 	}
 }
 
-// hear notes that the watch works, and how to begin it again if that is not nil.
-func (w *watcher) hear(restart context.CancelFunc) {
+// noteHeard notes that the watch works, and how to begin it again if that is not nil.
+func (w *watcher) noteHeard(restart context.CancelFunc) {
 	w.mu.Lock()
 	defer w.mu.Unlock()
 	w.heard = time.Now()
@@ -163,12 +161,11 @@ func (w *watcher) hear(restart context.CancelFunc) {
 	}
 }
 
-// watch applies what is committed, for as long as the store is open. A watch has nextAttempt
-// to begin, and twice as long after each one that did not last.
+// watch applies what is committed, for as long as the store is open.
 func (w *watcher) watch() {
-	for patience := nextAttempt; w.store.ctx.Err() == nil; {
+	for pause := retryPause; w.store.ctx.Err() == nil; pause = min(2*pause, maxPause) {
 		begun := time.Now()
-		began, err := w.follow(patience)
+		err := w.follow()
 		if w.store.ctx.Err() != nil {
 			return
 		}
@@ -176,61 +173,76 @@ func (w *watcher) watch() {
 			w.logged = time.Now()
 			w.store.logger.Warn("the watch of what others commit was interrupted, and goes on from where it was", zap.Error(err))
 		}
-		if began && time.Since(begun) > maxPause {
-			patience = nextAttempt
-		} else {
-			patience = min(2*patience, w.store.timeout)
+		if time.Since(begun) > maxPause {
+			pause = retryPause
 		}
 		w.restarts.Add(1)
 		select {
-		case <-time.After(min(patience/10, maxPause)):
+		case <-time.After(pause):
 		case <-w.store.ctx.Done():
 		}
 	}
 }
 
-// errMissed is returned when commits were made that were not told, or others than those.
+// errMissed says that the watch left commits out, or does not continue the known ones.
 var errMissed = errors.New("commits have been missed")
 
-// follow applies what is committed until the watch breaks. It gives up if no member says
-// within its patience that the watch has begun, and reports whether one did.
-func (w *watcher) follow(patience time.Duration) (began bool, err error) {
+// follow applies what is committed until the watch breaks.
+func (w *watcher) follow() error {
 	ctx, cancel := context.WithCancel(clientv3.WithRequireLeader(w.store.ctx))
 	defer cancel()
-	w.hear(cancel)
+	w.noteHeard(cancel)
 	if why := w.forgetting.Load(); why != nil {
-		return false, w.reset(*why)
+		return w.reset(*why)
 	}
-	// With the client's own watcher one that was given up would be gone on with on the
-	// same stream, for as long as the member that hangs does not say that it is over.
-	watcher := clientv3.NewWatcher(w.store.client)
-	defer watcher.Close()
-	late := time.AfterFunc(patience, cancel)
-	defer late.Stop()
-	changes := watcher.Watch(ctx, w.store.prefix, clientv3.WithPrefix(), clientv3.WithRev(w.at.Load()+1), clientv3.WithProgressNotify(), clientv3.WithCreatedNotify())
+	changes, err := w.begin(ctx)
+	if err != nil {
+		return err
+	}
 	defer w.watching.Store(false)
 	for response := range changes {
-		late.Stop()
-		began = true
 		w.watching.Store(true)
-		w.hear(nil)
+		w.noteHeard(nil)
 		switch err := response.Err(); {
 		case errors.Is(err, rpctypes.ErrCompacted):
-			return began, w.reset("etcd has compacted what was committed meanwhile")
+			return w.reset("etcd has compacted what was committed meanwhile")
 		case err != nil:
-			return began, err
+			return err
 		case response.IsProgressNotify():
-			w.reach(response.Header.Revision)
+			w.advanceTo(response.Header.Revision)
 		default:
 			if err := w.apply(response.Events); err != nil {
-				return began, w.reset(err.Error())
+				return w.reset(err.Error())
 			}
 		}
 	}
-	return began, nil
+	return nil
 }
 
-// reset forgets all that is in memory: what was missed etcd does not have any more.
+// begin begins a watch, which ends with ctx. It asks one member after another, as a request
+// does, and returns the first watch that has begun: a member that hangs does not say so.
+func (w *watcher) begin(ctx context.Context) (clientv3.WatchChan, error) {
+	var begun atomic.Bool
+	return request(ctx, w.store, func(attempt context.Context) (clientv3.WatchChan, error) {
+		ctx, cancel := context.WithCancel(ctx)
+		// The client's own watcher would keep attempts on one stream, to one member.
+		watcher := clientv3.NewWatcher(w.store.client)
+		end := func() {
+			cancel()
+			_ = watcher.Close()
+		}
+		stop := context.AfterFunc(attempt, cancel)
+		changes := watcher.Watch(ctx, w.store.prefix, clientv3.WithPrefix(), clientv3.WithRev(w.at.Load()+1), clientv3.WithProgressNotify(), clientv3.WithCreatedNotify())
+		if !stop() || !begun.CompareAndSwap(false, true) {
+			end()
+			return nil, context.Canceled
+		}
+		context.AfterFunc(ctx, end)
+		return changes, nil
+	})
+}
+
+// reset drops all copies in memory: etcd cannot say any more what changed meanwhile.
 func (w *watcher) reset(why string) error {
 	w.forgetting.Store(nil)
 	last, at, err := w.store.lastCommit(w.store.ctx)
@@ -249,11 +261,11 @@ func (w *watcher) reset(why string) error {
 	return nil
 }
 
-// reach notes that all changes until a revision are known.
-func (w *watcher) reach(revision int64) { w.at.Store(max(w.at.Load(), revision)) }
+// advanceTo notes that all changes until a revision are known.
+func (w *watcher) advanceTo(revision int64) { w.at.Store(max(w.at.Load(), revision)) }
 
-// apply applies changes, revision by revision. A response may have but the first of
-// those until the revision of its header.
+// apply applies changes, revision by revision. A response need not have all changes until
+// the revision of its header.
 func (w *watcher) apply(events []*clientv3.Event) error {
 	w.events.Add(int64(len(events)))
 	for len(events) > 0 {
@@ -265,7 +277,7 @@ func (w *watcher) apply(events []*clientv3.Event) error {
 		if err := w.applyOne(events[:n], revision); err != nil {
 			return err
 		}
-		w.reach(revision)
+		w.advanceTo(revision)
 		events = events[n:]
 	}
 	return nil
@@ -293,7 +305,7 @@ func (w *watcher) applyOne(events []*clientv3.Event, revision int64) error {
 		key := string(e.Kv.Key[len(s.prefix):])
 		switch {
 		case key == waitingKey:
-			s.committer.ask(e.Kv.Value)
+			s.committer.yieldTo(e.Kv.Value)
 		case !records.Key(key).Valid(): // the last commit, the marker, or someone else's
 		default:
 			records.Key(key).Changes(stamps)

@@ -33,7 +33,11 @@ func TestMemberHangs(t *testing.T) {
 	put(t, other, w, "p")
 	before := s.Status().Restarts
 	for n, p := range members {
-		time.Sleep(firstPatience) // or else the watch began a moment ago
+		eventually(t, 20*time.Second, "the watch has worked for a while", func() bool {
+			s.watcher.mu.Lock()
+			defer s.watcher.mu.Unlock()
+			return s.watcher.watching.Load() && time.Since(s.watcher.heard) > nextAttempt
+		})
 		p.set(func() { p.paused = [2]bool{true, true} })
 		if _, err := add(t.Context(), other, w, "p", fmt.Sprint(n)); err != nil {
 			t.Fatal(err)
@@ -68,7 +72,8 @@ func TestWatchAhead(t *testing.T) {
 	s.watcher.mu.Lock()
 	s.watcher.restart()
 	s.watcher.mu.Unlock()
-	time.Sleep(300 * time.Millisecond)
+	before := s.Status().Restarts
+	eventually(t, 15*time.Second, "the watch begins again", func() bool { return s.Status().Restarts > before })
 	p.setCut(false)
 	eventually(t, 15*time.Second, "the store is current", func() bool { return s.Sync(t.Context()) == nil })
 	if got := versions(t, s, w, "q"); len(got) != 0 {
@@ -102,7 +107,6 @@ func TestCompactedRemoval(t *testing.T) {
 	before := s.Stamps().Workspace("former")
 	p.setCut(true)
 	store("latter")
-	time.Sleep(retryPause)
 	if _, err := client(t).Compact(t.Context(), other.model.Latest().Revision); err != nil {
 		t.Fatal(err)
 	}
