@@ -6,6 +6,7 @@ import (
 	"errors"
 	"fmt"
 	"hash/maphash"
+	"math"
 
 	"github.com/google/uuid"
 
@@ -41,7 +42,7 @@ type Checker struct {
 	wantVersions, versions   uint64
 	wantChanges, changes     uint64
 	wantKeyHashes, keyHashes int
-	// Places of presets in the lists of their status.
+	// Places of objects and their states.
 	wantMarks, marks uint64
 }
 
@@ -262,7 +263,7 @@ func (c *Checker) checkWorkspace(k Key, payload []byte) error {
 	if id, err := c.reader.WorkspaceID(w.Slug); err != nil || id != w.ID {
 		return damaged(KindWorkspace, "it cannot be found by its slug")
 	}
-	return c.checkStanding(KindWorkspace, workspaces(), stored.place, stored.json)
+	return c.checkStanding(KindWorkspace, workspaces(), spot{place: stored.place}, stored.json)
 }
 
 func (c *Checker) checkPreset(k Key, payload []byte) error {
@@ -300,21 +301,17 @@ func (c *Checker) checkPreset(k Key, payload []byte) error {
 			return damaged(KindPreset, "a label of it is not there")
 		}
 	}
-	if stored.place == 0 {
-		return damaged(KindPreset, "it is in no list")
+	if p.Status != stored.Status {
+		return damaged(KindPreset, "it has two statuses")
 	}
 	l, _ := presetsOf(p.WorkspaceID)
-	for _, of := range presetParts {
-		if inPart(of, p.Status) {
-			c.wantMarks += c.hash(l.part(of).placeKey(stored.place))
-		}
-	}
-	return c.checkStanding(KindPreset, l, stored.place, stored.json)
+	return c.checkStanding(KindPreset, l, stored.spot(), stored.json)
 }
 
 // checkStanding checks that an object stands at its place.
-func (c *Checker) checkStanding(of Kind, l list, place uint64, text []byte) error {
-	if standing, err := load(&c.reader, l.placeKey(place), decodeBytes); err != nil || !bytes.Equal(standing, text) {
+func (c *Checker) checkStanding(of Kind, l list, s spot, text []byte) error {
+	c.wantMarks += c.hash(l.spotKey(s))
+	if standing, err := load(&c.reader, l.placeKey(s.place), decodeBytes); err != nil || !bytes.Equal(standing, text) {
 		return damaged(of, "it is not at its place in the list")
 	}
 	return nil
@@ -323,7 +320,7 @@ func (c *Checker) checkStanding(of Kind, l list, place uint64, text []byte) erro
 // gone reports whether a list, whose bytes may be followed by others, is that of a
 // workspace that was deleted.
 func (c *Checker) gone(l list) bool {
-	return len(l) > len(uuid.UUID{}) && l.isPart() && c.deleted[uuid.UUID(l[1:1+len(uuid.UUID{})])]
+	return len(l) > len(uuid.UUID{}) && l[0] == byte(KindPreset) && c.deleted[uuid.UUID(l[1:1+len(uuid.UUID{})])]
 }
 
 // checkList checks that something stands at every place of a list that is taken.
@@ -331,31 +328,29 @@ func (c *Checker) checkList(l list, payload []byte) error {
 	if c.gone(l) {
 		return nil
 	}
-	end, err := decodeListEnd(payload)
-	if err != nil {
+	if _, err := decodeListEnd(payload); err != nil {
 		return damaged(KindListEnd, "its content cannot be decoded")
 	}
-	stand := l
-	if l.isPart() {
-		stand = l.part(byte(KindPreset))
-	}
-	places, _, err := c.reader.places(selection{list: stand, part: l}, domain.Page{Limit: end.total()}, false)
-	if err != nil {
-		return err
-	}
-	for _, place := range places {
-		if _, err := loadExisting(&c.reader, stand.placeKey(place), decodeBytes); err != nil {
+	for state := range states {
+		var only selection
+		only[state] = true
+		places, _, err := c.reader.places(l, only, domain.Page{Limit: math.MaxInt}, false)
+		if err != nil {
 			return err
 		}
-		if l.isPart() {
-			c.marks += c.hash(l.placeKey(place))
+		for _, place := range places {
+			if _, err := loadExisting(&c.reader, l.placeKey(place), decodeBytes); err != nil {
+				return err
+			}
+			c.marks += c.hash(l.spotKey(spot{place, state}))
 		}
-	}
-	if len(l) == 0 || l[0] != disabledPart { // whose places are those of others, too
 		c.wantPlaces += len(places)
 	}
 	return nil
 }
+
+// spotKey tells one spot of any list from all others.
+func (l list) spotKey(s spot) Key { return append(l.placeKey(s.place), byte(s.state)) }
 
 // checkSums finds records that nothing leads to. What is left of deleted workspaces
 // is of that kind.
@@ -373,7 +368,7 @@ func (c *Checker) checkSums() {
 		return
 	}
 	if c.marks != c.wantMarks {
-		c.report("there are presets in lists of another status")
+		c.report("there are presets that their list has with another status")
 	}
 	if c.versions != c.wantVersions {
 		c.report("there are versions that no preset has")

@@ -31,9 +31,7 @@ import (
 //	n                                     the number of the last commit
 //
 // A list is w for that of the workspaces, or p and the workspace's id for that of
-// its presets. Two more lists have places of the latter and nothing that stands there:
-// a and the workspace's id those of archived presets, d and the id those of disabled
-// ones.
+// its presets.
 type Key []byte
 
 const keyVersion = 1

@@ -11,11 +11,7 @@ import (
 func (r *Reader) listEnd(l list) (listEnd, error) {
 	end, err := load(r, l.endKey(), decodeListEnd)
 	if errors.Is(err, domain.ErrNotFound) {
-		found := l.placePrefix()
-		if l[0] == archivedPart || l[0] == disabledPart { // nothing stands there
-			found = l.prefix(KindLeaf)
-		}
-		err = r.walk(found, func(c *cursor) error {
+		err = r.walk(l.placePrefix(), func(c *cursor) error {
 			if c.key != nil {
 				return damaged(KindListEnd, "it is missing")
 			}
@@ -25,77 +21,27 @@ func (r *Reader) listEnd(l list) (listEnd, error) {
 	return end, err
 }
 
-// place gives an object a place at the end of l, instead of its former one unless
-// that is 0, and returns it. Which is at the end stays there. text is what clients see of
-// the object.
-func (t *Tx) place(l list, former uint64, text []byte) (uint64, error) {
+// place moves an object from a spot to the end of l and returns its place. An object that
+// is at the end stays there. text is what clients see of the object.
+func (t *Tx) place(l list, from spot, state int, text []byte) (uint64, error) {
 	end, err := t.listEnd(l)
 	if err != nil {
 		return 0, t.write(l.endKey(), nil, err)
 	}
-	place, err := t.stand(l, &end, former, text)
-	if err != nil || place == former {
-		return place, err
-	}
-	return place, t.move(l, &end, former, place)
-}
-
-// placePreset is place for a preset, given as it was stored before, if it was. l is the
-// list of its workspace. The parts of its status have its place, and no others.
-func (t *Tx) placePreset(l list, old storedPreset, status domain.PresetStatus, text []byte) (uint64, error) {
-	end, err := t.listEnd(l)
-	if err != nil {
-		return 0, t.write(l.endKey(), nil, err)
-	}
-	place, err := t.stand(l, &end, old.place, text)
-	if err != nil {
-		return 0, err
-	}
-	for _, of := range presetParts {
-		var from, to uint64
-		if inPart(of, old.Status) {
-			from = old.place
-		}
-		if inPart(of, status) {
-			to = place
-		}
-		if of == byte(KindPreset) { // whose end has the last place, of whichever part
-			if from != to || place != old.place {
-				err = t.move(l, &end, from, to)
-			}
-		} else if from != to {
-			err = t.movePart(l.part(of), from, to)
-		}
-		if err != nil {
-			return 0, err
-		}
-	}
-	return place, nil
-}
-
-// movePart is move for a part whose end is not known.
-func (t *Tx) movePart(part list, from, to uint64) error {
-	end, err := t.listEnd(part)
-	if err != nil {
-		return t.write(part.endKey(), nil, err)
-	}
-	return t.move(part, &end, from, to)
-}
-
-// stand lets an object stand at the end of l, which has that end, and no more at its
-// former place unless that is 0. It returns its place.
-func (t *Tx) stand(l list, end *listEnd, former uint64, text []byte) (uint64, error) {
-	place := former
-	if former == 0 || former != end.last {
+	to := spot{from.place, state}
+	if from.place == 0 || from.place != end.last {
 		end.last++
-		place = end.last
-		if former != 0 {
-			if err := t.write(l.placeKey(former), nil, nil); err != nil {
+		to.place = end.last
+		if from.place != 0 {
+			if err := t.write(l.placeKey(from.place), nil, nil); err != nil {
 				return 0, err
 			}
 		}
 	}
-	return place, t.putAt(l, place, text)
+	if err := t.putAt(l, to.place, text); err != nil || to == from {
+		return to.place, err
+	}
+	return to.place, t.move(l, &end, from, to)
 }
 
 // putAt puts what clients see of an object at its place in l.
@@ -104,28 +50,28 @@ func (t *Tx) putAt(l list, place uint64, text []byte) error {
 	return t.write(k, Seal(k, text), nil)
 }
 
-// displace removes an object from its place in l.
-func (t *Tx) displace(l list, place uint64) error {
+// removePlace removes an object from l.
+func (t *Tx) removePlace(l list, from spot) error {
 	end, err := t.listEnd(l)
 	if err != nil {
 		return t.write(l.endKey(), nil, err)
 	}
-	if err := t.write(l.placeKey(place), nil, nil); err != nil {
+	if err := t.write(l.placeKey(from.place), nil, nil); err != nil {
 		return err
 	}
-	return t.move(l, &end, place, 0)
+	return t.move(l, &end, from, spot{})
 }
 
-// move gives up the place from of l and takes the place to instead. Either may be 0 for
-// none. It stores the end of l.
-func (t *Tx) move(l list, end *listEnd, from, to uint64) error {
-	if from != 0 {
-		if err := t.mark(l, end, from, false); err != nil {
+// move gives up one spot of l and takes another. Either may have no place. It stores the
+// end of l.
+func (t *Tx) move(l list, end *listEnd, from, to spot) error {
+	if from.place != 0 {
+		if err := t.mark(l, end, from, -1); err != nil {
 			return err
 		}
 	}
-	if to != 0 {
-		if err := t.mark(l, end, to, true); err != nil {
+	if to.place != 0 {
+		if err := t.mark(l, end, to, 1); err != nil {
 			return err
 		}
 	}
@@ -133,76 +79,65 @@ func (t *Tx) move(l list, end *listEnd, from, to uint64) error {
 	return t.write(k, encodeListEnd(k, *end), nil)
 }
 
-// mark notes in a place's leaf and node, and in end, whether it is taken.
-func (t *Tx) mark(l list, end *listEnd, place uint64, taken bool) error {
-	by := 1
-	if !taken {
-		by = -1
-	}
-	leafKey, nodeKey := l.leafKey(leafOf(place)), l.nodeKey(nodeOf(place))
+// mark takes a spot where by is 1, and gives it up where by is -1. It changes the leaf,
+// the node and end.
+func (t *Tx) mark(l list, end *listEnd, s spot, by int) error {
+	leafKey, nodeKey := l.leafKey(leafOf(s.place)), l.nodeKey(nodeOf(s.place))
 	leaf, err := loadOrZero(&t.Reader, leafKey, decodeLeaf)
 	if err != nil {
 		return t.write(leafKey, nil, err)
 	}
-	node, err := loadOrZero(&t.Reader, nodeKey, decodeNode)
+	nodes, err := loadOrZero(&t.Reader, nodeKey, decodeNode)
 	if err != nil {
 		return t.write(nodeKey, nil, err)
 	}
-	counted := &node[leafOf(place)%nodeLeaves]
-	if !leaf.set(place, taken) || int(*counted)+by != leaf.count() {
+	places, counted := &leaf[s.state], &nodes[s.state][leafOf(s.place)%nodeLeaves]
+	if !places.set(s.place, by > 0) || int(*counted)+by != places.count() {
 		return t.write(leafKey, nil, damaged(KindLeaf, "it does not have what is counted"))
 	}
-	*counted = uint16(leaf.count())
-	n := end.add(nodeOf(place), by)
-	if n < 0 {
+	*counted = uint16(places.count())
+	n := end.add(nodeOf(s.place), s.state, by)
+	if n[s.state] < 0 || (n == counts{}) != (nodes == node{}) {
 		return t.write(nodeKey, nil, damaged(KindNode, "it does not have what is counted"))
 	}
-	// What is empty is not stored.
-	var leafRecord, nodeRecord []byte
-	if *counted > 0 {
-		leafRecord = encodeLeaf(leafKey, &leaf)
-	}
-	if n > 0 {
-		nodeRecord = encodeNode(nodeKey, &node)
-	}
-	if err := t.write(leafKey, leafRecord, nil); err != nil {
+	if err := t.write(leafKey, encodeLeaf(leafKey, &leaf), nil); err != nil {
 		return err
 	}
-	return t.write(nodeKey, nodeRecord, nil)
+	return t.write(nodeKey, encodeNode(nodeKey, &nodes), nil)
 }
 
-// page returns a page of a selection as a JSON array, and how many objects that has.
-func (r *Reader) page(s selection, page domain.Page, newestFirst bool) (text []byte, total int, err error) {
-	places, total, err := r.places(s, page, newestFirst)
+// page returns a page of the selected objects of l as a JSON array, and how many there are.
+func (r *Reader) page(l list, s selection, page domain.Page, newestFirst bool) (text []byte, total int, err error) {
+	places, total, err := r.places(l, s, page, newestFirst)
 	if err != nil {
 		return nil, 0, err
 	}
-	text, err = r.standing(s.list, places, newestFirst)
+	text, err = r.standing(l, places, newestFirst)
 	return text, total, err
 }
 
-// places returns the places of a page of a selection, the lowest first, and how many
-// the selection has.
-func (r *Reader) places(s selection, page domain.Page, newestFirst bool) (places []uint64, total int, err error) {
-	nodes, err := r.nodes(s)
+// places returns the places of a page of the selected objects of l, the lowest first, and
+// how many selected objects there are.
+func (r *Reader) places(l list, s selection, page domain.Page, newestFirst bool) (places []uint64, total int, err error) {
+	end, err := r.listEnd(l)
 	if err != nil {
 		return nil, 0, err
 	}
-	for _, b := range nodes {
-		total += s.count(b)
+	for _, b := range end.nodes {
+		total += s.count(b.counts)
 	}
 	if newestFirst { // the same page, counted from the other end
 		before := max(0, total-page.Offset)
 		page.Offset = max(0, before-page.Limit)
 		page.Limit = before - page.Offset
 	}
-	err = s.covering(nodes, page, func(b buckets, page domain.Page) error {
-		leaves, err := r.leaves(s, b)
+	err = s.covering(end.nodes, page, func(b bucket, page domain.Page) error {
+		leaves, err := r.leaves(l, b)
 		if err != nil {
 			return err
 		}
-		return s.covering(leaves, page, func(b buckets, page domain.Page) error {
-			taken, err := r.taken(s, b)
+		return s.covering(leaves, page, func(b bucket, page domain.Page) error {
+			taken, err := r.taken(l, s, b)
 			if err == nil {
 				places = append(places, taken[page.Offset:][:page.Limit]...)
 			}
@@ -212,14 +147,12 @@ func (r *Reader) places(s selection, page domain.Page, newestFirst bool) (places
 	return places, total, err
 }
 
-// covering calls fn for each of some buckets that a page of what they count has a part
-// of, with that part as a page of the bucket's own.
-func (s selection) covering(all []buckets, page domain.Page, fn func(b buckets, page domain.Page) error) error {
+// covering calls fn for each bucket that a page of what they count has a part of, with
+// that part as a page of the bucket's own.
+func (s selection) covering(all []bucket, page domain.Page, fn func(b bucket, page domain.Page) error) error {
 	for _, b := range all {
-		n := s.count(b)
+		n := s.count(b.counts)
 		switch {
-		case n < 0:
-			return damaged(KindNode, "it counts what its list does not have")
 		case page.Limit <= 0:
 			return nil
 		case page.Offset >= n:
@@ -235,78 +168,50 @@ func (s selection) covering(all []buckets, page domain.Page, fn func(b buckets, 
 	return nil
 }
 
-// nodes returns the nodes of a selection.
-func (r *Reader) nodes(s selection) ([]buckets, error) {
-	end, err := r.listEnd(s.part)
-	if err != nil || s.other == nil {
-		return joined(end.nodes, nil), err
-	}
-	other, err := r.listEnd(s.other)
-	return joined(end.nodes, other.nodes), err
-}
-
-// leaves returns the leaves of a node of a selection.
-func (r *Reader) leaves(s selection, of buckets) ([]buckets, error) {
-	part, err := r.leavesOf(s.part, bucket{of.number, of.part})
-	if err != nil {
-		return nil, err
-	}
-	other, err := r.leavesOf(s.other, bucket{of.number, of.other})
-	return joined(part, other), err
-}
-
-// leavesOf returns the leaves of a node of l, none for a node of nothing. They must have
-// as many places together as are counted for it, or else pages would be wrong without a
-// sign.
-func (r *Reader) leavesOf(l list, of bucket) ([]bucket, error) {
-	if of.n == 0 {
-		return nil, nil
-	}
+// leaves returns the leaves of a node of l. They must have as many places together as are
+// counted for the node, or else pages would be wrong without a sign.
+func (r *Reader) leaves(l list, of bucket) ([]bucket, error) {
 	node, err := loadExisting(r, l.nodeKey(of.number), decodeNode)
 	if err != nil {
 		return nil, err
 	}
-	leaves, sum := make([]bucket, len(node)), 0
-	for i, n := range node {
-		leaves[i] = bucket{of.number<<nodeBits | uint64(i), int(n)}
-		sum += int(n)
+	leaves, sum := make([]bucket, nodeLeaves), counts{}
+	for i := range leaves {
+		leaves[i].number = of.number<<nodeBits | uint64(i)
+		for state := range node {
+			n := int(node[state][i])
+			leaves[i].counts[state] = n
+			sum[state] += n
+		}
 	}
-	if sum != of.n {
+	if sum != of.counts {
 		return nil, damaged(KindNode, "it does not have what is counted")
 	}
 	return leaves, nil
 }
 
-// taken returns the places of a leaf that are selected, as many as are counted.
-func (r *Reader) taken(s selection, of buckets) ([]uint64, error) {
-	taken, err := r.takenOf(s.part, bucket{of.number, of.part})
+// taken returns the selected places of a leaf of l, which must have as many as are
+// counted.
+func (r *Reader) taken(l list, s selection, of bucket) ([]uint64, error) {
+	leaf, err := loadExisting(r, l.leafKey(of.number), decodeLeaf)
 	if err != nil {
 		return nil, err
 	}
-	other, err := r.takenOf(s.other, bucket{of.number, of.other})
-	for i, word := range other {
-		if s.without {
-			taken[i] &^= word
-		} else {
-			taken[i] |= word
+	var all bitmap
+	for state := range leaf {
+		if leaf[state].count() != of.counts[state] {
+			return nil, damaged(KindLeaf, "it does not have what is counted")
+		}
+		for i, word := range leaf[state] {
+			if s[state] {
+				all[i] |= word
+			}
 		}
 	}
-	if err == nil && taken.count() != s.count(of) {
-		err = damaged(KindLeaf, "it does not agree with that of another list")
+	if all.count() != s.count(of.counts) {
+		return nil, damaged(KindLeaf, "it has a place twice")
 	}
-	return taken.taken(of.number), err
-}
-
-// takenOf returns a leaf of l, which has as many places taken as are counted for it.
-func (r *Reader) takenOf(l list, of bucket) (leaf leaf, err error) {
-	if of.n == 0 {
-		return leaf, nil
-	}
-	leaf, err = loadExisting(r, l.leafKey(of.number), decodeLeaf)
-	if err == nil && leaf.count() != of.n {
-		err = damaged(KindLeaf, "it does not have what is counted")
-	}
-	return leaf, err
+	return all.places(of.number), nil
 }
 
 // standing returns what stands at places of l, which are in order, as a JSON array.

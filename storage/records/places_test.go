@@ -267,13 +267,17 @@ func TestDamagedPlaces(t *testing.T) {
 		case records.KindPlace:
 			delete(damages, "too short") // it may be of any length
 		case records.KindLeaf:
-			taken := slices.IndexFunc(payload, func(b byte) bool { return b > 0 })
+			taken := 1 + slices.IndexFunc(payload[1:], func(b byte) bool { return b > 0 })
 			changed("one less", func(leaf []byte) { leaf[taken] &= leaf[taken] - 1 })
+			changed("another state", func(leaf []byte) { leaf[0] = (leaf[0] + 1) % 3 })
+			changed("an unknown state", func(leaf []byte) { leaf[0] = 3 })
 		case records.KindNode:
-			counted := slices.IndexFunc(payload, func(b byte) bool { return b > 0 }) / 2 * 2
+			counted := 1 + slices.IndexFunc(payload[1:513], func(b byte) bool { return b > 0 })/2*2
 			changed("one more", func(node []byte) { node[counted+1]++ })
+			changed("another state", func(node []byte) { node[0] = (node[0] + 1) % 3 })
+			changed("an unknown state", func(node []byte) { node[0] = 3 })
 			changed("exchanged", func(node []byte) {
-				one, other := node[counted:counted+2], node[(counted+2)%len(node):]
+				one, other := node[counted:counted+2], node[1+(counted+1)%512:]
 				one[0], one[1], other[0], other[1] = other[0], other[1], one[0], one[1]
 			})
 		case records.KindListEnd:

@@ -130,11 +130,9 @@ func (p *purger) purge(r *Reader, b *removal, workspace uuid.UUID) error {
 		return err
 	}
 	for _, of := range []Kind{KindPlace, KindLeaf, KindNode, KindListEnd} {
-		for _, part := range presetParts {
-			prefix := append(newKey(of, 1+len(workspace)), part)
-			if err := b.addAll(r, append(prefix, workspace[:]...)); err != nil {
-				return err
-			}
+		prefix := append(newKey(of, 1+len(workspace)), byte(KindPreset))
+		if err := b.addAll(r, append(prefix, workspace[:]...)); err != nil {
+			return err
 		}
 	}
 	return nil

@@ -176,7 +176,7 @@ func (r *Reader) PresetJSON(workspaceID, slug string) (state domain.PresetState,
 
 // WorkspacePage implements domain.Reader.
 func (r *Reader) WorkspacePage(page domain.Page) ([]byte, int, error) {
-	return r.page(selection{list: workspaces(), part: workspaces()}, page, false)
+	return r.page(workspaces(), everything, page, false)
 }
 
 // PresetPage implements domain.Reader.
@@ -185,7 +185,7 @@ func (r *Reader) PresetPage(workspaceID string, filter domain.PresetFilter, page
 	if !ok {
 		return []byte("[]"), 0, nil
 	}
-	return r.page(l.selected(filter), page, true)
+	return r.page(l, selectionOf(filter), page, true)
 }
 
 // Presets implements domain.Reader. It sees the writes that the operation had

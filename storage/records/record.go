@@ -197,6 +197,15 @@ func cutKept(payload []byte) (kept domain.Kept, rest []byte, err error) {
 	return kept, rest, nil
 }
 
+// spot returns where s stands in its list.
+func (s storedPreset) spot() spot {
+	if s.place == 0 {
+		return spot{}
+	}
+	state, _ := stateOf(s.Status)
+	return spot{s.place, state}
+}
+
 func (s storedPreset) decode() (domain.Preset, error) {
 	p, err := decodeJSON[domain.Preset](s.json)
 	p.DesignatedVersion, p.LatestVersion, p.Kept = s.DesignatedVersion, s.LatestVersion, s.Kept

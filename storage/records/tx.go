@@ -101,7 +101,7 @@ func (t *Tx) PutWorkspace(w domain.Workspace) error {
 	switch {
 	case err != nil:
 	case stored.place == 0:
-		stored.place, err = t.place(workspaces(), 0, text)
+		stored.place, err = t.place(workspaces(), spot{}, 0, text)
 	default:
 		err = t.putAt(workspaces(), stored.place, text)
 	}
@@ -143,7 +143,7 @@ func (t *Tx) DeleteWorkspace(w domain.Workspace) error {
 	}
 	return cmp.Or(
 		t.write(k, nil, err),
-		t.displace(workspaces(), old.place),
+		t.removePlace(workspaces(), spot{place: old.place}),
 		t.point(deleted, w.ID),
 	)
 }
@@ -152,7 +152,8 @@ func (t *Tx) DeleteWorkspace(w domain.Workspace) error {
 func (t *Tx) PutPreset(p domain.Preset) error {
 	k, ok := PresetKey(p.WorkspaceID, p.Slug)
 	l, _ := presetsOf(p.WorkspaceID)
-	if !ok {
+	state, okStatus := stateOf(p.Status)
+	if !ok || !okStatus {
 		return t.refuse(KindPreset)
 	}
 	text, err := p.JSON()
@@ -164,7 +165,7 @@ func (t *Tx) PutPreset(p domain.Preset) error {
 		return t.write(k, nil, err)
 	}
 	stored := storedPreset{PresetState: p.State(), json: text}
-	if stored.place, err = t.placePreset(l, old, p.Status, text); err != nil {
+	if stored.place, err = t.place(l, old.spot(), state, text); err != nil {
 		return err
 	}
 	record, err := encodePreset(k, stored)

@@ -4,6 +4,7 @@ package recordstest
 import (
 	"encoding/binary"
 	"maps"
+	"strings"
 	"testing"
 
 	"github.com/caddy-presets/caddy-presets/domain"
@@ -36,8 +37,8 @@ func Records(t *testing.T, s records.Snapshot, kinds ...records.Kind) map[string
 func CheckPlaces(t *testing.T, s records.Snapshot) {
 	t.Helper()
 	want := map[string]string{} // payloads of places, leaves and nodes
-	ends := map[string]map[uint64]uint64{}
-	words, counts := map[string]*[8]uint64{}, map[string]*[256]uint16{}
+	ends := map[string]map[uint64][3]uint64{}
+	words, counts := map[string]*[3][8]uint64{}, map[string]*[3][256]uint16{}
 	stand := func(list string, place uint64, text []byte) {
 		k := numbered(records.KindPlace, list, place)
 		if other, taken := want[k]; taken {
@@ -45,27 +46,29 @@ func CheckPlaces(t *testing.T, s records.Snapshot) {
 		}
 		want[k] = string(text)
 	}
-	add := func(list string, place uint64) {
+	add := func(list string, place uint64, state int) {
 		k := numbered(records.KindLeaf, list, place/512)
 		if words[k] == nil {
-			words[k] = new([8]uint64)
+			words[k] = new([3][8]uint64)
 		}
-		words[k][place%512/64] |= 1 << (place % 64)
+		words[k][state][place%512/64] |= 1 << (place % 64)
 		k = numbered(records.KindNode, list, place/512/256)
 		if counts[k] == nil {
-			counts[k] = new([256]uint16)
+			counts[k] = new([3][256]uint16)
 		}
-		counts[k][place/512%256]++
+		counts[k][state][place/512%256]++
 		k = string(records.KindListEnd.Prefix()) + list
 		if ends[k] == nil {
-			ends[k] = map[uint64]uint64{}
+			ends[k] = map[uint64][3]uint64{}
 		}
-		ends[k][place/512/256]++
+		n := ends[k][place/512/256]
+		n[state]++
+		ends[k][place/512/256] = n
 	}
 	for k, record := range Records(t, s, records.KindWorkspace) {
 		place, text := cutNumber(t, payload(t, k, record))
 		stand("w", place, text)
-		add("w", place)
+		add("w", place, 0)
 	}
 	for k, record := range Records(t, s, records.KindPreset) {
 		status, place, text := preset(t, payload(t, k, record))
@@ -73,23 +76,22 @@ func CheckPlaces(t *testing.T, s records.Snapshot) {
 			t.Errorf("%s is %s and has no place", text, status)
 			continue
 		}
-		workspace := k[2:18]
-		stand("p"+workspace, place, text)
+		list := "p" + k[2:18]
+		stand(list, place, text)
 		switch status {
 		case domain.PresetArchived:
-			add("a"+workspace, place)
+			add(list, place, 2)
 		case domain.PresetDisabled:
-			add("d"+workspace, place)
-			fallthrough
+			add(list, place, 1)
 		default:
-			add("p"+workspace, place)
+			add(list, place, 0)
 		}
 	}
 	for k, leaf := range words {
-		want[k] = encoded(leaf)
+		want[k] = encoded(leaf[0], leaf[1], leaf[2])
 	}
 	for k, node := range counts {
-		want[k] = encoded(node)
+		want[k] = encoded(node[0], node[1], node[2])
 	}
 	stored := Records(t, s, records.KindPlace, records.KindLeaf, records.KindNode)
 	for k, record := range stored {
@@ -101,9 +103,11 @@ func CheckPlaces(t *testing.T, s records.Snapshot) {
 		t.Errorf("%d places, leaves and nodes are stored, want %d", len(stored), len(want))
 	}
 	for k, record := range Records(t, s, records.KindListEnd) {
-		got := map[uint64]uint64{}
-		for rest := payload(t, k, record)[8:]; len(rest) > 0; rest = rest[16:] {
-			got[binary.BigEndian.Uint64(rest)] = binary.BigEndian.Uint64(rest[8:])
+		got := map[uint64][3]uint64{}
+		for rest := payload(t, k, record)[8:]; len(rest) > 0; rest = rest[32:] {
+			got[binary.BigEndian.Uint64(rest)] = [3]uint64{
+				binary.BigEndian.Uint64(rest[8:]), binary.BigEndian.Uint64(rest[16:]), binary.BigEndian.Uint64(rest[24:]),
+			}
 		}
 		if !maps.Equal(got, ends[k]) {
 			t.Errorf("a list counts %v, want %v", got, ends[k])
@@ -119,13 +123,19 @@ func numbered(of records.Kind, list string, n uint64) string {
 	return string(binary.BigEndian.AppendUint64(append(of.Prefix(), list...), n))
 }
 
-// encoded returns numbers, big endian.
-func encoded(numbers any) string {
-	text, err := binary.Append(nil, binary.BigEndian, numbers)
-	if err != nil {
-		panic(err)
+// encoded returns the numbers of each state, big endian, behind a byte for the state. It
+// leaves out states whose numbers are all 0.
+func encoded(states ...any) (text string) {
+	for state, numbers := range states {
+		encoded, err := binary.Append(nil, binary.BigEndian, numbers)
+		if err != nil {
+			panic(err)
+		}
+		if strings.Trim(string(encoded), "\x00") != "" {
+			text += string(rune(state)) + string(encoded)
+		}
 	}
-	return string(text)
+	return text
 }
 
 // payload returns the payload of a record, which must be intact.
