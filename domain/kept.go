@@ -52,7 +52,7 @@ func (s PresetState) Has(n int) bool {
 func (s PresetState) Versions() iter.Seq[int] {
 	return func(yield func(int) bool) {
 		for i := range s.count() {
-			if !yield(s.version(i)) {
+			if !yield(s.Version(i)) {
 				return
 			}
 		}
@@ -64,8 +64,8 @@ func (s PresetState) count() int {
 	return len(s.Kept.Also) + s.LatestVersion + 1 - s.Kept.first()
 }
 
-// version returns the number of one of them, counted from 0.
-func (s PresetState) version(i int) int {
+// Version returns the number of one of them, counted from 0.
+func (s PresetState) Version(i int) int {
 	if i < len(s.Kept.Also) {
 		return s.Kept.Also[i]
 	}

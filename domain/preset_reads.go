@@ -155,7 +155,7 @@ func (s *Service) PresetVersions(ctx context.Context, who Principal, workspace, 
 	err = s.viewPreset(ctx, id, slug, func(p shown) error {
 		var versions [][]byte
 		for i := page.Offset; i < p.state.count() && len(versions) < page.Limit; i++ {
-			text, err := p.PresetVersionJSON(p.state, p.state.version(i))
+			text, err := p.PresetVersionJSON(p.state, p.state.Version(i))
 			if err != nil {
 				return err
 			}

@@ -174,7 +174,7 @@ func TestCheckOfEachKind(t *testing.T) {
 		}
 		payload := bytes.Clone(changed[len(records.Seal(k, nil)):])
 		if of == records.KindPreset {
-			payload[16] = payload[16]&^0xf | 1
+			payload[16] = 1
 		}
 		enabled++
 		change(func(txn *badgerdb.Txn) error { return txn.Set(k, records.Seal(k, payload)) })

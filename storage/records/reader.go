@@ -244,20 +244,13 @@ func (r *Reader) KeyByHash(hash domain.KeyHash) (domain.Key, error) {
 
 // Keys implements domain.Reader.
 func (r *Reader) Keys() ([]domain.Key, error) {
-	prefix := newKey(KindKey, 0)
 	var keys []domain.Key
-	err := r.walk(prefix, func(c *cursor) error {
-		for ; c.key != nil; c.next() {
-			issued, err := decodeAt(c, decodeJSON[domain.Key])
-			if err != nil {
-				return err
-			}
-			keys = append(keys, issued)
+	decode := func(c *cursor) (domain.Key, error) { return decodeAt(c, decodeJSON[domain.Key]) }
+	for issued, err := range each(r, KindKey.Prefix(), decode) {
+		if err != nil {
+			return nil, err
 		}
-		return nil
-	})
-	if err != nil {
-		return nil, err
+		keys = append(keys, issued)
 	}
 	slices.SortFunc(keys, func(a, b domain.Key) int {
 		return cmp.Or(a.CreatedAt.Compare(b.CreatedAt), strings.Compare(a.ID, b.ID))

@@ -120,14 +120,9 @@ func (s storedWorkspace) decode() (domain.Workspace, error) {
 // storedStatuses are the statuses of presets by the byte that stands for them.
 var storedStatuses = [...]domain.PresetStatus{1: domain.PresetActive, domain.PresetDisabled, domain.PresetArchived}
 
-// prunedBit is set in the byte of a preset's status where it has lost versions.
-const prunedBit = 0x10
-
-// storedPreset is a preset as it is stored: its id, a byte for its status, the
-// numbers of its designated and its latest version and of its place, which is 0
-// where it has none (unsigned varints), and its JSON. With prunedBit, what is kept
-// of its versions stands before the JSON: From, how many others there are, and
-// those (unsigned varints).
+// storedPreset is a preset as it is stored: its id, a byte for its status, and its JSON.
+// Between the two are unsigned varints: the numbers of its designated and its latest
+// version, its place, Kept.From, the length of Kept.Also, and Kept.Also.
 type storedPreset struct {
 	domain.PresetState
 	place uint64
@@ -140,20 +135,15 @@ func encodePreset(k Key, s storedPreset) ([]byte, error) {
 	if !ok || status < 1 {
 		return nil, errors.New("encoding a preset record: its id is not a UUID, or its status not known")
 	}
-	if s.Kept.From > 0 {
-		status |= prunedBit
-	}
 	record := append(newRecord(len(id)+1+(5+len(s.Kept.Also))*binary.MaxVarintLen64+len(s.json)), id[:]...)
 	record = append(record, byte(status))
 	record = binary.AppendUvarint(record, uint64(s.DesignatedVersion))
 	record = binary.AppendUvarint(record, uint64(s.LatestVersion))
 	record = binary.AppendUvarint(record, s.place)
-	if s.Kept.From > 0 {
-		record = binary.AppendUvarint(record, uint64(s.Kept.From))
-		record = binary.AppendUvarint(record, uint64(len(s.Kept.Also)))
-		for _, n := range s.Kept.Also {
-			record = binary.AppendUvarint(record, uint64(n))
-		}
+	record = binary.AppendUvarint(record, uint64(s.Kept.From))
+	record = binary.AppendUvarint(record, uint64(len(s.Kept.Also)))
+	for _, n := range s.Kept.Also {
+		record = binary.AppendUvarint(record, uint64(n))
 	}
 	return seal(k, append(record, s.json...)), nil
 }
@@ -164,25 +154,26 @@ func parsePreset(payload []byte) (s storedPreset, err error) {
 	}
 	s.ID = uuid.UUID(payload[:len(uuid.UUID{})]).String()
 	status, rest := payload[len(uuid.UUID{})], payload[len(uuid.UUID{})+1:]
-	if status&^prunedBit < 1 || int(status&^prunedBit) >= len(storedStatuses) {
+	if status < 1 || int(status) >= len(storedStatuses) {
 		return s, errParts
 	}
-	s.Status = storedStatuses[status&^prunedBit]
+	s.Status = storedStatuses[status]
 	designated, rest, err1 := cutNumber(rest)
 	latest, rest, err2 := cutNumber(rest)
-	s.place, s.json, err = cutNumber(rest)
+	s.place, rest, err = cutNumber(rest)
 	s.DesignatedVersion, s.LatestVersion = int(designated), int(latest)
-	if err == nil && status&prunedBit != 0 {
-		s.Kept, s.json, err = cutKept(s.json)
+	if err := cmp.Or(err1, err2, err); err != nil {
+		return s, err
 	}
-	return s, cmp.Or(err1, err2, err, checkObject(s.json))
+	s.Kept, s.json, err = cutKept(rest)
+	return s, cmp.Or(err, checkObject(s.json))
 }
 
 // cutKept returns what is kept of a preset's versions and what comes behind it.
 func cutKept(payload []byte) (kept domain.Kept, rest []byte, err error) {
 	from, rest, err1 := cutNumber(payload)
 	count, rest, err2 := cutNumber(rest)
-	if err := cmp.Or(err1, err2); err != nil || from < 1 || count > uint64(len(rest)) {
+	if err := cmp.Or(err1, err2); err != nil || count > uint64(len(rest)) {
 		return kept, nil, errParts
 	}
 	kept.From = int(from)
@@ -290,35 +281,27 @@ func cutNumber(payload []byte) (n uint64, rest []byte, err error) {
 	return n, payload[length:], nil
 }
 
-// encodeParts returns the sealed record of an object and of bytes that belong to
-// it and are to stay as they are. Its payload is the length of the object's JSON
-// (unsigned varint), the JSON, and the bytes.
-func encodeParts(k Key, object any, raw []byte) ([]byte, error) {
-	meta, err := jsonv2.Marshal(object)
+// encodeReplay returns the sealed record of a replay. Its payload is the length of its
+// JSON (unsigned varint), the JSON, and the answer's bytes as they are.
+func encodeReplay(k Key, r domain.Replay) ([]byte, error) {
+	meta, err := jsonv2.Marshal(r)
 	if err != nil {
 		return nil, fmt.Errorf("encoding a %v record: %w", k.Kind(), err)
 	}
-	record := binary.AppendUvarint(newRecord(binary.MaxVarintLen32+len(meta)+len(raw)), uint64(len(meta)))
+	record := binary.AppendUvarint(newRecord(binary.MaxVarintLen32+len(meta)+len(r.Answer)), uint64(len(meta)))
 	record = append(record, meta...)
-	return seal(k, append(record, raw...)), nil
+	return seal(k, append(record, r.Answer...)), nil
 }
-
-func decodeParts[T any](payload []byte) (object T, raw []byte, err error) {
-	length, rest, err := cutNumber(payload)
-	if err != nil || length > uint64(len(rest)) {
-		return object, nil, errParts
-	}
-	object, err = decodeJSON[T](rest[:length])
-	return object, bytes.Clone(rest[length:]), err
-}
-
-func encodeReplay(k Key, r domain.Replay) ([]byte, error) { return encodeParts(k, r, r.Answer) }
 
 // decodeReplay takes an answer without bytes for none.
 func decodeReplay(payload []byte) (r domain.Replay, err error) {
-	r, answer, err := decodeParts[domain.Replay](payload)
-	if len(answer) > 0 {
-		r.Answer = answer
+	length, rest, err := cutNumber(payload)
+	if err != nil || length > uint64(len(rest)) {
+		return r, errParts
+	}
+	r, err = decodeJSON[domain.Replay](rest[:length])
+	if answer := rest[length:]; len(answer) > 0 {
+		r.Answer = bytes.Clone(answer)
 	}
 	return r, err
 }
@@ -354,9 +337,6 @@ func decodeHead(payload []byte) (head domain.AuditHead, err error) {
 	head.Count = int(count)
 	return head, err
 }
-
-// encodeID returns the sealed record of an index, which points to an id.
-func encodeID(k Key, id string) []byte { return Seal(k, []byte(id)) }
 
 func decodeID(payload []byte) (string, error) {
 	if _, ok := parseID(string(payload)); !ok {

@@ -55,7 +55,7 @@ func (t *Tx) refuse(of Kind) error {
 }
 
 // point stages an index record from k to id.
-func (t *Tx) point(k Key, id string) error { return t.write(k, encodeID(k, id), nil) }
+func (t *Tx) point(k Key, id string) error { return t.write(k, Seal(k, []byte(id)), nil) }
 
 // unpoint removes an index record, provided that it still points to id.
 func (t *Tx) unpoint(k Key, id string) error {

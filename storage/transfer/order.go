@@ -126,12 +126,7 @@ func (o *order) takePreset(p domain.Preset) error {
 }
 
 // number returns the number of a version of a, counted from 0.
-func (a *arrival) number(i int) int {
-	if i < len(a.Kept.Also) {
-		return a.Kept.Also[i]
-	}
-	return max(a.Kept.From, 1) + i - len(a.Kept.Also)
-}
+func (a *arrival) number(i int) int { return a.State().Version(i) }
 
 // hasAll reports whether all versions came.
 func (a *arrival) hasAll() bool { return a.number(a.versions) > a.LatestVersion }

@@ -151,16 +151,14 @@ func payload(t *testing.T, k string, record []byte) []byte {
 // preset returns what the record of a preset has besides its numbers.
 func preset(t *testing.T, payload []byte) (status domain.PresetStatus, place uint64, text []byte) {
 	t.Helper()
-	status = map[byte]domain.PresetStatus{1: domain.PresetActive, 2: domain.PresetDisabled, 3: domain.PresetArchived}[payload[16]&^0x10]
+	status = map[byte]domain.PresetStatus{1: domain.PresetActive, 2: domain.PresetDisabled, 3: domain.PresetArchived}[payload[16]]
 	_, rest := cutNumber(t, payload[17:]) // the designated version
 	_, rest = cutNumber(t, rest)          // the latest one
-	place, text = cutNumber(t, rest)
-	if payload[16]&0x10 != 0 { // it has lost versions
+	place, rest = cutNumber(t, rest)
+	_, rest = cutNumber(t, rest) // from where on it has all versions
+	also, text := cutNumber(t, rest)
+	for ; also > 0; also-- {
 		_, text = cutNumber(t, text)
-		kept, rest := cutNumber(t, text)
-		for text = rest; kept > 0; kept-- {
-			_, text = cutNumber(t, text)
-		}
 	}
 	return status, place, text
 }
