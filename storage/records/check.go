@@ -53,7 +53,7 @@ const checksBetweenPauses = 256
 // when what it reads from is away. What the engine panics with between two records it lets
 // pass.
 func (c *Checker) Check(s Snapshot) error {
-	c.reader = Reader{snapshot: attentive{s, c}}
+	c.reader = Reader{snapshot: outageSnapshot{s, c}}
 	err := c.check()
 	if errors.Is(err, storage.ErrDamaged) {
 		c.report("%v", err)
@@ -62,29 +62,29 @@ func (c *Checker) Check(s Snapshot) error {
 	return err
 }
 
-// attentive is a snapshot that tells a checker when its engine is away.
-type attentive struct {
+// outageSnapshot is a snapshot that tells a checker when its engine is away.
+type outageSnapshot struct {
 	Snapshot
 	checker *Checker
 }
 
-func (s attentive) Get(k Key) ([]byte, error) {
+func (s outageSnapshot) Get(k Key) ([]byte, error) {
 	record, err := s.Snapshot.Get(k)
-	return record, s.checker.note(err)
+	return record, s.checker.recordOutage(err)
 }
 
-func (s attentive) Iterate(prefix Key) Iterator {
-	return attentiveIterator{s.Snapshot.Iterate(prefix), s.checker}
+func (s outageSnapshot) Iterate(prefix Key) Iterator {
+	return outageIterator{s.Snapshot.Iterate(prefix), s.checker}
 }
 
-type attentiveIterator struct {
+type outageIterator struct {
 	Iterator
 	checker *Checker
 }
 
-func (i attentiveIterator) Err() error { return i.checker.note(i.Iterator.Err()) }
+func (i outageIterator) Err() error { return i.checker.recordOutage(i.Iterator.Err()) }
 
-func (c *Checker) note(err error) error {
+func (c *Checker) recordOutage(err error) error {
 	if errors.Is(err, domain.ErrUnavailable) || errors.Is(err, context.Canceled) || errors.Is(err, context.DeadlineExceeded) {
 		c.away = err
 	}

@@ -59,7 +59,7 @@ func (c *cursor) seek(k Key) {
 	c.committed.Seek(k)
 	first, _ := slices.BinarySearchFunc(c.staged, k, func(w Write, k Key) int { return bytes.Compare(w.Key, k) })
 	c.ahead = c.staged[first:]
-	c.settle()
+	c.selectRecord()
 }
 
 // next moves to the record after this one.
@@ -69,12 +69,12 @@ func (c *cursor) next() {
 	} else {
 		c.committed.Next()
 	}
-	c.settle()
+	c.selectRecord()
 }
 
-// settle finds out which of the two comes first, and passes by what is replaced
+// selectRecord finds out which of the two comes first, and passes by what is replaced
 // or removed.
-func (c *cursor) settle() {
+func (c *cursor) selectRecord() {
 	for {
 		c.key = nil
 		if c.committed.Valid() {

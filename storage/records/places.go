@@ -112,7 +112,7 @@ func (r *Reader) page(l list, s selection, page domain.Page, newestFirst bool) (
 	if err != nil {
 		return nil, 0, err
 	}
-	text, err = r.standing(l, places, newestFirst)
+	text, err = r.readObjects(l, places, newestFirst)
 	return text, total, err
 }
 
@@ -131,12 +131,12 @@ func (r *Reader) places(l list, s selection, page domain.Page, newestFirst bool)
 		page.Offset = max(0, before-page.Limit)
 		page.Limit = before - page.Offset
 	}
-	err = s.covering(end.nodes, page, func(b bucket, page domain.Page) error {
+	err = s.visitPage(end.nodes, page, func(b bucket, page domain.Page) error {
 		leaves, err := r.leaves(l, b)
 		if err != nil {
 			return err
 		}
-		return s.covering(leaves, page, func(b bucket, page domain.Page) error {
+		return s.visitPage(leaves, page, func(b bucket, page domain.Page) error {
 			taken, err := r.taken(l, s, b)
 			if err == nil {
 				places = append(places, taken[page.Offset:][:page.Limit]...)
@@ -147,9 +147,9 @@ func (r *Reader) places(l list, s selection, page domain.Page, newestFirst bool)
 	return places, total, err
 }
 
-// covering calls fn for each bucket that a page of what they count has a part of, with
+// visitPage calls fn for each bucket that a page of what they count has a part of, with
 // that part as a page of the bucket's own.
-func (s selection) covering(all []bucket, page domain.Page, fn func(b bucket, page domain.Page) error) error {
+func (s selection) visitPage(all []bucket, page domain.Page, fn func(b bucket, page domain.Page) error) error {
 	for _, b := range all {
 		n := s.count(b.counts)
 		switch {
@@ -214,8 +214,8 @@ func (r *Reader) taken(l list, s selection, of bucket) ([]uint64, error) {
 	return all.places(of.number), nil
 }
 
-// standing returns what stands at places of l, which are in order, as a JSON array.
-func (r *Reader) standing(l list, places []uint64, newestFirst bool) ([]byte, error) {
+// readObjects returns what stands at places of l, which are in order, as a JSON array.
+func (r *Reader) readObjects(l list, places []uint64, newestFirst bool) ([]byte, error) {
 	text, ends := make([]byte, 0, len(places)*expectedObject), make([]int, 0, len(places))
 	take := func(payload []byte) (_ struct{}, err error) {
 		text = append(text, payload...)
@@ -224,7 +224,7 @@ func (r *Reader) standing(l list, places []uint64, newestFirst bool) ([]byte, er
 	}
 	for i := 0; i < len(places); {
 		next := i + runLength(places[i:])
-		if err := r.takeRun(l, places[i:next], take); err != nil {
+		if err := r.readRun(l, places[i:next], take); err != nil {
 			return nil, err
 		}
 		i = next
@@ -263,10 +263,10 @@ func runLength(places []uint64) int {
 	return n
 }
 
-// takeRun calls take with what stands at the places of a run. Badger's iterator
+// readRun calls take with what stands at the places of a run. Badger's iterator
 // always looks for the object after the one it is at, by way of all that ever stood
 // between the two: so it stays within the run, and the last is looked up.
-func (r *Reader) takeRun(l list, places []uint64, take func([]byte) (struct{}, error)) error {
+func (r *Reader) readRun(l list, places []uint64, take func([]byte) (struct{}, error)) error {
 	if len(places) >= shortRun {
 		last := len(places) - 1
 		err := r.walkFrom(l.placeKey(places[0]), l.placePrefix(), func(c *cursor) error {

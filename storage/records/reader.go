@@ -63,11 +63,11 @@ func load[T any](r *Reader, k Key, decode func([]byte) (T, error)) (object T, er
 // missing, that is damage.
 func loadExisting[T any](r *Reader, k Key, decode func([]byte) (T, error)) (T, error) {
 	object, err := load(r, k, decode)
-	return object, missing(k.Kind(), err)
+	return object, asDamage(k.Kind(), err)
 }
 
-// missing makes damage of ErrNotFound.
-func missing(of Kind, err error) error {
+// asDamage makes damage of ErrNotFound.
+func asDamage(of Kind, err error) error {
 	if errors.Is(err, domain.ErrNotFound) {
 		return damaged(of, "it is missing")
 	}

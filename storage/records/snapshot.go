@@ -1,14 +1,13 @@
-// Package records is how workspaces, presets, issued keys and the audit trail are kept
-// as records under keys, in any engine that stores those: what the keys are, what is
-// in the records, and how a change and a read of the domain's come about by them. Which
-// records are durable, and which of them are seen together, is the engine's business.
+// Package records stores the domain's objects as records under keys. Any engine that
+// stores keys and values can use it. The package defines the keys and the records, and
+// reads and changes objects by them. The engine makes changes durable and isolated.
 //
-// An engine offers a Snapshot. A Reader reads it; a Tx reads it, too, and leaves what
-// is to be written in a Stage.
+// An engine offers a Snapshot. A Reader reads it. A Tx reads it, too, and puts its writes
+// into a Stage.
 package records
 
-// Snapshot is what an engine stores at one moment. What it or its Iterator panics
-// with, or meets as a fault of a memory map, is taken for damage.
+// Snapshot is what an engine stores at one moment. Panics and memory faults of it or of
+// its Iterator are reported as damage.
 type Snapshot interface {
 	// Get returns the record under k, which stays as it is, and domain.ErrNotFound
 	// where there is none.
@@ -18,10 +17,9 @@ type Snapshot interface {
 	Iterate(prefix Key) Iterator
 }
 
-// Guesser is a Snapshot that can take something for granted, and make sure of it when
-// what came of that is to be stored: if it was wrong, all is run again. Where nothing is
-// to be stored, as after an error, all is run again without guesses, so that nobody is
-// told what came of a wrong one.
+// Guesser is a Snapshot that can guess, and checks its guesses when the change is stored.
+// If a guess was wrong, the change is run again. If there is nothing to store, as after an
+// error, the change is run again without guesses: its result may come from a wrong one.
 type Guesser interface {
 	// Vacant reports whether there is no record under k, which is to be expected, as
 	// far as that can be told without reading it.

@@ -54,11 +54,11 @@ func (t *Tx) refuse(of Kind) error {
 	return t.write(nil, nil, fmt.Errorf("a %v cannot be stored: its id is not a UUID, its number not positive or its slug too long", of))
 }
 
-// point stages an index record from k to id.
-func (t *Tx) point(k Key, id string) error { return t.write(k, Seal(k, []byte(id)), nil) }
+// putIndex stages an index record from k to id.
+func (t *Tx) putIndex(k Key, id string) error { return t.write(k, Seal(k, []byte(id)), nil) }
 
-// unpoint removes an index record, provided that it still points to id.
-func (t *Tx) unpoint(k Key, id string) error {
+// removeIndex removes an index record, provided that it still points to id.
+func (t *Tx) removeIndex(k Key, id string) error {
 	switch holder, err := load(&t.Reader, k, decodeID); {
 	case errors.Is(err, domain.ErrNotFound):
 		return nil
@@ -112,7 +112,7 @@ func (t *Tx) PutWorkspace(w domain.Workspace) error {
 	if err := t.write(k, encodeWorkspace(k, stored), nil); err != nil {
 		return err
 	}
-	return t.point(index, w.ID)
+	return t.putIndex(index, w.ID)
 }
 
 // releaseSlug removes the index record of the slug that a workspace has, unless it
@@ -123,7 +123,7 @@ func (t *Tx) releaseSlug(old storedWorkspace, slug string) error {
 		return err
 	}
 	former, _ := WorkspaceSlugKey(w.Slug)
-	return t.unpoint(former, w.ID)
+	return t.removeIndex(former, w.ID)
 }
 
 // DeleteWorkspace implements domain.Tx. What is in the workspace is removed by
@@ -144,7 +144,7 @@ func (t *Tx) DeleteWorkspace(w domain.Workspace) error {
 	return cmp.Or(
 		t.write(k, nil, err),
 		t.removePlace(workspaces(), spot{place: old.place}),
-		t.point(deleted, w.ID),
+		t.putIndex(deleted, w.ID),
 	)
 }
 
@@ -230,7 +230,7 @@ func (t *Tx) PutKey(issued domain.Key) error {
 	case err != nil:
 		return t.write(k, nil, err)
 	case old.Hash != issued.Hash:
-		if err := t.unpoint(KeyHashKey(old.Hash), issued.ID); err != nil {
+		if err := t.removeIndex(KeyHashKey(old.Hash), issued.ID); err != nil {
 			return err
 		}
 	}
@@ -238,7 +238,7 @@ func (t *Tx) PutKey(issued domain.Key) error {
 	if err := t.write(k, record, err); err != nil {
 		return err
 	}
-	return t.point(KeyHashKey(issued.Hash), issued.ID)
+	return t.putIndex(KeyHashKey(issued.Hash), issued.ID)
 }
 
 var _ domain.Tx = (*Tx)(nil)

@@ -41,7 +41,7 @@ func Import(ctx context.Context, store domain.Store, r io.Reader) (Summary, erro
 // importBy is Import in batches of a size.
 func importBy(ctx context.Context, store domain.Store, r io.Reader, batch int) (Summary, error) {
 	im := &importer{store: store, file: newFile(r), room: batch}
-	if err := store.View(ctx, im.look); err != nil {
+	if err := store.View(ctx, im.checkStore); err != nil {
 		return Summary{}, err
 	}
 	if err := im.all(ctx); err != nil {
@@ -109,8 +109,8 @@ func (im *importer) all(ctx context.Context) error {
 	}
 }
 
-// look finds out whether something can be imported.
-func (im *importer) look(r domain.Reader) (err error) {
+// checkStore finds out whether something can be imported.
+func (im *importer) checkStore(r domain.Reader) (err error) {
 	last, err := lastMark(r)
 	if err != nil {
 		return err
@@ -169,7 +169,7 @@ func (im *importer) add(ctx context.Context, l line) error {
 	case l.End != nil:
 		return im.other() // which has more lines
 	}
-	im.note(l)
+	im.trackLine(l)
 	if f.number <= im.resumed.Line {
 		im.head = im.last.head
 		if im.last.preset != nil {
@@ -182,8 +182,8 @@ func (im *importer) add(ctx context.Context, l line) error {
 	return nil
 }
 
-// note takes note of what a line came to.
-func (im *importer) note(l line) {
+// trackLine remembers what a line came to.
+func (im *importer) trackLine(l line) {
 	im.last.head, im.last.preset = im.file.order.head, im.file.order.preset
 	im.last.versions = 0
 	if p := im.last.preset; p != nil {
@@ -232,7 +232,7 @@ func (im *importer) collect(ctx context.Context, l line) error {
 	case l.Key != nil:
 		put(length, func(tx domain.Tx) error { return putKey(tx, *l.Key) })
 	case l.End != nil:
-		put(length, func(tx domain.Tx) error { return endFresh(tx, im.stored.Workspace) })
+		put(length, func(tx domain.Tx) error { return deleteFreshWorkspace(tx, im.stored.Workspace) })
 	}
 	full := im.size+size > im.room || len(im.batch)+len(ops) > domain.MaxChangeObjects-spareObjects
 	if full && len(im.batch) > 0 {
@@ -250,7 +250,7 @@ func (im *importer) collect(ctx context.Context, l line) error {
 func (im *importer) flush(ctx context.Context, final bool) error {
 	next := mark{im.file.number - 1, im.file.sums.sum(), im.header, im.stored.Workspace, final}
 	err := im.update(ctx, func(tx domain.Tx) error {
-		if err := im.unchanged(tx); err != nil {
+		if err := im.checkUnchanged(tx); err != nil {
 			return err
 		}
 		for _, op := range im.batch {
@@ -286,9 +286,9 @@ func (im *importer) flush(ctx context.Context, final bool) error {
 	return nil
 }
 
-// unchanged returns nil if the store is as the last batch left it. It empties the
+// checkUnchanged returns nil if the store is as the last batch left it. It empties the
 // audit trail of one that is to have its first.
-func (im *importer) unchanged(tx domain.Tx) error {
+func (im *importer) checkUnchanged(tx domain.Tx) error {
 	changed := fmt.Errorf("%w: something else was written to it meanwhile; begin anew with an empty store", ErrStore)
 	m, err := lastMark(tx)
 	switch {
@@ -337,8 +337,8 @@ func (im *importer) update(ctx context.Context, fn func(domain.Tx) error) error 
 
 var errTaken = errors.New("its id, slug or hash is that of an object before")
 
-// free returns nil for the error of a read that found nothing.
-func free(err error) error {
+// checkFree returns nil for the error of a read that found nothing.
+func checkFree(err error) error {
 	switch {
 	case errors.Is(err, domain.ErrNotFound):
 		return nil
@@ -352,7 +352,7 @@ func free(err error) error {
 func (a *arrival) put(tx domain.Tx, state domain.Preset) error {
 	if !a.stored {
 		_, err := tx.Preset(a.WorkspaceID, a.Slug)
-		if err := free(err); err != nil {
+		if err := checkFree(err); err != nil {
 			return err
 		}
 	}
@@ -363,16 +363,16 @@ func (a *arrival) put(tx domain.Tx, state domain.Preset) error {
 // has the same slug.
 func putWorkspace(tx domain.Tx, w domain.Workspace, fresh string) error {
 	_, err := tx.Workspace(w.ID)
-	if err := free(err); err != nil {
+	if err := checkFree(err); err != nil {
 		return err
 	}
 	switch id, err := tx.WorkspaceID(w.Slug); {
 	case err == nil && id == fresh:
-		if err := endFresh(tx, fresh); err != nil {
+		if err := deleteFreshWorkspace(tx, fresh); err != nil {
 			return err
 		}
 	default:
-		if err := free(err); err != nil {
+		if err := checkFree(err); err != nil {
 			return err
 		}
 	}
@@ -381,11 +381,11 @@ func putWorkspace(tx domain.Tx, w domain.Workspace, fresh string) error {
 
 func putKey(tx domain.Tx, k domain.Key) error {
 	_, err := tx.Key(k.ID)
-	if err := free(err); err != nil {
+	if err := checkFree(err); err != nil {
 		return err
 	}
 	_, err = tx.KeyByHash(k.Hash)
-	if err := free(err); err != nil {
+	if err := checkFree(err); err != nil {
 		return err
 	}
 	return tx.PutKey(k)

@@ -128,8 +128,8 @@ func freshWorkspace(r domain.Reader) (string, error) {
 	return w.ID, nil
 }
 
-// endFresh deletes the default workspace of an id, if it is still there.
-func endFresh(tx domain.Tx, id string) error {
+// deleteFreshWorkspace deletes the default workspace of an id, if it is still there.
+func deleteFreshWorkspace(tx domain.Tx, id string) error {
 	if id == "" {
 		return nil
 	}
