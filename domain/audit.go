@@ -23,11 +23,10 @@ func (h *AuditHash) UnmarshalText(text []byte) error { return (*KeyHash)(h).Unma
 type AuditHead struct {
 	// Count is how many records there are, and the number of the newest.
 	Count int `json:"count"`
-	// Hash is that of the newest record, zero where there is none. Whoever
-	// notes it elsewhere can tell later that nothing before it was changed.
+	// Hash is that of the newest record, zero if there is none. A copy of it kept
+	// elsewhere proves later that no earlier record was changed.
 	Hash AuditHash `json:"hash"`
-	// Importing tells that an import into the store was begun and not ended: see
-	// Tx.BeginImport.
+	// Importing reports that an import was begun and not ended: see Tx.BeginImport.
 	Importing bool `json:"-"`
 }
 
@@ -53,20 +52,19 @@ type AuditRecord struct {
 	// Operation is what was done, such as preset.designate.
 	Operation string      `json:"operation"`
 	Object    AuditObject `json:"object"`
-	// Before and After are the versions that requests got before the change
-	// and get after it, by the preset's name or by the label that was changed:
-	// 0 for none, and for a split.
+	// Before and After are the versions that requests got before the change and get
+	// after it, by the preset's name or by the changed label. They are 0 for none, and
+	// for a split.
 	Before int `json:"version_before"`
 	After  int `json:"version_after"`
 	// Previous is the hash of the record before, zero for the first.
 	Previous AuditHash `json:"previous"`
-	// Hash is the SHA-256 of this record's JSON without its last member, which
-	// is hash itself.
+	// Hash is the SHA-256 of this record's JSON without its last member, hash.
 	Hash AuditHash `json:"hash"`
 }
 
-// JSON returns r as it is stored and shown. Members that are new in a later version
-// have to be left out where they are zero, or older trails would not verify.
+// JSON returns r as it is stored and shown. A member of a later version must be left out
+// if it is zero, or older trails would not verify.
 func (r AuditRecord) JSON() ([]byte, error) { return jsonv2.Marshal(r) }
 
 // seal sets the hash of r and returns its JSON.
@@ -76,7 +74,7 @@ func (r *AuditRecord) seal() ([]byte, error) {
 	if err != nil {
 		return nil, err
 	}
-	// The last member is no part of what is hashed, which ends where it begins.
+	// The hash is about the text before its last member.
 	const quoted = `"` + "0000000000000000000000000000000000000000000000000000000000000000" + `"}`
 	begin := len(text) - len(`,"hash":`+quoted)
 	text[begin] = '}'
@@ -86,8 +84,7 @@ func (r *AuditRecord) seal() ([]byte, error) {
 	return text, nil
 }
 
-// follows returns nil if r is what it was when it was written, right after the
-// record that head is the end of.
+// follows returns nil if r is unchanged since it was written, right after head.
 func (r AuditRecord) follows(head AuditHead) error {
 	sealed := r
 	_, err := sealed.seal()
@@ -107,8 +104,8 @@ func (r AuditRecord) follows(head AuditHead) error {
 // MaxAuditPage bounds how many records AuditTrail returns at once.
 const MaxAuditPage = 1000
 
-// AuditTrail returns the records behind number after, the oldest first, at most
-// limit and MaxAuditPage, and the end of the trail as of the same moment.
+// AuditTrail returns the records behind number after, the oldest first, at most limit and
+// MaxAuditPage. head is the end of the trail at the same moment.
 func (s *Service) AuditTrail(ctx context.Context, after, limit int) (records []AuditRecord, head AuditHead, err error) {
 	err = s.store.View(ctx, func(r Reader) error {
 		if head, err = r.AuditHead(); err != nil {
@@ -127,8 +124,8 @@ func (s *Service) AuditTrail(ctx context.Context, after, limit int) (records []A
 	return records, head, err
 }
 
-// VerifyAudit returns the end of the trail that records lead to from head. The
-// error names the first record that was changed, removed or put in.
+// VerifyAudit checks that records continue the trail from head, and returns its new end.
+// The error names the first record that was changed, removed or put in.
 func VerifyAudit(head AuditHead, records []AuditRecord) (AuditHead, error) {
 	for _, r := range records {
 		if err := r.follows(head); err != nil {

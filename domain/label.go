@@ -6,8 +6,8 @@ import (
 	"time"
 )
 
-// Target is what a label stands for, a name that can be moved, such as staging:
-// one version of its preset, or a split of requests between several.
+// Target is what a label stands for: one version of its preset, or a split of requests
+// between several. A label is a name that can be moved, such as staging.
 type Target struct {
 	// Version is 0 where there is a split.
 	Version int     `json:"version,omitzero"`
@@ -21,8 +21,8 @@ type Share struct {
 	Weight int `json:"weight"`
 }
 
-// LabelChange is one change of a label, never changed itself. Its struct tags
-// are its stored form, and what clients see.
+// LabelChange is one change of a label. It is never changed itself. Its JSON is stored
+// and shown to clients.
 type LabelChange struct {
 	Number int       `json:"number"` // from 1, without a gap, going on when a label is set again
 	Time   time.Time `json:"time"`
@@ -44,11 +44,11 @@ const (
 	LatestLabel = "latest"
 )
 
-// labelPattern is the pattern of a label, which can stand behind a slug's @.
+// labelPattern is the pattern of a label, which follows a slug and an @ in a reference.
 var labelPattern = regexp.MustCompile(`^[A-Za-z0-9][A-Za-z0-9._~-]{0,63}$`)
 
-// CheckLabel returns nil for a usable label, already percent-decoded, and an
-// Invalid error otherwise. Numbers are versions, so they are no labels.
+// CheckLabel returns an Invalid error if label, already percent-decoded, cannot be used.
+// Numbers are versions, so they are no labels.
 func CheckLabel(label string) error {
 	if !labelPattern.MatchString(label) {
 		return InvalidAt("label", "must be 1 to 64 characters of A-Z a-z 0-9 . _ ~ - and begin with a letter or digit")

@@ -11,15 +11,14 @@ import (
 	"github.com/go-json-experiment/json/jsontext"
 )
 
-// errNoSuchLabel is the answer to a label that the preset does not have. The
-// place is where the request names it.
+// errNoSuchLabel is the error for a label that the preset does not have. place is where
+// the request names it.
 func errNoSuchLabel(place string) error {
 	return &Error{Kind: NotFound, Code: VersionNotFound, Message: "Label not found", Issues: []Issue{{place, "the preset has no such label"}}}
 }
 
-// versionOfLabel returns the version that a label of p stands for: NotFound for a label
-// that p does not have, and Invalid for one with a split. The place is where the
-// request names it.
+// versionOfLabel returns the version that a label of p stands for. A label that p does
+// not have is NotFound, one with a split is Invalid. place is where the request names it.
 func (p Preset) versionOfLabel(name, place string) (int, error) {
 	label, ok := p.Labels[name]
 	switch {
@@ -31,8 +30,8 @@ func (p Preset) versionOfLabel(name, place string) (int, error) {
 	return label.Version, nil
 }
 
-// labelJSON returns a label of p as clients see it, with a page of its history. Its
-// version is null where it was deleted. One that was never set is errNoSuchLabel.
+// labelJSON returns a label of p as clients see it, with a page of its history. A deleted
+// label has a version of null. One that was never set is errNoSuchLabel.
 func labelJSON(r Reader, p Preset, name string, page Page) ([]byte, error) {
 	changes, err := r.LabelChanges(p, name)
 	switch {
@@ -69,8 +68,8 @@ func labelJSON(r Reader, p Preset, name string, page Page) ([]byte, error) {
 // latestChanges is the page of a label's history that its entity tag is about.
 var latestChanges = Page{Limit: DefaultPage}
 
-// checkLabel checks the condition of the change, which may name the label as
-// clients see it or its preset.
+// checkLabel checks the condition of the change. It may have the tag of the label, as
+// clients see it, or of its preset.
 func (c *change) checkLabel(p Preset, name string) error {
 	if c.Condition.isEmpty() {
 		return nil
@@ -89,9 +88,8 @@ func (c *change) checkLabel(p Preset, name string) error {
 	return c.Condition.Check(Tag(label), Tag(preset))
 }
 
-// checkNewLabel checks the condition of a change that makes a label. For * it does not
-// exist. An If-Match may name its preset, or what clients see of it where it was
-// deleted.
+// checkNewLabel checks the condition of a change that makes a label. For * the label does
+// not exist. An If-Match may have the tag of its preset, or of a deleted label.
 func (c *change) checkNewLabel(p Preset, name string) error {
 	if c.Condition.Match == nil || c.Condition.Match.Any || c.Condition.NoneMatch != nil {
 		return c.Condition.Check()
@@ -110,8 +108,7 @@ func (c *change) checkNewLabel(p Preset, name string) error {
 	}
 }
 
-// setLabel gives a label another target, or removes it where to is nil, and
-// stores p.
+// setLabel gives a label another target and stores p. If to is nil, it removes the label.
 func (c *change) setLabel(operation string, p *Preset, name string, to *Target) error {
 	var from *Target
 	if label, existed := p.Labels[name]; existed {
@@ -143,7 +140,7 @@ func (c *change) setLabel(operation string, p *Preset, name string, to *Target) 
 	return c.record(operation, object, from.version(), to.version())
 }
 
-// version returns the one version that t stands for, 0 for none or several.
+// version returns the only version of t, 0 if there is none or several.
 func (t *Target) version() int {
 	if t == nil {
 		return 0
@@ -151,9 +148,8 @@ func (t *Target) version() int {
 	return t.Version
 }
 
-// Label returns a label of a preset with a page of its history, the latest
-// change first. One that was deleted has its history still. One that was never set is
-// NotFound.
+// Label returns a label of a preset with a page of its history, the latest change first.
+// A deleted label still has its history. One that was never set is NotFound.
 func (s *Service) Label(ctx context.Context, who Principal, workspace, slug, name string, page Page) (found Found, err error) {
 	err = s.store.View(ctx, func(r Reader) error {
 		p, err := visiblePreset(r, who, workspace, slug)
@@ -167,10 +163,9 @@ func (s *Service) Label(ctx context.Context, who Principal, workspace, slug, nam
 	return found, err
 }
 
-// PutLabel makes a label of a preset stand for a version, or for a split of
-// requests between several. A version that the preset does not have is NotFound,
-// any other rule of Target that is broken Invalid. Where the label does so
-// already, nothing changes.
+// PutLabel makes a label of a preset stand for a version, or for a split. A version that
+// the preset does not have is NotFound. Any other wrong Target is Invalid. If the label
+// has this target already, nothing changes.
 func (s *Service) PutLabel(ctx context.Context, w Write, workspace, slug, name string, to Target) (Outcome, error) {
 	if err := CheckLabel(name); err != nil {
 		return Outcome{}, err
@@ -202,8 +197,8 @@ func (s *Service) PutLabel(ctx context.Context, w Write, workspace, slug, name s
 	})
 }
 
-// DeleteLabel removes a label of a preset; its history stays and goes on when
-// the label is set again. The outcome has no JSON.
+// DeleteLabel removes a label of a preset. Its history stays, and goes on when the label
+// is set again. The outcome has no JSON.
 func (s *Service) DeleteLabel(ctx context.Context, w Write, workspace, slug, name string) (Outcome, error) {
 	return s.change(ctx, w, func(c *change) error {
 		p, err := visiblePreset(c, c.Who, workspace, slug)
@@ -222,8 +217,8 @@ func (s *Service) DeleteLabel(ctx context.Context, w Write, workspace, slug, nam
 	})
 }
 
-// Check returns an error that names what is wrong with t as the target of a label
-// of p: NotFound for a version that p does not have, and Invalid otherwise.
+// Check returns an error if t cannot be the target of a label of p: NotFound for a
+// version that p does not have, Invalid for any other fault.
 func (t Target) Check(p Preset) error {
 	if t.Split == nil {
 		if !p.State().Has(t.Version) {

@@ -8,8 +8,8 @@ import (
 	jsonv2 "github.com/go-json-experiment/json"
 )
 
-// prune removes the versions of p, which is stored, that are prunable. It
-// returns their numbers, of which there are at most MaxChangeRemoved.
+// prune removes at most MaxChangeRemoved prunable versions of a stored preset, and
+// returns their numbers.
 func (c *change) prune(p *Preset, keep int) ([]int, error) {
 	numbers := p.prunable(keep, MaxChangeRemoved)
 	if len(numbers) == 0 {
@@ -25,11 +25,11 @@ type Pruning struct {
 	Keep int
 	// Workspace is the id or slug of the one workspace to look in, empty for all.
 	Workspace string
-	// DryRun tells what would be removed, and removes nothing.
+	// DryRun removes nothing, and only reports.
 	DryRun bool
 }
 
-// Pruned is what was removed of one preset. Its struct tags are what operators see.
+// Pruned are the removed versions of one preset. Operators see its JSON.
 type Pruned struct {
 	WorkspaceID   string `json:"workspace_id"`
 	WorkspaceSlug string `json:"workspace_slug"`
@@ -39,16 +39,15 @@ type Pruned struct {
 	Count    int    `json:"count"`
 }
 
-// PruneVersions removes versions of presets, whatever their status, for good: all
-// but the newest of each, those that are designated and those that a label stands
-// for, if only in part. What clients see of the presets stays as it is, and so does
-// their order. It returns those of which something was removed, by workspace, also
-// beside an error, which may come in the middle.
+// PruneVersions removes versions of presets of any status, for good. It keeps the newest
+// of each, the designated one, and those that a label stands for, also in part. Clients
+// see the presets as before, in the same order. The result has each preset that lost
+// versions, by workspace, also beside an error.
 //
-// Many versions of one preset go in several changes. In each it is decided anew
-// which may go, so that others may write meanwhile: the condition of w and its
-// Idempotency-Key, which are about one change, do not count. An unknown workspace
-// is NotFound. Who asks must be allowed to manage.
+// Many versions of one preset are removed in several changes, and others may write in
+// between. So each change decides anew which versions may go. The condition and the
+// Idempotency-Key of w are about one change, and are ignored. An unknown workspace is
+// NotFound. w.Who must be allowed to manage.
 func (s *Service) PruneVersions(ctx context.Context, w Write, on Pruning) ([]Pruned, error) {
 	if err := w.Who.MayManage(); err != nil {
 		return nil, err
@@ -82,7 +81,7 @@ func (s *Service) PruneVersions(ctx context.Context, w Write, on Pruning) ([]Pru
 	return all, nil
 }
 
-// prunedWorkspaces returns the workspace that ref names, or all of them.
+// prunedWorkspaces returns the workspace of an id or slug, or all for an empty ref.
 func (s *Service) prunedWorkspaces(ctx context.Context, ref string) (all []Workspace, err error) {
 	err = s.store.View(ctx, func(r Reader) error {
 		if ref != "" {
@@ -112,8 +111,7 @@ func (s *Service) prunedWorkspaces(ctx context.Context, ref string) (all []Works
 	return all, err
 }
 
-// prunable returns what there is to remove in a workspace. One that was deleted
-// has nothing.
+// prunable returns the versions to remove in a workspace, none in a deleted one.
 func (s *Service) prunable(ctx context.Context, home Workspace, keep int) (found []Pruned, err error) {
 	err = s.store.View(ctx, func(r Reader) error {
 		if err := CheckWorkspace(r, home.ID); err != nil {
@@ -138,8 +136,7 @@ func (s *Service) prunable(ctx context.Context, home Workspace, keep int) (found
 	return found, err
 }
 
-// pruneVersions removes what there is to remove of a preset, and returns what that
-// was.
+// pruneVersions removes the prunable versions of a preset, and returns them.
 func (s *Service) pruneVersions(ctx context.Context, w Write, of Pruned, keep int) (Pruned, error) {
 	var all []int
 	for {
