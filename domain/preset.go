@@ -15,11 +15,11 @@ type PresetStatus string
 const (
 	// PresetActive is the status of a preset that requests can name.
 	PresetActive PresetStatus = "active"
-	// PresetDisabled is a preset that requests cannot name and that takes no
-	// new versions, until it is set to active again.
+	// PresetDisabled is a preset that requests cannot name. It takes no new versions
+	// until it is active again.
 	PresetDisabled PresetStatus = "disabled"
-	// PresetArchived is a preset that is gone as far as clients can see. It
-	// keeps its slug and all its versions, and can be restored.
+	// PresetArchived is a preset that clients do not see. It keeps its slug and all its
+	// versions, and can be restored.
 	PresetArchived PresetStatus = "archived"
 )
 
@@ -44,8 +44,8 @@ type Preset struct {
 	// requests get, by id and by number.
 	DesignatedVersionID string `json:"designated_version_id"`
 	DesignatedVersion   int    `json:"-"`
-	// LatestVersion is the number of the newest version ever: they are numbered
-	// from 1 without a gap, and no number is used again.
+	// LatestVersion is the number of the newest version ever. Versions are numbered
+	// from 1 without a gap. No number is used again.
 	LatestVersion int `json:"-"`
 	// Kept tells which of them are still there.
 	Kept      Kept      `json:"-"`
@@ -55,7 +55,7 @@ type Preset struct {
 	Labels map[string]Target `json:"labels"`
 }
 
-// PresetState is what it takes to know of a preset in order to read its versions.
+// PresetState has the fields of a preset that reading its versions needs.
 type PresetState struct {
 	ID     string
 	Status PresetStatus
@@ -99,8 +99,8 @@ func (v PresetVersion) JSON() ([]byte, error) {
 	return withMember(version, "config", v.Config), nil
 }
 
-// withMember returns a JSON object that has some members with one more at the end,
-// leaving the bytes of value as they are.
+// withMember appends a member to a JSON object that has members. The bytes of value stay
+// as they are.
 func withMember(object []byte, name string, value []byte) []byte {
 	return slices.Concat(object[:len(object)-1], []byte(`,"`+name+`":`), value, []byte{'}'})
 }
@@ -114,8 +114,8 @@ const ReferenceMark = "@preset/"
 // Reference returns the name by which a request selects p as its model.
 func (p Preset) Reference() string { return ReferenceMark + p.Slug }
 
-// CheckPresetSlug returns nil for a usable slug, already percent-decoded, and
-// an Invalid error otherwise.
+// CheckPresetSlug returns an Invalid error if slug, already percent-decoded, cannot be
+// used.
 func CheckPresetSlug(slug string) error {
 	if !presetSlug.MatchString(slug) {
 		return InvalidAt("slug", "must be 1 to 128 characters of A-Z a-z 0-9 . _ ~ - and begin with a letter or digit")

@@ -8,8 +8,7 @@ import (
 
 var errPresetNotFound = &Error{Kind: NotFound, Code: PresetNotFound, Message: "Preset not found"}
 
-// presetOf returns the preset of a slug in a workspace, which w is the id or
-// slug of, whatever its status.
+// presetOf returns the preset of a slug, of any status, in the workspace of an id or slug.
 func presetOf(r Reader, who Principal, workspace, slug string) (Preset, error) {
 	id, err := workspaceOf(r, who, workspace)
 	if err != nil {
@@ -22,8 +21,8 @@ func presetOf(r Reader, who Principal, workspace, slug string) (Preset, error) {
 	return p, err
 }
 
-// errNotActive is the answer to what only an active preset allows. Trying again
-// does not help, so its message says what does.
+// errNotActive is the error for a change that only an active preset allows. A retry does
+// not help, so its message says what does.
 func errNotActive(p Preset) error {
 	remedy := "restore it first"
 	if p.Status == PresetDisabled {
@@ -35,7 +34,7 @@ func errNotActive(p Preset) error {
 	}
 }
 
-// visiblePreset is presetOf for clients: what is archived is gone.
+// visiblePreset is presetOf for clients, who do not see archived presets.
 func visiblePreset(r Reader, who Principal, workspace, slug string) (Preset, error) {
 	p, err := presetOf(r, who, workspace, slug)
 	if err == nil && p.Status == PresetArchived {
@@ -44,8 +43,8 @@ func visiblePreset(r Reader, who Principal, workspace, slug string) (Preset, err
 	return p, err
 }
 
-// findPreset returns the preset that a change is about, once its condition was
-// found to hold.
+// findPreset returns the preset that a change is about, and checks the condition of the
+// change.
 func (c *change) findPreset(workspace, slug string) (Preset, error) {
 	p, err := visiblePreset(c, c.Who, workspace, slug)
 	if err != nil {
@@ -54,7 +53,7 @@ func (c *change) findPreset(workspace, slug string) (Preset, error) {
 	return p, c.checkPreset(p)
 }
 
-// findAnyPreset is findPreset for what concerns archived presets, too.
+// findAnyPreset is findPreset for archived presets, too.
 func (c *change) findAnyPreset(workspace, slug string) (Preset, error) {
 	p, err := presetOf(c, c.Who, workspace, slug)
 	if err != nil {
@@ -63,8 +62,8 @@ func (c *change) findAnyPreset(workspace, slug string) (Preset, error) {
 	return p, c.checkPreset(p)
 }
 
-// checkPreset checks the condition of the change against p as clients see it: for
-// them an archived one does not exist.
+// checkPreset checks the condition of the change against p as clients see it. An archived
+// preset does not exist for them.
 func (c *change) checkPreset(p Preset) error {
 	switch {
 	case c.Condition.isEmpty():
@@ -79,8 +78,7 @@ func (c *change) checkPreset(p Preset) error {
 	return c.Condition.Check(Tag(text))
 }
 
-// shown returns p, which is stored, and its designated version as clients see
-// them.
+// shown returns a stored preset and its designated version as clients see them.
 func (c *change) shown(p Preset) ([]byte, error) {
 	stored, err := showPreset(c, p.WorkspaceID, p.Slug)
 	if err != nil {
@@ -89,8 +87,8 @@ func (c *change) shown(p Preset) ([]byte, error) {
 	return stored.withDesignated()
 }
 
-// putPreset stores what a change made of p, and records it. before is the
-// version that was designated.
+// putPreset stores a changed preset and records the change. before is the version that
+// was designated.
 func (c *change) putPreset(operation string, p *Preset, before int) error {
 	p.UpdatedAt = c.now
 	if err := c.PutPreset(*p); err != nil {
@@ -108,7 +106,7 @@ func (c *change) showPreset(p Preset) error {
 	return c.showVersion(p, v)
 }
 
-// showVersion makes p, which is stored, the answer. Its designated version is v.
+// showVersion makes a stored preset with its designated version the answer.
 func (c *change) showVersion(p Preset, v PresetVersion) (err error) {
 	c.out.Preset, c.out.Version, c.out.WorkspaceID, c.out.Number = p, v, p.WorkspaceID, v.Version
 	c.out.JSON, err = c.shown(p)
@@ -119,16 +117,16 @@ func (p Preset) audited() AuditObject {
 	return AuditObject{Kind: "preset", ID: p.ID, WorkspaceID: p.WorkspaceID, Slug: p.Slug}
 }
 
-// CreatePresetVersion stores captured settings as a new version of the preset
-// that slug names, designates it and returns both, as one durable change. The
-// preset is created when there is none; a known one keeps its id and name.
+// CreatePresetVersion stores captured settings as a new version of a preset, designates
+// it and returns both, as one durable change. It creates a preset that does not exist. An
+// existing one keeps its id and name.
 //
-// workspace is the id or slug of the workspace to act in, empty for the key's
-// own (NotFound when there is none). A preset that is not active is a
-// Conflict: its slug stays taken.
+// workspace is the id or slug of the workspace to act in, empty for the key's own. An
+// unknown workspace is NotFound. A preset that is not active keeps its slug, and is a
+// Conflict.
 //
-// Versions that KeepVersions leaves no room for go in the same change, see
-// PruneVersions; where they are more than MaxChangeRemoved, the rest goes with the next.
+// The same change removes versions beyond KeepVersions, as PruneVersions does, but at
+// most MaxChangeRemoved. The next change removes the rest.
 func (s *Service) CreatePresetVersion(ctx context.Context, w Write, workspace, slug string, in Capture) (Outcome, error) {
 	if err := CheckPresetSlug(slug); err != nil {
 		return Outcome{}, err
@@ -183,16 +181,16 @@ func (s *Service) CreatePresetVersion(ctx context.Context, w Write, workspace, s
 	})
 }
 
-// Designation says which version of a preset is to serve requests: that of a
-// number, or the one that a label stands for now. One of the two is set.
+// Designation names the version of a preset that serves requests: by its number, or by a
+// label that stands for it now. One of the two is set.
 type Designation struct {
 	Version int    `json:"version"`
 	Label   string `json:"label"`
 }
 
-// DesignateVersion makes requests that name the preset get another of its
-// versions. A version or label that the preset does not have is NotFound, a
-// label with a split Invalid. Nothing changes where it is designated already.
+// DesignateVersion changes the version that requests for a preset get. A version or label
+// that the preset does not have is NotFound. A label with a split is Invalid. If the
+// version is designated already, nothing changes.
 func (s *Service) DesignateVersion(ctx context.Context, w Write, workspace, slug string, to Designation) (Outcome, error) {
 	return s.change(ctx, w, func(c *change) error {
 		p, err := c.findPreset(workspace, slug)
@@ -221,9 +219,8 @@ func (s *Service) DesignateVersion(ctx context.Context, w Write, workspace, slug
 	})
 }
 
-// PresetPatch is the body of a preset's update, already checked against its
-// schema: what to change. A field that is absent stays as it is; null clears one
-// that may be null.
+// PresetPatch is the body of a preset's update, already checked against its schema. An
+// absent field stays as it is. Null clears a field that may be null.
 type PresetPatch struct {
 	Name        *string          `json:"name"`
 	Description Settable[string] `json:"description"`
@@ -231,7 +228,7 @@ type PresetPatch struct {
 	Status *PresetStatus `json:"status"`
 }
 
-// UpdatePreset changes a preset. Where all is so already, nothing changes.
+// UpdatePreset changes a preset. If the preset has these values already, nothing changes.
 func (s *Service) UpdatePreset(ctx context.Context, w Write, workspace, slug string, patch PresetPatch) (Outcome, error) {
 	return s.change(ctx, w, func(c *change) error {
 		p, err := c.findPreset(workspace, slug)
@@ -261,9 +258,9 @@ func equal[T comparable](a, b *T) bool {
 	return a == b || a != nil && b != nil && *a == *b
 }
 
-// ArchivePreset retires a preset: clients find it no more, and its slug stays
-// taken until RestorePreset. Archiving it again changes nothing; a disabled one
-// is a Conflict. The outcome has no JSON.
+// ArchivePreset hides a preset from clients. Its slug stays taken until RestorePreset.
+// Archiving it again changes nothing. A disabled preset is a Conflict. The outcome has no
+// JSON.
 func (s *Service) ArchivePreset(ctx context.Context, w Write, workspace, slug string) (Outcome, error) {
 	return s.change(ctx, w, func(c *change) error {
 		p, err := c.findAnyPreset(workspace, slug)
@@ -282,8 +279,8 @@ func (s *Service) ArchivePreset(ctx context.Context, w Write, workspace, slug st
 	})
 }
 
-// RestorePreset makes an archived preset active again, as it was. An active one
-// stays as it is; a disabled one is a Conflict.
+// RestorePreset makes an archived preset active again. An active one stays as it is. A
+// disabled one is a Conflict.
 func (s *Service) RestorePreset(ctx context.Context, w Write, workspace, slug string) (Outcome, error) {
 	return s.change(ctx, w, func(c *change) error {
 		p, err := c.findAnyPreset(workspace, slug)

@@ -7,13 +7,13 @@ import (
 	"slices"
 )
 
-// errNoSuchVersion is the answer to a version that the preset does not have. The
-// place is where the request names it.
+// errNoSuchVersion is the error for a version that the preset does not have. place is
+// where the request names it.
 func errNoSuchVersion(place string) error {
 	return &Error{Kind: NotFound, Code: VersionNotFound, Message: "Preset version not found", Issues: []Issue{{place, "the preset has no such version"}}}
 }
 
-// versionNotFound names a version that err says is not there.
+// versionNotFound turns ErrNotFound of a version into an error for clients.
 func versionNotFound(err error, place string) error {
 	if errors.Is(err, ErrNotFound) {
 		return errNoSuchVersion(place)
@@ -21,18 +21,16 @@ func versionNotFound(err error, place string) error {
 	return err
 }
 
-// versionOf returns a version of p, NotFound for a number that it does not have.
+// versionOf returns a version of p. A number that p does not have is NotFound.
 func versionOf(r Reader, p Preset, n int, place string) (PresetVersion, error) {
 	v, err := r.PresetVersion(p.State(), n)
 	return v, versionNotFound(err, place)
 }
 
-// Found is an object as clients see it. Others may have the same JSON, which is not
-// to be changed.
+// Found is an object as clients see it. Its JSON is shared, and must not be changed.
 type Found struct {
 	JSON []byte
-	// WorkspaceID and Number are the workspace that it is in and the version
-	// concerned, 0 for none.
+	// WorkspaceID is the object's workspace, and Number its version, 0 for none.
 	WorkspaceID string
 	Number      int
 	// Tag is the entity tag of the object.
@@ -81,9 +79,9 @@ func (p shown) withDesignated() ([]byte, error) {
 	return withMember(p.json, "designated_version", version), nil
 }
 
-// Preset returns a preset and its designated version. workspace is the id or
-// slug of the workspace to look in, empty for the key's own. An archived preset
-// is NotFound, here and in all methods that read.
+// Preset returns a preset and its designated version. workspace is the id or slug of the
+// workspace to look in, empty for the key's own. An archived preset is NotFound in this
+// and every other method that reads.
 func (s *Service) Preset(ctx context.Context, who Principal, workspace, slug string) (found Found, err error) {
 	id, err := s.home(ctx, who, workspace)
 	if err != nil {
@@ -105,8 +103,8 @@ func (s *Service) Preset(ctx context.Context, who Principal, workspace, slug str
 	return s.keepObject(q, stamp, read), nil
 }
 
-// Presets returns a page of the presets of a workspace that a filter lets through, the
-// one that changed last first. Archived ones are found this way alone.
+// Presets returns a page of a workspace's presets that match a filter, the last changed
+// first. Only this method returns archived presets.
 func (s *Service) Presets(ctx context.Context, who Principal, workspace string, filter PresetFilter, page Page) (list Listed, err error) {
 	id, err := s.home(ctx, who, workspace)
 	if err != nil {

@@ -12,13 +12,12 @@ import (
 	"github.com/google/uuid"
 )
 
-// DefaultWorkspaceSlug is the slug of the workspace that always exists and
-// that keys without a workspace of their own act in.
+// DefaultWorkspaceSlug is the slug of the workspace that always exists. Keys without a
+// workspace of their own act in it.
 const DefaultWorkspaceSlug = "default"
 
-// MaxStoredSize bounds what is stored of one workspace and of one preset
-// version, in bytes of its JSON: a store must fit any of them into one
-// transaction.
+// MaxStoredSize bounds the JSON of a workspace and of a preset version, in bytes. A store
+// must fit each into one transaction.
 const MaxStoredSize = 256 << 10
 
 // Workspace holds the defaults and logging settings of a team (specification,
@@ -92,8 +91,7 @@ func (c *change) insertWorkspace(w Workspace) error {
 	return c.putWorkspace("workspace.create", w)
 }
 
-// checkSlugFree returns an Invalid error if a workspace has the slug, or could not be
-// told by it from one that has it as its id.
+// checkSlugFree returns an Invalid error if a workspace has slug as its slug or as its id.
 func (c *change) checkSlugFree(slug string) error {
 	if uuid.Validate(slug) == nil {
 		return InvalidAt("/slug", "must not be a UUID")
@@ -122,7 +120,7 @@ func (c *change) putWorkspace(operation string, w Workspace) error {
 	return c.record(operation, w.audited(), 0, 0)
 }
 
-// showWorkspace makes w, which is stored, the answer.
+// showWorkspace makes a stored workspace the answer.
 func (c *change) showWorkspace(w Workspace) (err error) {
 	c.out.Workspace, c.out.WorkspaceID = w, w.ID
 	c.out.JSON, err = c.WorkspaceJSON(w.ID)
@@ -176,8 +174,8 @@ func (s *Service) Workspace(ctx context.Context, who Principal, ref string) (fou
 	return s.keepObject(q, stamp, read), nil
 }
 
-// home returns the id of the workspace that who acts in, which ref names if it is
-// not empty. By the time that it is used the workspace may be gone: see CheckWorkspace.
+// home returns the id of the workspace that who acts in. A ref that is not empty names
+// it. The workspace may be deleted before the id is used: see CheckWorkspace.
 func (s *Service) home(ctx context.Context, who Principal, ref string) (string, error) {
 	var q question
 	var stamp Stamp // none for a workspace that is named: the View below does what Sync does
@@ -203,8 +201,8 @@ func (s *Service) home(ctx context.Context, who Principal, ref string) (string, 
 	return workspaceID, nil
 }
 
-// CheckWorkspace returns a NotFound error if the workspace of an id was deleted: then
-// what is in it may be there in parts only.
+// CheckWorkspace returns a NotFound error if the workspace of an id was deleted. Its
+// content may then be incomplete.
 func CheckWorkspace(r Reader, workspaceID string) error {
 	_, err := r.WorkspaceJSON(workspaceID)
 	return workspaceNotFound(err)

@@ -8,9 +8,8 @@ import (
 	jsonv2 "github.com/go-json-experiment/json"
 )
 
-// WorkspacePatch is the body of a workspace's update, already checked against its
-// schema: what to change. A field that is absent stays as it is; null clears one
-// that may be null.
+// WorkspacePatch is the body of a workspace's update, already checked against its schema.
+// An absent field stays as it is. Null clears a field that may be null.
 type WorkspacePatch struct {
 	Name                            *string            `json:"name"`
 	Slug                            *string            `json:"slug"`
@@ -28,7 +27,7 @@ type WorkspacePatch struct {
 
 // Settable is a field of a patch that may be null.
 type Settable[T any] struct {
-	// Given tells whether the field is there at all.
+	// Given reports whether the field is there at all.
 	Given bool
 	// Value is nil for null.
 	Value *T
@@ -40,7 +39,7 @@ func (s *Settable[T]) UnmarshalJSON(text []byte) error {
 	return jsonv2.Unmarshal(text, &s.Value)
 }
 
-// set gives *field the value, if there is one, and null too.
+// set gives *field the value, or null, if the patch has the field.
 func (s Settable[T]) set(field **T) {
 	if s.Given {
 		*field = s.Value
@@ -73,8 +72,8 @@ func (patch WorkspacePatch) apply(w Workspace) Workspace {
 	return w
 }
 
-// findWorkspaceToChange returns the workspace that a change is about, once its
-// condition was found to hold.
+// findWorkspaceToChange returns the workspace that a change is about, and checks the
+// condition of the change.
 func (c *change) findWorkspaceToChange(ref string) (w Workspace, err error) {
 	id, text, err := findWorkspace(c, ref)
 	if err != nil {
@@ -88,10 +87,9 @@ func (c *change) findWorkspaceToChange(ref string) (w Workspace, err error) {
 	return c.Workspace(id)
 }
 
-// UpdateWorkspace changes a workspace, which ref is the id or slug of. Where all
-// is so already, nothing changes. A slug that is taken is Invalid, and so is
-// another slug for the default workspace or for one that a key of the
-// configuration names by its slug. Who asks must be allowed to manage.
+// UpdateWorkspace changes the workspace of an id or slug. If it has these values already,
+// nothing changes. A taken slug is Invalid. The default workspace must keep its slug, and
+// so must one that a configured key names by its slug. w.Who must be allowed to manage.
 func (s *Service) UpdateWorkspace(ctx context.Context, w Write, ref string, patch WorkspacePatch, configured []Principal) (Outcome, error) {
 	if err := w.Who.MayManage(); err != nil {
 		return Outcome{}, err
@@ -127,12 +125,11 @@ func (s *Service) UpdateWorkspace(ctx context.Context, w Write, ref string, patc
 	})
 }
 
-// WorkspaceDeletion says on which terms a workspace is deleted.
+// WorkspaceDeletion has the conditions under which a workspace is deleted.
 type WorkspaceDeletion struct {
 	// ConfirmDefault is needed for the default workspace.
 	ConfirmDefault bool
-	// Configured are the keys of the configuration, which act in workspaces as
-	// issued keys do.
+	// Configured are the keys of the configuration. They act in workspaces, too.
 	Configured []Principal
 }
 
@@ -142,11 +139,10 @@ func isNamed(keys []Principal, slug string) bool {
 	return slug != DefaultWorkspaceSlug && slices.ContainsFunc(keys, func(who Principal) bool { return who.WorkspaceSlug == slug })
 }
 
-// DeleteWorkspace removes a workspace, which ref is the id or slug of, with all
-// its presets. It is Invalid while live keys act in it. The default workspace is
-// made anew, empty and under another id, in the same change; keys that act in
-// whichever workspace is the default one do not stand in its way. Who asks must
-// be allowed to manage. The outcome has no JSON.
+// DeleteWorkspace removes the workspace of an id or slug with all its presets. It is
+// Invalid while live keys act in it. The same change makes a deleted default workspace
+// anew, empty and with another id. Keys without a workspace of their own do not prevent
+// that. w.Who must be allowed to manage. The outcome has no JSON.
 func (s *Service) DeleteWorkspace(ctx context.Context, w Write, ref string, on WorkspaceDeletion) (Outcome, error) {
 	if err := w.Who.MayManage(); err != nil {
 		return Outcome{}, err

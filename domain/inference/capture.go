@@ -8,15 +8,13 @@ import (
 	"github.com/caddy-presets/caddy-presets/domain"
 )
 
-// Capture returns what a preset keeps of an inference request, given the
-// members of its body as sent and checked against the dialect's schema: the
-// fields of settingFields that the dialect has, in the request's order and byte
-// for byte, without those that are null, and the system prompt.
+// Capture returns the part of an inference request that a preset keeps: the dialect's
+// settingFields that are not null, and the system prompt. The fields keep their order and
+// their bytes. The body was checked against the dialect's schema.
 //
-// The system prompt is instructions in Responses and system in Messages, whose
-// blocks are joined by two line breaks. In Chat it is made of the system and
-// developer messages that the conversation begins with, joined likewise. An
-// empty prompt is kept apart from none. More than domain.MaxStoredSize is Invalid.
+// The system prompt is instructions in Responses, and system in Messages. In Chat it is
+// the system and developer messages at the beginning. Two line breaks join blocks and
+// messages. An empty prompt differs from none. More than domain.MaxStoredSize is Invalid.
 func Capture(dialect domain.Dialect, members iter.Seq2[string, jsontext.Value]) (domain.Capture, error) {
 	in := domain.Capture{Dialect: dialect}
 	config := []byte{'{'}

@@ -31,12 +31,11 @@ func (p systemPrompt) alone(dialect domain.Dialect) jsontext.Value {
 	return p.quoted
 }
 
-// placeBefore returns what is to stand in the place of the first byte of value, a request's
-// own prompt field, so that the prompt comes before everything else: what providers cache by
-// prefix then stays the same from request to request.
+// placeBefore returns the text that replaces the first byte of value, a request's own
+// prompt field. It puts the preset's prompt first, because providers cache by prefix.
 //
-// It returns nil for a request that begins with the very prompt, as the one does that the
-// preset was made from: that is left as it is.
+// It returns nil for a request that already begins with the prompt, such as the request
+// that the preset was made from.
 func (p systemPrompt) placeBefore(dialect domain.Dialect, value jsontext.Value) (jsontext.Value, error) {
 	field := promptField[dialect]
 	switch {
@@ -62,14 +61,14 @@ func (p systemPrompt) placeBefore(dialect domain.Dialect, value jsontext.Value) 
 	}
 }
 
-// begins tells whether text begins with the prompt, as a whole.
+// begins reports whether text begins with the whole prompt.
 func (p systemPrompt) begins(text string) bool {
 	rest, ok := strings.CutPrefix(text, p.text)
 	return ok && (rest == "" || strings.HasPrefix(rest, promptSeparator))
 }
 
-// beforeFirst returns what puts an element at the start of an array, nil for an array that
-// begins with the prompt.
+// beforeFirst returns the text that replaces the opening bracket of list and puts element
+// first. It returns nil for a list that begins with the prompt.
 func (p systemPrompt) beforeFirst(dialect domain.Dialect, list, element jsontext.Value) jsontext.Value {
 	own, _ := promptText(dialect, list, len(p.text)+len(promptSeparator))
 	if p.begins(own) {
@@ -90,9 +89,8 @@ func (p systemPrompt) block() jsontext.Value {
 	return slices.Concat(jsontext.Value(`{"type":"text","text":`), p.quoted, jsontext.Value{'}'})
 }
 
-// promptText returns the system prompt of a request, given the value of its
-// dialect's prompt field: its texts, joined. It stops beyond enough bytes, and is
-// not ok where the request has no text there, not even an empty one.
+// promptText returns the joined texts of a request's prompt field. It stops beyond enough
+// bytes. It is not ok if there is no text, not even an empty one.
 func promptText(dialect domain.Dialect, value jsontext.Value, enough int) (text string, ok bool) {
 	var joined strings.Builder
 	for part := range promptTexts(dialect, value) {
@@ -107,8 +105,8 @@ func promptText(dialect domain.Dialect, value jsontext.Value, enough int) (text 
 	return joined.String(), ok
 }
 
-// promptTexts yields the texts of a request's system prompt: those of the prompt
-// field, or of the system and developer messages that a chat begins with.
+// promptTexts yields the texts of a request's system prompt. In a chat they are those of
+// the system and developer messages at its beginning.
 func promptTexts(dialect domain.Dialect, value jsontext.Value) iter.Seq[string] {
 	return func(yield func(string) bool) {
 		if dialect != domain.Chat {
@@ -124,8 +122,8 @@ func promptTexts(dialect domain.Dialect, value jsontext.Value) iter.Seq[string] 
 	}
 }
 
-// yieldTexts yields the texts of content, which is a string or an array of parts,
-// and tells whether to go on.
+// yieldTexts yields the texts of content, a string or an array of parts. It reports
+// whether to go on.
 func yieldTexts(content jsontext.Value, yield func(string) bool) bool {
 	if text, ok := rawjson.Text(content); ok {
 		return yield(text)

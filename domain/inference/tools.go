@@ -10,13 +10,12 @@ import (
 	"github.com/caddy-presets/caddy-presets/schema/rawjson"
 )
 
-// maxTools bounds the tools of a request that are united with a preset's, which
-// are bounded by what a version may store.
+// maxTools bounds the tools of a request that are merged with a preset's. MaxStoredSize
+// bounds those of a preset.
 const maxTools = 4096
 
-// toolIdentity returns what tells a tool of a dialect from others, so that a
-// request's tool can take the place of the preset's. A tool that has nothing of
-// the kind is itself and no other.
+// toolIdentity returns the identity of a tool. A request's tool replaces a preset's tool
+// of the same identity. A tool without a name has its whole text as its identity.
 func toolIdentity(dialect domain.Dialect, tool jsontext.Value) string {
 	text := func(object jsontext.Value, name string) string {
 		value, _ := rawjson.Text(rawjson.Get(object, name))
@@ -51,7 +50,7 @@ type namedTool struct {
 	tool     jsontext.Value
 }
 
-// splitTools splits a tools field of at most this many. Anything else is an error.
+// splitTools splits a tools field. It must be an array of at most most tools.
 func splitTools(dialect domain.Dialect, tools jsontext.Value, most int) ([]namedTool, error) {
 	var list []namedTool
 	if tools.Kind() != '[' {
@@ -66,10 +65,9 @@ func splitTools(dialect domain.Dialect, tools jsontext.Value, most int) ([]named
 	return list, nil
 }
 
-// mergeTools returns the preset's tools in their order, those of the same identity
-// replaced by the request's, and behind them the tools that only the request
-// has. Of several with one identity the first replaces the first, and so on;
-// none of the preset's is left where the request has one.
+// mergeTools returns the preset's tools in their order, then the tools that only the
+// request has. A request's tool replaces a preset's tool of the same identity: the first
+// the first, and so on. Other tools of the preset with that identity are left out.
 func mergeTools(preset, request []namedTool) []jsontext.Value {
 	rivals := make(map[string][]int, len(request)) // the request's tools of an identity that are not placed yet
 	for i, t := range request {
