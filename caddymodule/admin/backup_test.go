@@ -142,16 +142,15 @@ func TestEncryptByBackup(t *testing.T) {
 		}
 	}
 	for says, args := range map[string][]string{
-		"needs the key of the store":     {file("encrypted")},
-		"the key is not the one":         {"--encryption-key-file", second, file("encrypted")},
-		"plain: the backup":              {"--backup-key-file", first, file("plain")},
-		"--encryption-key-file: ":        {"--encryption-key-file", file("plain"), file("plain")},
-		"--backup-key-file: open":        {"--backup-key-file", file("absent"), file("plain")},
-		"required flag(s) \"folder\"":    nil,
-		"requires at least 1 arg":        {},
-		"open " + file("absent"):         {file("absent")},
-		"none can follow another backup": {file("plain"), file("plain")},
-		"only the first backup":          {file("plain"), "-"},
+		"needs the key of the store":   {file("encrypted")},
+		"the key is not the one":       {"--encryption-key-file", second, file("encrypted")},
+		"plain: the backup":            {"--backup-key-file", first, file("plain")},
+		"--encryption-key-file: ":      {"--encryption-key-file", file("plain"), file("plain")},
+		"--backup-key-file: open":      {"--backup-key-file", file("absent"), file("plain")},
+		"required flag(s) \"folder\"":  nil,
+		"accepts 1 arg(s), received 0": {},
+		"open " + file("absent"):       {file("absent")},
+		"accepts 1 arg(s), received 2": {file("plain"), file("plain")},
 	} {
 		if args == nil {
 			args = []string{"restore", file("plain")}
