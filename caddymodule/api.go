@@ -104,7 +104,7 @@ func (h *Handler) newCall(w http.ResponseWriter, r *http.Request) call {
 }
 
 // serveAPI answers a request to the API.
-func (h *Handler) serveAPI(w http.ResponseWriter, r *http.Request) {
+func (h *Handler) serveAPI(w http.ResponseWriter, r *http.Request) error {
 	c := h.newCall(w, r)
 	defer c.releasePage()
 	a, err := c.serve()
@@ -114,6 +114,7 @@ func (h *Handler) serveAPI(w http.ResponseWriter, r *http.Request) {
 	}
 	status := c.render(a, err)
 	h.metrics.request(c.op.name, status, time.Since(c.start))
+	return nil
 }
 
 // serve runs the operation of a request: match, authenticate, authorize, read, validate,

@@ -73,13 +73,16 @@ func (c *call) identify(secrets ...string) (domain.Principal, error) {
 			return who, nil
 		}
 	}
-	l, by, from := c.h.limiter, c.h.failureLimit, originOf(c.r)
-	counts := l != nil && by != failureLimit{} && from != origin{}
-	if counts && l.isLimited(from, by) {
-		if err := l.enter(c.r.Context()); err != nil {
+	var limiter *authLimiter // nil if failures are not limited
+	by, from := c.h.failureLimit, originOf(c.r)
+	if by != (failureLimit{}) && from != (origin{}) {
+		limiter = c.h.shared.limiter
+	}
+	if limiter != nil && limiter.isLimited(from, by) {
+		if err := limiter.enter(c.r.Context()); err != nil {
 			return domain.Principal{}, err
 		}
-		defer l.leave()
+		defer limiter.leave()
 	}
 	for _, secret := range secrets {
 		who, err := c.h.service.Authenticate(c.r.Context(), domain.HashSecret(secret))
@@ -87,12 +90,12 @@ func (c *call) identify(secrets ...string) (domain.Principal, error) {
 			return who, err
 		}
 	}
-	if !counts {
+	if limiter == nil {
 		return domain.Principal{}, domain.ErrCredentials
 	}
 	var wait time.Duration
 	for range secrets {
-		wait = max(wait, l.fail(from, by, c.h.logger))
+		wait = max(wait, limiter.fail(from, by, c.h.logger))
 	}
 	if wait > 0 {
 		return domain.Principal{}, &limitError{wait}

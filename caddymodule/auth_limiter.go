@@ -1,6 +1,7 @@
 package caddymodule
 
 import (
+	"cmp"
 	"context"
 	"fmt"
 	"hash/maphash"
@@ -84,12 +85,8 @@ func newAuthLimiter() *authLimiter {
 
 // provisionFailureLimit sets the defaults and checks the settings.
 func (h *Handler) provisionFailureLimit() error {
-	if h.AuthFailureLimit == 0 {
-		h.AuthFailureLimit = defaultAuthFailures
-	}
-	if h.AuthFailureWindow == 0 {
-		h.AuthFailureWindow = caddy.Duration(defaultAuthFailureWindow)
-	}
+	h.AuthFailureLimit = cmp.Or(h.AuthFailureLimit, defaultAuthFailures)
+	h.AuthFailureWindow = cmp.Or(h.AuthFailureWindow, caddy.Duration(defaultAuthFailureWindow))
 	if err := checkAuthFailureLimit(h.AuthFailureLimit, time.Duration(h.AuthFailureWindow)); err != nil {
 		return fmt.Errorf("auth_failure_limit: %w", err)
 	}

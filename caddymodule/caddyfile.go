@@ -60,11 +60,11 @@ func (h *Handler) UnmarshalCaddyfile(d *caddyfile.Dispenser) error {
 	return directive.Block{Repeated: []string{"management_key", "inference_key"}, Nested: []string{"storage", "inference"}}.Each(d, h.unmarshalSubdirective)
 }
 
-func (h *Handler) unmarshalSubdirective(d *caddyfile.Dispenser, name string) error {
+func (h *Handler) unmarshalSubdirective(d *caddyfile.Dispenser, name string) (err error) {
 	switch name {
 	case "base_path":
 		value, err := directive.OnlyArg(d, name, "a path")
-		if err == nil && !strings.Contains(value, "{") { // a placeholder is judged when it is known
+		if err == nil && !strings.Contains(value, "{") { // provisioning checks the value of a placeholder
 			if err := checkBasePath(value); err != nil {
 				return d.Errf("base_path %v", err)
 			}
@@ -84,11 +84,7 @@ func (h *Handler) unmarshalSubdirective(d *caddyfile.Dispenser, name string) err
 	case "max_body_size":
 		return unmarshalSize(d, name, &h.MaxBodySize)
 	case "preset_creators":
-		value, err := directive.OnlyArg(d, name, "management or any")
-		if err == nil && value != creatorsManagement && value != creatorsAny {
-			return d.Errf("preset_creators must be management or any, got %q", value)
-		}
-		h.PresetCreators = value
+		h.PresetCreators, err = directive.OnlyWord(d, name, presetCreators...)
 		return err
 	case "keep_versions":
 		value, err := directive.OnlyArg(d, name, "a count")
@@ -121,12 +117,7 @@ func (i *Inference) unmarshalSubdirective(d *caddyfile.Dispenser, name string) (
 	place := "inference: " + name
 	switch name {
 	case "keys":
-		if i.Keys, err = directive.OnlyArg(d, place, "everywhere, required, optional or off"); err != nil {
-			return err
-		}
-		if err := checkKeys(i.Keys); err != nil {
-			return d.Errf("inference: keys %v", err)
-		}
+		i.Keys, err = directive.OnlyWord(d, place, inferenceKeys...)
 	case "drop_fields":
 		if i.DropFields = d.RemainingArgs(); len(i.DropFields) == 0 {
 			return d.Err("inference: drop_fields wants names of fields" + directive.MaybeUnset)
@@ -137,14 +128,9 @@ func (i *Inference) unmarshalSubdirective(d *caddyfile.Dispenser, name string) (
 			}
 		}
 	case "list_models":
-		value, err := directive.OnlyArg(d, place, "on or off")
-		if err != nil {
-			return err
-		}
-		if value != "on" && value != "off" {
-			return d.Errf("inference: list_models must be on or off, got %q", value)
-		}
+		value, err := directive.OnlyWord(d, place, "on", "off")
 		i.ListModels = value == "on"
+		return err
 	case "max_body_size":
 		return unmarshalSize(d, place, &i.MaxBodySize)
 	case "max_memory":
@@ -152,16 +138,11 @@ func (i *Inference) unmarshalSubdirective(d *caddyfile.Dispenser, name string) (
 	case "cache_size":
 		return unmarshalSize(d, place, &i.CacheSize)
 	case "other_routes":
-		if i.OtherRoutes, err = directive.OnlyArg(d, place, "pass or refuse"); err != nil {
-			return err
-		}
-		if err := checkOtherRoutes(i.OtherRoutes); err != nil {
-			return d.Errf("inference: other_routes %v", err)
-		}
+		i.OtherRoutes, err = directive.OnlyWord(d, place, otherRoutes...)
 	default:
 		return d.Errf("inference: unrecognized subdirective %q", name)
 	}
-	return nil
+	return err
 }
 
 func (h *Handler) unmarshalAuthFailureLimit(d *caddyfile.Dispenser) error {
@@ -171,14 +152,13 @@ func (h *Handler) unmarshalAuthFailureLimit(d *caddyfile.Dispenser) error {
 	case len(args) == 1 && args[0] == "off":
 		h.AuthFailureLimit = authFailuresOff
 		return nil
-	case len(args) < 1 || len(args) > 2:
-		if len(args) == 0 {
-			return d.Errf("%s, got 0 arguments%s", wants, directive.MaybeUnset)
-		}
+	case len(args) == 0:
+		return d.Errf("%s, got 0 arguments%s", wants, directive.MaybeUnset)
+	case len(args) > 2:
 		return d.Errf("%s, got %d arguments", wants, len(args))
 	}
 	count, err := strconv.Atoi(args[0])
-	if err != nil || count < 1 { // what turns it off is said in words
+	if err != nil || count < 1 { // -1 is written as off
 		return d.Errf("%s, got %q", wants, args[0])
 	}
 	window := defaultAuthFailureWindow
@@ -225,8 +205,8 @@ func (h *Handler) unmarshalStorage(d *caddyfile.Dispenser) error {
 }
 
 // unmarshalKey reads a key and hashes a literal secret, so that no adapted
-// configuration holds it. Its errors never show an argument: any could be the
-// secret, misplaced.
+// configuration holds it. Its errors never show an argument, because any of them could be
+// a misplaced secret.
 func unmarshalKey(d *caddyfile.Dispenser, name string, most int, syntax string) (key ConfiguredKey, err error) {
 	args := d.RemainingArgs()
 	switch {

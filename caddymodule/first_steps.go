@@ -11,8 +11,8 @@ import (
 	"github.com/caddy-presets/caddy-presets/caddymodule/internal/directive"
 )
 
-// checkEngine returns nil for the name of an engine that this build has, and
-// otherwise an error that says how to come by one.
+// checkEngine returns an error unless this build has the engine of a name. The error says
+// how to get one.
 func checkEngine(name string) error {
 	var engines []string
 	for _, m := range caddy.GetModules(engine.Namespace) {
@@ -33,8 +33,8 @@ func checkEngine(name string) error {
 	return fmt.Errorf("storage: there is no engine %q%s", name, has)
 }
 
-// checkEngineOf is checkEngine for the storage of a configuration in JSON. What has
-// no name is Caddy's to refuse.
+// checkEngineOf is checkEngine for a configuration in JSON. Caddy itself refuses one
+// without a name.
 func checkEngineOf(storage json.RawMessage) error {
 	var named struct {
 		Engine string `json:"engine"`

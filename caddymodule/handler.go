@@ -4,6 +4,7 @@
 package caddymodule
 
 import (
+	"cmp"
 	"context"
 	"encoding/json"
 	"errors"
@@ -19,7 +20,9 @@ import (
 	_ "github.com/caddy-presets/caddy-presets/caddymodule/admin"  // the admin endpoint and the commands
 	_ "github.com/caddy-presets/caddy-presets/caddymodule/badger" // the default engine
 	"github.com/caddy-presets/caddy-presets/caddymodule/engine"
+	"github.com/caddy-presets/caddy-presets/caddymodule/internal/directive"
 	"github.com/caddy-presets/caddy-presets/caddymodule/internal/live"
+	"github.com/caddy-presets/caddy-presets/caddymodule/internal/sharing"
 	"github.com/caddy-presets/caddy-presets/domain"
 	"github.com/caddy-presets/caddy-presets/schema"
 	"github.com/caddy-presets/caddy-presets/storage/transfer"
@@ -37,6 +40,9 @@ const (
 	creatorsManagement = "management"
 	creatorsAny        = "any"
 )
+
+// presetCreators are the values of PresetCreators.
+var presetCreators = []string{creatorsManagement, creatorsAny}
 
 // Handler answers the preset and workspace API itself, applies presets to the
 // inference requests that name one, and hands every other request as it is to the
@@ -97,13 +103,11 @@ type Handler struct {
 	schemas      *schema.Schemas
 	mux          *http.ServeMux
 	keys         map[domain.KeyHash]domain.Principal
-	finder       keyFinder    // of keys that must not go upstream
-	limiter      *authLimiter // of the store
+	finder       keyFinder // of keys that must not go upstream
 	failureLimit failureLimit
-	storeName    string
 	shared       *shared     // with the other handlers of the store
-	live         *live.Store // set once this handler is registered there
-	use          *live.Use   // as which it is
+	live         *live.Store // nil until goLive
+	use          *live.Use   // of live
 }
 
 // CaddyModule returns the Caddy module information.
@@ -148,10 +152,7 @@ func (h *Handler) Provision(ctx caddy.Context) error {
 }
 
 func (h *Handler) provisionSettings(repl *caddy.Replacer) error {
-	if h.BasePath == "" {
-		h.BasePath = defaultBasePath
-	}
-	base, err := repl.ReplaceOrErr(h.BasePath, true, true)
+	base, err := repl.ReplaceOrErr(cmp.Or(h.BasePath, defaultBasePath), true, true)
 	if err != nil {
 		return fmt.Errorf("base_path: %w", err)
 	}
@@ -160,26 +161,20 @@ func (h *Handler) provisionSettings(repl *caddy.Replacer) error {
 	}
 	h.BasePath = strings.TrimSuffix(base, "/")
 
-	if h.MaxBodySize == 0 {
-		h.MaxBodySize = defaultMaxBodySize
-	}
-	if h.MaxBodySize < 0 {
+	if h.MaxBodySize = cmp.Or(h.MaxBodySize, defaultMaxBodySize); h.MaxBodySize < 0 {
 		return fmt.Errorf("max_body_size: must be positive, got %d", h.MaxBodySize)
 	}
 	if h.KeepVersions < 0 {
 		return fmt.Errorf("keep_versions: must be positive, or 0 for all, got %d", h.KeepVersions)
 	}
-	switch h.PresetCreators {
-	case "":
-		h.PresetCreators = creatorsManagement
-	case creatorsManagement, creatorsAny:
-	default:
-		return fmt.Errorf("preset_creators: must be %s or %s, got %q", creatorsManagement, creatorsAny, h.PresetCreators)
+	h.PresetCreators = cmp.Or(h.PresetCreators, creatorsManagement)
+	if err := directive.CheckWord(h.PresetCreators, presetCreators...); err != nil {
+		return fmt.Errorf("preset_creators: %w", err)
 	}
 	return nil
 }
 
-// checkBasePath refuses what no normalized path of a request could begin with.
+// checkBasePath refuses a base path with which no normalized path can begin.
 func checkBasePath(base string) error {
 	clean, err := normalizePath(base)
 	if err != nil || !strings.HasPrefix(base, "/") || clean != base && clean+"/" != base || strings.ContainsAny(base, " ?#%{}") {
@@ -207,11 +202,11 @@ func (h *Handler) provisionStore(ctx caddy.Context) error {
 	h.service = domain.NewService(store)
 	h.service.KeepVersions = h.KeepVersions
 	ensured := h.service.EnsureDefaultWorkspace(ctx)
-	if ensured != nil && !mayPass(ensured) {
+	if ensured != nil && !isRetryable(ensured) {
 		return fmt.Errorf("creating the default workspace: %w", ensured)
 	}
 	if unfinished, err := transfer.Unfinished(ctx, e.Store()); err == nil && unfinished {
-		h.logger.Warn("an import into the store was begun and not finished: not all is in it; begin it again with the same file", zap.String("store", e.Name()))
+		h.logger.Warn("an import into the store is not finished, so a part of its data is missing: begin it again with the same file", zap.String("store", e.Name()))
 	}
 	if h.Inference != nil {
 		if err := h.Inference.provision(store); err != nil {
@@ -220,18 +215,15 @@ func (h *Handler) provisionStore(ctx caddy.Context) error {
 	}
 	h.goLive(e)
 	if ensured != nil {
-		go h.ensureLater(ctx) // all that needs no store is served meanwhile
+		go h.ensureLater(ctx) // requests that need no store are served meanwhile
 		return nil
 	}
 	h.adviseFirstKey(ctx)
 	return nil
 }
 
-// retryInterval is how long ensureLater waits between two attempts. Tests shorten it.
-var retryInterval = time.Second
-
-// mayPass reports whether a change that failed may be made later, or have been.
-func mayPass(err error) bool {
+// isRetryable reports whether a change that failed may succeed later, or may have been made.
+func isRetryable(err error) bool {
 	return errors.Is(err, domain.ErrUnavailable) || errors.Is(err, domain.ErrConflict) || errors.Is(err, domain.ErrUnknown)
 }
 
@@ -244,7 +236,7 @@ func (h *Handler) ensureLater(ctx context.Context) {
 			h.adviseFirstKey(ctx)
 			return
 		}
-		if !mayPass(err) {
+		if !isRetryable(err) {
 			if ctx.Err() == nil {
 				h.logger.Error("creating the default workspace failed: the next start or reload tries again", zap.Error(err))
 			}
@@ -252,51 +244,42 @@ func (h *Handler) ensureLater(ctx context.Context) {
 		}
 		select {
 		case <-ctx.Done():
-		case <-time.After(retryInterval):
+		case <-time.After(sharing.RetryInterval):
 		}
 	}
 }
 
-// Cleanup withdraws the store from the admin endpoint. The engine's own
-// module closes it.
+// Cleanup removes the handler from the users of its store. The storage guest closes it.
 func (h *Handler) Cleanup() error {
-	return h.withdraw()
+	if h.live == nil {
+		return nil // Provision never got that far
+	}
+	return h.live.Remove(h.use)
 }
 
-// ServeHTTP answers requests to the API itself and hands all others to the gateway.
+// ServeHTTP answers requests to the API, resolves presets in inference requests, and hands
+// all but the API's to the gateway.
 func (h *Handler) ServeHTTP(w http.ResponseWriter, r *http.Request, next caddyhttp.Handler) error {
-	normalized, err := h.checkTarget(r)
+	path, err := h.checkTarget(r)
 	if err != nil {
-		h.refuse(w, r, normalized, err)
-		return nil
+		return h.refuse(w, r, path, err)
 	}
 	stripUpgrade(r)
-	switch {
-	case h.isAPIPath(normalized):
-		h.serveAPI(w, r)
-		return nil
-	case h.Inference != nil:
-		sent := sentCredentials(r)
-		h.finder.stripOwnKeys(r)
-		return h.infer(w, r, normalized, sent, next)
-	default:
-		h.finder.stripOwnKeys(r)
-		return next.ServeHTTP(w, r) // the gateway's: body unread, other headers unedited
+	if h.isAPIPath(path) {
+		return h.serveAPI(w, r)
 	}
+	sent := sentCredentials(r)
+	h.finder.stripOwnKeys(r)
+	if h.Inference != nil {
+		return h.serveInference(w, r, path, sent, next)
+	}
+	return next.ServeHTTP(w, r) // the body is unread, and other headers are unchanged
 }
 
 // isAPIPath reports whether a normalized path belongs to the API.
-func (h *Handler) isAPIPath(p string) bool {
-	rest, ok := strings.CutPrefix(p, h.BasePath)
-	if !ok {
-		return false
-	}
-	for _, root := range [...]string{"/presets", "/workspaces"} {
-		if tail, ok := strings.CutPrefix(rest, root); ok && (tail == "" || tail[0] == '/') {
-			return true
-		}
-	}
-	return false
+func (h *Handler) isAPIPath(path string) bool {
+	resource, _, _ := strings.Cut(h.routeOf(path), "/")
+	return resource == "presets" || resource == "workspaces"
 }
 
 // Interface guards

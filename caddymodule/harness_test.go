@@ -23,6 +23,7 @@ import (
 
 	"github.com/caddy-presets/caddy-presets/caddymodule/internal/caddytest"
 	"github.com/caddy-presets/caddy-presets/caddymodule/internal/live"
+	"github.com/caddy-presets/caddy-presets/caddymodule/internal/sharing"
 	"github.com/caddy-presets/caddy-presets/domain"
 	"github.com/caddy-presets/caddy-presets/storage/storagetest"
 )
@@ -36,7 +37,7 @@ const (
 
 func TestMain(m *testing.M) {
 	flag.Parse()
-	retryInterval = 20 * time.Millisecond
+	sharing.RetryInterval = 20 * time.Millisecond
 	home, err := os.MkdirTemp("", "caddy-presets-")
 	if err != nil {
 		panic(err)

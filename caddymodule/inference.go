@@ -1,7 +1,9 @@
 package caddymodule
 
 import (
+	"cmp"
 	"fmt"
+	"iter"
 	"net/http"
 	"regexp"
 	"slices"
@@ -10,6 +12,7 @@ import (
 
 	"github.com/caddyserver/caddy/v2/modules/caddyhttp"
 
+	"github.com/caddy-presets/caddy-presets/caddymodule/internal/directive"
 	"github.com/caddy-presets/caddy-presets/domain"
 	"github.com/caddy-presets/caddy-presets/domain/inference"
 )
@@ -77,6 +80,9 @@ const (
 	defaultInferenceBodySize = 32 << 20
 )
 
+// inferenceKeys are the values of Keys.
+var inferenceKeys = []string{keysEverywhere, keysRequired, keysOptional, keysOff}
+
 // fieldName is what drop_fields may hold: such names go into a header.
 var fieldName = regexp.MustCompile(`^[A-Za-z0-9_.-]+$`)
 
@@ -85,10 +91,8 @@ var neverDropped = []string{"model", "messages", "input", "instructions", "syste
 
 // provision sets defaults and prepares to resolve from store.
 func (i *Inference) provision(store domain.Store) error {
-	if i.Keys == "" {
-		i.Keys = keysEverywhere
-	}
-	if err := checkKeys(i.Keys); err != nil {
+	i.Keys = cmp.Or(i.Keys, keysEverywhere)
+	if err := directive.CheckWord(i.Keys, inferenceKeys...); err != nil {
 		return fmt.Errorf("keys: %w", err)
 	}
 	if err := i.provisionOtherRoutes(); err != nil {
@@ -99,12 +103,8 @@ func (i *Inference) provision(store domain.Store) error {
 			return fmt.Errorf("drop_fields: %w", err)
 		}
 	}
-	if i.MaxBodySize == 0 {
-		i.MaxBodySize = defaultInferenceBodySize
-	}
-	if i.CacheSize == 0 {
-		i.CacheSize = inference.DefaultCacheSize
-	}
+	i.MaxBodySize = cmp.Or(i.MaxBodySize, defaultInferenceBodySize)
+	i.CacheSize = cmp.Or(i.CacheSize, inference.DefaultCacheSize)
 	if i.MaxBodySize < 0 || i.CacheSize < 0 {
 		return fmt.Errorf("max_body_size and cache_size must be positive, got %d and %d", i.MaxBodySize, i.CacheSize)
 	}
@@ -113,14 +113,6 @@ func (i *Inference) provision(store domain.Store) error {
 	}
 	i.resolver = inference.NewResolver(store, inference.Config{CacheSize: i.CacheSize, DropFields: i.DropFields})
 	return nil
-}
-
-func checkKeys(keys string) error {
-	switch keys {
-	case keysRequired, keysEverywhere, keysOptional, keysOff:
-		return nil
-	}
-	return fmt.Errorf("must be everywhere, required, optional or off, got %q", keys)
 }
 
 func checkDropField(field string) error {
@@ -143,10 +135,9 @@ type inferenceCall struct {
 	held        *heldBody // call.body only tells that it was read
 }
 
-// infer is the path of a request that is not ours to answer: authenticate,
-// read, resolve, and let the gateway answer. r no longer has keys of ours; sent
-// has the credentials that came with it.
-func (h *Handler) infer(w http.ResponseWriter, r *http.Request, normalized string, sent credentials, next caddyhttp.Handler) error {
+// serveInference authenticates, reads and resolves a request, and lets the gateway answer.
+// r no longer has keys of ours. sent has the credentials that the client sent.
+func (h *Handler) serveInference(w http.ResponseWriter, r *http.Request, normalized string, sent credentials, next caddyhttp.Handler) error {
 	c := &inferenceCall{call: h.newCall(w, r), credentials: sent, path: h.routeOf(normalized)}
 	if c.placeholders != nil {
 		c.placeholders.emptyByDefault = true
@@ -351,11 +342,6 @@ func headerList(names []string) string {
 	return list[:strings.LastIndex(list[:most], ", ")+1] + " ..."
 }
 
-// eachPreset is eachPreset of the caller's workspace.
-func (c *inferenceCall) eachPreset(fn func(domain.Preset, func() (string, error)) error) error {
-	return c.h.service.EachActivePreset(c.r.Context(), c.who, fn)
-}
-
 // serveModels lets the gateway list its models and adds the caller's presets.
 func (c *inferenceCall) serveModels(next caddyhttp.Handler) error {
 	c.op.name = "models_list"
@@ -365,9 +351,11 @@ func (c *inferenceCall) serveModels(next caddyhttp.Handler) error {
 		c.render(answer{}, err)
 		return nil
 	}
-	return listModels(c.w, c.r, next, c.eachPreset, func(err error) {
-		if !hungUp(c.r.Context(), err) {
-			c.logFailure(err)
-		}
+	failed, err := listModels(c.w, c.r, next, func(withModels bool) iter.Seq2[domain.ActivePreset, error] {
+		return c.h.service.ActivePresets(c.r.Context(), c.who, withModels)
 	})
+	if failed != nil && !hungUp(c.r.Context(), failed) {
+		c.logFailure(failed)
+	}
+	return err
 }

@@ -1,33 +1,27 @@
 package caddymodule
 
 import (
+	"cmp"
 	"errors"
-	"fmt"
 	"mime"
 	"net/http"
 	"strings"
+
+	"github.com/caddy-presets/caddy-presets/caddymodule/internal/directive"
 )
 
-// The values of other_routes.
 const (
 	otherRoutesPass   = "pass"
 	otherRoutesRefuse = "refuse"
 )
 
-func checkOtherRoutes(otherRoutes string) error {
-	switch otherRoutes {
-	case otherRoutesPass, otherRoutesRefuse:
-		return nil
-	}
-	return fmt.Errorf("must be pass or refuse, got %q", otherRoutes)
-}
+// otherRoutes are the values of OtherRoutes.
+var otherRoutes = []string{otherRoutesPass, otherRoutesRefuse}
 
 // provisionOtherRoutes sets the default of OtherRoutes. Keys must be set before.
 func (i *Inference) provisionOtherRoutes() error {
-	if i.OtherRoutes == "" {
-		i.OtherRoutes = otherRoutesPass
-	}
-	if err := checkOtherRoutes(i.OtherRoutes); err != nil {
+	i.OtherRoutes = cmp.Or(i.OtherRoutes, otherRoutesPass)
+	if err := directive.CheckWord(i.OtherRoutes, otherRoutes...); err != nil {
 		return err
 	}
 	if i.OtherRoutes == otherRoutesRefuse && i.Keys != keysEverywhere && i.Keys != keysOff {

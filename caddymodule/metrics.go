@@ -15,62 +15,38 @@ import (
 // metrics counts in Caddy's registry, which is new with each configuration and
 // shared by all handlers in it. Labels come from fixed sets.
 type metrics struct {
-	requests    timing // operation, code
-	resolutions timing // operation, result
-	storeCalls  timing // operation, result
+	requests    *timing // operation, code
+	resolutions *timing // operation, result
+	storeCalls  *timing // operation, result
 	versions    prometheus.Counter
 
 	failures         *prometheus.CounterVec // result
-	refused, limited prometheus.Counter     // its two
+	refused, limited prometheus.Counter     // the series of failures
 
 	bodyBytes     prometheus.GaugeFunc
 	bodiesRefused prometheus.Counter
 }
 
+const namespace, subsystem = "caddy", "presets"
+
 func newMetrics(registry *prometheus.Registry) (*metrics, error) {
-	const namespace, subsystem = "caddy", "presets"
-	requestLabels, resultLabels := []string{"operation", "code"}, []string{"operation", "result"}
 	m := &metrics{
-		requests: timing{
-			total: prometheus.NewCounterVec(prometheus.CounterOpts{
-				Namespace: namespace, Subsystem: subsystem, Name: "requests_total",
-				Help: "Requests to the preset and workspace API.",
-			}, requestLabels),
-			seconds: prometheus.NewHistogramVec(prometheus.HistogramOpts{
-				Namespace: namespace, Subsystem: subsystem, Name: "request_duration_seconds",
-				Help:    "Time from a request's headers to its answer.",
-				Buckets: prometheus.ExponentialBuckets(50e-6, 4, 9), // 50 µs to 3.3 s
-			}, requestLabels),
-		},
-		resolutions: timing{
-			total: prometheus.NewCounterVec(prometheus.CounterOpts{
-				Namespace: namespace, Subsystem: subsystem, Name: "resolutions_total",
-				Help: "Inference requests that were resolved, passed without naming a preset, or refused.",
-			}, resultLabels),
-			seconds: prometheus.NewHistogramVec(prometheus.HistogramOpts{
-				Namespace: namespace, Subsystem: subsystem, Name: "resolution_duration_seconds",
-				Help:    "Time from an inference request's headers until it goes upstream or is refused, with reading its body.",
-				Buckets: prometheus.ExponentialBuckets(50e-6, 4, 9), // 50 µs to 3.3 s
-			}, resultLabels),
-		},
-		storeCalls: timing{
-			total: prometheus.NewCounterVec(prometheus.CounterOpts{
-				Namespace: namespace, Subsystem: subsystem, Name: "store_operations_total",
-				Help: "Operations on the store.",
-			}, resultLabels),
-			seconds: prometheus.NewHistogramVec(prometheus.HistogramOpts{
-				Namespace: namespace, Subsystem: subsystem, Name: "store_operation_duration_seconds",
-				Help:    "Time that operations on the store take.",
-				Buckets: prometheus.ExponentialBuckets(5e-6, 4, 10), // 5 µs to 1.3 s
-			}, resultLabels),
-		},
+		requests: newTiming("requests_total", "Requests to the preset and workspace API.",
+			"request_duration_seconds", "Time from a request's headers to its answer.",
+			"code", prometheus.ExponentialBuckets(50e-6, 4, 9)), // 50 µs to 3.3 s
+		resolutions: newTiming("resolutions_total", "Inference requests that were resolved, passed without naming a preset, or refused.",
+			"resolution_duration_seconds", "Time from an inference request's headers, through the reading of its body, until it goes upstream or is refused.",
+			"result", prometheus.ExponentialBuckets(50e-6, 4, 9)),
+		storeCalls: newTiming("store_operations_total", "Operations on the store.",
+			"store_operation_duration_seconds", "Time that operations on the store take.",
+			"result", prometheus.ExponentialBuckets(5e-6, 4, 10)), // 5 µs to 1.3 s
 		versions: prometheus.NewCounter(prometheus.CounterOpts{
 			Namespace: namespace, Subsystem: subsystem, Name: "versions_written_total",
 			Help: "Preset versions written.",
 		}),
 		failures: prometheus.NewCounterVec(prometheus.CounterOpts{
 			Namespace: namespace, Subsystem: subsystem, Name: "auth_failures_total",
-			Help: "Requests refused for what they gave as their key, or unseen since their address had failed too often.",
+			Help: "Requests refused for a wrong key, or without a look-up because their address had failed too often.",
 		}, []string{"result"}),
 		bodyBytes: prometheus.NewGaugeFunc(prometheus.GaugeOpts{
 			Namespace: namespace, Subsystem: subsystem, Name: "inference_body_bytes",
@@ -78,7 +54,7 @@ func newMetrics(registry *prometheus.Registry) (*metrics, error) {
 		}, func() float64 { return float64(inferenceMemory.held.Load()) }),
 		bodiesRefused: prometheus.NewCounter(prometheus.CounterOpts{
 			Namespace: namespace, Subsystem: subsystem, Name: "inference_bodies_refused_total",
-			Help: "Inference requests refused since bodies took all of max_memory.",
+			Help: "Inference requests refused because bodies took all of max_memory.",
 		}),
 	}
 	err := errors.Join(
@@ -103,6 +79,20 @@ type timing struct {
 type series struct {
 	total   prometheus.Counter
 	seconds prometheus.Observer
+}
+
+// newTiming returns a timing of events by their operation and their outcome, which is the
+// name of the second label.
+func newTiming(total, totalHelp, seconds, secondsHelp, outcome string, buckets []float64) *timing {
+	labels := []string{"operation", outcome}
+	return &timing{
+		total: prometheus.NewCounterVec(prometheus.CounterOpts{
+			Namespace: namespace, Subsystem: subsystem, Name: total, Help: totalHelp,
+		}, labels),
+		seconds: prometheus.NewHistogramVec(prometheus.HistogramOpts{
+			Namespace: namespace, Subsystem: subsystem, Name: seconds, Help: secondsHelp, Buckets: buckets,
+		}, labels),
+	}
 }
 
 func (t *timing) register(registry *prometheus.Registry) error {

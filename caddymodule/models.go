@@ -3,6 +3,7 @@ package caddymodule
 import (
 	"bytes"
 	"errors"
+	"iter"
 	"net/http"
 	"strconv"
 
@@ -17,44 +18,40 @@ import (
 // how much presets add to it at most. OpenRouter's list has about 1 MiB.
 const maxModels = 16 << 20
 
-// eachPreset calls fn for every preset to list, until fn fails, and returns fn's
-// error or its own. model returns the model that the preset runs, "" when it
-// names none; it is to be called only until fn returns.
-type eachPreset func(fn func(p domain.Preset, model func() (string, error)) error) error
+// presetLister returns the presets to add to a model list, with their models if withModels
+// is true. An error ends them.
+type presetLister func(withModels bool) iter.Seq2[domain.ActivePreset, error]
 
 // listModels lets next answer r, a GET of the model list, and adds presets to the
 // answer. It edits a whole list (see readModels) of at most maxModels bytes, sent plain
-// with status 200. Other answers pass unchanged, but for Vary. An error of presets goes
-// to failed, and the answer passes, too. listModels returns next's error.
+// with status 200. Other answers pass unchanged, but for Vary, and so does the answer if
+// presets fail. failed is their error, and err is next's.
 //
 // It asks next for no content encoding, no range and no conditional answer: each would
 // give it a list that it cannot edit.
-func listModels(w http.ResponseWriter, r *http.Request, next caddyhttp.Handler, presets eachPreset, failed func(error)) error {
+func listModels(w http.ResponseWriter, r *http.Request, next caddyhttp.Handler, presets presetLister) (failed, err error) {
 	list, err := fetchModels(w, r, next)
 	if err != nil {
 		_ = list.release() // unchanged
-		return err
+		return nil, err
 	}
 	if !list.holding {
-		return nil
+		return nil, nil
 	}
 	text := list.held.Bytes()
-	at, added, err := addModels(text, presets)
-	if err != nil {
-		failed(err)
-	}
+	at, added, failed := addModels(text, presets)
 	if len(added) == 0 {
 		_ = list.release() // an error means that the client left
-		return nil
+		return failed, nil
 	}
 	describeEdited(w.Header(), len(text)+len(added))
 	w.WriteHeader(http.StatusOK)
 	for _, part := range [...][]byte{text[:at], added, text[at:]} {
 		if _, err := w.Write(part); err != nil {
-			return nil
+			break // the client left
 		}
 	}
-	return nil
+	return nil, nil
 }
 
 // fetchModels lets next answer a request for the model list. Every answer varies by key.
@@ -92,42 +89,36 @@ func describeEdited(header http.Header, length int) {
 // already. If body is not a list to edit (see readModels), it reads no preset.
 //
 // The error is that of presets, or errTooManyPresets.
-func addModels(body []byte, presets eachPreset) (at int, added []byte, err error) {
+func addModels(body []byte, presets presetLister) (at int, added []byte, err error) {
 	list, ok := readModels(body)
 	if !ok || list.more {
 		return 0, nil, nil
 	}
-	err = presets(func(p domain.Preset, model func() (string, error)) error {
+	for p, err := range presets(!list.isOpenAI()) {
+		if err != nil {
+			return 0, nil, err
+		}
 		if _, listed := list.entries[p.Reference()]; listed {
-			return nil
+			continue
 		}
 		if list.count > 0 || len(added) > 0 {
 			added = append(added, ',')
 		}
-		if added, err = list.appendModel(added, p, model); err == nil && len(added) > maxModels {
-			err = errTooManyPresets
+		if added = list.appendModel(added, p); len(added) > maxModels {
+			return 0, nil, errTooManyPresets
 		}
-		return err
-	})
-	if err != nil {
-		return 0, nil, err
 	}
 	return list.end, added, nil
 }
 
 var errTooManyPresets = errors.New("the presets of the workspace take more than " + strconv.Itoa(maxModels) + " bytes of the model list")
 
-// appendModel appends the entry of p in a list of this shape. model is as for an
-// eachPreset.
-func (l *modelList) appendModel(text []byte, p domain.Preset, model func() (string, error)) ([]byte, error) {
+// appendModel appends the entry of p in a list of this shape. OpenAI's needs no model.
+func (l *modelList) appendModel(text []byte, p domain.ActivePreset) []byte {
 	if l.isOpenAI() {
-		return appendOpenAIModel(text, p), nil
+		return appendOpenAIModel(text, p.Preset)
 	}
-	name, err := model()
-	if err != nil {
-		return text, err
-	}
-	return appendOpenRouterModel(text, p, name, l.entries[name]), nil
+	return appendOpenRouterModel(text, p, l.entries[p.Model])
 }
 
 // appendOpenAIModel appends the entry of p in OpenAI's list.
@@ -141,13 +132,13 @@ func appendOpenAIModel(text []byte, p domain.Preset) []byte {
 // appendOpenRouterModel appends the entry of p in OpenRouter's list. like is the entry
 // of its model, or nil. Its members are kept byte for byte, as price and limits are those
 // of the model that runs. Only the members that identify the entry are replaced.
-func appendOpenRouterModel(text []byte, p domain.Preset, model string, like jsontext.Value) []byte {
+func appendOpenRouterModel(text []byte, p domain.ActivePreset, like jsontext.Value) []byte {
 	description := "A preset."
 	switch {
 	case p.Description != nil:
 		description = *p.Description
-	case model != "":
-		description = "A preset that runs " + model + "."
+	case p.Model != "":
+		description = "A preset that runs " + p.Model + "."
 	}
 	text = appendMember(text, `{"id":`, p.Reference())
 	text = appendMember(text, `,"canonical_slug":`, p.Reference())

@@ -37,9 +37,7 @@ func (c *inferenceCall) serveModel(next caddyhttp.Handler, slug string) error {
 	if err != nil || !list.holding {
 		return err
 	}
-	entry, err := findModel(list.held.Bytes(), slug, func(fn func(domain.Preset, func() (string, error)) error) error {
-		return c.h.service.ActivePreset(c.r.Context(), c.who, slug, fn)
-	})
+	entry, err := c.findModel(list.held.Bytes(), slug)
 	describeEdited(c.w.Header(), len(entry))
 	c.render(answer{status: http.StatusOK, body: entry}, err)
 	return nil
@@ -52,10 +50,9 @@ func (c *inferenceCall) askForList() {
 	c.r.URL, c.r.RequestURI = &list, list.RequestURI()
 }
 
-// findModel returns the entry of a preset in the model list in body: the gateway's own,
-// or the one that presets, which has that preset alone, adds. The error is that of
-// presets, or NotFound where body is not a list to edit.
-func findModel(body []byte, slug string, presets eachPreset) (entry []byte, err error) {
+// findModel returns the entry of a preset for the model list in body: the gateway's own,
+// or ours. The error is NotFound if there is no such preset, or body is not a list to edit.
+func (c *inferenceCall) findModel(body []byte, slug string) ([]byte, error) {
 	id := domain.Preset{Slug: slug}.Reference()
 	list, ok := readModels(body)
 	if !ok {
@@ -64,9 +61,9 @@ func findModel(body []byte, slug string, presets eachPreset) (entry []byte, err 
 	if entry, listed := list.entries[id]; listed {
 		return entry, nil
 	}
-	err = presets(func(p domain.Preset, model func() (string, error)) error {
-		entry, err = list.appendModel(nil, p, model)
-		return err
-	})
-	return entry, err
+	p, err := c.h.service.ActivePreset(c.r.Context(), c.who, slug, !list.isOpenAI())
+	if err != nil {
+		return nil, err
+	}
+	return list.appendModel(nil, p), nil
 }

@@ -6,6 +6,7 @@ import (
 	"errors"
 	"fmt"
 	"io"
+	"iter"
 	"net/http"
 	"net/http/httptest"
 	"reflect"
@@ -22,25 +23,29 @@ import (
 	"github.com/caddy-presets/caddy-presets/storage/badger"
 )
 
-// listed is a preset to list and the model that it runs.
-type listed struct {
-	preset domain.Preset
-	model  string
+func aPreset(slug, model string) domain.ActivePreset {
+	return domain.ActivePreset{Preset: domain.Preset{Slug: slug, Name: "Name of " + slug, CreatedAt: time.Unix(1700000000, 999_000_000)}, Model: model}
 }
 
-func aPreset(slug, model string) listed {
-	return listed{domain.Preset{Slug: slug, Name: "Name of " + slug, CreatedAt: time.Unix(1700000000, 999_000_000)}, model}
-}
+// presetsOf returns a presetLister of presets.
+func presetsOf(presets ...domain.ActivePreset) presetLister { return presetsUntil(nil, presets...) }
 
-// presetsOf returns an eachPreset over presets.
-func presetsOf(presets ...listed) eachPreset {
-	return func(fn func(domain.Preset, func() (string, error)) error) error {
-		for _, l := range presets {
-			if err := fn(l.preset, func() (string, error) { return l.model, nil }); err != nil {
-				return err
+// presetsUntil returns a presetLister of presets that ends with failure, unless it is nil.
+func presetsUntil(failure error, presets ...domain.ActivePreset) presetLister {
+	return func(withModels bool) iter.Seq2[domain.ActivePreset, error] {
+		return func(yield func(domain.ActivePreset, error) bool) {
+			for _, p := range presets {
+				if !withModels {
+					p.Model = ""
+				}
+				if !yield(p, nil) {
+					return
+				}
+			}
+			if failure != nil {
+				yield(domain.ActivePreset{}, failure)
 			}
 		}
-		return nil
 	}
 }
 
@@ -68,10 +73,10 @@ const (
 // edit.
 func TestModelsAdded(t *testing.T) {
 	described := aPreset("p", "a/b")
-	described.preset.Description = new("Reads \"quickly\"\n\u2028")
+	described.Preset.Description = new("Reads \"quickly\"\n\u2028")
 	for _, tc := range []struct {
 		name    string
-		presets []listed
+		presets []domain.ActivePreset
 		body    string
 		want    string
 	}{
@@ -123,13 +128,13 @@ func TestModelsAdded(t *testing.T) {
 		},
 		{
 			"several presets, every character of a slug",
-			[]listed{aPreset("p", ""), aPreset("A9._~-", "")},
+			[]domain.ActivePreset{aPreset("p", ""), aPreset("A9._~-", "")},
 			`{"object":"list","data":[^]}`,
 			openAIEntry + "," + strings.ReplaceAll(openAIEntry, "/p", "/A9._~-"),
 		},
 		{
 			"one listed already",
-			[]listed{aPreset("a", ""), aPreset("p", ""), aPreset("P", "")},
+			[]domain.ActivePreset{aPreset("a", ""), aPreset("p", ""), aPreset("P", "")},
 			`{"object":"list","data":[{"id":"@preset/\u0061"},{"id":"@preset/P"}^]}`,
 			"," + openAIEntry,
 		},
@@ -150,19 +155,19 @@ func TestModelsAdded(t *testing.T) {
 		},
 		{
 			"OpenRouter, its own description",
-			[]listed{described},
+			[]domain.ActivePreset{described},
 			`{"data":[` + openRouterModel + `^]}`,
 			"," + openRouterHead + `"Reads \"quickly\"\n` + "\u2028" + `"` + openRouterRest,
 		},
 		{
 			"OpenRouter, model not in the list",
-			[]listed{aPreset("p", "a/b:nitro")},
+			[]domain.ActivePreset{aPreset("p", "a/b:nitro")},
 			`{"data":[` + openRouterModel + `^]}`,
 			"," + openRouterHead + `"A preset that runs a/b:nitro."` + unknownModel,
 		},
 		{
 			"OpenRouter, no model",
-			[]listed{aPreset("p", "")},
+			[]domain.ActivePreset{aPreset("p", "")},
 			`{"data":[{"id":"","canonical_slug":""}^]}`,
 			"," + openRouterHead + `"A preset."` + unknownModel,
 		},
@@ -208,7 +213,7 @@ func TestModelsAdded(t *testing.T) {
 	} {
 		t.Run(tc.name, func(t *testing.T) {
 			if tc.presets == nil {
-				tc.presets = []listed{aPreset("p", "a/b")}
+				tc.presets = []domain.ActivePreset{aPreset("p", "a/b")}
 			}
 			before, after, _ := strings.Cut(tc.body, "^")
 			at, added, err := addModels([]byte(before+after), presetsOf(tc.presets...))
@@ -235,7 +240,7 @@ func withAdded(body []byte, at int, added []byte) []byte {
 func TestModelsAddedToAHugeList(t *testing.T) {
 	const n = 10_000
 	var entries bytes.Buffer
-	var all []listed
+	var all []domain.ActivePreset
 	for i := range n {
 		fmt.Fprintf(&entries, `,{"id":"m%d","canonical_slug":"m","x":%d}`, i, i)
 		all = append(all, aPreset(fmt.Sprintf("p%d", i), fmt.Sprintf("m%d", n-1-i)))
@@ -264,30 +269,23 @@ func TestModelsNotAdded(t *testing.T) {
 	body := []byte(`{"data":[` + openRouterModel + `]}`)
 	failure := errors.New("disk on fire")
 	long := aPreset("p", "a/b")
-	long.preset.Description = new(strings.Repeat("x", 1<<20))
+	long.Description = new(strings.Repeat("x", 1<<20))
 	for name, tc := range map[string]struct {
-		presets eachPreset
+		presets presetLister
 		want    error
 	}{
-		"too many": {func(fn func(domain.Preset, func() (string, error)) error) error {
-			for i := range 100 {
-				long.preset.Slug = strconv.Itoa(i)
-				if err := fn(long.preset, func() (string, error) { return "", nil }); err != nil {
-					return err
+		"too many": {func(bool) iter.Seq2[domain.ActivePreset, error] {
+			return func(yield func(domain.ActivePreset, error) bool) {
+				for i := range 100 {
+					long.Slug = strconv.Itoa(i)
+					if !yield(long, nil) {
+						return
+					}
 				}
+				t.Error("not stopped")
 			}
-			t.Error("not stopped")
-			return nil
 		}, errTooManyPresets},
-		"a model cannot be read": {func(fn func(domain.Preset, func() (string, error)) error) error {
-			return fn(long.preset, func() (string, error) { return "", failure })
-		}, failure},
-		"half of the presets cannot be read": {func(fn func(domain.Preset, func() (string, error)) error) error {
-			if err := presetsOf(aPreset("p", "a/b"))(fn); err != nil {
-				return err
-			}
-			return failure
-		}, failure},
+		"half of the presets cannot be read": {presetsUntil(failure, aPreset("p", "a/b")), failure},
 	} {
 		t.Run(name, func(t *testing.T) {
 			if _, added, err := addModels(body, tc.presets); !errors.Is(err, tc.want) || added != nil {
@@ -301,9 +299,12 @@ func TestModelsNotAdded(t *testing.T) {
 // that is not to edit.
 func TestModelsReadOnlyWhatIsNeeded(t *testing.T) {
 	read, asked := 0, 0
-	presets := func(fn func(domain.Preset, func() (string, error)) error) error {
+	presets := func(withModels bool) iter.Seq2[domain.ActivePreset, error] {
 		read++
-		return fn(domain.Preset{Slug: "p"}, func() (string, error) { asked++; return "", nil })
+		if withModels {
+			asked++
+		}
+		return presetsOf(aPreset("p", ""))(withModels)
 	}
 	for _, body := range []string{`{"data":[]}`, `{"object":"list","data":[]}`, `[]`} {
 		if _, _, err := addModels([]byte(body), presets); err != nil {
@@ -383,7 +384,11 @@ const (
 // listTo runs listModels with the preset p.
 func listTo(t *testing.T, w http.ResponseWriter, r *http.Request, next caddyhttp.Handler) error {
 	t.Helper()
-	return listModels(w, r, next, presetsOf(aPreset("p", "a/b")), func(err error) { t.Errorf("failed with %v", err) })
+	failed, err := listModels(w, r, next, presetsOf(aPreset("p", "a/b")))
+	if failed != nil {
+		t.Errorf("failed with %v", failed)
+	}
+	return err
 }
 
 func newListRequest() *http.Request { return httptest.NewRequest(http.MethodGet, "/v1/models", nil) }
@@ -664,21 +669,17 @@ func TestModelsVaryByKey(t *testing.T) {
 
 func TestModelsPresetsFail(t *testing.T) {
 	failure := errors.New("disk on fire")
-	presets := func(fn func(domain.Preset, func() (string, error)) error) error {
-		return errors.Join(fn(aPreset("p", "").preset, nil), failure)
-	}
 	w := httptest.NewRecorder()
-	var failed []error
-	err := listModels(w, newListRequest(), modelsUpstream(200, []string{"Content-Type: application/json", `ETag: "1"`}, plainList), presets,
-		func(err error) { failed = append(failed, err) })
+	gateway := modelsUpstream(200, []string{"Content-Type: application/json", `ETag: "1"`}, plainList)
+	failed, err := listModels(w, newListRequest(), gateway, presetsUntil(failure, aPreset("p", "")))
 	if err != nil {
 		t.Fatal(err)
 	}
 	if w.Code != http.StatusOK || w.Body.String() != plainList || w.Header().Get("ETag") != `"1"` {
 		t.Errorf("got %d %v %s, want the list unchanged", w.Code, w.Header(), w.Body)
 	}
-	if len(failed) != 1 || !errors.Is(failed[0], failure) {
-		t.Errorf("got errors %v, want one", failed)
+	if !errors.Is(failed, failure) {
+		t.Errorf("got error %v, want %v", failed, failure)
 	}
 }
 
@@ -727,28 +728,25 @@ func TestModelsOfAWorkspace(t *testing.T) {
 		t.Fatal(err)
 	}
 
-	var got []string
-	note := func(p domain.Preset, model func() (string, error)) error {
-		m, err := model()
-		got = append(got, p.Slug+" runs "+m)
-		return err
+	list := func(who domain.Principal, most int) (got []string, err error) {
+		for p, err := range service.ActivePresets(t.Context(), who, true) {
+			if err != nil {
+				return got, err
+			}
+			if got = append(got, p.Slug+" runs "+p.Model); len(got) == most {
+				break
+			}
+		}
+		return got, nil
 	}
 	bob := domain.Principal{UserID: "bob", Kind: domain.InferenceKey, WorkspaceSlug: "team"}
-	if err := service.EachActivePreset(t.Context(), bob, note); err != nil {
-		t.Fatal(err)
-	}
-	if want := []string{"B runs ", "b runs new"}; !reflect.DeepEqual(got, want) {
-		t.Errorf("got %q, want %q", got, want)
-	}
-
-	failure := errors.New("enough")
-	calls := 0
-	err = service.EachActivePreset(t.Context(), bob, func(domain.Preset, func() (string, error)) error { calls++; return failure })
-	if !errors.Is(err, failure) || calls != 1 {
-		t.Errorf("got error %v after %d calls, want the first one's", err, calls)
+	for most, want := range map[int][]string{9: {"B runs ", "b runs new"}, 1: {"B runs "}} {
+		if got, err := list(bob, most); err != nil || !slices.Equal(got, want) {
+			t.Errorf("at most %d: got %q and %v, want %q", most, got, err, want)
+		}
 	}
 	bob.WorkspaceSlug = "nowhere"
-	if err := service.EachActivePreset(t.Context(), bob, note); domain.KindOf(err) != domain.NotFound {
+	if _, err := list(bob, 9); domain.KindOf(err) != domain.NotFound {
 		t.Errorf("got error %v, want NotFound", err)
 	}
 }

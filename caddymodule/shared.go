@@ -2,12 +2,10 @@ package caddymodule
 
 import (
 	"context"
-	"errors"
 	"maps"
 	"slices"
 	"sync"
 
-	"github.com/caddyserver/caddy/v2"
 	"go.uber.org/zap"
 
 	"github.com/caddy-presets/caddy-presets/caddymodule/engine"
@@ -15,44 +13,27 @@ import (
 	"github.com/caddy-presets/caddy-presets/domain"
 )
 
-// sharedStates holds a *shared by the name of each store that handlers use.
-var sharedStates = caddy.NewUsagePool()
-
 // shared is what all handlers of one store share. It outlives reloads.
 type shared struct {
 	limiter *authLimiter
-	advised sync.Once // how to make the first key
+	advised sync.Once // see adviseFirstKey
 }
 
-// Destruct implements caddy.Destructor.
-func (*shared) Destruct() error { return nil }
+func newShared() any { return &shared{limiter: newAuthLimiter()} }
 
-// goLive registers the handler as a user of its store, until withdraw.
+// goLive registers the handler as a user of its store, until Cleanup.
 func (h *Handler) goLive(e engine.Engine) {
-	h.storeName = e.Name()
-	value, _, _ := sharedStates.LoadOrNew(h.storeName, func() (caddy.Destructor, error) { // never fails
-		return &shared{limiter: newAuthLimiter()}, nil
-	})
-	h.shared = value.(*shared)
-	h.limiter = h.shared.limiter
 	h.use = &live.Use{
 		Store: e.Store(), Service: domain.NewService(e.Store()),
 		Keys: slices.Collect(maps.Values(h.keys)), KeepVersions: h.KeepVersions,
 	}
-	h.live = live.Add(h.storeName, h.use)
+	h.live = live.Add(e.Name(), h.use)
+	h.shared = h.live.Shared(newShared).(*shared)
 	h.finder = keyFinder{h.keys, []*live.Store{h.live}}
 }
 
-func (h *Handler) withdraw() error {
-	if h.live == nil {
-		return nil // Provision never got that far
-	}
-	_, err := sharedStates.Delete(h.storeName)
-	return errors.Join(err, h.live.Remove(h.use))
-}
-
-// adviseFirstKey logs how to make the first key, if neither the configuration nor the
-// store has one. Reloads do not log it again.
+// adviseFirstKey logs how to make the first key if there is none, neither in the
+// configuration nor in the store. It logs once for each store, and not again on reload.
 func (h *Handler) adviseFirstKey(ctx context.Context) {
 	if len(h.live.Keys()) > 0 {
 		return
@@ -61,9 +42,6 @@ func (h *Handler) adviseFirstKey(ctx context.Context) {
 		return // the store logs its failures
 	}
 	h.shared.advised.Do(func() {
-		h.logger.Warn("no key is configured for this site and none was issued: make the first with caddy presets key create --kind management", zap.String("store", h.storeName))
+		h.logger.Warn("no key is configured for this site and none was issued: make the first with caddy presets key create --kind management", zap.String("store", h.live.Name()))
 	})
 }
-
-// Interface guard
-var _ caddy.Destructor = (*shared)(nil)

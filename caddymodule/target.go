@@ -203,7 +203,7 @@ func (h *Handler) isAmbiguous(escaped string) bool {
 
 // refuse answers a request with an error of checkTarget, in the error envelope of its
 // route.
-func (h *Handler) refuse(w http.ResponseWriter, r *http.Request, normalized string, err error) {
+func (h *Handler) refuse(w http.ResponseWriter, r *http.Request, normalized string, err error) error {
 	c := h.newCall(w, r)
 	route := inferenceRouteOf(h.routeOf(normalized))
 	switch {
@@ -223,6 +223,7 @@ func (h *Handler) refuse(w http.ResponseWriter, r *http.Request, normalized stri
 	case h.isAPIPath(normalized):
 		h.metrics.request(c.op.name, status, time.Since(c.start))
 	}
+	return nil
 }
 
 // stripUpgrade removes upgrades to other protocols than WebSocket. They would open a tunnel

@@ -45,7 +45,7 @@ func TestTimingOfWrongKeys(t *testing.T) {
 	}
 	t.Cleanup(func() { _ = store.Close() })
 	h := newMeasuredHandler(t, store)
-	h.limiter, h.failureLimit = newAuthLimiter(), failureLimit{maxAuthFailures, time.Second} // which none of it reaches
+	h.shared, h.failureLimit = newShared().(*shared), failureLimit{maxAuthFailures, time.Second} // which none of it reaches
 	h.Inference = &Inference{}
 	if err := h.Inference.provision(store); err != nil {
 		t.Fatal(err)

@@ -10,6 +10,7 @@ import (
 	"go.uber.org/zap/zaptest/observer"
 
 	"github.com/caddy-presets/caddy-presets/caddymodule/internal/caddytest"
+	"github.com/caddy-presets/caddy-presets/caddymodule/internal/sharing"
 	"github.com/caddy-presets/caddy-presets/domain"
 	"github.com/caddy-presets/caddy-presets/storage/badger"
 )
@@ -66,7 +67,7 @@ func TestEnsureLaterEnds(t *testing.T) {
 	for _, err := range []error{domain.ErrConflict, domain.ErrUnknown} {
 		passing := &told{err: fmt.Errorf("%w: for now", err)}
 		h.service = domain.NewService(passing)
-		ctx, cancel := context.WithTimeout(t.Context(), 10*retryInterval)
+		ctx, cancel := context.WithTimeout(t.Context(), 10*sharing.RetryInterval)
 		h.ensureLater(ctx)
 		cancel()
 		if passing.asked < 2 {

@@ -4,6 +4,7 @@ import (
 	"context"
 	"encoding/json"
 	"errors"
+	"iter"
 )
 
 // PresetFilter says which presets of a workspace a list has.
@@ -19,45 +20,57 @@ const (
 	AllPresets      PresetFilter = "all"
 )
 
-// EachActivePreset calls fn for every active preset of the workspace that who
-// acts in, by slug in byte order, and ends with the first error, its own or
-// fn's. A workspace that does not exist is NotFound.
+// ActivePreset is an active preset with the model of its designated version. Model is
+// empty if that version names none, or if it was not asked for.
+type ActivePreset struct {
+	Preset
+	Model string
+}
+
+// ActivePresets returns the active presets of the workspace that who acts in, by slug in
+// byte order, and reads their models if withModels is true. An error ends them. It is
+// NotFound if the workspace does not exist.
 //
-// model returns the model that the preset's designated version names, "" when
-// it names none. It reads that version only when called, and may be called only
-// until fn returns. All of it comes from one snapshot, of which no more than one
-// preset is in memory at a time; the snapshot stays open until the last call of
-// fn has returned, so fn does not wait for anybody.
-func (s *Service) EachActivePreset(ctx context.Context, who Principal, fn func(p Preset, model func() (string, error)) error) error {
-	return s.store.View(ctx, func(r Reader) error {
-		id, err := who.Home(r)
-		if err != nil {
-			return err
-		}
-		for p, err := range r.Presets(id) {
+// They come from one snapshot, which is open until the loop ends. So the loop must not
+// wait for a client. One preset at a time is in memory.
+func (s *Service) ActivePresets(ctx context.Context, who Principal, withModels bool) iter.Seq2[ActivePreset, error] {
+	return func(yield func(ActivePreset, error) bool) {
+		stopped := false
+		err := s.store.View(ctx, func(r Reader) error {
+			id, err := who.Home(r)
 			if err != nil {
 				return err
 			}
-			if err := ctx.Err(); err != nil {
-				return err // nobody waits for the rest, which may be long
+			for p, err := range r.Presets(id) {
+				switch {
+				case err != nil:
+					return err
+				case ctx.Err() != nil:
+					return ctx.Err() // the client left, and the list may be long
+				case p.Status != PresetActive:
+					continue
+				}
+				active, err := activePreset(r, p, withModels)
+				if err != nil {
+					return err
+				}
+				if stopped = !yield(active, nil); stopped {
+					return nil
+				}
 			}
-			if p.Status != PresetActive {
-				continue
-			}
-			model := func() (string, error) { return designatedModel(r, p) }
-			if err := fn(p, model); err != nil {
-				return err
-			}
+			return nil
+		})
+		if err != nil && !stopped {
+			yield(ActivePreset{}, err)
 		}
-		return nil
-	})
+	}
 }
 
-// ActivePreset calls fn as EachActivePreset does, for the one preset of a slug, and
-// returns fn's error or its own. A preset that does not exist or is not active is
-// NotFound, and named; so is a workspace that does not exist.
-func (s *Service) ActivePreset(ctx context.Context, who Principal, slug string, fn func(p Preset, model func() (string, error)) error) error {
-	return s.store.View(ctx, func(r Reader) error {
+// ActivePreset returns the active preset of a slug in the workspace that who acts in, and
+// reads its model if withModel is true. The error is NotFound, with the preset's name, if
+// there is no such preset or workspace.
+func (s *Service) ActivePreset(ctx context.Context, who Principal, slug string, withModel bool) (active ActivePreset, err error) {
+	err = s.store.View(ctx, func(r Reader) error {
 		id, err := who.Home(r)
 		if err != nil {
 			return err
@@ -69,19 +82,25 @@ func (s *Service) ActivePreset(ctx context.Context, who Principal, slug string, 
 		if err != nil {
 			return err
 		}
-		return fn(p, func() (string, error) { return designatedModel(r, p) })
+		active, err = activePreset(r, p, withModel)
+		return err
 	})
+	return active, err
 }
 
-// designatedModel returns the model that p's designated version names, "" when
-// it names none.
-func designatedModel(r Reader, p Preset) (string, error) {
+func activePreset(r Reader, p Preset, withModel bool) (ActivePreset, error) {
+	active := ActivePreset{Preset: p}
+	if !withModel {
+		return active, nil
+	}
 	v, err := r.PresetVersion(p.State(), p.DesignatedVersion)
 	if err != nil {
-		return "", err
+		return active, err
 	}
 	var config struct {
-		Model string `json:"model"` // a setting of this name in every dialect
+		Model string `json:"model"` // every dialect has this setting
 	}
-	return config.Model, json.Unmarshal(v.Config, &config)
+	err = json.Unmarshal(v.Config, &config)
+	active.Model = config.Model
+	return active, err
 }

@@ -121,16 +121,13 @@ func (p Preset) audited() AuditObject {
 // it and returns both, as one durable change. It creates a preset that does not exist. An
 // existing one keeps its id and name.
 //
-// workspace is the id or slug of the workspace to act in, empty for the key's own. An
-// unknown workspace is NotFound. A preset that is not active keeps its slug, and is a
-// Conflict.
+// The slug must be one that CheckPresetSlug accepts. workspace is the id or slug of the
+// workspace to act in, empty for the key's own. An unknown workspace is NotFound. A preset
+// that is not active keeps its slug, and is a Conflict.
 //
 // The same change removes versions beyond KeepVersions, as PruneVersions does, but at
 // most MaxChangeRemoved. The next change removes the rest.
 func (s *Service) CreatePresetVersion(ctx context.Context, w Write, workspace, slug string, in Capture) (Outcome, error) {
-	if err := CheckPresetSlug(slug); err != nil {
-		return Outcome{}, err
-	}
 	presetID, versionID := s.newID(), s.newID()
 	return s.change(ctx, w, func(c *change) error {
 		home, err := workspaceOf(c, c.Who, workspace)

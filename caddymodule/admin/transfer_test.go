@@ -143,7 +143,7 @@ func TestTransferThroughPipes(t *testing.T) {
 	if err := s.Load(s.Site(caddytest.Standard)); err != nil { // as a restart
 		t.Fatal(err)
 	}
-	if !strings.Contains(s.Logs(), "an import into the store was begun and not finished") {
+	if !strings.Contains(s.Logs(), "an import into the store is not finished") {
 		t.Error("the log does not tell that the store has but a part")
 	}
 	name := filepath.Join(t.TempDir(), "export")

@@ -29,15 +29,12 @@ type folder struct {
 	checks  checkState
 }
 
-// retryInterval is the pause between attempts that read little. Tests shorten it.
-var retryInterval = time.Second
-
 // maxRetryPause bounds the pause between attempts that read all tables.
 const maxRetryPause = 30 * time.Second
 
 // Open implements sharing.Opener.
 func (f *folder) Open(ctx context.Context) (*badgerstore.Store, error) {
-	f.retries = retryState{seen: contents(f.name), pause: retryInterval, mayBeNew: f.mayBeNew()}
+	f.retries = retryState{seen: contents(f.name), pause: sharing.RetryInterval, mayBeNew: f.mayBeNew()}
 	store, err := f.open(ctx)
 	if err != nil && !f.IsFatal(err) {
 		f.logger().Error("the store cannot be opened: presets and workspaces are unavailable until it can, "+
@@ -69,8 +66,8 @@ func (f *folder) open(ctx context.Context) (*badgerstore.Store, error) {
 	return store, err
 }
 
-// mayBeNew reports whether a store may be created in the folder: there is none, and the
-// folder is not behind a link to something missing, such as an unmounted file system.
+// mayBeNew reports whether a store may be created in the folder. It must not be a store,
+// nor be behind a dangling link, such as one to an unmounted file system.
 func (f *folder) mayBeNew() bool {
 	if f.isStore() {
 		return false
@@ -83,7 +80,7 @@ func (f *folder) mayBeNew() bool {
 	}
 }
 
-// isStore reports whether the folder is a store, or may be one that cannot be read.
+// isStore reports whether the folder is a store, or may be an unreadable one.
 func (f *folder) isStore() bool {
 	_, err := os.Stat(filepath.Join(f.name, badgerstore.MarkerName))
 	return !errors.Is(err, fs.ErrNotExist)
@@ -108,7 +105,7 @@ func (f *folder) retryAt(ctx context.Context, why error, now time.Time) (*badger
 	if errors.Is(why, badgerstore.ErrDamaged) && found == r.seen {
 		return nil, why
 	}
-	// A store that is being replaced must not become an empty one meanwhile.
+	// While a store is being replaced, no empty one must be created.
 	r.mayBeNew = r.mayBeNew && !errors.Is(why, badgerstore.ErrDamaged) && f.mayBeNew()
 	if !r.mayBeNew && !f.isStore() {
 		return nil, why
@@ -122,20 +119,19 @@ func (f *folder) retryAt(ctx context.Context, why error, now time.Time) (*badger
 		return store, nil
 	case ctx.Err() != nil:
 		return nil, why
-	case errors.Is(err, badgerstore.ErrDiskFull): // found out before anything is read
-		r.pause = retryInterval
+	case errors.Is(err, badgerstore.ErrDiskFull): // Open finds out before it reads anything
+		r.pause = sharing.RetryInterval
 	default:
 		r.pause = min(2*r.pause, maxRetryPause)
 		r.next = now.Add(time.Since(began) + r.pause)
 	}
-	if reasonOf(err) != reasonOf(why) { // their texts differ each time
+	if reasonOf(err) != reasonOf(why) { // their texts differ
 		f.logger().Error("the store still cannot be opened", zap.String("folder", f.name), zap.Error(err))
 	}
 	return nil, err
 }
 
-// reasonOf returns the kind of reason why a store cannot be opened, as operators tell
-// them apart.
+// reasonOf returns the kind of an error of opening a store.
 func reasonOf(err error) string {
 	switch {
 	case errors.Is(err, badgerstore.ErrDamaged):
@@ -171,7 +167,7 @@ func (f *folder) maintainAt(ctx context.Context, store *badgerstore.Store, now t
 		f.checks.last, f.checks.checked = time.Now(), true
 	case store.ShouldReclaim(now):
 		if err := store.Reclaim(ctx); err != nil && ctx.Err() == nil {
-			f.logger().Warn("the disk space of removed records was not given back: it is tried again within the hour", zap.String("folder", f.name), zap.Error(err))
+			f.logger().Warn("the disk space of removed records was not freed: the server tries again within the hour", zap.String("folder", f.name), zap.Error(err))
 		}
 	}
 }

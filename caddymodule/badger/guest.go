@@ -21,7 +21,7 @@ func init() {
 	caddy.RegisterModule(new(Badger))
 }
 
-// defaultScrubInterval is how often a store is looked at as a whole.
+// defaultScrubInterval is the time between two checks of a whole store.
 const defaultScrubInterval = 24 * time.Hour
 
 // Badger keeps presets, workspaces and issued keys in a folder of this
@@ -53,9 +53,9 @@ func (*Badger) CaddyModule() caddy.ModuleInfo {
 	}
 }
 
-// Provision opens the folder, or joins those who have it open. A store that is
-// damaged, on a disk that is full or in a folder that may not be used is no error: it is
-// unavailable until it can be opened.
+// Provision opens the folder, or shares it if it is open already. A damaged store, a full
+// disk and a folder without permission are no errors: the store is unavailable until it
+// can be opened.
 func (b *Badger) Provision(ctx caddy.Context) error {
 	repl := caddy.NewReplacer()
 	folder := filepath.Join(caddy.AppDataDir(), "presets")
@@ -86,7 +86,7 @@ func (b *Badger) Provision(ctx caddy.Context) error {
 	store := newStore(s)
 	if _, err := store.Acquire(); err != nil {
 		if errors.Is(err, badgerstore.ErrInUse) {
-			err = fmt.Errorf("%w. Commands that load a whole configuration meet this beside a running server, as `caddy validate` does: "+
+			err = fmt.Errorf("%w. Commands that load a whole configuration, such as `caddy validate`, fail beside a running server: "+
 				"use `caddy adapt` to check a Caddyfile and `caddy reload` to apply it", err)
 		}
 		return err
@@ -95,17 +95,16 @@ func (b *Badger) Provision(ctx caddy.Context) error {
 	return registerMetrics(ctx.GetMetricsRegistry())
 }
 
-// canonical returns the one name of a folder, given an absolute one, so that two ways to
-// write it are one key of the pool. The folder may be missing, and what leads to it be
-// out of reach; it creates nothing, as the folder of a store that is open may have been
-// moved away.
+// canonical returns the name of an absolute folder without symbolic links, so that each
+// folder has one key in the pool. The folder and its parents may be missing. canonical
+// creates nothing, because the folder of an open store may have been moved away.
 func canonical(folder string) string {
 	name, err := filepath.EvalSymlinks(folder)
 	if err == nil {
 		return name
 	}
 	parent := filepath.Dir(folder)
-	if _, err := os.Lstat(folder); err == nil || parent == folder { // a link that leads to nothing, say
+	if _, err := os.Lstat(folder); err == nil || parent == folder { // such as a dangling link
 		return folder
 	}
 	return filepath.Join(canonical(parent), filepath.Base(folder))
@@ -117,7 +116,7 @@ func (b *Badger) Store() domain.Store { return b.store }
 // Name returns the folder.
 func (b *Badger) Name() string { return b.store.Settings.folder }
 
-// Cleanup gives up the folder. The last to do so closes it.
+// Cleanup releases the folder. The last configuration that does so closes it.
 func (b *Badger) Cleanup() error {
 	if b.store == nil {
 		return nil // Provision never got that far

@@ -6,26 +6,24 @@ import (
 	"github.com/prometheus/client_golang/prometheus"
 )
 
-// storeMetrics tells how the stores in folders are doing, at the moment when it is
-// asked.
+// storeMetrics collects the status of all stores in folders.
 type storeMetrics struct{}
 
-// storeGauge describes a metric of a store, by its folder.
-func storeGauge(name, help string) *prometheus.Desc {
+// describeStore describes a metric of a store, by its folder.
+func describeStore(name, help string) *prometheus.Desc {
 	return prometheus.NewDesc(prometheus.BuildFQName("caddy", "presets", "store_"+name), help, []string{"store"}, nil)
 }
 
 var (
-	storeAvailable = storeGauge("available", "Whether the store is open.")
-	storeWritable  = storeGauge("writable", "Whether the store takes writes.")
-	storeFree      = storeGauge("free_bytes", "Space that is left on the store's file system.")
-	storeNeeded    = storeGauge("needed_bytes", "Space that has to be left for a write.")
-	storeDamage    = storeGauge("damage_total", "Reads and findings of checks that met damaged records since the store was opened.")
-	storeChecked   = storeGauge("checked_timestamp_seconds", "When all that is stored was last looked at, 0 for not since the store was opened.")
+	storeAvailable = describeStore("available", "Whether the store is open.")
+	storeWritable  = describeStore("writable", "Whether the store takes writes.")
+	storeFree      = describeStore("free_bytes", "Space that is left on the store's file system.")
+	storeNeeded    = describeStore("needed_bytes", "Space that has to be left for a write.")
+	storeDamage    = describeStore("damage_total", "Damaged records that reads and checks found since the store was opened.")
+	storeChecked   = describeStore("checked_timestamp_seconds", "When the whole store was last checked, or 0 if not since it was opened.")
 )
 
-// registerMetrics registers them for a configuration, where no other handler of
-// it has done so.
+// registerMetrics registers the metrics, unless another handler of the configuration did.
 func registerMetrics(registry *prometheus.Registry) error {
 	err := registry.Register(storeMetrics{})
 	if _, taken := errors.AsType[prometheus.AlreadyRegisteredError](err); taken {

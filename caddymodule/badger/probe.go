@@ -40,7 +40,7 @@ func init() {
 	})
 }
 
-// isCommand is true in programs that have Caddy's commands, and so probeCommand.
+// isCommand is true in programs with Caddy's commands, which include probeCommand.
 var isCommand atomic.Bool
 
 // verdict is what probeCommand prints, as JSON.
@@ -64,15 +64,15 @@ func runProbe(cmd *cobra.Command, args []string) error {
 	return json.NewEncoder(cmd.OutOrStdout()).Encode(v)
 }
 
-// probeApart is badgerstore.Probe in another process, which ends with ctx. Badger ends its
-// process on some kinds of damage, and that must not be this one. If no process can be
-// started it probes in this one, to the end.
+// probeApart is badgerstore.Probe in another process, which ends with ctx. Badger exits on
+// some kinds of damage, and that must not end the server. If no process can be started,
+// probeApart probes in this one and ignores ctx.
 //
-// Damage is only what the other process reports as damage. A process that ended without
-// a report may have lacked memory or time.
+// Only a report of damage counts as damage. A process that ended without a report may
+// have lacked memory or time.
 func probeApart(ctx context.Context, folder string, o badgerstore.Options) error {
 	if !isCommand.Load() {
-		return badgerstore.Probe(folder, o) // in someone else's program, or a test
+		return badgerstore.Probe(folder, o) // in another program, or a test
 	}
 	program, err := ownProgram()
 	if err != nil {
@@ -84,7 +84,7 @@ func probeApart(ctx context.Context, folder string, o badgerstore.Options) error
 	cmd.Stdin = strings.NewReader(hex.EncodeToString(o.EncryptionKey)) // not an argument, which everyone can see
 	cmd.Stdout, cmd.Stderr = &stdout, &stderr
 	endWithServer(cmd)
-	runtime.LockOSThread() // that process ends with the thread that started it
+	runtime.LockOSThread() // the process ends with the thread that started it
 	defer runtime.UnlockOSThread()
 	switch err := cmd.Start(); {
 	case err != nil && ctx.Err() != nil:
@@ -108,7 +108,7 @@ func probeApart(ctx context.Context, folder string, o badgerstore.Options) error
 	case err == nil:
 		err = errors.New("it ended without an error")
 	}
-	return fmt.Errorf("%w: the process that checks it told nothing: %w: %s", domain.ErrUnavailable, err, firstLine(stderr.String()))
+	return fmt.Errorf("%w: the process that checks it reported nothing: %w: %s", domain.ErrUnavailable, err, firstLine(stderr.String()))
 }
 
 // childEnvironment returns the variables that probeCommand needs. The others may hold

@@ -5,10 +5,10 @@ import (
 	"syscall"
 )
 
-// endWithServer lets a process that was not started yet end when this one does, or
-// the thread that starts it.
+// endWithServer makes a process end when the thread that starts it ends. Call it before
+// the start.
 func endWithServer(cmd *exec.Cmd) { cmd.SysProcAttr = &syscall.SysProcAttr{Pdeathsig: syscall.SIGKILL} }
 
-// ownProgram returns the program that runs, also when a newer one has taken its place,
-// which may judge a store differently.
+// ownProgram returns the running program, even if its file was replaced. Another version
+// might judge a store differently.
 func ownProgram() (string, error) { return "/proc/self/exe", nil }

@@ -7,8 +7,7 @@ import (
 	"os/exec"
 )
 
-// endWithServer would let a process end when this one does. Here it runs on, and does
-// no harm.
+// endWithServer does nothing on this system. The other process ends by itself.
 func endWithServer(*exec.Cmd) {}
 
 // ownProgram returns the program that runs.

@@ -13,6 +13,7 @@ import (
 	"go.uber.org/zap"
 
 	"github.com/caddy-presets/caddy-presets/caddymodule/internal/caddytest"
+	"github.com/caddy-presets/caddy-presets/caddymodule/internal/sharing"
 	"github.com/caddy-presets/caddy-presets/domain"
 	badgerstore "github.com/caddy-presets/caddy-presets/storage/badger"
 )
@@ -21,7 +22,7 @@ func TestMain(m *testing.M) {
 	if len(os.Args) == 3 && os.Args[1] == probeCommand {
 		pretendToProbe(filepath.Base(os.Args[2]))
 	}
-	retryInterval = 20 * time.Millisecond
+	sharing.RetryInterval = 20 * time.Millisecond
 	caddytest.Main(m)
 }
 
@@ -65,9 +66,9 @@ func TestProbeApart(t *testing.T) {
 		"whole":       {},
 		"damaged":     {badgerstore.ErrDamaged, "damaged: here"},
 		"full":        {domain.ErrUnavailable, "too little"},
-		"silent":      {domain.ErrUnavailable, "told nothing"},
+		"silent":      {domain.ErrUnavailable, "reported nothing"},
 		"crash":       {domain.ErrUnavailable, "fatal error: out of memory"},
-		"killed":      {domain.ErrUnavailable, "told nothing"},
+		"killed":      {domain.ErrUnavailable, "reported nothing"},
 		"environment": {domain.ErrUnavailable, "secret <> home true"},
 	} {
 		err := probeApart(t.Context(), filepath.Join(t.TempDir(), what), badgerstore.Options{Logger: zap.NewNop()})

@@ -16,11 +16,11 @@ import (
 	badgerstore "github.com/caddy-presets/caddy-presets/storage/badger"
 )
 
-// folders has the handles on folders, by their canonical names.
+// folders has the handles of open folders, by their canonical names.
 var folders = sharing.Pool[settings, *handle]{
 	Open: func(s settings, newest func() *settings) (*handle, error) {
 		f := &folder{name: s.folder, key: s.key, probe: probeApart, newest: newest}
-		opened, err := sharing.Open(f, retryInterval)
+		opened, err := sharing.Open(f)
 		return &handle{opened, f}, err
 	},
 	Compatible: func(h *handle, s settings) error {
@@ -49,13 +49,13 @@ type settings struct {
 	logger *zap.Logger
 }
 
-// store is a configuration's lease on the store in a folder.
+// store is a configuration's reference to the store in a folder.
 type store struct {
 	sharing.Store[settings, *badgerstore.Store, *handle]
 }
 
 func newStore(s settings) *store {
-	return &store{sharing.Store[settings, *badgerstore.Store, *handle]{Lease: folders.Lease(s.folder, s)}}
+	return &store{sharing.Store[settings, *badgerstore.Store, *handle]{StoreRef: folders.Ref(s.folder, s)}}
 }
 
 // AfterRemoval implements engine.RemovalAdviser.

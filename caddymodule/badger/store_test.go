@@ -194,7 +194,7 @@ func TestCloseEndsProbe(t *testing.T) {
 		<-ctx.Done()
 		return fmt.Errorf("%w: %w", domain.ErrUnavailable, ctx.Err())
 	}
-	h, err := sharing.Open(f, retryInterval)
+	h, err := sharing.Open(f)
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -213,7 +213,7 @@ func TestRetries(t *testing.T) {
 	f := newFolder(closedStore(t))
 	f.probe = func(context.Context, string, badgerstore.Options) error { probes++; return failure }
 	f.newest = func() *settings { return &settings{logger: zap.New(core)} }
-	f.retries.pause = retryInterval
+	f.retries.pause = sharing.RetryInterval
 	var store *badgerstore.Store
 	now, a := time.Now(), &f.retries
 	try := func(err error) (tried bool) {
@@ -235,7 +235,7 @@ func TestRetries(t *testing.T) {
 		}
 		now = a.next
 	}
-	if pauses[0] != 2*retryInterval || pauses[1] != 4*retryInterval || slices.Max(pauses) != maxRetryPause || pauses[11] != maxRetryPause {
+	if pauses[0] != 2*sharing.RetryInterval || pauses[1] != 4*sharing.RetryInterval || slices.Max(pauses) != maxRetryPause || pauses[11] != maxRetryPause {
 		t.Errorf("got pauses %v, want that they double up to %v", pauses, maxRetryPause)
 	}
 	if n := logs.Len(); n != 0 {

@@ -3,7 +3,6 @@ package etcd
 import (
 	"context"
 	"errors"
-	"time"
 
 	"go.uber.org/zap"
 
@@ -26,16 +25,13 @@ var clusters = sharing.Pool[settings, *handle]{
 			}
 			return zap.NewNop()
 		})
-		opened, err := sharing.Open(o, retryInterval)
+		opened, err := sharing.Open(o)
 		return &handle{opened, s.name}, err
 	},
 	OnCloseError: func(s settings, err error) {
 		s.logger.Error("letting go of the cluster failed", zap.String("store", s.name), zap.Error(err))
 	},
 }
-
-// retryInterval is the pause between attempts to open a store.
-const retryInterval = time.Second
 
 // handle is the store in a cluster, which may be open.
 type handle struct {
@@ -97,13 +93,13 @@ func (o *opener) logReason(err error) {
 	}
 }
 
-// store is a configuration's lease on the store in a cluster.
+// store is a configuration's reference to the store in a cluster.
 type store struct {
 	sharing.Store[settings, *etcdstore.Store, *handle]
 }
 
 func newStore(identity string, s settings) *store {
-	return &store{sharing.Store[settings, *etcdstore.Store, *handle]{Lease: clusters.Lease(identity, s)}}
+	return &store{sharing.Store[settings, *etcdstore.Store, *handle]{StoreRef: clusters.Ref(identity, s)}}
 }
 
 // AfterRemoval implements engine.RemovalAdviser.

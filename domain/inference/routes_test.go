@@ -137,16 +137,18 @@ func TestActivePreset(t *testing.T) {
 	r.put(t, who.WorkspaceID, "p", version{responses, `{"model":"m"}`, ""})
 	gone := r.put(t, who.WorkspaceID, "gone", version{responses, `{"model":"m"}`, ""})
 	r.change(t, gone, func(p *domain.Preset) { p.Status = domain.PresetArchived })
-	get := func(who domain.Principal, slug string) (got string, err error) {
-		err = r.ActivePreset(t.Context(), who, slug, func(p domain.Preset, model func() (string, error)) error {
-			name, err := model()
-			got += p.Slug + " runs " + name
-			return err
-		})
-		return got, err
+	get := func(who domain.Principal, slug string) (string, error) {
+		p, err := r.ActivePreset(t.Context(), who, slug, true)
+		if err != nil {
+			return p.Slug, err
+		}
+		return p.Slug + " runs " + p.Model, nil
 	}
 	if got, err := get(who, "p"); got != "p runs m" || err != nil {
 		t.Errorf("got %q, %v", got, err)
+	}
+	if p, err := r.ActivePreset(t.Context(), who, "p", false); p.Slug != "p" || p.Model != "" || err != nil {
+		t.Errorf("without its model: got %+v, %v", p, err)
 	}
 	for _, slug := range []string{"gone", "absent", "p@1", ""} {
 		if got, err := get(who, slug); got != "" || domain.KindOf(err) != domain.NotFound || !strings.Contains(err.Error(), "@preset/"+slug) {

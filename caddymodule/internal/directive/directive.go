@@ -3,7 +3,9 @@
 package directive
 
 import (
+	"fmt"
 	"slices"
+	"strings"
 
 	"github.com/caddyserver/caddy/v2/caddyconfig/caddyfile"
 )
@@ -38,8 +40,8 @@ func (b Block) Each(d *caddyfile.Dispenser, read func(d *caddyfile.Dispenser, na
 	return nil
 }
 
-// OnlyArg returns the one argument of a subdirective. what names it in errors, which
-// never show it: it may be a secret.
+// OnlyArg returns the one argument of a subdirective. Errors call it what, and never show
+// it, because it may be a secret.
 func OnlyArg(d *caddyfile.Dispenser, name, what string) (string, error) {
 	args := d.RemainingArgs()
 	switch {
@@ -51,4 +53,27 @@ func OnlyArg(d *caddyfile.Dispenser, name, what string) (string, error) {
 		return "", d.Errf("%s wants %s, got nothing between the quotes%s", name, what, MaybeUnset)
 	}
 	return args[0], nil
+}
+
+// OnlyWord is OnlyArg for an argument that must be one of some words.
+func OnlyWord(d *caddyfile.Dispenser, name string, words ...string) (string, error) {
+	value, err := OnlyArg(d, name, list(words))
+	if err == nil && !slices.Contains(words, value) {
+		return "", d.Errf("%s %v", name, CheckWord(value, words...))
+	}
+	return value, err
+}
+
+// CheckWord returns an error unless value is one of some words.
+func CheckWord(value string, words ...string) error {
+	if slices.Contains(words, value) {
+		return nil
+	}
+	return fmt.Errorf("must be %s, got %q", list(words), value)
+}
+
+// list returns words as "a, b or c".
+func list(words []string) string {
+	last := len(words) - 1
+	return strings.Join(words[:last], ", ") + " or " + words[last]
 }

@@ -1,5 +1,5 @@
-// Package live knows the stores that running configurations use, for the admin endpoint
-// and for the handlers that share one.
+// Package live registers the stores that running configurations use. The admin endpoint
+// finds them there, and handlers of the same store find each other.
 package live
 
 import (
@@ -16,12 +16,15 @@ import (
 // stores holds a *Store by the name of each store that a running configuration uses.
 var stores = caddy.NewUsagePool()
 
-// Store is a store that handlers use: one or several of one configuration or, during a
-// reload, of two. Its methods are safe for concurrent use.
+// Store is a store that one or more handlers use. During a reload they belong to two
+// configurations. Its methods are safe for concurrent use.
 type Store struct {
 	name string
 	gone context.Context
 	end  context.CancelFunc
+
+	once   sync.Once
+	shared any
 
 	mu   sync.Mutex
 	uses []*Use // the newest last
@@ -77,8 +80,18 @@ func (s *Store) Destruct() error {
 	return nil
 }
 
-// Gone returns a context that ends when no configuration uses the store any more. What
-// keeps the store open for longer has to end with it.
+// Name returns the name that the store was added with.
+func (s *Store) Name() string { return s.name }
+
+// Shared returns a value that all users of the store share. The first call makes it. It
+// outlives reloads.
+func (s *Store) Shared(create func() any) any {
+	s.once.Do(func() { s.shared = create() })
+	return s.shared
+}
+
+// Gone returns a context that ends when no configuration uses the store any more. Requests
+// that keep the store open must end with it.
 func (s *Store) Gone() context.Context { return s.gone }
 
 // Uses returns all uses of the store, the newest last.
@@ -88,8 +101,8 @@ func (s *Store) Uses() []*Use {
 	return slices.Clone(s.uses)
 }
 
-// Newest returns the use that was added last, nil if all are removed. The admin endpoint
-// takes this one: only its settings, such as a password, are sure to be valid now.
+// Newest returns the use that was added last, or nil if all are removed. The admin endpoint
+// uses this one, because older settings, such as a password, may no longer be valid.
 func (s *Store) Newest() *Use {
 	uses := s.Uses()
 	if len(uses) == 0 {

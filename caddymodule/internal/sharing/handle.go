@@ -31,8 +31,8 @@ type Opener[S Engine] interface {
 	Maintain(ctx context.Context, store S)
 }
 
-// Handle is a store that may be open, or the reason why it is not: a store that cannot be
-// opened must not keep the server from its other work. Its methods are safe for
+// Handle is a store that is open, or the reason why it is not. A store that cannot be
+// opened must not keep the server from its other work. The methods are safe for
 // concurrent use.
 type Handle[S Engine] struct {
 	opener Opener[S]
@@ -47,9 +47,13 @@ type state[S Engine] struct {
 	why   error
 }
 
-// Open opens a store. If that fails, and not fatally, the handle tries again at each
-// interval. It calls Maintain at each interval while the store is open.
-func Open[S Engine](opener Opener[S], interval time.Duration) (*Handle[S], error) {
+// RetryInterval is the pause between two attempts to open a store, and between two calls
+// of Maintain. Only tests change it, before anything is opened.
+var RetryInterval = time.Second
+
+// Open opens a store. If that fails, but not fatally, the handle calls Retry in intervals.
+// While the store is open, it calls Maintain in intervals.
+func Open[S Engine](opener Opener[S]) (*Handle[S], error) {
 	ctx, cancel := context.WithCancel(context.Background())
 	h := &Handle[S]{opener: opener, cancel: cancel, done: make(chan struct{})}
 	store, err := opener.Open(ctx)
@@ -58,13 +62,13 @@ func Open[S Engine](opener Opener[S], interval time.Duration) (*Handle[S], error
 		return nil, err
 	}
 	h.state.Store(&state[S]{store, err})
-	go h.run(ctx, interval)
+	go h.run(ctx)
 	return h, nil
 }
 
-func (h *Handle[S]) run(ctx context.Context, interval time.Duration) {
+func (h *Handle[S]) run(ctx context.Context) {
 	defer close(h.done)
-	ticker := time.NewTicker(interval)
+	ticker := time.NewTicker(RetryInterval)
 	defer ticker.Stop()
 	for {
 		select {
@@ -93,7 +97,7 @@ func (h *Handle[S]) Get() (S, error) {
 	return s.store, fmt.Errorf("%w: %w", domain.ErrUnavailable, s.why)
 }
 
-// Close closes the store. An attempt to open it that is in flight is cancelled.
+// Close closes the store. It cancels an attempt to open it.
 func (h *Handle[S]) Close() error {
 	h.cancel()
 	<-h.done

@@ -1,20 +1,19 @@
-// Package sharing keeps a store open for as long as a configuration uses it, once for
-// all that do, so that a reload closes nothing that is still needed.
+// Package sharing opens a store once for all configurations that use it, and keeps it open
+// across reloads.
 //
-// Configurations hold leases, and leases with the same key share a handle. The first to
-// acquire one opens it, the last to release it closes it; nobody else does either. Caddy
-// provisions a configuration before it cleans up the one before it, and so on a reload
+// Each configuration has a StoreRef. Refs with the same key share one handle: the first
+// to acquire it opens it, and the last to release it closes it. Caddy provisions a new
+// configuration before it cleans up the old one. So on a reload
 //
-//   - with the same key, the new lease joins, and the handle stays open. What concerns
-//     it as a whole goes by the settings of the lease that joined last: the logger of an
-//     earlier one may lead nowhere any more. A request that comes late joins for as long
-//     as it lasts, for a configuration that is gone;
-//   - with another key, a handle of its own is opened, and the one before is closed
-//     as soon as neither a configuration nor a request uses it;
-//   - that fails, or whose settings do not fit what is open, all stays as it was.
+//   - with the same key, the new ref joins and the handle stays open. The handle then uses
+//     the settings of the newest ref, because the logger of an older one may be closed. A
+//     late request of the old configuration joins for as long as it lasts;
+//   - with another key, another handle is opened. The old one is closed once no
+//     configuration and no request uses it;
+//   - that fails, or whose settings are not Compatible, nothing changes.
 //
-// It is not a caddy.UsagePool because that knows how many share a value and not who, and
-// does not tell what it has while a value is being opened.
+// A caddy.UsagePool counts its users and does not know them, so it cannot tell the newest
+// settings. It also blocks while a value is being opened.
 package sharing
 
 import (
@@ -31,70 +30,68 @@ type Closer interface {
 	Close() error
 }
 
-// Pool has the handles that are in use, by their keys. Its fields are set before its
-// first use, and it is not copied after that. Its methods and those of its leases are
-// safe for concurrent use.
+// Pool has the handles in use, by their keys. Set its fields before its first use, and do
+// not copy it afterwards. Its methods and those of its refs are safe for concurrent use.
 type Pool[C any, H Closer] struct {
-	// Open opens a handle for the first to acquire it. At any time, also during Open and
-	// Close, newest returns the settings of the lease that joined last. After Close it
-	// returns nil.
+	// Open opens a handle. newest returns the settings of the ref that joined last, also
+	// during Open and Close, and nil after Close.
 	Open func(settings C, newest func() *C) (H, error)
 
-	// Compatible returns an error if settings cannot share an open handle that has their
-	// key. It is nil if equal keys are enough.
+	// Compatible returns an error if settings cannot share the open handle of their key.
+	// It is optional.
 	Compatible func(h H, settings C) error
 
-	// OnCloseError is called if closing a handle after its last call failed. It is not
-	// nil.
+	// OnCloseError is called if a late request was the last user of a handle and closing
+	// that failed. It is required.
 	OnCloseError func(settings C, err error)
 
-	// OpenCloseMu is held while a handle is opened or closed. So nobody joins a handle
-	// that is being closed, and it can be opened again right after. Tests take it to wait.
+	// OpenCloseMu is held while a handle is opened or closed, so that nobody joins a handle
+	// that is being closed. Tests lock it to delay that.
 	OpenCloseMu sync.Mutex
 
-	mu    sync.Mutex              // of what is below, never held for long
-	inUse map[string]*share[C, H] // changed with OpenCloseMu only
+	mu    sync.Mutex              // guards inUse and shares; it is never held for long
+	inUse map[string]*share[C, H] // changes only while OpenCloseMu is held, too
 }
 
-// share is a handle and who shares it.
+// share is a handle and the refs that share it.
 type share[C any, H Closer] struct {
 	handle H
-	leases []*Lease[C, H] // the newest last
+	refs   []*StoreRef[C, H] // the newest last
 }
 
-// InUse returns the handles that are open, and how many leases share each. It does not
-// wait for one that is being opened or closed, which is none of them.
+// InUse returns the open handles, with the number of refs that share each. It does not
+// wait for handles that are being opened or closed, and leaves them out.
 func (p *Pool[C, H]) InUse() map[H]int {
 	p.mu.Lock()
 	defer p.mu.Unlock()
 	all := make(map[H]int)
 	for _, s := range p.inUse {
-		all[s.handle] = len(s.leases)
+		all[s.handle] = len(s.refs)
 	}
 	return all
 }
 
-// Lease returns a lease that has no share yet.
-func (p *Pool[C, H]) Lease(key string, settings C) *Lease[C, H] {
-	return &Lease[C, H]{Settings: settings, pool: p, key: key}
+// Ref returns a ref that has not acquired its handle.
+func (p *Pool[C, H]) Ref(key string, settings C) *StoreRef[C, H] {
+	return &StoreRef[C, H]{Settings: settings, pool: p, key: key}
 }
 
-func (p *Pool[C, H]) join(l *Lease[C, H]) (*share[C, H], error) {
+func (p *Pool[C, H]) join(r *StoreRef[C, H]) (*share[C, H], error) {
 	p.OpenCloseMu.Lock()
 	defer p.OpenCloseMu.Unlock()
-	if s := p.inUse[l.key]; s != nil {
+	if s := p.inUse[r.key]; s != nil {
 		if p.Compatible != nil {
-			if err := p.Compatible(s.handle, l.Settings); err != nil {
+			if err := p.Compatible(s.handle, r.Settings); err != nil {
 				return nil, err
 			}
 		}
 		p.mu.Lock()
 		defer p.mu.Unlock()
-		s.leases = append(s.leases, l)
+		s.refs = append(s.refs, r)
 		return s, nil
 	}
-	s := &share[C, H]{leases: []*Lease[C, H]{l}}
-	h, err := p.Open(l.Settings, func() *C { return p.newest(s) })
+	s := &share[C, H]{refs: []*StoreRef[C, H]{r}}
+	h, err := p.Open(r.Settings, func() *C { return p.newest(s) })
 	if err != nil {
 		return nil, err
 	}
@@ -104,17 +101,17 @@ func (p *Pool[C, H]) join(l *Lease[C, H]) (*share[C, H], error) {
 	if p.inUse == nil {
 		p.inUse = make(map[string]*share[C, H])
 	}
-	p.inUse[l.key] = s
+	p.inUse[r.key] = s
 	return s, nil
 }
 
-func (p *Pool[C, H]) leave(l *Lease[C, H], s *share[C, H]) (err error) {
+func (p *Pool[C, H]) leave(r *StoreRef[C, H], s *share[C, H]) (err error) {
 	p.OpenCloseMu.Lock()
 	defer p.OpenCloseMu.Unlock()
 	p.mu.Lock()
-	last := len(s.leases) == 1
+	last := len(s.refs) == 1
 	if last {
-		delete(p.inUse, l.key)
+		delete(p.inUse, r.key)
 	}
 	p.mu.Unlock()
 	if last {
@@ -122,86 +119,82 @@ func (p *Pool[C, H]) leave(l *Lease[C, H], s *share[C, H]) (err error) {
 	}
 	p.mu.Lock()
 	defer p.mu.Unlock()
-	s.leases = slices.DeleteFunc(s.leases, func(other *Lease[C, H]) bool { return other == l })
+	s.refs = slices.DeleteFunc(s.refs, func(other *StoreRef[C, H]) bool { return other == r })
 	return err
 }
 
 func (p *Pool[C, H]) newest(s *share[C, H]) *C {
 	p.mu.Lock()
 	defer p.mu.Unlock()
-	if len(s.leases) == 0 {
+	if len(s.refs) == 0 {
 		return nil
 	}
-	return &s.leases[len(s.leases)-1].Settings
+	return &s.refs[len(s.refs)-1].Settings
 }
 
-// Lease is a configuration's share in a handle. Requests that were under way when the
-// configuration was replaced still use it after its end, so it counts its users, the
-// configuration being one of them: the share is given up when the last is done, and
-// taken again should a request come even later.
-type Lease[C any, H Closer] struct {
-	// Settings are the configuration's, and do not change.
+// StoreRef is a configuration's reference to a handle. It counts its users: the
+// configuration and its requests, which may outlive the configuration. The last user
+// releases the handle, and a later request acquires it again.
+type StoreRef[C any, H Closer] struct {
+	// Settings are those of the configuration. They do not change.
 	Settings C
 
 	pool *Pool[C, H]
 	key  string
 
-	mu    sync.Mutex // of changes to the fields below
+	mu    sync.Mutex // held to change the fields below
 	users int
 	share atomic.Pointer[share[C, H]] // nil without users
 }
 
-// Acquire makes the caller a user of the handle, which stays open until it calls
-// Release.
-func (l *Lease[C, H]) Acquire() (h H, err error) {
-	l.mu.Lock()
-	defer l.mu.Unlock()
-	if l.users == 0 {
-		s, err := l.pool.join(l)
+// Acquire adds a user of the handle, which stays open until Release.
+func (r *StoreRef[C, H]) Acquire() (h H, err error) {
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	if r.users == 0 {
+		s, err := r.pool.join(r)
 		if err != nil {
 			return h, fmt.Errorf("opening the store: %w", err)
 		}
-		l.share.Store(s)
+		r.share.Store(s)
 	}
-	l.users++
-	return l.share.Load().handle, nil
+	r.users++
+	return r.share.Load().handle, nil
 }
 
-// Release ends what Acquire began, once for each time that it succeeded. It returns what
-// went wrong where the handle had to be closed.
-func (l *Lease[C, H]) Release() error {
-	l.mu.Lock()
-	defer l.mu.Unlock()
-	if l.users == 0 {
+// Release removes a user that Acquire added. The error is that of closing the handle.
+func (r *StoreRef[C, H]) Release() error {
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	if r.users == 0 {
 		panic("sharing: Release without Acquire")
 	}
-	l.users--
-	if l.users > 0 {
+	r.users--
+	if r.users > 0 {
 		return nil
 	}
-	return l.pool.leave(l, l.share.Swap(nil))
+	return r.pool.leave(r, r.share.Swap(nil))
 }
 
-// Enter is Acquire for a call. If ctx has ended nothing is opened.
-func (l *Lease[C, H]) Enter(ctx context.Context) (h H, err error) {
+// Enter is Acquire for one call. It opens nothing if ctx has ended.
+func (r *StoreRef[C, H]) Enter(ctx context.Context) (h H, err error) {
 	if err := ctx.Err(); err != nil {
 		return h, err
 	}
-	return l.Acquire()
+	return r.Acquire()
 }
 
-// Leave ends what Enter began. A failure to close the handle is not the call's: the
-// pool's OnCloseError is told.
-func (l *Lease[C, H]) Leave() {
-	if err := l.Release(); err != nil {
-		l.pool.OnCloseError(l.Settings, err)
+// Leave is Release for one call. An error goes to OnCloseError, because it is not the
+// call's.
+func (r *StoreRef[C, H]) Leave() {
+	if err := r.Release(); err != nil {
+		r.pool.OnCloseError(r.Settings, err)
 	}
 }
 
-// Current returns the handle if the lease has users. It neither opens it nor keeps it
-// open.
-func (l *Lease[C, H]) Current() (h H, ok bool) {
-	if s := l.share.Load(); s != nil {
+// Current returns the handle if the ref has users. It does not keep the handle open.
+func (r *StoreRef[C, H]) Current() (h H, ok bool) {
+	if s := r.share.Load(); s != nil {
 		return s.handle, true
 	}
 	return h, false

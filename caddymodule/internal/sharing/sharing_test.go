@@ -38,11 +38,11 @@ func newPool() *pool {
 	}}
 }
 
-func lease(p *pool, path, who string) *Lease[settings, *file] {
-	return p.Lease(path, settings{path, who})
+func ref(p *pool, path, who string) *StoreRef[settings, *file] {
+	return p.Ref(path, settings{path, who})
 }
 
-func acquire(t *testing.T, l *Lease[settings, *file]) *file {
+func acquire(t *testing.T, l *StoreRef[settings, *file]) *file {
 	t.Helper()
 	f, err := l.Acquire()
 	if err != nil {
@@ -51,7 +51,7 @@ func acquire(t *testing.T, l *Lease[settings, *file]) *file {
 	return f
 }
 
-func release(t *testing.T, l *Lease[settings, *file]) {
+func release(t *testing.T, l *StoreRef[settings, *file]) {
 	t.Helper()
 	if err := l.Release(); err != nil {
 		t.Error(err)
@@ -73,7 +73,7 @@ func wantInUse(t *testing.T, p *pool, want map[*file]int) {
 func TestReloads(t *testing.T) {
 	p, dir := newPool(), t.TempDir()
 	here, there := filepath.Join(dir, "here"), filepath.Join(dir, "there")
-	first, second, third := lease(p, here, "first"), lease(p, here, "second"), lease(p, there, "third")
+	first, second, third := ref(p, here, "first"), ref(p, here, "second"), ref(p, there, "third")
 
 	f := acquire(t, first)
 	if same := acquire(t, second); same != f || f.newest().who != "second" {
@@ -109,22 +109,22 @@ func TestReloadsThatFail(t *testing.T) {
 		}
 		return nil
 	}
-	first := lease(p, path, "first")
+	first := ref(p, path, "first")
 	f := acquire(t, first)
-	if _, err := lease(p, path, "stranger").Acquire(); !errors.Is(err, unfit) {
+	if _, err := ref(p, path, "stranger").Acquire(); !errors.Is(err, unfit) {
 		t.Errorf("got %v, want that it does not fit", err)
 	}
-	missing := lease(p, filepath.Join(path, "x", "y"), "missing")
+	missing := ref(p, filepath.Join(path, "x", "y"), "missing")
 	if _, err := missing.Acquire(); err == nil || !strings.HasPrefix(err.Error(), "opening the store: ") {
 		t.Errorf("got %v, want that it cannot be opened", err)
 	}
 	if _, ok := missing.Current(); ok {
-		t.Error("a lease has what could not be opened")
+		t.Error("a ref has what could not be opened")
 	}
 	if wantInUse(t, p, map[*file]int{f: 1}); f.newest().who != "first" {
 		t.Errorf("the newest is %v, want the first", f.newest())
 	}
-	acquire(t, lease(p, path, "second"))
+	acquire(t, ref(p, path, "second"))
 	wantInUse(t, p, map[*file]int{f: 2})
 }
 
@@ -133,7 +133,7 @@ func TestLateRequests(t *testing.T) {
 	p, path := newPool(), filepath.Join(t.TempDir(), "f")
 	var told error
 	p.OnCloseError = func(_ settings, err error) { told = err }
-	l := lease(p, path, "late")
+	l := ref(p, path, "late")
 	var f *file
 	failure := errors.New("of the call")
 	use := func(ctx context.Context, before func()) error {
@@ -161,7 +161,7 @@ func TestLateRequests(t *testing.T) {
 // While one is opened the others can be listed.
 func TestInUseWhileOpening(t *testing.T) {
 	p, dir := newPool(), t.TempDir()
-	f := acquire(t, lease(p, filepath.Join(dir, "f"), "first"))
+	f := acquire(t, ref(p, filepath.Join(dir, "f"), "first"))
 	open := p.Open
 	p.Open = func(s settings, newest func() *settings) (*file, error) {
 		wantInUse(t, p, map[*file]int{f: 1})
@@ -170,7 +170,7 @@ func TestInUseWhileOpening(t *testing.T) {
 		}
 		return open(s, newest)
 	}
-	other := acquire(t, lease(p, filepath.Join(dir, "other"), "second"))
+	other := acquire(t, ref(p, filepath.Join(dir, "other"), "second"))
 	wantInUse(t, p, map[*file]int{f: 1, other: 1})
 }
 
@@ -190,7 +190,7 @@ func TestManyAtOnce(t *testing.T) {
 		for range 3 {
 			wg.Go(func() {
 				for range 6 {
-					l := lease(p, path, "one of many")
+					l := ref(p, path, "one of many")
 					if _, err := l.Acquire(); err != nil {
 						t.Error(err)
 						return
@@ -220,7 +220,7 @@ func TestManyAtOnce(t *testing.T) {
 }
 
 // use makes a call that lasts as long as fn.
-func use(ctx context.Context, l *Lease[settings, *file], fn func(*file) error) error {
+func use(ctx context.Context, l *StoreRef[settings, *file], fn func(*file) error) error {
 	f, err := l.Enter(ctx)
 	if err != nil {
 		return err

@@ -13,15 +13,15 @@ type Keeper[S Engine] interface {
 	Get() (S, error)
 }
 
-// Store is a configuration's lease on a store, as a domain.Store.
+// Store is a configuration's reference to a store, as a domain.Store.
 type Store[C any, S Engine, H Keeper[S]] struct {
-	*Lease[C, H]
+	*StoreRef[C, H]
 }
 
-// Enter returns the open store. It stays open until Leave, which is to be called once
-// unless there is an error. If ctx has ended nothing is opened.
+// Enter returns the open store, which stays open until Leave. Call Leave unless there is
+// an error. Enter opens nothing if ctx has ended.
 func (s *Store[C, S, H]) Enter(ctx context.Context) (store S, err error) {
-	h, err := s.Lease.Enter(ctx)
+	h, err := s.StoreRef.Enter(ctx)
 	if err != nil {
 		return store, err
 	}
@@ -71,7 +71,7 @@ func (s *Store[C, S, H]) Stamps() *domain.Stamps {
 	return never
 }
 
-// never are stamps that are not valid at any time.
+// never are stamps that are never valid.
 var never = func() *domain.Stamps {
 	stamps := domain.NewStamps()
 	stamps.GoodUntil(time.Unix(1, 0))
