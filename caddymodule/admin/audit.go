@@ -19,13 +19,13 @@ import (
 )
 
 const (
-	// defaultAuditPage is how many records the admin endpoint gives unasked.
+	// defaultAuditPage is the default number of records in an answer.
 	defaultAuditPage = 100
-	// newestRecords is how many records the command prints unasked.
+	// newestRecords is the default number of records that the command prints.
 	newestRecords = 50
 )
 
-// auditPage is a part of the audit trail, and the trail's end at that moment.
+// auditPage is a part of the audit trail, with the trail's end at that moment.
 type auditPage struct {
 	Records []domain.AuditRecord `json:"records"`
 	Total   int                  `json:"total_count"`
@@ -50,7 +50,7 @@ func listAudit(r request) error {
 	return writeJSON(r.w, http.StatusOK, auditPage{records, head.Count, head})
 }
 
-// numberIn returns a number of a query, or otherwise if it is absent.
+// numberIn returns a number of a query, or the default otherwise.
 func numberIn(query url.Values, name string, otherwise, least, most int) (int, error) {
 	given := query[name]
 	if given == nil {
@@ -76,16 +76,16 @@ func auditCommand() *cobra.Command {
 		Short: "Prints or verifies the trail of all changes",
 		Long: `
 Prints who changed what and when: the newest 50 changes as a table, or with
---json the whole trail, one record a line. What is written while it runs is left
-out.
+--json the whole trail, one record a line. Changes that are made while it runs are
+left out.
 
-Every record holds the hash of the one before, so that none can be changed,
-removed or put in unnoticed. --verify computes them all anew, and prints how many
-records there are and the hash of the last, with --json as an object. Note that
-hash in another place: with --head, --verify finds out whether the trail still
-leads to it, which tells also of a trail that was written anew as a whole.
+Every record holds the hash of the one before. So nobody can change, remove or
+insert a record unnoticed. --verify computes all hashes again, and prints the number
+of records and the last hash, with --json as an object. Keep that hash in another
+place: --verify --head checks that the trail still has it. That also detects a trail
+that was replaced as a whole.
 
-Others can verify what --json prints without this program. The hash of a record
+Other programs can verify the output of --json. The hash of a record
 is the SHA-256, in hexadecimal, of its line without the last member (the text
 ,"hash":"…") and without the line's end. Its member previous is the hash of the
 line before, or 64 zeros in the first.`,
@@ -130,8 +130,8 @@ line before, or 64 zeros in the first.`,
 	return audit
 }
 
-// trail is the audit trail of a running server, as far as head. Others may
-// write while it is read, so that it would have no end otherwise.
+// trail is the audit trail of a running server, up to head. Later records are left out, so
+// that reading it ends even while others write.
 type trail struct {
 	target *client
 	head   domain.AuditHead
@@ -147,8 +147,8 @@ func (t *client) auditPage(after, limit int) (page auditPage, err error) {
 	return page, err
 }
 
-// records yields the records behind number after, at most limit, with 0 all. An
-// error ends it.
+// records yields at most limit records behind the number after, or all if limit is 0. An
+// error ends them.
 func (t trail) records(after, limit int) iter.Seq2[domain.AuditRecord, error] {
 	end := t.head.Count
 	if limit > 0 && after <= end-limit {
@@ -174,8 +174,7 @@ func (t trail) records(after, limit int) iter.Seq2[domain.AuditRecord, error] {
 	}
 }
 
-// verify checks the whole trail, and that it leads to the noted hash, if there
-// is one.
+// verify checks the whole trail, and that it has the noted hash, if noted is not empty.
 func (t trail) verify(noted string) error {
 	var want, none domain.AuditHash
 	if noted != "" {
@@ -183,7 +182,7 @@ func (t trail) verify(noted string) error {
 			return fmt.Errorf("--head: %w", err)
 		}
 	}
-	found := want == none // where every trail begins
+	found := want == none // every trail begins with it
 	var head domain.AuditHead
 	for r, err := range t.records(0, 0) {
 		if err != nil {
@@ -204,7 +203,7 @@ func (t trail) verify(noted string) error {
 	return nil
 }
 
-// printHead prints the end of a trail that was verified.
+// printHead prints the end of a verified trail.
 func printHead(w io.Writer, head domain.AuditHead, asJSON bool) error {
 	if asJSON {
 		return jsonv2.MarshalWrite(w, head)
@@ -244,8 +243,7 @@ func printRecords(w io.Writer, records iter.Seq2[domain.AuditRecord, error]) err
 	return table.Flush()
 }
 
-// objectName is what people call an object: a preset's reference, a slug, or
-// else the id, with the versions that it lost.
+// objectName returns an object's reference, slug or id, with its removed versions.
 func objectName(o domain.AuditObject) string {
 	name := orElse(o.Slug, o.ID)
 	if o.Label != "" {

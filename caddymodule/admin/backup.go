@@ -24,18 +24,17 @@ func getBackup(r request) error {
 	if !ok {
 		return badRequest(errors.New("the engine of this store has other ways to back it up"))
 	}
-	// What it is restored to would look like a store, and lack what had not come.
+	// A backup of an unfinished import would look complete.
 	switch unfinished, err := transfer.Unfinished(r.Context(), r.Store); {
 	case err != nil:
 		return withStatus(err)
 	case unfinished:
 		return badRequest(transfer.ErrUnfinished)
 	}
-	err := r.download("application/octet-stream", "a backup", func(ctx context.Context, w io.Writer) error {
-		return store.Backup(ctx, w)
-	})
-	if err != nil {
-		return withStatus(err)
+	to := r.download("application/octet-stream")
+	defer to.close()
+	if err := store.Backup(to.ctx, to); err != nil {
+		return withStatus(to.abort("a backup", err))
 	}
 	return nil
 }
@@ -46,32 +45,27 @@ func backupCommand() *cobra.Command {
 		Use:   "backup <file>|-",
 		Short: "Makes a backup of a running server's store",
 		Long: `
-Writes a backup of all that is stored, as it is at one moment, to a new file or,
-for -, to standard output. The server goes on serving meanwhile.
+Writes a snapshot of all that is stored to a new file or, for -, to standard output.
+The server goes on serving meanwhile.
 
-The backup of an encrypted store is encrypted with the store's key, without which
-it cannot be restored. Any other holds all prompts in plain text.
+The backup of an encrypted store is encrypted with the store's key, and needs it to be
+restored. Other backups hold all prompts in plain text.
 
-A file appears under its name once it is complete and on the disk; until then it is
-named <file>.partial.`,
+The file gets its name once it is complete and on the disk. Until then its name is
+<file>.partial.`,
 		Args: cobra.ExactArgs(1),
 		RunE: func(cmd *cobra.Command, args []string) error {
-			ctx, stop := interruptible(cmd)
-			defer stop()
-			if args[0] != "-" {
-				return newFile(args[0], func(file io.Writer) error { return target.backupTo(ctx, cmd.ErrOrStderr(), file) })
-			}
-			if isTerminal(cmd.OutOrStdout()) {
+			if args[0] == "-" && isTerminal(cmd.OutOrStdout()) {
 				return errors.New("standard output is a terminal, and a backup is not for reading")
 			}
-			return target.backupTo(ctx, cmd.ErrOrStderr(), cmd.OutOrStdout())
+			return writeFile(cmd, args[0], target.backupTo)
 		},
 	}
 	target.flags(backup)
 	return backup
 }
 
-// backupTo copies a backup from the server, checks it meanwhile and says what it is.
+// backupTo copies a backup from the server, checks it and describes it in notes.
 func (t *client) backupTo(ctx context.Context, notes, to io.Writer) error {
 	var info badger.BackupInfo
 	var end badger.BackupEnd
@@ -81,7 +75,7 @@ func (t *client) backupTo(ctx context.Context, notes, to io.Writer) error {
 	})
 	switch {
 	case errors.Is(err, badger.ErrNotRestorable):
-		return fmt.Errorf("what the server sent is no whole backup, its log tells why: %w", err)
+		return fmt.Errorf("the server sent an incomplete backup, and its log says why: %w", err)
 	case err != nil:
 		return err
 	}
@@ -98,17 +92,17 @@ func restoreCommand() *cobra.Command {
 	var folder, keyFile, backupKeyFile string
 	restore := &cobra.Command{
 		Use:   "restore --folder <folder> [--encryption-key-file <file>] [--backup-key-file <file>] <backup>|-",
-		Short: "Makes a store of a backup, in a new folder",
+		Short: "Makes a store from a backup, in a new folder",
 		Long: `
-Makes a store of a backup, in a folder that is missing or empty. No server is needed,
+Makes a store from a backup, in a folder that is missing or empty. No server is needed,
 and none may use the folder yet. - is standard input.
 
-What was stored is read back and compared with the digest in the backup. When
-anything is wrong the folder is left as it was.
+The command reads the new store and compares it with the digest in the backup. After an
+error the folder is as it was.
 
-The store is encrypted if --encryption-key-file names a key, which need not be the key
-of the backup. That one is --backup-key-file, or else the same; if it is named, a
-backup that is not encrypted is refused.`,
+--encryption-key-file names the key that encrypts the new store. The backup may have
+another key: --backup-key-file names that one, and refuses a backup that is not
+encrypted.`,
 		Args: cobra.ExactArgs(1),
 		RunE: func(cmd *cobra.Command, args []string) (err error) {
 			ctx, stop := interruptible(cmd)

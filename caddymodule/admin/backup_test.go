@@ -259,8 +259,8 @@ func TestBackupThatIsCut(t *testing.T) {
 	} {
 		dir := t.TempDir()
 		_, note, err := run("backup", filepath.Join(dir, "b"), "--address", s.cutting(change))
-		if err == nil || !strings.Contains(err.Error(), "no whole backup") || strings.Contains(note, "Made") {
-			t.Errorf("%s: got %q, %v, want that it is no whole backup", what, note, err)
+		if err == nil || !strings.Contains(err.Error(), "an incomplete backup") || strings.Contains(note, "Made") {
+			t.Errorf("%s: got %q, %v, want that it is incomplete", what, note, err)
 		}
 		if left, _ := os.ReadDir(dir); len(left) > 0 {
 			t.Errorf("%s: %v are left", what, left)
@@ -334,7 +334,7 @@ func waitsToWrite() bool {
 	stacks := make([]byte, 4<<20)
 	stacks = stacks[:runtime.Stack(stacks, true)]
 	for goroutine := range bytes.SplitSeq(stacks, []byte("\n\n")) {
-		if bytes.Contains(goroutine, []byte("[IO wait")) && bytes.Contains(goroutine, []byte("(*answerStream).Write")) {
+		if bytes.Contains(goroutine, []byte("[IO wait")) && bytes.Contains(goroutine, []byte("(*stream).Write")) {
 			return true
 		}
 	}
@@ -351,8 +351,8 @@ func TestBackupAborts(t *testing.T) {
 	defer func() { u.Store = whole }()
 	dir := t.TempDir()
 	_, _, err := run("backup", filepath.Join(dir, "b"), "--address", s.AdminAddress)
-	if err == nil || !strings.Contains(err.Error(), "no whole backup, its log tells why") {
-		t.Errorf("got error %v, want that it is no whole backup", err)
+	if err == nil || !strings.Contains(err.Error(), "an incomplete backup, and its log says why") {
+		t.Errorf("got error %v, want that it is incomplete", err)
 	}
 	if left, _ := os.ReadDir(dir); len(left) > 0 {
 		t.Errorf("%v are left", left)

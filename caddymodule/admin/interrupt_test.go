@@ -163,7 +163,7 @@ func TestImportConnectionLost(t *testing.T) {
 		server := httptest.NewServer(http.HandlerFunc(lose))
 		target := &client{address: server.Listener.Addr().String()}
 		err := target.importFrom(t.Context(), io.Discard, strings.NewReader(string(some)), 0)
-		if err == nil || !strings.Contains(err.Error(), goesOn) {
+		if err == nil || !strings.Contains(err.Error(), resumeHint) {
 			t.Errorf("%s: got error %v, want one that tells how to go on", what, err)
 		}
 		server.Close()
@@ -175,7 +175,7 @@ func TestImportConnectionLost(t *testing.T) {
 	defer refused.Close()
 	for what, address := range map[string]string{"refused": refused.Listener.Addr().String(), "nobody there": caddytest.Address(t)} {
 		target := &client{address: address}
-		if err := target.importFrom(t.Context(), io.Discard, strings.NewReader("x"), 0); err == nil || strings.Contains(err.Error(), goesOn) {
+		if err := target.importFrom(t.Context(), io.Discard, strings.NewReader("x"), 0); err == nil || strings.Contains(err.Error(), resumeHint) {
 			t.Errorf("%s: got error %v, want one that does not tell how to go on", what, err)
 		}
 	}

@@ -49,16 +49,16 @@ type issuedKey struct {
 	Name        string         `json:"name"`
 	UserID      string         `json:"user_id"`
 	WorkspaceID string         `json:"workspace_id"` // empty: the default workspace
-	// WorkspaceSlug is empty where the workspace was deleted or cannot be read.
+	// WorkspaceSlug is empty if the workspace was deleted or cannot be read.
 	WorkspaceSlug string     `json:"workspace_slug"`
 	Hint          string     `json:"hint"`
 	Live          bool       `json:"live"`
 	CreatedAt     time.Time  `json:"created_at"`
 	ExpiresAt     *time.Time `json:"expires_at"`
 	RevokedAt     *time.Time `json:"revoked_at"`
-	// LastUsedAt is noted once an hour at most, nil for never.
+	// LastUsedAt is stored once an hour at most. It is nil for never.
 	LastUsedAt *time.Time `json:"last_used_at"`
-	// Secret is set in the answer to the key's creation and nowhere else.
+	// Secret is set only in the answer to the key's creation.
 	Secret string `json:"key,omitzero"`
 }
 
@@ -73,7 +73,7 @@ func (r request) show(keys ...domain.Key) []issuedKey {
 	for i, k := range keys {
 		slug, known := slugs[k.WorkspaceID]
 		if !known {
-			// A key is shown even so: this may be the one chance to see its secret.
+			// Show the key without it, because its secret may be shown only now.
 			if found, err := r.Service.Workspace(r.Context(), operator.Who, k.WorkspaceID); err == nil {
 				var w domain.Workspace
 				_ = jsonv2.Unmarshal(found.JSON, &w)
@@ -166,8 +166,8 @@ func listKeysCommand(target *client) *cobra.Command {
 		Use:   "list [--json]",
 		Short: "Lists the issued keys, without their secrets",
 		Long: `
-Lists the issued keys, without their secrets. That a key was used is noted once
-an hour at most: the last use may be up to an hour later than shown.`,
+Lists the issued keys, without their secrets. The last use is stored once an hour at
+most, so it may be up to an hour later than shown.`,
 		Args: cobra.NoArgs,
 		RunE: func(cmd *cobra.Command, _ []string) error {
 			var keys keyList

@@ -2,6 +2,7 @@ package admin
 
 import (
 	"cmp"
+	"context"
 	"errors"
 	"fmt"
 	"io"
@@ -9,10 +10,23 @@ import (
 	"os"
 	"path/filepath"
 
+	"github.com/spf13/cobra"
+
 	"github.com/caddy-presets/caddy-presets/storage/badger"
 )
 
-// newFile creates a file with what write writes. Only its owner can read it. It gets its
+// writeFile calls write for the new file of a name, or for standard output if the name is
+// "-", until the command is interrupted.
+func writeFile(cmd *cobra.Command, name string, write func(ctx context.Context, notes, to io.Writer) error) error {
+	ctx, stop := interruptible(cmd)
+	defer stop()
+	if name == "-" {
+		return write(ctx, cmd.ErrOrStderr(), cmd.OutOrStdout())
+	}
+	return newFile(name, func(file io.Writer) error { return write(ctx, cmd.ErrOrStderr(), file) })
+}
+
+// newFile creates a file with the output of write. Only its owner can read it. It gets its
 // name once it is complete and synced to the disk.
 func newFile(name string, write func(io.Writer) error) (err error) {
 	if _, err := os.Lstat(name); !errors.Is(err, fs.ErrNotExist) {

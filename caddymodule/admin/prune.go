@@ -18,7 +18,7 @@ import (
 
 // pruneRequest is the body of a request to remove old versions.
 type pruneRequest struct {
-	// Keep is nil for what the configuration says.
+	// Keep is nil for keep_versions of the configuration.
 	Keep      *int   `json:"keep,omitzero"`
 	Workspace string `json:"workspace,omitzero"`
 	DryRun    bool   `json:"dry_run,omitzero"`
@@ -30,7 +30,7 @@ type pruneResult struct {
 	DryRun  bool            `json:"dry_run"`
 	Presets []domain.Pruned `json:"presets"`
 	Total   int             `json:"total_count"` // of versions
-	// Disk says what becomes of the disk space, where something was removed.
+	// Disk says when the disk space of removed versions is free again.
 	Disk string `json:"disk,omitzero"`
 }
 
@@ -82,7 +82,7 @@ func keepVersions(store *live.Store) (int, error) {
 	return all[0], nil
 }
 
-// String says what was removed in all.
+// String returns the totals.
 func (r pruneResult) String() string {
 	removed := "versions removed"
 	if r.DryRun {
@@ -101,14 +101,14 @@ func pruneCommand() *cobra.Command {
 		Use:   "prune [--keep <count>] [--workspace <slug>] [--dry-run]",
 		Short: "Removes old versions of presets, for good",
 		Long: `
-Removes versions of presets that are not among the newest of each, and prints
-which. A version that is designated stays, and so does one that a label stands
-for, if only in part. Archived and disabled presets are pruned, too.
+Removes old versions of presets, and prints which. The newest versions of each preset
+stay, and so do designated and labelled ones, even if a label stands for them only in
+part. Archived and disabled presets are pruned, too.
 
-How many stay is what --keep says, else keep_versions of the configuration. Many
-versions of one preset go in several changes, between which others may write; the
-audit trail has all of them. What is printed last says what becomes of the disk
-space.`,
+--keep says how many of the newest versions stay; the default is keep_versions of the
+configuration. Many versions of one preset are removed in several changes, between
+which others may write. The audit trail has all changes. The last line says when the
+disk space is free again.`,
 		Args: cobra.NoArgs,
 		RunE: func(cmd *cobra.Command, _ []string) error {
 			if cmd.Flags().Changed("keep") {

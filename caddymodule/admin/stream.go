@@ -23,94 +23,98 @@ import (
 // store keeps all replaced records until the stream ends.
 const streamPause = 5 * time.Minute
 
-// download answers with what write writes. If write fails midway the connection is
-// aborted, so that a part cannot pass for the whole.
-func (r request) download(contentType, what string, write func(context.Context, io.Writer) error) error {
-	control := http.NewResponseController(r.w)
-	to := &answerStream{w: r.w, contentType: contentType, deadline: deadline{set: control.SetWriteDeadline}}
-	err := r.stream(&to.deadline, func(ctx context.Context) error { return write(ctx, to) })
-	if err != nil && to.begun {
+// stream is the answer of a download or the body of an upload, of any length. It fails
+// once no configuration uses the store, so that an idle client does not keep it open.
+type stream struct {
+	ctx         context.Context // ends with the request, and when the stream fails
+	w           http.ResponseWriter
+	contentType string // of a download
+	isBegun     bool   // a part of the answer was written
+	body        io.Reader
+	setDeadline func(time.Time) error
+	release     func()
+
+	mu      sync.Mutex
+	isEnded bool
+}
+
+// download returns a stream to write the answer to. The caller calls close.
+func (r request) download(contentType string) *stream {
+	s := &stream{w: r.w, contentType: contentType, setDeadline: http.NewResponseController(r.w).SetWriteDeadline}
+	s.open(r)
+	return s
+}
+
+// upload returns a stream to read the body from. The caller calls close.
+func (r request) upload() *stream {
+	s := &stream{body: r.Body, setDeadline: http.NewResponseController(r.w).SetReadDeadline}
+	s.open(r)
+	return s
+}
+
+func (s *stream) open(r request) {
+	var cancel context.CancelFunc
+	s.ctx, cancel = context.WithCancel(r.Context())
+	stop := context.AfterFunc(r.live.Gone(), func() {
+		cancel()
+		s.end()
+	})
+	s.release = func() {
+		stop()
+		cancel()
+	}
+}
+
+// close removes the deadline of the connection.
+func (s *stream) close() {
+	s.release()
+	_ = s.setDeadline(time.Time{}) // fails if the connection is gone
+}
+
+// abort returns err, or aborts the connection if a part of the answer was written: a part
+// must not look like the whole.
+func (s *stream) abort(what string, err error) error {
+	if err != nil && s.isBegun {
 		caddy.Log().Named("admin.api.presets").Error(what+" ended early", zap.Error(err))
 		panic(http.ErrAbortHandler)
 	}
 	return err
 }
 
-// upload calls read with the body, whose length is not limited.
-func (r request) upload(read func(context.Context, io.Reader) error) error {
-	from := &bodyStream{r: r.Body, deadline: deadline{set: http.NewResponseController(r.w).SetReadDeadline}}
-	return r.stream(&from.deadline, func(ctx context.Context) error { return read(ctx, from) })
+// end makes reads and writes fail, also those in progress.
+func (s *stream) end() {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	s.isEnded = true
+	_ = s.setDeadline(time.Now()) // fails if the connection is gone
 }
 
-// stream runs fn until no configuration uses the store. Otherwise a client that does
-// nothing would keep the store open.
-func (r request) stream(d *deadline, fn func(context.Context) error) error {
-	defer d.set(time.Time{}) //nolint:errcheck // the connection may be gone
-	ctx, cancel := context.WithCancel(r.Context())
-	defer cancel()
-	defer context.AfterFunc(r.live.Gone(), func() {
-		cancel()
-		d.end()
-	})()
-	return fn(ctx)
-}
-
-// deadline is the deadline of the next read or write of a connection.
-type deadline struct {
-	set func(time.Time) error
-
-	mu    sync.Mutex
-	ended bool
-}
-
-// end makes reads and writes fail, those in flight too.
-func (d *deadline) end() {
-	d.mu.Lock()
-	defer d.mu.Unlock()
-	d.ended = true
-	_ = d.set(time.Now()) // fails where the connection is gone, too
-}
-
-// allow gives the client another streamPause.
-func (d *deadline) allow() error {
-	d.mu.Lock()
-	defer d.mu.Unlock()
-	if d.ended {
+// extendDeadline gives the client another streamPause.
+func (s *stream) extendDeadline() error {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	if s.isEnded {
 		return domain.ErrClosed
 	}
-	return d.set(time.Now().Add(streamPause))
+	return s.setDeadline(time.Now().Add(streamPause))
 }
 
-// answerStream is the answer that a download is written to.
-type answerStream struct {
-	w           http.ResponseWriter
-	contentType string
-	begun       bool
-	deadline    deadline
-}
-
-func (s *answerStream) Write(p []byte) (int, error) {
-	if !s.begun {
-		s.begun = true
+func (s *stream) Write(p []byte) (int, error) {
+	if !s.isBegun {
+		s.isBegun = true
 		s.w.Header().Set("Content-Type", s.contentType)
 	}
-	if err := s.deadline.allow(); err != nil {
+	if err := s.extendDeadline(); err != nil {
 		return 0, err
 	}
 	return s.w.Write(p)
 }
 
-// bodyStream is the body that an upload is read from.
-type bodyStream struct {
-	r        io.Reader
-	deadline deadline
-}
-
-func (s *bodyStream) Read(p []byte) (int, error) {
-	if err := s.deadline.allow(); err != nil {
+func (s *stream) Read(p []byte) (int, error) {
+	if err := s.extendDeadline(); err != nil {
 		return 0, err
 	}
-	return s.r.Read(p)
+	return s.body.Read(p)
 }
 
 // fetch sends a request and calls check with the answer. It ends with ctx, and shows

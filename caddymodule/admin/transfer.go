@@ -22,21 +22,18 @@ const LinesType = "application/jsonl"
 
 // exportStore answers with an export.
 func exportStore(r request) error {
-	err := r.download(LinesType, "an export", func(ctx context.Context, w io.Writer) error {
-		_, err := transfer.Export(ctx, r.Store, w)
-		return err
-	})
-	return transferError(err)
+	to := r.download(LinesType)
+	defer to.close()
+	_, err := transfer.Export(to.ctx, r.Store, to)
+	return transferError(to.abort("an export", err))
 }
 
 // importStore imports the export in the body.
 func importStore(r request) error {
-	var summary transfer.Summary
-	err := r.upload(func(ctx context.Context, body io.Reader) (err error) {
-		summary, err = transfer.Import(ctx, r.Store, body)
-		return err
-	})
-	if err == nil { // else there is one: all that is served has had it
+	from := r.upload()
+	summary, err := transfer.Import(from.ctx, r.Store, from)
+	from.close()
+	if err == nil { // the export may be without a default workspace
 		err = r.Service.EnsureDefaultWorkspace(r.Context())
 	}
 	if err != nil {
@@ -62,8 +59,8 @@ func exportCommand() *cobra.Command {
 		Use:   "export <file>|-",
 		Short: "Writes all that a running server's store holds, for another engine",
 		Long: `
-Writes all that is stored, as it is at one moment, to a new file or, for -, to
-standard output, as JSON Lines that any engine can import: workspaces, presets with
+Writes a snapshot of all that is stored to a new file or, for -, to standard output.
+It is JSON Lines that any engine can import: workspaces, presets with
 all their versions, labels and their changes, the audit trail, keys by their hashes,
 and answers kept for an Idempotency-Key. The server goes on serving meanwhile.
 
@@ -72,19 +69,14 @@ readable by its owner only. It appears under its name once it is complete and on
 disk; until then it is named <file>.partial.`,
 		Args: cobra.ExactArgs(1),
 		RunE: func(cmd *cobra.Command, args []string) error {
-			ctx, stop := interruptible(cmd)
-			defer stop()
-			if args[0] == "-" {
-				return target.exportTo(ctx, cmd.ErrOrStderr(), cmd.OutOrStdout())
-			}
-			return newFile(args[0], func(file io.Writer) error { return target.exportTo(ctx, cmd.ErrOrStderr(), file) })
+			return writeFile(cmd, args[0], target.exportTo)
 		},
 	}
 	target.flags(export)
 	return export
 }
 
-// exportTo copies an export from the server, checks it meanwhile and says what it is.
+// exportTo copies an export from the server, checks it and describes it in notes.
 func (t *client) exportTo(ctx context.Context, notes, to io.Writer) error {
 	var summary transfer.Summary
 	p, err := t.fetch(ctx, notes, Path+"export", func(r io.Reader) (err error) {
@@ -93,15 +85,15 @@ func (t *client) exportTo(ctx context.Context, notes, to io.Writer) error {
 	})
 	switch {
 	case errors.Is(err, transfer.ErrFile):
-		return fmt.Errorf("what the server sent is no whole export, its log tells why: %w", err)
+		return fmt.Errorf("the server sent an incomplete export, and its log says why: %w", err)
 	case err != nil:
 		return err
 	}
-	_, err = fmt.Fprintf(notes, "Exported %s: %s in %v, digest %s\n", objects(summary.Counts), humanize.IBytes(uint64(p.read())), p.elapsed(), summary.Digest)
+	_, err = fmt.Fprintf(notes, "Exported %s: %s in %v, digest %s\n", describeCounts(summary.Counts), humanize.IBytes(uint64(p.read())), p.elapsed(), summary.Digest)
 	return err
 }
 
-func objects(n transfer.Counts) string {
+func describeCounts(n transfer.Counts) string {
 	return fmt.Sprintf("%d workspaces, %d presets, %d versions, %d changes of labels, %d keys, %d audit records and %d kept answers",
 		n.Workspaces, n.Presets, n.Versions, n.LabelChanges, n.Keys, n.Audit, n.Answers)
 }
@@ -112,17 +104,16 @@ func importCommand() *cobra.Command {
 		Use:   "import <file>|-",
 		Short: "Puts an export into a running server's store, which is empty",
 		Long: `
-Puts all that an export holds into the store of a running server, in which nothing is
-but what the server puts there when it starts first. Until the import is finished
-nothing else can be changed in that store: such requests are answered 503.
+Imports an export into the store of a running server. The store must be new: it may
+hold only what the first start of a server puts there. Until the import is finished,
+other changes of that store are answered with 503.
 
 A file is checked to its end before anything is imported. Standard input, for -, is
-imported as it comes, and the import is finished when its last line has come and has
-proved all others.
+imported as it arrives. Its last line verifies all others and finishes the import.
 
-An import that was interrupted, for whatever reason, goes on where it was when the
-command is run again with the same file. Until it is finished the store takes no change
-and no other import, and no export and no backup is made of it.`,
+An interrupted import goes on where it was when the command runs again with the same
+file. Until it is finished, the store takes no change and no other import, and there
+are no exports and backups of it.`,
 		Args: cobra.ExactArgs(1),
 		RunE: func(cmd *cobra.Command, args []string) error {
 			ctx, stop := interruptible(cmd)
@@ -158,11 +149,11 @@ and no other import, and no export and no backup is made of it.`,
 	return imports
 }
 
-// goesOn tells what to do where nobody knows how far an import came.
-const goesOn = "the import is not finished; it goes on where it was when it is begun again with the same file"
+// resumeHint ends errors after which nobody knows how far an import came.
+const resumeHint = "the import is not finished; it goes on where it was when it is begun again with the same file"
 
-// importFrom sends an export, of a size if that is not 0, to the server and says what
-// became of it.
+// importFrom sends an export to the server and describes the result in notes. size is its
+// length in bytes, or 0 if that is unknown.
 func (t *client) importFrom(ctx context.Context, notes io.Writer, from io.Reader, size int64) error {
 	p := newProgress(notes, size)
 	headers := http.Header{"Content-Type": {LinesType}}
@@ -170,22 +161,22 @@ func (t *client) importFrom(ctx context.Context, notes io.Writer, from io.Reader
 	p.done()
 	switch {
 	case err != nil && ctx.Err() != nil:
-		return fmt.Errorf("interrupted: %s", goesOn)
+		return fmt.Errorf("interrupted: %s", resumeHint)
 	case err != nil && p.read() > 0 && strings.HasPrefix(err.Error(), "performing request"): // no answer has come
-		return fmt.Errorf("%w: %s", err, goesOn)
+		return fmt.Errorf("%w: %s", err, resumeHint)
 	case err != nil:
 		return err
 	}
 	defer response.Body.Close()
 	var summary transfer.Summary
 	if err := jsonv2.UnmarshalRead(response.Body, &summary); err != nil {
-		return fmt.Errorf("reading the answer: %w: %s", err, goesOn)
+		return fmt.Errorf("reading the answer: %w: %s", err, resumeHint)
 	}
 	resumed := ""
 	if summary.Resumed > 0 {
 		resumed = fmt.Sprintf(", from line %d on", summary.Resumed+1)
 	}
 	_, err = fmt.Fprintf(notes, "Imported the export of %s%s in %v: %s, digest %s\n",
-		summary.CreatedAt.Format(time.RFC3339), resumed, p.elapsed(), objects(summary.Counts), summary.Digest)
+		summary.CreatedAt.Format(time.RFC3339), resumed, p.elapsed(), describeCounts(summary.Counts), summary.Digest)
 	return err
 }

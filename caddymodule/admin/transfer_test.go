@@ -243,8 +243,8 @@ func TestExportThatIsCut(t *testing.T) {
 	} {
 		dir := t.TempDir()
 		_, note, err := run("export", filepath.Join(dir, "e"), "--address", s.cutting(change))
-		if err == nil || !strings.Contains(err.Error(), "no whole export") || strings.Contains(note, "Exported") {
-			t.Errorf("%s: got %q, %v, want that it is no whole export", what, note, err)
+		if err == nil || !strings.Contains(err.Error(), "an incomplete export") || strings.Contains(note, "Exported") {
+			t.Errorf("%s: got %q, %v, want that it is incomplete", what, note, err)
 		}
 		if left, _ := os.ReadDir(dir); len(left) > 0 {
 			t.Errorf("%s: %v are left", what, left)
@@ -300,7 +300,7 @@ func TestStalledImport(t *testing.T) {
 	waits := func() bool {
 		stacks := make([]byte, 4<<20)
 		stacks = stacks[:runtime.Stack(stacks, true)]
-		return bytes.Contains(stacks, []byte("(*bodyStream).Read"))
+		return bytes.Contains(stacks, []byte("(*stream).Read"))
 	}
 	if !s.Eventually(waits) {
 		t.Fatal("the import was not begun")

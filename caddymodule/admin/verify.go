@@ -47,17 +47,16 @@ func verifyCommand() *cobra.Command {
 		Use:   "verify [--json] [--quick] [--encryption-key-file <file>] [<folder>]",
 		Short: "Looks for damage in a store",
 		Long: `
-Reads all that is in a store and finds out whether any of it is damaged or missing.
-With a folder it looks there; no server may have that open. Without one it asks the
-running server to look at the store that it has open, of whichever engine. In etcd it
-looks at the records, as one member after another has them; whether all members have the
-same, and their files are sound, is for etcd's own checks to say.
+Reads a whole store and finds damaged and missing records. With a folder it checks
+that, which no server may have open. Without one it asks the running server to check
+its store, whatever its engine. In etcd it checks the records of one member after
+another. etcd's own checks compare the members and find damage in their files.
 
---quick looks at a folder as a start of the server does: at the checksums of all
-tables and at the end of the log, but not at each record. A folder that is encrypted
-needs the file of its key; - is standard input.
+--quick checks a folder like a start of the server: the checksums of all tables and
+the end of the log, but not each record. An encrypted folder needs the file of its
+key; - is standard input.
 
-The exit code is 10 if there is damage, and 1 if it could not be found out.`,
+The exit code is 10 for damage, and 1 if the check failed.`,
 		Args: cobra.MaximumNArgs(1),
 	}
 	target.flags(verify)
