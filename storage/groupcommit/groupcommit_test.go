@@ -522,7 +522,8 @@ func TestAbandoned(t *testing.T) {
 			synctest.Test(t, func(t *testing.T) {
 				m := &exclusive{memory: newMemory()}
 				c := groupcommit.New(m, limits)
-				fast, slow := m.hold(nil), func() {}
+				fast := m.hold(nil)
+				slow := fast
 				var all sync.WaitGroup
 				update := func(slug string, want error) {
 					all.Go(func() {
@@ -541,7 +542,6 @@ func TestAbandoned(t *testing.T) {
 					fast()
 					synctest.Wait()
 				} else {
-					slow = fast
 					update("late", domain.ErrUnknown)
 				}
 				update("behind", errSilent)
