@@ -254,6 +254,9 @@ func (h *Handler) Cleanup() error {
 	if h.live == nil {
 		return nil // Provision never got that far
 	}
+	if h.Inference != nil {
+		h.Inference.resolver.Close() // late requests may keep the handler in memory for long
+	}
 	return h.live.Remove(h.use)
 }
 

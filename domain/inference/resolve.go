@@ -32,7 +32,8 @@ type Config struct {
 // dialect. The store's stamps say whether a cached preset is current, so a change takes
 // effect with the next request.
 //
-// A Resolver is safe for concurrent use.
+// A Resolver is safe for concurrent use. Close frees its cache. A later request reads the
+// store.
 type Resolver struct {
 	store   domain.Store
 	unknown map[string]bool
@@ -48,6 +49,9 @@ func NewResolver(store domain.Store, config Config) *Resolver {
 	}
 	return r
 }
+
+// Close frees the cache. It may be called while requests are resolved, and again.
+func (r *Resolver) Close() { r.cache.Close() }
 
 // Request is an inference request as it was sent.
 type Request struct {

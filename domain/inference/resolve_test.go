@@ -690,6 +690,36 @@ func TestAResultIsNotChangedByLaterRequests(t *testing.T) {
 	wantBody(t, first, nil, want("first"))
 }
 
+// A Resolver that was closed, also while requests run, reads the store for each request.
+func TestAfterCloseTheStoreAnswers(t *testing.T) {
+	r := newResolving(t)
+	r.storeEmail(t)
+	resolver := inference.NewResolver(r.fixture, inference.Config{})
+	r.warm(t, resolver, domain.Principal{}, `{"preset":"email"}`)
+	ask := func() {
+		got, err := resolver.Resolve(t.Context(), domain.Principal{}, inference.Request{Dialect: domain.Responses, Body: []byte(`{"preset":"email"}`)})
+		wantBody(t, got, err, `{"model":"three","temperature":1}`)
+	}
+	var running sync.WaitGroup
+	for range 4 {
+		running.Go(func() {
+			for range 100 {
+				ask()
+			}
+		})
+	}
+	resolver.Close()
+	running.Wait()
+	for range 3 {
+		before := r.views
+		ask()
+		if r.views == before {
+			t.Error("got no view, want the store read")
+		}
+	}
+	resolver.Close() // again
+}
+
 func TestNoRequestGetsAnOldVersion(t *testing.T) {
 	r := newResolving(t)
 	resolver := inference.NewResolver(r.store, inference.Config{CacheSize: 1 << 20})

@@ -413,6 +413,7 @@ func (c *Committer[S]) runOn(on records.Snapshot, g *Group[S], op *operation) (e
 	}()
 	c.stage.Reset()
 	c.stage.Below = &g.layer
+	defer func() { c.stage.Below = nil }() // or the group, and what its functions captured, would stay in memory
 	return records.NewTx(on, &c.stage).Run(op.fn)
 }
 

@@ -13,7 +13,7 @@ import (
 // that is added, or moved to the end, gets a higher number than any before it. A place
 // that was left stays empty for good. An object's record has its place, and the place has
 // a second copy of the object's JSON. A page is read from these copies with one
-// iterator. Reading each object's own record instead takes two to three times as long.
+// iterator. Reading each object's own record instead takes two to five times as long.
 //
 // An object also has a state, which filters select by: that of a preset is its status.
 //

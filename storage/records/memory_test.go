@@ -5,6 +5,7 @@ import (
 	"context"
 	"maps"
 	"slices"
+	"sync"
 	"testing"
 	"time"
 
@@ -14,8 +15,10 @@ import (
 	"github.com/caddy-presets/caddy-presets/storage/records"
 )
 
-// memory is an engine of its own kind: a map, for one goroutine.
+// memory is an engine of its own kind: a map. View and Update may be called by several
+// goroutines, one at a time.
 type memory struct {
+	mu     sync.Mutex // held by View and Update
 	stored map[string][]byte
 	// failed is what reads fail with, from the one on before which so many have passed.
 	failed error
@@ -25,12 +28,16 @@ type memory struct {
 func newMemory() *memory { return &memory{stored: map[string][]byte{}} }
 
 func (m *memory) View(_ context.Context, fn func(*records.Reader) error) error {
+	m.mu.Lock()
+	defer m.mu.Unlock()
 	r := records.NewReader(m)
 	defer r.End()
 	return fn(r)
 }
 
 func (m *memory) Update(_ context.Context, fn func(*records.Tx) error) error {
+	m.mu.Lock()
+	defer m.mu.Unlock()
 	var stage records.Stage
 	stage.Reset()
 	if err := records.NewTx(m, &stage).Run(fn); err != nil {

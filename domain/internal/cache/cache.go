@@ -32,6 +32,13 @@ func New[K, S comparable, V any](limit int) *Cache[K, S, V] {
 	return &Cache[K, S, V]{limit: limit, kept: make(map[K]*entry[S, V])}
 }
 
+// Close frees all values. The cache keeps none from then on.
+func (c *Cache[K, S, V]) Close() {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	c.kept, c.cost, c.limit = nil, 0, -1
+}
+
 // Get returns the value of key, if it was read under stamp.
 func (c *Cache[K, S, V]) Get(key K, stamp S) (value V, ok bool) {
 	var none S
@@ -55,7 +62,7 @@ func (c *Cache[K, S, V]) Put(key K, stamp S, value V, cost int) {
 	c.mu.Lock()
 	defer c.mu.Unlock()
 	before := c.kept[key]
-	if stamp == none || cost > c.limit/4 || before != nil && before.stamp == stamp {
+	if stamp == none || c.limit < 0 || cost > c.limit/4 || before != nil && before.stamp == stamp {
 		return
 	}
 	if before != nil {

@@ -1,0 +1,61 @@
+package caddymodule
+
+import (
+	"context"
+	"testing"
+
+	"github.com/caddy-presets/caddy-presets/caddymodule/internal/live"
+	"github.com/caddy-presets/caddy-presets/domain"
+	"github.com/caddy-presets/caddy-presets/domain/inference"
+	"github.com/caddy-presets/caddy-presets/storage/badger"
+)
+
+// countingStore counts the views of a store.
+type countingStore struct {
+	domain.Store
+	views int
+}
+
+func (s *countingStore) View(ctx context.Context, fn func(domain.Reader) error) error {
+	s.views++
+	return s.Store.View(ctx, fn)
+}
+
+// Cleanup frees the cache of resolved presets: late requests may keep the handler of an old
+// configuration in memory.
+func TestCleanupFreesResolvedPresets(t *testing.T) {
+	opened, err := badger.OpenInMemory()
+	if err != nil {
+		t.Fatal(err)
+	}
+	t.Cleanup(func() { _ = opened.Close() })
+	store := &countingStore{Store: opened}
+	service := domain.NewService(store)
+	if err := service.EnsureDefaultWorkspace(t.Context()); err != nil {
+		t.Fatal(err)
+	}
+	capture := domain.Capture{Dialect: domain.Chat, Config: []byte(`{"model":"m"}`)}
+	if _, err := service.CreatePresetVersion(t.Context(), operator, "default", "p", capture); err != nil {
+		t.Fatal(err)
+	}
+	use := &live.Use{Store: store, Service: service}
+	h := &Handler{Inference: &Inference{resolver: inference.NewResolver(store, inference.Config{})}, live: live.Add(t.Name(), use), use: use}
+	ask := func() (views int) {
+		before := store.views
+		got, err := h.Inference.resolver.Resolve(t.Context(), domain.Principal{}, inference.Request{Dialect: domain.Chat, Body: []byte(`{"model":"@preset/p"}`)})
+		if err != nil || got.Preset != "p" {
+			t.Fatalf("got preset %q, %v", got.Preset, err)
+		}
+		return store.views - before
+	}
+	ask()
+	if n := ask(); n != 0 {
+		t.Fatalf("a preset that was resolved before takes %d views, want none", n)
+	}
+	if err := h.Cleanup(); err != nil {
+		t.Fatal(err)
+	}
+	if ask() == 0 {
+		t.Error("the cache outlives its configuration")
+	}
+}
