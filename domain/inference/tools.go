@@ -50,7 +50,7 @@ type namedTool struct {
 	tool     jsontext.Value
 }
 
-// splitTools splits a tools field. It must be an array of at most most tools.
+// splitTools splits a tools field, which must be an array. most is how many tools it may have.
 func splitTools(dialect domain.Dialect, tools jsontext.Value, most int) ([]namedTool, error) {
 	var list []namedTool
 	if tools.Kind() != '[' {

@@ -15,10 +15,10 @@ import (
 	"github.com/caddy-presets/caddy-presets/storage/records"
 )
 
-// memory is an engine of its own kind: a map. View and Update may be called by several
-// goroutines, one at a time.
+// memory is an engine of its own kind: a map. It is not isolated: View and Update may be
+// nested.
 type memory struct {
-	mu     sync.Mutex // held by View and Update
+	mu     sync.Mutex // guards stored
 	stored map[string][]byte
 	// failed is what reads fail with, from the one on before which so many have passed.
 	failed error
@@ -28,16 +28,12 @@ type memory struct {
 func newMemory() *memory { return &memory{stored: map[string][]byte{}} }
 
 func (m *memory) View(_ context.Context, fn func(*records.Reader) error) error {
-	m.mu.Lock()
-	defer m.mu.Unlock()
 	r := records.NewReader(m)
 	defer r.End()
 	return fn(r)
 }
 
 func (m *memory) Update(_ context.Context, fn func(*records.Tx) error) error {
-	m.mu.Lock()
-	defer m.mu.Unlock()
 	var stage records.Stage
 	stage.Reset()
 	if err := records.NewTx(m, &stage).Run(fn); err != nil {
@@ -50,6 +46,8 @@ func (m *memory) Update(_ context.Context, fn func(*records.Tx) error) error {
 }
 
 func (m *memory) set(k string, record []byte) {
+	m.mu.Lock()
+	defer m.mu.Unlock()
 	if record == nil {
 		delete(m.stored, k)
 		return
@@ -82,6 +80,8 @@ func (m *memory) Get(k records.Key) ([]byte, error) {
 	if err := m.fail(); err != nil {
 		return nil, err
 	}
+	m.mu.Lock()
+	defer m.mu.Unlock()
 	record, ok := m.stored[string(k)]
 	if !ok {
 		return nil, domain.ErrNotFound
@@ -91,6 +91,8 @@ func (m *memory) Get(k records.Key) ([]byte, error) {
 
 func (m *memory) Iterate(prefix records.Key) records.Iterator {
 	it := &iterator{memory: m}
+	m.mu.Lock()
+	defer m.mu.Unlock()
 	for k := range maps.Keys(m.stored) {
 		if bytes.HasPrefix([]byte(k), prefix) {
 			it.all = append(it.all, k)
@@ -117,12 +119,20 @@ func (i *iterator) Next() {
 	i.err = i.fail()
 }
 
-func (i *iterator) Valid() bool            { return i.err == nil && i.at < len(i.all) }
-func (i *iterator) Key() records.Key       { return records.Key(i.all[i.at]) }
-func (i *iterator) Size() int              { return len(i.stored[i.all[i.at]]) }
-func (i *iterator) Value() ([]byte, error) { return i.stored[i.all[i.at]], nil }
-func (i *iterator) Err() error             { return i.err }
-func (i *iterator) Close()                 {}
+func (i *iterator) Valid() bool      { return i.err == nil && i.at < len(i.all) }
+func (i *iterator) Key() records.Key { return records.Key(i.all[i.at]) }
+func (i *iterator) Size() int {
+	record, _ := i.Value()
+	return len(record)
+}
+
+func (i *iterator) Value() ([]byte, error) {
+	i.mu.Lock()
+	defer i.mu.Unlock()
+	return i.stored[i.all[i.at]], nil
+}
+func (i *iterator) Err() error { return i.err }
+func (i *iterator) Close()     {}
 
 func newID() string { return uuid.Must(uuid.NewV7()).String() }
 

@@ -35,18 +35,18 @@ func TestPurgeForOthers(t *testing.T) {
 			t.Fatal(err)
 		}
 		k, _ := records.PresetKey(w.ID, "p")
-		if m.stored[string(k)] == nil {
+		if _, err := m.Get(k); err != nil {
 			t.Fatal("the preset is gone before anyone has purged")
 		}
 		time.Sleep(61 * time.Second) // of the bubble's clock
 		synctest.Wait()
+		cancel()
+		<-done
 		for k := range m.stored {
 			switch records.Key(k).Kind() {
 			case records.KindPreset, records.KindPlace, records.KindDeleted:
 				t.Errorf("a %v record is still there", records.Key(k).Kind())
 			}
 		}
-		cancel()
-		<-done
 	})
 }
