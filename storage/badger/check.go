@@ -148,7 +148,7 @@ type Status struct {
 
 // Status returns the state of s. It asks the system for the free space and reads nothing.
 func (s *Store) Status() Status {
-	status := Status{Writable: !s.committer.halted.Load(), Damage: s.damage.Load()}
+	status := Status{Writable: !s.committer.halted.Load() && !s.committer.silent.Load(), Damage: s.damage.Load()}
 	if nanos := s.checked.Load(); nanos != 0 {
 		status.Checked = time.Unix(0, nanos)
 	}

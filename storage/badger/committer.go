@@ -169,7 +169,7 @@ func (c *committer) write(g *groupcommit.Group[*badgerdb.Txn]) error {
 		return fmt.Errorf("%w: %w", domain.ErrTooLarge, err) // found before anything was written
 	case err != nil:
 		c.stop(err)
-		return c.stopped
+		return fmt.Errorf("%w: %w", domain.ErrUnknown, c.stopped)
 	}
 	c.versions.land(version)
 	c.sequence++

@@ -90,6 +90,9 @@ func TestFrozenDisk(t *testing.T) {
 			return err
 		})
 		cancel()
+		if s.Status().Writable {
+			t.Error("the store says that it is writable")
+		}
 		if took := time.Since(begun); err != nil || took > 10*time.Second {
 			t.Errorf("a read: got error %v after %v, want none soon", err, took)
 		}
@@ -97,6 +100,9 @@ func TestFrozenDisk(t *testing.T) {
 		eventually(t, "writes are made again", func() bool {
 			return s.Update(t.Context(), put(newWorkspace("after "+slug))) == nil
 		})
+		if !s.Status().Writable {
+			t.Error("the store says that it is not writable, though it is again")
+		}
 		if _, err := workspace(s, slug); !errors.Is(err, domain.ErrNotFound) {
 			t.Errorf("the refused change: got error %v, want ErrNotFound", err)
 		}
