@@ -13,13 +13,13 @@ import (
 	"github.com/caddy-presets/caddy-presets/domain"
 )
 
-// asked is what the Services are asked about.
+// asked has the objects that the Services are asked about.
 type asked struct {
 	ids   []string // of workspaces, which may not be there
 	slugs []string
 }
 
-// answers returns what a Service says, by question.
+// answers returns the answers of a Service, by question.
 func (a asked) answers(t *testing.T, s *domain.Service) map[string]string {
 	t.Helper()
 	all := map[string]string{}
@@ -74,8 +74,8 @@ func (a asked) answers(t *testing.T, s *domain.Service) map[string]string {
 	return all
 }
 
-// Two Services over one store say what one says that remembers nothing, whichever
-// of them made a change.
+// Two Services over one store answer like one without a memory, whichever of them made a
+// change.
 func TestAnswersAreNeverStale(t *testing.T) {
 	by := domain.By(admin)
 	create := func(slug string) func(*domain.Service) (domain.Outcome, error) {
@@ -186,7 +186,7 @@ func TestAnswersAreNeverStale(t *testing.T) {
 				})
 			}
 			services := []*domain.Service{service(), service()}
-			// check returns what is right, which both have to say twice.
+			// check returns the correct answers, which both Services must give twice.
 			check := func(what string) map[string]string {
 				t.Helper()
 				want := ask.answers(t, service())
@@ -203,7 +203,7 @@ func TestAnswersAreNeverStale(t *testing.T) {
 				return want
 			}
 			for i, step := range steps {
-				id := uuid.NewString() // of what the step may create
+				id := uuid.NewString() // the id of an object that the step may create
 				ask.ids = append(ask.ids, id)
 				before := check("before " + step.what)
 				now, coming = now.Add(time.Second), id
@@ -229,7 +229,7 @@ func TestAnswersAreNeverStale(t *testing.T) {
 	}
 }
 
-// What was asked before is answered from memory, or the test above shows nothing.
+// A repeated question is answered from memory. Otherwise the test above proves nothing.
 func TestAnswersAreKept(t *testing.T) {
 	f := newFixture(t)
 	f.put(t, "p", "{}", nil)

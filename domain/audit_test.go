@@ -90,7 +90,7 @@ func TestAuditPageLimit(t *testing.T) {
 	f.trail(t) // all of them, in pages
 }
 
-// A record's hash can be checked from its JSON alone, by whoever has it.
+// Anybody can check a record's hash from its JSON alone.
 func TestAuditHash(t *testing.T) {
 	previous := strings.Repeat("0", 64)
 	for _, r := range audited(t).trail(t) {
@@ -186,13 +186,13 @@ func TestAuditShowsWhatWasChanged(t *testing.T) {
 			}
 		})
 	}
-	// What was taken from the end shows in the head that somebody noted.
+	// A removal at the end shows in comparison with a noted head.
 	if head, err := verify(trail[:len(trail)-1]); err != nil || head == whole {
 		t.Errorf("got %+v, %v", head, err)
 	}
 }
 
-// A trail as it was written once verifies with every later version.
+// Every later version verifies a trail that an earlier one wrote.
 func TestAuditOfAnOlderVersion(t *testing.T) {
 	var head domain.AuditHead
 	for _, line := range []string{

@@ -24,8 +24,8 @@ func TestTags(t *testing.T) {
 	}
 }
 
-// conditions are all kinds of conditions, each with whether it holds of an object
-// with a tag and of one that is not there.
+// conditions are all kinds of conditions. Each tells whether it holds for an object with a
+// tag, and for a missing object.
 func conditions(tag string) map[string]struct {
 	domain.Condition
 	there, missing bool
@@ -219,8 +219,8 @@ func TestConditionsOfWorkspaces(t *testing.T) {
 	}
 }
 
-// The tag of what a change answers is that of what is read next, and a change of
-// anything that the object shows makes another.
+// The tag in the answer of a change is the tag of the next read. A change of anything that
+// the object shows gives another tag.
 func TestTagsFollowChanges(t *testing.T) {
 	f := labelled(t, 2)
 	last := ""
@@ -301,7 +301,7 @@ func TestReplays(t *testing.T) {
 			before := f.stored(t, "default", "p")
 			f.now = f.now.Add(24*time.Hour - time.Millisecond)
 			conditional := idempotent(name, "this")
-			conditional.Condition.Match = &domain.Tags{List: []string{"0"}} // held once, which is what counts
+			conditional.Condition.Match = &domain.Tags{List: []string{"0"}} // it held for the first request, which counts
 			for _, w := range []domain.Write{idempotent(name, "this"), conditional} {
 				again, err := do(w)
 				want := domain.Outcome{JSON: first.JSON, WorkspaceID: first.WorkspaceID, Number: first.Number, Replayed: true}
@@ -348,7 +348,7 @@ func TestIdempotency(t *testing.T) {
 	number(idempotent("a", "x"), 7)
 	number(idempotent("b", "another"), 8)
 
-	// What failed was not done, and may be tried again.
+	// A failed change was not made, and may be tried again.
 	off, on := domain.PresetDisabled, domain.PresetActive
 	if _, err := f.UpdatePreset(t.Context(), ask, "", "p", domain.PresetPatch{Status: &off}); err != nil {
 		t.Fatal(err)
@@ -404,7 +404,7 @@ func TestKeysAreIssuedOnce(t *testing.T) {
 	}
 }
 
-// broken is a store of which one kind of write fails.
+// broken is a store that fails one kind of write.
 type broken struct {
 	domain.Store
 	kind string
@@ -444,7 +444,7 @@ func (b brokenTx) PutLabelChange(p domain.Preset, label string, c domain.LabelCh
 	return b.fail("label", func() error { return b.Tx.PutLabelChange(p, label, c) })
 }
 
-// A change is done with its record and all that belongs to it, or not at all.
+// A change is made with its record and all that belongs to it, or not at all.
 func TestChangesAreWhole(t *testing.T) {
 	f := labelled(t, 1)
 	for _, kind := range []string{"audit", "replay", "preset", "label"} {
@@ -495,7 +495,7 @@ func TestOneRequestSentManyTimes(t *testing.T) {
 	}
 }
 
-// Clients that change only what they have seen lose nothing of each other's.
+// Clients that change only what they have read do not overwrite each other's changes.
 func TestConditionalCounter(t *testing.T) {
 	f := labelled(t, 1)
 	if _, err := f.UpdatePreset(t.Context(), ask, "", "p", describe(new("0"))); err != nil {
@@ -540,7 +540,7 @@ func TestConditionalCounter(t *testing.T) {
 // model is a preset as a sequential program has it.
 type model struct {
 	name, description  string
-	status             domain.PresetStatus // empty where there is no preset
+	status             domain.PresetStatus // empty if there is no preset
 	designated, latest int
 	labels             map[string]int
 	keep               int   // of the newest versions when one is added, 0 for all
@@ -553,7 +553,7 @@ type action struct {
 	n          int
 }
 
-// apply returns the preset after an action, and what it says where it is refused.
+// apply returns the preset after an action, or the message of the refusal.
 func (m model) apply(a action) (after model, refusal string) {
 	const notFound, disabled, archived = "Preset not found", "Preset is disabled: set its status to active first", "Preset is archived: restore it first"
 	hidden := m.status == "" || m.status == domain.PresetArchived
@@ -696,9 +696,8 @@ func randomAction(r *rand.Rand) action {
 	}
 }
 
-// Whatever clients do at the same time, there is one order of it, the audit
-// trail's, in which a program that does one thing after another gives each of
-// them the same answer.
+// Concurrent changes have one order, that of the audit trail. A program that makes them one
+// after another in that order gets the same answers.
 func TestConcurrentClients(t *testing.T) {
 	t.Run("keeping all versions", func(t *testing.T) { concurrentClients(t, 0) })
 	t.Run("keeping three", func(t *testing.T) { concurrentClients(t, 3) })

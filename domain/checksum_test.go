@@ -7,8 +7,7 @@ import (
 	"testing"
 )
 
-// Secrets that were issued stay well formed: their checksum is what it has been
-// since the first version.
+// Issued secrets stay well formed: the checksum has not changed since the first version.
 func TestChecksum(t *testing.T) {
 	for _, secret := range []string{
 		"caddypresets_mgmt_5UQf3TH8RRmcoqLpYSCmkn5URphQW6CYRYzaBavxHmY32Rfsg",

@@ -13,20 +13,20 @@ import (
 	"github.com/wI2L/jsondiff"
 )
 
-// Diff tells what makes one version of a preset out of another. from and to are
-// each the number of a version or a label that stands for one. One that the
-// preset does not have is NotFound; one that is empty, or a label with a split,
-// is Invalid and named by the query parameter, from or to.
+// Diff returns the difference between two versions of a preset. from and to are each the
+// number of a version, or a label. A version that the preset does not have is NotFound. An
+// empty value, or a label with a split, is Invalid; the error names the query parameter,
+// from or to.
 //
-// The answer is an object: from and to are the versions' numbers, config a JSON
-// Patch (RFC 6902), and system_prompt a unified diff of the prompts, null where
-// they are equal. No prompt and an empty one are equal: neither has a line.
+// The answer is an object. from and to are the versions' numbers. config is a JSON Patch
+// (RFC 6902). system_prompt is a unified diff of the prompts, null if they are equal. A
+// missing prompt equals an empty one.
 //
-// Numbers in config are compared by their text, so that none is too long, and
-// objects without regard to order. Where an array has more than maxAligned
-// elements, those of one index are compared with each other; else what was put
-// in or taken out is found. Configs with so much in them that a patch could
-// exceed maxPatch give one operation that replaces all.
+// Numbers in config are compared by their text, so they may have any length. The order of
+// an object's members does not count. If no array has more than maxAligned elements, the
+// patch shows inserted and removed elements. Otherwise elements are compared by their
+// index. If a patch could exceed maxPatch, it is one operation that replaces the whole
+// config.
 func (s *Service) Diff(ctx context.Context, who Principal, workspace, slug, from, to string) (Found, error) {
 	var source, target PresetVersion
 	var workspaceID string
@@ -58,7 +58,7 @@ func (s *Service) Diff(ctx context.Context, who Principal, workspace, slug, from
 	if diff.SystemPrompt, err = unifiedDiff(label(source), label(target), valueOr(source.SystemPrompt, ""), valueOr(target.SystemPrompt, "")); err != nil {
 		return Found{}, fmt.Errorf("comparing two prompts: %w", err)
 	}
-	// Unlike the other encoder this one writes a json.Number as it is.
+	// Unlike the jsonv2 encoder, this one writes a json.Number unchanged.
 	var text bytes.Buffer
 	encoder := json.NewEncoder(&text)
 	encoder.SetEscapeHTML(false)
@@ -66,8 +66,7 @@ func (s *Service) Diff(ctx context.Context, who Principal, workspace, slug, from
 	return tagged(Found{JSON: bytes.TrimSuffix(text.Bytes(), []byte("\n")), WorkspaceID: workspaceID, Number: target.Version}), err
 }
 
-// namedVersion returns the version of p that a query parameter names by its
-// number or by a label.
+// namedVersion returns the version of p that a query parameter names by number or label.
 func namedVersion(r Reader, p Preset, name, parameter string) (PresetVersion, error) {
 	if name == "" {
 		return PresetVersion{}, InvalidAt(parameter, "must be the number of a version, or a label")
@@ -75,7 +74,7 @@ func namedVersion(r Reader, p Preset, name, parameter string) (PresetVersion, er
 	if strings.Trim(name, "0123456789") == "" {
 		n, err := strconv.Atoi(name)
 		switch {
-		case err != nil: // more than any preset has
+		case err != nil: // the number is higher than that of any version
 			return PresetVersion{}, errNoSuchVersion(parameter)
 		case n == 0:
 			return PresetVersion{}, InvalidAt(parameter, "must be a positive number, or a label")
@@ -92,7 +91,7 @@ func namedVersion(r Reader, p Preset, name, parameter string) (PresetVersion, er
 	return versionOf(r, p, n, parameter)
 }
 
-// unifiedDiff returns nil for texts that are equal.
+// unifiedDiff returns nil if the texts are equal.
 func unifiedDiff(fromLabel, toLabel, from, to string) (*string, error) {
 	if from == to {
 		return nil, nil
@@ -105,21 +104,21 @@ func unifiedDiff(fromLabel, toLabel, from, to string) (*string, error) {
 type patchOperation struct {
 	Op    string `json:"op"`
 	Path  string `json:"path"`
-	Value *any   `json:"value,omitempty"` // nil for remove; points to nil for null
+	Value *any   `json:"value,omitempty"` // nil for remove; a pointer to nil for null
 }
 
 const (
-	// maxPatch bounds the size of a patch, and with it what finding one takes,
-	// in bytes of all the paths and operations that two configs could have. Tools
-	// as large as they may be have half of it.
+	// maxPatch bounds the size of a patch, and so the cost of finding one. It counts the
+	// bytes of all paths and operations that two configs could have. Tools of the maximum
+	// size take half of it.
 	maxPatch = 4 << 20
-	// maxAligned bounds the arrays that are compared as sequences, which takes
-	// time and memory in the square of their length.
+	// maxAligned bounds the arrays that are compared as sequences. That takes time and
+	// memory quadratic in their length.
 	maxAligned = 256
 )
 
-// patchOf returns the JSON Patch that makes to out of from, empty and not nil
-// where they are equal.
+// patchOf returns the JSON Patch that turns from into to. If they are equal, it is empty
+// and not nil.
 func patchOf(from, to json.RawMessage) ([]patchOperation, error) {
 	source, err := decodeConfig(from)
 	if err != nil {
@@ -153,7 +152,7 @@ func patchOf(from, to json.RawMessage) ([]patchOperation, error) {
 	return operations, nil
 }
 
-// decodeConfig reads a config with its numbers as they are written.
+// decodeConfig decodes a config and keeps the text of its numbers.
 func decodeConfig(text json.RawMessage) (config any, err error) {
 	decoder := json.NewDecoder(bytes.NewReader(text))
 	decoder.UseNumber()
@@ -161,13 +160,13 @@ func decodeConfig(text json.RawMessage) (config any, err error) {
 	return config, err
 }
 
-// extent is how much there is to compare.
+// extent is the amount of data to compare.
 type extent struct {
-	patch   int // bytes of a patch that has an operation for every value, without the values
-	longest int // elements of the longest array
+	patch   int // the size of a patch with an operation for every value, without the values
+	longest int // the length of the longest array
 }
 
-// add adds a value whose path has a length in bytes.
+// add adds a value. path is the length of its path in bytes.
 func (e *extent) add(value any, path int) {
 	const operation = len(`{"op":"replace","path":"","value":},`)
 	const index = len("/131072") // of an element in the longest array that fits

@@ -379,8 +379,8 @@ func TestPatchesMakeTheOtherConfig(t *testing.T) {
 	}
 }
 
-// What a stranger's settings can cost is bounded: the patch replaces all where
-// it could get out of hand.
+// The cost of hostile settings is bounded: if the patch could be too large, it replaces
+// everything.
 func TestDiffOfHostileConfigs(t *testing.T) {
 	const room = domain.MaxStoredSize - 1024
 	filled := func(before, element, last, after string) string {
@@ -582,7 +582,7 @@ func patched(from, diff string) (string, error) {
 		}
 		start, removed, at, added := number(m[1], 0), number(m[2], 1), number(m[3], 0), number(m[4], 1)
 		if removed > 0 {
-			start-- // counts from 1, and from 0 where there is no line
+			start-- // lines count from 1, or from 0 if there are none
 		}
 		if added > 0 {
 			at--

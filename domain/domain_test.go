@@ -101,7 +101,7 @@ func (f *fixture) records(t testing.TB) int {
 	return head.Count
 }
 
-// stored returns a preset as it is stored, whatever its status.
+// stored returns the stored preset, whatever its status.
 func (f *fixture) stored(t testing.TB, workspace, slug string) (p domain.Preset) {
 	t.Helper()
 	err := f.store.View(t.Context(), func(r domain.Reader) error {

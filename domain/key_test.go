@@ -63,8 +63,8 @@ func lastUse(t *testing.T, store domain.Store, id string, at time.Time) (k domai
 	}
 }
 
-// A key that was used is in memory, also once that was noted, and refused from its
-// revocation on, by whoever revoked it.
+// A used key is in memory, also after its use was noted. It is refused from its revocation
+// on, whoever revoked it.
 func TestKnownKeys(t *testing.T) {
 	f := newFixture(t)
 	elsewhere := domain.NewService(f.store) // as the admin endpoint has it
@@ -115,8 +115,8 @@ func TestKnownKeys(t *testing.T) {
 	}
 }
 
-// Each is looked up, once, as one that looks right is: what is refused sooner takes
-// less time, which tells of it.
+// Each secret is looked up once, like a well-formed one. A faster refusal would reveal the
+// difference.
 func TestDamagedSecretsAreRefused(t *testing.T) {
 	f := newFixture(t)
 	_, secret, err := f.IssueKey(t.Context(), domain.By(admin), domain.NewKey{Kind: domain.ManagementKey})
@@ -227,7 +227,7 @@ func TestKeysRefused(t *testing.T) {
 	wantKind(t, err, domain.NotFound, "Key not found")
 }
 
-// held is a store whose updates wait for a permit, and tell when they are done.
+// held is a store whose updates wait for a permit and report when they are done.
 type held struct {
 	domain.Store
 	together *sync.WaitGroup // of those who read, where they wait for each other
@@ -254,7 +254,7 @@ func (h *held) Update(_ context.Context, fn func(domain.Tx) error) error {
 	return err
 }
 
-// noting is a Service whose notes of use are held, next to one that is not.
+// noting is a Service whose notes of use are held, beside one without a hold.
 type noting struct {
 	*fixture
 	held  *held
@@ -368,7 +368,7 @@ func TestRefusedKeysAreNotUsed(t *testing.T) {
 	n.quiet(t)
 }
 
-// A note is about the key as it is when it is written.
+// A note changes the key as it is at the time of writing.
 func TestNotesUndoNothing(t *testing.T) {
 	n := newNoting(t)
 	k, secret := n.issue(t)
@@ -389,7 +389,7 @@ func TestNotesUndoNothing(t *testing.T) {
 		t.Errorf("got %v, want %v", err, domain.ErrCredentials)
 	}
 
-	// Of two services that note a use of one key the second has nothing to do.
+	// If two Services note a use of one key, the second has nothing to do.
 	k, secret = n.issue(t)
 	n.use(t, secret)
 	<-n.held.begun
@@ -426,8 +426,7 @@ func TestUseThatCannotBeNoted(t *testing.T) {
 	lastUse(t, n.store, k.ID, n.clock)
 }
 
-// However many keys are used at once, there are few writes for it, and those
-// that were left out come later.
+// Many keys in use cause few writes, and the notes that were left out are written later.
 func TestManyKeysAreUsedAtOnce(t *testing.T) {
 	n := newNoting(t)
 	const most = 8

@@ -233,8 +233,8 @@ func TestLabelHistory(t *testing.T) {
 	}
 }
 
-// What a change of a label answers is what is read of it, and the preset shows
-// its labels.
+// The answer of a label change is what is read of the label, and the preset shows its
+// labels.
 func TestChangesShowTheLabel(t *testing.T) {
 	f := labelled(t, 2)
 	latest := domain.Page{Limit: domain.DefaultPage}

@@ -148,8 +148,7 @@ type step struct {
 	// none.
 	kind domain.Kind
 	says string
-	// operation is what the audit trail says of it; empty means that nothing
-	// may change.
+	// operation is the operation in the audit trail. If it is empty, nothing may change.
 	operation     string
 	before, after int    // versions in the audit trail
 	label         string // likewise
@@ -157,8 +156,8 @@ type step struct {
 	check func(t *testing.T, p domain.Preset)
 }
 
-// run takes steps with the preset "p" of the default workspace, one of which has
-// made it, and makes sure that each changed what it should and nothing else.
+// run applies steps to the preset "p" of the default workspace, which one of the steps
+// creates. It checks that each step changes what it should, and nothing else.
 func (f *fixture) run(t *testing.T, steps []step) {
 	t.Helper()
 	for _, s := range steps {
@@ -331,7 +330,7 @@ func TestPresetLife(t *testing.T) {
 	})
 }
 
-// What a change answers is what is read afterwards.
+// The answer of a change is what is read afterwards.
 func TestChangesShowThePreset(t *testing.T) {
 	f := newFixture(t)
 	if _, err := f.CreatePresetVersion(t.Context(), ask, "", "p", nothing); err != nil {

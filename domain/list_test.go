@@ -22,7 +22,7 @@ func TestPresetsByStatus(t *testing.T) {
 		t.Fatal(err)
 	}
 	statuses := make(map[string]domain.PresetStatus)
-	var changed []string // the one that changed last first
+	var changed []string // the last changed one first
 	touch := func(slug string, status domain.PresetStatus) {
 		statuses[slug] = status
 		changed = slices.DeleteFunc(changed, func(s string) bool { return s == slug })

@@ -15,7 +15,7 @@ import (
 	"github.com/caddy-presets/caddy-presets/domain"
 )
 
-// prune prunes all workspaces and returns what was removed of each preset.
+// prune prunes all workspaces and returns the removed versions of each preset.
 func (f *fixture) prune(t testing.TB, on domain.Pruning) map[string]string {
 	t.Helper()
 	pruned, err := f.PruneVersions(t.Context(), ask, on)
@@ -32,7 +32,7 @@ func (f *fixture) prune(t testing.TB, on domain.Pruning) map[string]string {
 	return all
 }
 
-// numbersIn returns the numbers of a text such as 1-3,5.
+// numbersIn returns the numbers of a text like 1-3,5.
 func numbersIn(t testing.TB, text string) (numbers []int) {
 	t.Helper()
 	for span := range strings.SplitSeq(text, ",") {
@@ -74,7 +74,7 @@ func (f *fixture) left(t testing.TB, slug string) (numbers []int) {
 	return numbers
 }
 
-// What is designated or labelled stays, and so do the newest.
+// Designated and labelled versions stay, and so do the newest.
 func TestWhatIsPruned(t *testing.T) {
 	for name, tc := range map[string]struct {
 		versions, keep, designated int
@@ -115,7 +115,7 @@ func TestWhatIsPruned(t *testing.T) {
 			if tc.pruned != "" {
 				want["default/p"] = tc.pruned
 			}
-			// A dry run tells, and does nothing.
+			// A dry run reports, and removes nothing.
 			if got := f.prune(t, domain.Pruning{Keep: tc.keep, DryRun: true}); !reflect.DeepEqual(got, want) {
 				t.Errorf("a dry run gives %v, want %v", got, want)
 			}
@@ -150,7 +150,7 @@ func TestWhatIsPruned(t *testing.T) {
 	}
 }
 
-// What a label or the designation held back goes once they have moved on.
+// A version that a label or the designation held back is removed once they have moved on.
 func TestPrunedOnceItIsNotUsed(t *testing.T) {
 	f := labelled(t, 6)
 	f.label(t, "live", domain.Target{Version: 2})
@@ -187,7 +187,7 @@ func TestPrunedIsNotFound(t *testing.T) {
 	f := labelled(t, 9)
 	f.label(t, "moved", domain.Target{Version: 1})
 	f.label(t, "moved", domain.Target{Version: 3})
-	f.put(t, "q", "{}", nil) // comes before p in the list
+	f.put(t, "q", "{}", nil) // before p in the list
 	page := domain.Page{Limit: 50}
 	preset := func() (all string) {
 		t.Helper()
@@ -350,7 +350,7 @@ func TestKeepVersions(t *testing.T) {
 	add("9", 5, 10)
 	add("10", 5, 11)
 
-	// One that fails leaves all as it was, and one that is sent again does no more.
+	// A failed change removes nothing, and a repeated request removes nothing more.
 	before := f.stored(t, "default", "p")
 	failing := domain.NewService(broken{f.store, "audit"})
 	failing.KeepVersions = 1
@@ -424,7 +424,7 @@ func many(t *testing.T, versions int) *fixture {
 	return f
 }
 
-// Many versions go in parts, in each of which it is decided anew what may go.
+// Many versions are removed in parts. Each part decides anew what to remove.
 func TestPrunedInParts(t *testing.T) {
 	f := many(t, 2600)
 	f.label(t, "live", domain.Target{Version: 500})
@@ -465,7 +465,7 @@ func TestPrunedInParts(t *testing.T) {
 	}
 }
 
-// What was removed before an error is told.
+// The versions that were removed before an error are reported.
 func TestPruningEndsInTheMiddle(t *testing.T) {
 	prune := func(t *testing.T, f *fixture, fails int) ([]domain.Pruned, error) {
 		t.Helper()
@@ -505,7 +505,7 @@ func TestPruningEndsInTheMiddle(t *testing.T) {
 	}
 }
 
-// What is gone before its turn comes is no error.
+// An object that is deleted before its turn causes no error.
 func TestPrunedAfterItsWorkspace(t *testing.T) {
 	f := newFixture(t)
 	for _, slug := range []string{"one", "two"} {

@@ -6,8 +6,8 @@ import (
 	"time"
 )
 
-// Stamps that are not good any more are zero, until they are good again, and the same
-// as before then if nothing has changed.
+// Invalid stamps are zero until they are valid again. They then have their old value if
+// nothing has changed.
 func TestStampsGoodUntil(t *testing.T) {
 	s := NewStamps()
 	before := s.Preset("w", "p")
@@ -37,8 +37,8 @@ func TestStampsGoodUntil(t *testing.T) {
 	}
 }
 
-// Stamps are as old as the clock says that goes on while the machine is suspended, and as
-// the one says that nobody sets back.
+// The age of stamps is measured by the clock that runs during suspension, and by the one
+// that nobody can set back.
 func TestStampsSuspended(t *testing.T) {
 	later, earlier := time.Now().Add(time.Hour), time.Now().Add(-time.Millisecond)
 	s := NewStamps()
@@ -95,8 +95,8 @@ func TestStampsOfVersions(t *testing.T) {
 	}
 }
 
-// TestStampsCancel is a change that is not made after all: what was kept before it is good
-// once it is known, and not before. Another change of the same counts all the same.
+// TestStampsCancel cancels an announced change. Copies from before become valid when the
+// cancellation is known. Another change of the same object still counts.
 func TestStampsCancel(t *testing.T) {
 	s := NewStamps()
 	before := s.Preset("w", "p")

@@ -30,8 +30,8 @@ func schemas(tb testing.TB) *schema.Schemas {
 	return s
 }
 
-// largeRequest is a body of about 50 KB with tools of three kinds, of which
-// function is the client's own: its name and description come first.
+// largeRequest is a body of about 50 KB with tools of three kinds. function is the format
+// of the client's own tools, whose name and description come first.
 func largeRequest(function string) []byte {
 	const parameters = `{"type":"object","properties":{"id":{"type":"integer","minimum":1},"label":{"type":"string"},` +
 		`"tags":{"type":"array","items":{"type":"string","enum":["a","b","c"]}}},"required":["id"]}`
@@ -61,8 +61,8 @@ func longRequest() []byte {
 	return []byte(b.String())
 }
 
-// cost is a body that passes, and how many allocations its check may make: about a
-// quarter more than it made when this was written.
+// cost is a valid body with the maximum number of allocations of its check. The maximum is
+// about a quarter above the number at the time of writing.
 type cost struct {
 	name   string
 	check  *schema.Schema
@@ -89,7 +89,7 @@ func costs(tb testing.TB) []cost {
 	}
 }
 
-// TestAllocations compares what a check allocates with its budget.
+// TestAllocations compares the allocations of a check with its budget.
 func TestAllocations(t *testing.T) {
 	if raceEnabled {
 		t.Skip("the race detector makes pools forget")
@@ -109,8 +109,8 @@ func TestAllocations(t *testing.T) {
 	}
 }
 
-// BenchmarkCheck stands next to what decoding the same body into any costs;
-// three times that is the goal.
+// BenchmarkCheck compares a check with decoding the same body into any. The goal is at most
+// three times that cost.
 func BenchmarkCheck(b *testing.B) {
 	for _, c := range costs(b) {
 		b.Run(c.name+"/check", func(b *testing.B) {

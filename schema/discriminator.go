@@ -9,14 +9,14 @@ import (
 	"github.com/santhosh-tekuri/jsonschema/v5"
 )
 
-// discriminatorKeyword is the keyword for objects of several variants. It is OpenAPI
-// 3.2's Discriminator Object. The value of the member propertyName selects a variant.
-// mapping has the reference of each variant's schema. defaultMapping has the reference
-// for all other values; without it they are refused.
+// discriminatorKeyword is the keyword for objects of several variants. It is OpenAPI 3.2's
+// Discriminator Object. The value of the member propertyName selects a variant. mapping has
+// the reference of each variant's schema. defaultMapping has the reference for all other
+// values; without it they are refused.
 //
 // Only the selected variant is checked. That is several times faster than oneOf, and a
-// violation tells what is wrong with the variant that the client chose. An object
-// without the member breaks the rule required, which must stand beside the keyword.
+// violation describes the variant that the client chose. An object without the member
+// breaks the rule required, which must stand beside the keyword.
 const discriminatorKeyword = "discriminator"
 
 type discriminator struct {
@@ -27,7 +27,7 @@ type discriminator struct {
 
 type variant struct {
 	schema *jsonschema.Schema
-	path   string // from the schema that has the keyword
+	path   string // the path from the schema with the keyword
 }
 
 func discriminatorOf(s *jsonschema.Schema) *discriminator {
@@ -40,7 +40,7 @@ func (d *discriminator) names() []string {
 	return slices.Sorted(maps.Keys(d.variants))
 }
 
-// choose returns the variant that a value selects, nil where there is none.
+// choose returns the variant that a value selects, or nil.
 func (d *discriminator) choose(value string) *variant {
 	if chosen := d.variants[value]; chosen != nil {
 		return chosen

@@ -7,8 +7,8 @@ import (
 	"github.com/go-json-experiment/json/jsontext"
 )
 
-// CheckInFull is Check without views: the validator sees all there is. What it
-// finds, Check must find too.
+// CheckInFull is Check without views: the validator sees the whole body. Check must find
+// the same violations.
 func (s *Schema) CheckInFull(body []byte) error {
 	members, err := readObject(body)
 	if err != nil {

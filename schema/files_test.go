@@ -41,7 +41,7 @@ func schemaFiles(t *testing.T) map[string]any {
 	return docs
 }
 
-// keywords are those that the decoder knows. Before a file uses another, the decoder
+// keywords are the keywords that the decoder knows. Before a file uses another, the decoder
 // must learn which values its rule looks at.
 var keywords = []string{
 	"$schema", "$id", "$defs", "$ref", "title", "description", "deprecated",

@@ -60,7 +60,7 @@ func FuzzCheckMessages(f *testing.F) {
 	fuzzCheck(f, schemas(f).MessagesRequest)
 }
 
-// FuzzCheckChanges has the small bodies, of which the first byte selects one.
+// FuzzCheckChanges has the small bodies. The first byte of the input selects one.
 func FuzzCheckChanges(f *testing.F) {
 	s := schemas(f)
 	bodies := []*schema.Schema{s.UpdateWorkspace, s.UpdatePreset, s.Designate, s.Label, s.WorkspaceReference}
@@ -170,7 +170,8 @@ func checkError(t *testing.T, body []byte, err error) {
 			t.Errorf("got message %q", v.Message)
 		}
 		eachString(values, func(value string) {
-			// What is short, or all small letters, may be a word of ours.
+			// A short value, or one of only these characters, may be a word of the
+			// messages.
 			if len(value) > 8 && strings.Trim(value, "abcdefghijklmnopqrstuvwxyz _-,.:<>()[]0123456789") != "" && strings.Contains(v.Message, value) {
 				t.Errorf("message %q repeats %q", v.Message, value)
 			}

@@ -9,12 +9,11 @@ import (
 	"github.com/caddy-presets/caddy-presets/schema"
 )
 
-// raceEnabled tells that the race detector is on, which makes pools forget.
+// raceEnabled is set under the race detector, which makes pools drop their items.
 var raceEnabled bool
 
-// TestMemory checks that a body, whatever its shape, makes Check allocate at
-// most ten times its size in all, freed or not, which bounds what is alive at
-// any time.
+// TestMemory checks that Check allocates at most ten times the size of a body, whatever its
+// shape. The total includes freed memory, so it bounds the live memory at any time.
 func TestMemory(t *testing.T) {
 	if raceEnabled {
 		t.Skip("the race detector allocates too")

@@ -9,10 +9,10 @@ import (
 	"github.com/caddy-presets/caddy-presets/schema"
 )
 
-// TestNestedTypes gives the members of nested objects a value of every type. A
-// member takes the listed types, joined by |, and a type with a question mark
-// only for some of its values, which other tests cover. Each object is tried in
-// the requests of the APIs that have it, by their first letters.
+// TestNestedTypes gives the members of nested objects a value of every type. A member
+// accepts the listed types, joined by |. A type with a question mark is accepted only for
+// some values, which other tests cover. Each object is tried in the requests of the APIs
+// that have it, by their first letters.
 func TestNestedTypes(t *testing.T) {
 	const (
 		stringsOrNull = "array|null"

@@ -17,9 +17,9 @@ const MaxNumberLength = 1024
 var errNumberTooLong = fmt.Errorf("has a number of more than %d characters", MaxNumberLength)
 
 // decodeNumber returns a number for the validator. The validator computes exactly, so it
-// gets the text. It would compute every digit of 1e999999, and it fails on 1e999999999.
-// So a number beyond the range of float64 becomes the nearest number of that range. No
-// rule has a bound out there.
+// gets the text. It would compute every digit of 1e999999, and it fails on 1e999999999. So
+// a number beyond the range of float64 becomes the nearest number of that range. No rule
+// has a bound beyond it.
 func decodeNumber(text jsontext.Value) (any, error) {
 	if len(text) > MaxNumberLength {
 		return nil, errNumberTooLong
@@ -38,8 +38,8 @@ func decodeNumber(text jsontext.Value) (any, error) {
 	return exact, nil
 }
 
-// nearZero returns 0 for a zero in any notation, and the smallest float64 of its sign for
-// a number that is too small.
+// nearZero returns 0 for a zero in any notation. For a number that is too small it returns
+// the smallest float64 of its sign.
 func nearZero(text jsontext.Value) float64 {
 	mantissa := text
 	if i := bytes.IndexAny(text, "eE"); i >= 0 {

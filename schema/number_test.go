@@ -51,8 +51,8 @@ func TestNumber(t *testing.T) {
 	}
 }
 
-// FuzzNumber holds number to what the validator relies on: that it can compute
-// with the result, and that order and sign survive.
+// FuzzNumber checks what the validator relies on: it can compute with the result, and order
+// and sign are kept.
 func FuzzNumber(f *testing.F) {
 	for _, seed := range []string{"1", "-1.5e3", "1e400", "1e-400", "0e99999", "123456789012345678901234567890", "4.9e-324"} {
 		f.Add(seed)

@@ -15,9 +15,9 @@ const (
 	// MaxDepth is how deep a body may nest: an object or array may lie inside
 	// at most MaxDepth-1 others.
 	MaxDepth = 128
-	// MaxMembers is how many members the objects of a body may have in all, not counting
-	// the first 64 of each object. To find duplicates among more than 64, the decoder
-	// builds a map that takes twenty times the memory of the names.
+	// MaxMembers is how many members the objects of a body may have in all. The first 64 of
+	// each object do not count. To find duplicates among more, the decoder builds a map
+	// that takes twenty times the memory of the names.
 	MaxMembers  = 16384
 	freeMembers = 64
 )
@@ -55,7 +55,7 @@ func (o Object) member(name string) jsontext.Value {
 	return nil
 }
 
-// readObject splits a body into its members. Every error is an *Error.
+// readObject reads the members of a body. Every error is an *Error.
 func readObject(body []byte) (Object, error) {
 	object, kind, err := readValue(body)
 	switch {
@@ -90,13 +90,13 @@ func readValue(text []byte) (object Object, kind jsontext.Kind, err error) {
 	return object, kind, nil
 }
 
-// reader reads a text once, token by token. So it checks its limits before the memory of
-// the decoder grows.
+// reader reads a text once, token by token. So it checks its limits before the decoder's
+// memory grows.
 type reader struct {
 	text    []byte
 	buffer  bytes.Buffer
 	decoder jsontext.Decoder
-	counted int // members that count for MaxMembers
+	counted int // the number of members that count for MaxMembers
 }
 
 // readers are reused, because a decoder allocates a list of names for each level. A reader
@@ -141,7 +141,7 @@ func (r *reader) token() (jsontext.Token, error) {
 	return token, nil
 }
 
-// skip reads one value.
+// skip skips one value.
 func (r *reader) skip() error {
 	for depth := r.decoder.StackDepth(); ; {
 		if _, err := r.token(); err != nil {

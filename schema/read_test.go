@@ -10,8 +10,8 @@ import (
 	"testing"
 )
 
-// TestReadJSONTestSuite reads every file of the suite: y_ must be accepted, n_
-// refused, and for i_, where a reader may choose, the choice is listed here.
+// TestReadJSONTestSuite reads every file of the suite. y_ must be accepted and n_ refused.
+// For i_ a reader may choose, and the choices are listed here.
 func TestReadJSONTestSuite(t *testing.T) {
 	const (
 		names   = "names must be unique (RFC 7493, section 2.3)"

@@ -139,11 +139,11 @@ func compile(c *jsonschema.Compiler, file string) (*Schema, error) {
 
 // Check reads body strictly, checks it and returns its members.
 //
-// The error is an *Error when the body is at fault: it is not strict JSON
-// (RFC 8259 with the limits of RFC 7493, "I-JSON": UTF-8, no duplicate names),
-// not an object, beyond a limit of this package, or against a rule of the
-// schema. Any other error is a fault of this package. Check keeps no reference
-// to body, but the returned Object does.
+// The error is an *Error when the body is at fault. The body is then not strict JSON, not
+// an object, beyond a limit of this package, or against a rule of the schema. Strict JSON
+// is RFC 8259 with the limits of RFC 7493, "I-JSON": UTF-8, no duplicate names. Any other
+// error is a fault of this package. Check keeps no reference to body, but the returned
+// Object does.
 func (s *Schema) Check(body []byte) (Object, error) {
 	object, err := readObject(body)
 	if err != nil {

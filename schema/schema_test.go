@@ -12,7 +12,7 @@ import (
 	"github.com/caddy-presets/caddy-presets/schema"
 )
 
-// violations checks body and returns what is wrong with it, as "path: message".
+// violations checks body and returns its violations as "path: message".
 func violations(t *testing.T, s *schema.Schema, body string) []string {
 	t.Helper()
 	_, err := s.Check([]byte(body))
@@ -31,9 +31,9 @@ func violations(t *testing.T, s *schema.Schema, body string) []string {
 	return got
 }
 
-// compareInFull holds what Check returned to what the validator finds when it
-// sees the whole body. Check need not go on in an object or array that has too
-// many members, nor in a body beyond a limit that no schema states.
+// compareInFull compares Check's result with the validator's findings on the whole body.
+// Check may stop in an object or array with too many members, or in a body beyond a limit
+// that no schema states.
 func compareInFull(t *testing.T, s *schema.Schema, body string, got error) {
 	t.Helper()
 	if got != nil && strings.Contains(got.Error(), ": has ") {
@@ -48,7 +48,7 @@ func compareInFull(t *testing.T, s *schema.Schema, body string, got error) {
 	}
 }
 
-// rule is a body and what is wrong with it, nothing if it should pass.
+// rule is a body and its violations, none if it is valid.
 type rule struct {
 	name string
 	body string
@@ -265,10 +265,9 @@ var samples = map[string]string{
 	"object":  "{}",
 }
 
-// TestTypes gives every member a value of every type. A member's entry is the
-// types it takes, in the order of the message; an entry in parentheses takes a
-// value of that type only for some values, which other tests cover. What takes
-// any value is ignored.
+// TestTypes gives every member a value of every type. A member's entry has the types that
+// it accepts, in the order of the message. A type in parentheses is accepted only for some
+// values, which other tests cover. Members that accept any value are ignored.
 func TestTypes(t *testing.T) {
 	every := map[string]string{
 		"Model":                  "any",
@@ -463,8 +462,7 @@ func checkTypes(t *testing.T, s *schema.Schema, members map[string]string, body 
 	}
 }
 
-// TestEnums tries every listed value, one that is not listed, and null where
-// it is listed as <null>.
+// TestEnums tries every listed value, an unlisted one, and null if it is listed as <null>.
 func TestEnums(t *testing.T) {
 	const (
 		efforts  = "max xhigh high medium low minimal none"

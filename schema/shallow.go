@@ -12,10 +12,10 @@ import (
 	"github.com/caddy-presets/caddy-presets/schema/rawjson"
 )
 
-// shallowKeyword is the keyword for values of which only the surface matters, because
-// they may be long and are not kept, or only in part. It holds a schema that may have a
-// type, and items with a type and a discriminator. Items of a variant without rules are
-// never decoded, and do not count for MaxValues. The others are decoded one by one.
+// shallowKeyword is the keyword for values that are checked only at their surface. They may
+// be long and are not fully kept. It holds a schema that may have a type, and items with a
+// type and a discriminator. Items of a variant without rules are never decoded, and do not
+// count for MaxValues. The others are decoded one by one.
 const shallowKeyword = "shallow"
 
 type shallow struct {
@@ -27,8 +27,8 @@ func shallowOf(s *jsonschema.Schema) *shallow {
 	return sh
 }
 
-// skimmed is what the validator sees of a shallow value: its type, and those of its
-// items that may break a rule.
+// skimmed is the validator's view of a shallow value: its type, and the items that may
+// break a rule.
 type skimmed struct {
 	kind  jsontext.Kind
 	items []skimmedItem
@@ -77,7 +77,7 @@ func (d *decoder) skim(surface *jsonschema.Schema, v jsontext.Value) (any, error
 	return s, nil
 }
 
-// kinds are the types of JSON Schema, each with a value of it.
+// kinds are the types of JSON Schema, each with a sample value.
 var kinds = map[jsontext.Kind]struct {
 	name   string
 	sample any
@@ -93,7 +93,7 @@ var kinds = map[jsontext.Kind]struct {
 
 // Validate implements jsonschema.ExtSchema. It stops at MaxViolations items.
 func (sh *shallow) Validate(ctx jsonschema.ValidationContext, v any) error {
-	s := v.(*skimmed) // decoder.value sees to that
+	s := v.(*skimmed) // decoder.value ensures this type
 	if !slices.Contains(sh.surface.Types, kinds[s.kind].name) {
 		return ctx.Error(shallowKeyword+"/type", "wrong type")
 	}

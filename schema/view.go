@@ -11,11 +11,11 @@ import (
 	"github.com/caddy-presets/caddy-presets/schema/rawjson"
 )
 
-// MaxValues bounds how many values of one body the rules look at. Values without a rule
-// do not count: unknown members, the insides of input, of a function's parameters and
-// the like, and most messages of a conversation. Members do not count whose only rule is
-// a type that they have. An object counts twice, and a member once more for every 64
-// bytes of its name.
+// MaxValues bounds the number of values in a body that the rules look at. Values without a
+// rule do not count: unknown members, the content of input or of a function's parameters,
+// and most messages of a conversation. A member whose only rule is its type does not count
+// if it has that type. An object counts twice, and a member once more for every 64 bytes of
+// its name.
 const MaxValues = 16384
 
 var errTooManyValues = fmt.Errorf("has too much to check: more than %d values", MaxValues)
@@ -23,8 +23,8 @@ var errTooManyValues = fmt.Errorf("has too much to check: more than %d values", 
 // opaque is a value without rules. The validator does not look into it.
 type opaque jsontext.Value
 
-// The validator does not write to values, so these two stand for all objects and arrays
-// of which it needs to see no more.
+// emptyObject and emptyArray stand for all objects and arrays whose content the validator
+// does not need. It does not write to them.
 var (
 	emptyObject = map[string]any{}
 	emptyArray  = []any{}
@@ -34,9 +34,8 @@ var (
 // locations. It is not UTF-8, so no client can send it.
 const emptyName = "\xff"
 
-// view decodes the members of object that have rules. Everything else is left out, so
-// that the size and the shape of a body do not decide what its check costs. Every error
-// is an *Error.
+// view decodes the members of object that have rules. It leaves out everything else, so the
+// cost of a check does not depend on a body's size and shape. Every error is an *Error.
 func (s *Schema) view(object Object) (map[string]any, error) {
 	d := decoder{left: MaxValues}
 	view := make(map[string]any, min(len(object.members), 16))
@@ -54,11 +53,11 @@ func (s *Schema) view(object Object) (map[string]any, error) {
 	return view, nil
 }
 
-// rules are the schemas that apply to one value: its own, and all that these apply to
-// the same value.
+// rules are the schemas that apply to one value: its own, and those that they apply to the
+// same value.
 type rules []*jsonschema.Schema
 
-// add adds schemas, and what they apply in place to v.
+// add adds schemas, and the schemas that they apply in place to v.
 func (r rules) add(v jsontext.Value, schemas ...*jsonschema.Schema) rules {
 	for _, s := range schemas {
 		if s == nil || slices.Contains(r, s) {
@@ -77,7 +76,7 @@ func (r rules) add(v jsontext.Value, schemas ...*jsonschema.Schema) rules {
 	return r
 }
 
-// member returns the schemas of a member, and whether a rule asks if it is there.
+// member returns the schemas of a member, and whether a rule depends on its presence.
 func (r rules) member(name string) (schemas []*jsonschema.Schema, counted bool) {
 	for _, s := range r {
 		if sub := s.Properties[name]; sub != nil {
@@ -90,8 +89,8 @@ func (r rules) member(name string) (schemas []*jsonschema.Schema, counted bool) 
 	return schemas, counted
 }
 
-// meetAll reports whether a value meets schemas that ask for its type alone. Most values
-// do. The validator is slow, so they are left out of the view.
+// meetAll reports whether schemas have no rule but a type, and v has it. Most values do,
+// and are left out of the view, because the validator is slow.
 func meetAll(schemas []*jsonschema.Schema, v jsontext.Value) bool {
 	kind := v.Kind()
 	return len(schemas) == 0 || kind != '0' && !slices.ContainsFunc(schemas, func(s *jsonschema.Schema) bool {
@@ -109,7 +108,7 @@ func hasMemberRules(s *jsonschema.Schema) bool {
 
 // decoder decodes the values of one body.
 type decoder struct {
-	left int // of MaxValues
+	left int // the rest of MaxValues
 }
 
 func (d *decoder) value(v jsontext.Value, schemas []*jsonschema.Schema) (any, error) {
@@ -147,7 +146,7 @@ func (d *decoder) object(v jsontext.Value, r rules) (any, error) {
 	if !slices.ContainsFunc(r, hasMemberRules) {
 		return emptyObject, nil
 	}
-	most := 0 // members to decode, one more than a rule allows; 0 for all
+	most := 0 // the number of members to decode, one more than a rule allows; 0 for all
 	for _, s := range r {
 		most = max(most, s.MaxProperties+1)
 	}
@@ -173,7 +172,7 @@ func (d *decoder) object(v jsontext.Value, r rules) (any, error) {
 
 func (d *decoder) array(v jsontext.Value, r rules) (any, error) {
 	var schemas []*jsonschema.Schema
-	counted, most := false, 0 // as of object
+	counted, most := false, 0 // as in object
 	for _, s := range r {
 		if s.Items2020 != nil {
 			schemas = append(schemas, s.Items2020)
@@ -202,7 +201,7 @@ func (d *decoder) array(v jsontext.Value, r rules) (any, error) {
 	return view, nil
 }
 
-// hasRules reports whether s asks anything of a value, apart from what it refers to.
+// hasRules reports whether s has rules of its own, apart from a reference.
 func hasRules(s *jsonschema.Schema) bool {
 	return len(s.Types) > 0 || asksMoreThanType(s)
 }

@@ -14,9 +14,9 @@ import (
 )
 
 const (
-	// MaxViolations is how many violations an Error has at most.
+	// MaxViolations is the maximum number of violations in an Error.
 	MaxViolations = 20
-	// MaxPathLength is how many characters of a path are shown. Clients choose names, so
+	// MaxPathLength is the maximum number of characters of a path. Clients choose names, so
 	// a path could be as long as a body.
 	MaxPathLength = 256
 )
@@ -32,7 +32,7 @@ type Violation struct {
 	Message string
 }
 
-// Error tells what is wrong with a body.
+// Error describes the violations of a body.
 type Error struct {
 	// Violations has 1 to MaxViolations entries, sorted by path with array
 	// indexes in numeric order. The same body gives the same violations.
@@ -135,7 +135,7 @@ func pointer(finding *jsonschema.ValidationError) string {
 	return strings.ReplaceAll(path, emptyName, "")
 }
 
-// message returns what keyword of rule demands. The schema file may give the words.
+// message returns the demand of a rule's keyword. The schema file may give the text.
 func message(rule *jsonschema.Schema, keyword string) string {
 	if own, ok := rule.Extensions[errorMessageKeyword].(errorMessage); ok && own[keyword] != "" {
 		return own[keyword]

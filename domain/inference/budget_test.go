@@ -8,11 +8,11 @@ import (
 	"github.com/caddy-presets/caddy-presets/domain/inference"
 )
 
-// raceEnabled tells that the race detector is on, which allocates too.
+// raceEnabled is set under the race detector, which allocates too.
 var raceEnabled bool
 
-// TestBudgets checks what operations allocate once what they need is in memory,
-// against what they did when this was written and a quarter more.
+// TestBudgets compares the allocations of operations, with warm caches, with those at the
+// time of writing, plus a quarter.
 func TestBudgets(t *testing.T) {
 	if raceEnabled {
 		t.Skip("the race detector allocates too")
@@ -36,7 +36,7 @@ func TestBudgets(t *testing.T) {
 		{"a request with a reference", 40, resolve(`"model":"@preset/p",`)},
 	} {
 		t.Run(operation.name, func(t *testing.T) {
-			for range 50 { // what is kept comes to be there by and by
+			for range 50 { // the cache fills gradually
 				if err := operation.do(); err != nil {
 					t.Fatal(err)
 				}

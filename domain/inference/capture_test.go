@@ -168,7 +168,7 @@ func promptIn(dialect domain.Dialect, first, second string) string {
 }
 
 func TestCaptureSizeLimit(t *testing.T) {
-	// What is stored of the prompt has its two line breaks in escapes.
+	// The stored prompt has its two line breaks as escapes.
 	room := domain.MaxStoredSize - len(`{"model":""}`) - len(`"\n\n"`)
 	for _, dialect := range []domain.Dialect{responses, chat, messages} {
 		body := func(n int) string {
@@ -237,8 +237,8 @@ func TestCaptureOfWholeRequests(t *testing.T) {
 	}
 }
 
-// A request that names the preset made of it goes upstream as it would without:
-// its prompt is not there twice.
+// A request that names the preset captured from it goes upstream unchanged: the prompt is
+// not repeated.
 func TestCapturedPromptsAreNotRepeated(t *testing.T) {
 	r := newResolving(t)
 	resolver := r.resolver(t, inference.Config{})

@@ -7,8 +7,8 @@ import (
 	"github.com/caddy-presets/caddy-presets/schema"
 )
 
-// Each schema names what presets keep of its dialect, so that no client is told that a
-// member was ignored which is stored.
+// Each schema names all settings that presets keep of its dialect. So no client is told
+// that a stored member was ignored.
 func TestSchemasNameSettings(t *testing.T) {
 	schemas, err := schema.Load()
 	if err != nil {

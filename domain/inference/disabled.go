@@ -27,8 +27,8 @@ func (r *Resolver) checkUnresolved(ctx context.Context, who domain.Principal, se
 	return workspace.checkTools(sent.Body, sent)
 }
 
-// PermitUnsearched returns a Forbidden error if the workspace that who acts in has disabled
-// any server tool. It is for routes whose requests are not searched: they could use one.
+// PermitUnsearched returns a Forbidden error if the workspace of who has disabled any
+// server tool. It is for routes whose requests are not searched, since these could use one.
 // A workspace that does not exist has disabled nothing.
 func (r *Resolver) PermitUnsearched(ctx context.Context, who domain.Principal) error {
 	workspace, err := r.workspace(ctx, who)
@@ -41,9 +41,9 @@ func (r *Resolver) PermitUnsearched(ctx context.Context, who domain.Principal) e
 	return err
 }
 
-// checkTools returns a Forbidden error for a body that uses a server tool that the
-// workspace has disabled, and an Invalid one if it is not known to use none. sent
-// is the request that it was made of.
+// checkTools returns a Forbidden error if body uses a server tool that the workspace has
+// disabled. It returns an Invalid error if that cannot be determined. body was made from
+// sent.
 func (w *workspaceDefaults) checkTools(body []byte, sent Request) error {
 	switch {
 	case len(w.disabledTools) == 0:
@@ -78,41 +78,41 @@ func isUTF8(charset string) bool {
 	return containsFold([]string{"", "utf-8", "utf8", "us-ascii", "ascii"}, charset)
 }
 
-// maxPlace bounds the JSON Pointer in an error, in bytes: tools can be nested deeply.
+// maxPlace bounds the JSON Pointer in an error, in bytes, because tools can be nested
+// deeply.
 const maxPlace = 256
 
-// toolUse is how a request uses a server tool: none where tool is empty.
+// toolUse is the use of a server tool by a request. If tool is empty, there is no use.
 type toolUse struct {
 	tool string
-	// place is where the request uses it. brought tells that another tool uses it there
-	// by default.
+	// place is the JSON Pointer of the use. brought is set if another tool uses the tool
+	// there by default.
 	place   string
 	brought bool
 }
 
-// usedServerTool returns the first use of one of some server tools, as
-// findServerTool does.
+// usedServerTool is findServerTool for some server tools.
 func usedServerTool(body []byte, some []string) (toolUse, error) {
 	return findServerTool(body, func(tool string) bool { return slices.Contains(some, tool) })
 }
 
-// mayUseServerTool reports whether a request uses a tool that a workspace can disable, or
-// cannot be read.
+// mayUseServerTool reports whether a request uses a tool that a workspace can disable. It
+// also returns true if the request cannot be read.
 func mayUseServerTool(body []byte) bool {
 	use, err := findServerTool(body, func(tool string) bool { return strings.HasPrefix(tool, vendorNamespace) })
 	return use.tool != "" || err != nil
 }
 
-// findServerTool returns the first use of a wanted server tool by a request of any
-// dialect, in any of the spellings of serverTools: as a tool, also of another tool,
-// of a plugin or of an input item, as the choice of one, as a plugin, as a field, or
-// with the model's name. The error is an *Error for a value of the wrong type in one
-// of those places, and another for what is not JSON: a gateway may read either.
+// findServerTool returns the first use of a wanted server tool by a request of any dialect.
+// It knows all spellings in serverTools. A use can be a tool, also one of another tool, of
+// a plugin or of an input item. It can also be a tool choice, a plugin, a field or the name
+// of a model. The error is an *Error if one of these places has a value of the wrong type.
+// It is another error if body is not JSON. A gateway may accept either.
 //
-// Repeated members all count, and names in any letter case, because gateways
-// differ in what they make of them.
+// All repeated members count, and names in any letter case, because gateways treat these
+// differently.
 func findServerTool(body []byte, wanted func(tool string) bool) (toolUse, error) {
-	body = bytes.TrimPrefix(body, []byte("\ufeff")) // many gateways skip it
+	body = bytes.TrimPrefix(body, []byte("\ufeff")) // many gateways skip a byte order mark
 	if len(bytes.TrimSpace(body)) == 0 {
 		return toolUse{}, nil
 	}
@@ -130,19 +130,19 @@ func findServerTool(body []byte, wanted func(tool string) bool) (toolUse, error)
 	return toolUse{}, err
 }
 
-// toolSearch is a search for server tools.
+// toolSearch is the state of findServerTool.
 type toolSearch struct {
 	text   *rawjson.Walker
 	wanted func(tool string) bool
 	use    toolUse
 }
 
-// errFound ends a search.
+// errFound ends a search that was successful.
 var errFound = errors.New("found")
 
-// readRequest reads a request, a part of one that a gateway may treat as such, or
-// the parameters of a tool, which have the same members. It returns which list of
-// tools that has.
+// readRequest reads a request, or a part of it that a gateway may treat as a request. It
+// also reads the parameters of a tool, which have the same members. It returns the state of
+// its list of tools.
 func (s *toolSearch) readRequest(top bool) (list toolList, err error) {
 	err = s.members(func(name string) error {
 		is := func(other string) bool { return strings.EqualFold(name, other) }
@@ -162,7 +162,7 @@ func (s *toolSearch) readRequest(top bool) (list toolList, err error) {
 			return s.elements(s.readNestedModel)
 		case is("fallbacks"):
 			return s.elements(s.readFallback)
-		case is("extra_body"): // LiteLLM's, which becomes a part of the request
+		case is("extra_body"): // LiteLLM makes it a part of the request
 			_, err := s.readRequest(false)
 			return err
 		}
@@ -171,8 +171,9 @@ func (s *toolSearch) readRequest(top bool) (list toolList, err error) {
 	return list, err
 }
 
-// toolList tells whether something has a list of tools of its own, in the eyes of
-// every gateway: a name in another letter case is one to some of them.
+// toolList tells whether an object has its own list of tools for every gateway. given is
+// set if it has an array of the exact name. missing is set if it has a member of another
+// type, or with the name in another letter case.
 type toolList struct{ given, missing bool }
 
 func (l *toolList) note(given bool) {
@@ -182,7 +183,7 @@ func (l *toolList) note(given bool) {
 
 func (l toolList) certain() bool { return l.given && !l.missing }
 
-// readTool reads a tool, or its type alone. It may have tools and a model of its own.
+// readTool reads a tool or just its type. A tool may have its own tools and model.
 func (s *toolSearch) readTool() error {
 	var list toolList
 	var bringing, at string
@@ -219,8 +220,8 @@ func (s *toolSearch) readTool() error {
 	return s.findBrought(bringing, at)
 }
 
-// readName reads a tool or plugin that is given by its name alone. It reports an object,
-// and leaves reading it to the caller.
+// readName reads a tool or plugin that is given by name only. It returns true for an
+// object, which it does not read.
 func (s *toolSearch) readName(toolOf func(name string) string) (isObject bool, err error) {
 	switch s.text.Kind() {
 	case '{':
@@ -238,8 +239,8 @@ func (s *toolSearch) readName(toolOf func(name string) string) (isObject bool, e
 	}
 }
 
-// find ends the search with the value that was read last, if it uses a wanted tool. It
-// makes the place only then, as that can be long.
+// find ends the search at the last value if it uses a wanted tool. It builds the place only
+// then, because that can be long.
 func (s *toolSearch) find(tool string) error {
 	if tool == "" || !s.wanted(tool) {
 		return nil
@@ -256,8 +257,8 @@ func (s *toolSearch) findAny(tool string) error {
 	return s.findBrought(tool, "")
 }
 
-// findBrought is find for what a tool brings, which is named at a place below the
-// value that was read last.
+// findBrought is find for a tool that another brings. at is the tool's place below the last
+// value.
 func (s *toolSearch) findBrought(tool, at string) error {
 	for _, brought := range impliedTools(tool) {
 		if s.wanted(brought) {
@@ -268,8 +269,8 @@ func (s *toolSearch) findBrought(tool, at string) error {
 	return nil
 }
 
-// readSwitch reads a value that switches a tool on, if there is such a tool, unless
-// the value is null or false.
+// readSwitch reads a value that switches a tool on, unless it is null or false. The tool
+// may be empty.
 func (s *toolSearch) readSwitch(tool string) error {
 	kind := s.text.Kind()
 	if err := s.text.Skip(); err != nil || kind == 'n' || kind == 'f' {
@@ -278,8 +279,8 @@ func (s *toolSearch) readSwitch(tool string) error {
 	return s.findAny(tool)
 }
 
-// readChoice reads which tools the model is to use: one by its type, or several. The
-// tools themselves stand elsewhere.
+// readChoice reads the choice of one tool, by its type, or of several. The tools themselves
+// are elsewhere.
 func (s *toolSearch) readChoice() error {
 	return s.members(func(name string) error {
 		switch {
@@ -296,8 +297,8 @@ func (s *toolSearch) readChoice() error {
 	})
 }
 
-// readPlugin reads a plugin, or its id alone. It brings a tool unless it is switched
-// off, and may have tools and models of its own.
+// readPlugin reads a plugin or just its id. A plugin brings its tool unless it is switched
+// off. It may have its own tools and models.
 func (s *toolSearch) readPlugin() error {
 	if isObject, err := s.readName(toolOfPlugin); !isObject {
 		return err
@@ -315,7 +316,7 @@ func (s *toolSearch) readPlugin() error {
 			return s.readNestedModel()
 		case is("analysis_models"), is("allowed_models"):
 			return s.elements(s.readNestedModel)
-		case is("enabled"): // in another letter case it switches nothing off everywhere
+		case is("enabled"): // in another letter case, some gateways ignore it
 			kind := s.text.Kind()
 			on, off = on || kind != 'f', off || kind == 'f' && name == "enabled"
 		case is("id"):
@@ -343,8 +344,7 @@ func (s *toolSearch) readPlugin() error {
 	return s.findBrought(bringing, at)
 }
 
-// readItems reads input items or messages, some of which add tools. An input may be
-// text, too.
+// readItems reads input items or messages, which may add tools. An input may also be text.
 func (s *toolSearch) readItems() error {
 	if s.text.Kind() == '"' {
 		return s.text.Skip()
@@ -363,7 +363,7 @@ func (s *toolSearch) readItems() error {
 	})
 }
 
-// readFallback reads the name of a model, or a request that has one.
+// readFallback reads the name of a model, or a request with a model.
 func (s *toolSearch) readFallback() error {
 	if s.text.Kind() == '{' {
 		_, err := s.readRequest(false)
@@ -372,11 +372,12 @@ func (s *toolSearch) readFallback() error {
 	return s.readNestedModel()
 }
 
-// readNestedModel reads the name of a model that is not the request's own.
+// readNestedModel reads a model's name, other than that of the request itself.
 func (s *toolSearch) readNestedModel() error { return s.readModel(false) }
 
-// readModel reads the name of a model. Only the request's own may refer to a preset,
-// which is ours to resolve: what a gateway has under that name may use any tool.
+// readModel reads a model's name. Only the request's own model may refer to a preset, which
+// the Resolver resolves. In other places a gateway resolves it, and that preset may use any
+// tool.
 func (s *toolSearch) readModel(own bool) error {
 	name, err := s.readText()
 	if err == nil {
@@ -388,7 +389,7 @@ func (s *toolSearch) readModel(own bool) error {
 	return err
 }
 
-// readText reads text; null is none.
+// readText reads a string. null counts as an empty string.
 func (s *toolSearch) readText() (string, error) {
 	switch s.text.Kind() {
 	case '"':
@@ -401,7 +402,7 @@ func (s *toolSearch) readText() (string, error) {
 	return "", s.refuse("must be a string")
 }
 
-// refuse returns an Invalid error for the value that comes next.
+// refuse returns an Invalid error for the next value.
 func (s *toolSearch) refuse(message string) error {
 	if err := s.text.Skip(); err != nil {
 		return err
@@ -409,7 +410,7 @@ func (s *toolSearch) refuse(message string) error {
 	return s.refuseLast(message)
 }
 
-// refuseLast is refuse for the value that was read last.
+// refuseLast is refuse for the last value.
 func (s *toolSearch) refuseLast(message string) error {
 	place := s.text.Pointer()
 	if len(place) > maxPlace {
@@ -418,8 +419,8 @@ func (s *toolSearch) refuseLast(message string) error {
 	return domain.InvalidAt(place, message+" where server tools are disabled")
 }
 
-// members calls read before each value of the object that comes next, and skips
-// anything else.
+// members calls read before each value of the next object. It skips a value of another
+// type.
 func (s *toolSearch) members(read func(name string) error) error {
 	if s.text.Kind() != '{' {
 		return s.text.Skip()
@@ -436,8 +437,8 @@ func (s *toolSearch) members(read func(name string) error) error {
 	return nil
 }
 
-// elements calls read before each element of the array that comes next, skips null
-// and refuses anything else.
+// elements calls read before each element of the next array. It skips null and refuses
+// other types.
 func (s *toolSearch) elements(read func() error) error {
 	switch s.text.Kind() {
 	case '[':

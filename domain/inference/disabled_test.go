@@ -35,8 +35,8 @@ func (r *resolving) disable(tb testing.TB, workspace string, tools ...string) {
 	}
 }
 
-// wantDisabled compares the refusal of a tool: with its place in the request, or
-// without where it does not stand there.
+// wantDisabled checks the refusal of a tool. place is empty if the tool is not in the
+// request.
 func wantDisabled(t *testing.T, err error, tool, place string) {
 	t.Helper()
 	wantKind(t, err, domain.Forbidden, "Server tool "+tool+" is disabled in this workspace")
@@ -186,7 +186,7 @@ func TestWhatIsNoUseOfADisabledTool(t *testing.T) {
 	}
 }
 
-// What a gateway may read otherwise could use any tool.
+// A request that a gateway may read differently could use any tool.
 func TestWhatCannotBeReadWhereToolsAreDisabled(t *testing.T) {
 	r := newResolving(t)
 	resolver := r.resolver(t, inference.Config{})
@@ -348,8 +348,8 @@ func TestOpaqueRequestsWhereToolsAreDisabled(t *testing.T) {
 	}
 }
 
-// usedByGo tells whether a gateway whose decoder is the standard library's finds a
-// use of web search or web fetch.
+// usedByGo reports whether a gateway with the standard library's decoder finds a use of web
+// search or web fetch.
 func usedByGo(body []byte) bool {
 	var request struct {
 		Tools, Plugins, Input, Messages, Model, Models, Fallbacks json.RawMessage
@@ -398,7 +398,7 @@ func usedByGo(body []byte) bool {
 func isToolOfGo(tool json.RawMessage) bool {
 	var kind struct{ Type string }
 	var inner struct{ Tools, Parameters json.RawMessage }
-	_, _ = json.Unmarshal(tool, &kind), json.Unmarshal(tool, &inner) // what is not of this form has none
+	_, _ = json.Unmarshal(tool, &kind), json.Unmarshal(tool, &inner) // a value of another form has none
 	if json.Unmarshal(tool, &kind.Type) == nil {
 		inner.Tools, inner.Parameters = nil, nil
 	}
@@ -425,7 +425,7 @@ func isChoiceOfGo(choice json.RawMessage) bool {
 
 func isArray(value json.RawMessage) bool { return strings.HasPrefix(string(value), "[") }
 
-// checkDisabled returns what is wrong with a decision about a body.
+// checkDisabled returns the fault of a decision about a body.
 func checkDisabled(body []byte, err error) string {
 	used := usedByGo(body)
 	e, refused := errors.AsType[*domain.Error](err)
@@ -592,7 +592,7 @@ func FuzzDisabledTools(f *testing.F) {
 	})
 }
 
-// What a search takes does not grow with how deeply tools are nested.
+// The memory of a search does not grow with the nesting depth of tools.
 func TestDeepToolsTakeLittleMemory(t *testing.T) {
 	r := newResolving(t)
 	resolver := r.resolver(t, inference.Config{})
@@ -621,8 +621,8 @@ func (u unreadable) Update(context.Context, func(domain.Tx) error) error { retur
 func (unreadable) Stamps() *domain.Stamps     { return domain.NewStamps() }
 func (unreadable) Sync(context.Context) error { return nil }
 
-// What certainly uses no server tool goes on while the store is unavailable, and for
-// no other failure: a damaged workspace may have disabled anything.
+// A request that certainly uses no server tool passes while the store is unavailable. On
+// other failures it does not: a damaged workspace may have disabled anything.
 func TestToolsWithoutAStore(t *testing.T) {
 	damaged := errors.New("damaged")
 	for _, tc := range []struct {

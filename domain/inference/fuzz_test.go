@@ -23,8 +23,8 @@ var promptFields = map[domain.Dialect]string{responses: "instructions", chat: "m
 // mark begins a reference.
 const mark = "@preset/"
 
-// namesPreset tells whether a request refers to a preset. sure is false for
-// what this simple reading cannot tell.
+// namesPreset reports whether a request refers to a preset. sure is false if this simple
+// reading cannot decide.
 func namesPreset(body []byte) (named, sure bool) {
 	names, values, ok := topLevel(body)
 	if !ok {
@@ -65,12 +65,12 @@ type origin struct {
 	// preset and the workspace by themselves.
 	request, alone []byte
 	prompt         string
-	// Of the workspace and the operator.
+	// Settings of the workspace and the operator.
 	textModel, providerSort string
 	dropFields              []string
 }
 
-// check returns what is wrong with a merged request, empty when nothing is.
+// check returns the fault of a merged request, or "".
 func (o origin) check(merged []byte) string {
 	names, values, ok := topLevel(merged)
 	if !ok {
@@ -129,7 +129,7 @@ func (o origin) check(merged []byte) string {
 		}
 	}
 
-	// Every field of the request that is one is there, in order.
+	// Every field that counts as sent is there, in order.
 	var kept, order []string
 	for _, name := range names {
 		if sent[name] != nil && name != "model" {
@@ -164,18 +164,18 @@ func (o origin) check(merged []byte) string {
 	return ""
 }
 
-// isNotSent tells what counts as not sent.
+// isNotSent reports whether a value counts as not sent.
 func isNotSent(name string, value json.RawMessage) bool {
 	return string(value) == "null" || name == "model" && string(value) == `""`
 }
 
-// isEmptyContainer tells what counts as not sent where the preset has something.
+// isEmptyContainer reports whether a value counts as not sent if the preset has one.
 func isEmptyContainer(value json.RawMessage) bool {
 	text := strings.Join(strings.Fields(string(value)), "")
 	return text == "{}" || text == "[]"
 }
 
-// combined tells whether several may have a part in a field.
+// combined reports whether a field may be combined from several sources.
 func (o origin) combined(name string) bool {
 	return name == "tools" || name == "provider" || name == promptFields[o.dialect]
 }
@@ -189,7 +189,7 @@ func synonymOf(dialect domain.Dialect, name string) string {
 	}[string(dialect)+" "+name]
 }
 
-// synonym returns what a request says in another field that says the same.
+// synonym returns the value of another field of the request with the same meaning.
 func synonym(dialect domain.Dialect, name string, sent map[string]json.RawMessage) json.RawMessage {
 	value := sent[synonymOf(dialect, name)]
 	if string(value) == "null" || isEmptyContainer(value) {
@@ -231,7 +231,7 @@ func (o origin) checkModel(got, sent, sentModels json.RawMessage) string {
 
 // elements splits an array.
 func elements(text json.RawMessage) (list []json.RawMessage) {
-	_ = json.Unmarshal(text, &list) // nil for what is none
+	_ = json.Unmarshal(text, &list) // nil for a value that is no list
 	return list
 }
 
@@ -385,7 +385,7 @@ func (g gen) tool(d domain.Dialect) string {
 	}
 }
 
-// setting returns a value for one of genSettings, mostly one that makes sense.
+// setting returns a value for one of genSettings, usually a valid one.
 func (g gen) setting(d domain.Dialect, name string) string {
 	if g.IntN(12) == 0 {
 		switch name {
@@ -750,8 +750,7 @@ func latest(t *testing.T, r *resolving, who domain.Principal) (p domain.Preset) 
 	return p
 }
 
-// checkAlone returns what is wrong with what a preset by itself gives in the
-// dialect it was made in.
+// checkAlone returns the fault of what a preset gives by itself in its own dialect, or "".
 func checkAlone(got, config []byte, dialect domain.Dialect) string {
 	names, values, _ := topLevel(got)
 	configNames, configValues, _ := topLevel(config)

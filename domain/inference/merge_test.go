@@ -21,10 +21,10 @@ const (
 type merging struct {
 	name   string
 	to     domain.Dialect // of the request; responses if empty
-	from   domain.Dialect // of the preset; that of the request if empty
+	from   domain.Dialect // of the preset; if empty, that of the request
 	config string         // {"model":"m"} if empty
 	prompt string
-	// Of the workspace and the operator.
+	// Settings of the workspace and the operator.
 	textModel, providerSort string
 	dropFields              []string
 
@@ -32,7 +32,7 @@ type merging struct {
 	want    string
 	dropped string // separated by commas
 	fields  string // name=source, separated by spaces; not compared if empty
-	// refused is in the message of the Invalid error that there is instead.
+	// refused is a part of the message of the expected Invalid error.
 	refused string
 }
 
@@ -206,7 +206,7 @@ func TestMergeOfFields(t *testing.T) {
 
 // {} and [] count as not sent where the preset has something.
 func TestMergeOfEmptyFields(t *testing.T) {
-	// Bodies that clients send which nobody told more than a model and a question.
+	// Bodies of clients that were configured with only a model and a question.
 	const (
 		langChain = `{"input":[{"type":"message","role":"user","content":"hi"}],"model":"@preset/p","stream":false,"text":{}}` // @langchain/openai 1.5.8
 		agents    = `{"model":"@preset/p","input":[{"role":"user","content":"hi"}],"include":[],"tools":[],"stream":false}`    // @openai/agents 0.20.0

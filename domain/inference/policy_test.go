@@ -149,7 +149,7 @@ func TestShapesWhereToolsAreDisabled(t *testing.T) {
 	}
 }
 
-// What a preset or a workspace brings counts like what a request says.
+// Tools of a preset or a workspace count like those of the request.
 func TestDisabledToolsOfPresetsByOtherNames(t *testing.T) {
 	for name, tc := range map[string]struct {
 		dialect             domain.Dialect
@@ -213,7 +213,7 @@ func TestCharsetsWhereToolsAreDisabled(t *testing.T) {
 	}
 }
 
-// What is not read is permitted where nothing is disabled.
+// A request that is not searched is permitted if nothing is disabled.
 func TestPermitUnsearched(t *testing.T) {
 	r := newResolving(t)
 	resolver := r.resolver(t, inference.Config{})

@@ -12,7 +12,7 @@ import (
 	"github.com/caddy-presets/caddy-presets/domain/inference"
 )
 
-// label makes a label of a preset stand for a version or a split.
+// label sets a label of a preset to a version or a split.
 func (r *resolving) label(tb testing.TB, slug, label string, to domain.Target) {
 	tb.Helper()
 	if _, err := r.PutLabel(tb.Context(), domain.By(admin), "", slug, label, to); err != nil {
@@ -20,8 +20,8 @@ func (r *resolving) label(tb testing.TB, slug, label string, to domain.Target) {
 	}
 }
 
-// storeSplit stores a preset whose label "split" stands for two versions alike.
-// Each version is told by its model.
+// storeSplit stores a preset whose label "split" has two versions of equal weight. Their
+// models identify the versions.
 func (r *resolving) storeSplit(tb testing.TB) {
 	tb.Helper()
 	for _, model := range []string{"one", "two"} {
@@ -225,8 +225,7 @@ func (r countedReader) PresetVersion(p domain.PresetState, n int) (domain.Preset
 	return r.Reader.PresetVersion(p, n)
 }
 
-// Versions never change: what was prepared of them stays good whatever becomes
-// of their preset.
+// Versions never change, so their prepared form stays valid whatever happens to the preset.
 func TestVersionsAreReadOnce(t *testing.T) {
 	r := newResolving(t)
 	r.storeSplit(t)

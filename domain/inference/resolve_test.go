@@ -41,7 +41,7 @@ func topLevel(text []byte) (names []string, values []json.RawMessage, ok bool) {
 	return names, values, true
 }
 
-// wantBody compares what goes upstream, and what is told of its fields.
+// wantBody compares the upstream body and the reported fields.
 func wantBody(t *testing.T, got inference.Resolution, err error, want string) {
 	t.Helper()
 	if err != nil {
@@ -211,7 +211,7 @@ func TestRequestsWithoutAReferencePassUnchanged(t *testing.T) {
 				if got.Preset != "" || got.Version != 0 || got.WorkspaceID != "" || got.Dropped != nil {
 					t.Errorf("got %+v, want nothing about a preset", got)
 				}
-				if r.views > 1 { // for what the workspace has disabled
+				if r.views > 1 { // one for the workspace's disabled tools
 					t.Errorf("got %d views, want one", r.views)
 				}
 			})
@@ -423,7 +423,7 @@ func (r *resolving) warm(t *testing.T, resolver *inference.Resolver, who domain.
 		if r.views == before {
 			return got
 		}
-		time.Sleep(time.Millisecond) // what is kept is taken in by another goroutine
+		time.Sleep(time.Millisecond) // another goroutine fills the cache
 	}
 	t.Fatalf("%s is still read from the store after 2000 times", body)
 	return inference.Resolution{}
@@ -507,8 +507,8 @@ func (s *restorable) View(ctx context.Context, fn func(domain.Reader) error) err
 	return s.Store.View(ctx, fn)
 }
 
-// A backup was restored, and a version was stored anew that has the number of one that was
-// lost: that is never served again.
+// After a backup was restored, a new version got the number of a lost one. The lost version
+// must never be served again.
 func TestLostVersionsAreNotServed(t *testing.T) {
 	put := func(t *testing.T, s domain.Store, w domain.Workspace, models ...string) {
 		t.Helper()
@@ -524,8 +524,8 @@ func TestLostVersionsAreNotServed(t *testing.T) {
 			}
 		}
 	}
-	// Both are how engines tell: the first while the store is open, the other when it is
-	// opened again.
+	// Engines report a restore in both ways: the first while the store is open, the second
+	// when it is opened again.
 	for name, tell := range map[string]func(s *restorable, to domain.Store){
 		"all has changed": func(s *restorable, to domain.Store) {
 			change := s.stamps.Change()

@@ -9,8 +9,8 @@ import (
 	"github.com/caddy-presets/caddy-presets/domain/inference"
 )
 
-// A route that takes few fields gets these of the preset and the workspace, and all
-// that the caller sent.
+// A route that takes few fields gets only these from the preset and the workspace, and
+// everything that the caller sent.
 func TestFieldsThatARouteTakes(t *testing.T) {
 	r := newResolving(t)
 	for i, tc := range []struct {
@@ -81,7 +81,7 @@ func TestFieldsThatARouteTakes(t *testing.T) {
 			if dropped := strings.Join(got.Dropped, ","); dropped != tc.dropped {
 				t.Errorf("got dropped %q, want %q", dropped, tc.dropped)
 			}
-			// What is kept of the preset serves the other routes, too.
+			// The cached preset serves the other routes, too.
 			request.Takes = nil
 			all, err := resolver.Resolve(t.Context(), who, request)
 			if err != nil || strings.Contains(tc.config, `"temperature"`) && !strings.Contains(string(all.Body), `"temperature"`) {
@@ -130,7 +130,7 @@ func TestFindReference(t *testing.T) {
 	}
 }
 
-// The one preset is what the list has.
+// The single preset equals the listed one.
 func TestActivePreset(t *testing.T) {
 	r := newResolving(t)
 	who := r.team(t, "team", "", "")

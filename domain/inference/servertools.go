@@ -5,31 +5,31 @@ import (
 	"strings"
 )
 
-// serverTool is a tool that a gateway or a provider runs by itself, with the
-// spellings by which a request uses it. docs/workspaces.md lists them, too.
+// serverTool is a tool that a gateway or a provider runs, with all spellings of its use.
+// docs/workspaces.md lists them, too.
 type serverTool struct {
-	// name is the one by which workspaces disable it.
+	// name is the name by which workspaces disable the tool.
 	name string
-	// types are the beginnings of the types that a tool may have: many end in a
-	// date. Some clients write one of them as a member of a tool without a type.
+	// types are prefixes of the tool's types, because many types end in a date. Some
+	// clients use one as the name of a member, in a tool without a type.
 	types []string
 	// plugins are ids of plugins.
 	plugins []string
-	// fields are fields of a request that switch it on, unless they are null or false.
+	// fields are the request fields that switch the tool on, unless they are null or false.
 	fields []string
 	// models are names of models, in any letter case.
 	models []string
-	// variants are endings of a model's name behind a colon, in any letter case.
+	// variants are suffixes of a model's name after a colon, in any letter case.
 	variants []string
-	// brings are the tools that it uses unless it is given a list of its own.
+	// brings are the tools that it uses if it has no list of its own.
 	brings []string
 }
 
-// vendorNamespace begins the names of server tools.
+// vendorNamespace is the prefix of the names of server tools.
 const vendorNamespace = "openrouter:"
 
-// serverTools are the server tools that are known. One that is not can be disabled,
-// too: its types are its name, with the namespace and without it.
+// serverTools are the known server tools. An unknown one can be disabled, too: its types
+// are its name, with and without the namespace.
 var serverTools = []serverTool{
 	{name: "openrouter:advisor", types: []string{"advisor"}},
 	{name: "openrouter:apply_patch", types: []string{"apply_patch"}},
@@ -59,12 +59,11 @@ var serverTools = []serverTool{
 	},
 }
 
-// clientTypes are the types of tools, and of choices among them, that are no server
-// tool's.
+// clientTypes are the types of tools, and of tool choices, that belong to no server tool.
 var clientTypes = []string{"", "function", "custom", "namespace", "allowed_tools", "auto", "any", "none", "tool"}
 
-// toolOfType returns the name of the server tool that has a type, or nothing. Letter
-// case and surrounding space make no difference, because some gateways ignore them.
+// toolOfType returns the name of the server tool with a type, or "". It ignores letter case
+// and surrounding space, because some gateways do.
 func toolOfType(kind string) string {
 	kind = strings.ToLower(strings.TrimSpace(kind))
 	switch {
@@ -79,19 +78,18 @@ func toolOfType(kind string) string {
 	return vendorNamespace + kind
 }
 
-// toolOfPlugin returns the name of the server tool that a plugin brings, or nothing.
+// toolOfPlugin returns the name of the server tool of a plugin, or "".
 func toolOfPlugin(id string) string {
 	return findTool(func(t *serverTool) bool { return containsFold(t.plugins, strings.TrimSpace(id)) })
 }
 
-// toolOfField returns the name of the server tool that a field of a request switches
-// on, or nothing.
+// toolOfField returns the name of the server tool that a request field switches on, or "".
 func toolOfField(field string) string {
 	return findTool(func(t *serverTool) bool { return containsFold(t.fields, field) })
 }
 
-// toolOfMember returns the name of the server tool that is a member of a tool without
-// a type, or nothing: the one with the longest beginning of the member's name.
+// toolOfMember returns the name of the server tool for a member of a tool without a type,
+// or "". It is the tool with the longest prefix of the member's name.
 func toolOfMember(member string) string {
 	name, longest := "", ""
 	for i := range serverTools {
@@ -104,8 +102,8 @@ func toolOfMember(member string) string {
 	return name
 }
 
-// toolOfModel returns the name of the server tool that a model uses by its name, or
-// nothing. More vendors may stand before it, and a reference behind it.
+// toolOfModel returns the name of the server tool that a model's name implies, or "". The
+// name may have several vendors in front, and a reference at the end.
 func toolOfModel(model string) string {
 	parts := strings.Split(strings.ReplaceAll(model, "@", ":"), ":")
 	for i, part := range parts {
@@ -124,7 +122,7 @@ func findTool(by func(t *serverTool) bool) string {
 	return ""
 }
 
-// impliedTools returns the tools that a server tool uses unless it is given a list.
+// impliedTools returns the tools that a server tool uses if it has no list of its own.
 func impliedTools(tool string) []string {
 	if i := slices.IndexFunc(serverTools, func(t serverTool) bool { return t.name == tool }); i >= 0 {
 		return serverTools[i].brings

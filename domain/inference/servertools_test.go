@@ -36,7 +36,7 @@ func TestServerToolsAreDocumented(t *testing.T) {
 	}
 }
 
-// Every spelling of the table is a use of its tool, wherever it may stand.
+// Every spelling of the table is a use of its tool, in every place.
 func TestEverySpellingOfServerTools(t *testing.T) {
 	for _, tool := range serverTools {
 		bodies := []string{`{"tools":[{"type":"` + tool.name + `"}]}`}
@@ -85,7 +85,7 @@ func TestEverySpellingOfServerTools(t *testing.T) {
 	}
 }
 
-// inPlaces returns a request for each place that the name of a model may stand in.
+// inPlaces returns a request for each place of a model's name.
 func inPlaces(model string) (bodies []string) {
 	for _, form := range []string{
 		`{"model":"%s"}`, `{"Model":"%s"}`, `{"models":["a","%s"]}`, `{"fallbacks":["%s"]}`, `{"fallbacks":[{"model":"%s"}]}`,

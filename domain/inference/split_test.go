@@ -38,8 +38,8 @@ func serveAll(split []domain.Share, ids []stickyID) []int {
 	return served
 }
 
-// near tells whether a count of n is what a probability gives, within five
-// standard deviations.
+// near reports whether a count out of n agrees with a probability, within five standard
+// deviations.
 func near(count, n int, probability float64) bool {
 	mean := float64(n) * probability
 	return math.Abs(float64(count)-mean) <= 5*math.Sqrt(mean*(1-probability))
@@ -82,8 +82,8 @@ func TestSplitsGiveEachVersionItsShare(t *testing.T) {
 	}
 }
 
-// What an id is served is the same on every server and in every release: these
-// are the answers of an implementation in another language.
+// An id gets the same version on every server and in every release. The expected values are
+// from an implementation in another language.
 func TestSplitsAreTheSameEverywhere(t *testing.T) {
 	ids := []stickyID{{'s', "a"}, {'s', "b"}, {'s', "c"}, {'s', "session-1"}, {'s', "session-2"}, {'s', "é"}, {'k', "a"}, {'k', "config-inference-1"}}
 	for _, tc := range []struct {
@@ -103,8 +103,8 @@ func TestSplitsAreTheSameEverywhere(t *testing.T) {
 	}
 }
 
-// Of a change of one weight, ids move to that version or away from it, and no
-// more than its share grew or shrank.
+// A change of one weight moves ids only to or away from that version. It moves no more of
+// them than the change of its share.
 func TestSplitsMoveOnlyWhatMustMove(t *testing.T) {
 	ids := sessions(6000)
 	g := rand.New(rand.NewPCG(3, 4))
@@ -157,8 +157,8 @@ func TestSplitsMoveOnlyWhatMustMove(t *testing.T) {
 	}
 }
 
-// What an id is served of one label says nothing about other labels, presets
-// and kinds of ids.
+// The version that an id gets from one label is independent of other labels, presets and
+// kinds of ids.
 func TestSplitsAreIndependent(t *testing.T) {
 	split := domain.Target{Split: []domain.Share{{Version: 1, Weight: 1}, {Version: 2, Weight: 1}}}
 	const n = 20000

@@ -12,21 +12,20 @@ import (
 	"github.com/caddy-presets/caddy-presets/schema/rawjson"
 )
 
-// translate returns settings, captured in dialect from, in the field names of
-// dialect to, and the names of what does not come with them.
+// translate returns settings, captured in dialect from, in the field names of dialect to.
+// It also returns the names of the settings that it dropped.
 //
-// The fields are in the order of settings and what both dialects write alike
-// keeps its bytes; what several settings form together stands where the first
-// of them stood. A setting that is null counts as not there. Fields named in
-// unknown, which the gateway does not know, are not returned: the setting takes
-// another name that it has in that dialect, if there is one. Neither are those
-// of presetOnly.
+// The fields are in the order of settings. A value that both dialects write alike keeps its
+// bytes. If several settings form one field, the field has the position of the first. A
+// null setting counts as missing. Fields in unknown, which the gateway does not know, are
+// not returned: the setting takes its next name in that dialect, if there is one. Fields of
+// presetOnly are not returned either.
 //
-// dropped is in the order of settings, too, without duplicates: "field" for a
-// setting, "field.member" or "tools.index" for a part of one whose rest is
-// returned. What the dialect has no name for is there under the name it has in
-// settings, what unknown kept out under the name it would have been sent with.
-// The names consist of ASCII letters, digits and _ . : - only.
+// dropped is in the order of settings, without duplicates. It has "field" for a setting,
+// and "field.member" or "tools.index" for a part of a setting whose rest is returned. If
+// the dialect has no name for a setting, its name in settings is used. If unknown excluded
+// it, the name it would have been sent with is used. The names consist of ASCII letters,
+// digits and _ . : - only.
 func translate(settings []rawjson.Member, from, to domain.Dialect, unknown map[string]bool) (fields []rawjson.Member, dropped []string) {
 	t := &translation{table: counterparts, from: from, to: to, unknown: unknown}
 	for _, late := range []bool{false, true} {
@@ -46,8 +45,8 @@ func translate(settings []rawjson.Member, from, to domain.Dialect, unknown map[s
 	return t.result()
 }
 
-// shortenReasoning writes an effort that is all there is to reasoning as
-// reasoning_effort, which more gateways know.
+// shortenReasoning replaces a reasoning that has only an effort by reasoning_effort, which
+// more gateways know.
 func (t *translation) shortenReasoning() {
 	i := t.index("reasoning")
 	if i < 0 || t.unknown["reasoning_effort"] {
@@ -60,26 +59,23 @@ func (t *translation) shortenReasoning() {
 	}
 }
 
-// counterpart is one setting that the dialects name or write differently.
+// counterpart is a setting that the dialects name or write differently.
 type counterpart struct {
-	// paths are the setting's names in each dialect that has it: "field", or
-	// "field.member" for a member of an object. The first is the one to write,
-	// later ones mean the same.
+	// paths are the setting's names in each dialect that has it: "field", or "field.member"
+	// for a member of an object. The first name is written. The others mean the same.
 	paths paths
-	// agree says that two names of the setting may be used together as long as
-	// they say the same.
+	// agree is set if two names of the setting may be used together with equal values.
 	agree bool
-	// convert, where it is set, returns the setting as dialect to writes it:
-	// nil when it has nothing like it. lost are the paths within value of what
-	// is left out; without any, nil stands for all of value.
+	// convert, if set, returns the setting as dialect to writes it, or nil if that dialect
+	// has no equivalent. lost has the paths within value that are left out. If converted is
+	// nil and lost is empty, all of value is left out.
 	convert func(value jsontext.Value, from, to domain.Dialect) (converted jsontext.Value, lost []string)
 }
 
 type paths map[domain.Dialect][]string
 
-// counterparts are those of the settings; what is within a tool or a format has
-// a table of its own. A field that is not here means the same in each dialect
-// that has it.
+// counterparts are the counterparts of settings. The members of tools and formats have
+// their own tables. A field without an entry means the same in each dialect that has it.
 var counterparts = []counterpart{
 	{paths: paths{domain.Responses: {"max_output_tokens"}, domain.Chat: {"max_completion_tokens", "max_tokens"}, domain.Messages: {"max_tokens"}}},
 	{
@@ -96,40 +92,40 @@ var counterparts = []counterpart{
 	},
 	{paths: paths{domain.Responses: {"text.verbosity"}, domain.Chat: {"verbosity"}}},
 	{paths: paths{domain.Chat: {"stop"}, domain.Messages: {"stop_sequences"}}, convert: convertStop},
-	// This order makes models stay models and fallbacks become models.
+	// Models stay models because of this order, and fallbacks become models.
 	{paths: paths{domain.Responses: {"models"}, domain.Chat: {"models"}, domain.Messages: {"models"}}},
 	{paths: paths{domain.Responses: {"models"}, domain.Chat: {"models"}, domain.Messages: {"fallbacks"}}, convert: convertFallbacks},
 	{paths: paths{domain.Responses: {"tools"}, domain.Chat: {"tools"}, domain.Messages: {"tools"}}, convert: convertTools},
 	{paths: paths{domain.Responses: {"tool_choice"}, domain.Chat: {"tool_choice"}, domain.Messages: {"tool_choice"}}, convert: convertToolChoice},
 }
 
-// translation is an object on its way from one dialect to another.
+// translation translates one object from one dialect to another.
 type translation struct {
 	table    []counterpart
 	from, to domain.Dialect
 	unknown  map[string]bool // fields of to
 
-	at     int // the setting being translated
+	at     int // the index of the setting being translated
 	fields []placed
 	lost   []loss
-	// renamed are the unknown fields that had a setting which took another name.
+	// renamed has the unknown fields whose setting took another name.
 	renamed map[string]bool
 }
 
-// placed is a field of the result and the first setting that it comes from.
+// placed is a field of the result with the index of its first setting.
 type placed struct {
 	rawjson.Member
 	at int
 }
 
-// loss is a name for dropped and the setting that it belongs to.
+// loss is a dropped name with the index of its setting.
 type loss struct {
 	name string
 	at   int
 }
 
-// yieldsToOthers tells whether a setting yields to another that takes the same place,
-// wherever they stand.
+// yieldsToOthers reports whether a setting yields to others that take the same place. The
+// order of the settings does not matter.
 func (t *translation) yieldsToOthers(name string) bool {
 	if t.from == t.to {
 		return t.unknown[name]
@@ -137,7 +133,7 @@ func (t *translation) yieldsToOthers(name string) bool {
 	return name == "max_tokens" || name == "reasoning_effort" || name == "fallbacks"
 }
 
-// setting translates one of the settings.
+// setting translates one setting.
 func (t *translation) setting(s rawjson.Member) {
 	known := settingFields[s.Name]&setOf(t.to) != 0 && !t.unknown[s.Name]
 	switch {
@@ -152,7 +148,7 @@ func (t *translation) setting(s rawjson.Member) {
 	}
 }
 
-// move translates the value that path has in dialect from.
+// move translates the value of a path in dialect from.
 func (t *translation) move(path string, value jsontext.Value) {
 	c := t.counterpart(path)
 	if c == nil {
@@ -192,7 +188,7 @@ func (t *translation) move(path string, value jsontext.Value) {
 func (t *translation) moveParts(path string, value jsontext.Value) {
 	var parts []rawjson.Member
 	if t.hasParts(path) {
-		parts, _ = rawjson.Members(value) // what is no object has no parts
+		parts, _ = rawjson.Members(value) // a value that is no object has no parts
 	}
 	empty := true
 	for _, p := range parts {
@@ -206,15 +202,14 @@ func (t *translation) moveParts(path string, value jsontext.Value) {
 	}
 }
 
-// hasParts tells whether the table knows members of the object at path.
+// hasParts reports whether the table has members of the object at path.
 func (t *translation) hasParts(path string) bool {
 	return slices.ContainsFunc(t.table, func(c counterpart) bool {
 		return slices.ContainsFunc(c.paths[t.from], func(p string) bool { return strings.HasPrefix(p, path+".") })
 	})
 }
 
-// counterpart returns the entry of the table for a path of dialect from, nil
-// when there is none.
+// counterpart returns the table's entry for a path of dialect from, or nil.
 func (t *translation) counterpart(path string) *counterpart {
 	i := slices.IndexFunc(t.table, func(c counterpart) bool { return slices.Contains(c.paths[t.from], path) })
 	if i < 0 {
@@ -223,8 +218,8 @@ func (t *translation) counterpart(path string) *counterpart {
 	return &t.table[i]
 }
 
-// place returns the path to write c to, empty when there is none or no field
-// that it could be in is known.
+// place returns the path to write c to. It is empty if there is none, or if its field is
+// unknown.
 func (t *translation) place(c *counterpart) string {
 	for i, path := range c.paths[t.to] {
 		if t.unknown[fieldOf(path)] {
@@ -247,12 +242,12 @@ func fieldOf(path string) string {
 	return field
 }
 
-// index returns where a field of the result is, -1 when it is not there.
+// index returns the index of a field in the result, or -1.
 func (t *translation) index(name string) int {
 	return slices.IndexFunc(t.fields, func(f placed) bool { return f.Name == name })
 }
 
-// get returns what the result has at path, nil when it has nothing there.
+// get returns the value of path in the result, or nil.
 func (t *translation) get(path string) jsontext.Value {
 	field, part, nested := strings.Cut(path, ".")
 	i := t.index(field)
@@ -265,8 +260,8 @@ func (t *translation) get(path string) jsontext.Value {
 	return rawjson.Get(t.fields[i].Value, part)
 }
 
-// put adds value to the result at path, where get finds nothing. It returns
-// false when there is a field already that cannot take it.
+// put adds value to the result at path, where get finds nothing. It returns false if an
+// existing field cannot take the value.
 func (t *translation) put(path string, value jsontext.Value) bool {
 	field, part, nested := strings.Cut(path, ".")
 	i := t.index(field)
@@ -287,7 +282,7 @@ func (t *translation) put(path string, value jsontext.Value) bool {
 
 func (t *translation) drop(name string) { t.lost = append(t.lost, loss{name, t.at}) }
 
-// result returns what translate does.
+// result returns the results of translate.
 func (t *translation) result() (fields []rawjson.Member, dropped []string) {
 	slices.SortStableFunc(t.fields, func(a, b placed) int { return cmp.Compare(a.at, b.at) })
 	slices.SortStableFunc(t.lost, func(a, b loss) int { return cmp.Compare(a.at, b.at) })
@@ -297,7 +292,7 @@ func (t *translation) result() (fields []rawjson.Member, dropped []string) {
 	listed := map[string]bool{}
 	for _, l := range t.lost {
 		name := l.name
-		// Nothing is left of an unknown field, so it is no news which parts it had.
+		// Nothing is left of an unknown field, so its parts are not listed.
 		if field := fieldOf(name); t.unknown[field] && !t.renamed[field] && settingFields[field]&setOf(t.to) != 0 {
 			name = field
 		}
@@ -310,8 +305,8 @@ func (t *translation) result() (fields []rawjson.Member, dropped []string) {
 	return fields, dropped
 }
 
-// headerName returns a name for dropped with every byte that does not belong
-// there replaced, and something for nothing.
+// headerName returns a name for dropped. It replaces bytes that are not allowed there, and
+// an empty name.
 func headerName(name string) string {
 	clean := []byte(cmp.Or(name, "_"))
 	for i, c := range clean {

@@ -54,7 +54,7 @@ func TestTranslate(t *testing.T) {
 		want     string
 		dropped  string
 	}{
-		// What is the same, and what there is no name for.
+		// Settings that stay the same, and settings without a name.
 		{"same dialect keeps all as it is", domain.Chat, domain.Chat, `{"seed": 1.0,"max_tokens":1,"max_completion_tokens":2,"reasoning_effort":"low","reasoning":{ "effort":"high"},"tools":[ 7 ],"tool_choice":"required","text":1}`, "", `{"seed":1.0,"max_tokens":1,"max_completion_tokens":2,"reasoning_effort":"low","reasoning":{ "effort":"high"},"tools":[ 7 ],"tool_choice":"required"}`, "text"},
 		{"same dialect less unknown and preset-only", domain.Messages, domain.Messages, `{"cache_enabled":true,"top_k":1,"speed":"fast","cache_ttl_seconds":5,"model":"m"}`, "speed", `{"top_k":1,"model":"m"}`, "cache_enabled speed cache_ttl_seconds"},
 		{"preset-only is never sent", domain.Responses, domain.Chat, `{"cache_enabled":true,"model":"m","cache_ttl_seconds":5}`, "", `{"model":"m"}`, "cache_enabled cache_ttl_seconds"},
@@ -238,13 +238,13 @@ func TestTranslate(t *testing.T) {
 		{"required without tools", domain.Responses, domain.Chat, `{"tool_choice":"required"}`, "", `{"tool_choice":"required"}`, ""},
 		{"required with tools unknown", domain.Chat, domain.Chat, `{"tools":[{"type":"shell"}],"tool_choice":"required"}`, "tools", `{}`, "tools tool_choice"},
 
-		// What cannot be: settings are checked when they are captured.
+		// Impossible settings: capture checks them.
 		{"field that is there twice", domain.Responses, domain.Chat, `{"model":"a","model":"b","max_output_tokens":1,"max_output_tokens":2}`, "", `{"model":"a","max_completion_tokens":1}`, "model max_output_tokens"},
 		// Text that is no Unicode.
 		{"half characters stay", domain.Chat, domain.Responses, `{"reasoning_effort":"low","reasoning":{"\ud800":1,"a":"\ud800"},"model":"\ud800"}`, "", `{"reasoning":{"\ud800":1,"a":"\ud800","effort":"low"},"model":"\ud800"}`, ""},
 		{"half characters in what is converted", domain.Chat, domain.Messages, `{"stop":"\ud800","reasoning":{"effort":"\ud800","\ud800":1},"tools":[{"type":"function","function":{"name":"\ud800","description":"\ud800"}},{"type":"\ud800"}]}`, "", `{"stop_sequences":["\ud800"],"tools":[{"name":"\ud800","description":"\ud800","input_schema":{"type":"object","properties":{}}}]}`, "reasoning.effort reasoning.___ tools.1"},
 
-		// The list of what is dropped.
+		// The list of dropped settings.
 		{"dropped in the order of settings", domain.Chat, domain.Messages, `{"seed":1,"max_tokens":2,"verbosity":"low","tools":[{"type":"x"}],"max_completion_tokens":3,"min_p":1}`, "", `{"max_tokens":3}`, "seed max_tokens verbosity tools.0 min_p"},
 		{"dropped names fit a header", domain.Responses, domain.Messages, `{"reasoning":{"a\r\nb: c":1,"ü":1,"A-z_9:.":1,"":1,"a,b":1,"a;b":2}}`, "", `{}`, "reasoning.a__b:_c reasoning.__ reasoning.A-z_9:. reasoning. reasoning.a_b"},
 	} {
@@ -264,7 +264,7 @@ func TestTranslate(t *testing.T) {
 	}
 }
 
-// A field that no rule is about stays as it is or is listed.
+// A field without a rule stays as it is or is listed.
 func TestTranslateFieldsWithoutRule(t *testing.T) {
 	ruled := unknownSet(`max_output_tokens max_completion_tokens max_tokens reasoning reasoning_effort thinking output_config
 		text response_format verbosity stop stop_sequences fallbacks tools tool_choice`)
@@ -467,8 +467,8 @@ func without(value any, path string, names []string) any {
 	return value
 }
 
-// canonical gives settings of dialect d, which it changes, the one form of
-// those that mean the same.
+// canonical changes settings of dialect d into a canonical form: equivalent settings become
+// equal.
 func canonical(settings map[string]any, d domain.Dialect) map[string]any {
 	rename := func(from, to string, convert func(any) any) {
 		if v, ok := settings[from]; ok && d != domain.Responses {
@@ -552,7 +552,7 @@ func eachGenerated(t *testing.T, check func(t *testing.T, g generator, settings 
 	}
 }
 
-// What is not listed on the way to another dialect comes back from there.
+// Settings that are not listed as dropped come back from the other dialect.
 func TestTranslateRoundTrip(t *testing.T) {
 	eachGenerated(t, func(t *testing.T, _ generator, settings []rawjson.Member, from, to domain.Dialect) {
 		there, dropped := translate(settings, from, to, nil)
@@ -580,14 +580,14 @@ func TestTranslateRoundTrip(t *testing.T) {
 	})
 }
 
-// What the gateway does not know is listed or has another name.
+// A setting that the gateway does not know is listed or takes another name.
 func TestTranslateUnknown(t *testing.T) {
 	names := slices.Sorted(maps.Keys(settingFields))
 	others := map[string]string{
 		"max_completion_tokens": "max_tokens", "max_tokens": "max_completion_tokens",
 		"reasoning": "reasoning_effort", "reasoning_effort": "reasoning",
 	}
-	// What is not sent may be listed under the name it would have been sent with.
+	// A dropped setting may be listed under the name it would have been sent with.
 	sentAs := map[string]string{
 		"fallbacks": "models", "max_tokens": "max_output_tokens", "reasoning": "output_config thinking", "reasoning_effort": "reasoning output_config",
 		"thinking": "reasoning", "output_config": "reasoning text response_format", "text": "response_format verbosity output_config",

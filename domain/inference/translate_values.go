@@ -11,11 +11,10 @@ import (
 	"github.com/caddy-presets/caddy-presets/schema/rawjson"
 )
 
-// The functions here are the convert of a counterpart: its comment has their
-// contract.
+// The functions below are convert functions of counterparts. The comment of
+// counterpart.convert has their contract.
 
-// convertEffort translates how much a model reasons. Messages has no word for
-// less than low.
+// convertEffort translates a reasoning effort. Messages has no value below low.
 func convertEffort(value jsontext.Value, _, to domain.Dialect) (converted jsontext.Value, lost []string) {
 	if to == domain.Messages {
 		effort, _ := rawjson.Text(value)
@@ -26,12 +25,12 @@ func convertEffort(value jsontext.Value, _, to domain.Dialect) (converted jsonte
 	return value, nil
 }
 
-// convertThinking translates how many tokens a model may reason for: a number,
-// which messages wraps.
+// convertThinking translates the maximum number of reasoning tokens. It is a number, which
+// messages wraps in an object.
 func convertThinking(value jsontext.Value, from, to domain.Dialect) (converted jsontext.Value, lost []string) {
 	const budget = "budget_tokens"
 	if from == domain.Messages {
-		members, _ := rawjson.Members(value) // what is no object has no type
+		members, _ := rawjson.Members(value) // a value that is no object has no type
 		if typeOf(members) != "enabled" {
 			return nil, nil
 		}
@@ -46,7 +45,7 @@ func convertThinking(value jsontext.Value, from, to domain.Dialect) (converted j
 	return value, lost
 }
 
-// formatMembers are the members of a format by JSON Schema.
+// formatMembers are the members of a format with a JSON Schema.
 var formatMembers = []counterpart{
 	{paths: paths{domain.Responses: {"name"}, domain.Chat: {"json_schema.name"}}},
 	{paths: paths{domain.Responses: {"schema"}, domain.Chat: {"json_schema.schema"}, domain.Messages: {"schema"}}},
@@ -54,9 +53,9 @@ var formatMembers = []counterpart{
 	{paths: paths{domain.Responses: {"strict"}, domain.Chat: {"json_schema.strict"}}},
 }
 
-// convertFormat translates the form of a model's answer.
+// convertFormat translates the format of a model's answer.
 func convertFormat(value jsontext.Value, from, to domain.Dialect) (converted jsontext.Value, lost []string) {
-	members, _ := rawjson.Members(value) // what is no object has no type
+	members, _ := rawjson.Members(value) // a value that is no object has no type
 	switch kind := typeOf(members); kind {
 	case "text", "json_object":
 		if from == domain.Messages || to == domain.Messages {
@@ -77,8 +76,8 @@ func convertFormat(value jsontext.Value, from, to domain.Dialect) (converted jso
 	return nil, nil
 }
 
-// convertStop translates the texts that end an answer, of which chat can write
-// a single one without an array.
+// convertStop translates the stop sequences. In chat, a single one may be a string instead
+// of an array.
 func convertStop(value jsontext.Value, _, _ domain.Dialect) (converted jsontext.Value, lost []string) {
 	switch value.Kind() {
 	case '[':
@@ -89,7 +88,7 @@ func convertStop(value jsontext.Value, _, _ domain.Dialect) (converted jsontext.
 	return nil, nil
 }
 
-// convertFallbacks translates fallbacks of messages to models.
+// convertFallbacks translates the fallbacks of messages to models.
 func convertFallbacks(value jsontext.Value, _, _ domain.Dialect) (converted jsontext.Value, lost []string) {
 	return convertEach(value, func(entry jsontext.Value) (jsontext.Value, []string) {
 		members, err := rawjson.Members(entry)
@@ -111,8 +110,8 @@ var functionMembers = []counterpart{
 	{paths: paths{domain.Chat: {"cache_control"}, domain.Messages: {"cache_control"}}},
 }
 
-// noParameters is what a function without parameters has for them where they
-// are required.
+// noParameters has the parameters of a function without any, for dialects that require
+// them.
 var noParameters = map[domain.Dialect]jsontext.Value{
 	domain.Responses: jsontext.Value(`null`),
 	domain.Messages:  jsontext.Value(`{"type":"object","properties":{}}`),
@@ -122,7 +121,7 @@ var noParameters = map[domain.Dialect]jsontext.Value{
 func convertTools(value jsontext.Value, from, to domain.Dialect) (converted jsontext.Value, lost []string) {
 	same := true
 	converted, lost = convertEach(value, func(tool jsontext.Value) (jsontext.Value, []string) {
-		members, _ := rawjson.Members(tool) // what is no object has no type and no name
+		members, _ := rawjson.Members(tool) // a value that is no object has no type and no name
 		if keepsTool(typeOf(members), from, to) {
 			return tool, nil
 		}
@@ -138,7 +137,7 @@ func convertTools(value jsontext.Value, from, to domain.Dialect) (converted json
 	return converted, lost
 }
 
-// isFunction tells whether a tool of dialect d is a function.
+// isFunction reports whether a tool of dialect d is a function.
 func isFunction(tool []rawjson.Member, d domain.Dialect) bool {
 	if d == domain.Messages {
 		return rawjson.Find(tool, "type") == nil || typeOf(tool) == "custom"
@@ -146,7 +145,7 @@ func isFunction(tool []rawjson.Member, d domain.Dialect) bool {
 	return typeOf(tool) == "function"
 }
 
-// keepsTool tells whether tools of a kind are written alike in both dialects.
+// keepsTool reports whether both dialects write tools of a kind alike.
 func keepsTool(kind string, from, to domain.Dialect) bool {
 	switch kind {
 	case "openrouter:apply_patch":
@@ -173,14 +172,14 @@ func convertFunction(tool []rawjson.Member, from, to domain.Dialect) (converted 
 	return t.object()
 }
 
-// choiceModes are the choices that name no tool: as a string in responses and
-// chat, and by their type in messages.
+// choiceModes are the choices that name no tool. They are strings in responses and chat,
+// and types in messages.
 var choiceModes = map[string]string{"auto": "auto", "none": "none", "required": "any"}
 
 // choiceKind is the type of a choice that names a function.
 var choiceKind = map[domain.Dialect]string{domain.Responses: "function", domain.Chat: "function", domain.Messages: "tool"}
 
-// convertToolChoice translates which tools a model has to use.
+// convertToolChoice translates the choice of the tools that a model must use.
 func convertToolChoice(value jsontext.Value, from, to domain.Dialect) (converted jsontext.Value, lost []string) {
 	if mode, ok := rawjson.Text(value); ok {
 		switch {
@@ -191,7 +190,7 @@ func convertToolChoice(value jsontext.Value, from, to domain.Dialect) (converted
 		}
 		return value, nil
 	}
-	members, _ := rawjson.Members(value) // what is no object has no type
+	members, _ := rawjson.Members(value) // a value that is no object has no type
 	kind := typeOf(members)
 	if from == domain.Messages {
 		for mode, inMessages := range choiceModes {
@@ -219,8 +218,8 @@ func convertToolChoice(value jsontext.Value, from, to domain.Dialect) (converted
 	return nil, nil
 }
 
-// dropToolUse takes what says how tools are used from a result that has none
-// left: gateways would refuse it.
+// dropToolUse removes the settings of tool use from a result without tools, because
+// gateways would refuse it.
 func (t *translation) dropToolUse() {
 	for _, name := range []string{"tool_choice", "parallel_tool_calls"} {
 		if i := t.index(name); i >= 0 {
@@ -230,14 +229,13 @@ func (t *translation) dropToolUse() {
 	}
 }
 
-// typeOf returns the type that members give, empty when it is no string.
+// typeOf returns the type among members. It is empty if it is not a string.
 func typeOf(members []rawjson.Member) string {
 	kind, _ := rawjson.Text(rawjson.Find(members, "type"))
 	return kind
 }
 
-// others returns the names of the members that are not null and not among
-// known.
+// others returns the names of the members that are not null and not in known.
 func others(members []rawjson.Member, known ...string) []string {
 	var names []string
 	for _, m := range members {
@@ -248,9 +246,8 @@ func others(members []rawjson.Member, known ...string) []string {
 	return names
 }
 
-// convertEach converts elements, nil for what cannot be, and returns the array
-// of those that are left, nil when there is none. lost begin with an element's
-// index.
+// convertEach converts elements and drops those that become nil. It returns the array of
+// the others, or nil if there are none. The names in lost begin with an element's index.
 func convertEach(elements jsontext.Value, convert func(jsontext.Value) (jsontext.Value, []string)) (converted jsontext.Value, lost []string) {
 	var left []jsontext.Value
 	for i, e := range rawjson.Items(elements) {
@@ -271,8 +268,8 @@ func convertEach(elements jsontext.Value, convert func(jsontext.Value) (jsontext
 	return array(left...), lost
 }
 
-// rename starts the translation of an object by a table of its members. The
-// result has the type kind, if any, and never that of members.
+// rename begins the translation of an object by a table of its members. The result has the
+// type kind, if it is not empty. The type in members is ignored.
 func rename(kind string, members []rawjson.Member, table []counterpart, from, to domain.Dialect) *translation {
 	t := &translation{table: table, from: from, to: to}
 	if kind != "" {
@@ -281,7 +278,7 @@ func rename(kind string, members []rawjson.Member, table []counterpart, from, to
 	for _, m := range members {
 		switch {
 		case m.Name == "type", m.Value.Kind() == 'n':
-		case strings.Contains(m.Name, "."): // looks like a path and is none
+		case strings.Contains(m.Name, "."): // the name looks like a path but is none
 			t.drop(m.Name)
 		default:
 			t.move(m.Name, m.Value)
@@ -290,7 +287,7 @@ func rename(kind string, members []rawjson.Member, table []counterpart, from, to
 	return t
 }
 
-// object returns the result of a rename as a convert does.
+// object returns the result of a rename in the form of convert.
 func (t *translation) object() (converted jsontext.Value, lost []string) {
 	members, _ := t.result()
 	for _, l := range t.lost {

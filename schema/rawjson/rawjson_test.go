@@ -10,7 +10,7 @@ import (
 	"github.com/go-json-experiment/json/jsontext"
 )
 
-// A text that is no object is refused for what is the matter with it, and where.
+// The error for a text that is no object names the fault and its place.
 func TestNotJSON(t *testing.T) {
 	nested := func(open, end string, levels int) string {
 		return `{"a":` + strings.Repeat(open, levels-1) + "1" + strings.Repeat(end, levels-1) + "}"
@@ -67,7 +67,7 @@ func TestMembersAreSkipped(t *testing.T) {
 	}
 }
 
-// A strict Walker refuses what clients may understand differently.
+// A strict Walker refuses JSON that parsers may read differently.
 func TestStrict(t *testing.T) {
 	for _, text := range []string{`{"a":1,"\u0061":2}`, `{"a":{"b":1,"b":2}}`, `{"a":"` + "\xff" + `"}`} {
 		for strict, w := range map[bool]*Walker{true: NewStrict([]byte(text)), false: New([]byte(text))} {
@@ -92,8 +92,8 @@ func TestGet(t *testing.T) {
 	}
 }
 
-// Values are read where the standard library finds them valid, and the parts of objects
-// and arrays make up the same text, at every depth.
+// Values are read if the standard library finds them valid. The parts of objects and arrays
+// make up the same text, at every depth.
 func FuzzMembers(f *testing.F) {
 	for _, text := range []string{`{}`, `{"a":1,"a":[true,null]}`, `{"\ud800":"\u0000"} `, `{"a" : { } , "b":"` + "\xff" + `"}`, `[1,2`, `[ [ ] , {"a":0} ]`, `["\\","\"]",-1e5 ]`} {
 		f.Add([]byte(text))

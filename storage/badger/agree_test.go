@@ -7,8 +7,8 @@ import (
 	"github.com/caddy-presets/caddy-presets/domain"
 )
 
-// TestReadersAgree looks at a preset while a version of it is on its way: what one
-// reader has seen, one that begins later sees, too.
+// TestReadersAgree reads a preset while a version of it is being committed. A later reader
+// must see everything that an earlier one saw.
 func TestReadersAgree(t *testing.T) {
 	s := mustOpen(t, t.TempDir())
 	service := domain.NewService(s)
@@ -28,7 +28,7 @@ func TestReadersAgree(t *testing.T) {
 	}
 	visible, goOn := make(chan struct{}), make(chan struct{})
 	s.committer.commit = func(commit func() error) error {
-		err := commit() // as it is, but the committer's goroutine is late
+		err := commit() // a normal commit, but the committer's goroutine is late
 		close(visible)
 		<-goOn
 		return err

@@ -26,8 +26,8 @@ func readWhole(content, key []byte) error {
 	return b.err
 }
 
-// TestDamagedBackup cuts a backup at each length and flips a bit of each byte, or of every
-// fifth one in the first tier.
+// TestDamagedBackup cuts a backup at each length and flips a bit of each byte. The first
+// tier flips one in every fifth byte.
 func TestDamagedBackup(t *testing.T) {
 	for name, key := range map[string][]byte{"plain": nil, "encrypted": testKey} {
 		t.Run(name, func(t *testing.T) {
@@ -62,7 +62,7 @@ func TestDamagedBackup(t *testing.T) {
 				restoring := n%(211*step) == 0
 				cut := full[:n]
 				refused(fmt.Sprintf("%d of %d bytes", n, len(full)), cut, restoring)
-				if key != nil { // of these, what a look without the key finds
+				if key != nil { // the part of these that a check without the key finds
 					if _, _, err := CheckBackup(bytes.NewReader(cut)); !errors.Is(err, ErrNotRestorable) {
 						t.Errorf("%d of %d bytes: checked: got error %v, want ErrNotRestorable", n, len(full), err)
 					}
@@ -138,7 +138,7 @@ func TestRearrangedBackup(t *testing.T) {
 	}
 }
 
-// FuzzBackup reads what is no backup, and what is one around chunks that none has.
+// FuzzBackup reads invalid backups, and valid framing around arbitrary chunks.
 func FuzzBackup(f *testing.F) {
 	info := BackupInfo{Format: 1, CreatedAt: time.Unix(1, 0).UTC()}
 	var b bytes.Buffer

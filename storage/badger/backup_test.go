@@ -24,7 +24,7 @@ import (
 	"github.com/caddy-presets/caddy-presets/storage/records"
 )
 
-// backUp returns a backup of s and what it says of itself.
+// backUp returns a backup of s and checks its summary.
 func backUp(t *testing.T, s *Store) []byte {
 	t.Helper()
 	var b bytes.Buffer
@@ -83,7 +83,7 @@ func digestOf(t *testing.T, s *Store) string {
 	return fmt.Sprint(d.records, " ", d.text())
 }
 
-// stored returns all that is stored, with when it expires.
+// stored returns all stored records with their expiry.
 func stored(t *testing.T, s *Store) map[string]string {
 	t.Helper()
 	all := make(map[string]string)
@@ -289,7 +289,7 @@ func TestBackupAfterLostCommits(t *testing.T) {
 	}
 }
 
-// Of a damaged store no backup is made, and the error shows no content.
+// A damaged store cannot be backed up, and the error shows no content.
 func TestBackupOfDamage(t *testing.T) {
 	folder := t.TempDir()
 	_, p, _ := seed(t, folder)
@@ -337,7 +337,7 @@ func TestEncryptedBackupHoldsNoPrompt(t *testing.T) {
 		if err := s.Close(); err != nil {
 			t.Fatal(err)
 		}
-		// What a thief without the key could do: undo the compression.
+		// A thief without the key could undo the compression.
 		_, parts, _ := chunks(t, b)
 		found := bytes.Contains(b, []byte(canary))
 		decoder, err := zstd.NewReader(nil)

@@ -28,7 +28,7 @@ func mustOpen(tb testing.TB, folder string) *Store {
 	if err != nil {
 		tb.Fatal(err)
 	}
-	s.limit = time.Minute // the disk may be busy with what others do
+	s.limit = time.Minute // other programs may keep the disk busy
 	tb.Cleanup(func() {
 		if err := s.Close(); err != nil {
 			tb.Errorf("Close: %v", err)
@@ -37,7 +37,7 @@ func mustOpen(tb testing.TB, folder string) *Store {
 	return s
 }
 
-// write changes what is stored, past the committer, to which nobody writes.
+// write changes the store past the committer, which must be idle.
 func (s *Store) write(fn func(*badgerdb.Txn) error) error {
 	next := s.versions.landed() + 1
 	txn := s.db.NewTransactionAt(next-1, true)

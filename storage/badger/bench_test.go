@@ -17,8 +17,8 @@ import (
 	"github.com/caddy-presets/caddy-presets/domain"
 )
 
-// fanOut runs work on n goroutines until they have done it b.N times together,
-// and reports the 99th percentile of how long one took.
+// fanOut runs work on n goroutines, b.N times in all. It reports the 99th percentile of the
+// time of one run.
 func fanOut(b *testing.B, n int, work func(writer, i int) error) {
 	b.Helper()
 	took := make([][]time.Duration, n)
@@ -47,9 +47,8 @@ func fanOut(b *testing.B, n int, work func(writer, i int) error) {
 	b.ReportMetric(float64(all[len(all)*99/100].Microseconds()), "p99-µs")
 }
 
-// BenchmarkUpdate creates preset versions of 2 KB through the Service: two
-// records with three reads. BenchmarkUpdateAlone is what it is to be compared
-// with.
+// BenchmarkUpdate creates preset versions of 2 KB through the Service: two records with
+// three reads. BenchmarkUpdateAlone is its baseline.
 func BenchmarkUpdate(b *testing.B) {
 	config := []byte(`{"model":"` + strings.Repeat("m", 2000) + `"}`)
 	for _, n := range []int{1, 16, 64, 512} {
@@ -120,9 +119,9 @@ func BenchmarkView(b *testing.B) {
 	}
 }
 
-// BenchmarkPresetPage reads pages of 50 of 100,000 presets. Of the sparse ones
-// half were put once more at random, several times over, so that few places near
-// the front of the order are still taken.
+// BenchmarkPresetPage reads pages of 50 of 100,000 presets. In the sparse list, half of the
+// presets were put again at random, several times. Few places near the front of its order
+// are still taken.
 func BenchmarkPresetPage(b *testing.B) {
 	const presets = 100_000
 	for _, again := range []int{0, 3 * presets} {
@@ -170,9 +169,9 @@ func BenchmarkPresetPage(b *testing.B) {
 	}
 }
 
-// BenchmarkViewBesideWriters measures how long a View takes while others write, in
-// microseconds. A reader comes back every 100 µs: one that never pauses would read most
-// often between two commits.
+// BenchmarkViewBesideWriters measures the time of a View while others write, in
+// microseconds. A reader returns every 100 µs. Without a pause, most reads would fall
+// between two commits.
 func BenchmarkViewBesideWriters(b *testing.B) {
 	for _, writers := range []int{0, 4} {
 		b.Run(strconv.Itoa(writers), func(b *testing.B) {

@@ -8,11 +8,11 @@ import (
 	"github.com/caddy-presets/caddy-presets/domain"
 )
 
-// raceEnabled tells that the race detector is on, which allocates too.
+// raceEnabled is set under the race detector, which allocates too.
 var raceEnabled bool
 
-// TestBudgets checks what operations allocate, against what they did when this was
-// written and a quarter more.
+// TestBudgets compares the allocations of operations with those at the time of writing,
+// plus a quarter.
 func TestBudgets(t *testing.T) {
 	if raceEnabled {
 		t.Skip("the race detector allocates too")

@@ -18,8 +18,8 @@ import (
 	"github.com/caddy-presets/caddy-presets/storage/records"
 )
 
-// furnish adds to what seed made, so that there is a record of every kind: an
-// archived preset, a disabled one, a workspace that was renamed, and one that was deleted.
+// furnish adds to the store of seed, so that it has every kind of record. It adds an
+// archived and a disabled preset, a renamed workspace and a deleted one.
 func furnish(t *testing.T, folder string) {
 	t.Helper()
 	w, p, _ := seed(t, folder)
@@ -64,8 +64,8 @@ func verified(t *testing.T, folder string) storage.Report {
 	return report
 }
 
-// TestVerify finds nothing in a store that is untouched, and finds a damaged record and
-// the loss of the commit number, which the mark tells.
+// TestVerify finds nothing in an untouched store. It finds a damaged record, and the loss
+// of the commit number, which the mark reveals.
 func TestVerify(t *testing.T) {
 	folder := t.TempDir()
 	furnish(t, folder)
@@ -115,7 +115,7 @@ func TestCheckOfEachKind(t *testing.T) {
 		return nil
 	})
 	kinds, lists := make(map[records.Kind]int), make(map[string]bool)
-	listed := func(k records.Key) bool { // of which each list has its own
+	listed := func(k records.Key) bool { // each list has its own
 		return bytes.IndexByte([]byte{byte(records.KindListEnd), byte(records.KindPlace), byte(records.KindLeaf), byte(records.KindNode)}, byte(k.Kind())) >= 0
 	}
 	for _, name := range slices.Sorted(maps.Keys(all)) {
@@ -194,8 +194,8 @@ func TestCheckOfEachKind(t *testing.T) {
 	}
 }
 
-// TestVerifyPruned tells versions that were removed from those that are missing, and
-// finds those that should be gone.
+// TestVerifyPruned distinguishes removed versions from missing ones. It finds versions that
+// should have been removed.
 func TestVerifyPruned(t *testing.T) {
 	folder := t.TempDir()
 	furnish(t, folder)

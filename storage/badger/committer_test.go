@@ -90,7 +90,7 @@ func TestGroup(t *testing.T) {
 	for i := range 50 {
 		fns = append(fns, func(tx domain.Tx) error {
 			order = append(order, i)
-			if i > 0 { // what is queued before is seen
+			if i > 0 { // earlier queued writes are seen
 				if _, err := workspaceBySlug(tx, fmt.Sprint("w", i-1)); err != nil {
 					return err
 				}
@@ -111,7 +111,7 @@ func TestGroup(t *testing.T) {
 	if !slices.IsSorted(order) || len(order) != 50 {
 		t.Errorf("operations ran in the order %v", order)
 	}
-	// A lone writer waits for nobody, and a group has its bound.
+	// A lone writer does not wait, and a group has a bound.
 	commits.Store(0)
 	for i := range 3 {
 		if err := s.Update(t.Context(), put(newWorkspace(fmt.Sprint("alone", i)))); err != nil {
@@ -347,8 +347,8 @@ func TestCancelledWhileQueued(t *testing.T) {
 	}
 }
 
-// TestFailedCommit answers all that depended on the group with the failure, and stops
-// writing.
+// TestFailedCommit answers all operations that depended on the group with the failure, and
+// stops writing.
 func TestFailedCommit(t *testing.T) {
 	folder := t.TempDir()
 	s := mustOpen(t, folder)
@@ -410,7 +410,7 @@ func TestPanickingCommit(t *testing.T) {
 	}
 }
 
-// TestFailedMark acknowledges what is durable, and then trusts the disk no more.
+// TestFailedMark acknowledges the durable writes, and then refuses to use the disk.
 func TestFailedMark(t *testing.T) {
 	s, err := Open(t.TempDir(), Options{})
 	if err != nil {

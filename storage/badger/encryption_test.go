@@ -25,7 +25,7 @@ import (
 // with a key.
 var testOptions Options
 
-// crashKey gives a child process that is to be killed its encryption key.
+// crashKey passes the encryption key to a child process that the test kills.
 const crashKey = "BADGER_TEST_CRASH_KEY"
 
 var testKey = []byte("0123456789abcdefghijklmnopqrstuv")
@@ -37,7 +37,7 @@ func withKey(t *testing.T, key []byte) {
 	t.Cleanup(func() { testOptions = before })
 }
 
-// What must hold of a store on a disk holds of an encrypted one, too.
+// An encrypted store keeps every promise of a store on a disk.
 func TestEncrypted(t *testing.T) {
 	withKey(t, testKey)
 	if storagetest.SecondTier() { // nothing in them depends on the key in particular
@@ -53,8 +53,8 @@ func TestEncrypted(t *testing.T) {
 	}
 }
 
-// decrypted returns the content of a table of one block, or of a log, with what can
-// be looked for in it in its place.
+// decrypted returns the content of a table of one block, or of a log. The plain text has
+// the position of the encrypted text.
 func decrypted(t *testing.T, name string, content []byte) []byte {
 	t.Helper()
 	if len(testOptions.EncryptionKey) == 0 || len(content) < logHeader {
@@ -97,8 +97,8 @@ func decrypted(t *testing.T, name string, content []byte) []byte {
 	return content
 }
 
-// TestEncryptedFolder looks for a prompt in all that a store leaves on the disk,
-// while it is open and afterwards, and in what it logs.
+// TestEncryptedFolder searches for a prompt in all files of a store, while it is open and
+// afterwards, and in its log.
 func TestEncryptedFolder(t *testing.T) {
 	const canary = "CANARY-of-a-prompt"
 	found := func(folder string) (in []string) {
@@ -225,8 +225,8 @@ func TestEncryptionKey(t *testing.T) {
 	}
 }
 
-// A table that its MANIFEST has lost is found to hold the only copy, though it does
-// not tell which key it is encrypted with: there is one.
+// A table that is missing in the MANIFEST has the only copy of its records. Its key is not
+// named, but there is only one.
 func TestOneDataKey(t *testing.T) {
 	withKey(t, testKey)
 	folder := t.TempDir()

@@ -11,8 +11,8 @@ import (
 	"github.com/caddy-presets/caddy-presets/storage/records"
 )
 
-// TestReplayExpires looks up when Badger lets kept answers go: not before others
-// have stopped to ask for them, whose clocks may be behind, but some time.
+// TestReplayExpires checks when Badger drops kept answers. It must not be before clients
+// with a slow clock have stopped asking, but must happen eventually.
 func TestReplayExpires(t *testing.T) {
 	s := mustOpen(t, t.TempDir())
 	now := time.Now()
@@ -24,7 +24,7 @@ func TestReplayExpires(t *testing.T) {
 		t.Run(name, func(t *testing.T) {
 			want := domain.Replay{ID: domain.ReplayID(domain.HashSecret(name)), Answer: []byte(name), ExpiresAt: test.expires}
 			err := s.Update(t.Context(), func(tx domain.Tx) error {
-				// What is written last decides.
+				// The last write wins.
 				return errors.Join(tx.PutReplay(domain.Replay{ID: want.ID, ExpiresAt: now.Add(99 * time.Hour)}), tx.PutReplay(want))
 			})
 			if err != nil {
@@ -83,7 +83,7 @@ func replayRecord(r domain.Replay) ([]byte, error) {
 	return stage.Writes[string(records.ReplayKey(r.ID))].Record, err
 }
 
-// TestReplayGone is what a kept answer is once its time is over.
+// TestReplayGone checks a kept answer whose time is over.
 func TestReplayGone(t *testing.T) {
 	s := mustOpen(t, t.TempDir())
 	k := records.ReplayKey(domain.ReplayID{1})

@@ -17,9 +17,9 @@ import (
 	"github.com/caddy-presets/caddy-presets/domain"
 )
 
-// compacting fills a folder with tables of level 0, opens it so that they are
-// compacted, and returns how many records there were and a function that counts
-// those that there are.
+// compacting fills a folder with tables of level 0 and opens it, so that they are
+// compacted. It returns the number of records before, and a function that counts the
+// present ones.
 func compacting(t *testing.T, folder string, hold func()) (n int, db *badgerdb.DB, count func() int) {
 	t.Helper()
 	db, err := badgerdb.Open(settings(folder, Options{}).WithNumCompactors(0).WithCompactL0OnClose(false))
@@ -66,8 +66,8 @@ func compacted(db *badgerdb.DB) func() bool {
 	}
 }
 
-// Badger says of each table of a compaction that it follows. Were that no longer so
-// nothing would hold one that loses records.
+// Badger logs each table of a compaction. If it stopped doing that, nothing would hold a
+// compaction that loses records.
 func TestBadgerTellsOfTables(t *testing.T) {
 	var held atomic.Int64
 	_, db, _ := compacting(t, t.TempDir(), func() { held.Add(1) })
@@ -107,7 +107,7 @@ func TestHold(t *testing.T) {
 	}
 }
 
-// While one compaction is held another one that can go on does not let writes pass.
+// While one compaction is held, another that may go on does not let writes pass.
 func TestHoldOfTwo(t *testing.T) {
 	var calls atomic.Int64
 	blocked, goOn := make(chan struct{}), make(chan struct{})
@@ -139,9 +139,9 @@ func TestHoldOfTwo(t *testing.T) {
 	}
 }
 
-// TestDescriptors runs out of descriptors again and again while a compaction is under
-// way, as a server does under tens of thousands of connections a second that come and
-// go. Without a hold many records are gone then.
+// TestDescriptors exhausts the descriptors repeatedly during a compaction. A server does so
+// under tens of thousands of short connections per second. Without a hold, many records are
+// then lost.
 func TestDescriptors(t *testing.T) {
 	d := &disk{folder: t.TempDir()}
 	d.free.Store(1 << 40)
@@ -191,8 +191,8 @@ func TestDescriptors(t *testing.T) {
 	}
 }
 
-// limitDescriptors lets this process open files up to a number, until the test ends
-// or what it returns is called.
+// limitDescriptors limits the number of open files of this process, until the test ends or
+// undo is called.
 func limitDescriptors(t *testing.T, to uint64) (undo func()) {
 	t.Helper()
 	var old unix.Rlimit

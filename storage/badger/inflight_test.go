@@ -12,8 +12,8 @@ import (
 	"github.com/caddy-presets/caddy-presets/domain"
 )
 
-// TestBuiltOnWhatFails lets a group fail on its way to the disk while the next one
-// is made on top of it. Nothing of either is told to be true.
+// TestBuiltOnWhatFails makes a group fail on its way to the disk while the next one builds
+// on it. No operation of either group may be acknowledged.
 func TestBuiltOnWhatFails(t *testing.T) {
 	s := mustOpen(t, t.TempDir())
 	first, second := newWorkspace("first"), newWorkspace("second")
@@ -35,7 +35,7 @@ func TestBuiltOnWhatFails(t *testing.T) {
 	for _, fn := range []func(domain.Tx) error{put(second), func(tx domain.Tx) error {
 		_, err := tx.WorkspaceID("first") // which is on its way
 		saw <- err
-		return domain.ErrNotFound // as one that decides by what it sees
+		return domain.ErrNotFound // an operation that decides by what it reads
 	}} {
 		go func() { next <- s.Update(context.Background(), fn) }()
 	}
@@ -108,8 +108,8 @@ func TestMarkFailsInFlight(t *testing.T) {
 	}
 }
 
-// TestManyGroupsInFlight goes on for long enough that each group is built on one
-// that is on its way, and reads back what each operation was told.
+// TestManyGroupsInFlight runs until each group builds on one in flight. It then reads back
+// the results that each operation got.
 func TestManyGroupsInFlight(t *testing.T) {
 	folder := t.TempDir()
 	s := mustOpen(t, folder)

@@ -64,8 +64,8 @@ func TestWithoutFiles(t *testing.T) {
 	}
 }
 
-// TestCheckOfDamage checks open stores after a bit was flipped where Badger looks for
-// records, which it trusts, or a table was removed: that is found, and no more.
+// TestCheckOfDamage flips a bit in an open store where Badger trusts the data, or removes a
+// table. The check must find this damage and no other.
 func TestCheckOfDamage(t *testing.T) {
 	source := t.TempDir()
 	furnish(t, source)
@@ -90,7 +90,7 @@ func TestCheckOfDamage(t *testing.T) {
 				_, err := r.Keys()
 				return err
 			})
-			// Badger's own goroutines would compact what is damaged as it closes.
+			// Badger's own goroutines would compact the damaged table during Close.
 			s.committer.groups.Close()
 			s.purger.stop()
 			s.guard.stop()

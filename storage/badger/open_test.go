@@ -28,7 +28,7 @@ import (
 	"github.com/caddy-presets/caddy-presets/storage/storagetest"
 )
 
-// crashFolder names the folder for a child process that is to be killed.
+// crashFolder passes the folder to a child process that the test kills.
 const crashFolder = "BADGER_TEST_CRASH_FOLDER"
 
 func TestMain(m *testing.M) {
@@ -45,11 +45,11 @@ func TestMain(m *testing.M) {
 	os.Exit(code)
 }
 
-// keptAnswer is the id of the one that seed stores.
+// keptAnswer is the id of the answer that seed stores.
 var keptAnswer = domain.ReplayID{1}
 
-// seed makes a store of a workspace, a preset of three versions and a label that
-// was set twice, a kept answer and a key.
+// seed creates a store with a workspace, a preset of three versions, a label that was set
+// twice, a kept answer and a key.
 func seed(t *testing.T, folder string) (w domain.Workspace, p domain.Preset, k domain.Key) {
 	t.Helper()
 	s, err := Open(folder, testOptions)
@@ -228,7 +228,7 @@ func TestDamage(t *testing.T) {
 				change(func(txn *badgerdb.Txn) error { return txn.Set(key, record) })
 				check(fmt.Sprintf("%d of %d bytes", len(record), len(intact)))
 			}
-			// A right checksum over what is no such record.
+			// A correct checksum over an invalid record.
 			change(func(txn *badgerdb.Txn) error {
 				return txn.Set(key, records.Seal(key, []byte("no such record")))
 			})
@@ -268,8 +268,8 @@ func TestDamage(t *testing.T) {
 	})
 }
 
-// flip changes one byte in the one file of a folder, by pattern, that holds
-// needle, in the middle of it.
+// flip changes one byte in the middle of needle, in the only file that matches pattern and
+// holds needle.
 func flip(t *testing.T, folder, pattern, needle string) {
 	t.Helper()
 	names, err := filepath.Glob(filepath.Join(folder, pattern))
@@ -299,8 +299,8 @@ func flip(t *testing.T, folder, pattern, needle string) {
 	t.Fatalf("no file %s of %s holds %q", pattern, folder, needle)
 }
 
-// A power cut cannot be had in a test, so what makes a commit survive one is
-// looked up: without it the tests that kill the process would still pass.
+// A test cannot cut the power, so this one checks the setting that makes a commit survive a
+// power cut. Without the setting, the tests that kill the process would still pass.
 func TestSettings(t *testing.T) {
 	s := mustOpen(t, t.TempDir())
 	o := s.db.Opts()
@@ -312,7 +312,7 @@ func TestSettings(t *testing.T) {
 	}
 }
 
-// Badger itself panics on these, on a goroutine that nobody can recover.
+// On these, Badger itself panics on a goroutine where nobody can recover.
 func TestShortenedTable(t *testing.T) {
 	for name, damage := range map[string]func(t *testing.T, table string, size int64){
 		"empty":     func(t *testing.T, table string, _ int64) { truncate(t, table, 0) },
@@ -347,9 +347,8 @@ func TestShortenedTable(t *testing.T) {
 	}
 }
 
-// A MANIFEST that has lost its end makes Badger delete the tables that it no
-// longer names. Neither is the store then served as if it had never held what
-// was in them, nor are they gone.
+// If a MANIFEST has lost its end, Badger deletes the tables that it no longer names. The
+// store must not be served without these tables, and they must not be deleted.
 func TestShortenedManifest(t *testing.T) {
 	source := t.TempDir()
 	w, p, _ := seed(t, source) // closed, so all of it is in a table
@@ -376,7 +375,7 @@ func TestShortenedManifest(t *testing.T) {
 		}
 		restored = folder
 	}
-	// With the MANIFEST back in its place all is there.
+	// With the MANIFEST restored, all records are there.
 	if err := os.WriteFile(filepath.Join(restored, badgerdb.ManifestFilename), whole, 0o600); err != nil {
 		t.Fatal(err)
 	}
@@ -396,8 +395,8 @@ func TestShortenedManifest(t *testing.T) {
 	}
 }
 
-// A table that a crash left behind, which holds nothing that is not elsewhere
-// too or was never finished, is no damage.
+// A table that a crash left is no damage if it is unfinished, or if all of its records are
+// elsewhere, too.
 func TestHarmlessOrphans(t *testing.T) {
 	folder := t.TempDir()
 	_, p, _ := seed(t, folder)
@@ -458,8 +457,8 @@ func patch(t *testing.T, name string, at int64, with []byte) {
 	}
 }
 
-// TestEmptyLogs has logs without a byte: a kill leaves them behind when Badger
-// has just made them, or is about to remove them.
+// TestEmptyLogs has empty logs. A kill leaves them when Badger has just created them, or is
+// about to remove them.
 func TestEmptyLogs(t *testing.T) {
 	folder := t.TempDir()
 	w, p, _ := seed(t, folder)
@@ -492,8 +491,8 @@ func TestEmptyLogs(t *testing.T) {
 	mustOpen(t, folder)
 }
 
-// TestDamagedTable flips a byte on the disk: under an open store, where the
-// record's checksum has to find it, and before it is opened.
+// TestDamagedTable flips a byte on the disk. Under an open store the record's checksum has
+// to find it. The test also flips one before the store is opened.
 func TestDamagedTable(t *testing.T) {
 	folder := t.TempDir()
 	_, p, _ := seed(t, folder)
@@ -501,7 +500,7 @@ func TestDamagedTable(t *testing.T) {
 	flip(t, folder, "*.sst", "needle-2")
 	for n, damaged := range []bool{false, true, false} {
 		if len(testOptions.EncryptionKey) > 0 {
-			break // the block may be in the cache, as it was
+			break // the block may still be in the cache
 		}
 		err := s.View(t.Context(), func(r domain.Reader) error { _, err := r.PresetVersion(p.State(), n+1); return err })
 		if errors.Is(err, ErrDamaged) != damaged || !damaged && err != nil {
@@ -564,7 +563,7 @@ func TestDamagedLog(t *testing.T) {
 	}
 }
 
-// TestMark damages the mark: only one that is missing is none.
+// TestMark damages the mark. Only a missing mark counts as none.
 func TestMark(t *testing.T) {
 	folder := t.TempDir()
 	seed(t, folder)
@@ -682,7 +681,7 @@ func TestMarker(t *testing.T) {
 			seed(t, folder)
 			remove(t, folder, MarkerName, badgerdb.ManifestFilename, markName)
 		}, "neither empty nor a store"},
-		// What a crash of a first start leaves.
+		// The files that a crash of a first start leaves.
 		{"crash before STORE", func(t *testing.T, folder string) { write(t, folder, "STORE-123", `{"form`) }, ""},
 		{"crash after STORE", func(t *testing.T, folder string) { write(t, folder, MarkerName, markerText(t, stateNew)) }, ""},
 		{"crash in Badger", func(t *testing.T, folder string) {
@@ -890,7 +889,7 @@ func comeAndGo(service *domain.Service) error {
 	return err
 }
 
-// checkWhole makes sure that what is stored fits together.
+// checkWhole checks that the stored records are consistent.
 func checkWhole(t *testing.T, s *Store) {
 	t.Helper()
 	waitUntilPurged(t, s)
@@ -922,8 +921,8 @@ func checkWhole(t *testing.T, s *Store) {
 	}
 }
 
-// TestCrash kills a writing process at random moments. All that it had
-// acknowledged is there each time, and no version is missing.
+// TestCrash kills a writing process at random moments. Each time all acknowledged writes
+// are there, and no version is missing.
 func TestCrash(t *testing.T) {
 	folder := t.TempDir()
 	type acknowledged struct{ id, hash string }

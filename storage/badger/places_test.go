@@ -14,7 +14,7 @@ import (
 	"github.com/caddy-presets/caddy-presets/storage/records/recordstest"
 )
 
-// showing calls fn with a snapshot of what is stored.
+// showing calls fn with a snapshot of the store.
 func showing(s *Store, fn func(records.Snapshot)) {
 	_ = s.db.View(func(txn *badgerdb.Txn) error {
 		fn(snapshot{txn})
@@ -29,7 +29,7 @@ func recordsOf(t *testing.T, s *Store, kinds ...records.Kind) (found map[string]
 	return found
 }
 
-// checkPlaces counts what is in lists again.
+// checkPlaces recounts the objects in lists.
 func checkPlaces(t *testing.T, s *Store) {
 	t.Helper()
 	showing(s, func(shown records.Snapshot) { recordstest.CheckPlaces(t, shown) })

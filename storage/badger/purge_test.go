@@ -140,8 +140,8 @@ func TestPurgeGoesOn(t *testing.T) {
 	checkPlaces(t, s)
 }
 
-// TestPurgeInParts never removes more than its bound at once, and a preset after
-// all that it leads to: whatever is left when it ends can still be found.
+// TestPurgeInParts never removes more records at once than its bound. It removes a preset
+// after everything that it leads to, so an interrupted purge can find the rest.
 func TestPurgeInParts(t *testing.T) {
 	s := mustOpen(t, t.TempDir())
 	w := newWorkspace("w")
@@ -231,8 +231,8 @@ func TestPurgeOfDamaged(t *testing.T) {
 	}
 }
 
-// TestCloseWaitsForPurger holds the purger where it tells of a damaged preset: the
-// files are still being read then, so Close does not get to them.
+// TestCloseWaitsForPurger blocks the purger while it logs a damaged preset. It still reads
+// the files then, so Close must not reach them.
 func TestCloseWaitsForPurger(t *testing.T) {
 	before := runtime.NumGoroutine()
 	inside, leave := make(chan struct{}), make(chan struct{})
@@ -304,8 +304,8 @@ func TestPurgeBesideWriters(t *testing.T) {
 	checkPlaces(t, s)
 }
 
-// TestOrphanOfRemoved finds a table that a crash left behind and whose records
-// were removed since, so that nothing is left of them. That is no damage.
+// TestOrphanOfRemoved finds a table that a crash left and whose records were all removed
+// later. That is no damage.
 func TestOrphanOfRemoved(t *testing.T) {
 	folder := t.TempDir()
 	w, _, _ := seed(t, folder)

@@ -81,8 +81,8 @@ func TestNotDamagedWithoutDescriptors(t *testing.T) {
 	}
 }
 
-// leaveDescriptors lets this process open so many files more than it has open, until
-// what it returns is called.
+// leaveDescriptors allows this process a number of further open files, until undo is
+// called.
 func leaveDescriptors(t *testing.T, spare uint64) (undo func()) {
 	t.Helper()
 	names, err := os.ReadDir("/proc/self/fd")

@@ -32,7 +32,7 @@ func TestUnreadable(t *testing.T) {
 	}
 }
 
-// What another user may not read is not damaged.
+// A file that another user may not read is not damaged.
 func TestNotDamagedWithoutRight(t *testing.T) {
 	folder := t.TempDir()
 	furnish(t, folder)

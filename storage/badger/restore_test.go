@@ -133,8 +133,8 @@ func TestRestoreWithOtherDigest(t *testing.T) {
 	}
 }
 
-// A folder that holds anything is left alone, and an empty one is as it was after a
-// refusal.
+// A folder with content is refused and stays unchanged. An empty folder is empty again
+// after a refusal.
 func TestRestoreFolder(t *testing.T) {
 	full, source := small(t, Options{})
 	damaged := bytes.Clone(full)
@@ -227,7 +227,7 @@ func TestRestoreFolder(t *testing.T) {
 	})
 }
 
-// counted counts what is read, some hundred bytes at a time.
+// counted counts the bytes that are read, a few hundred at a time.
 type counted struct {
 	io.Reader
 	read atomic.Int64
@@ -266,7 +266,7 @@ func TestKilledRestore(t *testing.T) {
 		if err := child.Start(); err != nil {
 			t.Fatal(err)
 		}
-		_, err = in.Write(whole[:n]) // which the child has read but for what the pipe holds
+		_, err = in.Write(whole[:n]) // the child has read all but the bytes in the pipe
 		for deadline := time.Now().Add(2 * time.Minute); ; time.Sleep(10 * time.Millisecond) {
 			if found, _ := filepath.Glob(filepath.Join(folder, "*.mem")); len(found) > 0 {
 				break

@@ -90,7 +90,7 @@ func TestBallast(t *testing.T) {
 	if got := d.ballast(); got != 0 {
 		t.Errorf("on a full disk: got a ballast of %d bytes, want none", got)
 	}
-	d.free.Store(minFree + ballastSize - 1) // some of which is the ballast's
+	d.free.Store(minFree + ballastSize - 1) // the ballast is a part of it
 	writable(false)
 	d.free.Store(minFree + ballastSize)
 	writable(true)
@@ -118,7 +118,7 @@ func TestBallast(t *testing.T) {
 	}
 }
 
-// TestFullDisk opens and closes a store on a disk that is full but for its ballast.
+// TestFullDisk opens and closes a store on a disk that is full apart from its ballast.
 func TestFullDisk(t *testing.T) {
 	canAllocate(t)
 	d := &disk{folder: t.TempDir()}
@@ -137,7 +137,7 @@ func TestFullDisk(t *testing.T) {
 	if s.Status().Writable {
 		t.Error("a store on a full disk is writable")
 	}
-	// It cannot be written what is in memory, so nothing is, until there is space.
+	// The writes in memory cannot be flushed, so no write is accepted until there is space.
 	if err := s.Close(); !errors.Is(err, ErrDiskFull) {
 		t.Errorf("closing: got %v, want ErrDiskFull", err)
 	}
@@ -169,7 +169,7 @@ func TestFullDisk(t *testing.T) {
 	}
 }
 
-// TestSpaceNeeded grows with what a compaction would write anew.
+// TestSpaceNeeded checks that the needed space grows with the size of a compaction.
 func TestSpaceNeeded(t *testing.T) {
 	folder := t.TempDir()
 	seed(t, folder)
@@ -179,8 +179,8 @@ func TestSpaceNeeded(t *testing.T) {
 	}
 }
 
-// TestStoreHoldsCompactions has Badger's log of an open store hold who is about to
-// create a table, for as long as that would fail, and says so.
+// TestStoreHoldsCompactions checks that the log of an open store blocks the creation of a
+// table while that would fail. The store reports that.
 func TestStoreHoldsCompactions(t *testing.T) {
 	core, logs := observer.New(zap.InfoLevel)
 	d := &disk{folder: t.TempDir()}

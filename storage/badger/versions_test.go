@@ -8,8 +8,8 @@ import (
 	"github.com/caddy-presets/caddy-presets/domain"
 )
 
-// TestLongRead reads for longer than many commits and other reads take, as a backup does. Of
-// the versions between, none are kept.
+// TestLongRead reads for longer than many commits and other reads take, as a backup does.
+// No version in between is kept.
 func TestLongRead(t *testing.T) {
 	s := mustOpen(t, t.TempDir())
 	if err := s.Update(t.Context(), put(newWorkspace("before"))); err != nil {

@@ -174,7 +174,7 @@ func put(w domain.Workspace) func(*records.Tx) error {
 	return func(t *records.Tx) error { return t.PutWorkspace(w) }
 }
 
-// find returns what the last state has under a slug.
+// find looks a slug up in the last state.
 func (m *memory) find(slug string) error {
 	last, _ := m.Begin()
 	_, err := records.NewReader(m.Snapshot(last, groupcommit.Run{Wait: true})).WorkspaceID(slug)
@@ -195,7 +195,8 @@ func (m *memory) hold(then func(g *groupcommit.Group[int]) error) (release func(
 	return func() { close(gate) }
 }
 
-// TestGroups has writers wait for a commit in flight: what they write is one more.
+// TestGroups makes writers wait for a commit in flight. Their writes then go into one more
+// commit.
 func TestGroups(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		m := newMemory()
@@ -464,7 +465,7 @@ func TestContext(t *testing.T) {
 	})
 }
 
-// TestClose finishes what is queued and turns the rest away.
+// TestClose finishes the queued operations and refuses later ones.
 func TestClose(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		m := newMemory()
@@ -558,7 +559,7 @@ func TestAbandoned(t *testing.T) {
 				if err := c.Update(context.Background(), put(newWorkspace("after"))); err != nil {
 					t.Errorf("when it has ended: %v", err)
 				}
-				// Close and Wait, with another one that takes too long.
+				// Close and Wait, while another commit takes too long.
 				slow = m.hold(nil)
 				update("last", domain.ErrUnknown)
 				c.Close()

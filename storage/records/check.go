@@ -14,29 +14,28 @@ import (
 	"github.com/caddy-presets/caddy-presets/storage"
 )
 
-// Checker reads every record of a snapshot, in key order, and finds out whether it is
-// what others say that there is. It is good for one Check.
+// Checker reads every record of a snapshot, in key order. It checks each record, and that
+// the records agree with each other. A Checker is good for one Check.
 type Checker struct {
-	// Problem is called with what is damaged or missing, and nothing of what was stored
-	// in it.
+	// Problem is called for each damaged or missing record. Its text quotes no stored
+	// content.
 	Problem func(format string, args ...any)
-	// Pause is called now and then. An error ends the check.
+	// Pause is called between records now and then. An error ends the check.
 	Pause func() error
 
-	// Records is how many records were read.
+	// Records is the number of records that were read.
 	Records int
-	// Problems is how many there are, with those that were known before: where there are
-	// any, none is told that may follow from them.
+	// Problems is the number of problems, including those that the caller set before. If
+	// there are any, problems that may follow from them are not reported.
 	Problems int
 
 	reader Reader
-	away   error // the engine's, which could not read: nothing that follows is damage
+	away   error // the engine's error when it cannot read; a later finding is no damage
 
-	deleted map[uuid.UUID]bool // workspaces of which some is still stored
-	audit   domain.AuditHead   // as far as it was read
-	ended   bool               // its end was read
-	// What there has to be, and what there is, of records that lead to nothing
-	// themselves: sums of what tells them apart.
+	deleted map[uuid.UUID]bool // workspaces that are being purged
+	audit   domain.AuditHead   // the last audit record that was read
+	ended   bool               // the record of the trail's end was read
+	// Sums of the records that were expected and found, for records that lead to no others.
 	seed                     maphash.Seed
 	wantPlaces, places       int
 	wantVersions, versions   uint64
@@ -46,12 +45,13 @@ type Checker struct {
 	wantMarks, marks uint64
 }
 
-// checksBetweenPauses is how many records are checked without a pause.
+// checksBetweenPauses is the number of records between two pauses.
 const checksBetweenPauses = 256
 
-// Check returns what ended the check early: the error of Pause, or that of the engine, as
-// when what it reads from is away. What the engine panics with between two records it lets
-// pass.
+// Check returns the error that ended it early. That is an error of Pause or of the engine,
+// for example while its servers are away. Damage is reported as a problem, also when the
+// engine panics while it reads a record. A panic of the engine between two records is not
+// caught.
 func (c *Checker) Check(s Snapshot) error {
 	c.reader = Reader{snapshot: outageSnapshot{s, c}}
 	err := c.check()
@@ -148,8 +148,8 @@ func (c *Checker) check() error {
 	return nil
 }
 
-// checkRecord checks a record and that what it leads to is there. The error says
-// what is wrong with it, in words that may be told.
+// checkRecord checks a record and the records that it leads to. The text of its error
+// quotes no stored content.
 func (c *Checker) checkRecord(k Key, payload []byte) error {
 	wrong := func(how string) error { return damaged(k.Kind(), how) }
 	name := k[2:]
@@ -210,7 +210,7 @@ func (c *Checker) checkRecord(k Key, payload []byte) error {
 			c.audit, err = domain.VerifyAudit(c.audit, []domain.AuditRecord{a})
 		}
 		if err != nil {
-			c.audit = domain.AuditHead{Count: a.Number, Hash: a.Hash} // so that it is told once
+			c.audit = domain.AuditHead{Count: a.Number, Hash: a.Hash} // so that the break is reported once
 			return wrong("it does not follow the one before")
 		}
 	case KindAuditHead:
@@ -308,7 +308,7 @@ func (c *Checker) checkPreset(k Key, payload []byte) error {
 	return c.checkStanding(KindPreset, l, stored.spot(), stored.json)
 }
 
-// checkStanding checks that an object stands at its place.
+// checkStanding checks that a copy of an object is at its place.
 func (c *Checker) checkStanding(of Kind, l list, s spot, text []byte) error {
 	c.wantMarks += c.hash(l.spotKey(s))
 	if standing, err := load(&c.reader, l.placeKey(s.place), decodeBytes); err != nil || !bytes.Equal(standing, text) {
@@ -317,13 +317,13 @@ func (c *Checker) checkStanding(of Kind, l list, s spot, text []byte) error {
 	return nil
 }
 
-// gone reports whether a list, whose bytes may be followed by others, is that of a
-// workspace that was deleted.
+// gone reports whether l is the list of a deleted workspace. More bytes may follow the
+// list.
 func (c *Checker) gone(l list) bool {
 	return len(l) > len(uuid.UUID{}) && l[0] == byte(KindPreset) && c.deleted[uuid.UUID(l[1:1+len(uuid.UUID{})])]
 }
 
-// checkList checks that something stands at every place of a list that is taken.
+// checkList checks that there is an object at every taken place of a list.
 func (c *Checker) checkList(l list, payload []byte) error {
 	if c.gone(l) {
 		return nil
@@ -352,8 +352,8 @@ func (c *Checker) checkList(l list, payload []byte) error {
 // spotKey tells one spot of any list from all others.
 func (l list) spotKey(s spot) Key { return append(l.placeKey(s.place), byte(s.state)) }
 
-// checkSums finds records that nothing leads to. What is left of deleted workspaces
-// is of that kind.
+// checkSums finds records that nothing leads to. The purge of a deleted workspace leaves
+// such records for a while, so checkSums then skips some of them.
 func (c *Checker) checkSums() {
 	if c.audit.Count > 0 && !c.ended {
 		c.report("the audit trail has no end")

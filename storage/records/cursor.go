@@ -6,26 +6,26 @@ import (
 	"slices"
 )
 
-// cursor goes through records in the order of their keys. Those that the
-// operation has staged are among them, in the place of what they replace.
+// cursor goes through records in the order of their keys. It shows the operation's staged
+// writes in place of the records that they replace.
 type cursor struct {
 	committed Iterator
-	staged    []Write // all that there are, in order
-	ahead     []Write // those that are still to come
-	own       bool    // it stands at the first of ahead
+	staged    []Write // all writes, in key order
+	ahead     []Write // the writes still to come
+	own       bool    // the cursor is at the first write of ahead
 
-	// key is that of the record that it stands at, nil at the end. It is good
-	// until the cursor moves.
+	// key is the key of the cursor's record, nil at the end. It is valid until the cursor
+	// moves.
 	key Key
 }
 
-// walk calls fn with a cursor at the first record under a prefix. An update can
-// have only one cursor at a time, so fn does nothing there but read from it.
+// walk calls fn with a cursor at the first record under prefix. An update can have only one
+// cursor at a time, so fn must only read from this one.
 func (r *Reader) walk(prefix Key, fn func(c *cursor) error) error {
 	return r.walkFrom(prefix, prefix, fn)
 }
 
-// staged returns the writes under prefix that the transaction does not have.
+// staged returns the writes under prefix that the snapshot lacks, in key order.
 func (r *Reader) staged(prefix Key) []Write {
 	if r.stage == nil {
 		return nil
@@ -33,8 +33,7 @@ func (r *Reader) staged(prefix Key) []Write {
 	return r.stage.sorted(prefix)
 }
 
-// walkFrom is walk with a cursor that stands at the first record whose key is k or
-// comes after it.
+// walkFrom is walk with a cursor at the first record whose key is k or higher.
 func (r *Reader) walkFrom(k, prefix Key, fn func(c *cursor) error) error {
 	if r.ended {
 		return ErrEnded
@@ -42,19 +41,18 @@ func (r *Reader) walkFrom(k, prefix Key, fn func(c *cursor) error) error {
 	return r.walkWith(r.staged(prefix), k, prefix, fn)
 }
 
-// walkWith is walkFrom with the writes under prefix that were staged at another
-// time.
+// walkWith is walkFrom with the given staged writes, which may be from an earlier moment.
 func (r *Reader) walkWith(staged []Write, k, prefix Key, fn func(c *cursor) error) error {
 	return reading(prefix.Kind(), func() error {
 		c := &cursor{committed: r.snapshot.Iterate(prefix), staged: staged}
 		defer c.committed.Close()
 		c.seek(k)
 		err := fn(c)
-		return cmp.Or(c.committed.Err(), err) // fn has taken it for the end
+		return cmp.Or(c.committed.Err(), err) // fn took the iterator's error for the end
 	})
 }
 
-// seek moves to the first record whose key is k or comes after it.
+// seek moves to the first record whose key is k or higher.
 func (c *cursor) seek(k Key) {
 	c.committed.Seek(k)
 	first, _ := slices.BinarySearchFunc(c.staged, k, func(w Write, k Key) int { return bytes.Compare(w.Key, k) })
@@ -72,8 +70,8 @@ func (c *cursor) next() {
 	c.selectRecord()
 }
 
-// selectRecord finds out which of the two comes first, and passes by what is replaced
-// or removed.
+// selectRecord moves to the lower of the two keys. It skips records that a write replaces
+// or removes.
 func (c *cursor) selectRecord() {
 	for {
 		c.key = nil
@@ -96,7 +94,7 @@ func (c *cursor) selectRecord() {
 	}
 }
 
-// size returns the length of the record that c stands at.
+// size returns the length of the cursor's record.
 func (c *cursor) size() int {
 	if c.own {
 		return len(c.ahead[0].Record)
@@ -104,7 +102,7 @@ func (c *cursor) size() int {
 	return c.committed.Size()
 }
 
-// decodeAt decodes the record that c stands at.
+// decodeAt decodes the cursor's record.
 func decodeAt[T any](c *cursor, decode func([]byte) (T, error)) (object T, err error) {
 	if c.own {
 		return decodeRecord(c.key, c.ahead[0].Record, decode)

@@ -5,9 +5,8 @@ import (
 	"slices"
 )
 
-// each yields what decode makes of every record under a prefix, in the order of
-// their keys, and nothing under nil. It sees the writes that the operation had staged
-// when the iteration began.
+// each yields the decoded records under a prefix, in the order of their keys. Under a nil
+// prefix it yields nothing. It sees the writes that were staged when the iteration began.
 func each[T any](r *Reader, prefix Key, decode func(c *cursor) (T, error)) iter.Seq2[T, error] {
 	return func(yield func(T, error) bool) {
 		if r.ended {
@@ -37,22 +36,22 @@ func each[T any](r *Reader, prefix Key, decode func(c *cursor) (T, error)) iter.
 	}
 }
 
-// pages reads what is under a prefix piece by piece. No cursor stays open between
-// the pieces: an update can have only one at a time, and whoever reads the objects
-// may read others meanwhile.
+// pages reads the records under a prefix page by page. No cursor stays open between two
+// pages, because an update can have only one. The caller may read other objects meanwhile.
 type pages[T any] struct {
 	r      *Reader
 	prefix Key
-	next   Key // where the next page begins, nil after the last
+	next   Key // the first key of the next page, nil after the last page
 	staged []Write
 	decode func(c *cursor) (T, error)
 }
 
-// pageSize is how many bytes of records a page has, or a few more.
+// pageSize is the size of a page's records in bytes. The last record of a page may exceed
+// it.
 const pageSize = 16 << 10
 
-// read returns the next page. Before an error it returns what comes before the
-// object that it is about.
+// read returns the next page. With an error it also returns the objects before the failed
+// one.
 func (p *pages[T]) read() (page []T, err error) {
 	err = p.r.walkWith(p.staged, p.next, p.prefix, func(c *cursor) error {
 		size := 0

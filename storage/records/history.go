@@ -27,7 +27,7 @@ func (r *Reader) LabelChange(p domain.Preset, label string, n int) (domain.Label
 	case n < 1 || n > latest:
 		return domain.LabelChange{}, domain.ErrNotFound
 	}
-	k, _ := LabelChangeKey(p.ID, label, n) // a change was stored under the like
+	k, _ := LabelChangeKey(p.ID, label, n) // a change is stored, so its key is valid
 	return loadExisting(r, k, decodeJSON[domain.LabelChange])
 }
 
@@ -62,13 +62,14 @@ func (t *Tx) PutLabelChange(p domain.Preset, label string, c domain.LabelChange)
 	return t.write(latestKey, encodeNumber(latestKey, uint64(c.Number)), nil)
 }
 
-// CommitWrite is what a commit writes besides, as its number: n, counted from 1.
+// CommitWrite returns the write that stores n as the number of a commit. The first commit
+// has number 1.
 func CommitWrite(n uint64) Write {
 	k := sequenceKey()
 	return Write{Key: k, Record: encodeNumber(k, n)}
 }
 
-// LastCommit returns the number of the last commit, 0 where there was none.
+// LastCommit returns the number of the last commit, 0 if there is none.
 func (r *Reader) LastCommit() (uint64, error) {
 	return loadOrZero(r, sequenceKey(), decodeNumber)
 }
@@ -141,8 +142,8 @@ func (t *Tx) EndImport() error {
 	return t.putHead(head)
 }
 
-// replayMargin is how long a replay is kept beyond its time. The clocks of
-// those who ask may differ from this machine's.
+// replayMargin is how long a replay is kept after it expires. The clocks of other machines
+// may differ.
 const replayMargin = time.Hour
 
 // Replay implements domain.Reader.
@@ -152,8 +153,8 @@ func (r *Reader) Replay(id domain.ReplayID) (domain.Replay, error) {
 	return replay, err
 }
 
-// Replay implements domain.Reader. Requests are seldom repeated, so that there is guessed to
-// be no answer.
+// Replay implements domain.Reader. It guesses that there is no answer, because requests are
+// seldom repeated.
 func (t *Tx) Replay(id domain.ReplayID) (domain.Replay, error) {
 	if t.vacant(ReplayKey(id)) {
 		return domain.Replay{ID: id}, domain.ErrNotFound
@@ -174,8 +175,8 @@ func (r *Reader) Replays() iter.Seq2[domain.Replay, error] {
 	})
 }
 
-// Pad writes count records of size bytes each that have expired: nobody can read them.
-// It is for an engine that has to fill something.
+// Pad writes count records of size bytes each. They have expired, so nobody can read them.
+// Engines use it to fill space.
 func (t *Tx) Pad(count, size int) error {
 	record := make([]byte, size)
 	for n := range count {
@@ -188,7 +189,8 @@ func (t *Tx) Pad(count, size int) error {
 	return nil
 }
 
-// PutReplay implements domain.Tx. It is kept for replayMargin at least.
+// PutReplay implements domain.Tx. The record is kept for replayMargin after the replay
+// expires, and for replayMargin from now at least.
 func (t *Tx) PutReplay(r domain.Replay) error {
 	k := ReplayKey(r.ID)
 	record, err := encodeReplay(k, r)

@@ -8,9 +8,8 @@ import (
 	"github.com/caddy-presets/caddy-presets/domain"
 )
 
-// A Key is keyVersion, a kind and what tells records of that kind apart. Ids
-// are UUIDs and stand as 16 bytes, so that only a slug, which comes last, has
-// no fixed length:
+// A Key is keyVersion, a kind and the fields that identify a record of that kind. Ids are
+// UUIDs of 16 bytes. Only a slug or a label has no fixed length:
 //
 //	w <workspace id>                      the workspace
 //	s <workspace slug>                    its id, as text
@@ -22,21 +21,21 @@ import (
 //	l <preset id> <label> <number>        one change of it
 //	t                                     the end of the audit trail
 //	a <number, 8 bytes>                   one record of it
-//	r <SHA-256 of key and request>        an answer kept for those who ask again
+//	r <SHA-256 of key and request>        an answer kept for repeated requests
 //	e <list>                              the end of a list
-//	o <list> <place, 8 bytes>             what stands there: a preset or workspace as clients see it
-//	b <list> <leaf, 8 bytes>              which of its places are taken
-//	c <list> <node, 8 bytes>              how many places are taken in each of its leaves
-//	d <workspace id>                      a workspace that was deleted, while some of what was in it is still stored
+//	o <list> <place, 8 bytes>             the object at the place: a preset or workspace as clients see it
+//	b <list> <leaf, 8 bytes>              the taken places of the leaf
+//	c <list> <node, 8 bytes>              the number of taken places in each leaf of the node
+//	d <workspace id>                      a deleted workspace, until its content is removed
 //	n                                     the number of the last commit
 //
-// A list is w for that of the workspaces, or p and the workspace's id for that of
-// its presets.
+// The list of the workspaces is w. The list of a workspace's presets is p and the
+// workspace's id.
 type Key []byte
 
 const keyVersion = 1
 
-// Kind is what a record is of.
+// Kind is the kind of a record.
 type Kind byte
 
 // The kinds of records.
@@ -60,7 +59,7 @@ const (
 	KindSequence      Kind = 'n'
 )
 
-// String returns the kind in an operator's words.
+// String returns the kind as operators call it.
 func (k Kind) String() string {
 	switch k {
 	case KindWorkspace:
@@ -102,8 +101,8 @@ func (k Kind) String() string {
 	}
 }
 
-// Lasting reports whether records of a kind are never removed once they are stored,
-// but for what BeginImport removes of a store that is new.
+// Lasting reports whether stored records of a kind are never removed. BeginImport is the
+// exception: it removes records of a new store.
 func (k Kind) Lasting() bool {
 	switch k {
 	case KindKey, KindAuditHead, KindAudit, KindSequence:
@@ -113,8 +112,8 @@ func (k Kind) Lasting() bool {
 	}
 }
 
-// fixed returns how many bytes come behind the kind at least, in keys that Changes looks
-// into.
+// fixed returns the minimum number of bytes behind the kind, for the keys that Changes
+// reads.
 func (k Kind) fixed() int {
 	switch k {
 	case KindWorkspace, KindPreset:
@@ -128,20 +127,20 @@ func (k Kind) fixed() int {
 	}
 }
 
-// Valid reports whether k begins as every key does. Only then it has a Kind.
+// Valid reports whether k has a version and a kind. Only a valid key has a Kind.
 func (k Key) Valid() bool { return len(k) >= 2 && k[0] == keyVersion }
 
-// Kind returns what kind of record is under k.
+// Kind returns the kind of the record under k.
 func (k Key) Kind() Kind { return Kind(k[1]) }
 
-// maxSlug bounds a slug in a key, in bytes: several times what the domain
-// allows, and well below the limit that Badger has for keys.
+// maxSlug bounds a slug in a key, in bytes. The domain allows much less, and Badger allows
+// much longer keys.
 const maxSlug = 1024
 
-// Changes adds to a change what is read by way of the record of k, which is to be
-// written or removed. That does for a former slug or hash too, whose record
-// is removed, and for an issued key, whose hash record is written with it. Ids
-// are in their canonical form. A key that no record of ours has changes nothing.
+// Changes adds to c the objects that are read by way of the record under k. The caller is
+// about to write or remove that record. A former slug or hash is covered, because its
+// record is removed. An issued key is covered, because its hash record is written with it.
+// Ids are in their canonical form. A key of an unknown form adds nothing.
 func (k Key) Changes(c *domain.Change) {
 	if !k.Valid() || len(k) < 2+k.Kind().fixed() {
 		return
@@ -165,14 +164,13 @@ func (k Key) Changes(c *domain.Change) {
 	}
 }
 
-// The functions below return false for an id or slug that nothing can be
-// stored under. Clients choose what is looked up, so that is no more than
-// "not found".
+// The functions below return false for an id or slug that cannot be stored. Clients choose
+// these names, so false means "not found".
 
 // WorkspaceKey is the key of a workspace.
 func WorkspaceKey(id string) (Key, bool) { return idKey(KindWorkspace, id) }
 
-// WorkspaceSlugKey is the key of the record that leads from a slug to a workspace.
+// WorkspaceSlugKey is the key of the record that maps a slug to a workspace.
 func WorkspaceSlugKey(slug string) (Key, bool) {
 	if len(slug) > maxSlug {
 		return nil, false
@@ -203,7 +201,7 @@ func deletedKey(workspaceID string) (Key, bool) { return idKey(KindDeleted, work
 // KeyKey is the key of an issued key.
 func KeyKey(id string) (Key, bool) { return idKey(KindKey, id) }
 
-// KeyHashKey is the key of the record that leads from a hash to an issued key.
+// KeyHashKey is the key of the record that maps a hash to an issued key.
 func KeyHashKey(hash domain.KeyHash) Key {
 	return append(newKey(KindKeyHash, len(hash)), hash[:]...)
 }
@@ -233,7 +231,7 @@ func AuditHeadKey() Key { return newKey(KindAuditHead, 0) }
 // AuditKey is the key of record n of the audit trail.
 func AuditKey(n int) Key { return binary.BigEndian.AppendUint64(newKey(KindAudit, 8), uint64(n)) }
 
-// ReplayKey is the key of an answer that was kept.
+// ReplayKey is the key of a kept answer.
 func ReplayKey(id domain.ReplayID) Key { return append(newKey(KindReplay, len(id)), id[:]...) }
 
 // sequenceKey is the key of the number of the last commit.
@@ -244,15 +242,15 @@ func idKey(of Kind, text string) (Key, bool) {
 	return append(newKey(of, len(id)), id[:]...), ok
 }
 
-// Prefix returns what the keys of all records of a kind begin with.
+// Prefix returns the common prefix of the keys of a kind.
 func (k Kind) Prefix() Key { return newKey(k, 0) }
 
 func newKey(of Kind, room int) Key {
 	return append(make(Key, 0, 2+room), keyVersion, byte(of))
 }
 
-// parseID reads a UUID in its canonical form of 36 characters, in either case,
-// and in none of the other notations.
+// parseID reads a UUID in its canonical form of 36 characters, in either case. It accepts
+// no other notation.
 func parseID(text string) (uuid.UUID, bool) {
 	if len(text) != 36 {
 		return uuid.UUID{}, false

@@ -10,20 +10,21 @@ import (
 )
 
 // A list keeps objects in an order. Each object has a place, which is a number. An object
-// that is added, or moved to the end, gets a higher number than any before it. A place
-// that was left stays empty for good. An object's record has its place, and the place has
-// a second copy of the object's JSON. A page is read from these copies with one
-// iterator. Reading each object's own record instead takes two to five times as long.
+// that is added, or moved to the end, gets a higher number than any before it. A place that
+// an object left is never taken again. The object's record has the number of its place. The
+// record of the place has a second copy of the object's JSON. A page is read from these
+// copies with one iterator. Reading each object's own record instead takes two to five
+// times as long.
 //
-// An object also has a state, which filters select by: that of a preset is its status.
+// An object also has a state, which filters select by. The state of a preset is its status.
 //
-// Three small records find the places of a page, whatever its offset. A leaf has a bit
-// for each of leafPlaces places and each state. A node counts the taken places of each of
+// Three small records find the places of a page, whatever its offset. A leaf has a bit for
+// each of leafPlaces places and each state. A node counts the taken places of each of
 // nodeLeaves leaves. The end of the list counts those of each node. Almost every commit
-// changes these records, so they are looked up and no iterator passes them: until
-// Badger compacts its tables, an iterator visits each of their earlier states.
+// changes these records, so they are looked up and no iterator passes them. Until Badger
+// compacts its tables, an iterator visits each of their earlier states.
 //
-// The value tells the keys of one list from those of another.
+// The value of a list is the part of its keys that identifies it.
 type list []byte
 
 const (
@@ -33,12 +34,12 @@ const (
 	nodeLeaves = 1 << nodeBits
 )
 
-// leafOf and nodeOf return which leaf and which node a place is in.
+// leafOf and nodeOf return the leaf and the node that a place is in.
 func leafOf(place uint64) uint64 { return place >> leafBits }
 func nodeOf(place uint64) uint64 { return place >> (leafBits + nodeBits) }
 
-// states is how many states there are. The state of a preset is the place of its status
-// in storedStatuses, less one. The state of a workspace is 0.
+// states is the number of states. The state of a preset is the index of its status in
+// storedStatuses, less one. The state of a workspace is 0.
 const states = len(storedStatuses) - 1
 
 // stateOf returns the state of a preset, and false for an unknown status.
@@ -53,11 +54,11 @@ type spot struct {
 	state int
 }
 
-// bitmap has a bit for each place of a leaf, the lowest bit of the first word for the
-// first.
+// bitmap has a bit for each place of a leaf. The lowest bit of the first word is the first
+// place.
 type bitmap [leafPlaces / 64]uint64
 
-// count returns how many places are taken.
+// count returns the number of taken places.
 func (m *bitmap) count() (n int) {
 	for _, word := range m {
 		n += bits.OnesCount64(word)
@@ -65,7 +66,7 @@ func (m *bitmap) count() (n int) {
 	return n
 }
 
-// set takes a place, or gives it up. It returns false where that is so already.
+// set takes a place or gives it up. It returns false if that changes nothing.
 func (m *bitmap) set(place uint64, taken bool) bool {
 	word, bit := &m[place%leafPlaces/64], uint64(1)<<(place%64)
 	if *word&bit != 0 == taken {
@@ -75,7 +76,7 @@ func (m *bitmap) set(place uint64, taken bool) bool {
 	return true
 }
 
-// places returns the places that are taken, of the leaf with a number.
+// places returns the taken places of the leaf with a number.
 func (m *bitmap) places(number uint64) []uint64 {
 	places := make([]uint64, 0, leafPlaces)
 	for i, word := range m {
@@ -86,16 +87,16 @@ func (m *bitmap) places(number uint64) []uint64 {
 	return places
 }
 
-// leaf has the places that are taken, by state.
+// leaf has the taken places, by state.
 type leaf [states]bitmap
 
-// node has the number of places that are taken in each of its leaves, by state.
+// node has the number of taken places in each of its leaves, by state.
 type node [states][nodeLeaves]uint16
 
 // counts are numbers of places, by state.
 type counts [states]int
 
-// bucket is how many places are taken in a leaf, or in a node.
+// bucket is the number of taken places in a leaf or a node.
 type bucket struct {
 	number uint64
 	counts
@@ -103,8 +104,8 @@ type bucket struct {
 
 // listEnd describes a list as a whole.
 type listEnd struct {
-	last  uint64   // the highest place ever given, 0 for none
-	nodes []bucket // those that are not empty, by number
+	last  uint64   // the highest place ever given, 0 if none was
+	nodes []bucket // the nodes that are not empty, by number
 }
 
 // add changes a count of a node. It returns the node's counts.
@@ -121,24 +122,22 @@ func (e *listEnd) add(number uint64, state, by int) counts {
 	return n
 }
 
-// workspaces is the list of all workspaces, in the order in which they were
-// stored first.
+// workspaces is the list of all workspaces, in the order of their creation.
 func workspaces() list { return list{byte(KindWorkspace)} }
 
-// presetsOf is the list of the presets of a workspace, in the order in which they were
-// put last.
+// presetsOf is the list of a workspace's presets, in the order in which they were last put.
 func presetsOf(workspaceID string) (list, bool) {
 	id, ok := parseID(workspaceID)
 	return append(list{byte(KindPreset)}, id[:]...), ok
 }
 
-// selection tells which states a page shows.
+// selection is the set of states that a page shows.
 type selection [states]bool
 
 // everything selects all states.
 var everything = selection{true, true, true}
 
-// selectionOf returns the states that a filter lets through.
+// selectionOf returns the states that a filter accepts.
 func selectionOf(filter domain.PresetFilter) selection {
 	switch filter {
 	case domain.ActivePresets:
@@ -154,7 +153,7 @@ func selectionOf(filter domain.PresetFilter) selection {
 	}
 }
 
-// count returns how many of n are selected.
+// count returns the sum of n over the selected states.
 func (s selection) count(n counts) (sum int) {
 	for state, selected := range s {
 		if selected {
@@ -171,15 +170,14 @@ func (l list) placeKey(place uint64) Key { return l.numbered(KindPlace, place) }
 func (l list) leafKey(number uint64) Key { return l.numbered(KindLeaf, number) }
 func (l list) nodeKey(number uint64) Key { return l.numbered(KindNode, number) }
 
-// prefix begins the keys of a kind in l, with room for the number that follows.
+// prefix returns the prefix of l's keys of a kind, with room for the number that follows.
 func (l list) prefix(of Kind) Key { return append(newKey(of, len(l)+8), l...) }
 
 func (l list) numbered(of Kind, n uint64) Key { return binary.BigEndian.AppendUint64(l.prefix(of), n) }
 
-// The numbers in the records of a list are big endian. A leaf and a node have, for each
-// state that any place has, a byte for the state and then the numbers. The end of a list
-// has its last place, and for each node its number and counts. No record is stored of a
-// leaf or a node that is empty.
+// The numbers in the records of a list are big endian. A leaf and a node have a byte for
+// each state in use, followed by the numbers of that state. The end of a list has its last
+// place, and the number and counts of each node. An empty leaf or node has no record.
 
 func encodeLeaf(k Key, l *leaf) []byte {
 	if *l == (leaf{}) {

@@ -65,7 +65,7 @@ func (m *memory) update(t *testing.T, fn func(domain.Tx) error) error {
 	return m.Update(t.Context(), func(tx *records.Tx) error { return fn(tx) })
 }
 
-// fail counts a read, and returns what it fails with.
+// fail counts a read and returns its error.
 func (m *memory) fail() error {
 	if m.failed == nil {
 		return nil

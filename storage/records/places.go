@@ -7,7 +7,7 @@ import (
 	"github.com/caddy-presets/caddy-presets/domain"
 )
 
-// listEnd returns the end of l. A list in which nothing ever was has none.
+// listEnd returns the end of l. A list that never had an object has no end.
 func (r *Reader) listEnd(l list) (listEnd, error) {
 	end, err := load(r, l.endKey(), decodeListEnd)
 	if errors.Is(err, domain.ErrNotFound) {
@@ -21,8 +21,8 @@ func (r *Reader) listEnd(l list) (listEnd, error) {
 	return end, err
 }
 
-// place moves an object from a spot to the end of l and returns its place. An object that
-// is at the end stays there. text is what clients see of the object.
+// place moves an object from a spot to the end of l and returns its place. An object at the
+// end stays there. text is the object as clients see it.
 func (t *Tx) place(l list, from spot, state int, text []byte) (uint64, error) {
 	end, err := t.listEnd(l)
 	if err != nil {
@@ -44,7 +44,7 @@ func (t *Tx) place(l list, from spot, state int, text []byte) (uint64, error) {
 	return to.place, t.move(l, &end, from, to)
 }
 
-// putAt puts what clients see of an object at its place in l.
+// putAt stores an object, as clients see it, at its place in l.
 func (t *Tx) putAt(l list, place uint64, text []byte) error {
 	k := l.placeKey(place)
 	return t.write(k, Seal(k, text), nil)
@@ -62,8 +62,8 @@ func (t *Tx) removePlace(l list, from spot) error {
 	return t.move(l, &end, from, spot{})
 }
 
-// move gives up one spot of l and takes another. Either may have no place. It stores the
-// end of l.
+// move gives up one spot of l, takes another and stores the end of l. Either spot may have
+// no place.
 func (t *Tx) move(l list, end *listEnd, from, to spot) error {
 	if from.place != 0 {
 		if err := t.mark(l, end, from, -1); err != nil {
@@ -79,8 +79,8 @@ func (t *Tx) move(l list, end *listEnd, from, to spot) error {
 	return t.write(k, encodeListEnd(k, *end), nil)
 }
 
-// mark takes a spot where by is 1, and gives it up where by is -1. It changes the leaf,
-// the node and end.
+// mark takes a spot if by is 1, and gives it up if by is -1. It changes the leaf, the node
+// and end.
 func (t *Tx) mark(l list, end *listEnd, s spot, by int) error {
 	leafKey, nodeKey := l.leafKey(leafOf(s.place)), l.nodeKey(nodeOf(s.place))
 	leaf, err := loadOrZero(&t.Reader, leafKey, decodeLeaf)
@@ -106,7 +106,8 @@ func (t *Tx) mark(l list, end *listEnd, s spot, by int) error {
 	return t.write(nodeKey, encodeNode(nodeKey, &nodes), nil)
 }
 
-// page returns a page of the selected objects of l as a JSON array, and how many there are.
+// page returns a page of the selected objects of l as a JSON array. total is the number of
+// all selected objects.
 func (r *Reader) page(l list, s selection, page domain.Page, newestFirst bool) (text []byte, total int, err error) {
 	places, total, err := r.places(l, s, page, newestFirst)
 	if err != nil {
@@ -116,8 +117,8 @@ func (r *Reader) page(l list, s selection, page domain.Page, newestFirst bool) (
 	return text, total, err
 }
 
-// places returns the places of a page of the selected objects of l, the lowest first, and
-// how many selected objects there are.
+// places returns the places of a page of the selected objects of l, the lowest first. total
+// is the number of all selected objects.
 func (r *Reader) places(l list, s selection, page domain.Page, newestFirst bool) (places []uint64, total int, err error) {
 	end, err := r.listEnd(l)
 	if err != nil {
@@ -147,8 +148,8 @@ func (r *Reader) places(l list, s selection, page domain.Page, newestFirst bool)
 	return places, total, err
 }
 
-// visitPage calls fn for each bucket that a page of what they count has a part of, with
-// that part as a page of the bucket's own.
+// visitPage calls fn for each bucket that has objects of a page. It passes the bucket's
+// part as a page of that bucket.
 func (s selection) visitPage(all []bucket, page domain.Page, fn func(b bucket, page domain.Page) error) error {
 	for _, b := range all {
 		n := s.count(b.counts)
@@ -168,8 +169,8 @@ func (s selection) visitPage(all []bucket, page domain.Page, fn func(b bucket, p
 	return nil
 }
 
-// leaves returns the leaves of a node of l. They must have as many places together as are
-// counted for the node, or else pages would be wrong without a sign.
+// leaves returns the leaves of a node of l. It reports damage if their counts differ from
+// the node's, because pages would silently be wrong.
 func (r *Reader) leaves(l list, of bucket) ([]bucket, error) {
 	node, err := loadExisting(r, l.nodeKey(of.number), decodeNode)
 	if err != nil {
@@ -190,8 +191,8 @@ func (r *Reader) leaves(l list, of bucket) ([]bucket, error) {
 	return leaves, nil
 }
 
-// taken returns the selected places of a leaf of l, which must have as many as are
-// counted.
+// taken returns the selected places of a leaf of l. It reports damage if their number
+// differs from the node's count.
 func (r *Reader) taken(l list, s selection, of bucket) ([]uint64, error) {
 	leaf, err := loadExisting(r, l.leafKey(of.number), decodeLeaf)
 	if err != nil {
@@ -214,7 +215,8 @@ func (r *Reader) taken(l list, s selection, of bucket) ([]uint64, error) {
 	return all.places(of.number), nil
 }
 
-// readObjects returns what stands at places of l, which are in order, as a JSON array.
+// readObjects returns the objects at places of l as a JSON array. places are in ascending
+// order.
 func (r *Reader) readObjects(l list, places []uint64, newestFirst bool) ([]byte, error) {
 	text, ends := make([]byte, 0, len(places)*expectedObject), make([]int, 0, len(places))
 	take := func(payload []byte) (_ struct{}, err error) {
@@ -247,14 +249,15 @@ func (r *Reader) readObjects(l list, places []uint64, newestFirst bool) ([]byte,
 	return append(array, ']'), nil
 }
 
-// nearby is how many places on the next object of a run is at most, and shortRun
-// how long a run is at least that a cursor pays for.
+// nearby is the maximum distance between two places of a run. shortRun is the minimum
+// length of a run that is worth a cursor.
 const (
 	nearby   = 8
 	shortRun = 4
 )
 
-// runLength returns how many of places, of which there is one, are near each other.
+// runLength returns the length of the run that places begin with. There is at least one
+// place.
 func runLength(places []uint64) int {
 	n := 1
 	for n < len(places) && places[n]-places[n-1] <= nearby {
@@ -263,16 +266,16 @@ func runLength(places []uint64) int {
 	return n
 }
 
-// readRun calls take with what stands at the places of a run. Badger's iterator
-// always looks for the object after the one it is at, by way of all that ever stood
-// between the two: so it stays within the run, and the last is looked up.
+// readRun calls take with the objects at the places of a run. Badger's iterator always
+// looks for the next object, and passes all earlier records on the way. So the iterator
+// stays within the run, and the last object is looked up.
 func (r *Reader) readRun(l list, places []uint64, take func([]byte) (struct{}, error)) error {
 	if len(places) >= shortRun {
 		last := len(places) - 1
 		err := r.walkFrom(l.placeKey(places[0]), l.placePrefix(), func(c *cursor) error {
 			for _, place := range places[:last] {
 				k := l.placeKey(place)
-				for c.key != nil && bytes.Compare(c.key, k) < 0 { // what is not selected
+				for c.key != nil && bytes.Compare(c.key, k) < 0 { // objects that are not selected
 					c.next()
 				}
 				if !bytes.Equal(c.key, k) {
@@ -297,5 +300,5 @@ func (r *Reader) readRun(l list, places []uint64, take func([]byte) (struct{}, e
 	return nil
 }
 
-// expectedObject is how long what stands at a place may be expected to be.
+// expectedObject is the expected length of an object at a place, in bytes.
 const expectedObject = 768

@@ -41,7 +41,7 @@ func workspacePage(r domain.Reader, page domain.Page) (workspaces []domain.Works
 	return workspaces, total, json.Unmarshal(text, &workspaces)
 }
 
-// list is what the keys of a list have behind their kind.
+// list is the part of a list's keys behind their kind.
 type list string
 
 const workspaces list = "w"
@@ -59,8 +59,7 @@ func (l list) key(of records.Kind, number ...uint64) records.Key {
 	return k
 }
 
-// startAt makes place the last one that was given in a list, as if many changes
-// had come before.
+// startAt sets the last place given in a list, as after many changes.
 func startAt(s *memory, l list, place uint64) {
 	k := l.key(records.KindListEnd)
 	s.set(string(k), records.Seal(k, binary.BigEndian.AppendUint64(nil, place)))
@@ -90,7 +89,7 @@ func TestPlaces(t *testing.T) {
 			for range 1 + random.IntN(12) {
 				p := newPreset(w.ID, fmt.Sprint("p-", random.IntN(400)))
 				if len(presets) > 0 && random.IntN(5) == 0 {
-					p.Slug = presets[0].Slug // or what was the last one until now
+					p.Slug = presets[0].Slug // or the preset that was last until now
 				}
 				if archives {
 					p.Status = domain.PresetArchived
@@ -163,8 +162,8 @@ func TestPlaces(t *testing.T) {
 	}
 }
 
-// TestLastPlace puts the preset that was put last: where it stands is as it was, and what
-// stands there is new.
+// TestLastPlace puts the preset that was put last again. It keeps its place, and the copy
+// there is new.
 func TestLastPlace(t *testing.T) {
 	s := newMemory()
 	w := newWorkspace("home")
@@ -297,7 +296,7 @@ func TestDamagedPlaces(t *testing.T) {
 	}
 	recordstest.CheckPlaces(t, s)
 
-	// Nor is any of it written over.
+	// The records are not overwritten either.
 	p := newPreset(w.ID, "p-0")
 	for _, k := range []records.Key{l.key(records.KindLeaf, border/512-1), l.key(records.KindNode, 4), l.key(records.KindListEnd)} {
 		intact := recordstest.Records(t, s, k.Kind())[string(k)]
@@ -327,8 +326,8 @@ func TestDamagedPlaces(t *testing.T) {
 	recordstest.CheckPlaces(t, s)
 }
 
-// TestPlacesOfLists keeps the list of the workspaces apart from that of the
-// presets of a workspace whose id is all zeros.
+// TestPlacesOfLists checks that the list of workspaces is distinct from the preset list of
+// a workspace whose id is all zeros.
 func TestPlacesOfLists(t *testing.T) {
 	s := newMemory()
 	zero := uuid.UUID{}.String()

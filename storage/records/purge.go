@@ -14,17 +14,16 @@ import (
 )
 
 const (
-	// PurgeBatch is how many records are removed at once, at most. Changes that wait
-	// meanwhile go into the same commit, so it is about what one of them costs.
+	// PurgeBatch is the maximum number of records removed at once. Waiting changes go into
+	// the same commit, so a batch costs about as much as one change.
 	PurgeBatch = 128
 
-	// purgeRetry is how long to wait after a failure, as of a full disk.
+	// purgeRetry is the wait after a failure, for example of a full disk.
 	purgeRetry = time.Minute
 )
 
-// purger removes, little by little, what was in workspaces that were deleted. The
-// record that says so of a workspace goes last, so what one process leaves undone
-// the next one does.
+// purger removes the content of deleted workspaces in batches. The record of the deletion
+// goes last, so the next process continues an interrupted purge.
 type purger struct {
 	Engine
 	PurgeOptions
@@ -32,30 +31,31 @@ type purger struct {
 
 // Engine is what Purge needs of an engine.
 type Engine interface {
-	// View runs fn with what is stored at one moment and returns its error.
+	// View runs fn with a snapshot of the store and returns its error.
 	View(ctx context.Context, fn func(*Reader) error) error
-	// Update runs fn and makes what it wrote durable, as domain.Store does.
+	// Update runs fn and makes its writes durable, like that of domain.Store.
 	Update(ctx context.Context, fn func(*Tx) error) error
 }
 
-// PurgeOptions are how Purge goes about it.
+// PurgeOptions configure Purge.
 type PurgeOptions struct {
-	// Deleted holds a token when workspaces may have been deleted since it was taken.
+	// Deleted holds a token if workspaces may have been deleted since the last one was
+	// taken.
 	Deleted <-chan struct{}
 	// Interval is the time after which Purge looks again without a token, 0 for never.
-	// Engines that several nodes share need it: a node may have died before it removed
-	// what was in a workspace that it had deleted.
+	// Engines that several nodes share need it: a node may die before it has purged a
+	// workspace that it deleted.
 	Interval time.Duration
-	// Final reports whether an error, or nil, is one that nothing but opening the
-	// store again can help.
+	// Final reports whether an error can only be resolved by opening the store again. It
+	// may be called with nil.
 	Final func(error) bool
-	// Logger gets what goes wrong.
+	// Logger gets the errors.
 	Logger *zap.Logger
 }
 
-// Purge removes what was in workspaces that were deleted. It goes on whenever others
-// are deleted, and after each Interval, until ctx ends, the store is closed or an error is
-// final. Other errors it logs, and tries again after a minute.
+// Purge removes the content of deleted workspaces. It looks again after each deletion and
+// each Interval. It returns when ctx ends, the store is closed or an error is final. It
+// logs other errors and tries again after a minute.
 func Purge(ctx context.Context, e Engine, o PurgeOptions) {
 	p := purger{Engine: e, PurgeOptions: o}
 	for {
@@ -79,8 +79,8 @@ func Purge(ctx context.Context, e Engine, o PurgeOptions) {
 	}
 }
 
-// purgeAll purges the workspaces that are deleted by now. Nothing is added to any
-// of them meanwhile, so one snapshot shows all there is to remove.
+// purgeAll purges the workspaces that are deleted by now. Nothing is added to a deleted
+// workspace, so one snapshot shows all of its content.
 func (p *purger) purgeAll(ctx context.Context) error {
 	return p.View(ctx, func(r *Reader) error {
 		return r.walk(newKey(KindDeleted, 0), func(c *cursor) error {
@@ -102,8 +102,8 @@ func (p *purger) purgeAll(ctx context.Context) error {
 	})
 }
 
-// purge removes what was in one workspace. A preset goes after its versions and
-// labels, which only it leads to.
+// purge removes the content of one workspace. A preset goes after its versions and labels,
+// because only the preset leads to them.
 func (p *purger) purge(r *Reader, b *removal, workspace uuid.UUID) error {
 	err := r.walk(append(newKey(KindPreset, len(workspace)), workspace[:]...), func(c *cursor) error {
 		for ; c.key != nil; c.next() {
@@ -138,7 +138,7 @@ func (p *purger) purge(r *Reader, b *removal, workspace uuid.UUID) error {
 	return nil
 }
 
-// removal removes records, in the order in which they are added.
+// removal removes records in the order in which they are added.
 type removal struct {
 	ctx    context.Context
 	engine Engine

@@ -13,8 +13,8 @@ import (
 	"github.com/caddy-presets/caddy-presets/storage/records"
 )
 
-// TestPurgeForOthers deletes a workspace on a node that dies before it purges. Another node,
-// whose purge has ended before and which nobody tells, removes what was in it.
+// TestPurgeForOthers deletes a workspace on a node that dies before it purges. Another node
+// removes the content. Its own purge had ended before, and it gets no token.
 func TestPurgeForOthers(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		m := newMemory()

@@ -14,26 +14,25 @@ import (
 	"github.com/caddy-presets/caddy-presets/storage"
 )
 
-// Reader implements domain.Reader over a snapshot and, in an update, the writes that
-// the operation has staged. It is for one goroutine.
+// Reader implements domain.Reader over a snapshot. In an update it also shows the
+// operation's staged writes. It is not safe for concurrent use.
 type Reader struct {
 	snapshot Snapshot
 	stage    *Stage // nil in a view
 	ended    bool
 }
 
-// ErrEnded is what a Reader or Tx returns that is dead.
+// ErrEnded is returned by a Reader or Tx that has ended.
 var ErrEnded = errors.New("a transaction was used after its function had returned")
 
-// ErrAbandoned is what a Snapshot panics with to end a run of a function that it will run
-// again, which is how it gets out of Tx.Run, too.
+// ErrAbandoned is the value of a Snapshot's panic that ends a run of a function. The engine
+// then runs the function again. Tx.Run does not recover this panic either.
 var ErrAbandoned = errors.New("a transaction was abandoned")
 
-// NewReader returns a Reader of what is stored.
+// NewReader returns a Reader of a snapshot.
 func NewReader(s Snapshot) *Reader { return &Reader{snapshot: s} }
 
-// End makes r dead: all its methods return an error from then on, and none looks at
-// the snapshot.
+// End ends r. From then on all methods return an error, and none reads the snapshot.
 func (r *Reader) End() { r.ended = true }
 
 // load reads and decodes the record of a key.
@@ -59,14 +58,14 @@ func load[T any](r *Reader, k Key, decode func([]byte) (T, error)) (object T, er
 	return object, err
 }
 
-// loadExisting is load for a record that exists according to others: where it is
-// missing, that is damage.
+// loadExisting is load for a record that another record refers to. A missing record is
+// damage.
 func loadExisting[T any](r *Reader, k Key, decode func([]byte) (T, error)) (T, error) {
 	object, err := load(r, k, decode)
 	return object, asDamage(k.Kind(), err)
 }
 
-// asDamage makes damage of ErrNotFound.
+// asDamage turns ErrNotFound into damage.
 func asDamage(of Kind, err error) error {
 	if errors.Is(err, domain.ErrNotFound) {
 		return damaged(of, "it is missing")
@@ -74,7 +73,7 @@ func asDamage(of Kind, err error) error {
 	return err
 }
 
-// loadOrZero is load for what is not stored while it is empty.
+// loadOrZero is load for an object that is not stored while it is empty.
 func loadOrZero[T any](r *Reader, k Key, decode func([]byte) (T, error)) (T, error) {
 	object, err := load(r, k, decode)
 	if errors.Is(err, domain.ErrNotFound) {
@@ -83,8 +82,8 @@ func loadOrZero[T any](r *Reader, k Key, decode func([]byte) (T, error)) (T, err
 	return object, err
 }
 
-// vacant reports whether a key is known, or taken, to have no record. It is for keys that
-// nothing should have yet.
+// vacant reports whether a key is known, or guessed, to have no record. It is for keys that
+// are expected to have none.
 func (r *Reader) vacant(k Key) bool {
 	guesser, ok := r.snapshot.(Guesser)
 	if !ok || r.ended {
@@ -96,8 +95,8 @@ func (r *Reader) vacant(k Key) bool {
 	return guesser.Vacant(k)
 }
 
-// reading runs a read of a snapshot, which may panic on damage, or be ended by the
-// system when a file was cut short under a map of it.
+// reading runs a read of a snapshot and reports a panic as damage. The read may panic on
+// damage. It may also fault, when a mapped file was cut short.
 func reading(of Kind, read func() error) (err error) {
 	defer debug.SetPanicOnFault(debug.SetPanicOnFault(true))
 	defer func() {
@@ -142,7 +141,7 @@ func (r *Reader) WorkspaceID(slug string) (string, error) {
 	return loadAt(r, slug, WorkspaceSlugKey, decodeID)
 }
 
-// loadAt is load for what is found by a name that can be anything.
+// loadAt is load for a name that a client chose freely.
 func loadAt[T any](r *Reader, name string, at func(string) (Key, bool), decode func([]byte) (T, error)) (object T, err error) {
 	k, ok := at(name)
 	if !ok {
@@ -188,8 +187,8 @@ func (r *Reader) PresetPage(workspaceID string, filter domain.PresetFilter, page
 	return r.page(l, selectionOf(filter), page, true)
 }
 
-// Presets implements domain.Reader. It sees the writes that the operation had
-// staged when the iteration began.
+// Presets implements domain.Reader. It sees the writes that were staged when the iteration
+// began.
 func (r *Reader) Presets(workspaceID string) iter.Seq2[domain.Preset, error] {
 	prefix, _ := PresetKey(workspaceID, "")
 	return each(r, prefix, func(c *cursor) (domain.Preset, error) { return decodeAt(c, decodePreset) })

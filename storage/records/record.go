@@ -16,31 +16,29 @@ import (
 	"github.com/caddy-presets/caddy-presets/storage"
 )
 
-// A record is recordVersion, the CRC-32C of key, version and payload (big
-// endian), and the payload. The checksum finds what an engine's own would have,
-// which Badger does not check on reads: a damaged block, and a record under the
-// wrong key.
+// A record is recordVersion, a checksum and the payload. The checksum is the CRC-32C of
+// key, version and payload (big endian). Badger does not verify its own checksums on reads.
+// This one finds a damaged block, and a record under the wrong key.
 const (
 	recordVersion = 1
 	recordHeader  = 1 + crc32.Size
 
-	// MaxRecord is the most a record may hold, in bytes: what a domain object may,
-	// and generous room for what surrounds it.
+	// MaxRecord is the maximum size of a record in bytes. It leaves generous room beside
+	// the largest domain object.
 	MaxRecord = 2*domain.MaxStoredSize - 1
 )
 
 var castagnoli = crc32.MakeTable(crc32.Castagnoli)
 
-// seal completes a record, whose first recordHeader bytes the caller has left
-// free.
+// seal completes a record. The caller has left its first recordHeader bytes free.
 func seal(k Key, record []byte) []byte {
 	record[0] = recordVersion
 	binary.BigEndian.PutUint32(record[1:], sum(k, record))
 	return record
 }
 
-// Unseal returns the payload of the record under k, which it does not copy. The error
-// tells what is wrong with the record, and has ErrDamaged in its chain.
+// Unseal returns the payload of the record under k, without a copy. The error describes the
+// damage and has ErrDamaged in its chain.
 func Unseal(k Key, record []byte) ([]byte, error) {
 	if len(record) < recordHeader || binary.BigEndian.Uint32(record[1:]) != sum(k, record) {
 		return nil, damaged(k.Kind(), "its checksum is wrong")
@@ -57,7 +55,7 @@ func sum(k Key, record []byte) uint32 {
 	return crc32.Update(crc, castagnoli, record[recordHeader:])
 }
 
-// damaged tells which kind of record is damaged, and nothing of its content.
+// damaged returns an error that names the kind of record and quotes no content.
 func damaged(of Kind, how string) error {
 	return fmt.Errorf("%w: a %v record: %s", storage.ErrDamaged, of, how)
 }
@@ -77,14 +75,13 @@ func decodeJSON[T any](payload []byte) (object T, err error) {
 	return object, err
 }
 
-// newRecord returns a record with room for a payload, which is to be appended.
+// newRecord returns a record to which a payload of a size can be appended.
 func newRecord(room int) []byte { return make([]byte, recordHeader, recordHeader+room) }
 
-// storedWorkspace is a workspace as it is stored: its place (unsigned varint) and
-// its JSON.
+// storedWorkspace is a workspace as it is stored: its place (unsigned varint) and its JSON.
 type storedWorkspace struct {
 	place uint64
-	json  []byte // a part of the record, of which a read gives a copy of its own
+	json  []byte // a part of the record; reads return a copy
 }
 
 func encodeWorkspace(k Key, s storedWorkspace) []byte {
@@ -97,7 +94,7 @@ func parseWorkspace(payload []byte) (s storedWorkspace, err error) {
 	return s, cmp.Or(err, checkObject(s.json))
 }
 
-// checkObject is as much of a look at JSON as reading what was encoded before takes.
+// checkObject makes a quick check of JSON that is returned without decoding.
 func checkObject(text []byte) error {
 	if len(text) < 2 || text[0] != '{' || text[len(text)-1] != '}' {
 		return errParts
@@ -117,12 +114,12 @@ func (s storedWorkspace) decode() (domain.Workspace, error) {
 	return decodeJSON[domain.Workspace](s.json)
 }
 
-// storedStatuses are the statuses of presets by the byte that stands for them.
+// storedStatuses maps the stored byte of a status to the status.
 var storedStatuses = [...]domain.PresetStatus{1: domain.PresetActive, domain.PresetDisabled, domain.PresetArchived}
 
 // storedPreset is a preset as it is stored: its id, a byte for its status, and its JSON.
-// Between the two are unsigned varints: the numbers of its designated and its latest
-// version, its place, Kept.From, the length of Kept.Also, and Kept.Also.
+// Several unsigned varints stand between the last two. They are the designated and the
+// latest version, the place, Kept.From, the length of Kept.Also, and Kept.Also.
 type storedPreset struct {
 	domain.PresetState
 	place uint64
@@ -169,7 +166,7 @@ func parsePreset(payload []byte) (s storedPreset, err error) {
 	return s, cmp.Or(err, checkObject(s.json))
 }
 
-// cutKept returns what is kept of a preset's versions and what comes behind it.
+// cutKept returns the kept versions of a preset, and the rest of payload.
 func cutKept(payload []byte) (kept domain.Kept, rest []byte, err error) {
 	from, rest, err1 := cutNumber(payload)
 	count, rest, err2 := cutNumber(rest)
@@ -188,7 +185,7 @@ func cutKept(payload []byte) (kept domain.Kept, rest []byte, err error) {
 	return kept, rest, nil
 }
 
-// spot returns where s stands in its list.
+// spot returns the spot of s in its list.
 func (s storedPreset) spot() spot {
 	if s.place == 0 {
 		return spot{}
@@ -214,12 +211,12 @@ func decodePreset(payload []byte) (domain.Preset, error) {
 	return s.decode()
 }
 
-// storedVersion is a version as it is stored: a zero, its dialect and the length of
-// its config (the former behind its length, unsigned varints), and its JSON, in
-// which the config comes last.
+// storedVersion is a version as it is stored. It has a zero, its dialect, the length of its
+// config, and its JSON. The length of the dialect stands before it. Both lengths are
+// unsigned varints. The config is the last member of the JSON.
 type storedVersion struct {
 	dialect domain.Dialect
-	config  int    // how many bytes of json it has
+	config  int    // the length of the config in json
 	json    []byte // a part of the record
 }
 
@@ -257,7 +254,7 @@ func decodeVersion(payload []byte) (v domain.PresetVersion, err error) {
 	if err != nil {
 		return v, err
 	}
-	end := len(s.json) - 1 - s.config // of all but the config
+	end := len(s.json) - 1 - s.config // the end of everything before the config
 	head, ok := bytes.CutSuffix(s.json[:end], []byte(`,"config":`))
 	if !ok {
 		return v, errParts
@@ -272,7 +269,7 @@ var (
 	errLength = errors.New("its length is wrong")
 )
 
-// cutNumber returns an unsigned varint and what comes behind it.
+// cutNumber returns an unsigned varint, and the rest of payload.
 func cutNumber(payload []byte) (n uint64, rest []byte, err error) {
 	n, length := binary.Uvarint(payload)
 	if length <= 0 {
@@ -293,7 +290,7 @@ func encodeReplay(k Key, r domain.Replay) ([]byte, error) {
 	return seal(k, append(record, r.Answer...)), nil
 }
 
-// decodeReplay takes an answer without bytes for none.
+// decodeReplay returns a nil answer for one of no bytes.
 func decodeReplay(payload []byte) (r domain.Replay, err error) {
 	length, rest, err := cutNumber(payload)
 	if err != nil || length > uint64(len(rest)) {
@@ -313,8 +310,8 @@ func Seal(k Key, payload []byte) []byte {
 
 func decodeBytes(payload []byte) ([]byte, error) { return bytes.Clone(payload), nil }
 
-// encodeHead returns the sealed record of the end of the audit trail: the hash, and
-// the number as a varint. While an import is not finished a 1 follows.
+// encodeHead returns the sealed record of the end of the audit trail: the hash, and the
+// number as a varint. A 1 follows while an import is unfinished.
 func encodeHead(k Key, head domain.AuditHead) []byte {
 	record := append(newRecord(len(head.Hash)+binary.MaxVarintLen64+1), head.Hash[:]...)
 	record = binary.AppendUvarint(record, uint64(head.Count))

@@ -96,7 +96,7 @@ func TestPresetRecord(t *testing.T) {
 			}
 		}
 	}
-	// What cannot be is not taken for anything.
+	// Impossible values of Kept are damage.
 	for _, kept := range []domain.Kept{{From: 3, Also: []int{3}}, {From: 5, Also: []int{2, 2}}, {From: 5, Also: []int{2, 1}}, {From: 5, Also: []int{0}}} {
 		record, err := encodePreset(k, storedPreset{domain.PresetState{ID: p.ID, Status: p.Status, Kept: kept}, 0, text})
 		if err != nil {

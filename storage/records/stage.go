@@ -6,15 +6,15 @@ import (
 	"time"
 )
 
-// Write stores a record under a key, or removes the one that is there.
+// Write stores or removes the record under a key.
 type Write struct {
 	Key    Key
 	Record []byte // nil removes
-	// Expires is when the record goes by itself, in Unix seconds, 0 for never.
+	// Expires is the time at which the record expires, in Unix seconds, 0 for never.
 	Expires uint64
 }
 
-// Layer is a number of writes that are not durable yet, on top of earlier ones.
+// Layer is a set of writes that are not durable yet, on top of earlier ones.
 type Layer struct {
 	Writes map[string]Write // by key
 	Below  *Layer           // nil for none
@@ -30,7 +30,7 @@ func (l *Layer) find(k Key) (Write, bool) {
 	return Write{}, false
 }
 
-// sorted returns the latest writes under keys that begin with prefix, in key order.
+// sorted returns the latest write of each key that begins with prefix, in key order.
 func (l *Layer) sorted(prefix Key) []Write {
 	var writes []Write
 	for top := l; l != nil; l = l.Below {
@@ -44,8 +44,7 @@ func (l *Layer) sorted(prefix Key) []Write {
 	return writes
 }
 
-// shows reports whether no layer from l down to another, which is not counted, has
-// a write under a key.
+// shows reports whether no layer from l down to other, without other, has a write under a key.
 func (l *Layer) shows(k Key, other *Layer) bool {
 	for ; l != other; l = l.Below {
 		if _, ok := l.Writes[string(k)]; ok {
@@ -55,21 +54,21 @@ func (l *Layer) shows(k Key, other *Layer) bool {
 	return true
 }
 
-// Stage holds the writes of one operation apart from all others until it is known to
-// succeed. It has to be Reset before it is used, and before each use.
+// Stage holds the writes of one operation, apart from all others, until the operation
+// succeeds. It must be Reset before each use.
 type Stage struct{ Layer }
 
 func (s *Stage) put(k Key, record []byte) { s.Writes[string(k)] = Write{Key: k, Record: record} }
 
-// expire lets a record that was put go at a time.
+// expire sets the time at which a record of the stage expires.
 func (s *Stage) expire(k Key, at time.Time) {
 	w := s.Writes[string(k)]
 	w.Expires = uint64(at.Unix())
 	s.Writes[string(k)] = w
 }
 
-// Reset empties the stage. It keeps a map of ordinary size: clearing one takes
-// as long as it ever was large.
+// Reset empties the stage. It replaces a large map, because clearing one takes as long as
+// it ever was large.
 func (s *Stage) Reset() {
 	s.Below = nil
 	if s.Writes == nil || len(s.Writes) > 64 {

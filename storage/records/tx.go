@@ -9,31 +9,30 @@ import (
 	"github.com/caddy-presets/caddy-presets/domain"
 )
 
-// Tx implements domain.Tx over a snapshot, and a stage for what it writes. It is for
-// one goroutine.
+// Tx implements domain.Tx over a snapshot. It puts its writes into a stage. It is not safe
+// for concurrent use.
 type Tx struct {
 	Reader
-	// failed is the first write that failed: a change that lacks one of its
-	// writes must not take effect, even if fn overlooks the error.
+	// failed is the error of the first failed write. A change that lacks a write must not
+	// take effect, even if fn ignores the error.
 	failed error
 }
 
-// NewTx returns a Tx on top of what is stored and of what lies below the stage, which
-// is empty.
+// NewTx returns a Tx over a snapshot and the layers below the stage. The stage must be
+// empty.
 func NewTx(s Snapshot, stage *Stage) *Tx {
 	return &Tx{Reader: Reader{snapshot: s, stage: stage}}
 }
 
-// Run runs fn with t, which is dead once fn has returned. It returns fn's error, or
-// that of the first write that failed. Only if that is nil may
-// what is in the stage be stored.
+// Run runs fn with t and ends t. It returns fn's error, or the error of the first failed
+// write. The stage may be stored only if Run returns nil.
 func (t *Tx) Run(fn func(*Tx) error) error {
 	defer t.End()
-	err := fn(t) // sets t.failed, so it runs before that is read
+	err := fn(t) // sets t.failed, so it runs first
 	return cmp.Or(err, t.failed)
 }
 
-// write stages a record, unless making it has failed.
+// write stages a record. If err is not nil, the write fails with err.
 func (t *Tx) write(k Key, record []byte, err error) error {
 	switch {
 	case t.ended:
@@ -49,7 +48,7 @@ func (t *Tx) write(k Key, record []byte, err error) error {
 	return nil
 }
 
-// refuse fails a write for which no key can be made.
+// refuse fails a write whose object has no valid key.
 func (t *Tx) refuse(of Kind) error {
 	return t.write(nil, nil, fmt.Errorf("a %v cannot be stored: its id is not a UUID, its number not positive or its slug too long", of))
 }
@@ -57,7 +56,7 @@ func (t *Tx) refuse(of Kind) error {
 // putIndex stages an index record from k to id.
 func (t *Tx) putIndex(k Key, id string) error { return t.write(k, Seal(k, []byte(id)), nil) }
 
-// removeIndex removes an index record, provided that it still points to id.
+// removeIndex removes an index record if it still points to id.
 func (t *Tx) removeIndex(k Key, id string) error {
 	switch holder, err := load(&t.Reader, k, decodeID); {
 	case errors.Is(err, domain.ErrNotFound):
@@ -71,8 +70,8 @@ func (t *Tx) removeIndex(k Key, id string) error {
 	}
 }
 
-// WorkspaceID implements domain.Reader. Most slugs that are new to an engine's memory are
-// those of new workspaces, so that there is guessed to be none.
+// WorkspaceID implements domain.Reader. It guesses that an unknown slug has no record,
+// because most such slugs are those of new workspaces.
 func (t *Tx) WorkspaceID(slug string) (string, error) {
 	if k, ok := WorkspaceSlugKey(slug); ok && t.vacant(k) {
 		return "", domain.ErrNotFound
@@ -115,8 +114,7 @@ func (t *Tx) PutWorkspace(w domain.Workspace) error {
 	return t.putIndex(index, w.ID)
 }
 
-// releaseSlug removes the index record of the slug that a workspace has, unless it
-// keeps it.
+// releaseSlug removes the index record of a workspace's old slug, unless the slug stays.
 func (t *Tx) releaseSlug(old storedWorkspace, slug string) error {
 	w, err := old.decode()
 	if err != nil || w.Slug == slug {
@@ -126,8 +124,7 @@ func (t *Tx) releaseSlug(old storedWorkspace, slug string) error {
 	return t.removeIndex(former, w.ID)
 }
 
-// DeleteWorkspace implements domain.Tx. What is in the workspace is removed by
-// and by.
+// DeleteWorkspace implements domain.Tx. Purge removes the content of the workspace later.
 func (t *Tx) DeleteWorkspace(w domain.Workspace) error {
 	k, ok := WorkspaceKey(w.ID)
 	deleted, _ := deletedKey(w.ID)

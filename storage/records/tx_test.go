@@ -14,7 +14,7 @@ import (
 	"github.com/caddy-presets/caddy-presets/storage/records/recordstest"
 )
 
-// What is not there cannot be removed, and with it nothing is.
+// A missing version cannot be removed. The call then removes nothing.
 func TestPruneRefused(t *testing.T) {
 	s := newMemory()
 	p := newPreset(newID(), "p")
@@ -51,7 +51,7 @@ func TestPruneRefused(t *testing.T) {
 	}
 }
 
-// TestPanickingRead stands for an engine's ways with damaged files.
+// TestPanickingRead panics in reads, as an engine may do on damaged files.
 func TestPanickingRead(t *testing.T) {
 	p := newPreset(newID(), "p")
 	for name, read := range map[string]func(r *records.Reader) error{
@@ -75,8 +75,8 @@ type panicking struct{}
 func (panicking) Get(records.Key) ([]byte, error)      { panic("index out of range") }
 func (panicking) Iterate(records.Key) records.Iterator { panic("index out of range") }
 
-// TestFailingReads lets each read of an engine fail in turn. That is no damage, nor an
-// end of what is stored.
+// TestFailingReads makes each read of an engine fail in turn. The failure must be reported
+// neither as damage nor as the end of the records.
 func TestFailingReads(t *testing.T) {
 	m := newMemory()
 	w := newWorkspace("w")
@@ -126,7 +126,7 @@ func TestFailingReads(t *testing.T) {
 		"check": func() error {
 			c := records.Checker{Pause: func() error { return nil }, Problem: func(string, ...any) {}}
 			err := c.Check(m)
-			if c.Problems > 0 { // it tells of what it cannot read
+			if c.Problems > 0 { // it reports records that it cannot read
 				err = deliberate
 			}
 			return err

@@ -34,7 +34,7 @@ func TestFreshness(t *testing.T) {
 		time.Sleep(most)
 		want("after the time that it may be stale", false, nil)
 		time.Sleep(time.Second)
-		want("later", true, nil) // nobody has asked since, as on a node that was suspended
+		want("later", true, nil) // nobody asked in between, as on a suspended node
 		f.Begin()
 		want("while the store is asked", true, nil)
 		time.Sleep(most/2 + time.Second)

@@ -20,7 +20,7 @@ func made(number uint64, revision int64) *Commit {
 	return &Commit{Number: number, ID: id(number), After: id(number - 1), Revision: revision}
 }
 
-// at wants what a model knows of a key at a revision.
+// at checks what a model knows of a key at a revision.
 func at(t *testing.T, m *Model, key string, revision int64, record string, known bool) {
 	t.Helper()
 	got, ok := m.Get(key, min(revision, m.Latest().Revision), revision)
@@ -43,7 +43,7 @@ func TestModelRevisions(t *testing.T) {
 	at(t, m, "a", 12, "", false)
 	at(t, m, "a", 13, "2", true)
 	at(t, m, "b", 13, "3", true)
-	at(t, m, "c", 13, "", false) // which nobody has asked for
+	at(t, m, "c", 13, "", false) // nobody has asked for it
 	m.Apply([]Change{{"a", nil}, {"c", []byte("5")}}, 14, made(9, 14), true)
 	at(t, m, "a", 14, "", true)
 	at(t, m, "c", 14, "5", true)
@@ -54,8 +54,8 @@ func TestModelRevisions(t *testing.T) {
 	at(t, m, "a", 14, "", true) // a later state is kept
 }
 
-// TestModelFetches is a read of etcd that a change overtakes, and one that is answered
-// by a member that lags behind.
+// TestModelFetches has a change overtake a read of etcd. It also has a member that lags
+// behind answer a read.
 func TestModelFetches(t *testing.T) {
 	for name, test := range map[string]struct {
 		before, while int64 // revisions of changes of the key, 0 for none
@@ -96,8 +96,8 @@ func TestModelFetches(t *testing.T) {
 	at(t, m, "b", 25, "", false)
 }
 
-// TestModelOwnAfterOthers is a commit of this node's of which it learns after the watch
-// has told of that and of a later one.
+// TestModelOwnAfterOthers has a node learn of its own commit late: the watch has already
+// reported that commit and a later one.
 func TestModelOwnAfterOthers(t *testing.T) {
 	m := NewModel(1 << 20)
 	m.Reset(*made(1, 10), 10)

@@ -5,7 +5,7 @@ import (
 	"testing"
 )
 
-// A server gets the port that is reserved for it, more than once, and nobody else does.
+// A server gets its reserved port repeatedly, and no other program gets it.
 func TestReserveAddress(t *testing.T) {
 	address := FreeAddress(t)
 	for range 3 {

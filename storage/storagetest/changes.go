@@ -126,7 +126,7 @@ func contexts(t *testing.T, s *suite) {
 			t.Errorf("Update: got error %v, want context.DeadlineExceeded", err)
 		}
 	})
-	// Where updates queue up, one may end while another holds them all.
+	// If updates queue up, one may end while another blocks the queue.
 	t.Run("ended while waiting", func(t *testing.T) {
 		running, release := make(chan struct{}), make(chan struct{})
 		var once sync.Once
@@ -196,7 +196,7 @@ func onePresetManyWriters(t *testing.T, s *suite) {
 			if err != nil {
 				t.Fatalf("version %d of writer %d: %v", v.Version, i, err)
 			}
-			same(t, got, v) // and so no two writers have the same number
+			same(t, got, v) // so no two writers have the same number
 		}
 	}
 	check()
@@ -337,10 +337,9 @@ func viewsAreSnapshots(t *testing.T, s *suite) {
 	wg.Wait()
 }
 
-// history runs random updates and views at once over a few registers, and then
-// one after another against a map. Each update counts a clock up that views
-// read too, which gives their order; the times at which they were called and
-// had returned must agree with it.
+// history runs random updates and views concurrently over a few registers, and then one
+// after another against a map. Each update increments a clock that views also read. The
+// clock gives the order, which must agree with the times of the calls.
 func history(t *testing.T, s *suite) {
 	const (
 		registers = 6
@@ -358,9 +357,9 @@ func history(t *testing.T, s *suite) {
 	})
 
 	type event struct {
-		stamp        int // of the clock: the update's own, or what the view saw
+		stamp        int // of the clock: the update's own, or the one that the view read
 		update       bool
-		after        int // the highest stamp known to have been acknowledged before
+		after        int // the highest stamp that was acknowledged before the call
 		reads, wrote map[int]int
 	}
 	var (
@@ -418,8 +417,8 @@ func history(t *testing.T, s *suite) {
 				})
 			}
 			if errors.Is(err, errDeliberate) {
-				// It changed nothing, but what it read was so, just before a
-				// change of that number.
+				// It changed nothing, so it counts as a view just before the change with
+				// that stamp.
 				e.update = false
 				e.stamp--
 				err = nil
@@ -445,7 +444,7 @@ func history(t *testing.T, s *suite) {
 		t.Fatal(err)
 	}
 
-	// Views come after the update whose stamp they saw.
+	// Views come after the update whose stamp they read.
 	slices.SortStableFunc(events, func(a, b event) int {
 		switch {
 		case a.stamp != b.stamp:
@@ -523,7 +522,7 @@ func reopen(t *testing.T, s *suite) {
 			}
 			keys, err3 := r.Keys()
 			for i := range keys {
-				keys[i].LastUsedAt = nil // which may be noted before the store is closed, or not
+				keys[i].LastUsedAt = nil // an engine may or may not store it before it closes
 			}
 			same(t, keys, []domain.Key{k})
 			return cmp.Or(err1, err2, err3)

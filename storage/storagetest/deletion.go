@@ -26,8 +26,8 @@ func workspaceGone(t *testing.T, r domain.Reader, w domain.Workspace, slugTaken 
 	}
 }
 
-// workspaceDeleted deletes a workspace with all that can be in one, beside others,
-// and takes its slug for another at once.
+// workspaceDeleted deletes a workspace with content of every kind, beside others, and
+// reuses its slug at once.
 func workspaceDeleted(t *testing.T, s *suite) {
 	fill := func(tx domain.Tx, w domain.Workspace) error {
 		err := tx.PutWorkspace(w)
@@ -80,7 +80,7 @@ func workspaceDeleted(t *testing.T, s *suite) {
 	for _, w := range []domain.Workspace{before, w, after} {
 		s.mustUpdate(t, func(tx domain.Tx) error { return fill(tx, w) })
 	}
-	// A failed deletion leaves all as it was.
+	// A failed deletion changes nothing.
 	err := s.update(func(tx domain.Tx) error {
 		if err := tx.DeleteWorkspace(w); err != nil {
 			return err
@@ -112,7 +112,7 @@ func workspaceDeleted(t *testing.T, s *suite) {
 	check()
 	s.reopen(t)
 	check()
-	// The heir has presets of the same slugs, which nothing is removed of.
+	// The heir has presets of the same slugs, and must lose none.
 	filled := newWorkspace("filled")
 	s.mustUpdate(t, func(tx domain.Tx) error {
 		return cmp.Or(tx.DeleteWorkspace(heir), fill(tx, filled))
@@ -126,8 +126,8 @@ func workspaceDeleted(t *testing.T, s *suite) {
 	})
 }
 
-// deletionsManyWriters makes, fills and deletes workspaces, all of the same few
-// slugs, while others write.
+// deletionsManyWriters creates, fills and deletes workspaces that share a few slugs, while
+// others write.
 func deletionsManyWriters(t *testing.T, s *suite) {
 	service := domain.NewService(s.Store)
 	left := make([]map[string]bool, writers)
@@ -137,7 +137,7 @@ func deletionsManyWriters(t *testing.T, s *suite) {
 		for n := range 4 {
 			out, err := service.CreateWorkspace(context.Background(), by(""), domain.NewWorkspace{Name: "w", Slug: slug})
 			switch {
-			case errors.Is(err, domain.ErrConflict) || domain.KindOf(err) == domain.Invalid: // another has it
+			case errors.Is(err, domain.ErrConflict) || domain.KindOf(err) == domain.Invalid: // another workspace has the slug
 				continue
 			case err != nil:
 				return err

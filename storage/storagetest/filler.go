@@ -10,11 +10,11 @@ import (
 	"github.com/caddy-presets/caddy-presets/domain"
 )
 
-// Filler puts things into a store, by way of the Service, for tests that need a store
-// with something in it. What fails ends the test.
+// Filler fills a store through the Service, for tests that need a store with content. A
+// failed call ends the test.
 type Filler struct {
 	*domain.Service
-	By domain.Write // who does it
+	By domain.Write // the author of the changes
 
 	t     testing.TB
 	store domain.Store
@@ -25,7 +25,7 @@ func Fill(t testing.TB, s domain.Store) Filler {
 	return Filler{domain.NewService(s), by(""), t, s}
 }
 
-// Must ends the test where a call has failed.
+// Must ends the test if a call failed.
 func (f Filler) Must(_ any, err error) {
 	f.t.Helper()
 	if err != nil {
@@ -45,13 +45,13 @@ func (f Filler) Label(workspace, slug, label string, to domain.Target) {
 	f.Must(f.PutLabel(f.t.Context(), f.By, workspace, slug, label, to))
 }
 
-// Update is that of the store.
+// Update is the store's Update.
 func (f Filler) Update(fn func(tx domain.Tx) error) {
 	f.t.Helper()
 	f.Must(nil, f.store.Update(f.t.Context(), fn))
 }
 
-// Some puts a little of everything into a store.
+// Some stores a few objects of each kind.
 func (f Filler) Some() {
 	t, ctx, by := f.t, f.t.Context(), f.By
 	t.Helper()
@@ -127,7 +127,7 @@ func (f Filler) Some() {
 	}
 }
 
-// Much adds to Some what takes several batches, and the largest of what there can be.
+// Much adds to Some the largest objects, and enough objects for several batches.
 func (f Filler) Much() {
 	f.t.Helper()
 	for n := range 230 {

@@ -11,8 +11,8 @@ import (
 	"github.com/caddy-presets/caddy-presets/domain"
 )
 
-// largestChanges makes a change that is as large as every engine has to take, in each
-// respect, and then larger ones, which may be refused as what they are.
+// largestChanges makes the largest change that every engine must accept, in each respect.
+// It then makes larger ones, which may be refused as too large.
 func largestChanges(t *testing.T, s *suite) {
 	pruned := newPreset(newID(), "pruned")
 	pruned.LatestVersion = domain.MaxChangeRemoved + 1
@@ -29,7 +29,7 @@ func largestChanges(t *testing.T, s *suite) {
 	for i := range numbers {
 		numbers[i] = i + 1
 	}
-	// No two presets are in one list, so that each takes as many records as one can.
+	// No two presets are in one list, so each takes the maximum number of records.
 	var presets []domain.Preset
 	total := 0
 	for i := range domain.MaxChangeObjects {

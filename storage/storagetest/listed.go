@@ -28,8 +28,8 @@ func labelNamesAre(t *testing.T, r domain.Reader, p domain.Preset, want ...strin
 	}
 }
 
-// manyListed lists more labels and kept answers than go into one piece, in an update
-// that adds to them and reads others meanwhile.
+// manyListed lists more labels and kept answers than fit into one page. The update adds to
+// them and reads other objects meanwhile.
 func manyListed(t *testing.T, s *suite) {
 	const many = 5000
 	p := newPreset(newID(), "p")
@@ -95,8 +95,8 @@ func replaysAre(t *testing.T, r domain.Reader, want []domain.Replay) error {
 	return nil
 }
 
-// importBegun empties a trail of one record, and no other, and marks its end until the
-// import has ended.
+// importBegun checks that BeginImport empties only a trail of one record. It marks the
+// trail's end until the import has ended.
 func importBegun(t *testing.T, s *suite) {
 	begin := func(records ...domain.AuditRecord) error {
 		return s.update(func(tx domain.Tx) error {
@@ -152,8 +152,8 @@ func importBegun(t *testing.T, s *suite) {
 	check(false, two...)
 }
 
-// importUnfinished lets nobody change anything through the Service until an import has
-// ended, also once the store was opened again.
+// importUnfinished checks that the Service changes nothing until an import has ended, also
+// after the store was reopened.
 func importUnfinished(t *testing.T, s *suite) {
 	change := func() error {
 		_, err := domain.NewService(s).CreateWorkspace(t.Context(), by(""), domain.NewWorkspace{Name: "n", Slug: "n"})

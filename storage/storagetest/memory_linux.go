@@ -6,10 +6,10 @@ import (
 	"golang.org/x/sys/unix"
 )
 
-// UseMemory makes a folder in memory the one for temporary files, until the function that
-// it returns is called. Stores in it take a fraction of the time, as no disk flushes what
-// they write. It does nothing in the second tier, where TMPDIR is set, and where less than
-// 4 GiB of memory can be had for files.
+// UseMemory puts temporary files into a folder in memory, until undo is called. Stores
+// there take a fraction of the time, because no disk flushes their writes. It does nothing
+// in the second tier, where TMPDIR is set. It does nothing either if less than 4 GiB of
+// memory are available for files.
 func UseMemory() (undo func()) {
 	undo = func() {}
 	if SecondTier() || os.Getenv("TMPDIR") != "" {

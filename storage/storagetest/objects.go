@@ -68,7 +68,7 @@ func presetRoundTrip(t *testing.T, s *suite) {
 		},
 		CreatedAt: when(2), UpdatedAt: when(3),
 	}
-	empty := newPreset(full.WorkspaceID, "a.b_c~d-1") // another slug: they are case-sensitive
+	empty := newPreset(full.WorkspaceID, "a.b_c~d-1") // another slug, because slugs are case-sensitive
 	empty.Name, empty.Description, empty.StatusUpdatedAt = "", new(""), new(time.Time{})
 	elsewhere := newPreset(newID(), full.Slug)
 	prefix := newPreset(full.WorkspaceID, "A.b")
@@ -91,7 +91,7 @@ func presetRoundTrip(t *testing.T, s *suite) {
 	}
 }
 
-// shows compares JSON with that of an object.
+// shows compares JSON with the JSON of an object.
 func shows(t *testing.T, got []byte, object interface{ JSON() ([]byte, error) }) {
 	t.Helper()
 	want, err := object.JSON()
@@ -167,7 +167,7 @@ func keyRoundTrip(t *testing.T, s *suite) {
 	same(t, got, full)
 }
 
-// largestRecords stores what the domain allows at most.
+// largestRecords stores the largest objects that the domain allows.
 func largestRecords(t *testing.T, s *suite) {
 	w := newWorkspace("large")
 	w.IOLoggingAPIKeyIDs = nil
@@ -180,9 +180,9 @@ func largestRecords(t *testing.T, s *suite) {
 	p.LatestVersion = 2
 	config := newVersion(p, 1, `{"a":"`+strings.Repeat("x", domain.MaxStoredSize-8)+`"}`)
 	prompt := newVersion(p, 2, `{}`)
-	prompt.SystemPrompt = new(strings.Repeat("\x01", domain.MaxStoredSize/6)) // \u0001, as was sent
+	prompt.SystemPrompt = new(strings.Repeat("\x01", domain.MaxStoredSize/6)) // sent as \u0001
 	prompt.CreatorID = strings.Repeat("😀", domain.MaxKeyText)
-	// An answer shows all of one version, beside which a preset has little.
+	// An answer shows a whole version. A preset is small beside that.
 	answer := domain.Replay{ID: domain.ReplayID{1}, Request: make([]byte, 32), ExpiresAt: time.Now().Add(time.Hour).UTC().Truncate(time.Second)}
 	answer.Answer = bytes.Repeat([]byte("a"), 2*domain.MaxStoredSize-(64<<10))
 	for i := range domain.MaxLabels {
@@ -281,7 +281,7 @@ func notFound(t *testing.T, s *suite) {
 		}
 		_, err = r.Replay(domain.ReplayID{})
 		wantMissing("Replay", err)
-		// Nothing may be where the contract says that it is: that is damage.
+		// By the contract, a missing version of a preset is damage.
 		if _, err := r.PresetVersion(p.State(), 2); err == nil || errors.Is(err, domain.ErrNotFound) {
 			t.Errorf("PresetVersion that must exist: got error %v, want one that is not ErrNotFound", err)
 		}
@@ -309,8 +309,8 @@ func notFound(t *testing.T, s *suite) {
 	t.Run("used store", all)
 }
 
-// otherNotations looks objects up by what a UUID library would take for their
-// id, and by an id as a slug.
+// otherNotations looks objects up by other notations of their ids that a UUID library
+// accepts, and by an id as a slug.
 func otherNotations(t *testing.T, s *suite) {
 	w, k := newWorkspace("w"), newKey(1)
 	s.mustUpdate(t, func(tx domain.Tx) error { return errors.Join(tx.PutWorkspace(w), tx.PutKey(k)) })
@@ -356,7 +356,7 @@ func slugReleased(t *testing.T, s *suite) {
 		t.Fatal(err)
 	}
 	same(t, got, w)
-	// The slug is free for others, and giving it up leaves theirs alone.
+	// Others may use the slug, and its former holder must not remove theirs.
 	heir := newWorkspace("before")
 	s.mustUpdate(t, func(tx domain.Tx) error { return tx.PutWorkspace(heir) })
 	w.Slug = "once more"
@@ -365,7 +365,7 @@ func slugReleased(t *testing.T, s *suite) {
 		t.Fatal(err)
 	}
 	same(t, got, heir)
-	// Several changes in one update leave only the last slug.
+	// After several changes in one update, only the last slug remains.
 	s.mustUpdate(t, func(tx domain.Tx) error {
 		for _, slug := range []string{"one", "two", "once more", "three"} {
 			w.Slug = slug
@@ -386,8 +386,8 @@ func slugReleased(t *testing.T, s *suite) {
 	same(t, got, w)
 }
 
-// versionNeverChanges lets an engine refuse or ignore a second version of the
-// same number, but not take it.
+// versionNeverChanges lets an engine refuse or ignore a second version of the same number,
+// but not store it.
 func versionNeverChanges(t *testing.T, s *suite) {
 	p := newPreset(newID(), "p")
 	p.LatestVersion = 1
@@ -417,7 +417,7 @@ func keysOldestFirst(t *testing.T, s *suite) {
 		t.Fatal(err)
 	}
 	same(t, got, want)
-	// Within an update its own writes are among them, once each.
+	// An update sees its own writes, once each.
 	want[3].RevokedAt = new(when(50))
 	want = append(want, newKey(100))
 	s.mustUpdate(t, func(tx domain.Tx) (err error) {
@@ -434,7 +434,7 @@ func keysOldestFirst(t *testing.T, s *suite) {
 	same(t, got, want)
 }
 
-// valuesAreTheCallers changes what was passed in and what came out.
+// valuesAreTheCallers modifies passed and returned values.
 func valuesAreTheCallers(t *testing.T, s *suite) {
 	p := newPreset(newID(), "p")
 	p.LatestVersion = 1
@@ -463,8 +463,8 @@ func valuesAreTheCallers(t *testing.T, s *suite) {
 	s.mustView(t, func(r domain.Reader) error { return errors.Join(read(r), read(r)) })
 }
 
-// same compares objects as the domain does: a nil json.RawMessage and one of
-// null are the same, and so are two encodings of one time.
+// same compares objects as the domain does. A nil json.RawMessage equals one of null, and
+// the encoding of a time does not matter.
 func same[T any](t *testing.T, got, want T) {
 	t.Helper()
 	if !reflect.DeepEqual(normal(got), normal(want)) {

@@ -15,7 +15,7 @@ import (
 	"github.com/caddy-presets/caddy-presets/domain"
 )
 
-// presetPage returns a page of the presets of a workspace, and how many there are.
+// presetPage returns a page of a workspace's presets, and the number of all of them.
 func presetPage(r domain.Reader, workspaceID string, page domain.Page) (presets []domain.Preset, total int, err error) {
 	text, total, err := r.PresetPage(workspaceID, domain.ListedPresets, page)
 	if err != nil {
@@ -25,7 +25,7 @@ func presetPage(r domain.Reader, workspaceID string, page domain.Page) (presets 
 		return nil, 0, err
 	}
 	for i, p := range presets {
-		// What clients do not see is not on the page.
+		// The page lacks the fields that clients do not see.
 		if presets[i], err = r.Preset(workspaceID, p.Slug); err != nil {
 			return nil, 0, err
 		}
@@ -33,8 +33,8 @@ func presetPage(r domain.Reader, workspaceID string, page domain.Page) (presets 
 	return presets, total, nil
 }
 
-// pagesAre compares pages of several sizes with want, in the order in which all of
-// it is to be listed. One in every step offsets is looked at.
+// pagesAre compares pages of several sizes with want, which is in list order. It reads one
+// in every step offsets.
 func pagesAre[T interface{ JSON() ([]byte, error) }](t *testing.T, what string, want []T, step int, read func(domain.Page) ([]byte, int, error)) {
 	t.Helper()
 	check := func(page domain.Page) {
@@ -70,7 +70,7 @@ func pagesAre[T interface{ JSON() ([]byte, error) }](t *testing.T, what string, 
 	check(domain.Page{Offset: math.MaxInt, Limit: math.MaxInt})
 }
 
-// presetFilters let presets of these statuses through.
+// presetFilters has the statuses that each filter accepts.
 var presetFilters = map[domain.PresetFilter][]domain.PresetStatus{
 	domain.ListedPresets:   {domain.PresetActive, domain.PresetDisabled},
 	domain.ActivePresets:   {domain.PresetActive},
@@ -79,15 +79,15 @@ var presetFilters = map[domain.PresetFilter][]domain.PresetStatus{
 	domain.AllPresets:      {domain.PresetActive, domain.PresetDisabled, domain.PresetArchived},
 }
 
-// filtered returns those of presets that a filter lets through.
+// filtered returns the presets that a filter accepts.
 func filtered(presets []domain.Preset, filter domain.PresetFilter) []domain.Preset {
 	return slices.DeleteFunc(slices.Clone(presets), func(p domain.Preset) bool {
 		return !slices.Contains(presetFilters[filter], p.Status)
 	})
 }
 
-// presetPagesAre compares the pages of every filter with all presets of a workspace, of
-// which the one that was put last comes first.
+// presetPagesAre compares the pages of every filter with all presets of a workspace. all
+// begins with the preset that was put last.
 func presetPagesAre(t *testing.T, r domain.Reader, workspaceID string, all []domain.Preset, step int) {
 	t.Helper()
 	for filter := range presetFilters {
@@ -102,14 +102,14 @@ func workspacePagesAre(t *testing.T, r domain.Reader, want []domain.Workspace, s
 	pagesAre(t, "WorkspacePage", want, step, r.WorkspacePage)
 }
 
-// presetPages changes presets of two workspaces at random, several of them in one
-// update, and compares the pages with a model.
+// presetPages changes presets of two workspaces at random, several in one update, and
+// compares the pages with a model.
 func presetPages(t *testing.T, s *suite) {
 	seed := rand.Uint64()
 	random := rand.New(rand.NewPCG(seed, 0))
 	t.Logf("seed %d", seed)
 	ids := []string{newID(), newID()}
-	all := map[string][]domain.Preset{} // by workspace, that which was put last first
+	all := map[string][]domain.Preset{} // by workspace, the preset that was put last first
 	pick := func(presets []domain.Preset) domain.Preset { return presets[random.IntN(len(presets))] }
 	clock := 0
 	change := func(tx domain.Tx, w string) error {
@@ -132,7 +132,7 @@ func presetPages(t *testing.T, s *suite) {
 			p = newPreset(w, fmt.Sprint("p-", clock))
 			p.Status = []domain.PresetStatus{domain.PresetActive, domain.PresetDisabled, domain.PresetArchived}[random.IntN(3)]
 		}
-		p.LatestVersion, p.UpdatedAt = clock, when(clock%3) // times are no order
+		p.LatestVersion, p.UpdatedAt = clock, when(clock%3) // times give no order
 		others := slices.DeleteFunc(slices.Clone(all[w]), func(q domain.Preset) bool { return q.Slug == p.Slug })
 		all[w] = slices.Insert(others, 0, p)
 		return tx.PutPreset(p)
@@ -146,9 +146,9 @@ func presetPages(t *testing.T, s *suite) {
 			return nil
 		})
 	}
-	check(1) // there are none
+	check(1) // the lists are empty
 	for _, w := range ids {
-		// Enough of them that pages and whatever counts them have several parts.
+		// Enough presets for pages, and the records that count them, to have several parts.
 		for i := range 300 {
 			p := newPreset(w, slugOf(i))
 			all[w] = slices.Insert(all[w], 0, p)
@@ -164,7 +164,7 @@ func presetPages(t *testing.T, s *suite) {
 	}
 	check(1)
 	for round := range 120 {
-		// An engine may run the function again, so the model is put back.
+		// An engine may run the function again, so the model is reset.
 		before := cloned(all)
 		changes, fails, looks, start := 1+random.IntN(12), random.IntN(6) == 0, random.IntN(4) == 0, clock
 		w := ids[random.IntN(len(ids))]
@@ -196,7 +196,7 @@ func presetPages(t *testing.T, s *suite) {
 	check(1)
 	s.reopen(t)
 	check(1)
-	// In the end all of them are archived, here and there.
+	// In the end all presets are archived, in random order.
 	for _, w := range ids {
 		for {
 			var gone []domain.Preset
@@ -229,7 +229,7 @@ func presetPages(t *testing.T, s *suite) {
 	}
 	check(1)
 	s.inBoth(t, func(r domain.Reader) error {
-		for _, id := range append(odd(), newID()) { // unknown, or no id at all
+		for _, id := range append(odd(), newID()) { // unknown, or not an id
 			presetPagesAre(t, r, id, nil, 1)
 		}
 		return nil
@@ -244,7 +244,7 @@ func cloned(m map[string][]domain.Preset) map[string][]domain.Preset {
 	return clone
 }
 
-// pagesManyWriters lets each update count a clock up, which gives their order.
+// pagesManyWriters has each update increment a clock, which gives their order.
 func pagesManyWriters(t *testing.T, s *suite) {
 	const (
 		each    = 12
@@ -258,7 +258,7 @@ func pagesManyWriters(t *testing.T, s *suite) {
 	go func() {
 		for !stop.Load() {
 			err := s.View(context.Background(), func(r domain.Reader) error {
-				// In one view all pages together are all of it, once each.
+				// In one view, all pages together have every preset once.
 				seen := map[string]bool{}
 				for offset := 0; ; offset += 7 {
 					page, total, err := presetPage(r, w, domain.Page{Offset: offset, Limit: 7})
@@ -337,7 +337,7 @@ func pagesManyWriters(t *testing.T, s *suite) {
 	check()
 }
 
-// pagesInASnapshot goes through the pages of a view while all of them change.
+// pagesInASnapshot reads the pages of a view while all of them change.
 func pagesInASnapshot(t *testing.T, s *suite) {
 	const n = 150
 	w := newID()
@@ -357,7 +357,7 @@ func pagesInASnapshot(t *testing.T, s *suite) {
 		return err
 	})
 	s.mustView(t, func(r domain.Reader) error {
-		if _, _, err := r.PresetPage(w, domain.ListedPresets, domain.Page{Limit: 1}); err != nil { // for engines whose snapshot begins here
+		if _, _, err := r.PresetPage(w, domain.ListedPresets, domain.Page{Limit: 1}); err != nil { // some engines begin the snapshot with the first read
 			return err
 		}
 		for i := range 5 {
@@ -395,8 +395,8 @@ func pagesInASnapshot(t *testing.T, s *suite) {
 	})
 }
 
-// workspacePages stores workspaces whose times are no order, changes them and
-// deletes some.
+// workspacePages stores workspaces whose times give no order, changes them and deletes
+// some.
 func workspacePages(t *testing.T, s *suite) {
 	var want []domain.Workspace
 	check := func() {
@@ -424,7 +424,7 @@ func workspacePages(t *testing.T, s *suite) {
 		return nil
 	})
 	check()
-	// Changes leave all in their places.
+	// Changes keep all workspaces in their places.
 	for _, i := range []int{149, 0, 70, 64, 63} {
 		want[i].Name, want[i].CreatedAt = "changed", when(i)
 		if i%2 == 0 {
@@ -433,7 +433,7 @@ func workspacePages(t *testing.T, s *suite) {
 		s.mustUpdate(t, func(tx domain.Tx) error { return tx.PutWorkspace(want[i]) })
 	}
 	check()
-	// Some go, and others come meanwhile.
+	// Some workspaces are deleted while others are created.
 	for i := range 6 {
 		gone := want[i*20 : i*20+7]
 		added := []domain.Workspace{newWorkspace(fmt.Sprint("added-", i)), newWorkspace(fmt.Sprint("passing-", i))}

@@ -14,7 +14,7 @@ import (
 	"github.com/caddy-presets/caddy-presets/domain"
 )
 
-// collect returns all that a sequence yields before its error.
+// collect returns the values that a sequence yields before its error.
 func collect[T any](all iter.Seq2[T, error]) ([]T, error) {
 	var got []T
 	for one, err := range all {
@@ -26,12 +26,12 @@ func collect[T any](all iter.Seq2[T, error]) ([]T, error) {
 	return got, nil
 }
 
-// bySlug returns presets in the order in which they are to be listed.
+// bySlug returns presets in the order of a list by slug.
 func bySlug(presets ...domain.Preset) []domain.Preset {
 	return slices.SortedFunc(slices.Values(presets), func(a, b domain.Preset) int { return cmp.Compare(a.Slug, b.Slug) })
 }
 
-// presetsAre compares what r lists with want.
+// presetsAre compares the presets that r lists with want.
 func presetsAre(t *testing.T, r domain.Reader, workspaceID string, want ...domain.Preset) {
 	t.Helper()
 	got, err := collect(r.Presets(workspaceID))
@@ -60,12 +60,12 @@ func (s *suite) inBoth(t *testing.T, check func(r domain.Reader) error) {
 	s.mustUpdate(t, func(tx domain.Tx) error { return check(tx) })
 }
 
-// presetsBySlug lists a workspace between two whose ids are its neighbours.
+// presetsBySlug lists a workspace between two with neighbouring ids.
 func presetsBySlug(t *testing.T, s *suite) {
 	var ids [3]string
 	id := uuid.Must(uuid.NewV7())
 	for i := range ids {
-		id[15] = byte(0xfe + i) // 0xfe, 0xff, and on to the byte before
+		id[15] = byte(0xfe + i) // 0xfe, 0xff, and a carry into the byte before
 		if i == 2 {
 			id[14]++
 		}
@@ -84,7 +84,7 @@ func presetsBySlug(t *testing.T, s *suite) {
 		}
 		want[i] = bySlug(want[i]...)
 	}
-	// What else is stored is no preset.
+	// Other records are not listed as presets.
 	p := want[1][0]
 	p.LatestVersion = 1
 	s.mustUpdate(t, func(tx domain.Tx) error {
@@ -94,7 +94,7 @@ func presetsBySlug(t *testing.T, s *suite) {
 		for i, id := range ids {
 			presetsAre(t, r, id, want[i]...)
 		}
-		for _, id := range append(odd(), newID()) { // unknown, or no id at all
+		for _, id := range append(odd(), newID()) { // unknown, or not an id
 			presetsAre(t, r, id)
 		}
 		return nil
@@ -144,7 +144,7 @@ func presetsWithOwnWrites(t *testing.T, s *suite) {
 	}
 }
 
-// manyPresetsListed lists more than any engine fetches at once.
+// manyPresetsListed lists more presets than an engine fetches at once.
 func manyPresetsListed(t *testing.T, s *suite) {
 	const n = 1000
 	w, other := newID(), newPreset(newID(), "other")
@@ -184,7 +184,7 @@ func manyPresetsListed(t *testing.T, s *suite) {
 				}
 				same(t, got, want[:after])
 			}
-			presetsAre(t, r, w, want...) // and none of them is in the way
+			presetsAre(t, r, w, want...) // earlier iterations do not interfere
 			seq := r.Presets(w)
 			for range seq {
 				break
@@ -194,7 +194,7 @@ func manyPresetsListed(t *testing.T, s *suite) {
 			}
 			return nil
 		})
-		// One that is left behind ends with its view.
+		// An abandoned iteration ends with its view.
 		var next func() (domain.Preset, error, bool)
 		stop := func() {}
 		defer func() { stop() }()
@@ -256,8 +256,7 @@ func manyPresetsListed(t *testing.T, s *suite) {
 			presetsAre(t, tx, w, bySlug(mine...)...)
 			return nil
 		})
-		// Writing to what is being listed neither repeats nor hides anything
-		// that was there.
+		// Writes during a listing neither repeat nor hide the objects that existed before.
 		s.mustUpdate(t, func(tx domain.Tx) error {
 			seen := map[string]int{}
 			for p, err := range tx.Presets(w) {
@@ -289,7 +288,7 @@ func manyPresetsListed(t *testing.T, s *suite) {
 			return err
 		})
 		s.mustView(t, func(r domain.Reader) error {
-			if _, err := r.Preset(w, name(0)); err != nil { // for engines whose snapshot begins here
+			if _, err := r.Preset(w, name(0)); err != nil { // some engines begin the snapshot with the first read
 				return err
 			}
 			var got []domain.Preset

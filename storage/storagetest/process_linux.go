@@ -5,6 +5,6 @@ import (
 	"syscall"
 )
 
-// EndWithTest lets a process that was not started yet end when this one does, however that
-// ends: a test that takes too long runs no cleanup.
+// EndWithTest makes a process end when this one does. It must not have been started yet. A
+// test that times out runs no cleanup, so cleanups are not enough.
 func EndWithTest(cmd *exec.Cmd) { cmd.SysProcAttr = &syscall.SysProcAttr{Pdeathsig: syscall.SIGKILL} }

@@ -14,8 +14,8 @@ import (
 	"github.com/caddy-presets/caddy-presets/domain"
 )
 
-// versionsAre compares the versions of a preset, which is stored, with want, by
-// number: the others, from before the first to behind the last, are not there.
+// versionsAre compares the versions of a stored preset with want, by number. All other
+// numbers must have no version, including those before the first and after the last.
 func versionsAre(t *testing.T, r domain.Reader, p domain.Preset, want map[int]domain.PresetVersion) {
 	t.Helper()
 	got, err := r.Preset(p.WorkspaceID, p.Slug)
@@ -47,8 +47,8 @@ func versionsAre(t *testing.T, r domain.Reader, p domain.Preset, want map[int]do
 	}
 }
 
-// versionsPrunedElsewhere stores a preset that has lost versions before it comes,
-// and then the versions that it had at each moment.
+// versionsPrunedElsewhere stores a preset that lost versions before an import, and then the
+// versions that it had at each moment.
 func versionsPrunedElsewhere(t *testing.T, s *suite) {
 	p, of := newPreset(newID(), "p"), map[int]domain.PresetVersion{}
 	for _, step := range []struct {
@@ -89,7 +89,7 @@ func versionsPrunedElsewhere(t *testing.T, s *suite) {
 // versionsPruned removes versions of one preset of several.
 func versionsPruned(t *testing.T, s *suite) {
 	w := newID()
-	presets := []domain.Preset{newPreset(w, "last"), newPreset(w, "p"), newPreset(w, "first")} // as they are listed
+	presets := []domain.Preset{newPreset(w, "last"), newPreset(w, "p"), newPreset(w, "first")} // in list order
 	versions := map[string]map[int]domain.PresetVersion{}
 	for i := range presets {
 		presets[i].LatestVersion = 9
@@ -121,7 +121,7 @@ func versionsPruned(t *testing.T, s *suite) {
 		presetsAre(t, r, w, bySlug(presets...)...)
 		return nil
 	}
-	// Versions go at the beginning, in the middle and at the end, several times.
+	// Versions at the beginning, the middle and the end are removed, several times.
 	for _, step := range []struct {
 		numbers []int
 		kept    domain.Kept
@@ -133,7 +133,7 @@ func versionsPruned(t *testing.T, s *suite) {
 		{[]int{4, 8}, domain.Kept{From: 9, Also: []int{7}}},
 	} {
 		stored := *p
-		stored.Name, stored.LatestVersion = "not stored", 1 // only what is stored counts
+		stored.Name, stored.LatestVersion = "not stored", 1 // only stored versions count
 		before := *p
 		p.Kept = step.kept
 		for _, fails := range []bool{true, false} {
@@ -169,7 +169,7 @@ func versionsPruned(t *testing.T, s *suite) {
 	}
 	s.reopen(t)
 	s.inBoth(t, look)
-	// All in one update, as a new version does that others make room for.
+	// One update adds a version and removes others, as the Service does to make room.
 	added := newVersion(*p, 10, `{"n":10}`)
 	s.mustUpdate(t, func(tx domain.Tx) error {
 		q, err := tx.Preset(w, "p")
@@ -187,7 +187,7 @@ func versionsPruned(t *testing.T, s *suite) {
 	s.inBoth(t, look)
 	s.reopen(t)
 	s.inBoth(t, look)
-	// What is there according to the preset and is not is damage even so.
+	// A missing version is damage if the preset still has its number.
 	state := presets[0].State()
 	state.LatestVersion++
 	if _, err := get(s, func(r domain.Reader) (domain.PresetVersion, error) { return r.PresetVersion(state, 11) }); err == nil || errors.Is(err, domain.ErrNotFound) {
@@ -195,14 +195,14 @@ func versionsPruned(t *testing.T, s *suite) {
 	}
 }
 
-// versionsPrunedAtRandom adds and removes versions of a few presets at random, and
-// compares all of it with a model.
+// versionsPrunedAtRandom adds and removes versions of a few presets at random, and compares
+// the results with a model.
 func versionsPrunedAtRandom(t *testing.T, s *suite) {
 	seed := rand.Uint64()
 	random := rand.New(rand.NewPCG(seed, 0))
 	t.Logf("seed %d", seed)
 	type model struct {
-		presets  []domain.Preset // that which was put last first
+		presets  []domain.Preset // the preset that was put last first
 		versions map[string]map[int]domain.PresetVersion
 	}
 	clone := func(m model) model {
@@ -265,8 +265,8 @@ func versionsPrunedAtRandom(t *testing.T, s *suite) {
 		return nil
 	}
 	for round := range 150 {
-		// An engine may run the function again, so the model is put back, and so is
-		// what is random.
+		// An engine may run the function again, so the model and the random numbers are
+		// reset.
 		before, changes, fails, looks, seed := clone(now), 1+random.IntN(8), random.IntN(6) == 0, random.IntN(4) == 0, random.Uint64()
 		err := s.update(func(tx domain.Tx) error {
 			now = clone(before)
@@ -298,8 +298,8 @@ func versionsPrunedAtRandom(t *testing.T, s *suite) {
 	s.inBoth(t, check)
 }
 
-// pruningManyWriters adds versions that others make room for, and prunes, while
-// views look: whatever a preset has can be read.
+// pruningManyWriters adds versions and prunes meanwhile. Some additions also remove
+// versions. Views must find every version that a preset has.
 func pruningManyWriters(t *testing.T, s *suite) {
 	const (
 		presets = 4
@@ -346,7 +346,7 @@ func pruningManyWriters(t *testing.T, s *suite) {
 				if _, err := look(2); err != nil {
 					return err
 				}
-				// One that others were too fast for is not made up for.
+				// A pruning that lost against other writers is not repeated.
 				if _, err := pruning.PruneVersions(context.Background(), by(""), domain.Pruning{Keep: 2}); err != nil && !errors.Is(err, domain.ErrConflict) {
 					return err
 				}

@@ -33,7 +33,7 @@ func ofPresets(workspaceID string) func(*domain.Stamps) domain.Stamp {
 
 func ofWorkspaces(s *domain.Stamps) domain.Stamp { return s.Workspaces() }
 
-// bystanders are 250 objects and lists that nothing happens to.
+// bystanders are 250 objects and lists that do not change.
 func bystanders() watched {
 	all := watched{}
 	workspace := newID()
@@ -55,7 +55,7 @@ func (w watched) note(s *suite) map[string]domain.Stamp {
 	return noted
 }
 
-// changed returns those whose stamp is another than was noted.
+// changed returns the names of the objects whose stamp differs from the noted one.
 func (w watched) changed(s *suite, noted map[string]domain.Stamp) (names []string) {
 	for name, stamp := range w {
 		if stamp(s.Stamps()) != noted[name] {
@@ -65,7 +65,7 @@ func (w watched) changed(s *suite, noted map[string]domain.Stamp) (names []strin
 	return names
 }
 
-// mostlyUnchanged allows for stamps that objects share.
+// mostlyUnchanged allows for objects that share a stamp.
 func (w watched) mostlyUnchanged(t *testing.T, s *suite, what string, noted map[string]domain.Stamp) {
 	t.Helper()
 	if names := w.changed(s, noted); len(names) > len(w)/10 {
@@ -125,7 +125,7 @@ func stampsOfChanges(t *testing.T, s *suite) {
 			},
 			watched{"it": ofPreset(w.ID, "p"), "its list": ofPresets(w.ID)},
 		}, {
-			"a pruned version", // which no list shows
+			"a pruned version", // no list shows it
 			func(tx domain.Tx) error {
 				p.Kept = domain.Kept{From: 2}
 				return tx.PruneVersions(p, []int{1})
@@ -173,8 +173,7 @@ func stampsOfChanges(t *testing.T, s *suite) {
 	}
 }
 
-// stampsStay reads 200 objects, of which half are there, and fails to change
-// them.
+// stampsStay reads 200 objects, half of which exist, and fails to change them.
 func stampsStay(t *testing.T, s *suite) {
 	objects := watched{}
 	var workspaces []domain.Workspace
@@ -233,15 +232,15 @@ func stampsStay(t *testing.T, s *suite) {
 	objects.mostlyUnchanged(t, s, "failed updates", before)
 }
 
-// stampsAndReaders keeps presets as the protocol says: a copy is served for as
-// long as the stamp is the one that was noted before reading it, and none under zero.
-// While they are being changed no look may find less than was acknowledged before it,
-// or than another look found that had ended before it.
+// stampsAndReaders keeps copies of presets as the protocol requires. A copy is served only
+// while the stamp equals the one noted before the read. Under a zero stamp it is never
+// served. While presets change, no read may return less than was acknowledged before it. It
+// may not return less than an earlier read that had ended before it.
 func stampsAndReaders(t *testing.T, s *suite) {
 	const (
 		objects = 24
 		readers = 4
-		each    = 60 // changes of a writer
+		each    = 60 // changes per writer
 	)
 	workspace := newID()
 	s.mustUpdate(t, func(tx domain.Tx) (err error) {
@@ -258,7 +257,7 @@ func stampsAndReaders(t *testing.T, s *suite) {
 		kept         [objects]atomic.Pointer[copied]
 		acknowledged [objects]atomic.Int64 // or seen
 		working      atomic.Int64
-		served       atomic.Int64 // from a copy
+		served       atomic.Int64 // reads that a copy answered
 	)
 	look := func(i int) error {
 		least := acknowledged[i].Load()
@@ -296,7 +295,7 @@ func stampsAndReaders(t *testing.T, s *suite) {
 		defer working.Add(-1)
 		for range each {
 			i, version := rand.IntN(objects), 0
-			if err := look(i); err != nil { // so that there is a copy to go stale
+			if err := look(i); err != nil { // makes a copy that becomes stale
 				return err
 			}
 			err := s.update(func(tx domain.Tx) error {
@@ -335,7 +334,7 @@ func raise(n *atomic.Int64, to int) {
 	}
 }
 
-// stampsOfAnotherStore opens a store again, where nothing kept is to be trusted.
+// stampsOfAnotherStore reopens a store. Copies from before must not be trusted.
 func stampsOfAnotherStore(t *testing.T, s *suite) {
 	w := newWorkspace("w")
 	objects := bystanders()

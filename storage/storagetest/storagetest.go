@@ -23,15 +23,15 @@ import (
 // Store is an engine's store as the suite uses it.
 type Store interface {
 	domain.Store
-	// Close releases the store. What it acknowledged can be read by the next
-	// one that is opened at the same place.
+	// Close releases the store. The next store at the same place can read everything that
+	// this one acknowledged.
 	Close() error
 }
 
-// Run tests an engine. open returns the store at place and fails t if it
-// cannot. A place is an empty folder of the test: an embedded engine keeps its
-// files there, a remote one derives the name of a key space of its own from
-// it. The suite closes what it opens, and never has a place open twice.
+// Run tests an engine. open returns the store at place, or fails t. A place is an empty
+// folder of the test. An embedded engine keeps its files there; a remote one derives the
+// name of its key space from it. The suite closes every store, and never opens a place
+// twice at the same time.
 func Run(t *testing.T, open func(t *testing.T, place string) Store) {
 	for _, test := range []struct {
 		name string
@@ -118,11 +118,11 @@ func (s *suite) reopen(t *testing.T) {
 	if err := s.Close(); err != nil {
 		t.Errorf("Close: %v", err)
 	}
-	s.Store = nil // should open fail
+	s.Store = nil // if open fails
 	s.Store = s.open(t, s.place)
 }
 
-// update is Update for as long as the engine gives up.
+// update is Update, repeated while the engine gives up.
 func (s *suite) update(fn func(domain.Tx) error) error {
 	for range 1000 {
 		err := s.Update(context.Background(), fn)
@@ -160,7 +160,7 @@ func get[T any](s *suite, read func(domain.Reader) (T, error)) (T, error) {
 
 func newID() string { return uuid.Must(uuid.NewV7()).String() }
 
-// when is a time as the Service makes them, and each one differs.
+// when returns a time with the Service's precision, different for each n.
 func when(n int) time.Time {
 	return time.Date(2026, 2, 3, 4, 5, 6, 789e6, time.UTC).Add(time.Duration(n) * time.Millisecond)
 }
@@ -168,7 +168,7 @@ func when(n int) time.Time {
 // awkward is text that a careless encoder would change.
 const awkward = "Ünï ☃ 😀 <b>&\"'\\/\u2028\u2029\t\n\r\u007f\u0000 é e\u0301 \ufeff\ufffd"
 
-// by are the terms of a principal that may do everything, in a workspace.
+// by has the terms of a principal with all rights, in a workspace.
 func by(workspaceID string) domain.Write {
 	return domain.By(domain.Principal{KeyID: "test", UserID: "test", Kind: domain.ManagementKey, WorkspaceID: workspaceID})
 }
@@ -202,7 +202,7 @@ func newKey(n int) domain.Key {
 	}
 }
 
-// odd are strings of clients that are no id and no slug of anything.
+// odd are client strings that are neither an id nor a slug.
 func odd() []string {
 	return []string{
 		"", " ", "x", "default", "\x00", "\xff\xfe", "../..", "*", "%", "a/b", awkward,
@@ -212,7 +212,7 @@ func odd() []string {
 	}
 }
 
-// together runs n calls of fn at the same time and returns what each returned.
+// together runs n calls of fn concurrently and returns their results.
 func together(n int, fn func(i int) error) []error {
 	start, errs := make(chan struct{}), make([]error, n)
 	done := make(chan struct{})

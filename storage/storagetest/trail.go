@@ -33,7 +33,7 @@ func labelChanges(t *testing.T, s *suite) {
 		label   string
 		changes []domain.LabelChange
 	}
-	// Labels that begin alike, and one that ends as a number is written in keys.
+	// Labels with a common prefix, and one whose end looks like a number in a key.
 	histories := []history{
 		{p, "a", []domain.LabelChange{newLabelChange(1), full, removed, newLabelChange(4)}},
 		{p, "ab", []domain.LabelChange{newLabelChange(1)}},
@@ -90,10 +90,10 @@ func labelChanges(t *testing.T, s *suite) {
 		labelNamesAre(t, r, newPreset(w, "unknown"))
 		return nil
 	})
-	// No number but the next is taken, and what is stored never changes.
+	// Only the next number is accepted, and stored changes stay.
 	for _, n := range []int{math.MinInt, -1, 0, 1, 3, 4, 6, math.MaxInt} {
 		err := s.update(func(tx domain.Tx) error {
-			_ = tx.PutLabelChange(p, "a", newLabelChange(n)) // even where that is overlooked
+			_ = tx.PutLabelChange(p, "a", newLabelChange(n)) // even if the error is ignored
 			return nil
 		})
 		if err == nil {
@@ -221,17 +221,17 @@ func auditRoundTrip(t *testing.T, s *suite) {
 		return nil
 	}
 	s.inBoth(t, check)
-	// No number but the next is taken, and what is stored never changes.
+	// Only the next number is accepted, and stored records stay.
 	for _, n := range []int{math.MinInt, -1, 0, 1, 299, 300, 302, math.MaxInt} {
 		err := s.update(func(tx domain.Tx) error {
-			_ = putAudit(tx, newAudit(n)) // even where that is overlooked
+			_ = putAudit(tx, newAudit(n)) // even if the error is ignored
 			return nil
 		})
 		if err == nil {
 			t.Errorf("record %d behind number 300 was taken", n)
 		}
 	}
-	// One of a change that failed leaves no gap.
+	// A failed change leaves no gap.
 	if err := s.update(func(tx domain.Tx) error { return cmp.Or(putAudit(tx, newAudit(301)), errDeliberate) }); !errors.Is(err, errDeliberate) {
 		t.Errorf("got error %v, want the function's own", err)
 	}
@@ -240,8 +240,7 @@ func auditRoundTrip(t *testing.T, s *suite) {
 	s.inBoth(t, check)
 }
 
-// auditManyWriters checks the chain that changes of many writers leave behind,
-// failing ones among them.
+// auditManyWriters checks the chain after changes of many writers, some of which fail.
 func auditManyWriters(t *testing.T, s *suite) {
 	w := newWorkspace("w")
 	s.mustUpdate(t, func(tx domain.Tx) error { return tx.PutWorkspace(w) })
@@ -319,7 +318,7 @@ func replays(t *testing.T, s *suite) {
 			if err := tx.PutReplay(given); err != nil {
 				return err
 			}
-			clear(given.Answer) // it is the caller's again
+			clear(given.Answer) // the caller may reuse it
 			clear(given.Request)
 			got, err := tx.Replay(r.ID)
 			same(t, got, r)
@@ -337,7 +336,7 @@ func replays(t *testing.T, s *suite) {
 					return err
 				}
 				same(t, got, w)
-				clear(got.Answer) // so it is the caller's to keep
+				clear(got.Answer) // the caller may modify it
 				clear(got.Request)
 			}
 		}
@@ -364,7 +363,7 @@ func replays(t *testing.T, s *suite) {
 	s.inBoth(t, check)
 }
 
-// replayManyWriters asks for one change many times at once.
+// replayManyWriters requests the same change many times at once.
 func replayManyWriters(t *testing.T, s *suite) {
 	w := newWorkspace("w")
 	s.mustUpdate(t, func(tx domain.Tx) error { return tx.PutWorkspace(w) })

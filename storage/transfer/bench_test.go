@@ -65,7 +65,7 @@ func generated(b *testing.B, name string, presets int) int64 {
 	return info.Size()
 }
 
-// peak reports the most memory that is in use while fn runs, beyond what was before.
+// peak reports the maximum heap that fn uses, beyond the heap in use before.
 func peak(b *testing.B, fn func()) {
 	b.Helper()
 	var most atomic.Uint64
@@ -93,8 +93,8 @@ func peak(b *testing.B, fn func()) {
 	b.ReportMetric(float64(most.Load()-min(before, most.Load()))/(1<<20), "peak-MiB")
 }
 
-// BenchmarkTransfer moves stores of many presets: in a folder, as a server has them,
-// and without an engine, which tells what memory is needed beside that of the engine.
+// BenchmarkTransfer moves stores of many presets. One is in a folder, as on a server. The
+// other has no engine, and shows the memory needed beside an engine's.
 func BenchmarkTransfer(b *testing.B) {
 	for _, presets := range []int{10_000, 100_000} {
 		name := filepath.Join(b.TempDir(), "file")

@@ -33,7 +33,7 @@ func lines(content []byte) [][]byte {
 	return all[:len(all)-2]
 }
 
-// sealed returns lines with a last one that has their sum, and the counts of another.
+// sealed returns lines with a last line that has their sum and the given counts.
 func sealed(t testing.TB, some [][]byte, counts Counts) []byte {
 	t.Helper()
 	content := bytes.Join(some, nil)
@@ -65,8 +65,8 @@ func refuses(t *testing.T, what string, content []byte, says string) {
 	}
 }
 
-// A file that was cut is refused wherever that was, and what it did to a store can be
-// gone on with.
+// A truncated file is refused, wherever it was cut. The import can be continued with the
+// whole file.
 func TestCut(t *testing.T) {
 	content := small(t)
 	var ends []int
@@ -119,8 +119,8 @@ func TestChangedByte(t *testing.T) {
 	}
 }
 
-// Lines in another order are refused, even with the right sum, but for objects that
-// do not depend on each other.
+// Reordered lines are refused, even with a correct sum, unless the objects do not depend on
+// each other.
 func TestReordered(t *testing.T) {
 	content := small(t)
 	all, counts := lines(content), counted(t, content)
@@ -143,7 +143,7 @@ func TestReordered(t *testing.T) {
 	}
 }
 
-// What is wrong with a line is told, though the sum is right.
+// The error names the fault of a line, even if the sum is correct.
 func TestWrongLines(t *testing.T) {
 	content := small(t)
 	all, counts := lines(content), counted(t, content)
@@ -200,7 +200,7 @@ func TestWrongLines(t *testing.T) {
 	refuses(t, "a long line", append(slices.Clone(all[0]), bytes.Repeat([]byte(" "), maxLine+100<<10)...), "line 2: it is longer")
 }
 
-// What is wrong with the reader is no fault of the file.
+// An error of the reader is not reported as a fault of the file.
 func TestReadError(t *testing.T) {
 	content := small(t)
 	broken := errors.New("broken")
@@ -250,11 +250,10 @@ type failing struct{}
 
 func (failing) Write([]byte) (int, error) { return 0, errDeliberate }
 
-// FuzzImport finds out that what is imported is exported as it was, and that nothing
-// else is left in order.
+// FuzzImport checks that every accepted file is exported again with the same lines.
 func FuzzImport(f *testing.F) {
 	s := newStore(f)
-	few := fill(f, s) // what is small is quickly tried
+	few := fill(f, s) // a small file is tried quickly
 	few.Must(nil, few.EnsureDefaultWorkspace(f.Context()))
 	few.Version("", "p", "{}")
 	few.Version("", "p", "{ }")
@@ -298,7 +297,7 @@ func FuzzImport(f *testing.F) {
 		s := newStore(t)
 		defer s.Close()
 		if _, err := Import(t.Context(), s, bytes.NewReader(content)); err != nil {
-			if !errors.Is(err, ErrFile) { // something is there twice
+			if !errors.Is(err, ErrFile) { // an object occurs twice
 				t.Error(err)
 			}
 			return

@@ -14,18 +14,18 @@ import (
 	"github.com/caddy-presets/caddy-presets/domain"
 )
 
-// Export writes all that is in store, as it is at one moment, to w. Others may write
-// to the store meanwhile. What it needs in memory depends on the size of the largest
-// object and on the number of issued keys, which a Reader gives all at once. Where it
-// fails w has no last line.
+// Export writes the content of store, as it is at one moment, to w. Others may write to the
+// store meanwhile. Its memory depends on the size of the largest object. It also depends on
+// the number of issued keys, because a Reader returns all of them at once. If Export fails,
+// w has no last line.
 //
-// It is all of store but for answers that were kept and have expired. A store whose
-// audit trail is not unbroken is not exported.
+// The file leaves out only kept answers that have expired. Export refuses a store whose
+// audit trail is broken.
 func Export(ctx context.Context, store domain.Store, w io.Writer) (Summary, error) {
 	return export(ctx, store, w, time.Now().UTC().Truncate(time.Millisecond))
 }
 
-// export is Export at a time.
+// export is Export at a given time.
 func export(ctx context.Context, store domain.Store, w io.Writer, at time.Time) (Summary, error) {
 	e := &exporter{ctx: ctx, w: bufio.NewWriterSize(w, 64<<10), sums: newSums()}
 	e.summary.CreatedAt = at
@@ -107,7 +107,7 @@ func (e *exporter) audit() error {
 	return nil
 }
 
-// pageSize is how many objects of a list are looked at in one go.
+// pageSize is the number of listed objects that are read at a time.
 const pageSize = domain.MaxPage
 
 func (e *exporter) workspaces() error {
@@ -141,8 +141,8 @@ func (e *exporter) workspaces() error {
 	}
 }
 
-// presets writes the presets of a workspace in the order in which they are to be put:
-// those that are archived are in no list.
+// presets writes the presets of a workspace in the order in which an import has to put
+// them. Archived presets are in no list, so they come first.
 func (e *exporter) presets(workspaceID string) error {
 	active := 0
 	for p, err := range e.Presets(workspaceID) {
@@ -178,7 +178,7 @@ func (e *exporter) presets(workspaceID string) error {
 		if err := jsonv2.Unmarshal(list, &some); err != nil || len(some) != page.Limit {
 			return errors.New("the list of presets cannot be read")
 		}
-		for _, listed := range slices.Backward(some) { // the one that was put last stands first
+		for _, listed := range slices.Backward(some) { // a list has the preset that was put last first
 			p, err := e.Preset(workspaceID, listed.Slug)
 			if err != nil {
 				return fmt.Errorf("a preset that is listed: %w", err)

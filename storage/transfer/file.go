@@ -10,16 +10,16 @@ import (
 	"io"
 )
 
-// file reads the lines of an export and checks each against those before.
+// file reads the lines of an export. It checks each line against the lines before it.
 type file struct {
 	r      *bufio.Reader
-	number int    // of the line that was read last
-	raw    []byte // that line
+	number int    // the number of the last line that was read
+	raw    []byte // the last line that was read
 	sums   sums   // of the lines before it
 	order  order
 }
 
-// sums are over lines.
+// sums are SHA-256 sums of lines: of all, and of those that Summary.Digest covers.
 type sums struct{ all, content hash.Hash }
 
 func newSums() sums { return sums{sha256.New(), sha256.New()} }
@@ -43,8 +43,8 @@ func newFile(r io.Reader) *file {
 	return &file{r: bufio.NewReaderSize(r, 64<<10), sums: newSums()}
 }
 
-// next returns the next line. The one with End is the last: then the file was read
-// to its end, and is whole.
+// next returns the next line. The line with End is the last one. It is returned only if the
+// whole file was read and is correct.
 func (f *file) next() (l line, err error) {
 	f.sums.add(f.order.last, f.raw)
 	if err := f.read(); err != nil {
@@ -70,7 +70,7 @@ func (f *file) next() (l line, err error) {
 	return l, nil
 }
 
-// read reads a line, with its end, into f.raw.
+// read reads a line, including its line break, into f.raw.
 func (f *file) read() error {
 	f.raw = f.raw[:0]
 	f.number++
@@ -91,7 +91,7 @@ func (f *file) read() error {
 	}
 }
 
-// ended checks the last line, and that nothing follows.
+// ended checks the last line, and that no more follows.
 func (f *file) ended(end trailer) error {
 	if end.Counts != f.order.counts {
 		return errors.New("there were more or fewer lines than it says")

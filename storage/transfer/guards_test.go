@@ -12,7 +12,7 @@ import (
 	"github.com/caddy-presets/caddy-presets/domain"
 )
 
-// A store is empty only if nothing at all is in it, also where its trail does not tell.
+// A store with any other object is not empty, whatever its trail says.
 func TestNotFresh(t *testing.T) {
 	content := small(t)
 	fresh := func(tx domain.Tx) (domain.Workspace, error) {
@@ -60,7 +60,7 @@ func TestNotFresh(t *testing.T) {
 	}
 }
 
-// An import goes on only from where it left the store, also where the trail is the same.
+// An import continues only if the store is as it left it, even if the trail is.
 func TestMarkChanged(t *testing.T) {
 	content := small(t)
 	to := started(t)
@@ -94,7 +94,8 @@ func exportedAt(t *testing.T, at time.Time) []byte {
 	return content.Bytes()
 }
 
-// Of two imports at the same time the one that fails says what the other is, and what to do.
+// If two imports run at the same time, the error of the failed one explains the other and
+// the remedy.
 func TestAnotherImport(t *testing.T) {
 	content := small(t)
 	other := exportedAt(t, time.Now().Add(time.Hour))
@@ -190,7 +191,7 @@ func TestExportOfAnotherEnd(t *testing.T) {
 	}
 }
 
-// forgetful is a store whose lists lack their last preset, as where it is damaged.
+// forgetful is a store whose lists lack their last preset, like a damaged one.
 type forgetful struct{ domain.Store }
 
 func (s forgetful) View(ctx context.Context, fn func(domain.Reader) error) error {

@@ -11,34 +11,32 @@ import (
 )
 
 const (
-	// maxBatch bounds a batch, in bytes as those of domain.MaxChangeSize are counted: each
-	// object at twice its line and objectCost. One object may be larger, and the mark
-	// and a preset of which not all is there yet come on top: spareObjects.
+	// maxBatch bounds a batch, in bytes as domain.MaxChangeSize counts them. Each object
+	// counts as twice its line plus objectCost. A single object may be larger. The mark and
+	// an incomplete preset come in addition: spareObjects.
 	maxBatch     = 768 << 10
 	objectCost   = 1 << 10
 	spareObjects = 2
-	// maxTries bounds how often a batch is tried while others keep it from being
-	// written.
+	// maxTries bounds how often a batch is tried while other writers interfere.
 	maxTries = 10
 )
 
-// Import reads a file of Export's from r to its end and puts all that it holds into
-// store, which has to be empty, but for what a server puts there when it starts first,
-// or to hold an earlier import of the same file that was interrupted. That is gone on
-// with; where all was there, and only the answer was lost, within a day there is nothing
-// to do. Until Import returns nil the import is not finished; see the package's own
-// comment for what the store is until then.
+// Import reads a file of Export from r to its end and puts its content into store. The
+// store must be empty, apart from what a server creates at its first start. It may also
+// hold an interrupted import of the same file, which Import continues. If that import was
+// complete, and finished less than a day ago, Import has nothing to do. The import is
+// unfinished until Import returns nil; the package comment describes the store until then.
 //
-// It writes in batches, of which each is durable, and needs memory for one, whatever
-// the size of the file. From the first of them until it is finished a Service changes
-// nothing in the store. What is written to it in other ways, or before that, makes the
-// import fail, and the store is to be emptied. An error with domain.ErrUnavailable, or
-// ctx's, says that going on later may help.
+// Import writes durable batches and needs memory for one batch, whatever the size of the
+// file. From the first batch until the import is finished, a Service changes nothing in the
+// store. Other writes to the store, or writes before the first batch, make the import fail,
+// and the store must be emptied. If the error wraps domain.ErrUnavailable or is ctx's,
+// continuing later may help.
 func Import(ctx context.Context, store domain.Store, r io.Reader) (Summary, error) {
 	return importBy(ctx, store, r, maxBatch)
 }
 
-// importBy is Import in batches of a size.
+// importBy is Import with batches of a given size.
 func importBy(ctx context.Context, store domain.Store, r io.Reader, batch int) (Summary, error) {
 	im := &importer{store: store, file: newFile(r), room: batch}
 	if err := store.View(ctx, im.checkStore); err != nil {
@@ -62,35 +60,35 @@ func importBy(ctx context.Context, store domain.Store, r io.Reader, batch int) (
 type importer struct {
 	store domain.Store
 	file  *file
-	// resumed is how far an earlier import came, and stored how far this one did, as
-	// the store says.
+	// resumed is the mark of the earlier import that is continued. stored is the mark that
+	// is now in the store.
 	resumed, stored mark
-	// full is why nothing can be imported but the file that was, nil where that was not
-	// finished.
+	// full is the reason why only the earlier file can be imported. It is nil if the
+	// earlier import is unfinished.
 	full error
-	// head is the end of the audit trail that is stored.
+	// head is the stored end of the audit trail.
 	head   domain.AuditHead
 	header sum
 
 	batch      []operation
 	size, room int
-	// What was read up to the last line of the batch.
+	// last is the state after the last line of the batch.
 	last reached
 }
 
-// operation puts what a line holds.
+// operation puts the object of a line.
 type operation struct {
 	line int
 	put  func(domain.Tx) error
 }
 
-// reached is what the lines up to one have come to.
+// reached is the state of the file after a line.
 type reached struct {
 	head     domain.AuditHead
 	preset   *arrival
-	size     int // of the preset's line
+	size     int // the size of the preset's line
 	versions int
-	lastID   string // of the last version
+	lastID   string // the id of the last version
 }
 
 // all imports all lines.
@@ -109,7 +107,7 @@ func (im *importer) all(ctx context.Context) error {
 	}
 }
 
-// checkStore finds out whether something can be imported.
+// checkStore checks whether something can be imported into the store.
 func (im *importer) checkStore(r domain.Reader) (err error) {
 	last, err := lastMark(r)
 	if err != nil {
@@ -128,12 +126,12 @@ func (im *importer) checkStore(r domain.Reader) (err error) {
 
 var errOther = fmt.Errorf("%w: an import of another file was begun and is not finished", ErrStore)
 
-// errAnother is about a store into which two imports put the same file. One of them fails as
-// soon as it finds what the other has written, which goes on.
+// errAnother is the error of two imports of the same file into one store. One of them fails
+// when it finds the other's writes, and the other continues.
 var errAnother = fmt.Errorf("%w: another import of the same file has written to it meanwhile, and is under way or finished; "+
 	"begin this one again when that has ended: it goes on where that was, or finds that all is there", ErrStore)
 
-// other returns the error about a file that is not the one of the earlier import.
+// other returns the error for a file that is not the one of the earlier import.
 func (im *importer) other() error {
 	if im.full != nil {
 		return im.full
@@ -141,7 +139,7 @@ func (im *importer) other() error {
 	return errOther
 }
 
-// add takes the next line.
+// add processes the next line.
 func (im *importer) add(ctx context.Context, l line) error {
 	f := im.file
 	switch f.number {
@@ -158,7 +156,7 @@ func (im *importer) add(ctx context.Context, l line) error {
 			if l.End == nil {
 				return im.other()
 			}
-			return nil // all is there
+			return nil // everything is stored
 		}
 	}
 	switch {
@@ -167,7 +165,7 @@ func (im *importer) add(ctx context.Context, l line) error {
 			return err
 		}
 	case l.End != nil:
-		return im.other() // which has more lines
+		return im.other() // the earlier file has more lines
 	}
 	im.trackLine(l)
 	if f.number <= im.resumed.Line {
@@ -182,7 +180,7 @@ func (im *importer) add(ctx context.Context, l line) error {
 	return nil
 }
 
-// trackLine remembers what a line came to.
+// trackLine updates last after a line.
 func (im *importer) trackLine(l line) {
 	im.last.head, im.last.preset = im.file.order.head, im.file.order.preset
 	im.last.versions = 0
@@ -197,7 +195,8 @@ func (im *importer) trackLine(l line) {
 	}
 }
 
-// collect adds what a line holds to the batch, once there is room for it.
+// collect adds the object of a line to the batch. If the batch is full, it is written
+// first.
 func (im *importer) collect(ctx context.Context, l line) error {
 	var ops []operation
 	size := 0
@@ -206,7 +205,7 @@ func (im *importer) collect(ctx context.Context, l line) error {
 		size += objectCost + 2*length
 	}
 	length := len(im.file.raw)
-	if p := im.last.preset; p != nil && im.file.order.preset != p { // it is whole
+	if p := im.last.preset; p != nil && im.file.order.preset != p { // the preset is complete
 		put(im.last.size, func(tx domain.Tx) error { return p.put(tx, p.Preset) })
 	}
 	switch {
@@ -245,8 +244,8 @@ func (im *importer) collect(ctx context.Context, l line) error {
 	return nil
 }
 
-// flush writes the batch, which ends with the line before the one that was read last,
-// or with that one if it is the last of all.
+// flush writes the batch. The batch ends before the line that was read last, or with it if
+// that is the file's last line.
 func (im *importer) flush(ctx context.Context, final bool) error {
 	next := mark{im.file.number - 1, im.file.sums.sum(), im.header, im.stored.Workspace, final}
 	err := im.update(ctx, func(tx domain.Tx) error {
@@ -286,8 +285,8 @@ func (im *importer) flush(ctx context.Context, final bool) error {
 	return nil
 }
 
-// checkUnchanged returns nil if the store is as the last batch left it. It empties the
-// audit trail of one that is to have its first.
+// checkUnchanged returns nil if the store is as the last batch left it. Before the first
+// batch it empties the audit trail.
 func (im *importer) checkUnchanged(tx domain.Tx) error {
 	changed := fmt.Errorf("%w: something else was written to it meanwhile; begin anew with an empty store", ErrStore)
 	m, err := lastMark(tx)
@@ -320,7 +319,7 @@ func (im *importer) checkUnchanged(tx domain.Tx) error {
 	return nil
 }
 
-// update is Store.Update, tried again for as long as the engine gives up to others.
+// update is Store.Update, repeated while the engine gives up to other writers.
 func (im *importer) update(ctx context.Context, fn func(domain.Tx) error) error {
 	for try := 1; ; try++ {
 		err := im.store.Update(ctx, fn)
@@ -337,7 +336,8 @@ func (im *importer) update(ctx context.Context, fn func(domain.Tx) error) error 
 
 var errTaken = errors.New("its id, slug or hash is that of an object before")
 
-// checkFree returns nil for the error of a read that found nothing.
+// checkFree returns nil for the error of a read that found nothing, and errTaken for no
+// error.
 func checkFree(err error) error {
 	switch {
 	case errors.Is(err, domain.ErrNotFound):
@@ -348,7 +348,7 @@ func checkFree(err error) error {
 	return errTaken
 }
 
-// put stores a in a state of it.
+// put stores a with the given state.
 func (a *arrival) put(tx domain.Tx, state domain.Preset) error {
 	if !a.stored {
 		_, err := tx.Preset(a.WorkspaceID, a.Slug)
@@ -359,8 +359,8 @@ func (a *arrival) put(tx domain.Tx, state domain.Preset) error {
 	return tx.PutPreset(state)
 }
 
-// putWorkspace stores w, in the place of the default workspace that has an id if it
-// has the same slug.
+// putWorkspace stores w. It replaces the default workspace with the id fresh if that has
+// the same slug.
 func putWorkspace(tx domain.Tx, w domain.Workspace, fresh string) error {
 	_, err := tx.Workspace(w.ID)
 	if err := checkFree(err); err != nil {

@@ -16,15 +16,15 @@ import (
 
 const (
 	formatName = "caddy-presets"
-	// formatVersion is that of the files that are written and read. Whatever
-	// changes what a line may hold raises it.
+	// formatVersion is the version of the files that are written and read. Every change of
+	// the content of lines raises it.
 	formatVersion = 1
-	// maxLine bounds a line, generously: the largest record has MaxStoredSize, and
-	// text of control characters is six times as long as a JSON string.
+	// maxLine bounds a line, generously. The largest record has MaxStoredSize, and control
+	// characters take six times their size in a JSON string.
 	maxLine = 16 * domain.MaxStoredSize
 )
 
-// line is a line of a file. One of its fields is set.
+// line is a line of a file. Exactly one of its fields is set.
 type line struct {
 	Export      *header             `json:"export,omitzero"`
 	Audit       *domain.AuditRecord `json:"audit,omitzero"`
@@ -48,12 +48,12 @@ type trailer struct {
 	Sum sum `json:"sha256"`
 }
 
-// presetLine is a preset as clients see it, and the fields that they do not.
+// presetLine is a preset as clients see it, with the fields that clients do not see.
 type presetLine struct {
 	domain.Preset
 	DesignatedVersion int   `json:"designated_version"`
 	LatestVersion     int   `json:"latest_version"`
-	Kept              *kept `json:"kept,omitzero"` // nil where no version was removed
+	Kept              *kept `json:"kept,omitzero"` // nil if no version was removed
 }
 
 type kept struct {
@@ -69,7 +69,7 @@ func newPresetLine(p domain.Preset) *presetLine {
 	return l
 }
 
-// preset returns the preset, with all of its fields.
+// preset returns the preset with all of its fields.
 func (l *presetLine) preset() domain.Preset {
 	p := l.Preset
 	p.DesignatedVersion, p.LatestVersion = l.DesignatedVersion, l.LatestVersion
@@ -79,8 +79,7 @@ func (l *presetLine) preset() domain.Preset {
 	return p
 }
 
-// versionLine is a version as clients see it, with its config as text, and its
-// dialect.
+// versionLine is a version as clients see it, with its config as text and its dialect.
 type versionLine struct {
 	domain.PresetVersion
 	Dialect domain.Dialect `json:"dialect"`
@@ -127,11 +126,11 @@ func (s sum) MarshalText() ([]byte, error) { return hex.AppendEncode(nil, s[:]),
 // UnmarshalText implements encoding.TextUnmarshaler.
 func (s *sum) UnmarshalText(text []byte) error { return (*domain.KeyHash)(s).UnmarshalText(text) }
 
-// text is bytes that are to stay as they are: a JSON string, or an object with their
-// base64 where they are no UTF-8.
+// text is bytes that must keep their form. It is a JSON string, or an object with base64 if
+// the bytes are not UTF-8.
 type text []byte
 
-// notUTF8 is text in base64, as JSON has bytes.
+// notUTF8 is the form of text that is not UTF-8.
 type notUTF8 struct {
 	Base64 []byte `json:"base64"`
 }
@@ -160,7 +159,7 @@ func (t *text) UnmarshalJSONFrom(d *jsontext.Decoder) error {
 	return err
 }
 
-// encode returns a line with its end.
+// encode returns a line, including its line break.
 func (l line) encode() ([]byte, error) {
 	raw, err := jsonv2.Marshal(l, jsonv2.Deterministic(true))
 	return append(raw, '\n'), err
@@ -168,8 +167,8 @@ func (l line) encode() ([]byte, error) {
 
 var errNotLine = errors.New("it is not a line of an export")
 
-// decode reads a line that encode has written. The errors name the field that is wrong, and
-// quote nothing else of it.
+// decode reads a line of encode. Its errors name the wrong field and quote nothing else of
+// the line.
 func decode(raw []byte) (l line, err error) {
 	err = jsonv2.Unmarshal(raw, &l, jsonv2.RejectUnknownMembers(true))
 	if wrong, ok := errors.AsType[*jsonv2.SemanticError](err); ok {
@@ -200,11 +199,11 @@ func decode(raw []byte) (l line, err error) {
 	return l, nil
 }
 
-// fieldName is what names of fields look like, and those of labels. Anything else in a file
-// may be what nobody is to see.
+// fieldName matches the names of fields and labels. Any other name in a file may be
+// confidential.
 var fieldName = regexp.MustCompile(`^[0-9A-Za-z_.-]{1,64}$`)
 
-// fieldOf returns where p leads, as far as names do.
+// fieldOf returns the path of p, up to the first name that does not match fieldName.
 func fieldOf(p jsontext.Pointer) (path string) {
 	for name := range p.Tokens() {
 		if !fieldName.MatchString(name) {
@@ -215,8 +214,8 @@ func fieldOf(p jsontext.Pointer) (path string) {
 	return path
 }
 
-// difference returns where a line differs first from what it should be, empty where only
-// its form does.
+// difference returns the place of the first difference between two lines. It is empty if
+// only the form differs.
 func difference(raw, want []byte) jsontext.Pointer {
 	got, should := jsontext.NewDecoder(bytes.NewReader(raw)), jsontext.NewDecoder(bytes.NewReader(want))
 	for {
@@ -226,7 +225,7 @@ func difference(raw, want []byte) jsontext.Pointer {
 		case errA != nil || errB != nil:
 			return ""
 		case a.Kind() == b.Kind() && a.String() == b.String():
-		case b.Kind() == '}' || b.Kind() == ']': // there is something more
+		case b.Kind() == '}' || b.Kind() == ']': // raw has more members or elements
 			return got.StackPointer()
 		default:
 			return should.StackPointer()
@@ -234,7 +233,7 @@ func difference(raw, want []byte) jsontext.Pointer {
 	}
 }
 
-// decodeHeader reads the first line, of whichever version.
+// decodeHeader returns the version in the first line. It accepts every version.
 func decodeHeader(raw []byte) (version int, err error) {
 	var first struct {
 		Export struct {

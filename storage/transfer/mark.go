@@ -11,33 +11,33 @@ import (
 	"github.com/caddy-presets/caddy-presets/domain"
 )
 
-// markID is the id of the kept answer that tells of an import. Those of clients are
-// digests of another kind of text.
+// markID is the id of the kept answer that marks an import. No client's id equals it,
+// because those are digests of a different text.
 var markID = domain.ReplayID(sha256.Sum256([]byte("caddy-presets: an import is under way")))
 
-// markLifetime is how long an import can stay unfinished, and doneLifetime for how long it
-// is known that one was finished, for whoever was not told.
+// markLifetime is how long an import can stay unfinished. doneLifetime is how long a
+// finished import is remembered, for callers whose answer was lost.
 const (
 	markLifetime = 10 * 365 * 24 * time.Hour
 	doneLifetime = 24 * time.Hour
 )
 
-// mark tells how far an import is. The zero value is that of none.
+// mark is the progress of an import. The zero value means that there is none.
 type mark struct {
-	// Line is the number of the last line that was imported, and Sum the SHA-256 of
-	// all lines up to it.
+	// Line is the number of the last imported line. Sum is the SHA-256 of all lines up to
+	// it.
 	Line int `json:"line"`
 	Sum  sum `json:"sha256"`
 	// Header is the SHA-256 of the first line.
 	Header sum `json:"header_sha256"`
-	// Workspace is the id of the default workspace that a server has made, empty for
-	// none. It goes when that of the file comes.
+	// Workspace is the id of the default workspace that a server created, empty if there is
+	// none. The file's default workspace replaces it.
 	Workspace string `json:"workspace_id"`
-	// Done tells that all lines were imported.
+	// Done is set when all lines were imported.
 	Done bool `json:"done"`
 }
 
-// readMark returns the mark of the import that is not finished.
+// readMark returns the mark of an unfinished import.
 func readMark(r domain.Reader) (mark, error) {
 	m, err := lastMark(r)
 	if m.Done {
@@ -76,9 +76,8 @@ func (m mark) put(tx domain.Tx) error {
 	return tx.PutReplay(domain.Replay{ID: markID, Request: m.Sum[:], Answer: text, ExpiresAt: time.Now().UTC().Add(lifetime)})
 }
 
-// freshWorkspace returns the id of the default workspace of a store in which a server
-// has just made it, and "" of one in which nothing is stored. Of any other it returns
-// an error.
+// freshWorkspace returns the id of the default workspace if the store has nothing else. It
+// returns "" for an empty store, and an error for any other store.
 func freshWorkspace(r domain.Reader) (string, error) {
 	head, err := r.AuditHead()
 	if err != nil {
@@ -128,7 +127,7 @@ func freshWorkspace(r domain.Reader) (string, error) {
 	return w.ID, nil
 }
 
-// deleteFreshWorkspace deletes the default workspace of an id, if it is still there.
+// deleteFreshWorkspace deletes the default workspace if it still exists.
 func deleteFreshWorkspace(tx domain.Tx, id string) error {
 	if id == "" {
 		return nil

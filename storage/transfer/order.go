@@ -12,32 +12,31 @@ import (
 	"github.com/caddy-presets/caddy-presets/domain"
 )
 
-// order is what was read of a file so far, as far as what may come next depends on
-// it.
+// order is the state of a file that determines which lines may come next.
 type order struct {
 	last      line
 	created   time.Time
 	counts    Counts
 	head      domain.AuditHead
-	workspace string   // the id of the last one, empty for none
-	preset    *arrival // the one whose versions and labels come, nil for none
+	workspace string   // the id of the last workspace, empty if there was none
+	preset    *arrival // the preset whose versions and labels come, nil if there is none
 }
 
-// arrival is a preset of which versions and changes of labels come.
+// arrival is a preset whose versions and label changes are being read.
 type arrival struct {
 	domain.Preset
-	versions int // how many came
+	versions int // the number of versions that were read
 	label    string
-	changes  int                      // how many of label came
-	targets  map[string]domain.Target // what the labels that came stand for
-	// stored tells that the preset is stored, with some of its versions. It is the
-	// importer's.
+	changes  int                      // the number of label's changes that were read
+	targets  map[string]domain.Target // the current targets of the labels that were read
+	// stored is set when the preset is stored with some of its versions. Only the importer
+	// uses it.
 	stored bool
 }
 
 var errOrder = errors.New("it does not belong behind the line before")
 
-// stage is where in a file a line belongs.
+// stage returns the section of the file that a line belongs to.
 func (l line) stage() int {
 	switch {
 	case l.Export != nil:
@@ -57,7 +56,7 @@ func (l line) stage() int {
 	}
 }
 
-// take checks that a line belongs behind those before it, and takes note of it.
+// take checks that a line may come next, and records it.
 func (o *order) take(l line) error {
 	stage, before := l.stage(), o.last.stage()
 	switch {
@@ -125,10 +124,10 @@ func (o *order) takePreset(p domain.Preset) error {
 	return nil
 }
 
-// number returns the number of a version of a, counted from 0.
+// number returns the number of the i-th version of a, counted from 0.
 func (a *arrival) number(i int) int { return a.State().Version(i) }
 
-// hasAll reports whether all versions came.
+// hasAll reports whether all versions were read.
 func (a *arrival) hasAll() bool { return a.number(a.versions) > a.LatestVersion }
 
 func (o *order) takeVersion(v *versionLine) error {
@@ -170,7 +169,7 @@ func (o *order) takeLabelChange(c *labelChangeLine) error {
 	return checkLabelChange(*c, a.Preset)
 }
 
-// whole returns nil if all that a has came.
+// whole returns nil if all versions and label changes of a were read.
 func (a *arrival) whole() error {
 	switch {
 	case !a.hasAll():
@@ -181,8 +180,8 @@ func (a *arrival) whole() error {
 	return nil
 }
 
-// soFar returns a as it can be stored while only the first of its versions are there,
-// the last of which has an id. Clients see nothing of it.
+// soFar returns a as it is stored while only its first versions are there. lastID is the id
+// of the last of these. Clients cannot see it.
 func (a *arrival) soFar(versions int, lastID string) domain.Preset {
 	p := a.Preset
 	p.Status, p.Labels = domain.PresetArchived, nil

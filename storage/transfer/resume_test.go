@@ -38,8 +38,8 @@ func inSmall(ctx context.Context, s domain.Store, content []byte) (Summary, erro
 	return importBy(ctx, s, bytes.NewReader(content), 32<<10)
 }
 
-// An import that was interrupted, after whichever batch and however, is gone on with.
-// Until then the store is in order, and no export is made of it.
+// An interrupted import continues, whichever batch and failure interrupted it. Until then
+// the store is consistent and cannot be exported.
 func TestResume(t *testing.T) {
 	from := newStore(t)
 	f := fill(t, from)
@@ -59,7 +59,7 @@ func TestResume(t *testing.T) {
 			switch {
 			case n < 1+batches%2:
 				return nil
-			case batches%3 == 0: // it was written, and nobody was told
+			case batches%3 == 0: // it was written, but the answer was lost
 				if unfinished, err := Unfinished(t.Context(), to); unfinished || err != nil {
 					return errDeliberate
 				}
@@ -125,8 +125,8 @@ func whole(t *testing.T, s *badger.Store) {
 	}
 }
 
-// A file whose beginning is another than that of the one that was begun with is
-// refused, as is one that ends before.
+// An import is continued only with the same file. A file with a different beginning, or
+// that ends too early, is refused.
 func TestResumeOtherFile(t *testing.T) {
 	content := small(t)
 	all, counts := lines(content), counted(t, content)
@@ -151,8 +151,8 @@ func TestResumeOtherFile(t *testing.T) {
 	equal(t, exported(t, to), content)
 }
 
-// An import of which all was written, and nobody was told, is found to be finished when it
-// is begun again, within a day and with the same file.
+// An import that was written completely, but whose answer was lost, is found to be
+// finished. It must be begun again within a day and with the same file.
 func TestLostAnswer(t *testing.T) {
 	content := small(t)
 	all, counts := lines(content), counted(t, content)
@@ -205,8 +205,8 @@ func TestLostAnswer(t *testing.T) {
 	}
 }
 
-// Clients change nothing while an import is not finished, whether it is under way or was
-// interrupted. What was written before its first batch is not lost.
+// Clients change nothing while an import is unfinished, whether it runs or was interrupted.
+// Writes before its first batch are not lost.
 func TestWrittenMeanwhile(t *testing.T) {
 	from := newStore(t)
 	f := fill(t, from)
@@ -259,7 +259,7 @@ func TestWrittenMeanwhile(t *testing.T) {
 	}
 }
 
-// What is written past the Service makes the import fail.
+// A write that bypasses the Service makes the import fail.
 func TestWrittenPast(t *testing.T) {
 	content := small(t)
 	to := started(t)
@@ -280,7 +280,7 @@ func TestWrittenPast(t *testing.T) {
 	}
 }
 
-// Of two imports at the same time one fails, and the other comes to its end.
+// If two imports run at the same time, one fails and the other finishes.
 func TestTwoImports(t *testing.T) {
 	content := small(t)
 	to := started(t)

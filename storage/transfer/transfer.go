@@ -1,12 +1,12 @@
-// Package transfer moves all that is in one domain.Store to another, of whichever
-// engine, by way of a file of JSON Lines. It knows no engine: it reads through
+// Package transfer moves the content of one domain.Store to another, whatever their
+// engines, as a file of JSON Lines. It does not depend on an engine: it reads through
 // domain.Reader and writes through domain.Tx.
 //
 // # The file
 //
-// Each line is a JSON object with one member, whose name tells what it is:
+// Each line is a JSON object with one member. The member's name is the kind of the line:
 //
-//	export         what the file is: its format, its version, and when it was made
+//	export         the header: the file's format, its version, and the time of the export
 //	audit          a record of the audit trail, with its hashes
 //	workspace      a workspace
 //	preset         a preset of the workspace above, with the numbers of its versions
@@ -14,38 +14,35 @@
 //	label_change   a change of a label of the preset above
 //	answer         an answer that is kept for an Idempotency-Key
 //	key            an issued key, with the hash of its secret
-//	end            how many there are of each, and the SHA-256 of all lines before
+//	end            the number of lines of each kind, and the SHA-256 of all lines before
 //
-// They come in that order: first the trail, then each workspace with its presets, of
-// which each has its versions and the changes of its labels behind it. Workspaces
-// stand in the order of their list, and the presets of a workspace in the order in
-// which they have to be put so that their list is the same: first those that are
-// archived, by slug, and then the others, the one that was put last at the end.
-// Text that need not be JSON without line breaks, the config of a version and the
-// answer kept, is a string, or {"base64":…} where it is no UTF-8.
+// The kinds come in that order: first the trail, then each workspace with its presets. Each
+// preset is followed by its versions and the changes of its labels. Workspaces are in the
+// order of their list. The presets of a workspace are in an order that gives the same list
+// when they are put. Archived presets come first, by slug. The others follow, and the one
+// that was put last is at the end. The config of a version and a kept answer may have line
+// breaks or not be JSON. They are strings, or {"base64":…} if they are not UTF-8.
 //
-// A file is refused at the first line that is not what Export would have written at
-// its place, byte for byte, and at its end if the sum is another.
+// A file is refused at the first line that differs in any byte from the line that Export
+// would have written. It is refused at its end if the sum differs.
 //
-// # An import that is not finished
+// # An unfinished import
 //
-// Import goes into a store that has nothing in it but the default workspace that a
-// server makes when it starts first, and the audit record of that. Both are replaced.
-// It writes batches, each a change of its own together with a mark that says how far
-// the import is and which file it is of, by the SHA-256 of its lines so far. The mark
-// is an answer that is kept under an id of its own, which is no client's. So an import
-// that was interrupted goes on where it was when it is begun again with the same
-// file; no other import begins in that store; and Export refuses it. The mark of one that
-// was finished stays for a day.
+// Import needs a store that is empty, apart from the default workspace and its audit record
+// that a server creates at its first start. Both are replaced. Import writes batches. Each
+// batch is one change and includes a mark. The mark has the progress of the import, and
+// identifies the file by the SHA-256 of its lines so far. It is stored as a kept answer,
+// under an id that no client has. So an interrupted import continues when it is begun again
+// with the same file. No other import begins in that store, and Export refuses it. The mark
+// of a finished import stays for a day.
 //
-// Until then the store is in order at every moment, and nobody but the import changes
-// anything: the end of its audit trail says that an import is under way, and so the
-// Service answers all changes with domain.ErrUnavailable. The audit trail comes first, so
-// that whatever is written to the store past the Service, or before the first batch, as
-// each change adds to the trail, makes the next batch fail. A
-// preset that clients can see has all of its versions and labels: one that takes
-// several batches is archived until then. Keys come last, so that until all else is
-// there only keys of the configuration are known.
+// The store is consistent at every moment of the import, and only the import changes it.
+// The end of its audit trail says that an import is under way, so the Service answers all
+// changes with domain.ErrUnavailable. The audit trail comes first, and every change adds to
+// it. So a write that bypasses the Service, or comes before the first batch, makes the next
+// batch fail. A preset that clients can see has all of its versions and labels: one that
+// takes several batches is archived until then. Keys come last. Until everything else is
+// stored, only the keys of the configuration are known.
 package transfer
 
 import (
@@ -59,18 +56,17 @@ import (
 )
 
 var (
-	// ErrFile is in the chain of what is wrong with a file, whose line the text
-	// names, and the field. It quotes nothing else of the line.
+	// ErrFile is wrapped by the errors about a file. Their text names the line and the
+	// field, and quotes nothing else of the line.
 	ErrFile = errors.New("the export cannot be used")
-	// ErrStore is in the chain of the error about a store that nothing can be
-	// imported into, or not that file.
+	// ErrStore is wrapped by the errors about a store that cannot take an import, or not
+	// that of the file.
 	ErrStore = errors.New("the store cannot take the import")
-	// ErrUnfinished is what Export returns for a store into which an import was
-	// begun and not finished.
+	// ErrUnfinished is returned by Export for a store with an unfinished import.
 	ErrUnfinished = errors.New("an import into the store is not finished: begin it again with the same file")
 )
 
-// Counts tell how many objects of each kind there are.
+// Counts are the numbers of objects by kind.
 type Counts struct {
 	Audit        int `json:"audit"`
 	Workspaces   int `json:"workspaces"`
@@ -81,19 +77,19 @@ type Counts struct {
 	Keys         int `json:"keys"`
 }
 
-// Summary is what there is to say of a file. Its struct tags are what operators see.
+// Summary describes a file. Operators see it under the names of its struct tags.
 type Summary struct {
 	CreatedAt time.Time `json:"created_at"`
 	Counts
-	// Digest is a SHA-256 of all lines but the first, the last and those of kept
-	// answers, which expire: stores that hold the same have the same.
+	// Digest is the SHA-256 of all lines but the first, the last and those of kept answers,
+	// which expire. Stores with the same content have the same digest.
 	Digest string `json:"digest"`
-	// Resumed is the number of the line that an earlier import had come to, 0 for
-	// none.
+	// Resumed is the number of the last line of the earlier import that was continued, 0 if
+	// there was none.
 	Resumed int `json:"resumed_at_line"`
 }
 
-// Check reads a file to its end, as Import does, and imports nothing.
+// Check reads and checks a file to its end, as Import does, and imports nothing.
 func Check(ctx context.Context, r io.Reader) (Summary, error) {
 	f := newFile(r)
 	for {
@@ -109,7 +105,7 @@ func Check(ctx context.Context, r io.Reader) (Summary, error) {
 	}
 }
 
-// Unfinished reports whether an import into a store was begun and not finished.
+// Unfinished reports whether a store has an unfinished import.
 func Unfinished(ctx context.Context, store domain.Store) (unfinished bool, err error) {
 	err = store.View(ctx, func(r domain.Reader) error {
 		m, err := readMark(r)
@@ -119,7 +115,7 @@ func Unfinished(ctx context.Context, store domain.Store) (unfinished bool, err e
 	return unfinished, err
 }
 
-// refused is an error about a line of a file.
+// refused returns an error about a line of a file.
 func refused(line int, format string, args ...any) error {
 	return fmt.Errorf("%w: line %d: %w", ErrFile, line, fmt.Errorf(format, args...))
 }

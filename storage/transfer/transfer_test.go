@@ -38,8 +38,8 @@ func fill(t testing.TB, s domain.Store) storagetest.Filler { return storagetest.
 
 var at = time.Date(2026, 2, 3, 4, 5, 6, 789e6, time.UTC)
 
-// exported returns an export of a store as if it were made at a certain time, but for
-// answers that have expired.
+// exported returns an export of a store with the fixed time at. It lacks the answers that
+// the store has dropped as expired.
 func exported(t testing.TB, s domain.Store) []byte {
 	t.Helper()
 	var b bytes.Buffer
@@ -66,7 +66,7 @@ func imports(t testing.TB, s domain.Store, content []byte) Summary {
 	return summary
 }
 
-// equal tells where two files differ.
+// equal reports the first difference between two files.
 func equal(t testing.TB, got, want []byte) {
 	t.Helper()
 	if bytes.Equal(got, want) {
@@ -81,7 +81,7 @@ func equal(t testing.TB, got, want []byte) {
 	t.Fatalf("got %d lines, want %d", len(g), len(w))
 }
 
-// sound checks that all that is in a store is in order.
+// sound checks that the content of a store is consistent.
 func sound(t testing.TB, s *badger.Store) {
 	t.Helper()
 	report, err := s.Check(t.Context())
@@ -90,7 +90,7 @@ func sound(t testing.TB, s *badger.Store) {
 	}
 }
 
-// What is exported, imported and exported again is the same, byte by byte.
+// Exporting, importing and exporting again gives the same bytes.
 func TestRoundTrip(t *testing.T) {
 	from := newStore(t)
 	f := fill(t, from)
@@ -181,8 +181,8 @@ func TestImportRefused(t *testing.T) {
 	}
 }
 
-// readOnly is a store that nobody is to change. What is stored does not tell: the store
-// itself removes what was in deleted workspaces meanwhile.
+// readOnly is a store that fails the test on any change. Comparing the content would not
+// do, because the store itself purges deleted workspaces.
 func readOnly(t *testing.T, what string, s domain.Store) domain.Store {
 	return &interrupted{Store: s, before: nothing, after: func(int) error {
 		t.Errorf("%s: the store was changed", what)

@@ -11,10 +11,10 @@ import (
 	"github.com/caddy-presets/caddy-presets/schema"
 )
 
-// What can be imported is what the API could have made: these are its own rules. Errors
-// name the field and do not quote it.
+// An import accepts only objects that the API could have created, so it applies the API's
+// own rules. Errors name the field and do not quote its value.
 
-// inField names the field that an error of a rule is about.
+// inField adds the field's path to an error of a rule.
 func inField(path string, err error) error {
 	if invalid, ok := errors.AsType[*domain.Error](err); ok && len(invalid.Issues) > 0 {
 		issue := invalid.Issues[0]
@@ -31,7 +31,7 @@ func inField(path string, err error) error {
 	return fmt.Errorf("%s: %w", path, err)
 }
 
-// checkID returns an error for what is no id.
+// checkID returns an error if id is not a UUID.
 func checkID(path, id string) error {
 	if len(id) != 36 || uuid.Validate(id) != nil {
 		return inField(path, errors.New("must be a UUID"))
@@ -39,7 +39,7 @@ func checkID(path, id string) error {
 	return nil
 }
 
-// fields checks the fields of an object as clients see it by those of a request.
+// fields checks the fields of an object, as clients see it, by the schema of a request.
 func fields(object interface{ JSON() ([]byte, error) }, of func(*schema.Schemas) *schema.Schema) error {
 	schemas, err := schema.Load()
 	if err != nil {
@@ -81,11 +81,11 @@ func checkPreset(p domain.Preset) error {
 			return err
 		}
 	}
-	p.Status, p.Labels = domain.PresetActive, nil // what clients cannot set
+	p.Status, p.Labels = domain.PresetActive, nil // clients cannot set these
 	return fields(p, func(s *schema.Schemas) *schema.Schema { return s.UpdatePreset })
 }
 
-// checkTarget checks what a label stands for in a state of its preset.
+// checkTarget checks the target of a label in a state of its preset.
 func checkTarget(path string, to domain.Target, p domain.Preset) error {
 	if to.Split != nil && to.Version != 0 {
 		return inField(path, errors.New("must not have both version and split"))
@@ -103,8 +103,8 @@ func checkVersion(v domain.PresetVersion) error {
 	return inField("", domain.Capture{Config: v.Config, SystemPrompt: v.SystemPrompt}.CheckSize())
 }
 
-// checkLabelChange checks a change of a label of p, of which versions may have been
-// removed since.
+// checkLabelChange checks a change of a label of p. Versions that the change refers to may
+// have been removed since.
 func checkLabelChange(c labelChangeLine, p domain.Preset) error {
 	p.Kept = domain.Kept{}
 	if err := domain.CheckLabel(c.Label); err != nil {

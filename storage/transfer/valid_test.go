@@ -13,8 +13,8 @@ import (
 	"github.com/caddy-presets/caddy-presets/domain"
 )
 
-// edited returns an export in which the first line that edit applies to is another, and
-// the number of that line. It has the right sum.
+// edited returns an export with the first line changed that edit applies to, and that
+// line's number. The sum is correct.
 func edited(t testing.TB, content []byte, edit func(l *line) bool) ([]byte, int) {
 	t.Helper()
 	all, counts := lines(content), counted(t, content)
@@ -86,8 +86,8 @@ func ofKey(edit func(k *domain.Key)) func(*line) bool {
 	}
 }
 
-// What the API could not have made is refused, with its line and its field, though the
-// sum is right.
+// Import refuses objects that the API could not have created, despite a correct sum. The
+// error names the line and the field.
 func TestWrongFields(t *testing.T) {
 	content := small(t)
 	large := strings.Repeat("x", domain.MaxStoredSize)
@@ -154,7 +154,7 @@ func TestWrongFields(t *testing.T) {
 	}
 }
 
-// What is there twice is refused when it comes the second time, which the store knows.
+// The second occurrence of an object is refused, because the store has it.
 func TestTwice(t *testing.T) {
 	content := small(t)
 	all, counts := lines(content), counted(t, content)

@@ -6,7 +6,7 @@ import (
 	"testing"
 )
 
-// The values cost at most the limit, and each is the one that was put last.
+// The values cost at most the limit, and each value is the last one put.
 func TestCache(t *testing.T) {
 	c := New[int, uint64, string](1600)
 	cost := func() (sum int) {
