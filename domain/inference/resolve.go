@@ -278,6 +278,7 @@ func (r *Resolver) version(ctx context.Context, workspaceID string, ref referenc
 	if err != nil {
 		return 0, nil, err
 	}
+	key.slug = p.Slug // ref.slug is a part of the request's model, which may be long
 	r.cache.Put(key, stamp, cached{preset: &p}, presetCost(&p))
 	if kept.settings != nil {
 		return n, kept.settings, nil
