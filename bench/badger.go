@@ -9,11 +9,10 @@ import (
 	badgerdb "github.com/dgraph-io/badger/v4"
 )
 
-// rawBadger commits one record in a synced transaction of Badger's own, the least
-// that a durable write can be: nothing looks at the record, and there is no HTTP.
-// It opens an empty database for each measurement, with Badger's own settings but
-// synced, as ours is, and closes it afterwards, so that what is left to do then
-// keeps nobody else waiting.
+// rawBadger commits one record in a synced transaction of Badger's own, as the least cost
+// of a durable write. It does not check the record and uses no HTTP. Each measurement has
+// an empty database with Badger's default settings, but synced, as ours is. It is closed
+// afterwards, so that its background work delays no other candidate.
 type rawBadger struct {
 	parent string // of the folders
 	db     *badgerdb.DB
@@ -48,7 +47,7 @@ func (r *rawBadger) once() error {
 	return r.db.Update(func(txn *badgerdb.Txn) error { return txn.Set(key, r.record) })
 }
 
-// close ends a session, of which nothing remains.
+// close ends a session, which holds nothing.
 func (*rawBadger) close() {}
 
 // check reads back what was committed last.

@@ -31,9 +31,8 @@ func TestMain(m *testing.M) {
 	os.Exit(m.Run())
 }
 
-// A run of next to no length finds out whether everything still works together:
-// whether all start and answer as they must, and whether each row has a value. It
-// says nothing about speed.
+// TestCompare runs the comparison for a very short time. It checks that all programs start
+// and answer correctly, and that each row has a value. It does not check speed.
 func TestCompare(t *testing.T) {
 	if testing.Short() {
 		t.Skip("builds and starts servers")
@@ -111,7 +110,7 @@ func countElements(t *testing.T, text []byte) (n int) {
 	}
 }
 
-// A cancelled run ends with an error, and its servers with it.
+// TestCompareCancelled cancels a run. It ends with an error and stops its servers.
 func TestCompareCancelled(t *testing.T) {
 	ctx, cancel := context.WithCancel(t.Context())
 	cancel()
@@ -147,7 +146,7 @@ func TestHistogram(t *testing.T) {
 	}
 }
 
-// serve answers each of one connection's requests with the next of some answers.
+// serve answers the requests of a connection with a list of answers in turn.
 func serve(t *testing.T, answers ...string) (address string) {
 	t.Helper()
 	listener, err := net.Listen("tcp", "127.0.0.1:0")
@@ -208,7 +207,7 @@ func TestConnection(t *testing.T) {
 	}
 }
 
-// Each client writes its own part into the request.
+// TestFill checks that each client writes its own part into the request.
 func TestFill(t *testing.T) {
 	r := newRequest("", "POST", "/"+variable, "key", `{"a":1}`, 200, ofClient)
 	s := connection{request: r, client: 7, text: bytes.Clone(r.text)}

@@ -31,8 +31,8 @@ type bench struct {
 	result                   result.Run
 }
 
-// compare measures what o says, writes the tables to out and the results to a
-// file. Nothing else is left behind, whatever happens.
+// compare runs the measurements of o, writes the tables to out and the results to a file.
+// It leaves nothing else behind.
 func compare(ctx context.Context, o options, out io.Writer) error {
 	folder, err := os.MkdirTemp("", "presets-bench-")
 	if err != nil {
@@ -71,7 +71,7 @@ func (b *bench) run() (err error) {
 		return err
 	}
 	log.Printf("storing %d workspaces and presets", b.stored)
-	// A page more, so that the last offset has a full one.
+	// One more page, so that the last offset has a full one.
 	filled, err := fill(b.ctx, filepath.Join(b.folder, "store"), b.stored+pageSize, b.stored+pageSize)
 	if err != nil {
 		return err
@@ -99,7 +99,7 @@ func (b *bench) run() (err error) {
 	return nil
 }
 
-// describe notes where and with what the results came about.
+// describe records the machine and the versions of the results.
 func (b *bench) describe() error {
 	b.result.Date = time.Now().UTC().Format(time.DateOnly)
 	b.result.Command = strings.Join(append([]string{"go -C bench run ."}, os.Args[1:]...), " ")
@@ -145,8 +145,8 @@ type trial struct {
 	// begin prepares for the work, and end cleans up behind it, once for each
 	// measurement. Nil where there is nothing of the kind to do.
 	begin func() (end func() error, err error)
-	// stored counts what the work adds to, one each time. Nil where it adds
-	// nothing.
+	// stored counts the objects to which each run of the work adds one. It is nil if the
+	// work adds none.
 	stored func() (int, error)
 }
 
@@ -171,8 +171,8 @@ func (b *bench) turns(group string, rounds int, lasting time.Duration, steps ...
 	return nil
 }
 
-// measure adds a sample. It fails unless exactly what was acknowledged as stored
-// is there afterwards.
+// measure adds a sample. It fails unless the number of stored objects equals the
+// acknowledged ones.
 func (b *bench) measure(l result.Load, lasting time.Duration, t trial) error {
 	sample, err := b.sample(l.Connections, lasting, t)
 	if err != nil {
@@ -196,7 +196,7 @@ func (b *bench) sample(clients int, lasting time.Duration, t trial) (sample resu
 		return result.Sample{}, err
 	}
 	if !t.inside {
-		// What the clients get is what the servers lack.
+		// The clients' processor time is not available to the servers.
 		defer runtime.GOMAXPROCS(runtime.GOMAXPROCS(max(1, runtime.NumCPU()/2)))
 	}
 	worked := b.worked()
@@ -214,9 +214,8 @@ func (b *bench) sample(clients int, lasting time.Duration, t trial) (sample resu
 	return sample, err
 }
 
-// settle waits until the servers have done what was left of earlier work, such as
-// compactions: it is nobody else's. Some is never done on a machine that is slow
-// enough.
+// settle waits until the servers have finished background work, such as compactions. On a
+// slow machine some of it never ends.
 func (b *bench) settle() {
 	for until := time.Now().Add(patience / 5); time.Now().Before(until); {
 		worked := b.worked()
@@ -227,8 +226,8 @@ func (b *bench) settle() {
 	}
 }
 
-// worked returns how long all servers' processors have worked, less that of the
-// upstream, which is no candidate. Those that are not asked hardly do.
+// worked returns the processor time of all servers, without the upstream. Servers that get
+// no requests use almost none.
 func (b *bench) worked() (sum time.Duration) {
 	for _, s := range b.servers {
 		if s.log != "" {

@@ -206,8 +206,8 @@ func (c *cluster) connect() (*clientv3.Client, error) {
 // putPrefix begins the keys of puts.
 const putPrefix = "put/"
 
-// rawEtcd puts one record each time, through one client for all, as a server has it:
-// the least that a durable write to etcd can be.
+// rawEtcd puts one record at a time through one client that all share, as a server has it.
+// This is the least cost of a durable write to etcd.
 type rawEtcd struct {
 	*bench
 	cluster *cluster

@@ -34,8 +34,8 @@ func checkUntouched(address, path, key string) error {
 	return nil
 }
 
-// checkResolved makes sure that a request that names a preset reaches the gateway
-// with what fill stored in that.
+// checkResolved checks that a request with a preset reaches the gateway with the content
+// that fill stored.
 func checkResolved(address, key, slug string) error {
 	const path = "/v1/responses"
 	header, received, err := gatewayRequest(address, path+"?"+echo, key, "@preset/"+slug, nil).ask()

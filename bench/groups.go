@@ -14,7 +14,7 @@ import (
 	"github.com/caddy-presets/caddy-presets/schema"
 )
 
-// The groups that -only can name. What is in one takes turns.
+// These are the groups that -only can name. The work of one group takes turns.
 const (
 	reads       = "reads"
 	gateway     = "gateway"

@@ -5,8 +5,8 @@ import (
 	"time"
 )
 
-// subBuckets is how many buckets there are for each power of two: what is read
-// from a histogram is off by less than one in subBuckets.
+// subBuckets is the number of buckets for each power of two. The error of a result is less
+// than one in subBuckets.
 const subBuckets = 128
 
 // histogram counts durations in buckets whose width grows with the duration.
@@ -40,8 +40,7 @@ func (h *histogram) add(other *histogram) {
 	h.total += other.total
 }
 
-// quantile returns the duration that a share q of all did not exceed, 0 where
-// there are none.
+// quantile returns the duration that a share q did not exceed, 0 for an empty histogram.
 func (h *histogram) quantile(q float64) time.Duration {
 	rank := uint64(q * float64(h.total))
 	var seen uint64

@@ -29,9 +29,9 @@ type connect func(client int) (session, error)
 // patience is how long a server may take longer than it should.
 const patience = 30 * time.Second
 
-// drive lets clients work at the same time, each of them without a pause, and
-// returns what they did after the warm-up. It also returns how often the work was
-// done in all, warm-up included. The first error ends it.
+// drive runs the work in concurrent clients without a pause, and returns the results after
+// the warm-up. It also returns how often the work ran in total, with the warm-up. The first
+// error ends it.
 func drive(ctx context.Context, clients int, warmUp, lasting time.Duration, open connect) (sample result.Sample, done int, err error) {
 	sessions := make([]session, clients)
 	for i := range sessions {
@@ -167,9 +167,8 @@ func (r *request) connect(client int) (session, error) {
 	return &connection{request: r, client: client, conn: conn, text: bytes.Clone(r.text), buffer: make([]byte, 64<<10)}, nil
 }
 
-// connection sends a request over a connection of its own, which is kept alive.
-// It looks at no more of an answer than it must: it shares the processors with the
-// servers that it measures.
+// connection sends a request over its own kept-alive connection. It parses as little of an
+// answer as possible, because it shares the processors with the measured servers.
 type connection struct {
 	*request
 	client int
@@ -217,8 +216,7 @@ func (c *connection) once() error {
 	return nil
 }
 
-// parseHead returns the status of an answer and the size of its body, -1 for what
-// it does not say.
+// parseHead returns an answer's status and the size of its body, -1 for missing values.
 func parseHead(head []byte) (status, size int) {
 	const version = "HTTP/1.1 "
 	size = -1

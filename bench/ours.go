@@ -136,8 +136,8 @@ func (o *ours) pages(list string, first, n int) *request {
 
 const (
 	pageSize = 50
-	// manyPages is how many different pages take much more than the 16 MiB that a
-	// server keeps of them in memory. One has 20 to 30 KB.
+	// manyPages is a number of pages that exceeds the 16 MiB that a server caches. One has
+	// 20 to 30 KB.
 	manyPages = 5000
 )
 
@@ -261,7 +261,7 @@ func (o *ours) checkPage(list string, offset int) error {
 	return nil
 }
 
-// checkStored makes sure that what a request creates can be read below a path.
+// checkStored checks that the object a request creates can be read below a path.
 func (o *ours) checkStored(create *request, path string) error {
 	_, created, err := create.ask()
 	if err != nil {

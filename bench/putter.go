@@ -16,8 +16,8 @@ import (
 // has an address to listen on and then etcd's endpoints.
 const putterEnv = "PRESETS_BENCH_PUTTER"
 
-// servePutter serves a POST with one put of its body to etcd, and answers with that
-// when it is durable: the least that a server can do.
+// servePutter serves a POST with one put of its body to etcd, and answers when the put is
+// durable. This is the least work of a server.
 func servePutter() error {
 	addresses := strings.Split(os.Getenv(putterEnv), ",")
 	client, err := clientv3.New(clientv3.Config{Endpoints: addresses[1:], DialTimeout: patience, Logger: zap.NewNop()})

@@ -13,8 +13,8 @@ import (
 	"github.com/caddy-presets/caddy-presets/storage/badger"
 )
 
-// What all presets here are made of, a request as a client would send it, and
-// what all workspaces have.
+// These are the config of all presets, a client's request, and the fields of all
+// workspaces.
 const (
 	model    = "openai/gpt-5-mini"
 	settings = `"temperature":0.7,"top_p":0.9,"max_output_tokens":512,"reasoning":{"effort":"high"},"text":{"verbosity":"low"},` +

@@ -45,7 +45,7 @@ func (b *bench) note(name, unit string, value float64) {
 	b.result.Figures[i].Values = append(b.result.Figures[i].Values, value)
 }
 
-// noted returns the values of a figure, none where it was not noted.
+// noted returns the values of a figure, none if it was not recorded.
 func (b *bench) noted(name string) []float64 {
 	for _, r := range b.result.Figures {
 		if r.Name == name {
@@ -55,8 +55,8 @@ func (b *bench) noted(name string) []float64 {
 	return nil
 }
 
-// judge makes the rows of the table out of what was measured. Where two things
-// are compared, each round has its own ratio or difference.
+// judge makes the rows of the table from the measurements. A comparison has a ratio or
+// difference for each round.
 func (b *bench) judge() {
 	row := func(name, unit string, g goal, values []float64) {
 		if len(values) > 0 {
@@ -126,8 +126,8 @@ func (b *bench) judgeGrowth(row func(name, unit string, g goal, values []float64
 			ratio(perSecond(work, few), perSecond(work, many)))
 	}
 	row("start with "+thousands(many)+" presets", "s", atMost(1), scaled(b.noted(lifeFigure(startFigure, many)), 1e-3))
-	// The system can take the memory of mapped files back at any time, but whoever
-	// looks at the process sees it.
+	// The system can reclaim the memory of mapped files at any time, but the process's
+	// status includes it.
 	for _, memory := range []struct{ name, figure string }{
 		{"memory of its own (RssAnon), idle", idleFigure},
 		{"resident memory with mapped files (VmRSS), idle", idleResidentFigure},

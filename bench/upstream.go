@@ -10,9 +10,8 @@ import (
 	"strings"
 )
 
-// This program is its own upstream, when it is started with upstreamEnv set. It is
-// as little of a server as there can be, so that little of what is measured is
-// its: each request gets the same bytes.
+// This program is its own upstream when it is started with upstreamEnv set. The upstream
+// answers each request with the same bytes, so that it costs as little as possible.
 const upstreamEnv = "PRESETS_BENCH_UPSTREAM"
 
 const upstreamAnswer = `{"id":"x","object":"response","output":[]}`
@@ -20,8 +19,8 @@ const upstreamAnswer = `{"id":"x","object":"response","output":[]}`
 // echo in a request asks the upstream for the body that it received instead.
 const echo = "bench-echo"
 
-// serveUpstream listens on the loopback interface, prints the address, and ends
-// with its standard input, so that it cannot outlive who started it.
+// serveUpstream listens on the loopback interface and prints the address. It ends with its
+// standard input, so that it cannot outlive its parent.
 func serveUpstream() error {
 	listener, err := net.Listen("tcp", "127.0.0.1:0")
 	if err != nil {

@@ -6,7 +6,8 @@ import (
 	"testing"
 )
 
-// A member that nothing knows is ignored, and named.
+// TestIgnoredMembers sends unknown members. The server ignores them and lists them in the
+// answer.
 func TestIgnoredMembers(t *testing.T) {
 	s := start(t, standard)
 	many := make([]string, 25)
@@ -56,7 +57,7 @@ func TestIgnoredMembers(t *testing.T) {
 	if len(got) > 2100 || !strings.HasSuffix(got, ", ...") {
 		t.Errorf("got %d bytes of names, want at most 2100 that end in ...: %s", len(got), got)
 	}
-	// Nothing is to be told of what was refused.
+	// A refusal lists no ignored members.
 	r := s.manage("POST", "/v1/presets/p/responses", `{"modl":1,"top_k":"x"}`)
 	if r.want(t, 400); r.header["X-Preset-Ignored"] != nil {
 		t.Errorf("got X-Preset-Ignored %q with a 400", r.header["X-Preset-Ignored"])

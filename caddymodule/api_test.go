@@ -141,7 +141,7 @@ func TestRouting(t *testing.T) {
 	if got := s.upstream.taken(); got != nil {
 		t.Errorf("the gateway got %q", got)
 	}
-	// A decoded slash is part of the slug or id, not of the path.
+	// A decoded slash belongs to the slug or id and does not split the path.
 	s.manage("GET", "/v1/workspaces/a%2Fb", "").wantError(t, 404, "Workspace not found")
 	s.manage("POST", "/v1/presets/a%2Fb/responses", "{}").wantError(t, 400, "Invalid request parameters: slug")
 	s.manage("POST", "/%761/presets/%61bc/responses", "{}").want(t, 200, `"slug":"abc"`)
@@ -149,7 +149,7 @@ func TestRouting(t *testing.T) {
 
 func TestOtherRoutesGoToTheGatewayUntouched(t *testing.T) {
 	s := start(t, standard)
-	body := "{\"not\": json, \xff\x00" + strings.Repeat("x", 5<<20) // larger than our limit, and no JSON at all
+	body := "{\"not\": json, \xff\x00" + strings.Repeat("x", 5<<20) // larger than the limit, and not valid JSON
 	for _, tc := range []struct{ method, path string }{
 		{"GET", "/"},
 		{"GET", "/v1/models"},
@@ -202,7 +202,7 @@ func TestBodies(t *testing.T) {
 	}
 	s.manage("POST", path, filled(10000)).want(t, 200)
 	s.manage("POST", path, filled(10001)).wantError(t, 413, "Request payload too large")
-	for _, expect := range []string{"", "Expect: 100-continue\r\n"} { // nothing is read, nor room made for it
+	for _, expect := range []string{"", "Expect: 100-continue\r\n"} { // the server reads nothing and allocates no buffer
 		s.raw("POST "+path+" HTTP/1.1\r\nHost: x\r\n"+bearer(managementSecret)+"\r\nContent-Length: 9000000000000\r\n"+expect+"\r\n", 1)[0].
 			wantError(t, 413, "Request payload too large")
 	}
@@ -243,8 +243,8 @@ func TestSlowBodiesEnd(t *testing.T) {
 	r[0].wantError(t, 408, "The request body took too long to arrive")
 }
 
-// Once a body is there its deadline is gone: what the connection, and the
-// request itself, take from then on is not the client's fault.
+// TestDeadlineEndsWithTheBody checks that the deadline ends with the body. Later delays of
+// the connection or the request do not cause a timeout.
 func TestDeadlineEndsWithTheBody(t *testing.T) {
 	s := start(t, standard)
 	bodyTimeout = 100 * time.Millisecond
@@ -253,8 +253,8 @@ func TestDeadlineEndsWithTheBody(t *testing.T) {
 	s.manage("POST", "/v1/presets/p/responses", "{}").want(t, 200)
 }
 
-// holdWrites makes the store's writes wait until the returned function, which
-// returns when they go on, is called.
+// holdWrites blocks the store's writes until the returned function is called. That function
+// returns when the writes continue.
 func (s *server) holdWrites() (release func()) {
 	held, released, done := make(chan struct{}), make(chan struct{}), make(chan struct{})
 	go func() {
@@ -275,11 +275,11 @@ func (s *server) holdWrites() (release func()) {
 	}
 }
 
-// A client that leaves is no failure of ours.
+// TestClientsThatLeave checks that a client that leaves does not count as a failure.
 func TestClientsThatLeave(t *testing.T) {
 	s := start(t, standard)
 	release := s.holdWrites()
-	ctx, leave := context.WithTimeout(t.Context(), 200*time.Millisecond) // by when the store has been asked
+	ctx, leave := context.WithTimeout(t.Context(), 200*time.Millisecond) // the store has the request by then
 	defer leave()
 	r, err := http.NewRequestWithContext(ctx, "POST", s.url+"/v1/presets/left/responses", strings.NewReader("{}"))
 	if err != nil {
@@ -300,7 +300,7 @@ func TestClientsThatLeave(t *testing.T) {
 		t.Error("the request is not counted with code 499")
 	}
 	release()
-	s.manage("POST", "/v1/presets/left/responses", "{}").want(t, 200, `"version":1`) // what was given up was not done
+	s.manage("POST", "/v1/presets/left/responses", "{}").want(t, 200, `"version":1`) // a cancelled change was not made
 	if strings.Contains(metrics(), `result="error"`) {
 		t.Error("the client's leaving counts as a failure of the store")
 	}
@@ -394,7 +394,8 @@ func TestManyClientsOnOneSlug(t *testing.T) {
 	}
 }
 
-// What is secret stays out of every log, metric and error, at any log level.
+// TestSecretsAndPromptsReachNoLog checks that no log, metric or error contains a secret or
+// a prompt, at any log level.
 func TestSecretsAndPromptsReachNoLog(t *testing.T) {
 	s := start(t, standard)
 	issued := s.issue(`{"kind":"management"}`).secret
@@ -445,7 +446,7 @@ func TestMetrics(t *testing.T) {
 	)
 }
 
-// The store's own failures are counted as such.
+// TestStoreFailuresAreCounted checks that failures of the store are counted as failures.
 func TestStoreFailuresAreCounted(t *testing.T) {
 	store, err := badger.OpenInMemory()
 	if err != nil {
@@ -467,7 +468,8 @@ func TestStoreFailuresAreCounted(t *testing.T) {
 	}
 }
 
-// A failure of the store is a plain 500 with an id, whose cause is logged once.
+// TestInternalErrorsAreMasked checks that a failure of the store gets a plain 500 with an
+// id. The log has its cause once.
 func TestInternalErrorsAreMasked(t *testing.T) {
 	store, err := badger.OpenInMemory()
 	if err != nil {
@@ -524,7 +526,7 @@ func newBareHandler(t testing.TB, store domain.Store) *Handler {
 	return h
 }
 
-// A client is told when nobody knows what became of its change.
+// TestUnknownOutcome checks the answer to a change whose outcome is unknown.
 func TestUnknownOutcome(t *testing.T) {
 	store, err := badger.OpenInMemory()
 	if err != nil {

@@ -23,12 +23,12 @@ import (
 	"github.com/caddy-presets/caddy-presets/domain"
 )
 
-// limited is standard with another limit.
+// limited is standard with another failure limit.
 func limited(limit string) string {
 	return strings.Replace(standard, "auth_failure_limit 1000000", "auth_failure_limit "+limit, 1)
 }
 
-// newTimedAuthLimiter returns a limiter with a clock that only moves by hand.
+// newTimedAuthLimiter returns a limiter with a clock that the test sets.
 func newTimedAuthLimiter() (l *authLimiter, clock *time.Duration) {
 	l, clock = newAuthLimiter(), new(time.Duration)
 	*clock = time.Hour
@@ -36,14 +36,14 @@ func newTimedAuthLimiter() (l *authLimiter, clock *time.Duration) {
 	return l, clock
 }
 
-// v4 is one IPv4 address of many.
+// v4 returns an IPv4 address by its number.
 func v4(n int) origin {
 	return origin{10: 0xff, 0xff, byte(1 + n>>24), byte(n >> 16), byte(n >> 8), byte(n)}
 }
 
 func TestFailureBucket(t *testing.T) {
 	l, clock := newTimedAuthLimiter()
-	by := failureLimit{3, 30 * time.Second} // one drains each 10 s
+	by := failureLimit{3, 30 * time.Second} // one failure drains each 10 s
 	wants := func(from origin, want time.Duration) {
 		t.Helper()
 		if got := l.isLimited(from, by); got != (want > 0) {
@@ -60,14 +60,14 @@ func TestFailureBucket(t *testing.T) {
 	wants(a, 10*time.Second)
 	wants(a, 10*time.Second) // which was not counted
 	for range 3 {
-		wants(b, 0) // another's
+		wants(b, 0) // another address
 	}
 	*clock += 4 * time.Second
 	wants(a, 6*time.Second)
 	*clock += 6 * time.Second
 	wants(a, 0)
 	wants(a, 10*time.Second)
-	*clock += time.Hour // no more than the limit is saved up
+	*clock += time.Hour // the saved allowance never exceeds the limit
 	for range 3 {
 		wants(a, 0)
 	}
@@ -79,7 +79,8 @@ func TestFailureBucket(t *testing.T) {
 	}
 }
 
-// Handlers of one store share the count of an address, and each applies its own limit.
+// TestFailureBucketOfTwoLimits checks that handlers of one store share an address's count.
+// Each handler applies its own limit.
 func TestFailureBucketOfTwoLimits(t *testing.T) {
 	l, clock := newTimedAuthLimiter()
 	strict, lax := failureLimit{2, time.Hour}, failureLimit{100, time.Minute}
@@ -100,7 +101,7 @@ func TestFailureBucketOfTwoLimits(t *testing.T) {
 	}
 }
 
-// Failures at once are counted like failures one after another.
+// TestFailuresAtOnce checks that concurrent failures are counted like consecutive ones.
 func TestFailuresAtOnce(t *testing.T) {
 	l, _ := newTimedAuthLimiter()
 	var allowed atomic.Int32
@@ -117,7 +118,7 @@ func TestFailuresAtOnce(t *testing.T) {
 	}
 }
 
-// slowKeys is a store whose look-ups of keys take 300 ms each.
+// slowKeys is a store whose key look-ups take 300 ms each.
 type slowKeys struct {
 	domain.Store
 	stamps    *domain.Stamps
@@ -131,13 +132,13 @@ func (s *slowKeys) View(context.Context, func(domain.Reader) error) error {
 	defer s.now.Add(-1)
 	for m := s.most.Load(); n > m && !s.most.CompareAndSwap(m, n); m = s.most.Load() {
 	}
-	time.Sleep(300 * time.Millisecond) // of the bubble
+	time.Sleep(300 * time.Millisecond) // the clock of the bubble
 	return domain.ErrNotFound
 }
 
-// However many wrong keys come from limited addresses, few of them are looked up in
-// the store at a time. Those that would wait too long are refused, and those whose
-// client has gone are given up.
+// TestFailuresLoadTheStoreLittle sends many wrong keys from limited addresses. The store
+// looks up few of them at a time. Requests that would wait too long are refused, and those
+// of clients that left are dropped.
 func TestFailuresLoadTheStoreLittle(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		store := &slowKeys{stamps: domain.NewStamps()}
@@ -165,7 +166,7 @@ func TestFailuresLoadTheStoreLittle(t *testing.T) {
 				}
 			})
 		}
-		synctest.Wait() // few are looked up, the others wait
+		synctest.Wait() // few are looked up at a time, the others wait
 		ctx, cancel := context.WithCancel(t.Context())
 		gone := make(chan error, 1)
 		go func() { gone <- guess(ctx, 0) }()
@@ -214,8 +215,8 @@ func TestOrigin(t *testing.T) {
 	}
 }
 
-// However many addresses others come from, one that fails again and again is not
-// forgotten, and nobody new is limited. All that costs no memory.
+// TestFailuresOfABotnet fails from a very large number of addresses. An address that fails
+// repeatedly stays limited, and new addresses are not limited. The memory stays bounded.
 func TestFailuresOfABotnet(t *testing.T) {
 	l, _ := newTimedAuthLimiter()
 	if size := unsafe.Sizeof(*l); size > 770<<10 {
@@ -227,7 +228,7 @@ func TestFailuresOfABotnet(t *testing.T) {
 	for range 100 {
 		fail(attacker)
 	}
-	for n := range 500_000 { // thirty times as many as there is room for, at once
+	for n := range 500_000 { // thirty times the limiter's capacity, at once
 		if fail(v4(1000+n)) > 0 {
 			t.Fatalf("address %d is limited at its first failure", n)
 		}
@@ -240,8 +241,8 @@ func TestFailuresOfABotnet(t *testing.T) {
 	}
 }
 
-// The log tells once of an address, and of a flood of them no more than once a
-// second.
+// TestFailuresInTheLog checks that the log names a limited address once. During a flood it
+// has at most one line per second.
 func TestFailuresInTheLog(t *testing.T) {
 	core, logs := observer.New(zap.DebugLevel)
 	logger := zap.New(core)
@@ -278,8 +279,8 @@ func TestFailuresInTheLog(t *testing.T) {
 	}
 }
 
-// Wrong keys from an address that fails too often get 429, in each dialect's envelope.
-// Right keys go on working from there.
+// TestAuthFailureLimit sends too many wrong keys from one address. It gets 429 in each
+// dialect's envelope. Valid keys still work from that address.
 func TestAuthFailureLimit(t *testing.T) {
 	s := start(t, standard)
 	issued, caller := s.issue(`{"kind":"management"}`).secret, s.issue(`{"kind":"inference"}`).secret
@@ -320,7 +321,7 @@ func TestAuthFailureLimit(t *testing.T) {
 	s.upstream.none(t)
 	s.do("GET", "/v1/workspaces/default", "").wantError(t, 401, "Missing Authentication header")
 	s.do("GET", "/v1/presets/p/nothing/at/all", "", bearer("a-guess")).wantError(t, 404, "")
-	for range 3 { // the others behind the address go on, also those that are new there
+	for range 3 { // other clients of the address are served, also new ones
 		get(issued).want(t, 200)
 		get(managementSecret).want(t, 200)
 		s.do("POST", chatPath, `{"model":"m"}`, bearer(caller)).want(t, 202)
@@ -331,7 +332,7 @@ func TestAuthFailureLimit(t *testing.T) {
 	send(t, "DELETE", "http://"+s.admin+"/presets/keys/"+revoked.id, "").want(t, 200)
 	refused("a key that was revoked", get(revoked.secret), plain)
 	refused("again", get(revoked.secret), plain)
-	// On other routes what is not ours is no business of ours.
+	// On other routes a foreign credential is not a failure.
 	s.do("GET", "/v1/other", "", bearer(issued)).want(t, 202)
 	s.do("GET", "/v1/other", "", bearer(foreignBearer)).want(t, 202)
 	if s.upstream.saw(issued) || !s.upstream.saw(foreignBearer) {
@@ -353,7 +354,8 @@ func TestAuthFailureLimit(t *testing.T) {
 	}
 }
 
-// A reload forgets no failures, and a new limit counts at once.
+// TestFailuresAfterAReload reloads. The counts of failures remain, and a new limit applies
+// at once.
 func TestFailuresAfterAReload(t *testing.T) {
 	s := start(t, limited("3 24h"))
 	issued := s.issue(`{"kind":"management"}`).secret
@@ -367,7 +369,7 @@ func TestFailuresAfterAReload(t *testing.T) {
 	want(429)
 	s.reload(limited("3 24h"))
 	want(429)
-	s.do("GET", "/v1/presets", "", bearer(issued)).want(t, 200) // which is not in memory
+	s.do("GET", "/v1/presets", "", bearer(issued)).want(t, 200) // which is not cached
 	s.reload(limited("5 24h"))
 	want(401)
 	want(401)
@@ -380,7 +382,8 @@ func TestFailuresAfterAReload(t *testing.T) {
 	}
 }
 
-// An address that fails too often on one site does so on all sites of the store.
+// TestFailuresOfSitesThatShareAStore checks that all sites of a store share an address's
+// count.
 func TestFailuresOfSitesThatShareAStore(t *testing.T) {
 	s := start(t, limited("3 24h"))
 	address := freeAddress(t)
@@ -392,12 +395,13 @@ func TestFailuresOfSitesThatShareAStore(t *testing.T) {
 		s.do("GET", "/v1/presets", "", bearer("a-guess")).want(t, 401)
 	}
 	send(t, "GET", "http://"+address+"/v1/presets", "", bearer("a-guess")).want(t, 429)
-	send(t, "GET", "http://"+address+"/v1/presets", "", bearer(managementSecret)).want(t, 429) // another site's
+	send(t, "GET", "http://"+address+"/v1/presets", "", bearer(managementSecret)).want(t, 429) // a key of another site
 	send(t, "GET", "http://"+address+"/v1/presets", "", bearer("other-management-secret")).want(t, 200)
 }
 
-// After a restart behind a proxy that is not trusted, all clients have one address.
-// Those that send a wrong key without pause keep no right one out.
+// TestWrongKeysKeepNoRightOneOut restarts behind a proxy that is not trusted, so that all
+// clients share one address. Clients that send wrong keys without pause do not lock out
+// valid keys.
 func TestWrongKeysKeepNoRightOneOut(t *testing.T) {
 	s := start(t, limited("5 24h"))
 	var issued []string
@@ -430,7 +434,8 @@ func TestWrongKeysKeepNoRightOneOut(t *testing.T) {
 	wg.Wait()
 }
 
-// With keys optional a foreign credential is the gateway's to judge, not a failure.
+// TestForeignCredentialsAreNoFailures sends foreign credentials with keys optional. The
+// gateway judges them, so they do not count as failures.
 func TestForeignCredentialsAreNoFailures(t *testing.T) {
 	s := start(t, limited("2 24h")+"\ninference {\nkeys optional\n}")
 	dead := s.issue(`{"kind":"inference"}`)
@@ -455,8 +460,9 @@ func TestForeignCredentialsAreNoFailures(t *testing.T) {
 	}
 }
 
-// Behind a proxy that is trusted each client counts for itself, whatever addresses it
-// writes before its own. Whoever is not trusted says nothing about where they are.
+// TestFailuresBehindAProxy checks that clients behind a trusted proxy are counted
+// separately. Addresses that a client adds itself are ignored. Headers from an untrusted
+// proxy are ignored too.
 func TestFailuresBehindAProxy(t *testing.T) {
 	const trusted = "servers {\ntrusted_proxies static 127.0.0.0/8 198.51.100.0/24\n"
 	for options, counted := range map[string]bool{"": false, trusted + "}": true, trusted + "trusted_proxies_strict\n}": true, trusted + "client_ip_headers X-Real-Ip X-Forwarded-For\n}": true} {
@@ -473,7 +479,7 @@ func TestFailuresBehindAProxy(t *testing.T) {
 				t.Errorf("with %q: from %q: got %d, want %d", options, forwarded, r.status, status)
 			}
 		}
-		another := 429 // a client that is told apart
+		another := 429 // a client that is counted separately
 		if counted {
 			another = 401
 		}
@@ -482,24 +488,25 @@ func TestFailuresBehindAProxy(t *testing.T) {
 		guess(another, "192.0.2.2")
 		guess(another, "2001:db8::1")
 		guess(429, "2001:db8::2")
-		for n := range 5 { // what the client itself says changes nothing
+		for n := range 5 { // addresses that the client adds itself change nothing
 			guess(429, fmt.Sprintf("203.0.113.%d, 192.0.2.1", n))
 			guess(429, fmt.Sprintf("203.0.113.%d", n), "192.0.2.1")
 			guess(429, fmt.Sprintf("203.0.113.%d, nonsense,, 192.0.2.1:443, 198.51.100.7", n), "127.0.0.1")
 		}
-		guess(another, "203.0.113.1") // which nobody locked out
+		guess(another, "203.0.113.1") // this address was not locked out
 		guess(another, "192.0.2.1, 192.0.2.3")
 		guess(429, "192.0.2.1, 192.0.2.3")
-		guess(another, "198.51.100.1") // proxies all the way: the one that is here
+		guess(another, "198.51.100.1") // all addresses are proxies: the nearest one counts
 		guess(429, strings.Repeat("198.51.100.1, ", 10)+"198.51.100.1")
 		guess(429)
-		for n := range 3 { // left of what is no address anyone may have written
+		for n := range 3 { // any client may have written what is left of an invalid address
 			guess(429, fmt.Sprintf("203.0.113.%d, unknown", 50+n))
 		}
 	}
 }
 
-// Clients of a Unix socket have no address, and cannot lock each other out.
+// TestFailuresWithoutAnAddress checks clients of a Unix socket. They have no address and
+// cannot lock each other out.
 func TestFailuresWithoutAnAddress(t *testing.T) {
 	h := &Handler{shared: newShared().(*shared), failureLimit: failureLimit{1, time.Minute}, logger: zap.NewNop(), service: domain.NewService(&told{err: domain.ErrNotFound})}
 	for remote, limited := range map[string]bool{"@": false, "": false, "192.0.2.1:1": true} {
@@ -538,7 +545,8 @@ func TestAuthFailureLimitInJSON(t *testing.T) {
 	}
 }
 
-// What a request with a wrong key pays for the limit, within it and beyond.
+// BenchmarkFailures measures the cost of the limiter for a request with a wrong key, within
+// the limit and beyond.
 func BenchmarkFailures(b *testing.B) {
 	l, _ := newTimedAuthLimiter()
 	by, logger := failureLimit{100, time.Minute}, zap.NewNop()

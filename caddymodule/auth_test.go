@@ -15,8 +15,8 @@ import (
 	"github.com/caddyserver/caddy/v2"
 )
 
-// What a header must look like for its key to count. What each kind of key may do
-// is in the matrix.
+// TestAuthorizationHeaders checks in which headers a key counts. TestAuthorisationMatrix
+// checks what each kind of key may do.
 func TestAuthorizationHeaders(t *testing.T) {
 	s := start(t, standard)
 	issued := s.issue(`{"kind":"management"}`).secret
@@ -42,7 +42,8 @@ func TestAuthorizationHeaders(t *testing.T) {
 	}
 }
 
-// A stranger's body is neither asked for nor waited for.
+// TestKeysAreCheckedBeforeABodyIsRead sends requests without a valid key. The server
+// neither requests their bodies nor waits for them.
 func TestKeysAreCheckedBeforeABodyIsRead(t *testing.T) {
 	s := start(t, standard)
 	for header, status := range map[string]int{"X-Nothing: here": 401, bearer("another-secret-of-the-tests"): 401, bearer(inferenceSecret): 403} {
@@ -70,7 +71,8 @@ func TestCreatorsAny(t *testing.T) {
 	s.do("GET", "/v1/workspaces/default", "", bearer(inferenceSecret)).wantError(t, 403, "Only management keys")
 }
 
-// JSON gets no further than a Caddyfile, and shows no secret.
+// TestJSONConfiguration checks that JSON has the same limits as a Caddyfile, and that
+// errors show no secret.
 func TestJSONConfiguration(t *testing.T) {
 	s := start(t, standard)
 	const secret = "a-literal-secret-of-a-team"
@@ -102,7 +104,7 @@ func TestJSONConfiguration(t *testing.T) {
 			t.Errorf("the error shows the secret: %v", err)
 		}
 	}
-	s.manage("GET", "/v1/workspaces/default", "").want(t, 200) // all were rejected
+	s.manage("GET", "/v1/workspaces/default", "").want(t, 200) // all of them were rejected
 }
 
 func TestKeysFromPlaceholders(t *testing.T) {
@@ -126,8 +128,8 @@ func TestKeysFromPlaceholders(t *testing.T) {
 	}
 }
 
-// A connection whose body nobody wants is open for long enough to read the answer,
-// and not for as long as a request may take.
+// TestRefusedBodiesAreNotWaitedFor checks how long a connection stays open when its body is
+// refused. The client has time to read the answer, but less than a request's timeout.
 func TestRefusedBodiesAreNotWaitedFor(t *testing.T) {
 	const slow = 4 * time.Second // for 100 KB at 25 KB/s
 	if lingering < slow {
@@ -147,7 +149,7 @@ func TestRefusedBodiesAreNotWaitedFor(t *testing.T) {
 			}
 			defer conn.Close()
 			begun := time.Now()
-			conn.SetDeadline(begun.Add(3 * patience)) // half of what it would be
+			conn.SetDeadline(begun.Add(3 * patience)) // half of the usual time
 			fmt.Fprintf(conn, "%s HTTP/1.1\r\nHost: x\r\n%s\r\n\r\n", target, framing)
 			reader := bufio.NewReader(conn)
 			answer, err := http.ReadResponse(reader, nil)
@@ -169,11 +171,11 @@ func TestRefusedBodiesAreNotWaitedFor(t *testing.T) {
 	}
 	waits.Wait()
 
-	// Who reads the answer only after all of the body is sent gets it.
+	// A client that reads the answer only after it has sent the whole body gets the answer.
 	request := "POST /v1/presets/p/responses HTTP/1.1\r\nHost: x\r\nContent-Length: 200000\r\n\r\n" + strings.Repeat("x", 200_000)
 	s.raw(request, 1)[0].wantError(t, 401, "Missing Authentication header")
 
-	// With HTTP/2 it is the one stream that ends.
+	// With HTTP/2 only the stream ends, and the connection stays.
 	protocols := new(http.Protocols)
 	protocols.SetUnencryptedHTTP2(true)
 	transport := &http.Transport{Protocols: protocols}

@@ -25,8 +25,9 @@ func inferenceBody(model string, size int) string {
 	return fmt.Sprintf(rest, model, text[:size-len(rest)])
 }
 
-// What the handler adds to an inference request on its way to the gateway: the
-// next handler only reads the body. "without us" is that alone.
+// BenchmarkInference measures what the handler adds to an inference request on its way to
+// the gateway. The next handler only reads the body. "without us" is the next handler
+// alone.
 func BenchmarkInference(b *testing.B) {
 	store, err := badger.Open(b.TempDir(), badger.Options{})
 	if err != nil {

@@ -20,9 +20,9 @@ import (
 // raceEnabled tells that the race detector is on, which allocates too.
 var raceEnabled bool
 
-// budgets are the most allocations that each part of a request may cost, some
-// 25 % above what it costs. Lower them when it costs less. Of each answer of ours 8
-// are Caddy's id of the request and its header.
+// budgets are the most allocations that each part of a request may make, some 25 % above
+// the actual number. Lower them when a part makes fewer. In each answer of ours 8
+// allocations are Caddy's request id and its header.
 var budgets = map[string]int{
 	"match":                              2,
 	"look-up of a configured key":        0,
@@ -40,8 +40,8 @@ var budgets = map[string]int{
 	"POST of a version of a preset, 2KB": 508,
 }
 
-// TestBudgets checks what requests allocate, without what Caddy allocates for
-// them before they come to us.
+// TestBudgets counts the allocations of requests, without those that Caddy makes before our
+// handler.
 func TestBudgets(t *testing.T) {
 	if raceEnabled {
 		t.Skip("the race detector allocates too")
@@ -53,11 +53,11 @@ func TestBudgets(t *testing.T) {
 				t.Fatal("has no budget")
 			}
 			const runs = 100
-			for range 200 { // what is kept in memory is there then
+			for range 200 { // afterwards the caches are filled
 				l.serve(t, l.prepare())
 			}
 			got := math.MaxInt
-			for range 3 { // others may allocate, too, but not each time
+			for range 3 { // other goroutines may allocate, but not each time
 				before := testing.AllocsPerRun(runs, func() { l.prepare() })
 				all := testing.AllocsPerRun(runs, func() { l.serve(t, l.prepare()) })
 				got = min(got, int(all-before))
@@ -71,7 +71,7 @@ func TestBudgets(t *testing.T) {
 	}
 }
 
-// BenchmarkRequest measures the same, with what Caddy does before.
+// BenchmarkRequest measures the same, with the work that Caddy does before.
 func BenchmarkRequest(b *testing.B) {
 	for _, l := range loads(b) {
 		b.Run(l.name, func(b *testing.B) {
@@ -83,7 +83,7 @@ func BenchmarkRequest(b *testing.B) {
 	}
 }
 
-// load is something that is done again and again.
+// load is a repeated operation.
 type load struct {
 	name    string
 	prepare func() *http.Request
@@ -205,7 +205,7 @@ func newMeasuredHandler(tb testing.TB, store domain.Store) *Handler {
 	return h
 }
 
-// discarded is a writer of answers that nobody reads.
+// discarded is a ResponseWriter that drops everything.
 type discarded struct {
 	header http.Header
 	status int

@@ -11,7 +11,8 @@ func TestCaddyfileAdaptation(t *testing.T) {
 	caddytest.Adaptations(t, "../testdata/caddyfile", *update)
 }
 
-// No literal secret survives adaptation, in the result or in an error.
+// TestLiteralSecretsAreHashed checks that no adapted configuration and no error contains a
+// literal secret.
 func TestLiteralSecretsAreHashed(t *testing.T) {
 	const secret = "a-literal-secret-of-a-team"
 	for _, directive := range []string{
@@ -51,7 +52,8 @@ func FuzzCaddyfile(f *testing.F) {
 	})
 }
 
-// The Caddyfiles of the documents can be used. Those with etcd are tested by its module.
+// TestDocumentedCaddyfiles loads the Caddyfiles of the documents. The module etcd tests
+// those with etcd.
 func TestDocumentedCaddyfiles(t *testing.T) {
 	documents := documentedCaddyfiles(t)
 	if len(documents) < 8 {
@@ -64,7 +66,8 @@ func TestDocumentedCaddyfiles(t *testing.T) {
 	}
 }
 
-// No key is logged or reaches the gateway with any Caddyfile of the documents.
+// TestDocumentedCaddyfilesLeakNoKey checks that no Caddyfile of the documents logs a key or
+// passes one to the gateway.
 func TestDocumentedCaddyfilesLeakNoKey(t *testing.T) {
 	caddytest.LeaksNoKey(t, documentedCaddyfiles(t), storeFolder)
 }

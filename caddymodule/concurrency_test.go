@@ -16,18 +16,18 @@ import (
 	"github.com/caddy-presets/caddy-presets/domain"
 )
 
-// presetModel is what a preset is, for a client that is alone.
+// presetModel is the state of a preset for a single client.
 type presetModel struct {
 	status             domain.PresetStatus
 	name               string
 	designated, latest int
 	labels             map[string]domain.Target
-	changes            map[string]int // of each label, also of removed ones
+	changes            map[string]int // of each label, also of removed labels
 }
 
-// operationOf is what one client asks of the preset.
+// operationOf is an operation of one client on the preset.
 type operationOf struct {
-	do      string // what step knows
+	do      string // the fields that step needs
 	version int
 	label   string
 	split   []domain.Share
@@ -35,7 +35,7 @@ type operationOf struct {
 	status  domain.PresetStatus
 }
 
-// request returns the request that asks for it.
+// request returns the operation's HTTP request.
 func (op operationOf) request() (method, path, body string) {
 	const preset = "/v1/presets/hot"
 	target := func() string {
@@ -72,8 +72,8 @@ func (op operationOf) request() (method, path, body string) {
 	}
 }
 
-// step returns what becomes of m when op is done, and its answer in the form of
-// shown. Where nothing changes, it is m itself.
+// step returns the state after op and its answer in the form of shown. If nothing changes,
+// it returns m itself.
 func (m *presetModel) step(op operationOf) (*presetModel, string) {
 	is := func(status domain.PresetStatus) bool { return m.status == status }
 	next := *m
@@ -220,7 +220,7 @@ type reply struct {
 	seen       *reply // the GET whose tag it had in If-Match, or nil
 }
 
-// randomOperation returns one of those that fit a preset of some 40 versions.
+// randomOperation returns a random operation that suits a preset of some 40 versions.
 func randomOperation(random *rand.Rand) operationOf {
 	version, label := 1+random.IntN(40), string(rune('a'+random.IntN(3)))
 	switch n := random.IntN(100); {
@@ -251,11 +251,10 @@ func randomOperation(random *rand.Rand) operationOf {
 	}
 }
 
-// Whatever many clients do to one preset at once, there is an order in which each
-// of them, alone, would have got the answer that it got: that of the audit trail,
-// which fits what was over before something else began. A change on condition is
-// made to the state that its client saw and to no other, and one under an
-// Idempotency-Key once.
+// TestManyClientsActAsOneAfterAnother lets many clients change one preset at once. The
+// audit trail gives an order in which single requests would get the same answers. This
+// order agrees with the requests' real times. A conditional change applies only to the
+// state that its client saw. A change with an Idempotency-Key is made once.
 func TestManyClientsActAsOneAfterAnother(t *testing.T) {
 	s := start(t, standard)
 	if err := s.load(s.siteAt(s.address, fmt.Sprintf("header X-Request {http.request.uuid}\npresets {\nstorage badger %s\n%s\n}", s.folder, standard))); err != nil {
@@ -310,7 +309,7 @@ func TestManyClientsActAsOneAfterAnother(t *testing.T) {
 				op := randomOperation(random)
 				key := once(fmt.Sprintf("%d-%d", client, round))
 				switch n := random.IntN(8); {
-				case n == 0 && op.do != "get": // a client that does not wait and asks again
+				case n == 0 && op.do != "get": // a client that repeats its request without waiting
 					var a, b *reply
 					var both sync.WaitGroup
 					both.Go(func() { a = ask(op, key) })
@@ -318,7 +317,7 @@ func TestManyClientsActAsOneAfterAnother(t *testing.T) {
 					both.Wait()
 					a.twin, b.twin = b, a
 					keep(a, b)
-				case n <= 2: // one that looks first
+				case n <= 2: // a client that reads first
 					seen := ask(operationOf{do: "get"})
 					keep(seen)
 					if seen.got.status == 200 {
@@ -337,7 +336,7 @@ func TestManyClientsActAsOneAfterAnother(t *testing.T) {
 		t.FailNow()
 	}
 
-	// The audit trail's order makes the states that the preset had.
+	// The audit trail's order gives the states of the preset.
 	byID := map[string]*reply{}
 	for _, r := range replies {
 		byID[r.id] = r
@@ -375,7 +374,7 @@ func TestManyClientsActAsOneAfterAnother(t *testing.T) {
 		t.Errorf("only %d changes were made: not the load that this test is for", len(trail))
 	}
 
-	// Every other answer is that of some state between its request and itself.
+	// Every other answer shows a state between its request and itself.
 	window := func(r *reply) (from, to int) {
 		to = len(states) - 1
 		for _, other := range replies {
@@ -430,7 +429,7 @@ func TestManyClientsActAsOneAfterAnother(t *testing.T) {
 	}
 	t.Logf("%d requests, %d changes, statuses %v", len(replies), len(trail), statuses)
 
-	// And the preset is what the last change made of it.
+	// The preset's final state is that after the last change.
 	last := states[len(states)-1]
 	if last.status == domain.PresetArchived {
 		last, _ = last.step(operationOf{do: "restore"})
@@ -445,7 +444,8 @@ func TestManyClientsActAsOneAfterAnother(t *testing.T) {
 	}
 }
 
-// Counters, access logs and traces name every operation, and what it was about.
+// TestEveryOperationIsNamed checks that metrics, access logs and traces name every
+// operation and its object.
 func TestEveryOperationIsNamed(t *testing.T) {
 	s := start(t, standard)
 	var appends strings.Builder
@@ -460,7 +460,7 @@ func TestEveryOperationIsNamed(t *testing.T) {
 	f := &fixtures{s: s}
 	for route, want := range map[string]struct {
 		operation string
-		version   any // that the operation is about
+		version   any // the object of the operation
 	}{
 		"GET presets":                           {"preset_list", nil},
 		"GET presets/{slug}":                    {"preset_get", "2"},
@@ -500,7 +500,7 @@ func TestEveryOperationIsNamed(t *testing.T) {
 			expected["p_slug"] = preset
 		}
 		switch {
-		case strings.HasSuffix(want.operation, "_list"): // which shows many objects
+		case strings.HasSuffix(want.operation, "_list"): // an operation with many objects
 		case strings.HasPrefix(path, "presets"):
 			expected["p_workspace_id"] = home
 		case strings.Contains(path, "{workspace}"):

@@ -22,10 +22,11 @@ func (r response) tag(t *testing.T) string {
 
 const otherTag = `"0123456789abcdef0123456789abcdef"`
 
-// showing has the GET that shows what each change answers with.
+// showing has, for each change, the GET that shows its answer's state.
 type showing struct{ method, path, body, get string }
 
-// Every answer that shows a state has its tag, and it is the one of the next GET.
+// TestEntityTags checks that every answer with a state has an entity tag. The next GET of
+// the state has the same tag.
 func TestEntityTags(t *testing.T) {
 	s := start(t, standard)
 	s.manage("POST", "/v1/presets/p/responses", `{"top_k":1}`).want(t, 200)
@@ -89,7 +90,7 @@ func TestEntityTags(t *testing.T) {
 			t.Errorf("%s: got tag %s and then %s, of one state", path, get.tag(t), again.tag(t))
 		}
 	}
-	// What failed has no state to show.
+	// Failed requests have no entity tag.
 	for _, path := range []string{"/v1/presets/absent", "/v1/presets/p/versions/9", "/v1/presets/p/versions/x", "/v1/presets/p/labels/absent", "/v1/workspaces/absent", "/v1/presets?limit=0"} {
 		if got := s.manage("GET", path, "").header.Get("ETag"); got != "" {
 			t.Errorf("%s: got ETag %s with an error", path, got)
@@ -109,7 +110,7 @@ func TestConditionsOfReads(t *testing.T) {
 			status    int
 		}{
 			{"If-None-Match: " + tag, 304},
-			{"If-None-Match: W/" + tag, 304}, // weak comparison is the rule here
+			{"If-None-Match: W/" + tag, 304}, // the comparison is weak here
 			{"If-None-Match: *", 304},
 			{"If-None-Match: " + otherTag, 200},
 			{"If-None-Match: " + otherTag + ", " + tag, 304},
@@ -157,19 +158,20 @@ func TestConditionsOfReads(t *testing.T) {
 				}
 			}
 		}
-		// Several lines are one list (RFC 9110, 5.3), and If-Match comes first.
+		// Several lines form one list (RFC 9110, 5.3). If-Match is evaluated first.
 		s.manage("GET", path, "", "If-None-Match: "+otherTag, "If-None-Match: "+tag).want(t, 304)
 		s.manage("GET", path, "", "If-None-Match: *", "If-None-Match: *").want(t, 400)
 		s.manage("GET", path, "", "If-None-Match: "+tag, "If-Match: "+otherTag).want(t, 412)
 		s.manage("GET", path, "", "If-None-Match: "+tag, "If-Match: "+tag).want(t, 304)
 	}
-	// What does not exist has no state that a condition could be about.
+	// A missing object has no state, so conditions on it do not apply.
 	for _, condition := range []string{"If-Match: *", "If-None-Match: *", "If-None-Match: " + otherTag} {
 		s.manage("GET", "/v1/presets/absent", "", condition).wantError(t, 404, "Preset not found")
 	}
 }
 
-// A page's tag is that of the page: what is not on it does not count.
+// TestConditionsOfPages checks that a page's tag depends only on the page's rows and not on
+// others.
 func TestConditionsOfPages(t *testing.T) {
 	s := start(t, standard)
 	for _, slug := range []string{"a", "b"} {
@@ -184,7 +186,8 @@ func TestConditionsOfPages(t *testing.T) {
 	s.manage("GET", "/v1/presets?offset=5", "", "If-None-Match: "+empty.tag(t)).want(t, 200, `"total_count":3`)
 }
 
-// A change whose condition fails is not made, and one whose condition holds is.
+// TestConditionsOfChanges sends conditional changes. A change is made only if its condition
+// holds.
 func TestConditionsOfChanges(t *testing.T) {
 	s := start(t, standard)
 	f := &fixtures{s: s}
@@ -202,7 +205,7 @@ func TestConditionsOfChanges(t *testing.T) {
 			case strings.Contains(path, "/labels/"):
 				object += "/labels/one"
 			}
-			state := func() string { // of all that the change could touch
+			state := func() string { // of every object that the change could touch
 				return s.manage("GET", object, "").body + s.manage("GET", "/v1/presets/"+preset, "").body + fmt.Sprint(s.changesRecorded())
 			}
 			f.n++
@@ -210,7 +213,7 @@ func TestConditionsOfChanges(t *testing.T) {
 				return s.manage(method, "/v1/"+f.fill(r.exists.path, preset, workspace), f.fill(r.exists.body, preset, workspace), headers...)
 			}
 			before := state()
-			if r.archived { // clients see no state, so none has a tag
+			if r.archived { // clients see no state of these, so they have no tag
 				change("If-Match: *").wantError(t, 412, "Precondition failed")
 				change("If-Match: "+otherTag).wantError(t, 412, "Precondition failed")
 				if after := state(); after != before {
@@ -242,7 +245,7 @@ func TestConditionsOfChanges(t *testing.T) {
 			}
 		})
 	}
-	// A missing object is missing, whatever the condition.
+	// A missing object gets 404, with any condition.
 	for _, r := range []response{
 		s.manage("PATCH", "/v1/presets/absent", `{}`, "If-Match: *"),
 		s.manage("DELETE", "/v1/presets/absent", ``, "If-Match: "+otherTag),
@@ -253,7 +256,8 @@ func TestConditionsOfChanges(t *testing.T) {
 	}
 }
 
-// A label may be changed on the condition that its preset is as it was seen.
+// TestLabelsOnConditionOfTheirPreset changes labels on the condition that their preset is
+// unchanged.
 func TestLabelsOnConditionOfTheirPreset(t *testing.T) {
 	s := start(t, standard)
 	s.manage("POST", "/v1/presets/p/responses", `{}`).want(t, 200)
@@ -269,7 +273,8 @@ func TestLabelsOnConditionOfTheirPreset(t *testing.T) {
 	s.manage("DELETE", label, ``, "If-Match: *").wantError(t, 404, "Label not found")
 }
 
-// If-None-Match: * creates and does nothing else: of many clients one wins.
+// TestOneOfManyCreates sends creations with If-None-Match: * from many clients. One
+// succeeds, and nothing else changes.
 func TestOneOfManyCreates(t *testing.T) {
 	s := start(t, standard)
 	s.manage("POST", "/v1/presets/labelled/responses", `{}`).want(t, 200)
@@ -296,7 +301,8 @@ func TestOneOfManyCreates(t *testing.T) {
 		}
 		s.manage("GET", tc.count, "").want(t, 200, tc.want)
 	}
-	// The lost update that conditions are for: of many that saw one state, one wins.
+	// Many clients change the state that they read, on condition. One succeeds, so no
+	// update is lost.
 	tag := s.manage("GET", "/v1/presets/hot", "").tag(t)
 	var wg sync.WaitGroup
 	answers := make([]response, 64)
@@ -319,8 +325,8 @@ func TestOneOfManyCreates(t *testing.T) {
 	}
 }
 
-// Caddy's own encode handler compresses what we answer and marks its tag; what it
-// made of a tag works as a condition, of reads and of changes.
+// TestConditionsBehindEncode runs Caddy's encode handler, which compresses answers and
+// changes their tags. The changed tags work as conditions of reads and of changes.
 func TestConditionsBehindEncode(t *testing.T) {
 	s := start(t, standard)
 	if err := s.load(s.siteAt(s.address, fmt.Sprintf("encode gzip {\nminimum_length 1\n}\npresets {\nstorage badger %s\n%s\n}", s.folder, standard))); err != nil {
@@ -348,8 +354,8 @@ func TestConditionsBehindEncode(t *testing.T) {
 	s.manage("PATCH", path, `{"name":"2"}`, "If-Match: "+r.header.Get("ETag")).want(t, 200)
 }
 
-// Whatever a client sends as a list of tags is read or refused, and what is read
-// can be added to.
+// FuzzConditions sends arbitrary lists of tags. Each is parsed or refused, and a parsed
+// list can be extended.
 func FuzzConditions(f *testing.F) {
 	for _, seed := range []string{"", "*", otherTag, "W/" + otherTag, otherTag + " , " + otherTag, `"a,b"`, ",,", `"a"x`, "\t", `"a-gzip",*`, "\xff"} {
 		f.Add(seed)

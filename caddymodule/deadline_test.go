@@ -8,13 +8,13 @@ import (
 	"time"
 )
 
-// The deadline of a body, also of one that is empty, does not end a request that the
-// gateway takes longer to answer.
+// TestDeadlineOfAnEmptyBody checks that a body's deadline does not end a request whose
+// gateway answers later. This includes empty bodies.
 func TestDeadlineOfAnEmptyBody(t *testing.T) {
 	s := start(t, inferring("max_body_size 1MiB"))
 	s.options = "servers {\nprotocols h1 h2c\n}"
 	s.reload(inferring("max_body_size 1MiB"))
-	// Caddy's own idle timeout would lift the deadline, since 2.11.
+	// Since 2.11 Caddy's own idle timeout would clear the deadline.
 	send(t, "PUT", "http://"+s.admin+"/config/apps/http/servers/srv0/read_idle_timeout", "-1", "Content-Type: application/json").want(t, 200)
 	s.settle()
 	bodyTimeout = 500 * time.Millisecond
@@ -31,7 +31,7 @@ func TestDeadlineOfAnEmptyBody(t *testing.T) {
 	})
 	h2 := new(http.Protocols)
 	h2.SetUnencryptedHTTP2(true)
-	var requests sync.WaitGroup // each waits for the gateway
+	var requests sync.WaitGroup // each request waits for the gateway
 	for name, transport := range map[string]*http.Transport{"HTTP/1.1": {}, "HTTP/2": {Protocols: h2}} {
 		for what, body := range map[string]io.Reader{"empty": http.NoBody, "empty, chunked": unsized(""), "some": unsized("{}")} {
 			requests.Go(func() {

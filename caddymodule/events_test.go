@@ -23,14 +23,14 @@ import (
 	"github.com/caddy-presets/caddy-presets/domain"
 )
 
-// subscriber is an event handler such as others write. What it was told is in
-// heard, since each configuration has a subscriber of its own.
+// subscriber is an event handler of another module. heard has its events, because each
+// configuration has a new subscriber.
 type subscriber struct{}
 
 var heard struct {
 	sync.Mutex
 	events []caddy.Event
-	act    func(caddy.Event) // what a subscriber does about an event, or nil
+	act    func(caddy.Event) // a subscriber's action on an event, or nil
 }
 
 func init() { caddy.RegisterModule(subscriber{}) }
@@ -57,7 +57,7 @@ func (subscriber) Handle(_ context.Context, e caddy.Event) error {
 	return nil
 }
 
-// listens starts a server whose events do what act does.
+// listens starts a server whose subscriber calls act for its events.
 func listens(t *testing.T, act func(caddy.Event)) *server {
 	t.Helper()
 	s := start(t, standard)
@@ -71,7 +71,7 @@ func listens(t *testing.T, act func(caddy.Event)) *server {
 	return s
 }
 
-// hears makes subscribers do what act does until the test ends.
+// hears makes subscribers call act until the test ends.
 func hears(t *testing.T, act func(caddy.Event)) {
 	set := func(act func(caddy.Event)) {
 		heard.Lock()
@@ -82,7 +82,7 @@ func hears(t *testing.T, act func(caddy.Event)) {
 	t.Cleanup(func() { set(nil) })
 }
 
-// events returns what was heard up to the event of slug.
+// events returns the events up to that of slug.
 func (s *server) events(slug string) (events []caddy.Event) {
 	s.t.Helper()
 	if !s.eventually(func() bool {
@@ -99,7 +99,8 @@ func (s *server) events(slug string) (events []caddy.Event) {
 	return events
 }
 
-// Each change is told once, after it can be read back, and nothing else is.
+// TestEvents checks that each change causes one event, after it can be read back. Nothing
+// else causes one.
 func TestEvents(t *testing.T) {
 	const prompt = "PROMPT-of-the-team"
 	var s *server
@@ -131,7 +132,7 @@ func TestEvents(t *testing.T) {
 	}{
 		{"POST", "presets/p/responses", create, nil, 200, []event{{"presets.version_created", "p", 1, 0}}},
 		{"POST", "presets/p/chat/completions", `{"messages":[{"role":"system","content":"` + prompt + `"}]}`, []string{once("1")}, 200, []event{{"presets.version_created", "p", 2, 1}}},
-		{"POST", "presets/p/chat/completions", `{"messages":[{"role":"system","content":"` + prompt + `"}]}`, []string{once("1")}, 200, nil}, // told already
+		{"POST", "presets/p/chat/completions", `{"messages":[{"role":"system","content":"` + prompt + `"}]}`, []string{once("1")}, 200, nil}, // already sent
 		{"POST", "presets/p/messages", `{}`, nil, 200, []event{{"presets.version_created", "p", 3, 2}}},
 		{"POST", "presets/p/responses", `{"top_k":"x"}`, nil, 400, nil},
 		{"POST", "presets/p/responses", `{}`, []string{"If-None-Match: *"}, 412, nil},
@@ -158,7 +159,7 @@ func TestEvents(t *testing.T) {
 	} {
 		name := change.method + " " + change.path + " " + change.body
 		s.manage(change.method, "/v1/"+change.path, change.body, change.headers...).want(t, change.status)
-		// Events come in the order of the changes that one client makes.
+		// Events have the order of one client's changes.
 		s.manage("POST", "/v1/presets/end/responses", `{}`).want(t, 200)
 		got := s.events("end")
 		var told []event
@@ -191,8 +192,8 @@ func TestEvents(t *testing.T) {
 	}
 }
 
-// Clients get their whole answer whatever subscribers do, over any protocol, and
-// can go on with the same connection.
+// TestSubscribersDelayNobody checks that clients get their complete answers over any
+// protocol, whatever subscribers do. The connection remains usable.
 func TestSubscribersDelayNobody(t *testing.T) {
 	release := make(chan struct{})
 	s := listens(t, func(caddy.Event) {
@@ -249,7 +250,8 @@ func TestSubscribersDelayNobody(t *testing.T) {
 	}
 }
 
-// A subscriber that panics ends neither the server nor what others hear.
+// TestSubscribersThatPanic checks that a subscriber's panic stops neither the server nor
+// other subscribers.
 func TestSubscribersThatPanic(t *testing.T) {
 	s := listens(t, func(e caddy.Event) {
 		if e.Data["slug"] == "bad" {
@@ -264,7 +266,8 @@ func TestSubscribersThatPanic(t *testing.T) {
 	}
 }
 
-// A change that a request of the old configuration makes is told as well.
+// TestEventsOfRequestsInFlight checks that a pending request of the old configuration still
+// causes its event.
 func TestEventsOfRequestsInFlight(t *testing.T) {
 	s := listens(t, nil)
 	conn, err := net.Dial("tcp", s.address)
@@ -290,7 +293,8 @@ func TestEventsOfRequestsInFlight(t *testing.T) {
 	}
 }
 
-// What waits for a subscriber that hangs is bounded, and the log tells of the rest.
+// TestWaitingEventsAreBounded checks that the queue of a subscriber that hangs is bounded.
+// The log counts the dropped events.
 func TestWaitingEventsAreBounded(t *testing.T) {
 	core, logged := observer.New(zap.ErrorLevel)
 	a := &announcer{wanted: func(string) bool { return true }, logger: zap.New(core), waiting: make([]*domain.AuditRecord, maxWaitingEvents-1)}

@@ -13,7 +13,8 @@ import (
 
 const firstKeyAdvice = "caddy presets key create --kind management"
 
-// A start says how to make the first key, once, while there is none.
+// TestFirstKeyIsAdvised checks that a start without keys explains once how to create the
+// first key.
 func TestFirstKeyIsAdvised(t *testing.T) {
 	const limit = "auth_failure_limit 1000000"
 	advised := func(s *server) int { return strings.Count(s.logs(), firstKeyAdvice) }
@@ -43,7 +44,8 @@ func TestFirstKeyIsAdvised(t *testing.T) {
 	}
 }
 
-// A store that is unavailable may have keys: nothing is said before it is known.
+// TestFirstKeyIsAdvisedOnceTheStoreIsThere checks that an unavailable store logs no advice,
+// because it may have keys.
 func TestFirstKeyIsAdvisedOnceTheStoreIsThere(t *testing.T) {
 	s := start(t, standard)
 	s.manage("POST", "/v1/presets/p/chat/completions", `{"model":"acme/large","messages":[]}`).want(t, 200)
@@ -62,7 +64,8 @@ func TestFirstKeyIsAdvisedOnceTheStoreIsThere(t *testing.T) {
 	}
 }
 
-// JSON that names an engine that is not there gets the same pointers.
+// TestUnknownEngineInJSON checks that JSON with an unknown engine gets the same advice as a
+// Caddyfile.
 func TestUnknownEngineInJSON(t *testing.T) {
 	for engine, want := range map[string]string{
 		"mongo":      `storage: there is no engine "mongo"; this build has badger`,

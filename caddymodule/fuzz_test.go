@@ -49,7 +49,8 @@ func serve(t *testing.T, h *Handler, r *http.Request) (*httptest.ResponseRecorde
 	return w, passed
 }
 
-// Whatever the Authorization header, only the one key gets in.
+// FuzzAuthorization checks that only the one key is accepted, whatever the Authorization
+// header.
 func FuzzAuthorization(f *testing.F) {
 	h := fuzzHandler(f)
 	for _, seed := range []string{"", "Bearer", "Bearer x", "bearer " + managementSecret, "Basic x", "Bearer caddypresets_mgmt_" + strings.Repeat("0", 49), "Bearer \xff", "Bearer a b"} {
@@ -67,7 +68,7 @@ func FuzzAuthorization(f *testing.F) {
 	})
 }
 
-// readFully decodes percent-encoding, one round after another.
+// readFully decodes percent-encoding repeatedly.
 func readFully(p string) string {
 	escape := regexp.MustCompile("%[0-9A-Fa-f]{2}")
 	for {
@@ -82,9 +83,9 @@ func readFully(p string) string {
 	}
 }
 
-// The method and the path of a request decide who answers it: we, if a gateway could
-// read it as ours; nobody, if it could read it as another request; and else the
-// gateway. A slug is stored only when it follows the pattern.
+// FuzzPath checks who answers a request, by its method and path. We answer if a gateway
+// could read it as ours. It is refused if a gateway could read it as another request.
+// Otherwise the gateway answers. A slug is stored only if it matches the pattern.
 func FuzzPath(f *testing.F) {
 	h := fuzzHandler(f)
 	for _, seed := range []string{
@@ -146,7 +147,7 @@ func FuzzPath(f *testing.F) {
 	})
 }
 
-// Whatever the body, the answer is an answer, and never a 500.
+// FuzzBody sends arbitrary bodies. Each gets a valid answer and never a 500.
 func FuzzBody(f *testing.F) {
 	h := fuzzHandler(f)
 	for _, seed := range []string{"", "{}", "null", `{"model":"m"}`, `{"name":"n","slug":"s"}`, `{"tools":[{"type":"function"}]}`, `{"top_k":1e999999999}`, "\xff"} {

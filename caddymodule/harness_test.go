@@ -43,15 +43,14 @@ func TestMain(m *testing.M) {
 		panic(err)
 	}
 	for _, name := range []string{"XDG_DATA_HOME", "HOME", "AppData"} {
-		os.Setenv(name, home) // where a bare directive stores
+		os.Setenv(name, home) // the default folder of a bare directive
 	}
 	code := m.Run()
 	os.RemoveAll(home)
 	os.Exit(code)
 }
 
-// server is the real Caddy in this process, with one site of ours in front of
-// a real upstream on TCP.
+// server is a real Caddy in this process, with one site of ours in front of a TCP upstream.
 type server struct {
 	t        *testing.T
 	url      string
@@ -61,12 +60,12 @@ type server struct {
 	logFile  string
 	upstream *upstream
 
-	logFormat string // a line for the log of everything, or empty
+	logFormat string // a line for a log of everything, or empty
 	options   string // further global options
 }
 
-// standard is what most tests write inside the presets directive. They fail to
-// authenticate from one address more often than a client may.
+// standard is the usual content of the presets directive. Its failure limit lets tests fail
+// to authenticate more often.
 const standard = "management_key " + managementSecret + " ann\ninference_key " + inferenceSecret + " bob\nauth_failure_limit 1000000"
 
 // start runs Caddy with the given subdirectives, besides storage, until the
@@ -89,8 +88,8 @@ func start(t *testing.T, subdirectives string) *server {
 	return s
 }
 
-// storeFolder returns a folder for a store. TestMain removes it: a request may open the
-// store once more after the server has stopped, to note that its key was used.
+// storeFolder returns a folder for a store. TestMain removes it: a late request may reopen
+// the store to record the use of its key.
 func storeFolder(t *testing.T) string {
 	t.Helper()
 	dir, err := os.MkdirTemp(os.Getenv("HOME"), "store-")
@@ -100,7 +99,7 @@ func storeFolder(t *testing.T) string {
 	return filepath.Join(dir, "store")
 }
 
-// isReleased reports whether nobody has the store open.
+// isReleased reports whether the store is closed.
 func (s *server) isReleased() bool { return caddytest.IsReleased(s.folder) }
 
 // liveUse returns how the newest handler uses a store.
@@ -134,8 +133,8 @@ func (s *server) load(sites string) error {
 	return err
 }
 
-// settle waits until the old listeners are gone. Where the kernel does not tell, a few
-// connections must succeed, too.
+// settle waits until the old listeners are closed. Where the kernel does not report them, a
+// few successful connections are enough.
 func (s *server) settle() {
 	http.DefaultClient.CloseIdleConnections()
 	caddytest.Settle(s.t, s.address)
@@ -173,8 +172,8 @@ func (s *server) logs() string {
 	return string(text[:bytes.LastIndexByte(text, '\n')+1])
 }
 
-// logged returns the access log's entry of the one request that send makes.
-// Those of settle may come late and do not count.
+// logged returns the access log's entry of the one request that send makes. Late entries of
+// settle are ignored.
 func (s *server) logged(send func()) map[string]any {
 	s.t.Helper()
 	before := len(s.logs())
@@ -193,17 +192,17 @@ func (s *server) logged(send func()) map[string]any {
 	return got
 }
 
-// eventually waits for what happens after an answer was sent.
+// eventually waits for an effect that occurs after an answer was sent.
 func (s *server) eventually(ok func() bool) bool { return caddytest.Eventually(ok) }
 
 func freeAddress(t *testing.T) string { return storagetest.FreeAddress(t) }
 
-// upstream is a gateway that remembers what reached it.
+// upstream is a gateway that records its requests.
 type upstream struct {
 	*httptest.Server
 	mu       sync.Mutex
-	requests []string   // each as it stood on the wire, less what proxies add
-	received []received // the same requests, with all of it
+	requests []string   // each as received, without the parts that proxies add
+	received []received // the same requests, complete
 	wire     caddytest.Wire
 	answer   http.HandlerFunc
 }
@@ -245,8 +244,8 @@ func (u *upstream) serve(w http.ResponseWriter, r *http.Request) {
 	_, _ = w.Write([]byte("from the gateway"))
 }
 
-// answers makes answer write what the upstream answers from now on; the body
-// was read already. Without one it is the 202 of before.
+// answers makes answer write the upstream's answers from now on, after the body was read.
+// Without it the answer is 202.
 func (u *upstream) answers(answer http.HandlerFunc) {
 	u.mu.Lock()
 	defer u.mu.Unlock()
@@ -261,7 +260,7 @@ func (u *upstream) taken() []string {
 	return taken
 }
 
-// all returns what was received since the last call, and forgets it.
+// all returns the requests since the last call and clears them.
 func (u *upstream) all() []received {
 	u.mu.Lock()
 	defer u.mu.Unlock()
@@ -270,7 +269,7 @@ func (u *upstream) all() []received {
 	return all
 }
 
-// one returns the one request that was received since the last call.
+// one returns the only request since the last call.
 func (u *upstream) one(t *testing.T) received {
 	t.Helper()
 	all := u.all()
@@ -280,7 +279,7 @@ func (u *upstream) one(t *testing.T) received {
 	return all[0]
 }
 
-// none checks that nothing was received.
+// none checks that no request was received.
 func (u *upstream) none(t *testing.T) {
 	t.Helper()
 	if got := u.all(); len(got) != 0 {
@@ -288,17 +287,17 @@ func (u *upstream) none(t *testing.T) {
 	}
 }
 
-// saw reports whether text ever came over the wire, in whatever place.
+// saw reports whether the upstream ever received text, anywhere in a request.
 func (u *upstream) saw(text string) bool { return u.wire.Contains(text) }
 
-// response is an answer, read whole.
+// response is an answer with its whole body.
 type response struct {
 	status int
 	header http.Header
 	body   string
 }
 
-// do sends a request as net/http would, with headers as "Name: value" lines.
+// do sends a request with net/http, with headers as "Name: value" lines.
 func (s *server) do(method, path, body string, headers ...string) response {
 	s.t.Helper()
 	return send(s.t, method, s.url+path, body, headers...)
@@ -339,8 +338,8 @@ func (s *server) manage(method, path, body string, headers ...string) response {
 
 func bearer(secret string) string { return "Authorization: Bearer " + secret }
 
-// raw sends bytes as they are and returns the answers' status lines and
-// bodies, until the server closes or n answers came.
+// raw sends bytes unchanged. It returns the answers' status lines and bodies, until the
+// server closes or n answers arrived.
 func (s *server) raw(request string, n int) []response {
 	s.t.Helper()
 	conn, err := net.Dial("tcp", s.address)
@@ -363,7 +362,7 @@ func (s *server) raw(request string, n int) []response {
 	return answers
 }
 
-// want checks the status and that the body holds each of parts.
+// want checks the status and that the body contains each of parts.
 func (r response) want(t *testing.T, status int, parts ...string) {
 	t.Helper()
 	if r.status != status {
@@ -400,8 +399,8 @@ func (r response) wantError(t *testing.T, status int, message string) {
 	}
 }
 
-// metric returns the value of a series, such as name{label="value"}, and "" where
-// there is none.
+// metric returns the value of a series, such as name{label="value"}, and "" if it is
+// missing.
 func (s *server) metric(series string) string {
 	s.t.Helper()
 	for line := range strings.Lines(send(s.t, "GET", "http://"+s.admin+"/metrics", "").body) {
@@ -412,7 +411,7 @@ func (s *server) metric(series string) string {
 	return ""
 }
 
-// field returns a member of data, for ids that the next request needs.
+// field returns a member of data, such as an id for the next request.
 func (r response) field(t *testing.T, name string) string {
 	t.Helper()
 	var answer struct{ Data map[string]any }
@@ -428,8 +427,8 @@ var (
 	times = regexp.MustCompile(`\d{4}-\d\d-\d\dT\d\d:\d\d:\d\d(\.\d+)?Z`)
 )
 
-// golden compares answers with a file, ids, entity tags and times replaced by what
-// makes them equal or different within one file.
+// golden compares answers with a file. It replaces ids, entity tags and times by numbers,
+// which are equal for equal values.
 func golden(t *testing.T, name string, answers ...response) {
 	t.Helper()
 	var got bytes.Buffer
@@ -471,7 +470,7 @@ func golden(t *testing.T, name string, answers ...response) {
 	}
 }
 
-// finalAnswer reads answers until one is not merely informational.
+// finalAnswer reads answers until one is final.
 func finalAnswer(t *testing.T, reader *bufio.Reader) response {
 	t.Helper()
 	for {

@@ -17,17 +17,17 @@ import (
 )
 
 const (
-	// smuggled is a request of its own, where it is not part of another's body.
+	// smuggled is a complete request, unless it is part of another's body.
 	smuggled = "GET /smuggled HTTP/1.1\r\nHost: x\r\n\r\n"
 
-	// end is what a hostile request wants after its answers: that no more is read.
+	// end is the expectation that the server reads no more after its answers.
 	end = -1
 )
 
-// Requests as no client sends them that means well. Each is answered in the
-// envelope, or the connection ends; the gateway gets no request that Caddy did not
-// send, and none of ours; no key reaches it; and what comes next on the connection
-// is understood as what it is.
+// TestHostileRequests sends malformed and malicious requests. Each gets an error envelope,
+// or the connection is closed. The gateway gets no request that Caddy did not send, and
+// none for our routes. It gets no key. The connection's next request is understood
+// correctly.
 func TestHostileRequests(t *testing.T) {
 	s := start(t, inferring("keys required", "list_models on"))
 	s.preset("p", `{"model":"m"}`)
@@ -36,12 +36,11 @@ func TestHostileRequests(t *testing.T) {
 		s.hostile(name, request, want...)
 	}
 
-	// Framing, by request: one that makes a preset, one that uses it, and one that
-	// passes.
+	// Framing, by request: one creates a preset, one uses it, and one passes through.
 	long := strings.Repeat("a", 40<<10)
 	for _, tc := range []struct {
 		name, head, body   string
-		made, used, passed []int // as made where nil
+		made, used, passed []int // nil for the request as created
 	}{
 		{"length and chunks", "Content-Length: 4\r\nTransfer-Encoding: chunked", "2\r\n{}\r\n0\r\n\r\n" + smuggled, []int{200, 202}, []int{202, 202}, []int{202, 202}},
 		{"chunks and length", "Transfer-Encoding: chunked\r\nContent-Length: 6", "0\r\n\r\n" + smuggled, []int{400, 202}, []int{202, 202}, []int{202, 202}},
@@ -104,7 +103,7 @@ func TestHostileRequests(t *testing.T) {
 		}
 	}
 
-	// Targets. What a gateway could read as ours is ours, and is no such thing.
+	// Targets. Paths that a gateway could read as ours are ours, and get a refusal.
 	for target, want := range map[string][]int{
 		"/v1/presets/%2F": {404}, "/v1/presets/p%2F..": {400}, "/v1/presets%2fp": {404}, "/v1/presets%252fp": {404}, "/v1/presets%252fx;%25zz": {404},
 		"//v1/presets/p": {404}, "/v1//presets/p": {404}, "/v1;a/presets/p": {404}, "/v1/presets;a/p": {404}, "/v1/presets/p;a": {400}, "/v1/presets%ff/p": {404}, "/v1;%2f/presets/p": {400},
@@ -175,8 +174,8 @@ func TestHostileRequests(t *testing.T) {
 	}
 }
 
-// hostile sends a request, or several, as they stand, and checks what becomes of
-// them. Where the connection goes on it has to be at the beginning of a request.
+// hostile sends raw requests and checks the result. If the connection continues, the next
+// bytes must be a new request.
 func (s *server) hostile(name, request string, want ...int) {
 	t := s.t
 	t.Helper()
@@ -190,7 +189,7 @@ func (s *server) hostile(name, request string, want ...int) {
 	defer conn.Close()
 	conn.SetDeadline(time.Now().Add(patience))
 	written := make(chan struct{})
-	go func() { // the answer may come before all is written
+	go func() { // the answer may arrive before the request is written
 		defer close(written)
 		_, _ = io.WriteString(conn, request)
 	}()
@@ -212,7 +211,7 @@ func (s *server) hostile(name, request string, want ...int) {
 			}
 		}
 		if ends && errors.Is(err, syscall.ECONNRESET) {
-			break // it ends without an answer, as what was sent was not even read
+			break // the connection ends without an answer, because the request was not read
 		} else if err != nil {
 			t.Errorf("%q: after the answers %v: %v, want %v", name, answers, err, want)
 			return
@@ -222,7 +221,7 @@ func (s *server) hostile(name, request string, want ...int) {
 		switch {
 		case r.header.Get("X-Gateway") != "":
 			fromGateway++
-		case r.header.Get("Via") != "": // the gateway's, which did not understand it
+		case r.header.Get("Via") != "": // an error of the gateway, which could not parse it
 		case r.status >= 400 && json.Valid([]byte(r.body)):
 			r.wantError(t, r.status, "")
 		case r.status >= 400 && r.body != "" && !answer.Close && asked.Method != "HEAD":
@@ -262,7 +261,7 @@ func (s *server) hostile(name, request string, want ...int) {
 	}
 }
 
-// cutLast returns the statuses of want, and whether the connection ends after them.
+// cutLast returns the statuses of want, and whether the connection then ends.
 func cutLast(want []int) (statuses []int, last int, ends bool) {
 	if n := len(want); n > 0 && want[n-1] == end {
 		return want[:n-1], end, true
@@ -270,7 +269,8 @@ func cutLast(want []int) (statuses []int, last int, ends bool) {
 	return want, 0, false
 }
 
-// HTTP/2 that nobody asked for is HTTP/2, and what is no frame of it ends it.
+// TestHTTP2WithoutAsking sends HTTP/2 without negotiation. It is handled as HTTP/2, and an
+// invalid frame ends the connection.
 func TestHTTP2WithoutAsking(t *testing.T) {
 	s := start(t, inferring("keys required"))
 	conn, err := net.Dial("tcp", s.address)
@@ -286,7 +286,8 @@ func TestHTTP2WithoutAsking(t *testing.T) {
 	s.upstream.none(t)
 }
 
-// A chunk of any size takes no memory on its word, and no longer than a body may.
+// TestHugeChunks announces huge chunks. They allocate no memory in advance, and their
+// bodies have the usual deadline.
 func TestHugeChunks(t *testing.T) {
 	s := start(t, inferring("keys required"))
 	bodyTimeout = 10 * time.Millisecond

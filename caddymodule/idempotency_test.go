@@ -8,11 +8,12 @@ import (
 	"testing"
 )
 
-// once is the header of a request that is to be done once.
+// once returns the Idempotency-Key header with a key.
 func once(key string) string { return "Idempotency-Key: " + key }
 
-// Every change is made once under one key, and answered alike ever after: also by
-// a server that was started anew, and when the object has changed since.
+// TestChangesAreReplayed repeats each change under one key. The change is made once and
+// gets the same answer each time. This holds after a restart of the server and after later
+// changes of the object.
 func TestChangesAreReplayed(t *testing.T) {
 	s := start(t, standard)
 	f := &fixtures{s: s}
@@ -59,7 +60,7 @@ func TestChangesAreReplayed(t *testing.T) {
 			t.Errorf("%s: made %d changes, want one", r.name, got)
 		}
 	}
-	for _, r := range requests { // the objects move on
+	for _, r := range requests { // other requests change the objects
 		s.manage("PATCH", "/v1/presets/"+r.preset, `{"description":"changed since"}`)
 	}
 	before := s.changesRecorded()
@@ -79,7 +80,7 @@ func TestChangesAreReplayed(t *testing.T) {
 	}
 }
 
-// wantReplay checks that again is the answer first once more, and says so.
+// wantReplay checks that again is a replay of the answer first.
 func wantReplay(t *testing.T, what string, first, again response) {
 	t.Helper()
 	wantSame(t, what, first, again)
@@ -88,7 +89,8 @@ func wantReplay(t *testing.T, what string, first, again response) {
 	}
 }
 
-// One key stands for one request, whatever makes another of it.
+// TestIdempotencyKeyOfAnotherRequest uses one key for different requests. Every difference
+// in a request is detected.
 func TestIdempotencyKeyOfAnotherRequest(t *testing.T) {
 	s := start(t, standard)
 	home := s.manage("GET", "/v1/workspaces/default", "").field(t, "id")
@@ -114,9 +116,9 @@ func TestIdempotencyKeyOfAnotherRequest(t *testing.T) {
 		t.Errorf("refused requests made %d changes", got)
 	}
 	s.manage("POST", "/v1/presets/p/responses", `{"top_k":1}`, once("a")).want(t, 200, `"version":1`)
-	// A condition says when to make the change and not which: what was made stays so.
+	// Conditions are not compared: a repeat with another condition gets the first answer.
 	s.manage("POST", "/v1/presets/p/responses", `{"top_k":1}`, once("a"), "If-None-Match: *").want(t, 200, `"version":1`)
-	// Parts of a request do not run into each other.
+	// The parts of a request are compared separately.
 	s.manage("PUT", "/v1/presets/p/labels/ab", `{"version":1}`, once("b")).want(t, 200)
 	s.manage("PUT", "/v1/presets/pa/labels/b", `{"version":1}`, once("b")).want(t, 422)
 	// Another key id is another client, even for the same request.
@@ -142,8 +144,8 @@ func TestIdempotencyKeyForm(t *testing.T) {
 	s.manage("GET", "/v1/presets/p/versions", ``).want(t, 200, `"total_count":2`)
 }
 
-// The id of a configured key is its place. Who has that place next gets no answer
-// that was another's.
+// TestReplaysStayWithWhomTheyWereFor checks that a configured key's id is its position. The
+// next key in that position gets no answers of the former key.
 func TestReplaysStayWithWhomTheyWereFor(t *testing.T) {
 	const bob, carl = "inference_key " + inferenceSecret + " bob", "inference_key team-inference-secret carl team"
 	const rest = "management_key " + managementSecret + "\npreset_creators any\n"
@@ -161,7 +163,8 @@ func TestReplaysStayWithWhomTheyWereFor(t *testing.T) {
 	s.do("GET", "/v1/presets/p/versions", ``, bearer(inferenceSecret)).want(t, 200, `"total_count":1`)
 }
 
-// Reads are what they are: their key means nothing, now or later.
+// TestReadsIgnoreIdempotencyKeys checks that reads ignore an Idempotency-Key, now and
+// later.
 func TestReadsIgnoreIdempotencyKeys(t *testing.T) {
 	s := start(t, standard)
 	s.manage("POST", "/v1/presets/p/responses", `{}`, once("a")).want(t, 200)
@@ -173,7 +176,8 @@ func TestReadsIgnoreIdempotencyKeys(t *testing.T) {
 	s.manage("GET", "/v1/presets/p", "", once("b")).want(t, 200, `"name":"P"`)
 }
 
-// What failed was not done, so it is tried again.
+// TestFailuresAreNotReplayed checks that a failed request makes no change, so a repeat runs
+// again.
 func TestFailuresAreNotReplayed(t *testing.T) {
 	s := start(t, standard)
 	s.manage("POST", "/v1/presets/p/designate", `{"version":1}`, once("a")).wantError(t, 404, "Preset not found")
@@ -186,14 +190,16 @@ func TestFailuresAreNotReplayed(t *testing.T) {
 	s.manage("POST", "/v1/workspaces", minimalWorkspace, once("d")).want(t, 201)
 	s.manage("POST", "/v1/workspaces", minimalWorkspace, once("d")).want(t, 201)
 	s.manage("POST", "/v1/workspaces", minimalWorkspace, once("e")).want(t, 400)
-	// What changed nothing was done too: it is not undone by what others do since.
+	// A request that changed nothing is replayed too. It does not undo later changes of
+	// others.
 	s.manage("PATCH", "/v1/presets/p", `{"name":"P"}`, once("f")).want(t, 200, `"name":"P"`)
 	s.manage("PATCH", "/v1/presets/p", `{"name":"Q"}`).want(t, 200)
 	s.manage("PATCH", "/v1/presets/p", `{"name":"P"}`, once("f")).want(t, 200, `"name":"P"`)
 	s.manage("GET", "/v1/presets/p", "").want(t, 200, `"name":"Q"`)
 }
 
-// Clients that give up and ask again at once make one version.
+// TestSameRequestManyTimesAtOnce sends one request many times at once from clients that
+// give up. One version is created.
 func TestSameRequestManyTimesAtOnce(t *testing.T) {
 	s := start(t, standard)
 	var wg sync.WaitGroup

@@ -20,20 +20,20 @@ const (
 	foreignKey    = "sk-ant-foreign-key-of-the-tests"
 )
 
-// credentialCase is what may come with an inference request.
+// credentialCase is the credentials of an inference request.
 type credentialCase struct {
 	name    string
 	headers []string
 
-	// Statuses, each 202 where the request goes on, and the values that are then
-	// left in Authorization and X-Api-Key.
+	// Statuses are 202 where the request passes. Then come the values left in Authorization
+	// and X-Api-Key.
 	required, optional int
-	message            string // of a refusal
+	message            string // of the refusal
 	left               [2][]string
 	team               bool // whether it acts in the workspace team
 }
 
-// Every kind of credential in every mode on every route.
+// TestInferenceKeys sends every kind of credential in every mode to every route.
 func TestInferenceKeys(t *testing.T) {
 	s := start(t, standard)
 	s.manage("POST", "/v1/workspaces", minimalWorkspace).want(t, 201)
@@ -138,7 +138,7 @@ func TestInferenceKeys(t *testing.T) {
 				}
 			}
 		}
-		// Elsewhere our keys are removed, whatever they are worth, and nobody is refused.
+		// On other routes our keys are always removed, and no request is refused.
 		for _, tc := range cases {
 			for _, request := range []string{
 				"GET /v1/models HTTP/1.1\r\nHost: x\r\n" + lines(tc.headers) + "\r\n",
@@ -163,7 +163,7 @@ func TestInferenceKeys(t *testing.T) {
 		}
 	}
 
-	// No log has any of it, at DEBUG, and no metric.
+	// No log at DEBUG and no metric contains a key.
 	seen := s.logs() + send(t, "GET", "http://"+s.admin+"/metrics", "").body
 	if strings.Count(seen, `"handled request"`) < 500 || !strings.Contains(seen, "upstream roundtrip") {
 		t.Error("the log does not tell of the requests")
@@ -175,7 +175,7 @@ func TestInferenceKeys(t *testing.T) {
 		}
 	}
 
-	// With keys off all other credentials pass, and nobody's workspace is used.
+	// With keys off all other credentials pass, and no key's workspace is used.
 	stock := s.beside(inferring("keys off"))
 	for _, tc := range cases {
 		for _, request := range []string{
@@ -203,8 +203,8 @@ func TestInferenceKeys(t *testing.T) {
 	}
 }
 
-// leftOf returns the values of Authorization and X-Api-Key that pass upstream: none
-// of a header that holds a key of ours.
+// leftOf returns the values of Authorization and X-Api-Key that pass upstream. A header
+// with a key of ours is removed whole.
 func leftOf(headers []string) (left [2][]string) {
 	for i, name := range credentialHeaders {
 		for _, h := range headers {
@@ -223,8 +223,8 @@ func leftOf(headers []string) (left [2][]string) {
 	return left
 }
 
-// A key of ours with something around it, as quotes from a file or a second
-// credential, is still nobody else's business.
+// TestKeysWithSomethingAroundThem sends keys of ours inside other text, such as quotes from
+// a file or a second credential. The gateway gets none of them.
 func TestKeysWithSomethingAroundThem(t *testing.T) {
 	for _, mode := range []string{"required", "optional"} {
 		s := start(t, inferring("keys "+mode))
@@ -236,7 +236,7 @@ func TestKeysWithSomethingAroundThem(t *testing.T) {
 			for _, header := range []string{basic("", secret), basic("ann", secret), basic(secret, ""), basic("", "\""+secret+"\"")} {
 				s.stripsBasic(t, header)
 			}
-			// With letters that base64url does not have, and with padding.
+			// The text has characters that base64url lacks, and padding.
 			credentials := "a??>>>nn:" + secret
 			if len(credentials)%3 == 0 {
 				credentials = "a" + credentials
@@ -261,7 +261,7 @@ func TestKeysWithSomethingAroundThem(t *testing.T) {
 			for _, header := range []string{"Authorization: Bearer " + value, "X-Api-Key: " + value} {
 				for _, secret := range []string{live, inferenceSecret} {
 					if value == "%sx" && secret == inferenceSecret {
-						continue // which cannot be told from a longer secret
+						continue // a longer secret looks the same
 					}
 					header := fmt.Sprintf(header, secret)
 					for _, request := range []string{
@@ -293,8 +293,8 @@ func (s *server) stripsBasic(t *testing.T, header string) {
 	}
 }
 
-// A secret of the operator's may hold what elsewhere stands around one, as base64
-// does.
+// TestConfiguredKeysWithPunctuation checks configured keys that contain the characters that
+// usually surround a key, as base64 does.
 func TestConfiguredKeysWithPunctuation(t *testing.T) {
 	for _, secret := range []string{"c2VjcmV0IG9mIHRoZSB0ZXN0cw==", "=starts-with-an-equals-sign", "a,comma;and\"quotes'and\\more", "--a-secret-of-the-tests--=", "a:secret:with:colons", ":between-two-colons:"} {
 		s := start(t, "inference_key sha256:"+sha256Of(secret)+"\ninference {\nkeys optional\n}")
@@ -303,7 +303,7 @@ func TestConfiguredKeysWithPunctuation(t *testing.T) {
 		}
 		for i, header := range []string{"Authorization: Bearer " + secret, "Authorization: " + secret, "X-Api-Key: " + secret, "X-Api-Key: '" + secret + "'", `Authorization: Bearer "` + secret + `",`} {
 			if i > 2 && !strings.HasSuffix(secret, "==") {
-				continue // which cannot be told from a longer secret
+				continue // a longer secret looks the same
 			}
 			for _, request := range []string{
 				post(chatPath, `{"model":"m"}`, header), post("/v1/embeddings", `{"model":"m"}`, header), "GET /v1/models HTTP/1.1\r\nHost: x\r\n" + header + "\r\n\r\n",
@@ -318,8 +318,8 @@ func TestConfiguredKeysWithPunctuation(t *testing.T) {
 	}
 }
 
-// A key guards all that goes to a gateway whose own key is added on the way,
-// however the route is spelled; and guesses are limited on all of it.
+// TestKeysEverywhere requires keys on all routes to a gateway whose own key Caddy adds.
+// This holds for every spelling of a route, and guesses are limited on all of them.
 func TestKeysEverywhere(t *testing.T) {
 	s := start(t, standard)
 	upstream := "reverse_proxy " + s.upstream.Listener.Addr().String()
@@ -378,8 +378,9 @@ func TestKeysEverywhere(t *testing.T) {
 	s.do("GET", "/v1/presets", "", bearer("a-guess")).wantError(t, 429, "Rate limit exceeded")
 }
 
-// Beside an issued key no value is judged, and the answer does not tell what one is
-// worth. Of two configured keys that in Authorization acts. None of that is a failure.
+// TestGuessesBesideAKey sends guesses beside a valid key. Beside an issued key no value is
+// checked, and the answer reveals nothing about it. If both are configured keys, the
+// one in Authorization acts. No guess counts as a failure.
 func TestGuessesBesideAKey(t *testing.T) {
 	const limit = 3
 	for _, mode := range []string{"required", "optional", "everywhere"} {
@@ -394,7 +395,7 @@ func TestGuessesBesideAKey(t *testing.T) {
 				t.Errorf("keys %s: %.60q gives %d %s, want %d %s", mode, headers, r.status, r.body, status, message)
 			}
 		}
-		// Each of them is right once, and wrong once.
+		// Each key is in the right header once, and in the wrong one once.
 		for _, own := range []string{issued, inferenceSecret} {
 			for range 2 * limit {
 				for _, guess := range []string{"a-guess", managementSecret} {
@@ -422,14 +423,15 @@ func TestGuessesBesideAKey(t *testing.T) {
 		if s.upstream.saw(managementSecret) || s.upstream.saw(issued) || s.upstream.saw(inferenceSecret) {
 			t.Errorf("keys %s: the gateway saw a key of ours", mode)
 		}
-		// None of all that counted.
+		// No guess counted as a failure.
 		for _, want := range []int{401, 401, 401, 429} {
 			ask(want, "", bearer(unknown))
 		}
 	}
 }
 
-// A client that sends another's credential before its own key does not fail with that.
+// TestForeignCredentialBeforeAKey sends a foreign credential before a valid key. It does
+// not count as a failure.
 func TestForeignCredentialBeforeAKey(t *testing.T) {
 	s := start(t, limited("2 24h")+"\ninference\n")
 	for range 10 {
@@ -443,7 +445,8 @@ func TestForeignCredentialBeforeAKey(t *testing.T) {
 	}
 }
 
-// Where a site looks at key_id itself, a request is worth one guess, too.
+// TestKeyIDOfOneKey uses a site that reads key_id itself. A request still counts as one
+// guess.
 func TestKeyIDOfOneKey(t *testing.T) {
 	s := start(t, standard)
 	site := s.siteAt(s.address, fmt.Sprintf("presets {\nstorage badger %s\n%s\n}\n@stranger vars {http.presets.key_id} \"\"\nrespond @stranger 401", s.folder, inferring("keys required")))
@@ -466,8 +469,8 @@ func TestKeyIDOfOneKey(t *testing.T) {
 	}
 }
 
-// An unfiltered log never holds a key of ours, at DEBUG either. It holds other
-// credentials in X-Api-Key, since Caddy hides Authorization and no other header.
+// TestUnfilteredLogs checks that an unfiltered log contains no key of ours, also at DEBUG.
+// It contains other credentials in X-Api-Key, because Caddy hides only Authorization.
 func TestUnfilteredLogs(t *testing.T) {
 	s := start(t, inferring())
 	s.ask(chatPath, `{"model":"m"}`).want(t, 202)
@@ -496,7 +499,8 @@ func TestUnfilteredLogs(t *testing.T) {
 			if err := s.load(tc.site); err != nil {
 				t.Fatal(err)
 			}
-			// Earlier requests may be logged late: these ones are told by their query.
+			// Entries of earlier requests may come late, so the query identifies these
+			// requests.
 			before, query := len(s.logs()), fmt.Sprintf("?case=%d", len(s.logs()))
 			for _, path := range []string{chatPath, "/v1/embeddings"} {
 				s.do("POST", path+query, `{"model":"m"}`, "X-Api-Key: "+tc.secret)
@@ -536,15 +540,15 @@ func TestUnfilteredLogs(t *testing.T) {
 	}
 }
 
-// A start warns of logs that would show keys sent over HTTP/3, and says in which
-// headers. Over HTTP/1 and 2 no log shows them.
+// TestLoggedKeysAreWarnedOf checks that a start warns of logs that would show keys sent
+// over HTTP/3. The warning names the headers. No log shows keys sent over HTTP/1 or 2.
 func TestLoggedKeysAreWarnedOf(t *testing.T) {
 	s := start(t, standard)
 	const warning = "the log shows keys that clients send over HTTP/3"
 	const access, failed = `"http.log.access"`, `"http.log.error"`
 	const every = `["Api-Key","Sec-Websocket-Protocol","X-Api-Key","X-Goog-Api-Key"]`
 	const filter = "format filter {\nrequest>headers>X-Api-Key delete\nrequest>headers>Api-Key delete\nrequest>headers>X-Goog-Api-Key delete\nrequest>headers>Sec-Websocket-Protocol delete\n}"
-	own := func(format string) string { // a log of the site's own
+	own := func(format string) string { // the site's own log
 		return strings.Replace(s.siteWithTLS(inferring()), "\nlog\n", "\nlog {\noutput file "+s.logFile+".own\n"+format+"\n}\n", 1)
 	}
 	const http12 = "servers {\nprotocols h1 h2\n}"
@@ -566,7 +570,7 @@ func TestLoggedKeysAreWarnedOf(t *testing.T) {
 		{"hashed", strings.ReplaceAll(filter, " delete", " hash"), "", s.siteWithTLS(inferring()), "", nil},
 		{"no headers", "format filter {\nrequest>headers delete\n}", "", s.siteWithTLS(inferring()), "", nil},
 		{"no requests", "format filter {\nwrap console\nfields {\nrequest delete\n}\n}", "", s.siteWithTLS(inferring()), "", nil},
-		{"the site's own", filter, "", own(""), every, []string{access, `"http.log.access.log0"`}}, // Caddy gives the parent the encoder, too
+		{"the site's own", filter, "", own(""), every, []string{access, `"http.log.access.log0"`}}, // Caddy uses this encoder for the parent, too
 		{"the site's own, filtered", filter, "", own(filter), "", nil},
 		{"without HTTP/3", "", http12, s.siteWithTLS(inferring()), "", nil},
 		{"keys off", "", "", s.siteWithTLS(inferring("keys off")), every, []string{access, failed}},
@@ -597,7 +601,8 @@ func TestLoggedKeysAreWarnedOf(t *testing.T) {
 	}
 }
 
-// A stranger's body is neither asked for nor waited for.
+// TestInferenceKeysAreCheckedBeforeABodyIsRead sends inference requests without a valid
+// key. The server neither requests their bodies nor waits for them.
 func TestInferenceKeysAreCheckedBeforeABodyIsRead(t *testing.T) {
 	s := start(t, inferring())
 	for _, path := range inferencePaths {
@@ -611,7 +616,7 @@ func TestInferenceKeysAreCheckedBeforeABodyIsRead(t *testing.T) {
 				}
 				conn.SetDeadline(time.Now().Add(patience))
 				fmt.Fprintf(conn, "POST %s HTTP/1.1\r\nHost: x\r\n%s\r\n%s\r\n\r\n", path, header, framing)
-				answer, err := http.ReadResponse(bufio.NewReader(conn), nil) // the first one: no 100
+				answer, err := http.ReadResponse(bufio.NewReader(conn), nil) // the first answer: no 100
 				if err != nil {
 					t.Fatal(err)
 				}

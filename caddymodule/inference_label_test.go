@@ -8,8 +8,7 @@ import (
 	"testing"
 )
 
-// put makes a label of a preset in the workspace default stand for a target,
-// given in JSON.
+// put sets a label of a preset in the workspace default. The target is JSON.
 func (s *server) put(slug, label, target string) {
 	s.t.Helper()
 	if r := s.manage("PUT", "/v1/presets/"+slug+"/labels/"+label, target); r.status >= 300 {
@@ -17,15 +16,14 @@ func (s *server) put(slug, label, target string) {
 	}
 }
 
-// disable disables the server tools of a list in JSON, or of null, in a
-// workspace.
+// disable sets a workspace's disabled server tools to a JSON list or null.
 func (s *server) disable(workspace, tools string) {
 	s.t.Helper()
 	s.manage("PATCH", "/v1/workspaces/"+workspace, `{"disabled_server_tools":`+tools+`}`).want(s.t, 200)
 }
 
-// Labels work in each style of reference on each route, and follow every change
-// at once.
+// TestLabelsInReferences resolves labels in each style of reference on each route. Every
+// change applies at once.
 func TestLabelsInReferences(t *testing.T) {
 	s := start(t, inferring())
 	for n := 1; n <= 3; n++ {
@@ -70,14 +68,14 @@ func TestLabelsInReferences(t *testing.T) {
 	s.upstream.none(t)
 }
 
-// The version that a split gives is what is told everywhere, and what a session
-// keeps on all routes.
+// TestSplits checks that the split's version is the same in all headers and logs. A session
+// keeps it on all routes.
 func TestSplits(t *testing.T) {
 	s := start(t, inferring()+"\ninference_key another-inference-secret carl")
 	s.preset("writer", `{"model":"model-1"}`)
 	s.preset("writer", `{"model":"model-2"}`)
 	s.put("writer", "live", `{"split":[{"version":1,"weight":50},{"version":2,"weight":50}]}`)
-	s.options = "" // the log below has what header_up and the like would see
+	s.options = "" // the log below shows the headers as header_up sees them
 	site := s.siteAt(s.address, fmt.Sprintf("log_append served {http.presets.version}\npresets {\nstorage badger %s\n%s\n}", s.folder, inferring()+"\ninference_key another-inference-secret carl"))
 	if err := s.load(site); err != nil {
 		t.Fatal(err)
@@ -120,7 +118,7 @@ func TestSplits(t *testing.T) {
 	if served["1"] < 8 || served["2"] < 8 {
 		t.Errorf("got sessions served %v, want both versions", served)
 	}
-	// Without a session the key decides.
+	// Without a session the key selects the version.
 	for _, secret := range []string{inferenceSecret, "another-inference-secret"} {
 		want := serve(chatPath, secret, "")
 		for _, path := range inferencePaths {
@@ -134,14 +132,14 @@ func TestSplits(t *testing.T) {
 	if entry["served"] != version {
 		t.Errorf("got {http.presets.version} %v, want %s", entry["served"], version)
 	}
-	// A new weight acts at once, for all whose version it is not.
+	// A new weight applies at once, except to those that already have its version.
 	s.put("writer", "live", `{"split":[{"version":1,"weight":0},{"version":2,"weight":1}]}`)
 	for n := range 20 {
 		if got := serve(chatPath, inferenceSecret, fmt.Sprintf(`,"session_id":"session-%d"`, n)); got != "2" {
 			t.Errorf("session %d: got version %s, which has no weight", n, got)
 		}
 	}
-	// Nobody's requests are spread.
+	// Requests without a key are not split.
 	s.put("writer", "live", `{"split":[{"version":1,"weight":1},{"version":2,"weight":1}]}`)
 	for _, mode := range []string{"optional", "off"} {
 		s.reload(inferring("keys " + mode))
@@ -155,7 +153,8 @@ func TestSplits(t *testing.T) {
 	}
 }
 
-// Each route refuses a disabled tool in its own envelope, and nothing goes up.
+// TestDisabledTools sends disabled tools to each route. Each refuses them in its own
+// envelope, and nothing reaches the gateway.
 func TestDisabledTools(t *testing.T) {
 	s := start(t, inferring())
 	s.preset("searcher", `{"model":"m","tools":[{"type":"openrouter:web_search"}]}`)
@@ -203,7 +202,7 @@ func TestDisabledTools(t *testing.T) {
 			s.ask(path, body).want(t, http.StatusForbidden, "Server tool openrouter:web_search is disabled in this workspace")
 		}
 		golden(t, "inference_disabled_"+name, answers...)
-		// What cannot be looked into is not let through.
+		// Bodies that cannot be parsed are refused.
 		for _, request := range []string{
 			post(path, use, bearer(inferenceSecret), "Content-Encoding: br"),
 			post(path, use, bearer(inferenceSecret), "Content-Encoding: gzip"),
@@ -214,7 +213,7 @@ func TestDisabledTools(t *testing.T) {
 		s.upstream.none(t)
 		exchange(t, s.address, post(path, "", bearer(inferenceSecret), "Content-Encoding: br")).want(t, http.StatusAccepted)
 		s.upstream.one(t)
-		// What is not disabled goes through as if nothing were.
+		// Requests without disabled tools pass unchanged.
 		for _, body := range []string{
 			` {"model":"m" ,"tools":[ {"type":"openrouter\u003adatetime"}],"input":"openrouter:web_search"}` + "\n", `{"model":"m","model":"n"}`, "",
 		} {
@@ -232,8 +231,8 @@ func TestDisabledTools(t *testing.T) {
 	s.ask(chatPath, use).want(t, http.StatusAccepted)
 }
 
-// It is the workspace of who asks that counts: that of the key, and the default
-// one for strangers.
+// TestWhereToolsAreDisabled checks which workspace's settings apply: that of the key, or
+// the default one for strangers.
 func TestWhereToolsAreDisabled(t *testing.T) {
 	s := start(t, inferring("keys optional")+"\ninference_key team-inference-secret carl team")
 	const use = `{"tools":[{"type":"openrouter:bash"}]}`

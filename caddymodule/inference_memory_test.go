@@ -23,10 +23,10 @@ import (
 	"github.com/caddy-presets/caddy-presets/storage/badger"
 )
 
-// held returns the bytes of inference bodies that this process holds.
+// held returns the bytes of inference bodies in this process.
 func held() int64 { return inferenceMemory.held.Load() }
 
-// wantNothingHeld waits until all memory for bodies is given back.
+// wantNothingHeld waits until all memory for bodies is released.
 func (s *server) wantNothingHeld() {
 	s.t.Helper()
 	if !s.eventually(func() bool { return held() == 0 }) {
@@ -44,7 +44,7 @@ func (s *server) proxying(subdirectives, directives string) string {
 func gateway(t *testing.T, serve http.HandlerFunc) (address string) {
 	t.Helper()
 	server := httptest.NewServer(http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
-		if r.Method == http.MethodPost { // and for no GET of settle
+		if r.Method == http.MethodPost { // but not for the GETs of settle
 			serve(w, r)
 		}
 	}))
@@ -52,12 +52,12 @@ func gateway(t *testing.T, serve http.HandlerFunc) (address string) {
 	return server.Listener.Addr().String()
 }
 
-// stalls is a gateway that reads no body until it may.
+// stalls is a gateway that reads no body until it is released.
 type stalls struct {
 	address string
-	began   chan struct{} // one for each request that it stalls
-	proceed chan struct{} // closed to let all go on
-	goOn    func()        // closes it, once
+	began   chan struct{} // one value for each stalled request
+	proceed chan struct{} // closed to release all
+	goOn    func()        // closes it once
 }
 
 func newStalls(t *testing.T) *stalls {
@@ -79,7 +79,7 @@ func newStalls(t *testing.T) *stalls {
 	return g
 }
 
-// wait waits until n more requests are at the gateway.
+// wait waits until n more requests have reached the gateway.
 func (g *stalls) wait(t *testing.T, n int) {
 	t.Helper()
 	for range n {
@@ -96,8 +96,8 @@ func bodyOf(model string, size int) string {
 	return fmt.Sprintf(`{"model":%q,"messages":[{"role":"user","content":"%s"}]}`, model, strings.Repeat("x", size))
 }
 
-// TestInferenceMemory stalls the gateway until max_memory is taken. Then requests are
-// refused at once, until the gateway goes on.
+// TestInferenceMemory stalls the gateway until max_memory is in use. Then requests are
+// refused at once until the gateway continues.
 func TestInferenceMemory(t *testing.T) {
 	s := start(t, inferring())
 	s.preset("writer", writer)
@@ -108,13 +108,14 @@ func TestInferenceMemory(t *testing.T) {
 			if err := s.load(s.proxying(inferring("max_body_size 16MiB", "max_memory 52MiB"), "reverse_proxy "+g.address)); err != nil {
 				t.Fatal(err)
 			}
-			// Sockets take some MiB of a body that the gateway does not read.
+			// Sockets buffer some MiB of a body that the gateway does not read.
 			const size = 14 << 20
 			large := bodyOf("@preset/writer", size)
 			if headers != nil {
 				large = gzipped(large)
 			}
-			// Each takes its size twice to be merged, and once until the gateway has read it.
+			// A body takes twice its size while it is merged, and its size until the
+			// gateway has read it.
 			var group sync.WaitGroup
 			for range 2 {
 				group.Go(func() { s.ask(chatPath, large, headers...).want(t, 200) })
@@ -139,7 +140,7 @@ func TestInferenceMemory(t *testing.T) {
 			if got := s.metric("caddy_presets_inference_body_bytes"); got == "0" || got == "" {
 				t.Errorf("the metric tells of %q bytes", got)
 			}
-			// There is room for one that is small, and for what is not an inference request.
+			// A small request, and a request that is not inference, still pass.
 			group.Go(func() { s.ask(chatPath, `{"model":"m"}`).want(t, 200, "13") })
 			g.wait(t, 1)
 			s.manage("GET", "/v1/presets/writer", "").want(t, 200)
@@ -153,8 +154,8 @@ func TestInferenceMemory(t *testing.T) {
 	}
 }
 
-// TestInferenceMemoryOverReload counts requests of the configuration before, and goes by
-// the limit of the one that serves.
+// TestInferenceMemoryOverReload counts the requests of the old configuration, and applies
+// the new one's limit.
 func TestInferenceMemoryOverReload(t *testing.T) {
 	s := start(t, inferring())
 	g := newStalls(t)
@@ -179,8 +180,8 @@ func TestInferenceMemoryOverReload(t *testing.T) {
 	s.wantNothingHeld()
 }
 
-// TestBodyIsDroppedOnceRead lets the gateway read a body and stream its answer: during the
-// stream neither the body nor its share of memory is held.
+// TestBodyIsDroppedOnceRead lets the gateway read a body and stream its answer. During the
+// stream the body and its memory are released.
 func TestBodyIsDroppedOnceRead(t *testing.T) {
 	s := start(t, inferring())
 	s.preset("writer", writer)
@@ -228,8 +229,8 @@ func TestBodyIsDroppedOnceRead(t *testing.T) {
 	}
 }
 
-// TestBodyReachesAnotherUpstream sends bodies that an upstream could not take to another
-// one, as Caddy allows it.
+// TestBodyReachesAnotherUpstream sends bodies again to another upstream after one failed,
+// as Caddy can be configured.
 func TestBodyReachesAnotherUpstream(t *testing.T) {
 	s := start(t, inferring())
 	s.preset("writer", writer)
@@ -271,8 +272,8 @@ func TestBodyReachesAnotherUpstream(t *testing.T) {
 		}
 		s.wantNothingHeld()
 	}
-	// A body that was read in part cannot be sent again.
-	briefly := strings.Replace(retry, "lb_try_duration 10s", "lb_try_duration 200ms", 1) // it tries in vain for so long
+	// A partly read body cannot be sent again.
+	briefly := strings.Replace(retry, "lb_try_duration 10s", "lb_try_duration 200ms", 1) // Caddy retries without success for this time
 	if err := s.load(s.proxying(inferring(), "reverse_proxy "+gateway(t, readsSome)+" "+echo+" {\n"+briefly+"\n}")); err != nil {
 		t.Fatal(err)
 	}
@@ -280,7 +281,7 @@ func TestBodyReachesAnotherUpstream(t *testing.T) {
 	s.wantNothingHeld()
 }
 
-// TestNothingLeaks sends all kinds of requests at once. In the end no memory is held.
+// TestNothingLeaks sends all kinds of requests at once. At the end no memory is held.
 func TestNothingLeaks(t *testing.T) {
 	s := start(t, inferring("max_body_size 1MiB", "max_memory 4MiB"))
 	s.preset("writer", writer)
@@ -296,7 +297,7 @@ func TestNothingLeaks(t *testing.T) {
 	lying := []byte(gzipped(bodyOf("@preset/writer", 100<<10)))
 	copy(lying[len(lying)-4:], "\xff\xff\xff\x7f")
 	const encoded, dry = "Content-Encoding: gzip", "X-Preset-Dry-Run: true"
-	// try sends a request, whose connection may be closed before its body is sent.
+	// try sends a request. The connection may close before the body is sent.
 	try := func(ctx context.Context, path string, body io.Reader, headers ...string) {
 		r, err := http.NewRequestWithContext(ctx, "POST", s.url+path, body)
 		if err != nil {
@@ -332,7 +333,7 @@ func TestNothingLeaks(t *testing.T) {
 		func(path string) { ask(path, "\xff"+bodyOf("m", 300<<10), dry) },
 		func(path string) { ask(path, bodyOf("@preset/writer", 300<<10), "X-Break: 1") },
 		func(path string) { ask(path, bodyOf("m", 300<<10), "Authorization: Bearer x") },
-		func(path string) { // leaves while its body is read, or while the gateway has it
+		func(path string) { // leaves while its body is read, or while the gateway has the body
 			ctx, leave := context.WithCancel(t.Context())
 			defer leave()
 			body := io.MultiReader(strings.NewReader(bodyOf("m", 300<<10)), iotest.ErrReader(errors.New("gone")))
@@ -342,7 +343,7 @@ func TestNothingLeaks(t *testing.T) {
 			go leave()
 			try(ctx, path, body)
 		},
-		func(path string) { // sends less than it announces
+		func(path string) { // sends fewer bytes than announced
 			conn, err := net.Dial("tcp", s.address)
 			if err != nil {
 				t.Error(err)
@@ -367,8 +368,8 @@ func TestNothingLeaks(t *testing.T) {
 	s.ask(chatPath, bodyOf("@preset/writer", 900<<10)).want(t, 200)
 }
 
-// TestAnnouncedBodiesTakeNoRoom lets clients announce bodies and send little of them: others
-// have room. A body that has no room to arrive is refused before it is sent.
+// TestAnnouncedBodiesTakeNoRoom announces bodies and sends little of them. Other requests
+// still pass. A body that does not fit is refused before it is sent.
 func TestAnnouncedBodiesTakeNoRoom(t *testing.T) {
 	s := start(t, inferring("max_body_size 4MiB", "max_memory 10MiB"))
 	for range 20 {
@@ -396,7 +397,7 @@ func TestAnnouncedBodiesTakeNoRoom(t *testing.T) {
 	s.raw(head, 1)[0].want(t, 503)
 }
 
-// TestMaxMemory names both settings where one body could not be held.
+// TestMaxMemory checks that the error names both settings if a single body does not fit.
 func TestMaxMemory(t *testing.T) {
 	for _, tc := range []struct {
 		body, memory, want int64
@@ -425,7 +426,7 @@ func TestMaxMemory(t *testing.T) {
 	}
 }
 
-// TestReadAll reserves exactly the memory of what it returns.
+// TestReadAll checks that the reserved memory is exactly that of the result.
 func TestReadAll(t *testing.T) {
 	text := bytes.Repeat([]byte("0123456789"), 100<<10)
 	for _, size := range []int{0, 1, 511, 512, 513, firstRead, firstRead + bytes.MinRead, 300_000, len(text)} {
@@ -464,7 +465,7 @@ func TestReadAll(t *testing.T) {
 	}
 }
 
-// TestUnpack unpacks bodies whose end tells the truth about their size, or does not.
+// TestUnpack unpacks bodies whose trailer has the right size, or a wrong one.
 func TestUnpack(t *testing.T) {
 	text := strings.Repeat("x", 300_000)
 	lying := func(size string) string {
@@ -514,7 +515,7 @@ func TestUnpack(t *testing.T) {
 	}
 }
 
-// TestHeldBody reads, closes and drops bodies, also at the same time.
+// TestHeldBody reads, closes and drops bodies, also concurrently.
 func TestHeldBody(t *testing.T) {
 	closed := 0
 	newBody := func(text string) *heldBody {
@@ -579,7 +580,8 @@ type closer func() error
 
 func (c closer) Close() error { return c() }
 
-// TestByteSemaphore lets many take and give back: never is more held than may be.
+// TestByteSemaphore acquires and releases from many goroutines. The limit is never
+// exceeded.
 func TestByteSemaphore(t *testing.T) {
 	var s byteSemaphore
 	const limit = 1000
@@ -606,8 +608,8 @@ func TestByteSemaphore(t *testing.T) {
 	}
 }
 
-// TestPackedFormIsDropped gives requests room for two forms of their body, and looks at how
-// much is held when it goes upstream.
+// TestPackedFormIsDropped gives requests memory for two forms of their body. It checks how
+// much is held when the body goes upstream.
 func TestPackedFormIsDropped(t *testing.T) {
 	store, err := badger.OpenInMemory()
 	if err != nil {
@@ -635,7 +637,7 @@ func TestPackedFormIsDropped(t *testing.T) {
 				r.Header.Set("Content-Encoding", "gzip")
 			}
 			r.Body, r.ContentLength = io.NopCloser(strings.NewReader(sent)), int64(len(sent))
-			h.Inference.MaxMemory = 2*size + small // two forms, and never three
+			h.Inference.MaxMemory = 2*size + small // two forms, never three
 			served := false
 			next := caddyhttp.HandlerFunc(func(_ http.ResponseWriter, r *http.Request) error {
 				served = true
@@ -655,7 +657,7 @@ func TestPackedFormIsDropped(t *testing.T) {
 	}
 }
 
-// stored returns text in gzip that is no smaller.
+// stored returns uncompressed gzip, which is no smaller than text.
 func stored(text string) string {
 	var out bytes.Buffer
 	w, _ := gzip.NewWriterLevel(&out, gzip.NoCompression)

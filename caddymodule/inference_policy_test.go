@@ -7,8 +7,8 @@ import (
 	"testing"
 )
 
-// Routes that are not resolved are refused where any tool is disabled, if the
-// operator wants that, and all but reads.
+// TestOtherRoutes disables a tool. With the operator's setting, other routes are refused,
+// except reads.
 func TestOtherRoutes(t *testing.T) {
 	s := start(t, inferring("keys everywhere", "other_routes refuse"))
 	s.manage("POST", "/v1/workspaces", `{"name":"Team","slug":"team","disabled_server_tools":["openrouter:web_search"]}`).want(t, 201)
@@ -68,7 +68,7 @@ func TestOtherRoutes(t *testing.T) {
 	s.upstream.one(t)
 
 	for _, settings := range [][]string{{"keys everywhere"}, {"keys everywhere", "other_routes pass"}, {"keys required"}, {"keys off", "other_routes refuse"}} {
-		s.reload(inferring(settings...)) // with keys off, nothing is disabled for anyone
+		s.reload(inferring(settings...)) // with keys off, no tool is disabled
 		for name, request := range unread {
 			if got := exchange(t, s.address, request(strict)); got.status != http.StatusAccepted {
 				t.Errorf("%s, %s: got %d %s, want 202", settings, name, got.status, got.body)
@@ -83,8 +83,8 @@ func TestOtherRoutes(t *testing.T) {
 	s.upstream.none(t)
 }
 
-// Other spellings of a tool, and bodies that a gateway may read in another way, are
-// refused on each route in its own form, in dry runs too.
+// TestDisabledToolsByOtherNames sends other spellings of a tool, and bodies that gateways
+// parse differently. Each route refuses them in its own envelope, in dry runs too.
 func TestDisabledToolsByOtherNames(t *testing.T) {
 	s := start(t, inferring())
 	s.preset("online", `{"model":"openai/gpt-5:online"}`)
@@ -120,7 +120,7 @@ func TestDisabledToolsByOtherNames(t *testing.T) {
 	}
 }
 
-// What a reference and a session id may look like, where a preset is named.
+// TestMalformedReferencesAndSessions checks the syntax of references and session ids.
 func TestMalformedReferencesAndSessions(t *testing.T) {
 	s := start(t, inferring())
 	s.preset("mail", `{"model":"m"}`)

@@ -18,7 +18,8 @@ const (
 	countResponsesPath = "/v1/responses/input_tokens"
 )
 
-// A count gets what the route it counts for would, in the fields that it takes.
+// TestCounts checks that a count gets the preset's fields as its inference route does. It
+// gets only the fields that it accepts.
 func TestCounts(t *testing.T) {
 	s := start(t, inferring("drop_fields speed"))
 	s.preset("writer", `{"model":"openai/gpt-5","instructions":"Be brief.","temperature":0.70,"max_output_tokens":100,"include":["reasoning.encrypted_content"],
@@ -62,7 +63,7 @@ func TestCounts(t *testing.T) {
 		s.upstream.none(t)
 	}
 
-	// In the form of their own clients.
+	// Each refusal has the envelope of its route's clients.
 	s.ask(countMessagesPath, `{"model":"@preset/absent"}`).want(t, 404, `{"type":"error","error":{"type":"not_found_error"`)
 	s.ask(countResponsesPath, `{"model":"@preset/absent"}`).want(t, 404, `{"error":{"code":"`)
 	s.manage("PATCH", "/v1/workspaces/default", `{"disabled_server_tools":["openrouter:web_search"]}`).want(t, 200)
@@ -81,7 +82,8 @@ func TestCounts(t *testing.T) {
 	}
 }
 
-// A count of a session with a split is of the version that the session runs.
+// TestCountsOfASplit counts tokens in a session with a split. The count uses the session's
+// version.
 func TestCountsOfASplit(t *testing.T) {
 	s := start(t, inferring())
 	s.preset("split", `{"model":"one"}`)
@@ -107,8 +109,8 @@ var otherPaths = []string{
 	"/v1/messages/batches", "/v1/chat/completions/x", "/v1//embeddings/", "/v1/x",
 }
 
-// No other route below the base path takes a preset as a model, and the answer says
-// which do.
+// TestPresetsOnOtherRoutes names presets on other routes below the base path. Each is
+// refused, and the answer lists the routes that accept presets.
 func TestPresetsOnOtherRoutes(t *testing.T) {
 	s := start(t, inferring("max_body_size 100KB"))
 	s.preset("writer", writer)
@@ -151,7 +153,8 @@ func TestPresetsOnOtherRoutes(t *testing.T) {
 	s.ask("/v1/embeddings", `{"model":"@preset/writer"}`).want(t, 202)
 }
 
-// What names no preset reaches other routes as if we were not there, however large.
+// TestOtherRoutesPass sends requests without a preset to other routes. They pass unchanged,
+// whatever their size.
 func TestOtherRoutesPass(t *testing.T) {
 	s := start(t, inferring("max_body_size 100KB", "keys off"))
 	stock := s.beside("")
@@ -195,8 +198,9 @@ func TestOtherRoutesPass(t *testing.T) {
 	}
 }
 
-// Uploads are not read, nor is a large body beyond its beginning, nor more than that
-// of what a stranger sends where that takes a key: the gateway gets it before the rest
+// TestBodiesThatAreNotWaitedFor checks which bodies are read before they are forwarded.
+// Uploads are not read, and large bodies only at their beginning. Where a key is required,
+// a stranger's body is read no further either. The gateway gets the request before the rest
 // is sent.
 func TestBodiesThatAreNotWaitedFor(t *testing.T) {
 	s := start(t, inferring("keys required", "max_body_size 100KB"))
@@ -220,8 +224,8 @@ func TestBodiesThatAreNotWaitedFor(t *testing.T) {
 	}
 }
 
-// Once the beginning of a large body was read, the rest may take as long as it did
-// before.
+// TestRestOfALargeBodyHasNoDeadline checks that the rest of a large body has no deadline
+// after its beginning was read.
 func TestRestOfALargeBodyHasNoDeadline(t *testing.T) {
 	bodyTimeout = time.Second
 	defer func() { bodyTimeout = time.Minute }()
@@ -238,7 +242,7 @@ func TestRestOfALargeBodyHasNoDeadline(t *testing.T) {
 	if !s.eventually(begun) {
 		t.Fatal("the gateway has not got the beginning")
 	}
-	time.Sleep(timeFor(peekSize)) // a deadline that was left would have passed
+	time.Sleep(timeFor(peekSize)) // a remaining deadline would have passed
 	io.WriteString(conn, " ")
 	finalAnswer(t, bufio.NewReader(conn)).want(t, 202)
 	if got := s.upstream.one(t); len(got.body) != size || got.err != nil {
@@ -246,7 +250,7 @@ func TestRestOfALargeBodyHasNoDeadline(t *testing.T) {
 	}
 }
 
-// A preset is a model: what a GET of it answers is its entry in the list.
+// TestModelOfAPreset requests a preset as a model. The answer is its entry in the list.
 func TestModelOfAPreset(t *testing.T) {
 	s := start(t, inferring("list_models on"))
 	s.manage("POST", "/v1/workspaces", minimalWorkspace).want(t, 201)
@@ -299,7 +303,7 @@ func TestModelOfAPreset(t *testing.T) {
 		get("/v1/models/@preset%2Fin-team", "X-Api-Key: "+key).want(t, 200, `{"id":"@preset/in-team",`)
 		get("/v1/models/@preset%2Fwriter", "X-Api-Key: "+key).wantError(t, 404, "Preset not found: @preset/writer")
 	}
-	// Where the gateway has such a model, the list shows the gateway's.
+	// If the gateway has a model of that name, the list shows the gateway's.
 	own := `{"id":"@preset/writer" , "object":"model"}`
 	answer(200, "application/json", `{"object":"list","data":[ `+own+` ]}`)
 	if r := get("/v1/models/@preset%2Fwriter", bearer(inferenceSecret)); r.status != 200 || r.body != own {
@@ -337,7 +341,8 @@ func TestModelOfAPreset(t *testing.T) {
 	passes("/v1/models/@preset/writer")
 }
 
-// A refusal on another route has the form that its clients expect, and is counted.
+// TestRefusalsOnOtherRoutes checks that a refusal on another route has its clients'
+// envelope, and is counted.
 func TestRefusalsOnOtherRoutes(t *testing.T) {
 	s := start(t, inferring())
 	refused := func() int {
@@ -361,7 +366,8 @@ func TestRefusalsOnOtherRoutes(t *testing.T) {
 	s.upstream.none(t)
 }
 
-// With keys required, a WebSocket on an inference route takes a key, as a POST there.
+// TestWebSocketsOnInferenceRoutes opens WebSockets on inference routes with keys required.
+// They need a key, as a POST does.
 func TestWebSocketsOnInferenceRoutes(t *testing.T) {
 	s := start(t, inferring("keys required"))
 	for path, status := range map[string]int{"/v1/responses": 401, "/v1/chat%2Fcompletions": 401, "/v1/realtime": 202} {
@@ -375,7 +381,7 @@ func TestWebSocketsOnInferenceRoutes(t *testing.T) {
 	}
 }
 
-// A HEAD of what presets change is answered as its GET.
+// TestHeadOfModels checks that a HEAD of the lists of models is answered like a GET.
 func TestHeadOfModels(t *testing.T) {
 	s := start(t, inferring("list_models on"))
 	s.preset("p", `{"model":"m"}`)

@@ -15,11 +15,11 @@ import (
 	"github.com/caddy-presets/caddy-presets/storage/storagetest"
 )
 
-// patience is how long a test waits for what should come at once.
+// patience is how long a test waits for an immediate event.
 const patience = 10 * time.Second
 
-// streamed makes the upstream send SSE events: the first at once, each further
-// one when the returned channel gives leave.
+// streamed makes the upstream send SSE events. It sends the first at once, and each other
+// one when the returned channel receives a value.
 func (u *upstream) streamed(events ...string) (next chan struct{}) {
 	next = make(chan struct{})
 	u.answers(func(w http.ResponseWriter, r *http.Request) {
@@ -40,7 +40,7 @@ func (u *upstream) streamed(events ...string) (next chan struct{}) {
 	return next
 }
 
-// open sends a request and returns the answer's head, its body still to come.
+// open sends a request and returns the answer before its body.
 func (s *server) open(client *http.Client, path string, body io.Reader, headers ...string) *http.Response {
 	s.t.Helper()
 	ctx, cancel := context.WithTimeout(s.t.Context(), patience)
@@ -64,7 +64,8 @@ func (s *server) open(client *http.Client, path string, body io.Reader, headers 
 // unsized hides a body's length, so that it is sent in chunks.
 func unsized(body string) io.Reader { return io.MultiReader(strings.NewReader(body)) }
 
-// Each event arrives before the gateway sends the next, byte for byte.
+// TestEventsArriveAsTheyAreSent checks that each event arrives before the gateway sends the
+// next one, with the same bytes.
 func TestEventsArriveAsTheyAreSent(t *testing.T) {
 	s := start(t, inferring())
 	s.preset("writer", writer)
@@ -111,7 +112,8 @@ func TestEventsArriveAsTheyAreSent(t *testing.T) {
 	}
 }
 
-// A client that leaves in the middle ends the gateway's work at once.
+// TestLeavingMidStreamCancelsTheGateway leaves in the middle of a stream. The gateway's
+// request is cancelled at once.
 func TestLeavingMidStreamCancelsTheGateway(t *testing.T) {
 	s := start(t, inferring())
 	s.preset("writer", writer)
@@ -140,7 +142,7 @@ func TestLeavingMidStreamCancelsTheGateway(t *testing.T) {
 	}
 }
 
-// A gateway that breaks off is seen to.
+// TestTheGatewayBreaksOff checks how a client sees a gateway that breaks off.
 func TestTheGatewayBreaksOff(t *testing.T) {
 	s := start(t, inferring())
 	s.preset("writer", writer)
@@ -160,7 +162,7 @@ func TestTheGatewayBreaksOff(t *testing.T) {
 	}
 }
 
-// The deadline is the body's, not that of an answer that takes longer.
+// TestLongStreamsAreNotCut checks that the body's deadline does not end a longer answer.
 func TestLongStreamsAreNotCut(t *testing.T) {
 	s := start(t, inferring("max_body_size 1MiB"))
 	s.preset("writer", writer)
@@ -191,7 +193,7 @@ func TestLongStreamsAreNotCut(t *testing.T) {
 			streams = append(streams, stream{name + ", " + what, answer, next})
 		}
 	}
-	// The time itself is what this is about.
+	// This test measures time itself.
 	time.Sleep(2 * bodyTimeout)
 	for _, stream := range streams {
 		select {
@@ -206,7 +208,8 @@ func TestLongStreamsAreNotCut(t *testing.T) {
 	}
 }
 
-// A body that does not come is given up, in the route's own envelope.
+// TestSlowInferenceBodies sends bodies that stop. They time out with the route's own
+// envelope.
 func TestSlowInferenceBodies(t *testing.T) {
 	s := start(t, inferring("max_body_size 1MiB"))
 	bodyTimeout = 50 * time.Millisecond
@@ -225,7 +228,7 @@ func TestSlowInferenceBodies(t *testing.T) {
 	s.upstream.none(t)
 }
 
-// Bodies that are not what they were said to be.
+// TestLyingLengths sends bodies whose length or encoding is not as announced.
 func TestLyingLengths(t *testing.T) {
 	s := start(t, inferring("keys required", "max_body_size 1MB"))
 	s.preset("writer", writer)
@@ -262,7 +265,7 @@ func TestLyingLengths(t *testing.T) {
 			conn.Close()
 		}
 		s.upstream.none(t)
-		// What is behind the announced end is another request.
+		// Bytes after the announced end are another request.
 		body := `{"model":"@preset/writer"}`
 		answers := s.raw(head(path, fmt.Sprintf("Content-Length: %d", len(body)))+body+"GET /next HTTP/1.1\r\nHost: x\r\n\r\n", 2)
 		answers[0].want(t, 202)
@@ -273,7 +276,8 @@ func TestLyingLengths(t *testing.T) {
 	}
 }
 
-// 100-continue: asked for, the body is asked for; nobody else's is.
+// TestExpectContinue sends Expect: 100-continue. The server requests the body only if it
+// needs it.
 func TestExpectContinue(t *testing.T) {
 	s := start(t, inferring())
 	s.preset("writer", writer)
@@ -309,7 +313,7 @@ func TestExpectContinue(t *testing.T) {
 		}
 	}
 
-	// What the gateway says before its answer comes through, and X-Preset stays.
+	// Informational answers of the gateway pass, and X-Preset remains.
 	s.upstream.answers(func(w http.ResponseWriter, r *http.Request) {
 		w.Header().Set("Link", "</style.css>; rel=preload")
 		w.WriteHeader(http.StatusEarlyHints)
@@ -352,14 +356,14 @@ func TestLargeBodies(t *testing.T) {
 			}
 		}
 	}
-	// To the byte, the default limit.
+	// The default limit is exact to the byte.
 	for _, model := range []string{"m", "@preset/writer"} {
 		for length, status := range map[int]int{32 << 20: 202, 32<<20 + 1: 413} {
 			sent := filled(length, `{"model":"`+model+`","input":"`)
 			if len(sent) != length {
 				t.Fatalf("the test is at fault: %d bytes, want %d", len(sent), length)
 			}
-			s.raw(post(responsesPath, "")+"", 1) // a stranger meanwhile
+			s.raw(post(responsesPath, "")+"", 1) // a stranger's request in between
 			exchange(t, s.address, post(responsesPath, sent, bearer(inferenceSecret))).want(t, status)
 		}
 	}

@@ -35,7 +35,7 @@ const (
 
 var inferencePaths = []string{chatPath, responsesPath, messagesPath}
 
-// writer is the preset that most tests use. Only responses have an include.
+// writer is the preset of most tests. Only its responses form has an include.
 const writer = `{"model":"openai/gpt-5","instructions":"Be brief.","temperature":0.70,"max_output_tokens":100,"include":["reasoning.encrypted_content"]}`
 
 // preset makes a new version of a preset in the workspace default.
@@ -50,7 +50,7 @@ func (s *server) ask(path, body string, headers ...string) response {
 	return s.do("POST", path, body, append([]string{bearer(inferenceSecret)}, headers...)...)
 }
 
-// reload replaces the configuration by one of our site with subdirectives.
+// reload loads a configuration of our site with subdirectives.
 func (s *server) reload(subdirectives string) {
 	s.t.Helper()
 	if err := s.load(s.site(subdirectives)); err != nil {
@@ -58,7 +58,7 @@ func (s *server) reload(subdirectives string) {
 	}
 }
 
-// exchange sends bytes as they are to an address and returns the final answer.
+// exchange sends raw bytes to an address and returns the final answer.
 func exchange(t *testing.T, address, request string) response {
 	t.Helper()
 	conn, err := net.Dial("tcp", address)
@@ -67,16 +67,16 @@ func exchange(t *testing.T, address, request string) response {
 	}
 	defer conn.Close()
 	conn.SetDeadline(time.Now().Add(patience))
-	go io.WriteString(conn, request) // the answer may come first
+	go io.WriteString(conn, request) // the answer may come before the request is written
 	return finalAnswer(t, bufio.NewReader(conn))
 }
 
-// post is a request as it stands on the wire, with its Content-Length.
+// post returns a raw request with its Content-Length.
 func post(path, body string, headers ...string) string {
 	return fmt.Sprintf("POST %s HTTP/1.1\r\nHost: gateway.test\r\n%sContent-Length: %d\r\n\r\n%s", path, lines(headers), len(body), body)
 }
 
-// postChunked is post without a length, in chunks, with trailers that are announced.
+// postChunked is post in chunks without a length, with announced trailers.
 func postChunked(path, body string, trailers []string, headers ...string) string {
 	headers = slices.Clone(headers)
 	for _, trailer := range trailers {
@@ -86,7 +86,7 @@ func postChunked(path, body string, trailers []string, headers ...string) string
 	return postTrailed(path, body, trailers, headers...)
 }
 
-// postTrailed is postChunked with only those trailers announced that headers announce.
+// postTrailed is postChunked, but announces only the trailers that headers announce.
 func postTrailed(path, body string, trailers []string, headers ...string) string {
 	var text strings.Builder
 	fmt.Fprintf(&text, "POST %s HTTP/1.1\r\nHost: gateway.test\r\n%sTransfer-Encoding: chunked\r\n\r\n", path, lines(headers))
@@ -115,7 +115,8 @@ func gzipped(text string) string {
 	return out.String()
 }
 
-// Each style of reference on each route gives these bytes, and no others.
+// TestReferences compares the gateway's body byte by byte, for each style of reference on
+// each route.
 func TestReferences(t *testing.T) {
 	s := start(t, inferring())
 	s.preset("writer", writer)
@@ -147,7 +148,7 @@ func TestReferences(t *testing.T) {
 		for _, tc := range []struct {
 			name, reference string
 			version         int
-			want            string // where the reference stood, with a comma
+			want            string // in place of the reference, with a comma
 			added           string // at the end
 		}{
 			{"direct", `"model":"@preset/writer@1",`, 1, model + ",", ""},
@@ -191,8 +192,8 @@ func TestReferences(t *testing.T) {
 	}
 }
 
-// A request with a reference keeps every header but those that say how long it
-// is and who sent it, as a stock reverse_proxy would pass it on.
+// TestHeadersAreKept sends a request with a reference. It keeps the headers that a stock
+// reverse_proxy keeps, except its length and its credentials.
 func TestHeadersAreKept(t *testing.T) {
 	s := start(t, inferring("keys optional"))
 	s.preset("writer", writer)
@@ -227,8 +228,8 @@ func TestHeadersAreKept(t *testing.T) {
 	}
 }
 
-// beside loads a second site without us before the same upstream and returns
-// its address.
+// beside loads a second site without our handler before the same upstream. It returns its
+// address.
 func (s *server) beside(subdirectives string) (address string) {
 	s.t.Helper()
 	address = freeAddress(s.t)
@@ -238,7 +239,7 @@ func (s *server) beside(subdirectives string) (address string) {
 	return address
 }
 
-// A request without a reference goes through as if we were not there.
+// TestPassThrough sends requests without a reference. They pass unchanged.
 func TestPassThrough(t *testing.T) {
 	s := start(t, inferring("keys off"))
 	s.preset("writer", writer)
@@ -265,7 +266,7 @@ func TestPassThrough(t *testing.T) {
 		"5 MB":                `{"input":"` + strings.Repeat("preset ", 5<<20/7) + `"}`,
 		"5 MB of nothing":     strings.Repeat("\x00", 5<<20),
 		"gzip":                gzipped(`{"model":"m"}`),
-		// Of JSONTestSuite's n_ files, with our words in them.
+		// These are from JSONTestSuite's n_ files, with our words in them.
 		"n cut":              `{"model":"m","preset"`,
 		"n colon":            `{"model"::"@preset/writer"}`,
 		"n comma":            `{"model":"m","session_id",}`,
@@ -299,7 +300,7 @@ func TestPassThrough(t *testing.T) {
 				}
 				for framing, request := range requests {
 					if len(body) > 1<<20 && (path != chatPath || framing == "trailers") {
-						continue // the same again, and slow
+						continue // the same again, sent slowly
 					}
 					ours := exchange(t, s.address, request)
 					got := s.upstream.one(t)
@@ -332,8 +333,8 @@ func withoutEmpty(header http.Header) http.Header {
 	return header
 }
 
-// With a reference, a chunked body gets a length, and its trailers have nowhere
-// to go.
+// TestChunkedRequestsWithReference sends chunked bodies with a reference. They get a
+// length, and their trailers are dropped.
 func TestChunkedRequestsWithReference(t *testing.T) {
 	s := start(t, inferring())
 	s.preset("writer", writer)
@@ -351,8 +352,8 @@ func TestChunkedRequestsWithReference(t *testing.T) {
 	}
 }
 
-// A trailer that holds a key of ours does not go on, announced or not. Others go on
-// with the body.
+// TestKeysInTrailers sends keys of ours in trailers, announced and not. They are dropped.
+// Other trailers pass with the body.
 func TestKeysInTrailers(t *testing.T) {
 	const foreign = "Bearer " + foreignBearer
 	ours := []string{"X-Checksum: 1", "X-Api-Key: " + inferenceSecret, "Authorization: Bearer " + inferenceSecret}
@@ -440,7 +441,7 @@ func TestContentEncodings(t *testing.T) {
 		}
 	}
 
-	// A bomb costs no more than the limit.
+	// A compression bomb takes no more memory than the limit.
 	var bomb bytes.Buffer
 	w, _ := gzip.NewWriterLevel(&bomb, gzip.BestSpeed)
 	zeros := make([]byte, 1<<20)
@@ -497,7 +498,7 @@ func TestSessions(t *testing.T) {
 				s.ask(path, "{"+tc.field+`"model":"`+model+`"}`, headers...).want(t, http.StatusAccepted)
 				got := s.upstream.one(t)
 				if tc.name == "half a character" {
-					continue // only that it is no failure
+					continue // any status but an error
 				}
 				if id := got.header.Get("X-Session-Id"); id != tc.want || len(got.header.Values("X-Session-Id")) > 1 {
 					t.Errorf("%s%s: got X-Session-Id %q, want %q", tc.name, path, got.header.Values("X-Session-Id"), tc.want)
@@ -511,14 +512,14 @@ func TestSessions(t *testing.T) {
 			}
 		}
 	}
-	// Two headers: the body's takes the place of both.
+	// There are two headers: the body's session id replaces both.
 	s.ask(chatPath, `{"session_id":"b"}`, "X-Session-Id: 1", "X-Session-Id: 2").want(t, http.StatusAccepted)
 	if got := s.upstream.one(t).header.Values("X-Session-Id"); !slices.Equal(got, []string{"b"}) {
 		t.Errorf("got X-Session-Id %q, want b alone", got)
 	}
 }
 
-// lb_policy header X-Session-Id keeps a session on one upstream.
+// TestStickyRouting uses lb_policy header X-Session-Id. A session stays on one upstream.
 func TestStickyRouting(t *testing.T) {
 	s := start(t, inferring())
 	s.preset("writer", writer)
@@ -549,7 +550,7 @@ func TestStickyRouting(t *testing.T) {
 				t.Fatalf("session %d, request %d: %d and %d requests, after upstream %d", n, round, first, second, place)
 			}
 			place = second
-			// What comes behind us, such as header_up, sees the new length.
+			// Later handlers, such as header_up, see the new length.
 			if one := append(got, gotOther...)[0]; one.header.Get("X-Length") != fmt.Sprint(len(one.body)) {
 				t.Errorf("got the length %s of a body of %d bytes", one.header.Get("X-Length"), len(one.body))
 			} else if want := map[bool]string{true: "writer@1", false: "@"}[strings.Contains(body, "@preset/")]; one.header.Get("X-Served") != want {
@@ -563,7 +564,7 @@ func TestStickyRouting(t *testing.T) {
 	}
 }
 
-// What the access log and the metrics tell.
+// TestInferenceIsObservable checks the access log and the metrics of inference requests.
 func TestInferenceIsObservable(t *testing.T) {
 	s := start(t, inferring())
 	s.preset("writer", writer)
@@ -615,7 +616,8 @@ func TestInferenceIsObservable(t *testing.T) {
 	)
 }
 
-// Every refusal in the envelope of its route, and without the gateway.
+// TestInferenceErrors checks that every refusal has its route's envelope, and that the
+// gateway gets nothing.
 func TestInferenceErrors(t *testing.T) {
 	s := start(t, inferring("max_body_size 10KB"))
 	s.preset("writer", writer)
@@ -660,7 +662,7 @@ func TestInferenceErrors(t *testing.T) {
 		golden(t, "inference_errors_"+name, answers...)
 		s.upstream.none(t)
 
-		// The limit itself is fine, and so is every media type.
+		// A body of exactly the limit passes, with any media type.
 		s.ask(path, filled(10000, `{"model":"m","input":"`)).want(t, 202)
 		for _, media := range []string{"text/plain", "application/octet-stream", "nonsense", "", "application/json; charset=latin1"} {
 			s.ask(path, `{"model":"@preset/writer"}`, "Content-Type: "+media).want(t, 202)
@@ -672,7 +674,7 @@ func TestInferenceErrors(t *testing.T) {
 	}
 }
 
-// The gateway's own failures are its business.
+// TestUpstreamFailures checks that the gateway's own failures pass unchanged.
 func TestUpstreamFailures(t *testing.T) {
 	s := start(t, inferring())
 	s.preset("writer", writer)
@@ -740,7 +742,8 @@ func (r response) described(t *testing.T) describedRun {
 	return d
 }
 
-// A dry run tells the very bytes that go up, whatever the request.
+// TestDryRunIsWhatGoesUp checks that a dry run shows the exact bytes that go upstream, for
+// any request.
 func TestDryRunIsWhatGoesUp(t *testing.T) {
 	s := start(t, inferring("drop_fields provider plugins"))
 	s.preset("writer", writer)
@@ -780,7 +783,7 @@ func TestDryRunIsWhatGoesUp(t *testing.T) {
 							if dry.body != live.body {
 								t.Errorf("%s: got %s, want %s", body, dry.body, live.body)
 							}
-							continue // no model anywhere
+							continue // no model at all
 						}
 						live.want(t, 202)
 						got, d := s.upstream.one(t), dry.described(t)
@@ -842,7 +845,7 @@ func TestDryRun(t *testing.T) {
 	}
 	s.upstream.none(t)
 
-	// Who may ask.
+	// These are the callers that may run dry runs.
 	for _, mode := range []string{"required", "optional", "off"} {
 		s.reload(inferring("keys " + mode))
 		for _, path := range inferencePaths {
@@ -862,7 +865,7 @@ func TestDryRun(t *testing.T) {
 				s.do("POST", path, `{"model":"m"}`, tc.header, "X-Preset-Dry-Run: "+tc.value).want(t, tc.status)
 			}
 		}
-		for _, second := range []string{"true", "false", ""} { // what was meant may not cost money
+		for _, second := range []string{"true", "false", ""} { // an ambiguous header must not cost money
 			s.ask(chatPath, `{"model":"m"}`, "X-Preset-Dry-Run: false", "X-Preset-Dry-Run: "+second).want(t, 400)
 		}
 		s.upstream.none(t)
@@ -871,7 +874,7 @@ func TestDryRun(t *testing.T) {
 			t.Errorf("got %s", got)
 		}
 	}
-	// With keys off the key permits to see what anybody's request becomes.
+	// With keys off the key permits dry runs of any request.
 	s.preset("home", `{"model":"home"}`)
 	run := s.do("POST", chatPath, `{"model":"@preset/home"}`, bearer(key), "X-Preset-Dry-Run: true").described(t)
 	s.do("POST", chatPath, `{"model":"@preset/home"}`, bearer(key)).want(t, 202)
@@ -958,7 +961,8 @@ func TestModelList(t *testing.T) {
 	}
 }
 
-// The next request has the change, in this site and in another on the folder.
+// TestAChangeShowsAtOnce changes a preset. The next request has the change, on this site
+// and on another with the same folder.
 func TestAChangeShowsAtOnce(t *testing.T) {
 	s := start(t, inferring())
 	second := freeAddress(t)
@@ -983,7 +987,7 @@ func TestAChangeShowsAtOnce(t *testing.T) {
 			}
 		}
 	}
-	// Another configuration has another cache.
+	// Another configuration has a separate cache.
 	if err := s.load(both); err != nil {
 		t.Fatal(err)
 	}
@@ -991,15 +995,15 @@ func TestAChangeShowsAtOnce(t *testing.T) {
 	if got := s.upstream.one(t).body; got != `{"model":"model-200"}` {
 		t.Errorf("after a reload: got %s", got)
 	}
-	// A key that is revoked is refused at once.
+	// A revoked key is refused at once.
 	k := s.issue(`{"kind":"inference"}`)
 	s.do("POST", chatPath, `{"model":"@preset/hot"}`, bearer(k.secret)).want(t, 202)
 	send(t, "DELETE", "http://"+s.admin+"/presets/keys/"+k.id, "").want(t, 200)
 	s.do("POST", chatPath, `{"model":"@preset/hot"}`, bearer(k.secret)).want(t, 401)
 }
 
-// Many write and resolve at once; nobody gets what was replaced before they
-// asked, nor another's preset.
+// TestResolvingUnderLoad writes and resolves presets concurrently. No request gets an older
+// state than it may, or another preset.
 func TestResolvingUnderLoad(t *testing.T) {
 	s := start(t, inferring("cache_size 20KB"))
 	s.upstream.answers(func(w http.ResponseWriter, r *http.Request) {})
@@ -1019,8 +1023,8 @@ func TestResolvingUnderLoad(t *testing.T) {
 	wg.Wait()
 }
 
-// Requests that an old configuration still has are resolved after it was
-// cleaned up.
+// TestResolvingAcrossAReload resolves pending requests of an old configuration after its
+// cleanup.
 func TestResolvingAcrossAReload(t *testing.T) {
 	for _, next := range []string{inferring(), standard} {
 		s := start(t, inferring())
@@ -1034,7 +1038,7 @@ func TestResolvingAcrossAReload(t *testing.T) {
 			}
 			defer conn.Close()
 			conns[i] = conn
-			// The server's 100 says that the handler waits for the body.
+			// The server's 100 shows that the handler waits for the body.
 			fmt.Fprintf(conn, "POST %s HTTP/1.1\r\nHost: x\r\n%s\r\nExpect: 100-continue\r\nContent-Length: %d\r\n\r\n", responsesPath, bearer(inferenceSecret), len(body))
 			if r, err := http.ReadResponse(bufio.NewReader(conn), nil); err != nil || r.StatusCode != 100 {
 				t.Fatalf("got %v, %v, want 100", r, err)
@@ -1049,7 +1053,7 @@ func TestResolvingAcrossAReload(t *testing.T) {
 				t.Errorf("got %v, want the preset of the old configuration", r)
 			}
 		}
-		// Without the block, or with it, what comes now is the new one's.
+		// New requests are served by the new configuration, with or without the block.
 		s.ask(responsesPath, body).want(t, 202)
 		got := s.upstream.one(t)
 		if untouched := got.body == body; untouched != (next == standard) || got.header.Get("Authorization") != "" {
@@ -1062,7 +1066,8 @@ func TestResolvingAcrossAReload(t *testing.T) {
 	}
 }
 
-// The directive without an inference block, and a block removed by a reload.
+// TestWithoutInference checks the directive without an inference block, and with a block
+// that a reload removed.
 func TestWithoutInference(t *testing.T) {
 	s := start(t, standard)
 	stock := s.beside(standard)
@@ -1076,7 +1081,7 @@ func TestWithoutInference(t *testing.T) {
 		got := s.upstream.one(t)
 		exchange(t, stock, request).want(t, 202)
 		want := s.upstream.one(t)
-		want.header.Del("Authorization") // they are keys of ours
+		want.header.Del("Authorization") // the credentials are keys of ours
 		want.header.Del("X-Api-Key")
 		if !reflect.DeepEqual(got, want) {
 			t.Errorf("got %v, want %v", got, want)
@@ -1084,7 +1089,8 @@ func TestWithoutInference(t *testing.T) {
 	}
 }
 
-// Which paths and methods are inference, and which are the gateway's.
+// TestInferenceRoutes checks which paths and methods are inference. The others are the
+// gateway's.
 func TestInferenceRoutes(t *testing.T) {
 	s := start(t, inferring("keys required"))
 	s.preset("writer", writer)
@@ -1136,7 +1142,7 @@ func TestInferenceRoutes(t *testing.T) {
 	check("/", []string{"/responses", "/chat/completions", "/messages", "//messages"}, []string{responsesPath, chatPath, "/x/responses", "/chat/completionsx"})
 }
 
-// JSON gets no further than a Caddyfile.
+// TestInferenceJSON checks that JSON has the same limits as a Caddyfile.
 func TestInferenceJSON(t *testing.T) {
 	s := start(t, standard)
 	load := func(inference string) error {
@@ -1173,7 +1179,7 @@ func TestInferenceJSON(t *testing.T) {
 			t.Errorf("%s: got %v, want an error with %q", inference, err, problem)
 		}
 	}
-	s.manage("GET", "/v1/workspaces/default", "").want(t, 200) // all were rejected
+	s.manage("GET", "/v1/workspaces/default", "").want(t, 200) // all of them were rejected
 	s.preset("writer", writer)
 
 	if err := load(`{"drop_fields":["max_output_tokens","include"],"keys":"optional","max_body_size":1000,"cache_size":1,"list_models":true}`); err != nil {
@@ -1202,7 +1208,8 @@ func TestInferenceJSON(t *testing.T) {
 	s.do("POST", responsesPath, `{}`).want(t, 202)
 }
 
-// A preset is the workspace's, and a request's drop_fields are told.
+// TestWorkspacesAndDropFields resolves presets in the key's workspace. The answer lists a
+// request's drop_fields.
 func TestWorkspacesAndDropFields(t *testing.T) {
 	s := start(t, inferring("drop_fields provider route")+"\ninference_key team-inference-secret carl team")
 	s.manage("POST", "/v1/workspaces", `{"name":"Team","slug":"team","default_text_model":"ws/model"}`).want(t, 201)
@@ -1215,7 +1222,7 @@ func TestWorkspacesAndDropFields(t *testing.T) {
 		if got := s.upstream.one(t).body; got != `{"top_p":0.5,"model":"ws/model"}` || r.header.Get("X-Preset-Dropped") != "provider, route" {
 			t.Errorf("got %s, dropped %q", got, r.header.Get("X-Preset-Dropped"))
 		}
-		// Only requests that name a preset are changed.
+		// Only requests with a preset are changed.
 		s.do("POST", chatPath, `{"model":"m","route":"fallback"}`, bearer(secret)).want(t, 202)
 		if got := s.upstream.one(t).body; got != `{"model":"m","route":"fallback"}` {
 			t.Errorf("got %s", got)

@@ -8,21 +8,20 @@ import (
 	"testing"
 )
 
-// suiteStatuses are what becomes of a value where a preset is made and where one is
-// used.
+// suiteStatuses are the statuses of a value when a preset is created and when one is used.
 type suiteStatuses struct{ made, used int }
 
 var (
 	suiteAccepted = suiteStatuses{200, 202}
 	suiteRefused  = suiteStatuses{400, 400}
-	// suitePassed is of a value that no preset may have, in a member of an inference
-	// request that we do not read: that is the gateway's to judge, byte for byte.
+	// suitePassed is for a value that no preset may have, in a member that we do not read.
+	// It passes to the gateway byte for byte.
 	suitePassed = suiteStatuses{400, 202}
 )
 
-// suiteExceptions are the documents of JSONTestSuite whose name does not say what
-// becomes of them: those that it leaves open, and names that are there twice.
-// Numbers are kept as they are written, however large.
+// suiteExceptions are the documents of JSONTestSuite whose name does not determine the
+// result. Their results are open, or they have duplicate names. Numbers keep their text,
+// however large.
 var suiteExceptions = map[string]suiteStatuses{
 	"y_object_duplicated_key.json":           suitePassed,
 	"y_object_duplicated_key_and_value.json": suitePassed,
@@ -64,10 +63,10 @@ var suiteExceptions = map[string]suiteStatuses{
 	"i_structure_UTF-8_BOM_empty_object.json":             suiteRefused,
 }
 
-// JSONTestSuite's documents as a value inside a request: what it says is JSON is
-// accepted, what it says is none is refused, where presets are made and where
-// they are used. Its data lies in shared/jsontestsuite beside the checkout, or
-// where PRESETS_JSONTESTSUITE says; it is no part of this repository.
+// TestJSONTestSuite sends JSONTestSuite's documents as values inside requests that create
+// and use presets. Valid JSON is accepted, and invalid JSON is refused. The data is in
+// shared/jsontestsuite beside the checkout, or in PRESETS_JSONTESTSUITE. It is not part of
+// this repository.
 func TestJSONTestSuite(t *testing.T) {
 	folder := filepath.Join(cmp.Or(os.Getenv("PRESETS_JSONTESTSUITE"), filepath.Join("..", "..", "shared", "jsontestsuite")), "test_parsing")
 	files, err := os.ReadDir(folder)
@@ -102,7 +101,7 @@ func TestJSONTestSuite(t *testing.T) {
 		} else if got := s.upstream.one(t).body; got != `{"model":"m","other":`+string(bytes.TrimSpace(value))+"}" {
 			t.Errorf("%s: the gateway got %.200q", name, got)
 		}
-		if name[0] == 'n' { // nor is it a request by itself
+		if name[0] == 'n' { // the value is no request by itself
 			s.manage("POST", "/v1/presets/suite/responses", string(value)).wantError(t, 400, "Invalid request parameters: ")
 		}
 	}

@@ -8,8 +8,8 @@ import (
 	"time"
 )
 
-// TestLargePages lets a client that does not read its page keep others from pages as
-// large until it leaves, or until it took too long: not all fit into memory.
+// TestLargePages requests large pages from a client that does not read. Other large pages
+// do not fit into memory until it leaves or times out.
 func TestLargePages(t *testing.T) {
 	const room = 20 << 20
 	if !versionPages.TryAcquire(maxVersionPages - room) {
@@ -31,7 +31,7 @@ func TestLargePages(t *testing.T) {
 		fmt.Fprintf(conn, "GET %s HTTP/1.1\r\nHost: x\r\nAuthorization: Bearer %s\r\n\r\n", page, inferenceSecret)
 		return conn
 	}
-	held := func() bool { // by the one that does not read
+	held := func() bool { // the memory of the client that does not read
 		free := versionPages.TryAcquire(room)
 		if free {
 			versionPages.Release(room)
@@ -43,7 +43,7 @@ func TestLargePages(t *testing.T) {
 		t.Fatal("a page that is not read keeps no room")
 	}
 	s.manage("GET", page, "").want(t, 503, "Service temporarily unavailable")
-	s.manage("GET", "/v1/presets/p/versions?limit=1", "").want(t, 200) // there is room for that
+	s.manage("GET", "/v1/presets/p/versions?limit=1", "").want(t, 200) // the memory is free
 	slow.Close()
 	if !s.eventually(func() bool { return !held() }) {
 		t.Fatal("a client that left keeps its room")

@@ -7,8 +7,8 @@ import (
 	"testing"
 )
 
-// What each route answers, and its main errors. Tags are numbered, so that a
-// change answers with the tag of the GET behind it.
+// TestPresetLifeAnswers compares each route's answer and main errors with a golden file.
+// Tags are numbered, so a change has the same tag as the GET after it.
 func TestPresetLifeAnswers(t *testing.T) {
 	s := start(t, standard)
 	const mail = "/v1/presets/mail"
@@ -151,8 +151,8 @@ func TestWorkspaceLifeAnswers(t *testing.T) {
 	)...)
 }
 
-// The body of an operation that needs none may be missing, empty or a reference
-// to a workspace.
+// TestWorkspaceReferences sends operations without required bodies. The body may be
+// missing, empty or a workspace reference.
 func TestWorkspaceReferences(t *testing.T) {
 	s := start(t, standard+"\nmax_body_size 1KB")
 	team := s.manage("POST", "/v1/workspaces", minimalWorkspace).field(t, "id")
@@ -161,7 +161,7 @@ func TestWorkspaceReferences(t *testing.T) {
 		s.manage("POST", path+"/responses?workspace_id="+workspace, `{}`).want(t, 200)
 		s.manage("PUT", path+"/labels/a?workspace_id="+workspace, `{"version":1}`).want(t, 200)
 	}
-	// archive, restore and removal of a label, each with its undoing.
+	// archive, restore and removal of a label, each with its inverse.
 	for _, op := range []struct{ method, path string }{{"DELETE", path}, {"POST", path + "/restore"}, {"DELETE", path + "/labels/a"}} {
 		t.Run(op.method+op.path, func(t *testing.T) {
 			chunked := func(body string) string {
@@ -178,7 +178,7 @@ func TestWorkspaceReferences(t *testing.T) {
 			for name, tc := range map[string]struct {
 				ask       func() response
 				status    int
-				workspace string // acted in
+				workspace string // the workspace in which it acted
 			}{
 				"nothing":                     {do("", ""), 200, "default"},
 				"nothing, with a type":        {do("", "", "Content-Type: text/plain"), 200, "default"},
@@ -208,7 +208,7 @@ func TestWorkspaceReferences(t *testing.T) {
 				"too large, chunked":          {raw(chunked(`{"x":"` + strings.Repeat("x", 1000) + `"}`)), 413, ""},
 				"broken chunks":               {raw(strings.Replace(chunked("{}"), "\r\n2\r\n", "\r\nzz\r\n", 1)), 400, ""},
 			} {
-				// What would make the operation a change, and what tells that it was one.
+				// These fields would make the operation a change, and show that it was one.
 				for _, workspace := range []string{"default", "team"} {
 					query := "?workspace_id=" + workspace
 					s.manage("POST", path+"/restore"+query, "").want(t, 200)
@@ -238,14 +238,14 @@ func TestWorkspaceReferences(t *testing.T) {
 	}
 	s.manage("HEAD", path+"/restore", "").want(t, 405)
 	s.manage("OPTIONS", path, "").want(t, 405)
-	// Where no body is read one is in nobody's way.
+	// Operations that read no body accept any body.
 	s.manage("GET", path, `{"workspace_id":"team"}`).want(t, 200)
 	s.manage("DELETE", "/v1/workspaces/absent", `{"workspace_id":"team"`).want(t, 404)
 	answers := s.raw("GET "+path+" HTTP/1.1\r\nHost: x\r\n"+bearer(managementSecret)+"\r\nTransfer-Encoding: chunked\r\n\r\n", 1)
-	answers[0].want(t, 200) // though the body never comes
+	answers[0].want(t, 200) // though the body never arrives
 }
 
-// The number of a version is written one way.
+// TestVersionNumbers checks that a version number has only one spelling.
 func TestVersionNumbers(t *testing.T) {
 	s := start(t, standard)
 	s.manage("POST", "/v1/presets/p/responses", `{}`).want(t, 200)
@@ -264,7 +264,7 @@ func TestVersionNumbers(t *testing.T) {
 	}
 	for number, status := range map[string]int{
 		`1`: 200, `2`: 404, `9007199254740991`: 404, `0`: 400, `-1`: 400, `1.5`: 400, `"1"`: 400, `null`: 400, `true`: 400, `1e99`: 400, `99999999999999999999`: 400, `9223372036854775807`: 400, `-0`: 400,
-		// What is an integer to a schema is one to us.
+		// Every integer of a JSON Schema is one for us, such as 1.0.
 		`1.0`: 200, `1e0`: 200, `10e-1`: 200, `2.0`: 404,
 	} {
 		for _, r := range []response{
@@ -284,8 +284,8 @@ func TestVersionNumbers(t *testing.T) {
 	}
 }
 
-// Requests as nobody's client sends them are refused in plain words, reach no
-// gateway and change nothing.
+// TestOddRequests sends requests that no normal client sends. Each is refused with a clear
+// message. They reach no gateway and change nothing.
 func TestOddRequests(t *testing.T) {
 	s := start(t, standard)
 	s.manage("POST", "/v1/presets/p/responses", `{"instructions":"i"}`).want(t, 200)
@@ -309,7 +309,7 @@ func TestOddRequests(t *testing.T) {
 		{"GET", "/v1/presets/%FF", "", 400},
 		{"GET", "/v1/presets/%2E%2E", "", 400},
 		{"GET", "/v1/presets/..", "", 400},
-		{"GET", "/v1/presets/%2F", "", 404}, // http.ServeMux takes no segment that is a slash
+		{"GET", "/v1/presets/%2F", "", 404}, // http.ServeMux accepts no segment that is a slash
 		{"GET", "/v1/presets/p@1", "", 400},
 		{"GET", "/v1/presets/p/labels/%00", "", 400},
 		{"GET", "/v1/presets/p/labels/a%00", "", 400},
@@ -366,7 +366,7 @@ func TestOddRequests(t *testing.T) {
 		{"PATCH", "/v1/presets/p", `{"name":"` + long + `"}`, 400},
 		{"PATCH", "/v1/presets/p", `{"name":{}}`, 400},
 		{"PATCH", "/v1/presets/p", `{"status":"archived"}`, 400},
-		{"PATCH", "/v1/presets/p", `{"Name":"other"}`, 200}, // another member, which is ignored
+		{"PATCH", "/v1/presets/p", `{"Name":"other"}`, 200}, // an unknown member, which is ignored
 		{"PATCH", "/v1/presets/p", ``, 400},
 		{"PATCH", "/v1/presets/p", `{"name":"\ud800"}`, 400},
 		{"PATCH", "/v1/workspaces/default", `{"io_logging_sampling_rate":1e-400}`, 400},
@@ -393,7 +393,8 @@ func TestOddRequests(t *testing.T) {
 	s.upstream.none(t)
 }
 
-// A workspace goes with all that is in it, and what has its name next is another.
+// TestDeletedWorkspaces deletes a workspace with its contents. A new workspace with its
+// name is another one.
 func TestDeletedWorkspaces(t *testing.T) {
 	s := start(t, standard)
 	const query = "?workspace_id=team"
@@ -433,7 +434,7 @@ func TestDeletedWorkspaces(t *testing.T) {
 	s.manage("POST", "/v1/presets/p0/responses"+query, `{}`).want(t, 200, `"version":1`)
 	s.manage("GET", "/v1/workspaces/"+old, "").wantError(t, 404, "Workspace not found")
 
-	// The default one is made anew, and keys that act in it find it empty.
+	// The default workspace is created again. Keys that act in it find it empty.
 	s.manage("POST", "/v1/presets/p/responses", `{}`).want(t, 200)
 	first := s.manage("GET", "/v1/workspaces/default", "").field(t, "id")
 	s.manage("DELETE", "/v1/workspaces/"+first, "").wantError(t, 400, "Invalid request parameters: confirm_default_workspace_deletion")
@@ -445,6 +446,6 @@ func TestDeletedWorkspaces(t *testing.T) {
 	s.manage("GET", "/v1/presets", "").want(t, 200, `{"data":[],"total_count":0}`)
 	s.do("GET", "/v1/presets/p", "", bearer(inferenceSecret)).wantError(t, 404, "Preset not found")
 	s.manage("GET", "/v1/workspaces/"+first, "").wantError(t, 404, "Workspace not found")
-	// Elsewhere the confirmation means nothing.
+	// On other workspaces the confirmation has no effect.
 	s.manage("DELETE", "/v1/workspaces/team?confirm_default_workspace_deletion=false", "").want(t, 200)
 }

@@ -12,22 +12,21 @@ import (
 	"github.com/caddy-presets/caddy-presets/schema"
 )
 
-// cell is a request of the matrix and what becomes of it where nothing about the
-// key stands in its way. In path and body, {p} stands for the slug of a preset
-// with two versions and the labels one and both, {w} for that of a workspace, and
-// {n} for a number that no other cell gets.
+// cell is a request of the matrix, with its status for a key that permits it. In path and
+// body, {p} is the slug of a preset with two versions and the labels one and both. {w} is
+// the slug of a workspace, and {n} a number unique to the cell.
 type cell struct {
 	path, body string
 	status     int
 }
 
-// row is what the matrix says of one route.
+// row is the matrix's entry for one route.
 type row struct {
 	may    string // anyone, management or creators
 	exists cell
-	// missing names objects that there are not, one each.
+	// missing names objects that do not exist, one each.
 	missing []cell
-	// archived tells that {p} is.
+	// archived reports that {p} is archived.
 	archived bool
 }
 
@@ -147,17 +146,17 @@ var matrix = map[string]row{
 	},
 }
 
-// methods are those that the matrix has a column for on every path.
+// methods are tested on every path.
 var methods = []string{"GET", "HEAD", "POST", "PUT", "PATCH", "DELETE", "OPTIONS", "TRACE", "BREW"}
 
-// caller is a way to ask, with what it gets from every route, or 0.
+// caller is a way to authenticate, with its status for every route, or 0.
 type caller struct {
 	name    string
 	headers []string
 	status  int
 	message string
-	// management tells that the key is one, and outside that it acts in another
-	// workspace than the objects of the matrix are in.
+	// management reports a management key. outside reports a key that acts in another
+	// workspace than that of the objects.
 	management, outside bool
 }
 
@@ -190,7 +189,7 @@ func (s *server) callers() []caller {
 	}
 }
 
-// wants returns the status of a cell: the rules, without a look at the code.
+// wants returns the status of a cell by the rules, independently of the code.
 func wants(who caller, creators string, r row, c cell) int {
 	_, query, _ := strings.Cut(c.path, "?")
 	switch {
@@ -199,7 +198,7 @@ func wants(who caller, creators string, r row, c cell) int {
 	case r.may == "management" && !who.management, r.may == "creators" && creators == "management" && !who.management:
 		return http.StatusForbidden
 	case strings.Contains(query, "workspace_id=absent") && !who.management, strings.Contains(query, "workspace_id=default") && who.outside:
-		return http.StatusForbidden // whether it exists or not
+		return http.StatusForbidden // whether or not it exists
 	case strings.Contains(query, "workspace_id=absent"):
 		return http.StatusNotFound
 	case who.outside && r.may == "anyone" && strings.Contains(c.path, "{p}"):
@@ -209,14 +208,14 @@ func wants(who caller, creators string, r row, c cell) int {
 	}
 }
 
-// fixtures makes the objects that cells name.
+// fixtures creates the objects that cells name.
 type fixtures struct {
 	s       *server
 	n       int
 	changes int // of all cells so far
 }
 
-// fill returns text with objects in the place of names.
+// fill replaces the names in text by objects.
 func (f *fixtures) fill(text, preset, workspace string) string {
 	return strings.NewReplacer("{p}", preset, "{w}", workspace, "{n}", fmt.Sprint(f.n)).Replace(text)
 }
@@ -261,8 +260,8 @@ func (s *server) changesRecorded() int {
 	return page.Total
 }
 
-// Every kind of key on every route and method, with objects that exist and that
-// do not.
+// TestAuthorisationMatrix sends every kind of key to every route and method, with objects
+// that exist and that do not.
 func TestAuthorisationMatrix(t *testing.T) {
 	for _, creators := range []string{"management", "any"} {
 		t.Run("creators "+creators, func(t *testing.T) { testMatrix(t, creators) })
@@ -274,7 +273,7 @@ func testMatrix(t *testing.T, creators string) {
 	s.manage("POST", "/v1/workspaces", `{"name":"Elsewhere","slug":"elsewhere"}`).want(t, 201)
 	callers := s.callers()
 	f := &fixtures{s: s}
-	// What refused requests are about stays as it is.
+	// Refused requests change nothing.
 	kept, keptArchived, keptWorkspace := f.preset(false), f.preset(true), f.workspace()
 	keptState := func() string {
 		return s.manage("GET", "/v1/presets/"+kept, "").body + s.manage("GET", "/v1/presets/"+kept+"/labels/one", "").body + s.manage("GET", "/v1/workspaces/"+keptWorkspace, "").body
@@ -351,7 +350,7 @@ func testMatrix(t *testing.T, creators string) {
 			})
 		}
 	}
-	// What is not offered is neither the gateway's nor anybody's business.
+	// Methods that are not offered get 405 from us, and do not reach the gateway.
 	for path, can := range offered {
 		if slices.Contains(can, "GET") {
 			can = append(can, "HEAD")
@@ -384,7 +383,7 @@ func testMatrix(t *testing.T, creators string) {
 	if got := s.upstream.taken(); got != nil {
 		t.Errorf("the gateway got %q", got)
 	}
-	// One and the same answer, so that nothing tells a revoked key from a guess.
+	// A revoked key and a wrong key get the same answer.
 	var refused []response
 	for _, who := range callers {
 		if who.message == "Invalid credentials" {
@@ -396,7 +395,7 @@ func testMatrix(t *testing.T, creators string) {
 	}
 }
 
-// A route without a row is one that nobody has thought about.
+// TestMatrixIsComplete checks that every route has a row.
 func TestMatrixIsComplete(t *testing.T) {
 	schemas, err := schema.Load()
 	if err != nil {
@@ -412,13 +411,12 @@ func TestMatrixIsComplete(t *testing.T) {
 	}
 }
 
-// wantSame checks that two answers are the same to the byte, but for when they
-// were given.
+// wantSame checks that two answers are equal byte by byte, except for their dates.
 func wantSame(t *testing.T, what string, a, b response) {
 	t.Helper()
 	header := func(r response) string {
 		h := r.header.Clone()
-		for _, name := range []string{"Date", "X-Request-Id", "Idempotency-Replayed"} { // of the one request
+		for _, name := range []string{"Date", "X-Request-Id", "Idempotency-Replayed"} { // of this request
 			h.Del(name)
 		}
 		return fmt.Sprint(h)
@@ -428,7 +426,8 @@ func wantSame(t *testing.T, what string, a, b response) {
 	}
 }
 
-// Whoever may not see an object cannot tell it from one that is not there.
+// TestNothingTellsOfOtherWorkspaces checks that an object in another workspace gets the
+// same answer as a missing one.
 func TestNothingTellsOfOtherWorkspaces(t *testing.T) {
 	for _, creators := range []string{"management", "any"} {
 		t.Run("creators "+creators, func(t *testing.T) {
@@ -457,7 +456,7 @@ func TestNothingTellsOfOtherWorkspaces(t *testing.T) {
 				for _, condition := range []string{"X-None: ", "If-Match: *", "If-Match: " + real, "If-None-Match: *", "If-None-Match: " + real} {
 					name := fmt.Sprintf("%s with %s", route, condition)
 					if r.may == "creators" && creators == "any" {
-						continue // each creates its own, below
+						continue // each caller creates its own, below
 					}
 					if strings.Contains(c.path, "{p}") {
 						missing := ask(absent, "", "", condition)
@@ -477,7 +476,7 @@ func TestNothingTellsOfOtherWorkspaces(t *testing.T) {
 			if creators != "any" {
 				return
 			}
-			// A slug that another workspace has is as free as any.
+			// A slug that another workspace uses is free.
 			for _, dialect := range []string{"responses", "chat/completions", "messages"} {
 				mine := func(slug string) string {
 					r := s.do("POST", "/v1/presets/"+slug+"/"+dialect, "{}", bearer(outsider.secret))

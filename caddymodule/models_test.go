@@ -54,8 +54,8 @@ const (
 
 	openRouterHead = `{"id":"@preset/p","canonical_slug":"@preset/p","name":"Name of p","created":1700000000,"description":`
 
-	// As OpenRouter answers, with every member that its client knows, in an
-	// order, with space and with numbers that no encoder would write.
+	// This list is from OpenRouter, with every member that its client knows. Its order,
+	// spaces and numbers differ from an encoder's.
 	openRouterModel = `{"id": "a/b", "canonical_slug":"a/b-2026","hugging_face_id":"","name":"A: B","created":1741818122,` +
 		`"description":"B of A","context_length":131072.0,"architecture":{ "modality":"text+image->text","input_modalities":["text","image"],` +
 		`"output_modalities":["text"],"tokenizer":"Other","instruct_type":null},"pric\u0069ng" : {"prompt":"1E-6","completion":"0.00001"},` +
@@ -69,8 +69,8 @@ const (
 		`"knowledge_cutoff":null,"expiration_date":null,"links":{"details":"/api/v1/models/a/b/endpoints"}}`
 )
 
-// In each body, ^ stands where want is inserted. Without it the list is not to
-// edit.
+// TestModelsAdded inserts entries into lists. In each body, ^ marks the place of want. A
+// list without ^ is not edited.
 func TestModelsAdded(t *testing.T) {
 	described := aPreset("p", "a/b")
 	described.Preset.Description = new("Reads \"quickly\"\n\u2028")
@@ -264,7 +264,8 @@ func TestModelsAddedToAHugeList(t *testing.T) {
 	}
 }
 
-// What would not fit into memory is an error, and so are the reader's own.
+// TestModelsNotAdded checks that an edit that does not fit into memory is an error. So are
+// the reader's own errors.
 func TestModelsNotAdded(t *testing.T) {
 	body := []byte(`{"data":[` + openRouterModel + `]}`)
 	failure := errors.New("disk on fire")
@@ -295,8 +296,8 @@ func TestModelsNotAdded(t *testing.T) {
 	}
 }
 
-// A preset of OpenAI's list is not asked for its model, and no preset for a list
-// that is not to edit.
+// TestModelsReadOnlyWhatIsNeeded checks that OpenAI's list does not read a preset's model.
+// A list that is not edited reads no preset.
 func TestModelsReadOnlyWhatIsNeeded(t *testing.T) {
 	read, asked := 0, 0
 	presets := func(withModels bool) iter.Seq2[domain.ActivePreset, error] {
@@ -316,8 +317,8 @@ func TestModelsReadOnlyWhatIsNeeded(t *testing.T) {
 	}
 }
 
-// Whatever the list, what comes out is the same bytes with entries inserted, and
-// valid if what came in was.
+// FuzzAddModels edits arbitrary lists. The output is the same bytes with the inserted
+// entries, and stays valid JSON.
 func FuzzAddModels(f *testing.F) {
 	for _, seed := range []string{
 		`{"object":"list","data":[]}`, `{"object":"list","data":[{"id":"m","object":"model"} ]}`, `{"data":[` + openRouterModel + `]}`,
@@ -358,8 +359,8 @@ func FuzzAddModels(f *testing.F) {
 	})
 }
 
-// modelsUpstream is a next handler that answers with status, "Name: value" headers and
-// a body in pieces.
+// modelsUpstream is a next handler that answers with a status, "Name: value" headers and a
+// body in pieces.
 func modelsUpstream(status int, headers []string, pieces ...string) caddyhttp.HandlerFunc {
 	return func(w http.ResponseWriter, _ *http.Request) error {
 		for _, h := range headers {
@@ -499,7 +500,8 @@ func TestModelsRequest(t *testing.T) {
 	}
 }
 
-// What grows beyond the bound passes from there on without being held.
+// TestModelsTooLong sends a list beyond the bound. The rest passes without being held in
+// memory.
 func TestModelsTooLong(t *testing.T) {
 	w := httptest.NewRecorder()
 	piece := strings.Repeat(" ", 1<<20)
@@ -535,7 +537,7 @@ func TestModelsTooLong(t *testing.T) {
 	}
 }
 
-// A list of exactly the bound is edited.
+// TestModelsOfTheLargestSize checks that a list of exactly the bound is edited.
 func TestModelsOfTheLargestSize(t *testing.T) {
 	w := httptest.NewRecorder()
 	body := plainList + strings.Repeat(" ", maxModels-len(plainList))
@@ -547,7 +549,7 @@ func TestModelsOfTheLargestSize(t *testing.T) {
 	}
 }
 
-// A stream such as server-sent events is sent piece by piece.
+// TestModelsFlush checks that a stream such as server-sent events passes piece by piece.
 func TestModelsFlush(t *testing.T) {
 	w := httptest.NewRecorder()
 	next := caddyhttp.HandlerFunc(func(out http.ResponseWriter, _ *http.Request) error {
@@ -569,8 +571,8 @@ func TestModelsFlush(t *testing.T) {
 	}
 }
 
-// An informational answer passes at once and decides nothing; a second final
-// status is ignored.
+// TestModelsInformational checks that an informational answer passes at once and does not
+// end the list. A second final status is ignored.
 func TestModelsInformational(t *testing.T) {
 	server := httptest.NewServer(http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
 		next := caddyhttp.HandlerFunc(func(w http.ResponseWriter, r *http.Request) error {
@@ -590,7 +592,7 @@ func TestModelsInformational(t *testing.T) {
 	send(t, http.MethodGet, server.URL, "").want(t, http.StatusOK, editedList)
 }
 
-// The connection of an upgrade is the gateway's.
+// TestModelsHijack checks that an upgraded connection is the gateway's.
 func TestModelsHijack(t *testing.T) {
 	server := httptest.NewServer(http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
 		next := caddyhttp.HandlerFunc(func(w http.ResponseWriter, r *http.Request) error {
@@ -636,7 +638,7 @@ func TestModelsNextFails(t *testing.T) {
 	}
 }
 
-// Whatever answers, a cache must not give it to another key.
+// TestModelsVaryByKey checks that every answer forbids caches to give it to another key.
 func TestModelsVaryByKey(t *testing.T) {
 	s := start(t, inferring("list_models on"))
 	ask := func(what string, status int, headers ...string) {
@@ -645,7 +647,7 @@ func TestModelsVaryByKey(t *testing.T) {
 			r := s.do("GET", path, "", headers...)
 			want := status
 			if path != "/v1/models" && status == 200 {
-				want = 404 // of such a list ours is the answer
+				want = 404 // our handler answers such a list
 			}
 			if r.status != want || !slices.Contains(r.header["Vary"], "Authorization, X-Api-Key") {
 				t.Errorf("%s, %s: got status %d and Vary %q, want %d", path, what, r.status, r.header["Vary"], want)
@@ -683,8 +685,8 @@ func TestModelsPresetsFail(t *testing.T) {
 	}
 }
 
-// A workspace lists its own presets, the active ones, with the models of their
-// designated versions.
+// TestModelsOfAWorkspace checks that a workspace's list has its own active presets. Their
+// models are those of their designated versions.
 func TestModelsOfAWorkspace(t *testing.T) {
 	store, err := badger.OpenInMemory()
 	if err != nil {

@@ -17,8 +17,8 @@ import (
 	"github.com/santhosh-tekuri/jsonschema/v5"
 )
 
-// whole returns a schema of the document without references, and with all that
-// must hold of one object in one place.
+// whole returns a schema of the document without references, with all its rules for one
+// object merged.
 func (d document) whole(s map[string]any) map[string]any {
 	whole := make(map[string]any)
 	add := func(more map[string]any) {
@@ -50,8 +50,8 @@ func (d document) whole(s map[string]any) map[string]any {
 	return whole
 }
 
-// closed returns a schema of the document that permits no members but those it
-// names, at any depth: what we answer is to be described in full.
+// closed returns a schema of the document that permits only its named members, at any
+// depth. The document must describe our answers completely.
 func (d document) closed(s map[string]any) map[string]any {
 	s = maps.Clone(d.whole(s))
 	for keyword, value := range s {
@@ -79,7 +79,7 @@ func (d document) closed(s map[string]any) map[string]any {
 			var parts []any
 			for _, part := range value {
 				closed := d.closed(part.(map[string]any))
-				if closed["additionalProperties"] != true { // else it permits whatever the gateway answers
+				if closed["additionalProperties"] != true { // otherwise it permits any answer of the gateway
 					parts = append(parts, closed)
 				}
 			}
@@ -89,8 +89,7 @@ func (d document) closed(s map[string]any) map[string]any {
 	return s
 }
 
-// answer returns the answer of a status to an operation, nil where the document has
-// none.
+// answer returns an operation's answer with a status, nil if the document has none.
 func (d document) answer(operation map[string]any, status int) map[string]any {
 	reference, _ := operation["responses"].(map[string]any)[strconv.Itoa(status)].(map[string]any)
 	if reference == nil {
@@ -99,7 +98,7 @@ func (d document) answer(operation map[string]any, status int) map[string]any {
 	return d.object(reference["$ref"].(string))
 }
 
-// schemaOf returns the closed schema of an answer, nil for one that is not JSON.
+// schemaOf returns the closed schema of an answer, nil if it is not JSON.
 func (d document) schemaOf(answer map[string]any) map[string]any {
 	content, _ := answer["content"].(map[string]any)
 	media, ok := content["application/json"].(map[string]any)
@@ -109,7 +108,7 @@ func (d document) schemaOf(answer map[string]any) map[string]any {
 	return d.closed(media["schema"].(map[string]any))
 }
 
-// judge returns what tells whether text is JSON as a schema says.
+// judge returns a function that validates JSON against a schema.
 func judge(t *testing.T, s map[string]any) func(text string) error {
 	t.Helper()
 	compiler := jsonschema.NewCompiler()
@@ -154,14 +153,14 @@ func (d document) operations() map[string]map[string]any {
 // goldenAnswer is one answer of a golden file: status, media type and body.
 var goldenAnswer = regexp.MustCompile(`(?m)^([1-5]\d\d) (\S*)\n(?:ETag: .*\n)?(.*)$`)
 
-// numbered and anyValues make of what stands for ids and times in golden files
-// what may stand there.
+// numbered and anyValues replace the placeholders of ids and times in golden files by valid
+// values.
 var (
 	numbered  = regexp.MustCompile(`<uuid-\d+>`)
 	anyValues = strings.NewReplacer("<uuid>", "01234567-89ab-4def-8123-456789abcdef", "<time>", "2026-01-02T03:04:05.678Z")
 )
 
-// The golden files hold nothing that the document does not describe.
+// TestOpenAPIGoldens checks that the document describes every answer in the golden files.
 func TestOpenAPIGoldens(t *testing.T) {
 	doc := readDocument(t)
 	files, err := filepath.Glob(filepath.Join("..", "testdata", "golden", "*.txt"))
@@ -172,7 +171,7 @@ func TestOpenAPIGoldens(t *testing.T) {
 	judges := make(map[string][]func(string) error) // by status
 	for id, operation := range doc.operations() {
 		if id == "models_list" || id == "model_get" {
-			continue // whose answer is the gateway's
+			continue // the gateway answers these
 		}
 		for status, reference := range operation["responses"].(map[string]any) {
 			ref := reference.(map[string]any)["$ref"].(string)
@@ -213,8 +212,7 @@ func TestOpenAPIGoldens(t *testing.T) {
 	}
 }
 
-// tour is requests that do something with each operation, in an order in which
-// each finds what it needs.
+// tour is requests for each operation, in an order that creates the objects they need.
 var tour = []struct{ op, method, path, body string }{
 	{"preset_create_responses", "POST", "/v1/presets/p/responses", `{"model":"m","instructions":"Be brief."}`},
 	{"preset_create_chat", "POST", "/v1/presets/p/chat/completions", `{"model":"m","messages":[{"role":"system","content":"Be long."}]}`},
@@ -242,8 +240,8 @@ var tour = []struct{ op, method, path, body string }{
 	{"workspace_delete", "DELETE", "/v1/workspaces/new", ""},
 }
 
-// What the server answers is what the document says, for each operation and each
-// status that a client can bring about.
+// TestOpenAPIAnswers compares the server's answers with the document, for each operation
+// and each status that a client can cause.
 func TestOpenAPIAnswers(t *testing.T) {
 	const rest = "\nmax_body_size 64KiB\ninference {\nlist_models on\ndrop_fields extra\nmax_body_size 64KiB\n}"
 	s := start(t, standard+rest)
@@ -424,7 +422,7 @@ func TestOpenAPIAnswers(t *testing.T) {
 			switch tag := operation["tags"].([]any)[0]; {
 			case seen[op][status]:
 			case status == 500, status == 503, status == 408, status == 409, tag == "admin" && status >= 400:
-				// what no request brings about by itself, nor at once
+				// no single request causes these statuses at once
 			default:
 				t.Errorf("%s: no request got the answer %d", op, status)
 			}

@@ -13,22 +13,22 @@ import (
 	"go.yaml.in/yaml/v3"
 )
 
-// schemaFiles are the schema files on their way into the document. Each schema that
-// another one refers to is named by its file or by its file and place, such as
-// "tools.json" or "tools.json#/$defs/function".
+// schemaFiles are the schema files during their conversion into the document. A schema that
+// another one references is named by its file, or by file and place. Examples are
+// "tools.json" and "tools.json#/$defs/function".
 type schemaFiles struct {
 	roots map[string]*yaml.Node // by file
-	uses  map[string][]use      // by the name of the schema that is used
+	uses  map[string][]use      // by the referenced schema's name
 }
 
 // use is one reference to a schema. Without a property it is a plain reference.
 type use struct {
 	property, values string // the values of a discriminator's property that select it
-	base             string // the schema that is built on it, where that is one of $defs
+	base             string // the schema that extends it, if that is one of $defs
 	otherwise        bool   // it is the default of a discriminator
 }
 
-// readFiles reads the schema files of a folder and finds who uses which schema.
+// readFiles reads the schema files of a folder and finds their references.
 func readFiles(folder fs.FS) (schemaFiles, error) {
 	f := schemaFiles{make(map[string]*yaml.Node), make(map[string][]use)}
 	names, err := fs.Glob(folder, "*.json")
@@ -83,8 +83,8 @@ func absolute(target, file string) string {
 	return target
 }
 
-// at returns the schema of a name, nil where there is none. It is a file or one of a
-// file's $defs: what lies deeper cannot be a component.
+// at returns the schema of a name, nil if there is none. A schema is a file or one of a
+// file's $defs. Deeper schemas cannot be components.
 func (f schemaFiles) at(name string) *yaml.Node {
 	file, place, deeper := strings.Cut(name, "#")
 	s := f.roots[file]
@@ -98,7 +98,7 @@ func (f schemaFiles) at(name string) *yaml.Node {
 	return nil
 }
 
-// nameOf returns the component that the schema of a name is, empty where it is none.
+// nameOf returns the component for a schema's name, empty if there is none.
 func (f schemaFiles) nameOf(name string) string {
 	if s := f.at(name); s != nil {
 		return componentName(s)
@@ -106,7 +106,7 @@ func (f schemaFiles) nameOf(name string) string {
 	return ""
 }
 
-// componentName is the title of a schema in one word, empty where it has none.
+// componentName returns a schema's title in one word, empty if it has none.
 func componentName(s *yaml.Node) string {
 	title := memberNode(s, "title")
 	if title == nil {
@@ -119,8 +119,7 @@ func componentName(s *yaml.Node) string {
 	return strings.Join(words, "")
 }
 
-// selection returns the one property and its values that select a schema, nil where
-// it has other uses, too.
+// selection returns the property and values that select a schema, nil if it has other uses.
 func (f schemaFiles) selection(name string) *variant {
 	found := make(map[use]bool)
 	f.addUses(found, name)
@@ -135,7 +134,7 @@ func (f schemaFiles) selection(name string) *variant {
 	return nil
 }
 
-// addUses adds the uses of a schema. A schema that another is built on has its uses.
+// addUses adds the uses of a schema. An extended schema inherits the uses of its extension.
 func (f schemaFiles) addUses(found map[use]bool, name string) {
 	for _, u := range f.uses[name] {
 		if u.base != "" && len(f.uses[u.base]) > 0 {
@@ -146,8 +145,8 @@ func (f schemaFiles) addUses(found map[use]bool, name string) {
 	}
 }
 
-// variant is what a discriminator maps values of its property to. It has no values
-// if it is the default.
+// variant is the target of a discriminator for some values of its property. The default has
+// no values.
 type variant struct {
 	property string
 	values   []string
@@ -173,11 +172,12 @@ func variantsOf(discriminator *yaml.Node) (all []*variant) {
 	return all
 }
 
-// schemaName is what a component may be called: generated clients make a type of it.
+// schemaName is the syntax of a component's name, which becomes a type in generated
+// clients.
 var schemaName = regexp.MustCompile(`^[A-Z][A-Za-z0-9]*$`)
 
-// addFiles adds the schemas of all bodies, and those that they refer to. A schema with
-// a title becomes a component of that name, wherever it stands.
+// addFiles adds the schemas of all bodies and those that they reference. A schema with a
+// title becomes a component of that name.
 func (d *openAPI) addFiles(bodies []string) error {
 	w := schemaWriter{schemaFiles: d.files, made: make(map[string]component)}
 	for name := range members(d.schemas) {
@@ -197,9 +197,9 @@ func (d *openAPI) addFiles(bodies []string) error {
 	return errors.Join(w.errs...)
 }
 
-// schemaWriter makes components of schema files. A validator finds the same by them as
-// by the files. Generators of clients understand them: each variant of a discriminator
-// is a type, and no reference leads into a component.
+// schemaWriter converts schema files into components. A validator accepts the same values
+// as with the files. Generators of clients understand them: each variant is a type, and no
+// reference points into a component.
 type schemaWriter struct {
 	schemaFiles
 	made map[string]component // by name
@@ -207,13 +207,12 @@ type schemaWriter struct {
 }
 
 type component struct {
-	source string     // what it is made of
-	schema *yaml.Node // nil where openAPIBase has it
+	source string     // the schema's source
+	schema *yaml.Node // nil for those of openAPIBase
 }
 
-// conversation are the components of openAPIBase that take the place of schemas of
-// the same title. A preset does not keep a conversation. So the schema files check
-// less of it than the document describes.
+// conversation are the components of openAPIBase that replace schemas of the same title. A
+// preset does not keep a conversation, so the schema files check less of it.
 var conversation = []string{"ChatUserMessage", "ChatAssistantMessage", "ChatToolMessage", "MessagesMessage", "ResponsesItem"}
 
 // addSchema makes a component of the schema of a name and returns a reference to it.
@@ -228,7 +227,7 @@ func (w *schemaWriter) addSchema(name string) map[string]string {
 }
 
 // lift makes a component of a schema of a file and returns a reference to it. source
-// tells it from other schemas of the same title, which is an error.
+// identifies the schema. Two schemas with the same title are an error.
 func (w *schemaWriter) lift(s *yaml.Node, file, source string) map[string]string {
 	name := componentName(s)
 	reference := referenceTo("schemas", name)
@@ -248,8 +247,8 @@ func (w *schemaWriter) lift(s *yaml.Node, file, source string) map[string]string
 	return reference
 }
 
-// restrict makes a component that a discriminator selects one of objects. It gets the
-// values that select it, unless it has other uses. The default takes any members.
+// restrict makes a component that a discriminator selects an object. It gets the values
+// that select it, unless it has other uses. The default permits any members.
 func (w *schemaWriter) restrict(s *yaml.Node, source string) {
 	uses := w.uses[source]
 	if v := w.selection(source); v != nil {
@@ -269,13 +268,13 @@ func setType(s *yaml.Node, kind string) {
 	}
 }
 
-// convert replaces the keywords of the schema package, and those that generators of
-// clients do not understand. place is for errors.
+// convert replaces the keywords of the schema package and those that generators do not
+// understand. place is for errors.
 func (w *schemaWriter) convert(s *yaml.Node, file, place string) {
 	for _, keyword := range []string{"$schema", "$id", "$defs", "errorMessage"} {
 		takeMember(s, keyword)
 	}
-	if surface := takeMember(s, "shallow"); surface != nil { // no more is kept than can be said of any value
+	if surface := takeMember(s, "shallow"); surface != nil { // only rules that hold for any value are kept
 		s.Content = append(s.Content, surface.Content...)
 	}
 	alternatives, words := w.alternatives(s, file), takeWords(s)
@@ -296,7 +295,7 @@ func (w *schemaWriter) convert(s *yaml.Node, file, place string) {
 			*s = *newNode(reference)
 			return
 		}
-		parts := []any{reference} // there are programs that see nothing beside $ref
+		parts := []any{reference} // some programs ignore the keywords beside $ref
 		if memberNode(s, "required") != nil {
 			parts = append(parts, takeRules(s))
 		}
@@ -308,9 +307,9 @@ func (w *schemaWriter) convert(s *yaml.Node, file, place string) {
 	openObject(s)
 }
 
-// alternatives takes the discriminator out of a schema and returns a schema for each
-// of its variants. A discriminator in then is for objects with its property, and else
-// for others. The schema package insists that the property is required.
+// alternatives removes the discriminator from a schema and returns a schema for each
+// variant. A discriminator in then applies to objects with its property, and else to
+// others. The schema package requires the property.
 func (w *schemaWriter) alternatives(s *yaml.Node, file string) (all []any) {
 	discriminator := takeMember(s, "discriminator")
 	then := memberNode(s, "then")
@@ -381,8 +380,8 @@ func hasNoRules(s *yaml.Node) bool {
 	return true
 }
 
-// restrict makes a schema one of objects of the variant. A schema that says more of
-// the property is left as it is.
+// restrict makes a schema an object of the variant. It keeps a schema that has more rules
+// for the property.
 func (v *variant) restrict(s *yaml.Node) {
 	setType(s, "object")
 	required := []string{v.property}
@@ -405,8 +404,7 @@ func (v *variant) restrict(s *yaml.Node) {
 	putNode(s, "properties", properties)
 }
 
-// takeWords takes out of a schema that a string must be one of some words, and returns
-// them.
+// takeWords removes the enumeration of a string from a schema and returns its words.
 func takeWords(s *yaml.Node) *yaml.Node {
 	condition, then := memberNode(s, "if"), memberNode(s, "then")
 	if condition == nil || then == nil || len(condition.Content) != 2 || len(then.Content) != 2 {
@@ -421,8 +419,8 @@ func takeWords(s *yaml.Node) *yaml.Node {
 	return words
 }
 
-// split makes a schema of several types anyOf schemas of one type each. An object is
-// one of the alternatives, if there are any, and a string one of the words.
+// split turns a schema of several types into anyOf with one type each. An object is one of
+// the alternatives, if any, and a string one of the words.
 func split(s *yaml.Node, alternatives []any, words *yaml.Node) {
 	var all []any
 	types := takeMember(s, "type")
@@ -437,7 +435,7 @@ func split(s *yaml.Node, alternatives []any, words *yaml.Node) {
 			all = append(all, text)
 		case "object":
 			required, properties := takeMember(s, "required"), takeMember(s, "properties")
-			if properties == nil && alternatives != nil && (required == nil || len(required.Content) == 1) { // which each has
+			if properties == nil && alternatives != nil && (required == nil || len(required.Content) == 1) { // each alternative has it
 				all = append(all, alternatives...)
 				continue
 			}
@@ -464,8 +462,8 @@ func split(s *yaml.Node, alternatives []any, words *yaml.Node) {
 	putNode(s, "anyOf", newNode(all))
 }
 
-// openObject allows objects without properties any members, which changes nothing for
-// a validator. Generators of clients would take them for empty ones.
+// openObject permits objects without properties any members. For a validator this changes
+// nothing. Generators would take them for empty objects.
 func openObject(s *yaml.Node) {
 	types := memberNode(s, "type")
 	if types == nil || types.Value != "object" && !slices.ContainsFunc(types.Content, func(n *yaml.Node) bool { return n.Value == "object" }) {
@@ -479,7 +477,7 @@ func openObject(s *yaml.Node) {
 	putNode(s, "additionalProperties", newNode(true))
 }
 
-// takeRules moves the rules of a schema into a schema of their own.
+// takeRules moves the rules of a schema into a new schema.
 func takeRules(s *yaml.Node) *yaml.Node {
 	rules := &yaml.Node{Kind: yaml.MappingNode}
 	for keyword := range members(copyNode(s)) {
@@ -491,8 +489,8 @@ func takeRules(s *yaml.Node) *yaml.Node {
 	return rules
 }
 
-// nameRequired lists what a schema requires among its properties: generators of
-// clients cannot require what they do not see there.
+// nameRequired lists a schema's required members among its properties. Generators require
+// only listed properties.
 func nameRequired(s *yaml.Node) {
 	required := memberNode(s, "required")
 	if required == nil || memberNode(s, "allOf") != nil || memberNode(s, "anyOf") != nil {
@@ -510,8 +508,8 @@ func nameRequired(s *yaml.Node) {
 	putNode(s, "properties", properties)
 }
 
-// eachSubschema calls visit with each schema right below s, with the keyword that it
-// stands under and its name or number there.
+// eachSubschema calls visit with each direct subschema of s, its keyword, and its name or
+// number.
 func eachSubschema(s *yaml.Node, visit func(keyword, name string, sub *yaml.Node)) {
 	for keyword, value := range members(s) {
 		switch keyword {
@@ -525,7 +523,7 @@ func eachSubschema(s *yaml.Node, visit func(keyword, name string, sub *yaml.Node
 	}
 }
 
-// members yields the members of a mapping, in their order; none of another node.
+// members yields the members of a mapping in order, and none of another node.
 func members(object *yaml.Node) iter.Seq2[string, *yaml.Node] {
 	return func(yield func(string, *yaml.Node) bool) {
 		if object == nil || object.Kind != yaml.MappingNode {
@@ -539,7 +537,7 @@ func members(object *yaml.Node) iter.Seq2[string, *yaml.Node] {
 	}
 }
 
-// takeMember removes a member of a mapping and returns it, nil where there is none.
+// takeMember removes a member of a mapping and returns it, nil if it is missing.
 func takeMember(object *yaml.Node, name string) *yaml.Node {
 	for i := 0; i < len(object.Content); i += 2 {
 		if object.Kind == yaml.MappingNode && object.Content[i].Value == name {
@@ -564,7 +562,7 @@ func ordered(pairs ...any) *yaml.Node {
 	return object
 }
 
-// copyNode returns a copy of n that shares nothing with it.
+// copyNode returns a deep copy of n.
 func copyNode(n *yaml.Node) *yaml.Node {
 	c := *n
 	c.Content = make([]*yaml.Node, len(n.Content))

@@ -20,15 +20,15 @@ import (
 	"github.com/caddy-presets/caddy-presets/schema"
 )
 
-// openAPIBase is the part of the OpenAPI document that is written by hand.
+// openAPIBase is the handwritten part of the OpenAPI document.
 var openAPIBase = filepath.Join("openapi", "base.yaml")
 
-// description is what the document says of an operation, beyond what follows
-// from its row in a route table.
+// description is the document's text on an operation, in addition to its row in a route
+// table.
 type description struct {
 	tag, summary string
 	success      string // the answer, of components/responses; its status is 200 unless it begins with one
-	parameters   string // of components/parameters, beside those that all such operations have
+	parameters   string // of components/parameters, besides those of all such operations
 }
 
 // descriptions are by the name of the operation.
@@ -75,7 +75,7 @@ var descriptions = map[string]description{
 	"openapi_get":   {"admin", "Get this document", "OpenAPI", ""},
 }
 
-// refusals are the answers to what cannot be done, by their status.
+// refusals are the error answers by status.
 var refusals = map[int]string{
 	http.StatusBadRequest:            "The body or a parameter breaks a rule.",
 	http.StatusUnauthorized:          "There is no key, or not a live one.",
@@ -100,8 +100,8 @@ var errorSchemas = map[domain.Dialect]string{
 	domain.Chat: "Error", domain.Responses: "ResponsesError", domain.Messages: "MessagesError",
 }
 
-// gatewayRequests are the schemas of the requests of each inference API. Most of what
-// they hold is the gateway's business, and not checked.
+// gatewayRequests are the schemas of each inference API's requests. Mostly the gateway
+// checks their members, not we.
 var gatewayRequests = map[domain.Dialect]string{
 	domain.Chat: "GatewayChatRequest", domain.Responses: "GatewayResponsesRequest", domain.Messages: "GatewayMessagesRequest",
 }
@@ -156,23 +156,23 @@ func newOpenAPI() ([]byte, error) {
 	return text.Bytes(), nil
 }
 
-// openAPI is the document in the making.
+// openAPI is the document during its generation.
 type openAPI struct {
 	schemas, responses *yaml.Node
 	files              schemaFiles
 	paths              map[string]map[string]any
 }
 
-// endpoint is an operation of whichever route table.
+// endpoint is an operation of any route table.
 type endpoint struct {
 	name, method, path string
-	needs              string // the key that it takes, empty where that is said elsewhere
+	needs              string // the key that it requires, empty if described elsewhere
 	body               any    // nil for none
 	parameters         []string
 	refusals           []int
 	errors             string // the schema of refusals
-	security           any    // nil where it is as everywhere
-	servers            any    // of the path; nil where they are as everywhere
+	security           any    // nil for the usual ones
+	servers            any    // of the path, nil for the usual ones
 }
 
 // bodyObject returns a Request Body Object.
@@ -189,7 +189,7 @@ func referenceTo(kind, name string) map[string]string {
 	return map[string]string{"$ref": "#/components/" + kind + "/" + name}
 }
 
-// endpoints returns all that we serve.
+// endpoints returns all operations that we serve.
 func (d *openAPI) endpoints(schemas *schema.Schemas) (all []endpoint) {
 	inference := domain.Principal{Kind: domain.InferenceKey}
 	open := (&Handler{PresetCreators: creatorsAny}).routes(schemas)
@@ -224,7 +224,7 @@ func (d *openAPI) endpoints(schemas *schema.Schemas) (all []endpoint) {
 		}
 		all = append(all, e)
 	}
-	keys := []map[string][]string{{"bearer": {}}, {"apiKey": {}}, {}} // as the inference block says
+	keys := []map[string][]string{{"bearer": {}}, {"apiKey": {}}, {}} // as the inference block configures
 	for _, route := range inferenceRoutes {
 		all = append(all, endpoint{
 			name: route.name, method: http.MethodPost, path: route.path, security: keys,
@@ -264,8 +264,8 @@ func (d *openAPI) endpoints(schemas *schema.Schemas) (all []endpoint) {
 	return all
 }
 
-// adminServers are where paths of the admin endpoint are. That they begin with
-// presets is told here, as they could not be told from those of presets.
+// adminServers are the servers of the admin endpoint's paths. The prefix presets is part of
+// them, to tell these paths from those of presets.
 var adminServers = []any{map[string]any{
 	"url":         "{admin}" + strings.TrimSuffix(admin.Path, "/"),
 	"description": "Caddy's admin endpoint",
@@ -377,7 +377,7 @@ func memberNode(object *yaml.Node, name string) *yaml.Node {
 	return nil
 }
 
-// putNode adds a member to the end of a mapping that has none of this name.
+// putNode adds a new member to the end of a mapping.
 func putNode(object *yaml.Node, name string, value *yaml.Node) {
 	object.Content = append(object.Content, newNode(name), value)
 }
@@ -386,14 +386,14 @@ func putNode(object *yaml.Node, name string, value *yaml.Node) {
 func newNode(value any) *yaml.Node {
 	n := new(yaml.Node)
 	if err := n.Encode(value); err != nil {
-		panic(err) // it is always of such types
+		panic(err) // all values have such types
 	}
 	restyle(n)
 	return n
 }
 
-// restyle makes n look like the rest of the document: lists of a few words on one
-// line, all else in blocks.
+// restyle formats n like the rest of the document: short lists of words on one line, the
+// others in blocks.
 func restyle(n *yaml.Node) {
 	n.Style = 0
 	length := 0

@@ -34,7 +34,7 @@ func writeSchemas(t *testing.T, base string, files map[string]string) (map[strin
 	return schemas, nil
 }
 
-// A schema that cannot be a component is an error, and not half a document.
+// TestSchemaMistakes checks that a schema that cannot become a component is an error.
 func TestSchemaMistakes(t *testing.T) {
 	for _, test := range []struct {
 		name, base string
@@ -70,8 +70,8 @@ func TestSchemaMistakes(t *testing.T) {
 	}
 }
 
-// A variant that has the same values everywhere has them as its own. One that is
-// used otherwise, too, gets them where it is used.
+// TestSchemaVariants checks where a variant's values are placed. Equal values in all uses
+// are in the variant, other values where it is used.
 func TestSchemaVariants(t *testing.T) {
 	schemas, err := writeSchemas(t, "{}", map[string]string{"a.json": `{
 		"title": "A", "type": ["object", "null"], "required": ["kind"],

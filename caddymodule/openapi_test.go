@@ -59,7 +59,7 @@ func TestOpenAPIServed(t *testing.T) {
 	}
 }
 
-// document is the OpenAPI document, read as anyone else would.
+// document is the OpenAPI document, parsed as plain YAML.
 type document map[string]any
 
 func readDocument(t *testing.T) document {
@@ -75,7 +75,7 @@ func readDocument(t *testing.T) document {
 	return doc
 }
 
-// at returns what a JSON Pointer into the document leads to, nil for nothing.
+// at returns the value at a JSON Pointer into the document, nil if it is missing.
 func (d document) at(pointer string) any {
 	var value any = map[string]any(d)
 	for name := range strings.SplitSeq(strings.TrimPrefix(pointer, "#/"), "/") {
@@ -85,7 +85,7 @@ func (d document) at(pointer string) any {
 	return value
 }
 
-// object returns what a JSON Pointer leads to, past a reference.
+// object returns the value at a JSON Pointer, with its reference resolved.
 func (d document) object(pointer string) map[string]any {
 	object, _ := d.at(pointer).(map[string]any)
 	if ref, ok := object["$ref"].(string); ok && len(object) == 1 {
@@ -111,7 +111,8 @@ func references(value any, visit func(string)) {
 	}
 }
 
-// All that is described is served, and all that the document has is used.
+// TestOpenAPIIsComplete checks that every described operation is served, and that every
+// component is used.
 func TestOpenAPIIsComplete(t *testing.T) {
 	doc := readDocument(t)
 	described := slices.Sorted(maps.Keys(descriptions))
@@ -158,7 +159,7 @@ func TestOpenAPIIsComplete(t *testing.T) {
 			if target == nil {
 				t.Errorf("%s leads nowhere", ref)
 			}
-			parts := strings.Split(ref, "/") // of which a component's part counts as all of it
+			parts := strings.Split(ref, "/") // a reference to a part uses the whole component
 			component := strings.Join(parts[:min(4, len(parts))], "/")
 			if !used[component] {
 				used[component] = true
@@ -183,8 +184,8 @@ func TestOpenAPIIsComplete(t *testing.T) {
 	}
 }
 
-// Generators of clients make a type of each component and follow no reference into
-// one.
+// TestOpenAPIReferencesNameComponents checks that references name components and do not
+// point into them. Generators of clients make a type of each component.
 func TestOpenAPIReferencesNameComponents(t *testing.T) {
 	doc := readDocument(t)
 	component := regexp.MustCompile(`^#/components/(schemas|parameters|headers|responses)/[A-Za-z0-9_-]+$`)
@@ -207,7 +208,7 @@ func TestOpenAPIReferencesNameComponents(t *testing.T) {
 	}
 }
 
-// kinds yields what a schema permits, past references and alternatives.
+// kinds yields the alternatives that a schema permits, with references resolved.
 func (d document) kinds(s any, yield func(map[string]any)) {
 	object, _ := s.(map[string]any)
 	if ref, ok := object["$ref"].(string); ok {
@@ -227,7 +228,8 @@ func (d document) kinds(s any, yield func(map[string]any)) {
 	}
 }
 
-// A conversation has types wherever a body has one, though it is not checked there.
+// TestOpenAPIConversations checks that a conversation has types in every body, though we do
+// not check it there.
 func TestOpenAPIConversations(t *testing.T) {
 	doc := readDocument(t)
 	for _, test := range []struct{ schema, list, want string }{
@@ -273,8 +275,8 @@ func TestOpenAPIConversations(t *testing.T) {
 	}
 }
 
-// validator returns what gives a plain validator of a schema of the document,
-// which any program could be that has never heard of ours.
+// validator returns a function that makes validators with plain JSON Schema, as other
+// programs use.
 func (d document) validator(t *testing.T) func(pointer string) *jsonschema.Schema {
 	t.Helper()
 	compiler := jsonschema.NewCompiler()
@@ -297,7 +299,7 @@ func (d document) validator(t *testing.T) func(pointer string) *jsonschema.Schem
 	}
 }
 
-// Nothing in the schemas needs to be known beyond JSON Schema.
+// TestOpenAPISchemasArePlain checks that the schemas use only the keywords of JSON Schema.
 func TestOpenAPISchemasArePlain(t *testing.T) {
 	doc := readDocument(t)
 	known := make(map[string]bool)
@@ -342,8 +344,8 @@ func TestOpenAPISchemasArePlain(t *testing.T) {
 	}
 }
 
-// mutations yields JSON values that are nearly value: each part of it left out,
-// or of another type or a little different.
+// mutations yields JSON values similar to value: each part is removed, changed, or of
+// another type.
 func mutations(value any, yield func(any)) {
 	with := func(replace func(any), part any) {
 		if part != nil {
@@ -379,15 +381,14 @@ func mutations(value any, yield func(any)) {
 	}
 }
 
-// beyond are messages of rules between items of a list, which JSON Schema has no
-// words for.
+// beyond are the messages of rules between list items, which JSON Schema cannot express.
 var beyond = []string{
 	"must differ from the names of other tools of this type", "must have a name, as another", "must not be blank",
 	"must be false without an openrouter:tool_search tool", "characters in all",
 }
 
-// What the document says of request bodies is what we do. Of what is nearly a
-// body it takes another part each time: all of it would take minutes.
+// TestOpenAPIBodiesAreAsChecked compares the document's request bodies with our checks. For
+// mutated bodies each run tests another part, because all would take minutes.
 func TestOpenAPIBodiesAreAsChecked(t *testing.T) {
 	doc := readDocument(t)
 	schemas, err := schema.Load()
@@ -399,7 +400,7 @@ func TestOpenAPIBodiesAreAsChecked(t *testing.T) {
 		t.Fatalf("there are no requests: %v", err)
 	}
 	type example struct {
-		name string // begins with what it is an example of; empty for all
+		name string // begins with the name of its example; empty for all
 		body any
 	}
 	var examples []example
@@ -475,7 +476,7 @@ func TestOpenAPIBodiesAreAsChecked(t *testing.T) {
 	}
 }
 
-// onlyBeyond reports whether all that err finds is beyond JSON Schema.
+// onlyBeyond reports whether JSON Schema can express none of the errors in err.
 func onlyBeyond(err error) bool {
 	if err == nil {
 		return false
@@ -488,12 +489,12 @@ func onlyBeyond(err error) bool {
 	return true
 }
 
-// inConversation is where the document describes what presets do not keep, so that
-// it is not checked.
+// inConversation matches the places of members that presets do not keep, which we therefore
+// do not check.
 var inConversation = regexp.MustCompile(`^/(messages|input)/\d+(/|$)`)
 
-// onlyConversation reports whether a validator finds fault with nothing but messages
-// or input items.
+// onlyConversation reports whether a validator's errors concern only messages or input
+// items.
 func onlyConversation(err error) bool {
 	found, ok := errors.AsType[*jsonschema.ValidationError](err)
 	if !ok {
@@ -509,7 +510,7 @@ func onlyConversation(err error) bool {
 	return within(found)
 }
 
-// documentedPath returns a route's path as the document has it.
+// documentedPath returns a route's path in the document's form.
 func documentedPath(t *testing.T, route string) string {
 	t.Helper()
 	var path []string

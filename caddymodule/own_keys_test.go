@@ -26,8 +26,8 @@ import (
 	"github.com/caddy-presets/caddy-presets/storage/storagetest"
 )
 
-// No key of ours goes upstream, whatever the block inference says or whether there
-// is one, on any route, in any header or trailer. Nor is it in a log.
+// TestNoBranchPassesOwnKeys checks that no key of ours goes upstream or into a log. It
+// tests all routes, headers and trailers, with any block inference and without one.
 func TestNoBranchPassesOwnKeys(t *testing.T) {
 	s := start(t, standard)
 	keys := []string{managementSecret, inferenceSecret, s.issue(`{"kind":"inference"}`).secret, s.issue(`{"kind":"management"}`).secret}
@@ -70,7 +70,8 @@ func TestNoBranchPassesOwnKeys(t *testing.T) {
 	}
 }
 
-// Other credentials pass unchanged, with what looks like a key of ours and is none.
+// TestOtherCredentialsPass sends other credentials, some of which look like keys of ours.
+// They pass unchanged.
 func TestOtherCredentialsPass(t *testing.T) {
 	s := start(t, standard)
 	others := []string{
@@ -92,8 +93,8 @@ func TestOtherCredentialsPass(t *testing.T) {
 	}
 }
 
-// A configured key is found as a token, with what stands around tokens, and the
-// tokens that only hold it are not.
+// TestConfiguredKeysAreTokens checks that a configured key is found as a token between the
+// usual delimiters. Longer tokens that contain it are not keys.
 func TestConfiguredKeysAreTokens(t *testing.T) {
 	const key = "a-configured-key/of=the:tests"
 	f := keyFinder{own: map[domain.KeyHash]domain.Principal{domain.HashSecret(key): {}}}
@@ -117,8 +118,8 @@ func TestConfiguredKeysAreTokens(t *testing.T) {
 	}
 }
 
-// A configured key is a key of every site of its store, wherever it is configured,
-// also on another server, and for as long as some configuration has it.
+// TestKeysOfOtherSites checks that a configured key works on every site of its store, on
+// other servers too. It works as long as any configuration has it.
 func TestKeysOfOtherSites(t *testing.T) {
 	const theirs = "inference-secret-of-another-site"
 	s := start(t, standard)
@@ -141,7 +142,7 @@ func TestKeysOfOtherSites(t *testing.T) {
 		if passes(theirs) || !passes(foreignKey) {
 			t.Errorf("%s: the key of another site passed, or one of nobody did not", ours)
 		}
-		load(ours, with) // the old one is withdrawn after the new one came
+		load(ours, with) // the old configuration is withdrawn after the new one is loaded
 		if passes(theirs) {
 			t.Errorf("%s: the key of another site passed after a reload", ours)
 		}
@@ -156,7 +157,7 @@ func TestKeysOfOtherSites(t *testing.T) {
 			t.Errorf("%s: a key that no configuration has is no key", ours)
 		}
 	}
-	// The log of the site that does not have the key does not show it either.
+	// The log of the site without the key does not show it either.
 	load(standard, with)
 	before := len(s.logs())
 	if s.logged(func() { passes(theirs) }) == nil || strings.Contains(s.logs()[before:], theirs) {
@@ -164,8 +165,9 @@ func TestKeysOfOtherSites(t *testing.T) {
 	}
 }
 
-// Handlers before ours, other sites of the server, and logs with log_credentials see
-// masks. Ours sees the keys, also where another handler has moved them.
+// TestMasksOfKeys checks where keys are masked. Earlier handlers, other sites and logs with
+// log_credentials see masks. Our handler sees the keys, also after another handler moved
+// them.
 func TestMasksOfKeys(t *testing.T) {
 	s := start(t, standard)
 	s.options = "servers {\nprotocols h1 h2c\nlog_credentials\n}"
@@ -229,7 +231,7 @@ func TestMasksOfKeys(t *testing.T) {
 	if len(masks) != 3 {
 		t.Errorf("got %d masks of three keys", len(masks))
 	}
-	// A mask is worth nothing.
+	// A mask is not accepted as a key.
 	for mask := range masks {
 		r, _ := ask("ours.test", chatPath, bearer(domain.HiddenPrefix+mask))
 		r.want(t, 401, "Invalid credentials")
@@ -247,7 +249,8 @@ func TestMasksOfKeys(t *testing.T) {
 	}
 }
 
-// A stranger cannot make the guard work with many values in one header.
+// TestMaskingManyValuesIsBounded sends many values in one header. A stranger cannot make
+// the guard expensive with them.
 func TestMaskingManyValuesIsBounded(t *testing.T) {
 	const many = 20_000
 	r := httptest.NewRequest("GET", "/", nil)
@@ -274,8 +277,8 @@ func TestMaskingManyValuesIsBounded(t *testing.T) {
 	}
 }
 
-// The guard is in place before the first request, on each listener and for each
-// protocol. (The race detector has its say here.)
+// TestGuardOfFirstConnections checks that the guard is installed before the first request,
+// on each listener and protocol. The race detector covers this, too.
 func TestGuardOfFirstConnections(t *testing.T) {
 	s := start(t, standard)
 	s.options = "servers {\nprotocols h1 h2c\n}"
@@ -314,8 +317,8 @@ func TestGuardOfFirstConnections(t *testing.T) {
 	}
 }
 
-// Over HTTP/3, where no guard stands before Caddy, keys act and are stripped all the
-// same.
+// TestOwnKeysOverHTTP3 checks that keys work and are removed over HTTP/3, where no guard
+// runs before Caddy.
 func TestOwnKeysOverHTTP3(t *testing.T) {
 	s := start(t, standard)
 	issued := s.issue(`{"kind":"inference"}`).secret
@@ -364,8 +367,8 @@ func TestOwnKeysOverHTTP3(t *testing.T) {
 	}
 }
 
-// siteWithTLS is site with TLS, and so with HTTP/2 and 3, for example.com. Its
-// certificate is that of net/http/httptest.
+// siteWithTLS is site with TLS, and so with HTTP/2 and 3, for example.com. It uses
+// net/http/httptest's certificate.
 func (s *server) siteWithTLS(subdirectives string) string {
 	s.t.Helper()
 	ready := httptest.NewUnstartedServer(nil)
@@ -385,7 +388,8 @@ func (s *server) siteWithTLS(subdirectives string) string {
 	return strings.Replace(s.site(subdirectives), "http://:"+port+" {\n", "https://example.com:"+port+" {\ntls "+file+" "+file+"\n", 1)
 }
 
-// A newcomer's bare inference lets no stranger to the gateway.
+// TestBareInferenceIsClosed checks that a bare inference directive does not let strangers
+// through.
 func TestBareInferenceIsClosed(t *testing.T) {
 	s := start(t, standard+"\ninference")
 	for _, request := range []string{"DELETE /api/delete", "POST /api/generate", "GET /v1/models", "POST /v1/embeddings", "POST " + chatPath, "GET /"} {
@@ -398,7 +402,7 @@ func TestBareInferenceIsClosed(t *testing.T) {
 	}
 }
 
-// sdkHeaders are what a client library sends.
+// sdkHeaders are a client library's headers.
 func sdkHeaders(authorization string) http.Header {
 	return http.Header{
 		"Authorization": {authorization}, "Content-Type": {"application/json"}, "Accept": {"application/json"}, "Accept-Encoding": {"gzip, deflate"},
@@ -407,7 +411,7 @@ func sdkHeaders(authorization string) http.Header {
 	}
 }
 
-// BenchmarkKeyGuard measures what each request costs before Caddy sees it.
+// BenchmarkKeyGuard measures the guard's cost per request before Caddy handles it.
 func BenchmarkKeyGuard(b *testing.B) {
 	use := &live.Use{Keys: []domain.Principal{{Hash: domain.HashSecret(inferenceSecret)}}}
 	store := live.Add("of the benchmark", use)

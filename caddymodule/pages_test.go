@@ -19,7 +19,7 @@ type page struct {
 	Total int `json:"total_count"`
 }
 
-// listRow is what tells the rows of a list apart and in which order they come.
+// listRow has the fields that identify and order a list's rows.
 type listRow struct {
 	Slug      string
 	Version   int
@@ -36,7 +36,7 @@ func (s *server) page(path string, headers ...string) (p page) {
 	return p
 }
 
-// names returns what tells the rows of a page apart.
+// names returns the identifiers of a page's rows.
 func (p page) names() []string {
 	names := []string{}
 	for _, row := range p.Data {
@@ -49,7 +49,7 @@ func (p page) names() []string {
 	return names
 }
 
-// Every list takes its pages alike.
+// TestPages checks that all lists have the same paging.
 func TestPages(t *testing.T) {
 	s := start(t, standard)
 	const rows = 103
@@ -136,7 +136,8 @@ func TestPages(t *testing.T) {
 	}
 }
 
-// Presets come by their latest change, versions and workspaces by their age.
+// TestOrderOfLists checks that presets are ordered by their latest change, and versions and
+// workspaces by age.
 func TestOrderOfLists(t *testing.T) {
 	s := start(t, standard)
 	for _, slug := range []string{"c", "a", "d", "b"} {
@@ -163,7 +164,7 @@ func TestOrderOfLists(t *testing.T) {
 		{"POST", "c/designate", `{"version":1}`, []string{"c", "d", "a", "b"}},
 		{"DELETE", "d/labels/l", ``, []string{"d", "c", "a", "b"}},
 		{"PATCH", "b", `{"status":"disabled"}`, []string{"b", "d", "c", "a"}},
-		{"DELETE", "d", ``, []string{"b", "c", "a"}}, // what is archived is gone
+		{"DELETE", "d", ``, []string{"b", "c", "a"}}, // archived presets are not listed
 		{"DELETE", "d", ``, []string{"b", "c", "a"}},
 		{"PATCH", "b", `{"status":"active"}`, []string{"b", "c", "a"}},
 		{"POST", "d/restore", ``, []string{"d", "b", "c", "a"}},
@@ -187,7 +188,7 @@ func TestOrderOfLists(t *testing.T) {
 	order("/v1/presets")
 }
 
-// Which workspace a list is of.
+// TestListsOfWorkspaces checks which workspace's rows a list has.
 func TestListsOfWorkspaces(t *testing.T) {
 	s := start(t, standard)
 	team := s.manage("POST", "/v1/workspaces", minimalWorkspace).field(t, "id")
@@ -223,11 +224,11 @@ func TestListsOfWorkspaces(t *testing.T) {
 	}
 }
 
-// Pages that are read while others write. Each page is one state of the list, in
-// order and with its count. Changes put presets in front and so move others back:
-// a client that walks by offset sees some of these again, and leaves none out. In
-// lists by age each row comes exactly once. Nothing is promised of a walk during
-// which rows are removed: that moves others forward.
+// TestPagesWhileOthersWrite reads pages while others write. Each page has one state of the
+// list, with its order and count. Changes move presets to the front and others back. A
+// client that walks by offset sees some presets again and misses none. In lists by age each
+// row appears exactly once. A walk during removals has no guarantee, because rows move
+// forward.
 func TestPagesWhileOthersWrite(t *testing.T) {
 	s := start(t, standard)
 	const still = 60
@@ -300,7 +301,8 @@ func TestPagesWhileOthersWrite(t *testing.T) {
 	wg.Wait()
 }
 
-// Archived presets are in no list and on no page, and leave no gap.
+// TestArchivedPresetsAreInNoList checks that archived presets are in no list, and leave no
+// gap in pages.
 func TestArchivedPresetsAreInNoList(t *testing.T) {
 	s := start(t, standard)
 	var want []string

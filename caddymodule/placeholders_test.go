@@ -8,9 +8,9 @@ import (
 	"github.com/caddyserver/caddy/v2"
 )
 
-// The placeholders of all handlers that a request passes are one set, where what
-// comes later wins. Those without a value are unknown until an inference request
-// makes them empty.
+// TestPlaceholdersOfSeveralHandlers checks that all handlers of a request share one set of
+// placeholders. Later values replace earlier ones. Those without a value are unknown until
+// an inference request sets them to empty.
 func TestPlaceholdersOfSeveralHandlers(t *testing.T) {
 	repl := caddy.NewReplacer()
 	r := httptest.NewRequest("GET", "/", nil)
@@ -34,5 +34,5 @@ func TestPlaceholdersOfSeveralHandlers(t *testing.T) {
 	want("{http.presetsx}", "{http.presetsx}")
 
 	alone := new(Handler).newCall(nil, httptest.NewRequest("GET", "/", nil))
-	alone.setPlaceholder("slug", "a") // which nobody can see
+	alone.setPlaceholder("slug", "a") // no replacer, so nothing can see it
 }

@@ -7,7 +7,7 @@ import (
 	"testing"
 )
 
-// versions makes a preset's next versions. Each is told by its model.
+// versions makes a preset's next versions. Each version's model has its number.
 func (s *server) versions(path string, from, to int) {
 	s.t.Helper()
 	for n := from; n <= to; n++ {
@@ -15,8 +15,8 @@ func (s *server) versions(path string, from, to int) {
 	}
 }
 
-// A version that goes as another is added answers 404 from then on, to all who
-// name it.
+// TestKeepVersions adds a version beyond the limit. The removed version gets 404 for every
+// request.
 func TestKeepVersions(t *testing.T) {
 	s := start(t, standard+"\nkeep_versions 2\ninference")
 	const preset = "/v1/presets/p"
@@ -64,7 +64,7 @@ func TestKeepVersions(t *testing.T) {
 	s.manage("GET", preset+"/labels/stable", "").want(t, 200, `"version":2`, `"history_count":1`)
 	resolve("@stable").want(t, 200, `\"m2\"`)
 
-	// The trail tells which went with which.
+	// The audit trail shows which addition removed which version.
 	var got []string
 	for _, r := range s.trail("").Records {
 		if r.Operation == "preset.create_version" {
@@ -75,7 +75,7 @@ func TestKeepVersions(t *testing.T) {
 		t.Errorf("got %q, want %s", got, want)
 	}
 
-	// Another configuration, another number.
+	// Another configuration has another limit.
 	if err := s.load(s.site(standard)); err != nil {
 		t.Fatal(err)
 	}

@@ -21,8 +21,8 @@ func (s *countingStore) View(ctx context.Context, fn func(domain.Reader) error) 
 	return s.Store.View(ctx, fn)
 }
 
-// Cleanup frees the cache of resolved presets: late requests may keep the handler of an old
-// configuration in memory.
+// TestCleanupFreesResolvedPresets checks that Cleanup frees the cache of resolved presets.
+// Late requests may keep an old configuration's handler in memory.
 func TestCleanupFreesResolvedPresets(t *testing.T) {
 	opened, err := badger.OpenInMemory()
 	if err != nil {

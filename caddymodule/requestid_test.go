@@ -7,8 +7,8 @@ import (
 	"testing"
 )
 
-// Every answer of ours has the id under which the access log has its request. An
-// answer of the gateway is the gateway's, whatever id it has.
+// TestRequestID checks that every answer of ours has the request's id from the access log.
+// An answer of the gateway keeps its own id.
 func TestRequestID(t *testing.T) {
 	s := start(t, standard+"\nmax_body_size 1KiB\ninference {\nlist_models on\nmax_body_size 1KiB\n}")
 	s.manage("POST", "/v1/presets/p/responses", `{"model":"acme/small"}`).want(t, 200)

@@ -23,7 +23,7 @@ func init() {
 	httpcaddyfile.RegisterDirectiveOrder("panicking", httpcaddyfile.Before, "reverse_proxy")
 }
 
-// panicking is a handler behind ours that panics once it has read the request.
+// panicking is a later handler that panics after it has read the request.
 type panicking struct{}
 
 func (panicking) CaddyModule() caddy.ModuleInfo {
@@ -39,9 +39,9 @@ func (panicking) ServeHTTP(w http.ResponseWriter, r *http.Request, next caddyhtt
 	panic("of the tests")
 }
 
-// No secret and no prompt is in a log, a metric, the configuration, an answer or a
-// file of the store that need not hold it, whatever becomes of the request: also
-// where a handler behind panics.
+// TestSecretsAreNowhere searches for secrets and prompts, after any outcome of a request,
+// also a later handler's panic. They are in no log, metric, configuration or answer, and in
+// no file that need not have them.
 func TestSecretsAreNowhere(t *testing.T) {
 	s := start(t, standard)
 	site := s.site(limited("20 24h") + "\ninference")
@@ -63,7 +63,7 @@ func TestSecretsAreNowhere(t *testing.T) {
 				continue
 			}
 			everywhere := [][]string{{bearer(secret)}, {"Authorization: Basic " + secret}, {"X-Api-Key: " + secret}, {"Api-Key: " + secret}, {"X-Goog-Api-Key: key:" + secret}}
-			if secret == guess { // Caddy logs other headers of what is no key of ours
+			if secret == guess { // Caddy logs other headers with foreign keys
 				everywhere = everywhere[:2]
 			}
 			for _, headers := range everywhere {
@@ -83,7 +83,7 @@ func TestSecretsAreNowhere(t *testing.T) {
 		ask("GET", "/v1/presets/p", "")
 		ask("PUT", "/v1/presets/p/labels/x", `{"`+prompt+`":1,"version":"`+prompt+`"}`)
 	}
-	everything() // and, from some point on, beyond the limit
+	everything() // and beyond the limit from some point on
 	if err := s.load(strings.Replace(site, "reverse_proxy "+s.upstream.Listener.Addr().String(), "reverse_proxy "+freeAddress(t), 1)); err != nil {
 		t.Fatal(err)
 	}
@@ -127,7 +127,7 @@ func TestSecretsAreNowhere(t *testing.T) {
 		t.Fatal(err)
 	}
 	places["the store"] = stored.String()
-	for place, mark := range map[string]string{ // that the place is what it should be
+	for place, mark := range map[string]string{ // the place is as intended
 		"the answers": "Rate limit exceeded", "the log": "handled request", "the metrics": "caddy_presets_auth_failures_total", "the configuration": sha256Of(managementSecret),
 		"the list of keys": manager.id, "the audit trail": "key.issue", "the store": manager.id,
 	} {

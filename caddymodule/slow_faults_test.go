@@ -13,9 +13,8 @@ import (
 	"time"
 )
 
-// Clients that send a byte now and then, of headers or of bodies, cost the others
-// nothing that they would notice: their 99th percentile stays below twice what it
-// is without.
+// TestSlowClients runs clients that send headers or bodies slowly. The other clients' 99th
+// percentile stays below twice that without them.
 func TestSlowClients(t *testing.T) {
 	const slow, rounds, clients, requests = 300, 5, 4, 1500
 	s := start(t, inferring())

@@ -6,7 +6,8 @@ import (
 	"testing"
 )
 
-// A list of a status has what can be restored or enabled, for any key.
+// TestListByStatus lists objects by status, to find those that can be restored or enabled.
+// Every key may do so.
 func TestListByStatus(t *testing.T) {
 	s := start(t, standard)
 	for _, slug := range []string{"a", "b", "c", "d"} {
@@ -22,7 +23,7 @@ func TestListByStatus(t *testing.T) {
 			t.Errorf("%s: got %v of %d, want %v of %d", query, got.names(), got.Total, want, total)
 		}
 	}
-	sorted := func(query string, want ...string) { // those that may have changed in one millisecond
+	sorted := func(query string, want ...string) { // these may have changed in the same millisecond
 		t.Helper()
 		names := s.page("/v1/presets" + query).names()
 		if slices.Sort(names); !slices.Equal(names, want) {

@@ -5,8 +5,8 @@ import (
 	"testing"
 )
 
-// Keys of all sites that share a store act in its workspaces, whichever site is
-// asked to delete or rename one.
+// TestConfiguredKeysOfEverySiteHoldTheirWorkspace deletes and renames workspaces on each
+// site of a store. Keys of all its sites count as acting in their workspaces.
 func TestConfiguredKeysOfEverySiteHoldTheirWorkspace(t *testing.T) {
 	s := start(t, standard)
 	s.manage("POST", "/v1/workspaces", minimalWorkspace).want(t, 201, `"slug":"team"`)
@@ -24,8 +24,8 @@ func TestConfiguredKeysOfEverySiteHoldTheirWorkspace(t *testing.T) {
 	s.manage("DELETE", "/v1/workspaces/crew", "").want(t, 200)
 }
 
-// Two sites may number their keys alike. What one was answered is not for the
-// other's.
+// TestReplaysOfAnotherSite checks two sites whose keys have the same numbers. One site's
+// answers are not replayed on the other.
 func TestReplaysOfAnotherSite(t *testing.T) {
 	s := start(t, standard)
 	s.manage("POST", "/v1/workspaces", minimalWorkspace).want(t, 201)

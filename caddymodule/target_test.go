@@ -18,8 +18,9 @@ import (
 	"time"
 )
 
-// Caddy without this module, as SECURITY.md describes it. A CONNECT without a length
-// goes upstream with its body unframed, which is the next request there.
+// TestStockCaddyForwardsConnectUnframed checks Caddy without this module against
+// SECURITY.md. A CONNECT without a length goes upstream with an unframed body, which
+// becomes the next request.
 func TestStockCaddyForwardsConnectUnframed(t *testing.T) {
 	for _, version := range []string{"h2c", "h2", "h3"} {
 		t.Run(version, func(t *testing.T) {
@@ -45,7 +46,7 @@ func wantRequests(t *testing.T, got, want []string) {
 	for i := range max(len(got), len(want)) {
 		switch {
 		case i >= len(got):
-			t.Errorf("the gateway did not get %q, nor %d more", want[i], len(want)-i-1)
+			t.Errorf("the gateway did not get %q and %d more", want[i], len(want)-i-1)
 		case i >= len(want):
 			t.Errorf("the gateway got %q, and %d more", got[i], len(got)-i-1)
 		case got[i] != want[i]:
@@ -63,7 +64,7 @@ func presetsDirective(t *testing.T, subdirectives string) string {
 	return fmt.Sprintf("presets {\nstorage badger %s\n%s\n}\n", storeFolder(t), subdirectives)
 }
 
-// branches are the ways through the handler, by the subdirectives that lead there.
+// branches are the paths through the handler, by the subdirectives that select them.
 var branches = map[string]string{
 	"without inference": standard,
 	"with inference":    inferring("keys required", "list_models on"),
@@ -71,12 +72,12 @@ var branches = map[string]string{
 	"keys off":          inferring("keys off"),
 }
 
-// The gateway parses, from the bytes that it gets, the requests that were judged and
-// let through, and no other, whatever the version of HTTP and however they are framed.
+// TestUpstreamParsesWhatWasJudged checks that the gateway parses exactly the requests that
+// were judged and let through. It covers every version of HTTP and every framing.
 func TestUpstreamParsesWhatWasJudged(t *testing.T) {
 	const (
 		none      = 0           // the answer may be a reset
-		shortPath = "/v1/short" // of what is forwarded until its length turns out wrong
+		shortPath = "/v1/short" // for a request that is forwarded until its length proves wrong
 	)
 	chat := `{"model":"m","messages":[]}`
 	key := []string{bearer(inferenceSecret)}
@@ -144,7 +145,7 @@ func TestUpstreamParsesWhatWasJudged(t *testing.T) {
 						if got.status != tc.status || got.header.Get("X-Gateway") == "" {
 							t.Errorf("%s, %s: got %d %q, want the gateway's answer", version, tc.name, got.status, got.body)
 						}
-					case tc.r.target == shortPath: // no more than a part of the body goes on
+					case tc.r.target == shortPath: // only a part of the body is forwarded
 					case tc.status == none && got.status != 0 && got.status < 400, got.header.Get("X-Gateway") != "":
 						t.Errorf("%s, %s: got %d %q, want a refusal", version, tc.name, got.status, got.body)
 					case tc.status != none:
@@ -161,8 +162,8 @@ func TestUpstreamParsesWhatWasJudged(t *testing.T) {
 	}
 }
 
-// Gateways that read a path more freely than we do get no request that was not
-// judged as what they read.
+// TestFreeReadersGetNothingUnseen models gateways that parse paths more freely than we do.
+// They get no request that was judged as another.
 func TestFreeReadersGetNothingUnseen(t *testing.T) {
 	starlette := regexp.MustCompile(`^/v1/(chat/completions|responses|messages)\n?$`) // as Python's $ matches
 	unquote := func(target string) string {
@@ -183,7 +184,7 @@ func TestFreeReadersGetNothingUnseen(t *testing.T) {
 	}
 	for _, gateway := range []struct {
 		name    string
-		prefix  string // what Caddy puts before the path
+		prefix  string // Caddy adds this before the path
 		runs    func(target string) bool
 		targets []string
 	}{
@@ -248,7 +249,7 @@ func TestFreeReadersGetNothingUnseen(t *testing.T) {
 	}
 }
 
-// What is only unusual passes as it stands.
+// TestUnusualPathsPass checks that unusual but safe paths pass unchanged.
 func TestUnusualPathsPass(t *testing.T) {
 	for branch, subdirectives := range map[string]string{"without inference": standard, "with inference": inferring("keys required")} {
 		t.Run(branch, func(t *testing.T) {
@@ -272,8 +273,8 @@ func TestUnusualPathsPass(t *testing.T) {
 	}
 }
 
-// Refused paths are refused on each branch, on our routes and elsewhere, with a key and
-// without one, in the envelope of the route.
+// TestRefusedPaths sends refused paths to each branch, on our routes and others, with and
+// without a key. The refusal has the route's envelope.
 func TestRefusedPaths(t *testing.T) {
 	refused := map[string]string{
 		"/files/%00": "control characters", "/files/%0a": "control characters", "/files/%1f": "control characters", "/files/%7F": "control characters", "/files/%09a": "control characters",
@@ -339,7 +340,8 @@ func TestNormalizePath(t *testing.T) {
 	}
 }
 
-// A path whose time grew with the square of its length would take minutes here.
+// TestNormalizePathIsLinear normalizes a long path. With quadratic time it would take
+// minutes.
 func TestNormalizePathIsLinear(t *testing.T) {
 	const size = 512 << 10
 	h := &Handler{BasePath: "/v1"}
@@ -358,9 +360,8 @@ func TestNormalizePathIsLinear(t *testing.T) {
 	}
 }
 
-// switching makes u answer a request for /switch/<protocol> with 101 and that protocol,
-// or with none, and then record what comes through the tunnel. Each tunnel takes as
-// many bytes as tunnelled has.
+// switching makes u answer /switch/<protocol> with 101 and that protocol, or none, and
+// record the tunnel's bytes. Each tunnel reads as many bytes as tunnelled has.
 func (u *recorder) switching() {
 	u.answer = func(conn net.Conn, rest *bufio.Reader, r *http.Request) bool {
 		u.record("Upgrade: " + strings.Join(r.Header.Values("Upgrade"), "|") + ", Connection: " + r.Header.Get("Connection") + ", settings: " + r.Header.Get("Http2-Settings"))
@@ -382,15 +383,15 @@ func (u *recorder) switching() {
 	}
 }
 
-// What goes through a tunnel, to the upstream and back.
+// These texts go through a tunnel, to the upstream and back.
 const (
 	tunnelled = "GET /tunnelled HTTP/1.1\r\nHost: x\r\n\r\n"
 	welcome   = "welcome"
 	goodbye   = "goodbye"
 )
 
-// A WebSocket passes as what it is. Every other upgrade passes as a request without
-// one, and becomes no tunnel, also where the gateway switches unasked.
+// TestUpgrades checks that a WebSocket passes. Every other upgrade passes as a request
+// without one. No tunnel opens, even if the gateway switches without a request for it.
 func TestUpgrades(t *testing.T) {
 	for branch, subdirectives := range branches {
 		t.Run(branch, func(t *testing.T) {
@@ -451,8 +452,8 @@ func throughTunnel(t *testing.T, stream wireStream) {
 	}
 }
 
-// An upgrade does not take an inference request past its checks, and opens no tunnel
-// with a method that no WebSocket has.
+// TestInferenceWithAnUpgrade checks that an upgrade does not bypass an inference request's
+// checks. Methods that no WebSocket has open no tunnel.
 func TestInferenceWithAnUpgrade(t *testing.T) {
 	upstream := newRecorder(t)
 	upstream.switching()
@@ -474,11 +475,12 @@ func TestInferenceWithAnUpgrade(t *testing.T) {
 	wantRequests(t, upstream.all(t), append(want, want...))
 }
 
-// extended is the setting that makes HTTP/2 servers take :protocol. It is read once,
-// when the program starts.
+// extended is the setting that makes HTTP/2 servers accept :protocol. It is read once, at
+// the program's start.
 const extended = "http2xconnect=1"
 
-// A WebSocket in HTTP/2 and HTTP/3 is judged as the GET that the gateway gets.
+// TestWebSocketConnect checks that WebSockets over HTTP/2 and HTTP/3 are judged as the GET
+// that the gateway gets.
 func TestWebSocketConnect(t *testing.T) {
 	connects := []string{"h3"}
 	if strings.Contains(os.Getenv("GODEBUG"), extended) {
@@ -506,7 +508,8 @@ func TestWebSocketConnect(t *testing.T) {
 				}
 				stream.abandon()
 				want := slices.Concat([]string{"GET /switch/websocket "}, passed, []string{"tunnel: " + tunnelled})
-				// What a client sends before the gateway has switched is no request.
+				// Data that a client sends before the gateway has switched is not a
+				// request.
 				w.do(version, wireRequest{method: "CONNECT", protocol: "websocket", target: "/files/a", header: key, body: smuggled}).want(t, 202)
 				want = append(want, "GET /files/a ", passed[0])
 				for _, tc := range []struct {

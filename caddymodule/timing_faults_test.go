@@ -29,15 +29,14 @@ import (
 
 const (
 	timingSamples = 100_000 // of each kind of key
-	// timingBound is how far apart two means may be, in standard errors, before
-	// they count as different: 4.5 is what dudect takes. Two kinds that are the
-	// same go beyond it once in 150,000 comparisons.
+	// timingBound is the difference of two means, in standard errors, that counts as
+	// significant. dudect uses 4.5. Equal kinds exceed it once in 150,000 comparisons.
 	timingBound = 4.5
 )
 
-// How long a key takes that is none does not tell how it is none. A handler that
-// refuses damaged keys without a look-up, as ours once did, is told apart by the
-// same samples.
+// TestTimingOfWrongKeys measures how long wrong keys of different kinds take. The times do
+// not reveal the kind. The control refuses damaged keys without a look-up. The same samples
+// reveal it.
 func TestTimingOfWrongKeys(t *testing.T) {
 	store, err := badger.Open(t.TempDir(), badger.Options{})
 	if err != nil {
@@ -45,7 +44,7 @@ func TestTimingOfWrongKeys(t *testing.T) {
 	}
 	t.Cleanup(func() { _ = store.Close() })
 	h := newMeasuredHandler(t, store)
-	h.shared, h.failureLimit = newShared().(*shared), failureLimit{maxAuthFailures, time.Second} // which none of it reaches
+	h.shared, h.failureLimit = newShared().(*shared), failureLimit{maxAuthFailures, time.Second} // no request reaches the limit
 	h.Inference = &Inference{}
 	if err := h.Inference.provision(store); err != nil {
 		t.Fatal(err)
@@ -80,8 +79,8 @@ func TestTimingOfWrongKeys(t *testing.T) {
 	}
 	pairs := []struct {
 		a, b     string
-		anywhere bool // on inference routes, too: there the form that everybody knows counts
-		known    bool // differs, and only whoever had the key can tell
+		anywhere bool // on inference routes, too: the known form of a key decides there
+		known    bool // the times differ, but only a former owner of the key can tell
 	}{
 		{a: "never issued", b: "damaged at its end", anywhere: true},
 		{a: "never issued", b: "damaged in the middle", anywhere: true},
@@ -95,7 +94,7 @@ func TestTimingOfWrongKeys(t *testing.T) {
 			return nil
 		}))
 	}
-	// The control is blind only if the test is.
+	// The control shows that the test can detect a difference.
 	early := func(w http.ResponseWriter, r *http.Request) {
 		_, secret, _ := strings.Cut(r.Header.Get("Authorization"), " ")
 		if len(secret) < 6 || checked(secret[:len(secret)-6]) == secret {
@@ -124,8 +123,8 @@ func TestTimingOfWrongKeys(t *testing.T) {
 	}
 }
 
-// measured returns how long requests took with each kind of key, in nanoseconds,
-// without the slowest twentieth of all, which others on the machine made slow.
+// measured returns the times of requests with each kind of key, in nanoseconds. It drops
+// the slowest twentieth, which other load on the machine may have delayed.
 func measured(t *testing.T, line string, kinds map[string]func() string, serve http.HandlerFunc) map[string][]float64 {
 	t.Helper()
 	type sample struct {
@@ -133,14 +132,14 @@ func measured(t *testing.T, line string, kinds map[string]func() string, serve h
 		took         float64
 	}
 	var samples []sample
-	for kind, secret := range kinds { // all at first: how one is made tells nothing later
+	for kind, secret := range kinds { // all at first, so that their creation does not affect the times
 		for range timingSamples {
 			samples = append(samples, sample{kind: kind, secret: "Bearer " + secret()})
 		}
 	}
 	rand.Shuffle(len(samples), func(i, j int) { samples[i], samples[j] = samples[j], samples[i] })
-	// Where in memory a key came to lie depends on how it was made, and what takes
-	// longer to fetch is no matter of the server's.
+	// A key's place in memory depends on its creation. Copies remove this effect on the
+	// time.
 	for i := range samples {
 		samples[i].secret = strings.Clone(samples[i].secret)
 	}

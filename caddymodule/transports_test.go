@@ -35,9 +35,8 @@ import (
 	"github.com/caddy-presets/caddy-presets/caddymodule/internal/caddytest"
 )
 
-// recorder is an upstream that parses the raw bytes of each connection as a sequence
-// of requests, and records them. It frames bodies as net/http does: a CONNECT without
-// a length has none.
+// recorder is an upstream that parses each connection's bytes as a sequence of requests,
+// and records them. It frames bodies as net/http does: a CONNECT without a length has none.
 type recorder struct {
 	net.Listener
 	// answer writes the response to a request. It reports whether the connection goes on.
@@ -108,22 +107,21 @@ func (u *recorder) record(text string) {
 	u.seen = append(u.seen, text)
 }
 
-// proxy is the directive that makes a site pass its requests on to u, with more lines in
-// its block. Caddy closes the idle connections of a transport that has settings, and of
-// no other.
+// proxy is the directive that passes a site's requests to u, with more lines in its block.
+// Caddy closes idle connections only for transports with settings.
 func (u *recorder) proxy(lines ...string) string {
 	return fmt.Sprintf("reverse_proxy %s {\ntransport http {\nkeepalive 1m\n}\n%s\n}", u.Addr(), strings.Join(lines, "\n"))
 }
 
-// requests returns what was recorded so far.
+// requests returns the requests recorded so far.
 func (u *recorder) requests() []string {
 	u.mu.Lock()
 	defer u.mu.Unlock()
 	return append([]string{}, u.seen...)
 }
 
-// all stops Caddy, waits until every connection has ended, and returns what was
-// recorded. Nothing can follow then.
+// all stops Caddy, waits until every connection has ended, and returns the recorded
+// requests.
 func (u *recorder) all(t *testing.T) []string {
 	t.Helper()
 	stopCaddy(t)
@@ -145,7 +143,7 @@ func stopCaddy(t *testing.T) {
 	}
 }
 
-// handed are listeners by name: Caddy takes them from here, and picks no port.
+// handed are listeners by name. Caddy uses them, so it does not choose ports.
 var handed sync.Map
 
 func init() {
@@ -263,7 +261,7 @@ func (w *wired) certify() (certificate, key string) {
 	return write("cert.pem", "CERTIFICATE", der), write("key.pem", "PRIVATE KEY", secret)
 }
 
-// wireRequest is a request as a hostile client writes it.
+// wireRequest is a request that a hostile client writes.
 type wireRequest struct {
 	method string
 	target string // a path, or the authority of a CONNECT without protocol
@@ -296,24 +294,24 @@ func (r wireRequest) fields() [][2]string {
 	return fields
 }
 
-// wireStream is the side of the client in one exchange.
+// wireStream is the client's side of one exchange.
 type wireStream interface {
 	io.ReadWriteCloser // bodies; Close ends that of the request
-	// header returns the final status and header, or status 0 where the server ended
-	// the exchange without an answer.
+	// header returns the final status and header. The status is 0 if the server ended the
+	// exchange without an answer.
 	header() (int, http.Header)
 	// abandon ends the connection.
 	abandon()
 }
 
-// do sends a request and returns the whole answer. Its status is 0 where there is none.
+// do sends a request and returns the whole answer. Its status is 0 if there is none.
 func (w *wired) do(version string, r wireRequest) response {
 	w.t.Helper()
 	stream := w.begin(version, r)
 	defer stream.abandon()
 	var got response
 	if got.status, got.header = stream.header(); got.status != 0 {
-		body, _ := io.ReadAll(stream) // the server may reset what it does not want to read
+		body, _ := io.ReadAll(stream) // the server may reset a body that it refuses
 		got.body = string(body)
 	}
 	return got
@@ -377,7 +375,7 @@ func beginHTTP1(conn net.Conn, r wireRequest) wireStream {
 		text.WriteString("Transfer-Encoding: chunked\r\n")
 	}
 	text.WriteString("\r\n")
-	_, _ = io.WriteString(conn, text.String()) // the answer may come before all is written
+	_, _ = io.WriteString(conn, text.String()) // the answer may come before the request is written
 	if r.body != "" {
 		_, _ = s.Write([]byte(r.body))
 	}
@@ -446,7 +444,7 @@ func beginHTTP2(t *testing.T, conn net.Conn, r wireRequest) wireStream {
 	s.framer.ReadMetaHeaders = hpack.NewDecoder(4096, nil)
 	_, _ = io.WriteString(conn, http2.ClientPreface)
 	_ = s.framer.WriteSettings()
-	// A write fails where the server has ended the connection: the answer says so.
+	// A write fails if the server has closed the connection. The answer has the reason.
 	_ = s.framer.WriteHeaders(http2.HeadersFrameParam{
 		StreamID: 1, BlockFragment: block.Bytes(), EndHeaders: true, EndStream: r.body == "" && !r.open,
 	})
@@ -459,7 +457,7 @@ func beginHTTP2(t *testing.T, conn net.Conn, r wireRequest) wireStream {
 func (s *http2Stream) Write(p []byte) (int, error) { return len(p), s.framer.WriteData(1, false, p) }
 func (s *http2Stream) Close() error                { return s.framer.WriteData(1, true, nil) }
 
-// next reads one frame. It returns the status and header if that has them.
+// next reads one frame. It returns the status and header if the frame has them.
 func (s *http2Stream) next() (status int, header http.Header) {
 	frame, err := s.framer.ReadFrame()
 	if err != nil {
@@ -539,7 +537,7 @@ func beginHTTP3(t *testing.T, address string, config *tls.Config, r wireRequest)
 		}
 	}
 	s := &http3Stream{conn: conn, stream: stream, reader: bufio.NewReader(stream)}
-	// A write fails where the server has ended the stream: the answer says so.
+	// A write fails if the server has ended the stream. The answer has the reason.
 	_ = s.frame(http3Headers, block.Bytes())
 	if r.body != "" {
 		_, _ = s.Write([]byte(r.body))

@@ -15,8 +15,8 @@ import (
 	"github.com/caddy-presets/caddy-presets/storage/badger"
 )
 
-// A store in which nobody was before, and that cannot be opened at first, has its
-// default workspace once it can.
+// TestDefaultWorkspaceLater opens a new store that is unavailable at first. It has its
+// default workspace once it can be opened.
 func TestDefaultWorkspaceLater(t *testing.T) {
 	s := start(t, standard)
 	s.folder = storeFolder(t)
@@ -41,7 +41,7 @@ func TestDefaultWorkspaceLater(t *testing.T) {
 	s.stop() // before the folder goes
 }
 
-// told is a store whose answers are given, and which counts how often it is asked.
+// told is a store with given answers, which counts its calls.
 type told struct {
 	domain.Store
 	err   error

@@ -13,9 +13,8 @@ import (
 	"github.com/anthropics/anthropic-sdk-go/option"
 )
 
-// anthropic returns the client as its users make it: the key goes into
-// X-Api-Key. Failures are not tried again, so that none hides behind a later
-// success.
+// anthropic returns the client as users create it: with the key in X-Api-Key. It does not
+// retry, so that no failure is hidden.
 func (s *server) anthropic(credential option.RequestOption) anthropic.Client {
 	return anthropic.NewClient(
 		option.WithoutEnvironmentDefaults(),
@@ -286,7 +285,7 @@ func TestAnthropic(t *testing.T) {
 		if !stream.Next() {
 			t.Fatalf("the first event did not arrive: %v", stream.Err())
 		}
-		if err := stream.Close(); err != nil { // without a cancelled context
+		if err := stream.Close(); err != nil { // the context is not cancelled
 			t.Error(err)
 		}
 		if err := behind.hungUp(); err != nil {
@@ -348,7 +347,7 @@ func TestAnthropic(t *testing.T) {
 		}
 	})
 
-	t.Run("models", func(t *testing.T) { // whose shape is neither OpenAI's nor OpenRouter's
+	t.Run("models", func(t *testing.T) { // its shape is neither OpenAI's nor OpenRouter's
 		page, err := client.Models.List(deadline(t), anthropic.ModelListParams{})
 		if err != nil {
 			t.Fatal(err)

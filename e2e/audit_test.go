@@ -11,8 +11,7 @@ import (
 	"testing"
 )
 
-// TestAudit has the binary tell who changed what, and verifies what it tells as
-// others can.
+// TestAudit reads the audit trail with the binary, and verifies it independently.
 func TestAudit(t *testing.T) {
 	s := start(t, newUpstream(t))
 	key, id := s.issue(t, "management", "--user", "alice")
@@ -78,7 +77,7 @@ func TestAudit(t *testing.T) {
 		"alice workspace.update 0-0",
 		"admin key.revoke 0-0",
 	}
-	// Before them the server made the default workspace, and an admin the key.
+	// The records before are those of the default workspace and of the admin's key.
 	if len(did) != len(want)+2 || !slices.Equal(did[2:], want) {
 		t.Errorf("audit --json: got\n%s\nwant, behind two,\n%s", strings.Join(did, "\n"), strings.Join(want, "\n"))
 	}

@@ -16,8 +16,7 @@ import (
 	"go.yaml.in/yaml/v4"
 )
 
-// etcdBinary returns the path of an etcd server: that which PRESETS_ETCD names, or one
-// that is built.
+// etcdBinary returns the path of an etcd server: PRESETS_ETCD, or one that it builds.
 func etcdBinary(t *testing.T) string {
 	t.Helper()
 	if binary := os.Getenv("PRESETS_ETCD"); binary != "" {
@@ -39,7 +38,7 @@ func clusterFile(t *testing.T, name string, replacements ...string) string {
 	return strings.NewReplacer(replacements...).Replace(string(text))
 }
 
-// until asks for something until it is so, and returns how long that took.
+// until polls until a condition is true, and returns how long that took.
 func until(t *testing.T, limit time.Duration, what string, so func() bool) time.Duration {
 	t.Helper()
 	begun := time.Now()
@@ -148,7 +147,7 @@ func TestCluster(t *testing.T) {
 		return status == http.StatusOK && strings.Contains(answer, model)
 	}
 	var slowest time.Duration
-	late := 0 // a busy machine may be at times
+	late := 0 // a busy machine may exceed it at times
 	for i := range 12 {
 		model := fmt.Sprintf("acme/m%d", i)
 		if status, answer := write(sites[names[i%3]], model); status != http.StatusOK {
@@ -167,7 +166,7 @@ func TestCluster(t *testing.T) {
 	}
 	until(t, 30*time.Second, "the load balancer finds the nodes healthy", func() bool { return resolves(front, "acme/m11") })
 
-	// A node and a member go, which the load balancer's clients hardly notice.
+	// A node and a member stop. The load balancer's clients hardly notice.
 	if err := caddys["a"].Process.Kill(); err != nil {
 		t.Fatal(err)
 	}
@@ -177,7 +176,7 @@ func TestCluster(t *testing.T) {
 	gap := until(t, 30*time.Second, "a write is acknowledged", func() bool { status, _ := write(front, "acme/after"); return status == http.StatusOK })
 	healed := until(t, 30*time.Second, "it is resolved", func() bool { return resolves(sites["b"], "acme/after") && resolves(sites["c"], "acme/after") })
 
-	// Without most of the members no node says that it can be used.
+	// Without a majority of the members, no node reports that it is ready.
 	if err := members["c"].Process.Kill(); err != nil {
 		t.Fatal(err)
 	}

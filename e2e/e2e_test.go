@@ -1,9 +1,7 @@
-// Package e2e is the second tier of tests: the real binary, built as operators
-// build it, against the official clients. It has a module of its own, so that
-// who uses caddy-presets never sees what these tests need.
-//
-// A test whose tool is missing is skipped and says what to install; with
-// PRESETS_E2E=required, as .ci/run sets it, it fails instead.
+// Package e2e is the second tier of tests: the real binary, built as operators build it,
+// against the official clients. It is a module of its own, so caddy-presets does not depend
+// on its requirements. A test without its tool is skipped and names the tool. With
+// PRESETS_E2E=required, as in .ci/run, it fails instead.
 package e2e
 
 import (
@@ -41,8 +39,8 @@ func unavailable(t *testing.T, format string, args ...any) {
 	t.Skipf("NOT TESTED: %s", why)
 }
 
-// lifetime ends before the test binary's own deadline does, which would leave
-// started processes behind. The test's end does not end it.
+// lifetime ends before the test binary's deadline, which would leave processes running. The
+// test's end does not end it.
 func lifetime(t *testing.T) context.Context {
 	t.Helper()
 	deadline, ok := t.Deadline()
@@ -54,8 +52,8 @@ func lifetime(t *testing.T) context.Context {
 	return ctx
 }
 
-// run runs a command in a folder and returns its standard output. It fails the
-// test with all the command said when it fails.
+// run runs a command in a folder and returns its standard output. If the command fails, the
+// test fails with its output.
 func run(t *testing.T, dir string, env []string, name string, args ...string) string {
 	t.Helper()
 	stdout, stderr, err := try(t, dir, env, name, args...)
@@ -118,8 +116,7 @@ func TestMain(m *testing.M) {
 	os.Exit(code)
 }
 
-// What the servers of these tests take, the user of the first, and what they
-// show to the gateway behind.
+// The servers' keys, the first key's user, and the credentials for the gateway.
 const (
 	managementKey = "e2e-management-key-of-the-configuration"
 	inferenceKey  = "e2e-inference-key-of-the-configuration"
@@ -239,8 +236,8 @@ func serve(t *testing.T, cmd *exec.Cmd, address string) {
 	}
 }
 
-// wasKilled reports whether a command that ended was ended by a signal, as when a test
-// kills it, or etcd, which ends itself so.
+// wasKilled reports whether a signal ended a command. The test may have sent it, or etcd
+// itself.
 func wasKilled(cmd *exec.Cmd) bool { return cmd.ProcessState.ExitCode() == -1 }
 
 // freeAddress returns a loopback address for a server that the test starts. The kernel
@@ -303,9 +300,8 @@ func (s *server) manage(t *testing.T, method, path, body string) {
 	}
 }
 
-// upstream is the gateway behind Caddy. It records what reaches it, answers
-// with what the client expects there, and says in headers what it received and
-// sent.
+// upstream is the gateway behind Caddy. It records its requests and answers as clients
+// expect. Its headers repeat what it received and sent.
 type upstream struct {
 	server *httptest.Server
 
@@ -381,8 +377,7 @@ func (b *lockedBuffer) String() string {
 	return b.buf.String()
 }
 
-// exitCode returns the exit code of a command that ran, and -1 for any other
-// outcome.
+// exitCode returns the exit code of a command, or -1 if it did not run to its end.
 func exitCode(err error) int {
 	if err == nil {
 		return 0

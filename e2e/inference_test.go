@@ -18,12 +18,11 @@ import (
 	"time"
 )
 
-// patience is how long anything may take that is to happen at once.
+// patience is the longest time for something that should happen at once.
 const patience = 20 * time.Second
 
-// service is an AI service behind Caddy. It records what reaches it and answers
-// as one of the real ones does, with the files of testdata. A stream pauses
-// after each event until the test lets it go on.
+// service is an AI service behind Caddy. It records its requests and answers as a real one,
+// with the files of testdata. A stream pauses after each event until the test releases it.
 type service struct {
 	flavour string // the folder in testdata
 	server  *httptest.Server
@@ -141,8 +140,8 @@ func (s *service) stream(w http.ResponseWriter, r *http.Request, file, model str
 	}
 }
 
-// events returns the events of a stream. What clients keep to themselves, pings
-// and comments, goes with the event behind it.
+// events returns the events of a stream. Pings and comments, which clients do not report,
+// belong to the event after them.
 func (s *service) events(file, model string) ([]string, error) {
 	text, err := s.file(file, model)
 	if err != nil {
@@ -213,8 +212,8 @@ func (s *service) last() (r received, count int) {
 	return r, count
 }
 
-// checkSecrets fails the test if any request showed a secret of ours to the
-// service, or lacked the operator's own.
+// checkSecrets fails the test if a request showed the service a secret of ours, or lacked
+// the operator's credentials.
 func (s *service) checkSecrets(t *testing.T) {
 	t.Helper()
 	s.mu.Lock()
@@ -242,8 +241,7 @@ func (s *service) checkSecrets(t *testing.T) {
 	}
 }
 
-// control lets the clients that are not in Go direct the service and ask what
-// it received.
+// control lets the clients in other languages direct the service and read its requests.
 func (s *service) control(t *testing.T) (url string) {
 	t.Helper()
 	mux := http.NewServeMux()
@@ -291,8 +289,8 @@ func (s *server) makePresets(t *testing.T) {
 	s.manage(t, http.MethodPut, "/v1/presets/copywriter/labels/staging", `{"version": 1}`)
 }
 
-// style is one way to refer to the preset copywriter, what then runs, and what
-// goes upstream for it.
+// style is one way to refer to the preset copywriter, with the expected version and
+// upstream request.
 type style struct {
 	name   string
 	model  string // of the request, empty for none
@@ -316,7 +314,7 @@ var styles = []style{
 	{name: "field, labelled", preset: "copywriter@staging", runs: "acme/small", header: "copywriter@1", v1: true},
 }
 
-// deadline returns a context for what is to happen at once.
+// deadline returns a context for steps that should end at once.
 func deadline(t *testing.T) context.Context {
 	t.Helper()
 	ctx, cancel := context.WithTimeout(t.Context(), patience)
@@ -324,8 +322,7 @@ func deadline(t *testing.T) context.Context {
 	return ctx
 }
 
-// sameJSON fails the test unless two JSON texts say the same. Numbers are
-// compared as they are written.
+// sameJSON fails the test unless two JSON texts are equal. Numbers are compared as text.
 func sameJSON(t *testing.T, what, got, want string) {
 	t.Helper()
 	decode := func(text string) (value any) {
@@ -341,8 +338,8 @@ func sameJSON(t *testing.T, what, got, want string) {
 	}
 }
 
-// answered fails the test unless a client got an answer of the service as it
-// was sent, and the headers that go with a preset.
+// answered fails the test unless a client got the service's answer unchanged, and the
+// preset's headers.
 func answered(t *testing.T, response *http.Response, preset, dropped string) {
 	t.Helper()
 	if response == nil {

@@ -61,7 +61,7 @@ func TestKeys(t *testing.T) {
 		if k := keys[1]; k.ID != inferenceID || k.Kind != "inference" || k.WorkspaceID == "" || k.WorkspaceSlug != "team" || k.ExpiresAt == nil || k.RevokedAt != nil {
 			t.Errorf("second key: got %+v", k)
 		}
-		// The last use is noted after the request that it is of.
+		// The last use is recorded after its request ends.
 		for deadline := time.Now().Add(patience); keys[0].LastUsedAt == nil || keys[1].LastUsedAt == nil; {
 			if time.Now().After(deadline) {
 				t.Fatalf("key list --json: keys that were used have not been, after %v: %+v", patience, keys)

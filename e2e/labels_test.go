@@ -90,12 +90,12 @@ func (s *server) askers(ofOpenAI, ofAnthropic *service) []asker {
 	})
 }
 
-// What a tool's parameters and a form of answers are in these tests.
+// The parameters of a tool and the schema of answers in these tests.
 const draftSchema = `{"type": "object", "properties": {"text": {"type": "string"}}, "required": ["text"], "additionalProperties": false}`
 
-// captured are presets made from requests to the other two APIs: version 1,
-// which the label staging stands for, and what each API's service receives of
-// it, with what is dropped on the way. Version 2 is the designated one.
+// captured are presets made from requests to the other two APIs. The label staging points
+// to version 1. Each entry has what each API's service receives of it, and what is dropped.
+// Version 2 is the designated one.
 var captured = []struct {
 	slug, api string
 	versions  [2]string
@@ -158,8 +158,8 @@ var captured = []struct {
 	},
 }
 
-// TestLabels has the official OpenAI and Anthropic clients use presets that were
-// made from requests to other APIs than their own, by their labels.
+// TestLabels uses presets with the official OpenAI and Anthropic clients, by their labels.
+// The presets were made from requests to other APIs.
 func TestLabels(t *testing.T) {
 	s, ofOpenAI, ofAnthropic := startBoth(t)
 	for _, preset := range captured {
@@ -265,8 +265,8 @@ func TestLabels(t *testing.T) {
 	ofAnthropic.checkSecrets(t)
 }
 
-// TestDisabledTools has a workspace switch off a server tool: the official
-// OpenAI and Anthropic clients get their own errors.
+// TestDisabledTools disables a server tool in a workspace. The official OpenAI and
+// Anthropic clients get their own errors.
 func TestDisabledTools(t *testing.T) {
 	s, ofOpenAI, ofAnthropic := startBoth(t)
 	s.manage(t, http.MethodPost, "/v1/presets/searcher/chat/completions", `{"model": "acme/small", "tools": [{"type": "openrouter:web_search"}]}`)

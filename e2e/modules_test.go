@@ -9,8 +9,8 @@ import (
 	"testing"
 )
 
-// TestModules makes sure that operators never get what these tests need: none
-// of it is in the program, nor in the main module's go.mod and go.sum.
+// TestModules checks that the program and the main module's go.mod and go.sum have no
+// dependency of these tests.
 func TestModules(t *testing.T) {
 	var ours struct {
 		Require []struct {

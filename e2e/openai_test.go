@@ -23,13 +23,13 @@ const userText = "Zażółć “gęślą” jaźń \U0001F600"
 // answerText is what the service says in its answers.
 const answerText = "Zażółć “gęślą” jaźń \U0001F600 — done."
 
-// openAI returns the client as its users make it. Failures are not tried
-// again, so that none hides behind a later success.
+// openAI returns the client as users create it. It does not retry, so that no failure is
+// hidden.
 func (s *server) openAI(key string) openai.Client {
 	return openai.NewClient(
 		option.WithBaseURL(s.site+"/v1"),
 		option.WithAPIKey(key),
-		option.WithUnsafeAllowHTTP(), // which the client wants to hear for a server without TLS
+		option.WithUnsafeAllowHTTP(), // the client requires it for a server without TLS
 		option.WithMaxRetries(0),
 	)
 }
@@ -47,7 +47,7 @@ type openAIRoute struct {
 	stream func(ctx context.Context, c openai.Client, model string, opts ...option.RequestOption) (s sseStream, current, text func() string)
 	// system sends userText with a system prompt of the request's own.
 	system func(ctx context.Context, c openai.Client, own string) error
-	// systemUpstream is what the service receives of that, for "Mine.".
+	// systemUpstream is what the service receives for the system prompt "Mine.".
 	systemUpstream string
 	// tools sends userText with tools send_mail and weather, and returns the
 	// name and arguments of the tool that the answer calls.
@@ -492,7 +492,7 @@ func checkOpenAIError(t *testing.T, route openAIRoute, name string, err error, s
 		t.Errorf("%s: got %v, want the client's own error", name, err)
 		return
 	}
-	// What each API documents; the client takes a number for a string, too.
+	// These are the documented codes. The client accepts a number for a string, too.
 	if route.name != "responses" {
 		code = fmt.Sprint(status)
 	}

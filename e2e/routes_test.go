@@ -57,8 +57,8 @@ func TestCounts(t *testing.T) {
 	})
 }
 
-// TestOpenAIModelOfAPreset has the official client look a preset up as a model, and use
-// it where none works.
+// TestOpenAIModelOfAPreset looks a preset up as a model with the official client. It then
+// uses the preset on routes without presets and gets errors.
 func TestOpenAIModelOfAPreset(t *testing.T) {
 	behind := newService(t, "openai")
 	s := startWith(t, "inference {\n list_models on\n}", behind.behind())

@@ -9,8 +9,8 @@ import (
 	"testing"
 )
 
-// openRouter runs a script with the official OpenRouter client for TypeScript,
-// its own validation of answers on.
+// openRouter runs a script with the official OpenRouter client for TypeScript. The client
+// validates the answers.
 func (s *server) openRouter(t *testing.T, node, script string, env ...string) {
 	t.Helper()
 	out, errs, err := try(t, "openrouter", append([]string{
@@ -25,8 +25,8 @@ func (s *server) openRouter(t *testing.T, node, script string, env ...string) {
 	}
 }
 
-// findNode returns the path of node, once what it is to run is installed: the
-// client, and what reads openapi.yaml.
+// findNode returns the path of node. It fails if the client or the parser of openapi.yaml
+// is not installed.
 func findNode(t *testing.T) string {
 	t.Helper()
 	node, err := exec.LookPath("node")
@@ -43,8 +43,8 @@ func findNode(t *testing.T) string {
 	return node
 }
 
-// described runs a script with the official OpenRouter client, and compares what
-// it sent and got with openapi.yaml.
+// described runs a script with the official OpenRouter client, and compares its requests
+// and answers with openapi.yaml.
 func (s *server) described(t *testing.T, node, script string, env ...string) {
 	t.Helper()
 	exchanges := filepath.Join(t.TempDir(), "exchanges")

@@ -8,8 +8,8 @@ import (
 	"github.com/openai/openai-go/v3/option"
 )
 
-// TestSessions has Caddy choose between two services by X-Session-Id: the
-// requests of a session go to one of them, wherever a client puts its id.
+// TestSessions lets Caddy choose between two services by X-Session-Id. A session's requests
+// reach one service, wherever the client puts the id.
 func TestSessions(t *testing.T) {
 	one, two := newService(t, "openai"), newService(t, "anthropic")
 	// Both answer to either client, as far as this test reads the answers.

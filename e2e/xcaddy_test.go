@@ -24,9 +24,8 @@ func xcaddy(t *testing.T, modules ...string) string {
 	if _, why, err := try(t, t.TempDir(), nil, "go", "list", "-m", "github.com/caddyserver/caddy/v2@latest"); err != nil {
 		unavailable(t, "xcaddy needs a module proxy, and none answers: %s", why)
 	}
-	// Our own modules may not be published yet. Asking their repository for
-	// versions then takes Git and a network; "off" says at once that there
-	// are none but the replacements.
+	// Our modules may be unpublished. A look-up of their versions needs Git and a network.
+	// With "off" only the replacements are used.
 	env := []string{"GOPROXY=" + strings.ReplaceAll(proxy, ",direct", "|off")}
 
 	binary := filepath.Join(t.TempDir(), executable("caddy"))
@@ -38,8 +37,8 @@ func xcaddy(t *testing.T, modules ...string) string {
 	return binary
 }
 
-// TestXcaddy builds with one module and with both, and checks of which Go module the binary
-// takes each of its Caddy modules to be: "caddy upgrade" asks for builds with those.
+// TestXcaddy builds with one module and with both. It checks the Go module of each Caddy
+// module, because "caddy upgrade" uses it.
 func TestXcaddy(t *testing.T) {
 	for _, test := range []struct {
 		name    string
@@ -85,7 +84,7 @@ func TestXcaddy(t *testing.T) {
 	}
 }
 
-// messageOfFailed runs a command that must fail without a panic, and returns what it said.
+// messageOfFailed runs a command that must fail without a panic, and returns its message.
 func messageOfFailed(t *testing.T, binary string, args ...string) string {
 	t.Helper()
 	out, err := exec.CommandContext(lifetime(t), binary, args...).CombinedOutput()

@@ -26,7 +26,7 @@ func (s *server) adminSend(method, path, mediaType, body string) (answer, error)
 	if body != "" {
 		r.Header.Set("Content-Type", mediaType)
 	}
-	// A connection of its own: none is left over to be counted as the server's.
+	// It uses a new connection, so that no idle one counts as the server's.
 	r.Close = true
 	return s.do(r)
 }
@@ -44,10 +44,9 @@ func (s *server) reload(caddyfile string) {
 	}
 }
 
-// settle waits until nobody listens on an address but the configuration at work:
-// Caddy closes the listeners of one that was replaced or refused in the background,
-// and until then they take connections, some of which are reset. It needs Linux;
-// elsewhere it does not wait.
+// settle waits until only the current configuration listens on an address. Caddy closes the
+// listeners of replaced or rejected configurations in the background. Until then they
+// accept connections and may reset them. It needs Linux. Elsewhere it does not wait.
 func (s *server) settle(address string) {
 	s.t.Helper()
 	_, port, _ := net.SplitHostPort(address)
@@ -67,7 +66,7 @@ func (s *server) settle(address string) {
 	}
 }
 
-// footprint is what a process takes up.
+// footprint is the resources of a process.
 type footprint struct {
 	fds, goroutines int
 	heap            int64 // bytes in use after a collection
@@ -121,15 +120,15 @@ func (s *server) footprint() footprint {
 			f.anonymous = kb << 10
 		}
 	}
-	// A collection frees what the one before found to be garbage with a finalizer.
+	// The second collection frees objects whose finalizers ran after the first.
 	read("/debug/pprof/heap?gc=1&debug=1", heapInUse)
 	f.heap = read("/debug/pprof/heap?gc=1&debug=1", heapInUse)
 	f.goroutines = int(read("/debug/pprof/goroutine?debug=1", goroutinesTotal))
 	return f
 }
 
-// settled is footprint once it has stopped to shrink: connections and what was
-// replaced take a moment to go.
+// settled returns the footprint once it stops shrinking. Connections and replaced
+// configurations are released after a moment.
 func (s *server) settled(enough func(footprint) bool) (f footprint) {
 	for range 20 {
 		if f = s.footprint(); enough(f) {
@@ -140,14 +139,13 @@ func (s *server) settled(enough func(footprint) bool) (f footprint) {
 	return f
 }
 
-// about reports whether got is not more than a part above was; of small numbers,
-// not more than one above.
+// about reports whether got exceeds was by at most a part, or by one for small numbers.
 func about(got, was int64, part float64) bool {
 	return got <= was+max(1, int64(part*float64(was)))
 }
 
-// storeLock identifies the present opening of a store: the file is made anew each
-// time, and removed when the store is closed.
+// storeLock identifies the current opening of a store. Its file is created at each opening
+// and removed at the close.
 func storeLock(t *testing.T, folder string) os.FileInfo {
 	t.Helper()
 	if runtime.GOOS == "windows" {

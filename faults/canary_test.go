@@ -21,16 +21,16 @@ import (
 	"time"
 )
 
-// Keys and prompts are sent through all that there is, with logs at DEBUG, and then
-// looked for in all that the server leaves behind. Keys are nowhere, and prompts
-// only where they are served and, unless it is encrypted, in the store.
+// TestCanaries sends keys and prompts everywhere with logs at DEBUG, and searches all of
+// the server's output for them. Keys appear nowhere. Prompts appear only in answers and in
+// the store, unless the store is encrypted.
 func TestCanaries(t *testing.T) {
 	for _, encrypted := range []bool{false, true} {
 		t.Run(map[bool]string{false: "plain", true: "encrypted"}[encrypted], func(t *testing.T) { seekCanaries(t, encrypted) })
 	}
 }
 
-// A canary is text of which it is known where it may be.
+// A canary is a text with the places where it may appear.
 type canary struct {
 	name, text string
 	stored     bool // in a store that is not encrypted
@@ -38,15 +38,15 @@ type canary struct {
 	control    bool // in the logs
 }
 
-// forms returns what else a text is found by: its encodings.
+// forms returns the encodings of a text.
 func (c canary) forms() map[string][]byte {
 	forms := map[string][]byte{
 		"as it is": []byte(c.text), "in hexadecimal": []byte(hex.EncodeToString([]byte(c.text))),
 		"in upper hexadecimal": []byte(strings.ToUpper(hex.EncodeToString([]byte(c.text)))),
 		"escaped":              []byte(url.QueryEscape(c.text)),
 	}
-	// Base64 of a text with zero to two bytes before it, without the characters
-	// that depend on what is around it.
+	// These are the Base64 forms of a text after zero to two bytes, without the characters
+	// that depend on its neighbours.
 	for before := range 3 {
 		whole := base64.RawStdEncoding.EncodeToString([]byte(strings.Repeat("x", before) + c.text))
 		forms[fmt.Sprintf("in base64 after %d", before)] = []byte(whole[4 : len(whole)-4])
@@ -60,7 +60,7 @@ type aviary struct {
 	all []*canary
 }
 
-// add makes a canary of a kind that may be anywhere where add's caller says.
+// add makes a canary of a kind that may appear in the places that its caller sets.
 func (a *aviary) add(name string) *canary {
 	a.t.Helper()
 	random := make([]byte, 12)
@@ -76,8 +76,8 @@ func (a *aviary) adopt(name, text string) *canary {
 	return c
 }
 
-// seek looks for all canaries in what was found in a place, and returns how many
-// were where they may be.
+// seek searches the content of a place for all canaries. It returns how many were found
+// where they may appear.
 func (a *aviary) seek(place string, text []byte, may func(canary) bool) (found int) {
 	a.t.Helper()
 	for _, c := range a.all {
@@ -184,7 +184,7 @@ func seekCanaries(t *testing.T, encrypted bool) {
 	}
 	bearer := func(name string) []string { return []string{"Authorization", "Bearer " + keyOf[name].text} }
 
-	// Prompts, in all that is kept and in all that is not.
+	// Prompts, in stored parts and in others.
 	p := func(name string) string { return birds.add(name).text }
 	kept := func(name string) string {
 		c := birds.add(name)
@@ -269,14 +269,14 @@ func seekCanaries(t *testing.T, encrypted bool) {
 		send(http.MethodPost, "/v1/presets/a/responses", fmt.Sprintf(`{"model":"m","user":%q,"metadata":{"key":%q}}`, key.text, key.text))
 		send(http.MethodPost, "/v1/presets/a/responses", fmt.Sprintf(`{"model":"m","temperature":%q}`, key.text))
 	}
-	// An access log is of URIs: no handler can keep them out of it, and no key of
-	// ours belongs there. All else must not have them.
+	// An access log contains URIs. Handlers cannot hide them, and keys do not belong there.
+	// Other logs must not contain them.
 	inURI := birds.add("in a URI")
 	inURI.uri = true
 	for _, path := range []string{"/v1/presets/" + inURI.text, "/v1/presets?workspace_id=" + inURI.text, "/v1/presets/a?api_key=" + inURI.text, "/v1/" + inURI.text, "/v1/models?key=" + inURI.text} {
 		send(http.MethodGet, path, "")
 	}
-	// What Caddy logs and is no key: it must be found, or nothing would be.
+	// Caddy logs these, and they are not keys. The search must find them, or it is blind.
 	control := birds.add("control")
 	control.control = true
 	send(http.MethodGet, "/v1/presets/a", "", "X-Canary", control.text)
@@ -287,7 +287,7 @@ func seekCanaries(t *testing.T, encrypted bool) {
 		}
 	}
 
-	// What others may see.
+	// These are the answers that other clients may see.
 	nowhere := func(canary) bool { return false }
 	admin := func(path string) []byte {
 		a, err := s.adminSend(http.MethodGet, path, "", "")

@@ -11,8 +11,8 @@ import (
 	"github.com/anishathalye/porcupine"
 )
 
-// What TestCluster is there to find, put into what its clients saw, must be found; the
-// same without it must not be.
+// TestClusterControl adds each kind of fault to a history of clients. The checks must
+// detect each fault, and accept the history without it.
 func TestClusterControl(t *testing.T) {
 	begun := time.Now()
 	at := func(seconds float64) time.Time { return begun.Add(time.Duration(seconds * float64(time.Second))) }

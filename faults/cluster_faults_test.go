@@ -21,7 +21,7 @@ type clusterFault struct {
 	writes bool // all nodes that are not hit take writes
 	resets bool // nodes may have to read all again
 	slow   bool // for the long form: tests of caddymodule/etcd/etcdstore have much the same
-	// do makes it happen, and be over. It returns the nodes that it hit.
+	// do causes the fault and ends it. It returns the nodes that it affected.
 	do func(r *clusterRun) []int
 }
 
@@ -122,7 +122,7 @@ func (r *clusterRun) cutOff(how linkState, meanwhile func()) []int {
 	return []int{i}
 }
 
-// noQuorum kills two members for longer than what is in memory is good.
+// noQuorum kills two members for longer than the data in memory stays valid.
 func (r *clusterRun) noQuorum() []int {
 	killed := []*member{r.leader(), r.follower()}
 	for _, m := range killed {
@@ -150,8 +150,8 @@ func (r *clusterRun) noQuorum() []int {
 	return nil
 }
 
-// quota lets a member's database reach its quota, so that etcd raises an alarm, and does
-// what the operator has to do about that.
+// quota fills a member's database to its quota, so that etcd raises an alarm. Then it does
+// the operator's repairs.
 func (r *clusterRun) quota() []int {
 	m := r.follower()
 	s, err := m.status()
@@ -198,7 +198,7 @@ func (r *clusterRun) quota() []int {
 	return nil
 }
 
-// newEcho starts a gateway that answers what it was sent. It returns its address.
+// newEcho starts a gateway that answers with the request's body, and returns its address.
 func newEcho(t *testing.T) string {
 	t.Helper()
 	gateway := httptest.NewServer(http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {

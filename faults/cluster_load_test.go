@@ -16,8 +16,8 @@ import (
 	"time"
 )
 
-// clusterLoad is what clients do at all nodes at once, and what they saw of it. Its
-// slices are for when it has ended.
+// clusterLoad runs clients at all nodes at once and records their answers. Its slices may
+// be read once it has ended.
 type clusterLoad struct {
 	nodes    []*server
 	recorder *recorder
@@ -97,7 +97,7 @@ func (l *clusterLoad) repeat(pause time.Duration, do func(n int)) {
 	}
 }
 
-// enough tells whether there is enough to learn something from.
+// enough reports whether there are enough results for a conclusion.
 func (l *clusterLoad) enough() bool {
 	l.mu.Lock()
 	defer l.mu.Unlock()
@@ -288,8 +288,9 @@ func (l *clusterLoad) resumed(node int, from time.Time) time.Duration {
 	return time.Hour
 }
 
-// age is how old what a sighting showed was when it was asked for: since when a later
-// version, or that the key was revoked, had been acknowledged. Zero for what was current.
+// age is how old the data of a sighting was when it was requested. It counts from the
+// acknowledgement of a later version or of the key's revocation. It is zero for current
+// data.
 func (l *clusterLoad) age(s sighting) (oldest time.Duration) {
 	if s.status != http.StatusOK {
 		return 0
@@ -319,8 +320,8 @@ func (l *clusterLoad) newest(before time.Time) map[presetName]int {
 	return all
 }
 
-// equal is how long after a moment a node served the newest versions of that moment, and
-// from then on.
+// equal is how long after a moment a node served that moment's newest versions without
+// exception.
 func (l *clusterLoad) equal(node int, healed time.Time) time.Duration {
 	newest := l.newest(healed)
 	first, last := time.Hour, time.Duration(0)

@@ -27,8 +27,8 @@ const (
 	maxLag       = time.Second     // behind other nodes, when nothing is wrong
 )
 
-// timely is how often what took longer than is promised may be tried in all. The short form
-// may run on a machine that has much else to do; in the long one each time counts.
+// timely is how often a result that exceeds a promised time may be tried in total. The
+// short form may run on a busy machine. In the long form each one counts.
 var timely = choose(3, 1)
 
 // cluster is three etcd servers and three of ours.
@@ -116,16 +116,16 @@ type clusterRun struct {
 	missed  int // commits that a node does not know
 }
 
-// faultFigures are the worst of what faults of a kind did.
+// faultFigures are the worst results of a kind of fault.
 type faultFigures struct {
 	count                     int
 	gap, resumed, equal, lags time.Duration // lags: while all was well
 	age                       time.Duration
 }
 
-// Three nodes that share an etcd cluster serve the same, lose nothing and take writes,
-// whatever happens to one server of either kind; and when too many are away, no node
-// serves what may be old.
+// TestCluster causes one fault after another in a cluster with three nodes and three etcd
+// members. The nodes serve the same data, lose no write and accept writes during a single
+// failure. Without a quorum no node serves data that may be stale.
 func TestCluster(t *testing.T) {
 	begun := time.Now()
 	r := &clusterRun{cluster: newCluster(t), recorder: newRecorder(t), answers: map[string]int{}, kinds: map[string]*faultFigures{}}
@@ -146,7 +146,7 @@ func TestCluster(t *testing.T) {
 	}
 	lates := 0
 	for _, f := range order[:count] {
-		// All that was written is read in the end, by each node.
+		// At the end each node returns every write.
 		if deadline, ok := t.Deadline(); ok && time.Until(deadline) < 90*time.Second+time.Since(begun)/4 {
 			t.Logf("the time is over after %d of %d faults", r.cycle, count)
 			break
@@ -185,12 +185,11 @@ func TestCluster(t *testing.T) {
 	}, r.recorder.found.figures()...)...)
 }
 
-// chosen reports whether PRESETS_CLUSTER, which can be a part of the names of faults,
-// leaves a fault in.
+// chosen reports whether PRESETS_CLUSTER selects a fault by a part of its name.
 func chosen(name string) bool { return strings.Contains(name, os.Getenv("PRESETS_CLUSTER")) }
 
-// one makes one fault happen under load, and checks what that did. It returns an error if
-// all was right, and late.
+// one causes one fault under load and checks its effects. It returns an error if the
+// results are right but late.
 func (r *clusterRun) one(f clusterFault) (late error) {
 	t := r.t
 	begun := time.Now()
@@ -281,7 +280,7 @@ func (r *clusterRun) one(f clusterFault) (late error) {
 	return late
 }
 
-// check compares what all nodes have with what is recorded, and with each other.
+// check compares the data of all nodes with the recorded writes and with each other.
 func (r *clusterRun) check(f clusterFault, resets []float64) {
 	var changed []presetName
 	for name, p := range r.recorder.presets {

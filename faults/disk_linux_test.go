@@ -18,11 +18,10 @@ import (
 // resume is how long writing may take to begin again once there is space.
 const resume = 5 * time.Second
 
-// A disk that another program fills to the last byte under load stops writes
-// with a 503, and nothing else: no read fails, the server lives, writing begins
-// again by itself, and nothing that was acknowledged is lost. A server that is
-// started on the full disk passes on what is the gateway's, and serves presets
-// once there is space.
+// TestDisk fills the disk to the last byte under load. Writes get a 503. Reads succeed, the
+// server lives, and writes resume by themselves. No acknowledged write is lost. A server
+// started on the full disk forwards the gateway's requests. It serves presets once there is
+// space.
 func TestDisk(t *testing.T) {
 	runDisk(t, "disk", func(d *disk, name string, cycle int) {
 		d.underLoad(name, cycle%2 == 0, false)
@@ -30,12 +29,12 @@ func TestDisk(t *testing.T) {
 	})
 }
 
-// The worst moment for a disk to be full at once is when a memtable was just filled:
-// Badger writes it to a memory map of a file that has no blocks yet, and the system
-// kills a process for which it has no block. Nothing can be reserved for a file that
-// Badger has yet to make; the ballast is given to it when the disk is seen to be full,
-// which is mostly, but not always, in time. How often it is not is counted. What was
-// acknowledged is there all the same, and a start when there is space finds it.
+// TestDiskAtFlush fills the disk at the worst moment, when a memtable was just filled.
+// Badger writes it to a memory map of a file without blocks. The system kills a process for
+// which it has no block. Badger cannot reserve space for a file that it has not made. The
+// server frees its ballast when it detects the full disk, mostly but not always in time.
+// The test counts the failures. Acknowledged writes remain, and a start with free space
+// finds them.
 func TestDiskAtFlush(t *testing.T) {
 	runDisk(t, "disk-at-flush", func(d *disk, name string, _ int) {
 		d.mayDie = true
@@ -43,8 +42,8 @@ func TestDiskAtFlush(t *testing.T) {
 	})
 }
 
-// A program that fills the disk at once at that moment, and also takes at once what
-// the ballast gives back, may end the process, too.
+// TestGreedyDiskAtFlush fills the disk at that moment, and also takes the space of the
+// freed ballast. This may kill the process, too.
 func TestGreedyDiskAtFlush(t *testing.T) {
 	runDisk(t, "greedy-disk-at-flush", func(d *disk, name string, _ int) {
 		d.mayDie = true
@@ -243,7 +242,7 @@ func (d *disk) atStart() {
 		d.t.Errorf("a server does not start on a full disk: %v", err)
 		d.volume.empty()
 		if err := s.start(); err != nil {
-			d.t.Errorf("nor once there is space: %v", err)
+			d.t.Errorf("it does not start with free space either: %v", err)
 		}
 		return
 	}

@@ -21,8 +21,8 @@ import (
 	"time"
 )
 
-// A store, plain or encrypted, of which one bit is not as it was, or one file is too
-// short or gone, serves what is right, or errors. The gateway starts and lives in any
+// TestFlip flips a bit in a file of a plain or encrypted store, or shortens or removes a
+// file. The store serves correct data or errors. The gateway starts and survives in any
 // case.
 func TestFlip(t *testing.T) {
 	begun := time.Now()
@@ -97,8 +97,8 @@ type storeCopy struct {
 	truth        map[string][]byte   // what a server answers from it
 }
 
-// damageable makes a store that has each kind of file with something in it, as a
-// kill leaves it behind, and the same as a clean stop leaves it behind.
+// damageable makes a store with each kind of file, as a kill leaves it. It also makes the
+// same store as a clean stop leaves it.
 func damageable(t *testing.T, encrypted bool) []storeCopy {
 	t.Helper()
 	s, r := newServer(t, options{encrypted: encrypted}), newRecorder(t)
@@ -133,8 +133,8 @@ func damageable(t *testing.T, encrypted bool) []storeCopy {
 	return stores
 }
 
-// placesOf returns each kind of damage to each kind of file of a store once, in such an
-// order that the first of them, however many, are of all files and of all kinds alike.
+// placesOf returns each kind of damage to each kind of file of a store once. Any number of
+// the first ones covers all files and kinds evenly.
 func placesOf(store storeCopy) (all []damage) {
 	hows := []string{"flipped", "cut short", "removed"}
 	kinds := slices.Collect(maps.Keys(store.files))
@@ -148,7 +148,7 @@ func placesOf(store storeCopy) (all []damage) {
 	return all
 }
 
-// answers reads everything that a server tells of what is recorded.
+// answers reads all data that a server returns about the recorded objects.
 func answers(t *testing.T, s *server, r *recorder) map[string][]byte {
 	t.Helper()
 	paths := []string{"/v1/presets?limit=100", "/v1/presets?limit=100&workspace_id=team"}
@@ -205,9 +205,8 @@ func copyOf(t *testing.T, name, folder string) storeCopy {
 	return c
 }
 
-// copyFolder replaces a folder by a copy of another, of which nothing is shared:
-// Badger cuts files short before it removes them. What is zero stays unwritten:
-// most of a log is.
+// copyFolder replaces a folder by a full copy of another. Nothing is shared, because Badger
+// truncates files before it removes them. Zeros stay unwritten, as most of a log is zero.
 func copyFolder(t *testing.T, from, to string) {
 	t.Helper()
 	if err := os.RemoveAll(to); err != nil {
@@ -287,13 +286,12 @@ func (d *damage) inflict(t *testing.T, folder string) {
 	}
 }
 
-// says is how the log tells that a store, or a part of it, is not served because of
-// damage.
+// says is the log's message that damage makes a store, or a part of it, unavailable.
 var says = regexp.MustCompile(`damaged|restore a backup|has lost its|is neither empty nor a store`)
 
-// trial starts a server on a damaged store and compares all its answers with the
-// truth, then lets it write, stops it and does the same again: by then what the
-// damage hit may have been compacted.
+// trial starts a server on a damaged store and compares all its answers with the truth. It
+// then lets the server write, stops it and repeats. By then compaction may have processed
+// the damage.
 func trial(s *server, truth map[string][]byte) (outcome, string) {
 	got := harmless
 	for round := range 2 {
@@ -320,8 +318,7 @@ func trial(s *server, truth map[string][]byte) (outcome, string) {
 	return got, ""
 }
 
-// compare reads everything again. Once something was written lists differ, and so
-// does the preset that it went to.
+// compare reads everything again. After a write the lists and the written preset differ.
 func compare(s *server, truth map[string][]byte, written bool) (outcome, string) {
 	got := harmless
 	if a, err := s.get("/v1/models"); err != nil || string(a.body) != passed {

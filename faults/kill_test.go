@@ -11,8 +11,8 @@ import (
 	"time"
 )
 
-// A server that is killed while sixteen writers write, at any moment, loses
-// nothing that it acknowledged, and does nothing by halves.
+// TestKill kills the server at random moments during the writes of sixteen writers. No
+// acknowledged write is lost, and no write is partial.
 func TestKill(t *testing.T) {
 	begun := time.Now()
 	cycles, acknowledged := choose(8, 300), choose(800, 300_000)
@@ -20,8 +20,7 @@ func TestKill(t *testing.T) {
 	inStart := 0
 	for cycle := 0; cycle < cycles || r.acknowledged < acknowledged && cycle < 20*cycles; cycle++ {
 		if cycle%3 == 2 {
-			// A start that is killed before it is done, which has to take up
-			// what the last kill left behind.
+			// This start is killed before it ends, while it recovers from the last kill.
 			s.launch()
 			time.Sleep(time.Duration(rand.Int64N(int64(150 * time.Millisecond))))
 			s.kill()
@@ -40,8 +39,8 @@ func TestKill(t *testing.T) {
 		}
 		l := &load{recorder: r, server: s, name: "c" + strconv.Itoa(cycle), writers: 16}
 		l.begin()
-		// Mostly a moment; now and then as long as it takes to fill a memtable
-		// or two, so that the kill comes in the middle of a flush or compaction.
+		// It mostly waits a moment. Sometimes it waits until a memtable or two is filled,
+		// so that the kill interrupts a flush or compaction.
 		moment := time.Duration(rand.Int64N(int64(time.Second)))
 		if cycle%5 == 4 {
 			moment += 2500 * time.Millisecond

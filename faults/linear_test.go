@@ -24,10 +24,9 @@ import (
 	"github.com/anishathalye/porcupine"
 )
 
-// What is created, read, listed and designated at once, by several clients of the
-// same presets, is as if it had been done one after the other: each request took
-// effect at one moment between its beginning and its answer, also where the server
-// was killed or reloaded meanwhile.
+// TestLinearizable checks linearizability. Several clients create, read, list and designate
+// the same presets at once. Each request takes effect at one moment between its beginning
+// and its answer. Kills and reloads of the server do not change that.
 func TestLinearizable(t *testing.T) {
 	begun := time.Now()
 	enough := choose(0, 500_000)
@@ -64,13 +63,11 @@ func TestLinearizable(t *testing.T) {
 	result(t, "linear", begun, "rounds", rounds, "requests", all.requests, "writes", all.writes, "unknown", all.unknown, "not-modified", all.notModified)
 }
 
-// A gateway in between that now and then does what a faulty server would must be
-// noticed, or TestLinearizable would not notice such a server either. The same
-// gateway without its faults must not be.
-//
-// No single fault need show: what it did is often undone before anyone looks. So
-// there are rounds until one is noticed, and 60 that are not are proof enough of a
-// checker that is blind: of 25 rounds with 3 to 15 faults each, one went unnoticed.
+// TestLinearizableControl checks that the checker detects faults. A proxy sometimes answers
+// as a faulty server would. The same proxy without faults must pass. A single fault may
+// stay undetected, because it is often undone before a read. The test repeats rounds until
+// it detects one. 60 undetected rounds prove a blind checker: of 25 rounds with 3 to 15
+// faults each, one went undetected.
 func TestLinearizableControl(t *testing.T) {
 	begun := time.Now()
 	s := newServer(t, options{})
@@ -105,8 +102,8 @@ func waitFor(progress func() float64, moment float64) {
 	}
 }
 
-// round is clients that all act on a few new presets, in a workspace of their own
-// so that its list is one of these, and what they saw.
+// round is clients that use a few new presets in a separate workspace, and their answers.
+// The workspace's list has only these presets.
 type round struct {
 	t        *testing.T
 	sites    []*server     // to send to, perhaps through something
@@ -128,8 +125,8 @@ type round struct {
 
 type tallyOfRounds struct{ requests, writes, unknown, refused, notModified int }
 
-// errUnknown is an answer that leaves open whether a write was done, as of a server
-// whose cluster did not answer.
+// errUnknown is an answer that does not say whether a write was done. A server gives it
+// when its cluster did not answer.
 var errUnknown = errors.New("unknown outcome")
 
 func (a *tallyOfRounds) add(r *round) {
@@ -226,7 +223,7 @@ func (p presetState) page(n, count int) string {
 // pageLength is how many versions a page of them has.
 const pageLength = 20
 
-// presets is what a preset may do, as the checker wants to have it told.
+// presets is the model of a preset in the checker's form.
 var presets = porcupine.Model{
 	Init: func() any { return presetState{} },
 	Step: func(state, input, output any) (bool, any) {
@@ -240,8 +237,7 @@ var presets = porcupine.Model{
 	},
 }
 
-// step makes p what it is after a request, and reports whether its answer can have
-// been that.
+// step applies a request to p and reports whether the answer is possible.
 func (p *presetState) step(in asked, out told) bool {
 	latest := p.latest()
 	shows := func() bool {
@@ -350,8 +346,7 @@ type client struct {
 	known told
 }
 
-// ask sends a request and records it. sent is false if it cannot have reached the
-// server.
+// ask sends a request and records it. sent is false if it cannot have reached the server.
 func (c *client) ask(in asked) (out told, sent bool) {
 	method, path, body := http.MethodGet, "/v1/presets/"+c.slug, ""
 	var headers []string
@@ -499,8 +494,7 @@ func readAnswer(in asked, a answer, ids map[string]int) (out told, err error) {
 	}
 }
 
-// recordList records what a list says of each preset. A list is of one moment, so
-// that it is a read of each of them.
+// recordList records a list as a read of each preset. The list shows a single moment.
 func (c *client) recordList(op porcupine.Operation, a answer) {
 	var page struct {
 		Data []struct {
@@ -554,8 +548,8 @@ func (r *round) why() string {
 	return "with more time each history is right"
 }
 
-// explain shows where the longest order that was found for a history ends: the last
-// requests in it, and the first that could not follow.
+// explain shows the end of the longest order found for a history. It has the last requests
+// and the first that does not fit.
 func explain(history []porcupine.Operation, info porcupine.LinearizationInfo) string {
 	var longest []porcupine.Operation
 	for _, orders := range info.PartialLinearizationsOperations() {
@@ -589,7 +583,7 @@ func explain(history []porcupine.Operation, info porcupine.LinearizationInfo) st
 	return text.String()
 }
 
-// faultyProxy passes requests on and is, now and then, at fault.
+// faultyProxy forwards requests and sometimes causes a fault.
 type faultyProxy struct {
 	url    string
 	faults atomic.Int64

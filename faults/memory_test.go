@@ -21,9 +21,9 @@ import (
 	"time"
 )
 
-// TestMemory sends small requests that unpack to 30 MiB each to a gateway that stalls.
-// The server's memory grows by a bounded amount. It refuses what does not fit, at once,
-// and accepts requests again when the gateway goes on.
+// TestMemory sends small requests that unpack to 30 MiB each to a gateway that stalls. The
+// server's memory grows by a bounded amount. The server refuses requests that do not fit,
+// at once. It accepts requests again when the gateway continues.
 func TestMemory(t *testing.T) {
 	const requests, most = 20, 400 << 20
 	for _, model := range []string{"@preset/p", "m"} {

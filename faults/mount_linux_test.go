@@ -83,8 +83,8 @@ func (v *volume) unmount() (err error) {
 	return err
 }
 
-// cut makes an ext4 volume as if the power went: nothing more reaches the device,
-// what only was in memory is lost, and so is the end of the journal.
+// cut simulates a power failure of an ext4 volume. No more data reaches the device. Data
+// that was only in memory is lost, and so is the end of the journal.
 func (v *volume) cut() error {
 	const (
 		shutdown   = 0x8004587d // EXT4_IOC_SHUTDOWN, _IOR('X', 125, __u32)
@@ -112,9 +112,9 @@ func (v *volume) free() int64 {
 	return int64(s.Bavail) * s.Bsize
 }
 
-// fill takes all the space that is left, as another program on the same disk would:
-// first at once with fallocate, then to the last byte with ordinary writes. It
-// may be called again when something was freed.
+// fill takes all the remaining space, as another program on the disk would. It uses
+// fallocate first, and then writes to the last byte. It may be called again after space was
+// freed.
 func (v *volume) fill() {
 	v.t.Helper()
 	file, err := os.OpenFile(filepath.Join(v.folder, "other-program"), os.O_CREATE|os.O_APPEND|os.O_WRONLY, 0o600)

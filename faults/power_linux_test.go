@@ -16,7 +16,7 @@ import (
 	"time"
 )
 
-// What was acknowledged is there after the power went.
+// TestPower cuts the power under load. Acknowledged writes remain.
 func TestPower(t *testing.T) {
 	begun := time.Now()
 	cuts := choose(3, 50)
@@ -31,17 +31,17 @@ func TestPower(t *testing.T) {
 	result(t, "power", begun, append([]any{"cuts", done, "acknowledged", r.acknowledged}, r.found.figures()...)...)
 }
 
-// The same with a server that does not flush what it writes must lose something,
-// or TestPower would not notice if ours did. Our server has no such setting: this
-// one is built from sources in which that one word is another.
+// TestPowerControl cuts the power of a server that does not flush its writes. It must lose
+// data, or TestPower would be blind. Our server has no such setting, so this one is built
+// from sources with that word changed.
 func TestPowerControl(t *testing.T) {
 	begun := time.Now()
 	r := newRecorder(t)
 	r.report = t.Logf
 	noticed := 0
 	_, err := cutPower(t, r, options{binary: unsynced(t)}, 5, func(s *server) {
-		// The server may notice by its mark that it lost something. What that
-		// was shows without the mark.
+		// The server may detect the loss by its mark. Without the mark the test sees the
+		// loss itself.
 		if a, err := s.get("/v1/presets"); err == nil && a.status == http.StatusServiceUnavailable {
 			noticed++
 			s.kill()
@@ -60,9 +60,9 @@ func TestPowerControl(t *testing.T) {
 	result(t, "power-control", begun, append([]any{"acknowledged", r.acknowledged, "noticed-by-server", noticed}, r.found.figures()...)...)
 }
 
-// cutPower runs a server on a file system that loses its power again and again,
-// until something is lost. It returns how often the power went, and an error if
-// the server did not start afterwards. started is called when it has.
+// cutPower runs a server on a file system and cuts its power repeatedly, until data is
+// lost. It returns the number of cuts, and an error if the server did not restart. It calls
+// started after each start.
 func cutPower(t *testing.T, r *recorder, o options, cuts int, started func(*server)) (done int, err error) {
 	t.Helper()
 	v := newVolume(t, "ext4", 1<<30)
@@ -113,8 +113,8 @@ func cutPower(t *testing.T, r *recorder, o options, cuts int, started func(*serv
 	}
 }
 
-// unsynced builds the server with synced writes off. The sources stay as they
-// are: the compiler is given another text for the file that has the setting.
+// unsynced builds the server with synced writes off. The sources stay unchanged, because
+// the compiler gets an overlay for the file with the setting.
 func unsynced(t *testing.T) string {
 	t.Helper()
 	sources, err := filepath.Glob("../storage/badger/*.go")

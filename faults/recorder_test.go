@@ -130,8 +130,8 @@ func (r *register) wrote(value string, begun, ended time.Time, acknowledged bool
 	}
 }
 
-// saw checks a value that was read while nobody wrote, and is the only one from
-// then on.
+// saw checks a value that was read while nobody wrote. From then on it is the only possible
+// value.
 func (r *register) saw(value string) bool {
 	possible := slices.ContainsFunc(r.writes, func(w registerWrite) bool { return w.value == value })
 	*r = register{}
@@ -162,14 +162,14 @@ func (r *recorder) cut(fn func() error) error {
 	return err
 }
 
-// settled reports whether the answer to a write that was sent at a time tells what
-// came of it. r.mu is held.
+// settled reports whether the answer to a write sent at a time determines its outcome. The
+// caller holds r.mu.
 func (r *recorder) settled(begun time.Time) bool {
 	return r.cutFrom.IsZero() || !r.cutTo.IsZero() && begun.After(r.cutTo)
 }
 
-// outcome tells what is known of a write that was sent at a time: whether it was
-// acknowledged, whether it was refused, and when it cannot be done any more. r.mu is held.
+// outcome returns what is known of a write sent at a time: whether it was acknowledged or
+// refused, and when it can no longer be done. The caller holds r.mu.
 func (r *recorder) outcome(begun time.Time, a answer, err error) (acknowledged, refused bool, ended time.Time) {
 	acknowledged = err == nil && (a.status == http.StatusOK || a.status == http.StatusCreated) && r.settled(begun)
 	refused = r.shared && err == nil && (a.status == http.StatusServiceUnavailable || a.status == http.StatusConflict)
@@ -404,7 +404,7 @@ func (l *load) begin() {
 	}
 }
 
-// end lets the writers finish what they are at, and waits for them.
+// end lets the writers finish their requests and waits for them.
 func (l *load) end() {
 	l.stop.Do(func() { close(l.ended) })
 	l.group.Wait()
@@ -454,9 +454,8 @@ func (l *load) write(i int) {
 	}
 }
 
-// verify compares what the server has with what is recorded, while nobody
-// writes: all that was tried since it was last called and a sample of the rest, or
-// all that ever was.
+// verify compares the server's data with the records, while nobody writes. It checks every
+// write since its last call and a sample of the rest, or all writes.
 func (r *recorder) verify(s *server, all bool) {
 	r.mu.Lock()
 	r.cutFrom, r.cutTo = time.Time{}, time.Time{} // the power is back
@@ -482,7 +481,7 @@ func (r *recorder) verify(s *server, all bool) {
 	close(work)
 	group.Wait()
 
-	// What is listed is what was found one by one.
+	// The lists must equal the objects that were read one by one.
 	in := map[string][]string{"": nil, "team": nil}
 	for name, p := range r.presets {
 		if len(p.versions) > 0 {
@@ -498,7 +497,7 @@ func (r *recorder) verify(s *server, all bool) {
 	r.verifyList(s, "/v1/workspaces?", append(slices.Collect(maps.Keys(r.workspaces)), "default"), all)
 }
 
-// verifyList checks that a list has certain slugs, or only that there are as many.
+// verifyList checks that a list has certain slugs, or only their number.
 func (r *recorder) verifyList(s *server, path string, want []string, all bool) {
 	path = strings.TrimSuffix(path, "workspace_id=")
 	var got []string
@@ -646,9 +645,9 @@ func (r *recorder) verifyPreset(s *server, name presetName, all bool) {
 	p.open, p.read, p.changed = map[string]bool{}, total, false
 }
 
-// verifyVersions compares the versions of a preset after number from, up to
-// number to, and takes note of those that nobody was told of. It returns how many
-// the preset has, -1 if they cannot be read.
+// verifyVersions compares a preset's versions after number from, up to number to. It
+// records those that were not acknowledged. It returns the number of versions, or -1 if
+// they cannot be read.
 func (r *recorder) verifyVersions(s *server, name presetName, p *recordedPreset, from, to int) int {
 	for next := from; ; {
 		a, ok := r.read(s, name.path("/versions?limit=100&offset="+strconv.Itoa(next)))

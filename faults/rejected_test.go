@@ -17,8 +17,8 @@ import (
 	"time"
 )
 
-// A configuration that is refused, at whatever moment it turns out to be wrong,
-// leaves the one before at work, with its store open, and nothing of itself.
+// TestRejectedReloads loads configurations that fail at different stages. Each leaves the
+// previous one running with its store open, and leaves no resources behind.
 func TestRejectedReloads(t *testing.T) {
 	begun := time.Now()
 	s := newServer(t, options{presets: "inference", env: []string{"FAULTS_TWICE=" + managementKey}})
@@ -51,7 +51,7 @@ func TestRejectedReloads(t *testing.T) {
 		}
 		return string(a.body)
 	}
-	// What is changed below is right as it is: a change of it is taken.
+	// The configurations below change a valid one. A valid change of it is accepted.
 	s.reload(s.caddyfile() + "\n# changed\n:0 {\nbind 127.0.0.1\n}\n")
 	s.reload(s.caddyfile())
 	serves("none")
@@ -88,9 +88,8 @@ func TestRejectedReloads(t *testing.T) {
 			}
 		}
 	}
-	// Once more, for what each leaves behind: the first time some of it is new to the
-	// server, and writes take memory of their own. What is left behind is so each time;
-	// what grew once may be something else's.
+	// The rejections are repeated to find leaks. The first time some of the memory is new
+	// to the server, and writes use memory. A leak grows each time.
 	var before, after footprint
 	fits := func(f footprint) bool {
 		return about(int64(f.fds), int64(before.fds), 0.05) && about(int64(f.goroutines), int64(before.goroutines), 0.05) && about(f.heap, before.heap, 0.05)
@@ -246,8 +245,8 @@ func rejectedConfigs(t *testing.T, s *server) (kinds []rejected) {
 	badger("of another process", "is in use", other.store)
 	badger("in a folder of something else", "is neither empty nor a store", filepath.Dir(file("else/README", "x")))
 	badger("that was something else's", "is not a store of presets", filepath.Dir(file("other/MANIFEST", "x")))
-	// As it would be written: one whose checksum is wrong is damaged, which is no
-	// reason to refuse a configuration.
+	// The marker has a valid checksum, because a damaged store is no reason to reject a
+	// configuration.
 	newer := `{"format":99,"id":"x","state":"ready"}`
 	newer += fmt.Sprintf("\n%08x\n", crc32.Checksum([]byte(newer), crc32.MakeTable(crc32.Castagnoli)))
 	badger("of a newer version", "needs a newer version", filepath.Dir(file("newer/STORE", newer)))

@@ -19,15 +19,14 @@ import (
 	"time"
 )
 
-// A hundred reloads under load fail no request and lose nothing, leave the store
-// open, and leave nothing behind. Connections that Caddy closes in the moment in
-// which a request is on its way to it are no fault of ours as long as no more of
-// them are than with a site that only gives a fixed answer.
+// TestReload reloads a hundred times under load. No request fails, no write is lost, the
+// store stays open and nothing leaks. Caddy may close connections while a request arrives.
+// These count only if there are more than with a site that gives a fixed answer.
 func TestReload(t *testing.T) {
 	begun := time.Now()
 	blocks, reloads := 4*choose(1, 10), 25
-	// Requests that a configuration leaves unfinished leave a connection to the
-	// gateway each, which Caddy keeps for two minutes unless it is told otherwise.
+	// Each pending request of an old configuration leaves a connection to the gateway. By
+	// default Caddy keeps it for two minutes.
 	s := newServer(t, options{presets: reloadable(0), gateway: fmt.Sprintf("reverse_proxy %s {\ntransport http {\nkeepalive 1s\n}\n}", newGateway(t))})
 	fixed := newServer(t, options{})
 	fixedFile := func(n int) string {
@@ -71,9 +70,8 @@ func TestReload(t *testing.T) {
 	if ours.status5xx+control.status5xx > 0 || ours.wrong > 0 {
 		t.Errorf("%d answers are errors of the server, and %d are not what they should be; of the control %d", ours.status5xx, ours.wrong, control.status5xx)
 	}
-	// As many clients met as many reloads here and there: how many requests each of
-	// them managed to send in between matters little. Chance is allowed three times
-	// the standard deviation of a difference.
+	// Both sites had the same numbers of clients and reloads, so the numbers of requests
+	// matter little. The test allows three standard deviations of a difference.
 	if most := float64(control.failures) + 3*math.Sqrt(2*float64(control.failures+1)); float64(ours.failures) > most {
 		t.Errorf("%d requests got no answer, and %d with a fixed answer", ours.failures, control.failures)
 	}
@@ -222,7 +220,7 @@ func (l *traffic) work(i int, s *server, pause time.Duration) {
 	}
 }
 
-// kindOf is an error without what differs from one time to the next.
+// kindOf returns an error's text without its variable parts.
 func kindOf(err error) string {
 	text := err.Error()
 	return text[strings.LastIndex(text, ": ")+1:]

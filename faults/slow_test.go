@@ -16,18 +16,17 @@ import (
 	"time"
 )
 
-// Clients that send their headers or bodies a byte at a time, or read answers so,
-// cost others next to nothing: the slowest hundredth of theirs takes at most twice
-// as long. It is measured in turn without and with them, and the middle one of the
-// rounds counts, since the machine may have other work at times. For the same reason
-// what looks slower is looked at up to four times.
+// TestSlowClients runs clients that send headers or bodies, or read answers, one byte at a
+// time. The other clients' 99th percentile may at most double. It is measured alternately
+// without and with them, and the median of the rounds counts. The machine may have other
+// load, so a slower result is repeated up to four times.
 func TestSlowClients(t *testing.T) {
 	begun := time.Now()
 	rounds, each := choose(5, 15), choose(100, 700)
 	s := newServer(t, options{presets: "inference", gateway: "reverse_proxy " + newGateway(t)})
 	s.mustStart()
-	// A page of large versions, so that who reads it slowly keeps the server waiting:
-	// it fits into no buffer on the way.
+	// A page of large versions fits into no buffer, so a slow reader keeps the server
+	// waiting.
 	for i := range 20 {
 		body := fmt.Sprintf(`{"model":"m%d","instructions":%q}`, i, strings.Repeat("x", 200<<10))
 		if a, err := s.send(http.MethodPost, "/v1/presets/large/responses", body); err != nil || a.status != http.StatusOK {
@@ -94,7 +93,7 @@ func TestSlowClients(t *testing.T) {
 			if f := s.footprint(); f.rss > largest.rss {
 				largest = f
 			}
-			// Those that the server no longer waits for make nobody slower.
+			// Slow clients whose connections the server has closed slow nobody down.
 			held = min(held, crowd.leave())
 		}
 		t.Logf("99th percentiles alone %v, beside %v", alone, beside)
@@ -123,8 +122,7 @@ func TestSlowClients(t *testing.T) {
 	result(t, "slow", begun, append(figures, "rss", fmt.Sprintf("%.0f->%.0fMiB", mib(idle.rss), mib(largest.rss)))...)
 }
 
-// readers is how many of a crowd read slowly. Each costs the server a page in
-// memory: many of them are another matter than slow ones.
+// readers is how many of a crowd read slowly. Each costs the server a page in memory.
 func readers(each int) int { return each / 10 }
 
 // crowd is connections of slow clients.
@@ -172,7 +170,7 @@ func newCrowd(t *testing.T, s *server, each int) *crowd {
 			begun.Add(1)
 			c.group.Go(func() {
 				if kind.reads {
-					// What it costs to make the answer is over once it has begun.
+					// The cost of making the answer ends when the answer begins.
 					_, _ = conn.Read(make([]byte, 1))
 				}
 				begun.Done()

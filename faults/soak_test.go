@@ -105,9 +105,9 @@ func soaking(n int) string {
 	return fmt.Sprintf("keep_versions 50\nmax_body_size %dMiB\ninference {\ncache_size 1MiB\n}", 4+n)
 }
 
-// slope returns by what part of itself the heap grows from one sample to the next:
-// the middle one of what all pairs of samples say, so that a few that were taken at
-// a bad moment, such as while a memtable is written out, do not count.
+// slope returns the heap's relative growth from one sample to the next. It is the median of
+// all pairs of samples. So a few samples taken at a bad moment, such as during a flush, do
+// not count.
 func slope(samples []footprint) float64 {
 	var slopes, heaps []float64
 	for i, a := range samples {
@@ -121,8 +121,7 @@ func slope(samples []footprint) float64 {
 	return slopes[len(slopes)/2] / heaps[len(heaps)/2]
 }
 
-// soak is clients that each have presets of their own, and add versions to them
-// that push the oldest out.
+// soak is clients that add versions to presets of their own, which remove the oldest.
 type soak struct {
 	server *server
 	ended  chan struct{}
@@ -134,8 +133,8 @@ type soak struct {
 
 func (w *soak) work(i int) {
 	const presets = 4
-	// What each preset is, and what else it may be: writes of which it is not known
-	// whether and when they were done.
+	// The state of each preset, and its other possible states from writes with an unknown
+	// outcome.
 	var current [presets]string
 	var unknown [presets][]string
 	for n := 0; ; n++ {

@@ -147,7 +147,8 @@ func TestAuditEndpoint(t *testing.T) {
 
 func digits(n int) string { return strings.Repeat("9", n) }
 
-// What the command prints can be verified by what the help says alone.
+// TestAuditLinesHashAsDocumented computes the hashes of the printed records as the help
+// describes.
 func TestAuditLinesHashAsDocumented(t *testing.T) {
 	s := start(t, caddytest.Standard)
 	s.Manage("POST", "/v1/workspaces", caddytest.Workspace).Want(t, 201)
@@ -180,7 +181,7 @@ func TestAuditLinesHashAsDocumented(t *testing.T) {
 	}
 }
 
-// numbersOf returns the numbers that the lines of a table begin with.
+// numbersOf returns the numbers at the beginning of a table's lines.
 func numbersOf(table string) (numbers []int) {
 	for line := range strings.Lines(table) {
 		if n, err := strconv.Atoi(strings.Fields(line)[0]); err == nil {
@@ -285,8 +286,8 @@ func TestAuditCommand(t *testing.T) {
 	}
 }
 
-// Whatever is written meanwhile, what was there when the command began is what it
-// shows.
+// TestAuditWhileOthersWrite writes records during the command. The command shows the
+// records that existed when it began.
 func TestAuditWhileOthersWrite(t *testing.T) {
 	s := start(t, caddytest.Standard)
 	s.write(100)

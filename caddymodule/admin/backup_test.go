@@ -24,8 +24,8 @@ import (
 	"github.com/caddy-presets/caddy-presets/storage/badger"
 )
 
-// TestBackupCommand backs up a store that is served three times, and serves what is
-// restored of the last backup.
+// TestBackupCommand makes three backups of a live store. It restores the last one and
+// serves it.
 func TestBackupCommand(t *testing.T) {
 	for name, encrypted := range map[string]bool{"plain": false, "encrypted": true} {
 		t.Run(name, func(t *testing.T) {
@@ -60,7 +60,7 @@ func TestBackupCommand(t *testing.T) {
 			backUp(file("second"))
 			s.Manage("DELETE", "/v1/workspaces/team", "").Want(t, 200)
 			s.Manage("POST", "/v1/presets/p/responses", `{"model":"m2"}`).Want(t, 200)
-			// What was in the workspace is removed by and by.
+			// A deleted workspace's records are removed later, in the background.
 			for i, last := 0, ""; ; i++ {
 				backUp(file("third"))
 				if last == digest {
@@ -115,7 +115,8 @@ func TestBackupCommand(t *testing.T) {
 	}
 }
 
-// What was plain is encrypted by way of a backup, and gets another key in the same way.
+// TestEncryptByBackup encrypts a plain store with a backup and a restore. It changes the
+// encryption key the same way.
 func TestEncryptByBackup(t *testing.T) {
 	s := start(t, caddytest.Standard)
 	s.Manage("POST", "/v1/presets/p/responses", `{"model":"m"}`).Want(t, 200)
@@ -171,7 +172,7 @@ func TestEncryptByBackup(t *testing.T) {
 	s.Stop()
 }
 
-// A backup may go through pipes.
+// TestBackupToPipe writes and reads a backup through pipes.
 func TestBackupToPipe(t *testing.T) {
 	s := start(t, caddytest.Standard)
 	s.Manage("POST", "/v1/presets/p/responses", `{"model":"m"}`).Want(t, 200)
@@ -226,7 +227,7 @@ func TestBackupRefusals(t *testing.T) {
 	s.Admin("POST", "/presets/backup", "").Want(t, 405)
 }
 
-// cutting is a server that answers with less than the admin endpoint does.
+// cutting is a server that sends only a part of the admin endpoint's answer.
 func (s *server) cutting(change func(w http.ResponseWriter, whole []byte)) string {
 	cut := httptest.NewServer(http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
 		answer, err := caddytest.Client(s.AdminAddress).Get("http://127.0.0.1" + r.URL.String())
@@ -242,7 +243,8 @@ func (s *server) cutting(change func(w http.ResponseWriter, whole []byte)) strin
 	return u.Host
 }
 
-// A backup that does not arrive to its end is none.
+// TestBackupThatIsCut cuts the connection during a backup. The command fails and leaves no
+// backup.
 func TestBackupThatIsCut(t *testing.T) {
 	s := start(t, caddytest.Standard)
 	for what, change := range map[string]func(w http.ResponseWriter, whole []byte){
@@ -268,8 +270,8 @@ func TestBackupThatIsCut(t *testing.T) {
 	}
 }
 
-// beginBackup asks for a backup of a store that it fills, larger than what the system
-// keeps for a connection, and reads the first of it.
+// beginBackup fills a store, requests a backup and reads its first bytes. The backup is
+// larger than the connection's buffers.
 func (s *server) beginBackup() (conn net.Conn, first []byte) {
 	s.T.Helper()
 	s.fillStore(30 << 20)
@@ -286,7 +288,7 @@ func (s *server) beginBackup() (conn net.Conn, first []byte) {
 	return conn, first
 }
 
-// The server goes on serving while a backup is read slowly.
+// TestSlowBackup reads a backup slowly. The server continues to serve requests.
 func TestSlowBackup(t *testing.T) {
 	s := start(t, caddytest.Standard)
 	conn, first := s.beginBackup()
@@ -308,12 +310,13 @@ func TestSlowBackup(t *testing.T) {
 	t.Logf("%d bytes, %d records", len(body), end.Records)
 }
 
-// A backup that nobody reads does not keep the store open when it is not used any more.
+// TestStalledBackup does not read a backup. The store is still closed when no configuration
+// uses it.
 func TestStalledBackup(t *testing.T) {
 	s := start(t, caddytest.Standard)
 	s.beginBackup()
 	inARow := 0
-	stalled := func() bool { // what the system buffers is full
+	stalled := func() bool { // the connection's buffers are full
 		inARow++
 		if !waitsToWrite() {
 			inARow = 0
@@ -341,7 +344,8 @@ func waitsToWrite() bool {
 	return false
 }
 
-// A damaged store aborts the connection midway, and the server's log tells why.
+// TestBackupAborts backs up a damaged store. The connection is aborted midway, and the
+// server's log has the reason.
 func TestBackupAborts(t *testing.T) {
 	s := start(t, caddytest.Standard)
 	s.fillStore(5 << 20)
@@ -381,7 +385,7 @@ func (w *failingWriter) Write(p []byte) (int, error) {
 	return w.Writer.Write(p)
 }
 
-// A backup that is given up leaves no file.
+// TestBackupInterrupted interrupts a backup. No file remains.
 func TestBackupInterrupted(t *testing.T) {
 	s := start(t, caddytest.Standard)
 	begun, ended := make(chan struct{}), make(chan struct{})
@@ -389,7 +393,7 @@ func TestBackupInterrupted(t *testing.T) {
 		_, _ = w.Write(whole[:len(whole)/2])
 		_ = http.NewResponseController(w).Flush()
 		close(begun)
-		<-ended // the client does not wait for us
+		<-ended // the client does not wait for the server
 	})
 	ctx, stop := context.WithCancel(t.Context())
 	dir := t.TempDir()

@@ -14,7 +14,8 @@ import (
 	"github.com/caddy-presets/caddy-presets/storage/badger"
 )
 
-// What a command prints of a refusal is its message.
+// TestCommandErrorsAreMessages checks that commands print the message of a refusal and
+// nothing else.
 func TestCommandErrorsAreMessages(t *testing.T) {
 	s := start(t, caddytest.Standard)
 	for want, args := range map[string][]string{
@@ -30,7 +31,7 @@ func TestCommandErrorsAreMessages(t *testing.T) {
 			t.Errorf("%v: got %q, %v, want an error that begins with %q", args, out, err, want)
 		}
 	}
-	// What is not Caddy's form of a refusal stays as it is.
+	// Errors in another form are printed unchanged.
 	for _, text := range []string{"performing request: refused", `caddy responded with error: HTTP 502: <html>`, `caddy responded with error: HTTP 400: {}`} {
 		if got := admin.PlainError(fmt.Errorf("%s", text)); got.Error() != text {
 			t.Errorf("got %q, want %q", got, text)
@@ -38,7 +39,8 @@ func TestCommandErrorsAreMessages(t *testing.T) {
 	}
 }
 
-// The admin endpoint may be given as the URL that it has in documents and logs.
+// TestAddressThatIsAURL passes the admin endpoint's address as a URL, as documents and logs
+// show it.
 func TestAddressThatIsAURL(t *testing.T) {
 	s := start(t, caddytest.Standard)
 	tcp := s.cutting(func(w http.ResponseWriter, whole []byte) { _, _ = w.Write(whole) })
@@ -98,7 +100,8 @@ func TestUnknownCommands(t *testing.T) {
 	}
 }
 
-// Who checks a folder needs the key that it began with.
+// TestVerifyEncrypted verifies an encrypted folder. Only the key with which the folder was
+// created is accepted.
 func TestVerifyEncrypted(t *testing.T) {
 	folder := caddytest.Folder(t)
 	key, other := caddytest.KeyFile(t, caddytest.KeyDigits), caddytest.KeyFile(t, strings.Repeat("7", 64))

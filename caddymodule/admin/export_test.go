@@ -9,7 +9,7 @@ import (
 	"github.com/spf13/cobra"
 )
 
-// For the tests with a whole Caddy, which cannot be in this package.
+// These are exports for the tests that run Caddy, which are in another package.
 type (
 	AuditPage = auditPage
 	IssuedKey = issuedKey

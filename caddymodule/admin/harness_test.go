@@ -14,7 +14,7 @@ import (
 	"github.com/caddy-presets/caddy-presets/domain"
 )
 
-// server is a server with what only these tests do.
+// server is a test server with methods for this package's tests.
 type server struct{ *caddytest.Server }
 
 func start(t *testing.T, subdirectives string) *server {
@@ -39,7 +39,7 @@ func use() *live.Use {
 	panic("no store is live")
 }
 
-// versions makes a preset's next versions. Each is told by its model.
+// versions makes a preset's next versions. Each version's model has its number.
 func (s *server) versions(path string, from, to int) {
 	s.T.Helper()
 	for n := from; n <= to; n++ {
@@ -47,7 +47,7 @@ func (s *server) versions(path string, from, to int) {
 	}
 }
 
-// fillStore stores presets that do not compress, of so many bytes in all.
+// fillStore stores presets of so many bytes in total. They do not compress.
 func (s *server) fillStore(bytes int) {
 	s.T.Helper()
 	random := rand.NewChaCha8([32]byte{1})

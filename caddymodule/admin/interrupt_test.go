@@ -64,7 +64,7 @@ func startCommand(t *testing.T, args ...string) command {
 	t.Cleanup(cancel)
 	cmd := exec.CommandContext(ctx, os.Args[0], args...)
 	cmd.Env = append(os.Environ(), asCommand+"=1")
-	stdin, err := cmd.StdinPipe() // from which nothing comes
+	stdin, err := cmd.StdinPipe() // a pipe without data
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -86,7 +86,8 @@ func (c command) interrupt(t *testing.T) {
 	}
 }
 
-// A command that waits, for standard input or for the server, ends when it is interrupted.
+// TestInterruptWaiting interrupts commands that wait for standard input or for the server.
+// They end.
 func TestInterruptWaiting(t *testing.T) {
 	for what, args := range map[string][]string{
 		"import": {"import", "-"},
@@ -112,7 +113,8 @@ func TestInterruptWaiting(t *testing.T) {
 	}
 }
 
-// Whatever a command waits for, it ends when it is interrupted once more.
+// TestInterruptTwice interrupts a command twice. The second interrupt ends it, whatever it
+// waits for.
 func TestInterruptTwice(t *testing.T) {
 	if signal.Ignored(os.Interrupt) {
 		t.Skip("this process was started to ignore the signal, and so is each that it starts")
@@ -124,7 +126,7 @@ func TestInterruptTwice(t *testing.T) {
 		}
 		c.interrupt(t)
 	}
-	// The second one may come before the signal means again what it did at first.
+	// The second signal may arrive before its default effect is restored.
 	ended := make(chan error)
 	go func() { ended <- c.Wait() }()
 	var err error
@@ -141,8 +143,8 @@ func TestInterruptTwice(t *testing.T) {
 	}
 }
 
-// Where the connection is lost nobody knows how far the import came, and it is told how to
-// go on.
+// TestImportConnectionLost closes the connection during an import. The error says that the
+// progress is unknown, and how to continue.
 func TestImportConnectionLost(t *testing.T) {
 	some := []byte(strings.Repeat("x", 1<<20))
 	for what, lose := range map[string]func(w http.ResponseWriter, r *http.Request){

@@ -11,8 +11,8 @@ import (
 	"github.com/caddy-presets/caddy-presets/storage/badger"
 )
 
-// The admin endpoint uses the store as the newest handler does. When that is
-// withdrawn, as those of a rejected configuration are, it is the one before.
+// TestNewestHandlerServesTheAdminEndpoint checks that the admin endpoint uses the newest
+// handler's store. When that handler is withdrawn, the endpoint uses the handler before it.
 func TestNewestHandlerServesTheAdminEndpoint(t *testing.T) {
 	const name = "a cluster"
 	listed := func() string {

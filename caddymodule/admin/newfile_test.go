@@ -22,7 +22,7 @@ func TestProgress(t *testing.T) {
 	if out.Len() > 0 {
 		t.Errorf("got %q on what is no terminal, want nothing", out.String())
 	}
-	synctest.Test(t, func(t *testing.T) { // in which no time passes but where it sleeps
+	synctest.Test(t, func(t *testing.T) { // time passes only in Sleep
 		p := &progress{terminal: &out, start: time.Now(), total: 3 << 20}
 		r := p.watch(bytes.NewReader(make([]byte, 3<<20)))
 		for range 3 {
@@ -43,8 +43,8 @@ func TestProgress(t *testing.T) {
 	}
 }
 
-// What is published is whole under its name, or it is not there, and nobody else's
-// file is.
+// TestPublish checks that a new file is complete or absent. A file of another program is
+// not replaced.
 func TestPublish(t *testing.T) {
 	synced := func(string) error { return nil }
 	fails := func(string) error { return errors.New("not synced") }

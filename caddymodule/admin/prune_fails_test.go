@@ -15,7 +15,8 @@ import (
 	"github.com/caddy-presets/caddy-presets/storage/badger"
 )
 
-// What was removed before an error is told.
+// TestPruneFailsInTheMiddle checks that the answer names the versions that were removed
+// before an error.
 func TestPruneFailsInTheMiddle(t *testing.T) {
 	store, err := badger.OpenInMemory()
 	if err != nil {

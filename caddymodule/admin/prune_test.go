@@ -79,8 +79,8 @@ func TestPruneCommand(t *testing.T) {
 	}
 }
 
-// Where it is not said how many are to stay, the configuration says it, if all sites
-// of the store agree.
+// TestPruneByConfiguration prunes without a number of versions to keep. The configuration's
+// number applies if all sites of the store agree.
 func TestPruneByConfiguration(t *testing.T) {
 	s := start(t, caddytest.Standard)
 	s.versions("/v1/presets/p/responses", 1, 9)
@@ -102,7 +102,7 @@ func TestPruneByConfiguration(t *testing.T) {
 		if err := s.Load(tc.sites); err != nil {
 			t.Fatal(err)
 		}
-		// A configuration that was replaced is withdrawn in its own time.
+		// Caddy withdraws a replaced configuration later, in the background.
 		var r caddytest.Response
 		if !s.Eventually(func() bool {
 			r = s.prune(`{"dry_run":true}`)

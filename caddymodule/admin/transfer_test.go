@@ -19,7 +19,7 @@ import (
 	"github.com/caddy-presets/caddy-presets/caddymodule/internal/caddytest"
 )
 
-// another makes the server use another store, which is new.
+// another makes the server use a new store.
 func (s *server) another() {
 	s.T.Helper()
 	s.Folder = caddytest.Folder(s.T)
@@ -35,7 +35,7 @@ func (s *server) importing(stdin io.Reader, args ...string) (note string, err er
 	return note, err
 }
 
-// inside returns a file without its first and its last line, which have a time.
+// inside returns a file without its first and last lines, which contain a time.
 func inside(t *testing.T, name string) []byte {
 	t.Helper()
 	content, err := os.ReadFile(name)
@@ -112,7 +112,8 @@ func TestTransferCommands(t *testing.T) {
 	}
 }
 
-// An export may go through pipes, and one that was cut there goes on from a file.
+// TestTransferThroughPipes exports and imports through pipes. An import that was cut in a
+// pipe continues from a file.
 func TestTransferThroughPipes(t *testing.T) {
 	s := start(t, caddytest.Standard)
 	for n := range 300 {
@@ -162,7 +163,7 @@ func TestTransferThroughPipes(t *testing.T) {
 
 func TestTransferRefusals(t *testing.T) {
 	s := start(t, caddytest.Standard)
-	s.fillStore(3 << 20) // more than the network holds
+	s.fillStore(3 << 20) // larger than the connection's buffers
 	dir := t.TempDir()
 	file := func(name string) string { return filepath.Join(dir, name) }
 	if _, _, err := run("export", file("good"), "--address", s.AdminAddress); err != nil {
@@ -212,8 +213,8 @@ func TestTransferRefusals(t *testing.T) {
 	s.Admin("POST", "/presets/export", "").Want(t, 405)
 }
 
-// What is wrong with an object is told with its line and its field, though the file has
-// the right sum, and is no fault of the server.
+// TestImportWrongField imports a file with a wrong field and a correct sum. The error names
+// the line and the field, and is a client error.
 func TestImportWrongField(t *testing.T) {
 	s := start(t, caddytest.Standard)
 	s.Manage("POST", "/v1/presets/p/responses", `{"model":"m"}`).Want(t, 200)
@@ -232,7 +233,8 @@ func TestImportWrongField(t *testing.T) {
 	}
 }
 
-// An export that does not arrive to its end is none.
+// TestExportThatIsCut cuts the connection during an export. The command fails and leaves no
+// file.
 func TestExportThatIsCut(t *testing.T) {
 	s := start(t, caddytest.Standard)
 	for what, change := range map[string]func(w http.ResponseWriter, whole []byte){
@@ -252,7 +254,8 @@ func TestExportThatIsCut(t *testing.T) {
 	}
 }
 
-// A client that goes leaves an import that can be gone on with.
+// TestImportInterrupted ends the client during an import. A second import continues the
+// first.
 func TestImportInterrupted(t *testing.T) {
 	s := start(t, caddytest.Standard)
 	for n := range 300 {
@@ -275,7 +278,7 @@ func TestImportInterrupted(t *testing.T) {
 		t.Errorf("got error %v, want that it was interrupted", err)
 	}
 	_, _ = io.Copy(io.Discard, r)
-	// The server may not have noticed yet.
+	// The server may not know yet that the client is gone.
 	var note string
 	if !s.Eventually(func() bool {
 		note, err = s.importing(strings.NewReader(out), "-")
@@ -287,8 +290,8 @@ func TestImportInterrupted(t *testing.T) {
 	s.Manage("GET", "/v1/presets/p299", "").Want(t, 200)
 }
 
-// An import that does not go on does not keep the store open when it is not used any
-// more.
+// TestStalledImport stops sending during an import. The store is still closed when no
+// configuration uses it.
 func TestStalledImport(t *testing.T) {
 	s := start(t, caddytest.Standard)
 	conn, err := caddytest.Dial(t.Context(), s.AdminAddress)

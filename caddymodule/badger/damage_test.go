@@ -17,8 +17,8 @@ import (
 	badgerstore "github.com/caddy-presets/caddy-presets/storage/badger"
 )
 
-// TestDamagedStore is the trouble of what needs the store and of nothing else, until
-// the folder is whole again.
+// TestDamagedStore damages a store. Only requests that need the store fail, until the
+// folder is repaired.
 func TestDamagedStore(t *testing.T) {
 	const block = caddytest.Standard + "\ninference {\nkeys required\n}" // other routes need no store
 	s := caddytest.Start(t, block)
@@ -38,7 +38,7 @@ func TestDamagedStore(t *testing.T) {
 	}
 	unavailable(s.Manage("GET", "/v1/presets", ""))
 	unavailable(s.Manage("POST", "/v1/presets/p/chat/completions", `{"model":"acme/large","messages":[]}`))
-	unavailable(s.Do("GET", "/v1/presets", "", caddytest.Bearer(issued))) // it cannot be told who that is
+	unavailable(s.Do("GET", "/v1/presets", "", caddytest.Bearer(issued))) // without the store the caller is unknown
 	const chat = "/v1/chat/completions"
 	unavailable(s.Do("POST", chat, `{"model":"@preset/p"}`, caddytest.Bearer(caddytest.InferenceSecret)))
 	unavailable(s.Do("POST", chat, `{"model":"acme/large"}`, caddytest.Bearer(issued)))
@@ -66,7 +66,8 @@ func TestDamagedStore(t *testing.T) {
 	}
 }
 
-// TestReplacedStore does not take a folder that is being replaced for an empty one.
+// TestReplacedStore checks that a folder that is being replaced is not used as an empty
+// one.
 func TestReplacedStore(t *testing.T) {
 	s := caddytest.Start(t, caddytest.Standard)
 	s.Manage("POST", "/v1/presets/p/chat/completions", `{"model":"acme/large","messages":[]}`).Want(t, 200)
@@ -101,11 +102,11 @@ func TestReplacedStore(t *testing.T) {
 	}
 }
 
-// TestUnreachableFolder is a folder that cannot be made: it is the trouble of what needs
-// the store alone, until it can be.
+// TestUnreachableFolder configures a folder that cannot be created. Only requests that need
+// the store fail, until it can.
 func TestUnreachableFolder(t *testing.T) {
 	s := caddytest.Start(t, caddytest.Standard)
-	served := func() { // what needs no store
+	served := func() { // routes that need no store
 		t.Helper()
 		s.Do("GET", "/v1/files", "").Want(t, 202)
 	}
@@ -120,7 +121,7 @@ func TestUnreachableFolder(t *testing.T) {
 	target := filepath.Join(t.TempDir(), "unmounted")
 	link := filepath.Join(t.TempDir(), "link")
 	if err := os.Symlink(target, link); err != nil {
-		t.Skip(err) // Windows lets not everyone
+		t.Skip(err) // Windows does not let every user do this
 	}
 	if err := s.Load(s.SiteAt(s.Address, "presets {\nstorage badger "+link+"\n"+caddytest.Standard+"\n}")); err != nil {
 		t.Fatalf("a link that leads to nothing keeps the server from starting: %v", err)
@@ -157,14 +158,14 @@ func TestScrubs(t *testing.T) {
 	}
 }
 
-// A store is looked at again and again without anyone asking for it.
+// TestScrubsByItself checks that the store is scrubbed periodically without a request.
 func TestScrubsByItself(t *testing.T) {
 	s := caddytest.Start(t, caddytest.Standard)
 	config, err := s.Adapt(s.SiteAt(s.Address, fmt.Sprintf("presets {\nstorage badger %s {\nscrub_interval 1s\n}\n%s\n}", s.Folder, caddytest.Standard)))
 	if err != nil {
 		t.Fatal(err)
 	}
-	config = bytes.Replace(config, []byte(`"scrub_interval":1000000000`), []byte(`"scrub_interval":"30ms"`), 1) // JSON may say less
+	config = bytes.Replace(config, []byte(`"scrub_interval":1000000000`), []byte(`"scrub_interval":"30ms"`), 1) // JSON permits shorter intervals
 	if err := s.LoadJSON(config); err != nil {
 		t.Fatal(err)
 	}
@@ -173,12 +174,12 @@ func TestScrubsByItself(t *testing.T) {
 	}
 }
 
-// Reading a damaged record is counted, whoever asks.
+// TestDamageOfARecord checks that reads of a damaged record are counted for every reader.
 func TestDamageOfARecord(t *testing.T) {
 	const canary = "CANARY of a record"
 	s := caddytest.Start(t, caddytest.Standard)
 	s.Manage("POST", "/v1/presets/p/responses", `{"model":"m","instructions":"`+canary+`"}`).Want(t, 200)
-	s.Stop() // which writes it to a table
+	s.Stop() // writes it to a table
 	s.Reload(caddytest.Standard)
 	series := `caddy_presets_store_damage_total{store="` + s.CanonicalFolder() + `"}`
 	if got := s.Metric(series); got != "0" {
@@ -211,7 +212,8 @@ func TestDamageOfARecord(t *testing.T) {
 	}
 }
 
-// While a folder is being opened the metrics of the others can be read.
+// TestMetricsWhileOpening reads the metrics of the other folders while one folder is being
+// opened.
 func TestMetricsWhileOpening(t *testing.T) {
 	caddytest.Start(t, caddytest.Standard)
 	defer badger.BeginOpening()()

@@ -9,7 +9,8 @@ import (
 	"github.com/caddy-presets/caddy-presets/caddymodule/internal/caddytest"
 )
 
-// Whoever opens a folder needs the key that it began with.
+// TestEncryptedStore opens an encrypted folder. Only the key with which it was created
+// opens it.
 func TestEncryptedStore(t *testing.T) {
 	s := caddytest.Start(t, caddytest.Standard)
 	folder, second := caddytest.Folder(t), caddytest.Address(t)

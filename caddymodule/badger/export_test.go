@@ -7,7 +7,7 @@ import (
 	"time"
 )
 
-// For the tests with a whole Caddy, which cannot be in this package.
+// These are exports for the tests that run Caddy, which are in another package.
 
 // Shares returns how many configurations share each open folder.
 func Shares() []int { return slices.Collect(maps.Values(folders.InUse())) }
@@ -38,7 +38,8 @@ func Scrub(ctx context.Context) {
 	h.folder.idle().scrub(ctx, store)
 }
 
-// Maintain does what is due for the only folder after some time, but does not check it.
+// Maintain runs the tasks that are due for the only folder after some time, but not the
+// check.
 func Maintain(ctx context.Context, after time.Duration) {
 	h := theOnly()
 	store, _ := h.Get()
@@ -47,8 +48,8 @@ func Maintain(ctx context.Context, after time.Duration) {
 	f.maintainAt(ctx, store, time.Now().Add(after))
 }
 
-// BeginOpening keeps other folders from being opened and closed until the returned
-// function is called.
+// BeginOpening blocks the opening and closing of other folders until the returned function
+// is called.
 func BeginOpening() (end func()) {
 	folders.OpenCloseMu.Lock()
 	return folders.OpenCloseMu.Unlock

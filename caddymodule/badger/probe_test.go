@@ -26,8 +26,8 @@ func TestMain(m *testing.M) {
 	caddytest.Main(m)
 }
 
-// pretendToProbe does in the place of probeCommand what the name of the folder says, and
-// ends the process.
+// pretendToProbe replaces probeCommand: it acts as the folder's name says and ends the
+// process.
 func pretendToProbe(what string) {
 	switch what {
 	case "whole":
@@ -54,7 +54,8 @@ func pretendToProbe(what string) {
 	os.Exit(0)
 }
 
-// Only what the process says is damage; all else may pass.
+// TestProbeApart checks that only the process's message marks a folder as damaged. Other
+// failures are temporary.
 func TestProbeApart(t *testing.T) {
 	isCommand.Store(true)
 	t.Cleanup(func() { isCommand.Store(false) })

@@ -12,14 +12,15 @@ import (
 	"github.com/caddy-presets/caddy-presets/caddymodule/internal/caddytest"
 )
 
-// A store of whose records a tenth was removed gives the disk space back by itself.
+// TestPruneGivesDiskSpaceBack removes a tenth of a store's records. The store frees the
+// disk space without a request.
 func TestPruneGivesDiskSpaceBack(t *testing.T) {
 	s := caddytest.Start(t, caddytest.Standard)
 	config := `{"model":"` + strings.Repeat("m", 100<<10) + `%d"}`
 	for n := range 100 {
 		s.Manage("POST", "/v1/presets/p/responses", fmt.Sprintf(config, n)).Want(t, 200)
 	}
-	s.Stop() // which writes all of it to tables
+	s.Stop() // writes all of it to tables
 	if err := s.Load(s.Site(caddytest.Standard)); err != nil {
 		t.Fatal(err)
 	}

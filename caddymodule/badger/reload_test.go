@@ -47,8 +47,8 @@ func portOf(address string) string {
 	return port
 }
 
-// Clients write while the configuration changes in every way; nothing that was
-// acknowledged is lost, nobody gets an error, and no handle is left over.
+// TestReloadsUnderLoad reloads the configuration in every way while clients write. No
+// acknowledged write is lost, no client gets an error, and no handle leaks.
 func TestReloadsUnderLoad(t *testing.T) {
 	s := caddytest.Start(t, caddytest.Standard)
 	other := filepath.Join(t.TempDir(), "other")
@@ -138,8 +138,8 @@ func TestReloadsUnderLoad(t *testing.T) {
 	}
 }
 
-// A request that was under way keeps its folder until it is answered, also
-// when the new configuration uses another, and may come back meanwhile.
+// TestRequestInFlight checks that a pending request keeps its folder until it is answered.
+// This holds if the new configuration uses another folder, or uses the folder again.
 func TestRequestInFlight(t *testing.T) {
 	for name, back := range map[string]bool{"folder given up": false, "folder taken again": true} {
 		t.Run(name, func(t *testing.T) {
@@ -151,7 +151,7 @@ func TestRequestInFlight(t *testing.T) {
 			defer conn.Close()
 			body := `{"model":"late"}`
 			fmt.Fprintf(conn, "POST /v1/presets/late/responses HTTP/1.1\r\nHost: x\r\n%s\r\nContent-Length: %d\r\n\r\n%s", caddytest.Bearer(caddytest.ManagementSecret), len(body), body[:5])
-			waits := func() bool { // for the rest of its body
+			waits := func() bool { // for the rest of the request's body
 				stacks := make([]byte, 4<<20)
 				return bytes.Contains(stacks[:runtime.Stack(stacks, true)], []byte("caddymodule.(*call).read("))
 			}

@@ -20,8 +20,8 @@ import (
 	badgerstore "github.com/caddy-presets/caddy-presets/storage/badger"
 )
 
-// A store that has lost its marker is emptied to restore a backup, and that is given up:
-// no new store is made of what is left.
+// TestRetryAfterARestore interrupts the restore of a backup into a store without a marker.
+// A retry makes no new store of the remaining files.
 func TestRetryAfterARestore(t *testing.T) {
 	marker := func(folder string) string { return filepath.Join(folder, badgerstore.MarkerName) }
 	folder := closedStore(t)
@@ -64,11 +64,12 @@ func TestRetryAfterARestore(t *testing.T) {
 	}
 }
 
-// The folder behind a link may be where a file system with a store is yet to be mounted.
+// TestRetryBehindALink checks a folder behind a link. The file system with its store may
+// not be mounted yet.
 func TestRetryBehindALink(t *testing.T) {
 	target, link := filepath.Join(t.TempDir(), "unmounted"), filepath.Join(t.TempDir(), "link")
 	if err := os.Symlink(target, link); err != nil {
-		t.Skip(err) // Windows lets not everyone
+		t.Skip(err) // Windows does not let every user do this
 	}
 	for _, folder := range []string{link, filepath.Join(link, "store")} {
 		f := newFolder(folder)
@@ -89,7 +90,8 @@ func TestRetryBehindALink(t *testing.T) {
 	}
 }
 
-// A retry makes a new store where there was none at the start, and nowhere else.
+// TestRetryOfANewStore checks that a retry makes a new store only if there was none at the
+// start.
 func TestRetryOfANewStore(t *testing.T) {
 	for _, tc := range []struct {
 		name string
@@ -152,8 +154,8 @@ func TestChecksDue(t *testing.T) {
 	}
 }
 
-// A request whose time is over does not open a folder that is in nobody's
-// configuration any more.
+// TestLeaseAfterTheEnd checks that a cancelled request does not open a folder that no
+// configuration uses.
 func TestLeaseAfterTheEnd(t *testing.T) {
 	l := newStore(settings{folder: caddytest.Folder(t), logger: zap.NewNop()})
 	ctx, cancel := context.WithCancel(t.Context())
@@ -166,7 +168,7 @@ func TestLeaseAfterTheEnd(t *testing.T) {
 	}
 }
 
-// closedStore makes a store that nobody has open.
+// closedStore makes a store and closes it.
 func closedStore(t *testing.T) (folder string) {
 	t.Helper()
 	folder = caddytest.Folder(t)
@@ -180,8 +182,8 @@ func closedStore(t *testing.T) (folder string) {
 	return folder
 }
 
-// A handle that is no longer needed does not wait for what an attempt to open the
-// store takes.
+// TestCloseEndsProbe closes a handle during an attempt to open the store. The close does
+// not wait for the attempt.
 func TestCloseEndsProbe(t *testing.T) {
 	probing, first := make(chan struct{}), true
 	f := newFolder(closedStore(t))
@@ -204,8 +206,8 @@ func TestCloseEndsProbe(t *testing.T) {
 	}
 }
 
-// Attempts that read all tables become rare, those on a full disk do not; and only
-// another reason is told of.
+// TestRetries checks that attempts that read all tables become rare, and attempts on a full
+// disk do not. Only a new reason is logged.
 func TestRetries(t *testing.T) {
 	core, logs := observer.New(zap.InfoLevel)
 	var failure, why error
@@ -258,7 +260,7 @@ func TestRetries(t *testing.T) {
 	}
 }
 
-// Without an open store there is nothing that a kept answer could still agree with.
+// TestStampsWithoutAStore checks that stamps are never valid without an open store.
 func TestStampsWithoutAStore(t *testing.T) {
 	folder := closedStore(t)
 	if err := os.WriteFile(filepath.Join(folder, badgerstore.MarkerName), nil, 0o600); err != nil {

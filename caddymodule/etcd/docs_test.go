@@ -41,8 +41,8 @@ func document(t *testing.T, name string) string {
 	return string(text)
 }
 
-// issue makes the files ca.pem, and NAME.pem and NAME.key for each name, which is that
-// of a user, or "member", which is none.
+// issue makes ca.pem, and NAME.pem and NAME.key for each name. A name is a user's, or
+// "member", which is no user.
 func issue(t *testing.T, folder string, names ...string) {
 	t.Helper()
 	write := func(file, kind string, der []byte) {
@@ -160,8 +160,8 @@ func administrate(t *testing.T, folder string, clients []string) {
 	}
 }
 
-// TestDocumentedUnits is a cluster as docs/cluster.md makes it on machines: its unit, its
-// users and its Caddyfile.
+// TestDocumentedUnits runs a cluster as docs/cluster.md describes it for machines: with its
+// unit, its users and its Caddyfile.
 func TestDocumentedUnits(t *testing.T) {
 	if program == "" {
 		t.Skip(storagetest.NoEtcd)
@@ -193,7 +193,7 @@ func TestDocumentedUnits(t *testing.T) {
 	key := s.newKey()
 	for n := range 2 {
 		model := fmt.Sprintf("acme/m%d", n)
-		if n > 0 { // without one of them
+		if n > 0 { // one member is away
 			if err := members[0].Process.Kill(); err != nil {
 				t.Fatal(err)
 			}
@@ -212,7 +212,7 @@ func TestDocumentedUnits(t *testing.T) {
 		}
 	}
 
-	// What the page says of metrics.
+	// The metrics have the names and values that the page describes.
 	page := document(t, "cluster.md")
 	shown := s.metrics()
 	described := make(chan *prometheus.Desc, 100)
@@ -241,7 +241,7 @@ func TestDocumentedUnits(t *testing.T) {
 		}
 	}
 
-	// Someone else of the same authority may not read what is stored.
+	// Another certificate of the same authority may not read the store.
 	if err := load(strings.ReplaceAll(text, "/presets.", "/stranger.")); err != nil {
 		t.Fatal(err)
 	}
@@ -275,12 +275,12 @@ func (s *server) newKey() string {
 	return key
 }
 
-// TestCaddyfileAdaptation has what handlers say of a build with both engines.
+// TestCaddyfileAdaptation adapts Caddyfiles with the texts of a build with both engines.
 func TestCaddyfileAdaptation(t *testing.T) {
 	caddytest.Adaptations(t, "testdata/caddyfile", *update)
 }
 
-// TestUnknownEngine is an engine in a JSON configuration that is not in the build.
+// TestUnknownEngine loads JSON with an engine that is not in the build.
 func TestUnknownEngine(t *testing.T) {
 	const want = `storage: there is no engine "mongo"; this build has badger and etcd`
 	err := caddy.Load([]byte(`{"admin":{"disabled":true,"config":{"persist":false}},"apps":{"http":{"servers":{"s":{
@@ -291,7 +291,8 @@ func TestUnknownEngine(t *testing.T) {
 	}
 }
 
-// The Caddyfiles of the documents that store in etcd can be used, and leak no key.
+// TestDocumentedCaddyfilesLeakNoKey loads the documents' Caddyfiles that store in etcd.
+// They work and leak no key.
 func TestDocumentedCaddyfilesLeakNoKey(t *testing.T) {
 	documents := caddytest.DocumentedCaddyfiles(t, "../..", true)
 	for _, name := range []string{"docs/cluster/Caddyfile", "docs/cluster/compose.Caddyfile", "docs/cluster.md, block 1"} {
@@ -308,7 +309,7 @@ func TestDocumentedCaddyfilesLeakNoKey(t *testing.T) {
 	})
 }
 
-// TestDocumentedOptions are all there are.
+// TestDocumentedOptions checks that the documents describe every option.
 func TestDocumentedOptions(t *testing.T) {
 	page := document(t, "cluster.md")
 	for _, option := range []string{"endpoints", "prefix", "username", "password", "tls", "ca", "certificate", "server_name", "request_timeout", "max_staleness"} {

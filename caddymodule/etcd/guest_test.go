@@ -95,7 +95,8 @@ func TestCaddyfileErrors(t *testing.T) {
 	}
 }
 
-// TestPlaceholders are replaced in all texts when the configuration is used.
+// TestPlaceholders checks that placeholders are replaced in all texts when the
+// configuration is provisioned.
 func TestPlaceholders(t *testing.T) {
 	for _, name := range []string{"A", "B", "C", "D", "E", "F", "G", "H"} {
 		t.Setenv("PRESETS_TEST_"+name, "value-"+name)
@@ -147,7 +148,7 @@ func TestOptionErrors(t *testing.T) {
 	}
 }
 
-// TestEndpoints are those that can be connected to, and those that never can.
+// TestEndpoints checks which endpoints are accepted. Those that can never work are refused.
 func TestEndpoints(t *testing.T) {
 	for endpoint, want := range map[string]string{
 		"127.0.0.1:2379":               "",
@@ -196,12 +197,12 @@ func TestEndpoints(t *testing.T) {
 	}
 }
 
-// TestServer is two nodes that share a store, through HTTP.
+// TestServer runs two nodes that share a store, and uses them through HTTP.
 func TestServer(t *testing.T) {
 	c := newCluster(t)
 	c.start()
 	s := newServer(t, 2)
-	// Other options make another connection, as on another node.
+	// Other options give another connection, as on another node.
 	stores := []string{c.address + " {\nrequest_timeout 4s\n}", c.address}
 	if err := s.load(stores...); err != nil {
 		t.Fatal(err)
@@ -210,7 +211,7 @@ func TestServer(t *testing.T) {
 	if got := s.want(200, 1, managementSecret, "GET", "/v1/presets/p", ""); !strings.Contains(got, "acme/large") {
 		t.Errorf("the other node shows %s", got)
 	}
-	quickest := time.Hour // a busy machine may be late at times
+	quickest := time.Hour // a busy machine may exceed it at times
 	for _, model := range []string{"acme/one", "acme/two", "acme/three"} {
 		s.want(200, 0, managementSecret, "POST", "/v1/presets/p/chat/completions", `{"model":"`+model+`","messages":[]}`)
 		begun := time.Now()
@@ -250,7 +251,7 @@ func TestServer(t *testing.T) {
 	if err != nil || response.StatusCode != 200 || !strings.Contains(string(text), `"damaged":false`) || strings.Contains(string(text), `"records":0`) {
 		t.Errorf("verify: got %d %s, %v", response.StatusCode, text, err)
 	}
-	// One of the two goes.
+	// One of the two nodes stops.
 	s.sites = s.sites[:1]
 	if err := s.load(stores...); err != nil {
 		t.Fatal(err)
@@ -262,7 +263,7 @@ func TestServer(t *testing.T) {
 	}
 }
 
-// TestClusterAway is a cluster that does not answer when Caddy starts.
+// TestClusterAway starts Caddy while the cluster does not answer.
 func TestClusterAway(t *testing.T) {
 	c := newCluster(t)
 	s := newServer(t, 1)
@@ -314,9 +315,9 @@ func TestClusterAway(t *testing.T) {
 	}
 }
 
-// TestRefused is a cluster that answers and does not want the user, or does not let it do
-// what it needs: the server starts, says so, and goes on by itself once that is put right.
-// Later such an answer to a change spoils nothing that is in memory.
+// TestRefused uses a cluster that refuses the user or lacks a permission for it. The server
+// starts, logs the reason, and recovers once the permission is granted. A later refusal of
+// a change leaves the data in memory valid.
 func TestRefused(t *testing.T) {
 	c := newCluster(t)
 	c.start()
@@ -389,7 +390,7 @@ func TestRefused(t *testing.T) {
 		} else if err := json.Unmarshal([]byte(line), &entry); err != nil {
 			t.Fatal(err)
 		}
-		// On a machine that stands still the cluster may not answer in between.
+		// On an overloaded machine the cluster may fail to answer in between.
 		if tells := entry.Msg + entry.Error; tells == told {
 			t.Errorf("the log says twice %q", tells)
 		} else {
@@ -409,7 +410,7 @@ func TestRefused(t *testing.T) {
 	s.want(202, 0, inferenceSecret, "POST", resolve, `{"model":"@preset/p","messages":[]}`)
 }
 
-// TestDependencies keeps etcd's client out of the module of those who do not ask for it.
+// TestDependencies checks that the main module does not depend on etcd's client.
 func TestDependencies(t *testing.T) {
 	list := exec.Command("go", "list", "-deps", "./...")
 	list.Dir = "../.."
@@ -424,8 +425,8 @@ func TestDependencies(t *testing.T) {
 	}
 }
 
-// TestLogAfterReload is a store that has something to say after a reload that gave the log
-// another place.
+// TestLogAfterReload checks where a store logs after a reload that changed the log's
+// output.
 func TestLogAfterReload(t *testing.T) {
 	c := newCluster(t)
 	c.start()

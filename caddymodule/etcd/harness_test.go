@@ -105,7 +105,7 @@ func (c *cluster) kill() {
 	}
 }
 
-// server is the real Caddy in this process, with sites of ours in front of an upstream.
+// server is a real Caddy in this process, with our sites in front of an upstream.
 type server struct {
 	t        *testing.T
 	admin    string
@@ -129,7 +129,7 @@ func newServer(t *testing.T, sites int) *server {
 	return s
 }
 
-// load makes Caddy run all sites with a store.
+// load loads a configuration in which all sites use a store.
 func (s *server) load(storage ...string) error {
 	text := fmt.Sprintf("{\nadmin %s\npersist_config off\nmetrics\nlog {\nlevel DEBUG\noutput file %s\n}\n}\n", s.admin, s.logFile)
 	for i, address := range s.sites {
@@ -169,7 +169,7 @@ func (s *server) do(site int, secret, method, path, body string) (status int, an
 	return response.StatusCode, string(text)
 }
 
-// want is do that wants a status, and returns the answer.
+// want sends a request with do, checks the status and returns the answer.
 func (s *server) want(status, site int, secret, method, path, body string) string {
 	s.t.Helper()
 	got, answer := s.do(site, secret, method, path, body)

@@ -12,8 +12,8 @@ import (
 	"go.uber.org/zap"
 )
 
-// After etcd's password was changed and a reload has the new one, the admin endpoint
-// uses the new one too. A configuration that is rejected changes nothing.
+// TestPasswordRotation changes etcd's password and reloads with the new one. The admin
+// endpoint then uses the new password. A rejected configuration changes nothing.
 func TestPasswordRotation(t *testing.T) {
 	c := newCluster(t)
 	c.start()

@@ -23,9 +23,9 @@ func main() {
 	caddycmd.Main()
 }
 
-// packageCommands ask caddyserver.com for a build with the modules of this one. Caddy
-// looks them up among the main module's dependencies, and panics for a module that is
-// the main module itself (getPluginPackages in Caddy's cmd/packagesfuncs.go).
+// packageCommands ask caddyserver.com for a build with this program's modules. Caddy looks
+// them up among the main module's dependencies. It panics for a module that is the main
+// module (getPluginPackages in Caddy's cmd/packagesfuncs.go).
 var packageCommands = []string{"upgrade", "add-package", "remove-package"}
 
 // commandOf returns the first argument that is not a flag.

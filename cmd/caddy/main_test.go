@@ -95,7 +95,7 @@ func start(t *testing.T, caddyfile, home, address, admin string, environment ...
 	return nil
 }
 
-// kill ends the process at once, with no chance to tidy up (SIGKILL).
+// kill ends the process at once with SIGKILL, without a cleanup.
 func (p *process) kill() {
 	_ = p.cmd.Process.Kill()
 	_ = p.cmd.Wait() // "signal: killed"
@@ -114,7 +114,7 @@ func (p *process) try(method, path, secret, body string) (int, string, error) {
 	return p.tryAs("", method, path, secret, body)
 }
 
-// doAs is do without a body and with a Host of its own.
+// doAs is do without a body and with another Host.
 func (p *process) doAs(t *testing.T, host, method, path, secret string) (int, string) {
 	t.Helper()
 	status, text, err := p.tryAs(host, method, path, secret, "")
@@ -161,8 +161,8 @@ func (p *process) key(t *testing.T, args ...string) string {
 	return out
 }
 
-// verify checks the audit trail, and that it leads to an earlier head if there is
-// one. It returns the head.
+// verify checks the audit trail, and that it continues an earlier head if one is given. It
+// returns the head.
 func (p *process) verify(t *testing.T, earlier string) (head string) {
 	t.Helper()
 	args := []string{"audit", "--verify"}
@@ -176,8 +176,8 @@ func (p *process) verify(t *testing.T, earlier string) (head string) {
 	return out[strings.LastIndex(out, " ")+1 : len(out)-1]
 }
 
-// The example works as it is, but for the port of its echo gateway, which others may
-// have: keys, presets, and an echo for all else.
+// TestExample runs the example unchanged except for its echo gateway's port, which may be
+// in use. It creates keys and presets, and gets echoes for other requests.
 func TestExample(t *testing.T) {
 	example, err := os.ReadFile("../../Caddyfile.example")
 	if err != nil {
@@ -243,8 +243,9 @@ func TestExample(t *testing.T) {
 	}
 }
 
-// A build without the engine etcd says how to come by one, a command that is refused
-// prints the message alone, and a start without keys says how to make one.
+// TestExpectedMistakes checks the messages of expected mistakes. A build without etcd names
+// the build that has it. A refused command prints only its message. A start without keys
+// explains how to create one.
 func TestExpectedMistakes(t *testing.T) {
 	home, address, admin := t.TempDir(), freeAddress(t), freeAddress(t)
 	_, port, _ := net.SplitHostPort(address)
@@ -283,7 +284,8 @@ func TestExpectedMistakes(t *testing.T) {
 	}
 }
 
-// Commands about modules work, or say why they cannot: this build is a main module.
+// TestModuleCommands checks that commands about modules work or explain their failure. In
+// this build our module is the main module.
 func TestModuleCommands(t *testing.T) {
 	for _, test := range []struct {
 		args []string
@@ -306,7 +308,8 @@ func TestModuleCommands(t *testing.T) {
 	}
 }
 
-// What was acknowledged is there after kill -9, again and again.
+// TestKilledServerLosesNothing kills the server with SIGKILL repeatedly. Acknowledged
+// writes remain.
 func TestKilledServerLosesNothing(t *testing.T) {
 	home, address, admin := t.TempDir(), freeAddress(t), freeAddress(t)
 	_, port, _ := net.SplitHostPort(address)
@@ -320,7 +323,7 @@ func TestKilledServerLosesNothing(t *testing.T) {
 	const writers, cycles = 8, 3
 	var (
 		mu         sync.Mutex
-		versions   = map[int]string{} // of the preset all writers share
+		versions   = map[int]string{} // of the preset that all writers share
 		workspaces = map[string]string{}
 	)
 	issued, head := "", ""
@@ -392,7 +395,7 @@ func TestKilledServerLosesNothing(t *testing.T) {
 			t.Fatalf("workspace %s: got %d %s, want %s", slug, status, body, want)
 		}
 	}
-	// No operation reads versions yet, so they are read from the folder.
+	// No operation reads versions yet, so the test reads them from the folder.
 	p.kill()
 	store, err := badger.Open(filepath.Join(home, "store"), badger.Options{})
 	if err != nil {
@@ -408,8 +411,7 @@ func TestKilledServerLosesNothing(t *testing.T) {
 		if err != nil {
 			return err
 		}
-		// At most one version for each writer was stored and not acknowledged,
-		// at each kill.
+		// At each kill, each writer may have stored at most one unacknowledged version.
 		if most := len(versions) + writers*cycles; preset.LatestVersion > most || preset.DesignatedVersion != preset.LatestVersion {
 			t.Errorf("got %d versions and designated version %d, want at most %d and the latest", preset.LatestVersion, preset.DesignatedVersion, most)
 		}
@@ -431,8 +433,8 @@ func TestKilledServerLosesNothing(t *testing.T) {
 	noneHolds(t, home, issued, "")
 }
 
-// noneHolds checks that no file below folder holds a secret, such as Caddy's
-// autosaved configuration, but the one of that name.
+// noneHolds checks that no file below folder except the named one contains a secret. The
+// files include Caddy's autosaved configuration.
 func noneHolds(t *testing.T, folder, secret, except string) {
 	t.Helper()
 	autosaved := false

@@ -28,8 +28,7 @@ import (
 	"github.com/caddy-presets/caddy-presets/storage/storagetest"
 )
 
-// TestNewerFormat is a store that a newer version has written, and something else under
-// its prefix.
+// TestNewerFormat opens a prefix with data of a newer version, and one with foreign data.
 func TestNewerFormat(t *testing.T) {
 	admin := client(t)
 	for text, want := range map[string]string{
@@ -47,7 +46,7 @@ func TestNewerFormat(t *testing.T) {
 	}
 }
 
-// TestUsers is a cluster with users.
+// TestUsers uses a cluster with users.
 func TestUsers(t *testing.T) {
 	t.Parallel()
 	const password = "the-secret-of-the-store"
@@ -57,7 +56,7 @@ func TestUsers(t *testing.T) {
 	withUsers(ctx, t, members, password)
 	logs, logged := observer.New(zap.DebugLevel)
 	o := Options{Endpoints: addresses(members), Prefix: "mine/", Logger: zap.New(logs)}
-	const brief = 2 * time.Second // where the answer is waited for
+	const brief = 2 * time.Second // a call that waits for the answer
 	for name, test := range map[string]struct {
 		change   func(*Options)
 		want     string
@@ -87,7 +86,7 @@ func TestUsers(t *testing.T) {
 	s, other := open(t, o), open(t, o)
 	w := newID()
 	put(t, s, w, "p")
-	for range 3 { // a token that is no good any more is renewed, also for the watch
+	for range 3 { // An expired token is renewed, also for the watch.
 		if _, err := add(t.Context(), other, w, "p", "x"); err != nil {
 			t.Error(err)
 		}
@@ -95,7 +94,7 @@ func TestUsers(t *testing.T) {
 		if _, err := add(t.Context(), s, w, "p", "x"); err != nil {
 			t.Error(err)
 		}
-		members[0].kill() // it forgets the tokens
+		members[0].kill() // the server forgets its tokens
 		if err := members[0].start(); err != nil {
 			t.Fatal(err)
 		}
@@ -111,11 +110,11 @@ func TestUsers(t *testing.T) {
 	}
 }
 
-// TestUserLosesRights is a user who may read and write no more. A change that is refused
-// then has changed nothing: what was kept before stays good.
+// TestUserLosesRights revokes a user's permission to read and write. A refused change
+// changes nothing, and older data in memory stays valid.
 func TestUserLosesRights(t *testing.T) {
 	t.Parallel()
-	const maxStaleness = time.Minute // so that nothing else makes stamps zero
+	const maxStaleness = time.Minute // so that nothing else resets the stamps
 	members := cluster(t, 1)
 	ctx, cancel := context.WithTimeout(t.Context(), 30*time.Second)
 	defer cancel()
@@ -125,7 +124,7 @@ func TestUserLosesRights(t *testing.T) {
 	s := open(t, Options{Endpoints: addresses(members), Prefix: "mine/", Username: "presets", Password: "secret", MaxStaleness: maxStaleness, Logger: zap.New(logs)})
 	w := newID()
 	put(t, s, w, "p")
-	if _, err := add(t.Context(), s, w, "p", "x"); err != nil { // all that a change needs is in memory
+	if _, err := add(t.Context(), s, w, "p", "x"); err != nil { // all records that a change needs are in memory
 		t.Fatal(err)
 	}
 	root, err := clientv3.New(clientv3.Config{Endpoints: addresses(members), Username: "root", Password: "root", DialTimeout: 10 * time.Second, Logger: zap.NewNop()})
@@ -218,7 +217,7 @@ func (a *authority) issue(name string, parent *x509.Certificate, signer *ecdsa.P
 
 func (a *authority) file(name string) string { return filepath.Join(a.folder, name) }
 
-// TestTLS is a cluster that wants certificates of its clients.
+// TestTLS uses a cluster that requires client certificates.
 func TestTLS(t *testing.T) {
 	t.Parallel()
 	a := newAuthority(t)
@@ -250,7 +249,7 @@ func TestTLS(t *testing.T) {
 		"another name":      {endpoints[0], &tls.Config{MinVersion: tls.VersionTLS12, RootCAs: trusted, Certificates: right.Certificates, ServerName: "other"}, "other"},
 		"without TLS":       {"http://" + members[0].address, nil, "server preface"},
 	} {
-		all.Go(func() { // it waits for as long as requests may take
+		all.Go(func() { // the request waits until its timeout
 			_, err := Open(t.Context(), Options{Endpoints: []string{test.endpoint}, Prefix: prefix(t), TLS: test.config})
 			if !errors.Is(err, domain.ErrUnavailable) || !strings.Contains(err.Error(), test.want) {
 				t.Errorf("%s: got error %v, want %q", name, err, test.want)
@@ -262,7 +261,8 @@ func TestTLS(t *testing.T) {
 	all.Wait()
 }
 
-// TestLeases are those of kept answers: they go when their leases end, and nothing else.
+// TestLeases checks that kept answers are removed when their leases end. Other records
+// stay.
 func TestLeases(t *testing.T) {
 	admin, s := client(t), open(t, Options{})
 	w := newID()
@@ -298,7 +298,7 @@ func TestLeases(t *testing.T) {
 				t.Errorf("a lease has the key %q", key)
 			}
 		}
-		if _, err := admin.Revoke(t.Context(), id); err != nil { // as when it ends
+		if _, err := admin.Revoke(t.Context(), id); err != nil { // the effect of its end
 			t.Fatal(err)
 		}
 	}
@@ -307,7 +307,7 @@ func TestLeases(t *testing.T) {
 		return errors.Is(err, domain.ErrNotFound)
 	}
 	eventually(t, 20*time.Second, "the answers go", func() bool { return gone(1) && gone(2) })
-	keep(3) // with a lease that is no more
+	keep(3) // with a lease that has ended
 	if gone(3) {
 		t.Error("an answer was not kept, as its lease had ended")
 	}
@@ -324,7 +324,7 @@ func TestLeases(t *testing.T) {
 	}
 }
 
-// TestPanic is a function that panics: its caller learns of it and nobody else.
+// TestPanic runs a function that panics. Only its caller gets the panic.
 func TestPanic(t *testing.T) {
 	s := open(t, Options{})
 	w := newID()
@@ -341,7 +341,8 @@ func TestPanic(t *testing.T) {
 	}
 }
 
-// TestCallerGivesUp ends contexts of callers while their changes wait or are made.
+// TestCallerGivesUp cancels the contexts of callers while their changes wait or are
+// written.
 func TestCallerGivesUp(t *testing.T) {
 	s := open(t, Options{})
 	w := newID()
@@ -366,8 +367,8 @@ func TestCallerGivesUp(t *testing.T) {
 	t.Logf("RESULT caller gives up: acknowledged=%d given up=%d", acknowledged, given)
 }
 
-// withUsers lets a cluster ask who one is: presets, with a password, who may do all below
-// mine/, and root.
+// withUsers enables authentication. The user presets has a password and all rights below
+// /mine/, and there is root.
 func withUsers(ctx context.Context, t *testing.T, members []*member, password string) {
 	t.Helper()
 	admin := client(t, addresses(members)...)

@@ -12,9 +12,8 @@ import (
 	"github.com/caddy-presets/caddy-presets/domain"
 )
 
-// BenchmarkUpdate makes changes through the Service, from a number of goroutines, and
-// puts records of a similar size with one request for each, which is what they are to
-// be compared with.
+// BenchmarkUpdate makes changes through the Service from several goroutines. For comparison
+// it also puts records of a similar size with one request each.
 func BenchmarkUpdate(b *testing.B) {
 	for _, n := range []int{1, 64} {
 		s := open(b, Options{Prefix: fmt.Sprintf("bench-%d/", n)})

@@ -15,8 +15,8 @@ import (
 	"github.com/caddy-presets/caddy-presets/storage/storagetest"
 )
 
-// TestCheck damages what is stored while a node has it in memory. What is not a record is
-// not looked at.
+// TestCheck damages stored records while a node has them in memory. The check ignores keys
+// that are not records.
 func TestCheck(t *testing.T) {
 	admin, s := client(t), node(t)
 	f := storagetest.Fill(t, s)
@@ -57,7 +57,7 @@ func TestCheck(t *testing.T) {
 	}
 }
 
-// TestCheckAway is a cluster that is away from the middle of a check on: that is no damage.
+// TestCheckAway disconnects the cluster during a check. The check reports no damage.
 func TestCheckAway(t *testing.T) {
 	t.Parallel()
 	p := newProxy(t, sharedAddress(t))

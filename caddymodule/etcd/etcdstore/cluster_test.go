@@ -41,7 +41,8 @@ func put(t *testing.T, s *Store, workspaceID, slug string) domain.Preset {
 	return p
 }
 
-// add adds a version to a preset and returns its number. Its config says who made it.
+// add adds a version to a preset and returns its number. The version's config names its
+// writer.
 func add(ctx context.Context, s *Store, workspaceID, slug, who string) (n int, err error) {
 	err = s.Update(ctx, func(tx domain.Tx) error {
 		p, err := tx.Preset(workspaceID, slug)
@@ -56,7 +57,7 @@ func add(ctx context.Context, s *Store, workspaceID, slug, who string) (n int, e
 	return n, err
 }
 
-// versions returns who made each version of a preset, from the first to the latest.
+// versions returns the writers of a preset's versions, from the first to the latest.
 func versions(t *testing.T, s *Store, workspaceID, slug string) (by []string) {
 	t.Helper()
 	err := s.View(t.Context(), func(r domain.Reader) error {
@@ -74,7 +75,7 @@ func versions(t *testing.T, s *Store, workspaceID, slug string) (by []string) {
 	return by
 }
 
-// eventually waits until something is so.
+// eventually waits until a condition is true.
 func eventually(t *testing.T, within time.Duration, what string, so func() bool) time.Duration {
 	t.Helper()
 	begun := time.Now()
@@ -95,7 +96,7 @@ func TestStampsOfOthers(t *testing.T) {
 		t.Fatal(err)
 	}
 	var slowest time.Duration
-	late := 0 // a busy machine may be at times
+	late := 0 // a busy machine may exceed it at times
 	for i := range 20 {
 		before := b.Stamps().Preset(w, "p")
 		if before == 0 {
@@ -106,7 +107,7 @@ func TestStampsOfOthers(t *testing.T) {
 		}
 		took := eventually(t, 10*time.Second, "the other's stamps tell", func() bool {
 			now := b.Stamps().Preset(w, "p")
-			return now != before && now != 0 // which it is while it changes
+			return now != before && now != 0 // the stamp is 0 during a change
 		})
 		slowest = max(slowest, took)
 		if took > time.Second {
@@ -134,19 +135,19 @@ func TestStampsOfOthers(t *testing.T) {
 	}
 }
 
-// tally is what writers were told.
+// tally is the answers that writers got.
 type tally struct {
 	mu           sync.Mutex
-	acknowledged map[string]map[int]string // by preset and number, who made it
+	acknowledged map[string]map[int]string // by preset and number, its writer
 	conflicts    int
 	unknown      int
 	others       []error
-	last         time.Time // when a write was acknowledged
+	last         time.Time // the time of each acknowledgement
 	gap          time.Duration
 }
 
-// write makes writers add versions to two presets by way of each store, until the
-// context ends or each has added so many.
+// write starts writers that add versions to two presets through each store. They end with
+// the context or after a number of versions each.
 func (l *tally) write(ctx context.Context, stores []*Store, workspaceID string, writers, each int) {
 	l.mu.Lock()
 	l.acknowledged, l.last = map[string]map[int]string{"p": {}, "q": {}}, time.Now()
@@ -196,7 +197,7 @@ func (l *tally) count() (n int) {
 	return n
 }
 
-// check wants all that was acknowledged to be there.
+// check fails the test if an acknowledged write is missing.
 func (l *tally) check(t *testing.T, s *Store, workspaceID string) (count int) {
 	t.Helper()
 	for slug, want := range l.acknowledged {
@@ -238,8 +239,8 @@ func TestManyWriters(t *testing.T) {
 	t.Logf("RESULT many writers: acknowledged=%d conflicts=%d overtaken=%d in %v", len(l.acknowledged["p"])+len(l.acknowledged["q"]), l.conflicts, overtaken, time.Since(begun))
 }
 
-// TestFarNode is a node that is farther from the cluster than one that writes all the
-// time: it has its turn.
+// TestFarNode uses a distant node and one that writes without pause. The distant node's
+// writes succeed too.
 func TestFarNode(t *testing.T) {
 	p := newProxy(t, sharedAddress(t))
 	far, near := open(t, Options{Endpoints: []string{p.address}, RequestTimeout: 20 * time.Second}), open(t, Options{})
@@ -275,8 +276,7 @@ func TestFarNode(t *testing.T) {
 	t.Logf("RESULT far node: slowest of 20 %v, %+v; near node: acknowledged=%d conflicts=%d", slowest, far.Status(), count, l.conflicts)
 }
 
-// TestUnknownOutcome swallows the answer to a commit, or the request, and then ends the
-// connection.
+// TestUnknownOutcome drops a commit's request or answer and then closes the connection.
 func TestUnknownOutcome(t *testing.T) {
 	t.Parallel()
 	for name, direction := range map[string]int{"request": requests, "answer": answers} {
@@ -319,14 +319,14 @@ func TestUnknownOutcome(t *testing.T) {
 	}
 }
 
-// TestNeverSettled is an outcome that cannot be found out in the time.
+// TestNeverSettled checks an outcome that cannot be determined before the timeout.
 func TestNeverSettled(t *testing.T) {
 	t.Parallel()
 	p := newProxy(t, sharedAddress(t))
 	s := open(t, Options{Endpoints: []string{p.address}, MaxStaleness: time.Minute, RequestTimeout: 3 * time.Second})
 	w := newID()
 	preset := put(t, s, w, "p")
-	change := func(name string) error { // of what is in memory
+	change := func(name string) error { // of the records in memory
 		return s.Update(t.Context(), func(tx domain.Tx) error {
 			preset.Name = name
 			return tx.PutPreset(preset)
@@ -352,7 +352,7 @@ func TestNeverSettled(t *testing.T) {
 	t.Logf("RESULT never settled: ErrUnknown after %v", took)
 }
 
-// TestLeaderKilled kills the leader of three members, twice, under writers.
+// TestLeaderKilled kills the leader of three members twice, during writes.
 func TestLeaderKilled(t *testing.T) {
 	t.Parallel()
 	members := cluster(t, 3)
@@ -399,13 +399,13 @@ func TestLeaderKilled(t *testing.T) {
 			t.Error(err)
 		}
 	}
-	if l.gap > 10*time.Second { // with two members there is a leader after a second or two
+	if l.gap > 10*time.Second { // two members elect a leader after a second or two
 		t.Errorf("no write was acknowledged for %v", l.gap)
 	}
 	t.Logf("RESULT leader killed: acknowledged=%d conflicts=%d unknown=%d unavailable=%d longest gap %v", count, l.conflicts, l.unknown, len(l.others), l.gap)
 }
 
-// TestLargeChanges are of more records than one transaction of etcd's takes.
+// TestLargeChanges makes changes with more records than one etcd transaction permits.
 func TestLargeChanges(t *testing.T) {
 	s := open(t, Options{})
 	for _, count := range []int{20, 63, 127, 500, 1000} {

@@ -12,8 +12,8 @@ import (
 	"github.com/caddy-presets/caddy-presets/storage/records"
 )
 
-// A version that is taken is refused, also where the node does not know it and has taken its
-// number for free.
+// TestTakenVersion creates a version with a number in use that the node does not know. The
+// node assumes that the number is free. The version is refused.
 func TestTakenVersion(t *testing.T) {
 	one := open(t, Options{})
 	w := newID()
@@ -50,9 +50,9 @@ func TestTakenVersion(t *testing.T) {
 	}
 }
 
-// A slug that the node does not know is taken for free, and a request that it does not know
-// for a new one, until that is made sure of. Nobody is told what came of that where it was
-// wrong, whether or not anything was to be stored.
+// TestTakenSlug uses slugs and requests that the node does not know. The node assumes that
+// they are new until etcd confirms it. No caller gets a result of a wrong assumption, with
+// or without a write.
 func TestTakenSlug(t *testing.T) {
 	one, other := open(t, Options{}), open(t, Options{})
 	var taken [4]domain.Workspace
@@ -105,7 +105,7 @@ func TestTakenSlug(t *testing.T) {
 	if err != nil || again != nil {
 		t.Errorf("a request that was answered by another node: got error %v, and %v of its answer", err, again)
 	}
-	// The one under an id is another matter than the one under a slug.
+	// A workspace under an id is cached apart from one under a slug.
 	count := func() (total int) {
 		err := one.View(t.Context(), func(r domain.Reader) (err error) {
 			_, total, err = r.WorkspacePage(domain.Page{Limit: 1})
@@ -137,8 +137,8 @@ func TestTakenSlug(t *testing.T) {
 	}
 }
 
-// What misses something in memory is run again when that is there, and what it took for
-// granted before is not read for that.
+// TestGuessThenMiss runs a change that misses a record in memory. The change runs again
+// with the record. Its earlier assumptions cause no reads.
 func TestGuessThenMiss(t *testing.T) {
 	s := open(t, Options{})
 	warm(t, s)
@@ -161,7 +161,7 @@ func TestGuessThenMiss(t *testing.T) {
 	}
 }
 
-// warm writes something, so that what all changes need is in memory.
+// warm writes a workspace, so that the records that every change needs are in memory.
 func warm(t *testing.T, s *Store) {
 	t.Helper()
 	if err := s.Update(t.Context(), func(tx domain.Tx) error { return tx.PutWorkspace(newWorkspace("warm-" + newID())) }); err != nil {
@@ -169,8 +169,8 @@ func warm(t *testing.T, s *Store) {
 	}
 }
 
-// One wrong guess after another keeps none of the others from writing, on this node or
-// elsewhere.
+// TestWrongGuessesHinderNobody makes wrong assumptions continuously. Other writes still
+// succeed, on this node and on others.
 func TestWrongGuessesHinderNobody(t *testing.T) {
 	const taken = 200
 	one, s := open(t, Options{}), open(t, Options{})
@@ -217,7 +217,7 @@ func TestWrongGuessesHinderNobody(t *testing.T) {
 		most = max(most, runs)
 	}
 	all.Wait()
-	// Once more at most, and once more each time that it waits behind others.
+	// It runs at most once more, and once more for each wait behind others.
 	if most > 6 {
 		t.Errorf("a write that guessed nothing was run %d times", most)
 	}
@@ -227,8 +227,8 @@ func TestWrongGuessesHinderNobody(t *testing.T) {
 	t.Logf("RESULT wrong guesses: %d writes beside %d, run %d times at most", written, taken, most)
 }
 
-// A request that changes nothing is answered while etcd takes no change, though it was
-// taken for a new one.
+// TestGuessesWithoutSpace repeats an answered request while etcd accepts no change. The
+// node first takes the request for a new one, and then answers it.
 func TestGuessesWithoutSpace(t *testing.T) {
 	members := cluster(t, 1, "--quota-backend-bytes", fmt.Sprint(4<<20))
 	one, other := open(t, Options{Endpoints: addresses(members)}), open(t, Options{Endpoints: addresses(members)})
@@ -267,8 +267,8 @@ func TestGuessesWithoutSpace(t *testing.T) {
 	}
 }
 
-// What a node has written it has in memory, whether or not the watch was faster than the
-// answer.
+// TestOwnWritesAreKept checks that a node has its own writes in memory. The watch may be
+// faster than the answer or slower.
 func TestOwnWritesAreKept(t *testing.T) {
 	s := open(t, Options{})
 	for i := range 200 {

@@ -19,7 +19,7 @@ import (
 	"github.com/caddy-presets/caddy-presets/domain"
 )
 
-// TestStale cuts a store off from the cluster.
+// TestStale disconnects a store from the cluster.
 func TestStale(t *testing.T) {
 	const maxStaleness = 2 * time.Second
 	logs, logged := observer.New(zap.InfoLevel)
@@ -83,10 +83,10 @@ func TestStale(t *testing.T) {
 	}
 }
 
-// TestAway is a cluster that answers nothing for a while: once all is stale nobody waits
-// for it any more, and all are served as soon as it goes on.
+// TestAway stops a cluster's answers for a while. Once all data is stale, requests do not
+// wait. When the cluster continues, all are served at once.
 func TestAway(t *testing.T) {
-	// An answer that is waited for takes five seconds, which is what requests may.
+	// A request waits five seconds for an answer, which is its timeout.
 	const maxStaleness, soon = time.Second, 2 * time.Second
 	p := newProxy(t, sharedAddress(t))
 	s := open(t, Options{Endpoints: []string{p.address}, MaxStaleness: maxStaleness})
@@ -103,7 +103,7 @@ func TestAway(t *testing.T) {
 		"Update": func() error { _, err := add(t.Context(), s, w, "q", "x"); return err },
 	}
 	p.set(func() { p.paused = [2]bool{true, true} })
-	if _, err := look(); !errors.Is(err, domain.ErrUnavailable) { // it waits, as an election may be under way
+	if _, err := look(); !errors.Is(err, domain.ErrUnavailable) { // it waits, because an election may be in progress
 		t.Errorf("got error %v, want that it is unavailable", err)
 	}
 	var all sync.WaitGroup
@@ -126,8 +126,8 @@ func TestAway(t *testing.T) {
 	t.Logf("RESULT away: served %v after the cluster goes on", healed)
 }
 
-// TestSilent is a cluster that keeps its connections open and answers nothing: from the
-// moment on from which all is stale, nobody waits for it.
+// TestSilent uses a cluster that keeps connections open and answers nothing. Once all data
+// is stale, requests do not wait.
 func TestSilent(t *testing.T) {
 	t.Parallel()
 	const maxStaleness, soon = 5 * time.Second, time.Second
@@ -135,7 +135,7 @@ func TestSilent(t *testing.T) {
 	s := open(t, Options{Endpoints: []string{p.address}, MaxStaleness: maxStaleness})
 	w := newID()
 	put(t, s, w, "p")
-	// The next question, which is not answered, begins so long after the last that was.
+	// The next question begins this long after the last one, and gets no answer.
 	eventually(t, 3*maxStaleness, "a question was answered a while ago", func() bool { return s.Status().Staleness > maxStaleness/10 })
 	p.set(func() { p.paused = [2]bool{true, true} })
 	eventually(t, 3*maxStaleness, "all is stale", func() bool { return s.Status().Staleness > maxStaleness })
@@ -153,8 +153,8 @@ func TestSilent(t *testing.T) {
 	eventually(t, 20*time.Second, "it is served", func() bool { return s.Sync(t.Context()) == nil })
 }
 
-// TestWatching is whether the status says that others are heard of, where no member is left
-// that would say that they are not.
+// TestWatching checks Status.Watching when no member is left to report a loss of
+// contact.
 func TestWatching(t *testing.T) {
 	members := cluster(t, 3)
 	proxies, endpoints := proxied(t, members)
@@ -191,7 +191,7 @@ func TestWatching(t *testing.T) {
 	}
 }
 
-// TestStaleFromTheStart is a cluster that is cut off as soon as the store is open.
+// TestStaleFromTheStart disconnects a cluster as soon as the store is open.
 func TestStaleFromTheStart(t *testing.T) {
 	p := newProxy(t, sharedAddress(t))
 	s := open(t, Options{Endpoints: []string{p.address}, MaxStaleness: time.Second})
@@ -204,7 +204,7 @@ func TestStaleFromTheStart(t *testing.T) {
 	eventually(t, 10*time.Second, "the watch works again", func() bool { return s.Status().Watching })
 }
 
-// TestCompacted compacts what a store that was cut off has not seen.
+// TestCompacted compacts revisions that a disconnected store has not read.
 func TestCompacted(t *testing.T) {
 	p := newProxy(t, sharedAddress(t))
 	s, other := open(t, Options{Endpoints: []string{p.address}}), open(t, Options{})
@@ -243,7 +243,7 @@ func TestCompacted(t *testing.T) {
 	})
 }
 
-// TestForeignKeys are under the prefix but not ours.
+// TestForeignKeys puts foreign keys under the prefix.
 func TestForeignKeys(t *testing.T) {
 	admin, s := client(t), open(t, Options{})
 	w := newID()
@@ -268,9 +268,9 @@ func TestForeignKeys(t *testing.T) {
 	}
 }
 
-// TestKeysRemoved removes all of a store from etcd while it is open.
+// TestKeysRemoved removes all of a store's keys from etcd while it is open.
 func TestKeysRemoved(t *testing.T) {
-	s := open(t, Options{MaxStaleness: time.Minute}) // so that nothing else makes stamps zero
+	s := open(t, Options{MaxStaleness: time.Minute}) // so that nothing else resets the stamps
 	w := newID()
 	put(t, s, w, "p")
 	before := s.Stamps().Preset(w, "p")
@@ -284,14 +284,14 @@ func TestKeysRemoved(t *testing.T) {
 	if _, err := add(t.Context(), s, w, "p", "x"); !errors.Is(err, domain.ErrUnavailable) {
 		t.Errorf("Update: got error %v, want that it is unavailable", err)
 	}
-	open(t, Options{}) // makes a new one
+	open(t, Options{}) // creates a new store
 	eventually(t, 20*time.Second, "it begins again", func() bool { return s.Sync(t.Context()) == nil })
 	if _, err := add(t.Context(), s, w, "p", "x"); !errors.Is(err, domain.ErrNotFound) {
 		t.Errorf("got error %v, want that the preset is not there", err)
 	}
 }
 
-// TestQuota fills etcd's database.
+// TestQuota fills etcd's database to its quota.
 func TestQuota(t *testing.T) {
 	members := cluster(t, 1, "--quota-backend-bytes", fmt.Sprint(4<<20))
 	logs, logged := observer.New(zap.InfoLevel)
@@ -316,7 +316,7 @@ func TestQuota(t *testing.T) {
 		}
 		slowest = max(slowest, time.Since(begun))
 	}
-	if slowest > 3*time.Second { // requests may take five
+	if slowest > 3*time.Second { // the timeout of requests is five seconds
 		t.Errorf("a refusal took %v", slowest)
 	}
 	if s.Status().Writable {
@@ -356,7 +356,7 @@ func TestQuota(t *testing.T) {
 	t.Logf("RESULT quota: slowest refusal %v", slowest)
 }
 
-// TestClose closes a store while calls are under way.
+// TestClose closes a store during calls.
 func TestClose(t *testing.T) {
 	w := newID()
 	before := runtime.NumGoroutine()
@@ -404,7 +404,7 @@ func TestClose(t *testing.T) {
 	t.Logf("RESULT close: took %v after %d changes", took, sum)
 }
 
-// TestSmallerLimits is a server that takes less at once than others do.
+// TestSmallerLimits uses a server with smaller limits than usual.
 func TestSmallerLimits(t *testing.T) {
 	members := cluster(t, 1, "--max-request-bytes", fmt.Sprint(100<<10))
 	s := open(t, Options{Endpoints: addresses(members)})

@@ -7,7 +7,7 @@ import (
 	"time"
 )
 
-// proxy is a TCP proxy on loopback, between a store and a member, that can fail.
+// proxy is a TCP proxy on loopback between a store and a member. It can simulate failures.
 type proxy struct {
 	address, to string
 	listener    net.Listener
@@ -15,13 +15,13 @@ type proxy struct {
 	mu      sync.Mutex
 	changed *sync.Cond
 	conns   map[net.Conn]bool
-	cut     bool // connections end, and new ones
-	// What is read in either direction is kept until it may go on, or thrown away: then
-	// the connection ends, as no later byte would make sense.
+	cut     bool // it closes connections, old and new
+	// Data read in either direction is held until it may continue, or dropped. After a drop
+	// the connection is closed, because later bytes would make no sense.
 	paused, swallowing [2]bool
 	swallowed          [2]int
 	delay              time.Duration // of all, in both directions
-	cutAfter           int           // bytes of answers, after which it is cut, or 0
+	cutAfter           int           // bytes of answers until the connections are closed, or 0
 }
 
 // The directions of a proxy.
@@ -142,14 +142,14 @@ func (p *proxy) copy(direction int, from, to net.Conn) {
 	}
 }
 
-// lost returns how many bytes were thrown away in a direction since renew.
+// lost returns the number of bytes dropped in a direction since renew.
 func (p *proxy) lost(direction int) int {
 	p.mu.Lock()
 	defer p.mu.Unlock()
 	return p.swallowed[direction]
 }
 
-// renew ends all connections; new ones work.
+// renew closes all connections. New ones work.
 func (p *proxy) renew() {
 	p.set(func() {
 		p.swallowed = [2]int{}
@@ -160,7 +160,7 @@ func (p *proxy) renew() {
 	})
 }
 
-// proxied puts a proxy before each member, and returns their addresses as well.
+// proxied puts a proxy before each member. It returns the proxies and their addresses.
 func proxied(t *testing.T, members []*member) (proxies []*proxy, endpoints []string) {
 	t.Helper()
 	for _, m := range members {

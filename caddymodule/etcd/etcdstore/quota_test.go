@@ -11,9 +11,9 @@ import (
 	"github.com/caddy-presets/caddy-presets/domain"
 )
 
-// TestQuotaReached is the moment at which etcd's database reaches its quota: what etcd
-// says it has no space for it may have stored, and a change that is refused must not have
-// been made.
+// TestQuotaReached writes until etcd's database reaches its quota. etcd may have stored a
+// change that it refused for lack of space. A change reported as refused must not be
+// stored.
 func TestQuotaReached(t *testing.T) {
 	refused, stored := 0, 0
 	for round := range 5 {

@@ -11,10 +11,10 @@ import (
 	"github.com/caddy-presets/caddy-presets/domain"
 )
 
-// TestReadsAreCurrent has writers and readers on three nodes with a cluster of three
-// members, which are asked in turn and of which some are behind. What was acknowledged
-// before a read began is in it, all of a read is of one moment, and so is a copy whose stamp
-// is still good after Sync. Two nodes have room in memory for a few records only.
+// TestReadsAreCurrent runs writers and readers on three nodes with a cluster of three
+// members. The nodes ask the members in turn, and some members lag behind. A read has all
+// writes acknowledged before it, and all of it has one revision. The same holds for a copy
+// whose stamp is valid after Sync. Two nodes have memory for only a few records.
 func TestReadsAreCurrent(t *testing.T) {
 	members := cluster(t, 3)
 	var stores []*Store
@@ -79,8 +79,8 @@ func TestReadsAreCurrent(t *testing.T) {
 	t.Logf("RESULT reads are current: writes=%d reads=%d copies=%d of which good=%d", writes.Load(), reads.Load(), copies.Load(), good.Load())
 }
 
-// current reads a preset and wants no less than what was acknowledged, and the version that
-// it designates.
+// current reads a preset. It fails if the version or the designated one is older than
+// acknowledged.
 func current(t *testing.T, s *Store, workspaceID, slug string, acknowledged *atomic.Int64) (latest int) {
 	before := acknowledged.Load()
 	err := s.View(t.Context(), func(r domain.Reader) error {

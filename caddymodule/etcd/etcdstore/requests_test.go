@@ -12,8 +12,8 @@ import (
 	"github.com/caddy-presets/caddy-presets/domain"
 )
 
-// TestRequestEnds is a cluster that answers at once that it cannot: that is asked again for
-// as long as requests may take, and no longer.
+// TestRequestEnds uses a cluster that refuses each request at once. The store tries again
+// until the timeout and then stops.
 func TestRequestEnds(t *testing.T) {
 	s := &Store{timeout: 2*retryPause + retryPause/2, dialErrors: new(dialErrors)}
 	ended := make(chan error, 1)

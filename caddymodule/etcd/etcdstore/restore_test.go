@@ -38,7 +38,7 @@ func (m *member) backUp(t *testing.T, name string) {
 	}
 }
 
-// restore ends the member, and starts it with what is in a backup.
+// restore stops the member and starts it with a backup's data.
 func (m *member) restore(t *testing.T, name string, options ...string) {
 	t.Helper()
 	m.kill()
@@ -69,22 +69,22 @@ func restorable(t *testing.T) {
 	}
 }
 
-// bumped are the options with which etcd's manual has a backup restored.
+// bumped are the options for a restore that etcd's manual recommends.
 var bumped = []string{"--bump-revision", "1000000", "--mark-compacted"}
 
-// TestRestored is a cluster that is restored from a backup while stores are open, as etcd's
-// manual says and without what that adds to the revision. A store that was cut off meanwhile
-// finds as many commits as others have made since, or more: some of the same number, at the
-// same revision, as those that it knows and that are no more.
+// TestRestored restores a cluster from a backup while stores are open. It does so with and
+// without the manual's option that increases the revision. A disconnected store finds at
+// least as many commits from others. Some have the number and revision of commits that it
+// knows and that were lost.
 func TestRestored(t *testing.T) {
 	restorable(t)
 	const lost = 3
 	for _, test := range []struct {
 		name    string
 		options []string
-		since   int // commits made before the store is connected again
+		since   int // commits made before the store is reconnected
 		first   string
-		foreign int // changes of others after the backup, of keys that are not ours
+		foreign int // changes of foreign keys after the backup
 	}{
 		{"plain, reading", nil, 0, "read", 0},
 		{"plain, writing", nil, 0, "write", 0},
@@ -102,7 +102,7 @@ func TestRestored(t *testing.T) {
 			t.Parallel()
 			m := cluster(t, 1)[0]
 			p := newProxy(t, m.address)
-			// So that nothing is found out by asking now and then.
+			// With the long MaxStaleness no periodic check detects the restore.
 			s := open(t, Options{Endpoints: []string{p.address}, MaxStaleness: time.Minute})
 			w := newID()
 			put(t, s, w, "p")
@@ -174,7 +174,7 @@ func TestRestored(t *testing.T) {
 	}
 }
 
-// viewed counts how often a store is read.
+// viewed counts the reads of a store.
 type viewed struct {
 	*Store
 	views atomic.Int64
@@ -185,9 +185,9 @@ func (s *viewed) View(ctx context.Context, fn func(domain.Reader) error) error {
 	return s.Store.View(ctx, fn)
 }
 
-// TestLostVersions is a node that goes on while what the cluster holds is replaced by an
-// earlier state of it: a version stored from then on is what is served under its number,
-// not the one that had the number before.
+// TestLostVersions replaces the cluster's data by an earlier state while a node is running.
+// A version stored later gets a number that was used before. The node serves the new
+// version, not the lost one.
 func TestLostVersions(t *testing.T) {
 	for name, save := range map[string]func(t *testing.T, m *member, s *Store) (restore func()){
 		"a snapshot": func(t *testing.T, m *member, _ *Store) func() {

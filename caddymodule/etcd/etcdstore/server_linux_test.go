@@ -10,8 +10,7 @@ import (
 	"time"
 )
 
-// TestServerEnds ends a run of these tests, which has no time for anything, and looks for
-// the server that it had.
+// TestServerEnds runs these tests with no time left, and checks that their server ends.
 func TestServerEnds(t *testing.T) {
 	const child = "PRESETS_TEST_CHILD"
 	if os.Getenv(child) != "" {

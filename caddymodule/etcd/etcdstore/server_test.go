@@ -17,8 +17,8 @@ import (
 	"github.com/caddy-presets/caddy-presets/storage/storagetest"
 )
 
-// program is the etcd server, and shared a cluster of one member that tests share, each
-// with a prefix of its own.
+// program is the etcd server. shared is a cluster of one member, in which each test has its
+// own prefix.
 var (
 	program string
 	shared  *member
@@ -152,11 +152,10 @@ func addresses(members []*member) (all []string) {
 	return all
 }
 
-// prefix is a test's own.
+// prefix returns the test's own prefix.
 func prefix(t testing.TB) string { return fmt.Sprintf("%x/", sha256.Sum256([]byte(t.Name()))) }
 
-// open opens a store on the shared server, unless the options say otherwise, and closes
-// it at the end.
+// open opens a store on the shared server by default, and closes it at the end of the test.
 func open(t testing.TB, o Options) *Store {
 	t.Helper()
 	if o.Endpoints == nil {

@@ -9,8 +9,8 @@ import (
 	"github.com/caddy-presets/caddy-presets/domain"
 )
 
-// TestSilentMember is a member that takes what a node sends and answers nothing: writes go
-// on by way of the others.
+// TestSilentMember uses a member that receives requests and answers nothing. Writes
+// continue through the other members.
 func TestSilentMember(t *testing.T) {
 	t.Parallel()
 	members := cluster(t, 3)
@@ -51,7 +51,7 @@ func TestSilentMember(t *testing.T) {
 			t.Error(err)
 		}
 	}
-	if here.gap > keepAliveTime+keepAliveTimeout { // then its connections are given up
+	if here.gap > keepAliveTime+keepAliveTimeout { // then the store closes its connections
 		t.Errorf("no write was acknowledged for %v", here.gap)
 	}
 	t.Logf("RESULT silent member: longest gap %v, the other's %v; unknown=%d unavailable=%d conflicts=%d", here.gap, there.gap, here.unknown, len(here.others), here.conflicts)

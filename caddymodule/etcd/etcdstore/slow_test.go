@@ -21,8 +21,8 @@ import (
 	"github.com/caddy-presets/caddy-presets/domain"
 )
 
-// TestSlowAnswers is a cluster that is far away: each answer takes longer than
-// firstPatience. Changes are made once and answered so, and leave one lease behind.
+// TestSlowAnswers uses a distant cluster: each answer takes longer than firstPatience.
+// Changes are made and acknowledged once, and leave one lease.
 func TestSlowAnswers(t *testing.T) {
 	t.Parallel()
 	members := cluster(t, 1)
@@ -48,13 +48,13 @@ func TestSlowAnswers(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	if got := len(leases.Leases); got > 2 { // ten minutes may end meanwhile
+	if got := len(leases.Leases); got > 2 { // ten minutes may end in between
 		t.Errorf("there are %d leases, want one that the answers share", got)
 	}
 }
 
-// TestSlowLease is a change that needs a lease first: each of the two has all of
-// RequestTimeout, and no lease is left behind.
+// TestSlowLease makes a change that first needs a lease. Each of the two requests may take
+// RequestTimeout, and no lease is left.
 func TestSlowLease(t *testing.T) {
 	t.Parallel()
 	members := cluster(t, 1)
@@ -74,8 +74,8 @@ func TestSlowLease(t *testing.T) {
 	}
 }
 
-// TestSlowWatch is a watch that has to begin again while each answer takes longer than
-// nextAttempt: those who wait for what it tells do not keep it from beginning.
+// TestSlowWatch restarts a watch while each answer takes longer than nextAttempt. Callers
+// that wait for its events do not restart it again.
 func TestSlowWatch(t *testing.T) {
 	t.Parallel()
 	p := newProxy(t, sharedAddress(t))
@@ -94,8 +94,8 @@ func TestSlowWatch(t *testing.T) {
 	}
 }
 
-// TestSlowReachable is a node that was suspended for longer than MaxStaleness, and whose
-// questions take longer than firstPatience: its changes wait for the answer.
+// TestSlowReachable uses a node that was suspended for longer than MaxStaleness. Its
+// requests take longer than firstPatience, and its changes wait for the answer.
 func TestSlowReachable(t *testing.T) {
 	t.Parallel()
 	p := newProxy(t, sharedAddress(t))
@@ -107,8 +107,8 @@ func TestSlowReachable(t *testing.T) {
 	}
 }
 
-// TestDeliveredTwice has a proxy that sends each change twice, which another node's change
-// comes between: it is applied once.
+// TestDeliveredTwice delivers each change twice, with a change of another node in between.
+// The change is applied once.
 func TestDeliveredTwice(t *testing.T) {
 	t.Parallel()
 	r := newRetrier(t, sharedAddress(t))
@@ -136,8 +136,8 @@ func TestDeliveredTwice(t *testing.T) {
 	}
 }
 
-// TestRefusedTwice has a proxy whose second delivery is refused by an etcd that is busy,
-// though the first one was applied: the change counts as made.
+// TestRefusedTwice delivers a change twice, and a busy etcd refuses the second delivery.
+// The change counts as made, because the first delivery was applied.
 func TestRefusedTwice(t *testing.T) {
 	t.Parallel()
 	r := newRetrier(t, sharedAddress(t))
@@ -157,8 +157,8 @@ func TestRefusedTwice(t *testing.T) {
 type retrier struct {
 	address string
 	to      *grpc.ClientConn
-	// between is called once, between the two deliveries of the next change. Its error is
-	// the answer in place of the second delivery.
+	// between is called once, between the two deliveries of the next change. Its error
+	// replaces the answer to the second delivery.
 	between atomic.Pointer[func() error]
 }
 
@@ -182,7 +182,7 @@ func newRetrier(t *testing.T, to string) *retrier {
 	return r
 }
 
-// forward passes a call on, whatever it is.
+// forward forwards any call.
 func (r *retrier) forward(_ any, from grpc.ServerStream) error {
 	method, _ := grpc.MethodFromServerStream(from)
 	if method == etcdserverpb.KV_Txn_FullMethodName {
@@ -246,7 +246,7 @@ func (r *retrier) forwardTxn(method string, from grpc.ServerStream) error {
 	return from.SendMsg(response)
 }
 
-// rawCodec leaves messages as they are.
+// rawCodec does not decode messages.
 type rawCodec struct{}
 
 func (rawCodec) Marshal(message any) ([]byte, error) {

@@ -32,8 +32,8 @@ func inMemory(t *testing.T) *badger.Store {
 	return s
 }
 
-// exported returns an export, and all of its lines but the first and the last, which
-// have the time.
+// exported returns an export, and its lines without the first and last, which contain the
+// time.
 func exported(t *testing.T, s domain.Store) (content, inside []byte, digest string) {
 	t.Helper()
 	var b bytes.Buffer
@@ -55,7 +55,7 @@ func imported(t *testing.T, s domain.Store, content []byte) {
 	t.Logf("RESULT import: bytes=%d took=%v %+v", len(content), time.Since(begun), summary.Counts)
 }
 
-// sameExport checks that an export has what another had inside, byte by byte.
+// sameExport checks that two exports have the same content, byte by byte.
 func sameExport(t *testing.T, what string, got, want []byte) {
 	t.Helper()
 	g, w := bytes.SplitAfter(got, []byte("\n")), bytes.SplitAfter(want, []byte("\n"))
@@ -69,7 +69,7 @@ func sameExport(t *testing.T, what string, got, want []byte) {
 	}
 }
 
-// sound checks that all that is in a store is in order.
+// sound checks the integrity of a store.
 func sound(t *testing.T, s *Store) {
 	t.Helper()
 	report, err := s.Check(t.Context())
@@ -78,7 +78,7 @@ func sound(t *testing.T, s *Store) {
 	}
 }
 
-// largestCommit returns how many records at most are as one commit has left them.
+// largestCommit returns the largest number of records with the same revision.
 func largestCommit(t *testing.T, s *Store) (most int) {
 	t.Helper()
 	response, err := s.client.Get(t.Context(), s.prefix, clientv3.WithPrefix(), clientv3.WithKeysOnly())
@@ -93,7 +93,7 @@ func largestCommit(t *testing.T, s *Store) (most int) {
 	return most
 }
 
-// crowd puts what makes the most records of few bytes into a store.
+// crowd fills a store with many small records.
 func crowd(f storagetest.Filler) {
 	ctx := context.Background()
 	for n := range 700 {
@@ -103,8 +103,8 @@ func crowd(f storagetest.Filler) {
 	}
 }
 
-// TestTransfer moves a store from Badger to etcd, where another node looks on, and
-// back. All that an export has stays as it is.
+// TestTransfer moves a store from Badger to etcd and back, while another etcd node is
+// running. The exports have the same content.
 func TestTransfer(t *testing.T) {
 	from := inMemory(t)
 	f := storagetest.Fill(t, from)
@@ -140,15 +140,15 @@ func TestTransfer(t *testing.T) {
 		t.Errorf("back in Badger: got digest %s, want %s", gotDigest, digest)
 	}
 
-	// It is a store like any other.
+	// The imported store works like any other.
 	f = storagetest.Fill(t, there)
 	f.Version("team", "long", `{"model":"next"}`)
 	f.Label("team", "pruned", "gone", domain.Target{Version: 9})
 	sound(t, other)
 }
 
-// shortLeases checks that what a store keeps for a time has leases of some days, and that
-// it has left none that are longer.
+// shortLeases checks that temporary records have leases of some days, and that no longer
+// leases are left.
 func shortLeases(t *testing.T, s *Store) {
 	t.Helper()
 	all, err := s.client.Leases(t.Context())
@@ -172,7 +172,7 @@ func shortLeases(t *testing.T, s *Store) {
 	}
 }
 
-// An import that was interrupted is gone on with by another node.
+// TestTransferResumed interrupts an import and continues it from another node.
 func TestTransferResumed(t *testing.T) {
 	from := inMemory(t)
 	f := storagetest.Fill(t, from)
@@ -207,7 +207,7 @@ func TestTransferResumed(t *testing.T) {
 	}
 }
 
-// hooked calls a function once so much was written to it.
+// hooked calls a function after a number of bytes was written.
 type hooked struct {
 	bytes.Buffer
 	after int
@@ -223,8 +223,8 @@ func (h *hooked) Write(p []byte) (int, error) {
 	return n, err
 }
 
-// TestTransferCompacted exports a store that etcd compacts meanwhile. It shows one moment or
-// fails: it goes on where nothing was changed since, and where that was and etcd has kept it.
+// TestTransferCompacted compacts etcd during an export. The export shows one revision or
+// fails. It continues if nothing changed since, or if etcd still has the old data.
 func TestTransferCompacted(t *testing.T) {
 	admin, s, other := client(t), open(t, Options{Memory: 1}), node(t)
 	f := storagetest.Fill(t, other)

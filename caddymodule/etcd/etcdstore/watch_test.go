@@ -18,8 +18,8 @@ import (
 	"github.com/caddy-presets/caddy-presets/storage/replica"
 )
 
-// TestMemberHangs is a cluster one of whose members keeps its connections open and says
-// nothing, the one that is watched among them, while others commit.
+// TestMemberHangs stops the answers of the watched member, which keeps its connections
+// open. Other nodes commit meanwhile.
 func TestMemberHangs(t *testing.T) {
 	t.Parallel()
 	var members []*proxy
@@ -42,7 +42,7 @@ func TestMemberHangs(t *testing.T) {
 		if _, err := add(t.Context(), other, w, "p", fmt.Sprint(n)); err != nil {
 			t.Fatal(err)
 		}
-		// A connection is given up after keepAliveTime and keepAliveTimeout.
+		// The client closes a connection after keepAliveTime and keepAliveTimeout.
 		eventually(t, 10*time.Second, "the store is current", func() bool { return s.Sync(t.Context()) == nil })
 		if got := len(versions(t, s, w, "p")); got != n+1 {
 			t.Errorf("got %d versions, want %d", got, n+1)
@@ -57,7 +57,7 @@ func TestMemberHangs(t *testing.T) {
 	}
 }
 
-// TestWatchAhead is a watch that waits for what comes after changes that it was not told.
+// TestWatchAhead waits for a revision while the watch has missed earlier changes.
 func TestWatchAhead(t *testing.T) {
 	p := newProxy(t, sharedAddress(t))
 	s, other := open(t, Options{Endpoints: []string{p.address}, RequestTimeout: 2 * time.Second}), open(t, Options{})
@@ -81,8 +81,8 @@ func TestWatchAhead(t *testing.T) {
 	}
 }
 
-// TestCompactedRemoval compacts at the very commit that removed a record: etcd 3.4 then
-// tells what else that commit changed, and not that.
+// TestCompactedRemoval compacts at the commit that removed a record. etcd 3.4 then reports
+// the commit's other changes, but not the removal.
 func TestCompactedRemoval(t *testing.T) {
 	p := newProxy(t, sharedAddress(t))
 	s, other := open(t, Options{Endpoints: []string{p.address}}), open(t, Options{})
@@ -120,7 +120,7 @@ func TestCompactedRemoval(t *testing.T) {
 	}
 }
 
-// TestMissed tells a store of commits that cannot be the next, or are not told wholly.
+// TestMissed sends a store commits that cannot be the next ones, or that are incomplete.
 func TestMissed(t *testing.T) {
 	s := open(t, Options{})
 	put(t, s, newID(), "p")
@@ -141,8 +141,9 @@ func TestMissed(t *testing.T) {
 	}
 }
 
-// TestSaidToBeCanceled is a member, or a proxy before it, that gives up what it may have
-// done: the client must not send that again, which it does of these two codes.
+// TestSaidToBeCanceled uses a member, or a proxy before it, that cancels a request that it
+// may have applied. The client must not send it again, though it does so for these two
+// codes.
 func TestSaidToBeCanceled(t *testing.T) {
 	ended, end := context.WithCancel(t.Context())
 	end()

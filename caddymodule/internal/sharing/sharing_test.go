@@ -13,7 +13,7 @@ import (
 	"testing"
 )
 
-// settings say which file to share, and who does.
+// settings name the file to share and its user.
 type settings struct{ path, who string }
 
 // file cannot be opened while it is open.
@@ -25,7 +25,7 @@ type file struct {
 
 func (f *file) Close() error {
 	f.closedBy = f.newest().who
-	runtime.Gosched() // others may come meanwhile
+	runtime.Gosched() // others may arrive meanwhile
 	return errors.Join(f.File.Close(), os.Remove(f.Name()))
 }
 
@@ -86,7 +86,7 @@ func TestReloads(t *testing.T) {
 	other := acquire(t, third)
 	wantInUse(t, p, map[*file]int{f: 1, other: 1})
 	_ = use(t.Context(), second, func(*file) error {
-		release(t, second) // the configuration ends, a request of it does not
+		release(t, second) // the configuration ends before its request
 		if current, ok := second.Current(); !ok || current != f || !isOpen(f) {
 			t.Error("it is closed under a request")
 		}
@@ -128,7 +128,7 @@ func TestReloadsThatFail(t *testing.T) {
 	wantInUse(t, p, map[*file]int{f: 2})
 }
 
-// Requests may come after the end of their configuration.
+// TestLateRequests makes requests after the end of their configuration.
 func TestLateRequests(t *testing.T) {
 	p, path := newPool(), filepath.Join(t.TempDir(), "f")
 	var told error
@@ -158,7 +158,7 @@ func TestLateRequests(t *testing.T) {
 	wantInUse(t, p, nil)
 }
 
-// While one is opened the others can be listed.
+// TestInUseWhileOpening lists the shared files while one is being opened.
 func TestInUseWhileOpening(t *testing.T) {
 	p, dir := newPool(), t.TempDir()
 	f := acquire(t, ref(p, filepath.Join(dir, "f"), "first"))
@@ -174,18 +174,18 @@ func TestInUseWhileOpening(t *testing.T) {
 	wantInUse(t, p, map[*file]int{f: 1, other: 1})
 }
 
-// Configurations come and go at once, and requests of each come before and after its
-// end: what they use is open, and nobody opens it twice.
+// TestManyAtOnce starts and ends configurations concurrently, with requests before and
+// after each end. Requests find their file open, and no file is opened twice.
 func TestManyAtOnce(t *testing.T) {
 	p, path := newPool(), filepath.Join(t.TempDir(), "f")
 	opened, open := 0, p.Open
 	p.Open = func(s settings, newest func() *settings) (*file, error) {
-		opened++ // in one's turn
+		opened++ // in sequence
 		runtime.Gosched()
 		return open(s, newest)
 	}
 	const rounds = 100
-	for range rounds { // after each of which all are gone
+	for range rounds { // after each round all are closed
 		var wg sync.WaitGroup
 		for range 3 {
 			wg.Go(func() {
