@@ -3,12 +3,14 @@
 package admin
 
 import (
+	"cmp"
 	"errors"
 	"fmt"
 	"io"
 	"maps"
 	"net/http"
 	"net/url"
+	"reflect"
 	"slices"
 	"strings"
 
@@ -143,9 +145,35 @@ func (r request) read(into any) error {
 		err = jsonv2.Unmarshal(body, into, jsonv2.RejectUnknownMembers(true))
 	}
 	if err != nil {
-		return badRequest(fmt.Errorf("reading the body: %w", err))
+		return badRequest(describeBody(err))
 	}
 	return nil
+}
+
+// describeBody returns an error of decoding a body that names the field, and no Go type.
+func describeBody(err error) error {
+	wrong, ok := errors.AsType[*jsonv2.SemanticError](err)
+	if !ok {
+		return fmt.Errorf("reading the body: %w", err)
+	}
+	field := cmp.Or(string(wrong.JSONPointer), "the body")
+	if errors.Is(err, jsonv2.ErrUnknownName) {
+		return fmt.Errorf("%s: is not known", field)
+	}
+	want := "of another type"
+	if wrong.GoType != nil {
+		switch kind := wrong.GoType.Kind(); kind {
+		case reflect.String:
+			want = "a string"
+		case reflect.Bool:
+			want = "true or false"
+		case reflect.Int:
+			want = "a whole number"
+		case reflect.Struct:
+			want = "an object"
+		}
+	}
+	return fmt.Errorf("%s: must be %s", field, want)
 }
 
 // pickStore returns the live store of a name, or the only one if name is empty.
