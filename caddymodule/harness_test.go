@@ -362,35 +362,21 @@ func (s *server) raw(request string, n int) []response {
 	return answers
 }
 
+// exported returns r as the tests of other packages know it.
+func (r response) exported() caddytest.Response {
+	return caddytest.Response{Status: r.status, Header: r.header, Body: r.body}
+}
+
 // want checks the status and that the body contains each of parts.
 func (r response) want(t *testing.T, status int, parts ...string) {
 	t.Helper()
-	if r.status != status {
-		t.Errorf("got status %d, want %d: %s", r.status, status, r.body)
-	}
-	for _, part := range parts {
-		if !strings.Contains(r.body, part) {
-			t.Errorf("got body %s, want it to hold %s", r.body, part)
-		}
-	}
+	r.exported().Want(t, status, parts...)
 }
 
 // wantError checks that r is an error in the envelope with this message.
 func (r response) wantError(t *testing.T, status int, message string) {
 	t.Helper()
-	var e struct {
-		Error struct {
-			Code    int
-			Message string
-		}
-	}
-	if err := json.Unmarshal([]byte(r.body), &e); err != nil {
-		t.Errorf("got status %d and body %q, want an error envelope: %v", r.status, r.body, err)
-		return
-	}
-	if r.status != status || e.Error.Code != status || !strings.HasPrefix(e.Error.Message, message) {
-		t.Errorf("got status %d, code %d and message %q, want %d and %q", r.status, e.Error.Code, e.Error.Message, status, message)
-	}
+	r.exported().WantError(t, status, message)
 	if got := r.header.Get("Content-Type"); got != "application/json" {
 		t.Errorf("got Content-Type %q, want application/json", got)
 	}
@@ -414,11 +400,7 @@ func (s *server) metric(series string) string {
 // field returns a member of data, such as an id for the next request.
 func (r response) field(t *testing.T, name string) string {
 	t.Helper()
-	var answer struct{ Data map[string]any }
-	if err := json.Unmarshal([]byte(r.body), &answer); err != nil {
-		t.Fatalf("status %d, body %q: %v", r.status, r.body, err)
-	}
-	return fmt.Sprint(answer.Data[name])
+	return r.exported().Field(t, name)
 }
 
 var (
