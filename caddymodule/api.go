@@ -78,9 +78,8 @@ type call struct {
 	r     *http.Request
 	start time.Time
 
-	repl         *caddy.Replacer // nil outside of Caddy, as placeholders
-	placeholders *placeholders
-	id           string // see requestID
+	repl *caddy.Replacer // nil outside of Caddy
+	id   string          // see requestID
 
 	envelope func(problem) any // of errors
 
@@ -97,9 +96,7 @@ type call struct {
 
 func (h *Handler) newCall(w http.ResponseWriter, r *http.Request) call {
 	c := call{h: h, w: w, r: r, start: time.Now(), envelope: newEnvelope, op: operation{name: unknownOperation}}
-	if c.repl, _ = r.Context().Value(caddy.ReplacerCtxKey).(*caddy.Replacer); c.repl != nil {
-		c.placeholders = placeholdersOf(c.repl)
-	}
+	c.repl, _ = r.Context().Value(caddy.ReplacerCtxKey).(*caddy.Replacer)
 	return c
 }
 
@@ -121,7 +118,7 @@ func (h *Handler) serveAPI(w http.ResponseWriter, r *http.Request) error {
 // run. It never reads the body of a stranger.
 func (c *call) serve() (answer, error) {
 	err := c.match()
-	c.setPlaceholder("operation", c.op.name)
+	c.setPlaceholder(operationPlaceholder, c.op.name)
 	if err != nil {
 		return answer{}, err
 	}

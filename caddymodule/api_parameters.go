@@ -34,13 +34,13 @@ func (c *call) readParameters() (err error) {
 		return domain.InvalidAt("x-session-id", "must be at most "+strconv.Itoa(inference.MaxSessionID)+" characters")
 	}
 	if id != "" {
-		c.setPlaceholder("session_id", id)
+		c.setPlaceholder(sessionPlaceholder, id)
 	}
 	if slug := c.slug(); slug != "" {
 		if err := domain.CheckPresetSlug(slug); err != nil {
 			return err
 		}
-		c.setPlaceholder("slug", slug)
+		c.setPlaceholder(slugPlaceholder, slug)
 	}
 	if query := c.r.URL.RawQuery; query != "" {
 		if c.given.query, err = url.ParseQuery(query); err != nil {

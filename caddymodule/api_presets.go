@@ -48,10 +48,10 @@ func (c *call) found(it domain.Found, err error) (answer, error) {
 
 func (c *call) setFoundPlaceholders(it domain.Found) {
 	if it.WorkspaceID != "" {
-		c.setPlaceholder("workspace_id", it.WorkspaceID)
+		c.setPlaceholder(workspacePlaceholder, it.WorkspaceID)
 	}
 	if it.Number != 0 {
-		c.setPlaceholder("version", strconv.Itoa(it.Number))
+		c.setPlaceholder(versionPlaceholder, strconv.Itoa(it.Number))
 	}
 }
 
@@ -63,7 +63,7 @@ func createPresetFrom(dialect domain.Dialect) func(*call) (answer, error) {
 		case err != nil:
 			return answer{}, err
 		case given:
-			c.setPlaceholder("session_id", id)
+			c.setPlaceholder(sessionPlaceholder, id)
 		}
 		capture, err := inference.Capture(dialect, c.object.All())
 		if err != nil {

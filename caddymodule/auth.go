@@ -106,7 +106,7 @@ func (c *call) identify(secrets ...string) (domain.Principal, error) {
 // setPrincipal sets who sent the request.
 func (c *call) setPrincipal(who domain.Principal) {
 	c.who = who
-	c.setPlaceholder("key_id", who.KeyID)
+	c.setPlaceholder(keyPlaceholder, who.KeyID)
 }
 
 // knownPrincipal returns the principal of a live key in memory, by the hash of its secret.

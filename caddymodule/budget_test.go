@@ -29,7 +29,7 @@ var budgets = map[string]int{
 	"look-up of an issued key":           0,
 	"GET of a workspace":                 22,
 	"GET of a workspace, issued key":     22,
-	"GET of a preset":                    22,
+	"GET of a preset":                    26,
 	"GET of a page of presets":           27,
 	"pass-through":                       0,
 	"pass-through beside inference":      3,

@@ -139,8 +139,8 @@ type inferenceCall struct {
 // r no longer has keys of ours. sent has the credentials that the client sent.
 func (h *Handler) serveInference(w http.ResponseWriter, r *http.Request, normalized string, sent credentials, next caddyhttp.Handler) error {
 	c := &inferenceCall{call: h.newCall(w, r), credentials: sent, path: h.routeOf(normalized)}
-	if c.placeholders != nil {
-		c.placeholders.emptyByDefault = true
+	if c.repl != nil {
+		c.repl.Map(emptyPlaceholder)
 	}
 	if r.Method == http.MethodPost {
 		c.route = inferenceRouteOf(c.path)
@@ -172,7 +172,7 @@ func (c *inferenceCall) pass(next caddyhttp.Handler) (err error) {
 			c.held.release() // the answer may take its time
 		}
 		c.op.name, c.envelope = otherRoute, envelopeOf(c.path)
-		c.setPlaceholder("operation", c.op.name)
+		c.setPlaceholder(operationPlaceholder, c.op.name)
 		c.h.metrics.resolved(c.op.name, "refused", c.start)
 		c.render(answer{}, refused)
 		return nil
@@ -237,7 +237,7 @@ func (c *inferenceCall) holdBody() {
 // answered.
 func (c *inferenceCall) prepare() (answered bool) {
 	c.op.name, c.envelope = c.route.name, c.route.envelope
-	c.setPlaceholder("operation", c.op.name)
+	c.setPlaceholder(operationPlaceholder, c.op.name)
 	resolution, err := c.resolve()
 	if err != nil {
 		c.held.release() // the answer may take its time
@@ -313,7 +313,7 @@ func (c *inferenceCall) noteSession(id string) {
 		c.r.Header.Set(sessionHeader, id)
 	}
 	if id := c.r.Header.Get(sessionHeader); id != "" {
-		c.setPlaceholder("session_id", id)
+		c.setPlaceholder(sessionPlaceholder, id)
 	}
 }
 
@@ -321,9 +321,9 @@ func (c *inferenceCall) noteResolution(resolution inference.Resolution) {
 	// The slug may be a part of a model name of many MiB. A placeholder with the slug
 	// would keep all of that in memory, so it gets a copy.
 	named := resolution.Preset + "@" + strconv.Itoa(resolution.Version)
-	c.setPlaceholder("slug", named[:len(resolution.Preset)])
-	c.setPlaceholder("version", named[len(resolution.Preset)+1:])
-	c.setPlaceholder("workspace_id", resolution.WorkspaceID)
+	c.setPlaceholder(slugPlaceholder, named[:len(resolution.Preset)])
+	c.setPlaceholder(versionPlaceholder, named[len(resolution.Preset)+1:])
+	c.setPlaceholder(workspacePlaceholder, resolution.WorkspaceID)
 	header := c.w.Header()
 	header.Set("X-Preset", named)
 	if len(resolution.Dropped) > 0 {
@@ -345,7 +345,7 @@ func headerList(names []string) string {
 // serveModels lets the gateway list its models and adds the caller's presets.
 func (c *inferenceCall) serveModels(next caddyhttp.Handler) error {
 	c.op.name = "models_list"
-	c.setPlaceholder("operation", c.op.name)
+	c.setPlaceholder(operationPlaceholder, c.op.name)
 	if err := c.authenticateInference(); err != nil {
 		varyByKey(c.w.Header())
 		c.render(answer{}, err)

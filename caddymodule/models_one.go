@@ -26,7 +26,7 @@ func listedSlug(path string) (slug string, ok bool) {
 // not JSON.
 func (c *inferenceCall) serveModel(next caddyhttp.Handler, slug string) error {
 	c.op.name = "model_get"
-	c.setPlaceholder("operation", c.op.name)
+	c.setPlaceholder(operationPlaceholder, c.op.name)
 	if err := c.authenticateInference(); err != nil {
 		varyByKey(c.w.Header())
 		c.render(answer{}, err)

@@ -22,17 +22,17 @@ func TestPlaceholdersOfSeveralHandlers(t *testing.T) {
 		}
 	}
 	outer := new(Handler).newCall(nil, r)
-	outer.setPlaceholder("slug", "a")
-	outer.setPlaceholder("version", "1")
+	outer.setPlaceholder(slugPlaceholder, "a")
+	outer.setPlaceholder(versionPlaceholder, "1")
 	want("{http.presets.slug}@{http.presets.version}", "a@1")
 	want("{http.presets.key_id}", "{http.presets.key_id}")
 	inner := new(Handler).newCall(nil, r)
-	inner.placeholders.emptyByDefault = true
-	inner.setPlaceholder("slug", "b")
+	repl.Map(emptyPlaceholder)
+	inner.setPlaceholder(slugPlaceholder, "b")
 	want("{http.presets.slug}@{http.presets.version}", "b@1")
 	want("{http.presets.key_id}{http.presets.}{http.presets.no_such}", "")
 	want("{http.presetsx}", "{http.presetsx}")
 
 	alone := new(Handler).newCall(nil, httptest.NewRequest("GET", "/", nil))
-	alone.setPlaceholder("slug", "a") // no replacer, so nothing can see it
+	alone.setPlaceholder(slugPlaceholder, "a") // no replacer, so nothing can see it
 }

@@ -215,7 +215,7 @@ func (h *Handler) refuse(w http.ResponseWriter, r *http.Request, normalized stri
 	case h.isAPIPath(normalized) && errors.Is(err, errMethodNotAllowed):
 		_ = c.match() // sets Allow
 	}
-	c.setPlaceholder("operation", c.op.name)
+	c.setPlaceholder(operationPlaceholder, c.op.name)
 	status := c.render(answer{}, err)
 	switch {
 	case route != nil && h.Inference != nil:
