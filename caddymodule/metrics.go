@@ -4,7 +4,6 @@ import (
 	"context"
 	"errors"
 	"strconv"
-	"sync"
 	"time"
 
 	"github.com/prometheus/client_golang/prometheus"
@@ -70,15 +69,6 @@ func newMetrics(registry *prometheus.Registry) (*metrics, error) {
 type timing struct {
 	total   *prometheus.CounterVec
 	seconds *prometheus.HistogramVec
-
-	mu    sync.RWMutex
-	known map[[2]string]series // by labels; the vectors' own look-up is slower
-}
-
-// series are the counter and the histogram of one pair of labels.
-type series struct {
-	total   prometheus.Counter
-	seconds prometheus.Observer
 }
 
 // newTiming returns a timing of events by their operation and their outcome, which is the
@@ -101,26 +91,8 @@ func (t *timing) register(registry *prometheus.Registry) error {
 
 // observe counts an event that took some time. Its series begins with it.
 func (t *timing) observe(took time.Duration, operation, outcome string) {
-	s := t.of([2]string{operation, outcome})
-	s.total.Inc()
-	s.seconds.Observe(took.Seconds())
-}
-
-func (t *timing) of(labels [2]string) series {
-	t.mu.RLock()
-	s, ok := t.known[labels]
-	t.mu.RUnlock()
-	if ok {
-		return s
-	}
-	t.mu.Lock()
-	defer t.mu.Unlock()
-	if t.known == nil {
-		t.known = make(map[[2]string]series)
-	}
-	s = series{t.total.WithLabelValues(labels[:]...), t.seconds.WithLabelValues(labels[:]...)}
-	t.known[labels] = s
-	return s
+	t.total.WithLabelValues(operation, outcome).Inc()
+	t.seconds.WithLabelValues(operation, outcome).Observe(took.Seconds())
 }
 
 // register registers *c or, where another handler of the same configuration
