@@ -228,7 +228,7 @@ func (h *Handler) refuse(w http.ResponseWriter, r *http.Request, normalized stri
 
 // stripUpgrade removes upgrades to other protocols than WebSocket. They would open a tunnel
 // to the gateway that nobody checks. A request for a WebSocket is a GET (RFC 6455, section
-// 4.1).
+// 4.1). reverse_proxy makes the Connection header anew, so its options need no removal.
 func stripUpgrade(r *http.Request) {
 	asked := r.Header["Upgrade"]
 	if len(asked) == 0 {
@@ -241,18 +241,4 @@ func stripUpgrade(r *http.Request) {
 	}
 	r.Header.Del("Upgrade")
 	r.Header.Del("HTTP2-Settings")
-	var kept []string
-	for _, value := range r.Header["Connection"] {
-		for option := range strings.SplitSeq(value, ",") {
-			switch option = strings.TrimSpace(option); strings.ToLower(option) {
-			case "", "upgrade", "http2-settings":
-			default:
-				kept = append(kept, option)
-			}
-		}
-	}
-	r.Header.Del("Connection")
-	if kept != nil {
-		r.Header.Set("Connection", strings.Join(kept, ", "))
-	}
 }
