@@ -1,6 +1,7 @@
 package admin
 
 import (
+	"cmp"
 	"errors"
 	"fmt"
 	"io"
@@ -238,14 +239,14 @@ func printRecords(w io.Writer, records iter.Seq2[domain.AuditRecord, error]) err
 			return err
 		}
 		fmt.Fprintf(table, "%d\t%s\t%s\t%s\t%s\t%s\t%s\t%s\n", r.Number, r.Time.Format(time.RFC3339), r.Operation,
-			objectName(r.Object), versionChange(r), r.UserID, orElse(r.KeyID, "-"), orElse(r.RequestID, "-"))
+			objectName(r.Object), versionChange(r), r.UserID, cmp.Or(r.KeyID, "-"), cmp.Or(r.RequestID, "-"))
 	}
 	return table.Flush()
 }
 
 // objectName returns an object's reference, slug or id, with its removed versions.
 func objectName(o domain.AuditObject) string {
-	name := orElse(o.Slug, o.ID)
+	name := cmp.Or(o.Slug, o.ID)
 	if o.Label != "" {
 		name += "@" + o.Label
 	}

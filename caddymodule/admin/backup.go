@@ -125,8 +125,8 @@ encrypted.`,
 				return err
 			}
 			defer backup.Close()
-			p := newProgress(cmd.ErrOrStderr(), size)
-			info, end, err := badger.Restore(ctx, folder, o, backupKey, badger.BackupFile{Name: args[0], Content: p.watch(backup)})
+			p := newProgress(cmd.ErrOrStderr(), backup, size)
+			info, end, err := badger.Restore(ctx, folder, o, backupKey, badger.BackupFile{Name: args[0], Content: p})
 			p.done()
 			if err != nil {
 				return err

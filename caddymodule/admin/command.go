@@ -60,9 +60,17 @@ func (t *client) flags(cmd *cobra.Command) {
 	flags.StringVar(&t.store, "store", "", "The store to use, where several are live")
 }
 
-// call sends a request and decodes the answer.
-func (t *client) call(method, path string, body []byte, answer any) error {
-	response, err := t.request(method, path, body)
+// call sends body as JSON, unless it is nil, and decodes the answer.
+func (t *client) call(method, path string, body, answer any) error {
+	var text io.Reader
+	if body != nil {
+		encoded, err := jsonv2.Marshal(body)
+		if err != nil {
+			return err
+		}
+		text = bytes.NewReader(encoded)
+	}
+	response, err := t.send(method, path, nil, text)
 	if err != nil {
 		return err
 	}
@@ -70,16 +78,8 @@ func (t *client) call(method, path string, body []byte, answer any) error {
 	return jsonv2.UnmarshalRead(response.Body, answer)
 }
 
-// request sends a request. path may have a query. The answer is a success, and the caller
+// send sends a request. path may have a query. The answer is a success, and the caller
 // closes it.
-func (t *client) request(method, path string, body []byte) (*http.Response, error) {
-	if body == nil {
-		return t.send(method, path, nil, nil)
-	}
-	return t.send(method, path, nil, bytes.NewReader(body))
-}
-
-// send is request with headers, and a body of any length.
 func (t *client) send(method, path string, headers http.Header, body io.Reader) (*http.Response, error) {
 	address, err := adminAddress(t.address)
 	if err != nil {
@@ -136,11 +136,4 @@ func timeOr(at *time.Time, otherwise string) string {
 		return otherwise
 	}
 	return at.Format(time.RFC3339)
-}
-
-func orElse(text, otherwise string) string {
-	if text == "" {
-		return otherwise
-	}
-	return text
 }

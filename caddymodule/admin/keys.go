@@ -1,6 +1,7 @@
 package admin
 
 import (
+	"cmp"
 	"errors"
 	"fmt"
 	"io"
@@ -133,12 +134,8 @@ func createKeyCommand(target *client) *cobra.Command {
 		Short: "Issues a key and prints it, once, on standard output",
 		Args:  cobra.NoArgs,
 		RunE: func(cmd *cobra.Command, _ []string) error {
-			body, err := jsonv2.Marshal(in)
-			if err != nil {
-				return err
-			}
 			var k issuedKey
-			if err := target.call(http.MethodPost, Path+"keys", body, &k); err != nil {
+			if err := target.call(http.MethodPost, Path+"keys", in, &k); err != nil {
 				return err
 			}
 			expires := "never expires"
@@ -146,7 +143,7 @@ func createKeyCommand(target *client) *cobra.Command {
 				expires = "expires " + k.ExpiresAt.Format(time.RFC3339)
 			}
 			fmt.Fprintf(cmd.ErrOrStderr(), "Issued %s key %s, which %s. It is not shown again:\n", k.Kind, k.ID, expires)
-			_, err = fmt.Fprintln(cmd.OutOrStdout(), k.Secret)
+			_, err := fmt.Fprintln(cmd.OutOrStdout(), k.Secret)
 			return err
 		},
 	}
@@ -205,7 +202,7 @@ func printKeys(w io.Writer, keys []issuedKey) error {
 	fmt.Fprintln(table, "ID\tKIND\tSTATE\tENDS IN\tUSER\tWORKSPACE\tCREATED\tEXPIRES\tLAST USED\tNAME")
 	for _, k := range keys {
 		fmt.Fprintf(table, "%s\t%s\t%s\t%s\t%s\t%s\t%s\t%s\t%s\t%s\n", k.ID, k.Kind, k.state(), k.Hint,
-			orElse(k.UserID, "-"), orElse(k.WorkspaceSlug, k.WorkspaceID), k.CreatedAt.Format(time.RFC3339),
+			cmp.Or(k.UserID, "-"), cmp.Or(k.WorkspaceSlug, k.WorkspaceID), k.CreatedAt.Format(time.RFC3339),
 			timeOr(k.ExpiresAt, "never"), timeOr(k.LastUsedAt, "never"), k.Name)
 	}
 	return table.Flush()

@@ -14,8 +14,8 @@ import (
 
 func TestProgress(t *testing.T) {
 	var out bytes.Buffer
-	p := newProgress(&out, 0)
-	if _, err := io.Copy(io.Discard, p.watch(strings.NewReader("text"))); err != nil || p.bytes != 4 {
+	p := newProgress(&out, strings.NewReader("text"), 0)
+	if _, err := io.Copy(io.Discard, p); err != nil || p.bytes != 4 {
 		t.Errorf("got %d bytes, %v, want 4", p.bytes, err)
 	}
 	p.done()
@@ -23,11 +23,10 @@ func TestProgress(t *testing.T) {
 		t.Errorf("got %q on what is no terminal, want nothing", out.String())
 	}
 	synctest.Test(t, func(t *testing.T) { // time passes only in Sleep
-		p := &progress{terminal: &out, start: time.Now(), total: 3 << 20}
-		r := p.watch(bytes.NewReader(make([]byte, 3<<20)))
+		p := &progress{from: bytes.NewReader(make([]byte, 3<<20)), terminal: &out, start: time.Now(), total: 3 << 20}
 		for range 3 {
 			for range 1 << 10 {
-				if _, err := io.ReadFull(r, make([]byte, 1<<10)); err != nil {
+				if _, err := io.ReadFull(p, make([]byte, 1<<10)); err != nil {
 					t.Fatal(err)
 				}
 			}

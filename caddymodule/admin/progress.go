@@ -20,9 +20,10 @@ func isTerminal(w any) bool {
 // progressInterval is the least time between two updates.
 const progressInterval = 200 * time.Millisecond
 
-// progress counts the bytes that are read, and shows them on a terminal. It is safe for
-// concurrent use.
+// progress is a reader that counts the bytes that are read, and shows them on a terminal.
+// Its other methods may be called during a Read.
 type progress struct {
+	from     io.Reader
 	terminal io.Writer // nil if there is none
 	start    time.Time
 	total    int64 // 0 if it is not known
@@ -33,25 +34,17 @@ type progress struct {
 	ended bool
 }
 
-func newProgress(to io.Writer, total int64) *progress {
-	p := &progress{start: time.Now(), total: total}
+func newProgress(to io.Writer, from io.Reader, total int64) *progress {
+	p := &progress{from: from, start: time.Now(), total: total}
 	if isTerminal(to) {
 		p.terminal = to
 	}
 	return p
 }
 
-// watch returns a reader of r that counts.
-func (p *progress) watch(r io.Reader) io.Reader { return watched{r, p} }
-
-type watched struct {
-	io.Reader
-	p *progress
-}
-
-func (w watched) Read(b []byte) (int, error) {
-	n, err := w.Reader.Read(b)
-	w.p.add(n)
+func (p *progress) Read(b []byte) (int, error) {
+	n, err := p.from.Read(b)
+	p.add(n)
 	return n, err
 }
 

@@ -8,7 +8,6 @@ import (
 	"slices"
 	"text/tabwriter"
 
-	jsonv2 "github.com/go-json-experiment/json"
 	"github.com/spf13/cobra"
 
 	"github.com/caddy-presets/caddy-presets/caddymodule/engine"
@@ -114,12 +113,8 @@ disk space is free again.`,
 			if cmd.Flags().Changed("keep") {
 				in.Keep = &keep
 			}
-			body, err := jsonv2.Marshal(in)
-			if err != nil {
-				return err
-			}
 			var result pruneResult
-			if err := target.call(http.MethodPost, Path+"prune", body, &result); err != nil {
+			if err := target.call(http.MethodPost, Path+"prune", in, &result); err != nil {
 				return err
 			}
 			return printPruned(cmd.OutOrStdout(), result)

@@ -126,8 +126,8 @@ func (t *client) fetch(ctx context.Context, notes io.Writer, path string, check 
 	}
 	defer response.Body.Close()
 	defer context.AfterFunc(ctx, func() { response.Body.Close() })()
-	p := newProgress(notes, 0)
-	err = check(p.watch(response.Body))
+	p := newProgress(notes, response.Body, 0)
+	err = check(p)
 	p.done()
 	if ctx.Err() != nil {
 		err = errInterrupted

@@ -130,8 +130,8 @@ are no exports and backups of it.`,
 			if err != nil {
 				return err
 			}
-			p := newProgress(cmd.ErrOrStderr(), info.Size())
-			_, err = transfer.Check(ctx, p.watch(file))
+			p := newProgress(cmd.ErrOrStderr(), file, info.Size())
+			_, err = transfer.Check(ctx, p)
 			p.done()
 			if err == nil {
 				_, err = file.Seek(0, io.SeekStart)
@@ -155,9 +155,9 @@ const resumeHint = "the import is not finished; it goes on where it was when it 
 // importFrom sends an export to the server and describes the result in notes. size is its
 // length in bytes, or 0 if that is unknown.
 func (t *client) importFrom(ctx context.Context, notes io.Writer, from io.Reader, size int64) error {
-	p := newProgress(notes, size)
+	p := newProgress(notes, until(ctx, from), size)
 	headers := http.Header{"Content-Type": {LinesType}}
-	response, err := t.sendUntil(ctx, http.MethodPost, Path+"import", headers, p.watch(until(ctx, from)))
+	response, err := t.sendUntil(ctx, http.MethodPost, Path+"import", headers, p)
 	p.done()
 	switch {
 	case err != nil && ctx.Err() != nil:
