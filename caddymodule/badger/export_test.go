@@ -5,6 +5,8 @@ import (
 	"maps"
 	"slices"
 	"time"
+
+	badgerstore "github.com/caddy-presets/caddy-presets/storage/badger"
 )
 
 // These are exports for the tests that run Caddy, which are in another package.
@@ -12,38 +14,32 @@ import (
 // Shares returns how many configurations share each open folder.
 func Shares() []int { return slices.Collect(maps.Values(folders.InUse())) }
 
-func theOnly() *handle {
+// theOnly returns the only folder, without what it does in the background, and its store.
+func theOnly() (f *folder, store *badgerstore.Store, why error) {
 	for h := range folders.InUse() {
-		return h
+		f := h.Opener.(*folder)
+		store, why = h.Get()
+		return &folder{name: f.name, key: f.key, probe: f.probe, newest: f.newest}, store, why
 	}
 	panic("no folder is in use")
 }
 
-// idle returns a folder like f, whose state no other goroutine uses.
-func (f *folder) idle() *folder {
-	return &folder{name: f.name, key: f.key, probe: f.probe, newest: f.newest}
-}
-
 // Retry tries to open the only folder now.
 func Retry(ctx context.Context) {
-	h := theOnly()
-	_, why := h.Get()
-	_, _ = h.folder.idle().retryAt(ctx, why, time.Now())
+	f, _, why := theOnly()
+	_, _ = f.retryAt(ctx, why, time.Now())
 }
 
 // Scrub checks the only folder now.
 func Scrub(ctx context.Context) {
-	h := theOnly()
-	store, _ := h.Get()
-	h.folder.idle().scrub(ctx, store)
+	f, store, _ := theOnly()
+	f.scrub(ctx, store)
 }
 
 // Maintain runs the tasks that are due for the only folder after some time, but not the
 // check.
 func Maintain(ctx context.Context, after time.Duration) {
-	h := theOnly()
-	store, _ := h.Get()
-	f := h.folder.idle()
+	f, store, _ := theOnly()
 	f.checks = checkState{last: time.Now().Add(24 * time.Hour), checked: true}
 	f.maintainAt(ctx, store, time.Now().Add(after))
 }

@@ -4,6 +4,8 @@ import (
 	"errors"
 
 	"github.com/prometheus/client_golang/prometheus"
+
+	badgerstore "github.com/caddy-presets/caddy-presets/storage/badger"
 )
 
 // storeMetrics collects the status of all stores in folders.
@@ -42,15 +44,16 @@ func (storeMetrics) Describe(to chan<- *prometheus.Desc) {
 // Collect implements prometheus.Collector.
 func (storeMetrics) Collect(to chan<- prometheus.Metric) {
 	for h := range folders.InUse() {
-		h.collect(to)
+		store, err := h.Get()
+		collect(to, h.Opener.(*folder).name, store, err)
 	}
 }
 
-func (h *handle) collect(to chan<- prometheus.Metric) {
+// collect collects the status of a store, or that of one that err keeps closed.
+func collect(to chan<- prometheus.Metric, folder string, store *badgerstore.Store, err error) {
 	gauge := func(d *prometheus.Desc, value float64) {
-		to <- prometheus.MustNewConstMetric(d, prometheus.GaugeValue, value, h.folder.name)
+		to <- prometheus.MustNewConstMetric(d, prometheus.GaugeValue, value, folder)
 	}
-	store, err := h.Get()
 	gauge(storeAvailable, number(err == nil))
 	if err != nil {
 		gauge(storeWritable, 0)
@@ -60,7 +63,7 @@ func (h *handle) collect(to chan<- prometheus.Metric) {
 	gauge(storeWritable, number(status.Writable))
 	gauge(storeFree, float64(status.FreeBytes))
 	gauge(storeNeeded, float64(status.NeededBytes))
-	to <- prometheus.MustNewConstMetric(storeDamage, prometheus.CounterValue, float64(status.Damage), h.folder.name)
+	to <- prometheus.MustNewConstMetric(storeDamage, prometheus.CounterValue, float64(status.Damage), folder)
 	checked := 0.0
 	if !status.Checked.IsZero() {
 		checked = float64(status.Checked.Unix())

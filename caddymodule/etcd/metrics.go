@@ -46,12 +46,13 @@ func (metrics) Describe(to chan<- *prometheus.Desc) {
 func (metrics) Collect(to chan<- prometheus.Metric) {
 	seen := make(map[string]bool) // two with different options may have the same name, as during a reload
 	for h := range clusters.InUse() {
-		if seen[h.name] {
+		name := h.Opener.(*opener).name
+		if seen[name] {
 			continue
 		}
-		seen[h.name] = true
+		seen[name] = true
 		store, err := h.Get()
-		to <- prometheus.MustNewConstMetric(available, prometheus.GaugeValue, boolValue(err == nil), h.name)
+		to <- prometheus.MustNewConstMetric(available, prometheus.GaugeValue, boolValue(err == nil), name)
 		if err != nil {
 			continue
 		}
@@ -71,7 +72,7 @@ func (metrics) Collect(to chan<- prometheus.Metric) {
 			{resets, prometheus.CounterValue, float64(s.Resets)},
 			{overtaken, prometheus.CounterValue, float64(s.Overtaken)},
 		} {
-			to <- prometheus.MustNewConstMetric(m.desc, m.kind, m.value, h.name)
+			to <- prometheus.MustNewConstMetric(m.desc, m.kind, m.value, name)
 		}
 	}
 }

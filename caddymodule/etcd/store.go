@@ -11,13 +11,12 @@ import (
 	"github.com/caddy-presets/caddy-presets/caddymodule/internal/logof"
 	"github.com/caddy-presets/caddy-presets/caddymodule/internal/sharing"
 	"github.com/caddy-presets/caddy-presets/domain"
-	"github.com/caddy-presets/caddy-presets/storage"
 )
 
 // clusters has the handles on clusters, by what Etcd.identity returns, which holds secrets
 // and is never shown.
-var clusters = sharing.Pool[settings, *handle]{
-	Open: func(s settings, newest func() *settings) (*handle, error) {
+var clusters = sharing.Pool[settings, *etcdstore.Store]{
+	Opener: func(s settings, newest func() *settings) sharing.Opener[*etcdstore.Store] {
 		o := &opener{name: s.name, options: s.options}
 		o.options.Logger = logof.New(func() *zap.Logger {
 			if s := newest(); s != nil {
@@ -25,18 +24,11 @@ var clusters = sharing.Pool[settings, *handle]{
 			}
 			return zap.NewNop()
 		})
-		opened, err := sharing.Open(o)
-		return &handle{opened, s.name}, err
+		return o
 	},
 	OnCloseError: func(s settings, err error) {
 		s.logger.Error("letting go of the cluster failed", zap.String("store", s.name), zap.Error(err))
 	},
-}
-
-// handle is the store in a cluster, which may be open.
-type handle struct {
-	*sharing.Handle[*etcdstore.Store]
-	name string
 }
 
 // settings are what a configuration says about a cluster.
@@ -95,26 +87,14 @@ func (o *opener) logReason(err error) {
 
 // store is a configuration's reference to the store in a cluster.
 type store struct {
-	sharing.Store[settings, *etcdstore.Store, *handle]
+	*sharing.Store[settings, *etcdstore.Store]
 }
 
-func newStore(identity string, s settings) *store {
-	return &store{sharing.Store[settings, *etcdstore.Store, *handle]{StoreRef: clusters.Ref(identity, s)}}
-}
+func newStore(identity string, s settings) *store { return &store{clusters.Store(identity, s)} }
 
 // AfterRemoval implements engine.RemovalAdviser.
 func (*store) AfterRemoval() string {
 	return "etcd uses the space again once it has compacted its history; `etcdctl defrag` on one member after another gives it back to the disk"
-}
-
-// Check implements engine.Checker.
-func (s *store) Check(ctx context.Context) (storage.Report, error) {
-	opened, err := s.Enter(ctx)
-	if err != nil {
-		return storage.Report{}, err
-	}
-	defer s.Leave()
-	return opened.Check(ctx)
 }
 
 // Interface guards

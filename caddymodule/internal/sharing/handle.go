@@ -8,11 +8,13 @@ import (
 	"time"
 
 	"github.com/caddy-presets/caddy-presets/domain"
+	"github.com/caddy-presets/caddy-presets/storage"
 )
 
 // Engine is the store of a storage engine.
 type Engine interface {
 	domain.Store
+	Check(ctx context.Context) (storage.Report, error)
 	Close() error
 }
 
@@ -35,7 +37,7 @@ type Opener[S Engine] interface {
 // opened must not keep the server from its other work. The methods are safe for
 // concurrent use.
 type Handle[S Engine] struct {
-	opener Opener[S]
+	Opener Opener[S]
 	state  atomic.Pointer[state[S]]
 	cancel context.CancelFunc // ends the goroutine of run
 	done   chan struct{}
@@ -55,7 +57,7 @@ var RetryInterval = time.Second
 // While the store is open, it calls Maintain in intervals.
 func Open[S Engine](opener Opener[S]) (*Handle[S], error) {
 	ctx, cancel := context.WithCancel(context.Background())
-	h := &Handle[S]{opener: opener, cancel: cancel, done: make(chan struct{})}
+	h := &Handle[S]{Opener: opener, cancel: cancel, done: make(chan struct{})}
 	store, err := opener.Open(ctx)
 	if err != nil && opener.IsFatal(err) {
 		cancel()
@@ -79,9 +81,9 @@ func (h *Handle[S]) run(ctx context.Context) {
 			return
 		}
 		if s := h.state.Load(); s.why == nil {
-			h.opener.Maintain(ctx, s.store)
+			h.Opener.Maintain(ctx, s.store)
 		} else {
-			store, err := h.opener.Retry(ctx, s.why)
+			store, err := h.Opener.Retry(ctx, s.why)
 			h.state.Store(&state[S]{store, err})
 		}
 	}

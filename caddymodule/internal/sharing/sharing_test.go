@@ -16,9 +16,10 @@ import (
 // settings name the file to share and its user.
 type settings struct{ path, who string }
 
-// file cannot be opened while it is open.
+// file is a store that cannot be opened while it is open.
 type file struct {
-	*os.File
+	Engine   // which no test calls
+	file     *os.File
 	newest   func() *settings
 	closedBy string
 }
@@ -26,32 +27,59 @@ type file struct {
 func (f *file) Close() error {
 	f.closedBy = f.newest().who
 	runtime.Gosched() // others may arrive meanwhile
-	return errors.Join(f.File.Close(), os.Remove(f.Name()))
+	return errors.Join(f.file.Close(), os.Remove(f.file.Name()))
 }
 
-type pool = Pool[settings, *file]
+// opener opens a file.
+type opener struct {
+	settings settings
+	newest   func() *settings
+	before   func() // is called before the opening; optional
+}
+
+func (o *opener) Open(context.Context) (*file, error) {
+	if o.before != nil {
+		o.before()
+	}
+	f, err := os.OpenFile(o.settings.path, os.O_CREATE|os.O_EXCL, 0o600)
+	return &file{file: f, newest: o.newest}, err
+}
+
+func (*opener) IsFatal(error) bool { return true }
+
+func (*opener) Retry(_ context.Context, why error) (*file, error) { return nil, why }
+
+func (*opener) Maintain(context.Context, *file) {}
+
+type (
+	pool  = Pool[settings, *file]
+	store = Store[settings, *file]
+)
 
 func newPool() *pool {
-	return &pool{Open: func(s settings, newest func() *settings) (*file, error) {
-		f, err := os.OpenFile(s.path, os.O_CREATE|os.O_EXCL, 0o600)
-		return &file{File: f, newest: newest}, err
+	return &pool{Opener: func(s settings, newest func() *settings) Opener[*file] {
+		return &opener{settings: s, newest: newest}
 	}}
 }
 
-func ref(p *pool, path, who string) *StoreRef[settings, *file] {
-	return p.Ref(path, settings{path, who})
+func ref(p *pool, path, who string) *store {
+	return p.Store(path, settings{path, who})
 }
 
-func acquire(t *testing.T, l *StoreRef[settings, *file]) *file {
+func acquire(t *testing.T, l *store) *file {
 	t.Helper()
-	f, err := l.Acquire()
+	h, err := l.Acquire()
+	if err != nil {
+		t.Fatal(err)
+	}
+	f, err := h.Get()
 	if err != nil {
 		t.Fatal(err)
 	}
 	return f
 }
 
-func release(t *testing.T, l *StoreRef[settings, *file]) {
+func release(t *testing.T, l *store) {
 	t.Helper()
 	if err := l.Release(); err != nil {
 		t.Error(err)
@@ -59,13 +87,18 @@ func release(t *testing.T, l *StoreRef[settings, *file]) {
 }
 
 func isOpen(f *file) bool {
-	_, err := f.Stat()
+	_, err := f.file.Stat()
 	return err == nil
 }
 
 func wantInUse(t *testing.T, p *pool, want map[*file]int) {
 	t.Helper()
-	if got := p.InUse(); !maps.Equal(got, want) {
+	got := make(map[*file]int)
+	for h, stores := range p.InUse() {
+		f, _ := h.Get()
+		got[f] = stores
+	}
+	if !maps.Equal(got, want) {
 		t.Errorf("in use are %v, want %v", got, want)
 	}
 }
@@ -87,12 +120,12 @@ func TestReloads(t *testing.T) {
 	wantInUse(t, p, map[*file]int{f: 1, other: 1})
 	_ = use(t.Context(), second, func(*file) error {
 		release(t, second) // the configuration ends before its request
-		if current, ok := second.Current(); !ok || current != f || !isOpen(f) {
+		if wantInUse(t, p, map[*file]int{f: 1, other: 1}); !isOpen(f) {
 			t.Error("it is closed under a request")
 		}
 		return nil
 	})
-	if _, ok := second.Current(); ok || isOpen(f) || f.closedBy != "second" || f.newest() != nil {
+	if isOpen(f) || f.closedBy != "second" || f.newest() != nil {
 		t.Errorf("another key: the handle before is open: %t, its last user was %q, and now is %v", isOpen(f), f.closedBy, f.newest())
 	}
 	wantInUse(t, p, map[*file]int{other: 1})
@@ -103,7 +136,7 @@ func TestReloads(t *testing.T) {
 func TestReloadsThatFail(t *testing.T) {
 	p, path := newPool(), filepath.Join(t.TempDir(), "f")
 	unfit := errors.New("no stranger")
-	p.Compatible = func(_ *file, s settings) error {
+	p.Compatible = func(_, s settings) error {
 		if s.who == "stranger" {
 			return unfit
 		}
@@ -118,8 +151,8 @@ func TestReloadsThatFail(t *testing.T) {
 	if _, err := missing.Acquire(); err == nil || !strings.HasPrefix(err.Error(), "opening the store: ") {
 		t.Errorf("got %v, want that it cannot be opened", err)
 	}
-	if _, ok := missing.Current(); ok {
-		t.Error("a ref has what could not be opened")
+	if missing.share.Load() != nil {
+		t.Error("a store has what could not be opened")
 	}
 	if wantInUse(t, p, map[*file]int{f: 1}); f.newest().who != "first" {
 		t.Errorf("the newest is %v, want the first", f.newest())
@@ -162,13 +195,13 @@ func TestLateRequests(t *testing.T) {
 func TestInUseWhileOpening(t *testing.T) {
 	p, dir := newPool(), t.TempDir()
 	f := acquire(t, ref(p, filepath.Join(dir, "f"), "first"))
-	open := p.Open
-	p.Open = func(s settings, newest func() *settings) (*file, error) {
-		wantInUse(t, p, map[*file]int{f: 1})
-		if newest().who != "second" {
-			t.Errorf("the newest is %v, want the one that opens it", newest())
-		}
-		return open(s, newest)
+	p.Opener = func(s settings, newest func() *settings) Opener[*file] {
+		return &opener{s, newest, func() {
+			wantInUse(t, p, map[*file]int{f: 1})
+			if newest().who != "second" {
+				t.Errorf("the newest is %v, want the one that opens it", newest())
+			}
+		}}
 	}
 	other := acquire(t, ref(p, filepath.Join(dir, "other"), "second"))
 	wantInUse(t, p, map[*file]int{f: 1, other: 1})
@@ -178,11 +211,12 @@ func TestInUseWhileOpening(t *testing.T) {
 // after each end. Requests find their file open, and no file is opened twice.
 func TestManyAtOnce(t *testing.T) {
 	p, path := newPool(), filepath.Join(t.TempDir(), "f")
-	opened, open := 0, p.Open
-	p.Open = func(s settings, newest func() *settings) (*file, error) {
-		opened++ // in sequence
-		runtime.Gosched()
-		return open(s, newest)
+	opened := 0
+	p.Opener = func(s settings, newest func() *settings) Opener[*file] {
+		return &opener{s, newest, func() {
+			opened++ // in sequence
+			runtime.Gosched()
+		}}
 	}
 	const rounds = 100
 	for range rounds { // after each round all are closed
@@ -200,7 +234,7 @@ func TestManyAtOnce(t *testing.T) {
 						used <- use(t.Context(), l, func(f *file) error {
 							p.InUse()
 							_ = f.newest().who
-							_, err := f.Stat()
+							_, err := f.file.Stat()
 							return err
 						})
 					}()
@@ -220,7 +254,7 @@ func TestManyAtOnce(t *testing.T) {
 }
 
 // use makes a call that lasts as long as fn.
-func use(ctx context.Context, l *StoreRef[settings, *file], fn func(*file) error) error {
+func use(ctx context.Context, l *store, fn func(*file) error) error {
 	f, err := l.Enter(ctx)
 	if err != nil {
 		return err

@@ -2,37 +2,85 @@ package sharing
 
 import (
 	"context"
+	"fmt"
+	"sync"
+	"sync/atomic"
 	"time"
 
 	"github.com/caddy-presets/caddy-presets/domain"
+	"github.com/caddy-presets/caddy-presets/storage"
 )
 
-// Keeper keeps the handle of a store in a pool.
-type Keeper[S Engine] interface {
-	Closer
-	Get() (S, error)
+// Store is a configuration's reference to a store, as a domain.Store. It counts its users:
+// the configuration and its requests, which may outlive the configuration. The last user
+// releases the handle, and a later request acquires it again.
+type Store[C any, S Engine] struct {
+	// Settings are those of the configuration. They do not change.
+	Settings C
+
+	pool *Pool[C, S]
+	key  string
+
+	mu    sync.Mutex // held to change the fields below
+	users int
+	share atomic.Pointer[share[C, S]] // nil without users
 }
 
-// Store is a configuration's reference to a store, as a domain.Store.
-type Store[C any, S Engine, H Keeper[S]] struct {
-	*StoreRef[C, H]
+// Acquire adds a user of the handle, which stays open until Release.
+func (s *Store[C, S]) Acquire() (*Handle[S], error) {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	if s.users == 0 {
+		joined, err := s.pool.join(s)
+		if err != nil {
+			return nil, fmt.Errorf("opening the store: %w", err)
+		}
+		s.share.Store(joined)
+	}
+	s.users++
+	return s.share.Load().handle, nil
+}
+
+// Release removes a user that Acquire added. The error is that of closing the handle.
+func (s *Store[C, S]) Release() error {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	if s.users == 0 {
+		panic("sharing: Release without Acquire")
+	}
+	s.users--
+	if s.users > 0 {
+		return nil
+	}
+	return s.pool.leave(s, s.share.Swap(nil))
 }
 
 // Enter returns the open store, which stays open until Leave. Call Leave unless there is
 // an error. Enter opens nothing if ctx has ended.
-func (s *Store[C, S, H]) Enter(ctx context.Context) (store S, err error) {
-	h, err := s.StoreRef.Enter(ctx)
-	if err != nil {
-		return store, err
+func (s *Store[C, S]) Enter(ctx context.Context) (opened S, err error) {
+	if err := ctx.Err(); err != nil {
+		return opened, err
 	}
-	if store, err = h.Get(); err != nil {
+	h, err := s.Acquire()
+	if err != nil {
+		return opened, err
+	}
+	if opened, err = h.Get(); err != nil {
 		s.Leave()
 	}
-	return store, err
+	return opened, err
+}
+
+// Leave is Release for one call. An error goes to OnCloseError, because it is not the
+// call's.
+func (s *Store[C, S]) Leave() {
+	if err := s.Release(); err != nil {
+		s.pool.OnCloseError(s.Settings, err)
+	}
 }
 
 // View implements domain.Store.
-func (s *Store[C, S, H]) View(ctx context.Context, fn func(domain.Reader) error) error {
+func (s *Store[C, S]) View(ctx context.Context, fn func(domain.Reader) error) error {
 	store, err := s.Enter(ctx)
 	if err != nil {
 		return err
@@ -42,7 +90,7 @@ func (s *Store[C, S, H]) View(ctx context.Context, fn func(domain.Reader) error)
 }
 
 // Update implements domain.Store.
-func (s *Store[C, S, H]) Update(ctx context.Context, fn func(domain.Tx) error) error {
+func (s *Store[C, S]) Update(ctx context.Context, fn func(domain.Tx) error) error {
 	store, err := s.Enter(ctx)
 	if err != nil {
 		return err
@@ -52,7 +100,7 @@ func (s *Store[C, S, H]) Update(ctx context.Context, fn func(domain.Tx) error) e
 }
 
 // Sync implements domain.Store.
-func (s *Store[C, S, H]) Sync(ctx context.Context) error {
+func (s *Store[C, S]) Sync(ctx context.Context) error {
 	store, err := s.Enter(ctx)
 	if err != nil {
 		return err
@@ -61,10 +109,20 @@ func (s *Store[C, S, H]) Sync(ctx context.Context) error {
 	return store.Sync(ctx)
 }
 
+// Check implements engine.Checker.
+func (s *Store[C, S]) Check(ctx context.Context) (storage.Report, error) {
+	store, err := s.Enter(ctx)
+	if err != nil {
+		return storage.Report{}, err
+	}
+	defer s.Leave()
+	return store.Check(ctx)
+}
+
 // Stamps implements domain.Store. Without an open store no stamp is ever valid.
-func (s *Store[C, S, H]) Stamps() *domain.Stamps {
-	if h, ok := s.Current(); ok {
-		if store, err := h.Get(); err == nil {
+func (s *Store[C, S]) Stamps() *domain.Stamps {
+	if joined := s.share.Load(); joined != nil {
+		if store, err := joined.handle.Get(); err == nil {
 			return store.Stamps()
 		}
 	}
