@@ -323,11 +323,11 @@ func TestStalledBackup(t *testing.T) {
 		}
 		return inARow == 5
 	}
-	if !s.Eventually(stalled) {
+	if !caddytest.Eventually(stalled) {
 		t.Fatal("all was sent to a client that does not read")
 	}
 	s.Stop()
-	if !s.Eventually(func() bool { return caddytest.IsReleased(s.Folder) }) {
+	if !caddytest.Eventually(func() bool { return caddytest.IsReleased(s.Folder) }) {
 		t.Error("the store is still open")
 	}
 }
@@ -361,7 +361,7 @@ func TestBackupAborts(t *testing.T) {
 	if left, _ := os.ReadDir(dir); len(left) > 0 {
 		t.Errorf("%v are left", left)
 	}
-	if !s.Eventually(func() bool { return strings.Contains(s.Logs(), "a backup ended early") }) {
+	if !caddytest.Eventually(func() bool { return strings.Contains(s.Logs(), "a backup ended early") }) {
 		t.Error("the log does not tell")
 	}
 }

@@ -104,7 +104,7 @@ func TestPruneByConfiguration(t *testing.T) {
 		}
 		// Caddy withdraws a replaced configuration later, in the background.
 		var r caddytest.Response
-		if !s.Eventually(func() bool {
+		if !caddytest.Eventually(func() bool {
 			r = s.prune(`{"dry_run":true}`)
 			return r.Status == tc.status && strings.Contains(r.Body, tc.says)
 		}) {

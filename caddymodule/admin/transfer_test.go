@@ -280,7 +280,7 @@ func TestImportInterrupted(t *testing.T) {
 	_, _ = io.Copy(io.Discard, r)
 	// The server may not know yet that the client is gone.
 	var note string
-	if !s.Eventually(func() bool {
+	if !caddytest.Eventually(func() bool {
 		note, err = s.importing(strings.NewReader(out), "-")
 		return err == nil
 	}) {
@@ -305,11 +305,11 @@ func TestStalledImport(t *testing.T) {
 		stacks = stacks[:runtime.Stack(stacks, true)]
 		return bytes.Contains(stacks, []byte("(*stream).Read"))
 	}
-	if !s.Eventually(waits) {
+	if !caddytest.Eventually(waits) {
 		t.Fatal("the import was not begun")
 	}
 	s.Stop()
-	if !s.Eventually(func() bool { return caddytest.IsReleased(s.Folder) }) {
+	if !caddytest.Eventually(func() bool { return caddytest.IsReleased(s.Folder) }) {
 		t.Error("the store is still open")
 	}
 }

@@ -54,7 +54,7 @@ func TestDamagedStore(t *testing.T) {
 	}
 
 	undo()
-	if !s.Eventually(func() bool { return s.Manage("GET", "/v1/presets/p", "").Status == 200 }) {
+	if !caddytest.Eventually(func() bool { return s.Manage("GET", "/v1/presets/p", "").Status == 200 }) {
 		t.Fatal("the store that is whole again is not opened")
 	}
 	s.Manage("POST", "/v1/presets/p/chat/completions", `{"model":"acme/large","messages":[]}`).Want(t, 200)
@@ -97,7 +97,7 @@ func TestReplacedStore(t *testing.T) {
 		t.Fatal(err)
 	}
 	undo()
-	if !s.Eventually(func() bool { return s.Manage("GET", "/v1/presets/p", "").Status == 200 }) {
+	if !caddytest.Eventually(func() bool { return s.Manage("GET", "/v1/presets/p", "").Status == 200 }) {
 		t.Fatal("the store that is back is not opened")
 	}
 }
@@ -142,7 +142,7 @@ func TestUnreachableFolder(t *testing.T) {
 	if err := os.Rename(closed, target); err != nil {
 		t.Fatal(err)
 	}
-	if !s.Eventually(func() bool { return s.Manage("GET", "/v1/presets", "").Status == 200 }) {
+	if !caddytest.Eventually(func() bool { return s.Manage("GET", "/v1/presets", "").Status == 200 }) {
 		t.Fatal("the store that is there now is not opened")
 	}
 }
@@ -169,7 +169,7 @@ func TestScrubsByItself(t *testing.T) {
 	if err := s.LoadJSON(config); err != nil {
 		t.Fatal(err)
 	}
-	if !s.Eventually(func() bool { return strings.Count(s.Logs(), "nothing is damaged") >= 2 }) {
+	if !caddytest.Eventually(func() bool { return strings.Count(s.Logs(), "nothing is damaged") >= 2 }) {
 		t.Error("the store is not looked at twice")
 	}
 }

@@ -44,7 +44,7 @@ func TestEncryptedStore(t *testing.T) {
 		t.Error("the key was logged")
 	}
 	s.Stop()
-	if !s.Eventually(func() bool { return len(badger.Shares()) == 0 }) {
+	if !caddytest.Eventually(func() bool { return len(badger.Shares()) == 0 }) {
 		t.Errorf("%d handles are left", len(badger.Shares()))
 	}
 }

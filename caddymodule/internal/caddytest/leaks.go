@@ -68,11 +68,6 @@ func LeaksNoKey(t *testing.T, caddyfiles map[string]string, storeFolder func(*te
 	}
 }
 
-const (
-	managementSecret = "management-secret-of-the-tests"
-	inferenceSecret  = "inference-secret-of-the-tests"
-)
-
 func leaksNoKey(t *testing.T, adapted []byte, store string, access, up bool) {
 	folder, err := os.MkdirTemp("", "leaks") // short enough for sockets
 	if err != nil {
@@ -120,7 +115,7 @@ func leaksNoKey(t *testing.T, adapted []byte, store string, access, up bool) {
 			case "presets":
 				ours, presets = true, true
 				o["storage"] = settings{"engine": "badger", "folder": store}
-				for member, secret := range map[string]string{"management_keys": managementSecret, "inference_keys": inferenceSecret} {
+				for member, secret := range map[string]string{"management_keys": ManagementSecret, "inference_keys": InferenceSecret} {
 					keys, _ := o[member].([]any)
 					hash := sha256.Sum256([]byte(secret))
 					o[member] = append(keys, settings{"secret": "sha256:" + hex.EncodeToString(hash[:])})
@@ -156,11 +151,12 @@ func leaksNoKey(t *testing.T, adapted []byte, store string, access, up bool) {
 	}
 	defer Stop(t)
 
-	keys := []string{managementSecret, inferenceSecret, "caddypresets_inf_of-the-tests", "caddypresets_mgmt_of-the-tests"}
-	caller := inferenceSecret
+	keys := []string{ManagementSecret, InferenceSecret, "caddypresets_inf_of-the-tests", "caddypresets_mgmt_of-the-tests"}
+	caller := InferenceSecret
 	if presets {
+		server := &Server{T: t, AdminAddress: "unix/" + admin}
 		for i, kind := range []domain.KeyKind{domain.InferenceKey, domain.ManagementKey} {
-			keys[2+i] = issueKey(t, admin, kind)
+			keys[2+i] = server.Issue(fmt.Sprintf(`{"kind":%q}`, kind)).Secret
 		}
 		caller = keys[2]
 	}
@@ -228,22 +224,6 @@ func leaksNoKey(t *testing.T, adapted []byte, store string, access, up bool) {
 			t.Errorf("the gateway got a key: %s", line)
 		}
 	}
-}
-
-// issueKey issues a key through the admin endpoint on a Unix socket.
-func issueKey(t *testing.T, admin string, kind domain.KeyKind) string {
-	t.Helper()
-	client := UnixClients(admin)[0]
-	answer, err := client.Post("http://127.0.0.1/presets/keys", "application/json", strings.NewReader(fmt.Sprintf(`{"kind":%q}`, kind)))
-	if err != nil {
-		t.Fatal(err)
-	}
-	defer answer.Body.Close()
-	var issued struct{ Key string }
-	if err := json.NewDecoder(answer.Body).Decode(&issued); err != nil || issued.Key == "" {
-		t.Fatalf("issuing a key: status %d, %v", answer.StatusCode, err)
-	}
-	return issued.Key
 }
 
 // accept is a gateway that reads requests whole.

@@ -14,10 +14,8 @@ import (
 	"path/filepath"
 	"strings"
 	"testing"
-	"time"
 
 	"github.com/caddyserver/caddy/v2"
-	"github.com/caddyserver/caddy/v2/caddyconfig"
 	_ "github.com/caddyserver/caddy/v2/modules/standard" // the adapter, the log and the metrics
 
 	"github.com/caddy-presets/caddy-presets/storage/badger"
@@ -100,9 +98,7 @@ func Start(t *testing.T, subdirectives string) *Server {
 // Stop replaces the configuration by an empty one, which gives up the store.
 func (s *Server) Stop() {
 	s.T.Helper()
-	if err := caddy.Load([]byte(`{"admin":{"disabled":true,"config":{"persist":false}}}`), true); err != nil {
-		s.T.Error(err)
-	}
+	Stop(s.T)
 }
 
 // Site returns a site at Address with the given subdirectives and the store in Folder.
@@ -154,9 +150,7 @@ func (s *Server) LoadJSON(config []byte) error {
 
 // Adapt returns the JSON of a Caddyfile of sites, with the server's global options.
 func (s *Server) Adapt(sites string) ([]byte, error) {
-	text := fmt.Sprintf("{\nadmin %s\npersist_config off\nmetrics\nlog {\nlevel DEBUG\noutput file %s\n}\n}\n%s", s.AdminAddress, s.LogFile, sites)
-	config, _, err := caddyconfig.GetAdapter("caddyfile").Adapt([]byte(text), map[string]any{"filename": "Caddyfile"})
-	return config, err
+	return Adapt(fmt.Sprintf("{\nadmin %s\npersist_config off\nmetrics\nlog {\nlevel DEBUG\noutput file %s\n}\n}\n%s", s.AdminAddress, s.LogFile, sites))
 }
 
 // settle waits until one listener at most is open on a Unix socket. Caddy closes those of
@@ -215,21 +209,9 @@ func (s *Server) Logs() string {
 // Await waits for a condition, and ends the test with a message if it stays false.
 func Await(t *testing.T, otherwise string, is func() bool) {
 	t.Helper()
-	for deadline := time.Now().Add(30 * time.Second); !is(); time.Sleep(5 * time.Millisecond) {
-		if time.Now().After(deadline) {
-			t.Fatal(otherwise)
-		}
+	if !Eventually(is) {
+		t.Fatal(otherwise)
 	}
-}
-
-// Eventually reports whether a condition becomes true.
-func (s *Server) Eventually(is func() bool) bool {
-	for deadline := time.Now().Add(30 * time.Second); time.Now().Before(deadline); time.Sleep(5 * time.Millisecond) {
-		if is() {
-			return true
-		}
-	}
-	return false
 }
 
 // Metric returns the value of a series, such as name{label="value"}, and "" if there is
