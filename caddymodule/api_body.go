@@ -17,7 +17,7 @@ import (
 )
 
 // bodyTimeout is how long a body of up to 4 MiB may take to arrive, unless the operator
-// set a read_body timeout. That is 0.6 Mbit/s. Only tests change it.
+// set a read_body timeout. The rate is 0.6 Mbit/s. Only tests change it.
 var bodyTimeout = time.Minute
 
 // readBody reads and validates the body, if the operation takes one.

@@ -26,8 +26,7 @@ type parameters struct {
 // "Authentication", item 5).
 const sessionHeader = "X-Session-Id"
 
-// readParameters reads the parameters of the path, the query and the headers. That needs no
-// body.
+// readParameters reads the parameters of the path, the query and the headers.
 func (c *call) readParameters() (err error) {
 	id := c.r.Header.Get(sessionHeader) // a body may override it
 	if utf8.RuneCountInString(id) > inference.MaxSessionID {

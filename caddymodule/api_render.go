@@ -147,7 +147,7 @@ func object(status int, data []byte, tag string) answer {
 	return answer{status, slices.Concat([]byte(`{"data":`), data, []byte(`}`)), tag}
 }
 
-// listed answers with a page of a list.
+// pageOf answers with a page of a list.
 func pageOf(l domain.Listed, err error) (answer, error) {
 	if err != nil {
 		return answer{}, err

@@ -253,8 +253,8 @@ func TestDeadlineEndsWithTheBody(t *testing.T) {
 	s.manage("POST", "/v1/presets/p/responses", "{}").want(t, 200)
 }
 
-// holdWrites blocks the store's writes until the returned function is called. That function
-// returns when the writes continue.
+// holdWrites blocks the store's writes until release is called. release returns when the
+// writes continue.
 func (s *server) holdWrites() (release func()) {
 	held, released, done := make(chan struct{}), make(chan struct{}), make(chan struct{})
 	go func() {

@@ -11,9 +11,9 @@ import (
 	"github.com/caddyserver/caddy/v2/modules/caddyhttp"
 )
 
-// origin identifies a client by its IPv4 address, or by the /64 of its IPv6 address, since
-// one client has all addresses of a /64. It is zero for a client without an IP address,
-// as on a Unix socket.
+// origin identifies a client by its IPv4 address, or by the /64 of its IPv6 address. One
+// client has all addresses of a /64. It is zero for a client without an IP address, as on a
+// Unix socket.
 type origin [16]byte
 
 // originOf returns the origin of a request.
@@ -42,9 +42,9 @@ func (o origin) String() string {
 }
 
 // clientAddress returns the address of the client. Behind trusted proxies it is the
-// right-most untrusted address of the server's client_ip_headers. Caddy's own client_ip
-// does not do, because clients can choose it: it is the left-most address without
-// trusted_proxies_strict, and may be left of a malformed address with it.
+// right-most untrusted address of the server's client_ip_headers. Clients can choose
+// Caddy's own client_ip: without trusted_proxies_strict it is the left-most address. With
+// it, it may be left of a malformed address.
 func clientAddress(r *http.Request) (netip.Addr, bool) {
 	ctx := r.Context()
 	server, _ := ctx.Value(caddyhttp.ServerCtxKey).(*caddyhttp.Server)
@@ -66,7 +66,7 @@ const maxHops = 32
 
 // rightmostUntrusted returns the right-most address of the client IP headers that is not a
 // trusted proxy's, as trusted_proxies_strict does. After maxHops it returns the next
-// address. Anyone may have written what is left of a malformed address, so there it
+// address. Anyone may have written the text to the left of a malformed address. There it
 // returns the proxy to the right, if there is one.
 func rightmostUntrusted(r *http.Request, server *caddyhttp.Server) (netip.Addr, bool) {
 	hops, last := 0, netip.Addr{}

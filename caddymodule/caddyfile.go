@@ -49,9 +49,9 @@ func parseCaddyfile(h httpcaddyfile.Helper) (caddyhttp.MiddlewareHandler, error)
 //		}
 //	}
 //
-// management_key and inference_key may repeat. A secret is a placeholder such
-// as {env.PRESETS_KEY}, "sha256:" and 64 hexadecimal digits, or the secret
-// itself, of which only the hash is kept.
+// management_key and inference_key may repeat. A secret is a placeholder such as
+// {env.PRESETS_KEY}, "sha256:" and 64 hexadecimal digits, or the secret itself. Only its
+// hash is kept.
 func (h *Handler) UnmarshalCaddyfile(d *caddyfile.Dispenser) error {
 	d.Next() // the directive
 	if args := d.RemainingArgs(); len(args) > 0 {

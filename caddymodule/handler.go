@@ -1,6 +1,6 @@
-// Package caddymodule is the presets handler of Caddy: the preset and workspace API, the
-// inference requests that name a preset, and the Caddyfile directive. Its storage engines,
-// admin endpoint and commands have packages of their own.
+// Package caddymodule is the presets handler of Caddy. It has the preset and workspace API,
+// the inference requests that name a preset, and the Caddyfile directive. The storage
+// engines, the admin endpoint and the commands have packages of their own.
 package caddymodule
 
 import (
@@ -44,20 +44,20 @@ const (
 // presetCreators are the values of PresetCreators.
 var presetCreators = []string{creatorsManagement, creatorsAny}
 
-// Handler answers the preset and workspace API itself, applies presets to the
-// inference requests that name one, and hands every other request as it is to the
-// next handler, usually a reverse_proxy to an AI gateway. It refuses methods and paths
-// that a gateway could read as another request, and upgrades to anything but WebSocket.
+// Handler answers the preset and workspace API itself, and applies presets to the
+// inference requests that name one. It hands all other requests unchanged to the next
+// handler, usually a reverse_proxy to an AI gateway. It refuses methods and paths that a
+// gateway could read as another request, and upgrades to anything but WebSocket.
 //
-// It owns `/presets` and `/workspaces` below the base path and everything
-// below those two; no such request ever reaches the next handler, since it may
-// carry a key that the gateway must not see.
+// It owns `/presets` and `/workspaces` below the base path, and everything below those
+// two. No such request ever reaches the next handler, because it may carry a key that the
+// gateway must not see.
 type Handler struct {
-	// The path that stands before /presets and /workspaces. Default: /v1
+	// The base path, before /presets and /workspaces. Default: /v1
 	BasePath string `json:"base_path,omitempty"`
 
-	// Where presets, workspaces and issued keys are kept. Default: the badger
-	// engine in the folder presets/ of Caddy's data folder.
+	// The storage engine, which keeps presets, workspaces and issued keys. Default: the
+	// badger engine in the folder presets/ of Caddy's data folder.
 	StorageRaw json.RawMessage `json:"storage,omitempty" caddy:"namespace=http.handlers.presets.storage inline_key=engine"`
 
 	// Keys that may manage workspaces and presets, besides the keys issued at
@@ -71,29 +71,28 @@ type Handler struct {
 	// since a captured request may carry images.
 	MaxBodySize int64 `json:"max_body_size,omitempty"`
 
-	// Which keys may create presets and their versions: "management" for
+	// The keys that may create presets and their versions: "management" for
 	// management keys alone, "any" for inference keys too. Default: management
 	PresetCreators string `json:"preset_creators,omitempty"`
 
-	// How many versions of a preset to keep when one is added. Those that are
-	// designated or that a label stands for are kept besides. Default: all
+	// How many versions of a preset to keep when one is added. Designated and labelled
+	// versions are kept besides. Default: all
 	KeepVersions int `json:"keep_versions,omitempty"`
 
-	// How many failed authentications a client address may have, at once and in
-	// auth_failure_window; -1 for no limit. IPv6 addresses count by their /64.
-	// Beyond it wrong keys from the address are answered with 429, and right keys
-	// as ever. All handlers of one store share the count, each with its own limit.
-	// The count is kept in memory for as long as a configuration uses the store.
-	// Clients without an IP address, as on a Unix socket, are not limited.
-	// Default: 100
+	// How many failed authentications a client address may have, at once and in each
+	// auth_failure_window; -1 for no limit. IPv6 addresses count by their /64. Beyond
+	// the limit, wrong keys from the address are answered with 429. Right keys still
+	// work. All handlers of one store share the count, each with its own limit. The
+	// count is in memory for as long as a configuration uses the store. Clients without
+	// an IP address, as on a Unix socket, are not limited. Default: 100
 	AuthFailureLimit int `json:"auth_failure_limit,omitempty"`
 
 	// The time in which auth_failure_limit failures are forgotten, at an even
 	// rate. Default: 1m
 	AuthFailureWindow caddy.Duration `json:"auth_failure_window,omitempty"`
 
-	// Resolves presets that inference requests name. Absent: inference
-	// requests are the gateway's like any other.
+	// How inference requests are resolved. Without it they pass to the gateway like any
+	// other request.
 	Inference *Inference `json:"inference,omitempty"`
 
 	logger       *zap.Logger
@@ -260,8 +259,8 @@ func (h *Handler) Cleanup() error {
 	return h.live.Remove(h.use)
 }
 
-// ServeHTTP answers requests to the API, resolves presets in inference requests, and hands
-// all but the API's to the gateway.
+// ServeHTTP answers requests to the API. It hands all others to the gateway, inference
+// requests with their preset resolved.
 func (h *Handler) ServeHTTP(w http.ResponseWriter, r *http.Request, next caddyhttp.Handler) error {
 	path, err := h.checkTarget(r)
 	if err != nil {

@@ -17,20 +17,21 @@ import (
 	"github.com/caddy-presets/caddy-presets/domain/inference"
 )
 
-// Inference resolves presets in inference requests: a POST to
-// /chat/completions, /responses or /messages below the base path whose model
-// is "@preset/<slug>" or "<model>@preset/<slug>", or that has a field preset,
-// goes upstream with the preset merged into it. A slug may be followed by
-// "@<version>" or "@<label>". A request that names no preset keeps its very
-// bytes. One that uses a server tool that its workspace has disabled is refused.
-// /responses/input_tokens and /messages/count_tokens are resolved likewise. On any
-// other POST of JSON below the base path, a model that names a preset is refused.
-// Other routes are not searched for server tools (see OtherRoutes).
+// Inference resolves presets in inference requests. These are POSTs to /chat/completions,
+// /responses and /messages below the base path, and to /responses/input_tokens and
+// /messages/count_tokens. A request names a preset by the model "@preset/<slug>" or
+// "<model>@preset/<slug>", or by a field preset. "@<version>" or "@<label>" may follow the
+// slug. The preset is merged into the request, which then goes upstream.
+//
+// A request that names no preset goes upstream byte for byte. One that uses a server tool
+// that its workspace has disabled is refused. On any other POST of JSON below the base
+// path, a model that names a preset is refused. Other routes are not searched for server
+// tools (see OtherRoutes).
 type Inference struct {
-	// Which requests need a live inference key of ours. With "everywhere" all
-	// that go to the gateway do. With "required" only inference requests do, and
-	// other routes are open to everyone. With "optional" other credentials pass,
-	// and their requests resolve in the workspace default. With "off" nothing is
+	// The requests that need a live inference key of ours. With "everywhere", all
+	// requests to the gateway need one. With "required", only inference requests do,
+	// and other routes are open to everyone. With "optional", other credentials pass,
+	// and their requests resolve in the workspace default. With "off", nothing is
 	// authenticated, and all requests resolve in the workspace default. A live key
 	// acts in its own workspace, unless this is "off". A key of ours never goes
 	// upstream. Default: everywhere
@@ -40,32 +41,31 @@ type Inference struct {
 	// out of requests that name a preset.
 	DropFields []string `json:"drop_fields,omitempty"`
 
-	// Whether the active presets of the caller's workspace appear in the
-	// answer to a GET of /models below the base path, and answer to a GET of
-	// one there. Default: false
+	// Whether the active presets of the caller's workspace are models. They then appear
+	// in the answer to a GET of /models below the base path, and each can be read by a
+	// GET of its own path there. Default: false
 	ListModels bool `json:"list_models,omitempty"`
 
-	// The largest inference request to look into, in bytes; larger ones are
-	// refused. It is read into memory. On the routes where presets are not
-	// resolved, larger ones pass. Default: 33554432 (32 MiB)
+	// The largest inference request, in bytes. It is read into memory. Larger ones are
+	// refused. On routes where presets are not resolved, larger ones pass.
+	// Default: 33554432 (32 MiB)
 	MaxBodySize int64 `json:"max_body_size,omitempty"`
 
-	// How much memory bodies of inference requests may take at once, in bytes, in the
-	// whole process: those of all handlers count. A request beyond it is refused with
-	// 503 at once. A body counts, packed and unpacked, until the gateway has read it.
-	// At least twice max_body_size and 2 MiB. Default: 134217728 (128 MiB), or four
+	// How much memory the bodies of inference requests may take at once, in bytes. Those
+	// of all handlers in the process count. A body counts, packed and unpacked, until
+	// the gateway has read it. A request beyond the limit is refused with 503 at once.
+	// The least is twice max_body_size and 2 MiB. Default: 134217728 (128 MiB), or four
 	// times max_body_size if that is more
 	MaxMemory int64 `json:"max_memory,omitempty"`
 
-	// How much memory to use for presets that were resolved by this handler, in
-	// bytes. Default: 67108864 (64 MiB)
+	// How much memory the cache of this handler's resolved presets may take, in bytes.
+	// Default: 67108864 (64 MiB)
 	CacheSize int64 `json:"cache_size,omitempty"`
 
-	// Whether requests that are not resolved pass, or are refused, where
-	// the caller's workspace has disabled server tools. "pass" hands them to the
-	// gateway. "refuse" answers them with 403, but for GET, HEAD and OPTIONS
-	// without a body and an upgrade; it needs keys "everywhere" or "off".
-	// Default: pass
+	// Whether requests to routes on which no preset is resolved pass, although the
+	// caller's workspace has disabled server tools. "pass" hands them to the gateway.
+	// "refuse" answers them with 403, except GET, HEAD and OPTIONS without a body or an
+	// upgrade. It needs keys "everywhere" or "off". Default: pass
 	OtherRoutes string `json:"other_routes,omitempty"`
 
 	resolver *inference.Resolver
@@ -159,8 +159,8 @@ func (h *Handler) serveInference(w http.ResponseWriter, r *http.Request, normali
 	return c.pass(next)
 }
 
-// pass handles a route on which no preset is resolved: it checks the key and what
-// other_routes says, and lets the gateway answer.
+// pass handles a route on which no preset is resolved. It checks the key and the policy of
+// other_routes, and lets the gateway answer.
 func (c *inferenceCall) pass(next caddyhttp.Handler) (err error) {
 	defer func() {
 		if c.held != nil {
@@ -208,7 +208,7 @@ func (c *inferenceCall) checkOther() error {
 	return c.refuseReference()
 }
 
-// routeOf returns what is below the base path in a normalized path, or nothing.
+// routeOf returns the part of a normalized path below the base path, "" if it is elsewhere.
 func (h *Handler) routeOf(normalized string) string {
 	below, ok := strings.CutPrefix(normalized, h.BasePath)
 	if !ok || !strings.HasPrefix(below, "/") {
@@ -282,7 +282,7 @@ func (c *inferenceCall) resolve() (inference.Resolution, error) {
 	if err != nil {
 		return none, err
 	}
-	c.noteSession(resolution.SessionID)
+	c.setSession(resolution.SessionID)
 	if resolution.Preset == "" {
 		if body.unpacked {
 			body.sub(int64(cap(text)))
@@ -293,7 +293,7 @@ func (c *inferenceCall) resolve() (inference.Resolution, error) {
 		return resolution, nil
 	}
 	body.sub(int64(cap(text))) // the merged body is left
-	c.noteResolution(resolution)
+	c.showResolution(resolution)
 	if body.unpacked {
 		c.r.Header.Del("Content-Encoding")
 	}
@@ -305,10 +305,10 @@ func (c *inferenceCall) resolve() (inference.Resolution, error) {
 	return resolution, nil
 }
 
-// noteSession sets the session header, which load balancers use, to the session of
-// the body. The body's session wins over the header's. A session that cannot be in a
-// header stays in the body.
-func (c *inferenceCall) noteSession(id string) {
+// setSession sets the session header, which load balancers use, to the session of the
+// body. The body's session wins over the header's. A session that cannot be in a header
+// stays in the body.
+func (c *inferenceCall) setSession(id string) {
 	if id != "" {
 		c.r.Header.Set(sessionHeader, id)
 	}
@@ -317,7 +317,8 @@ func (c *inferenceCall) noteSession(id string) {
 	}
 }
 
-func (c *inferenceCall) noteResolution(resolution inference.Resolution) {
+// showResolution shows a resolution in placeholders and in headers of the answer.
+func (c *inferenceCall) showResolution(resolution inference.Resolution) {
 	// The slug may be a part of a model name of many MiB. A placeholder with the slug
 	// would keep all of that in memory, so it gets a copy.
 	named := resolution.Preset + "@" + strconv.Itoa(resolution.Version)

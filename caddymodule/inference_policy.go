@@ -30,8 +30,8 @@ func (i *Inference) provisionOtherRoutes() error {
 	return nil
 }
 
-// permitUnsearched refuses a request whose body is not searched for server tools, if
-// other_routes is "refuse" and the caller's workspace has disabled server tools.
+// permitUnsearched checks a request whose body is not searched for server tools. With
+// other_routes "refuse" it is refused if the caller's workspace has disabled server tools.
 func (c *inferenceCall) permitUnsearched() error {
 	if c.h.Inference.OtherRoutes != otherRoutesRefuse || isRead(c.r) {
 		return nil
@@ -39,7 +39,7 @@ func (c *inferenceCall) permitUnsearched() error {
 	return c.h.Inference.resolver.PermitUnsearched(c.r.Context(), c.who)
 }
 
-// isRead reports whether a request can only read: it has no body and opens no tunnel,
+// isRead reports whether a request can only read. It has no body, and opens no tunnel
 // through which it could make the gateway run a model.
 func isRead(r *http.Request) bool {
 	switch r.Method {

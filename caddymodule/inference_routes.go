@@ -114,8 +114,8 @@ func mayHoldJSON(header http.Header) bool {
 	return strings.HasPrefix(media, "application/") && strings.HasSuffix(media, "+json")
 }
 
-// peekSize is how many bytes are read of a body that is not read whole: one larger
-// than max_body_size, or one from a caller without a key where keys are required.
+// peekSize is how many bytes are read of a body that is not read whole. Such a body is
+// larger than max_body_size, or its caller has no key and keys are required.
 const peekSize = 64 << 10
 
 // peek reads the body, or its first bytes, and returns them. The request still goes

@@ -20,10 +20,10 @@ import (
 
 // keyGuard masks keys of ours in the headers of each request before Caddy sees it.
 //
-// Caddy copies the headers for its access and error logs before any handler runs,
-// so no handler can keep a key out of them. The guard stands before Caddy's
-// server. Our handlers get the keys from the request's context (see sentValues);
-// all others, on every site of the server, see masks.
+// Caddy copies the headers for its access and error logs before any handler runs. So no
+// handler can keep a key out of them, and the guard stands before Caddy's server. Our
+// handlers get the keys from the request's context (see sentValues). All others, on every
+// site of the server, see masks.
 type keyGuard struct {
 	next   http.Handler
 	finder keyFinder
@@ -118,8 +118,8 @@ var maskSecret = func() (secret [sha256.Size]byte) {
 	return secret
 }()
 
-// maskOf returns the mask of a credential: the same for the same credential as
-// long as the process lives, so that logs and rate limits can tell keys apart.
+// maskOf returns the mask of a credential. It does not change while the process lives, so
+// that logs and rate limits can tell keys apart.
 func maskOf(credential string) string {
 	var text [256]byte // most credentials fit, and need no memory then
 	sum := sha256.Sum256(append(append(text[:0], maskSecret[:]...), credential...))

@@ -14,8 +14,8 @@ import (
 	"github.com/caddy-presets/caddy-presets/schema/rawjson"
 )
 
-// maxModels is the size in bytes up to which the gateway's model list is edited, and
-// how much presets add to it at most. OpenRouter's list has about 1 MiB.
+// maxModels is the largest model list of the gateway that is edited, in bytes. Presets add
+// at most as much to it. OpenRouter's list has about 1 MiB.
 const maxModels = 16 << 20
 
 // presetLister returns the presets to add to a model list, with their models if withModels
@@ -27,8 +27,8 @@ type presetLister func(withModels bool) iter.Seq2[domain.ActivePreset, error]
 // with status 200. Other answers pass unchanged, but for Vary, and so does the answer if
 // presets fail. failed is their error, and err is next's.
 //
-// It asks next for no content encoding, no range and no conditional answer: each would
-// give it a list that it cannot edit.
+// It asks next for no content encoding, no range and no conditional answer, because such a
+// list cannot be edited.
 func listModels(w http.ResponseWriter, r *http.Request, next caddyhttp.Handler, presets presetLister) (failed, err error) {
 	list, err := fetchModels(w, r, next)
 	if err != nil {
@@ -85,7 +85,7 @@ func describeEdited(header http.Header, length int) {
 }
 
 // addModels returns the entries that presets add to the model list in body, and their
-// place: before the bracket that ends its data. It adds no preset that the list has
+// place before the bracket that ends its data. It adds no preset that the list has
 // already. If body is not a list to edit (see readModels), it reads no preset.
 //
 // The error is that of presets, or errTooManyPresets.
@@ -177,7 +177,7 @@ func appendMember(text []byte, head, value string) []byte {
 	return text
 }
 
-// modelList is what is known of a model list once it was read.
+// modelList is a model list that was read.
 type modelList struct {
 	count      int                       // entries
 	entries    map[string]jsontext.Value // those that have an id, each a part of text
@@ -190,17 +190,17 @@ type modelList struct {
 	openRouter int                       // entries with OpenRouter's
 }
 
-// readModels reads a list whose shape is known: one JSON object whose data is an array of
-// objects, in one of two shapes:
+// readModels reads a model list. It is one JSON object whose data is an array of objects,
+// in one of two shapes:
 //
 //   - OpenAI's: its "object" is "list", or that of each entry is "model". vLLM,
 //     Ollama, LiteLLM and others have it, with members of their own.
 //   - OpenRouter's: it has no "object", and each entry has a canonical_slug, or
 //     both architecture and pricing.
 //
-// It reads strictly: what clients may understand differently, such as two members
-// of one name, is not ok. A page that says that more follow is not to edit: clients
-// count the entries to ask for the next one, so presets come on the last.
+// It reads strictly: a list that clients may understand differently, such as one with two
+// members of one name, is not ok. Presets come on the last page. Clients count the entries
+// of the pages before it to ask for the next one.
 func readModels(text []byte) (l *modelList, ok bool) {
 	l = &modelList{entries: map[string]jsontext.Value{}}
 	w := rawjson.NewStrict(text)

@@ -56,7 +56,7 @@ func (w *listWriter) FlushError() error {
 // Unwrap returns the writer to the client, for http.ResponseController.
 func (w *listWriter) Unwrap() http.ResponseWriter { return w.ResponseWriter }
 
-// release writes what is held back, unchanged. What follows streams.
+// release writes the held answer unchanged. The rest of the answer streams.
 func (w *listWriter) release() error {
 	if !w.holding {
 		return nil
@@ -68,8 +68,8 @@ func (w *listWriter) release() error {
 	return err
 }
 
-// varyByKey tells caches that an answer depends on the key, as each workspace lists its
-// own presets. That holds for a list without presets, too.
+// varyByKey tells caches that an answer depends on the key. Each workspace lists its own
+// presets, or none.
 func varyByKey(header http.Header) { header.Add("Vary", "Authorization, X-Api-Key") }
 
 // mayBeList reports whether the headers of an answer allow it to be a model list

@@ -78,8 +78,8 @@ func (f keyFinder) holdsKey(value string) bool {
 	return domain.HoldsIssued(value) || f.holdsUnmarked(value)
 }
 
-// holdsUnmarked reports whether the value of a credential header holds a key without a
-// visible prefix: a configured key, or any key in Basic credentials.
+// holdsUnmarked reports whether the value of a credential header holds a key whose prefix
+// is not visible. That is a configured key, or any key in Basic credentials.
 func (f keyFinder) holdsUnmarked(value string) bool {
 	if isPlain(value) {
 		return f.isConfigured(secretOf(value))
@@ -99,8 +99,8 @@ func (f keyFinder) holdsUnmarked(value string) bool {
 	return false
 }
 
-// isPlain reports whether only the last word of value can be a key. That is so for
-// nearly all requests.
+// isPlain reports whether only the last word of value can be a key, as in nearly all
+// requests.
 func isPlain(value string) bool {
 	scheme, _, hasScheme := strings.Cut(value, " ")
 	if hasScheme && (len(scheme) >= minSecret || strings.EqualFold(scheme, "Basic")) {
@@ -125,15 +125,15 @@ var isSeparator = func() (is [256]bool) {
 	return is
 }()
 
-// wrapping is what may stand around a key, or between it and something else.
+// wrapping has the characters that may stand around a key, or between it and other text.
 const wrapping = " \t,;\"'\\<>()[]{}"
 
-// joining is what may stand between a key and its name.
+// joining has the characters that may stand between a key and its name.
 const joining = ":="
 
-// holdsConfigured reports whether a configured key is a token of text: alone, after
-// a scheme, after a name (key:K, key=K), in quotes or brackets. A key with letters
-// or digits joined to it is another token, and not found.
+// holdsConfigured reports whether a configured key is a token of text. A token may stand
+// alone, after a scheme, after a name (key:K, key=K), in quotes or in brackets. A key with
+// letters or digits joined to it is another token, and not found.
 func (f keyFinder) holdsConfigured(text string) bool {
 	secret := secretOf(text)
 	if f.isConfigured(secret) {
@@ -193,7 +193,7 @@ func secretOf(value string) string {
 	return value[strings.LastIndexAny(value, " \t")+1:]
 }
 
-// parts returns what is between separators in a value.
+// parts returns the parts of a value between separators.
 func parts(value, separators string) iter.Seq[string] {
 	return strings.FieldsFuncSeq(value, func(r rune) bool { return strings.ContainsRune(separators, r) })
 }

@@ -70,7 +70,7 @@ func TestNoBranchPassesOwnKeys(t *testing.T) {
 	}
 }
 
-// TestOtherCredentialsPass sends other credentials, some of which look like keys of ours.
+// TestOtherCredentialsPass sends other credentials. Some look like keys of ours.
 // They pass unchanged.
 func TestOtherCredentialsPass(t *testing.T) {
 	s := start(t, standard)

@@ -32,8 +32,8 @@ func (h *Handler) goLive(e engine.Engine) {
 	h.finder = keyFinder{h.keys, []*live.Store{h.live}}
 }
 
-// adviseFirstKey logs how to make the first key if there is none, neither in the
-// configuration nor in the store. It logs once for each store, and not again on reload.
+// adviseFirstKey logs how to make the first key if the configuration and the store have
+// none. It logs once for each store, and not again on reload.
 func (h *Handler) adviseFirstKey(ctx context.Context) {
 	if len(h.live.Keys()) > 0 {
 		return

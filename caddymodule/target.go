@@ -73,13 +73,13 @@ func methodUpstream(r *http.Request) string {
 	return r.Method
 }
 
-// normalizePath returns the form of a decoded path that decides its route. It drops
-// everything that some gateway ignores: nested percent-encoding, the parameters of
-// segments, empty segments, an encoded query or fragment, and bytes that are not UTF-8. An
+// normalizePath returns the form of a decoded path that decides its route. It decodes
+// nested percent-encoding. It drops the parameters of segments, empty segments, an encoded
+// query or fragment, and bytes that are not UTF-8, because some gateways ignore them. An
 // invalid escape stands for itself.
 //
-// The error means that no gateway may get the path: it has a control character, a
-// backslash, a dot segment or an overlong UTF-8 sequence. The returned path then only
+// It is an error if the path has a control character, a backslash, a dot segment or an
+// overlong UTF-8 sequence. No gateway may get such a path. The returned path then only
 // chooses the error envelope.
 //
 // It takes linear time.

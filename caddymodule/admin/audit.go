@@ -76,20 +76,20 @@ func auditCommand() *cobra.Command {
 		Use:   "audit [--json] [--after <number>] [--limit <count>] | --verify [--head <hash>] [--json]",
 		Short: "Prints or verifies the trail of all changes",
 		Long: `
-Prints who changed what and when: the newest 50 changes as a table, or with
---json the whole trail, one record a line. Changes that are made while it runs are
-left out.
+Prints who changed what and when. It prints the newest 50 changes as a table, or with
+--json the whole trail, one record a line. It leaves out changes that are made while it
+runs.
 
-Every record holds the hash of the one before. So nobody can change, remove or
-insert a record unnoticed. --verify computes all hashes again, and prints the number
-of records and the last hash, with --json as an object. Keep that hash in another
-place: --verify --head checks that the trail still has it. That also detects a trail
-that was replaced as a whole.
+Every record holds the hash of the one before. So nobody can change, remove or insert a
+record unnoticed. --verify computes all hashes again. It prints the number of records
+and the last hash, with --json as an object. Keep that hash in another place. Then
+--verify --head checks that the trail still has it, and detects a trail that was
+replaced as a whole.
 
-Other programs can verify the output of --json. The hash of a record
-is the SHA-256, in hexadecimal, of its line without the last member (the text
-,"hash":"…") and without the line's end. Its member previous is the hash of the
-line before, or 64 zeros in the first.`,
+Other programs can verify the output of --json. The hash of a record is the SHA-256, in
+hexadecimal, of its line without the last member (the text ,"hash":"…") and without the
+line's end. Its member previous is the hash of the line before, or 64 zeros in the first
+line.`,
 		Args: cobra.NoArgs,
 		RunE: func(cmd *cobra.Command, _ []string) error {
 			trail, err := target.openTrail()
@@ -121,7 +121,7 @@ line before, or 64 zeros in the first.`,
 	flags.BoolVar(&verify, "verify", false, "Check the hashes of the whole trail")
 	flags.StringVar(&noted, "head", "", "Verify, and check that the trail has the record of this hash")
 	flags.BoolVar(&asJSON, "json", false, "Print JSON, one record a line")
-	flags.IntVar(&after, "after", 0, "Print the records behind this number, instead of the newest")
+	flags.IntVar(&after, "after", 0, "Print the records after this number, instead of the newest")
 	flags.IntVar(&limit, "limit", newestRecords, "Print at most so many records; 0, as with --json: all")
 	for _, check := range []string{"verify", "head"} {
 		for _, other := range []string{"after", "limit"} {
@@ -148,7 +148,7 @@ func (t *client) auditPage(after, limit int) (page auditPage, err error) {
 	return page, err
 }
 
-// records yields at most limit records behind the number after, or all if limit is 0. An
+// records yields at most limit records after a number, or all if limit is 0. An
 // error ends them.
 func (t trail) records(after, limit int) iter.Seq2[domain.AuditRecord, error] {
 	end := t.head.Count

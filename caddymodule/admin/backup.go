@@ -45,11 +45,11 @@ func backupCommand() *cobra.Command {
 		Use:   "backup <file>|-",
 		Short: "Makes a backup of a running server's store",
 		Long: `
-Writes a snapshot of all that is stored to a new file or, for -, to standard output.
-The server goes on serving meanwhile.
+Writes a snapshot of the whole store to a new file, or for - to standard output. The
+server goes on serving meanwhile.
 
-The backup of an encrypted store is encrypted with the store's key, and needs it to be
-restored. Other backups hold all prompts in plain text.
+The backup of an encrypted store is encrypted with the store's key. Only that key can
+restore it. Other backups hold all prompts in plain text.
 
 The file gets its name once it is complete and on the disk. Until then its name is
 <file>.partial.`,
@@ -94,8 +94,8 @@ func restoreCommand() *cobra.Command {
 		Use:   "restore --folder <folder> [--encryption-key-file <file>] [--backup-key-file <file>] <backup>|-",
 		Short: "Makes a store from a backup, in a new folder",
 		Long: `
-Makes a store from a backup, in a folder that is missing or empty. No server is needed,
-and none may use the folder yet. - is standard input.
+Makes a store from a backup, in a folder that is missing or empty. It needs no server,
+and no server may use the folder yet. - is standard input.
 
 The command reads the new store and compares it with the digest in the backup. After an
 error the folder is as it was.

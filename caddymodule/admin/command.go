@@ -22,10 +22,9 @@ func init() {
 		Usage: "key|audit|backup|restore|export|import|verify|prune",
 		Short: "Manages the keys and the store of the presets handler, and reads its audit trail",
 		Long: `
-Issues, lists and revokes the keys of a running presets handler, prints and
-verifies the trail of all changes, backs up a store, moves it to another engine, and
-removes old versions of presets, through Caddy's admin endpoint. Restores a store, and
-looks for damage in it.`,
+Manages a running presets handler through Caddy's admin endpoint: its keys, the trail
+of all changes, and its store. The commands restore and verify also work without a
+server, on the folder of a store.`,
 		CobraFunc: addCommands,
 	})
 }

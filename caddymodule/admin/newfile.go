@@ -15,8 +15,8 @@ import (
 	"github.com/caddy-presets/caddy-presets/storage/badger"
 )
 
-// writeFile calls write for the new file of a name, or for standard output if the name is
-// "-", until the command is interrupted.
+// writeFile calls write with a new file, or with standard output if the name is "-". The
+// context ends when the command is interrupted.
 func writeFile(cmd *cobra.Command, name string, write func(ctx context.Context, notes, to io.Writer) error) error {
 	ctx, stop := interruptible(cmd)
 	defer stop()

@@ -23,7 +23,7 @@ type pruneRequest struct {
 	DryRun    bool   `json:"dry_run,omitzero"`
 }
 
-// pruneResult is the answer: what was removed, or would be.
+// pruneResult is the answer, with the versions that were removed or would be.
 type pruneResult struct {
 	Keep    int             `json:"keep"`
 	DryRun  bool            `json:"dry_run"`
@@ -100,14 +100,14 @@ func pruneCommand() *cobra.Command {
 		Use:   "prune [--keep <count>] [--workspace <slug>] [--dry-run]",
 		Short: "Removes old versions of presets, for good",
 		Long: `
-Removes old versions of presets, and prints which. The newest versions of each preset
-stay, and so do designated and labelled ones, even if a label stands for them only in
-part. Archived and disabled presets are pruned, too.
+Removes old versions of presets, and prints them. The newest versions of each preset
+stay. Designated and labelled versions stay as well, even if a label splits between
+versions. Archived and disabled presets are pruned, too.
 
---keep says how many of the newest versions stay; the default is keep_versions of the
-configuration. Many versions of one preset are removed in several changes, between
-which others may write. The audit trail has all changes. The last line says when the
-disk space is free again.`,
+--keep is the number of the newest versions that stay. The default is keep_versions of
+the configuration. Many versions of one preset are removed in several changes. Others
+may write between two of them. The audit trail has all changes. The last line says when
+the disk space is free again.`,
 		Args: cobra.NoArgs,
 		RunE: func(cmd *cobra.Command, _ []string) error {
 			if cmd.Flags().Changed("keep") {
@@ -122,7 +122,7 @@ disk space is free again.`,
 	}
 	target.flags(prune)
 	flags := prune.Flags()
-	flags.IntVar(&keep, "keep", 0, "How many of the newest versions of each preset stay; default: keep_versions of the configuration")
+	flags.IntVar(&keep, "keep", 0, "The number of the newest versions of each preset that stay; default: keep_versions of the configuration")
 	flags.StringVar(&in.Workspace, "workspace", "", "The slug or id of the one workspace to look in; default: all")
 	flags.BoolVar(&in.DryRun, "dry-run", false, "Print what would be removed, and remove nothing")
 	return prune

@@ -71,8 +71,8 @@ func (s *stream) close() {
 	_ = s.setDeadline(time.Time{}) // fails if the connection is gone
 }
 
-// abort returns err, or aborts the connection if a part of the answer was written: a part
-// must not look like the whole.
+// abort returns err. If a part of the answer was written it aborts the connection, because
+// a part must not look like the whole.
 func (s *stream) abort(what string, err error) error {
 	if err != nil && s.isBegun {
 		caddy.Log().Named("admin.api.presets").Error(what+" ended early", zap.Error(err))
@@ -153,7 +153,7 @@ func (t *client) sendUntil(ctx context.Context, method, path string, headers htt
 	}
 	answers := make(chan answer, 1)
 	go func() {
-		response, err := t.send(method, path, headers, body) //nolint:bodyclose // whoever takes the answer closes it
+		response, err := t.send(method, path, headers, body) //nolint:bodyclose // the receiver of the answer closes it
 		answers <- answer{response, err}
 	}()
 	select {
@@ -169,8 +169,8 @@ func (t *client) sendUntil(ctx context.Context, method, path string, headers htt
 	}
 }
 
-// until returns a reader of r that ends with ctx, even while a read of r blocks, as on a
-// terminal or a pipe.
+// until returns a reader of r that ends with ctx, even while a read of r blocks. Reads of
+// terminals and pipes may block.
 func until(ctx context.Context, r io.Reader) io.Reader {
 	from, to := io.Pipe()
 	context.AfterFunc(ctx, func() { to.CloseWithError(ctx.Err()) })

@@ -57,16 +57,16 @@ func exportCommand() *cobra.Command {
 	var target client
 	export := &cobra.Command{
 		Use:   "export <file>|-",
-		Short: "Writes all that a running server's store holds, for another engine",
+		Short: "Exports a running server's store, for another engine",
 		Long: `
-Writes a snapshot of all that is stored to a new file or, for -, to standard output.
-It is JSON Lines that any engine can import: workspaces, presets with
-all their versions, labels and their changes, the audit trail, keys by their hashes,
-and answers kept for an Idempotency-Key. The server goes on serving meanwhile.
+Writes a snapshot of the whole store to a new file, or for - to standard output. It is
+JSON Lines that any engine can import. It has the workspaces, the presets with all
+their versions, labels and label changes, the audit trail, the keys by their hashes, and
+the answers kept for an Idempotency-Key. The server goes on serving meanwhile.
 
-It holds all prompts in plain text, whether or not the store is encrypted. A file is
-readable by its owner only. It appears under its name once it is complete and on the
-disk; until then it is named <file>.partial.`,
+An export holds all prompts in plain text, even if the store is encrypted. Only its
+owner can read the file. The file gets its name once it is complete and on the disk.
+Until then its name is <file>.partial.`,
 		Args: cobra.ExactArgs(1),
 		RunE: func(cmd *cobra.Command, args []string) error {
 			return writeFile(cmd, args[0], target.exportTo)
@@ -102,18 +102,18 @@ func importCommand() *cobra.Command {
 	var target client
 	imports := &cobra.Command{
 		Use:   "import <file>|-",
-		Short: "Puts an export into a running server's store, which is empty",
+		Short: "Imports an export into a running server's new store",
 		Long: `
 Imports an export into the store of a running server. The store must be new: it may
-hold only what the first start of a server puts there. Until the import is finished,
-other changes of that store are answered with 503.
+hold only the records of a server's first start. Until the import is finished, other
+changes of that store are answered with 503.
 
 A file is checked to its end before anything is imported. Standard input, for -, is
-imported as it arrives. Its last line verifies all others and finishes the import.
+imported as it arrives. The last line verifies all others and finishes the import.
 
-An interrupted import goes on where it was when the command runs again with the same
-file. Until it is finished, the store takes no change and no other import, and there
-are no exports and backups of it.`,
+Run the command again with the same file to continue an interrupted import. Until it is
+finished, the store takes no change and no other import, and cannot be exported or
+backed up.`,
 		Args: cobra.ExactArgs(1),
 		RunE: func(cmd *cobra.Command, args []string) error {
 			ctx, stop := interruptible(cmd)

@@ -47,21 +47,21 @@ func verifyCommand() *cobra.Command {
 		Use:   "verify [--json] [--quick] [--encryption-key-file <file>] [<folder>]",
 		Short: "Looks for damage in a store",
 		Long: `
-Reads a whole store and finds damaged and missing records. With a folder it checks
-that, which no server may have open. Without one it asks the running server to check
-its store, whatever its engine. In etcd it checks the records of one member after
+Reads a whole store and finds damaged and missing records. With a folder it checks the
+store there. No server may have it open. Without a folder it asks the running server to
+check its store, of any engine. In etcd it checks the records of one member after
 another. etcd's own checks compare the members and find damage in their files.
 
---quick checks a folder like a start of the server: the checksums of all tables and
-the end of the log, but not each record. An encrypted folder needs the file of its
-key; - is standard input.
+--quick checks a folder like a start of the server. It checks the checksums of all
+tables and the end of the log, but not each record. An encrypted folder needs the file
+of its key; - is standard input.
 
 The exit code is 10 for damage, and 1 if the check failed.`,
 		Args: cobra.MaximumNArgs(1),
 	}
 	target.flags(verify)
 	flags := verify.Flags()
-	flags.BoolVar(&quick, "quick", false, "Look at a folder as a start of the server does")
+	flags.BoolVar(&quick, "quick", false, "Check a folder only like a start of the server")
 	flags.StringVar(&keyFile, "encryption-key-file", "", "The file of the key that the folder is encrypted with")
 	flags.BoolVar(&asJSON, "json", false, "Print JSON")
 	verify.RunE = func(cmd *cobra.Command, args []string) error {

@@ -15,8 +15,8 @@ const Namespace = "http.handlers.presets.storage"
 
 // Engine is what every guest module offers after it was provisioned.
 //
-// A store that cannot be opened is no reason to fail Provision, unless the configuration
-// is wrong: the store then fails with domain.ErrUnavailable until it can be opened.
+// Provision fails for a wrong configuration, and not for a store that cannot be opened.
+// Such a store fails with domain.ErrUnavailable until it can be opened.
 type Engine interface {
 	// Store returns the store. It may implement Checker, Backuper and RemovalAdviser,
 	// too. It is usable until the guest is cleaned up, and after that by the requests
@@ -40,7 +40,7 @@ type Backuper interface {
 	Backup(ctx context.Context, w io.Writer) error
 }
 
-// RemovalAdviser is a store that tells an operator what becomes of disk space.
+// RemovalAdviser is a store that tells an operator when disk space is free again.
 type RemovalAdviser interface {
 	// AfterRemoval says when the space of removed records is free again.
 	AfterRemoval() string

@@ -32,8 +32,8 @@ func Adapted(caddyfile string) string {
 }
 
 // Adaptations tests all *.caddyfiletest of a folder, or rewrites them. Each is a
-// Caddyfile, a line of dashes, and the adapted JSON or the end of the error, in the
-// manner of Caddy's own tests.
+// Caddyfile, a line of dashes, and the adapted JSON or the end of the error. Caddy's own
+// tests have the same form.
 func Adaptations(t *testing.T, folder string, update bool) {
 	files, err := filepath.Glob(filepath.Join(folder, "*.caddyfiletest"))
 	if err != nil || len(files) == 0 {
@@ -63,8 +63,8 @@ func Adaptations(t *testing.T, folder string, update bool) {
 	}
 }
 
-// DocumentedCaddyfiles returns every Caddyfile that the documents below a root show, by
-// where it stands: those with the engine etcd, or all others.
+// DocumentedCaddyfiles returns the Caddyfiles in the documents below a root, by their
+// place. They are those with the engine etcd, or all others.
 func DocumentedCaddyfiles(t *testing.T, root string, etcd bool) map[string]string {
 	t.Helper()
 	found := make(map[string]string)

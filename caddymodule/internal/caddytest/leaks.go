@@ -42,10 +42,10 @@ func eachObject(value any, do func(settings)) {
 	}
 }
 
-// LeaksNoKey runs each of some Caddyfiles, by their names, with and without an access log
-// and with the gateway up and down, and sends keys in all places of requests to its sites.
-// No key may be logged or reach the gateway. The sites listen on Unix sockets, and presets
-// are stored by the engine badger in what storeFolder returns.
+// LeaksNoKey runs Caddyfiles, which have names. It runs each with and without an access
+// log, and with the gateway up and down. It sends keys in all places of requests to the
+// sites. No key may be logged or reach the gateway. The sites listen on Unix sockets, and
+// the engine badger stores presets in the folder that storeFolder returns.
 func LeaksNoKey(t *testing.T, caddyfiles map[string]string, storeFolder func(*testing.T) string) {
 	for name, value := range map[string]string{
 		"PRESETS_UPSTREAM": "127.0.0.1:1", "PRESETS_ETCD": "http://127.0.0.1:1", "PRESETS_HEALTH_KEY": "health-secret-of-the-tests",

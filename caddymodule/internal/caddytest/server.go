@@ -48,8 +48,8 @@ func Main(m *testing.M) {
 	os.Exit(code)
 }
 
-// Folder returns the name of a missing folder for a store. Main removes it: a request
-// may open the store once more after the server has stopped, to note that its key was used.
+// Folder returns the name of a missing folder for a store. Main removes it, because a late
+// request may open the store again to record the use of its key.
 func Folder(t *testing.T) string {
 	t.Helper()
 	dir, err := os.MkdirTemp(os.Getenv("HOME"), "store-")

@@ -16,7 +16,7 @@ import (
 )
 
 // Read returns the encryption key in a file. It only warns if other users can read the
-// file: whoever mounts secrets cannot always choose their mode.
+// file, because the mode of a mounted secret cannot always be chosen.
 func Read(name string, logger *zap.Logger) ([]byte, error) {
 	file, err := os.Open(name)
 	if err != nil {

@@ -1,16 +1,16 @@
 // Package sharing opens a store once for all configurations that use it, and keeps it open
 // across reloads.
 //
-// Each configuration has a Store. Stores with the same key share one handle: the first to
+// Each configuration has a Store. Stores with the same key share one handle. The first to
 // acquire it opens it, and the last to release it closes it. Caddy provisions a new
-// configuration before it cleans up the old one. So on a reload
+// configuration before it cleans up the old one. On a reload there are three cases:
 //
-//   - with the same key, the new Store joins and the handle stays open. The handle then uses
-//     the settings of the newest one, because the logger of an older one may be closed. A
-//     late request of the old configuration joins for as long as it lasts;
-//   - with another key, another handle is opened. The old one is closed once no
-//     configuration and no request uses it;
-//   - that fails, or whose settings are not Compatible, nothing changes.
+//   - The key is the same. The new Store joins, and the handle stays open. The handle then
+//     uses the settings of the newest Store, because the logger of an older one may be
+//     closed. A late request of the old configuration joins until it is answered.
+//   - The key is another. Another handle is opened. The old one is closed once no
+//     configuration and no request uses it.
+//   - The reload fails, or its settings are not Compatible. Nothing changes.
 //
 // A caddy.UsagePool counts its users and does not know them, so it cannot tell the newest
 // settings. It also blocks while a value is being opened.
