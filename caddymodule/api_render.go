@@ -1,6 +1,7 @@
 package caddymodule
 
 import (
+	"cmp"
 	"context"
 	"errors"
 	"net/http"
@@ -78,24 +79,22 @@ type responsesError struct {
 // All other refused requests are an invalid_prompt.
 func newResponsesError(p problem) any {
 	var e responsesError
-	switch e.Error.Message = p.message; {
-	case p.code != "":
-		e.Error.Code = string(p.code)
-	case p.status >= http.StatusInternalServerError:
+	e.Error.Message = p.message
+	e.Error.Code = cmp.Or(string(p.code), responsesErrorCodes[p.status], "invalid_prompt")
+	if p.code == "" && p.status >= http.StatusInternalServerError {
 		e.Error.Code = "server_error"
-	case p.status == http.StatusTooManyRequests:
-		e.Error.Code = "rate_limit_exceeded"
-	case p.status == http.StatusUnauthorized:
-		e.Error.Code = "invalid_api_key"
-	case p.status == http.StatusForbidden:
-		e.Error.Code = "insufficient_permissions"
-	default:
-		e.Error.Code = "invalid_prompt"
 	}
 	if p.issues != nil {
 		e.Metadata = &metadata{p.issues}
 	}
 	return e
+}
+
+// responsesErrorCodes are codes of responsesError by status.
+var responsesErrorCodes = map[int]string{
+	http.StatusUnauthorized:    "invalid_api_key",
+	http.StatusForbidden:       "insufficient_permissions",
+	http.StatusTooManyRequests: "rate_limit_exceeded",
 }
 
 // messagesError is the error answer of POST /messages.
@@ -110,24 +109,20 @@ type messagesError struct {
 func newMessagesError(p problem) any {
 	e := messagesError{Type: "error"}
 	e.Error.Message = p.message
-	switch p.status {
-	case http.StatusUnauthorized:
-		e.Error.Type = "authentication_error"
-	case http.StatusForbidden:
-		e.Error.Type = "permission_error"
-	case http.StatusNotFound:
-		e.Error.Type = "not_found_error"
-	case http.StatusRequestTimeout:
-		e.Error.Type = "timeout_error"
-	case http.StatusTooManyRequests:
-		e.Error.Type = "rate_limit_error"
-	default:
-		e.Error.Type = "invalid_request_error"
-		if p.status >= http.StatusInternalServerError {
-			e.Error.Type = "api_error"
-		}
+	e.Error.Type = cmp.Or(messagesErrorTypes[p.status], "invalid_request_error")
+	if p.status >= http.StatusInternalServerError {
+		e.Error.Type = "api_error"
 	}
 	return e
+}
+
+// messagesErrorTypes are types of messagesError by status.
+var messagesErrorTypes = map[int]string{
+	http.StatusUnauthorized:    "authentication_error",
+	http.StatusForbidden:       "permission_error",
+	http.StatusNotFound:        "not_found_error",
+	http.StatusRequestTimeout:  "timeout_error",
+	http.StatusTooManyRequests: "rate_limit_error",
 }
 
 // lingering is how long a client may go on sending an unread body, and read the answer.

@@ -199,12 +199,9 @@ func (b *heldBody) Read(p []byte) (int, error) {
 	return n, nil
 }
 
-// Close drops the rest of the body. Further reads fail.
+// Close drops the rest of the body. Further reads fail, if there was a rest.
 func (b *heldBody) Close() error {
-	b.mu.Lock()
-	b.cut, b.text = true, nil
-	b.release()
-	b.mu.Unlock()
+	b.drop()
 	return b.original.Close()
 }
 

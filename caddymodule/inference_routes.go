@@ -78,17 +78,12 @@ func (c *inferenceCall) refuseReference() error {
 
 // routesWithPresets names the routes on which presets are resolved.
 func (h *Handler) routesWithPresets() string {
-	var text strings.Builder
-	for i, route := range inferenceRoutes {
-		switch {
-		case i == len(inferenceRoutes)-1:
-			text.WriteString(" and ")
-		case i > 0:
-			text.WriteString(", ")
-		}
-		text.WriteString(h.BasePath + "/" + route.path)
+	var paths []string
+	for _, route := range inferenceRoutes {
+		paths = append(paths, h.BasePath+"/"+route.path)
 	}
-	return text.String()
+	last := len(paths) - 1
+	return strings.Join(paths[:last], ", ") + " and " + paths[last]
 }
 
 // envelopeOf returns the error envelope that clients of a route expect. path is below

@@ -32,7 +32,9 @@ func (c *inferenceCall) serveModel(next caddyhttp.Handler, slug string) error {
 		c.render(answer{}, err)
 		return nil
 	}
-	c.askForList()
+	ofList := *c.r.URL
+	ofList.Path, ofList.RawPath = c.h.BasePath+"/models", ""
+	c.r.URL, c.r.RequestURI = &ofList, ofList.RequestURI()
 	list, err := fetchModels(c.w, c.r, next)
 	if err != nil || !list.holding {
 		return err
@@ -41,13 +43,6 @@ func (c *inferenceCall) serveModel(next caddyhttp.Handler, slug string) error {
 	describeEdited(c.w.Header(), len(entry))
 	c.render(answer{status: http.StatusOK, body: entry}, err)
 	return nil
-}
-
-// askForList makes the request one of the list of models.
-func (c *inferenceCall) askForList() {
-	list := *c.r.URL
-	list.Path, list.RawPath = c.h.BasePath+"/models", ""
-	c.r.URL, c.r.RequestURI = &list, list.RequestURI()
 }
 
 // findModel returns the entry of a preset for the model list in body: the gateway's own,
