@@ -125,10 +125,10 @@ var messagesErrorTypes = map[int]string{
 	http.StatusTooManyRequests: "rate_limit_error",
 }
 
-// lingering is how long a client may go on sending an unread body, and read the answer.
+// lingerTimeout is how long a client may go on sending an unread body, and read the answer.
 // net/http reads some of the body before it closes the connection. Without this limit
 // the connection would be open for as long as a request may take. Only tests change it.
-var lingering = 5 * time.Second
+var lingerTimeout = 5 * time.Second
 
 // answer is the answer to a request that succeeded.
 type answer struct {
@@ -180,7 +180,7 @@ func (c *call) render(a answer, err error) (status int) {
 		// An open connection would wait for the rest of the body before it carries
 		// the answer.
 		header.Set("Connection", "close")
-		_ = http.NewResponseController(c.w).SetReadDeadline(time.Now().Add(lingering))
+		_ = http.NewResponseController(c.w).SetReadDeadline(time.Now().Add(lingerTimeout))
 	}
 	if a.tag != "" {
 		header.Set("ETag", `"`+a.tag+`"`)
@@ -223,7 +223,7 @@ func (c *call) failure(err error) (int, []byte) {
 	} else if hungUp(c.r.Context(), err) {
 		p.status, p.message = statusHungUp, "Client closed request"
 	} else {
-		shown := visible(err)
+		shown := visibleError(err)
 		p.status, p.code, p.message, p.issues = status.Of(shown.Kind), shown.Code, shown.Message, shown.Issues
 	}
 	if errors.Is(err, domain.ErrCredentials) {
@@ -254,8 +254,8 @@ func hungUp(ctx context.Context, err error) bool {
 	return ctx.Err() != nil && (errors.Is(err, context.Canceled) || errors.Is(err, context.DeadlineExceeded))
 }
 
-// visible returns the error that the caller may see.
-func visible(err error) *domain.Error {
+// visibleError returns the error that the caller may see.
+func visibleError(err error) *domain.Error {
 	if broken, ok := errors.AsType[*schema.Error](err); ok {
 		issues := make([]domain.Issue, len(broken.Violations))
 		for i, v := range broken.Violations {

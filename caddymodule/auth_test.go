@@ -132,11 +132,11 @@ func TestKeysFromPlaceholders(t *testing.T) {
 // refused. The client has time to read the answer, but less than a request's timeout.
 func TestRefusedBodiesAreNotWaitedFor(t *testing.T) {
 	const slow = 4 * time.Second // for 100 KB at 25 KB/s
-	if lingering < slow {
-		t.Errorf("a client has %v to send its body and read the answer, want %v", lingering, slow)
+	if lingerTimeout < slow {
+		t.Errorf("a client has %v to send its body and read the answer, want %v", lingerTimeout, slow)
 	}
-	defer func(before time.Duration) { lingering = before }(lingering)
-	lingering = 500 * time.Millisecond
+	defer func(before time.Duration) { lingerTimeout = before }(lingerTimeout)
+	lingerTimeout = 500 * time.Millisecond
 	s := start(t, standard+"\ninference\n")
 	s.options = "servers {\nprotocols h1 h2c\n}"
 	s.reload(standard + "\ninference\n")
@@ -163,8 +163,8 @@ func TestRefusedBodiesAreNotWaitedFor(t *testing.T) {
 				if _, err := reader.ReadByte(); err != io.EOF {
 					t.Errorf("%s, %s: got %v, want the end of the connection", target, framing, err)
 				}
-				if open := time.Since(begun); open < lingering {
-					t.Errorf("%s, %s: a client has %v to send its body and read the answer, want %v", target, framing, open, lingering)
+				if open := time.Since(begun); open < lingerTimeout {
+					t.Errorf("%s, %s: a client has %v to send its body and read the answer, want %v", target, framing, open, lingerTimeout)
 				}
 			})
 		}

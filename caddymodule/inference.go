@@ -259,7 +259,7 @@ func (c *inferenceCall) prepare() (answered bool) {
 // resolve authenticates a request, reads its body and rewrites it for the gateway.
 func (c *inferenceCall) resolve() (inference.Resolution, error) {
 	var none inference.Resolution
-	if err := c.wantsDryRun(); err != nil {
+	if err := c.readDryRun(); err != nil {
 		return none, err
 	}
 	if err := c.authenticateInference(); err != nil {

@@ -15,7 +15,7 @@ import (
 // dryRunHeader asks for what would go upstream, without sending it.
 const dryRunHeader = "X-Preset-Dry-Run"
 
-func (c *inferenceCall) wantsDryRun() error {
+func (c *inferenceCall) readDryRun() error {
 	values := c.r.Header.Values(dryRunHeader)
 	switch {
 	case len(values) == 0, len(values) == 1 && strings.EqualFold(values[0], "false"):

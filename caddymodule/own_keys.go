@@ -40,18 +40,18 @@ func (f keyFinder) stripOwnKeys(r *http.Request) {
 	maps.DeleteFunc(r.Header, f.isOwn)
 	if len(r.Trailer) > 0 {
 		maps.DeleteFunc(r.Trailer, f.isOwn) // announced names
-		r.Body = &trailed{r.Body, f, r.Trailer}
+		r.Body = &trailerBody{r.Body, f, r.Trailer}
 	}
 }
 
-// trailed is a body with trailers. They are known once the body has ended.
-type trailed struct {
+// trailerBody is a body with trailers. They are known once the body has ended.
+type trailerBody struct {
 	io.ReadCloser
 	finder  keyFinder
 	trailer http.Header
 }
 
-func (t *trailed) Read(p []byte) (int, error) {
+func (t *trailerBody) Read(p []byte) (int, error) {
 	n, err := t.ReadCloser.Read(p)
 	if err == io.EOF {
 		maps.DeleteFunc(t.trailer, t.finder.isOwn)
