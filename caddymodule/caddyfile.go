@@ -215,10 +215,14 @@ func unmarshalKey(d *caddyfile.Dispenser, name string, most int, syntax string) 
 	case len(args) > most:
 		return key, d.Errf("%s wants %s, got %d arguments", name, syntax, len(args))
 	}
-	key.Secret = args[0]
+	names := [...]string{"secret", "user id", "workspace slug"}
+	values := [...]*string{&key.Secret, &key.UserID, &key.WorkspaceSlug}
+	for i, arg := range args {
+		if *values[i] = arg; arg == "" {
+			return key, d.Errf("%s: the %s is empty%s", name, names[i], directive.MaybeUnset)
+		}
+	}
 	switch {
-	case key.Secret == "":
-		return key, d.Errf("%s: the secret is empty%s", name, directive.MaybeUnset)
 	case isPlaceholder(key.Secret):
 	case strings.HasPrefix(key.Secret, hashedPrefix):
 		if _, err := key.hash(nil); err != nil {
@@ -232,16 +236,6 @@ func unmarshalKey(d *caddyfile.Dispenser, name string, most int, syntax string) 
 		}
 		digits, _ := domain.HashSecret(key.Secret).MarshalText() // never fails
 		key.Secret = hashedPrefix + string(digits)
-	}
-	if len(args) > 1 {
-		if key.UserID = args[1]; key.UserID == "" {
-			return key, d.Errf("%s: the user id is empty%s", name, directive.MaybeUnset)
-		}
-	}
-	if len(args) > 2 {
-		if key.WorkspaceSlug = args[2]; key.WorkspaceSlug == "" {
-			return key, d.Errf("%s: the workspace slug is empty%s", name, directive.MaybeUnset)
-		}
 	}
 	return key, nil
 }
