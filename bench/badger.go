@@ -9,12 +9,12 @@ import (
 	badgerdb "github.com/dgraph-io/badger/v4"
 )
 
-// rawBadger commits one record in a synced transaction of Badger's own, as the least cost
+// rawBadger commits one record in one synced Badger transaction. That is the least cost
 // of a durable write. It does not check the record and uses no HTTP. Each measurement has
-// an empty database with Badger's default settings, but synced, as ours is. It is closed
+// an empty database with Badger's default settings and synced writes. It is closed
 // afterwards, so that its background work delays no other candidate.
 type rawBadger struct {
-	parent string // of the folders
+	parent string // contains the folders
 	db     *badgerdb.DB
 	record []byte
 	serial *atomic.Uint64
@@ -22,7 +22,7 @@ type rawBadger struct {
 
 func (b *bench) rawBadger(record []byte) trial {
 	r := &rawBadger{parent: b.folder, record: record, serial: &b.serial}
-	return trial{work: badgerWork, inside: true, begin: r.begin, open: func(int) (session, error) { return r, nil }}
+	return trial{work: badgerWork, inProcess: true, begin: r.begin, open: func(int) (session, error) { return r, nil }}
 }
 
 func (r *rawBadger) begin() (end func() error, err error) {
@@ -47,10 +47,10 @@ func (r *rawBadger) once() error {
 	return r.db.Update(func(txn *badgerdb.Txn) error { return txn.Set(key, r.record) })
 }
 
-// close ends a session, which holds nothing.
+// close does nothing: a session holds no resources.
 func (*rawBadger) close() {}
 
-// check reads back what was committed last.
+// check reads back the last committed record.
 func (r *rawBadger) check() error {
 	key := make([]byte, len(variable))
 	writeSlug(key, 'b', r.serial.Load())

@@ -22,7 +22,7 @@ import (
 )
 
 func TestMain(m *testing.M) {
-	if serve := role(); serve != nil {
+	if serve := childRole(); serve != nil {
 		if err := serve(); err != nil {
 			panic(err)
 		}
@@ -52,9 +52,9 @@ func TestCompare(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	want := 45 // all but the peer's
+	want := 45 // without the peer's rows
 	if runtime.GOOS != "linux" {
-		want -= 6 // which are about memory
+		want -= 6 // the rows about memory
 	}
 	if len(run.Rows) != want {
 		t.Errorf("got %d rows, want %d", len(run.Rows), want)
@@ -146,7 +146,7 @@ func TestHistogram(t *testing.T) {
 	}
 }
 
-// serve answers the requests of a connection with a list of answers in turn.
+// serve answers each request of a connection with the next of the answers.
 func serve(t *testing.T, answers ...string) (address string) {
 	t.Helper()
 	listener, err := net.Listen("tcp", "127.0.0.1:0")
@@ -209,7 +209,7 @@ func TestConnection(t *testing.T) {
 
 // TestFill checks that each client writes its own part into the request.
 func TestFill(t *testing.T) {
-	r := newRequest("", "POST", "/"+variable, "key", `{"a":1}`, 200, ofClient)
+	r := newRequest("", "POST", "/"+variable, "key", `{"a":1}`, 200, writeClientSlug)
 	s := connection{request: r, client: 7, text: bytes.Clone(r.text)}
 	s.fill(s.text[s.slot:][:len(variable)], s.client)
 	if want := "POST /c00000000000000000000000000000000007 HTTP/1.1\r\n"; !strings.HasPrefix(string(s.text), want) {

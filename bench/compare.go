@@ -25,9 +25,9 @@ type bench struct {
 	folder string // temporary
 	// presets and stock are binaries, upstream is the address of the gateway.
 	presets, stock, upstream string
-	etcd                     string        // the server's version, once it has been built
-	servers                  []*server     // all that were started
-	serial                   atomic.Uint64 // makes slugs that nothing has
+	etcd                     string        // the server's version, after its build
+	servers                  []*server     // all started servers
+	serial                   atomic.Uint64 // makes unique slugs
 	result                   result.Run
 }
 
@@ -58,7 +58,7 @@ func compare(ctx context.Context, o options, out io.Writer) error {
 	return report(out, &b.result)
 }
 
-// run measures all groups that are asked for.
+// run measures all selected groups.
 func (b *bench) run() (err error) {
 	log.Print("building")
 	if b.presets, err = b.build(mainModule, "./cmd/caddy", "presets"); err != nil {
@@ -71,7 +71,7 @@ func (b *bench) run() (err error) {
 		return err
 	}
 	log.Printf("storing %d workspaces and presets", b.stored)
-	// One more page, so that the last offset has a full one.
+	// Store one more page, so that the last offset returns a full page.
 	filled, err := fill(b.ctx, filepath.Join(b.folder, "store"), b.stored+pageSize, b.stored+pageSize)
 	if err != nil {
 		return err
@@ -99,7 +99,7 @@ func (b *bench) run() (err error) {
 	return nil
 }
 
-// describe records the machine and the versions of the results.
+// describe records the machine and the compared versions in the results.
 func (b *bench) describe() error {
 	b.result.Date = time.Now().UTC().Format(time.DateOnly)
 	b.result.Command = strings.Join(append([]string{"go -C bench run ."}, os.Args[1:]...), " ")
@@ -140,24 +140,23 @@ func processor() string {
 type trial struct {
 	work string
 	open connect
-	// inside tells that this process does the work itself.
-	inside bool
-	// begin prepares for the work, and end cleans up behind it, once for each
-	// measurement. Nil where there is nothing of the kind to do.
+	// inProcess tells that this process does the work itself.
+	inProcess bool
+	// begin prepares a measurement, and end cleans up after it. Either may be nil.
 	begin func() (end func() error, err error)
-	// stored counts the objects to which each run of the work adds one. It is nil if the
+	// stored counts objects. Each run of the work adds one object. stored is nil if the
 	// work adds none.
 	stored func() (int, error)
 }
 
-// step is a number of trials with as many clients.
+// step is a list of trials with the same number of clients.
 type step struct {
 	clients int
 	trials  []trial
 }
 
-// turns lets all trials take turns, round by round.
-func (b *bench) turns(group string, rounds int, lasting time.Duration, steps ...step) error {
+// takeTurns measures all trials in each round, one after another.
+func (b *bench) takeTurns(group string, rounds int, lasting time.Duration, steps ...step) error {
 	for round := range rounds {
 		log.Printf("%s: round %d of %d", group, round+1, rounds)
 		for _, s := range steps {
@@ -195,17 +194,17 @@ func (b *bench) sample(clients int, lasting time.Duration, t trial) (sample resu
 	if err != nil {
 		return result.Sample{}, err
 	}
-	if !t.inside {
-		// The clients' processor time is not available to the servers.
+	if !t.inProcess {
+		// The clients use half of the processors, so that the servers have the others.
 		defer runtime.GOMAXPROCS(runtime.GOMAXPROCS(max(1, runtime.NumCPU()/2)))
 	}
-	worked := b.worked()
+	used := b.cpuTime()
 	sample, done, err := drive(b.ctx, clients, lasting/5, lasting, t.open)
 	if err != nil {
 		return result.Sample{}, err
 	}
-	if !t.inside {
-		sample.CPU = (b.worked() - worked) / time.Duration(done)
+	if !t.inProcess {
+		sample.CPU = (b.cpuTime() - used) / time.Duration(done)
 	}
 	after, err := t.count()
 	if err == nil && t.stored != nil && after-before != done {
@@ -214,24 +213,24 @@ func (b *bench) sample(clients int, lasting time.Duration, t trial) (sample resu
 	return sample, err
 }
 
-// settle waits until the servers have finished background work, such as compactions. On a
-// slow machine some of it never ends.
+// settle waits until the servers have finished background work, such as compactions. It
+// gives up after a while, because some work never ends on a slow machine.
 func (b *bench) settle() {
-	for until := time.Now().Add(patience / 5); time.Now().Before(until); {
-		worked := b.worked()
+	for until := time.Now().Add(grace / 5); time.Now().Before(until); {
+		before := b.cpuTime()
 		time.Sleep(200 * time.Millisecond)
-		if b.worked()-worked <= 20*time.Millisecond {
+		if b.cpuTime()-before <= 20*time.Millisecond {
 			return
 		}
 	}
 }
 
-// worked returns the processor time of all servers, without the upstream. Servers that get
-// no requests use almost none.
-func (b *bench) worked() (sum time.Duration) {
+// cpuTime returns the processor time of all servers, without the upstream. Servers that
+// get no requests use almost none.
+func (b *bench) cpuTime() (sum time.Duration) {
 	for _, s := range b.servers {
 		if s.log != "" {
-			sum += s.worked()
+			sum += s.cpuTime()
 		}
 	}
 	return sum

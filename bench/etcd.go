@@ -16,20 +16,19 @@ import (
 	"github.com/caddy-presets/caddy-presets/caddymodule/etcd/etcdstore"
 )
 
-// clusterSizes are how many members the clusters have that are measured, one cluster
-// after another.
+// clusterSizes are the numbers of members of the measured clusters, in this order.
 var clusterSizes = []int{1, 3}
 
-// ofCluster names work with a cluster of a number of members.
-func ofCluster(work string, members int) string {
+// clusterWork names work in a cluster with a number of members.
+func clusterWork(work string, members int) string {
 	if members == 1 {
 		return work + ", 1 member"
 	}
 	return fmt.Sprintf("%s, %d members", work, members)
 }
 
-// measureEtcd compares ours with etcd's own puts in the same cluster, and with itself
-// over Badger.
+// measureEtcd compares our server with etcd's own puts in the same cluster. It also
+// compares it with our server over Badger.
 func (b *bench) measureEtcd() error {
 	server, caddy, err := b.buildEtcd()
 	if err != nil {
@@ -84,7 +83,7 @@ func (b *bench) measureCluster(members, size int, server, caddy string, badger *
 	if err != nil {
 		return err
 	}
-	newVersion, err := ours.newVersions(newVersionWork, b.clients, ofClient)
+	newVersion, err := ours.newVersions(newVersionWork, b.clients, writeClientSlug)
 	if err != nil {
 		return err
 	}
@@ -112,13 +111,14 @@ func (b *bench) measureCluster(members, size int, server, caddy string, badger *
 	}
 	for _, s := range steps {
 		for i := range s.trials {
-			s.trials[i].work = ofCluster(s.trials[i].work, members)
+			s.trials[i].work = clusterWork(s.trials[i].work, members)
 		}
 	}
-	return b.turns(etcdEngine, b.rounds, b.lasting, steps...)
+	return b.takeTurns(etcdEngine, b.rounds, b.lasting, steps...)
 }
 
-// buildEtcd builds an etcd server, unless PRESETS_ETCD names one, and Caddy with the engine for it.
+// buildEtcd builds Caddy with the engine etcd. It also builds an etcd server, unless
+// PRESETS_ETCD names one.
 func (b *bench) buildEtcd() (server, caddy string, err error) {
 	if server = os.Getenv("PRESETS_ETCD"); server == "" {
 		if server, err = b.build(filepath.Join(etcdModule, "testserver"), ".", "etcd"); err != nil {
@@ -135,11 +135,11 @@ func (b *bench) buildEtcd() (server, caddy string, err error) {
 	return server, caddy, err
 }
 
-// cluster is an etcd cluster, with etcd's own settings.
+// cluster is an etcd cluster with etcd's default settings.
 type cluster struct {
 	members   []*server
 	endpoints []string
-	caddy     string // a binary with the engine for it
+	caddy     string // a binary with the engine etcd
 	serial    *atomic.Uint64
 }
 
@@ -179,7 +179,7 @@ func (c *cluster) stop() {
 	}
 }
 
-// fill stores as many workspaces as presets.
+// fill stores size workspaces and size presets.
 func (c *cluster) fill(b *bench, size int) (store, error) {
 	db, err := etcdstore.Open(b.ctx, etcdstore.Options{Endpoints: c.endpoints})
 	if err != nil {
@@ -190,7 +190,7 @@ func (c *cluster) fill(b *bench, size int) (store, error) {
 	return filled, errors.Join(err, db.Close())
 }
 
-// storage changes the shipped configuration to keep its store in the cluster.
+// storage returns the shipped configuration with the store in the cluster.
 func (c *cluster) storage(text string) (string, error) {
 	const shipped = "storage badger {$PRESETS_DATA:./presets-data}"
 	if !strings.Contains(text, shipped) {
@@ -200,14 +200,14 @@ func (c *cluster) storage(text string) (string, error) {
 }
 
 func (c *cluster) connect() (*clientv3.Client, error) {
-	return clientv3.New(clientv3.Config{Endpoints: c.endpoints, DialTimeout: patience, Logger: zap.NewNop()})
+	return clientv3.New(clientv3.Config{Endpoints: c.endpoints, DialTimeout: grace, Logger: zap.NewNop()})
 }
 
-// putPrefix begins the keys of puts.
+// putPrefix is the prefix of the keys that rawEtcd puts.
 const putPrefix = "put/"
 
-// rawEtcd puts one record at a time through one client that all share, as a server has it.
-// This is the least cost of a durable write to etcd.
+// rawEtcd puts one record at a time. All sessions share one etcd client, as they do in a
+// server. This is the least cost of a durable write to etcd.
 type rawEtcd struct {
 	*bench
 	cluster *cluster
@@ -217,7 +217,7 @@ type rawEtcd struct {
 
 func (c *cluster) puts(b *bench, work string, record []byte) trial {
 	r := &rawEtcd{bench: b, cluster: c, record: string(record)}
-	return trial{work: work, inside: true, begin: r.begin, stored: c.stored(b), open: func(int) (session, error) { return r, nil }}
+	return trial{work: work, inProcess: true, begin: r.begin, stored: c.stored(b), open: func(int) (session, error) { return r, nil }}
 }
 
 func (r *rawEtcd) begin() (end func() error, err error) {
@@ -235,10 +235,10 @@ func (r *rawEtcd) once() error {
 	return err
 }
 
-// close ends a session, of which nothing remains.
+// close does nothing: a session holds no resources.
 func (*rawEtcd) close() {}
 
-// stored counts what was put.
+// stored counts the keys that were put.
 func (c *cluster) stored(b *bench) func() (int, error) {
 	return func() (int, error) {
 		client, err := c.connect()
@@ -254,12 +254,12 @@ func (c *cluster) stored(b *bench) func() (int, error) {
 	}
 }
 
-func (b *bench) judgeEtcd(row func(name, unit string, g goal, values []float64), often func(group, ours, other string) []float64) {
+func (b *bench) judgeEtcd(row func(name, unit string, g goal, values []float64), rateRatio func(group, ours, other string) []float64) {
 	for _, members := range clusterSizes {
 		to := func(ours, other string) []float64 {
-			return often(etcdEngine, ofCluster(ours, members), ofCluster(other, members))
+			return rateRatio(etcdEngine, clusterWork(ours, members), clusterWork(other, members))
 		}
-		in := " in etcd, " + ofCluster("", members)[2:]
+		in := " in etcd, " + clusterWork("", members)[2:]
 		row("durable POST /v1/workspaces"+in+", to etcd's own puts of the same bytes", "×", atLeast(0.8), to(postWorkspaceWork, putWork))
 		row("… to an HTTP server that puts once for each request", "×", atLeast(0.8), to(postWorkspaceWork, httpPutWork))
 		row("durable POST /v1/presets/{slug}/responses, new version"+in+", to etcd's own puts of the same bytes", "×", atLeast(0.8), to(newVersionWork, putVersionWork))

@@ -6,16 +6,15 @@ import (
 	"net/http"
 )
 
-// gatewayRequest is an inference request of 2 KB that the gateway behind a Caddy
-// answers. Its model may contain variable.
+// gatewayRequest returns an inference request of 2 KB, which the gateway answers. Its
+// model may contain variable.
 func gatewayRequest(address, path, key, model string, fill func([]byte, int)) *request {
 	r := newRequest(address, http.MethodPost, path, key, requestBody(model, ""), http.StatusOK, fill)
 	r.size = len(upstreamAnswer)
 	return r
 }
 
-// checkUntouched makes sure that a request without a reference to a preset is
-// answered by the gateway, and reaches it as it was sent.
+// checkUntouched checks that the gateway gets a request without a preset unchanged.
 func checkUntouched(address, path, key string) error {
 	header, answer, err := gatewayRequest(address, path, key, model, nil).ask()
 	if err != nil {

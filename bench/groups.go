@@ -14,7 +14,7 @@ import (
 	"github.com/caddy-presets/caddy-presets/schema"
 )
 
-// These are the groups that -only can name. The work of one group takes turns.
+// These are the groups that -only can name. The trials of one group alternate.
 const (
 	reads       = "reads"
 	gateway     = "gateway"
@@ -28,7 +28,7 @@ const (
 
 var groupNames = []string{reads, gateway, writes, peer, etcdEngine, growth, waiting, connections}
 
-// The work that is measured.
+// The measured work.
 const (
 	generatorWork      = "load generator alone"
 	respondWork        = "stock Caddy respond"
@@ -56,10 +56,10 @@ const (
 	httpPutVersionWork = "HTTP server, etcd put, 2 KB"
 )
 
-// hotPresets is how many presets are in use at inference, where not all are.
+// hotPresets is the number of presets that inference uses, if it does not use all.
 const hotPresets = 100
 
-// measureGroup measures a group with a server of ours and a stock one.
+// measureGroup measures a group with our server and stock Caddy.
 func (b *bench) measureGroup(group string, ours *ours, stock *stock) error {
 	switch group {
 	case reads:
@@ -95,7 +95,7 @@ func (b *bench) measureReads(ours *ours, stock *stock) error {
 	fixed.size = len(upstreamAnswer)
 	respond := trial{work: respondWork, open: stock.get().connect}
 	get := trial{work: getWork, open: ours.getWorkspace().connect}
-	return b.turns(reads, b.rounds, b.lasting,
+	return b.takeTurns(reads, b.rounds, b.lasting,
 		step{b.clients, []trial{
 			{work: generatorWork, open: fixed.connect},
 			respond,
@@ -110,8 +110,8 @@ func (b *bench) measureReads(ours *ours, stock *stock) error {
 	)
 }
 
-// offsets is how many offsets the pages of a trial have. The last one with a full
-// page is b.stored.
+// offsets returns the number of different page offsets in a trial. b.stored is the last
+// offset with a full page.
 func (b *bench) offsets() int { return min(manyPages, b.stored+1) }
 
 func (b *bench) measureGateway(ours *ours, stock *stock) error {
@@ -121,20 +121,20 @@ func (b *bench) measureGateway(ours *ours, stock *stock) error {
 		{work: inferWork, open: ours.infer().connect},
 		{work: resolveWork, open: ours.inferWith(min(hotPresets, ours.presets)).connect},
 	}
-	return b.turns(gateway, b.rounds, b.lasting, step{b.clients, trials}, step{1, trials})
+	return b.takeTurns(gateway, b.rounds, b.lasting, step{b.clients, trials}, step{1, trials})
 }
 
 func (b *bench) measureWrites(ours *ours, stock *stock) error {
-	newVersion, err := ours.newVersions(newVersionWork, b.clients, ofClient)
+	newVersion, err := ours.newVersions(newVersionWork, b.clients, writeClientSlug)
 	if err != nil {
 		return err
 	}
-	oneSlug, err := ours.newVersions(oneSlugWork, 1, ofAll)
+	oneSlug, err := ours.newVersions(oneSlugWork, 1, writeSharedSlug)
 	if err != nil {
 		return err
 	}
 	commit, post := b.rawBadger(stock.bytes), ours.newWorkspaces()
-	if err := b.turns(writes, b.rounds, b.lasting,
+	if err := b.takeTurns(writes, b.rounds, b.lasting,
 		step{b.clients, []trial{commit, post, ours.newPresets(), newVersion, oneSlug}},
 		step{1, []trial{commit, post}},
 	); err != nil {
@@ -143,7 +143,7 @@ func (b *bench) measureWrites(ours *ours, stock *stock) error {
 	return b.measureValidation()
 }
 
-// validationFigure is how long it takes to check the body of POST workspace.
+// validationFigure names the time to check the body of POST workspace.
 const validationFigure = "validation of a workspace"
 
 func (b *bench) measureValidation() error {
@@ -160,7 +160,7 @@ func (b *bench) measureValidation() error {
 				return err
 			}
 		}
-		b.note(validationFigure, "µs", float64(time.Since(begun).Microseconds())/times)
+		b.record(validationFigure, "µs", float64(time.Since(begun).Microseconds())/times)
 	}
 	return nil
 }
@@ -178,7 +178,7 @@ func (b *bench) measurePeer(ours *ours) error {
 	if err != nil {
 		return err
 	}
-	return b.turns(peer, b.rounds, b.lasting, step{b.clients, []trial{
+	return b.takeTurns(peer, b.rounds, b.lasting, step{b.clients, []trial{
 		{work: pocketCreateWork, open: p.create().connect, stored: p.stored},
 		ours.newWorkspaces(),
 		{work: pocketGetWork, open: get.connect},
@@ -201,11 +201,10 @@ func (b *bench) measureConnections(ours *ours, stock *stock) error {
 	for _, clients := range b.sweep {
 		steps = append(steps, step{clients, trials})
 	}
-	return b.turns(connections, b.sweepRounds, b.lasting/2, steps...)
+	return b.takeTurns(connections, b.sweepRounds, b.lasting/2, steps...)
 }
 
-// The figures of a server's life, of stock Caddy and of ours by the number of
-// presets.
+// Figures of the start and the memory of a server.
 const (
 	startFigure        = "start"
 	idleFigure         = "memory of its own, idle"
@@ -214,7 +213,8 @@ const (
 	residentFigure     = "resident memory with mapped files, under load"
 )
 
-// lifeFigure names a figure of stock Caddy, or of ours with a number of presets.
+// lifeFigure names a figure of stock Caddy (0 presets), or of our server with a number of
+// presets.
 func lifeFigure(figure string, presets int) string {
 	if presets == 0 {
 		return figure + ": stock Caddy"
@@ -222,8 +222,8 @@ func lifeFigure(figure string, presets int) string {
 	return fmt.Sprintf("%s: %s presets", figure, thousands(presets))
 }
 
-// measureGrowth measures servers one after another, each started anew in each
-// round: stock Caddy, and ours with more and more presets.
+// measureGrowth measures stock Caddy, and our server with more and more presets. Each
+// server starts anew in each round.
 func (b *bench) measureGrowth(like *stock) error {
 	var stores []store
 	for _, presets := range b.sizes {
@@ -244,7 +244,7 @@ func (b *bench) measureGrowth(like *stock) error {
 				return err
 			}
 			if s.presets > smallStore {
-				continue // what a round adds is little
+				continue // one round adds little
 			}
 			if err := os.RemoveAll(s.folder); err != nil {
 				return err
@@ -258,11 +258,11 @@ func (b *bench) measureGrowth(like *stock) error {
 	return nil
 }
 
-// smallStore is the size up to which a store is made anew for each round, as a
-// round would make it another one.
+// smallStore is the largest store that is filled anew for each round. One round would
+// change its size noticeably.
 const smallStore = 10_000
 
-// settling is how long a server that has started gets to come to rest.
+// settling is the pause between the start of a server and its measurement.
 const settling = time.Second
 
 func (b *bench) fillGrowth(presets int) (store, error) {
@@ -277,7 +277,7 @@ func (b *bench) stockLife(like *stock) error {
 	}
 	defer s.stop()
 	time.Sleep(settling)
-	if err := b.noteStart(s.server, 0); err != nil {
+	if err := b.recordStart(s.server, 0); err != nil {
 		return err
 	}
 	for _, r := range []*request{s.get(), s.infer()} {
@@ -285,7 +285,7 @@ func (b *bench) stockLife(like *stock) error {
 			return err
 		}
 	}
-	return b.noteMemory(s.server, loadedFigure, residentFigure, 0)
+	return b.recordMemory(s.server, loadedFigure, residentFigure, 0)
 }
 
 func (b *bench) life(s store) error {
@@ -295,13 +295,13 @@ func (b *bench) life(s store) error {
 	}
 	defer ours.stop()
 	time.Sleep(settling)
-	if err := b.noteStart(ours.server, s.presets); err != nil {
+	if err := b.recordStart(ours.server, s.presets); err != nil {
 		return err
 	}
 	if err := ours.check(); err != nil {
 		return err
 	}
-	newVersion, err := ours.newVersions(newVersionWork, b.clients, ofClient)
+	newVersion, err := ours.newVersions(newVersionWork, b.clients, writeClientSlug)
 	if err != nil {
 		return err
 	}
@@ -319,17 +319,17 @@ func (b *bench) life(s store) error {
 			return err
 		}
 	}
-	return b.noteMemory(ours.server, loadedFigure, residentFigure, s.presets)
+	return b.recordMemory(ours.server, loadedFigure, residentFigure, s.presets)
 }
 
-// noteStart notes how long a server took to start, and what memory it takes then.
-func (b *bench) noteStart(s *server, presets int) error {
-	b.note(lifeFigure(startFigure, presets), "ms", float64(s.took.Microseconds())/1000)
-	return b.noteMemory(s, idleFigure, idleResidentFigure, presets)
+// recordStart records how long a server took to start, and its memory after that.
+func (b *bench) recordStart(s *server, presets int) error {
+	b.record(lifeFigure(startFigure, presets), "ms", float64(s.took.Microseconds())/1000)
+	return b.recordMemory(s, idleFigure, idleResidentFigure, presets)
 }
 
-// noteMemory notes what memory a server takes, its own and all that is resident.
-func (b *bench) noteMemory(s *server, own, resident string, presets int) error {
+// recordMemory records a server's memory: its own, and all that is resident.
+func (b *bench) recordMemory(s *server, own, resident string, presets int) error {
 	if err := b.noteStatus(s, own, "RssAnon", presets); err != nil {
 		return err
 	}
@@ -341,6 +341,6 @@ func (b *bench) noteStatus(s *server, figure, field string, presets int) error {
 		return nil // there is no /proc
 	}
 	size, err := s.memory(field)
-	b.note(lifeFigure(figure, presets), "MiB", size)
+	b.record(lifeFigure(figure, presets), "MiB", size)
 	return err
 }

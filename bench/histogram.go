@@ -20,8 +20,8 @@ func (h *histogram) record(d time.Duration) {
 	h.total++
 }
 
-// bucketOf returns the bucket of a number of nanoseconds. Below subBuckets each
-// has its own.
+// bucketOf returns the bucket of a number of nanoseconds. Each number below subBuckets
+// has its own bucket.
 func bucketOf(v uint64) int {
 	shift := max(bits.Len64(v)-8, 0)
 	return shift*subBuckets + int(v>>shift)
@@ -40,7 +40,8 @@ func (h *histogram) add(other *histogram) {
 	h.total += other.total
 }
 
-// quantile returns the duration that a share q did not exceed, 0 for an empty histogram.
+// quantile returns the duration that the share q of all values did not exceed. It is 0
+// for an empty histogram.
 func (h *histogram) quantile(q float64) time.Duration {
 	rank := uint64(q * float64(h.total))
 	var seen uint64

@@ -16,22 +16,21 @@ import (
 	"github.com/caddy-presets/caddy-presets/bench/result"
 )
 
-// session is one client's: a connection, or whatever stands for one.
+// session does the work for one client, for example over a connection.
 type session interface {
-	// once does the work one time and waits for its end.
+	// once does the work once and waits for its end.
 	once() error
 	close()
 }
 
-// connect opens the session of a client, who is one of many counted from 0.
+// connect opens the session of a client. Clients are numbered from 0.
 type connect func(client int) (session, error)
 
-// patience is how long a server may take longer than it should.
-const patience = 30 * time.Second
+// grace is the extra time that a server gets before a run fails.
+const grace = 30 * time.Second
 
-// drive runs the work in concurrent clients without a pause, and returns the results after
-// the warm-up. It also returns how often the work ran in total, with the warm-up. The first
-// error ends it.
+// drive runs the work in concurrent clients without a pause. It returns the results after
+// the warm-up, and how often the work ran including the warm-up. The first error ends it.
 func drive(ctx context.Context, clients int, warmUp, lasting time.Duration, open connect) (sample result.Sample, done int, err error) {
 	sessions := make([]session, clients)
 	for i := range sessions {
@@ -50,7 +49,7 @@ func drive(ctx context.Context, clients int, warmUp, lasting time.Duration, open
 		took    = make([]histogram, clients)
 	)
 	defer context.AfterFunc(ctx, func() { stopped.Store(true) })()
-	defer time.AfterFunc(warmUp+lasting+patience, func() { // a server does not answer
+	defer time.AfterFunc(warmUp+lasting+grace, func() { // a server does not answer
 		for _, s := range sessions {
 			s.close()
 		}
@@ -74,7 +73,7 @@ func drive(ctx context.Context, clients int, warmUp, lasting time.Duration, open
 	}
 	wg.Wait()
 	if err := cmp.Or(append([]error{ctx.Err()}, failed...)...); err != nil {
-		return result.Sample{}, 0, err // one is enough, and what follows on an interruption is nothing new
+		return result.Sample{}, 0, err // the first error is the cause of the others
 	}
 	all := new(histogram)
 	for i := range clients {
@@ -82,9 +81,9 @@ func drive(ctx context.Context, clients int, warmUp, lasting time.Duration, open
 		all.add(&took[i])
 	}
 	switch {
-	case all.total == 0 && lasting > patience:
+	case all.total == 0 && lasting > grace:
 		return result.Sample{}, 0, fmt.Errorf("nothing was done within %v", lasting)
-	case all.total == 0: // on a machine with much else to do
+	case all.total == 0: // possible on a busy machine
 		sample, more, err := drive(ctx, clients, 0, 2*lasting, open)
 		return sample, done + more, err
 	}
@@ -95,25 +94,25 @@ func drive(ctx context.Context, clients int, warmUp, lasting time.Duration, open
 	}, done, nil
 }
 
-// request is an HTTP request that is sent again and again, with a part of it
-// written anew each time, and what its answer must be.
+// request is an HTTP request that is sent repeatedly, with its expected answer. A part of
+// the request may differ each time.
 type request struct {
 	address string
 	text    []byte
-	// fill writes the part of text that differs, at slot. Nil where none does.
+	// fill writes the part of text that differs, at slot. It is nil if no part differs.
 	fill func(part []byte, client int)
 	slot int
 
-	status int // of the answer
-	size   int // of its body, 0 where it is not known
+	status int // expected of the answer
+	size   int // of the answer's body, 0 if unknown
 }
 
-// variable stands in a path or a body for the part that differs. It is as long as
-// an id.
+// variable is the placeholder for the part of a path or body that differs. It is as long
+// as an id.
 const variable = "????????-????-????-????-????????????"
 
-// newRequest returns a request with a key and, unless it is empty, a JSON body.
-// fill is for those that contain variable.
+// newRequest returns a request with a key, and with a JSON body unless it is empty. A
+// request that contains variable needs fill.
 func newRequest(address, method, path, key, body string, status int, fill func(part []byte, client int)) *request {
 	var text bytes.Buffer
 	fmt.Fprintf(&text, "%s %s HTTP/1.1\r\nHost: %s\r\nAuthorization: Bearer %s\r\n", method, path, address, key)
@@ -127,15 +126,15 @@ func newRequest(address, method, path, key, body string, status int, fill func(p
 	}
 }
 
-// ask sends the request once, as client 0 does, and returns its answer, whose
-// status is as it must be.
+// ask sends the request once, as client 0 does. It returns the answer, or an error for an
+// unexpected status.
 func (r *request) ask() (http.Header, []byte, error) {
-	conn, err := net.DialTimeout("tcp", r.address, patience)
+	conn, err := net.DialTimeout("tcp", r.address, grace)
 	if err != nil {
 		return nil, nil, err
 	}
 	defer conn.Close()
-	if err := conn.SetDeadline(time.Now().Add(patience)); err != nil {
+	if err := conn.SetDeadline(time.Now().Add(grace)); err != nil {
 		return nil, nil, err
 	}
 	text := bytes.Clone(r.text)
@@ -160,7 +159,7 @@ func (r *request) ask() (http.Header, []byte, error) {
 
 // connect opens a connection for a client.
 func (r *request) connect(client int) (session, error) {
-	conn, err := net.DialTimeout("tcp", r.address, patience)
+	conn, err := net.DialTimeout("tcp", r.address, grace)
 	if err != nil {
 		return nil, err
 	}
@@ -173,7 +172,7 @@ type connection struct {
 	*request
 	client int
 	conn   net.Conn
-	text   []byte // the request's, with a part of its own
+	text   []byte // the request, with this connection's own part
 	buffer []byte
 }
 
@@ -216,18 +215,18 @@ func (c *connection) once() error {
 	return nil
 }
 
-// parseHead returns an answer's status and the size of its body, -1 for missing values.
+// parseHead returns an answer's status and the size of its body. A missing value is -1.
 func parseHead(head []byte) (status, size int) {
 	const version = "HTTP/1.1 "
 	size = -1
 	if _, value, found := bytes.Cut(head, contentLength); found {
-		size = number(value)
+		size = leadingNumber(value)
 	}
-	return number(head[min(len(version), len(head)):]), size
+	return leadingNumber(head[min(len(version), len(head)):]), size
 }
 
-// number returns the number that text begins with, -1 for none.
-func number(text []byte) int {
+// leadingNumber returns the number at the beginning of text, or -1.
+func leadingNumber(text []byte) int {
 	n := -1
 	for i := 0; i < len(text) && '0' <= text[i] && text[i] <= '9'; i++ {
 		n = max(n, 0)*10 + int(text[i]-'0')

@@ -1,17 +1,16 @@
-// Command bench compares caddy-presets with what it stands in for and what it is
-// made of: stock Caddy, raw Badger, raw etcd and, as a peer, PocketBase. All of them run on
-// this machine and share its processors with the load generator, so that only
-// ratios of one run mean anything elsewhere.
+// Command bench compares caddy-presets with stock Caddy, raw Badger, raw etcd and
+// PocketBase. All of them share the processors of this machine with the load generator.
+// So only ratios of one run can be compared with those of other machines.
 //
 //	go -C bench run . [flags]
 //
-// builds and starts each of them as a process of its own on the loopback
-// interface, checks that their answers are right, lets them take turns round by
-// round, and prints a table in Markdown. The results also go to a file that
+// builds each server and starts it as a process on the loopback interface. It checks
+// their answers, measures them in alternation, and prints a table in Markdown. It also
+// writes the results to a file. From that file
 //
 //	go -C bench run ./plot
 //
-// makes the plots from.
+// draws the plots.
 package main
 
 import (
@@ -28,20 +27,20 @@ import (
 	"time"
 )
 
-// options say what is measured and for how long.
+// options select the measurements and their duration.
 type options struct {
 	rounds int
-	// lasting is how long each measurement takes, in each round. Those of the
-	// plots take half as long.
+	// lasting is the duration of each measurement in each round. Measurements for the
+	// plots take half of it.
 	lasting time.Duration
-	// clients is how many connections there are where one does not say.
+	// clients is the default number of connections.
 	clients int
-	// stored is how many workspaces and presets there are, at least.
+	// stored is the least number of stored workspaces, and of presets.
 	stored int
-	// sizes are the numbers of presets, and sweep those of connections, that
-	// the plots show.
+	// sizes are the numbers of presets in the plots. sweep are the numbers of connections
+	// there.
 	sizes, sweep []int
-	// sweepRounds is rounds for sweep.
+	// sweepRounds is the number of rounds for sweep.
 	sweepRounds int
 	// only are the groups to measure.
 	only       []string
@@ -51,7 +50,7 @@ type options struct {
 
 func main() {
 	log.SetFlags(0)
-	if serve := role(); serve != nil {
+	if serve := childRole(); serve != nil {
 		if err := serve(); err != nil {
 			log.Fatal(err)
 		}
@@ -71,9 +70,9 @@ func main() {
 	}
 }
 
-// role returns what this program does when another one of it has started it to serve,
-// or else nil.
-func role() func() error {
+// childRole returns the work of this process if bench itself started it as a server.
+// Otherwise it returns nil.
+func childRole() func() error {
 	switch {
 	case os.Getenv(upstreamEnv) != "":
 		return serveUpstream
@@ -87,13 +86,13 @@ func role() func() error {
 // parse reads the flags.
 func parse(args []string) (options, error) {
 	flags := flag.NewFlagSet("bench", flag.ContinueOnError)
-	rounds := flags.Int("rounds", 5, "how often the candidates take turns")
-	seconds := flags.Float64("seconds", 1, "how long each measurement takes in each round")
+	rounds := flags.Int("rounds", 5, "rounds in which each program is measured")
+	seconds := flags.Float64("seconds", 1, "duration of a measurement in each round")
 	only := flags.String("only", strings.Join(groupNames, ","), "the groups to measure, separated by commas")
-	clients := flags.Int("connections", 64, "how many clients there are at the same time")
+	clients := flags.Int("connections", 64, "number of concurrent clients")
 	maxPresets := flags.Int("max-presets", 1_000_000, "the largest number of stored presets, for growth")
-	skip := flags.Bool("skip-pocketbase", false, "leave the peer out, which is to be downloaded")
-	quick := flags.Bool("quick", false, "a look within two minutes: less of everything, and of no worth as a figure")
+	skip := flags.Bool("skip-pocketbase", false, "do not download and measure PocketBase")
+	quick := flags.Bool("quick", false, "a short run of two minutes, whose figures are not meaningful")
 	out := flags.String("out", "results.json", "the file for the results")
 	if err := flags.Parse(args); err != nil {
 		return options{}, err

@@ -14,7 +14,7 @@ import (
 	"sync/atomic"
 )
 
-// ours is a Caddy with presets, in front of a store.
+// ours is a running Caddy with presets and a store.
 type ours struct {
 	*server
 	store
@@ -23,8 +23,8 @@ type ours struct {
 	serial                *atomic.Uint64
 }
 
-// startOurs starts the shipped configuration over a store, with the line that names
-// the engine changed if that is etcd.
+// startOurs starts Caddy with the shipped configuration and a store. For etcd it changes
+// the line that names the engine.
 func (b *bench) startOurs(s store) (*ours, error) {
 	o := &ours{store: s, serial: &b.serial}
 	addresses, err := freeAddresses(2)
@@ -59,15 +59,15 @@ func (b *bench) command(binary string, args ...string) *exec.Cmd {
 	return exec.CommandContext(b.ctx, binary, args...) //nolint:gosec // built by this program
 }
 
-// listenOn returns the environment that has the shipped configuration listen on an
+// listenOn returns the environment that makes the shipped configuration listen on an
 // address.
 func listenOn(address string) []string {
 	host, port, _ := net.SplitHostPort(address)
 	return []string{"PRESETS_HOST=" + host, "PRESETS_PORT=" + port}
 }
 
-// caddyfile writes the shipped configuration, with a change, to a file. The
-// stand-in for a gateway, which nobody asks here, gets a free port.
+// caddyfile writes the shipped configuration, with a change, to a file. Its echo gateway
+// gets a free port. No request uses it here.
 func (b *bench) caddyfile(change func(string) (string, error)) (string, error) {
 	shipped, err := os.ReadFile(filepath.Join(mainModule, "Caddyfile.example"))
 	if err != nil {
@@ -94,7 +94,7 @@ func (b *bench) caddyfile(change func(string) (string, error)) (string, error) {
 	return file.Name(), errors.Join(err, file.Close())
 }
 
-// manage is a request to the API of presets and workspaces.
+// manage returns a request to the API of presets and workspaces.
 func (o *ours) manage(method, path, body string, status int, fill func([]byte, int)) *request {
 	return newRequest(o.address, method, "/v1"+path, o.management, body, status, fill)
 }
@@ -103,17 +103,16 @@ func (o *ours) get(path string) *request {
 	return o.manage(http.MethodGet, path, "", http.StatusOK, nil)
 }
 
-// unused writes a slug that nothing has.
-func (o *ours) unused(part []byte, _ int) { writeSlug(part, 'n', o.serial.Add(1)) }
+// writeUnusedSlug writes a slug that no object has.
+func (o *ours) writeUnusedSlug(part []byte, _ int) { writeSlug(part, 'n', o.serial.Add(1)) }
 
-// ofClient writes a slug of the client's own.
-func ofClient(part []byte, client int) { writeSlug(part, 'c', uint64(client)) }
+// writeClientSlug writes the client's own slug.
+func writeClientSlug(part []byte, client int) { writeSlug(part, 'c', uint64(client)) }
 
-// ofAll writes the one slug of all clients.
-func ofAll(part []byte, _ int) { writeSlug(part, 'a', 0) }
+// writeSharedSlug writes the one slug that all clients share.
+func writeSharedSlug(part []byte, _ int) { writeSlug(part, 'a', 0) }
 
-// inTurn calls write for one of n after another, in an order in which neighbours
-// are far apart.
+// inTurn calls write for each of n numbers in turn. Successive numbers are far apart.
 func inTurn(n int, write func(part []byte, i int)) func(part []byte, client int) {
 	const stride = 7919 // prime
 	var next atomic.Uint64
@@ -126,18 +125,18 @@ func (o *ours) getWorkspace() *request {
 	return r
 }
 
-// pages asks for full pages of a list, from n offsets in turn.
+// pages returns a request for full pages of a list, at n offsets in turn.
 func (o *ours) pages(list string, first, n int) *request {
 	r := o.get(fmt.Sprintf("/%s?offset=%s&limit=%d", list, variable, pageSize))
-	// An offset may have zeros in front.
+	// An offset may have leading zeros.
 	r.fill = inTurn(n, func(part []byte, i int) { writeSlug(part, '0', uint64(first+i)) })
 	return r
 }
 
 const (
 	pageSize = 50
-	// manyPages is a number of pages that exceeds the 16 MiB that a server caches. One has
-	// 20 to 30 KB.
+	// manyPages exceeds the 16 MiB of pages that a server caches. One page has 20 to 30
+	// KB.
 	manyPages = 5000
 )
 
@@ -149,30 +148,31 @@ func (o *ours) infer() *request {
 	return gatewayRequest(o.address, "/v1/responses", o.inference, model, nil)
 }
 
-// inferWith names the first n presets in turn.
+// inferWith returns an inference request that names the first n presets in turn.
 func (o *ours) inferWith(n int) *request {
 	return gatewayRequest(o.address, "/v1/responses", o.inference, "@preset/"+variable,
 		inTurn(n, func(part []byte, i int) { writeSlug(part, storedSlug, uint64(i)) }))
 }
 
 func (o *ours) postWorkspace() *request {
-	return o.manage(http.MethodPost, "/workspaces", workspaceBody, http.StatusCreated, o.unused)
+	return o.manage(http.MethodPost, "/workspaces", workspaceBody, http.StatusCreated, o.writeUnusedSlug)
 }
 
-// postPreset posts a request of 2 KB to the presets whose slugs fill writes.
+// postPreset returns a POST of 2 KB that adds a version to a preset. fill writes the
+// preset's slug.
 func (o *ours) postPreset(fill func([]byte, int)) *request {
 	return o.manage(http.MethodPost, "/presets/"+variable+"/responses", requestBody(model, settings), http.StatusOK, fill)
 }
 
 func (o *ours) newWorkspaces() trial {
 	return trial{work: postWorkspaceWork, open: o.postWorkspace().connect, stored: func() (int, error) {
-		return o.total("/workspaces")
+		return o.countListed("/workspaces")
 	}}
 }
 
 func (o *ours) newPresets() trial {
-	return trial{work: newPresetWork, open: o.postPreset(o.unused).connect, stored: func() (int, error) {
-		return o.total("/presets")
+	return trial{work: newPresetWork, open: o.postPreset(o.writeUnusedSlug).connect, stored: func() (int, error) {
+		return o.countListed("/presets")
 	}}
 }
 
@@ -191,7 +191,7 @@ func (o *ours) newVersions(work string, clients int, fill func([]byte, int)) (tr
 	}
 	return trial{work: work, open: o.postPreset(fill).connect, stored: func() (sum int, err error) {
 		for _, slug := range slugs {
-			n, err := o.total("/presets/" + slug + "/versions")
+			n, err := o.countListed("/presets/" + slug + "/versions")
 			if err != nil {
 				return 0, err
 			}
@@ -201,8 +201,8 @@ func (o *ours) newVersions(work string, clients int, fill func([]byte, int)) (tr
 	}}, nil
 }
 
-// total returns how many there are of what is listed at a path.
-func (o *ours) total(path string) (int, error) {
+// countListed returns the total_count of the list at a path.
+func (o *ours) countListed(path string) (int, error) {
 	_, body, err := o.get(path + "?limit=1").ask()
 	if err != nil {
 		return 0, err
@@ -228,7 +228,7 @@ func (o *ours) workspace() ([]byte, error) {
 	return body, nil
 }
 
-// check makes sure that the answers are right.
+// check checks the answers of the server.
 func (o *ours) check() error {
 	_, err := o.workspace()
 	return errors.Join(
@@ -237,11 +237,11 @@ func (o *ours) check() error {
 		checkUntouched(o.address, "/v1/responses", o.inference),
 		checkResolved(o.address, o.inference, slugOf(o.presets-1)),
 		o.checkStored(o.postWorkspace(), "/workspaces/"),
-		o.checkStored(o.postPreset(o.unused), "/presets/"),
+		o.checkStored(o.postPreset(o.writeUnusedSlug), "/presets/"),
 	)
 }
 
-// checkPage makes sure that a page of a list is full.
+// checkPage checks that a page of a list is full.
 func (o *ours) checkPage(list string, offset int) error {
 	_, body, err := o.pages(list, offset, 1).ask()
 	if err != nil {

@@ -42,7 +42,7 @@ func (p *pocketBase) create() *request {
 		func(part []byte, _ int) { writeSlug(part, 'n', p.serial.Add(1)) })
 }
 
-// list returns how many records there are, and the ids of some of them.
+// list returns the number of records, and the ids of some of them.
 func (p *pocketBase) list() (total int, ids []string, err error) {
 	_, body, err := p.get("?perPage=1000&fields=id").ask()
 	if err != nil {
@@ -66,11 +66,11 @@ func (p *pocketBase) stored() (int, error) {
 	return total, err
 }
 
-// fill creates a thousand records, makes sure that what was created can be read,
-// and returns the request that reads them in turn.
+// fill creates a thousand records and checks that they can be read. It returns a request
+// that reads them in turn.
 func (p *pocketBase) fill() (*request, error) {
 	create := p.create()
-	if err := each(1000, func(int) error {
+	if err := forEach(1000, func(int) error {
 		_, created, err := create.ask()
 		if err != nil {
 			return err

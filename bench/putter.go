@@ -12,15 +12,15 @@ import (
 	"go.uber.org/zap"
 )
 
-// This program is the server of a putter, too, when it is started with putterEnv, which
-// has an address to listen on and then etcd's endpoints.
+// putterEnv makes this program the server of a putter. Its value is the address to listen
+// on, followed by etcd's endpoints.
 const putterEnv = "PRESETS_BENCH_PUTTER"
 
-// servePutter serves a POST with one put of its body to etcd, and answers when the put is
-// durable. This is the least work of a server.
+// servePutter puts the body of each POST into etcd, and answers when the put is durable.
+// This is the least work of a server.
 func servePutter() error {
 	addresses := strings.Split(os.Getenv(putterEnv), ",")
-	client, err := clientv3.New(clientv3.Config{Endpoints: addresses[1:], DialTimeout: patience, Logger: zap.NewNop()})
+	client, err := clientv3.New(clientv3.Config{Endpoints: addresses[1:], DialTimeout: grace, Logger: zap.NewNop()})
 	if err != nil {
 		return err
 	}
@@ -29,7 +29,7 @@ func servePutter() error {
 	if err != nil {
 		return err
 	}
-	server := &http.Server{ReadHeaderTimeout: patience, Handler: http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
+	server := &http.Server{ReadHeaderTimeout: grace, Handler: http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
 		body, err := io.ReadAll(r.Body)
 		if err == nil && r.Method == http.MethodPost {
 			_, err = client.Put(r.Context(), r.URL.Path[1:], string(body))
@@ -46,7 +46,7 @@ func servePutter() error {
 	return server.Serve(listener)
 }
 
-// putter is an HTTP server that puts each body that it gets.
+// putter is an HTTP server that puts each request body into etcd.
 type putter struct {
 	*server
 	address string

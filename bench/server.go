@@ -14,14 +14,14 @@ import (
 	"time"
 )
 
-// The folders of the other modules, from this one's.
+// The folders of the other modules, relative to this module.
 const (
 	mainModule       = ".."
 	etcdModule       = "../caddymodule/etcd"
 	pocketBaseModule = "pocketbase"
 )
 
-// build builds a command of a module and returns the file.
+// build builds a command of a module and returns the path of the binary.
 func (b *bench) build(module, command, name string, flags ...string) (string, error) {
 	file := filepath.Join(b.folder, name)
 	args := append([]string{"build", "-C", module, "-o", file}, flags...)
@@ -32,16 +32,16 @@ func (b *bench) build(module, command, name string, flags ...string) (string, er
 	return file, nil
 }
 
-// server is a process that serves.
+// server is a server process.
 type server struct {
 	cmd   *exec.Cmd
-	log   string        // the file of what it said
-	ended chan struct{} // closed once it has
+	log   string        // the file with its output
+	ended chan struct{} // closed once it has ended
 	begun time.Time
 	took  time.Duration // to start
 }
 
-// start starts a server and waits until it answers a request as it must.
+// start starts a server and waits until it answers a request as expected.
 func (b *bench) start(cmd *exec.Cmd, env []string, ready *request) (*server, error) {
 	s, err := b.launch(cmd, env)
 	if err == nil {
@@ -50,7 +50,7 @@ func (b *bench) start(cmd *exec.Cmd, env []string, ready *request) (*server, err
 	return s, err
 }
 
-// launch starts a server, which ends with b, if not before.
+// launch starts a server. It ends with b's context at the latest.
 func (b *bench) launch(cmd *exec.Cmd, env []string) (*server, error) {
 	log, err := os.CreateTemp(b.folder, "log-*")
 	if err != nil {
@@ -62,7 +62,7 @@ func (b *bench) launch(cmd *exec.Cmd, env []string) (*server, error) {
 	cmd.Env = append(os.Environ(), "HOME="+b.folder, "XDG_DATA_HOME="+b.folder, "XDG_CONFIG_HOME="+b.folder)
 	cmd.Env = append(cmd.Env, env...)
 	cmd.Cancel = s.interrupt
-	cmd.WaitDelay = patience // after which it is killed
+	cmd.WaitDelay = grace // then it is killed
 	s.begun = time.Now()
 	if err := cmd.Start(); err != nil {
 		return nil, err
@@ -72,7 +72,7 @@ func (b *bench) launch(cmd *exec.Cmd, env []string) (*server, error) {
 	return s, nil
 }
 
-// await waits until the server answers a request as it must.
+// await waits until the server answers a request as expected.
 func (s *server) await(ready *request) error {
 	for {
 		_, _, err := ready.ask()
@@ -84,18 +84,18 @@ func (s *server) await(ready *request) error {
 			return s.failed(errors.New("it ended"))
 		case <-time.After(time.Millisecond):
 		}
-		if s.took > patience {
+		if s.took > grace {
 			return s.failed(err)
 		}
 	}
 }
 
 func (s *server) wait() {
-	_ = s.cmd.Wait() // what there is to say is in its log
+	_ = s.cmd.Wait() // its log tells the reason
 	close(s.ended)
 }
 
-// failed returns an error that has what the server said last.
+// failed returns an error with the end of the server's output.
 func (s *server) failed(err error) error {
 	said, _ := os.ReadFile(s.log)
 	return fmt.Errorf("%s: %w\n%s", filepath.Base(s.cmd.Path), err, said[max(0, len(said)-4000):])
@@ -103,19 +103,19 @@ func (s *server) failed(err error) error {
 
 func (s *server) interrupt() error { return s.cmd.Process.Signal(os.Interrupt) }
 
-// stop ends the server and waits for that. Further calls do nothing.
+// stop ends the server and waits for its end. Further calls do nothing.
 func (s *server) stop() {
-	_ = s.interrupt() // fails where it has ended
+	_ = s.interrupt() // fails if it has ended
 	select {
 	case <-s.ended:
-	case <-time.After(patience):
+	case <-time.After(grace):
 		_ = s.cmd.Process.Kill()
 		<-s.ended
 	}
 }
 
 // memory returns a field of the server's status in /proc, in MiB. RssAnon is the
-// memory that is its own, VmRSS has the files that it maps besides.
+// process's own memory. VmRSS also includes mapped files.
 func (s *server) memory(field string) (float64, error) {
 	status, err := os.Open(fmt.Sprintf("/proc/%d/status", s.cmd.Process.Pid))
 	if err != nil {
@@ -131,17 +131,17 @@ func (s *server) memory(field string) (float64, error) {
 	return 0, fmt.Errorf("%s has no %s", status.Name(), field)
 }
 
-// worked returns how long processors have worked for the server so far, 0 where
-// the system does not tell. It is exact to a hundredth of a second.
-func (s *server) worked() time.Duration {
+// cpuTime returns the server's processor time so far, or 0 if the system does not tell.
+// It is exact to a hundredth of a second.
+func (s *server) cpuTime() time.Duration {
 	stat, _ := os.ReadFile(fmt.Sprintf("/proc/%d/stat", s.cmd.Process.Pid))
-	_, rest, _ := bytes.Cut(stat, []byte(") ")) // behind the command's name
+	_, rest, _ := bytes.Cut(stat, []byte(") ")) // after the command's name
 	const user, system, tick = 11, 12, time.Second / 100
 	fields := bytes.Fields(rest)
 	if len(fields) <= system {
 		return 0
 	}
-	return time.Duration(number(fields[user])+number(fields[system])) * tick
+	return time.Duration(leadingNumber(fields[user])+leadingNumber(fields[system])) * tick
 }
 
 // freeAddresses returns addresses of the loopback interface that nobody listens

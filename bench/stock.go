@@ -8,10 +8,10 @@ import (
 	"strings"
 )
 
-// stock is a Caddy without presets.
+// stock is a running Caddy without presets.
 type stock struct {
 	*server
-	proxy   string // address of the shipped configuration less all that is ours
+	proxy   string // address of the shipped configuration without our directives
 	respond string // address of a site that responds with bytes
 	admin   string // address of its admin endpoint
 	bytes   []byte
@@ -39,8 +39,7 @@ func (b *bench) startStock(respond []byte) (*stock, error) {
 	return s, err
 }
 
-// withoutOurs returns the shipped configuration less what stock Caddy does not
-// know.
+// withoutOurs returns the shipped configuration without our directives, for stock Caddy.
 func withoutOurs(text string) (string, error) {
 	const ours = "\tpresets {\n"
 	before, rest, begins := strings.Cut(text, ours)
@@ -61,7 +60,7 @@ func (s *stock) infer() *request {
 	return gatewayRequest(s.proxy, "/v1/responses", "nobody", model, nil)
 }
 
-// check makes sure that the answers are right.
+// check checks the answers of the server.
 func (s *stock) check() error {
 	_, body, err := s.get().ask()
 	if err != nil {

@@ -13,7 +13,7 @@ import (
 	"github.com/caddy-presets/caddy-presets/storage/badger"
 )
 
-// These are the config of all presets, a client's request, and the fields of all
+// These are the config of all presets, the request of a client, and the fields of all
 // workspaces.
 const (
 	model    = "openai/gpt-5-mini"
@@ -26,22 +26,22 @@ const (
 
 var prompt = strings.Repeat("Answer as the support team does. ", 20)
 
-// store is a folder that was filled, or a cluster that was.
+// store is a filled folder or a filled cluster.
 type store struct {
 	folder string
-	// cluster is nil for a folder.
+	// cluster is nil if the store is a folder.
 	cluster *cluster
-	// workspaces are the ids of those in it but the default one, and presets is
-	// how many are in that.
+	// workspaces are the ids of all workspaces except default. presets is the number of
+	// presets in default.
 	workspaces []string
 	presets    int
 }
 
-// fillers is how many fill a store at the same time, to share commits.
+// fillers is the number of concurrent writers that fill a store. They share commits.
 const fillers = 256
 
-// fill stores workspaces and presets in a new folder, past HTTP. Their slugs are
-// those of slugOf.
+// fill stores workspaces and presets in a new folder, without HTTP. slugOf gives their
+// slugs.
 func fill(ctx context.Context, folder string, workspaces, presets int) (store, error) {
 	db, err := badger.Open(folder, badger.Options{})
 	if err != nil {
@@ -52,7 +52,7 @@ func fill(ctx context.Context, folder string, workspaces, presets int) (store, e
 	return filled, errors.Join(err, db.Close())
 }
 
-// fillStore does what fill does in a store that is open.
+// fillStore fills an open store like fill.
 func fillStore(ctx context.Context, db domain.Store, workspaces, presets int) (store, error) {
 	service := domain.NewService(db)
 	by := domain.By(domain.Principal{KeyID: "bench", UserID: "bench", Kind: domain.ManagementKey})
@@ -64,14 +64,14 @@ func fillStore(ctx context.Context, db domain.Store, workspaces, presets int) (s
 	}
 	err := errors.Join(
 		service.EnsureDefaultWorkspace(ctx),
-		each(workspaces, func(i int) error {
+		forEach(workspaces, func(i int) error {
 			made, err := service.CreateWorkspace(ctx, by, domain.NewWorkspace{
 				Name: workspaceName, Slug: slugOf(i), Description: &description, DefaultTextModel: &defaultModel,
 			})
 			filled.workspaces[i] = made.WorkspaceID
 			return err
 		}),
-		each(presets, func(i int) error {
+		forEach(presets, func(i int) error {
 			_, err := service.CreatePresetVersion(ctx, by, "", slugOf(i), capture)
 			return err
 		}),
@@ -79,8 +79,8 @@ func fillStore(ctx context.Context, db domain.Store, workspaces, presets int) (s
 	return filled, err
 }
 
-// each calls fn for 0 to n-1 from many goroutines. The first error ends it.
-func each(n int, fn func(i int) error) error {
+// forEach calls fn for 0 to n-1 from many goroutines. The first error ends it.
+func forEach(n int, fn func(i int) error) error {
 	var (
 		wg     sync.WaitGroup
 		next   atomic.Int64
@@ -100,7 +100,7 @@ func each(n int, fn func(i int) error) error {
 	return cmp.Or(failed...)
 }
 
-// storedSlug begins the slugs that fill uses.
+// storedSlug is the first letter of the slugs that fill uses.
 const storedSlug = 's'
 
 // slugOf returns the slug of a preset or workspace that fill stored.
@@ -110,7 +110,7 @@ func slugOf(i int) string {
 	return string(slug)
 }
 
-// writeSlug writes a letter and a number over all of a slug.
+// writeSlug overwrites a slug with a letter and a number.
 func writeSlug(slug []byte, letter byte, n uint64) {
 	for i := len(slug) - 1; i > 0; i-- {
 		slug[i] = byte('0' + n%10)
@@ -119,8 +119,8 @@ func writeSlug(slug []byte, letter byte, n uint64) {
 	slug[0] = letter
 }
 
-// requestBody is an inference request of 2 KB, with settings and a prompt unless
-// it is to get them from a preset.
+// requestBody returns an inference request of 2 KB. It has a prompt and settings only if
+// settings is not empty.
 func requestBody(model, settings string) string {
 	const size, tail = 2048, `"}]}`
 	if settings != "" {
@@ -131,5 +131,5 @@ func requestBody(model, settings string) string {
 	return head + text[:size-len(head)-len(tail)] + tail
 }
 
-// workspaceBody creates a workspace like those of fill.
+// workspaceBody is the body that creates a workspace like those of fill.
 const workspaceBody = `{"name":"` + workspaceName + `","slug":"` + variable + `","description":"` + workspaceDescription + `","default_text_model":"` + model + `"}`

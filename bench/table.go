@@ -11,10 +11,10 @@ import (
 	"github.com/caddy-presets/caddy-presets/bench/result"
 )
 
-// goal is what a median is to be.
+// goal is a limit for a median.
 type goal struct {
 	limit float64
-	least bool // it is a lower limit
+	least bool // the limit is a lower one
 }
 
 func atLeast(limit float64) goal { return goal{limit, true} }
@@ -35,8 +35,8 @@ func (g goal) met(median float64) bool {
 	return median <= g.limit
 }
 
-// note adds a value to a figure.
-func (b *bench) note(name, unit string, value float64) {
+// record adds a value to a figure.
+func (b *bench) record(name, unit string, value float64) {
 	i := slices.IndexFunc(b.result.Figures, func(r result.Row) bool { return r.Name == name })
 	if i < 0 {
 		i = len(b.result.Figures)
@@ -45,8 +45,8 @@ func (b *bench) note(name, unit string, value float64) {
 	b.result.Figures[i].Values = append(b.result.Figures[i].Values, value)
 }
 
-// noted returns the values of a figure, none if it was not recorded.
-func (b *bench) noted(name string) []float64 {
+// recorded returns the values of a figure, or nil if it was not recorded.
+func (b *bench) recorded(name string) []float64 {
 	for _, r := range b.result.Figures {
 		if r.Name == name {
 			return r.Values
@@ -55,8 +55,8 @@ func (b *bench) noted(name string) []float64 {
 	return nil
 }
 
-// judge makes the rows of the table from the measurements. A comparison has a ratio or
-// difference for each round.
+// judge compares the measurements with the goals and adds the table's rows. A comparison
+// has a ratio or difference for each round.
 func (b *bench) judge() {
 	row := func(name, unit string, g goal, values []float64) {
 		if len(values) > 0 {
@@ -68,51 +68,51 @@ func (b *bench) judge() {
 	figure := func(group, work string, clients int, f result.Figure) []float64 {
 		return b.result.Each(result.Load{Group: group, Work: work, Connections: clients}, f)
 	}
-	// often is how often ours does something for each time that another does.
-	often := func(group, ours, other string) []float64 {
+	// rateRatio returns the ratio of our rate to another program's rate.
+	rateRatio := func(group, ours, other string) []float64 {
 		return ratio(figure(group, ours, b.clients, result.PerSecond), figure(group, other, b.clients, result.PerSecond))
 	}
 	added := func(group, ours, other string) []float64 {
 		return difference(figure(group, ours, 1, result.P50), figure(group, other, 1, result.P50))
 	}
 
-	row("what the load generator can do, to stock `respond`", "×", atLeast(2), often(reads, generatorWork, respondWork))
+	row("load generator alone, to stock `respond`", "×", atLeast(2), rateRatio(reads, generatorWork, respondWork))
 	stored := thousands(b.stored)
-	row("GET /v1/workspaces/{id}, "+stored+" stored, to stock `respond` of the same bytes", "×", atLeast(1), often(reads, getWork, respondWork))
+	row("GET /v1/workspaces/{id}, "+stored+" stored, to stock `respond` of the same bytes", "×", atLeast(1), rateRatio(reads, getWork, respondWork))
 	row("… p50 added, 1 connection", "µs", atMost(5), added(reads, getWork, respondWork))
-	row("page of 50 workspaces, to GET of one", "×", atLeast(0.3), often(reads, workspacesWork, getWork))
+	row("page of 50 workspaces, to GET of one", "×", atLeast(0.3), rateRatio(reads, workspacesWork, getWork))
 	deep := fmt.Sprintf("… at the %s offsets up to %s, to those from 0", thousands(b.offsets()), stored)
-	row(deep, "×", atLeast(flat), often(reads, deepWorkspacesWork, workspacesWork))
-	row("page of 50 presets, to GET of a workspace", "×", atLeast(0.3), often(reads, presetsWork, getWork))
-	row(deep, "×", atLeast(flat), often(reads, deepPresetsWork, presetsWork))
-	row("page of 50 presets, the same again, to GET of a workspace", "×", atLeast(0.3), often(reads, samePresetsWork, getWork))
+	row(deep, "×", atLeast(flat), rateRatio(reads, deepWorkspacesWork, workspacesWork))
+	row("page of 50 presets, to GET of a workspace", "×", atLeast(0.3), rateRatio(reads, presetsWork, getWork))
+	row(deep, "×", atLeast(flat), rateRatio(reads, deepPresetsWork, presetsWork))
+	row("page of 50 presets, the same again, to GET of a workspace", "×", atLeast(0.3), rateRatio(reads, samePresetsWork, getWork))
 
-	row("pass-through of a route that is not ours, to stock `reverse_proxy`", "×", atLeast(0.97), often(gateway, passWork, proxyWork))
+	row("pass-through of a route that is not ours, to stock `reverse_proxy`", "×", atLeast(0.97), rateRatio(gateway, passWork, proxyWork))
 	row("… p50 added, 1 connection", "µs", atMost(10), added(gateway, passWork, proxyWork))
-	row("inference request without a reference, to stock `reverse_proxy`", "×", atLeast(0.97), often(gateway, inferWork, proxyWork))
+	row("inference request without a reference, to stock `reverse_proxy`", "×", atLeast(0.97), rateRatio(gateway, inferWork, proxyWork))
 	row("… p50 added, 1 connection", "µs", atMost(10), added(gateway, inferWork, proxyWork))
-	row("inference request with a reference, to one without", "×", atLeast(0.85), often(gateway, resolveWork, inferWork))
+	row("inference request with a reference, to one without", "×", atLeast(0.85), rateRatio(gateway, resolveWork, inferWork))
 
-	row("durable POST /v1/workspaces, to Badger's own synced commits", "×", atLeast(2.5), often(writes, postWorkspaceWork, badgerWork))
+	row("durable POST /v1/workspaces, to Badger's own synced commits", "×", atLeast(2.5), rateRatio(writes, postWorkspaceWork, badgerWork))
 	row("… p99", "ms", atMost(25), scaled(figure(writes, postWorkspaceWork, b.clients, result.P99), 1e-3))
-	row("durable POST /v1/presets/{slug}/responses, new slug, to POST /v1/workspaces", "×", atLeast(0.6), often(writes, newPresetWork, postWorkspaceWork))
-	row("… new version", "×", atLeast(0.6), often(writes, newVersionWork, postWorkspaceWork))
-	row(fmt.Sprintf("%d clients on one slug, to a slug each", b.clients), "×", atLeast(0.5), often(writes, oneSlugWork, newVersionWork))
+	row("durable POST /v1/presets/{slug}/responses, new slug, to POST /v1/workspaces", "×", atLeast(0.6), rateRatio(writes, newPresetWork, postWorkspaceWork))
+	row("… new version", "×", atLeast(0.6), rateRatio(writes, newVersionWork, postWorkspaceWork))
+	row(fmt.Sprintf("%d clients on one slug, to a slug each", b.clients), "×", atLeast(0.5), rateRatio(writes, oneSlugWork, newVersionWork))
 	row("one client's POST /v1/workspaces, p50 to that of a raw synced commit plus validation", "×", atMost(1.3),
-		ratio(figure(writes, postWorkspaceWork, 1, result.P50), sum(figure(writes, badgerWork, 1, result.P50), b.noted(validationFigure))))
+		ratio(figure(writes, postWorkspaceWork, 1, result.P50), sum(figure(writes, badgerWork, 1, result.P50), b.recorded(validationFigure))))
 
-	row("create of an equal record, to PocketBase", "×", atLeast(8), often(peer, postWorkspaceWork, pocketCreateWork))
-	row("get of an equal record, to PocketBase", "×", atLeast(10), often(peer, getWork, pocketGetWork))
+	row("create of an equal record, to PocketBase", "×", atLeast(8), rateRatio(peer, postWorkspaceWork, pocketCreateWork))
+	row("get of an equal record, to PocketBase", "×", atLeast(10), rateRatio(peer, getWork, pocketGetWork))
 
 	body := fmt.Sprintf("held for a request of %d KiB that waits for its answer", waitingSize>>10)
-	row(body+", above stock Caddy, no preset", "KiB", atMost(8), difference(b.noted(waitingInfer), b.noted(waitingProxy)))
-	row("… preset", "KiB", atMost(8), difference(b.noted(waitingResolve), b.noted(waitingProxy)))
+	row(body+", above stock Caddy, no preset", "KiB", atMost(8), difference(b.recorded(waitingInfer), b.recorded(waitingProxy)))
+	row("… preset", "KiB", atMost(8), difference(b.recorded(waitingResolve), b.recorded(waitingProxy)))
 
-	b.judgeEtcd(row, often)
+	b.judgeEtcd(row, rateRatio)
 	b.judgeGrowth(row)
 }
 
-// flat is how much of its throughput a list keeps far in, to count as flat.
+// flat is the share of its throughput that a list must keep at large offsets.
 const flat = 0.9
 
 // judgeGrowth compares the largest number of presets with the smallest.
@@ -125,7 +125,7 @@ func (b *bench) judgeGrowth(row func(name, unit string, g goal, values []float64
 		row(fmt.Sprintf("time of %s with %s presets, to that with %s", work, thousands(many), thousands(few)), "×", atMost(1.3),
 			ratio(perSecond(work, few), perSecond(work, many)))
 	}
-	row("start with "+thousands(many)+" presets", "s", atMost(1), scaled(b.noted(lifeFigure(startFigure, many)), 1e-3))
+	row("start with "+thousands(many)+" presets", "s", atMost(1), scaled(b.recorded(lifeFigure(startFigure, many)), 1e-3))
 	// The system can reclaim the memory of mapped files at any time, but the process's
 	// status includes it.
 	for _, memory := range []struct{ name, figure string }{
@@ -135,16 +135,16 @@ func (b *bench) judgeGrowth(row func(name, unit string, g goal, values []float64
 		{"resident memory with mapped files (VmRSS), under load", residentFigure},
 	} {
 		row(memory.name+", above stock Caddy, "+thousands(many)+" presets", "MiB", atMost(150),
-			difference(b.noted(lifeFigure(memory.figure, many)), b.noted(lifeFigure(memory.figure, 0))))
+			difference(b.recorded(lifeFigure(memory.figure, many)), b.recorded(lifeFigure(memory.figure, 0))))
 	}
 	for _, presets := range []int{few, many} {
 		row("idle anonymous memory, "+thousands(presets)+" presets, to stock Caddy", "×", atMost(1.5),
-			ratio(b.noted(lifeFigure(idleFigure, presets)), b.noted(lifeFigure(idleFigure, 0))))
+			ratio(b.recorded(lifeFigure(idleFigure, presets)), b.recorded(lifeFigure(idleFigure, 0))))
 	}
 }
 
-// pairwise applies fn to the values of each round, of which there are none where
-// one side was not measured.
+// pairwise applies fn to both values of each round. It returns nil if one side was not
+// measured.
 func pairwise(x, y []float64, fn func(x, y float64) float64) []float64 {
 	values := make([]float64, min(len(x), len(y)))
 	for i := range values {
@@ -184,7 +184,7 @@ func report(out io.Writer, run *result.Run) error {
 	fmt.Fprintf(&text, "\n| Measured | Connections | Presets | Per second | Rounds | p50 | p99 | Server's CPU |\n|---|---|---|---|---|---|---|---|\n")
 	for _, m := range run.Measurements {
 		if m.Group == connections {
-			continue // that is for the plots
+			continue // only the plots have it
 		}
 		presets := ""
 		if m.Presets > 0 {
@@ -208,7 +208,7 @@ func median(values []float64, unit string) string {
 	return withUnit(readable(result.Median(values)), unit)
 }
 
-// spread returns the least and the most of values.
+// spread writes the least and the most of values.
 func spread(values []float64) string {
 	return readable(slices.Min(values)) + " to " + readable(slices.Max(values))
 }
@@ -223,7 +223,7 @@ func withUnit(number, unit string) string {
 	return number + " " + unit
 }
 
-// readable writes a number with three digits, or all of those before its point.
+// readable writes a number with three digits, or with all digits before its point.
 func readable(x float64) string {
 	switch abs := max(x, -x); {
 	case abs >= 100:

@@ -10,13 +10,13 @@ import (
 	"strings"
 )
 
-// This program is its own upstream when it is started with upstreamEnv set. The upstream
-// answers each request with the same bytes, so that it costs as little as possible.
+// upstreamEnv makes this program the upstream. The upstream answers each request with the
+// same bytes, so that it costs as little as possible.
 const upstreamEnv = "PRESETS_BENCH_UPSTREAM"
 
 const upstreamAnswer = `{"id":"x","object":"response","output":[]}`
 
-// echo in a request asks the upstream for the body that it received instead.
+// echo in a request asks the upstream to answer with the request's body.
 const echo = "bench-echo"
 
 // serveUpstream listens on the loopback interface and prints the address. It ends with its
@@ -34,7 +34,7 @@ func serveUpstream() error {
 	for {
 		conn, err := listener.Accept()
 		if err != nil {
-			return nil // closed
+			return nil // the listener was closed
 		}
 		go func() {
 			defer conn.Close()
@@ -51,7 +51,7 @@ func (b *bench) startUpstream() error {
 	}
 	cmd := b.command(self)
 	cmd.Env = append(os.Environ(), upstreamEnv+"=1")
-	// The pipe to its standard input closes with this process.
+	// The pipe to the upstream's standard input closes when this process ends.
 	if _, err := cmd.StdinPipe(); err != nil {
 		return err
 	}

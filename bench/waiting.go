@@ -13,13 +13,14 @@ import (
 	"time"
 )
 
-// keepWaiting in a request asks the upstream to begin its answer once it has read the
-// body, and never to end it.
+// keepWaiting in a request asks the upstream to read the body, begin an answer, and never
+// end it.
 const keepWaiting = "bench-wait"
 
 const (
 	waitingRequests = 200
-	// waitingSize is that of their bodies, in bytes: the upstream reads no larger ones.
+	// waitingSize is the size of a waiting request's body, in bytes. The upstream reads
+	// no larger bodies.
 	waitingSize = 48 << 10
 )
 
@@ -29,8 +30,8 @@ const (
 	waitingResolve = "memory of a waiting request: preset"
 )
 
-// measureWaiting notes how many bytes a server holds for each request whose body the
-// gateway has read, and whose answer has begun.
+// measureWaiting records how many bytes a server holds for a waiting request. The gateway
+// has read its body and begun its answer.
 func (b *bench) measureWaiting(ours *ours, stock *stock) error {
 	asking := func(address, key, model string) *request {
 		const rest = `{"model":"%s","input":"%s"}`
@@ -47,31 +48,31 @@ func (b *bench) measureWaiting(ours *ours, stock *stock) error {
 			{waitingInfer, ours.admin, asking(ours.address, ours.inference, model)},
 			{waitingResolve, ours.admin, asking(ours.address, ours.inference, "@preset/"+slugOf(0))},
 		} {
-			b.settle() // the clients before have left
+			b.settle() // until earlier clients have left
 			held, err := heldWaiting(of.admin, of.request)
 			if err != nil {
 				return fmt.Errorf("%s: %w", of.figure, err)
 			}
-			b.note(of.figure, "KiB", held/1024)
+			b.record(of.figure, "KiB", held/1024)
 		}
 	}
 	return nil
 }
 
-// heldWaiting returns how many bytes the server behind an admin endpoint holds for each
-// request that waits.
+// heldWaiting returns the bytes that a server holds for each waiting request. admin is
+// its admin endpoint.
 func heldWaiting(admin string, r *request) (float64, error) {
 	before, err := liveHeap(admin)
 	if err != nil {
 		return 0, err
 	}
 	for range waitingRequests {
-		conn, err := net.DialTimeout("tcp", r.address, patience)
+		conn, err := net.DialTimeout("tcp", r.address, grace)
 		if err != nil {
 			return 0, err
 		}
 		defer conn.Close()
-		if err := conn.SetDeadline(time.Now().Add(patience)); err != nil {
+		if err := conn.SetDeadline(time.Now().Add(grace)); err != nil {
 			return 0, err
 		}
 		if _, err := conn.Write(r.text); err != nil {
@@ -91,9 +92,10 @@ func heldWaiting(admin string, r *request) (float64, error) {
 
 var heapAlloc = regexp.MustCompile(`# HeapAlloc = (\d+)`)
 
-// liveHeap returns the bytes of a server's heap that are in use after a collection.
+// liveHeap returns the bytes of a server's heap that are in use after a garbage
+// collection.
 func liveHeap(admin string) (size float64, err error) {
-	for range 2 { // the second one frees what had a finalizer
+	for range 2 { // the second one frees objects with finalizers
 		answer, err := http.Get("http://" + admin + "/debug/pprof/heap?gc=1&debug=1") //nolint:noctx // the server is this program's own
 		if err != nil {
 			return 0, err
@@ -113,7 +115,7 @@ func liveHeap(admin string) (size float64, err error) {
 	return size, nil
 }
 
-// waitingBegin is how an answer begins that does not end.
+// waitingBegin is the beginning of an answer that does not end.
 const waitingBegin = "data: 1\n\n"
 
 // answerWaiting begins an answer and waits until its client leaves.

@@ -1,6 +1,5 @@
-// Command plot draws what the comparison in the folder above left behind, as SVG:
-// throughput and p99 against the number of connections, and against the number of
-// presets.
+// Command plot draws the results of bench as SVG. It plots throughput and p99 against the
+// number of connections, and against the number of presets.
 //
 //	go -C bench run ./plot [results.json [folder]]
 package main
@@ -37,7 +36,7 @@ func main() {
 	}
 }
 
-// plot draws a plot for each group of a file's results that has one.
+// plot draws the plot of each group in a file of results, if the group has one.
 func plot(file, folder string) error {
 	run, err := result.Read(file)
 	if err != nil {
@@ -66,7 +65,7 @@ func plot(file, folder string) error {
 	return nil
 }
 
-// line is what was measured of one work, by the number on the axis.
+// line is the measurements of one work, by the value on the x-axis.
 type line struct {
 	work   string
 	points []point
@@ -88,14 +87,14 @@ func add(lines []line, m *result.Measurement, x int) []line {
 	return lines
 }
 
-// The measures of a plot, in pixels.
+// The sizes of a plot, in pixels.
 const (
-	width, height = 380, 300 // of a panel
-	margin        = 60       // around each
+	width, height = 380, 300 // of one panel
+	margin        = 60       // around each panel
 	legendRow     = 20
 )
 
-// colors are told apart by people who see few colors, too.
+// colors can be distinguished by colour-blind people, too.
 var colors = []string{"#0072b2", "#d55e00", "#009e73", "#cc79a7", "#56b4e9", "#e69f00", "#000000", "#999999"}
 
 // draw draws two panels side by side, with one legend below.
@@ -115,7 +114,7 @@ func draw(axis string, lines []line) []byte {
 	return []byte(svg.String())
 }
 
-// panel draws a figure of all lines, with logarithmic axes.
+// panel draws one figure for all lines, with logarithmic axes.
 func panel(svg *strings.Builder, left int, title, axis string, lines []line, figure func(point) float64) {
 	var xs []int
 	low, high := math.Inf(1), math.Inf(-1)
@@ -163,7 +162,7 @@ func panel(svg *strings.Builder, left int, title, axis string, lines []line, fig
 	}
 }
 
-// share returns how far x is on the way from low to high.
+// share returns the position of x between low (0) and high (1).
 func share(x, low, high float64) float64 {
 	if low == high {
 		return 0.5
@@ -171,7 +170,7 @@ func share(x, low, high float64) float64 {
 	return (x - low) / (high - low)
 }
 
-// short writes a number of few digits with k or M for its zeros.
+// short writes a number with few digits, and with k or M in place of zeros.
 func short(x float64) string {
 	switch {
 	case x >= 1e6:

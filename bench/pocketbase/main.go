@@ -1,9 +1,9 @@
 // Command pocketbase serves a collection of workspaces with PocketBase, for the
-// comparison in the folder above. It has a module of its own, so that only who
-// compares downloads PocketBase.
+// comparison in the folder above. It is a separate module, so that only this comparison
+// downloads PocketBase.
 //
-// It is made as fast as it gets without giving up what a stored record is worth:
-// every commit is flushed, nobody needs to log in, and requests are not logged.
+// It is as fast as possible with durable records: every commit is flushed, no request
+// needs a login, and requests are not logged.
 package main
 
 import (
@@ -62,14 +62,14 @@ func serve(folder, address string) error {
 	return apis.Serve(app, apis.ServeConfig{HttpAddr: address})
 }
 
-// full is SQLite's number for synchronous FULL.
+// full is SQLite's code for synchronous = FULL.
 const full = 2
 
-// connect opens a database file with PocketBase's own settings, except that a
-// commit waits for the disk: synchronous is FULL instead of NORMAL.
+// connect opens a database file with PocketBase's settings, except that synchronous is
+// FULL instead of NORMAL. So a commit waits for the disk.
 func connect(file string) (*dbx.DB, error) {
 	settings := url.Values{"_pragma": {
-		"busy_timeout(10000)", // first, as the next may have to wait
+		"busy_timeout(10000)", // first, because the next one may have to wait
 		"journal_mode(WAL)",
 		"journal_size_limit(200000000)",
 		"synchronous(FULL)",
@@ -80,8 +80,8 @@ func connect(file string) (*dbx.DB, error) {
 	return dbx.Open("sqlite", file+"?"+settings.Encode())
 }
 
-// workspaces returns a collection whose records have the fields of a workspace
-// and a slug that no two share.
+// workspaces returns a collection of records with the fields of a workspace and a unique
+// slug.
 func workspaces() *core.Collection {
 	c := core.NewBaseCollection("workspaces")
 	anyone := ""

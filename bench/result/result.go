@@ -1,5 +1,4 @@
-// Package result is what a run of the comparison leaves behind, for the tables and
-// the plots.
+// Package result has the results of a run of bench, for the tables and the plots.
 package result
 
 import (
@@ -14,67 +13,67 @@ type Run struct {
 	Date    string `json:"date"`
 	Machine string `json:"machine"`
 	Command string `json:"command"`
-	// Versions are those of what was compared.
+	// Versions are the versions of the compared programs.
 	Versions []string `json:"versions"`
-	// Rows are compared with goals. Figures are not, but are worth knowing.
+	// Rows are compared with goals. Figures are informative.
 	Rows         []Row          `json:"rows"`
 	Figures      []Row          `json:"figures"`
 	Measurements []*Measurement `json:"measurements"`
 }
 
-// Row is a figure that each round gave.
+// Row is a figure with one value for each round.
 type Row struct {
 	Name   string    `json:"name"`
 	Unit   string    `json:"unit"`
 	Values []float64 `json:"values"`
-	// Goal is empty, and Met false, where there is none.
+	// Goal is empty, and Met is false, if there is no goal.
 	Goal string `json:"goal,omitempty"`
 	Met  bool   `json:"met,omitempty"`
 }
 
-// Load is which work was measured under which conditions.
+// Load is measured work and its conditions.
 type Load struct {
-	// Group holds those that took turns.
+	// Group names the loads that were measured in alternation.
 	Group string `json:"group"`
 	Work  string `json:"work"`
-	// Connections is how many clients worked at the same time.
+	// Connections is the number of concurrent clients.
 	Connections int `json:"connections"`
-	// Presets is how many were stored, 0 where the group does not vary that.
+	// Presets is the number of stored presets, or 0 if the group does not vary it.
 	Presets int `json:"presets,omitempty"`
 }
 
-// Measurement is what each round gave for a Load.
+// Measurement has a Sample of a Load for each round.
 type Measurement struct {
 	Load
 	Samples []Sample `json:"samples"`
 }
 
-// Sample is how often work was done, and how long it took once.
+// Sample is the rate of work and the latency of one piece of it.
 type Sample struct {
 	PerSecond float64       `json:"per_second"`
 	P50       time.Duration `json:"p50_ns"`
 	P99       time.Duration `json:"p99_ns"`
-	// CPU is how long the servers' processors worked for it once, 0 where that
-	// is not known. It says more than PerSecond where others use the machine.
+	// CPU is the servers' processor time for one piece of work, or 0 if unknown. On a
+	// shared machine it is more reliable than PerSecond.
 	CPU time.Duration `json:"cpu_ns,omitempty"`
 }
 
-// Figure is one of those that a Sample has.
+// Figure selects one value of a Sample.
 type Figure func(Sample) float64
 
-// PerSecond is how often the work was done in a second.
+// PerSecond returns the rate of the work.
 func PerSecond(s Sample) float64 { return s.PerSecond }
 
-// P50 is the median of how long it took, in microseconds.
+// P50 returns the median latency, in microseconds.
 func P50(s Sample) float64 { return float64(s.P50) / float64(time.Microsecond) }
 
-// P99 is the 99th percentile of how long it took, in microseconds.
+// P99 returns the 99th percentile of the latency, in microseconds.
 func P99(s Sample) float64 { return float64(s.P99) / float64(time.Microsecond) }
 
-// CPU is the work of processors that it took, in microseconds.
+// CPU returns the servers' processor time for one piece of work, in microseconds.
 func CPU(s Sample) float64 { return float64(s.CPU) / float64(time.Microsecond) }
 
-// Add adds a sample.
+// Add adds a sample to the measurement of a load.
 func (r *Run) Add(l Load, s Sample) {
 	i := r.index(l)
 	if i < 0 {
@@ -88,7 +87,7 @@ func (r *Run) index(l Load) int {
 	return slices.IndexFunc(r.Measurements, func(m *Measurement) bool { return m.Load == l })
 }
 
-// Each returns a figure of each round, none where a load was not measured.
+// Each returns a figure of each round, or nil if the load was not measured.
 func (r *Run) Each(l Load, figure Figure) []float64 {
 	i := r.index(l)
 	if i < 0 {
@@ -106,7 +105,7 @@ func (m *Measurement) Each(figure Figure) []float64 {
 	return values
 }
 
-// Median returns the middle of values, of which there is at least one.
+// Median returns the median of values. There must be at least one.
 func Median(values []float64) float64 {
 	sorted := slices.Sorted(slices.Values(values))
 	middle := len(sorted) / 2
