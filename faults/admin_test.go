@@ -36,7 +36,7 @@ func (s *server) load(caddyfile string) (answer, error) {
 	return s.adminSend(http.MethodPost, "/load", "text/caddyfile", caddyfile)
 }
 
-// reload is load for configurations that there is no reason to refuse.
+// reload is load for valid configurations. It fails the test if Caddy refuses one.
 func (s *server) reload(caddyfile string) {
 	s.t.Helper()
 	if a, err := s.load(caddyfile); err != nil || a.status != http.StatusOK {
@@ -44,9 +44,9 @@ func (s *server) reload(caddyfile string) {
 	}
 }
 
-// settle waits until only the current configuration listens on an address. Caddy closes the
-// listeners of replaced or rejected configurations in the background. Until then they
-// accept connections and may reset them. It needs Linux. Elsewhere it does not wait.
+// settle waits until only the current configuration listens on an address. Caddy closes
+// the listeners of replaced or rejected configurations in the background. Until then they
+// accept connections and may reset them. On systems other than Linux it does not wait.
 func (s *server) settle(address string) {
 	s.t.Helper()
 	_, port, _ := net.SplitHostPort(address)
@@ -70,7 +70,7 @@ func (s *server) settle(address string) {
 type footprint struct {
 	fds, goroutines int
 	heap            int64 // bytes in use after a collection
-	rss, anonymous  int64 // bytes of memory; those that are no page of a file
+	rss, anonymous  int64 // bytes of memory: all, and without pages of files
 }
 
 func (f footprint) String() string {
@@ -86,7 +86,7 @@ var (
 	residentPages   = regexp.MustCompile(`(VmRSS|RssAnon):\s*(\d+) kB`)
 )
 
-// footprint measures the process, which needs Linux.
+// footprint measures the process. It needs Linux.
 func (s *server) footprint() footprint {
 	s.t.Helper()
 	s.client.CloseIdleConnections()
@@ -139,8 +139,8 @@ func (s *server) settled(enough func(footprint) bool) (f footprint) {
 	return f
 }
 
-// about reports whether got exceeds was by at most a part, or by one for small numbers.
-func about(got, was int64, part float64) bool {
+// isAbout reports whether got exceeds was by at most a part, or by one for small numbers.
+func isAbout(got, was int64, part float64) bool {
 	return got <= was+max(1, int64(part*float64(was)))
 }
 

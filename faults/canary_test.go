@@ -30,7 +30,7 @@ func TestCanaries(t *testing.T) {
 	}
 }
 
-// A canary is a text with the places where it may appear.
+// canary is a text, and the places where it may appear.
 type canary struct {
 	name, text string
 	stored     bool // in a store that is not encrypted
@@ -45,8 +45,8 @@ func (c canary) forms() map[string][]byte {
 		"in upper hexadecimal": []byte(strings.ToUpper(hex.EncodeToString([]byte(c.text)))),
 		"escaped":              []byte(url.QueryEscape(c.text)),
 	}
-	// These are the Base64 forms of a text after zero to two bytes, without the characters
-	// that depend on its neighbours.
+	// Base64 has three forms of a text: after zero, one or two bytes. Characters that
+	// depend on neighbours are left out.
 	for before := range 3 {
 		whole := base64.RawStdEncoding.EncodeToString([]byte(strings.Repeat("x", before) + c.text))
 		forms[fmt.Sprintf("in base64 after %d", before)] = []byte(whole[4 : len(whole)-4])
@@ -54,14 +54,14 @@ func (c canary) forms() map[string][]byte {
 	return forms
 }
 
-// aviary is all canaries.
-type aviary struct {
+// canarySet is all canaries.
+type canarySet struct {
 	t   *testing.T
 	all []*canary
 }
 
-// add makes a canary of a kind that may appear in the places that its caller sets.
-func (a *aviary) add(name string) *canary {
+// add makes a canary. Its caller sets the places where it may appear.
+func (a *canarySet) add(name string) *canary {
 	a.t.Helper()
 	random := make([]byte, 12)
 	if _, err := rand.Read(random); err != nil {
@@ -70,7 +70,7 @@ func (a *aviary) add(name string) *canary {
 	return a.adopt(name, fmt.Sprintf("canary-%s-%x", strings.ReplaceAll(name, " ", "-"), random))
 }
 
-func (a *aviary) adopt(name, text string) *canary {
+func (a *canarySet) adopt(name, text string) *canary {
 	c := &canary{name: name, text: text}
 	a.all = append(a.all, c)
 	return c
@@ -78,14 +78,14 @@ func (a *aviary) adopt(name, text string) *canary {
 
 // seek searches the content of a place for all canaries. It returns how many were found
 // where they may appear.
-func (a *aviary) seek(place string, text []byte, may func(canary) bool) (found int) {
+func (a *canarySet) seek(place string, text []byte, isAllowed func(canary) bool) (found int) {
 	a.t.Helper()
 	for _, c := range a.all {
 		for form, want := range c.forms() {
 			at := bytes.Index(text, want)
 			switch {
 			case at < 0:
-			case may(*c):
+			case isAllowed(*c):
 				found++
 			default:
 				a.t.Errorf("%s has canary %q %s: …%q…", place, c.name, form, text[max(0, at-200):min(len(text), at+100)])
@@ -97,13 +97,13 @@ func (a *aviary) seek(place string, text []byte, may func(canary) bool) (found i
 
 func seekCanaries(t *testing.T, encrypted bool) {
 	begun := time.Now()
-	birds := &aviary{t: t}
+	canaries := &canarySet{t: t}
 	keyOf := map[string]*canary{}
 	for _, name := range []string{"management env", "management file", "inference env", "inference file", "gateway", "wrong"} {
-		keyOf[name] = birds.add(name)
+		keyOf[name] = canaries.add(name)
 	}
-	keyOf["management literal"] = birds.adopt("management literal", managementKey)
-	keyOf["inference literal"] = birds.adopt("inference literal", inferenceKey)
+	keyOf["management literal"] = canaries.adopt("management literal", managementKey)
+	keyOf["inference literal"] = canaries.adopt("inference literal", inferenceKey)
 
 	s := newServer(t, options{
 		global: "debug\nmetrics\nlog {\nformat filter {\nrequest>headers>X-Api-Key delete\n}\n}",
@@ -130,8 +130,8 @@ func seekCanaries(t *testing.T, encrypted bool) {
 		if _, err := rand.Read(digits); err != nil {
 			t.Fatal(err)
 		}
-		secret := birds.adopt("encryption key", hex.EncodeToString(digits))
-		birds.adopt("encryption key in bytes", string(digits))
+		secret := canaries.adopt("encryption key", hex.EncodeToString(digits))
+		canaries.adopt("encryption key in bytes", string(digits))
 		storage := fmt.Sprintf("storage badger %q", filepath.ToSlash(s.store))
 		if !strings.Contains(caddyfile, storage) {
 			t.Fatalf("no %s in %s", storage, caddyfile)
@@ -147,7 +147,7 @@ func seekCanaries(t *testing.T, encrypted bool) {
 		if err != nil || a.status != http.StatusCreated || json.Unmarshal(a.body, &issued) != nil {
 			t.Fatal(a, err)
 		}
-		keyOf[name] = birds.adopt(name, issued.Key)
+		keyOf[name] = canaries.adopt(name, issued.Key)
 		return issued.ID
 	}
 	issue("management issued", "management")
@@ -161,12 +161,12 @@ func seekCanaries(t *testing.T, encrypted bool) {
 		t.Fatal(err, out)
 	}
 	lines := strings.Fields(out)
-	keyOf["inference of the command"] = birds.adopt("inference of the command", lines[len(lines)-1])
+	keyOf["inference of the command"] = canaries.adopt("inference of the command", lines[len(lines)-1])
 	damaged := []byte(keyOf["inference issued"].text)
 	damaged[len(damaged)-1] ^= 1
-	keyOf["damaged"] = birds.adopt("damaged", string(damaged))
+	keyOf["damaged"] = canaries.adopt("damaged", string(damaged))
 
-	// Answers that are errors, with their headers, and the others.
+	// Error answers with their headers, and other answers.
 	refusals := new(bytes.Buffer)
 	counts := map[int]int{}
 	send := func(method, path, body string, headers ...string) answer {
@@ -185,9 +185,9 @@ func seekCanaries(t *testing.T, encrypted bool) {
 	bearer := func(name string) []string { return []string{"Authorization", "Bearer " + keyOf[name].text} }
 
 	// Prompts, in stored parts and in others.
-	p := func(name string) string { return birds.add(name).text }
+	p := func(name string) string { return canaries.add(name).text }
 	kept := func(name string) string {
-		c := birds.add(name)
+		c := canaries.add(name)
 		c.stored = true
 		return c.text
 	}
@@ -271,16 +271,16 @@ func seekCanaries(t *testing.T, encrypted bool) {
 	}
 	// An access log contains URIs. Handlers cannot hide them, and keys do not belong there.
 	// Other logs must not contain them.
-	inURI := birds.add("in a URI")
+	inURI := canaries.add("in a URI")
 	inURI.uri = true
 	for _, path := range []string{"/v1/presets/" + inURI.text, "/v1/presets?workspace_id=" + inURI.text, "/v1/presets/a?api_key=" + inURI.text, "/v1/" + inURI.text, "/v1/models?key=" + inURI.text} {
 		send(http.MethodGet, path, "")
 	}
 	// Caddy logs these, and they are not keys. The search must find them, or it is blind.
-	control := birds.add("control")
+	control := canaries.add("control")
 	control.control = true
 	send(http.MethodGet, "/v1/presets/a", "", "X-Canary", control.text)
-	send(http.MethodPost, "/v1/embeddings", "{}", append(bearer("inference env"), "X-Canary", control.text)...) // at DEBUG, what goes to a gateway
+	send(http.MethodPost, "/v1/embeddings", "{}", append(bearer("inference env"), "X-Canary", control.text)...) // at DEBUG, Caddy logs requests to a gateway
 	for _, status := range []int{200, 201, 400, 401, 403, 404, 405, 409, 412, 413, 415, 422, 502} {
 		if counts[status] == 0 {
 			t.Errorf("no answer was a %d: %v", status, counts)
@@ -296,27 +296,27 @@ func seekCanaries(t *testing.T, encrypted bool) {
 		}
 		return a.body
 	}
-	birds.seek("an error", refusals.Bytes(), nowhere)
+	canaries.seek("an error", refusals.Bytes(), nowhere)
 	for _, path := range []string{"/metrics", "/config/", "/presets/audit?limit=1000", "/presets/keys", "/debug/pprof/goroutine?debug=2"} {
-		birds.seek(path, admin(path), nowhere)
+		canaries.seek(path, admin(path), nowhere)
 	}
 	for _, command := range [][]string{{"audit", "--json"}, {"key", "list", "--json"}} {
 		out, err := s.command(append(append([]string{"presets"}, command...), "--address", s.admin)...)
 		if err != nil {
 			t.Fatalf("%v: %v\n%s", command, err, out)
 		}
-		birds.seek(strings.Join(command, " "), []byte(out), nowhere)
+		canaries.seek(strings.Join(command, " "), []byte(out), nowhere)
 	}
 	adapted, err := s.command("adapt", "--config", s.config)
 	if err != nil || !strings.Contains(adapted, "sha256:") {
 		t.Fatalf("adapt: %v\n%s", err, adapted)
 	}
-	birds.seek("the adapted configuration", []byte(adapted), nowhere)
+	canaries.seek("the adapted configuration", []byte(adapted), nowhere)
 	autosave, err := os.ReadFile(filepath.Join(s.home, "caddy", "autosave.json"))
 	if err != nil {
 		t.Fatal(err)
 	}
-	birds.seek("autosave.json", autosave, nowhere)
+	canaries.seek("autosave.json", autosave, nowhere)
 	mayStore := func(c canary) bool { return c.stored && !encrypted }
 	backup := filepath.Join(s.home, "backup")
 	if out, err := s.command("presets", "backup", "--address", s.admin, backup); err != nil {
@@ -326,9 +326,9 @@ func seekCanaries(t *testing.T, encrypted bool) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	birds.seek("a backup", text, mayStore)
+	canaries.seek("a backup", text, mayStore)
 
-	// The store, as it is while it is open and once it is closed.
+	// Search the store, while it is open and after it is closed.
 	inStore := func(when string) (found int) {
 		err := filepath.WalkDir(s.store, func(path string, entry fs.DirEntry, err error) error {
 			if err != nil || entry.IsDir() {
@@ -338,7 +338,7 @@ func seekCanaries(t *testing.T, encrypted bool) {
 			if err != nil {
 				return err
 			}
-			found += birds.seek(when+" "+entry.Name(), text, mayStore)
+			found += canaries.seek(when+" "+entry.Name(), text, mayStore)
 			return nil
 		})
 		if err != nil {
@@ -355,7 +355,7 @@ func seekCanaries(t *testing.T, encrypted bool) {
 		t.Error("no prompt is found in the store: the search is blind")
 	}
 
-	// The logs, with those of a process that dies in the middle of requests.
+	// Search the logs. Some are from a process that dies during requests.
 	s.mustStart()
 	for _, path := range []string{"/v1/presets/a/responses", "/v1/chat/completions"} {
 		conn, err := net.Dial("tcp", strings.TrimPrefix(s.site, "http://"))
@@ -370,7 +370,7 @@ func seekCanaries(t *testing.T, encrypted bool) {
 	for late := time.Now().Add(30 * time.Second); !bytes.Contains(admin("/debug/pprof/goroutine?debug=2"), []byte(reading)) && time.Now().Before(late); {
 		time.Sleep(10 * time.Millisecond)
 	}
-	time.Sleep(200 * time.Millisecond) // until the other is being read, too
+	time.Sleep(200 * time.Millisecond) // until the server reads the other request, too
 	if err := s.cmd.Process.Signal(syscall.SIGABRT); err != nil {
 		t.Fatal(err)
 	}
@@ -389,10 +389,10 @@ func seekCanaries(t *testing.T, encrypted bool) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	inLogs := birds.seek("the log", all, mayLog)
-	if n := birds.seek("the access log", requestLog, mayLog); n == 0 || inLogs == 0 {
+	inLogs := canaries.seek("the log", all, mayLog)
+	if n := canaries.seek("the access log", requestLog, mayLog); n == 0 || inLogs == 0 {
 		t.Errorf("in the logs %d canaries are found, and %d in the access log: the search is blind", inLogs, n)
 	}
-	result(t, "canary", begun, "encrypted", encrypted, "canaries", len(birds.all), "answers", fmt.Sprint(counts),
+	result(t, "canary", begun, "encrypted", encrypted, "canaries", len(canaries.all), "answers", fmt.Sprint(counts),
 		"log-bytes", len(all)+len(requestLog), "found-in-store", stored)
 }

@@ -18,9 +18,9 @@ func TestClusterControl(t *testing.T) {
 	at := func(seconds float64) time.Time { return begun.Add(time.Duration(seconds * float64(time.Second))) }
 	name := presetName{slug: "p"}
 
-	// A write that was acknowledged and is not there.
-	write := func(client int, token string, call int64, out told) porcupine.Operation {
-		op := porcupine.Operation{ClientId: client, Input: asked{operation: create, token: token}, Call: call, Return: call + 5, Output: out}
+	// An acknowledged write that is missing.
+	write := func(client int, token string, call int64, out opOutput) porcupine.Operation {
+		op := porcupine.Operation{ClientId: client, Input: opInput{operation: create, token: token}, Call: call, Return: call + 5, Output: out}
 		if out.ok {
 			out.token = token
 			op.Output = out
@@ -31,31 +31,31 @@ func TestClusterControl(t *testing.T) {
 		return op
 	}
 	readOf := func(token string, number int, call int64) porcupine.Operation {
-		return porcupine.Operation{ClientId: 9, Input: asked{operation: read}, Call: call, Return: call + 5, Output: told{ok: true, number: number, token: token}}
+		return porcupine.Operation{ClientId: 9, Input: opInput{operation: read}, Call: call, Return: call + 5, Output: opOutput{ok: true, number: number, token: token}}
 	}
-	first := write(1, "t00000001", 0, told{ok: true, number: 1})
+	first := write(1, "t00000001", 0, opOutput{ok: true, number: 1})
 	for what, c := range map[string]struct {
-		second told
+		second opOutput
 		want   porcupine.CheckResult
 	}{
-		"acknowledged": {told{ok: true, number: 2}, porcupine.Illegal},
-		"unknown":      {told{unknown: true}, porcupine.Ok},
+		"acknowledged": {opOutput{ok: true, number: 2}, porcupine.Illegal},
+		"unknown":      {opOutput{unknown: true}, porcupine.Ok},
 	} {
 		history := []porcupine.Operation{first, write(2, "t00000002", 10, c.second), readOf("t00000001", 1, 20)}
 		if got := porcupine.CheckOperationsTimeout(presets, history, time.Minute); got != c.want {
 			t.Errorf("a write that was %s and is not there: the history is %s, want %s", what, got, c.want)
 		}
 	}
-	late := []porcupine.Operation{first, write(2, "t00000002", 10, told{unknown: true}), readOf("t00000001", 1, 20), readOf("t00000002", 2, 30)}
+	late := []porcupine.Operation{first, write(2, "t00000002", 10, opOutput{unknown: true}), readOf("t00000001", 1, 20), readOf("t00000002", 2, 30)}
 	if got := porcupine.CheckOperationsTimeout(presets, late, time.Minute); got != porcupine.Ok {
 		t.Errorf("a write of unknown outcome that is done later: the history is %s", got)
 	}
-	twice := []porcupine.Operation{first, write(2, "t00000002", 10, told{unknown: true}), readOf("t00000002", 2, 20), readOf("t00000002", 3, 30)}
+	twice := []porcupine.Operation{first, write(2, "t00000002", 10, opOutput{unknown: true}), readOf("t00000002", 2, 20), readOf("t00000002", 3, 30)}
 	if got := porcupine.CheckOperationsTimeout(presets, twice, time.Minute); got != porcupine.Illegal {
 		t.Errorf("a write of unknown outcome that is done twice: the history is %s", got)
 	}
 
-	// A version that was refused and is there.
+	// A refused version that exists.
 	for _, refused := range []bool{false, true} {
 		r := newRecorder(t)
 		r.report = t.Logf
@@ -66,7 +66,7 @@ func TestClusterControl(t *testing.T) {
 		if refused {
 			status = http.StatusServiceUnavailable
 		}
-		if _, told, _ := r.outcome(begun, answer{status: status}, nil); told {
+		if _, refused, _ := r.outcome(begun, answer{status: status}, nil); refused {
 			delete(p.open, "x")
 		}
 		r.verifyVersion(name, p, 1, []byte(`{"version":1,"system_prompt":"`+promptOf("x")+`","config":{"model":"x"}}`))
@@ -80,8 +80,8 @@ func TestClusterControl(t *testing.T) {
 		versions: []ackedVersion{{name, 1, at(0)}, {name, 2, at(1)}, {name, 3, at(2)}},
 		acks:     [][]time.Time{{at(0), at(1), at(9)}},
 	}
-	seen := func(number int, from float64) sighting {
-		return sighting{name: name, begun: at(from), ended: at(from + 0.1), status: http.StatusOK, number: number}
+	seen := func(number int, from float64) observation {
+		return observation{name: name, begun: at(from), ended: at(from + 0.1), status: http.StatusOK, number: number}
 	}
 	if got := l.age(seen(2, 5)); got != 3*time.Second {
 		t.Errorf("a version that was replaced three seconds before is %v old", got)
@@ -90,7 +90,7 @@ func TestClusterControl(t *testing.T) {
 		t.Errorf("what is current is %v old", got)
 	}
 	key := seen(3, 5)
-	key.key = &churned{revoked: at(1)}
+	key.key = &churnedKey{revoked: at(1)}
 	if got := l.age(key); got != 4*time.Second {
 		t.Errorf("a key that was revoked four seconds before is %v old", got)
 	}
@@ -101,7 +101,7 @@ func TestClusterControl(t *testing.T) {
 	if got := l.gap(0, at(0), at(10)); got != 8*time.Second {
 		t.Errorf("eight seconds without a write are %v", got)
 	}
-	l.seen = []sighting{seen(3, 3.5), seen(2, 4)}
+	l.seen = []observation{seen(3, 3.5), seen(2, 4)}
 	if got := l.equal(0, at(3)).Round(time.Millisecond); got != 1100*time.Millisecond {
 		t.Errorf("a node that served an old version until 1.1 s after it was healed did so for %v", got)
 	}

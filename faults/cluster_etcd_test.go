@@ -27,8 +27,8 @@ import (
 	"time"
 )
 
-// etcdBinary returns the path of an etcd server: PRESETS_ETCD, or the one that is
-// installed, or else one that is built.
+// etcdBinary returns the path of an etcd server. It is PRESETS_ETCD, an installed server,
+// or a newly built one, in this order.
 func etcdBinary(t *testing.T) string {
 	t.Helper()
 	if given := os.Getenv("PRESETS_ETCD"); given != "" {
@@ -45,7 +45,8 @@ func etcdBinary(t *testing.T) string {
 	return binary
 }
 
-// member is an etcd server. The others reach it through a proxy that tells them apart.
+// member is an etcd server. Other members reach it through a proxy, which knows who
+// sends.
 type member struct {
 	t       *testing.T
 	peers   *peers
@@ -73,7 +74,7 @@ func newMembers(t *testing.T) []*member {
 	for i, m := range members {
 		m.args = []string{
 			"--name", fmt.Sprintf("m%d", i), "--data-dir", filepath.Join(folder, fmt.Sprintf("m%d", i)), "--logger", "zap", "--log-level", "error",
-			"--pre-vote=true", // else, before 3.5, a member that comes back makes the others elect a leader again
+			"--pre-vote=true", // before 3.5, a returning member would force an election
 			"--listen-client-urls", "http://" + m.client, "--advertise-client-urls", "http://" + m.client,
 			"--listen-peer-urls", "http://" + m.peer, "--initial-advertise-peer-urls", "http://" + m.proxied, "--initial-cluster", strings.Join(names, ","),
 		}
@@ -91,7 +92,7 @@ func newMembers(t *testing.T) []*member {
 	return members
 }
 
-// start starts the process, with more arguments if any are given.
+// start starts the process, with additional arguments.
 func (m *member) start(more ...string) {
 	m.t.Helper()
 	log, err := os.OpenFile(m.log, os.O_CREATE|os.O_APPEND|os.O_WRONLY, 0o600)
@@ -118,7 +119,7 @@ func (m *member) signal(s syscall.Signal) {
 	}
 }
 
-// ready waits until the member knows a leader and answers what takes one.
+// ready waits until the member knows a leader and answers a linearizable read.
 func (m *member) ready() {
 	m.t.Helper()
 	for late := time.Now().Add(time.Minute); ; time.Sleep(10 * time.Millisecond) {
@@ -133,10 +134,10 @@ func (m *member) ready() {
 	}
 }
 
-// encoded is text as etcd's gateway wants to have it.
+// encoded returns text in Base64, as etcd's JSON gateway expects it.
 func encoded(text string) string { return base64.StdEncoding.EncodeToString([]byte(text)) }
 
-// etcdStatus is what a member says of itself.
+// etcdStatus is a member's own status.
 type etcdStatus struct {
 	Header struct {
 		ID       string `json:"member_id"`
@@ -151,10 +152,10 @@ func (m *member) status() (s etcdStatus, err error) {
 	return s, err
 }
 
-// etcdClient gives up before an election can be expected to fail.
+// etcdClient has a timeout that is longer than an election.
 var etcdClient = &http.Client{Timeout: 10 * time.Second, Transport: &http.Transport{MaxIdleConnsPerHost: 4}}
 
-// call calls a method of etcd's, through the gateway for JSON that each member has.
+// call calls a method of etcd through the member's JSON gateway.
 func (m *member) call(method string, request map[string]any, to any) error {
 	text, err := json.Marshal(request)
 	if err != nil {
@@ -178,7 +179,7 @@ func (m *member) call(method string, request map[string]any, to any) error {
 	return json.Unmarshal(body, to)
 }
 
-// mustCall is call for what there is no reason to refuse.
+// mustCall is call, and fails the test if the call fails.
 func (m *member) mustCall(method string, request map[string]any) {
 	m.t.Helper()
 	if err := m.call(method, request, nil); err != nil {
@@ -186,7 +187,7 @@ func (m *member) mustCall(method string, request map[string]any) {
 	}
 }
 
-// compact forgets all revisions but the latest.
+// compact removes all revisions except the latest.
 func (m *member) compact() {
 	m.t.Helper()
 	s, err := m.status()
@@ -198,10 +199,10 @@ func (m *member) compact() {
 	}
 }
 
-// filler begins the keys that fill stores.
+// filler is the prefix of the keys that fill stores.
 const filler = "filler/"
 
-// fill fills etcd until it takes no more.
+// fill fills etcd until it refuses writes.
 func (m *member) fill() (err error) {
 	value := encoded(strings.Repeat("x", 1<<20))
 	for i := range 1000 {
@@ -232,7 +233,7 @@ func (m *member) disarm() {
 	}
 }
 
-// peers is what members reach each other through.
+// peers is the proxies between members.
 type peers struct {
 	mu       sync.Mutex
 	isolated string // the id of a member that is cut off from the others
@@ -240,7 +241,7 @@ type peers struct {
 }
 
 type peerRequest struct {
-	from, to string // ids; from is empty when that is not told
+	from, to string // ids; from is empty if unknown
 	end      context.CancelFunc
 }
 
@@ -315,8 +316,8 @@ type linkState int
 
 const (
 	linked linkState = iota
-	broken           // connections end, and new ones
-	silent           // nothing arrives until it is linked again
+	broken           // open and new connections end
+	silent           // no data arrives until it is linked again
 )
 
 func newLink(t *testing.T, to string) *link {
@@ -352,8 +353,8 @@ func (l *link) set(state linkState) {
 	l.changed.Broadcast()
 }
 
-// may waits while the link is silent, and reports whether it is linked then.
-func (l *link) may() bool {
+// waitLinked waits while the link is silent. It reports whether the link works then.
+func (l *link) waitLinked() bool {
 	l.mu.Lock()
 	defer l.mu.Unlock()
 	for l.state == silent {
@@ -364,7 +365,7 @@ func (l *link) may() bool {
 
 func (l *link) join(from net.Conn, address string) {
 	defer from.Close()
-	if !l.may() {
+	if !l.waitLinked() {
 		return
 	}
 	to, err := net.Dial("tcp", address)
@@ -381,7 +382,7 @@ func (l *link) join(from net.Conn, address string) {
 		buffer := make([]byte, 64<<10)
 		for {
 			n, err := from.Read(buffer)
-			if err != nil || !l.may() {
+			if err != nil || !l.waitLinked() {
 				return
 			}
 			if _, err := to.Write(buffer[:n]); err != nil {

@@ -15,12 +15,12 @@ import (
 	"time"
 )
 
-// clusterFault is something that happens to a cluster.
+// clusterFault is a fault to inject into a cluster.
 type clusterFault struct {
 	name   string
-	writes bool // all nodes that are not hit take writes
-	resets bool // nodes may have to read all again
-	slow   bool // for the long form: tests of caddymodule/etcd/etcdstore have much the same
+	writes bool // all unaffected nodes accept writes
+	resets bool // nodes may have to read all records again
+	slow   bool // long form only: etcdstore has similar tests
 	// do causes the fault and ends it. It returns the nodes that it affected.
 	do func(r *clusterRun) []int
 }
@@ -80,7 +80,7 @@ var clusterFaults = []clusterFault{
 // leader returns the member that leads.
 func (r *clusterRun) leader() *member { return r.find(true) }
 
-// follower returns one that does not.
+// follower returns a member that does not lead.
 func (r *clusterRun) follower() *member { return r.find(false) }
 
 func (r *clusterRun) find(leads bool) *member {
@@ -107,7 +107,8 @@ func (r *clusterRun) killed(m *member) []int {
 	return nil
 }
 
-// cutOff cuts a node off from all members for a while, in which something else happens.
+// cutOff cuts a node off from all members for a while, and calls meanwhile during that
+// time.
 func (r *clusterRun) cutOff(how linkState, meanwhile func()) []int {
 	i := rand.IntN(len(r.nodes))
 	for _, l := range r.links[i] {
@@ -131,7 +132,7 @@ func (r *clusterRun) noQuorum() []int {
 	time.Sleep(maxStaleness + 200*time.Millisecond)
 	var group sync.WaitGroup
 	for i, s := range r.nodes {
-		group.Go(func() { // which may take as long as requests to etcd may
+		group.Go(func() { // this may take as long as a request to etcd
 			if status, _, _ := infer(s, r.load.live[0], inferenceKey); status != http.StatusServiceUnavailable {
 				r.t.Errorf("node %d gives inference %d, though nobody knows what is current, want 503", i, status)
 			}

@@ -17,12 +17,12 @@ import (
 )
 
 // clusterLoad runs clients at all nodes at once and records their answers. Its slices may
-// be read once it has ended.
+// be read after its end.
 type clusterLoad struct {
 	nodes    []*server
 	recorder *recorder
 	name     string
-	live     []presetName // whose latest version is the designated one
+	live     []presetName // their latest version is the designated one
 	ended    chan struct{}
 	group    sync.WaitGroup
 	tokens   atomic.Int64
@@ -30,32 +30,33 @@ type clusterLoad struct {
 	mu       sync.Mutex
 	acks     [][]time.Time // of each node
 	versions []ackedVersion
-	seen     []sighting
+	seen     []observation
 	answers  map[string]int // by their kind and status
-	keys     []*churned
+	keys     []*churnedKey
 }
 
-// ackedVersion is a version of a live preset that was acknowledged at a moment.
+// ackedVersion is an acknowledged version of a live preset, with its time.
 type ackedVersion struct {
 	name   presetName
 	number int
 	at     time.Time
 }
 
-// sighting is an inference request for a live preset, or with a key that is revoked.
-type sighting struct {
+// observation is an inference request for a live preset, or with a key that will be
+// revoked.
+type observation struct {
 	node         int
 	name         presetName
-	key          *churned // nil: one of the configuration
+	key          *churnedKey // nil: a configured key
 	begun, ended time.Time
 	status       int // 0: no answer
 	number       int
 }
 
-// churned is a key that is made and revoked.
-type churned struct {
+// churnedKey is a key that is issued and revoked.
+type churnedKey struct {
 	id, secret string
-	revoked    time.Time // when that was acknowledged
+	revoked    time.Time // when the revocation was acknowledged
 }
 
 func newClusterLoad(nodes []*server, r *recorder, name string) *clusterLoad {
@@ -97,8 +98,8 @@ func (l *clusterLoad) repeat(pause time.Duration, do func(n int)) {
 	}
 }
 
-// enough reports whether there are enough results for a conclusion.
-func (l *clusterLoad) enough() bool {
+// hasEnough reports whether there are enough results for a conclusion.
+func (l *clusterLoad) hasEnough() bool {
 	l.mu.Lock()
 	defer l.mu.Unlock()
 	return len(l.versions) >= 20 && len(l.seen) >= 200
@@ -130,7 +131,7 @@ func (l *clusterLoad) create(node int, name presetName) {
 	now := time.Now()
 	var body struct{ Data presetText }
 	if json.Unmarshal(a.body, &body) != nil {
-		return // the recorder has told
+		return // the recorder has reported it
 	}
 	number, _, _ := readVersion(body.Data.Designated)
 	l.mu.Lock()
@@ -138,8 +139,8 @@ func (l *clusterLoad) create(node int, name presetName) {
 	l.versions = append(l.versions, ackedVersion{name, number, now})
 }
 
-// write writes one thing: a version of a preset that others write to, or of one of its
-// own, or else.
+// write makes one write: a version of a shared preset, a version of the client's own
+// preset, or another change.
 func (l *clusterLoad) write(node, i, n int) {
 	s, r := l.nodes[node], l.recorder
 	name := presetName{slug: fmt.Sprintf("own-%s-%d-%d-%d", l.name, node, i, n/20)}
@@ -167,10 +168,10 @@ func (l *clusterLoad) write(node, i, n int) {
 	}
 }
 
-// served is what X-Preset says.
+// served matches the value of X-Preset.
 var served = regexp.MustCompile(`^[^@]+@(\d+)$`)
 
-// infer asks for inference with a preset, and returns which version served it.
+// infer sends an inference request with a preset, and returns the version that served it.
 func infer(s *server, name presetName, key string) (status, number int, wrong string) {
 	a, err := s.send(http.MethodPost, "/v1/chat/completions", fmt.Sprintf(`{"model":"@preset/%s","messages":[]}`, name.slug), "Authorization", "Bearer "+key)
 	if err != nil {
@@ -193,11 +194,11 @@ func infer(s *server, name presetName, key string) (status, number int, wrong st
 }
 
 func (l *clusterLoad) resolve(node int) {
-	l.see(sighting{node: node, name: l.live[rand.IntN(len(l.live))]})
+	l.observe(observation{node: node, name: l.live[rand.IntN(len(l.live))]})
 }
 
-// see makes a request and keeps what came of it.
-func (l *clusterLoad) see(s sighting) {
+// observe sends a request and records its answer.
+func (l *clusterLoad) observe(s observation) {
 	secret := inferenceKey
 	if s.key != nil {
 		secret = s.key.secret
@@ -229,7 +230,8 @@ func admin(s *server, method, path, body string) (answer, error) {
 	return s.do(r)
 }
 
-// churn makes a key at one node, wants another to know it, and revokes it at any.
+// churn issues a key at one node, waits until another node accepts it, and revokes it at
+// any node.
 func (l *clusterLoad) churn(int) {
 	at := func() *server { return l.nodes[rand.IntN(len(l.nodes))] }
 	a, err := admin(at(), http.MethodPost, "/presets/keys", `{"kind":"inference","name":"churned"}`)
@@ -237,7 +239,7 @@ func (l *clusterLoad) churn(int) {
 	if err != nil || a.status != http.StatusCreated || json.Unmarshal(a.body, &made) != nil {
 		return
 	}
-	k := &churned{id: made.ID, secret: made.Key}
+	k := &churnedKey{id: made.ID, secret: made.Key}
 	if status, _, _ := infer(at(), l.live[0], k.secret); status != http.StatusOK {
 		l.mu.Lock()
 		l.answers["new key "+strconv.Itoa(status)]++
@@ -245,7 +247,7 @@ func (l *clusterLoad) churn(int) {
 	}
 	a, err = admin(at(), http.MethodDelete, "/presets/keys/"+k.id, "")
 	if err != nil || a.status != http.StatusOK {
-		return // it may be good, or not
+		return // the key may be valid or not
 	}
 	k.revoked = time.Now()
 	l.mu.Lock()
@@ -253,17 +255,17 @@ func (l *clusterLoad) churn(int) {
 	l.keys = append(l.keys, k)
 }
 
-// tryRevoked tries one of the keys that were revoked last.
+// tryRevoked tries one of the latest revoked keys.
 func (l *clusterLoad) tryRevoked() {
 	l.mu.Lock()
 	last := l.keys[max(0, len(l.keys)-5):]
 	l.mu.Unlock()
 	if len(last) > 0 {
-		l.see(sighting{node: rand.IntN(len(l.nodes)), name: l.live[0], key: last[rand.IntN(len(last))]})
+		l.observe(observation{node: rand.IntN(len(l.nodes)), name: l.live[0], key: last[rand.IntN(len(last))]})
 	}
 }
 
-// gap is the longest time without an acknowledged write at a node.
+// gap returns the longest time without an acknowledged write at a node.
 func (l *clusterLoad) gap(node int, from, to time.Time) (longest time.Duration) {
 	last := from
 	for _, at := range append(slices.Clone(l.acks[node]), to) {
@@ -278,7 +280,7 @@ func (l *clusterLoad) gap(node int, from, to time.Time) (longest time.Duration) 
 	return longest
 }
 
-// resumed is how long after a moment a node acknowledged a write.
+// resumed returns the time from a moment to a node's next acknowledged write.
 func (l *clusterLoad) resumed(node int, from time.Time) time.Duration {
 	for _, at := range l.acks[node] {
 		if at.After(from) {
@@ -288,10 +290,10 @@ func (l *clusterLoad) resumed(node int, from time.Time) time.Duration {
 	return time.Hour
 }
 
-// age is how old the data of a sighting was when it was requested. It counts from the
-// acknowledgement of a later version or of the key's revocation. It is zero for current
-// data.
-func (l *clusterLoad) age(s sighting) (oldest time.Duration) {
+// age returns how stale the data of an observation was at the time of its request. It
+// counts from the acknowledgement of a later version or of the key's revocation. It is
+// zero for current data.
+func (l *clusterLoad) age(s observation) (oldest time.Duration) {
 	if s.status != http.StatusOK {
 		return 0
 	}
@@ -300,7 +302,7 @@ func (l *clusterLoad) age(s sighting) (oldest time.Duration) {
 	}
 	for _, v := range l.versions {
 		if v.at.After(s.begun) {
-			break // they are in that order
+			break // they are ordered by time
 		}
 		if v.name == s.name && v.number > s.number {
 			return s.begun.Sub(v.at)
@@ -309,7 +311,7 @@ func (l *clusterLoad) age(s sighting) (oldest time.Duration) {
 	return 0
 }
 
-// newest returns the numbers of the newest versions that were acknowledged before a moment.
+// newest returns the numbers of the newest versions acknowledged before a moment.
 func (l *clusterLoad) newest(before time.Time) map[presetName]int {
 	all := map[presetName]int{}
 	for _, v := range l.versions {
@@ -320,8 +322,8 @@ func (l *clusterLoad) newest(before time.Time) map[presetName]int {
 	return all
 }
 
-// equal is how long after a moment a node served that moment's newest versions without
-// exception.
+// equal returns the time from a moment until a node served only that moment's newest
+// versions, or later ones.
 func (l *clusterLoad) equal(node int, healed time.Time) time.Duration {
 	newest := l.newest(healed)
 	first, last := time.Hour, time.Duration(0)
@@ -337,7 +339,7 @@ func (l *clusterLoad) equal(node int, healed time.Time) time.Duration {
 	return max(first, last)
 }
 
-// probe asks all nodes again and again for a while, whether they answer or not.
+// probe asks all nodes repeatedly for a while, also if they do not answer.
 func (l *clusterLoad) probe() {
 	for range 40 {
 		for node := range l.nodes {

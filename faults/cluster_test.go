@@ -22,21 +22,21 @@ import (
 
 // The promises of a cluster.
 const (
-	maxStaleness = 5 * time.Second // of what is in memory, whatever happens
-	maxGap       = 5 * time.Second // without a write, while there is a quorum
-	maxLag       = time.Second     // behind other nodes, when nothing is wrong
+	maxStaleness = 5 * time.Second // of data in memory, in any fault
+	maxGap       = 5 * time.Second // without a write, with a quorum
+	maxLag       = time.Second     // behind other nodes, without a fault
 )
 
-// timely is how often a result that exceeds a promised time may be tried in total. The
-// short form may run on a busy machine. In the long form each one counts.
-var timely = choose(3, 1)
+// maxTries is the number of tries for a result within a promised time. The short form may
+// run on a busy machine. In the long form the first try counts.
+var maxTries = choose(3, 1)
 
-// cluster is three etcd servers and three of ours.
+// cluster is three etcd servers and three of our servers.
 type cluster struct {
 	t       *testing.T
 	members []*member
 	nodes   []*server
-	links   [][]*link // of each node, to each member
+	links   [][]*link // from each node to each member
 }
 
 func newCluster(t *testing.T) *cluster {
@@ -70,7 +70,7 @@ func (c *cluster) settled() {
 	c.t.Helper()
 	for i, s := range c.nodes {
 		for late := time.Now().Add(time.Minute); ; time.Sleep(20 * time.Millisecond) {
-			a, err := s.send(http.MethodPut, "/v1/presets/none/labels/x", `{"version":1}`) // goes as far as the committer
+			a, err := s.send(http.MethodPut, "/v1/presets/none/labels/x", `{"version":1}`) // reaches the committer
 			if err == nil && a.status == http.StatusNotFound {
 				break
 			}
@@ -101,7 +101,7 @@ func (c *cluster) metric(node int, name string) float64 {
 	return 0
 }
 
-// clusterRun is a cluster to which one fault after another happens.
+// clusterRun is a cluster with one fault after another.
 type clusterRun struct {
 	*cluster
 	recorder *recorder
@@ -119,7 +119,7 @@ type clusterRun struct {
 // faultFigures are the worst results of a kind of fault.
 type faultFigures struct {
 	count                     int
-	gap, resumed, equal, lags time.Duration // lags: while all was well
+	gap, resumed, equal, lags time.Duration // lags: without a fault
 	age                       time.Duration
 }
 
@@ -146,18 +146,18 @@ func TestCluster(t *testing.T) {
 	}
 	lates := 0
 	for _, f := range order[:count] {
-		// At the end each node returns every write.
+		// At the end each node must return every write.
 		if deadline, ok := t.Deadline(); ok && time.Until(deadline) < 90*time.Second+time.Since(begun)/4 {
 			t.Logf("the time is over after %d of %d faults", r.cycle, count)
 			break
 		}
-		for tried := 1; r.recorder.found.none(); tried++ { // what follows from what was found tells nothing new
-			late := r.one(f)
+		for tried := 1; r.recorder.found.none(); tried++ { // later faults may follow from the first
+			late := r.inject(f)
 			if late == nil {
 				break
 			}
 			t.Log(late)
-			if lates++; tried == timely || lates > 2*timely {
+			if lates++; tried == maxTries || lates > 2*maxTries {
 				t.Errorf("%s: %d times later than is promised, and %d faults in all", f.name, tried, lates)
 				break
 			}
@@ -188,9 +188,9 @@ func TestCluster(t *testing.T) {
 // chosen reports whether PRESETS_CLUSTER selects a fault by a part of its name.
 func chosen(name string) bool { return strings.Contains(name, os.Getenv("PRESETS_CLUSTER")) }
 
-// one causes one fault under load and checks its effects. It returns an error if the
+// inject causes one fault under load and checks its effects. It returns an error if the
 // results are right but late.
-func (r *clusterRun) one(f clusterFault) (late error) {
+func (r *clusterRun) inject(f clusterFault) (late error) {
 	t := r.t
 	begun := time.Now()
 	name := fmt.Sprintf("c%d", r.cycle)
@@ -214,7 +214,7 @@ func (r *clusterRun) one(f clusterFault) (late error) {
 	var affected []int
 	linear.run(func(func() float64) {
 		time.Sleep(800 * time.Millisecond)
-		for late := time.Now().Add(time.Minute); !l.enough() && time.Now().Before(late); {
+		for late := time.Now().Add(time.Minute); !l.hasEnough() && time.Now().Before(late); {
 			time.Sleep(50 * time.Millisecond)
 		}
 		injected = time.Now()
@@ -264,7 +264,7 @@ func (r *clusterRun) one(f clusterFault) (late error) {
 	if now.lags > maxLag {
 		late = errors.Join(late, fmt.Errorf("%s: what was served was %v old when all was well", f.name, now.lags))
 	}
-	if !l.enough() {
+	if !l.hasEnough() {
 		t.Errorf("%s: only %d versions were acknowledged and %d requests resolved, so that next to nothing was tested", f.name, len(l.versions), len(l.seen))
 	}
 	r.check(f, resets)
@@ -308,7 +308,7 @@ func (r *clusterRun) check(f clusterFault, resets []float64) {
 	}
 }
 
-// same checks that all nodes show the same of a preset, and serve it.
+// same checks that all nodes show the same preset, and serve it.
 func (r *clusterRun) same(name presetName) {
 	fault := func(format string, args ...any) {
 		r.recorder.fault(&r.recorder.found.torn, format, args...)
@@ -349,7 +349,7 @@ func (r *clusterRun) same(name presetName) {
 			fault("node %d shows another %s than node 0", i, name.slug)
 		}
 		if name.workspace != "" {
-			continue // the key is of another
+			continue // the key belongs to another workspace
 		}
 		number, _, _ := readVersion(body.Data.Designated)
 		if status, got, wrong := infer(s, name, inferenceKey); status != http.StatusOK || got != number || wrong != "" {

@@ -15,7 +15,7 @@ import (
 	"time"
 )
 
-// resume is how long writing may take to begin again once there is space.
+// resume is the time limit for writes to resume once there is space.
 const resume = 5 * time.Second
 
 // TestDisk fills the disk to the last byte under load. Writes get a 503. Reads succeed, the
@@ -29,12 +29,12 @@ func TestDisk(t *testing.T) {
 	})
 }
 
-// TestDiskAtFlush fills the disk at the worst moment, when a memtable was just filled.
-// Badger writes it to a memory map of a file without blocks. The system kills a process for
-// which it has no block. Badger cannot reserve space for a file that it has not made. The
-// server frees its ballast when it detects the full disk, mostly but not always in time.
-// The test counts the failures. Acknowledged writes remain, and a start with free space
-// finds them.
+// TestDiskAtFlush fills the disk at the worst moment: a memtable has just become full.
+// Badger writes it to a memory map of a file without blocks. The system kills the process
+// if the disk has no block. Badger does not reserve space for this file. The server frees
+// its ballast when it detects the full disk, mostly but not always in time. The test
+// counts the failures. Acknowledged writes remain, and a start with free space finds
+// them.
 func TestDiskAtFlush(t *testing.T) {
 	runDisk(t, "disk-at-flush", func(d *disk, name string, _ int) {
 		d.mayDie = true
@@ -51,7 +51,7 @@ func TestGreedyDiskAtFlush(t *testing.T) {
 	})
 }
 
-// runDisk runs cycles on either file system and logs their figures.
+// runDisk runs cycles on each file system and logs their figures.
 func runDisk(t *testing.T, run string, once func(d *disk, name string, cycle int)) {
 	for _, kind := range []string{"ext4", "btrfs", "tmpfs"} {
 		t.Run(kind, func(t *testing.T) {
@@ -82,7 +82,7 @@ func runDisk(t *testing.T, run string, once func(d *disk, name string, cycle int
 	}
 }
 
-// disk is a server whose disk is filled.
+// disk is a server on a disk that the test fills.
 type disk struct {
 	t        *testing.T
 	volume   *volume
@@ -92,11 +92,11 @@ type disk struct {
 	mayDie                      bool
 	deaths                      int
 	refused, reads, readsFailed atomic.Int64
-	slowest                     time.Duration // until writing began again
+	slowest                     time.Duration // until writes resumed
 }
 
-// lives fails the test if the server is no more.
-func (d *disk) lives(when string) bool {
+// checkAlive fails the test if the server has died.
+func (d *disk) checkAlive(when string) bool {
 	d.t.Helper()
 	if d.server.running() {
 		return true
@@ -107,15 +107,15 @@ func (d *disk) lives(when string) bool {
 	return false
 }
 
-// checkRefused checks what a write is told while the disk is full.
+// checkRefused checks the answer to a write while the disk is full.
 func (d *disk) checkRefused(a answer) {
 	if d.refused.Add(1); a.status != http.StatusServiceUnavailable || a.header.Get("Retry-After") == "" {
 		d.t.Errorf("a write on a full disk gives %s with Retry-After %q, want a 503 with one", a, a.header.Get("Retry-After"))
 	}
 }
 
-// logs returns how many write-ahead logs the store has: one more is there as soon as
-// a memtable is full and about to be written to a table.
+// logs returns the number of the store's write-ahead logs. It increases when a memtable
+// is full and will be written to a table.
 func (d *disk) logs() int {
 	d.t.Helper()
 	names, err := filepath.Glob(filepath.Join(d.server.store, "*.mem"))
@@ -125,11 +125,11 @@ func (d *disk) logs() int {
 	return len(names)
 }
 
-// underLoad fills the disk while sixteen write and four read: at any moment, or as
-// soon as a memtable is on its way to the disk. A greedy program also takes at once
-// what the server gives back.
+// underLoad fills the disk while sixteen clients write and four read. It does so at any
+// moment, or when a memtable is being flushed. If greedy, it also takes the space of the
+// ballast at once.
 func (d *disk) underLoad(name string, greedy, atFlush bool) {
-	var until atomic.Pointer[time.Time] // writes may be refused
+	var until atomic.Pointer[time.Time] // until then writes may be refused
 	until.Store(new(time.Time))
 	l := &load{recorder: d.recorder, server: d.server, name: name, writers: 16, bulk: atFlush, refused: func(a answer) bool {
 		if time.Now().After(*until.Load()) {
@@ -162,7 +162,7 @@ func (d *disk) underLoad(name string, greedy, atFlush bool) {
 			d.volume.fill()
 		}
 	}
-	if d.lives("on a full disk") && d.refused.Load() == 0 {
+	if d.checkAlive("on a full disk") && d.refused.Load() == 0 {
 		d.t.Errorf("no write was refused, with %d bytes free", d.volume.free())
 	}
 	d.volume.empty()
@@ -179,8 +179,7 @@ func (d *disk) underLoad(name string, greedy, atFlush bool) {
 	}
 }
 
-// read reads versions that were acknowledged until told to end, one after
-// another.
+// read reads acknowledged versions, one after another, until ended is closed.
 func (d *disk) read(ended <-chan struct{}) {
 	for {
 		select {
@@ -195,8 +194,8 @@ func (d *disk) read(ended <-chan struct{}) {
 			continue
 		}
 		a, err := d.server.get(name.path("/versions/" + strconv.Itoa(number)))
-		if err != nil && d.server.dies() {
-			return // which is counted elsewhere
+		if err != nil && d.server.hasDied() {
+			return // another check counts deaths
 		}
 		d.reads.Add(1)
 		if err != nil || a.status != http.StatusOK || a.token() != token {
@@ -225,7 +224,7 @@ func (d *disk) resumes(when, name string) {
 	}
 }
 
-// atStart kills the server on a full disk and starts it there.
+// atStart kills the server and starts it on the full disk.
 func (d *disk) atStart() {
 	s := d.server
 	if d.t.Failed() {
@@ -247,7 +246,7 @@ func (d *disk) atStart() {
 		return
 	}
 	for until := time.Now().Add(time.Second); time.Now().Before(until) && s.running(); time.Sleep(50 * time.Millisecond) {
-		if a, err := s.get("/v1/models"); err != nil || a.status != http.StatusOK || string(a.body) != passed {
+		if a, err := s.get("/v1/models"); err != nil || a.status != http.StatusOK || string(a.body) != gatewayAnswer {
 			d.t.Errorf("on a full disk the gateway's own route gives %s, %v", a, err)
 			break
 		}
@@ -265,7 +264,7 @@ func (d *disk) atStart() {
 			d.checkRefused(a)
 		}
 	}
-	d.lives("after a start on a full disk")
+	d.checkAlive("after a start on a full disk")
 	d.volume.empty()
 	if s.running() {
 		d.resumes("after a start on a full disk, once there was space,", l.name)
@@ -273,7 +272,7 @@ func (d *disk) atStart() {
 	}
 }
 
-// token returns which write a version in an answer is of, "" if it is not whole.
+// token returns the token of the version in an answer, or "" if the version is not whole.
 func (a answer) token() string {
 	var body struct{ Data json.RawMessage }
 	if json.Unmarshal(a.body, &body) != nil {

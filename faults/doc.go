@@ -1,14 +1,13 @@
-// Package faults runs the built server as a child process and does to it what
-// happens to servers: kills, power cuts, full disks, damaged files, reloads under
-// load, and to a cluster that its servers and etcd are in, servers that stop and
-// networks that are cut. What the server acknowledged is recorded outside of it and compared
-// with what it says afterwards.
+// Package faults runs the built server as a child process and injects faults: kills,
+// power cuts, full disks, damaged files and reloads under load. In a cluster of servers
+// and etcd members it stops processes and cuts networks. The tests record all
+// acknowledged writes, and compare them with the server's later answers.
 //
 // The short form of all runs is part of the second tier:
 //
 //	go -C faults test -tags faults -count=1 -v ./...
 //
-// PRESETS_FAULTS=long makes it the long one, of hours. Each run ends with one
-// line of figures that begins with RESULT. A run that lacks a tool or a right is
-// skipped and says so; with PRESETS_E2E=required, as .ci/run sets it, it fails.
+// PRESETS_FAULTS=long selects the long form, which takes hours. Each run ends with one
+// line of figures that begins with RESULT. A run without its tool or its rights is
+// skipped and gives the reason. With PRESETS_E2E=required, as in .ci/run, it fails.
 package faults

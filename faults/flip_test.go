@@ -29,7 +29,7 @@ func TestFlip(t *testing.T) {
 	stores := append(damageable(t, false), damageable(t, true)...)
 	trials := choose(30, 2000)
 
-	// Each kind of damage to each kind of file of each store, in turn.
+	// Alternate between stores. Each has every kind of damage to every kind of file.
 	places := make([][]damage, len(stores))
 	kinds := 0
 	for i, store := range stores {
@@ -66,7 +66,7 @@ func TestFlip(t *testing.T) {
 			}
 		})
 	}
-	first := rand.IntN(kinds) // a short run begins elsewhere each time
+	first := rand.IntN(kinds) // a short run begins at a random place
 	for i := range trials {
 		next <- first + i
 	}
@@ -79,22 +79,22 @@ func TestFlip(t *testing.T) {
 	result(t, "flip", begun, "trials", trials, "kinds", kinds, "detected", counts[detected], "harmless", counts[harmless], "wrong", counts[wrong], "deaths", counts[death])
 }
 
-// outcome is what came of damage.
+// outcome is the effect of damage.
 type outcome string
 
 const (
-	detected outcome = "detected" // the store was refused, or some of it answered with an error
-	harmless outcome = "harmless" // all is as it was
-	wrong    outcome = "wrong"    // something was answered that is not so
+	detected outcome = "detected" // the store was refused, or a request got an error
+	harmless outcome = "harmless" // all answers are unchanged
+	wrong    outcome = "wrong"    // an answer was wrong
 	death    outcome = "death"    // the gateway died
 )
 
-// storeCopy is a folder with a store that is complete.
+// storeCopy is a folder with an undamaged store.
 type storeCopy struct {
 	name, folder string
 	encrypted    bool
 	files        map[string][]string // by kind: the extension, or the name
-	truth        map[string][]byte   // what a server answers from it
+	truth        map[string][]byte   // a server's answers from it
 }
 
 // damageable makes a store with each kind of file, as a kill leaves it. It also makes the
@@ -106,7 +106,7 @@ func damageable(t *testing.T, encrypted bool) []storeCopy {
 	if encrypted {
 		name = "encrypted"
 	}
-	for i := range 5 { // the start after a kill makes a table of the log
+	for i := range 5 { // each start after a kill writes the log to a table
 		s.mustStart()
 		if i == 0 {
 			if a, err := r.createWorkspace(s, "team"); err != nil || a.status != http.StatusCreated {
@@ -133,8 +133,8 @@ func damageable(t *testing.T, encrypted bool) []storeCopy {
 	return stores
 }
 
-// placesOf returns each kind of damage to each kind of file of a store once. Any number of
-// the first ones covers all files and kinds evenly.
+// placesOf returns each kind of damage to each kind of file of a store once. Each prefix
+// of the result covers all files and kinds evenly.
 func placesOf(store storeCopy) (all []damage) {
 	hows := []string{"flipped", "cut short", "removed"}
 	kinds := slices.Collect(maps.Keys(store.files))
@@ -148,7 +148,7 @@ func placesOf(store storeCopy) (all []damage) {
 	return all
 }
 
-// answers reads all data that a server returns about the recorded objects.
+// answers reads everything that a server returns about the recorded objects.
 func answers(t *testing.T, s *server, r *recorder) map[string][]byte {
 	t.Helper()
 	paths := []string{"/v1/presets?limit=100", "/v1/presets?limit=100&workspace_id=team"}
@@ -173,7 +173,7 @@ func answers(t *testing.T, s *server, r *recorder) map[string][]byte {
 	got := make(map[string][]byte, len(paths))
 	for _, path := range paths {
 		a, err := s.get(path)
-		// A preset or label whose creation was not finished is not there.
+		// A preset or label does not exist if its creation was not finished.
 		if err != nil || a.status != http.StatusOK && a.status != http.StatusNotFound {
 			t.Fatalf("%s gives %s, %v", path, a, err)
 		}
@@ -205,8 +205,9 @@ func copyOf(t *testing.T, name, folder string) storeCopy {
 	return c
 }
 
-// copyFolder replaces a folder by a full copy of another. Nothing is shared, because Badger
-// truncates files before it removes them. Zeros stay unwritten, as most of a log is zero.
+// copyFolder replaces a folder by a full copy of another. It makes no hard links, because
+// Badger truncates files before it removes them. It writes no zeros, because most of a
+// log is zero.
 func copyFolder(t *testing.T, from, to string) {
 	t.Helper()
 	if err := os.RemoveAll(to); err != nil {
@@ -238,7 +239,7 @@ func copyFolder(t *testing.T, from, to string) {
 	}
 }
 
-// damage is one thing that happens to one file.
+// damage is one fault in one file.
 type damage struct {
 	store storeCopy
 	kind  string
@@ -264,7 +265,7 @@ func (d *damage) inflict(t *testing.T, folder string) {
 		t.Fatal(err)
 	}
 	d.size = int64(len(text))
-	// Mostly in the part that has something in it.
+	// Mostly damage the part of the file before its trailing zeros.
 	used := len(bytes.TrimRight(text, "\x00"))
 	if used == 0 || rand.IntN(10) == 0 {
 		used = len(text)
@@ -286,8 +287,8 @@ func (d *damage) inflict(t *testing.T, folder string) {
 	}
 }
 
-// says is the log's message that damage makes a store, or a part of it, unavailable.
-var says = regexp.MustCompile(`damaged|restore a backup|has lost its|is neither empty nor a store`)
+// damageMessage matches the log messages for a damaged store or record.
+var damageMessage = regexp.MustCompile(`damaged|restore a backup|has lost its|is neither empty nor a store`)
 
 // trial starts a server on a damaged store and compares all its answers with the truth. It
 // then lets the server write, stops it and repeats. By then compaction may have processed
@@ -321,7 +322,7 @@ func trial(s *server, truth map[string][]byte) (outcome, string) {
 // compare reads everything again. After a write the lists and the written preset differ.
 func compare(s *server, truth map[string][]byte, written bool) (outcome, string) {
 	got := harmless
-	if a, err := s.get("/v1/models"); err != nil || string(a.body) != passed {
+	if a, err := s.get("/v1/models"); err != nil || string(a.body) != gatewayAnswer {
 		return death, fmt.Sprintf("the gateway's own route gives %s, %v", a, err)
 	}
 	for path, want := range truth {
@@ -340,13 +341,13 @@ func compare(s *server, truth map[string][]byte, written bool) (outcome, string)
 			return wrong, fmt.Sprintf("%s gives %s, want %.500s", path, a, want)
 		}
 	}
-	if got == detected && !says.MatchString(s.log()) {
+	if got == detected && !damageMessage.MatchString(s.log()) {
 		return wrong, "the log does not tell of damage"
 	}
 	return got, ""
 }
 
-// writeMore adds a version to a preset: the next one, or none.
+// writeMore adds a version to a preset. The server must store the next version or none.
 func writeMore(s *server, truth map[string][]byte) (outcome, string) {
 	var versions struct {
 		TotalCount int `json:"total_count"`

@@ -19,10 +19,10 @@ import (
 	"time"
 )
 
-// long tells that the runs are to have their full length.
+// long selects the long forms of all runs.
 var long = os.Getenv("PRESETS_FAULTS") == "long"
 
-// choose returns how many there are to be of something.
+// choose returns the number for the selected form.
 func choose(inShort, inLong int) int {
 	if long {
 		return inLong
@@ -30,8 +30,8 @@ func choose(inShort, inLong int) int {
 	return inShort
 }
 
-// unavailable ends a test that lacks a tool or a right: skipped, or failed where
-// they are required.
+// unavailable ends a test that lacks a tool or a right. The test is skipped, or fails
+// with PRESETS_E2E=required.
 func unavailable(t *testing.T, format string, args ...any) {
 	t.Helper()
 	why := fmt.Sprintf(format, args...)
@@ -41,7 +41,7 @@ func unavailable(t *testing.T, format string, args ...any) {
 	t.Skipf("NOT TESTED: %s", why)
 }
 
-// result logs the figures of a run: names and values in turn. RELIABILITY.md
+// result logs the figures of a run. figures has names and values in turn. RELIABILITY.md
 // quotes these lines.
 func result(t *testing.T, name string, begun time.Time, figures ...any) {
 	t.Helper()
@@ -53,8 +53,8 @@ func result(t *testing.T, name string, begun time.Time, figures ...any) {
 	t.Logf("%s took=%s", &line, time.Since(begun).Round(time.Second))
 }
 
-// lifetime ends before the test binary's own deadline does, which would leave
-// started processes behind. The test's end does not end it.
+// lifetime ends before the test binary's own deadline. That deadline would leave started
+// processes behind. The test's end does not end it.
 func lifetime(t *testing.T) context.Context {
 	t.Helper()
 	deadline, ok := t.Deadline()
@@ -66,7 +66,7 @@ func lifetime(t *testing.T) context.Context {
 	return ctx
 }
 
-// run runs a command and fails the test, with all that it said, when it fails.
+// run runs a command. If the command fails, the test fails with its output.
 func run(t *testing.T, name string, args ...string) string {
 	t.Helper()
 	out, err := exec.CommandContext(lifetime(t), name, args...).CombinedOutput()
@@ -98,13 +98,13 @@ func caddyBinary(t *testing.T) string {
 	return filepath.Join(built.folder, "caddy")
 }
 
-// The folders of modules that have a cmd/caddy, one without and one with the engine etcd.
+// The folders of the modules with a cmd/caddy: without and with the engine etcd.
 const (
 	mainModule = ".."
 	etcdModule = "../caddymodule/etcd"
 )
 
-// build builds a module's cmd/caddy, with more flags for go build if any are given.
+// build builds a module's cmd/caddy, with additional flags for go build.
 func build(t *testing.T, module, binary string, flags ...string) error {
 	t.Helper()
 	args := append([]string{"-C", module, "build", "-o", binary}, flags...)
@@ -123,7 +123,7 @@ func TestMain(m *testing.M) {
 	os.Exit(code)
 }
 
-// The keys of the servers' Caddyfiles, of a manager and for inference.
+// The management key and the inference key in the servers' Caddyfiles.
 const (
 	managementKey = "faults-management-key-of-the-configuration"
 	inferenceKey  = "faults-inference-key-of-the-configuration"
@@ -132,11 +132,10 @@ const (
 // encryptionKey is the key of the servers whose stores are encrypted.
 const encryptionKey = "000102030405060708090a0b0c0d0e0f101112131415161718191a1b1c1d1e1f"
 
-// passed is what the site answers to all that presets leaves to the gateway,
-// unless a test has another gateway.
-const passed = "passed on to the gateway"
+// gatewayAnswer is the answer of the default gateway.
+const gatewayAnswer = "passed on to the gateway"
 
-// options are what servers differ in. The zero value is the usual server.
+// options are the differences between servers. The zero value is the usual server.
 type options struct {
 	binary    string // caddyBinary
 	store     string // a folder in the server's home
@@ -144,18 +143,18 @@ type options struct {
 	storage   string // the directive; badger in store
 	global    string // more lines for the global options
 	presets   string // more lines for the presets block
-	gateway   string // the directives behind presets; responds with passed
+	gateway   string // the directives after presets; responds with gatewayAnswer
 	env       []string
 }
 
-// server is a Caddy that can be started, ended and started again, with the same
-// files and ports. Its methods are for one goroutine, but send, running and log.
+// server is a Caddy that can be started, ended and started again, with the same files and
+// ports. Its methods are for one goroutine, except send, running and log.
 type server struct {
 	t       *testing.T
 	options options
-	home    string // all files of the server, log and store among them
+	home    string // all files of the server, including log and store
 	config  string // the Caddyfile
-	logFile string // what all its processes have printed
+	logFile string // the output of all its processes
 	store   string
 	site    string // http://host:port
 	admin   string // host:port of the admin endpoint
@@ -164,8 +163,8 @@ type server struct {
 	mu    sync.Mutex
 	cmd   *exec.Cmd
 	ended chan struct{} // closed once the process has ended
-	err   error         // what it ended with
-	from  int64         // where in logFile the present process begins
+	err   error         // the result of Wait
+	from  int64         // where the output of the present process begins in logFile
 }
 
 // newServer makes a server that does not run yet. The test's end kills it.
@@ -183,7 +182,7 @@ func newServer(t *testing.T, o options) *server {
 		s.options.binary = caddyBinary(t)
 	}
 	if s.options.gateway == "" {
-		s.options.gateway = fmt.Sprintf("respond %q", passed)
+		s.options.gateway = fmt.Sprintf("respond %q", gatewayAnswer)
 	}
 	if s.store == "" {
 		s.store = filepath.Join(home, "store")
@@ -208,7 +207,7 @@ func newServer(t *testing.T, o options) *server {
 	return s
 }
 
-// caddyfile returns the text that the options make.
+// caddyfile returns the Caddyfile for the options.
 func (s *server) caddyfile() string {
 	return fmt.Sprintf(`{
 	admin %s
@@ -239,7 +238,7 @@ func (s *server) write(caddyfile string) {
 	}
 }
 
-// environment returns what the server and its commands run with.
+// environment returns the environment of the server and its commands.
 func (s *server) environment() []string {
 	return append(append(os.Environ(), "HOME="+s.home, "XDG_DATA_HOME="+s.home, "XDG_CONFIG_HOME="+s.home), s.options.env...)
 }
@@ -254,7 +253,7 @@ func (s *server) launch() {
 	if err != nil {
 		s.t.Fatal(err)
 	}
-	defer log.Close() // the process has its own
+	defer log.Close() // the process has its own descriptor
 	info, err := log.Stat()
 	if err != nil {
 		s.t.Fatal(err)
@@ -278,8 +277,8 @@ func (s *server) launch() {
 	}()
 }
 
-// start starts the process and waits until it listens. When it ends before, the
-// error has what it said.
+// start starts the process and waits until it listens. If the process ends earlier, the
+// error has its output.
 func (s *server) start() error {
 	s.t.Helper()
 	s.launch()
@@ -306,7 +305,7 @@ func (s *server) listens() error {
 	}
 }
 
-// mustStart is start for servers that have no reason not to.
+// mustStart is start, and fails the test if the server does not start.
 func (s *server) mustStart() {
 	s.t.Helper()
 	if err := s.start(); err != nil {
@@ -329,9 +328,9 @@ func (s *server) running() bool {
 	}
 }
 
-// dies reports whether the process has ended, or does so within a few seconds, which
-// one that crashed may take to say why.
-func (s *server) dies() bool {
+// hasDied reports whether the process has ended or ends within a few seconds. A crashed
+// process may need this time to write its stack.
+func (s *server) hasDied() bool {
 	for range 50 {
 		if !s.running() {
 			return true
@@ -344,7 +343,7 @@ func (s *server) dies() bool {
 	return false
 }
 
-// kill ends the process at once, with no chance to tidy up (SIGKILL).
+// kill ends the process at once with SIGKILL, without a cleanup.
 func (s *server) kill() {
 	if s.cmd == nil {
 		return
@@ -354,8 +353,8 @@ func (s *server) kill() {
 	s.client.CloseIdleConnections()
 }
 
-// stop asks the process to end and waits for it. The error is nil only if it
-// ended well.
+// stop asks the process to end and waits for its end. The error is nil only for a clean
+// exit.
 func (s *server) stop() error {
 	if !s.running() {
 		return errors.New("the server does not run")
@@ -371,7 +370,7 @@ func (s *server) stop() error {
 	}
 }
 
-// log returns what the present process, or the last one, has printed.
+// log returns the output of the present process, or of the last one.
 func (s *server) log() string {
 	s.mu.Lock()
 	from := s.from
@@ -383,10 +382,10 @@ func (s *server) log() string {
 	return string(text[min(int(from), len(text)):])
 }
 
-// crashes are how the log of a Go program that died begins to say so.
+// crashes are the beginnings of a Go program's crash messages.
 var crashes = []string{"panic: ", "fatal error: ", "unexpected fault address", "runtime: out of memory"}
 
-// crash returns where in a log the program died, -1 if it did not.
+// crash returns the position of a crash message in a log, or -1.
 func crash(log string) int {
 	first := -1
 	for _, words := range crashes {
@@ -397,7 +396,8 @@ func crash(log string) int {
 	return first
 }
 
-// excerpt returns how a crash began, or else the first errors and the end of the log.
+// excerpt returns the beginning of a crash. Without a crash it returns the first errors
+// and the end of the log.
 func (s *server) excerpt() string {
 	const length = 4 << 10
 	text := s.log()
@@ -422,7 +422,7 @@ func (s *server) command(args ...string) (string, error) {
 	return string(out), err
 }
 
-// answer is an HTTP answer that was read whole.
+// answer is a completely read HTTP answer.
 type answer struct {
 	status int
 	header http.Header
@@ -433,9 +433,9 @@ func (a answer) String() string {
 	return fmt.Sprintf("%d %s", a.status, a.body[:min(len(a.body), 500)])
 }
 
-// send sends a request with the key of a manager and reads the answer. Headers are
-// names and values in turn; an Authorization replaces the key. It may be called
-// from any goroutine.
+// send sends a request with the management key and reads the answer. headers has names
+// and values in turn. An Authorization there replaces the key. send may be called from
+// any goroutine.
 func (s *server) send(method, path, body string, headers ...string) (answer, error) {
 	r, err := http.NewRequest(method, s.site+path, strings.NewReader(body))
 	if err != nil {
@@ -467,8 +467,8 @@ func (s *server) do(r *http.Request) (answer, error) {
 func (s *server) get(path string) (answer, error) { return s.send(http.MethodGet, path, "") }
 
 // freeAddress returns a loopback address for a server that the test starts. The kernel
-// chooses the port, and an open connection holds it until the test ends: the kernel gives
-// it to nobody else, and a server that asks for it gets it.
+// chooses the port. An open connection holds it until the test ends, so the kernel gives
+// it to no other process. A server that asks for it gets it.
 func freeAddress(t *testing.T) string {
 	t.Helper()
 	listener, err := net.Listen("tcp", "127.0.0.1:0")

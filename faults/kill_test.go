@@ -35,7 +35,7 @@ func TestKill(t *testing.T) {
 			r.verify(s, false)
 		}
 		if !r.found.none() {
-			t.Fatalf("after cycle %d:\n%s", cycle, s.excerpt()) // what follows from it tells nothing new
+			t.Fatalf("after cycle %d:\n%s", cycle, s.excerpt()) // later faults may follow from this one
 		}
 		l := &load{recorder: r, server: s, name: "c" + strconv.Itoa(cycle), writers: 16}
 		l.begin()
@@ -55,7 +55,7 @@ func TestKill(t *testing.T) {
 		t.Error(err)
 	}
 	s.mustStart()
-	r.verify(s, true) // also after all was compacted
+	r.verify(s, true) // also after compaction
 	if out, err := s.command("presets", "audit", "--verify", "--address", s.admin); err != nil || !strings.Contains(out, "unbroken") {
 		t.Errorf("the audit trail: %v\n%.500s", err, out)
 	}

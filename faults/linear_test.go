@@ -63,11 +63,11 @@ func TestLinearizable(t *testing.T) {
 	result(t, "linear", begun, "rounds", rounds, "requests", all.requests, "writes", all.writes, "unknown", all.unknown, "not-modified", all.notModified)
 }
 
-// TestLinearizableControl checks that the checker detects faults. A proxy sometimes answers
-// as a faulty server would. The same proxy without faults must pass. A single fault may
-// stay undetected, because it is often undone before a read. The test repeats rounds until
-// it detects one. 60 undetected rounds prove a blind checker: of 25 rounds with 3 to 15
-// faults each, one went undetected.
+// TestLinearizableControl checks that the checker detects faults. A proxy sometimes
+// answers as a faulty server would. The same proxy without faults must pass. A single
+// fault may stay undetected, because it is often undone before a read. The test repeats
+// rounds until it detects one. After 60 undetected rounds the checker counts as blind: of
+// 25 rounds with 3 to 15 faults each, one went undetected.
 func TestLinearizableControl(t *testing.T) {
 	begun := time.Now()
 	s := newServer(t, options{})
@@ -102,12 +102,12 @@ func waitFor(progress func() float64, moment float64) {
 	}
 }
 
-// round is clients that use a few new presets in a separate workspace, and their answers.
-// The workspace's list has only these presets.
+// round is a set of clients that use a few new presets in a separate workspace, with
+// their answers. The workspace's list has only these presets.
 type round struct {
 	t        *testing.T
-	sites    []*server     // to send to, perhaps through something
-	pause    time.Duration // between requests; with one, the end of what goes on meanwhile ends the round
+	sites    []*server     // the servers, perhaps behind a proxy
+	pause    time.Duration // between requests; if set, the end of during ends the round
 	over     atomic.Bool
 	slugs    []string
 	place    string // the workspace, as a query
@@ -125,8 +125,8 @@ type round struct {
 
 type tallyOfRounds struct{ requests, writes, unknown, refused, notModified int }
 
-// errUnknown is an answer that does not say whether a write was done. A server gives it
-// when its cluster did not answer.
+// errUnknown is an answer that leaves the outcome of a write open. A server sends it if
+// its cluster did not answer.
 var errUnknown = errors.New("unknown outcome")
 
 func (a *tallyOfRounds) add(r *round) {
@@ -159,7 +159,7 @@ func newRound(t *testing.T, name, slugs, clients, each int, sites ...string) *ro
 	return r
 }
 
-// run lets all clients work, does something else meanwhile, and waits for them.
+// run runs all clients, calls during meanwhile, and waits for the clients.
 func (r *round) run(during func(progress func() float64)) {
 	total := len(r.slugs) * r.clients * r.each
 	var group sync.WaitGroup
@@ -179,66 +179,66 @@ const (
 	read      operation = "read"
 	version   operation = "version"
 	versions  operation = "versions"
-	listed    operation = "listed" // what a list of presets says of this one
+	listed    operation = "listed" // this preset in a list of presets
 	designate operation = "designate"
 	archive   operation = "archive"
 	restore   operation = "restore"
 )
 
-// asked is one request, as far as it concerns one preset.
-type asked struct {
+// opInput is the part of one request that concerns one preset.
+type opInput struct {
 	operation
 	token  string // of a create
-	number int    // the version asked for, or how many a page leaves out
+	number int    // the requested version, or the offset of a page
 }
 
-// told is its answer.
-type told struct {
-	unknown bool   // there was none: it may have been done, at any time since
-	ok      bool   // else there is no such thing, or a conflict
-	number  int    // of the version shown; 0 where its id is of none that was ever shown
-	token   string // of the version shown, or of all of a page
+// opOutput is the answer to an opInput.
+type opOutput struct {
+	unknown bool   // no answer: the request may take effect at any later time
+	ok      bool   // false: not found, or a conflict
+	number  int    // of the returned version; 0 if its id was never returned before
+	token   string // of the returned version, or of a page's versions
 	total   int
 	id      string // of a version, in a list
 }
 
 const tokenLength = 9
 
-// presetState is what a preset is. It is compared with ==.
+// presetState is the state of a preset. It is compared with ==.
 type presetState struct {
 	tokens     string // of all versions
-	designated int    // 0: there is no preset
+	designated int    // 0: the preset does not exist
 	archived   bool
 }
 
 func (p presetState) latest() int   { return len(p.tokens) / tokenLength }
 func (p presetState) visible() bool { return p.designated > 0 && !p.archived }
 
-// page returns the tokens of some versions after the first n.
+// page returns the tokens of count versions after the first n.
 func (p presetState) page(n, count int) string {
 	from, to := min(n, p.latest()), min(n+count, p.latest())
 	return p.tokens[from*tokenLength : to*tokenLength]
 }
 
-// pageLength is how many versions a page of them has.
+// pageLength is the number of versions in a page.
 const pageLength = 20
 
 // presets is the model of a preset in the checker's form.
 var presets = porcupine.Model{
 	Init: func() any { return presetState{} },
 	Step: func(state, input, output any) (bool, any) {
-		p, in, out := state.(presetState), input.(asked), output.(told)
+		p, in, out := state.(presetState), input.(opInput), output.(opOutput)
 		ok := p.step(in, out)
 		return ok, p
 	},
 	DescribeOperation: func(input, output any) string {
-		in, out := input.(asked), output.(told)
+		in, out := input.(opInput), output.(opOutput)
 		return fmt.Sprintf("%s %s%d -> %+v", in.operation, in.token, in.number, out)
 	},
 }
 
 // step applies a request to p and reports whether the answer is possible.
-func (p *presetState) step(in asked, out told) bool {
+func (p *presetState) step(in opInput, out opOutput) bool {
 	latest := p.latest()
 	shows := func() bool {
 		return out.number == p.designated && out.token == p.page(p.designated-1, 1)
@@ -298,30 +298,30 @@ func (r *round) work(i int) {
 	gone, news := false, false // when last seen
 	for n := 0; n < r.each && !r.over.Load(); {
 		time.Sleep(r.pause)
-		in := asked{operation: restore}
+		in := opInput{operation: restore}
 		switch dice := rand.IntN(100); {
 		case gone && dice < 40:
 		case news && dice < 60:
-			// At once: some answers come from memory and others from the store.
+			// Do not wait: some answers come from memory and others from the store.
 			in.operation = read
 		case dice < 25:
-			in = asked{operation: create, token: fmt.Sprintf("t%08x", r.tokens.Add(1))}
+			in = opInput{operation: create, token: fmt.Sprintf("t%08x", r.tokens.Add(1))}
 		case dice < 60:
 			in.operation = read
 		case dice < 64:
-			in = asked{operation: version, number: 1 + rand.IntN(c.latest+2)}
+			in = opInput{operation: version, number: 1 + rand.IntN(c.latest+2)}
 		case dice < 77:
-			in = asked{operation: versions, number: rand.IntN(c.latest + 2)}
+			in = opInput{operation: versions, number: rand.IntN(c.latest + 2)}
 		case dice < 79:
 			in.operation = listed
 		case dice < 95:
-			in = asked{operation: designate, number: 1 + rand.IntN(c.latest+2)}
+			in = opInput{operation: designate, number: 1 + rand.IntN(c.latest+2)}
 		case dice < 97:
 			in.operation = archive
 		}
 		out, sent := c.ask(in)
 		if !sent {
-			time.Sleep(5 * time.Millisecond) // there is no server at the moment
+			time.Sleep(5 * time.Millisecond) // no server runs at the moment
 			continue
 		}
 		n++
@@ -340,14 +340,13 @@ type client struct {
 	id     int
 	latest int // the highest number of a version seen
 
-	// What the preset's entity tag was when it was last read, and what it stands
-	// for.
+	// The preset's entity tag at the last read, and the state with that tag.
 	tag   string
-	known told
+	known opOutput
 }
 
 // ask sends a request and records it. sent is false if it cannot have reached the server.
-func (c *client) ask(in asked) (out told, sent bool) {
+func (c *client) ask(in opInput) (out opOutput, sent bool) {
 	method, path, body := http.MethodGet, "/v1/presets/"+c.slug, ""
 	var headers []string
 	switch in.operation {
@@ -386,33 +385,33 @@ func (c *client) ask(in asked) (out told, sent bool) {
 		err = errUnknown
 	}
 	if refused := new(net.OpError); errors.As(err, &refused) && refused.Op == "dial" {
-		return told{}, false
+		return opOutput{}, false
 	}
 	c.mu.Lock()
 	defer c.mu.Unlock()
 	c.requests++
 	switch {
 	case err != nil && !writes:
-		return told{unknown: true}, true // nothing was learned from it
+		return opOutput{unknown: true}, true // the answer says nothing about the outcome
 	case err != nil:
 		op.Return = math.MaxInt64
-		op.Output = told{unknown: true}
+		op.Output = opOutput{unknown: true}
 		c.unknown++
 		c.writes++
 		c.history[c.slug] = append(c.history[c.slug], op)
-		return told{unknown: true}, true
+		return opOutput{unknown: true}, true
 	case a.status == http.StatusConflict && !strings.Contains(string(a.body), "archived"):
-		return told{unknown: true}, true // too much at once: nothing was done
+		return opOutput{unknown: true}, true // too many changes at once: no change was made
 	case a.status == http.StatusServiceUnavailable && len(c.sites) > 1:
 		c.refused++
-		return told{unknown: true}, true // nor was it now
+		return opOutput{unknown: true}, true // no change was made here, either
 	}
 	if writes {
 		c.writes++
 	}
 	if in.operation == listed {
 		c.recordList(op, a)
-		return told{ok: true}, true
+		return opOutput{ok: true}, true
 	}
 	switch a.status {
 	case http.StatusOK:
@@ -436,9 +435,8 @@ func (c *client) ask(in asked) (out told, sent bool) {
 	return out, true
 }
 
-// readAnswer reads what an answer says of a preset, and takes note of the ids of
-// versions.
-func readAnswer(in asked, a answer, ids map[string]int) (out told, err error) {
+// readAnswer reads an answer about a preset, and records the ids of versions.
+func readAnswer(in opInput, a answer, ids map[string]int) (out opOutput, err error) {
 	out.ok = true
 	var body struct {
 		Data       json.RawMessage
@@ -507,10 +505,10 @@ func (c *client) recordList(op porcupine.Operation, a answer) {
 		return
 	}
 	for _, slug := range c.slugs {
-		var out told
+		var out opOutput
 		for _, p := range page.Data {
 			if p.Slug == slug {
-				out = told{ok: true, id: p.Designated}
+				out = opOutput{ok: true, id: p.Designated}
 			}
 		}
 		op.Output = out
@@ -518,11 +516,11 @@ func (c *client) recordList(op porcupine.Operation, a answer) {
 	}
 }
 
-// check has each preset's history checked.
+// check checks each preset's history.
 func (r *round) check() porcupine.CheckResult {
 	for _, history := range r.history {
 		for i, op := range history {
-			if out := op.Output.(told); out.id != "" {
+			if out := op.Output.(opOutput); out.id != "" {
 				out.number = r.versions[out.id]
 				history[i].Output = out
 			}
@@ -538,7 +536,7 @@ func (r *round) check() porcupine.CheckResult {
 	return porcupine.CheckOperationsTimeout(model, nil, time.Minute)
 }
 
-// why explains what is wrong with the first history that is.
+// why explains the first history that is not linearizable.
 func (r *round) why() string {
 	for _, slug := range r.slugs {
 		if verdict, info := porcupine.CheckOperationsVerbose(presets, r.history[slug], 10*time.Second); verdict != porcupine.Ok {
@@ -548,8 +546,8 @@ func (r *round) why() string {
 	return "with more time each history is right"
 }
 
-// explain shows the end of the longest order found for a history. It has the last requests
-// and the first that does not fit.
+// explain shows the end of the longest valid order of a history: the last requests, and
+// the first that does not fit.
 func explain(history []porcupine.Operation, info porcupine.LinearizationInfo) string {
 	var longest []porcupine.Operation
 	for _, orders := range info.PartialLinearizationsOperations() {
@@ -629,7 +627,7 @@ func newFaultyProxy(t *testing.T, site, fault string) *faultyProxy {
 			mu.Unlock()
 			if len(before) > 10 {
 				p.faults.Add(1)
-				answer := before[len(before)-10] // as of a cache that nobody told
+				answer := before[len(before)-10] // as a cache without invalidation would do
 				w.Header().Set("Etag", answer.header.Get("Etag"))
 				w.Write(answer.body)
 				return
@@ -637,7 +635,7 @@ func newFaultyProxy(t *testing.T, site, fault string) *faultyProxy {
 		}
 		reverse.ServeHTTP(w, r)
 		if fault == "hidden-write" && strings.HasSuffix(r.URL.Path, "/designate") && rand.IntN(50) == 0 {
-			// A change of which no client was told.
+			// A change that no client made.
 			hidden, err := http.NewRequest(http.MethodPost, site+r.URL.RequestURI(), strings.NewReader(`{"version":1}`))
 			if err != nil {
 				return

@@ -21,9 +21,9 @@ import (
 	"time"
 )
 
-// TestMemory sends small requests that unpack to 30 MiB each to a gateway that stalls. The
-// server's memory grows by a bounded amount. The server refuses requests that do not fit,
-// at once. It accepts requests again when the gateway continues.
+// TestMemory sends small requests, which decompress to 30 MiB each, to a gateway that
+// stalls. The server's memory grows by a bounded amount. The server refuses requests that
+// do not fit, at once. It accepts requests again when the gateway continues.
 func TestMemory(t *testing.T) {
 	const requests, most = 20, 400 << 20
 	for _, model := range []string{"@preset/p", "m"} {
@@ -64,7 +64,7 @@ func TestMemory(t *testing.T) {
 			if grown > most {
 				t.Errorf("the process grew by %.0f MiB, want at most %.0f", mib(grown), mib(most))
 			}
-			if model != "m" { // of the others the gateway gets the packed form, which is small
+			if model != "m" { // the gateway gets other requests compressed, which is small
 				for before := answered.Load(); answered.Load() == before; {
 					send(1) // while the others wait
 				}
@@ -89,14 +89,14 @@ func TestMemory(t *testing.T) {
 				t.Errorf("after the stall: got %v, %v", a, err)
 			}
 
-			// A client that leaves gives back what it held.
+			// The server frees the memory of a client that leaves.
 			gateway.stall()
 			ctx, leave := context.WithCancel(t.Context())
 			group.Go(func() { _, _ = s.infer(ctx, large) })
 			waitUntil(t, "the request is at the gateway", func() bool { return gateway.waiting.Load() == 1 })
 			leave()
 			group.Wait()
-			waitUntil(t, "nothing is held", func() bool { return s.held(t) == 0 })
+			waitUntil(t, "nothing is held", func() bool { return s.bodyMemory(t) == 0 })
 			gateway.goOn()
 			result(t, "memory", begun, "model", model, "requests", requests, "waited", waiting,
 				"grown", fmt.Sprintf("%.0fMiB", mib(grown)), "packed", len(large))
@@ -104,7 +104,7 @@ func TestMemory(t *testing.T) {
 	}
 }
 
-// packed returns the gzip of a text of some bytes between head and tail.
+// packed returns in gzip a text of size bytes between head and tail.
 func packed(t *testing.T, head string, size int, tail string) []byte {
 	t.Helper()
 	var out bytes.Buffer
@@ -131,8 +131,8 @@ func (s *server) infer(ctx context.Context, body []byte) (answer, error) {
 	return s.do(r)
 }
 
-// resident returns a field of the process's status in bytes: VmRSS is the memory that is
-// resident now, and VmHWM the most that ever was.
+// resident returns a field of the process's status in bytes. VmRSS is the resident memory
+// now, and VmHWM its maximum so far.
 func (s *server) resident(field string) int64 {
 	s.t.Helper()
 	status, err := os.ReadFile(filepath.Join("/proc", strconv.Itoa(s.cmd.Process.Pid), "status"))
@@ -147,8 +147,8 @@ func (s *server) resident(field string) int64 {
 	return kb << 10
 }
 
-// held returns the bytes of inference bodies that the server says it holds.
-func (s *server) held(t *testing.T) int64 {
+// bodyMemory returns the server's metric for the memory of inference bodies.
+func (s *server) bodyMemory(t *testing.T) int64 {
 	t.Helper()
 	a, err := s.adminSend(http.MethodGet, "/metrics", "", "")
 	if err != nil || a.status != http.StatusOK {
@@ -162,7 +162,7 @@ func (s *server) held(t *testing.T) int64 {
 	return int64(held)
 }
 
-// waitUntil waits for a condition that is to hold soon.
+// waitUntil waits for a condition, and fails the test if it does not hold soon.
 func waitUntil(t *testing.T, what string, holds func() bool) {
 	t.Helper()
 	for late := time.After(time.Minute); !holds(); {
@@ -180,7 +180,7 @@ type stalling struct {
 	waiting atomic.Int64 // requests whose heads it has read
 
 	mu sync.Mutex
-	on chan struct{} // closed once it goes on
+	on chan struct{} // closed when it continues
 }
 
 func newStalling(t *testing.T) *stalling {
@@ -189,7 +189,7 @@ func newStalling(t *testing.T) *stalling {
 	close(g.on)
 	server := httptest.NewServer(http.HandlerFunc(g.serve))
 	t.Cleanup(server.Close)
-	t.Cleanup(g.goOn) // before the server waits for its requests
+	t.Cleanup(g.goOn) // before the server's stop waits for its requests
 	g.address = server.Listener.Addr().String()
 	return g
 }

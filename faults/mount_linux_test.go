@@ -14,7 +14,7 @@ import (
 	"unsafe"
 )
 
-// volume is a file system of its own, in memory or in a file that is mounted.
+// volume is a separate file system, in memory or in a mounted file.
 type volume struct {
 	t      *testing.T
 	kind   string
@@ -23,7 +23,7 @@ type volume struct {
 	size   int64
 }
 
-// newVolume mounts a new file system, ext4, Btrfs or tmpfs, of a number of bytes.
+// newVolume mounts a new file system (ext4, Btrfs or tmpfs) of size bytes.
 func newVolume(t *testing.T, kind string, size int64) *volume {
 	t.Helper()
 	if os.Getuid() != 0 {
@@ -43,7 +43,7 @@ func newVolume(t *testing.T, kind string, size int64) *volume {
 		if err := errors.Join(os.WriteFile(v.image, nil, 0o600), os.Truncate(v.image, size)); err != nil {
 			t.Fatal(err)
 		}
-		if kind == "ext4" { // without blocks that only root may use, so that full is full
+		if kind == "ext4" { // without reserved blocks, so that root meets a full disk, too
 			run(t, "mkfs.ext4", "-q", "-m", "0", v.image)
 		} else {
 			run(t, "mkfs."+kind, "-q", v.image)
@@ -64,7 +64,7 @@ func (v *volume) mount() error {
 	if v.image == "" {
 		return syscall.Mount("tmpfs", v.folder, "tmpfs", 0, "mode=0700,size="+strconv.FormatInt(v.size, 10))
 	}
-	// The command also sets up the loop device, and takes it down with the mount.
+	// The command also sets up the loop device. The unmount removes it.
 	out, err := exec.CommandContext(lifetime(v.t), "mount", "-o", "loop", v.image, v.folder).CombinedOutput()
 	if err != nil {
 		return errors.Join(err, errors.New(string(out)))
@@ -72,7 +72,7 @@ func (v *volume) mount() error {
 	return nil
 }
 
-// unmount waits a moment for a process that was killed to let go.
+// unmount waits a moment until a killed process has closed its files.
 func (v *volume) unmount() (err error) {
 	for range 100 {
 		if err = syscall.Unmount(v.folder, 0); !errors.Is(err, syscall.EBUSY) {
@@ -102,7 +102,7 @@ func (v *volume) cut() error {
 	return nil
 }
 
-// free returns how many bytes can be written still.
+// free returns the number of free bytes.
 func (v *volume) free() int64 {
 	v.t.Helper()
 	var s syscall.Statfs_t
@@ -132,7 +132,7 @@ func (v *volume) fill() {
 			size += step
 			step = min(step, v.free())
 		} else {
-			step /= 2 // others write, too
+			step /= 2 // other programs write, too
 		}
 	}
 	block := make([]byte, 4096)
@@ -143,13 +143,13 @@ func (v *volume) fill() {
 	}
 }
 
-// empty gives back what fill took.
+// empty frees the space that fill took.
 func (v *volume) empty() {
 	v.t.Helper()
 	if err := os.Remove(filepath.Join(v.folder, "other-program")); err != nil {
 		v.t.Fatal(err)
 	}
-	if v.kind == "btrfs" { // it frees space when it commits, every 30 s by itself
+	if v.kind == "btrfs" { // Btrfs frees space at its commits, every 30 s by default
 		run(v.t, "sync", "--file-system", v.folder)
 	}
 }

@@ -31,17 +31,17 @@ func TestPower(t *testing.T) {
 	result(t, "power", begun, append([]any{"cuts", done, "acknowledged", r.acknowledged}, r.found.figures()...)...)
 }
 
-// TestPowerControl cuts the power of a server that does not flush its writes. It must lose
-// data, or TestPower would be blind. Our server has no such setting, so this one is built
-// from sources with that word changed.
+// TestPowerControl cuts the power of a server that does not flush its writes. It must
+// lose data, or TestPower would be blind. Our server has no such setting, so the test
+// builds one from changed sources.
 func TestPowerControl(t *testing.T) {
 	begun := time.Now()
 	r := newRecorder(t)
 	r.report = t.Logf
 	noticed := 0
 	_, err := cutPower(t, r, options{binary: unsynced(t)}, 5, func(s *server) {
-		// The server may detect the loss by its mark. Without the mark the test sees the
-		// loss itself.
+		// The server may detect the loss by the file SEQUENCE. Otherwise the test detects
+		// it.
 		if a, err := s.get("/v1/presets"); err == nil && a.status == http.StatusServiceUnavailable {
 			noticed++
 			s.kill()
@@ -99,8 +99,8 @@ func cutPower(t *testing.T, r *recorder, o options, cuts int, started func(*serv
 		if err := r.cut(v.cut); err != nil {
 			unavailable(t, "this kernel cannot cut the power of ext4: %v", err)
 		}
-		// The server goes on for a moment, without a disk: it must not acknowledge
-		// anything now.
+		// The server runs for a moment without a disk. It must not acknowledge any write
+		// now.
 		time.Sleep(20 * time.Millisecond)
 		s.kill()
 		l.end()

@@ -19,17 +19,17 @@ import (
 	"time"
 )
 
-// recorder keeps, outside of the server, what the server acknowledged and what
-// it may have done besides, and compares it with what the server says later.
+// recorder records the acknowledged writes, and the writes with an unknown outcome. It
+// compares them with the server's later answers.
 //
-// Each write has a token of its own, in the model and in the system prompt of a
-// version, so that whatever is read back says which write it is of.
+// Each write has a unique token, in the model and in the system prompt of a version. So
+// each version that is read back identifies its write.
 type recorder struct {
-	// report is told of the first faults found.
+	// report gets the first faults.
 	report func(format string, args ...any)
-	// shared tells that the store is shared by servers that go on when one ends. What
-	// has another answer than a refusal, or none, may then be done later. What was
-	// refused must not be: 503 says that nothing was changed, and so does 409.
+	// shared tells that several servers share the store, and the others continue when one
+	// ends. Then a write with an unknown outcome may take effect later. A refused write
+	// must not: 409 and 503 mean that nothing was changed.
 	shared bool
 
 	mu           sync.Mutex
@@ -37,24 +37,24 @@ type recorder struct {
 	workspaces   map[string]*recordedWorkspace
 	acknowledged int
 	found        tally
-	// cutFrom and cutTo are when the power went: see cut.
+	// cutFrom and cutTo are the times around the power cut: see cut.
 	cutFrom, cutTo time.Time
 }
 
-// tally counts what must not happen.
+// tally counts faults.
 type tally struct {
-	// lost was acknowledged and is not there, or not as it was.
+	// lost counts acknowledged objects that are missing or changed.
 	lost int
-	// torn is there in part: a preset without its version, a version with
-	// other content than anybody sent, an answer that is an error.
+	// torn counts partial objects: a preset without its version, a version with content
+	// that no client sent, an error in place of an answer.
 	torn int
-	// duplicate is one number for two writes, or one write under two numbers.
+	// duplicate counts numbers with two writes, and writes with two numbers.
 	duplicate int
-	// missing is a number that was left out.
+	// missing counts skipped numbers.
 	missing int
 }
 
-// figures are for result.
+// figures returns the counts for result.
 func (f tally) figures() []any {
 	return []any{"lost", f.lost, "torn", f.torn, "duplicate", f.duplicate, "missing", f.missing}
 }
@@ -63,7 +63,7 @@ func (f tally) none() bool { return f == tally{} }
 
 type presetName struct{ workspace, slug string }
 
-// path returns the path of a preset, and of what is below it.
+// path returns the path of a preset, or of a resource below it.
 func (n presetName) path(below string) string {
 	path := "/v1/presets/" + n.slug + below
 	switch {
@@ -77,29 +77,29 @@ func (n presetName) path(below string) string {
 }
 
 type recordedPreset struct {
-	// versions has those acknowledged, or seen later, under number-1.
+	// versions has the versions that were acknowledged or read, at index number-1.
 	versions []recordedVersion
-	// open has the tokens of writes that may or may not have been done.
+	// open has the tokens of writes with an unknown outcome.
 	open       map[string]bool
 	designated register // tokens
 	labels     map[string]*register
-	// read is how many of the versions were found when last looked for, and
-	// changed tells that something was tried since.
+	// read is the number of versions at the last check. changed tells that a write was
+	// tried since.
 	read    int
 	changed bool
 }
 
 type recordedVersion struct {
-	token string // "" when nothing is known of this number
+	token string // "" if this number is unknown
 	sum   digest
 }
 
 type recordedWorkspace struct {
-	sum  digest // zero when the write was not acknowledged
+	sum  digest // zero if the write was not acknowledged
 	read bool
 }
 
-// digest stands for the text of an object.
+// digest is a hash of the text of an object.
 type digest [16]byte
 
 func digestOf(text []byte) (d digest) {
@@ -108,11 +108,11 @@ func digestOf(text []byte) (d digest) {
 	return d
 }
 
-// register tells what something that many write at once may be: the value of any
-// write that did not end before an acknowledged one began.
+// register has the possible values of a field with concurrent writers. A value is
+// possible unless its write ended before an acknowledged write began.
 type register struct {
 	writes []registerWrite
-	newest time.Time // when the last acknowledged write began
+	newest time.Time // the beginning of the last acknowledged write
 }
 
 type registerWrite struct {
@@ -130,8 +130,8 @@ func (r *register) wrote(value string, begun, ended time.Time, acknowledged bool
 	}
 }
 
-// saw checks a value that was read while nobody wrote. From then on it is the only possible
-// value.
+// saw checks a value that was read without concurrent writes. From then on it is the only
+// possible value.
 func (r *register) saw(value string) bool {
 	possible := slices.ContainsFunc(r.writes, func(w registerWrite) bool { return w.value == value })
 	*r = register{}
@@ -146,11 +146,10 @@ func newRecorder(t *testing.T) *recorder {
 	}
 }
 
-// cut tells that the power goes while fn runs. A client would hear nothing any more.
-// Here it does, and what the kernel says of a flush that was under way at that moment
-// is not to be trusted: ext4 skips what it cannot do any more and reports success. So
-// a write that was answered after the power began to go, and sent before it was gone,
-// counts as one that nobody was told of. One that was sent later must have failed.
+// cut records that fn cuts the power. After a real cut a client would get no answer. Here
+// it does, and ext4 reports success for a flush that it skipped. So an answer after the
+// beginning of the cut counts as none, if the write was sent before its end. A write that
+// was sent later must fail.
 func (r *recorder) cut(fn func() error) error {
 	r.mu.Lock()
 	r.cutFrom, r.cutTo = time.Now(), time.Time{}
@@ -162,16 +161,16 @@ func (r *recorder) cut(fn func() error) error {
 	return err
 }
 
-// settled reports whether the answer to a write sent at a time determines its outcome. The
+// isConclusive reports whether the answer to a write sent at a time determines its outcome. The
 // caller holds r.mu.
-func (r *recorder) settled(begun time.Time) bool {
+func (r *recorder) isConclusive(begun time.Time) bool {
 	return r.cutFrom.IsZero() || !r.cutTo.IsZero() && begun.After(r.cutTo)
 }
 
 // outcome returns what is known of a write sent at a time: whether it was acknowledged or
 // refused, and when it can no longer be done. The caller holds r.mu.
 func (r *recorder) outcome(begun time.Time, a answer, err error) (acknowledged, refused bool, ended time.Time) {
-	acknowledged = err == nil && (a.status == http.StatusOK || a.status == http.StatusCreated) && r.settled(begun)
+	acknowledged = err == nil && (a.status == http.StatusOK || a.status == http.StatusCreated) && r.isConclusive(begun)
 	refused = r.shared && err == nil && (a.status == http.StatusServiceUnavailable || a.status == http.StatusConflict)
 	if ended = time.Now(); r.shared && !acknowledged {
 		ended = ended.Add(24 * time.Hour)
@@ -179,7 +178,7 @@ func (r *recorder) outcome(begun time.Time, a answer, err error) (acknowledged, 
 	return acknowledged, refused, ended
 }
 
-// fault counts one and says what it is, the first times.
+// fault counts a fault. It reports the first ones.
 func (r *recorder) fault(count *int, format string, args ...any) {
 	r.mu.Lock()
 	defer r.mu.Unlock()
@@ -193,7 +192,7 @@ func (r *recorder) faultLocked(count *int, format string, args ...any) {
 	}
 }
 
-// preset returns what is recorded of a preset. r.mu is held.
+// preset returns the record of a preset. The caller holds r.mu.
 func (r *recorder) preset(name presetName) *recordedPreset {
 	p := r.presets[name]
 	if p == nil {
@@ -204,11 +203,11 @@ func (r *recorder) preset(name presetName) *recordedPreset {
 	return p
 }
 
-// bulk begins tokens of versions that are all large, to fill memtables soon.
+// bulk is the prefix of tokens whose versions are large. They fill memtables soon.
 const bulk = "bulk-"
 
-// promptOf returns the system prompt that goes with a token: mostly some hundred
-// bytes, now and then many thousand.
+// promptOf returns the system prompt for a token. Most have some hundred bytes, and a few
+// have many thousand.
 func promptOf(token string) string {
 	h := fnv.New32a()
 	h.Write([]byte(token))
@@ -222,7 +221,7 @@ func promptOf(token string) string {
 	return strings.Repeat(token+" ", 1+size/(len(token)+1))
 }
 
-// versionText is what the tests read of a version, besides its whole text.
+// versionText has the fields of a version that the tests read.
 type versionText struct {
 	Version      int    `json:"version"`
 	SystemPrompt string `json:"system_prompt"`
@@ -231,15 +230,15 @@ type versionText struct {
 	} `json:"config"`
 }
 
-// presetText is what they read of a preset.
+// presetText has the fields of a preset that the tests read.
 type presetText struct {
 	Slug       string                     `json:"slug"`
 	Designated json.RawMessage            `json:"designated_version"`
 	Labels     map[string]json.RawMessage `json:"labels"`
 }
 
-// readVersion returns the number and token of a version, and whether it is what
-// was sent with that token.
+// readVersion returns the number and token of a version. It reports whether the version
+// has the content that was sent with that token.
 func readVersion(text []byte) (number int, token string, whole bool) {
 	var v versionText
 	if err := json.Unmarshal(text, &v); err != nil {
@@ -248,8 +247,8 @@ func readVersion(text []byte) (number int, token string, whole bool) {
 	return v.Version, v.Config.Model, v.Config.Model != "" && v.SystemPrompt == promptOf(v.Config.Model)
 }
 
-// createVersion writes the next version of a preset. The answer says what came of
-// it; an error that nobody knows.
+// createVersion writes the next version of a preset. An error means that the outcome is
+// unknown.
 func (r *recorder) createVersion(s *server, name presetName, token string) (answer, error) {
 	r.mu.Lock()
 	r.preset(name).open[token] = true
@@ -300,21 +299,21 @@ func grown(versions []recordedVersion, n int) []recordedVersion {
 	return versions
 }
 
-// known returns the number and token of a version that a preset has, 0 if it is
-// not known to have one.
+// known returns the number and token of an existing version of a preset, or 0 if none is
+// known.
 func (r *recorder) known(name presetName) (number int, token string) {
 	r.mu.Lock()
 	defer r.mu.Unlock()
 	if p := r.presets[name]; p != nil && len(p.versions) > 0 {
 		number = 1 + rand.IntN(len(p.versions))
 		if token = p.versions[number-1].token; token == "" {
-			return 0, "" // that write's answer is still on its way
+			return 0, "" // the answer to that write has not arrived
 		}
 	}
 	return number, token
 }
 
-// count returns how many writes were acknowledged.
+// count returns the number of acknowledged writes.
 func (r *recorder) count() int {
 	r.mu.Lock()
 	defer r.mu.Unlock()
@@ -338,7 +337,7 @@ func (r *recorder) designate(s *server, name presetName, number int, token strin
 	return a, err
 }
 
-// label lets a label stand for a version.
+// label sets a label of a preset to a version.
 func (r *recorder) label(s *server, name presetName, label string, number int) (answer, error) {
 	begun := time.Now()
 	a, err := s.send(http.MethodPut, name.path("/labels/"+label), fmt.Sprintf(`{"version":%d}`, number))
@@ -346,7 +345,7 @@ func (r *recorder) label(s *server, name presetName, label string, number int) (
 	defer r.mu.Unlock()
 	p := r.preset(name)
 	if p.labels[label] == nil {
-		p.labels[label] = &register{writes: []registerWrite{{ended: begun}}} // it was not set
+		p.labels[label] = &register{writes: []registerWrite{{ended: begun}}} // the label was not set
 	}
 	acknowledged, refused, ended := r.outcome(begun, a, err)
 	if refused {
@@ -378,15 +377,15 @@ func (r *recorder) createWorkspace(s *server, slug string) (answer, error) {
 	return a, err
 }
 
-// load is writers that write at once.
+// load is a set of concurrent writers.
 type load struct {
 	recorder *recorder
 	server   *server
-	name     string // unique among the loads of a recorder
+	name     string // unique in the recorder
 	writers  int
 	bulk     bool // versions are large
-	// refused is told of each answer that is no success, and decides whether
-	// its writer goes on. Without it they fail the test.
+	// refused gets each unsuccessful answer, and decides whether its writer continues. If
+	// it is nil, such an answer fails the test.
 	refused func(answer) bool
 
 	group sync.WaitGroup
@@ -394,9 +393,9 @@ type load struct {
 	stop  sync.Once
 }
 
-// begin starts the writers. Half of them contend for a few presets, one of which
-// is new, and the others have presets of their own, some in the workspace "team".
-// They end when the server does not answer, or at end.
+// begin starts the writers. Half of them share a few presets, including a new one. The
+// others have their own presets, some in the workspace "team". The writers end when the
+// server does not answer, or at end.
 func (l *load) begin() {
 	l.ended = make(chan struct{})
 	for i := range l.writers {
@@ -443,7 +442,7 @@ func (l *load) write(i int) {
 			a, err = r.createVersion(s, name, token)
 		}
 		switch {
-		case err != nil: // no server is left
+		case err != nil: // no server runs any more
 			return
 		case a.status >= 300 && l.refused == nil:
 			r.fault(&r.found.torn, "write %s gives %s", token, a)
@@ -497,7 +496,7 @@ func (r *recorder) verify(s *server, all bool) {
 	r.verifyList(s, "/v1/workspaces?", append(slices.Collect(maps.Keys(r.workspaces)), "default"), all)
 }
 
-// verifyList checks that a list has certain slugs, or only their number.
+// verifyList checks that a list has certain slugs, or only checks their number.
 func (r *recorder) verifyList(s *server, path string, want []string, all bool) {
 	path = strings.TrimSuffix(path, "workspace_id=")
 	var got []string
@@ -532,7 +531,7 @@ func (r *recorder) verifyList(s *server, path string, want []string, all bool) {
 	}
 }
 
-// read reads what must be there.
+// read reads an object that must exist.
 func (r *recorder) read(s *server, path string) (answer, bool) {
 	a, err := s.get(path)
 	if err != nil || a.status != http.StatusOK {
@@ -555,7 +554,7 @@ func (r *recorder) verifyWorkspace(s *server, slug string, all bool) {
 		r.fault(&r.found.torn, "workspace %s gives %s, %v", slug, a, err)
 	case a.status == http.StatusNotFound && w.sum == digest{}:
 		r.mu.Lock()
-		delete(r.workspaces, slug) // never done, and nobody will do it now
+		delete(r.workspaces, slug) // it was not created, and will not be
 		r.mu.Unlock()
 	case a.status == http.StatusNotFound:
 		r.fault(&r.found.lost, "workspace %s is gone", slug)
@@ -578,7 +577,7 @@ func (r *recorder) verifyPreset(s *server, name presetName, all bool) {
 	if !p.changed && !all && rand.IntN(100) > 0 {
 		return
 	}
-	known := 0 // acknowledged, or seen before
+	known := 0 // acknowledged, or read before
 	for _, v := range p.versions {
 		if v.token != "" {
 			known++
@@ -607,7 +606,7 @@ func (r *recorder) verifyPreset(s *server, name presetName, all bool) {
 	switch {
 	case all:
 		from = 0
-	case from > 0: // some that were found before
+	case from > 0: // a sample of the known versions
 		from = max(0, rand.IntN(from)/100*100)
 		if r.verifyVersions(s, name, p, from, from+100) < 0 {
 			return
@@ -676,7 +675,7 @@ func (r *recorder) verifyVersions(s *server, name presetName, p *recordedPreset,
 	}
 }
 
-// verifyVersion compares the version that a list has at the place of a number.
+// verifyVersion compares one version of a list with the record of its number.
 func (r *recorder) verifyVersion(name presetName, p *recordedPreset, number int, text []byte) {
 	got, token, whole := readVersion(text)
 	switch {

@@ -88,11 +88,11 @@ func TestRejectedReloads(t *testing.T) {
 			}
 		}
 	}
-	// The rejections are repeated to find leaks. The first time some of the memory is new
-	// to the server, and writes use memory. A leak grows each time.
+	// The rejections are repeated to find leaks. The first time the server also takes
+	// memory that it keeps, and writes use memory. A leak grows each time.
 	var before, after footprint
 	fits := func(f footprint) bool {
-		return about(int64(f.fds), int64(before.fds), 0.05) && about(int64(f.goroutines), int64(before.goroutines), 0.05) && about(f.heap, before.heap, 0.05)
+		return isAbout(int64(f.fds), int64(before.fds), 0.05) && isAbout(int64(f.goroutines), int64(before.goroutines), 0.05) && isAbout(f.heap, before.heap, 0.05)
 	}
 	for round := 0; round == 0 || round < 3 && !fits(after); round++ {
 		before = s.settled(func(footprint) bool { return false })
@@ -113,10 +113,10 @@ func TestRejectedReloads(t *testing.T) {
 	}, r.found.figures()...)...)
 }
 
-// rejected is a configuration that must be refused.
+// rejected is a configuration that Caddy must refuse.
 type rejected struct {
 	name      string
-	because   string // is in the answer
+	because   string // a part of the error
 	text      string
 	caddyfile bool   // else JSON
 	newStore  string // a store that it creates
@@ -133,7 +133,8 @@ func (k rejected) load(s *server) (answer, error) {
 // object is a JSON object of a configuration.
 type object = map[string]any
 
-// rejectedConfigs makes all kinds of them from the one that s has.
+// rejectedConfigs returns all kinds of refused configurations. It changes the
+// configuration of s.
 func rejectedConfigs(t *testing.T, s *server) (kinds []rejected) {
 	t.Helper()
 	other := newServer(t, options{})

@@ -31,7 +31,7 @@ func TestReload(t *testing.T) {
 	fixed := newServer(t, options{})
 	fixedFile := func(n int) string {
 		return fmt.Sprintf("{\nadmin %s\nauto_https off\npersist_config off\ngrace_period 2s\n}\n\n%s {\nbind 127.0.0.1\nheader X-Reload %d\nrespond %q\n}\n",
-			fixed.admin, fixed.site, n, passed)
+			fixed.admin, fixed.site, n, gatewayAnswer)
 	}
 	fixed.write(fixedFile(0))
 	s.mustStart()
@@ -45,17 +45,17 @@ func TestReload(t *testing.T) {
 		return s.caddyfile()
 	}
 
-	newTraffic(s, r).during(t, s, reloads, reload) // what there is of it is there then
+	newTraffic(s, r).during(t, s, reloads, reload) // warm up, so that later growth is a leak
 	opened := storeLock(t, s.store)
 	before := s.settled(func(footprint) bool { return false })
 	var ours, control trafficFigures
-	for range blocks { // in turn, since the machine may have other work at times
+	for range blocks { // in alternation, because the machine may be busy at times
 		ours.add(newTraffic(s, r).during(t, s, reloads, reload))
 		control.add(newTraffic(fixed, nil).during(t, fixed, reloads, fixedFile))
 	}
 	fits := func(f footprint) bool {
-		return about(int64(f.fds), int64(before.fds), 0.05) && about(int64(f.goroutines), int64(before.goroutines), 0.05) &&
-			about(f.heap, before.heap, 0.05)
+		return isAbout(int64(f.fds), int64(before.fds), 0.05) && isAbout(int64(f.goroutines), int64(before.goroutines), 0.05) &&
+			isAbout(f.heap, before.heap, 0.05)
 	}
 	after := s.settled(fits)
 	t.Logf("before: %v\nafter:  %v", before, after)
@@ -83,12 +83,12 @@ func TestReload(t *testing.T) {
 	}, r.found.figures()...)...)
 }
 
-// reloadable is a presets block that differs with n.
+// reloadable returns a presets block that differs for each n.
 func reloadable(n int) string {
 	return fmt.Sprintf("max_body_size %dMiB\ninference {\ncache_size %dMiB\n}", 4+n, 32+n)
 }
 
-// newGateway starts a gateway that answers with the length of what it was sent. It
+// newGateway starts a gateway that answers with the length of the request's body. It
 // returns its address.
 func newGateway(t *testing.T) string {
 	t.Helper()
@@ -103,10 +103,9 @@ func newGateway(t *testing.T) string {
 	return strings.TrimPrefix(gateway.URL, "http://")
 }
 
-// traffic is all kinds of requests, over connections that are kept and over new
-// ones.
+// traffic sends all kinds of requests, over kept-alive and over new connections.
 type traffic struct {
-	server, fresh *server // the same, with other clients
+	server, fresh *server // the same server, with different HTTP clients
 	recorder      *recorder
 	ended         chan struct{}
 	group         sync.WaitGroup
@@ -145,8 +144,8 @@ func (f trafficFigures) String() string {
 
 var trafficNumber atomic.Int64
 
-// newTraffic makes the load of a server. Without a recorder it is a server that
-// answers everything alike.
+// newTraffic returns the load for a server. Without a recorder the server gives a fixed
+// answer.
 func newTraffic(s *server, r *recorder) *traffic {
 	return &traffic{
 		server: s, recorder: r, ended: make(chan struct{}), number: trafficNumber.Add(1),
@@ -162,7 +161,8 @@ func (l *traffic) during(t *testing.T, s *server, reloads int, configuration fun
 		l.group.Go(func() { l.work(i, l.server, 0) })
 	}
 	for i := range 4 {
-		// Not too many: each leaves a port that cannot be used for a minute.
+		// Limit the rate: each new connection leaves a port that cannot be used for a
+		// minute.
 		l.group.Go(func() { l.work(12+i, l.fresh, 10*time.Millisecond) })
 	}
 	for n := range reloads {

@@ -16,10 +16,10 @@ import (
 	"time"
 )
 
-// TestSlowClients runs clients that send headers or bodies, or read answers, one byte at a
-// time. The other clients' 99th percentile may at most double. It is measured alternately
-// without and with them, and the median of the rounds counts. The machine may have other
-// load, so a slower result is repeated up to four times.
+// TestSlowClients runs slow clients: they send headers or bodies, or read answers, one
+// byte at a time. The other clients' 99th percentile may at most double. The test
+// measures it without and with slow clients in alternation, and takes the median. The
+// machine may have other load, so a slower result is repeated up to four times.
 func TestSlowClients(t *testing.T) {
 	begun := time.Now()
 	rounds, each := choose(5, 15), choose(100, 700)
@@ -83,7 +83,7 @@ func TestSlowClients(t *testing.T) {
 	}
 	idle := s.footprint()
 	held, largest := 3*each+readers(each), footprint{}
-	// compare returns the middle ones of what was measured of one kind.
+	// compare returns the medians for one kind of request.
 	compare := func(send func() (answer, error)) (a, b time.Duration) {
 		var alone, beside []time.Duration
 		for range rounds {
@@ -116,16 +116,17 @@ func TestSlowClients(t *testing.T) {
 			kind.name+"-ratio", strconv.FormatFloat(float64(b)/float64(a), 'f', 2, 64))
 	}
 	if want := 3*each + readers(each); held < want || largest.goroutines-idle.goroutines < want {
-		t.Errorf("%d slow clients were held for as long as was measured, by %d goroutines, want %d",
+		t.Errorf("%d slow clients stayed connected during the measurement, with %d goroutines, want %d",
 			held, largest.goroutines-idle.goroutines, want)
 	}
 	result(t, "slow", begun, append(figures, "rss", fmt.Sprintf("%.0f->%.0fMiB", mib(idle.rss), mib(largest.rss)))...)
 }
 
-// readers is how many of a crowd read slowly. Each costs the server a page in memory.
+// readers returns the number of clients that read slowly. Each costs the server a page in
+// memory.
 func readers(each int) int { return each / 10 }
 
-// crowd is connections of slow clients.
+// crowd is a set of connections of slow clients.
 type crowd struct {
 	ended chan struct{}
 	group sync.WaitGroup
@@ -133,7 +134,7 @@ type crowd struct {
 	shut  atomic.Int64 // by the server
 }
 
-// newCrowd opens as many connections of each kind.
+// newCrowd opens each connections of each kind.
 func newCrowd(t *testing.T, s *server, each int) *crowd {
 	t.Helper()
 	host := strings.TrimPrefix(s.site, "http://")
@@ -170,7 +171,7 @@ func newCrowd(t *testing.T, s *server, each int) *crowd {
 			begun.Add(1)
 			c.group.Go(func() {
 				if kind.reads {
-					// The cost of making the answer ends when the answer begins.
+					// After the first byte the server has made the answer.
 					_, _ = conn.Read(make([]byte, 1))
 				}
 				begun.Done()
@@ -179,7 +180,7 @@ func newCrowd(t *testing.T, s *server, each int) *crowd {
 		}
 	}
 	begun.Wait()
-	time.Sleep(100 * time.Millisecond) // until the last are under way
+	time.Sleep(100 * time.Millisecond) // until the server reads the last requests
 	return c
 }
 
@@ -209,11 +210,11 @@ func (c *crowd) dawdle(conn net.Conn, reads bool) {
 	}
 }
 
-// leave closes all connections and returns how many the server had not.
+// leave closes all connections. It returns how many the server had not closed.
 func (c *crowd) leave() int {
 	close(c.ended)
 	for _, conn := range c.conns {
-		// Not with all the answers unread.
+		// Reset the connection, so that unread answers are dropped.
 		if tcp, ok := conn.(*net.TCPConn); ok {
 			_ = tcp.SetLinger(0)
 		}

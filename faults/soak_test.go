@@ -16,11 +16,11 @@ import (
 	"time"
 )
 
-// A server that has worked for an hour, with versions that come and go, a reload
-// each minute and a backup every ten, takes no more memory than before.
+// TestSoak loads a server for an hour: versions come and go, a reload runs each minute,
+// and a backup every ten. Memory must not grow.
 //
-// It is for the long form. PRESETS_SOAK is another duration, such as 60s, which
-// stands for the hour: a minute is then a sixtieth of it.
+// It runs in the long form only. PRESETS_SOAK sets another duration, such as 60s. All
+// intervals shrink in proportion.
 func TestSoak(t *testing.T) {
 	begun := time.Now()
 	length := time.Hour
@@ -77,11 +77,11 @@ func TestSoak(t *testing.T) {
 		largest.fds = max(largest.fds, f.fds)
 		largest.goroutines = max(largest.goroutines, f.goroutines)
 	}
-	// By then all that is kept in memory has reached its bound.
-	grows := slope(samples[len(samples)/2:]) * 60 // per hour, or what stands for it
+	// In the second half all caches have reached their bounds.
+	grows := slope(samples[len(samples)/2:]) * 60 // per hour, or per PRESETS_SOAK
 	most := 0.01
 	if length < time.Hour {
-		// What a moment adds and the next takes away weighs more.
+		// In a short run the fluctuation of the heap weighs more.
 		most = 0.05
 	}
 	if grows > most {
@@ -99,8 +99,8 @@ func TestSoak(t *testing.T) {
 		"goroutines", fmt.Sprintf("%d->%d(max %d)", first.goroutines, last.goroutines, largest.goroutines))
 }
 
-// soaking is a presets block that differs with n. A reload begins with an empty cache:
-// with one of this size it is full again in a moment, whatever else the machine does.
+// soaking returns a presets block that differs for each n. A reload begins with an empty
+// cache. A cache of this size is full again in a moment, also on a busy machine.
 func soaking(n int) string {
 	return fmt.Sprintf("keep_versions 50\nmax_body_size %dMiB\ninference {\ncache_size 1MiB\n}", 4+n)
 }
@@ -121,7 +121,8 @@ func slope(samples []footprint) float64 {
 	return slopes[len(slopes)/2] / heaps[len(heaps)/2]
 }
 
-// soak is clients that add versions to presets of their own, which remove the oldest.
+// soak is a set of clients with their own presets. Each new version removes the oldest
+// one.
 type soak struct {
 	server *server
 	ended  chan struct{}
@@ -141,7 +142,7 @@ func (w *soak) work(i int) {
 		select {
 		case <-w.ended:
 			return
-		case <-time.After(4 * time.Millisecond): // the disk is not what is tested
+		case <-time.After(4 * time.Millisecond): // the test is not about the disk
 		}
 		which := rand.IntN(presets)
 		slug := fmt.Sprintf("soak-%d-%d", i, which)
