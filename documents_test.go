@@ -23,8 +23,8 @@ var (
 	published = regexp.MustCompile(`https://github\.com/caddy-presets/caddy-presets/blob/main/([A-Za-z0-9_./#-]+)`)
 )
 
-// TestLinks checks that every relative link of a document, and every address of a
-// document in another file, leads to a file and to a heading of it.
+// TestLinks checks that links lead to existing files and headings. It checks every
+// relative link of a document, and every address of a document in another file.
 func TestLinks(t *testing.T) {
 	count := 0
 	err := filepath.WalkDir(".", func(file string, entry fs.DirEntry, err error) error {

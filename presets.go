@@ -1,15 +1,14 @@
-// Package presets puts versioned model presets and workspaces in front of any
-// AI gateway, as an HTTP handler module for Caddy v2.
+// Package presets is a Caddy v2 module with an HTTP handler. It applies versioned model
+// presets to requests for an AI gateway.
 //
-// Importing it adds the presets directive (module http.handlers.presets), its
-// default storage engine, the admin endpoint and the "caddy presets" command
-// to a Caddy build:
+// Importing it adds four things to a Caddy build: the directive presets (module
+// http.handlers.presets), the storage engine badger, the admin endpoint, and the command
+// "caddy presets". Build it with:
 //
 //	xcaddy build --with github.com/caddy-presets/caddy-presets
 //
-// The parts stand in their own packages: domain holds the rules, schema checks
-// request bodies, storage keeps what is stored, and caddymodule is the only
-// one that knows Caddy.
+// The parts are separate packages. domain has the rules. schema checks request bodies.
+// storage has the engines. Only caddymodule knows Caddy.
 package presets
 
 import _ "github.com/caddy-presets/caddy-presets/caddymodule"

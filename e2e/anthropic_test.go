@@ -24,7 +24,7 @@ func (s *server) anthropic(credential option.RequestOption) anthropic.Client {
 	)
 }
 
-// messageParams are a request of userText. The client always sends max_tokens.
+// messageParams returns a request with userText. The client always sends max_tokens.
 func messageParams(model string) anthropic.MessageNewParams {
 	return anthropic.MessageNewParams{
 		Model: model, MaxTokens: 100,
@@ -32,8 +32,7 @@ func messageParams(model string) anthropic.MessageNewParams {
 	}
 }
 
-// messagesUpstream is what the service receives for version 1 or 2 of
-// copywriter.
+// messagesUpstream is the upstream request for version 1 or 2 of copywriter.
 var messagesUpstream = [2]string{
 	`{"model": %q, "max_tokens": 100, "messages": [{"role": "user", "content": [{"type": "text", "text": %q}]}],
 		"system": "Be brief.", "temperature": 0.1%s}`,
@@ -41,8 +40,8 @@ var messagesUpstream = [2]string{
 		"system": "You are a copywriter.", "temperature": 0.2, "output_config": {"effort": "low"}%s}`,
 }
 
-// anthropic returns the model and the options that express a style, and what
-// the service receives for it, with more members.
+// anthropic returns the model and the options for a style. It also returns the expected
+// upstream request, with more members.
 func (st style) anthropic(more string) (model string, opts []option.RequestOption, upstream, dropped string) {
 	text, dropped := messagesUpstream[1], "text.verbosity"
 	if st.v1 {
@@ -57,7 +56,7 @@ func (st style) anthropic(more string) (model string, opts []option.RequestOptio
 	return st.model, opts, fmt.Sprintf(text, st.runs, userText, more), dropped
 }
 
-// textOf returns what a message says.
+// textOf returns the text of a message.
 func textOf(message *anthropic.Message) string {
 	var all strings.Builder
 	for _, block := range message.Content {
@@ -71,7 +70,7 @@ func textOf(message *anthropic.Message) string {
 // TestAnthropic runs the official Anthropic client against the built binary.
 func TestAnthropic(t *testing.T) {
 	behind := newService(t, "anthropic")
-	s := startWith(t, "inference {\n list_models on\n}", behind.behind())
+	s := startWith(t, "inference {\n list_models on\n}", behind.directives())
 	s.makePresets(t)
 	client := s.anthropic(option.WithAPIKey(inferenceKey))
 
@@ -347,7 +346,7 @@ func TestAnthropic(t *testing.T) {
 		}
 	})
 
-	t.Run("models", func(t *testing.T) { // its shape is neither OpenAI's nor OpenRouter's
+	t.Run("models", func(t *testing.T) { // it differs from OpenAI's and OpenRouter's lists
 		page, err := client.Models.List(deadline(t), anthropic.ModelListParams{})
 		if err != nil {
 			t.Fatal(err)

@@ -19,7 +19,7 @@ func TestAudit(t *testing.T) {
 		{http.MethodPost, "/v1/presets/writer/responses", `{"model": "acme/small", "instructions": "A secret prompt"}`},
 		{http.MethodPost, "/v1/presets/writer/messages", `{"model": "acme/large"}`},
 		{http.MethodPost, "/v1/presets/writer/designate", `{"version": 1}`},
-		{http.MethodPost, "/v1/presets/writer/designate", `{"version": 1}`}, // which changes nothing
+		{http.MethodPost, "/v1/presets/writer/designate", `{"version": 1}`}, // changes nothing
 		{http.MethodPut, "/v1/presets/writer/labels/staging", `{"version": 2}`},
 		{http.MethodDelete, "/v1/presets/writer/labels/staging", ""},
 		{http.MethodPatch, "/v1/presets/writer", `{"name": "Writer"}`},
@@ -77,7 +77,7 @@ func TestAudit(t *testing.T) {
 		"alice workspace.update 0-0",
 		"admin key.revoke 0-0",
 	}
-	// The records before are those of the default workspace and of the admin's key.
+	// The first two records are from the default workspace and the admin's key.
 	if len(did) != len(want)+2 || !slices.Equal(did[2:], want) {
 		t.Errorf("audit --json: got\n%s\nwant, behind two,\n%s", strings.Join(did, "\n"), strings.Join(want, "\n"))
 	}

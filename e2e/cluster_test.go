@@ -27,8 +27,8 @@ func etcdBinary(t *testing.T) string {
 	return binary
 }
 
-// clusterFile returns a file of docs/cluster with replacements, as strings.NewReplacer
-// has them.
+// clusterFile returns a file of docs/cluster with replacements, which have the form of
+// strings.NewReplacer's arguments.
 func clusterFile(t *testing.T, name string, replacements ...string) string {
 	t.Helper()
 	text, err := os.ReadFile(filepath.Join(root, "docs", "cluster", name))
@@ -51,9 +51,9 @@ func until(t *testing.T, limit time.Duration, what string, so func() bool) time.
 	return time.Since(begun)
 }
 
-// TestCluster runs what docs/cluster/compose.yaml does, with loopback addresses instead
-// of the names of its services: three members of etcd, three Caddys as xcaddy builds
-// them, and the load balancer.
+// TestCluster runs the cluster of docs/cluster/compose.yaml: three members of etcd, three
+// Caddys built by xcaddy, and the load balancer. Loopback addresses replace the names of
+// the services.
 func TestCluster(t *testing.T) {
 	caddy, etcd := xcaddy(t, mainModule, etcdModule), etcdBinary(t)
 	var compose struct {
@@ -84,7 +84,7 @@ func TestCluster(t *testing.T) {
 		if len(command) < 8 || command[0] != "etcd" {
 			t.Fatalf("compose.yaml: etcd-%s runs %q", name, command)
 		}
-		// It listens on the address that it advertises.
+		// The member listens on the address that it advertises.
 		replace := strings.NewReplacer(append([]string{"0.0.0.0:2379", addresses[4*i+1], "0.0.0.0:2380", addresses[4*i+3], "/var/lib/etcd/presets", filepath.Join(home, "etcd-"+name)}, addresses...)...)
 		var args []string
 		for _, arg := range command[1:] {
@@ -147,7 +147,7 @@ func TestCluster(t *testing.T) {
 		return status == http.StatusOK && strings.Contains(answer, model)
 	}
 	var slowest time.Duration
-	late := 0 // a busy machine may exceed it at times
+	late := 0 // a busy machine is sometimes late
 	for i := range 12 {
 		model := fmt.Sprintf("acme/m%d", i)
 		if status, answer := write(sites[names[i%3]], model); status != http.StatusOK {
@@ -166,7 +166,8 @@ func TestCluster(t *testing.T) {
 	}
 	until(t, 30*time.Second, "the load balancer finds the nodes healthy", func() bool { return resolves(front, "acme/m11") })
 
-	// A node and a member stop. The load balancer's clients hardly notice.
+	// Stop a node and a member. Clients of the load balancer get answers within the
+	// limit.
 	if err := caddys["a"].Process.Kill(); err != nil {
 		t.Fatal(err)
 	}

@@ -1,7 +1,7 @@
-// Package e2e is the second tier of tests: the real binary, built as operators build it,
-// against the official clients. It is a module of its own, so caddy-presets does not depend
-// on its requirements. A test without its tool is skipped and names the tool. With
-// PRESETS_E2E=required, as in .ci/run, it fails instead.
+// Package e2e is a part of the second tier of tests. It runs the official clients against
+// the real binary, built as operators build it. It is a module of its own, so
+// caddy-presets does not depend on its requirements. A test without its tool is skipped
+// and names the tool. With PRESETS_E2E=required, as in .ci/run, it fails instead.
 package e2e
 
 import (
@@ -28,8 +28,8 @@ import (
 // root is the folder of the main module.
 const root = ".."
 
-// unavailable ends a test that lacks a tool: skipped, or failed where the
-// tools are required.
+// unavailable ends a test that lacks a tool. The test is skipped, or fails with
+// PRESETS_E2E=required.
 func unavailable(t *testing.T, format string, args ...any) {
 	t.Helper()
 	why := fmt.Sprintf(format, args...)
@@ -138,8 +138,7 @@ func start(t *testing.T, upstream *upstream) *server {
 	return startWith(t, "", "reverse_proxy "+upstream.address())
 }
 
-// startWith is start with more lines in the presets block, and any directives
-// behind it.
+// startWith is start with more lines in the presets block, and with directives after it.
 func startWith(t *testing.T, presets, next string) *server {
 	t.Helper()
 	home := t.TempDir()
@@ -196,7 +195,7 @@ func serve(t *testing.T, cmd *exec.Cmd, address string) {
 		}
 		return cmd.Process.Signal(os.Interrupt)
 	}
-	cmd.WaitDelay = 10 * time.Second // after which it is killed
+	cmd.WaitDelay = 10 * time.Second // then it is killed
 	ctx, cancel := context.WithTimeout(t.Context(), 30*time.Second)
 	defer cancel()
 	if err := cmd.Start(); err != nil {
@@ -241,8 +240,8 @@ func serve(t *testing.T, cmd *exec.Cmd, address string) {
 func wasKilled(cmd *exec.Cmd) bool { return cmd.ProcessState.ExitCode() == -1 }
 
 // freeAddress returns a loopback address for a server that the test starts. The kernel
-// chooses the port, and an open connection holds it until the test ends: the kernel gives
-// it to nobody else, and a server that asks for it gets it.
+// chooses the port. An open connection holds it until the test ends, so the kernel gives
+// it to no other process. A server that asks for it gets it.
 func freeAddress(t *testing.T) string {
 	t.Helper()
 	listener, err := net.Listen("tcp", "127.0.0.1:0")
@@ -300,8 +299,8 @@ func (s *server) manage(t *testing.T, method, path, body string) {
 	}
 }
 
-// upstream is the gateway behind Caddy. It records its requests and answers as clients
-// expect. Its headers repeat what it received and sent.
+// upstream is the gateway behind Caddy. It records its requests, and answers as clients
+// expect. Headers of its answers repeat the received request.
 type upstream struct {
 	server *httptest.Server
 
@@ -325,7 +324,7 @@ func newUpstream(t *testing.T) *upstream {
 
 func (u *upstream) address() string { return u.server.Listener.Addr().String() }
 
-// ServeHTTP answers a request that was let through.
+// ServeHTTP answers a request that Caddy passed on.
 func (u *upstream) ServeHTTP(w http.ResponseWriter, r *http.Request) {
 	body, err := io.ReadAll(r.Body)
 	if err != nil {

@@ -21,8 +21,9 @@ import (
 // patience is the longest time for something that should happen at once.
 const patience = 20 * time.Second
 
-// service is an AI service behind Caddy. It records its requests and answers as a real one,
-// with the files of testdata. A stream pauses after each event until the test releases it.
+// service is an AI service behind Caddy. It records its requests, and answers like a real
+// service with the files of testdata. A stream pauses after each event until the test
+// releases it.
 type service struct {
 	flavour string // the folder in testdata
 	server  *httptest.Server
@@ -57,8 +58,8 @@ func newService(t *testing.T, flavour string) *service {
 	return s
 }
 
-// behind are the directives of an operator whose gateway is s.
-func (s *service) behind() string {
+// directives returns the directives of a site whose gateway is s.
+func (s *service) directives() string {
 	return `reverse_proxy ` + s.server.Listener.Addr().String() + ` {
 		header_up Authorization "Bearer {env.E2E_GATEWAY_KEY}"
 	}`
@@ -104,12 +105,12 @@ func (s *service) ServeHTTP(w http.ResponseWriter, r *http.Request) {
 func (s *service) send(w io.Writer, file, model string) {
 	text, err := s.file(file, model)
 	if err != nil {
-		text = err.Error() // which no client can parse
+		text = err.Error() // no client can parse it
 	}
 	_, _ = io.WriteString(w, text)
 }
 
-// file returns an answer of the service in which model ran.
+// file returns an answer of the service, with model as the model that ran.
 func (s *service) file(name, model string) (string, error) {
 	text, err := os.ReadFile(filepath.Join("testdata", s.flavour, name))
 	return strings.ReplaceAll(string(text), "{{model}}", model), err
@@ -130,7 +131,7 @@ func (s *service) stream(w http.ResponseWriter, r *http.Request, file, model str
 			case <-r.Context().Done():
 				select {
 				case s.left <- struct{}{}:
-				default: // nobody asks
+				default: // the test does not wait for it
 				}
 				return
 			}
@@ -275,8 +276,8 @@ const (
 		{"type": "function", "name": "send_mail", "description": "The preset's.", "parameters": {"type": "object"}}]}`
 )
 
-// makePresets stores copywriter, in two versions of which the label staging
-// stands for the first, and assistant.
+// makePresets stores the presets copywriter and assistant. copywriter has two versions.
+// The label staging points to the first one.
 func (s *server) makePresets(t *testing.T) {
 	t.Helper()
 	for _, preset := range []struct{ slug, body string }{
@@ -297,7 +298,7 @@ type style struct {
 	preset string // the request's preset field, empty for none
 	runs   string
 	header string // X-Preset of the answer
-	v1     bool   // of the two versions, the first
+	v1     bool   // version 1 serves, else version 2
 }
 
 var styles = []style{
@@ -338,7 +339,7 @@ func sameJSON(t *testing.T, what, got, want string) {
 	}
 }
 
-// answered fails the test unless a client got the service's answer unchanged, and the
+// answered fails the test unless a client got the service's answer unchanged, with the
 // preset's headers.
 func answered(t *testing.T, response *http.Response, preset, dropped string) {
 	t.Helper()
@@ -354,15 +355,15 @@ func answered(t *testing.T, response *http.Response, preset, dropped string) {
 	}
 }
 
-// sseStream is what the clients' streams have in common.
+// sseStream is the common interface of the clients' streams.
 type sseStream interface {
 	Next() bool
 	Err() error
 	Close() error
 }
 
-// readPaced reads a stream to its end while the service pauses after each
-// event, and compares each event's JSON with what the service sent.
+// readPaced reads a stream to its end, while the service pauses after each event. It
+// compares each event's JSON with the sent event.
 func readPaced(t *testing.T, s *service, stream sseStream, current func() string, want []string) {
 	t.Helper()
 	defer stream.Close()
@@ -381,7 +382,7 @@ func readPaced(t *testing.T, s *service, stream sseStream, current func() string
 	}
 	ended := make(chan struct{})
 	defer close(ended)
-	go func() { // the mark of the end, where there is one
+	go func() { // the end mark, if the service sends one
 		select {
 		case s.steps <- struct{}{}:
 		case <-ended:
@@ -407,7 +408,7 @@ func image(size int) (mediaType, data, url string) {
 	return mediaType, data, "data:" + mediaType + ";base64," + data
 }
 
-// dryRun is what these tests read of the answer to a dry run.
+// dryRun has the fields of a dry run's answer that these tests read.
 type dryRun struct {
 	Data struct {
 		Method string `json:"method"`

@@ -9,7 +9,7 @@ import (
 	"time"
 )
 
-// listedKey is what these tests read of "key list --json".
+// listedKey has the fields of "key list --json" that these tests read.
 type listedKey struct {
 	ID            string     `json:"id"`
 	Kind          string     `json:"kind"`

@@ -20,10 +20,10 @@ func startBoth(t *testing.T) (s *server, ofOpenAI, ofAnthropic *service) {
 	return startWith(t, "inference", "reverse_proxy /v1/messages "+ofAnthropic.server.Listener.Addr().String()+` {
 		header_up Authorization "Bearer {env.E2E_GATEWAY_KEY}"
 	}
-	`+ofOpenAI.behind()), ofOpenAI, ofAnthropic
+	`+ofOpenAI.directives()), ofOpenAI, ofAnthropic
 }
 
-// request is what the clients are told to send beyond userText.
+// request has the parts of a client's request besides userText.
 type request struct {
 	model   string
 	fields  map[string]any // of the body
@@ -34,13 +34,13 @@ type request struct {
 type asker struct {
 	name   string
 	behind *service
-	// ask sends a request and returns the answer, which was read; checkError
-	// checks an error of it.
+	// ask sends a request and returns the answer, whose body is already read. checkError
+	// checks an error of ask.
 	ask        func(ctx context.Context, r request) (*http.Response, error)
 	checkError func(t *testing.T, name string, err error, status int, says string)
 }
 
-// askers returns one for each inference API.
+// askers returns an asker for each inference API.
 func (s *server) askers(ofOpenAI, ofAnthropic *service) []asker {
 	var all []asker
 	openAIClient := s.openAI(inferenceKey)
@@ -94,7 +94,7 @@ func (s *server) askers(ofOpenAI, ofAnthropic *service) []asker {
 const draftSchema = `{"type": "object", "properties": {"text": {"type": "string"}}, "required": ["text"], "additionalProperties": false}`
 
 // captured are presets made from requests to the other two APIs. The label staging points
-// to version 1. Each entry has what each API's service receives of it, and what is dropped.
+// to version 1. Each entry has the upstream request of each API, and the dropped fields.
 // Version 2 is the designated one.
 var captured = []struct {
 	slug, api string
@@ -233,7 +233,7 @@ func TestLabels(t *testing.T) {
 			}
 			return response.Header.Get("X-Preset")
 		}
-		sessions := map[string]int{} // by what is served
+		sessions := map[string]int{} // by served version
 		for i := range 32 {
 			id := fmt.Sprintf("session %d", i)
 			first := served(askers[0], request{fields: map[string]any{"session_id": id}})

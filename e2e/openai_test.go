@@ -17,10 +17,10 @@ import (
 	"github.com/openai/openai-go/v3/shared"
 )
 
-// userText is what the user says in these tests.
+// userText is the user's message in these tests.
 const userText = "Zażółć “gęślą” jaźń \U0001F600"
 
-// answerText is what the service says in its answers.
+// answerText is the text of the service's answers.
 const answerText = "Zażółć “gęślą” jaźń \U0001F600 — done."
 
 // openAI returns the client as users create it. It does not retry, so that no failure is
@@ -36,23 +36,23 @@ func (s *server) openAI(key string) openai.Client {
 
 // openAIRoute is one of the two inference APIs of the client.
 type openAIRoute struct {
-	name string // of the files in testdata
+	name string // the name of its files in testdata
 	uri  string
-	// upstream is what the service receives for version 1 or 2 of copywriter.
+	// upstream is the upstream request for version 1 or 2 of copywriter.
 	upstream [2]string
 	// send sends userText, and returns the answer's JSON and text.
 	send func(ctx context.Context, c openai.Client, model string, opts ...option.RequestOption) (raw, text string, err error)
-	// stream does so streaming, and returns how to read the stream's current
-	// event and the text so far.
+	// stream sends userText for a streamed answer. It returns functions for the stream's
+	// current event and the text so far.
 	stream func(ctx context.Context, c openai.Client, model string, opts ...option.RequestOption) (s sseStream, current, text func() string)
-	// system sends userText with a system prompt of the request's own.
+	// system sends userText with the request's own system prompt.
 	system func(ctx context.Context, c openai.Client, own string) error
-	// systemUpstream is what the service receives for the system prompt "Mine.".
+	// systemUpstream is the upstream request for the system prompt "Mine.".
 	systemUpstream string
-	// tools sends userText with tools send_mail and weather, and returns the
-	// name and arguments of the tool that the answer calls.
+	// tools sends userText with the tools send_mail and weather. It returns the name and
+	// arguments of the tool call in the answer.
 	tools func(ctx context.Context, c openai.Client, model, choice string) (name, arguments string, err error)
-	// toolsUpstream are the tools that the service receives.
+	// toolsUpstream are the tools in the upstream request.
 	toolsUpstream string
 	// image sends an image.
 	image func(ctx context.Context, c openai.Client, model, url string) error
@@ -66,7 +66,7 @@ func responsesParams(model string) responses.ResponseNewParams {
 	return responses.ResponseNewParams{Model: model, Input: responses.ResponseNewParamsInputUnion{OfString: openai.String(userText)}}
 }
 
-// weatherParameters are those of a tool of the requests.
+// weatherParameters are the parameters of the tool weather.
 var weatherParameters = map[string]any{"type": "object", "properties": map[string]any{"city": map[string]any{"type": "string"}}}
 
 const weatherJSON = `{"type": "object", "properties": {"city": {"type": "string"}}}`
@@ -219,7 +219,7 @@ var openAIResponses = openAIRoute{
 	},
 }
 
-// with returns the options and the model that express a style.
+// openAI returns the model and the options for a style.
 func (st style) openAI() (model string, opts []option.RequestOption) {
 	if st.preset != "" {
 		opts = append(opts, option.WithJSONSet("preset", st.preset))
@@ -227,7 +227,7 @@ func (st style) openAI() (model string, opts []option.RequestOption) {
 	return st.model, opts
 }
 
-// expected is what the service receives for a style.
+// expected returns the upstream request for a style.
 func (route openAIRoute) expected(st style, more string) string {
 	text := route.upstream[1]
 	if st.v1 {
@@ -239,7 +239,7 @@ func (route openAIRoute) expected(st style, more string) string {
 // TestOpenAI runs the official OpenAI client against the built binary.
 func TestOpenAI(t *testing.T) {
 	behind := newService(t, "openai")
-	s := startWith(t, "inference {\n list_models on\n}", behind.behind())
+	s := startWith(t, "inference {\n list_models on\n}", behind.directives())
 	s.makePresets(t)
 
 	for _, route := range []openAIRoute{openAIChat, openAIResponses} {
@@ -432,7 +432,7 @@ func testOpenAIRoute(t *testing.T, s *server, behind *service, route openAIRoute
 			client openai.Client
 			model  string
 			status int
-			code   string // of POST /responses
+			code   string // in errors of POST /responses
 			says   string
 		}{
 			{"unknown preset", client, "@preset/nobody", http.StatusNotFound, "preset_not_found", "Preset not found: @preset/nobody"},
@@ -484,7 +484,8 @@ func testOpenAIRoute(t *testing.T, s *server, behind *service, route openAIRoute
 }
 
 // checkOpenAIError fails the test unless err is the client's own error, with our id of
-// the request. The code is that of POST /responses; other routes have the status.
+// the request. code is the error code of POST /responses. On other routes the code is the
+// status.
 func checkOpenAIError(t *testing.T, route openAIRoute, name string, err error, status int, code, says string) {
 	t.Helper()
 	typed, ok := errors.AsType[*openai.Error](err)

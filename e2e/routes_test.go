@@ -14,11 +14,11 @@ import (
 	"github.com/openai/openai-go/v3/responses"
 )
 
-// TestCounts has the official clients count the tokens of a prompt with a preset.
+// TestCounts counts the tokens of a prompt with a preset, through the official clients.
 func TestCounts(t *testing.T) {
 	t.Run("openai", func(t *testing.T) {
 		behind := newService(t, "openai")
-		s := startWith(t, "inference", behind.behind())
+		s := startWith(t, "inference", behind.directives())
 		s.makePresets(t)
 		var response *http.Response
 		client := s.openAI(inferenceKey)
@@ -37,7 +37,7 @@ func TestCounts(t *testing.T) {
 	})
 	t.Run("anthropic", func(t *testing.T) {
 		behind := newService(t, "anthropic")
-		s := startWith(t, "inference", behind.behind())
+		s := startWith(t, "inference", behind.directives())
 		s.makePresets(t)
 		var response *http.Response
 		client := s.anthropic(anthropicoption.WithAPIKey(inferenceKey))
@@ -57,11 +57,11 @@ func TestCounts(t *testing.T) {
 	})
 }
 
-// TestOpenAIModelOfAPreset looks a preset up as a model with the official client. It then
+// TestOpenAIModelOfAPreset reads a preset as a model with the official client. It then
 // uses the preset on routes without presets and gets errors.
 func TestOpenAIModelOfAPreset(t *testing.T) {
 	behind := newService(t, "openai")
-	s := startWith(t, "inference {\n list_models on\n}", behind.behind())
+	s := startWith(t, "inference {\n list_models on\n}", behind.directives())
 	s.makePresets(t)
 	client := s.openAI(inferenceKey)
 	model, err := client.Models.Get(deadline(t), "@preset/copywriter")

@@ -70,7 +70,7 @@ func TestOfficialClient(t *testing.T) {
 func TestOpenRouter(t *testing.T) {
 	node := findNode(t)
 	behind := newService(t, "openrouter")
-	s := startWith(t, "inference {\n list_models on\n}", behind.behind())
+	s := startWith(t, "inference {\n list_models on\n}", behind.directives())
 	s.makePresets(t)
 	s.openRouter(t, node, "inference.mjs", "PRESETS_CONTROL_URL="+behind.control(t))
 	behind.checkSecrets(t)
@@ -81,7 +81,7 @@ func TestOpenRouter(t *testing.T) {
 func TestOpenRouterPresets(t *testing.T) {
 	node := findNode(t)
 	behind := newService(t, "openrouter")
-	s := startWith(t, "inference", behind.behind())
+	s := startWith(t, "inference", behind.directives())
 	s.described(t, node, "presets.mjs", "PRESETS_CONTROL_URL="+behind.control(t))
 	behind.checkSecrets(t)
 }
@@ -91,7 +91,7 @@ func TestOpenRouterPresets(t *testing.T) {
 func TestOpenRouterWorkspaces(t *testing.T) {
 	node := findNode(t)
 	behind := newService(t, "openrouter")
-	s := startWith(t, "inference", behind.behind())
+	s := startWith(t, "inference", behind.directives())
 	if status, answer := s.post(t, "/v1/workspaces", managementKey, `{"name": "Keyed", "slug": "keyed"}`); status != http.StatusCreated {
 		t.Fatalf("workspace keyed: got %d %s, want 201", status, answer)
 	}
@@ -99,6 +99,6 @@ func TestOpenRouterWorkspaces(t *testing.T) {
 	s.described(t, node, "workspaces.mjs", "PRESETS_KEYED_KEY="+key, "PRESETS_CONTROL_URL="+behind.control(t))
 	behind.checkSecrets(t)
 
-	s.presets(t, "key", "revoke", id) // after which nothing acts there
+	s.presets(t, "key", "revoke", id) // no live key acts there then
 	s.manage(t, http.MethodDelete, "/v1/workspaces/keyed", "")
 }

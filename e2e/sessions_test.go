@@ -12,7 +12,7 @@ import (
 // reach one service, wherever the client puts the id.
 func TestSessions(t *testing.T) {
 	one, two := newService(t, "openai"), newService(t, "anthropic")
-	// Both answer to either client, as far as this test reads the answers.
+	// This test reads little of the answers, so both services suit either client.
 	s := startWith(t, "inference", `reverse_proxy `+one.server.Listener.Addr().String()+" "+two.server.Listener.Addr().String()+` {
 		lb_policy header X-Session-Id
 		header_up Authorization "Bearer {env.E2E_GATEWAY_KEY}"

@@ -10,14 +10,14 @@ import (
 	"testing"
 )
 
-// Our Go modules, and where they are below the root.
+// Our Go modules, and their folders below the root.
 const (
 	mainModule = "github.com/caddy-presets/caddy-presets"
 	etcdModule = mainModule + "/caddymodule/etcd"
 )
 
-// xcaddy builds Caddy with some of our modules, by the command that xcaddy.md gives for a
-// checkout, and returns the binary.
+// xcaddy builds Caddy with some of our modules and returns the binary. It uses the
+// command of xcaddy.md for a checkout.
 func xcaddy(t *testing.T, modules ...string) string {
 	t.Helper()
 	proxy := strings.TrimSpace(run(t, root, nil, "go", "env", "GOPROXY"))

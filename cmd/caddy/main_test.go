@@ -52,7 +52,7 @@ type process struct {
 	admin string
 }
 
-// log is what a process prints while it runs.
+// log is the output of a running process.
 type log struct {
 	mu   sync.Mutex
 	text bytes.Buffer
@@ -70,8 +70,8 @@ func (l *log) String() string {
 	return l.text.String()
 }
 
-// start runs the binary on a Caddyfile whose admin endpoint is its first
-// placeholder, and waits until it answers.
+// start runs the binary with a Caddyfile and waits until it answers. The Caddyfile's
+// first placeholder is the admin endpoint.
 func start(t *testing.T, caddyfile, home, address, admin string, environment ...string) *process {
 	t.Helper()
 	p := &process{log: new(log), url: "http://" + address, admin: admin}
@@ -129,7 +129,7 @@ func (p *process) tryAs(host, method, path, secret, body string) (int, string, e
 	if err != nil {
 		return 0, "", err
 	}
-	r.Host = host // that of the URL if it is empty
+	r.Host = host // if empty, the URL's host is used
 	r.Header.Set("Authorization", "Bearer "+secret)
 	answer, err := http.DefaultClient.Do(r)
 	if err != nil {
@@ -323,7 +323,7 @@ func TestKilledServerLosesNothing(t *testing.T) {
 	const writers, cycles = 8, 3
 	var (
 		mu         sync.Mutex
-		versions   = map[int]string{} // of the preset that all writers share
+		versions   = map[int]string{} // the versions of the preset that all writers share
 		workspaces = map[string]string{}
 	)
 	issued, head := "", ""
@@ -374,7 +374,7 @@ func TestKilledServerLosesNothing(t *testing.T) {
 		time.Sleep(400 * time.Millisecond)
 		for late := time.Now().Add(2 * time.Minute); time.Now().Before(late); time.Sleep(10 * time.Millisecond) {
 			mu.Lock()
-			enough := len(workspaces) >= writers*(cycle+1) // each after a version
+			enough := len(workspaces) >= writers*(cycle+1) // each follows a version
 			mu.Unlock()
 			if enough {
 				break

@@ -1,9 +1,9 @@
-// Whether a description of an interface is valid OpenAPI 3.1, and whether what a
-// client sent and got is as it says. Exits with 1 on a failure.
+// Checks that a document is valid OpenAPI 3.1. Also checks a client's requests and
+// answers against it. Exits with 1 on a failure.
 //
 //   node check.mjs openapi.yaml [exchanges]
 //
-// exchanges is what openrouter/harness.mjs records.
+// exchanges is the file that openrouter/harness.mjs records.
 
 import { readFileSync } from "node:fs";
 import { Validator } from "@seriousme/openapi-schema-validator";
@@ -29,7 +29,7 @@ if (!/^3\.1\.\d+$/.test(description.openapi)) {
   fail(file, `is OpenAPI ${description.openapi}, want 3.1`);
 }
 
-// follow returns what a reference within the description stands for.
+// follow returns the target of a reference within the document.
 function follow(object) {
   while (object?.$ref) {
     object = object.$ref.slice(2).split("/").reduce((at, key) => at[key.replaceAll("~1", "/").replaceAll("~0", "~")], description);
@@ -37,8 +37,7 @@ function follow(object) {
   return object;
 }
 
-// The validator takes any object for a schema. This one knows the keywords, and
-// no others.
+// The validator accepts any object as a schema. This one refuses unknown keywords.
 const ajv = new Ajv({ strict: true, strictTypes: false, strictRequired: false, allErrors: true });
 addFormats(ajv);
 for (const keyword of ["openapi", "info", "servers", "security", "tags", "paths", "components"]) {
@@ -48,8 +47,8 @@ ajv.addSchema({ $id: "https://example.com/openapi.yaml", ...description });
 
 const compiled = new Map();
 
-// check returns what is wrong with a value by the schema at a place of the
-// description, or nothing.
+// check validates a value by the schema at a place of the document, and returns the
+// errors.
 function check(place, value) {
   const pointer = place.map((key) => encodeURIComponent(key.replaceAll("~", "~0").replaceAll("/", "~1"))).join("/");
   if (!compiled.has(pointer)) {
@@ -59,7 +58,7 @@ function check(place, value) {
   return validate(value) ? undefined : ajv.errorsText(validate.errors);
 }
 
-// eachSchema calls fn with the place of each schema that is not within another.
+// eachSchema calls fn with the place of each schema that is not inside another one.
 function eachSchema(object, place, fn) {
   if (object === null || typeof object !== "object") {
     return;
@@ -104,14 +103,14 @@ for (const { path, method, operationId, parameters = [] } of operations) {
 }
 console.log(`${operations.length} operations, ${schemas} schemas`);
 
-// matches tells whether a path is one of a template.
+// matches tells whether a path matches a template.
 function matches(template, path) {
   const want = template.split("/");
   const got = path.split("/");
   return want.length === got.length && want.every((segment, i) => segment === got[i] || segment.startsWith("{") && got[i] !== "");
 }
 
-// place returns where in the description the schema of an object's JSON is.
+// placeOf returns the place of the JSON schema of an object in the document.
 function placeOf(object, place) {
   while (object.$ref) {
     place = object.$ref.slice(2).split("/");
@@ -120,7 +119,7 @@ function placeOf(object, place) {
   return object.content?.["application/json"] && [...place, "content", "application/json", "schema"];
 }
 
-// compare says what of an exchange is not as described.
+// compare returns the differences between an exchange and the document.
 function compare({ method, path, status, sent, received, headers }) {
   const url = new URL(path, "http://localhost");
   const there = operations.filter((operation) => !operation.servers && matches(operation.path, url.pathname));

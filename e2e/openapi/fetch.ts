@@ -55,7 +55,7 @@ assert.equal(list.data?.total_count, list.data?.data.length);
 
 const refused = await manager.POST("/presets/{slug}/chat/completions", {
   ...slug,
-  // @ts-expect-error a number is wanted
+  // @ts-expect-error temperature is a number
   body: { temperature: "hot" },
 });
 assert.equal(refused.response.status, 400);

@@ -1,6 +1,6 @@
-// Makes a client of openapi.yaml with @hey-api/openapi-ts and one with
-// openapi-typescript and openapi-fetch, and compiles both with what uses them. The
-// compiled programs are generated/out/hey.js and generated/out/fetch.js.
+// Generates a client from openapi.yaml with @hey-api/openapi-ts, and one with
+// openapi-typescript and openapi-fetch. Compiles both with the programs that use them.
+// The compiled programs are generated/out/hey.js and generated/out/fetch.js.
 //
 //   node generate.mjs openapi.yaml
 

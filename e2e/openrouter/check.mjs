@@ -1,5 +1,5 @@
-// The official OpenRouter client, its validation of answers on, against a
-// running caddy-presets. Prints one line per check; exits with 1 on a failure.
+// Runs the official OpenRouter client, which validates answers, against caddy-presets.
+// Prints one line per check; exits with 1 on a failure.
 //
 // sdk_test.go starts the server and sets the environment.
 
@@ -207,13 +207,13 @@ await check("none of the refused requests made a version", async () => {
   assert.equal(data.designatedVersion.version, 3);
 });
 
-// All else is the gateway's. The upstream of sdk_test.go answers with what it
-// received in its headers.
+// Other requests go to the gateway. The upstream of sdk_test.go repeats the request in
+// its answer's headers.
 
 function untouched({ sent, received, headers }) {
   const hash = (bytes) => createHash("sha256").update(bytes).digest("hex");
   assert.equal(headers.get("x-received-sha256"), hash(sent), "the request's body changed on its way");
-  assert.equal(headers.get("x-received-authorization"), ""); // a key of ours goes no further
+  assert.equal(headers.get("x-received-authorization"), ""); // the key does not reach the gateway
   assert.equal(headers.get("x-sent-sha256"), hash(received), "the answer's body changed on its way");
 }
 

@@ -1,5 +1,5 @@
-// Requests of the three APIs that use every group of fields the client has a
-// type for. What a preset keeps of them is in harness.mjs.
+// Requests of the three APIs that use every group of fields the client has a type for.
+// harness.mjs has the fields that a preset keeps.
 
 const lookup = {
   type: "object",
@@ -159,7 +159,7 @@ export const fullRequest = {
   user: "end-user-1",
 };
 
-// What the other two have in common with it.
+// The fields that all three requests share.
 const { models, provider, plugins, trace } = fullRequest;
 const { cacheControl, imageConfig, metadata, promptCacheKey, promptCacheOptions, sessionId, stopServerToolsWhen } = fullRequest;
 const serverTools = Object.fromEntries(
@@ -356,7 +356,7 @@ export const fullMessagesRequest = {
     serverTools["openrouter:experimental__search_models"],
     serverTools["openrouter:web_fetch"],
     serverTools["openrouter:web_search"],
-    // The client has one type for whatever else there is.
+    // The client has one type for all other tools.
     { type: "openrouter:shell", additionalProperties: { parameters: { engine: "auto", environment: { type: "container_auto" } } } },
     { type: "openrouter:tool_search", additionalProperties: { parameters: { max_results: 5 } } },
     { type: "memory_20250818", additionalProperties: { name: "memory" } },

@@ -1,4 +1,4 @@
-// What the checks of the official OpenRouter client share.
+// Shared functions of the checks of the official OpenRouter client.
 
 import assert from "node:assert/strict";
 import { appendFileSync } from "node:fs";
@@ -12,11 +12,10 @@ export const uuid = /^[0-9a-f]{8}(-[0-9a-f]{4}){3}-[0-9a-f]{12}$/;
 export const utc = /^\d{4}-\d\d-\d\dT\d\d:\d\d:\d\d(\.\d+)?Z$/;
 export const tag = /^"[0-9a-f]{32}"$/; // a strong entity tag
 
-// client returns the SDK's client, its validation of answers on, and the bytes
-// it last sent and received; those of a stream are not kept. Failures are not
-// tried again, so that none hides behind a later success, unless retryConfig
-// says so. Every request gets the query and the fields of the body that are
-// given, which is how users of the client send what it has no name for.
+// client returns the SDK's client, which validates answers. It also returns the bytes
+// that it last sent and received, except for streams. The client retries failures only
+// with retryConfig, because a later success would hide them. query and fields are added
+// to every request. Users of the client send unknown parameters in this way.
 export function client(apiKey, { query, fields, retryConfig = { strategy: "none" }, baseURL = serverURL } = {}) {
   const seen = {};
   const httpClient = new HTTPClient();
@@ -48,7 +47,7 @@ export function client(apiKey, { query, fields, retryConfig = { strategy: "none"
   return { sdk, seen };
 }
 
-// raw sends what the client has no operation for. It returns the status, the
+// raw sends a request that the client has no operation for. It returns the status, the
 // headers and the JSON of the answer, if it has a body.
 export async function raw(method, path, { key, headers, body } = {}) {
   const request = new Request(serverURL + path, {
@@ -65,15 +64,14 @@ export async function raw(method, path, { key, headers, body } = {}) {
   return { status: seen.status, headers: seen.headers, json: seen.received.length > 0 ? JSON.parse(seen.received) : undefined };
 }
 
-// must is raw for what has to succeed. It returns the answer's JSON.
+// must is raw for requests that must succeed. It returns the answer's JSON.
 export async function must(method, path, options) {
   const { status, json } = await raw(method, path, options);
   assert.equal(status, 200, `${method} ${path}: ${JSON.stringify(json)}`);
   return json;
 }
 
-// record adds an exchange to those that are compared with the description of
-// the interface.
+// record adds an exchange to the file that is compared with openapi.yaml.
 function record({ method, url }, { sent, status, headers, received }) {
   if (exchanges) {
     const path = url.slice(serverURL.length);
@@ -93,8 +91,8 @@ export async function failure(call) {
   assert.fail("got success");
 }
 
-// rejects asserts that a call fails with the client's own typed error, whose
-// envelope agrees with the status, and returns it.
+// rejects asserts that a call fails with the client's own typed error, and returns the
+// error. The envelope must agree with the status.
 export async function rejects(call, type, status, message) {
   const err = await failure(call);
   assert.equal(err.name, type.name, `got ${err.name} (${err.message} ${err.body ?? ""})`);
@@ -107,7 +105,7 @@ export async function rejects(call, type, status, message) {
   return err;
 }
 
-// kept is what a preset keeps of a request of each API.
+// kept has the fields that a preset keeps, by API.
 const keptOfAll = [
   "model", "models", "provider", "route", "plugins", "tools", "tool_choice", "stop_server_tools_when",
   "temperature", "top_p", "top_k", "service_tier", "cache_control",
@@ -127,8 +125,8 @@ export const kept = {
   ]),
 };
 
-// sameConfig asserts that the stored configuration is what was sent: the kept
-// fields in their order, byte for byte, and none that was null.
+// sameConfig asserts that the stored configuration has the kept fields of the request: in
+// order, byte for byte, and without null.
 export function sameConfig({ sent, received }, fields) {
   const want = Object.fromEntries(Object.entries(JSON.parse(sent)).filter(([name, value]) => fields.has(name) && value !== null));
   assert.ok(
@@ -137,7 +135,7 @@ export function sameConfig({ sent, received }, fields) {
   );
 }
 
-// The service behind Caddy, which pauses a stream after each event.
+// The service behind Caddy. It pauses a stream after each event.
 
 const control = process.env.PRESETS_CONTROL_URL;
 
@@ -176,7 +174,7 @@ export async function check(name, run) {
   }
 }
 
-// finish says how the checks went, and makes it the exit code.
+// finish prints the result of all checks, and sets the exit code.
 export function finish() {
   console.log(failures === 0 ? "all checks passed" : `${failures} checks failed`);
   process.exitCode = failures === 0 ? 0 : 1;

@@ -1,6 +1,5 @@
-// The official OpenRouter client, its validation of answers on, against
-// inference requests that name a preset. Prints one line per check; exits with
-// 1 on a failure.
+// Sends inference requests that name a preset with the official OpenRouter client, which
+// validates answers. Prints one line per check; exits with 1 on a failure.
 //
 // sdk_test.go starts the servers, stores the presets of inference_test.go and
 // sets the environment.
@@ -27,7 +26,7 @@ const payloads = (file) =>
     .filter((event) => /^data: (?!\[DONE\])/m.test(event))
     .map((event) => JSON.parse(event.match(/^data: (.*)$/m)[1]));
 
-// within fails when what is to happen at once does not.
+// within fails if a promise does not settle soon.
 function within(promise, what) {
   let timer;
   const late = new Promise((_, reject) => {
@@ -36,8 +35,8 @@ function within(promise, what) {
   return Promise.race([promise, late]).finally(() => clearTimeout(timer));
 }
 
-// readPaced reads a stream to its end, each event before the service may send
-// the next one.
+// readPaced reads a stream to its end. The service sends each event only after the
+// previous one was read.
 async function readPaced(stream, want, same) {
   const reader = stream.getReader();
   for (const [i, event] of want.entries()) {
@@ -48,12 +47,12 @@ async function readPaced(stream, want, same) {
     assert.ok(!done, `the stream ended before event ${i}`);
     same(value, event);
   }
-  await tell("/release"); // the mark of the end
+  await tell("/release"); // the end mark
   assert.ok((await within(reader.read(), "the end of the stream")).done);
 }
 
-// The two inference APIs of the client. Some fields are not left out when they
-// are not set.
+// The two inference APIs of the client. The client also sends some fields that are not
+// set.
 
 const chat = {
   uri: "/v1/chat/completions",
@@ -157,7 +156,7 @@ for (const [name, api] of Object.entries({ "chat.send": chat, "responses.send": 
 
   await check(`${name}: a dry run shows what goes up`, async () => {
     const before = await count();
-    // It is no answer of the API, which the client says.
+    // The client reports that this is not an answer of the API.
     const err = await failure(() => api.send(inference, { model: "@preset/copywriter" }, { headers: { "X-Preset-Dry-Run": "true" } }));
     assert.ok(err instanceof errors.ResponseValidationError, `got ${err}`);
     assert.equal(err.statusCode, 200);
@@ -308,9 +307,9 @@ for (const { name, who, more, type, status, code, message } of refused) {
       assert.match(err.error.message, message);
     });
 
-    // The client wants a number for error.code, where the API documents a
-    // string for POST /responses: it cannot read the service's own error
-    // there, either. What it gives still has all that was sent.
+    // The client wants a number for error.code, where the API documents a string for POST
+    // /responses: it cannot read the service's own error there, either. Its exception has
+    // the complete answer.
     await check(`responses.send with ${name}${how}: ${status}`, async () => {
       const err = await failure(() => responses.send(who, { ...more, stream }));
       assert.ok(err instanceof errors.ResponseValidationError, `got ${err.name}: ${err.body ?? err.message}`);

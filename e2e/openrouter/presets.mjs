@@ -1,7 +1,7 @@
-// The official OpenRouter client, its validation of answers on, through the
-// whole life of presets and their versions. What the client has no operation
-// for is sent without it, and its effect looked at through the client. Prints
-// one line per check; exits with 1 on a failure.
+// Runs the official OpenRouter client, which validates answers, through the whole life of
+// presets and versions. The client lacks some operations. Their requests are sent
+// directly, and their effect is read through the client. Prints one line per check; exits
+// with 1 on a failure.
 //
 // sdk_test.go starts the servers and sets the environment.
 
@@ -44,7 +44,7 @@ const skins = {
 };
 const { createPresetsResponses: responses, createPresetsChatCompletions: chat, createPresetsMessages: messages } = skins;
 
-// The requests that use every field are as complete as they say.
+// The requests with every field must be complete.
 
 await check("the full requests have every field that the client knows", () => {
   for (const [schema, request, without] of [
@@ -58,7 +58,7 @@ await check("the full requests have every field that the client knows", () => {
 
 // Versions from each API
 
-const analyst = []; // its versions, as they were made
+const analyst = []; // its versions, in order
 
 await check("presets.createPresetsChatCompletions makes version 1 from a full request", async () => {
   const { data } = await chat.make(management, "analyst", fullChatRequest);
@@ -561,9 +561,8 @@ await check("16 at once with one Idempotency-Key: one version and one answer", a
   assert.equal((await presets.listVersions({ slug: "hurried" })).result.totalCount, 1);
 });
 
-// lossy listens between the client and the server. It drops the first
-// connection on which the server answers, so that the client cannot know
-// whether its request was carried out.
+// lossy is a proxy between the client and the server. It drops the first connection on
+// which the server answers. So the client does not know the outcome of its request.
 async function lossy() {
   const server = new URL(process.env.PRESETS_BASE_URL);
   let lost = 0;
@@ -575,7 +574,7 @@ async function lossy() {
     };
     near.on("error", drop).on("close", drop);
     far.on("error", drop).on("close", drop);
-    near.unref(); // nothing waits for connections that nobody uses
+    near.unref(); // an unused connection does not keep the process alive
     far.unref();
     near.pipe(far);
     far.on("data", (answer) => {

@@ -1,6 +1,5 @@
-// The official OpenRouter client, its validation of answers on, through the
-// whole life of workspaces. Prints one line per check; exits with 1 on a
-// failure.
+// Runs the official OpenRouter client, which validates answers, through the whole life of
+// workspaces. Prints one line per check; exits with 1 on a failure.
 //
 // sdk_test.go starts the servers, makes the workspace keyed with a key that acts
 // in it, and sets the environment.
@@ -62,7 +61,7 @@ await check("workspaces.list with the wrong key: 401 and 403", async () => {
 
 let patched = (await make(management, { name: "Patched", slug: "patched" })).data;
 
-// updated expects a change to give the workspace just these new values.
+// updated asserts that a change sets exactly these values of the workspace.
 async function updated(body, want = body) {
   const { data } = await update(management, patched.id, body);
   assert.match(data.updatedAt, utc);
@@ -137,7 +136,7 @@ await check("workspaces.update with a broken rule: BadRequestResponseError with 
     const err = await rejects(() => update(management, patched.id, body), errors.BadRequestResponseError, 400, /^Invalid request parameters: \//);
     assert.equal(err.error.metadata.issues[0].path, path);
   }
-  for (const name of ["name", "slug", "io_logging_sampling_rate", "is_data_discount_logging_enabled"]) { // null, which the client does not send itself
+  for (const name of ["name", "slug", "io_logging_sampling_rate", "is_data_discount_logging_enabled"]) { // null; the client itself does not send it
     const err = await rejects(() => update(client(managementKey, { fields: { [name]: null } }), patched.id, {}), errors.BadRequestResponseError, 400, /./);
     assert.equal(err.error.metadata.issues[0].path, `/${name}`);
   }
@@ -253,7 +252,7 @@ await check("workspaces.delete takes the presets along, and the slug is free", a
 
 await check("workspaces.delete while a key acts there: BadRequestResponseError", async () => {
   await rejects(() => remove(management, "keyed"), errors.BadRequestResponseError, 400, /keys/);
-  // What is for the default workspace changes nothing.
+  // The parameter for the default workspace has no effect on others.
   await rejects(() => remove(management, "keyed", { confirmDefaultWorkspaceDeletion: true }), errors.BadRequestResponseError, 400, /keys/);
   assert.equal((await workspaces.get({ id: "keyed" })).data.slug, "keyed");
 });
@@ -269,7 +268,7 @@ await check("workspaces.delete of the default workspace needs a confirmation, an
   assert.notEqual(anew.id, old.id);
   await rejects(() => workspaces.get({ id: old.id }), errors.NotFoundResponseError, 404, /not found/i);
   assert.equal((await presets.list()).result.totalCount, 0);
-  // Keys that act in the default workspace, whichever that is, act in the new one.
+  // Keys of the default workspace act in the new default workspace.
   assert.equal((await inference.sdk.presets.list()).result.totalCount, 0);
   await rejects(() => ask(inference, { model: "@preset/searcher" }), errors.NotFoundResponseError, 404, /@preset\/searcher/);
   await presets.createPresetsResponses({ slug: "searcher", responsesRequest: { model: "acme/small", temperature: 0.5 } });

@@ -1,4 +1,4 @@
-// Package caddytest has what tests of modules need that run Caddy in their own process.
+// Package caddytest helps tests that run Caddy in their own process.
 package caddytest
 
 import (
@@ -14,11 +14,11 @@ import (
 	"github.com/caddyserver/caddy/v2"
 )
 
-// Settle waits until nobody listens on a loopback address but the configuration at work:
-// Caddy closes the listeners of the one before in the background, and until then they
-// take connections, which are served as before the change or reset. Caddy's own count is
-// lowered before a listener is closed, so the kernel is asked where it tells, which is on
-// Linux.
+// Settle waits until only the current configuration listens on a loopback address. Caddy
+// closes the listeners of the previous configuration in the background. Until then they
+// accept connections, and serve or reset them. Settle asks the kernel, because Caddy
+// lowers its own count before it closes a listener. On systems other than Linux it does
+// not wait.
 func Settle(t *testing.T, address string) {
 	t.Helper()
 	for deadline := time.Now().Add(30 * time.Second); caddy.ListenerUsage("tcp", address) > 1 || listeners(t, address) > 1; time.Sleep(time.Millisecond) {
@@ -28,8 +28,8 @@ func Settle(t *testing.T, address string) {
 	}
 }
 
-// listeners returns how many sockets listen on an address, 0 where the system does not
-// tell.
+// listeners returns the number of sockets that listen on an address, or 0 if the system
+// does not tell.
 func listeners(t *testing.T, address string) int {
 	t.Helper()
 	_, port, err := net.SplitHostPort(address)
@@ -44,7 +44,7 @@ func listeners(t *testing.T, address string) int {
 	return strings.Count(string(table), fmt.Sprintf(" 0100007F:%04X 00000000:0000 0A ", number)) // 0A: listens
 }
 
-// Stop replaces the configuration by an empty one, which lets go of stores and listeners.
+// Stop replaces the configuration by an empty one, which releases stores and listeners.
 func Stop(t *testing.T) {
 	t.Helper()
 	if err := caddy.Load([]byte(`{"admin":{"disabled":true,"config":{"persist":false}}}`), true); err != nil {

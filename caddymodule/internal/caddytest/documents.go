@@ -18,7 +18,7 @@ func Adapt(caddyfile string) ([]byte, error) {
 	return config, err
 }
 
-// Adapted returns the indented JSON of a Caddyfile, or why there is none.
+// Adapted returns the indented JSON of a Caddyfile, or the error.
 func Adapted(caddyfile string) string {
 	config, err := Adapt(caddyfile)
 	if err != nil {
@@ -31,9 +31,9 @@ func Adapted(caddyfile string) string {
 	return indented.String()
 }
 
-// Adaptations tests all *.caddyfiletest of a folder, or rewrites them. Each is a
+// Adaptations tests all *.caddyfiletest of a folder, or rewrites them. Each file has a
 // Caddyfile, a line of dashes, and the adapted JSON or the end of the error. Caddy's own
-// tests have the same form.
+// tests have the same format.
 func Adaptations(t *testing.T, folder string, update bool) {
 	files, err := filepath.Glob(filepath.Join(folder, "*.caddyfiletest"))
 	if err != nil || len(files) == 0 {
@@ -64,7 +64,7 @@ func Adaptations(t *testing.T, folder string, update bool) {
 }
 
 // DocumentedCaddyfiles returns the Caddyfiles in the documents below a root, by their
-// place. They are those with the engine etcd, or all others.
+// place. It returns those with the engine etcd, or all others.
 func DocumentedCaddyfiles(t *testing.T, root string, etcd bool) map[string]string {
 	t.Helper()
 	found := make(map[string]string)

@@ -42,10 +42,10 @@ func eachObject(value any, do func(settings)) {
 	}
 }
 
-// LeaksNoKey runs Caddyfiles, which have names. It runs each with and without an access
-// log, and with the gateway up and down. It sends keys in all places of requests to the
-// sites. No key may be logged or reach the gateway. The sites listen on Unix sockets, and
-// the engine badger stores presets in the folder that storeFolder returns.
+// LeaksNoKey runs each of the named Caddyfiles, with and without an access log, and with
+// the gateway up and down. It sends keys in all places of requests to the sites. No key
+// may be logged or reach the gateway. The sites listen on Unix sockets. The engine badger
+// stores presets in the folder that storeFolder returns.
 func LeaksNoKey(t *testing.T, caddyfiles map[string]string, storeFolder func(*testing.T) string) {
 	for name, value := range map[string]string{
 		"PRESETS_UPSTREAM": "127.0.0.1:1", "PRESETS_ETCD": "http://127.0.0.1:1", "PRESETS_HEALTH_KEY": "health-secret-of-the-tests",
@@ -125,7 +125,7 @@ func leaksNoKey(t *testing.T, adapted []byte, store string, access, up bool) {
 				proxies = true
 				o["upstreams"] = []any{settings{"dial": "unix/" + gateway}}
 				delete(o, "health_checks")
-				delete(o, "load_balancing") // which may wait for a gateway that is down
+				delete(o, "load_balancing") // it may wait for a gateway that is down
 				if transport, ok := o["transport"].(settings); ok {
 					delete(transport, "tls")
 				}
@@ -138,7 +138,7 @@ func leaksNoKey(t *testing.T, adapted []byte, store string, access, up bool) {
 		} else if !access {
 			delete(server, "logs")
 		}
-		if ours || proxies { // others stand for a gateway
+		if ours || proxies { // other sites are gateways
 			sockets = append(sockets, socket)
 		}
 	}
@@ -219,38 +219,38 @@ func leaksNoKey(t *testing.T, adapted []byte, store string, access, up bool) {
 	if line := Leaked(logged, keys); line != "" {
 		t.Errorf("the log holds a key: %s", line)
 	}
-	if presets { // else what stands behind is a node of ours
+	if presets { // else the upstream is a node of ours
 		if line := Leaked(wire.Take(), append(keys, domain.HiddenPrefix)); line != "" {
 			t.Errorf("the gateway got a key: %s", line)
 		}
 	}
 }
 
-// accept is a gateway that reads requests whole.
+// accept is a gateway that reads complete requests.
 func accept(w http.ResponseWriter, r *http.Request) {
 	_, _ = io.Copy(io.Discard, r.Body)
 	w.WriteHeader(http.StatusAccepted)
 }
 
-// Place is where a key is in a request.
+// Place is a place of a key in a request.
 type Place struct {
 	Name, Value string
 	Trailer     bool
 }
 
-// PlacesOf returns the places where a key is looked for. An issued key has a prefix, by
-// which it is found in more of them.
+// PlacesOf returns the places where a key is found. An issued key is found in more
+// places, by its prefix.
 func PlacesOf(key string, issued bool) []Place {
 	var places []Place
 	for _, name := range []string{"Authorization", "X-Api-Key", "Api-Key", "X-Goog-Api-Key"} {
 		for _, value := range []string{key, "Bearer " + key, "key:" + key, "<" + key + ">", `"` + key + `"`, "Basic " + base64.StdEncoding.EncodeToString([]byte("ann:"+key))} {
 			places = append(places, Place{name, value, false})
 		}
-		if name != "Authorization" { // which HTTP/2 refuses in trailers
+		if name != "Authorization" { // HTTP/2 refuses it in trailers
 			places = append(places, Place{name, key, true})
 		}
 	}
-	// Caddy keeps it from its logs, and reverse_proxy from the gateway.
+	// Caddy does not log this header, and reverse_proxy does not send it.
 	places = append(places, Place{"Proxy-Authorization", "Bearer " + key, false})
 	if issued {
 		for _, trailer := range []bool{false, true} {
@@ -265,8 +265,8 @@ func PlacesOf(key string, issued bool) []Place {
 	return places
 }
 
-// Leaked returns the line of text that holds one of keys, in any letter case, or the
-// base64 of credentials with it.
+// Leaked returns the part of text around one of keys, in any letter case or in Basic
+// credentials. It returns "" if no key is found.
 func Leaked(text []byte, keys []string) string {
 	text = bytes.ToLower(text)
 	for _, key := range keys {
@@ -296,13 +296,13 @@ func UnixClients(socket string) []*http.Client {
 	return clients
 }
 
-// Wire keeps what the connections of listeners read.
+// Wire records the bytes that connections of its listeners read.
 type Wire struct {
 	mu   sync.Mutex
 	text []byte
 }
 
-// Tap returns a listener whose connections leave in w what they read.
+// Tap returns a listener whose reads w records.
 func (w *Wire) Tap(l net.Listener) net.Listener { return tapped{l, w} }
 
 // Contains reports whether text was read since the last call of Take.
@@ -312,14 +312,14 @@ func (w *Wire) Contains(text string) bool {
 	return bytes.Contains(w.text, []byte(text))
 }
 
-// Len returns how many bytes were read since the last call of Take.
+// Len returns the number of bytes read since the last call of Take.
 func (w *Wire) Len() int {
 	w.mu.Lock()
 	defer w.mu.Unlock()
 	return len(w.text)
 }
 
-// Take returns what was read since the last call.
+// Take returns the bytes read since the last call.
 func (w *Wire) Take() []byte {
 	w.mu.Lock()
 	defer w.mu.Unlock()

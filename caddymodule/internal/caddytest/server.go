@@ -27,11 +27,11 @@ const (
 	InferenceSecret  = "inference-secret-of-the-tests"
 )
 
-// Standard is what most tests write inside the presets directive. Its failure limit lets
-// them fail to authenticate as often as they like.
+// Standard has the subdirectives that most tests use. Its limit for failed
+// authentications is too high to be reached.
 const Standard = "management_key " + ManagementSecret + " ann\ninference_key " + InferenceSecret + " bob\nauth_failure_limit 1000000"
 
-// Workspace is the body of a workspace's creation, whose slug is team.
+// Workspace is the body that creates the workspace team.
 const Workspace = `{"name":"Team","slug":"team"}`
 
 // Main runs the tests of a package with a data folder of their own, and exits.
@@ -48,8 +48,8 @@ func Main(m *testing.M) {
 	os.Exit(code)
 }
 
-// Folder returns the name of a missing folder for a store. Main removes it, because a late
-// request may open the store again to record the use of its key.
+// Folder returns the name of a missing folder for a store. Main removes it. A late
+// request may open the store again after the server's stop, to record the use of its key.
 func Folder(t *testing.T) string {
 	t.Helper()
 	dir, err := os.MkdirTemp(os.Getenv("HOME"), "store-")
@@ -73,9 +73,9 @@ func Address(t *testing.T) string {
 // Server is the real Caddy in this process. It listens on Unix sockets only.
 type Server struct {
 	T            *testing.T
-	Address      string // of the site of Site
+	Address      string // the address of Site's site
 	AdminAddress string
-	Folder       string // of its store
+	Folder       string // the folder of its store
 	LogFile      string
 	Upstream     *httptest.Server // answers 202 to everything
 }
@@ -95,7 +95,7 @@ func Start(t *testing.T, subdirectives string) *Server {
 	return s
 }
 
-// Stop replaces the configuration by an empty one, which gives up the store.
+// Stop replaces the configuration by an empty one, which closes the store.
 func (s *Server) Stop() {
 	s.T.Helper()
 	Stop(s.T)
@@ -111,8 +111,8 @@ func (s *Server) SiteAt(address, directives string) string {
 	return fmt.Sprintf("http:// {\nbind %s\nlog\n%s\nreverse_proxy %s\n}\n", address, directives, s.Upstream.Listener.Addr())
 }
 
-// Encrypted returns a site whose store is in a folder, with an encryption key if a file
-// is named.
+// Encrypted returns a site with its store in a folder. A key file, if named, encrypts the
+// store.
 func (s *Server) Encrypted(address, folder, keyFile string) string {
 	option := ""
 	if keyFile != "" {
@@ -121,7 +121,7 @@ func (s *Server) Encrypted(address, folder, keyFile string) string {
 	return s.SiteAt(address, fmt.Sprintf("presets {\nstorage badger %s {\n%s\n}\n%s\n}", folder, option, Standard))
 }
 
-// Reload makes Caddy run the site of Site.
+// Reload loads the site of Site.
 func (s *Server) Reload(subdirectives string) {
 	s.T.Helper()
 	if err := s.Load(s.Site(subdirectives)); err != nil {
@@ -153,8 +153,8 @@ func (s *Server) Adapt(sites string) ([]byte, error) {
 	return Adapt(fmt.Sprintf("{\nadmin %s\npersist_config off\nmetrics\nlog {\nlevel DEBUG\noutput file %s\n}\n}\n%s", s.AdminAddress, s.LogFile, sites))
 }
 
-// settle waits until one listener at most is open on a Unix socket. Caddy closes those of
-// the previous configuration in the background.
+// settle waits until at most one listener is open on a Unix socket. Caddy closes the
+// listeners of the previous configuration in the background.
 func settle(t *testing.T, address string) {
 	t.Helper()
 	path := strings.TrimPrefix(address, "unix/")
@@ -163,7 +163,7 @@ func settle(t *testing.T, address string) {
 	})
 }
 
-// descriptors returns how many descriptors this process has of a listening Unix socket,
+// descriptors returns this process's number of descriptors of a listening Unix socket, or
 // 0 if the system does not tell.
 func descriptors(path string) (n int) {
 	table, err := os.ReadFile("/proc/net/unix")
@@ -196,7 +196,7 @@ func (s *Server) CanonicalFolder() string {
 	return folder
 }
 
-// Logs returns what was logged so far, in whole lines.
+// Logs returns the log so far, in whole lines.
 func (s *Server) Logs() string {
 	s.T.Helper()
 	text, err := os.ReadFile(s.LogFile)
@@ -244,7 +244,7 @@ func (s *Server) Admin(method, path, body string, headers ...string) Response {
 	return Send(s.T, s.AdminAddress, method, path, body, headers...)
 }
 
-// Key is a key that was issued.
+// Key is an issued key.
 type Key struct {
 	ID     string `json:"id"`
 	Secret string `json:"key"`
@@ -273,7 +273,7 @@ func Dial(ctx context.Context, address string) (net.Conn, error) {
 	return new(net.Dialer).DialContext(ctx, "unix", path)
 }
 
-// Client returns a client that connects to a Unix socket, anew for each request.
+// Client returns a client that opens a new connection to a Unix socket for each request.
 func Client(address string) *http.Client {
 	return &http.Client{Transport: &http.Transport{
 		DisableKeepAlives: true,
@@ -299,7 +299,7 @@ func Send(t *testing.T, address, method, path, body string, headers ...string) R
 	return ReadResponse(t, answer)
 }
 
-// Response is an answer, read whole.
+// Response is a completely read answer.
 type Response struct {
 	Status int
 	Header http.Header
@@ -317,7 +317,7 @@ func ReadResponse(t *testing.T, answer *http.Response) Response {
 	return Response{answer.StatusCode, answer.Header, string(body)}
 }
 
-// Want checks the status, and that the body holds each of parts.
+// Want checks the status, and that the body contains each of parts.
 func (r Response) Want(t *testing.T, status int, parts ...string) {
 	t.Helper()
 	if r.Status != status {
@@ -348,7 +348,7 @@ func (r Response) WantError(t *testing.T, status int, message string) {
 	}
 }
 
-// Field returns a member of data, for ids that the next request needs.
+// Field returns a member of data, such as an id for the next request.
 func (r Response) Field(t *testing.T, name string) string {
 	t.Helper()
 	var answer struct{ Data map[string]any }
@@ -358,7 +358,7 @@ func (r Response) Field(t *testing.T, name string) string {
 	return fmt.Sprint(answer.Data[name])
 }
 
-// KeyDigits is an encryption key.
+// KeyDigits is an encryption key in hexadecimal.
 const KeyDigits = "000102030405060708090a0b0c0d0e0f101112131415161718191A1B1C1D1E1F"
 
 // KeyFile returns a file with text, such as KeyDigits.
@@ -371,7 +371,7 @@ func KeyFile(t *testing.T, text string) string {
 	return name
 }
 
-// Damage damages a Badger store that is closed, and returns how to undo that.
+// Damage damages a closed Badger store. It returns a function that repairs it.
 func Damage(t *testing.T, folder string) (undo func()) {
 	t.Helper()
 	tables, err := filepath.Glob(filepath.Join(folder, "*.sst"))
@@ -394,7 +394,7 @@ func Damage(t *testing.T, folder string) (undo func()) {
 	return func() { write(whole) }
 }
 
-// IsReleased reports whether nobody has a Badger store open.
+// IsReleased reports whether no process has a Badger store open.
 func IsReleased(folder string) bool {
 	store, err := badger.Open(folder, badger.Options{Existing: true})
 	if err == nil {
