@@ -57,7 +57,7 @@ func TestAudit(t *testing.T) {
 		hashed, found := strings.CutSuffix(line, `,"hash":"`+r.Hash+`"}`)
 		sum := sha256.Sum256([]byte(hashed + "}"))
 		if !found || r.Number != i+1 || r.Previous != previous || r.Hash != hex.EncodeToString(sum[:]) {
-			t.Fatalf("line %d does not follow from the one before it, which has the hash %s:\n%s", i+1, previous, line)
+			t.Fatalf("line %d does not continue the line before it, which has the hash %s:\n%s", i+1, previous, line)
 		}
 		previous = r.Hash
 		did = append(did, fmt.Sprintf("%s %s %d-%d", r.UserID, r.Operation, r.Before, r.After))

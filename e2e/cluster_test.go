@@ -162,7 +162,7 @@ func TestCluster(t *testing.T) {
 		}
 	}
 	if late > 18 {
-		t.Errorf("%d of 36 times a node resolved what was written later than after a second", late)
+		t.Errorf("%d of 36 times a node resolved a new version only after more than a second", late)
 	}
 	until(t, 30*time.Second, "the load balancer finds the nodes healthy", func() bool { return resolves(front, "acme/m11") })
 

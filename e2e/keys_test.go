@@ -64,7 +64,7 @@ func TestKeys(t *testing.T) {
 		// The last use is recorded after its request ends.
 		for deadline := time.Now().Add(patience); keys[0].LastUsedAt == nil || keys[1].LastUsedAt == nil; {
 			if time.Now().After(deadline) {
-				t.Fatalf("key list --json: keys that were used have not been, after %v: %+v", patience, keys)
+				t.Fatalf("key list --json: used keys have no last use after %v: %+v", patience, keys)
 			}
 			time.Sleep(100 * time.Millisecond)
 			if err := json.Unmarshal([]byte(s.presets(t, "key", "list", "--json")), &keys); err != nil {

@@ -43,7 +43,7 @@ func TestOpenAPI(t *testing.T) {
 		t.Fatal(err)
 	}
 	if response.StatusCode != http.StatusOK || !bytes.Equal(got, want) {
-		t.Errorf("the admin endpoint answers %d with %d bytes, which are not those of openapi.yaml", response.StatusCode, len(got))
+		t.Errorf("the admin endpoint answers %d with %d bytes, not openapi.yaml", response.StatusCode, len(got))
 	}
 }
 

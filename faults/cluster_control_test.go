@@ -43,16 +43,16 @@ func TestClusterControl(t *testing.T) {
 	} {
 		history := []porcupine.Operation{first, write(2, "t00000002", 10, c.second), readOf("t00000001", 1, 20)}
 		if got := porcupine.CheckOperationsTimeout(presets, history, time.Minute); got != c.want {
-			t.Errorf("a write that was %s and is not there: the history is %s, want %s", what, got, c.want)
+			t.Errorf("a missing write, which was %s: the history is %s, want %s", what, got, c.want)
 		}
 	}
 	late := []porcupine.Operation{first, write(2, "t00000002", 10, opOutput{unknown: true}), readOf("t00000001", 1, 20), readOf("t00000002", 2, 30)}
 	if got := porcupine.CheckOperationsTimeout(presets, late, time.Minute); got != porcupine.Ok {
-		t.Errorf("a write of unknown outcome that is done later: the history is %s", got)
+		t.Errorf("a write with unknown outcome that takes effect later: the history is %s", got)
 	}
 	twice := []porcupine.Operation{first, write(2, "t00000002", 10, opOutput{unknown: true}), readOf("t00000002", 2, 20), readOf("t00000002", 3, 30)}
 	if got := porcupine.CheckOperationsTimeout(presets, twice, time.Minute); got != porcupine.Illegal {
-		t.Errorf("a write of unknown outcome that is done twice: the history is %s", got)
+		t.Errorf("a write with unknown outcome that takes effect twice: the history is %s", got)
 	}
 
 	// A refused version that exists.
@@ -71,7 +71,7 @@ func TestClusterControl(t *testing.T) {
 		}
 		r.verifyVersion(name, p, 1, []byte(`{"version":1,"system_prompt":"`+promptOf("x")+`","config":{"model":"x"}}`))
 		if found := r.found.duplicate > 0; found != refused {
-			t.Errorf("a version that is there, refused %t: found %t", refused, found)
+			t.Errorf("an existing version, refused %t: found %t", refused, found)
 		}
 	}
 
@@ -84,7 +84,7 @@ func TestClusterControl(t *testing.T) {
 		return observation{name: name, begun: at(from), ended: at(from + 0.1), status: http.StatusOK, number: number}
 	}
 	if got := l.age(seen(2, 5)); got != 3*time.Second {
-		t.Errorf("a version that was replaced three seconds before is %v old", got)
+		t.Errorf("the age for a version replaced three seconds before is %v", got)
 	}
 	if got := l.age(seen(2, 1.5)) + l.age(seen(3, 5)); got != 0 {
 		t.Errorf("what is current is %v old", got)
@@ -92,7 +92,7 @@ func TestClusterControl(t *testing.T) {
 	key := seen(3, 5)
 	key.key = &churnedKey{revoked: at(1)}
 	if got := l.age(key); got != 4*time.Second {
-		t.Errorf("a key that was revoked four seconds before is %v old", got)
+		t.Errorf("the age for a key revoked four seconds before is %v", got)
 	}
 	key.status = http.StatusUnauthorized
 	if got := l.age(key); got != 0 {

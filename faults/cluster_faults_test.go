@@ -134,10 +134,10 @@ func (r *clusterRun) noQuorum() []int {
 	for i, s := range r.nodes {
 		group.Go(func() { // this may take as long as a request to etcd
 			if status, _, _ := infer(s, r.load.live[0], inferenceKey); status != http.StatusServiceUnavailable {
-				r.t.Errorf("node %d gives inference %d, though nobody knows what is current, want 503", i, status)
+				r.t.Errorf("node %d without a quorum answers inference with %d, want 503", i, status)
 			}
 			if a, err := s.get(r.load.live[0].path("")); err != nil || a.status != http.StatusServiceUnavailable {
-				r.t.Errorf("node %d gives a read %s, %v, though nobody knows what is current, want 503", i, a, err)
+				r.t.Errorf("node %d without a quorum answers a read with %s, %v, want 503", i, a, err)
 			}
 		})
 	}

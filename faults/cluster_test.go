@@ -158,7 +158,7 @@ func TestCluster(t *testing.T) {
 			}
 			t.Log(late)
 			if lates++; tried == maxTries || lates > 2*maxTries {
-				t.Errorf("%s: %d times later than is promised, and %d faults in all", f.name, tried, lates)
+				t.Errorf("%s: %d times later than promised, and %d faults in total", f.name, tried, lates)
 				break
 			}
 		}
@@ -253,19 +253,19 @@ func (r *clusterRun) inject(f clusterFault) (late error) {
 		r.answers[kind] += n
 	}
 	if now.gap > maxGap || now.resumed > maxGap {
-		late = fmt.Errorf("%s: a node that was not hit took no write for %v; writes resumed after %v", f.name, now.gap, now.resumed)
+		late = fmt.Errorf("%s: an unaffected node accepted no write for %v; writes resumed after %v", f.name, now.gap, now.resumed)
 	}
 	if now.equal > maxLag {
-		late = errors.Join(late, fmt.Errorf("%s: not all nodes served the newest versions until %v after it was over", f.name, now.equal))
+		late = errors.Join(late, fmt.Errorf("%s: not all nodes served the newest versions until %v after the fault", f.name, now.equal))
 	}
 	if now.age > maxStaleness {
 		t.Errorf("%s: what was served was %v old", f.name, now.age)
 	}
 	if now.lags > maxLag {
-		late = errors.Join(late, fmt.Errorf("%s: what was served was %v old when all was well", f.name, now.lags))
+		late = errors.Join(late, fmt.Errorf("%s: served data was %v old without a fault", f.name, now.lags))
 	}
 	if !l.hasEnough() {
-		t.Errorf("%s: only %d versions were acknowledged and %d requests resolved, so that next to nothing was tested", f.name, len(l.versions), len(l.seen))
+		t.Errorf("%s: only %d versions were acknowledged and %d requests resolved, so almost nothing was tested", f.name, len(l.versions), len(l.seen))
 	}
 	r.check(f, resets)
 	r.all.add(linear)
@@ -300,7 +300,7 @@ func (r *clusterRun) check(f clusterFault, resets []float64) {
 		}
 		now := r.metric(i, "watch_resets_total")
 		if now > resets[i] && !f.resets {
-			r.t.Errorf("%s: node %d has read all again, %v times, though nothing was compacted", f.name, i, now-resets[i])
+			r.t.Errorf("%s: node %d read all records again, %v times, though nothing was compacted", f.name, i, now-resets[i])
 		}
 		if now > resets[i] {
 			r.resets += int(now - resets[i])

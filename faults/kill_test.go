@@ -60,7 +60,7 @@ func TestKill(t *testing.T) {
 		t.Errorf("the audit trail: %v\n%.500s", err, out)
 	}
 	if r.acknowledged < acknowledged {
-		t.Errorf("only %d writes were acknowledged, so that next to nothing was tested", r.acknowledged)
+		t.Errorf("only %d writes were acknowledged, so almost nothing was tested", r.acknowledged)
 	}
 	result(t, "kill", begun, append([]any{"cycles", cycles, "in-start", inStart, "acknowledged", r.acknowledged}, r.found.figures()...)...)
 }

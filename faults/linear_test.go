@@ -58,7 +58,7 @@ func TestLinearizable(t *testing.T) {
 		}
 	}
 	if all.writes*10 < all.requests {
-		t.Errorf("only %d of %d requests wrote anything, so that next to nothing was tested", all.writes, all.requests)
+		t.Errorf("only %d of %d requests wrote anything, so almost nothing was tested", all.writes, all.requests)
 	}
 	result(t, "linear", begun, "rounds", rounds, "requests", all.requests, "writes", all.writes, "unknown", all.unknown, "not-modified", all.notModified)
 }

@@ -26,7 +26,7 @@ func TestPower(t *testing.T) {
 		t.Error(err)
 	}
 	if r.acknowledged < 100*cuts {
-		t.Errorf("only %d writes were acknowledged, so that next to nothing was tested", r.acknowledged)
+		t.Errorf("only %d writes were acknowledged, so almost nothing was tested", r.acknowledged)
 	}
 	result(t, "power", begun, append([]any{"cuts", done, "acknowledged", r.acknowledged}, r.found.figures()...)...)
 }

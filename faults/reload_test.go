@@ -68,7 +68,7 @@ func TestReload(t *testing.T) {
 	r.verify(s, true)
 	t.Logf("ours:    %v\ncontrol: %v", ours, control)
 	if ours.status5xx+control.status5xx > 0 || ours.wrong > 0 {
-		t.Errorf("%d answers are errors of the server, and %d are not what they should be; of the control %d", ours.status5xx, ours.wrong, control.status5xx)
+		t.Errorf("%d answers are server errors, and %d are wrong; of the control %d", ours.status5xx, ours.wrong, control.status5xx)
 	}
 	// Both sites had the same numbers of clients and reloads, so the numbers of requests
 	// matter little. The test allows three standard deviations of a difference.

@@ -67,7 +67,7 @@ func TestSoak(t *testing.T) {
 	close(w.ended)
 	w.group.Wait()
 	if w.status5xx+w.wrong > 0 {
-		t.Errorf("%d answers are errors of the server and %d are wrong", w.status5xx, w.wrong)
+		t.Errorf("%d answers are server errors, and %d are wrong", w.status5xx, w.wrong)
 	}
 
 	var largest footprint
