@@ -209,7 +209,7 @@ func shown(t *testing.T, r response) string {
 	}
 }
 
-// reply is what a client got, and when.
+// reply is one request with its answer and its times.
 type reply struct {
 	op         operationOf
 	id         string // of the request, as in the audit trail

@@ -231,8 +231,8 @@ func TestDisabledTools(t *testing.T) {
 	s.ask(chatPath, use).want(t, http.StatusAccepted)
 }
 
-// TestWhereToolsAreDisabled checks which workspace's settings apply: that of the key, or
-// the default one for strangers.
+// TestWhereToolsAreDisabled checks which workspace's settings apply. It is the key's
+// workspace. For strangers it is default.
 func TestWhereToolsAreDisabled(t *testing.T) {
 	s := start(t, inferring("keys optional")+"\ninference_key team-inference-secret carl team")
 	const use = `{"tools":[{"type":"openrouter:bash"}]}`

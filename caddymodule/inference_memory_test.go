@@ -426,7 +426,7 @@ func TestMaxMemory(t *testing.T) {
 	}
 }
 
-// TestReadAll checks that the reserved memory is exactly that of the result.
+// TestReadAll checks that the reserved memory equals the memory of the result.
 func TestReadAll(t *testing.T) {
 	text := bytes.Repeat([]byte("0123456789"), 100<<10)
 	for _, size := range []int{0, 1, 511, 512, 513, firstRead, firstRead + bytes.MinRead, 300_000, len(text)} {

@@ -155,8 +155,8 @@ type caller struct {
 	headers []string
 	status  int
 	message string
-	// management reports a management key. outside reports a key that acts in another
-	// workspace than that of the objects.
+	// management reports a management key. outside reports a key of another workspace
+	// than the objects'.
 	management, outside bool
 }
 

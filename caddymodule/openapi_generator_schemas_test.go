@@ -40,7 +40,7 @@ func readFiles(folder fs.FS) (schemaFiles, error) {
 		if err != nil {
 			return f, err
 		}
-		var document yaml.Node // of which JSON is one way to write it
+		var document yaml.Node // JSON is valid YAML
 		if err := yaml.Unmarshal(text, &document); err != nil {
 			return f, fmt.Errorf("%s: %w", file, err)
 		}

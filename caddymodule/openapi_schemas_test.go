@@ -8,7 +8,7 @@ import (
 	"go.yaml.in/yaml/v3"
 )
 
-// writeSchemas returns the components of schema files, where a.json is a body.
+// writeSchemas returns the components of schema files. a.json is the schema of a body.
 func writeSchemas(t *testing.T, base string, files map[string]string) (map[string]any, error) {
 	t.Helper()
 	folder := make(fstest.MapFS)

@@ -70,8 +70,8 @@ func TestNoBranchPassesOwnKeys(t *testing.T) {
 	}
 }
 
-// TestOtherCredentialsPass sends other credentials. Some look like keys of ours.
-// They pass unchanged.
+// TestOtherCredentialsPass sends other credentials. Some look like our keys. All pass
+// unchanged.
 func TestOtherCredentialsPass(t *testing.T) {
 	s := start(t, standard)
 	others := []string{

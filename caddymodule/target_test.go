@@ -174,7 +174,8 @@ func TestFreeReadersGetNothingUnseen(t *testing.T) {
 		}
 		return text
 	}
-	// cutParameters is what Java servers do before they decode.
+	// cutParameters removes parameters from segments, as Java servers do before they
+	// decode.
 	cutParameters := func(p string) string {
 		segments := strings.Split(p, "/")
 		for i, segment := range segments {

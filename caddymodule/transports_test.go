@@ -296,7 +296,7 @@ func (r wireRequest) fields() [][2]string {
 
 // wireStream is the client's side of one exchange.
 type wireStream interface {
-	io.ReadWriteCloser // bodies; Close ends that of the request
+	io.ReadWriteCloser // the bodies; Close ends the request's body
 	// header returns the final status and header. The status is 0 if the server ended the
 	// exchange without an answer.
 	header() (int, http.Header)

@@ -696,8 +696,8 @@ func randomAction(r *rand.Rand) action {
 	}
 }
 
-// Concurrent changes have one order, that of the audit trail. A program that makes them one
-// after another in that order gets the same answers.
+// TestConcurrentClients checks that concurrent changes have the order of the audit trail.
+// The same changes, made one after another in that order, get the same answers.
 func TestConcurrentClients(t *testing.T) {
 	t.Run("keeping all versions", func(t *testing.T) { concurrentClients(t, 0) })
 	t.Run("keeping three", func(t *testing.T) { concurrentClients(t, 3) })

@@ -43,7 +43,7 @@ func TestIssuedSecretsHaveTheDocumentedForm(t *testing.T) {
 	}
 }
 
-// lastUse waits until the use of a key was noted as of a moment.
+// lastUse waits until the key's last use is recorded as at.
 func lastUse(t *testing.T, store domain.Store, id string, at time.Time) (k domain.Key) {
 	t.Helper()
 	at = at.UTC().Truncate(time.Millisecond)
@@ -63,8 +63,8 @@ func lastUse(t *testing.T, store domain.Store, id string, at time.Time) (k domai
 	}
 }
 
-// A used key is in memory, also after its use was noted. It is refused from its revocation
-// on, whoever revoked it.
+// TestKnownKeys checks that a used key is in memory, also after its use was recorded. It
+// is refused after its revocation, also if another service revoked it.
 func TestKnownKeys(t *testing.T) {
 	f := newFixture(t)
 	elsewhere := domain.NewService(f.store) // as the admin endpoint has it

@@ -233,8 +233,8 @@ func TestLabelHistory(t *testing.T) {
 	}
 }
 
-// The answer of a label change is what is read of the label, and the preset shows its
-// labels.
+// TestChangesShowTheLabel checks that the answer to a label's change equals a read of the
+// label. The preset shows its labels.
 func TestChangesShowTheLabel(t *testing.T) {
 	f := labelled(t, 2)
 	latest := domain.Page{Limit: domain.DefaultPage}

@@ -330,7 +330,7 @@ func TestPresetLife(t *testing.T) {
 	})
 }
 
-// The answer of a change is what is read afterwards.
+// TestChangesShowThePreset checks that the answer to a change equals a later read.
 func TestChangesShowThePreset(t *testing.T) {
 	f := newFixture(t)
 	if _, err := f.CreatePresetVersion(t.Context(), ask, "", "p", nothing); err != nil {
@@ -377,7 +377,8 @@ func TestChangesShowThePreset(t *testing.T) {
 	}
 }
 
-// Whatever is asked of a preset that is not there, or of another's, is refused.
+// TestPresetsOutOfReach checks that every operation refuses a missing preset, and a
+// preset of another workspace.
 func TestPresetsOutOfReach(t *testing.T) {
 	f := newFixture(t)
 	team := f.workspace(t, "team")

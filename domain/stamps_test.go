@@ -37,8 +37,8 @@ func TestStampsGoodUntil(t *testing.T) {
 	}
 }
 
-// The age of stamps is measured by the clock that runs during suspension, and by the one
-// that nobody can set back.
+// TestStampsSuspended checks that two clocks bound the age of stamps. One runs during
+// suspension. The other cannot be set back.
 func TestStampsSuspended(t *testing.T) {
 	later, earlier := time.Now().Add(time.Hour), time.Now().Add(-time.Millisecond)
 	s := NewStamps()

@@ -32,8 +32,8 @@ func violations(t *testing.T, s *schema.Schema, body string) []string {
 }
 
 // compareInFull compares Check's result with the validator's findings on the whole body.
-// Check may stop in an object or array with too many members, or in a body beyond a limit
-// that no schema states.
+// Check may stop in an object or array with too many members. It may also stop in a body
+// beyond a limit that is in no schema.
 func compareInFull(t *testing.T, s *schema.Schema, body string, got error) {
 	t.Helper()
 	if got != nil && strings.Contains(got.Error(), ": has ") {

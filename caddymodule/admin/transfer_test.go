@@ -46,7 +46,7 @@ func inside(t *testing.T, name string) []byte {
 	return bytes.Join(lines[1:len(lines)-2], nil)
 }
 
-// TestTransferCommands moves a store's content to another store, and back.
+// TestTransferCommands moves a served store to another store and back.
 func TestTransferCommands(t *testing.T) {
 	const canary = "CANARY of a prompt"
 	s := start(t, caddytest.Standard)

@@ -17,11 +17,11 @@ const (
 	messages  = domain.Messages
 )
 
-// merging is a request that names a preset, and what becomes of it.
+// merging is a request that names a preset, and the expected result.
 type merging struct {
 	name   string
 	to     domain.Dialect // of the request; responses if empty
-	from   domain.Dialect // of the preset; if empty, that of the request
+	from   domain.Dialect // of the preset; to if empty
 	config string         // {"model":"m"} if empty
 	prompt string
 	// Settings of the workspace and the operator.

@@ -258,7 +258,8 @@ func TestVersionsAreReadOnce(t *testing.T) {
 	}
 }
 
-// Whatever the workspace of a key becomes, its presets never come from another.
+// TestDeletedWorkspaces changes and deletes a key's workspace. Presets never come from
+// another workspace.
 func TestDeletedWorkspaces(t *testing.T) {
 	r := newResolving(t)
 	resolver := r.resolver(t, inference.Config{})

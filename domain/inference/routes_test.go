@@ -9,8 +9,8 @@ import (
 	"github.com/caddy-presets/caddy-presets/domain/inference"
 )
 
-// A route that takes few fields gets only these from the preset and the workspace, and
-// everything that the caller sent.
+// TestFieldsThatARouteTakes checks a route with few fields. The preset and the workspace
+// add only these. All fields of the caller stay.
 func TestFieldsThatARouteTakes(t *testing.T) {
 	r := newResolving(t)
 	for i, tc := range []struct {

@@ -97,8 +97,8 @@ func decrypted(t *testing.T, name string, content []byte) []byte {
 	return content
 }
 
-// TestEncryptedFolder searches for a prompt in all files of a store, while it is open and
-// afterwards, and in its log.
+// TestEncryptedFolder searches all files of a store for a prompt, while it is open and
+// afterwards. It also searches the log.
 func TestEncryptedFolder(t *testing.T) {
 	const canary = "CANARY-of-a-prompt"
 	found := func(folder string) (in []string) {

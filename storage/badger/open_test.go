@@ -48,8 +48,8 @@ func TestMain(m *testing.M) {
 // keptAnswer is the id of the answer that seed stores.
 var keptAnswer = domain.ReplayID{1}
 
-// seed creates a store with a workspace, a preset of three versions, a label that was set
-// twice, a kept answer and a key.
+// seed creates a store with a workspace, a preset, a label, a kept answer and a key. The
+// preset has three versions. The label was set twice.
 func seed(t *testing.T, folder string) (w domain.Workspace, p domain.Preset, k domain.Key) {
 	t.Helper()
 	s, err := Open(folder, testOptions)
@@ -312,7 +312,8 @@ func TestSettings(t *testing.T) {
 	}
 }
 
-// On these, Badger itself panics on a goroutine where nobody can recover.
+// TestShortenedTable damages tables so that Badger itself panics, on a goroutine where no
+// caller can recover.
 func TestShortenedTable(t *testing.T) {
 	for name, damage := range map[string]func(t *testing.T, table string, size int64){
 		"empty":     func(t *testing.T, table string, _ int64) { truncate(t, table, 0) },
@@ -395,8 +396,8 @@ func TestShortenedManifest(t *testing.T) {
 	}
 }
 
-// A table that a crash left is no damage if it is unfinished, or if all of its records are
-// elsewhere, too.
+// TestHarmlessOrphans checks that a table left by a crash is no damage if it is
+// unfinished. It is no damage either if other tables have all of its records.
 func TestHarmlessOrphans(t *testing.T) {
 	folder := t.TempDir()
 	_, p, _ := seed(t, folder)

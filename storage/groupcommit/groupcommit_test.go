@@ -295,7 +295,7 @@ func TestRefused(t *testing.T) {
 	}
 }
 
-// TestErrors are those of single operations, in a group with others that go well.
+// TestErrors checks errors of single operations, in a group with operations that succeed.
 func TestErrors(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		m := newMemory()

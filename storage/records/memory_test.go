@@ -20,7 +20,7 @@ import (
 type memory struct {
 	mu     sync.Mutex // guards stored
 	stored map[string][]byte
-	// failed is what reads fail with, from the one on before which so many have passed.
+	// failed is the error of all reads after the first passes reads.
 	failed error
 	passes int
 }

@@ -12,7 +12,7 @@ import (
 	"github.com/caddy-presets/caddy-presets/domain"
 )
 
-// A store with any other object is not empty, whatever its trail says.
+// TestNotFresh checks that a store with any other object is not empty, with any trail.
 func TestNotFresh(t *testing.T) {
 	content := small(t)
 	fresh := func(tx domain.Tx) (domain.Workspace, error) {
@@ -177,7 +177,8 @@ func TestExpiredAnswers(t *testing.T) {
 	}
 }
 
-// A trail whose end is another than the store says is not exported.
+// TestExportOfAnotherEnd checks that a trail is not exported if its end differs from the
+// store's.
 func TestExportOfAnotherEnd(t *testing.T) {
 	s := started(t)
 	fill(t, s).Update(func(tx domain.Tx) error {
