@@ -1,6 +1,11 @@
 package domain
 
-import "strings"
+import (
+	"context"
+	"strings"
+
+	"github.com/caddy-presets/caddy-presets/domain/internal/cache"
+)
 
 const (
 	// maxCachedKeys bounds the keys that a Service caches.
@@ -31,18 +36,21 @@ func (q question) clone() question {
 
 func (q question) cost() int { return cachedAnswerCost + len(q.workspace) + len(q.slug) }
 
-// keepObject caches the object that q asks for and returns it with its tag.
-func (s *Service) keepObject(q question, stamp Stamp, found Found) Found {
-	found = tagged(found)
-	s.objects.Put(q.clone(), stamp, found, q.cost()+len(found.JSON))
-	return found
-}
-
-// keepPage caches the page that q asks for and returns it with its tag.
-func (s *Service) keepPage(q question, stamp Stamp, text []byte, total int) Listed {
-	list := listed(text, total)
-	s.pages.Put(q.clone(), stamp, list, q.cost()+len(text))
-	return list
+// readAnswer reads the answer to q and caches it. read also returns the size of the answer in
+// bytes. Callers look into the cache first: a closure costs an allocation.
+func readAnswer[V any](ctx context.Context, s *Service, answers *cache.Cache[question, Stamp, V], q question, stamp Stamp, read func(Reader) (V, int, error)) (V, error) {
+	var answer V
+	var size int
+	err := s.store.View(ctx, func(r Reader) (err error) {
+		answer, size, err = read(r)
+		return err
+	})
+	if err != nil {
+		var none V
+		return none, err
+	}
+	answers.Put(q.clone(), stamp, answer, q.cost()+size)
+	return answer, nil
 }
 
 // subject is the kind of object that a question is about.

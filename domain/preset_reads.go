@@ -53,21 +53,17 @@ func showPreset(r Reader, workspaceID, slug string) (shown, error) {
 	return shown{r, state, text}, err
 }
 
-// viewPreset runs fn with a preset of a workspace that clients can see.
-func (s *Service) viewPreset(ctx context.Context, workspaceID, slug string, fn func(p shown) error) error {
-	return s.store.View(ctx, func(r Reader) error {
-		if err := CheckWorkspace(r, workspaceID); err != nil {
-			return err
-		}
-		p, err := showPreset(r, workspaceID, slug)
-		switch {
-		case err != nil:
-			return err
-		case p.state.Status == PresetArchived:
-			return errPresetNotFound
-		}
-		return fn(p)
-	})
+// showVisiblePreset is showPreset for clients, who do not see archived presets. The
+// workspace may have been deleted.
+func showVisiblePreset(r Reader, workspaceID, slug string) (shown, error) {
+	if err := CheckWorkspace(r, workspaceID); err != nil {
+		return shown{}, err
+	}
+	p, err := showPreset(r, workspaceID, slug)
+	if err == nil && p.state.Status == PresetArchived {
+		err = errPresetNotFound
+	}
+	return p, err
 }
 
 // withDesignated returns p with its designated version.
@@ -91,16 +87,14 @@ func (s *Service) Preset(ctx context.Context, who Principal, workspace, slug str
 	if found, ok := s.objects.Get(q, stamp); ok {
 		return found, nil
 	}
-	var read Found
-	err = s.viewPreset(ctx, id, slug, func(p shown) error {
+	return readAnswer(ctx, s, s.objects, q, stamp, func(r Reader) (Found, int, error) {
+		p, err := showVisiblePreset(r, id, slug)
+		if err != nil {
+			return Found{}, 0, err
+		}
 		text, err := p.withDesignated()
-		read = Found{JSON: text, WorkspaceID: id, Number: p.state.DesignatedVersion}
-		return err
+		return tagged(Found{JSON: text, WorkspaceID: id, Number: p.state.DesignatedVersion}), len(text), err
 	})
-	if err != nil {
-		return found, err
-	}
-	return s.keepObject(q, stamp, read), nil
 }
 
 // Presets returns a page of a workspace's presets that match a filter, the last changed
@@ -114,19 +108,13 @@ func (s *Service) Presets(ctx context.Context, who Principal, workspace string, 
 	if list, ok := s.pages.Get(q, stamp); ok {
 		return list, nil
 	}
-	var text []byte
-	var total int
-	err = s.store.View(ctx, func(r Reader) (err error) {
+	return readAnswer(ctx, s, s.pages, q, stamp, func(r Reader) (Listed, int, error) {
 		if err := CheckWorkspace(r, id); err != nil {
-			return err
+			return Listed{}, 0, err
 		}
-		text, total, err = r.PresetPage(id, filter, page)
-		return err
+		text, total, err := r.PresetPage(id, filter, page)
+		return listed(text, total), len(text), err
 	})
-	if err != nil {
-		return list, err
-	}
-	return s.keepPage(q, stamp, text, total), nil
 }
 
 // PresetVersion returns version n of a preset.
@@ -135,7 +123,11 @@ func (s *Service) PresetVersion(ctx context.Context, who Principal, workspace, s
 	if err != nil {
 		return found, err
 	}
-	err = s.viewPreset(ctx, id, slug, func(p shown) error {
+	err = s.store.View(ctx, func(r Reader) error {
+		p, err := showVisiblePreset(r, id, slug)
+		if err != nil {
+			return err
+		}
 		text, err := p.PresetVersionJSON(p.state, n)
 		found = tagged(Found{JSON: text, WorkspaceID: id, Number: n})
 		return versionNotFound(err, "version")
@@ -150,7 +142,11 @@ func (s *Service) PresetVersions(ctx context.Context, who Principal, workspace, 
 	if err != nil {
 		return list, err
 	}
-	err = s.viewPreset(ctx, id, slug, func(p shown) error {
+	err = s.store.View(ctx, func(r Reader) error {
+		p, err := showVisiblePreset(r, id, slug)
+		if err != nil {
+			return err
+		}
 		var versions [][]byte
 		for i := page.Offset; i < p.state.count() && len(versions) < page.Limit; i++ {
 			text, err := p.PresetVersionJSON(p.state, p.state.Version(i))

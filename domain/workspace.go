@@ -163,15 +163,10 @@ func (s *Service) Workspace(ctx context.Context, who Principal, ref string) (fou
 	if found, ok := s.objects.Get(q, stamp); ok {
 		return found, nil
 	}
-	var read Found
-	err = s.store.View(ctx, func(r Reader) (err error) {
-		read.WorkspaceID, read.JSON, err = findWorkspace(r, ref)
-		return err
+	return readAnswer(ctx, s, s.objects, q, stamp, func(r Reader) (Found, int, error) {
+		id, text, err := findWorkspace(r, ref)
+		return tagged(Found{JSON: text, WorkspaceID: id}), len(text), err
 	})
-	if err != nil {
-		return found, err
-	}
-	return s.keepObject(q, stamp, read), nil
 }
 
 // home returns the id of the workspace that who acts in. A ref that is not empty names
@@ -189,16 +184,11 @@ func (s *Service) home(ctx context.Context, who Principal, ref string) (string, 
 			return found.WorkspaceID, nil
 		}
 	}
-	var workspaceID string
-	err := s.store.View(ctx, func(r Reader) (err error) {
-		workspaceID, err = workspaceOf(r, who, ref)
-		return err
+	found, err := readAnswer(ctx, s, s.objects, q, stamp, func(r Reader) (Found, int, error) {
+		id, err := workspaceOf(r, who, ref)
+		return Found{WorkspaceID: id}, 0, err
 	})
-	if err != nil {
-		return "", err
-	}
-	s.objects.Put(q.clone(), stamp, Found{WorkspaceID: workspaceID}, q.cost())
-	return workspaceID, nil
+	return found.WorkspaceID, err
 }
 
 // CheckWorkspace returns a NotFound error if the workspace of an id was deleted. Its

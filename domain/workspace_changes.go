@@ -195,14 +195,8 @@ func (s *Service) Workspaces(ctx context.Context, who Principal, page Page) (lis
 	if list, ok := s.pages.Get(q, stamp); ok {
 		return list, nil
 	}
-	var text []byte
-	var total int
-	err = s.store.View(ctx, func(r Reader) (err error) {
-		text, total, err = r.WorkspacePage(page)
-		return err
+	return readAnswer(ctx, s, s.pages, q, stamp, func(r Reader) (Listed, int, error) {
+		text, total, err := r.WorkspacePage(page)
+		return listed(text, total), len(text), err
 	})
-	if err != nil {
-		return list, err
-	}
-	return s.keepPage(q, stamp, text, total), nil
 }
