@@ -162,14 +162,6 @@ func (w *Walker) End() error {
 	return nil
 }
 
-// end reads the end of the text's one value.
-func (w *Walker) end() error {
-	if err := w.leave(); err != nil {
-		return err
-	}
-	return w.End()
-}
-
 // Member is one member of an object.
 type Member struct {
 	Name  string
@@ -183,24 +175,21 @@ func Object(text []byte) iter.Seq2[Member, error] {
 	return func(yield func(Member, error) bool) {
 		w := borrow(text)
 		defer w.giveBack()
-		err := w.enter('{', "an object")
-		for err == nil && w.Kind() != '}' {
-			var m Member
-			if m.Quoted, err = w.Value(); err != nil {
-				break
+		for quoted, err := range w.Members() {
+			m := Member{Quoted: quoted}
+			if err == nil {
+				m.Value, err = w.Value()
 			}
-			if m.Value, err = w.Value(); err != nil {
-				break
+			if err != nil {
+				yield(Member{}, err)
+				return
 			}
-			m.Name, _ = Text(m.Quoted)
+			m.Name, _ = Text(quoted)
 			if !yield(m, nil) {
 				return
 			}
 		}
-		if err == nil {
-			err = w.end()
-		}
-		if err != nil {
+		if err := w.End(); err != nil {
 			yield(Member{}, err)
 		}
 	}
