@@ -21,16 +21,16 @@ func (h *AuditHash) UnmarshalText(text []byte) error { return (*KeyHash)(h).Unma
 
 // AuditHead is the end of the audit trail.
 type AuditHead struct {
-	// Count is how many records there are, and the number of the newest.
+	// Count is the number of records. The newest record has this number.
 	Count int `json:"count"`
-	// Hash is that of the newest record, zero if there is none. A copy of it kept
-	// elsewhere proves later that no earlier record was changed.
+	// Hash is the hash of the newest record, zero if there is none. With a copy of it, an
+	// operator can prove that no earlier record was changed.
 	Hash AuditHash `json:"hash"`
-	// Importing reports that an import was begun and not ended: see Tx.BeginImport.
+	// Importing is set while an import is not finished. See Tx.BeginImport.
 	Importing bool `json:"-"`
 }
 
-// AuditObject is what a change was about. Fields that do not apply are empty.
+// AuditObject is the object of a change. Fields that do not apply are empty.
 type AuditObject struct {
 	Kind        string `json:"kind"` // preset, workspace or key
 	ID          string `json:"id"`
@@ -41,15 +41,15 @@ type AuditObject struct {
 	Pruned string `json:"pruned,omitzero"`
 }
 
-// AuditRecord tells of one change: who did what to which object. It holds no
-// key, no prompt and no settings.
+// AuditRecord describes one change: the principal, the operation and the object. It holds
+// no key, no prompt and no settings.
 type AuditRecord struct {
 	Number    int       `json:"number"` // from 1, without a gap
 	Time      time.Time `json:"time"`
 	KeyID     string    `json:"key_id"` // empty for the admin endpoint and the server itself
 	UserID    string    `json:"user_id"`
 	RequestID string    `json:"request_id"`
-	// Operation is what was done, such as preset.designate.
+	// Operation is the kind of change, such as preset.designate.
 	Operation string      `json:"operation"`
 	Object    AuditObject `json:"object"`
 	// Before and After are the versions that requests got before the change and get
@@ -84,7 +84,7 @@ func (r *AuditRecord) seal() ([]byte, error) {
 	return text, nil
 }
 
-// follows returns nil if r is unchanged since it was written, right after head.
+// follows returns an error unless r is unchanged and comes right after head.
 func (r AuditRecord) follows(head AuditHead) error {
 	sealed := r
 	_, err := sealed.seal()
@@ -104,8 +104,8 @@ func (r AuditRecord) follows(head AuditHead) error {
 // MaxAuditPage bounds how many records AuditTrail returns at once.
 const MaxAuditPage = 1000
 
-// AuditTrail returns the records behind number after, the oldest first, at most limit and
-// MaxAuditPage. head is the end of the trail at the same moment.
+// AuditTrail returns the records after a number, the oldest first. It returns at most limit
+// of them, and at most MaxAuditPage. head is the end of the trail at the same moment.
 func (s *Service) AuditTrail(ctx context.Context, after, limit int) (records []AuditRecord, head AuditHead, err error) {
 	err = s.store.View(ctx, func(r Reader) error {
 		if head, err = r.AuditHead(); err != nil {

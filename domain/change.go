@@ -8,37 +8,37 @@ import (
 	"time"
 )
 
-// Write is who asks for a change, and on which terms.
+// Write has the principal of a change and the conditions of its request.
 type Write struct {
 	Who Principal
 	// RequestID names the request in the audit trail, empty for none.
 	RequestID string
-	// Condition is what must hold of the object before it is changed.
+	// Condition must hold before the object is changed.
 	Condition Condition
-	// Idempotency makes the change happen once, however often it is asked for.
+	// Idempotency makes repeated requests change the object once.
 	Idempotency Idempotency
 }
 
-// By returns the terms of a change that who asks for without conditions.
+// By returns a Write of a principal without conditions.
 func By(who Principal) Write { return Write{Who: who} }
 
 // MaxIdempotencyKey bounds an Idempotency-Key, in characters.
 const MaxIdempotencyKey = 255
 
-// idempotencyLifetime is how long an answer can be had again.
+// idempotencyLifetime is how long an answer can be replayed.
 const idempotencyLifetime = 24 * time.Hour
 
 // Idempotency tells a repeated request from a new one.
 type Idempotency struct {
-	// Key is the client's own name for the request, empty for none. It is the
-	// client's own: keys of two principals never meet.
+	// Key is the client's name for the request, empty for none. Two principals may use
+	// the same key.
 	Key string
-	// Request is a digest of all that the request asks for.
+	// Request is a digest of the request.
 	Request [sha256.Size]byte
 }
 
-// Replay is the answer to a change that was done, kept for those who ask for it
-// again. Its struct tags are its stored form.
+// Replay is the answer to an earlier change. Repeated requests get it again. Its struct
+// tags are its stored form.
 type Replay struct {
 	// ID is a digest of the principal's secret and the client's Idempotency-Key.
 	ID        ReplayID  `json:"-"`
@@ -53,32 +53,28 @@ type Replay struct {
 type ReplayID [sha256.Size]byte
 
 func (w Write) replayID() ReplayID {
-	owner := sha256.Sum256(append(w.Who.Hash[:], w.Who.KeyID...)) // of one length, so that no two pairs are one text
+	owner := sha256.Sum256(append(w.Who.Hash[:], w.Who.KeyID...)) // all hashes have one length, so two pairs never have the same text
 	return sha256.Sum256(append(owner[:], w.Idempotency.Key...))
 }
 
 // Outcome is the result of a change.
 type Outcome struct {
-	// JSON is the answer's data, the same for the same Idempotency-Key. It is
-	// nil where the object is gone.
+	// JSON is the answer's data. It is nil if the object is gone.
 	JSON []byte
-	// WorkspaceID and Number are the workspace that was acted in and the
-	// version concerned, 0 for none.
+	// WorkspaceID is the workspace of the object. Number is its version, 0 for none.
 	WorkspaceID string
 	Number      int
-	// Replayed tells that the change had been done before under the same
-	// Idempotency-Key, and that this is the answer of then.
+	// Replayed is set if an earlier request with the same Idempotency-Key made the
+	// change. JSON is then the answer to that request.
 	Replayed bool
-	// Record is what the audit trail says of the change. It is nil where
-	// nothing changed: all was as asked already, or the change had been done
-	// before under the same Idempotency-Key.
+	// Record is the audit record of the change. It is nil if nothing changed.
 	Record *AuditRecord
-	// Recreated is what it says of a default workspace that was made in the
-	// place of the one that was deleted, else nil.
+	// Recreated is the audit record of a new default workspace. It is nil unless the
+	// default workspace was deleted.
 	Recreated *AuditRecord
 
-	// Preset, Version and Workspace are the objects that JSON shows. They are
-	// zero where it shows others, and in answers that are given again.
+	// Preset, Version and Workspace are the objects in JSON. Objects that JSON does not
+	// have are zero. All are zero in a replayed answer.
 	Preset    Preset
 	Version   PresetVersion
 	Workspace Workspace
@@ -115,8 +111,7 @@ func (s *Service) change(ctx context.Context, w Write, fn func(c *change) error)
 	return out, nil
 }
 
-// errIdempotencyReused is the answer to another request under a key that was
-// used.
+// errIdempotencyReused is the answer to another request with a used key.
 var errIdempotencyReused = &Error{Kind: Unprocessable, Message: "Idempotency-Key was already used for another request"}
 
 // replayEarlier answers a repeated request with the stored answer.
@@ -135,7 +130,7 @@ func (c *change) replayEarlier() (done bool, err error) {
 	case string(earlier.Request) != string(c.Idempotency.Request[:]):
 		return false, errIdempotencyReused
 	}
-	if earlier.Answer != nil { // what it shows may have gone with its workspace
+	if earlier.Answer != nil { // the workspace may have been deleted
 		switch _, err := c.Workspace(earlier.Workspace); {
 		case errors.Is(err, ErrNotFound):
 			return false, nil

@@ -25,16 +25,16 @@ func listed(text []byte, total int) Listed {
 	return Listed{JSON: text, Total: total, Tag: Tag(strconv.AppendInt(slices.Clip(text), int64(total), 10))}
 }
 
-// Condition is what must hold of an object before it is changed (RFC 9110,
-// 13.1.1 and 13.1.2). The zero value holds always.
+// Condition is a condition on the object's tag before a change (RFC 9110, 13.1.1 and
+// 13.1.2). The zero value always holds.
 type Condition struct {
-	// Match and NoneMatch are nil where the client set no such condition.
+	// Match is If-Match, and NoneMatch is If-None-Match. They are nil if not sent.
 	Match, NoneMatch *Tags
 }
 
 // Tags are the entity tags of a condition.
 type Tags struct {
-	// Any stands for whatever tag the object has: *.
+	// Any is set for *, which every existing object matches.
 	Any bool
 	// List are tags as Tag returns them.
 	List []string
@@ -50,9 +50,9 @@ func (t *Tags) matches(current []string) bool {
 	return slices.ContainsFunc(current, func(tag string) bool { return slices.Contains(t.List, tag) })
 }
 
-// Check returns nil if the condition holds of an object with these tags, any of
-// which will do and of which one that does not exist has none, and a
-// PreconditionFailed error otherwise.
+// Check returns a PreconditionFailed error if the condition does not hold. current are the
+// tags of the object, and a client may name any of them. An object that does not exist has
+// none.
 func (c Condition) Check(current ...string) error {
 	if c.Match != nil && !c.Match.matches(current) || c.NoneMatch != nil && c.NoneMatch.matches(current) {
 		return errPrecondition

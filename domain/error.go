@@ -5,31 +5,28 @@ import (
 	"strings"
 )
 
-// Kind tells what a failure means to the caller. The HTTP status of each kind
-// is decided in one place, where answers are rendered (specification,
-// "Errors").
+// Kind tells what a failure means to the caller. Each kind has its own HTTP status, which
+// package caddymodule decides (specification, "Errors").
 type Kind uint8
 
 const (
-	// Internal is the zero Kind: a failure the caller can do nothing about.
+	// Internal is the zero Kind. The caller cannot avoid such a failure.
 	Internal Kind = iota
 	// Invalid is a request that breaks a rule; Error.Issues names the places.
 	Invalid
 	// Unauthenticated is a request without a live key.
 	Unauthenticated
-	// Forbidden is a live key that does not carry the permission asked for.
+	// Forbidden is a live key without the permission for the request.
 	Forbidden
-	// NotFound is an object that does not exist in the caller's reach.
+	// NotFound is an object that does not exist, or that the caller cannot see.
 	NotFound
-	// Conflict is a state that trying again inside the server cannot resolve.
+	// Conflict is a state that the server cannot resolve by a retry of its own.
 	Conflict
-	// PreconditionFailed is an object in another state than the caller's
-	// condition asks for.
+	// PreconditionFailed is an object that does not meet the caller's condition.
 	PreconditionFailed
 	// Unprocessable is an Idempotency-Key that stands for another request.
 	Unprocessable
-	// Unavailable is a request that changed nothing because the store cannot do
-	// what it asks for at the moment.
+	// Unavailable is a request that the store cannot serve now. It changed nothing.
 	Unavailable
 )
 
@@ -57,13 +54,12 @@ type Issue struct {
 	Message string `json:"message"`
 }
 
-// Error is a failure with a meaning. Message and Issues are for the caller and
-// never hold a key, a prompt or a cause; Err is for the operator's log and
-// never reaches a caller.
+// Error is a failure that the caller is told of. Message and Issues are for the caller.
+// They never hold a key, a prompt or a cause. Err is for the operator's log, and no caller
+// sees it.
 type Error struct {
 	Kind Kind
-	// Code tells causes of one Kind apart for programs: one of the constants below,
-	// empty where the Kind says it all.
+	// Code tells causes of one Kind apart. It may be empty.
 	Code    Code
 	Message string
 	Issues  []Issue
@@ -95,8 +91,8 @@ func InvalidAt(path, message string) *Error {
 	return InvalidIssues(Issue{Path: path, Message: message})
 }
 
-// InvalidIssues returns an Invalid error whose message names the place of each
-// of issues, of which there is at least one.
+// InvalidIssues returns an Invalid error with at least one issue. Its message names the
+// place of each.
 func InvalidIssues(issues ...Issue) *Error {
 	var message strings.Builder
 	message.WriteString("Invalid request parameters")

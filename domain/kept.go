@@ -6,16 +6,15 @@ import (
 	"strconv"
 )
 
-// Kept tells which versions of a preset are there, of all that it ever had. The
-// zero value says all of them.
+// Kept tells which versions of a preset still exist. The zero value stands for all.
 type Kept struct {
-	// From is the number from which on all are there, 0 where none was removed.
+	// From is the number from which on all versions exist. It is 0 if none was removed.
 	From int
-	// Also are the numbers below From that are there as well, in order.
+	// Also are the existing versions below From, in order.
 	Also []int
 }
 
-// Without returns k without the versions of some numbers, which are in order.
+// Without returns k without some versions. numbers are in order.
 func (k Kept) Without(numbers []int) Kept {
 	if len(numbers) == 0 {
 		return k
@@ -36,10 +35,10 @@ func (k Kept) Without(numbers []int) Kept {
 	return Kept{from, also}
 }
 
-// first returns From, as a version's number.
+// first returns From as the number of a version.
 func (k Kept) first() int { return max(k.From, 1) }
 
-// Has reports whether there is a version of a number.
+// Has reports whether version n exists.
 func (s PresetState) Has(n int) bool {
 	if n >= s.Kept.first() {
 		return n <= s.LatestVersion
@@ -48,7 +47,7 @@ func (s PresetState) Has(n int) bool {
 	return kept
 }
 
-// Versions yields the numbers of the versions that there are, in order.
+// Versions yields the numbers of the existing versions, in order.
 func (s PresetState) Versions() iter.Seq[int] {
 	return func(yield func(int) bool) {
 		for i := range s.count() {
@@ -59,12 +58,12 @@ func (s PresetState) Versions() iter.Seq[int] {
 	}
 }
 
-// count returns how many versions there are.
+// count returns the number of existing versions.
 func (s PresetState) count() int {
 	return len(s.Kept.Also) + s.LatestVersion + 1 - s.Kept.first()
 }
 
-// Version returns the number of one of them, counted from 0.
+// Version returns the number of the existing version with index i.
 func (s PresetState) Version(i int) int {
 	if i < len(s.Kept.Also) {
 		return s.Kept.Also[i]
@@ -72,10 +71,9 @@ func (s PresetState) Version(i int) int {
 	return s.Kept.first() + i - len(s.Kept.Also)
 }
 
-// prunable returns the numbers of the versions of p that are not among the
-// newest keep, the first ones of those, at most some. A version that is designated
-// or that a label stands for, if only in part, is none of them. With keep 0 there
-// are none.
+// prunable returns the versions of p that may be removed, the oldest first. It returns no
+// more than most. The newest keep versions stay. So do the designated version and those that
+// labels and splits use. If keep is 0, all versions stay.
 func (p Preset) prunable(keep, most int) (numbers []int) {
 	var used map[int]bool
 	for n := range p.State().Versions() {
@@ -104,7 +102,7 @@ func (p Preset) versionsInUse() map[int]bool {
 	return used
 }
 
-// formatRanges returns numbers, which are in order, as text such as 1-97,99.
+// formatRanges returns numbers as text such as 1-97,99. numbers are in order.
 func formatRanges(numbers []int) string {
 	var text []byte
 	for i := 0; i < len(numbers); {

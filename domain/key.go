@@ -20,10 +20,10 @@ import (
 //
 //	caddypresets_mgmt_<43 base62 characters><6 base62 characters>
 //
-// The prefix lets secret scanners find a leaked key, and the checksum (CRC-32 of
-// all that stands before it) lets them tell one from what only looks like it:
-// they match caddypresets_(mgmt|inf)_[0-9A-Za-z]{49}. The server does not look at
-// it: a damaged key is looked up like an unknown one, and takes as long.
+// Secret scanners find a leaked key by its prefix: they match
+// caddypresets_(mgmt|inf)_[0-9A-Za-z]{49}. They verify it by the checksum, the CRC-32 of
+// the text before it. The server does not verify the checksum. So a damaged key takes as
+// long as an unknown one.
 const (
 	managementPrefix = "caddypresets_mgmt_"
 	inferencePrefix  = "caddypresets_inf_"
@@ -35,11 +35,11 @@ const (
 // MaxKeyText bounds the user id and the name of a key, in characters.
 const MaxKeyText = 256
 
-// KeyHash is the SHA-256 of a secret: all that is ever kept of one. Secrets
-// have 256 random bits, so a plain hash gives nothing to guess.
+// KeyHash is the SHA-256 of a secret. The secret itself is never kept. It has 256 random
+// bits, so nobody can guess it from a plain hash.
 type KeyHash [sha256.Size]byte
 
-// HashSecret returns the hash under which a secret is kept.
+// HashSecret returns the hash of a secret.
 func HashSecret(secret string) KeyHash {
 	var text [128]byte // most secrets fit, and need no memory then
 	return sha256.Sum256(append(text[:0], secret...))
@@ -57,19 +57,19 @@ func (h *KeyHash) UnmarshalText(text []byte) error {
 	return err
 }
 
-// Key is an issued key: everything but its secret.
+// Key is an issued key without its secret.
 type Key struct {
 	ID   string  `json:"id"`
 	Kind KeyKind `json:"kind"`
 	// Hash is the SHA-256 of the secret.
 	Hash KeyHash `json:"hash"`
-	// Hint is the end of the secret, enough to tell two keys apart.
+	// Hint is the end of the secret. Operators tell keys apart by it.
 	Hint string `json:"hint"`
-	// Name is the operator's own note, empty when there is none.
+	// Name is the operator's note. It may be empty.
 	Name string `json:"name"`
-	// UserID is the user the key stands for; empty means the key's own id.
+	// UserID is the key's user. If it is empty, the key's id stands for the user.
 	UserID string `json:"user_id"`
-	// WorkspaceID is the workspace the key acts in; empty means the default.
+	// WorkspaceID is the workspace the key acts in, empty for the default one.
 	WorkspaceID string     `json:"workspace_id"`
 	CreatedAt   time.Time  `json:"created_at"`
 	ExpiresAt   *time.Time `json:"expires_at"`
@@ -79,7 +79,7 @@ type Key struct {
 	LastUsedAt *time.Time `json:"last_used_at,omitempty"`
 }
 
-// Live reports whether k was neither revoked nor has expired at a time.
+// Live reports whether k is not revoked and has not expired at a time.
 func (k Key) Live(at time.Time) bool {
 	return k.RevokedAt == nil && (k.ExpiresAt == nil || at.Before(*k.ExpiresAt))
 }
@@ -99,7 +99,7 @@ func (k *Key) markUsed(at time.Time) bool {
 	return true
 }
 
-// NewKey is what an operator asks of a new key.
+// NewKey has the settings of a new key.
 type NewKey struct {
 	Kind KeyKind
 	// UserID and Name hold at most MaxKeyText characters; both may be empty.
@@ -107,13 +107,13 @@ type NewKey struct {
 	// Workspace is the id or slug of the workspace to act in, empty for the
 	// default one.
 	Workspace string
-	// Lifetime is how long the key lives, zero for ever.
+	// Lifetime is how long the key lives. If it is zero, the key does not expire.
 	Lifetime time.Duration
 }
 
-// IssueKey stores a new key and returns it with its secret, which is kept
-// nowhere and cannot be had again: w.Idempotency counts for nothing. A rule
-// broken by in is Invalid, an unknown workspace NotFound.
+// IssueKey stores a new key and returns it with its secret. The secret is not stored, so it
+// cannot be replayed, and w.Idempotency is ignored. A wrong setting is Invalid. An unknown
+// workspace is NotFound.
 func (s *Service) IssueKey(ctx context.Context, w Write, in NewKey) (Key, string, error) {
 	if err := in.check(); err != nil {
 		return Key{}, "", err
@@ -153,7 +153,7 @@ func (s *Service) IssueKey(ctx context.Context, w Write, in NewKey) (Key, string
 	return k, secret, nil
 }
 
-// Check returns an Invalid error that names what of k no issued key has.
+// Check returns an Invalid error if k has a field that no issued key can have.
 func (k Key) Check() error {
 	return NewKey{Kind: k.Kind, UserID: k.UserID, Name: k.Name}.check()
 }
@@ -183,7 +183,7 @@ func (in NewKey) check() error {
 	return nil
 }
 
-// Keys returns every issued key, live or not, the oldest first.
+// Keys returns all issued keys, also those that are not live. The oldest comes first.
 func (s *Service) Keys(ctx context.Context) (keys []Key, err error) {
 	err = s.store.View(ctx, func(r Reader) error {
 		keys, err = r.Keys()
@@ -192,9 +192,9 @@ func (s *Service) Keys(ctx context.Context) (keys []Key, err error) {
 	return keys, err
 }
 
-// RevokeKey ends a key for good and returns it; requests that arrive later are
-// refused. Revoking a revoked key changes nothing, so w.Idempotency counts for
-// nothing. An unknown id is NotFound.
+// RevokeKey revokes a key for good and returns it. Later requests with it are refused.
+// Revoking it again changes nothing, so w.Idempotency is ignored. An unknown id is
+// NotFound.
 func (s *Service) RevokeKey(ctx context.Context, w Write, id string) (k Key, err error) {
 	w.Idempotency = Idempotency{}
 	_, err = s.change(ctx, w, func(c *change) error {
@@ -313,7 +313,7 @@ func (s *Service) recordUse(k Key, at time.Time) {
 	}()
 }
 
-// ErrCredentials is the answer to every secret that is not a live key.
+// ErrCredentials is the error for a secret that is not a live key.
 var ErrCredentials error = &Error{Kind: Unauthenticated, Message: "Invalid credentials"}
 
 func newSecret(kind KeyKind) string {
@@ -329,14 +329,14 @@ func newSecret(kind KeyKind) string {
 	return body + string(sum[:])
 }
 
-// HiddenPrefix begins a mask: the text that stands for a credential where the
-// credential itself must not be seen. No secret begins so.
+// HiddenPrefix is the prefix of a mask, the text that replaces a credential where it must
+// not be seen. No secret has this prefix.
 const HiddenPrefix = "caddypresets_hidden_"
 
-// HoldsIssued reports whether text holds an issued secret, live or not, whole or
-// damaged, in any letter case, or a mask. It looks for the prefix, which nobody
-// else gives out. An encoded secret (base64, percent-encoding) is not found. It
-// does not allocate and takes time linear in the length of text.
+// HoldsIssued reports whether text holds an issued secret or a mask. It looks for their
+// prefixes in any letter case, so it also finds damaged secrets. It does not find encoded
+// ones (base64, percent-encoding). It does not allocate, and its time is linear in the
+// length of text.
 func HoldsIssued(text string) bool {
 	const name = len("caddypresets")
 	for at := 0; ; at++ {
@@ -358,7 +358,7 @@ func HoldsIssued(text string) bool {
 // base62 are the digits of issued secrets, those of big.Int.
 const base62 = "0123456789abcdefghijklmnopqrstuvwxyzABCDEFGHIJKLMNOPQRSTUVWXYZ"
 
-// checksum returns the CRC-32 of what stands before it in a secret.
+// checksum returns the CRC-32 of the text before it in a secret.
 func checksum(body string) (digits [checksumDigits]byte) {
 	sum := crc32.ChecksumIEEE([]byte(body))
 	for i := len(digits) - 1; i >= 0; i-- {

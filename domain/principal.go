@@ -13,16 +13,15 @@ const (
 // Valid reports whether k is one of the two kinds.
 func (k KeyKind) Valid() bool { return k == ManagementKey || k == InferenceKey }
 
-// Principal is who sent a request: what is left of a key once it was
-// recognised. It never holds the secret.
+// Principal is the sender of a request, known by its key. It never holds the secret.
 type Principal struct {
-	// KeyID names the key in logs and records. Keys of the configuration are
-	// numbered, so that another may have the same name elsewhere or later.
+	// KeyID names the key in logs and records. A key of the configuration has a number,
+	// which another key may have in another configuration.
 	KeyID string
-	// Hash is that of the key's secret, which no two keys share; zero for the
+	// Hash is the hash of the key's secret. No two keys share it. It is zero for the
 	// server itself.
 	Hash KeyHash
-	// UserID is the user the key stands for, never empty.
+	// UserID is the key's user. It is never empty.
 	UserID string
 	// Kind decides what the key may do.
 	Kind KeyKind
@@ -52,8 +51,8 @@ func errOnlyManagement() error {
 	return &Error{Kind: Forbidden, Message: "Only management keys can perform this operation"}
 }
 
-// MayInfer returns nil for who may send inference requests and a Forbidden error
-// for a management key: it does not belong where models are called.
+// MayInfer returns a Forbidden error for a management key. Clients that call models should
+// not have one.
 func (p Principal) MayInfer() error {
 	if p.Kind == ManagementKey {
 		return &Error{Kind: Forbidden, Message: "Management keys cannot be used for inference"}
@@ -61,7 +60,7 @@ func (p Principal) MayInfer() error {
 	return nil
 }
 
-// MayManage returns nil for a management key and a Forbidden error otherwise.
+// MayManage returns a Forbidden error unless p has a management key.
 func (p Principal) MayManage() error {
 	if p.Kind != ManagementKey {
 		return errOnlyManagement()

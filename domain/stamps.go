@@ -81,25 +81,25 @@ func (s *Stamps) GoodUntil(t time.Time) {
 	s.until.Store(max(int64(t.Sub(begun)), 1))
 }
 
-// Preset returns the stamp of the preset of a slug in a workspace, existing or
-// not, and of which version it designates.
+// Preset returns the stamp of the preset of a slug in a workspace. It changes when the
+// preset is created, too.
 func (s *Stamps) Preset(workspaceID, slug string) Stamp {
 	return s.stamp(s.preset(workspaceID, slug))
 }
 
-// Workspace returns the stamp of which workspace has an id or slug, and of its
-// fields.
+// Workspace returns the stamp of the workspace of an id or slug. It also changes when
+// another workspace gets the slug.
 func (s *Stamps) Workspace(ref string) Stamp { return s.stamp(s.workspace(ref)) }
 
-// Key returns the stamp of which issued key has a hash, and of its fields.
+// Key returns the stamp of the issued key of a hash.
 func (s *Stamps) Key(hash KeyHash) Stamp { return s.stamp(s.key(hash)) }
 
-// Presets returns the stamp of the list of the presets of a workspace, and of what
-// it shows of each.
+// Presets returns the stamp of the list of a workspace's presets, with the fields that it
+// shows.
 func (s *Stamps) Presets(workspaceID string) Stamp { return s.stamp(s.presets(workspaceID)) }
 
-// Workspaces returns the stamp of the list of all workspaces, and of what it shows
-// of each.
+// Workspaces returns the stamp of the list of all workspaces, with the fields that it
+// shows.
 func (s *Stamps) Workspaces() Stamp { return s.stamp(s.workspaces()) }
 
 // Versions returns the one stamp of all versions of all presets. A stored version never
@@ -168,22 +168,21 @@ func (c *Change) Workspaces() { c.add(c.stamps.workspaces()) }
 
 func (c *Change) add(counter uint64) { c.counters = append(c.counters, counter) }
 
-// Begin says that from now on readers may see the change.
+// Begin is called before readers can see the change.
 func (c *Change) Begin() {
 	for _, counter := range c.counters {
 		c.stamps.counters[counter].Add(1)
 	}
 }
 
-// End tells that all readers see the change, or that none ever will.
+// End is called once all readers see the change, or none ever will.
 func (c *Change) End() {
 	for _, counter := range c.counters {
 		c.stamps.counters[counter].Add(oneChange - 1)
 	}
 }
 
-// Cancel is End for a change that was not made and never will be. Copies from before it
-// stay valid.
+// Cancel is End for a change that is never made. Earlier copies stay valid.
 func (c *Change) Cancel() {
 	for _, counter := range c.counters {
 		c.stamps.counters[counter].Add(^uint64(0))

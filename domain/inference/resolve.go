@@ -90,12 +90,12 @@ type Resolution struct {
 	Preset      string
 	Version     int
 	WorkspaceID string
-	// Dropped names what did not go upstream: settings that the request's dialect has
-	// no counterpart for, and fields that the gateway does not know. Names consist of
+	// Dropped names settings and fields that did not go upstream. The request's dialect
+	// has no counterpart for them, or the gateway does not know them. Names consist of
 	// ASCII letters, digits and _ . : - only.
 	Dropped []string
-	// SessionID is the session_id field of the body. It is empty where there is none and
-	// where a header cannot hold it.
+	// SessionID is the session_id field of the body. It is empty if there is none, or if
+	// a header cannot hold it.
 	SessionID string
 
 	parts []part // names and sources alone
@@ -136,8 +136,8 @@ var sessionTooLong = fmt.Sprintf("must be at most %d characters", MaxSessionID)
 
 func isShortSession(id string) bool { return utf8.RuneCountInString(id) <= MaxSessionID }
 
-// usableSession returns id, or nothing if it is too long or a header cannot hold
-// it.
+// usableSession returns id. It returns an empty text if id is too long, or if a header
+// cannot hold it.
 func usableSession(id string) string {
 	unusable := func(r rune) bool { return r == utf8.RuneError || unicode.IsControl(r) }
 	if !isShortSession(id) || strings.ContainsFunc(id, unusable) {
@@ -146,21 +146,22 @@ func usableSession(id string) string {
 	return id
 }
 
-// Resolve applies the preset that the body of an inference request names, from
-// the workspace that who acts in; the zero Principal acts in the default one. A
-// request that names none comes back as it is, even if it is not JSON.
+// Resolve applies the preset that an inference request names. The preset is in the
+// workspace of who, and the zero Principal acts in the default one. The body of a request
+// that names no preset is returned unchanged, even if it is not JSON.
 //
-// Where a label has a split, sessions stick to a version: those of the body,
-// else of the header. Without one the key does, and without a key every request
-// is a session of its own.
+// Where a label has a split, a session always gets the same version. The session id is
+// that of the body, else that of the header. Without a session id the key decides. Without
+// a key each request may get another version.
 //
-// A reference that is malformed, one of several, or inside models, and a
-// request that cannot be merged, is Invalid. So is a session id of more than
-// MaxSessionID characters beside a reference. A preset that does not exist, is
-// not active or has no such version or label is NotFound, and named. A request
-// that uses a server tool that the workspace has disabled is Forbidden, with or
-// without a preset; one that is opaque is then Invalid. Resolve keeps no
-// reference to the body but in what it returns.
+// These are Invalid: a malformed reference, two different references, a reference inside
+// models, a request that cannot be merged, and a session id of more than MaxSessionID
+// characters beside a reference. A preset that does not exist, is not active, or does not
+// have the version or label is NotFound. The error names it.
+//
+// A request that uses a disabled server tool is Forbidden, with or without a preset. Where
+// tools are disabled, an opaque request is Invalid. Only the Resolution refers to the body
+// afterwards.
 func (r *Resolver) Resolve(ctx context.Context, who domain.Principal, sent Request) (Resolution, error) {
 	request := readRequest(sent.Body)
 	out := Resolution{Body: sent.Body, SessionID: usableSession(request.sessionID)}
@@ -197,12 +198,12 @@ func (r *Resolver) Resolve(ctx context.Context, who domain.Principal, sent Reque
 	if err := workspace.checkTools(merged, sent); err != nil {
 		return out, err
 	}
-	for i := range m.parts { // their values would keep the request's body in memory
+	for i := range m.parts { // their values refer to the request's body
 		m.parts[i] = part{Member: rawjson.Member{Name: m.parts[i].Name}, from: m.parts[i].from}
 	}
 	out.Body, out.parts = merged, m.parts
 	out.Preset, out.Version, out.WorkspaceID = request.ref.slug, version, workspace.id
-	out.Dropped = slices.Clip(settings.dropped) // shared, and so never appended to in place
+	out.Dropped = slices.Clip(settings.dropped) // shared, so append must copy it
 	for _, name := range m.dropped {
 		if !slices.Contains(settings.dropped, name) {
 			out.Dropped = append(out.Dropped, name)
@@ -286,7 +287,7 @@ func (r *Resolver) version(ctx context.Context, workspaceID string, ref referenc
 	if s, err = newSettings(v, dialect, r.unknown); err != nil {
 		return 0, nil, fmt.Errorf("version %d of preset %s is damaged: %v", v.Version, v.PresetID, err) //nolint:errorlint // an Invalid tools field of a preset is not the request's
 	}
-	r.cache.Put(settingsKey(&p, n, dialect), versions, cached{settings: s}, s.cost()+len(v.Config)) // which the settings are parts of
+	r.cache.Put(settingsKey(&p, n, dialect), versions, cached{settings: s}, s.cost()+len(v.Config)) // the settings are parts of it
 	return n, s, nil
 }
 

@@ -1,8 +1,8 @@
 // Package rawjson walks over JSON text in place. Names and values keep the bytes that
 // they were sent with.
 //
-// The text must be JSON (RFC 8259) as far as it is read. Errors say where it is not, and
-// never quote it.
+// The text must be JSON (RFC 8259). An error tells the first place where it is not, and
+// never quotes the text. Text that is not read is not checked.
 package rawjson
 
 import (
@@ -46,8 +46,8 @@ var walkers = sync.Pool{New: func() any { return new(Walker) }}
 
 func borrow(text []byte) *Walker { return walkers.Get().(*Walker).reset(text, tolerant) }
 
-// maxPooled bounds the text of a Walker that is used again, in bytes: its decoder keeps
-// room for all names of the text.
+// maxPooled bounds the text of a Walker that is used again, in bytes. Its decoder keeps
+// memory for all names of the text.
 const maxPooled = 64 << 10
 
 func (w *Walker) giveBack() {
@@ -56,7 +56,7 @@ func (w *Walker) giveBack() {
 	}
 }
 
-// Kind returns the kind of the value that comes next, 0 where there is none.
+// Kind returns the kind of the next value, 0 if there is none.
 func (w *Walker) Kind() jsontext.Kind { return w.decoder.PeekKind() }
 
 // Offset returns where the value that was read last ends.
@@ -65,7 +65,7 @@ func (w *Walker) Offset() int { return int(w.decoder.InputOffset()) }
 // Pointer returns the JSON Pointer (RFC 6901) of the value that was read last.
 func (w *Walker) Pointer() string { return string(w.decoder.StackPointer()) }
 
-// Value reads the value that comes next and returns its part of the text.
+// Value reads the next value and returns its part of the text.
 func (w *Walker) Value() (jsontext.Value, error) {
 	value, err := w.decoder.ReadValue()
 	if err != nil {
@@ -75,7 +75,7 @@ func (w *Walker) Value() (jsontext.Value, error) {
 	return w.text[end-len(value) : end : end], nil
 }
 
-// Skip reads the value that comes next.
+// Skip reads the next value.
 func (w *Walker) Skip() error {
 	if err := w.decoder.SkipValue(); err != nil {
 		return describe(err)
@@ -83,7 +83,7 @@ func (w *Walker) Skip() error {
 	return nil
 }
 
-// Members yields the names in the object that comes next, as they were sent. The body of
+// Members yields the names in the next value, an object, as they were sent. The body of
 // the loop may read the value of each. An error ends the loop.
 func (w *Walker) Members() iter.Seq2[jsontext.Value, error] {
 	return func(yield func(jsontext.Value, error) bool) {
@@ -108,8 +108,8 @@ func (w *Walker) Members() iter.Seq2[jsontext.Value, error] {
 	}
 }
 
-// Elements yields the numbers of the elements of the array that comes next. The body of
-// the loop may read each element. An error ends the loop.
+// Elements yields the indexes of the elements of the next value, an array. The body of the
+// loop may read each element. An error ends the loop.
 func (w *Walker) Elements() iter.Seq2[int, error] {
 	return func(yield func(int, error) bool) {
 		err := w.enter('[', "an array")
@@ -170,7 +170,7 @@ type Member struct {
 	Quoted jsontext.Value
 }
 
-// Object yields the members of the object that text consists of. An error ends it.
+// Object yields the members of text, an object. An error ends the loop.
 func Object(text []byte) iter.Seq2[Member, error] {
 	return func(yield func(Member, error) bool) {
 		w := borrow(text)
@@ -195,7 +195,7 @@ func Object(text []byte) iter.Seq2[Member, error] {
 	}
 }
 
-// Members returns the members of the object that text consists of.
+// Members returns the members of text, an object.
 func Members(text []byte) (members []Member, err error) {
 	for m, err := range Object(text) {
 		if err != nil {
@@ -245,7 +245,7 @@ func (c *cursor) enter(bracket byte) bool {
 	return true
 }
 
-// next returns the next name or value, which is empty at the end.
+// next returns the next name or value. It returns none at the end.
 func (c *cursor) next() jsontext.Value {
 	start := 0
 	for start < len(c.rest) && isBetween(c.rest[start]) {
@@ -275,7 +275,7 @@ func endOf(text []byte) int {
 			continue
 		case char == '}' || char == ']':
 			if depth--; depth < 0 {
-				return i // the bracket ends what has the value, a number or a word
+				return i // the bracket of the parent ends a number or a word
 			}
 		case depth > 0 || !isBetween(char):
 			continue
@@ -352,7 +352,8 @@ func IsText(value jsontext.Value, text string) bool {
 	return ok && decoded == text
 }
 
-// plainText returns what stands between the quotes of a string, if that is its text.
+// plainText returns the text between the quotes of a string. It is plain if it has no
+// escapes and is valid UTF-8.
 func plainText(value jsontext.Value) (inner []byte, plain bool) {
 	inner = value[1 : len(value)-1]
 	return inner, bytes.IndexByte(inner, '\\') < 0 && utf8.Valid(inner)
@@ -361,7 +362,8 @@ func plainText(value jsontext.Value) (inner []byte, plain bool) {
 // maxDepth is how deep the decoder lets JSON nest.
 const maxDepth = 10_000
 
-// describe says where text stops being JSON. The decoder's own words may quote the text.
+// describe returns an error with the place where text stops being JSON. The decoder's own
+// message may quote the text.
 func describe(err error) error {
 	syntax, ok := errors.AsType[*jsontext.SyntacticError](err)
 	switch {
@@ -369,7 +371,7 @@ func describe(err error) error {
 		return errors.New("ends too early, at byte 0")
 	case errors.Is(err, io.ErrUnexpectedEOF):
 		return fmt.Errorf("ends too early, at byte %d", syntax.ByteOffset)
-	case syntax.Err.Error() == "exceeded max depth": // which has no name to ask for
+	case syntax.Err.Error() == "exceeded max depth": // the package exports no such error
 		return fmt.Errorf("must not nest deeper than %d levels", maxDepth)
 	}
 	return fmt.Errorf("not valid JSON at byte %d", syntax.ByteOffset)

@@ -6,12 +6,12 @@ import (
 	"sync/atomic"
 )
 
-// Cache keeps values, each under the stamp that it was read under. It gives a value out
-// for as long as the stamp stays the same. The zero stamp is none.
+// Cache keeps each value with the stamp of its object. A value is valid while the stamp
+// stays the same. A value without a stamp, which is zero, is not kept.
 //
-// All values together cost at most a limit. Room for a new one is made by a second
-// chance (clock) algorithm: a value that was asked for lately stays. A Cache is safe for
-// concurrent use and has no goroutine: one that nobody refers to is gone.
+// A Cache has a limit for the cost of all values. It evicts by the second-chance (clock)
+// algorithm, so values that were used recently stay. It is safe for concurrent use. It has
+// no goroutine, so it needs no Close to be freed.
 type Cache[K, S comparable, V any] struct {
 	limit int
 
@@ -32,14 +32,14 @@ func New[K, S comparable, V any](limit int) *Cache[K, S, V] {
 	return &Cache[K, S, V]{limit: limit, kept: make(map[K]*entry[S, V])}
 }
 
-// Close frees all values. The cache keeps none from then on.
+// Close frees all values. Later values are not kept.
 func (c *Cache[K, S, V]) Close() {
 	c.mu.Lock()
 	defer c.mu.Unlock()
 	c.kept, c.cost, c.limit = nil, 0, -1
 }
 
-// Get returns the value of key, if it was read under stamp.
+// Get returns the value of key if it has this stamp.
 func (c *Cache[K, S, V]) Get(key K, stamp S) (value V, ok bool) {
 	var none S
 	c.mu.RLock()
@@ -54,9 +54,9 @@ func (c *Cache[K, S, V]) Get(key K, stamp S) (value V, ok bool) {
 	return e.value, true
 }
 
-// Put keeps a value that costs so many bytes. It does nothing for one that takes more
-// than a quarter of the limit, and where there is a value of the same stamp: that one may
-// have been changed since this one was read.
+// Put keeps a value. cost is its size in bytes. A value that costs more than a quarter of
+// the limit is not kept. A value with the same stamp stays, because Change may have
+// changed it.
 func (c *Cache[K, S, V]) Put(key K, stamp S, value V, cost int) {
 	var none S
 	c.mu.Lock()
@@ -75,8 +75,8 @@ func (c *Cache[K, S, V]) Put(key K, stamp S, value V, cost int) {
 	}
 }
 
-// evict removes values that were not used since it was last called, until all others fit.
-// It goes through them in the random order of Go's maps, and spares the one of key.
+// evict removes values that were not used since the last call, until the others fit. The
+// order is that of Go's maps, which is random. The value of spared stays.
 func (c *Cache[K, S, V]) evict(spared K) {
 	for key, e := range c.kept {
 		switch {
@@ -90,8 +90,8 @@ func (c *Cache[K, S, V]) evict(spared K) {
 	}
 }
 
-// Change lets fn change the value of key. It returns false where fn does, which leaves
-// the value as it is, and where there is none.
+// Change changes the value of key by fn. It returns false if there is no value, or if fn
+// returns false. The value then stays as it is.
 func (c *Cache[K, S, V]) Change(key K, fn func(*V) bool) bool {
 	c.mu.Lock()
 	defer c.mu.Unlock()
