@@ -8,6 +8,7 @@ import (
 
 	"github.com/caddy-presets/caddy-presets/domain"
 	"github.com/caddy-presets/caddy-presets/schema"
+	"github.com/caddy-presets/caddy-presets/schema/rawjson"
 )
 
 // operation is one row of the route table.
@@ -83,11 +84,11 @@ type call struct {
 
 	envelope func(problem) any // of errors
 
-	op     operation
-	who    domain.Principal
-	given  parameters
-	body   []byte        // nil until it was read whole
-	object schema.Object // the members of body
+	op      operation
+	who     domain.Principal
+	given   parameters
+	body    []byte           // nil until it was read whole
+	members []rawjson.Member // the members of body
 
 	pageSize int64 // taken from versionPages until the answer is sent
 

@@ -32,7 +32,7 @@ func (c *call) readBody() (err error) {
 	if body.isOptional && len(c.body) == 0 { // sent in chunks, and empty
 		return nil
 	}
-	if c.object, err = body.Check(c.body); err != nil {
+	if c.members, err = body.Check(c.body); err != nil {
 		return err
 	}
 	if body.isOptional {
@@ -68,9 +68,9 @@ func (c *call) readWorkspaceReference() error {
 
 // textOf returns a member of the body that is a string by its schema.
 func (c *call) textOf(member string) (text string, given bool, err error) {
-	for name, value := range c.object.All() {
-		if name == member {
-			err = jsonv2.Unmarshal(value, &text)
+	for _, m := range c.members {
+		if m.Name == member {
+			err = jsonv2.Unmarshal(m.Value, &text)
 			return text, true, err
 		}
 	}

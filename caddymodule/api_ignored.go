@@ -31,15 +31,15 @@ func (c *call) listIgnored() {
 		return
 	}
 	var names []string
-	for name := range c.object.All() {
-		if c.op.body.Names(name) || knownToClients[name] {
+	for _, m := range c.members {
+		if c.op.body.Names(m.Name) || knownToClients[m.Name] {
 			continue
 		}
 		if len(names) == maxIgnored {
 			names = append(names, "...")
 			break
 		}
-		names = append(names, headerName(name))
+		names = append(names, headerName(m.Name))
 	}
 	if names != nil {
 		c.w.Header().Set("X-Preset-Ignored", headerList(names))

@@ -65,7 +65,7 @@ func createPresetFrom(dialect domain.Dialect) func(*call) (answer, error) {
 		case given:
 			c.setPlaceholder(sessionPlaceholder, id)
 		}
-		capture, err := inference.Capture(dialect, c.object.All())
+		capture, err := inference.Capture(dialect, c.members)
 		if err != nil {
 			return answer{}, err
 		}

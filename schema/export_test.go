@@ -21,15 +21,15 @@ func (s *Schema) CheckInFull(body []byte) error {
 		return err
 	}
 	full := inFull(object).(map[string]any)
-	for name, value := range members.All() {
-		schemas, _ := s.rules.member(name)
+	for _, m := range members {
+		schemas, _ := s.rules.member(m.Name)
 		if len(schemas) == 1 && shallowOf(schemas[0]) != nil {
-			all := &skimmed{kind: value.Kind()}
-			items, _ := full[name].([]any)
+			all := &skimmed{kind: m.Value.Kind()}
+			items, _ := full[m.Name].([]any)
 			for index, item := range items {
 				all.items = append(all.items, skimmedItem{index, item})
 			}
-			full[name] = all
+			full[m.Name] = all
 		}
 	}
 	return s.collect(members, s.root.Validate(full))

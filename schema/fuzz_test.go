@@ -131,7 +131,8 @@ func checkBody(t *testing.T, s *schema.Schema, body []byte) {
 		t.Fatalf("accepted, but %v", err)
 	}
 	got := make(map[string]any)
-	for name, text := range object.All() {
+	for _, m := range object {
+		name, text := m.Name, m.Value
 		var value any
 		if err := decode(text, &value); err != nil {
 			t.Fatalf("member %q: %v", name, err)

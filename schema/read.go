@@ -5,10 +5,11 @@ import (
 	"errors"
 	"fmt"
 	"io"
-	"iter"
 	"sync"
 
 	"github.com/go-json-experiment/json/jsontext"
+
+	"github.com/caddy-presets/caddy-presets/schema/rawjson"
 )
 
 const (
@@ -22,72 +23,41 @@ const (
 	freeMembers = 64
 )
 
-// Object is the top level of a body that was read strictly. It refers to the
-// bytes of that body, which must not change while it is in use.
-type Object struct {
-	members []member
-}
-
-type member struct {
-	name  string
-	value jsontext.Value
-}
-
-// All returns the members in the order of the body. A value is the part of the
-// body that holds it, byte for byte; a name is decoded.
-func (o Object) All() iter.Seq2[string, jsontext.Value] {
-	return func(yield func(string, jsontext.Value) bool) {
-		for _, m := range o.members {
-			if !yield(m.name, m.value) {
-				return
-			}
-		}
-	}
-}
-
-// member returns the value of a name, or nil.
-func (o Object) member(name string) jsontext.Value {
-	for _, m := range o.members {
-		if m.name == name {
-			return m.value
-		}
-	}
-	return nil
-}
-
-// readObject reads the members of a body. Every error is an *Error.
-func readObject(body []byte) (Object, error) {
-	object, kind, err := readValue(body)
-	switch {
+// readObject reads a body strictly and returns its members, which are parts of body. Every
+// error is an *Error.
+func readObject(body []byte) ([]rawjson.Member, error) {
+	switch kind, err := readValue(body); {
 	case err != nil:
-		return Object{}, err
+		return nil, err
 	case kind != '{':
-		return Object{}, violation("", "must be an object")
+		return nil, violation("", "must be an object")
 	}
-	return object, nil
+	var members []rawjson.Member
+	for quoted, value := range rawjson.Pairs(trimSpace(body)) {
+		name, _ := rawjson.Text(quoted)
+		members = append(members, rawjson.Member{Name: name, Value: value, Quoted: quoted})
+	}
+	return members, nil
 }
 
-// readValue reads one JSON value of any kind, and the members of an object. Every error is
-// an *Error.
-func readValue(text []byte) (object Object, kind jsontext.Kind, err error) {
+// trimSpace returns the JSON value of a body that was read strictly.
+func trimSpace(body []byte) jsontext.Value { return bytes.Trim(body, " \t\r\n") }
+
+// readValue reads one JSON value strictly. Every error is an *Error.
+func readValue(text []byte) (kind jsontext.Kind, err error) {
 	r := newReader(text)
 	defer r.free()
-	if kind = r.decoder.PeekKind(); kind == '{' {
-		object, err = r.members()
-	} else {
-		err = r.skip()
-	}
-	if errors.Is(err, io.EOF) {
-		return Object{}, 0, violation("", "must not be empty")
-	}
-	if err != nil {
-		return Object{}, 0, syntaxViolation(err)
+	kind = r.decoder.PeekKind()
+	if err := r.skip(); errors.Is(err, io.EOF) {
+		return 0, violation("", "must not be empty")
+	} else if err != nil {
+		return 0, syntaxViolation(err)
 	}
 	end := r.decoder.InputOffset()
 	if _, err := r.decoder.ReadToken(); !errors.Is(err, io.EOF) {
-		return Object{}, 0, violation("", fmt.Sprintf("has text after its end at byte %d", end))
+		return 0, violation("", fmt.Sprintf("has text after its end at byte %d", end))
 	}
-	return object, kind, nil
+	return kind, nil
 }
 
 // reader reads a text once, token by token. So it checks its limits before the decoder's
@@ -123,57 +93,33 @@ func (r *reader) free() {
 	readers.Put(r)
 }
 
-func (r *reader) token() (jsontext.Token, error) {
-	token, err := r.decoder.ReadToken()
-	if err != nil {
-		return token, err
+func (r *reader) readToken() error {
+	if _, err := r.decoder.ReadToken(); err != nil {
+		return err
 	}
 	depth := r.decoder.StackDepth()
 	if depth > MaxDepth {
-		return token, violation("", fmt.Sprintf("must not nest deeper than %d levels", MaxDepth))
+		return violation("", fmt.Sprintf("must not nest deeper than %d levels", MaxDepth))
 	}
 	// The length counts names and values, so it is odd after a name.
 	if kind, n := r.decoder.StackIndex(depth); kind == '{' && n > 2*freeMembers && n%2 == 1 {
 		if r.counted++; r.counted > MaxMembers {
-			return token, violation("", fmt.Sprintf("has too many members: more than %d beyond the first %d of an object", MaxMembers, freeMembers))
+			return violation("", fmt.Sprintf("has too many members: more than %d beyond the first %d of an object", MaxMembers, freeMembers))
 		}
 	}
-	return token, nil
+	return nil
 }
 
 // skip skips one value.
 func (r *reader) skip() error {
 	for depth := r.decoder.StackDepth(); ; {
-		if _, err := r.token(); err != nil {
+		if err := r.readToken(); err != nil {
 			return err
 		}
 		if r.decoder.StackDepth() <= depth {
 			return nil
 		}
 	}
-}
-
-// members reads an object.
-func (r *reader) members() (Object, error) {
-	object := Object{make([]member, 0, 8)}
-	if _, err := r.token(); err != nil { // {
-		return Object{}, err
-	}
-	for r.decoder.PeekKind() != '}' {
-		token, err := r.token()
-		if err != nil {
-			return Object{}, err
-		}
-		name := token.String()
-		afterName := r.decoder.InputOffset()
-		if err := r.skip(); err != nil {
-			return Object{}, err
-		}
-		value := bytes.TrimLeft(r.text[afterName:r.decoder.InputOffset()], ": \t\r\n")
-		object.members = append(object.members, member{name, value})
-	}
-	_, err := r.token() // }
-	return object, err
 }
 
 // syntaxViolation returns where a body stops being strict JSON. The decoder's own message

@@ -22,7 +22,7 @@ const maxPatternsLength = 65536
 type relation struct {
 	member string
 	// check gets a value that keeps the rules of the schema.
-	check func(value jsontext.Value, request Object) []Violation
+	check func(value jsontext.Value, request []rawjson.Member) []Violation
 }
 
 // The relations of each body.
@@ -34,10 +34,10 @@ var (
 
 // checkRelations checks relations. It skips values with violations that the schema found,
 // since their types may be wrong.
-func checkRelations(relations []relation, request Object, found []Violation) (broken []Violation) {
+func checkRelations(relations []relation, request []rawjson.Member, found []Violation) (broken []Violation) {
 	for _, r := range relations {
 		sound := !slices.ContainsFunc(found, func(v Violation) bool { return strings.HasPrefix(v.Path, "/"+r.member) })
-		if value := request.member(r.member); value != nil && sound {
+		if value := rawjson.Find(request, r.member); value != nil && sound {
 			broken = append(broken, r.check(value, request)...)
 		}
 	}
@@ -50,7 +50,7 @@ func mayContain(text jsontext.Value, word string) bool {
 }
 
 // deferredTools: a deferred function needs a tool that searches for it.
-func deferredTools(tools jsontext.Value, _ Object) (broken []Violation) {
+func deferredTools(tools jsontext.Value, _ []rawjson.Member) (broken []Violation) {
 	if !mayContain(tools, "defer_loading") {
 		return nil
 	}
@@ -79,7 +79,7 @@ func deferredTools(tools jsontext.Value, _ Object) (broken []Violation) {
 }
 
 // toolNames: tools that run a model have different names.
-func toolNames(tools jsontext.Value, _ Object) (broken []Violation) {
+func toolNames(tools jsontext.Value, _ []rawjson.Member) (broken []Violation) {
 	if !mayContain(tools, "openrouter:") {
 		return nil
 	}
@@ -113,7 +113,7 @@ func toolNames(tools jsontext.Value, _ Object) (broken []Violation) {
 }
 
 // patternLengths: the patterns of a router plugin have a total length.
-func patternLengths(plugins jsontext.Value, _ Object) (broken []Violation) {
+func patternLengths(plugins jsontext.Value, _ []rawjson.Member) (broken []Violation) {
 	if len(plugins) <= maxPatternsLength {
 		return nil
 	}
@@ -138,8 +138,8 @@ func patternLengths(plugins jsontext.Value, _ Object) (broken []Violation) {
 }
 
 // sameEffort: reasoning_effort and reasoning.effort are the same.
-func sameEffort(effort jsontext.Value, request Object) []Violation {
-	reasoning := request.member("reasoning")
+func sameEffort(effort jsontext.Value, request []rawjson.Member) []Violation {
+	reasoning := rawjson.Find(request, "reasoning")
 	if effort.Kind() != '"' || reasoning.Kind() != '{' {
 		return nil
 	}

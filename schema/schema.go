@@ -24,6 +24,8 @@ import (
 	"sync"
 
 	"github.com/santhosh-tekuri/jsonschema/v5"
+
+	"github.com/caddy-presets/caddy-presets/schema/rawjson"
 )
 
 //go:embed *.json
@@ -142,21 +144,21 @@ func compile(c *jsonschema.Compiler, file string) (*Schema, error) {
 // The error is an *Error when the body is at fault. The body is then not strict JSON, not
 // an object, beyond a limit of this package, or against a rule of the schema. Strict JSON
 // is RFC 8259 with the limits of RFC 7493, "I-JSON": UTF-8, no duplicate names. Any other
-// error is a fault of this package. Check keeps no reference to body, but the returned
-// Object does.
-func (s *Schema) Check(body []byte) (Object, error) {
-	object, err := readObject(body)
+// error is a fault of this package. The members are parts of body, which must not change
+// while they are in use.
+func (s *Schema) Check(body []byte) ([]rawjson.Member, error) {
+	members, err := readObject(body)
 	if err != nil {
-		return Object{}, err
+		return nil, err
 	}
-	view, err := s.view(object)
+	view, err := s.view(members)
 	if err != nil {
-		return Object{}, err
+		return nil, err
 	}
-	if err := s.collect(object, s.root.Validate(view)); err != nil {
-		return Object{}, err
+	if err := s.collect(members, s.root.Validate(view)); err != nil {
+		return nil, err
 	}
-	return object, nil
+	return members, nil
 }
 
 // Names reports whether the schema has a rule for a top-level member. Other members
@@ -167,13 +169,13 @@ func (s *Schema) Names(member string) bool {
 }
 
 // collect returns an *Error of the validator's findings and the broken relations of
-// object, nil if there are none.
-func (s *Schema) collect(object Object, err error) error {
+// members, nil if there are none.
+func (s *Schema) collect(members []rawjson.Member, err error) error {
 	found, err := s.violationsOf(err)
 	if err != nil {
 		return err
 	}
-	found = append(found, checkRelations(s.relations, object, found)...)
+	found = append(found, checkRelations(s.relations, members, found)...)
 	if len(found) == 0 {
 		return nil
 	}

@@ -107,7 +107,8 @@ func TestCheckReturnsMembers(t *testing.T) {
 		t.Fatal(err)
 	}
 	var got []string
-	for name, value := range object.All() {
+	for _, m := range object {
+		name, value := m.Name, m.Value
 		got = append(got, name+"="+string(value))
 	}
 	want := []string{`model="m"`, `x={"y": 1.0}`, "temperature=1e999999999"}

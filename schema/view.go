@@ -34,21 +34,21 @@ var (
 // locations. It is not UTF-8, so no client can send it.
 const emptyName = "\xff"
 
-// view decodes the members of object that have rules. It leaves out everything else, so the
+// view decodes those of members that have rules. It leaves out everything else, so the
 // cost of a check does not depend on a body's size and shape. Every error is an *Error.
-func (s *Schema) view(object Object) (map[string]any, error) {
+func (s *Schema) view(members []rawjson.Member) (map[string]any, error) {
 	d := decoder{left: MaxValues}
-	view := make(map[string]any, min(len(object.members), 16))
-	for _, m := range object.members {
-		schemas, counted := s.rules.member(m.name)
-		if !counted && meetAll(schemas, m.value) {
+	view := make(map[string]any, min(len(members), 16))
+	for _, m := range members {
+		schemas, counted := s.rules.member(m.Name)
+		if !counted && meetAll(schemas, m.Value) {
 			continue
 		}
-		value, err := d.value(m.value, schemas)
+		value, err := d.value(m.Value, schemas)
 		if err != nil {
-			return nil, violation("/"+m.name, err.Error())
+			return nil, violation("/"+m.Name, err.Error())
 		}
-		view[m.name] = value
+		view[m.Name] = value
 	}
 	return view, nil
 }

@@ -1,11 +1,8 @@
 package inference
 
 import (
-	"iter"
-
-	"github.com/go-json-experiment/json/jsontext"
-
 	"github.com/caddy-presets/caddy-presets/domain"
+	"github.com/caddy-presets/caddy-presets/schema/rawjson"
 )
 
 // Capture returns the part of an inference request that a preset keeps: the dialect's
@@ -15,10 +12,11 @@ import (
 // The system prompt is instructions in Responses, and system in Messages. In Chat it is
 // the system and developer messages at the beginning. Two line breaks join blocks and
 // messages. An empty prompt differs from none. More than domain.MaxStoredSize is Invalid.
-func Capture(dialect domain.Dialect, members iter.Seq2[string, jsontext.Value]) (domain.Capture, error) {
+func Capture(dialect domain.Dialect, members []rawjson.Member) (domain.Capture, error) {
 	in := domain.Capture{Dialect: dialect}
 	config := []byte{'{'}
-	for name, value := range members {
+	for _, m := range members {
+		name, value := m.Name, m.Value
 		switch {
 		case value.Kind() == 'n':
 		case name == promptField[dialect]:

@@ -8,10 +8,9 @@ import (
 	"strings"
 	"testing"
 
-	"github.com/go-json-experiment/json/jsontext"
-
 	"github.com/caddy-presets/caddy-presets/domain"
 	"github.com/caddy-presets/caddy-presets/domain/inference"
+	"github.com/caddy-presets/caddy-presets/schema/rawjson"
 )
 
 // capture is captureIn of a responses request.
@@ -23,26 +22,11 @@ func capture(t *testing.T, body string) (domain.Capture, error) {
 // captureIn captures the members of a JSON object in order.
 func captureIn(t *testing.T, dialect domain.Dialect, body string) (domain.Capture, error) {
 	t.Helper()
-	d := jsontext.NewDecoder(strings.NewReader(body))
-	return inference.Capture(dialect, func(yield func(string, jsontext.Value) bool) {
-		if _, err := d.ReadToken(); err != nil {
-			t.Fatal(err)
-		}
-		for d.PeekKind() != '}' {
-			name, err := d.ReadToken()
-			if err != nil {
-				t.Fatal(err)
-			}
-			key := name.String()
-			value, err := d.ReadValue()
-			if err != nil {
-				t.Fatal(err)
-			}
-			if !yield(key, value) {
-				return
-			}
-		}
-	})
+	members, err := rawjson.Members([]byte(body))
+	if err != nil {
+		t.Fatal(err)
+	}
+	return inference.Capture(dialect, members)
 }
 
 // storedSet has the fields that presets keep, each with the first letters of the
