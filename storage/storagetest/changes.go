@@ -33,50 +33,30 @@ func errorsAsTheyAre(t *testing.T, s *suite) {
 
 func failedUpdateLeavesNothing(t *testing.T, s *suite) {
 	before, gone := newWorkspace("before"), newWorkspace("gone")
-	s.mustUpdate(t, func(tx domain.Tx) error { return cmp.Or(tx.PutWorkspace(before), tx.PutWorkspace(gone)) })
+	s.put(t, before, gone)
 	changed, p, k := before, newPreset(before.ID, "p"), newKey(1)
 	changed.Slug = "after"
-	err := s.update(func(tx domain.Tx) error {
+	s.try(t, true, func(tx domain.Tx) error {
 		return cmp.Or(
-			tx.PutWorkspace(changed), tx.PutPreset(p), tx.PutPresetVersion(p, newVersion(p, 1, "{}")),
-			tx.PutKey(k), tx.PutLabelChange(p, "staging", newLabelChange(1)), putAudit(tx, newAudit(1)),
-			tx.PutReplay(domain.Replay{ExpiresAt: time.Now().Add(time.Hour)}), tx.DeleteWorkspace(gone), errDeliberate)
+			put[any](tx, changed, p, k, newAudit(1), domain.Replay{ExpiresAt: time.Now().Add(time.Hour)}),
+			tx.PutPresetVersion(p, newVersion(p, 1, "{}")), tx.PutLabelChange(p, "staging", newLabelChange(1)), tx.DeleteWorkspace(gone))
 	})
-	if !errors.Is(err, errDeliberate) {
-		t.Fatalf("got error %v, want the function's own", err)
-	}
-	check := func(t *testing.T) {
-		s.mustView(t, func(r domain.Reader) error {
-			got, err := workspaceBySlug(r, "before")
-			same(t, got, before)
-			_, err1 := workspaceBySlug(r, "after")
-			_, err2 := r.Preset(before.ID, "p")
-			_, err3 := r.Key(k.ID)
-			_, err4 := r.KeyByHash(k.Hash)
-			_, err6 := r.AuditRecord(1)
-			_, err7 := r.Replay(domain.ReplayID{})
-			for _, err := range []error{err1, err2, err3, err4, err6, err7} {
-				if !errors.Is(err, domain.ErrNotFound) {
-					t.Errorf("after a failed update: got error %v, want ErrNotFound", err)
-				}
-			}
-			keys, err5 := r.Keys()
-			if len(keys) != 0 {
-				t.Errorf("after a failed update there are keys: %v", keys)
-			}
-			changes, err8 := r.LabelChanges(p, "staging")
-			head, err9 := r.AuditHead()
-			if changes != 0 || head.Count != 0 {
-				t.Errorf("after a failed update there are %d changes of a label and %d of all", changes, head.Count)
-			}
-			workspacePagesAre(t, r, []domain.Workspace{before, gone}, 1)
-			presetPagesAre(t, r, before.ID, nil, 1)
-			return errors.Join(err, err5, err8, err9)
-		})
-	}
-	check(t)
-	s.reopen(t)
-	check(t)
+	s.lasts(t, func(r domain.Reader) {
+		is(t, before)(workspaceBySlug(r, "before"))
+		missing(t, "the new slug")(workspaceBySlug(r, "after"))
+		missing(t, "the preset")(r.Preset(before.ID, "p"))
+		missing(t, "the key")(r.Key(k.ID))
+		missing(t, "the key's hash")(r.KeyByHash(k.Hash))
+		missing(t, "the audit record")(r.AuditRecord(1))
+		missing(t, "the kept answer")(r.Replay(domain.ReplayID{}))
+		if keys, err := r.Keys(); len(keys) != 0 || err != nil {
+			t.Errorf("got keys %v and error %v, want none", keys, err)
+		}
+		is(t, 0)(r.LabelChanges(p, "staging"))
+		is(t, domain.AuditHead{})(r.AuditHead())
+		workspacePagesAre(t, r, []domain.Workspace{before, gone}, 1)
+		presetPagesAre(t, r, before.ID, nil, 1)
+	})
 }
 
 func readsOwnWrites(t *testing.T, s *suite) {
@@ -87,25 +67,17 @@ func readsOwnWrites(t *testing.T, s *suite) {
 	later := p
 	later.Name = "later"
 	s.mustUpdate(t, func(tx domain.Tx) error {
-		if _, err := tx.Preset(w.ID, "p"); !errors.Is(err, domain.ErrNotFound) {
-			t.Errorf("before the write: got error %v, want ErrNotFound", err)
-		}
-		if err := cmp.Or(tx.PutWorkspace(w), tx.PutPreset(p), tx.PutPresetVersion(p, v), tx.PutKey(k), tx.PutPreset(later)); err != nil {
+		missing(t, "before the write")(tx.Preset(w.ID, "p"))
+		if err := cmp.Or(put[any](tx, w, p, k, later), tx.PutPresetVersion(p, v)); err != nil {
 			return err
 		}
-		gotW, err1 := tx.Workspace(w.ID)
-		same(t, gotW, w)
-		gotW, err2 := workspaceBySlug(tx, w.Slug)
-		same(t, gotW, w)
-		gotP, err3 := tx.Preset(w.ID, "p")
-		same(t, gotP, later)
-		gotV, err4 := tx.PresetVersion(p.State(), 1)
-		same(t, gotV, v)
-		gotK, err5 := tx.Key(k.ID)
-		same(t, gotK, k)
-		gotK, err6 := tx.KeyByHash(k.Hash)
-		same(t, gotK, k)
-		return cmp.Or(err1, err2, err3, err4, err5, err6)
+		is(t, w)(tx.Workspace(w.ID))
+		is(t, w)(workspaceBySlug(tx, w.Slug))
+		is(t, later)(tx.Preset(w.ID, "p"))
+		is(t, v)(tx.PresetVersion(p.State(), 1))
+		is(t, k)(tx.Key(k.ID))
+		is(t, k)(tx.KeyByHash(k.Hash))
+		return nil
 	})
 }
 
@@ -117,9 +89,7 @@ func contexts(t *testing.T, s *suite) {
 		if err := s.Update(ctx, func(tx domain.Tx) error { return tx.PutWorkspace(w) }); !errors.Is(err, context.Canceled) {
 			t.Errorf("Update: got error %v, want context.Canceled", err)
 		}
-		if _, err := get(s, func(r domain.Reader) (domain.Workspace, error) { return r.Workspace(w.ID) }); !errors.Is(err, domain.ErrNotFound) {
-			t.Errorf("the change: got error %v, want ErrNotFound", err)
-		}
+		s.view(t, func(r domain.Reader) { missing(t, "the change")(r.Workspace(w.ID)) })
 		ctx, cancel = context.WithTimeout(t.Context(), -time.Second)
 		defer cancel()
 		if err := s.Update(ctx, func(domain.Tx) error { return nil }); !errors.Is(err, context.DeadlineExceeded) {
@@ -163,74 +133,46 @@ func contexts(t *testing.T, s *suite) {
 // onePresetManyWriters adds versions to a preset that does not exist yet.
 func onePresetManyWriters(t *testing.T, s *suite) {
 	w := newWorkspace("w")
-	s.mustUpdate(t, func(tx domain.Tx) error { return tx.PutWorkspace(w) })
+	s.put(t, w)
 	service := domain.NewService(s.Store)
 	outcomes := make([]domain.Outcome, writers)
-	for i, err := range together(writers, func(i int) (err error) {
+	mustTogether(t, writers, func(i int) (err error) {
 		in := domain.Capture{Dialect: domain.Responses, Config: fmt.Appendf(nil, `{"writer":%d}`, i)}
-		for {
-			outcomes[i], err = service.CreatePresetVersion(context.Background(), by(w.ID), "", "p", in)
-			if !errors.Is(err, domain.ErrConflict) {
-				return err
-			}
-		}
-	}) {
-		if err != nil {
-			t.Fatalf("writer %d: %v", i, err)
-		}
-	}
-	check := func() {
-		p, err := get(s, func(r domain.Reader) (domain.Preset, error) { return r.Preset(w.ID, "p") })
-		if err != nil {
-			t.Fatal(err)
-		}
-		if p.LatestVersion != writers || p.DesignatedVersion != writers {
-			t.Errorf("latest version is %d, designated %d, want %d", p.LatestVersion, p.DesignatedVersion, writers)
+		outcomes[i], err = retry(func() (domain.Outcome, error) {
+			return service.CreatePresetVersion(context.Background(), by(w.ID), "", "p", in)
+		})
+		return err
+	})
+	s.lasts(t, func(r domain.Reader) {
+		p, err := r.Preset(w.ID, "p")
+		if err != nil || p.LatestVersion != writers || p.DesignatedVersion != writers {
+			t.Errorf("latest version is %d, designated %d, want %d (error %v)", p.LatestVersion, p.DesignatedVersion, writers, err)
 		}
 		for i, out := range outcomes {
 			v := out.Version
 			if out.Preset.ID != p.ID || out.Preset.LatestVersion != v.Version {
 				t.Errorf("writer %d was told of preset %s at %d and version %d, want preset %s", i, out.Preset.ID, out.Preset.LatestVersion, v.Version, p.ID)
 			}
-			got, err := get(s, func(r domain.Reader) (domain.PresetVersion, error) { return r.PresetVersion(p.State(), v.Version) })
-			if err != nil {
-				t.Fatalf("version %d of writer %d: %v", v.Version, i, err)
-			}
-			same(t, got, v) // so no two writers have the same number
+			is(t, v)(r.PresetVersion(p.State(), v.Version)) // so no two writers have the same number
 		}
-	}
-	check()
-	s.reopen(t)
-	check()
+	})
 }
 
 func manyPresets(t *testing.T, s *suite) {
 	const each = 5
 	w := newWorkspace("w")
-	s.mustUpdate(t, func(tx domain.Tx) error { return tx.PutWorkspace(w) })
+	s.put(t, w)
 	service := domain.NewService(s.Store)
-	for i, err := range together(writers, func(i int) error {
-		for n := 1; n <= each; {
-			out, err := service.CreatePresetVersion(context.Background(), by(w.ID), "w", slugOf(i), domain.Capture{Config: []byte("{}")})
-			switch {
-			case errors.Is(err, domain.ErrConflict):
-				continue
-			case err != nil:
-				return err
-			case out.Version.Version != n:
-				return fmt.Errorf("got version %d, want %d", out.Version.Version, n)
+	mustTogether(t, writers, func(i int) error {
+		for n := range each {
+			if out, err := createVersion(service, by(w.ID), slugOf(i)); err != nil || out.Version.Version != n+1 {
+				return fmt.Errorf("writer %d: got version %d and error %w, want %d", i, out.Version.Version, err, n+1)
 			}
-			n++
 		}
 		return nil
-	}) {
-		if err != nil {
-			t.Errorf("writer %d: %v", i, err)
-		}
-	}
+	})
 	for i := range writers {
-		p, err := get(s, func(r domain.Reader) (domain.Preset, error) { return r.Preset(w.ID, slugOf(i)) })
-		if err != nil || p.LatestVersion != each {
+		if p, err := s.preset(w.ID, slugOf(i)); err != nil || p.LatestVersion != each {
 			t.Errorf("preset %d: got latest version %d and error %v, want %d", i, p.LatestVersion, err, each)
 		}
 	}
@@ -241,12 +183,10 @@ func oneSlugManyWriters(t *testing.T, s *suite) {
 	winners := make([]domain.Outcome, writers)
 	won := -1
 	for i, err := range together(writers, func(i int) (err error) {
-		for {
-			winners[i], err = service.CreateWorkspace(context.Background(), by(""), domain.NewWorkspace{Name: "w", Slug: "taken"})
-			if !errors.Is(err, domain.ErrConflict) {
-				return err
-			}
-		}
+		winners[i], err = retry(func() (domain.Outcome, error) {
+			return service.CreateWorkspace(context.Background(), by(""), domain.NewWorkspace{Name: "w", Slug: "taken"})
+		})
+		return err
 	}) {
 		switch {
 		case err == nil && won >= 0:
@@ -260,29 +200,21 @@ func oneSlugManyWriters(t *testing.T, s *suite) {
 	if won < 0 {
 		t.Fatal("nobody got the slug")
 	}
-	got, err := get(s, func(r domain.Reader) (domain.Workspace, error) { return workspaceBySlug(r, "taken") })
-	if err != nil {
-		t.Fatal(err)
-	}
-	same(t, got, winners[won].Workspace)
+	s.view(t, func(r domain.Reader) { is(t, winners[won].Workspace)(workspaceBySlug(r, "taken")) })
 }
 
 func neighboursOfAFailure(t *testing.T, s *suite) {
-	presets := make([]domain.Preset, writers)
 	workspace := newID()
 	for i, err := range together(writers, func(i int) error {
-		presets[i] = newPreset(workspace, slugOf(i))
 		return s.update(func(tx domain.Tx) error {
-			if err := tx.PutPreset(presets[i]); err != nil {
-				return err
+			err := tx.PutPreset(newPreset(workspace, slugOf(i)))
+			if err == nil && i%3 == 0 {
+				err = errDeliberate
 			}
-			if i%3 == 0 {
-				return errDeliberate
-			}
-			return nil
+			return err
 		})
 	}) {
-		_, found := get(s, func(r domain.Reader) (domain.Preset, error) { return r.Preset(workspace, presets[i].Slug) })
+		_, found := s.preset(workspace, slugOf(i))
 		switch {
 		case i%3 == 0 && (!errors.Is(err, errDeliberate) || !errors.Is(found, domain.ErrNotFound)):
 			t.Errorf("failing writer %d: got error %v and reading %v, want its own and ErrNotFound", i, err, found)
@@ -296,20 +228,19 @@ func neighboursOfAFailure(t *testing.T, s *suite) {
 func viewsAreSnapshots(t *testing.T, s *suite) {
 	workspace := newID()
 	left, right := newPreset(workspace, "left"), newPreset(workspace, "right")
-	s.mustUpdate(t, func(tx domain.Tx) error { return cmp.Or(tx.PutPreset(left), tx.PutPreset(right)) })
+	s.put(t, left, right)
 	var stop atomic.Bool
 	var wg sync.WaitGroup
 	for range 4 {
 		wg.Go(func() {
 			for !stop.Load() {
-				err := s.update(func(tx domain.Tx) error {
+				if err := s.update(func(tx domain.Tx) error {
 					l, err1 := tx.Preset(workspace, "left")
 					r, err2 := tx.Preset(workspace, "right")
 					l.LatestVersion++
 					r.LatestVersion++
-					return cmp.Or(err1, err2, tx.PutPreset(l), tx.PutPreset(r))
-				})
-				if err != nil {
+					return cmp.Or(err1, err2, put(tx, l, r))
+				}); err != nil {
 					t.Errorf("Update: %v", err)
 					return
 				}
@@ -348,13 +279,11 @@ func history(t *testing.T, s *suite) {
 	)
 	workspace := newID()
 	register := func(i int) string { return "r" + strconv.Itoa(i) }
-	s.mustUpdate(t, func(tx domain.Tx) error {
-		err := tx.PutPreset(newPreset(workspace, "clock"))
-		for i := range registers {
-			err = cmp.Or(err, tx.PutPreset(newPreset(workspace, register(i))))
-		}
-		return err
-	})
+	presets := []any{newPreset(workspace, "clock")}
+	for i := range registers {
+		presets = append(presets, newPreset(workspace, register(i)))
+	}
+	s.put(t, presets...)
 
 	type event struct {
 		stamp        int // of the clock: the update's own, or the one that the view read
@@ -378,7 +307,7 @@ func history(t *testing.T, s *suite) {
 		return p, err
 	}
 	seed := rand.Uint64()
-	errs := together(clients, func(client int) error {
+	mustTogether(t, clients, func(client int) error {
 		random := rand.New(rand.NewPCG(seed, uint64(client)))
 		for n := range each {
 			e := event{update: random.IntN(4) > 0, after: int(acknowledged.Load())}
@@ -427,12 +356,7 @@ func history(t *testing.T, s *suite) {
 				return err
 			}
 			if e.update {
-				for {
-					known := acknowledged.Load()
-					if int64(e.stamp) <= known || acknowledged.CompareAndSwap(known, int64(e.stamp)) {
-						break
-					}
-				}
+				raise(&acknowledged, e.stamp)
 			}
 			mu.Lock()
 			events = append(events, e)
@@ -440,22 +364,16 @@ func history(t *testing.T, s *suite) {
 		}
 		return nil
 	})
-	if err := errors.Join(errs...); err != nil {
-		t.Fatal(err)
-	}
 
 	// Views come after the update whose stamp they read.
 	slices.SortStableFunc(events, func(a, b event) int {
-		switch {
-		case a.stamp != b.stamp:
-			return a.stamp - b.stamp
-		case a.update == b.update:
-			return 0
-		case a.update:
-			return -1
-		default:
+		if a.stamp == b.stamp && a.update != b.update {
+			if a.update {
+				return -1
+			}
 			return 1
 		}
+		return a.stamp - b.stamp
 	})
 	model, stamp := map[int]int{}, 0
 	for _, e := range events {
@@ -479,7 +397,7 @@ func history(t *testing.T, s *suite) {
 	}
 	s.reopen(t)
 	for i := range registers {
-		p, err := get(s, func(r domain.Reader) (domain.Preset, error) { return r.Preset(workspace, register(i)) })
+		p, err := s.preset(workspace, register(i))
 		if err != nil || p.LatestVersion != model[i] {
 			t.Errorf("seed %d: reopened, register %d: got %d and error %v, want %d", seed, i, p.LatestVersion, err, model[i])
 		}
@@ -510,22 +428,17 @@ func reopen(t *testing.T, s *suite) {
 	}
 	for range 3 {
 		s.reopen(t)
-		s.mustView(t, func(r domain.Reader) error {
-			gotW, err1 := workspaceBySlug(r, "w")
-			same(t, gotW, w)
-			gotP, err2 := r.Preset(w.ID, "p")
-			same(t, gotP, p)
+		s.view(t, func(r domain.Reader) {
+			is(t, w)(workspaceBySlug(r, "w"))
+			is(t, p)(r.Preset(w.ID, "p"))
 			for i, want := range versions {
-				v, err := r.PresetVersion(gotP.State(), i+1)
-				same(t, v, want)
-				err2 = cmp.Or(err2, err)
+				is(t, want)(r.PresetVersion(p.State(), i+1))
 			}
-			keys, err3 := r.Keys()
+			keys, err := r.Keys()
 			for i := range keys {
 				keys[i].LastUsedAt = nil // an engine may or may not store it before it closes
 			}
-			same(t, keys, []domain.Key{k})
-			return cmp.Or(err1, err2, err3)
+			is(t, []domain.Key{k})(keys, err)
 		})
 		who, err := domain.NewService(s.Store).Authenticate(t.Context(), domain.HashSecret(secret))
 		if err != nil || who.KeyID != k.ID {

@@ -47,22 +47,17 @@ func largestChanges(t *testing.T, s *suite) {
 	}
 	begun := time.Now()
 	s.mustUpdate(t, func(tx domain.Tx) error {
-		err := tx.PruneVersions(pruned, numbers)
-		for _, p := range presets {
-			err = cmp.Or(err, tx.PutPreset(p))
-		}
-		return err
+		return cmp.Or(tx.PruneVersions(pruned, numbers), put(tx, presets...))
 	})
 	t.Logf("the largest change took %v", time.Since(begun))
 	s.reopen(t)
-	s.mustView(t, func(r domain.Reader) error {
+	s.view(t, func(r domain.Reader) {
 		for _, p := range presets {
 			presetsAre(t, r, p.WorkspaceID, p)
 		}
 		kept := pruned
 		kept.Kept = domain.Kept{From: pruned.LatestVersion}
 		presetsAre(t, r, pruned.WorkspaceID, kept)
-		return nil
 	})
 
 	large := `{"a":"` + strings.Repeat("x", domain.MaxStoredSize-8) + `"}`
@@ -88,10 +83,10 @@ func largestChanges(t *testing.T, s *suite) {
 		if err != nil && !errors.Is(err, domain.ErrTooLarge) {
 			t.Errorf("%s: got error %v, want none or ErrTooLarge", what, err)
 		}
-		_, stored := get(s, func(r domain.Reader) (domain.Preset, error) { return r.Preset(p.WorkspaceID, p.Slug) })
+		_, stored := s.preset(p.WorkspaceID, p.Slug)
 		if err == nil && stored != nil || err != nil && !errors.Is(stored, domain.ErrNotFound) {
 			t.Errorf("%s: got error %v, and %v of what was stored", what, err, stored)
 		}
-		s.mustUpdate(t, func(tx domain.Tx) error { return tx.PutPreset(newPreset(p.WorkspaceID, "next")) })
+		s.put(t, newPreset(p.WorkspaceID, "next"))
 	}
 }

@@ -73,61 +73,34 @@ func manyListed(t *testing.T, s *suite) {
 		if i != many {
 			t.Errorf("got %d labels, want %d", i, many)
 		}
-		return replaysAre(t, tx, answers)
+		replaysAre(t, tx, answers)
+		return nil
 	})
-	s.mustView(t, func(r domain.Reader) error { return replaysAre(t, r, answers) })
+	s.view(t, func(r domain.Reader) { replaysAre(t, r, answers) })
 }
 
-func replaysAre(t *testing.T, r domain.Reader, want []domain.Replay) error {
+func replaysAre(t *testing.T, r domain.Reader, want []domain.Replay) {
 	t.Helper()
 	want = slices.SortedFunc(slices.Values(want), func(a, b domain.Replay) int { return bytes.Compare(a.ID[:], b.ID[:]) })
-	got, err := collect(r.Replays())
-	if err != nil {
-		return err
-	}
-	if len(got) != len(want) {
-		t.Errorf("got %d kept answers, want %d", len(got), len(want))
-		return nil
-	}
-	for i := range want {
-		same(t, got[i], want[i])
-	}
-	return nil
+	is(t, want)(collect(r.Replays()))
 }
 
 // importBegun checks that BeginImport empties only a trail of one record. It marks the
 // trail's end until the import has ended.
 func importBegun(t *testing.T, s *suite) {
 	begin := func(records ...domain.AuditRecord) error {
-		return s.update(func(tx domain.Tx) error {
-			err := tx.BeginImport()
-			for _, r := range records {
-				err = cmp.Or(err, putAudit(tx, r))
-			}
-			return err
-		})
+		return s.update(func(tx domain.Tx) error { return cmp.Or(tx.BeginImport(), put(tx, records...)) })
 	}
 	check := func(importing bool, want ...domain.AuditRecord) {
 		t.Helper()
-		s.mustView(t, func(r domain.Reader) error {
-			head, err := r.AuditHead()
-			if err != nil {
-				return err
-			}
-			var last domain.AuditHash
+		s.view(t, func(r domain.Reader) {
+			head := domain.AuditHead{Count: len(want), Importing: importing}
 			for i, w := range want {
-				got, err := r.AuditRecord(i + 1)
-				if err != nil {
-					return err
-				}
-				same(t, got, w)
-				last = w.Hash
+				is(t, w)(r.AuditRecord(i + 1))
+				head.Hash = w.Hash
 			}
-			same(t, head, domain.AuditHead{Count: len(want), Hash: last, Importing: importing})
-			if _, err := r.AuditRecord(len(want) + 1); !errors.Is(err, domain.ErrNotFound) {
-				t.Errorf("behind the end: got error %v, want ErrNotFound", err)
-			}
-			return nil
+			is(t, head)(r.AuditHead())
+			missing(t, "behind the end")(r.AuditRecord(len(want) + 1))
 		})
 	}
 	end := func() { s.mustUpdate(t, func(tx domain.Tx) error { return tx.EndImport() }) }
@@ -167,16 +140,11 @@ func importUnfinished(t *testing.T, s *suite) {
 	}
 	s.mustUpdate(t, func(tx domain.Tx) error { return tx.BeginImport() })
 	refused()
-	s.mustUpdate(t, func(tx domain.Tx) error { return cmp.Or(putAudit(tx, newAudit(1)), putAudit(tx, newAudit(2))) })
+	s.put(t, newAudit(1), newAudit(2))
 	refused()
 	s.reopen(t)
 	refused()
-	s.mustView(t, func(r domain.Reader) error {
-		if _, err := r.WorkspaceID("n"); !errors.Is(err, domain.ErrNotFound) {
-			t.Errorf("got error %v of what was refused, want ErrNotFound", err)
-		}
-		return nil
-	})
+	s.view(t, func(r domain.Reader) { missing(t, "what was refused")(r.WorkspaceID("n")) })
 	s.mustUpdate(t, func(tx domain.Tx) error { return tx.EndImport() })
 	if err := change(); err != nil {
 		t.Errorf("the import has ended: got error %v", err)

@@ -2,6 +2,7 @@ package storagetest
 
 import (
 	"bytes"
+	"cmp"
 	"encoding/json"
 	"errors"
 	"fmt"
@@ -30,31 +31,17 @@ func workspaceRoundTrip(t *testing.T, s *suite) {
 	empty.IOLoggingAPIKeyIDs, empty.IOLoggingSamplingRate = []byte("[]"), 0
 	empty.CreatedAt, empty.UpdatedAt = time.Time{}, new(time.Time{})
 	for _, want := range []domain.Workspace{full, empty, newWorkspace("nil")} {
-		s.mustUpdate(t, func(tx domain.Tx) error { return tx.PutWorkspace(want) })
-		s.mustView(t, func(r domain.Reader) error {
-			got, err := r.Workspace(want.ID)
-			same(t, got, want)
-			if err != nil {
-				return err
-			}
-			got, err = workspaceBySlug(r, want.Slug)
-			same(t, got, want)
-			if err != nil {
-				return err
-			}
-			text, err := r.WorkspaceJSON(strings.ToUpper(want.ID))
-			shows(t, text, want)
-			return err
+		s.put(t, want)
+		s.view(t, func(r domain.Reader) {
+			is(t, want)(r.Workspace(want.ID))
+			is(t, want)(workspaceBySlug(r, want.Slug))
+			shows(t, want)(r.WorkspaceJSON(strings.ToUpper(want.ID)))
 		})
 	}
 	changed := full
 	changed.Name, changed.Description, changed.UpdatedAt = "changed", nil, new(when(3))
-	s.mustUpdate(t, func(tx domain.Tx) error { return tx.PutWorkspace(changed) })
-	got, err := get(s, func(r domain.Reader) (domain.Workspace, error) { return workspaceBySlug(r, "full") })
-	if err != nil {
-		t.Fatal(err)
-	}
-	same(t, got, changed)
+	s.put(t, changed)
+	s.view(t, func(r domain.Reader) { is(t, changed)(workspaceBySlug(r, "full")) })
 }
 
 func presetRoundTrip(t *testing.T, s *suite) {
@@ -74,29 +61,27 @@ func presetRoundTrip(t *testing.T, s *suite) {
 	prefix := newPreset(full.WorkspaceID, "A.b")
 	presets := []domain.Preset{full, empty, elsewhere, prefix}
 	for _, p := range presets {
-		s.mustUpdate(t, func(tx domain.Tx) error { return tx.PutPreset(p) })
+		s.put(t, p)
 	}
-	for _, want := range presets {
-		got, err := get(s, func(r domain.Reader) (domain.Preset, error) { return r.Preset(want.WorkspaceID, want.Slug) })
-		if err != nil {
-			t.Fatal(err)
-		}
-		same(t, got, want)
-		s.mustView(t, func(r domain.Reader) error {
+	s.view(t, func(r domain.Reader) {
+		for _, want := range presets {
+			is(t, want)(r.Preset(want.WorkspaceID, want.Slug))
 			state, text, err := r.PresetJSON(want.WorkspaceID, want.Slug)
-			shows(t, text, want)
+			shows(t, want)(text, err)
 			same(t, state, want.State())
-			return err
-		})
-	}
+		}
+	})
 }
 
-// shows compares JSON with the JSON of an object.
-func shows(t *testing.T, got []byte, object interface{ JSON() ([]byte, error) }) {
+// shows returns a function that compares JSON with the JSON of an object.
+func shows(t *testing.T, object interface{ JSON() ([]byte, error) }) func([]byte, error) {
 	t.Helper()
-	want, err := object.JSON()
-	if err != nil || string(got) != string(want) {
-		t.Errorf("got  %s\nwant %s (error %v)", got, want, err)
+	return func(got []byte, err error) {
+		t.Helper()
+		want, err1 := object.JSON()
+		if err := cmp.Or(err, err1); err != nil || string(got) != string(want) {
+			t.Errorf("got  %s\nwant %s (error %v)", got, want, err)
+		}
 	}
 }
 
@@ -125,18 +110,12 @@ func versionRoundTrip(t *testing.T, s *suite) {
 		}
 		return tx.PutPreset(p)
 	})
-	for i := range want {
-		got, err := get(s, func(r domain.Reader) (domain.PresetVersion, error) { return r.PresetVersion(p.State(), i+1) })
-		if err != nil {
-			t.Fatal(err)
+	s.view(t, func(r domain.Reader) {
+		for i := range want {
+			is(t, want[i])(r.PresetVersion(p.State(), i+1))
+			shows(t, want[i])(r.PresetVersionJSON(p.State(), i+1))
 		}
-		same(t, got, want[i])
-		text, err := get(s, func(r domain.Reader) ([]byte, error) { return r.PresetVersionJSON(p.State(), i+1) })
-		if err != nil {
-			t.Fatal(err)
-		}
-		shows(t, text, want[i])
-	}
+	})
 }
 
 func keyRoundTrip(t *testing.T, s *suite) {
@@ -146,25 +125,15 @@ func keyRoundTrip(t *testing.T, s *suite) {
 		CreatedAt: when(1), ExpiresAt: new(when(2)), RevokedAt: new(when(3)), LastUsedAt: new(when(4)),
 	}
 	for _, want := range []domain.Key{full, newKey(4)} {
-		s.mustUpdate(t, func(tx domain.Tx) error { return tx.PutKey(want) })
-		s.mustView(t, func(r domain.Reader) error {
-			got, err := r.Key(want.ID)
-			same(t, got, want)
-			if err != nil {
-				return err
-			}
-			got, err = r.KeyByHash(want.Hash)
-			same(t, got, want)
-			return err
+		s.put(t, want)
+		s.view(t, func(r domain.Reader) {
+			is(t, want)(r.Key(want.ID))
+			is(t, want)(r.KeyByHash(want.Hash))
 		})
 	}
 	full.RevokedAt = new(when(9))
-	s.mustUpdate(t, func(tx domain.Tx) error { return tx.PutKey(full) })
-	got, err := get(s, func(r domain.Reader) (domain.Key, error) { return r.KeyByHash(full.Hash) })
-	if err != nil {
-		t.Fatal(err)
-	}
-	same(t, got, full)
+	s.put(t, full)
+	s.view(t, func(r domain.Reader) { is(t, full)(r.KeyByHash(full.Hash)) })
 }
 
 // largestRecords stores the largest objects that the domain allows.
@@ -185,189 +154,121 @@ func largestRecords(t *testing.T, s *suite) {
 	// An answer shows a whole version. A preset is small beside that.
 	answer := domain.Replay{ID: domain.ReplayID{1}, Request: make([]byte, 32), ExpiresAt: time.Now().Add(time.Hour).UTC().Truncate(time.Second)}
 	answer.Answer = bytes.Repeat([]byte("a"), 2*domain.MaxStoredSize-(64<<10))
-	for i := range domain.MaxLabels {
-		var label domain.Target
-		for n := range domain.MaxShares {
-			label.Split = append(label.Split, domain.Share{Version: 1_000_000 + n, Weight: domain.MaxWeight})
-		}
-		if p.Labels == nil {
-			p.Labels = map[string]domain.Target{}
-		}
-		p.Labels[fmt.Sprintf("%064d", i)] = label
+	p.Labels = map[string]domain.Target{}
+	var largest domain.Target
+	for n := range domain.MaxShares {
+		largest.Split = append(largest.Split, domain.Share{Version: 1_000_000 + n, Weight: domain.MaxWeight})
 	}
-	largest := p.Labels[fmt.Sprintf("%064d", 0)]
+	for i := range domain.MaxLabels {
+		p.Labels[fmt.Sprintf("%064d", i)] = largest
+	}
 	change := domain.LabelChange{Number: 1, Time: when(1), KeyID: awkward, UserID: strings.Repeat("😀", domain.MaxKeyText), From: &largest, To: &largest}
 	audit := newAudit(1)
 	s.mustUpdate(t, func(tx domain.Tx) error {
 		return errors.Join(tx.PutWorkspace(w), tx.PutPresetVersion(p, config))
 	})
 	s.mustUpdate(t, func(tx domain.Tx) error {
-		return errors.Join(
-			tx.PutPresetVersion(p, prompt), tx.PutPreset(p), tx.PutLabelChange(p, "staging", change), putAudit(tx, audit), tx.PutReplay(answer))
+		return errors.Join(put[any](tx, p, audit, answer), tx.PutPresetVersion(p, prompt), tx.PutLabelChange(p, "staging", change))
 	})
 	s.reopen(t)
-	s.mustView(t, func(r domain.Reader) error {
-		gotW, err1 := workspaceBySlug(r, w.Slug)
-		same(t, gotW, w)
-		gotP, err2 := r.Preset(w.ID, p.Slug)
-		same(t, gotP, p)
-		gotConfig, err3 := r.PresetVersion(p.State(), 1)
-		same(t, gotConfig, config)
-		gotPrompt, err4 := r.PresetVersion(p.State(), 2)
-		same(t, gotPrompt, prompt)
-		gotChange, err5 := r.LabelChange(p, "staging", 1)
-		same(t, gotChange, change)
-		gotAudit, err6 := r.AuditRecord(1)
-		same(t, gotAudit, audit)
-		gotAnswer, err7 := r.Replay(answer.ID)
-		same(t, gotAnswer, answer)
+	s.view(t, func(r domain.Reader) {
+		is(t, w)(workspaceBySlug(r, w.Slug))
+		is(t, p)(r.Preset(w.ID, p.Slug))
+		is(t, config)(r.PresetVersion(p.State(), 1))
+		is(t, prompt)(r.PresetVersion(p.State(), 2))
+		is(t, change)(r.LabelChange(p, "staging", 1))
+		is(t, audit)(r.AuditRecord(1))
+		is(t, answer)(r.Replay(answer.ID))
 		presetPagesAre(t, r, w.ID, []domain.Preset{p}, 1)
 		workspacePagesAre(t, r, []domain.Workspace{w}, 1)
-		return errors.Join(err1, err2, err3, err4, err5, err6, err7)
 	})
 }
 
 func notFound(t *testing.T, s *suite) {
-	check := func(t *testing.T, r domain.Reader) {
-		wantMissing := func(what string, err error) {
-			if !errors.Is(err, domain.ErrNotFound) {
-				t.Errorf("%s: got error %v, want ErrNotFound", what, err)
-			}
-		}
+	check := func(r domain.Reader) {
 		for _, text := range odd() {
 			name := text[:min(len(text), 40)]
-			_, err := r.Workspace(text)
-			wantMissing("Workspace "+name, err)
-			_, err = workspaceBySlug(r, text)
-			wantMissing("WorkspaceID "+name, err)
-			_, err = r.Preset(text, "p")
-			wantMissing("Preset in "+name, err)
-			_, err = r.Preset(newID(), text)
-			wantMissing("Preset "+name, err)
-			_, err = r.Preset(text, text)
-			wantMissing("Preset twice "+name, err)
-			_, err = r.PresetVersion(domain.PresetState{ID: text}, 1)
-			wantMissing("PresetVersion of "+name, err)
-			_, err = r.WorkspaceJSON(text)
-			wantMissing("WorkspaceJSON "+name, err)
-			_, _, err = r.PresetJSON(text, text)
-			wantMissing("PresetJSON "+name, err)
-			_, err = r.PresetVersionJSON(domain.PresetState{ID: text}, 1)
-			wantMissing("PresetVersionJSON of "+name, err)
-			_, err = r.Key(text)
-			wantMissing("Key "+name, err)
+			missing(t, "Workspace "+name)(r.Workspace(text))
+			missing(t, "WorkspaceID "+name)(workspaceBySlug(r, text))
+			missing(t, "Preset in "+name)(r.Preset(text, "p"))
+			missing(t, "Preset "+name)(r.Preset(newID(), text))
+			missing(t, "Preset twice "+name)(r.Preset(text, text))
+			missing(t, "PresetVersion of "+name)(r.PresetVersion(domain.PresetState{ID: text}, 1))
+			missing(t, "WorkspaceJSON "+name)(r.WorkspaceJSON(text))
+			_, _, err := r.PresetJSON(text, text)
+			missing(t, "PresetJSON "+name)(nil, err)
+			missing(t, "PresetVersionJSON of "+name)(r.PresetVersionJSON(domain.PresetState{ID: text}, 1))
+			missing(t, "Key "+name)(r.Key(text))
 			for _, label := range []string{text, "staging"} {
-				if n, err := r.LabelChanges(domain.Preset{ID: text}, label); n != 0 || err != nil {
-					t.Errorf("LabelChanges of %s: got %d and error %v, want 0", name, n, err)
-				}
-				_, err = r.LabelChange(domain.Preset{ID: text}, label, 1)
-				wantMissing("LabelChange of "+name, err)
+				is(t, 0)(r.LabelChanges(domain.Preset{ID: text}, label))
+				missing(t, "LabelChange of "+name)(r.LabelChange(domain.Preset{ID: text}, label, 1))
 			}
 		}
 		p := newPreset(newID(), "p")
 		p.LatestVersion = 3
 		for _, n := range []int{math.MinInt, -1, 0, 4, math.MaxInt} {
-			_, err := r.PresetVersion(p.State(), n)
-			wantMissing("PresetVersion", err)
+			missing(t, fmt.Sprint("PresetVersion ", n))(r.PresetVersion(p.State(), n))
 		}
-		_, err := r.KeyByHash(domain.KeyHash{})
-		wantMissing("KeyByHash", err)
-		_, err = r.LabelChange(p, "staging", 1)
-		wantMissing("LabelChange", err)
-		_, err = r.AuditRecord(1)
-		wantMissing("AuditRecord", err)
-		if head, err := r.AuditHead(); head != (domain.AuditHead{}) || err != nil {
-			t.Errorf("AuditHead: got %v and error %v, want none", head, err)
-		}
-		_, err = r.Replay(domain.ReplayID{})
-		wantMissing("Replay", err)
+		missing(t, "KeyByHash")(r.KeyByHash(domain.KeyHash{}))
+		missing(t, "LabelChange")(r.LabelChange(p, "staging", 1))
+		missing(t, "AuditRecord")(r.AuditRecord(1))
+		is(t, domain.AuditHead{})(r.AuditHead())
+		missing(t, "Replay")(r.Replay(domain.ReplayID{}))
 		// By the contract, a missing version of a preset is damage.
 		if _, err := r.PresetVersion(p.State(), 2); err == nil || errors.Is(err, domain.ErrNotFound) {
 			t.Errorf("PresetVersion that must exist: got error %v, want one that is not ErrNotFound", err)
 		}
 	}
-	all := func(t *testing.T) {
-		s.mustView(t, func(r domain.Reader) error {
-			check(t, r)
-			return nil
-		})
-		s.mustUpdate(t, func(tx domain.Tx) error {
-			check(t, tx)
-			return nil
-		})
+	s.inBoth(t, check) // the store is empty
+	if keys, err := get(s, domain.Reader.Keys); err != nil || len(keys) != 0 {
+		t.Errorf("Keys: got %v, %v, want none", keys, err)
 	}
-	t.Run("empty store", func(t *testing.T) {
-		all(t)
-		if keys, err := get(s, domain.Reader.Keys); err != nil || len(keys) != 0 {
-			t.Errorf("Keys: got %v, %v, want none", keys, err)
-		}
-	})
 	p := newPreset(newID(), "other")
 	s.mustUpdate(t, func(tx domain.Tx) error {
-		return errors.Join(tx.PutWorkspace(newWorkspace("other")), tx.PutPreset(p), tx.PutPresetVersion(p, newVersion(p, 1, "{}")), tx.PutKey(newKey(1)))
+		return cmp.Or(put[any](tx, newWorkspace("other"), p, newKey(1)), tx.PutPresetVersion(p, newVersion(p, 1, "{}")))
 	})
-	t.Run("used store", all)
+	s.inBoth(t, check)
 }
 
 // otherNotations looks objects up by other notations of their ids that a UUID library
 // accepts, and by an id as a slug.
 func otherNotations(t *testing.T, s *suite) {
 	w, k := newWorkspace("w"), newKey(1)
-	s.mustUpdate(t, func(tx domain.Tx) error { return errors.Join(tx.PutWorkspace(w), tx.PutKey(k)) })
-	s.mustView(t, func(r domain.Reader) error {
+	s.put(t, w, k)
+	s.view(t, func(r domain.Reader) {
 		for _, id := range []string{w.ID, k.ID} {
 			for _, text := range []string{"urn:uuid:" + id, "{" + id + "}", "x" + id + "x", strings.ReplaceAll(id, "-", ""), " " + id} {
-				if _, err := r.Workspace(text); !errors.Is(err, domain.ErrNotFound) {
-					t.Errorf("Workspace(%q): got error %v, want ErrNotFound", text, err)
-				}
-				if _, err := r.Key(text); !errors.Is(err, domain.ErrNotFound) {
-					t.Errorf("Key(%q): got error %v, want ErrNotFound", text, err)
-				}
+				missing(t, "Workspace "+text)(r.Workspace(text))
+				missing(t, "Key "+text)(r.Key(text))
 			}
 		}
-		if _, err := workspaceBySlug(r, w.ID); !errors.Is(err, domain.ErrNotFound) {
-			t.Errorf("WorkspaceBySlug(id): got error %v, want ErrNotFound", err)
-		}
-		return nil
+		missing(t, "the id as a slug")(workspaceBySlug(r, w.ID))
 	})
 }
 
 func slugReleased(t *testing.T, s *suite) {
 	w := newWorkspace("before")
-	s.mustUpdate(t, func(tx domain.Tx) error { return tx.PutWorkspace(w) })
+	s.put(t, w)
 	w.Slug = "after"
-	bySlug := func(slug string) (domain.Workspace, error) {
-		return get(s, func(r domain.Reader) (domain.Workspace, error) { return workspaceBySlug(r, slug) })
-	}
 	s.mustUpdate(t, func(tx domain.Tx) error {
-		if err := tx.PutWorkspace(w); err != nil {
-			return err
-		}
-		if _, err := workspaceBySlug(tx, "before"); !errors.Is(err, domain.ErrNotFound) {
-			t.Errorf("the former slug, in the same update: got error %v, want ErrNotFound", err)
-		}
-		return nil
+		err := tx.PutWorkspace(w)
+		missing(t, "the former slug, in the same update")(workspaceBySlug(tx, "before"))
+		return err
 	})
-	if _, err := bySlug("before"); !errors.Is(err, domain.ErrNotFound) {
-		t.Errorf("the former slug: got error %v, want ErrNotFound", err)
-	}
-	got, err := bySlug("after")
-	if err != nil {
-		t.Fatal(err)
-	}
-	same(t, got, w)
+	s.view(t, func(r domain.Reader) {
+		missing(t, "the former slug")(workspaceBySlug(r, "before"))
+		is(t, w)(workspaceBySlug(r, "after"))
+	})
 	// Others may use the slug, and its former holder must not remove theirs.
 	heir := newWorkspace("before")
-	s.mustUpdate(t, func(tx domain.Tx) error { return tx.PutWorkspace(heir) })
+	s.put(t, heir)
 	w.Slug = "once more"
-	s.mustUpdate(t, func(tx domain.Tx) error { return tx.PutWorkspace(w) })
-	if got, err = bySlug("before"); err != nil {
-		t.Fatal(err)
-	}
-	same(t, got, heir)
+	s.put(t, w)
+	s.view(t, func(r domain.Reader) { is(t, heir)(workspaceBySlug(r, "before")) })
 	// After several changes in one update, only the last slug remains.
+	passing := []string{"one", "two", "once more"}
 	s.mustUpdate(t, func(tx domain.Tx) error {
-		for _, slug := range []string{"one", "two", "once more", "three"} {
+		for _, slug := range append(passing, "three") {
 			w.Slug = slug
 			if err := tx.PutWorkspace(w); err != nil {
 				return err
@@ -375,19 +276,15 @@ func slugReleased(t *testing.T, s *suite) {
 		}
 		return nil
 	})
-	for _, slug := range []string{"one", "two", "once more"} {
-		if _, err := bySlug(slug); !errors.Is(err, domain.ErrNotFound) {
-			t.Errorf("passing slug %q: got error %v, want ErrNotFound", slug, err)
+	s.view(t, func(r domain.Reader) {
+		for _, slug := range passing {
+			missing(t, "passing slug "+slug)(workspaceBySlug(r, slug))
 		}
-	}
-	if got, err = bySlug("three"); err != nil {
-		t.Fatal(err)
-	}
-	same(t, got, w)
+		is(t, w)(workspaceBySlug(r, "three"))
+	})
 }
 
-// versionNeverChanges lets an engine refuse or ignore a second version of the same number,
-// but not store it.
+// versionNeverChanges puts a second version of the same number.
 func versionNeverChanges(t *testing.T, s *suite) {
 	p := newPreset(newID(), "p")
 	p.LatestVersion = 1
@@ -397,11 +294,7 @@ func versionNeverChanges(t *testing.T, s *suite) {
 	if !errors.Is(err, domain.ErrTaken) {
 		t.Errorf("got error %v, want ErrTaken", err)
 	}
-	got, err := get(s, func(r domain.Reader) (domain.PresetVersion, error) { return r.PresetVersion(p.State(), 1) })
-	if err != nil {
-		t.Fatal(err)
-	}
-	same(t, got, want)
+	s.view(t, func(r domain.Reader) { is(t, want)(r.PresetVersion(p.State(), 1)) })
 }
 
 func keysOldestFirst(t *testing.T, s *suite) {
@@ -409,29 +302,19 @@ func keysOldestFirst(t *testing.T, s *suite) {
 	for _, n := range []int{5, 3, 9, 1, 7, 0, 8, 2, 6, 4} {
 		k := newKey(n)
 		want = append(want, k)
-		s.mustUpdate(t, func(tx domain.Tx) error { return tx.PutKey(k) })
+		s.put(t, k)
 	}
 	slices.SortFunc(want, func(a, b domain.Key) int { return a.CreatedAt.Compare(b.CreatedAt) })
-	got, err := get(s, domain.Reader.Keys)
-	if err != nil {
-		t.Fatal(err)
-	}
-	same(t, got, want)
+	s.view(t, func(r domain.Reader) { is(t, want)(r.Keys()) })
 	// An update sees its own writes, once each.
 	want[3].RevokedAt = new(when(50))
 	want = append(want, newKey(100))
-	s.mustUpdate(t, func(tx domain.Tx) (err error) {
-		if err := errors.Join(tx.PutKey(want[3]), tx.PutKey(want[10])); err != nil {
-			return err
-		}
-		got, err = tx.Keys()
+	s.mustUpdate(t, func(tx domain.Tx) error {
+		err := put(tx, want[3], want[10])
+		is(t, want)(tx.Keys())
 		return err
 	})
-	same(t, got, want)
-	if got, err = get(s, domain.Reader.Keys); err != nil {
-		t.Fatal(err)
-	}
-	same(t, got, want)
+	s.view(t, func(r domain.Reader) { is(t, want)(r.Keys()) })
 }
 
 // valuesAreTheCallers modifies passed and returned values.

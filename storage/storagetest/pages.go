@@ -55,7 +55,7 @@ func pagesAre[T interface{ JSON() ([]byte, error) }](t *testing.T, what string, 
 			return
 		}
 		for i := range got {
-			shows(t, got[i], want[first+i])
+			shows(t, want[first+i])(got[i], nil)
 		}
 	}
 	for offset := 0; offset <= len(want)+1; offset += step {
@@ -111,6 +111,11 @@ func presetPages(t *testing.T, s *suite) {
 	ids := []string{newID(), newID()}
 	all := map[string][]domain.Preset{} // by workspace, the preset that was put last first
 	pick := func(presets []domain.Preset) domain.Preset { return presets[random.IntN(len(presets))] }
+	visible := presetFilters[domain.ListedPresets]
+	toFront := func(p domain.Preset) {
+		others := slices.DeleteFunc(slices.Clone(all[p.WorkspaceID]), func(q domain.Preset) bool { return q.Slug == p.Slug })
+		all[p.WorkspaceID] = slices.Insert(others, 0, p)
+	}
 	clock := 0
 	change := func(tx domain.Tx, w string) error {
 		clock++
@@ -119,7 +124,7 @@ func presetPages(t *testing.T, s *suite) {
 		switch n := random.IntN(10); {
 		case n < 3 && len(archived) > 0: // restored
 			p = pick(archived)
-			p.Status = []domain.PresetStatus{domain.PresetActive, domain.PresetDisabled}[random.IntN(2)]
+			p.Status = visible[random.IntN(len(visible))]
 		case n < 5 && len(listed) > 0:
 			p = pick(listed)
 			p.Status = domain.PresetArchived
@@ -127,40 +132,30 @@ func presetPages(t *testing.T, s *suite) {
 			p = pick(archived)
 		case n < 8 && len(listed) > 0:
 			p = pick(listed)
-			p.Status = []domain.PresetStatus{domain.PresetActive, domain.PresetDisabled}[random.IntN(2)]
+			p.Status = visible[random.IntN(len(visible))]
 		default:
 			p = newPreset(w, fmt.Sprint("p-", clock))
-			p.Status = []domain.PresetStatus{domain.PresetActive, domain.PresetDisabled, domain.PresetArchived}[random.IntN(3)]
+			p.Status = presetFilters[domain.AllPresets][random.IntN(3)]
 		}
 		p.LatestVersion, p.UpdatedAt = clock, when(clock%3) // times give no order
-		others := slices.DeleteFunc(slices.Clone(all[w]), func(q domain.Preset) bool { return q.Slug == p.Slug })
-		all[w] = slices.Insert(others, 0, p)
+		toFront(p)
 		return tx.PutPreset(p)
 	}
 	check := func(step int) {
 		t.Helper()
-		s.inBoth(t, func(r domain.Reader) error {
+		s.inBoth(t, func(r domain.Reader) {
 			for _, w := range ids {
 				presetPagesAre(t, r, w, all[w], step)
 			}
-			return nil
 		})
 	}
 	check(1) // the lists are empty
 	for _, w := range ids {
 		// Enough presets for pages, and the records that count them, to have several parts.
 		for i := range 300 {
-			p := newPreset(w, slugOf(i))
-			all[w] = slices.Insert(all[w], 0, p)
+			toFront(newPreset(w, slugOf(i)))
 		}
-		s.mustUpdate(t, func(tx domain.Tx) error {
-			for _, p := range slices.Backward(all[w]) {
-				if err := tx.PutPreset(p); err != nil {
-					return err
-				}
-			}
-			return nil
-		})
+		s.mustUpdate(t, func(tx domain.Tx) error { return put(tx, oldestFirst(all[w])...) })
 	}
 	check(1)
 	for round := range 120 {
@@ -168,7 +163,7 @@ func presetPages(t *testing.T, s *suite) {
 		before := cloned(all)
 		changes, fails, looks, start := 1+random.IntN(12), random.IntN(6) == 0, random.IntN(4) == 0, clock
 		w := ids[random.IntN(len(ids))]
-		err := s.update(func(tx domain.Tx) error {
+		s.try(t, fails, func(tx domain.Tx) error {
 			all, clock = cloned(before), start
 			for range changes {
 				if err := change(tx, w); err != nil {
@@ -178,16 +173,10 @@ func presetPages(t *testing.T, s *suite) {
 			if looks {
 				presetPagesAre(t, tx, w, all[w], 37)
 			}
-			if fails {
-				return errDeliberate
-			}
 			return nil
 		})
 		if fails {
 			all = before
-		}
-		if fails != errors.Is(err, errDeliberate) || !fails && err != nil {
-			t.Fatalf("got error %v", err)
 		}
 		if round%20 == 0 {
 			check(29)
@@ -209,31 +198,26 @@ func presetPages(t *testing.T, s *suite) {
 			if len(gone) == 0 {
 				break
 			}
-			s.mustUpdate(t, func(tx domain.Tx) error {
-				for _, p := range gone {
-					if err := tx.PutPreset(p); err != nil {
-						return err
-					}
-				}
-				return nil
-			})
+			s.mustUpdate(t, func(tx domain.Tx) error { return put(tx, gone...) })
 			for _, p := range gone {
-				others := slices.DeleteFunc(all[w], func(q domain.Preset) bool { return q.Slug == p.Slug })
-				all[w] = slices.Insert(others, 0, p)
+				toFront(p)
 			}
-			s.mustView(t, func(r domain.Reader) error {
-				presetPagesAre(t, r, w, all[w], 7)
-				return nil
-			})
+			s.view(t, func(r domain.Reader) { presetPagesAre(t, r, w, all[w], 7) })
 		}
 	}
 	check(1)
-	s.inBoth(t, func(r domain.Reader) error {
+	s.inBoth(t, func(r domain.Reader) {
 		for _, id := range append(odd(), newID()) { // unknown, or not an id
 			presetPagesAre(t, r, id, nil, 1)
 		}
-		return nil
 	})
+}
+
+// oldestFirst returns the presets of a list in the order in which they were put.
+func oldestFirst(list []domain.Preset) []domain.Preset {
+	list = slices.Clone(list)
+	slices.Reverse(list)
+	return list
 }
 
 func cloned(m map[string][]domain.Preset) map[string][]domain.Preset {
@@ -251,37 +235,38 @@ func pagesManyWriters(t *testing.T, s *suite) {
 		presets = 40 // fewer than writers, so that they contend
 	)
 	elsewhere, w := newID(), newID()
-	s.mustUpdate(t, func(tx domain.Tx) error { return tx.PutPreset(newPreset(elsewhere, "clock")) })
+	s.put(t, newPreset(elsewhere, "clock"))
 	stamps := make([]map[string]int, writers)
 	var stop atomic.Bool
+	look := func() error {
+		return s.View(context.Background(), func(r domain.Reader) error {
+			// In one view, all pages together have every preset once.
+			seen := map[string]bool{}
+			for offset := 0; ; offset += 7 {
+				page, total, err := presetPage(r, w, domain.Page{Offset: offset, Limit: 7})
+				if err != nil {
+					return err
+				}
+				for _, p := range page {
+					seen[p.Slug] = true
+				}
+				if offset+7 < total {
+					continue
+				}
+				if len(seen) != total || offset+len(page) != total {
+					return fmt.Errorf("a total of %d, but %d on pages, %d of them different", total, offset+len(page), len(seen))
+				}
+				return nil
+			}
+		})
+	}
 	looking := make(chan error, 1)
 	go func() {
-		for !stop.Load() {
-			err := s.View(context.Background(), func(r domain.Reader) error {
-				// In one view, all pages together have every preset once.
-				seen := map[string]bool{}
-				for offset := 0; ; offset += 7 {
-					page, total, err := presetPage(r, w, domain.Page{Offset: offset, Limit: 7})
-					if err != nil {
-						return err
-					}
-					for _, p := range page {
-						seen[p.Slug] = true
-					}
-					if offset+7 >= total {
-						if len(seen) != total || offset+len(page) != total {
-							return fmt.Errorf("a total of %d, but %d on pages, %d of them different", total, offset+len(page), len(seen))
-						}
-						return nil
-					}
-				}
-			})
-			if err != nil {
-				looking <- err
-				return
-			}
+		var err error
+		for err == nil && !stop.Load() {
+			err = look()
 		}
-		looking <- nil
+		looking <- err
 	}()
 	errs := together(writers, func(i int) error {
 		stamps[i] = map[string]int{}
@@ -296,7 +281,7 @@ func pagesManyWriters(t *testing.T, s *suite) {
 				stamp = clock.LatestVersion
 				p := newPreset(w, slug)
 				p.LatestVersion = stamp
-				return cmp.Or(tx.PutPreset(clock), tx.PutPreset(p))
+				return put(tx, clock, p)
 			})
 			if err != nil {
 				return err
@@ -315,11 +300,8 @@ func pagesManyWriters(t *testing.T, s *suite) {
 			latest[slug] = max(latest[slug], stamp)
 		}
 	}
-	check := func() {
-		got, err := get(s, func(r domain.Reader) ([]domain.Preset, error) {
-			presets, _, err := presetPage(r, w, domain.Page{Limit: math.MaxInt})
-			return presets, err
-		})
+	s.lasts(t, func(r domain.Reader) {
+		got, _, err := presetPage(r, w, domain.Page{Limit: math.MaxInt})
 		if err != nil || len(got) != presets {
 			t.Fatalf("got %d presets and error %v, want %d", len(got), err, presets)
 		}
@@ -331,10 +313,7 @@ func pagesManyWriters(t *testing.T, s *suite) {
 				t.Errorf("%s of %d comes after %s of %d", p.Slug, p.LatestVersion, got[i-1].Slug, got[i-1].LatestVersion)
 			}
 		}
-	}
-	check()
-	s.reopen(t)
-	check()
+	})
 }
 
 // pagesInASnapshot reads the pages of a view while all of them change.
@@ -347,14 +326,7 @@ func pagesInASnapshot(t *testing.T, s *suite) {
 	}
 	workspaces := []domain.Workspace{newWorkspace("one"), newWorkspace("two"), newWorkspace("three")}
 	s.mustUpdate(t, func(tx domain.Tx) error {
-		var err error
-		for _, p := range slices.Backward(want) {
-			err = cmp.Or(err, tx.PutPreset(p))
-		}
-		for _, home := range workspaces {
-			err = cmp.Or(err, tx.PutWorkspace(home))
-		}
-		return err
+		return cmp.Or(put(tx, oldestFirst(want)...), put(tx, workspaces...))
 	})
 	s.mustView(t, func(r domain.Reader) error {
 		if _, _, err := r.PresetPage(w, domain.ListedPresets, domain.Page{Limit: 1}); err != nil { // some engines begin the snapshot with the first read
@@ -372,7 +344,7 @@ func pagesInASnapshot(t *testing.T, s *suite) {
 					}
 					err = cmp.Or(err, tx.PutPreset(p))
 				}
-				err = cmp.Or(err, tx.PutPreset(newPreset(w, fmt.Sprint("new-", i))), tx.PutWorkspace(newWorkspace(fmt.Sprint("new-", i))))
+				err = cmp.Or(err, put[any](tx, newPreset(w, fmt.Sprint("new-", i)), newWorkspace(fmt.Sprint("new-", i))))
 				if i < 2 {
 					err = cmp.Or(err, tx.DeleteWorkspace(workspaces[i]))
 				}
@@ -399,14 +371,8 @@ func pagesInASnapshot(t *testing.T, s *suite) {
 // some.
 func workspacePages(t *testing.T, s *suite) {
 	var want []domain.Workspace
-	check := func() {
-		t.Helper()
-		s.inBoth(t, func(r domain.Reader) error {
-			workspacePagesAre(t, r, want, 1)
-			return nil
-		})
-	}
-	check()
+	check := func(r domain.Reader) { workspacePagesAre(t, r, want, 1) }
+	s.inBoth(t, check)
 	for i := range 150 {
 		w := newWorkspace(slugOf(i))
 		w.CreatedAt = when((i * 37) % 11)
@@ -423,16 +389,16 @@ func workspacePages(t *testing.T, s *suite) {
 		}
 		return nil
 	})
-	check()
+	s.inBoth(t, check)
 	// Changes keep all workspaces in their places.
 	for _, i := range []int{149, 0, 70, 64, 63} {
 		want[i].Name, want[i].CreatedAt = "changed", when(i)
 		if i%2 == 0 {
 			want[i].Slug = fmt.Sprint("renamed-", i)
 		}
-		s.mustUpdate(t, func(tx domain.Tx) error { return tx.PutWorkspace(want[i]) })
+		s.put(t, want[i])
 	}
-	check()
+	s.inBoth(t, check)
 	// Some workspaces are deleted while others are created.
 	for i := range 6 {
 		gone := want[i*20 : i*20+7]
@@ -443,16 +409,11 @@ func workspacePages(t *testing.T, s *suite) {
 					return err
 				}
 			}
-			return cmp.Or(tx.PutWorkspace(added[0]), tx.PutWorkspace(added[1]), tx.DeleteWorkspace(added[1]))
+			return cmp.Or(put(tx, added...), tx.DeleteWorkspace(added[1]))
 		})
 		want = slices.Delete(slices.Clone(want), i*20, i*20+7)
 		want = append(want, added[0])
-		s.mustView(t, func(r domain.Reader) error {
-			workspacePagesAre(t, r, want, 17)
-			return nil
-		})
+		s.view(t, func(r domain.Reader) { workspacePagesAre(t, r, want, 17) })
 	}
-	check()
-	s.reopen(t)
-	check()
+	s.lasts(t, check)
 }

@@ -5,6 +5,7 @@ import (
 	"errors"
 	"fmt"
 	"iter"
+	"math"
 	"slices"
 	"strings"
 	"testing"
@@ -15,13 +16,17 @@ import (
 )
 
 // collect returns the values that a sequence yields before its error.
-func collect[T any](all iter.Seq2[T, error]) ([]T, error) {
-	var got []T
+func collect[T any](all iter.Seq2[T, error]) ([]T, error) { return collectFirst(all, math.MaxInt) }
+
+// collectFirst is collect for at most n values.
+func collectFirst[T any](all iter.Seq2[T, error], n int) (got []T, err error) {
 	for one, err := range all {
 		if err != nil {
 			return got, err
 		}
-		got = append(got, one)
+		if got = append(got, one); len(got) == n {
+			break
+		}
 	}
 	return got, nil
 }
@@ -34,30 +39,7 @@ func bySlug(presets ...domain.Preset) []domain.Preset {
 // presetsAre compares the presets that r lists with want.
 func presetsAre(t *testing.T, r domain.Reader, workspaceID string, want ...domain.Preset) {
 	t.Helper()
-	got, err := collect(r.Presets(workspaceID))
-	if err != nil {
-		t.Errorf("Presets: %v", err)
-	}
-	if !slices.Equal(slugs(got), slugs(want)) {
-		t.Errorf("Presets: got %q, want %q", slugs(got), slugs(want))
-		return
-	}
-	same(t, got, want)
-}
-
-func slugs(presets []domain.Preset) []string {
-	all := make([]string, len(presets))
-	for i, p := range presets {
-		all[i] = p.Slug
-	}
-	return all
-}
-
-// inBoth runs check with a Reader of a view and with one of an update.
-func (s *suite) inBoth(t *testing.T, check func(r domain.Reader) error) {
-	t.Helper()
-	s.mustView(t, check)
-	s.mustUpdate(t, func(tx domain.Tx) error { return check(tx) })
+	is(t, want)(collect(r.Presets(workspaceID)))
 }
 
 // presetsBySlug lists a workspace between two with neighbouring ids.
@@ -77,10 +59,10 @@ func presetsBySlug(t *testing.T, s *suite) {
 			"b", "a", "ab", "a-b", "a.b", "a~b", "a_b", "A", "Z", "z", "10", "9", "aa", strings.Repeat("a", 128), strings.Repeat("z", 128),
 		} {
 			p := newPreset(id, slug)
-			p.Status = []domain.PresetStatus{domain.PresetActive, domain.PresetDisabled, domain.PresetArchived}[n%3]
+			p.Status = presetFilters[domain.AllPresets][n%3]
 			p.Name = fmt.Sprint(awkward, i)
 			want[i] = append(want[i], p)
-			s.mustUpdate(t, func(tx domain.Tx) error { return tx.PutPreset(p) })
+			s.put(t, p)
 		}
 		want[i] = bySlug(want[i]...)
 	}
@@ -88,58 +70,41 @@ func presetsBySlug(t *testing.T, s *suite) {
 	p := want[1][0]
 	p.LatestVersion = 1
 	s.mustUpdate(t, func(tx domain.Tx) error {
-		return errors.Join(tx.PutWorkspace(newWorkspace("w")), tx.PutPresetVersion(p, newVersion(p, 1, "{}")), tx.PutKey(newKey(1)))
+		return cmp.Or(put[any](tx, newWorkspace("w"), newKey(1)), tx.PutPresetVersion(p, newVersion(p, 1, "{}")))
 	})
-	check := func(r domain.Reader) error {
+	s.lasts(t, func(r domain.Reader) {
 		for i, id := range ids {
 			presetsAre(t, r, id, want[i]...)
 		}
 		for _, id := range append(odd(), newID()) { // unknown, or not an id
 			presetsAre(t, r, id)
 		}
-		return nil
-	}
-	s.inBoth(t, check)
-	s.reopen(t)
-	s.inBoth(t, check)
+	})
 }
 
 func presetsWithOwnWrites(t *testing.T, s *suite) {
 	w, neighbour := newID(), newID()
 	b, d, f, other := newPreset(w, "b"), newPreset(w, "d"), newPreset(w, "f"), newPreset(neighbour, "x")
-	s.mustUpdate(t, func(tx domain.Tx) error {
-		return errors.Join(tx.PutPreset(b), tx.PutPreset(d), tx.PutPreset(f), tx.PutPreset(other))
-	})
+	s.put(t, b, d, f, other)
 	for _, fails := range []bool{true, false} {
 		first, between, last, only := newPreset(w, "a"), newPreset(w, "e"), newPreset(w, "g"), newPreset(newID(), "only")
 		replaced, endReplaced, otherReplaced := d, f, other
 		replaced.Name, endReplaced.Status, otherReplaced.Name = "replaced", "disabled", "replaced"
-		err := s.update(func(tx domain.Tx) error {
+		s.try(t, fails, func(tx domain.Tx) error {
 			presetsAre(t, tx, w, b, d, f)
-			for _, p := range []domain.Preset{last, replaced, only, first, otherReplaced, between, endReplaced} {
-				if err := tx.PutPreset(p); err != nil {
-					return err
-				}
-			}
+			err := put(tx, last, replaced, only, first, otherReplaced, between, endReplaced)
 			presetsAre(t, tx, w, first, b, replaced, between, endReplaced, last)
 			presetsAre(t, tx, neighbour, otherReplaced)
 			presetsAre(t, tx, only.WorkspaceID, only)
-			if fails {
-				return errDeliberate
-			}
-			return nil
+			return err
 		})
 		want, wantOther := []domain.Preset{b, d, f}, other
 		if !fails {
 			want, wantOther = []domain.Preset{first, b, replaced, between, endReplaced, last}, otherReplaced
 		}
-		if fails != errors.Is(err, errDeliberate) || !fails && err != nil {
-			t.Errorf("got error %v", err)
-		}
-		s.inBoth(t, func(r domain.Reader) error {
+		s.inBoth(t, func(r domain.Reader) {
 			presetsAre(t, r, w, want...)
 			presetsAre(t, r, neighbour, wantOther)
-			return nil
 		})
 	}
 }
@@ -150,49 +115,28 @@ func manyPresetsListed(t *testing.T, s *suite) {
 	w, other := newID(), newPreset(newID(), "other")
 	name := func(i int) string { return fmt.Sprintf("p-%04d", i) }
 	var want []domain.Preset
-	for i := 0; i < n; i += 100 {
-		s.mustUpdate(t, func(tx domain.Tx) error {
-			want = want[:i]
-			for j := i; j < i+100; j++ {
-				p := newPreset(w, name(j))
-				p.LatestVersion = j
-				p.Description = new(strings.Repeat("d", j%500))
-				want = append(want, p)
-				if err := tx.PutPreset(p); err != nil {
-					return err
-				}
-			}
-			return tx.PutPreset(other)
-		})
+	for i := range n {
+		p := newPreset(w, name(i))
+		p.LatestVersion = i
+		p.Description = new(strings.Repeat("d", i%500))
+		want = append(want, p)
 	}
-	s.inBoth(t, func(r domain.Reader) error {
-		presetsAre(t, r, w, want...)
-		return nil
-	})
+	for some := range slices.Chunk(want, 100) {
+		s.mustUpdate(t, func(tx domain.Tx) error { return cmp.Or(put(tx, some...), tx.PutPreset(other)) })
+	}
+	s.inBoth(t, func(r domain.Reader) { presetsAre(t, r, w, want...) })
 
 	t.Run("stopped early", func(t *testing.T) {
-		s.inBoth(t, func(r domain.Reader) error {
+		s.inBoth(t, func(r domain.Reader) {
 			for _, after := range []int{1, 2, 99, n - 1} {
-				var got []domain.Preset
-				for p, err := range r.Presets(w) {
-					if err != nil {
-						return err
-					}
-					if got = append(got, p); len(got) == after {
-						break
-					}
-				}
-				same(t, got, want[:after])
+				is(t, want[:after])(collectFirst(r.Presets(w), after))
 			}
 			presetsAre(t, r, w, want...) // earlier iterations do not interfere
-			seq := r.Presets(w)
-			for range seq {
+			again := r.Presets(w)
+			for range again {
 				break
 			}
-			if again, err := collect(seq); err != nil || len(again) != n {
-				t.Errorf("a sequence once more: got %d presets and error %v, want %d", len(again), err, n)
-			}
-			return nil
+			is(t, want)(collect(again))
 		})
 		// An abandoned iteration ends with its view.
 		var next func() (domain.Preset, error, bool)
@@ -209,27 +153,26 @@ func manyPresetsListed(t *testing.T, s *suite) {
 	})
 
 	t.Run("several at once", func(t *testing.T) {
-		s.inBoth(t, func(r domain.Reader) error {
+		s.inBoth(t, func(r domain.Reader) {
 			var got []domain.Preset
 			for p, err := range r.Presets(w) {
 				if err != nil {
-					return err
+					t.Error(err)
 				}
 				if len(got)%250 == 0 {
 					presetsAre(t, r, w, want...)
 					presetsAre(t, r, other.WorkspaceID, other)
-					_, err1 := r.Keys()
-					_, err2 := r.Preset(w, p.Slug)
-					if err := errors.Join(err1, err2); err != nil {
-						return err
+					_, err := r.Keys()
+					is(t, p)(r.Preset(w, p.Slug))
+					if err != nil {
+						t.Error(err)
 					}
 				}
 				got = append(got, p)
 			}
 			same(t, got, want)
-			return nil
 		})
-		errs := together(8, func(int) error {
+		mustTogether(t, 8, func(int) error {
 			return s.View(t.Context(), func(r domain.Reader) error {
 				got, err := collect(r.Presets(w))
 				if len(got) != n {
@@ -238,9 +181,6 @@ func manyPresetsListed(t *testing.T, s *suite) {
 				return err
 			})
 		})
-		if err := errors.Join(errs...); err != nil {
-			t.Error(err)
-		}
 	})
 
 	t.Run("with own writes", func(t *testing.T) {
@@ -249,7 +189,7 @@ func manyPresetsListed(t *testing.T, s *suite) {
 			for i := 0; i < n; i += 37 {
 				mine[i].Name = "replaced"
 				mine = append(mine, newPreset(w, name(i)+"x"))
-				if err := errors.Join(tx.PutPreset(mine[i]), tx.PutPreset(mine[len(mine)-1])); err != nil {
+				if err := put(tx, mine[i], mine[len(mine)-1]); err != nil {
 					return err
 				}
 			}
@@ -282,13 +222,9 @@ func manyPresetsListed(t *testing.T, s *suite) {
 	})
 
 	t.Run("in a snapshot", func(t *testing.T) {
-		var before []domain.Preset
-		s.mustView(t, func(r domain.Reader) (err error) {
-			before, err = collect(r.Presets(w))
-			return err
-		})
 		s.mustView(t, func(r domain.Reader) error {
-			if _, err := r.Preset(w, name(0)); err != nil { // some engines begin the snapshot with the first read
+			before, err := collect(r.Presets(w))
+			if err != nil {
 				return err
 			}
 			var got []domain.Preset
@@ -299,12 +235,7 @@ func manyPresetsListed(t *testing.T, s *suite) {
 				if got = append(got, p); len(got) == 1 {
 					changed := want[n-1]
 					changed.Name = "changed meanwhile"
-					err := s.update(func(tx domain.Tx) error {
-						return errors.Join(tx.PutPreset(changed), tx.PutPreset(newPreset(w, "zz")))
-					})
-					if err != nil {
-						return err
-					}
+					s.put(t, changed, newPreset(w, "zz"))
 				}
 			}
 			same(t, got, before)

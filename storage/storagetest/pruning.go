@@ -18,31 +18,20 @@ import (
 // numbers must have no version, including those before the first and after the last.
 func versionsAre(t *testing.T, r domain.Reader, p domain.Preset, want map[int]domain.PresetVersion) {
 	t.Helper()
-	got, err := r.Preset(p.WorkspaceID, p.Slug)
-	if err != nil {
-		t.Errorf("%s: %v", p.Slug, err)
-		return
-	}
-	same(t, got, p)
+	is(t, p)(r.Preset(p.WorkspaceID, p.Slug))
 	state, _, err := r.PresetJSON(p.WorkspaceID, p.Slug)
-	if err != nil {
-		t.Errorf("%s: %v", p.Slug, err)
-	}
-	same(t, state, p.State())
+	is(t, p.State())(state, err)
 	for n := -1; n <= p.LatestVersion+1; n++ {
-		v, err1 := r.PresetVersion(got.State(), n)
-		text, err2 := r.PresetVersionJSON(state, n)
 		there, ok := want[n]
-		switch {
-		case got.State().Has(n) != ok:
+		if state.Has(n) != ok {
 			t.Errorf("%s: has version %d: %t, want %t", p.Slug, n, !ok, ok)
-		case !ok && (!errors.Is(err1, domain.ErrNotFound) || !errors.Is(err2, domain.ErrNotFound)):
-			t.Errorf("%s, version %d: got errors %v and %v, want ErrNotFound", p.Slug, n, err1, err2)
-		case ok && (err1 != nil || err2 != nil):
-			t.Errorf("%s, version %d: got errors %v and %v", p.Slug, n, err1, err2)
-		case ok:
-			same(t, v, there)
-			shows(t, text, there)
+		}
+		if ok {
+			is(t, there)(r.PresetVersion(p.State(), n))
+			shows(t, there)(r.PresetVersionJSON(state, n))
+		} else {
+			missing(t, fmt.Sprint(p.Slug, ", version ", n))(r.PresetVersion(p.State(), n))
+			missing(t, fmt.Sprint(p.Slug, ", version ", n))(r.PresetVersionJSON(state, n))
 		}
 	}
 }
@@ -51,39 +40,35 @@ func versionsAre(t *testing.T, r domain.Reader, p domain.Preset, want map[int]do
 // versions that it had at each moment.
 func versionsPrunedElsewhere(t *testing.T, s *suite) {
 	p, of := newPreset(newID(), "p"), map[int]domain.PresetVersion{}
+	check := func(r domain.Reader) {
+		versionsAre(t, r, p, of)
+		presetsAre(t, r, p.WorkspaceID, p)
+	}
 	for _, step := range []struct {
-		adds, latest int
-		kept         domain.Kept
+		adds int
+		kept domain.Kept
 	}{
-		{2, 2, domain.Kept{From: 2}},
-		{4, 4, domain.Kept{From: 4, Also: []int{2}}},
-		{7, 7, domain.Kept{From: 7, Also: []int{2, 4}}},
-		{8, 8, domain.Kept{From: 7, Also: []int{2, 4}}},
-		{9, 9, domain.Kept{From: 7, Also: []int{2, 4}}},
+		{2, domain.Kept{From: 2}},
+		{4, domain.Kept{From: 4, Also: []int{2}}},
+		{7, domain.Kept{From: 7, Also: []int{2, 4}}},
+		{8, domain.Kept{From: 7, Also: []int{2, 4}}},
+		{9, domain.Kept{From: 7, Also: []int{2, 4}}},
 	} {
-		p.LatestVersion, p.Kept = step.latest, step.kept
+		p.LatestVersion, p.Kept = step.adds, step.kept
 		add := step.adds
 		of[add] = newVersion(p, add, "{}")
 		p.DesignatedVersion, p.DesignatedVersionID = add, of[add].ID
 		s.mustUpdate(t, func(tx domain.Tx) error {
 			return cmp.Or(tx.PutPresetVersion(p, of[add]), tx.PutPreset(p))
 		})
-		s.inBoth(t, func(r domain.Reader) error {
-			versionsAre(t, r, p, of)
-			presetsAre(t, r, p.WorkspaceID, p)
-			return nil
-		})
+		s.inBoth(t, check)
 	}
 	s.reopen(t)
 	s.mustUpdate(t, func(tx domain.Tx) error { return tx.PruneVersions(p, []int{4, 8}) })
 	p.Kept = domain.Kept{From: 9, Also: []int{2, 7}}
 	delete(of, 4)
 	delete(of, 8)
-	s.inBoth(t, func(r domain.Reader) error {
-		versionsAre(t, r, p, of)
-		presetsAre(t, r, p.WorkspaceID, p)
-		return nil
-	})
+	s.inBoth(t, check)
 }
 
 // versionsPruned removes versions of one preset of several.
@@ -110,16 +95,13 @@ func versionsPruned(t *testing.T, s *suite) {
 		return err
 	})
 	p, of := &presets[1], versions["p"]
-	look := func(r domain.Reader) error {
+	look := func(r domain.Reader) {
 		for _, p := range presets {
 			versionsAre(t, r, p, versions[p.Slug])
-			if n, err := r.LabelChanges(p, "staging"); n != 1 || err != nil {
-				t.Errorf("%s: got %d changes of a label and error %v, want 1", p.Slug, n, err)
-			}
+			is(t, 1)(r.LabelChanges(p, "staging"))
 		}
 		presetPagesAre(t, r, w, presets, 1)
 		presetsAre(t, r, w, bySlug(presets...)...)
-		return nil
 	}
 	// Versions at the beginning, the middle and the end are removed, several times.
 	for _, step := range []struct {
@@ -134,37 +116,26 @@ func versionsPruned(t *testing.T, s *suite) {
 	} {
 		stored := *p
 		stored.Name, stored.LatestVersion = "not stored", 1 // only stored versions count
-		before := *p
-		p.Kept = step.kept
+		pruned := maps.Clone(of)
+		for _, n := range step.numbers {
+			delete(pruned, n)
+		}
 		for _, fails := range []bool{true, false} {
-			pruned := maps.Clone(of)
-			for _, n := range step.numbers {
-				delete(pruned, n)
-			}
-			err := s.update(func(tx domain.Tx) error {
+			before := *p
+			s.try(t, fails, func(tx domain.Tx) error {
 				if err := tx.PruneVersions(stored, step.numbers); err != nil {
 					return err
 				}
-				versions["p"] = pruned
-				err := look(tx)
-				versions["p"] = of
-				if fails {
-					return errDeliberate
-				}
-				return err
+				p.Kept, versions["p"] = step.kept, pruned
+				look(tx)
+				return nil
 			})
-			if fails != errors.Is(err, errDeliberate) || !fails && err != nil {
-				t.Fatalf("got error %v", err)
-			}
 			if fails {
-				after := *p
-				*p = before
+				*p, versions["p"] = before, of
 				s.inBoth(t, look)
-				*p = after
-				continue
 			}
-			of, versions["p"] = pruned, pruned
 		}
+		of = pruned
 		s.inBoth(t, look)
 	}
 	s.reopen(t)
@@ -184,9 +155,7 @@ func versionsPruned(t *testing.T, s *suite) {
 	})
 	versions["p"] = map[int]domain.PresetVersion{10: added}
 	presets[0], presets[1] = presets[1], presets[0] // put last
-	s.inBoth(t, look)
-	s.reopen(t)
-	s.inBoth(t, look)
+	s.lasts(t, look)
 	// A missing version is damage if the preset still has its number.
 	state := presets[0].State()
 	state.LatestVersion++
@@ -219,13 +188,8 @@ func versionsPrunedAtRandom(t *testing.T, s *suite) {
 		now.presets = append(now.presets, p)
 		now.versions[p.Slug] = map[int]domain.PresetVersion{}
 	}
-	s.mustUpdate(t, func(tx domain.Tx) (err error) {
-		for _, p := range slices.Backward(now.presets) {
-			err = cmp.Or(err, tx.PutPreset(p))
-		}
-		return err
-	})
-	put := func(tx domain.Tx, p domain.Preset) error {
+	s.mustUpdate(t, func(tx domain.Tx) error { return put(tx, oldestFirst(now.presets)...) })
+	putFirst := func(tx domain.Tx, p domain.Preset) error {
 		other := func(q domain.Preset) bool { return q.Slug == p.Slug }
 		now.presets = slices.Insert(slices.DeleteFunc(now.presets, other), 0, p)
 		return tx.PutPreset(p)
@@ -240,11 +204,11 @@ func versionsPrunedAtRandom(t *testing.T, s *suite) {
 			q.DesignatedVersion = q.LatestVersion
 			v := newVersion(q, q.LatestVersion, fmt.Sprintf(`{"n":%d}`, q.LatestVersion))
 			of[v.Version] = v
-			return cmp.Or(tx.PutPresetVersion(q, v), put(tx, q))
+			return cmp.Or(tx.PutPresetVersion(q, v), putFirst(tx, q))
 		case n < 6:
 			q := *p
-			q.Status = []domain.PresetStatus{domain.PresetActive, domain.PresetArchived, domain.PresetDisabled}[random.IntN(3)]
-			return put(tx, q)
+			q.Status = presetFilters[domain.AllPresets][random.IntN(3)]
+			return putFirst(tx, q)
 		default:
 			var numbers []int
 			for _, n := range slices.Sorted(maps.Keys(of)) {
@@ -257,18 +221,17 @@ func versionsPrunedAtRandom(t *testing.T, s *suite) {
 			return tx.PruneVersions(*p, numbers)
 		}
 	}
-	check := func(r domain.Reader) error {
+	check := func(r domain.Reader) {
 		for _, p := range now.presets {
 			versionsAre(t, r, p, now.versions[p.Slug])
 		}
 		presetPagesAre(t, r, w, now.presets, 1)
-		return nil
 	}
 	for round := range 150 {
 		// An engine may run the function again, so the model and the random numbers are
 		// reset.
 		before, changes, fails, looks, seed := clone(now), 1+random.IntN(8), random.IntN(6) == 0, random.IntN(4) == 0, random.Uint64()
-		err := s.update(func(tx domain.Tx) error {
+		s.try(t, fails, func(tx domain.Tx) error {
 			now = clone(before)
 			random := rand.New(rand.NewPCG(seed, 0))
 			for range changes {
@@ -276,22 +239,16 @@ func versionsPrunedAtRandom(t *testing.T, s *suite) {
 					return err
 				}
 			}
-			switch {
-			case fails:
-				return errDeliberate
-			case looks:
-				return check(tx)
+			if looks {
+				check(tx)
 			}
 			return nil
 		})
 		if fails {
 			now = before
 		}
-		if fails != errors.Is(err, errDeliberate) || !fails && err != nil {
-			t.Fatalf("got error %v", err)
-		}
 		if round%10 == 0 {
-			s.mustView(t, check)
+			s.view(t, check)
 		}
 	}
 	s.reopen(t)
@@ -340,7 +297,7 @@ func pruningManyWriters(t *testing.T, s *suite) {
 	}
 	var working atomic.Int64
 	working.Store(writers)
-	errs := together(writers+2, func(i int) error {
+	mustTogether(t, writers+2, func(i int) error {
 		if i >= writers {
 			for working.Load() > 0 {
 				if _, err := look(2); err != nil {
@@ -356,23 +313,14 @@ func pruningManyWriters(t *testing.T, s *suite) {
 		defer working.Add(-1)
 		service := []*domain.Service{keeping, pruning}[i%2]
 		for range each {
-			for {
-				_, err := service.CreatePresetVersion(context.Background(), by(w), "", slugOf(i%presets), domain.Capture{Config: []byte("{}")})
-				if err == nil {
-					break
-				}
-				if !errors.Is(err, domain.ErrConflict) {
-					return err
-				}
+			if _, err := createVersion(service, by(w), slugOf(i%presets)); err != nil {
+				return err
 			}
 		}
 		return nil
 	})
-	if err := errors.Join(errs...); err != nil {
-		t.Fatal(err)
-	}
 	for i := range presets {
-		if _, err := keeping.CreatePresetVersion(t.Context(), by(w), "", slugOf(i), domain.Capture{Config: []byte("{}")}); err != nil {
+		if _, err := createVersion(keeping, by(w), slugOf(i)); err != nil {
 			t.Fatal(err)
 		}
 	}

@@ -6,6 +6,7 @@ import (
 	"fmt"
 	"math/rand/v2"
 	"runtime"
+	"slices"
 	"sync/atomic"
 	"testing"
 
@@ -13,25 +14,25 @@ import (
 )
 
 // watched names the stamps of objects.
-type watched map[string]func(*domain.Stamps) domain.Stamp
+type watched map[string]stampOf
 
-func ofPreset(workspaceID, slug string) func(*domain.Stamps) domain.Stamp {
+type stampOf = func(*domain.Stamps) domain.Stamp
+
+func ofPreset(workspaceID, slug string) stampOf {
 	return func(s *domain.Stamps) domain.Stamp { return s.Preset(workspaceID, slug) }
 }
 
-func ofWorkspace(ref string) func(*domain.Stamps) domain.Stamp {
+func ofWorkspace(ref string) stampOf {
 	return func(s *domain.Stamps) domain.Stamp { return s.Workspace(ref) }
 }
 
-func ofKey(hash domain.KeyHash) func(*domain.Stamps) domain.Stamp {
+func ofKey(hash domain.KeyHash) stampOf {
 	return func(s *domain.Stamps) domain.Stamp { return s.Key(hash) }
 }
 
-func ofPresets(workspaceID string) func(*domain.Stamps) domain.Stamp {
+func ofPresets(workspaceID string) stampOf {
 	return func(s *domain.Stamps) domain.Stamp { return s.Presets(workspaceID) }
 }
-
-func ofWorkspaces(s *domain.Stamps) domain.Stamp { return s.Workspaces() }
 
 // bystanders are 250 objects and lists that do not change.
 func bystanders() watched {
@@ -88,30 +89,30 @@ func stampsOfChanges(t *testing.T, s *suite) {
 		{
 			"a new workspace",
 			func(tx domain.Tx) error { return tx.PutWorkspace(w) },
-			watched{"its id": byID, "its slug": former, "its list": ofWorkspaces},
+			watched{"its id": byID, "its slug": former, "its list": (*domain.Stamps).Workspaces},
 		}, {
 			"a field of a workspace",
 			func(tx domain.Tx) error { w.Name = "changed"; return tx.PutWorkspace(w) },
-			watched{"its id": byID, "its slug": former, "its list": ofWorkspaces},
+			watched{"its id": byID, "its slug": former, "its list": (*domain.Stamps).Workspaces},
 		}, {
 			"the slug of a workspace",
 			func(tx domain.Tx) error { return tx.PutWorkspace(renamed) },
-			watched{"its id": byID, "its slug": latter, "its former slug": former, "its list": ofWorkspaces},
+			watched{"its id": byID, "its slug": latter, "its former slug": former, "its list": (*domain.Stamps).Workspaces},
 		}, {
 			"a slug and back",
-			func(tx domain.Tx) error { return errors.Join(tx.PutWorkspace(w), tx.PutWorkspace(renamed)) },
-			watched{"its id": byID, "its slug": latter, "its list": ofWorkspaces},
+			func(tx domain.Tx) error { return put(tx, w, renamed) },
+			watched{"its id": byID, "its slug": latter, "its list": (*domain.Stamps).Workspaces},
 		}, {
 			"a slug taken over",
 			func(tx domain.Tx) error {
 				given := renamed
 				given.Slug = "heir"
 				heir.Slug = "latter"
-				return errors.Join(tx.PutWorkspace(given), tx.PutWorkspace(heir))
+				return put(tx, given, heir)
 			},
 			watched{
 				"its id": byID, "its slug": heirs, "its former slug": latter, "the other's id": ofWorkspace(heir.ID),
-				"their list": ofWorkspaces,
+				"their list": (*domain.Stamps).Workspaces,
 			},
 		}, {
 			"a new preset",
@@ -146,7 +147,7 @@ func stampsOfChanges(t *testing.T, s *suite) {
 		}, {
 			"a deleted workspace",
 			func(tx domain.Tx) error { return tx.DeleteWorkspace(heir) },
-			watched{"its id": ofWorkspace(heir.ID), "its slug": latter, "its list": ofWorkspaces},
+			watched{"its id": ofWorkspace(heir.ID), "its slug": latter, "its list": (*domain.Stamps).Workspaces},
 		}, {
 			"a preset archived",
 			func(tx domain.Tx) error { p.Status = domain.PresetArchived; return tx.PutPreset(p) },
@@ -158,7 +159,7 @@ func stampsOfChanges(t *testing.T, s *suite) {
 		}, {
 			"several objects",
 			func(tx domain.Tx) error {
-				return errors.Join(tx.PutWorkspace(newWorkspace("new")), tx.PutPreset(p), tx.PutPreset(newPreset(w.ID, "q")), tx.PutKey(anotherSecret))
+				return put[any](tx, newWorkspace("new"), p, newPreset(w.ID, "q"), anotherSecret)
 			},
 			watched{"a slug": ofWorkspace("new"), "p": ofPreset(w.ID, "p"), "q": ofPreset(w.ID, "q"), "a hash": ofKey(anotherSecret.Hash)},
 		},
@@ -176,56 +177,41 @@ func stampsOfChanges(t *testing.T, s *suite) {
 // stampsStay reads 200 objects, half of which exist, and fails to change them.
 func stampsStay(t *testing.T, s *suite) {
 	objects := watched{}
-	var workspaces []domain.Workspace
-	var presets []domain.Preset
-	var keys []domain.Key
-	for i := range 50 {
+	var all [50][]any
+	for i := range all {
 		w, k := newWorkspace(slugOf(i)), newKey(i)
 		p := newPreset(w.ID, slugOf(i))
-		workspaces, presets, keys = append(workspaces, w), append(presets, p), append(keys, k)
+		all[i] = []any{w, p, k}
 		objects[fmt.Sprint("workspace id ", i)] = ofWorkspace(w.ID)
 		objects[fmt.Sprint("workspace slug ", i)] = ofWorkspace(w.Slug)
 		objects[fmt.Sprint("preset ", i)] = ofPreset(w.ID, p.Slug)
 		objects[fmt.Sprint("key ", i)] = ofKey(k.Hash)
 	}
-	write := func(tx domain.Tx, i int) error {
-		return errors.Join(tx.PutWorkspace(workspaces[i]), tx.PutPreset(presets[i]), tx.PutKey(keys[i]))
-	}
-	s.mustUpdate(t, func(tx domain.Tx) error {
-		for i := range len(workspaces) / 2 {
-			if err := write(tx, i); err != nil {
-				return err
-			}
-		}
-		return nil
-	})
+	s.put(t, slices.Concat(all[:len(all)/2]...)...)
 	before := objects.note(s)
-	s.inBoth(t, func(r domain.Reader) error {
-		for i := range workspaces {
-			_, err1 := r.Workspace(workspaces[i].ID)
-			_, err2 := workspaceBySlug(r, workspaces[i].Slug)
-			_, err3 := r.Preset(presets[i].WorkspaceID, presets[i].Slug)
-			_, err4 := r.KeyByHash(keys[i].Hash)
-			_, err5 := collect(r.Presets(workspaces[i].ID))
+	s.inBoth(t, func(r domain.Reader) {
+		for _, of := range all {
+			w, p, k := of[0].(domain.Workspace), of[1].(domain.Preset), of[2].(domain.Key)
+			_, err1 := r.Workspace(w.ID)
+			_, err2 := workspaceBySlug(r, w.Slug)
+			_, err3 := r.Preset(w.ID, p.Slug)
+			_, err4 := r.KeyByHash(k.Hash)
+			_, err5 := collect(r.Presets(w.ID))
 			for _, err := range []error{err1, err2, err3, err4, err5} {
 				if err != nil && !errors.Is(err, domain.ErrNotFound) {
-					return err
+					t.Error(err)
 				}
 			}
 		}
-		return nil
 	})
 	objects.mostlyUnchanged(t, s, "reads", before)
 
 	before = objects.note(s)
 	ended, cancel := context.WithCancel(t.Context())
 	cancel()
-	for i := range workspaces {
-		err := s.update(func(tx domain.Tx) error { return errors.Join(write(tx, i), errDeliberate) })
-		if !errors.Is(err, errDeliberate) {
-			t.Fatalf("got error %v, want the function's own", err)
-		}
-		if err := s.Update(ended, func(tx domain.Tx) error { return write(tx, i) }); err == nil {
+	for _, of := range all {
+		s.try(t, true, func(tx domain.Tx) error { return put(tx, of...) })
+		if err := s.Update(ended, func(tx domain.Tx) error { return put(tx, of...) }); err == nil {
 			t.Fatal("an update took place whose context had ended")
 		}
 	}
@@ -243,12 +229,11 @@ func stampsAndReaders(t *testing.T, s *suite) {
 		each    = 60 // changes per writer
 	)
 	workspace := newID()
-	s.mustUpdate(t, func(tx domain.Tx) (err error) {
-		for i := range objects {
-			err = errors.Join(err, tx.PutPreset(newPreset(workspace, slugOf(i))))
-		}
-		return err
-	})
+	var presets []any
+	for i := range objects {
+		presets = append(presets, newPreset(workspace, slugOf(i)))
+	}
+	s.put(t, presets...)
 	type copied struct {
 		stamp   domain.Stamp
 		version int
@@ -264,7 +249,7 @@ func stampsAndReaders(t *testing.T, s *suite) {
 		stamp := s.Stamps().Preset(workspace, slugOf(i))
 		c, how := kept[i].Load(), "kept"
 		if c == nil || c.stamp != stamp || stamp == 0 {
-			p, err := get(s, func(r domain.Reader) (domain.Preset, error) { return r.Preset(workspace, slugOf(i)) })
+			p, err := s.preset(workspace, slugOf(i))
 			if err != nil {
 				return err
 			}
@@ -282,7 +267,7 @@ func stampsAndReaders(t *testing.T, s *suite) {
 		return nil
 	}
 	working.Store(writers)
-	errs := together(writers+readers, func(n int) error {
+	mustTogether(t, writers+readers, func(n int) error {
 		if n >= writers {
 			for working.Load() > 0 {
 				if err := look(rand.IntN(objects)); err != nil {
@@ -317,9 +302,6 @@ func stampsAndReaders(t *testing.T, s *suite) {
 		}
 		return nil
 	})
-	if err := errors.Join(errs...); err != nil {
-		t.Error(err)
-	}
 	if served.Load() == 0 {
 		t.Error("no copy was ever served: the stamps are good for nothing")
 	}
@@ -340,7 +322,7 @@ func stampsOfAnotherStore(t *testing.T, s *suite) {
 	objects := bystanders()
 	objects["id"], objects["slug"], objects["versions"] = ofWorkspace(w.ID), ofWorkspace(w.Slug), (*domain.Stamps).Versions
 	for range 3 {
-		s.mustUpdate(t, func(tx domain.Tx) error { return tx.PutWorkspace(w) })
+		s.put(t, w)
 		before := objects.note(s)
 		for name, stamp := range before {
 			if stamp == 0 {

@@ -12,6 +12,7 @@ import (
 	"fmt"
 	"math/rand/v2"
 	"strings"
+	"sync"
 	"testing"
 	"time"
 
@@ -141,11 +142,84 @@ func (s *suite) mustUpdate(t *testing.T, fn func(domain.Tx) error) {
 	}
 }
 
+// try runs fn in an update. The update fails if fails is set, and must succeed otherwise.
+func (s *suite) try(t *testing.T, fails bool, fn func(domain.Tx) error) {
+	t.Helper()
+	err := s.update(func(tx domain.Tx) error {
+		err := fn(tx)
+		if err == nil && fails {
+			err = errDeliberate
+		}
+		return err
+	})
+	if fails != errors.Is(err, errDeliberate) || !fails && err != nil {
+		t.Fatalf("got error %v; fails: %t", err, fails)
+	}
+}
+
+// put stores objects in one update.
+func (s *suite) put(t *testing.T, objects ...any) {
+	t.Helper()
+	s.mustUpdate(t, func(tx domain.Tx) error { return put(tx, objects...) })
+}
+
+// put stores objects, in their order.
+func put[T any](tx domain.Tx, objects ...T) error {
+	for _, object := range objects {
+		var err error
+		switch o := any(object).(type) {
+		case domain.Workspace:
+			err = tx.PutWorkspace(o)
+		case domain.Preset:
+			err = tx.PutPreset(o)
+		case domain.Key:
+			err = tx.PutKey(o)
+		case domain.Replay:
+			err = tx.PutReplay(o)
+		case domain.AuditRecord:
+			err = putAudit(tx, o)
+		default:
+			err = fmt.Errorf("%T is no object of a store", o)
+		}
+		if err != nil {
+			return err
+		}
+	}
+	return nil
+}
+
 func (s *suite) mustView(t *testing.T, fn func(domain.Reader) error) {
 	t.Helper()
 	if err := s.View(t.Context(), fn); err != nil {
 		t.Fatalf("View: %v", err)
 	}
+}
+
+// view runs check in a view.
+func (s *suite) view(t *testing.T, check func(r domain.Reader)) {
+	t.Helper()
+	s.mustView(t, func(r domain.Reader) error {
+		check(r)
+		return nil
+	})
+}
+
+// inBoth runs check in a view and in an update.
+func (s *suite) inBoth(t *testing.T, check func(r domain.Reader)) {
+	t.Helper()
+	s.view(t, check)
+	s.mustUpdate(t, func(tx domain.Tx) error {
+		check(tx)
+		return nil
+	})
+}
+
+// lasts runs check inBoth, and again after the store was reopened.
+func (s *suite) lasts(t *testing.T, check func(r domain.Reader)) {
+	t.Helper()
+	s.inBoth(t, check)
+	s.reopen(t)
+	s.inBoth(t, check)
 }
 
 // get runs one read in a view.
@@ -156,6 +230,36 @@ func get[T any](s *suite, read func(domain.Reader) (T, error)) (T, error) {
 		return err
 	})
 	return value, err
+}
+
+// preset reads a preset in a view.
+func (s *suite) preset(workspaceID, slug string) (domain.Preset, error) {
+	return get(s, func(r domain.Reader) (domain.Preset, error) { return r.Preset(workspaceID, slug) })
+}
+
+// is returns a function that compares the result of a read with want. It is called as
+// is(t, w)(r.Workspace(w.ID)).
+func is[T any](t *testing.T, want T) func(T, error) {
+	t.Helper()
+	return func(got T, err error) {
+		t.Helper()
+		if err != nil {
+			t.Errorf("got error %v, want %s", err, show(want))
+			return
+		}
+		same(t, got, want)
+	}
+}
+
+// missing returns a function that checks that a read found nothing.
+func missing(t *testing.T, what string) func(any, error) {
+	t.Helper()
+	return func(_ any, err error) {
+		t.Helper()
+		if !errors.Is(err, domain.ErrNotFound) {
+			t.Errorf("%s: got error %v, want ErrNotFound", what, err)
+		}
+	}
 }
 
 func newID() string { return uuid.Must(uuid.NewV7()).String() }
@@ -215,19 +319,40 @@ func odd() []string {
 // together runs n calls of fn concurrently and returns their results.
 func together(n int, fn func(i int) error) []error {
 	start, errs := make(chan struct{}), make([]error, n)
-	done := make(chan struct{})
+	var wg sync.WaitGroup
 	for i := range n {
-		go func() {
-			defer func() { done <- struct{}{} }()
+		wg.Go(func() {
 			<-start
 			errs[i] = fn(i)
-		}()
+		})
 	}
 	close(start)
-	for range n {
-		<-done
-	}
+	wg.Wait()
 	return errs
+}
+
+// mustTogether is together for calls that must succeed.
+func mustTogether(t *testing.T, n int, fn func(i int) error) {
+	t.Helper()
+	if err := errors.Join(together(n, fn)...); err != nil {
+		t.Fatal(err)
+	}
+}
+
+// retry repeats a change of a Service while other writers are first.
+func retry(change func() (domain.Outcome, error)) (domain.Outcome, error) {
+	for {
+		if out, err := change(); !errors.Is(err, domain.ErrConflict) {
+			return out, err
+		}
+	}
+}
+
+// createVersion adds a version to a preset through a Service.
+func createVersion(service *domain.Service, terms domain.Write, slug string) (domain.Outcome, error) {
+	return retry(func() (domain.Outcome, error) {
+		return service.CreatePresetVersion(context.Background(), terms, "", slug, domain.Capture{Config: []byte("{}")})
+	})
 }
 
 func slugOf(i int) string { return fmt.Sprintf("slug-%d", i) }

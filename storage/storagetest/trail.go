@@ -2,7 +2,6 @@ package storagetest
 
 import (
 	"bytes"
-	"cmp"
 	"context"
 	"errors"
 	"fmt"
@@ -49,47 +48,29 @@ func labelChanges(t *testing.T, s *suite) {
 					continue
 				}
 				err := tx.PutLabelChange(h.preset, h.label, h.changes[n])
-				got, err1 := tx.LabelChanges(h.preset, h.label)
-				if got != n+1 {
-					t.Errorf("%q, in the same update: got %d changes, want %d", h.label, got, n+1)
-				}
-				if err := cmp.Or(err, err1); err != nil {
+				if err != nil {
 					return err
 				}
+				is(t, n+1)(tx.LabelChanges(h.preset, h.label))
 			}
 			return nil
 		})
 	}
-	check := func(r domain.Reader) error {
+	check := func(r domain.Reader) {
 		for _, h := range histories {
-			switch n, err := r.LabelChanges(h.preset, h.label); {
-			case err != nil:
-				return err
-			case n != len(h.changes):
-				t.Errorf("%q: got %d changes, want %d", h.label, n, len(h.changes))
-			}
+			is(t, len(h.changes))(r.LabelChanges(h.preset, h.label))
 			for i, want := range h.changes {
-				got, err := r.LabelChange(h.preset, h.label, i+1)
-				if err != nil {
-					return err
-				}
-				same(t, got, want)
+				is(t, want)(r.LabelChange(h.preset, h.label, i+1))
 			}
 			for _, n := range []int{math.MinInt, -1, 0, len(h.changes) + 1, math.MaxInt} {
-				if _, err := r.LabelChange(h.preset, h.label, n); !errors.Is(err, domain.ErrNotFound) {
-					t.Errorf("%q, change %d: got error %v, want ErrNotFound", h.label, n, err)
-				}
+				missing(t, fmt.Sprintf("%q, change %d", h.label, n))(r.LabelChange(h.preset, h.label, n))
 			}
 		}
-		return nil
-	}
-	s.inBoth(t, check)
-	s.inBoth(t, func(r domain.Reader) error {
 		labelNamesAre(t, r, p, "A", "a", "a\x00\x00\x00\x00\x00\x00\x00\x01", "ab", strings.Repeat("z", 64))
 		labelNamesAre(t, r, other, "a")
 		labelNamesAre(t, r, newPreset(w, "unknown"))
-		return nil
-	})
+	}
+	s.inBoth(t, check)
 	// Only the next number is accepted, and stored changes stay.
 	for _, n := range []int{math.MinInt, -1, 0, 1, 3, 4, 6, math.MaxInt} {
 		err := s.update(func(tx domain.Tx) error {
@@ -103,41 +84,31 @@ func labelChanges(t *testing.T, s *suite) {
 			t.Errorf("change %d of a label that has 4: got error %v, want ErrTaken", n, err)
 		}
 	}
-	s.inBoth(t, check)
-	s.reopen(t)
-	s.inBoth(t, check)
+	s.lasts(t, check)
 }
 
 // labelManyWriters moves a label through the Service.
 func labelManyWriters(t *testing.T, s *suite) {
 	w := newWorkspace("w")
-	s.mustUpdate(t, func(tx domain.Tx) error { return tx.PutWorkspace(w) })
+	s.put(t, w)
 	service := domain.NewService(s.Store)
 	for range writers {
-		if _, err := service.CreatePresetVersion(t.Context(), by(w.ID), "", "p", domain.Capture{Config: []byte("{}")}); err != nil {
+		if _, err := createVersion(service, by(w.ID), "p"); err != nil {
 			t.Fatal(err)
 		}
 	}
-	for i, err := range together(writers, func(i int) (err error) {
-		for {
-			_, err = service.PutLabel(context.Background(), by(w.ID), "", "p", "staging", domain.Target{Version: i + 1})
-			if !errors.Is(err, domain.ErrConflict) {
-				return err
-			}
-		}
-	}) {
-		if err != nil {
-			t.Errorf("writer %d: %v", i, err)
-		}
-	}
+	mustTogether(t, writers, func(i int) error {
+		_, err := retry(func() (domain.Outcome, error) {
+			return service.PutLabel(context.Background(), by(w.ID), "", "p", "staging", domain.Target{Version: i + 1})
+		})
+		return err
+	})
 	s.mustView(t, func(r domain.Reader) error {
 		p, err := r.Preset(w.ID, "p")
 		if err != nil {
 			return err
 		}
-		if n, err := r.LabelChanges(p, "staging"); err != nil || n != writers {
-			t.Errorf("got %d changes and error %v, want %d", n, err, writers)
-		}
+		is(t, writers)(r.LabelChanges(p, "staging"))
 		at, seen := (*domain.Target)(nil), map[int]bool{}
 		for n := 1; n <= writers; n++ {
 			c, err := r.LabelChange(p, "staging", n)
@@ -164,15 +135,7 @@ func newAudit(n int) domain.AuditRecord {
 }
 
 func auditRoundTrip(t *testing.T, s *suite) {
-	head := func() domain.AuditHead {
-		t.Helper()
-		got, err := get(s, domain.Reader.AuditHead)
-		if err != nil {
-			t.Fatal(err)
-		}
-		return got
-	}
-	same(t, head(), domain.AuditHead{})
+	s.view(t, func(r domain.Reader) { is(t, domain.AuditHead{})(r.AuditHead()) })
 	full, empty := newAudit(2), domain.AuditRecord{Number: 3}
 	full.KeyID, full.UserID, full.RequestID, full.Operation = awkward, awkward, awkward, awkward
 	full.Object = domain.AuditObject{Kind: awkward, ID: awkward, WorkspaceID: awkward, Slug: awkward, Label: awkward}
@@ -189,36 +152,20 @@ func auditRoundTrip(t *testing.T, s *suite) {
 				if err := putAudit(tx, r); err != nil {
 					return err
 				}
-				h, err1 := tx.AuditHead()
-				same(t, h, domain.AuditHead{Count: r.Number, Hash: r.Hash})
-				got, err2 := tx.AuditRecord(r.Number)
-				same(t, got, r)
-				if err := cmp.Or(err1, err2); err != nil {
-					return err
-				}
+				is(t, domain.AuditHead{Count: r.Number, Hash: r.Hash})(tx.AuditHead())
+				is(t, r)(tx.AuditRecord(r.Number))
 			}
 			return nil
 		})
 	}
-	check := func(r domain.Reader) error {
-		h, err := r.AuditHead()
-		if err != nil {
-			return err
-		}
-		same(t, h, domain.AuditHead{Count: 300, Hash: want[299].Hash})
+	check := func(r domain.Reader) {
+		is(t, domain.AuditHead{Count: 300, Hash: want[299].Hash})(r.AuditHead())
 		for i, w := range want {
-			got, err := r.AuditRecord(i + 1)
-			if err != nil {
-				return err
-			}
-			same(t, got, w)
+			is(t, w)(r.AuditRecord(i + 1))
 		}
 		for _, n := range []int{math.MinInt, -1, 0, 301, math.MaxInt} {
-			if _, err := r.AuditRecord(n); !errors.Is(err, domain.ErrNotFound) {
-				t.Errorf("record %d: got error %v, want ErrNotFound", n, err)
-			}
+			missing(t, fmt.Sprint("record ", n))(r.AuditRecord(n))
 		}
-		return nil
 	}
 	s.inBoth(t, check)
 	// Only the next number is accepted, and stored records stay.
@@ -232,42 +179,29 @@ func auditRoundTrip(t *testing.T, s *suite) {
 		}
 	}
 	// A failed change leaves no gap.
-	if err := s.update(func(tx domain.Tx) error { return cmp.Or(putAudit(tx, newAudit(301)), errDeliberate) }); !errors.Is(err, errDeliberate) {
-		t.Errorf("got error %v, want the function's own", err)
-	}
-	s.inBoth(t, check)
-	s.reopen(t)
-	s.inBoth(t, check)
+	s.try(t, true, func(tx domain.Tx) error { return putAudit(tx, newAudit(301)) })
+	s.lasts(t, check)
 }
 
 // auditManyWriters checks the chain after changes of many writers, some of which fail.
 func auditManyWriters(t *testing.T, s *suite) {
 	w := newWorkspace("w")
-	s.mustUpdate(t, func(tx domain.Tx) error { return tx.PutWorkspace(w) })
+	s.put(t, w)
 	service := domain.NewService(s.Store)
 	const each = 5
-	for i, err := range together(writers, func(i int) error {
-		for n := 0; n < each; {
+	mustTogether(t, writers, func(i int) error {
+		for n := range each {
 			terms := by(w.ID)
 			terms.RequestID = fmt.Sprint(i, "-", n)
-			_, err := service.CreatePresetVersion(context.Background(), terms, "", slugOf(i%7), domain.Capture{Config: []byte("{}")})
-			if errors.Is(err, domain.ErrConflict) {
-				continue
-			}
-			if err != nil {
+			if _, err := createVersion(service, terms, slugOf(i%7)); err != nil {
 				return err
 			}
 			if _, err := service.CreatePresetVersion(context.Background(), by(w.ID), "missing", "p", domain.Capture{}); err == nil {
 				return errors.New("a version was made in a workspace that does not exist")
 			}
-			n++
 		}
 		return nil
-	}) {
-		if err != nil {
-			t.Errorf("writer %d: %v", i, err)
-		}
-	}
+	})
 	check := func() {
 		var at domain.AuditHead
 		seen := map[string]bool{}
@@ -320,75 +254,50 @@ func replays(t *testing.T, s *suite) {
 			}
 			clear(given.Answer) // the caller may reuse it
 			clear(given.Request)
-			got, err := tx.Replay(r.ID)
-			same(t, got, r)
-			if err != nil {
-				return err
-			}
+			is(t, r)(tx.Replay(r.ID))
 		}
 		return nil
 	})
-	check := func(r domain.Reader) error {
+	check := func(r domain.Reader) {
 		for _, w := range want {
 			for range 2 {
 				got, err := r.Replay(w.ID)
-				if err != nil {
-					return err
-				}
-				same(t, got, w)
+				is(t, w)(got, err)
 				clear(got.Answer) // the caller may modify it
 				clear(got.Request)
 			}
 		}
-		if _, err := r.Replay(domain.ReplayID{1}); !errors.Is(err, domain.ErrNotFound) {
-			t.Errorf("another id: got error %v, want ErrNotFound", err)
-		}
-		return nil
+		missing(t, "another id")(r.Replay(domain.ReplayID{1}))
+		replaysAre(t, r, want)
 	}
 	s.inBoth(t, check)
 	want[0].Version, want[0].Answer, want[0].ExpiresAt = 8, []byte("{}"), later.Add(time.Hour)
 	want[1].Answer = []byte("[]")
 	want[2].Answer = nil
-	s.mustUpdate(t, func(tx domain.Tx) error {
-		return cmp.Or(tx.PutReplay(want[0]), tx.PutReplay(want[1]), tx.PutReplay(want[2]))
-	})
+	s.mustUpdate(t, func(tx domain.Tx) error { return put(tx, want[:3]...) })
 	s.inBoth(t, check)
-	s.inBoth(t, func(r domain.Reader) error { return replaysAre(t, r, want) })
-	err := s.update(func(tx domain.Tx) error { return cmp.Or(tx.PutReplay(replay("json", nil)), errDeliberate) })
-	if !errors.Is(err, errDeliberate) {
-		t.Errorf("got error %v, want the function's own", err)
-	}
-	s.inBoth(t, check)
-	s.reopen(t)
-	s.inBoth(t, check)
+	s.try(t, true, func(tx domain.Tx) error { return tx.PutReplay(replay("json", nil)) })
+	s.lasts(t, check)
 }
 
 // replayManyWriters requests the same change many times at once.
 func replayManyWriters(t *testing.T, s *suite) {
 	w := newWorkspace("w")
-	s.mustUpdate(t, func(tx domain.Tx) error { return tx.PutWorkspace(w) })
+	s.put(t, w)
 	service := domain.NewService(s.Store)
 	terms := by(w.ID)
 	terms.Idempotency.Key = "once"
 	outcomes := make([]domain.Outcome, writers)
-	for i, err := range together(writers, func(i int) (err error) {
-		for {
-			outcomes[i], err = service.CreatePresetVersion(context.Background(), terms, "", "p", domain.Capture{Config: []byte("{}")})
-			if !errors.Is(err, domain.ErrConflict) {
-				return err
-			}
-		}
-	}) {
-		if err != nil {
-			t.Errorf("writer %d: %v", i, err)
-		}
-	}
+	mustTogether(t, writers, func(i int) (err error) {
+		outcomes[i], err = createVersion(service, terms, "p")
+		return err
+	})
 	recorded := slices.DeleteFunc(slices.Clone(outcomes), func(out domain.Outcome) bool { return out.Record == nil })
 	if len(recorded) != 1 {
 		t.Errorf("the change was made %d times, want once", len(recorded))
 	}
 	s.reopen(t)
-	again, err := domain.NewService(s.Store).CreatePresetVersion(t.Context(), terms, "", "p", domain.Capture{Config: []byte("{}")})
+	again, err := createVersion(domain.NewService(s.Store), terms, "p")
 	if err != nil {
 		t.Fatal(err)
 	}
