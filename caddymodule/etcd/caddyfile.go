@@ -86,19 +86,10 @@ func (t *TLS) unmarshalSubdirective(d *caddyfile.Dispenser, name string) error {
 	}
 }
 
-// text reads one argument. Its errors show none, which may be a secret.
-func text(d *caddyfile.Dispenser, name string, to *string) error {
-	args := d.RemainingArgs()
-	switch {
-	case len(args) == 0:
-		return d.Errf("storage etcd: %s wants one argument, got 0%s", name, directive.MaybeUnset)
-	case len(args) > 1:
-		return d.Errf("storage etcd: %s wants one argument, got %d", name, len(args))
-	case args[0] == "":
-		return d.Errf("storage etcd: %s must not be empty%s", name, directive.MaybeUnset)
-	}
-	*to = args[0]
-	return nil
+// text reads one argument.
+func text(d *caddyfile.Dispenser, name string, to *string) (err error) {
+	*to, err = directive.OnlyArg(d, "storage etcd: "+name, "a text")
+	return err
 }
 
 func duration(d *caddyfile.Dispenser, name string, to *caddy.Duration) error {

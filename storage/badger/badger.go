@@ -137,11 +137,11 @@ func (s *Store) startPurger() {
 	s.purger = purger{stop: stop, done: make(chan struct{})}
 	go func() {
 		defer close(s.purger.done)
-		records.Purge(ctx, engine{s}, records.PurgeOptions{
-			Deleted: s.committer.deleted,
-			Final:   func(err error) bool { return errors.Is(err, ErrStopped) },
-			Logger:  s.committer.logger,
-		})
+		records.Purger{
+			View: s.viewForPurge, Update: s.update, Deleted: s.committer.deleted,
+			Final:  func(err error) bool { return errors.Is(err, ErrStopped) },
+			Logger: s.committer.logger,
+		}.Run(ctx)
 	}()
 }
 

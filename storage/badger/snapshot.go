@@ -10,19 +10,13 @@ import (
 	"github.com/caddy-presets/caddy-presets/storage/records"
 )
 
-// engine is a Store for the purger, which ends before the store closes its files.
-type engine struct{ *Store }
-
-// View is not counted as a reader, and does not count damage.
-func (e engine) View(_ context.Context, fn func(*records.Reader) error) error {
-	txn, at := e.versions.latest()
-	defer e.versions.release(at)
+// viewForPurge is view for the purger, which ends before the store closes its files. It is
+// not counted as a reader, and does not count damage.
+func (s *Store) viewForPurge(_ context.Context, fn func(*records.Reader) error) error {
+	txn, at := s.versions.latest()
+	defer s.versions.release(at)
 	defer discard(txn)
 	return fn(records.NewReader(snapshot{txn}))
-}
-
-func (e engine) Update(ctx context.Context, fn func(*records.Tx) error) error {
-	return e.update(ctx, fn)
 }
 
 // discard discards a transaction. Badger panics here if it panicked when it made an iterator

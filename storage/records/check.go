@@ -157,9 +157,9 @@ func (c *Checker) checkRecord(k Key, payload []byte) error {
 	case KindWorkspace:
 		return c.checkWorkspace(k, payload)
 	case KindWorkspaceSlug:
-		id, err := decodeID(payload)
+		id, err := decodePayload(k, payload, decodeID)
 		if err != nil {
-			return wrong("its content cannot be decoded")
+			return err
 		}
 		if w, err := c.reader.Workspace(id); err != nil || w.Slug != string(name) {
 			return wrong("its workspace is not there, or has another slug")
@@ -167,9 +167,9 @@ func (c *Checker) checkRecord(k Key, payload []byte) error {
 	case KindPreset:
 		return c.checkPreset(k, payload)
 	case KindVersion:
-		v, err := decodeVersion(payload)
+		v, err := decodePayload(k, payload, decodeVersion)
 		if err != nil {
-			return wrong("its content cannot be decoded")
+			return err
 		}
 		if at, ok := VersionKey(v.PresetID, v.Version); !ok || !bytes.Equal(at, k) {
 			return wrong("it is not the one that it should be")
@@ -189,14 +189,12 @@ func (c *Checker) checkRecord(k Key, payload []byte) error {
 			c.wantChanges += c.hash(change)
 		}
 	case KindLabelChange:
-		if _, err := decodeJSON[domain.LabelChange](payload); err != nil {
-			return wrong("its content cannot be decoded")
-		}
 		c.changes += c.hash(k)
+		return decodes(k, payload, decodeJSON[domain.LabelChange])
 	case KindKey:
-		issued, err := decodeJSON[domain.Key](payload)
+		issued, err := decodePayload(k, payload, decodeJSON[domain.Key])
 		if err != nil {
-			return wrong("its content cannot be decoded")
+			return err
 		}
 		if id, err := load(&c.reader, KeyHashKey(issued.Hash), decodeID); err != nil || id != issued.ID {
 			return wrong("it cannot be found by its hash")
@@ -220,9 +218,7 @@ func (c *Checker) checkRecord(k Key, payload []byte) error {
 		}
 		c.ended = true
 	case KindReplay:
-		if _, err := decodeReplay(payload); err != nil {
-			return wrong("its content cannot be decoded")
-		}
+		return decodes(k, payload, decodeReplay)
 	case KindListEnd:
 		return c.checkList(list(name), payload)
 	case KindPlace:
@@ -230,17 +226,11 @@ func (c *Checker) checkRecord(k Key, payload []byte) error {
 			c.places++
 		}
 	case KindLeaf:
-		if _, err := decodeLeaf(payload); err != nil {
-			return wrong("its content cannot be decoded")
-		}
+		return decodes(k, payload, decodeLeaf)
 	case KindNode:
-		if _, err := decodeNode(payload); err != nil {
-			return wrong("its content cannot be decoded")
-		}
+		return decodes(k, payload, decodeNode)
 	case KindSequence:
-		if _, err := decodeNumber(payload); err != nil {
-			return wrong("its content cannot be decoded")
-		}
+		return decodes(k, payload, decodeNumber)
 	case KindDeleted:
 	default:
 		return wrong("it is not one of ours")
@@ -248,14 +238,17 @@ func (c *Checker) checkRecord(k Key, payload []byte) error {
 	return nil
 }
 
+// decodes returns an error unless the payload of the record under k can be decoded.
+func decodes[T any](k Key, payload []byte, decode func([]byte) (T, error)) error {
+	_, err := decodePayload(k, payload, decode)
+	return err
+}
+
 func (c *Checker) checkWorkspace(k Key, payload []byte) error {
-	stored, err := parseWorkspace(payload)
+	stored, _ := parseWorkspace(payload)
+	w, err := decodePayload(k, payload, decodeWorkspace)
 	if err != nil {
-		return damaged(KindWorkspace, "its content cannot be decoded")
-	}
-	w, err := stored.decode()
-	if err != nil {
-		return damaged(KindWorkspace, "its content cannot be decoded")
+		return err
 	}
 	if at, ok := WorkspaceKey(w.ID); !ok || !bytes.Equal(at, k) {
 		return damaged(KindWorkspace, "it is not the one that it should be")
@@ -267,13 +260,10 @@ func (c *Checker) checkWorkspace(k Key, payload []byte) error {
 }
 
 func (c *Checker) checkPreset(k Key, payload []byte) error {
-	stored, err := parsePreset(payload)
+	stored, _ := parsePreset(payload)
+	p, err := decodePayload(k, payload, decodePreset)
 	if err != nil {
-		return damaged(KindPreset, "its content cannot be decoded")
-	}
-	p, err := stored.decode()
-	if err != nil {
-		return damaged(KindPreset, "its content cannot be decoded")
+		return err
 	}
 	at, ok := PresetKey(p.WorkspaceID, p.Slug)
 	if !ok || !bytes.Equal(at, k) {

@@ -10,10 +10,7 @@ import (
 
 // LabelChanges implements domain.Reader.
 func (r *Reader) LabelChanges(p domain.Preset, label string) (int, error) {
-	k, ok := LabelKey(p.ID, label)
-	if !ok {
-		return 0, nil
-	}
+	k, _ := LabelKey(p.ID, label)
 	n, err := loadOrZero(r, k, decodeNumber)
 	return int(n), err
 }

@@ -1,6 +1,7 @@
 package records
 
 import (
+	"cmp"
 	"encoding/binary"
 
 	"github.com/google/uuid"
@@ -59,57 +60,33 @@ const (
 	KindSequence      Kind = 'n'
 )
 
-// String returns the kind as operators call it.
-func (k Kind) String() string {
-	switch k {
-	case KindWorkspace:
-		return "workspace"
-	case KindWorkspaceSlug:
-		return "workspace slug"
-	case KindPreset:
-		return "preset"
-	case KindVersion:
-		return "preset version"
-	case KindKey:
-		return "issued key"
-	case KindKeyHash:
-		return "issued key hash"
-	case KindLabel:
-		return "label"
-	case KindLabelChange:
-		return "label change"
-	case KindAuditHead:
-		return "audit head"
-	case KindAudit:
-		return "audit"
-	case KindReplay:
-		return "kept answer"
-	case KindListEnd:
-		return "list end"
-	case KindPlace:
-		return "place"
-	case KindLeaf:
-		return "leaf"
-	case KindNode:
-		return "node"
-	case KindDeleted:
-		return "deleted workspace"
-	case KindSequence:
-		return "commit number"
-	default:
-		return "unknown record"
-	}
+var kindNames = map[Kind]string{
+	KindWorkspace:     "workspace",
+	KindWorkspaceSlug: "workspace slug",
+	KindPreset:        "preset",
+	KindVersion:       "preset version",
+	KindKey:           "issued key",
+	KindKeyHash:       "issued key hash",
+	KindLabel:         "label",
+	KindLabelChange:   "label change",
+	KindAuditHead:     "audit head",
+	KindAudit:         "audit",
+	KindReplay:        "kept answer",
+	KindListEnd:       "list end",
+	KindPlace:         "place",
+	KindLeaf:          "leaf",
+	KindNode:          "node",
+	KindDeleted:       "deleted workspace",
+	KindSequence:      "commit number",
 }
+
+// String returns the kind as operators call it.
+func (k Kind) String() string { return cmp.Or(kindNames[k], "unknown record") }
 
 // Lasting reports whether stored records of a kind are never removed. BeginImport is the
 // exception: it removes records of a new store.
 func (k Kind) Lasting() bool {
-	switch k {
-	case KindKey, KindAuditHead, KindAudit, KindSequence:
-		return true
-	default:
-		return false
-	}
+	return k == KindKey || k == KindAuditHead || k == KindAudit || k == KindSequence
 }
 
 // fixed returns the minimum number of bytes behind the kind, for the keys that Changes
@@ -164,8 +141,8 @@ func (k Key) Changes(c *domain.Change) {
 	}
 }
 
-// The functions below return false for an id or slug that cannot be stored. Clients choose
-// these names, so false means "not found".
+// The functions below return nil and false for an id or slug that cannot be stored. Clients
+// choose these names, so a nil key has no record.
 
 // WorkspaceKey is the key of a workspace.
 func WorkspaceKey(id string) (Key, bool) { return idKey(KindWorkspace, id) }
@@ -180,11 +157,7 @@ func WorkspaceSlugKey(slug string) (Key, bool) {
 
 // PresetKey is the key of a preset.
 func PresetKey(workspaceID, slug string) (Key, bool) {
-	id, ok := parseID(workspaceID)
-	if !ok || len(slug) > maxSlug {
-		return nil, false
-	}
-	return append(append(newKey(KindPreset, len(id)+len(slug)), id[:]...), slug...), true
+	return namedKey(KindPreset, workspaceID, slug)
 }
 
 // VersionKey is the key of version n of a preset.
@@ -208,20 +181,15 @@ func KeyHashKey(hash domain.KeyHash) Key {
 
 // LabelKey is the key of the number of a label's latest change.
 func LabelKey(presetID, label string) (Key, bool) {
-	id, ok := parseID(presetID)
-	if !ok || len(label) > maxSlug {
-		return nil, false
-	}
-	return append(append(newKey(KindLabel, len(id)+len(label)), id[:]...), label...), true
+	return namedKey(KindLabel, presetID, label)
 }
 
 // LabelChangeKey is the key of change n of a label.
 func LabelChangeKey(presetID, label string, n int) (Key, bool) {
-	id, ok := parseID(presetID)
-	if !ok || len(label) > maxSlug || n < 1 {
+	k, ok := namedKey(KindLabelChange, presetID, label)
+	if !ok || n < 1 {
 		return nil, false
 	}
-	k := append(append(newKey(KindLabelChange, len(id)+len(label)+8), id[:]...), label...)
 	return binary.BigEndian.AppendUint64(k, uint64(n)), true
 }
 
@@ -237,9 +205,15 @@ func ReplayKey(id domain.ReplayID) Key { return append(newKey(KindReplay, len(id
 // sequenceKey is the key of the number of the last commit.
 func sequenceKey() Key { return newKey(KindSequence, 0) }
 
-func idKey(of Kind, text string) (Key, bool) {
+func idKey(of Kind, text string) (Key, bool) { return namedKey(of, text, "") }
+
+// namedKey is the key of an id and a name, with room for the number that may follow.
+func namedKey(of Kind, text, name string) (Key, bool) {
 	id, ok := parseID(text)
-	return append(newKey(of, len(id)), id[:]...), ok
+	if !ok || len(name) > maxSlug {
+		return nil, false
+	}
+	return append(append(newKey(of, len(id)+len(name)+8), id[:]...), name...), true
 }
 
 // Prefix returns the common prefix of the keys of a kind.

@@ -146,5 +146,3 @@ func newWorkspace(slug string) domain.Workspace {
 func newPreset(workspaceID, slug string) domain.Preset {
 	return domain.Preset{ID: newID(), WorkspaceID: workspaceID, Slug: slug, Status: domain.PresetActive, LatestVersion: 1}
 }
-
-var _ records.Engine = (*memory)(nil)

@@ -22,27 +22,17 @@ const (
 	purgeRetry = time.Minute
 )
 
-// purger removes the content of deleted workspaces in batches. The record of the deletion
+// Purger removes the content of deleted workspaces in batches. The record of the deletion
 // goes last, so the next process continues an interrupted purge.
-type purger struct {
-	Engine
-	PurgeOptions
-}
-
-// Engine is what Purge needs of an engine.
-type Engine interface {
+type Purger struct {
 	// View runs fn with a snapshot of the store and returns its error.
-	View(ctx context.Context, fn func(*Reader) error) error
+	View func(ctx context.Context, fn func(*Reader) error) error
 	// Update runs fn and makes its writes durable, like that of domain.Store.
-	Update(ctx context.Context, fn func(*Tx) error) error
-}
-
-// PurgeOptions configure Purge.
-type PurgeOptions struct {
+	Update func(ctx context.Context, fn func(*Tx) error) error
 	// Deleted holds a token if workspaces may have been deleted since the last one was
 	// taken.
 	Deleted <-chan struct{}
-	// Interval is the time after which Purge looks again without a token, 0 for never.
+	// Interval is the time after which Run looks again without a token, 0 for never.
 	// Engines that several nodes share need it: a node may die before it has purged a
 	// workspace that it deleted.
 	Interval time.Duration
@@ -53,18 +43,17 @@ type PurgeOptions struct {
 	Logger *zap.Logger
 }
 
-// Purge removes the content of deleted workspaces. It looks again after each deletion and
+// Run removes the content of deleted workspaces. It looks again after each deletion and
 // each Interval. It returns when ctx ends, the store is closed or an error is final. It
 // logs other errors and tries again after a minute.
-func Purge(ctx context.Context, e Engine, o PurgeOptions) {
-	p := purger{Engine: e, PurgeOptions: o}
+func (p Purger) Run(ctx context.Context) {
 	for {
 		var again <-chan time.Time
-		if o.Interval > 0 {
-			again = time.After(o.Interval)
+		if p.Interval > 0 {
+			again = time.After(p.Interval)
 		}
 		switch err := p.purgeAll(ctx); {
-		case ctx.Err() != nil || errors.Is(err, domain.ErrClosed) || o.Final(err):
+		case ctx.Err() != nil || errors.Is(err, domain.ErrClosed) || p.Final(err):
 			return
 		case err != nil:
 			p.Logger.Warn("removing what was in deleted workspaces; will try again", zap.Error(err), zap.Duration("after", purgeRetry))
@@ -81,11 +70,11 @@ func Purge(ctx context.Context, e Engine, o PurgeOptions) {
 
 // purgeAll purges the workspaces that are deleted by now. Nothing is added to a deleted
 // workspace, so one snapshot shows all of its content.
-func (p *purger) purgeAll(ctx context.Context) error {
+func (p Purger) purgeAll(ctx context.Context) error {
 	return p.View(ctx, func(r *Reader) error {
 		return r.walk(newKey(KindDeleted, 0), func(c *cursor) error {
 			for ; c.key != nil; c.next() {
-				b := removal{ctx: ctx, engine: p.Engine}
+				b := removal{ctx: ctx, update: p.Update}
 				err := p.purge(r, &b, uuid.UUID(c.key[2:]))
 				if err == nil {
 					err = b.add(c.key)
@@ -104,7 +93,7 @@ func (p *purger) purgeAll(ctx context.Context) error {
 
 // purge removes the content of one workspace. A preset goes after its versions and labels,
 // because only the preset leads to them.
-func (p *purger) purge(r *Reader, b *removal, workspace uuid.UUID) error {
+func (p Purger) purge(r *Reader, b *removal, workspace uuid.UUID) error {
 	err := r.walk(append(newKey(KindPreset, len(workspace)), workspace[:]...), func(c *cursor) error {
 		for ; c.key != nil; c.next() {
 			preset, err := decodeAt(c, parsePreset)
@@ -141,7 +130,7 @@ func (p *purger) purge(r *Reader, b *removal, workspace uuid.UUID) error {
 // removal removes records in the order in which they are added.
 type removal struct {
 	ctx    context.Context
-	engine Engine
+	update func(context.Context, func(*Tx) error) error
 	keys   []Key
 }
 
@@ -165,7 +154,7 @@ func (b *removal) add(k Key) error {
 }
 
 func (b *removal) commit() error {
-	err := b.engine.Update(b.ctx, func(t *Tx) error {
+	err := b.update(b.ctx, func(t *Tx) error {
 		for _, k := range b.keys {
 			if err := t.write(k, nil, nil); err != nil {
 				return err

@@ -35,10 +35,13 @@ func NewReader(s Snapshot) *Reader { return &Reader{snapshot: s} }
 // End ends r. From then on all methods return an error, and none reads the snapshot.
 func (r *Reader) End() { r.ended = true }
 
-// load reads and decodes the record of a key.
+// load reads and decodes the record of a key. A nil key has no record.
 func load[T any](r *Reader, k Key, decode func([]byte) (T, error)) (object T, err error) {
-	if r.ended {
+	switch {
+	case r.ended:
 		return object, ErrEnded
+	case k == nil:
+		return object, domain.ErrNotFound
 	}
 	if r.stage != nil {
 		if w, ok := r.stage.find(k); ok {
@@ -62,15 +65,10 @@ func load[T any](r *Reader, k Key, decode func([]byte) (T, error)) (object T, er
 // damage.
 func loadExisting[T any](r *Reader, k Key, decode func([]byte) (T, error)) (T, error) {
 	object, err := load(r, k, decode)
-	return object, asDamage(k.Kind(), err)
-}
-
-// asDamage turns ErrNotFound into damage.
-func asDamage(of Kind, err error) error {
 	if errors.Is(err, domain.ErrNotFound) {
-		return damaged(of, "it is missing")
+		err = damaged(k.Kind(), "it is missing")
 	}
-	return err
+	return object, err
 }
 
 // loadOrZero is load for an object that is not stored while it is empty.
@@ -116,8 +114,13 @@ func decodeRecord[T any](k Key, record []byte, decode func([]byte) (T, error)) (
 	if err != nil {
 		return object, err
 	}
+	return decodePayload(k, payload, decode)
+}
+
+// decodePayload decodes what a record under k holds. Its error does not show the cause,
+// which may quote the content.
+func decodePayload[T any](k Key, payload []byte, decode func([]byte) (T, error)) (object T, err error) {
 	if object, err = decode(payload); err != nil {
-		// The cause may quote the content.
 		return *new(T), damaged(k.Kind(), "its content cannot be decoded")
 	}
 	return object, nil
@@ -125,12 +128,14 @@ func decodeRecord[T any](k Key, record []byte, decode func([]byte) (T, error)) (
 
 // Workspace implements domain.Reader.
 func (r *Reader) Workspace(id string) (domain.Workspace, error) {
-	return loadAt(r, id, WorkspaceKey, decodeWorkspace)
+	k, _ := WorkspaceKey(id)
+	return load(r, k, decodeWorkspace)
 }
 
 // WorkspaceJSON implements domain.Reader.
 func (r *Reader) WorkspaceJSON(id string) ([]byte, error) {
-	return loadAt(r, id, WorkspaceKey, func(payload []byte) ([]byte, error) {
+	k, _ := WorkspaceKey(id)
+	return load(r, k, func(payload []byte) ([]byte, error) {
 		w, err := parseWorkspace(payload)
 		return bytes.Clone(w.json), err
 	})
@@ -138,33 +143,19 @@ func (r *Reader) WorkspaceJSON(id string) ([]byte, error) {
 
 // WorkspaceID implements domain.Reader.
 func (r *Reader) WorkspaceID(slug string) (string, error) {
-	return loadAt(r, slug, WorkspaceSlugKey, decodeID)
-}
-
-// loadAt is load for a name that a client chose freely.
-func loadAt[T any](r *Reader, name string, at func(string) (Key, bool), decode func([]byte) (T, error)) (object T, err error) {
-	k, ok := at(name)
-	if !ok {
-		return object, domain.ErrNotFound
-	}
-	return load(r, k, decode)
+	k, _ := WorkspaceSlugKey(slug)
+	return load(r, k, decodeID)
 }
 
 // Preset implements domain.Reader.
 func (r *Reader) Preset(workspaceID, slug string) (domain.Preset, error) {
-	k, ok := PresetKey(workspaceID, slug)
-	if !ok {
-		return domain.Preset{}, domain.ErrNotFound
-	}
+	k, _ := PresetKey(workspaceID, slug)
 	return load(r, k, decodePreset)
 }
 
 // PresetJSON implements domain.Reader.
 func (r *Reader) PresetJSON(workspaceID, slug string) (state domain.PresetState, text []byte, err error) {
-	k, ok := PresetKey(workspaceID, slug)
-	if !ok {
-		return state, nil, domain.ErrNotFound
-	}
+	k, _ := PresetKey(workspaceID, slug)
 	text, err = load(r, k, func(payload []byte) ([]byte, error) {
 		p, err := parsePreset(payload)
 		state = p.PresetState
@@ -220,10 +211,7 @@ func loadVersion[T any](r *Reader, p domain.PresetState, n int, decode func([]by
 
 // Key implements domain.Reader.
 func (r *Reader) Key(id string) (domain.Key, error) {
-	k, ok := KeyKey(id)
-	if !ok {
-		return domain.Key{}, domain.ErrNotFound
-	}
+	k, _ := KeyKey(id)
 	return load(r, k, decodeJSON[domain.Key])
 }
 

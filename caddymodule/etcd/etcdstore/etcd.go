@@ -108,7 +108,10 @@ func Open(ctx context.Context, o Options) (*Store, error) {
 	s.deleted, s.purged = make(chan struct{}, 1), make(chan struct{})
 	go func() {
 		defer close(s.purged)
-		records.Purge(s.ctx, engine{s}, records.PurgeOptions{Deleted: s.deleted, Interval: purgeInterval, Final: func(error) bool { return false }, Logger: o.Logger})
+		records.Purger{
+			View: s.view, Update: s.update, Deleted: s.deleted, Interval: purgeInterval,
+			Final: func(error) bool { return false }, Logger: o.Logger,
+		}.Run(s.ctx)
 	}()
 	s.close = sync.OnceValue(s.closeOnce)
 	return s, nil
@@ -258,17 +261,6 @@ func (s *Store) closeOnce() error {
 	s.watcher.wait()
 	<-s.purged
 	return s.client.Close()
-}
-
-// engine is a Store for package records.
-type engine struct{ store *Store }
-
-func (e engine) View(ctx context.Context, fn func(*records.Reader) error) error {
-	return e.store.view(ctx, fn)
-}
-
-func (e engine) Update(ctx context.Context, fn func(*records.Tx) error) error {
-	return e.store.update(ctx, fn)
 }
 
 var _ domain.Store = (*Store)(nil)
