@@ -220,7 +220,7 @@ func TestMetricsWhileOpening(t *testing.T) {
 	gathered := make(chan int)
 	go func() {
 		registry := prometheus.NewRegistry()
-		_ = badger.RegisterMetrics(registry)
+		registry.MustRegister(badger.Metrics)
 		families, _ := registry.Gather()
 		gathered <- len(families)
 	}()

@@ -51,4 +51,5 @@ func BeginOpening() (end func()) {
 	return folders.OpenCloseMu.Unlock
 }
 
-var RegisterMetrics = registerMetrics
+// Metrics are the metrics of all folders.
+var Metrics = storeMetrics{}

@@ -1,10 +1,9 @@
 package badger
 
 import (
-	"errors"
-
 	"github.com/prometheus/client_golang/prometheus"
 
+	"github.com/caddy-presets/caddy-presets/caddymodule/internal/sharing"
 	badgerstore "github.com/caddy-presets/caddy-presets/storage/badger"
 )
 
@@ -24,15 +23,6 @@ var (
 	storeDamage    = describeStore("damage_total", "Damaged records that reads and checks found since the store was opened.")
 	storeChecked   = describeStore("checked_timestamp_seconds", "When the whole store was last checked, or 0 if not since it was opened.")
 )
-
-// registerMetrics registers the metrics, unless another handler of the configuration did.
-func registerMetrics(registry *prometheus.Registry) error {
-	err := registry.Register(storeMetrics{})
-	if _, taken := errors.AsType[prometheus.AlreadyRegisteredError](err); taken {
-		return nil
-	}
-	return err
-}
 
 // Describe implements prometheus.Collector.
 func (storeMetrics) Describe(to chan<- *prometheus.Desc) {
@@ -54,13 +44,13 @@ func collect(to chan<- prometheus.Metric, folder string, store *badgerstore.Stor
 	gauge := func(d *prometheus.Desc, value float64) {
 		to <- prometheus.MustNewConstMetric(d, prometheus.GaugeValue, value, folder)
 	}
-	gauge(storeAvailable, number(err == nil))
+	gauge(storeAvailable, sharing.BoolValue(err == nil))
 	if err != nil {
 		gauge(storeWritable, 0)
 		return
 	}
 	status := store.Status()
-	gauge(storeWritable, number(status.Writable))
+	gauge(storeWritable, sharing.BoolValue(status.Writable))
 	gauge(storeFree, float64(status.FreeBytes))
 	gauge(storeNeeded, float64(status.NeededBytes))
 	to <- prometheus.MustNewConstMetric(storeDamage, prometheus.CounterValue, float64(status.Damage), folder)
@@ -69,11 +59,4 @@ func collect(to chan<- prometheus.Metric, folder string, store *badgerstore.Stor
 		checked = float64(status.Checked.Unix())
 	}
 	gauge(storeChecked, checked)
-}
-
-func number(is bool) float64 {
-	if is {
-		return 1
-	}
-	return 0
 }

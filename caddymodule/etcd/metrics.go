@@ -1,9 +1,9 @@
 package etcd
 
 import (
-	"errors"
-
 	"github.com/prometheus/client_golang/prometheus"
+
+	"github.com/caddy-presets/caddy-presets/caddymodule/internal/sharing"
 )
 
 // metrics collects the status of all stores in clusters.
@@ -26,15 +26,6 @@ var (
 	overtaken = describe("overtaken_total", "How often a commit of this node was retried because another node's came first.")
 )
 
-// registerMetrics registers the metrics, unless another handler of the configuration did.
-func registerMetrics(registry *prometheus.Registry) error {
-	err := registry.Register(metrics{})
-	if _, taken := errors.AsType[prometheus.AlreadyRegisteredError](err); taken {
-		return nil
-	}
-	return err
-}
-
 // Describe implements prometheus.Collector.
 func (metrics) Describe(to chan<- *prometheus.Desc) {
 	for _, d := range []*prometheus.Desc{available, writable, watching, staleness, commits, memory, changes, restarts, resets, overtaken} {
@@ -52,7 +43,7 @@ func (metrics) Collect(to chan<- prometheus.Metric) {
 		}
 		seen[name] = true
 		store, err := h.Get()
-		to <- prometheus.MustNewConstMetric(available, prometheus.GaugeValue, boolValue(err == nil), name)
+		to <- prometheus.MustNewConstMetric(available, prometheus.GaugeValue, sharing.BoolValue(err == nil), name)
 		if err != nil {
 			continue
 		}
@@ -62,8 +53,8 @@ func (metrics) Collect(to chan<- prometheus.Metric) {
 			kind  prometheus.ValueType
 			value float64
 		}{
-			{writable, prometheus.GaugeValue, boolValue(s.Writable)},
-			{watching, prometheus.GaugeValue, boolValue(s.Watching)},
+			{writable, prometheus.GaugeValue, sharing.BoolValue(s.Writable)},
+			{watching, prometheus.GaugeValue, sharing.BoolValue(s.Watching)},
 			{staleness, prometheus.GaugeValue, s.Staleness.Seconds()},
 			{commits, prometheus.GaugeValue, float64(s.Commits)},
 			{memory, prometheus.GaugeValue, float64(s.Memory)},
@@ -75,11 +66,4 @@ func (metrics) Collect(to chan<- prometheus.Metric) {
 			to <- prometheus.MustNewConstMetric(m.desc, m.kind, m.value, name)
 		}
 	}
-}
-
-func boolValue(is bool) float64 {
-	if is {
-		return 1
-	}
-	return 0
 }
