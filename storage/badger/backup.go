@@ -35,10 +35,13 @@ func (s *Store) Backup(ctx context.Context, w io.Writer) (BackupInfo, BackupEnd,
 }
 
 func (s *Store) backup(ctx context.Context, w io.Writer) (info BackupInfo, end BackupEnd, err error) {
+	until, cancel := s.untilClosed(ctx)
+	defer cancel()
+	ended := func() error { return context.Cause(until) }
 	err = s.view(ctx, func(txn *badgerdb.Txn, r *records.Reader) error {
 		// A damaged index would hide some of the records.
 		var files storage.Report
-		if err := cmp.Or(s.checkFiles(&files, ctx.Err), files.Err()); err != nil {
+		if err := cmp.Or(s.checkFiles(&files, ended), files.Err()); err != nil {
 			return err
 		}
 		info = BackupInfo{Format: storeFormat, CreatedAt: time.Now().UTC()}
@@ -57,10 +60,7 @@ func (s *Store) backup(ctx context.Context, w io.Writer) (info BackupInfo, end B
 		}
 		d := newDigest()
 		err = eachRecord(txn, func(item *badgerdb.Item, record []byte) error {
-			if s.readers.IsClosed() {
-				return domain.ErrClosed
-			}
-			if err := ctx.Err(); err != nil {
+			if err := ended(); err != nil {
 				return err
 			}
 			d.add(item.Key(), record)

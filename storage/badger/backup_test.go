@@ -396,7 +396,7 @@ func TestBackupEnds(t *testing.T) {
 		}()
 		<-to.waiting
 		want := end(s, stop)
-		for what == "closed" && !s.readers.IsClosed() {
+		for what == "closed" && s.closing.Err() == nil {
 			time.Sleep(time.Millisecond)
 		}
 		close(to.goOn)

@@ -69,12 +69,15 @@ type Store struct {
 	versions  *versions
 	readers   groupcommit.Gate
 	committer *committer
-	purger    purger
 	guard     *guard   // nil in memory
 	locked    *os.File // the lock of the folder, nil in memory
 	stamps    *domain.Stamps
 	limit     time.Duration // of Close
 	close     func() error
+
+	closing context.Context // ends when Close is called
+	stop    context.CancelFunc
+	purged  chan struct{} // closed when the purger has ended
 
 	damage  atomic.Int64 // see Status
 	checked atomic.Int64 // Unix nanoseconds, 0 for never
@@ -120,29 +123,30 @@ func OpenInMemory() (*Store, error) {
 func newStore(db *badgerdb.DB, c *committer, g *guard) *Store {
 	s := &Store{db: db, versions: newVersions(db), committer: c, guard: g, stamps: domain.NewStamps(), limit: closeLimit}
 	s.close = sync.OnceValue(s.closeOnce)
+	s.closing, s.stop = context.WithCancel(context.Background())
 	c.stamps, c.versions = s.stamps, s.versions
 	c.start()
-	s.startPurger()
+	s.purged = make(chan struct{})
+	go func() {
+		defer close(s.purged)
+		records.Purger{
+			View: s.viewForPurge, Update: s.update, Deleted: c.deleted,
+			Final:  func(err error) bool { return errors.Is(err, ErrStopped) },
+			Logger: c.logger,
+		}.Run(s.closing)
+	}()
 	return s
 }
 
-// purger is the goroutine that removes the contents of deleted workspaces.
-type purger struct {
-	stop context.CancelFunc
-	done chan struct{}
-}
-
-func (s *Store) startPurger() {
-	ctx, stop := context.WithCancel(context.Background())
-	s.purger = purger{stop: stop, done: make(chan struct{})}
-	go func() {
-		defer close(s.purger.done)
-		records.Purger{
-			View: s.viewForPurge, Update: s.update, Deleted: s.committer.deleted,
-			Final:  func(err error) bool { return errors.Is(err, ErrStopped) },
-			Logger: s.committer.logger,
-		}.Run(ctx)
-	}()
+// untilClosed returns a context that ends with ctx, or with domain.ErrClosed as its cause
+// when Close is called.
+func (s *Store) untilClosed(ctx context.Context) (context.Context, context.CancelFunc) {
+	ctx, cancel := context.WithCancelCause(ctx)
+	stop := context.AfterFunc(s.closing, func() { cancel(domain.ErrClosed) })
+	return ctx, func() {
+		stop()
+		cancel(nil)
+	}
 }
 
 // View implements domain.Store. A ctx that has already ended returns its error
@@ -207,12 +211,12 @@ func (s *Store) Close() error { return s.close() }
 func (s *Store) closeOnce() error {
 	s.readers.Close()
 	s.committer.groups.Close()
-	s.purger.stop()
+	s.stop()
 	done := make(chan error, 1)
 	go func() {
 		s.committer.groups.Wait()
 		s.readers.Wait()
-		<-s.purger.done
+		<-s.purged
 		done <- errors.Join(s.closeBadger(), s.committer.mark.close())
 	}()
 	timer := time.NewTimer(s.limit)

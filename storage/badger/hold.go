@@ -4,7 +4,6 @@ import (
 	"errors"
 	"fmt"
 	"os"
-	"strings"
 	"time"
 
 	"go.uber.org/zap"
@@ -71,6 +70,3 @@ func checkFileCreation(folder string) error {
 
 // tempPattern is the pattern of the names of temporary files.
 const tempPattern = "TRIAL-*"
-
-// announcesTable reports whether a message of Badger says that a table follows.
-func announcesTable(format string) bool { return strings.HasPrefix(format, tableFollows) }

@@ -92,7 +92,7 @@ func TestCheckOfDamage(t *testing.T) {
 			})
 			// Badger's own goroutines would compact the damaged table during Close.
 			s.committer.groups.Close()
-			s.purger.stop()
+			s.stop()
 			s.guard.stop()
 		})
 	}

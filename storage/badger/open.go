@@ -64,6 +64,9 @@ func openFolder(folder string, o Options, free func(folder string) (uint64, erro
 	if o.Logger == nil {
 		o.Logger = zap.NewNop()
 	}
+	if o.Probe == nil {
+		o.Probe = Probe
+	}
 	folder, err = filepath.Abs(folder)
 	if err != nil {
 		return nil, err
@@ -102,10 +105,11 @@ func openFolder(folder string, o Options, free func(folder string) (uint64, erro
 	}
 	s = newStore(db, c, g)
 	s.locked, locked = locked, nil
-	if err := markReady(folder, m); err != nil {
-		return nil, errors.Join(err, s.Close())
-	}
 	if m.State == stateNew {
+		m.State = stateReady
+		if err := m.write(folder); err != nil {
+			return nil, errors.Join(fmt.Errorf("preparing %s: %w", folder, err), s.Close())
+		}
 		o.Logger.Info("a new store was made", zap.String("folder", folder))
 	}
 	g.watch(db)
@@ -127,7 +131,7 @@ func probeOrCreate(folder string, m marker, g *guard, o Options) error {
 		}
 		return addLogHeaders(folder)
 	}
-	if err := o.probe(folder); err != nil {
+	if err := o.Probe(folder, o); err != nil {
 		return err
 	}
 	if err := addLogHeaders(folder); err != nil {
@@ -138,26 +142,6 @@ func probeOrCreate(folder string, m marker, g *guard, o Options) error {
 		return fmt.Errorf("%w: the disk space of a log cannot be reserved: %w", errUnavailable, err)
 	}
 	return g.checkOpening()
-}
-
-// probe calls o.Probe, or Probe if that is nil.
-func (o Options) probe(folder string) error {
-	if o.Probe == nil {
-		return Probe(folder, o)
-	}
-	return o.Probe(folder, o)
-}
-
-// markReady marks the store in folder, whose marker is m, as ready.
-func markReady(folder string, m marker) error {
-	if m.State == stateReady {
-		return nil
-	}
-	m.State = stateReady
-	if err := m.write(folder); err != nil {
-		return fmt.Errorf("preparing %s: %w", folder, err)
-	}
-	return nil
 }
 
 // logHeader is the length of the header of Badger's logs. A header of zeros marks a log
@@ -301,7 +285,7 @@ func (l engineLog) Infof(format string, args ...any) {
 }
 
 func (l engineLog) Debugf(format string, _ ...any) {
-	if announcesTable(format) {
+	if strings.HasPrefix(format, tableFollows) {
 		l.hold()
 	}
 }

@@ -117,7 +117,9 @@ func copyStore(from, to string) error {
 		source, target := filepath.Join(from, entry.Name()), filepath.Join(to, entry.Name())
 		switch filepath.Ext(entry.Name()) {
 		case ".sst":
-			err = linkOrCopy(source, target)
+			if err = os.Link(source, target); err != nil { // some file systems have no links
+				err = copyFile(source, target)
+			}
 		case ".mem", ".vlog":
 			err = copyFile(source, target)
 		default:
@@ -139,14 +141,6 @@ func removeLeftovers(folder, pattern string) {
 	for _, name := range names {
 		_ = os.RemoveAll(name)
 	}
-}
-
-// linkOrCopy gives a file a second name, or copies it on a file system without links.
-func linkOrCopy(from, to string) error {
-	if os.Link(from, to) == nil {
-		return nil
-	}
-	return copyFile(from, to)
 }
 
 // copyFile copies a file. The copy takes no space for blocks of zeros, as in the unwritten

@@ -109,12 +109,12 @@ func TestPurgeGoesOn(t *testing.T) {
 	commits := 0
 	s.committer.commit = func(commit func() error) error {
 		if commits++; commits == 5 {
-			s.purger.stop()
+			s.stop()
 		}
 		return commit()
 	}
 	remove(t, s, w)
-	<-s.purger.done
+	<-s.purged
 	if left := contents(t, s); left <= alone || left >= whole {
 		t.Errorf("%d records are left when the purger was stopped, want more than %d and less than %d", left, alone, whole)
 	}
@@ -202,7 +202,7 @@ func TestPurgeStopsWriting(t *testing.T) {
 	}
 	remove(t, s, w)
 	select {
-	case <-s.purger.done:
+	case <-s.purged:
 	case <-time.After(time.Minute):
 		t.Error("the purger still runs although nothing can be written")
 	}

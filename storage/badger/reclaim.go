@@ -1,6 +1,7 @@
 package badger
 
 import (
+	"cmp"
 	"context"
 	"errors"
 	"fmt"
@@ -125,6 +126,8 @@ func (s *Store) Reclaim(ctx context.Context) error {
 		return domain.ErrClosed
 	}
 	defer s.readers.Leave()
+	ctx, cancel := s.untilClosed(ctx)
+	defer cancel()
 	began := time.Now()
 	removed, before := s.committer.removed.take(began), s.tablesSize()
 	err := s.roomToReclaim()
@@ -136,7 +139,7 @@ func (s *Store) Reclaim(ctx context.Context) error {
 	}
 	if err != nil {
 		s.committer.removed.add(removed, began) // for the next Reclaim
-		return err
+		return cmp.Or(context.Cause(ctx), err)
 	}
 	s.committer.logger.Info("the disk space of removed records was given back", zap.String("folder", s.guard.folder),
 		zap.Int64("removed_bytes", removed), zap.Int64("tables_bytes_before", before), zap.Int64("tables_bytes", s.tablesSize()),
@@ -172,7 +175,7 @@ func (s *Store) flushToTables(ctx context.Context) error {
 		if there && deep {
 			return nil
 		}
-		if err := s.checkReclaim(ctx); err != nil {
+		if err := ctx.Err(); err != nil {
 			return err
 		}
 		// More padding would delay a flush or a compaction that Badger has begun.
@@ -213,14 +216,6 @@ func (s *Store) inTables(version uint64) bool {
 	return false
 }
 
-// checkReclaim returns an error if Reclaim has to end.
-func (s *Store) checkReclaim(ctx context.Context) error {
-	if s.readers.IsClosed() {
-		return domain.ErrClosed
-	}
-	return ctx.Err()
-}
-
 // flatten calls Badger's Flatten, rests between its compactions and ends it early with
 // ctx or the store. Flatten logs between its compactions, on the caller's goroutine, so
 // the logger can rest there, or panic to end it. Flatten starts Badger's ordinary
@@ -228,43 +223,24 @@ func (s *Store) checkReclaim(ctx context.Context) error {
 func (s *Store) flatten(ctx context.Context) error {
 	stepped := time.Now()
 	step := func() {
-		err := s.checkReclaim(ctx)
-		if rest := reclaimPause * time.Since(stepped); err == nil {
-			err = s.rest(ctx, rest)
-		}
-		if err != nil {
-			panic(ended{err})
+		select {
+		case <-ctx.Done():
+			panic(errEnded)
+		case <-time.After(reclaimPause * time.Since(stepped)):
 		}
 		stepped = time.Now()
 	}
 	s.guard.step.Store(&step)
 	defer s.guard.step.Store(nil)
 	err := guarded(func() error { return s.db.Flatten(1) })
-	if p, ok := errors.AsType[*panicError](err); ok {
-		if e, ok := p.value.(ended); ok {
-			return e.error
-		}
+	if p, ok := errors.AsType[*panicError](err); ok && p.value == errEnded {
+		return ctx.Err()
 	}
 	return err
 }
 
-// ended is the panic of a step that ends Flatten.
-type ended struct{ error }
-
-// rest waits, unless ctx ends or the store is being closed.
-func (s *Store) rest(ctx context.Context, d time.Duration) error {
-	end := time.Now().Add(d)
-	for time.Now().Before(end) {
-		select {
-		case <-ctx.Done():
-		case <-time.After(min(50*time.Millisecond, time.Until(end))):
-		}
-		if err := s.checkReclaim(ctx); err != nil {
-			return err
-		}
-	}
-	return nil
-}
+// errEnded is the panic of a step that ends Flatten.
+var errEnded = errors.New("the store is being closed, or the caller has gone")
 
 // paceFlatten rests, or panics to end Flatten, if Reclaim's Flatten is on the stack.
 func (g *guard) paceFlatten() {

@@ -32,12 +32,5 @@ func (g *Gate) Close() {
 	g.closed = true
 }
 
-// IsClosed reports whether the gate is closed.
-func (g *Gate) IsClosed() bool {
-	g.mu.RLock()
-	defer g.mu.RUnlock()
-	return g.closed
-}
-
 // Wait returns once all calls have left, after Close.
 func (g *Gate) Wait() { g.inside.Wait() }
