@@ -9,9 +9,9 @@ import (
 // Kept tells which versions of a preset still exist. The zero value stands for all.
 type Kept struct {
 	// From is the number from which on all versions exist. It is 0 if none was removed.
-	From int
+	From int `json:"from"`
 	// Also are the existing versions below From, in order.
-	Also []int
+	Also []int `json:"also"`
 }
 
 // Without returns k without some versions. numbers are in order.

@@ -51,31 +51,19 @@ type trailer struct {
 // presetLine is a preset as clients see it, with the fields that clients do not see.
 type presetLine struct {
 	domain.Preset
-	DesignatedVersion int   `json:"designated_version"`
-	LatestVersion     int   `json:"latest_version"`
-	Kept              *kept `json:"kept,omitzero"` // nil if no version was removed
-}
-
-type kept struct {
-	From int   `json:"from"`
-	Also []int `json:"also"`
+	DesignatedVersion int         `json:"designated_version"`
+	LatestVersion     int         `json:"latest_version"`
+	Kept              domain.Kept `json:"kept,omitzero"` // zero if no version was removed
 }
 
 func newPresetLine(p domain.Preset) *presetLine {
-	l := &presetLine{Preset: p, DesignatedVersion: p.DesignatedVersion, LatestVersion: p.LatestVersion}
-	if p.Kept.From > 0 {
-		l.Kept = &kept{p.Kept.From, p.Kept.Also}
-	}
-	return l
+	return &presetLine{p, p.DesignatedVersion, p.LatestVersion, p.Kept}
 }
 
 // preset returns the preset with all of its fields.
 func (l *presetLine) preset() domain.Preset {
 	p := l.Preset
-	p.DesignatedVersion, p.LatestVersion = l.DesignatedVersion, l.LatestVersion
-	if l.Kept != nil {
-		p.Kept = domain.Kept{From: l.Kept.From, Also: l.Kept.Also}
-	}
+	p.DesignatedVersion, p.LatestVersion, p.Kept = l.DesignatedVersion, l.LatestVersion, l.Kept
 	return p
 }
 

@@ -3,6 +3,7 @@
 package etcdstore
 
 import (
+	"cmp"
 	"context"
 	"crypto/tls"
 	"errors"
@@ -69,11 +70,11 @@ type Store struct {
 	watcher   *watcher
 	leases    *leases
 	deleted   chan struct{} // holds a token when workspaces may have been deleted
-	purged    chan struct{}
 
-	ctx   context.Context // ends when the store is closed
-	stop  context.CancelFunc
-	close func() error
+	ctx        context.Context // ends when the store is closed
+	stop       context.CancelFunc
+	background sync.WaitGroup // goroutines that end with ctx
+	close      func() error
 
 	calls groupcommit.Gate
 }
@@ -104,32 +105,24 @@ func Open(ctx context.Context, o Options) (*Store, error) {
 	s.leases = newLeases(s)
 	s.committer = newCommitter(s)
 	s.watcher = newWatcher(s, at, begun, o.MaxStaleness)
-	s.watcher.start()
-	s.deleted, s.purged = make(chan struct{}, 1), make(chan struct{})
-	go func() {
-		defer close(s.purged)
+	s.deleted = make(chan struct{}, 1)
+	s.background.Go(s.watcher.watch)
+	s.background.Go(s.watcher.ask)
+	s.background.Go(func() {
 		records.Purger{
 			View: s.view, Update: s.update, Deleted: s.deleted, Interval: purgeInterval,
 			Final: func(error) bool { return false }, Logger: o.Logger,
 		}.Run(s.ctx)
-	}()
+	})
 	s.close = sync.OnceValue(s.closeOnce)
 	return s, nil
 }
 
 func (o *Options) fill() {
-	if o.Prefix == "" {
-		o.Prefix = DefaultPrefix
-	}
-	if o.RequestTimeout == 0 {
-		o.RequestTimeout = defaultTimeout
-	}
-	if o.MaxStaleness == 0 {
-		o.MaxStaleness = defaultMaxStaleness
-	}
-	if o.Memory == 0 {
-		o.Memory = defaultMemory
-	}
+	o.Prefix = cmp.Or(o.Prefix, DefaultPrefix)
+	o.RequestTimeout = cmp.Or(o.RequestTimeout, defaultTimeout)
+	o.MaxStaleness = cmp.Or(o.MaxStaleness, defaultMaxStaleness)
+	o.Memory = cmp.Or(o.Memory, defaultMemory)
 	if o.Logger == nil {
 		o.Logger = zap.NewNop()
 	}
@@ -170,7 +163,8 @@ func (s *Store) Sync(ctx context.Context) error {
 	return err
 }
 
-// sync returns the last commit, once the model has it, and a revision at which it was the last. It fails at once while the cluster does not answer.
+// sync returns the last commit, once the model has it, and a revision at which it was the
+// last. It fails at once while the cluster does not answer.
 func (s *Store) sync(ctx context.Context) (last replica.Commit, at int64, err error) {
 	if err := s.watcher.Away(); err != nil {
 		return last, 0, err
@@ -258,8 +252,7 @@ func (s *Store) closeOnce() error {
 	s.committer.groups.Close()
 	s.committer.groups.Wait()
 	s.stop()
-	s.watcher.wait()
-	<-s.purged
+	s.background.Wait()
 	return s.client.Close()
 }
 

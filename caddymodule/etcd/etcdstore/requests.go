@@ -35,17 +35,9 @@ func request[T any](ctx context.Context, s *Store, attempt func(context.Context)
 		err    error
 	}
 	whole, cancel := context.WithTimeout(ctx, s.timeout)
-	outcomes, running := make(chan outcome), 0
-	defer func() {
-		cancel()
-		if running > 0 {
-			go func() {
-				for range running {
-					<-outcomes
-				}
-			}()
-		}
-	}()
+	defer cancel()
+	outcomes, running, answered := make(chan outcome), 0, make(chan struct{})
+	defer close(answered)
 	next := time.NewTimer(0)
 	defer next.Stop()
 	var cause error // the last that says more than that the time is over
@@ -55,7 +47,10 @@ func request[T any](ctx context.Context, s *Store, attempt func(context.Context)
 			running++
 			go func() {
 				result, err := attempt(whole)
-				outcomes <- outcome{result, err}
+				select {
+				case outcomes <- outcome{result, err}:
+				case <-answered:
+				}
 			}()
 			if whole.Err() == nil {
 				next.Reset(nextAttempt)

@@ -22,7 +22,6 @@ import (
 type watcher struct {
 	*replica.Freshness
 	store *Store
-	done  [2]chan struct{}
 
 	at     atomic.Int64 // all changes until this revision are known to the watching goroutine
 	logged time.Time    // when that told last that the watch was interrupted
@@ -45,24 +44,6 @@ func newWatcher(s *Store, at int64, confirmed time.Time, maxStaleness time.Durat
 	w := &watcher{Freshness: replica.NewFreshness(s.stamps, maxStaleness, confirmed), store: s, restart: func() {}}
 	w.at.Store(at)
 	return w
-}
-
-// start begins to watch and to ask.
-func (w *watcher) start() {
-	for i, run := range []func(){w.watch, w.ask} {
-		done := make(chan struct{})
-		w.done[i] = done
-		go func() {
-			defer close(done)
-			run()
-		}()
-	}
-}
-
-func (w *watcher) wait() {
-	for _, done := range w.done {
-		<-done
-	}
 }
 
 // isWatching reports whether this node learns of commits. The client resumes a watch at
