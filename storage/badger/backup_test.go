@@ -259,14 +259,14 @@ func TestBackupAfterLostCommits(t *testing.T) {
 	if err := errors.Join(s.Update(t.Context(), put(newWorkspace("lost"))), s.Close()); err != nil {
 		t.Fatal(err)
 	}
-	mark := readFile(t, filepath.Join(folder, markName))
-	if err := os.WriteFile(filepath.Join(past, markName), mark, 0o600); err != nil {
+	sequence := readFile(t, filepath.Join(folder, sequenceName))
+	if err := os.WriteFile(filepath.Join(past, sequenceName), sequence, 0o600); err != nil {
 		t.Fatal(err)
 	}
 	if _, err := Open(past, testOptions); !errors.Is(err, ErrDamaged) {
 		t.Fatalf("with its SEQUENCE: got error %v, want ErrDamaged", err)
 	}
-	if err := os.Remove(filepath.Join(past, markName)); err != nil {
+	if err := os.Remove(filepath.Join(past, sequenceName)); err != nil {
 		t.Fatal(err)
 	}
 	s = mustOpen(t, past)

@@ -7,7 +7,7 @@
 //
 //   - Records carry checksums.
 //   - A marker file, STORE, tells a new folder from one that has lost its data.
-//   - A mark, SEQUENCE, tells whether the store has lost its last commits.
+//   - A sequence file, SEQUENCE, tells whether the store has lost its last commits.
 //   - Writes stop before the disk is full.
 package badger
 
@@ -217,7 +217,7 @@ func (s *Store) closeOnce() error {
 		s.committer.groups.Wait()
 		s.readers.Wait()
 		<-s.purged
-		done <- errors.Join(s.closeBadger(), s.committer.mark.close())
+		done <- errors.Join(s.closeBadger(), s.committer.sequenceFile.close())
 	}()
 	timer := time.NewTimer(s.limit)
 	defer timer.Stop()

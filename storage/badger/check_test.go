@@ -65,7 +65,7 @@ func verified(t *testing.T, folder string) storage.Report {
 }
 
 // TestVerify finds nothing in an untouched store. It finds a damaged record, and the loss
-// of the commit number, which the mark reveals.
+// of the commit number, which SEQUENCE reveals.
 func TestVerify(t *testing.T) {
 	folder := t.TempDir()
 	furnish(t, folder)

@@ -42,11 +42,11 @@ type committer struct {
 	stamps   *domain.Stamps
 	logger   *zap.Logger
 	groups   *groupcommit.Committer[*badgerdb.Txn]
-	// mark and guard are nil for a store in memory; so is reserve, and where the system
-	// has nothing of the kind.
-	mark    *highWaterMark
-	guard   *guard
-	reserve func() error
+	// sequenceFile, guard and reserve are nil for a store in memory. reserve is also nil
+	// where the system has nothing of the kind.
+	sequenceFile *sequenceFile
+	guard        *guard
+	reserve      func() error
 	// commit calls a function that commits a transaction; tests let it fail.
 	commit   func(func() error) error
 	patience time.Duration // diskPatience, but for tests
@@ -179,7 +179,7 @@ func (c *committer) write(g *groupcommit.Group[*badgerdb.Txn]) error {
 			groupcommit.Signal(c.deleted)
 		}
 	}
-	if err := c.mark.set(c.sequence); err != nil {
+	if err := c.sequenceFile.set(c.sequence); err != nil {
 		// The group is safe, but a disk that refuses this is not to be trusted.
 		c.stop(err)
 	}
@@ -209,7 +209,7 @@ func (c *committer) prepare() error {
 		}
 		c.lastUpkeep = now
 	}
-	if err := c.mark.write(c.sequence); err != nil {
+	if err := c.sequenceFile.write(c.sequence); err != nil {
 		return notAttempted(err)
 	}
 	return nil

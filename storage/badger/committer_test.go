@@ -410,14 +410,14 @@ func TestPanickingCommit(t *testing.T) {
 	}
 }
 
-// TestFailedMark acknowledges the durable writes, and then refuses to use the disk.
-func TestFailedMark(t *testing.T) {
+// TestFailedSequence acknowledges the durable writes, and then refuses to use the disk.
+func TestFailedSequence(t *testing.T) {
 	s, err := Open(t.TempDir(), Options{})
 	if err != nil {
 		t.Fatal(err)
 	}
 	s.committer.commit = func(commit func() error) error {
-		return cmp.Or(commit(), s.committer.mark.file.Close())
+		return cmp.Or(commit(), s.committer.sequenceFile.file.Close())
 	}
 	if err := s.Update(t.Context(), put(newWorkspace("w"))); err != nil {
 		t.Errorf("a durable change: got error %v, want none", err)
@@ -426,7 +426,7 @@ func TestFailedMark(t *testing.T) {
 		t.Errorf("got error %v, want ErrStopped", err)
 	}
 	if err := s.Close(); err == nil {
-		t.Error("Close does not tell of the mark")
+		t.Error("Close does not tell of the sequence file")
 	}
 }
 

@@ -47,7 +47,7 @@ func TestEncrypted(t *testing.T) {
 	for name, test := range map[string]func(*testing.T){
 		"damage": TestDamage, "shortened table": TestShortenedTable, "shortened manifest": TestShortenedManifest,
 		"harmless orphans": TestHarmlessOrphans, "empty logs": TestEmptyLogs, "damaged table": TestDamagedTable,
-		"damaged log": TestDamagedLog, "mark": TestMark, "settings": TestSettings, "verify": TestVerify, "check": TestCheckOfEachKind,
+		"damaged log": TestDamagedLog, "sequence": TestSequence, "settings": TestSettings, "verify": TestVerify, "check": TestCheckOfEachKind,
 	} {
 		t.Run(name, test)
 	}

@@ -68,9 +68,9 @@ func TestBuiltOnWhatFails(t *testing.T) {
 	}
 }
 
-// TestMarkFailsInFlight acknowledges a group whose mark cannot be flushed. The next one, which
+// TestSequenceFailsInFlight acknowledges a group whose sequence file cannot be flushed. The next one, which
 // is built on it already, changes nothing.
-func TestMarkFailsInFlight(t *testing.T) {
+func TestSequenceFailsInFlight(t *testing.T) {
 	s := mustOpen(t, t.TempDir())
 	inFlight, goOn := make(chan struct{}), make(chan struct{})
 	var commits atomic.Int32
@@ -78,9 +78,9 @@ func TestMarkFailsInFlight(t *testing.T) {
 		if commits.Add(1) == 1 {
 			close(inFlight)
 			<-goOn
-			s.committer.mark.mu.Lock()
-			s.committer.mark.failed = errDeliberate
-			s.committer.mark.mu.Unlock()
+			s.committer.sequenceFile.mu.Lock()
+			s.committer.sequenceFile.failed = errDeliberate
+			s.committer.sequenceFile.mu.Unlock()
 		}
 		return commit()
 	}

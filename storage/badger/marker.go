@@ -162,7 +162,7 @@ func createMarker(folder string) (marker, error) {
 		return slices.ContainsFunc(entries, func(e fs.DirEntry) bool { return e.Name() == name })
 	}
 	switch {
-	case holds(markName), holds(ballastName): // only a store has these
+	case holds(sequenceName), holds(ballastName): // only a store has these
 		return marker{}, fmt.Errorf("%w: %s has lost its %s file; restore a backup", ErrDamaged, folder, MarkerName)
 	case holds(badgerdb.ManifestFilename):
 		return marker{}, misuseError{fmt.Errorf("%s holds a Badger database that is not a store of presets", folder)}

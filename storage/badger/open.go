@@ -203,7 +203,7 @@ func (c *committer) resume(folder string) error {
 	sequence, err := lastCommit(c.db)
 	if err == nil {
 		c.sequence = sequence
-		c.mark, err = openMark(folder, sequence)
+		c.sequenceFile, err = openSequence(folder, sequence)
 	}
 	if err != nil {
 		return fmt.Errorf("opening the store in %s: %w", folder, err)

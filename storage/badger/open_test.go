@@ -552,7 +552,7 @@ func TestDamagedLog(t *testing.T) {
 		t.Fatalf("got error %v, want ErrDamaged that counts 3 commits", err)
 	}
 	// The operator's way out.
-	if err := os.Remove(filepath.Join(crashed, markName)); err != nil {
+	if err := os.Remove(filepath.Join(crashed, sequenceName)); err != nil {
 		t.Fatal(err)
 	}
 	again = mustOpen(t, crashed)
@@ -564,11 +564,11 @@ func TestDamagedLog(t *testing.T) {
 	}
 }
 
-// TestMark damages the mark. Only a missing mark counts as none.
-func TestMark(t *testing.T) {
+// TestSequence damages the sequence file. Only a missing file counts as none.
+func TestSequence(t *testing.T) {
 	folder := t.TempDir()
 	seed(t, folder)
-	name := filepath.Join(folder, markName)
+	name := filepath.Join(folder, sequenceName)
 	good := string(readFile(t, name))
 	contents := []string{"", "short", strings.Repeat("\xff", 12), strings.Repeat("\x00", 12), strings.Repeat("x", 100), good + "\x00"}
 	for i := range len(good) {
@@ -581,11 +581,11 @@ func TestMark(t *testing.T) {
 		_, opening := Open(folder, testOptions)
 		for _, err := range []error{opening, VerifyQuickly(folder, testOptions)} {
 			if !errors.Is(err, ErrDamaged) || !strings.Contains(err.Error(), "remove that file") || !strings.Contains(err.Error(), name) {
-				t.Errorf("mark %q: got %v, want ErrDamaged and what to do", content, err)
+				t.Errorf("content %q: got %v, want ErrDamaged and what to do", content, err)
 			}
 		}
 		if got := string(readFile(t, name)); got != content {
-			t.Errorf("mark %q has become %q", content, got)
+			t.Errorf("content %q has become %q", content, got)
 		}
 	}
 	if err := os.Remove(name); err != nil {
@@ -593,10 +593,10 @@ func TestMark(t *testing.T) {
 	}
 	mustOpen(t, folder)
 	if got := string(readFile(t, name)); got != good {
-		t.Errorf("the new mark is %q, want %q", got, good)
+		t.Errorf("the new file has %q, want %q", got, good)
 	}
-	if _, err := openMark(filepath.Join(folder, "missing"), 1); domain.KindOf(err) != domain.Unavailable || errors.Is(err, ErrDamaged) {
-		t.Errorf("a mark that cannot be made: got %v, want ErrUnavailable alone", err)
+	if _, err := openSequence(filepath.Join(folder, "missing"), 1); domain.KindOf(err) != domain.Unavailable || errors.Is(err, ErrDamaged) {
+		t.Errorf("a file that cannot be made: got %v, want ErrUnavailable alone", err)
 	}
 }
 
@@ -645,12 +645,12 @@ func TestMarker(t *testing.T) {
 		}, "has lost its STORE file"},
 		{"all of ours but BALLAST gone", func(t *testing.T, folder string) {
 			seed(t, folder)
-			remove(t, folder, MarkerName, markName)
+			remove(t, folder, MarkerName, sequenceName)
 			write(t, folder, ballastName, "")
 		}, "has lost its STORE file"},
 		{"another's database", func(t *testing.T, folder string) {
 			seed(t, folder)
-			remove(t, folder, MarkerName, markName)
+			remove(t, folder, MarkerName, sequenceName)
 		}, "not a store of presets"},
 		{"a bit of STORE flipped", func(t *testing.T, folder string) {
 			seed(t, folder)
@@ -680,7 +680,7 @@ func TestMarker(t *testing.T) {
 		{"another's folder", func(t *testing.T, folder string) { write(t, folder, "notes.txt", "mine") }, "neither empty nor a store"},
 		{"tables only", func(t *testing.T, folder string) {
 			seed(t, folder)
-			remove(t, folder, MarkerName, badgerdb.ManifestFilename, markName)
+			remove(t, folder, MarkerName, badgerdb.ManifestFilename, sequenceName)
 		}, "neither empty nor a store"},
 		// The files that a crash of a first start leaves.
 		{"crash before STORE", func(t *testing.T, folder string) { write(t, folder, "STORE-123", `{"form`) }, ""},

@@ -19,8 +19,8 @@ const probePattern = "PROBE-*"
 // the process that called it, has the lock of the folder. VerifyQuickly takes the lock.
 //
 // Probe checks Badger's checksums of all tables. Then it opens the tables with a copy of
-// the logs, and compares the last commit with the store's mark: Badger silently cuts off a
-// log where it is damaged. The error is ErrDamaged if something is damaged or missing. It
+// the logs, and compares the last commit with the number in SEQUENCE: Badger silently cuts
+// off a log where it is damaged. The error is ErrDamaged if something is damaged or missing. It
 // is domain.ErrUnavailable if the system refused to read, for want of a right or of
 // descriptors.
 //
@@ -84,7 +84,7 @@ func probeCopy(folder string, o Options, fn func(*badgerdb.DB) error) error {
 	err = guarded(func() error {
 		sequence, err := lastCommit(db)
 		if err == nil {
-			err = checkMark(folder, sequence)
+			err = checkSequence(folder, sequence)
 		}
 		if err == nil {
 			err = checkOrphans(db, folder, listed, with)

@@ -36,7 +36,7 @@ func TestUnreadable(t *testing.T) {
 func TestNotDamagedWithoutRight(t *testing.T) {
 	folder := t.TempDir()
 	furnish(t, folder)
-	for _, pattern := range []string{"*.sst", badgerdb.ManifestFilename, markName} {
+	for _, pattern := range []string{"*.sst", badgerdb.ManifestFilename, sequenceName} {
 		paths, err := filepath.Glob(filepath.Join(folder, pattern))
 		if err != nil || len(paths) == 0 {
 			t.Fatalf("there is no %s (%v)", pattern, err)

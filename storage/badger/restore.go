@@ -270,11 +270,11 @@ func (r *restore) finish() error {
 	if err != nil {
 		return err
 	}
-	mark, err := openMark(r.folder, r.info.Commit)
+	file, err := openSequence(r.folder, r.info.Commit)
 	if err != nil {
 		return err
 	}
-	if err := mark.close(); err != nil {
+	if err := file.close(); err != nil {
 		return err
 	}
 	r.marker.State = stateReady

@@ -42,7 +42,7 @@ type Checker struct {
 	wantChanges, changes     uint64
 	wantKeyHashes, keyHashes int
 	// Places of objects and their states.
-	wantMarks, marks uint64
+	wantSpots, spots uint64
 }
 
 // checksBetweenPauses is the number of records between two pauses.
@@ -300,7 +300,7 @@ func (c *Checker) checkPreset(k Key, payload []byte) error {
 
 // checkStanding checks that a copy of an object is at its place.
 func (c *Checker) checkStanding(of Kind, l list, s spot, text []byte) error {
-	c.wantMarks += c.hash(l.spotKey(s))
+	c.wantSpots += c.hash(l.spotKey(s))
 	if standing, err := load(&c.reader, l.placeKey(s.place), decodeBytes); err != nil || !bytes.Equal(standing, text) {
 		return damaged(of, "it is not at its place in the list")
 	}
@@ -332,7 +332,7 @@ func (c *Checker) checkList(l list, payload []byte) error {
 			if _, err := loadExisting(&c.reader, l.placeKey(place), decodeBytes); err != nil {
 				return err
 			}
-			c.marks += c.hash(l.spotKey(spot{place, state}))
+			c.spots += c.hash(l.spotKey(spot{place, state}))
 		}
 		c.wantPlaces += len(places)
 	}
@@ -357,7 +357,7 @@ func (c *Checker) checkSums() {
 	if len(c.deleted) > 0 || c.Problems > 0 {
 		return
 	}
-	if c.marks != c.wantMarks {
+	if c.spots != c.wantSpots {
 		c.report("there are presets that their list has with another status")
 	}
 	if c.versions != c.wantVersions {

@@ -66,12 +66,12 @@ func (t *Tx) removePlace(l list, from spot) error {
 // no place.
 func (t *Tx) move(l list, end *listEnd, from, to spot) error {
 	if from.place != 0 {
-		if err := t.mark(l, end, from, -1); err != nil {
+		if err := t.count(l, end, from, -1); err != nil {
 			return err
 		}
 	}
 	if to.place != 0 {
-		if err := t.mark(l, end, to, 1); err != nil {
+		if err := t.count(l, end, to, 1); err != nil {
 			return err
 		}
 	}
@@ -79,9 +79,9 @@ func (t *Tx) move(l list, end *listEnd, from, to spot) error {
 	return t.write(k, encodeListEnd(k, *end), nil)
 }
 
-// mark takes a spot if by is 1, and gives it up if by is -1. It changes the leaf, the node
+// count takes a spot if by is 1, and gives it up if by is -1. It changes the leaf, the node
 // and end.
-func (t *Tx) mark(l list, end *listEnd, s spot, by int) error {
+func (t *Tx) count(l list, end *listEnd, s spot, by int) error {
 	leafKey, nodeKey := l.leafKey(leafOf(s.place)), l.nodeKey(nodeOf(s.place))
 	leaf, err := loadOrZero(&t.Reader, leafKey, decodeLeaf)
 	if err != nil {

@@ -65,10 +65,10 @@ func (e *exporter) write(l line) error {
 
 func (e *exporter) all(r domain.Reader) error {
 	e.Reader = r
-	switch m, err := readMark(r); {
+	switch m, err := unfinishedProgress(r); {
 	case err != nil:
 		return err
-	case m != mark{}:
+	case m != progress{}:
 		return ErrUnfinished
 	}
 	if err := e.write(line{Export: &header{formatName, formatVersion, e.summary.CreatedAt}}); err != nil {
@@ -240,7 +240,7 @@ func (e *exporter) answers() error {
 		if err != nil {
 			return err
 		}
-		if answer.ID == markID || !answer.ExpiresAt.After(e.summary.CreatedAt) {
+		if answer.ID == progressID || !answer.ExpiresAt.After(e.summary.CreatedAt) {
 			continue
 		}
 		e.summary.Answers++

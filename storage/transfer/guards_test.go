@@ -65,9 +65,9 @@ func TestMarkChanged(t *testing.T) {
 	content := small(t)
 	to := started(t)
 	s := &interrupted{Store: to, after: nothing, before: func(int) error {
-		m := mark{}
+		m := progress{}
 		err := to.View(t.Context(), func(r domain.Reader) (err error) {
-			m, err = readMark(r)
+			m, err = unfinishedProgress(r)
 			return err
 		})
 		if summary, _ := Check(t.Context(), bytes.NewReader(content)); err != nil || m.Line <= 1+summary.Audit {

@@ -12,8 +12,8 @@ import (
 
 const (
 	// maxBatch bounds a batch, in bytes as domain.MaxChangeSize counts them. Each object
-	// counts as twice its line plus objectCost. A single object may be larger. The mark and
-	// an incomplete preset come in addition: spareObjects.
+	// counts as twice its line plus objectCost. A single object may be larger. The
+	// progress and an incomplete preset come in addition: spareObjects.
 	maxBatch     = 768 << 10
 	objectCost   = 1 << 10
 	spareObjects = 2
@@ -60,9 +60,9 @@ func importBy(ctx context.Context, store domain.Store, r io.Reader, batch int) (
 type importer struct {
 	store domain.Store
 	file  *file
-	// resumed is the mark of the earlier import that is continued. stored is the mark that
-	// is now in the store.
-	resumed, stored mark
+	// resumed is the progress of the earlier import that is continued. stored is the
+	// progress that is now in the store.
+	resumed, stored progress
 	// full is the reason why only the earlier file can be imported. It is nil if the
 	// earlier import is unfinished.
 	full error
@@ -109,11 +109,11 @@ func (im *importer) all(ctx context.Context) error {
 
 // checkStore checks whether something can be imported into the store.
 func (im *importer) checkStore(r domain.Reader) (err error) {
-	last, err := lastMark(r)
+	last, err := lastProgress(r)
 	if err != nil {
 		return err
 	}
-	if last == (mark{}) || last.Done {
+	if last == (progress{}) || last.Done {
 		im.stored.Workspace, err = freshWorkspace(r)
 		if !last.Done || !errors.Is(err, ErrStore) {
 			return err
@@ -247,7 +247,7 @@ func (im *importer) collect(ctx context.Context, l line) error {
 // flush writes the batch. The batch ends before the line that was read last, or with it if
 // that is the file's last line.
 func (im *importer) flush(ctx context.Context, final bool) error {
-	next := mark{im.file.number - 1, im.file.sums.sum(), im.header, im.stored.Workspace, final}
+	next := progress{im.file.number - 1, im.file.sums.sum(), im.header, im.stored.Workspace, final}
 	err := im.update(ctx, func(tx domain.Tx) error {
 		if err := im.checkUnchanged(tx); err != nil {
 			return err
@@ -289,7 +289,7 @@ func (im *importer) flush(ctx context.Context, final bool) error {
 // batch it empties the audit trail.
 func (im *importer) checkUnchanged(tx domain.Tx) error {
 	changed := fmt.Errorf("%w: something else was written to it meanwhile; begin anew with an empty store", ErrStore)
-	m, err := lastMark(tx)
+	m, err := lastProgress(tx)
 	switch {
 	case err != nil:
 		return err

@@ -96,7 +96,7 @@ func (o *order) take(l line) error {
 		return o.takeLabelChange(l.LabelChange)
 	case l.Answer != nil:
 		o.counts.Answers++
-		if domain.ReplayID(l.Answer.ID) == markID {
+		if domain.ReplayID(l.Answer.ID) == progressID {
 			return errors.New("it has an id that no kept answer has")
 		}
 	case l.Key != nil:

@@ -193,9 +193,9 @@ func TestLostAnswer(t *testing.T) {
 		}
 	}
 	fill(t, to).Update(func(tx domain.Tx) error {
-		kept, err := tx.Replay(markID)
+		kept, err := tx.Replay(progressID)
 		if left := time.Until(kept.ExpiresAt); left > doneLifetime || left < doneLifetime/2 {
-			t.Errorf("the mark stays for %v", left)
+			t.Errorf("the progress stays for %v", left)
 		}
 		kept.ExpiresAt = time.Now().Add(-time.Minute) // so that it is gone at once, which is told in seconds
 		return errors.Join(err, tx.PutReplay(kept))

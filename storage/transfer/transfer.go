@@ -30,11 +30,11 @@
 //
 // Import needs a store that is empty, apart from the default workspace and its audit record
 // that a server creates at its first start. Both are replaced. Import writes batches. Each
-// batch is one change and includes a mark. The mark has the progress of the import, and
-// identifies the file by the SHA-256 of its lines so far. It is stored as a kept answer,
+// batch is one change and includes the progress of the import. The progress identifies the
+// file by the SHA-256 of its lines so far. It is stored as a kept answer,
 // under an id that no client has. So an interrupted import continues when it is begun again
-// with the same file. No other import begins in that store, and Export refuses it. The mark
-// of a finished import stays for a day.
+// with the same file. No other import begins in that store, and Export refuses it. The
+// progress of a finished import stays for a day.
 //
 // The store is consistent at every moment of the import, and only the import changes it.
 // The end of its audit trail says that an import is under way, so the Service answers all
@@ -108,8 +108,8 @@ func Check(ctx context.Context, r io.Reader) (Summary, error) {
 // Unfinished reports whether a store has an unfinished import.
 func Unfinished(ctx context.Context, store domain.Store) (unfinished bool, err error) {
 	err = store.View(ctx, func(r domain.Reader) error {
-		m, err := readMark(r)
-		unfinished = m != mark{}
+		m, err := unfinishedProgress(r)
+		unfinished = m != progress{}
 		return err
 	})
 	return unfinished, err

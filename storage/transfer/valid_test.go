@@ -138,9 +138,9 @@ func TestWrongFields(t *testing.T) {
 		{"/user_id: must be printable", ofKey(func(k *domain.Key) { k.UserID = "a\nb" })},
 		{"/name: must be at most", ofKey(func(k *domain.Key) { k.Name = large })},
 
-		{"it has an id that no kept answer has", func(l *line) bool { // or it would be the mark
+		{"it has an id that no kept answer has", func(l *line) bool { // or it would be the progress of an import
 			if l.Answer != nil {
-				l.Answer.ID = sum(markID)
+				l.Answer.ID = sum(progressID)
 			}
 			return l.Answer != nil
 		}},

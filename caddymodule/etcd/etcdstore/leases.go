@@ -31,7 +31,7 @@ const (
 	// Records that end within the same step share a lease.
 	leaseStep = 10 * 60
 	// longestLease is the longest lease, in seconds. Records that are kept for longer,
-	// such as the mark of an import, have none.
+	// such as the progress of an import, have none.
 	longestLease = 366 * 24 * 3600
 )
 

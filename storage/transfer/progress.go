@@ -11,19 +11,19 @@ import (
 	"github.com/caddy-presets/caddy-presets/domain"
 )
 
-// markID is the id of the kept answer that marks an import. No client's id equals it,
-// because those are digests of a different text.
-var markID = domain.ReplayID(sha256.Sum256([]byte("caddy-presets: an import is under way")))
+// progressID is the id of the kept answer that holds the progress of an import. No client's
+// id equals it, because those are digests of a different text.
+var progressID = domain.ReplayID(sha256.Sum256([]byte("caddy-presets: an import is under way")))
 
-// markLifetime is how long an import can stay unfinished. doneLifetime is how long a
+// unfinishedLifetime is how long an import can stay unfinished. doneLifetime is how long a
 // finished import is remembered, for callers whose answer was lost.
 const (
-	markLifetime = 10 * 365 * 24 * time.Hour
-	doneLifetime = 24 * time.Hour
+	unfinishedLifetime = 10 * 365 * 24 * time.Hour
+	doneLifetime       = 24 * time.Hour
 )
 
-// mark is the progress of an import. The zero value means that there is none.
-type mark struct {
+// progress is how far an import came. The zero value means that there is none.
+type progress struct {
 	// Line is the number of the last imported line. Sum is the SHA-256 of all lines up to
 	// it.
 	Line int `json:"line"`
@@ -37,43 +37,43 @@ type mark struct {
 	Done bool `json:"done"`
 }
 
-// readMark returns the mark of an unfinished import.
-func readMark(r domain.Reader) (mark, error) {
-	m, err := lastMark(r)
+// unfinishedProgress returns how far an unfinished import came.
+func unfinishedProgress(r domain.Reader) (progress, error) {
+	m, err := lastProgress(r)
 	if m.Done {
-		m = mark{}
+		m = progress{}
 	}
 	return m, err
 }
 
-// lastMark returns the mark of the last import.
-func lastMark(r domain.Reader) (m mark, err error) {
-	kept, err := r.Replay(markID)
+// lastProgress returns how far the last import came.
+func lastProgress(r domain.Reader) (m progress, err error) {
+	kept, err := r.Replay(progressID)
 	switch {
 	case errors.Is(err, domain.ErrNotFound):
-		return mark{}, nil
+		return progress{}, nil
 	case err != nil:
-		return mark{}, err
+		return progress{}, err
 	case !kept.ExpiresAt.After(time.Now()):
-		return mark{}, nil
+		return progress{}, nil
 	}
 	if err := jsonv2.Unmarshal(kept.Answer, &m, jsonv2.RejectUnknownMembers(true)); err != nil || m.Line < 1 {
-		return mark{}, fmt.Errorf("%w: how far an earlier import came cannot be read", ErrStore)
+		return progress{}, fmt.Errorf("%w: how far an earlier import came cannot be read", ErrStore)
 	}
 	return m, nil
 }
 
 // put stores m.
-func (m mark) put(tx domain.Tx) error {
+func (m progress) put(tx domain.Tx) error {
 	text, err := jsonv2.Marshal(m)
 	if err != nil {
 		return err
 	}
-	lifetime := markLifetime
+	lifetime := unfinishedLifetime
 	if m.Done {
 		lifetime = doneLifetime
 	}
-	return tx.PutReplay(domain.Replay{ID: markID, Request: m.Sum[:], Answer: text, ExpiresAt: time.Now().UTC().Add(lifetime)})
+	return tx.PutReplay(domain.Replay{ID: progressID, Request: m.Sum[:], Answer: text, ExpiresAt: time.Now().UTC().Add(lifetime)})
 }
 
 // freshWorkspace returns the id of the default workspace if the store has nothing else. It
