@@ -43,8 +43,8 @@ func init() {
 // isCommand is true in programs with Caddy's commands, which include probeCommand.
 var isCommand atomic.Bool
 
-// verdict is what probeCommand prints, as JSON.
-type verdict struct {
+// probeResult is what probeCommand prints, as JSON.
+type probeResult struct {
 	Damaged bool   `json:"damaged"`
 	Error   string `json:"error"` // empty for none
 }
@@ -57,9 +57,9 @@ func runProbe(cmd *cobra.Command, args []string) error {
 	if o.EncryptionKey, err = keyfile.ReadOptional(cmd.InOrStdin()); err != nil {
 		return err
 	}
-	var v verdict
+	var v probeResult
 	if err := badgerstore.Probe(args[0], o); err != nil {
-		v = verdict{Damaged: errors.Is(err, badgerstore.ErrDamaged), Error: err.Error()}
+		v = probeResult{Damaged: errors.Is(err, badgerstore.ErrDamaged), Error: err.Error()}
 	}
 	return json.NewEncoder(cmd.OutOrStdout()).Encode(v)
 }
@@ -96,7 +96,7 @@ func probeApart(ctx context.Context, folder string, o badgerstore.Options) error
 		return badgerstore.Probe(folder, o)
 	}
 	err = cmd.Wait()
-	var v verdict
+	var v probeResult
 	reported := json.Unmarshal(stdout.Bytes(), &v) == nil
 	switch {
 	case reported && v.Damaged:
