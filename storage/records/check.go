@@ -30,7 +30,6 @@ type Checker struct {
 	Problems int
 
 	reader Reader
-	away   error // the engine's error when it cannot read; a later finding is no damage
 
 	deleted map[uuid.UUID]bool // workspaces that are being purged
 	audit   domain.AuditHead   // the last audit record that was read
@@ -53,7 +52,7 @@ const checksBetweenPauses = 256
 // engine panics while it reads a record. A panic of the engine between two records is not
 // caught.
 func (c *Checker) Check(s Snapshot) error {
-	c.reader = Reader{snapshot: outageSnapshot{s, c}}
+	c.reader = Reader{snapshot: s}
 	err := c.check()
 	if errors.Is(err, storage.ErrDamaged) {
 		c.report("%v", err)
@@ -62,33 +61,18 @@ func (c *Checker) Check(s Snapshot) error {
 	return err
 }
 
-// outageSnapshot is a snapshot that tells a checker when its engine is away.
-type outageSnapshot struct {
-	Snapshot
-	checker *Checker
+// isOutage reports whether err is that of an engine that cannot read, which is no damage.
+func isOutage(err error) bool {
+	return errors.Is(err, domain.ErrUnavailable) || errors.Is(err, context.Canceled) || errors.Is(err, context.DeadlineExceeded)
 }
 
-func (s outageSnapshot) Get(k Key) ([]byte, error) {
-	record, err := s.Snapshot.Get(k)
-	return record, s.checker.recordOutage(err)
-}
-
-func (s outageSnapshot) Iterate(prefix Key) Iterator {
-	return outageIterator{s.Snapshot.Iterate(prefix), s.checker}
-}
-
-type outageIterator struct {
-	Iterator
-	checker *Checker
-}
-
-func (i outageIterator) Err() error { return i.checker.recordOutage(i.Iterator.Err()) }
-
-func (c *Checker) recordOutage(err error) error {
-	if errors.Is(err, domain.ErrUnavailable) || errors.Is(err, context.Canceled) || errors.Is(err, context.DeadlineExceeded) {
-		c.away = err
+// wrong returns the error of a record that does not agree with others. err is that of reading
+// the others, or nil.
+func wrong(of Kind, how string, err error) error {
+	if isOutage(err) {
+		return err
 	}
-	return err
+	return damaged(of, how)
 }
 
 func (c *Checker) report(format string, args ...any) {
@@ -134,8 +118,8 @@ func (c *Checker) check() error {
 			}
 			return c.checkRecord(k, payload)
 		})
-		if c.away != nil {
-			return c.away
+		if isOutage(err) {
+			return err
 		}
 		if err != nil {
 			c.report("%v", err)
@@ -151,7 +135,7 @@ func (c *Checker) check() error {
 // checkRecord checks a record and the records that it leads to. The text of its error
 // quotes no stored content.
 func (c *Checker) checkRecord(k Key, payload []byte) error {
-	wrong := func(how string) error { return damaged(k.Kind(), how) }
+	wrong := func(how string, err error) error { return wrong(k.Kind(), how, err) }
 	name := k[2:]
 	switch k.Kind() {
 	case KindWorkspace:
@@ -162,7 +146,7 @@ func (c *Checker) checkRecord(k Key, payload []byte) error {
 			return err
 		}
 		if w, err := c.reader.Workspace(id); err != nil || w.Slug != string(name) {
-			return wrong("its workspace is not there, or has another slug")
+			return wrong("its workspace is not there, or has another slug", err)
 		}
 	case KindPreset:
 		return c.checkPreset(k, payload)
@@ -172,19 +156,19 @@ func (c *Checker) checkRecord(k Key, payload []byte) error {
 			return err
 		}
 		if at, ok := VersionKey(v.PresetID, v.Version); !ok || !bytes.Equal(at, k) {
-			return wrong("it is not the one that it should be")
+			return wrong("it is not the one that it should be", nil)
 		}
 		c.versions += c.hash(k)
 	case KindLabel:
 		n, err := decodeNumber(payload)
 		if err != nil || n < 1 || len(name) < len(uuid.UUID{}) {
-			return wrong("its content cannot be decoded")
+			return wrong("its content cannot be decoded", nil)
 		}
 		id, label := uuid.UUID(name[:len(uuid.UUID{})]).String(), string(name[len(uuid.UUID{}):])
 		for i := range int(n) {
 			change, _ := LabelChangeKey(id, label, i+1)
 			if _, err := load(&c.reader, change, decodeBytes); err != nil {
-				return wrong("not all of its changes are there")
+				return wrong("not all of its changes are there", err)
 			}
 			c.wantChanges += c.hash(change)
 		}
@@ -197,7 +181,7 @@ func (c *Checker) checkRecord(k Key, payload []byte) error {
 			return err
 		}
 		if id, err := load(&c.reader, KeyHashKey(issued.Hash), decodeID); err != nil || id != issued.ID {
-			return wrong("it cannot be found by its hash")
+			return wrong("it cannot be found by its hash", err)
 		}
 		c.wantKeyHashes++
 	case KindKeyHash:
@@ -209,12 +193,12 @@ func (c *Checker) checkRecord(k Key, payload []byte) error {
 		}
 		if err != nil {
 			c.audit = domain.AuditHead{Count: a.Number, Hash: a.Hash} // so that the break is reported once
-			return wrong("it does not follow the one before")
+			return wrong("it does not follow the one before", nil)
 		}
 	case KindAuditHead:
 		head, err := decodeHead(payload)
 		if head.Importing = false; err != nil || head != c.audit {
-			return wrong("the trail does not end with what it says")
+			return wrong("the trail does not end with what it says", nil)
 		}
 		c.ended = true
 	case KindReplay:
@@ -233,7 +217,7 @@ func (c *Checker) checkRecord(k Key, payload []byte) error {
 		return decodes(k, payload, decodeNumber)
 	case KindDeleted:
 	default:
-		return wrong("it is not one of ours")
+		return wrong("it is not one of ours", nil)
 	}
 	return nil
 }
@@ -254,7 +238,7 @@ func (c *Checker) checkWorkspace(k Key, payload []byte) error {
 		return damaged(KindWorkspace, "it is not the one that it should be")
 	}
 	if id, err := c.reader.WorkspaceID(w.Slug); err != nil || id != w.ID {
-		return damaged(KindWorkspace, "it cannot be found by its slug")
+		return wrong(KindWorkspace, "it cannot be found by its slug", err)
 	}
 	return c.checkStanding(KindWorkspace, workspaces(), spot{place: stored.place}, stored.json)
 }
@@ -274,7 +258,7 @@ func (c *Checker) checkPreset(k Key, payload []byte) error {
 		return nil
 	}
 	if _, err := c.reader.WorkspaceJSON(p.WorkspaceID); err != nil {
-		return damaged(KindPreset, "its workspace is not there")
+		return wrong(KindPreset, "its workspace is not there", err)
 	}
 	for n := range p.State().Versions() {
 		version, _ := VersionKey(p.ID, n)
@@ -288,7 +272,7 @@ func (c *Checker) checkPreset(k Key, payload []byte) error {
 	}
 	for label := range p.Labels {
 		if n, err := c.reader.LabelChanges(p, label); err != nil || n < 1 {
-			return damaged(KindPreset, "a label of it is not there")
+			return wrong(KindPreset, "a label of it is not there", err)
 		}
 	}
 	if p.Status != stored.Status {
@@ -302,7 +286,7 @@ func (c *Checker) checkPreset(k Key, payload []byte) error {
 func (c *Checker) checkStanding(of Kind, l list, s spot, text []byte) error {
 	c.wantSpots += c.hash(l.spotKey(s))
 	if standing, err := load(&c.reader, l.placeKey(s.place), decodeBytes); err != nil || !bytes.Equal(standing, text) {
-		return damaged(of, "it is not at its place in the list")
+		return wrong(of, "it is not at its place in the list", err)
 	}
 	return nil
 }
