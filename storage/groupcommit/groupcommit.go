@@ -1,10 +1,10 @@
-// Package groupcommit is the way of a write that all engines share. One goroutine, the
-// committer, takes the operations that wait, runs them in order on top of the last known
-// state, and has the engine commit what they wrote as one group: many writers share one
-// flush or one request, and a lone one waits for nobody.
+// Package groupcommit is the write path of all engines. One goroutine, the committer, takes
+// the waiting operations and runs them in order on top of the last known state. The engine
+// commits their writes as one group. So many writers share one flush or one request, and a
+// lone writer waits for nobody.
 //
-// While a group is in flight the next one is gathered, on top of writes that are not
-// durable yet. When they fail, all that was built on them is run again. No operation is
+// While a group is in flight, the next one is gathered on top of its writes, which are not
+// durable yet. If they fail, the operations of the next group run again. No operation is
 // answered before its group has landed.
 package groupcommit
 
@@ -24,10 +24,11 @@ import (
 )
 
 const (
-	// MaxTries is how often an operation is tried before it fails with domain.ErrConflict.
+	// MaxTries is the number of tries of an operation before it fails with
+	// domain.ErrConflict.
 	MaxTries = 64
-	// maxMisses is how often an operation gives way to others while what it reads is
-	// fetched. Then they wait for it.
+	// maxMisses is the number of times that an operation lets others go first while its
+	// records are fetched. After that they wait for it.
 	maxMisses = 16
 )
 
@@ -90,10 +91,10 @@ func New[S any](e Engine[S], l Limits) *Committer[S] {
 	return c
 }
 
-// Update runs fn and makes what it wrote durable, as domain.Store says. fn may run several
-// times, on another goroutine. Once it has begun Update waits for the outcome, whatever
-// becomes of ctx, so what fn captured is the caller's again when Update returns. After
-// Close it returns domain.ErrClosed.
+// Update runs fn and makes its writes durable, like that of domain.Store. fn may run several
+// times, on another goroutine. Once fn has begun, Update waits for the outcome, even if ctx
+// ends. So the caller may use the variables that fn captured when Update returns. After Close
+// it returns domain.ErrClosed.
 func (c *Committer[S]) Update(ctx context.Context, fn func(*records.Tx) error) error {
 	if err := ctx.Err(); err != nil {
 		return err
@@ -181,8 +182,8 @@ func (c *Committer[S]) run() {
 	}
 }
 
-// take moves what is queued to the end of what waits. It reports whether the committer is
-// closed.
+// take moves the queued operations to the end of the waiting ones. It reports whether the
+// committer is closed.
 func (c *Committer[S]) take() bool {
 	c.mu.Lock()
 	defer c.mu.Unlock()
@@ -271,8 +272,8 @@ func (c *Committer[S]) begin() error {
 	return nil
 }
 
-// try runs an operation on top of a group, and leaves what it writes in the stage. It
-// returns the snapshot that was read, and the guesses that were made.
+// try runs an operation on top of a group. The operation's writes are in the stage then. try
+// returns the snapshot that the operation read, and its guesses.
 func (c *Committer[S]) try(g *Group[S], op *operation) (on records.Snapshot, guesses []string) {
 	r := Run{Context: op.ctx, Wait: op.misses >= maxMisses}
 	if !g.sure {
@@ -287,7 +288,7 @@ func (c *Committer[S]) try(g *Group[S], op *operation) (on records.Snapshot, gue
 	if op.err == nil && len(c.stage.Writes) > 0 {
 		return on, guesser.Guesses()
 	}
-	// This may come of a wrong guess, and no commit would find that out.
+	// The result may come from a wrong guess, and no commit would find that out.
 	r.Guesses = 0
 	on = c.engine.Snapshot(g.from, r)
 	op.err = c.runOn(on, g, op)
@@ -330,8 +331,8 @@ func (c *Committer[S]) fetch(op *operation, from records.Snapshot) {
 
 var errNotFetched = fmt.Errorf("%w: a run was abandoned by a snapshot that cannot fetch", domain.ErrUnavailable)
 
-// add adds what is in the stage to a group. It returns false when there is no room. What no
-// group has room for is the operation's error.
+// add adds the writes in the stage to a group. It returns false if the group has no room. If
+// no group has room for them, the operation has an error.
 func (c *Committer[S]) add(g *Group[S], op *operation, guesses []string) bool {
 	count, size := len(c.stage.Writes), c.estimateSize()
 	switch {
@@ -348,7 +349,7 @@ func (c *Committer[S]) add(g *Group[S], op *operation, guesses []string) bool {
 	return true
 }
 
-// estimateSize returns what the writes in the stage count.
+// estimateSize returns the size of the writes in the stage, as Limits count it.
 func (c *Committer[S]) estimateSize() (size int64) {
 	for _, w := range c.stage.Writes {
 		size += int64(len(w.Key)+len(w.Record)) + c.limits.WriteCost
@@ -387,8 +388,8 @@ func (c *Committer[S]) launch() bool {
 	return inTime
 }
 
-// commit has the engine commit a group. If an exclusive engine takes too long, commit returns
-// false when that ends. Long before, it has called late on another goroutine.
+// commit lets the engine commit a group. If an exclusive engine takes too long, late is called
+// on another goroutine. commit then returns false when the engine returns.
 func (c *Committer[S]) commit(g *Group[S], late func(landing[S])) (l landing[S], inTime bool) {
 	defer c.commits.Done()
 	if c.exclusive == nil {
@@ -406,9 +407,9 @@ func (c *Committer[S]) commit(g *Group[S], late func(landing[S])) (l landing[S],
 	return l, !settled.Swap(true)
 }
 
-// land answers the operations of the group that was in flight, or puts them back. The next
-// group stays as it is on top of one that has landed. Otherwise it is gathered again: it
-// has seen writes that were not made.
+// land answers the operations of the group in flight, or puts them back. If the group was
+// committed, the next one stays as it is. Otherwise the next one is gathered again, because
+// its operations have seen writes that were not made.
 func (c *Committer[S]) land(l landing[S]) {
 	g := c.inFlight
 	c.inFlight = nil

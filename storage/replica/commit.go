@@ -1,6 +1,6 @@
-// Package replica is what engines share whose store several nodes share: the chain of
-// commits, the part of the store that a node keeps in memory, and how long that is known to
-// be current. The engine reads the store, and tells of commits in their order.
+// Package replica is for engines whose store several nodes share. It has the chain of
+// commits, and the part of the store that a node keeps in memory. It also knows since when
+// that part is known to be current. The engine reads the store, and reports commits in order.
 package replica
 
 import (
@@ -12,15 +12,15 @@ import (
 	"github.com/caddy-presets/caddy-presets/storage"
 )
 
-// Commit is one change of what is stored. Each adds one to the number of the one before, of
-// which it has the id.
+// Commit is one change of the store. Its number is one more than that of the commit before
+// it, whose id is After.
 type Commit struct {
 	Number    uint64
 	ID, After uuid.UUID
-	// Removed is how many records it is known to have removed.
+	// Removed is the number of records that it is known to have removed.
 	Removed uint32
-	// Revision is the engine's own number of the state that it made. Later states have
-	// higher ones.
+	// Revision is the engine's own number of the state after the commit. Later states have
+	// higher numbers.
 	Revision int64
 }
 
@@ -32,9 +32,9 @@ func (c Commit) Follows(before Commit) bool {
 	return c.Number == before.Number+1 && c.After == before.ID
 }
 
-// Contradicts reports whether c cannot have come after another commit, or be it, as when
-// the cluster was restored from a backup. One that is made on top of what was restored may
-// have any number and revision, so there is more to look at: see Follows.
+// Contradicts reports whether c is neither another commit nor a later one. That happens when
+// the cluster was restored from a backup. A commit on top of restored content may have any
+// number and revision, so callers must check Follows, too.
 func (c Commit) Contradicts(before Commit) bool {
 	if c.Number == before.Number {
 		return c.ID != before.ID

@@ -16,12 +16,12 @@ type Freshness struct {
 
 	mu        sync.Mutex
 	confirmed time.Time // when the model was known to be current last
-	failure   error     // of the last time that the store was asked since, nil for none
-	asked     time.Time // when it was asked that has not answered yet, zero if there is no such question
+	failure   error     // of the last question to the store since then, nil for none
+	asked     time.Time // when the question was asked that has no answer yet, zero for none
 }
 
-// NewFreshness returns the Freshness of a model that was current at a moment. Stamps are good
-// for as long after each as the model may be stale at most.
+// NewFreshness returns the Freshness of a model that was current at a moment. After each
+// confirmation, stamps are good for max.
 func NewFreshness(stamps *domain.Stamps, max time.Duration, confirmed time.Time) *Freshness {
 	f := &Freshness{max: max, stamps: stamps}
 	f.Confirm(confirmed)
@@ -60,9 +60,9 @@ func (f *Freshness) IsStale() bool { return f.Staleness() > f.max }
 
 var errSilent = fmt.Errorf("%w: the store does not answer", domain.ErrUnavailable)
 
-// Away returns an error when the model is stale, and the store did not answer when it was
-// asked last, or has been silent since. A node asks all the time, so callers need not wait
-// for it. A node that was suspended has not asked since, and the store may well answer.
+// Away returns an error if the model is stale and the store does not answer. A node asks all
+// the time, so callers need not wait for an answer. A node that was suspended has not asked
+// since. The store may well answer then, so Away returns nil.
 func (f *Freshness) Away() error {
 	f.mu.Lock()
 	defer f.mu.Unlock()
@@ -76,14 +76,14 @@ func (f *Freshness) Away() error {
 	}
 }
 
-// Begin notes that the store is being asked what is current.
+// Begin notes that the store is being asked for its last commit.
 func (f *Freshness) Begin() {
 	f.mu.Lock()
 	defer f.mu.Unlock()
 	f.asked = time.Now()
 }
 
-// End notes how that ended.
+// End notes the outcome of that question.
 func (f *Freshness) End(err error) {
 	f.mu.Lock()
 	defer f.mu.Unlock()

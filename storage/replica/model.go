@@ -7,12 +7,11 @@ import (
 	"sync"
 )
 
-// Model is what a node keeps in memory of what is stored: records that were read or
-// written, the latest used of them, within a bound. It is kept current by Apply, with all
-// commits in their order.
+// Model is the part of the store that a node keeps in memory. It has the records that were
+// read or written last, within a bound. Apply keeps it current, with all commits in order.
 //
-// The store's state changes only with commits. So the revision of the last one says which
-// commits the model has to know to be current. A Model is safe for concurrent use.
+// The store's state changes only with commits. So the model is current if it knows the last
+// commit. A Model is safe for concurrent use.
 type Model struct {
 	mu    sync.Mutex
 	limit int // of size, in bytes
@@ -24,14 +23,13 @@ type Model struct {
 
 	last    Commit // the latest that is known
 	applied int64  // the latest revision of which a change is known
-	// recent are the commits that are known, by number: as many as may come while it
-	// is found out what became of one.
+	// recent are the last known commits, by number. There are enough of them to find out
+	// later whether a commit was made.
 	recent  map[uint64]Commit
 	changed chan struct{} // is closed when last changes
 }
 
-// held is a record, or that there is none under a key, as it has been since a
-// revision.
+// held is the record under a key, or that there is none, since a revision.
 type held struct {
 	key    string
 	record []byte // nil for none
@@ -41,7 +39,7 @@ type held struct {
 func (h *held) cost() int { return len(h.key) + len(h.record) + heldCost }
 
 const (
-	// heldCost is what is kept besides a key and its record, in bytes.
+	// heldCost is the memory for a record besides its key and content, in bytes.
 	heldCost = 192
 	// recentCommits is how many commits are kept.
 	recentCommits = 16384
@@ -50,8 +48,8 @@ const (
 // Fetch is a read of the store that is under way.
 type Fetch struct {
 	key string
-	// last is the latest revision at which the record may have changed as far as is
-	// known: a member that lags behind may answer what was before.
+	// last is the latest known revision at which the record may have changed. An answer
+	// from before it is not kept: the member that answered may lag behind.
 	last int64
 }
 
@@ -77,9 +75,9 @@ func (m *Model) clear() {
 // unknown is a revision after all others.
 const unknown = 1<<63 - 1
 
-// Reset forgets all that is known, as when changes were missed, but for the commit that
-// was the last at a revision. That can be one before those that were known, as when the
-// cluster was restored from a backup.
+// Reset forgets everything except a commit, which was the last one at a revision. Nodes reset
+// their model when they have missed changes. After a restore of the cluster the commit may be
+// older than the known ones.
 func (m *Model) Reset(last Commit, at int64) {
 	m.mu.Lock()
 	defer m.mu.Unlock()
@@ -88,9 +86,9 @@ func (m *Model) Reset(last Commit, at int64) {
 	m.setLast(last)
 }
 
-// advance notes a commit if it is the one after the last that is known. What it changed is
-// known already. A later one, as this node's own after a reset, has to wait until all that
-// came before it is known.
+// advance notes a commit if it follows the last known one. Its changes are known already. A
+// later commit must wait until the commits before it are known. After a reset, that can be
+// one of this node.
 func (m *Model) advance(c Commit) {
 	if c.Follows(m.last) {
 		m.setLast(c)
@@ -112,7 +110,7 @@ func (m *Model) Latest() Commit {
 	return m.last
 }
 
-// Stats returns the last commit that is known and the size of what is held.
+// Stats returns the last known commit and the size of the model, in bytes.
 func (m *Model) Stats() (last Commit, size int) {
 	m.mu.Lock()
 	defer m.mu.Unlock()
@@ -127,8 +125,8 @@ func (m *Model) Find(number uint64) (Commit, bool) {
 	return c, ok
 }
 
-// Place returns whether a commit is known, and whether it is the one after the last that
-// is. Both are told at one moment: this node's own become known at any.
+// Place reports whether a commit is known, and whether it follows the last known one. Both
+// answers are from one moment: commits of this node become known at any time.
 func (m *Model) Place(c Commit) (known, next bool) {
 	m.mu.Lock()
 	defer m.mu.Unlock()
@@ -153,9 +151,9 @@ func (m *Model) Wait(ctx context.Context, revision int64) error {
 	}
 }
 
-// Get returns the record under a key as it was at a revision, nil for none, and
-// whether that is known. The last commit by then was made at another revision: after a
-// reset the model may not know it.
+// Get returns the record under a key at a revision, nil for none, and whether it is known.
+// last is the revision of the last commit until then. After a reset the model may not know
+// that commit.
 func (m *Model) Get(key string, last, revision int64) (record []byte, ok bool) {
 	m.mu.Lock()
 	defer m.mu.Unlock()
@@ -179,13 +177,13 @@ func (m *Model) Begin(key string) *Fetch {
 // Found is what a read of the store has found.
 type Found struct {
 	Record []byte // nil for none
-	// since is a revision since which it has been so, and at that at which it was read.
-	Since, At int64
-	Last      int64 // at which the last commit had been made by then
+	// Since is a revision since which the record has not changed. At is the revision at
+	// which it was read. Last is the revision of the last commit until then.
+	Since, At, Last int64
 }
 
-// End takes note of what a read has found, unless it failed, and keeps that unless it
-// has changed since.
+// End ends a read. It keeps the result, unless the read failed or the record has changed
+// since.
 func (m *Model) End(f *Fetch, result Found, ok bool) {
 	m.mu.Lock()
 	defer m.mu.Unlock()
@@ -233,10 +231,10 @@ type Change struct {
 	Record []byte // nil for one that was removed
 }
 
-// Apply takes note of changes that were made at a revision, and of the commit that they
-// are, nil for none. Those that were written by this node are kept, as they will soon be
-// read, unless the watch was faster, which may have told of later ones by now. Of others
-// only what was kept before is.
+// Apply applies the changes that were made at a revision, and notes their commit, nil for
+// none. own is set for a commit of this node, whose records will soon be read, so they are
+// kept. They are not if the watch was faster, because it may have reported later changes.
+// The changes of other nodes update only records that the model holds.
 func (m *Model) Apply(changes []Change, revision int64, made *Commit, own bool) {
 	m.mu.Lock()
 	defer m.mu.Unlock()
