@@ -18,7 +18,7 @@ const maxProblems = 100
 type Report struct {
 	Tables  int `json:"tables"`  // files that were read
 	Records int `json:"records"` // that are live
-	// Problems says what is damaged or missing, without stored content. It has at most
+	// Problems describe the damaged and missing records, without stored content. It has at most
 	// 100 entries; More counts the rest.
 	Problems []string `json:"problems"`
 	More     int      `json:"more"`

@@ -3,7 +3,7 @@
 //
 //	xcaddy build --with github.com/caddy-presets/caddy-presets --with github.com/caddy-presets/caddy-presets/caddymodule/etcd
 //
-// docs/cluster.md has what it promises and how to run it.
+// docs/cluster.md has its guarantees and how to run it.
 package etcd
 
 import (
@@ -205,8 +205,8 @@ func splitScheme(endpoint string) (scheme, address string) {
 	return "", endpoint
 }
 
-// checkAddress returns an error if no connection to an address can be made. etcd's client
-// would retry for ever, and ignore a path.
+// checkAddress returns an error if no connection can be made to an address. etcd's client
+// would retry for ever, and would ignore a path.
 func checkAddress(scheme, address string) error {
 	if scheme != "" {
 		address = strings.TrimSuffix(address, "/")

@@ -148,7 +148,7 @@ func TestOptionErrors(t *testing.T) {
 	}
 }
 
-// TestEndpoints checks which endpoints are accepted. Those that can never work are refused.
+// TestEndpoints checks which endpoints are accepted. Endpoints that can never work are refused.
 func TestEndpoints(t *testing.T) {
 	for endpoint, want := range map[string]string{
 		"127.0.0.1:2379":               "",

@@ -177,13 +177,13 @@ func (s *Store) view(ctx context.Context, fn func(*badgerdb.Txn, *records.Reader
 	return err
 }
 
-// Update implements domain.Store. It never returns ErrConflict: changes take
-// effect in the order in which they came. A change of more than one
-// transaction can hold fails, as does one whose fn panics, and one of whose
-// writes failed even if fn returns nil; they change nothing.
+// Update implements domain.Store. It never returns ErrConflict: changes take effect in the
+// order in which they came. A change fails if it is larger than one transaction, if fn panics
+// or if one of its writes failed. In the last case it fails even if fn returns nil. A failed
+// change changes nothing.
 //
-// Once fn has begun to run Update waits for the outcome, whatever becomes of
-// ctx, so what fn captured is the caller's again when Update returns.
+// Once fn has begun, Update waits for the outcome, even if ctx ends. So the caller may use the
+// variables that fn captured when Update returns.
 func (s *Store) Update(ctx context.Context, fn func(domain.Tx) error) error {
 	return s.update(ctx, func(t *records.Tx) error { return fn(t) })
 }

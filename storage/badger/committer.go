@@ -16,9 +16,9 @@ import (
 )
 
 const (
-	// maxGroup bounds how many operations share one commit, and so how long the first of
-	// them waits for the others to be applied: some 4 ms, at 30 µs each. With 512 writers,
-	// groups of 32 had half the throughput and larger ones no more.
+	// maxGroup is the maximum number of operations that share one commit. The first of them
+	// waits until the others have run: some 4 ms, at 30 µs each. With 512 writers, groups
+	// of 32 had half the throughput, and larger groups had no more.
 	maxGroup = 128
 
 	// upkeepInterval is how often at most the committer looks for files to reserve. A
@@ -28,9 +28,9 @@ const (
 	// diskPatience is how long a write waits for the disk.
 	diskPatience = 5 * time.Second
 
-	// spareCount and spareSize leave room, generously, for what else goes into each
-	// transaction: an entry of Badger's own and the commit's number. writeCost is what
-	// Badger counts for a write besides its key and its value.
+	// spareCount and spareSize leave generous room in each transaction for an entry of
+	// Badger's own and the commit's number. writeCost is the size of a write besides its key
+	// and its value, as Badger counts it.
 	spareCount, spareSize, writeCost = 8, 512, 12
 )
 
@@ -154,13 +154,13 @@ func (c *committer) write(g *groupcommit.Group[*badgerdb.Txn]) error {
 	if err := cmp.Or(writeTo(txn, g.Writes), txn.Set(number.Key, number.Record)); err != nil {
 		return err // nothing was written
 	}
-	// From now on readers may see it, and whoever keeps what was read before has to know.
+	// From now on readers may see the change, so copies of earlier reads become invalid.
 	change := c.stamps.Change()
 	for _, w := range g.Writes {
 		w.Key.Changes(change)
 	}
 	change.Begin()
-	defer change.End() // before anyone is told of it
+	defer change.End() // before anyone is answered
 	err := guarded(func() error {
 		return c.commit(func() error { return txn.CommitAt(version, nil) })
 	})
@@ -194,9 +194,9 @@ func (c *committer) stop(err error) {
 		"writes are refused until the server is restarted; reads go on", zap.Error(err))
 }
 
-// prepare sees to the space that a commit takes, and to a file system that is frozen. It
-// writes there with a system call first: Badger writes through a memory map, and a thread
-// that is stopped at that stops the whole process at its next garbage collection.
+// prepare checks that a commit has the space that it needs. It also writes to the file system
+// with a system call, which waits if the file system is frozen. Badger writes through a memory
+// map. A thread that waits there stops the whole process at its next garbage collection.
 func (c *committer) prepare() error {
 	if c.guard != nil {
 		if err := c.guard.forWriting(); err != nil {

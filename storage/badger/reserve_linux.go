@@ -21,7 +21,7 @@ import (
 // The function also makes and reserves the log after the newest one: Badger uses an empty
 // file under the name of its next log. The function fails if that file cannot be made, or
 // if there is no space for a log. Some file systems reserve nothing, and some copy each
-// block that is written again: there only the margin of free space protects a write.
+// block that is written again. There only the margin of free space protects a write.
 func reserver(folder string) func() error {
 	reserved := make(map[string]bool)
 	return func() error {

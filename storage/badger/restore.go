@@ -23,11 +23,10 @@ type BackupFile struct {
 	Content io.Reader
 }
 
-// Restore makes a store of a backup, in a folder that is missing or empty. o are the
-// options that the store is to be opened with: with a key in them it is encrypted,
-// whether the backup is or not. backupKey is the key of the backup. With a nil backupKey,
-// Restore tries the key of o and accepts a backup that is not encrypted. With any other
-// it refuses that.
+// Restore makes a store of a backup, in a folder that is missing or empty. o are the options
+// of the new store. If they have a key, the store is encrypted, whether the backup is or not.
+// backupKey is the key of the backup. If it is nil, Restore tries the key of o, and accepts a
+// backup that is not encrypted. With any other backupKey it refuses such a backup.
 //
 // Restore reads back what it stored and compares the digest with that of the backup.
 // Then all of it is durable, and Restore returns what the backup says of itself. After an

@@ -10,9 +10,9 @@ import (
 // versions are the states of the store that can be read. Each commit makes the next one,
 // which is a version number of Badger's.
 //
-// Badger is opened in its managed mode, in which the reader says which version it reads.
-// Otherwise each transaction would wait for the commit that is in flight, also on a disk
-// that does not answer, and would show writes whose flush has failed.
+// Badger is opened in its managed mode, in which the reader chooses the version. In the other
+// mode each transaction waits for the commit in flight, also on a disk that does not answer.
+// It also shows writes whose flush has failed.
 type versions struct {
 	db *badgerdb.DB
 
@@ -43,8 +43,8 @@ func (v *versions) latest() (*badgerdb.Txn, *version) {
 	return v.db.NewTransactionAt(last.number, false), last
 }
 
-// read returns a transaction of the last version that has landed, which can be read until
-// the version after the next one lands.
+// read returns a transaction of the last version that has landed. It can be read until two
+// later versions have landed.
 func (v *versions) read() *badgerdb.Txn { return v.db.NewTransactionAt(v.landed(), false) }
 
 // landed returns the number of the last version that has landed.
@@ -54,7 +54,7 @@ func (v *versions) landed() uint64 {
 	return v.kept[len(v.kept)-1].number
 }
 
-// land notes that a version is durable. Whoever reads from now on sees it.
+// land notes that a version is durable. Later readers see it.
 func (v *versions) land(number uint64) {
 	v.mu.Lock()
 	defer v.mu.Unlock()

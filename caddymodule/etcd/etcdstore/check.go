@@ -9,8 +9,8 @@ import (
 )
 
 // Check reads all records at one revision of the cluster, bypassing memory. It finds records
-// that are damaged, and records that others refer to and that are missing. After an error
-// the check is not complete: the cluster did not answer, or compacted that revision.
+// that are damaged, and missing records that others refer to. After an error the check is not
+// complete: the cluster did not answer, or compacted that revision.
 //
 // It reads from any member. etcd itself checks that its members hold the same.
 func (s *Store) Check(ctx context.Context) (report storage.Report, err error) {

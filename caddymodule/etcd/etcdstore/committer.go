@@ -25,34 +25,35 @@ import (
 )
 
 const (
-	// maxWrites is how many records a commit writes at most. By default a transaction
-	// of etcd's takes 128 operations, and those of the transactions inside count, too.
+	// maxWrites is the maximum number of records that a commit writes. By default etcd
+	// accepts 128 operations in a transaction. Those of the transactions inside count, too.
 	maxWrites = maxParts * maxParts
 	maxParts  = 63
-	// maxGuesses is how many keys a commit requires to have no record. Conditions leave
-	// less for the transactions inside, too. Without guesses each new workspace or version
-	// costs a read before it: a lone writer had 40 % less throughput, 64 writers 10 to 30 %.
+	// maxGuesses is the maximum number of keys that a commit requires to have no record.
+	// Conditions leave less room for the transactions inside. Without guesses each new
+	// workspace or version costs a read before it. A lone writer had 40 % less throughput
+	// then, and 64 writers 10 to 30 %.
 	maxGuesses = maxParts
-	// maxRequest is how many bytes etcd accepts in one request by default. maxGroup is
-	// how many a group of several operations has.
+	// maxRequest is the number of bytes that etcd accepts in one request by default.
+	// maxGroup is the maximum size of a group of several operations.
 	maxRequest = 3 << 19
 	maxGroup   = 1 << 20
 	// writeCost is the size of a write besides its key and its record, spareSize that of
 	// a request besides its writes.
 	writeCost, spareSize = 32, 4 << 10
 
-	// modestTries is how often an operation is tried before this node asks the others to
-	// wait. They wait for as long as two of its tries take, and no longer than courtesy.
-	// Without it, and with guesses, TestFarNode failed in 4 of 4 runs: behind 10 ms each
-	// way, the far node's first change ended in ErrConflict after 64 tries. A node near the
-	// leader had written all the time. With it the slowest of 20 changes took 0.26 s.
+	// modestTries is the number of tries before this node asks the others to wait. They
+	// wait for the duration of two of its tries, and no longer than courtesy. Without it,
+	// and with guesses, TestFarNode failed in 4 of 4 runs. The far node was 10 ms away, and
+	// a node near the leader wrote all the time. The far node's first change ended in
+	// ErrConflict after 64 tries. With it the slowest of 20 changes took 0.26 s.
 	modestTries = 3
 	courtesy    = time.Second
 )
 
 // committer commits groups to etcd: see groupcommit. It sends the writes of a group as one
-// transaction, provided that the group's base still is the last commit. Otherwise another
-// node was first, and the group runs again.
+// transaction, whose condition is that the group's base is still the last commit. Otherwise
+// another node was first, and the group runs again.
 type committer struct {
 	store  *Store
 	groups *groupcommit.Committer[replica.Commit]
@@ -127,7 +128,7 @@ func (c *committer) send(g *groupcommit.Group[replica.Commit]) (latest replica.C
 		return c.confirm(g)
 	}
 	latest, err = c.commit(g)
-	// etcd checks what it may refuse before it checks the guesses.
+	// etcd checks permissions and sizes before it checks the guesses.
 	if len(g.Guesses) > 0 && (errors.Is(err, domain.ErrUnavailable) || errors.Is(err, groupcommit.ErrOvertaken) && latest == g.Base) {
 		err = groupcommit.ErrGuessed
 	}
@@ -230,7 +231,7 @@ func (c *committer) logRefusal(err error) {
 
 // classifyRefusal returns the error to answer with when etcd refuses a change.
 func classifyRefusal(err error) error {
-	// gRPC refuses what is even larger before etcd sees it.
+	// gRPC refuses even larger requests before etcd sees them.
 	if errors.Is(err, rpctypes.ErrRequestTooLarge) || errors.Is(err, rpctypes.ErrTooManyOps) || strings.Contains(err.Error(), "message larger than max") {
 		return domain.ErrTooLarge
 	}
@@ -276,7 +277,7 @@ func (c *committer) operations(g *groupcommit.Group[replica.Commit], next *repli
 		var op clientv3.Op
 		if w.Record == nil {
 			op = clientv3.OpDelete("")
-			// What was written within the group may never have been stored.
+			// A record that was written within the group may never have been stored.
 			if record, known := c.store.model.Get(k, g.Base.Revision, g.Base.Revision); known && record != nil {
 				next.Removed++
 			}

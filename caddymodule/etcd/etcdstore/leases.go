@@ -19,8 +19,8 @@ type leases struct {
 	byEnd map[int64]*lease // in Unix seconds
 }
 
-// lease is one lease in etcd. Its id is chosen here: a grant whose answer was lost is asked
-// for again with the same id, and leaves no second lease behind.
+// lease is one lease in etcd. This node chooses its id. If the answer to a grant is lost, the
+// node asks again with the same id, and no second lease is left behind.
 type lease struct {
 	id      clientv3.LeaseID
 	granted bool

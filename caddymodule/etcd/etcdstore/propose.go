@@ -18,8 +18,8 @@ type proposal struct {
 	base, next replica.Commit
 	vacant     []string
 	ops        []clientv3.Op
-	// yield is for how long other nodes are asked to let this one go first if base is not
-	// the last commit, 0 for not.
+	// yield is the time for which other nodes are asked to let this one go first, if base
+	// is not the last commit. It is 0 if they are not asked.
 	yield time.Duration
 }
 
@@ -63,12 +63,14 @@ func decodeLast(response *clientv3.TxnResponse) (replica.Commit, error) {
 	return replica.DecodeCommit(kvs[0].Value, kvs[0].ModRevision)
 }
 
-// decide asks etcd to make a commit, until there is an answer that tells what became of
-// it. After firstPatience it also proposes fences: empty commits on top of the same base.
-// Once a fence is made, the commit cannot be made any more. The commit and its fences have
-// Options.RequestTimeout together, and the first answer to any of them counts, however late.
-// decide returns that answer and the commit that it answers, etcd's error if etcd refused
-// the commit, and errUnknown if no answer came in time.
+// decide asks etcd to make a commit, until an answer tells whether it was made. After
+// firstPatience it also proposes fences: empty commits on top of the same base. Once a fence
+// is made, the commit cannot be made any more. To propose the commit again would not decide
+// that: its guesses may fail now and hold later, when a lease has ended.
+//
+// The commit and its fences have Options.RequestTimeout together. The first answer to any of
+// them counts, however late. decide returns that answer and the commit that it belongs to. It
+// returns etcd's error if etcd refused the commit, and errUnknown if no answer came in time.
 func (c *committer) decide(p proposal) (replica.Commit, *clientv3.TxnResponse, error) {
 	type answer struct {
 		to       replica.Commit
@@ -107,9 +109,9 @@ func (c *committer) decide(p proposal) (replica.Commit, *clientv3.TxnResponse, e
 	}
 }
 
-// resolve finds out what became of a commit when etcd answers that its base is not the last
-// commit. It may have been made before, by another delivery of the same request. resolve
-// returns the commit if it was made, else the last one and groupcommit.ErrOvertaken.
+// resolve finds out whether a commit was made, after etcd's answer that its base is not the
+// last commit. Another delivery of the same request may have made it before. resolve returns
+// the commit if it was made. Otherwise it returns the last one and groupcommit.ErrOvertaken.
 func (c *committer) resolve(next replica.Commit, answer *clientv3.TxnResponse) (replica.Commit, error) {
 	latest, err := decodeLast(answer)
 	switch {

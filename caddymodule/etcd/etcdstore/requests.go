@@ -111,9 +111,9 @@ var errUnknown = fmt.Errorf("%w: etcd did not answer", domain.ErrUnknown)
 
 var errGone = fmt.Errorf("%w: the store's keys have been removed from etcd", domain.ErrUnavailable)
 
-// isRefused reports whether an error is etcd's answer that it does not do what was asked
-// for. Other errors say nothing about the outcome: an etcd that has too many requests may
-// be busy with an earlier delivery of the same one.
+// isRefused reports whether an error is etcd's answer that it refuses a request. Other errors
+// say nothing about the outcome. An etcd with too many requests may be busy with an earlier
+// delivery of the same one.
 func isRefused(err error) bool {
 	if errors.Is(err, rpctypes.ErrTooManyRequests) {
 		return false

@@ -47,7 +47,8 @@ func newWatcher(s *Store, at int64, confirmed time.Time, maxStaleness time.Durat
 }
 
 // isWatching reports whether this node learns of commits. The client resumes a watch at
-// another member and does not say when none is left, so the cluster must have answered, too.
+// another member, and does not report that no member is left. So the cluster must have
+// answered, too.
 func (w *watcher) isWatching() bool {
 	return w.watching.Load() && w.Staleness() <= w.Max()/2
 }
@@ -120,9 +121,9 @@ func (w *watcher) forget(why string) {
 	w.restart()
 }
 
-// restartIfSilent begins the watch again if no event has come for a while, though a commit
-// is missing: the member that is watched may be cut off. It leaves a watch alone that has not
-// begun: answers may be slow, and begin asks others meanwhile.
+// restartIfSilent begins the watch again if no event has come for a while. A commit is missing
+// then, and the watched member may be cut off. A watch that has not begun is left alone:
+// answers may be slow, and begin asks other members meanwhile.
 func (w *watcher) restartIfSilent() {
 	w.mu.Lock()
 	defer w.mu.Unlock()
@@ -142,7 +143,7 @@ func (w *watcher) noteHeard(restart context.CancelFunc) {
 	}
 }
 
-// watch applies what is committed, for as long as the store is open.
+// watch applies commits until the store is closed.
 func (w *watcher) watch() {
 	for pause := retryPause; w.store.ctx.Err() == nil; pause = min(2*pause, maxPause) {
 		begun := time.Now()
@@ -168,7 +169,7 @@ func (w *watcher) watch() {
 // errMissed says that the watch left commits out, or does not continue the known ones.
 var errMissed = errors.New("commits have been missed")
 
-// follow applies what is committed until the watch breaks.
+// follow applies commits until the watch breaks.
 func (w *watcher) follow() error {
 	ctx, cancel := context.WithCancel(clientv3.WithRequireLeader(w.store.ctx))
 	defer cancel()
@@ -201,7 +202,7 @@ func (w *watcher) follow() error {
 }
 
 // begin begins a watch, which ends with ctx. It asks one member after another, as a request
-// does, and returns the first watch that has begun: a member that hangs does not say so.
+// does, because a member that hangs does not answer. It returns the first watch that begins.
 func (w *watcher) begin(ctx context.Context) (clientv3.WatchChan, error) {
 	var begun atomic.Bool
 	return request(ctx, w.store, func(attempt context.Context) (clientv3.WatchChan, error) {
@@ -300,8 +301,8 @@ func (w *watcher) applyOne(events []*clientv3.Event, revision int64) error {
 		}
 	}
 	if made != nil && removed < made.Removed {
-		// After a compaction etcd 3.4 may tell what was written by the commit at which it
-		// ended, and not what was removed.
+		// A compaction may end at this commit. etcd 3.4 then reports its writes, and may
+		// leave out its removals.
 		return errMissed
 	}
 	proposed := s.committer.proposed.Load()

@@ -1,6 +1,6 @@
-// Command testserver is the etcd server, for tests, and with the argument snapshot what
-// etcdutl does with snapshots: a module of its own, so that what it depends on is no
-// dependency of caddy-presets.
+// Command testserver is the etcd server, for tests. With the argument snapshot it does with
+// snapshots what etcdutl does. It is a module of its own, so that its dependencies are no
+// dependencies of caddy-presets.
 package main
 
 import (
