@@ -1,18 +1,20 @@
-package storagetest
+package badger
 
 import (
 	"os"
 
 	"golang.org/x/sys/unix"
+
+	"github.com/caddy-presets/caddy-presets/storage/storagetest"
 )
 
-// UseMemory puts temporary files into a folder in memory, until undo is called. Stores
+// useMemory puts temporary files into a folder in memory, until undo is called. Stores
 // there take a fraction of the time, because no disk flushes their writes. It does nothing
 // in the second tier, where TMPDIR is set. It does nothing either if less than 4 GiB of
 // memory are available for files.
-func UseMemory() (undo func()) {
+func useMemory() (undo func()) {
 	undo = func() {}
-	if SecondTier() || os.Getenv("TMPDIR") != "" {
+	if storagetest.SecondTier() || os.Getenv("TMPDIR") != "" {
 		return undo
 	}
 	const memory = "/dev/shm"
