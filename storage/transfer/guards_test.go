@@ -61,7 +61,7 @@ func TestNotFresh(t *testing.T) {
 }
 
 // An import continues only if the store is as it left it, even if the trail is.
-func TestMarkChanged(t *testing.T) {
+func TestProgressChanged(t *testing.T) {
 	content := small(t)
 	to := started(t)
 	s := &interrupted{Store: to, after: nothing, before: func(int) error {
