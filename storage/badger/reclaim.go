@@ -225,7 +225,7 @@ func (s *Store) flatten(ctx context.Context) error {
 	step := func() {
 		select {
 		case <-ctx.Done():
-			panic(errEnded)
+			panic(flattenEnded{})
 		case <-time.After(reclaimPause * time.Since(stepped)):
 		}
 		stepped = time.Now()
@@ -233,14 +233,14 @@ func (s *Store) flatten(ctx context.Context) error {
 	s.guard.step.Store(&step)
 	defer s.guard.step.Store(nil)
 	err := guarded(func() error { return s.db.Flatten(1) })
-	if p, ok := errors.AsType[*panicError](err); ok && p.value == errEnded {
+	if p, ok := errors.AsType[*panicError](err); ok && p.value == any(flattenEnded{}) {
 		return ctx.Err()
 	}
 	return err
 }
 
-// errEnded is the panic of a step that ends Flatten.
-var errEnded = errors.New("the store is being closed, or the caller has gone")
+// flattenEnded is the panic of a step that ends Flatten.
+type flattenEnded struct{}
 
 // paceFlatten rests, or panics to end Flatten, if Reclaim's Flatten is on the stack.
 func (g *guard) paceFlatten() {
