@@ -157,7 +157,7 @@ func WorkspaceSlugKey(slug string) (Key, bool) {
 
 // PresetKey is the key of a preset.
 func PresetKey(workspaceID, slug string) (Key, bool) {
-	return namedKey(KindPreset, workspaceID, slug)
+	return namedKey(KindPreset, workspaceID, slug, 0)
 }
 
 // VersionKey is the key of version n of a preset.
@@ -181,12 +181,12 @@ func KeyHashKey(hash domain.KeyHash) Key {
 
 // LabelKey is the key of the number of a label's latest change.
 func LabelKey(presetID, label string) (Key, bool) {
-	return namedKey(KindLabel, presetID, label)
+	return namedKey(KindLabel, presetID, label, 0)
 }
 
 // LabelChangeKey is the key of change n of a label.
 func LabelChangeKey(presetID, label string, n int) (Key, bool) {
-	k, ok := namedKey(KindLabelChange, presetID, label)
+	k, ok := namedKey(KindLabelChange, presetID, label, 8)
 	if !ok || n < 1 {
 		return nil, false
 	}
@@ -205,15 +205,15 @@ func ReplayKey(id domain.ReplayID) Key { return append(newKey(KindReplay, len(id
 // sequenceKey is the key of the number of the last commit.
 func sequenceKey() Key { return newKey(KindSequence, 0) }
 
-func idKey(of Kind, text string) (Key, bool) { return namedKey(of, text, "") }
+func idKey(of Kind, text string) (Key, bool) { return namedKey(of, text, "", 0) }
 
-// namedKey is the key of an id and a name, with room for the number that may follow.
-func namedKey(of Kind, text, name string) (Key, bool) {
+// namedKey is the key of an id and a name, with room for more bytes.
+func namedKey(of Kind, text, name string, room int) (Key, bool) {
 	id, ok := parseID(text)
 	if !ok || len(name) > maxSlug {
 		return nil, false
 	}
-	return append(append(newKey(of, len(id)+len(name)+8), id[:]...), name...), true
+	return append(append(newKey(of, len(id)+len(name)+room), id[:]...), name...), true
 }
 
 // Prefix returns the common prefix of the keys of a kind.
