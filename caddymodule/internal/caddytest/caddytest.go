@@ -2,6 +2,7 @@
 package caddytest
 
 import (
+	"bufio"
 	"fmt"
 	"net"
 	"net/http"
@@ -15,33 +16,50 @@ import (
 )
 
 // Settle waits until only the current configuration listens on a loopback address. Caddy
-// closes the listeners of the previous configuration in the background. Until then they
-// accept connections, and serve or reset them. Settle asks the kernel, because Caddy
-// lowers its own count before it closes a listener. On systems other than Linux it does
-// not wait.
+// closes the previous listeners in the background. Until then they accept connections,
+// which get the previous answers or a reset. Caddy lowers its own count before it closes a
+// listener, so Settle then asks the kernel, which reports listeners on Linux only.
 func Settle(t *testing.T, address string) {
 	t.Helper()
-	for deadline := time.Now().Add(30 * time.Second); caddy.ListenerUsage("tcp", address) > 1 || listeners(t, address) > 1; time.Sleep(time.Millisecond) {
+	pause := time.Millisecond
+	for deadline := time.Now().Add(30 * time.Second); caddy.ListenerUsage("tcp", address) > 1 || listeners(t, address) > 1; time.Sleep(pause) {
 		if time.Now().After(deadline) {
 			t.Fatal("an old listener is still open")
 		}
+		pause = min(2*pause, 20*time.Millisecond)
 	}
 }
 
-// listeners returns the number of sockets that listen on an address, or 0 if the system
-// does not tell.
-func listeners(t *testing.T, address string) int {
+// listeners returns how many sockets listen on an address, and 0 where the system does not
+// report them.
+func listeners(t *testing.T, address string) (count int) {
 	t.Helper()
 	_, port, err := net.SplitHostPort(address)
 	number, err2 := strconv.Atoi(port)
 	if err != nil || err2 != nil {
 		t.Fatal(address, err, err2)
 	}
-	table, err := os.ReadFile("/proc/net/tcp")
+	table, err := os.Open("/proc/net/tcp")
 	if err != nil {
 		return 0
 	}
-	return strings.Count(string(table), fmt.Sprintf(" 0100007F:%04X 00000000:0000 0A ", number)) // 0A: listens
+	defer table.Close()
+	wanted := fmt.Sprintf("0100007F:%04X", number)
+	// Listening sockets come first. The thousands of others are not read: the kernel takes
+	// long to list them. One read of the table gives few lines.
+	lines := bufio.NewReaderSize(table, 1024)
+	_, _ = lines.ReadString('\n') // the title
+	for {
+		line, err := lines.ReadString('\n')
+		// number, local address, remote address, state
+		fields := strings.Fields(line)
+		if err != nil || len(fields) < 4 || fields[3] != "0A" { // it does not listen
+			return count
+		}
+		if fields[1] == wanted {
+			count++
+		}
+	}
 }
 
 // Stop replaces the configuration by an empty one, which releases stores and listeners.
