@@ -41,6 +41,7 @@ func TestMain(m *testing.M) {
 	flag.Parse()
 	debug.SetGCPercent(400) // the tests leave little garbage at a time, in many collections
 	sharing.RetryInterval = 20 * time.Millisecond
+	undo := storagetest.UseMemory()
 	home, err := os.MkdirTemp("", "caddy-presets-")
 	if err != nil {
 		panic(err)
@@ -50,6 +51,7 @@ func TestMain(m *testing.M) {
 	}
 	code := m.Run()
 	os.RemoveAll(home)
+	undo()
 	os.Exit(code)
 }
 

@@ -12,6 +12,7 @@ import (
 
 	"github.com/caddy-presets/caddy-presets/domain"
 	"github.com/caddy-presets/caddy-presets/domain/inference"
+	"github.com/caddy-presets/caddy-presets/storage/storagetest"
 )
 
 // strict stores a workspace where some server tools are disabled and returns who
@@ -449,7 +450,7 @@ func TestDisabledToolsProperties(t *testing.T) {
 	r := newResolving(t)
 	resolver := r.resolver(t, inference.Config{})
 	who := r.strict(t, "strict", fetch, search)
-	const rounds = 20000
+	rounds := 20000 / storagetest.Sample(5)
 	refused := 0
 	for round := range rounds {
 		g := gen{rand.New(rand.NewPCG(11, uint64(round)))}

@@ -8,6 +8,7 @@ import (
 	"testing"
 
 	"github.com/caddy-presets/caddy-presets/domain"
+	"github.com/caddy-presets/caddy-presets/storage/storagetest"
 )
 
 const splitPreset = "0b5d1f2e-8f0e-4c1e-9a53-3f6b0a4c7d11"
@@ -109,7 +110,7 @@ func TestSplitsMoveOnlyWhatMustMove(t *testing.T) {
 	ids := sessions(6000)
 	g := rand.New(rand.NewPCG(3, 4))
 	moves := 0
-	for range 60 {
+	for range 60 / storagetest.Sample(4) {
 		split := make([]domain.Share, 2+g.IntN(5))
 		for i := range split {
 			split[i] = domain.Share{Version: i*3 + 1, Weight: 1 + g.IntN(100)}

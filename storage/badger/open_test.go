@@ -929,7 +929,7 @@ func TestCrash(t *testing.T) {
 	type acknowledged struct{ id, hash string }
 	acks := map[string]map[int]acknowledged{}
 	total := 0
-	for cycle := range 6 {
+	for cycle := range 6 / storagetest.Sample(2) {
 		child := exec.Command(os.Args[0])
 		child.Env = append(os.Environ(), crashFolder+"="+folder, crashKey+"="+string(testOptions.EncryptionKey))
 		child.Stderr = os.Stderr

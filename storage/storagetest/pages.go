@@ -152,13 +152,13 @@ func presetPages(t *testing.T, s *suite) {
 	check(1) // the lists are empty
 	for _, w := range ids {
 		// Enough presets for pages, and the records that count them, to have several parts.
-		for i := range 300 {
+		for i := range 300 / Sample(2) {
 			toFront(newPreset(w, slugOf(i)))
 		}
 		s.mustUpdate(t, func(tx domain.Tx) error { return put(tx, oldestFirst(all[w])...) })
 	}
 	check(1)
-	for round := range 120 {
+	for round := range 120 / Sample(2) {
 		// An engine may run the function again, so the model is reset.
 		before := cloned(all)
 		changes, fails, looks, start := 1+random.IntN(12), random.IntN(6) == 0, random.IntN(4) == 0, clock

@@ -19,6 +19,7 @@ import (
 	_ "github.com/caddyserver/caddy/v2/modules/standard" // the adapter, the log and the metrics
 
 	"github.com/caddy-presets/caddy-presets/storage/badger"
+	"github.com/caddy-presets/caddy-presets/storage/storagetest"
 )
 
 // Secrets of the keys in Standard.
@@ -36,6 +37,7 @@ const Workspace = `{"name":"Team","slug":"team"}`
 
 // Main runs the tests of a package with a data folder of their own, and exits.
 func Main(m *testing.M) {
+	undo := storagetest.UseMemory()
 	home, err := os.MkdirTemp("", "caddy-presets-")
 	if err != nil {
 		panic(err)
@@ -45,6 +47,7 @@ func Main(m *testing.M) {
 	}
 	code := m.Run()
 	os.RemoveAll(home)
+	undo()
 	os.Exit(code)
 }
 
