@@ -39,7 +39,7 @@ func TestMain(m *testing.M) {
 	if folder := os.Getenv(restoreFolder); folder != "" {
 		restoreUntilKilled(folder)
 	}
-	undo := useMemory()
+	undo := storagetest.UseMemory()
 	code := m.Run()
 	undo()
 	os.Exit(code)

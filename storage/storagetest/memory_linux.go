@@ -1,20 +1,18 @@
-package badger
+package storagetest
 
 import (
 	"os"
 
 	"golang.org/x/sys/unix"
-
-	"github.com/caddy-presets/caddy-presets/storage/storagetest"
 )
 
-// useMemory puts temporary files into a folder in memory, until undo is called. Stores
+// UseMemory puts temporary files into a folder in memory, until undo is called. Stores
 // there take a fraction of the time, because no disk flushes their writes. It does nothing
 // in the second tier, where TMPDIR is set. It does nothing either if less than 4 GiB of
 // memory are available for files.
-func useMemory() (undo func()) {
+func UseMemory() (undo func()) {
 	undo = func() {}
-	if storagetest.SecondTier() || os.Getenv("TMPDIR") != "" {
+	if SecondTier() || os.Getenv("TMPDIR") != "" {
 		return undo
 	}
 	const memory = "/dev/shm"
