@@ -6,6 +6,7 @@ import (
 	"fmt"
 	"net/http"
 	"net/http/httptest"
+	"regexp"
 	"strings"
 	"sync"
 	"testing"
@@ -279,21 +280,30 @@ func (s *server) holdWrites() (release func()) {
 func TestClientsThatLeave(t *testing.T) {
 	s := start(t, standard)
 	release := s.holdWrites()
-	ctx, leave := context.WithTimeout(t.Context(), 200*time.Millisecond) // the store has the request by then
+	metrics := func() string { return send(t, "GET", "http://"+s.admin+"/metrics", "").body }
+	ctx, leave := context.WithCancel(t.Context())
 	defer leave()
 	r, err := http.NewRequestWithContext(ctx, "POST", s.url+"/v1/presets/left/responses", strings.NewReader("{}"))
 	if err != nil {
 		t.Fatal(err)
 	}
 	r.Header.Set("Authorization", "Bearer "+managementSecret)
-	answer, err := http.DefaultClient.Do(r)
-	if err == nil {
-		answer.Body.Close()
+	result := make(chan error)
+	go func() {
+		answer, err := http.DefaultClient.Do(r)
+		if err == nil {
+			answer.Body.Close()
+		}
+		result <- err
+	}()
+	inFlight := regexp.MustCompile(`caddy_http_requests_in_flight\{handler="presets",[^}]*\} 1\n`)
+	if !s.eventually(func() bool { return inFlight.MatchString(metrics()) }) {
+		t.Error("the request does not begin")
 	}
-	if !errors.Is(err, context.DeadlineExceeded) {
+	leave()
+	if err := <-result; !errors.Is(err, context.Canceled) {
 		t.Fatalf("got %v, want the client to give up", err)
 	}
-	metrics := func() string { return send(t, "GET", "http://"+s.admin+"/metrics", "").body }
 	if !s.eventually(func() bool {
 		return strings.Contains(metrics(), `caddy_presets_requests_total{code="499",operation="preset_create_responses"} 1`)
 	}) {

@@ -45,6 +45,9 @@ func TestOpenAPIFile(t *testing.T) {
 }
 
 func TestOpenAPIServed(t *testing.T) {
+	if *update {
+		t.Skip("this binary has the document from before the update")
+	}
 	s := start(t, standard)
 	want, err := newOpenAPI()
 	if err != nil {
