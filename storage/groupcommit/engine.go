@@ -27,8 +27,8 @@ type Engine[S any] interface {
 	// last one or the one before.
 	Snapshot(of S, r Run) records.Snapshot
 	// Commit makes the writes of a group durable, all or none, if the store is still in
-	// state g.Base. It returns the state after it. For a group without writes, it makes
-	// sure that g.Base was the last state at some moment since Begin returned it.
+	// state g.Base. It returns the state after it. Without writes, it checks that g.Base
+	// was the last state at a moment after Begin returned it.
 	//
 	// After ErrOvertaken, ErrGuessed, and errors with domain.ErrUnavailable or
 	// domain.ErrTooLarge in their chain, nothing was or will be written. After any other
@@ -38,9 +38,9 @@ type Engine[S any] interface {
 	Commit(g *Group[S]) (S, error)
 }
 
-// Exclusive is an Engine of a store without other writers. The state that Begin returns stays
-// the last one until the next Commit, so a group without writes is not committed. A lone
-// operation is committed without a change of goroutines.
+// Exclusive is an Engine of a store without other writers. The state that Begin returns
+// stays the last one until the next Commit. So a group without writes is not committed. A
+// lone operation is committed without a change of goroutines.
 type Exclusive[S any] interface {
 	Engine[S]
 	// Patience is the maximum duration of Commit.
@@ -53,7 +53,7 @@ type Exclusive[S any] interface {
 
 // Run is how a function is run.
 type Run struct {
-	// Context is that of the operation.
+	// Context is the operation's context.
 	Context context.Context
 	// Wait is set if the Snapshot must wait for records that are not in memory. Otherwise
 	// a Snapshot that is also a Fetcher may abandon the run.
@@ -76,9 +76,9 @@ type Fetcher interface {
 	Fetch() error
 }
 
-// Group is the writes of several operations, which are committed together.
+// Group has the writes of several operations. They are committed together.
 type Group[S any] struct {
-	// Base is the state on top of which the writes are made.
+	// Base is the state that the writes build on.
 	Base S
 	// Writes are the records to write, by key. They are not changed any more.
 	Writes map[string]records.Write

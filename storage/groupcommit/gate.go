@@ -2,9 +2,9 @@ package groupcommit
 
 import "sync"
 
-// Gate lets calls in until it is closed, and then waits for those inside. Unlike a read lock
-// that is held meanwhile it turns latecomers away at once. The zero Gate is open. It is safe
-// for concurrent use.
+// Gate lets calls in until it is closed, and then waits for those inside. Unlike a read
+// lock, it turns latecomers away at once. The zero Gate is open. It is safe for concurrent
+// use.
 type Gate struct {
 	mu     sync.RWMutex
 	closed bool

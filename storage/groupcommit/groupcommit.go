@@ -3,9 +3,9 @@
 // commits their writes as one group. So many writers share one flush or one request, and a
 // lone writer waits for nobody.
 //
-// While a group is in flight, the next one is gathered on top of its writes, which are not
+// While a group is in flight, the next one is gathered on top of its writes. They are not
 // durable yet. If they fail, the operations of the next group run again. No operation is
-// answered before its group has landed.
+// answered before its group is committed.
 package groupcommit
 
 import (
@@ -46,11 +46,11 @@ type operation struct {
 	sure   bool  // neither it nor its group may guess
 	err    error // of fn
 	// dependsOnGroup is set if the operation wrote something or has seen writes of its
-	// group. Then err is only true once the group has landed.
+	// group. Then err is only valid once the group is committed.
 	dependsOnGroup bool
 }
 
-// claim returns true to the first who calls it: only that one may settle the operation.
+// claim returns true to its first caller. Only that caller may settle the operation.
 func (op *operation) claim() bool { return !op.claimed.Swap(true) }
 
 // Committer runs operations and commits them in groups.
@@ -71,12 +71,12 @@ type Committer[S any] struct {
 	waiting  []*operation // for a group
 	next     *Group[S]    // being gathered; nil for none
 	inFlight *Group[S]    // being committed; nil for none
-	landed   chan landing[S]
+	outcomes chan outcome[S]
 	alone    int // how many operations go into a group of their own
 }
 
-// landing is what became of a group.
-type landing[S any] struct {
+// outcome is the result of a group's commit.
+type outcome[S any] struct {
 	state S
 	err   error
 }
@@ -84,7 +84,7 @@ type landing[S any] struct {
 // New returns a Committer, which runs until Close.
 func New[S any](e Engine[S], l Limits) *Committer[S] {
 	c := &Committer[S]{
-		engine: e, limits: l, wake: make(chan struct{}, 1), done: make(chan struct{}), landed: make(chan landing[S], 1),
+		engine: e, limits: l, wake: make(chan struct{}, 1), done: make(chan struct{}), outcomes: make(chan outcome[S], 1),
 	}
 	c.exclusive, _ = e.(Exclusive[S])
 	go c.run()
@@ -126,15 +126,15 @@ func (c *Committer[S]) push(op *operation) bool {
 	return true
 }
 
-// Queued returns how many operations wait that the committer has not looked at.
+// Queued returns the number of queued operations that the committer has not taken yet.
 func (c *Committer[S]) Queued() int {
 	c.mu.Lock()
 	defer c.mu.Unlock()
 	return len(c.queue)
 }
 
-// Close turns later operations away, and lets the committer end when those that are queued
-// are done. It does not wait for that: see Wait.
+// Close refuses later operations. The committer ends after the queued ones. Close does not
+// wait for that: see Wait.
 func (c *Committer[S]) Close() {
 	c.mu.Lock()
 	defer c.mu.Unlock()
@@ -142,7 +142,7 @@ func (c *Committer[S]) Close() {
 	Signal(c.wake)
 }
 
-// Wait returns when all that was queued is done and no Commit runs any more, after Close.
+// Wait waits, after Close, for the queued operations and for all calls of Commit.
 func (c *Committer[S]) Wait() {
 	<-c.done
 	c.commits.Wait()
@@ -171,12 +171,12 @@ func (c *Committer[S]) run() {
 			close(c.done)
 			return
 		case c.inFlight != nil && len(c.waiting) > 0: // the next group is full
-			c.land(<-c.landed)
+			c.finish(<-c.outcomes)
 		default:
 			select {
 			case <-c.wake:
-			case l := <-c.landed:
-				c.land(l)
+			case o := <-c.outcomes:
+				c.finish(o)
 			}
 		}
 	}
@@ -193,7 +193,7 @@ func (c *Committer[S]) take() bool {
 	return c.closed
 }
 
-// gather runs operations that wait, as many as go into the next group.
+// gather runs waiting operations, as many as fit into the next group.
 func (c *Committer[S]) gather() {
 	done := 0
 	for _, op := range c.waiting {
@@ -295,8 +295,8 @@ func (c *Committer[S]) try(g *Group[S], op *operation) (on records.Snapshot, gue
 	return on, nil
 }
 
-// runOn runs the function of an operation. A panic in it is an error, and so is a fault when
-// it reads a mapped file that was cut short.
+// runOn runs the function of an operation. A panic in it is an error. So is the fault of a
+// read from a mapped file that was cut short.
 func (c *Committer[S]) runOn(on records.Snapshot, g *Group[S], op *operation) (err error) {
 	defer debug.SetPanicOnFault(debug.SetPanicOnFault(true))
 	defer func() {
@@ -314,8 +314,8 @@ func (c *Committer[S]) runOn(on records.Snapshot, g *Group[S], op *operation) (e
 	return records.NewTx(on, &c.stage).Run(op.fn)
 }
 
-// fetch reads into memory what an operation missed there, so that others need not wait
-// for it, and queues the operation again.
+// fetch reads into memory the record that an operation missed there, and queues the
+// operation again. Other operations do not wait for the read.
 func (c *Committer[S]) fetch(op *operation, from records.Snapshot) {
 	err := errNotFetched
 	if f, ok := from.(Fetcher); ok {
@@ -361,75 +361,75 @@ func (c *Committer[S]) estimateSize() (size int64) {
 func (c *Committer[S]) launch() bool {
 	g := c.next
 	c.next, c.inFlight = nil, g
-	g.layer.Below = nil // it has landed
+	g.layer.Below = nil // the group below is committed
 	if c.exclusive != nil && len(g.Writes) == 0 {
-		c.land(landing[S]{state: g.Base})
+		c.finish(outcome[S]{state: g.Base})
 		return true
 	}
 	c.commits.Add(1)
 	if c.exclusive == nil || len(g.ops) > 1 || len(c.waiting) > 0 {
 		go func() {
-			land := func(l landing[S]) { c.landed <- l }
-			if l, inTime := c.commit(g, land); inTime {
-				land(l)
+			report := func(o outcome[S]) { c.outcomes <- o }
+			if o, inTime := c.commit(g, report); inTime {
+				report(o)
 			}
 		}()
 		return true
 	}
 	// A change of goroutines costs a lone writer more than it gains by a group that is
 	// gathered meanwhile.
-	l, inTime := c.commit(g, func(l landing[S]) {
-		c.land(l)
+	o, inTime := c.commit(g, func(o outcome[S]) {
+		c.finish(o)
 		c.run()
 	})
 	if inTime {
-		c.land(l)
+		c.finish(o)
 	}
 	return inTime
 }
 
 // commit lets the engine commit a group. If an exclusive engine takes too long, late is called
 // on another goroutine. commit then returns false when the engine returns.
-func (c *Committer[S]) commit(g *Group[S], late func(landing[S])) (l landing[S], inTime bool) {
+func (c *Committer[S]) commit(g *Group[S], late func(outcome[S])) (o outcome[S], inTime bool) {
 	defer c.commits.Done()
 	if c.exclusive == nil {
-		l.state, l.err = c.engine.Commit(g)
-		return l, true
+		o.state, o.err = c.engine.Commit(g)
+		return o, true
 	}
 	var settled atomic.Bool
 	watchdog := time.AfterFunc(c.exclusive.Patience(), func() {
 		if !settled.Swap(true) {
-			late(landing[S]{err: c.exclusive.Abandon(g)})
+			late(outcome[S]{err: c.exclusive.Abandon(g)})
 		}
 	})
-	l.state, l.err = c.engine.Commit(g)
+	o.state, o.err = c.engine.Commit(g)
 	watchdog.Stop()
-	return l, !settled.Swap(true)
+	return o, !settled.Swap(true)
 }
 
-// land answers the operations of the group in flight, or puts them back. If the group was
+// finish answers the operations of the group in flight, or puts them back. If the group was
 // committed, the next one stays as it is. Otherwise the next one is gathered again, because
 // its operations have seen writes that were not made.
-func (c *Committer[S]) land(l landing[S]) {
+func (c *Committer[S]) finish(o outcome[S]) {
 	g := c.inFlight
 	c.inFlight = nil
 	switch {
-	case l.err == nil:
+	case o.err == nil:
 		if c.next != nil {
-			c.next.Base = l.state
+			c.next.Base = o.state
 		}
 		for _, op := range g.ops {
 			op.answer <- op.err
 		}
-	case errors.Is(l.err, domain.ErrTooLarge) && len(g.ops) > 1:
+	case errors.Is(o.err, domain.ErrTooLarge) && len(g.ops) > 1:
 		c.alone = len(g.ops) // some of them may fit
 		c.putBack(g.ops)
-	case errors.Is(l.err, ErrGuessed):
+	case errors.Is(o.err, ErrGuessed):
 		for _, op := range g.ops {
 			op.sure = true
 		}
 		c.putBack(g.ops)
-	case errors.Is(l.err, ErrOvertaken):
+	case errors.Is(o.err, ErrOvertaken):
 		again := g.ops[:0]
 		for _, op := range g.ops {
 			if op.tries++; op.tries < MaxTries {
@@ -444,14 +444,15 @@ func (c *Committer[S]) land(l landing[S]) {
 			if c.exclusive != nil && !op.dependsOnGroup {
 				op.answer <- op.err
 			} else {
-				op.answer <- l.err
+				op.answer <- o.err
 			}
 		}
 		c.putBack(nil)
 	}
 }
 
-// putBack puts operations before those that wait, and those of the next group between.
+// putBack puts operations back at the head of the queue. Those of the next group follow
+// them, before all that wait.
 func (c *Committer[S]) putBack(ops []*operation) {
 	ops = slices.Clip(ops)
 	if c.next != nil {
