@@ -32,10 +32,10 @@ import (
 //
 // An encrypted backup seals its chunks with AES-256-GCM. The key is derived from the
 // store's key and the salt in the first lines. The nonce is the chunk's number. The
-// additional data are the SHA-256 of the first two lines, the number, and a byte that is
-// 1 for the end, followed by the end's JSON. In other backups each chunk is followed by
-// the SHA-256 of the same data and the chunk. So any chunk that was changed, left out,
-// moved or taken from another backup is found, and so is a change of the lines or the end.
+// additional data are the SHA-256 of the first two lines, the number and one byte. The byte
+// is 1 for the end, and the end's JSON follows it. In other backups the SHA-256 of the same
+// data and the chunk follows each chunk. So a reader finds a chunk that was changed, left
+// out, moved or taken from another backup. It also finds a change of the lines or the end.
 const (
 	backupFormat = 1
 	backupMagic  = "caddy-presets backup "
@@ -49,15 +49,15 @@ const (
 	maxChunk = 2*chunkSize + records.MaxRecord
 )
 
-// ErrNotRestorable is in the chain of every error about a backup that cannot be read,
-// was cut short or changed, or needs another key.
+// ErrNotRestorable is in the chain of every error about an unusable backup. It cannot be
+// read, was cut short or changed, or needs another key.
 var ErrNotRestorable = errors.New("the backup cannot be used")
 
 func notRestorable(format string, args ...any) error {
 	return fmt.Errorf("%w: %w", ErrNotRestorable, fmt.Errorf(format, args...))
 }
 
-// BackupInfo is what a backup says at its beginning, in plain text. It holds no
+// BackupInfo is the description at the beginning of a backup, in plain text. It holds no
 // content and no secret.
 type BackupInfo struct {
 	// Format is the format of the records.
@@ -71,7 +71,7 @@ type BackupInfo struct {
 	KeyCheck []byte `json:"key_check,omitempty"`
 }
 
-// BackupEnd is what a backup says at its end, in plain text.
+// BackupEnd is the summary at the end of a backup, in plain text.
 type BackupEnd struct {
 	// Entries is the number of records in it, with those that expire.
 	Entries int `json:"entries"`

@@ -18,7 +18,7 @@ type backupWriter struct {
 	encoder *zstd.Encoder
 	entries int
 
-	// These are reused: what the next chunk is made of, and what becomes of it.
+	// The next chunk, its compressed form, and the sealed form. The buffers are reused.
 	chunk, compressed, out []byte
 }
 

@@ -31,17 +31,17 @@ import (
 )
 
 var (
-	// ErrDamaged is in the chain of every error about stored data that is wrong, or
-	// that is missing although other data refers to it.
+	// ErrDamaged is in the chain of every error about stored data that is wrong. Data that
+	// is missing although other data refers to it counts, too.
 	ErrDamaged = storage.ErrDamaged
 	// ErrDiskFull is in the chain of the errors of Update while the file system has
 	// too little space. Nothing is changed then. Reads go on, and writes resume once
 	// there is space.
 	ErrDiskFull = fmt.Errorf("%w: too little disk space left", errUnavailable)
-	// ErrStopped is in the chain of the errors of Update once a write has failed and
-	// the state of the disk is unknown. Reads go on. Opening the folder again finds
-	// out. The outcome of the failed write is unknown. Later writes change nothing,
-	// and their errors have domain.ErrUnavailable in their chain too.
+	// ErrStopped is in the chain of the errors of Update after a write has failed. The
+	// outcome of that write is unknown until the folder is opened again. Reads go on. Later
+	// writes change nothing, and their errors have domain.ErrUnavailable in their chain
+	// too.
 	ErrStopped = errors.New("writing has stopped until the store is reopened, as a restart of the server does")
 
 	// ErrMisused is in the chain of the errors of Open when the folder or the key is the
@@ -88,9 +88,9 @@ type Options struct {
 	// Logger gets the store's messages and Badger's. Badger's informational messages
 	// are logged at debug level. Nil discards all of them.
 	Logger *zap.Logger
-	// Probe checks an existing store before Open opens it. Nil means the function
-	// Probe. Badger may end the process on damaged files, so a server calls the
-	// function Probe in a process of its own.
+	// Probe checks an existing store before Open opens it. Nil means the function Probe.
+	// Badger may end the process on damaged files. So a server calls the function Probe in
+	// a process of its own.
 	Probe func(folder string, o Options) error
 	// Existing makes Open fail with domain.ErrUnavailable instead of making a new store.
 	Existing bool
@@ -102,11 +102,11 @@ type Options struct {
 
 // Open opens the store in folder. It creates a missing folder with mode 0700.
 //
-// The error is ErrMisused if the folder is in use (then also ErrInUse), is not a store,
-// was written by a newer version, or needs another key or none. It is ErrDamaged if the
-// store is damaged or has lost its last commits, and ErrDiskFull if the disk is nearly
-// full. None of these changes the folder. Any other error comes from the system, and a
-// later Open may succeed.
+// The error is ErrMisused if the folder is not a store, was written by a newer version, or
+// needs another key or none. If another process uses the folder, it is both ErrMisused and
+// ErrInUse. It is ErrDamaged if the store is damaged or has lost its last commits. It is
+// ErrDiskFull if the disk is nearly full. None of these changes the folder. Any other error
+// comes from the system, and a later Open may succeed.
 func Open(folder string, o Options) (*Store, error) {
 	return openFolder(folder, o, freeSpace)
 }
@@ -202,10 +202,9 @@ func (s *Store) Stamps() *domain.Stamps { return s.stamps }
 func (s *Store) Sync(context.Context) error { return nil }
 
 // Close finishes the running updates and views, and closes the store. Later ones get
-// domain.ErrClosed. After ten seconds Close returns an error, and the folder stays locked
-// until the rest is done or the process ends. Further calls return the first result.
-// Close does not wait for the removal of deleted workspaces: the next Open goes on with
-// it.
+// domain.ErrClosed. After ten seconds Close returns an error. The folder then stays locked
+// until the rest is done or the process ends. Further calls return the first result. Close
+// does not wait for the removal of deleted workspaces: the next Open goes on with it.
 func (s *Store) Close() error { return s.close() }
 
 func (s *Store) closeOnce() error {

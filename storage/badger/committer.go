@@ -94,8 +94,8 @@ func (c *committer) Begin() (*badgerdb.Txn, error) {
 	return c.versions.read(), nil
 }
 
-// notAttempted returns the failure of an earlier write as that of one that was not tried for
-// it.
+// notAttempted returns the error of a write that was not attempted because an earlier one
+// had failed with err.
 func notAttempted(err error) error { return fmt.Errorf("%w: %w", errUnavailable, err) }
 
 // Snapshot implements groupcommit.Engine.
@@ -125,8 +125,8 @@ func (c *committer) Commit(g *groupcommit.Group[*badgerdb.Txn]) (*badgerdb.Txn, 
 // Patience implements groupcommit.Exclusive.
 func (c *committer) Patience() time.Duration { return c.patience }
 
-// Abandon implements groupcommit.Exclusive. A group that was not handed to Badger never will
-// be. The outcome of another is unknown until its Commit returns.
+// Abandon implements groupcommit.Exclusive. If Badger does not have the group yet, it never
+// gets it. Otherwise the outcome is unknown until Commit returns.
 func (c *committer) Abandon(*groupcommit.Group[*badgerdb.Txn]) error {
 	c.silent.Store(true)
 	c.logger.Error("the disk does not answer: writes are refused until it does; reads go on")
@@ -186,7 +186,7 @@ func (c *committer) write(g *groupcommit.Group[*badgerdb.Txn]) error {
 	return nil
 }
 
-// stop ends writing, after an error that leaves it open whether a group is durable.
+// stop ends writing, after an error that does not tell whether a group is durable.
 func (c *committer) stop(err error) {
 	c.stopped = fmt.Errorf("%w: %w", ErrStopped, err)
 	c.halted.Store(true)

@@ -23,10 +23,10 @@ const (
 	blockCacheSize = 32 << 20
 
 	// dataKeyLife is the time until Badger makes another data key. Badger stores its data
-	// keys encrypted with the store's key. A table that is not in the MANIFEST does not
-	// say which data key it needs, and Badger ends the process if it gets the wrong one.
-	// So there is only one. If the clock is less than dataKeyLife past 1970, Badger does
-	// not encrypt at all: see checkEncrypts.
+	// keys encrypted with the store's key. A table that is not in the MANIFEST does not say
+	// which data key it needs. With the wrong one, Badger ends the process. So there is
+	// only one. If the clock is less than dataKeyLife past 1970, Badger does not encrypt at
+	// all: see checkEncrypts.
 	dataKeyLife = 20 * 365 * 24 * time.Hour
 
 	// theDataKey is the number of the data key.
@@ -41,8 +41,8 @@ func encrypted(s badgerdb.Options, key []byte) badgerdb.Options {
 		WithBlockCacheSize(blockCacheSize)
 }
 
-// checkKey fails unless key is that of the store in folder, whose marker is m. A store that
-// is not encrypted has an empty key. It changes nothing.
+// checkKey fails if key is not the key of the store in folder, whose marker is m. A store
+// without encryption has an empty key. checkKey changes nothing.
 func (m marker) checkKey(folder string, key []byte) error {
 	switch {
 	case len(key) != 0 && len(key) != KeySize:

@@ -9,9 +9,9 @@ import (
 	"go.uber.org/zap"
 )
 
-// spareDescriptors is how many more files this process must be able to open, or a quarter
-// of its limit if that is less. A server accepts about a tenth as many connections while
-// Badger creates a table.
+// spareDescriptors is how many more files this process must be able to open. A quarter of
+// its limit is enough if that is less. A server accepts about a tenth as many connections
+// while Badger creates a table.
 const spareDescriptors = 4096
 
 var errDescriptors = fmt.Errorf("%w: the process has nearly as many files open as it may", errUnavailable)
@@ -28,7 +28,7 @@ const tableFollows = "[%d] LOG Compact. Added "
 //
 // Badger ignores the failure of a compaction to create a table: it removes the source
 // tables, and their records are lost. So a moment without a free descriptor or inode would
-// lose records, and one without disk space would end the process. Badger's logger is the
+// lose records. A moment without disk space would end the process. Badger's logger is the
 // only place where a compaction can be held.
 func (g *guard) holdCompaction() {
 	err := g.checkTableSpace()

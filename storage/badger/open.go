@@ -17,8 +17,8 @@ import (
 )
 
 // memTableSize is the size of a memtable. A transaction may have 15 % of it, which holds
-// several of the largest records. With half the size, writes of 2 KB took more than twice
-// as long at the 99th percentile, because there were more tables to compact. An idle store
+// several of the largest records. With half the size there were more tables to compact.
+// Writes of 2 KB then took more than twice as long at the 99th percentile. An idle store
 // does not touch most of it.
 const memTableSize = 16 << 20
 

@@ -18,9 +18,9 @@ import (
 // was opened on a copy of folder. Badger is about to delete such tables.
 //
 // A crash leaves orphans that are harmless: their records are still in the write-ahead log
-// or in the source tables. But a MANIFEST that has lost its end, which Badger does not
-// notice, makes orphans of tables that have the only copy. An incomplete table was never
-// in use. A table that the system refuses to read may hold anything.
+// or in the source tables. But Badger does not notice that a MANIFEST has lost its end.
+// Tables with the only copy of records are orphans then. An incomplete table was never in
+// use. A table that the system refuses to read may hold anything.
 func checkOrphans(db *badgerdb.DB, folder string, listed map[string]bool, with *pb.DataKey) error {
 	entries, err := os.ReadDir(folder)
 	if err != nil {

@@ -19,14 +19,14 @@ const probePattern = "PROBE-*"
 // the process that called it, has the lock of the folder. VerifyQuickly takes the lock.
 //
 // Probe checks Badger's checksums of all tables. Then it opens the tables with a copy of
-// the logs, and compares the last commit with the number in SEQUENCE: Badger silently cuts
-// off a log where it is damaged. The error is ErrDamaged if something is damaged or missing. It
-// is domain.ErrUnavailable if the system refused to read, for want of a right or of
-// descriptors.
+// the logs. It compares the last commit with the number in SEQUENCE: Badger silently cuts
+// off a log where it is damaged. The error is ErrDamaged if something is damaged or
+// missing. It is domain.ErrUnavailable if the system refused to read, for want of a right
+// or of descriptors.
 //
-// Probe changes nothing in folder, except that the copy is in a folder in it, which Probe
-// removes. The copy takes twice the space of the logs' content, which is at most some
-// 50 MiB. Reading the tables takes as long as reading their files.
+// Probe makes the copy in a folder inside folder, and removes it. It changes nothing else.
+// The copy takes twice the space of the logs' content, which is at most some 50 MiB.
+// Reading the tables takes as long as reading their files.
 //
 // On unforeseen damage Badger may end the process.
 func Probe(folder string, o Options) error {

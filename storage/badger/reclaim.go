@@ -115,8 +115,8 @@ func (s *Store) tablesSize() (size int64) {
 
 // Reclaim frees the disk space of removed records. It makes Badger flush its memtable and
 // compact all levels into one, which may rewrite all tables. It works in steps of at most
-// some 300 MiB and rests between them. Writes and reads go on meanwhile. Records that a
-// running backup or check still sees stay. When the store is closed or ctx ends, Reclaim
+// some 300 MiB and rests between them. Writes and reads go on meanwhile. It keeps records
+// that a running backup or check still sees. When the store is closed or ctx ends, Reclaim
 // ends after the current step. It fails without disk space for a compaction.
 func (s *Store) Reclaim(ctx context.Context) error {
 	if s.guard == nil {
@@ -165,7 +165,7 @@ func (s *Store) roomToReclaim() error {
 }
 
 // flushToTables makes Badger write all commits so far to tables, and compact some of them
-// below level 0. Badger flushes a memtable only when it is full or the store is closed, and
+// below level 0. Badger flushes a memtable only when it is full or the store is closed. It
 // compacts level 0 only when it has enough tables. So flushToTables fills the memtable with
 // expired records. They are invisible, and the next compaction drops them.
 func (s *Store) flushToTables(ctx context.Context) error {

@@ -28,8 +28,8 @@ type BackupFile struct {
 // backupKey is the key of the backup. If it is nil, Restore tries the key of o, and accepts a
 // backup that is not encrypted. With any other backupKey it refuses such a backup.
 //
-// Restore reads back what it stored and compares the digest with that of the backup.
-// Then all of it is durable, and Restore returns what the backup says of itself. After an
+// Restore reads the stored records back and compares their digest with the backup's. When
+// it returns, they are durable. It returns the backup's description and summary. After an
 // error the folder is as it was. An error about the backup has ErrNotRestorable in its
 // chain. If the process ends meanwhile, Open refuses the folder.
 func Restore(ctx context.Context, folder string, o Options, backupKey []byte, backup BackupFile) (BackupInfo, BackupEnd, error) {

@@ -65,9 +65,10 @@ func openSequence(folder string, sequence uint64) (*sequenceFile, error) {
 	return f, nil
 }
 
-// checkSequence fails if the sequence file of the store in folder is damaged, or has a number
-// above sequence, that of the last commit. It accepts a store without the file: an operator
-// removes it to go on without the lost commits. It changes nothing.
+// checkSequence fails if the sequence file of the store in folder is damaged. It also fails
+// if the file's number is higher than sequence, the number of the last commit. It accepts a
+// store without the file: an operator removes it to go on without the lost commits.
+// checkSequence changes nothing.
 func checkSequence(folder string, sequence uint64) error {
 	name := filepath.Join(folder, sequenceName)
 	stored, err := os.ReadFile(name)

@@ -27,11 +27,11 @@ const (
 	logSize = 2 * memTableSize
 
 	ballastName = "BALLAST"
-	// ballastSize is the space that is kept in a file. It is freed for a running
-	// compaction when others have filled the disk, and for a start on a full disk.
+	// ballastSize is the size of the ballast, a file that reserves space. It is freed when
+	// the disk is full, for a running compaction or for a start.
 	ballastSize = minFree
-	// ballastFloor is the free space below which the ballast is freed. Freed earlier,
-	// the ballast would be taken by the program that fills the disk.
+	// ballastFloor is the free space below which the ballast is freed. If it were freed
+	// earlier, the program that fills the disk would take the space.
 	ballastFloor = 4 << 20
 	// quietTime is the time without a refused write after which the log says that writes
 	// are accepted again. The needed space changes with each compaction.
@@ -40,8 +40,8 @@ const (
 	// closed sooner needs none.
 	ballastDelay = 2 * time.Second
 
-	// The guard measures the free space every busyInterval while the last write is less
-	// than busyFor ago, and every idleInterval otherwise.
+	// The guard measures the free space every busyInterval after a write. Once busyFor has
+	// passed without a write, it measures every idleInterval.
 	busyFor      = 10 * time.Second
 	busyInterval = 5 * time.Millisecond
 	idleInterval = 250 * time.Millisecond
@@ -68,16 +68,16 @@ type guard struct {
 	logger *zap.Logger
 
 	needed          atomic.Uint64          // what Badger may need
-	ballastDebt     atomic.Uint64          // what the ballast lacks, to have it again before anyone writes
+	ballastDebt     atomic.Uint64          // space that writes leave free until there is a ballast
 	lastWrite       atomic.Int64           // Unix nanoseconds
 	heldCompactions atomic.Int32           // compactions that hold holds
-	closing         atomic.Bool            // the store is
+	closing         atomic.Bool            // the store is being closed
 	step            atomic.Pointer[func()] // called before each step of a Reclaim, nil without one
 	noBallast       bool                   // the file system cannot have one
 
 	opened os.FileInfo // the folder, nil until it was opened
 
-	quiet   time.Duration // without a refusal until that is told of
+	quiet   time.Duration // quietTime, but for tests
 	mu      sync.Mutex
 	level   spaceLevel // that was logged last
 	refused time.Time  // when a write was last refused
@@ -177,8 +177,8 @@ func (g *guard) checkSameFolder() error {
 	return nil
 }
 
-// logChange logs when writes begin to be refused because of err, when they are accepted
-// again, and when space is getting short.
+// logChange logs that writes are refused because of err, that they are accepted again, or
+// that space is getting short.
 func (g *guard) logChange(free uint64, err error) {
 	needed := g.needed.Load() + g.ballastDebt.Load()
 	level := spaceAmple
@@ -305,8 +305,8 @@ func (g *guard) stop() {
 	g.quit = nil
 }
 
-// checkClosing returns an error if there is too little space for Badger to write its memory
-// to tables and to compact them. It frees the ballast if that is needed.
+// checkClosing returns an error if Badger has too little space to write its memory to
+// tables and to compact them. It frees the ballast if needed.
 func (g *guard) checkClosing(db *badgerdb.DB) error {
 	g.needed.Store(spaceOf(db))
 	err := g.checkOpening()

@@ -108,7 +108,7 @@ func readTable(path string, with *pb.DataKey, fn func(*table.Table) error) error
 	}
 	err = guarded(func() error {
 		// Another process may truncate the table to remove it, and the disk may fail to
-		// read. Neither may end this process.
+		// read. This process must survive both.
 		defer debug.SetPanicOnFault(debug.SetPanicOnFault(true))
 		t, err := table.OpenInMemoryTable(file.Data, id, o)
 		if err != nil {

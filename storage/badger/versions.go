@@ -10,9 +10,9 @@ import (
 // versions are the states of the store that can be read. Each commit makes the next one,
 // which is a version number of Badger's.
 //
-// Badger is opened in its managed mode, in which the reader chooses the version. In the other
-// mode each transaction waits for the commit in flight, also on a disk that does not answer.
-// It also shows writes whose flush has failed.
+// Badger is opened in its managed mode, in which the reader chooses the version. In the
+// other mode each transaction waits for the commit in flight, even if the disk does not
+// answer. That mode also shows writes whose flush has failed.
 type versions struct {
 	db *badgerdb.DB
 
@@ -26,15 +26,15 @@ type version struct {
 	readers int
 }
 
-// newVersions returns those of a database that was just opened.
+// newVersions returns the versions of a database that was just opened.
 func newVersions(db *badgerdb.DB) *versions {
 	v := &versions{db: db}
 	v.land(db.MaxVersion())
 	return v
 }
 
-// latest returns a transaction of the last version that has landed, and that version,
-// which Badger keeps until it is released.
+// latest returns the last version that has landed, and a transaction of it. Badger keeps
+// the version until it is released.
 func (v *versions) latest() (*badgerdb.Txn, *version) {
 	v.mu.Lock()
 	defer v.mu.Unlock()
@@ -79,7 +79,7 @@ func (v *versions) release(of *version) {
 	}
 }
 
-// discard lets Badger's compactions drop what only versions show that are not kept.
+// discard lets Badger's compactions drop the data that no kept version shows.
 func (v *versions) discard() { v.db.SetDiscardTs(v.kept[0].number) }
 
 // newest returns a transaction of all that is in a database to which nobody writes.
