@@ -19,7 +19,8 @@ type file struct {
 	order  order
 }
 
-// sums are SHA-256 sums of lines: of all, and of those that Summary.Digest covers.
+// sums are two SHA-256 sums: one of all lines, and one of the lines that Summary.Digest
+// covers.
 type sums struct{ all, content hash.Hash }
 
 func newSums() sums { return sums{sha256.New(), sha256.New()} }

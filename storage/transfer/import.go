@@ -29,8 +29,8 @@ const (
 //
 // Import writes durable batches and needs memory for one batch, whatever the size of the
 // file. From the first batch until the import is finished, a Service changes nothing in the
-// store. Other writes to the store, or writes before the first batch, make the import fail,
-// and the store must be emptied. If the error wraps domain.ErrUnavailable or is ctx's,
+// store. Other writes to the store, or writes before the first batch, make the import fail.
+// The store must then be emptied. If the error wraps domain.ErrUnavailable or is ctx's,
 // continuing later may help.
 func Import(ctx context.Context, store domain.Store, r io.Reader) (Summary, error) {
 	return importBy(ctx, store, r, maxBatch)
@@ -319,7 +319,7 @@ func (im *importer) checkUnchanged(tx domain.Tx) error {
 	return nil
 }
 
-// update is Store.Update, repeated while the engine gives up to other writers.
+// update is Store.Update. It tries again when the engine gives up because of other writers.
 func (im *importer) update(ctx context.Context, fn func(domain.Tx) error) error {
 	for try := 1; ; try++ {
 		err := im.store.Update(ctx, fn)
@@ -336,8 +336,8 @@ func (im *importer) update(ctx context.Context, fn func(domain.Tx) error) error 
 
 var errTaken = errors.New("its id, slug or hash is that of an object before")
 
-// checkFree returns nil for the error of a read that found nothing, and errTaken for no
-// error.
+// checkFree returns nil if err tells that a read found nothing. It returns errTaken if err
+// is nil.
 func checkFree(err error) error {
 	switch {
 	case errors.Is(err, domain.ErrNotFound):

@@ -23,21 +23,21 @@
 // that was put last is at the end. The config of a version and a kept answer may have line
 // breaks or not be JSON. They are strings, or {"base64":…} if they are not UTF-8.
 //
-// A file is refused at the first line that differs in any byte from the line that Export
-// would have written. It is refused at its end if the sum differs.
+// A file is refused at the first line that is not, byte for byte, as Export writes it. It
+// is refused at its end if the sum differs.
 //
 // # An unfinished import
 //
-// Import needs a store that is empty, apart from the default workspace and its audit record
-// that a server creates at its first start. Both are replaced. Import writes batches. Each
-// batch is one change and includes the progress of the import. The progress identifies the
-// file by the SHA-256 of its lines so far. It is stored as a kept answer,
+// Import needs an empty store. The default workspace and its audit record may exist,
+// because a server creates them at its first start. Import replaces both. Import writes
+// batches. Each batch is one change and includes the progress of the import. The progress
+// identifies the file by the SHA-256 of its lines so far. It is stored as a kept answer,
 // under an id that no client has. So an interrupted import continues when it is begun again
 // with the same file. No other import begins in that store, and Export refuses it. The
 // progress of a finished import stays for a day.
 //
 // The store is consistent at every moment of the import, and only the import changes it.
-// The end of its audit trail says that an import is under way, so the Service answers all
+// The end of its audit trail says that an import is under way. So the Service answers all
 // changes with domain.ErrUnavailable. The audit trail comes first, and every change adds to
 // it. So a write that bypasses the Service, or comes before the first batch, makes the next
 // batch fail. A preset that clients can see has all of its versions and labels: one that
@@ -59,8 +59,8 @@ var (
 	// ErrFile is wrapped by the errors about a file. Their text names the line and the
 	// field, and quotes nothing else of the line.
 	ErrFile = errors.New("the export cannot be used")
-	// ErrStore is wrapped by the errors about a store that cannot take an import, or not
-	// that of the file.
+	// ErrStore is wrapped by the errors about a store that cannot take an import, or cannot
+	// take that file.
 	ErrStore = errors.New("the store cannot take the import")
 	// ErrUnfinished is returned by Export for a store with an unfinished import.
 	ErrUnfinished = errors.New("an import into the store is not finished: begin it again with the same file")
@@ -81,7 +81,7 @@ type Counts struct {
 type Summary struct {
 	CreatedAt time.Time `json:"created_at"`
 	Counts
-	// Digest is the SHA-256 of all lines but the first, the last and those of kept answers,
+	// Digest is the SHA-256 of all lines but the first, the last and the kept answers,
 	// which expire. Stores with the same content have the same digest.
 	Digest string `json:"digest"`
 	// Resumed is the number of the last line of the earlier import that was continued, 0 if
