@@ -52,9 +52,9 @@ type AuditRecord struct {
 	// Operation is the kind of change, such as preset.designate.
 	Operation string      `json:"operation"`
 	Object    AuditObject `json:"object"`
-	// Before and After are the versions that requests got before the change and get
-	// after it, by the preset's name or by the changed label. They are 0 for none, and
-	// for a split.
+	// Before and After are the versions that requests get before and after the change. Such
+	// requests name the preset, or the changed label. 0 stands for no version, and for a
+	// split.
 	Before int `json:"version_before"`
 	After  int `json:"version_after"`
 	// Previous is the hash of the record before, zero for the first.

@@ -7,7 +7,7 @@ import (
 	"github.com/go-json-experiment/json/jsontext"
 )
 
-// Capture is what a preset keeps of an inference request.
+// Capture is the part of an inference request that a preset keeps.
 type Capture struct {
 	Dialect Dialect
 	// Config is a JSON object of the kept fields.

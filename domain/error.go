@@ -47,8 +47,8 @@ const (
 
 // Issue is one broken rule of a request.
 type Issue struct {
-	// Path is the JSON Pointer (RFC 6901) of the offending value, empty for
-	// the body as a whole, or the name of a header or query parameter.
+	// Path is the JSON Pointer (RFC 6901) of the offending value, empty for the whole body.
+	// For a header or query parameter it is the name.
 	Path string `json:"path"`
 	// Message says what is wrong, without repeating the value.
 	Message string `json:"message"`

@@ -6,7 +6,7 @@ import (
 	"time"
 )
 
-// Target is what a label stands for: one version of its preset, or a split of requests
+// Target is the meaning of a label: one version of its preset, or a split of requests
 // between several. A label is a name that can be moved, such as staging.
 type Target struct {
 	// Version is 0 where there is a split.

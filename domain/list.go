@@ -27,8 +27,8 @@ type ActivePreset struct {
 	Model string
 }
 
-// ActivePresets returns the active presets of the workspace that who acts in, by slug in
-// byte order, and reads their models if withModels is true. An error ends them. It is
+// ActivePresets returns the active presets of who's workspace, ordered by the bytes of
+// their slugs. It reads their models if withModels is true. An error ends them. It is
 // NotFound if the workspace does not exist.
 //
 // They come from one snapshot, which is open until the loop ends. So the loop must not
@@ -66,9 +66,9 @@ func (s *Service) ActivePresets(ctx context.Context, who Principal, withModels b
 	}
 }
 
-// ActivePreset returns the active preset of a slug in the workspace that who acts in, and
-// reads its model if withModel is true. The error is NotFound, with the preset's name, if
-// there is no such preset or workspace.
+// ActivePreset returns the active preset of a slug in who's workspace. It reads its model
+// if withModel is true. The error is NotFound, with the preset's name, if there is no such
+// preset or workspace.
 func (s *Service) ActivePreset(ctx context.Context, who Principal, slug string, withModel bool) (active ActivePreset, err error) {
 	err = s.store.View(ctx, func(r Reader) error {
 		id, err := who.Home(r)

@@ -8,8 +8,8 @@ type Page struct {
 	Limit int
 }
 
-// MaxPage bounds the Limit of a page, and DefaultPage is what it is where the
-// client names none (specification of lists in the public interface).
+// MaxPage bounds the Limit of a page. DefaultPage is the Limit if the client names none
+// (specification of lists in the public interface).
 const (
 	MaxPage     = 100
 	DefaultPage = 50

@@ -1,6 +1,6 @@
 package domain
 
-// KeyKind is what a key may be used for (specification, "Authentication").
+// KeyKind is the permitted use of a key (specification, "Authentication").
 type KeyKind string
 
 const (

@@ -30,8 +30,8 @@ type Service struct {
 	useWrites atomic.Int32 // uses of keys in flight to the store
 }
 
-// NewService returns a Service over store that takes the time from the system
-// clock and gives out random, time-ordered UUIDs (version 7).
+// NewService returns a Service over store. It uses the system clock and random,
+// time-ordered UUIDs (version 7).
 func NewService(store Store) *Service { return NewServiceWith(store, time.Now, newUUID) }
 
 // NewServiceWith is NewService with another clock and another source of ids,

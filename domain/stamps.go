@@ -14,7 +14,7 @@ import (
 // So a change that one reader has seen is seen by all reads that begin later.
 //
 // An engine has one Stamps for each open store. It begins a Change before the change can
-// become visible, and ends it before Update returns, even if the outcome is unknown.
+// become visible. It ends the Change before Update returns, even if the outcome is unknown.
 // Several objects share one stamp. It may change without need, but it never fails to
 // change. Ids in upper and lower case have the same stamp.
 //

@@ -7,24 +7,24 @@ import (
 )
 
 var (
-	// ErrNotFound is what a Reader returns for an object that is not stored.
-	// The Service turns it into a NotFound error that names the object.
+	// ErrNotFound is a Reader's error for an object that is not stored. The Service turns
+	// it into a NotFound error that names the object.
 	ErrNotFound = errors.New("not stored")
-	// ErrConflict is what an engine's Update returns when other writers kept
-	// it from finishing within its own bounded number of tries.
+	// ErrConflict is the error of an engine's Update when other writers came first at every
+	// try. The engine bounds the number of tries.
 	ErrConflict = errors.New("too many concurrent changes")
-	// ErrClosed is what a Store returns after it was closed.
+	// ErrClosed is a Store's error after it was closed.
 	ErrClosed = errors.New("store is closed")
-	// ErrTooLarge is in the chain of a Put's error for an object that is too large for
-	// the engine, and of Update's error for a change that is. Every engine can store an
-	// object of MaxStoredSize. It can make a change that keeps MaxChangeObjects,
-	// MaxChangeSize and MaxChangeRemoved.
+	// ErrTooLarge is in the chain of a Put's error for an object that is too large for the
+	// engine. For a change that is too large, it is in the chain of Update's error. Every
+	// engine can store an object of MaxStoredSize. It can make a change that keeps
+	// MaxChangeObjects, MaxChangeSize and MaxChangeRemoved.
 	ErrTooLarge = errors.New("too large to store")
-	// ErrTaken is in the chain of a Put's error for a number that is stored already, or
-	// that is not the next one where it has to be.
+	// ErrTaken is in the chain of a Put's error for a number that is stored already. The
+	// same holds for a number that is not the next one where it must be.
 	ErrTaken = errors.New("the number is taken")
-	// ErrUnavailable is in the chain of a Store's error for a reason that is not the
-	// caller's, such as a full disk. Nothing was changed. A later retry may succeed.
+	// ErrUnavailable is in the chain of a Store's error if the caller is not the cause. An
+	// example is a full disk. Nothing was changed. A later retry may succeed.
 	ErrUnavailable = &Error{Kind: Unavailable, Message: "Service temporarily unavailable"}
 	// ErrUnknown is in the chain of Update's error when the engine does not know whether
 	// it made the change.
@@ -72,10 +72,10 @@ type Store interface {
 	// outcome is unknown.
 	Update(ctx context.Context, fn func(Tx) error) error
 
-	// Stamps returns the stamps of the store's objects. An Update of a preset, a
-	// workspace or a key changes its stamp, and that of the list that shows it, before
-	// Update returns. Stamps costs no I/O. Stamps may show the changes of other nodes
-	// later: see Sync.
+	// Stamps returns the stamps of the store's objects. Before an Update returns, it
+	// changes the stamp of each changed preset, workspace or key. It also changes the stamp
+	// of the list that shows the object. Stamps costs no I/O. Stamps may show the changes
+	// of other nodes later: see Sync.
 	Stamps() *Stamps
 
 	// Sync returns once the stamps tell of all changes that any node made before the
@@ -99,8 +99,8 @@ type Reader interface {
 	WorkspaceID(slug string) (string, error)
 	// Preset returns the preset of a slug in a workspace.
 	Preset(workspaceID, slug string) (Preset, error)
-	// PresetJSON returns the preset of a slug in a workspace as clients see it in a
-	// list, and its state for reading its versions.
+	// PresetJSON returns the preset of a slug in a workspace, as clients see it in a list.
+	// It also returns the state for reading the preset's versions.
 	PresetJSON(workspaceID, slug string) (PresetState, []byte, error)
 	// WorkspacePage returns a page of the workspaces as a JSON array, and their total
 	// number. The workspace that was created first comes first. The cost of a page does
@@ -168,8 +168,8 @@ type Tx interface {
 	// result of Without. The rest of p stays as stored, and so does its place in its
 	// list. p has versions of these numbers. The numbers are in order.
 	PruneVersions(p Preset, numbers []int) error
-	// PutLabelChange stores a change of a label of p under its number, which
-	// is one more than that of the latest, or ErrTaken.
+	// PutLabelChange stores a change of a label of p under its number. The error is
+	// ErrTaken unless that number is the latest one plus 1.
 	PutLabelChange(p Preset, label string, c LabelChange) error
 	// PutKey stores k under its id and its hash.
 	PutKey(k Key) error

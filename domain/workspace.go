@@ -68,8 +68,8 @@ type NewWorkspace struct {
 }
 
 // CreateWorkspace stores a new workspace. A slug that is taken is Invalid (the
-// specification declares no 409 here), as is a workspace of more than
-// MaxStoredSize. Who asks must be allowed to manage.
+// specification declares no 409 here), as is a workspace of more than MaxStoredSize. w.Who
+// must be allowed to manage.
 func (s *Service) CreateWorkspace(ctx context.Context, w Write, in NewWorkspace) (Outcome, error) {
 	if err := w.Who.MayManage(); err != nil {
 		return Outcome{}, err
@@ -149,9 +149,9 @@ func (s *Service) EnsureDefaultWorkspace(ctx context.Context) error {
 	return err
 }
 
-// Workspace returns the workspace whose id is ref, or else whose slug is ref,
-// so that a slug in the shape of a UUID never hides an id (specification,
-// "GET /workspaces/{id}"). who must be allowed to manage.
+// Workspace returns the workspace whose id is ref, or else whose slug is ref. So a slug in
+// the shape of a UUID never hides an id (specification, "GET /workspaces/{id}"). who must
+// be allowed to manage.
 func (s *Service) Workspace(ctx context.Context, who Principal, ref string) (found Found, err error) {
 	if err := who.MayManage(); err != nil {
 		return found, err
@@ -241,8 +241,8 @@ func nilIfEmpty(tools *[]string) *[]string {
 	return tools
 }
 
-// findWorkspace returns the workspace whose id is ref, or else whose slug is ref,
-// as clients see it, and its id.
+// findWorkspace returns the workspace whose id is ref, or else whose slug is ref. text is
+// the workspace as clients see it.
 func findWorkspace(r Reader, ref string) (id string, text []byte, err error) {
 	text, err = r.WorkspaceJSON(ref)
 	if !errors.Is(err, ErrNotFound) {

@@ -182,8 +182,8 @@ func (s *Service) DeleteWorkspace(ctx context.Context, w Write, ref string, on W
 	})
 }
 
-// Workspaces returns a page of the workspaces, the oldest first. Who asks must
-// be allowed to manage.
+// Workspaces returns a page of the workspaces, the oldest first. who must be allowed to
+// manage.
 func (s *Service) Workspaces(ctx context.Context, who Principal, page Page) (list Listed, err error) {
 	if err := who.MayManage(); err != nil {
 		return list, err

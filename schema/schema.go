@@ -141,11 +141,11 @@ func compile(c *jsonschema.Compiler, file string) (*Schema, error) {
 
 // Check reads body strictly, checks it and returns its members.
 //
-// The error is an *Error when the body is at fault. The body is then not strict JSON, not
-// an object, beyond a limit of this package, or against a rule of the schema. Strict JSON
-// is RFC 8259 with the limits of RFC 7493, "I-JSON": UTF-8, no duplicate names. Any other
-// error is a fault of this package. The members are parts of body, which must not change
-// while they are in use.
+// The error is an *Error when the body is at fault. The body is then not strict JSON, or
+// not an object. Or it exceeds a limit of this package, or breaks a rule of the schema.
+// Strict JSON is RFC 8259 with the limits of RFC 7493, "I-JSON": UTF-8, no duplicate names.
+// Any other error is a fault of this package. The members are parts of body, which must not
+// change while they are in use.
 func (s *Schema) Check(body []byte) ([]rawjson.Member, error) {
 	members, err := readObject(body)
 	if err != nil {

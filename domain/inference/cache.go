@@ -2,7 +2,7 @@ package inference
 
 import "github.com/caddy-presets/caddy-presets/domain"
 
-// minEntryCost is what a cached object costs besides its own bytes, about.
+// minEntryCost is about the memory for a cached object besides its own bytes.
 const minEntryCost = 1024
 
 // cacheKey names an object that a Resolver caches. Fields that do not apply are zero.

@@ -372,7 +372,7 @@ func (s *toolSearch) readFallback() error {
 	return s.readNestedModel()
 }
 
-// readNestedModel reads a model's name, other than that of the request itself.
+// readNestedModel reads a model's name that is not the request's own.
 func (s *toolSearch) readNestedModel() error { return s.readModel(false) }
 
 // readModel reads a model's name. Only the request's own model may refer to a preset, which

@@ -90,8 +90,8 @@ type merger struct {
 	models jsontext.Value
 }
 
-// workspaceDefaults are what a workspace adds to requests that name a preset, and the
-// tools that it disables for all requests. They never change.
+// workspaceDefaults has the fields that a workspace adds to requests that name a preset. It
+// also has the tools that the workspace disables for all requests. They never change.
 type workspaceDefaults struct {
 	id            string
 	textModel     string // empty: none
@@ -224,9 +224,9 @@ func (m *merger) set(name string, value jsontext.Value, from Source) {
 	m.parts = append(m.parts, part{Member: newMember(name, value), from: from})
 }
 
-// ensureModel makes sure that the merged request names a model: that of the request, the
-// preset or the workspace. Where the gateway or the route does not take a list of models,
-// it uses the first of the list.
+// ensureModel makes sure that the merged request names a model. It takes the model of the
+// request, the preset or the workspace. Where the gateway or the route does not take a list
+// of models, it uses the first of the list.
 func (m *merger) ensureModel() error {
 	if model := m.value("model"); model != nil && !isEmptyText(model) || firstModel(m.value("models")) != nil {
 		return nil

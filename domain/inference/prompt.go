@@ -34,8 +34,8 @@ func (p systemPrompt) alone(dialect domain.Dialect) jsontext.Value {
 // placeBefore returns the text that replaces the first byte of value, a request's own
 // prompt field. It puts the preset's prompt first, because providers cache by prefix.
 //
-// It returns nil for a request that already begins with the prompt, such as the request
-// that the preset was made from.
+// It returns nil for a request that already begins with the prompt. An example is the
+// request that the preset was made from.
 func (p systemPrompt) placeBefore(dialect domain.Dialect, value jsontext.Value) (jsontext.Value, error) {
 	field := promptField[dialect]
 	switch {

@@ -44,7 +44,7 @@ func (ref reference) version(p *domain.Preset, id stickyID) (int, error) {
 	return 0, &domain.Error{Kind: domain.NotFound, Code: domain.VersionNotFound, Message: "Preset version not found: " + ref.String()}
 }
 
-// pinPattern is what may stand behind the second @ of a reference.
+// pinPattern matches the text behind the second @ of a reference.
 var pinPattern = regexp.MustCompile(`^[A-Za-z0-9][A-Za-z0-9._~-]{0,127}$`)
 
 // parseReference reads slug, slug@version or slug@label. Errors name place.
