@@ -7,8 +7,8 @@ import (
 	"fmt"
 )
 
-// ErrDamaged is in the chain of every error about stored data that is there but wrong,
-// or missing though other data says that it exists.
+// ErrDamaged is in the chain of every error about stored data that is wrong. Data that is
+// missing although other data refers to it counts, too.
 var ErrDamaged = errors.New("stored data is damaged")
 
 // maxProblems is how many problems a Report lists.

@@ -230,8 +230,8 @@ func notFound(t *testing.T, s *suite) {
 	s.inBoth(t, check)
 }
 
-// otherNotations looks objects up by other notations of their ids that a UUID library
-// accepts, and by an id as a slug.
+// otherNotations looks objects up by other notations of their ids, such as a UUID library
+// accepts. It also looks them up by an id as a slug.
 func otherNotations(t *testing.T, s *suite) {
 	w, k := newWorkspace("w"), newKey(1)
 	s.put(t, w, k)
