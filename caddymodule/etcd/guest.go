@@ -1,5 +1,5 @@
-// Package etcd adds a storage engine to caddy-presets that keeps presets, workspaces and
-// issued keys in an etcd cluster, for several nodes to share:
+// Package etcd adds a storage engine to caddy-presets. It keeps presets, workspaces and
+// issued keys in an etcd cluster that several nodes share:
 //
 //	xcaddy build --with github.com/caddy-presets/caddy-presets --with github.com/caddy-presets/caddy-presets/caddymodule/etcd
 //
@@ -71,7 +71,7 @@ type TLS struct {
 	CertFile string `json:"cert_file,omitempty"`
 	KeyFile  string `json:"key_file,omitempty"`
 
-	// The name in the members' certificates, if it is not that of the endpoint.
+	// The name in the members' certificates, if it differs from the endpoint's.
 	ServerName string `json:"server_name,omitempty"`
 }
 

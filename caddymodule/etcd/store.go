@@ -13,8 +13,8 @@ import (
 	"github.com/caddy-presets/caddy-presets/domain"
 )
 
-// clusters has the handles on clusters, by what Etcd.identity returns, which holds secrets
-// and is never shown.
+// clusters has the handles on clusters. Their keys come from Etcd.identity. They hold
+// secrets and are never shown.
 var clusters = sharing.Pool[settings, *etcdstore.Store]{
 	Opener: func(s settings, newest func() *settings) sharing.Opener[*etcdstore.Store] {
 		o := &opener{name: s.name, options: s.options}
@@ -31,7 +31,7 @@ var clusters = sharing.Pool[settings, *etcdstore.Store]{
 	},
 }
 
-// settings are what a configuration says about a cluster.
+// settings are a configuration's options for a cluster.
 type settings struct {
 	name    string
 	options etcdstore.Options
@@ -72,8 +72,8 @@ func (o *opener) Retry(ctx context.Context, _ error) (*etcdstore.Store, error) {
 // Maintain implements sharing.Opener. The store maintains itself.
 func (*opener) Maintain(context.Context, *etcdstore.Store) {}
 
-// logReason logs why the store cannot be opened, unless that was logged last. The errors
-// of a cluster that does not answer differ, and are one reason.
+// logReason logs why the store cannot be opened, unless that was logged last. If the
+// cluster does not answer, the errors differ but count as one reason.
 func (o *opener) logReason(err error) {
 	what, detail := "the cluster does not answer: presets and workspaces are unavailable until it does", ""
 	if etcdstore.Answered(err) {

@@ -12,8 +12,8 @@ import (
 	"github.com/caddy-presets/caddy-presets/storage"
 )
 
-// Commit is one change of the store. Its number is one more than that of the commit before
-// it, whose id is After.
+// Commit is one change of the store. Its number is the previous commit's number plus one.
+// After is the previous commit's id.
 type Commit struct {
 	Number    uint64
 	ID, After uuid.UUID
@@ -27,14 +27,14 @@ type Commit struct {
 // Next returns a commit to be made on top of c.
 func (c Commit) Next() Commit { return Commit{Number: c.Number + 1, ID: uuid.New(), After: c.ID} }
 
-// Follows reports whether c is the one that was made on top of another.
+// Follows reports whether c was made on top of the commit before.
 func (c Commit) Follows(before Commit) bool {
 	return c.Number == before.Number+1 && c.After == before.ID
 }
 
-// Contradicts reports whether c is neither another commit nor a later one. That happens when
-// the cluster was restored from a backup. A commit on top of restored content may have any
-// number and revision, so callers must check Follows, too.
+// Contradicts reports whether c is neither the same commit as before nor a later one. Such
+// commits appear when the cluster is restored from a backup. A commit on top of restored
+// content may have any number and revision, so callers must check Follows, too.
 func (c Commit) Contradicts(before Commit) bool {
 	if c.Number == before.Number {
 		return c.ID != before.ID
@@ -42,8 +42,8 @@ func (c Commit) Contradicts(before Commit) bool {
 	return c.Number < before.Number || c.Revision <= before.Revision
 }
 
-// EncodeCommit returns the record of a commit, without its revision: number, id, that of the
-// one before, and Removed. Numbers are big endian.
+// EncodeCommit returns the record of a commit: Number, ID, After and Removed. The revision
+// is not part of it. Numbers are big endian.
 func EncodeCommit(c Commit) string {
 	text := append(append(binary.BigEndian.AppendUint64(nil, c.Number), c.ID[:]...), c.After[:]...)
 	return string(binary.BigEndian.AppendUint32(text, c.Removed))

@@ -48,8 +48,8 @@ func (f *Freshness) Staleness() time.Duration {
 	return elapsed(f.confirmed)
 }
 
-// elapsed returns how long ago a moment was. The system's clock counts if it says more: the
-// other stands still while the machine is suspended.
+// elapsed returns how long ago a moment was. It is the longer time of two clocks, because
+// the monotonic clock stands still while the machine is suspended.
 func elapsed(since time.Time) time.Duration {
 	now := time.Now()
 	return max(now.Sub(since), now.Round(0).Sub(since.Round(0)))
@@ -60,10 +60,10 @@ func (f *Freshness) IsStale() bool { return f.Staleness() > f.max }
 
 var errSilent = fmt.Errorf("%w: the store does not answer", domain.ErrUnavailable)
 
-// Away returns an error if the model is stale and the store does not answer. A node asks all
-// the time, so callers need not wait for an answer. A node that was suspended has not asked
-// since. The store may well answer then, so Away returns nil.
-func (f *Freshness) Away() error {
+// CheckAvailable returns an error if the model is stale and the store does not answer. A
+// node asks all the time, so callers need not wait for an answer. For a node that was
+// suspended and has not asked since, CheckAvailable returns nil: the store may well answer.
+func (f *Freshness) CheckAvailable() error {
 	f.mu.Lock()
 	defer f.mu.Unlock()
 	switch {

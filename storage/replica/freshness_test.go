@@ -24,7 +24,7 @@ func TestFreshness(t *testing.T) {
 			if got := f.IsStale(); got != stale {
 				t.Errorf("%s: got stale %v, want %v", when, got, stale)
 			}
-			if got := f.Away(); !errors.Is(got, away) {
+			if got := f.CheckAvailable(); !errors.Is(got, away) {
 				t.Errorf("%s: got error %v, want %v", when, got, away)
 			}
 			if got := stamps.Workspace("w") == 0; got != stale {
@@ -57,7 +57,7 @@ func TestFreshness(t *testing.T) {
 // TestSuspended is a node whose monotonic clock stood still.
 func TestSuspended(t *testing.T) {
 	f := replica.NewFreshness(domain.NewStamps(), time.Minute, time.Now().Round(0).Add(-time.Hour))
-	if !f.IsStale() || f.Away() != nil {
-		t.Errorf("got stale %v and error %v, want that it is, and may ask", f.IsStale(), f.Away())
+	if !f.IsStale() || f.CheckAvailable() != nil {
+		t.Errorf("got stale %v and error %v, want that it is, and may ask", f.IsStale(), f.CheckAvailable())
 	}
 }

@@ -22,7 +22,7 @@ type Model struct {
 	fetching map[string][]*Fetch
 
 	last    Commit // the latest that is known
-	applied int64  // the latest revision of which a change is known
+	applied int64  // the revision of the latest known change
 	// recent are the last known commits, by number. There are enough of them to find out
 	// later whether a commit was made.
 	recent  map[uint64]Commit
@@ -174,7 +174,7 @@ func (m *Model) Begin(key string) *Fetch {
 	return f
 }
 
-// Found is what a read of the store has found.
+// Found is the result of a read of the store.
 type Found struct {
 	Record []byte // nil for none
 	// Since is a revision since which the record has not changed. At is the revision at
@@ -232,9 +232,9 @@ type Change struct {
 }
 
 // Apply applies the changes that were made at a revision, and notes their commit, nil for
-// none. own is set for a commit of this node, whose records will soon be read, so they are
-// kept. They are not if the watch was faster, because it may have reported later changes.
-// The changes of other nodes update only records that the model holds.
+// none. own is set for a commit of this node. Its records are kept, because they will soon
+// be read. If the watch was faster, they are not: it may have reported later changes. The
+// changes of other nodes update only records that the model holds.
 func (m *Model) Apply(changes []Change, revision int64, made *Commit, own bool) {
 	m.mu.Lock()
 	defer m.mu.Unlock()

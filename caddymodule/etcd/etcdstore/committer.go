@@ -38,8 +38,8 @@ const (
 	// maxGroup is the maximum size of a group of several operations.
 	maxRequest = 3 << 19
 	maxGroup   = 1 << 20
-	// writeCost is the size of a write besides its key and its record, spareSize that of
-	// a request besides its writes.
+	// writeCost is the size of a write without its key and its record. spareSize is the
+	// size of a request without its writes.
 	writeCost, spareSize = 32, 4 << 10
 
 	// modestTries is the number of tries before this node asks the others to wait. They
@@ -52,7 +52,7 @@ const (
 )
 
 // committer commits groups to etcd: see groupcommit. It sends the writes of a group as one
-// transaction, whose condition is that the group's base is still the last commit. Otherwise
+// transaction. The condition is that the group's base is still the last commit. Otherwise
 // another node was first, and the group runs again.
 type committer struct {
 	store  *Store
@@ -60,7 +60,7 @@ type committer struct {
 
 	id        uuid.UUID                 // of this node
 	proposed  atomic.Pointer[uuid.UUID] // the last commit that this node proposed
-	yield     atomic.Int64              // for how long to let another node go first, 0 for not
+	backoff   atomic.Int64              // how long to let another node go first, 0 for not at all
 	overtaken atomic.Int64
 	refused   atomic.Bool // whether etcd refused the last change
 
@@ -78,7 +78,7 @@ func newCommitter(s *Store) *committer {
 
 // update implements Store.Update.
 func (c *committer) update(ctx context.Context, fn func(*records.Tx) error) error {
-	if err := c.store.watcher.Away(); err != nil {
+	if err := c.store.watcher.CheckAvailable(); err != nil {
 		return err
 	}
 	return c.groups.Update(ctx, fn)
@@ -97,7 +97,7 @@ func (c *committer) Commit(g *groupcommit.Group[replica.Commit]) (replica.Commit
 	if err := c.store.watcher.checkReachable(); err != nil {
 		return replica.Commit{}, err
 	}
-	if patience := time.Duration(c.yield.Swap(0)); patience > 0 && g.Tries <= modestTries {
+	if patience := time.Duration(c.backoff.Swap(0)); patience > 0 && g.Tries <= modestTries {
 		err := withTimeout(c.store.ctx, min(patience, courtesy), func(ctx context.Context) error {
 			return c.store.model.Wait(ctx, g.Base.Revision+1)
 		})
@@ -115,10 +115,11 @@ func (c *committer) Commit(g *groupcommit.Group[replica.Commit]) (replica.Commit
 	return made, err
 }
 
-// yieldTo notes that a node, which may be this one, asks the others to let it go first.
-func (c *committer) yieldTo(record []byte) {
+// noteBackoff reads a node's request to the others to let it go first. It ignores this
+// node's own requests.
+func (c *committer) noteBackoff(record []byte) {
 	if len(record) == len(c.id)+8 && !bytes.HasPrefix(record, c.id[:]) {
-		c.yield.Store(int64(binary.BigEndian.Uint64(record[len(c.id):])))
+		c.backoff.Store(int64(binary.BigEndian.Uint64(record[len(c.id):])))
 	}
 }
 
@@ -152,7 +153,7 @@ func (c *committer) commit(g *groupcommit.Group[replica.Commit]) (latest replica
 	defer func() { end() }()
 	p := proposal{base: g.Base, next: next, vacant: g.Guesses, ops: ops}
 	if g.Tries >= modestTries {
-		p.yield = 2 * c.took
+		p.backoff = 2 * c.took
 	}
 	id := next.ID // next changes below
 	c.proposed.Store(&id)
@@ -171,7 +172,7 @@ func (c *committer) commit(g *groupcommit.Group[replica.Commit]) (latest replica
 		}
 	case errors.Is(err, rpctypes.ErrLeaseNotFound):
 		s.leases.askAgain()
-		return g.Base, groupcommit.ErrOvertaken // all again, with another
+		return g.Base, groupcommit.ErrOvertaken // the group runs again, with a new lease
 	case errors.Is(err, rpctypes.ErrNoSpace):
 		c.logRefusal(err)
 		if next, err = c.findRefused(g.Base, next, err); err != nil {
@@ -223,7 +224,7 @@ func (c *committer) logRefusal(err error) {
 		logger.Error("writes are refused: etcd's database has reached its quota; reads go on. "+
 			"Compact and defragment it, or raise the quota, and disarm the alarm", zap.Error(err))
 	case err != nil:
-		logger.Error("writes are refused by etcd", zap.Error(err)) // reads may be as well, as where a user has lost all rights
+		logger.Error("writes are refused by etcd", zap.Error(err)) // reads may be refused, too, if the user has lost all rights
 	default:
 		logger.Warn("writes are accepted again")
 	}
@@ -259,7 +260,7 @@ func (c *committer) catchUp(g *groupcommit.Group[replica.Commit], latest replica
 	}
 	switch n := g.Tries; {
 	case n >= modestTries:
-		// The node that yields may have sent one more commit before.
+		// Before a node waits for this one, it may have sent one more commit.
 		time.Sleep(min(c.took, courtesy) / 4)
 	case n >= 2:
 		time.Sleep(rand.N(time.Duration(n) * time.Millisecond)) //nolint:gosec // no secret

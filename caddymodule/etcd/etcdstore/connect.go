@@ -58,8 +58,8 @@ func connect(o Options) (*clientv3.Client, *dialErrors, error) {
 }
 
 // renewToken gets a new token from etcd 3.4 after a restart. The client sends its old token
-// with the request for a new one, and etcd 3.4 refuses every request with an unknown token.
-// So a second client asks, which has none.
+// with the request for a new one. But etcd 3.4 refuses every request with an unknown token.
+// So a second client, without a token, asks.
 func (o Options) renewToken(ctx context.Context, method string, request, reply any, conn *grpc.ClientConn, invoke grpc.UnaryInvoker, options ...grpc.CallOption) error {
 	err := invoke(ctx, method, request, reply, conn, options...)
 	answer, ok := reply.(*etcdserverpb.AuthenticateResponse)

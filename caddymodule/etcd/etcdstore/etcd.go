@@ -26,7 +26,7 @@ type Options struct {
 	Endpoints []string
 	// Prefix begins all keys of the store in etcd. Default: DefaultPrefix
 	Prefix string
-	// Username and Password are those of a user of etcd, or empty.
+	// Username and Password of a user of etcd, or empty.
 	Username, Password string
 	// TLS secures connections. Nil: as the endpoints' schemes say
 	TLS *tls.Config
@@ -49,8 +49,8 @@ const (
 	defaultMaxStaleness = 5 * time.Second
 	defaultMemory       = 64 << 20
 
-	// purgeInterval is how soon a node removes what one that died has left of a deleted
-	// workspace. A look costs one request.
+	// purgeInterval is how often a node looks for the rest of a deleted workspace. A node
+	// that died may have left it. A look costs one request.
 	purgeInterval = 10 * time.Minute
 )
 
@@ -80,9 +80,9 @@ type Store struct {
 }
 
 // Open opens the store under a prefix, and creates it if there is none. It waits for the
-// cluster's answer, twice RequestTimeout at most. The error says whether the cluster does
-// not answer, refuses the user, forbids the prefix, or has a store of a newer version. It
-// has domain.ErrUnavailable in its chain if trying again may help. See also Answered.
+// cluster's answer, twice RequestTimeout at most. The error tells the cause: the cluster
+// does not answer, refuses the user, forbids the prefix, or has a store of a newer version.
+// It has domain.ErrUnavailable in its chain if trying again may help. See also Answered.
 func Open(ctx context.Context, o Options) (*Store, error) {
 	o.fill()
 	begun := time.Now()
@@ -166,7 +166,7 @@ func (s *Store) Sync(ctx context.Context) error {
 // sync returns the last commit, once the model has it, and a revision at which it was the
 // last. It fails at once while the cluster does not answer.
 func (s *Store) sync(ctx context.Context) (last replica.Commit, at int64, err error) {
-	if err := s.watcher.Away(); err != nil {
+	if err := s.watcher.CheckAvailable(); err != nil {
 		return last, 0, err
 	}
 	return s.ask(ctx)

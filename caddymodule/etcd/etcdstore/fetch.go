@@ -19,7 +19,7 @@ type fetcher struct {
 
 	mu       sync.Mutex
 	pending  map[string]*pendingRead // by key; no request has them yet
-	inFlight bool                    // whether a request is that is not slow
+	inFlight bool                    // whether a request is in flight that is not slow
 }
 
 // pendingRead is a read of one record.

@@ -19,8 +19,8 @@ type leases struct {
 	byEnd map[int64]*lease // in Unix seconds
 }
 
-// lease is one lease in etcd. This node chooses its id. If the answer to a grant is lost, the
-// node asks again with the same id, and no second lease is left behind.
+// lease is one lease in etcd. This node chooses its id. If the answer to a grant is lost,
+// the node asks again with the same id. So no second lease is left behind.
 type lease struct {
 	id      clientv3.LeaseID
 	granted bool

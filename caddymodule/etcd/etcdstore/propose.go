@@ -12,23 +12,23 @@ import (
 	"github.com/caddy-presets/caddy-presets/storage/replica"
 )
 
-// proposal is a commit to be made, provided that base is the last one and that the vacant
-// keys have no record.
+// proposal is a commit to be made. Its conditions are that base is the last commit and that
+// the vacant keys have no record.
 type proposal struct {
 	base, next replica.Commit
 	vacant     []string
 	ops        []clientv3.Op
-	// yield is the time for which other nodes are asked to let this one go first, if base
-	// is not the last commit. It is 0 if they are not asked.
-	yield time.Duration
+	// backoff is how long the other nodes are asked to wait if base is not the last commit.
+	// With 0 they are not asked.
+	backoff time.Duration
 }
 
 // propose asks etcd once to make a commit.
 func (c *committer) propose(ctx context.Context, p proposal) (*clientv3.TxnResponse, error) {
 	key := c.store.prefix + lastKey
 	otherwise := []clientv3.Op{clientv3.OpGet(key)}
-	if p.yield > 0 {
-		otherwise = append(otherwise, clientv3.OpPut(c.store.prefix+waitingKey, string(binary.BigEndian.AppendUint64(slices.Clone(c.id[:]), uint64(p.yield)))))
+	if p.backoff > 0 {
+		otherwise = append(otherwise, clientv3.OpPut(c.store.prefix+waitingKey, string(binary.BigEndian.AppendUint64(slices.Clone(c.id[:]), uint64(p.backoff)))))
 	}
 	conditions := []clientv3.Cmp{
 		clientv3.Compare(clientv3.ModRevision(key), "=", p.base.Revision),

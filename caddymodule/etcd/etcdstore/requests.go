@@ -71,7 +71,7 @@ func request[T any](ctx context.Context, s *Store, attempt func(context.Context)
 		case isRefused(err) || whole.Err() != nil && running == 0:
 			return result, fmt.Errorf("%w: etcd: %w", domain.ErrUnavailable, cmp.Or(cause, err))
 		case running == 0:
-			next.Reset(retryPause) // what failed at once would be asked for without end
+			next.Reset(retryPause) // else requests that fail at once would follow each other without a pause
 		}
 	}
 }

@@ -19,12 +19,11 @@ type snapshot struct {
 	store    *Store
 	last     replica.Commit // which the model knows
 	revision int64
-	// hasty abandons the function that reads at the first record that is not in
-	// memory, which is missed then.
+	// hasty abandons the reading function at the first record that is not in memory. missed
+	// is then the key of that record.
 	hasty  bool
 	missed string
-	// guesses are keys that are taken to have no record, and room is how many more
-	// there may be.
+	// guesses are keys that are assumed to have no record. room is their maximum number.
 	guesses []string
 	room    int
 }

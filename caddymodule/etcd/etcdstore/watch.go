@@ -18,17 +18,17 @@ import (
 	"github.com/caddy-presets/caddy-presets/storage/replica"
 )
 
-// watcher keeps the model current with what other nodes commit, and the stamps.
+// watcher keeps the model and the stamps current with the commits of other nodes.
 type watcher struct {
 	*replica.Freshness
 	store *Store
 
 	at     atomic.Int64 // all changes until this revision are known to the watching goroutine
-	logged time.Time    // when that told last that the watch was interrupted
+	logged time.Time    // when that goroutine last logged an interruption of the watch
 
-	mu      sync.Mutex // of what is below
+	mu      sync.Mutex // for restart and heard
 	restart context.CancelFunc
-	heard   time.Time // when the watch began, or something came
+	heard   time.Time // when the watch began, or its last event came
 
 	forgetting atomic.Pointer[string] // why copies in memory must be dropped, nil for no reason
 	stale      atomic.Bool
@@ -287,7 +287,7 @@ func (w *watcher) applyOne(events []*clientv3.Event, revision int64) error {
 		key := string(e.Kv.Key[len(s.prefix):])
 		switch {
 		case key == waitingKey:
-			s.committer.yieldTo(e.Kv.Value)
+			s.committer.noteBackoff(e.Kv.Value)
 		case !records.Key(key).Valid(): // the last commit, the marker, or someone else's
 		default:
 			records.Key(key).Changes(stamps)

@@ -1,6 +1,6 @@
-// Command testserver is the etcd server, for tests. With the argument snapshot it does with
-// snapshots what etcdutl does. It is a module of its own, so that its dependencies are no
-// dependencies of caddy-presets.
+// Command testserver is the etcd server, for tests. With the argument snapshot it handles
+// snapshots as etcdutl does. It is a module of its own. So caddy-presets does not have its
+// dependencies.
 package main
 
 import (
