@@ -16,8 +16,8 @@ import (
 	"github.com/caddy-presets/caddy-presets/domain"
 )
 
-// bodyTimeout is how long a body of up to 4 MiB may take to arrive, unless the operator
-// set a read_body timeout. The rate is 0.6 Mbit/s. Only tests change it.
+// bodyTimeout is how long a body of up to 4 MiB may take to arrive, a rate of 0.6 Mbit/s.
+// An operator's read_body timeout replaces it. Only tests change it.
 var bodyTimeout = time.Minute
 
 // readBody reads and validates the body, if the operation takes one.
@@ -101,8 +101,8 @@ func (c *call) read(limit int64, memory *reservation) ([]byte, error) {
 	}
 	if server, ok := c.r.Context().Value(http.ServerContextKey).(*http.Server); ok && server.ReadTimeout == 0 {
 		// Without a deadline a client could hold a connection by sending a byte now and
-		// then. The server removes it at the end of the body. Some writers cannot set
-		// one, and go without.
+		// then. The server removes the deadline at the end of the body. Some writers cannot
+		// set one. They get none.
 		size := limit
 		if c.r.ContentLength >= 0 {
 			size = c.r.ContentLength

@@ -9,8 +9,8 @@ const (
 	maxIgnoredName = 64
 )
 
-// knownToClients are members that official clients send, no preset stores and no schema
-// names. They are not misspelt.
+// knownToClients are members that official clients send. Presets do not store them, and no
+// schema names them. They are not misspelt.
 var knownToClients = map[string]bool{
 	// OpenAI's, chat completions and responses
 	"n": true, "store": true, "audio": true, "safety_identifier": true, "prompt_cache_retention": true, "function_call": true, "functions": true,
@@ -46,8 +46,8 @@ func (c *call) listIgnored() {
 	}
 }
 
-// headerName returns a member's name for a list in a header. It percent-encodes all but
-// ASCII letters, digits and _ . ~ - $ & + : = @, and cuts long names.
+// headerName returns a member's name for a list in a header. It cuts long names. It
+// percent-encodes all but ASCII letters, digits and `_ . ~ - $ & + : = @`.
 func headerName(name string) string {
 	switch {
 	case name == "":

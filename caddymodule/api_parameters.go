@@ -14,7 +14,7 @@ import (
 	"github.com/caddy-presets/caddy-presets/domain/inference"
 )
 
-// parameters are those of the query and the headers of a request.
+// parameters are read from the path, the query and the headers of a request.
 type parameters struct {
 	query          url.Values
 	workspace      string // to act in, or empty

@@ -85,8 +85,8 @@ func (a *announcer) emitAll() {
 	}
 }
 
-// emitOne emits the event of a change. Its data is that of the audit trail, without any
-// key, prompt or setting.
+// emitOne emits the event of a change. Its data is the audit record's, without any key,
+// prompt or setting.
 func (a *announcer) emitOne(done *domain.AuditRecord) {
 	name := eventOf[done.Operation]
 	defer func() {

@@ -41,9 +41,9 @@ type Inference struct {
 	// out of requests that name a preset.
 	DropFields []string `json:"drop_fields,omitempty"`
 
-	// Whether the active presets of the caller's workspace are models. They then appear
-	// in the answer to a GET of /models below the base path, and each can be read by a
-	// GET of its own path there. Default: false
+	// Whether the active presets of the caller's workspace are models. The answer to a GET
+	// of /models below the base path then lists them. A GET of /models/@preset/<slug> reads
+	// one. Default: false
 	ListModels bool `json:"list_models,omitempty"`
 
 	// The largest inference request, in bytes. It is read into memory. Larger ones are
@@ -83,7 +83,7 @@ const (
 // inferenceKeys are the values of Keys.
 var inferenceKeys = []string{keysEverywhere, keysRequired, keysOptional, keysOff}
 
-// fieldName is what drop_fields may hold: such names go into a header.
+// fieldName matches the names that drop_fields may hold: they go into a header.
 var fieldName = regexp.MustCompile(`^[A-Za-z0-9_.-]+$`)
 
 // neverDropped are the fields without which a request asks for nothing.

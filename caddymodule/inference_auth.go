@@ -25,9 +25,9 @@ func sentCredentials(r *http.Request) (sent credentials) {
 // candidates returns what may be the key of a request: nothing, one value, or
 // that of Authorization and that of X-Api-Key.
 //
-// A request may try one key, so that nobody can guess at keys beside a valid one.
-// A header that is given twice is refused before any key is looked up, and so are two
-// different issued keys. A credential beside one issued key is not looked up either.
+// A request may try one key, so that nobody can guess at keys beside a valid one. A header
+// that is given twice is refused before any key is looked up. So are two different issued
+// keys. A credential beside one issued key is not looked up.
 func (sent credentials) candidates() ([]string, error) {
 	var given []string
 	for i, values := range sent {

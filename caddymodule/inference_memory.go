@@ -61,8 +61,8 @@ var inferenceMemory byteSemaphore
 
 var errNoMemory = &statusError{http.StatusServiceUnavailable, "Too many inference requests are in flight: try again later"}
 
-// reservation is what one request holds of inferenceMemory. A nil one is for bodies that
-// are not counted. Its methods are for one goroutine, but release.
+// reservation is the share of inferenceMemory that one request holds. A nil one is for
+// bodies that are not counted. Its methods are for one goroutine, but release.
 type reservation struct {
 	limit int64 // max_memory
 	held  atomic.Int64
@@ -110,9 +110,9 @@ func (m *reservation) alloc(size int64) ([]byte, error) {
 // firstRead is how much of an announced body is reserved before any of it arrives, in bytes.
 const firstRead = 64 << 10
 
-// readAll reads r to its end. It reserves memory as bytes arrive, so that a client that
-// announces much and sends little does not keep others out. announced is the expected
-// size in bytes, or -1.
+// readAll reads r to its end. It reserves memory as bytes arrive. So a client that
+// announces much and sends little does not keep others out. announced is the expected size
+// in bytes, or -1.
 func (m *reservation) readAll(r io.Reader, announced int64) ([]byte, error) {
 	expected := announced + bytes.MinRead // with some room to see the end
 	body, err := m.alloc(min(max(announced, 0), firstRead) + bytes.MinRead)

@@ -73,9 +73,9 @@ type hiddenKey struct{ mask, credential string }
 // hiddenKeysCtxKey is the context key of a request's []hiddenKey.
 type hiddenKeysCtxKey struct{}
 
-// maskOwnKeys masks the headers of r that hold a key of ours and returns a request
-// that knows what they were. A header whose name holds a key is removed. Without
-// such headers it returns r and does not allocate.
+// maskOwnKeys masks the headers of r that hold a key of ours. The context of the returned
+// request has the keys. A header whose name holds a key is removed. Without such headers it
+// returns r and does not allocate.
 func (f keyFinder) maskOwnKeys(r *http.Request) *http.Request {
 	var hidden []hiddenKey
 	for name, values := range r.Header {

@@ -83,8 +83,8 @@ type keyProbe struct {
 	shown       []string
 }
 
-// MarshalLogObject encodes a request with a key in each header, apart from the entry,
-// and notes which keys the text shows.
+// MarshalLogObject encodes a request that has a key in each header, outside the log entry.
+// It notes which keys the text shows.
 func (p *keyProbe) MarshalLogObject(fields zapcore.ObjectEncoder) error {
 	encoder, ok := fields.(zapcore.Encoder)
 	if !ok {

@@ -22,10 +22,10 @@ const maxModels = 16 << 20
 // is true. An error ends them.
 type presetLister func(withModels bool) iter.Seq2[domain.ActivePreset, error]
 
-// listModels lets next answer r, a GET of the model list, and adds presets to the
-// answer. It edits a whole list (see readModels) of at most maxModels bytes, sent plain
-// with status 200. Other answers pass unchanged, but for Vary, and so does the answer if
-// presets fail. failed is their error, and err is next's.
+// listModels lets next answer r, a GET of the model list, and adds presets to the answer.
+// It edits a whole list (see readModels) of at most maxModels bytes, sent plain with status
+// 200. Other answers pass unchanged, except for Vary. So does the list if presets fail.
+// failed is their error, and err is next's.
 //
 // It asks next for no content encoding, no range and no conditional answer, because such a
 // list cannot be edited.
@@ -84,11 +84,11 @@ func describeEdited(header http.Header, length int) {
 	}
 }
 
-// addModels returns the entries that presets add to the model list in body, and their
-// place before the bracket that ends its data. It adds no preset that the list has
+// addModels returns the entries that presets add to the model list in body. at is their
+// place, before the bracket that ends its data. It adds no preset that the list has
 // already. If body is not a list to edit (see readModels), it reads no preset.
 //
-// The error is that of presets, or errTooManyPresets.
+// The error comes from presets, or is errTooManyPresets.
 func addModels(body []byte, presets presetLister) (at int, added []byte, err error) {
 	list, ok := readModels(body)
 	if !ok || list.more {

@@ -88,7 +88,7 @@ func (f keyFinder) holdsUnmarked(value string) bool {
 		return true
 	}
 	before := ""
-	for part := range parts(value, wrapping+"=") { // base64 ends in one
+	for part := range parts(value, delimiters+"=") { // base64 ends in one
 		if strings.EqualFold(before, "Basic") {
 			if text, ok := decodeBasic(part); ok && (domain.HoldsIssued(text) || f.isConfigured(text) || f.holdsConfigured(text)) {
 				return true
@@ -119,17 +119,17 @@ func isPlain(value string) bool {
 
 // isSeparator has the bytes that may stand beside a key.
 var isSeparator = func() (is [256]bool) {
-	for i := range len(wrapping + joining) {
-		is[(wrapping + joining)[i]] = true
+	for i := range len(delimiters + assignments) {
+		is[(delimiters + assignments)[i]] = true
 	}
 	return is
 }()
 
-// wrapping has the characters that may stand around a key, or between it and other text.
-const wrapping = " \t,;\"'\\<>()[]{}"
+// delimiters are the characters that may stand around a key, or between it and other text.
+const delimiters = " \t,;\"'\\<>()[]{}"
 
-// joining has the characters that may stand between a key and its name.
-const joining = ":="
+// assignments are the characters that may stand between a key and its name.
+const assignments = ":="
 
 // holdsConfigured reports whether a configured key is a token of text. A token may stand
 // alone, after a scheme, after a name (key:K, key=K), in quotes or in brackets. A key with
@@ -142,7 +142,7 @@ func (f keyFinder) holdsConfigured(text string) bool {
 	isOther := func(token string) bool {
 		return len(token) >= minSecret && token != secret && f.isConfigured(token)
 	}
-	for _, separators := range [...]string{wrapping, wrapping + joining} {
+	for _, separators := range [...]string{delimiters, delimiters + assignments} {
 		for token := range parts(text, separators) {
 			if isOther(token) {
 				return true
@@ -153,16 +153,16 @@ func (f keyFinder) holdsConfigured(text string) bool {
 	// A few per word suffice; trying all would cost the square of their number.
 	const most = 16
 	for word := range parts(text, " \t") {
-		if isOther(strings.Trim(word, wrapping)) {
+		if isOther(strings.Trim(word, delimiters)) {
 			return true
 		}
 		for i, n := 0, 0; i < len(word) && n < most; i++ {
-			if !strings.Contains(joining+",;", word[i:i+1]) {
+			if !strings.Contains(assignments+",;", word[i:i+1]) {
 				continue
 			}
 			n++
 			for _, side := range [...]string{word[:i], word[i+1:]} {
-				if isOther(side) || isOther(strings.Trim(side, wrapping)) {
+				if isOther(side) || isOther(strings.Trim(side, delimiters)) {
 					return true
 				}
 			}

@@ -23,8 +23,8 @@ func (c *call) setPlaceholder(name, value string) {
 	}
 }
 
-// emptyPlaceholder makes those of our placeholders empty that have no value. Without it
-// header_up and the like send their names upstream.
+// emptyPlaceholder makes our placeholders without a value empty. Otherwise header_up and
+// the like send their names upstream.
 func emptyPlaceholder(name string) (any, bool) {
 	return "", strings.HasPrefix(name, placeholderPrefix)
 }

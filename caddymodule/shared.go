@@ -13,7 +13,7 @@ import (
 	"github.com/caddy-presets/caddy-presets/domain"
 )
 
-// shared is what all handlers of one store share. It outlives reloads.
+// shared is the state that all handlers of one store share. It outlives reloads.
 type shared struct {
 	limiter *authLimiter
 	advised sync.Once // see adviseFirstKey

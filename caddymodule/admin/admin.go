@@ -1,5 +1,5 @@
 // Package admin is the admin endpoint of the presets handler, and the "caddy presets"
-// command, most of whose subcommands call that endpoint.
+// command. Most of its subcommands call that endpoint.
 package admin
 
 import (

@@ -35,8 +35,8 @@ func addCommands(presets *cobra.Command) {
 	refuseUnknown(presets)
 }
 
-// refuseUnknown makes a command fail for an unknown subcommand. Cobra prints the help and
-// succeeds, and so would a misspelt backup.
+// refuseUnknown makes a command fail for an unknown subcommand. Otherwise Cobra prints the
+// help and succeeds, even for a misspelt backup command.
 func refuseUnknown(cmd *cobra.Command) {
 	cmd.Args = cobra.ArbitraryArgs
 	cmd.RunE = func(cmd *cobra.Command, args []string) error {
@@ -47,7 +47,7 @@ func refuseUnknown(cmd *cobra.Command) {
 	}
 }
 
-// client calls the admin endpoint of the running server, which its flags say.
+// client calls the admin endpoint of the running server. Flags tell where that server is.
 type client struct{ address, config, adapter, store string }
 
 // flags adds the flags that say where the server is to a command and its subcommands.

@@ -71,8 +71,8 @@ func (s *stream) close() {
 	_ = s.setDeadline(time.Time{}) // fails if the connection is gone
 }
 
-// abort returns err. If a part of the answer was written it aborts the connection, because
-// a part must not look like the whole.
+// abort returns err. If a part of the answer was written, it aborts the connection: a part
+// must not look like the whole.
 func (s *stream) abort(what string, err error) error {
 	if err != nil && s.isBegun {
 		caddy.Log().Named("admin.api.presets").Error(what+" ended early", zap.Error(err))

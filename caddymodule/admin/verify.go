@@ -22,7 +22,7 @@ import (
 // lower ones.
 const exitDamaged = 10
 
-// verdict is what the verify command prints as JSON.
+// verdict is the JSON output of the verify command.
 type verdict struct {
 	storage.Report
 	Damaged bool   `json:"damaged"`

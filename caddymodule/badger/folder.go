@@ -188,7 +188,7 @@ func newCheckState(now time.Time) checkState {
 const maxFirstCheck = time.Hour
 
 // isDue reports whether the next check is due. The first one is early, so that a server
-// that restarts each day makes one, and has jitter, since many servers may start at once.
+// that restarts each day makes one. It has jitter, because many servers may start at once.
 func (c checkState) isDue(now time.Time, interval time.Duration) bool {
 	wait := interval
 	if !c.checked {

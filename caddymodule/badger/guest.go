@@ -96,9 +96,9 @@ func (b *Badger) Provision(ctx caddy.Context) error {
 	return sharing.RegisterMetrics(ctx.GetMetricsRegistry(), storeMetrics{})
 }
 
-// canonical returns the name of an absolute folder without symbolic links, so that each
-// folder has one key in the pool. The folder and its parents may be missing. canonical
-// creates nothing, because the folder of an open store may have been moved away.
+// canonical returns the name of an absolute folder without symbolic links. So each folder
+// has one key in the pool. The folder and its parents may be missing. canonical creates
+// nothing, because the folder of an open store may have been moved away.
 func canonical(folder string) string {
 	name, err := filepath.EvalSymlinks(folder)
 	if err == nil {

@@ -43,7 +43,7 @@ func init() {
 // isCommand is true in programs with Caddy's commands, which include probeCommand.
 var isCommand atomic.Bool
 
-// probeResult is what probeCommand prints, as JSON.
+// probeResult is the JSON output of probeCommand.
 type probeResult struct {
 	Damaged bool   `json:"damaged"`
 	Error   string `json:"error"` // empty for none

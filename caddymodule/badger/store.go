@@ -32,7 +32,7 @@ var folders = sharing.Pool[settings, *badgerstore.Store]{
 	},
 }
 
-// settings are what a configuration says about a folder.
+// settings are a configuration's options for a folder.
 type settings struct {
 	folder string
 	key    []byte        // nil without encryption

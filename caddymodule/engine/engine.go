@@ -1,5 +1,5 @@
 // Package engine is the contract between the presets handler and the guest modules that
-// store what it manages. A guest registers itself as a Caddy module in Namespace.
+// store its data. A guest registers itself as a Caddy module in Namespace.
 package engine
 
 import (
@@ -13,7 +13,7 @@ import (
 // Namespace is the namespace of Caddy modules that are storage engines.
 const Namespace = "http.handlers.presets.storage"
 
-// Engine is what every guest module offers after it was provisioned.
+// Engine is the interface of every guest module after it was provisioned.
 //
 // Provision fails for a wrong configuration, and not for a store that cannot be opened.
 // Such a store fails with domain.ErrUnavailable until it can be opened.
@@ -35,8 +35,8 @@ type Checker interface {
 
 // Backuper is a store that can be backed up while it is in use.
 type Backuper interface {
-	// Backup writes a backup of the store as it is at one moment. After an error, what was
-	// written to w cannot be restored.
+	// Backup writes a backup of the store as it is at one moment. After an error, the
+	// output in w cannot be restored.
 	Backup(ctx context.Context, w io.Writer) error
 }
 

@@ -18,7 +18,7 @@ import (
 // Settle waits until only the current configuration listens on a loopback address. Caddy
 // closes the previous listeners in the background. Until then they accept connections,
 // which get the previous answers or a reset. Caddy lowers its own count before it closes a
-// listener, so Settle then asks the kernel, which reports listeners on Linux only.
+// listener. So Settle then asks the kernel, which reports listeners on Linux only.
 func Settle(t *testing.T, address string) {
 	t.Helper()
 	pause := time.Millisecond

@@ -10,8 +10,9 @@ import (
 	"github.com/caddyserver/caddy/v2/caddyconfig/caddyfile"
 )
 
-// MaybeUnset ends errors about an argument that is missing or empty. The Caddyfile
-// replaces environment variables before it is parsed, so an unset one cannot be told.
+// MaybeUnset ends errors about an argument that is missing or empty. Caddy replaces
+// environment variables before it parses a Caddyfile. So an unset one looks like a missing
+// argument.
 const MaybeUnset = " (a {$NAME} may not be set in the environment)"
 
 // Block describes the subdirectives of a block.

@@ -15,8 +15,8 @@ import (
 	"github.com/caddy-presets/caddy-presets/storage/badger"
 )
 
-// Read returns the encryption key in a file. It only warns if other users can read the
-// file, because the mode of a mounted secret cannot always be chosen.
+// Read returns the encryption key in a file. If other users can read the file, it only
+// warns: the mode of a mounted secret cannot always be chosen.
 func Read(name string, logger *zap.Logger) ([]byte, error) {
 	file, err := os.Open(name)
 	if err != nil {

@@ -1,4 +1,4 @@
-// Package logof has the logger of what outlives the configuration that began it.
+// Package logof has a logger for work that outlives the configuration in which it began.
 package logof
 
 import (

@@ -25,11 +25,12 @@ import (
 // not copy it afterwards. Its methods and those of its stores are safe for concurrent use.
 type Pool[C any, S Engine] struct {
 	// Opener returns the opener of a handle. newest returns the settings of the Store that
-	// joined last, also during the opening and closing, and nil after the closing.
+	// joined last. It may be called while the handle is opened or closed. Afterwards it
+	// returns nil.
 	Opener func(settings C, newest func() *C) Opener[S]
 
-	// Compatible returns an error if settings cannot share the handle of their key, which a
-	// Store with the settings others uses. It is optional.
+	// Compatible returns an error if settings cannot share the handle of their key. A Store
+	// with the settings others uses that handle. It is optional.
 	Compatible func(others, settings C) error
 
 	// OnCloseError is called if a late request was the last user of a handle and closing

@@ -71,8 +71,8 @@ func (s *Store[C, S]) Enter(ctx context.Context) (opened S, err error) {
 	return opened, err
 }
 
-// Leave is Release for one call. An error goes to OnCloseError, because it is not the
-// call's.
+// Leave is Release for one call. An error goes to OnCloseError, because the call did not
+// cause it.
 func (s *Store[C, S]) Leave() {
 	if err := s.Release(); err != nil {
 		s.pool.OnCloseError(s.Settings, err)

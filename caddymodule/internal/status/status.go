@@ -7,7 +7,7 @@ import (
 	"github.com/caddy-presets/caddy-presets/domain"
 )
 
-// Of returns the HTTP status of an error's kind (specification, "Errors").
+// Of returns the HTTP status for the kind of an error (specification, "Errors").
 func Of(kind domain.Kind) int { return byKind[kind] }
 
 var byKind = map[domain.Kind]int{
