@@ -80,7 +80,7 @@ func dataKey(folder string, key []byte) (with *pb.DataKey, err error) {
 	}
 	name := filepath.Join(folder, badgerdb.KeyRegistryFileName)
 	if _, err := os.Stat(name); errors.Is(err, fs.ErrNotExist) {
-		return nil, fmt.Errorf("%w: %s holds an encrypted store whose %s is gone, without which nothing of it can be read; restore a backup",
+		return nil, fmt.Errorf("%w: %s is an encrypted store, but its %s is gone: nothing in it can be read; restore a backup",
 			ErrDamaged, folder, badgerdb.KeyRegistryFileName)
 	}
 	err = guarded(func() error {
