@@ -199,7 +199,7 @@ func (t trail) verify(noted string) error {
 		hash, _ := t.head.Hash.MarshalText() // never fails
 		return fmt.Errorf("audit record %d is not the one that the trail should end with, of hash %s", head.Count, hash)
 	case !found:
-		return errors.New("the audit trail is unbroken, but no record has the hash of --head: it is not the trail that the hash was noted of")
+		return errors.New("the audit trail is unbroken, but no record has the hash of --head: the hash is from another trail")
 	}
 	return nil
 }
