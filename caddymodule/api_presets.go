@@ -156,11 +156,20 @@ var (
 	readingPages = semaphore.NewWeighted(maxReading)
 )
 
-// listVersions refuses a page while too many others are being sent.
+// listVersions refuses a page while too many others are being sent. Pages of summaries are
+// small.
 func listVersions(c *call) (answer, error) {
 	page, err := c.readPage()
 	if err != nil {
 		return answer{}, err
+	}
+	switch fields, err := c.queried("fields"); {
+	case err != nil:
+		return answer{}, err
+	case fields == "summary":
+		return pageOf(c.h.service.PresetVersionSummaries(c.r.Context(), c.who, c.given.workspace, c.slug(), page))
+	case fields != "":
+		return answer{}, domain.InvalidAt("fields", "must be summary")
 	}
 	if err := readingPages.Acquire(c.r.Context(), 1); err != nil {
 		return answer{}, err

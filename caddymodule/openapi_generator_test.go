@@ -43,7 +43,7 @@ var descriptions = map[string]description{
 	"preset_create_messages":  {"presets", "Create a preset, or its next version, from a messages request", "Preset", ""},
 	"preset_designate":        {"versions", "Make another version the one that serves requests", "Preset", ""},
 	"preset_diff":             {"versions", "Compare two versions of a preset", "Diff", "from to"},
-	"version_list":            {"versions", "List the versions of a preset", "Versions", "offset limit"},
+	"version_list":            {"versions", "List the versions of a preset", "Versions", "fields offset limit"},
 	"version_get":             {"versions", "Get a version of a preset", "Version", ""},
 	"label_get":               {"labels", "Get a label with its history", "Label", "offset limit"},
 	"label_put":               {"labels", "Make a label stand for a version or a split", "Label", ""},

@@ -72,11 +72,33 @@ func (s *Service) viewPreset(ctx context.Context, workspaceID, slug string, fn f
 
 // withDesignated returns p with its designated version.
 func (p shown) withDesignated() ([]byte, error) {
-	version, err := p.PresetVersionJSON(p.state, p.state.DesignatedVersion)
+	version, err := p.version(p.PresetVersionJSON, p.state.DesignatedVersion)
 	if err != nil {
 		return nil, err
 	}
 	return withMember(p.json, "designated_version", version), nil
+}
+
+// withMember appends a member to a JSON object that has members. The bytes of value stay
+// as they are.
+func withMember(object []byte, name string, value []byte) []byte {
+	return slices.Concat(object[:len(object)-1], []byte(`,"`+name+`":`), value, []byte{'}'})
+}
+
+// versionReader reads a version of a preset, whole or its summary, as it is stored.
+type versionReader func(p PresetState, n int) ([]byte, error)
+
+// version returns version n as clients see it.
+func (p shown) version(read versionReader, n int) ([]byte, error) {
+	text, err := read(p.state, n)
+	if err != nil {
+		return nil, err
+	}
+	uses, err := p.uses()
+	if err != nil {
+		return nil, err
+	}
+	return uses.add(text, n), nil
 }
 
 // Preset returns a preset and its designated version. workspace is the id or slug of the
@@ -136,7 +158,7 @@ func (s *Service) PresetVersion(ctx context.Context, who Principal, workspace, s
 		return found, err
 	}
 	err = s.viewPreset(ctx, id, slug, func(p shown) error {
-		text, err := p.PresetVersionJSON(p.state, n)
+		text, err := p.version(p.PresetVersionJSON, n)
 		found = tagged(Found{JSON: text, WorkspaceID: id, Number: n})
 		return versionNotFound(err, "version")
 	})
@@ -145,19 +167,35 @@ func (s *Service) PresetVersion(ctx context.Context, who Principal, workspace, s
 
 // PresetVersions returns a page of the versions of a preset, the first version
 // first.
-func (s *Service) PresetVersions(ctx context.Context, who Principal, workspace, slug string, page Page) (list Listed, err error) {
+func (s *Service) PresetVersions(ctx context.Context, who Principal, workspace, slug string, page Page) (Listed, error) {
+	return s.versionPage(ctx, who, workspace, slug, page, func(p shown) versionReader { return p.PresetVersionJSON })
+}
+
+// PresetVersionSummaries is PresetVersions without the settings and prompts. It does not
+// read them either.
+func (s *Service) PresetVersionSummaries(ctx context.Context, who Principal, workspace, slug string, page Page) (Listed, error) {
+	return s.versionPage(ctx, who, workspace, slug, page, func(p shown) versionReader { return p.PresetVersionSummary })
+}
+
+func (s *Service) versionPage(ctx context.Context, who Principal, workspace, slug string, page Page, reader func(shown) versionReader) (list Listed, err error) {
 	id, err := s.home(ctx, who, workspace)
 	if err != nil {
 		return list, err
 	}
 	err = s.viewPreset(ctx, id, slug, func(p shown) error {
+		uses, err := p.uses()
+		if err != nil {
+			return err
+		}
+		read := reader(p)
 		var versions [][]byte
 		for i := page.Offset; i < p.state.count() && len(versions) < page.Limit; i++ {
-			text, err := p.PresetVersionJSON(p.state, p.state.Version(i))
+			n := p.state.Version(i)
+			text, err := read(p.state, n)
 			if err != nil {
 				return err
 			}
-			versions = append(versions, text)
+			versions = append(versions, uses.add(text, n))
 		}
 		list = listed(jsonArray(versions), p.state.count())
 		return nil

@@ -150,7 +150,7 @@ func TestCheckOfEachKind(t *testing.T) {
 		}
 	}
 	for _, of := range []records.Kind{
-		records.KindWorkspace, records.KindWorkspaceSlug, records.KindPreset, records.KindVersion, records.KindKey, records.KindKeyHash, records.KindLabel, records.KindLabelChange,
+		records.KindWorkspace, records.KindWorkspaceSlug, records.KindPreset, records.KindVersion, records.KindSummary, records.KindKey, records.KindKeyHash, records.KindLabel, records.KindLabelChange,
 		records.KindAuditHead, records.KindAudit, records.KindReplay, records.KindListEnd, records.KindPlace, records.KindLeaf, records.KindNode, records.KindSequence,
 	} {
 		if kinds[of] == 0 {
@@ -218,12 +218,20 @@ func TestVerifyPruned(t *testing.T) {
 	for i, want := range []string{"there are versions that no preset has", "version 2"} {
 		n := i + 1
 		k, _ := records.VersionKey(p.ID, n)
+		summary, _ := records.SummaryKey(p.ID, n)
+		if n == 1 {
+			tamper(t, folder, func(txn *badgerdb.Txn) error { return txn.Set(summary, records.Seal(summary, []byte("{}"))) })
+			if report := verified(t, folder); !slices.Equal(report.Problems, []string{"there are summaries of versions that no preset has"}) {
+				t.Errorf("the summary of a removed version: got %q", report.Problems)
+			}
+			tamper(t, folder, func(txn *badgerdb.Txn) error { return txn.Delete(summary) })
+		}
 		tamper(t, folder, func(txn *badgerdb.Txn) error {
 			if n > 1 {
 				return txn.Delete(k)
 			}
 			text, err := (&domain.PresetVersion{PresetID: p.ID, Version: n, Config: []byte("{}")}).JSON()
-			payload := append([]byte{0, 0, 2}, text...) // no dialect, and a config of 2 bytes
+			payload := append([]byte{2}, text...) // a config of 2 bytes
 			return errors.Join(err, txn.Set(k, records.Seal(k, payload)))
 		})
 		if report := verified(t, folder); !strings.Contains(strings.Join(report.Problems, "; "), want) {

@@ -39,6 +39,7 @@ type Checker struct {
 	seed                     maphash.Seed
 	wantPlaces, places       int
 	wantVersions, versions   uint64
+	summaries                uint64 // as many as versions
 	wantChanges, changes     uint64
 	wantKeyHashes, keyHashes int
 	// Places of objects and their states.
@@ -175,6 +176,8 @@ func (c *Checker) checkRecord(k Key, payload []byte) error {
 			return wrong("it is not the one that it should be")
 		}
 		c.versions += c.hash(k)
+	case KindSummary:
+		c.summaries += c.hash(append(KindVersion.Prefix(), name...))
 	case KindLabel:
 		n, err := decodeNumber(payload)
 		if err != nil || n < 1 || len(name) < len(uuid.UUID{}) {
@@ -288,7 +291,15 @@ func (c *Checker) checkPreset(k Key, payload []byte) error {
 	}
 	for n := range p.State().Versions() {
 		version, _ := VersionKey(p.ID, n)
-		if _, err := c.reader.PresetVersionJSON(p.State(), n); err != nil {
+		text, err := c.reader.PresetVersionJSON(p.State(), n)
+		if err != nil {
+			return fmt.Errorf("preset %s: version %d: %w", p.ID, n, err)
+		}
+		summary, err := c.reader.PresetVersionSummary(p.State(), n)
+		if err == nil && !bytes.HasPrefix(text, summary[:len(summary)-1]) {
+			err = damaged(KindSummary, "it is not that of its version")
+		}
+		if err != nil {
 			return fmt.Errorf("preset %s: version %d: %w", p.ID, n, err)
 		}
 		c.wantVersions += c.hash(version)
@@ -372,6 +383,9 @@ func (c *Checker) checkSums() {
 	}
 	if c.versions != c.wantVersions {
 		c.report("there are versions that no preset has")
+	}
+	if c.summaries != c.wantVersions {
+		c.report("there are summaries of versions that no preset has")
 	}
 	if c.changes != c.wantChanges {
 		c.report("there are changes that no label has")

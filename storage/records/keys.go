@@ -15,6 +15,7 @@ import (
 //	s <workspace slug>                    its id, as text
 //	p <workspace id> <preset slug>        the preset
 //	v <preset id> <number, 8 bytes>       one version of it
+//	y <preset id> <number, 8 bytes>       the summary of that version
 //	k <key id>                            the issued key
 //	h <SHA-256 of the secret>             its id, as text
 //	m <preset id> <label>                 the number of the label's latest change
@@ -44,6 +45,7 @@ const (
 	KindWorkspaceSlug Kind = 's'
 	KindPreset        Kind = 'p'
 	KindVersion       Kind = 'v'
+	KindSummary       Kind = 'y'
 	KindKey           Kind = 'k'
 	KindKeyHash       Kind = 'h'
 	KindLabel         Kind = 'm'
@@ -70,6 +72,8 @@ func (k Kind) String() string {
 		return "preset"
 	case KindVersion:
 		return "preset version"
+	case KindSummary:
+		return "version summary"
 	case KindKey:
 		return "issued key"
 	case KindKeyHash:
@@ -188,12 +192,17 @@ func PresetKey(workspaceID, slug string) (Key, bool) {
 }
 
 // VersionKey is the key of version n of a preset.
-func VersionKey(presetID string, n int) (Key, bool) {
+func VersionKey(presetID string, n int) (Key, bool) { return versionKey(KindVersion, presetID, n) }
+
+// SummaryKey is the key of the summary of version n of a preset.
+func SummaryKey(presetID string, n int) (Key, bool) { return versionKey(KindSummary, presetID, n) }
+
+func versionKey(of Kind, presetID string, n int) (Key, bool) {
 	id, ok := parseID(presetID)
 	if !ok || n < 1 {
 		return nil, false
 	}
-	return binary.BigEndian.AppendUint64(append(newKey(KindVersion, len(id)+8), id[:]...), uint64(n)), true
+	return binary.BigEndian.AppendUint64(append(newKey(of, len(id)+8), id[:]...), uint64(n)), true
 }
 
 func deletedKey(workspaceID string) (Key, bool) { return idKey(KindDeleted, workspaceID) }

@@ -186,6 +186,11 @@ func (t *Tx) PutPresetVersion(p domain.Preset, v domain.PresetVersion) error {
 		return t.write(k, nil, err)
 	}
 	record, err := encodeVersion(k, v)
+	if err := t.write(k, record, err); err != nil {
+		return err
+	}
+	k, _ = SummaryKey(p.ID, v.Version)
+	record, err = encodeSummary(k, v)
 	return t.write(k, record, err)
 }
 
@@ -206,7 +211,8 @@ func (t *Tx) PruneVersions(p domain.Preset, numbers []int) error {
 		if !ok || !stored.Has(n) {
 			return t.write(k, nil, fmt.Errorf("version %d of a preset is not stored and cannot be removed", n))
 		}
-		if err := t.write(version, nil, nil); err != nil {
+		summary, _ := SummaryKey(stored.ID, n)
+		if err := cmp.Or(t.write(version, nil, nil), t.write(summary, nil, nil)); err != nil {
 			return err
 		}
 	}

@@ -113,9 +113,10 @@ func versionRoundTrip(t *testing.T, s *suite) {
 	for i := range configs {
 		v := newVersion(p, i+1, configs[i])
 		v.SystemPrompt, v.CreatorID, v.UpdatedAt = prompts[i], awkward, when(100+i)
+		v.Message = prompts[len(prompts)-1-i]
 		want = append(want, v)
 	}
-	want[1].Dialect = "another"
+	want[0].Dialect, want[1].Dialect, want[2].Dialect = domain.Chat, "another", domain.Messages
 	s.mustUpdate(t, func(tx domain.Tx) error {
 		for _, v := range want {
 			p.LatestVersion = v.Version
@@ -136,6 +137,37 @@ func versionRoundTrip(t *testing.T, s *suite) {
 			t.Fatal(err)
 		}
 		shows(t, text, want[i])
+		summary, err := get(s, func(r domain.Reader) ([]byte, error) { return r.PresetVersionSummary(p.State(), i+1) })
+		if err != nil {
+			t.Fatal(err)
+		}
+		summarises(t, summary, text)
+	}
+}
+
+// summarises checks that a summary has all members of a version's JSON but two, and their
+// sizes.
+func summarises(t *testing.T, summary, version []byte) {
+	t.Helper()
+	var short, whole map[string]json.RawMessage
+	var prompt *string
+	err := errors.Join(json.Unmarshal(summary, &short), json.Unmarshal(version, &whole))
+	if err := errors.Join(err, json.Unmarshal(whole["system_prompt"], &prompt)); err != nil {
+		t.Fatal(err)
+	}
+	if prompt == nil {
+		prompt = new("")
+	}
+	sizes := fmt.Sprintf("%s %s", short["system_prompt_bytes"], short["config_bytes"])
+	const before = `,"config":`
+	config := version[bytes.Index(version, []byte(before))+len(before) : len(version)-1] // with the blanks around it
+	if want := fmt.Sprintf("%d %d", len(*prompt), len(config)); sizes != want {
+		t.Errorf("got sizes %s, want %s", sizes, want)
+	}
+	delete(whole, "config")
+	delete(whole, "system_prompt")
+	if !reflect.DeepEqual(short, whole) {
+		t.Errorf("got summary %s of %s", summary, version)
 	}
 }
 
@@ -254,6 +286,8 @@ func notFound(t *testing.T, s *suite) {
 			wantMissing("PresetJSON "+name, err)
 			_, err = r.PresetVersionJSON(domain.PresetState{ID: text}, 1)
 			wantMissing("PresetVersionJSON of "+name, err)
+			_, err = r.PresetVersionSummary(domain.PresetState{ID: text}, 1)
+			wantMissing("PresetVersionSummary of "+name, err)
 			_, err = r.Key(text)
 			wantMissing("Key "+name, err)
 			for _, label := range []string{text, "staging"} {

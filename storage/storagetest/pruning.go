@@ -32,17 +32,19 @@ func versionsAre(t *testing.T, r domain.Reader, p domain.Preset, want map[int]do
 	for n := -1; n <= p.LatestVersion+1; n++ {
 		v, err1 := r.PresetVersion(got.State(), n)
 		text, err2 := r.PresetVersionJSON(state, n)
+		summary, err3 := r.PresetVersionSummary(state, n)
 		there, ok := want[n]
 		switch {
 		case got.State().Has(n) != ok:
 			t.Errorf("%s: has version %d: %t, want %t", p.Slug, n, !ok, ok)
-		case !ok && (!errors.Is(err1, domain.ErrNotFound) || !errors.Is(err2, domain.ErrNotFound)):
-			t.Errorf("%s, version %d: got errors %v and %v, want ErrNotFound", p.Slug, n, err1, err2)
-		case ok && (err1 != nil || err2 != nil):
-			t.Errorf("%s, version %d: got errors %v and %v", p.Slug, n, err1, err2)
+		case !ok && (!errors.Is(err1, domain.ErrNotFound) || !errors.Is(err2, domain.ErrNotFound) || !errors.Is(err3, domain.ErrNotFound)):
+			t.Errorf("%s, version %d: got errors %v, %v and %v, want ErrNotFound", p.Slug, n, err1, err2, err3)
+		case ok && (err1 != nil || err2 != nil || err3 != nil):
+			t.Errorf("%s, version %d: got errors %v, %v and %v", p.Slug, n, err1, err2, err3)
 		case ok:
 			same(t, v, there)
 			shows(t, text, there)
+			summarises(t, summary, text)
 		}
 	}
 }
