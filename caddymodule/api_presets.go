@@ -17,7 +17,11 @@ func (c *call) changed(out domain.Outcome, err error) (answer, error) {
 		return answer{}, err
 	}
 	c.recordOutcome(out)
-	return object(http.StatusOK, out.JSON, domain.Tag(out.JSON)), nil
+	tag := out.Tag
+	if tag == "" {
+		tag = domain.Tag(out.JSON)
+	}
+	return object(http.StatusOK, out.JSON, tag), nil
 }
 
 // removed answers the removal of an object.
@@ -65,16 +69,40 @@ func createPresetFrom(dialect domain.Dialect) func(*call) (answer, error) {
 		case given:
 			c.setPlaceholder("session_id", id)
 		}
+		how, err := c.readRelease()
+		if err != nil {
+			return answer{}, err
+		}
 		capture, err := inference.Capture(dialect, c.object.All())
 		if err != nil {
 			return answer{}, err
 		}
-		out, err := c.h.service.CreatePresetVersion(c.r.Context(), c.write(), c.given.workspace, c.slug(), capture)
+		out, err := c.h.service.ReleasePresetVersion(c.r.Context(), c.write(), c.given.workspace, c.slug(), capture, how)
 		if err == nil && out.Record != nil {
 			c.h.metrics.versions.Inc()
 		}
 		return c.changed(out, err)
 	}
+}
+
+// readRelease reads how the query wants a new version published.
+func (c *call) readRelease() (how domain.Release, err error) {
+	switch designate, err := c.queried("designate"); {
+	case err != nil:
+		return how, err
+	case designate == "false":
+		how.Draft = true
+	case designate != "" && designate != "true":
+		return how, domain.InvalidAt("designate", "must be true or false")
+	}
+	if how.Label, err = c.queried("label"); err != nil {
+		return how, err
+	}
+	message, err := c.queried("message")
+	if message != "" {
+		how.Message = &message
+	}
+	return how, err
 }
 
 // listPresets lists presets of the status in the query, by default all but archived ones.

@@ -60,7 +60,10 @@ var matrix = map[string]row{
 	"POST presets/{slug}/responses": {
 		may:     "creators",
 		exists:  cell{"presets/{p}/responses", `{"top_k":{n}}`, 200},
-		missing: []cell{{"presets/r-{n}/responses", `{}`, 200}},
+		missing: []cell{
+			{"presets/r-{n}/responses", `{}`, 200},
+			{"presets/absent/responses?designate=false", `{}`, 409},
+		},
 	},
 	"POST presets/{slug}/chat/completions": {
 		may:     "creators",

@@ -39,6 +39,10 @@ type AuditObject struct {
 	Label       string `json:"label,omitzero"`
 	// Pruned are the versions that were removed, such as 1-97,99.
 	Pruned string `json:"pruned,omitzero"`
+	// Draft is the new version if it was not designated, else 0.
+	Draft int `json:"draft,omitzero"`
+	// Message is the author's reason for a new version.
+	Message string `json:"message,omitzero"`
 }
 
 // AuditRecord tells of one change: who did what to which object. It holds no

@@ -46,6 +46,7 @@ type Replay struct {
 	Answer    []byte    `json:"-"` // the whole JSON: the version in it may be pruned before the replay
 	Workspace string    `json:"workspace_id"`
 	Version   int       `json:"version"`
+	Tag       string    `json:"tag,omitzero"` // see Outcome
 	ExpiresAt time.Time `json:"expires_at"`
 }
 
@@ -62,6 +63,9 @@ type Outcome struct {
 	// JSON is the answer's data, the same for the same Idempotency-Key. It is
 	// nil where the object is gone.
 	JSON []byte
+	// Tag is the entity tag of the changed object where JSON shows more than that, else
+	// empty.
+	Tag string
 	// WorkspaceID and Number are the workspace that was acted in and the
 	// version concerned, 0 for none.
 	WorkspaceID string
@@ -71,7 +75,8 @@ type Outcome struct {
 	Replayed bool
 	// Record is what the audit trail says of the change. It is nil where
 	// nothing changed: all was as asked already, or the change had been done
-	// before under the same Idempotency-Key.
+	// before under the same Idempotency-Key. A label that a new version gets has
+	// one more record.
 	Record *AuditRecord
 	// Recreated is what it says of a default workspace that was made in the
 	// place of the one that was deleted, else nil.
@@ -143,7 +148,7 @@ func (c *change) replayEarlier() (done bool, err error) {
 			return false, err
 		}
 	}
-	c.out = Outcome{JSON: earlier.Answer, WorkspaceID: earlier.Workspace, Number: earlier.Version, Replayed: true}
+	c.out = Outcome{JSON: earlier.Answer, Tag: earlier.Tag, WorkspaceID: earlier.Workspace, Number: earlier.Version, Replayed: true}
 	return true, nil
 }
 
@@ -154,7 +159,7 @@ func (c *change) storeReplay() error {
 	}
 	return c.PutReplay(Replay{
 		ID: c.replayID(), Request: c.Idempotency.Request[:], Answer: c.out.JSON,
-		Workspace: c.out.WorkspaceID, Version: c.out.Number, ExpiresAt: c.now.Add(idempotencyLifetime),
+		Workspace: c.out.WorkspaceID, Version: c.out.Number, Tag: c.out.Tag, ExpiresAt: c.now.Add(idempotencyLifetime),
 	})
 }
 
