@@ -58,8 +58,8 @@ var matrix = map[string]row{
 		missing: []cell{{"presets/absent/restore", "", 404}},
 	},
 	"POST presets/{slug}/responses": {
-		may:     "creators",
-		exists:  cell{"presets/{p}/responses", `{"top_k":{n}}`, 200},
+		may:    "creators",
+		exists: cell{"presets/{p}/responses", `{"top_k":{n}}`, 200},
 		missing: []cell{
 			{"presets/r-{n}/responses", `{}`, 200},
 			{"presets/absent/responses?designate=false", `{}`, 409},
