@@ -105,9 +105,9 @@ func (c *call) readRelease() (how domain.Release, err error) {
 	return how, err
 }
 
-// listPresets lists presets of the status in the query, by default all but archived ones.
+// listPresets lists the presets that the query asks for, by default all but archived ones.
 func listPresets(c *call) (answer, error) {
-	filter, err := c.readPresetFilter()
+	query, err := c.readPresetQuery()
 	if err != nil {
 		return answer{}, err
 	}
@@ -115,7 +115,42 @@ func listPresets(c *call) (answer, error) {
 	if err != nil {
 		return answer{}, err
 	}
-	return pageOf(c.h.service.Presets(c.r.Context(), c.who, c.given.workspace, filter, page))
+	return pageOf(c.h.service.Presets(c.r.Context(), c.who, c.given.workspace, query, page))
+}
+
+// readPresetQuery reads which presets to list, and in which order. Its strings but q are
+// constants, which a cache may keep.
+func (c *call) readPresetQuery() (q domain.PresetQuery, err error) {
+	if q.Filter, err = c.readPresetFilter(); err != nil {
+		return q, err
+	}
+	if given := c.given.query["q"]; len(given) != 1 || given[0] != "" { // an empty search field finds all
+		if q.Text, err = c.queried("q"); err != nil {
+			return q, err
+		}
+	}
+	if err := domain.CheckSearchText(q.Text); err != nil {
+		return q, err
+	}
+	switch by, err := c.queried("sort"); {
+	case err != nil:
+		return q, err
+	case by == "name":
+		q.Sort = domain.SortName
+	case by == "slug":
+		q.Sort = domain.SortSlug
+	case by != "" && by != "updated":
+		return q, domain.InvalidAt("sort", "must be updated, name or slug")
+	}
+	switch order, err := c.queried("order"); {
+	case err != nil:
+		return q, err
+	case order == "asc":
+		q.Ascending = true
+	case order != "" && order != "desc":
+		return q, domain.InvalidAt("order", "must be asc or desc")
+	}
+	return q, nil
 }
 
 // readPresetFilter reads the status of the query.

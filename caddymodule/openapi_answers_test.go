@@ -220,6 +220,7 @@ var tour = []struct{ op, method, path, body string }{
 	{"preset_create_responses", "POST", "/v1/presets/p/responses?designate=false&label=b&message=m", `{}`},
 	{"preset_list", "GET", "/v1/presets", ""},
 	{"preset_list", "GET", "/v1/presets?status=all", ""},
+	{"preset_list", "GET", "/v1/presets?q=P&sort=name&order=asc", ""},
 	{"preset_get", "GET", "/v1/presets/p", ""},
 	{"version_list", "GET", "/v1/presets/p/versions", ""},
 	{"version_list", "GET", "/v1/presets/p/versions?fields=summary", ""},

@@ -33,7 +33,7 @@ type description struct {
 
 // descriptions are by the name of the operation.
 var descriptions = map[string]description{
-	"preset_list":             {"presets", "List presets", "Presets", "status offset limit"},
+	"preset_list":             {"presets", "List presets", "Presets", "q status sort order offset limit"},
 	"preset_get":              {"presets", "Get a preset", "Preset", ""},
 	"preset_update":           {"presets", "Change the name, the description or the status of a preset", "Preset", ""},
 	"preset_archive":          {"presets", "Archive a preset; its slug stays taken", "Deleted", ""},

@@ -464,7 +464,7 @@ func TestPresetsOutOfReach(t *testing.T) {
 			wantKind(t, do(member, "default", "p"), domain.Forbidden, "Only management keys can perform this operation")
 		})
 	}
-	_, err := f.Presets(t.Context(), outsider, "team", domain.ListedPresets, whole)
+	_, err := f.Presets(t.Context(), outsider, "team", domain.PresetQuery{}, whole)
 	wantKind(t, err, domain.Forbidden, "Only management keys can perform this operation")
 	_, err = f.PresetVersion(t.Context(), admin, "team", "p", 2)
 	wantKind(t, err, domain.NotFound, "Preset version not found")
@@ -491,12 +491,12 @@ func TestPresetPages(t *testing.T) {
 	whole := domain.Page{Limit: domain.MaxPage}
 	page := func(page domain.Page, total int, want ...string) {
 		t.Helper()
-		list, err := f.Presets(t.Context(), user, "", domain.ListedPresets, page)
+		list, err := f.Presets(t.Context(), user, "", domain.PresetQuery{}, page)
 		if got := slugs(t, list, "slug"); err != nil || list.Total != total || !reflect.DeepEqual(got, want) {
 			t.Errorf("page %+v: got %v of %d, %v, want %v of %d", page, got, list.Total, err, want, total)
 		}
 	}
-	if list, err := f.Presets(t.Context(), user, "", domain.ListedPresets, whole); err != nil || string(list.JSON) != "[]" || list.Total != 0 {
+	if list, err := f.Presets(t.Context(), user, "", domain.PresetQuery{}, whole); err != nil || string(list.JSON) != "[]" || list.Total != 0 {
 		t.Errorf("got %s of %d, %v, want []", list.JSON, list.Total, err)
 	}
 	for _, slug := range []string{"a", "b", "c", "d"} {
@@ -530,7 +530,7 @@ func TestPresetPages(t *testing.T) {
 	}
 	page(whole, 4, "b", "c", "a", "d")
 
-	list, err := f.Presets(t.Context(), user, "", domain.ListedPresets, domain.Page{Offset: 2, Limit: 1})
+	list, err := f.Presets(t.Context(), user, "", domain.PresetQuery{}, domain.Page{Offset: 2, Limit: 1})
 	if err != nil || strings.Contains(string(list.JSON), `"designated_version":`) || !strings.Contains(string(list.JSON), `"labels":{"live":{"version":1}}`) {
 		t.Errorf("got %s, %v, want labels and no designated version", list.JSON, err)
 	}

@@ -125,26 +125,19 @@ func (s *Service) Preset(ctx context.Context, who Principal, workspace, slug str
 	return s.keepObject(q, stamp, read), nil
 }
 
-// Presets returns a page of a workspace's presets that match a filter, the last changed
-// first. Only this method returns archived presets.
-func (s *Service) Presets(ctx context.Context, who Principal, workspace string, filter PresetFilter, page Page) (list Listed, err error) {
+// Presets returns a page of a workspace's presets that match a query. Only this method
+// returns archived presets. A query that has a Text or is sorted costs a scan of the
+// workspace's presets. It is Unavailable if it takes too long.
+func (s *Service) Presets(ctx context.Context, who Principal, workspace string, query PresetQuery, page Page) (list Listed, err error) {
 	id, err := s.home(ctx, who, workspace)
 	if err != nil {
 		return list, err
 	}
-	q, stamp := question{what: allPresets, workspace: id, filter: filter, page: page}, s.store.Stamps().Presets(id)
+	q, stamp := question{what: allPresets, workspace: id, filter: query.Filter, search: query.search(), page: page}, s.store.Stamps().Presets(id)
 	if list, ok := s.pages.Get(q, stamp); ok {
 		return list, nil
 	}
-	var text []byte
-	var total int
-	err = s.store.View(ctx, func(r Reader) (err error) {
-		if err := CheckWorkspace(r, id); err != nil {
-			return err
-		}
-		text, total, err = r.PresetPage(id, filter, page)
-		return err
-	})
+	text, total, err := s.readPresets(ctx, id, query, page)
 	if err != nil {
 		return list, err
 	}
