@@ -93,6 +93,11 @@ var matrix = map[string]row{
 			{"presets/{p}/diff?from=absent&to=1", "", 404},
 		},
 	},
+	"GET presets/{slug}/history": {
+		may:     "management",
+		exists:  cell{"presets/{p}/history", "", 200},
+		missing: []cell{{"presets/absent/history", "", 404}},
+	},
 	"GET presets/{slug}/versions": {
 		may:     "anyone",
 		exists:  cell{"presets/{p}/versions", "", 200},
@@ -141,6 +146,11 @@ var matrix = map[string]row{
 		may:     "management",
 		exists:  cell{"workspaces/{w}", `{"name":"Name {n}"}`, 200},
 		missing: []cell{{"workspaces/absent", `{"name":"n"}`, 404}},
+	},
+	"GET workspaces/{workspace}/history": {
+		may:     "management",
+		exists:  cell{"workspaces/{w}/history", "", 200},
+		missing: []cell{{"workspaces/absent/history", "", 404}},
 	},
 	"DELETE workspaces/{workspace}": {
 		may:     "management",

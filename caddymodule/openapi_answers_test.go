@@ -222,6 +222,7 @@ var tour = []struct{ op, method, path, body string }{
 	{"preset_list", "GET", "/v1/presets?status=all", ""},
 	{"preset_list", "GET", "/v1/presets?q=P&sort=name&order=asc", ""},
 	{"preset_get", "GET", "/v1/presets/p", ""},
+	{"preset_history", "GET", "/v1/presets/p/history", ""},
 	{"version_list", "GET", "/v1/presets/p/versions", ""},
 	{"version_list", "GET", "/v1/presets/p/versions?fields=summary", ""},
 	{"version_get", "GET", "/v1/presets/p/versions/1", ""},
@@ -239,6 +240,7 @@ var tour = []struct{ op, method, path, body string }{
 	{"workspace_create", "POST", "/v1/workspaces", `{"name":"n","slug":"new","io_logging_api_key_ids":["a",5],"disabled_server_tools":["openrouter:bash"]}`},
 	{"workspace_list", "GET", "/v1/workspaces", ""},
 	{"workspace_get", "GET", "/v1/workspaces/new", ""},
+	{"workspace_history", "GET", "/v1/workspaces/new/history", ""},
 	{"workspace_update", "PATCH", "/v1/workspaces/new", `{"description":"d"}`},
 	{"workspace_delete", "DELETE", "/v1/workspaces/new", ""},
 }

@@ -43,6 +43,7 @@ var descriptions = map[string]description{
 	"preset_create_messages":  {"presets", "Create a preset, or its next version, from a messages request", "Preset", "designate label_to_set message"},
 	"preset_designate":        {"versions", "Make another version the one that serves requests", "Preset", ""},
 	"preset_diff":             {"versions", "Compare two versions of a preset", "Diff", "from to"},
+	"preset_history":          {"presets", "List the changes of a preset, also of an archived one", "History", "offset limit"},
 	"version_list":            {"versions", "List the versions of a preset", "Versions", "fields offset limit"},
 	"version_get":             {"versions", "Get a version of a preset", "Version", ""},
 	"label_get":               {"labels", "Get a label with its history", "Label", "offset limit"},
@@ -52,6 +53,7 @@ var descriptions = map[string]description{
 	"workspace_create":        {"workspaces", "Create a workspace", "201 Workspace", ""},
 	"workspace_get":           {"workspaces", "Get a workspace", "Workspace", ""},
 	"workspace_update":        {"workspaces", "Change a workspace", "Workspace", ""},
+	"workspace_history":       {"workspaces", "List the changes of a workspace, its presets and the keys that act only in it", "History", "offset limit"},
 	"workspace_delete":        {"workspaces", "Delete a workspace in which no live key acts, with its presets", "Deleted", "confirm_default_workspace_deletion"},
 
 	"inference_chat":      {"inference", "Run a chat completions request", "Inference", "X-Session-Id X-Preset-Dry-Run"},

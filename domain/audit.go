@@ -67,6 +67,25 @@ type AuditRecord struct {
 	Hash AuditHash `json:"hash"`
 }
 
+// Concerns returns the ids of the objects that have r in their history: its preset, if it
+// is about one, and its workspace.
+func (r AuditRecord) Concerns() []string {
+	var ids []string
+	if r.Object.Kind == "preset" {
+		ids = append(ids, r.Object.ID)
+	}
+	if r.Object.WorkspaceID != "" {
+		ids = append(ids, r.Object.WorkspaceID)
+	}
+	return ids
+}
+
+// Begins reports whether the history of r's preset begins with r.
+func (r AuditRecord) Begins() bool { return r.Operation == createVersion && r.Before == 0 }
+
+// createVersion is the operation of a new version.
+const createVersion = "preset.create_version"
+
 // JSON returns r as it is stored and shown. A member of a later version must be left out
 // if it is zero, or older trails would not verify.
 func (r AuditRecord) JSON() ([]byte, error) { return jsonv2.Marshal(r) }

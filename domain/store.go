@@ -141,6 +141,11 @@ type Reader interface {
 	// AuditRecord returns record n of the audit trail. For 1 <= n <= the
 	// head's Count a missing record is damage and not ErrNotFound.
 	AuditRecord(n int) (AuditRecord, error)
+	// History returns the numbers of the audit records that concern a preset or a workspace,
+	// the newest first, and how many there are in all: see AuditRecord.Concerns. The cost of
+	// a page depends neither on its offset nor on the length of the trail. An unknown id has
+	// no records. The records of a deleted workspace stay.
+	History(id string, page Page) (numbers []int, total int, err error)
 	// Replay returns the answer that was kept under an id. An expired one may be gone.
 	Replay(id ReplayID) (Replay, error)
 	// Replays yields every answer that is kept, by id in byte order. Expired ones may be

@@ -124,7 +124,7 @@ func (s *Service) ReleasePresetVersion(ctx context.Context, w Write, workspace, 
 		if how.Draft {
 			object.Draft = v.Version
 		}
-		if err := c.record("preset.create_version", object, before, p.DesignatedVersion); err != nil {
+		if err := c.record(createVersion, object, before, p.DesignatedVersion); err != nil {
 			return err
 		}
 		if how.Label != "" {

@@ -42,6 +42,8 @@ type Checker struct {
 	summaries                uint64 // as many as versions
 	wantChanges, changes     uint64
 	wantKeyHashes, keyHashes int
+	wantHistory, history     uint64
+	wantBlocks, blocks       int
 	// Places of objects and their states.
 	wantMarks, marks uint64
 }
@@ -216,6 +218,13 @@ func (c *Checker) checkRecord(k Key, payload []byte) error {
 			c.audit = domain.AuditHead{Count: a.Number, Hash: a.Hash} // so that the break is reported once
 			return wrong("it does not follow the one before")
 		}
+		for _, id := range concerned(a) {
+			c.wantHistory += c.hashEntry(id, uint64(a.Number))
+		}
+	case KindHistory:
+		return c.checkHistory(k, payload)
+	case KindHistoryBlock:
+		c.blocks++
 	case KindAuditHead:
 		head, err := decodeHead(payload)
 		if head.Importing = false; err != nil || head != c.audit {
@@ -374,6 +383,12 @@ func (c *Checker) checkSums() {
 	}
 	if c.keyHashes != c.wantKeyHashes {
 		c.report("%d issued keys can be found by %d hashes", c.wantKeyHashes, c.keyHashes)
+	}
+	if c.blocks != c.wantBlocks {
+		c.report("%d blocks are stored of histories that have %d", c.blocks, c.wantBlocks)
+	}
+	if c.history != c.wantHistory && c.Problems == 0 {
+		c.report("the histories of presets and workspaces are not what the audit trail says")
 	}
 	if len(c.deleted) > 0 || c.Problems > 0 {
 		return

@@ -22,6 +22,8 @@ import (
 //	l <preset id> <label> <number>        one change of it
 //	t                                     the end of the audit trail
 //	a <number, 8 bytes>                   one record of it
+//	i <preset or workspace id>            the end of the object's history
+//	j <preset or workspace id> <block, 8 bytes>  the numbers of a block of it
 //	r <SHA-256 of key and request>        an answer kept for repeated requests
 //	e <list>                              the end of a list
 //	o <list> <place, 8 bytes>             the object at the place: a preset or workspace as clients see it
@@ -52,6 +54,8 @@ const (
 	KindLabelChange   Kind = 'l'
 	KindAuditHead     Kind = 't'
 	KindAudit         Kind = 'a'
+	KindHistory       Kind = 'i'
+	KindHistoryBlock  Kind = 'j'
 	KindReplay        Kind = 'r'
 	KindListEnd       Kind = 'e'
 	KindPlace         Kind = 'o'
@@ -86,6 +90,10 @@ func (k Kind) String() string {
 		return "audit head"
 	case KindAudit:
 		return "audit"
+	case KindHistory:
+		return "history"
+	case KindHistoryBlock:
+		return "history block"
 	case KindReplay:
 		return "kept answer"
 	case KindListEnd:
@@ -109,7 +117,7 @@ func (k Kind) String() string {
 // exception: it removes records of a new store.
 func (k Kind) Lasting() bool {
 	switch k {
-	case KindKey, KindAuditHead, KindAudit, KindSequence:
+	case KindKey, KindAuditHead, KindAudit, KindHistory, KindHistoryBlock, KindSequence:
 		return true
 	default:
 		return false
@@ -239,6 +247,13 @@ func AuditHeadKey() Key { return newKey(KindAuditHead, 0) }
 
 // AuditKey is the key of record n of the audit trail.
 func AuditKey(n int) Key { return binary.BigEndian.AppendUint64(newKey(KindAudit, 8), uint64(n)) }
+
+func historyKey(id uuid.UUID) Key { return append(newKey(KindHistory, len(id)+8), id[:]...) }
+
+func historyBlockKey(id uuid.UUID, n int) Key {
+	k := append(newKey(KindHistoryBlock, len(id)+8), id[:]...)
+	return binary.BigEndian.AppendUint64(k, uint64(n))
+}
 
 // ReplayKey is the key of a kept answer.
 func ReplayKey(id domain.ReplayID) Key { return append(newKey(KindReplay, len(id)), id[:]...) }
