@@ -218,21 +218,19 @@ type storedVersion struct {
 	json   []byte // a part of the record
 }
 
-func encodeVersion(k Key, v domain.PresetVersion) ([]byte, error) {
-	text, err := v.JSON()
-	if err != nil {
-		return nil, fmt.Errorf("encoding a %v record: %w", k.Kind(), err)
-	}
-	record := binary.AppendUvarint(newRecord(binary.MaxVarintLen64+len(text)), uint64(len(v.Config)))
-	return seal(k, append(record, text...)), nil
+// encodeVersion returns the sealed record of a version's JSON. The length of its config is
+// given.
+func encodeVersion(k Key, text []byte, config int) []byte {
+	record := binary.AppendUvarint(newRecord(binary.MaxVarintLen64+len(text)), uint64(config))
+	return seal(k, append(record, text...))
 }
 
-func encodeSummary(k Key, v domain.PresetVersion) ([]byte, error) {
-	text, err := v.Summary()
-	if err != nil {
-		return nil, fmt.Errorf("encoding a %v record: %w", k.Kind(), err)
-	}
-	return Seal(k, text), nil
+// encodeSummary returns the sealed record of a version's summary, with which its JSON
+// begins.
+func encodeSummary(k Key, text []byte) []byte {
+	end := bytes.Index(text, []byte(`,"system_prompt":`)) // strings before it have no plain quotes
+	record := append(newRecord(end+1), text[:end]...)
+	return seal(k, append(record, '}'))
 }
 
 func parseVersion(payload []byte) (s storedVersion, err error) {

@@ -185,13 +185,15 @@ func (t *Tx) PutPresetVersion(p domain.Preset, v domain.PresetVersion) error {
 	case !errors.Is(err, domain.ErrNotFound):
 		return t.write(k, nil, err)
 	}
-	record, err := encodeVersion(k, v)
-	if err := t.write(k, record, err); err != nil {
-		return err
+	text, err := v.JSON()
+	if err != nil {
+		return t.write(k, nil, fmt.Errorf("encoding a %v record: %w", KindVersion, err))
 	}
-	k, _ = SummaryKey(p.ID, v.Version)
-	record, err = encodeSummary(k, v)
-	return t.write(k, record, err)
+	summary, _ := SummaryKey(p.ID, v.Version)
+	return cmp.Or(
+		t.write(k, encodeVersion(k, text, len(v.Config)), nil),
+		t.write(summary, encodeSummary(summary, text), nil),
+	)
 }
 
 // PruneVersions implements domain.Tx. It refuses a number that p does not have.
