@@ -46,6 +46,7 @@ func (h *Handler) routes(schemas *schema.Schemas) []operation {
 		{"preset_create_messages", post, "presets/{slug}/messages", create, body(schemas.MessagesRequest), createPresetFrom(domain.Messages), true},
 		{"preset_designate", post, "presets/{slug}/designate", manage, body(schemas.Designate), designateVersion, true},
 		{"preset_diff", get, "presets/{slug}/diff", anyone, none, diffVersions, true},
+		{"preset_history", get, "presets/{slug}/history", manage, none, presetHistory, true},
 		{"version_list", get, "presets/{slug}/versions", anyone, none, listVersions, true},
 		{"version_get", get, "presets/{slug}/versions/{version}", anyone, none, getVersion, true},
 		{"label_get", get, "presets/{slug}/labels/{label}", anyone, none, getLabel, true},
@@ -56,6 +57,7 @@ func (h *Handler) routes(schemas *schema.Schemas) []operation {
 		{"workspace_get", get, "workspaces/{workspace}", manage, none, getWorkspace, false},
 		{"workspace_update", patch, "workspaces/{workspace}", manage, body(schemas.UpdateWorkspace), updateWorkspace, false},
 		{"workspace_delete", del, "workspaces/{workspace}", manage, none, deleteWorkspace, false},
+		{"workspace_history", get, "workspaces/{workspace}/history", manage, none, workspaceHistory, false},
 	}
 }
 

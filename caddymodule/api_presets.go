@@ -17,7 +17,11 @@ func (c *call) changed(out domain.Outcome, err error) (answer, error) {
 		return answer{}, err
 	}
 	c.recordOutcome(out)
-	return object(http.StatusOK, out.JSON, domain.Tag(out.JSON)), nil
+	tag := out.Tag
+	if tag == "" {
+		tag = domain.Tag(out.JSON)
+	}
+	return object(http.StatusOK, out.JSON, tag), nil
 }
 
 // removed answers the removal of an object.
@@ -65,11 +69,15 @@ func createPresetFrom(dialect domain.Dialect) func(*call) (answer, error) {
 		case given:
 			c.setPlaceholder(sessionPlaceholder, id)
 		}
+		how, err := c.readRelease()
+		if err != nil {
+			return answer{}, err
+		}
 		capture, err := inference.Capture(dialect, c.members)
 		if err != nil {
 			return answer{}, err
 		}
-		out, err := c.h.service.CreatePresetVersion(c.r.Context(), c.write(), c.given.workspace, c.slug(), capture)
+		out, err := c.h.service.ReleasePresetVersion(c.r.Context(), c.write(), c.given.workspace, c.slug(), capture, how)
 		if err == nil && out.Record != nil {
 			c.h.metrics.versions.Inc()
 		}
@@ -77,9 +85,29 @@ func createPresetFrom(dialect domain.Dialect) func(*call) (answer, error) {
 	}
 }
 
-// listPresets lists presets of the status in the query, by default all but archived ones.
+// readRelease reads how the query wants a new version published.
+func (c *call) readRelease() (how domain.Release, err error) {
+	switch designate, err := c.queried("designate"); {
+	case err != nil:
+		return how, err
+	case designate == "false":
+		how.Draft = true
+	case designate != "" && designate != "true":
+		return how, domain.InvalidAt("designate", "must be true or false")
+	}
+	if how.Label, err = c.queried("label"); err != nil {
+		return how, err
+	}
+	message, err := c.queried("message")
+	if message != "" {
+		how.Message = &message
+	}
+	return how, err
+}
+
+// listPresets lists the presets that the query asks for, by default all but archived ones.
 func listPresets(c *call) (answer, error) {
-	filter, err := c.readPresetFilter()
+	query, err := c.readPresetQuery()
 	if err != nil {
 		return answer{}, err
 	}
@@ -87,7 +115,42 @@ func listPresets(c *call) (answer, error) {
 	if err != nil {
 		return answer{}, err
 	}
-	return pageOf(c.h.service.Presets(c.r.Context(), c.who, c.given.workspace, filter, page))
+	return pageOf(c.h.service.Presets(c.r.Context(), c.who, c.given.workspace, query, page))
+}
+
+// readPresetQuery reads which presets to list, and in which order. Its strings but q are
+// constants, which a cache may keep.
+func (c *call) readPresetQuery() (q domain.PresetQuery, err error) {
+	if q.Filter, err = c.readPresetFilter(); err != nil {
+		return q, err
+	}
+	if given := c.given.query["q"]; len(given) != 1 || given[0] != "" { // an empty search field finds all
+		if q.Text, err = c.queried("q"); err != nil {
+			return q, err
+		}
+	}
+	if err := domain.CheckSearchText(q.Text); err != nil {
+		return q, err
+	}
+	switch by, err := c.queried("sort"); {
+	case err != nil:
+		return q, err
+	case by == "name":
+		q.Sort = domain.SortName
+	case by == "slug":
+		q.Sort = domain.SortSlug
+	case by != "" && by != "updated":
+		return q, domain.InvalidAt("sort", "must be updated, name or slug")
+	}
+	switch order, err := c.queried("order"); {
+	case err != nil:
+		return q, err
+	case order == "asc":
+		q.Ascending = true
+	case order != "" && order != "desc":
+		return q, domain.InvalidAt("order", "must be asc or desc")
+	}
+	return q, nil
 }
 
 // readPresetFilter reads the status of the query.
@@ -156,11 +219,20 @@ var (
 	readingPages = semaphore.NewWeighted(maxReading)
 )
 
-// listVersions refuses a page while too many others are being sent.
+// listVersions refuses a page while too many others are being sent. Pages of summaries are
+// small.
 func listVersions(c *call) (answer, error) {
 	page, err := c.readPage()
 	if err != nil {
 		return answer{}, err
+	}
+	switch fields, err := c.queried("fields"); {
+	case err != nil:
+		return answer{}, err
+	case fields == "summary":
+		return pageOf(c.h.service.PresetVersionSummaries(c.r.Context(), c.who, c.given.workspace, c.slug(), page))
+	case fields != "":
+		return answer{}, domain.InvalidAt("fields", "must be summary")
 	}
 	if err := readingPages.Acquire(c.r.Context(), 1); err != nil {
 		return answer{}, err

@@ -94,11 +94,16 @@ func (a *announcer) emitOne(done *domain.AuditRecord) {
 			a.logger.Error("event handler panicked", zap.String("event", name), zap.Any("panic", problem), zap.Stack("stack"))
 		}
 	}()
+	version := done.After
+	if done.Object.Draft != 0 {
+		version = done.Object.Draft
+	}
 	a.emit(name, map[string]any{
 		"id":             done.Object.ID,
 		"slug":           done.Object.Slug,
 		"workspace_id":   done.Object.WorkspaceID,
-		"version":        done.After,
+		"version":        version,
+		"draft":          done.Object.Draft != 0,
 		"version_before": done.Before,
 		"key_id":         done.KeyID,
 		"user_id":        done.UserID,

@@ -148,6 +148,8 @@ func TestEvents(t *testing.T) {
 		{"DELETE", "presets/absent", ``, nil, 404, nil},
 		{"POST", "workspaces", `{"name":"n","slug":"w"}`, nil, 201, []event{{"workspaces.created", "w", 0, 0}}},
 		{"POST", "workspaces", `{"name":"n","slug":"w"}`, nil, 400, nil},
+		{"POST", "presets/drafted/responses?label=l", `{}`, nil, 200, []event{{"presets.version_created", "drafted", 1, 0}}},
+		{"POST", "presets/drafted/responses?designate=false", `{}`, nil, 200, []event{{"presets.version_created", "drafted", 2, 1}}},
 		{"PATCH", "workspaces/w", `{"name":"N"}`, nil, 200, []event{{"workspaces.updated", "w", 0, 0}}},
 		{"PATCH", "workspaces/w", `{"name":"N"}`, nil, 200, nil},
 		{"PATCH", "workspaces/w", `{}`, nil, 200, nil},
@@ -178,8 +180,11 @@ func TestEvents(t *testing.T) {
 				t.Errorf("%s: the event comes from %v", name, origin)
 			}
 			members := slices.Sorted(maps.Keys(e.Data))
-			if want := []string{"audit_number", "id", "key_id", "request_id", "slug", "time", "user_id", "version", "version_before", "workspace_id"}; !slices.Equal(members, want) {
+			if want := []string{"audit_number", "draft", "id", "key_id", "request_id", "slug", "time", "user_id", "version", "version_before", "workspace_id"}; !slices.Equal(members, want) {
 				t.Errorf("%s: the event has %q, want %q", name, members, want)
+			}
+			if draft := strings.Contains(change.path, "designate=false"); e.Data["draft"] != draft {
+				t.Errorf("%s: got draft %v, want %t", name, e.Data["draft"], draft)
 			}
 			if e.Data["user_id"] != "ann" || e.Data["key_id"] != "config-management-1" || !uuids.MatchString(fmt.Sprint(e.Data["request_id"])) ||
 				strings.HasPrefix(e.Name(), "presets.") && e.Data["workspace_id"] != home {

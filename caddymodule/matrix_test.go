@@ -58,9 +58,12 @@ var matrix = map[string]row{
 		missing: []cell{{"presets/absent/restore", "", 404}},
 	},
 	"POST presets/{slug}/responses": {
-		may:     "creators",
-		exists:  cell{"presets/{p}/responses", `{"top_k":{n}}`, 200},
-		missing: []cell{{"presets/r-{n}/responses", `{}`, 200}},
+		may:    "creators",
+		exists: cell{"presets/{p}/responses", `{"top_k":{n}}`, 200},
+		missing: []cell{
+			{"presets/r-{n}/responses", `{}`, 200},
+			{"presets/absent/responses?designate=false", `{}`, 409},
+		},
 	},
 	"POST presets/{slug}/chat/completions": {
 		may:     "creators",
@@ -89,6 +92,11 @@ var matrix = map[string]row{
 			{"presets/{p}/diff?from=1&to=9", "", 404},
 			{"presets/{p}/diff?from=absent&to=1", "", 404},
 		},
+	},
+	"GET presets/{slug}/history": {
+		may:     "management",
+		exists:  cell{"presets/{p}/history", "", 200},
+		missing: []cell{{"presets/absent/history", "", 404}},
 	},
 	"GET presets/{slug}/versions": {
 		may:     "anyone",
@@ -138,6 +146,11 @@ var matrix = map[string]row{
 		may:     "management",
 		exists:  cell{"workspaces/{w}", `{"name":"Name {n}"}`, 200},
 		missing: []cell{{"workspaces/absent", `{"name":"n"}`, 404}},
+	},
+	"GET workspaces/{workspace}/history": {
+		may:     "management",
+		exists:  cell{"workspaces/{w}/history", "", 200},
+		missing: []cell{{"workspaces/absent/history", "", 404}},
 	},
 	"DELETE workspaces/{workspace}": {
 		may:     "management",

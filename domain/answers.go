@@ -24,17 +24,20 @@ type question struct {
 	// workspace is the id or slug of a workspace. slug is that of a preset in it.
 	workspace, slug string
 	filter          PresetFilter // one of the constants: needs no clone
+	search          string       // of a PresetQuery
 	page            Page
 }
 
 // clone returns q with copies of its strings. Those of a request share memory with its
 // whole first line, which would stay in memory with them.
 func (q question) clone() question {
-	q.workspace, q.slug = strings.Clone(q.workspace), strings.Clone(q.slug)
+	q.workspace, q.slug, q.search = strings.Clone(q.workspace), strings.Clone(q.slug), strings.Clone(q.search)
 	return q
 }
 
-func (q question) cost() int { return cachedAnswerCost + len(q.workspace) + len(q.slug) }
+func (q question) cost() int {
+	return cachedAnswerCost + len(q.workspace) + len(q.slug) + len(q.search)
+}
 
 // readAnswer reads the answer to q and caches it. read also returns the size of the answer in
 // bytes. Callers look into the cache first: a closure costs an allocation.

@@ -51,7 +51,7 @@ func (a asked) answers(t *testing.T, s *domain.Service) map[string]string {
 			}
 		}
 		for _, page := range pages {
-			l, err := s.Presets(t.Context(), who, workspace, domain.ListedPresets, page)
+			l, err := s.Presets(t.Context(), who, workspace, domain.PresetQuery{}, page)
 			listed(l, err, "presets", who.UserID, workspace, page)
 		}
 	}
@@ -238,7 +238,7 @@ func TestAnswersAreKept(t *testing.T) {
 		_, err1 := f.Workspace(t.Context(), admin, "default")
 		_, err2 := f.Workspaces(t.Context(), admin, domain.Page{Limit: 1})
 		_, err3 := f.Preset(t.Context(), admin, "", "p")
-		_, err4 := f.Presets(t.Context(), admin, "", domain.ListedPresets, domain.Page{Limit: 1})
+		_, err4 := f.Presets(t.Context(), admin, "", domain.PresetQuery{}, domain.Page{Limit: 1})
 		for _, err := range []error{err1, err2, err3, err4} {
 			if err != nil {
 				t.Fatal(err)

@@ -39,6 +39,10 @@ type AuditObject struct {
 	Label       string `json:"label,omitzero"`
 	// Pruned are the versions that were removed, such as 1-97,99.
 	Pruned string `json:"pruned,omitzero"`
+	// Draft is the new version if it was not designated, else 0.
+	Draft int `json:"draft,omitzero"`
+	// Message is the author's reason for a new version.
+	Message string `json:"message,omitzero"`
 }
 
 // AuditRecord describes one change: the principal, the operation and the object. It holds
@@ -62,6 +66,25 @@ type AuditRecord struct {
 	// Hash is the SHA-256 of this record's JSON without its last member, hash.
 	Hash AuditHash `json:"hash"`
 }
+
+// Concerns returns the ids of the objects that have r in their history: its preset, if it
+// is about one, and its workspace.
+func (r AuditRecord) Concerns() []string {
+	var ids []string
+	if r.Object.Kind == "preset" {
+		ids = append(ids, r.Object.ID)
+	}
+	if r.Object.WorkspaceID != "" {
+		ids = append(ids, r.Object.WorkspaceID)
+	}
+	return ids
+}
+
+// Begins reports whether the history of r's preset begins with r.
+func (r AuditRecord) Begins() bool { return r.Operation == createVersion && r.Before == 0 }
+
+// createVersion is the operation of a new version.
+const createVersion = "preset.create_version"
 
 // JSON returns r as it is stored and shown. A member of a later version must be left out
 // if it is zero, or older trails would not verify.

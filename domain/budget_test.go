@@ -29,7 +29,7 @@ func TestBudgets(t *testing.T) {
 	}{
 		{"a workspace", 0, func() error { _, err := f.Workspace(t.Context(), admin, "default"); return err }},
 		{"a preset", 0, func() error { _, err := f.Preset(t.Context(), user, "", "p"); return err }},
-		{"a page of presets", 0, func() error { _, err := f.Presets(t.Context(), user, "", domain.ListedPresets, page); return err }},
+		{"a page of presets", 0, func() error { _, err := f.Presets(t.Context(), user, "", domain.PresetQuery{}, page); return err }},
 		{"a page of workspaces", 0, func() error { _, err := f.Workspaces(t.Context(), admin, page); return err }},
 	} {
 		t.Run(operation.name, func(t *testing.T) {

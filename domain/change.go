@@ -46,6 +46,7 @@ type Replay struct {
 	Answer    []byte    `json:"-"` // the whole JSON: the version in it may be pruned before the replay
 	Workspace string    `json:"workspace_id"`
 	Version   int       `json:"version"`
+	Tag       string    `json:"tag,omitzero"` // see Outcome
 	ExpiresAt time.Time `json:"expires_at"`
 }
 
@@ -61,13 +62,19 @@ func (w Write) replayID() ReplayID {
 type Outcome struct {
 	// JSON is the answer's data. It is nil if the object is gone.
 	JSON []byte
+	// Tag is the entity tag of the changed object if its JSON shows more than the object,
+	// else empty.
+	Tag string
 	// WorkspaceID is the workspace of the object. Number is its version, 0 for none.
 	WorkspaceID string
 	Number      int
 	// Replayed is set if an earlier request with the same Idempotency-Key made the
 	// change. JSON is then the answer to that request.
 	Replayed bool
-	// Record is the audit record of the change. It is nil if nothing changed.
+	// Record is what the audit trail says of the change. It is nil where
+	// nothing changed: all was as asked already, or the change had been done
+	// before under the same Idempotency-Key. A label that a new version gets has
+	// one more record.
 	Record *AuditRecord
 	// Recreated is the audit record of a new default workspace. It is nil unless the
 	// default workspace was deleted.
@@ -138,7 +145,7 @@ func (c *change) replayEarlier() (done bool, err error) {
 			return false, err
 		}
 	}
-	c.out = Outcome{JSON: earlier.Answer, WorkspaceID: earlier.Workspace, Number: earlier.Version, Replayed: true}
+	c.out = Outcome{JSON: earlier.Answer, Tag: earlier.Tag, WorkspaceID: earlier.Workspace, Number: earlier.Version, Replayed: true}
 	return true, nil
 }
 
@@ -149,7 +156,7 @@ func (c *change) storeReplay() error {
 	}
 	return c.PutReplay(Replay{
 		ID: c.replayID(), Request: c.Idempotency.Request[:], Answer: c.out.JSON,
-		Workspace: c.out.WorkspaceID, Version: c.out.Number, ExpiresAt: c.now.Add(idempotencyLifetime),
+		Workspace: c.out.WorkspaceID, Version: c.out.Number, Tag: c.out.Tag, ExpiresAt: c.now.Add(idempotencyLifetime),
 	})
 }
 

@@ -108,33 +108,49 @@ func (c *change) checkNewLabel(p Preset, name string) error {
 	}
 }
 
-// setLabel gives a label another target and stores p. If to is nil, it removes the label.
-func (c *change) setLabel(operation string, p *Preset, name string, to *Target) error {
-	var from *Target
+// moveLabel gives a label of p another target, which is not stored with p yet. It returns
+// the earlier target. Nil stands for no label.
+func (c *change) moveLabel(p *Preset, name string, to *Target) (from *Target, err error) {
 	if label, existed := p.Labels[name]; existed {
 		from = &label
+	} else if len(p.Labels) >= MaxLabels {
+		return nil, InvalidAt("label", fmt.Sprintf("the preset has %d labels already, which is the most", MaxLabels))
 	}
 	number, err := c.LabelChanges(*p, name)
 	if err != nil {
-		return err
+		return nil, err
 	}
 	entry := LabelChange{Number: number + 1, Time: c.now, KeyID: c.Who.KeyID, UserID: c.Who.UserID, From: from, To: to}
 	if err := c.PutLabelChange(*p, name, entry); err != nil {
-		return err
+		return nil, err
 	}
 	p.Labels = maps.Clone(p.Labels)
 	if to == nil {
 		delete(p.Labels, name)
-	} else {
-		if p.Labels == nil {
-			p.Labels = make(map[string]Target)
-		}
-		p.Labels[name] = *to
+		return from, nil
+	}
+	if p.Labels == nil {
+		p.Labels = make(map[string]Target)
+	}
+	p.Labels[name] = *to
+	return from, nil
+}
+
+// setLabel gives a label another target and stores p. If to is nil, it removes the label.
+func (c *change) setLabel(operation string, p *Preset, name string, to *Target) error {
+	from, err := c.moveLabel(p, name, to)
+	if err != nil {
+		return err
 	}
 	p.UpdatedAt = c.now
 	if err := c.PutPreset(*p); err != nil {
 		return err
 	}
+	return c.recordLabel(operation, *p, name, from, to)
+}
+
+// recordLabel records a change of a label of p.
+func (c *change) recordLabel(operation string, p Preset, name string, from, to *Target) error {
 	object := p.audited()
 	object.Label = name
 	return c.record(operation, object, from.version(), to.version())
@@ -182,11 +198,7 @@ func (s *Service) PutLabel(ctx context.Context, w Write, workspace, slug, name s
 			return err
 		}
 		label, existed := p.Labels[name]
-		switch {
-		case existed && label.Version == to.Version && slices.Equal(label.Split, to.Split):
-		case !existed && len(p.Labels) >= MaxLabels:
-			return InvalidAt("label", fmt.Sprintf("the preset has %d labels already, which is the most", MaxLabels))
-		default:
+		if !existed || label.Version != to.Version || !slices.Equal(label.Split, to.Split) {
 			if err := c.setLabel("label.put", &p, name, &to); err != nil {
 				return err
 			}

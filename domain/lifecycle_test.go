@@ -67,8 +67,9 @@ func TestPresetVersions(t *testing.T) {
 	}
 	want := fmt.Sprintf(`{"id":%q,"name":"email","slug":"email","description":null,"status":"active","status_updated_at":null,`+
 		`"creator_user_id":"ann","workspace_id":%q,"designated_version_id":%q,"created_at":"2026-11-21T09:00:00.123Z","updated_at":"2026-11-21T09:00:00.123Z",`+
-		`"labels":{},"designated_version":{"id":%q,"preset_id":%q,"version":1,"system_prompt":"Be brief.","creator_id":"ann",`+
-		`"created_at":"2026-11-21T09:00:00.123Z","updated_at":"2026-11-21T09:00:00.123Z","config":{"model":"m","temperature":0.70}}}`,
+		`"labels":{},"designated_version":{"id":%q,"preset_id":%q,"version":1,"dialect":"responses","message":null,"creator_id":"ann",`+
+		`"created_at":"2026-11-21T09:00:00.123Z","updated_at":"2026-11-21T09:00:00.123Z","system_prompt_bytes":9,"config_bytes":32,`+
+		`"system_prompt":"Be brief.","config":{"model":"m","temperature":0.70},"designated":true,"labels":[]}}`,
 		p1.ID, p1.WorkspaceID, v1.ID, v1.ID, p1.ID)
 	if string(out1.JSON) != want {
 		t.Errorf("got  %s\nwant %s", out1.JSON, want)
@@ -366,7 +367,7 @@ func TestChangesShowThePreset(t *testing.T) {
 		}
 		preset, err1 := out.Preset.JSON()
 		shown, err2 := out.Version.JSON()
-		want := strings.TrimSuffix(string(preset), "}") + `,"designated_version":` + string(shown) + "}"
+		want := strings.TrimSuffix(string(preset), "}") + `,"designated_version":` + strings.TrimSuffix(string(shown), "}") + `,"designated":true,"labels":[]}}`
 		if err1 != nil || err2 != nil || string(out.JSON) != want || out.Version.Version != out.Number {
 			t.Errorf("%s: got %s, want %s (%v, %v)", name, out.JSON, want, err1, err2)
 		}
@@ -464,7 +465,7 @@ func TestPresetsOutOfReach(t *testing.T) {
 			wantKind(t, do(member, "default", "p"), domain.Forbidden, "Only management keys can perform this operation")
 		})
 	}
-	_, err := f.Presets(t.Context(), outsider, "team", domain.ListedPresets, whole)
+	_, err := f.Presets(t.Context(), outsider, "team", domain.PresetQuery{}, whole)
 	wantKind(t, err, domain.Forbidden, "Only management keys can perform this operation")
 	_, err = f.PresetVersion(t.Context(), admin, "team", "p", 2)
 	wantKind(t, err, domain.NotFound, "Preset version not found")
@@ -491,12 +492,12 @@ func TestPresetPages(t *testing.T) {
 	whole := domain.Page{Limit: domain.MaxPage}
 	page := func(page domain.Page, total int, want ...string) {
 		t.Helper()
-		list, err := f.Presets(t.Context(), user, "", domain.ListedPresets, page)
+		list, err := f.Presets(t.Context(), user, "", domain.PresetQuery{}, page)
 		if got := slugs(t, list, "slug"); err != nil || list.Total != total || !reflect.DeepEqual(got, want) {
 			t.Errorf("page %+v: got %v of %d, %v, want %v of %d", page, got, list.Total, err, want, total)
 		}
 	}
-	if list, err := f.Presets(t.Context(), user, "", domain.ListedPresets, whole); err != nil || string(list.JSON) != "[]" || list.Total != 0 {
+	if list, err := f.Presets(t.Context(), user, "", domain.PresetQuery{}, whole); err != nil || string(list.JSON) != "[]" || list.Total != 0 {
 		t.Errorf("got %s of %d, %v, want []", list.JSON, list.Total, err)
 	}
 	for _, slug := range []string{"a", "b", "c", "d"} {
@@ -530,7 +531,7 @@ func TestPresetPages(t *testing.T) {
 	}
 	page(whole, 4, "b", "c", "a", "d")
 
-	list, err := f.Presets(t.Context(), user, "", domain.ListedPresets, domain.Page{Offset: 2, Limit: 1})
+	list, err := f.Presets(t.Context(), user, "", domain.PresetQuery{}, domain.Page{Offset: 2, Limit: 1})
 	if err != nil || strings.Contains(string(list.JSON), `"designated_version":`) || !strings.Contains(string(list.JSON), `"labels":{"live":{"version":1}}`) {
 		t.Errorf("got %s, %v, want labels and no designated version", list.JSON, err)
 	}

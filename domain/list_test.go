@@ -40,7 +40,7 @@ func TestPresetsByStatus(t *testing.T) {
 		total := len(want)
 		want = want[min(page.Offset, total):]
 		want = want[:min(page.Limit, len(want))]
-		list, err := f.Presets(t.Context(), user, "", filter, page)
+		list, err := f.Presets(t.Context(), user, "", domain.PresetQuery{Filter: filter}, page)
 		var presets []domain.Preset
 		if err == nil {
 			err = json.Unmarshal(list.JSON, &presets)
@@ -92,7 +92,7 @@ func TestPresetsByStatus(t *testing.T) {
 		check(filter, domain.Page{Limit: domain.MaxPage})
 		check(filter, domain.Page{Offset: math.MaxInt, Limit: domain.MaxPage})
 	}
-	if _, err := f.Presets(t.Context(), user, "team", domain.AllPresets, domain.Page{Limit: 1}); domain.KindOf(err) != domain.Forbidden {
+	if _, err := f.Presets(t.Context(), user, "team", domain.PresetQuery{Filter: domain.AllPresets}, domain.Page{Limit: 1}); domain.KindOf(err) != domain.Forbidden {
 		t.Errorf("another workspace: got %v, want what other lists say", err)
 	}
 }

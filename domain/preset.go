@@ -4,9 +4,11 @@ import (
 	"encoding/json"
 	"regexp"
 	"slices"
+	"strconv"
 	"time"
 
 	jsonv2 "github.com/go-json-experiment/json"
+	"github.com/go-json-experiment/json/jsontext"
 )
 
 // PresetStatus tells whether a preset can be used.
@@ -70,18 +72,20 @@ func (p Preset) State() PresetState {
 }
 
 // PresetVersion is one state of a preset's settings, never changed once it is
-// stored (specification, "PresetVersion"). Its struct tags are what clients see,
-// but for Config. An engine stores that, and Dialect.
+// stored (specification, "PresetVersion"). Its struct tags are those of its summary.
 type PresetVersion struct {
 	ID       string `json:"id"`
 	PresetID string `json:"preset_id"`
 	Version  int    `json:"version"`
-	// Dialect is the API whose field names Config uses. Clients do not see it.
-	Dialect      Dialect   `json:"-"`
-	SystemPrompt *string   `json:"system_prompt"`
-	CreatorID    string    `json:"creator_id"`
-	CreatedAt    time.Time `json:"created_at"`
-	UpdatedAt    time.Time `json:"updated_at"`
+	// Dialect is the API whose field names Config uses.
+	Dialect Dialect `json:"dialect"`
+	// Message is the author's reason for the version, nil for none.
+	Message   *string   `json:"message"`
+	CreatorID string    `json:"creator_id"`
+	CreatedAt time.Time `json:"created_at"`
+	UpdatedAt time.Time `json:"updated_at"`
+	// SystemPrompt is nil if the version has none.
+	SystemPrompt *string `json:"system_prompt,omitzero"`
 	// Config is a JSON object: the captured fields, byte for byte as sent. Encoders
 	// would rewrite those bytes, so JSON adds them itself.
 	Config json.RawMessage `json:"-"`
@@ -90,19 +94,36 @@ type PresetVersion struct {
 // JSON returns p as clients see it in a list, without its designated version.
 func (p Preset) JSON() ([]byte, error) { return jsonv2.Marshal(p, jsonv2.Deterministic(true)) }
 
-// JSON returns v as clients see it. Config is the last member, as it is.
-func (v PresetVersion) JSON() ([]byte, error) {
-	version, err := jsonv2.Marshal(v)
+// Summary returns v without its settings and its prompt, which have their sizes instead.
+// It leaves out what depends on the preset, as JSON does.
+func (v PresetVersion) Summary() ([]byte, error) {
+	prompt := len(valueOr(v.SystemPrompt, ""))
+	v.SystemPrompt = nil
+	text, err := jsonv2.Marshal(v)
 	if err != nil {
 		return nil, err
 	}
-	return withMember(version, "config", v.Config), nil
+	text = append(text[:len(text)-1], `,"system_prompt_bytes":`...)
+	text = strconv.AppendInt(text, int64(prompt), 10)
+	text = append(text, `,"config_bytes":`...)
+	return append(strconv.AppendInt(text, int64(len(v.Config)), 10), '}'), nil
 }
 
-// withMember appends a member to a JSON object that has members. The bytes of value stay
-// as they are.
-func withMember(object []byte, name string, value []byte) []byte {
-	return slices.Concat(object[:len(object)-1], []byte(`,"`+name+`":`), value, []byte{'}'})
+// JSON returns v as it is stored: its summary, and then its prompt and its Config as the
+// last member. Clients see designated and labels, too. Those depend on the preset.
+func (v PresetVersion) JSON() ([]byte, error) {
+	summary, err := v.Summary()
+	if err != nil {
+		return nil, err
+	}
+	text := append(summary[:len(summary)-1], `,"system_prompt":`...)
+	if v.SystemPrompt == nil {
+		text = append(text, "null"...)
+	} else if text, err = jsontext.AppendQuote(text, *v.SystemPrompt); err != nil {
+		return nil, err
+	}
+	text = append(slices.Grow(text, len(v.Config)+16), `,"config":`...)
+	return append(append(text, v.Config...), '}'), nil
 }
 
 // presetSlug is the pattern of a preset's slug: URL-safe, and case-sensitive.

@@ -117,67 +117,6 @@ func (p Preset) audited() AuditObject {
 	return AuditObject{Kind: "preset", ID: p.ID, WorkspaceID: p.WorkspaceID, Slug: p.Slug}
 }
 
-// CreatePresetVersion stores captured settings as a new version of a preset, designates
-// it and returns both, as one durable change. It creates a preset that does not exist. An
-// existing one keeps its id and name.
-//
-// The slug must be one that CheckPresetSlug accepts. workspace is the id or slug of the
-// workspace to act in, empty for the key's own. An unknown workspace is NotFound. A preset
-// that is not active keeps its slug, and is a Conflict.
-//
-// The same change removes versions beyond KeepVersions, as PruneVersions does, but at
-// most MaxChangeRemoved. The next change removes the rest.
-func (s *Service) CreatePresetVersion(ctx context.Context, w Write, workspace, slug string, in Capture) (Outcome, error) {
-	presetID, versionID := s.newID(), s.newID()
-	return s.change(ctx, w, func(c *change) error {
-		home, err := workspaceOf(c, c.Who, workspace)
-		if err != nil {
-			return err
-		}
-		p, err := c.Preset(home, slug)
-		switch {
-		case errors.Is(err, ErrNotFound):
-			p = Preset{
-				ID: presetID, Name: slug, Slug: slug, Status: PresetActive,
-				CreatorUserID: c.Who.UserID, WorkspaceID: home, CreatedAt: c.now,
-			}
-			err = c.Condition.Check()
-		case err != nil:
-		case p.Status != PresetActive:
-			err = errNotActive(p)
-		default:
-			err = c.checkPreset(p)
-		}
-		if err != nil {
-			return err
-		}
-		before := p.DesignatedVersion
-		p.LatestVersion++
-		v := PresetVersion{
-			ID: versionID, PresetID: p.ID, Version: p.LatestVersion,
-			Dialect: in.Dialect, Config: in.Config, SystemPrompt: in.SystemPrompt,
-			CreatorID: c.Who.UserID, CreatedAt: c.now, UpdatedAt: c.now,
-		}
-		if err := c.PutPresetVersion(p, v); err != nil {
-			return err
-		}
-		p.DesignatedVersion, p.DesignatedVersionID, p.UpdatedAt = v.Version, v.ID, c.now
-		if err := c.PutPreset(p); err != nil {
-			return err
-		}
-		pruned, err := c.prune(&p, s.KeepVersions)
-		if err != nil {
-			return err
-		}
-		object := p.audited()
-		object.Pruned = formatRanges(pruned)
-		if err := c.record("preset.create_version", object, before, v.Version); err != nil {
-			return err
-		}
-		return c.showVersion(p, v)
-	})
-}
-
 // Designation names the version of a preset that serves requests: by its number, or by a
 // label that stands for it now. One of the two is set.
 type Designation struct {

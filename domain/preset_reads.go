@@ -68,11 +68,33 @@ func showVisiblePreset(r Reader, workspaceID, slug string) (shown, error) {
 
 // withDesignated returns p with its designated version.
 func (p shown) withDesignated() ([]byte, error) {
-	version, err := p.PresetVersionJSON(p.state, p.state.DesignatedVersion)
+	version, err := p.version(p.PresetVersionJSON, p.state.DesignatedVersion)
 	if err != nil {
 		return nil, err
 	}
 	return withMember(p.json, "designated_version", version), nil
+}
+
+// withMember appends a member to a JSON object that has members. The bytes of value stay
+// as they are.
+func withMember(object []byte, name string, value []byte) []byte {
+	return slices.Concat(object[:len(object)-1], []byte(`,"`+name+`":`), value, []byte{'}'})
+}
+
+// versionReader reads a version of a preset, whole or its summary, as it is stored.
+type versionReader func(p PresetState, n int) ([]byte, error)
+
+// version returns version n as clients see it.
+func (p shown) version(read versionReader, n int) ([]byte, error) {
+	text, err := read(p.state, n)
+	if err != nil {
+		return nil, err
+	}
+	uses, err := p.uses()
+	if err != nil {
+		return nil, err
+	}
+	return uses.add(text, n), nil
 }
 
 // Preset returns a preset and its designated version. workspace is the id or slug of the
@@ -97,24 +119,25 @@ func (s *Service) Preset(ctx context.Context, who Principal, workspace, slug str
 	})
 }
 
-// Presets returns a page of a workspace's presets that match a filter, the last changed
-// first. Only this method returns archived presets.
-func (s *Service) Presets(ctx context.Context, who Principal, workspace string, filter PresetFilter, page Page) (list Listed, err error) {
+// Presets returns a page of a workspace's presets that match a query. Only this method
+// returns archived presets. A query that has a Text or is sorted costs a scan of the
+// workspace's presets. It is Unavailable if it takes too long.
+func (s *Service) Presets(ctx context.Context, who Principal, workspace string, query PresetQuery, page Page) (list Listed, err error) {
 	id, err := s.home(ctx, who, workspace)
 	if err != nil {
 		return list, err
 	}
-	q, stamp := question{what: allPresets, workspace: id, filter: filter, page: page}, s.store.Stamps().Presets(id)
+	q, stamp := question{what: allPresets, workspace: id, filter: query.Filter, search: query.search(), page: page}, s.store.Stamps().Presets(id)
 	if list, ok := s.pages.Get(q, stamp); ok {
 		return list, nil
 	}
-	return readAnswer(ctx, s, s.pages, q, stamp, func(r Reader) (Listed, int, error) {
-		if err := CheckWorkspace(r, id); err != nil {
-			return Listed{}, 0, err
-		}
-		text, total, err := r.PresetPage(id, filter, page)
-		return listed(text, total), len(text), err
-	})
+	text, total, err := s.readPresets(ctx, id, query, page)
+	if err != nil {
+		return list, err
+	}
+	list = listed(text, total)
+	s.pages.Put(q.clone(), stamp, list, q.cost()+len(text))
+	return list, nil
 }
 
 // PresetVersion returns version n of a preset.
@@ -128,7 +151,7 @@ func (s *Service) PresetVersion(ctx context.Context, who Principal, workspace, s
 		if err != nil {
 			return err
 		}
-		text, err := p.PresetVersionJSON(p.state, n)
+		text, err := p.version(p.PresetVersionJSON, n)
 		found = tagged(Found{JSON: text, WorkspaceID: id, Number: n})
 		return versionNotFound(err, "version")
 	})
@@ -137,7 +160,17 @@ func (s *Service) PresetVersion(ctx context.Context, who Principal, workspace, s
 
 // PresetVersions returns a page of the versions of a preset, the first version
 // first.
-func (s *Service) PresetVersions(ctx context.Context, who Principal, workspace, slug string, page Page) (list Listed, err error) {
+func (s *Service) PresetVersions(ctx context.Context, who Principal, workspace, slug string, page Page) (Listed, error) {
+	return s.versionPage(ctx, who, workspace, slug, page, func(p shown) versionReader { return p.PresetVersionJSON })
+}
+
+// PresetVersionSummaries is PresetVersions without the settings and prompts. It does not
+// read them either.
+func (s *Service) PresetVersionSummaries(ctx context.Context, who Principal, workspace, slug string, page Page) (Listed, error) {
+	return s.versionPage(ctx, who, workspace, slug, page, func(p shown) versionReader { return p.PresetVersionSummary })
+}
+
+func (s *Service) versionPage(ctx context.Context, who Principal, workspace, slug string, page Page, reader func(shown) versionReader) (list Listed, err error) {
 	id, err := s.home(ctx, who, workspace)
 	if err != nil {
 		return list, err
@@ -147,13 +180,19 @@ func (s *Service) PresetVersions(ctx context.Context, who Principal, workspace, 
 		if err != nil {
 			return err
 		}
+		uses, err := p.uses()
+		if err != nil {
+			return err
+		}
+		read := reader(p)
 		var versions [][]byte
 		for i := page.Offset; i < p.state.count() && len(versions) < page.Limit; i++ {
-			text, err := p.PresetVersionJSON(p.state, p.state.Version(i))
+			n := p.state.Version(i)
+			text, err := read(p.state, n)
 			if err != nil {
 				return err
 			}
-			versions = append(versions, text)
+			versions = append(versions, uses.add(text, n))
 		}
 		list = listed(jsonArray(versions), p.state.count())
 		return nil

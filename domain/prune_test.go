@@ -193,7 +193,7 @@ func TestPrunedIsNotFound(t *testing.T) {
 		t.Helper()
 		found, err1 := f.Preset(t.Context(), user, "", "p")
 		label, err2 := f.Label(t.Context(), user, "", "p", "moved", page)
-		list, err3 := f.Presets(t.Context(), user, "", domain.ListedPresets, page)
+		list, err3 := f.Presets(t.Context(), user, "", domain.PresetQuery{}, page)
 		if err := errors.Join(err1, err2, err3); err != nil {
 			t.Fatal(err)
 		}

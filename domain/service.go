@@ -26,6 +26,10 @@ type Service struct {
 	now     func() time.Time
 	newID   func() string
 
+	scans    chan struct{} // the scans of presets that run
+	scanTime time.Duration // maxScan, and sorted is maxSorted; only tests change them
+	sorted   int
+
 	latest    atomic.Int64 // what timestamp returned last, in milliseconds
 	useWrites atomic.Int32 // uses of keys in flight to the store
 }
@@ -42,6 +46,7 @@ func NewServiceWith(store Store, now func() time.Time, newID func() string) *Ser
 		keys:    cache.New[KeyHash, Stamp, Key](maxCachedKeys * cachedKeyCost),
 		objects: cache.New[question, Stamp, Found](maxCachedObjects),
 		pages:   cache.New[question, Stamp, Listed](maxCachedPages),
+		scans:   make(chan struct{}, maxScans), scanTime: maxScan, sorted: maxSorted,
 	}
 }
 

@@ -34,7 +34,7 @@ var (
 // Every engine can do this much in one Update. The Service asks for no more.
 const (
 	// MaxChangeObjects is how many objects it can put: calls of Tx's Put methods.
-	MaxChangeObjects = 500
+	MaxChangeObjects = 350
 	// MaxChangeSize is how many bytes those objects can have in all. Each counts as its
 	// JSON and 1 KiB for its indexes. The JSON of a workspace or preset counts twice,
 	// because its list has it, too.
@@ -117,8 +117,11 @@ type Reader interface {
 	// PresetVersion returns version n of p. Where p.Has(n), a missing record is
 	// damage and not ErrNotFound.
 	PresetVersion(p PresetState, n int) (PresetVersion, error)
-	// PresetVersionJSON is PresetVersion for the version as clients see it.
+	// PresetVersionJSON is PresetVersion for the version's JSON.
 	PresetVersionJSON(p PresetState, n int) ([]byte, error)
+	// PresetVersionSummary is PresetVersion for the version's Summary. It reads neither the
+	// settings nor the prompt.
+	PresetVersionSummary(p PresetState, n int) ([]byte, error)
 	// LabelChanges returns the number of the latest change of a label of p, 0 if it was
 	// never set.
 	LabelChanges(p Preset, label string) (int, error)
@@ -138,6 +141,11 @@ type Reader interface {
 	// AuditRecord returns record n of the audit trail. For 1 <= n <= the
 	// head's Count a missing record is damage and not ErrNotFound.
 	AuditRecord(n int) (AuditRecord, error)
+	// History returns the numbers of the audit records that concern a preset or a workspace,
+	// the newest first, and how many there are in all: see AuditRecord.Concerns. The cost of
+	// a page depends neither on its offset nor on the length of the trail. An unknown id has
+	// no records. The records of a deleted workspace stay.
+	History(id string, page Page) (numbers []int, total int, err error)
 	// Replay returns the answer that was kept under an id. An expired one may be gone.
 	Replay(id ReplayID) (Replay, error)
 	// Replays yields every answer that is kept, by id in byte order. Expired ones may be

@@ -367,7 +367,7 @@ func TestDeletionOfTheDefaultWorkspace(t *testing.T) {
 	wantKind(t, err, domain.NotFound, "Workspace not found")
 	_, err = f.Preset(t.Context(), user, "", "p")
 	wantKind(t, err, domain.NotFound, "Preset not found")
-	if list, err := f.Presets(t.Context(), user, "", domain.ListedPresets, domain.Page{Limit: 10}); err != nil || list.Total != 0 {
+	if list, err := f.Presets(t.Context(), user, "", domain.PresetQuery{}, domain.Page{Limit: 10}); err != nil || list.Total != 0 {
 		t.Errorf("got %+v, %v, want no presets", list, err)
 	}
 	if f.put(t, "p", "{}", nil) != 1 {

@@ -258,6 +258,8 @@ func objectName(o domain.AuditObject) string {
 
 func versionChange(r domain.AuditRecord) string {
 	switch {
+	case r.Object.Draft != 0:
+		return fmt.Sprintf("%d, draft %d", r.After, r.Object.Draft)
 	case r.Before == r.After && r.After == 0:
 		return "-"
 	case r.Before == r.After:

@@ -36,6 +36,12 @@ func furnish(t *testing.T, folder string) {
 	_, err4 := service.UpdateWorkspace(t.Context(), by(""), w.ID, domain.WorkspacePatch{Slug: &renamed}, nil)
 	_, err5 := service.DeleteLabel(t.Context(), by(w.ID), "", p.Slug, "staging")
 	_, err6 := service.PutLabel(t.Context(), by(w.ID), "", p.Slug, "beta", domain.Target{Version: 2})
+	for n := range 70 { // more than a block of a history has
+		_, err := service.PutLabel(t.Context(), by(w.ID), "", p.Slug, "beta", domain.Target{Version: 1 + n%2})
+		if err != nil {
+			t.Fatal(err)
+		}
+	}
 	off := domain.PresetDisabled
 	_, err7 := service.CreatePresetVersion(t.Context(), by(w.ID), "", "disabled", domain.Capture{Config: []byte("{}")})
 	_, err8 := service.UpdatePreset(t.Context(), by(w.ID), "", "disabled", domain.PresetPatch{Status: &off})
@@ -150,8 +156,8 @@ func TestCheckOfEachKind(t *testing.T) {
 		}
 	}
 	for _, of := range []records.Kind{
-		records.KindWorkspace, records.KindWorkspaceSlug, records.KindPreset, records.KindVersion, records.KindKey, records.KindKeyHash, records.KindLabel, records.KindLabelChange,
-		records.KindAuditHead, records.KindAudit, records.KindReplay, records.KindListEnd, records.KindPlace, records.KindLeaf, records.KindNode, records.KindSequence,
+		records.KindWorkspace, records.KindWorkspaceSlug, records.KindPreset, records.KindVersion, records.KindSummary, records.KindKey, records.KindKeyHash, records.KindLabel, records.KindLabelChange,
+		records.KindHistory, records.KindHistoryBlock, records.KindAuditHead, records.KindAudit, records.KindReplay, records.KindListEnd, records.KindPlace, records.KindLeaf, records.KindNode, records.KindSequence,
 	} {
 		if kinds[of] == 0 {
 			t.Errorf("there was no %v record", of)
@@ -188,6 +194,28 @@ func TestCheckOfEachKind(t *testing.T) {
 		}
 		return err
 	})
+	// A history may lack a record of the trail, or have one too many.
+	for _, name := range slices.Sorted(maps.Keys(all)) {
+		k, record := records.Key(name), all[name]
+		if k.Kind() != records.KindHistory {
+			continue
+		}
+		payload := bytes.Clone(record[len(records.Seal(k, nil)):])
+		if len(payload) < 2 || slices.Max(payload) > 126 { // of numbers of one byte
+			continue
+		}
+		fewer, others := bytes.Clone(payload[:len(payload)-1]), bytes.Clone(payload)
+		fewer[0]--
+		others[len(others)-1]++
+		for _, payload := range [][]byte{fewer, others} {
+			change(func(txn *badgerdb.Txn) error { return txn.Set(k, records.Seal(k, payload)) })
+			if report := checked(t, s); !slices.Equal(report.Problems, []string{"the histories of presets and workspaces are not what the audit trail says"}) {
+				t.Errorf("a history %v instead of %v: got %q", payload, record, report.Problems)
+			}
+		}
+		change(func(txn *badgerdb.Txn) error { return txn.Set(k, record) })
+		break
+	}
 	change(func(txn *badgerdb.Txn) error { return txn.Set([]byte("stranger"), nil) })
 	if report := checked(t, s); len(report.Problems) != 1 {
 		t.Errorf("a stranger's record: got %q, want one problem", report.Problems)
@@ -218,12 +246,20 @@ func TestVerifyPruned(t *testing.T) {
 	for i, want := range []string{"there are versions that no preset has", "version 2"} {
 		n := i + 1
 		k, _ := records.VersionKey(p.ID, n)
+		summary, _ := records.SummaryKey(p.ID, n)
+		if n == 1 {
+			tamper(t, folder, func(txn *badgerdb.Txn) error { return txn.Set(summary, records.Seal(summary, []byte("{}"))) })
+			if report := verified(t, folder); !slices.Equal(report.Problems, []string{"there are summaries of versions that no preset has"}) {
+				t.Errorf("the summary of a removed version: got %q", report.Problems)
+			}
+			tamper(t, folder, func(txn *badgerdb.Txn) error { return txn.Delete(summary) })
+		}
 		tamper(t, folder, func(txn *badgerdb.Txn) error {
 			if n > 1 {
 				return txn.Delete(k)
 			}
 			text, err := (&domain.PresetVersion{PresetID: p.ID, Version: n, Config: []byte("{}")}).JSON()
-			payload := append([]byte{0, 0, 2}, text...) // no dialect, and a config of 2 bytes
+			payload := append([]byte{2}, text...) // a config of 2 bytes
 			return errors.Join(err, txn.Set(k, records.Seal(k, payload)))
 		})
 		if report := verified(t, folder); !strings.Contains(strings.Join(report.Problems, "; "), want) {

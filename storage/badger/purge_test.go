@@ -61,7 +61,7 @@ func remove(t *testing.T, s *Store, w domain.Workspace) {
 // contents counts the records that a workspace can leave behind.
 func contents(t *testing.T, s *Store) int {
 	t.Helper()
-	return len(recordsOf(t, s, records.KindPreset, records.KindVersion, records.KindLabel, records.KindLabelChange, records.KindPlace, records.KindLeaf, records.KindNode, records.KindListEnd, records.KindDeleted))
+	return len(recordsOf(t, s, records.KindPreset, records.KindVersion, records.KindSummary, records.KindLabel, records.KindLabelChange, records.KindPlace, records.KindLeaf, records.KindNode, records.KindListEnd, records.KindDeleted))
 }
 
 func waitUntilPurged(t *testing.T, s *Store) {
@@ -166,7 +166,7 @@ func TestPurgeInParts(t *testing.T) {
 		if removed := before - after; removed > 0 {
 			most, parts = max(most, removed), parts+1
 		}
-		left := recordsOf(t, s, records.KindVersion, records.KindLabel, records.KindLabelChange)
+		left := recordsOf(t, s, records.KindVersion, records.KindSummary, records.KindLabel, records.KindLabelChange)
 		if presets := recordsOf(t, s, records.KindPreset); len(left) > 0 && len(presets) == 0 {
 			t.Errorf("the presets are gone, but %d of their versions and labels are left", len(left))
 		}

@@ -38,8 +38,11 @@ type Checker struct {
 	seed                     maphash.Seed
 	wantPlaces, places       int
 	wantVersions, versions   uint64
+	summaries                uint64 // as many as versions
 	wantChanges, changes     uint64
 	wantKeyHashes, keyHashes int
+	wantHistory, history     uint64
+	wantBlocks, blocks       int
 	// Places of objects and their states.
 	wantSpots, spots uint64
 }
@@ -159,6 +162,8 @@ func (c *Checker) checkRecord(k Key, payload []byte) error {
 			return wrong("it is not the one that it should be", nil)
 		}
 		c.versions += c.hash(k)
+	case KindSummary:
+		c.summaries += c.hash(append(KindVersion.Prefix(), name...))
 	case KindLabel:
 		n, err := decodeNumber(payload)
 		if err != nil || n < 1 || len(name) < len(uuid.UUID{}) {
@@ -195,6 +200,13 @@ func (c *Checker) checkRecord(k Key, payload []byte) error {
 			c.audit = domain.AuditHead{Count: a.Number, Hash: a.Hash} // so that the break is reported once
 			return wrong("it does not follow the one before", nil)
 		}
+		for _, id := range concerned(a) {
+			c.wantHistory += c.hashEntry(id, uint64(a.Number))
+		}
+	case KindHistory:
+		return c.checkHistory(k, payload)
+	case KindHistoryBlock:
+		c.blocks++
 	case KindAuditHead:
 		head, err := decodeHead(payload)
 		if head.Importing = false; err != nil || head != c.audit {
@@ -262,7 +274,15 @@ func (c *Checker) checkPreset(k Key, payload []byte) error {
 	}
 	for n := range p.State().Versions() {
 		version, _ := VersionKey(p.ID, n)
-		if _, err := c.reader.PresetVersionJSON(p.State(), n); err != nil {
+		text, err := c.reader.PresetVersionJSON(p.State(), n)
+		if err != nil {
+			return fmt.Errorf("preset %s: version %d: %w", p.ID, n, err)
+		}
+		summary, err := c.reader.PresetVersionSummary(p.State(), n)
+		if err == nil && !bytes.HasPrefix(text, summary[:len(summary)-1]) {
+			err = damaged(KindSummary, "it is not that of its version")
+		}
+		if err != nil {
 			return fmt.Errorf("preset %s: version %d: %w", p.ID, n, err)
 		}
 		c.wantVersions += c.hash(version)
@@ -338,6 +358,12 @@ func (c *Checker) checkSums() {
 	if c.keyHashes != c.wantKeyHashes {
 		c.report("%d issued keys can be found by %d hashes", c.wantKeyHashes, c.keyHashes)
 	}
+	if c.blocks != c.wantBlocks {
+		c.report("%d blocks are stored of histories that have %d", c.blocks, c.wantBlocks)
+	}
+	if c.history != c.wantHistory && c.Problems == 0 {
+		c.report("the histories of presets and workspaces are not what the audit trail says")
+	}
 	if len(c.deleted) > 0 || c.Problems > 0 {
 		return
 	}
@@ -346,6 +372,9 @@ func (c *Checker) checkSums() {
 	}
 	if c.versions != c.wantVersions {
 		c.report("there are versions that no preset has")
+	}
+	if c.summaries != c.wantVersions {
+		c.report("there are summaries of versions that no preset has")
 	}
 	if c.changes != c.wantChanges {
 		c.report("there are changes that no label has")

@@ -1,6 +1,7 @@
 package records
 
 import (
+	"cmp"
 	"fmt"
 	"iter"
 	"time"
@@ -101,6 +102,9 @@ func (t *Tx) PutAudit(a domain.AuditRecord, text []byte) error {
 	if err := t.write(k, Seal(k, text), nil); err != nil {
 		return err
 	}
+	if err := t.putHistory(a); err != nil {
+		return err
+	}
 	return t.putHead(domain.AuditHead{Count: a.Number, Hash: a.Hash, Importing: before.Importing})
 }
 
@@ -121,7 +125,10 @@ func (t *Tx) BeginImport() error {
 		err = fmt.Errorf("an audit trail of %d records cannot begin anew", head.Count)
 	}
 	if err == nil && head.Count == 1 {
-		err = t.write(AuditKey(1), nil, nil)
+		var only domain.AuditRecord
+		if only, err = t.AuditRecord(1); err == nil {
+			err = cmp.Or(t.removeHistory(only), t.write(AuditKey(1), nil, nil))
+		}
 	}
 	if err != nil {
 		return t.write(k, nil, err)

@@ -16,12 +16,15 @@ import (
 //	s <workspace slug>                    its id, as text
 //	p <workspace id> <preset slug>        the preset
 //	v <preset id> <number, 8 bytes>       one version of it
+//	y <preset id> <number, 8 bytes>       the summary of that version
 //	k <key id>                            the issued key
 //	h <SHA-256 of the secret>             its id, as text
 //	m <preset id> <label>                 the number of the label's latest change
 //	l <preset id> <label> <number>        one change of it
 //	t                                     the end of the audit trail
 //	a <number, 8 bytes>                   one record of it
+//	i <preset or workspace id>            the end of the object's history
+//	j <preset or workspace id> <block, 8 bytes>  the numbers of a block of it
 //	r <SHA-256 of key and request>        an answer kept for repeated requests
 //	e <list>                              the end of a list
 //	o <list> <place, 8 bytes>             the object at the place: a preset or workspace as clients see it
@@ -45,12 +48,15 @@ const (
 	KindWorkspaceSlug Kind = 's'
 	KindPreset        Kind = 'p'
 	KindVersion       Kind = 'v'
+	KindSummary       Kind = 'y'
 	KindKey           Kind = 'k'
 	KindKeyHash       Kind = 'h'
 	KindLabel         Kind = 'm'
 	KindLabelChange   Kind = 'l'
 	KindAuditHead     Kind = 't'
 	KindAudit         Kind = 'a'
+	KindHistory       Kind = 'i'
+	KindHistoryBlock  Kind = 'j'
 	KindReplay        Kind = 'r'
 	KindListEnd       Kind = 'e'
 	KindPlace         Kind = 'o'
@@ -65,12 +71,15 @@ var kindNames = map[Kind]string{
 	KindWorkspaceSlug: "workspace slug",
 	KindPreset:        "preset",
 	KindVersion:       "preset version",
+	KindSummary:       "version summary",
 	KindKey:           "issued key",
 	KindKeyHash:       "issued key hash",
 	KindLabel:         "label",
 	KindLabelChange:   "label change",
 	KindAuditHead:     "audit head",
 	KindAudit:         "audit",
+	KindHistory:       "history",
+	KindHistoryBlock:  "history block",
 	KindReplay:        "kept answer",
 	KindListEnd:       "list end",
 	KindPlace:         "place",
@@ -86,7 +95,12 @@ func (k Kind) String() string { return cmp.Or(kindNames[k], "unknown record") }
 // Lasting reports whether stored records of a kind are never removed. BeginImport is the
 // exception: it removes records of a new store.
 func (k Kind) Lasting() bool {
-	return k == KindKey || k == KindAuditHead || k == KindAudit || k == KindSequence
+	switch k {
+	case KindKey, KindAuditHead, KindAudit, KindHistory, KindHistoryBlock, KindSequence:
+		return true
+	default:
+		return false
+	}
 }
 
 // fixed returns the minimum number of bytes behind the kind, for the keys that Changes
@@ -161,12 +175,17 @@ func PresetKey(workspaceID, slug string) (Key, bool) {
 }
 
 // VersionKey is the key of version n of a preset.
-func VersionKey(presetID string, n int) (Key, bool) {
+func VersionKey(presetID string, n int) (Key, bool) { return versionKey(KindVersion, presetID, n) }
+
+// SummaryKey is the key of the summary of version n of a preset.
+func SummaryKey(presetID string, n int) (Key, bool) { return versionKey(KindSummary, presetID, n) }
+
+func versionKey(of Kind, presetID string, n int) (Key, bool) {
 	id, ok := parseID(presetID)
 	if !ok || n < 1 {
 		return nil, false
 	}
-	return binary.BigEndian.AppendUint64(append(newKey(KindVersion, len(id)+8), id[:]...), uint64(n)), true
+	return binary.BigEndian.AppendUint64(append(newKey(of, len(id)+8), id[:]...), uint64(n)), true
 }
 
 func deletedKey(workspaceID string) (Key, bool) { return idKey(KindDeleted, workspaceID) }
@@ -198,6 +217,13 @@ func AuditHeadKey() Key { return newKey(KindAuditHead, 0) }
 
 // AuditKey is the key of record n of the audit trail.
 func AuditKey(n int) Key { return binary.BigEndian.AppendUint64(newKey(KindAudit, 8), uint64(n)) }
+
+func historyKey(id uuid.UUID) Key { return append(newKey(KindHistory, len(id)+8), id[:]...) }
+
+func historyBlockKey(id uuid.UUID, n int) Key {
+	k := append(newKey(KindHistoryBlock, len(id)+8), id[:]...)
+	return binary.BigEndian.AppendUint64(k, uint64(n))
+}
 
 // ReplayKey is the key of a kept answer.
 func ReplayKey(id domain.ReplayID) Key { return append(newKey(KindReplay, len(id)), id[:]...) }

@@ -103,7 +103,7 @@ func (p Purger) purge(r *Reader, b *removal, workspace uuid.UUID) error {
 				return err
 			}
 			if id, ok := parseID(preset.ID); ok {
-				for _, of := range []Kind{KindVersion, KindLabel, KindLabelChange} {
+				for _, of := range []Kind{KindVersion, KindSummary, KindLabel, KindLabelChange} {
 					if err := b.addAll(r, append(newKey(of, len(id)), id[:]...)); err != nil {
 						return err
 					}

@@ -187,24 +187,30 @@ func (r *Reader) Presets(workspaceID string) iter.Seq2[domain.Preset, error] {
 
 // PresetVersion implements domain.Reader.
 func (r *Reader) PresetVersion(p domain.PresetState, n int) (domain.PresetVersion, error) {
-	return loadVersion(r, p, n, decodeVersion)
+	return loadVersion(r, KindVersion, p, n, decodeVersion)
 }
 
 // PresetVersionJSON implements domain.Reader.
 func (r *Reader) PresetVersionJSON(p domain.PresetState, n int) ([]byte, error) {
-	return loadVersion(r, p, n, func(payload []byte) ([]byte, error) {
+	return loadVersion(r, KindVersion, p, n, func(payload []byte) ([]byte, error) {
 		v, err := parseVersion(payload)
 		return bytes.Clone(v.json), err
 	})
 }
 
-func loadVersion[T any](r *Reader, p domain.PresetState, n int, decode func([]byte) (T, error)) (version T, err error) {
+// PresetVersionSummary implements domain.Reader.
+func (r *Reader) PresetVersionSummary(p domain.PresetState, n int) ([]byte, error) {
+	return loadVersion(r, KindSummary, p, n, decodeObject)
+}
+
+// loadVersion reads the record of a kind of version n.
+func loadVersion[T any](r *Reader, of Kind, p domain.PresetState, n int, decode func([]byte) (T, error)) (version T, err error) {
 	if !p.Has(n) {
 		return version, domain.ErrNotFound
 	}
-	k, ok := VersionKey(p.ID, n)
+	k, ok := versionKey(of, p.ID, n)
 	if !ok {
-		return version, damaged(KindVersion, "it is missing")
+		return version, damaged(of, "it is missing")
 	}
 	return loadExisting(r, k, decode)
 }

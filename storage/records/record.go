@@ -211,37 +211,30 @@ func decodePreset(payload []byte) (domain.Preset, error) {
 	return s.decode()
 }
 
-// storedVersion is a version as it is stored. It has a zero, its dialect, the length of its
-// config, and its JSON. The length of the dialect stands before it. Both lengths are
-// unsigned varints. The config is the last member of the JSON.
+// storedVersion is a version as it is stored: the length of its config as an unsigned
+// varint, and its JSON. The config is the last member of the JSON.
 type storedVersion struct {
-	dialect domain.Dialect
-	config  int    // the length of the config in json
-	json    []byte // a part of the record
+	config int    // the length of the config in json
+	json   []byte // a part of the record
 }
 
-func encodeVersion(k Key, v domain.PresetVersion) ([]byte, error) {
-	text, err := v.JSON()
-	if err != nil {
-		return nil, fmt.Errorf("encoding a %v record: %w", k.Kind(), err)
-	}
-	record := append(newRecord(1+2*binary.MaxVarintLen64+len(v.Dialect)+len(text)), 0)
-	record = binary.AppendUvarint(record, uint64(len(v.Dialect)))
-	record = append(record, v.Dialect...)
-	record = binary.AppendUvarint(record, uint64(len(v.Config)))
-	return seal(k, append(record, text...)), nil
+// encodeVersion returns the sealed record of a version's JSON. The length of its config is
+// given.
+func encodeVersion(k Key, text []byte, config int) []byte {
+	record := binary.AppendUvarint(newRecord(binary.MaxVarintLen64+len(text)), uint64(config))
+	return seal(k, append(record, text...))
+}
+
+// encodeSummary returns the sealed record of a version's summary, with which its JSON
+// begins.
+func encodeSummary(k Key, text []byte) []byte {
+	end := bytes.Index(text, []byte(`,"system_prompt":`)) // strings before it have no plain quotes
+	record := append(newRecord(end+1), text[:end]...)
+	return seal(k, append(record, '}'))
 }
 
 func parseVersion(payload []byte) (s storedVersion, err error) {
-	if len(payload) == 0 || payload[0] != 0 {
-		return s, errParts
-	}
-	length, rest, err := cutNumber(payload[1:])
-	if err != nil || length > uint64(len(rest)) {
-		return s, errParts
-	}
-	s.dialect = domain.Dialect(rest[:length])
-	config, rest, err := cutNumber(rest[length:])
+	config, rest, err := cutNumber(payload)
 	if err != nil || config >= uint64(len(rest)) {
 		return s, errParts
 	}
@@ -260,9 +253,12 @@ func decodeVersion(payload []byte) (v domain.PresetVersion, err error) {
 		return v, errParts
 	}
 	v, err = decodeJSON[domain.PresetVersion](append(slices.Clip(head), '}'))
-	v.Dialect, v.Config = s.dialect, bytes.Clone(s.json[end:len(s.json)-1])
+	v.Config = bytes.Clone(s.json[end : len(s.json)-1])
 	return v, err
 }
+
+// decodeObject returns a copy of JSON that is returned without decoding.
+func decodeObject(payload []byte) ([]byte, error) { return bytes.Clone(payload), checkObject(payload) }
 
 var (
 	errParts  = errors.New("its parts do not add up")

@@ -14,9 +14,28 @@ import (
 	"github.com/caddy-presets/caddy-presets/storage"
 )
 
+func sealVersion(k Key, v domain.PresetVersion) ([]byte, error) {
+	text, err := v.JSON()
+	return encodeVersion(k, text, len(v.Config)), err
+}
+
+// A version's summary is cut from its JSON, whatever its message is.
+func TestSummaryRecord(t *testing.T) {
+	k, _ := SummaryKey(uuid.NewString(), 1)
+	for _, message := range []string{"", "a", `,"system_prompt":`, `","system_prompt":"`} {
+		v := domain.PresetVersion{ID: "a", Message: &message, SystemPrompt: &message, Config: []byte(`{"a":1,"system_prompt":2}`)}
+		text, err1 := v.JSON()
+		want, err2 := v.Summary()
+		got, err3 := decodeRecord(k, encodeSummary(k, text), decodeObject)
+		if err := errors.Join(err1, err2, err3); err != nil || string(got) != string(want) {
+			t.Errorf("got %s, %v, want %s", got, err, want)
+		}
+	}
+}
+
 func FuzzRecord(f *testing.F) {
 	k, _ := VersionKey(uuid.NewString(), 1)
-	intact, err := encodeVersion(k, domain.PresetVersion{ID: "a", Version: 1, Config: []byte("{}")})
+	intact, err := sealVersion(k, domain.PresetVersion{ID: "a", Version: 1, Config: []byte("{}")})
 	if err != nil {
 		f.Fatal(err)
 	}
@@ -36,7 +55,7 @@ func FuzzRecord(f *testing.F) {
 		v, err := decodeRecord(k, sealed, decodeVersion)
 		switch {
 		case err == nil:
-			again, err := encodeVersion(k, v)
+			again, err := sealVersion(k, v)
 			if err != nil {
 				t.Fatalf("encoding what was decoded: %v", err)
 			}
@@ -55,6 +74,8 @@ func FuzzRecord(f *testing.F) {
 			func() error { _, err := decodeRecord(k, sealed, decodeHead); return err },
 			func() error { _, err := decodeRecord(k, sealed, decodeNumber); return err },
 			func() error { _, err := decodeRecord(k, sealed, decodeListEnd); return err },
+			func() error { _, err := decodeRecord(k, sealed, decodeHistoryEnd); return err },
+			func() error { _, err := decodeRecord(k, sealed, decodeBlock); return err },
 			func() error { _, err := decodeRecord(k, sealed, decodeReplay); return err },
 			func() error { _, err := decodeRecord(k, sealed, decodePreset); return err },
 			func() error { _, err := decodeRecord(k, sealed, decodeJSON[domain.AuditRecord]); return err },

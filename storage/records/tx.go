@@ -185,8 +185,15 @@ func (t *Tx) PutPresetVersion(p domain.Preset, v domain.PresetVersion) error {
 	case !errors.Is(err, domain.ErrNotFound):
 		return t.write(k, nil, err)
 	}
-	record, err := encodeVersion(k, v)
-	return t.write(k, record, err)
+	text, err := v.JSON()
+	if err != nil {
+		return t.write(k, nil, fmt.Errorf("encoding a %v record: %w", KindVersion, err))
+	}
+	summary, _ := SummaryKey(p.ID, v.Version)
+	return cmp.Or(
+		t.write(k, encodeVersion(k, text, len(v.Config)), nil),
+		t.write(summary, encodeSummary(summary, text), nil),
+	)
 }
 
 // PruneVersions implements domain.Tx. It refuses a number that p does not have.
@@ -206,7 +213,8 @@ func (t *Tx) PruneVersions(p domain.Preset, numbers []int) error {
 		if !ok || !stored.Has(n) {
 			return t.write(k, nil, fmt.Errorf("version %d of a preset is not stored and cannot be removed", n))
 		}
-		if err := t.write(version, nil, nil); err != nil {
+		summary, _ := SummaryKey(stored.ID, n)
+		if err := cmp.Or(t.write(version, nil, nil), t.write(summary, nil, nil)); err != nil {
 			return err
 		}
 	}

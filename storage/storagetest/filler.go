@@ -96,6 +96,9 @@ func (f Filler) Some() {
 	w := by
 	w.Idempotency = domain.Idempotency{Key: "again", Request: [32]byte{1, 2, 3}}
 	f.Must(f.CreatePresetVersion(ctx, w, "last", "prompt", domain.Capture{Dialect: domain.Messages, SystemPrompt: &prompt, Config: []byte("{ }")}))
+	w.Idempotency.Key = "draft"
+	f.Must(f.ReleasePresetVersion(ctx, w, "last", "prompt", domain.Capture{Dialect: domain.Chat, Config: []byte("{}")},
+		domain.Release{Draft: true, Label: "next", Message: new("why ☃ <b>\"")}))
 	later := time.Now().Add(time.Hour).UTC()
 	f.Update(func(tx domain.Tx) error {
 		return errors.Join(

@@ -98,9 +98,10 @@ func versionRoundTrip(t *testing.T, s *suite) {
 	for i := range configs {
 		v := newVersion(p, i+1, configs[i])
 		v.SystemPrompt, v.CreatorID, v.UpdatedAt = prompts[i], awkward, when(100+i)
+		v.Message = prompts[len(prompts)-1-i]
 		want = append(want, v)
 	}
-	want[1].Dialect = "another"
+	want[0].Dialect, want[1].Dialect, want[2].Dialect = domain.Chat, "another", domain.Messages
 	s.mustUpdate(t, func(tx domain.Tx) error {
 		for _, v := range want {
 			p.LatestVersion = v.Version
@@ -114,8 +115,40 @@ func versionRoundTrip(t *testing.T, s *suite) {
 		for i := range want {
 			is(t, want[i])(r.PresetVersion(p.State(), i+1))
 			shows(t, want[i])(r.PresetVersionJSON(p.State(), i+1))
+			text, err := r.PresetVersionJSON(p.State(), i+1)
+			summary, err2 := r.PresetVersionSummary(p.State(), i+1)
+			if err := errors.Join(err, err2); err != nil {
+				t.Fatal(err)
+			}
+			summarises(t, summary, text)
 		}
 	})
+}
+
+// summarises checks that a summary has all members of a version's JSON but two, and their
+// sizes.
+func summarises(t *testing.T, summary, version []byte) {
+	t.Helper()
+	var short, whole map[string]json.RawMessage
+	var prompt *string
+	err := errors.Join(json.Unmarshal(summary, &short), json.Unmarshal(version, &whole))
+	if err := errors.Join(err, json.Unmarshal(whole["system_prompt"], &prompt)); err != nil {
+		t.Fatal(err)
+	}
+	if prompt == nil {
+		prompt = new("")
+	}
+	sizes := fmt.Sprintf("%s %s", short["system_prompt_bytes"], short["config_bytes"])
+	const before = `,"config":`
+	config := version[bytes.Index(version, []byte(before))+len(before) : len(version)-1] // with the blanks around it
+	if want := fmt.Sprintf("%d %d", len(*prompt), len(config)); sizes != want {
+		t.Errorf("got sizes %s, want %s", sizes, want)
+	}
+	delete(whole, "config")
+	delete(whole, "system_prompt")
+	if !reflect.DeepEqual(short, whole) {
+		t.Errorf("got summary %s of %s", summary, version)
+	}
 }
 
 func keyRoundTrip(t *testing.T, s *suite) {
@@ -198,6 +231,7 @@ func notFound(t *testing.T, s *suite) {
 			_, _, err := r.PresetJSON(text, text)
 			missing(t, "PresetJSON "+name)(nil, err)
 			missing(t, "PresetVersionJSON of "+name)(r.PresetVersionJSON(domain.PresetState{ID: text}, 1))
+			missing(t, "PresetVersionSummary of "+name)(r.PresetVersionSummary(domain.PresetState{ID: text}, 1))
 			missing(t, "Key "+name)(r.Key(text))
 			for _, label := range []string{text, "staging"} {
 				is(t, 0)(r.LabelChanges(domain.Preset{ID: text}, label))

@@ -26,12 +26,19 @@ func versionsAre(t *testing.T, r domain.Reader, p domain.Preset, want map[int]do
 		if state.Has(n) != ok {
 			t.Errorf("%s: has version %d: %t, want %t", p.Slug, n, !ok, ok)
 		}
-		if ok {
-			is(t, there)(r.PresetVersion(p.State(), n))
-			shows(t, there)(r.PresetVersionJSON(state, n))
-		} else {
+		if !ok {
 			missing(t, fmt.Sprint(p.Slug, ", version ", n))(r.PresetVersion(p.State(), n))
 			missing(t, fmt.Sprint(p.Slug, ", version ", n))(r.PresetVersionJSON(state, n))
+			missing(t, fmt.Sprint(p.Slug, ", summary of version ", n))(r.PresetVersionSummary(state, n))
+			continue
+		}
+		is(t, there)(r.PresetVersion(p.State(), n))
+		text, err := r.PresetVersionJSON(state, n)
+		shows(t, there)(text, err)
+		if summary, err := r.PresetVersionSummary(state, n); err != nil {
+			t.Errorf("%s, summary of version %d: %v", p.Slug, n, err)
+		} else {
+			summarises(t, summary, text)
 		}
 	}
 }

@@ -61,6 +61,8 @@ func Run(t *testing.T, open func(t *testing.T, place string) Store) {
 		{"many labels and answers listed", manyListed},
 		{"audit trail", auditRoundTrip},
 		{"audit trail, many writers", auditManyWriters},
+		{"histories of objects", objectHistories},
+		{"histories of objects, many writers", historiesManyWriters},
 		{"import begun", importBegun},
 		{"import not finished", importUnfinished},
 		{"pruned versions", versionsPruned},

@@ -138,7 +138,7 @@ func auditRoundTrip(t *testing.T, s *suite) {
 	s.view(t, func(r domain.Reader) { is(t, domain.AuditHead{})(r.AuditHead()) })
 	full, empty := newAudit(2), domain.AuditRecord{Number: 3}
 	full.KeyID, full.UserID, full.RequestID, full.Operation = awkward, awkward, awkward, awkward
-	full.Object = domain.AuditObject{Kind: awkward, ID: awkward, WorkspaceID: awkward, Slug: awkward, Label: awkward}
+	full.Object = domain.AuditObject{Kind: awkward, ID: awkward, WorkspaceID: awkward, Slug: awkward, Label: awkward, Draft: 7, Message: awkward}
 	full.Before, full.After = math.MaxInt, math.MinInt
 	full.Time = time.Date(2026, 1, 2, 3, 4, 5, 123_456_789, time.UTC)
 	var want []domain.AuditRecord

@@ -67,20 +67,19 @@ func (l *presetLine) preset() domain.Preset {
 	return p
 }
 
-// versionLine is a version as clients see it, with its config as text and its dialect.
+// versionLine is a version with its config as text.
 type versionLine struct {
 	domain.PresetVersion
-	Dialect domain.Dialect `json:"dialect"`
-	Config  text           `json:"config"`
+	Config text `json:"config"`
 }
 
 func newVersionLine(v domain.PresetVersion) *versionLine {
-	return &versionLine{v, v.Dialect, text(v.Config)}
+	return &versionLine{v, text(v.Config)}
 }
 
 func (l *versionLine) version() domain.PresetVersion {
 	v := l.PresetVersion
-	v.Dialect, v.Config = l.Dialect, []byte(l.Config)
+	v.Config = []byte(l.Config)
 	return v
 }
 

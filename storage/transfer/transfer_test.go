@@ -100,7 +100,7 @@ func TestRoundTrip(t *testing.T) {
 	for what, to := range map[string]*badger.Store{"empty": newStore(t), "just started": started(t)} {
 		t.Run(what, func(t *testing.T) {
 			summary := imports(t, to, want)
-			if summary.Versions < 440 || summary.Keys != 3 || summary.Answers != 4 || summary.Resumed != 0 {
+			if summary.Versions < 440 || summary.Keys != 3 || summary.Answers != 5 || summary.Resumed != 0 {
 				t.Errorf("got %+v", summary)
 			}
 			equal(t, exported(t, to), want)

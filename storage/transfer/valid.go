@@ -100,6 +100,11 @@ func checkVersion(v domain.PresetVersion) error {
 	if !v.Dialect.Valid() {
 		return inField("/dialect", errors.New("must be that of an inference API"))
 	}
+	if v.Message != nil {
+		if err := domain.CheckMessage(*v.Message); err != nil {
+			return inField("", err)
+		}
+	}
 	return inField("", domain.Capture{Config: v.Config, SystemPrompt: v.SystemPrompt}.CheckSize())
 }
 

@@ -123,6 +123,8 @@ func TestWrongFields(t *testing.T) {
 
 		{"/id: must be a UUID", ofVersion(func(v *versionLine) { v.ID = "" })},
 		{"/dialect: must be", ofVersion(func(v *versionLine) { v.Dialect = "other" })},
+		{"/message: must not have control characters", ofVersion(func(v *versionLine) { v.Message = new("a\nb") })},
+		{"/message: must be 1 to 500 characters", ofVersion(func(v *versionLine) { v.Message = &large })},
 		{"what a preset version stores must be at most 262144 bytes", ofVersion(func(v *versionLine) { v.SystemPrompt = &large })},
 
 		{"/label: must be 1 to 64 characters", ofChange(func(c *labelChangeLine) { c.Label = "a/b" })},

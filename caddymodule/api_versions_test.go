@@ -1,0 +1,99 @@
+package caddymodule
+
+import (
+	"encoding/json"
+	"fmt"
+	"strings"
+	"testing"
+)
+
+// A list of summaries is small, however large the versions are.
+func TestVersionSummaries(t *testing.T) {
+	s := start(t, standard)
+	prompt := strings.Repeat("é", 50_000)
+	for n := range 3 {
+		s.manage("POST", "/v1/presets/p/chat/completions", fmt.Sprintf(`{"model":"m%d","messages":[{"role":"system","content":%q}]}`, n, prompt)).want(t, 200)
+	}
+	s.manage("PUT", "/v1/presets/p/labels/both", `{"split":[{"version":1,"weight":1},{"version":2,"weight":0}]}`).want(t, 200)
+	r := s.manage("GET", "/v1/presets/p/versions?fields=summary&offset=1&limit=1", "")
+	var page struct {
+		Data  []map[string]any
+		Total int `json:"total_count"`
+	}
+	if err := json.Unmarshal([]byte(r.body), &page); err != nil || r.status != 200 || page.Total != 3 || len(page.Data) != 1 || len(r.body) > 1000 {
+		t.Fatalf("got %d %s, %v", r.status, r.body, err)
+	}
+	v := page.Data[0]
+	if v["version"] != 2.0 || v["dialect"] != "chat" || v["system_prompt_bytes"] != 100_000.0 || v["config_bytes"] != float64(len(`{"model":"m1"}`)) ||
+		v["designated"] != false || fmt.Sprint(v["labels"]) != "[both]" || v["message"] != nil {
+		t.Errorf("got %v", v)
+	}
+	for _, member := range []string{"config", "system_prompt"} {
+		if _, there := v[member]; there {
+			t.Errorf("got %s in %v", member, v)
+		}
+	}
+	again := s.manage("GET", "/v1/presets/p/versions?fields=summary&offset=1&limit=1", "", "If-None-Match: "+r.header.Get("ETag"))
+	again.want(t, 304)
+	s.manage("PUT", "/v1/presets/p/labels/both", `{"version":3}`).want(t, 200)
+	s.manage("GET", "/v1/presets/p/versions?fields=summary&offset=1&limit=1", "", "If-None-Match: "+r.header.Get("ETag")).want(t, 200, `"labels":[]`)
+	for query, says := range map[string]string{
+		"fields=all":                    "fields: must be summary",
+		"fields=":                       "fields: must not be empty",
+		"fields=summary&fields=summary": "fields: given more than once",
+	} {
+		s.manage("GET", "/v1/presets/p/versions?"+query, "").wantError(t, 400, "Invalid request parameters: "+says)
+	}
+}
+
+// The query of the three POSTs says how the new version is published.
+func TestReleases(t *testing.T) {
+	s := start(t, standard+"\npreset_creators any")
+	inference := func(path string) response {
+		return s.do("POST", path, `{}`, bearer(inferenceSecret))
+	}
+	const path = "/v1/presets/p/"
+	for _, api := range []string{"responses", "chat/completions", "messages"} {
+		s.manage("POST", path+api+"?designate=false", `{}`).wantError(t, 409, "Preset does not exist: its first version must be designated")
+	}
+	s.manage("POST", path+"responses?designate=true&label=live&message=first%20try", `{}`).
+		want(t, 200, `"message":"first try"`, `"designated":true,"labels":["live"]`, `"labels":{"live":{"version":1}}`)
+	for i, api := range []string{"responses", "chat/completions", "messages"} {
+		r := s.manage("POST", path+api+"?designate=false&message=%E2%98%83", `{}`)
+		r.want(t, 200, `"designated_version":{`, `"designated":true,"labels":["live"]},"created_version":{`, fmt.Sprintf(`"version":%d,`, i+2), `"message":"☃"`)
+		if preset := s.manage("GET", "/v1/presets/p", ""); preset.tag(t) != r.tag(t) {
+			t.Errorf("got tag %s, want that of the preset, %s", r.tag(t), preset.tag(t))
+		}
+	}
+	// A key that may create presets may make drafts, but not set labels.
+	inference(path+"responses?designate=false").want(t, 200, `"created_version":{`)
+	inference(path+"responses?label=live").wantError(t, 403, "Only management keys can perform this operation")
+	inference(path+"responses?designate=false&label=live").wantError(t, 403, "Only management keys can perform this operation")
+	s.manage("GET", "/v1/presets/p", "").want(t, 200, `"labels":{"live":{"version":1}}`)
+
+	// The Idempotency-Key is for one query.
+	draft := s.manage("POST", path+"responses?designate=false&label=next", `{}`, once("a"))
+	draft.want(t, 200)
+	again := s.manage("POST", path+"responses?designate=false&label=next", `{}`, once("a"))
+	wantReplay(t, "draft", draft, again)
+	for _, other := range []string{"", "?designate=false", "?designate=false&label=next&message=m"} {
+		s.manage("POST", path+"responses"+other, `{}`, once("a")).wantError(t, 422, "Idempotency-Key was already used for another request")
+	}
+
+	for query, says := range map[string]string{
+		"designate=no":                        "designate: must be true or false",
+		"designate=":                          "designate: must not be empty",
+		"designate=1&message":                 "designate: must be true or false",
+		"designate=true&designate=true":       "designate: given more than once",
+		"label=":                              "label: must not be empty",
+		"label=7":                             "label: is reserved: latest and numbers cannot be labels",
+		"label=a&label=b":                     "label: given more than once",
+		"message=":                            "message: must not be empty",
+		"message=a&message=b":                 "message: given more than once",
+		"message=a%0Ab":                       "message: must not have control characters, such as line breaks",
+		"message=%FF":                         "message: must be UTF-8",
+		"message=" + strings.Repeat("x", 501): "message: must be 1 to 500 characters",
+	} {
+		s.manage("POST", path+"responses?"+query, `{}`).wantError(t, 400, "Invalid request parameters: "+says)
+	}
+}

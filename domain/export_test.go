@@ -1,0 +1,6 @@
+package domain
+
+import "time"
+
+// LimitScans sets how long a scan of presets may take, and how many it sorts at a time.
+func (s *Service) LimitScans(time time.Duration, sorted int) { s.scanTime, s.sorted = time, sorted }

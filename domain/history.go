@@ -1,0 +1,116 @@
+package domain
+
+import (
+	"context"
+	"errors"
+	"time"
+
+	jsonv2 "github.com/go-json-experiment/json"
+)
+
+// historyEntry is an audit record as the history of a preset or workspace shows it. Fields
+// that do not apply are nil.
+type historyEntry struct {
+	Number    int       `json:"number"`
+	Time      time.Time `json:"time"`
+	Operation string    `json:"operation"`
+	UserID    string    `json:"user_id"`
+	KeyID     *string   `json:"key_id"`
+	// KeyName is the name that the key has now.
+	KeyName *string `json:"key_name"`
+	// Slug is that of the preset or workspace at that time.
+	Slug *string `json:"slug"`
+	// Version is the new version where that is a draft. Before is nil then.
+	Before    *int    `json:"version_before"`
+	Version   *int    `json:"version"`
+	IsDraft   bool    `json:"draft"`
+	Label     *string `json:"label"`
+	Message   *string `json:"message"`
+	RequestID *string `json:"request_id"`
+}
+
+// nilIfZero returns a pointer to value, nil for the zero value.
+func nilIfZero[T comparable](value T) *T {
+	if value == *new(T) {
+		return nil
+	}
+	return &value
+}
+
+func newHistoryEntry(r AuditRecord, keyName *string) historyEntry {
+	e := historyEntry{
+		Number: r.Number, Time: r.Time, Operation: r.Operation, UserID: r.UserID,
+		KeyID: nilIfZero(r.KeyID), KeyName: keyName, Slug: nilIfZero(r.Object.Slug),
+		Before: nilIfZero(r.Before), Version: nilIfZero(r.After), Label: nilIfZero(r.Object.Label),
+		Message: nilIfZero(r.Object.Message), RequestID: nilIfZero(r.RequestID),
+	}
+	if r.Object.Draft != 0 {
+		e.Before, e.Version, e.IsDraft = nil, &r.Object.Draft, true
+	}
+	return e
+}
+
+// PresetHistory returns a page of the audit records that concern a preset of any status,
+// the newest first. who must be allowed to manage.
+func (s *Service) PresetHistory(ctx context.Context, who Principal, workspace, slug string, page Page) (Listed, error) {
+	return s.history(ctx, who, page, func(r Reader) (string, error) {
+		p, err := presetOf(r, who, workspace, slug)
+		return p.ID, err
+	})
+}
+
+// WorkspaceHistory returns a page of the audit records that concern the workspace of an id
+// or slug, its presets and the keys that act only in it, the newest first. who must be
+// allowed to manage.
+func (s *Service) WorkspaceHistory(ctx context.Context, who Principal, ref string, page Page) (Listed, error) {
+	return s.history(ctx, who, page, func(r Reader) (string, error) {
+		id, _, err := findWorkspace(r, ref)
+		return id, err
+	})
+}
+
+// history returns a page of the history of the object whose id find returns.
+func (s *Service) history(ctx context.Context, who Principal, page Page, find func(Reader) (string, error)) (list Listed, err error) {
+	if err := who.MayManage(); err != nil {
+		return list, err
+	}
+	err = s.store.View(ctx, func(r Reader) error {
+		id, err := find(r)
+		if err != nil {
+			return err
+		}
+		numbers, total, err := r.History(id, page)
+		if err != nil {
+			return err
+		}
+		entries, names := make([]historyEntry, 0, len(numbers)), make(map[string]*string)
+		for _, n := range numbers {
+			record, err := r.AuditRecord(n)
+			if err != nil {
+				return err
+			}
+			name, known := names[record.KeyID]
+			if !known {
+				if name, err = keyName(r, record.KeyID); err != nil {
+					return err
+				}
+				names[record.KeyID] = name
+			}
+			entries = append(entries, newHistoryEntry(record, name))
+		}
+		text, err := jsonv2.Marshal(entries)
+		list = listed(text, total)
+		return err
+	})
+	return list, err
+}
+
+// keyName returns the name of an issued key. It is nil for other keys, and for one without a
+// name.
+func keyName(r Reader, id string) (*string, error) {
+	k, err := r.Key(id)
+	if errors.Is(err, ErrNotFound) {
+		return nil, nil
+	}
+	return nilIfZero(k.Name), err
+}

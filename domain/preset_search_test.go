@@ -1,0 +1,198 @@
+package domain_test
+
+import (
+	"cmp"
+	"context"
+	"encoding/json"
+	"fmt"
+	"math"
+	"math/rand/v2"
+	"slices"
+	"strings"
+	"testing"
+	"time"
+
+	"github.com/caddy-presets/caddy-presets/domain"
+)
+
+// listedPreset has the members by which lists are searched and sorted.
+type listedPreset struct {
+	Slug, Name  string
+	Description *string
+	Status      domain.PresetStatus
+}
+
+// queried returns the presets of a query by its definition. all are in the order of the
+// list, the last changed first.
+func queried(all []listedPreset, q domain.PresetQuery) []listedPreset {
+	text := strings.ToLower(q.Text)
+	found := slices.DeleteFunc(slices.Clone(all), func(p listedPreset) bool {
+		status := q.Filter == domain.AllPresets || q.Filter == domain.PresetFilter(p.Status) ||
+			q.Filter == domain.ListedPresets && p.Status != domain.PresetArchived
+		places := []string{p.Slug, p.Name}
+		if p.Description != nil {
+			places = append(places, *p.Description)
+		}
+		return !status || !slices.ContainsFunc(places, func(place string) bool { return strings.Contains(strings.ToLower(place), text) })
+	})
+	switch q.Sort {
+	case domain.SortSlug:
+		slices.SortFunc(found, func(a, b listedPreset) int { return strings.Compare(b.Slug, a.Slug) })
+	case domain.SortName:
+		slices.SortFunc(found, func(a, b listedPreset) int {
+			return cmp.Or(strings.Compare(strings.ToLower(b.Name), strings.ToLower(a.Name)), strings.Compare(b.Name, a.Name), strings.Compare(b.Slug, a.Slug))
+		})
+	}
+	if q.Ascending {
+		slices.Reverse(found)
+	}
+	return found
+}
+
+// Pages of every query are those of a search of all presets.
+func TestPresetQueries(t *testing.T) {
+	f := newFixture(t)
+	random := rand.New(rand.NewPCG(3, 4))
+	words := []string{"mail", "Mail", "MÉMO", "mémo", "Éa", "x", "ärger", "ÄRGER", "日本", "a-b"}
+	word := func() string { return words[random.IntN(len(words))] }
+	const presets = 60
+	for n := range presets {
+		slug := fmt.Sprintf("%c%d-Mail", "aAbBzZ"[n%6], random.IntN(1000)*presets+n)
+		if _, err := f.CreatePresetVersion(t.Context(), ask, "", slug, nothing); err != nil {
+			t.Fatal(err)
+		}
+		patch := domain.PresetPatch{Name: new(word())}
+		if n%2 == 0 {
+			patch.Description = domain.Settable[string]{Given: true, Value: new(word() + " " + word())}
+		}
+		if n%5 == 0 {
+			patch.Status = new(domain.PresetDisabled)
+		}
+		if _, err := f.UpdatePreset(t.Context(), ask, "", slug, patch); err != nil {
+			t.Fatal(err)
+		}
+		if n%7 == 1 && n%5 != 0 {
+			if _, err := f.ArchivePreset(t.Context(), ask, "", slug); err != nil {
+				t.Fatal(err)
+			}
+		}
+	}
+	list := func(q domain.PresetQuery, page domain.Page) (found []listedPreset, total int) {
+		t.Helper()
+		listed, err := f.Presets(t.Context(), user, "", q, page)
+		if err != nil || json.Unmarshal(listed.JSON, &found) != nil || found == nil || listed.Tag == "" {
+			t.Fatalf("%+v: got %s, %v", q, listed.JSON, err)
+		}
+		return found, listed.Total
+	}
+	all, _ := list(domain.PresetQuery{Filter: domain.AllPresets}, domain.Page{Limit: presets})
+	if len(all) != presets {
+		t.Fatalf("got %d presets", len(all))
+	}
+	matched := 0
+	for _, sorted := range []int{5, 8, 1000} { // how many a scan sorts at a time
+		f.LimitScans(time.Minute, sorted)
+		for range 400 {
+			q := domain.PresetQuery{
+				Filter:    []domain.PresetFilter{domain.ListedPresets, domain.AllPresets, domain.ActivePresets, domain.DisabledPresets, domain.ArchivedPresets}[random.IntN(5)],
+				Sort:      []domain.PresetSort{domain.SortUpdated, domain.SortName, domain.SortSlug}[random.IntN(3)],
+				Ascending: random.IntN(2) == 0,
+			}
+			if random.IntN(3) > 0 {
+				q.Text = []string{word(), "A", "b1", "É", "-mail", "absent", "7", "mo "}[random.IntN(8)]
+			}
+			page := domain.Page{Offset: random.IntN(presets + 2), Limit: 1 + random.IntN(5)}
+			if random.IntN(20) == 0 {
+				page.Offset = math.MaxInt
+			}
+			want := queried(all, q)
+			matched += len(want)
+			found, total := list(q, page)
+			begin := min(page.Offset, len(want))
+			part := want[begin : begin+min(page.Limit, len(want)-begin)]
+			got, wanted := fmt.Sprint(slugsOf(found)), fmt.Sprint(slugsOf(part))
+			if got != wanted || total != len(want) {
+				t.Fatalf("%+v, %+v: got %s of %d, want %s of %d", q, page, got, total, wanted, len(want))
+			}
+		}
+	}
+	if matched == 0 {
+		t.Error("nothing was found")
+	}
+}
+
+func slugsOf(list []listedPreset) (slugs []string) {
+	for _, p := range list {
+		slugs = append(slugs, p.Slug)
+	}
+	return slugs
+}
+
+// Case is that of Unicode, also where the two letters have different lengths.
+func TestSearchFoldsCase(t *testing.T) {
+	f := newFixture(t)
+	for text, found := range map[string]bool{
+		"STRAẞE": true, "straße": true, "strasse": false, "\u212a": true, "K": true, "k": true, "ſ": true, "ΟΔΟΣ": true, "οδος": true, "οδοσ": true, "é": true, "e\u0301": false,
+	} {
+		for n, name := range []string{"Straße k", "S Οδος É"} {
+			if _, err := f.CreatePresetVersion(t.Context(), ask, "", fmt.Sprint(n), nothing); err != nil {
+				t.Fatal(err)
+			}
+			if _, err := f.UpdatePreset(t.Context(), ask, "", fmt.Sprint(n), domain.PresetPatch{Name: &name}); err != nil {
+				t.Fatal(err)
+			}
+		}
+		list, err := f.Presets(t.Context(), user, "", domain.PresetQuery{Text: text}, domain.Page{Limit: 2})
+		if err != nil || list.Total > 0 != found {
+			t.Errorf("%q: got %d, %v, want that it is found: %t", text, list.Total, err, found)
+		}
+	}
+}
+
+// A search is answered from memory until a preset changes.
+func TestSearchesAreCached(t *testing.T) {
+	f := newFixture(t)
+	if _, err := f.CreatePresetVersion(t.Context(), ask, "", "p", nothing); err != nil {
+		t.Fatal(err)
+	}
+	q := domain.PresetQuery{Text: "N"}
+	total := func() int {
+		list, err := f.Presets(t.Context(), user, "", q, domain.Page{Limit: 2})
+		if err != nil {
+			t.Fatal(err)
+		}
+		return list.Total
+	}
+	if n := total(); n != 0 {
+		t.Errorf("got %d, want none", n)
+	}
+	views := f.views
+	if total(); f.views != views {
+		t.Errorf("the store was read %d times", f.views-views)
+	}
+	if _, err := f.UpdatePreset(t.Context(), ask, "", "p", domain.PresetPatch{Name: new("n")}); err != nil {
+		t.Fatal(err)
+	}
+	if n := total(); n != 1 {
+		t.Errorf("got %d, want 1", n)
+	}
+}
+
+// A scan ends when its time is over, or when the client leaves.
+func TestScansEnd(t *testing.T) {
+	f := newFixture(t)
+	f.LimitScans(-time.Second, 100)
+	for _, q := range []domain.PresetQuery{{Text: "x"}, {Sort: domain.SortName}, {Sort: domain.SortSlug}, {Text: "x", Ascending: true}} {
+		_, err := f.Presets(t.Context(), user, "", q, domain.Page{Limit: 1})
+		wantKind(t, err, domain.Unavailable, "The search took too long")
+	}
+	if _, err := f.Presets(t.Context(), user, "", domain.PresetQuery{Ascending: true}, domain.Page{Limit: 1}); err != nil {
+		t.Error(err)
+	}
+	f.LimitScans(time.Minute, 100)
+	ctx, cancel := context.WithCancel(t.Context())
+	cancel()
+	if _, err := f.Presets(ctx, user, "", domain.PresetQuery{Text: "x"}, domain.Page{Limit: 1}); err == nil || domain.KindOf(err) == domain.Unavailable {
+		t.Errorf("got error %v, want that of the context", err)
+	}
+}
