@@ -1,0 +1,107 @@
+// The session is the API key and what it may do. It lives in this tab, until it is locked.
+
+const storedKey = 'presets.key'
+const storedTime = 'presets.active'
+const idleLimit = 30 * 60 * 1000
+
+/**
+ * @typedef {'management' | 'inference'} Kind
+ * @typedef {{ key: string, kind: Kind, home: string, inferenceKey: string }} Session
+ */
+
+/** @type {Session} */
+const session = { key: '', kind: 'inference', home: 'default', inferenceKey: '' }
+
+/** locks are told why the session ended. */
+export const locks = new EventTarget()
+
+/** storedSecret returns the key that this tab has kept, unless it was idle for too long. */
+export function storedSecret() {
+	if (Date.now() - Number(sessionStorage.getItem(storedTime)) > idleLimit) {
+		forget()
+	}
+	return sessionStorage.getItem(storedKey) ?? ''
+}
+
+/**
+ * unlock begins a session. home is the workspace that an address without one means.
+ *
+ * @param {string} key
+ * @param {Kind} kind
+ * @param {string} home
+ */
+export function unlock(key, kind, home) {
+	session.key = key
+	session.kind = kind
+	session.home = home
+	if (kind === 'inference') {
+		session.inferenceKey = key
+	}
+	sessionStorage.setItem(storedKey, key)
+	touch()
+}
+
+/** forget ends the session without telling. */
+export function forget() {
+	session.key = ''
+	session.inferenceKey = ''
+	sessionStorage.removeItem(storedKey)
+	sessionStorage.removeItem(storedTime)
+}
+
+/**
+ * lock ends the session. The page shows the reason beside the field for the key.
+ *
+ * @param {string} reason
+ */
+export function lock(reason) {
+	if (session.key !== '') {
+		forget()
+		locks.dispatchEvent(new CustomEvent('lock', { detail: reason }))
+	}
+}
+
+export const isUnlocked = () => session.key !== ''
+export const secret = () => session.key
+export const kind = () => session.kind
+export const home = () => session.home
+export const mayChange = () => session.kind === 'management'
+
+/** readOnlyReason is why a key may not change anything. It is empty if it may. */
+export const readOnlyReason = () => (mayChange() ? '' : 'This is an inference key. It can read and compare, but only a management key can change presets.')
+
+export const inferenceKey = () => session.inferenceKey
+/** @param {string} key */
+export function setInferenceKey(key) {
+	session.inferenceKey = key
+}
+
+let touched = 0
+
+/** touch notes that someone uses the page. */
+function touch() {
+	touched = Date.now()
+	if (session.key !== '') {
+		sessionStorage.setItem(storedTime, String(touched))
+	}
+}
+
+function lockIfIdle() {
+	if (session.key !== '' && Date.now() - touched > idleLimit) {
+		lock('The console was locked after 30 minutes without use.')
+	}
+}
+
+/** watchIdle locks the session after 30 minutes without a key press or a click. */
+export function watchIdle() {
+	for (const event of ['keydown', 'pointerdown', 'wheel', 'touchstart']) {
+		addEventListener(event, () => {
+			lockIfIdle()
+			if (Date.now() - touched > 5000) {
+				touch()
+			}
+		}, { capture: true, passive: true })
+	}
+	document.addEventListener('visibilitychange', lockIfIdle)
+	setInterval(lockIfIdle, 10000)
+}

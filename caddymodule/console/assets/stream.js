@@ -1,0 +1,110 @@
+// Reading the streamed answer of a gateway, in the three dialects.
+
+/**
+ * @typedef {{ text: string, thought: string, usage: string, failure: string, isEnd: boolean }} Piece
+ */
+
+/**
+ * events reads server-sent events, one after another.
+ *
+ * @param {ReadableStream<Uint8Array>} body
+ * @param {() => void} arrived is called with each chunk
+ */
+export async function* events(body, arrived) {
+	const reader = body.getReader()
+	const decoder = new TextDecoder()
+	let rest = ''
+	try {
+		for (;;) {
+			const { done, value } = await reader.read()
+			if (value) {
+				arrived()
+			}
+			rest += decoder.decode(value, { stream: !done })
+			const lines = rest.split(/\r\n|\n|\r(?!$)/)
+			rest = done ? '' : lines.pop() ?? ''
+			let data = ''
+			for (const line of lines) {
+				if (line.startsWith('data:')) {
+					data = line.slice(5).trimStart()
+					yield data
+				}
+			}
+			if (done) {
+				return
+			}
+		}
+	} finally {
+		reader.cancel().catch(() => {})
+	}
+}
+
+/**
+ * pieceOf reads an event's data: the text that it adds, or how the answer ended. Unknown
+ * events add nothing.
+ *
+ * @param {string} data
+ * @returns {Piece}
+ */
+export function pieceOf(data) {
+	const piece = { text: '', thought: '', usage: '', failure: '', isEnd: false }
+	if (data === '[DONE]') {
+		return { ...piece, isEnd: true }
+	}
+	/** @type {any} */
+	let event
+	try {
+		event = JSON.parse(data)
+	} catch {
+		return piece
+	}
+	if (event === null || typeof event !== 'object') {
+		return piece
+	}
+	const delta = event.choices?.[0]?.delta
+	if (event.error || event.type === 'error' || event.type === 'response.failed') {
+		const error = event.error ?? event.response?.error ?? event
+		piece.failure = typeof error === 'string' ? error : error.message ?? 'The gateway reported an error.'
+	} else if (delta) {
+		piece.text = textOf(delta.content)
+		piece.thought = textOf(delta.reasoning ?? delta.reasoning_content)
+	} else if (event.type === 'response.output_text.delta') {
+		piece.text = textOf(event.delta)
+	} else if (typeof event.type === 'string' && event.type.startsWith('response.reasoning') && event.type.endsWith('.delta')) {
+		piece.thought = textOf(event.delta)
+	} else if (event.type === 'content_block_delta') {
+		piece.text = textOf(event.delta?.text)
+		piece.thought = textOf(event.delta?.thinking)
+	}
+	piece.usage = usageOf(event.usage ?? event.response?.usage)
+	piece.isEnd = event.type === 'message_stop' || event.type === 'response.completed'
+	return piece
+}
+
+/** @param {unknown} value */
+function textOf(value) {
+	return typeof value === 'string' ? value : ''
+}
+
+/** @param {any} usage */
+function usageOf(usage) {
+	const input = usage?.input_tokens ?? usage?.prompt_tokens, output = usage?.output_tokens ?? usage?.completion_tokens
+	return typeof output !== 'number' ? '' : `${typeof input === 'number' ? `${input} tokens in, ` : ''}${output} tokens out`
+}
+
+/**
+ * wholeText finds the text of an answer that is not streamed.
+ *
+ * @param {string} text
+ * @returns {{ text: string, usage: string } | undefined}
+ */
+export function wholeText(text) {
+	try {
+		const answer = JSON.parse(text)
+		const blocks = answer.content ?? answer.output?.flatMap((/** @type {any} */ item) => item.content ?? [])
+		const found = answer.choices?.[0]?.message?.content ?? (Array.isArray(blocks) ? blocks.map((/** @type {any} */ block) => textOf(block.text)).join('') : undefined)
+		return typeof found === 'string' && found !== '' ? { text: found, usage: usageOf(answer.usage) } : undefined
+	} catch {
+		return undefined
+	}
+}
