@@ -6,11 +6,6 @@ export const base = (root.console ?? '/console').replace(/\/+$/, '')
 export const api = (root.api ?? '/v1').replace(/\/+$/, '')
 
 /**
- * @typedef {'presets' | 'workspaces' | 'workspace-history' | 'versions' | 'compare' | 'labels' | 'try' | 'use' | 'history' | 'new' | 'unknown'} ViewName
- * @typedef {{ view: ViewName, workspace: string, slug: string, version: number, from: number, to: number, query: URLSearchParams }} Address
- */
-
-/**
  * parse reads an address. The workspace is empty if the address names none.
  *
  * @param {{ pathname: string, search: string }} location
@@ -42,15 +37,14 @@ export function parse(location) {
 	address.slug = parts[3]
 	const [name = '', argument = ''] = parts.slice(4)
 	const versions = /^(\d+)\.\.(\d+)$/.exec(argument)
-	switch (true) {
-		case parts.length === 4:
-			return { ...address, view: 'versions' }
-		case name === 'versions' && /^\d+$/.test(argument):
-			return { ...address, view: 'versions', version: Number(argument) }
-		case name === 'compare' && versions !== null:
-			return { ...address, view: 'compare', from: Number(versions?.[1]), to: Number(versions?.[2]) }
-		case parts.length === 5 && ['labels', 'try', 'use', 'history', 'new'].includes(name):
-			return { ...address, view: /** @type {ViewName} */ (name) }
+	if (parts.length === 4) {
+		address.view = 'versions'
+	} else if (name === 'versions' && /^\d+$/.test(argument)) {
+		return { ...address, view: 'versions', version: Number(argument) }
+	} else if (name === 'compare' && versions) {
+		return { ...address, view: 'compare', from: Number(versions[1]), to: Number(versions[2]) }
+	} else if (parts.length === 5 && ['labels', 'try', 'use', 'history', 'new'].includes(name)) {
+		address.view = /** @type {ViewName} */ (name)
 	}
 	return address
 }
@@ -64,7 +58,7 @@ function decode(part) {
 	}
 }
 
-/** @param {Record<string, string | number | undefined>} query */
+/** @param {Query} query */
 export function search(query) {
 	const given = Object.entries(query).filter(([, value]) => value !== undefined && value !== '')
 	return given.length === 0 ? '' : '?' + new URLSearchParams(given.map(([name, value]) => [name, String(value)]))
@@ -74,55 +68,39 @@ const part = encodeURIComponent
 
 /**
  * @param {string} workspace
- * @param {Record<string, string | number | undefined>} [query]
+ * @param {Query} [query]
  */
 export function toPresets(workspace, query = {}) {
 	return `${base}/w/${part(workspace)}${search(query)}`
 }
 
 /**
- * @param {string} workspace
- * @param {string} slug
+ * @param {At} at
  * @param {'' | 'labels' | 'try' | 'use' | 'history' | 'new'} [view]
- * @param {Record<string, string | number | undefined>} [query]
+ * @param {Query} [query]
  */
-export function toPreset(workspace, slug, view = '', query = {}) {
-	return `${base}/w/${part(workspace)}/p/${part(slug)}${view && '/' + view}${search(query)}`
+export function toPreset(at, view = '', query = {}) {
+	return `${toPresets(at.workspace)}/p/${part(at.slug)}${view && '/' + view}${search(query)}`
 }
 
-/**
- * @param {string} workspace
- * @param {string} slug
- * @param {number} version
- */
-export function toVersion(workspace, slug, version) {
-	return `${toPreset(workspace, slug)}/versions/${version}`
-}
+/** @param {At} at @param {number} version */
+export const toVersion = (at, version) => `${toPreset(at)}/versions/${version}`
 
-/**
- * @param {string} workspace
- * @param {string} slug
- * @param {number} from
- * @param {number} to
- */
-export function toComparison(workspace, slug, from, to) {
-	return `${toPreset(workspace, slug)}/compare/${from}..${to}`
-}
+/** @param {At} at @param {number} from @param {number} to */
+export const toComparison = (at, from, to) => `${toPreset(at)}/compare/${from}..${to}`
 
 export const toWorkspaces = `${base}/workspaces`
 
 /** @param {string} workspace */
-export function toWorkspaceHistory(workspace) {
-	return `${toPresets(workspace)}/history`
-}
+export const toWorkspaceHistory = (workspace) => `${toPresets(workspace)}/history`
 
 /**
  * presetPath is the path of a preset in the API, or of something below it.
  *
- * @param {{ workspace: string, slug: string }} preset
+ * @param {At} at
  * @param {string} [below]
- * @param {Record<string, string | number | undefined>} [query]
+ * @param {Query} [query]
  */
-export function presetPath(preset, below = '', query = {}) {
-	return `/presets/${part(preset.slug)}${below && '/' + below}${search({ ...query, workspace_id: preset.workspace })}`
+export function presetPath(at, below = '', query = {}) {
+	return `/presets/${part(at.slug)}${below && '/' + below}${search({ ...query, workspace_id: at.workspace })}`
 }

@@ -4,77 +4,28 @@ import { api } from './addresses.js'
 import * as session from './session.js'
 
 /**
- * @typedef {{ path: string, message: string }} Issue
- * @typedef {{ version: number, weight: number }} Share
- * @typedef {{ version?: number | null, split?: Share[] }} Target
- * @typedef {'responses' | 'chat' | 'messages'} Dialect
- * @typedef {{
- *   version: number, creator_id: string, created_at: string, system_prompt: string | null,
- *   designated?: boolean, labels?: string[], message?: string | null, dialect?: string | null,
- *   system_prompt_bytes?: number, config_bytes?: number,
- * }} Version
- * @typedef {{
- *   id: string, name: string, slug: string, description: string | null, status: 'active' | 'disabled' | 'archived',
- *   creator_user_id: string, updated_at: string, created_at: string, labels: Record<string, Target>,
- *   workspace_id: string, designated_version_id: string, designated_version?: Version,
- *   designated_version_number?: number, updated_by?: string,
- * }} Preset
- * @typedef {{
- *   id: string, name: string, slug: string, description: string | null, default_text_model: string | null,
- *   default_image_model: string | null, default_provider_sort: string | null, disabled_server_tools: string[] | null,
- *   created_at: string, updated_at: string | null, created_by: string,
- * }} Workspace
- * @typedef {{
- *   number: number, time: string, operation: string, user_id: string, key_id: string, key_name?: string | null,
- *   version_before?: number | null, version?: number | null, label?: string | null, message?: string | null,
- *   request_id: string, slug?: string | null, preset?: string | null, object?: { slug?: string },
- * }} Change
- * @typedef {{ number: number, time: string, key_id: string, user_id: string, from: Target | null, to: Target | null }} LabelChange
- * @typedef {{ label: string, version?: number | null, split?: Share[], history: LabelChange[], history_count: number }} Label
- */
-
-/**
- * Answer is a successful answer. Its text is the JSON as it came.
+ * newFailure makes an error of the API. Its status is 0 if no answer came.
  *
- * @template T
- * @typedef {{ text: string, data: T, total: number, tag: string, headers: Headers, at: number }} Answer
+ * @param {string} message
+ * @param {{ status?: number, issues?: Issue[], requestId?: string, retryAfter?: string }} [more]
+ * @returns {Failure}
  */
-
-/** Failure is an error of the API, or that it cannot be reached. */
-export class Failure extends Error {
-	/**
-	 * @param {string} message
-	 * @param {{ status?: number, issues?: Issue[], requestId?: string, retryAfter?: string }} [more]
-	 */
-	constructor(message, more = {}) {
-		super(message)
-		/** status is that of the answer, 0 if there was none. */
-		this.status = more.status ?? 0
-		this.issues = more.issues ?? []
-		this.requestId = more.requestId ?? ''
-		this.retryAfter = more.retryAfter ?? ''
-	}
-
-	get isOffline() {
-		return this.status === 0
-	}
+export function newFailure(message, more = {}) {
+	return Object.assign(new Error(message), { status: 0, issues: [], requestId: '', retryAfter: '', ...more })
 }
 
 /**
- * failureOf makes a Failure of whatever was thrown.
+ * failureOf makes a failure of whatever was thrown.
  *
  * @param {unknown} thrown
+ * @returns {Failure}
  */
 export function failureOf(thrown) {
-	return thrown instanceof Failure ? thrown : new Failure(thrown instanceof Error ? thrown.message : String(thrown), { status: -1 })
+	return thrown instanceof Error && 'status' in thrown ? /** @type {Failure} */ (thrown) : newFailure(String(thrown), { status: -1 })
 }
 
-/**
- * @param {unknown} thrown
- */
-export function isAborted(thrown) {
-	return thrown instanceof DOMException && thrown.name === 'AbortError'
-}
+/** @param {unknown} thrown */
+const isAborted = (thrown) => thrown instanceof DOMException && thrown.name === 'AbortError'
 
 /**
  * ask sends a request to a path of the API. It throws a Failure.
@@ -82,7 +33,6 @@ export function isAborted(thrown) {
  * @param {string} method
  * @param {string} path
  * @param {{ key?: string, headers?: Record<string, string>, body?: string, signal?: AbortSignal }} [options]
- * @returns {Promise<Response>}
  */
 export async function ask(method, path, options = {}) {
 	/** @type {Record<string, string>} */
@@ -99,7 +49,7 @@ export async function ask(method, path, options = {}) {
 		if (isAborted(thrown)) {
 			throw thrown
 		}
-		throw new Failure('The server does not answer.')
+		throw newFailure('The server does not answer.')
 	}
 }
 
@@ -107,7 +57,6 @@ export async function ask(method, path, options = {}) {
  * readFailure reads an answer that is an error, in the form of any route.
  *
  * @param {Response} response
- * @returns {Promise<Failure>}
  */
 export async function readFailure(response) {
 	const text = await response.text().catch(() => '')
@@ -119,7 +68,7 @@ export async function readFailure(response) {
 	} catch {
 		message = text.trim().slice(0, 500)
 	}
-	return new Failure(message || `The server answered ${response.status}.`, {
+	return newFailure(message || `The server answered ${response.status}.`, {
 		status: response.status, issues,
 		requestId: response.headers.get('X-Request-Id') ?? '',
 		retryAfter: response.headers.get('Retry-After') ?? '',
@@ -144,12 +93,12 @@ async function answerOf(response) {
 	try {
 		text = await response.text()
 	} catch (thrown) {
-		throw isAborted(thrown) ? thrown : new Failure('The connection ended before the answer was complete.')
+		throw isAborted(thrown) ? thrown : newFailure('The connection ended before the answer was complete.')
 	}
 	const parsed = JSON.parse(text)
 	return {
 		text, data: parsed.data, total: parsed.total_count ?? 0,
-		tag: response.headers.get('ETag') ?? '', headers: response.headers, at: Date.now(),
+		tag: response.headers.get('ETag') ?? '', headers: response.headers,
 	}
 }
 
@@ -180,7 +129,6 @@ export async function read(path, signal) {
 	const before = answers.get(path)
 	const response = await ask('GET', path, { signal, headers: before?.tag ? { 'If-None-Match': before.tag } : {} })
 	const answer = before && response.status === 304 ? before : await answerOf(response)
-	answer.at = Date.now()
 	answers.delete(path)
 	answers.set(path, answer)
 	for (const oldest of answers.keys()) {
@@ -245,7 +193,7 @@ function randomName() {
  * identify finds out what a key may do, and where.
  *
  * @param {string} key
- * @returns {Promise<{ kind: session.Kind, home: string }>}
+ * @returns {Promise<{ kind: 'management' | 'inference', home: string }>}
  */
 export async function identify(key) {
 	const workspaces = await ask('GET', '/workspaces?limit=1', { key })

@@ -2,11 +2,6 @@
 
 import { SyntaxProblem, compact, lineOf, parse } from './json.js'
 
-/**
- * @typedef {import('./api.js').Dialect} Dialect
- * @typedef {{ field: 'Prompt' | 'Settings', line: number, message: string }} Problem
- */
-
 /** @type {Record<Dialect, string>} */
 export const routes = { responses: 'responses', chat: 'chat/completions', messages: 'messages' }
 
@@ -96,14 +91,15 @@ export function isPromptPath(path, dialect) {
 
 /**
  * keepLineBreaks gives an edited text the line breaks of the text before. Browsers edit
- * texts with \n alone.
+ * texts with \n alone, so that shown is the text before with those.
  *
  * @param {string} text
  * @param {string} before
+ * @param {string} shown
  */
-export function keepLineBreaks(text, before) {
-	if (text === before.replaceAll(/\r\n?/g, '\n')) {
+export function keepLineBreaks(text, before, shown) {
+	if (text === shown) {
 		return before
 	}
-	return /\r\n/.test(before) && !/(^|[^\r])\n/.test(before) ? text.replaceAll('\n', '\r\n') : text
+	return before.includes('\r\n') && !/(^|[^\r])\n/.test(before) ? text.replaceAll('\n', '\r\n') : text
 }

@@ -1,79 +1,66 @@
 // A 412: someone was first. The page shows what has changed, and never overwrites it.
 
-import { presetPath } from './addresses.js'
-import { button, fill, h, user, when } from './elements.js'
+import { button, fill, h, user } from './elements.js'
 import * as api from './api.js'
-import * as session from './session.js'
 import { targetText } from './labels.js'
 import { errorBox } from './states.js'
+import { say } from './status.js'
 
 /**
- * @typedef {api.Answer<api.Preset>} PresetAnswer
- */
-
-/**
- * conflict explains a 412 of a change of a preset. Look again takes the preset as it is
- * now. Other failures are undefined.
+ * conflict explains a 412. Look again takes the object as it is now. Other failures are
+ * undefined.
  *
- * @param {import('./states.js').Context} context
- * @param {api.Failure} failure
- * @param {PresetAnswer} before
- * @param {(now: PresetAnswer) => unknown} lookedAgain
- * @returns {Node | undefined}
+ * @param {Failure} failure
+ * @param {string} path of the object
+ * @param {Answer<any>} before
+ * @param {(now: Answer<any>) => unknown} lookedAgain
  */
-export function conflict(context, failure, before, lookedAgain) {
+export function conflict(failure, path, before, lookedAgain) {
 	if (failure.status !== 412) {
 		return undefined
 	}
 	const list = h('div', null, h('p', { class: 'muted' }, 'Looking at what has changed…'))
-	const place = h('div', { class: 'error', role: 'alert' },
-		h('p', null, h('strong', null, 'Error: '), 'Nothing was changed, because the preset has changed meanwhile.'), list)
-	const at = { workspace: context.workspace, slug: before.data.slug }
-	void (async () => {
-		try {
-			const now = await api.read(presetPath(at), context.signal)
-			const records = session.mayChange() ? await api.read(presetPath(at, 'history', { limit: 5 }), context.signal).catch(() => undefined) : undefined
-			fill(list, changesOf(before.data, now.data, records?.data), h('p', { class: 'actions' }, button('Look again', () => {
-				place.remove()
-				lookedAgain(now)
-			})))
-		} catch (thrown) {
-			fill(list, errorBox(thrown))
-		}
-	})()
+	const place = h('div', { class: 'error', role: 'alert' }, h('p', null, h('strong', null, 'Error: '), 'Nothing was saved, because someone else made a change meanwhile.'), list)
+	api.read(path).then((now) => fill(list, changesOf(before.data, now.data), h('p', { class: 'actions' }, button('Look again', () => {
+		place.remove()
+		lookedAgain(now)
+	}))), (thrown) => fill(list, errorBox(thrown)))
 	return place
 }
 
 /**
- * changesOf lists what differs between two states of a preset.
+ * changesOf lists what differs between two states of a preset or a workspace.
  *
- * @param {api.Preset} before
- * @param {api.Preset} now
- * @param {api.Change[]} [records]
+ * @param {any} before
+ * @param {any} now
  */
-export function changesOf(before, now, records = []) {
-	/** @type {import('./elements.js').Child[][]} */
+export function changesOf(before, now) {
+	/** @type {Child[][]} */
 	const items = []
-	if (before.designated_version?.version !== now.designated_version?.version) {
-		items.push([`Live was v${before.designated_version?.version} and is v${now.designated_version?.version} now`, ' (', user(now.designated_version?.creator_id ?? ''), ').'])
-	}
-	for (const name of new Set([...Object.keys(before.labels), ...Object.keys(now.labels)])) {
-		const from = before.labels[name] ? targetText(before.labels[name]) : 'not set', to = now.labels[name] ? targetText(now.labels[name]) : 'not set'
-		if (from !== to) {
-			items.push(['Label ', user(name), ` was ${from} and is ${to} now.`])
+	/** @param {Child} name @param {Child} from @param {Child} to */
+	const add = (name, from, to) => items.push([name, ' was ', from, ', and is ', to, ' now.'])
+	for (const name of Object.keys(now)) {
+		if (name === 'designated_version') {
+			const [from, to] = [before[name].version, now[name].version]
+			from !== to && add('Live', `v${from}`, h('span', null, `v${to}, by `, user(now[name].creator_id)))
+		} else if (name === 'labels') {
+			for (const label of Object.keys({ ...before.labels, ...now.labels })) {
+				const [from, to] = [before, now].map((one) => targetText(one.labels[label]))
+				from !== to && add(h('span', null, 'The label ', user(label)), from, to)
+			}
+		} else if (!/_at$|_id$/.test(name) && JSON.stringify(before[name]) !== JSON.stringify(now[name])) {
+			add(h('code', null, name), user(JSON.stringify(before[name])), user(JSON.stringify(now[name])))
 		}
 	}
-	for (const [field, text] of /** @type {const} */ ([['name', 'Name'], ['description', 'Description'], ['status', 'Status']])) {
-		if (before[field] !== now[field]) {
-			items.push([`${text} was “`, user(before[field] ?? ''), '” and is “', user(now[field] ?? ''), '” now.'])
-		}
-	}
-	const since = records.filter((record) => Date.parse(record.time) > Date.parse(before.updated_at))
-	for (const record of since) {
-		items.push([h('code', null, record.operation), ' by ', user(record.user_id), ' ', when(record.time), record.message ? [': “', user(record.message), '”'] : ''].flat())
-	}
-	if (items.length === 0) {
-		items.push(['A version was added, or something was changed and changed back.'])
-	}
-	return h('ul', null, items.map((item) => h('li', null, item)))
+	return h('ul', null, (items.length > 0 ? items : [['A version was added, or something was changed and changed back.']]).map((item) => h('li', null, item)))
+}
+
+/**
+ * failed says that a change without a dialog was not made.
+ *
+ * @param {unknown} thrown
+ */
+export function failed(thrown) {
+	const { status, message, requestId } = api.failureOf(thrown)
+	say(status === 412 ? 'Nothing was changed, because someone else made a change meanwhile.' : `Error: ${message}${requestId && ` (request id ${requestId})`}`)
 }

@@ -1,43 +1,70 @@
 // Dialogs. The browser keeps the focus inside, closes them with Escape, and gives the
 // focus back.
 
-import { button, h } from './elements.js'
+import { button, h, submit } from './elements.js'
+import { attempt } from './states.js'
 
 /**
- * openDialog shows a dialog. Its name is that of the button that opened it.
+ * openDialog shows a dialog. Its name is that of the button that opened it. The signal
+ * closes it.
  *
  * @param {string} name
  * @param {string} heading
- * @param {(import('./elements.js').Child)[]} body
+ * @param {Child[]} body
  * @param {{ actions?: HTMLButtonElement[], style?: string, onClose?: () => void, signal?: AbortSignal, submit?: () => unknown }} [options]
  */
 export function openDialog(name, heading, body, options = {}) {
 	const opener = document.activeElement
-	const cancel = button(options.actions ? 'Cancel' : 'Close', () => dialog.close())
+	const close = () => dialog.close()
 	const content = [
 		h('h2', null, heading),
 		h('div', { class: 'body' }, body),
-		h('div', { class: 'actions end' }, cancel, options.actions ?? []),
+		h('div', { class: 'actions end' }, button(options.actions ? 'Cancel' : 'Close', () => close()), options.actions ?? []),
 	]
-	const dialog = h('dialog', { 'aria-label': name, class: options.style ?? '' }, options.submit
+	/** @type {HTMLDialogElement} */
+	const dialog = h('dialog', { 'aria-label': name, class: options.style }, options.submit
 		? h('form', { novalidate: true, onsubmit: (/** @type {Event} */ event) => {
 			event.preventDefault()
-			void options.submit?.()
+			options.submit?.()
 		} }, content)
 		: content)
 	dialog.addEventListener('close', () => {
 		dialog.remove()
 		options.onClose?.()
-		if (opener instanceof HTMLElement && opener.isConnected && (document.activeElement === document.body || document.activeElement === null)) {
-			opener.focus()
-		} else if (document.activeElement === document.body || document.activeElement === null) {
-			document.getElementById('main')?.focus()
+		if (document.activeElement === document.body) {
+			const next = opener instanceof HTMLElement && opener.isConnected ? opener : document.getElementById('main')
+			next?.focus()
 		}
 	})
-	options.signal?.addEventListener('abort', () => dialog.close())
+	options.signal?.addEventListener('abort', close)
 	document.body.append(dialog)
 	dialog.showModal()
-	return { dialog, close: () => dialog.close() }
+	return { dialog, close }
+}
+
+/**
+ * ask shows a dialog that makes a change. It closes when the change is made. Otherwise it
+ * shows the error, which explain may put into other words.
+ *
+ * @param {Context} context
+ * @param {string} name also of the button, unless confirm is given
+ * @param {string} heading
+ * @param {Child[]} body
+ * @param {() => Promise<unknown>} run
+ * @param {{ confirm?: string, isDanger?: boolean, isWide?: boolean, explain?: (failure: Failure) => Node | undefined, onClose?: () => void }} [options]
+ */
+export function ask(context, name, heading, body, run, options = {}) {
+	const place = h('div')
+	const confirm = submit(options.confirm ?? name, { class: options.isDanger ? 'danger' : 'primary' })
+	const { close } = openDialog(name, heading, [...body, place], {
+		style: options.isWide ? 'wide' : '', signal: context.signal, actions: [confirm], onClose: options.onClose,
+		submit: async () => {
+			if (!confirm.disabled && await attempt(place, confirm, run, options.explain)) {
+				close()
+			}
+		},
+	})
+	return { close, confirm }
 }
 
 /** isDialogOpen reports whether a dialog is on top. */

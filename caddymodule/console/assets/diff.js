@@ -2,12 +2,6 @@
 
 import { compact, decode, format } from './json.js'
 
-/**
- * Block is a run of items that are the same in both lists, or that differ.
- *
- * @typedef {{ same: boolean, a0: number, a1: number, b0: number, b1: number }} Block
- */
-
 const sliceTime = 10 // milliseconds
 const maxEdits = 600 // of one range, before it counts as wholly different
 
@@ -230,10 +224,6 @@ function walkBack(trace, x, y, range) {
 const maxWords = 20000 // of a line
 
 /**
- * @typedef {{ text: string, isChanged: boolean }} Part
- */
-
-/**
  * diffWords compares two lines. It returns undefined if they have little in common.
  *
  * @param {string} before
@@ -276,20 +266,13 @@ export function lines(text) {
 }
 
 /**
- * Setting is one difference of settings. A value is empty if it is absent.
- *
- * @typedef {{ path: string, before: string, after: string }} Setting
- * @typedef {import('./json.js').Value} Value
- */
-
-/**
  * diffSettings compares two JSON values. It descends into objects, and into lists whose
  * items differ.
  *
  * @param {string} textA
- * @param {Value} a
+ * @param {JSONValue} a
  * @param {string} textB
- * @param {Value} b
+ * @param {JSONValue} b
  * @param {string} [path]
  * @returns {Setting[]}
  */
@@ -329,9 +312,9 @@ export function diffSettings(textA, a, textB, b, path = '') {
 
 /**
  * @param {string} textA
- * @param {Value | undefined} before
+ * @param {JSONValue | undefined} before
  * @param {string} textB
- * @param {Value | undefined} after
+ * @param {JSONValue | undefined} after
  * @param {string} path
  * @returns {Setting[]}
  */

@@ -2,13 +2,7 @@
 
 import { button, fill, h, user } from './elements.js'
 import { Slices, diff, diffSettings, diffWords, lines } from './diff.js'
-import { parse } from './json.js'
-
-/**
- * Side is a version to compare. Its settings are JSON text.
- *
- * @typedef {{ name: string, prompt: string | null, settings: string }} Side
- */
+import { memberOf, parse } from './json.js'
 
 const maxWordLines = 2000 // changed lines beyond which words are not marked
 const context = 3 // equal lines around a difference
@@ -57,10 +51,6 @@ function settingsTable(before, after) {
 }
 
 /**
- * @typedef {{ kind: 'same' | 'changed', a: number, b: number } | { kind: 'fold', a: number, b: number, count: number }} Row
- */
-
-/**
  * @param {Side} before
  * @param {Side} after
  * @param {Element} place
@@ -80,26 +70,17 @@ async function promptTable(before, after, place, signal) {
 	/** @type {Row[]} */
 	const rows = []
 	let removed = 0, added = 0
-	blocks.forEach((block, n) => {
-		if (block.same) {
-			const count = block.a1 - block.a0
-			const head = n === 0 ? 0 : context, tail = n === blocks.length - 1 ? 0 : context
-			const folded = count - head - tail
-			for (let i = 0; i < count; i++) {
-				if (folded > 1 && i === head) {
-					rows.push({ kind: 'fold', a: block.a0 + i, b: block.b0 + i, count: folded })
-					i += folded - 1
-				} else {
-					rows.push({ kind: 'same', a: block.a0 + i, b: block.b0 + i })
-				}
-			}
-			return
+	blocks.forEach(({ same, a0, a1, b0, b1 }, n) => {
+		const size = Math.max(a1 - a0, b1 - b0)
+		const head = n === 0 ? 0 : context, tail = n === blocks.length - 1 ? 0 : context
+		const folded = same ? Math.max(0, size - head - tail) : 0
+		for (let i = 0; i < size; i++) {
+			const isFold = folded > 1 && i === head
+			rows.push({ isSame: same, folded: isFold ? folded : 0, a: a0 + i < a1 ? a0 + i : -1, b: b0 + i < b1 ? b0 + i : -1 })
+			i += isFold ? folded - 1 : 0
 		}
-		removed += block.a1 - block.a0
-		added += block.b1 - block.b0
-		for (let i = 0; i < Math.max(block.a1 - block.a0, block.b1 - block.b0); i++) {
-			rows.push({ kind: 'changed', a: block.a0 + i < block.a1 ? block.a0 + i : -1, b: block.b0 + i < block.b1 ? block.b0 + i : -1 })
-		}
+		removed += same ? 0 : a1 - a0
+		added += same ? 0 : b1 - b0
 	})
 	const areWordsMarked = Math.max(removed, added) <= maxWordLines
 	const notes = [
@@ -114,6 +95,7 @@ async function promptTable(before, after, place, signal) {
 		notes.map((note) => h('p', { class: 'note' }, note)),
 		h('div', { class: 'prompt-table', role: 'region', 'aria-label': 'Differences of the prompt', tabindex: '0' },
 			h('table', { 'aria-label': 'Prompt, line by line' },
+				h('colgroup', null, ['line', '', 'line', ''].map((style) => h('col', { class: style }))),
 				h('thead', null, h('tr', null, h('th', { scope: 'col', colspan: '2' }, before.name), h('th', { scope: 'col', colspan: '2' }, after.name))),
 				body)),
 		more)
@@ -123,76 +105,62 @@ async function promptTable(before, after, place, signal) {
 	 * @returns {Promise<HTMLTableRowElement>}
 	 */
 	const draw = async (row) => {
-		if (row.kind === 'fold') {
-			const element = h('tr', { class: 'fold' }, h('td', { colspan: '4' }, button(`Show ${row.count.toLocaleString('en')} equal lines`, async () => {
-				const all = Array.from({ length: row.count }, (_, i) => /** @type {Row} */ ({ kind: 'same', a: row.a + i, b: row.b + i }))
-				await insert(all, element)
-			}, { class: 'small' })))
+		if (row.folded > 0) {
+			/** @type {HTMLTableRowElement} */
+			const element = h('tr', { class: 'fold' }, h('td', { colspan: '4' }, button(`Show ${row.folded.toLocaleString('en')} equal lines`, () => unfold(row, element), { class: 'small' })))
 			return element
 		}
-		const x = row.a >= 0 ? a[row.a] : undefined, y = row.b >= 0 ? b[row.b] : undefined
-		if (row.kind === 'same') {
-			return h('tr', { class: 'same' }, lineNumber(row.a), line(' ', [{ text: x ?? '', isChanged: false }], ''), lineNumber(row.b), line(' ', [{ text: y ?? '', isChanged: false }], 'second'))
-		}
-		const marked = areWordsMarked && x !== undefined && y !== undefined ? await diffWords(x, y, slices) : undefined
-		return h('tr', { class: 'changed' },
-			lineNumber(row.a), x === undefined ? h('td', { class: 'none' }) : line('−', marked?.before ?? [{ text: x, isChanged: false }], 'removed'),
-			lineNumber(row.b), y === undefined ? h('td', { class: 'none' }) : line('+', marked?.after ?? [{ text: y, isChanged: false }], 'added'))
+		const x = a[row.a], y = b[row.b]
+		const marked = !row.isSame && areWordsMarked && x !== undefined && y !== undefined ? await diffWords(x, y, slices) : undefined
+		return h('tr', { class: row.isSame ? 'same' : '' },
+			...line(row.a, row.isSame ? '' : '−', marked?.before ?? x, 'removed'), ...line(row.b, row.isSame ? '' : '+', marked?.after ?? y, 'added'))
 	}
-	/**
-	 * insert puts rows before an element, or at the end, in slices.
-	 *
-	 * @param {Row[]} all
-	 * @param {HTMLTableRowElement} [fold] is replaced by the rows
-	 */
-	const insert = async (all, fold) => {
-		const first = all.slice(0, rowsAtOnce), rest = all.slice(rowsAtOnce)
-		for (const row of first) {
-			const element = await draw(row)
-			if (fold) {
-				fold.before(element)
-			} else {
-				body.append(element)
-			}
+	/** @param {Row} row @param {HTMLTableRowElement} fold */
+	const unfold = async (row, fold) => {
+		const count = Math.min(row.folded, rowsAtOnce)
+		for (let i = 0; i < count; i++) {
+			fold.before(await draw({ isSame: true, folded: 0, a: row.a + i, b: row.b + i }))
+		}
+		fold.replaceWith(...(row.folded > count ? [await draw({ isSame: true, folded: row.folded - count, a: row.a + count, b: row.b + count })] : []))
+	}
+	/** show draws rows in slices. @param {number} from */
+	const show = async (from) => {
+		fill(more)
+		for (const row of rows.slice(from, from + rowsAtOnce)) {
+			body.append(await draw(row))
 			if (slices.isOver) {
 				await slices.rest()
 			}
 		}
-		if (!fold) {
-			fill(more, rest.length > 0 && button(`Show ${Math.min(rest.length, rowsAtOnce).toLocaleString('en')} more of ${rest.length.toLocaleString('en')} rows`, () => insert(rest)))
-		} else if (rest.length > 0) {
-			const next = await draw({ kind: 'fold', a: /** @type {any} */ (rest[0]).a, b: /** @type {any} */ (rest[0]).b, count: rest.length })
-			fold.replaceWith(next)
-		} else {
-			fold.remove()
-		}
+		const rest = rows.length - from - rowsAtOnce
+		fill(more, rest > 0 && button(`Show ${Math.min(rest, rowsAtOnce).toLocaleString('en')} more of ${rest.toLocaleString('en')} rows`, () => show(from + rowsAtOnce)))
 	}
-	await insert(rows)
+	await show(0)
 }
 
 /** @param {number} lines */
 const count = (lines) => `${lines.toLocaleString('en')} ${lines === 1 ? 'line' : 'lines'}`
 
-/** @param {number} index */
-function lineNumber(index) {
-	return h('td', { class: index < 0 ? 'line none' : 'line' }, index < 0 ? '' : index + 1)
-}
-
 /**
+ * line makes the cells of a line: its number and its text, with changed parts marked.
+ *
+ * @param {number} index -1 for none
  * @param {string} sign
- * @param {import('./diff.js').Part[]} parts
+ * @param {Part[] | string | undefined} parts
  * @param {string} style
  */
-function line(sign, parts, style) {
-	return h('td', { class: style },
-		h('span', { class: 'sign' }, sign),
-		h('span', { class: 'text', dir: 'auto' }, parts.map((part) => (part.isChanged && part.text !== '' ? h('mark', null, part.text) : part.text))))
+function line(index, sign, parts, style) {
+	if (parts === undefined) {
+		return [h('td', { class: 'line none' }), h('td', { class: 'none' })]
+	}
+	const text = typeof parts === 'string' ? parts : parts.map((part) => (part.isChanged && part.text !== '' ? h('mark', null, part.text) : part.text))
+	return [h('td', { class: 'line' }, index + 1), h('td', { class: sign && style }, sign && h('span', { class: 'sign' }, sign), h('span', { class: 'text', dir: 'auto' }, text))]
 }
 
 /**
  * sideOf makes a side of a version's answer. Its settings are cut out of the answer's text.
  *
- * @param {import('./api.js').Answer<import('./api.js').Version>} answer
+ * @param {Answer<Version>} answer
  * @returns {Side & { version: number }}
  */
 export function sideOf(answer) {
@@ -206,6 +174,6 @@ export function sideOf(answer) {
  */
 export function settingsOf(text) {
 	const root = parse(text)
-	const config = root.members.find((member) => member.name === 'data')?.value.members.find((member) => member.name === 'config')?.value
+	const config = memberOf(memberOf(root, 'data'), 'config')
 	return config ? text.slice(config.start, config.end) : '{}'
 }

@@ -3,10 +3,6 @@
 import { fill, h } from './elements.js'
 
 /**
- * @typedef {{ line: number, message: string }} Note
- */
-
-/**
  * jsonEditor makes a text field whose notes stand at the end of their lines.
  *
  * @param {string} value
@@ -16,7 +12,7 @@ export function jsonEditor(value, changed) {
 	const area = h('textarea', { value, rows: 16, wrap: 'off', spellcheck: 'false', autocomplete: 'off', autocapitalize: 'off', class: 'json' })
 	const numbers = h('div', { class: 'numbers', 'aria-hidden': 'true' })
 	const beside = h('div', { class: 'beside', 'aria-hidden': 'true' })
-	/** @type {Note[]} */
+	/** @type {Problem[]} */
 	let notes = []
 	const scroll = () => {
 		numbers.style.transform = `translateY(${-area.scrollTop}px)`
@@ -45,17 +41,23 @@ export function jsonEditor(value, changed) {
 	draw()
 	return {
 		area,
-		element: h('div', { class: 'json-editor' }, h('div', { class: 'gutter' }, numbers), h('div', { class: 'sheet' }, area, h('div', { class: 'over' }, beside))),
-		/** @param {Note[]} next */
+		/** takeFrom puts the editor where field has put its text field. @param {Element} place */
+		takeFrom: (place) => {
+			const sheet = h('div', { class: 'sheet' }, h('div', { class: 'over' }, beside))
+			place.replaceChild(h('div', { class: 'json-editor' }, h('div', { class: 'gutter' }, numbers), sheet), area)
+			sheet.prepend(area)
+		},
+		/** @param {Problem[]} next */
 		setNotes: (next) => {
 			notes = next
 			draw()
 		},
 		/** @param {number} line */
 		showLine: (line) => {
-			const before = area.value.split('\n').slice(0, line - 1).reduce((sum, text) => sum + text.length + 1, 0)
+			const lines = area.value.split('\n')
+			const start = lines.slice(0, line - 1).join('\n').length + (line > 1 ? 1 : 0)
 			area.focus()
-			area.setSelectionRange(before, before + (area.value.split('\n')[line - 1] ?? '').length)
+			area.setSelectionRange(start, start + (lines[line - 1] ?? '').length)
 			area.scrollTop = Math.max(0, (line - 5) * 20)
 		},
 	}

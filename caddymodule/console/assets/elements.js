@@ -1,8 +1,5 @@
 // Elements are made here, from text alone. No markup is ever parsed.
 
-/** @typedef {Node | string | number | null | undefined | false} Child */
-/** @typedef {Record<string, unknown>} Properties */
-
 // These are set as properties, because their attributes are only initial values.
 const asProperty = new Set(['value', 'checked', 'selected', 'disabled', 'readOnly', 'hidden', 'open'])
 
@@ -62,8 +59,6 @@ export function user(text, style = '') {
 }
 
 /**
- * button makes a button.
- *
  * @param {string} name
  * @param {(event: MouseEvent) => unknown} run
  * @param {Properties} [properties]
@@ -73,8 +68,6 @@ export function button(name, run, properties = {}) {
 }
 
 /**
- * submit makes the button of a form.
- *
  * @param {string} name
  * @param {Properties} [properties]
  */
@@ -90,7 +83,6 @@ let fields = 0
  * @param {string} name
  * @param {HTMLInputElement | HTMLTextAreaElement | HTMLSelectElement} control
  * @param {Child} [hint]
- * @returns {HTMLDivElement}
  */
 export function field(name, control, hint) {
 	const id = `field-${++fields}`
@@ -123,8 +115,6 @@ export function setWrong(control, text = '') {
 }
 
 /**
- * choice makes a select.
- *
  * @param {{ value: string, text: string }[]} options
  * @param {string} value
  * @param {Properties} [properties]
@@ -154,11 +144,10 @@ export function table(name, head, rows, style = '') {
 /**
  * row makes a row of table. Each cell has its column's name for narrow screens.
  *
- * @param {Properties} properties
  * @param {[string, Child | Child[]][]} cells
  */
-export function row(properties, cells) {
-	return h('tr', { role: 'row', ...properties }, cells.map(([name, child], i) =>
+export function row(cells) {
+	return h('tr', { role: 'row' }, cells.map(([name, child], i) =>
 		h(i === 0 ? 'th' : 'td', { role: i === 0 ? 'rowheader' : 'cell', scope: i === 0 && 'row', 'data-column': name }, child)))
 }
 
@@ -199,11 +188,7 @@ export function updateTimes() {
 	}
 }
 
-/**
- * bytes shows a size.
- *
- * @param {number} size
- */
+/** @param {number} size */
 export function bytes(size) {
-	return size < 1024 ? `${size} B` : size < 1048576 ? `${(size / 1024).toFixed(1)} KiB` : `${(size / 1048576).toFixed(1)} MiB`
+	return size < 1024 ? `${size} B` : `${(size / 1024).toFixed(1)} KiB`
 }

@@ -5,25 +5,20 @@ import { button, h, row, table, user, when } from './elements.js'
 import * as session from './session.js'
 import { copy } from './copy.js'
 import { presetFrame } from './preset.js'
-import { live, pages } from './states.js'
-
-/**
- * @typedef {import('./states.js').Context} Context
- * @typedef {import('./api.js').Change} Change
- */
+import { pagedList } from './states.js'
 
 const limit = 50
 
-/** @param {Context} context */
+/** @type {MakeView} */
 export function historyView(context) {
-	const { workspace, address: { slug } } = context
+	const { at } = context
 	const frame = presetFrame(context, 'history', () => ({
-		element: h('div', null, h('h2', null, 'History'), records(context, (offset) => presetPath({ workspace, slug }, 'history', { offset, limit }), slug)),
+		element: h('div', null, h('h2', null, 'History'), records(context, (offset) => presetPath(at, 'history', { offset, limit }))),
 	}))
-	return { ...frame, title: `History · ${slug}` }
+	return { ...frame, title: `History · ${at.slug}` }
 }
 
-/** @param {Context} context */
+/** @type {MakeView} */
 export function workspaceHistoryView(context) {
 	const { workspace } = context
 	return {
@@ -31,66 +26,49 @@ export function workspaceHistoryView(context) {
 		element: h('div', null,
 			h('p', { class: 'crumbs' }, h('a', { href: toPresets(workspace) }, 'Presets')),
 			h('h1', null, 'History of ', user(workspace)),
-			records(context, (offset) => `/workspaces/${encodeURIComponent(workspace)}/history${search({ offset, limit })}`, '')),
+			records(context, (offset) => `/workspaces/${encodeURIComponent(workspace)}/history${search({ offset, limit })}`)),
 	}
 }
 
 /**
  * @param {Context} context
  * @param {(offset: number) => string} path
- * @param {string} slug of the preset, empty for a workspace
  */
-function records(context, path, slug) {
-	const { workspace } = context
+function records(context, path) {
+	const { workspace, slug } = context.at
 	if (!session.mayChange()) {
 		return h('p', { class: 'note' }, 'This is an inference key. The history needs a management key.')
 	}
-	let offset = 0
-	const list = live(context, path(0), (answer) => {
-		/** @type {Change[]} */
-		const changes = answer.data
-		if (changes.length === 0) {
-			return h('p', { class: 'empty' }, 'Nothing has changed yet.')
-		}
-		const version = (/** @type {Change} */ change, /** @type {number | null | undefined} */ number) => {
-			const name = nameOf(change) || slug
-			return !number ? h('span', { class: 'muted' }, '–') : name ? h('a', { href: toVersion(workspace, name, number), class: 'number' }, `v${number}`) : `v${number}`
-		}
-		return [
-			table('History', ['What', ...(slug ? [] : ['Preset']), 'When', 'By', 'Key', 'Before', 'After', 'Message', 'Request'], changes.map((change) => row({}, [
-				['What', h('span', null, words(change.operation), change.label ? [' ', h('span', { class: 'label' }, user(change.label))] : '')],
-				...(slug ? [] : [/** @type {[string, import('./elements.js').Child]} */ (['Preset', nameOf(change) ? h('a', { href: toPreset(workspace, nameOf(change)), 'data-row': true, class: 'slug' }, user(nameOf(change))) : h('span', { class: 'muted' }, '–')])]),
-				['When', when(change.time)],
-				['By', user(change.user_id)],
-				['Key', h('span', { title: change.key_id, class: 'key' }, user(change.key_name || change.key_id || 'the server'))],
-				['Before', version(change, change.version_before)],
-				['After', version(change, change.version)],
-				['Message', change.message ? user(change.message) : h('span', { class: 'muted' }, '–')],
-				['Request', change.request_id ? button('Copy id', () => copy(change.request_id), { class: 'small', title: change.request_id, 'aria-label': `Copy the request id of change ${change.number}` }) : ''],
-			])), 'history'),
-			answer.total > limit && pages(offset, limit, answer.total, (next) => {
-				offset = next
-				list.show(path(offset))
-			}),
-		]
-	}, { lines: 8 })
-	return list.element
-}
-
-/** @param {Change} change */
-function nameOf(change) {
-	return change.slug ?? change.preset ?? change.object?.slug ?? ''
+	const none = () => h('span', { class: 'muted' }, '–')
+	/** @param {Change} change @returns {HTMLTableRowElement} */
+	const draw = (change) => {
+		const at = { workspace, slug: change.slug || slug }
+		const version = (/** @type {number | null | undefined} */ number) => (number && at.slug ? h('a', { href: toVersion(at, number), class: 'number' }, `v${number}`) : none())
+		return row([
+			['What', h('span', null, words(change.operation), change.label && h('span', { class: 'label' }, user(change.label)))],
+			...(slug ? [] : [/** @type {[string, Child]} */ (['Preset', at.slug ? h('a', { href: toPreset(at), 'data-row': true, class: 'slug' }, user(at.slug)) : none()])]),
+			['When', when(change.time)],
+			['By', user(change.user_id)],
+			['Key', h('span', { title: change.key_id, class: 'muted' }, user(change.key_name || change.key_id || 'the server'))],
+			['Before', version(change.version_before)],
+			['After', version(change.version)],
+			['Message', change.message ? user(change.message) : none()],
+			['Request', change.request_id && button('Copy id', () => copy(change.request_id), { class: 'small', title: change.request_id, 'aria-label': `Copy the request id of change ${change.number}` })],
+		])
+	}
+	return pagedList(context, limit, path, (answer) => (answer.data.length === 0
+		? h('p', { class: 'empty' }, 'Nothing has changed yet.')
+		: table('History', ['What', ...(slug ? [] : ['Preset']), 'When', 'By', 'Key', 'Before', 'After', 'Message', 'Request'], answer.data.map(draw))))
 }
 
 /** @type {Record<string, string>} */
 const operations = {
-	'preset.create': 'created', 'preset.create_version': 'new version', 'preset.designate': 'put live', 'preset.update': 'changed', 'preset.archive': 'archived',
-	'preset.restore': 'restored', 'preset.prune': 'old versions removed', 'label.set': 'label set', 'label.put': 'label set', 'label.delete': 'label removed',
-	'preset.put_label': 'label set', 'preset.delete_label': 'label removed',
-	'workspace.create': 'workspace created', 'workspace.update': 'workspace changed', 'workspace.delete': 'workspace deleted',
+	'preset.create_version': 'new version', 'preset.designate': 'put live', 'preset.update': 'changed', 'preset.archive': 'archived',
+	'preset.restore': 'restored', 'preset.prune': 'old versions removed', 'label.put': 'label set', 'label.delete': 'label removed',
+	'workspace.create': 'workspace created', 'workspace.update': 'workspace changed',
 }
 
 /** @param {string} operation */
 function words(operation) {
-	return operations[operation] ?? operation.replace(/^\w+\./, '').replaceAll('_', ' ')
+	return (operations[operation] ?? operation.replace(/^\w+\./, '').replaceAll('_', ' ')) + ' '
 }

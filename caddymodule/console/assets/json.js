@@ -1,11 +1,6 @@
 // JSON as text. Numbers keep their digits (0.70), and members their order, because values
 // are cut out of the text and never written anew.
 
-/**
- * @typedef {{ name: string, start: number, value: Value }} Member
- * @typedef {{ kind: 'object' | 'array' | 'string' | 'number' | 'literal', start: number, end: number, members: Member[], items: Value[] }} Value
- */
-
 /** SyntaxProblem is an error in JSON, with its place in the text. */
 export class SyntaxProblem extends Error {
 	/**
@@ -29,7 +24,7 @@ const maxDepth = 128
  * parse reads a whole JSON text. It throws a SyntaxProblem.
  *
  * @param {string} text
- * @returns {Value}
+ * @returns {JSONValue}
  */
 export function parse(text) {
 	let at = 0
@@ -49,7 +44,7 @@ export function parse(text) {
 	}
 	/** @param {string} message */
 	const fail = (message, place = at) => new SyntaxProblem(place >= text.length ? 'the text ends too early' : message, place)
-	/** @returns {Value} */
+	/** @returns {JSONValue} */
 	const readString = () => {
 		const start = at++
 		for (;;) {
@@ -65,7 +60,7 @@ export function parse(text) {
 	}
 	/**
 	 * @param {number} depth
-	 * @returns {Value}
+	 * @returns {JSONValue}
 	 */
 	const readValue = (depth) => {
 		const next = skip()
@@ -73,7 +68,7 @@ export function parse(text) {
 		if (depth > maxDepth) {
 			throw fail(`more than ${maxDepth} levels`)
 		}
-		/** @type {Value} */
+		/** @type {JSONValue} */
 		const value = { kind: 'literal', start, end: start, members: [], items: [] }
 		if (next === '"') {
 			return readString()
@@ -88,7 +83,7 @@ export function parse(text) {
 		return value
 	}
 	/**
-	 * @param {Value} value
+	 * @param {JSONValue} value
 	 * @param {number} depth
 	 */
 	const readAll = (value, depth) => {
@@ -144,7 +139,7 @@ export function parse(text) {
  * decode returns the text that a JSON string stands for.
  *
  * @param {string} text
- * @param {Value} value
+ * @param {JSONValue} value
  * @returns {string}
  */
 export function decode(text, value) {
@@ -154,7 +149,7 @@ export function decode(text, value) {
 /**
  * memberOf returns a member's value.
  *
- * @param {Value | undefined} value
+ * @param {JSONValue | undefined} value
  * @param {string} name
  */
 export function memberOf(value, name) {
@@ -165,7 +160,7 @@ export function memberOf(value, name) {
  * format indents a JSON text.
  *
  * @param {string} text
- * @param {Value} [value]
+ * @param {JSONValue} [value]
  * @param {string} [indent]
  * @returns {string}
  */
@@ -179,7 +174,7 @@ export function format(text, value = parse(text), indent = '') {
 		return `${open}${close}`
 	}
 	const short = compact(text, value, ' ')
-	if (indent !== '' && short.length <= 60 && children.every((child) => child.members.length + child.items.length === 0)) {
+	if ((indent !== '' || value.kind === 'array') && short.length <= 60 && children.every((child) => child.members.length + child.items.length === 0)) {
 		return short
 	}
 	const inner = indent + '  '
@@ -189,7 +184,7 @@ export function format(text, value = parse(text), indent = '') {
 
 /**
  * @param {string} text
- * @param {Value} value
+ * @param {JSONValue} value
  * @param {number} i
  */
 function nameOf(text, value, i) {
@@ -216,7 +211,7 @@ function stringEnd(text, start) {
  * if given.
  *
  * @param {string} text
- * @param {Value} [value]
+ * @param {JSONValue} [value]
  * @param {string} [gap]
  * @returns {string}
  */
@@ -249,7 +244,7 @@ export function lineOf(text, offset) {
  * find returns where a JSON Pointer points to in a text. If something is missing there,
  * it is the place of what encloses it.
  *
- * @param {Value} value
+ * @param {JSONValue} value
  * @param {string} pointer
  */
 export function find(value, pointer) {

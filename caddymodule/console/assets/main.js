@@ -11,6 +11,7 @@ import { labelsView } from './labels.js'
 import { dropEdits, go, hasEdits, mayLeave, navigations, setGuard, watchNavigation } from './navigation.js'
 import { newView } from './new.js'
 import { presetsView } from './presets.js'
+import { focusKey } from './states.js'
 import { say } from './status.js'
 import { tryView } from './try.js'
 import { askAgain, unlockView } from './unlock.js'
@@ -18,12 +19,7 @@ import { useView } from './use.js'
 import { versionsView } from './versions.js'
 import { workspacesView } from './workspaces.js'
 
-/**
- * @typedef {import('./states.js').Context} Context
- * @typedef {{ title: string, element: Node }} View
- */
-
-/** @type {Record<import('./addresses.js').ViewName, (context: Context) => View>} */
+/** @type {Record<ViewName, MakeView>} */
 const views = {
 	presets: presetsView, workspaces: workspacesView, 'workspace-history': workspaceHistoryView, versions: versionsView, compare: compareView,
 	labels: labelsView, try: tryView, use: useView, history: historyView, new: newView, unknown: unknownView,
@@ -43,8 +39,7 @@ function unknownView() {
 function show() {
 	leaving.abort()
 	leaving = new AbortController()
-	const focused = document.activeElement
-	const key = focused?.getAttribute('data-key')
+	const key = document.activeElement?.getAttribute('data-key')
 	const address = parse(location)
 	dropEdits()
 	document.querySelectorAll('dialog').forEach((dialog) => dialog.close())
@@ -57,7 +52,7 @@ function show() {
 	}
 	const workspace = address.workspace || session.home()
 	/** @type {Context} */
-	const context = { address, workspace, signal: leaving.signal, setGuard }
+	const context = { address, workspace, at: { workspace, slug: address.slug }, signal: leaving.signal, setGuard }
 	const view = views[address.view](context)
 	document.title = `${view.title} · caddy-presets`
 	drawTop(address, workspace)
@@ -67,11 +62,9 @@ function show() {
 	if (place !== shownPlace) {
 		scrollTo(0, 0)
 	}
-	const again = key && place === shownPlace ? main.querySelector(`[data-key="${CSS.escape(key)}"]`) : null
-	const inTop = key && top.querySelector(`[data-key="${CSS.escape(key)}"]`)
-	const next = again ?? inTop ?? (shownPlace === '' ? null : main)
-	if (next instanceof HTMLElement) {
-		next.focus({ preventScroll: true })
+	const isSame = place === shownPlace
+	if (!(key && ((isSame && focusKey(main, key)) || focusKey(top, key))) && shownPlace !== '') {
+		main.focus({ preventScroll: true })
 	}
 	shownPlace = place
 }
@@ -83,7 +76,7 @@ function brand() {
 /**
  * drawTop draws the bar. The workspaces come later, because they are asked for.
  *
- * @param {import('./addresses.js').Address} address
+ * @param {Address} address
  * @param {string} workspace
  */
 function drawTop(address, workspace) {
@@ -121,7 +114,7 @@ function drawTop(address, workspace) {
  * @param {string} workspace
  */
 async function fillWorkspaces(select, workspace) {
-	/** @type {api.Workspace[]} */
+	/** @type {Workspace[]} */
 	const all = []
 	try {
 		for (let offset = 0, total = 1; offset < total && offset < 1000; offset += 100) {

@@ -1,34 +1,30 @@
 // The frame of all views of one preset: its name, what is live, its tabs and its changes.
 
-import { presetPath, search, toPreset, toPresets, toComparison } from './addresses.js'
+import { presetPath, search, toComparison, toPreset, toPresets } from './addresses.js'
 import { button, fill, h, user } from './elements.js'
 import * as api from './api.js'
 import * as session from './session.js'
 import { targetText } from './labels.js'
 import { go } from './navigation.js'
 import { archive, describe, disable, enable, restore } from './preset_changes.js'
-import { live } from './states.js'
-
-/**
- * @typedef {api.Answer<api.Preset>} PresetAnswer
- * @typedef {{ element: Node, update?: (preset: PresetAnswer) => void, selected?: () => number }} Body
- */
+import { errorBox, live } from './states.js'
 
 /**
  * presetFrame shows a preset around a body. The body is made once, when the preset is
- * known. It is told when the preset changes.
+ * known, and is told when the preset changes. If the preset may be missing, the body is
+ * made without it.
  *
- * @param {import('./states.js').Context} context
+ * @param {Context} context
  * @param {string} tab
- * @param {(preset: PresetAnswer | undefined) => Body} make
- * @param {{ mayBeMissing?: boolean }} [options]
+ * @param {(preset: PresetAnswer) => PresetBody} make
+ * @param {() => PresetBody} [makeMissing]
+ * @returns {View}
  */
-export function presetFrame(context, tab, make, options = {}) {
-	const { workspace, address: { slug } } = context
-	const place = h('div', { class: 'view' })
-	/** @type {Body | undefined} */
+export function presetFrame(context, tab, make, makeMissing) {
+	const place = h('div')
+	/** @type {PresetBody | undefined} */
 	let body
-	const header = live(context, presetPath({ workspace, slug }), (answer) => {
+	const header = live(context, presetPath(context.at), (answer) => {
 		if (body) {
 			body.update?.(answer)
 		} else {
@@ -39,78 +35,67 @@ export function presetFrame(context, tab, make, options = {}) {
 	}, {
 		lines: 2,
 		onFailure: async (failure) => {
-			if (failure.status !== 404) {
-				return undefined
-			}
-			const archived = await findArchived(context).catch(() => undefined)
+			const isMissing = failure.status === 404
+			const archived = isMissing && await findArchived(context).catch(() => undefined)
 			if (archived) {
-				return archivedNotice(context, archived)
+				return archivedHeader(context, archived)
 			}
-			if (options.mayBeMissing && !body) {
-				body = make(undefined)
+			if (isMissing && makeMissing) {
+				body ??= makeMissing()
 				fill(place, body.element)
+				return h('div', null, heading(context, context.at.slug), h('p', { class: 'muted' }, 'This preset does not exist yet. Saving creates it.'))
 			}
-			return options.mayBeMissing ? missingHeader(context) : undefined
+			return body && !isMissing ? undefined : h('div', null, heading(context, context.at.slug), errorBox(failure))
 		},
 	})
-	return { title: slug, element: h('div', null, header.element, place) }
-}
-
-/** @param {import('./states.js').Context} context */
-function crumbs(context) {
-	return [h('a', { href: toPresets(context.workspace) }, 'Presets'), h('span', { class: 'muted', 'aria-hidden': 'true' }, ' / ')]
-}
-
-/** @param {import('./states.js').Context} context */
-function missingHeader(context) {
-	return h('div', { class: 'preset-header' },
-		h('div', { class: 'heading' }, h('p', { class: 'crumbs' }, crumbs(context)), h('h1', null, user(context.address.slug))),
-		h('p', { class: 'muted' }, 'This preset does not exist yet. Saving creates it.'))
+	return { title: context.at.slug, element: h('div', null, header.element, place) }
 }
 
 /**
- * @param {import('./states.js').Context} context
+ * @param {Context} context
+ * @param {string} name
+ * @param {...Child} actions
+ */
+function heading({ at }, name, ...actions) {
+	return h('div', { class: 'heading' },
+		h('div', null,
+			h('p', { class: 'crumbs' }, h('a', { href: toPresets(at.workspace) }, 'Presets'), h('span', { class: 'muted' }, ' / '), name !== at.slug && h('span', { class: 'slug' }, user(at.slug))),
+			h('h1', null, user(name))),
+		h('div', { class: 'actions' }, actions))
+}
+
+/**
+ * @param {Context} context
  * @param {string} tab
  * @param {PresetAnswer} answer
  * @param {() => number} selected
  */
 function headerOf(context, tab, answer, selected) {
-	const preset = answer.data
-	const { workspace } = context
-	const reason = session.readOnlyReason() || (preset.status === 'disabled' ? 'This preset is disabled. Requests that name it get 404, and it takes no new versions.' : '')
-	const newest = preset.designated_version?.version ?? 1
-	const tabs = /** @type {const} */ ([
-		['versions', 'Versions', toPreset(workspace, preset.slug)],
-		['compare', 'Compare', toComparison(workspace, preset.slug, Math.max(1, newest - 1), newest)],
-		['labels', 'Labels', toPreset(workspace, preset.slug, 'labels')],
-		['try', 'Try it', toPreset(workspace, preset.slug, 'try')],
-		['use', 'Use it', toPreset(workspace, preset.slug, 'use')],
-		['history', 'History', toPreset(workspace, preset.slug, 'history')],
-	])
-	const cannot = { disabled: !session.mayChange(), 'aria-describedby': session.mayChange() ? null : 'read-only', class: 'quiet' }
+	const preset = answer.data, { at } = context
+	const version = preset.designated_version.version
+	const isDisabled = preset.status === 'disabled'
+	const reason = session.readOnlyReason() || (isDisabled ? 'This preset is disabled. Requests that name it get 404, and it takes no new versions.' : '')
+	/** @type {[string, string, string][]} */
+	const tabs = [
+		['versions', 'Versions', toPreset(at)], ['compare', 'Compare', toComparison(at, Math.max(1, version - 1), version)],
+		['labels', 'Labels', toPreset(at, 'labels')], ['try', 'Try it', toPreset(at, 'try')], ['use', 'Use it', toPreset(at, 'use')], ['history', 'History', toPreset(at, 'history')],
+	]
+	/** @param {string} name @param {() => unknown} run */
+	const quiet = (name, run, cannot = false) => button(name, run, { class: 'quiet', 'data-key': name, disabled: cannot || !session.mayChange(), 'aria-describedby': reason && 'read-only' })
 	return [
-		h('div', { class: 'preset-header' },
-			h('div', { class: 'heading' },
-				h('div', null,
-					h('p', { class: 'crumbs' }, crumbs(context)),
-					h('h1', null, user(preset.name)),
-					preset.name !== preset.slug && h('p', { class: 'slug muted' }, user(preset.slug))),
-				tab !== 'new' && h('div', { class: 'actions' },
-					button('New version', () => go(toPreset(workspace, preset.slug, 'new', { from: selected() })), {
-						disabled: !session.mayChange() || preset.status !== 'active', class: tab === 'versions' ? 'primary' : '', 'data-key': 'new', 'data-shortcut': 'n', 'aria-describedby': reason && 'read-only',
-					}))),
-			h('p', { class: 'standing' },
-				h('span', { class: 'live number' }, h('span', { 'aria-hidden': 'true' }, '● '), `live v${preset.designated_version?.version}`),
-				preset.status !== 'active' && h('span', { class: `state ${preset.status}` }, preset.status),
-				Object.entries(preset.labels).map(([name, target]) => h('span', { class: 'label' }, user(name), ' ', h('span', { class: 'number' }, targetText(target))))),
-			preset.description && h('p', { class: 'description' }, user(preset.description)),
-			reason && h('p', { class: 'note', id: 'read-only' }, reason),
-			h('div', { class: 'actions more' },
-				button('Rename and describe', () => describe(context, answer), { ...cannot, 'data-key': 'describe' }),
-				preset.status === 'disabled'
-					? button('Enable', () => enable(context, answer), { ...cannot, 'data-key': 'enable' })
-					: button('Disable', () => disable(context, answer), { ...cannot, 'data-key': 'disable' }),
-				button('Archive', () => archive(context, answer), { ...cannot, disabled: cannot.disabled || preset.status === 'disabled', 'data-key': 'archive', title: preset.status === 'disabled' ? 'Enable the preset first' : null }))),
+		heading(context, preset.name,
+			quiet('Rename and describe', () => describe(context, answer)),
+			isDisabled ? quiet('Enable', () => enable(at, answer.tag)) : quiet('Disable', () => disable(context, answer)),
+			quiet('Archive', () => archive(context, answer), isDisabled),
+			tab !== 'new' && button('New version', () => go(toPreset(at, 'new', { from: selected() })), {
+				disabled: reason !== '', class: tab === 'versions' && 'primary', 'data-key': 'new', 'data-shortcut': 'n', 'aria-describedby': reason && 'read-only',
+			})),
+		h('p', { class: 'standing' },
+			h('span', { class: 'live number' }, `● live v${version}`),
+			preset.status !== 'active' && h('span', { class: `state ${preset.status}` }, preset.status),
+			Object.entries(preset.labels).map(([name, target]) => h('span', { class: 'label' }, user(name), ' ', h('span', { class: 'number' }, targetText(target))))),
+		preset.description && h('p', { class: 'description' }, user(preset.description)),
+		reason && h('p', { class: 'note', id: 'read-only' }, reason),
 		h('nav', { class: 'tabs', 'aria-label': 'Preset' }, tabs.map(([name, text, href]) =>
 			h('a', { href, 'aria-current': name === tab && 'page', 'data-key': `tab-${name}`, 'data-shortcut': name === 'compare' && 'c' }, text))),
 	]
@@ -119,22 +104,21 @@ function headerOf(context, tab, answer, selected) {
 /**
  * findArchived returns the preset of the address if it is archived.
  *
- * @param {import('./states.js').Context} context
+ * @param {Context} context
+ * @returns {Promise<Preset | undefined>}
  */
-async function findArchived(context) {
-	const { slug } = context.address
-	const answer = await api.read('/presets' + search({ status: 'archived', q: slug, sort: 'slug', order: 'asc', limit: 100, workspace_id: context.workspace }), context.signal)
-	return /** @type {api.Preset[]} */ (answer.data).find((preset) => preset.slug === slug)
+async function findArchived({ at, signal }) {
+	const answer = await api.read('/presets' + search({ status: 'archived', q: at.slug, sort: 'slug', order: 'asc', limit: 100, workspace_id: at.workspace }), signal)
+	return answer.data.find((/** @type {Preset} */ preset) => preset.slug === at.slug)
 }
 
 /**
- * @param {import('./states.js').Context} context
- * @param {api.Preset} preset
+ * @param {Context} context
+ * @param {Preset} preset
  */
-function archivedNotice(context, preset) {
+function archivedHeader(context, preset) {
 	const reason = session.readOnlyReason()
-	return h('div', { class: 'preset-header' },
-		h('div', { class: 'heading' }, h('div', null, h('p', { class: 'crumbs' }, crumbs(context)), h('h1', null, user(preset.name))),
-			h('div', { class: 'actions' }, button('Restore', () => restore(context, preset.slug), { class: 'primary', disabled: reason !== '' }))),
+	return h('div', null,
+		heading(context, preset.name, button('Restore', () => restore(context.at), { class: 'primary', disabled: reason !== '' })),
 		h('p', { class: 'note' }, h('span', { class: 'state archived' }, 'archived'), ' Requests that name this preset get 404. Restoring it brings all its versions and labels back. ', reason))
 }

@@ -1,134 +1,105 @@
-// Changes of a preset as a whole: archive, restore, disable, enable, rename and describe.
+// Changes of a preset as a whole: put live, archive, restore, disable, enable, describe.
 
 import { presetPath, toPresets } from './addresses.js'
-import { field, h, submit, user } from './elements.js'
+import { field, h, user } from './elements.js'
 import * as api from './api.js'
-import { conflict } from './conflict.js'
-import { openDialog } from './dialogs.js'
+import { conflict, failed } from './conflict.js'
+import { ask } from './dialogs.js'
 import { go } from './navigation.js'
-import { whenChanging } from './states.js'
 import { say } from './status.js'
 
 /**
- * @typedef {import('./states.js').Context} Context
- * @typedef {api.Answer<api.Preset>} PresetAnswer
- */
-
-/**
- * failed says that a change without a dialog was not made.
+ * designate puts a version live. The message offers the way back.
  *
- * @param {unknown} thrown
+ * @param {At} at
+ * @param {number} version
+ * @param {string} tag
+ * @param {number} [before]
  */
-function failed(thrown) {
-	const failure = api.failureOf(thrown)
-	if (failure.status === 412) {
-		say('Nothing was changed, because the preset has changed meanwhile. Look again.')
-	} else {
-		say(`Error: ${failure.message}${failure.requestId && ` (request id ${failure.requestId})`}`)
-	}
+export async function designate(at, version, tag, before) {
+	const { tag: next } = await api.change('POST', presetPath(at, 'designate'), { version }, tag)
+	say(`v${version} is live${before ? '' : ' again'}.`, before ? { name: 'Undo', run: () => designate(at, before, next).catch(failed) } : undefined)
 }
 
 /**
  * restore brings an archived preset back. Its tag is unknown, because it cannot be read.
  *
- * @param {Context} context
- * @param {string} slug
+ * @param {At} at
  */
-export async function restore(context, slug) {
-	const at = { workspace: context.workspace, slug }
+export async function restore(at) {
 	try {
-		const answer = await api.change('POST', presetPath(at, 'restore'), undefined)
-		say(`${slug} is restored.`, { name: 'Undo', run: () => api.change('DELETE', presetPath(at), undefined, answer.tag).then(() => say(`${slug} is archived again.`), failed) })
+		const { tag } = await api.change('POST', presetPath(at, 'restore'), undefined)
+		say(`${at.slug} is restored.`, { name: 'Undo', run: () => api.change('DELETE', presetPath(at), undefined, tag).then(() => say(`${at.slug} is archived again.`), failed) })
 	} catch (thrown) {
 		failed(thrown)
 	}
 }
 
 /**
- * ask shows a dialog for a change that stops requests.
+ * askFirst shows a dialog for a change that needs the preset's tag.
  *
  * @param {Context} context
- * @param {PresetAnswer} answer
+ * @param {PresetAnswer} preset
  * @param {string} name
- * @param {string} text
- * @param {(tag: string) => Promise<void>} run
+ * @param {string} heading
+ * @param {Child[]} body
+ * @param {(tag: string) => Promise<unknown>} run
+ * @param {{ confirm?: string, isDanger?: boolean }} options
  */
-function ask(context, answer, name, text, run) {
-	const place = h('div')
-	const confirm = submit(name, { class: 'danger' })
-	let tag = answer.tag
-	const { close } = openDialog(name, `${name} ${answer.data.slug}?`, [h('p', null, text), place], {
-		signal: context.signal,
-		actions: [confirm],
-		submit: async () => {
-			if (await whenChanging(place, confirm, () => run(tag), (failure) => conflict(context, failure, answer, (now) => (tag = now.tag)))) {
-				close()
-			}
-		},
+export function askFirst(context, preset, name, heading, body, run, options) {
+	let { tag } = preset
+	ask(context, name, heading, body, () => run(tag), {
+		...options, explain: (failure) => conflict(failure, presetPath(context.at), preset, (now) => (tag = now.tag)),
 	})
 }
 
 /**
  * @param {Context} context
- * @param {PresetAnswer} answer
+ * @param {PresetAnswer} preset
  */
-export function archive(context, answer) {
-	const { slug } = answer.data
-	const at = { workspace: context.workspace, slug }
-	ask(context, answer, 'Archive', 'Requests that name this preset get 404 from then on, and lists leave it out. Its versions and labels are kept, and Restore brings it back.', async (tag) => {
+export function archive(context, preset) {
+	const { at } = context
+	const text = 'Requests that name this preset get 404 from then on, and lists leave it out. Its versions and labels are kept, and Restore brings it back.'
+	askFirst(context, preset, 'Archive', `Archive ${at.slug}?`, [text], async (tag) => {
 		await api.change('DELETE', presetPath(at), undefined, tag)
-		say(`${slug} is archived.`, { name: 'Undo', run: () => restore(context, slug) })
-		go(toPresets(context.workspace))
-	})
+		say(`${at.slug} is archived.`, { name: 'Undo', run: () => restore(at) })
+		go(toPresets(at.workspace))
+	}, { isDanger: true })
 }
 
 /**
  * @param {Context} context
- * @param {PresetAnswer} answer
+ * @param {PresetAnswer} preset
  */
-export function disable(context, answer) {
-	const at = { workspace: context.workspace, slug: answer.data.slug }
-	ask(context, answer, 'Disable', 'Requests that name this preset get 404 from then on. Enable takes that back.', async (tag) => {
+export function disable(context, preset) {
+	const { at } = context
+	askFirst(context, preset, 'Disable', `Disable ${at.slug}?`, ['Requests that name this preset get 404 from then on. Enable takes that back.'], async (tag) => {
 		const now = await api.change('PATCH', presetPath(at), { status: 'disabled' }, tag)
-		say(`${at.slug} is disabled.`, { name: 'Undo', run: () => enable(context, now) })
-	})
+		say(`${at.slug} is disabled.`, { name: 'Undo', run: () => enable(at, now.tag) })
+	}, { isDanger: true })
+}
+
+/**
+ * @param {At} at
+ * @param {string} tag
+ */
+export function enable(at, tag) {
+	return api.change('PATCH', presetPath(at), { status: 'active' }, tag).then(() => say(`${at.slug} is enabled. Requests get it again.`), failed)
 }
 
 /**
  * @param {Context} context
- * @param {PresetAnswer} answer
+ * @param {PresetAnswer} preset
  */
-export async function enable(context, answer) {
-	const at = { workspace: context.workspace, slug: answer.data.slug }
-	await api.change('PATCH', presetPath(at), { status: 'active' }, answer.tag).then(() => say(`${at.slug} is enabled. Requests get it again.`), failed)
-}
-
-/**
- * @param {Context} context
- * @param {PresetAnswer} answer
- */
-export function describe(context, answer) {
-	const preset = answer.data
-	const at = { workspace: context.workspace, slug: preset.slug }
-	const name = h('input', { type: 'text', value: preset.name, required: true, maxlength: 128, dir: 'auto', autofocus: true })
-	const description = h('textarea', { value: preset.description ?? '', rows: 4, maxlength: 500, dir: 'auto' })
-	const place = h('div')
-	const save = submit('Save')
-	let { tag } = answer
-	const { close } = openDialog('Rename and describe', 'Rename and describe', [
-		field('Name', name, h('span', null, 'The slug stays ', user(preset.slug), ', so requests do not change.')),
-		field('Description', description, 'Up to 500 characters.'), place,
-	], {
-		signal: context.signal,
-		actions: [save],
-		submit: async () => {
-			const isDone = await whenChanging(place, save, async () => {
-				await api.change('PATCH', presetPath(at), { name: name.value.trim() || preset.slug, description: description.value.trim() || null }, tag)
-			}, (failure) => conflict(context, failure, answer, (now) => (tag = now.tag)))
-			if (isDone) {
-				close()
-				say('The name and the description are saved.')
-			}
-		},
-	})
+export function describe(context, preset) {
+	const { at } = context
+	const name = h('input', { type: 'text', value: preset.data.name, maxlength: 128, dir: 'auto', autofocus: true })
+	const description = h('textarea', { value: preset.data.description ?? '', rows: 4, maxlength: 500, dir: 'auto' })
+	askFirst(context, preset, 'Rename and describe', 'Rename and describe', [
+		field('Name', name, h('span', null, 'The slug stays ', user(at.slug), ', so requests do not change.')),
+		field('Description', description, 'Up to 500 characters.'),
+	], async (tag) => {
+		await api.change('PATCH', presetPath(at), { name: name.value.trim() || at.slug, description: description.value.trim() || null }, tag)
+		say('The name and the description are saved.')
+	}, { confirm: 'Save' })
 }

@@ -19,7 +19,7 @@ const statuses = [
 /** @type {Record<string, 'asc' | 'desc'>} */
 const firstOrder = { updated: 'desc', name: 'asc', slug: 'asc' }
 
-/** @param {import('./states.js').Context} context */
+/** @type {MakeView} */
 export function presetsView(context) {
 	const { query } = context.address
 	const state = {
@@ -57,7 +57,7 @@ export function presetsView(context) {
 
 	const paging = h('div')
 	const list = live(context, path(), (answer) => {
-		/** @type {api.Preset[]} */
+		/** @type {Preset[]} */
 		const presets = answer.data
 		fill(paging, pages(state.offset, limit, answer.total, (offset) => {
 			update({ offset })
@@ -89,29 +89,27 @@ export function presetsView(context) {
 }
 
 /**
- * @param {import('./states.js').Context} context
- * @param {api.Preset} preset
+ * @param {Context} context
+ * @param {Preset} preset
  */
 function presetRow(context, preset) {
 	const liveCell = h('span', { class: 'number' })
 	const by = h('span')
-	const isArchived = preset.status === 'archived'
 	showDetails(context, preset, liveCell, by)
-	const element = row({ class: preset.status }, [
-		['Slug', h('a', { href: toPreset(context.workspace, preset.slug), 'data-key': `preset-${preset.slug}`, 'data-row': true, class: 'slug' }, user(preset.slug))],
-		['Name', preset.name === preset.slug ? h('span', { class: 'muted' }, '–') : user(preset.name)],
-		['Status', [h('span', { class: `state ${preset.status}` }, preset.status),
-			isArchived && session.mayChange() && h('span', null, ' ', button('Restore', () => restore(context, preset.slug), { class: 'small', 'data-key': `restore-${preset.slug}` }))]],
+	const at = { workspace: context.workspace, slug: preset.slug }
+	return row([
+		['Slug', h('a', { href: toPreset(at), 'data-key': preset.slug, 'data-row': true, class: 'slug' }, user(preset.slug))],
+		['Name', preset.name === preset.slug ? h('span', { class: 'muted same' }, '–') : user(preset.name)],
+		['Status', [h('span', { class: `state ${preset.status}` }, preset.status), ' ',
+			preset.status === 'archived' && session.mayChange() && button('Restore', () => restore(at), { class: 'small', 'data-key': `restore ${preset.slug}` })]],
 		['Live', liveCell],
 		['Labels', labelsOf(preset)],
 		['Changed', when(preset.updated_at)],
 		['By', by],
 	])
-	element.querySelectorAll('[data-column=Name]').forEach((cell) => cell.classList.toggle('same', preset.name === preset.slug))
-	return element
 }
 
-/** @param {api.Preset} preset */
+/** @param {Preset} preset */
 function labelsOf(preset) {
 	const labels = Object.entries(preset.labels ?? {})
 	if (labels.length === 0) {
@@ -128,15 +126,15 @@ session.locks.addEventListener('lock', () => details.clear())
 let asking = Promise.resolve()
 
 /**
- * @param {import('./states.js').Context} context
- * @param {api.Preset} preset
+ * @param {Context} context
+ * @param {Preset} preset
  * @param {Element} liveCell
  * @param {Element} by
  */
 function showDetails(context, preset, liveCell, by) {
 	/** @param {[string, string]} found */
 	const show = ([version, author]) => {
-		fill(liveCell, version ? [h('span', { class: 'dot', 'aria-hidden': 'true' }, '●'), ` v${version}`] : '–')
+		fill(liveCell, version ? [h('span', { class: 'dot' }, '●'), ` v${version}`] : '–')
 		fill(by, author ? user(author) : h('span', { class: 'muted' }, '–'))
 	}
 	if (preset.designated_version_number !== undefined) {
@@ -155,17 +153,16 @@ function showDetails(context, preset, liveCell, by) {
 }
 
 /**
- * @param {import('./states.js').Context} context
- * @param {api.Preset} preset
+ * @param {Context} context
+ * @param {Preset} preset
  * @returns {Promise<[string, string]>}
  */
 async function lookUp(context, preset) {
 	context.signal.throwIfAborted()
-	const at = { workspace: context.workspace, slug: preset.slug }
 	if (preset.status === 'archived') {
 		return ['', '']
 	}
-	const response = await api.ask('GET', presetPath(at), { signal: context.signal })
+	const response = await api.ask('GET', presetPath({ workspace: context.workspace, slug: preset.slug }), { signal: context.signal })
 	if (!response.ok) {
 		throw await api.readFailure(response)
 	}
@@ -174,7 +171,7 @@ async function lookUp(context, preset) {
 }
 
 /**
- * @param {import('./states.js').Context} context
+ * @param {Context} context
  * @param {{ q: string, status: string }} state
  */
 function emptyList(context, state) {
@@ -191,7 +188,7 @@ function emptyList(context, state) {
        "messages": [{"role": "system", "content": "Write short, friendly emails."}]}'`, 'the first request'))
 }
 
-/** @param {import('./states.js').Context} context */
+/** @param {Context} context */
 function newPreset(context) {
 	const slug = h('input', { type: 'text', autocomplete: 'off', spellcheck: 'false', maxlength: 128, autofocus: true })
 	const { close } = openDialog('New preset', 'New preset', [
@@ -207,7 +204,7 @@ function newPreset(context) {
 				return
 			}
 			close()
-			go(toPreset(context.workspace, text, 'new'))
+			go(toPreset({ workspace: context.workspace, slug: text }, 'new'))
 		},
 	})
 }

@@ -1,18 +1,13 @@
 // The dialog that puts a version live, or rolls back to one.
 
 import { presetPath } from './addresses.js'
-import { fill, h, submit, user } from './elements.js'
+import { fill, h, user } from './elements.js'
 import * as api from './api.js'
 import { conflict } from './conflict.js'
-import { openDialog } from './dialogs.js'
+import { ask } from './dialogs.js'
 import { differences, sideOf } from './differences.js'
-import { errorBox, expectContent, whenChanging } from './states.js'
-import { say } from './status.js'
-
-/**
- * @typedef {import('./states.js').Context} Context
- * @typedef {api.Answer<api.Preset>} PresetAnswer
- */
+import { designate } from './preset_changes.js'
+import { load } from './states.js'
 
 /**
  * putLive shows what will change for requests, then designates the version.
@@ -22,82 +17,28 @@ import { say } from './status.js'
  * @param {number} version
  */
 export function putLive(context, preset, version) {
-	const { slug } = preset.data
-	const at = { workspace: context.workspace, slug }
-	let seen = preset
-	const confirm = submit('Put live')
-	const sentence = h('p')
-	const comparison = h('div')
-	const place = h('div')
+	const { at } = context
+	const sentence = h('p'), comparison = h('div')
 	const closing = new AbortController()
-	const { close } = openDialog('Put live', `Put v${version} live?`, [sentence, comparison, place], {
-		style: 'wide',
-		signal: context.signal,
-		actions: [confirm],
+	const before = () => preset.data.designated_version.version
+	const { confirm } = ask(context, 'Put live', `Put v${version} live?`, [sentence, comparison], () => designate(at, version, preset.tag, before()), {
+		isWide: true,
 		onClose: () => closing.abort(),
-		submit: async () => {
-			const before = seen.data.designated_version?.version ?? 0
-			const isDone = await whenChanging(place, confirm, async () => {
-				const now = await designate(at, version, seen.tag)
-				say(`v${version} is live.`, { name: 'Undo', run: () => undo(at, before, now.tag) })
-			}, (failure) => conflict(context, failure, seen, (now) => {
-				seen = now
-				void show()
-			}))
-			if (isDone) {
-				close()
-			}
-		},
+		explain: (failure) => conflict(failure, presetPath(at), preset, (now) => {
+			preset = now
+			show()
+		}),
 	})
-	const show = async () => {
-		const from = seen.data.designated_version?.version ?? 0
-		fill(comparison)
-		fill(sentence, 'Requests for ', h('code', null, user(`@preset/${slug}`)), ` get v${version} in place of v${from}, from the next one on.`)
+	const show = () => {
+		const isLive = before() === version
+		fill(sentence, isLive ? `v${version} is live already.` : ['Requests for ', h('code', null, user(`@preset/${at.slug}`)), ` get v${version} in place of v${before()}, from the next one on.`])
 		confirm.disabled = true
-		const cancel = expectContent(comparison, closing.signal, 4)
-		try {
-			const [a, b] = await Promise.all([from, version].map((number) => api.read(presetPath(at, `versions/${number}`), closing.signal)))
-			cancel()
-			fill(comparison, differences(sideOf(a), sideOf(b), closing.signal))
-			confirm.disabled = from === version
-			if (from === version) {
-				fill(sentence, `v${version} is live already.`)
-			} else {
-				confirm.focus()
-			}
-		} catch (thrown) {
-			cancel()
-			if (!closing.signal.aborted) {
-				fill(comparison, errorBox(thrown, show))
-			}
-		}
+		load(comparison, closing.signal, async () => {
+			const [a, b] = await Promise.all([before(), version].map((number) => api.read(presetPath(at, `versions/${number}`), closing.signal)))
+			confirm.disabled = isLive
+			confirm.focus()
+			return differences(sideOf(a), sideOf(b), closing.signal)
+		})
 	}
-	void show()
+	show()
 }
-
-/**
- * @param {{ workspace: string, slug: string }} at
- * @param {number} version
- * @param {string} tag
- */
-function designate(at, version, tag) {
-	return api.change('POST', presetPath(at, 'designate'), { version }, tag)
-}
-
-/**
- * undo puts the earlier version live again, if nothing else has changed since.
- *
- * @param {{ workspace: string, slug: string }} at
- * @param {number} version
- * @param {string} tag
- */
-async function undo(at, version, tag) {
-	try {
-		await designate(at, version, tag)
-		say(`v${version} is live again.`)
-	} catch (thrown) {
-		const failure = api.failureOf(thrown)
-		say(failure.status === 412 ? 'Nothing was changed, because the preset has changed meanwhile.' : `Error: ${failure.message}`)
-	}
-}
-

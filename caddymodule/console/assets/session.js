@@ -4,12 +4,6 @@ const storedKey = 'presets.key'
 const storedTime = 'presets.active'
 const idleLimit = 30 * 60 * 1000
 
-/**
- * @typedef {'management' | 'inference'} Kind
- * @typedef {{ key: string, kind: Kind, home: string, inferenceKey: string }} Session
- */
-
-/** @type {Session} */
 const session = { key: '', kind: 'inference', home: 'default', inferenceKey: '' }
 
 /** locks are told why the session ended. */
@@ -27,7 +21,7 @@ export function storedSecret() {
  * unlock begins a session. home is the workspace that an address without one means.
  *
  * @param {string} key
- * @param {Kind} kind
+ * @param {'management' | 'inference'} kind
  * @param {string} home
  */
 export function unlock(key, kind, home) {

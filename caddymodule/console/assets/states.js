@@ -8,69 +8,56 @@ const pollInterval = 5000
 const skeletonDelay = 150
 
 /**
- * Context is what a view gets. Its signal ends when another view takes its place.
- *
- * @typedef {import('./addresses.js').Address} Address
- * @typedef {{
- *   address: Address, workspace: string, signal: AbortSignal,
- *   setGuard: (isDirty: () => boolean) => void,
- * }} Context
- */
-
-/**
  * errorBox shows an error: its words, its places, and its request id to copy.
  *
  * @param {unknown} thrown
  * @param {() => unknown} [again]
  */
 export function errorBox(thrown, again) {
-	const failure = api.failureOf(thrown)
-	const id = failure.requestId
+	const { status, message, retryAfter, issues, requestId } = api.failureOf(thrown)
 	return h('div', { class: 'error', role: 'alert' },
-		h('p', null, h('strong', null, failure.isOffline ? 'Offline: ' : 'Error: '), user(failure.message),
-			failure.retryAfter && ` Try again in ${failure.retryAfter} s.`),
-		failure.issues.length > 0 && h('ul', null, failure.issues.map((issue) =>
-			h('li', null, h('code', null, user(issue.path || 'body')), ': ', user(issue.message)))),
+		h('p', null, h('strong', null, status === 0 ? 'Offline: ' : 'Error: '), user(message), retryAfter && ` Try again in ${retryAfter} s.`),
+		issues.length > 0 && h('ul', null, issues.map((issue) => h('li', null, h('code', null, user(issue.path || 'body')), ': ', user(issue.message)))),
 		h('p', { class: 'actions' },
-			id && h('span', { class: 'muted' }, 'Request id ', h('code', null, id)),
-			id && button('Copy request id', () => copy(id), { class: 'small' }),
+			requestId && h('span', { class: 'muted' }, 'Request id ', h('code', null, requestId)),
+			requestId && button('Copy request id', () => copy(requestId), { class: 'small' }),
 			again && button('Try again', again, { class: 'small' })))
 }
 
-/** skeleton holds the place of content that is loading. */
-export function skeleton(lines = 5) {
-	return h('div', { class: 'skeleton' }, h('span', { class: 'unseen' }, 'Loading'),
-		Array.from({ length: lines }, () => h('div', { 'aria-hidden': 'true' })))
-}
-
 /**
- * after150 shows a skeleton unless there is content within 150 ms.
+ * expectContent shows a skeleton unless there is content within 150 ms.
  *
  * @param {Element} place
- * @param {AbortSignal} signal
- * @param {number} [lines]
+ * @param {number} lines
  */
-export function expectContent(place, signal, lines) {
+function expectContent(place, lines) {
 	const timer = setTimeout(() => {
-		if (!signal.aborted && place.childElementCount === 0) {
-			fill(place, skeleton(lines))
+		if (place.childElementCount === 0) {
+			fill(place, h('div', { class: 'skeleton' }, h('span', { class: 'unseen' }, 'Loading'), Array.from({ length: lines }, () => h('div'))))
 		}
 	}, skeletonDelay)
 	return () => clearTimeout(timer)
 }
 
 /**
- * keepFocus runs a function that makes elements anew, and gives the focus to the element
- * with the same data-key as before.
+ * load fills a place with what a function returns, or with its error.
  *
  * @param {Element} place
- * @param {() => void} draw
+ * @param {AbortSignal} signal
+ * @param {() => Promise<Child | Child[]>} make
  */
-export function keepFocus(place, draw) {
-	const key = place.contains(document.activeElement) ? document.activeElement?.getAttribute('data-key') : null
-	draw()
-	if (key) {
-		/** @type {HTMLElement | null} */ (place.querySelector(`[data-key="${CSS.escape(key)}"]`))?.focus({ preventScroll: true })
+export async function load(place, signal, make) {
+	fill(place)
+	const cancel = expectContent(place, 5)
+	signal.addEventListener('abort', cancel)
+	try {
+		fill(place, await make())
+	} catch (thrown) {
+		if (!signal.aborted) {
+			fill(place, errorBox(thrown, () => load(place, signal, make)))
+		}
+	} finally {
+		cancel()
 	}
 }
 
@@ -80,44 +67,47 @@ export function keepFocus(place, draw) {
  *
  * @param {Context} context
  * @param {string} path
- * @param {(answer: api.Answer<any>, before: api.Answer<any> | undefined) => import('./elements.js').Child | import('./elements.js').Child[]} draw
- * @param {{ lines?: number, onFailure?: (failure: api.Failure) => Node | undefined | Promise<Node | undefined> }} [options]
+ * @param {(answer: Answer<any>) => Child | Child[]} draw
+ * @param {{ lines?: number, onFailure?: (failure: Failure) => Node | undefined | Promise<Node | undefined> }} [options]
  */
-export function live(context, path, draw, options = {}) {
-	const notice = h('div', { class: 'notice' })
-	const content = h('div', { class: 'content' })
-	const element = h('div', { class: 'live' }, notice, content)
-	/** @type {api.Answer<any> | undefined} */
+export function live({ signal }, path, draw, options = {}) {
+	const notice = h('div')
+	const content = h('div')
+	/** @type {Answer<any> | undefined} */
 	let shown
-	let current = path
 	let asking = new AbortController()
 	let timer = 0
 	let cancelSkeleton = () => {}
 
-	/** @param {api.Answer<any>} answer */
+	/** @param {Answer<any>} answer */
 	const show = (answer) => {
 		cancelSkeleton()
 		fill(notice)
-		if (shown !== answer) {
-			const before = shown
-			shown = answer
-			keepFocus(content, () => fill(content, .../** @type {import('./elements.js').Child[]} */ ([draw(answer, before)].flat())))
+		if (shown === answer) {
+			return
+		}
+		shown = answer
+		const key = content.contains(document.activeElement) ? document.activeElement?.getAttribute('data-key') : null
+		fill(content, draw(answer))
+		if (key) {
+			focusKey(content, key)
 		}
 	}
 	const look = async () => {
 		clearTimeout(timer)
 		asking.abort()
-		if (context.signal.aborted) {
+		if (signal.aborted) {
 			return
 		}
 		const mine = (asking = new AbortController())
+		const isOver = () => mine.signal.aborted || signal.aborted
 		try {
-			const answer = await api.read(current, mine.signal)
-			if (!mine.signal.aborted && !context.signal.aborted) {
+			const answer = await api.read(path, mine.signal)
+			if (!isOver()) {
 				show(answer)
 			}
 		} catch (thrown) {
-			if (mine.signal.aborted || context.signal.aborted) {
+			if (isOver()) {
 				return
 			}
 			cancelSkeleton()
@@ -127,45 +117,57 @@ export function live(context, path, draw, options = {}) {
 				fill(content)
 				shown = undefined
 			}
-			if (failure.status !== 401) {
+			if (failure.status !== 401 && !isOver()) {
 				fill(notice, own ?? errorBox(failure, look))
 			}
 		}
-		if (!mine.signal.aborted) {
-			timer = window.setTimeout(() => (document.hidden ? undefined : look()), pollInterval)
+		if (!isOver()) {
+			timer = window.setTimeout(() => document.hidden || look(), pollInterval)
 		}
 	}
 	const start = () => {
 		cancelSkeleton()
-		const answer = api.known(current)
+		const answer = api.known(path)
 		if (answer) {
 			show(answer)
 		} else if (!shown) {
-			cancelSkeleton = expectContent(content, context.signal, options.lines)
+			cancelSkeleton = expectContent(content, options.lines ?? 5)
 		}
-		void look()
+		look()
 	}
-	const options2 = { signal: context.signal }
-	document.addEventListener('visibilitychange', () => document.hidden || void look(), options2)
-	addEventListener('online', () => void look(), options2)
-	api.changes.addEventListener('change', () => void look(), options2)
-	addEventListener('unlock', () => void look(), options2)
-	context.signal.addEventListener('abort', () => {
+	document.addEventListener('visibilitychange', () => document.hidden || look(), { signal })
+	addEventListener('online', look, { signal })
+	addEventListener('unlock', look, { signal })
+	api.changes.addEventListener('change', look, { signal })
+	signal.addEventListener('abort', () => {
 		clearTimeout(timer)
 		cancelSkeleton()
 		asking.abort()
 	})
 	start()
 	return {
-		element,
-		look,
+		element: h('div', { class: 'live-content' }, notice, content),
 		answer: () => shown,
 		/** @param {string} next */
 		show(next) {
-			current = next
+			path = next
 			start()
 		},
 	}
+}
+
+/**
+ * focusKey focuses the element that has a data-key.
+ *
+ * @param {Element} place
+ * @param {string} key
+ */
+export function focusKey(place, key) {
+	const found = place.querySelector(`[data-key="${CSS.escape(key)}"]`)
+	if (found instanceof HTMLElement) {
+		found.focus({ preventScroll: true })
+	}
+	return found !== null
 }
 
 /**
@@ -185,35 +187,48 @@ export function pages(offset, limit, total, go) {
 }
 
 /**
- * whenChanging disables a button and shows progress while a change is under way. It
- * returns whether the change was made, and shows an error otherwise.
+ * pagedList is live content of a path with pages.
  *
- * @param {Element} place for an error
- * @param {HTMLButtonElement | null} pressed
- * @param {() => Promise<void>} run
- * @param {(failure: api.Failure) => Node | undefined} [explain]
+ * @param {Context} context
+ * @param {number} limit
+ * @param {(offset: number) => string} path
+ * @param {(answer: Answer<any>) => Child} draw
+ * @param {(answer: Answer<any>) => number} [count]
  */
-export async function whenChanging(place, pressed, run, explain) {
+export function pagedList(context, limit, path, draw, count = (answer) => answer.total) {
+	let offset = 0
+	const list = live(context, path(0), (answer) => [
+		draw(answer),
+		count(answer) > limit && pages(offset, limit, count(answer), (next) => {
+			offset = next
+			list.show(path(offset))
+		}),
+	])
+	return list.element
+}
+
+/**
+ * attempt makes a change. A button shows that it is under way. It returns whether the
+ * change was made, and shows an error in a place otherwise.
+ *
+ * @param {Element} place
+ * @param {HTMLButtonElement} pressed
+ * @param {() => Promise<unknown>} run
+ * @param {(failure: Failure) => Node | undefined} [explain]
+ */
+export async function attempt(place, pressed, run, explain) {
 	fill(place)
-	if (pressed) {
-		pressed.setAttribute('aria-busy', 'true')
-		pressed.disabled = true
-	}
+	pressed.setAttribute('aria-busy', 'true')
+	pressed.disabled = true
 	try {
 		await run()
 		return true
 	} catch (thrown) {
-		if (!isAbort(thrown)) {
-			const failure = api.failureOf(thrown)
-			fill(place, explain?.(failure) ?? errorBox(failure))
-		}
+		const failure = api.failureOf(thrown)
+		fill(place, explain?.(failure) ?? errorBox(failure))
 		return false
 	} finally {
-		pressed?.removeAttribute('aria-busy')
-		if (pressed) {
-			pressed.disabled = false
-		}
+		pressed.removeAttribute('aria-busy')
+		pressed.disabled = false
 	}
 }
-
-const isAbort = api.isAborted

@@ -1,10 +1,6 @@
 // Reading the streamed answer of a gateway, in the three dialects.
 
 /**
- * @typedef {{ text: string, thought: string, usage: string, failure: string, isEnd: boolean }} Piece
- */
-
-/**
  * events reads server-sent events, one after another.
  *
  * @param {ReadableStream<Uint8Array>} body
@@ -23,11 +19,9 @@ export async function* events(body, arrived) {
 			rest += decoder.decode(value, { stream: !done })
 			const lines = rest.split(/\r\n|\n|\r(?!$)/)
 			rest = done ? '' : lines.pop() ?? ''
-			let data = ''
 			for (const line of lines) {
 				if (line.startsWith('data:')) {
-					data = line.slice(5).trimStart()
-					yield data
+					yield line.slice(5).trimStart()
 				}
 			}
 			if (done) {
@@ -44,40 +38,33 @@ export async function* events(body, arrived) {
  * events add nothing.
  *
  * @param {string} data
- * @returns {Piece}
  */
 export function pieceOf(data) {
-	const piece = { text: '', thought: '', usage: '', failure: '', isEnd: false }
-	if (data === '[DONE]') {
-		return { ...piece, isEnd: true }
-	}
+	const piece = { text: '', thought: '', usage: '', failure: '' }
 	/** @type {any} */
 	let event
 	try {
-		event = JSON.parse(data)
+		event = JSON.parse(data) ?? {}
 	} catch {
-		return piece
+		return piece // such as [DONE]
 	}
-	if (event === null || typeof event !== 'object') {
-		return piece
-	}
+	const type = String(event.type ?? '')
 	const delta = event.choices?.[0]?.delta
-	if (event.error || event.type === 'error' || event.type === 'response.failed') {
+	if (event.error || type === 'error' || type === 'response.failed') {
 		const error = event.error ?? event.response?.error ?? event
-		piece.failure = typeof error === 'string' ? error : error.message ?? 'The gateway reported an error.'
+		piece.failure = textOf(error) || textOf(error.message) || 'The gateway reported an error.'
 	} else if (delta) {
 		piece.text = textOf(delta.content)
 		piece.thought = textOf(delta.reasoning ?? delta.reasoning_content)
-	} else if (event.type === 'response.output_text.delta') {
-		piece.text = textOf(event.delta)
-	} else if (typeof event.type === 'string' && event.type.startsWith('response.reasoning') && event.type.endsWith('.delta')) {
-		piece.thought = textOf(event.delta)
-	} else if (event.type === 'content_block_delta') {
+	} else if (type === 'content_block_delta') {
 		piece.text = textOf(event.delta?.text)
 		piece.thought = textOf(event.delta?.thinking)
+	} else if (type === 'response.output_text.delta') {
+		piece.text = textOf(event.delta)
+	} else if (/^response\.reasoning.*\.delta$/.test(type)) {
+		piece.thought = textOf(event.delta)
 	}
 	piece.usage = usageOf(event.usage ?? event.response?.usage)
-	piece.isEnd = event.type === 'message_stop' || event.type === 'response.completed'
 	return piece
 }
 
@@ -96,7 +83,6 @@ function usageOf(usage) {
  * wholeText finds the text of an answer that is not streamed.
  *
  * @param {string} text
- * @returns {{ text: string, usage: string } | undefined}
  */
 export function wholeText(text) {
 	try {

@@ -9,42 +9,37 @@ import { copy } from './copy.js'
 import { SyntaxProblem, format, lineOf, parse } from './json.js'
 import { targetText } from './labels.js'
 import { presetFrame } from './preset.js'
-import { errorBox, expectContent } from './states.js'
+import { errorBox } from './states.js'
 import { say } from './status.js'
 import { events, pieceOf, wholeText } from './stream.js'
 
-/**
- * @typedef {import('./states.js').Context} Context
- * @typedef {{ role: HTMLSelectElement, text: HTMLTextAreaElement, element: HTMLElement }} Turn
- */
-
-/** @type {Record<api.Dialect, string>} */
+/** @type {Record<Dialect, string>} */
 const maxTokensName = { responses: 'max_output_tokens', chat: 'max_tokens', messages: 'max_tokens' }
 
-/** @param {Context} context */
+/** @type {MakeView} */
 export function tryView(context) {
-	const frame = presetFrame(context, 'try', (preset) => tryBody(context, /** @type {import('./preset.js').PresetAnswer} */ (preset)))
-	return { ...frame, title: `Try it · ${context.address.slug}` }
+	return { ...presetFrame(context, 'try', (preset) => tryBody(context, preset)), title: `Try it · ${context.at.slug}` }
 }
 
 /**
  * @param {Context} context
- * @param {import('./preset.js').PresetAnswer} preset
+ * @param {PresetAnswer} preset
+ * @returns {PresetBody}
  */
 function tryBody(context, preset) {
-	const { address: { slug } } = context
+	const { at: { slug } } = context
 	const labels = Object.entries(preset.data.labels).map(([name, target]) => ({ value: name, text: `${name} (${targetText(target)})` }))
-	const { selects: [first] } = versionChoices(context, [0], [{ value: '', text: 'live' }, ...labels])
-	const { selects: [second] } = versionChoices(context, [0], [{ value: 'none', text: 'none' }, { value: '', text: 'live' }, ...labels])
+	const [first] = versionChoices(context, [0], [{ value: '', text: 'live' }, ...labels])
+	const [second] = versionChoices(context, [0], [{ value: 'none', text: 'none' }, { value: '', text: 'live' }, ...labels])
 	const dialect = choice([{ value: 'chat', text: 'chat completions' }, { value: 'responses', text: 'responses' }, { value: 'messages', text: 'messages' }],
-		{ responses: 'responses', messages: 'messages' }[preset.data.designated_version?.dialect ?? ''] ?? 'chat')
+		{ responses: 'responses', messages: 'messages' }[preset.data.designated_version.dialect ?? ''] ?? 'chat')
 	const key = h('input', { type: 'text', class: 'secret', autocomplete: 'off', spellcheck: 'false', value: session.inferenceKey(), maxlength: 4096 })
 	const temperature = h('input', { type: 'text', inputmode: 'decimal', autocomplete: 'off', class: 'short' })
 	const maxTokens = h('input', { type: 'text', inputmode: 'numeric', autocomplete: 'off', class: 'short' })
 	const more = h('textarea', { rows: 3, spellcheck: 'false', class: 'mono' })
 
 	const list = h('div', { class: 'turns' })
-	/** @type {Turn[]} */
+	/** @type {{ role: HTMLSelectElement, text: HTMLTextAreaElement, element: HTMLElement }[]} */
 	let turns = []
 	/** @param {string} role */
 	const addTurn = (role) => {
@@ -72,7 +67,7 @@ function tryBody(context, preset) {
 
 	/** bodyOf writes the request. It returns undefined if a field is wrong. */
 	const bodyOf = (/** @type {string} */ ref) => {
-		const name = /** @type {api.Dialect} */ (dialect.value)
+		const name = /** @type {Dialect} */ (dialect.value)
 		const conversation = JSON.stringify(turns.map((turn) => ({ role: turn.role.value, content: turn.text.value })))
 		const members = [`"model":${JSON.stringify(`@preset/${slug}${ref && '@' + ref}`)}`, `"${name === 'responses' ? 'input' : 'messages'}":${conversation}`]
 		let isRight = true
@@ -136,14 +131,12 @@ function tryBody(context, preset) {
 			}
 		}
 	}
-	const route = () => '/' + routes[/** @type {api.Dialect} */ (dialect.value)]
+	const route = () => '/' + routes[/** @type {Dialect} */ (dialect.value)]
 
 	/** @type {Parameters<typeof runAll>[0]} */
 	const dryRun = async (place, _, body, secret, signal) => {
-		const cancel = expectContent(place, signal, 6)
 		try {
 			const response = await api.ask('POST', route(), { key: secret, body, signal, headers: { 'X-Preset-Dry-Run': 'true' } })
-			cancel()
 			if (!response.ok) {
 				fill(place, errorBox(await api.readFailure(response)))
 				return
@@ -151,7 +144,6 @@ function tryBody(context, preset) {
 			fill(place, dryRunOf((await response.json()).data))
 			say('Nothing was sent to the gateway. This is the request that would go up.')
 		} catch (thrown) {
-			cancel()
 			fill(place, signal.aborted ? h('p', { class: 'muted' }, 'Stopped.') : errorBox(thrown))
 		}
 	}
@@ -159,18 +151,17 @@ function tryBody(context, preset) {
 	const stream = (place, ref, body, secret, signal) => showAnswer(place, nameOf(ref), route(), body, secret, signal)
 
 	const isInference = session.kind() === 'inference'
-	const element = h('div', { class: 'columns' },
+	const element = h('div', { class: 'columns trying' },
 		h('form', { class: 'panel', novalidate: true, onsubmit: (/** @type {Event} */ event) => {
 			event.preventDefault()
-			void runAll(stream)
+			runAll(stream)
 		} },
 		h('h2', null, 'Request'),
 		h('div', { class: 'columns even' }, field('Version or label', first), field('Side by side with', second)),
-		field('API', dialect),
 		h('fieldset', null, h('legend', null, 'Messages'), list, button('Add a message', () => addTurn(turns.at(-1)?.role.value === 'user' ? 'assistant' : 'user').text.focus(), { class: 'small' })),
-		h('div', { class: 'columns even' }, field('Temperature', temperature), field('Most tokens', maxTokens)),
-		field('More parameters', more, 'JSON, such as {"seed": 7}. What is given here replaces the preset’s setting.'),
-		field('Inference key', key, isInference ? 'Your key. The request runs in its workspace.' : 'The request runs in this key’s workspace. It is kept in this tab until Lock.'),
+		h('div', { class: 'columns three' }, field('API', dialect), field('Temperature', temperature), field('Most tokens', maxTokens)),
+		h('details', { class: 'field' }, h('summary', null, 'More parameters'), field('Parameters', more, 'JSON, such as {"seed": 7}. They replace the preset’s settings.')),
+		field('Inference key', key, isInference ? 'Your key. The request runs in its workspace.' : 'The request runs in this key’s workspace. The key is kept in this tab until Lock.'),
 		h('p', { class: 'actions' }, send, stop, button('Show what goes up', () => runAll(dryRun)))),
 		h('section', { 'aria-label': 'Answers' }, h('h2', null, 'Answer'), output))
 	fill(output, h('p', { class: 'muted' }, 'Send streams the answer of the gateway. Show what goes up costs nothing: it shows the merged request, and where each field comes from.'))
@@ -185,7 +176,7 @@ function nameOf(ref) {
 /**
  * dryRunOf shows a merged request. Each field says where it comes from.
  *
- * @param {{ method: string, path: string, body: string, fields: Record<string, { from: string, preset: string | null, version: number | null }>, dropped: string[] }} result
+ * @param {DryRun} result
  */
 function dryRunOf(result) {
 	/** @type {Node} */
@@ -277,7 +268,7 @@ async function showAnswer(place, name, path, body, secret, signal) {
 			}
 			state = failure ? 'failed' : 'complete'
 			if (failure) {
-				fill(problem, errorBox(new api.Failure(failure, { status: 502 })))
+				fill(problem, errorBox(api.newFailure(failure, { status: 502 })))
 			}
 		}
 	} catch (thrown) {
@@ -285,7 +276,7 @@ async function showAnswer(place, name, path, body, secret, signal) {
 			state = 'stopped'
 		} else {
 			state = 'failed'
-			fill(problem, errorBox(thrown instanceof api.Failure ? thrown : new api.Failure('The connection ended before the answer was complete.')))
+			fill(problem, errorBox('status' in /** @type {object} */ (thrown) ? thrown : api.newFailure('The connection ended before the answer was complete.')))
 		}
 	}
 	showFacts()

@@ -6,20 +6,19 @@ import { code } from './copy.js'
 import { targetText } from './labels.js'
 import { presetFrame } from './preset.js'
 
-/** @param {import('./states.js').Context} context */
+/** @type {MakeView} */
 export function useView(context) {
-	const { slug } = context.address
+	const { slug } = context.at
 	const frame = presetFrame(context, 'use', (preset) => {
-		const labels = Object.entries(/** @type {import('./preset.js').PresetAnswer} */ (preset).data.labels)
-		const ref = choice([{ value: '', text: 'what is live' }, ...labels.map(([name, target]) => ({ value: name, text: `${name} (${targetText(target)})` }))], '', { onchange: () => show() })
+		const labels = Object.entries(preset.data.labels).map(([value, target]) => ({ value, text: `${value} (${targetText(target)})` }))
+		const ref = choice([{ value: '', text: 'what is live' }, ...labels], '', { onchange: () => show() })
 		const place = h('div', { class: 'snippets' })
-		const show = () => fill(place, snippets(`@preset/${slug}${ref.value && '@' + ref.value}`).map(([name, text]) =>
-			h('section', null, h('h3', null, name), code(text, `the snippet for ${name}`))))
+		const show = () => fill(place, snippets(`@preset/${slug}${ref.value && '@' + ref.value}`).map(([name, text]) => h('section', null, h('h3', null, name), code(text, `the snippet for ${name}`))))
 		show()
 		return {
 			element: h('div', null,
 				h('h2', null, 'Use it'),
-				h('p', null, 'Programs name the preset as their model: ', h('code', null, user(`@preset/${slug}`)), '. They use an inference key, here in the variable ', h('code', null, 'INFERENCE_KEY'), '. A change of what is live takes effect with their next request.'),
+				h('p', { class: 'intro' }, 'Programs name the preset as their model, ', h('code', null, user(`@preset/${slug}`)), ', and use an inference key. Their next request gets what is live then.'),
 				h('div', { class: 'filters' }, field('Version or label', ref)),
 				place),
 		}
@@ -39,11 +38,15 @@ function snippets(model) {
 		['curl', `curl ${url}/chat/completions \\
   -H "Authorization: Bearer $INFERENCE_KEY" \\
   -H "Content-Type: application/json" \\
-  -d '{"model": "${model}", "messages": [{"role": "user", "content": "Hello"}]}'`],
+  -d '{"model": "${model}",
+       "messages": [{"role": "user", "content": "Hello"}]}'`],
 		['OpenAI, Python', `import os
 from openai import OpenAI
 
-client = OpenAI(base_url="${url}", api_key=os.environ["INFERENCE_KEY"])
+client = OpenAI(
+    base_url="${url}",
+    api_key=os.environ["INFERENCE_KEY"],
+)
 answer = client.chat.completions.create(
     model="${model}",
     messages=[{"role": "user", "content": "Hello"}],
@@ -51,13 +54,22 @@ answer = client.chat.completions.create(
 print(answer.choices[0].message.content)`],
 		['OpenAI, JavaScript', `import OpenAI from 'openai'
 
-const client = new OpenAI({ baseURL: '${url}', apiKey: process.env.INFERENCE_KEY })
-const answer = await client.responses.create({ model: '${model}', input: 'Hello' })
+const client = new OpenAI({
+  baseURL: '${url}',
+  apiKey: process.env.INFERENCE_KEY,
+})
+const answer = await client.responses.create({
+  model: '${model}',
+  input: 'Hello',
+})
 console.log(answer.output_text)`],
 		['Anthropic, Python', `import os
 from anthropic import Anthropic
 
-client = Anthropic(base_url="${root}", api_key=os.environ["INFERENCE_KEY"])
+client = Anthropic(
+    base_url="${root}",
+    api_key=os.environ["INFERENCE_KEY"],
+)
 answer = client.messages.create(
     model="${model}",
     max_tokens=1024,
@@ -66,9 +78,15 @@ answer = client.messages.create(
 print(answer.content[0].text)`],
 		['OpenRouter, JavaScript', `import { OpenRouter } from '@openrouter/sdk'
 
-const client = new OpenRouter({ serverURL: '${url}', apiKey: process.env.INFERENCE_KEY })
+const client = new OpenRouter({
+  serverURL: '${url}',
+  apiKey: process.env.INFERENCE_KEY,
+})
 const answer = await client.chat.send({
-  chatRequest: { model: '${model}', messages: [{ role: 'user', content: 'Hello' }] },
+  chatRequest: {
+    model: '${model}',
+    messages: [{ role: 'user', content: 'Hello' }],
+  },
 })
 console.log(answer.choices[0].message.content)`],
 	]
