@@ -16,6 +16,8 @@ type MakeView = (context: Context) => View
 /** PresetBody is the part of a view below a preset's header. */
 type PresetBody = { element: Node, update?: (preset: PresetAnswer) => void, selected?: () => number }
 
+type MakeBody = (context: Context, preset: PresetAnswer) => PresetBody
+
 /** Answer is a successful answer of the API. Its text is the JSON as it came. */
 type Answer<T> = { text: string, data: T, total: number, tag: string, headers: Headers }
 type PresetAnswer = Answer<Preset>
@@ -26,13 +28,12 @@ type Dialect = 'responses' | 'chat' | 'messages'
 type Share = { version: number, weight: number }
 type Target = { version?: number | null, split?: Share[] }
 type Version = {
-	version: number, creator_id: string, created_at: string, system_prompt: string | null, designated?: boolean, labels?: string[],
-	message?: string | null, dialect?: string | null, system_prompt_bytes?: number, config_bytes?: number,
+	version: number, creator_id: string, created_at: string, system_prompt: string | null, message: string | null, dialect: Dialect,
+	designated: boolean, labels: string[], system_prompt_bytes: number, config_bytes: number,
 }
 type Preset = {
 	id: string, name: string, slug: string, description: string | null, status: 'active' | 'disabled' | 'archived', creator_user_id: string,
 	updated_at: string, created_at: string, labels: Record<string, Target>, designated_version_id: string, designated_version: Version,
-	designated_version_number?: number, updated_by?: string,
 }
 type Workspace = {
 	id: string, name: string, slug: string, description: string | null, default_text_model: string | null, default_image_model: string | null,
@@ -47,8 +48,9 @@ type PresetLabel = Target & { label: string, history: LabelChange[], history_cou
 type DryRun = { method: string, path: string, body: string, fields: Record<string, { from: string, version: number | null }>, dropped: string[] }
 
 /** JSONValue is a value with its place in a JSON text. */
-type JSONValue = { kind: 'object' | 'array' | 'string' | 'number' | 'literal', start: number, end: number, members: JSONMember[], items: JSONValue[] }
-type JSONMember = { name: string, start: number, value: JSONValue }
+type JSONValue = { kind: 'object' | 'array' | 'string' | 'number' | 'literal', text: string, start: number, end: number, members: JSONMember[], items: JSONValue[] }
+/** A member has its name as it is in the text, as its key. */
+type JSONMember = { name: string, key: string, start: number, value: JSONValue }
 
 /** Block is a run of items that are the same in both lists, or that differ. */
 type Block = { same: boolean, a0: number, a1: number, b0: number, b1: number }

@@ -5,56 +5,19 @@ const root = document.documentElement.dataset
 export const base = (root.console ?? '/console').replace(/\/+$/, '')
 export const api = (root.api ?? '/v1').replace(/\/+$/, '')
 
+const form = new RegExp('^(?:/(workspaces)|/w/([^/]+)(?:/(history)|/p/([^/]+)(?:/(labels|try|use|history|new)|/versions/(\\d+)|/(compare)/(\\d+)\\.\\.(\\d+))?)?)?/?$')
+
 /**
  * parse reads an address. The workspace is empty if the address names none.
- *
- * @param {{ pathname: string, search: string }} location
- * @returns {Address}
+ * @param {{ pathname: string, search: string }} location @returns {Address}
  */
 export function parse(location) {
-	/** @type {Address} */
-	const address = { view: 'unknown', workspace: '', slug: '', version: 0, from: 0, to: 0, query: new URLSearchParams(location.search) }
-	const parts = location.pathname.slice(base.length).split('/').filter((part) => part !== '').map(decode)
-	if (parts.length === 0) {
-		return { ...address, view: 'presets' }
-	}
-	if (parts[0] === 'workspaces' && parts.length === 1) {
-		return { ...address, view: 'workspaces' }
-	}
-	if (parts[0] !== 'w' || !parts[1]) {
-		return address
-	}
-	address.workspace = parts[1]
-	if (parts.length === 2) {
-		return { ...address, view: 'presets' }
-	}
-	if (parts[2] === 'history' && parts.length === 3) {
-		return { ...address, view: 'workspace-history' }
-	}
-	if (parts[2] !== 'p' || !parts[3]) {
-		return address
-	}
-	address.slug = parts[3]
-	const [name = '', argument = ''] = parts.slice(4)
-	const versions = /^(\d+)\.\.(\d+)$/.exec(argument)
-	if (parts.length === 4) {
-		address.view = 'versions'
-	} else if (name === 'versions' && /^\d+$/.test(argument)) {
-		return { ...address, view: 'versions', version: Number(argument) }
-	} else if (name === 'compare' && versions) {
-		return { ...address, view: 'compare', from: Number(versions[1]), to: Number(versions[2]) }
-	} else if (parts.length === 5 && ['labels', 'try', 'use', 'history', 'new'].includes(name)) {
-		address.view = /** @type {ViewName} */ (name)
-	}
-	return address
-}
-
-/** @param {string} part */
-function decode(part) {
-	try {
-		return decodeURIComponent(part)
-	} catch {
-		return part
+	const found = form.exec(location.pathname.slice(base.length))
+	const [, workspaces, workspace = '', history, slug = '', view, version, compare, from, to] = found ?? []
+	const name = !found ? 'unknown' : workspaces ?? (history ? 'workspace-history' : undefined) ?? view ?? compare ?? (slug ? 'versions' : 'presets')
+	return {
+		view: /** @type {ViewName} */ (name), workspace: decodeURIComponent(workspace), slug: decodeURIComponent(slug),
+		version: Number(version ?? 0), from: Number(from ?? 0), to: Number(to ?? 0), query: new URLSearchParams(location.search),
 	}
 }
 
@@ -66,19 +29,12 @@ export function search(query) {
 
 const part = encodeURIComponent
 
-/**
- * @param {string} workspace
- * @param {Query} [query]
- */
+/** @param {string} workspace @param {Query} [query] */
 export function toPresets(workspace, query = {}) {
 	return `${base}/w/${part(workspace)}${search(query)}`
 }
 
-/**
- * @param {At} at
- * @param {'' | 'labels' | 'try' | 'use' | 'history' | 'new'} [view]
- * @param {Query} [query]
- */
+/** @param {At} at @param {'' | 'labels' | 'try' | 'use' | 'history' | 'new'} [view] @param {Query} [query] */
 export function toPreset(at, view = '', query = {}) {
 	return `${toPresets(at.workspace)}/p/${part(at.slug)}${view && '/' + view}${search(query)}`
 }
@@ -96,10 +52,7 @@ export const toWorkspaceHistory = (workspace) => `${toPresets(workspace)}/histor
 
 /**
  * presetPath is the path of a preset in the API, or of something below it.
- *
- * @param {At} at
- * @param {string} [below]
- * @param {Query} [query]
+ * @param {At} at @param {string} [below] @param {Query} [query]
  */
 export function presetPath(at, below = '', query = {}) {
 	return `/presets/${part(at.slug)}${below && '/' + below}${search({ ...query, workspace_id: at.workspace })}`

@@ -5,7 +5,6 @@ import * as session from './session.js'
 
 /**
  * newFailure makes an error of the API. Its status is 0 if no answer came.
- *
  * @param {string} message
  * @param {{ status?: number, issues?: Issue[], requestId?: string, retryAfter?: string }} [more]
  * @returns {Failure}
@@ -16,9 +15,7 @@ export function newFailure(message, more = {}) {
 
 /**
  * failureOf makes a failure of whatever was thrown.
- *
- * @param {unknown} thrown
- * @returns {Failure}
+ * @param {unknown} thrown @returns {Failure}
  */
 export function failureOf(thrown) {
 	return thrown instanceof Error && 'status' in thrown ? /** @type {Failure} */ (thrown) : newFailure(String(thrown), { status: -1 })
@@ -29,9 +26,7 @@ const isAborted = (thrown) => thrown instanceof DOMException && thrown.name === 
 
 /**
  * ask sends a request to a path of the API. It throws a Failure.
- *
- * @param {string} method
- * @param {string} path
+ * @param {string} method @param {string} path
  * @param {{ key?: string, headers?: Record<string, string>, body?: string, signal?: AbortSignal }} [options]
  */
 export async function ask(method, path, options = {}) {
@@ -55,7 +50,6 @@ export async function ask(method, path, options = {}) {
 
 /**
  * readFailure reads an answer that is an error, in the form of any route.
- *
  * @param {Response} response
  */
 export async function readFailure(response) {
@@ -77,9 +71,7 @@ export async function readFailure(response) {
 
 /**
  * answerOf reads an answer. A 401 ends the session.
- *
- * @param {Response} response
- * @returns {Promise<Answer<any>>}
+ * @param {Response} response @returns {Promise<Answer<any>>}
  */
 async function answerOf(response) {
 	if (!response.ok) {
@@ -110,9 +102,7 @@ session.locks.addEventListener('lock', () => answers.clear())
 
 /**
  * known returns the last answer of a path, if it is in memory.
- *
- * @param {string} path
- * @returns {Answer<any> | undefined}
+ * @param {string} path @returns {Answer<any> | undefined}
  */
 export function known(path) {
 	return answers.get(path)
@@ -120,10 +110,7 @@ export function known(path) {
 
 /**
  * read gets a path. If nothing has changed there, it returns the same answer as before.
- *
- * @param {string} path
- * @param {AbortSignal} [signal]
- * @returns {Promise<Answer<any>>}
+ * @param {string} path @param {AbortSignal} [signal] @returns {Promise<Answer<any>>}
  */
 export async function read(path, signal) {
 	const before = answers.get(path)
@@ -150,11 +137,8 @@ export const absent = '*'
 
 /**
  * change sends a change. With a tag it is made only if the object still has this tag.
- *
- * @param {string} method
- * @param {string} path
- * @param {string | object | undefined} body JSON text as it is sent, or an object
- * @param {string} [tag]
+ * @param {string} method @param {string} path
+ * @param {string | object | undefined} body JSON text as it is sent, or an object @param {string} [tag]
  * @returns {Promise<Answer<any>>}
  */
 export async function change(method, path, body, tag = '') {
@@ -174,10 +158,7 @@ export async function change(method, path, body, tag = '') {
 	return answer
 }
 
-/**
- * @param {string} tag
- * @returns {Record<string, string>}
- */
+/** @param {string} tag @returns {Record<string, string>} */
 function conditionOf(tag) {
 	return tag === absent ? { 'If-None-Match': '*' } : tag ? { 'If-Match': tag } : {}
 }
@@ -191,9 +172,7 @@ function randomName() {
 
 /**
  * identify finds out what a key may do, and where.
- *
- * @param {string} key
- * @returns {Promise<{ kind: 'management' | 'inference', home: string }>}
+ * @param {string} key @returns {Promise<{ kind: 'management' | 'inference', home: string }>}
  */
 export async function identify(key) {
 	const workspaces = await ask('GET', '/workspaces?limit=1', { key })

@@ -1,10 +1,10 @@
 // The comparison of any two versions of a preset.
 
 import { presetPath, toComparison } from './addresses.js'
-import { button, choice, fill, h, submit, user, when } from './elements.js'
+import { button, choice, fill, form, h, submit, user, when } from './elements.js'
 import * as api from './api.js'
 import * as session from './session.js'
-import { differences, sideOf } from './differences.js'
+import { differences, readSide } from './differences.js'
 import { go } from './navigation.js'
 import { presetFrame } from './preset.js'
 import { putLive } from './put_live.js'
@@ -17,11 +17,7 @@ export function compareView(context) {
 	return { ...presetFrame(context, 'compare', (preset) => compareBody(context, preset)), title: `v${from} and v${to} · ${context.at.slug}` }
 }
 
-/**
- * @param {Context} context
- * @param {PresetAnswer} preset
- * @returns {PresetBody}
- */
+/** @type {MakeBody} */
 function compareBody(context, preset) {
 	const { at, signal, address: { from, to } } = context
 	const result = h('div'), action = h('span')
@@ -30,10 +26,10 @@ function compareBody(context, preset) {
 	}))
 	const [first, second] = versionChoices(context, [from, to])
 	const show = () => load(result, signal, async () => {
-		const [a, b] = await Promise.all([from, to].map((number) => api.read(presetPath(at, `versions/${number}`), signal)))
+		const [a, b] = await Promise.all([from, to].map((n) => readSide(at, n, signal)))
 		return [
-			h('div', { class: 'sides' }, sideHeading(a.data), sideHeading(b.data)),
-			from === to ? h('p', { class: 'empty' }, 'Both are the same version. Choose two versions above.') : differences(sideOf(a), sideOf(b), signal),
+			h('div', { class: 'sides' }, sideHeading(a), sideHeading(b)),
+			from === to ? h('p', { class: 'empty' }, 'Both are the same version. Choose two versions above.') : differences(a, b, signal),
 		]
 	})
 	addEventListener('unlock', show, { signal })
@@ -42,12 +38,9 @@ function compareBody(context, preset) {
 	return {
 		element: h('div', null,
 			h('h2', { class: 'unseen' }, 'Comparison'),
-			h('form', { class: 'filters', onsubmit: (/** @type {Event} */ event) => {
-				event.preventDefault()
-				go(toComparison(at, Number(first.value), Number(second.value)))
-			} },
-			h('label', { for: first.id }, 'From'), first, h('label', { for: second.id }, 'To'), second,
-			submit('Compare', { 'data-key': 'compare' }), button('Swap', () => go(toComparison(at, to, from)), { 'data-key': 'swap' }), action),
+			form({ class: 'filters' }, () => go(toComparison(at, Number(first.value), Number(second.value))),
+				h('label', { for: first.id }, 'From'), first, h('label', { for: second.id }, 'To'), second,
+				submit('Compare', { 'data-key': 'compare' }), button('Swap', () => go(toComparison(at, to, from)), { 'data-key': 'swap' }), action),
 			result),
 		selected: () => to,
 		update: (next) => {
@@ -66,10 +59,8 @@ function sideHeading(version) {
 let ids = 0
 
 /**
- * versionChoices makes selects of the preset's versions. The newest 500 can be chosen.
- *
- * @param {Context} context
- * @param {number[]} values
+ * versionChoices makes selects of the preset's versions. The newest 100 can be chosen.
+ * @param {Context} context @param {number[]} values
  * @param {{ value: string, text: string }[]} [others] come first
  */
 export function versionChoices({ at, signal }, values, others = []) {
@@ -78,11 +69,8 @@ export function versionChoices({ at, signal }, values, others = []) {
 	const read = async () => {
 		const first = await page(0)
 		/** @type {Version[]} */
-		const all = [...first.data]
-		for (let offset = Math.max(100, first.total - 500); offset < first.total; offset += 100) {
-			all.push(...(await page(offset)).data)
-		}
-		const options = all.reverse().map((version) => ({ value: String(version.version), text: versionName(version) }))
+		const all = first.total > 100 ? (await page(first.total - 100)).data : first.data
+		const options = [...all].reverse().map((version) => ({ value: String(version.version), text: versionName(version) }))
 		for (const select of selects) {
 			const { value } = select
 			const isKnown = [...others, ...options].some((option) => option.value === value)

@@ -1,6 +1,6 @@
 // A 412: someone was first. The page shows what has changed, and never overwrites it.
 
-import { button, fill, h, user } from './elements.js'
+import { button, code, fill, h, user } from './elements.js'
 import * as api from './api.js'
 import { targetText } from './labels.js'
 import { errorBox } from './states.js'
@@ -9,10 +9,7 @@ import { say } from './status.js'
 /**
  * conflict explains a 412. Look again takes the object as it is now. Other failures are
  * undefined.
- *
- * @param {Failure} failure
- * @param {string} path of the object
- * @param {Answer<any>} before
+ * @param {Failure} failure @param {string} path of the object @param {Answer<any>} before
  * @param {(now: Answer<any>) => unknown} lookedAgain
  */
 export function conflict(failure, path, before, lookedAgain) {
@@ -20,7 +17,7 @@ export function conflict(failure, path, before, lookedAgain) {
 		return undefined
 	}
 	const list = h('div', null, h('p', { class: 'muted' }, 'Looking at what has changed…'))
-	const place = h('div', { class: 'error', role: 'alert' }, h('p', null, h('strong', null, 'Error: '), 'Nothing was saved, because someone else made a change meanwhile.'), list)
+	const place = h('div', { class: 'error', role: 'alert' }, h('p', null, h('strong', null, 'Error: '), 'Nothing was saved, because this was changed meanwhile.'), list)
 	api.read(path).then((now) => fill(list, changesOf(before.data, now.data), h('p', { class: 'actions' }, button('Look again', () => {
 		place.remove()
 		lookedAgain(now)
@@ -30,9 +27,7 @@ export function conflict(failure, path, before, lookedAgain) {
 
 /**
  * changesOf lists what differs between two states of a preset or a workspace.
- *
- * @param {any} before
- * @param {any} now
+ * @param {any} before @param {any} now
  */
 export function changesOf(before, now) {
 	/** @type {Child[][]} */
@@ -49,7 +44,7 @@ export function changesOf(before, now) {
 				from !== to && add(h('span', null, 'The label ', user(label)), from, to)
 			}
 		} else if (!/_at$|_id$/.test(name) && JSON.stringify(before[name]) !== JSON.stringify(now[name])) {
-			add(h('code', null, name), user(JSON.stringify(before[name])), user(JSON.stringify(now[name])))
+			add(code(name), user(JSON.stringify(before[name])), user(JSON.stringify(now[name])))
 		}
 	}
 	return h('ul', null, (items.length > 0 ? items : [['A version was added, or something was changed and changed back.']]).map((item) => h('li', null, item)))
@@ -57,10 +52,9 @@ export function changesOf(before, now) {
 
 /**
  * failed says that a change without a dialog was not made.
- *
  * @param {unknown} thrown
  */
 export function failed(thrown) {
 	const { status, message, requestId } = api.failureOf(thrown)
-	say(status === 412 ? 'Nothing was changed, because someone else made a change meanwhile.' : `Error: ${message}${requestId && ` (request id ${requestId})`}`)
+	say(status === 412 ? 'Nothing was saved, because this was changed meanwhile.' : `Error: ${message}${requestId && ` (request id ${requestId})`}`)
 }

@@ -28,12 +28,10 @@ export async function copy(text) {
 }
 
 /**
- * code shows text that can be copied.
- *
- * @param {string} text
- * @param {string} name
+ * snippet shows text that can be copied.
+ * @param {string} text @param {string} name
  */
-export function code(text, name) {
+export function snippet(text, name) {
 	return h('div', { class: 'code' },
 		h('pre', { tabindex: '0', 'aria-label': name, role: 'region' }, h('code', null, text)),
 		button('Copy', () => copy(text), { class: 'small', 'aria-label': `Copy ${name}` }))

@@ -1,16 +1,13 @@
 // Dialogs. The browser keeps the focus inside, closes them with Escape, and gives the
 // focus back.
 
-import { button, h, submit } from './elements.js'
+import { button, form, h, submit } from './elements.js'
 import { attempt } from './states.js'
 
 /**
  * openDialog shows a dialog. Its name is that of the button that opened it. The signal
  * closes it.
- *
- * @param {string} name
- * @param {string} heading
- * @param {Child[]} body
+ * @param {string} name @param {string} heading @param {Child[]} body
  * @param {{ actions?: HTMLButtonElement[], style?: string, onClose?: () => void, signal?: AbortSignal, submit?: () => unknown }} [options]
  */
 export function openDialog(name, heading, body, options = {}) {
@@ -23,10 +20,7 @@ export function openDialog(name, heading, body, options = {}) {
 	]
 	/** @type {HTMLDialogElement} */
 	const dialog = h('dialog', { 'aria-label': name, class: options.style }, options.submit
-		? h('form', { novalidate: true, onsubmit: (/** @type {Event} */ event) => {
-			event.preventDefault()
-			options.submit?.()
-		} }, content)
+		? form({}, options.submit, content)
 		: content)
 	dialog.addEventListener('close', () => {
 		dialog.remove()
@@ -45,12 +39,8 @@ export function openDialog(name, heading, body, options = {}) {
 /**
  * ask shows a dialog that makes a change. It closes when the change is made. Otherwise it
  * shows the error, which explain may put into other words.
- *
- * @param {Context} context
- * @param {string} name also of the button, unless confirm is given
- * @param {string} heading
- * @param {Child[]} body
- * @param {() => Promise<unknown>} run
+ * @param {Context} context @param {string} name also of the button, unless confirm is given
+ * @param {string} heading @param {Child[]} body @param {() => Promise<unknown>} run
  * @param {{ confirm?: string, isDanger?: boolean, isWide?: boolean, explain?: (failure: Failure) => Node | undefined, onClose?: () => void }} [options]
  */
 export function ask(context, name, heading, body, run, options = {}) {

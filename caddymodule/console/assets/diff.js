@@ -1,9 +1,9 @@
 // Comparing texts and settings. Long work runs in slices, so that the page stays alive.
 
-import { compact, decode, format } from './json.js'
+import { compact, format, memberOf } from './json.js'
 
 const sliceTime = 10 // milliseconds
-const maxEdits = 600 // of one range, before it counts as wholly different
+const maxLoose = 50 // items without an anchor, before a comparison counts as coarse
 
 /** Slices gives the page its turn after each slice of work. */
 export class Slices {
@@ -25,108 +25,77 @@ export class Slices {
 }
 
 /**
- * diff compares two lists. It is coarse if a range was too different to look closer.
- *
- * @param {string[]} before
- * @param {string[]} after
- * @param {Slices} slices
- * @returns {Promise<{ blocks: Block[], isCoarse: boolean }>}
+ * diff compares two lists by the items that occur once in both (patience diff). It is
+ * coarse if a long range has no such item.
+ * @param {string[]} before @param {string[]} after @param {Slices} slices
  */
 export async function diff(before, after, slices) {
-	const numbers = new Map()
-	/** @param {string[]} items */
-	const toNumbers = (items) => Int32Array.from(items, (item) => {
-		const number = numbers.get(item) ?? numbers.size
-		numbers.set(item, number)
-		return number
-	})
-	const a = toNumbers(before), b = toNumbers(after)
-	let isCoarse = false
 	/** @type {Block[]} */
 	const blocks = []
+	let isCoarse = false
 	/** @param {Block} block */
 	const add = (block) => {
 		const last = blocks.at(-1)
-		if (block.a0 === block.a1 && block.b0 === block.b1) {
-			return
-		}
-		if (last && last.same === block.same) {
+		if (last?.same === block.same) {
 			last.a1 = block.a1
 			last.b1 = block.b1
-		} else {
+		} else if (block.a0 < block.a1 || block.b0 < block.b1) {
 			blocks.push({ ...block })
 		}
 	}
 	// Ranges that wait, the first one last.
-	/** @type {(Block & { done: boolean })[]} */
-	const waiting = [{ same: false, done: false, a0: 0, a1: a.length, b0: 0, b1: b.length }]
+	const waiting = [{ same: false, a0: 0, a1: before.length, b0: 0, b1: after.length }]
 	for (let range = waiting.pop(); range; range = waiting.pop()) {
 		if (slices.isOver) {
 			await slices.rest()
 		}
-		if (range.done) {
-			add(range)
-			continue
-		}
 		let { a0, a1, b0, b1 } = range
-		while (a0 < a1 && b0 < b1 && a[a0] === b[b0]) {
+		while (a0 < a1 && b0 < b1 && before[a0] === after[b0]) {
 			a0++
 			b0++
 		}
 		add({ same: true, a0: range.a0, a1: a0, b0: range.b0, b1: b0 })
-		while (a0 < a1 && b0 < b1 && a[a1 - 1] === b[b1 - 1]) {
+		while (a0 < a1 && b0 < b1 && before[a1 - 1] === after[b1 - 1]) {
 			a1--
 			b1--
 		}
-		waiting.push({ same: true, done: true, a0: a1, a1: range.a1, b0: b1, b1: range.b1 })
-		if (a0 === a1 || b0 === b1) {
+		if (a1 < range.a1) {
+			waiting.push({ same: false, a0: a1, a1: range.a1, b0: b1, b1: range.b1 })
+		}
+		const pairs = anchors(before, after, { same: false, a0, a1, b0, b1 })
+		if (pairs.length === 0) {
+			isCoarse ||= Math.min(a1 - a0, b1 - b0) > maxLoose
 			add({ same: false, a0, a1, b0, b1 })
 			continue
 		}
-		const middle = { same: false, done: false, a0, a1, b0, b1 }
-		const found = uniquePairs(a, b, middle) ?? await shortestEdit(a, b, middle, slices)
-		if (!found) {
-			isCoarse = true
-			add(middle)
-			continue
+		// Each range ends before an anchor, and the next one begins with it.
+		const starts = [[a0, b0], ...pairs]
+		for (let n = starts.length - 1; n >= 0; n--) {
+			const [toA, toB] = starts[n + 1] ?? [a1, b1]
+			waiting.push({ same: false, a0: starts[n][0], a1: toA, b0: starts[n][1], b1: toB })
 		}
-		// Between the pairs are ranges of their own.
-		const parts = []
-		let i = a0, j = b0
-		for (const [x, y] of found.pairs) {
-			parts.push({ same: false, done: found.isExact, a0: i, a1: x, b0: j, b1: y }, { same: true, done: true, a0: x, a1: x + 1, b0: y, b1: y + 1 })
-			i = x + 1
-			j = y + 1
-		}
-		parts.push({ same: false, done: found.isExact, a0: i, a1, b0: j, b1 })
-		waiting.push(...parts.reverse())
 	}
 	return { blocks, isCoarse }
 }
 
 /**
- * uniquePairs finds items that occur once in each range, in the same order (patience
- * diff). It returns undefined if there are none.
- *
- * @param {Int32Array} a
- * @param {Int32Array} b
- * @param {Block} range
+ * anchors finds items that occur once in each range, in the same order.
+ * @param {string[]} a @param {string[]} b @param {Block} range
  */
-function uniquePairs(a, b, range) {
-	if (range.a1 - range.a0 < 8 || range.b1 - range.b0 < 8) {
-		return undefined
+function anchors(a, b, range) {
+	/** @param {string[]} items @param {number} start @param {number} end */
+	const places = (items, start, end) => {
+		/** @type {Map<string, number>} */
+		const found = new Map()
+		for (let i = start; i < end; i++) {
+			found.set(items[i], found.has(items[i]) ? -1 : i)
+		}
+		return found
 	}
-	/** @type {Map<number, number>} */
-	const inA = new Map(), inB = new Map()
-	for (let i = range.a0; i < range.a1; i++) {
-		inA.set(a[i], inA.has(a[i]) ? -1 : i)
-	}
-	for (let j = range.b0; j < range.b1; j++) {
-		inB.set(b[j], inB.has(b[j]) ? -1 : j)
-	}
+	const inB = places(b, range.b0, range.b1)
 	/** @type {[number, number][]} */
 	const candidates = []
-	for (const [item, i] of inA) {
+	for (const [item, i] of places(a, range.a0, range.a1)) {
 		const j = inB.get(item) ?? -1
 		if (i >= 0 && j >= 0) {
 			candidates.push([i, j])
@@ -134,9 +103,8 @@ function uniquePairs(a, b, range) {
 	}
 	candidates.sort((x, y) => x[0] - y[0])
 	// The longest run that increases in b.
-	/** @type {number[]} */
-	const tails = []
-	const previous = new Int32Array(candidates.length)
+	/** @type {[number[], number[]]} */
+	const [tails, previous] = [[], []]
 	candidates.forEach(([, j], n) => {
 		let low = 0, high = tails.length
 		while (low < high) {
@@ -147,76 +115,13 @@ function uniquePairs(a, b, range) {
 				high = middle
 			}
 		}
-		previous[n] = low > 0 ? tails[low - 1] : -1
+		previous[n] = tails[low - 1] ?? -1
 		tails[low] = n
 	})
 	/** @type {[number, number][]} */
 	const pairs = []
 	for (let n = tails.at(-1) ?? -1; n >= 0; n = previous[n]) {
 		pairs.push(candidates[n])
-	}
-	return pairs.length > 0 ? { pairs: pairs.reverse(), isExact: false } : undefined
-}
-
-/**
- * shortestEdit finds the pairs of a shortest edit (Myers). It gives up after maxEdits.
- *
- * @param {Int32Array} a
- * @param {Int32Array} b
- * @param {Block} range
- * @param {Slices} slices
- * @returns {Promise<{ pairs: [number, number][], isExact: boolean } | undefined>}
- */
-async function shortestEdit(a, b, range, slices) {
-	const n = range.a1 - range.a0, m = range.b1 - range.b0
-	const most = Math.min(n + m, maxEdits)
-	const reach = new Int32Array(2 * most + 3)
-	const middle = most + 1
-	/** @type {Int32Array[]} */
-	const trace = []
-	for (let d = 0; d <= most; d++) {
-		if (slices.isOver) {
-			await slices.rest()
-		}
-		trace.push(reach.slice(middle - d - 1, middle + d + 2))
-		for (let k = -d; k <= d; k += 2) {
-			let x = k === -d || (k !== d && reach[middle + k - 1] < reach[middle + k + 1]) ? reach[middle + k + 1] : reach[middle + k - 1] + 1
-			let y = x - k
-			while (x < n && y < m && a[range.a0 + x] === b[range.b0 + y]) {
-				x++
-				y++
-			}
-			reach[middle + k] = x
-			if (x >= n && y >= m) {
-				return { pairs: walkBack(trace, n, m, range), isExact: true }
-			}
-		}
-	}
-	return undefined
-}
-
-/**
- * @param {Int32Array[]} trace
- * @param {number} x
- * @param {number} y
- * @param {Block} range
- */
-function walkBack(trace, x, y, range) {
-	/** @type {[number, number][]} */
-	const pairs = []
-	for (let d = trace.length - 1; d >= 0; d--) {
-		const reach = trace[d]
-		const at = (/** @type {number} */ k) => reach[k + d + 1]
-		const k = x - y
-		const before = k === -d || (k !== d && at(k - 1) < at(k + 1)) ? k + 1 : k - 1
-		const fromX = d === 0 ? 0 : at(before), fromY = d === 0 ? 0 : fromX - before
-		while (x > fromX && y > fromY) {
-			x--
-			y--
-			pairs.push([range.a0 + x, range.b0 + y])
-		}
-		x = fromX
-		y = fromY
 	}
 	return pairs.reverse()
 }
@@ -225,10 +130,7 @@ const maxWords = 20000 // of a line
 
 /**
  * diffWords compares two lines. It returns undefined if they have little in common.
- *
- * @param {string} before
- * @param {string} after
- * @param {Slices} slices
+ * @param {string} before @param {string} after @param {Slices} slices
  * @returns {Promise<{ before: Part[], after: Part[] } | undefined>}
  */
 export async function diffWords(before, after, slices) {
@@ -254,7 +156,6 @@ function words(line) {
 
 /**
  * lines splits a text into its lines. A last line break is no line of its own.
- *
  * @param {string} text
  */
 export function lines(text) {
@@ -266,61 +167,33 @@ export function lines(text) {
 }
 
 /**
- * diffSettings compares two JSON values. It descends into objects, and into lists whose
- * items differ.
- *
- * @param {string} textA
- * @param {JSONValue} a
- * @param {string} textB
- * @param {JSONValue} b
- * @param {string} [path]
- * @returns {Setting[]}
+ * diffSettings compares two JSON values, of which one may be absent. It descends into
+ * objects and into lists of objects.
+ * @param {JSONValue | undefined} a @param {JSONValue | undefined} b @param {string} [path] @returns {Setting[]}
  */
-export function diffSettings(textA, a, textB, b, path = '') {
-	if (compact(textA, a) === compact(textB, b)) {
+export function diffSettings(a, b, path = '') {
+	if (a && b && compact(a) === compact(b)) {
 		return []
 	}
-	if (a.kind === 'object' && b.kind === 'object') {
+	/** @param {string | number} name */
+	const below = (name) => (path ? `${path}/${name}` : String(name))
+	if (a?.kind === 'object' && b?.kind === 'object') {
 		const names = new Set([...a.members, ...b.members].map((member) => member.name))
-		return [...names].flatMap((name) => {
-			const before = a.members.find((member) => member.name === name)?.value
-			const after = b.members.find((member) => member.name === name)?.value
-			return both(textA, before, textB, after, path ? `${path}/${name}` : name)
-		})
+		return [...names].flatMap((name) => diffSettings(memberOf(a, name), memberOf(b, name), below(name)))
 	}
-	if (a.kind === 'array' && b.kind === 'array' && [...a.items, ...b.items].some((item) => item.kind === 'object')) {
+	if (a?.kind === 'array' && b?.kind === 'array' && [...a.items, ...b.items].some((item) => item.kind === 'object')) {
+		// Equal items at both ends stay apart, so that one that was put in shifts none.
+		const [x, y] = [a.items.map((item) => compact(item)), b.items.map((item) => compact(item))]
+		const shorter = Math.min(x.length, y.length)
 		let first = 0, last = 0
-		const equal = (/** @type {number} */ i, /** @type {number} */ j) => compact(textA, a.items[i]) === compact(textB, b.items[j])
-		const shorter = Math.min(a.items.length, b.items.length)
-		while (first < shorter && equal(first, first)) {
+		while (first < shorter && x[first] === y[first]) {
 			first++
 		}
-		while (last < shorter - first && equal(a.items.length - 1 - last, b.items.length - 1 - last)) {
+		while (last < shorter - first && x.at(-1 - last) === y.at(-1 - last)) {
 			last++
 		}
-		const count = Math.max(a.items.length, b.items.length) - first - last
-		return Array.from({ length: count }, (_, n) => {
-			const i = first + n
-			return both(textA, i < a.items.length - last ? a.items[i] : undefined, textB, i < b.items.length - last ? b.items[i] : undefined, `${path}/${i}`)
-		}).flat()
+		const [restA, restB] = [a, b].map(({ items }) => items.slice(first, items.length - last))
+		return Array.from({ length: Math.max(restA.length, restB.length) }, (_, i) => diffSettings(restA[i], restB[i], below(first + i))).flat()
 	}
-	if (a.kind === 'string' && b.kind === 'string' && decode(textA, a) === decode(textB, b)) {
-		return []
-	}
-	return [{ path, before: format(textA, a), after: format(textB, b) }]
-}
-
-/**
- * @param {string} textA
- * @param {JSONValue | undefined} before
- * @param {string} textB
- * @param {JSONValue | undefined} after
- * @param {string} path
- * @returns {Setting[]}
- */
-function both(textA, before, textB, after, path) {
-	if (before && after) {
-		return diffSettings(textA, before, textB, after, path)
-	}
-	return [{ path, before: before ? format(textA, before) : '', after: after ? format(textB, after) : '' }]
+	return [{ path, before: a ? format(a) : '', after: b ? format(b) : '' }]
 }

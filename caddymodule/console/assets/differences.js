@@ -1,8 +1,10 @@
 // The differences of two versions as elements: settings as rows, the prompt side by side.
 
-import { button, fill, h, user } from './elements.js'
+import { presetPath } from './addresses.js'
+import { button, code, fill, h, row, table } from './elements.js'
+import * as api from './api.js'
 import { Slices, diff, diffSettings, diffWords, lines } from './diff.js'
-import { memberOf, parse } from './json.js'
+import { memberOf, parse, raw } from './json.js'
 
 const maxWordLines = 2000 // changed lines beyond which words are not marked
 const context = 3 // equal lines around a difference
@@ -10,10 +12,7 @@ const rowsAtOnce = 1000
 
 /**
  * differences shows what differs between two sides.
- *
- * @param {Side} before
- * @param {Side} after
- * @param {AbortSignal} signal
+ * @param {Side} before @param {Side} after @param {AbortSignal} signal
  */
 export function differences(before, after, signal) {
 	const prompt = h('div', { class: 'prompt-differences' })
@@ -28,34 +27,23 @@ export function differences(before, after, signal) {
 	return element
 }
 
-/**
- * @param {Side} before
- * @param {Side} after
- */
+/** @param {Side} before @param {Side} after */
 function settingsTable(before, after) {
-	const changed = diffSettings(before.settings, parse(before.settings), after.settings, parse(after.settings))
+	const changed = diffSettings(parse(before.settings), parse(after.settings))
 	if (changed.length === 0) {
 		return h('p', { class: 'muted' }, 'The settings are equal.')
 	}
-	/** @param {string} text @param {string} column @param {string} style */
-	const value = (text, column, style) => h('td', { role: 'cell', 'data-column': column, class: text && style },
-		text ? h('code', null, user(text)) : h('span', { class: 'muted' }, 'absent'))
-	return h('table', { class: 'settings-differences', 'aria-label': 'Differences of the settings', role: 'table' },
-		h('thead', { role: 'rowgroup' }, h('tr', { role: 'row' },
-			['Setting', 'Change', before.name, after.name].map((name) => h('th', { scope: 'col', role: 'columnheader' }, name)))),
-		h('tbody', { role: 'rowgroup' }, changed.map((setting) => h('tr', { role: 'row' },
-			h('th', { scope: 'row', role: 'rowheader' }, h('code', null, user(setting.path || 'all'))),
-			h('td', { role: 'cell', 'data-column': 'Change' }, setting.before === '' ? '+ added' : setting.after === '' ? '− removed' : '± changed'),
-			value(setting.before, before.name, 'removed'),
-			value(setting.after, after.name, 'added')))))
+	/** @param {string} text @param {string} style */
+	const value = (text, style) => (text ? h('span', { class: style }, code(text)) : h('span', { class: 'muted' }, 'absent'))
+	return table('Differences of the settings', ['Setting', 'Change', before.name, after.name], changed.map((setting) => row([
+		['Setting', code(setting.path || 'all')],
+		['Change', setting.before === '' ? '+ added' : setting.after === '' ? '− removed' : '± changed'],
+		[before.name, value(setting.before, 'removed')],
+		[after.name, value(setting.after, 'added')],
+	])), 'settings-differences')
 }
 
-/**
- * @param {Side} before
- * @param {Side} after
- * @param {Element} place
- * @param {AbortSignal} signal
- */
+/** @param {Side} before @param {Side} after @param {Element} place @param {AbortSignal} signal */
 async function promptTable(before, after, place, signal) {
 	const a = lines(before.prompt ?? ''), b = lines(after.prompt ?? '')
 	if ((before.prompt ?? '') === (after.prompt ?? '')) {
@@ -100,10 +88,7 @@ async function promptTable(before, after, place, signal) {
 				body)),
 		more)
 
-	/**
-	 * @param {Row} row
-	 * @returns {Promise<HTMLTableRowElement>}
-	 */
+	/** @param {Row} row @returns {Promise<HTMLTableRowElement>} */
 	const draw = async (row) => {
 		if (row.folded > 0) {
 			/** @type {HTMLTableRowElement} */
@@ -117,11 +102,13 @@ async function promptTable(before, after, place, signal) {
 	}
 	/** @param {Row} row @param {HTMLTableRowElement} fold */
 	const unfold = async (row, fold) => {
-		const count = Math.min(row.folded, rowsAtOnce)
-		for (let i = 0; i < count; i++) {
+		for (let i = 0; i < row.folded; i++) {
 			fold.before(await draw({ isSame: true, folded: 0, a: row.a + i, b: row.b + i }))
+			if (slices.isOver) {
+				await slices.rest()
+			}
 		}
-		fold.replaceWith(...(row.folded > count ? [await draw({ isSame: true, folded: row.folded - count, a: row.a + count, b: row.b + count })] : []))
+		fold.remove()
 	}
 	/** show draws rows in slices. @param {number} from */
 	const show = async (from) => {
@@ -138,15 +125,12 @@ async function promptTable(before, after, place, signal) {
 	await show(0)
 }
 
-/** @param {number} lines */
-const count = (lines) => `${lines.toLocaleString('en')} ${lines === 1 ? 'line' : 'lines'}`
+/** @param {number} n */
+const count = (n) => `${n.toLocaleString('en')} ${n === 1 ? 'line' : 'lines'}`
 
 /**
  * line makes the cells of a line: its number and its text, with changed parts marked.
- *
- * @param {number} index -1 for none
- * @param {string} sign
- * @param {Part[] | string | undefined} parts
+ * @param {number} index -1 for none @param {string} sign @param {Part[] | string | undefined} parts
  * @param {string} style
  */
 function line(index, sign, parts, style) {
@@ -158,22 +142,20 @@ function line(index, sign, parts, style) {
 }
 
 /**
- * sideOf makes a side of a version's answer. Its settings are cut out of the answer's text.
- *
- * @param {Answer<Version>} answer
- * @returns {Side & { version: number }}
+ * readSide reads a version as a side.
+ * @param {At} at @param {number} version @param {AbortSignal} signal
  */
-export function sideOf(answer) {
-	return { name: `v${answer.data.version}`, version: answer.data.version, prompt: answer.data.system_prompt, settings: settingsOf(answer.text) }
+export async function readSide(at, version, signal) {
+	/** @type {Answer<Version>} */
+	const answer = await api.read(presetPath(at, `versions/${version}`), signal)
+	return { ...answer.data, name: `v${version}`, prompt: answer.data.system_prompt, settings: settingsOf(answer.text) }
 }
 
 /**
  * settingsOf cuts the settings out of a version's answer.
- *
  * @param {string} text
  */
 export function settingsOf(text) {
-	const root = parse(text)
-	const config = memberOf(memberOf(root, 'data'), 'config')
-	return config ? text.slice(config.start, config.end) : '{}'
+	const config = memberOf(memberOf(parse(text), 'data'), 'config')
+	return config ? raw(config) : '{}'
 }

@@ -4,9 +4,7 @@ import { fill, h } from './elements.js'
 
 /**
  * jsonEditor makes a text field whose notes stand at the end of their lines.
- *
- * @param {string} value
- * @param {() => void} changed
+ * @param {string} value @param {() => void} changed
  */
 export function jsonEditor(value, changed) {
 	const area = h('textarea', { value, rows: 16, wrap: 'off', spellcheck: 'false', autocomplete: 'off', autocapitalize: 'off', class: 'json' })

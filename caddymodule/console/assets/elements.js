@@ -6,12 +6,8 @@ const asProperty = new Set(['value', 'checked', 'selected', 'disabled', 'readOnl
 /**
  * h makes an element. A property that is a function listens to an event (onclick). Null,
  * undefined and false leave a property or a child out.
- *
- * @template {keyof HTMLElementTagNameMap} Name
- * @param {Name} name
- * @param {Properties | null} [properties]
- * @param {...(Child | Child[])} children
- * @returns {HTMLElementTagNameMap[Name]}
+ * @template {keyof HTMLElementTagNameMap} Name @param {Name} name @param {Properties | null} [properties]
+ * @param {...(Child | Child[])} children @returns {HTMLElementTagNameMap[Name]}
  */
 export function h(name, properties, ...children) {
 	const element = document.createElement(name)
@@ -32,45 +28,44 @@ export function h(name, properties, ...children) {
 
 /**
  * fill replaces the children of an element.
- *
- * @param {Element} element
- * @param {...(Child | Child[])} children
+ * @param {Element} element @param {...(Child | Child[])} children
  */
 export function fill(element, ...children) {
-	element.replaceChildren(...children.flat().filter(isShown).map((child) => (child instanceof Node ? child : String(child))))
+	element.replaceChildren(...children.flat().flatMap((child) => (child === null || child === undefined || child === false ? [] : [child instanceof Node ? child : String(child)])))
 }
 
-/**
- * @param {Child} child
- * @returns {child is Node | string | number}
- */
-function isShown(child) {
-	return child !== null && child !== undefined && child !== false
-}
+/** user shows text that a user wrote. Its direction and its marks stay inside. @param {string} text */
+export const user = (text) => h('bdi', null, text)
+
+/** @param {string} text */
+export const code = (text) => h('code', { dir: 'auto' }, user(text))
+
+/** @param {Child} text */
+export const number = (text) => h('span', { class: 'number' }, text)
+
+/** @param {string | null | undefined} [text] */
+export const textOrNone = (text) => (text ? user(text) : h('span', { class: 'muted' }, '–'))
+
+/** @param {string} name @param {Child} [target] */
+export const labelTag = (name, target) => h('span', { class: 'label' }, user(name), ' ', target && number(target))
 
 /**
- * user shows text that a user wrote. Its direction and its marks stay inside.
- *
- * @param {string} text
- * @param {string} [style]
+ * form makes a form that runs a function, and is never sent.
+ * @param {Properties} properties @param {() => unknown} run @param {...(Child | Child[])} children
  */
-export function user(text, style = '') {
-	return h('bdi', { class: ('user ' + style).trim() }, text)
+export function form(properties, run, ...children) {
+	return h('form', { novalidate: true, ...properties, onsubmit: (/** @type {Event} */ event) => {
+		event.preventDefault()
+		run()
+	} }, ...children)
 }
 
-/**
- * @param {string} name
- * @param {(event: MouseEvent) => unknown} run
- * @param {Properties} [properties]
- */
+/** @param {string} name @param {(event: MouseEvent) => unknown} run @param {Properties} [properties] */
 export function button(name, run, properties = {}) {
 	return h('button', { type: 'button', onclick: run, ...properties }, name)
 }
 
-/**
- * @param {string} name
- * @param {Properties} [properties]
- */
+/** @param {string} name @param {Properties} [properties] */
 export function submit(name, properties = {}) {
 	return h('button', { type: 'submit', class: 'primary', ...properties }, name)
 }
@@ -79,9 +74,7 @@ let fields = 0
 
 /**
  * field puts a label, a hint and a place for an error around a control.
- *
- * @param {string} name
- * @param {HTMLInputElement | HTMLTextAreaElement | HTMLSelectElement} control
+ * @param {string} name @param {HTMLInputElement | HTMLTextAreaElement | HTMLSelectElement} control
  * @param {Child} [hint]
  */
 export function field(name, control, hint) {
@@ -97,9 +90,7 @@ export function field(name, control, hint) {
 
 /**
  * setWrong shows an error below a control of field, or takes it away.
- *
- * @param {Element} control
- * @param {string} [text]
+ * @param {Element} control @param {string} [text]
  */
 export function setWrong(control, text = '') {
 	const place = document.getElementById(`${control.id}-error`)
@@ -114,11 +105,7 @@ export function setWrong(control, text = '') {
 	}
 }
 
-/**
- * @param {{ value: string, text: string }[]} options
- * @param {string} value
- * @param {Properties} [properties]
- */
+/** @param {{ value: string, text: string }[]} options @param {string} value @param {Properties} [properties] */
 export function choice(options, value, properties = {}) {
 	const select = h('select', properties, options.map((option) => h('option', { value: option.value }, option.text)))
 	select.value = value
@@ -128,10 +115,7 @@ export function choice(options, value, properties = {}) {
 /**
  * table makes a table. Its roles are written out, because narrow screens show rows as
  * blocks, and browsers would forget them.
- *
- * @param {string} name
- * @param {(Child | HTMLTableCellElement)[]} head
- * @param {HTMLTableRowElement[]} rows
+ * @param {string} name @param {(Child | HTMLTableCellElement)[]} head @param {HTMLTableRowElement[]} rows
  * @param {string} [style]
  */
 export function table(name, head, rows, style = '') {
@@ -143,7 +127,6 @@ export function table(name, head, rows, style = '') {
 
 /**
  * row makes a row of table. Each cell has its column's name for narrow screens.
- *
  * @param {[string, Child | Child[]][]} cells
  */
 export function row(cells) {
@@ -168,7 +151,6 @@ function sinceText(time) {
 
 /**
  * when shows how long ago a time was. The full time is its title.
- *
  * @param {string | null | undefined} time
  */
 export function when(time) {

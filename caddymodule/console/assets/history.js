@@ -1,7 +1,7 @@
 // Who changed what, of a preset or of a whole workspace.
 
 import { presetPath, search, toPreset, toPresets, toVersion } from './addresses.js'
-import { button, h, row, table, user, when } from './elements.js'
+import { button, h, labelTag, row, table, textOrNone, user, when } from './elements.js'
 import * as session from './session.js'
 import { copy } from './copy.js'
 import { presetFrame } from './preset.js'
@@ -30,29 +30,25 @@ export function workspaceHistoryView(context) {
 	}
 }
 
-/**
- * @param {Context} context
- * @param {(offset: number) => string} path
- */
+/** @param {Context} context @param {(offset: number) => string} path */
 function records(context, path) {
 	const { workspace, slug } = context.at
 	if (!session.mayChange()) {
 		return h('p', { class: 'note' }, 'This is an inference key. The history needs a management key.')
 	}
-	const none = () => h('span', { class: 'muted' }, '–')
 	/** @param {Change} change @returns {HTMLTableRowElement} */
 	const draw = (change) => {
 		const at = { workspace, slug: change.slug || slug }
-		const version = (/** @type {number | null | undefined} */ number) => (number && at.slug ? h('a', { href: toVersion(at, number), class: 'number' }, `v${number}`) : none())
+		const version = (/** @type {number | null | undefined} */ number) => (number && at.slug ? h('a', { href: toVersion(at, number), class: 'number' }, `v${number}`) : textOrNone())
 		return row([
-			['What', h('span', null, words(change.operation), change.label && h('span', { class: 'label' }, user(change.label)))],
-			...(slug ? [] : [/** @type {[string, Child]} */ (['Preset', at.slug ? h('a', { href: toPreset(at), 'data-row': true, class: 'slug' }, user(at.slug)) : none()])]),
+			['What', h('span', null, words(change.operation), change.label && labelTag(change.label))],
+			...(slug ? [] : [/** @type {[string, Child]} */ (['Preset', at.slug ? h('a', { href: toPreset(at), 'data-row': true, class: 'slug' }, user(at.slug)) : textOrNone()])]),
 			['When', when(change.time)],
 			['By', user(change.user_id)],
 			['Key', h('span', { title: change.key_id, class: 'muted' }, user(change.key_name || change.key_id || 'the server'))],
 			['Before', version(change.version_before)],
 			['After', version(change.version)],
-			['Message', change.message ? user(change.message) : none()],
+			['Message', textOrNone(change.message)],
 			['Request', change.request_id && button('Copy id', () => copy(change.request_id), { class: 'small', title: change.request_id, 'aria-label': `Copy the request id of change ${change.number}` })],
 		])
 	}

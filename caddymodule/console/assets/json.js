@@ -1,262 +1,164 @@
 // JSON as text. Numbers keep their digits (0.70), and members their order, because values
 // are cut out of the text and never written anew.
 
-/** SyntaxProblem is an error in JSON, with its place in the text. */
-export class SyntaxProblem extends Error {
-	/**
-	 * @param {string} message
-	 * @param {number} offset
-	 */
+const maxDepth = 128
+const space = /[ \t\r\n]*/y
+const token = /(-?(?:0|[1-9]\d*)(?:\.\d+)?(?:[eE][+-]?\d+)?)|true|false|null/y
+const plain = /[^"\\\u0000-\u001f]*/y
+const escape = /\\(?:["\\/bfnrt]|u[0-9a-fA-F]{4})/y
+
+/** SyntaxProblem is what is wrong with a JSON text, and where. */
+class SyntaxProblem extends Error {
+	/** @param {string} message @param {number} offset */
 	constructor(message, offset) {
 		super(message)
 		this.offset = offset
 	}
 }
 
-const space = /[ \t\r\n]*/y
-const number = /-?(?:0|[1-9]\d*)(?:\.\d+)?(?:[eE][+-]?\d+)?/y
-const plain = /[^"\\\u0000-\u001f]*/y
-const escape = /\\(?:["\\/bfnrt]|u[0-9a-fA-F]{4})/y
-const word = /true|false|null/y
-const maxDepth = 128
-
-/**
- * parse reads a whole JSON text. It throws a SyntaxProblem.
- *
- * @param {string} text
- * @returns {JSONValue}
- */
+/** parse reads a whole JSON text. It throws a SyntaxProblem. @param {string} text @returns {JSONValue} */
 export function parse(text) {
 	let at = 0
-
 	/** @param {RegExp} pattern */
 	const take = (pattern) => {
 		pattern.lastIndex = at
 		const found = pattern.exec(text)
-		if (found) {
-			at += found[0].length
-		}
-		return found !== null
+		at += found?.[0].length ?? 0
+		return found
 	}
-	const skip = () => {
+	const next = () => {
 		take(space)
 		return text[at]
 	}
 	/** @param {string} message */
 	const fail = (message, place = at) => new SyntaxProblem(place >= text.length ? 'the text ends too early' : message, place)
-	/** @returns {JSONValue} */
-	const readString = () => {
-		const start = at++
-		for (;;) {
+	const skipString = () => {
+		for (at++; text[at] !== '"';) {
 			take(plain)
-			if (text[at] === '"') {
-				at++
-				return { kind: 'string', start, end: at, members: [], items: [] }
-			}
-			if (!take(escape)) {
+			if (text[at] !== '"' && !take(escape)) {
 				throw fail(text[at] === '\\' ? 'unknown escape in a string' : 'a string must not contain a line break or a control character')
 			}
 		}
+		at++
 	}
-	/**
-	 * @param {number} depth
-	 * @returns {JSONValue}
-	 */
-	const readValue = (depth) => {
-		const next = skip()
+	/** @param {JSONValue} value @param {number} depth */
+	const readName = (value, depth) => {
+		if (next() !== '"') {
+			throw fail('expected a name in double quotes')
+		}
 		const start = at
+		skipString()
+		const key = text.slice(start, at), name = JSON.parse(key)
+		if (value.members.some((member) => member.name === name)) {
+			throw fail(`the name ${key} is there twice`, start)
+		}
+		if (next() !== ':') {
+			throw fail('expected a colon')
+		}
+		at++
+		value.members.push({ name, key, start, value: readValue(depth) })
+	}
+	/** @param {number} depth @returns {JSONValue} */
+	const readValue = (depth) => {
+		const first = next()
+		/** @type {JSONValue} */
+		const value = { kind: 'literal', text, start: at, end: at, members: [], items: [] }
 		if (depth > maxDepth) {
 			throw fail(`more than ${maxDepth} levels`)
-		}
-		/** @type {JSONValue} */
-		const value = { kind: 'literal', start, end: start, members: [], items: [] }
-		if (next === '"') {
-			return readString()
-		} else if (next === '{' || next === '[') {
-			readAll(value, depth)
-		} else if (take(number)) {
-			value.kind = 'number'
-		} else if (!take(word)) {
-			throw fail('expected a value')
+		} else if (first === '"') {
+			value.kind = 'string'
+			skipString()
+		} else if (first === '{' || first === '[') {
+			const [kind, end] = first === '{' ? /** @type {const} */ (['object', '}']) : /** @type {const} */ (['array', ']'])
+			value.kind = kind
+			at++
+			for (let isFirst = true; next() !== end; isFirst = false) {
+				if (!isFirst && text[at++] !== ',') {
+					throw fail(`expected a comma or ${end}`, at - 1)
+				}
+				if (kind === 'object') {
+					readName(value, depth + 1)
+				} else {
+					value.items.push(readValue(depth + 1))
+				}
+			}
+			at++
+		} else {
+			const found = take(token)
+			if (!found) {
+				throw fail('expected a value')
+			}
+			value.kind = found[1] ? 'number' : 'literal'
 		}
 		value.end = at
 		return value
 	}
-	/**
-	 * @param {JSONValue} value
-	 * @param {number} depth
-	 */
-	const readAll = (value, depth) => {
-		value.kind = text[at] === '{' ? 'object' : 'array'
-		const end = text[at] === '{' ? '}' : ']'
-		const names = new Set()
-		at++
-		if (skip() === end) {
-			at++
-			return
-		}
-		for (;;) {
-			if (value.kind === 'object') {
-				if (skip() !== '"') {
-					throw fail('expected a name in double quotes')
-				}
-				const start = at
-				const quoted = readString()
-				const name = decode(text, quoted)
-				if (names.has(name)) {
-					throw new SyntaxProblem(`the name ${JSON.stringify(name)} is there twice`, start)
-				}
-				names.add(name)
-				if (skip() !== ':') {
-					throw fail('expected a colon')
-				}
-				at++
-				value.members.push({ name, start, value: readValue(depth + 1) })
-			} else {
-				value.items.push(readValue(depth + 1))
-			}
-			const next = skip()
-			if (next === end) {
-				at++
-				return
-			}
-			if (next !== ',') {
-				throw fail(`expected a comma or ${end}`)
-			}
-			at++
-		}
-	}
-
 	const value = readValue(1)
-	skip()
-	if (at < text.length) {
+	if (next() !== undefined) {
 		throw fail('expected nothing more')
 	}
 	return value
 }
 
-/**
- * decode returns the text that a JSON string stands for.
- *
- * @param {string} text
- * @param {JSONValue} value
- * @returns {string}
- */
-export function decode(text, value) {
-	return JSON.parse(text.slice(value.start, value.end))
+/** parseObject reads a JSON object. If the text is none, it has a problem. @param {string} text */
+export function parseObject(text) {
+	try {
+		const { kind, members } = parse(text)
+		return { members, problem: kind === 'object' ? '' : 'must be an object in braces', offset: 0 }
+	} catch (thrown) {
+		const { message, offset } = /** @type {SyntaxProblem} */ (thrown)
+		return { members: [], problem: message, offset }
+	}
 }
 
-/**
- * memberOf returns a member's value.
- *
- * @param {JSONValue | undefined} value
- * @param {string} name
- */
-export function memberOf(value, name) {
-	return value?.members.find((member) => member.name === name)?.value
-}
+/** raw returns a value as it is in its text. @param {JSONValue} value */
+export const raw = (value) => value.text.slice(value.start, value.end)
+
+/** @param {JSONValue | undefined} value @param {string} name */
+export const memberOf = (value, name) => value?.members.find((member) => member.name === name)?.value
+
+/** parts writes what is inside of a value, each with a function. @param {JSONValue} value @param {(value: JSONValue) => string} write */
+const parts = (value, write, gap = '') => [...value.members.map((member) => `${member.key}:${gap}${write(member.value)}`), ...value.items.map(write)]
 
 /**
- * format indents a JSON text.
- *
- * @param {string} text
- * @param {JSONValue} [value]
- * @param {string} [indent]
- * @returns {string}
+ * compact writes a value without white space, or with a gap after colons and commas.
+ * @param {JSONValue} value @returns {string}
  */
-export function format(text, value = parse(text), indent = '') {
-	const children = value.kind === 'object' ? value.members.map((member) => member.value) : value.items
-	if (value.kind !== 'object' && value.kind !== 'array') {
-		return text.slice(value.start, value.end)
-	}
-	const [open, close] = value.kind === 'object' ? '{}' : '[]'
-	if (children.length === 0) {
-		return `${open}${close}`
-	}
-	const short = compact(text, value, ' ')
-	if ((indent !== '' || value.kind === 'array') && short.length <= 60 && children.every((child) => child.members.length + child.items.length === 0)) {
+export function compact(value, gap = '') {
+	const inside = parts(value, (one) => compact(one, gap), gap).join(`,${gap}`)
+	return value.kind === 'object' ? `{${inside}}` : value.kind === 'array' ? `[${inside}]` : raw(value)
+}
+
+/** format writes a value in lines. @param {JSONValue} value @returns {string} */
+export function format(value, indent = '') {
+	const short = compact(value, ' ')
+	const children = [...value.items, ...value.members.map((member) => member.value)]
+	const isFlat = children.every((child) => child.members.length + child.items.length === 0)
+	if (children.length === 0 || (isFlat && short.length <= 60 && (indent !== '' || value.kind === 'array'))) {
 		return short
 	}
-	const inner = indent + '  '
-	const parts = children.map((child, i) => inner + nameOf(text, value, i) + (value.kind === 'object' ? ' ' : '') + format(text, child, inner))
-	return `${open}\n${parts.join(',\n')}\n${indent}${close}`
+	const inner = `\n${indent}  `
+	return short[0] + inner + parts(value, (one) => format(one, `${indent}  `), ' ').join(`,${inner}`) + `\n${indent}` + short.at(-1)
 }
 
-/**
- * @param {string} text
- * @param {JSONValue} value
- * @param {number} i
- */
-function nameOf(text, value, i) {
-	const member = value.members[i]
-	return member ? text.slice(member.start, stringEnd(text, member.start)) + ':' : ''
-}
+/** lineOf returns the line of a place in a text, from 1. @param {string} text @param {number} offset */
+export const lineOf = (text, offset) => text.slice(0, offset).split('\n').length
 
 /**
- * stringEnd returns where the JSON string at a place ends.
- *
- * @param {string} text
- * @param {number} start
- */
-function stringEnd(text, start) {
-	let at = start + 1
-	while (text[at] !== '"') {
-		at += text[at] === '\\' ? 2 : 1
-	}
-	return at + 1
-}
-
-/**
- * compact takes the white space out of a JSON text. A gap stays after colons and commas
- * if given.
- *
- * @param {string} text
- * @param {JSONValue} [value]
- * @param {string} [gap]
- * @returns {string}
- */
-export function compact(text, value = parse(text), gap = '') {
-	switch (value.kind) {
-		case 'object':
-			return `{${value.members.map((member, i) => nameOf(text, value, i) + gap + compact(text, member.value, gap)).join(',' + gap)}}`
-		case 'array':
-			return `[${value.items.map((item) => compact(text, item, gap)).join(',' + gap)}]`
-		default:
-			return text.slice(value.start, value.end)
-	}
-}
-
-/**
- * lineOf returns the line of a place in a text, from 1.
- *
- * @param {string} text
- * @param {number} offset
- */
-export function lineOf(text, offset) {
-	let line = 1
-	for (let i = text.indexOf('\n'); i >= 0 && i < offset; i = text.indexOf('\n', i + 1)) {
-		line++
-	}
-	return line
-}
-
-/**
- * find returns where a JSON Pointer points to in a text. If something is missing there,
- * it is the place of what encloses it.
- *
- * @param {JSONValue} value
- * @param {string} pointer
+ * find returns the place that a JSON Pointer points to. If something is missing there, it
+ * is the place of what encloses it.
+ * @param {JSONValue} value @param {string} pointer
  */
 export function find(value, pointer) {
 	let place = value.start
-	for (const part of pointer.split('/').slice(1).map((text) => text.replaceAll('~1', '/').replaceAll('~0', '~'))) {
-		const member = value.members.find((other) => other.name === part)
-		const next = member?.value ?? value.items[Number(part)]
-		if (!next) {
+	for (const name of pointer.split('/').slice(1).map((part) => part.replaceAll('~1', '/').replaceAll('~0', '~'))) {
+		const member = value.members.find((other) => other.name === name)
+		const inner = member?.value ?? value.items[Number(name)]
+		if (!inner) {
 			break
 		}
-		place = member?.start ?? next.start
-		value = next
+		place = member?.start ?? inner.start
+		value = inner
 	}
 	return place
 }

@@ -1,7 +1,7 @@
 // The labels of a preset: set, move, remove and split them, and see their history.
 
 import { presetPath } from './addresses.js'
-import { button, field, fill, h, row, setWrong, submit, table, user, when } from './elements.js'
+import { button, code, field, fill, form, h, number, row, setWrong, submit, table, user, when } from './elements.js'
 import * as api from './api.js'
 import * as session from './session.js'
 import { versionChoices } from './compare.js'
@@ -12,16 +12,15 @@ import { askFirst } from './preset_changes.js'
 import { attempt, pagedList } from './states.js'
 import { say } from './status.js'
 
-const form = /^[A-Za-z0-9][A-Za-z0-9._~-]{0,63}$/
+const valid = /^(?!\d+$|latest$)[A-Za-z0-9][A-Za-z0-9._~-]{0,63}$/
 
 /**
  * isLabelRight shows an error below a field that holds no label.
- *
  * @param {HTMLInputElement} control
  */
 export function isLabelRight(control) {
-	const isRight = form.test(control.value.trim())
-	setWrong(control, isRight ? '' : 'A label begins with a letter or digit, and has only letters, digits and . _ ~ -')
+	const isRight = valid.test(control.value.trim())
+	setWrong(control, isRight ? '' : 'A label has letters, digits and . _ ~ -, and begins with a letter or digit. Numbers and latest are reserved.')
 	if (!isRight) {
 		control.focus()
 	}
@@ -30,7 +29,6 @@ export function isLabelRight(control) {
 
 /**
  * targetText says what a label stands for. The weights of a split are shown as percent.
- *
  * @param {Target | null | undefined} target
  */
 export function targetText(target) {
@@ -54,11 +52,7 @@ export function labelsView(context) {
 /** @param {At} at @param {string} label */
 const labelPath = (at, label, query = {}) => presetPath(at, `labels/${encodeURIComponent(label)}`, query)
 
-/**
- * @param {Context} context
- * @param {PresetAnswer} preset
- * @returns {PresetBody}
- */
+/** @type {MakeBody} */
 function labelsBody(context, preset) {
 	const { at } = context
 	const isClosed = () => !session.mayChange() || preset.data.status !== 'active'
@@ -68,10 +62,10 @@ function labelsBody(context, preset) {
 		/** @param {string} text @param {string} label @param {() => unknown} run */
 		const action = (text, label, run, cannot = isClosed()) => button(text, run, { class: 'small', disabled: cannot, 'data-key': `${text} ${label}`, 'aria-label': `${text} ${label}` })
 		fill(list, labels.length === 0
-			? h('p', { class: 'empty' }, 'No label is set. A label is a movable name for a version, such as staging. Requests name it as ', h('code', null, user(`@preset/${at.slug}@staging`)), '.')
+			? h('p', { class: 'empty' }, 'No label is set. A label is a movable name for a version, such as staging. Requests name it as ', code(`@preset/${at.slug}@staging`), '.')
 			: table('Labels', ['Label', 'Stands for', 'Actions'], labels.map(([label, target]) => row([
 				['Label', h('span', { class: 'slug' }, user(label))],
-				['Stands for', [h('span', { class: 'number' }, targetText(target)), target.split && bar(target.split)]],
+				['Stands for', [number(targetText(target)), target.split && bar(target.split)]],
 				['Actions', h('span', { class: 'actions' },
 					action('Move', label, () => edit(label, target)),
 					action('History', label, () => history(context, label), false),
@@ -146,12 +140,9 @@ function labelsBody(context, preset) {
 	return {
 		element: h('div', { class: 'columns' },
 			h('section', null, h('h2', null, 'Labels'), list),
-			h('form', { class: 'panel', novalidate: true, onsubmit: (/** @type {Event} */ event) => {
-				event.preventDefault()
-				run()
-			} },
+			form({ class: 'panel' }, run,
 			h('h2', null, 'Set a label'),
-			field('Label', name, 'A new one, or one to move. Numbers and latest are reserved.'),
+			field('Label', name, 'A new one, or one to move.'),
 			parts, total,
 			button('Split between versions', () => {
 				addShare(Number(shares[0].version.value), 0)
@@ -179,10 +170,7 @@ function bar(split) {
 
 /**
  * putBack makes a label what it was before a change.
- *
- * @param {At} at
- * @param {string} label
- * @param {Target | undefined} before
+ * @param {At} at @param {string} label @param {Target | undefined} before
  * @param {string} tag of the label after the change, empty if it is to be read
  */
 async function putBack(at, label, before, tag) {
@@ -195,16 +183,11 @@ async function putBack(at, label, before, tag) {
 	}
 }
 
-/**
- * @param {Context} context
- * @param {PresetAnswer} preset
- * @param {string} label
- * @param {Target} target
- */
+/** @param {Context} context @param {PresetAnswer} preset @param {string} label @param {Target} target */
 function remove(context, preset, label, target) {
 	const { at } = context
 	askFirst(context, preset, 'Remove', `Remove the label ${label}?`, [
-		h('p', null, 'Requests for ', h('code', null, user(`@preset/${at.slug}@${label}`)), ` get 404 from then on. They get ${targetText(target)} now.`),
+		h('p', null, 'Requests for ', code(`@preset/${at.slug}@${label}`), ` get 404 from then on. They get ${targetText(target)} now.`),
 	], async (tag) => {
 		await api.change('DELETE', labelPath(at, label), undefined, tag)
 		say(`${label} is removed.`, { name: 'Undo', run: () => putBack(at, label, target, '') })
@@ -213,17 +196,14 @@ function remove(context, preset, label, target) {
 
 /**
  * history shows the changes of a label.
- *
- * @param {Context} context
- * @param {string} label
+ * @param {Context} context @param {string} label
  */
 function history(context, label) {
 	const closing = new AbortController()
 	const limit = 20
-	const number = (/** @type {Target | null} */ target) => h('span', { class: 'number' }, targetText(target))
 	const list = pagedList({ ...context, signal: closing.signal }, limit, (offset) => labelPath(context.at, label, { offset, limit }), ({ data }) =>
 		table('Changes', ['When', 'By', 'Before', 'After'], data.history.map((/** @type {LabelChange} */ change) => row([
-			['When', when(change.time)], ['By', user(change.user_id)], ['Before', number(change.from)], ['After', number(change.to)],
+			['When', when(change.time)], ['By', user(change.user_id)], ['Before', number(targetText(change.from))], ['After', number(targetText(change.to))],
 		]))), ({ data }) => data.history_count)
 	openDialog('History', `History of ${label}`, [list], { style: 'wide', signal: context.signal, onClose: () => closing.abort() })
 }

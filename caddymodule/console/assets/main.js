@@ -75,9 +75,7 @@ function brand() {
 
 /**
  * drawTop draws the bar. The workspaces come later, because they are asked for.
- *
- * @param {Address} address
- * @param {string} workspace
+ * @param {Address} address @param {string} workspace
  */
 function drawTop(address, workspace) {
 	const select = choice([{ value: workspace, text: workspace }], workspace, {
@@ -109,10 +107,7 @@ function drawTop(address, workspace) {
 	}
 }
 
-/**
- * @param {HTMLSelectElement} select
- * @param {string} workspace
- */
+/** @param {HTMLSelectElement} select @param {string} workspace */
 async function fillWorkspaces(select, workspace) {
 	/** @type {Workspace[]} */
 	const all = []
@@ -204,26 +199,10 @@ addEventListener('keydown', (event) => {
 	event.preventDefault()
 })
 
-async function start() {
-	watchNavigation()
-	session.watchIdle()
-	navigations.addEventListener('navigate', show)
-	addEventListener('workspaces', () => drawTop(parse(location), parse(location).workspace || session.home()))
-	setInterval(updateTimes, 20000)
-	const kept = session.storedSecret()
-	if (kept !== '') {
-		try {
-			const { kind, home } = await api.identify(kept)
-			session.unlock(kept, kind, home)
-		} catch (thrown) {
-			const failure = api.failureOf(thrown)
-			lockReason = failure.status === 401 ? 'The server no longer takes this key.' : `Error: ${failure.message}`
-			if (failure.status === 401) {
-				session.forget()
-			}
-		}
-	}
-	show()
-}
-
-void start()
+watchNavigation()
+session.watchIdle()
+navigations.addEventListener('navigate', show)
+addEventListener('workspaces', () => drawTop(parse(location), parse(location).workspace || session.home()))
+setInterval(updateTimes, 20000)
+session.resume()
+show()

@@ -8,7 +8,6 @@ let isDirty = () => false
 
 /**
  * setGuard says how to find out whether the view has edits that are not saved.
- *
  * @param {() => boolean} guard
  */
 export function setGuard(guard) {
@@ -36,7 +35,6 @@ let shown = location.href
 
 /**
  * go opens an address of the console.
- *
  * @param {string} address
  */
 export function go(address) {
@@ -49,7 +47,6 @@ export function go(address) {
 
 /**
  * replace sets the address of the view that is shown.
- *
  * @param {string} address
  */
 export function replace(address) {

@@ -1,13 +1,13 @@
 // The editor of a new version. It begins with the prompt and the settings of a version.
 
 import { presetPath, toVersion } from './addresses.js'
-import { button, choice, field, fill, h, setWrong, user } from './elements.js'
+import { button, choice, code, field, fill, form, h, setWrong } from './elements.js'
 import * as api from './api.js'
 import * as session from './session.js'
-import { checkSettings, dialectOf, isPromptPath, keepLineBreaks, requestOf, routes } from './capture.js'
+import { checkSettings, isPromptPath, keepLineBreaks, requestOf, routes } from './capture.js'
 import { changesOf, conflict, failed } from './conflict.js'
 import { ask } from './dialogs.js'
-import { differences, sideOf } from './differences.js'
+import { differences, readSide } from './differences.js'
 import { jsonEditor } from './editor.js'
 import { find, format, lineOf, parse } from './json.js'
 import { isLabelRight } from './labels.js'
@@ -29,9 +29,7 @@ export function newView(context) {
 		let update
 		load(place, signal, async () => {
 			const from = Number(address.query.get('from')) || preset.data.designated_version.version
-			const answer = await api.read(presetPath(at, `versions/${from}`), signal)
-			const side = sideOf(answer)
-			const body = editor(context, preset, { ...side, dialect: dialectOf(answer.data.dialect, side.settings) })
+			const body = editor(context, preset, await readSide(at, from, signal))
 			update = body.update
 			return body.element
 		})
@@ -49,7 +47,7 @@ export function newView(context) {
 function editor(context, preset, base) {
 	const { at } = context
 	const reason = session.readOnlyReason() || (preset && preset.data.status !== 'active' ? 'This preset is disabled, so it takes no new versions.' : '')
-	const formatted = format(base.settings)
+	const formatted = format(parse(base.settings))
 
 	const dialects = choice(Object.keys(routes).map((name) => ({ value: name, text: name })), base.dialect)
 	const dialect = () => /** @type {Dialect} */ (dialects.value)
@@ -70,7 +68,6 @@ function editor(context, preset, base) {
 
 	/**
 	 * showProblems shows errors at their places, and goes to the first one if wanted.
-	 *
 	 * @param {Problem[]} problems
 	 */
 	const showProblems = (problems, isWanted = false) => {
@@ -91,9 +88,7 @@ function editor(context, preset, base) {
 
 	/**
 	 * save shows what is new, and saves it.
-	 *
-	 * @param {string} name
-	 * @param {boolean} isLive
+	 * @param {string} name @param {boolean} isLive
 	 */
 	const save = (name, isLive) => {
 		const problems = checkSettings(settings.area.value, dialect())
@@ -114,7 +109,7 @@ function editor(context, preset, base) {
 			const answer = await api.change('POST', path, body, preset?.tag ?? api.absent)
 			isSaved = true
 			dropEdits()
-			const version = isLive ? answer.data.designated_version.version : await newestVersion(at)
+			const { version } = answer.data.created_version ?? answer.data.designated_version
 			const ignored = answer.headers.get('X-Preset-Ignored')
 			const earlier = liveVersion()
 			say(`v${version} is saved ${isLive ? 'and live' : 'as a draft'}.${ignored ? ` The server does not know, and ignored: ${ignored}.` : ''}`, isLive && earlier ? {
@@ -140,18 +135,18 @@ function editor(context, preset, base) {
 		})
 		const show = () => {
 			const from = isLive ? liveVersion() : base.version
-			const named = h('code', null, user(`@preset/${at.slug}`))
+			const named = code(`@preset/${at.slug}`)
 			fill(sentence, !preset ? ['This creates ', named, ', and requests get it from then on.']
 				: isLive ? ['Requests for ', named, ` get it in place of v${from}, from the next one on.`]
 					: `The draft is stored and serves no requests. It differs from v${from}:`)
 			load(comparison, closing.signal, async () =>
-				differences(from ? sideOf(await api.read(presetPath(at, `versions/${from}`), closing.signal)) : nothing, after, closing.signal))
+				differences(from ? await readSide(at, from, closing.signal) : nothing, after, closing.signal))
 		}
 		show()
 	}
 
 	return {
-		element: h('form', { class: 'editor', novalidate: true, onsubmit: (/** @type {Event} */ event) => event.preventDefault() },
+		element: form({ class: 'editor' }, () => {},
 			h('h2', null, preset ? `New version from v${base.version}` : 'First version'),
 			notice,
 			h('div', { class: 'columns even' }, field('Prompt', prompt), settingsField),
@@ -176,10 +171,4 @@ function editor(context, preset, base) {
 				}, { class: 'small' }))))
 		},
 	}
-}
-
-/** @param {At} at */
-async function newestVersion(at) {
-	const page = (/** @type {number} */ offset) => api.read(presetPath(at, 'versions', { fields: 'summary', limit: 1, offset }))
-	return (await page((await page(0)).total - 1)).data[0].version
 }

@@ -1,7 +1,7 @@
 // The frame of all views of one preset: its name, what is live, its tabs and its changes.
 
 import { presetPath, search, toComparison, toPreset, toPresets } from './addresses.js'
-import { button, fill, h, user } from './elements.js'
+import { button, fill, h, labelTag, user } from './elements.js'
 import * as api from './api.js'
 import * as session from './session.js'
 import { targetText } from './labels.js'
@@ -13,12 +13,8 @@ import { errorBox, live } from './states.js'
  * presetFrame shows a preset around a body. The body is made once, when the preset is
  * known, and is told when the preset changes. If the preset may be missing, the body is
  * made without it.
- *
- * @param {Context} context
- * @param {string} tab
- * @param {(preset: PresetAnswer) => PresetBody} make
- * @param {() => PresetBody} [makeMissing]
- * @returns {View}
+ * @param {Context} context @param {string} tab @param {(preset: PresetAnswer) => PresetBody} make
+ * @param {() => PresetBody} [makeMissing] @returns {View}
  */
 export function presetFrame(context, tab, make, makeMissing) {
 	const place = h('div')
@@ -34,7 +30,7 @@ export function presetFrame(context, tab, make, makeMissing) {
 		return headerOf(context, tab, answer, () => body?.selected?.() ?? answer.data.designated_version.version)
 	}, {
 		lines: 2,
-		onFailure: async (failure) => {
+		onFailure: async (failure, again) => {
 			const isMissing = failure.status === 404
 			const archived = isMissing && await findArchived(context).catch(() => undefined)
 			if (archived) {
@@ -45,17 +41,13 @@ export function presetFrame(context, tab, make, makeMissing) {
 				fill(place, body.element)
 				return h('div', null, heading(context, context.at.slug), h('p', { class: 'muted' }, 'This preset does not exist yet. Saving creates it.'))
 			}
-			return body && !isMissing ? undefined : h('div', null, heading(context, context.at.slug), errorBox(failure))
+			return body && !isMissing ? undefined : h('div', null, heading(context, context.at.slug), errorBox(failure, again))
 		},
 	})
 	return { title: context.at.slug, element: h('div', null, header.element, place) }
 }
 
-/**
- * @param {Context} context
- * @param {string} name
- * @param {...Child} actions
- */
+/** @param {Context} context @param {string} name @param {...Child} actions */
 function heading({ at }, name, ...actions) {
 	return h('div', { class: 'heading' },
 		h('div', null,
@@ -64,12 +56,7 @@ function heading({ at }, name, ...actions) {
 		h('div', { class: 'actions' }, actions))
 }
 
-/**
- * @param {Context} context
- * @param {string} tab
- * @param {PresetAnswer} answer
- * @param {() => number} selected
- */
+/** @param {Context} context @param {string} tab @param {PresetAnswer} answer @param {() => number} selected */
 function headerOf(context, tab, answer, selected) {
 	const preset = answer.data, { at } = context
 	const version = preset.designated_version.version
@@ -93,7 +80,7 @@ function headerOf(context, tab, answer, selected) {
 		h('p', { class: 'standing' },
 			h('span', { class: 'live number' }, `● live v${version}`),
 			preset.status !== 'active' && h('span', { class: `state ${preset.status}` }, preset.status),
-			Object.entries(preset.labels).map(([name, target]) => h('span', { class: 'label' }, user(name), ' ', h('span', { class: 'number' }, targetText(target))))),
+			Object.entries(preset.labels).map(([name, target]) => labelTag(name, targetText(target)))),
 		preset.description && h('p', { class: 'description' }, user(preset.description)),
 		reason && h('p', { class: 'note', id: 'read-only' }, reason),
 		h('nav', { class: 'tabs', 'aria-label': 'Preset' }, tabs.map(([name, text, href]) =>
@@ -103,19 +90,14 @@ function headerOf(context, tab, answer, selected) {
 
 /**
  * findArchived returns the preset of the address if it is archived.
- *
- * @param {Context} context
- * @returns {Promise<Preset | undefined>}
+ * @param {Context} context @returns {Promise<Preset | undefined>}
  */
 async function findArchived({ at, signal }) {
 	const answer = await api.read('/presets' + search({ status: 'archived', q: at.slug, sort: 'slug', order: 'asc', limit: 100, workspace_id: at.workspace }), signal)
 	return answer.data.find((/** @type {Preset} */ preset) => preset.slug === at.slug)
 }
 
-/**
- * @param {Context} context
- * @param {Preset} preset
- */
+/** @param {Context} context @param {Preset} preset */
 function archivedHeader(context, preset) {
 	const reason = session.readOnlyReason()
 	return h('div', null,

@@ -10,11 +10,7 @@ import { say } from './status.js'
 
 /**
  * designate puts a version live. The message offers the way back.
- *
- * @param {At} at
- * @param {number} version
- * @param {string} tag
- * @param {number} [before]
+ * @param {At} at @param {number} version @param {string} tag @param {number} [before]
  */
 export async function designate(at, version, tag, before) {
 	const { tag: next } = await api.change('POST', presetPath(at, 'designate'), { version }, tag)
@@ -23,7 +19,6 @@ export async function designate(at, version, tag, before) {
 
 /**
  * restore brings an archived preset back. Its tag is unknown, because it cannot be read.
- *
  * @param {At} at
  */
 export async function restore(at) {
@@ -37,13 +32,8 @@ export async function restore(at) {
 
 /**
  * askFirst shows a dialog for a change that needs the preset's tag.
- *
- * @param {Context} context
- * @param {PresetAnswer} preset
- * @param {string} name
- * @param {string} heading
- * @param {Child[]} body
- * @param {(tag: string) => Promise<unknown>} run
+ * @param {Context} context @param {PresetAnswer} preset @param {string} name @param {string} heading
+ * @param {Child[]} body @param {(tag: string) => Promise<unknown>} run
  * @param {{ confirm?: string, isDanger?: boolean }} options
  */
 export function askFirst(context, preset, name, heading, body, run, options) {
@@ -53,10 +43,7 @@ export function askFirst(context, preset, name, heading, body, run, options) {
 	})
 }
 
-/**
- * @param {Context} context
- * @param {PresetAnswer} preset
- */
+/** @param {Context} context @param {PresetAnswer} preset */
 export function archive(context, preset) {
 	const { at } = context
 	const text = 'Requests that name this preset get 404 from then on, and lists leave it out. Its versions and labels are kept, and Restore brings it back.'
@@ -67,10 +54,7 @@ export function archive(context, preset) {
 	}, { isDanger: true })
 }
 
-/**
- * @param {Context} context
- * @param {PresetAnswer} preset
- */
+/** @param {Context} context @param {PresetAnswer} preset */
 export function disable(context, preset) {
 	const { at } = context
 	askFirst(context, preset, 'Disable', `Disable ${at.slug}?`, ['Requests that name this preset get 404 from then on. Enable takes that back.'], async (tag) => {
@@ -79,18 +63,12 @@ export function disable(context, preset) {
 	}, { isDanger: true })
 }
 
-/**
- * @param {At} at
- * @param {string} tag
- */
+/** @param {At} at @param {string} tag */
 export function enable(at, tag) {
 	return api.change('PATCH', presetPath(at), { status: 'active' }, tag).then(() => say(`${at.slug} is enabled. Requests get it again.`), failed)
 }
 
-/**
- * @param {Context} context
- * @param {PresetAnswer} preset
- */
+/** @param {Context} context @param {PresetAnswer} preset */
 export function describe(context, preset) {
 	const { at } = context
 	const name = h('input', { type: 'text', value: preset.data.name, maxlength: 128, dir: 'auto', autofocus: true })

@@ -1,10 +1,10 @@
 // The list of a workspace's presets.
 
 import { api as apiPath, presetPath, search, toPreset, toPresets, toWorkspaceHistory } from './addresses.js'
-import { button, choice, field, fill, h, row, setWrong, submit, table, user, when } from './elements.js'
+import { button, choice, field, fill, form, h, labelTag, number, row, setWrong, submit, table, textOrNone, user, when } from './elements.js'
 import * as api from './api.js'
 import * as session from './session.js'
-import { code } from './copy.js'
+import { snippet } from './copy.js'
 import { openDialog } from './dialogs.js'
 import { targetText } from './labels.js'
 import { go, replace } from './navigation.js'
@@ -12,10 +12,7 @@ import { restore } from './preset_changes.js'
 import { live, pages } from './states.js'
 
 const limit = 50
-const statuses = [
-	{ value: '', text: 'not archived' }, { value: 'active', text: 'active' }, { value: 'disabled', text: 'disabled' },
-	{ value: 'archived', text: 'archived' }, { value: 'all', text: 'all' },
-]
+const statuses = ['', 'active', 'disabled', 'archived', 'all'].map((value) => ({ value, text: value || 'not archived' }))
 /** @type {Record<string, 'asc' | 'desc'>} */
 const firstOrder = { updated: 'desc', name: 'asc', slug: 'asc' }
 
@@ -80,7 +77,7 @@ export function presetsView(context) {
 					session.mayChange() && h('a', { class: 'quiet', href: toWorkspaceHistory(context.workspace) }, 'History'),
 					button('New preset', () => newPreset(context), { disabled: reason !== '', class: 'primary', 'aria-describedby': reason && 'read-only' }))),
 			reason && h('p', { class: 'note', id: 'read-only' }, reason),
-			h('form', { class: 'filters', role: 'search', onsubmit: (/** @type {Event} */ event) => event.preventDefault() },
+			form({ class: 'filters', role: 'search' }, () => {},
 				h('label', { for: 'search' }, 'Search presets'), find,
 				h('label', { for: 'status-filter' }, 'Status'), status,
 				paging),
@@ -88,15 +85,14 @@ export function presetsView(context) {
 	}
 }
 
-/**
- * @param {Context} context
- * @param {Preset} preset
- */
+/** @param {Context} context @param {Preset} preset */
 function presetRow(context, preset) {
-	const liveCell = h('span', { class: 'number' })
+	const liveCell = number('')
 	const by = h('span')
-	showDetails(context, preset, liveCell, by)
 	const at = { workspace: context.workspace, slug: preset.slug }
+	if (preset.status !== 'archived') {
+		showDetails(context, at, liveCell, by)
+	}
 	return row([
 		['Slug', h('a', { href: toPreset(at), 'data-key': preset.slug, 'data-row': true, class: 'slug' }, user(preset.slug))],
 		['Name', preset.name === preset.slug ? h('span', { class: 'muted same' }, '–') : user(preset.name)],
@@ -112,68 +108,28 @@ function presetRow(context, preset) {
 /** @param {Preset} preset */
 function labelsOf(preset) {
 	const labels = Object.entries(preset.labels ?? {})
-	if (labels.length === 0) {
-		return h('span', { class: 'muted' }, '–')
-	}
-	const shown = labels.slice(0, 4).map(([name, target]) => h('span', { class: 'label' }, user(name), ' ', h('span', { class: 'number' }, targetText(target))))
-	return h('span', { class: 'labels' }, shown, labels.length > 4 && h('span', { class: 'muted' }, `and ${labels.length - 4} more`))
-}
-
-// The live version and the author of the last change come with the list, or else one by one.
-/** @type {Map<string, Promise<[string, string]>>} */
-const details = new Map()
-session.locks.addEventListener('lock', () => details.clear())
-let asking = Promise.resolve()
-
-/**
- * @param {Context} context
- * @param {Preset} preset
- * @param {Element} liveCell
- * @param {Element} by
- */
-function showDetails(context, preset, liveCell, by) {
-	/** @param {[string, string]} found */
-	const show = ([version, author]) => {
-		fill(liveCell, version ? [h('span', { class: 'dot' }, '●'), ` v${version}`] : '–')
-		fill(by, author ? user(author) : h('span', { class: 'muted' }, '–'))
-	}
-	if (preset.designated_version_number !== undefined) {
-		show([String(preset.designated_version_number), preset.updated_by ?? preset.creator_user_id])
-		return
-	}
-	const key = `${preset.id} ${preset.updated_at} ${preset.designated_version_id}`
-	let found = details.get(key)
-	if (!found) {
-		found = asking.then(() => lookUp(context, preset))
-		asking = found.then(() => {}, () => {})
-		details.set(key, found)
-		found.catch(() => details.delete(key))
-	}
-	found.then(show, () => show(['', '']))
+	return labels.length === 0 ? textOrNone() : h('span', { class: 'labels' },
+		labels.slice(0, 4).map(([name, target]) => labelTag(name, targetText(target))), labels.length > 4 && h('span', { class: 'muted' }, `and ${labels.length - 4} more`))
 }
 
 /**
- * @param {Context} context
- * @param {Preset} preset
- * @returns {Promise<[string, string]>}
+ * showDetails shows what serves, and who made it. Lists do not tell.
+ * @param {Context} context @param {At} at @param {Element} liveCell @param {Element} by
  */
-async function lookUp(context, preset) {
-	context.signal.throwIfAborted()
-	if (preset.status === 'archived') {
-		return ['', '']
+function showDetails(context, at, liveCell, by) {
+	/** @param {Answer<Preset>} answer */
+	const show = ({ data: { designated_version: version } }) => {
+		fill(liveCell, h('span', { class: 'dot' }, '●'), ` v${version.version}`)
+		fill(by, user(version.creator_id))
 	}
-	const response = await api.ask('GET', presetPath({ workspace: context.workspace, slug: preset.slug }), { signal: context.signal })
-	if (!response.ok) {
-		throw await api.readFailure(response)
+	const known = api.known(presetPath(at))
+	if (known) {
+		show(known)
 	}
-	const { designated_version: version } = (await response.json()).data
-	return [String(version.version), version.creator_id]
+	api.read(presetPath(at), context.signal).then(show, () => {})
 }
 
-/**
- * @param {Context} context
- * @param {{ q: string, status: string }} state
- */
+/** @param {Context} context @param {{ q: string, status: string }} state */
 function emptyList(context, state) {
 	if (state.q !== '' || state.status !== '') {
 		return h('div', { class: 'empty' }, h('p', null, 'No preset matches.'), h('p', { class: 'muted' }, 'The search looks in slugs, names and descriptions.'))
@@ -182,7 +138,7 @@ function emptyList(context, state) {
 	return h('div', { class: 'empty' },
 		h('h2', null, 'No presets yet'),
 		h('p', null, 'Create the first one with New preset, or with a management key in $KEY:'),
-		code(`curl ${location.origin}${apiPath}/presets/email-copywriter/chat/completions${workspace} \\
+		snippet(`curl ${location.origin}${apiPath}/presets/email-copywriter/chat/completions${workspace} \\
   -H "Authorization: Bearer $KEY" -H "Content-Type: application/json" \\
   -d '{"model": "openai/gpt-5-mini", "temperature": 0.7,
        "messages": [{"role": "system", "content": "Write short, friendly emails."}]}'`, 'the first request'))

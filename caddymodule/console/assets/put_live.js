@@ -1,19 +1,16 @@
 // The dialog that puts a version live, or rolls back to one.
 
 import { presetPath } from './addresses.js'
-import { fill, h, user } from './elements.js'
-import * as api from './api.js'
+import { code, fill, h } from './elements.js'
 import { conflict } from './conflict.js'
 import { ask } from './dialogs.js'
-import { differences, sideOf } from './differences.js'
+import { differences, readSide } from './differences.js'
 import { designate } from './preset_changes.js'
 import { load } from './states.js'
 
 /**
  * putLive shows what will change for requests, then designates the version.
- *
- * @param {Context} context
- * @param {PresetAnswer} preset as it was when the button was pressed
+ * @param {Context} context @param {PresetAnswer} preset as it was when the button was pressed
  * @param {number} version
  */
 export function putLive(context, preset, version) {
@@ -31,13 +28,13 @@ export function putLive(context, preset, version) {
 	})
 	const show = () => {
 		const isLive = before() === version
-		fill(sentence, isLive ? `v${version} is live already.` : ['Requests for ', h('code', null, user(`@preset/${at.slug}`)), ` get v${version} in place of v${before()}, from the next one on.`])
+		fill(sentence, isLive ? `v${version} is live already.` : ['Requests for ', code(`@preset/${at.slug}`), ` get v${version} in place of v${before()}, from the next one on.`])
 		confirm.disabled = true
 		load(comparison, closing.signal, async () => {
-			const [a, b] = await Promise.all([before(), version].map((number) => api.read(presetPath(at, `versions/${number}`), closing.signal)))
+			const [a, b] = await Promise.all([before(), version].map((n) => readSide(at, n, closing.signal)))
 			confirm.disabled = isLive
 			confirm.focus()
-			return differences(sideOf(a), sideOf(b), closing.signal)
+			return differences(a, b, closing.signal)
 		})
 	}
 	show()

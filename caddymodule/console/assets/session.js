@@ -1,6 +1,6 @@
 // The session is the API key and what it may do. It lives in this tab, until it is locked.
 
-const storedKey = 'presets.key'
+const stored = 'presets.session'
 const storedTime = 'presets.active'
 const idleLimit = 30 * 60 * 1000
 
@@ -9,43 +9,33 @@ const session = { key: '', kind: 'inference', home: 'default', inferenceKey: '' 
 /** locks are told why the session ended. */
 export const locks = new EventTarget()
 
-/** storedSecret returns the key that this tab has kept, unless it was idle for too long. */
-export function storedSecret() {
+/** resume goes on with the session that this tab has kept, unless it was idle for too long. */
+export function resume() {
 	if (Date.now() - Number(sessionStorage.getItem(storedTime)) > idleLimit) {
 		forget()
 	}
-	return sessionStorage.getItem(storedKey) ?? ''
+	Object.assign(session, JSON.parse(sessionStorage.getItem(stored) ?? '{}'))
+	touch()
 }
 
 /**
  * unlock begins a session. home is the workspace that an address without one means.
- *
- * @param {string} key
- * @param {'management' | 'inference'} kind
- * @param {string} home
+ * @param {string} key @param {'management' | 'inference'} kind @param {string} home
  */
 export function unlock(key, kind, home) {
-	session.key = key
-	session.kind = kind
-	session.home = home
-	if (kind === 'inference') {
-		session.inferenceKey = key
-	}
-	sessionStorage.setItem(storedKey, key)
+	Object.assign(session, { key, kind, home })
+	sessionStorage.setItem(stored, JSON.stringify({ key, kind, home }))
 	touch()
 }
 
-/** forget ends the session without telling. */
-export function forget() {
-	session.key = ''
-	session.inferenceKey = ''
-	sessionStorage.removeItem(storedKey)
+function forget() {
+	session.key = session.inferenceKey = ''
+	sessionStorage.removeItem(stored)
 	sessionStorage.removeItem(storedTime)
 }
 
 /**
  * lock ends the session. The page shows the reason beside the field for the key.
- *
  * @param {string} reason
  */
 export function lock(reason) {
@@ -64,7 +54,8 @@ export const mayChange = () => session.kind === 'management'
 /** readOnlyReason is why a key may not change anything. It is empty if it may. */
 export const readOnlyReason = () => (mayChange() ? '' : 'This is an inference key. It can read and compare, but only a management key can change presets.')
 
-export const inferenceKey = () => session.inferenceKey
+/** inferenceKey is the key for requests to the gateway. */
+export const inferenceKey = () => (session.kind === 'inference' ? session.key : session.inferenceKey)
 /** @param {string} key */
 export function setInferenceKey(key) {
 	session.inferenceKey = key
@@ -75,9 +66,7 @@ let touched = 0
 /** touch notes that someone uses the page. */
 function touch() {
 	touched = Date.now()
-	if (session.key !== '') {
-		sessionStorage.setItem(storedTime, String(touched))
-	}
+	sessionStorage.setItem(storedTime, String(touched))
 }
 
 function lockIfIdle() {

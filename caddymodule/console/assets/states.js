@@ -1,6 +1,6 @@
 // The states of a view: loading, empty, error, offline, and content that looks again.
 
-import { button, fill, h, user } from './elements.js'
+import { button, code, fill, h, user } from './elements.js'
 import * as api from './api.js'
 import { copy } from './copy.js'
 
@@ -9,15 +9,13 @@ const skeletonDelay = 150
 
 /**
  * errorBox shows an error: its words, its places, and its request id to copy.
- *
- * @param {unknown} thrown
- * @param {() => unknown} [again]
+ * @param {unknown} thrown @param {() => unknown} [again]
  */
 export function errorBox(thrown, again) {
 	const { status, message, retryAfter, issues, requestId } = api.failureOf(thrown)
 	return h('div', { class: 'error', role: 'alert' },
 		h('p', null, h('strong', null, status === 0 ? 'Offline: ' : 'Error: '), user(message), retryAfter && ` Try again in ${retryAfter} s.`),
-		issues.length > 0 && h('ul', null, issues.map((issue) => h('li', null, h('code', null, user(issue.path || 'body')), ': ', user(issue.message)))),
+		issues.length > 0 && h('ul', null, issues.map((issue) => h('li', null, code(issue.path || 'body'), ': ', user(issue.message)))),
 		h('p', { class: 'actions' },
 			requestId && h('span', { class: 'muted' }, 'Request id ', h('code', null, requestId)),
 			requestId && button('Copy request id', () => copy(requestId), { class: 'small' }),
@@ -26,9 +24,7 @@ export function errorBox(thrown, again) {
 
 /**
  * expectContent shows a skeleton unless there is content within 150 ms.
- *
- * @param {Element} place
- * @param {number} lines
+ * @param {Element} place @param {number} lines
  */
 function expectContent(place, lines) {
 	const timer = setTimeout(() => {
@@ -41,10 +37,7 @@ function expectContent(place, lines) {
 
 /**
  * load fills a place with what a function returns, or with its error.
- *
- * @param {Element} place
- * @param {AbortSignal} signal
- * @param {() => Promise<Child | Child[]>} make
+ * @param {Element} place @param {AbortSignal} signal @param {() => Promise<Child | Child[]>} make
  */
 export async function load(place, signal, make) {
 	fill(place)
@@ -64,11 +57,8 @@ export async function load(place, signal, make) {
 /**
  * live shows what a path of the API has, and looks again every few seconds while the tab
  * is visible. The content is drawn anew only if it has changed.
- *
- * @param {Context} context
- * @param {string} path
- * @param {(answer: Answer<any>) => Child | Child[]} draw
- * @param {{ lines?: number, onFailure?: (failure: Failure) => Node | undefined | Promise<Node | undefined> }} [options]
+ * @param {Context} context @param {string} path @param {(answer: Answer<any>) => Child | Child[]} draw
+ * @param {{ lines?: number, onFailure?: (failure: Failure, again: () => unknown) => Node | undefined | Promise<Node | undefined> }} [options]
  */
 export function live({ signal }, path, draw, options = {}) {
 	const notice = h('div')
@@ -112,7 +102,7 @@ export function live({ signal }, path, draw, options = {}) {
 			}
 			cancelSkeleton()
 			const failure = api.failureOf(thrown)
-			const own = await options.onFailure?.(failure)
+			const own = await options.onFailure?.(failure, look)
 			if (!shown || own) {
 				fill(content)
 				shown = undefined
@@ -158,9 +148,7 @@ export function live({ signal }, path, draw, options = {}) {
 
 /**
  * focusKey focuses the element that has a data-key.
- *
- * @param {Element} place
- * @param {string} key
+ * @param {Element} place @param {string} key
  */
 export function focusKey(place, key) {
 	const found = place.querySelector(`[data-key="${CSS.escape(key)}"]`)
@@ -172,11 +160,7 @@ export function focusKey(place, key) {
 
 /**
  * pages makes the buttons of a list's pages.
- *
- * @param {number} offset
- * @param {number} limit
- * @param {number} total
- * @param {(offset: number) => void} go
+ * @param {number} offset @param {number} limit @param {number} total @param {(offset: number) => void} go
  */
 export function pages(offset, limit, total, go) {
 	const last = Math.min(offset + limit, total)
@@ -188,12 +172,8 @@ export function pages(offset, limit, total, go) {
 
 /**
  * pagedList is live content of a path with pages.
- *
- * @param {Context} context
- * @param {number} limit
- * @param {(offset: number) => string} path
- * @param {(answer: Answer<any>) => Child} draw
- * @param {(answer: Answer<any>) => number} [count]
+ * @param {Context} context @param {number} limit @param {(offset: number) => string} path
+ * @param {(answer: Answer<any>) => Child} draw @param {(answer: Answer<any>) => number} [count]
  */
 export function pagedList(context, limit, path, draw, count = (answer) => answer.total) {
 	let offset = 0
@@ -210,10 +190,7 @@ export function pagedList(context, limit, path, draw, count = (answer) => answer
 /**
  * attempt makes a change. A button shows that it is under way. It returns whether the
  * change was made, and shows an error in a place otherwise.
- *
- * @param {Element} place
- * @param {HTMLButtonElement} pressed
- * @param {() => Promise<unknown>} run
+ * @param {Element} place @param {HTMLButtonElement} pressed @param {() => Promise<unknown>} run
  * @param {(failure: Failure) => Node | undefined} [explain]
  */
 export async function attempt(place, pressed, run, explain) {

@@ -6,9 +6,7 @@ let timer = 0
 
 /**
  * say shows a message in the status region.
- *
- * @param {string} text
- * @param {{ name: string, run: () => unknown }} [action]
+ * @param {string} text @param {{ name: string, run: () => unknown }} [action]
  */
 export function say(text, action) {
 	const place = document.getElementById('status')

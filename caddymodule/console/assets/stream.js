@@ -2,9 +2,7 @@
 
 /**
  * events reads server-sent events, one after another.
- *
- * @param {ReadableStream<Uint8Array>} body
- * @param {() => void} arrived is called with each chunk
+ * @param {ReadableStream<Uint8Array>} body @param {() => void} arrived is called with each chunk
  */
 export async function* events(body, arrived) {
 	const reader = body.getReader()
@@ -36,7 +34,6 @@ export async function* events(body, arrived) {
 /**
  * pieceOf reads an event's data: the text that it adds, or how the answer ended. Unknown
  * events add nothing.
- *
  * @param {string} data
  */
 export function pieceOf(data) {
@@ -80,17 +77,16 @@ function usageOf(usage) {
 }
 
 /**
- * wholeText finds the text of an answer that is not streamed.
- *
+ * wholeText finds the text of an answer that is not streamed. An unknown form is shown as
+ * it is.
  * @param {string} text
  */
 export function wholeText(text) {
 	try {
 		const answer = JSON.parse(text)
 		const blocks = answer.content ?? answer.output?.flatMap((/** @type {any} */ item) => item.content ?? [])
-		const found = answer.choices?.[0]?.message?.content ?? (Array.isArray(blocks) ? blocks.map((/** @type {any} */ block) => textOf(block.text)).join('') : undefined)
-		return typeof found === 'string' && found !== '' ? { text: found, usage: usageOf(answer.usage) } : undefined
+		return textOf(answer.choices?.[0]?.message?.content) || blocks.map((/** @type {any} */ block) => textOf(block.text)).join('') || text
 	} catch {
-		return undefined
+		return text
 	}
 }

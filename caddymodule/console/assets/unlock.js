@@ -1,23 +1,20 @@
 // The view that asks for a key, and the same as a dialog over a view with edits.
 
-import { button, field, fill, h, setWrong, submit } from './elements.js'
+import { button, field, form, h, setWrong, submit } from './elements.js'
 import * as api from './api.js'
 import * as session from './session.js'
-import { code } from './copy.js'
+import { snippet } from './copy.js'
 import { openDialog } from './dialogs.js'
 
 const command = 'caddy presets key create --kind management'
 
 /**
- * form asks for a key.
- *
- * @param {string} reason
- * @param {() => void} done
+ * keyForm asks for a key.
+ * @param {string} reason @param {() => void} done
  */
-function form(reason, done) {
+function keyForm(reason, done) {
 	const key = h('input', { type: 'text', class: 'secret', autocomplete: 'off', autocapitalize: 'off', spellcheck: 'false', required: true, autofocus: true, maxlength: 4096 })
 	const unlock = submit('Unlock')
-	const place = h('div')
 	const shown = h('input', { type: 'checkbox', id: 'show-key', onchange: () => key.classList.toggle('secret', !shown.checked) })
 	const run = async () => {
 		const text = key.value.trim()
@@ -27,7 +24,6 @@ function form(reason, done) {
 			return
 		}
 		setWrong(key)
-		fill(place)
 		unlock.disabled = true
 		unlock.setAttribute('aria-busy', 'true')
 		try {
@@ -46,14 +42,10 @@ function form(reason, done) {
 			unlock.removeAttribute('aria-busy')
 		}
 	}
-	return h('form', { class: 'unlock', novalidate: true, onsubmit: (/** @type {Event} */ event) => {
-		event.preventDefault()
-		void run()
-	} },
+	return form({ class: 'unlock' }, run,
 	reason && h('p', { class: 'note' }, reason),
 	field('API key', key),
 	h('p', { class: 'check' }, shown, h('label', { for: 'show-key' }, 'Show the key')),
-	place,
 	h('p', { class: 'actions' }, unlock))
 }
 
@@ -66,30 +58,25 @@ function keyHelp() {
 			h('dt', null, 'inference'), h('dd', null, 'Sees and compares the presets of its workspace, and tries them. It cannot change them.')),
 		h('h2', null, 'Where to get one'),
 		h('p', null, 'Someone with access to the server runs this command. It prints the key once:'),
-		code(command, 'the command'),
+		snippet(command, 'the command'),
 		h('p', { class: 'muted' }, 'The key stays in this tab. It is forgotten with Lock, after 30 minutes without use, and when the tab closes.'))
 }
 
 /**
  * unlockView fills the page while there is no key.
- *
- * @param {string} reason
- * @param {() => void} done
+ * @param {string} reason @param {() => void} done
  */
 export function unlockView(reason, done) {
-	return h('div', { class: 'narrow' }, h('h1', null, 'Unlock the console'), form(reason, done), keyHelp())
+	return h('div', { class: 'narrow' }, h('h1', null, 'Unlock the console'), keyForm(reason, done), keyHelp())
 }
 
 /**
  * askAgain asks for a key over a view with edits, which stays as it is.
- *
- * @param {string} reason
- * @param {() => void} done
- * @param {() => void} leave
+ * @param {string} reason @param {() => void} done @param {() => void} leave
  */
 export function askAgain(reason, done, leave) {
 	let isOver = false
-	const content = form(reason, () => {
+	const content = keyForm(reason, () => {
 		isOver = true
 		close()
 		done()

@@ -1,8 +1,8 @@
 // How a program uses the preset: snippets for its client, with this site's address.
 
 import { api as apiPath } from './addresses.js'
-import { choice, field, fill, h, user } from './elements.js'
-import { code } from './copy.js'
+import { choice, code, field, fill, h } from './elements.js'
+import { snippet } from './copy.js'
 import { targetText } from './labels.js'
 import { presetFrame } from './preset.js'
 
@@ -13,12 +13,12 @@ export function useView(context) {
 		const labels = Object.entries(preset.data.labels).map(([value, target]) => ({ value, text: `${value} (${targetText(target)})` }))
 		const ref = choice([{ value: '', text: 'what is live' }, ...labels], '', { onchange: () => show() })
 		const place = h('div', { class: 'snippets' })
-		const show = () => fill(place, snippets(`@preset/${slug}${ref.value && '@' + ref.value}`).map(([name, text]) => h('section', null, h('h3', null, name), code(text, `the snippet for ${name}`))))
+		const show = () => fill(place, snippets(`@preset/${slug}${ref.value && '@' + ref.value}`).map(([name, text]) => h('section', null, h('h3', null, name), snippet(text, `the snippet for ${name}`))))
 		show()
 		return {
 			element: h('div', null,
 				h('h2', null, 'Use it'),
-				h('p', { class: 'intro' }, 'Programs name the preset as their model, ', h('code', null, user(`@preset/${slug}`)), ', and use an inference key. Their next request gets what is live then.'),
+				h('p', { class: 'intro' }, 'Programs name the preset as their model, ', code(`@preset/${slug}`), ', and use an inference key. Their next request gets what is live then.'),
 				h('div', { class: 'filters' }, field('Version or label', ref)),
 				place),
 		}
@@ -26,10 +26,7 @@ export function useView(context) {
 	return { ...frame, title: `Use it · ${slug}` }
 }
 
-/**
- * @param {string} model
- * @returns {[string, string][]}
- */
+/** @param {string} model @returns {[string, string][]} */
 function snippets(model) {
 	const url = location.origin + apiPath
 	// Anthropic's clients add /v1 themselves.

@@ -1,7 +1,7 @@
 // The timeline of a preset's versions, and the chosen version.
 
 import { presetPath, toComparison, toPreset, toVersion } from './addresses.js'
-import { button, bytes, h, user, when } from './elements.js'
+import { button, bytes, code, h, labelTag, user, when } from './elements.js'
 import * as session from './session.js'
 import { copy } from './copy.js'
 import { settingsOf } from './differences.js'
@@ -22,11 +22,7 @@ export function versionsView(context) {
 	}
 }
 
-/**
- * @param {Context} context
- * @param {PresetAnswer} preset
- * @returns {PresetBody}
- */
+/** @type {MakeBody} */
 function versionsBody(context, preset) {
 	const { at } = context
 	const selected = context.address.version || preset.data.designated_version.version
@@ -47,15 +43,13 @@ function versionsBody(context, preset) {
 
 /** @param {Version} version */
 export function versionName({ version, designated, labels }) {
-	return [`v${version}${designated ? ' ● live' : ''}`, ...(labels ?? [])].join(' · ')
+	return [`v${version}${designated ? ' ● live' : ''}`, ...labels].join(' · ')
 }
 
 /**
  * timeline lists the versions, the newest first. The API lists the oldest first, so that
  * the pages are counted from the end.
- *
- * @param {Context} context
- * @param {number} selected
+ * @param {Context} context @param {number} selected
  */
 function timeline(context, selected) {
 	const { at } = context
@@ -96,14 +90,10 @@ function timeline(context, selected) {
 
 /** @param {Version} version */
 function labelsOf(version) {
-	return version.labels?.length ? h('span', { class: 'labels' }, version.labels.map((label) => h('span', { class: 'label' }, user(label)))) : null
+	return version.labels.length ? h('span', { class: 'labels' }, version.labels.map((label) => labelTag(label))) : null
 }
 
-/**
- * @param {Context} context
- * @param {Version} version
- * @param {PresetAnswer} preset
- */
+/** @param {Context} context @param {Version} version @param {PresetAnswer} preset */
 function versionHeading({ at, ...context }, version, preset) {
 	const n = version.version, liveVersion = preset.data.designated_version.version
 	const isLive = n === liveVersion
@@ -111,7 +101,7 @@ function versionHeading({ at, ...context }, version, preset) {
 	return h('div', { class: 'version-heading heading' },
 		h('div', null,
 			h('h2', null, h('span', { class: 'number' }, `v${n} `), isLive && h('span', { class: 'live' }, '● live')),
-			h('p', { class: 'muted' }, 'by ', user(version.creator_id), ', ', when(version.created_at), version.dialect && ` · made as ${version.dialect}`),
+			h('p', { class: 'muted' }, 'by ', user(version.creator_id), ', ', when(version.created_at), ` · made as ${version.dialect}`),
 			labelsOf(version),
 			version.message && h('p', { class: 'message' }, user(version.message))),
 		h('div', { class: 'actions' },
@@ -120,21 +110,18 @@ function versionHeading({ at, ...context }, version, preset) {
 			button('Edit', () => go(toPreset(at, 'new', { from: n })), { ...cannot, 'data-key': 'edit', title: 'Make a new version from this one' })))
 }
 
-/**
- * @param {Answer<Version>} answer
- * @param {Node} heading
- */
+/** @param {Answer<Version>} answer @param {Node} heading */
 function versionDetail(answer, heading) {
 	const prompt = answer.data.system_prompt
 	const settings = settingsOf(answer.text)
 	return [
 		heading,
 		h('div', { class: 'section' }, h('h3', null, 'Prompt'),
-			prompt && h('span', { class: 'muted number' }, bytes(answer.data.system_prompt_bytes ?? new Blob([prompt]).size)),
+			prompt && h('span', { class: 'muted number' }, bytes(answer.data.system_prompt_bytes)),
 			prompt && button('Copy', () => copy(prompt), { class: 'small', 'aria-label': 'Copy the prompt' })),
 		prompt ? h('pre', { class: 'prompt', tabindex: '0', role: 'region', 'aria-label': 'Prompt', dir: 'auto' }, prompt) : h('p', { class: 'muted' }, 'This version has no prompt.'),
-		h('div', { class: 'section' }, h('h3', null, 'Settings'), button('Copy', () => copy(format(settings)), { class: 'small', 'aria-label': 'Copy the settings' })),
+		h('div', { class: 'section' }, h('h3', null, 'Settings'), button('Copy', () => copy(format(parse(settings))), { class: 'small', 'aria-label': 'Copy the settings' })),
 		h('table', { class: 'settings', 'aria-label': 'Settings' }, h('tbody', null, parse(settings).members.map((member) =>
-			h('tr', null, h('th', { scope: 'row' }, h('code', null, user(member.name))), h('td', null, h('code', { dir: 'auto' }, format(settings, member.value))))))),
+			h('tr', null, h('th', { scope: 'row' }, code(member.name)), h('td', null, code(format(member.value))))))),
 	]
 }

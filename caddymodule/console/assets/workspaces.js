@@ -1,7 +1,7 @@
 // The workspaces: list, create, change and delete them.
 
 import { search, toPresets, toWorkspaceHistory } from './addresses.js'
-import { button, choice, field, h, row, setWrong, table, user, when } from './elements.js'
+import { button, choice, field, h, number, row, setWrong, table, textOrNone, user, when } from './elements.js'
 import * as api from './api.js'
 import * as session from './session.js'
 import { conflict, failed } from './conflict.js'
@@ -27,7 +27,7 @@ export function workspacesView(context) {
 				['Name', user(workspace.name)],
 				['Default model', textOrNone(workspace.default_text_model)],
 				['Provider sort', textOrNone(workspace.default_provider_sort)],
-				['Disabled tools', tools?.length ? h('span', { class: 'number', title: tools.join('\n') }, tools.length) : textOrNone('')],
+				['Disabled tools', tools?.length ? number(tools.length) : textOrNone()],
 				['Created', when(workspace.created_at)],
 				['Actions', h('span', { class: 'actions' }, action('Change', change), action('Delete', remove), h('a', { href: toWorkspaceHistory(slug), class: 'small', 'aria-label': `History of ${slug}` }, 'History'))],
 			])
@@ -42,32 +42,27 @@ export function workspacesView(context) {
 	}
 }
 
-/** @param {string | null} text */
-function textOrNone(text) {
-	return text ? user(text) : h('span', { class: 'muted' }, '–')
-}
-
 /** settingsForm makes the fields of a workspace. @param {Partial<Workspace>} workspace */
 function settingsForm(workspace) {
 	/** @param {string | null | undefined} value @param {number} maxlength */
 	const input = (value, maxlength = 200) => h('input', { type: 'text', value: value ?? '', maxlength, dir: 'auto', autocomplete: 'off', spellcheck: 'false' })
 	const slug = input(workspace.slug, 50), name = input(workspace.name, 100)
 	const description = input(workspace.description, 500)
-	const model = input(workspace.default_text_model), image = input(workspace.default_image_model)
+	const model = input(workspace.default_text_model)
 	const sort = choice(['', 'price', 'throughput', 'latency', 'exacto'].map((value) => ({ value, text: value || 'none' })), workspace.default_provider_sort ?? '')
 	const tools = h('textarea', { value: (workspace.disabled_server_tools ?? []).join('\n'), rows: 3, class: 'mono', spellcheck: 'false' })
 	slug.disabled = workspace.slug === 'default'
 	/** @type {Record<string, HTMLInputElement | HTMLSelectElement | HTMLTextAreaElement>} */
-	const controls = { slug, name, description, default_text_model: model, default_image_model: image, default_provider_sort: sort, disabled_server_tools: tools }
+	const controls = { slug, name, description, default_text_model: model, default_provider_sort: sort, disabled_server_tools: tools }
 	return {
 		elements: [
 			field('Slug', slug, 'Lower-case letters, digits and hyphens.'), field('Name', name), field('Description', description),
-			field('Default text model', model, 'For requests that name no model, and whose preset names none.'), field('Default image model', image),
+			field('Default text model', model, 'For requests that name no model, and whose preset names none.'),
 			field('Provider sort', sort), field('Disabled server tools', tools, 'One name in each line, such as openrouter:web_search.'),
 		],
 		values: () => ({
 			...(slug.disabled ? {} : { slug: slug.value.trim() }), name: name.value.trim(), description: description.value.trim() || null,
-			default_text_model: model.value.trim() || null, default_image_model: image.value.trim() || null, default_provider_sort: sort.value || null,
+			default_text_model: model.value.trim() || null, default_provider_sort: sort.value || null,
 			disabled_server_tools: tools.value.trim() ? tools.value.trim().split(/[\s,]+/) : null,
 		}),
 		/** @param {Failure} failure */
@@ -100,19 +95,14 @@ function create(context) {
 
 /**
  * readFirst runs a function with a workspace as it is now, so that its tag is known.
- *
- * @param {string} slug
- * @param {(path: string, seen: Answer<Workspace>) => unknown} run
+ * @param {string} slug @param {(path: string, seen: Answer<Workspace>) => unknown} run
  */
 function readFirst(slug, run) {
 	const path = `/workspaces/${encodeURIComponent(slug)}`
 	api.read(path).then((seen) => run(path, seen)).catch(failed)
 }
 
-/**
- * @param {Context} context
- * @param {string} slug
- */
+/** @param {Context} context @param {string} slug */
 function change(context, slug) {
 	readFirst(slug, (path, seen) => {
 		const { elements, values, showIssues } = settingsForm(seen.data)
@@ -124,10 +114,7 @@ function change(context, slug) {
 	})
 }
 
-/**
- * @param {Context} context
- * @param {string} slug
- */
+/** @param {Context} context @param {string} slug */
 function remove(context, slug) {
 	readFirst(slug, async (path, seen) => {
 		const { total } = await api.read('/presets' + search({ status: 'all', limit: 1, workspace_id: slug }))
