@@ -54,16 +54,14 @@ export async function ask(method, path, options = {}) {
  */
 export async function readFailure(response) {
 	const text = await response.text().catch(() => '')
-	let message = '', issues = /** @type {Issue[]} */ ([])
+	let error
 	try {
-		const { error } = JSON.parse(text)
-		message = typeof error === 'string' ? error : error.message
-		issues = error.metadata?.issues ?? []
+		({ error } = JSON.parse(text))
 	} catch {
-		message = text.trim().slice(0, 500)
+		error = text.trim().slice(0, 500)
 	}
-	return newFailure(message || `The server answered ${response.status}.`, {
-		status: response.status, issues,
+	return newFailure((typeof error === 'string' ? error : error?.message) || `The server answered ${response.status}.`, {
+		status: response.status, issues: error?.metadata?.issues ?? [],
 		requestId: response.headers.get('X-Request-Id') ?? '',
 		retryAfter: response.headers.get('Retry-After') ?? '',
 	})
@@ -81,12 +79,9 @@ async function answerOf(response) {
 		}
 		throw failure
 	}
-	let text = ''
-	try {
-		text = await response.text()
-	} catch (thrown) {
+	const text = await response.text().catch((thrown) => {
 		throw isAborted(thrown) ? thrown : newFailure('The connection ended before the answer was complete.')
-	}
+	})
 	const parsed = JSON.parse(text)
 	return {
 		text, data: parsed.data, total: parsed.total_count ?? 0,

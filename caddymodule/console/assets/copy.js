@@ -1,30 +1,20 @@
-// Copying text. Pages that came over plain HTTP from another machine have no clipboard
-// of their own, so that a selection is copied there.
+// Copying text. The page's own policy denies it the clipboard's interface, so that a
+// selection is copied.
 
 import { button, h } from './elements.js'
 import { say } from './status.js'
 
 /** @param {string} text */
-export async function copy(text) {
-	try {
-		await navigator.clipboard.writeText(text)
-	} catch {
-		const focused = document.activeElement
-		const area = h('textarea', { value: text, class: 'unseen', 'aria-label': 'Text to copy' })
-		const place = document.querySelector('dialog:modal') ?? document.body
-		place.append(area)
-		area.select()
-		const done = document.execCommand('copy')
-		area.remove()
-		if (focused instanceof HTMLElement) {
-			focused.focus()
-		}
-		if (!done) {
-			say('The browser does not allow copying. Select the text instead.')
-			return
-		}
+export function copy(text) {
+	const focused = document.activeElement
+	const area = h('textarea', { value: text, class: 'unseen', 'aria-label': 'Text to copy' });
+	(document.querySelector('dialog:modal') ?? document.body).append(area)
+	area.select()
+	say(document.execCommand('copy') ? 'Copied' : 'The browser does not allow copying. Select the text instead.')
+	area.remove()
+	if (focused instanceof HTMLElement) {
+		focused.focus()
 	}
-	say('Copied')
 }
 
 /**

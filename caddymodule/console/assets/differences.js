@@ -1,7 +1,7 @@
 // The differences of two versions as elements: settings as rows, the prompt side by side.
 
 import { presetPath } from './addresses.js'
-import { button, code, fill, h, row, table } from './elements.js'
+import { button, code, fill, h, row as tableRow, table } from './elements.js'
 import * as api from './api.js'
 import { Slices, diff, diffSettings, diffWords, lines } from './diff.js'
 import { memberOf, parse, raw } from './json.js'
@@ -35,7 +35,7 @@ function settingsTable(before, after) {
 	}
 	/** @param {string} text @param {string} style */
 	const value = (text, style) => (text ? h('span', { class: style }, code(text)) : h('span', { class: 'muted' }, 'absent'))
-	return table('Differences of the settings', ['Setting', 'Change', before.name, after.name], changed.map((setting) => row([
+	return table('Differences of the settings', ['Setting', 'Change', before.name, after.name], changed.map((setting) => tableRow([
 		['Setting', code(setting.path || 'all')],
 		['Change', setting.before === '' ? '+ added' : setting.after === '' ? '− removed' : '± changed'],
 		[before.name, value(setting.before, 'removed')],

@@ -60,7 +60,7 @@ function labelsBody(context, preset) {
 	const showList = () => {
 		const labels = Object.entries(preset.data.labels)
 		/** @param {string} text @param {string} label @param {() => unknown} run */
-		const action = (text, label, run, cannot = isClosed()) => button(text, run, { class: 'small', disabled: cannot, 'data-key': `${text} ${label}`, 'aria-label': `${text} ${label}` })
+		const action = (text, label, run) => button(text, run, { class: 'small', disabled: isClosed(), 'data-key': `${text} ${label}`, 'aria-label': `${text} ${label}` })
 		fill(list, labels.length === 0
 			? h('p', { class: 'empty' }, 'No label is set. A label is a movable name for a version, such as staging. Requests name it as ', code(`@preset/${at.slug}@staging`), '.')
 			: table('Labels', ['Label', 'Stands for', 'Actions'], labels.map(([label, target]) => row([
@@ -68,7 +68,7 @@ function labelsBody(context, preset) {
 				['Stands for', [number(targetText(target)), target.split && bar(target.split)]],
 				['Actions', h('span', { class: 'actions' },
 					action('Move', label, () => edit(label, target)),
-					action('History', label, () => history(context, label), false),
+					button('History', () => history(context, label), { class: 'small', 'data-key': `History ${label}`, 'aria-label': `History of ${label}` }),
 					action('Remove', label, () => remove(context, preset, label, target)))],
 			]))))
 	}

@@ -38,7 +38,7 @@ export function presetsView(context) {
 	let timer = 0
 	find.addEventListener('input', () => {
 		clearTimeout(timer)
-		timer = window.setTimeout(() => update({ q: find.value.trim() }), 150)
+		timer = window.setTimeout(() => context.signal.aborted || update({ q: find.value.trim() }), 150)
 	})
 	const status = choice(statuses, state.status, { id: 'status-filter', onchange: () => update({ status: status.value }) })
 
