@@ -1,6 +1,10 @@
 // The types of the page's modules, for the checker alone. Browsers never get this file.
 
 type Child = Node | string | number | null | undefined | false
+type Children = (Child | Child[])[]
+type Control = HTMLInputElement | HTMLTextAreaElement | HTMLSelectElement
+/** Choice is an option of a select. */
+type Choice = { value: string, text: string }
 type Properties = Record<string, unknown>
 
 type ViewName = 'presets' | 'workspaces' | 'workspace-history' | 'versions' | 'compare' | 'labels' | 'try' | 'use' | 'history' | 'new' | 'unknown'
@@ -13,6 +17,16 @@ type At = { workspace: string, slug: string }
 type Context = { address: Address, workspace: string, at: At, signal: AbortSignal, setGuard: (isDirty: () => boolean) => void }
 type View = { title: string, element: Node }
 type MakeView = (context: Context) => View
+type Draw = (answer: Answer<any>) => Child | Child[]
+type LiveOptions = { lines?: number, onFailure?: (failure: Failure, again: () => unknown) => Node | undefined | Promise<Node | undefined> }
+/** Explain shows a failure in other words than the server's, or not. */
+type Explain = (failure: Failure) => Node | undefined
+type DialogOptions = { actions?: HTMLButtonElement[], style?: string, onClose?: () => void, signal?: AbortSignal, submit?: () => unknown }
+type AskOptions = { confirm?: string, isDanger?: boolean, isWide?: boolean, explain?: Explain, onClose?: () => void }
+/** RequestOptions of a request to the API. Its key is that of the session, unless given. */
+type RequestOptions = { key?: string, headers?: Record<string, string>, body?: string, signal?: AbortSignal }
+type ShareFields = { version: HTMLSelectElement, percent: HTMLInputElement, element: HTMLElement }
+type Turn = { role: HTMLSelectElement, text: HTMLTextAreaElement }
 /** PresetBody is the part of a view below a preset's header. */
 type PresetBody = { element: Node, update?: (preset: PresetAnswer) => void, selected?: () => number }
 

@@ -8,7 +8,7 @@ export const api = (root.api ?? '/v1').replace(/\/+$/, '')
 const form = new RegExp('^(?:/(workspaces)|/w/([^/]+)(?:/(history)|/p/([^/]+)(?:/(labels|try|use|history|new)|/versions/(\\d+)|/(compare)/(\\d+)\\.\\.(\\d+))?)?)?/?$')
 
 /**
- * parse reads an address. The workspace is empty if the address names none.
+ * Reads an address. The workspace is empty if the address names none.
  * @param {{ pathname: string, search: string }} location @returns {Address}
  */
 export function parse(location) {
@@ -50,10 +50,7 @@ export const toWorkspaces = `${base}/workspaces`
 /** @param {string} workspace */
 export const toWorkspaceHistory = (workspace) => `${toPresets(workspace)}/history`
 
-/**
- * presetPath is the path of a preset in the API, or of something below it.
- * @param {At} at @param {string} [below] @param {Query} [query]
- */
+/** presetPath is the path of a preset in the API, or of something below it. @param {At} at @param {string} [below] @param {Query} [query] */
 export function presetPath(at, below = '', query = {}) {
 	return `/presets/${part(at.slug)}${below && '/' + below}${search({ ...query, workspace_id: at.workspace })}`
 }

@@ -4,19 +4,16 @@ import { api } from './addresses.js'
 import * as session from './session.js'
 
 /**
- * newFailure makes an error of the API. Its status is 0 if no answer came.
+ * Makes an error of the API. Its status is 0 if no answer came.
  * @param {string} message
- * @param {{ status?: number, issues?: Issue[], requestId?: string, retryAfter?: string }} [more]
+ * @param {Partial<Failure>} [more]
  * @returns {Failure}
  */
 export function newFailure(message, more = {}) {
 	return Object.assign(new Error(message), { status: 0, issues: [], requestId: '', retryAfter: '', ...more })
 }
 
-/**
- * failureOf makes a failure of whatever was thrown.
- * @param {unknown} thrown @returns {Failure}
- */
+/** Makes a failure of whatever was thrown. @param {unknown} thrown @returns {Failure} */
 export function failureOf(thrown) {
 	return thrown instanceof Error && 'status' in thrown ? /** @type {Failure} */ (thrown) : newFailure(String(thrown), { status: -1 })
 }
@@ -25,9 +22,9 @@ export function failureOf(thrown) {
 const isAborted = (thrown) => thrown instanceof DOMException && thrown.name === 'AbortError'
 
 /**
- * ask sends a request to a path of the API. It throws a Failure.
+ * Sends a request to a path of the API. It throws a Failure.
  * @param {string} method @param {string} path
- * @param {{ key?: string, headers?: Record<string, string>, body?: string, signal?: AbortSignal }} [options]
+ * @param {RequestOptions} [options]
  */
 export async function ask(method, path, options = {}) {
 	/** @type {Record<string, string>} */
@@ -48,10 +45,7 @@ export async function ask(method, path, options = {}) {
 	}
 }
 
-/**
- * readFailure reads an answer that is an error, in the form of any route.
- * @param {Response} response
- */
+/** Reads an answer that is an error, in the form of any route. @param {Response} response */
 export async function readFailure(response) {
 	const text = await response.text().catch(() => '')
 	let error
@@ -67,10 +61,7 @@ export async function readFailure(response) {
 	})
 }
 
-/**
- * answerOf reads an answer. A 401 ends the session.
- * @param {Response} response @returns {Promise<Answer<any>>}
- */
+/** Reads an answer. A 401 ends the session. @param {Response} response @returns {Promise<Answer<any>>} */
 async function answerOf(response) {
 	if (!response.ok) {
 		const failure = await readFailure(response)
@@ -95,16 +86,13 @@ const maxAnswers = 100
 
 session.locks.addEventListener('lock', () => answers.clear())
 
-/**
- * known returns the last answer of a path, if it is in memory.
- * @param {string} path @returns {Answer<any> | undefined}
- */
+/** Returns the last answer of a path, if it is in memory. @param {string} path @returns {Answer<any> | undefined} */
 export function known(path) {
 	return answers.get(path)
 }
 
 /**
- * read gets a path. If nothing has changed there, it returns the same answer as before.
+ * Gets a path. If nothing has changed there, it returns the same answer as before.
  * @param {string} path @param {AbortSignal} [signal] @returns {Promise<Answer<any>>}
  */
 export async function read(path, signal) {
@@ -113,11 +101,8 @@ export async function read(path, signal) {
 	const answer = before && response.status === 304 ? before : await answerOf(response)
 	answers.delete(path)
 	answers.set(path, answer)
-	for (const oldest of answers.keys()) {
-		if (answers.size <= maxAnswers) {
-			break
-		}
-		answers.delete(oldest)
+	if (answers.size > maxAnswers) {
+		answers.delete([...answers.keys()][0])
 	}
 	return answer
 }
@@ -127,11 +112,11 @@ export async function read(path, signal) {
 /** @type {Map<string, string>} */
 const open = new Map()
 
-/** absent stands for the tag of what must not exist yet. */
+/** Stands for the tag of what must not exist yet. */
 export const absent = '*'
 
 /**
- * change sends a change. With a tag it is made only if the object still has this tag.
+ * Sends a change. With a tag it is made only if the object still has this tag.
  * @param {string} method @param {string} path
  * @param {string | object | undefined} body JSON text as it is sent, or an object @param {string} [tag]
  * @returns {Promise<Answer<any>>}
@@ -158,17 +143,14 @@ function conditionOf(tag) {
 	return tag === absent ? { 'If-None-Match': '*' } : tag ? { 'If-Match': tag } : {}
 }
 
-/** changes tells views that something was changed here. */
+/** Tells views that something was changed here. */
 export const changes = new EventTarget()
 
 function randomName() {
 	return Array.from(crypto.getRandomValues(new Uint8Array(16)), (byte) => byte.toString(16).padStart(2, '0')).join('')
 }
 
-/**
- * identify finds out what a key may do, and where.
- * @param {string} key @returns {Promise<{ kind: 'management' | 'inference', home: string }>}
- */
+/** Finds out what a key may do, and where. @param {string} key */
 export async function identify(key) {
 	const workspaces = await ask('GET', '/workspaces?limit=1', { key })
 	if (workspaces.ok) {

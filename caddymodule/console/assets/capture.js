@@ -9,10 +9,7 @@ export const routes = { responses: 'responses', chat: 'chat/completions', messag
 /** @type {Record<Dialect, string[]>} */
 const promptMembers = { responses: ['instructions', 'input'], chat: ['messages'], messages: ['system', 'messages'] }
 
-/**
- * checkSettings returns what is wrong with settings before they are sent.
- * @param {string} text @param {Dialect} dialect @returns {Problem[]}
- */
+/** Returns what is wrong with settings before they are sent. @param {string} text @param {Dialect} dialect @returns {Problem[]} */
 export function checkSettings(text, dialect) {
 	const { members, problem, offset } = parseObject(text)
 	if (problem) {
@@ -24,7 +21,7 @@ export function checkSettings(text, dialect) {
 }
 
 /**
- * requestOf writes the request. A setting that is as before keeps its bytes.
+ * Writes the request. A setting that is as before keeps its bytes.
  * @param {Dialect} dialect @param {string | null} prompt @param {string} settings
  * @param {string} before the settings that were edited
  */
@@ -47,16 +44,13 @@ export function requestOf(dialect, prompt, settings, before) {
 	return `{${members.join(',')}}`
 }
 
-/**
- * isPromptPath reports whether an issue of the server is about the prompt.
- * @param {string} path @param {Dialect} dialect
- */
+/** Reports whether an issue of the server is about the prompt. @param {string} path @param {Dialect} dialect */
 export function isPromptPath(path, dialect) {
 	return promptMembers[dialect].some((name) => path === `/${name}` || path.startsWith(`/${name}/`))
 }
 
 /**
- * keepLineBreaks gives an edited text the line breaks of the text before. Browsers edit
+ * Gives an edited text the line breaks of the text before. Browsers edit
  * texts with \n alone, so that shown is the text before with those.
  * @param {string} text @param {string} before @param {string} shown
  */

@@ -22,7 +22,7 @@ function compareBody(context, preset) {
 	const { at, signal, address: { from, to } } = context
 	const result = h('div'), action = h('span')
 	const showAction = () => fill(action, to !== preset.data.designated_version.version && button('Put live', () => putLive(context, preset, to), {
-		disabled: !session.mayChange() || preset.data.status !== 'active', title: `Put v${to} live`, 'data-key': 'put-live', 'aria-describedby': !session.mayChange() && 'read-only',
+		disabled: !session.mayChange() || preset.data.status !== 'active', 'data-key': 'put-live', 'aria-describedby': !session.mayChange() && 'read-only',
 	}))
 	const [first, second] = versionChoices(context, [from, to])
 	const show = () => load(result, signal, async () => {
@@ -59,9 +59,9 @@ function sideHeading(version) {
 let ids = 0
 
 /**
- * versionChoices makes selects of the preset's versions. The newest 100 can be chosen.
+ * Makes selects of the preset's versions. The newest 100 can be chosen.
  * @param {Context} context @param {number[]} values
- * @param {{ value: string, text: string }[]} [others] come first
+ * @param {Choice[]} [others] come first
  */
 export function versionChoices({ at, signal }, values, others = []) {
 	const selects = values.map((value) => choice([...others, ...(value ? [{ value: String(value), text: `v${value}` }] : [])], value ? String(value) : others[0]?.value ?? '', { id: `version-${++ids}` }))

@@ -7,7 +7,7 @@ import { errorBox } from './states.js'
 import { say } from './status.js'
 
 /**
- * conflict explains a 412. Look again takes the object as it is now. Other failures are
+ * Explains a 412. Look again takes the object as it is now. Other failures are
  * undefined.
  * @param {Failure} failure @param {string} path of the object @param {Answer<any>} before
  * @param {(now: Answer<any>) => unknown} lookedAgain
@@ -25,10 +25,7 @@ export function conflict(failure, path, before, lookedAgain) {
 	return place
 }
 
-/**
- * changesOf lists what differs between two states of a preset or a workspace.
- * @param {any} before @param {any} now
- */
+/** Lists what differs between two states of a preset or a workspace. @param {any} before @param {any} now */
 export function changesOf(before, now) {
 	/** @type {Child[][]} */
 	const items = []
@@ -50,10 +47,7 @@ export function changesOf(before, now) {
 	return h('ul', null, (items.length > 0 ? items : [['A version was added, or something was changed and changed back.']]).map((item) => h('li', null, item)))
 }
 
-/**
- * failed says that a change without a dialog was not made.
- * @param {unknown} thrown
- */
+/** Says that a change without a dialog was not made. @param {unknown} thrown */
 export function failed(thrown) {
 	const { status, message, requestId } = api.failureOf(thrown)
 	say(status === 412 ? 'Nothing was saved, because this was changed meanwhile.' : `Error: ${message}${requestId && ` (request id ${requestId})`}`)

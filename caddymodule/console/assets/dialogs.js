@@ -5,10 +5,10 @@ import { button, form, h, submit } from './elements.js'
 import { attempt } from './states.js'
 
 /**
- * openDialog shows a dialog. Its name is that of the button that opened it. The signal
+ * Shows a dialog. Its name is that of the button that opened it. The signal
  * closes it.
  * @param {string} name @param {string} heading @param {Child[]} body
- * @param {{ actions?: HTMLButtonElement[], style?: string, onClose?: () => void, signal?: AbortSignal, submit?: () => unknown }} [options]
+ * @param {DialogOptions} [options]
  */
 export function openDialog(name, heading, body, options = {}) {
 	const opener = document.activeElement
@@ -37,11 +37,11 @@ export function openDialog(name, heading, body, options = {}) {
 }
 
 /**
- * ask shows a dialog that makes a change. It closes when the change is made. Otherwise it
+ * Shows a dialog that makes a change. It closes when the change is made. Otherwise it
  * shows the error, which explain may put into other words.
  * @param {Context} context @param {string} name also of the button, unless confirm is given
  * @param {string} heading @param {Child[]} body @param {() => Promise<unknown>} run
- * @param {{ confirm?: string, isDanger?: boolean, isWide?: boolean, explain?: (failure: Failure) => Node | undefined, onClose?: () => void }} [options]
+ * @param {AskOptions} [options]
  */
 export function ask(context, name, heading, body, run, options = {}) {
 	const place = h('div')
@@ -57,5 +57,5 @@ export function ask(context, name, heading, body, run, options = {}) {
 	return { close, confirm }
 }
 
-/** isDialogOpen reports whether a dialog is on top. */
+/** Reports whether a dialog is on top. */
 export const isDialogOpen = () => document.querySelector('dialog:modal') !== null

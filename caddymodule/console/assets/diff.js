@@ -5,7 +5,7 @@ import { compact, format, memberOf } from './json.js'
 const sliceTime = 10 // milliseconds
 const maxLoose = 50 // items without an anchor, before a comparison counts as coarse
 
-/** Slices gives the page its turn after each slice of work. */
+/** Gives the page its turn after each slice of work. */
 export class Slices {
 	/** @param {AbortSignal} [signal] */
 	constructor(signal) {
@@ -25,7 +25,7 @@ export class Slices {
 }
 
 /**
- * diff compares two lists by the items that occur once in both (patience diff). It is
+ * Compares two lists by the items that occur once in both (patience diff). It is
  * coarse if a long range has no such item.
  * @param {string[]} before @param {string[]} after @param {Slices} slices
  */
@@ -78,10 +78,7 @@ export async function diff(before, after, slices) {
 	return { blocks, isCoarse }
 }
 
-/**
- * anchors finds items that occur once in each range, in the same order.
- * @param {string[]} a @param {string[]} b @param {Block} range
- */
+/** Finds items that occur once in each range, in the same order. @param {string[]} a @param {string[]} b @param {Block} range */
 function anchors(a, b, range) {
 	/** @param {string[]} items @param {number} start @param {number} end */
 	const places = (items, start, end) => {
@@ -129,7 +126,7 @@ function anchors(a, b, range) {
 const maxWords = 20000 // of a line
 
 /**
- * diffWords compares two lines. It returns undefined if they have little in common.
+ * Compares two lines. It returns undefined if they have little in common.
  * @param {string} before @param {string} after @param {Slices} slices
  * @returns {Promise<{ before: Part[], after: Part[] } | undefined>}
  */
@@ -154,10 +151,7 @@ function words(line) {
 	return line.match(/[\p{L}\p{M}\p{N}_]+|\s+|[^\p{L}\p{M}\p{N}_\s]/gu) ?? []
 }
 
-/**
- * lines splits a text into its lines. A last line break is no line of its own.
- * @param {string} text
- */
+/** Splits a text into its lines. A last line break is no line of its own. @param {string} text */
 export function lines(text) {
 	const all = text.split('\n')
 	if (all.at(-1) === '') {
@@ -167,7 +161,7 @@ export function lines(text) {
 }
 
 /**
- * diffSettings compares two JSON values, of which one may be absent. It descends into
+ * Compares two JSON values, of which one may be absent. It descends into
  * objects and into lists of objects.
  * @param {JSONValue | undefined} a @param {JSONValue | undefined} b @param {string} [path] @returns {Setting[]}
  */

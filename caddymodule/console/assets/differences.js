@@ -10,12 +10,9 @@ const maxWordLines = 2000 // changed lines beyond which words are not marked
 const context = 3 // equal lines around a difference
 const rowsAtOnce = 1000
 
-/**
- * differences shows what differs between two sides.
- * @param {Side} before @param {Side} after @param {AbortSignal} signal
- */
+/** Shows what differs between two sides. @param {Side} before @param {Side} after @param {AbortSignal} signal */
 export function differences(before, after, signal) {
-	const prompt = h('div', { class: 'prompt-differences' })
+	const prompt = h('div')
 	const element = h('div', { class: 'differences' },
 		h('h3', null, 'Settings'), settingsTable(before, after),
 		h('h3', null, 'Prompt'), prompt)
@@ -73,13 +70,13 @@ async function promptTable(before, after, place, signal) {
 	const areWordsMarked = Math.max(removed, added) <= maxWordLines
 	const notes = [
 		isCoarse && 'The comparison is coarse: some parts are too different to compare line by line.',
-		!areWordsMarked && `Words are not marked, because more than ${maxWordLines.toLocaleString('en')} lines have changed.`,
+		!areWordsMarked && `Words are not marked, because more than ${maxWordLines} lines have changed.`,
 	].filter(Boolean)
 
 	const body = h('tbody')
 	const more = h('p', { class: 'actions' })
 	fill(place,
-		h('p', { class: 'summary number' }, h('span', { class: 'good' }, `+ ${count(added)} added`), ' ', h('span', { class: 'bad' }, `− ${count(removed)} removed`)),
+		h('p', { class: 'summary number' }, h('span', { class: 'good' }, `+ ${added} added`), ' ', h('span', { class: 'bad' }, `− ${removed} removed lines`)),
 		notes.map((note) => h('p', { class: 'note' }, note)),
 		h('div', { class: 'prompt-table', role: 'region', 'aria-label': 'Differences of the prompt', tabindex: '0' },
 			h('table', { 'aria-label': 'Prompt, line by line' },
@@ -92,7 +89,7 @@ async function promptTable(before, after, place, signal) {
 	const draw = async (row) => {
 		if (row.folded > 0) {
 			/** @type {HTMLTableRowElement} */
-			const element = h('tr', { class: 'fold' }, h('td', { colspan: '4' }, button(`Show ${row.folded.toLocaleString('en')} equal lines`, () => unfold(row, element), { class: 'small' })))
+			const element = h('tr', { class: 'fold' }, h('td', { colspan: '4' }, button(`Show ${row.folded} equal lines`, () => unfold(row, element), { class: 'small' })))
 			return element
 		}
 		const x = a[row.a], y = b[row.b]
@@ -110,7 +107,7 @@ async function promptTable(before, after, place, signal) {
 		}
 		fold.remove()
 	}
-	/** show draws rows in slices. @param {number} from */
+	/** Draws rows in slices. @param {number} from */
 	const show = async (from) => {
 		fill(more)
 		for (const row of rows.slice(from, from + rowsAtOnce)) {
@@ -120,16 +117,13 @@ async function promptTable(before, after, place, signal) {
 			}
 		}
 		const rest = rows.length - from - rowsAtOnce
-		fill(more, rest > 0 && button(`Show ${Math.min(rest, rowsAtOnce).toLocaleString('en')} more of ${rest.toLocaleString('en')} rows`, () => show(from + rowsAtOnce)))
+		fill(more, rest > 0 && button(`Show ${Math.min(rest, rowsAtOnce)} more of ${rest} rows`, () => show(from + rowsAtOnce)))
 	}
 	await show(0)
 }
 
-/** @param {number} n */
-const count = (n) => `${n.toLocaleString('en')} ${n === 1 ? 'line' : 'lines'}`
-
 /**
- * line makes the cells of a line: its number and its text, with changed parts marked.
+ * Makes the cells of a line: its number and its text, with changed parts marked.
  * @param {number} index -1 for none @param {string} sign @param {Part[] | string | undefined} parts
  * @param {string} style
  */
@@ -141,20 +135,14 @@ function line(index, sign, parts, style) {
 	return [h('td', { class: 'line' }, index + 1), h('td', { class: sign && style }, sign && h('span', { class: 'sign' }, sign), h('span', { class: 'text', dir: 'auto' }, text))]
 }
 
-/**
- * readSide reads a version as a side.
- * @param {At} at @param {number} version @param {AbortSignal} signal
- */
+/** Reads a version as a side. @param {At} at @param {number} version @param {AbortSignal} signal */
 export async function readSide(at, version, signal) {
 	/** @type {Answer<Version>} */
 	const answer = await api.read(presetPath(at, `versions/${version}`), signal)
 	return { ...answer.data, name: `v${version}`, prompt: answer.data.system_prompt, settings: settingsOf(answer.text) }
 }
 
-/**
- * settingsOf cuts the settings out of a version's answer.
- * @param {string} text
- */
+/** Cuts the settings out of a version's answer. @param {string} text */
 export function settingsOf(text) {
 	const config = memberOf(memberOf(parse(text), 'data'), 'config')
 	return config ? raw(config) : '{}'

@@ -2,10 +2,7 @@
 
 import { fill, h } from './elements.js'
 
-/**
- * jsonEditor makes a text field whose notes stand at the end of their lines.
- * @param {string} value @param {() => void} changed
- */
+/** Makes a text field whose notes stand at the end of their lines. @param {string} value @param {() => void} changed */
 export function jsonEditor(value, changed) {
 	const area = h('textarea', { value, rows: 16, wrap: 'off', spellcheck: 'false', autocomplete: 'off', autocapitalize: 'off', class: 'json' })
 	const numbers = h('div', { class: 'numbers', 'aria-hidden': 'true' })
@@ -39,7 +36,7 @@ export function jsonEditor(value, changed) {
 	draw()
 	return {
 		area,
-		/** takeFrom puts the editor where field has put its text field. @param {Element} place */
+		/** Puts the editor where field has put its text field. @param {Element} place */
 		takeFrom: (place) => {
 			const sheet = h('div', { class: 'sheet' }, h('div', { class: 'over' }, beside))
 			place.replaceChild(h('div', { class: 'json-editor' }, h('div', { class: 'gutter' }, numbers), sheet), area)

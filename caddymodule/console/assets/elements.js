@@ -1,10 +1,10 @@
 // Elements are made here, from text alone. No markup is ever parsed.
 
 // These are set as properties, because their attributes are only initial values.
-const asProperty = new Set(['value', 'checked', 'selected', 'disabled', 'readOnly', 'hidden', 'open'])
+const asProperty = new Set(['value', 'disabled', 'hidden'])
 
 /**
- * h makes an element. A property that is a function listens to an event (onclick). Null,
+ * Makes an element. A property that is a function listens to an event (onclick). Null,
  * undefined and false leave a property or a child out.
  * @template {keyof HTMLElementTagNameMap} Name @param {Name} name @param {Properties | null} [properties]
  * @param {...(Child | Child[])} children @returns {HTMLElementTagNameMap[Name]}
@@ -26,15 +26,12 @@ export function h(name, properties, ...children) {
 	return element
 }
 
-/**
- * fill replaces the children of an element.
- * @param {Element} element @param {...(Child | Child[])} children
- */
+/** Replaces the children of an element. @param {Element} element @param {...(Child | Child[])} children */
 export function fill(element, ...children) {
 	element.replaceChildren(...children.flat().flatMap((child) => (child === null || child === undefined || child === false ? [] : [child instanceof Node ? child : String(child)])))
 }
 
-/** user shows text that a user wrote. Its direction and its marks stay inside. @param {string} text */
+/** Shows text that a user wrote. Its direction and its marks stay inside. @param {string} text */
 export const user = (text) => h('bdi', null, text)
 
 /** @param {string} text */
@@ -50,7 +47,7 @@ export const textOrNone = (text) => (text ? user(text) : h('span', { class: 'mut
 export const labelTag = (name, target) => h('span', { class: 'label' }, user(name), ' ', target && number(target))
 
 /**
- * form makes a form that runs a function, and is never sent.
+ * Makes a form that runs a function, and is never sent.
  * @param {Properties} properties @param {() => unknown} run @param {...(Child | Child[])} children
  */
 export function form(properties, run, ...children) {
@@ -70,11 +67,14 @@ export function submit(name, properties = {}) {
 	return h('button', { type: 'submit', class: 'primary', ...properties }, name)
 }
 
+/** Makes a field for one line that no browser corrects or fills in. @param {Properties} [properties] */
+export const textInput = (properties) => h('input', { type: 'text', autocomplete: 'off', autocapitalize: 'off', spellcheck: 'false', dir: 'auto', ...properties })
+
 let fields = 0
 
 /**
- * field puts a label, a hint and a place for an error around a control.
- * @param {string} name @param {HTMLInputElement | HTMLTextAreaElement | HTMLSelectElement} control
+ * Puts a label, a hint and a place for an error around a control.
+ * @param {string} name @param {Control} control
  * @param {Child} [hint]
  */
 export function field(name, control, hint) {
@@ -88,10 +88,7 @@ export function field(name, control, hint) {
 		h('p', { class: 'wrong', id: `${id}-error`, hidden: true }))
 }
 
-/**
- * setWrong shows an error below a control of field, or takes it away.
- * @param {Element} control @param {string} [text]
- */
+/** Shows an error below a control of field, or takes it away. @param {Element} control @param {string} [text] */
 export function setWrong(control, text = '') {
 	const place = document.getElementById(`${control.id}-error`)
 	if (text) {
@@ -105,7 +102,7 @@ export function setWrong(control, text = '') {
 	}
 }
 
-/** @param {{ value: string, text: string }[]} options @param {string} value @param {Properties} [properties] */
+/** @param {Choice[]} options @param {string} value @param {Properties} [properties] */
 export function choice(options, value, properties = {}) {
 	const select = h('select', properties, options.map((option) => h('option', { value: option.value }, option.text)))
 	select.value = value
@@ -113,7 +110,7 @@ export function choice(options, value, properties = {}) {
 }
 
 /**
- * table makes a table. Its roles are written out, because narrow screens show rows as
+ * Makes a table. Its roles are written out, because narrow screens show rows as
  * blocks, and browsers would forget them.
  * @param {string} name @param {(Child | HTMLTableCellElement)[]} head @param {HTMLTableRowElement[]} rows
  * @param {string} [style]
@@ -125,10 +122,7 @@ export function table(name, head, rows, style = '') {
 		h('tbody', { role: 'rowgroup' }, rows))
 }
 
-/**
- * row makes a row of table. Each cell has its column's name for narrow screens.
- * @param {[string, Child | Child[]][]} cells
- */
+/** Makes a row of table. Each cell has its column's name for narrow screens. @param {[string, Child | Child[]][]} cells */
 export function row(cells) {
 	return h('tr', { role: 'row' }, cells.map(([name, child], i) =>
 		h(i === 0 ? 'th' : 'td', { role: i === 0 ? 'rowheader' : 'cell', scope: i === 0 && 'row', 'data-column': name }, child)))
@@ -149,10 +143,7 @@ function sinceText(time) {
 	return 'just now'
 }
 
-/**
- * when shows how long ago a time was. The full time is its title.
- * @param {string | null | undefined} time
- */
+/** Shows how long ago a time was. The full time is its title. @param {string | null | undefined} time */
 export function when(time) {
 	if (!time || Number.isNaN(Date.parse(time))) {
 		return h('span', { class: 'muted' }, '–')
@@ -160,7 +151,7 @@ export function when(time) {
 	return h('time', { datetime: time, title: absolute.format(new Date(time)) }, sinceText(time))
 }
 
-/** updateTimes writes all times anew. */
+/** Writes all times anew. */
 export function updateTimes() {
 	for (const element of document.querySelectorAll('time')) {
 		const text = sinceText(element.dateTime)

@@ -41,7 +41,7 @@ function records(context, path) {
 		const at = { workspace, slug: change.slug || slug }
 		const version = (/** @type {number | null | undefined} */ number) => (number && at.slug ? h('a', { href: toVersion(at, number), class: 'number' }, `v${number}`) : textOrNone())
 		return row([
-			['What', h('span', null, words(change.operation), change.label && labelTag(change.label))],
+			['What', h('span', null, `${change.operation.replace('preset.', '').replaceAll(/[._]/g, ' ')} `, change.label && labelTag(change.label))],
 			...(slug ? [] : [/** @type {[string, Child]} */ (['Preset', at.slug ? h('a', { href: toPreset(at), 'data-row': true, class: 'slug' }, user(at.slug)) : textOrNone()])]),
 			['When', when(change.time)],
 			['By', user(change.user_id)],
@@ -49,22 +49,10 @@ function records(context, path) {
 			['Before', version(change.version_before)],
 			['After', version(change.version)],
 			['Message', textOrNone(change.message)],
-			['Request', change.request_id && button('Copy id', () => copy(change.request_id), { class: 'small', title: change.request_id, 'aria-label': `Copy the request id of change ${change.number}` })],
+			['Request', change.request_id && button('Copy id', () => copy(change.request_id), { class: 'small', title: change.request_id, 'aria-label': `Copy id of change ${change.number}` })],
 		])
 	}
 	return pagedList(context, limit, path, (answer) => (answer.data.length === 0
 		? h('p', { class: 'empty' }, 'Nothing has changed yet.')
 		: table('History', ['What', ...(slug ? [] : ['Preset']), 'When', 'By', 'Key', 'Before', 'After', 'Message', 'Request'], answer.data.map(draw))))
-}
-
-/** @type {Record<string, string>} */
-const operations = {
-	'preset.create_version': 'new version', 'preset.designate': 'put live', 'preset.update': 'changed', 'preset.archive': 'archived',
-	'preset.restore': 'restored', 'preset.prune': 'old versions removed', 'label.put': 'label set', 'label.delete': 'label removed',
-	'workspace.create': 'workspace created', 'workspace.update': 'workspace changed',
-}
-
-/** @param {string} operation */
-function words(operation) {
-	return (operations[operation] ?? operation.replace(/^\w+\./, '').replaceAll('_', ' ')) + ' '
 }

@@ -16,7 +16,7 @@ class SyntaxProblem extends Error {
 	}
 }
 
-/** parse reads a whole JSON text. It throws a SyntaxProblem. @param {string} text @returns {JSONValue} */
+/** Reads a whole JSON text. It throws a SyntaxProblem. @param {string} text @returns {JSONValue} */
 export function parse(text) {
 	let at = 0
 	/** @param {RegExp} pattern */
@@ -100,7 +100,7 @@ export function parse(text) {
 	return value
 }
 
-/** parseObject reads a JSON object. If the text is none, it has a problem. @param {string} text */
+/** Reads a JSON object. If the text is none, it has a problem. @param {string} text */
 export function parseObject(text) {
 	try {
 		const { kind, members } = parse(text)
@@ -111,25 +111,22 @@ export function parseObject(text) {
 	}
 }
 
-/** raw returns a value as it is in its text. @param {JSONValue} value */
+/** Returns a value as it is in its text. @param {JSONValue} value */
 export const raw = (value) => value.text.slice(value.start, value.end)
 
 /** @param {JSONValue | undefined} value @param {string} name */
 export const memberOf = (value, name) => value?.members.find((member) => member.name === name)?.value
 
-/** parts writes what is inside of a value, each with a function. @param {JSONValue} value @param {(value: JSONValue) => string} write */
+/** Writes what is inside of a value, each with a function. @param {JSONValue} value @param {(value: JSONValue) => string} write */
 const parts = (value, write, gap = '') => [...value.members.map((member) => `${member.key}:${gap}${write(member.value)}`), ...value.items.map(write)]
 
-/**
- * compact writes a value without white space, or with a gap after colons and commas.
- * @param {JSONValue} value @returns {string}
- */
+/** Writes a value without white space, or with a gap after colons and commas. @param {JSONValue} value @returns {string} */
 export function compact(value, gap = '') {
 	const inside = parts(value, (one) => compact(one, gap), gap).join(`,${gap}`)
 	return value.kind === 'object' ? `{${inside}}` : value.kind === 'array' ? `[${inside}]` : raw(value)
 }
 
-/** format writes a value in lines. @param {JSONValue} value @returns {string} */
+/** Writes a value in lines. @param {JSONValue} value @returns {string} */
 export function format(value, indent = '') {
 	const short = compact(value, ' ')
 	const children = [...value.items, ...value.members.map((member) => member.value)]
@@ -141,11 +138,11 @@ export function format(value, indent = '') {
 	return short[0] + inner + parts(value, (one) => format(one, `${indent}  `), ' ').join(`,${inner}`) + `\n${indent}` + short.at(-1)
 }
 
-/** lineOf returns the line of a place in a text, from 1. @param {string} text @param {number} offset */
+/** Returns the line of a place in a text, from 1. @param {string} text @param {number} offset */
 export const lineOf = (text, offset) => text.slice(0, offset).split('\n').length
 
 /**
- * find returns the place that a JSON Pointer points to. If something is missing there, it
+ * Returns the place that a JSON Pointer points to. If something is missing there, it
  * is the place of what encloses it.
  * @param {JSONValue} value @param {string} pointer
  */

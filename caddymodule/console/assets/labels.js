@@ -1,7 +1,7 @@
 // The labels of a preset: set, move, remove and split them, and see their history.
 
 import { presetPath } from './addresses.js'
-import { button, code, field, fill, form, h, number, row, setWrong, submit, table, user, when } from './elements.js'
+import { button, code, field, fill, form, h, number, row, setWrong, submit, table, textInput, user, when } from './elements.js'
 import * as api from './api.js'
 import * as session from './session.js'
 import { versionChoices } from './compare.js'
@@ -14,10 +14,7 @@ import { say } from './status.js'
 
 const valid = /^(?!\d+$|latest$)[A-Za-z0-9][A-Za-z0-9._~-]{0,63}$/
 
-/**
- * isLabelRight shows an error below a field that holds no label.
- * @param {HTMLInputElement} control
- */
+/** Shows an error below a field that holds no label. @param {HTMLInputElement} control */
 export function isLabelRight(control) {
 	const isRight = valid.test(control.value.trim())
 	setWrong(control, isRight ? '' : 'A label has letters, digits and . _ ~ -, and begins with a letter or digit. Numbers and latest are reserved.')
@@ -27,10 +24,7 @@ export function isLabelRight(control) {
 	return isRight
 }
 
-/**
- * targetText says what a label stands for. The weights of a split are shown as percent.
- * @param {Target | null | undefined} target
- */
+/** Says what a label stands for. The weights of a split are shown as percent. @param {Target | null | undefined} target */
 export function targetText(target) {
 	if (target?.split) {
 		return percents(target.split).map(({ version, percent }) => `v${version} ${percent} %`).join(' · ')
@@ -65,7 +59,7 @@ function labelsBody(context, preset) {
 			? h('p', { class: 'empty' }, 'No label is set. A label is a movable name for a version, such as staging. Requests name it as ', code(`@preset/${at.slug}@staging`), '.')
 			: table('Labels', ['Label', 'Stands for', 'Actions'], labels.map(([label, target]) => row([
 				['Label', h('span', { class: 'slug' }, user(label))],
-				['Stands for', [number(targetText(target)), target.split && bar(target.split)]],
+				['Stands for', number(targetText(target))],
 				['Actions', h('span', { class: 'actions' },
 					action('Move', label, () => edit(label, target)),
 					button('History', () => history(context, label), { class: 'small', 'data-key': `History ${label}`, 'aria-label': `History of ${label}` }),
@@ -73,11 +67,11 @@ function labelsBody(context, preset) {
 			]))))
 	}
 
-	const name = h('input', { type: 'text', autocomplete: 'off', spellcheck: 'false', maxlength: 64 })
+	const name = textInput({ maxlength: 64 })
 	const parts = h('div'), place = h('div')
 	const total = h('p', { class: 'number', role: 'status' })
 	const set = submit('Set label', { disabled: isClosed() })
-	/** @type {{ version: HTMLSelectElement, percent: HTMLInputElement, element: HTMLElement }[]} */
+	/** @type {ShareFields[]} */
 	let shares = []
 	/** @param {number} version @param {number} percent */
 	const addShare = (version, percent) => {
@@ -159,17 +153,8 @@ function labelsBody(context, preset) {
 	}
 }
 
-/** @param {Share[]} split */
-function bar(split) {
-	return h('span', { class: 'bar', 'aria-hidden': 'true' }, split.map((share) => {
-		const piece = h('span')
-		piece.style.flexGrow = String(share.weight)
-		return piece
-	}))
-}
-
 /**
- * putBack makes a label what it was before a change.
+ * Makes a label what it was before a change.
  * @param {At} at @param {string} label @param {Target | undefined} before
  * @param {string} tag of the label after the change, empty if it is to be read
  */
@@ -194,10 +179,7 @@ function remove(context, preset, label, target) {
 	}, { isDanger: true })
 }
 
-/**
- * history shows the changes of a label.
- * @param {Context} context @param {string} label
- */
+/** Shows the changes of a label. @param {Context} context @param {string} label */
 function history(context, label) {
 	const closing = new AbortController()
 	const limit = 20

@@ -35,7 +35,7 @@ function unknownView() {
 	return { title: 'Not found', element: h('div', null, h('h1', null, 'Not found'), h('p', null, 'The console has no such address. ', h('a', { href: toPresets(session.home()) }, 'All presets'))) }
 }
 
-/** show draws the view of the address. */
+/** Draws the view of the address. */
 function show() {
 	leaving.abort()
 	leaving = new AbortController()
@@ -73,14 +73,10 @@ function brand() {
 	return h('a', { class: 'brand', href: toPresets(session.home()) }, 'caddy-presets')
 }
 
-/**
- * drawTop draws the bar. The workspaces come later, because they are asked for.
- * @param {Address} address @param {string} workspace
- */
+/** Draws the bar. The workspaces come later, because they are asked for. @param {Address} address @param {string} workspace */
 function drawTop(address, workspace) {
 	const select = choice([{ value: workspace, text: workspace }], workspace, {
 		id: 'workspace', 'data-key': 'workspace', disabled: !session.mayChange(),
-		title: session.mayChange() ? null : 'An inference key acts in its own workspace',
 		onchange: () => {
 			const { value } = select
 			select.value = workspace
@@ -89,12 +85,12 @@ function drawTop(address, workspace) {
 	})
 	fill(top,
 		brand(),
-		h('span', { class: 'switch' }, h('label', { for: 'workspace', class: 'unseen' }, 'Workspace'), select),
+		h('span', null, h('label', { for: 'workspace', class: 'unseen' }, 'Workspace'), select),
 		h('nav', { 'aria-label': 'Main' },
 			h('a', { href: toPresets(workspace), 'aria-current': address.view === 'presets' && 'page', 'data-key': 'to-presets' }, 'Presets'),
 			h('a', { href: toWorkspaces, 'aria-current': address.view === 'workspaces' && 'page', 'data-key': 'to-workspaces' }, 'Workspaces')),
 		h('span', { class: 'gap' }),
-		h('span', { class: 'kind', title: session.readOnlyReason() || 'This key may change everything' }, session.mayChange() ? 'management' : 'read only'),
+		h('span', { class: 'kind' }, session.mayChange() ? 'management' : 'read only'),
 		button('?', help, { class: 'quiet small', 'aria-label': 'Keyboard shortcuts', 'data-key': 'help' }),
 		button('Lock', () => {
 			if (mayLeave()) {
@@ -120,17 +116,17 @@ async function fillWorkspaces(select, workspace) {
 	} catch {
 		return // the view itself shows what is wrong
 	}
-	const names = all.map((one) => one.slug)
-	const id = all.find((one) => one.id === workspace)?.slug
-	fill(select, [...(names.includes(workspace) || id ? [] : [workspace]), ...names].map((slug) => h('option', { value: slug }, slug)))
-	select.value = id ?? workspace
+	const shown = all.find((one) => [one.id, one.slug].includes(workspace))?.slug
+	fill(select, !shown && h('option', null, workspace), all.map(({ slug }) => h('option', null, slug)))
+	select.value = shown ?? workspace
 }
 
 let lockReason = ''
 
 function unlocked() {
 	lockReason = ''
-	say(session.mayChange() ? 'Unlocked. This key may change everything.' : 'Unlocked. This key may read, compare and try.')
+	document.body.focus() // the next Tab begins at the top
+	say(session.readOnlyReason() || 'Unlocked. This key may change everything.')
 	show()
 }
 
@@ -169,16 +165,12 @@ addEventListener('keydown', (event) => {
 		return
 	}
 	switch (event.key) {
-		case '/': {
-			const field = document.getElementById('search')
-			if (field) {
-				field.focus()
-			} else {
+		case '/':
+			if (!document.getElementById('search')) {
 				go(toPresets(parse(location).workspace || session.home()))
-				document.getElementById('search')?.focus()
 			}
+			document.getElementById('search')?.focus()
 			break
-		}
 		case 'j':
 		case 'k': {
 			const rows = [.../** @type {NodeListOf<HTMLElement>} */ (main.querySelectorAll('[data-row]'))]

@@ -6,10 +6,7 @@ export const navigations = new EventTarget()
 /** @type {() => boolean} */
 let isDirty = () => false
 
-/**
- * setGuard says how to find out whether the view has edits that are not saved.
- * @param {() => boolean} guard
- */
+/** Says how to find out whether the view has edits that are not saved. @param {() => boolean} guard */
 export function setGuard(guard) {
 	isDirty = guard
 }
@@ -22,7 +19,7 @@ export function dropEdits() {
 
 const question = 'This view has edits that are not saved. Leave it and lose them?'
 
-/** mayLeave asks whether edits may be lost, if there are any. */
+/** Asks whether edits may be lost, if there are any. */
 export function mayLeave() {
 	if (isDirty() && !confirm(question)) {
 		return false
@@ -33,10 +30,7 @@ export function mayLeave() {
 
 let shown = location.href
 
-/**
- * go opens an address of the console.
- * @param {string} address
- */
+/** Opens an address of the console. @param {string} address */
 export function go(address) {
 	if (mayLeave()) {
 		history.pushState(null, '', address)
@@ -45,16 +39,13 @@ export function go(address) {
 	}
 }
 
-/**
- * replace sets the address of the view that is shown.
- * @param {string} address
- */
+/** Sets the address of the view that is shown. @param {string} address */
 export function replace(address) {
 	history.replaceState(null, '', address)
 	shown = location.href
 }
 
-/** watchNavigation follows links, back, forward and closing. */
+/** Follows links, back, forward and closing. */
 export function watchNavigation() {
 	addEventListener('popstate', () => {
 		if (location.href === shown) {

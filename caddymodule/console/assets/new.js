@@ -1,7 +1,7 @@
 // The editor of a new version. It begins with the prompt and the settings of a version.
 
 import { presetPath, toVersion } from './addresses.js'
-import { button, choice, code, field, fill, form, h, setWrong } from './elements.js'
+import { button, choice, code, field, fill, form, h, setWrong, textInput } from './elements.js'
 import * as api from './api.js'
 import * as session from './session.js'
 import { checkSettings, isPromptPath, keepLineBreaks, requestOf, routes } from './capture.js'
@@ -52,8 +52,8 @@ function editor(context, preset, base) {
 	const dialects = choice(Object.keys(routes).map((name) => ({ value: name, text: name })), base.dialect)
 	const dialect = () => /** @type {Dialect} */ (dialects.value)
 	const prompt = h('textarea', { value: base.prompt ?? '', rows: 16, dir: 'auto', class: 'mono' })
-	const message = h('input', { type: 'text', maxlength: 500, dir: 'auto', autocomplete: 'off' })
-	const label = h('input', { type: 'text', maxlength: 64, autocomplete: 'off', spellcheck: 'false' })
+	const message = textInput({ maxlength: 500 })
+	const label = textInput({ maxlength: 64 })
 	let timer = 0
 	const settings = jsonEditor(formatted, () => {
 		clearTimeout(timer)
@@ -66,10 +66,7 @@ function editor(context, preset, base) {
 	const before = prompt.value // with the line breaks of the browser
 	context.setGuard(() => !isSaved && (prompt.value !== before || settings.area.value !== formatted || message.value + label.value !== ''))
 
-	/**
-	 * showProblems shows errors at their places, and goes to the first one if wanted.
-	 * @param {Problem[]} problems
-	 */
+	/** Shows errors at their places, and goes to the first one if wanted. @param {Problem[]} problems */
 	const showProblems = (problems, isWanted = false) => {
 		const [first] = problems
 		const inSettings = problems.filter((problem) => problem.field === 'Settings')
@@ -86,10 +83,7 @@ function editor(context, preset, base) {
 		line: lineOf(settings.area.value, find(parse(settings.area.value), path)), message: `${path}: ${text}`,
 	}))
 
-	/**
-	 * save shows what is new, and saves it.
-	 * @param {string} name @param {boolean} isLive
-	 */
+	/** Shows what is new, and saves it. @param {string} name @param {boolean} isLive */
 	const save = (name, isLive) => {
 		const problems = checkSettings(settings.area.value, dialect())
 		fill(place)
@@ -158,8 +152,7 @@ function editor(context, preset, base) {
 			place,
 			h('p', { class: 'actions' },
 				button('Save and put live', () => save('Save and put live', true), { disabled: reason !== '', class: 'primary' }),
-				button('Save as draft', () => save('Save as draft', false), { disabled: reason !== '' || !preset, title: preset ? null : 'The first version is always live' }),
-				reason && h('span', { class: 'muted' }, reason))),
+				button('Save as draft', () => save('Save as draft', false), { disabled: reason !== '' || !preset, title: preset ? null : 'The first version is always live' }))),
 		update: (next) => {
 			if (!preset || next.tag === preset.tag || isSaved) {
 				return

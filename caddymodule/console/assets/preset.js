@@ -10,7 +10,7 @@ import { archive, describe, disable, enable, restore } from './preset_changes.js
 import { errorBox, live } from './states.js'
 
 /**
- * presetFrame shows a preset around a body. The body is made once, when the preset is
+ * Shows a preset around a body. The body is made once, when the preset is
  * known, and is told when the preset changes. If the preset may be missing, the body is
  * made without it.
  * @param {Context} context @param {string} tab @param {(preset: PresetAnswer) => PresetBody} make
@@ -88,10 +88,7 @@ function headerOf(context, tab, answer, selected) {
 	]
 }
 
-/**
- * findArchived returns the preset of the address if it is archived.
- * @param {Context} context @returns {Promise<Preset | undefined>}
- */
+/** Returns the preset of the address if it is archived. @param {Context} context @returns {Promise<Preset | undefined>} */
 async function findArchived({ at, signal }) {
 	const answer = await api.read('/presets' + search({ status: 'archived', q: at.slug, sort: 'slug', order: 'asc', limit: 100, workspace_id: at.workspace }), signal)
 	return answer.data.find((/** @type {Preset} */ preset) => preset.slug === at.slug)

@@ -1,7 +1,7 @@
 // Changes of a preset as a whole: put live, archive, restore, disable, enable, describe.
 
 import { presetPath, toPresets } from './addresses.js'
-import { field, h, user } from './elements.js'
+import { field, h, textInput, user } from './elements.js'
 import * as api from './api.js'
 import { conflict, failed } from './conflict.js'
 import { ask } from './dialogs.js'
@@ -9,7 +9,7 @@ import { go } from './navigation.js'
 import { say } from './status.js'
 
 /**
- * designate puts a version live. The message offers the way back.
+ * Puts a version live. The message offers the way back.
  * @param {At} at @param {number} version @param {string} tag @param {number} [before]
  */
 export async function designate(at, version, tag, before) {
@@ -17,24 +17,21 @@ export async function designate(at, version, tag, before) {
 	say(`v${version} is live${before ? '' : ' again'}.`, before ? { name: 'Undo', run: () => designate(at, before, next).catch(failed) } : undefined)
 }
 
-/**
- * restore brings an archived preset back. Its tag is unknown, because it cannot be read.
- * @param {At} at
- */
+/** Brings an archived preset back. Its tag is unknown, because it cannot be read. @param {At} at */
 export async function restore(at) {
 	try {
-		const { tag } = await api.change('POST', presetPath(at, 'restore'), undefined)
-		say(`${at.slug} is restored.`, { name: 'Undo', run: () => api.change('DELETE', presetPath(at), undefined, tag).then(() => say(`${at.slug} is archived again.`), failed) })
+		await api.change('POST', presetPath(at, 'restore'), undefined)
+		say(`${at.slug} is restored.`)
 	} catch (thrown) {
 		failed(thrown)
 	}
 }
 
 /**
- * askFirst shows a dialog for a change that needs the preset's tag.
+ * Shows a dialog for a change that needs the preset's tag.
  * @param {Context} context @param {PresetAnswer} preset @param {string} name @param {string} heading
  * @param {Child[]} body @param {(tag: string) => Promise<unknown>} run
- * @param {{ confirm?: string, isDanger?: boolean }} options
+ * @param {AskOptions} options
  */
 export function askFirst(context, preset, name, heading, body, run, options) {
 	let { tag } = preset
@@ -71,7 +68,7 @@ export function enable(at, tag) {
 /** @param {Context} context @param {PresetAnswer} preset */
 export function describe(context, preset) {
 	const { at } = context
-	const name = h('input', { type: 'text', value: preset.data.name, maxlength: 128, dir: 'auto', autofocus: true })
+	const name = textInput({ value: preset.data.name, maxlength: 128, autofocus: true })
 	const description = h('textarea', { value: preset.data.description ?? '', rows: 4, maxlength: 500, dir: 'auto' })
 	askFirst(context, preset, 'Rename and describe', 'Rename and describe', [
 		field('Name', name, h('span', null, 'The slug stays ', user(at.slug), ', so requests do not change.')),

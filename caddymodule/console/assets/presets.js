@@ -1,7 +1,7 @@
 // The list of a workspace's presets.
 
 import { api as apiPath, presetPath, search, toPreset, toPresets, toWorkspaceHistory } from './addresses.js'
-import { button, choice, field, fill, form, h, labelTag, number, row, setWrong, submit, table, textOrNone, user, when } from './elements.js'
+import { button, choice, field, fill, form, h, labelTag, number, row, setWrong, submit, table, textInput, textOrNone, user, when } from './elements.js'
 import * as api from './api.js'
 import * as session from './session.js'
 import { snippet } from './copy.js'
@@ -34,7 +34,7 @@ export function presetsView(context) {
 		list.show(path())
 	}
 
-	const find = h('input', { type: 'search', id: 'search', value: state.q, autocomplete: 'off', spellcheck: 'false', maxlength: 200, 'data-key': 'search' })
+	const find = textInput({ type: 'search', id: 'search', value: state.q, maxlength: 200, 'data-key': 'search' })
 	let timer = 0
 	find.addEventListener('input', () => {
 		clearTimeout(timer)
@@ -49,7 +49,7 @@ export function presetsView(context) {
 		const next = isSorted && order === firstOrder[sort] ? (order === 'asc' ? 'desc' : 'asc') : ''
 		return h('th', { scope: 'col', role: 'columnheader', 'aria-sort': isSorted ? (order === 'asc' ? 'ascending' : 'descending') : 'none' },
 			h('button', { type: 'button', class: 'sort', 'data-key': `sort-${sort}`, onclick: () => update({ sort, order: next }) },
-				name, h('span', { 'aria-hidden': 'true' }, isSorted ? (order === 'asc' ? ' ▴' : ' ▾') : '')))
+				name, isSorted && h('span', { 'aria-hidden': 'true' }, order === 'asc' ? ' ▴' : ' ▾')))
 	}
 
 	const paging = h('div')
@@ -113,7 +113,7 @@ function labelsOf(preset) {
 }
 
 /**
- * showDetails shows what serves, and who made it. Lists do not tell.
+ * Shows what serves, and who made it. Lists do not tell.
  * @param {Context} context @param {At} at @param {Element} liveCell @param {Element} by
  */
 function showDetails(context, at, liveCell, by) {
@@ -146,7 +146,7 @@ function emptyList(context, state) {
 
 /** @param {Context} context */
 function newPreset(context) {
-	const slug = h('input', { type: 'text', autocomplete: 'off', spellcheck: 'false', maxlength: 128, autofocus: true })
+	const slug = textInput({ maxlength: 128, autofocus: true })
 	const { close } = openDialog('New preset', 'New preset', [
 		field('Slug', slug, 'Requests name it as @preset/<slug>. Letters, digits and . _ ~ -'),
 	], {

@@ -9,7 +9,7 @@ import { designate } from './preset_changes.js'
 import { load } from './states.js'
 
 /**
- * putLive shows what will change for requests, then designates the version.
+ * Shows what will change for requests, then designates the version.
  * @param {Context} context @param {PresetAnswer} preset as it was when the button was pressed
  * @param {number} version
  */

@@ -9,7 +9,7 @@ const session = { key: '', kind: 'inference', home: 'default', inferenceKey: '' 
 /** locks are told why the session ended. */
 export const locks = new EventTarget()
 
-/** resume goes on with the session that this tab has kept, unless it was idle for too long. */
+/** Goes on with the session that this tab has kept, unless it was idle for too long. */
 export function resume() {
 	if (Date.now() - Number(sessionStorage.getItem(storedTime)) > idleLimit) {
 		forget()
@@ -19,8 +19,8 @@ export function resume() {
 }
 
 /**
- * unlock begins a session. home is the workspace that an address without one means.
- * @param {string} key @param {'management' | 'inference'} kind @param {string} home
+ * Begins a session. home is the workspace that an address without one means.
+ * @param {string} key @param {string} kind @param {string} home
  */
 export function unlock(key, kind, home) {
 	Object.assign(session, { key, kind, home })
@@ -34,10 +34,7 @@ function forget() {
 	sessionStorage.removeItem(storedTime)
 }
 
-/**
- * lock ends the session. The page shows the reason beside the field for the key.
- * @param {string} reason
- */
+/** Ends the session. The page shows the reason beside the field for the key. @param {string} reason */
 export function lock(reason) {
 	if (session.key !== '') {
 		forget()
@@ -63,7 +60,7 @@ export function setInferenceKey(key) {
 
 let touched = 0
 
-/** touch notes that someone uses the page. */
+/** Notes that someone uses the page. */
 function touch() {
 	touched = Date.now()
 	sessionStorage.setItem(storedTime, String(touched))
@@ -75,7 +72,7 @@ function lockIfIdle() {
 	}
 }
 
-/** watchIdle locks the session after 30 minutes without a key press or a click. */
+/** Locks the session after 30 minutes without a key press or a click. */
 export function watchIdle() {
 	for (const event of ['keydown', 'pointerdown', 'wheel', 'touchstart']) {
 		addEventListener(event, () => {

@@ -7,10 +7,7 @@ import { copy } from './copy.js'
 const pollInterval = 5000
 const skeletonDelay = 150
 
-/**
- * errorBox shows an error: its words, its places, and its request id to copy.
- * @param {unknown} thrown @param {() => unknown} [again]
- */
+/** Shows an error: its words, its places, and its request id to copy. @param {unknown} thrown @param {() => unknown} [again] */
 export function errorBox(thrown, again) {
 	const { status, message, retryAfter, issues, requestId } = api.failureOf(thrown)
 	return h('div', { class: 'error', role: 'alert' },
@@ -22,10 +19,7 @@ export function errorBox(thrown, again) {
 			again && button('Try again', again, { class: 'small' })))
 }
 
-/**
- * expectContent shows a skeleton unless there is content within 150 ms.
- * @param {Element} place @param {number} lines
- */
+/** Shows a skeleton unless there is content within 150 ms. @param {Element} place @param {number} lines */
 function expectContent(place, lines) {
 	const timer = setTimeout(() => {
 		if (place.childElementCount === 0) {
@@ -36,7 +30,7 @@ function expectContent(place, lines) {
 }
 
 /**
- * load fills a place with what a function returns, or with its error.
+ * Fills a place with what a function returns, or with its error.
  * @param {Element} place @param {AbortSignal} signal @param {() => Promise<Child | Child[]>} make
  */
 export async function load(place, signal, make) {
@@ -55,10 +49,10 @@ export async function load(place, signal, make) {
 }
 
 /**
- * live shows what a path of the API has, and looks again every few seconds while the tab
+ * Shows what a path of the API has, and looks again every few seconds while the tab
  * is visible. The content is drawn anew only if it has changed.
- * @param {Context} context @param {string} path @param {(answer: Answer<any>) => Child | Child[]} draw
- * @param {{ lines?: number, onFailure?: (failure: Failure, again: () => unknown) => Node | undefined | Promise<Node | undefined> }} [options]
+ * @param {Context} context @param {string} path @param {Draw} draw
+ * @param {LiveOptions} [options]
  */
 export function live({ signal }, path, draw, options = {}) {
 	const notice = h('div')
@@ -146,10 +140,7 @@ export function live({ signal }, path, draw, options = {}) {
 	}
 }
 
-/**
- * focusKey focuses the element that has a data-key.
- * @param {Element} place @param {string} key
- */
+/** Focuses the element that has a data-key. @param {Element} place @param {string} key */
 export function focusKey(place, key) {
 	const found = place.querySelector(`[data-key="${CSS.escape(key)}"]`)
 	if (found instanceof HTMLElement) {
@@ -159,7 +150,7 @@ export function focusKey(place, key) {
 }
 
 /**
- * pages makes the buttons of a list's pages.
+ * Makes the buttons of a list's pages.
  * @param {number} offset @param {number} limit @param {number} total @param {(offset: number) => void} go
  */
 export function pages(offset, limit, total, go) {
@@ -188,10 +179,10 @@ export function pagedList(context, limit, path, draw, count = (answer) => answer
 }
 
 /**
- * attempt makes a change. A button shows that it is under way. It returns whether the
+ * Makes a change. A button shows that it is under way. It returns whether the
  * change was made, and shows an error in a place otherwise.
  * @param {Element} place @param {HTMLButtonElement} pressed @param {() => Promise<unknown>} run
- * @param {(failure: Failure) => Node | undefined} [explain]
+ * @param {Explain} [explain]
  */
 export async function attempt(place, pressed, run, explain) {
 	fill(place)

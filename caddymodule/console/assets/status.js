@@ -4,10 +4,7 @@ import { button, fill, h } from './elements.js'
 
 let timer = 0
 
-/**
- * say shows a message in the status region.
- * @param {string} text @param {{ name: string, run: () => unknown }} [action]
- */
+/** Shows a message in the status region. @param {string} text @param {{ name: string, run: () => unknown }} [action] */
 export function say(text, action) {
 	const place = document.getElementById('status')
 	const message = place?.querySelector('[role=status]')

@@ -1,7 +1,7 @@
 // Reading the streamed answer of a gateway, in the three dialects.
 
 /**
- * events reads server-sent events, one after another.
+ * Reads server-sent events, one after another.
  * @param {ReadableStream<Uint8Array>} body @param {() => void} arrived is called with each chunk
  */
 export async function* events(body, arrived) {
@@ -31,13 +31,9 @@ export async function* events(body, arrived) {
 	}
 }
 
-/**
- * pieceOf reads an event's data: the text that it adds, or how the answer ended. Unknown
- * events add nothing.
- * @param {string} data
- */
+/** Reads an event's data: the text that it adds, or how the answer ended. Unknown events add nothing. @param {string} data */
 export function pieceOf(data) {
-	const piece = { text: '', thought: '', usage: '', failure: '' }
+	const piece = { text: '', usage: '', failure: '' }
 	/** @type {any} */
 	let event
 	try {
@@ -52,14 +48,10 @@ export function pieceOf(data) {
 		piece.failure = textOf(error) || textOf(error.message) || 'The gateway reported an error.'
 	} else if (delta) {
 		piece.text = textOf(delta.content)
-		piece.thought = textOf(delta.reasoning ?? delta.reasoning_content)
 	} else if (type === 'content_block_delta') {
 		piece.text = textOf(event.delta?.text)
-		piece.thought = textOf(event.delta?.thinking)
 	} else if (type === 'response.output_text.delta') {
 		piece.text = textOf(event.delta)
-	} else if (/^response\.reasoning.*\.delta$/.test(type)) {
-		piece.thought = textOf(event.delta)
 	}
 	piece.usage = usageOf(event.usage ?? event.response?.usage)
 	return piece
@@ -76,11 +68,7 @@ function usageOf(usage) {
 	return typeof output !== 'number' ? '' : `${typeof input === 'number' ? `${input} tokens in, ` : ''}${output} tokens out`
 }
 
-/**
- * wholeText finds the text of an answer that is not streamed. An unknown form is shown as
- * it is.
- * @param {string} text
- */
+/** Finds the text of an answer that is not streamed. An unknown form is shown as it is. @param {string} text */
 export function wholeText(text) {
 	try {
 		const answer = JSON.parse(text)

@@ -1,11 +1,10 @@
 // Trying a version: what goes up to the gateway, and what the gateway answers.
 
-import { button, choice, code, field, fill, form, h, setWrong, submit, user } from './elements.js'
+import { button, choice, code, field, fill, form, h, setWrong, submit, textInput, user } from './elements.js'
 import * as api from './api.js'
 import * as session from './session.js'
 import { routes } from './capture.js'
 import { versionChoices } from './compare.js'
-import { copy } from './copy.js'
 import { format, lineOf, parseObject, raw } from './json.js'
 import { targetText } from './labels.js'
 import { presetFrame } from './preset.js'
@@ -25,13 +24,13 @@ function tryBody(context, preset) {
 	const [first] = versionChoices(context, [0], others)
 	const [second] = versionChoices(context, [0], [{ value: 'none', text: 'none' }, ...others])
 	const dialects = choice(Object.entries(routes).map(([value, text]) => ({ value, text })), preset.data.designated_version.dialect)
-	const key = h('input', { type: 'text', class: 'secret', autocomplete: 'off', spellcheck: 'false', value: session.inferenceKey() })
-	const temperature = h('input', { type: 'text', inputmode: 'decimal', autocomplete: 'off' })
-	const maxTokens = h('input', { type: 'text', inputmode: 'numeric', autocomplete: 'off' })
+	const key = textInput({ class: 'secret', value: session.inferenceKey() })
+	const temperature = textInput({ inputmode: 'decimal' })
+	const maxTokens = textInput({ inputmode: 'numeric' })
 	const more = h('textarea', { rows: 2, spellcheck: 'false', class: 'mono' })
 
 	const list = h('div')
-	/** @type {{ role: HTMLSelectElement, text: HTMLTextAreaElement }[]} */
+	/** @type {Turn[]} */
 	let turns = []
 	const addTurn = (role = 'user') => {
 		const n = turns.length + 1
@@ -49,7 +48,7 @@ function tryBody(context, preset) {
 	}
 	addTurn()
 
-	/** requestOf writes the request. It is undefined if a field is wrong. @param {string} ref */
+	/** Writes the request. It is undefined if a field is wrong. @param {string} ref */
 	const requestOf = (ref) => {
 		const isResponses = dialects.value === 'responses'
 		const members = [
@@ -123,10 +122,7 @@ function tryBody(context, preset) {
 	}
 }
 
-/**
- * showRequest shows the merged request. Each field says where it comes from.
- * @type {typeof showAnswer}
- */
+/** Shows the merged request. Each field says where it comes from. @type {typeof showAnswer} */
 async function showRequest(place, name, path, request) {
 	try {
 		const response = await api.ask('POST', path, { ...request, headers: { 'X-Preset-Dry-Run': 'true' } })
@@ -137,7 +133,7 @@ async function showRequest(place, name, path, request) {
 		const result = (await response.json()).data
 		const { members } = parseObject(result.body)
 		fill(place,
-			h('p', { class: 'section' }, h('code', null, `${result.method} ${result.path}`), button('Copy the body', () => copy(result.body), { class: 'small' })),
+			h('p', { class: 'section' }, h('code', null, `${result.method} ${result.path}`)),
 			h('table', { class: 'settings sources', 'aria-label': 'Fields of the request' }, h('tbody', null, members.map((member) => {
 				const { from, version } = result.fields[member.name]
 				return h('tr', { class: `from-${from}` },
@@ -152,18 +148,16 @@ async function showRequest(place, name, path, request) {
 }
 
 /**
- * showAnswer streams an answer into a place, until it ends or is stopped.
+ * Streams an answer into a place, until it ends or is stopped.
  * @param {HTMLElement} place @param {string} name @param {string} path
- * @param {{ key: string, body: string | undefined, signal: AbortSignal }} request
+ * @param {RequestOptions} request
  */
 async function showAnswer(place, name, path, request) {
 	const begun = performance.now()
 	const facts = h('p', { class: 'muted number facts-line' }, 'Waiting for the gateway…')
 	const answer = h('pre', { class: 'answer', tabindex: '0', role: 'region', 'aria-label': `Answer of ${name}, text`, dir: 'auto' })
-	const thoughts = h('pre', { dir: 'auto' })
-	const details = h('details', { hidden: true }, h('summary', null, 'Reasoning'), thoughts)
 	const problem = h('div')
-	fill(place, facts, details, answer, problem)
+	fill(place, facts, answer, problem)
 	let first = '', served = '', usage = '', state = 'streaming…'
 	const showFacts = (total = '') => fill(facts, user([served, first && `first byte ${first}`, total && `total ${total}`, usage, state].filter(Boolean).join(' · ')))
 	const elapsed = () => {
@@ -198,8 +192,6 @@ async function showAnswer(place, name, path, request) {
 				if (piece.failure) {
 					throw api.newFailure(piece.failure, { status: 502 })
 				}
-				details.hidden &&= piece.thought === ''
-				thoughts.append(piece.thought)
 				append(piece.text)
 				usage = piece.usage || usage
 			}
@@ -211,8 +203,8 @@ async function showAnswer(place, name, path, request) {
 		}
 	} catch (thrown) {
 		const failure = api.failureOf(thrown)
-		state = request.signal.aborted ? 'stopped' : failure.status > 0 ? `failed with ${failure.status}` : 'failed'
-		if (!request.signal.aborted) {
+		state = request.signal?.aborted ? 'stopped' : failure.status > 0 ? `failed with ${failure.status}` : 'failed'
+		if (!request.signal?.aborted) {
 			fill(problem, errorBox(failure.status < 0 ? api.newFailure('The connection ended before the answer was complete.') : failure))
 		}
 	}

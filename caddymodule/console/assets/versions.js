@@ -47,7 +47,7 @@ export function versionName({ version, designated, labels }) {
 }
 
 /**
- * timeline lists the versions, the newest first. The API lists the oldest first, so that
+ * Lists the versions, the newest first. The API lists the oldest first, so that
  * the pages are counted from the end.
  * @param {Context} context @param {number} selected
  */
@@ -65,15 +65,9 @@ function timeline(context, selected) {
 			return []
 		}
 		total = answer.total
-		/** @type {Version[]} */
-		const versions = [...answer.data].reverse()
-		const choose = h('select', { 'data-key': 'choose', onchange: () => go(toVersion(at, Number(choose.value))) },
-			versions.map((version) => h('option', { value: version.version }, versionName(version))))
-		choose.value = String(selected)
 		queueMicrotask(() => list.element.querySelector('[aria-current]')?.scrollIntoView({ block: 'nearest' }))
 		return [
-			h('label', { class: 'choose' }, 'Version ', choose),
-			h('ol', { class: 'timeline', 'aria-label': 'Versions', role: 'list' }, versions.map((version) =>
+			h('ol', { class: 'timeline', 'aria-label': 'Versions', role: 'list' }, [...answer.data].reverse().map((/** @type {Version} */ version) =>
 				h('li', null, h('a', { href: toVersion(at, version.version), 'aria-current': version.version === selected && 'true', 'data-key': `v${version.version}`, 'data-row': true },
 					h('span', { class: 'name' }, h('strong', { class: 'number' }, `v${version.version}`), version.designated && h('span', { class: 'live' }, '● live')),
 					labelsOf(version),
@@ -106,8 +100,8 @@ function versionHeading({ at, ...context }, version, preset) {
 			version.message && h('p', { class: 'message' }, user(version.message))),
 		h('div', { class: 'actions' },
 			!isLive && button('Put live', () => putLive({ at, ...context }, preset, n), { ...cannot, 'data-key': 'put-live' }),
-			button('Compare', () => go(toComparison(at, isLive ? Math.max(1, n - 1) : liveVersion, n)), { 'data-key': 'compare', title: isLive ? 'Compare with the version before' : 'Compare with the live version' }),
-			button('Edit', () => go(toPreset(at, 'new', { from: n })), { ...cannot, 'data-key': 'edit', title: 'Make a new version from this one' })))
+			button('Compare', () => go(toComparison(at, isLive ? Math.max(1, n - 1) : liveVersion, n)), { 'data-key': 'compare' }),
+			button('Edit', () => go(toPreset(at, 'new', { from: n })), { ...cannot, 'data-key': 'edit' })))
 }
 
 /** @param {Answer<Version>} answer @param {Node} heading */
@@ -120,7 +114,7 @@ function versionDetail(answer, heading) {
 			prompt && h('span', { class: 'muted number' }, bytes(answer.data.system_prompt_bytes)),
 			prompt && button('Copy', () => copy(prompt), { class: 'small', 'aria-label': 'Copy the prompt' })),
 		prompt ? h('pre', { class: 'prompt', tabindex: '0', role: 'region', 'aria-label': 'Prompt', dir: 'auto' }, prompt) : h('p', { class: 'muted' }, 'This version has no prompt.'),
-		h('div', { class: 'section' }, h('h3', null, 'Settings'), button('Copy', () => copy(format(parse(settings))), { class: 'small', 'aria-label': 'Copy the settings' })),
+		h('div', { class: 'section' }, h('h3', null, 'Settings')),
 		h('table', { class: 'settings', 'aria-label': 'Settings' }, h('tbody', null, parse(settings).members.map((member) =>
 			h('tr', null, h('th', { scope: 'row' }, code(member.name)), h('td', null, code(format(member.value))))))),
 	]

@@ -1,7 +1,7 @@
 // The workspaces: list, create, change and delete them.
 
 import { search, toPresets, toWorkspaceHistory } from './addresses.js'
-import { button, choice, field, h, number, row, setWrong, table, textOrNone, user, when } from './elements.js'
+import { button, choice, field, h, number, row, setWrong, table, textInput, textOrNone, user, when } from './elements.js'
 import * as api from './api.js'
 import * as session from './session.js'
 import { conflict, failed } from './conflict.js'
@@ -18,7 +18,7 @@ export function workspacesView(context) {
 		return { title, element: h('div', null, h('h1', null, title), h('p', { class: 'note' }, 'This is an inference key. It acts in one workspace, and only a management key sees the others.')) }
 	}
 	const list = pagedList(context, limit, (offset) => '/workspaces' + search({ offset, limit }), (answer) =>
-		table('Workspaces', ['Slug', 'Name', 'Default model', 'Provider sort', 'Disabled tools', 'Created', 'Actions'], answer.data.map((/** @type {Workspace} */ workspace) => {
+		table('Workspaces', ['Slug', 'Name', 'Default model', 'Disabled tools', 'Created', 'Actions'], answer.data.map((/** @type {Workspace} */ workspace) => {
 			const { slug, disabled_server_tools: tools } = workspace
 			/** @param {string} text @param {(context: Context, slug: string) => unknown} run */
 			const action = (text, run) => button(text, () => run(context, slug), { class: 'small', 'data-key': `${text} ${slug}`, 'aria-label': `${text} ${slug}` })
@@ -26,7 +26,6 @@ export function workspacesView(context) {
 				['Slug', h('a', { href: toPresets(slug), 'data-row': true, 'data-key': slug, class: 'slug' }, user(slug))],
 				['Name', user(workspace.name)],
 				['Default model', textOrNone(workspace.default_text_model)],
-				['Provider sort', textOrNone(workspace.default_provider_sort)],
 				['Disabled tools', tools?.length ? number(tools.length) : textOrNone()],
 				['Created', when(workspace.created_at)],
 				['Actions', h('span', { class: 'actions' }, action('Change', change), action('Delete', remove), h('a', { href: toWorkspaceHistory(slug), class: 'small', 'aria-label': `History of ${slug}` }, 'History'))],
@@ -42,17 +41,17 @@ export function workspacesView(context) {
 	}
 }
 
-/** settingsForm makes the fields of a workspace. @param {Partial<Workspace>} workspace */
+/** Makes the fields of a workspace. @param {Partial<Workspace>} workspace */
 function settingsForm(workspace) {
 	/** @param {string | null | undefined} value @param {number} maxlength */
-	const input = (value, maxlength = 200) => h('input', { type: 'text', value: value ?? '', maxlength, dir: 'auto', autocomplete: 'off', spellcheck: 'false' })
+	const input = (value, maxlength = 200) => textInput({ value: value ?? '', maxlength })
 	const slug = input(workspace.slug, 50), name = input(workspace.name, 100)
 	const description = input(workspace.description, 500)
 	const model = input(workspace.default_text_model)
 	const sort = choice(['', 'price', 'throughput', 'latency', 'exacto'].map((value) => ({ value, text: value || 'none' })), workspace.default_provider_sort ?? '')
 	const tools = h('textarea', { value: (workspace.disabled_server_tools ?? []).join('\n'), rows: 3, class: 'mono', spellcheck: 'false' })
 	slug.disabled = workspace.slug === 'default'
-	/** @type {Record<string, HTMLInputElement | HTMLSelectElement | HTMLTextAreaElement>} */
+	/** @type {Record<string, Control>} */
 	const controls = { slug, name, description, default_text_model: model, default_provider_sort: sort, disabled_server_tools: tools }
 	return {
 		elements: [
@@ -94,7 +93,7 @@ function create(context) {
 }
 
 /**
- * readFirst runs a function with a workspace as it is now, so that its tag is known.
+ * Runs a function with a workspace as it is now, so that its tag is known.
  * @param {string} slug @param {(path: string, seen: Answer<Workspace>) => unknown} run
  */
 function readFirst(slug, run) {
@@ -119,7 +118,7 @@ function remove(context, slug) {
 	readFirst(slug, async (path, seen) => {
 		const { total } = await api.read('/presets' + search({ status: 'all', limit: 1, workspace_id: slug }))
 		const isDefault = slug === 'default'
-		const typed = h('input', { type: 'text', autocomplete: 'off', spellcheck: 'false', autofocus: true, oninput: () => (confirm.disabled = typed.value !== slug) })
+		const typed = textInput({ autofocus: true, oninput: () => (confirm.disabled = typed.value !== slug) })
 		const { confirm } = ask(context, 'Delete', `Delete ${slug}?`, [
 			h('p', null, `This removes the workspace with ${total === 1 ? 'its one preset' : `all its ${total} presets`}, their versions and labels. It cannot be undone.`),
 			isDefault && h('p', null, 'The workspace default is created again at once, empty.'),
