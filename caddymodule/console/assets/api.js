@@ -87,9 +87,7 @@ const maxAnswers = 100
 session.locks.addEventListener('lock', () => answers.clear())
 
 /** Returns the last answer of a path, if it is in memory. @param {string} path @returns {Answer<any> | undefined} */
-export function known(path) {
-	return answers.get(path)
-}
+export const known = (path) => answers.get(path)
 
 /**
  * Gets a path. If nothing has changed there, it returns the same answer as before.

@@ -16,7 +16,7 @@ export function conflict(failure, path, before, lookedAgain) {
 	if (failure.status !== 412) {
 		return undefined
 	}
-	const list = h('div', null, h('p', { class: 'muted' }, 'Looking at what has changed…'))
+	const list = h('div', null, 'Looking at what was changed…')
 	const place = h('div', { class: 'error', role: 'alert' }, h('p', null, h('strong', null, 'Error: '), 'Nothing was saved, because this was changed meanwhile.'), list)
 	api.read(path).then((now) => fill(list, changesOf(before.data, now.data), h('p', { class: 'actions' }, button('Look again', () => {
 		place.remove()

@@ -17,7 +17,7 @@ export function copy(text) {
 	}
 }
 
-/** Shows text that can be copied. @param {string} text @param {string} name */
+/** @param {string} text @param {string} name */
 export function snippet(text, name) {
 	return h('div', { class: 'code' },
 		h('pre', { tabindex: '0', 'aria-label': name, role: 'region' }, h('code', null, text)),

@@ -57,5 +57,4 @@ export function ask(context, name, heading, body, run, options = {}) {
 	return { close, confirm }
 }
 
-/** Reports whether a dialog is on top. */
 export const isDialogOpen = () => document.querySelector('dialog:modal') !== null

@@ -10,7 +10,7 @@ const maxWordLines = 2000 // changed lines beyond which words are not marked
 const context = 3 // equal lines around a difference
 const rowsAtOnce = 1000
 
-/** Shows what differs between two sides. @param {Side} before @param {Side} after @param {AbortSignal} signal */
+/** @param {Side} before @param {Side} after @param {AbortSignal} signal */
 export function differences(before, after, signal) {
 	const prompt = h('div')
 	const element = h('div', { class: 'differences' },
@@ -135,7 +135,7 @@ function line(index, sign, parts, style) {
 	return [h('td', { class: 'line' }, index + 1), h('td', { class: sign && style }, sign && h('span', { class: 'sign' }, sign), h('span', { class: 'text', dir: 'auto' }, text))]
 }
 
-/** Reads a version as a side. @param {At} at @param {number} version @param {AbortSignal} signal */
+/** @param {At} at @param {number} version @param {AbortSignal} signal */
 export async function readSide(at, version, signal) {
 	/** @type {Answer<Version>} */
 	const answer = await api.read(presetPath(at, `versions/${version}`), signal)

@@ -143,25 +143,11 @@ function sinceText(time) {
 	return 'just now'
 }
 
-/** Shows how long ago a time was. The full time is its title. @param {string | null | undefined} time */
-export function when(time) {
-	if (!time || Number.isNaN(Date.parse(time))) {
-		return h('span', { class: 'muted' }, '–')
-	}
-	return h('time', { datetime: time, title: absolute.format(new Date(time)) }, sinceText(time))
-}
+/** Shows how long ago a time was. The full time is its title. @param {string} time */
+export const when = (time) => h('time', { datetime: time, title: absolute.format(new Date(time)) }, sinceText(time))
 
-/** Writes all times anew. */
 export function updateTimes() {
 	for (const element of document.querySelectorAll('time')) {
-		const text = sinceText(element.dateTime)
-		if (element.textContent !== text) {
-			element.textContent = text
-		}
+		element.textContent = sinceText(element.dateTime)
 	}
-}
-
-/** @param {number} size */
-export function bytes(size) {
-	return size < 1024 ? `${size} B` : `${(size / 1024).toFixed(1)} KiB`
 }

@@ -1,7 +1,6 @@
 // JSON as text. Numbers keep their digits (0.70), and members their order, because values
 // are cut out of the text and never written anew.
 
-const maxDepth = 128
 const space = /[ \t\r\n]*/y
 const token = /(-?(?:0|[1-9]\d*)(?:\.\d+)?(?:[eE][+-]?\d+)?)|true|false|null/y
 const plain = /[^"\\\u0000-\u001f]*/y
@@ -36,7 +35,7 @@ export function parse(text) {
 		for (at++; text[at] !== '"';) {
 			take(plain)
 			if (text[at] !== '"' && !take(escape)) {
-				throw fail(text[at] === '\\' ? 'unknown escape in a string' : 'a string must not contain a line break or a control character')
+				throw fail(text[at] === '\\' ? 'unknown escape in a string' : 'line break or control character in a string')
 			}
 		}
 		at++
@@ -63,8 +62,8 @@ export function parse(text) {
 		const first = next()
 		/** @type {JSONValue} */
 		const value = { kind: 'literal', text, start: at, end: at, members: [], items: [] }
-		if (depth > maxDepth) {
-			throw fail(`more than ${maxDepth} levels`)
+		if (depth > 128) {
+			throw fail('more than 128 levels')
 		} else if (first === '"') {
 			value.kind = 'string'
 			skipString()

@@ -17,7 +17,7 @@ const valid = /^(?!\d+$|latest$)[A-Za-z0-9][A-Za-z0-9._~-]{0,63}$/
 /** Shows an error below a field that holds no label. @param {HTMLInputElement} control */
 export function isLabelRight(control) {
 	const isRight = valid.test(control.value.trim())
-	setWrong(control, isRight ? '' : 'A label has letters, digits and . _ ~ -, and begins with a letter or digit. Numbers and latest are reserved.')
+	setWrong(control, isRight ? '' : 'A label begins with a letter or digit, and has only these and . _ ~ -. Numbers and latest are reserved.')
 	if (!isRight) {
 		control.focus()
 	}
@@ -179,7 +179,7 @@ function remove(context, preset, label, target) {
 	}, { isDanger: true })
 }
 
-/** Shows the changes of a label. @param {Context} context @param {string} label */
+/** @param {Context} context @param {string} label */
 function history(context, label) {
 	const closing = new AbortController()
 	const limit = 20

@@ -35,7 +35,6 @@ function unknownView() {
 	return { title: 'Not found', element: h('div', null, h('h1', null, 'Not found'), h('p', null, 'The console has no such address. ', h('a', { href: toPresets(session.home()) }, 'All presets'))) }
 }
 
-/** Draws the view of the address. */
 function show() {
 	leaving.abort()
 	leaving = new AbortController()
@@ -78,9 +77,8 @@ function drawTop(address, workspace) {
 	const select = choice([{ value: workspace, text: workspace }], workspace, {
 		id: 'workspace', 'data-key': 'workspace', disabled: !session.mayChange(),
 		onchange: () => {
-			const { value } = select
-			select.value = workspace
-			go(toPresets(value))
+			go(toPresets(select.value))
+			select.value = workspace // until it is left
 		},
 	})
 	fill(top,
@@ -126,7 +124,6 @@ let lockReason = ''
 function unlocked() {
 	lockReason = ''
 	document.body.focus() // the next Tab begins at the top
-	say(session.readOnlyReason() || 'Unlocked. This key may change everything.')
 	show()
 }
 
@@ -148,7 +145,7 @@ session.locks.addEventListener('lock', (event) => {
 })
 
 function help() {
-	const keys = [['/', 'Search presets'], ['j and k', 'Next and previous in a list'], ['Enter', 'Open it'], ['n', 'New version'], ['c', 'Compare'], ['?', 'These shortcuts'], ['Escape', 'Close what is on top']]
+	const keys = [['/', 'Search presets'], ['j and k', 'Next and previous in a list'], ['n', 'New version'], ['c', 'Compare'], ['?', 'These shortcuts'], ['Escape', 'Close what is on top']]
 	openDialog('Keyboard shortcuts', 'Keyboard shortcuts', [h('dl', { class: 'facts' }, keys.map(([key, text]) => [h('dt', null, h('kbd', null, key)), h('dd', null, text)]).flat())])
 }
 

@@ -145,7 +145,7 @@ function editor(context, preset, base) {
 			notice,
 			h('div', { class: 'columns even' }, field('Prompt', prompt), settingsField),
 			h('div', { class: 'columns even' },
-				field('Message', message, 'Why this version exists. It shows in versions and history.'),
+				field('Message', message, 'Why this version exists.'),
 				h('div', { class: 'columns even' },
 					field('Also set the label', label, 'Optional, in the same step.'),
 					preset ? h('p', { class: 'field' }, h('span', { class: 'caption' }, 'Made as'), `${base.dialect}, like v${base.version}`) : field('Made as', dialects, 'The API whose names the settings use.'))),

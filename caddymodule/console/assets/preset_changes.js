@@ -43,7 +43,7 @@ export function askFirst(context, preset, name, heading, body, run, options) {
 /** @param {Context} context @param {PresetAnswer} preset */
 export function archive(context, preset) {
 	const { at } = context
-	const text = 'Requests that name this preset get 404 from then on, and lists leave it out. Its versions and labels are kept, and Restore brings it back.'
+	const text = 'Requests that name this preset get 404 from then on. Its versions and labels are kept, and Restore brings it back.'
 	askFirst(context, preset, 'Archive', `Archive ${at.slug}?`, [text], async (tag) => {
 		await api.change('DELETE', presetPath(at), undefined, tag)
 		say(`${at.slug} is archived.`, { name: 'Undo', run: () => restore(at) })

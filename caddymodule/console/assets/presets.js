@@ -61,7 +61,7 @@ export function presetsView(context) {
 			scrollTo(0, 0)
 		}))
 		if (presets.length === 0) {
-			return answer.total > 0 ? h('p', { class: 'empty' }, 'This page is empty now. ', button('First page', () => update({}))) : emptyList(context, state)
+			return answer.total > 0 ? h('p', { class: 'empty' }, 'This page is empty now.') : emptyList(context, state)
 		}
 		return table('Presets',
 			[sorter('Slug', 'slug'), sorter('Name', 'name'), 'Status', 'Live', 'Labels', sorter('Changed', 'updated'), 'By'],
@@ -126,18 +126,18 @@ function showDetails(context, at, liveCell, by) {
 	if (known) {
 		show(known)
 	}
-	api.read(presetPath(at), context.signal).then(show, () => {})
+	setTimeout(() => context.signal.aborted || api.read(presetPath(at), context.signal).then(show, () => {}), 50) // first the table
 }
 
 /** @param {Context} context @param {{ q: string, status: string }} state */
 function emptyList(context, state) {
 	if (state.q !== '' || state.status !== '') {
-		return h('div', { class: 'empty' }, h('p', null, 'No preset matches.'), h('p', { class: 'muted' }, 'The search looks in slugs, names and descriptions.'))
+		return h('div', { class: 'empty' }, 'No preset matches. The search looks in slugs, names and descriptions.')
 	}
 	const workspace = context.workspace === 'default' || !session.mayChange() ? '' : `?workspace_id=${encodeURIComponent(context.workspace)}`
 	return h('div', { class: 'empty' },
 		h('h2', null, 'No presets yet'),
-		h('p', null, 'Create the first one with New preset, or with a management key in $KEY:'),
+		h('p', null, 'Create the first one with New preset, or with this request:'),
 		snippet(`curl ${location.origin}${apiPath}/presets/email-copywriter/chat/completions${workspace} \\
   -H "Authorization: Bearer $KEY" -H "Content-Type: application/json" \\
   -d '{"model": "openai/gpt-5-mini", "temperature": 0.7,
@@ -148,14 +148,14 @@ function emptyList(context, state) {
 function newPreset(context) {
 	const slug = textInput({ maxlength: 128, autofocus: true })
 	const { close } = openDialog('New preset', 'New preset', [
-		field('Slug', slug, 'Requests name it as @preset/<slug>. Letters, digits and . _ ~ -'),
+		field('Slug', slug, 'Requests name it as @preset/<slug>. It has letters, digits and . _ ~ -'),
 	], {
 		signal: context.signal,
 		actions: [submit('Continue')],
 		submit: () => {
 			const text = slug.value.trim()
 			if (!/^[A-Za-z0-9][A-Za-z0-9._~-]{0,127}$/.test(text)) {
-				setWrong(slug, 'A slug begins with a letter or digit, and has only letters, digits and . _ ~ -')
+				setWrong(slug, 'A slug begins with a letter or digit.')
 				slug.focus()
 				return
 			}

@@ -49,7 +49,7 @@ export const home = () => session.home
 export const mayChange = () => session.kind === 'management'
 
 /** readOnlyReason is why a key may not change anything. It is empty if it may. */
-export const readOnlyReason = () => (mayChange() ? '' : 'This is an inference key. It can read and compare, but only a management key can change presets.')
+export const readOnlyReason = () => (mayChange() ? '' : 'This is an inference key. It sees and compares, but only a management key can change presets.')
 
 /** inferenceKey is the key for requests to the gateway. */
 export const inferenceKey = () => (session.kind === 'inference' ? session.key : session.inferenceKey)

@@ -140,7 +140,7 @@ export function live({ signal }, path, draw, options = {}) {
 	}
 }
 
-/** Focuses the element that has a data-key. @param {Element} place @param {string} key */
+/** @param {Element} place @param {string} key */
 export function focusKey(place, key) {
 	const found = place.querySelector(`[data-key="${CSS.escape(key)}"]`)
 	if (found instanceof HTMLElement) {

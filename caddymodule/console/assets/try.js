@@ -71,11 +71,14 @@ function tryBody(context, preset) {
 		return isRight && !parsed.problem ? `{${members.join(',')}}` : undefined
 	}
 
-	const output = h('div', null, h('p', { class: 'muted' }, 'Send streams the answer of the gateway. Show what goes up costs nothing: it shows the merged request, and where each field comes from.'))
+	const output = h('div', null, h('p', { class: 'muted' }, 'Send streams the answer of the gateway. Show what goes up sends nothing: it shows the merged request.'))
 	let sending = new AbortController()
 	context.signal.addEventListener('abort', () => sending.abort())
 	const send = submit('Send')
-	const stop = button('Stop', () => sending.abort(), { disabled: true })
+	const stop = button('Stop', () => {
+		sending.abort()
+		send.focus()
+	}, { disabled: true })
 	/** @param {typeof showAnswer} show */
 	const run = async (show) => {
 		const secret = key.value.trim()
@@ -89,7 +92,6 @@ function tryBody(context, preset) {
 		session.setInferenceKey(secret)
 		sending.abort()
 		const mine = (sending = new AbortController())
-		send.disabled = true
 		stop.disabled = false
 		output.className = refs.length > 1 ? 'outputs two' : 'outputs'
 		const path = '/' + routes[/** @type {Dialect} */ (dialects.value)]
@@ -101,11 +103,7 @@ function tryBody(context, preset) {
 			return show(place, name, path, { key: secret, body: requests[i], signal: mine.signal })
 		}))
 		if (sending === mine) {
-			send.disabled = false
 			stop.disabled = true
-			if (document.activeElement === document.body) {
-				send.focus()
-			}
 		}
 	}
 	return {

@@ -8,14 +8,14 @@ import { openDialog } from './dialogs.js'
 
 const command = 'caddy presets key create --kind management'
 
-/** Asks for a key. @param {string} reason @param {() => void} done */
+/** @param {string} reason @param {() => void} done */
 function keyForm(reason, done) {
 	const key = textInput({ class: 'secret', autofocus: true })
 	const unlock = submit('Unlock')
 	const run = async () => {
 		const text = key.value.trim()
 		if (!/^[!-~]+$/.test(text)) {
-			setWrong(key, text === '' ? 'Enter a key.' : 'A key has no spaces and only ASCII characters.')
+			setWrong(key, 'Enter a key. It has only ASCII characters, and no spaces.')
 			key.focus()
 			return
 		}
@@ -41,13 +41,12 @@ function keyForm(reason, done) {
 	return form({ class: 'unlock' }, run, reason && h('p', { class: 'note' }, reason), field('API key', key), unlock)
 }
 
-/** Says which keys there are, and where to get one. */
 function keyHelp() {
 	return h('div', { class: 'help' },
 		h('h2', null, 'What a key may do'),
 		h('p', null, 'A management key sees and changes the presets of every workspace. An inference key sees, compares and tries those of its own, and changes nothing.'),
 		h('h2', null, 'Where to get one'),
-		h('p', null, 'Someone with access to the server runs this command. It prints the key once:'),
+		h('p', null, 'On the server, this command prints a new key once:'),
 		snippet(command, 'the command'),
 		h('p', { class: 'muted' }, 'The key stays in this tab. It is forgotten with Lock, after 30 minutes without use, and when the tab closes.'))
 }

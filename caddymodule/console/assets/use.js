@@ -18,7 +18,7 @@ export function useView(context) {
 		return {
 			element: h('div', null,
 				h('h2', null, 'Use it'),
-				h('p', { class: 'intro' }, 'Programs name the preset as their model, ', code(`@preset/${slug}`), ', and use an inference key. Their next request gets what is live then.'),
+				h('p', { class: 'intro' }, 'Programs name the preset as their model, ', code(`@preset/${slug}`), ', and use an inference key.'),
 				h('div', { class: 'filters' }, field('Version or label', ref)),
 				place),
 		}

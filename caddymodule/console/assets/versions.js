@@ -1,7 +1,7 @@
 // The timeline of a preset's versions, and the chosen version.
 
 import { presetPath, toComparison, toPreset, toVersion } from './addresses.js'
-import { button, bytes, code, h, labelTag, user, when } from './elements.js'
+import { button, code, h, labelTag, user, when } from './elements.js'
 import * as session from './session.js'
 import { copy } from './copy.js'
 import { settingsOf } from './differences.js'
@@ -54,6 +54,8 @@ export function versionName({ version, designated, labels }) {
 function timeline(context, selected) {
 	const { at } = context
 	let page = 0, total = 0
+	/** @type {HTMLElement | undefined} */
+	let shown
 	const path = () => {
 		const end = Math.max(0, total - page * pageSize), offset = Math.max(0, end - pageSize)
 		return presetPath(at, 'versions', { fields: 'summary', offset, limit: total === 0 ? pageSize : Math.max(1, end - offset) })
@@ -65,14 +67,19 @@ function timeline(context, selected) {
 			return []
 		}
 		total = answer.total
-		queueMicrotask(() => list.element.querySelector('[aria-current]')?.scrollIntoView({ block: 'nearest' }))
-		return [
-			h('ol', { class: 'timeline', 'aria-label': 'Versions', role: 'list' }, [...answer.data].reverse().map((/** @type {Version} */ version) =>
-				h('li', null, h('a', { href: toVersion(at, version.version), 'aria-current': version.version === selected && 'true', 'data-key': `v${version.version}`, 'data-row': true },
+		const before = shown?.scrollTop
+		const ol = (shown = h('ol', { class: 'timeline', 'aria-label': 'Versions', role: 'list' }, [...answer.data].reverse().map((/** @type {Version} */ version) =>
+			h('li', null, h('a', { href: toVersion(at, version.version), 'aria-current': version.version === selected && 'true', 'data-key': `v${version.version}`, 'data-row': true },
 					h('span', { class: 'name' }, h('strong', { class: 'number' }, `v${version.version}`), version.designated && h('span', { class: 'live' }, '● live')),
 					labelsOf(version),
 					version.message && h('span', { class: 'message' }, user(version.message)),
-					h('span', { class: 'by muted' }, user(version.creator_id), ', ', when(version.created_at)))))),
+					h('span', { class: 'by muted' }, user(version.creator_id), ', ', when(version.created_at)))))))
+		queueMicrotask(() => {
+			const current = /** @type {HTMLElement | null} */ (ol.querySelector('[aria-current]'))
+			ol.scrollTop = before ?? (current?.offsetTop ?? 0) - ol.offsetTop - 80
+		})
+		return [
+			ol,
 			total > pageSize && pages(page * pageSize, pageSize, total, (offset) => {
 				page = Math.round(offset / pageSize)
 				list.show(path())
@@ -111,7 +118,7 @@ function versionDetail(answer, heading) {
 	return [
 		heading,
 		h('div', { class: 'section' }, h('h3', null, 'Prompt'),
-			prompt && h('span', { class: 'muted number' }, bytes(answer.data.system_prompt_bytes)),
+			prompt && h('span', { class: 'muted number' }, `${answer.data.system_prompt_bytes.toLocaleString('en')} bytes`),
 			prompt && button('Copy', () => copy(prompt), { class: 'small', 'aria-label': 'Copy the prompt' })),
 		prompt ? h('pre', { class: 'prompt', tabindex: '0', role: 'region', 'aria-label': 'Prompt', dir: 'auto' }, prompt) : h('p', { class: 'muted' }, 'This version has no prompt.'),
 		h('div', { class: 'section' }, h('h3', null, 'Settings')),

@@ -35,7 +35,7 @@ export function workspacesView(context) {
 		title,
 		element: h('div', null,
 			h('div', { class: 'heading' },
-				h('div', null, h('h1', null, title), h('p', { class: 'muted' }, 'A workspace holds a team’s presets and its defaults.')),
+				h('h1', null, title),
 				h('div', { class: 'actions' }, button('New workspace', () => create(context), { class: 'primary', 'data-key': 'new', 'data-shortcut': 'n' }))),
 			list),
 	}
