@@ -115,7 +115,7 @@ async function fillWorkspaces(select, workspace) {
 		return // the view itself shows what is wrong
 	}
 	const shown = all.find((one) => [one.id, one.slug].includes(workspace))?.slug
-	fill(select, !shown && h('option', null, workspace), all.map(({ slug }) => h('option', null, slug)))
+	fill(select, !shown && h('option', null, workspace), all.map(({ slug }) => h('option', { value: slug }, slug)))
 	select.value = shown ?? workspace
 }
 

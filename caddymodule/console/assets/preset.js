@@ -51,7 +51,7 @@ export function presetFrame(context, tab, make, makeMissing) {
 function heading({ at }, name, ...actions) {
 	return h('div', { class: 'heading' },
 		h('div', null,
-			h('p', { class: 'crumbs' }, h('a', { href: toPresets(at.workspace) }, 'Presets'), h('span', { class: 'muted' }, ' / '), name !== at.slug && h('span', { class: 'slug' }, user(at.slug))),
+			h('p', { class: 'crumbs' }, h('a', { href: toPresets(at.workspace) }, 'Presets'), name !== at.slug && h('span', { class: 'slug' }, ' / ', user(at.slug))),
 			h('h1', null, user(name))),
 		h('div', { class: 'actions' }, actions))
 }
