@@ -1,0 +1,56 @@
+// Each view has an address below the console's path.
+
+const root = document.documentElement.dataset
+/** base is the console's path, and api that of the API. Neither ends with a slash. */
+export const base = (root.console ?? '/console').replace(/\/+$/, '')
+export const api = (root.api ?? '/v1').replace(/\/+$/, '')
+
+const form = new RegExp('^(?:/(workspaces)|/w/([^/]+)(?:/(history)|/p/([^/]+)(?:/(labels|try|use|history|new)|/versions/(\\d+)|/(compare)/(\\d+)\\.\\.(\\d+))?)?)?/?$')
+
+/**
+ * Reads an address. The workspace is empty if the address names none.
+ * @param {{ pathname: string, search: string }} location @returns {Address}
+ */
+export function parse(location) {
+	const found = form.exec(location.pathname.slice(base.length))
+	const [, workspaces, workspace = '', history, slug = '', view, version, compare, from, to] = found ?? []
+	const name = !found ? 'unknown' : workspaces ?? (history ? 'workspace-history' : undefined) ?? view ?? compare ?? (slug ? 'versions' : 'presets')
+	return {
+		view: /** @type {ViewName} */ (name), workspace: decodeURIComponent(workspace), slug: decodeURIComponent(slug),
+		version: Number(version ?? 0), from: Number(from ?? 0), to: Number(to ?? 0), query: new URLSearchParams(location.search),
+	}
+}
+
+/** @param {Query} query */
+export function search(query) {
+	const given = Object.entries(query).filter(([, value]) => value !== undefined && value !== '')
+	return given.length === 0 ? '' : '?' + new URLSearchParams(given.map(([name, value]) => [name, String(value)]))
+}
+
+const part = encodeURIComponent
+
+/** @param {string} workspace @param {Query} [query] */
+export function toPresets(workspace, query = {}) {
+	return `${base}/w/${part(workspace)}${search(query)}`
+}
+
+/** @param {At} at @param {'' | 'labels' | 'try' | 'use' | 'history' | 'new'} [view] @param {Query} [query] */
+export function toPreset(at, view = '', query = {}) {
+	return `${toPresets(at.workspace)}/p/${part(at.slug)}${view && '/' + view}${search(query)}`
+}
+
+/** @param {At} at @param {number} version */
+export const toVersion = (at, version) => `${toPreset(at)}/versions/${version}`
+
+/** @param {At} at @param {number} from @param {number} to */
+export const toComparison = (at, from, to) => `${toPreset(at)}/compare/${from}..${to}`
+
+export const toWorkspaces = `${base}/workspaces`
+
+/** @param {string} workspace */
+export const toWorkspaceHistory = (workspace) => `${toPresets(workspace)}/history`
+
+/** presetPath is the path of a preset in the API, or of something below it. @param {At} at @param {string} [below] @param {Query} [query] */
+export function presetPath(at, below = '', query = {}) {
+	return `/presets/${part(at.slug)}${below && '/' + below}${search({ ...query, workspace_id: at.workspace })}`
+}

@@ -1,0 +1,170 @@
+// The public API: the key, entity tags, idempotency and errors.
+
+import { api } from './addresses.js'
+import * as session from './session.js'
+
+/**
+ * Makes an error of the API. Its status is 0 if no answer came.
+ * @param {string} message
+ * @param {Partial<Failure>} [more]
+ * @returns {Failure}
+ */
+export function newFailure(message, more = {}) {
+	return Object.assign(new Error(message), { status: 0, issues: [], requestId: '', retryAfter: '', ...more })
+}
+
+/** Makes a failure of whatever was thrown. @param {unknown} thrown @returns {Failure} */
+export function failureOf(thrown) {
+	return thrown instanceof Error && 'status' in thrown ? /** @type {Failure} */ (thrown) : newFailure(String(thrown), { status: -1 })
+}
+
+/** @param {unknown} thrown */
+const isAborted = (thrown) => thrown instanceof DOMException && thrown.name === 'AbortError'
+
+/**
+ * Sends a request to a path of the API. It throws a Failure.
+ * @param {string} method @param {string} path
+ * @param {RequestOptions} [options]
+ */
+export async function ask(method, path, options = {}) {
+	/** @type {Record<string, string>} */
+	const headers = { ...options.headers, Authorization: `Bearer ${options.key ?? session.secret()}` }
+	if (options.body !== undefined) {
+		headers['Content-Type'] = 'application/json'
+	}
+	try {
+		return await fetch(api + path, {
+			method, headers, body: options.body ?? null, signal: options.signal ?? null,
+			cache: 'no-store', credentials: 'omit', redirect: 'error', referrerPolicy: 'no-referrer',
+		})
+	} catch (thrown) {
+		if (isAborted(thrown)) {
+			throw thrown
+		}
+		throw newFailure('The server does not answer.')
+	}
+}
+
+/** Reads an answer that is an error, in the form of any route. @param {Response} response */
+export async function readFailure(response) {
+	const text = await response.text().catch(() => '')
+	let error
+	try {
+		({ error } = JSON.parse(text))
+	} catch {
+		error = text.trim().slice(0, 500)
+	}
+	return newFailure((typeof error === 'string' ? error : error?.message) || `The server answered ${response.status}.`, {
+		status: response.status, issues: error?.metadata?.issues ?? [],
+		requestId: response.headers.get('X-Request-Id') ?? '',
+		retryAfter: response.headers.get('Retry-After') ?? '',
+	})
+}
+
+/** Reads an answer. A 401 ends the session. @param {Response} response @returns {Promise<Answer<any>>} */
+async function answerOf(response) {
+	if (!response.ok) {
+		const failure = await readFailure(response)
+		if (failure.status === 401) {
+			session.lock('The server no longer takes this key. Nothing was changed, and your edits are still here.')
+		}
+		throw failure
+	}
+	const text = await response.text().catch((thrown) => {
+		throw isAborted(thrown) ? thrown : newFailure('The connection ended before the answer was complete.')
+	})
+	const parsed = JSON.parse(text)
+	return {
+		text, data: parsed.data, total: parsed.total_count ?? 0,
+		tag: response.headers.get('ETag') ?? '', headers: response.headers,
+	}
+}
+
+/** @type {Map<string, Answer<any>>} */
+const answers = new Map()
+const maxAnswers = 100
+
+session.locks.addEventListener('lock', () => answers.clear())
+
+/** Returns the last answer of a path, if it is in memory. @param {string} path @returns {Answer<any> | undefined} */
+export const known = (path) => answers.get(path)
+
+/**
+ * Gets a path. If nothing has changed there, it returns the same answer as before.
+ * @param {string} path @param {AbortSignal} [signal] @returns {Promise<Answer<any>>}
+ */
+export async function read(path, signal) {
+	const before = answers.get(path)
+	const response = await ask('GET', path, { signal, headers: before?.tag ? { 'If-None-Match': before.tag } : {} })
+	const answer = before && response.status === 304 ? before : await answerOf(response)
+	answers.delete(path)
+	answers.set(path, answer)
+	if (answers.size > maxAnswers) {
+		answers.delete([...answers.keys()][0])
+	}
+	return answer
+}
+
+// A change that may have been made has kept its idempotency key. Sending it again with
+// the same body is the same change.
+/** @type {Map<string, string>} */
+const open = new Map()
+
+/** Stands for the tag of what must not exist yet. */
+export const absent = '*'
+
+/**
+ * Sends a change. With a tag it is made only if the object still has this tag.
+ * @param {string} method @param {string} path
+ * @param {string | object | undefined} body JSON text as it is sent, or an object @param {string} [tag]
+ * @returns {Promise<Answer<any>>}
+ */
+export async function change(method, path, body, tag = '') {
+	const text = typeof body === 'object' ? JSON.stringify(body) : body
+	const name = [session.secret(), method, path, text].join('\n')
+	const key = open.get(name) ?? randomName()
+	open.set(name, key)
+	const answer = await ask(method, path, { body: text, headers: { 'Idempotency-Key': key, ...conditionOf(tag) } }).then(answerOf).catch((thrown) => {
+		const { status } = failureOf(thrown)
+		if (status >= 400 && status < 500) {
+			open.delete(name) // nothing was changed
+		}
+		throw thrown
+	})
+	open.delete(name)
+	changes.dispatchEvent(new Event('change'))
+	return answer
+}
+
+/** @param {string} tag @returns {Record<string, string>} */
+function conditionOf(tag) {
+	return tag === absent ? { 'If-None-Match': '*' } : tag ? { 'If-Match': tag } : {}
+}
+
+/** Tells views that something was changed here. */
+export const changes = new EventTarget()
+
+function randomName() {
+	return Array.from(crypto.getRandomValues(new Uint8Array(16)), (byte) => byte.toString(16).padStart(2, '0')).join('')
+}
+
+/** Finds out what a key may do, and where. @param {string} key */
+export async function identify(key) {
+	const workspaces = await ask('GET', '/workspaces?limit=1', { key })
+	if (workspaces.ok) {
+		return { kind: 'management', home: 'default' }
+	}
+	if (workspaces.status !== 403) {
+		throw await readFailure(workspaces)
+	}
+	const presets = await ask('GET', '/presets?limit=1&workspace_id=default', { key })
+	if (presets.ok) {
+		return { kind: 'inference', home: 'default' }
+	}
+	const own = await ask('GET', '/presets?limit=1&status=all', { key })
+	if (!own.ok) {
+		throw await readFailure(own)
+	}
+	const { data } = await own.json()
+	return { kind: 'inference', home: data[0]?.workspace_id ?? 'default' }
+}

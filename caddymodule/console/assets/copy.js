@@ -1,0 +1,25 @@
+// Copying text. The page's own policy denies it the clipboard's interface, so that a
+// selection is copied.
+
+import { button, h } from './elements.js'
+import { say } from './status.js'
+
+/** @param {string} text */
+export function copy(text) {
+	const focused = document.activeElement
+	const area = h('textarea', { value: text, class: 'unseen', 'aria-label': 'Text to copy' });
+	(document.querySelector('dialog:modal') ?? document.body).append(area)
+	area.select()
+	say(document.execCommand('copy') ? 'Copied' : 'The browser does not allow copying. Select the text instead.')
+	area.remove()
+	if (focused instanceof HTMLElement) {
+		focused.focus()
+	}
+}
+
+/** @param {string} text @param {string} name */
+export function snippet(text, name) {
+	return h('div', { class: 'code' },
+		h('pre', { tabindex: '0', 'aria-label': name, role: 'region' }, h('code', null, text)),
+		button('Copy', () => copy(text), { class: 'small', 'aria-label': `Copy ${name}` }))
+}

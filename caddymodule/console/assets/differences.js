@@ -1,0 +1,149 @@
+// The differences of two versions as elements: settings as rows, the prompt side by side.
+
+import { presetPath } from './addresses.js'
+import { button, code, fill, h, row as tableRow, table } from './elements.js'
+import * as api from './api.js'
+import { Slices, diff, diffSettings, diffWords, lines } from './diff.js'
+import { memberOf, parse, raw } from './json.js'
+
+const maxWordLines = 2000 // changed lines beyond which words are not marked
+const context = 3 // equal lines around a difference
+const rowsAtOnce = 1000
+
+/** @param {Side} before @param {Side} after @param {AbortSignal} signal */
+export function differences(before, after, signal) {
+	const prompt = h('div')
+	const element = h('div', { class: 'differences' },
+		h('h3', null, 'Settings'), settingsTable(before, after),
+		h('h3', null, 'Prompt'), prompt)
+	promptTable(before, after, prompt, signal).catch((thrown) => {
+		if (!signal.aborted) {
+			throw thrown
+		}
+	})
+	return element
+}
+
+/** @param {Side} before @param {Side} after */
+function settingsTable(before, after) {
+	const changed = diffSettings(parse(before.settings), parse(after.settings))
+	if (changed.length === 0) {
+		return h('p', { class: 'muted' }, 'The settings are equal.')
+	}
+	/** @param {string} text @param {string} style */
+	const value = (text, style) => (text ? h('span', { class: style }, code(text)) : h('span', { class: 'muted' }, 'absent'))
+	return table('Differences of the settings', ['Setting', 'Change', before.name, after.name], changed.map((setting) => tableRow([
+		['Setting', code(setting.path || 'all')],
+		['Change', setting.before === '' ? '+ added' : setting.after === '' ? '− removed' : '± changed'],
+		[before.name, value(setting.before, 'removed')],
+		[after.name, value(setting.after, 'added')],
+	])), 'settings-differences')
+}
+
+/** @param {Side} before @param {Side} after @param {Element} place @param {AbortSignal} signal */
+async function promptTable(before, after, place, signal) {
+	const a = lines(before.prompt ?? ''), b = lines(after.prompt ?? '')
+	if ((before.prompt ?? '') === (after.prompt ?? '')) {
+		fill(place, h('p', { class: 'muted' }, before.prompt ? 'The prompts are equal.' : 'There is no prompt.'))
+		return
+	}
+	const timer = setTimeout(() => fill(place, h('p', { class: 'muted' }, 'Comparing the prompts…')), 150)
+	const slices = new Slices(signal)
+	const { blocks, isCoarse } = await diff(a, b, slices)
+	clearTimeout(timer)
+
+	/** @type {Row[]} */
+	const rows = []
+	let removed = 0, added = 0
+	blocks.forEach(({ same, a0, a1, b0, b1 }, n) => {
+		const size = Math.max(a1 - a0, b1 - b0)
+		const head = n === 0 ? 0 : context, tail = n === blocks.length - 1 ? 0 : context
+		const folded = same ? Math.max(0, size - head - tail) : 0
+		for (let i = 0; i < size; i++) {
+			const isFold = folded > 1 && i === head
+			rows.push({ isSame: same, folded: isFold ? folded : 0, a: a0 + i < a1 ? a0 + i : -1, b: b0 + i < b1 ? b0 + i : -1 })
+			i += isFold ? folded - 1 : 0
+		}
+		removed += same ? 0 : a1 - a0
+		added += same ? 0 : b1 - b0
+	})
+	const areWordsMarked = Math.max(removed, added) <= maxWordLines
+	const notes = [
+		isCoarse && 'The comparison is coarse: some parts are too different to compare line by line.',
+		!areWordsMarked && `Words are not marked, because more than ${maxWordLines} lines have changed.`,
+	].filter(Boolean)
+
+	const body = h('tbody')
+	const more = h('p', { class: 'actions' })
+	fill(place,
+		h('p', { class: 'summary number' }, h('span', { class: 'good' }, `+ ${added} added`), ' ', h('span', { class: 'bad' }, `− ${removed} removed lines`)),
+		notes.map((note) => h('p', { class: 'note' }, note)),
+		h('div', { class: 'prompt-table', role: 'region', 'aria-label': 'Differences of the prompt', tabindex: '0' },
+			h('table', { 'aria-label': 'Prompt, line by line' },
+				h('colgroup', null, ['line', '', 'line', ''].map((style) => h('col', { class: style }))),
+				h('thead', null, h('tr', null, h('th', { scope: 'col', colspan: '2' }, before.name), h('th', { scope: 'col', colspan: '2' }, after.name))),
+				body)),
+		more)
+
+	/** @param {Row} row @returns {Promise<HTMLTableRowElement>} */
+	const draw = async (row) => {
+		if (row.folded > 0) {
+			/** @type {HTMLTableRowElement} */
+			const element = h('tr', { class: 'fold' }, h('td', { colspan: '4' }, button(`Show ${row.folded} equal lines`, () => unfold(row, element), { class: 'small' })))
+			return element
+		}
+		const x = a[row.a], y = b[row.b]
+		const marked = !row.isSame && areWordsMarked && x !== undefined && y !== undefined ? await diffWords(x, y, slices) : undefined
+		return h('tr', { class: row.isSame ? 'same' : '' },
+			...line(row.a, row.isSame ? '' : '−', marked?.before ?? x, 'removed'), ...line(row.b, row.isSame ? '' : '+', marked?.after ?? y, 'added'))
+	}
+	/** @param {Row} row @param {HTMLTableRowElement} fold */
+	const unfold = async (row, fold) => {
+		for (let i = 0; i < row.folded; i++) {
+			fold.before(await draw({ isSame: true, folded: 0, a: row.a + i, b: row.b + i }))
+			if (slices.isOver) {
+				await slices.rest()
+			}
+		}
+		fold.remove()
+	}
+	/** Draws rows in slices. @param {number} from */
+	const show = async (from) => {
+		fill(more)
+		for (const row of rows.slice(from, from + rowsAtOnce)) {
+			body.append(await draw(row))
+			if (slices.isOver) {
+				await slices.rest()
+			}
+		}
+		const rest = rows.length - from - rowsAtOnce
+		fill(more, rest > 0 && button(`Show ${Math.min(rest, rowsAtOnce)} more of ${rest} rows`, () => show(from + rowsAtOnce)))
+	}
+	await show(0)
+}
+
+/**
+ * Makes the cells of a line: its number and its text, with changed parts marked.
+ * @param {number} index -1 for none @param {string} sign @param {Part[] | string | undefined} parts
+ * @param {string} style
+ */
+function line(index, sign, parts, style) {
+	if (parts === undefined) {
+		return [h('td', { class: 'line none' }), h('td', { class: 'none' })]
+	}
+	const text = typeof parts === 'string' ? parts : parts.map((part) => (part.isChanged && part.text !== '' ? h('mark', null, part.text) : part.text))
+	return [h('td', { class: 'line' }, index + 1), h('td', { class: sign && style }, sign && h('span', { class: 'sign' }, sign), h('span', { class: 'text', dir: 'auto' }, text))]
+}
+
+/** @param {At} at @param {number} version @param {AbortSignal} signal */
+export async function readSide(at, version, signal) {
+	/** @type {Answer<Version>} */
+	const answer = await api.read(presetPath(at, `versions/${version}`), signal)
+	return { ...answer.data, name: `v${version}`, prompt: answer.data.system_prompt, settings: settingsOf(answer.text) }
+}
+
+/** Cuts the settings out of a version's answer. @param {string} text */
+export function settingsOf(text) {
+	const config = memberOf(memberOf(parse(text), 'data'), 'config')
+	return config ? raw(config) : '{}'
+}

@@ -1,0 +1,153 @@
+// Elements are made here, from text alone. No markup is ever parsed.
+
+// These are set as properties, because their attributes are only initial values.
+const asProperty = new Set(['value', 'disabled', 'hidden'])
+
+/**
+ * Makes an element. A property that is a function listens to an event (onclick). Null,
+ * undefined and false leave a property or a child out.
+ * @template {keyof HTMLElementTagNameMap} Name @param {Name} name @param {Properties | null} [properties]
+ * @param {...(Child | Child[])} children @returns {HTMLElementTagNameMap[Name]}
+ */
+export function h(name, properties, ...children) {
+	const element = document.createElement(name)
+	for (const [key, value] of Object.entries(properties ?? {})) {
+		if (value === null || value === undefined || value === false) {
+			continue
+		} else if (typeof value === 'function') {
+			element.addEventListener(key.slice(2), /** @type {EventListener} */ (value))
+		} else if (asProperty.has(key)) {
+			/** @type {Record<string, unknown>} */ (/** @type {unknown} */ (element))[key] = value
+		} else {
+			element.setAttribute(key, value === true ? '' : String(value))
+		}
+	}
+	fill(element, ...children)
+	return element
+}
+
+/** Replaces the children of an element. @param {Element} element @param {...(Child | Child[])} children */
+export function fill(element, ...children) {
+	element.replaceChildren(...children.flat().flatMap((child) => (child === null || child === undefined || child === false ? [] : [child instanceof Node ? child : String(child)])))
+}
+
+/** Shows text that a user wrote. Its direction and its marks stay inside. @param {string} text */
+export const user = (text) => h('bdi', null, text)
+
+/** @param {string} text */
+export const code = (text) => h('code', { dir: 'auto' }, user(text))
+
+/** @param {Child} text */
+export const number = (text) => h('span', { class: 'number' }, text)
+
+/** @param {string | null | undefined} [text] */
+export const textOrNone = (text) => (text ? user(text) : h('span', { class: 'muted' }, '–'))
+
+/** @param {string} name @param {Child} [target] */
+export const labelTag = (name, target) => h('span', { class: 'label' }, user(name), ' ', target && number(target))
+
+/**
+ * Makes a form that runs a function, and is never sent.
+ * @param {Properties} properties @param {() => unknown} run @param {...(Child | Child[])} children
+ */
+export function form(properties, run, ...children) {
+	return h('form', { novalidate: true, ...properties, onsubmit: (/** @type {Event} */ event) => {
+		event.preventDefault()
+		run()
+	} }, ...children)
+}
+
+/** @param {string} name @param {(event: MouseEvent) => unknown} run @param {Properties} [properties] */
+export function button(name, run, properties = {}) {
+	return h('button', { type: 'button', onclick: run, ...properties }, name)
+}
+
+/** @param {string} name @param {Properties} [properties] */
+export function submit(name, properties = {}) {
+	return h('button', { type: 'submit', class: 'primary', ...properties }, name)
+}
+
+/** Makes a field for one line that no browser corrects or fills in. @param {Properties} [properties] */
+export const textInput = (properties) => h('input', { type: 'text', autocomplete: 'off', autocapitalize: 'off', spellcheck: 'false', dir: 'auto', ...properties })
+
+let fields = 0
+
+/**
+ * Puts a label, a hint and a place for an error around a control.
+ * @param {string} name @param {Control} control
+ * @param {Child} [hint]
+ */
+export function field(name, control, hint) {
+	const id = `field-${++fields}`
+	control.id = id
+	control.setAttribute('aria-describedby', `${id}-hint ${id}-error`)
+	return h('div', { class: 'field' },
+		h('label', { for: id }, name),
+		control,
+		h('p', { class: 'hint', id: `${id}-hint`, hidden: !hint }, hint),
+		h('p', { class: 'wrong', id: `${id}-error`, hidden: true }))
+}
+
+/** Shows an error below a control of field, or takes it away. @param {Element} control @param {string} [text] */
+export function setWrong(control, text = '') {
+	const place = document.getElementById(`${control.id}-error`)
+	if (text) {
+		control.setAttribute('aria-invalid', 'true')
+	} else {
+		control.removeAttribute('aria-invalid')
+	}
+	if (place) {
+		place.hidden = text === ''
+		place.textContent = text && `Error: ${text}`
+	}
+}
+
+/** @param {Choice[]} options @param {string} value @param {Properties} [properties] */
+export function choice(options, value, properties = {}) {
+	const select = h('select', properties, options.map((option) => h('option', { value: option.value }, option.text)))
+	select.value = value
+	return select
+}
+
+/**
+ * Makes a table. Its roles are written out, because narrow screens show rows as
+ * blocks, and browsers would forget them.
+ * @param {string} name @param {(Child | HTMLTableCellElement)[]} head @param {HTMLTableRowElement[]} rows
+ * @param {string} [style]
+ */
+export function table(name, head, rows, style = '') {
+	const cells = head.map((cell) => (cell instanceof HTMLTableCellElement ? cell : h('th', { scope: 'col', role: 'columnheader' }, cell)))
+	return h('table', { 'aria-label': name, role: 'table', class: style },
+		h('thead', { role: 'rowgroup' }, h('tr', { role: 'row' }, cells)),
+		h('tbody', { role: 'rowgroup' }, rows))
+}
+
+/** Makes a row of table. Each cell has its column's name for narrow screens. @param {[string, Child | Child[]][]} cells */
+export function row(cells) {
+	return h('tr', { role: 'row' }, cells.map(([name, child], i) =>
+		h(i === 0 ? 'th' : 'td', { role: i === 0 ? 'rowheader' : 'cell', scope: i === 0 && 'row', 'data-column': name }, child)))
+}
+
+const units = /** @type {const} */ ([['year', 31536000], ['month', 2592000], ['week', 604800], ['day', 86400], ['hour', 3600], ['minute', 60]])
+const relative = new Intl.RelativeTimeFormat('en', { numeric: 'auto', style: 'short' })
+const absolute = new Intl.DateTimeFormat('en-GB', { dateStyle: 'medium', timeStyle: 'long' })
+
+/** @param {string} time */
+function sinceText(time) {
+	const seconds = (Date.parse(time) - Date.now()) / 1000
+	for (const [unit, size] of units) {
+		if (Math.abs(seconds) >= size) {
+			return relative.format(Math.trunc(seconds / size), unit)
+		}
+	}
+	return 'just now'
+}
+
+/** Shows how long ago a time was. The full time is its title. @param {string} time */
+export const when = (time) => h('time', { datetime: time, title: absolute.format(new Date(time)) }, sinceText(time))
+
+export function updateTimes() {
+	for (const element of document.querySelectorAll('time')) {
+		element.textContent = sinceText(element.dateTime)
+	}
+}

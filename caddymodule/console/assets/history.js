@@ -1,0 +1,58 @@
+// Who changed what, of a preset or of a whole workspace.
+
+import { presetPath, search, toPreset, toPresets, toVersion } from './addresses.js'
+import { button, h, labelTag, row, table, textOrNone, user, when } from './elements.js'
+import * as session from './session.js'
+import { copy } from './copy.js'
+import { presetFrame } from './preset.js'
+import { pagedList } from './states.js'
+
+const limit = 50
+
+/** @type {MakeView} */
+export function historyView(context) {
+	const { at } = context
+	const frame = presetFrame(context, 'history', () => ({
+		element: h('div', null, h('h2', null, 'History'), records(context, (offset) => presetPath(at, 'history', { offset, limit }))),
+	}))
+	return { ...frame, title: `History · ${at.slug}` }
+}
+
+/** @type {MakeView} */
+export function workspaceHistoryView(context) {
+	const { workspace } = context
+	return {
+		title: `History · ${workspace}`,
+		element: h('div', null,
+			h('p', { class: 'crumbs' }, h('a', { href: toPresets(workspace) }, 'Presets')),
+			h('h1', null, 'History of ', user(workspace)),
+			records(context, (offset) => `/workspaces/${encodeURIComponent(workspace)}/history${search({ offset, limit })}`)),
+	}
+}
+
+/** @param {Context} context @param {(offset: number) => string} path */
+function records(context, path) {
+	const { workspace, slug } = context.at
+	if (!session.mayChange()) {
+		return h('p', { class: 'note' }, 'This is an inference key. The history needs a management key.')
+	}
+	/** @param {Change} change @returns {HTMLTableRowElement} */
+	const draw = (change) => {
+		const at = { workspace, slug: change.slug || slug }
+		const version = (/** @type {number | null | undefined} */ number) => (number && at.slug ? h('a', { href: toVersion(at, number), class: 'number' }, `v${number}`) : textOrNone())
+		return row([
+			['What', h('span', null, `${change.operation.replace('preset.', '').replaceAll(/[._]/g, ' ')} `, change.label && labelTag(change.label))],
+			...(slug ? [] : [/** @type {[string, Child]} */ (['Preset', at.slug ? h('a', { href: toPreset(at), 'data-row': true, class: 'slug' }, user(at.slug)) : textOrNone()])]),
+			['When', when(change.time)],
+			['By', user(change.user_id)],
+			['Key', h('span', { title: change.key_id, class: 'muted' }, user(change.key_name || change.key_id || 'the server'))],
+			['Before', version(change.version_before)],
+			['After', version(change.version)],
+			['Message', textOrNone(change.message)],
+			['Request', change.request_id && button('Copy id', () => copy(change.request_id), { class: 'small', title: change.request_id, 'aria-label': `Copy id of change ${change.number}` })],
+		])
+	}
+	return pagedList(context, limit, path, (answer) => (answer.data.length === 0
+		? h('p', { class: 'empty' }, 'Nothing has changed yet.')
+		: table('History', ['What', ...(slug ? [] : ['Preset']), 'When', 'By', 'Key', 'Before', 'After', 'Message', 'Request'], answer.data.map(draw))))
+}

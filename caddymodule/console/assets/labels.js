@@ -1,0 +1,191 @@
+// The labels of a preset: set, move, remove and split them, and see their history.
+
+import { presetPath } from './addresses.js'
+import { button, code, field, fill, form, h, number, row, setWrong, submit, table, textInput, user, when } from './elements.js'
+import * as api from './api.js'
+import * as session from './session.js'
+import { versionChoices } from './compare.js'
+import { conflict, failed } from './conflict.js'
+import { openDialog } from './dialogs.js'
+import { presetFrame } from './preset.js'
+import { askFirst } from './preset_changes.js'
+import { attempt, pagedList } from './states.js'
+import { say } from './status.js'
+
+const valid = /^(?!\d+$|latest$)[A-Za-z0-9][A-Za-z0-9._~-]{0,63}$/
+
+/** Shows an error below a field that holds no label. @param {HTMLInputElement} control */
+export function isLabelRight(control) {
+	const isRight = valid.test(control.value.trim())
+	setWrong(control, isRight ? '' : 'A label begins with a letter or digit, and has only these and . _ ~ -. Numbers and latest are reserved.')
+	if (!isRight) {
+		control.focus()
+	}
+	return isRight
+}
+
+/** Says what a label stands for. The weights of a split are shown as percent. @param {Target | null | undefined} target */
+export function targetText(target) {
+	if (target?.split) {
+		return percents(target.split).map(({ version, percent }) => `v${version} ${percent} %`).join(' · ')
+	}
+	return target?.version ? `v${target.version}` : 'not set'
+}
+
+/** @param {Share[]} split */
+function percents(split) {
+	const sum = split.reduce((all, share) => all + share.weight, 0)
+	return split.map(({ version, weight }) => ({ version, percent: Math.round((weight / sum) * 10000) / 100 }))
+}
+
+/** @type {MakeView} */
+export function labelsView(context) {
+	return { ...presetFrame(context, 'labels', (preset) => labelsBody(context, preset)), title: `Labels · ${context.at.slug}` }
+}
+
+/** @param {At} at @param {string} label */
+const labelPath = (at, label, query = {}) => presetPath(at, `labels/${encodeURIComponent(label)}`, query)
+
+/** @type {MakeBody} */
+function labelsBody(context, preset) {
+	const { at } = context
+	const isClosed = () => !session.mayChange() || preset.data.status !== 'active'
+	const list = h('div')
+	const showList = () => {
+		const labels = Object.entries(preset.data.labels)
+		/** @param {string} text @param {string} label @param {() => unknown} run */
+		const action = (text, label, run) => button(text, run, { class: 'small', disabled: isClosed(), 'data-key': `${text} ${label}`, 'aria-label': `${text} ${label}` })
+		fill(list, labels.length === 0
+			? h('p', { class: 'empty' }, 'No label is set. A label is a movable name for a version, such as staging. Requests name it as ', code(`@preset/${at.slug}@staging`), '.')
+			: table('Labels', ['Label', 'Stands for', 'Actions'], labels.map(([label, target]) => row([
+				['Label', h('span', { class: 'slug' }, user(label))],
+				['Stands for', number(targetText(target))],
+				['Actions', h('span', { class: 'actions' },
+					action('Move', label, () => edit(label, target)),
+					button('History', () => history(context, label), { class: 'small', 'data-key': `History ${label}`, 'aria-label': `History of ${label}` }),
+					action('Remove', label, () => remove(context, preset, label, target)))],
+			]))))
+	}
+
+	const name = textInput({ maxlength: 64 })
+	const parts = h('div'), place = h('div')
+	const total = h('p', { class: 'number', role: 'status' })
+	const set = submit('Set label', { disabled: isClosed() })
+	/** @type {ShareFields[]} */
+	let shares = []
+	/** @param {number} version @param {number} percent */
+	const addShare = (version, percent) => {
+		const [select] = versionChoices(context, [version])
+		const input = h('input', { type: 'number', min: 0, max: 100, step: 'any', value: percent, oninput: showTotal })
+		const n = shares.length + 1
+		const share = { version: select, percent: input, element: h('div', { class: 'share' },
+			field(`Version${n > 1 ? ` ${n}` : ''}`, select), field(`Percent${n > 1 ? ` ${n}` : ''}`, input),
+			button('Take out', () => {
+				shares = shares.filter((other) => other !== share)
+				showShares()
+			}, { class: 'small', 'aria-label': `Take out version ${n}` })) }
+		shares.push(share)
+	}
+	const showShares = () => {
+		if (shares.length === 1) {
+			shares[0].percent.value = '100'
+		}
+		fill(parts, shares.map((share) => share.element))
+		parts.className = shares.length === 1 ? 'single' : ''
+		showTotal()
+	}
+	const showTotal = () => {
+		const sum = Math.round(shares.reduce((all, share) => all + Number(share.percent.value), 0) * 100) / 100
+		total.textContent = shares.length === 1 ? '' : sum === 100 ? 'The percentages add up to 100.' : `The percentages add up to ${sum}, not to 100.`
+		total.classList.toggle('bad', sum !== 100)
+		return sum === 100
+	}
+	/** @param {string} label @param {Target} target */
+	const edit = (label, target) => {
+		name.value = label
+		shares = []
+		percents(target.split ?? [{ version: target.version ?? 1, weight: 1 }]).forEach((share) => addShare(share.version, share.percent))
+		showShares()
+	}
+	const run = async () => {
+		const label = name.value.trim()
+		if (!isLabelRight(name)) {
+			return
+		}
+		if (!showTotal()) {
+			shares[0].percent.focus()
+			return
+		}
+		const target = shares.length === 1
+			? { version: Number(shares[0].version.value) }
+			: { split: shares.map((share) => ({ version: Number(share.version.value), weight: Math.round(Number(share.percent.value) * 100) })) }
+		const before = preset.data.labels[label]
+		await attempt(place, set, async () => {
+			const { tag } = await api.change('PUT', labelPath(at, label), target, preset.tag)
+			say(`${label} is ${targetText(target)}.`, { name: 'Undo', run: () => putBack(at, label, before, tag) })
+			edit('', preset.data.designated_version)
+		}, (failure) => conflict(failure, presetPath(at), preset, (now) => {
+			preset = now
+			showList()
+		}))
+	}
+	edit('', { version: preset.data.designated_version.version })
+	showList()
+	return {
+		element: h('div', { class: 'columns' },
+			h('section', null, h('h2', null, 'Labels'), list),
+			form({ class: 'panel' }, run,
+			h('h2', null, 'Set a label'),
+			field('Label', name, 'A new one, or one to move.'),
+			parts, total,
+			button('Split between versions', () => {
+				addShare(Number(shares[0].version.value), 0)
+				showShares()
+				shares.at(-1)?.version.focus()
+			}, { class: 'small', disabled: isClosed() }),
+			place,
+			h('p', { class: 'actions end' }, set))),
+		update: (next) => {
+			preset = next
+			set.disabled = isClosed()
+			showList()
+		},
+	}
+}
+
+/**
+ * Makes a label what it was before a change.
+ * @param {At} at @param {string} label @param {Target | undefined} before
+ * @param {string} tag of the label after the change, empty if it is to be read
+ */
+async function putBack(at, label, before, tag) {
+	try {
+		tag ||= (await api.read(labelPath(at, label))).tag // a removed label keeps its tag
+		await (before ? api.change('PUT', labelPath(at, label), before, tag) : api.change('DELETE', labelPath(at, label), undefined, tag))
+		say(`${label} is ${before ? targetText(before) : 'removed'} again.`)
+	} catch (thrown) {
+		failed(thrown)
+	}
+}
+
+/** @param {Context} context @param {PresetAnswer} preset @param {string} label @param {Target} target */
+function remove(context, preset, label, target) {
+	const { at } = context
+	askFirst(context, preset, 'Remove', `Remove the label ${label}?`, [
+		h('p', null, 'Requests for ', code(`@preset/${at.slug}@${label}`), ` get 404 from then on. They get ${targetText(target)} now.`),
+	], async (tag) => {
+		await api.change('DELETE', labelPath(at, label), undefined, tag)
+		say(`${label} is removed.`, { name: 'Undo', run: () => putBack(at, label, target, '') })
+	}, { isDanger: true })
+}
+
+/** @param {Context} context @param {string} label */
+function history(context, label) {
+	const closing = new AbortController()
+	const limit = 20
+	const list = pagedList({ ...context, signal: closing.signal }, limit, (offset) => labelPath(context.at, label, { offset, limit }), ({ data }) =>
+		table('Changes', ['When', 'By', 'Before', 'After'], data.history.map((/** @type {LabelChange} */ change) => row([
+			['When', when(change.time)], ['By', user(change.user_id)], ['Before', number(targetText(change.from))], ['After', number(targetText(change.to))],
+		]))), ({ data }) => data.history_count)
+	openDialog('History', `History of ${label}`, [list], { style: 'wide', signal: context.signal, onClose: () => closing.abort() })
+}

@@ -1,0 +1,197 @@
+// The console begins here: the bar at the top, the view of the address, and the keyboard.
+
+import { parse, search, toPresets, toWorkspaces } from './addresses.js'
+import { button, choice, fill, h, updateTimes } from './elements.js'
+import * as api from './api.js'
+import * as session from './session.js'
+import { compareView } from './compare.js'
+import { isDialogOpen, openDialog } from './dialogs.js'
+import { historyView, workspaceHistoryView } from './history.js'
+import { labelsView } from './labels.js'
+import { dropEdits, go, hasEdits, mayLeave, navigations, setGuard, watchNavigation } from './navigation.js'
+import { newView } from './new.js'
+import { presetsView } from './presets.js'
+import { focusKey } from './states.js'
+import { say } from './status.js'
+import { tryView } from './try.js'
+import { askAgain, unlockView } from './unlock.js'
+import { useView } from './use.js'
+import { versionsView } from './versions.js'
+import { workspacesView } from './workspaces.js'
+
+/** @type {Record<ViewName, MakeView>} */
+const views = {
+	presets: presetsView, workspaces: workspacesView, 'workspace-history': workspaceHistoryView, versions: versionsView, compare: compareView,
+	labels: labelsView, try: tryView, use: useView, history: historyView, new: newView, unknown: unknownView,
+}
+
+const top = /** @type {HTMLElement} */ (document.getElementById('top'))
+const main = /** @type {HTMLElement} */ (document.getElementById('main'))
+let leaving = new AbortController()
+let shownPlace = ''
+
+/** @returns {View} */
+function unknownView() {
+	return { title: 'Not found', element: h('div', null, h('h1', null, 'Not found'), h('p', null, 'The console has no such address. ', h('a', { href: toPresets(session.home()) }, 'All presets'))) }
+}
+
+function show() {
+	leaving.abort()
+	leaving = new AbortController()
+	const key = document.activeElement?.getAttribute('data-key')
+	const address = parse(location)
+	dropEdits()
+	document.querySelectorAll('dialog').forEach((dialog) => dialog.close())
+	if (!session.isUnlocked()) {
+		fill(top, brand())
+		document.title = 'Unlock · caddy-presets'
+		fill(main, unlockView(lockReason, unlocked))
+		main.querySelector('input')?.focus()
+		return
+	}
+	const workspace = address.workspace || session.home()
+	/** @type {Context} */
+	const context = { address, workspace, at: { workspace, slug: address.slug }, signal: leaving.signal, setGuard }
+	const view = views[address.view](context)
+	document.title = `${view.title} · caddy-presets`
+	drawTop(address, workspace)
+	fill(main, view.element)
+	// The same preset keeps its place. Another view begins at the top.
+	const place = `${workspace} ${address.slug} ${address.view}`
+	if (place !== shownPlace) {
+		scrollTo(0, 0)
+	}
+	const isSame = place === shownPlace
+	if (!(key && ((isSame && focusKey(main, key)) || focusKey(top, key))) && shownPlace !== '') {
+		main.focus({ preventScroll: true })
+	}
+	shownPlace = place
+}
+
+function brand() {
+	return h('a', { class: 'brand', href: toPresets(session.home()) }, 'caddy-presets')
+}
+
+/** Draws the bar. The workspaces come later, because they are asked for. @param {Address} address @param {string} workspace */
+function drawTop(address, workspace) {
+	const select = choice([{ value: workspace, text: workspace }], workspace, {
+		id: 'workspace', 'data-key': 'workspace', disabled: !session.mayChange(),
+		onchange: () => {
+			go(toPresets(select.value))
+			select.value = workspace // until it is left
+		},
+	})
+	fill(top,
+		brand(),
+		h('span', null, h('label', { for: 'workspace', class: 'unseen' }, 'Workspace'), select),
+		h('nav', { 'aria-label': 'Main' },
+			h('a', { href: toPresets(workspace), 'aria-current': address.view === 'presets' && 'page', 'data-key': 'to-presets' }, 'Presets'),
+			h('a', { href: toWorkspaces, 'aria-current': address.view === 'workspaces' && 'page', 'data-key': 'to-workspaces' }, 'Workspaces')),
+		h('span', { class: 'gap' }),
+		h('span', { class: 'kind' }, session.mayChange() ? 'management' : 'read only'),
+		button('?', help, { class: 'quiet small', 'aria-label': 'Keyboard shortcuts', 'data-key': 'help' }),
+		button('Lock', () => {
+			if (mayLeave()) {
+				lockReason = ''
+				session.lock('')
+			}
+		}, { 'data-key': 'lock' }))
+	if (session.mayChange()) {
+		void fillWorkspaces(select, workspace)
+	}
+}
+
+/** @param {HTMLSelectElement} select @param {string} workspace */
+async function fillWorkspaces(select, workspace) {
+	/** @type {Workspace[]} */
+	const all = []
+	try {
+		for (let offset = 0, total = 1; offset < total && offset < 1000; offset += 100) {
+			const answer = await api.read('/workspaces' + search({ offset, limit: 100 }))
+			all.push(...answer.data)
+			total = answer.total
+		}
+	} catch {
+		return // the view itself shows what is wrong
+	}
+	const shown = all.find((one) => [one.id, one.slug].includes(workspace))?.slug
+	fill(select, !shown && h('option', null, workspace), all.map(({ slug }) => h('option', { value: slug }, slug)))
+	select.value = shown ?? workspace
+}
+
+let lockReason = ''
+
+function unlocked() {
+	lockReason = ''
+	document.body.focus() // the next Tab begins at the top
+	show()
+}
+
+session.locks.addEventListener('lock', (event) => {
+	lockReason = String(/** @type {CustomEvent} */ (event).detail)
+	if (!hasEdits()) {
+		shownPlace = ''
+		show()
+		return
+	}
+	askAgain(lockReason, () => {
+		lockReason = ''
+		say('Unlocked. Your edits are still here. Save them again.')
+		dispatchEvent(new Event('unlock'))
+	}, () => {
+		dropEdits()
+		show()
+	})
+})
+
+function help() {
+	const keys = [['/', 'Search presets'], ['j and k', 'Next and previous in a list'], ['n', 'New version'], ['c', 'Compare'], ['?', 'These shortcuts'], ['Escape', 'Close what is on top']]
+	openDialog('Keyboard shortcuts', 'Keyboard shortcuts', [h('dl', { class: 'facts' }, keys.map(([key, text]) => [h('dt', null, h('kbd', null, key)), h('dd', null, text)]).flat())])
+}
+
+addEventListener('keydown', (event) => {
+	const target = event.target instanceof HTMLElement ? event.target : document.body
+	const isTyping = target.matches('input, textarea, select') || target.isContentEditable
+	if (event.defaultPrevented || event.ctrlKey || event.metaKey || event.altKey || !session.isUnlocked() || isDialogOpen()) {
+		return
+	}
+	if (isTyping) {
+		if (event.key === 'Escape') {
+			target.blur()
+		}
+		return
+	}
+	switch (event.key) {
+		case '/':
+			if (!document.getElementById('search')) {
+				go(toPresets(parse(location).workspace || session.home()))
+			}
+			document.getElementById('search')?.focus()
+			break
+		case 'j':
+		case 'k': {
+			const rows = [.../** @type {NodeListOf<HTMLElement>} */ (main.querySelectorAll('[data-row]'))]
+			const at = rows.indexOf(/** @type {HTMLElement} */ (document.activeElement))
+			rows[event.key === 'j' ? Math.min(at + 1, rows.length - 1) : Math.max(at - 1, 0)]?.focus()
+			break
+		}
+		case 'n':
+		case 'c':
+			/** @type {HTMLElement | null} */ (main.querySelector(`[data-shortcut="${event.key}"]:not([disabled])`))?.click()
+			break
+		case '?':
+			help()
+			break
+		default:
+			return
+	}
+	event.preventDefault()
+})
+
+watchNavigation()
+session.watchIdle()
+navigations.addEventListener('navigate', show)
+addEventListener('workspaces', () => drawTop(parse(location), parse(location).workspace || session.home()))
+setInterval(updateTimes, 20000)
+session.resume()
+show()

@@ -1,0 +1,77 @@
+// Going from one view to another, without losing edits.
+
+/** navigations are told when the address has changed. */
+export const navigations = new EventTarget()
+
+/** @type {() => boolean} */
+let isDirty = () => false
+
+/** Says how to find out whether the view has edits that are not saved. @param {() => boolean} guard */
+export function setGuard(guard) {
+	isDirty = guard
+}
+
+export const hasEdits = () => isDirty()
+
+export function dropEdits() {
+	isDirty = () => false
+}
+
+const question = 'This view has edits that are not saved. Leave it and lose them?'
+
+/** Asks whether edits may be lost, if there are any. */
+export function mayLeave() {
+	if (isDirty() && !confirm(question)) {
+		return false
+	}
+	dropEdits()
+	return true
+}
+
+let shown = location.href
+
+/** Opens an address of the console. @param {string} address */
+export function go(address) {
+	if (mayLeave()) {
+		history.pushState(null, '', address)
+		shown = location.href
+		navigations.dispatchEvent(new Event('navigate'))
+	}
+}
+
+/** Sets the address of the view that is shown. @param {string} address */
+export function replace(address) {
+	history.replaceState(null, '', address)
+	shown = location.href
+}
+
+/** Follows links, back, forward and closing. */
+export function watchNavigation() {
+	addEventListener('popstate', () => {
+		if (location.href === shown) {
+			return
+		}
+		if (!mayLeave()) {
+			history.pushState(null, '', shown)
+			return
+		}
+		shown = location.href
+		navigations.dispatchEvent(new Event('navigate'))
+	})
+	addEventListener('beforeunload', (event) => {
+		if (isDirty()) {
+			event.preventDefault()
+		}
+	})
+	document.addEventListener('click', (event) => {
+		const link = event.target instanceof Element ? event.target.closest('a') : null
+		if (!link || event.defaultPrevented || event.button !== 0 || event.metaKey || event.ctrlKey || event.shiftKey || event.altKey) {
+			return
+		}
+		if (link.origin !== location.origin || link.hash || link.target || link.getAttribute('href')?.startsWith('#')) {
+			return
+		}
+		event.preventDefault()
+		go(link.href)
+	})
+}

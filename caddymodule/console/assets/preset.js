@@ -1,0 +1,103 @@
+// The frame of all views of one preset: its name, what is live, its tabs and its changes.
+
+import { presetPath, search, toComparison, toPreset, toPresets } from './addresses.js'
+import { button, fill, h, labelTag, user } from './elements.js'
+import * as api from './api.js'
+import * as session from './session.js'
+import { targetText } from './labels.js'
+import { go } from './navigation.js'
+import { archive, describe, disable, enable, restore } from './preset_changes.js'
+import { errorBox, live } from './states.js'
+
+/**
+ * Shows a preset around a body. The body is made once, when the preset is
+ * known, and is told when the preset changes. If the preset may be missing, the body is
+ * made without it.
+ * @param {Context} context @param {string} tab @param {(preset: PresetAnswer) => PresetBody} make
+ * @param {() => PresetBody} [makeMissing] @returns {View}
+ */
+export function presetFrame(context, tab, make, makeMissing) {
+	const place = h('div')
+	/** @type {PresetBody | undefined} */
+	let body
+	const header = live(context, presetPath(context.at), (answer) => {
+		if (body) {
+			body.update?.(answer)
+		} else {
+			body = make(answer)
+			fill(place, body.element)
+		}
+		return headerOf(context, tab, answer, () => body?.selected?.() ?? answer.data.designated_version.version)
+	}, {
+		lines: 2,
+		onFailure: async (failure, again) => {
+			const isMissing = failure.status === 404
+			const archived = isMissing && await findArchived(context).catch(() => undefined)
+			if (archived) {
+				return archivedHeader(context, archived)
+			}
+			if (isMissing && makeMissing) {
+				body ??= makeMissing()
+				fill(place, body.element)
+				return h('div', null, heading(context, context.at.slug), h('p', { class: 'muted' }, 'This preset does not exist yet. Saving creates it.'))
+			}
+			return body && !isMissing ? undefined : h('div', null, heading(context, context.at.slug), errorBox(failure, again))
+		},
+	})
+	return { title: context.at.slug, element: h('div', null, header.element, place) }
+}
+
+/** @param {Context} context @param {string} name @param {...Child} actions */
+function heading({ at }, name, ...actions) {
+	return h('div', { class: 'heading' },
+		h('div', null,
+			h('p', { class: 'crumbs' }, h('a', { href: toPresets(at.workspace) }, 'Presets'), name !== at.slug && h('span', { class: 'slug' }, ' / ', user(at.slug))),
+			h('h1', null, user(name))),
+		h('div', { class: 'actions' }, actions))
+}
+
+/** @param {Context} context @param {string} tab @param {PresetAnswer} answer @param {() => number} selected */
+function headerOf(context, tab, answer, selected) {
+	const preset = answer.data, { at } = context
+	const version = preset.designated_version.version
+	const isDisabled = preset.status === 'disabled'
+	const reason = session.readOnlyReason() || (isDisabled ? 'This preset is disabled. Requests that name it get 404, and it takes no new versions.' : '')
+	/** @type {[string, string, string][]} */
+	const tabs = [
+		['versions', 'Versions', toPreset(at)], ['compare', 'Compare', toComparison(at, Math.max(1, version - 1), version)],
+		['labels', 'Labels', toPreset(at, 'labels')], ['try', 'Try it', toPreset(at, 'try')], ['use', 'Use it', toPreset(at, 'use')], ['history', 'History', toPreset(at, 'history')],
+	]
+	/** @param {string} name @param {() => unknown} run */
+	const quiet = (name, run, cannot = false) => button(name, run, { class: 'quiet', 'data-key': name, disabled: cannot || !session.mayChange(), 'aria-describedby': reason && 'read-only' })
+	return [
+		heading(context, preset.name,
+			quiet('Rename and describe', () => describe(context, answer)),
+			isDisabled ? quiet('Enable', () => enable(at, answer.tag)) : quiet('Disable', () => disable(context, answer)),
+			quiet('Archive', () => archive(context, answer), isDisabled),
+			tab !== 'new' && button('New version', () => go(toPreset(at, 'new', { from: selected() })), {
+				disabled: reason !== '', class: tab === 'versions' && 'primary', 'data-key': 'new', 'data-shortcut': 'n', 'aria-describedby': reason && 'read-only',
+			})),
+		h('p', { class: 'standing' },
+			h('span', { class: 'live number' }, `● live v${version}`),
+			preset.status !== 'active' && h('span', { class: `state ${preset.status}` }, preset.status),
+			Object.entries(preset.labels).map(([name, target]) => labelTag(name, targetText(target)))),
+		preset.description && h('p', { class: 'description' }, user(preset.description)),
+		reason && h('p', { class: 'note', id: 'read-only' }, reason),
+		h('nav', { class: 'tabs', 'aria-label': 'Preset' }, tabs.map(([name, text, href]) =>
+			h('a', { href, 'aria-current': name === tab && 'page', 'data-key': `tab-${name}`, 'data-shortcut': name === 'compare' && 'c' }, text))),
+	]
+}
+
+/** Returns the preset of the address if it is archived. @param {Context} context @returns {Promise<Preset | undefined>} */
+async function findArchived({ at, signal }) {
+	const answer = await api.read('/presets' + search({ status: 'archived', q: at.slug, sort: 'slug', order: 'asc', limit: 100, workspace_id: at.workspace }), signal)
+	return answer.data.find((/** @type {Preset} */ preset) => preset.slug === at.slug)
+}
+
+/** @param {Context} context @param {Preset} preset */
+function archivedHeader(context, preset) {
+	const reason = session.readOnlyReason()
+	return h('div', null,
+		heading(context, preset.name, button('Restore', () => restore(context.at), { class: 'primary', disabled: reason !== '' })),
+		h('p', { class: 'note' }, h('span', { class: 'state archived' }, 'archived'), ' Requests that name this preset get 404. Restoring it brings all its versions and labels back. ', reason))
+}

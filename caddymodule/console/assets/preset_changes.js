@@ -1,0 +1,80 @@
+// Changes of a preset as a whole: put live, archive, restore, disable, enable, describe.
+
+import { presetPath, toPresets } from './addresses.js'
+import { field, h, textInput, user } from './elements.js'
+import * as api from './api.js'
+import { conflict, failed } from './conflict.js'
+import { ask } from './dialogs.js'
+import { go } from './navigation.js'
+import { say } from './status.js'
+
+/**
+ * Puts a version live. The message offers the way back.
+ * @param {At} at @param {number} version @param {string} tag @param {number} [before]
+ */
+export async function designate(at, version, tag, before) {
+	const { tag: next } = await api.change('POST', presetPath(at, 'designate'), { version }, tag)
+	say(`v${version} is live${before ? '' : ' again'}.`, before ? { name: 'Undo', run: () => designate(at, before, next).catch(failed) } : undefined)
+}
+
+/** Brings an archived preset back. Its tag is unknown, because it cannot be read. @param {At} at */
+export async function restore(at) {
+	try {
+		await api.change('POST', presetPath(at, 'restore'), undefined)
+		say(`${at.slug} is restored.`)
+	} catch (thrown) {
+		failed(thrown)
+	}
+}
+
+/**
+ * Shows a dialog for a change that needs the preset's tag.
+ * @param {Context} context @param {PresetAnswer} preset @param {string} name @param {string} heading
+ * @param {Child[]} body @param {(tag: string) => Promise<unknown>} run
+ * @param {AskOptions} options
+ */
+export function askFirst(context, preset, name, heading, body, run, options) {
+	let { tag } = preset
+	ask(context, name, heading, body, () => run(tag), {
+		...options, explain: (failure) => conflict(failure, presetPath(context.at), preset, (now) => (tag = now.tag)),
+	})
+}
+
+/** @param {Context} context @param {PresetAnswer} preset */
+export function archive(context, preset) {
+	const { at } = context
+	const text = 'Requests that name this preset get 404 from then on. Its versions and labels are kept, and Restore brings it back.'
+	askFirst(context, preset, 'Archive', `Archive ${at.slug}?`, [text], async (tag) => {
+		await api.change('DELETE', presetPath(at), undefined, tag)
+		say(`${at.slug} is archived.`, { name: 'Undo', run: () => restore(at) })
+		go(toPresets(at.workspace))
+	}, { isDanger: true })
+}
+
+/** @param {Context} context @param {PresetAnswer} preset */
+export function disable(context, preset) {
+	const { at } = context
+	askFirst(context, preset, 'Disable', `Disable ${at.slug}?`, ['Requests that name this preset get 404 from then on. Enable takes that back.'], async (tag) => {
+		const now = await api.change('PATCH', presetPath(at), { status: 'disabled' }, tag)
+		say(`${at.slug} is disabled.`, { name: 'Undo', run: () => enable(at, now.tag) })
+	}, { isDanger: true })
+}
+
+/** @param {At} at @param {string} tag */
+export function enable(at, tag) {
+	return api.change('PATCH', presetPath(at), { status: 'active' }, tag).then(() => say(`${at.slug} is enabled. Requests get it again.`), failed)
+}
+
+/** @param {Context} context @param {PresetAnswer} preset */
+export function describe(context, preset) {
+	const { at } = context
+	const name = textInput({ value: preset.data.name, maxlength: 128, autofocus: true })
+	const description = h('textarea', { value: preset.data.description ?? '', rows: 4, maxlength: 500, dir: 'auto' })
+	askFirst(context, preset, 'Rename and describe', 'Rename and describe', [
+		field('Name', name, h('span', null, 'The slug stays ', user(at.slug), ', so requests do not change.')),
+		field('Description', description, 'Up to 500 characters.'),
+	], async (tag) => {
+		await api.change('PATCH', presetPath(at), { name: name.value.trim() || at.slug, description: description.value.trim() || null }, tag)
+		say('The name and the description are saved.')
+	}, { confirm: 'Save' })
+}

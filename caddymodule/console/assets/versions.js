@@ -1,0 +1,128 @@
+// The timeline of a preset's versions, and the chosen version.
+
+import { presetPath, toComparison, toPreset, toVersion } from './addresses.js'
+import { button, code, h, labelTag, user, when } from './elements.js'
+import * as session from './session.js'
+import { copy } from './copy.js'
+import { settingsOf } from './differences.js'
+import { format, parse } from './json.js'
+import { go } from './navigation.js'
+import { presetFrame } from './preset.js'
+import { putLive } from './put_live.js'
+import { live, pages } from './states.js'
+
+const pageSize = 50
+
+/** @type {MakeView} */
+export function versionsView(context) {
+	const { at, address } = context
+	return {
+		...presetFrame(context, 'versions', (preset) => versionsBody(context, preset)),
+		title: address.version ? `v${address.version} · ${at.slug}` : at.slug,
+	}
+}
+
+/** @type {MakeBody} */
+function versionsBody(context, preset) {
+	const { at } = context
+	const selected = context.address.version || preset.data.designated_version.version
+	const heading = (/** @type {Version} */ version) => versionHeading(context, version, preset)
+	const detail = live(context, presetPath(at, `versions/${selected}`), (answer) => versionDetail(answer, heading(answer.data)), { lines: 12 })
+	return {
+		element: h('div', { class: 'split' }, timeline(context, selected), h('section', { 'aria-label': `Version ${selected}` }, detail.element)),
+		selected: () => selected,
+		update: (next) => {
+			preset = next
+			const answer = detail.answer()
+			if (answer) {
+				detail.element.querySelector('.version-heading')?.replaceWith(heading(answer.data))
+			}
+		},
+	}
+}
+
+/** @param {Version} version */
+export function versionName({ version, designated, labels }) {
+	return [`v${version}${designated ? ' ● live' : ''}`, ...labels].join(' · ')
+}
+
+/**
+ * Lists the versions, the newest first. The API lists the oldest first, so that
+ * the pages are counted from the end.
+ * @param {Context} context @param {number} selected
+ */
+function timeline(context, selected) {
+	const { at } = context
+	let page = 0, total = 0
+	/** @type {HTMLElement | undefined} */
+	let shown
+	const path = () => {
+		const end = Math.max(0, total - page * pageSize), offset = Math.max(0, end - pageSize)
+		return presetPath(at, 'versions', { fields: 'summary', offset, limit: total === 0 ? pageSize : Math.max(1, end - offset) })
+	}
+	const list = live(context, path(), (answer) => {
+		if (answer.total !== total && answer.total > pageSize) {
+			total = answer.total
+			queueMicrotask(() => list.show(path()))
+			return []
+		}
+		total = answer.total
+		const before = shown?.scrollTop
+		const ol = (shown = h('ol', { class: 'timeline', 'aria-label': 'Versions', role: 'list' }, [...answer.data].reverse().map((/** @type {Version} */ version) =>
+			h('li', null, h('a', { href: toVersion(at, version.version), 'aria-current': version.version === selected && 'true', 'data-key': `v${version.version}`, 'data-row': true },
+					h('span', { class: 'name' }, h('strong', { class: 'number' }, `v${version.version}`), version.designated && h('span', { class: 'live' }, '● live')),
+					labelsOf(version),
+					version.message && h('span', { class: 'message' }, user(version.message)),
+					h('span', { class: 'by muted' }, user(version.creator_id), ', ', when(version.created_at)))))))
+		queueMicrotask(() => {
+			const current = /** @type {HTMLElement | null} */ (ol.querySelector('[aria-current]'))
+			ol.scrollTop = before ?? (current?.offsetTop ?? 0) - ol.offsetTop - 80
+		})
+		return [
+			ol,
+			total > pageSize && pages(page * pageSize, pageSize, total, (offset) => {
+				page = Math.round(offset / pageSize)
+				list.show(path())
+			}),
+		]
+	})
+	return h('section', { 'aria-label': 'Timeline' }, list.element)
+}
+
+/** @param {Version} version */
+function labelsOf(version) {
+	return version.labels.length ? h('span', { class: 'labels' }, version.labels.map((label) => labelTag(label))) : null
+}
+
+/** @param {Context} context @param {Version} version @param {PresetAnswer} preset */
+function versionHeading({ at, ...context }, version, preset) {
+	const n = version.version, liveVersion = preset.data.designated_version.version
+	const isLive = n === liveVersion
+	const cannot = { disabled: !session.mayChange() || preset.data.status !== 'active', 'aria-describedby': document.getElementById('read-only') && 'read-only' }
+	return h('div', { class: 'version-heading heading' },
+		h('div', null,
+			h('h2', null, h('span', { class: 'number' }, `v${n} `), isLive && h('span', { class: 'live' }, '● live')),
+			h('p', { class: 'muted' }, 'by ', user(version.creator_id), ', ', when(version.created_at), ` · made as ${version.dialect}`),
+			labelsOf(version),
+			version.message && h('p', { class: 'message' }, user(version.message))),
+		h('div', { class: 'actions' },
+			!isLive && button('Put live', () => putLive({ at, ...context }, preset, n), { ...cannot, 'data-key': 'put-live' }),
+			button('Compare', () => go(toComparison(at, isLive ? Math.max(1, n - 1) : liveVersion, n)), { 'data-key': 'compare' }),
+			button('Edit', () => go(toPreset(at, 'new', { from: n })), { ...cannot, 'data-key': 'edit' })))
+}
+
+/** @param {Answer<Version>} answer @param {Node} heading */
+function versionDetail(answer, heading) {
+	const prompt = answer.data.system_prompt
+	const settings = settingsOf(answer.text)
+	return [
+		heading,
+		h('div', { class: 'section' }, h('h3', null, 'Prompt'),
+			prompt && h('span', { class: 'muted number' }, `${answer.data.system_prompt_bytes.toLocaleString('en')} bytes`),
+			prompt && button('Copy', () => copy(prompt), { class: 'small', 'aria-label': 'Copy the prompt' })),
+		prompt ? h('pre', { class: 'prompt', tabindex: '0', role: 'region', 'aria-label': 'Prompt', dir: 'auto' }, prompt) : h('p', { class: 'muted' }, 'This version has no prompt.'),
+		h('div', { class: 'section' }, h('h3', null, 'Settings')),
+		h('table', { class: 'settings', 'aria-label': 'Settings' }, h('tbody', null, parse(settings).members.map((member) =>
+			h('tr', null, h('th', { scope: 'row' }, code(member.name)), h('td', null, code(format(member.value))))))),
+	]
+}

@@ -1,0 +1,78 @@
+// The types of the page's modules, for the checker alone. Browsers never get this file.
+
+type Child = Node | string | number | null | undefined | false
+type Children = (Child | Child[])[]
+type Control = HTMLInputElement | HTMLTextAreaElement | HTMLSelectElement
+/** Choice is an option of a select. */
+type Choice = { value: string, text: string }
+type Properties = Record<string, unknown>
+
+type ViewName = 'presets' | 'workspaces' | 'workspace-history' | 'versions' | 'compare' | 'labels' | 'try' | 'use' | 'history' | 'new' | 'unknown'
+type Address = { view: ViewName, workspace: string, slug: string, version: number, from: number, to: number, query: URLSearchParams }
+type Query = Record<string, string | number | undefined>
+/** At names a preset in its workspace. */
+type At = { workspace: string, slug: string }
+
+/** Context is what a view gets. Its signal ends when another view takes its place. */
+type Context = { address: Address, workspace: string, at: At, signal: AbortSignal, setGuard: (isDirty: () => boolean) => void }
+type View = { title: string, element: Node }
+type MakeView = (context: Context) => View
+type Draw = (answer: Answer<any>) => Child | Child[]
+type LiveOptions = { lines?: number, onFailure?: (failure: Failure, again: () => unknown) => Node | undefined | Promise<Node | undefined> }
+/** Explain shows a failure in other words than the server's, or not. */
+type Explain = (failure: Failure) => Node | undefined
+type DialogOptions = { actions?: HTMLButtonElement[], style?: string, onClose?: () => void, signal?: AbortSignal, submit?: () => unknown }
+type AskOptions = { confirm?: string, isDanger?: boolean, isWide?: boolean, explain?: Explain, onClose?: () => void }
+/** RequestOptions of a request to the API. Its key is that of the session, unless given. */
+type RequestOptions = { key?: string, headers?: Record<string, string>, body?: string, signal?: AbortSignal }
+type ShareFields = { version: HTMLSelectElement, percent: HTMLInputElement, element: HTMLElement }
+type Turn = { role: HTMLSelectElement, text: HTMLTextAreaElement }
+/** PresetBody is the part of a view below a preset's header. */
+type PresetBody = { element: Node, update?: (preset: PresetAnswer) => void, selected?: () => number }
+
+type MakeBody = (context: Context, preset: PresetAnswer) => PresetBody
+
+/** Answer is a successful answer of the API. Its text is the JSON as it came. */
+type Answer<T> = { text: string, data: T, total: number, tag: string, headers: Headers }
+type PresetAnswer = Answer<Preset>
+type Failure = Error & { status: number, issues: Issue[], requestId: string, retryAfter: string }
+type Issue = { path: string, message: string }
+
+type Dialect = 'responses' | 'chat' | 'messages'
+type Share = { version: number, weight: number }
+type Target = { version?: number | null, split?: Share[] }
+type Version = {
+	version: number, creator_id: string, created_at: string, system_prompt: string | null, message: string | null, dialect: Dialect,
+	designated: boolean, labels: string[], system_prompt_bytes: number, config_bytes: number,
+}
+type Preset = {
+	id: string, name: string, slug: string, description: string | null, status: 'active' | 'disabled' | 'archived', creator_user_id: string,
+	updated_at: string, created_at: string, labels: Record<string, Target>, designated_version_id: string, designated_version: Version,
+}
+type Workspace = {
+	id: string, name: string, slug: string, description: string | null, default_text_model: string | null, default_image_model: string | null,
+	default_provider_sort: string | null, disabled_server_tools: string[] | null, created_at: string, updated_at: string | null,
+}
+type Change = {
+	number: number, time: string, operation: string, user_id: string, key_id: string, key_name?: string | null, version_before?: number | null,
+	version?: number | null, label?: string | null, message?: string | null, request_id: string, slug?: string | null,
+}
+type LabelChange = { number: number, time: string, user_id: string, from: Target | null, to: Target | null }
+type PresetLabel = Target & { label: string, history: LabelChange[], history_count: number }
+type DryRun = { method: string, path: string, body: string, fields: Record<string, { from: string, version: number | null }>, dropped: string[] }
+
+/** JSONValue is a value with its place in a JSON text. */
+type JSONValue = { kind: 'object' | 'array' | 'string' | 'number' | 'literal', text: string, start: number, end: number, members: JSONMember[], items: JSONValue[] }
+/** A member has its name as it is in the text, as its key. */
+type JSONMember = { name: string, key: string, start: number, value: JSONValue }
+
+/** Block is a run of items that are the same in both lists, or that differ. */
+type Block = { same: boolean, a0: number, a1: number, b0: number, b1: number }
+type Part = { text: string, isChanged: boolean }
+/** Setting is one difference of settings. A value is empty if it is absent. */
+type Setting = { path: string, before: string, after: string }
+/** Side is a version to compare. Its settings are JSON text. */
+type Side = { name: string, prompt: string | null, settings: string }
+type Row = { a: number, b: number, isSame: boolean, folded: number }
+/** Problem is an error of a version that is being written. */
+type Problem = { field: 'Prompt' | 'Settings', line: number, message: string }
