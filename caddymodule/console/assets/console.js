@@ -1,0 +1,1 @@
+document.title = `Console of ${document.documentElement.dataset.api}`;
