@@ -47,6 +47,7 @@ func parseCaddyfile(h httpcaddyfile.Helper) (caddyhttp.MiddlewareHandler, error)
 //			cache_size    <size>
 //			other_routes  pass|refuse
 //		}
+//		console             [<path>]
 //	}
 //
 // management_key and inference_key may repeat. A secret is a placeholder such as
@@ -63,13 +64,7 @@ func (h *Handler) UnmarshalCaddyfile(d *caddyfile.Dispenser) error {
 func (h *Handler) unmarshalSubdirective(d *caddyfile.Dispenser, name string) (err error) {
 	switch name {
 	case "base_path":
-		value, err := directive.OnlyArg(d, name, "a path")
-		if err == nil && !strings.Contains(value, "{") { // provisioning checks the value of a placeholder
-			if err := checkBasePath(value); err != nil {
-				return d.Errf("base_path %v", err)
-			}
-		}
-		h.BasePath = value
+		h.BasePath, err = unmarshalPath(d, name, checkBasePath)
 		return err
 	case "storage":
 		return h.unmarshalStorage(d)
@@ -100,9 +95,23 @@ func (h *Handler) unmarshalSubdirective(d *caddyfile.Dispenser, name string) (er
 	case "inference":
 		h.Inference = new(Inference)
 		return h.Inference.unmarshal(d)
+	case "console":
+		h.Console = new(Console)
+		return h.Console.unmarshal(d)
 	default:
 		return d.Errf("unrecognized subdirective %q", name)
 	}
+}
+
+// unmarshalPath reads a path and checks it, unless it holds a placeholder.
+func unmarshalPath(d *caddyfile.Dispenser, name string, check func(string) error) (string, error) {
+	value, err := directive.OnlyArg(d, name, "a path")
+	if err == nil && !strings.Contains(value, "{") { // provisioning checks the value of a placeholder
+		if err := check(value); err != nil {
+			return "", d.Errf("%s %v", name, err)
+		}
+	}
+	return value, err
 }
 
 // unmarshal reads the inference subdirective.

@@ -19,6 +19,7 @@ import (
 
 	_ "github.com/caddy-presets/caddy-presets/caddymodule/admin"  // the admin endpoint and the commands
 	_ "github.com/caddy-presets/caddy-presets/caddymodule/badger" // the default engine
+	"github.com/caddy-presets/caddy-presets/caddymodule/console"
 	"github.com/caddy-presets/caddy-presets/caddymodule/engine"
 	"github.com/caddy-presets/caddy-presets/caddymodule/internal/directive"
 	"github.com/caddy-presets/caddy-presets/caddymodule/internal/live"
@@ -44,10 +45,10 @@ const (
 // presetCreators are the values of PresetCreators.
 var presetCreators = []string{creatorsManagement, creatorsAny}
 
-// Handler answers the preset and workspace API itself, and applies presets to the
-// inference requests that name one. It hands all other requests unchanged to the next
-// handler, usually a reverse_proxy to an AI gateway. It refuses methods and paths that a
-// gateway could read as another request, and upgrades to anything but WebSocket.
+// Handler answers the preset and workspace API itself, serves the console, and applies
+// presets to the inference requests that name one. It hands all other requests unchanged to
+// the next handler, usually a reverse_proxy to an AI gateway. It refuses methods and paths
+// that a gateway could read as another request, and upgrades to anything but WebSocket.
 //
 // It owns `/presets` and `/workspaces` below the base path, and everything below those
 // two. No such request ever reaches the next handler, because it may carry a key that the
@@ -95,12 +96,16 @@ type Handler struct {
 	// other request.
 	Inference *Inference `json:"inference,omitempty"`
 
+	// The console, a page for browsers. Without it its path is the gateway's.
+	Console *Console `json:"console,omitempty"`
+
 	logger       *zap.Logger
 	metrics      *metrics
 	events       *announcer
 	service      *domain.Service
 	schemas      *schema.Schemas
 	mux          *http.ServeMux
+	page         *console.Page // nil without a console
 	keys         map[domain.KeyHash]domain.Principal
 	finder       keyFinder // of keys that must not go upstream
 	failureLimit failureLimit
@@ -169,6 +174,11 @@ func (h *Handler) provisionSettings(repl *caddy.Replacer) error {
 	h.PresetCreators = cmp.Or(h.PresetCreators, creatorsManagement)
 	if err := directive.CheckWord(h.PresetCreators, presetCreators...); err != nil {
 		return fmt.Errorf("preset_creators: %w", err)
+	}
+	if h.Console != nil {
+		if h.page, err = h.Console.provision(repl, h.BasePath); err != nil {
+			return fmt.Errorf("console: path: %w", err)
+		}
 	}
 	return nil
 }
@@ -259,10 +269,14 @@ func (h *Handler) Cleanup() error {
 	return h.live.Remove(h.use)
 }
 
-// ServeHTTP answers requests to the API. It hands all others to the gateway, inference
-// requests with their preset resolved.
+// ServeHTTP answers requests to the console and to the API. It hands all others to the
+// gateway, inference requests with their preset resolved.
 func (h *Handler) ServeHTTP(w http.ResponseWriter, r *http.Request, next caddyhttp.Handler) error {
 	path, err := h.checkTarget(r)
+	if h.page.Owns(path) {
+		h.page.ServeHTTP(w, r) // also with err: its refusals have the headers of the page
+		return nil
+	}
 	if err != nil {
 		return h.refuse(w, r, path, err)
 	}

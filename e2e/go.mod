@@ -2,6 +2,9 @@ module github.com/caddy-presets/caddy-presets/e2e
 
 go 1.26.0
 
+// eslint brings a Go package.
+ignore node_modules
+
 require (
 	github.com/anthropics/anthropic-sdk-go v1.84.0
 	github.com/openai/openai-go/v3 v3.96.0

@@ -327,7 +327,7 @@ func pruningManyWriters(t *testing.T, s *suite) {
 		return nil
 	})
 	for i := range presets {
-		if _, err := keeping.CreatePresetVersion(t.Context(), by(w), "", slugOf(i), domain.Capture{Config: []byte("{}")}); err != nil {
+		if _, err := createVersion(keeping, by(w), slugOf(i)); err != nil {
 			t.Fatal(err)
 		}
 	}

@@ -341,15 +341,13 @@ func mustTogether(t *testing.T, n int, fn func(i int) error) {
 	}
 }
 
-// retry repeats a change of a Service while other writers are first. It gives up after as
-// many tries as no fair engine needs.
-func retry(change func() (domain.Outcome, error)) (out domain.Outcome, err error) {
-	for range 1000 {
-		if out, err = change(); !errors.Is(err, domain.ErrConflict) {
-			break
+// retry repeats a change of a Service while other writers are first.
+func retry(change func() (domain.Outcome, error)) (domain.Outcome, error) {
+	for {
+		if out, err := change(); !errors.Is(err, domain.ErrConflict) {
+			return out, err
 		}
 	}
-	return out, err
 }
 
 // createVersion adds a version to a preset through a Service.

@@ -93,7 +93,7 @@ func labelManyWriters(t *testing.T, s *suite) {
 	s.put(t, w)
 	service := domain.NewService(s.Store)
 	for range writers {
-		if _, err := service.CreatePresetVersion(t.Context(), by(w.ID), "", "p", domain.Capture{Config: []byte("{}")}); err != nil {
+		if _, err := createVersion(service, by(w.ID), "p"); err != nil {
 			t.Fatal(err)
 		}
 	}

@@ -1,0 +1,257 @@
+// Package console serves a page for browsers, which lists, compares, tries and changes
+// presets through the public API.
+//
+// The files below assets/ are what browsers get: HTML, ES modules and CSS as written. No
+// step builds them.
+package console
+
+import (
+	"bytes"
+	"compress/gzip"
+	"crypto/sha256"
+	"embed"
+	"encoding/hex"
+	"fmt"
+	"html"
+	"io/fs"
+	"net/http"
+	"path"
+	"regexp"
+	"strconv"
+	"strings"
+	"time"
+)
+
+//go:embed assets
+var embedded embed.FS
+
+// shell is the one HTML file. All deep links are answered with it.
+const shell = "index.html"
+
+// mediaTypes are the types of files by their extension. The operating system's own table
+// would differ between machines.
+var mediaTypes = map[string]string{
+	".css":  "text/css; charset=utf-8",
+	".html": "text/html; charset=utf-8",
+	".js":   "text/javascript; charset=utf-8",
+	".json": "application/json; charset=utf-8",
+	".svg":  "image/svg+xml; charset=utf-8",
+}
+
+// deepLink is the form of the page's addresses, below its path. The page itself shows
+// whether a workspace, a preset or a version exists.
+var deepLink = regexp.MustCompile(`^(?:` +
+	`|workspaces` +
+	`|w/` + name + `(?:/history)?` +
+	`|w/` + name + `/p/` + name + `(?:/versions/` + number + `|/compare/` + number + `\.\.` + number + `|/labels|/try|/use|/history|/new)?` +
+	`)$`)
+
+const (
+	name   = `[A-Za-z0-9][A-Za-z0-9._~-]{0,127}` // of a workspace or a preset
+	number = `[1-9][0-9]{0,8}`                   // of a version
+)
+
+// Page serves the console. It is safe for concurrent use.
+type Page struct {
+	path   string          // of the page, without a slash at the end
+	shell  file            // with its placeholders filled
+	assets map[string]file // by their whole paths
+}
+
+// New returns the page at a path, which asks the API at another path. Neither ends with a
+// slash.
+func New(path, api string) (*Page, error) {
+	files, err := fs.Sub(embedded, "assets")
+	if err != nil {
+		return nil, err
+	}
+	return newPage(path, api, files)
+}
+
+func newPage(base, api string, files fs.FS) (*Page, error) {
+	contents, hash, err := readAll(files)
+	if err != nil {
+		return nil, err
+	}
+	folder := base + "/assets/" + hash + "/"
+	p := &Page{path: base, assets: make(map[string]file)}
+	for name, content := range contents {
+		if name == shell {
+			content = fill(content, map[string]string{"assets": folder, "base": base, "api": api})
+		}
+		f, err := newFile(name, content)
+		if err != nil {
+			return nil, err
+		}
+		if name == shell {
+			p.shell = f
+		} else {
+			p.assets[folder+name] = f
+		}
+	}
+	if p.shell.mediaType == "" {
+		return nil, fmt.Errorf("the file %s is missing", shell)
+	}
+	return p, nil
+}
+
+// readAll returns the contents of all files, and a hash of the whole set. So a module
+// that imports another by a relative address always gets the one of its own set.
+func readAll(files fs.FS) (contents map[string][]byte, hash string, err error) {
+	contents = make(map[string][]byte)
+	sum := sha256.New()
+	err = fs.WalkDir(files, ".", func(name string, entry fs.DirEntry, err error) error {
+		if err != nil || entry.IsDir() {
+			return err
+		}
+		content, err := fs.ReadFile(files, name)
+		if err != nil {
+			return err
+		}
+		contents[name] = content
+		fmt.Fprintf(sum, "%s %d\n%s", name, len(content), content)
+		return nil
+	})
+	return contents, hex.EncodeToString(sum.Sum(nil)[:8]), err
+}
+
+// fill replaces each {{name}} of an HTML text by a value.
+func fill(text []byte, values map[string]string) []byte {
+	for name, value := range values {
+		text = bytes.ReplaceAll(text, []byte("{{"+name+"}}"), []byte(html.EscapeString(value)))
+	}
+	return text
+}
+
+// file is one file in the forms in which it is sent.
+type file struct {
+	mediaType     string
+	plain, zipped variant // zipped has no content if it would not be smaller
+}
+
+type variant struct {
+	content []byte
+	tag     string // the ETag
+}
+
+func newFile(name string, content []byte) (file, error) {
+	mediaType, ok := mediaTypes[path.Ext(name)]
+	if !ok {
+		return file{}, fmt.Errorf("the file %s has an unknown type", name)
+	}
+	var zipped bytes.Buffer
+	w, err := gzip.NewWriterLevel(&zipped, gzip.BestCompression)
+	if err != nil {
+		return file{}, err
+	}
+	_, _ = w.Write(content) // into memory, which does not fail
+	if err := w.Close(); err != nil {
+		return file{}, err
+	}
+	f := file{mediaType: mediaType, plain: newVariant(content)}
+	if zipped.Len() < len(content) {
+		f.zipped = newVariant(zipped.Bytes())
+	}
+	return f, nil
+}
+
+func newVariant(content []byte) variant {
+	sum := sha256.Sum256(content)
+	return variant{content, `"` + hex.EncodeToString(sum[:8]) + `"`}
+}
+
+// Owns reports whether a normalized path belongs to the page. A nil page owns none.
+func (p *Page) Owns(normalized string) bool {
+	if p == nil {
+		return false
+	}
+	below, ok := strings.CutPrefix(normalized, p.path)
+	return ok && (below == "" || below[0] == '/')
+}
+
+// ServeHTTP answers a request for the page, its assets, and every other path below the
+// page's. All answers have the same security headers.
+func (p *Page) ServeHTTP(w http.ResponseWriter, r *http.Request) {
+	for name, value := range securityHeaders {
+		w.Header()[name] = []string{value}
+	}
+	asset, isAsset := p.assets[r.URL.Path]
+	switch {
+	case r.Method != http.MethodGet && r.Method != http.MethodHead:
+		w.Header().Set("Allow", "GET, HEAD")
+		fail(w, http.StatusMethodNotAllowed)
+	case isAsset:
+		w.Header().Set("Cache-Control", "public, max-age=31536000, immutable")
+		asset.send(w, r)
+	case p.isDeepLink(r.URL.Path):
+		w.Header().Set("Cache-Control", "no-store")
+		p.shell.send(w, r)
+	default:
+		fail(w, http.StatusNotFound)
+	}
+}
+
+// isDeepLink reports whether a path is one of the page's views. A path in another spelling,
+// such as one with an empty segment, is none.
+func (p *Page) isDeepLink(path string) bool {
+	below, ok := strings.CutPrefix(path, p.path)
+	return ok && (below == "" || below[0] == '/' && deepLink.MatchString(below[1:]))
+}
+
+// fail answers with a status and its text.
+func fail(w http.ResponseWriter, status int) {
+	w.Header().Set("Cache-Control", "no-store")
+	http.Error(w, http.StatusText(status), status)
+}
+
+// send answers with the file, zipped if the client prefers that.
+func (f file) send(w http.ResponseWriter, r *http.Request) {
+	chosen := f.plain
+	if f.zipped.content != nil {
+		w.Header().Set("Vary", "Accept-Encoding")
+		if prefersGzip(r.Header["Accept-Encoding"]) {
+			chosen = f.zipped
+			w.Header().Set("Content-Encoding", "gzip")
+			w.Header().Set("Content-Length", strconv.Itoa(len(chosen.content))) // which ServeContent leaves out
+		}
+	}
+	w.Header().Set("Content-Type", f.mediaType)
+	w.Header().Set("ETag", chosen.tag)
+	http.ServeContent(w, r, "", time.Time{}, bytes.NewReader(chosen.content))
+}
+
+// prefersGzip reports whether a client takes gzip, and likes it no less than plain content
+// (RFC 9110, section 12.5.3).
+func prefersGzip(accepted []string) bool {
+	zipped, plain, rest := -1.0, -1.0, -1.0 // -1 is not given
+	for item := range strings.SplitSeq(strings.Join(accepted, ","), ",") {
+		coding, parameters, _ := strings.Cut(item, ";")
+		weight := weightOf(parameters)
+		switch strings.ToLower(strings.TrimSpace(coding)) {
+		case "gzip", "x-gzip":
+			zipped = max(zipped, weight)
+		case "identity":
+			plain = weight
+		case "*":
+			rest = weight
+		}
+	}
+	if zipped < 0 {
+		zipped = rest
+	}
+	return zipped > 0 && zipped >= plain
+}
+
+// weightOf returns the weight among the parameters of a coding. Without one it is 1. A weight that
+// cannot be read is 0, so that the client gets plain content.
+func weightOf(parameters string) float64 {
+	name, value, found := strings.Cut(parameters, "=")
+	if !found {
+		return 1
+	}
+	weight, err := strconv.ParseFloat(strings.TrimSpace(value), 64)
+	if err != nil || !strings.EqualFold(strings.TrimSpace(name), "q") || !(0 <= weight && weight <= 1) {
+		return 0
+	}
+	return weight
+}

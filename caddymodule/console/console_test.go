@@ -1,0 +1,507 @@
+package console
+
+import (
+	"bytes"
+	"compress/gzip"
+	"io"
+	"io/fs"
+	"maps"
+	"net/http"
+	"net/http/httptest"
+	"path"
+	"regexp"
+	"slices"
+	"strings"
+	"testing"
+	"testing/fstest"
+)
+
+// files are a small set of every type.
+func files() fstest.MapFS {
+	return fstest.MapFS{
+		"index.html":     {Data: []byte(`<html data-base="{{base}}" data-api="{{api}}"><script src="{{assets}}main.js"></script>` + strings.Repeat(" ", 500))},
+		"main.js":        {Data: []byte("import './views/list.js';\n" + strings.Repeat("// long\n", 100))},
+		"views/list.js":  {Data: []byte("1;\n")}, // gzip would make it longer
+		"style.css":      {Data: []byte("a { color: red }\n")},
+		"icon.svg":       {Data: []byte("<svg xmlns='http://www.w3.org/2000/svg'/>\n")},
+		"words.en.json":  {Data: []byte("{}\n")},
+		"views/long.css": {Data: []byte(strings.Repeat("a { color: red }\n", 99))},
+	}
+}
+
+func newTestPage(t *testing.T, base string, files fs.FS) *Page {
+	t.Helper()
+	p, err := newPage(base, "/v1", files)
+	if err != nil {
+		t.Fatal(err)
+	}
+	return p
+}
+
+func (p *Page) get(t *testing.T, method, path string, headers ...string) *http.Response {
+	t.Helper()
+	r := httptest.NewRequest(method, path, nil)
+	for _, header := range headers {
+		name, value, _ := strings.Cut(header, ": ")
+		r.Header.Add(name, value)
+	}
+	w := httptest.NewRecorder()
+	p.ServeHTTP(w, r)
+	return w.Result()
+}
+
+func body(t *testing.T, response *http.Response) string {
+	t.Helper()
+	text, err := io.ReadAll(response.Body)
+	if err != nil {
+		t.Fatal(err)
+	}
+	return string(text)
+}
+
+// asset returns the address of an asset.
+func (p *Page) asset(t *testing.T, name string) string {
+	t.Helper()
+	for address := range p.assets {
+		if strings.HasSuffix(address, "/"+name) {
+			return address
+		}
+	}
+	t.Fatalf("there is no asset %s", name)
+	return ""
+}
+
+func TestShell(t *testing.T) {
+	p := newTestPage(t, "/a&b/console", files())
+	for _, method := range []string{"GET", "HEAD"} {
+		answer := p.get(t, method, "/a&b/console")
+		if answer.StatusCode != 200 || answer.Header.Get("Cache-Control") != "no-store" || answer.Header.Get("Content-Type") != "text/html; charset=utf-8" {
+			t.Errorf("%s: got %d %v", method, answer.StatusCode, answer.Header)
+		}
+		if method == "HEAD" {
+			continue
+		}
+		want := `<html data-base="/a&amp;b/console" data-api="/v1"><script src="` + strings.ReplaceAll(p.asset(t, "main.js"), "&", "&amp;") + `"></script>`
+		if got := strings.TrimSpace(body(t, answer)); got != want {
+			t.Errorf("got %s, want %s", got, want)
+		}
+	}
+}
+
+func TestDeepLinks(t *testing.T) {
+	p := newTestPage(t, "/console", files())
+	long := strings.Repeat("x", 128)
+	for path, want := range map[string]int{
+		"":            200,
+		"/":           200,
+		"?x=1":        200,
+		"/workspaces": 200,
+		"/w/default":  200,
+		"/w/0190b2c4-8f5e-7a3b-9c1d-2e4f6a8b0c1d/p/a": 200,
+		"/w/default/history":                          200,
+		"/w/default/p/mail":                           200,
+		"/w/default/p/A.b_c~d-9":                      200,
+		"/w/default/p/" + long:                        200,
+		"/w/default/p/mail/versions/7":                200,
+		"/w/default/p/mail/compare/7..12":             200,
+		"/w/default/p/mail/labels":                    200,
+		"/w/default/p/mail/try":                       200,
+		"/w/default/p/mail/use":                       200,
+		"/w/default/p/mail/history":                   200,
+		"/w/default/p/mail/new":                       200,
+		"/w/default/p/m%61il":                         200, // the same path
+		"/w/default/p/mail/":                          404,
+		"/w/default/":                                 404,
+		"/w":                                          404,
+		"/workspaces/x":                               404,
+		"/w/default/p":                                404,
+		"/w/default/p/mail/other":                     404,
+		"/w/default/p/mail/versions":                  404,
+		"/w/default/p/mail/versions/0":                404,
+		"/w/default/p/mail/versions/x":                404,
+		"/w/default/p/mail/compare/7":                 404,
+		"/w/default/p/mail/compare/7..":               404,
+		"/w/default/p/mail/compare/7..8..9":           404,
+		"/w/default/p/" + long + "x":                  404,
+		"/w/default/p/-x":                             404,
+		"/w/default/p/a%2Fb":                          404,
+		"/w/default/p/a%0a":                           404,
+		"/w/default/p/%3Cscript%3E":                   404,
+		"/w/default/p/mail;x":                         404,
+		"//w/default":                                 404,
+		"/w//default":                                 404,
+		"/%77/default":                                200,
+		"/%2577/default":                              404,
+		"/index.html":                                 404,
+		"/assets":                                     404,
+		"/assets/":                                    404,
+		"x":                                           404,
+		"/favicon.ico":                                404,
+	} {
+		if got := p.get(t, "GET", "/console"+path); got.StatusCode != want {
+			t.Errorf("%q: got %d, want %d", path, got.StatusCode, want)
+		}
+	}
+}
+
+func TestAssets(t *testing.T) {
+	p := newTestPage(t, "/console", files())
+	types := map[string]string{
+		".js": "text/javascript; charset=utf-8", ".css": "text/css; charset=utf-8",
+		".svg": "image/svg+xml; charset=utf-8", ".json": "application/json; charset=utf-8",
+	}
+	for name, file := range files() {
+		if name == shell {
+			continue
+		}
+		answer := p.get(t, "GET", p.asset(t, name))
+		if got, want := answer.Header.Get("Content-Type"), types[path.Ext(name)]; got != want {
+			t.Errorf("%s: got the type %q, want %q", name, got, want)
+		}
+		if got, want := answer.Header.Get("Cache-Control"), "public, max-age=31536000, immutable"; got != want {
+			t.Errorf("%s: got %q, want %q", name, got, want)
+		}
+		if got := body(t, answer); answer.StatusCode != 200 || got != string(file.Data) {
+			t.Errorf("%s: got %d %q, want %q", name, answer.StatusCode, got, file.Data)
+		}
+		if head := p.get(t, "HEAD", p.asset(t, name)); head.StatusCode != 200 || head.ContentLength != int64(len(file.Data)) || body(t, head) != "" {
+			t.Errorf("HEAD %s: got %d with %d bytes", name, head.StatusCode, head.ContentLength)
+		}
+	}
+	if len(p.assets) != len(files())-1 {
+		t.Errorf("got %d assets, want %d", len(p.assets), len(files())-1)
+	}
+}
+
+// TestHashIsOfTheSet checks that any change gives every asset another address, and that the
+// address of another set is a 404.
+func TestHashIsOfTheSet(t *testing.T) {
+	before := newTestPage(t, "/console", files())
+	changed := files()
+	changed["views/list.js"] = &fstest.MapFile{Data: []byte("2;\n")}
+	after := newTestPage(t, "/console", changed)
+	old := before.asset(t, "main.js")
+	if old == after.asset(t, "main.js") {
+		t.Error("main.js has the same address in both sets")
+	}
+	if old != newTestPage(t, "/console", files()).asset(t, "main.js") {
+		t.Error("main.js has two addresses in one set")
+	}
+	answer := after.get(t, "GET", old)
+	wantHeaders(t, old, answer)
+	if answer.StatusCode != 404 || answer.Header.Get("Cache-Control") != "no-store" {
+		t.Errorf("%s: got %d %v, want an uncached 404", old, answer.StatusCode, answer.Header)
+	}
+}
+
+func TestGzip(t *testing.T) {
+	p := newTestPage(t, "/console", files())
+	for accepted, want := range map[string]string{
+		"":                             "",
+		"gzip":                         "gzip",
+		"GZIP":                         "gzip",
+		"x-gzip":                       "gzip",
+		"br, gzip;q=0.1":               "gzip",
+		"gzip;q=0":                     "",
+		"gzip; q=0.000":                "",
+		"gzip;q=0.5, identity":         "",
+		"gzip;q=0.5, identity;q=0.2":   "gzip",
+		"identity;q=0, gzip;q=0.001":   "gzip",
+		"*":                            "gzip",
+		"*;q=0":                        "",
+		"*;q=0.5, gzip;q=0":            "",
+		"br":                           "",
+		"gzip;q=x":                     "",
+		"gzip;q=2":                     "",
+		"gzip;q=NaN":                   "",
+		"gzip;level=1":                 "",
+		"deflate, gzip;q=1.0, *;q=0.5": "gzip",
+	} {
+		for _, address := range []string{"/console", p.asset(t, "main.js")} {
+			answer := p.get(t, "GET", address, "Accept-Encoding: "+accepted)
+			if got := answer.Header.Get("Content-Encoding"); got != want {
+				t.Errorf("%s with %q: got %q, want %q", address, accepted, got, want)
+			}
+			if got := answer.Header.Get("Vary"); got != "Accept-Encoding" {
+				t.Errorf("%s: got Vary %q", address, got)
+			}
+			if got := body(t, answer); answer.ContentLength != int64(len(got)) {
+				t.Errorf("%s with %q: %d bytes are announced, and %d sent", address, accepted, answer.ContentLength, len(got))
+			} else if want == "gzip" && unzip(t, got) != body(t, p.get(t, "GET", address)) {
+				t.Errorf("%s: the zipped text is another one", address)
+			}
+		}
+	}
+	short := p.get(t, "GET", p.asset(t, "views/list.js"), "Accept-Encoding: gzip")
+	if short.Header.Get("Content-Encoding") != "" || short.Header.Get("Vary") != "" {
+		t.Errorf("got %v for a text that gzip makes longer", short.Header)
+	}
+	twice := p.get(t, "GET", "/console", "Accept-Encoding: br", "Accept-Encoding: gzip")
+	if twice.Header.Get("Content-Encoding") != "gzip" {
+		t.Error("the second Accept-Encoding has no effect")
+	}
+}
+
+func unzip(t *testing.T, text string) string {
+	t.Helper()
+	r, err := gzip.NewReader(strings.NewReader(text))
+	if err != nil {
+		t.Fatal(err)
+	}
+	plain, err := io.ReadAll(r)
+	if err != nil {
+		t.Fatal(err)
+	}
+	return string(plain)
+}
+
+func TestConditionalRequests(t *testing.T) {
+	p := newTestPage(t, "/console", files())
+	address := p.asset(t, "main.js")
+	plain := p.get(t, "GET", address).Header.Get("ETag")
+	zipped := p.get(t, "GET", address, "Accept-Encoding: gzip").Header.Get("ETag")
+	if plain == zipped || !strings.HasPrefix(plain, `"`) || !strings.HasPrefix(zipped, `"`) {
+		t.Errorf("got the tags %s and %s, want two strong ones", plain, zipped)
+	}
+	for condition, want := range map[string]int{
+		plain:                    304,
+		"W/" + plain:             304,
+		`"other", ` + plain:      304,
+		"*":                      304,
+		`"other"`:                200,
+		zipped:                   200,
+		strings.Trim(plain, `"`): 200,
+	} {
+		answer := p.get(t, "GET", address, "If-None-Match: "+condition)
+		wantHeaders(t, address, answer)
+		if answer.StatusCode != want {
+			t.Errorf("%s: got %d, want %d", condition, answer.StatusCode, want)
+		}
+		if want == 304 && (body(t, answer) != "" || answer.Header.Get("Cache-Control") == "" || answer.Header.Get("ETag") != plain || answer.Header.Get("Vary") == "") {
+			t.Errorf("%s: got %v", condition, answer.Header)
+		}
+	}
+}
+
+func TestMethods(t *testing.T) {
+	p := newTestPage(t, "/console", files())
+	for _, method := range []string{"POST", "PUT", "PATCH", "DELETE", "OPTIONS", "CONNECT", "TRACE", "get", "PROPFIND"} {
+		for _, address := range []string{"/console", "/console/w/default", "/console/nothing", p.asset(t, "main.js")} {
+			answer := p.get(t, method, address)
+			wantHeaders(t, method+" "+address, answer)
+			if answer.StatusCode != 405 || answer.Header.Get("Allow") != "GET, HEAD" {
+				t.Errorf("%s %s: got %d, Allow: %q", method, address, answer.StatusCode, answer.Header.Get("Allow"))
+			}
+		}
+	}
+}
+
+// wantHeaders checks the security headers against their text in the issue that asked for
+// them.
+func wantHeaders(t *testing.T, name string, answer *http.Response) {
+	t.Helper()
+	for header, want := range map[string]string{
+		"Content-Security-Policy": "default-src 'none'; script-src 'self'; style-src 'self'; connect-src 'self'; img-src 'self' data:; font-src 'self'; " +
+			"base-uri 'none'; form-action 'none'; frame-ancestors 'none'; require-trusted-types-for 'script'; trusted-types 'none'",
+		"X-Content-Type-Options":     "nosniff",
+		"Referrer-Policy":            "no-referrer",
+		"Cross-Origin-Opener-Policy": "same-origin",
+	} {
+		if got := answer.Header.Values(header); len(got) != 1 || got[0] != want {
+			t.Errorf("%s: got %s %q, want %q", name, header, got, want)
+		}
+	}
+	policy := answer.Header.Get("Permissions-Policy")
+	for _, feature := range []string{"camera", "clipboard-read", "geolocation", "microphone", "payment", "usb"} {
+		if !strings.Contains(policy, feature+"=()") {
+			t.Errorf("%s: the Permissions-Policy allows %s", name, feature)
+		}
+	}
+	if !regexp.MustCompile(`^[a-z0-9-]+=\(\)(, [a-z0-9-]+=\(\))+$`).MatchString(policy) {
+		t.Errorf("%s: got the Permissions-Policy %q", name, policy)
+	}
+}
+
+func TestSecurityHeaders(t *testing.T) {
+	p := newTestPage(t, "/console", files())
+	for _, address := range []string{"/console", "/console/w/x/history", "/console/nothing", p.asset(t, "icon.svg"), "/console/assets/0123456789abcdef/icon.svg"} {
+		for _, method := range []string{"GET", "HEAD"} {
+			answer := p.get(t, method, address)
+			wantHeaders(t, address, answer)
+			if answer.Header.Get("Set-Cookie") != "" || answer.Header.Get("Cache-Control") == "" {
+				t.Errorf("%s: got %v", address, answer.Header)
+			}
+		}
+	}
+	if !slices.IsSorted(deniedFeatures) || len(slices.Compact(slices.Clone(deniedFeatures))) != len(deniedFeatures) {
+		t.Error("the features are not sorted, or one is there twice")
+	}
+}
+
+func TestOwns(t *testing.T) {
+	p := newTestPage(t, "/console", files())
+	for path, want := range map[string]bool{
+		"/console": true, "/console/": true, "/console/w/x": true,
+		"/consoles": false, "/": false, "/v1/console": false, "/Console": false, "console": false, "": false,
+	} {
+		if got := p.Owns(path); got != want {
+			t.Errorf("%q: got %t, want %t", path, got, want)
+		}
+	}
+	if (*Page)(nil).Owns("/console") {
+		t.Error("a nil page owns a path")
+	}
+}
+
+func TestBadSets(t *testing.T) {
+	unknown := files()
+	unknown["notes.txt"] = &fstest.MapFile{}
+	for name, set := range map[string]fstest.MapFS{"without a shell": {}, "with an unknown type": unknown} {
+		if _, err := newPage("/console", "/v1", set); err == nil {
+			t.Errorf("a set %s is taken", name)
+		}
+	}
+}
+
+// largest is the total size of the assets.
+const largest = 150 << 10
+
+// forbidden are the texts that an asset may not have, by type.
+var forbidden = map[string]map[string]*regexp.Regexp{
+	".html": {
+		"an inline handler":         regexp.MustCompile(`(?i)\son[a-z]+\s*=`),
+		"an inline style":           regexp.MustCompile(`(?i)\sstyle\s*=|<style`),
+		"an inline script":          regexp.MustCompile(`(?is)<script[^>]*>\s*[^<\s]`),
+		"a script without a source": regexp.MustCompile(`(?i)<script(?:\s+(?:type="module"|async|defer))*\s*>`),
+	},
+	".js": {
+		"text that becomes HTML":    regexp.MustCompile(`innerHTML|outerHTML|insertAdjacentHTML|createContextualFragment|setHTML|DOMParser|document\s*\.\s*write|srcdoc`),
+		"text that becomes code":    regexp.MustCompile(`\beval\b|\bnew\s+Function\b|\bset(?:Timeout|Interval)\s*\(\s*['"` + "`" + `]|javascript:`),
+		"an inline handler":         regexp.MustCompile(`setAttribute\(\s*['"` + "`" + `]on`),
+		"an inline style":           regexp.MustCompile(`setAttribute\(\s*['"` + "`" + `]style|cssText`),
+		"a way around the policy":   regexp.MustCompile(`createPolicy|new\s+(?:Shared)?Worker\b|serviceWorker|importScripts`),
+		"a cookie or a lasting key": regexp.MustCompile(`document\s*\.\s*cookie|indexedDB`),
+	},
+	".css": {
+		"an import":   regexp.MustCompile(`@import`),
+		"an old hack": regexp.MustCompile(`expression\s*\(|behavior\s*:|-moz-binding`),
+	},
+	".svg": {
+		"a script":  regexp.MustCompile(`(?i)<script|\son[a-z]+\s*=|<foreignObject`),
+		"a style":   regexp.MustCompile(`(?i)<style|\sstyle\s*=`),
+		"an entity": regexp.MustCompile(`(?i)<!ENTITY`),
+	},
+}
+
+// otherOrigin finds addresses of other sites. Namespaces are names, and nobody fetches
+// them.
+var otherOrigin = regexp.MustCompile(`(?i)(?:https?:|wss?:|["'(=]\s*)//[a-z0-9][^\s"'<>)]*`)
+
+// TestAssetsKeepThePolicy checks the files that browsers get. The Content-Security-Policy
+// forbids at run time the same as this test, in browsers that know it.
+func TestAssetsKeepThePolicy(t *testing.T) {
+	set, err := fs.Sub(embedded, "assets")
+	if err != nil {
+		t.Fatal(err)
+	}
+	contents, _, err := readAll(set)
+	if err != nil {
+		t.Fatal(err)
+	}
+	total := 0
+	for _, name := range slices.Sorted(maps.Keys(contents)) {
+		content := contents[name]
+		total += len(content)
+		rules := forbidden[path.Ext(name)]
+		if rules == nil && path.Ext(name) != ".json" {
+			t.Errorf("%s: nothing is known about such files", name)
+		}
+		for what, pattern := range rules {
+			if found := pattern.Find(content); found != nil {
+				t.Errorf("%s has %s: %q", name, what, found)
+			}
+		}
+		for _, found := range otherOrigin.FindAll(content, -1) {
+			if !bytes.Contains(found, []byte("//www.w3.org/")) {
+				t.Errorf("%s names another origin: %s", name, found)
+			}
+		}
+		for i, line := range strings.Split(string(content), "\n") {
+			if ext := path.Ext(name); len(line) > 300 && (ext == ".js" || ext == ".css") {
+				t.Errorf("%s:%d has %d characters: assets are written by hand, and not minified", name, i+1, len(line))
+			}
+		}
+	}
+	if total > largest {
+		t.Errorf("the assets have %d bytes, want at most %d", total, largest)
+	}
+	t.Logf("%d assets have %d bytes", len(contents), total)
+}
+
+// TestForbiddenIsFound checks that each rule finds an example of its own.
+func TestForbiddenIsFound(t *testing.T) {
+	for _, example := range []struct{ ext, what, text string }{
+		{".html", "an inline handler", `<a onclick="x()">`},
+		{".html", "an inline style", `<p style="color: red">`},
+		{".html", "an inline style", `<style>p {}</style>`},
+		{".html", "an inline script", `<script type="module">x()</script>`},
+		{".html", "a script without a source", `<script type="module"></script>`},
+		{".js", "text that becomes HTML", `e.innerHTML = text`},
+		{".js", "text that becomes code", `eval(text)`},
+		{".js", "text that becomes code", `setTimeout("x()", 1)`},
+		{".js", "an inline handler", `e.setAttribute('onclick', 'x()')`},
+		{".js", "an inline style", `e.setAttribute("style", text)`},
+		{".js", "a way around the policy", `trustedTypes.createPolicy('x', {})`},
+		{".js", "a way around the policy", `new Worker('x.js')`},
+		{".js", "a cookie or a lasting key", `document.cookie = key`},
+		{".css", "an import", `@import 'x.css';`},
+		{".css", "an old hack", `width: expression(1)`},
+		{".svg", "a script", `<svg onload="x()">`},
+		{".svg", "a style", `<path style="x">`},
+		{".svg", "an entity", `<!ENTITY x "y">`},
+	} {
+		if pattern := forbidden[example.ext][example.what]; pattern == nil || !pattern.MatchString(example.text) {
+			t.Errorf("%s is not found in %s", example.what, example.text)
+		}
+	}
+	for _, text := range []string{`fetch("https://example.com/x")`, `url(//example.com/x)`, `new WebSocket('wss://x')`, `src="//example.com"`} {
+		if !otherOrigin.MatchString(text) {
+			t.Errorf("no origin is found in %s", text)
+		}
+	}
+}
+
+// TestNew checks the set that ships: each file is served, and the shell names assets of it.
+func TestNew(t *testing.T) {
+	p, err := New("/console", "/v1")
+	if err != nil {
+		t.Fatal(err)
+	}
+	text := body(t, p.get(t, "GET", "/console"))
+	if strings.Contains(text, "{{") || !strings.Contains(text, `"/v1"`) || !strings.Contains(text, `"/console"`) {
+		t.Errorf("a placeholder is not filled in\n%s", text)
+	}
+	named := regexp.MustCompile(`(?:src|href)="(/[^"]*)"`).FindAllStringSubmatch(text, -1)
+	if len(named) == 0 {
+		t.Error("the shell names no asset")
+	}
+	for _, match := range named {
+		if answer := p.get(t, "GET", match[1]); answer.StatusCode != 200 {
+			t.Errorf("%s: got %d", match[1], answer.StatusCode)
+		}
+	}
+	for address := range p.assets {
+		if path.Ext(address) != ".js" {
+			continue
+		}
+		for _, match := range imports.FindAllStringSubmatch(body(t, p.get(t, "GET", address)), -1) {
+			imported := match[1] + match[2]
+			if !strings.HasPrefix(imported, ".") || p.get(t, "GET", path.Join(path.Dir(address), imported)).StatusCode != 200 {
+				t.Errorf("%s imports %s, which is not there", address, imported)
+			}
+		}
+	}
+}
+
+// imports finds the modules that a module imports.
+var imports = regexp.MustCompile(`(?m)^(?:import|export)\s+(?:[^'";]*\sfrom\s+)?['"]([^'"]+)['"]|\bimport\(\s*['"]([^'"]+)['"]\s*\)`)

@@ -1,0 +1,204 @@
+// Making a new version: drafts, errors at their place, and nothing lost.
+
+import assert from "node:assert/strict";
+import { administer, at, designated, eventually, go, makePreset, manage, managementKey, scenario, send, shows, status, unlock } from "./harness.mjs";
+
+const prompt = (page) => page.getByRole("textbox", { name: "Prompt" });
+const settings = (page) => page.getByRole("textbox", { name: "Settings" });
+const message = (page) => page.getByRole("textbox", { name: "Message" });
+const versions = async (slug) => (await send("GET", `/presets/${slug}/versions`)).body.data;
+
+// save presses a button of the editor, and the same one in the dialog that shows what is new.
+async function save(page, name) {
+  await page.getByRole("button", { name, exact: true }).first().click();
+  const dialog = page.getByRole("dialog", { name });
+  await dialog.getByRole("button", { name, exact: true }).click();
+  return dialog;
+}
+
+for (const dialect of ["chat", "responses", "messages"]) {
+  scenario(`a draft of a ${dialect} preset is stored and not served`, { key: managementKey }, async ({ page }) => {
+    const slug = `draft-${dialect}`;
+    await makePreset(slug, { dialect });
+    await go(page, at(slug));
+    await page.getByRole("button", { name: "New version" }).click();
+    await eventually(async () => assert.match(await prompt(page).inputValue(), /Never promise a date/));
+    await prompt(page).fill("Write haiku.\n\nNothing else.");
+    await message(page).fill("Haiku, for a day");
+    await page.getByRole("button", { name: "Save as draft" }).first().click();
+    const dialog = page.getByRole("dialog", { name: "Save as draft" });
+    await shows(dialog, "Write haiku.");
+    await shows(dialog, "Sign as the team.");
+    await dialog.getByRole("button", { name: "Save as draft" }).click();
+    await status(page, /v4/);
+    assert.equal(await designated(slug), 3);
+    const draft = (await versions(slug)).find((version) => version.version === 4);
+    assert.equal(draft.system_prompt, "Write haiku.\n\nNothing else.");
+    assert.equal(draft.message, "Haiku, for a day");
+    assert.equal(draft.dialect, (await versions(slug))[0].dialect, "the dialect of the version it came from");
+    await shows(page.getByRole("list", { name: "Versions" }), "Haiku, for a day");
+    await eventually(() => assert.ok(page.url().endsWith(at(slug, "versions/4"))));
+  });
+}
+
+scenario("a version is saved and put live, and no field or digit is lost", { key: managementKey }, async ({ page }) => {
+  const body = '{"model": "m", "temperature": 0.70, "seed": 12345678901234567890, "top_p": 1e-3, "provider": {"order": ["a", "b"], "allow_fallbacks": false}, "stop": ["\\u00e9", "\\ud83d\\ude00"], "tools": [{"type": "function", "function": {"name": "find", "strict": true, "parameters": {"type": "object", "properties": {}}}}], "messages": [{"role": "system", "content": "One."}]}';
+  await manage("POST", "/presets/exact/chat/completions", body);
+  const before = (await send("GET", "/presets/exact/versions/1")).text;
+  await go(page, at("exact", "new?from=1"));
+  await eventually(async () => assert.equal(await prompt(page).inputValue(), "One."));
+  for (const text of ["0.70", "12345678901234567890", "1e-3"]) {
+    assert.ok((await settings(page).inputValue()).includes(text), text);
+  }
+  await prompt(page).fill("Two.");
+  await save(page, "Save and put live");
+  await status(page, /v2/);
+  assert.equal(await designated("exact"), 2);
+  const after = (await send("GET", "/presets/exact/versions/2")).text;
+  const config = (text) => JSON.parse(text).data.config;
+  assert.deepEqual(config(after), config(before));
+  for (const text of ["0.70", "12345678901234567890", "1e-3"]) {
+    assert.ok(after.includes(text), `${text} in ${after}`);
+  }
+});
+
+scenario("errors are shown at their place", { key: managementKey }, async ({ page }) => {
+  await makePreset("wrong");
+  await go(page, at("wrong", "new"));
+  const original = await eventually(async () => {
+    const text = await settings(page).inputValue();
+    assert.match(text, /acme/);
+    return text;
+  });
+
+  // Broken JSON does not leave the page.
+  await settings(page).fill(original.replace("0.4", "0.4.4"));
+  await page.getByRole("button", { name: "Save as draft" }).first().click();
+  await shows(page.getByRole("main"), /line 3/);
+  assert.equal((await versions("wrong")).length, 3);
+  assert.equal(await settings(page).getAttribute("aria-invalid"), "true");
+  assert.ok(await settings(page).evaluate((element) => element === document.activeElement));
+
+  // The server's own words, beside the line.
+  await settings(page).fill('{\n  "model": "acme/large",\n  "temperature": "warm",\n  "tools": [\n    {"type": "function"}\n  ]\n}');
+  await save(page, "Save as draft");
+  await shows(page.getByRole("main"), /\/temperature/);
+  const text = await page.getByRole("main").innerText();
+  assert.match(text, /line 3/);
+  assert.match(text, /line 5/);
+  assert.equal((await versions("wrong")).length, 3);
+  assert.equal(await prompt(page).inputValue(), (await versions("wrong"))[2].system_prompt, "nothing typed is lost");
+
+  await settings(page).fill(original);
+  await save(page, "Save as draft");
+  await status(page, /v4/);
+});
+
+scenario("a 401 in the middle of an edit keeps the edit, and asks for a key in place", {}, async ({ page }) => {
+  await makePreset("expiring");
+  const { id, key: secret } = await administer("POST", "keys", { kind: "management" });
+  await unlock(page, secret);
+  await go(page, at("expiring", "new"));
+  await eventually(async () => assert.match(await prompt(page).inputValue(), /team/));
+  await prompt(page).fill("Half an hour of work.");
+  await message(page).fill("Precious");
+  await administer("DELETE", `keys/${id}`);
+  // The page finds out by itself, or when it saves.
+  const key = page.getByRole("textbox", { name: "API key" });
+  if (await key.count() === 0) {
+    await page.getByRole("button", { name: "Save as draft" }).first().click().catch(() => {});
+    await page.getByRole("dialog", { name: "Save as draft" }).getByRole("button", { name: "Save as draft" }).click({ timeout: 3000 }).catch(() => {});
+  }
+  await key.waitFor();
+  assert.equal(await page.evaluate((text) => JSON.stringify({ ...sessionStorage }).includes(text), secret), false);
+  await key.fill(managementKey);
+  await page.getByRole("button", { name: "Unlock" }).click();
+  await key.waitFor({ state: "detached" });
+  assert.equal(await prompt(page).inputValue(), "Half an hour of work.");
+  assert.equal(await message(page).inputValue(), "Precious");
+  if (await page.getByRole("dialog", { name: "Save as draft" }).count() === 0) {
+    await page.getByRole("button", { name: "Save as draft" }).first().click();
+  }
+  await page.getByRole("dialog", { name: "Save as draft" }).getByRole("button", { name: "Save as draft" }).click();
+  await status(page, /v4/);
+  assert.equal((await versions("expiring"))[3].system_prompt, "Half an hour of work.");
+});
+
+scenario("a 412 while saving shows what has changed, and keeps the edit", { key: managementKey }, async ({ page }) => {
+  await makePreset("raced");
+  await go(page, at("raced", "new"));
+  await eventually(async () => assert.match(await prompt(page).inputValue(), /team/));
+  await prompt(page).fill("Mine.");
+  await page.getByRole("button", { name: "Save and put live" }).first().click();
+  const dialog = page.getByRole("dialog", { name: "Save and put live" });
+  await shows(dialog, /v3/);
+  await manage("POST", "/presets/raced/designate", { version: 1 });
+  await dialog.getByRole("button", { name: "Save and put live" }).click();
+  await shows(dialog, /changed meanwhile/);
+  assert.equal((await versions("raced")).length, 3);
+  await dialog.getByRole("button", { name: "Look again" }).click();
+  await shows(dialog, /v1/);
+  await dialog.getByRole("button", { name: "Save and put live" }).click();
+  await status(page, /v4/);
+  assert.equal(await designated("raced"), 4);
+});
+
+scenario("leaving with edits asks", { key: managementKey }, async ({ page }) => {
+  await makePreset("leaving");
+  await go(page, at("leaving", "new"));
+  await eventually(async () => assert.match(await prompt(page).inputValue(), /team/));
+  await prompt(page).fill("Unsaved.");
+  const asked = [];
+  let answer = false;
+  page.on("dialog", (dialog) => {
+    asked.push(dialog.type());
+    return answer ? dialog.accept() : dialog.dismiss();
+  });
+  await page.getByRole("link", { name: "Presets" }).first().click();
+  await eventually(() => assert.equal(asked.length, 1));
+  assert.equal(await prompt(page).inputValue(), "Unsaved.");
+  await page.goBack().catch(() => {});
+  await eventually(() => assert.ok(asked.length >= 2));
+  assert.equal(await prompt(page).inputValue(), "Unsaved.");
+  answer = true;
+  await page.getByRole("link", { name: "Presets" }).first().click();
+  await page.getByRole("table", { name: "Presets" }).waitFor();
+});
+
+scenario("the first version of a new preset", { key: managementKey }, async ({ page }) => {
+  await go(page, "");
+  await page.getByRole("button", { name: "New preset" }).click();
+  const dialog = page.getByRole("dialog", { name: "New preset" });
+  await dialog.getByRole("textbox", { name: "Slug" }).fill("not a slug");
+  await dialog.getByRole("button", { name: "Continue" }).click();
+  await shows(dialog, /Error/);
+  await dialog.getByRole("textbox", { name: "Slug" }).fill("made-here");
+  await dialog.getByRole("button", { name: "Continue" }).click();
+  await prompt(page).fill("Be the first.");
+  await save(page, "Save and put live");
+  await status(page, /v1/);
+  assert.equal((await versions("made-here"))[0].system_prompt, "Be the first.");
+});
+
+scenario("saving twice makes one version", { key: managementKey }, async ({ page }) => {
+  await makePreset("twice");
+  await go(page, at("twice", "new"));
+  await eventually(async () => assert.match(await prompt(page).inputValue(), /team/));
+  await prompt(page).fill("Once.");
+  await page.getByRole("button", { name: "Save as draft" }).first().click();
+  const dialog = page.getByRole("dialog", { name: "Save as draft" });
+  // The answer to the first press is lost on its way.
+  let lost = 0;
+  await page.route("**/v1/presets/twice/**", async (route) => {
+    if (route.request().method() === "POST" && lost++ === 0) {
+      await route.fetch();
+      return route.abort("connectionreset");
+    }
+    return route.continue();
+  });
+  await dialog.getByRole("button", { name: "Save as draft" }).click();
+  await shows(dialog, /does not answer|Offline/);
+  await dialog.getByRole("button", { name: "Save as draft" }).click();
+  await status(page, /v4/);
+  assert.equal((await versions("twice")).length, 4);
+});

@@ -1,0 +1,233 @@
+// What the browser tests of the console share: a browser, a guard that fails a test on
+// anything the page must never do, and the API as curl would use it.
+
+import assert from "node:assert/strict";
+import { mkdir, readFile } from "node:fs/promises";
+import http from "node:http";
+import { createRequire } from "node:module";
+import path from "node:path";
+import { after, test } from "node:test";
+import { chromium } from "playwright-core";
+
+export const site = process.env.CONSOLE_SITE;
+export const console_ = `${site}/console`;
+export const managementKey = process.env.PRESETS_MANAGEMENT_KEY;
+export const inferenceKey = process.env.PRESETS_INFERENCE_KEY;
+export const screenshots = process.env.PRESETS_SCREENSHOTS; // a folder, or nothing
+
+// patience is the longest that a step may take. It only ends what hangs.
+export const patience = Number(process.env.CONSOLE_PATIENCE ?? 30_000);
+
+let launched;
+const launch = () => (launched ??= chromium.launch({ executablePath: process.env.CONSOLE_CHROMIUM, args: ["--lang=en-GB"] }));
+after(async () => (await launched)?.close());
+
+// browse opens the console in a browser context of its own, which is what a new user has.
+export async function browse({ key, at = "", scheme = "light", width = 1280, height = 900, reducedMotion = "no-preference", expected } = {}) {
+  const browser = await launch();
+  const context = await browser.newContext({ viewport: { width, height }, colorScheme: scheme, reducedMotion, locale: "en-GB", timezoneId: "UTC" });
+  context.setDefaultTimeout(patience);
+  const page = await context.newPage();
+  const guard = await watch(page, expected);
+  await page.goto(console_ + at);
+  if (key) {
+    await unlock(page, key);
+  }
+  return { page, context, guard };
+}
+
+// unlock gives the page a key, and waits until it takes it.
+export async function unlock(page, key) {
+  await page.getByRole("textbox", { name: "API key" }).fill(key);
+  await page.getByRole("button", { name: "Unlock", exact: true }).click();
+  await page.getByRole("button", { name: "Lock", exact: true }).waitFor();
+}
+
+// scenario is a test with a page. It fails if the page did what it must never do. key is
+// the one to unlock with. The body gets the page and may open more.
+export function scenario(name, options, body) {
+  test(name, { timeout: 10 * patience }, async (t) => {
+    const opened = await browse({ ...options, key: undefined });
+    try {
+      if (options.key) {
+        await unlock(opened.page, options.key);
+      }
+      await body({ t, ...opened });
+      opened.guard.check();
+    } catch (error) {
+      await picture(opened.page, `failed-${name.replaceAll(/[^a-z0-9]+/gi, "-")}`).catch(() => {});
+      const found = opened.guard.found();
+      if (found.length > 0) {
+        error.message += `\nthe page also did: ${found.join("\n")}`;
+      }
+      throw error;
+    } finally {
+      await opened.context.close();
+    }
+  });
+}
+
+// watch notes violations of the policy, messages in the browser's console, errors that no
+// code caught, and requests to other origins or without the page's own rules.
+async function watch(page, expected = () => false) {
+  const found = [];
+  const requests = [];
+  await page.exposeFunction("reportViolation", (text) => expected(text) || found.push(`violation of the policy: ${text}`));
+  await page.addInitScript(() => {
+    addEventListener("securitypolicyviolation", (event) => {
+      globalThis.reportViolation(`${event.violatedDirective}: ${event.blockedURI} ${event.sample} at ${event.sourceFile}:${event.lineNumber}`);
+    });
+  });
+  page.on("console", (message) => {
+    const text = message.text();
+    // The browser itself notes each answer that is an error. Of the API these are asked
+    // for here.
+    const isAnswer = text.startsWith("Failed to load resource") && message.location().url.startsWith(`${site}/v1/`);
+    if (["error", "warning", "assert"].includes(message.type()) && !isAnswer && !expected(text)) {
+      found.push(`console ${message.type()}: ${text} (${message.location().url})`);
+    }
+  });
+  page.on("pageerror", (error) => found.push(`uncaught: ${error.stack}`));
+  page.on("request", (request) => {
+    const url = new URL(request.url());
+    requests.push(request);
+    if (url.protocol === "data:") {
+      return; // the icon, and nobody is asked
+    }
+    if (url.origin !== site) {
+      found.push(`request elsewhere: ${request.method()} ${url}`);
+    }
+    if (request.headers().cookie) {
+      found.push(`request with a cookie: ${url}`);
+    }
+    if (/presets-e2e|e2e-(management|inference)-key/.test(url.href)) {
+      found.push(`a key in an address: ${url}`);
+    }
+  });
+  return {
+    requests,
+    found: () => found,
+    check: () => assert.deepEqual(found, []),
+  };
+}
+
+// status waits for a message in the status region.
+export async function status(page, text) {
+  await page.getByRole("status").filter({ hasText: text }).first().waitFor();
+}
+
+// shows waits for text that someone can see.
+export async function shows(place, text) {
+  await place.getByText(text).filter({ visible: true }).first().waitFor();
+}
+
+// eventually waits until a check does not throw.
+export async function eventually(check) {
+  for (const end = Date.now() + patience; ;) {
+    try {
+      return await check();
+    } catch (error) {
+      if (Date.now() > end) {
+        throw error;
+      }
+      await new Promise((resolve) => setTimeout(resolve, 50));
+    }
+  }
+}
+
+const axe = await readFile(createRequire(import.meta.url).resolve("axe-core/axe.min.js"), "utf8");
+
+// accessible fails if axe-core finds any violation, of any impact.
+export async function accessible(page, where) {
+  await page.evaluate(axe);
+  // Colours are judged as they are in the end.
+  await page.evaluate(() => Promise.all(document.getAnimations().map((animation) => animation.finished.catch(() => {}))));
+  const { violations } = await page.evaluate(() => globalThis.axe.run(document, { resultTypes: ["violations"] }));
+  const lines = violations.flatMap((violation) => violation.nodes.map((node) =>
+    `${violation.id} (${violation.impact}): ${node.target.join(" ")}: ${node.failureSummary?.split("\n").slice(1).join("; ").trim()}`));
+  assert.deepEqual(lines, [], where);
+}
+
+// fits fails if the page scrolls sideways, and names the widest elements.
+export async function fits(page, where) {
+  const wide = await page.evaluate(() => {
+    const room = document.documentElement.clientWidth;
+    if (document.documentElement.scrollWidth <= room && document.body.scrollWidth <= room) {
+      return [];
+    }
+    return [...document.querySelectorAll("body *")]
+      .filter((element) => element.getBoundingClientRect().right > room + 0.5)
+      .map((element) => `${element.tagName}.${element.className}: ${Math.round(element.getBoundingClientRect().right)} of ${room}`)
+      .slice(-5);
+  });
+  assert.deepEqual(wide, [], where);
+}
+
+// picture writes a screenshot, if somebody wants them.
+export async function picture(page, name, options = {}) {
+  if (screenshots) {
+    await mkdir(screenshots, { recursive: true });
+    await page.screenshot({ path: path.join(screenshots, `${name}.png`), animations: "disabled", ...options });
+  }
+}
+
+// send sends a request to the API as a manager, or with another key.
+export async function send(method, target, body, { key = managementKey, headers } = {}) {
+  const response = await fetch(`${site}/v1${target}`, {
+    method,
+    headers: { Authorization: `Bearer ${key}`, ...(body !== undefined && { "Content-Type": "application/json" }), ...headers },
+    body: body === undefined || typeof body === "string" ? body : JSON.stringify(body),
+  });
+  const text = await response.text();
+  return { status: response.status, headers: response.headers, text, body: text ? JSON.parse(text) : undefined };
+}
+
+// manage is send for what must succeed.
+export async function manage(method, target, body) {
+  const answer = await send(method, target, body);
+  assert.ok(answer.status < 300, `${method} ${target}: ${answer.status} ${answer.text}`);
+  return answer.body?.data;
+}
+
+// administer sends a request to the admin endpoint, which refuses the headers of fetch.
+export async function administer(method, target, body) {
+  const text = await new Promise((resolve, reject) => {
+    const request = http.request(`${process.env.CONSOLE_ADMIN}/presets/${target}`, { method, headers: { "Content-Type": "application/json" } }, async (response) => {
+      const answer = (await response.toArray()).join("");
+      return response.statusCode < 300 ? resolve(answer) : reject(new Error(`${method} ${target}: ${response.statusCode} ${answer}`));
+    });
+    request.on("error", reject);
+    request.end(body && JSON.stringify(body));
+  });
+  return JSON.parse(text);
+}
+
+// prompts are those of three versions of a preset.
+export const prompts = [
+  "Write emails.\nBe friendly.\nSign as the team.",
+  "Write short emails.\nBe friendly.\nSign as the team.",
+  "Write short, warm emails.\nBe friendly.\nNever promise a date.\nSign as the team.",
+];
+
+// makePreset makes a preset with three versions, of which the third serves.
+export async function makePreset(slug, { workspace = "default", dialect = "chat" } = {}) {
+  for (const [i, prompt] of prompts.entries()) {
+    const settings = { model: i < 2 ? "acme/small" : "acme/large", temperature: [0.7, 0.7, 0.4][i] };
+    const [route, body] = {
+      chat: ["chat/completions", { ...settings, messages: [{ role: "system", content: prompt }, { role: "user", content: "Hi" }] }],
+      responses: ["responses", { ...settings, instructions: prompt, input: "Hi" }],
+      messages: ["messages", { ...settings, max_tokens: 512, system: prompt, messages: [{ role: "user", content: "Hi" }] }],
+    }[dialect];
+    await manage("POST", `/presets/${slug}/${route}?workspace_id=${workspace}&message=${encodeURIComponent(`Step ${i + 1} of ${slug}`)}`, body);
+  }
+}
+
+export const designated = async (slug) => (await manage("GET", `/presets/${slug}`)).designated_version.version;
+
+// at is the address of a view of a preset in the default workspace.
+export const at = (slug, view = "") => `/w/default/p/${slug}${view && `/${view}`}`;
+
+// go opens another view, as a link that was copied does.
+export async function go(page, address) {
+  await page.goto(console_ + address);
+}

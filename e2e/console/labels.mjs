@@ -1,0 +1,87 @@
+// Labels: set, move, split, remove, and their history.
+
+import assert from "node:assert/strict";
+import { at, eventually, go, makePreset, manage, managementKey, scenario, shows, status } from "./harness.mjs";
+
+// target is what a label stands for, or undefined.
+const target = async (slug, label) => (await manage("GET", `/presets/${slug}`)).labels[label];
+
+scenario("a label is set, moved, split and removed", { key: managementKey }, async ({ page }) => {
+  await makePreset("labelled");
+  await go(page, at("labelled", "labels"));
+  const label = page.getByRole("textbox", { name: "Label" });
+  const set = page.getByRole("button", { name: "Set label" });
+
+  await label.fill("staging");
+  await page.getByRole("combobox", { name: "Version", exact: true }).selectOption("2");
+  await set.click();
+  await status(page, /staging is v2/);
+  assert.equal((await target("labelled", "staging")).version, 2);
+  const row = page.getByRole("table", { name: "Labels" }).getByRole("row").filter({ hasText: "staging" });
+  await shows(row, "v2");
+
+  await row.getByRole("button", { name: /^Move/ }).click();
+  assert.equal(await label.inputValue(), "staging");
+  await page.getByRole("combobox", { name: "Version", exact: true }).selectOption("3");
+  await set.click();
+  await status(page, /staging is v3/);
+  assert.equal((await target("labelled", "staging")).version, 3);
+  await page.getByRole("button", { name: "Undo" }).click();
+  await status(page, /staging is v2/);
+  assert.equal((await target("labelled", "staging")).version, 2);
+
+  await label.fill("canary");
+  await page.getByRole("combobox", { name: "Version", exact: true }).selectOption("3");
+  await page.getByRole("button", { name: /^Split/ }).click();
+  await page.getByRole("combobox", { name: "Version 2" }).selectOption("1");
+  await page.getByRole("spinbutton", { name: "Percent", exact: true }).fill("90");
+  await page.getByRole("spinbutton", { name: "Percent 2" }).fill("20");
+  await set.click();
+  await shows(page.getByRole("main"), /110/); // they do not add up, and nothing is sent
+  assert.equal(await target("labelled", "canary"), undefined);
+  await page.getByRole("spinbutton", { name: "Percent 2" }).fill("10");
+  await set.click();
+  await status(page, /canary/);
+  const { split } = await target("labelled", "canary");
+  const share = (version) => split.find((one) => one.version === version).weight;
+  assert.equal(share(3) / share(1), 9);
+  await shows(page.getByRole("table", { name: "Labels" }), /90 %/);
+
+  await page.getByRole("button", { name: /^History .*staging/ }).click();
+  const history = page.getByRole("dialog", { name: "History" });
+  await eventually(async () => assert.ok(await history.getByRole("table").getByRole("row").count() >= 4));
+  await shows(history, "user_e2e");
+  await page.keyboard.press("Escape");
+
+  await page.getByRole("button", { name: "Remove canary" }).click();
+  const dialog = page.getByRole("dialog", { name: "Remove" });
+  await dialog.getByRole("button", { name: "Remove" }).click();
+  await status(page, /canary is removed/);
+  assert.equal(await target("labelled", "canary"), undefined);
+});
+
+scenario("a bad label is told at its field", { key: managementKey }, async ({ page }) => {
+  await makePreset("badly-labelled");
+  await go(page, at("badly-labelled", "labels"));
+  const label = page.getByRole("textbox", { name: "Label" });
+  for (const text of ["", "two words", "7", "latest"]) {
+    await label.fill(text);
+    await page.getByRole("button", { name: "Set label" }).click();
+    await eventually(async () => assert.equal(await label.getAttribute("aria-invalid"), "true", text));
+  }
+  assert.deepEqual((await manage("GET", "/presets/badly-labelled")).labels, {});
+});
+
+scenario("a 412 of a label changes nothing", { key: managementKey }, async ({ page }) => {
+  await makePreset("label-race");
+  await go(page, at("label-race", "labels"));
+  await page.getByRole("textbox", { name: "Label" }).fill("staging");
+  await page.getByRole("combobox", { name: "Version", exact: true }).selectOption("1");
+  // Someone else is faster, while the page cannot look.
+  await page.route("**/v1/presets/**", (route) => (route.request().method() === "GET" ? new Promise(() => {}) : route.continue()));
+  await manage("PUT", "/presets/label-race/labels/staging", { version: 2 });
+  await page.unroute("**/v1/presets/**");
+  await page.getByRole("button", { name: "Set label" }).click();
+  await Promise.race([shows(page.getByRole("main"), /changed meanwhile/), shows(page.getByRole("table", { name: "Labels" }), "v2")]);
+  assert.equal((await target("label-race", "staging")).version, 2);
+});

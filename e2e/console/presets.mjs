@@ -1,0 +1,243 @@
+// Unlock, the list of presets, and addresses.
+
+import assert from "node:assert/strict";
+import { at, browse, console_, eventually, go, inferenceKey, makePreset, manage, managementKey, scenario, shows, status, unlock } from "./harness.mjs";
+
+const rows = (page) => page.getByRole("table", { name: "Presets" }).locator("tbody").getByRole("row");
+const slugs = async (page) => (await rows(page).getByRole("rowheader").allInnerTexts()).map((text) => text.trim());
+
+scenario("an empty store shows the first request, which works", {}, async ({ page }) => {
+  await unlock(page, managementKey);
+  await shows(page, /\/v1\/presets\/.+curl|curl .+\/v1\/presets\//);
+  const text = await page.getByText(/^curl /).first().innerText();
+  assert.ok(text.includes(new URL(console_).origin), text);
+  await page.getByRole("button", { name: /^Copy/ }).first().click();
+  await status(page, "Copied");
+
+  // The request as someone pastes it into a shell.
+  const url = /https?:\S+/.exec(text)[0];
+  const body = /-d '([^']*)'/s.exec(text)[1];
+  const answer = await fetch(url, { method: "POST", headers: { Authorization: `Bearer ${managementKey}`, "Content-Type": "application/json" }, body });
+  const made = await answer.json();
+  assert.equal(answer.status, 200, JSON.stringify(made));
+  const { slug } = made.data;
+  await eventually(async () => assert.deepEqual(await slugs(page), [slug])); // without a reload
+  await manage("DELETE", `/presets/${slug}`);
+});
+
+scenario("a wrong key is told, and the right one unlocks", {}, async ({ page }) => {
+  const key = page.getByRole("textbox", { name: "API key" });
+  await shows(page, "caddy presets key create"); // where to get one
+  await key.fill("a-key-that-nobody-knows");
+  await page.getByRole("button", { name: "Unlock" }).click();
+  await shows(page, /Error/);
+  assert.equal(await page.evaluate(() => document.activeElement.tagName), "INPUT");
+  await unlock(page, managementKey);
+  await page.getByRole("heading", { name: "Presets", exact: true }).waitFor();
+  assert.equal(await key.count(), 0);
+});
+
+scenario("the key is in this tab alone, and Lock forgets it", { key: managementKey }, async ({ page, context }) => {
+  const stores = () => page.evaluate(() => JSON.stringify([{ ...sessionStorage }, { ...localStorage }, document.cookie]));
+  assert.ok((await stores()).includes(managementKey));
+  assert.equal(await page.evaluate(() => JSON.stringify({ ...localStorage }) + document.cookie), "{}");
+  assert.deepEqual(await context.cookies(), []);
+  assert.ok(!(await page.content()).includes(managementKey));
+  await page.reload();
+  await page.getByRole("button", { name: "Lock", exact: true }).waitFor();
+  const other = await context.newPage();
+  await other.goto(console_);
+  await other.getByRole("button", { name: "Unlock" }).waitFor();
+  await page.getByRole("button", { name: "Lock", exact: true }).click();
+  await page.getByRole("textbox", { name: "API key" }).waitFor();
+  assert.ok(!(await stores()).includes(managementKey));
+  assert.equal(await page.getByRole("table", { name: "Presets" }).count(), 0);
+  await page.goBack().catch(() => {});
+  assert.equal(await page.getByRole("table", { name: "Presets" }).count(), 0);
+});
+
+scenario("the list shows what serves, and is searched, filtered and sorted", {}, async ({ page }) => {
+  for (const slug of ["email-writer", "support-triage", "summary"]) {
+    await makePreset(slug);
+  }
+  await manage("PATCH", "/presets/summary", { name: "Zürich Zusammenfassung", description: "for the meeting notes" });
+  await manage("POST", "/presets/email-writer/designate", { version: 2 });
+  await manage("PUT", "/presets/email-writer/labels/staging", { version: 3 });
+  await manage("PATCH", "/presets/support-triage", { status: "disabled" });
+  await unlock(page, managementKey);
+
+  const row = page.getByRole("row").filter({ hasText: "email-writer" });
+  for (const text of ["active", /v2/, /staging/, "user_e2e"]) {
+    await shows(row, text);
+  }
+  await shows(page.getByRole("row").filter({ hasText: "summary" }), "Zürich Zusammenfassung");
+
+  const search = page.getByRole("searchbox", { name: "Search presets" });
+  await page.locator("body").press("/");
+  assert.ok(await search.evaluate((element) => element === document.activeElement), "/ focuses the search");
+  await page.keyboard.type("MEETING"); // in a description, in other letters
+  await eventually(async () => assert.deepEqual(await slugs(page), ["summary"]));
+  await search.fill("zürich");
+  await eventually(async () => assert.deepEqual(await slugs(page), ["summary"]));
+  await search.fill("nothing like this");
+  await shows(page, /no preset/i);
+  await search.fill("");
+  await eventually(async () => assert.equal((await slugs(page)).length, 3));
+
+  const filter = page.getByRole("combobox", { name: "Status" });
+  await filter.selectOption({ label: "disabled" });
+  await eventually(async () => assert.deepEqual(await slugs(page), ["support-triage"]));
+  await filter.selectOption({ label: "archived" });
+  await eventually(async () => assert.deepEqual(await slugs(page), ["email-copywriter"])); // of the first request
+  await filter.selectOption({ label: "all" });
+  await eventually(async () => assert.ok((await slugs(page)).length >= 3));
+  await filter.selectOption({ label: "active" });
+  await eventually(async () => assert.deepEqual((await slugs(page)).toSorted(), ["email-writer", "summary"]));
+
+  for (const [order, want] of [["ascending", ["email-writer", "summary"]], ["descending", ["summary", "email-writer"]]]) {
+    await page.getByRole("columnheader", { name: /Slug/ }).getByRole("button").click();
+    await eventually(async () => assert.deepEqual(await slugs(page), want));
+    assert.equal(await page.getByRole("columnheader", { name: /Slug/ }).getAttribute("aria-sort"), order);
+  }
+
+  // The address has all of it, so that a copy of it shows the same.
+  await search.fill("e");
+  await eventually(() => assert.match(page.url(), /q=e/));
+  const address = page.url();
+  await page.reload();
+  await eventually(async () => assert.deepEqual(await slugs(page), ["summary", "email-writer"]));
+  assert.equal(page.url(), address);
+  assert.equal(await search.inputValue(), "e");
+});
+
+scenario("pages", { key: managementKey }, async ({ page }) => {
+  await manage("POST", "/workspaces", { name: "Pages", slug: "pages" });
+  await Promise.all(Array.from({ length: 120 }, (_, i) =>
+    manage("POST", `/presets/p${String(i).padStart(3, "0")}/chat/completions?workspace_id=pages`, { model: "m", messages: [] })));
+  await go(page, "/w/pages?sort=slug");
+  const next = page.getByRole("button", { name: "Next", exact: true });
+  const previous = page.getByRole("button", { name: "Previous", exact: true });
+  await shows(page, /1–50 of 120/);
+  assert.equal((await slugs(page))[0], "p000");
+  assert.ok(await previous.isDisabled());
+  await next.click();
+  await shows(page, /51–100 of 120/);
+  await next.click();
+  await shows(page, /101–120 of 120/);
+  assert.equal((await slugs(page)).at(-1), "p119");
+  assert.ok(await next.isDisabled());
+  await previous.click();
+  await eventually(async () => assert.equal((await slugs(page))[0], "p050"));
+});
+
+scenario("workspaces are switched, and each has its own list", { key: managementKey }, async ({ page }) => {
+  await manage("POST", "/workspaces", { name: "Team B", slug: "team-b" });
+  await makePreset("only-of-b", { workspace: "team-b" });
+  await go(page, "");
+  const workspace = page.getByRole("combobox", { name: "Workspace" });
+  await eventually(async () => assert.ok((await workspace.locator("option").allInnerTexts()).some((text) => /Team B|team-b/.test(text))));
+  const option = await workspace.locator("option").filter({ hasText: /Team B|team-b/ }).first().innerText();
+  await workspace.selectOption({ label: option });
+  await eventually(async () => assert.deepEqual(await slugs(page), ["only-of-b"]));
+  assert.match(page.url(), /\/w\/(team-b|[0-9a-f-]{36})/);
+  await page.getByRole("link", { name: "only-of-b" }).click();
+  await page.getByRole("heading", { name: "only-of-b" }).waitFor();
+  await page.goBack();
+  await eventually(async () => assert.deepEqual(await slugs(page), ["only-of-b"]));
+});
+
+scenario("every view has an address, and back and forward follow them", { key: managementKey }, async ({ page }) => {
+  await makePreset("walker");
+  const visited = [];
+  const see = async (address, check) => {
+    await check();
+    await eventually(() => assert.ok(page.url().startsWith(console_ + address), page.url()));
+    visited.push([address, await page.title()]);
+  };
+  await go(page, "");
+  await page.getByRole("searchbox", { name: "Search presets" }).fill("walker");
+  await page.getByRole("link", { name: "walker" }).click();
+  await see(at("walker"), () => page.getByRole("list", { name: "Versions" }).waitFor());
+  await page.getByRole("list", { name: "Versions" }).getByRole("link", { name: /v1/ }).click();
+  await see(at("walker", "versions/1"), () => page.getByRole("heading", { name: /^v1/ }).waitFor());
+  const tabs = page.getByRole("navigation", { name: "Preset" });
+  for (const [name, view] of [["Compare", "compare/"], ["Labels", "labels"], ["Try it", "try"], ["Use it", "use"], ["History", "history"]]) {
+    await tabs.getByRole("link", { name }).click();
+    await see(at("walker", view), () => tabs.locator("[aria-current=page]").filter({ hasText: name }).waitFor());
+  }
+  assert.equal(new Set(visited.map(([, title]) => title)).size, visited.length, `titles: ${visited.map(([, title]) => title).join(" | ")}`);
+  for (const [address, title] of visited.slice(0, -1).toReversed()) {
+    await page.goBack();
+    await eventually(async () => assert.ok(page.url().startsWith(console_ + address) && await page.title() === title, `${page.url()} ${await page.title()}`));
+  }
+  for (const [address, title] of visited.slice(1)) {
+    await page.goForward();
+    await eventually(async () => assert.ok(page.url().startsWith(console_ + address) && await page.title() === title, `${page.url()} ${await page.title()}`));
+  }
+});
+
+scenario("a copied link opens its view in another tab, after its key", {}, async ({ context }) => {
+  await makePreset("linked");
+  for (const [view, name] of [["", /v3/], ["versions/2", /^v2/], ["compare/1..3", /v1|Settings/], ["labels", /label/i], ["try", /try/i], ["use", /use/i], ["history", /history/i], ["new", /new version/i]]) {
+    const page = await context.newPage();
+    await page.goto(console_ + at("linked", view));
+    await unlock(page, managementKey);
+    await page.getByRole("heading", { name: "linked" }).waitFor();
+    await shows(page.getByRole("main"), name);
+    assert.ok(page.url().startsWith(console_ + at("linked", view)), page.url());
+    await page.close();
+  }
+  const page = await context.newPage();
+  await page.goto(`${console_}/w/default/p/linked/versions/99`);
+  await unlock(page, managementKey);
+  await shows(page.getByRole("main"), /Error/); // there is no such version
+  await page.goto(`${console_}/w/default/p/nowhere`);
+  await shows(page.getByRole("main"), /Error/);
+  await page.goto(`${console_}/w/nowhere`);
+  await shows(page.getByRole("main"), /Error/);
+});
+
+scenario("an inference key sees its presets, and is told why it cannot change them", {}, async ({ page }) => {
+  await makePreset("read-only");
+  await unlock(page, inferenceKey);
+  await shows(page, /inference key/i);
+  await page.getByRole("link", { name: "read-only" }).click();
+  await page.getByRole("heading", { name: "read-only" }).waitFor();
+  for (const name of ["New version", "Archive", "Edit"]) {
+    const button = page.getByRole("button", { name, exact: true }).first();
+    assert.ok(await button.count() === 0 || await button.isDisabled(), name);
+  }
+  await shows(page, /management key/i); // the reason
+  await page.getByRole("list", { name: "Versions" }).getByRole("link", { name: /v1/ }).click();
+  await page.getByRole("heading", { name: /^v1/ }).waitFor();
+  assert.ok(await page.getByRole("button", { name: "Put live" }).isDisabled());
+  await page.getByRole("button", { name: "Compare", exact: true }).first().click();
+  await page.getByRole("table", { name: /settings/i }).waitFor();
+  for (const view of ["labels", "use", "try", "new", "history"]) {
+    await go(page, at("read-only", view));
+    await shows(page.getByRole("main"), /management key|inference key/i);
+  }
+});
+
+scenario("the console locks after 30 minutes without use", {}, async ({ context }) => {
+  const page = await context.newPage();
+  await page.clock.install();
+  await page.goto(console_);
+  await unlock(page, managementKey);
+  await page.clock.fastForward("29:00");
+  assert.equal(await page.getByRole("textbox", { name: "API key" }).count(), 0);
+  await page.clock.fastForward("02:00");
+  await page.getByRole("textbox", { name: "API key" }).waitFor();
+  await shows(page, /30 minutes/);
+  assert.equal(await page.evaluate((key) => JSON.stringify({ ...sessionStorage }).includes(key), managementKey), false);
+});
+
+scenario("what someone else changes is shown without a reload", { key: managementKey }, async ({ page }) => {
+  await makePreset("watched");
+  await go(page, at("watched"));
+  await shows(page, /live v3/);
+  await manage("POST", "/presets/watched/designate", { version: 1 });
+  await shows(page, /live v1/);
+  const second = await browse({ key: managementKey });
+  await second.context.close();
+});

@@ -1,0 +1,133 @@
+// Trying a preset: the request that would go up, and the answer as it arrives.
+
+import assert from "node:assert/strict";
+import { readFile } from "node:fs/promises";
+import { at, eventually, go, inferenceKey, makePreset, manage, managementKey, scenario, shows } from "./harness.mjs";
+
+const services = { chat: process.env.CONSOLE_OPENAI, responses: process.env.CONSOLE_OPENAI, messages: process.env.CONSOLE_ANTHROPIC };
+const answer = "Zażółć “gęślą” jaźń 😀 — done.";
+
+// control directs the service behind the server. Its streams pause after each event.
+async function control(dialect, what) {
+  const response = await fetch(`${services[dialect]}/${what}`, { method: what === "last" ? "GET" : "POST" });
+  assert.ok(response.ok, await response.clone().text());
+  return what === "last" ? response.json() : undefined;
+}
+
+async function prepare(page, slug, dialect, text = "Say it.") {
+  await makePreset(slug, { dialect });
+  await go(page, at(slug, "try"));
+  await page.getByRole("textbox", { name: "Inference key" }).fill(inferenceKey);
+  await page.getByRole("textbox", { name: "Text 1" }).fill(text);
+}
+
+// events are those of the service's stream, each as the text that it adds.
+async function events(dialect) {
+  const file = dialect === "messages" ? "anthropic/messages.sse" : `openai/${dialect}.sse`;
+  const blocks = (await readFile(`../testdata/${file}`, "utf8")).split("\n\n").filter((event) => event.trim() && !/^(:|event: ping\n)/.test(event));
+  return blocks.map((event) => {
+    const data = event.slice(event.lastIndexOf("data: ") + 6).trim();
+    const { choices, type, delta } = data === "[DONE]" ? {} : JSON.parse(data);
+    return choices?.[0]?.delta.content ?? (type === "response.output_text.delta" ? delta : delta?.text) ?? "";
+  });
+}
+
+for (const dialect of ["chat", "responses", "messages"]) {
+  scenario(`an answer in the dialect ${dialect} is shown as it arrives`, { key: managementKey }, async ({ page, guard }) => {
+    await prepare(page, `try-${dialect}`, dialect);
+    const before = (await control(dialect, "last")).count;
+    await page.getByRole("button", { name: "Send" }).click();
+    const output = page.getByRole("region", { name: "Answer of live", exact: true });
+    const text = async () => (await output.locator("pre.answer").textContent()) ?? "";
+    assert.ok(await page.getByRole("button", { name: "Stop" }).isEnabled());
+
+    // The text grows with each event. The next event waits for its release.
+    const texts = await events(dialect);
+    for (const [i] of texts.entries()) {
+      if (i > 0) {
+        await control(dialect, "release");
+      }
+      await eventually(async () => assert.equal(await text(), texts.slice(0, i + 1).join("")));
+    }
+    await shows(output, /complete/);
+    assert.equal(await text(), answer);
+    await shows(output, /first byte .*\d/);
+    await shows(output, /total .*\d/);
+    await shows(output, `try-${dialect}`); // which preset and version served
+    const { count, last } = await control(dialect, "last");
+    assert.equal(count, before + 1);
+    const body = JSON.parse(last.body);
+    assert.equal(body.model, "acme/large");
+    assert.equal(body.stream, true);
+    const sent = guard.requests.find((request) => request.method() === "POST" && /completions|responses|messages/.test(request.url()));
+    assert.equal((await sent.allHeaders()).authorization, `Bearer ${inferenceKey}`, "never the management key");
+    assert.ok(await page.getByRole("button", { name: "Send" }).isEnabled());
+  });
+}
+
+scenario("Stop ends the request at the gateway", { key: managementKey }, async ({ page }) => {
+  await prepare(page, "try-stop", "chat");
+  await page.getByRole("button", { name: "Send" }).click();
+  await control("chat", "release");
+  const output = page.getByRole("region", { name: "Answer of live", exact: true });
+  await eventually(async () => assert.notEqual(await output.locator("pre.answer").textContent(), ""));
+  await page.getByRole("button", { name: "Stop" }).click();
+  await control("chat", "hung-up");
+  await shows(output, /stopped/i);
+  assert.notEqual(await output.locator("pre.answer").textContent(), "", "what came so far stays");
+});
+
+scenario("what goes up is shown with the source of each field, and not sent", { key: managementKey }, async ({ page }) => {
+  await prepare(page, "try-dry", "chat", "Hello <b>there</b>");
+  await page.getByRole("textbox", { name: "Temperature" }).fill("0.95");
+  const before = (await control("chat", "last")).count;
+  await page.getByRole("button", { name: "Show what goes up" }).click();
+  const table = page.getByRole("table", { name: /fields/i });
+  await shows(table.getByRole("row").filter({ hasText: "model" }).first(), /preset/);
+  await shows(table.getByRole("row").filter({ hasText: "temperature" }), /request/);
+  await shows(table, /0\.95/);
+  await shows(table, /Hello <b>there<\/b>/);
+  assert.equal((await control("chat", "last")).count, before);
+});
+
+scenario("two versions answer the same input side by side", { key: managementKey }, async ({ page }) => {
+  await prepare(page, "try-two", "chat");
+  await manage("PUT", "/presets/try-two/labels/staging", { version: 1 });
+  await page.reload();
+  await page.getByRole("textbox", { name: "Inference key" }).fill(inferenceKey);
+  await page.getByRole("textbox", { name: "Text 1" }).fill("Both of you.");
+  const first = page.getByRole("combobox", { name: "Version or label" });
+  await eventually(async () => assert.ok(await first.locator("option").count() >= 5));
+  await first.selectOption("staging");
+  await page.getByRole("combobox", { name: /Side by side/ }).selectOption("2");
+  await page.getByRole("button", { name: "Send" }).click();
+  const outputs = page.getByRole("region", { name: /^Answer of (staging|v2)$/ });
+  await eventually(async () => assert.equal(await outputs.count(), 2));
+  for (let i = 2 * ((await events("chat")).length - 1); i > 0; i--) {
+    await control("chat", "release");
+  }
+  await eventually(async () => assert.ok((await outputs.allInnerTexts()).every((text) => /complete/.test(text))));
+  for (const text of await outputs.locator("pre.answer").allTextContents()) {
+    assert.equal(text, answer);
+  }
+});
+
+scenario("an error of the gateway, and a key that may not infer", { key: managementKey }, async ({ page }) => {
+  await manage("POST", "/presets/try-wrong/chat/completions", { model: "acme/overloaded", messages: [] });
+  await go(page, at("try-wrong", "try"));
+  await page.getByRole("textbox", { name: "Text 1" }).fill("Hi");
+  await page.getByRole("button", { name: "Send" }).click();
+  await shows(page.getByRole("main"), /Enter an inference key/);
+  await page.getByRole("textbox", { name: "Inference key" }).fill("a-key-that-nobody-knows");
+  await page.getByRole("button", { name: "Send" }).click();
+  await shows(page.getByRole("main"), /Error/);
+  await shows(page.getByRole("main"), /Request id/);
+  await page.getByRole("button", { name: "Lock", exact: true }).waitFor(); // the session goes on
+  await page.getByRole("textbox", { name: "Inference key" }).fill(inferenceKey);
+  await page.getByRole("button", { name: "Send" }).click();
+  await shows(page.getByRole("main"), /429/);
+  await page.getByText("More parameters").click();
+  await page.getByRole("textbox", { name: /parameters/i }).fill("{");
+  await page.getByRole("button", { name: "Send" }).click();
+  await shows(page.getByRole("main"), /line 1/);
+});

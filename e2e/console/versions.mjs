@@ -1,0 +1,196 @@
+// A preset, its versions, comparing two of them, and putting one live.
+
+import assert from "node:assert/strict";
+import { at, designated, eventually, go, makePreset, manage, managementKey, scenario, send, shows, site, status } from "./harness.mjs";
+
+const versions = (page) => page.getByRole("list", { name: "Versions" }).getByRole("listitem");
+
+scenario("the timeline and the chosen version", { key: managementKey }, async ({ page }) => {
+  await makePreset("timeline");
+  await manage("PUT", "/presets/timeline/labels/staging", { version: 2 });
+  await manage("PUT", "/presets/timeline/labels/canary", { split: [{ version: 3, weight: 90 }, { version: 1, weight: 10 }] });
+  await go(page, at("timeline"));
+  await eventually(async () => assert.equal(await versions(page).count(), 3));
+  const texts = await versions(page).allInnerTexts();
+  for (const [i, wants] of [["v3", "live", "canary", "Step 3 of timeline", "user_e2e"], ["v2", "staging", "Step 2 of timeline"], ["v1", "canary", "Step 1 of timeline"]].entries()) {
+    for (const want of wants) {
+      assert.ok(texts[i].includes(want), `${want} in ${texts[i]}`);
+    }
+  }
+  assert.ok(!texts[1].includes("live"));
+  const main = page.getByRole("main");
+  await shows(main, "Never promise a date."); // the version that serves is shown first
+  await shows(page.getByRole("table", { name: "Settings" }), "acme/large");
+  await versions(page).nth(2).getByRole("link").click();
+  await page.getByRole("heading", { name: /^v1/ }).waitFor();
+  await eventually(async () => assert.equal(await main.getByText("Never promise a date.").count(), 0));
+  await shows(page.getByRole("table", { name: "Settings" }), "acme/small");
+  const time = page.getByRole("main").locator("time").first();
+  assert.match(await time.getAttribute("title"), /\d{4}/);
+});
+
+scenario("numbers keep their text", { key: managementKey }, async ({ page }) => {
+  await manage("POST", "/presets/numbers/chat/completions", '{"model": "m", "temperature": 0.70, "seed": 12345678901234567890, "top_p": 1e-3, "messages": []}');
+  await go(page, at("numbers"));
+  for (const text of ["0.70", "12345678901234567890", "1e-3"]) {
+    await shows(page.getByRole("table", { name: "Settings" }), text);
+  }
+});
+
+scenario("two versions are compared, with signs and words besides colours", { key: managementKey }, async ({ page }) => {
+  await makePreset("compared");
+  await go(page, at("compared", "compare/1..3"));
+  const settings = page.getByRole("table", { name: /settings/i });
+  const model = settings.getByRole("row").filter({ hasText: "model" });
+  for (const text of [/changed/, "acme/small", "acme/large"]) {
+    await shows(model, text);
+  }
+  await shows(settings.getByRole("row").filter({ hasText: "temperature" }), "0.4");
+  const prompt = page.getByRole("table", { name: /prompt/i });
+  await shows(prompt, "+");
+  await shows(prompt, "−");
+  await shows(prompt, "Never promise a date.");
+  assert.ok(await prompt.locator("mark").count() > 0, "words are marked");
+  await page.getByRole("button", { name: "Swap" }).click();
+  await eventually(() => assert.match(page.url(), /compare\/3\.\.1$/));
+  const [from, to] = [page.getByRole("combobox", { name: "From" }), page.getByRole("combobox", { name: "To" })];
+  await eventually(async () => assert.equal(await from.inputValue(), "3"));
+  await from.selectOption("1");
+  await to.selectOption("2");
+  await page.getByRole("button", { name: "Compare", exact: true }).click();
+  await eventually(() => assert.match(page.url(), /compare\/1\.\.2$/));
+  await shows(page.getByRole("main"), /settings are equal/i);
+});
+
+scenario("settings are added, removed and changed, at any depth", { key: managementKey }, async ({ page }) => {
+  await manage("POST", "/presets/deep/chat/completions", { model: "m", temperature: 1, tools: [{ type: "function", function: { name: "find", parameters: { type: "object" } } }], messages: [] });
+  await manage("POST", "/presets/deep/chat/completions", { model: "m", top_p: 0.5, tools: [{ type: "function", function: { name: "search", parameters: { type: "object" } } }], messages: [] });
+  await go(page, at("deep", "compare/1..2"));
+  const settings = page.getByRole("table", { name: /settings/i });
+  await shows(settings.getByRole("row").filter({ hasText: "temperature" }), /removed/);
+  await shows(settings.getByRole("row").filter({ hasText: "top_p" }), /added/);
+  await shows(settings.getByRole("row").filter({ hasText: "tools" }).first(), /changed/);
+  assert.equal(await settings.getByRole("row").filter({ hasText: "model" }).count(), 0, "equal settings are left out");
+});
+
+scenario("a version is put live and rolled back", { key: managementKey }, async ({ page }) => {
+  await makePreset("rolled");
+  await go(page, at("rolled", "versions/1"));
+  await page.getByRole("button", { name: "Put live" }).first().click();
+  const dialog = page.getByRole("dialog", { name: "Put live" });
+  await shows(dialog, /v1 in place of v3/);
+  await shows(dialog, "acme/large");
+  await shows(dialog, "Never promise a date.");
+  await page.keyboard.press("Escape");
+  await dialog.waitFor({ state: "detached" });
+  assert.equal(await designated("rolled"), 3);
+  assert.equal(await page.evaluate(() => document.activeElement.textContent), "Put live", "the focus goes back");
+  await page.getByRole("button", { name: "Put live" }).first().click();
+  await dialog.getByRole("button", { name: "Put live" }).click();
+  await status(page, /v1 is live/);
+  assert.equal(await designated("rolled"), 1);
+  await shows(page, /live v1/);
+  await page.getByRole("button", { name: "Undo" }).click();
+  await status(page, /v3 is live/);
+  assert.equal(await designated("rolled"), 3);
+});
+
+scenario("a 412 shows what has changed, and overwrites nothing", { key: managementKey }, async ({ page }) => {
+  await makePreset("contended");
+  await go(page, at("contended", "versions/1"));
+  await page.getByRole("button", { name: "Put live" }).first().click();
+  const dialog = page.getByRole("dialog", { name: "Put live" });
+  await shows(dialog, /in place of v3/);
+  await manage("POST", "/presets/contended/designate", { version: 2 });
+  await dialog.getByRole("button", { name: "Put live" }).click();
+  await shows(dialog, /changed meanwhile/);
+  await shows(dialog, /v2/);
+  assert.equal(await designated("contended"), 2, "nothing was overwritten");
+  await dialog.getByRole("button", { name: "Look again" }).click();
+  await shows(dialog, /in place of v2/);
+  await dialog.getByRole("button", { name: "Put live" }).click();
+  await status(page, /v1 is live/);
+  assert.equal(await designated("contended"), 1);
+});
+
+scenario("the snippets have this site's address, and work", { key: managementKey }, async ({ page }) => {
+  await makePreset("snippets");
+  await go(page, at("snippets", "use"));
+  const main = page.getByRole("main");
+  await shows(main, /@preset\/snippets/);
+  const text = await main.innerText();
+  for (const want of ["curl", "OpenAI(", "Anthropic(", "OpenRouter(", "@preset/snippets", `${site}/v1`]) {
+    assert.ok(text.includes(want), `${want} in ${text}`);
+  }
+  assert.ok(!text.includes(managementKey));
+  await page.getByRole("button", { name: /^Copy/ }).first().click();
+  await status(page, "Copied");
+});
+
+scenario("each write has an idempotency key, and a tag where its object has one", { key: managementKey }, async ({ page, guard }) => {
+  await makePreset("headers");
+  await go(page, at("headers", "versions/1"));
+  await page.getByRole("button", { name: "Put live" }).first().click();
+  await page.getByRole("dialog").getByRole("button", { name: "Put live" }).click();
+  await status(page, /v1 is live/);
+  const writes = guard.requests.filter((request) => request.method() !== "GET");
+  assert.equal(writes.length, 1);
+  for (const request of writes) {
+    const headers = await request.allHeaders();
+    assert.match(headers["idempotency-key"] ?? "", /^.{16,}$/);
+    assert.match(headers["if-match"] ?? "", /^"/);
+    assert.equal(headers.authorization, `Bearer ${managementKey}`);
+    assert.equal(headers.cookie, undefined);
+    assert.equal(headers.referer, undefined);
+  }
+});
+
+scenario("archive, restore, disable, enable, rename and describe", { key: managementKey }, async ({ page }) => {
+  await makePreset("moody");
+  const preset = async () => (await send("GET", "/presets?status=all&q=moody")).body.data.find((one) => one.slug === "moody");
+  await go(page, at("moody"));
+
+  await page.getByRole("button", { name: /^Rename/ }).click();
+  let dialog = page.getByRole("dialog");
+  await dialog.getByRole("textbox", { name: "Name" }).fill("Moody Blues");
+  await dialog.getByRole("textbox", { name: "Description" }).fill("For bad days.");
+  await dialog.getByRole("button", { name: "Save" }).click();
+  await page.getByRole("heading", { name: "Moody Blues" }).waitFor();
+  await shows(page, "For bad days.");
+  assert.equal((await preset()).description, "For bad days.");
+
+  await page.getByRole("button", { name: "Disable" }).click();
+  await page.getByRole("dialog", { name: "Disable" }).getByRole("button", { name: "Disable" }).click();
+  await status(page, /disabled/);
+  assert.equal((await preset()).status, "disabled");
+  assert.ok(await page.getByRole("button", { name: "New version" }).isDisabled());
+  await page.getByRole("button", { name: "Enable" }).click();
+  await status(page, /enabled/);
+  assert.equal((await preset()).status, "active");
+
+  await page.getByRole("button", { name: "Archive" }).click();
+  dialog = page.getByRole("dialog", { name: "Archive" });
+  await dialog.getByRole("button", { name: "Cancel" }).click();
+  assert.equal((await preset()).status, "active");
+  await page.getByRole("button", { name: "Archive" }).click();
+  await dialog.getByRole("button", { name: "Archive" }).click();
+  await status(page, /archived/);
+  assert.equal((await preset()).status, "archived");
+  await go(page, at("moody"));
+  await page.getByRole("button", { name: "Restore" }).click();
+  await status(page, /restored/);
+  assert.equal((await preset()).status, "active");
+  await shows(page, /live v3/);
+});
+
+scenario("the history of a preset tells who did what", { key: managementKey }, async ({ page }) => {
+  await makePreset("chronicle");
+  await manage("POST", "/presets/chronicle/designate", { version: 2 });
+  await manage("PUT", "/presets/chronicle/labels/beta", { version: 1 });
+  await go(page, at("chronicle", "history"));
+  const table = page.getByRole("table").first();
+  await shows(table, "Step 3 of chronicle");
+  await shows(table, "user_e2e");
+  await shows(table, /beta/);
+  await eventually(async () => assert.ok(await table.getByRole("row").count() >= 6));
+});

@@ -1,0 +1,58 @@
+// Workspaces: list, create, change defaults, delete, and their history.
+
+import assert from "node:assert/strict";
+import { eventually, go, makePreset, manage, managementKey, scenario, send, shows, status } from "./harness.mjs";
+
+const workspace = async (slug) => (await send("GET", `/workspaces/${slug}`)).body?.data;
+
+scenario("a workspace is created, changed and deleted", { key: managementKey }, async ({ page }) => {
+  await go(page, "/workspaces");
+  const table = page.getByRole("table", { name: "Workspaces" });
+  await shows(table, "default");
+
+  await page.getByRole("button", { name: "New workspace" }).click();
+  let dialog = page.getByRole("dialog", { name: "New workspace" });
+  await dialog.getByRole("textbox", { name: "Name" }).fill("Team C");
+  await dialog.getByRole("textbox", { name: "Slug" }).fill("Not A Slug");
+  await dialog.getByRole("button", { name: /Create|Save|New workspace/ }).click();
+  await shows(dialog, /Error/);
+  await dialog.getByRole("textbox", { name: "Slug" }).fill("team-c");
+  await dialog.getByRole("button", { name: /Create|Save|New workspace/ }).click();
+  await status(page, /team-c|Team C/i);
+  assert.equal((await workspace("team-c")).name, "Team C");
+
+  const row = table.getByRole("row").filter({ hasText: "team-c" });
+  await row.getByRole("button", { name: /^(Edit|Change)/ }).click();
+  dialog = page.getByRole("dialog");
+  await dialog.getByRole("textbox", { name: /text model/i }).fill("acme/default");
+  await dialog.getByRole("button", { name: /Save|Change/ }).click();
+  await eventually(async () => assert.equal((await workspace("team-c")).default_text_model, "acme/default"));
+
+  await makePreset("in-c", { workspace: "team-c" });
+  await row.getByRole("button", { name: /^Delete/ }).click();
+  dialog = page.getByRole("dialog", { name: "Delete" });
+  const confirm = dialog.getByRole("button", { name: "Delete" });
+  const typed = dialog.getByRole("textbox");
+  await typed.fill("team-b");
+  if (await confirm.isEnabled()) {
+    await confirm.click();
+    await shows(dialog, /Error/);
+  }
+  assert.ok(await workspace("team-c"), "the wrong slug deletes nothing");
+  await typed.fill("team-c");
+  await confirm.click();
+  await status(page, /deleted/);
+  assert.equal(await workspace("team-c"), undefined);
+  await eventually(async () => assert.equal(await row.count(), 0));
+});
+
+scenario("a workspace's history has that of its presets", { key: managementKey }, async ({ page }) => {
+  await manage("POST", "/workspaces", { name: "Team D", slug: "team-d" });
+  await makePreset("in-d", { workspace: "team-d" });
+  await go(page, "/w/team-d/history");
+  const table = page.getByRole("table").first();
+  await shows(table, "in-d");
+  await shows(table, "Step 2 of in-d");
+  await shows(table, "user_e2e");
+  await eventually(async () => assert.ok(await table.getByRole("row").count() >= 5));
+});

@@ -1,0 +1,132 @@
+package e2e
+
+import (
+	"fmt"
+	"os"
+	"os/exec"
+	"path/filepath"
+	"strings"
+	"testing"
+)
+
+// findConsoleModules returns the path of node. It fails if a module of the tests is not
+// installed.
+func findConsoleModules(t *testing.T) (node string) {
+	t.Helper()
+	node, err := exec.LookPath("node")
+	if err != nil {
+		unavailable(t, "node is not installed")
+	}
+	for _, module := range []string{"axe-core", "eslint", "playwright-core", "puppeteer-core", "typescript"} {
+		if _, err := os.Stat(filepath.Join("console", "node_modules", module, "package.json")); err != nil {
+			unavailable(t, "%s is not installed: npm install --prefix e2e/console --ignore-scripts --no-package-lock", module)
+		}
+	}
+	return node
+}
+
+// findBrowser returns the path of a browser, which a variable may name.
+func findBrowser(t *testing.T, variable string, names ...string) string {
+	t.Helper()
+	if path := os.Getenv(variable); path != "" {
+		return path
+	}
+	for _, name := range names {
+		if path, err := exec.LookPath(name); err == nil {
+			return path
+		}
+	}
+	unavailable(t, "%s is not installed, and %s names none", names[0], variable)
+	return ""
+}
+
+// consoleScenarios are the scripts of browser tests. Each gets a server of its own.
+var consoleScenarios = []string{
+	"serving", "presets", "versions", "edit", "labels", "try", "workspaces", "states", "everyone", "large",
+}
+
+// TestConsole runs the console of the binary in Chromium, in front of services that speak
+// the three dialects. PRESETS_SCREENSHOTS names a folder for pictures of each view.
+func TestConsole(t *testing.T) {
+	node, chromium := findConsoleModules(t), findBrowser(t, "PRESETS_CHROMIUM", "chromium", "chromium-browser", "google-chrome")
+	for _, scenario := range consoleScenarios {
+		t.Run(scenario, func(t *testing.T) {
+			startConsole(t).run(t, node, scenario+".mjs", "CONSOLE_CHROMIUM="+chromium)
+		})
+	}
+}
+
+// TestConsoleInFirefox runs the console in Firefox.
+func TestConsoleInFirefox(t *testing.T) {
+	node := findConsoleModules(t)
+	firefox := findBrowser(t, "PRESETS_FIREFOX", "firefox-esr", "firefox")
+	startConsole(t).run(t, node, "firefox.mjs", "CONSOLE_FIREFOX="+firefox)
+}
+
+// TestConsoleSource checks the types and the style of the console's modules.
+func TestConsoleSource(t *testing.T) {
+	node := findConsoleModules(t)
+	const modules = "e2e/console/node_modules"
+	for name, args := range map[string][]string{
+		"tsc":    {modules + "/typescript/bin/tsc", "--project", "e2e/console/tsconfig.json"},
+		"eslint": {modules + "/eslint/bin/eslint.js", "--max-warnings", "0", "--config", "e2e/console/eslint.config.mjs", "caddymodule/console/assets", "e2e/console"},
+	} {
+		t.Run(name, func(t *testing.T) {
+			if out, errs, err := try(t, root, nil, node, args...); err != nil {
+				t.Errorf("%v\n%s%s", err, out, errs)
+			}
+		})
+	}
+}
+
+// consoleServer is a server with the console, and the services behind it.
+type consoleServer struct {
+	*server
+	env []string
+}
+
+// startConsole runs the binary with the console. OpenAI's service answers chat and
+// responses, and Anthropic's answers messages.
+func startConsole(t *testing.T) *consoleServer {
+	t.Helper()
+	openAI, anthropic := newService(t, "openai"), newService(t, "anthropic")
+	s := startWith(t, "console\ninference", fmt.Sprintf("@messages path /v1/messages /v1/messages/*\nhandle @messages {\n%s\n}\nhandle {\n%s\n}", anthropic.directives(), openAI.directives()))
+	t.Cleanup(func() {
+		for _, service := range []*service{openAI, anthropic} {
+			if _, count := service.last(); count > 0 {
+				service.checkSecrets(t)
+			}
+		}
+	})
+	return &consoleServer{s, []string{
+		"CONSOLE_SITE=" + s.site,
+		"CONSOLE_OPENAI=" + openAI.control(t),
+		"CONSOLE_ANTHROPIC=" + anthropic.control(t),
+		"CONSOLE_ADMIN=http://" + s.admin,
+		"PRESETS_MANAGEMENT_KEY=" + managementKey,
+		"PRESETS_INFERENCE_KEY=" + inferenceKey,
+	}}
+}
+
+// run runs a script of tests.
+func (s *consoleServer) run(t *testing.T, node, script string, env ...string) {
+	t.Helper()
+	if folder := os.Getenv("PRESETS_SCREENSHOTS"); folder != "" {
+		folder, err := filepath.Abs(folder)
+		if err != nil {
+			t.Fatal(err)
+		}
+		env = append(env, "PRESETS_SCREENSHOTS="+folder)
+	}
+	home := t.TempDir() // where browsers may write
+	env = append(env, "HOME="+home, "XDG_CONFIG_HOME="+home, "XDG_CACHE_HOME="+home)
+	args := []string{script}
+	if pattern := os.Getenv("PRESETS_CONSOLE_ONLY"); pattern != "" { // to work on one test
+		args = []string{"--test-name-pattern=" + pattern, script}
+	}
+	out, errs, err := try(t, "console", append(env, s.env...), node, args...)
+	if err != nil {
+		t.Errorf("node %s: %v", script, err)
+	}
+	t.Logf("node %s:\n%s%s", script, strings.TrimSpace(out), errs)
+}
