@@ -142,7 +142,7 @@ func (c *change) setLabel(operation string, p *Preset, name string, to *Target) 
 	if err != nil {
 		return err
 	}
-	p.UpdatedAt = c.now
+	p.UpdatedAt, p.UpdatedBy = c.now, c.Who.UserID
 	if err := c.PutPreset(*p); err != nil {
 		return err
 	}

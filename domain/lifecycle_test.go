@@ -36,7 +36,7 @@ func TestPresetVersions(t *testing.T) {
 	p2, v2 := out2.Preset, out2.Version
 	wantP := p1
 	wantP.DesignatedVersion, wantP.LatestVersion, wantP.DesignatedVersionID = 2, 2, v2.ID
-	wantP.UpdatedAt = p1.UpdatedAt.Add(time.Hour)
+	wantP.UpdatedAt, wantP.UpdatedBy = p1.UpdatedAt.Add(time.Hour), "dora"
 	if !reflect.DeepEqual(p2, wantP) {
 		t.Errorf("got  %+v\nwant %+v", p2, wantP)
 	}
@@ -66,7 +66,7 @@ func TestPresetVersions(t *testing.T) {
 		t.Error(err)
 	}
 	want := fmt.Sprintf(`{"id":%q,"name":"email","slug":"email","description":null,"status":"active","status_updated_at":null,`+
-		`"creator_user_id":"ann","workspace_id":%q,"designated_version_id":%q,"created_at":"2026-11-21T09:00:00.123Z","updated_at":"2026-11-21T09:00:00.123Z",`+
+		`"creator_user_id":"ann","workspace_id":%q,"designated_version_id":%q,"designated_version_number":1,"created_at":"2026-11-21T09:00:00.123Z","updated_at":"2026-11-21T09:00:00.123Z","updated_by":"ann",`+
 		`"labels":{},"designated_version":{"id":%q,"preset_id":%q,"version":1,"dialect":"responses","message":null,"creator_id":"ann",`+
 		`"created_at":"2026-11-21T09:00:00.123Z","updated_at":"2026-11-21T09:00:00.123Z","system_prompt_bytes":9,"config_bytes":32,`+
 		`"system_prompt":"Be brief.","config":{"model":"m","temperature":0.70},"designated":true,"labels":[]}}`,

@@ -45,7 +45,7 @@ type Preset struct {
 	// DesignatedVersionID and DesignatedVersion name the version that
 	// requests get, by id and by number.
 	DesignatedVersionID string `json:"designated_version_id"`
-	DesignatedVersion   int    `json:"-"`
+	DesignatedVersion   int    `json:"designated_version_number"`
 	// LatestVersion is the number of the newest version ever. Versions are numbered
 	// from 1 without a gap. No number is used again.
 	LatestVersion int `json:"-"`
@@ -53,6 +53,8 @@ type Preset struct {
 	Kept      Kept      `json:"-"`
 	CreatedAt time.Time `json:"created_at"`
 	UpdatedAt time.Time `json:"updated_at"`
+	// UpdatedBy is the user who changed the preset last.
+	UpdatedBy string `json:"updated_by"`
 	// Labels are at most MaxLabels.
 	Labels map[string]Target `json:"labels"`
 }

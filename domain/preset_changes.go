@@ -90,7 +90,7 @@ func (c *change) shown(p Preset) ([]byte, error) {
 // putPreset stores a changed preset and records the change. before is the version that
 // was designated.
 func (c *change) putPreset(operation string, p *Preset, before int) error {
-	p.UpdatedAt = c.now
+	p.UpdatedAt, p.UpdatedBy = c.now, c.Who.UserID
 	if err := c.PutPreset(*p); err != nil {
 		return err
 	}

@@ -101,7 +101,7 @@ func (s *Service) ReleasePresetVersion(ctx context.Context, w Write, workspace, 
 		if err := c.PutPresetVersion(p, v); err != nil {
 			return err
 		}
-		p.UpdatedAt = c.now
+		p.UpdatedAt, p.UpdatedBy = c.now, c.Who.UserID
 		if !how.Draft {
 			p.DesignatedVersion, p.DesignatedVersionID = v.Version, v.ID
 		}

@@ -47,7 +47,8 @@ type Version = {
 }
 type Preset = {
 	id: string, name: string, slug: string, description: string | null, status: 'active' | 'disabled' | 'archived', creator_user_id: string,
-	updated_at: string, created_at: string, labels: Record<string, Target>, designated_version_id: string, designated_version: Version,
+	updated_at: string, created_at: string, labels: Record<string, Target>, designated_version_id: string, designated_version_number: number, updated_by: string,
+	designated_version: Version,
 }
 type Workspace = {
 	id: string, name: string, slug: string, description: string | null, default_text_model: string | null, default_image_model: string | null,

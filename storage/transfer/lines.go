@@ -51,19 +51,18 @@ type trailer struct {
 // presetLine is a preset as clients see it, with the fields that clients do not see.
 type presetLine struct {
 	domain.Preset
-	DesignatedVersion int         `json:"designated_version"`
-	LatestVersion     int         `json:"latest_version"`
-	Kept              domain.Kept `json:"kept,omitzero"` // zero if no version was removed
+	LatestVersion int         `json:"latest_version"`
+	Kept          domain.Kept `json:"kept,omitzero"` // zero if no version was removed
 }
 
 func newPresetLine(p domain.Preset) *presetLine {
-	return &presetLine{p, p.DesignatedVersion, p.LatestVersion, p.Kept}
+	return &presetLine{p, p.LatestVersion, p.Kept}
 }
 
 // preset returns the preset with all of its fields.
 func (l *presetLine) preset() domain.Preset {
 	p := l.Preset
-	p.DesignatedVersion, p.LatestVersion, p.Kept = l.DesignatedVersion, l.LatestVersion, l.Kept
+	p.LatestVersion, p.Kept = l.LatestVersion, l.Kept
 	return p
 }
 

@@ -1,8 +1,7 @@
 // The list of a workspace's presets.
 
-import { api as apiPath, presetPath, search, toPreset, toPresets, toWorkspaceHistory } from './addresses.js'
+import { api as apiPath, search, toPreset, toPresets, toWorkspaceHistory } from './addresses.js'
 import { button, choice, field, fill, form, h, labelTag, number, row, setWrong, submit, table, textInput, textOrNone, user, when } from './elements.js'
-import * as api from './api.js'
 import * as session from './session.js'
 import { snippet } from './copy.js'
 import { openDialog } from './dialogs.js'
@@ -87,21 +86,16 @@ export function presetsView(context) {
 
 /** @param {Context} context @param {Preset} preset */
 function presetRow(context, preset) {
-	const liveCell = number('')
-	const by = h('span')
 	const at = { workspace: context.workspace, slug: preset.slug }
-	if (preset.status !== 'archived') {
-		showDetails(context, at, liveCell, by)
-	}
 	return row([
 		['Slug', h('a', { href: toPreset(at), 'data-key': preset.slug, 'data-row': true, class: 'slug' }, user(preset.slug))],
 		['Name', preset.name === preset.slug ? h('span', { class: 'muted same' }, '–') : user(preset.name)],
 		['Status', [h('span', { class: `state ${preset.status}` }, preset.status), ' ',
 			preset.status === 'archived' && session.mayChange() && button('Restore', () => restore(at), { class: 'small', 'data-key': `restore ${preset.slug}` })]],
-		['Live', liveCell],
+		['Live', [preset.status === 'active' && h('span', { class: 'dot' }, '● '), number(`v${preset.designated_version_number}`)]],
 		['Labels', labelsOf(preset)],
 		['Changed', when(preset.updated_at)],
-		['By', by],
+		['By', user(preset.updated_by)],
 	])
 }
 
@@ -110,23 +104,6 @@ function labelsOf(preset) {
 	const labels = Object.entries(preset.labels ?? {})
 	return labels.length === 0 ? textOrNone() : h('span', { class: 'labels' },
 		labels.slice(0, 4).map(([name, target]) => labelTag(name, targetText(target))), labels.length > 4 && h('span', { class: 'muted' }, `and ${labels.length - 4} more`))
-}
-
-/**
- * Shows what serves, and who made it. Lists do not tell.
- * @param {Context} context @param {At} at @param {Element} liveCell @param {Element} by
- */
-function showDetails(context, at, liveCell, by) {
-	/** @param {Answer<Preset>} answer */
-	const show = ({ data: { designated_version: version } }) => {
-		fill(liveCell, h('span', { class: 'dot' }, '●'), ` v${version.version}`)
-		fill(by, user(version.creator_id))
-	}
-	const known = api.known(presetPath(at))
-	if (known) {
-		show(known)
-	}
-	setTimeout(() => context.signal.aborted || api.read(presetPath(at), context.signal).then(show, () => {}), 50) // first the table
 }
 
 /** @param {Context} context @param {{ q: string, status: string }} state */
