@@ -71,7 +71,7 @@ func restored(t *testing.T, o Options, backupKey, backup []byte) *Store {
 func digestOf(t *testing.T, s *Store) string {
 	t.Helper()
 	d := newDigest()
-	err := s.db.View(func(txn *badgerdb.Txn) error {
+	err := viewLanded(s, func(txn *badgerdb.Txn) error {
 		return eachRecord(txn, func(item *badgerdb.Item, record []byte) error {
 			d.add(item.Key(), record)
 			return nil
@@ -87,7 +87,7 @@ func digestOf(t *testing.T, s *Store) string {
 func stored(t *testing.T, s *Store) map[string]string {
 	t.Helper()
 	all := make(map[string]string)
-	err := s.db.View(func(txn *badgerdb.Txn) error {
+	err := viewLanded(s, func(txn *badgerdb.Txn) error {
 		return eachRecord(txn, func(item *badgerdb.Item, record []byte) error {
 			all[string(item.Key())] = fmt.Sprint(item.ExpiresAt(), " ", string(record))
 			return nil

@@ -40,7 +40,7 @@ func TestReplayExpires(t *testing.T) {
 			if err != nil {
 				t.Error(err)
 			}
-			err = s.db.View(func(txn *badgerdb.Txn) error {
+			err = viewLanded(s, func(txn *badgerdb.Txn) error {
 				item, err := txn.Get(records.ReplayKey(want.ID))
 				if err != nil {
 					return err
@@ -60,7 +60,7 @@ func TestReplayExpires(t *testing.T) {
 	if err := s.Update(t.Context(), put(newWorkspace("w"))); err != nil {
 		t.Fatal(err)
 	}
-	err := s.db.View(func(txn *badgerdb.Txn) error {
+	err := viewLanded(s, func(txn *badgerdb.Txn) error {
 		it := txn.NewIterator(badgerdb.DefaultIteratorOptions)
 		defer it.Close()
 		for it.Rewind(); it.Valid(); it.Next() {

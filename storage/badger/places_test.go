@@ -14,9 +14,18 @@ import (
 	"github.com/caddy-presets/caddy-presets/storage/records/recordstest"
 )
 
+// viewLanded calls fn with a transaction of the last version that has landed. Badger's own
+// View also shows a part of a commit in flight.
+func viewLanded(s *Store, fn func(*badgerdb.Txn) error) error {
+	txn, at := s.versions.latest()
+	defer s.versions.release(at)
+	defer txn.Discard()
+	return fn(txn)
+}
+
 // showing calls fn with a snapshot of the store.
 func showing(s *Store, fn func(records.Snapshot)) {
-	_ = s.db.View(func(txn *badgerdb.Txn) error {
+	_ = viewLanded(s, func(txn *badgerdb.Txn) error {
 		fn(snapshot{txn})
 		return nil
 	})
