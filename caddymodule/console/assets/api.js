@@ -121,7 +121,7 @@ export const absent = '*'
  */
 export async function change(method, path, body, tag = '') {
 	const text = typeof body === 'object' ? JSON.stringify(body) : body
-	const name = [session.secret(), method, path, text].join('\n')
+	const name = [method, path, text, tag].join('\n')
 	const key = open.get(name) ?? randomName()
 	open.set(name, key)
 	const answer = await ask(method, path, { body: text, headers: { 'Idempotency-Key': key, ...conditionOf(tag) } }).then(answerOf).catch((thrown) => {
@@ -131,7 +131,7 @@ export async function change(method, path, body, tag = '') {
 		}
 		throw thrown
 	})
-	open.delete(name)
+	open.clear()
 	changes.dispatchEvent(new Event('change'))
 	return answer
 }

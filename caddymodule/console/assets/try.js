@@ -183,7 +183,6 @@ async function showAnswer(place, name, path, request) {
 			arrived()
 			throw await api.readFailure(response)
 		}
-		state = 'complete'
 		if (response.body && response.headers.get('Content-Type')?.includes('event-stream')) {
 			for await (const data of events(response.body, arrived)) {
 				const piece = pieceOf(data)
@@ -193,6 +192,7 @@ async function showAnswer(place, name, path, request) {
 				append(piece.text)
 				usage = piece.usage || usage
 			}
+			state = 'complete'
 		} else {
 			const text = await response.text()
 			arrived()
