@@ -66,7 +66,7 @@ async function answerOf(response) {
 	if (!response.ok) {
 		const failure = await readFailure(response)
 		if (failure.status === 401) {
-			session.lock('The server no longer takes this key. Nothing was changed, and your edits are still here.')
+			session.lock('The server no longer takes this key. Nothing was changed.')
 		}
 		throw failure
 	}
@@ -115,9 +115,8 @@ export const absent = '*'
 
 /**
  * Sends a change. With a tag it is made only if the object still has this tag.
- * @param {string} method @param {string} path
- * @param {string | object | undefined} body JSON text as it is sent, or an object @param {string} [tag]
- * @returns {Promise<Answer<any>>}
+ * Its body is JSON text as it is sent, or an object.
+ * @type {SendChange}
  */
 export async function change(method, path, body, tag = '') {
 	const text = typeof body === 'object' ? JSON.stringify(body) : body
@@ -166,5 +165,5 @@ export async function identify(key) {
 		throw await readFailure(own)
 	}
 	const { data } = await own.json()
-	return { kind: 'inference', home: data[0]?.workspace_id ?? 'default' }
+	return { kind: 'inference', home: data[0]?.workspace_id ?? '' }
 }

@@ -9,8 +9,8 @@ import { say } from './status.js'
 /**
  * Explains a 412. Look again takes the object as it is now. Other failures are
  * undefined.
- * @param {Failure} failure @param {string} path of the object @param {Answer<any>} before
- * @param {(now: Answer<any>) => unknown} lookedAgain
+ * The path is that of the object.
+ * @type {ExplainConflict}
  */
 export function conflict(failure, path, before, lookedAgain) {
 	if (failure.status !== 412) {

@@ -22,7 +22,7 @@ function tryBody(context, preset) {
 	const { at: { slug } } = context
 	const others = [{ value: '', text: 'live' }, ...Object.entries(preset.data.labels).map(([value, target]) => ({ value, text: `${value} (${targetText(target)})` }))]
 	const [first] = versionChoices(context, [0], others)
-	const [second] = versionChoices(context, [0], [{ value: 'none', text: 'none' }, ...others])
+	const [second] = versionChoices(context, [0], [{ value: '-', text: 'none' }, ...others])
 	const dialects = choice(Object.entries(routes).map(([value, text]) => ({ value, text })), preset.data.designated_version.dialect)
 	const key = textInput({ class: 'secret', value: session.inferenceKey() })
 	const temperature = textInput({ inputmode: 'decimal' })
@@ -81,9 +81,10 @@ function tryBody(context, preset) {
 	}, { disabled: true })
 	/** @param {typeof showAnswer} show */
 	const run = async (show) => {
-		const secret = key.value.trim()
+		say('')
+		const secret = key.value.trim() || session.inferenceKey()
 		setWrong(key, secret === '' ? 'Enter an inference key. The gateway takes no management key.' : '')
-		const refs = [first.value, second.value].filter((ref) => ref !== 'none')
+		const refs = [first.value, second.value].filter((ref) => ref !== '-')
 		const requests = refs.map(requestOf)
 		if (secret === '' || requests.includes(undefined)) {
 			/** @type {HTMLElement | null} */ (document.querySelector('main [aria-invalid]'))?.focus()
