@@ -71,10 +71,8 @@ type Outcome struct {
 	// Replayed is set if an earlier request with the same Idempotency-Key made the
 	// change. JSON is then the answer to that request.
 	Replayed bool
-	// Record is what the audit trail says of the change. It is nil where
-	// nothing changed: all was as asked already, or the change had been done
-	// before under the same Idempotency-Key. A label that a new version gets has
-	// one more record.
+	// Record is the audit record of the change. It is nil if nothing changed, and in a
+	// replayed answer. A label that a new version gets has one more record.
 	Record *AuditRecord
 	// Recreated is the audit record of a new default workspace. It is nil unless the
 	// default workspace was deleted.

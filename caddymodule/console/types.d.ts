@@ -21,6 +21,18 @@ type Draw = (answer: Answer<any>) => Child | Child[]
 type LiveOptions = { lines?: number, onFailure?: (failure: Failure, again: () => unknown) => Node | undefined | Promise<Node | undefined> }
 /** Explain shows a failure in other words than the server's, or not. */
 type Explain = (failure: Failure) => Node | undefined
+/** Live is content that looks again. */
+type Live = { element: HTMLElement, answer: () => Answer<any> | undefined, redraw: () => void, show: (path: string) => void }
+type MakeLive = (context: Context, path: string, draw: Draw, options?: LiveOptions) => Live
+type MakePages = (offset: number, limit: number, total: number, go: (offset: number) => void) => HTMLElement
+type MakePagedList = (context: Context, limit: number, path: (offset: number) => string, draw: (answer: Answer<any>) => Child, count?: (answer: Answer<any>) => number) => HTMLElement
+type Attempt = (place: Element, pressed: HTMLButtonElement, run: () => Promise<unknown>, explain?: Explain) => Promise<boolean>
+type SendChange = (method: string, path: string, body: string | object | undefined, tag?: string) => Promise<Answer<any>>
+type OpenDialog = (name: string, heading: string, body: Child[], options?: DialogOptions) => { dialog: HTMLDialogElement, close: () => void }
+type AskInDialog = (context: Context, name: string, heading: string, body: Child[], run: () => Promise<unknown>, options?: AskOptions) => { close: () => void, confirm: HTMLButtonElement }
+type AskFirst = (context: Context, preset: PresetAnswer, name: string, heading: string, body: Child[], run: (tag: string) => Promise<unknown>, options: AskOptions) => void
+type MakeFrame = (context: Context, tab: string, make: (preset: PresetAnswer) => PresetBody, makeMissing?: () => PresetBody) => View
+type ExplainConflict = (failure: Failure, path: string, before: Answer<any>, lookedAgain: (now: Answer<any>) => unknown) => HTMLElement | undefined
 type DialogOptions = { actions?: HTMLButtonElement[], style?: string, onClose?: () => void, signal?: AbortSignal, submit?: () => unknown }
 type AskOptions = { confirm?: string, isDanger?: boolean, isWide?: boolean, explain?: Explain, onClose?: () => void }
 /** RequestOptions of a request to the API. Its key is that of the session, unless given. */
@@ -46,7 +58,7 @@ type Version = {
 	designated: boolean, labels: string[], system_prompt_bytes: number, config_bytes: number,
 }
 type Preset = {
-	id: string, name: string, slug: string, description: string | null, status: 'active' | 'disabled' | 'archived', creator_user_id: string,
+	id: string, workspace_id: string, name: string, slug: string, description: string | null, status: 'active' | 'disabled' | 'archived', creator_user_id: string,
 	updated_at: string, created_at: string, labels: Record<string, Target>, designated_version_id: string, designated_version_number: number, updated_by: string,
 	designated_version: Version,
 }
@@ -56,7 +68,7 @@ type Workspace = {
 }
 type Change = {
 	number: number, time: string, operation: string, user_id: string, key_id: string, key_name?: string | null, version_before?: number | null,
-	version?: number | null, label?: string | null, message?: string | null, request_id: string, slug?: string | null,
+	version?: number | null, label?: string | null, message?: string | null, draft: boolean, request_id: string, slug?: string | null,
 }
 type LabelChange = { number: number, time: string, user_id: string, from: Target | null, to: Target | null }
 type PresetLabel = Target & { label: string, history: LabelChange[], history_count: number }

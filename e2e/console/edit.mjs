@@ -202,3 +202,76 @@ scenario("saving twice makes one version", { key: managementKey }, async ({ page
   await status(page, /v4/);
   assert.equal((await versions("twice")).length, 4);
 });
+
+scenario("a change whose answer was lost is not taken for a later one", { key: managementKey }, async ({ page }) => {
+  await makePreset("lost");
+  await go(page, at("lost", "versions/1"));
+  await page.getByRole("button", { name: "Put live" }).first().click();
+  const dialog = page.getByRole("dialog", { name: "Put live" });
+  await shows(dialog, /in place of v3/);
+  let lost = 0;
+  await page.route("**/v1/presets/lost/designate*", async (route) => {
+    if (lost++ === 0) {
+      await route.fetch();
+      return route.abort("connectionreset");
+    }
+    return route.continue();
+  });
+  await dialog.getByRole("button", { name: "Put live" }).click();
+  await shows(dialog, /does not answer|Offline/);
+  assert.equal(await designated("lost"), 1);
+  await page.keyboard.press("Escape");
+  await manage("POST", "/presets/lost/designate", { version: 2 });
+  await shows(page, /live v2/);
+  await page.getByRole("button", { name: "Put live" }).first().click();
+  await shows(dialog, /in place of v2/);
+  await dialog.getByRole("button", { name: "Put live" }).click();
+  await status(page, /v1 is live/);
+  assert.equal(await designated("lost"), 1);
+});
+
+for (const [name, address, write] of [
+  ["a dialog", at("kept"), async (page) => {
+    await page.getByRole("button", { name: /^Rename/ }).click();
+    const control = page.getByRole("dialog").getByRole("textbox", { name: "Description" });
+    await control.fill("Long thought about.");
+    return control;
+  }],
+  ["Try it", at("kept", "try"), async (page) => {
+    const control = page.getByRole("textbox", { name: "Text 1" });
+    await control.fill("Long thought about.");
+    return control;
+  }],
+  ["Labels", at("kept", "labels"), async (page) => {
+    const control = page.getByRole("textbox", { name: "Label" });
+    await control.fill("Long thought about.");
+    return control;
+  }],
+]) {
+  scenario(`a 401 keeps what was typed in ${name}`, {}, async ({ page }) => {
+    await makePreset("kept");
+    const { id, key: secret } = await administer("POST", "keys", { kind: "management" });
+    await unlock(page, secret);
+    await go(page, address);
+    const control = await write(page);
+    await administer("DELETE", `keys/${id}`);
+    const key = page.getByRole("textbox", { name: "API key" });
+    await key.waitFor(); // the page finds out by itself
+    await key.fill(managementKey);
+    await page.getByRole("button", { name: "Unlock" }).click();
+    await key.waitFor({ state: "detached" });
+    assert.equal(await control.inputValue(), "Long thought about.");
+  });
+}
+
+scenario("a 401 without anything typed asks for a key, and keeps nothing", {}, async ({ page }) => {
+  await makePreset("bare");
+  const { id, key: secret } = await administer("POST", "keys", { kind: "management" });
+  await unlock(page, secret);
+  await go(page, at("bare"));
+  await page.getByRole("list", { name: "Versions" }).waitFor();
+  await administer("DELETE", `keys/${id}`);
+  await page.getByRole("heading", { name: "Unlock the console" }).waitFor();
+  assert.equal(await page.getByRole("dialog").count(), 0);
+  assert.equal(await page.getByRole("list", { name: "Versions" }).count(), 0);
+});

@@ -1,7 +1,7 @@
 // Unlock, the list of presets, and addresses.
 
 import assert from "node:assert/strict";
-import { at, browse, console_, eventually, go, inferenceKey, makePreset, manage, managementKey, scenario, shows, status, unlock } from "./harness.mjs";
+import { administer, at, browse, console_, eventually, go, inferenceKey, makePreset, manage, managementKey, scenario, shows, status, unlock } from "./harness.mjs";
 
 const rows = (page) => page.getByRole("table", { name: "Presets" }).locator("tbody").getByRole("row");
 const slugs = async (page) => (await rows(page).getByRole("rowheader").allInnerTexts()).map((text) => text.trim());
@@ -240,4 +240,18 @@ scenario("what someone else changes is shown without a reload", { key: managemen
   await shows(page, /live v1/);
   const second = await browse({ key: managementKey });
   await second.context.close();
+});
+
+scenario("an inference key of an empty workspace sees that it is empty", {}, async ({ page }) => {
+  await manage("POST", "/workspaces", { name: "Bare", slug: "bare" });
+  const { key } = await administer("POST", "keys", { kind: "inference", workspace: "bare" });
+  await unlock(page, key);
+  await shows(page, "No presets yet");
+  await page.getByRole("combobox", { name: "Workspace" }).filter({ hasText: "your workspace" }).waitFor();
+  assert.equal(await page.getByText(/^Error/).count(), 0);
+  await page.reload();
+  await shows(page, "No presets yet");
+  await makePreset("first-of-bare", { workspace: "bare" });
+  await page.getByRole("link", { name: "first-of-bare" }).click();
+  await page.getByRole("list", { name: "Versions" }).waitFor();
 });

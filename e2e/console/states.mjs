@@ -47,11 +47,10 @@ scenario("each view shows an error of the API with its request id, and recovers"
     await page.goto(console_ + address);
     await shows(page, "The store is not available <b>now</b>");
     await shows(page, "0190b2c4-1111-7a3b-9c1d-2e4f6a8b0c1d");
+    const again = page.getByRole("main").getByRole("button", { name: "Try again" }).first();
+    await again.waitFor();
     await page.unrouteAll({ behavior: "ignoreErrors" });
-    const again = page.getByRole("button", { name: "Try again" }).first();
-    if (await again.isVisible()) {
-      await again.click({ timeout: 3000 }).catch(() => {}); // it may have looked again by itself
-    }
+    await again.click({ timeout: 3000 }).catch(() => {}); // it may have looked again by itself
     await ready(page).waitFor();
     await eventually(async () => assert.equal(await page.getByText("The store is not available").count(), 0, address));
   }

@@ -194,3 +194,30 @@ scenario("the history of a preset tells who did what", { key: managementKey }, a
   await shows(table, /beta/);
   await eventually(async () => assert.ok(await table.getByRole("row").count() >= 6));
 });
+
+scenario("the timeline tells shares and what is not live, and Compare begins with the live version", { key: managementKey }, async ({ page }) => {
+  await makePreset("standing");
+  await manage("POST", "/presets/standing/chat/completions?designate=false", { model: "m", messages: [] });
+  await manage("PUT", "/presets/standing/labels/canary", { split: [{ version: 3, weight: 90 }, { version: 2, weight: 10 }] });
+  await go(page, at("standing"));
+  const item = (version) => page.getByRole("list", { name: "Versions" }).getByRole("listitem").filter({ hasText: `v${version}` });
+  await shows(item(4), "not live");
+  await shows(item(3), /canary\s*90 %/);
+  await shows(item(2), /canary\s*10 %/);
+  assert.equal(await page.getByText("not live").count(), 1);
+  await manage("PUT", "/presets/standing/labels/canary", { split: [{ version: 3, weight: 80 }, { version: 2, weight: 20 }] });
+  await shows(item(2), /canary\s*20 %/); // without a reload
+  await go(page, at("standing", "versions/4"));
+  await page.getByRole("link", { name: "Compare" }).click();
+  await eventually(() => assert.match(page.url(), /compare\/3\.\.4$/));
+  await manage("POST", "/presets/standing/designate", { version: 1 });
+  await go(page, at("standing"));
+  await page.getByRole("link", { name: "Compare" }).click();
+  await shows(page, /Both are the same version/);
+  await page.getByRole("button", { name: "Compare", exact: true }).click();
+  await eventually(() => assert.match(page.url(), /compare\/1\.\.4$/));
+  await page.getByRole("link", { name: "History" }).click();
+  for (const text of ["put live", /set label\s*canary/, "new version (draft)"]) {
+    await shows(page.getByRole("table", { name: "History" }), text);
+  }
+});

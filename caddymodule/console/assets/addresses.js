@@ -29,9 +29,9 @@ export function search(query) {
 
 const part = encodeURIComponent
 
-/** @param {string} workspace @param {Query} [query] */
+/** The workspace is empty if it is that of the key, and unknown. @param {string} workspace @param {Query} [query] */
 export function toPresets(workspace, query = {}) {
-	return `${base}/w/${part(workspace)}${search(query)}`
+	return `${base}${workspace && '/w/' + part(workspace)}${search(query)}`
 }
 
 /** @param {At} at @param {'' | 'labels' | 'try' | 'use' | 'history' | 'new'} [view] @param {Query} [query] */
@@ -44,6 +44,9 @@ export const toVersion = (at, version) => `${toPreset(at)}/versions/${version}`
 
 /** @param {At} at @param {number} from @param {number} to */
 export const toComparison = (at, from, to) => `${toPreset(at)}/compare/${from}..${to}`
+
+/** Compares a version with the live one, or the live one with the one before. @param {At} at @param {number} live @param {number} n */
+export const toDefaultComparison = (at, live, n) => toComparison(at, n === live ? Math.max(1, n - 1) : live, n)
 
 export const toWorkspaces = `${base}/workspaces`
 

@@ -66,7 +66,7 @@ async function answerOf(response) {
 	if (!response.ok) {
 		const failure = await readFailure(response)
 		if (failure.status === 401) {
-			session.lock('The server no longer takes this key. Nothing was changed, and your edits are still here.')
+			session.lock('The server no longer takes this key. Nothing was changed.')
 		}
 		throw failure
 	}
@@ -115,13 +115,12 @@ export const absent = '*'
 
 /**
  * Sends a change. With a tag it is made only if the object still has this tag.
- * @param {string} method @param {string} path
- * @param {string | object | undefined} body JSON text as it is sent, or an object @param {string} [tag]
- * @returns {Promise<Answer<any>>}
+ * Its body is JSON text as it is sent, or an object.
+ * @type {SendChange}
  */
 export async function change(method, path, body, tag = '') {
 	const text = typeof body === 'object' ? JSON.stringify(body) : body
-	const name = [session.secret(), method, path, text].join('\n')
+	const name = [method, path, text, tag].join('\n')
 	const key = open.get(name) ?? randomName()
 	open.set(name, key)
 	const answer = await ask(method, path, { body: text, headers: { 'Idempotency-Key': key, ...conditionOf(tag) } }).then(answerOf).catch((thrown) => {
@@ -131,7 +130,7 @@ export async function change(method, path, body, tag = '') {
 		}
 		throw thrown
 	})
-	open.delete(name)
+	open.clear()
 	changes.dispatchEvent(new Event('change'))
 	return answer
 }
@@ -166,5 +165,5 @@ export async function identify(key) {
 		throw await readFailure(own)
 	}
 	const { data } = await own.json()
-	return { kind: 'inference', home: data[0]?.workspace_id ?? 'default' }
+	return { kind: 'inference', home: data[0]?.workspace_id ?? '' }
 }

@@ -29,7 +29,7 @@ function compareBody(context, preset) {
 		const [a, b] = await Promise.all([from, to].map((n) => readSide(at, n, signal)))
 		return [
 			h('div', { class: 'sides' }, sideHeading(a), sideHeading(b)),
-			from === to ? h('p', { class: 'empty' }, 'Both are the same version. Choose two versions above.') : differences(a, b, signal),
+			from === to ? h('p', { class: 'empty' }, 'Both are the same version. Choose another above, then Compare.') : differences(a, b, signal),
 		]
 	})
 	addEventListener('unlock', show, { signal })
@@ -76,6 +76,9 @@ export function versionChoices({ at, signal }, values, others = []) {
 			const isKnown = [...others, ...options].some((option) => option.value === value)
 			fill(select, [...others, ...options, ...(isKnown ? [] : [{ value, text: `v${value}` }])].map((option) => h('option', { value: option.value }, option.text)))
 			select.value = value
+		}
+		if (values[0] === values[1]) {
+			selects[1].value = options[0].value // something to compare
 		}
 	}
 	read().catch(() => {}) // the view itself shows what is wrong

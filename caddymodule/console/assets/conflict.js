@@ -9,8 +9,8 @@ import { say } from './status.js'
 /**
  * Explains a 412. Look again takes the object as it is now. Other failures are
  * undefined.
- * @param {Failure} failure @param {string} path of the object @param {Answer<any>} before
- * @param {(now: Answer<any>) => unknown} lookedAgain
+ * The path is that of the object.
+ * @type {ExplainConflict}
  */
 export function conflict(failure, path, before, lookedAgain) {
 	if (failure.status !== 412) {
@@ -34,13 +34,13 @@ export function changesOf(before, now) {
 	for (const name of Object.keys(now)) {
 		if (name === 'designated_version') {
 			const [from, to] = [before[name].version, now[name].version]
-			from !== to && add('Live', `v${from}`, h('span', null, `v${to}, by `, user(now[name].creator_id)))
+			from !== to && add('Live', `v${from}`, h('span', null, `v${to}, by `, user(now.updated_by)))
 		} else if (name === 'labels') {
 			for (const label of Object.keys({ ...before.labels, ...now.labels })) {
 				const [from, to] = [before, now].map((one) => targetText(one.labels[label]))
 				from !== to && add(h('span', null, 'The label ', user(label)), from, to)
 			}
-		} else if (!/_at$|_id$/.test(name) && JSON.stringify(before[name]) !== JSON.stringify(now[name])) {
+		} else if (!/_at$|_by$|_id$|_number$/.test(name) && JSON.stringify(before[name]) !== JSON.stringify(now[name])) {
 			add(code(name), user(JSON.stringify(before[name])), user(JSON.stringify(now[name])))
 		}
 	}

@@ -7,8 +7,7 @@ import { attempt } from './states.js'
 /**
  * Shows a dialog. Its name is that of the button that opened it. The signal
  * closes it.
- * @param {string} name @param {string} heading @param {Child[]} body
- * @param {DialogOptions} [options]
+ * @type {OpenDialog}
  */
 export function openDialog(name, heading, body, options = {}) {
 	const opener = document.activeElement
@@ -39,9 +38,8 @@ export function openDialog(name, heading, body, options = {}) {
 /**
  * Shows a dialog that makes a change. It closes when the change is made. Otherwise it
  * shows the error, which explain may put into other words.
- * @param {Context} context @param {string} name also of the button, unless confirm is given
- * @param {string} heading @param {Child[]} body @param {() => Promise<unknown>} run
- * @param {AskOptions} [options]
+ * Its name is also that of the button, unless confirm is given.
+ * @type {AskInDialog}
  */
 export function ask(context, name, heading, body, run, options = {}) {
 	const place = h('div')

@@ -9,6 +9,12 @@ import { pagedList } from './states.js'
 
 const limit = 50
 
+/** @type {Record<string, string>} */
+const words = {
+	create_version: 'new version', designate: 'put live', update: 'change', 'label.put': 'set label', 'label.delete': 'remove label',
+	'workspace.create': 'new workspace', 'workspace.update': 'change workspace',
+}
+
 /** @type {MakeView} */
 export function historyView(context) {
 	const { at } = context
@@ -40,8 +46,9 @@ function records(context, path) {
 	const draw = (change) => {
 		const at = { workspace, slug: change.slug || slug }
 		const version = (/** @type {number | null | undefined} */ number) => (number && at.slug ? h('a', { href: toVersion(at, number), class: 'number' }, `v${number}`) : textOrNone())
+		const operation = change.operation.replace('preset.', '')
 		return row([
-			['What', h('span', null, `${change.operation.replace('preset.', '').replaceAll(/[._]/g, ' ')} `, change.label && labelTag(change.label))],
+			['What', h('span', null, words[operation] ?? operation, change.draft ? ' (draft) ' : ' ', change.label && labelTag(change.label))],
 			...(slug ? [] : [/** @type {[string, Child]} */ (['Preset', at.slug ? h('a', { href: toPreset(at), 'data-row': true, class: 'slug' }, user(at.slug)) : textOrNone()])]),
 			['When', when(change.time)],
 			['By', user(change.user_id)],

@@ -33,7 +33,7 @@ export function targetText(target) {
 }
 
 /** @param {Share[]} split */
-function percents(split) {
+export function percents(split) {
 	const sum = split.reduce((all, share) => all + share.weight, 0)
 	return split.map(({ version, weight }) => ({ version, percent: Math.round((weight / sum) * 10000) / 100 }))
 }
@@ -61,7 +61,10 @@ function labelsBody(context, preset) {
 				['Label', h('span', { class: 'slug' }, user(label))],
 				['Stands for', number(targetText(target))],
 				['Actions', h('span', { class: 'actions' },
-					action('Move', label, () => edit(label, target)),
+					action('Move', label, () => {
+					edit(label, target)
+					shares[0].version.focus()
+				}),
 					button('History', () => history(context, label), { class: 'small', 'data-key': `History ${label}`, 'aria-label': `History of ${label}` }),
 					action('Remove', label, () => remove(context, preset, label, target)))],
 			]))))
@@ -139,7 +142,11 @@ function labelsBody(context, preset) {
 			field('Label', name, 'A new one, or one to move.'),
 			parts, total,
 			button('Split between versions', () => {
-				addShare(Number(shares[0].version.value), 0)
+				const used = shares.map((share) => share.version.value)
+				addShare(Number([...shares[0].version.options].find(({ value }) => !used.includes(value))?.value ?? used[0]), 0)
+				if (shares.length === 2) {
+					shares.forEach((share) => (share.percent.value = '50'))
+				}
 				showShares()
 				shares.at(-1)?.version.focus()
 			}, { class: 'small', disabled: isClosed() }),

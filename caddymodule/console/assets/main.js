@@ -35,12 +35,19 @@ function unknownView() {
 	return { title: 'Not found', element: h('div', null, h('h1', null, 'Not found'), h('p', null, 'The console has no such address. ', h('a', { href: toPresets(session.home()) }, 'All presets'))) }
 }
 
+/** Reads the address. Without a workspace it means that of the key. */
+function place() {
+	const address = parse(location)
+	return { ...address, workspace: address.workspace || session.home() }
+}
+
 function show() {
 	leaving.abort()
 	leaving = new AbortController()
 	const key = document.activeElement?.getAttribute('data-key')
-	const address = parse(location)
+	const address = place()
 	dropEdits()
+	isTyped = false
 	document.querySelectorAll('dialog').forEach((dialog) => dialog.close())
 	if (!session.isUnlocked()) {
 		fill(top, brand())
@@ -49,32 +56,31 @@ function show() {
 		main.querySelector('input')?.focus()
 		return
 	}
-	const workspace = address.workspace || session.home()
+	const { workspace, slug } = address
 	/** @type {Context} */
-	const context = { address, workspace, at: { workspace, slug: address.slug }, signal: leaving.signal, setGuard }
+	const context = { address, workspace, at: { workspace, slug }, signal: leaving.signal, setGuard }
 	const view = views[address.view](context)
 	document.title = `${view.title} · caddy-presets`
-	drawTop(address, workspace)
+	drawTop()
 	fill(main, view.element)
 	// The same preset keeps its place. Another view begins at the top.
-	const place = `${workspace} ${address.slug} ${address.view}`
-	if (place !== shownPlace) {
-		scrollTo(0, 0)
-	}
-	const isSame = place === shownPlace
+	const next = `${workspace} ${slug} ${address.view}`
+	const isSame = next === shownPlace
+	isSame || scrollTo(0, 0)
 	if (!(key && ((isSame && focusKey(main, key)) || focusKey(top, key))) && shownPlace !== '') {
 		main.focus({ preventScroll: true })
 	}
-	shownPlace = place
+	shownPlace = next
 }
 
 function brand() {
 	return h('a', { class: 'brand', href: toPresets(session.home()) }, 'caddy-presets')
 }
 
-/** Draws the bar. The workspaces come later, because they are asked for. @param {Address} address @param {string} workspace */
-function drawTop(address, workspace) {
-	const select = choice([{ value: workspace, text: workspace }], workspace, {
+/** Draws the bar. The workspaces come later, because they are asked for. */
+function drawTop() {
+	const { view, workspace } = place()
+	const select = choice([{ value: workspace, text: workspace || 'your workspace' }], workspace, {
 		id: 'workspace', 'data-key': 'workspace', disabled: !session.mayChange(),
 		onchange: () => {
 			go(toPresets(select.value))
@@ -85,8 +91,8 @@ function drawTop(address, workspace) {
 		brand(),
 		h('span', null, h('label', { for: 'workspace', class: 'unseen' }, 'Workspace'), select),
 		h('nav', { 'aria-label': 'Main' },
-			h('a', { href: toPresets(workspace), 'aria-current': address.view === 'presets' && 'page', 'data-key': 'to-presets' }, 'Presets'),
-			h('a', { href: toWorkspaces, 'aria-current': address.view === 'workspaces' && 'page', 'data-key': 'to-workspaces' }, 'Workspaces')),
+			h('a', { href: toPresets(workspace), 'aria-current': view === 'presets' && 'page', 'data-key': 'to-presets' }, 'Presets'),
+			h('a', { href: toWorkspaces, 'aria-current': view === 'workspaces' && 'page', 'data-key': 'to-workspaces' }, 'Workspaces')),
 		h('span', { class: 'gap' }),
 		h('span', { class: 'kind' }, session.mayChange() ? 'management' : 'read only'),
 		button('?', help, { class: 'quiet small', 'aria-label': 'Keyboard shortcuts', 'data-key': 'help' }),
@@ -119,7 +125,7 @@ async function fillWorkspaces(select, workspace) {
 	select.value = shown ?? workspace
 }
 
-let lockReason = ''
+let lockReason = '', isTyped = false
 
 function unlocked() {
 	lockReason = ''
@@ -129,14 +135,16 @@ function unlocked() {
 
 session.locks.addEventListener('lock', (event) => {
 	lockReason = String(/** @type {CustomEvent} */ (event).detail)
-	if (!hasEdits()) {
+	if (!lockReason || !(isTyped || hasEdits() || isDialogOpen())) {
 		shownPlace = ''
 		show()
 		return
 	}
+	main.querySelectorAll('input.secret').forEach((input) => (/** @type {HTMLInputElement} */ (input).value = ''))
 	askAgain(lockReason, () => {
 		lockReason = ''
-		say('Unlocked. Your edits are still here. Save them again.')
+		drawTop()
+		say('Unlocked. What you typed is still here.')
 		dispatchEvent(new Event('unlock'))
 	}, () => {
 		dropEdits()
@@ -164,7 +172,7 @@ addEventListener('keydown', (event) => {
 	switch (event.key) {
 		case '/':
 			if (!document.getElementById('search')) {
-				go(toPresets(parse(location).workspace || session.home()))
+				go(toPresets(place().workspace))
 			}
 			document.getElementById('search')?.focus()
 			break
@@ -191,7 +199,8 @@ addEventListener('keydown', (event) => {
 watchNavigation()
 session.watchIdle()
 navigations.addEventListener('navigate', show)
-addEventListener('workspaces', () => drawTop(parse(location), parse(location).workspace || session.home()))
+addEventListener('workspaces', drawTop)
+addEventListener('input', () => (isTyped = true))
 setInterval(updateTimes, 20000)
 session.resume()
 show()

@@ -48,7 +48,7 @@ export function replace(address) {
 /** Follows links, back, forward and closing. */
 export function watchNavigation() {
 	addEventListener('popstate', () => {
-		if (location.href === shown) {
+		if (location.hash || location.href === shown) {
 			return
 		}
 		if (!mayLeave()) {

@@ -1,6 +1,6 @@
 // The frame of all views of one preset: its name, what is live, its tabs and its changes.
 
-import { presetPath, search, toComparison, toPreset, toPresets } from './addresses.js'
+import { presetPath, search, toDefaultComparison, toPreset, toPresets } from './addresses.js'
 import { button, fill, h, labelTag, user } from './elements.js'
 import * as api from './api.js'
 import * as session from './session.js'
@@ -13,8 +13,7 @@ import { errorBox, live } from './states.js'
  * Shows a preset around a body. The body is made once, when the preset is
  * known, and is told when the preset changes. If the preset may be missing, the body is
  * made without it.
- * @param {Context} context @param {string} tab @param {(preset: PresetAnswer) => PresetBody} make
- * @param {() => PresetBody} [makeMissing] @returns {View}
+ * @type {MakeFrame}
  */
 export function presetFrame(context, tab, make, makeMissing) {
 	const place = h('div')
@@ -64,7 +63,7 @@ function headerOf(context, tab, answer, selected) {
 	const reason = session.readOnlyReason() || (isDisabled ? 'This preset is disabled. Requests that name it get 404, and it takes no new versions.' : '')
 	/** @type {[string, string, string][]} */
 	const tabs = [
-		['versions', 'Versions', toPreset(at)], ['compare', 'Compare', toComparison(at, Math.max(1, version - 1), version)],
+		['versions', 'Versions', toPreset(at)], ['compare', 'Compare', toDefaultComparison(at, version, selected())],
 		['labels', 'Labels', toPreset(at, 'labels')], ['try', 'Try it', toPreset(at, 'try')], ['use', 'Use it', toPreset(at, 'use')], ['history', 'History', toPreset(at, 'history')],
 	]
 	/** @param {string} name @param {() => unknown} run */

@@ -29,9 +29,7 @@ export async function restore(at) {
 
 /**
  * Shows a dialog for a change that needs the preset's tag.
- * @param {Context} context @param {PresetAnswer} preset @param {string} name @param {string} heading
- * @param {Child[]} body @param {(tag: string) => Promise<unknown>} run
- * @param {AskOptions} options
+ * @type {AskFirst}
  */
 export function askFirst(context, preset, name, heading, body, run, options) {
 	let { tag } = preset

@@ -86,7 +86,7 @@ export function presetsView(context) {
 
 /** @param {Context} context @param {Preset} preset */
 function presetRow(context, preset) {
-	const at = { workspace: context.workspace, slug: preset.slug }
+	const at = { workspace: context.workspace || preset.workspace_id, slug: preset.slug }
 	return row([
 		['Slug', h('a', { href: toPreset(at), 'data-key': preset.slug, 'data-row': true, class: 'slug' }, user(preset.slug))],
 		['Name', preset.name === preset.slug ? h('span', { class: 'muted same' }, '–') : user(preset.name)],

@@ -51,8 +51,7 @@ export async function load(place, signal, make) {
 /**
  * Shows what a path of the API has, and looks again every few seconds while the tab
  * is visible. The content is drawn anew only if it has changed.
- * @param {Context} context @param {string} path @param {Draw} draw
- * @param {LiveOptions} [options]
+ * @type {MakeLive}
  */
 export function live({ signal }, path, draw, options = {}) {
 	const notice = h('div')
@@ -132,7 +131,11 @@ export function live({ signal }, path, draw, options = {}) {
 	return {
 		element: h('div', { class: 'live-content' }, notice, content),
 		answer: () => shown,
-		/** @param {string} next */
+		redraw: () => {
+			const answer = shown
+			shown = undefined
+			answer && show(answer)
+		},
 		show(next) {
 			path = next
 			start()
@@ -151,7 +154,7 @@ export function focusKey(place, key) {
 
 /**
  * Makes the buttons of a list's pages.
- * @param {number} offset @param {number} limit @param {number} total @param {(offset: number) => void} go
+ * @type {MakePages}
  */
 export function pages(offset, limit, total, go) {
 	const last = Math.min(offset + limit, total)
@@ -163,14 +166,13 @@ export function pages(offset, limit, total, go) {
 
 /**
  * pagedList is live content of a path with pages.
- * @param {Context} context @param {number} limit @param {(offset: number) => string} path
- * @param {(answer: Answer<any>) => Child} draw @param {(answer: Answer<any>) => number} [count]
+ * @type {MakePagedList}
  */
-export function pagedList(context, limit, path, draw, count = (answer) => answer.total) {
+export function pagedList(context, limit, path, draw, count) {
 	let offset = 0
 	const list = live(context, path(0), (answer) => [
 		draw(answer),
-		count(answer) > limit && pages(offset, limit, count(answer), (next) => {
+		(count?.(answer) ?? answer.total) > limit && pages(offset, limit, count?.(answer) ?? answer.total, (next) => {
 			offset = next
 			list.show(path(offset))
 		}),
@@ -181,8 +183,7 @@ export function pagedList(context, limit, path, draw, count = (answer) => answer
 /**
  * Makes a change. A button shows that it is under way. It returns whether the
  * change was made, and shows an error in a place otherwise.
- * @param {Element} place @param {HTMLButtonElement} pressed @param {() => Promise<unknown>} run
- * @param {Explain} [explain]
+ * @type {Attempt}
  */
 export async function attempt(place, pressed, run, explain) {
 	fill(place)

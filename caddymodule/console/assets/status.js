@@ -4,7 +4,7 @@ import { button, fill, h } from './elements.js'
 
 let timer = 0
 
-/** Shows a message in the status region. @param {string} text @param {{ name: string, run: () => unknown }} [action] */
+/** Shows a message in the status region. An empty one clears it. @param {string} text @param {{ name: string, run: () => unknown }} [action] */
 export function say(text, action) {
 	const place = document.getElementById('status')
 	const message = place?.querySelector('[role=status]')
@@ -25,6 +25,6 @@ export function say(text, action) {
 			void action.run()
 		}, { class: 'small' })))
 	}
-	place.classList.add('shown')
+	place.classList.toggle('shown', text !== '')
 	timer = window.setTimeout(clear, action ? 30000 : 8000)
 }

@@ -22,7 +22,7 @@ function tryBody(context, preset) {
 	const { at: { slug } } = context
 	const others = [{ value: '', text: 'live' }, ...Object.entries(preset.data.labels).map(([value, target]) => ({ value, text: `${value} (${targetText(target)})` }))]
 	const [first] = versionChoices(context, [0], others)
-	const [second] = versionChoices(context, [0], [{ value: 'none', text: 'none' }, ...others])
+	const [second] = versionChoices(context, [0], [{ value: '-', text: 'none' }, ...others])
 	const dialects = choice(Object.entries(routes).map(([value, text]) => ({ value, text })), preset.data.designated_version.dialect)
 	const key = textInput({ class: 'secret', value: session.inferenceKey() })
 	const temperature = textInput({ inputmode: 'decimal' })
@@ -81,9 +81,10 @@ function tryBody(context, preset) {
 	}, { disabled: true })
 	/** @param {typeof showAnswer} show */
 	const run = async (show) => {
-		const secret = key.value.trim()
+		say('')
+		const secret = key.value.trim() || session.inferenceKey()
 		setWrong(key, secret === '' ? 'Enter an inference key. The gateway takes no management key.' : '')
-		const refs = [first.value, second.value].filter((ref) => ref !== 'none')
+		const refs = [first.value, second.value].filter((ref) => ref !== '-')
 		const requests = refs.map(requestOf)
 		if (secret === '' || requests.includes(undefined)) {
 			/** @type {HTMLElement | null} */ (document.querySelector('main [aria-invalid]'))?.focus()
@@ -183,7 +184,6 @@ async function showAnswer(place, name, path, request) {
 			arrived()
 			throw await api.readFailure(response)
 		}
-		state = 'complete'
 		if (response.body && response.headers.get('Content-Type')?.includes('event-stream')) {
 			for await (const data of events(response.body, arrived)) {
 				const piece = pieceOf(data)
@@ -193,6 +193,7 @@ async function showAnswer(place, name, path, request) {
 				append(piece.text)
 				usage = piece.usage || usage
 			}
+			state = 'complete'
 		} else {
 			const text = await response.text()
 			arrived()

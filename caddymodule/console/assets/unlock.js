@@ -64,12 +64,12 @@ export function askAgain(reason, done, leave) {
 		close()
 		done()
 	})
-	const { dialog, close } = openDialog('Unlock', 'Unlock the console', [content, h('p', { class: 'muted' }, 'Your edits stay in this tab until then.')], {
+	const { dialog, close } = openDialog('Unlock', 'Unlock the console', [content, h('p', { class: 'muted' }, 'What you typed stays in this tab until then.')], {
 		style: 'opaque',
 		// Escape must not lose the edits.
 		onClose: () => isOver || askAgain(reason, done, leave),
 	})
-	dialog.querySelector('.actions.end')?.replaceChildren(button('Discard the edits', () => {
+	dialog.querySelector('.actions.end')?.replaceChildren(button('Discard it', () => {
 		isOver = true
 		close()
 		leave()

@@ -1,11 +1,12 @@
 // The timeline of a preset's versions, and the chosen version.
 
-import { presetPath, toComparison, toPreset, toVersion } from './addresses.js'
+import { presetPath, toDefaultComparison, toPreset, toVersion } from './addresses.js'
 import { button, code, h, labelTag, user, when } from './elements.js'
 import * as session from './session.js'
 import { copy } from './copy.js'
 import { settingsOf } from './differences.js'
 import { format, parse } from './json.js'
+import { percents } from './labels.js'
 import { go } from './navigation.js'
 import { presetFrame } from './preset.js'
 import { putLive } from './put_live.js'
@@ -27,12 +28,14 @@ function versionsBody(context, preset) {
 	const { at } = context
 	const selected = context.address.version || preset.data.designated_version.version
 	const heading = (/** @type {Version} */ version) => versionHeading(context, version, preset)
+	const list = timeline(context, selected, () => preset)
 	const detail = live(context, presetPath(at, `versions/${selected}`), (answer) => versionDetail(answer, heading(answer.data)), { lines: 12 })
 	return {
-		element: h('div', { class: 'split' }, timeline(context, selected), h('section', { 'aria-label': `Version ${selected}` }, detail.element)),
+		element: h('div', { class: 'split' }, h('section', { 'aria-label': 'Timeline' }, list.element), h('section', { 'aria-label': `Version ${selected}` }, detail.element)),
 		selected: () => selected,
 		update: (next) => {
 			preset = next
+			list.redraw()
 			const answer = detail.answer()
 			if (answer) {
 				detail.element.querySelector('.version-heading')?.replaceWith(heading(answer.data))
@@ -49,9 +52,9 @@ export function versionName({ version, designated, labels }) {
 /**
  * Lists the versions, the newest first. The API lists the oldest first, so that
  * the pages are counted from the end.
- * @param {Context} context @param {number} selected
+ * @param {Context} context @param {number} selected @param {() => PresetAnswer} preset
  */
-function timeline(context, selected) {
+function timeline(context, selected, preset) {
 	const { at } = context
 	let page = 0, total = 0
 	/** @type {HTMLElement | undefined} */
@@ -70,8 +73,8 @@ function timeline(context, selected) {
 		const before = shown?.scrollTop
 		const ol = (shown = h('ol', { class: 'timeline', 'aria-label': 'Versions', role: 'list' }, [...answer.data].reverse().map((/** @type {Version} */ version) =>
 			h('li', null, h('a', { href: toVersion(at, version.version), 'aria-current': version.version === selected && 'true', 'data-key': `v${version.version}`, 'data-row': true },
-					h('span', { class: 'name' }, h('strong', { class: 'number' }, `v${version.version}`), version.designated && h('span', { class: 'live' }, '● live')),
-					labelsOf(version),
+					h('span', { class: 'name' }, h('strong', { class: 'number' }, `v${version.version}`), version.designated ? h('span', { class: 'live' }, '● live') : isWaiting(version, preset()) && h('span', { class: 'muted' }, 'not live')),
+					labelsOf(version, preset()),
 					version.message && h('span', { class: 'message' }, user(version.message)),
 					h('span', { class: 'by muted' }, user(version.creator_id), ', ', when(version.created_at)))))))
 		queueMicrotask(() => {
@@ -86,12 +89,18 @@ function timeline(context, selected) {
 			}),
 		]
 	})
-	return h('section', { 'aria-label': 'Timeline' }, list.element)
+	return list
 }
 
-/** @param {Version} version */
-function labelsOf(version) {
-	return version.labels.length ? h('span', { class: 'labels' }, version.labels.map((label) => labelTag(label))) : null
+/** Tells a version that is newer than the live one, and that no label names. @param {Version} version @param {PresetAnswer} preset */
+const isWaiting = ({ version, labels }, preset) => labels.length === 0 && version > preset.data.designated_version.version
+
+/** Shows the labels of a version, with its shares of splits. @param {Version} version @param {PresetAnswer} preset */
+function labelsOf({ version, labels }, preset) {
+	return labels.length > 0 && h('span', { class: 'labels' }, labels.map((label) => {
+		const share = percents(preset.data.labels[label]?.split ?? []).find((one) => one.version === version)
+		return labelTag(label, share && `${share.percent} %`)
+	}))
 }
 
 /** @param {Context} context @param {Version} version @param {PresetAnswer} preset */
@@ -103,11 +112,11 @@ function versionHeading({ at, ...context }, version, preset) {
 		h('div', null,
 			h('h2', null, h('span', { class: 'number' }, `v${n} `), isLive && h('span', { class: 'live' }, '● live')),
 			h('p', { class: 'muted' }, 'by ', user(version.creator_id), ', ', when(version.created_at), ` · made as ${version.dialect}`),
-			labelsOf(version),
+			labelsOf(version, preset),
 			version.message && h('p', { class: 'message' }, user(version.message))),
 		h('div', { class: 'actions' },
 			!isLive && button('Put live', () => putLive({ at, ...context }, preset, n), { ...cannot, 'data-key': 'put-live' }),
-			button('Compare', () => go(toComparison(at, isLive ? Math.max(1, n - 1) : liveVersion, n)), { 'data-key': 'compare' }),
+			button('Compare', () => go(toDefaultComparison(at, liveVersion, n)), { 'data-key': 'compare' }),
 			button('Edit', () => go(toPreset(at, 'new', { from: n })), { ...cannot, 'data-key': 'edit' })))
 }
 
