@@ -237,6 +237,15 @@ type presetText struct {
 	Labels     map[string]json.RawMessage `json:"labels"`
 }
 
+// digestOfVersion is the digest of what never changes of a version. Its last two members tell
+// how requests get it, which changes.
+func digestOfVersion(text []byte) digest {
+	if end := bytes.LastIndex(text, []byte(`,"designated":`)); end >= 0 {
+		text = text[:end]
+	}
+	return digestOf(text)
+}
+
 // readVersion returns the number and token of a version. It reports whether the version
 // has the content that was sent with that token.
 func readVersion(text []byte) (number int, token string, whole bool) {
@@ -284,7 +293,7 @@ func (r *recorder) createVersion(s *server, name presetName, token string) (answ
 	p.versions = grown(p.versions, number)
 	switch earlier := p.versions[number-1].token; earlier {
 	case "":
-		p.versions[number-1] = recordedVersion{token, digestOf(text)}
+		p.versions[number-1] = recordedVersion{token, digestOfVersion(text)}
 	default:
 		r.faultLocked(&r.found.duplicate, "%s: version %d is both %s and %s", name.slug, number, earlier, token)
 	}
@@ -626,7 +635,7 @@ func (r *recorder) verifyPreset(s *server, name presetName, all bool) {
 
 	number, token, _ := readVersion(body.Data.Designated)
 	switch {
-	case number < 1 || number > len(p.versions) || p.versions[number-1] != (recordedVersion{token, digestOf(body.Data.Designated)}):
+	case number < 1 || number > len(p.versions) || p.versions[number-1] != (recordedVersion{token, digestOfVersion(body.Data.Designated)}):
 		r.fault(&r.found.torn, "preset %s designates %s, which is none of its %d versions", name.slug, body.Data.Designated, total)
 	case !p.designated.saw(token):
 		r.fault(&r.found.lost, "preset %s designates version %d, which was replaced", name.slug, number)
@@ -688,7 +697,7 @@ func (r *recorder) verifyVersion(name presetName, p *recordedPreset, number int,
 	}
 	p.versions = grown(p.versions, number)
 	switch known := &p.versions[number-1]; {
-	case known.token != "" && known.sum != digestOf(text):
+	case known.token != "" && known.sum != digestOfVersion(text):
 		r.fault(&r.found.lost, "version %d of preset %s was %s and is %.300s", number, name.slug, known.token, text)
 	case known.token != "":
 	case !whole:
@@ -697,6 +706,6 @@ func (r *recorder) verifyVersion(name presetName, p *recordedPreset, number int,
 		r.fault(&r.found.duplicate, "version %d of preset %s is from write %s, which was done before or never sent", number, name.slug, token)
 	default:
 		delete(p.open, token)
-		*known = recordedVersion{token, digestOf(text)}
+		*known = recordedVersion{token, digestOfVersion(text)}
 	}
 }
