@@ -102,36 +102,21 @@ func objectHistories(t *testing.T, s *suite) {
 // of which fail. One of the workspaces is deleted.
 func historiesManyWriters(t *testing.T, s *suite) {
 	kept, gone := newWorkspace("kept"), newWorkspace("gone")
-	s.mustUpdate(t, func(tx domain.Tx) error { return cmp.Or(tx.PutWorkspace(kept), tx.PutWorkspace(gone)) })
+	s.put(t, kept, gone)
 	service := domain.NewService(s.Store)
-	again := func(do func() error) error {
-		for {
-			if err := do(); !errors.Is(err, domain.ErrConflict) {
-				return err
-			}
-		}
-	}
-	for i, err := range together(writers, func(i int) (err error) {
+	mustTogether(t, writers, func(i int) (err error) {
 		for n := range 4 {
 			w := []domain.Workspace{kept, gone}[n%2]
-			err = cmp.Or(err, again(func() error {
-				_, err := service.CreatePresetVersion(context.Background(), by(w.ID), "", slugOf(i%5), domain.Capture{Config: []byte("{}")})
-				return err
-			}))
-			_ = again(func() error {
-				_, err := service.DesignateVersion(context.Background(), by(w.ID), "", slugOf(i%9), domain.Designation{Version: 3})
-				return err
+			_, err1 := createVersion(service, by(w.ID), slugOf(i%5))
+			err = cmp.Or(err, err1)
+			_, _ = retry(func() (domain.Outcome, error) {
+				return service.DesignateVersion(context.Background(), by(w.ID), "", slugOf(i%9), domain.Designation{Version: 3})
 			})
 		}
 		return err
-	}) {
-		if err != nil {
-			t.Errorf("writer %d: %v", i, err)
-		}
-	}
-	if err := again(func() error {
-		_, err := service.DeleteWorkspace(t.Context(), by(""), "gone", domain.WorkspaceDeletion{})
-		return err
+	})
+	if _, err := retry(func() (domain.Outcome, error) {
+		return service.DeleteWorkspace(t.Context(), by(""), "gone", domain.WorkspaceDeletion{})
 	}); err != nil {
 		t.Fatal(err)
 	}
