@@ -53,7 +53,7 @@ func (h *Handler) routes(schemas *schema.Schemas) []operation {
 		{"label_put", put, "presets/{slug}/labels/{label}", manage, body(schemas.Label), putLabel, true},
 		{"label_delete", del, "presets/{slug}/labels/{label}", manage, reference, deleteLabel, true},
 		{"workspace_list", get, "workspaces", manage, none, listWorkspaces, false},
-		{"workspace_create", post, "workspaces", manage, body(schemas.CreateWorkspace), createWorkspace, false},
+		{"workspace_create", post, "workspaces", domain.Principal.MayManageAll, body(schemas.CreateWorkspace), createWorkspace, false},
 		{"workspace_get", get, "workspaces/{workspace}", manage, none, getWorkspace, false},
 		{"workspace_update", patch, "workspaces/{workspace}", manage, body(schemas.UpdateWorkspace), updateWorkspace, false},
 		{"workspace_delete", del, "workspaces/{workspace}", manage, none, deleteWorkspace, false},
@@ -69,7 +69,7 @@ func anyone(domain.Principal) error { return nil }
 
 func (h *Handler) mayCreatePresets(who domain.Principal) error {
 	if h.PresetCreators == creatorsAny {
-		return nil
+		return who.MayCreateAsInference()
 	}
 	return who.MayManage()
 }
@@ -93,8 +93,6 @@ type call struct {
 	members []rawjson.Member // the members of body
 
 	pageSize int64 // taken from versionPages until the answer is sent
-
-	done []*domain.AuditRecord // the changes to announce
 }
 
 func (h *Handler) newCall(w http.ResponseWriter, r *http.Request) call {
@@ -108,10 +106,6 @@ func (h *Handler) serveAPI(w http.ResponseWriter, r *http.Request) error {
 	c := h.newCall(w, r)
 	defer c.releasePage()
 	a, err := c.serve()
-	// Announce before the answer, so that the client's next change is announced next.
-	for _, done := range c.done {
-		h.events.announce(done)
-	}
 	status := c.render(a, err)
 	h.metrics.request(c.op.name, status, time.Since(c.start))
 	return nil

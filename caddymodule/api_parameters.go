@@ -76,6 +76,18 @@ func (c *call) queried(name string) (string, error) {
 	}
 }
 
+// queriedFlag is queried for a parameter that is true or false, nil if it is absent.
+func (c *call) queriedFlag(name string) (*bool, error) {
+	text, err := c.queried(name)
+	switch {
+	case err != nil || text == "":
+		return nil, err
+	case text != "true" && text != "false":
+		return nil, domain.InvalidAt(name, "must be true or false")
+	}
+	return new(text == "true"), nil
+}
+
 // readPage reads offset and limit. Both may be empty, since clients send them so.
 func (c *call) readPage() (page domain.Page, err error) {
 	number := func(name string, otherwise, least, most int, rule string) int {

@@ -34,7 +34,6 @@ func (c *call) removed(out domain.Outcome, err error) (answer, error) {
 }
 
 func (c *call) recordOutcome(out domain.Outcome) {
-	c.done = []*domain.AuditRecord{out.Record, out.Recreated}
 	c.setFoundPlaceholders(domain.Found{WorkspaceID: out.WorkspaceID, Number: out.Number})
 	if out.Replayed {
 		c.w.Header().Set("Idempotency-Replayed", "true")
@@ -73,12 +72,19 @@ func createPresetFrom(dialect domain.Dialect) func(*call) (answer, error) {
 		if err != nil {
 			return answer{}, err
 		}
-		capture, err := inference.Capture(dialect, c.members)
+		captureFrom := inference.Capture
+		switch template, err := c.queriedFlag("template"); {
+		case err != nil:
+			return answer{}, err
+		case template != nil && *template:
+			captureFrom = inference.CaptureTemplate
+		}
+		capture, err := captureFrom(dialect, c.members)
 		if err != nil {
 			return answer{}, err
 		}
 		out, err := c.h.service.ReleasePresetVersion(c.r.Context(), c.write(), c.given.workspace, c.slug(), capture, how)
-		if err == nil && out.Record != nil {
+		if err == nil && len(out.Records) > 0 {
 			c.h.metrics.versions.Inc()
 		}
 		return c.changed(out, err)
@@ -87,14 +93,11 @@ func createPresetFrom(dialect domain.Dialect) func(*call) (answer, error) {
 
 // readRelease reads how the query wants a new version published.
 func (c *call) readRelease() (how domain.Release, err error) {
-	switch designate, err := c.queried("designate"); {
-	case err != nil:
+	designate, err := c.queriedFlag("designate")
+	if err != nil {
 		return how, err
-	case designate == "false":
-		how.Draft = true
-	case designate != "" && designate != "true":
-		return how, domain.InvalidAt("designate", "must be true or false")
 	}
+	how.Draft = designate != nil && !*designate
 	if how.Label, err = c.queried("label"); err != nil {
 		return how, err
 	}
@@ -278,11 +281,16 @@ func getLabel(c *call) (answer, error) {
 }
 
 func putLabel(c *call) (answer, error) {
-	var to domain.Target
-	if err := c.decode(&to); err != nil {
+	var body struct {
+		Version   int            `json:"version"`
+		Split     []domain.Share `json:"split"`
+		Protected *bool          `json:"protected"`
+	}
+	if err := c.decode(&body); err != nil {
 		return answer{}, err
 	}
-	return c.changed(c.h.service.PutLabel(c.r.Context(), c.write(), c.given.workspace, c.slug(), c.r.PathValue("label"), to))
+	to := domain.Target{Version: body.Version, Split: body.Split}
+	return c.changed(c.h.service.PutProtectedLabel(c.r.Context(), c.write(), c.given.workspace, c.slug(), c.r.PathValue("label"), to, body.Protected))
 }
 
 func deleteLabel(c *call) (answer, error) {

@@ -163,15 +163,24 @@ func (k ConfiguredKey) hash(repl *caddy.Replacer) (hash domain.KeyHash, err erro
 	if !isPlaceholder(k.Secret) {
 		return hash, fmt.Errorf("the secret must be a placeholder, such as {env.PRESETS_KEY}, or %s and 64 hexadecimal digits", hashedPrefix)
 	}
-	secret, err := repl.ReplaceOrErr(k.Secret, true, true)
+	secret, err := expandSecret(repl, k.Secret)
 	if err != nil {
-		return hash, err // names the placeholder
+		return hash, err
+	}
+	return domain.HashSecret(secret), nil
+}
+
+// expandSecret returns the secret that a placeholder gives. Errors name the placeholder alone.
+func expandSecret(repl *caddy.Replacer, placeholder string) (string, error) {
+	secret, err := repl.ReplaceOrErr(placeholder, true, true)
+	if err != nil {
+		return "", err
 	}
 	secret = strings.TrimSpace(secret) // a file ends in a line break
 	if err := checkSecret(secret); err != nil {
-		return hash, fmt.Errorf("%s: %w", k.Secret, err)
+		return "", fmt.Errorf("%s: %w", placeholder, err)
 	}
-	return domain.HashSecret(secret), nil
+	return secret, nil
 }
 
 // isPlaceholder reports whether text is one placeholder and nothing else.

@@ -149,7 +149,7 @@ func TestRefusedBodiesAreNotWaitedFor(t *testing.T) {
 			}
 			defer conn.Close()
 			begun := time.Now()
-			conn.SetDeadline(begun.Add(3 * patience)) // half of the usual time
+			conn.SetDeadline(begun.Add(bodyTimeout / 2))
 			fmt.Fprintf(conn, "%s HTTP/1.1\r\nHost: x\r\n%s\r\n\r\n", target, framing)
 			reader := bufio.NewReader(conn)
 			answer, err := http.ReadResponse(reader, nil)

@@ -39,18 +39,22 @@ func parseCaddyfile(h httpcaddyfile.Helper) (caddyhttp.MiddlewareHandler, error)
 //		keep_versions       <count>
 //		auth_failure_limit  <count> [<duration>]|off
 //		inference {
-//			keys          everywhere|required|optional|off
-//			drop_fields   <field>...
-//			list_models   on|off
-//			max_body_size <size>
-//			max_memory    <size>
-//			cache_size    <size>
-//			other_routes  pass|refuse
+//			keys            everywhere|required|optional|off
+//			drop_fields     <field>...
+//			list_models     on|off
+//			max_body_size   <size>
+//			max_memory      <size>
+//			cache_size      <size>
+//			other_routes    pass|refuse
+//			unknown_prompts refuse|pass
 //		}
 //		console             [<path>]
+//		webhook             <url> {
+//			secret <placeholder>
+//		}
 //	}
 //
-// management_key and inference_key may repeat. A secret is a placeholder such as
+// management_key, inference_key and webhook may repeat. The secret of a key is a placeholder such as
 // {env.PRESETS_KEY}, "sha256:" and 64 hexadecimal digits, or the secret itself. Only its
 // hash is kept.
 func (h *Handler) UnmarshalCaddyfile(d *caddyfile.Dispenser) error {
@@ -58,7 +62,7 @@ func (h *Handler) UnmarshalCaddyfile(d *caddyfile.Dispenser) error {
 	if args := d.RemainingArgs(); len(args) > 0 {
 		return d.Errf("takes no arguments but a matcher, got %q", args[0])
 	}
-	return directive.Block{Repeated: []string{"management_key", "inference_key"}, Nested: []string{"storage", "inference"}}.Each(d, h.unmarshalSubdirective)
+	return directive.Block{Repeated: []string{"management_key", "inference_key", "webhook"}, Nested: []string{"storage", "inference", "webhook"}}.Each(d, h.unmarshalSubdirective)
 }
 
 func (h *Handler) unmarshalSubdirective(d *caddyfile.Dispenser, name string) (err error) {
@@ -98,6 +102,8 @@ func (h *Handler) unmarshalSubdirective(d *caddyfile.Dispenser, name string) (er
 	case "console":
 		h.Console = new(Console)
 		return h.Console.unmarshal(d)
+	case "webhook":
+		return h.unmarshalWebhook(d)
 	default:
 		return d.Errf("unrecognized subdirective %q", name)
 	}
@@ -148,6 +154,8 @@ func (i *Inference) unmarshalSubdirective(d *caddyfile.Dispenser, name string) (
 		return unmarshalSize(d, place, &i.CacheSize)
 	case "other_routes":
 		i.OtherRoutes, err = directive.OnlyWord(d, place, otherRoutes...)
+	case "unknown_prompts":
+		i.UnknownPrompts, err = directive.OnlyWord(d, place, unknownPrompts...)
 	default:
 		return d.Errf("inference: unrecognized subdirective %q", name)
 	}

@@ -25,6 +25,13 @@ func TestLiteralSecretsAreHashed(t *testing.T) {
 		"management_key {" + secret,
 		"management_key sha256:" + secret,
 		"management_key " + secret + " {\n}",
+		"webhook " + secret,
+		"webhook https://x " + secret,
+		"webhook https://user:" + secret + "@x {\nsecret {env.X}\n}",
+		"webhook https://x {\nsecret " + secret + "\n}",
+		"webhook https://x {\n" + secret + " {env.X}\n}",
+		"webhook https://x {\nsecret {env.X} " + secret + "\n}",
+		"webhook https://x {\nsecret {env.X} {\n" + secret + "\n}\n}",
 	} {
 		got := caddytest.Adapted(":80 {\npresets {\n" + directive + "\n}\n}")
 		if strings.Contains(got, secret) {

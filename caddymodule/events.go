@@ -3,6 +3,7 @@ package caddymodule
 import (
 	"context"
 	"fmt"
+	"strings"
 	"sync"
 
 	"github.com/caddyserver/caddy/v2"
@@ -12,15 +13,72 @@ import (
 	"github.com/caddy-presets/caddy-presets/domain"
 )
 
-// eventOf names the event of each operation that has one, by its name in the
-// audit trail.
-var eventOf = map[string]string{
-	"preset.create_version": "presets.version_created",
-	"preset.designate":      "presets.designated",
-	"preset.archive":        "presets.archived",
-	"workspace.create":      "workspaces.created",
-	"workspace.update":      "workspaces.updated",
-	"workspace.delete":      "workspaces.deleted",
+// eventTypes has the event of each operation that has one, by its name in the audit trail.
+// Webhooks have this type. Caddy's events have the name that eventName makes of it.
+var eventTypes = map[string]string{
+	"preset.create_version": "preset.version_created",
+	"preset.designate":      "preset.designated",
+	"preset.update":         "preset.updated",
+	"preset.set_status":     "preset.status_changed",
+	"preset.protect":        "preset.protection_changed",
+	"preset.set_policy":     "preset.policy_changed",
+	"preset.archive":        "preset.archived",
+	"preset.restore":        "preset.restored",
+	"preset.prune":          "preset.pruned",
+	"label.set":             "preset.label_set",
+	"label.move":            "preset.label_moved",
+	"label.split":           "preset.label_split",
+	"label.protect":         "preset.label_protected",
+	"label.delete":          "preset.label_removed",
+	"workspace.create":      "workspace.created",
+	"workspace.update":      "workspace.updated",
+	"workspace.delete":      "workspace.deleted",
+}
+
+// eventName returns the name of a type in Caddy's events app, such as
+// presets.version_created.
+func eventName(eventType string) string { return strings.Replace(eventType, ".", "s.", 1) }
+
+// changing implements domain.Service.Changing.
+func (h *Handler) changing() func([]domain.AuditRecord) {
+	end := h.shared.changes.begin()
+	return func(records []domain.AuditRecord) { end(records, h.announce) }
+}
+
+// announce tells Caddy's events app and the webhooks of a durable change. It does not wait
+// for them.
+func (h *Handler) announce(done domain.AuditRecord) {
+	if eventTypes[done.Operation] != "" {
+		h.shared.webhooks.announce(done)
+		h.events.announce(done)
+	}
+}
+
+// eventData returns the data of a change's event. It is the audit record's, without any
+// key, prompt or setting. All events have the same members.
+func eventData(done domain.AuditRecord) map[string]any {
+	version := done.After
+	if done.Object.Draft != 0 {
+		version = done.Object.Draft
+	}
+	return map[string]any{
+		"id":             done.Object.ID,
+		"slug":           done.Object.Slug,
+		"workspace_id":   done.Object.WorkspaceID,
+		"version":        version,
+		"draft":          done.Object.Draft != 0,
+		"version_before": done.Before,
+		"label":          done.Object.Label,
+		"split":          done.Object.Split,
+		"status":         string(done.Object.Status),
+		"pruned":         done.Object.Pruned,
+		"protection":     done.Object.Protection,
+		"key_id":         done.KeyID,
+		"user_id":        done.UserID,
+		"request_id":     done.RequestID,
+		"audit_number":   done.Number,
+		"time":           done.Time,
+	}
 }
 
 // maxWaitingEvents bounds the events that wait for subscribers. Each takes some 1 KB.
@@ -34,15 +92,18 @@ type announcer struct {
 	logger *zap.Logger
 
 	mu      sync.Mutex
-	waiting []*domain.AuditRecord // the first one is being emitted
+	waiting []domain.AuditRecord // the first one is being emitted
 }
 
-func newAnnouncer(ctx caddy.Context) (*announcer, error) {
+func newAnnouncer(ctx caddy.Context, stopping *stopClock) (*announcer, error) {
 	app, err := ctx.App("events")
 	if err != nil {
 		return nil, fmt.Errorf("getting the events app: %w", err)
 	}
 	events := app.(*caddyevents.App)
+	if err := events.On("stopping", stopping); err != nil {
+		return nil, fmt.Errorf("subscribing to Caddy's end: %w", err)
+	}
 	logger := ctx.Logger()
 	// Requests outlive the configuration under which they came, and so do their events.
 	ctx.Context = context.WithoutCancel(ctx.Context)
@@ -50,16 +111,16 @@ func newAnnouncer(ctx caddy.Context) (*announcer, error) {
 	return &announcer{wanted: events.ShouldEmit, emit: emit, logger: logger}, nil
 }
 
-// announce queues the event of a change, if it has one and somebody subscribed. The
-// change is durable.
-func (a *announcer) announce(done *domain.AuditRecord) {
-	if done == nil || eventOf[done.Operation] == "" || !a.wanted(eventOf[done.Operation]) {
+// announce queues the event of a change, if somebody subscribed.
+func (a *announcer) announce(done domain.AuditRecord) {
+	name := eventName(eventTypes[done.Operation])
+	if !a.wanted(name) {
 		return
 	}
 	a.mu.Lock()
 	defer a.mu.Unlock()
 	if len(a.waiting) >= maxWaitingEvents {
-		a.logger.Error("event dropped: too many wait for their subscribers", zap.String("event", eventOf[done.Operation]), zap.Int("audit_number", done.Number))
+		a.logger.Error("event dropped: too many wait for their subscribers", zap.String("event", name), zap.Int("audit_number", done.Number))
 		return
 	}
 	a.waiting = append(a.waiting, done)
@@ -85,30 +146,13 @@ func (a *announcer) emitAll() {
 	}
 }
 
-// emitOne emits the event of a change. Its data is the audit record's, without any key,
-// prompt or setting.
-func (a *announcer) emitOne(done *domain.AuditRecord) {
-	name := eventOf[done.Operation]
+// emitOne emits the event of a change.
+func (a *announcer) emitOne(done domain.AuditRecord) {
+	name := eventName(eventTypes[done.Operation])
 	defer func() {
 		if problem := recover(); problem != nil { // a panic here would end the process
 			a.logger.Error("event handler panicked", zap.String("event", name), zap.Any("panic", problem), zap.Stack("stack"))
 		}
 	}()
-	version := done.After
-	if done.Object.Draft != 0 {
-		version = done.Object.Draft
-	}
-	a.emit(name, map[string]any{
-		"id":             done.Object.ID,
-		"slug":           done.Object.Slug,
-		"workspace_id":   done.Object.WorkspaceID,
-		"version":        version,
-		"draft":          done.Object.Draft != 0,
-		"version_before": done.Before,
-		"key_id":         done.KeyID,
-		"user_id":        done.UserID,
-		"request_id":     done.RequestID,
-		"audit_number":   done.Number,
-		"time":           done.Time,
-	})
+	a.emit(name, eventData(done))
 }

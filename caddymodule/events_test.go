@@ -62,8 +62,8 @@ func listens(t *testing.T, act func(caddy.Event)) *server {
 	t.Helper()
 	s := start(t, standard)
 	s.options = "events {\n"
-	for _, name := range slices.Sorted(maps.Values(eventOf)) {
-		s.options += "on " + name + " presets_test\n"
+	for _, kind := range slices.Sorted(maps.Values(eventTypes)) {
+		s.options += "on " + eventName(kind) + " presets_test\n"
 	}
 	s.options += "}"
 	hears(t, act)
@@ -107,6 +107,10 @@ func TestEvents(t *testing.T) {
 	s = listens(t, func(e caddy.Event) {
 		path, want := fmt.Sprintf("/v1/presets/%v/versions/%v", e.Data["slug"], e.Data["version"]), 200
 		switch e.Name() {
+		case "presets.updated", "presets.status_changed", "presets.pruned":
+			path = fmt.Sprintf("/v1/presets/%v", e.Data["slug"])
+		case "presets.label_set", "presets.label_moved", "presets.label_split", "presets.label_removed":
+			path = fmt.Sprintf("/v1/presets/%v/labels/%v", e.Data["slug"], e.Data["label"])
 		case "workspaces.created", "workspaces.updated":
 			path = fmt.Sprintf("/v1/workspaces/%v", e.Data["id"])
 		case "workspaces.deleted":
@@ -122,6 +126,7 @@ func TestEvents(t *testing.T) {
 	type event struct {
 		name, slug      string
 		version, before int
+		more            string // label, split, status and pruned versions
 	}
 	create := fmt.Sprintf(`{"instructions":%q,"input":"i"}`, prompt)
 	for _, change := range []struct {
@@ -130,34 +135,53 @@ func TestEvents(t *testing.T) {
 		status             int
 		want               []event
 	}{
-		{"POST", "presets/p/responses", create, nil, 200, []event{{"presets.version_created", "p", 1, 0}}},
-		{"POST", "presets/p/chat/completions", `{"messages":[{"role":"system","content":"` + prompt + `"}]}`, []string{once("1")}, 200, []event{{"presets.version_created", "p", 2, 1}}},
+		{"POST", "presets/p/responses", create, nil, 200, []event{{"presets.version_created", "p", 1, 0, ""}}},
+		{"POST", "presets/p/chat/completions", `{"messages":[{"role":"system","content":"` + prompt + `"}]}`, []string{once("1")}, 200, []event{{"presets.version_created", "p", 2, 1, ""}}},
 		{"POST", "presets/p/chat/completions", `{"messages":[{"role":"system","content":"` + prompt + `"}]}`, []string{once("1")}, 200, nil}, // already sent
-		{"POST", "presets/p/messages", `{}`, nil, 200, []event{{"presets.version_created", "p", 3, 2}}},
+		{"POST", "presets/p/messages", `{}`, nil, 200, []event{{"presets.version_created", "p", 3, 2, ""}}},
 		{"POST", "presets/p/responses", `{"top_k":"x"}`, nil, 400, nil},
 		{"POST", "presets/p/responses", `{}`, []string{"If-None-Match: *"}, 412, nil},
-		{"POST", "presets/p/designate", `{"version":1}`, nil, 200, []event{{"presets.designated", "p", 1, 3}}},
+		{"POST", "presets/p/designate", `{"version":1}`, nil, 200, []event{{"presets.designated", "p", 1, 3, ""}}},
 		{"POST", "presets/p/designate", `{"version":1}`, nil, 200, nil}, // nothing changed
 		{"POST", "presets/p/designate", `{"version":9}`, nil, 404, nil},
-		{"PUT", "presets/p/labels/l", `{"version":2}`, nil, 200, nil}, // not an event
-		{"POST", "presets/p/designate", `{"label":"l"}`, nil, 200, []event{{"presets.designated", "p", 2, 1}}},
-		{"PATCH", "presets/p", `{"name":"P"}`, nil, 200, nil}, // not an event
-		{"DELETE", "presets/p", ``, []string{once("2")}, 200, []event{{"presets.archived", "p", 2, 2}}},
+		{"PUT", "presets/p/labels/l", `{"version":3}`, nil, 200, []event{{"presets.label_set", "p", 3, 0, "l"}}},
+		{"PUT", "presets/p/labels/l", `{"version":2}`, nil, 200, []event{{"presets.label_moved", "p", 2, 3, "l"}}},
+		{"PUT", "presets/p/labels/l", `{"version":2}`, nil, 200, nil},
+		{"PUT", "presets/p/labels/l", `{"version":9}`, nil, 404, nil},
+		{"PUT", "presets/p/labels/m", `{"split":[{"version":1,"weight":9},{"version":3,"weight":1}]}`, nil, 200, []event{{"presets.label_split", "p", 0, 0, "m 1:9,3:1"}}},
+		{"PUT", "presets/p/labels/m", `{"version":1}`, nil, 200, []event{{"presets.label_moved", "p", 1, 0, "m"}}},
+		{"DELETE", "presets/p/labels/m", ``, nil, 200, []event{{"presets.label_removed", "p", 0, 1, "m"}}},
+		{"DELETE", "presets/p/labels/m", ``, nil, 404, nil},
+		{"POST", "presets/p/designate", `{"label":"l"}`, nil, 200, []event{{"presets.designated", "p", 2, 1, ""}}},
+		{"PATCH", "presets/p", `{"name":"P"}`, nil, 200, []event{{"presets.updated", "p", 2, 2, ""}}},
+		{"PATCH", "presets/p", `{"name":"P","status":"active"}`, nil, 200, nil},
+		{"PUT", "presets/p/labels/l", `{"version":2,"protected":true}`, nil, 200, []event{{"presets.label_protected", "p", 2, 2, "l set"}}},
+		{"PUT", "presets/p/labels/l", `{"version":2,"protected":false}`, nil, 200, []event{{"presets.label_protected", "p", 2, 2, "l cleared"}}},
+		{"PATCH", "presets/p", `{"protected":true}`, nil, 200, []event{{"presets.protection_changed", "p", 2, 2, "set"}}},
+		{"PATCH", "presets/p", `{"protected":false}`, nil, 200, []event{{"presets.protection_changed", "p", 2, 2, "cleared"}}},
+		{"PATCH", "presets/p", `{"policy":{"lock":["tools"]}}`, nil, 200, []event{{"presets.policy_changed", "p", 2, 2, ""}}},
+		{"PATCH", "presets/p", `{"policy":null}`, nil, 200, []event{{"presets.policy_changed", "p", 2, 2, ""}}},
+		{"PATCH", "presets/p", `{"status":"disabled"}`, nil, 200, []event{{"presets.status_changed", "p", 2, 2, "disabled"}}},
+		{"PATCH", "presets/p", `{"name":"Q","status":"active"}`, nil, 200, []event{{"presets.updated", "p", 2, 2, ""}, {"presets.status_changed", "p", 2, 2, "active"}}},
+		{"DELETE", "presets/p", ``, []string{once("2")}, 200, []event{{"presets.archived", "p", 2, 2, ""}}},
 		{"DELETE", "presets/p", ``, []string{once("2")}, 200, nil},
 		{"DELETE", "presets/p", ``, nil, 200, nil},
+		{"POST", "presets/p/restore", ``, nil, 200, []event{{"presets.restored", "p", 2, 2, ""}}},
+		{"POST", "presets/p/restore", ``, nil, 200, nil},
+		{"POST", "presets/p/responses?label=l", `{}`, nil, 200, []event{{"presets.version_created", "p", 4, 2, ""}, {"presets.label_moved", "p", 4, 2, "l"}}},
 		{"DELETE", "presets/absent", ``, nil, 404, nil},
-		{"POST", "workspaces", `{"name":"n","slug":"w"}`, nil, 201, []event{{"workspaces.created", "w", 0, 0}}},
+		{"POST", "workspaces", `{"name":"n","slug":"w"}`, nil, 201, []event{{"workspaces.created", "w", 0, 0, ""}}},
 		{"POST", "workspaces", `{"name":"n","slug":"w"}`, nil, 400, nil},
-		{"POST", "presets/drafted/responses?label=l", `{}`, nil, 200, []event{{"presets.version_created", "drafted", 1, 0}}},
-		{"POST", "presets/drafted/responses?designate=false", `{}`, nil, 200, []event{{"presets.version_created", "drafted", 2, 1}}},
-		{"PATCH", "workspaces/w", `{"name":"N"}`, nil, 200, []event{{"workspaces.updated", "w", 0, 0}}},
+		{"POST", "presets/drafted/responses?label=l", `{}`, nil, 200, []event{{"presets.version_created", "drafted", 1, 0, ""}, {"presets.label_set", "drafted", 1, 0, "l"}}},
+		{"POST", "presets/drafted/responses?designate=false", `{}`, nil, 200, []event{{"presets.version_created", "drafted", 2, 1, ""}}},
+		{"PATCH", "workspaces/w", `{"name":"N"}`, nil, 200, []event{{"workspaces.updated", "w", 0, 0, ""}}},
 		{"PATCH", "workspaces/w", `{"name":"N"}`, nil, 200, nil},
 		{"PATCH", "workspaces/w", `{}`, nil, 200, nil},
-		{"DELETE", "workspaces/w", ``, nil, 200, []event{{"workspaces.deleted", "w", 0, 0}}},
+		{"DELETE", "workspaces/w", ``, nil, 200, []event{{"workspaces.deleted", "w", 0, 0, ""}}},
 		{"DELETE", "workspaces/w", ``, nil, 404, nil},
 		{"DELETE", "workspaces/default", ``, nil, 400, nil},
 		{"GET", "presets", ``, nil, 200, nil},
-		{"DELETE", "workspaces/default?confirm_default_workspace_deletion=true", ``, nil, 200, []event{{"workspaces.deleted", "default", 0, 0}, {"workspaces.created", "default", 0, 0}}},
+		{"DELETE", "workspaces/default?confirm_default_workspace_deletion=true", ``, nil, 200, []event{{"workspaces.deleted", "default", 0, 0, ""}, {"workspaces.created", "default", 0, 0, ""}}},
 	} {
 		name := change.method + " " + change.path + " " + change.body
 		s.manage(change.method, "/v1/"+change.path, change.body, change.headers...).want(t, change.status)
@@ -166,7 +190,8 @@ func TestEvents(t *testing.T) {
 		got := s.events("end")
 		var told []event
 		for _, e := range got[:len(got)-1] {
-			told = append(told, event{e.Name(), fmt.Sprint(e.Data["slug"]), e.Data["version"].(int), e.Data["version_before"].(int)})
+			more := strings.Trim(fmt.Sprintf("%v %v%v%v%v", e.Data["label"], e.Data["split"], e.Data["status"], e.Data["pruned"], e.Data["protection"]), " ")
+			told = append(told, event{e.Name(), fmt.Sprint(e.Data["slug"]), e.Data["version"].(int), e.Data["version_before"].(int), more})
 			text, err := json.Marshal(e.CloudEvent())
 			if err != nil {
 				t.Fatal(err)
@@ -180,7 +205,7 @@ func TestEvents(t *testing.T) {
 				t.Errorf("%s: the event comes from %v", name, origin)
 			}
 			members := slices.Sorted(maps.Keys(e.Data))
-			if want := []string{"audit_number", "draft", "id", "key_id", "request_id", "slug", "time", "user_id", "version", "version_before", "workspace_id"}; !slices.Equal(members, want) {
+			if want := []string{"audit_number", "draft", "id", "key_id", "label", "protection", "pruned", "request_id", "slug", "split", "status", "time", "user_id", "version", "version_before", "workspace_id"}; !slices.Equal(members, want) {
 				t.Errorf("%s: the event has %q, want %q", name, members, want)
 			}
 			if draft := strings.Contains(change.path, "designate=false"); e.Data["draft"] != draft {
@@ -302,12 +327,26 @@ func TestEventsOfRequestsInFlight(t *testing.T) {
 // The log counts the dropped events.
 func TestWaitingEventsAreBounded(t *testing.T) {
 	core, logged := observer.New(zap.ErrorLevel)
-	a := &announcer{wanted: func(string) bool { return true }, logger: zap.New(core), waiting: make([]*domain.AuditRecord, maxWaitingEvents-1)}
+	a := &announcer{wanted: func(string) bool { return true }, logger: zap.New(core), waiting: make([]domain.AuditRecord, maxWaitingEvents-1)}
 	for n := range 3 {
-		a.announce(&domain.AuditRecord{Number: n, Operation: "workspace.create"})
+		a.announce(domain.AuditRecord{Number: n, Operation: "workspace.create"})
 	}
 	entries := logged.FilterMessageSnippet("event dropped").All()
 	if len(a.waiting) != maxWaitingEvents || len(entries) != 2 || entries[0].ContextMap()["audit_number"] != int64(1) {
 		t.Errorf("%d events wait and the log has %v, want %d and the two that were too much", len(a.waiting), entries, maxWaitingEvents)
+	}
+}
+
+// TestEventsOfOperators checks that a change of the admin endpoint causes an event, too.
+func TestEventsOfOperators(t *testing.T) {
+	s := listens(t, nil)
+	for range 3 {
+		s.manage("POST", "/v1/presets/p/responses", `{}`).want(t, 200)
+	}
+	send(t, "POST", "http://"+s.admin+"/presets/prune", `{"keep":1}`, "Content-Type: application/json").want(t, 200)
+	s.manage("POST", "/v1/presets/end/responses", `{}`).want(t, 200)
+	got := s.events("end")
+	if len(got) != 5 || got[3].Name() != "presets.pruned" || got[3].Data["pruned"] != "1-2" || got[3].Data["key_id"] != "" || got[3].Data["version"] != 3 {
+		t.Errorf("got %v", got)
 	}
 }

@@ -99,6 +99,10 @@ type Handler struct {
 	// The console, a page for browsers. Without it its path is the gateway's.
 	Console *Console `json:"console,omitempty"`
 
+	// The receivers of signed events.
+	Webhooks []Webhook `json:"webhook,omitempty"`
+
+	ctx          caddy.Context
 	logger       *zap.Logger
 	metrics      *metrics
 	events       *announcer
@@ -109,6 +113,8 @@ type Handler struct {
 	keys         map[domain.KeyHash]domain.Principal
 	finder       keyFinder // of keys that must not go upstream
 	failureLimit failureLimit
+	webhooks     []*webhookUse
+	stopping     stopClock
 	shared       *shared     // with the other handlers of the store
 	live         *live.Store // nil until goLive
 	use          *live.Use   // of live
@@ -124,7 +130,7 @@ func (*Handler) CaddyModule() caddy.ModuleInfo {
 
 // Provision sets defaults, compiles what requests need and opens the store.
 func (h *Handler) Provision(ctx caddy.Context) error {
-	h.logger = ctx.Logger()
+	h.ctx, h.logger = ctx, ctx.Logger()
 	repl := caddy.NewReplacer()
 
 	if err := h.provisionSettings(repl); err != nil {
@@ -141,11 +147,14 @@ func (h *Handler) Provision(ctx caddy.Context) error {
 		return fmt.Errorf("compiling the bundled schemas: %w", err)
 	}
 	h.mux = newMux(h.BasePath, h.routes(h.schemas))
-	if h.events, err = newAnnouncer(ctx); err != nil {
+	if h.events, err = newAnnouncer(ctx, &h.stopping); err != nil {
 		return err
 	}
 	if h.metrics, err = newMetrics(ctx.GetMetricsRegistry()); err != nil {
 		return fmt.Errorf("registering metrics: %w", err)
+	}
+	if err := h.provisionWebhooks(repl); err != nil {
+		return err
 	}
 	if err := h.provisionStore(ctx); err != nil {
 		return err
@@ -266,6 +275,7 @@ func (h *Handler) Cleanup() error {
 	if h.Inference != nil {
 		h.Inference.resolver.Close() // late requests may keep the handler in memory for long
 	}
+	h.stopWebhooks()
 	return h.live.Remove(h.use)
 }
 

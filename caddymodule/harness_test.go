@@ -138,11 +138,12 @@ func (s *server) load(sites string) error {
 	return err
 }
 
-// settle waits until the old listeners are closed. Where the kernel does not report them, a
-// few successful connections are enough.
+// settle waits until the old listeners of the site and the admin endpoint are closed. Where
+// the kernel does not report them, a few successful connections are enough.
 func (s *server) settle() {
 	http.DefaultClient.CloseIdleConnections()
 	caddytest.Settle(s.t, s.address)
+	caddytest.Settle(s.t, s.admin)
 	for row := 0; row < 3 && runtime.GOOS != "linux"; row++ {
 		conn, err := net.Dial("tcp", s.address)
 		if err != nil {

@@ -21,7 +21,8 @@ import (
 // /responses and /messages below the base path, and to /responses/input_tokens and
 // /messages/count_tokens. A request names a preset by the model "@preset/<slug>" or
 // "<model>@preset/<slug>", or by a field preset. "@<version>" or "@<label>" may follow the
-// slug. The preset is merged into the request, which then goes upstream.
+// slug. A field prompt names it as OpenAI's clients do, and has the values of a template's
+// variables. The preset is merged into the request, which then goes upstream.
 //
 // A request that names no preset goes upstream byte for byte. One that uses a server tool
 // that its workspace has disabled is refused. On any other POST of JSON below the base
@@ -68,6 +69,11 @@ type Inference struct {
 	// upgrade. It needs keys "everywhere" or "off". Default: pass
 	OtherRoutes string `json:"other_routes,omitempty"`
 
+	// How a request is answered whose prompt has an id that is no preset's, and that names
+	// no preset otherwise. "refuse" answers it with 404. "pass" hands it to the gateway.
+	// Both are for the fields prompt and prompt_id. Default: refuse
+	UnknownPrompts string `json:"unknown_prompts,omitempty"`
+
 	resolver *inference.Resolver
 }
 
@@ -77,8 +83,14 @@ const (
 	keysOptional   = "optional"
 	keysOff        = "off"
 
+	promptsRefuse = "refuse"
+	promptsPass   = "pass"
+
 	defaultInferenceBodySize = 32 << 20
 )
+
+// unknownPrompts are the values of UnknownPrompts.
+var unknownPrompts = []string{promptsRefuse, promptsPass}
 
 // inferenceKeys are the values of Keys.
 var inferenceKeys = []string{keysEverywhere, keysRequired, keysOptional, keysOff}
@@ -98,6 +110,10 @@ func (i *Inference) provision(store domain.Store) error {
 	if err := i.provisionOtherRoutes(); err != nil {
 		return fmt.Errorf("other_routes: %w", err)
 	}
+	i.UnknownPrompts = cmp.Or(i.UnknownPrompts, promptsRefuse)
+	if err := directive.CheckWord(i.UnknownPrompts, unknownPrompts...); err != nil {
+		return fmt.Errorf("unknown_prompts: %w", err)
+	}
 	for _, field := range i.DropFields {
 		if err := checkDropField(field); err != nil {
 			return fmt.Errorf("drop_fields: %w", err)
@@ -111,7 +127,9 @@ func (i *Inference) provision(store domain.Store) error {
 	if err := i.provisionMemory(); err != nil {
 		return err
 	}
-	i.resolver = inference.NewResolver(store, inference.Config{CacheSize: i.CacheSize, DropFields: i.DropFields})
+	i.resolver = inference.NewResolver(store, inference.Config{
+		CacheSize: i.CacheSize, DropFields: i.DropFields, PassUnknownPrompts: i.UnknownPrompts == promptsPass,
+	})
 	return nil
 }
 
@@ -176,6 +194,12 @@ func (c *inferenceCall) pass(next caddyhttp.Handler) (err error) {
 		c.h.metrics.resolved(c.op.name, "refused", c.start)
 		c.render(answer{}, refused)
 		return nil
+	}
+	if c.path == "models" && c.who.LimitsModels() && isRead(c.r) && c.r.Method != http.MethodOptions {
+		_, err = listModels(c.w, c.r, next, c.who, func(bool) iter.Seq2[domain.ActivePreset, error] {
+			return func(func(domain.ActivePreset, error) bool) {}
+		})
+		return err
 	}
 	return next.ServeHTTP(c.w, c.r)
 }
@@ -330,6 +354,9 @@ func (c *inferenceCall) showResolution(resolution inference.Resolution) {
 	if len(resolution.Dropped) > 0 {
 		header.Set("X-Preset-Dropped", headerList(resolution.Dropped))
 	}
+	if len(resolution.Enforced) > 0 {
+		header.Set("X-Preset-Enforced", headerList(resolution.Enforced))
+	}
 }
 
 // headerList returns names as a header's value. It cuts them at a length that all
@@ -352,7 +379,7 @@ func (c *inferenceCall) serveModels(next caddyhttp.Handler) error {
 		c.render(answer{}, err)
 		return nil
 	}
-	failed, err := listModels(c.w, c.r, next, func(withModels bool) iter.Seq2[domain.ActivePreset, error] {
+	failed, err := listModels(c.w, c.r, next, c.who, func(withModels bool) iter.Seq2[domain.ActivePreset, error] {
 		return c.h.service.ActivePresets(c.r.Context(), c.who, withModels)
 	})
 	if failed != nil && !hungUp(c.r.Context(), failed) {

@@ -35,13 +35,14 @@ type (
 		Path string `json:"path"`
 	}
 	dryRunResult struct {
-		Fields  map[string]dryRunField `json:"fields"`
-		Dropped []string               `json:"dropped"`
+		Fields   map[string]dryRunField `json:"fields"`
+		Dropped  []string               `json:"dropped"`
+		Enforced []string               `json:"enforced"`
 	}
 )
 
 // dryRunField tells where a top-level field of the body comes from. Preset and
-// version are null unless it comes from a preset.
+// version are null unless it comes from a preset, with or without variables.
 type dryRunField struct {
 	From    inference.Source `json:"from"`
 	Preset  *string          `json:"preset"`
@@ -57,10 +58,10 @@ func (c *inferenceCall) describe(resolution inference.Resolution) (answer, error
 	if err != nil {
 		return answer{}, err
 	}
-	result := dryRunResult{make(map[string]dryRunField), append([]string{}, resolution.Dropped...)}
+	result := dryRunResult{make(map[string]dryRunField), append([]string{}, resolution.Dropped...), append([]string{}, resolution.Enforced...)}
 	for _, field := range fields {
 		origin := dryRunField{From: field.From}
-		if field.From == inference.FromPreset {
+		if field.From == inference.FromPreset || field.From == inference.FromVariable {
 			origin.Preset, origin.Version = &resolution.Preset, &resolution.Version
 		}
 		result.Fields[field.Name] = origin

@@ -193,6 +193,7 @@ func TestBodyIsDroppedOnceRead(t *testing.T) {
 		<-next
 		io.WriteString(w, "end")
 	})
+	t.Cleanup(func() { close(next) }) // the gateway waits for its handlers
 	if err := s.load(s.proxying(inferring(), "reverse_proxy "+address)); err != nil {
 		t.Fatal(err)
 	}

@@ -30,11 +30,15 @@ func (i *Inference) provisionOtherRoutes() error {
 	return nil
 }
 
-// permitUnsearched checks a request whose body is not searched for server tools. With
+// permitUnsearched checks a request whose body is not searched. It is refused if the key is
+// limited to presets or models. With
 // other_routes "refuse" it is refused if the caller's workspace has disabled server tools.
 func (c *inferenceCall) permitUnsearched() error {
-	if c.h.Inference.OtherRoutes != otherRoutesRefuse || isRead(c.r) {
+	if isRead(c.r) {
 		return nil
+	}
+	if err := c.who.PermitUnsearched(); err != nil || c.h.Inference.OtherRoutes != otherRoutesRefuse {
+		return err
 	}
 	return c.h.Inference.resolver.PermitUnsearched(c.r.Context(), c.who)
 }

@@ -728,7 +728,7 @@ type describedRun struct {
 			Preset  *string
 			Version *int
 		}
-		Dropped []string
+		Dropped, Enforced []string
 	}
 }
 

@@ -22,6 +22,9 @@ type metrics struct {
 	failures         *prometheus.CounterVec // result
 	refused, limited prometheus.Counter     // the series of failures
 
+	webhookRequests *prometheus.CounterVec // result
+	webhookDropped  *prometheus.CounterVec // reason
+
 	bodyBytes     prometheus.GaugeFunc
 	bodiesRefused prometheus.Counter
 }
@@ -47,6 +50,14 @@ func newMetrics(registry *prometheus.Registry) (*metrics, error) {
 			Namespace: namespace, Subsystem: subsystem, Name: "auth_failures_total",
 			Help: "Requests refused for a wrong key, or without a look-up because their address had failed too often.",
 		}, []string{"result"}),
+		webhookRequests: prometheus.NewCounterVec(prometheus.CounterOpts{
+			Namespace: namespace, Subsystem: subsystem, Name: "webhook_requests_total",
+			Help: "Requests to webhooks, each an attempt to deliver an event.",
+		}, []string{"result"}),
+		webhookDropped: prometheus.NewCounterVec(prometheus.CounterOpts{
+			Namespace: namespace, Subsystem: subsystem, Name: "webhook_dropped_total",
+			Help: "Events that a webhook did not get.",
+		}, []string{"reason"}),
 		bodyBytes: prometheus.NewGaugeFunc(prometheus.GaugeOpts{
 			Namespace: namespace, Subsystem: subsystem, Name: "inference_body_bytes",
 			Help: "Bytes of memory that bodies of inference requests take in this process.",
@@ -59,9 +70,13 @@ func newMetrics(registry *prometheus.Registry) (*metrics, error) {
 	err := errors.Join(
 		m.requests.register(registry), m.resolutions.register(registry), m.storeCalls.register(registry),
 		register(registry, &m.versions), register(registry, &m.failures),
+		register(registry, &m.webhookRequests), register(registry, &m.webhookDropped),
 		register(registry, &m.bodyBytes), register(registry, &m.bodiesRefused),
 	)
 	m.refused, m.limited = m.failures.WithLabelValues("refused"), m.failures.WithLabelValues("limited")
+	for _, reason := range []string{droppedFull, droppedFailed, droppedStop} { // an increase from 0 is seen
+		m.webhookDropped.WithLabelValues(reason)
+	}
 	return m, err
 }
 

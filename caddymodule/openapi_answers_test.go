@@ -218,6 +218,7 @@ var tour = []struct{ op, method, path, body string }{
 	{"preset_create_chat", "POST", "/v1/presets/p/chat/completions", `{"model":"m","messages":[{"role":"system","content":"Be long."}]}`},
 	{"preset_create_messages", "POST", "/v1/presets/p/messages", `{"model":"m","max_tokens":5}`},
 	{"preset_create_responses", "POST", "/v1/presets/p/responses?designate=false&label=b&message=m", `{}`},
+	{"preset_create_chat", "POST", "/v1/presets/p/chat/completions?template=true&designate=false", `{"messages":[{"role":"user","content":"{{x}}"}]}`},
 	{"preset_list", "GET", "/v1/presets", ""},
 	{"preset_list", "GET", "/v1/presets?status=all", ""},
 	{"preset_list", "GET", "/v1/presets?q=P&sort=name&order=asc", ""},
@@ -353,9 +354,10 @@ func TestOpenAPIAnswers(t *testing.T) {
 	check("preset_restore", s.manage("POST", "/v1/presets/p/restore", ""), 409)
 	s.manage("PATCH", "/v1/presets/p", `{"status":"active"}`).want(t, 200)
 
+	check("preset_update", s.manage("PATCH", "/v1/presets/p", `{"policy":{"lock":["seed"],"bounds":{"top_p":{"min":0,"max":1,"in":[1]}},"models":["a"],"drop":["stop"]}}`), 200)
 	const dryRun = "X-Preset-Dry-Run: true"
 	for _, route := range inferenceRoutes {
-		path, body := "/v1/"+route.path, `{"model":"@preset/p","extra":[1]}`
+		path, body := "/v1/"+route.path, `{"model":"@preset/p","extra":[1],"seed":5}`
 		r := s.do("POST", path, body, bearer(inferenceSecret), dryRun)
 		check(route.name, r, 200)
 		if got := r.header.Get("X-Preset"); got != "p@1" {

@@ -15,20 +15,27 @@ import (
 
 // shared is the state that all handlers of one store share. It outlives reloads.
 type shared struct {
-	limiter *authLimiter
-	advised sync.Once // see adviseFirstKey
+	limiter  *authLimiter
+	advised  sync.Once // see adviseFirstKey
+	changes  changeOrder
+	webhooks webhooks
 }
 
 func newShared() any { return &shared{limiter: newAuthLimiter()} }
 
-// goLive registers the handler as a user of its store, until Cleanup.
+// goLive registers the handler as a user of its store, until Cleanup. From then on changes
+// are announced.
 func (h *Handler) goLive(e engine.Engine) {
+	operators := domain.NewService(e.Store())
+	operators.Changing = h.changing
 	h.use = &live.Use{
-		Store: e.Store(), Service: domain.NewService(e.Store()),
+		Store: e.Store(), Service: operators,
 		Keys: slices.Collect(maps.Values(h.keys)), KeepVersions: h.KeepVersions,
 	}
 	h.live = live.Add(e.Name(), h.use)
 	h.shared = h.live.Shared(newShared).(*shared)
+	h.shared.webhooks.add(h.webhooks)
+	h.service.Changing = h.changing
 	h.finder = keyFinder{h.keys, []*live.Store{h.live}}
 }
 

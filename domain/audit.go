@@ -37,12 +37,19 @@ type AuditObject struct {
 	WorkspaceID string `json:"workspace_id,omitzero"`
 	Slug        string `json:"slug,omitzero"`
 	Label       string `json:"label,omitzero"`
+	// Split are the versions of a label's new split with their weights, such as 3:90,4:10.
+	Split string `json:"split,omitzero"`
+	// Status is the status that was set.
+	Status PresetStatus `json:"status,omitzero"`
 	// Pruned are the versions that were removed, such as 1-97,99.
 	Pruned string `json:"pruned,omitzero"`
 	// Draft is the new version if it was not designated, else 0.
 	Draft int `json:"draft,omitzero"`
 	// Message is the author's reason for a new version.
 	Message string `json:"message,omitzero"`
+	// Protection is set or cleared if the change did that to the label, or to the preset if
+	// Label is empty.
+	Protection string `json:"protection,omitzero"`
 }
 
 // AuditRecord describes one change: the principal, the operation and the object. It holds

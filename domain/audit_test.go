@@ -52,7 +52,7 @@ func TestAuditTrail(t *testing.T) {
 		" system  workspace.create workspace default 0>0",
 		"k1 ann  preset.create_version preset p 0>1",
 		"k1 ann  preset.create_version preset p 1>2",
-		"k1 ann r1 label.put preset plive 0>1",
+		"k1 ann r1 label.set preset plive 0>1",
 		"k1 ann r1 preset.designate preset p 2>1",
 		"k1 ann  workspace.create workspace team 0>0",
 		"k1 ann r1 key.issue key  0>0",
@@ -139,7 +139,7 @@ func TestAuditShowsWhatWasChanged(t *testing.T) {
 			field := name + v.Type().Field(i).Name
 			member := func(r *domain.AuditRecord) reflect.Value { return of(r).Field(i) }
 			switch v.Field(i).Interface().(type) {
-			case string:
+			case string, domain.PresetStatus:
 				edits[field] = func(r *domain.AuditRecord) { member(r).SetString(member(r).String() + "x") }
 			case int:
 				edits[field] = func(r *domain.AuditRecord) { member(r).SetInt(member(r).Int() + 1) }

@@ -14,11 +14,13 @@ type Capture struct {
 	Config json.RawMessage
 	// SystemPrompt is nil when the request has none.
 	SystemPrompt *string
+	// Template is nil unless the version is to be a template.
+	Template *Template
 }
 
 // CheckSize returns an Invalid error for more than MaxStoredSize.
 func (in Capture) CheckSize() error {
-	size := len(in.Config)
+	size := len(in.Config) + in.Template.size()
 	if in.SystemPrompt != nil {
 		quoted, _ := jsontext.AppendQuote(nil, *in.SystemPrompt)
 		size += len(quoted)

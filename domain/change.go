@@ -71,12 +71,9 @@ type Outcome struct {
 	// Replayed is set if an earlier request with the same Idempotency-Key made the
 	// change. JSON is then the answer to that request.
 	Replayed bool
-	// Record is the audit record of the change. It is nil if nothing changed, and in a
-	// replayed answer. A label that a new version gets has one more record.
-	Record *AuditRecord
-	// Recreated is the audit record of a new default workspace. It is nil unless the
-	// default workspace was deleted.
-	Recreated *AuditRecord
+	// Records are the audit records of the change, in their order. There is none if nothing
+	// changed, and in a replayed answer.
+	Records []AuditRecord
 
 	// Preset, Version and Workspace are the objects in JSON. Objects that JSON does not
 	// have are zero. All are zero in a replayed answer.
@@ -98,6 +95,11 @@ type change struct {
 // if nothing needs to change.
 func (s *Service) change(ctx context.Context, w Write, fn func(c *change) error) (Outcome, error) {
 	var out Outcome
+	var durable []AuditRecord
+	if s.Changing != nil {
+		changed := s.Changing()
+		defer func() { changed(durable) }()
+	}
 	err := s.update(ctx, func(tx Tx) error {
 		c := &change{Tx: tx, Write: w, now: s.timestamp()}
 		done, err := c.replayEarlier()
@@ -113,6 +115,7 @@ func (s *Service) change(ctx context.Context, w Write, fn func(c *change) error)
 	if err != nil {
 		return Outcome{}, err
 	}
+	durable = out.Records
 	return out, nil
 }
 
@@ -180,6 +183,6 @@ func (c *change) record(operation string, object AuditObject, before, after int)
 	if err != nil {
 		return fmt.Errorf("encoding an audit record: %w", err)
 	}
-	c.out.Record = &r
+	c.out.Records = append(c.out.Records, r)
 	return c.PutAudit(r, text)
 }

@@ -368,14 +368,14 @@ func TestReplaysEndWithTheWorkspace(t *testing.T) {
 	for i := range 2 {
 		w := f.workspace(t, "team")
 		out, err := f.CreatePresetVersion(t.Context(), idempotent("a", "x"), "team", "p", nothing)
-		if err != nil || out.Record == nil || out.Preset.WorkspaceID != w.ID || out.Number != 1 {
+		if err != nil || len(out.Records) == 0 || out.Preset.WorkspaceID != w.ID || out.Number != 1 {
 			t.Errorf("time %d: got %+v, %v, want version 1 in the workspace that is there", i, out, err)
 		}
 		// That it was deleted is still so, whatever came after it.
 		for time := range 2 {
 			last := domain.Outcome{WorkspaceID: w.ID, Replayed: time > 0}
 			out, err := f.DeleteWorkspace(t.Context(), idempotent("d"+w.ID, "x"), "team", domain.WorkspaceDeletion{})
-			if out.Record, out.Workspace = nil, (domain.Workspace{}); err != nil || !reflect.DeepEqual(out, last) {
+			if out.Records, out.Workspace = nil, (domain.Workspace{}); err != nil || !reflect.DeepEqual(out, last) {
 				t.Errorf("time %d: got %+v, %v, want %+v", i, out, err, last)
 			}
 		}
@@ -459,7 +459,7 @@ func TestChangesAreWhole(t *testing.T) {
 		}
 	}
 	out, err := f.PutLabel(t.Context(), idempotent("a", "x"), "", "p", "live", domain.Target{Version: 1})
-	if err != nil || out.Record == nil || f.stored(t, "default", "p").Labels["live"].Version != 1 {
+	if err != nil || len(out.Records) == 0 || f.stored(t, "default", "p").Labels["live"].Version != 1 {
 		t.Errorf("got %+v, %v, want it done for the first time", out, err)
 	}
 }
@@ -477,7 +477,7 @@ func TestOneRequestSentManyTimes(t *testing.T) {
 			if err != nil {
 				t.Error(err)
 			}
-			answers[i], changed[i] = string(out.JSON), out.Record != nil
+			answers[i], changed[i] = string(out.JSON), len(out.Records) > 0
 		})
 	}
 	wg.Wait()
@@ -732,11 +732,11 @@ func concurrentClients(t *testing.T, keep int) {
 	trail := f.trail(t)
 	done := make(map[int]asked) // by the number of its record
 	for _, a := range slices.Concat(all...) {
-		if a.Record != nil {
-			if a.Record.Number <= a.begin || a.Record.Number > a.end || done[a.Record.Number].Record != nil {
-				t.Fatalf("%+v was done as number %d, between %d and %d", a.action, a.Record.Number, a.begin, a.end)
+		if len(a.Records) > 0 {
+			if n := a.Records[0].Number; n <= a.begin || n > a.end || len(done[n].Records) > 0 {
+				t.Fatalf("%+v was done as number %d, between %d and %d", a.action, n, a.begin, a.end)
 			}
-			done[a.Record.Number] = a
+			done[a.Records[0].Number] = a
 		}
 	}
 	states := make([]model, len(trail)+1) // after so many records
@@ -745,7 +745,7 @@ func concurrentClients(t *testing.T, keep int) {
 	}
 	for n := start + 1; n <= len(trail); n++ {
 		a, ok := done[n]
-		if !ok || *a.Record != trail[n-1] {
+		if !ok || a.Records[0] != trail[n-1] {
 			t.Fatalf("nobody asked for record %+v", trail[n-1])
 		}
 		after, refusal := states[n-1].apply(a.action)
@@ -764,7 +764,7 @@ func concurrentClients(t *testing.T, keep int) {
 	}
 	idle, refused := 0, 0
 	for _, a := range slices.Concat(all...) {
-		if a.Record != nil {
+		if len(a.Records) > 0 {
 			continue
 		}
 		// There was a moment between question and answer when it was so.

@@ -20,13 +20,14 @@ import (
 //
 // The answer is an object. from and to are the versions' numbers. config is a JSON Patch
 // (RFC 6902). system_prompt is a unified diff of the prompts, null if they are equal. A
-// missing prompt equals an empty one.
+// missing prompt equals an empty one. template is a JSON Patch of the templates; that of a
+// version without one is null.
 //
-// Numbers in config are compared by their text, so they may have any length. The order of
+// Numbers are compared by their text, so they may have any length. The order of
 // an object's members does not count. If no array has more than maxAligned elements, the
 // patch shows inserted and removed elements. Otherwise elements are compared by their
-// index. If a patch could exceed maxPatch, it is one operation that replaces the whole
-// config.
+// index. If a patch could exceed maxPatch, it is one operation that replaces the
+// whole.
 func (s *Service) Diff(ctx context.Context, who Principal, workspace, slug, from, to string) (Found, error) {
 	var source, target PresetVersion
 	var workspaceID string
@@ -50,9 +51,13 @@ func (s *Service) Diff(ctx context.Context, who Principal, workspace, slug, from
 		To           int              `json:"to"`
 		Config       []patchOperation `json:"config"`
 		SystemPrompt *string          `json:"system_prompt"`
+		Template     []patchOperation `json:"template"`
 	}{From: source.Version, To: target.Version}
 	if diff.Config, err = patchOf(source.Config, target.Config); err != nil {
 		return Found{}, fmt.Errorf("comparing two configs: %w", err)
+	}
+	if diff.Template, err = patchOf(source.Template.JSON(), target.Template.JSON()); err != nil {
+		return Found{}, fmt.Errorf("comparing two templates: %w", err)
 	}
 	label := func(v PresetVersion) string { return slug + "@" + strconv.Itoa(v.Version) }
 	if diff.SystemPrompt, err = unifiedDiff(label(source), label(target), valueOr(source.SystemPrompt, ""), valueOr(target.SystemPrompt, "")); err != nil {
@@ -109,7 +114,7 @@ type patchOperation struct {
 
 const (
 	// maxPatch bounds the size of a patch, and so the cost of finding one. It counts the
-	// bytes of all paths and operations that two configs could have. Tools of the maximum
+	// bytes of all paths and operations that two values could have. Tools of the maximum
 	// size take half of it.
 	maxPatch = 4 << 20
 	// maxAligned bounds the arrays that are compared as sequences. That takes time and
@@ -120,13 +125,16 @@ const (
 // patchOf returns the JSON Patch that turns from into to. If they are equal, it is empty
 // and not nil.
 func patchOf(from, to json.RawMessage) ([]patchOperation, error) {
-	source, err := decodeConfig(from)
+	source, err := decodeValue(from)
 	if err != nil {
 		return nil, err
 	}
-	target, err := decodeConfig(to)
+	target, err := decodeValue(to)
 	if err != nil {
 		return nil, err
+	}
+	if (source == nil) != (target == nil) { // one is no template
+		return []patchOperation{{jsondiff.OperationReplace, "", &target}}, nil
 	}
 	var e extent
 	e.add(source, 0)
@@ -152,12 +160,12 @@ func patchOf(from, to json.RawMessage) ([]patchOperation, error) {
 	return operations, nil
 }
 
-// decodeConfig decodes a config and keeps the text of its numbers.
-func decodeConfig(text json.RawMessage) (config any, err error) {
+// decodeValue decodes JSON and keeps the text of its numbers.
+func decodeValue(text json.RawMessage) (value any, err error) {
 	decoder := json.NewDecoder(bytes.NewReader(text))
 	decoder.UseNumber()
-	err = decoder.Decode(&config)
-	return config, err
+	err = decoder.Decode(&value)
+	return value, err
 }
 
 // extent is the amount of data to compare.

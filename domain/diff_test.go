@@ -78,7 +78,7 @@ func TestDiff(t *testing.T) {
 		}
 	}
 	want := `{"from":1,"to":2,"config":[{"op":"replace","path":"/model","value":"m<2>"}],` +
-		`"system_prompt":"--- support@1\n+++ support@2\n@@ -1,2 +1,2 @@\n Be brief.\n-Be kind.\n+Be strict.\n"}`
+		`"system_prompt":"--- support@1\n+++ support@2\n@@ -1,2 +1,2 @@\n Be brief.\n-Be kind.\n+Be strict.\n","template":[]}`
 	for _, named := range [][2]string{{"1", "2"}, {"stable", "next"}, {"1", "next"}, {"01", "2"}} {
 		found, err := f.Diff(t.Context(), user, "", "support", named[0], named[1])
 		if err != nil || string(found.JSON) != want || found.Number != 2 {
@@ -86,7 +86,7 @@ func TestDiff(t *testing.T) {
 		}
 	}
 	found, err := f.Diff(t.Context(), admin, "default", "support", "2", "next")
-	if want := `{"from":2,"to":2,"config":[],"system_prompt":null}`; err != nil || string(found.JSON) != want {
+	if want := `{"from":2,"to":2,"config":[],"system_prompt":null,"template":[]}`; err != nil || string(found.JSON) != want {
 		t.Errorf("got %s, %v, want %s", found.JSON, err, want)
 	}
 	for name, tc := range map[string]struct {
@@ -618,4 +618,30 @@ func patched(from, diff string) (string, error) {
 		}
 	}
 	return to.String() + strings.Join(source[done:], ""), nil
+}
+
+func TestDiffOfTemplates(t *testing.T) {
+	f := newFixture(t)
+	for _, template := range []*domain.Template{
+		nil,
+		{Variables: []string{"city"}, Messages: []byte(`[ {"role":"user","content":"In {{city}}"} ]`)},
+		{Variables: []string{"city"}, Messages: []byte(`[{"content":"In {{city}}","role":"user"}]`)},
+		{Variables: []string{"town"}, Messages: []byte(`[{"role":"user","content":"In {{town}}","n":1.0}]`)},
+	} {
+		if _, err := f.CreatePresetVersion(t.Context(), domain.By(admin), "", "p", domain.Capture{Dialect: domain.Chat, Config: []byte(`{}`), Template: template}); err != nil {
+			t.Fatal(err)
+		}
+	}
+	for versions, want := range map[[2]string]string{
+		{"1", "1"}: `[]`,
+		{"2", "3"}: `[]`,
+		{"2", "1"}: `[{"op":"replace","path":"","value":null}]`,
+		{"1", "2"}: `[{"op":"replace","path":"","value":{"messages":[{"content":"In {{city}}","role":"user"}],"variables":["city"]}}]`,
+		{"3", "4"}: `[{"op":"replace","path":"/messages/0/content","value":"In {{town}}"},{"op":"add","path":"/messages/0/n","value":1.0},{"op":"replace","path":"/variables/0","value":"town"}]`,
+	} {
+		found, err := f.Diff(t.Context(), user, "", "p", versions[0], versions[1])
+		if err != nil || !strings.HasSuffix(string(found.JSON), `"system_prompt":null,"template":`+want+`}`) {
+			t.Errorf("%v: got  %s, %v\nwant %s", versions, found.JSON, err, want)
+		}
+	}
 }

@@ -43,6 +43,10 @@ const (
 	WorkspaceNotFound Code = "workspace_not_found"
 	// ToolDisabled is a server tool that the workspace has disabled.
 	ToolDisabled Code = "server_tool_disabled"
+	// ModelNotAllowed is a model that the key may not name.
+	ModelNotAllowed Code = "model_not_allowed"
+	// PolicyBroken is a request that the preset's policy refuses.
+	PolicyBroken Code = "preset_policy_broken"
 )
 
 // Issue is one broken rule of a request.

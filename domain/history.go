@@ -21,12 +21,18 @@ type historyEntry struct {
 	// Slug is that of the preset or workspace at that time.
 	Slug *string `json:"slug"`
 	// Version is the new version where that is a draft. Before is nil then.
-	Before    *int    `json:"version_before"`
-	Version   *int    `json:"version"`
-	IsDraft   bool    `json:"draft"`
-	Label     *string `json:"label"`
-	Message   *string `json:"message"`
-	RequestID *string `json:"request_id"`
+	Before  *int    `json:"version_before"`
+	Version *int    `json:"version"`
+	IsDraft bool    `json:"draft"`
+	Label   *string `json:"label"`
+	Message *string `json:"message"`
+	// Split are the versions of a label's new split with their weights, such as 3:90,4:10.
+	Split *string `json:"split"`
+	// Status is the status that was set.
+	Status *PresetStatus `json:"status"`
+	// Protection is set or cleared.
+	Protection *string `json:"protection"`
+	RequestID  *string `json:"request_id"`
 }
 
 // nilIfZero returns a pointer to value, nil for the zero value.
@@ -42,7 +48,8 @@ func newHistoryEntry(r AuditRecord, keyName *string) historyEntry {
 		Number: r.Number, Time: r.Time, Operation: r.Operation, UserID: r.UserID,
 		KeyID: nilIfZero(r.KeyID), KeyName: keyName, Slug: nilIfZero(r.Object.Slug),
 		Before: nilIfZero(r.Before), Version: nilIfZero(r.After), Label: nilIfZero(r.Object.Label),
-		Message: nilIfZero(r.Object.Message), RequestID: nilIfZero(r.RequestID),
+		Message: nilIfZero(r.Object.Message), Split: nilIfZero(r.Object.Split), Status: nilIfZero(r.Object.Status),
+		Protection: nilIfZero(r.Object.Protection), RequestID: nilIfZero(r.RequestID),
 	}
 	if r.Object.Draft != 0 {
 		e.Before, e.Version, e.IsDraft = nil, &r.Object.Draft, true
@@ -64,7 +71,7 @@ func (s *Service) PresetHistory(ctx context.Context, who Principal, workspace, s
 // allowed to manage.
 func (s *Service) WorkspaceHistory(ctx context.Context, who Principal, ref string, page Page) (Listed, error) {
 	return s.history(ctx, who, page, func(r Reader) (string, error) {
-		id, _, err := findWorkspace(r, ref)
+		id, _, err := reachedWorkspace(r, who, ref)
 		return id, err
 	})
 }

@@ -70,10 +70,12 @@ type Key struct {
 	// UserID is the key's user. If it is empty, the key's id stands for the user.
 	UserID string `json:"user_id"`
 	// WorkspaceID is the workspace the key acts in, empty for the default one.
-	WorkspaceID string     `json:"workspace_id"`
-	CreatedAt   time.Time  `json:"created_at"`
-	ExpiresAt   *time.Time `json:"expires_at"`
-	RevokedAt   *time.Time `json:"revoked_at"`
+	WorkspaceID string `json:"workspace_id"`
+	// Scope has the key's limits and rights. Nil limits nothing and has no right.
+	Scope     *Scope     `json:"scope,omitzero"`
+	CreatedAt time.Time  `json:"created_at"`
+	ExpiresAt *time.Time `json:"expires_at"`
+	RevokedAt *time.Time `json:"revoked_at"`
 	// LastUsedAt is when the key was used, nil for never. It is coarse: the last
 	// use was up to lastUseResolution later, or longer while the store took no writes.
 	LastUsedAt *time.Time `json:"last_used_at,omitempty"`
@@ -109,6 +111,8 @@ type NewKey struct {
 	Workspace string
 	// Lifetime is how long the key lives. If it is zero, the key does not expire.
 	Lifetime time.Duration
+	// Scope limits the key.
+	Scope Scope
 }
 
 // IssueKey stores a new key and returns it with its secret. The secret is not stored, so it
@@ -130,6 +134,9 @@ func (s *Service) IssueKey(ctx context.Context, w Write, in NewKey) (Key, string
 			Name:      in.Name,
 			UserID:    in.UserID,
 			CreatedAt: c.now,
+		}
+		if !in.Scope.isZero() {
+			k.Scope = &in.Scope
 		}
 		if in.Lifetime > 0 {
 			end := c.now.Add(in.Lifetime)
@@ -155,7 +162,17 @@ func (s *Service) IssueKey(ctx context.Context, w Write, in NewKey) (Key, string
 
 // Check returns an Invalid error if k has a field that no issued key can have.
 func (k Key) Check() error {
-	return NewKey{Kind: k.Kind, UserID: k.UserID, Name: k.Name}.check()
+	if err := (NewKey{Kind: k.Kind, UserID: k.UserID, Name: k.Name}).check(); err != nil {
+		return err
+	}
+	issues := valueOr(k.Scope, Scope{}).check(k.Kind)
+	for i := range issues {
+		issues[i].Path = "/scope" + issues[i].Path
+	}
+	if issues != nil {
+		return InvalidIssues(issues...)
+	}
+	return nil
 }
 
 func (k Key) audited() AuditObject {
@@ -177,6 +194,7 @@ func (in NewKey) check() error {
 	if in.Lifetime < 0 {
 		issues = append(issues, Issue{"/expires_in", "must not be negative"})
 	}
+	issues = append(issues, in.Scope.check(in.Kind)...)
 	if issues != nil {
 		return InvalidIssues(issues...)
 	}
@@ -249,7 +267,10 @@ func (s *Service) principalOf(k Key, hash KeyHash) (Principal, error) {
 	if !k.isUsedRecently(now) {
 		s.recordUse(k, now)
 	}
-	who := Principal{KeyID: k.ID, Hash: hash, UserID: k.UserID, Kind: k.Kind, WorkspaceID: k.WorkspaceID}
+	who := Principal{KeyID: k.ID, Hash: hash, UserID: k.UserID, Kind: k.Kind, WorkspaceID: k.WorkspaceID, Scope: k.Scope}
+	if who.Scope == nil {
+		who.Scope = &unlimited
+	}
 	if who.UserID == "" {
 		who.UserID = k.ID
 	}
@@ -265,7 +286,7 @@ func (s *Service) keyOf(ctx context.Context, hash KeyHash) (Key, error) {
 	}
 	k, err := s.storedKey(ctx, hash)
 	if err == nil {
-		s.keys.Put(hash, stamp, k, cachedKeyCost)
+		s.keys.Put(hash, stamp, k, cachedKeyCost+k.Scope.cost())
 	}
 	return k, err
 }

@@ -4,6 +4,7 @@ import (
 	"context"
 	"encoding/json"
 	"errors"
+	"reflect"
 	"strings"
 	"sync"
 	"sync/atomic"
@@ -154,8 +155,8 @@ func TestAuthenticate(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	want := domain.Principal{KeyID: k.ID, Hash: domain.HashSecret(secret), UserID: "carol", Kind: domain.InferenceKey, WorkspaceID: w.ID}
-	if got, err := f.Authenticate(t.Context(), domain.HashSecret(secret)); got != want || err != nil {
+	want := domain.Principal{KeyID: k.ID, Hash: domain.HashSecret(secret), UserID: "carol", Kind: domain.InferenceKey, WorkspaceID: w.ID, Scope: new(domain.Scope)}
+	if got, err := f.Authenticate(t.Context(), domain.HashSecret(secret)); !reflect.DeepEqual(got, want) || err != nil {
 		t.Errorf("got %+v, %v, want %+v", got, err, want)
 	}
 

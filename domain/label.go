@@ -1,6 +1,7 @@
 package domain
 
 import (
+	"fmt"
 	"regexp"
 	"strings"
 	"time"
@@ -12,6 +13,8 @@ type Target struct {
 	// Version is 0 where there is a split.
 	Version int     `json:"version,omitzero"`
 	Split   []Share `json:"split,omitempty"`
+	// Protected makes changing and removing the label take the right ProtectedLabels.
+	Protected bool `json:"protected,omitzero"`
 }
 
 // Share is a version's part of a split.
@@ -19,6 +22,18 @@ type Share struct {
 	Version int `json:"version"`
 	// Weight is the share of sessions relative to the other weights.
 	Weight int `json:"weight"`
+}
+
+// formatSplit returns the versions of a split with their weights, such as 3:90,4:10.
+func formatSplit(split []Share) string {
+	var text []byte
+	for i, share := range split {
+		if i > 0 {
+			text = append(text, ',')
+		}
+		text = fmt.Appendf(text, "%d:%d", share.Version, share.Weight)
+	}
+	return string(text)
 }
 
 // LabelChange is one change of a label. It is never changed itself. Its JSON is stored

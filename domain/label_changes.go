@@ -60,9 +60,10 @@ func labelJSON(r Reader, p Preset, name string, page Page) ([]byte, error) {
 		Label   string         `json:"label"`
 		Version jsontext.Value `json:"version,omitzero"`
 		Split   []Share        `json:"split,omitempty"`
+		Protect bool           `json:"protected"`
 		History []LabelChange  `json:"history"`
 		Changes int            `json:"history_count"`
-	}{name, version, target.Split, history, changes})
+	}{name, version, target.Split, target.Protected, history, changes})
 }
 
 // latestChanges is the page of a label's history that its entity tag is about.
@@ -109,12 +110,18 @@ func (c *change) checkNewLabel(p Preset, name string) error {
 }
 
 // moveLabel gives a label of p another target, which is not stored with p yet. It returns
-// the earlier target. Nil stands for no label.
+// the earlier target. Nil stands for no label. A label that is protected before or after is
+// Forbidden without the right ProtectedLabels.
 func (c *change) moveLabel(p *Preset, name string, to *Target) (from *Target, err error) {
 	if label, existed := p.Labels[name]; existed {
 		from = &label
 	} else if len(p.Labels) >= MaxLabels {
 		return nil, InvalidAt("label", fmt.Sprintf("the preset has %d labels already, which is the most", MaxLabels))
+	}
+	if from.isProtected() || to.isProtected() {
+		if err := c.Who.require(ProtectedLabels, "Label is protected"); err != nil {
+			return nil, err
+		}
 	}
 	number, err := c.LabelChanges(*p, name)
 	if err != nil {
@@ -137,7 +144,7 @@ func (c *change) moveLabel(p *Preset, name string, to *Target) (from *Target, er
 }
 
 // setLabel gives a label another target and stores p. If to is nil, it removes the label.
-func (c *change) setLabel(operation string, p *Preset, name string, to *Target) error {
+func (c *change) setLabel(p *Preset, name string, to *Target) error {
 	from, err := c.moveLabel(p, name, to)
 	if err != nil {
 		return err
@@ -146,15 +153,34 @@ func (c *change) setLabel(operation string, p *Preset, name string, to *Target) 
 	if err := c.PutPreset(*p); err != nil {
 		return err
 	}
-	return c.recordLabel(operation, *p, name, from, to)
+	return c.recordLabel(*p, name, from, to)
 }
 
 // recordLabel records a change of a label of p.
-func (c *change) recordLabel(operation string, p Preset, name string, from, to *Target) error {
-	object := p.audited()
+func (c *change) recordLabel(p Preset, name string, from, to *Target) error {
+	object, operation := p.audited(), "label.move"
 	object.Label = name
+	object.Protection = protection(from.isProtected(), to.isProtected())
+	switch {
+	case to == nil:
+		operation = "label.delete"
+	case from != nil && from.servesLike(*to):
+		operation = "label.protect"
+	case to.Split != nil:
+		operation, object.Split = "label.split", formatSplit(to.Split)
+	case from == nil:
+		operation = "label.set"
+	}
 	return c.record(operation, object, from.version(), to.version())
 }
+
+// servesLike reports whether requests get the same versions from t and from other.
+func (t Target) servesLike(other Target) bool {
+	return t.Version == other.Version && slices.Equal(t.Split, other.Split)
+}
+
+// isProtected reports whether t is there and protected.
+func (t *Target) isProtected() bool { return t != nil && t.Protected }
 
 // version returns the only version of t, 0 if there is none or several.
 func (t *Target) version() int {
@@ -179,10 +205,17 @@ func (s *Service) Label(ctx context.Context, who Principal, workspace, slug, nam
 	return found, err
 }
 
-// PutLabel makes a label of a preset stand for a version, or for a split. A version that
-// the preset does not have is NotFound. Any other wrong Target is Invalid. If the label
-// has this target already, nothing changes.
+// PutLabel is PutProtectedLabel for a label that keeps its protection.
 func (s *Service) PutLabel(ctx context.Context, w Write, workspace, slug, name string, to Target) (Outcome, error) {
+	return s.PutProtectedLabel(ctx, w, workspace, slug, name, to, nil)
+}
+
+// PutProtectedLabel makes a label of a preset stand for a version, or for a split. A version
+// that the preset does not have is NotFound. Any other wrong Target is Invalid. protected
+// sets or clears the protection of the label; nil keeps it, and to.Protected is ignored. If
+// the label is so already, nothing changes. Changing a label that is protected before or
+// after is Forbidden without the right ProtectedLabels.
+func (s *Service) PutProtectedLabel(ctx context.Context, w Write, workspace, slug, name string, to Target, protected *bool) (Outcome, error) {
 	if err := CheckLabel(name); err != nil {
 		return Outcome{}, err
 	}
@@ -198,8 +231,10 @@ func (s *Service) PutLabel(ctx context.Context, w Write, workspace, slug, name s
 			return err
 		}
 		label, existed := p.Labels[name]
-		if !existed || label.Version != to.Version || !slices.Equal(label.Split, to.Split) {
-			if err := c.setLabel("label.put", &p, name, &to); err != nil {
+		to := to // fn may run again
+		to.Protected = valueOr(protected, label.Protected)
+		if !existed || label.Protected != to.Protected || !label.servesLike(to) {
+			if err := c.setLabel(&p, name, &to); err != nil {
 				return err
 			}
 		}
@@ -223,7 +258,7 @@ func (s *Service) DeleteLabel(ctx context.Context, w Write, workspace, slug, nam
 		if err := c.checkLabel(p, name); err != nil {
 			return err
 		}
-		err = c.setLabel("label.delete", &p, name, nil)
+		err = c.setLabel(&p, name, nil)
 		c.out.WorkspaceID, c.out.Preset = p.WorkspaceID, p
 		return err
 	})

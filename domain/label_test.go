@@ -228,7 +228,7 @@ func TestLabelHistory(t *testing.T) {
 		}
 	}
 	found, err := f.Label(t.Context(), user, "", "p", "other", domain.Page{Limit: 1})
-	if want := `{"label":"other","version":1,"history":[{"number":1,"time":"2026-11-21T09:08:00.123Z","key_id":"k1","user_id":"ann","from":null,"to":{"version":1}}],"history_count":1}`; err != nil || string(found.JSON) != want || found.Number != 1 {
+	if want := `{"label":"other","version":1,"protected":false,"history":[{"number":1,"time":"2026-11-21T09:08:00.123Z","key_id":"k1","user_id":"ann","from":null,"to":{"version":1}}],"history_count":1}`; err != nil || string(found.JSON) != want || found.Number != 1 {
 		t.Errorf("got  %s, %v\nwant %s", found.JSON, err, want)
 	}
 }
@@ -244,8 +244,8 @@ func TestChangesShowTheLabel(t *testing.T) {
 		if err != nil || string(found.JSON) != string(out.JSON) || found.Number != to.Version || out.Number != to.Version {
 			t.Errorf("got  %+v, %v\nwant %+v", found, err, out)
 		}
-		if nothing := i == 1; (out.Record == nil) != nothing {
-			t.Errorf("change %d: got record %v", i, out.Record)
+		if nothing := i == 1; (len(out.Records) == 0) != nothing {
+			t.Errorf("change %d: got record %v", i, out.Records)
 		}
 	}
 	f.label(t, "early", domain.Target{Version: 1})

@@ -7,6 +7,7 @@ import (
 	"maps"
 	"math"
 	"reflect"
+	"slices"
 	"strings"
 	"sync"
 	"testing"
@@ -67,9 +68,9 @@ func TestPresetVersions(t *testing.T) {
 	}
 	want := fmt.Sprintf(`{"id":%q,"name":"email","slug":"email","description":null,"status":"active","status_updated_at":null,`+
 		`"creator_user_id":"ann","workspace_id":%q,"designated_version_id":%q,"designated_version_number":1,"created_at":"2026-11-21T09:00:00.123Z","updated_at":"2026-11-21T09:00:00.123Z","updated_by":"ann",`+
-		`"labels":{},"designated_version":{"id":%q,"preset_id":%q,"version":1,"dialect":"responses","message":null,"creator_id":"ann",`+
-		`"created_at":"2026-11-21T09:00:00.123Z","updated_at":"2026-11-21T09:00:00.123Z","system_prompt_bytes":9,"config_bytes":32,`+
-		`"system_prompt":"Be brief.","config":{"model":"m","temperature":0.70},"designated":true,"labels":[]}}`,
+		`"protected":false,"policy":null,"labels":{},"designated_version":{"id":%q,"preset_id":%q,"version":1,"dialect":"responses","message":null,"creator_id":"ann",`+
+		`"created_at":"2026-11-21T09:00:00.123Z","updated_at":"2026-11-21T09:00:00.123Z","system_prompt_bytes":9,"template_bytes":0,"config_bytes":32,`+
+		`"system_prompt":"Be brief.","template":null,"config":{"model":"m","temperature":0.70},"designated":true,"labels":[]}}`,
 		p1.ID, p1.WorkspaceID, v1.ID, v1.ID, p1.ID)
 	if string(out1.JSON) != want {
 		t.Errorf("got  %s\nwant %s", out1.JSON, want)
@@ -151,8 +152,10 @@ type step struct {
 	says string
 	// operation is the operation in the audit trail. If it is empty, nothing may change.
 	operation     string
-	before, after int    // versions in the audit trail
-	label         string // likewise
+	before, after int                 // versions in the audit trail
+	label         string              // likewise
+	split         string              // likewise
+	status        domain.PresetStatus // likewise
 	// check looks at the preset after a change.
 	check func(t *testing.T, p domain.Preset)
 }
@@ -184,7 +187,7 @@ func (f *fixture) run(t *testing.T, steps []step) {
 				t.Fatal(err)
 			}
 			if s.operation == "" {
-				if !reflect.DeepEqual(p, before) || len(added) > 0 || out.Record != nil {
+				if !reflect.DeepEqual(p, before) || len(added) > 0 || len(out.Records) > 0 {
 					t.Errorf("got  %+v\nwant %+v\nand no record, not %v", p, before, added)
 				}
 				return
@@ -195,11 +198,11 @@ func (f *fixture) run(t *testing.T, steps []step) {
 			}
 			want := domain.AuditRecord{
 				Number: len(seen) + 1, Time: moment, KeyID: "k1", UserID: "ann", RequestID: "r1", Operation: s.operation,
-				Object: domain.AuditObject{Kind: "preset", ID: p.ID, WorkspaceID: p.WorkspaceID, Slug: "p", Label: s.label},
+				Object: domain.AuditObject{Kind: "preset", ID: p.ID, WorkspaceID: p.WorkspaceID, Slug: "p", Label: s.label, Split: s.split, Status: s.status},
 				Before: s.before, After: s.after, Previous: added[0].Previous, Hash: added[0].Hash,
 			}
-			if added[0] != want || out.Record == nil || *out.Record != want {
-				t.Errorf("got  %+v\nand  %+v\nwant %+v", added[0], out.Record, want)
+			if added[0] != want || !slices.Equal(out.Records, added) {
+				t.Errorf("got  %+v\nand  %+v\nwant %+v", added[0], out.Records, want)
 			}
 			if gone := s.operation == "preset.archive" || s.operation == "label.delete"; out.WorkspaceID != p.WorkspaceID || (out.JSON == nil) != gone {
 				t.Errorf("got workspace %q and %q, want %q and JSON unless it is gone", out.WorkspaceID, out.JSON, p.WorkspaceID)
@@ -276,10 +279,10 @@ func TestPresetLife(t *testing.T) {
 		{name: "to version 4", do: designate(domain.Designation{Version: 4}), kind: domain.NotFound, says: "Preset version not found"},
 		{name: "to version -1", do: designate(domain.Designation{Version: -1}), kind: domain.NotFound, says: "Preset version not found"},
 		{name: "to no label", do: designate(domain.Designation{Label: "live"}), kind: domain.NotFound, says: "Label not found"},
-		{name: "labelled", do: label("live", domain.Target{Version: 2}), operation: "label.put", before: 0, after: 2, label: "live", check: is(active, 1, 3)},
+		{name: "labelled", do: label("live", domain.Target{Version: 2}), operation: "label.set", before: 0, after: 2, label: "live", check: is(active, 1, 3)},
 		{name: "to a label", do: designate(domain.Designation{Label: "live"}), operation: "preset.designate", before: 1, after: 2, check: is(active, 2, 3)},
 		{name: "to a label again", do: designate(domain.Designation{Label: "live"})},
-		{name: "split", do: label("live", split), operation: "label.put", before: 2, after: 0, label: "live", check: is(active, 2, 3)},
+		{name: "split", do: label("live", split), operation: "label.split", before: 2, after: 0, label: "live", split: "1:1,3:3", check: is(active, 2, 3)},
 		{name: "to a split", do: designate(domain.Designation{Label: "live"}), kind: domain.Invalid, says: "/label: stands for a split"},
 		{name: "version 4 after a roll back", do: create, operation: "preset.create_version", before: 2, after: 4, check: is(active, 4, 4)},
 
@@ -309,14 +312,24 @@ func TestPresetLife(t *testing.T) {
 			}
 		}},
 
-		{name: "disabled", do: patch(status(disabled)), operation: "preset.update", before: 4, after: 4, check: is(disabled, 4, 4)},
+		{name: "ruled", do: patch(domain.PresetPatch{Policy: domain.Settable[domain.Policy]{Given: true, Value: &domain.Policy{Lock: []string{"seed"}}}}), operation: "preset.set_policy", before: 4, after: 4, check: func(t *testing.T, p domain.Preset) {
+			if p.Policy == nil || p.Policy.Violation != domain.OverrideViolation {
+				t.Errorf("got policy %+v, want the default violation", p.Policy)
+			}
+		}},
+		{name: "ruled no more", do: patch(domain.PresetPatch{Policy: domain.Settable[domain.Policy]{Given: true}}), operation: "preset.set_policy", before: 4, after: 4, check: func(t *testing.T, p domain.Preset) {
+			if p.Policy != nil {
+				t.Errorf("got policy %+v, want none", p.Policy)
+			}
+		}},
+		{name: "disabled", do: patch(status(disabled)), operation: "preset.set_status", status: disabled, before: 4, after: 4, check: is(disabled, 4, 4)},
 		{name: "disabled already", do: patch(status(disabled))},
 		{name: "version while disabled", do: create, kind: domain.Conflict, says: isDisabled},
 		{name: "archived while disabled", do: archive, kind: domain.Conflict, says: isDisabled},
 		{name: "restored while disabled", do: restore, kind: domain.Conflict, says: isDisabled},
 		{name: "designated while disabled", do: designate(domain.Designation{Version: 3}), operation: "preset.designate", before: 4, after: 3, check: is(disabled, 3, 4)},
 		{name: "unlabelled while disabled", do: unlabel, operation: "label.delete", label: "live"},
-		{name: "enabled", do: patch(status(active)), operation: "preset.update", before: 3, after: 3, check: is(active, 3, 4)},
+		{name: "enabled", do: patch(status(active)), operation: "preset.set_status", status: active, before: 3, after: 3, check: is(active, 3, 4)},
 
 		{name: "archived", do: archive, operation: "preset.archive", before: 3, after: 3, check: is(archived, 3, 4)},
 		{name: "archived already", do: archive},

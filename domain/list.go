@@ -20,6 +20,11 @@ const (
 	AllPresets      PresetFilter = "all"
 )
 
+// accepts reports whether a list of f has presets of a status.
+func (f PresetFilter) accepts(status PresetStatus) bool {
+	return f == AllPresets || f == PresetFilter(status) || f == ListedPresets && status != PresetArchived
+}
+
 // ActivePreset is an active preset with the model of its designated version. Model is
 // empty if that version names none, or if it was not asked for.
 type ActivePreset struct {
@@ -27,7 +32,7 @@ type ActivePreset struct {
 	Model string
 }
 
-// ActivePresets returns the active presets of who's workspace, ordered by the bytes of
+// ActivePresets returns the active presets of who's workspace that who reaches, ordered by the bytes of
 // their slugs. It reads their models if withModels is true. An error ends them. It is
 // NotFound if the workspace does not exist.
 //
@@ -47,7 +52,7 @@ func (s *Service) ActivePresets(ctx context.Context, who Principal, withModels b
 					return err
 				case ctx.Err() != nil:
 					return ctx.Err() // the client left, and the list may be long
-				case p.Status != PresetActive:
+				case p.Status != PresetActive, !who.ReachesPreset(p.Slug):
 					continue
 				}
 				active, err := activePreset(r, p, withModels)
@@ -76,7 +81,7 @@ func (s *Service) ActivePreset(ctx context.Context, who Principal, slug string, 
 			return err
 		}
 		p, err := r.Preset(id, slug)
-		if errors.Is(err, ErrNotFound) || err == nil && p.Status != PresetActive {
+		if errors.Is(err, ErrNotFound) || err == nil && (p.Status != PresetActive || !who.ReachesPreset(slug)) {
 			err = &Error{Kind: NotFound, Code: PresetNotFound, Message: "Preset not found: " + Preset{Slug: slug}.Reference()}
 		}
 		if err != nil {

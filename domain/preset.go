@@ -55,6 +55,12 @@ type Preset struct {
 	UpdatedAt time.Time `json:"updated_at"`
 	// UpdatedBy is the user who changed the preset last.
 	UpdatedBy string `json:"updated_by"`
+	// Protected keeps keys without the right ProtectedLabels from changing what requests
+	// get. They may make drafts, set labels that are not protected, and change the
+	// description.
+	Protected bool `json:"protected"`
+	// Policy limits what requests may change. It is nil if there is none.
+	Policy *Policy `json:"policy"`
 	// Labels are at most MaxLabels.
 	Labels map[string]Target `json:"labels"`
 }
@@ -88,6 +94,8 @@ type PresetVersion struct {
 	UpdatedAt time.Time `json:"updated_at"`
 	// SystemPrompt is nil if the version has none.
 	SystemPrompt *string `json:"system_prompt,omitzero"`
+	// Template is nil if the version is text and not a template.
+	Template *Template `json:"template,omitzero"`
 	// Config is a JSON object: the captured fields, byte for byte as sent. Encoders
 	// would rewrite those bytes, so JSON adds them itself.
 	Config json.RawMessage `json:"-"`
@@ -96,23 +104,29 @@ type PresetVersion struct {
 // JSON returns p as clients see it in a list, without its designated version.
 func (p Preset) JSON() ([]byte, error) { return jsonv2.Marshal(p, jsonv2.Deterministic(true)) }
 
-// Summary returns v without its settings and its prompt, which have their sizes instead.
-// It leaves out what depends on the preset, as JSON does.
+// Summary returns v without its settings, its prompt and its template, which have their
+// sizes instead. A template has a size, even without messages. Summary leaves out what
+// depends on the preset, as JSON does.
 func (v PresetVersion) Summary() ([]byte, error) {
-	prompt := len(valueOr(v.SystemPrompt, ""))
-	v.SystemPrompt = nil
+	prompt, template := len(valueOr(v.SystemPrompt, "")), 0
+	if v.Template != nil {
+		template = len(v.Template.Messages)
+	}
+	v.SystemPrompt, v.Template = nil, nil
 	text, err := jsonv2.Marshal(v)
 	if err != nil {
 		return nil, err
 	}
 	text = append(text[:len(text)-1], `,"system_prompt_bytes":`...)
 	text = strconv.AppendInt(text, int64(prompt), 10)
+	text = append(text, `,"template_bytes":`...)
+	text = strconv.AppendInt(text, int64(template), 10)
 	text = append(text, `,"config_bytes":`...)
 	return append(strconv.AppendInt(text, int64(len(v.Config)), 10), '}'), nil
 }
 
-// JSON returns v as it is stored: its summary, and then its prompt and its Config as the
-// last member. Clients see designated and labels, too. Those depend on the preset.
+// JSON returns v as it is stored: its summary, and then its prompt, its template and its
+// Config as the last member. Clients see designated and labels, too. Those depend on the preset.
 func (v PresetVersion) JSON() ([]byte, error) {
 	summary, err := v.Summary()
 	if err != nil {
@@ -124,6 +138,7 @@ func (v PresetVersion) JSON() ([]byte, error) {
 	} else if text, err = jsontext.AppendQuote(text, *v.SystemPrompt); err != nil {
 		return nil, err
 	}
+	text = append(append(text, `,"template":`...), v.Template.JSON()...)
 	text = append(slices.Grow(text, len(v.Config)+16), `,"config":`...)
 	return append(append(text, v.Config...), '}'), nil
 }

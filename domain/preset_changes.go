@@ -1,6 +1,7 @@
 package domain
 
 import (
+	"cmp"
 	"context"
 	"errors"
 	"fmt"
@@ -12,6 +13,9 @@ var errPresetNotFound = &Error{Kind: NotFound, Code: PresetNotFound, Message: "P
 func presetOf(r Reader, who Principal, workspace, slug string) (Preset, error) {
 	id, err := workspaceOf(r, who, workspace)
 	if err != nil {
+		return Preset{}, err
+	}
+	if err := who.reach(slug); err != nil {
 		return Preset{}, err
 	}
 	p, err := r.Preset(id, slug)
@@ -146,6 +150,9 @@ func (s *Service) DesignateVersion(ctx context.Context, w Write, workspace, slug
 		if err != nil {
 			return err
 		}
+		if err := c.guardPreset(p); err != nil {
+			return err
+		}
 		before := p.DesignatedVersion
 		p.DesignatedVersion, p.DesignatedVersionID = v.Version, v.ID
 		if err := c.putPreset("preset.designate", &p, before); err != nil {
@@ -162,32 +169,94 @@ type PresetPatch struct {
 	Description Settable[string] `json:"description"`
 	// Status is PresetActive or PresetDisabled.
 	Status *PresetStatus `json:"status"`
+	// Protected sets and clears the protection.
+	Protected *bool `json:"protected"`
+	// Policy without a Violation has the default one.
+	Policy Settable[Policy] `json:"policy"`
 }
 
-// UpdatePreset changes a preset. If the preset has these values already, nothing changes.
+// UpdatePreset changes a preset. If the preset has these values already, nothing changes. A
+// protected preset is Forbidden without the right ProtectedLabels, but for its description.
+// So are setting and clearing its protection. A policy that fails its Check is Invalid. The
+// status, the protection and the policy have audit records of their own.
 func (s *Service) UpdatePreset(ctx context.Context, w Write, workspace, slug string, patch PresetPatch) (Outcome, error) {
+	if policy := patch.Policy.Value; policy != nil {
+		if err := policy.Check(); err != nil {
+			return Outcome{}, err
+		}
+		withDefault := *policy
+		withDefault.Violation = cmp.Or(policy.Violation, OverrideViolation)
+		patch.Policy.Value = &withDefault
+	}
 	return s.change(ctx, w, func(c *change) error {
-		p, err := c.findPreset(workspace, slug)
+		before, err := c.findPreset(workspace, slug)
 		if err != nil {
 			return err
 		}
-		changed := false
-		if patch.Name != nil && *patch.Name != p.Name {
-			p.Name, changed = *patch.Name, true
+		p := before
+		if patch.Name != nil {
+			p.Name = *patch.Name
 		}
-		if patch.Description.Given && !equal(patch.Description.Value, p.Description) {
-			p.Description, changed = patch.Description.Value, true
+		if patch.Description.Given {
+			p.Description = patch.Description.Value
 		}
 		if patch.Status != nil && *patch.Status != p.Status {
-			p.Status, p.StatusUpdatedAt, changed = *patch.Status, &c.now, true
+			p.Status, p.StatusUpdatedAt = *patch.Status, &c.now
 		}
-		if changed {
-			if err := c.putPreset("preset.update", &p, p.DesignatedVersion); err != nil {
-				return err
-			}
+		if patch.Protected != nil {
+			p.Protected = *patch.Protected
+		}
+		if patch.Policy.Given {
+			p.Policy = patch.Policy.Value
+		}
+		if err := c.updatePreset(before, &p); err != nil {
+			return err
 		}
 		return c.showPreset(p)
 	})
+}
+
+// updatePreset stores a preset if a patch changed it, with a record for each kind of change.
+func (c *change) updatePreset(before Preset, p *Preset) error {
+	samePolicy, err := before.Policy.equals(p.Policy)
+	if err != nil {
+		return err
+	}
+	named, described := p.Name != before.Name, !equal(p.Description, before.Description)
+	setStatus, protect, setPolicy := p.Status != before.Status, p.Protected != before.Protected, !samePolicy
+	if (named || setStatus || protect || setPolicy) && (before.Protected || p.Protected) {
+		if err := c.Who.require(ProtectedLabels, presetProtected); err != nil {
+			return err
+		}
+	}
+	if !(named || described || setStatus || protect || setPolicy) {
+		return nil
+	}
+	p.UpdatedAt, p.UpdatedBy = c.now, c.Who.UserID
+	if err := c.PutPreset(*p); err != nil {
+		return err
+	}
+	object := p.audited()
+	withStatus, withProtection := object, object
+	withStatus.Status, withProtection.Protection = p.Status, protection(before.Protected, p.Protected)
+	for _, kind := range []struct {
+		operation string
+		changed   bool
+		object    AuditObject
+	}{
+		{"preset.update", named || described, object},
+		{"preset.set_status", setStatus, withStatus},
+		{"preset.protect", protect, withProtection},
+		{"preset.set_policy", setPolicy, object},
+	} {
+		if !kind.changed {
+			continue
+		}
+		if err := c.record(kind.operation, kind.object, p.DesignatedVersion, p.DesignatedVersion); err != nil {
+			return err
+		}
+	}
+	return nil
 }
 
 func equal[T comparable](a, b *T) bool {
@@ -210,6 +279,9 @@ func (s *Service) ArchivePreset(ctx context.Context, w Write, workspace, slug st
 		case PresetDisabled:
 			return errNotActive(p)
 		}
+		if err := c.guardPreset(p); err != nil {
+			return err
+		}
 		p.Status, p.StatusUpdatedAt = PresetArchived, &c.now
 		return c.putPreset("preset.archive", &p, p.DesignatedVersion)
 	})
@@ -227,6 +299,9 @@ func (s *Service) RestorePreset(ctx context.Context, w Write, workspace, slug st
 		case PresetDisabled:
 			return errNotActive(p)
 		case PresetArchived:
+			if err := c.guardPreset(p); err != nil {
+				return err
+			}
 			p.Status, p.StatusUpdatedAt = PresetActive, &c.now
 			if err := c.putPreset("preset.restore", &p, p.DesignatedVersion); err != nil {
 				return err

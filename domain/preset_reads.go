@@ -97,11 +97,21 @@ func (p shown) version(read versionReader, n int) ([]byte, error) {
 	return uses.add(text, n), nil
 }
 
+// presetHome is home for a request about the preset of a slug. A preset that who does not
+// reach is NotFound, before any cache is looked at.
+func (s *Service) presetHome(ctx context.Context, who Principal, workspace, slug string) (string, error) {
+	id, err := s.home(ctx, who, workspace)
+	if err == nil {
+		err = who.reach(slug)
+	}
+	return id, err
+}
+
 // Preset returns a preset and its designated version. workspace is the id or slug of the
 // workspace to look in, empty for the key's own. An archived preset is NotFound in this
 // and every other method that reads.
 func (s *Service) Preset(ctx context.Context, who Principal, workspace, slug string) (found Found, err error) {
-	id, err := s.home(ctx, who, workspace)
+	id, err := s.presetHome(ctx, who, workspace, slug)
 	if err != nil {
 		return found, err
 	}
@@ -119,7 +129,7 @@ func (s *Service) Preset(ctx context.Context, who Principal, workspace, slug str
 	})
 }
 
-// Presets returns a page of a workspace's presets that match a query. Only this method
+// Presets returns a page of a workspace's presets that who reaches and that match a query. Only this method
 // returns archived presets. A query that has a Text or is sorted costs a scan of the
 // workspace's presets. It is Unavailable if it takes too long.
 func (s *Service) Presets(ctx context.Context, who Principal, workspace string, query PresetQuery, page Page) (list Listed, err error) {
@@ -127,6 +137,7 @@ func (s *Service) Presets(ctx context.Context, who Principal, workspace string, 
 	if err != nil {
 		return list, err
 	}
+	query.only = who.scope().Presets
 	q, stamp := question{what: allPresets, workspace: id, filter: query.Filter, search: query.search(), page: page}, s.store.Stamps().Presets(id)
 	if list, ok := s.pages.Get(q, stamp); ok {
 		return list, nil
@@ -142,7 +153,7 @@ func (s *Service) Presets(ctx context.Context, who Principal, workspace string, 
 
 // PresetVersion returns version n of a preset.
 func (s *Service) PresetVersion(ctx context.Context, who Principal, workspace, slug string, n int) (found Found, err error) {
-	id, err := s.home(ctx, who, workspace)
+	id, err := s.presetHome(ctx, who, workspace, slug)
 	if err != nil {
 		return found, err
 	}
@@ -171,7 +182,7 @@ func (s *Service) PresetVersionSummaries(ctx context.Context, who Principal, wor
 }
 
 func (s *Service) versionPage(ctx context.Context, who Principal, workspace, slug string, page Page, reader func(shown) versionReader) (list Listed, err error) {
-	id, err := s.home(ctx, who, workspace)
+	id, err := s.presetHome(ctx, who, workspace, slug)
 	if err != nil {
 		return list, err
 	}

@@ -31,6 +31,9 @@ type Principal struct {
 	// WorkspaceSlug is the workspace of a key from the configuration, which
 	// may be written before the workspace exists.
 	WorkspaceSlug string
+	// Scope has the limits and the rights of an issued key. It is never changed. Nil, as
+	// for a key of the configuration, limits nothing and stands for all rights.
+	Scope *Scope
 }
 
 // WorkspaceRef returns the workspace that p acts in, by id or by slug.

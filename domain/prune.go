@@ -47,9 +47,10 @@ type Pruned struct {
 // Many versions of one preset are removed in several changes, and others may write in
 // between. So each change decides anew which versions may go. The condition and the
 // Idempotency-Key of w are about one change, and are ignored. An unknown workspace is
-// NotFound. w.Who must be allowed to manage.
+// NotFound. w.Who must be allowed to manage every workspace. Without the right
+// ProtectedLabels a protected preset that has versions to remove is Forbidden.
 func (s *Service) PruneVersions(ctx context.Context, w Write, on Pruning) ([]Pruned, error) {
-	if err := w.Who.MayManage(); err != nil {
+	if err := w.Who.MayManageAll(); err != nil {
 		return nil, err
 	}
 	if on.Keep < 1 {
@@ -148,6 +149,9 @@ func (s *Service) pruneVersions(ctx context.Context, w Write, of Pruned, keep in
 			}
 			p, err := c.Preset(of.WorkspaceID, of.Slug)
 			if err != nil {
+				return err
+			}
+			if err := c.guardPreset(p); err != nil {
 				return err
 			}
 			numbers, err = c.prune(&p, keep)

@@ -323,8 +323,8 @@ func TestKeepVersions(t *testing.T) {
 			t.Fatal(err)
 		}
 		stored := f.stored(t, "default", "p")
-		if out.Record.Object.Pruned != pruned || out.Record.Operation != "preset.create_version" || f.records(t) != trail+1 {
-			t.Errorf("got record %+v, want one of a version that makes %q go", out.Record, pruned)
+		if out.Records[0].Object.Pruned != pruned || out.Records[0].Operation != "preset.create_version" || f.records(t) != trail+1 {
+			t.Errorf("got record %+v, want one of a version that makes %q go", out.Records, pruned)
 		}
 		if got := f.left(t, "p"); !slices.Equal(got, left) {
 			t.Errorf("versions %v are left, want %v", got, left)
@@ -447,7 +447,7 @@ func TestPrunedInParts(t *testing.T) {
 	for _, r := range f.trail(t)[trail:] {
 		got = append(got, r.Operation+" "+r.Object.Pruned)
 	}
-	if want := []string{"preset.prune 1-499,501-1001", "label.put ", "preset.prune 500,1002-1999,2001", "preset.prune 2002-2590"}; !slices.Equal(got, want) {
+	if want := []string{"preset.prune 1-499,501-1001", "label.move ", "preset.prune 500,1002-1999,2001", "preset.prune 2002-2590"}; !slices.Equal(got, want) {
 		t.Errorf("got records %q, want %q", got, want)
 	}
 	if got := f.left(t, "p"); !slices.Equal(got, append([]int{2000}, 2591, 2592, 2593, 2594, 2595, 2596, 2597, 2598, 2599, 2600)) {
@@ -459,8 +459,8 @@ func TestPrunedInParts(t *testing.T) {
 	f.KeepVersions = 2
 	for _, want := range []string{"1-1000", "1001-2000", "2001-2601", "2602"} {
 		out, err := f.CreatePresetVersion(t.Context(), ask, "", "p", nothing)
-		if err != nil || out.Record.Object.Pruned != want {
-			t.Errorf("got %+v, %v, want that %s go", out.Record, err, want)
+		if err != nil || out.Records[0].Object.Pruned != want {
+			t.Errorf("got %+v, %v, want that %s go", out.Records, err, want)
 		}
 	}
 }

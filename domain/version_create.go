@@ -74,10 +74,12 @@ func (s *Service) CreatePresetVersion(ctx context.Context, w Write, workspace, s
 //
 // A draft is not designated. The outcome's JSON then shows it as created_version of its
 // preset, and its Version and Number are those of the draft. A draft of a preset that does
-// not exist is a Conflict. To set a label, w.Who must be allowed to manage.
+// not exist is a Conflict. To set a label, w.Who must be allowed to manage. Without the right
+// ProtectedLabels, a version of a protected preset must be a draft: else Forbidden.
 //
 // The same change removes versions beyond KeepVersions, as PruneVersions does, but at
 // most MaxChangeRemoved. The next change removes the rest. Drafts count as other versions.
+// A change by a key that lacks the right removes none of a protected preset.
 func (s *Service) ReleasePresetVersion(ctx context.Context, w Write, workspace, slug string, in Capture, how Release) (Outcome, error) {
 	if err := how.check(w.Who); err != nil {
 		return Outcome{}, err
@@ -91,11 +93,16 @@ func (s *Service) ReleasePresetVersion(ctx context.Context, w Write, workspace, 
 		if how.Draft && p.LatestVersion == 0 {
 			return errNothingServes
 		}
+		if !how.Draft {
+			if err := c.guardPreset(p); err != nil {
+				return err
+			}
+		}
 		before := p.DesignatedVersion
 		p.LatestVersion++
 		v := PresetVersion{
 			ID: versionID, PresetID: p.ID, Version: p.LatestVersion,
-			Dialect: in.Dialect, Message: how.Message, Config: in.Config, SystemPrompt: in.SystemPrompt,
+			Dialect: in.Dialect, Message: how.Message, Config: in.Config, SystemPrompt: in.SystemPrompt, Template: in.Template,
 			CreatorID: c.Who.UserID, CreatedAt: c.now, UpdatedAt: c.now,
 		}
 		if err := c.PutPresetVersion(p, v); err != nil {
@@ -107,16 +114,18 @@ func (s *Service) ReleasePresetVersion(ctx context.Context, w Write, workspace, 
 		}
 		var labelled *Target // what the label stood for
 		if how.Label != "" {
-			if labelled, err = c.moveLabel(&p, how.Label, &Target{Version: v.Version}); err != nil {
+			if labelled, err = c.moveLabel(&p, how.Label, &Target{Version: v.Version, Protected: p.Labels[how.Label].Protected}); err != nil {
 				return err
 			}
 		}
 		if err := c.PutPreset(p); err != nil {
 			return err
 		}
-		pruned, err := c.prune(&p, s.KeepVersions) // spares the labelled version
-		if err != nil {
-			return err
+		var pruned []int
+		if c.guardPreset(p) == nil { // else drafts would push out versions
+			if pruned, err = c.prune(&p, s.KeepVersions); err != nil { // spares the labelled version
+				return err
+			}
 		}
 		object := p.audited()
 		object.Pruned = formatRanges(pruned)
@@ -128,11 +137,9 @@ func (s *Service) ReleasePresetVersion(ctx context.Context, w Write, workspace, 
 			return err
 		}
 		if how.Label != "" {
-			created := c.out.Record
-			if err := c.recordLabel("label.put", p, how.Label, labelled, &Target{Version: v.Version}); err != nil {
+			if err := c.recordLabel(p, how.Label, labelled, new(p.Labels[how.Label])); err != nil {
 				return err
 			}
-			c.out.Record = created
 		}
 		if err := c.showVersion(p, v); err != nil || !how.Draft {
 			return err
@@ -146,6 +153,9 @@ func (s *Service) ReleasePresetVersion(ctx context.Context, w Write, workspace, 
 func (c *change) presetToExtend(workspace, slug, id string) (p Preset, err error) {
 	home, err := workspaceOf(c, c.Who, workspace)
 	if err != nil {
+		return p, err
+	}
+	if err := c.Who.reach(slug); err != nil {
 		return p, err
 	}
 	p, err = c.Preset(home, slug)

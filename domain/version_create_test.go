@@ -3,6 +3,7 @@ package domain_test
 import (
 	"encoding/json"
 	"fmt"
+	"slices"
 	"strings"
 	"testing"
 
@@ -87,8 +88,8 @@ func TestReleasesWithLabel(t *testing.T) {
 			t.Errorf("version %d: got %+v", n, p)
 		}
 		records := f.trail(t)[trail:]
-		if len(records) != 2 || *out.Record != records[0] || records[0].Object.Message != fmt.Sprint(n) ||
-			records[1].Operation != "label.put" || records[1].Object.Label != "live" || records[1].Before != n-1 || records[1].After != n {
+		if len(records) != 2 || !slices.Equal(out.Records, records) || records[0].Object.Message != fmt.Sprint(n) ||
+			records[1].Operation != "label.move" || records[1].Object.Label != "live" || records[1].Before != n-1 || records[1].After != n {
 			t.Errorf("version %d: got records %+v", n, records)
 		}
 		label, err := f.Label(t.Context(), user, "", "p", "live", domain.Page{Limit: 9})

@@ -69,9 +69,9 @@ type NewWorkspace struct {
 
 // CreateWorkspace stores a new workspace. A slug that is taken is Invalid (the
 // specification declares no 409 here), as is a workspace of more than MaxStoredSize. w.Who
-// must be allowed to manage.
+// must be allowed to manage every workspace.
 func (s *Service) CreateWorkspace(ctx context.Context, w Write, in NewWorkspace) (Outcome, error) {
-	if err := w.Who.MayManage(); err != nil {
+	if err := w.Who.MayManageAll(); err != nil {
 		return Outcome{}, err
 	}
 	id := s.newID()
@@ -156,6 +156,21 @@ func (s *Service) Workspace(ctx context.Context, who Principal, ref string) (fou
 	if err := who.MayManage(); err != nil {
 		return found, err
 	}
+	var own string
+	if who.scope().OnlyWorkspace {
+		if own, err = s.home(ctx, who, ""); err != nil {
+			return found, err
+		}
+	}
+	found, err = s.workspace(ctx, ref)
+	if err == nil && own != "" && own != found.WorkspaceID {
+		return Found{}, errWorkspaceNotFound // as reachedWorkspace
+	}
+	return found, err
+}
+
+// workspace is Workspace for a key that reaches every workspace.
+func (s *Service) workspace(ctx context.Context, ref string) (found Found, err error) {
 	if err := s.store.Sync(ctx); err != nil {
 		return found, err
 	}
@@ -257,12 +272,28 @@ func findWorkspace(r Reader, ref string) (id string, text []byte, err error) {
 	return id, text, err
 }
 
+// reachedWorkspace is findWorkspace for who. A workspace out of reach is NotFound, with the
+// answer of one that does not exist.
+func reachedWorkspace(r Reader, who Principal, ref string) (id string, text []byte, err error) {
+	var own string
+	if who.scope().OnlyWorkspace {
+		if own, err = workspaceOf(r, who, ""); err != nil {
+			return "", nil, err
+		}
+	}
+	id, text, err = findWorkspace(r, ref)
+	if err == nil && own != "" && own != id {
+		return "", nil, errWorkspaceNotFound
+	}
+	return id, text, err
+}
+
 // workspaceOf returns the id of the workspace that who acts in: the one ref names,
 // else the key's own, else the default one. Only a management key may name another
 // than its own, and learns whether it exists.
 func workspaceOf(r Reader, who Principal, ref string) (id string, err error) {
 	if ref != "" && who.Kind == ManagementKey {
-		id, _, err = findWorkspace(r, ref)
+		id, _, err = reachedWorkspace(r, who, ref)
 		return id, err
 	}
 	id, slug := who.WorkspaceRef()
@@ -289,9 +320,11 @@ func workspaceOf(r Reader, who Principal, ref string) (id string, err error) {
 // NotFound.
 func (p Principal) Home(r Reader) (id string, err error) { return workspaceOf(r, p, "") }
 
+var errWorkspaceNotFound = &Error{Kind: NotFound, Code: WorkspaceNotFound, Message: "Workspace not found"}
+
 func workspaceNotFound(err error) error {
 	if errors.Is(err, ErrNotFound) {
-		return &Error{Kind: NotFound, Code: WorkspaceNotFound, Message: "Workspace not found"}
+		return errWorkspaceNotFound
 	}
 	return err
 }

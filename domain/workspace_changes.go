@@ -75,7 +75,7 @@ func (patch WorkspacePatch) apply(w Workspace) Workspace {
 // findWorkspaceToChange returns the workspace that a change is about, and checks the
 // condition of the change.
 func (c *change) findWorkspaceToChange(ref string) (w Workspace, err error) {
-	id, text, err := findWorkspace(c, ref)
+	id, text, err := reachedWorkspace(c, c.Who, ref)
 	if err != nil {
 		return w, err
 	}
@@ -89,7 +89,8 @@ func (c *change) findWorkspaceToChange(ref string) (w Workspace, err error) {
 
 // UpdateWorkspace changes the workspace of an id or slug. If it has these values already,
 // nothing changes. A taken slug is Invalid. The default workspace must keep its slug, and
-// so must one that a configured key names by its slug. w.Who must be allowed to manage.
+// so must one that a configured key names by its slug. w.Who must be allowed to manage. A
+// key that reaches one workspace only may not change the slug: Forbidden.
 func (s *Service) UpdateWorkspace(ctx context.Context, w Write, ref string, patch WorkspacePatch, configured []Principal) (Outcome, error) {
 	if err := w.Who.MayManage(); err != nil {
 		return Outcome{}, err
@@ -100,6 +101,9 @@ func (s *Service) UpdateWorkspace(ctx context.Context, w Write, ref string, patc
 			return err
 		}
 		updated := patch.apply(old)
+		if updated.Slug != old.Slug && c.Who.scope().OnlyWorkspace {
+			return errOnlyWorkspace() // a taken slug would tell of another workspace
+		}
 		before, err := old.JSON()
 		if err != nil {
 			return err
@@ -142,7 +146,8 @@ func isNamed(keys []Principal, slug string) bool {
 // DeleteWorkspace removes the workspace of an id or slug with all its presets. It is
 // Invalid while live keys act in it. The same change makes a deleted default workspace
 // anew, empty and with another id. Keys without a workspace of their own do not prevent
-// that. w.Who must be allowed to manage. The outcome has no JSON.
+// that. w.Who must be allowed to manage every workspace, and to remove what is protected
+// in this one: else Forbidden. The outcome has no JSON.
 func (s *Service) DeleteWorkspace(ctx context.Context, w Write, ref string, on WorkspaceDeletion) (Outcome, error) {
 	if err := w.Who.MayManage(); err != nil {
 		return Outcome{}, err
@@ -151,6 +156,9 @@ func (s *Service) DeleteWorkspace(ctx context.Context, w Write, ref string, on W
 	return s.change(ctx, w, func(c *change) error {
 		old, err := c.findWorkspaceToChange(ref)
 		if err != nil {
+			return err
+		}
+		if err := c.Who.MayManageAll(); err != nil {
 			return err
 		}
 		if old.Slug == DefaultWorkspaceSlug && !on.ConfirmDefault {
@@ -164,29 +172,34 @@ func (s *Service) DeleteWorkspace(ctx context.Context, w Write, ref string, on W
 		if slices.ContainsFunc(keys, acts) || isNamed(on.Configured, old.Slug) {
 			return InvalidAt("id", "the workspace has live keys; revoke them first")
 		}
+		if err := c.guardPresets(old.ID); err != nil {
+			return err
+		}
 		if err := c.DeleteWorkspace(old); err != nil {
 			return err
 		}
 		if err := c.record("workspace.delete", old.audited(), 0, 0); err != nil {
 			return err
 		}
-		deleted := Outcome{WorkspaceID: old.ID, Workspace: old, Record: c.out.Record}
 		if old.Slug == DefaultWorkspaceSlug {
 			if err := c.insertWorkspace(defaultWorkspace(id, c.now)); err != nil {
 				return err
 			}
-			deleted.Recreated = c.out.Record
 		}
-		c.out = deleted
+		c.out = Outcome{WorkspaceID: old.ID, Workspace: old, Records: c.out.Records}
 		return nil
 	})
 }
 
-// Workspaces returns a page of the workspaces, the oldest first. who must be allowed to
+// Workspaces returns a page of the workspaces that who reaches, the oldest first. who must be
+// allowed to
 // manage.
 func (s *Service) Workspaces(ctx context.Context, who Principal, page Page) (list Listed, err error) {
 	if err := who.MayManage(); err != nil {
 		return list, err
+	}
+	if who.scope().OnlyWorkspace {
+		return s.ownWorkspace(ctx, who, page)
 	}
 	if err := s.store.Sync(ctx); err != nil {
 		return list, err
@@ -199,4 +212,21 @@ func (s *Service) Workspaces(ctx context.Context, who Principal, page Page) (lis
 		text, total, err := r.WorkspacePage(page)
 		return listed(text, total), len(text), err
 	})
+}
+
+// ownWorkspace is Workspaces for a key that reaches one workspace only.
+func (s *Service) ownWorkspace(ctx context.Context, who Principal, page Page) (Listed, error) {
+	id, err := s.home(ctx, who, "")
+	if err != nil {
+		return Listed{}, err
+	}
+	found, err := s.workspace(ctx, id)
+	if err != nil {
+		return Listed{}, err
+	}
+	var all [][]byte
+	if page.Offset == 0 {
+		all = append(all, found.JSON)
+	}
+	return listed(jsonArray(all), 1), nil
 }

@@ -4,6 +4,7 @@ import (
 	"encoding/json"
 	"math"
 	"reflect"
+	"slices"
 	"strings"
 	"testing"
 	"time"
@@ -178,14 +179,14 @@ func TestWorkspaceUpdates(t *testing.T) {
 		}
 		added := f.trail(t)[len(trail):]
 		if tc.want == "" {
-			if !reflect.DeepEqual(now, was) || len(added) > 0 || out.Record != nil {
+			if !reflect.DeepEqual(now, was) || len(added) > 0 || len(out.Records) > 0 {
 				t.Errorf("%s: got  %+v, %v\nwant %+v still", tc.body, now, added, was)
 			}
 			continue
 		}
 		want := domain.AuditObject{Kind: "workspace", ID: id, WorkspaceID: id, Slug: now.Slug}
-		if len(added) != 1 || added[0].Operation != "workspace.update" || added[0].Object != want || added[0].UserID != "ann" || out.Record == nil || *out.Record != added[0] {
-			t.Errorf("%s: got %d records and %+v, want one of %+v", tc.body, len(added), out.Record, want)
+		if len(added) != 1 || added[0].Operation != "workspace.update" || added[0].Object != want || added[0].UserID != "ann" || !slices.Equal(out.Records, added) {
+			t.Errorf("%s: got %d records and %+v, want one of %+v", tc.body, len(added), out.Records, want)
 		}
 		if got := member(tc.field); got != tc.want {
 			t.Errorf("%s: got %s, want %s", tc.body, got, tc.want)
@@ -269,7 +270,7 @@ func TestWorkspaceDeletion(t *testing.T) {
 	remove := func(who domain.Principal, ref string, on domain.WorkspaceDeletion) error {
 		t.Helper()
 		out, err := f.DeleteWorkspace(t.Context(), domain.Write{Who: who, RequestID: "r1"}, ref, on)
-		if err == nil && (out.JSON != nil || out.Recreated != nil || out.Record == nil || out.Record.Operation != "workspace.delete") {
+		if err == nil && (out.JSON != nil || len(out.Records) != 1 || out.Records[0].Operation != "workspace.delete") {
 			t.Errorf("got %+v, want no JSON and a record", out)
 		}
 		return err
@@ -352,7 +353,7 @@ func TestDeletionOfTheDefaultWorkspace(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	if out.JSON != nil || out.WorkspaceID != old.ID || out.Workspace.Name != "Main" || out.Record == nil || out.Record.Object.ID != old.ID {
+	if out.JSON != nil || out.WorkspaceID != old.ID || out.Workspace.Name != "Main" || len(out.Records) != 2 || out.Records[0].Object.ID != old.ID {
 		t.Errorf("got %+v, want the old workspace and no JSON", out)
 	}
 	now, err := workspace(t.Context(), f, admin, "default")
@@ -360,7 +361,7 @@ func TestDeletionOfTheDefaultWorkspace(t *testing.T) {
 		t.Errorf("got %+v, %v, want a new default workspace", now, err)
 	}
 	added := f.trail(t)[len(trail):]
-	if len(added) != 2 || added[0] != *out.Record || added[1].Operation != "workspace.create" || added[1].Object.ID != now.ID || added[1].UserID != "ann" || out.Recreated == nil || *out.Recreated != added[1] {
+	if len(added) != 2 || added[1].Operation != "workspace.create" || added[1].Object.ID != now.ID || added[1].UserID != "ann" || !slices.Equal(out.Records, added) {
 		t.Errorf("got records %+v, want the deletion and the creation", added)
 	}
 	_, err = workspace(t.Context(), f, admin, old.ID)

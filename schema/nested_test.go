@@ -237,8 +237,8 @@ func checkNested(t *testing.T, s *schema.Schema, at, body, members string) {
 	}
 }
 
-// requestsOf returns the schemas of the inference requests that letters stand
-// for: r for responses, c for chat, m for messages.
+// requestsOf returns the schemas of the inference requests that letters name. r stands for
+// responses, c for chat, m for messages.
 func requestsOf(t *testing.T, letters string) (requests []*schema.Schema) {
 	t.Helper()
 	s := schemas(t)

@@ -123,10 +123,8 @@ func patternLengths(plugins jsontext.Value, _ []rawjson.Member) (broken []Violat
 		}
 		for _, list := range []string{"allowed_models", "excluded_models"} {
 			length := 0
-			if patterns := rawjson.Get(plugin, list); patterns != nil {
-				for _, pattern := range rawjson.Items(patterns) {
-					length += utf8.RuneCount(unquote(pattern))
-				}
+			for _, pattern := range rawjson.Items(rawjson.Get(plugin, list)) {
+				length += utf8.RuneCount(unquote(pattern))
 			}
 			if length > maxPatternsLength {
 				path := "/plugins/" + strconv.Itoa(index) + "/" + list

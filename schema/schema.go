@@ -21,6 +21,7 @@ import (
 	"fmt"
 	"io"
 	"io/fs"
+	"strings"
 	"sync"
 
 	"github.com/santhosh-tekuri/jsonschema/v5"
@@ -30,6 +31,10 @@ import (
 
 //go:embed *.json
 var files embed.FS
+
+// Files returns the schema files, without folders. Besides JSON Schema they use the
+// keywords of this package.
+func Files() fs.FS { return files }
 
 // baseURL begins the $id of every schema file. Nothing is ever fetched.
 const baseURL = "https://github.com/caddy-presets/caddy-presets/schema/"
@@ -127,6 +132,11 @@ type Schema struct {
 	byLocation map[string]*jsonschema.Schema
 	// relations check what a schema cannot express.
 	relations []relation
+}
+
+// File returns the name of the schema's file.
+func (s *Schema) File() string {
+	return strings.TrimSuffix(strings.TrimPrefix(s.root.Location, baseURL), "#")
 }
 
 func compile(c *jsonschema.Compiler, file string) (*Schema, error) {

@@ -1,6 +1,7 @@
 package schema
 
 import (
+	"bytes"
 	"cmp"
 	"fmt"
 	"slices"
@@ -12,10 +13,10 @@ import (
 )
 
 // MaxValues bounds the number of values in a body that the rules look at. Values without a
-// rule do not count: unknown members, the content of input or of a function's parameters,
-// and most messages of a conversation. A member whose only rule is its type does not count
-// if it has that type. An object counts twice, and a member once more for every 64 bytes of
-// its name.
+// rule do not count. These are unknown members, the content of input or of a function's
+// parameters, and most messages of a conversation. A member whose only rule is its type does
+// not count if it has that type. An object counts twice, and a member once more for every 64
+// bytes of its name.
 const MaxValues = 16384
 
 var errTooManyValues = fmt.Errorf("has too much to check: more than %d values", MaxValues)
@@ -139,6 +140,18 @@ func (d *decoder) value(v jsontext.Value, schemas []*jsonschema.Schema) (any, er
 	default:
 		return d.array(v, r)
 	}
+}
+
+// unquote decodes a string from a body that was read strictly.
+func unquote(quoted jsontext.Value) []byte {
+	if bytes.IndexByte(quoted, '\\') < 0 {
+		return quoted[1 : len(quoted)-1]
+	}
+	text, err := jsontext.AppendUnquote(nil, quoted)
+	if err != nil {
+		panic(err)
+	}
+	return text
 }
 
 func (d *decoder) object(v jsontext.Value, r rules) (any, error) {

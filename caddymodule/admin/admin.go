@@ -29,8 +29,8 @@ const Path = "/presets/"
 // maxBody bounds the body of a request, in bytes. An import may be larger.
 const maxBody = 64 << 10
 
-// operator is who acts through the admin endpoint, in the audit trail. Caddy gives
-// requests to that endpoint no id, so their records have none.
+// operator is the principal of requests to the admin endpoint, in the audit trail. Caddy
+// gives these requests no id, so their records have none.
 var operator = domain.By(domain.Principal{UserID: "admin", Kind: domain.ManagementKey})
 
 func init() {
@@ -185,9 +185,9 @@ func pickStore(name string) (*live.Store, error) {
 	case len(names) == 0:
 		return nil, caddy.APIError{HTTPStatus: http.StatusNotFound, Err: errors.New("no store is live: the running configuration has no presets directive")}
 	case name != "" && all[name] == nil:
-		return nil, caddy.APIError{HTTPStatus: http.StatusNotFound, Err: fmt.Errorf("no live store is named %q; there is: %s", name, list)}
+		return nil, caddy.APIError{HTTPStatus: http.StatusNotFound, Err: fmt.Errorf("no live store is named %q; live stores: %s", name, list)}
 	case name == "" && len(names) > 1:
-		return nil, badRequest(fmt.Errorf("several stores are live; pick one with store: %s", list))
+		return nil, badRequest(fmt.Errorf("several stores are live; choose one with store: %s", list))
 	case name == "":
 		name = names[0]
 	}

@@ -82,18 +82,18 @@ func TestKeyCommand(t *testing.T) {
 		t.Helper()
 		out, _, err := run("key", "list", "--address", s.AdminAddress)
 		lines := strings.Split(out, "\n")
-		if err != nil || len(lines) != 3 || strings.Join(strings.Fields(lines[0]), " ") != "ID KIND STATE ENDS IN USER WORKSPACE CREATED EXPIRES LAST USED NAME" {
+		if err != nil || len(lines) != 3 || strings.Join(strings.Fields(lines[0]), " ") != "ID KIND STATE ENDS IN USER WORKSPACE CREATED EXPIRES LAST USED LIMITS NAME" {
 			t.Fatalf("list gives %q, %v", out, err)
 		}
 		_, row, _ := strings.Cut(strings.Join(strings.Fields(times.ReplaceAllString(lines[1], "<time>")), " "), " ")
 		return row
 	}
 	hint := secret[len(secret)-4:]
-	if got, want := row(), "management live "+hint+" ann team <time> <time> never for the tests"; got != want {
+	if got, want := row(), "management live "+hint+" ann team <time> <time> never - for the tests"; got != want {
 		t.Errorf("got %q, want %q", got, want)
 	}
 	s.Do("GET", "/v1/workspaces/team", "", caddytest.Bearer(secret)).Want(t, 200)
-	if want := "management live " + hint + " ann team <time> <time> <time> for the tests"; !caddytest.Eventually(func() bool { return row() == want }) {
+	if want := "management live " + hint + " ann team <time> <time> <time> - for the tests"; !caddytest.Eventually(func() bool { return row() == want }) {
 		t.Errorf("got %q, want %q", row(), want)
 	}
 
@@ -110,17 +110,17 @@ func TestKeyCommand(t *testing.T) {
 		t.Errorf("revoke gives %q and %q, %v", out, note, err)
 	}
 	s.Do("GET", "/v1/workspaces/team", "", caddytest.Bearer(secret)).WantError(t, 401, "Invalid credentials")
-	if got, want := row(), "management revoked "+hint+" ann team <time> <time> <time> for the tests"; got != want {
+	if got, want := row(), "management revoked "+hint+" ann team <time> <time> <time> - for the tests"; got != want {
 		t.Errorf("got %q, want %q", got, want)
 	}
 	s.Manage("DELETE", "/v1/workspaces/team", "").Want(t, 200)
-	if got, want := row(), "management revoked "+hint+" ann "+team+" <time> <time> <time> for the tests"; got != want {
+	if got, want := row(), "management revoked "+hint+" ann "+team+" <time> <time> <time> - for the tests"; got != want {
 		t.Errorf("got %q, want the id of the workspace that is gone: %q", got, want)
 	}
 	if secret, _, err := run("key", "create", "--kind", "inference", "--address", s.AdminAddress); err != nil {
 		t.Error(err)
 	} else if out, _, err := run("key", "list", "--address", s.AdminAddress); err != nil || !strings.Contains(out, secret[len(secret)-5:len(secret)-1]+"     -     default") {
-		t.Errorf("list gives %q, %v, want a key of nobody in the default workspace", out, err)
+		t.Errorf("list gives %q, %v, want a key without a user in the default workspace", out, err)
 	}
 	for says, args := range map[string][]string{
 		`required flag(s) "kind" not set`: {"create", "--address", s.AdminAddress},
@@ -132,6 +132,45 @@ func TestKeyCommand(t *testing.T) {
 		"no live store":                   {"list", "--address", s.AdminAddress, "--store", "other"},
 	} {
 		if out, _, err := run(append([]string{"key"}, args...)...); err == nil || !strings.Contains(err.Error(), says) {
+			t.Errorf("%v: got %q, %v, want an error with %q", args, out, err, says)
+		}
+	}
+}
+
+// TestLimitedKeyCommand issues keys with all limits, and lists them.
+func TestLimitedKeyCommand(t *testing.T) {
+	s := start(t, caddytest.Standard)
+	s.Manage("POST", "/v1/workspaces", caddytest.Workspace).Want(t, 201)
+	create := func(args ...string) string {
+		t.Helper()
+		secret, _, err := run(append([]string{"key", "create", "--address", s.AdminAddress}, args...)...)
+		if err != nil {
+			t.Fatal(err)
+		}
+		return caddytest.Bearer(strings.TrimSpace(secret))
+	}
+	presets := create("--kind", "inference", "--preset", "a", "--preset", "b", "--preset-required", "--model", "openai/*", "--model", "x/y:free")
+	team := create("--kind", "management", "--workspace", "team", "--only-workspace", "--may", "protected-labels")
+	s.Do("GET", "/v1/workspaces/team", "", team).Want(t, 200)
+	s.Do("GET", "/v1/workspaces/default", "", team).WantError(t, 404, "Workspace not found")
+	s.Manage("POST", "/v1/presets/c/responses", `{}`).Want(t, 200)
+	s.Do("GET", "/v1/presets/c", "", presets).WantError(t, 404, "Preset not found")
+	out, _, err := run("key", "list", "--address", s.AdminAddress)
+	if err != nil || !strings.Contains(out, "  preset=a,preset=b,preset-required,model=openai/*,model=x/y:free  ") || !strings.Contains(out, "  only-workspace,may=protected-labels  ") {
+		t.Errorf("list gives %q, %v", out, err)
+	}
+	out, _, err = run("key", "list", "--json", "--address", s.AdminAddress)
+	if err != nil || !strings.Contains(out, `"presets":["a","b"],"preset_required":true,"models":["openai/*","x/y:free"]`) || !strings.Contains(out, `"only_workspace":true,"may":["protected-labels"]`) {
+		t.Errorf("list --json gives %q, %v", out, err)
+	}
+	for says, args := range map[string][]string{
+		"/preset_required: is for inference keys only":  {"--kind", "management", "--preset-required"},
+		"/only_workspace: is for management keys only":  {"--kind", "inference", "--only-workspace"},
+		"/may/0: must be protected-labels":              {"--kind", "management", "--may", "everything"},
+		"/presets/1: is in the list already":            {"--kind", "inference", "--preset", "a", "--preset", "a"},
+		"/models/0: must have 1 to 256 printable ASCII": {"--kind", "inference", "--model", "a b"},
+	} {
+		if out, _, err := run(append([]string{"key", "create", "--address", s.AdminAddress}, args...)...); err == nil || !strings.Contains(err.Error(), says) {
 			t.Errorf("%v: got %q, %v, want an error with %q", args, out, err, says)
 		}
 	}

@@ -197,7 +197,7 @@ func (t trail) verify(noted string) error {
 	switch {
 	case head != t.head:
 		hash, _ := t.head.Hash.MarshalText() // never fails
-		return fmt.Errorf("audit record %d is not the one that the trail should end with, of hash %s", head.Count, hash)
+		return fmt.Errorf("the audit trail ends with a wrong record %d; the last record has hash %s", head.Count, hash)
 	case !found:
 		return errors.New("the audit trail is unbroken, but no record has the hash of --head: the hash is from another trail")
 	}
@@ -244,11 +244,18 @@ func printRecords(w io.Writer, records iter.Seq2[domain.AuditRecord, error]) err
 	return table.Flush()
 }
 
-// objectName returns an object's reference, slug or id, with its removed versions.
+// objectName returns an object's reference, slug or id, with its split, status and removed
+// versions.
 func objectName(o domain.AuditObject) string {
 	name := cmp.Or(o.Slug, o.ID)
 	if o.Label != "" {
 		name += "@" + o.Label
+	}
+	if o.Split != "" {
+		name += " split " + o.Split
+	}
+	if o.Status != "" {
+		name += " " + string(o.Status)
 	}
 	if o.Pruned != "" {
 		name += " less " + o.Pruned

@@ -38,8 +38,8 @@ func (s *server) trail(query string) (page admin.AuditPage) {
 	return page
 }
 
-// write makes the audit trail n records longer, straight through the store.
-func (s *server) write(n int) {
+// appendAudit adds n records to the audit trail, directly through the store.
+func (s *server) appendAudit(n int) {
 	s.T.Helper()
 	live := use()
 	var wg sync.WaitGroup
@@ -213,7 +213,7 @@ func TestAuditCommand(t *testing.T) {
 	}
 
 	const total = 2*domain.MaxAuditPage + 7
-	s.write(total - 4)
+	s.appendAudit(total - 4)
 	early := s.trail("?limit=3").Records[2].Hash
 	for _, tc := range []struct {
 		args        string
@@ -290,7 +290,7 @@ func TestAuditCommand(t *testing.T) {
 // records that existed when it began.
 func TestAuditWhileOthersWrite(t *testing.T) {
 	s := start(t, caddytest.Standard)
-	s.write(100)
+	s.appendAudit(100)
 	stop, done := make(chan struct{}), make(chan struct{})
 	go func() {
 		defer close(done)
@@ -299,7 +299,7 @@ func TestAuditWhileOthersWrite(t *testing.T) {
 			case <-stop:
 				return
 			default:
-				s.write(40)
+				s.appendAudit(40)
 			}
 		}
 	}()
@@ -319,8 +319,8 @@ func TestAuditWhileOthersWrite(t *testing.T) {
 	}
 }
 
-// tampering is an admin endpoint that changes the audit trail on its way.
-func (s *server) tampering(change func(*admin.AuditPage)) (address string) {
+// startTampering starts a proxy of the admin endpoint that changes the audit trail.
+func (s *server) startTampering(change func(*admin.AuditPage)) (address string) {
 	proxy := httptest.NewServer(&httputil.ReverseProxy{
 		Rewrite: func(r *httputil.ProxyRequest) {
 			r.SetURL(&url.URL{Scheme: "http", Host: "127.0.0.1"})
@@ -346,7 +346,7 @@ func (s *server) tampering(change func(*admin.AuditPage)) (address string) {
 
 func TestAuditVerifyFindsTampering(t *testing.T) {
 	s := start(t, caddytest.Standard)
-	s.write(9)
+	s.appendAudit(9)
 	record := func(n int, change func(*domain.AuditRecord)) func(*admin.AuditPage) {
 		return func(page *admin.AuditPage) {
 			for i := range page.Records {
@@ -374,11 +374,11 @@ func TestAuditVerifyFindsTampering(t *testing.T) {
 		}, "audit record 6 stands where number 5"},
 		{"the end cut off", func(page *admin.AuditPage) { page.Records = page.Records[:min(len(page.Records), 7)] }, ""},
 		{"no records", func(page *admin.AuditPage) { page.Records = nil }, "ends with record 0 and not with 10"},
-		{"another head", func(page *admin.AuditPage) { page.Head.Hash[0]++ }, "audit record 10 is not the one that the trail should end with"},
+		{"another head", func(page *admin.AuditPage) { page.Head.Hash[0]++ }, "the audit trail ends with a wrong record 10"},
 		{"a longer head", func(page *admin.AuditPage) { page.Head.Count++ }, "ends with record 10 and not with 11"},
-		{"a shorter head", func(page *admin.AuditPage) { page.Head.Count-- }, "audit record 9 is not the one"},
+		{"a shorter head", func(page *admin.AuditPage) { page.Head.Count-- }, "the audit trail ends with a wrong record 9"},
 	} {
-		out, _, err := run("audit", "--verify", "--address", s.tampering(tc.change))
+		out, _, err := run("audit", "--verify", "--address", s.startTampering(tc.change))
 		switch {
 		case tc.says == "":
 			if err != nil || !strings.HasPrefix(out, "10 records, unbroken") {

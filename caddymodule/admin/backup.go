@@ -22,7 +22,7 @@ import (
 func getBackup(r request) error {
 	store, ok := r.Store.(engine.Backuper)
 	if !ok {
-		return badRequest(errors.New("the engine of this store has other ways to back it up"))
+		return badRequest(errors.New("this storage engine has no backup command: use its own tools"))
 	}
 	// A backup of an unfinished import would look complete.
 	switch unfinished, err := transfer.Unfinished(r.Context(), r.Store); {
@@ -56,7 +56,7 @@ The file gets its name once it is complete and on the disk. Until then its name 
 		Args: cobra.ExactArgs(1),
 		RunE: func(cmd *cobra.Command, args []string) error {
 			if args[0] == "-" && isTerminal(cmd.OutOrStdout()) {
-				return errors.New("standard output is a terminal, and a backup is not for reading")
+				return errors.New("standard output is a terminal: redirect the backup to a file or a pipe")
 			}
 			return writeFile(cmd, args[0], target.backupTo)
 		},
@@ -75,7 +75,7 @@ func (t *client) backupTo(ctx context.Context, notes, to io.Writer) error {
 	})
 	switch {
 	case errors.Is(err, badger.ErrNotRestorable):
-		return fmt.Errorf("the server sent an incomplete backup, and its log says why: %w", err)
+		return fmt.Errorf("the server sent an incomplete backup; its log has the reason: %w", err)
 	case err != nil:
 		return err
 	}

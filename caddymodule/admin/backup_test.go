@@ -217,8 +217,8 @@ func TestBackupRefusals(t *testing.T) {
 	s.Admin("POST", "/presets/backup", "").Want(t, 405)
 }
 
-// cutting is a server that sends only a part of the admin endpoint's answer.
-func (s *server) cutting(change func(w http.ResponseWriter, whole []byte)) string {
+// startCutting starts a proxy that sends only a part of the admin endpoint's answer.
+func (s *server) startCutting(change func(w http.ResponseWriter, whole []byte)) string {
 	cut := httptest.NewServer(http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
 		answer, err := caddytest.Client(s.AdminAddress).Get("http://127.0.0.1" + r.URL.String())
 		if err != nil {
@@ -250,7 +250,7 @@ func TestBackupThatIsCut(t *testing.T) {
 		"more":    func(w http.ResponseWriter, whole []byte) { _, _ = w.Write(append(whole, '\n')) },
 	} {
 		dir := t.TempDir()
-		_, note, err := run("backup", filepath.Join(dir, "b"), "--address", s.cutting(change))
+		_, note, err := run("backup", filepath.Join(dir, "b"), "--address", s.startCutting(change))
 		if err == nil || !strings.Contains(err.Error(), "an incomplete backup") || strings.Contains(note, "Made") {
 			t.Errorf("%s: got %q, %v, want that it is incomplete", what, note, err)
 		}
@@ -295,7 +295,7 @@ func TestSlowBackup(t *testing.T) {
 		t.Fatal(err)
 	}
 	if len(body) < 10<<20 {
-		t.Errorf("the backup has %d bytes: it may have fitted into what the system keeps for a connection", len(body))
+		t.Errorf("the backup has %d bytes: it may have fitted into the connection's buffers", len(body))
 	}
 	t.Logf("%d bytes, %d records", len(body), end.Records)
 }
@@ -308,7 +308,7 @@ func TestStalledBackup(t *testing.T) {
 	inARow := 0
 	stalled := func() bool { // the connection's buffers are full
 		inARow++
-		if !waitsToWrite() {
+		if !isBlockedOnWrite() {
 			inARow = 0
 		}
 		return inARow == 5
@@ -322,8 +322,8 @@ func TestStalledBackup(t *testing.T) {
 	}
 }
 
-// waitsToWrite reports whether a backup waits for its client to read.
-func waitsToWrite() bool {
+// isBlockedOnWrite reports whether a backup waits for its client to read.
+func isBlockedOnWrite() bool {
 	stacks := make([]byte, 4<<20)
 	stacks = stacks[:runtime.Stack(stacks, true)]
 	for goroutine := range bytes.SplitSeq(stacks, []byte("\n\n")) {
@@ -345,7 +345,7 @@ func TestBackupAborts(t *testing.T) {
 	defer func() { u.Store = whole }()
 	dir := t.TempDir()
 	_, _, err := run("backup", filepath.Join(dir, "b"), "--address", s.AdminAddress)
-	if err == nil || !strings.Contains(err.Error(), "an incomplete backup, and its log says why") {
+	if err == nil || !strings.Contains(err.Error(), "an incomplete backup; its log has the reason") {
 		t.Errorf("got error %v, want that it is incomplete", err)
 	}
 	if left, _ := os.ReadDir(dir); len(left) > 0 {
@@ -379,7 +379,7 @@ func (w *failingWriter) Write(p []byte) (int, error) {
 func TestBackupInterrupted(t *testing.T) {
 	s := start(t, caddytest.Standard)
 	begun, ended := make(chan struct{}), make(chan struct{})
-	stalled := s.cutting(func(w http.ResponseWriter, whole []byte) {
+	stalled := s.startCutting(func(w http.ResponseWriter, whole []byte) {
 		_, _ = w.Write(whole[:len(whole)/2])
 		_ = http.NewResponseController(w).Flush()
 		close(begun)

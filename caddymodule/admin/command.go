@@ -23,8 +23,8 @@ func init() {
 		Short: "Manages the keys and the store of the presets handler, and reads its audit trail",
 		Long: `
 Manages a running presets handler through Caddy's admin endpoint: its keys, the trail
-of all changes, and its store. The commands restore and verify also work without a
-server, on the folder of a store.`,
+of all changes, and its store. restore works without a server, on the folder of a store.
+verify does so if it is given a folder.`,
 		CobraFunc: addCommands,
 	})
 }
@@ -41,7 +41,7 @@ func refuseUnknown(cmd *cobra.Command) {
 	cmd.Args = cobra.ArbitraryArgs
 	cmd.RunE = func(cmd *cobra.Command, args []string) error {
 		if len(args) > 0 {
-			return fmt.Errorf("unknown command %q for %q; --help lists those that there are", args[0], cmd.CommandPath())
+			return fmt.Errorf("unknown command %q for %q; --help lists the commands", args[0], cmd.CommandPath())
 		}
 		return cmd.Help()
 	}
@@ -56,7 +56,7 @@ func (t *client) flags(cmd *cobra.Command) {
 	flags.StringVar(&t.address, "address", "", "The address of the admin endpoint; overrides --config")
 	flags.StringVar(&t.config, "config", "", "Configuration file that names the admin endpoint")
 	flags.StringVar(&t.adapter, "adapter", "", "Name of the config adapter")
-	flags.StringVar(&t.store, "store", "", "The store to use, where several are live")
+	flags.StringVar(&t.store, "store", "", "The store to use, if several are live")
 }
 
 // call sends body as JSON, unless it is nil, and decodes the answer.

@@ -14,17 +14,16 @@ import (
 	"github.com/caddy-presets/caddy-presets/storage/badger"
 )
 
-// TestCommandErrorsAreMessages checks that commands print the message of a refusal and
-// nothing else.
+// TestCommandErrorsAreMessages checks that commands print only the message of a refusal.
 func TestCommandErrorsAreMessages(t *testing.T) {
 	s := start(t, caddytest.Standard)
 	for want, args := range map[string][]string{
-		"Invalid request parameters: /kind: must be ":                       {"key", "create", "--kind", "root"},
-		"Workspace not found":                                               {"key", "create", "--kind", "inference", "--workspace", "absent"},
-		"Key not found":                                                     {"key", "revoke", "absent"},
-		"Invalid request parameters: keep: must be at least 1":              {"prune", "--keep", "0"},
-		`no live store is named "absent"; there is: ` + s.CanonicalFolder(): {"key", "list", "--store", "absent"},
-		"expires_in: must be a positive duration":                           {"key", "create", "--kind", "inference", "--expires", "soon"},
+		"Invalid request parameters: /kind: must be ":                          {"key", "create", "--kind", "root"},
+		"Workspace not found":                                                  {"key", "create", "--kind", "inference", "--workspace", "absent"},
+		"Key not found":                                                        {"key", "revoke", "absent"},
+		"Invalid request parameters: keep: must be at least 1":                 {"prune", "--keep", "0"},
+		`no live store is named "absent"; live stores: ` + s.CanonicalFolder(): {"key", "list", "--store", "absent"},
+		"expires_in: must be a positive duration":                              {"key", "create", "--kind", "inference", "--expires", "soon"},
 	} {
 		out, _, err := run(append(args, "--address", s.AdminAddress)...)
 		if err == nil || out != "" || !strings.HasPrefix(err.Error(), want) || strings.ContainsAny(err.Error(), "{}\n") {
@@ -43,7 +42,7 @@ func TestCommandErrorsAreMessages(t *testing.T) {
 // show it.
 func TestAddressThatIsAURL(t *testing.T) {
 	s := start(t, caddytest.Standard)
-	tcp := s.cutting(func(w http.ResponseWriter, whole []byte) { _, _ = w.Write(whole) })
+	tcp := s.startCutting(func(w http.ResponseWriter, whole []byte) { _, _ = w.Write(whole) })
 	for _, address := range []string{s.AdminAddress, tcp, "http://" + tcp, "http://" + tcp + "/"} {
 		if out, _, err := run("key", "list", "--json", "--address", address); err != nil || out != "[]" {
 			t.Errorf("%s: got %q, %v, want no keys", address, out, err)
@@ -52,7 +51,7 @@ func TestAddressThatIsAURL(t *testing.T) {
 	for _, address := range []string{"https://" + tcp, "http://localhost", "http://" + tcp + "/presets/keys", "http://u@" + tcp, "tcp://" + tcp, "http://%zz", "http://" + tcp + "?x"} {
 		_, _, err := run("key", "list", "--address", address)
 		if err == nil || !strings.HasPrefix(err.Error(), "--address wants the host and port of the admin endpoint, such as 127.0.0.1:2019") {
-			t.Errorf("%s: got %v, want the form that it wants", address, err)
+			t.Errorf("%s: got %v, want an error that describes the address", address, err)
 		}
 	}
 }
@@ -92,7 +91,7 @@ func TestVerifyCommand(t *testing.T) {
 func TestUnknownCommands(t *testing.T) {
 	for _, args := range [][]string{{"bakcup", "x"}, {"nonsense"}, {"key", "a", "b"}} {
 		if _, _, err := run(args...); err == nil || !strings.Contains(err.Error(), "unknown command") {
-			t.Errorf("%v: got %v, want that there is no such command", args, err)
+			t.Errorf("%v: got %v, want an error about an unknown command", args, err)
 		}
 	}
 	if out, _, err := run("key"); err != nil || !strings.Contains(out, "create") {

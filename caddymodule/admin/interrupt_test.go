@@ -166,7 +166,7 @@ func TestImportConnectionLost(t *testing.T) {
 		target := &client{address: server.Listener.Addr().String()}
 		err := target.importFrom(t.Context(), io.Discard, strings.NewReader(string(some)), 0)
 		if err == nil || !strings.Contains(err.Error(), resumeHint) {
-			t.Errorf("%s: got error %v, want one that tells how to go on", what, err)
+			t.Errorf("%s: got error %v, want one with the hint to continue", what, err)
 		}
 		server.Close()
 	}
@@ -178,7 +178,7 @@ func TestImportConnectionLost(t *testing.T) {
 	for what, address := range map[string]string{"refused": refused.Listener.Addr().String(), "nobody there": caddytest.Address(t)} {
 		target := &client{address: address}
 		if err := target.importFrom(t.Context(), io.Discard, strings.NewReader("x"), 0); err == nil || strings.Contains(err.Error(), resumeHint) {
-			t.Errorf("%s: got error %v, want one that does not tell how to go on", what, err)
+			t.Errorf("%s: got error %v, want one without the hint to continue", what, err)
 		}
 	}
 }

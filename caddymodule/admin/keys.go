@@ -7,6 +7,7 @@ import (
 	"io"
 	"net/http"
 	"net/url"
+	"strings"
 	"text/tabwriter"
 	"time"
 
@@ -41,6 +42,7 @@ type newKeyRequest struct {
 	Name      string         `json:"name,omitzero"`
 	// ExpiresIn is a duration such as 720h or 30d, empty for ever.
 	ExpiresIn string `json:"expires_in,omitzero"`
+	domain.Scope
 }
 
 // issuedKey is a key as the admin endpoint shows it.
@@ -51,12 +53,13 @@ type issuedKey struct {
 	UserID      string         `json:"user_id"`
 	WorkspaceID string         `json:"workspace_id"` // empty: the default workspace
 	// WorkspaceSlug is empty if the workspace was deleted or cannot be read.
-	WorkspaceSlug string     `json:"workspace_slug"`
-	Hint          string     `json:"hint"`
-	Live          bool       `json:"live"`
-	CreatedAt     time.Time  `json:"created_at"`
-	ExpiresAt     *time.Time `json:"expires_at"`
-	RevokedAt     *time.Time `json:"revoked_at"`
+	WorkspaceSlug string `json:"workspace_slug"`
+	domain.Scope
+	Hint      string     `json:"hint"`
+	Live      bool       `json:"live"`
+	CreatedAt time.Time  `json:"created_at"`
+	ExpiresAt *time.Time `json:"expires_at"`
+	RevokedAt *time.Time `json:"revoked_at"`
 	// LastUsedAt is stored once an hour at most. It is nil for never.
 	LastUsedAt *time.Time `json:"last_used_at"`
 	// Secret is set only in the answer to the key's creation.
@@ -82,9 +85,13 @@ func (r request) show(keys ...domain.Key) []issuedKey {
 			}
 			slugs[k.WorkspaceID] = slug
 		}
+		var scope domain.Scope
+		if k.Scope != nil {
+			scope = *k.Scope
+		}
 		shown[i] = issuedKey{
 			ID: k.ID, Kind: k.Kind, Name: k.Name, UserID: k.UserID,
-			WorkspaceID: k.WorkspaceID, WorkspaceSlug: slug,
+			WorkspaceID: k.WorkspaceID, WorkspaceSlug: slug, Scope: scope,
 			Hint: k.Hint, Live: k.Live(time.Now()),
 			CreatedAt: k.CreatedAt, ExpiresAt: k.ExpiresAt, RevokedAt: k.RevokedAt, LastUsedAt: k.LastUsedAt,
 		}
@@ -105,7 +112,7 @@ func issueKey(r request) error {
 		}
 	}
 	k, secret, err := r.Service.IssueKey(r.Context(), operator, domain.NewKey{
-		Kind: in.Kind, UserID: in.UserID, Name: in.Name, Workspace: in.Workspace, Lifetime: lifetime,
+		Kind: in.Kind, UserID: in.UserID, Name: in.Name, Workspace: in.Workspace, Lifetime: lifetime, Scope: in.Scope,
 	})
 	if err != nil {
 		return withStatus(err)
@@ -129,11 +136,21 @@ func keyCommand() *cobra.Command {
 
 func createKeyCommand(target *client) *cobra.Command {
 	var in newKeyRequest
+	var may []string
 	create := &cobra.Command{
-		Use:   "create --kind management|inference [--user <id>] [--workspace <slug>] [--name <text>] [--expires <duration>]",
+		Use:   "create --kind management|inference [--user <id>] [--workspace <slug>] [--name <text>] [--expires <duration>] [limits]",
 		Short: "Issues a key and prints it, once, on standard output",
-		Args:  cobra.NoArgs,
+		Long: `
+Issues a key and prints it, once, on standard output.
+
+An inference key can be limited to presets and to models: --preset, --preset-required and
+--model. A management key can be limited to its workspace: --only-workspace. It changes
+protected labels and presets only with --may protected-labels.`,
+		Args: cobra.NoArgs,
 		RunE: func(cmd *cobra.Command, _ []string) error {
+			for _, right := range may {
+				in.Rights = append(in.Rights, domain.Right(right))
+			}
 			var k issuedKey
 			if err := target.call(http.MethodPost, Path+"keys", in, &k); err != nil {
 				return err
@@ -153,6 +170,11 @@ func createKeyCommand(target *client) *cobra.Command {
 	flags.StringVar(&in.Workspace, "workspace", "", "The slug or id of the workspace that the key acts in; default: default")
 	flags.StringVar(&in.Name, "name", "", "A note, shown in lists")
 	flags.StringVar(&in.ExpiresIn, "expires", "", "How long the key lives, such as 720h or 30d; default: for ever")
+	flags.StringArrayVar(&in.Presets, "preset", nil, "The slug of a preset that the inference key reaches, and no other; may be repeated")
+	flags.BoolVar(&in.PresetRequired, "preset-required", false, "Refuse inference requests that name no preset")
+	flags.StringArrayVar(&in.Models, "model", nil, "A model that requests may name, and no other; * stands for any text without a colon; may be repeated")
+	flags.BoolVar(&in.OnlyWorkspace, "only-workspace", false, "Let the management key see and manage its workspace alone")
+	flags.StringArrayVar(&may, "may", nil, "A right of the management key: protected-labels; may be repeated")
 	_ = create.MarkFlagRequired("kind") // fails for an unknown flag only
 	return create
 }
@@ -199,13 +221,34 @@ func revokeKeyCommand(target *client) *cobra.Command {
 
 func printKeys(w io.Writer, keys []issuedKey) error {
 	table := tabwriter.NewWriter(w, 0, 0, 2, ' ', 0)
-	fmt.Fprintln(table, "ID\tKIND\tSTATE\tENDS IN\tUSER\tWORKSPACE\tCREATED\tEXPIRES\tLAST USED\tNAME")
+	fmt.Fprintln(table, "ID\tKIND\tSTATE\tENDS IN\tUSER\tWORKSPACE\tCREATED\tEXPIRES\tLAST USED\tLIMITS\tNAME")
 	for _, k := range keys {
-		fmt.Fprintf(table, "%s\t%s\t%s\t%s\t%s\t%s\t%s\t%s\t%s\t%s\n", k.ID, k.Kind, k.state(), k.Hint,
+		fmt.Fprintf(table, "%s\t%s\t%s\t%s\t%s\t%s\t%s\t%s\t%s\t%s\t%s\n", k.ID, k.Kind, k.state(), k.Hint,
 			cmp.Or(k.UserID, "-"), cmp.Or(k.WorkspaceSlug, k.WorkspaceID), k.CreatedAt.Format(time.RFC3339),
-			timeOr(k.ExpiresAt, "never"), timeOr(k.LastUsedAt, "never"), k.Name)
+			timeOr(k.ExpiresAt, "never"), timeOr(k.LastUsedAt, "never"), k.limits(), k.Name)
 	}
 	return table.Flush()
+}
+
+// limits describes the key's Scope in the form of the flags that set it.
+func (k issuedKey) limits() string {
+	var flags []string
+	for _, slug := range k.Presets {
+		flags = append(flags, "preset="+slug)
+	}
+	if k.PresetRequired {
+		flags = append(flags, "preset-required")
+	}
+	for _, pattern := range k.Models {
+		flags = append(flags, "model="+pattern)
+	}
+	if k.OnlyWorkspace {
+		flags = append(flags, "only-workspace")
+	}
+	for _, right := range k.Rights {
+		flags = append(flags, "may="+string(right))
+	}
+	return cmp.Or(strings.Join(flags, ","), "-")
 }
 
 func (k issuedKey) state() string {

@@ -20,7 +20,7 @@ func TestProgress(t *testing.T) {
 	}
 	p.done()
 	if out.Len() > 0 {
-		t.Errorf("got %q on what is no terminal, want nothing", out.String())
+		t.Errorf("got %q without a terminal, want nothing", out.String())
 	}
 	synctest.Test(t, func(t *testing.T) { // time passes only in Sleep
 		p := &progress{from: bytes.NewReader(make([]byte, 3<<20)), terminal: &out, start: time.Now(), total: 3 << 20}

@@ -23,7 +23,7 @@ import (
 // store keeps all replaced records until the stream ends.
 const streamPause = 5 * time.Minute
 
-// stream is the answer of a download or the body of an upload, of any length. It fails
+// stream is the answer to a download or the body of an upload, of any length. It fails
 // once no configuration uses the store, so that an idle client does not keep it open.
 type stream struct {
 	ctx         context.Context // ends with the request, and when the stream fails

@@ -85,7 +85,7 @@ func (t *client) exportTo(ctx context.Context, notes, to io.Writer) error {
 	})
 	switch {
 	case errors.Is(err, transfer.ErrFile):
-		return fmt.Errorf("the server sent an incomplete export, and its log says why: %w", err)
+		return fmt.Errorf("the server sent an incomplete export; its log has the reason: %w", err)
 	case err != nil:
 		return err
 	}
@@ -149,8 +149,8 @@ backed up.`,
 	return imports
 }
 
-// resumeHint ends errors after which nobody knows how far an import came.
-const resumeHint = "the import is not finished; it goes on where it was when it is begun again with the same file"
+// resumeHint ends the errors that leave the progress of an import unknown.
+const resumeHint = "the import is not finished; import the same file again to continue it"
 
 // importFrom sends an export to the server and describes the result in notes. size is its
 // length in bytes, or 0 if that is unknown.

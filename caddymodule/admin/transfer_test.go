@@ -19,8 +19,8 @@ import (
 	"github.com/caddy-presets/caddy-presets/caddymodule/internal/caddytest"
 )
 
-// another makes the server use a new store.
-func (s *server) another() {
+// useNewStore makes the server use a new store.
+func (s *server) useNewStore() {
 	s.T.Helper()
 	s.Folder = caddytest.Folder(s.T)
 	if err := s.Load(s.Site(caddytest.Standard)); err != nil {
@@ -28,15 +28,15 @@ func (s *server) another() {
 	}
 }
 
-// importing runs the import command with some standard input.
-func (s *server) importing(stdin io.Reader, args ...string) (note string, err error) {
+// runImport runs the import command with some standard input.
+func (s *server) runImport(stdin io.Reader, args ...string) (note string, err error) {
 	s.T.Helper()
 	_, note, err = admin.RunWith(stdin, append([]string{"import", "--address", s.AdminAddress}, args...)...)
 	return note, err
 }
 
-// inside returns a file without its first and last lines, which contain a time.
-func inside(t *testing.T, name string) []byte {
+// withoutTimes returns a file without its first and last lines, which contain a time.
+func withoutTimes(t *testing.T, name string) []byte {
 	t.Helper()
 	content, err := os.ReadFile(name)
 	if err != nil {
@@ -79,8 +79,8 @@ func TestTransferCommands(t *testing.T) {
 	}
 	digest := export("first")
 	for _, name := range []string{"second", "third"} {
-		s.another()
-		note, err := s.importing(nil, file("first"))
+		s.useNewStore()
+		note, err := s.runImport(nil, file("first"))
 		if err != nil || strings.Count(note, "\n") != 1 || !strings.HasPrefix(note, "Imported the export of 2") || digests.FindString(note) != digest {
 			t.Fatalf("got %q, %v, want digest %s", note, err, digest)
 		}
@@ -88,8 +88,8 @@ func TestTransferCommands(t *testing.T) {
 		if got := export(name); got != digest {
 			t.Errorf("%s: got digest %s, want %s", name, got, digest)
 		}
-		if !bytes.Equal(inside(t, file(name)), inside(t, file("first"))) {
-			t.Errorf("the export of what was imported is another")
+		if !bytes.Equal(withoutTimes(t, file(name)), withoutTimes(t, file("first"))) {
+			t.Errorf("the export of the imported store differs")
 		}
 	}
 	if got := s.Manage("GET", "/v1/presets", "").Body; got != list {
@@ -123,36 +123,36 @@ func TestTransferThroughPipes(t *testing.T) {
 	if err != nil || !strings.HasPrefix(note, "Exported 1 workspaces, 300 presets") {
 		t.Fatalf("got %q, %v", note, err)
 	}
-	s.another()
-	if note, err := s.importing(strings.NewReader(out), "-"); err != nil || !strings.HasPrefix(note, "Imported") {
+	s.useNewStore()
+	if note, err := s.runImport(strings.NewReader(out), "-"); err != nil || !strings.HasPrefix(note, "Imported") {
 		t.Fatalf("got %q, %v", note, err)
 	}
 
-	s.another()
-	_, err = s.importing(strings.NewReader(out[:len(out)*3/4]), "-")
+	s.useNewStore()
+	_, err = s.runImport(strings.NewReader(out[:len(out)*3/4]), "-")
 	if err == nil || !strings.Contains(err.Error(), "the import is not finished, of which") || !strings.Contains(err.Error(), "it was cut short") {
 		t.Fatalf("got error %v, want that the import is not finished", err)
 	}
 	if _, _, err := run("export", "-", "--address", s.AdminAddress); err == nil || !strings.Contains(err.Error(), "not finished") {
-		t.Errorf("an export of a part: got error %v, want that it is refused", err)
+		t.Errorf("an export of an unfinished import: got error %v, want a refusal", err)
 	}
 	backup := filepath.Join(t.TempDir(), "backup")
 	if _, _, err := run("backup", backup, "--address", s.AdminAddress); err == nil || !strings.Contains(err.Error(), "not finished") {
-		t.Errorf("a backup of a part: got error %v, want that it is refused", err)
+		t.Errorf("a backup of an unfinished import: got error %v, want a refusal", err)
 	}
 	s.Manage("POST", "/v1/presets/p0/responses", `{"model":"m2"}`).Want(t, 503, "An import into the store is not finished")
 	if err := s.Load(s.Site(caddytest.Standard)); err != nil { // as a restart
 		t.Fatal(err)
 	}
 	if !strings.Contains(s.Logs(), "an import into the store is not finished") {
-		t.Error("the log does not tell that the store has but a part")
+		t.Error("the log does not warn of the unfinished import")
 	}
 	name := filepath.Join(t.TempDir(), "export")
 	if err := os.WriteFile(name, []byte(out), 0o600); err != nil {
 		t.Fatal(err)
 	}
-	if note, err := s.importing(nil, name); err != nil || !strings.Contains(note, ", from line ") {
-		t.Errorf("got %q, %v, want that it goes on", note, err)
+	if note, err := s.runImport(nil, name); err != nil || !strings.Contains(note, ", from line ") {
+		t.Errorf("got %q, %v, want that the import continues", note, err)
 	}
 	if _, _, err := run("backup", backup, "--address", s.AdminAddress); err != nil {
 		t.Errorf("the import is finished: got error %v of a backup", err)
@@ -204,11 +204,11 @@ func TestTransferRefusals(t *testing.T) {
 			t.Errorf("%v: got error %v, want one with %q", args, err, says)
 		}
 	}
-	if _, err := s.importing(bytes.NewReader(good), "-"); err == nil || !strings.Contains(err.Error(), "goes into an empty store") {
+	if _, err := s.runImport(bytes.NewReader(good), "-"); err == nil || !strings.Contains(err.Error(), "goes into an empty store") {
 		t.Errorf("got error %v, want that the store is not empty", err)
 	}
 	if left, _ := filepath.Glob(file("*new*")); len(left) != 1 { // the one written above
-		t.Errorf("got files %v, want none but newer", left)
+		t.Errorf("got files %v, want only the newer one", left)
 	}
 	s.Admin("POST", "/presets/export", "").Want(t, 405)
 }
@@ -222,12 +222,12 @@ func TestImportWrongField(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	s.another()
+	s.useNewStore()
 	changed := strings.Replace(out, `"status":"active"`, `"status":"live"`, 1)
 	end := strings.LastIndex(changed, `{"end"`)
 	sum := fmt.Sprintf("%x", sha256.Sum256([]byte(changed[:end])))
 	changed = changed[:end] + regexp.MustCompile(`[0-9a-f]{64}`).ReplaceAllString(changed[end:], sum)
-	_, err = s.importing(strings.NewReader(changed), "-")
+	_, err = s.runImport(strings.NewReader(changed), "-")
 	if err == nil || !strings.Contains(err.Error(), "line 5: /status: must be") || strings.ContainsAny(err.Error(), "{}") {
 		t.Errorf("got error %v, want the field", err)
 	}
@@ -244,7 +244,7 @@ func TestExportThatIsCut(t *testing.T) {
 		"more":    func(w http.ResponseWriter, whole []byte) { _, _ = w.Write(append(whole, '\n')) },
 	} {
 		dir := t.TempDir()
-		_, note, err := run("export", filepath.Join(dir, "e"), "--address", s.cutting(change))
+		_, note, err := run("export", filepath.Join(dir, "e"), "--address", s.startCutting(change))
 		if err == nil || !strings.Contains(err.Error(), "an incomplete export") || strings.Contains(note, "Exported") {
 			t.Errorf("%s: got %q, %v, want that it is incomplete", what, note, err)
 		}
@@ -265,7 +265,7 @@ func TestImportInterrupted(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	s.another()
+	s.useNewStore()
 	ctx, stop := context.WithCancel(t.Context())
 	r, w := io.Pipe()
 	go func() {
@@ -281,7 +281,7 @@ func TestImportInterrupted(t *testing.T) {
 	// The server may not know yet that the client is gone.
 	var note string
 	if !caddytest.Eventually(func() bool {
-		note, err = s.importing(strings.NewReader(out), "-")
+		note, err = s.runImport(strings.NewReader(out), "-")
 		return err == nil
 	}) {
 		t.Fatal(err)

@@ -52,7 +52,7 @@ store there. No server may have it open. Without a folder it asks the running se
 check its store, of any engine. In etcd it checks the records of one member after
 another. etcd's own checks compare the members and find damage in their files.
 
---quick checks a folder like a start of the server. It checks the checksums of all
+--quick checks a folder as a start of the server does. It checks the checksums of all
 tables and the end of the log, but not each record. An encrypted folder needs the file
 of its key; - is standard input.
 
@@ -61,7 +61,7 @@ The exit code is 10 for damage, and 1 if the check failed.`,
 	}
 	target.flags(verify)
 	flags := verify.Flags()
-	flags.BoolVar(&quick, "quick", false, "Check a folder only like a start of the server")
+	flags.BoolVar(&quick, "quick", false, "Check a folder as a start of the server does")
 	flags.StringVar(&keyFile, "encryption-key-file", "", "The file of the key that the folder is encrypted with")
 	flags.BoolVar(&asJSON, "json", false, "Print JSON")
 	verify.RunE = func(cmd *cobra.Command, args []string) error {
@@ -112,7 +112,7 @@ func findDamage(cmd *cobra.Command, target *client, args []string, quick bool, k
 		report, err = badger.Verify(cmd.Context(), args[0], o)
 	}
 	if errors.Is(err, badger.ErrInUse) {
-		err = fmt.Errorf("%w; without the folder this asks the server that has it open", err)
+		err = fmt.Errorf("%w; run the command without the folder to ask the server that has it open", err)
 	}
 	return newVerdict(report, err), nil
 }
@@ -129,11 +129,14 @@ func (v verdict) print(w io.Writer) error {
 	case v.Error != "":
 		fmt.Fprintln(&text, v.Error)
 	case !v.Damaged:
-		tables := ""
-		if v.Tables > 0 {
-			tables = fmt.Sprintf(" and %d tables", v.Tables)
+		text.WriteString("Nothing is damaged")
+		if v.Records > 0 { // a quick check counts nothing
+			fmt.Fprintf(&text, ": looked at %d records", v.Records)
 		}
-		fmt.Fprintf(&text, "Nothing is damaged: looked at %d records%s.\n", v.Records, tables)
+		if v.Tables > 0 {
+			fmt.Fprintf(&text, " and %d tables", v.Tables)
+		}
+		text.WriteString(".\n")
 	}
 	_, err := io.WriteString(w, text.String())
 	return err
@@ -143,7 +146,7 @@ func (v verdict) print(w io.Writer) error {
 func verifyStore(r request) error {
 	live, ok := r.Store.(engine.Checker)
 	if !ok {
-		return badRequest(errors.New("the engine of this store cannot look at all of it"))
+		return badRequest(errors.New("this storage engine cannot check a whole store"))
 	}
 	report, err := live.Check(r.Context())
 	if err != nil && !errors.Is(err, storage.ErrDamaged) {

@@ -47,7 +47,7 @@ func TestDamagedStore(t *testing.T) {
 	s.Do("GET", "/v1/files", "").Want(t, 202)
 	s.Do("GET", "/v1/presets", "").Want(t, 401)
 	if !strings.Contains(s.Logs(), "the store cannot be opened") || !strings.Contains(s.Logs(), "restore a backup") {
-		t.Error("the log does not say what is the matter")
+		t.Error("the log does not name the cause")
 	}
 	if s.Metric(`caddy_presets_store_available{store="`+s.CanonicalFolder()+`"}`) != "0" {
 		t.Error("the metrics do not say that the store is not available")
@@ -129,7 +129,7 @@ func TestUnreachableFolder(t *testing.T) {
 	s.Manage("GET", "/v1/presets", "").Want(t, 503)
 	served()
 	if !strings.Contains(s.Logs(), "is its file system mounted?") {
-		t.Error("the log does not say what is the matter")
+		t.Error("the log does not name the cause")
 	}
 	closed := caddytest.Folder(t)
 	store, err := badgerstore.Open(closed, badgerstore.Options{})

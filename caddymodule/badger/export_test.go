@@ -19,7 +19,7 @@ func theOnly() (f *folder, store *badgerstore.Store, why error) {
 	for h := range folders.InUse() {
 		f := h.Opener.(*folder)
 		store, why = h.Get()
-		return &folder{name: f.name, key: f.key, probe: f.probe, newest: f.newest}, store, why
+		return &folder{name: f.name, key: f.key, probe: f.probe, newest: f.newest, now: time.Now}, store, why
 	}
 	panic("no folder is in use")
 }
@@ -27,7 +27,7 @@ func theOnly() (f *folder, store *badgerstore.Store, why error) {
 // Retry tries to open the only folder now.
 func Retry(ctx context.Context) {
 	f, _, why := theOnly()
-	_, _ = f.retryAt(ctx, why, time.Now())
+	_, _ = f.Retry(ctx, why)
 }
 
 // Scrub checks the only folder now.
@@ -41,7 +41,8 @@ func Scrub(ctx context.Context) {
 func Maintain(ctx context.Context, after time.Duration) {
 	f, store, _ := theOnly()
 	f.checks = checkState{last: time.Now().Add(24 * time.Hour), checked: true}
-	f.maintainAt(ctx, store, time.Now().Add(after))
+	f.now = func() time.Time { return time.Now().Add(after) }
+	f.Maintain(ctx, store)
 }
 
 // BeginOpening blocks the opening and closing of other folders until the returned function

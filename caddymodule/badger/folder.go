@@ -24,6 +24,7 @@ type folder struct {
 	key    []byte // nil without encryption
 	probe  func(ctx context.Context, folder string, o badgerstore.Options) error
 	newest func() *settings // of the configuration that came last
+	now    func() time.Time // the time; tests set another
 
 	retries retryState
 	checks  checkState
@@ -45,16 +46,6 @@ func (f *folder) Open(ctx context.Context) (*badgerstore.Store, error) {
 
 // IsFatal implements sharing.Opener.
 func (*folder) IsFatal(err error) bool { return errors.Is(err, badgerstore.ErrMisused) }
-
-// Retry implements sharing.Opener.
-func (f *folder) Retry(ctx context.Context, why error) (*badgerstore.Store, error) {
-	return f.retryAt(ctx, why, time.Now())
-}
-
-// Maintain implements sharing.Opener.
-func (f *folder) Maintain(ctx context.Context, store *badgerstore.Store) {
-	f.maintainAt(ctx, store, time.Now())
-}
 
 // open opens the store, and creates it if retries say that it may be new.
 func (f *folder) open(ctx context.Context) (*badgerstore.Store, error) {
@@ -94,10 +85,10 @@ type retryState struct {
 	mayBeNew bool          // there never was a store, so it may be created
 }
 
-// retryAt opens the store if its time has come and that may succeed. A damaged store is
-// tried again only after the folder's contents have changed.
-func (f *folder) retryAt(ctx context.Context, why error, now time.Time) (*badgerstore.Store, error) {
-	r := &f.retries
+// Retry implements sharing.Opener. It opens the store if its time has come and that may
+// succeed. A damaged store is tried again only after the folder's contents have changed.
+func (f *folder) Retry(ctx context.Context, why error) (*badgerstore.Store, error) {
+	r, now := &f.retries, f.now()
 	if now.Before(r.next) {
 		return nil, why
 	}
@@ -158,10 +149,10 @@ func contents(folder string) string {
 	return text.String()
 }
 
-// maintainAt does what is due at now. It does not check and reclaim at the same time:
+// Maintain implements sharing.Opener. It does not check and reclaim at the same time:
 // files that a check reads are not freed.
-func (f *folder) maintainAt(ctx context.Context, store *badgerstore.Store, now time.Time) {
-	switch {
+func (f *folder) Maintain(ctx context.Context, store *badgerstore.Store) {
+	switch now := f.now(); {
 	case f.checks.isDue(now, f.scrubInterval()):
 		f.scrub(ctx, store)
 		f.checks.last, f.checks.checked = time.Now(), true

@@ -1,4 +1,4 @@
-// Package badger is the default storage engine of the presets handler: it keeps presets,
+// Package badger is the guest of the default storage engine. The engine keeps presets,
 // workspaces and issued keys in a folder of this machine.
 package badger
 
@@ -26,7 +26,7 @@ func init() {
 const defaultScrubInterval = 24 * time.Hour
 
 // Badger keeps presets, workspaces and issued keys in a folder of this
-// machine. One process at a time can use a folder; all sites and all
+// machine. One process at a time can use a folder. All sites and all
 // configurations of that process share one handle on it.
 type Badger struct {
 	// The folder to store in, created with mode 0700 when it is missing.
@@ -55,8 +55,8 @@ func (*Badger) CaddyModule() caddy.ModuleInfo {
 }
 
 // Provision opens the folder, or shares it if it is open already. A damaged store, a full
-// disk and a folder without permission are no errors: the store is unavailable until it
-// can be opened.
+// disk and a folder without permission are no errors. The store is then unavailable until
+// it can be opened.
 func (b *Badger) Provision(ctx caddy.Context) error {
 	repl := caddy.NewReplacer()
 	folder := filepath.Join(caddy.AppDataDir(), "presets")

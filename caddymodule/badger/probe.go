@@ -3,10 +3,10 @@ package badger
 import (
 	"bytes"
 	"context"
-	"encoding/hex"
 	"encoding/json"
 	"errors"
 	"fmt"
+	"io"
 	"os"
 	"os/exec"
 	"runtime"
@@ -19,7 +19,6 @@ import (
 	"github.com/spf13/cobra"
 	"go.uber.org/zap"
 
-	"github.com/caddy-presets/caddy-presets/caddymodule/internal/keyfile"
 	"github.com/caddy-presets/caddy-presets/domain"
 	badgerstore "github.com/caddy-presets/caddy-presets/storage/badger"
 )
@@ -50,15 +49,14 @@ type probeResult struct {
 }
 
 // runProbe probes the folder that is the argument. The encryption key comes on standard
-// input, which is empty if there is none.
+// input, as it is, which is empty if there is none.
 func runProbe(cmd *cobra.Command, args []string) error {
-	var o badgerstore.Options
-	var err error
-	if o.EncryptionKey, err = keyfile.ReadOptional(cmd.InOrStdin()); err != nil {
+	key, err := io.ReadAll(cmd.InOrStdin())
+	if err != nil {
 		return err
 	}
 	var v probeResult
-	if err := badgerstore.Probe(args[0], o); err != nil {
+	if err := badgerstore.Probe(args[0], badgerstore.Options{EncryptionKey: key}); err != nil {
 		v = probeResult{Damaged: errors.Is(err, badgerstore.ErrDamaged), Error: err.Error()}
 	}
 	return json.NewEncoder(cmd.OutOrStdout()).Encode(v)
@@ -81,7 +79,7 @@ func probeApart(ctx context.Context, folder string, o badgerstore.Options) error
 	var stdout, stderr bytes.Buffer
 	cmd := exec.CommandContext(ctx, program, probeCommand, folder) //nolint:gosec // it is this program, and the folder is the operator's
 	cmd.Env = childEnvironment(os.Environ())
-	cmd.Stdin = strings.NewReader(hex.EncodeToString(o.EncryptionKey)) // not an argument, which everyone can see
+	cmd.Stdin = bytes.NewReader(o.EncryptionKey) // not an argument, which everyone can see
 	cmd.Stdout, cmd.Stderr = &stdout, &stderr
 	endWithServer(cmd)
 	runtime.LockOSThread() // the process ends with the thread that started it

@@ -37,7 +37,7 @@ func TestPruneGivesDiskSpaceBack(t *testing.T) {
 		return size
 	}
 	before := tables()
-	s.Admin("POST", "/presets/prune", `{"keep":85}`).Want(t, 200, `"disk":"the folder gets smaller by itself within the hour`)
+	s.Admin("POST", "/presets/prune", `{"keep":85}`).Want(t, 200, `"disk":"the folder shrinks within the hour`)
 	badger.Maintain(t.Context(), 0)
 	if got := tables(); got < before {
 		t.Errorf("the tables have %d of %d bytes already", got, before)

@@ -18,7 +18,7 @@ import (
 // folders has the handles of open folders, by their canonical names.
 var folders = sharing.Pool[settings, *badgerstore.Store]{
 	Opener: func(s settings, newest func() *settings) sharing.Opener[*badgerstore.Store] {
-		return &folder{name: s.folder, key: s.key, probe: probeApart, newest: newest}
+		return &folder{name: s.folder, key: s.key, probe: probeApart, newest: newest, now: time.Now}
 	},
 	Compatible: func(others, s settings) error {
 		if bytes.Equal(others.key, s.key) {
@@ -49,18 +49,15 @@ func newStore(s settings) *store { return &store{folders.Store(s.folder, s)} }
 
 // AfterRemoval implements engine.RemovalAdviser.
 func (*store) AfterRemoval() string {
-	return "the folder gets smaller by itself within the hour if a tenth of what is stored was removed since it last did, and 1 MiB or more; what is less goes with what is removed later"
+	return "the folder shrinks within the hour once a tenth of the stored data was removed, and at least 1 MiB; smaller removals add up"
 }
 
 // Backup implements engine.Backuper.
 func (s *store) Backup(ctx context.Context, w io.Writer) error {
-	opened, err := s.Enter(ctx)
-	if err != nil {
+	return s.Use(ctx, func(opened *badgerstore.Store) error {
+		_, _, err := opened.Backup(ctx, w)
 		return err
-	}
-	defer s.Leave()
-	_, _, err = opened.Backup(ctx, w)
-	return err
+	})
 }
 
 // Interface guards

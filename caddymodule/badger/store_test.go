@@ -34,10 +34,11 @@ func TestRetryAfterARestore(t *testing.T) {
 		t.Fatalf("got error %v, want that it is damaged", why)
 	}
 	now := time.Now()
+	f.now = func() time.Time { return now }
 	retry := func() {
 		t.Helper()
 		now = now.Add(time.Hour)
-		if _, why = f.retryAt(t.Context(), why, now); why == nil {
+		if _, why = f.Retry(t.Context(), why); why == nil {
 			t.Fatal("a store was opened")
 		}
 	}
@@ -141,7 +142,7 @@ func TestChecksDue(t *testing.T) {
 		c := checkState{last: last, checked: tc.checked, jitter: tc.jitter}
 		if tc.want < 0 {
 			if c.isDue(last.Add(1000*day), tc.interval) {
-				t.Errorf("%+v: a check is due that there is to be none of", tc)
+				t.Errorf("%+v: a check is due, though checks are off", tc)
 			}
 			continue
 		}
@@ -218,10 +219,11 @@ func TestRetries(t *testing.T) {
 	f.retries.pause = sharing.RetryInterval
 	var store *badgerstore.Store
 	now, a := time.Now(), &f.retries
+	f.now = func() time.Time { return now }
 	try := func(err error) (tried bool) {
 		before := probes
 		failure = err
-		store, why = f.retryAt(t.Context(), why, now)
+		store, why = f.Retry(t.Context(), why)
 		return probes > before
 	}
 	other := func() error { return fmt.Errorf("%w: %d", domain.ErrUnavailable, probes) }
@@ -285,5 +287,5 @@ func TestStampsWithoutAStore(t *testing.T) {
 
 // newFolder returns a folder that no configuration uses any more.
 func newFolder(name string) *folder {
-	return &folder{name: name, probe: probeApart, newest: func() *settings { return nil }}
+	return &folder{name: name, probe: probeApart, newest: func() *settings { return nil }, now: time.Now}
 }

@@ -441,7 +441,7 @@ func TestLogAfterReload(t *testing.T) {
 		t.Fatal(err)
 	}
 	c.kill()
-	const stale = "etcd does not say what is current"
+	const stale = "etcd has not answered for max_staleness"
 	for end := time.Now().Add(30 * time.Second); !strings.Contains(s.logs(), stale); time.Sleep(20 * time.Millisecond) {
 		if time.Now().After(end) {
 			t.Fatal("the log in use does not say that the store is stale")

@@ -27,7 +27,7 @@ var clusters = sharing.Pool[settings, *etcdstore.Store]{
 		return o
 	},
 	OnCloseError: func(s settings, err error) {
-		s.logger.Error("letting go of the cluster failed", zap.String("store", s.name), zap.Error(err))
+		s.logger.Error("releasing the cluster failed", zap.String("store", s.name), zap.Error(err))
 	},
 }
 

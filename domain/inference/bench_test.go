@@ -192,3 +192,81 @@ func rotateAll(b *testing.B, r *resolving, stored int) {
 	}
 	b.ReportMetric(float64(r.views-views)/float64(b.N), "views/op")
 }
+
+// A policy with each kind of rule, on requests that keep it and that break it.
+func BenchmarkPolicy(b *testing.B) {
+	const rules = `{"lock":["provider","response_format","reasoning.effort"],"bounds":{"temperature":{"max":1},"max_output_tokens":{"max":4096}},"models":["openai/*"],"drop":["logit_bias"]}`
+	for _, policy := range []struct{ name, policy, head string }{
+		{"none", "", `"temperature":0.2,`},
+		{"kept", rules, `"temperature":0.2,`},
+		{"broken", rules, `"temperature":2,"reasoning_effort":"high","logit_bias":{},`},
+	} {
+		b.Run(policy.name, func(b *testing.B) {
+			r := newResolving(b)
+			in := version{chat, benchConfig[chat], "Answer briefly."}
+			if policy.policy == "" {
+				r.put(b, r.home.ID, "p", in)
+			} else {
+				r.ruled(b, "p", in, policy.policy)
+			}
+			resolver := r.resolver(b, inference.Config{})
+			body := []byte(strings.Replace(string(benchBody(2<<10, `"model":"@preset/p",`+policy.head, plainText)), `"temperature":0.20,`, "", 1))
+			resolve := func() {
+				if _, err := resolver.Resolve(b.Context(), user, inference.Request{Dialect: chat, Body: body}); err != nil {
+					b.Fatal(err)
+				}
+			}
+			for range 5 { // the cache fills gradually
+				resolve()
+			}
+			b.ReportAllocs()
+			for b.Loop() {
+				resolve()
+			}
+		})
+	}
+}
+
+// A template of 2 KB with five variables, beside the same text.
+func BenchmarkTemplate(b *testing.B) {
+	text := func(variable func(i int) string) string {
+		var body strings.Builder
+		for i := range 5 {
+			body.WriteString(strings.Repeat("Write short and friendly e-mails. ", 6) + variable(i))
+		}
+		return body.String()
+	}
+	body := func(variable func(i int) string) string {
+		return `{"model":"m","messages":[{"role":"system","content":"` + text(variable) + `"},{"role":"user","content":"` + text(variable) + `"}]}`
+	}
+	value := func(i int) string { return fmt.Sprintf("value number %d, in quotes", i) }
+	r := newResolving(b)
+	r.putTemplate(b, "template", chat, body(func(i int) string { return fmt.Sprintf("{{name%d}}", i) }))
+	r.putTemplate(b, "text", chat, body(value))
+	var variables []string
+	for i := range 5 {
+		variables = append(variables, fmt.Sprintf(`"name%d":%q`, i, value(i)))
+	}
+	requests := map[string]string{
+		"text":     namesWithPrompt("text", "null", own(chat)),
+		"template": namesWithPrompt("template", "{"+strings.Join(variables, ",")+"}", own(chat)),
+	}
+	bodies := map[string]string{}
+	for _, name := range []string{"text", "template"} {
+		b.Run(name, func(b *testing.B) {
+			resolver := r.resolver(b, inference.Config{})
+			request := inference.Request{Dialect: chat, Body: []byte(requests[name])}
+			b.ReportAllocs()
+			for b.Loop() {
+				got, err := resolver.Resolve(b.Context(), domain.Principal{}, request)
+				if err != nil {
+					b.Fatal(err)
+				}
+				bodies[name] = string(got.Body)
+			}
+		})
+	}
+	if bodies["text"] != bodies["template"] && len(bodies) == 2 {
+		b.Errorf("got %s\nwant %s", bodies["template"], bodies["text"])
+	}
+}

@@ -19,6 +19,9 @@ func TestBudgets(t *testing.T) {
 	}
 	r := newResolving(t)
 	r.put(t, r.home.ID, "p", version{responses, benchConfig[responses], "Answer briefly."})
+	r.putTemplate(t, "t", responses, `{"model":"m","instructions":"In {{a}}, for {{b}}.","input":"Where is {{c}}? Tell {{a}}."}`)
+	r.ruled(t, "ruled", version{responses, benchConfig[responses], "Answer briefly."},
+		`{"lock":["provider","reasoning.effort"],"bounds":{"temperature":{"max":1},"max_tokens":{"max":4096}},"models":["openai/*"],"drop":["logit_bias"]}`)
 	resolver := inference.NewResolver(r.fixture, inference.Config{CacheSize: 1 << 20})
 	resolve := func(head string) func() error {
 		body := benchBody(2<<10, head, "a word or two")
@@ -34,6 +37,8 @@ func TestBudgets(t *testing.T) {
 	}{
 		{"a request without a reference", 3, resolve(`"model":"m",`)},
 		{"a request with a reference", 40, resolve(`"model":"@preset/p",`)},
+		{"a request with variables", 55, resolve(`"prompt":{"id":"t","variables":{"a":"1","b":"\"2\"","c":"3"}},`)},
+		{"a request that keeps a policy", 46, resolve(`"model":"@preset/ruled",`)},
 	} {
 		t.Run(operation.name, func(t *testing.T) {
 			for range 50 { // the cache fills gradually

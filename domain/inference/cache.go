@@ -22,9 +22,11 @@ const (
 	settingsKind
 )
 
-// cached is an object that a Resolver caches. One of the fields is set.
+// cached is an object that a Resolver caches. One of the fields is set, or preset and
+// policy.
 type cached struct {
 	workspace *workspaceDefaults
 	preset    *domain.Preset // an active one
+	policy    *policy        // of the preset, nil for none
 	settings  *settings      // of one version for one dialect
 }

@@ -1,6 +1,10 @@
 package inference
 
 import (
+	"slices"
+
+	"github.com/go-json-experiment/json/jsontext"
+
 	"github.com/caddy-presets/caddy-presets/domain"
 	"github.com/caddy-presets/caddy-presets/schema/rawjson"
 )
@@ -38,4 +42,50 @@ func Capture(dialect domain.Dialect, members []rawjson.Member) (domain.Capture, 
 		return domain.Capture{}, err
 	}
 	return in, nil
+}
+
+// CaptureTemplate is Capture for a version that is a template. Its messages are those of
+// the request but the ones that Capture takes the system prompt from. Their text and the
+// system prompt may have variables. Responses writes a conversation that is a string as a
+// message of the user.
+func CaptureTemplate(dialect domain.Dialect, members []rawjson.Member) (domain.Capture, error) {
+	in, err := Capture(dialect, members)
+	if err != nil {
+		return domain.Capture{}, err
+	}
+	var messages []jsontext.Value
+	list := rawjson.Find(members, listField[dialect])
+	if list.Kind() == '"' {
+		messages = append(messages, userMessage(list))
+	}
+	for _, message := range rawjson.Items(list) {
+		if dialect != domain.Chat || len(messages) > 0 || !isSystemMessage(message) {
+			messages = append(messages, message)
+		}
+	}
+	in.Template = &domain.Template{Variables: []string{}, Messages: []byte(array(messages...))}
+	t, _ := newTemplate(domain.PresetVersion{Dialect: dialect, SystemPrompt: in.SystemPrompt, Template: in.Template}, dialect)
+	in.Template.Variables = append(in.Template.Variables, t.variables...)
+	if err := in.CheckSize(); err != nil {
+		return domain.Capture{}, err
+	}
+	return in, nil
+}
+
+// userMessage returns a message of the user whose content is a string.
+func userMessage(text jsontext.Value) jsontext.Value {
+	return slices.Concat(jsontext.Value(userMessageHead), text, jsontext.Value{'}'})
+}
+
+const userMessageHead = `{"role":"user","content":`
+
+// listField is the field of each dialect that has the conversation.
+var listField = map[domain.Dialect]string{domain.Responses: "input", domain.Chat: "messages", domain.Messages: "messages"}
+
+// isSystemMessage reports whether an item of a conversation is a message of the system or
+// of the developer.
+func isSystemMessage(message jsontext.Value) bool {
+	role := textOf(message, "role")
+	kind := rawjson.Get(message, "type")
+	return (role == "system" || role == "developer") && (kind == nil || rawjson.IsText(kind, "message"))
 }

@@ -48,19 +48,15 @@ func (w *workspaceDefaults) checkTools(body []byte, sent Request) error {
 	switch {
 	case len(w.disabledTools) == 0:
 		return nil
-	case sent.Opaque:
-		return domain.InvalidAt("content-encoding", "the body cannot be read, which it must where server tools are disabled: send it as it is or with gzip")
-	case !isUTF8(sent.Charset):
-		return domain.InvalidAt("content-type", "must have no charset but utf-8 where server tools are disabled")
+	}
+	if err := checkReadable(sent, whereDisabled); err != nil {
+		return err
 	}
 	use, err := usedServerTool(body, w.disabledTools)
-	shape, misshapen := errors.AsType[*domain.Error](err)
-	switch {
-	case misshapen:
-		return shape
-	case err != nil:
-		return domain.InvalidAt("", "is not JSON that can be read, which it must be where server tools are disabled")
-	case use.tool == "":
+	if err != nil {
+		return unreadable(err, whereDisabled)
+	}
+	if use.tool == "" {
 		return nil
 	}
 	disabled := &domain.Error{Kind: domain.Forbidden, Code: domain.ToolDisabled, Message: "Server tool " + use.tool + " is disabled in this workspace"}
@@ -71,6 +67,31 @@ func (w *workspaceDefaults) checkTools(body []byte, sent Request) error {
 		}
 	}
 	return disabled
+}
+
+// A body is searched where one of these applies. Errors end in it.
+const (
+	whereDisabled = "where server tools are disabled"
+	whereLimited  = "where the key is limited to some models"
+)
+
+// checkReadable returns an Invalid error if the body of a request cannot be searched.
+func checkReadable(sent Request, where string) error {
+	if sent.Opaque {
+		return domain.InvalidAt("content-encoding", "the body cannot be read, which it must "+where+": send it as it is or with gzip")
+	}
+	if !isUTF8(sent.Charset) {
+		return domain.InvalidAt("content-type", "must have no charset but utf-8 "+where)
+	}
+	return nil
+}
+
+// unreadable returns the Invalid error for an error of a search.
+func unreadable(err error, where string) error {
+	if shape, misshapen := errors.AsType[*domain.Error](err); misshapen {
+		return shape
+	}
+	return domain.InvalidAt("", "is not JSON that can be read, which it must be "+where)
 }
 
 // isUTF8 reports whether a charset is UTF-8 or ASCII.
@@ -112,11 +133,25 @@ func mayUseServerTool(body []byte) bool {
 // All repeated members count, and names in any letter case, because gateways treat these
 // differently.
 func findServerTool(body []byte, wanted func(tool string) bool) (toolUse, error) {
+	return (&toolSearch{wanted: wanted, where: whereDisabled}).search(body)
+}
+
+// findModel returns the place of the first model that a request names and that is not
+// allowed, and the model; or "" for none. It looks where findServerTool does. The text
+// before a reference to a preset is the name of a model, too.
+func findModel(body []byte, allowed func(model string) bool) (place, model string, err error) {
+	s := &toolSearch{wanted: func(string) bool { return false }, where: whereLimited, allowed: allowed}
+	use, err := s.search(body)
+	return use.place, use.tool, err
+}
+
+// search searches a body.
+func (s *toolSearch) search(body []byte) (toolUse, error) {
 	body = bytes.TrimPrefix(body, []byte("\ufeff")) // many gateways skip a byte order mark
 	if len(bytes.TrimSpace(body)) == 0 {
 		return toolUse{}, nil
 	}
-	s := &toolSearch{text: rawjson.New(body), wanted: wanted}
+	s.text = rawjson.New(body)
 	if s.text.Kind() != '{' {
 		return toolUse{}, s.refuse("must be an object")
 	}
@@ -130,11 +165,15 @@ func findServerTool(body []byte, wanted func(tool string) bool) (toolUse, error)
 	return toolUse{}, err
 }
 
-// toolSearch is the state of findServerTool.
+// toolSearch is the state of findServerTool and of findModel.
 type toolSearch struct {
 	text   *rawjson.Walker
 	wanted func(tool string) bool
-	use    toolUse
+	// allowed reports whether a model may be named. Nil allows all. One that may not ends
+	// the search as if it were a tool.
+	allowed func(model string) bool
+	where   string // the end of errors
+	use     toolUse
 }
 
 // errFound ends a search that was successful.
@@ -143,7 +182,12 @@ var errFound = errors.New("found")
 // readRequest reads a request, or a part of it that a gateway may treat as a request. It
 // also reads the parameters of a tool, which have the same members. It returns the state of
 // its list of tools.
-func (s *toolSearch) readRequest(top bool) (list toolList, err error) {
+func (s *toolSearch) readRequest(top bool) (toolList, error) {
+	return s.readRequestWith(top, s.readField)
+}
+
+// readRequestWith is readRequest with a function that reads other members.
+func (s *toolSearch) readRequestWith(top bool, other func(name string) error) (list toolList, err error) {
 	err = s.members(func(name string) error {
 		is := func(other string) bool { return strings.EqualFold(name, other) }
 		switch {
@@ -160,16 +204,19 @@ func (s *toolSearch) readRequest(top bool) (list toolList, err error) {
 			return s.readModel(top && name == "model")
 		case is("models"), is("analysis_models"), is("allowed_models"):
 			return s.elements(s.readNestedModel)
-		case is("fallbacks"):
+		case is("fallbacks"), is("context_window_fallbacks"), is("content_policy_fallbacks"): // LiteLLM has all
 			return s.elements(s.readFallback)
 		case is("extra_body"): // LiteLLM makes it a part of the request
 			_, err := s.readRequest(false)
 			return err
 		}
-		return s.readSwitch(toolOfField(name))
+		return other(name)
 	})
 	return list, err
 }
+
+// readField reads another member of a request.
+func (s *toolSearch) readField(name string) error { return s.readSwitch(toolOfField(name)) }
 
 // toolList tells whether an object has its own list of tools for every gateway. given is
 // set if it has an array of the exact name. missing is set if it has a member of another
@@ -363,13 +410,24 @@ func (s *toolSearch) readItems() error {
 	})
 }
 
-// readFallback reads the name of a model, or a request with a model.
+// readFallback reads the name of a model, or a request with a model. In LiteLLM it may also
+// be an object with lists of models, by the name of the model that they replace.
 func (s *toolSearch) readFallback() error {
-	if s.text.Kind() == '{' {
-		_, err := s.readRequest(false)
-		return err
+	if s.text.Kind() != '{' {
+		return s.readNestedModel()
 	}
-	return s.readNestedModel()
+	_, err := s.readRequestWith(false, func(name string) error {
+		if s.text.Kind() != '[' || settingFields[strings.ToLower(name)] != 0 {
+			return s.readField(name)
+		}
+		return s.elements(func() error {
+			if s.text.Kind() != '"' {
+				return s.text.Skip()
+			}
+			return s.readNestedModel()
+		})
+	})
+	return err
 }
 
 // readNestedModel reads a model's name that is not the request's own.
@@ -382,6 +440,12 @@ func (s *toolSearch) readModel(own bool) error {
 	name, err := s.readText()
 	if err == nil {
 		err = s.findAny(toolOfModel(name))
+	}
+	if err == nil && s.allowed != nil {
+		if model, _, _ := strings.Cut(name, domain.ReferenceMark); model != "" && !s.allowed(model) {
+			s.use = toolUse{tool: model, place: s.text.Pointer()}
+			return errFound
+		}
 	}
 	if err == nil && !own && strings.Contains(name, domain.ReferenceMark) {
 		err = s.refuseLast("must not refer to a preset")
@@ -416,7 +480,7 @@ func (s *toolSearch) refuseLast(message string) error {
 	if len(place) > maxPlace {
 		place, message = "", "a value that is nested too deeply to name "+message
 	}
-	return domain.InvalidAt(place, message+" where server tools are disabled")
+	return domain.InvalidAt(place, message+" "+s.where)
 }
 
 // members calls read before each value of the next object. It skips a value of another

@@ -115,6 +115,12 @@ type version struct {
 // dialect.
 func (r *resolving) put(tb testing.TB, workspaceID, slug string, in version) (p domain.Preset) {
 	tb.Helper()
+	return r.putWithTemplate(tb, workspaceID, slug, in, nil)
+}
+
+// putWithTemplate is put for a template, unless that is nil.
+func (r *resolving) putWithTemplate(tb testing.TB, workspaceID, slug string, in version, template *domain.Template) (p domain.Preset) {
+	tb.Helper()
 	var prompt *string
 	if in.prompt != "" {
 		prompt = &in.prompt
@@ -122,7 +128,7 @@ func (r *resolving) put(tb testing.TB, workspaceID, slug string, in version) (p 
 	id, versionID := uuid.NewString(), uuid.NewString()
 	err := r.store.Update(tb.Context(), func(tx domain.Tx) (err error) {
 		p, err = putVersion(tx, workspaceID, slug, id, domain.PresetVersion{
-			ID: versionID, Dialect: in.dialect, Config: json.RawMessage(in.config), SystemPrompt: prompt, CreatorID: "ann",
+			ID: versionID, Dialect: in.dialect, Config: json.RawMessage(in.config), SystemPrompt: prompt, Template: template, CreatorID: "ann",
 		})
 		return err
 	})

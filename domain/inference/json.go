@@ -20,6 +20,12 @@ func quote(text string) jsontext.Value {
 	return quoted
 }
 
+// quoteInside returns what is between the quotes of text as a JSON string.
+func quoteInside(text string) jsontext.Value {
+	quoted := quote(text)
+	return quoted[1 : len(quoted)-1]
+}
+
 // object returns a JSON object of members.
 func object(members ...rawjson.Member) jsontext.Value {
 	parts := make([]part, len(members))

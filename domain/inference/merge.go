@@ -15,9 +15,12 @@ type Source string
 
 // A field with several origins has the last of them.
 const (
-	FromRequest   Source = "request"
-	FromPreset    Source = "preset"
+	FromRequest Source = "request"
+	FromPreset  Source = "preset"
+	// FromVariable is a system prompt or a conversation with values of variables.
+	FromVariable  Source = "variable"
 	FromWorkspace Source = "workspace"
+	FromPolicy    Source = "policy"
 )
 
 // settings are what one version of a preset adds to requests of one dialect.
@@ -27,6 +30,8 @@ type settings struct {
 	tools   []namedTool
 	prompt  systemPrompt
 	dropped []string
+	// template is nil for a version that is none. It has the prompt instead.
+	template *template
 	// models is the preset's list of models where the gateway knows no such
 	// field.
 	models jsontext.Value
@@ -50,8 +55,13 @@ func newSettings(v domain.PresetVersion, dialect domain.Dialect, unknown map[str
 		known, _ := translate(stored, v.Dialect, dialect, nil)
 		s.models = rawjson.Find(known, "models")
 	}
-	if v.SystemPrompt != nil && *v.SystemPrompt != "" {
-		s.prompt = systemPrompt{text: *v.SystemPrompt, quoted: quote(*v.SystemPrompt)}
+	switch {
+	case v.Template != nil:
+		var lost []string
+		s.template, lost = newTemplate(v, dialect)
+		s.dropped = append(s.dropped, lost...)
+	case v.SystemPrompt != nil:
+		s.prompt = newSystemPrompt(*v.SystemPrompt)
 	}
 	return s, nil
 }
@@ -69,9 +79,10 @@ var synonyms = map[domain.Dialect]map[string]string{
 // part is one field of a merged request.
 type part struct {
 	rawjson.Member
-	// lead stands before the value and replaces its first byte. So a prompt is added
-	// without a copy of the value, which may be most of the request.
-	lead jsontext.Value
+	// lead stands before the value, which lacks its first byte then, and tail behind it. So
+	// a prompt is added without a copy of the value, which may be most of the request.
+	lead []jsontext.Value
+	tail jsontext.Value
 	from Source
 }
 
@@ -83,11 +94,25 @@ type merger struct {
 	request   *parsedRequest
 	settings  *settings
 	workspace *workspaceDefaults
+	policy    *policy // nil: none
+	memory    Memory  // nil: without a limit
+
+	// prompt is the system prompt, and messages are the template's, with values in the
+	// place of variables. They have commas between.
+	prompt       systemPrompt
+	messages     []jsontext.Value
+	messagesFrom Source
 
 	parts   []part
 	dropped []string
 	// models is settings.models of the request.
 	models jsontext.Value
+	// broken are the names of the policy's rules that changed the request, each once. issues
+	// are for a policy that refuses such a request, at most maxBrokenIssues.
+	broken []string
+	issues []domain.Issue
+	// relocked are the fields of the request with a prompt that the policy left out.
+	relocked []string
 }
 
 // workspaceDefaults has the fields that a workspace adds to requests that name a preset. It
@@ -101,10 +126,18 @@ type workspaceDefaults struct {
 
 // merge merges the preset into the request, shallowly: the request's own fields win. null
 // counts as not sent, and so do {} and [] where the preset has the field. Lists of tools
-// are merged, and the preset's system prompt comes first. The workspace adds a model and
-// a provider order if neither request nor preset has one.
+// are merged, and the preset's system prompt comes first. A template's messages come behind
+// the system messages with which the conversation begins. The policy is enforced on the
+// result. The workspace adds a model and a provider order if neither request nor preset has
+// one.
 func (m *merger) merge() error {
-	m.parts = make([]part, 0, len(m.request.fields)+len(m.settings.fields)+3)
+	if err := m.render(); err != nil {
+		return err
+	}
+	if err := m.lockPrompt(); err != nil {
+		return err
+	}
+	m.parts = make([]part, 0, len(m.request.fields)+len(m.settings.fields)+4)
 	for _, field := range m.request.fields {
 		if err := m.addSent(field); err != nil {
 			return err
@@ -115,8 +148,16 @@ func (m *merger) merge() error {
 			m.parts = append(m.parts, part{Member: field, from: FromPreset})
 		}
 	}
-	if field := promptField[m.dialect]; m.settings.prompt.text != "" && m.index(field) < 0 {
-		m.set(field, m.settings.prompt.alone(m.dialect), FromPreset)
+	if field := listField[m.dialect]; len(m.messages) > 0 && m.index(field) < 0 {
+		if err := m.addConversation(newMember(field, nil)); err != nil {
+			return err
+		}
+	}
+	if field := promptField[m.dialect]; !m.prompt.isEmpty() && m.index(field) < 0 {
+		m.parts = append(m.parts, part{Member: newMember(field, nil), lead: m.prompt.alone(m.dialect), from: m.prompt.from})
+	}
+	if err := m.enforce(); err != nil {
+		return err
 	}
 	m.fillProviderSort()
 	return m.ensureModel()
@@ -131,7 +172,7 @@ func (m *merger) addSent(field rawjson.Member) error {
 		m.parts = append(m.parts, part{Member: rawjson.Member{Name: field.Name, Value: value, Quoted: field.Quoted}, from: from})
 	}
 	switch {
-	case field.Name == "preset": // not for the gateway
+	case field.Name == "preset", isPromptField(field.Name): // not for the gateway
 	case m.unknown[field.Name] && sent:
 		m.dropped = append(m.dropped, field.Name)
 		if field.Name == "models" && !isEmptyContainer(field.Value) {
@@ -145,19 +186,25 @@ func (m *merger) addSent(field rawjson.Member) error {
 		case ours != nil:
 			add(ours, FromPreset)
 		}
-	case field.Name == promptField[m.dialect] && m.settings.prompt.text != "":
+	case field.Name == listField[m.dialect] && len(m.messages) > 0:
 		if !sent {
-			add(m.settings.prompt.alone(m.dialect), FromPreset)
+			field.Value = nil
+		}
+		return m.addConversation(field)
+	case field.Name == promptField[m.dialect] && !m.prompt.isEmpty():
+		if !sent {
+			add(nil, m.prompt.from)
+			m.parts[len(m.parts)-1].lead = m.prompt.alone(m.dialect)
 			return nil
 		}
-		lead, err := m.settings.prompt.placeBefore(m.dialect, field.Value)
+		lead, err := m.prompt.placeBefore(m.dialect, field.Value)
 		switch {
 		case err != nil:
 			return err
 		case lead == nil:
 			add(field.Value, FromRequest)
 		default:
-			add(field.Value[1:], FromPreset)
+			add(field.Value[1:], m.prompt.from)
 			m.parts[len(m.parts)-1].lead = lead
 		}
 	case field.Name == "tools" && sent && ours != nil:
@@ -272,7 +319,7 @@ func firstModel(models jsontext.Value) jsontext.Value {
 
 // fillProviderSort adds the workspace's provider order if the request has none.
 func (m *merger) fillProviderSort() {
-	if m.workspace.providerSort == "" || m.unknown["provider"] || !m.takesField("provider") {
+	if m.workspace.providerSort == "" || m.unknown["provider"] || !m.takesField("provider") || m.policy.drops("provider") {
 		return
 	}
 	sort := quote(m.workspace.providerSort)
@@ -291,7 +338,7 @@ func (m *merger) fillProviderSort() {
 // withField sets a member of an object that is missing or null. Other members keep their
 // bytes.
 func withField(text jsontext.Value, name string, value jsontext.Value) jsontext.Value {
-	var fields []part
+	edited := append(make([]byte, 0, len(text)+len(name)+len(value)+len(`,"":`)), '{')
 	added := false
 	for field, err := range rawjson.Object(text) {
 		if err != nil {
@@ -300,12 +347,21 @@ func withField(text jsontext.Value, name string, value jsontext.Value) jsontext.
 		if field.Name == name {
 			field.Value, added = value, true
 		}
-		fields = append(fields, part{Member: field})
+		edited = appendMember(edited, field)
 	}
 	if !added {
-		fields = append(fields, part{Member: newMember(name, value)})
+		edited = appendMember(edited, newMember(name, value))
 	}
-	return assemble(fields)
+	return append(edited, '}')
+}
+
+// appendMember appends a member to an object that has no last brace.
+func appendMember(object []byte, m rawjson.Member) []byte {
+	if len(object) > len("{") {
+		object = append(object, ',')
+	}
+	object = append(append(object, m.Quoted...), ':')
+	return append(object, m.Value...)
 }
 
 // assemble returns the object of parts. Names and values keep their bytes.
@@ -317,8 +373,11 @@ func assemble(parts []part) []byte {
 		}
 		text = append(text, p.Quoted...)
 		text = append(text, ':')
-		text = append(text, p.lead...)
+		for _, lead := range p.lead {
+			text = append(text, lead...)
+		}
 		text = append(text, p.Value...)
+		text = append(text, p.tail...)
 	}
 	return append(text, '}')
 }
@@ -327,7 +386,10 @@ func assemble(parts []part) []byte {
 func assembledSize(parts []part) int {
 	size := len(`{}`)
 	for _, p := range parts {
-		size += len(p.Quoted) + len(p.lead) + len(p.Value) + len(`:,`)
+		size += len(p.Quoted) + len(p.Value) + len(p.tail) + len(`:,`)
+		for _, lead := range p.lead {
+			size += len(lead)
+		}
 	}
 	return size
 }

@@ -17,18 +17,65 @@ var promptField = map[domain.Dialect]string{domain.Responses: "instructions", do
 // promptSeparator stands between a preset's system prompt and the request's.
 const promptSeparator = "\n\n"
 
-// systemPrompt is a preset's system prompt, ready to be placed.
+// systemPrompt is a preset's system prompt, ready to be placed. Its pieces follow each
+// other.
 type systemPrompt struct {
-	text   string
-	quoted jsontext.Value
+	pieces []promptPiece
+	size   int // of all insides
+	from   Source
 }
 
-// alone returns the value of a dialect's prompt field in a request that has none.
-func (p systemPrompt) alone(dialect domain.Dialect) jsontext.Value {
-	if dialect == domain.Chat {
-		return array(p.message())
+// promptPiece is a piece of a system prompt.
+type promptPiece struct {
+	inside jsontext.Value // of a JSON string
+	text   string         // empty if only inside is known
+}
+
+func (p promptPiece) decoded() string {
+	if p.text != "" {
+		return p.text
 	}
-	return p.quoted
+	text, _ := rawjson.Text(slices.Concat(jsontext.Value{'"'}, p.inside, jsontext.Value{'"'}))
+	return text
+}
+
+// newSystemPrompt returns the system prompt of a version without variables.
+func newSystemPrompt(text string) systemPrompt {
+	p := systemPrompt{from: FromPreset}
+	if text != "" {
+		p.add(promptPiece{quoteInside(text), text})
+	}
+	return p
+}
+
+func (p *systemPrompt) add(piece promptPiece) {
+	p.pieces = append(p.pieces, piece)
+	p.size += len(piece.inside)
+}
+
+func (p systemPrompt) isEmpty() bool { return p.size == 0 }
+
+// between returns the pieces with a text before and after them.
+func (p systemPrompt) between(before, after string) []jsontext.Value {
+	all := make([]jsontext.Value, 0, len(p.pieces)+2)
+	all = append(all, jsontext.Value(before))
+	for _, piece := range p.pieces {
+		all = append(all, piece.inside)
+	}
+	return append(all, jsontext.Value(after))
+}
+
+const (
+	systemMessageHead, systemMessageTail = `{"role":"system","content":"`, `"}`
+	systemBlockHead, systemBlockTail     = `{"type":"text","text":"`, `"}`
+)
+
+// alone returns the value of a dialect's prompt field in a request that has none.
+func (p systemPrompt) alone(dialect domain.Dialect) []jsontext.Value {
+	if dialect == domain.Chat {
+		return p.between("["+systemMessageHead, systemMessageTail+"]")
+	}
+	return p.between(`"`, `"`)
 }
 
 // placeBefore returns the text that replaces the first byte of value, a request's own
@@ -36,24 +83,24 @@ func (p systemPrompt) alone(dialect domain.Dialect) jsontext.Value {
 //
 // It returns nil for a request that already begins with the prompt. An example is the
 // request that the preset was made from.
-func (p systemPrompt) placeBefore(dialect domain.Dialect, value jsontext.Value) (jsontext.Value, error) {
+func (p systemPrompt) placeBefore(dialect domain.Dialect, value jsontext.Value) ([]jsontext.Value, error) {
 	field := promptField[dialect]
 	switch {
 	case dialect == domain.Chat && value.Kind() != '[':
 		return nil, domain.InvalidAt("/"+field, "must be an array")
 	case dialect == domain.Chat:
-		return p.beforeFirst(dialect, value, p.message()), nil
+		return p.beforeFirst(dialect, value, systemMessageHead, systemMessageTail), nil
 	case value.Kind() == '"':
 		own, _ := rawjson.Text(value)
 		switch {
 		case p.begins(own):
 			return nil, nil
 		case own == "":
-			return p.quoted[:len(p.quoted)-1], nil
+			return p.between(`"`, ""), nil
 		}
-		return slices.Concat(p.quoted[:len(p.quoted)-1], jsontext.Value(`\n\n`)), nil
+		return p.between(`"`, `\n\n`), nil
 	case dialect == domain.Messages && value.Kind() == '[':
-		return p.beforeFirst(dialect, value, p.block()), nil
+		return p.beforeFirst(dialect, value, systemBlockHead, systemBlockTail), nil
 	case dialect == domain.Messages:
 		return nil, domain.InvalidAt("/"+field, "must be a string or an array")
 	default:
@@ -61,32 +108,47 @@ func (p systemPrompt) placeBefore(dialect domain.Dialect, value jsontext.Value) 
 	}
 }
 
+// cutFrom returns what stands behind the prompt in text. It is not ok if text does not
+// begin with the prompt. The prompt may be too large to be put together.
+func (p systemPrompt) cutFrom(text string) (rest string, ok bool) {
+	for _, piece := range p.pieces {
+		if text, ok = strings.CutPrefix(text, piece.decoded()); !ok {
+			return "", false
+		}
+	}
+	return text, true
+}
+
+// is reports whether text is the prompt.
+func (p systemPrompt) is(text string) bool {
+	rest, ok := p.cutFrom(text)
+	return ok && rest == ""
+}
+
 // begins reports whether text begins with the whole prompt.
 func (p systemPrompt) begins(text string) bool {
-	rest, ok := strings.CutPrefix(text, p.text)
+	rest, ok := p.cutFrom(text)
 	return ok && (rest == "" || strings.HasPrefix(rest, promptSeparator))
 }
 
-// beforeFirst returns the text that replaces the opening bracket of list and puts element
-// first. It returns nil for a list that begins with the prompt.
-func (p systemPrompt) beforeFirst(dialect domain.Dialect, list, element jsontext.Value) jsontext.Value {
-	own, _ := promptText(dialect, list, len(p.text)+len(promptSeparator))
-	if p.begins(own) {
+// beginsList reports whether a list of messages or blocks begins with the prompt.
+func (p systemPrompt) beginsList(dialect domain.Dialect, list jsontext.Value) bool {
+	own, _ := promptText(dialect, list, p.size+len(promptSeparator))
+	return p.begins(own)
+}
+
+// beforeFirst returns the text that replaces the opening bracket of list and puts an
+// element with the prompt first. head and tail are around it. It returns nil for a list
+// that begins with the prompt.
+func (p systemPrompt) beforeFirst(dialect domain.Dialect, list jsontext.Value, head, tail string) []jsontext.Value {
+	if p.beginsList(dialect, list) {
 		return nil
 	}
 	for range rawjson.Items(list) { // there is a first element
-		element = append(element, ',')
+		tail += ","
 		break
 	}
-	return slices.Concat(jsontext.Value{'['}, element)
-}
-
-func (p systemPrompt) message() jsontext.Value {
-	return slices.Concat(jsontext.Value(`{"role":"system","content":`), p.quoted, jsontext.Value{'}'})
-}
-
-func (p systemPrompt) block() jsontext.Value {
-	return slices.Concat(jsontext.Value(`{"type":"text","text":`), p.quoted, jsontext.Value{'}'})
+	return p.between("["+head, tail)
 }
 
 // promptText returns the joined texts of a request's prompt field. It stops beyond enough

@@ -12,8 +12,8 @@ import (
 	"github.com/caddy-presets/caddy-presets/schema/rawjson"
 )
 
-// reference is how a request names a preset: "@preset/slug" or
-// "model@preset/slug" as its model, or "slug" in its preset field.
+// reference is how a request names a preset: "@preset/slug" or "model@preset/slug" as its
+// model, "slug" in its preset field, or a prompt (see promptReference).
 type reference struct {
 	slug string
 	// pin is a version's number or a label, written behind a second @. It is empty for
@@ -92,14 +92,15 @@ type parsedRequest struct {
 	ref              reference
 	model            string
 	modelIsReference bool
+	prompt           *promptReference // never nil
 }
 
 // readRequest reads the fields of a request, its reference and its session. It stops
 // where the body is not JSON: without a reference, the gateway answers that. It does not
-// read a body that has neither a preset nor a session, as most.
+// read a body that has neither a preset nor a prompt nor a session, as most.
 func readRequest(body []byte) *parsedRequest {
-	q := new(parsedRequest)
-	if !mayContain(body, "preset") && !mayNameSession(body) {
+	q := &parsedRequest{prompt: &noPrompt}
+	if !mayNamePreset(body) && !mayNameSession(body) {
 		return q
 	}
 	seen := make(map[string]bool)
@@ -122,6 +123,9 @@ func readRequest(body []byte) *parsedRequest {
 		}
 		q.readField(field)
 	}
+	if q.prompt != &noPrompt {
+		q.resolvePrompt()
+	}
 	return q
 }
 
@@ -134,6 +138,11 @@ func (q *parsedRequest) setError(err error) {
 // readField reads a field that may name a preset or a session.
 func (q *parsedRequest) readField(field rawjson.Member) {
 	switch field.Name {
+	case "prompt", "prompt_id", "prompt_version", "prompt_variables":
+		if q.prompt == &noPrompt {
+			q.prompt = new(promptReference)
+		}
+		q.prompt.readField(field)
 	case "session_id":
 		q.sessionID, _ = rawjson.Text(field.Value)
 		switch kind := field.Value.Kind(); {
@@ -239,10 +248,14 @@ func isReference(model jsontext.Value) bool {
 // setReference stores the reference. A second, different one is an error.
 func (q *parsedRequest) setReference(place, text string) {
 	ref, err := parseReference(place, text)
-	switch {
-	case err != nil:
+	if err != nil {
 		q.rejectReference(err)
-	case q.found && q.ref != ref:
+	}
+	q.addReference(place, ref)
+}
+
+func (q *parsedRequest) addReference(place string, ref reference) {
+	if q.found && q.ref != ref {
 		q.rejectReference(domain.InvalidAt(place, "must name the same preset as the request's other reference"))
 	}
 	q.found, q.ref = true, ref
@@ -260,5 +273,7 @@ func pointer(name string) string {
 	if len(name) > 128 {
 		return ""
 	}
-	return "/" + strings.NewReplacer("~", "~0", "/", "~1").Replace(name)
+	return "/" + pointerEscapes.Replace(name)
 }
+
+var pointerEscapes = strings.NewReplacer("~", "~0", "/", "~1")

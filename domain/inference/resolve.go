@@ -26,6 +26,9 @@ type Config struct {
 	// DropFields are top-level fields that the gateway does not know. A Resolver drops
 	// them from requests that name a preset.
 	DropFields []string
+	// PassUnknownPrompts lets requests pass whose prompt has an id that no preset has, and
+	// that name no preset otherwise. By default they are NotFound.
+	PassUnknownPrompts bool
 }
 
 // Resolver applies presets to inference requests. It caches presets, prepared for each
@@ -37,13 +40,15 @@ type Config struct {
 type Resolver struct {
 	store   domain.Store
 	unknown map[string]bool
-	cache   *cache.Cache[cacheKey, domain.Stamp, cached]
+	// passPrompts is Config.PassUnknownPrompts.
+	passPrompts bool
+	cache       *cache.Cache[cacheKey, domain.Stamp, cached]
 }
 
 // NewResolver returns a Resolver over store.
 func NewResolver(store domain.Store, config Config) *Resolver {
 	size := cmp.Or(config.CacheSize, DefaultCacheSize)
-	r := &Resolver{store: store, unknown: make(map[string]bool), cache: cache.New[cacheKey, domain.Stamp, cached](int(size))}
+	r := &Resolver{store: store, unknown: make(map[string]bool), passPrompts: config.PassUnknownPrompts, cache: cache.New[cacheKey, domain.Stamp, cached](int(size))}
 	for _, field := range config.DropFields {
 		r.unknown[field] = true
 	}
@@ -94,6 +99,9 @@ type Resolution struct {
 	// has no counterpart for them, or the gateway does not know them. Names consist of
 	// ASCII letters, digits and _ . : - only.
 	Dropped []string
+	// Enforced names the settings in the preset's policy that changed the request. The
+	// names are the policy's.
+	Enforced []string
 	// SessionID is the session_id field of the body. It is empty if there is none, or if
 	// a header cannot hold it.
 	SessionID string
@@ -156,8 +164,14 @@ func usableSession(id string) string {
 //
 // These are Invalid: a malformed reference, two different references, a reference inside
 // models, a request that cannot be merged, and a session id of more than MaxSessionID
-// characters beside a reference. A preset that does not exist, is not active, or does not
-// have the version or label is NotFound. The error names it.
+// characters beside a reference. So are variables without a template, variables that it
+// does not have, missing ones, and values that do not fit. A preset that does not exist, is
+// not active, or does not have the version or label is NotFound. The error names it. A
+// request that breaks the preset's policy is Forbidden, if the policy says so.
+//
+// A preset that the key does not reach is NotFound in the same way. Without a preset, a
+// request of a key that requires one is Invalid. A request that names a model that its key
+// may not name is Forbidden. Models of the preset and the workspace are not limited.
 //
 // A request that uses a disabled server tool is Forbidden, with or without a preset. Where
 // tools are disabled, an opaque request is Invalid. Only the Resolution refers to the body
@@ -165,6 +179,9 @@ func usableSession(id string) string {
 func (r *Resolver) Resolve(ctx context.Context, who domain.Principal, sent Request) (Resolution, error) {
 	request := readRequest(sent.Body)
 	out := Resolution{Body: sent.Body, SessionID: usableSession(request.sessionID)}
+	if err := checkScope(who, request, sent); err != nil {
+		return out, err
+	}
 	switch {
 	case !request.found:
 		return out, r.checkUnresolved(ctx, who, sent)
@@ -173,26 +190,35 @@ func (r *Resolver) Resolve(ctx context.Context, who domain.Principal, sent Reque
 	case !isShortSession(sent.SessionID):
 		return out, domain.InvalidAt("x-session-id", sessionTooLong)
 	}
+	prompt := request.prompt
+	mayPass := r.passPrompts && prompt.only && !who.PresetRequired()
+	switch mistake := cmp.Or(prompt.errID, prompt.err); {
+	case prompt.errID != nil && mayPass:
+		return out, r.checkUnresolved(ctx, who, sent)
+	case mistake != nil && !mayPass:
+		return out, mistake
+	}
 	workspace, err := r.workspace(ctx, who)
 	if err != nil {
 		return out, err
 	}
 	id := newStickyID(cmp.Or(out.SessionID, usableSession(sent.SessionID)), who.KeyID)
-	version, settings, err := r.version(ctx, workspace.id, request.ref, id, sent.Dialect)
-	if err != nil {
-		return out, err
+	version, settings, policy, err := r.version(ctx, who, workspace.id, request.ref, id, sent.Dialect)
+	switch {
+	case mayPass && errors.Is(err, errNoPreset):
+		return out, r.checkUnresolved(ctx, who, sent)
+	case cmp.Or(err, prompt.err) != nil:
+		return out, cmp.Or(err, prompt.err)
 	}
 	m := &merger{
 		dialect: sent.Dialect, takes: sent.Takes, unknown: r.unknown,
-		request: request, settings: settings, workspace: workspace,
+		request: request, settings: settings, workspace: workspace, policy: policy, memory: sent.Memory,
 	}
 	if err := m.merge(); err != nil {
 		return out, err
 	}
-	if sent.Memory != nil {
-		if err := sent.Memory.Reserve(assembledSize(m.parts)); err != nil {
-			return out, err
-		}
+	if err := m.reserve(assembledSize(m.parts)); err != nil {
+		return out, err
 	}
 	merged := assemble(m.parts)
 	if err := workspace.checkTools(merged, sent); err != nil {
@@ -209,6 +235,7 @@ func (r *Resolver) Resolve(ctx context.Context, who domain.Principal, sent Reque
 			out.Dropped = append(out.Dropped, name)
 		}
 	}
+	out.Enforced = m.broken
 	return out, nil
 }
 
@@ -244,19 +271,24 @@ func (r *Resolver) workspace(ctx context.Context, who domain.Principal) (*worksp
 	return defaults, nil
 }
 
-// version returns the number and the settings of the version that a reference names. It
-// caches the preset under the preset's stamp. It caches settings under the stamp of all
-// versions, which changes of a preset leave alone, so they stay prepared.
-func (r *Resolver) version(ctx context.Context, workspaceID string, ref reference, id stickyID, dialect domain.Dialect) (n int, s *settings, err error) {
+// version returns the number and the settings of the version that a reference names, and
+// the preset's policy. It caches the preset and its policy under the preset's stamp. It
+// caches settings under the stamp of all versions, which changes of a preset leave alone,
+// so they stay prepared.
+func (r *Resolver) version(ctx context.Context, who domain.Principal, workspaceID string, ref reference, id stickyID, dialect domain.Dialect) (n int, s *settings, limits *policy, err error) {
+	if !who.ReachesPreset(ref.slug) {
+		return 0, nil, nil, errPresetNotFound(ref, errNoPreset)
+	}
 	key := cacheKey{kind: presetKind, id: workspaceID, slug: ref.slug}
 	stamps := r.store.Stamps()
 	stamp, versions := stamps.Preset(workspaceID, ref.slug), stamps.Versions()
 	if kept, ok := r.cache.Get(key, stamp); ok {
 		if n, err = ref.version(kept.preset, id); err != nil {
-			return 0, nil, err
+			return 0, nil, nil, err
 		}
+		limits = kept.policy
 		if kept, ok := r.cache.Get(settingsKey(kept.preset, n, dialect), versions); ok {
-			return n, kept.settings, nil
+			return n, kept.settings, limits, nil
 		}
 	}
 	var p domain.Preset
@@ -277,31 +309,47 @@ func (r *Resolver) version(ctx context.Context, workspaceID string, ref referenc
 		return err
 	})
 	if err != nil {
-		return 0, nil, err
+		return 0, nil, nil, err
 	}
 	key.slug = p.Slug // ref.slug is a part of the request's model, which may be long
-	r.cache.Put(key, stamp, cached{preset: &p}, presetCost(&p))
+	if limits, err = newPolicy(p.Policy); err != nil {
+		return 0, nil, nil, fmt.Errorf("policy of preset %s is damaged: %w", p.ID, err)
+	}
+	r.cache.Put(key, stamp, cached{preset: &p, policy: limits}, presetCost(&p)+limits.cost())
 	if kept.settings != nil {
-		return n, kept.settings, nil
+		return n, kept.settings, limits, nil
 	}
 	if s, err = newSettings(v, dialect, r.unknown); err != nil {
-		return 0, nil, fmt.Errorf("version %d of preset %s is damaged: %v", v.Version, v.PresetID, err) //nolint:errorlint // an Invalid tools field of a preset is not the request's
+		return 0, nil, nil, fmt.Errorf("version %d of preset %s is damaged: %v", v.Version, v.PresetID, err) //nolint:errorlint // an Invalid tools field of a preset is not the request's
 	}
 	r.cache.Put(settingsKey(&p, n, dialect), versions, cached{settings: s}, s.cost()+len(v.Config)) // the settings are parts of it
-	return n, s, nil
+	return n, s, limits, nil
 }
 
 func settingsKey(p *domain.Preset, n int, dialect domain.Dialect) cacheKey {
 	return cacheKey{kind: settingsKind, id: p.ID, version: n, dialect: dialect}
 }
 
-// readPreset reads the active preset that a reference names.
+// errNoPreset tells a preset that does not exist from one that is not active.
+var errNoPreset = errors.New("no preset has the slug")
+
+// readPreset reads the active preset that a reference names. The error for one that does
+// not exist is errNoPreset, too.
 func readPreset(reader domain.Reader, workspaceID string, ref reference) (domain.Preset, error) {
 	p, err := reader.Preset(workspaceID, ref.slug)
-	if errors.Is(err, domain.ErrNotFound) || err == nil && p.Status != domain.PresetActive {
-		err = &domain.Error{Kind: domain.NotFound, Code: domain.PresetNotFound, Message: "Preset not found: " + ref.String()}
+	switch {
+	case errors.Is(err, domain.ErrNotFound):
+		return p, errPresetNotFound(ref, errNoPreset)
+	case err == nil && p.Status != domain.PresetActive:
+		return p, errPresetNotFound(ref, nil)
 	}
 	return p, err
+}
+
+// errPresetNotFound is the answer to a reference to no active preset, and to one that the
+// caller does not reach.
+func errPresetNotFound(ref reference, cause error) error {
+	return &domain.Error{Kind: domain.NotFound, Code: domain.PresetNotFound, Message: "Preset not found: " + ref.String(), Err: cause}
 }
 
 // readVersion reads a version of p. If that fails, the workspace may have been deleted
@@ -327,7 +375,10 @@ func presetCost(p *domain.Preset) int {
 
 // cost is the memory that s takes, about, in bytes.
 func (s *settings) cost() int {
-	cost := minEntryCost + 2*len(s.prompt.quoted)
+	cost := minEntryCost + 2*s.prompt.size
+	if s.template != nil {
+		cost += s.template.cost()
+	}
 	for _, field := range s.fields {
 		cost += len(field.Name) + len(field.Value) + 96
 	}

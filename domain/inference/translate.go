@@ -64,6 +64,8 @@ type counterpart struct {
 	// paths are the setting's names in each dialect that has it: "field", or "field.member"
 	// for a member of an object. The first name is written. The others mean the same.
 	paths paths
+	// within has, for a path whose value is an object, the path of the number in it.
+	within map[string]string
 	// agree is set if two names of the setting may be used together with equal values.
 	agree bool
 	// convert, if set, returns the setting as dialect to writes it, or nil if that dialect
@@ -84,6 +86,7 @@ var counterparts = []counterpart{
 	},
 	{
 		paths:   paths{domain.Responses: {"reasoning.max_tokens"}, domain.Chat: {"reasoning.max_tokens"}, domain.Messages: {"thinking"}},
+		within:  map[string]string{"thinking": "thinking.budget_tokens"},
 		convert: convertThinking,
 	},
 	{

@@ -218,10 +218,13 @@ func convertToolChoice(value jsontext.Value, from, to domain.Dialect) (converted
 	return nil, nil
 }
 
+// toolUseFields are the settings of tool use.
+var toolUseFields = []string{"tool_choice", "parallel_tool_calls"}
+
 // dropToolUse removes the settings of tool use from a result without tools, because
 // gateways would refuse it.
 func (t *translation) dropToolUse() {
-	for _, name := range []string{"tool_choice", "parallel_tool_calls"} {
+	for _, name := range toolUseFields {
 		if i := t.index(name); i >= 0 {
 			t.lost = append(t.lost, loss{name, t.fields[i].at})
 			t.fields = slices.Delete(t.fields, i, i+1)

@@ -231,6 +231,27 @@ func Items(array jsontext.Value) iter.Seq2[int, jsontext.Value] {
 	}
 }
 
+// SplitItems splits an array that a Walker has read. head has the first items for which
+// leads is true, with commas between. tail has the other items and the closing bracket.
+func SplitItems(array jsontext.Value, leads func(item jsontext.Value) bool) (head, tail jsontext.Value) {
+	c := cursor{array}
+	if !c.enter('[') {
+		return nil, array
+	}
+	items, end := c.rest, 0
+	for {
+		item := c.next()
+		begin := len(items) - len(c.rest) - len(item)
+		if len(item) == 0 || !leads(item) {
+			return items[:end:end], items[begin:]
+		}
+		if end == 0 {
+			items, begin = items[begin:], 0
+		}
+		end = begin + len(item)
+	}
+}
+
 // cursor goes through an object or array that a Walker has read. It only looks for the
 // ends of values. The decoder would check them again, which takes three times as long.
 type cursor struct {

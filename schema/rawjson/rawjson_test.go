@@ -151,3 +151,23 @@ func rebuild(value jsontext.Value) []byte {
 	}
 	return value
 }
+
+func TestSplitItems(t *testing.T) {
+	leads := func(item jsontext.Value) bool { return item.Kind() == '0' }
+	for text, want := range map[string][2]string{
+		`[]`:                     {"", "]"},
+		`[ ]`:                    {"", "]"},
+		`[1]`:                    {"1", "]"},
+		`[ 1 , 2 ]`:              {"1 , 2", "]"},
+		`[1,"a",2]`:              {"1", `"a",2]`},
+		`[ 1 ,2, {"a":[1]} , 3]`: {"1 ,2", `{"a":[1]} , 3]`},
+		`["a",1]`:                {"", `"a",1]`},
+		`[ "a" ]`:                {"", `"a" ]`},
+		`"text"`:                 {"", `"text"`},
+	} {
+		head, tail := SplitItems(jsontext.Value(text), leads)
+		if string(head) != want[0] || string(tail) != want[1] {
+			t.Errorf("%s: got %q and %q, want %q", text, head, tail, want)
+		}
+	}
+}

@@ -54,7 +54,7 @@ func restored(t *testing.T, o Options, backupKey, backup []byte) *Store {
 		t.Fatal(err)
 	}
 	if report, err := Verify(t.Context(), folder, o); err != nil || report.Err() != nil {
-		t.Errorf("what was restored: %v", errors.Join(err, report.Err()))
+		t.Errorf("the restored store: %v", errors.Join(err, report.Err()))
 	}
 	s, err := Open(folder, o)
 	if err != nil {
@@ -293,7 +293,7 @@ func TestBackupAfterLostCommits(t *testing.T) {
 func TestBackupOfDamage(t *testing.T) {
 	folder := t.TempDir()
 	_, p, _ := seed(t, folder)
-	k, _ := records.VersionKey(p.ID, 2)
+	k := records.VersionKey(p.ID, 2)
 	tamper(t, folder, func(txn *badgerdb.Txn) error {
 		item, err := txn.Get(k)
 		if err != nil {

@@ -102,11 +102,11 @@ type Options struct {
 
 // Open opens the store in folder. It creates a missing folder with mode 0700.
 //
-// The error is ErrMisused if the folder is not a store, was written by a newer version, or
-// needs another key or none. If another process uses the folder, it is both ErrMisused and
-// ErrInUse. It is ErrDamaged if the store is damaged or has lost its last commits. It is
-// ErrDiskFull if the disk is nearly full. None of these changes the folder. Any other error
-// comes from the system, and a later Open may succeed.
+// The error is ErrMisused if the folder is not a store or was written by a newer version. It
+// is so, too, if the folder needs another key or none. If another process uses the folder, it
+// is both ErrMisused and ErrInUse. It is ErrDamaged if the store is damaged or has lost its
+// last commits. It is ErrDiskFull if the disk is nearly full. None of these changes the
+// folder. Any other error comes from the system, and a later Open may succeed.
 func Open(folder string, o Options) (*Store, error) {
 	return openFolder(folder, o, freeSpace)
 }

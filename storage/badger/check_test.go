@@ -245,8 +245,8 @@ func TestVerifyPruned(t *testing.T) {
 	}
 	for i, want := range []string{"there are versions that no preset has", "version 2"} {
 		n := i + 1
-		k, _ := records.VersionKey(p.ID, n)
-		summary, _ := records.SummaryKey(p.ID, n)
+		k := records.VersionKey(p.ID, n)
+		summary := records.SummaryKey(p.ID, n)
 		if n == 1 {
 			tamper(t, folder, func(txn *badgerdb.Txn) error { return txn.Set(summary, records.Seal(summary, []byte("{}"))) })
 			if report := verified(t, folder); !slices.Equal(report.Problems, []string{"there are summaries of versions that no preset has"}) {

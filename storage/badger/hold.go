@@ -26,7 +26,7 @@ const tableFollows = "[%d] LOG Compact. Added "
 // holdCompaction blocks a compaction that is about to create a table until that will
 // succeed. It counts as held meanwhile, and writes are refused.
 //
-// Badger ignores the failure of a compaction to create a table: it removes the source
+// Badger ignores the failure of a compaction to create a table. It removes the source
 // tables, and their records are lost. So a moment without a free descriptor or inode would
 // lose records. A moment without disk space would end the process. Badger's logger is the
 // only place where a compaction can be held.

@@ -129,8 +129,8 @@ func readMarker(folder string, o Options) (m marker, err error) {
 
 var castagnoli = crc32.MakeTable(crc32.Castagnoli)
 
-// encodeMarker returns the content of a STORE file: a line of JSON, and a line with the
-// CRC-32C of the first in hexadecimal. This is the same in all formats.
+// encodeMarker returns the content of a STORE file. It is a line of JSON, and a line with
+// the CRC-32C of the first in hexadecimal. This is the same in all formats.
 func encodeMarker(m marker) ([]byte, error) {
 	text, err := json.Marshal(m)
 	return fmt.Appendf(text, "\n%08x\n", crc32.Checksum(text, castagnoli)), err
@@ -151,7 +151,7 @@ func decodeMarker(text []byte) (m marker, err error) {
 }
 
 // createMarker returns the marker of a folder that becomes a store. The folder must be
-// empty: Badger deletes tables that it does not know, and the mode of a folder that others
+// empty. Badger would delete tables that it does not know. The mode of a folder that others
 // use must stay.
 func createMarker(folder string) (marker, error) {
 	entries, err := os.ReadDir(folder)

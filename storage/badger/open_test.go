@@ -135,7 +135,6 @@ func TestDamage(t *testing.T) {
 			},
 		}
 	}
-	keyOf := func(k records.Key, _ bool) records.Key { return k }
 	folder := t.TempDir()
 	w, p, k := seed(t, folder)
 	s := mustOpen(t, folder)
@@ -152,26 +151,26 @@ func TestDamage(t *testing.T) {
 		affects []string
 	}{
 		{"workspace", func(w domain.Workspace, _ domain.Preset, _ domain.Key) records.Key {
-			return keyOf(records.WorkspaceKey(w.ID))
+			return records.WorkspaceKey(w.ID)
 		}, false, []string{"workspace", "workspace JSON", "workspace by slug"}},
 		{"workspace slug", func(w domain.Workspace, _ domain.Preset, _ domain.Key) records.Key {
-			return keyOf(records.WorkspaceSlugKey(w.Slug))
+			return records.WorkspaceSlugKey(w.Slug)
 		}, false, []string{"workspace by slug"}},
 		{"preset", func(w domain.Workspace, p domain.Preset, _ domain.Key) records.Key {
-			return keyOf(records.PresetKey(w.ID, p.Slug))
+			return records.PresetKey(w.ID, p.Slug)
 		}, false, []string{"preset", "preset JSON", "presets"}},
 		{"preset version", func(_ domain.Workspace, p domain.Preset, _ domain.Key) records.Key {
-			return keyOf(records.VersionKey(p.ID, 2))
+			return records.VersionKey(p.ID, 2)
 		}, true, []string{"version", "version JSON"}},
 		{"issued key", func(_ domain.Workspace, _ domain.Preset, k domain.Key) records.Key {
-			return keyOf(records.KeyKey(k.ID))
+			return records.KeyKey(k.ID)
 		}, false, []string{"key", "key by hash", "keys"}},
 		{"issued key hash", func(_ domain.Workspace, _ domain.Preset, k domain.Key) records.Key { return records.KeyHashKey(k.Hash) }, false, []string{"key by hash"}},
 		{"label", func(_ domain.Workspace, p domain.Preset, _ domain.Key) records.Key {
-			return keyOf(records.LabelKey(p.ID, "staging"))
+			return records.LabelKey(p.ID, "staging")
 		}, false, []string{"label", "label change"}},
 		{"label change", func(_ domain.Workspace, p domain.Preset, _ domain.Key) records.Key {
-			return keyOf(records.LabelChangeKey(p.ID, "staging", 1))
+			return records.LabelChangeKey(p.ID, "staging", 1)
 		}, true, []string{"label change"}},
 		{"audit head", func(domain.Workspace, domain.Preset, domain.Key) records.Key { return records.AuditHeadKey() }, false, []string{"audit head", "audit record"}},
 		{"audit", func(domain.Workspace, domain.Preset, domain.Key) records.Key { return records.AuditKey(2) }, true, []string{"audit record"}},
@@ -241,12 +240,12 @@ func TestDamage(t *testing.T) {
 	}
 	t.Run("another's record", func(t *testing.T) {
 		change(func(txn *badgerdb.Txn) error {
-			item, err := txn.Get(keyOf(records.VersionKey(p.ID, 1)))
+			item, err := txn.Get(records.VersionKey(p.ID, 1))
 			if err != nil {
 				return err
 			}
 			record, err := item.ValueCopy(nil)
-			return errors.Join(err, txn.Set(keyOf(records.VersionKey(p.ID, 2)), record))
+			return errors.Join(err, txn.Set(records.VersionKey(p.ID, 2), record))
 		})
 		err := s.View(t.Context(), func(r domain.Reader) error { _, err := r.PresetVersion(p.State(), 2); return err })
 		if !errors.Is(err, ErrDamaged) {
@@ -255,7 +254,7 @@ func TestDamage(t *testing.T) {
 	})
 	t.Run("dangling", func(t *testing.T) {
 		change(func(txn *badgerdb.Txn) error {
-			return errors.Join(txn.Delete(keyOf(records.WorkspaceKey(w.ID))), txn.Delete(keyOf(records.KeyKey(k.ID))))
+			return errors.Join(txn.Delete(records.WorkspaceKey(w.ID)), txn.Delete(records.KeyKey(k.ID)))
 		})
 		_, err := domain.NewService(s).Workspace(t.Context(), domain.Principal{Kind: domain.ManagementKey}, w.Slug)
 		if err == nil || domain.KindOf(err) != domain.Internal {
@@ -929,7 +928,8 @@ func TestCrash(t *testing.T) {
 	type acknowledged struct{ id, hash string }
 	acks := map[string]map[int]acknowledged{}
 	total := 0
-	for cycle := range 6 / storagetest.Sample(2) {
+	cycles := 6 / storagetest.Sample(2)
+	for cycle := range cycles {
 		child := exec.Command(os.Args[0])
 		child.Env = append(os.Environ(), crashFolder+"="+folder, crashKey+"="+string(testOptions.EncryptionKey))
 		child.Stderr = os.Stderr
@@ -943,7 +943,7 @@ func TestCrash(t *testing.T) {
 		// The first ones may not even get to open the store. The others get to write.
 		moment := rand.N(time.Duration(cycle*150+50) * time.Millisecond)
 		kill := sync.OnceFunc(func() { time.AfterFunc(moment, func() { _ = child.Process.Kill() }) })
-		if cycle < 3 {
+		if cycle < cycles/2 {
 			kill()
 		}
 		lines := bufio.NewScanner(out)

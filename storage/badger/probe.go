@@ -115,18 +115,13 @@ func copyStore(from, to string) error {
 	}
 	for _, entry := range entries {
 		source, target := filepath.Join(from, entry.Name()), filepath.Join(to, entry.Name())
-		switch filepath.Ext(entry.Name()) {
-		case ".sst":
+		switch name, kind := entry.Name(), filepath.Ext(entry.Name()); {
+		case kind == ".sst":
 			if err = os.Link(source, target); err != nil { // some file systems have no links
 				err = copyFile(source, target)
 			}
-		case ".mem", ".vlog":
+		case kind == ".mem", kind == ".vlog", name == badgerdb.ManifestFilename, name == badgerdb.KeyRegistryFileName, name == "DISCARD":
 			err = copyFile(source, target)
-		default:
-			switch entry.Name() {
-			case badgerdb.ManifestFilename, badgerdb.KeyRegistryFileName, "DISCARD":
-				err = copyFile(source, target)
-			}
 		}
 		if err != nil {
 			return err

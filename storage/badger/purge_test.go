@@ -230,7 +230,7 @@ func TestPurgeStopsWriting(t *testing.T) {
 func TestPurgeOfDamaged(t *testing.T) {
 	s := mustOpen(t, t.TempDir())
 	w := fill(t, s, "w", 50)
-	k, _ := records.PresetKey(w.ID, "p-7")
+	k := records.PresetKey(w.ID, "p-7")
 	if err := s.write(func(txn *badgerdb.Txn) error { return txn.Set(k, []byte("nonsense")) }); err != nil {
 		t.Fatal(err)
 	}
@@ -260,7 +260,7 @@ func TestCloseWaitsForPurger(t *testing.T) {
 		t.Fatal(err)
 	}
 	w := fill(t, s, "w", 50)
-	k, _ := records.PresetKey(w.ID, "p-7")
+	k := records.PresetKey(w.ID, "p-7")
 	if err := s.write(func(txn *badgerdb.Txn) error { return txn.Set(k, []byte("nonsense")) }); err != nil {
 		t.Fatal(err)
 	}
@@ -337,7 +337,7 @@ func TestOrphanOfRemoved(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	k, _ := records.WorkspaceKey(w.ID)
+	k := records.WorkspaceKey(w.ID)
 	err = db.View(func(txn *badgerdb.Txn) error {
 		if hasVersionSince(txn, k, 0) {
 			return errors.New("there is still a trace of the workspace")

@@ -21,7 +21,7 @@ import (
 
 // Badger does not free the space of removed records by itself. A deletion is a tombstone in
 // the memtable. It frees space when compactions have moved it down to the level of the
-// record. Without more writes no compaction begins: the memtable is flushed when it is
+// record. Without more writes no compaction begins. The memtable is flushed when it is
 // full, and level 0 is compacted when it has ten tables.
 const (
 	// A Reclaim is due when 1/reclaimShare of the tables' size was removed.
@@ -99,8 +99,8 @@ func removedSize(txn *badgerdb.Txn, writes map[string]records.Write) (size int64
 	return size
 }
 
-// ShouldReclaim reports whether Reclaim is worth its I/O: when a tenth of the store was
-// removed and nothing in the last minute. It is true at most once in 45 minutes.
+// ShouldReclaim reports whether Reclaim is worth its I/O. That is so if a tenth of the store
+// was removed, and nothing in the last minute. It is true at most once in 45 minutes.
 func (s *Store) ShouldReclaim(now time.Time) bool {
 	return s.guard != nil && s.committer.removed.due(now, s.tablesSize())
 }

@@ -7,7 +7,7 @@ import (
 )
 
 // readError wraps an error of reading a store. If the system refused to read, the result is
-// errUnavailable: the data may be intact, and restoring a backup would lose the latest
+// errUnavailable. The data may be intact, and restoring a backup would lose the latest
 // changes. Otherwise it is ErrDamaged: for wrong data, a missing file and a failing disk.
 func readError(err error) error {
 	if isRefusal(err) {

@@ -18,7 +18,7 @@ import (
 // write finds no space. With the reservation another process that fills the disk does no
 // harm to the logs.
 //
-// The function also makes and reserves the log after the newest one: Badger uses an empty
+// The function also makes and reserves the log after the newest one. Badger uses an empty
 // file under the name of its next log. The function fails if that file cannot be made, or
 // if there is no space for a log. Some file systems reserve nothing, and some copy each
 // block that is written again. There only the margin of free space protects a write.

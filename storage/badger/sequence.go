@@ -23,7 +23,7 @@ const sequenceName = "SEQUENCE"
 //
 // The number is written after each commit and flushed within sequenceInterval. Commits do
 // not wait for the flush, so after a power cut the number may be that much too low. It is never
-// too high, because the data are flushed first. It is written in place: its 12 bytes are
+// too high, because the data are flushed first. It is written in place. Its 12 bytes are
 // in one sector, which a power cut leaves either old or new.
 type sequenceFile struct {
 	file *os.File

@@ -15,8 +15,8 @@ import (
 )
 
 const (
-	// flushSpace is the space that Badger needs to write its memory to tables: one for
-	// each full memtable, and one for the memtable in use.
+	// flushSpace is the space that Badger needs to write its memory to tables. There is one
+	// table for each full memtable, and one for the memtable in use.
 	flushSpace = 3 * memTableSize
 	// minFree is the space that a write, and opening a store, needs at least. Badger
 	// writes through memory maps, and the system kills a process whose write to a map
@@ -47,8 +47,8 @@ const (
 	idleInterval = 250 * time.Millisecond
 )
 
-// spaceOf returns the space that a database may need in the background: to write its
-// memory to tables, and to compact level 0. A compaction rewrites level 0 and the level
+// spaceOf returns the space that a database may need in the background. It writes its
+// memory to tables, and compacts level 0. A compaction rewrites level 0 and the level
 // below before it removes anything.
 func spaceOf(db *badgerdb.DB) uint64 {
 	needed := uint64(flushSpace)

@@ -1,18 +1,13 @@
 package badger
 
 import (
-	"cmp"
 	"errors"
 	"fmt"
 	"io/fs"
-	"maps"
 	"os"
 	"path/filepath"
 	"runtime"
 	"runtime/debug"
-	"slices"
-	"sync"
-	"sync/atomic"
 	"time"
 
 	badgerdb "github.com/dgraph-io/badger/v4"
@@ -22,6 +17,7 @@ import (
 	"github.com/dgraph-io/badger/v4/table"
 	"github.com/dgraph-io/ristretto/v2"
 	"github.com/dgraph-io/ristretto/v2/z"
+	"golang.org/x/sync/errgroup"
 )
 
 // listedTables returns the file names of the tables in folder's MANIFEST. Badger deletes
@@ -49,19 +45,12 @@ func listedTables(folder string) (map[string]bool, error) {
 //
 // It reads all tables, at the speed of the processors or of the disk.
 func checkTables(folder string, listed map[string]bool, with *pb.DataKey) error {
-	names := slices.Sorted(maps.Keys(listed))
-	failed := make([]error, len(names))
-	var next atomic.Int64
-	var wg sync.WaitGroup
-	for range min(runtime.GOMAXPROCS(0), len(names)) {
-		wg.Go(func() {
-			for i := next.Add(1) - 1; i < int64(len(names)); i = next.Add(1) - 1 {
-				failed[i] = checkListedTable(folder, names[i], with)
-			}
-		})
+	var checks errgroup.Group
+	checks.SetLimit(runtime.GOMAXPROCS(0))
+	for name := range listed {
+		checks.Go(func() error { return checkListedTable(folder, name, with) })
 	}
-	wg.Wait()
-	return cmp.Or(failed...)
+	return checks.Wait()
 }
 
 // checkListedTable checks a table that the MANIFEST names.

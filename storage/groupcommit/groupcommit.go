@@ -317,10 +317,7 @@ func (c *Committer[S]) runOn(on records.Snapshot, g *Group[S], op *operation) (e
 // fetch reads into memory the record that an operation missed there, and queues the
 // operation again. Other operations do not wait for the read.
 func (c *Committer[S]) fetch(op *operation, from records.Snapshot) {
-	err := errNotFetched
-	if f, ok := from.(Fetcher); ok {
-		err = f.Fetch()
-	}
+	err := from.(Fetcher).Fetch()
 	if err == nil && !c.push(op) {
 		err = domain.ErrClosed
 	}
@@ -328,8 +325,6 @@ func (c *Committer[S]) fetch(op *operation, from records.Snapshot) {
 		op.answer <- err
 	}
 }
-
-var errNotFetched = fmt.Errorf("%w: a run was abandoned by a snapshot that cannot fetch", domain.ErrUnavailable)
 
 // add adds the writes in the stage to a group. It returns false if the group has no room. If
 // no group has room for them, the operation has an error.

@@ -158,7 +158,7 @@ func (c *Checker) checkRecord(k Key, payload []byte) error {
 		if err != nil {
 			return err
 		}
-		if at, ok := VersionKey(v.PresetID, v.Version); !ok || !bytes.Equal(at, k) {
+		if !bytes.Equal(VersionKey(v.PresetID, v.Version), k) {
 			return wrong("it is not the one that it should be", nil)
 		}
 		c.versions += c.hash(k)
@@ -171,7 +171,7 @@ func (c *Checker) checkRecord(k Key, payload []byte) error {
 		}
 		id, label := uuid.UUID(name[:len(uuid.UUID{})]).String(), string(name[len(uuid.UUID{}):])
 		for i := range int(n) {
-			change, _ := LabelChangeKey(id, label, i+1)
+			change := LabelChangeKey(id, label, i+1)
 			if _, err := load(&c.reader, change, decodeBytes); err != nil {
 				return wrong("not all of its changes are there", err)
 			}
@@ -246,7 +246,7 @@ func (c *Checker) checkWorkspace(k Key, payload []byte) error {
 	if err != nil {
 		return err
 	}
-	if at, ok := WorkspaceKey(w.ID); !ok || !bytes.Equal(at, k) {
+	if !bytes.Equal(WorkspaceKey(w.ID), k) {
 		return damaged(KindWorkspace, "it is not the one that it should be")
 	}
 	if id, err := c.reader.WorkspaceID(w.Slug); err != nil || id != w.ID {
@@ -261,8 +261,7 @@ func (c *Checker) checkPreset(k Key, payload []byte) error {
 	if err != nil {
 		return err
 	}
-	at, ok := PresetKey(p.WorkspaceID, p.Slug)
-	if !ok || !bytes.Equal(at, k) {
+	if !bytes.Equal(PresetKey(p.WorkspaceID, p.Slug), k) {
 		return damaged(KindPreset, "it is not the one that it should be")
 	}
 	id, _ := parseID(p.WorkspaceID)
@@ -273,7 +272,7 @@ func (c *Checker) checkPreset(k Key, payload []byte) error {
 		return wrong(KindPreset, "its workspace is not there", err)
 	}
 	for n := range p.State().Versions() {
-		version, _ := VersionKey(p.ID, n)
+		version := VersionKey(p.ID, n)
 		text, err := c.reader.PresetVersionJSON(p.State(), n)
 		if err != nil {
 			return fmt.Errorf("preset %s: version %d: %w", p.ID, n, err)

@@ -11,8 +11,7 @@ import (
 
 // LabelChanges implements domain.Reader.
 func (r *Reader) LabelChanges(p domain.Preset, label string) (int, error) {
-	k, _ := LabelKey(p.ID, label)
-	n, err := loadOrZero(r, k, decodeNumber)
+	n, err := loadOrZero(r, LabelKey(p.ID, label), decodeNumber)
 	return int(n), err
 }
 
@@ -25,14 +24,13 @@ func (r *Reader) LabelChange(p domain.Preset, label string, n int) (domain.Label
 	case n < 1 || n > latest:
 		return domain.LabelChange{}, domain.ErrNotFound
 	}
-	k, _ := LabelChangeKey(p.ID, label, n) // a change is stored, so its key is valid
-	return loadExisting(r, k, decodeJSON[domain.LabelChange])
+	return loadExisting(r, LabelChangeKey(p.ID, label, n), decodeJSON[domain.LabelChange]) // a change is stored, so its key is valid
 }
 
 // LabelNames implements domain.Reader. It sees the writes that the operation had
 // staged when the iteration began.
 func (r *Reader) LabelNames(p domain.Preset) iter.Seq2[string, error] {
-	prefix, _ := LabelKey(p.ID, "")
+	prefix := LabelKey(p.ID, "")
 	return each(r, prefix, func(c *cursor) (string, error) {
 		_, err := decodeAt(c, decodeNumber)
 		return string(c.key[len(prefix):]), err
@@ -41,9 +39,8 @@ func (r *Reader) LabelNames(p domain.Preset) iter.Seq2[string, error] {
 
 // PutLabelChange implements domain.Tx. It refuses any number but the next.
 func (t *Tx) PutLabelChange(p domain.Preset, label string, c domain.LabelChange) error {
-	k, ok := LabelChangeKey(p.ID, label, c.Number)
-	latestKey, _ := LabelKey(p.ID, label)
-	if !ok {
+	k, latestKey := LabelChangeKey(p.ID, label, c.Number), LabelKey(p.ID, label)
+	if k == nil {
 		return t.refuse(KindLabelChange)
 	}
 	latest, err := t.LabelChanges(p, label)

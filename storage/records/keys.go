@@ -155,43 +155,43 @@ func (k Key) Changes(c *domain.Change) {
 	}
 }
 
-// The functions below return nil and false for an id or slug that cannot be stored. Clients
-// choose these names, so a nil key has no record.
+// The functions below return nil for an id or slug that cannot be stored. Clients choose
+// these names, so a nil key has no record.
 
 // WorkspaceKey is the key of a workspace.
-func WorkspaceKey(id string) (Key, bool) { return idKey(KindWorkspace, id) }
+func WorkspaceKey(id string) Key { return idKey(KindWorkspace, id) }
 
 // WorkspaceSlugKey is the key of the record that maps a slug to a workspace.
-func WorkspaceSlugKey(slug string) (Key, bool) {
+func WorkspaceSlugKey(slug string) Key {
 	if len(slug) > maxSlug {
-		return nil, false
+		return nil
 	}
-	return append(newKey(KindWorkspaceSlug, len(slug)), slug...), true
+	return append(newKey(KindWorkspaceSlug, len(slug)), slug...)
 }
 
 // PresetKey is the key of a preset.
-func PresetKey(workspaceID, slug string) (Key, bool) {
+func PresetKey(workspaceID, slug string) Key {
 	return namedKey(KindPreset, workspaceID, slug, 0)
 }
 
 // VersionKey is the key of version n of a preset.
-func VersionKey(presetID string, n int) (Key, bool) { return versionKey(KindVersion, presetID, n) }
+func VersionKey(presetID string, n int) Key { return versionKey(KindVersion, presetID, n) }
 
 // SummaryKey is the key of the summary of version n of a preset.
-func SummaryKey(presetID string, n int) (Key, bool) { return versionKey(KindSummary, presetID, n) }
+func SummaryKey(presetID string, n int) Key { return versionKey(KindSummary, presetID, n) }
 
-func versionKey(of Kind, presetID string, n int) (Key, bool) {
+func versionKey(of Kind, presetID string, n int) Key {
 	id, ok := parseID(presetID)
 	if !ok || n < 1 {
-		return nil, false
+		return nil
 	}
-	return binary.BigEndian.AppendUint64(append(newKey(of, len(id)+8), id[:]...), uint64(n)), true
+	return binary.BigEndian.AppendUint64(append(newKey(of, len(id)+8), id[:]...), uint64(n))
 }
 
-func deletedKey(workspaceID string) (Key, bool) { return idKey(KindDeleted, workspaceID) }
+func deletedKey(workspaceID string) Key { return idKey(KindDeleted, workspaceID) }
 
 // KeyKey is the key of an issued key.
-func KeyKey(id string) (Key, bool) { return idKey(KindKey, id) }
+func KeyKey(id string) Key { return idKey(KindKey, id) }
 
 // KeyHashKey is the key of the record that maps a hash to an issued key.
 func KeyHashKey(hash domain.KeyHash) Key {
@@ -199,17 +199,17 @@ func KeyHashKey(hash domain.KeyHash) Key {
 }
 
 // LabelKey is the key of the number of a label's latest change.
-func LabelKey(presetID, label string) (Key, bool) {
+func LabelKey(presetID, label string) Key {
 	return namedKey(KindLabel, presetID, label, 0)
 }
 
 // LabelChangeKey is the key of change n of a label.
-func LabelChangeKey(presetID, label string, n int) (Key, bool) {
-	k, ok := namedKey(KindLabelChange, presetID, label, 8)
-	if !ok || n < 1 {
-		return nil, false
+func LabelChangeKey(presetID, label string, n int) Key {
+	k := namedKey(KindLabelChange, presetID, label, 8)
+	if k == nil || n < 1 {
+		return nil
 	}
-	return binary.BigEndian.AppendUint64(k, uint64(n)), true
+	return binary.BigEndian.AppendUint64(k, uint64(n))
 }
 
 // AuditHeadKey is the key of the end of the audit trail.
@@ -231,15 +231,15 @@ func ReplayKey(id domain.ReplayID) Key { return append(newKey(KindReplay, len(id
 // sequenceKey is the key of the number of the last commit.
 func sequenceKey() Key { return newKey(KindSequence, 0) }
 
-func idKey(of Kind, text string) (Key, bool) { return namedKey(of, text, "", 0) }
+func idKey(of Kind, text string) Key { return namedKey(of, text, "", 0) }
 
 // namedKey is the key of an id and a name, with room for more bytes.
-func namedKey(of Kind, text, name string, room int) (Key, bool) {
+func namedKey(of Kind, text, name string, room int) Key {
 	id, ok := parseID(text)
 	if !ok || len(name) > maxSlug {
-		return nil, false
+		return nil
 	}
-	return append(append(newKey(of, len(id)+len(name)+room), id[:]...), name...), true
+	return append(append(newKey(of, len(id)+len(name)+room), id[:]...), name...)
 }
 
 // Prefix returns the common prefix of the keys of a kind.

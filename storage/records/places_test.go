@@ -326,8 +326,8 @@ func TestDamagedPlaces(t *testing.T) {
 	recordstest.CheckPlaces(t, s)
 }
 
-// TestPlacesOfLists checks that two lists have distinct keys: the workspaces, and the
-// presets of a workspace whose id is all zeros.
+// TestPlacesOfLists checks that two lists have distinct keys. One has the workspaces, the
+// other the presets of a workspace whose id is all zeros.
 func TestPlacesOfLists(t *testing.T) {
 	s := newMemory()
 	zero := uuid.UUID{}.String()

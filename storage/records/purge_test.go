@@ -34,7 +34,7 @@ func TestPurgeForOthers(t *testing.T) {
 		if err != nil {
 			t.Fatal(err)
 		}
-		k, _ := records.PresetKey(w.ID, "p")
+		k := records.PresetKey(w.ID, "p")
 		if _, err := m.Get(k); err != nil {
 			t.Fatal("the preset is gone before anyone has purged")
 		}

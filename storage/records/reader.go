@@ -128,14 +128,12 @@ func decodePayload[T any](k Key, payload []byte, decode func([]byte) (T, error))
 
 // Workspace implements domain.Reader.
 func (r *Reader) Workspace(id string) (domain.Workspace, error) {
-	k, _ := WorkspaceKey(id)
-	return load(r, k, decodeWorkspace)
+	return load(r, WorkspaceKey(id), decodeWorkspace)
 }
 
 // WorkspaceJSON implements domain.Reader.
 func (r *Reader) WorkspaceJSON(id string) ([]byte, error) {
-	k, _ := WorkspaceKey(id)
-	return load(r, k, func(payload []byte) ([]byte, error) {
+	return load(r, WorkspaceKey(id), func(payload []byte) ([]byte, error) {
 		w, err := parseWorkspace(payload)
 		return bytes.Clone(w.json), err
 	})
@@ -143,20 +141,17 @@ func (r *Reader) WorkspaceJSON(id string) ([]byte, error) {
 
 // WorkspaceID implements domain.Reader.
 func (r *Reader) WorkspaceID(slug string) (string, error) {
-	k, _ := WorkspaceSlugKey(slug)
-	return load(r, k, decodeID)
+	return load(r, WorkspaceSlugKey(slug), decodeID)
 }
 
 // Preset implements domain.Reader.
 func (r *Reader) Preset(workspaceID, slug string) (domain.Preset, error) {
-	k, _ := PresetKey(workspaceID, slug)
-	return load(r, k, decodePreset)
+	return load(r, PresetKey(workspaceID, slug), decodePreset)
 }
 
 // PresetJSON implements domain.Reader.
 func (r *Reader) PresetJSON(workspaceID, slug string) (state domain.PresetState, text []byte, err error) {
-	k, _ := PresetKey(workspaceID, slug)
-	text, err = load(r, k, func(payload []byte) ([]byte, error) {
+	text, err = load(r, PresetKey(workspaceID, slug), func(payload []byte) ([]byte, error) {
 		p, err := parsePreset(payload)
 		state = p.PresetState
 		return bytes.Clone(p.json), err
@@ -181,8 +176,7 @@ func (r *Reader) PresetPage(workspaceID string, filter domain.PresetFilter, page
 // Presets implements domain.Reader. It sees the writes that were staged when the iteration
 // began.
 func (r *Reader) Presets(workspaceID string) iter.Seq2[domain.Preset, error] {
-	prefix, _ := PresetKey(workspaceID, "")
-	return each(r, prefix, func(c *cursor) (domain.Preset, error) { return decodeAt(c, decodePreset) })
+	return each(r, PresetKey(workspaceID, ""), func(c *cursor) (domain.Preset, error) { return decodeAt(c, decodePreset) })
 }
 
 // PresetVersion implements domain.Reader.
@@ -208,8 +202,8 @@ func loadVersion[T any](r *Reader, of Kind, p domain.PresetState, n int, decode 
 	if !p.Has(n) {
 		return version, domain.ErrNotFound
 	}
-	k, ok := versionKey(of, p.ID, n)
-	if !ok {
+	k := versionKey(of, p.ID, n)
+	if k == nil {
 		return version, damaged(of, "it is missing")
 	}
 	return loadExisting(r, k, decode)
@@ -217,8 +211,7 @@ func loadVersion[T any](r *Reader, of Kind, p domain.PresetState, n int, decode 
 
 // Key implements domain.Reader.
 func (r *Reader) Key(id string) (domain.Key, error) {
-	k, _ := KeyKey(id)
-	return load(r, k, decodeJSON[domain.Key])
+	return load(r, KeyKey(id), decodeJSON[domain.Key])
 }
 
 // KeyByHash implements domain.Reader.

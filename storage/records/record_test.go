@@ -21,7 +21,7 @@ func sealVersion(k Key, v domain.PresetVersion) ([]byte, error) {
 
 // A version's summary is cut from its JSON, whatever its message is.
 func TestSummaryRecord(t *testing.T) {
-	k, _ := SummaryKey(uuid.NewString(), 1)
+	k := SummaryKey(uuid.NewString(), 1)
 	for _, message := range []string{"", "a", `,"system_prompt":`, `","system_prompt":"`} {
 		v := domain.PresetVersion{ID: "a", Message: &message, SystemPrompt: &message, Config: []byte(`{"a":1,"system_prompt":2}`)}
 		text, err1 := v.JSON()
@@ -34,7 +34,7 @@ func TestSummaryRecord(t *testing.T) {
 }
 
 func FuzzRecord(f *testing.F) {
-	k, _ := VersionKey(uuid.NewString(), 1)
+	k := VersionKey(uuid.NewString(), 1)
 	intact, err := sealVersion(k, domain.PresetVersion{ID: "a", Version: 1, Config: []byte("{}")})
 	if err != nil {
 		f.Fatal(err)
@@ -90,7 +90,7 @@ func FuzzRecord(f *testing.F) {
 // A preset is stored with the numbers of the versions that it has.
 func TestPresetRecord(t *testing.T) {
 	p := domain.Preset{ID: uuid.NewString(), WorkspaceID: uuid.NewString(), Slug: "p", Status: domain.PresetActive, LatestVersion: 1}
-	k, _ := PresetKey(p.WorkspaceID, p.Slug)
+	k := PresetKey(p.WorkspaceID, p.Slug)
 	text, err := p.JSON()
 	if err != nil {
 		t.Fatal(err)

@@ -73,7 +73,7 @@ func (t *Tx) removeIndex(k Key, id string) error {
 // WorkspaceID implements domain.Reader. It guesses that an unknown slug has no record,
 // because most such slugs are those of new workspaces.
 func (t *Tx) WorkspaceID(slug string) (string, error) {
-	if k, ok := WorkspaceSlugKey(slug); ok && t.vacant(k) {
+	if k := WorkspaceSlugKey(slug); k != nil && t.vacant(k) {
 		return "", domain.ErrNotFound
 	}
 	return t.Reader.WorkspaceID(slug)
@@ -81,9 +81,8 @@ func (t *Tx) WorkspaceID(slug string) (string, error) {
 
 // PutWorkspace implements domain.Tx.
 func (t *Tx) PutWorkspace(w domain.Workspace) error {
-	k, ok := WorkspaceKey(w.ID)
-	index, okSlug := WorkspaceSlugKey(w.Slug)
-	if !ok || !okSlug {
+	k, index := WorkspaceKey(w.ID), WorkspaceSlugKey(w.Slug)
+	if k == nil || index == nil {
 		return t.refuse(KindWorkspace)
 	}
 	text, err := w.JSON()
@@ -120,15 +119,13 @@ func (t *Tx) releaseSlug(old storedWorkspace, slug string) error {
 	if err != nil || w.Slug == slug {
 		return err
 	}
-	former, _ := WorkspaceSlugKey(w.Slug)
-	return t.removeIndex(former, w.ID)
+	return t.removeIndex(WorkspaceSlugKey(w.Slug), w.ID)
 }
 
 // DeleteWorkspace implements domain.Tx. Purge removes the content of the workspace later.
 func (t *Tx) DeleteWorkspace(w domain.Workspace) error {
-	k, ok := WorkspaceKey(w.ID)
-	deleted, _ := deletedKey(w.ID)
-	if !ok {
+	k := WorkspaceKey(w.ID)
+	if k == nil {
 		return t.refuse(KindWorkspace)
 	}
 	old, err := load(&t.Reader, k, parseWorkspace)
@@ -141,16 +138,16 @@ func (t *Tx) DeleteWorkspace(w domain.Workspace) error {
 	return cmp.Or(
 		t.write(k, nil, err),
 		t.removePlace(workspaces(), spot{place: old.place}),
-		t.putIndex(deleted, w.ID),
+		t.putIndex(deletedKey(w.ID), w.ID),
 	)
 }
 
 // PutPreset implements domain.Tx.
 func (t *Tx) PutPreset(p domain.Preset) error {
-	k, ok := PresetKey(p.WorkspaceID, p.Slug)
+	k := PresetKey(p.WorkspaceID, p.Slug)
 	l, _ := presetsOf(p.WorkspaceID)
-	state, okStatus := stateOf(p.Status)
-	if !ok || !okStatus {
+	state, ok := stateOf(p.Status)
+	if k == nil || !ok {
 		return t.refuse(KindPreset)
 	}
 	text, err := p.JSON()
@@ -171,8 +168,8 @@ func (t *Tx) PutPreset(p domain.Preset) error {
 
 // PutPresetVersion implements domain.Tx. It refuses a number that is taken.
 func (t *Tx) PutPresetVersion(p domain.Preset, v domain.PresetVersion) error {
-	k, ok := VersionKey(p.ID, v.Version)
-	if !ok {
+	k := VersionKey(p.ID, v.Version)
+	if k == nil {
 		return t.refuse(KindVersion)
 	}
 	err := domain.ErrNotFound
@@ -189,7 +186,7 @@ func (t *Tx) PutPresetVersion(p domain.Preset, v domain.PresetVersion) error {
 	if err != nil {
 		return t.write(k, nil, fmt.Errorf("encoding a %v record: %w", KindVersion, err))
 	}
-	summary, _ := SummaryKey(p.ID, v.Version)
+	summary := SummaryKey(p.ID, v.Version)
 	return cmp.Or(
 		t.write(k, encodeVersion(k, text, len(v.Config)), nil),
 		t.write(summary, encodeSummary(summary, text), nil),
@@ -198,8 +195,8 @@ func (t *Tx) PutPresetVersion(p domain.Preset, v domain.PresetVersion) error {
 
 // PruneVersions implements domain.Tx. It refuses a number that p does not have.
 func (t *Tx) PruneVersions(p domain.Preset, numbers []int) error {
-	k, ok := PresetKey(p.WorkspaceID, p.Slug)
-	if !ok {
+	k := PresetKey(p.WorkspaceID, p.Slug)
+	if k == nil {
 		return t.refuse(KindPreset)
 	}
 	stored, err := load(&t.Reader, k, func(payload []byte) (storedPreset, error) {
@@ -209,12 +206,11 @@ func (t *Tx) PruneVersions(p domain.Preset, numbers []int) error {
 		return t.write(k, nil, err)
 	}
 	for _, n := range numbers {
-		version, ok := VersionKey(stored.ID, n)
-		if !ok || !stored.Has(n) {
+		version := VersionKey(stored.ID, n)
+		if version == nil || !stored.Has(n) {
 			return t.write(k, nil, fmt.Errorf("version %d of a preset is not stored and cannot be removed", n))
 		}
-		summary, _ := SummaryKey(stored.ID, n)
-		if err := cmp.Or(t.write(version, nil, nil), t.write(summary, nil, nil)); err != nil {
+		if err := cmp.Or(t.write(version, nil, nil), t.write(SummaryKey(stored.ID, n), nil, nil)); err != nil {
 			return err
 		}
 	}
@@ -225,8 +221,8 @@ func (t *Tx) PruneVersions(p domain.Preset, numbers []int) error {
 
 // PutKey implements domain.Tx.
 func (t *Tx) PutKey(issued domain.Key) error {
-	k, ok := KeyKey(issued.ID)
-	if !ok {
+	k := KeyKey(issued.ID)
+	if k == nil {
 		return t.refuse(KindKey)
 	}
 	old, err := t.Key(issued.ID)

@@ -96,7 +96,7 @@ func TestModelFetches(t *testing.T) {
 	at(t, m, "b", 25, "", false)
 }
 
-// TestModelOwnAfterOthers has a node learn of its own commit late: the watch has already
+// TestModelOwnAfterOthers has a node learn of its own commit late. The watch has already
 // reported that commit and a later one.
 func TestModelOwnAfterOthers(t *testing.T) {
 	m := NewModel(1 << 20)

@@ -2,6 +2,7 @@ package transfer
 
 import (
 	"bufio"
+	"cmp"
 	"context"
 	"errors"
 	"fmt"
@@ -142,33 +143,25 @@ func (e *exporter) workspaces() error {
 }
 
 // presets writes the presets of a workspace in the order in which an import has to put
-// them. Archived presets are in no list, so they come first.
+// them: the one that was put last is the last.
 func (e *exporter) presets(workspaceID string) error {
-	active := 0
-	for p, err := range e.Presets(workspaceID) {
-		switch {
-		case err != nil:
-			return err
-		case p.Status != domain.PresetArchived:
-			active++
-			err = e.ctx.Err()
-		default:
-			err = e.preset(p)
-		}
-		if err != nil {
+	stored := 0
+	for _, err := range e.Presets(workspaceID) {
+		if err := cmp.Or(err, e.ctx.Err()); err != nil {
 			return err
 		}
+		stored++
 	}
-	_, total, err := e.PresetPage(workspaceID, domain.ListedPresets, domain.Page{Limit: 1})
+	_, total, err := e.PresetPage(workspaceID, domain.AllPresets, domain.Page{Limit: 1})
 	if err != nil {
 		return err
 	}
-	if total != active {
-		return fmt.Errorf("%d presets are listed, and %d are stored", total, active)
+	if total != stored {
+		return fmt.Errorf("%d presets are listed, and %d are stored", total, stored)
 	}
 	for end := total; end > 0; end -= pageSize {
 		page := domain.Page{Offset: max(0, end-pageSize), Limit: min(pageSize, end)}
-		list, _, err := e.PresetPage(workspaceID, domain.ListedPresets, page)
+		list, _, err := e.PresetPage(workspaceID, domain.AllPresets, page)
 		if err != nil {
 			return err
 		}

@@ -5,7 +5,6 @@ import (
 	"errors"
 	"fmt"
 	"io"
-	"time"
 
 	"github.com/caddy-presets/caddy-presets/domain"
 )
@@ -17,8 +16,6 @@ const (
 	maxBatch     = 768 << 10
 	objectCost   = 1 << 10
 	spareObjects = 2
-	// maxTries bounds how often a batch is tried while other writers interfere.
-	maxTries = 10
 )
 
 // Import reads a file of Export from r to its end and puts its content into store. The
@@ -248,7 +245,7 @@ func (im *importer) collect(ctx context.Context, l line) error {
 // that is the file's last line.
 func (im *importer) flush(ctx context.Context, final bool) error {
 	next := progress{im.file.number - 1, im.file.sums.sum(), im.header, im.stored.Workspace, final}
-	err := im.update(ctx, func(tx domain.Tx) error {
+	err := im.store.Update(ctx, func(tx domain.Tx) error {
 		if err := im.checkUnchanged(tx); err != nil {
 			return err
 		}
@@ -317,21 +314,6 @@ func (im *importer) checkUnchanged(tx domain.Tx) error {
 		return changed
 	}
 	return nil
-}
-
-// update is Store.Update. It tries again when the engine gives up because of other writers.
-func (im *importer) update(ctx context.Context, fn func(domain.Tx) error) error {
-	for try := 1; ; try++ {
-		err := im.store.Update(ctx, fn)
-		if !errors.Is(err, domain.ErrConflict) || try == maxTries {
-			return err
-		}
-		select {
-		case <-ctx.Done():
-			return ctx.Err()
-		case <-time.After(time.Duration(try) * 20 * time.Millisecond):
-		}
-	}
 }
 
 var errTaken = errors.New("its id, slug or hash is that of an object before")

@@ -2,11 +2,9 @@ package transfer
 
 import (
 	"bytes"
-	"encoding/hex"
 	"errors"
 	"regexp"
 	"time"
-	"unicode/utf8"
 
 	jsonv2 "github.com/go-json-experiment/json"
 	"github.com/go-json-experiment/json/jsontext"
@@ -66,19 +64,33 @@ func (l *presetLine) preset() domain.Preset {
 	return p
 }
 
-// versionLine is a version with its config as text.
+// versionLine is a version with its config and its messages as text.
 type versionLine struct {
 	domain.PresetVersion
-	Config text `json:"config"`
+	Template *templateLine `json:"template,omitzero"` // nil if the version is no template
+	Config   string        `json:"config"`
+}
+
+// templateLine is a template with its messages as text.
+type templateLine struct {
+	Variables []string `json:"variables"`
+	Messages  string   `json:"messages"`
 }
 
 func newVersionLine(v domain.PresetVersion) *versionLine {
-	return &versionLine{v, text(v.Config)}
+	l := &versionLine{PresetVersion: v, Config: string(v.Config)}
+	if v.Template != nil {
+		l.Template = &templateLine{v.Template.Variables, string(v.Template.Messages)}
+	}
+	return l
 }
 
 func (l *versionLine) version() domain.PresetVersion {
 	v := l.PresetVersion
-	v.Config = []byte(l.Config)
+	v.Config, v.Template = []byte(l.Config), nil
+	if l.Template != nil {
+		v.Template = &domain.Template{Variables: l.Template.Variables, Messages: []byte(l.Template.Messages)}
+	}
 	return v
 }
 
@@ -90,60 +102,24 @@ type labelChangeLine struct {
 type answerLine struct {
 	ID sum `json:"id"`
 	domain.Replay
-	Answer text `json:"answer,omitempty"`
+	Answer string `json:"answer,omitempty"`
 }
 
 func newAnswerLine(r domain.Replay) *answerLine {
-	return &answerLine{sum(r.ID), r, r.Answer}
+	return &answerLine{sum(r.ID), r, string(r.Answer)}
 }
 
 func (l *answerLine) replay() domain.Replay {
 	r := l.Replay
-	r.ID, r.Answer = domain.ReplayID(l.ID), []byte(l.Answer)
+	r.ID = domain.ReplayID(l.ID)
+	if l.Answer != "" { // nil stands for none
+		r.Answer = []byte(l.Answer)
+	}
 	return r
 }
 
 // sum is a SHA-256.
-type sum domain.KeyHash
-
-// MarshalText implements encoding.TextMarshaler.
-func (s sum) MarshalText() ([]byte, error) { return hex.AppendEncode(nil, s[:]), nil }
-
-// UnmarshalText implements encoding.TextUnmarshaler.
-func (s *sum) UnmarshalText(text []byte) error { return (*domain.KeyHash)(s).UnmarshalText(text) }
-
-// text is bytes that must keep their form. It is a JSON string, or an object with base64 if
-// the bytes are not UTF-8.
-type text []byte
-
-// notUTF8 is the form of text that is not UTF-8.
-type notUTF8 struct {
-	Base64 []byte `json:"base64"`
-}
-
-// MarshalJSONTo implements jsonv2.MarshalerTo.
-func (t text) MarshalJSONTo(e *jsontext.Encoder) error {
-	if utf8.Valid(t) {
-		return e.WriteToken(jsontext.String(string(t)))
-	}
-	return jsonv2.MarshalEncode(e, notUTF8{t})
-}
-
-// UnmarshalJSONFrom implements jsonv2.UnmarshalerFrom.
-func (t *text) UnmarshalJSONFrom(d *jsontext.Decoder) error {
-	if d.PeekKind() == '{' {
-		var other notUTF8
-		err := jsonv2.UnmarshalDecode(d, &other)
-		*t = other.Base64
-		return err
-	}
-	var plain string
-	err := jsonv2.UnmarshalDecode(d, &plain)
-	if plain != "" {
-		*t = text(plain)
-	}
-	return err
-}
+type sum = domain.KeyHash
 
 // encode returns a line, including its line break.
 func (l line) encode() ([]byte, error) {

@@ -297,24 +297,6 @@ func TestTwoImports(t *testing.T) {
 	equal(t, exported(t, to), content)
 }
 
-// An engine that gives up to others is asked again, a few times.
-func TestConflicts(t *testing.T) {
-	content := small(t)
-	for _, conflicts := range []int{maxTries - 1, maxTries} {
-		to := newStore(t)
-		s := &interrupted{Store: to, after: nothing, before: func(n int) error {
-			if n <= conflicts {
-				return domain.ErrConflict
-			}
-			return nil
-		}}
-		_, err := inSmall(t.Context(), s, content)
-		if (conflicts < maxTries) != (err == nil) || err != nil && !errors.Is(err, domain.ErrConflict) {
-			t.Errorf("%d conflicts: got error %v", conflicts, err)
-		}
-	}
-}
-
 // sized is a store that measures updates.
 type sized struct {
 	domain.Store

@@ -19,9 +19,8 @@
 // The kinds come in that order: first the trail, then each workspace with its presets. Each
 // preset is followed by its versions and the changes of its labels. Workspaces are in the
 // order of their list. The presets of a workspace are in an order that gives the same list
-// when they are put. Archived presets come first, by slug. The others follow, and the one
-// that was put last is at the end. The config of a version and a kept answer may have line
-// breaks or not be JSON. They are strings, or {"base64":…} if they are not UTF-8.
+// when they are put: the one that was put last is at the end. The config of a version and a kept answer keep their
+// form, with line breaks, as strings.
 //
 // A file is refused at the first line that is not, byte for byte, as Export writes it. It
 // is refused at its end if the sum differs.
@@ -40,8 +39,8 @@
 // The end of its audit trail says that an import is under way. So the Service answers all
 // changes with domain.ErrUnavailable. The audit trail comes first, and every change adds to
 // it. So a write that bypasses the Service, or comes before the first batch, makes the next
-// batch fail. A preset that clients can see has all of its versions and labels: one that
-// takes several batches is archived until then. Keys come last. Until everything else is
+// batch fail. A preset that clients can see has all of its versions and labels. A preset
+// that takes several batches is archived until then. Keys come last. Until everything else is
 // stored, only the keys of the configuration are known.
 package transfer
 

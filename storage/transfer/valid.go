@@ -81,6 +81,9 @@ func checkPreset(p domain.Preset) error {
 			return err
 		}
 	}
+	if err := p.Policy.Check(); err != nil {
+		return inField("", err)
+	}
 	p.Status, p.Labels = domain.PresetActive, nil // clients cannot set these
 	return fields(p, func(s *schema.Schemas) *schema.Schema { return s.UpdatePreset })
 }
@@ -105,7 +108,10 @@ func checkVersion(v domain.PresetVersion) error {
 			return inField("", err)
 		}
 	}
-	return inField("", domain.Capture{Config: v.Config, SystemPrompt: v.SystemPrompt}.CheckSize())
+	if err := v.Template.Check(); err != nil {
+		return inField("", err)
+	}
+	return inField("", domain.Capture{Config: v.Config, SystemPrompt: v.SystemPrompt, Template: v.Template}.CheckSize())
 }
 
 // checkLabelChange checks a change of a label of p. Versions that the change refers to may

@@ -115,6 +115,9 @@ func TestWrongFields(t *testing.T) {
 		{"/labels: ", ofPreset(func(p *presetLine) {
 			p.Labels["l"] = domain.Target{Split: []domain.Share{{Version: p.DesignatedVersion, Weight: -1}}}
 		})},
+		{"/policy/models/0: must have at most 4 *", ofPreset(func(p *presetLine) { p.Policy = &domain.Policy{Models: []string{"*/*/*/*/*"}, Violation: "refuse"} })},
+		{"/policy/lock/0: must be the name of a setting", ofPreset(func(p *presetLine) { p.Policy = &domain.Policy{Lock: []string{"nothing"}, Violation: "refuse"} })},
+		{"/policy/violation: must be", ofPreset(func(p *presetLine) { p.Policy = &domain.Policy{} })},
 		{"/labels: must be at most 64", ofPreset(func(p *presetLine) {
 			for n := range domain.MaxLabels {
 				p.Labels[fmt.Sprintf("l%d", n)] = domain.Target{Version: p.DesignatedVersion}
@@ -126,6 +129,15 @@ func TestWrongFields(t *testing.T) {
 		{"/message: must not have control characters", ofVersion(func(v *versionLine) { v.Message = new("a\nb") })},
 		{"/message: must be 1 to 500 characters", ofVersion(func(v *versionLine) { v.Message = &large })},
 		{"what a preset version stores must be at most 262144 bytes", ofVersion(func(v *versionLine) { v.SystemPrompt = &large })},
+		{"/template/variables/0: must be the name of a variable", ofVersion(func(v *versionLine) {
+			v.Template = &templateLine{Variables: []string{"a b"}, Messages: `[]`}
+		})},
+		{"/template/messages: must be an array of objects", ofVersion(func(v *versionLine) {
+			v.Template = &templateLine{Messages: `["text"]`}
+		})},
+		{"what a preset version stores must be at most 262144 bytes", ofVersion(func(v *versionLine) {
+			v.Template = &templateLine{Messages: `[{"a":"` + large + `"}]`}
+		})},
 
 		{"/label: must be 1 to 64 characters", ofChange(func(c *labelChangeLine) { c.Label = "a/b" })},
 		{"/to: ", ofChange(func(c *labelChangeLine) { c.To = &domain.Target{Version: 1 << 30} })},
@@ -138,6 +150,11 @@ func TestWrongFields(t *testing.T) {
 		{"/workspace_id: must be a UUID", ofKey(func(k *domain.Key) { k.WorkspaceID = "team" })},
 		{"/kind: must be management or inference", ofKey(func(k *domain.Key) { k.Kind = "root" })},
 		{"/user_id: must be printable", ofKey(func(k *domain.Key) { k.UserID = "a\nb" })},
+		{"/scope/presets/0: must be the slug", ofKey(func(k *domain.Key) { k.Kind, k.Scope = domain.InferenceKey, &domain.Scope{Presets: []string{"a b"}} })},
+		{"/scope/only_workspace: is for management keys", ofKey(func(k *domain.Key) { k.Kind, k.Scope = domain.InferenceKey, &domain.Scope{OnlyWorkspace: true} })},
+		{"/scope/may/0: must be protected-labels", ofKey(func(k *domain.Key) {
+			k.Kind, k.Scope = domain.ManagementKey, &domain.Scope{Rights: []domain.Right{"root"}}
+		})},
 		{"/name: must be at most", ofKey(func(k *domain.Key) { k.Name = large })},
 
 		{"it has an id that no kept answer has", func(l *line) bool { // or it would be the progress of an import

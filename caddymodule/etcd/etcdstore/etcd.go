@@ -80,9 +80,9 @@ type Store struct {
 }
 
 // Open opens the store under a prefix, and creates it if there is none. It waits for the
-// cluster's answer, twice RequestTimeout at most. The error tells the cause: the cluster
+// cluster's answer, twice RequestTimeout at most. The error names the cause. The cluster
 // does not answer, refuses the user, forbids the prefix, or has a store of a newer version.
-// It has domain.ErrUnavailable in its chain if trying again may help. See also Answered.
+// The error has domain.ErrUnavailable in its chain if trying again may help. See also Answered.
 func Open(ctx context.Context, o Options) (*Store, error) {
 	o.fill()
 	begun := time.Now()
@@ -221,9 +221,9 @@ func (s *Store) await(ctx context.Context, revision int64) error {
 }
 
 // Update implements domain.Store. It returns ErrConflict if commits of other nodes always
-// came first. After an error with neither ErrConflict nor ErrUnavailable in its chain the
-// outcome is unknown: etcd did not answer within RequestTimeout, nor when it was asked
-// about the outcome.
+// came first. After an error without ErrConflict and ErrUnavailable in its chain the outcome
+// is unknown. etcd answered neither the write nor the question about its outcome within
+// RequestTimeout.
 func (s *Store) Update(ctx context.Context, fn func(domain.Tx) error) error {
 	return s.update(ctx, func(t *records.Tx) error { return fn(t) })
 }

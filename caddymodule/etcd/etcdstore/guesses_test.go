@@ -157,7 +157,7 @@ func TestGuessThenMiss(t *testing.T) {
 		t.Errorf("got error %v after %d runs, want 2", err, runs)
 	}
 	if _, read := s.model.Get(string(records.ReplayKey(id)), s.model.Latest().Revision, s.model.Latest().Revision); read {
-		t.Error("what was taken for granted was read")
+		t.Error("a guessed record was read")
 	}
 }
 
@@ -276,7 +276,7 @@ func TestOwnWritesAreKept(t *testing.T) {
 		if err := s.Update(t.Context(), func(tx domain.Tx) error { return tx.PutWorkspace(w) }); err != nil {
 			t.Fatal(err)
 		}
-		k, _ := records.WorkspaceKey(w.ID)
+		k := records.WorkspaceKey(w.ID)
 		if _, known := s.model.Get(string(k), s.model.Latest().Revision, s.model.Latest().Revision); !known {
 			t.Fatalf("workspace %d is not in memory", i)
 		}

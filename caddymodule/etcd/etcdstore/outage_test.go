@@ -277,7 +277,7 @@ func TestKeysRemoved(t *testing.T) {
 	if _, err := client(t).Delete(t.Context(), prefix(t), clientv3.WithPrefix()); err != nil {
 		t.Fatal(err)
 	}
-	eventually(t, 20*time.Second, "what was kept is no good any more", func() bool { return s.Stamps().Preset(w, "p") != before })
+	eventually(t, 20*time.Second, "the stamp of a kept copy changes", func() bool { return s.Stamps().Preset(w, "p") != before })
 	if err := s.Sync(t.Context()); !errors.Is(err, domain.ErrUnavailable) {
 		t.Errorf("Sync: got error %v, want that it is unavailable", err)
 	}

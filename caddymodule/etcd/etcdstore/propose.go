@@ -65,8 +65,8 @@ func decodeLast(response *clientv3.TxnResponse) (replica.Commit, error) {
 
 // decide asks etcd to make a commit, until an answer tells whether it was made. After
 // firstPatience it also proposes fences: empty commits on top of the same base. Once a fence
-// is made, the commit cannot be made any more. To propose the commit again would not decide
-// that: its guesses may fail now and hold later, when a lease has ended.
+// is made, the commit cannot be made any more. Proposing the commit again would not decide
+// that. Its guesses may fail now and hold later, when a lease has ended.
 //
 // The commit and its fences have Options.RequestTimeout together. The first answer to any of
 // them counts, however late. decide returns that answer and the commit that it belongs to. It

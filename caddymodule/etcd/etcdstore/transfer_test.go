@@ -199,7 +199,7 @@ func TestTransferResumed(t *testing.T) {
 		}
 		interruptions++
 		if _, err := transfer.Export(t.Context(), s, io.Discard); part > 1 && err == nil {
-			t.Error("what is not finished was exported")
+			t.Error("an unfinished import was exported")
 		}
 	}
 	if interruptions != 4 {

@@ -106,9 +106,9 @@ func (w *watcher) logStaleness(err error) {
 	case stale == w.stale.Load():
 		return
 	case stale:
-		w.store.logger.Error("etcd does not say what is current: presets and keys are refused until it does", zap.Duration("staleness", staleness), zap.Error(err))
+		w.store.logger.Error("etcd has not answered for max_staleness: presets and keys are refused until it answers", zap.Duration("staleness", staleness), zap.Error(err))
 	default:
-		w.store.logger.Warn("etcd says again what is current")
+		w.store.logger.Warn("etcd answers again: presets and keys are served")
 	}
 	w.stale.Store(!w.stale.Load())
 }
@@ -153,7 +153,7 @@ func (w *watcher) watch() {
 		}
 		if err != nil && time.Since(w.logged) > time.Minute {
 			w.logged = time.Now()
-			w.store.logger.Warn("the watch of what others commit was interrupted, and goes on from where it was", zap.Error(err))
+			w.store.logger.Warn("the watch was interrupted, and continues where it was", zap.Error(err))
 		}
 		if time.Since(begun) > maxPause {
 			pause = retryPause
@@ -187,7 +187,7 @@ func (w *watcher) follow() error {
 		w.noteHeard(nil)
 		switch err := response.Err(); {
 		case errors.Is(err, rpctypes.ErrCompacted):
-			return w.reset("etcd has compacted what was committed meanwhile")
+			return w.reset("etcd has compacted commits that this node has not read")
 		case err != nil:
 			return err
 		case response.IsProgressNotify():

@@ -33,15 +33,6 @@ func Read(name string, logger *zap.Logger) ([]byte, error) {
 	return key, nil
 }
 
-// ReadOptional is Parse, and returns nil if there is no text.
-func ReadOptional(from io.Reader) ([]byte, error) {
-	text, err := io.ReadAll(io.LimitReader(from, maxText))
-	if err != nil || len(text) == 0 {
-		return nil, err
-	}
-	return Parse(bytes.NewReader(text), "standard input")
-}
-
 // maxText bounds the text of a key.
 const maxText = 4 << 10
 

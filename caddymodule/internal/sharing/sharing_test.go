@@ -118,7 +118,7 @@ func TestReloads(t *testing.T) {
 
 	other := acquire(t, third)
 	wantInUse(t, p, map[*file]int{f: 1, other: 1})
-	_ = use(t.Context(), second, func(*file) error {
+	_ = second.Use(t.Context(), func(*file) error {
 		release(t, second) // the configuration ends before its request
 		if wantInUse(t, p, map[*file]int{f: 1, other: 1}); !isOpen(f) {
 			t.Error("it is closed under a request")
@@ -170,7 +170,7 @@ func TestLateRequests(t *testing.T) {
 	var f *file
 	failure := errors.New("of the call")
 	use := func(ctx context.Context, before func()) error {
-		return use(ctx, l, func(opened *file) error {
+		return l.Use(ctx, func(opened *file) error {
 			f = opened
 			before()
 			return failure
@@ -231,7 +231,7 @@ func TestManyAtOnce(t *testing.T) {
 					}
 					used := make(chan error)
 					go func() {
-						used <- use(t.Context(), l, func(f *file) error {
+						used <- l.Use(t.Context(), func(f *file) error {
 							p.InUse()
 							_ = f.newest().who
 							_, err := f.file.Stat()
@@ -251,14 +251,4 @@ func TestManyAtOnce(t *testing.T) {
 	if t.Logf("opened %d times", opened); opened < rounds {
 		t.Errorf("it was opened %d times, want at least once in each of %d rounds", opened, rounds)
 	}
-}
-
-// use makes a call that lasts as long as fn.
-func use(ctx context.Context, l *store, fn func(*file) error) error {
-	f, err := l.Enter(ctx)
-	if err != nil {
-		return err
-	}
-	defer l.Leave()
-	return fn(f)
 }

@@ -55,68 +55,51 @@ func (s *Store[C, S]) Release() error {
 	return s.pool.leave(s, s.share.Swap(nil))
 }
 
-// Enter returns the open store, which stays open until Leave. Call Leave unless there is
-// an error. Enter opens nothing if ctx has ended.
-func (s *Store[C, S]) Enter(ctx context.Context) (opened S, err error) {
+// Use calls fn with the open store, which stays open until fn returns. It opens nothing if
+// ctx has ended. An error of closing the store goes to OnCloseError, because the call did
+// not cause it.
+func (s *Store[C, S]) Use(ctx context.Context, fn func(S) error) error {
 	if err := ctx.Err(); err != nil {
-		return opened, err
+		return err
 	}
 	h, err := s.Acquire()
 	if err != nil {
-		return opened, err
+		return err
 	}
-	if opened, err = h.Get(); err != nil {
-		s.Leave()
+	defer func() {
+		if err := s.Release(); err != nil {
+			s.pool.OnCloseError(s.Settings, err)
+		}
+	}()
+	store, err := h.Get()
+	if err != nil {
+		return err
 	}
-	return opened, err
-}
-
-// Leave is Release for one call. An error goes to OnCloseError, because the call did not
-// cause it.
-func (s *Store[C, S]) Leave() {
-	if err := s.Release(); err != nil {
-		s.pool.OnCloseError(s.Settings, err)
-	}
+	return fn(store)
 }
 
 // View implements domain.Store.
 func (s *Store[C, S]) View(ctx context.Context, fn func(domain.Reader) error) error {
-	store, err := s.Enter(ctx)
-	if err != nil {
-		return err
-	}
-	defer s.Leave()
-	return store.View(ctx, fn)
+	return s.Use(ctx, func(store S) error { return store.View(ctx, fn) })
 }
 
 // Update implements domain.Store.
 func (s *Store[C, S]) Update(ctx context.Context, fn func(domain.Tx) error) error {
-	store, err := s.Enter(ctx)
-	if err != nil {
-		return err
-	}
-	defer s.Leave()
-	return store.Update(ctx, fn)
+	return s.Use(ctx, func(store S) error { return store.Update(ctx, fn) })
 }
 
 // Sync implements domain.Store.
 func (s *Store[C, S]) Sync(ctx context.Context) error {
-	store, err := s.Enter(ctx)
-	if err != nil {
-		return err
-	}
-	defer s.Leave()
-	return store.Sync(ctx)
+	return s.Use(ctx, func(store S) error { return store.Sync(ctx) })
 }
 
 // Check implements engine.Checker.
-func (s *Store[C, S]) Check(ctx context.Context) (storage.Report, error) {
-	store, err := s.Enter(ctx)
-	if err != nil {
-		return storage.Report{}, err
-	}
-	defer s.Leave()
-	return store.Check(ctx)
+func (s *Store[C, S]) Check(ctx context.Context) (report storage.Report, err error) {
+	err = s.Use(ctx, func(store S) error {
+		report, err = store.Check(ctx)
+		return err
+	})
+	return report, err
 }
 
 // Stamps implements domain.Store. Without an open store no stamp is ever valid.

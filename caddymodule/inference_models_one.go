@@ -53,7 +53,7 @@ func (c *inferenceCall) findModel(body []byte, slug string) ([]byte, error) {
 	if !ok {
 		return nil, &domain.Error{Kind: domain.NotFound, Message: "Model not found: " + id + ". The gateway's list of models has a form to which no presets are added"}
 	}
-	if entry, listed := list.entries[id]; listed {
+	if entry, listed := list.entries[id]; listed && c.who.ReachesPreset(slug) {
 		return entry, nil
 	}
 	p, err := c.h.service.ActivePreset(c.r.Context(), c.who, slug, !list.isOpenAI())

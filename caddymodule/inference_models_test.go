@@ -385,7 +385,7 @@ const (
 // listTo runs listModels with the preset p.
 func listTo(t *testing.T, w http.ResponseWriter, r *http.Request, next caddyhttp.Handler) error {
 	t.Helper()
-	failed, err := listModels(w, r, next, presetsOf(aPreset("p", "a/b")))
+	failed, err := listModels(w, r, next, domain.Principal{}, presetsOf(aPreset("p", "a/b")))
 	if failed != nil {
 		t.Errorf("failed with %v", failed)
 	}
@@ -673,7 +673,7 @@ func TestModelsPresetsFail(t *testing.T) {
 	failure := errors.New("disk on fire")
 	w := httptest.NewRecorder()
 	gateway := modelsUpstream(200, []string{"Content-Type: application/json", `ETag: "1"`}, plainList)
-	failed, err := listModels(w, newListRequest(), gateway, presetsUntil(failure, aPreset("p", "")))
+	failed, err := listModels(w, newListRequest(), gateway, domain.Principal{}, presetsUntil(failure, aPreset("p", "")))
 	if err != nil {
 		t.Fatal(err)
 	}

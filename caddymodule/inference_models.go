@@ -5,6 +5,7 @@ import (
 	"errors"
 	"iter"
 	"net/http"
+	"slices"
 	"strconv"
 
 	"github.com/caddyserver/caddy/v2/modules/caddyhttp"
@@ -29,7 +30,9 @@ type presetLister func(withModels bool) iter.Seq2[domain.ActivePreset, error]
 //
 // It asks next for no content encoding, no range and no conditional answer, because such a
 // list cannot be edited.
-func listModels(w http.ResponseWriter, r *http.Request, next caddyhttp.Handler, presets presetLister) (failed, err error) {
+//
+// If the key of who limits models, the list has only those that it may use.
+func listModels(w http.ResponseWriter, r *http.Request, next caddyhttp.Handler, who domain.Principal, presets presetLister) (failed, err error) {
 	list, err := fetchModels(w, r, next)
 	if err != nil {
 		_ = list.release() // unchanged
@@ -40,18 +43,30 @@ func listModels(w http.ResponseWriter, r *http.Request, next caddyhttp.Handler, 
 	}
 	text := list.held.Bytes()
 	at, added, failed := addModels(text, presets)
-	if len(added) == 0 {
+	parts := [][]byte{text[:at], added, text[at:]}
+	isLimited := false
+	if who.LimitsModels() {
+		var limited []byte
+		if limited, isLimited = limitModels(slices.Concat(parts...), who.MayUseModel); isLimited {
+			parts = [][]byte{limited}
+		}
+	}
+	if len(added) == 0 && !isLimited {
 		_ = list.release() // an error means that the client left
 		return failed, nil
 	}
-	describeEdited(w.Header(), len(text)+len(added))
+	length := 0
+	for _, part := range parts {
+		length += len(part)
+	}
+	describeEdited(w.Header(), length)
 	w.WriteHeader(http.StatusOK)
-	for _, part := range [...][]byte{text[:at], added, text[at:]} {
+	for _, part := range parts {
 		if _, err := w.Write(part); err != nil {
 			break // the client left
 		}
 	}
-	return nil, nil
+	return failed, nil
 }
 
 // fetchModels lets next answer a request for the model list. Every answer varies by key.
@@ -82,6 +97,25 @@ func describeEdited(header http.Header, length int) {
 	for _, name := range [...]string{"ETag", "Last-Modified", "Accept-Ranges", "Content-MD5", "Digest", "Content-Digest", "Repr-Digest"} {
 		header.Del(name) // they describe the gateway's bytes
 	}
+}
+
+// limitModels returns a model list without the entries whose id may not be used, and those
+// without an id. It is not ok if text is not a list to edit.
+func limitModels(text []byte, mayUse func(id string) bool) (limited []byte, ok bool) {
+	list, ok := readModels(text)
+	if !ok {
+		return nil, false
+	}
+	start := list.dataEnd - len(list.data) + len("[")
+	limited = append(make([]byte, 0, len(text)), text[:start]...)
+	separator := ""
+	for _, entry := range rawjson.Items(list.data) {
+		if id, _ := rawjson.Text(rawjson.Get(entry, "id")); id != "" && mayUse(id) {
+			limited = append(append(limited, separator...), entry...)
+			separator = ","
+		}
+	}
+	return append(limited, text[list.end:]...), true
 }
 
 // addModels returns the entries that presets add to the model list in body. at is their
@@ -181,13 +215,15 @@ func appendMember(text []byte, head, value string) []byte {
 type modelList struct {
 	count      int                       // entries
 	entries    map[string]jsontext.Value // those that have an id, each a part of text
-	end        int                       // where the last entry ends, or the first would begin
-	isArray    bool                      // data is there
-	more       bool                      // it is a page, and not the last one
-	tagged     bool                      // "object" is there
-	object     string                    // the value of "object"
-	openAI     int                       // entries with OpenAI's members
-	openRouter int                       // entries with OpenRouter's
+	data       jsontext.Value            // the array of the entries, which ends at dataEnd
+	dataEnd    int
+	end        int    // where the last entry ends, or the first would begin
+	isArray    bool   // data is there
+	more       bool   // it is a page, and not the last one
+	tagged     bool   // "object" is there
+	object     string // the value of "object"
+	openAI     int    // entries with OpenAI's members
+	openRouter int    // entries with OpenRouter's
 }
 
 // readModels reads a model list. It is one JSON object whose data is an array of objects,
@@ -213,6 +249,7 @@ func readModels(text []byte) (l *modelList, ok bool) {
 			return nil, false
 		}
 		if l.isArray && l.end == 0 { // this was data
+			l.data, l.dataEnd = value, w.Offset()
 			l.end = len(bytes.TrimRight(text[:w.Offset()-len("]")], " \t\r\n"))
 		}
 	}

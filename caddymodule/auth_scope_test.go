@@ -1,0 +1,279 @@
+package caddymodule
+
+import (
+	"encoding/json"
+	"fmt"
+	"io"
+	"net/http"
+	"slices"
+	"strings"
+	"testing"
+
+	"github.com/caddy-presets/caddy-presets/storage/storagetest"
+)
+
+// limitedSite is a site with all routes, and the presets in, out and hidden. hidden is
+// archived. All slugs of the test have one length.
+func limitedSite(t *testing.T) *server {
+	t.Helper()
+	s := start(t, inferring("list_models on"))
+	s.manage("POST", "/v1/workspaces", `{"name":"Elsewhere","slug":"elsewhere"}`).want(t, 201)
+	for _, slug := range []string{"within", "beyond", "hidden"} {
+		for n := range 2 {
+			s.preset(slug, fmt.Sprintf(`{"model":"openai/%s","top_k":%d}`, slug, n+1))
+		}
+		s.manage("PUT", "/v1/presets/"+slug+"/labels/one", `{"version":1}`).want(t, 200)
+	}
+	s.manage("DELETE", "/v1/presets/hidden", "").want(t, 200)
+	return s
+}
+
+// hide returns r with every slug replaced.
+func hide(r response, slug string) response {
+	r.body = strings.ReplaceAll(r.body, slug, "<slug>")
+	return r
+}
+
+var conditions = []string{"X-None: ", "If-Match: *", "If-None-Match: *", `If-Match: "00000000000000000000000000000000"`}
+
+// TestNothingTellsOfPresetsOutOfReach compares the answers about presets that a key does not
+// reach with those about none, byte by byte and on every route.
+func TestNothingTellsOfPresetsOutOfReach(t *testing.T) {
+	s := limitedSite(t)
+	models := `{"object":"list","data":[{"id":"openai/gpt-5","object":"model"}]}`
+	s.upstream.answers(func(w http.ResponseWriter, r *http.Request) {
+		w.Header().Set("Content-Type", "application/json")
+		io.WriteString(w, models)
+	})
+	key := bearer(s.issue(`{"kind":"inference","presets":["within","future"]}`).secret)
+	same := func(t *testing.T, send func(slug string) response, status int) {
+		t.Helper()
+		absent := hide(send("absent"), "absent")
+		if absent.status != status {
+			t.Errorf("got %d %s, want %d", absent.status, absent.body, status)
+		}
+		for _, slug := range []string{"beyond", "hidden", "future"} { // the last is in reach, and does not exist
+			wantSame(t, slug, absent, hide(send(slug), slug))
+		}
+	}
+	for route, r := range matrix {
+		method, _, _ := strings.Cut(route, " ")
+		if !strings.Contains(r.exists.path, "{p}") {
+			continue
+		}
+		status := 404
+		if r.may != "anyone" {
+			status = 403
+		}
+		paths := []string{r.exists.path}
+		for _, c := range r.missing {
+			if strings.Contains(c.path, "{p}") {
+				paths = append(paths, c.path)
+			}
+		}
+		for _, path := range paths {
+			for _, condition := range conditions {
+				t.Run(fmt.Sprintf("%s %s with %s", method, path, condition), func(t *testing.T) {
+					same(t, func(slug string) response {
+						f := &fixtures{s: s}
+						return s.do(method, "/v1/"+f.fill(path, slug, ""), f.fill(r.exists.body, slug, ""), key, condition)
+					}, status)
+				})
+			}
+		}
+	}
+	for _, route := range inferenceRoutes {
+		for _, reference := range []string{`"model":"@preset/%"`, `"preset":"%"`, `"preset":"%@one"`, `"preset":"%@none"`, `"preset":"%@2"`, `"model":"openai/a@preset/%"`} {
+			for _, dryRun := range []string{"false", "true"} {
+				for _, rest := range []string{``, `,"tools":3`, `,"session_id":"s"`} {
+					t.Run(route.path+" "+reference+rest, func(t *testing.T) {
+						same(t, func(slug string) response {
+							return s.do("POST", "/v1/"+route.path, "{"+strings.ReplaceAll(reference, "%", slug)+rest+"}", key, "X-Preset-Dry-Run: "+dryRun)
+						}, 404)
+					})
+				}
+			}
+		}
+	}
+	s.upstream.none(t)
+	for _, path := range []string{"/v1/models/@preset/%", "/v1/models/@preset%2F%"} {
+		t.Run(path, func(t *testing.T) {
+			same(t, func(slug string) response {
+				return s.do("GET", path[:len(path)-1]+slug, "", key)
+			}, 404)
+		})
+	}
+	// The lists show what is in reach, and count nothing else.
+	for _, query := range []string{"", "?status=all", "?status=archived", "?sort=name", "?sort=slug&order=asc", "?q=e", "?limit=1", "?offset=1"} {
+		got := s.do("GET", "/v1/presets"+query, "", key)
+		got.want(t, 200)
+		if strings.Contains(got.body, "beyond") || strings.Contains(got.body, "hidden") || strings.Contains(got.body, `"total_count":3`) || strings.Contains(got.body, `"total_count":2`) {
+			t.Errorf("%s: got %s", query, got.body)
+		}
+	}
+	s.do("GET", "/v1/presets/within", "", key).want(t, 200)
+	s.do("GET", "/v1/presets/beyond", "", bearer(inferenceSecret)).want(t, 200)
+}
+
+// TestNothingTellsOfWorkspacesOutOfReach does so for a management key of one workspace.
+func TestNothingTellsOfWorkspacesOutOfReach(t *testing.T) {
+	s := limitedSite(t)
+	s.manage("POST", "/v1/workspaces", `{"name":"Own","slug":"own"}`).want(t, 201)
+	s.manage("POST", "/v1/presets/within/responses?workspace_id=own", `{}`).want(t, 200)
+	s.manage("PUT", "/v1/presets/within/labels/one?workspace_id=own", `{"version":1}`).want(t, 200)
+	key := bearer(s.issue(`{"kind":"management","workspace":"own","only_workspace":true,"may":["protected-labels"]}`).secret)
+	id := func(slug string) string { return s.manage("GET", "/v1/workspaces/"+slug, "").field(t, "id") }
+	pairs := [][2]string{ // one that does not exist, and one out of reach
+		{"abscond", "default"},
+		{"absentees", "elsewhere"},
+		{"01890000-0000-7000-8000-000000000000", id("default")},
+		{"01890000-0000-7000-8000-000000000000", id("elsewhere")},
+	}
+	// Everyone's answers are in memory.
+	for _, pair := range pairs {
+		s.manage("GET", "/v1/workspaces/"+pair[1], "").want(t, 200)
+	}
+	for route, r := range matrix {
+		method, path, _ := strings.Cut(route, " ")
+		if !strings.Contains(path, "{") && path != "presets" {
+			continue
+		}
+		for i, pair := range pairs {
+			for j, condition := range conditions {
+				if (i+j)%storagetest.Sample(4) != 0 {
+					continue
+				}
+				for _, slug := range []string{"within", "beyond", "absent"} {
+					ask := func(workspace string) response {
+						f := &fixtures{s: s}
+						sent := "/v1/" + f.fill(r.exists.path, slug, workspace)
+						if !strings.Contains(r.exists.path, "{w}") {
+							sent += map[bool]string{true: "&", false: "?"}[strings.Contains(sent, "?")] + "workspace_id=" + workspace
+						}
+						return s.do(method, sent, f.fill(r.exists.body, slug, workspace), key, condition)
+					}
+					missing := ask(pair[0])
+					if missing.status != 404 {
+						t.Errorf("%s: got %d %s, want 404", route, missing.status, missing.body)
+					}
+					wantSame(t, fmt.Sprintf("%s of %s with %s", route, pair[1], condition), missing, ask(pair[1]))
+				}
+			}
+		}
+	}
+	// A slug that is taken elsewhere is not told from a free one.
+	patch := func(slug string) response {
+		return s.do("PATCH", "/v1/workspaces/own", `{"slug":"`+slug+`"}`, key)
+	}
+	free := patch("free")
+	free.wantError(t, 403, "The key manages one workspace only, and cannot perform this operation")
+	wantSame(t, "a slug", free, patch("elsewhere"))
+	wantSame(t, "a new workspace", s.do("POST", "/v1/workspaces", `{"name":"n","slug":"free"}`, key), s.do("POST", "/v1/workspaces", `{"name":"n","slug":"elsewhere"}`, key))
+	// Its own workspace is there in every way.
+	for _, workspace := range []string{"own", id("own")} {
+		s.do("GET", "/v1/workspaces/"+workspace, "", key).want(t, 200, `"slug":"own"`)
+		s.do("GET", "/v1/workspaces/"+workspace+"/history", "", key).want(t, 200)
+		s.do("PATCH", "/v1/workspaces/"+workspace, `{"slug":"own","name":"Ours"}`, key).want(t, 200, `"Ours"`)
+		s.do("DELETE", "/v1/workspaces/"+workspace, "", key).wantError(t, 403, "The key manages one workspace only, and cannot perform this operation")
+		s.do("GET", "/v1/presets/within?workspace_id="+workspace, "", key).want(t, 200)
+	}
+	s.do("GET", "/v1/presets/within", "", key).want(t, 200)
+	s.do("GET", "/v1/presets", "", key).want(t, 200, `"total_count":1`)
+	list := s.do("GET", "/v1/workspaces", "", key)
+	list.want(t, 200, `"slug":"own"`, `"total_count":1`)
+	if strings.Contains(list.body, "elsewhere") || strings.Contains(list.body, "default\"") {
+		t.Errorf("got %s", list.body)
+	}
+	s.do("GET", "/v1/workspaces?offset=1", "", key).want(t, 200, `"data":[]`, `"total_count":1`)
+}
+
+// TestLimitedInference sends requests that a key's limits refuse and permit.
+func TestLimitedInference(t *testing.T) {
+	s := limitedSite(t)
+	required := bearer(s.issue(`{"kind":"inference","presets":["within"],"preset_required":true}`).secret)
+	models := bearer(s.issue(`{"kind":"inference","models":["openai/*"]}`).secret)
+	for _, route := range inferenceRoutes {
+		path := "/v1/" + route.path
+		s.do("POST", path, `{"model":"openai/a"}`, required).want(t, 400, "/preset", "must name a preset")
+		s.do("POST", path, `{"model":"openai/a"}`, required, "X-Preset-Dry-Run: true").want(t, 400, "must name a preset")
+		s.do("POST", path, `{"model":"other/a"}`, models).want(t, 403, "/model", "must match openai/*")
+		s.do("POST", path, `{"preset":"within","models":["other/a"]}`, models).want(t, 403, "/models/0")
+		s.do("POST", path, gzipped(`{"model":"other/a"}`), models, "Content-Encoding: gzip").want(t, 403, "/model")
+		s.do("POST", path, `{"model":"openai/a"}`, models, "Content-Encoding: br").want(t, 400, "content-encoding")
+		s.upstream.none(t)
+		for _, sent := range [][2]string{{required, `{"preset":"within"}`}, {required, `{"model":"other/a@preset/within"}`}, {models, `{"model":"openai/a"}`}, {models, `{"preset":"beyond"}`}} {
+			s.do("POST", path, sent[1], sent[0]).want(t, 202)
+			s.upstream.one(t)
+		}
+	}
+	// Other routes would lead around the limits.
+	const refused = "This route cannot be used with a key that is limited to presets or models"
+	for _, key := range []string{required, models} {
+		for _, path := range []string{"/v1/completions", "/v1/messages/batches", "/api/chat"} {
+			s.do("POST", path, `{"model":"other/a"}`, key).want(t, 403, refused)
+			s.upstream.none(t)
+			s.do("POST", path, `{"model":"other/a"}`, bearer(inferenceSecret)).want(t, 202)
+			s.upstream.one(t)
+		}
+		s.do("GET", "/v1/responses/resp_1", "", key).want(t, 202)
+		s.upstream.one(t)
+	}
+	wantError := s.do("POST", responsesPath, `{"model":"other/a"}`, models)
+	wantError.want(t, 403, `"code":"model_not_allowed"`)
+}
+
+// TestLimitedModelLists compares the ids of lists of models, in both shapes.
+func TestLimitedModelLists(t *testing.T) {
+	for _, listed := range []bool{true, false} {
+		s := limitedSite(t)
+		if !listed {
+			s.reload(inferring())
+		}
+		lists := map[string]string{
+			"OpenAI's":     `{"object":"list", "data": [ {"id":"openai/a","object":"model"} ,{"id":"openai/a:online","object":"model"}, {"object":"model"},{"id":"other/b","object":"model"}, {"id":"@preset/beyond","object":"model"} ], "x":1}`,
+			"OpenRouter's": `{"data":[{"id":"openai/a","canonical_slug":"a"},{"id":"openai/a:online","canonical_slug":"b"},{"canonical_slug":"c"},{"id":"other/b","canonical_slug":"b"},{"id":"@preset/beyond","canonical_slug":"c"}]}`,
+			"a page":       `{"object":"list","has_more":true,"data":[{"id":"openai/a"},{"id":"openai/a:online"},{},{"id":"other/b"},{"id":"@preset/beyond"}]}`,
+		}
+		for name, list := range lists {
+			s.upstream.answers(func(w http.ResponseWriter, r *http.Request) {
+				w.Header().Set("Content-Type", "application/json")
+				w.Header().Set("ETag", `"x"`)
+				io.WriteString(w, list)
+			})
+			ids := func(body string) (ids []string) {
+				got := s.do("GET", "/v1/models", "", bearer(s.issue(body).secret))
+				got.want(t, 200)
+				var all struct{ Data []struct{ ID string } }
+				if err := json.Unmarshal([]byte(got.body), &all); err != nil {
+					t.Fatalf("%s: %v", got.body, err)
+				}
+				for _, model := range all.Data {
+					ids = append(ids, model.ID)
+				}
+				slices.Sort(ids)
+				return ids
+			}
+			within := []string{"@preset/within"}
+			if !listed || name == "a page" {
+				within = nil
+			}
+			for body, want := range map[string][]string{
+				`{"kind":"inference","models":["openai/*"]}`:                                             slices.Concat([]string{"@preset/beyond"}, within, []string{"openai/a"}),
+				`{"kind":"inference","models":["*:online"],"presets":["within"]}`:                        slices.Concat(within, []string{"openai/a:online"}),
+				`{"kind":"inference","preset_required":true,"presets":["within"]}`:                       within,
+				`{"kind":"inference","preset_required":true,"models":["openai/*"],"presets":["absent"]}`: nil,
+				`{"kind":"inference","preset_required":true}`:                                            slices.Concat([]string{"@preset/beyond"}, within),
+			} {
+				if got := ids(body); !slices.Equal(got, want) {
+					t.Errorf("list_models %t, %s with %s: got %q, want %q", listed, name, body, got, want)
+				}
+			}
+		}
+		if !listed {
+			continue
+		}
+		// A gateway that lists the preset itself shows it to keys that reach it.
+		s.do("GET", "/v1/models/@preset/beyond", "", bearer(s.issue(`{"kind":"inference","presets":["within"]}`).secret)).want(t, 404)
+		s.do("GET", "/v1/models/@preset/within", "", bearer(s.issue(`{"kind":"inference","presets":["within"]}`).secret)).want(t, 200)
+	}
+}

@@ -1,0 +1,214 @@
+package caddymodule
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"net/url"
+	"strings"
+	"sync"
+	"sync/atomic"
+	"time"
+
+	"github.com/caddyserver/caddy/v2"
+	"github.com/caddyserver/caddy/v2/caddyconfig/caddyfile"
+	"github.com/caddyserver/caddy/v2/modules/caddyhttp"
+	"go.uber.org/zap"
+
+	"github.com/caddy-presets/caddy-presets/caddymodule/internal/directive"
+	"github.com/caddy-presets/caddy-presets/domain"
+)
+
+// Webhook is a receiver of events. Each event is posted as JSON, signed with HMAC-SHA256.
+type Webhook struct {
+	// The URL that events are posted to, with http or https. It may hold placeholders, and
+	// no user and password.
+	URL string `json:"url"`
+
+	// A placeholder that gives the secret whose bytes are the key of signatures, such as
+	// {env.WEBHOOK_SECRET} or {file./run/secrets/webhook}. The secret itself is refused: it
+	// would be readable at /config.
+	Secret string `json:"secret"`
+}
+
+// errWebhookSecret is the error for a literal secret. It does not show it.
+var errWebhookSecret = errors.New("must be a placeholder, such as {env.WEBHOOK_SECRET} or {file./run/secrets/webhook}, since the configuration can be read")
+
+// checkWebhookURL returns an error unless text can be the URL of a webhook. The error does
+// not show the URL, which may hold a token.
+func checkWebhookURL(text string) error {
+	u, err := url.Parse(text)
+	switch {
+	case err != nil, u.Scheme != "https" && u.Scheme != "http", u.Hostname() == "", u.Fragment != "":
+		return errors.New("must be an absolute URL with http or https, and without a fragment")
+	case u.User != nil:
+		return errors.New("must hold no user and password, since the configuration can be read")
+	}
+	return nil
+}
+
+// webhookUse is how one handler uses a webhook.
+type webhookUse struct {
+	url     string
+	host    string // for logs: the URL may hold a token
+	secret  []byte
+	logger  *zap.Logger
+	metrics *metrics
+}
+
+// provisionWebhooks resolves the placeholders of the webhooks. Errors never show a secret.
+func (h *Handler) provisionWebhooks(repl *caddy.Replacer) error {
+	h.webhooks = nil
+	seen := make(map[string]int)
+	for i, w := range h.Webhooks {
+		place := fmt.Sprintf("webhook[%d]", i)
+		address, err := repl.ReplaceOrErr(w.URL, true, true)
+		if err != nil {
+			return fmt.Errorf("%s: url: %w", place, err) // names the placeholder
+		}
+		if err := checkWebhookURL(address); err != nil {
+			return fmt.Errorf("%s: url %w", place, err)
+		}
+		if earlier, taken := seen[address]; taken {
+			return fmt.Errorf("%s: has the same url as webhook[%d]", place, earlier)
+		}
+		seen[address] = i
+		if !isPlaceholder(w.Secret) {
+			return fmt.Errorf("%s: secret %w", place, errWebhookSecret)
+		}
+		secret, err := expandSecret(repl, w.Secret)
+		if err != nil {
+			return fmt.Errorf("%s: %w", place, err)
+		}
+		u, _ := url.Parse(address) // was checked
+		h.webhooks = append(h.webhooks, &webhookUse{address, u.Host, []byte(secret), h.logger, h.metrics})
+	}
+	return nil
+}
+
+// unmarshalWebhook reads the webhook subdirective. Its errors never show an argument, since
+// any of them could be a misplaced secret.
+func (h *Handler) unmarshalWebhook(d *caddyfile.Dispenser) (err error) {
+	var w Webhook
+	if w.URL, err = directive.OnlyArg(d, "webhook", "a URL"); err != nil {
+		return err
+	}
+	if !strings.Contains(w.URL, "{") { // provisioning checks the value of a placeholder
+		if err := checkWebhookURL(w.URL); err != nil {
+			return d.Errf("webhook: the URL %v", err)
+		}
+	}
+	err = directive.Block{Place: "webhook: "}.Each(d, func(d *caddyfile.Dispenser, name string) (err error) {
+		if name != "secret" {
+			return d.Err("webhook: unrecognized subdirective, want secret")
+		}
+		if w.Secret, err = directive.OnlyArg(d, "webhook: secret", "a placeholder"); err == nil && !isPlaceholder(w.Secret) {
+			err = d.Errf("webhook: secret %v", errWebhookSecret)
+		}
+		return err
+	})
+	if err == nil && w.Secret == "" {
+		err = d.Err("webhook wants a block with a secret")
+	}
+	h.Webhooks = append(h.Webhooks, w)
+	return err
+}
+
+// webhooks are the queues of one store's events, by the URL of their receiver. They outlive
+// reloads. Its methods are safe for concurrent use.
+type webhooks struct {
+	mu     sync.Mutex
+	queues map[string]*webhookQueue
+}
+
+// add makes a queue use a handler's settings, until remove.
+func (w *webhooks) add(uses []*webhookUse) {
+	w.mu.Lock()
+	defer w.mu.Unlock()
+	for _, use := range uses {
+		q := w.queues[use.url]
+		if q == nil {
+			q = newWebhookQueue(webhookLimits)
+			if w.queues == nil {
+				w.queues = make(map[string]*webhookQueue)
+			}
+			w.queues[use.url] = q
+		}
+		q.add(use)
+	}
+}
+
+// remove undoes add. It returns the queues that nobody uses any more.
+func (w *webhooks) remove(uses []*webhookUse) (unused []*webhookQueue) {
+	w.mu.Lock()
+	defer w.mu.Unlock()
+	for _, use := range uses {
+		if q := w.queues[use.url]; q.remove(use) {
+			delete(w.queues, use.url)
+			unused = append(unused, q)
+		}
+	}
+	return unused
+}
+
+// announce queues the event of a change for all receivers.
+func (w *webhooks) announce(done domain.AuditRecord) {
+	w.mu.Lock()
+	defer w.mu.Unlock()
+	if len(w.queues) == 0 {
+		return
+	}
+	e := newDelivery(done)
+	for _, q := range w.queues {
+		q.push(e)
+	}
+}
+
+// maxWebhookStop bounds how long the end of the process waits for receivers, and how long a
+// removed webhook is still sent what waits.
+const maxWebhookStop = 10 * time.Second
+
+// stopClock knows when Caddy began to stop the configuration.
+type stopClock struct{ began atomic.Int64 }
+
+// Handle takes Caddy's event "stopping".
+func (c *stopClock) Handle(context.Context, caddy.Event) error {
+	c.began.Store(time.Now().UnixNano())
+	return nil
+}
+
+// grace returns the rest of the grace period, at most maxWebhookStop.
+func (c *stopClock) grace(app *caddyhttp.App) time.Duration {
+	if app.GracePeriod <= 0 {
+		return maxWebhookStop // Caddy waits for requests without a limit
+	}
+	limit := time.Duration(app.ShutdownDelay + app.GracePeriod)
+	if began := c.began.Load(); began > 0 {
+		limit -= time.Since(time.Unix(0, began))
+	}
+	return max(0, min(limit, maxWebhookStop))
+}
+
+// stopWebhooks removes the handler from the users of its webhooks. At the end of the process
+// it waits for their events, within the grace period. Otherwise webhooks that nobody uses
+// any more are sent in the background what waits for them.
+func (h *Handler) stopWebhooks() {
+	if len(h.webhooks) == 0 {
+		return
+	}
+	unused := h.shared.webhooks.remove(h.webhooks)
+	if len(unused) == 0 {
+		return
+	}
+	limit := maxWebhookStop
+	if app, err := h.ctx.AppIfConfigured("http"); err == nil {
+		limit = h.stopping.grace(app.(*caddyhttp.App))
+	}
+	var wait sync.WaitGroup
+	for _, q := range unused {
+		wait.Go(func() { q.stop(limit) })
+	}
+	if caddy.Exiting() {
+		wait.Wait()
+	}
+}

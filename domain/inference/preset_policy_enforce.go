@@ -1,0 +1,462 @@
+package inference
+
+import (
+	"bytes"
+	"fmt"
+	"slices"
+	"strconv"
+	"strings"
+
+	"github.com/go-json-experiment/json/jsontext"
+
+	"github.com/caddy-presets/caddy-presets/domain"
+	"github.com/caddy-presets/caddy-presets/schema/rawjson"
+)
+
+// These bound what a refusal names, and what a request may have under a policy besides its
+// fields: the entries of a list of models, and how many parts are in each other.
+const (
+	maxBrokenIssues = 20
+	maxModels       = 1024
+	maxPartDepth    = 4
+)
+
+const (
+	lockedMessage   = "is locked by the preset's policy"
+	boundedMessage  = "is outside of the bounds of the preset's policy"
+	modelMessage    = "is a model that the preset's policy does not allow"
+	notATextMessage = "must be the name of a model, by the preset's policy"
+)
+
+// enforcement enforces the policy on the fields of one object. That is the merged request,
+// or a part of it that gateways may merge into the request.
+type enforcement struct {
+	*merger
+	fields []part
+	// at is the JSON Pointer of the object, empty for the merged request. depth is how many
+	// objects it is in. A part has no values of the preset.
+	at    string
+	depth int
+	// isSentPart tells that the object is a part that the request has.
+	isSentPart bool
+	// isEntry tells that the object is an entry of a list of models. The list's rules are
+	// about its model.
+	isEntry bool
+	changed bool
+}
+
+// enforce enforces the policy on the merged request. A request that breaks it is Forbidden
+// if the policy says so.
+func (m *merger) enforce() error {
+	if m.policy == nil {
+		return nil
+	}
+	hadTools := m.index("tools") >= 0
+	for _, name := range m.relocked {
+		if i := m.index(name); i >= 0 {
+			m.parts[i].from = FromPolicy
+		}
+	}
+	e := &enforcement{merger: m, fields: m.parts}
+	if err := e.enforceParts(); err != nil {
+		return err
+	}
+	e.each(m.policy.lockedBy, e.lock)
+	m.parts = e.fields
+	m.restoreLocked()
+	e.fields = m.parts
+	e.limitModels()
+	e.each(m.policy.limitedBy, e.limit)
+	m.parts = e.fields
+	if err := m.limitUnknownModels(); err != nil {
+		return err
+	}
+	if hadTools && m.index("tools") < 0 { // gateways refuse a choice of no tools
+		m.parts = slices.DeleteFunc(m.parts, func(p part) bool {
+			return slices.Contains(toolUseFields, p.Name) && (m.setting(p.Name) == nil || m.setting("tools") != nil)
+		})
+	}
+	return m.refusal()
+}
+
+// refusal returns the error for a request that broke the policy, if the policy refuses it.
+func (m *merger) refusal() error {
+	if m.issues == nil {
+		return nil
+	}
+	e := domain.InvalidIssues(m.issues...)
+	e.Kind, e.Code = domain.Forbidden, domain.PolicyBroken
+	e.Message = strings.Replace(e.Message, "Invalid request parameters", "Request breaks the policy of the preset", 1)
+	return e
+}
+
+// breaks notes that a field, or its member, breaks a rule. sent tells that the value is the
+// request's.
+func (e *enforcement) breaks(name, message string, sent bool, path ...string) {
+	if !slices.Contains(e.broken, name) {
+		e.broken = append(e.broken, name)
+	}
+	if !sent || !e.policy.refuse || len(e.issues) == maxBrokenIssues {
+		return
+	}
+	if message != modelMessage && message != notATextMessage {
+		message += " (" + name + ")"
+	}
+	issue := domain.Issue{Path: e.at, Message: message}
+	for _, member := range path {
+		issue.Path += pointer(member)
+	}
+	if !slices.Contains(e.issues, issue) {
+		e.issues = append(e.issues, issue)
+	}
+}
+
+// own returns the preset's value of a field.
+func (e *enforcement) own(field string) jsontext.Value {
+	if e.at != "" {
+		return nil
+	}
+	return e.setting(field)
+}
+
+// isSent reports whether the request itself has a field, and says something with it.
+func (e *enforcement) isSent(f *part) bool {
+	value := f.Value
+	switch {
+	case e.at != "":
+		if !e.isSentPart {
+			return false
+		}
+	case f.from != FromRequest:
+		value = rawjson.Find(e.request.fields, f.Name)
+	}
+	return value != nil && value.Kind() != 'n' && !isEmptyContainer(value) && (f.Name != "model" || !isEmptyText(value))
+}
+
+// each applies rules to the fields that they are about. apply returns false for a field to
+// be left out.
+func (e *enforcement) each(rules map[string][]target, apply func(f *part, t target) bool) {
+	if len(rules) == 0 {
+		return
+	}
+	kept := e.fields[:0]
+	for i := range e.fields {
+		f := &e.fields[i]
+		keep, name := true, foldName(f.Name)
+		if e.isEntry && name == "model" {
+			name = ""
+		}
+		for _, t := range rules[name] {
+			if keep = apply(f, t); !keep {
+				e.changed = true
+				break
+			}
+		}
+		if keep {
+			kept = append(kept, *f)
+		}
+	}
+	e.fields = kept
+}
+
+// replace gives a field another value, and returns false for none.
+func (e *enforcement) replace(f *part, value jsontext.Value) bool {
+	f.Value, f.from = value, FromPolicy
+	e.changed = true
+	return value != nil
+}
+
+// lock gives a field the preset's value.
+func (e *enforcement) lock(f *part, t target) bool {
+	var want jsontext.Value
+	if f.Name == t.field {
+		want = e.own(t.field)
+	}
+	switch {
+	case e.at == "" && f.from == FromPreset && !e.isSent(f): // as it is in the preset
+		return true
+	case t.member != "":
+		return e.lockMember(f, t, rawjson.Get(want, t.member), want)
+	case bytes.Equal(f.Value, want), t.field == "plugins" && t.name == e.policy.toolsName && !hasToolPlugin(f.Value) && !hasToolPlugin(want):
+		return true
+	}
+	if e.isSent(f) && !isSameJSON(f.Value, want) {
+		e.breaks(t.name, lockedMessage, true, f.Name)
+	}
+	return e.replace(f, want)
+}
+
+func (e *enforcement) lockMember(f *part, t target, want, whole jsontext.Value) bool {
+	sent := e.isSent(f)
+	return e.editMember(f, t, whole, func(name string, value jsontext.Value) jsontext.Value {
+		if sent && value.Kind() != 'n' && !isSameJSON(value, want) {
+			e.breaks(t.name, lockedMessage, true, f.Name, name)
+		}
+		if name != t.member {
+			return nil
+		}
+		placed := want
+		want = nil // a second member of the name is left out
+		return placed
+	})
+}
+
+// editMember gives each member that t is about the value that edit returns, or leaves it
+// out for nil. A field that is no object gets the value instead. So does a locked one
+// without any members left. editMember returns false for a field to be left out.
+func (e *enforcement) editMember(f *part, t target, instead jsontext.Value, edit func(name string, value jsontext.Value) jsontext.Value) bool {
+	switch f.Value.Kind() {
+	case 'n':
+		return true
+	case '{':
+	default:
+		if t.kind != dropRule {
+			e.breaks(t.name, lockedMessage, e.isSent(f), f.Name)
+		}
+		if instead.Kind() != '{' {
+			return false
+		}
+		e.replace(f, instead)
+	}
+	edited := append(make([]byte, 0, len(f.Value)), '{')
+	changed := false
+	for m, err := range rawjson.Object(f.Value) {
+		if err != nil { // it was read before
+			return false
+		}
+		if foldName(m.Name) == t.member {
+			value := edit(m.Name, m.Value)
+			changed = changed || !bytes.Equal(value, m.Value)
+			if m.Value = value; value == nil {
+				continue
+			}
+		}
+		edited = appendMember(edited, m)
+	}
+	isEmpty := len(edited) == len("{")
+	switch {
+	case !changed:
+		return true
+	case isEmpty && t.kind == lockRule:
+		return e.replace(f, instead)
+	case isEmpty:
+		return false
+	}
+	return e.replace(f, append(edited, '}'))
+}
+
+// restoreLocked puts the preset's locked values where the request left them out.
+func (m *merger) restoreLocked() {
+	for _, r := range m.policy.locks {
+		for _, at := range r.places {
+			whole := m.setting(at.field)
+			if whole == nil || at.field == "plugins" && r.name == m.policy.toolsName {
+				continue
+			}
+			i := m.index(at.field)
+			want := rawjson.Get(whole, at.member)
+			synonym := synonyms[m.dialect][at.field]
+			switch {
+			case at.member != "" && want == nil:
+			case i < 0 && at.member != "" && synonym != "" && m.index(synonym) >= 0: // which replaces the other members
+				m.set(at.field, object(newMember(at.member, want)), FromPolicy)
+			case i < 0, m.parts[i].Value.Kind() == 'n':
+				m.set(at.field, whole, FromPolicy)
+			case at.member == "" || rawjson.Get(m.parts[i].Value, at.member) != nil:
+			case m.parts[i].Value.Kind() == '{':
+				m.set(at.field, withField(m.parts[i].Value, at.member, want), FromPolicy)
+			}
+		}
+	}
+}
+
+// limit makes a field meet a bound, or drops it.
+func (e *enforcement) limit(f *part, t target) bool {
+	switch {
+	case t.kind == boundRule && t.member == "":
+		value := e.bounded(f, t, f.Value, f.Name)
+		return bytes.Equal(value, f.Value) || e.replace(f, value)
+	case t.kind == boundRule:
+		var instead jsontext.Value
+		if f.Value.Kind() != '{' && f.Name == t.field {
+			instead = e.own(t.field)
+		}
+		return e.editMember(f, t, instead, func(name string, value jsontext.Value) jsontext.Value { return e.bounded(f, t, value, f.Name, name) })
+	case t.member != "":
+		return e.editMember(f, t, nil, func(string, jsontext.Value) jsontext.Value { return nil })
+	case t.field == "plugins" && t.name == e.policy.toolsName:
+		return !hasToolPlugin(f.Value)
+	}
+	return false
+}
+
+// bounded returns an allowed value in the place of one in f: itself, else the nearest
+// number, else the preset's value, else nil.
+func (e *enforcement) bounded(f *part, t target, value jsontext.Value, path ...string) jsontext.Value {
+	if value.Kind() == 'n' {
+		return value
+	}
+	name := t.disallows(value)
+	if name == "" {
+		return value
+	}
+	ours := e.ownScalar(t.places)
+	sent := e.isSent(f) && (f.from == FromRequest || !bytes.Equal(value, ours)) // else a lock put it there
+	e.breaks(name, boundedMessage, sent, path...)
+	if nearest := t.nearest(value); nearest != nil {
+		return nearest
+	}
+	if ours != nil && t.disallows(ours) != "" {
+		return t.nearest(ours)
+	}
+	return ours
+}
+
+// ownScalar returns the preset's value at the first of places that has one, or nil.
+func (e *enforcement) ownScalar(places []place) jsontext.Value {
+	for _, at := range places {
+		ours := e.own(at.field)
+		if at.member != "" {
+			ours = rawjson.Get(ours, at.member)
+		}
+		if ours != nil {
+			return ours
+		}
+	}
+	return nil
+}
+
+// enforceParts enforces the policy on objects in the request that gateways may merge into
+// it: extra_body, and the fallbacks that have settings of their own. It leaves out
+// references to presets and prompts that were not resolved. Models must be none.
+func (e *enforcement) enforceParts() error {
+	kept := e.fields[:0]
+	for i := range e.fields {
+		f := &e.fields[i]
+		name := foldName(f.Name)
+		if isForPresets(name) {
+			if e.policy.promptLock != "" && name != "preset" && f.Value.Kind() != 'n' {
+				e.breaks(e.policy.promptLock, lockedMessage, true, f.Name)
+			}
+			e.changed = true
+			continue
+		}
+		if f.from == FromRequest {
+			if place := findReferenceIn(rawjson.Member{Name: name, Value: f.Value}); place != "" {
+				return domain.InvalidAt(e.at+pointer(f.Name)+place[len("/")+len(name):], "must not refer to a preset")
+			}
+		}
+		var err error
+		switch {
+		case name == "extra_body" && f.Value.Kind() == '{':
+			err = e.enforcePart(f, false, f.Name)
+		case (name == "fallbacks" || name == "models") && f.Value.Kind() == '[':
+			if err = checkModels(f.Value, e.at+pointer(f.Name)); err == nil {
+				err = e.enforceEach(f)
+			}
+		}
+		if err != nil {
+			return err
+		}
+		kept = append(kept, *f)
+	}
+	e.fields = kept
+	return nil
+}
+
+// checkModels returns an Invalid error for a list of too many models.
+func checkModels(list jsontext.Value, at string) error {
+	for i := range rawjson.Items(list) {
+		if i == maxModels {
+			return domain.InvalidAt(at, fmt.Sprintf("must have at most %d entries, by the preset's policy", maxModels))
+		}
+	}
+	return nil
+}
+
+// enforceEach enforces the policy on the objects in a list.
+func (e *enforcement) enforceEach(f *part) error {
+	var items []jsontext.Value
+	changed := false
+	for i, item := range rawjson.Items(f.Value) {
+		if item.Kind() == '{' {
+			one := part{Member: rawjson.Member{Name: f.Name, Value: item}, from: f.from}
+			if err := e.enforcePart(&one, true, f.Name, strconv.Itoa(i)); err != nil {
+				return err
+			}
+			changed = changed || !bytes.Equal(one.Value, item)
+			item = one.Value
+		}
+		items = append(items, item)
+	}
+	if !changed {
+		return nil
+	}
+	e.replace(f, array(items...))
+	return nil
+}
+
+// enforcePart enforces the policy on f, an object within the request at a path.
+func (e *enforcement) enforcePart(f *part, isEntry bool, path ...string) error {
+	inner := &enforcement{
+		merger: e.merger, at: e.at, depth: e.depth + 1, isEntry: isEntry,
+		isSentPart: e.isSentPart || e.at == "" && f.from == FromRequest,
+	}
+	for _, name := range path {
+		inner.at += pointer(name)
+	}
+	if inner.depth > maxPartDepth {
+		return domain.InvalidAt(inner.at, "is nested too deeply for the preset's policy")
+	}
+	for m, err := range rawjson.Object(f.Value) {
+		if err != nil {
+			return domain.InvalidAt(inner.at, "is not JSON that can be read")
+		}
+		if len(inner.fields) == maxRequestFields { // each takes much more memory than its bytes
+			return domain.InvalidAt(inner.at, fmt.Sprintf("must have at most %d fields, by the preset's policy", maxRequestFields))
+		}
+		inner.fields = append(inner.fields, part{Member: m, from: f.from})
+	}
+	if err := inner.enforceParts(); err != nil {
+		return err
+	}
+	if inner.isSentPart {
+		if name := e.policy.promptLock; name != "" {
+			inner.fields = slices.DeleteFunc(inner.fields, func(m part) bool {
+				prompt := mayHavePrompt(m.Name)
+				if prompt && m.Value.Kind() != 'n' {
+					inner.breaks(name, lockedMessage, true, m.Name)
+				}
+				inner.changed = inner.changed || prompt
+				return prompt
+			})
+		}
+		inner.each(e.policy.lockedBy, inner.lock)
+		if !isEntry {
+			inner.limitModels()
+		}
+	}
+	inner.each(e.policy.limitedBy, inner.limit)
+	if !inner.changed {
+		return nil
+	}
+	if err := e.reserve(assembledSize(inner.fields)); err != nil {
+		return err
+	}
+	e.replace(f, assemble(inner.fields))
+	return nil
+}
+
+// hasToolPlugin reports whether plugins use a server tool.
+func hasToolPlugin(plugins jsontext.Value) bool {
+	return plugins != nil && mayUseServerTool(object(newMember("plugins", plugins)))
+}
+
+// isSameJSON reports whether two values are the same but for their notation.
+func isSameJSON(a, b jsontext.Value) bool {
+	if a == nil || b == nil || len(a) > 2*domain.MaxStoredSize {
+		return false
+	}
+	a, b = a.Clone(), b.Clone()
+	return a.Canonicalize() == nil && b.Canonicalize() == nil && bytes.Equal(a, b)
+}

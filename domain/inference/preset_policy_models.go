@@ -1,0 +1,174 @@
+package inference
+
+import (
+	"slices"
+	"strconv"
+
+	"github.com/go-json-experiment/json/jsontext"
+
+	"github.com/caddy-presets/caddy-presets/domain"
+	"github.com/caddy-presets/caddy-presets/schema/rawjson"
+)
+
+// limitModels leaves out the models of the request that the policy does not allow. They are
+// in model, models and fallbacks. The preset's own are allowed.
+func (e *enforcement) limitModels() {
+	p := e.policy
+	if !p.limitsModels && p.toolsName == "" {
+		return
+	}
+	kept := e.fields[:0]
+	for i := range e.fields {
+		f := &e.fields[i]
+		name := foldName(f.Name)
+		if (name == "model" || name == "models" || name == "fallbacks") && e.isSent(f) {
+			value := f.Value
+			if name == "model" || value.Kind() != '[' {
+				value = e.allowedModel(value, f.Name)
+			} else {
+				value = e.allowedModels(value, f.Name)
+			}
+			if string(value) != string(f.Value) {
+				if value == nil && f.Name == name {
+					value = e.own(name)
+				}
+				if !e.replace(f, value) {
+					continue
+				}
+			}
+		}
+		kept = append(kept, *f)
+	}
+	e.fields = kept
+	if e.at == "" {
+		e.restoreModels()
+	}
+}
+
+// restoreModels puts the preset's list of models where the request's other list was left
+// out.
+func (e *enforcement) restoreModels() {
+	has := func(name string) bool {
+		return slices.ContainsFunc(e.fields, func(f part) bool { return f.Name == name })
+	}
+	for name, synonym := range synonyms[e.dialect] {
+		if name != "models" && name != "fallbacks" || has(name) || has(synonym) {
+			continue
+		}
+		if ours := e.own(name); ours != nil {
+			e.fields = append(e.fields, part{Member: newMember(name, ours), from: FromPolicy})
+		}
+	}
+}
+
+// limitUnknownModels is limitModels for the request's list of models where the gateway
+// knows no such field.
+func (m *merger) limitUnknownModels() error {
+	if m.models == nil {
+		return nil
+	}
+	if err := checkModels(m.models, "/models"); err != nil {
+		return err
+	}
+	e := &enforcement{merger: m, fields: []part{{Member: newMember("models", m.models), from: FromRequest}}}
+	e.each(m.policy.lockedBy, func(f *part, t target) bool {
+		if !isSameJSON(f.Value, m.settings.models) {
+			e.breaks(t.name, lockedMessage, true, f.Name)
+		}
+		return false
+	})
+	if len(e.fields) > 0 && (m.policy.limitsModels || m.policy.toolsName != "") {
+		e.fields[0].Value = e.allowedModels(m.models, "models")
+	}
+	if len(e.fields) == 0 || m.policy.drops("models") {
+		m.models = nil
+		return nil
+	}
+	m.models = e.fields[0].Value
+	return nil
+}
+
+// allowedModels returns the list without the models that are not allowed. It returns nil if
+// none is left.
+func (e *enforcement) allowedModels(list jsontext.Value, field string) jsontext.Value {
+	var allowed []jsontext.Value
+	all := true
+	for i, item := range rawjson.Items(list) {
+		if e.allowedModel(item, field, strconv.Itoa(i)) == nil {
+			all = false
+			continue
+		}
+		allowed = append(allowed, item)
+	}
+	switch {
+	case all:
+		return list
+	case allowed == nil:
+		return nil
+	}
+	return array(allowed...)
+}
+
+// allowedModel returns a model, or an entry of a list, if it is allowed, else nil.
+func (e *enforcement) allowedModel(value jsontext.Value, path ...string) jsontext.Value {
+	if value.Kind() == '{' { // an entry of fallbacks
+		found := false
+		for m, err := range rawjson.Object(value) {
+			if err != nil {
+				return nil
+			}
+			if foldName(m.Name) == "model" {
+				found = true
+				if e.allowedModel(m.Value, append(path, m.Name)...) == nil {
+					return nil
+				}
+			}
+		}
+		if found {
+			return value
+		}
+	}
+	model, ok := rawjson.Text(value)
+	if !ok {
+		if !e.policy.limitsModels { // what it stands for cannot be told
+			return value
+		}
+		e.breaks("models", notATextMessage, true, path...)
+		return nil
+	}
+	rule := "models"
+	switch p := e.policy; {
+	case e.isOwnModel(model):
+		return value
+	case p.limitsModels:
+		if slices.ContainsFunc(p.models, func(pattern string) bool { return domain.MatchModel(pattern, model) }) {
+			return value
+		}
+	case toolOfModel(model) == "":
+		return value
+	default: // the name brings a tool
+		rule = p.toolsName
+	}
+	e.breaks(rule, modelMessage, true, path...)
+	return nil
+}
+
+// isOwnModel reports whether the preset names a model.
+func (e *enforcement) isOwnModel(model string) bool {
+	s := e.settings
+	return isNamed(rawjson.Find(s.fields, "model"), model) || isNamed(rawjson.Find(s.fields, "models"), model) ||
+		isNamed(rawjson.Find(s.fields, "fallbacks"), model) || isNamed(s.models, model)
+}
+
+// isNamed reports whether a setting is a model, or has it in its list.
+func isNamed(setting jsontext.Value, model string) bool {
+	if rawjson.IsText(setting, model) {
+		return true
+	}
+	for _, item := range rawjson.Items(setting) {
+		if rawjson.IsText(item, model) || rawjson.IsText(rawjson.Get(item, "model"), model) {
+			return true
+		}
+	}
+	return false
+}

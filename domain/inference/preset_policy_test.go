@@ -1,0 +1,227 @@
+package inference_test
+
+import (
+	"encoding/json"
+	"errors"
+	"slices"
+	"strings"
+	"testing"
+
+	"github.com/caddy-presets/caddy-presets/domain"
+	"github.com/caddy-presets/caddy-presets/domain/inference"
+)
+
+// ruled stores a preset with a policy, given as clients send it.
+func (r *resolving) ruled(tb testing.TB, slug string, in version, policy string) domain.Preset {
+	tb.Helper()
+	p := r.put(tb, r.home.ID, slug, in)
+	var patch domain.PresetPatch
+	if err := json.Unmarshal([]byte(`{"policy":`+policy+`}`), &patch); err != nil {
+		tb.Fatal(err)
+	}
+	if _, err := r.UpdatePreset(tb.Context(), domain.By(admin), "", slug, patch); err != nil {
+		tb.Fatal(err)
+	}
+	return p
+}
+
+// captured is one preset, captured from each dialect. promptedIn has the beginning of the
+// merged request that its prompt makes.
+var captured = map[domain.Dialect]string{
+	responses: `{"model":"m","max_output_tokens":100,"reasoning":{"effort":"low"},"text":{"format":{"type":"json_schema","name":"n","schema":{"type":"object"}}},"tools":[{"type":"function","name":"f","parameters":{}}]}`,
+	chat:      `{"model":"m","max_tokens":100,"reasoning_effort":"low","response_format":{"type":"json_schema","json_schema":{"name":"n","schema":{"type":"object"}}},"tools":[{"type":"function","function":{"name":"f","parameters":{}}}]}`,
+	messages:  `{"model":"m","max_tokens":100,"output_config":{"effort":"low","format":{"type":"json_schema","schema":{"type":"object"}}},"tools":[{"name":"f","input_schema":{}}]}`,
+}
+
+// TestPolicyInAllDialects enforces one policy, in the names of each dialect, on requests of
+// each dialect for presets captured from each.
+func TestPolicyInAllDialects(t *testing.T) {
+	r := newResolving(t)
+	policies := map[domain.Dialect]string{
+		responses: `{"lock":["reasoning.effort","text.format","tools"],"bounds":{"max_output_tokens":{"max":200},"temperature":{"max":1}}}`,
+		chat:      `{"lock":["reasoning_effort","response_format","tools"],"bounds":{"max_completion_tokens":{"max":200},"temperature":{"max":1}}}`,
+		messages:  `{"lock":["output_config.effort","output_config.format","tools"],"bounds":{"max_tokens":{"max":200},"temperature":{"max":1}}}`,
+	}
+	requests := map[domain.Dialect]string{
+		responses: `{"model":"@preset/p","input":"x","temperature":2,"max_output_tokens":9000,"reasoning":{"effort":"high"},"text":{"format":{"type":"text"}},"tools":[{"type":"function","name":"g"}]}`,
+		chat: `{"model":"@preset/p","messages":[],"temperature":2,"max_tokens":9000,"max_completion_tokens":8000,"reasoning":{"effort":"high"},"reasoning_effort":"high",` +
+			`"response_format":{"type":"text"},"tools":[{"type":"function","function":{"name":"g"}}]}`,
+		messages: `{"model":"@preset/p","messages":[],"temperature":2,"max_tokens":9000,"output_config":{"effort":"high","format":{"type":"other"}},"tools":[{"name":"g","input_schema":{}}]}`,
+	}
+	for from, config := range captured {
+		for names, policy := range policies {
+			slug := strings.ReplaceAll(string(from)+"."+string(names), "/", "-")
+			r.ruled(t, slug, version{dialect: from, config: config}, policy)
+			for to, request := range requests {
+				t.Run(string(from)+" to "+string(to)+" by "+string(names), func(t *testing.T) {
+					resolver := r.resolver(t, inference.Config{})
+					ask := func(body string) (inference.Resolution, map[string]any) {
+						got, err := resolver.Resolve(t.Context(), user, inference.Request{Dialect: to, Body: []byte(strings.Replace(body, "@preset/p", "@preset/"+slug, 1))})
+						if err != nil {
+							t.Fatal(err)
+						}
+						var fields map[string]any
+						if err := json.Unmarshal(got.Body, &fields); err != nil {
+							t.Fatalf("%v: %s", err, got.Body)
+						}
+						return got, fields
+					}
+					_, alone := ask(`{"model":"@preset/p","messages":[],"input":"x"}`)
+					got, fields := ask(request)
+					text := string(got.Body)
+					for _, name := range []string{"reasoning", "reasoning_effort", "text", "response_format", "output_config", "tools"} {
+						if a, b := mustJSON(t, alone[name]), mustJSON(t, fields[name]); a != b {
+							t.Errorf("%s: got %s, want the preset's %s", name, b, a)
+						}
+					}
+					if strings.Contains(text, "9000") || strings.Contains(text, "8000") || !strings.Contains(text, `"temperature":1`) || !strings.Contains(text, `_tokens":200`) {
+						t.Errorf("got %s, want it within the bounds", text)
+					}
+					if len(got.Enforced) != 5 || !slices.Contains(got.Enforced, "temperature") || !slices.Contains(got.Enforced, "tools") {
+						t.Errorf("got enforced %q, want the five settings of %s", got.Enforced, policy)
+					}
+					for _, name := range got.Enforced {
+						if !strings.Contains(policy, `"`+name+`"`) {
+							t.Errorf("got enforced %q, want names of the policy", name)
+						}
+					}
+				})
+			}
+		}
+	}
+}
+
+func mustJSON(t *testing.T, v any) string {
+	t.Helper()
+	text, err := json.Marshal(v)
+	if err != nil {
+		t.Fatal(err)
+	}
+	return string(text)
+}
+
+// TestPolicies has the whole merged request for each rule. Each case names the preset's
+// config, the policy and the request without its reference.
+func TestPolicies(t *testing.T) {
+	r := newResolving(t)
+	r.changeWorkspace(t, r.home.ID, func(w *domain.Workspace) { w.DefaultTextModel = new("fallback") })
+	for name, tc := range map[string]struct {
+		dialect                 domain.Dialect
+		config, policy, request string
+		prompt                  string
+		want                    string
+		enforced                string
+		// refused are the places that a refusal names, if the policy says refuse.
+		refused string
+	}{
+		"a locked field of the preset":           {chat, `{"top_k":1}`, `{"lock":["top_k"]}`, `{"top_k":2}`, "", `{"top_k":1}`, "top_k", "/top_k"},
+		"a locked field that the preset lacks":   {chat, `{}`, `{"lock":["top_k"]}`, `{"top_k":2,"seed":1}`, "", `{"seed":1}`, "top_k", "/top_k"},
+		"a locked field, sent as it is":          {chat, `{"provider":{"zdr":true,"sort":"price"}}`, `{"lock":["provider"]}`, `{"provider":{ "sort":"price", "zdr":true}}`, "", `{"provider":{"zdr":true,"sort":"price"}}`, "", ""},
+		"a locked field, null":                   {chat, `{"top_k":1}`, `{"lock":["top_k"]}`, `{"top_k":null}`, "", `{"top_k":1}`, "", ""},
+		"a locked field in another letter case":  {chat, `{"top_k":1}`, `{"lock":["top_k"]}`, `{"Top_K":2}`, "", `{"top_k":1}`, "top_k", "/Top_K"},
+		"a locked field, escaped":                {chat, `{"top_k":1}`, `{"lock":["top_k"]}`, `{"top\u005fk":2}`, "", `{"top\u005fk":1}`, "top_k", "/top_k"},
+		"a locked field for LiteLLM":             {chat, `{"top_k":1}`, `{"lock":["top_k"]}`, `{"extra_body":{"top_k":2,"x":1}}`, "", `{"extra_body":{"x":1},"top_k":1}`, "top_k", "/extra_body/top_k"},
+		"another dialect's field":                {chat, `{"max_tokens":1}`, `{"lock":["max_tokens"]}`, `{"max_output_tokens":2}`, "", `{"max_tokens":1}`, "max_tokens", "/max_output_tokens"},
+		"a synonym that overrides":               {chat, `{"max_tokens":1}`, `{"lock":["max_output_tokens"]}`, `{"max_completion_tokens":2}`, "", `{"max_tokens":1}`, "max_output_tokens", "/max_completion_tokens"},
+		"a synonym of a part":                    {chat, `{"reasoning":{"effort":"low","summary":"auto"}}`, `{"lock":["reasoning.effort"]}`, `{"reasoning_effort":"high"}`, "", `{"reasoning":{"effort":"low","summary":"auto"}}`, "reasoning.effort", "/reasoning_effort"},
+		"a part that the request overrides":      {responses, `{"reasoning":{"effort":"low"}}`, `{"lock":["reasoning.effort"]}`, `{"reasoning":{"effort":"high","summary":"auto"}}`, "", `{"reasoning":{"effort":"low","summary":"auto"}}`, "reasoning.effort", "/reasoning/effort"},
+		"a part that the request leaves out":     {responses, `{"reasoning":{"effort":"low"}}`, `{"lock":["reasoning.effort"]}`, `{"reasoning":{"summary":"auto"}}`, "", `{"reasoning":{"summary":"auto","effort":"low"}}`, "", ""},
+		"a part twice":                           {responses, `{"reasoning":{"effort":"low"}}`, `{"lock":["reasoning.effort"]}`, `{"reasoning":{"effort":"low","effort":"high"}}`, "", `{"reasoning":{"effort":"low"}}`, "reasoning.effort", "/reasoning/effort"},
+		"a part that the preset lacks":           {responses, `{"top_k":1}`, `{"lock":["reasoning.effort"]}`, `{"reasoning":{"effort":"high"}}`, "", `{"top_k":1}`, "reasoning.effort", "/reasoning/effort"},
+		"a part of what is no object":            {responses, `{"reasoning":{"effort":"low"}}`, `{"lock":["reasoning.effort"]}`, `{"reasoning":"high"}`, "", `{"reasoning":{"effort":"low"}}`, "reasoning.effort", "/reasoning"},
+		"a part beside its synonym":              {chat, `{"reasoning":{"max_tokens":9,"effort":"low"}}`, `{"lock":["reasoning.max_tokens"]}`, `{"reasoning_effort":"high"}`, "", `{"reasoning_effort":"high","reasoning":{"max_tokens":9}}`, "", ""},
+		"all parts":                              {chat, `{"reasoning":{"effort":"low"}}`, `{"lock":["reasoning"]}`, `{"reasoning":{"summary":"auto"},"thinking":{"type":"enabled","budget_tokens":9}}`, "", `{"reasoning":{"effort":"low"}}`, "reasoning", "/reasoning /thinking"},
+		"the model":                              {chat, `{"model":"m"}`, `{"lock":["model"]}`, `{"preset":"p","model":"other"}`, "", `{"model":"m"}`, "model", "/model"},
+		"the model and a list":                   {messages, `{"model":"m"}`, `{"lock":["model"]}`, `{"fallbacks":[{"model":"n"}]}`, "", `{"model":"m"}`, "model", "/fallbacks"},
+		"a provider in another place":            {chat, `{"provider":{"zdr":true}}`, `{"lock":["provider"]}`, `{"extra_body":{"provider":{"zdr":false}}}`, "", `{"extra_body":{},"provider":{"zdr":true}}`, "provider", "/extra_body/provider"},
+		"tools":                                  {chat, `{"tools":[{"type":"openrouter:datetime"}]}`, `{"lock":["tools"]}`, `{"tools":[{"type":"openrouter:web_search"}]}`, "", `{"tools":[{"type":"openrouter:datetime"}]}`, "tools", "/tools"},
+		"tools, as they are":                     {chat, `{"tools":[{"type":"openrouter:datetime"}]}`, `{"lock":["tools"]}`, `{"tools":[{"type":"openrouter:datetime"}]}`, "", `{"tools":[{"type":"openrouter:datetime"}]}`, "", ""},
+		"tools that the preset lacks":            {chat, `{}`, `{"lock":["tools"]}`, `{"tools":[{"type":"x"}],"tool_choice":"auto"}`, "", `{}`, "tools", "/tools"},
+		"tools by a field":                       {chat, `{}`, `{"lock":["tools"]}`, `{"web_search_options":{"search_context_size":"low"}}`, "", `{}`, "tools", "/web_search_options"},
+		"tools by a plugin":                      {chat, `{}`, `{"lock":["tools"]}`, `{"plugins":[{"id":"web"}]}`, "", `{}`, "tools", "/plugins"},
+		"a plugin that is no tool":               {chat, `{}`, `{"lock":["tools"]}`, `{"plugins":[{"id":"moderation"}]}`, "", `{"plugins":[{"id":"moderation"}]}`, "", ""},
+		"tools by the model's name":              {chat, `{"model":"m"}`, `{"lock":["tools"]}`, `{"preset":"p","model":"n:online"}`, "", `{"model":"m"}`, "tools", "/model"},
+		"a bounded number":                       {chat, `{}`, `{"bounds":{"temperature":{"min":0.5,"max":1}}}`, `{"temperature":1.5}`, "", `{"temperature":1}`, "temperature", "/temperature"},
+		"a bounded number, too small":            {chat, `{}`, `{"bounds":{"temperature":{"min":0.5,"max":1}}}`, `{"temperature":-1e400}`, "", `{"temperature":0.5}`, "temperature", "/temperature"},
+		"a bounded number at the bound":          {chat, `{}`, `{"bounds":{"temperature":{"min":0.5,"max":1}}}`, `{"temperature":1.00}`, "", `{"temperature":1.00}`, "", ""},
+		"a number beyond by one digit":           {chat, `{}`, `{"bounds":{"seed":{"max":9007199254740992}}}`, `{"seed":9007199254740993}`, "", `{"seed":9007199254740992}`, "seed", "/seed"},
+		"a bounded field that nobody sets":       {chat, `{"top_k":1}`, `{"bounds":{"temperature":{"min":0.5}}}`, `{"temperature":null}`, "", `{"temperature":null,"top_k":1}`, "", ""},
+		"a text where a number belongs":          {chat, `{"temperature":0.7}`, `{"bounds":{"temperature":{"max":1}}}`, `{"temperature":"2"}`, "", `{"temperature":0.7}`, "temperature", "/temperature"},
+		"a text, and nothing in the preset":      {chat, `{}`, `{"bounds":{"temperature":{"max":1}}}`, `{"temperature":"2","seed":1}`, "", `{"seed":1}`, "temperature", "/temperature"},
+		"a word that is not allowed":             {chat, `{"reasoning":{"effort":"low"}}`, `{"bounds":{"reasoning.effort":{"in":["low","medium"]}}}`, `{"reasoning_effort":"high"}`, "", `{"reasoning_effort":"low"}`, "reasoning.effort", "/reasoning_effort"},
+		"a word that is allowed":                 {responses, `{}`, `{"bounds":{"reasoning.effort":{"in":["low","medium"]}}}`, `{"reasoning":{"effort":"\u006cow"}}`, "", `{"reasoning":{"effort":"\u006cow"}}`, "", ""},
+		"a word of the preset is not allowed":    {responses, `{"reasoning":{"effort":"high"}}`, `{"bounds":{"reasoning_effort":{"in":["low"]}}}`, `{"seed":1}`, "", `{"seed":1}`, "reasoning_effort", ""},
+		"a number of the preset":                 {responses, `{"temperature":2}`, `{"bounds":{"temperature":{"max":1}}}`, `{}`, "", `{"temperature":1}`, "temperature", ""},
+		"the nearest of some numbers":            {chat, `{}`, `{"bounds":{"top_k":{"in":[1,10,20]}}}`, `{"top_k":14}`, "", `{"top_k":10}`, "top_k", "/top_k"},
+		"the nearest number within min":          {chat, `{}`, `{"bounds":{"top_k":{"in":[1,10,20],"min":12}}}`, `{"top_k":4}`, "", `{"top_k":20}`, "top_k", "/top_k"},
+		"two names of one setting":               {chat, `{}`, `{"bounds":{"max_tokens":{"max":20},"max_output_tokens":{"min":10,"max":30}}}`, `{"max_tokens":25}`, "", `{"max_tokens":20}`, "max_tokens", "/max_tokens"},
+		"a budget in an object":                  {messages, `{}`, `{"bounds":{"reasoning.max_tokens":{"max":100}}}`, `{"thinking":{"type":"enabled","budget_tokens":500}}`, "", `{"thinking":{"type":"enabled","budget_tokens":100}}`, "reasoning.max_tokens", "/thinking/budget_tokens"},
+		"a bound of a fallback":                  {messages, `{}`, `{"bounds":{"max_tokens":{"max":100}}}`, `{"fallbacks":[{"model":"a","max_tokens":500}]}`, "", `{"fallbacks":[{"model":"a","max_tokens":100}],"model":"fallback"}`, "max_tokens", "/fallbacks/0/max_tokens"},
+		"booleans":                               {chat, `{"logprobs":false}`, `{"bounds":{"logprobs":{"in":[false]}}}`, `{"logprobs":true}`, "", `{"logprobs":false}`, "logprobs", "/logprobs"},
+		"a dropped field":                        {chat, `{"seed":1,"top_k":1}`, `{"drop":["seed","logit_bias"]}`, `{"logit_bias":{"1":1}}`, "", `{"top_k":1}`, "", ""},
+		"a dropped part":                         {responses, `{"reasoning":{"effort":"low"}}`, `{"drop":["reasoning_effort"]}`, `{"reasoning":{"effort":"high"},"reasoning_effort":"x","seed":1}`, "", `{"seed":1}`, "", ""},
+		"dropped tools":                          {chat, `{"tools":[{"type":"x"}],"tool_choice":"auto"}`, `{"drop":["tools"]}`, `{}`, "", `{}`, "", ""},
+		"allowed models":                         {chat, `{"model":"m"}`, `{"models":["openai/*"]}`, `{"preset":"p","model":"openai/x"}`, "", `{"model":"openai/x"}`, "", ""},
+		"a model of the preset":                  {chat, `{"model":"m","models":["n"]}`, `{"models":[]}`, `{"preset":"p","model":"n","models":["m"]}`, "", `{"model":"n","models":["m"]}`, "", ""},
+		"a model that is not allowed":            {chat, `{"model":"m"}`, `{"models":["openai/*"]}`, `{"preset":"p","model":"x"}`, "", `{"model":"m"}`, "models", "/model"},
+		"a suffix":                               {chat, `{"model":"m"}`, `{"models":["openai/*"]}`, `{"preset":"p","model":"openai/x:online"}`, "", `{"model":"m"}`, "models", "/model"},
+		"a suffix of the preset's model":         {chat, `{"model":"m"}`, `{"models":["openai/*"]}`, `{"preset":"p","model":"m:online"}`, "", `{"model":"m"}`, "models", "/model"},
+		"an allowed suffix":                      {chat, `{"model":"m"}`, `{"models":["openai/*:online"]}`, `{"preset":"p","model":"openai/x:online"}`, "", `{"model":"openai/x:online"}`, "", ""},
+		"models in a list":                       {chat, `{"model":"m"}`, `{"models":["openai/*"]}`, `{"models":["openai/x","y",5]}`, "", `{"models":["openai/x"],"model":"m"}`, "models", "/models/1 /models/2"},
+		"only wrong models in a list":            {chat, `{"model":"m","models":["n"]}`, `{"models":["openai/*"]}`, `{"models":["y"]}`, "", `{"models":["n"],"model":"m"}`, "models", "/models/0"},
+		"fallbacks":                              {messages, `{"model":"m"}`, `{"models":["openai/*"]}`, `{"fallbacks":[{"model":"y"},{"model":"openai/x"},"z"]}`, "", `{"fallbacks":[{"model":"openai/x"}],"model":"m"}`, "models", "/fallbacks/0/model /fallbacks/2"},
+		"fallbacks instead of the preset's list": {messages, `{"model":"m","models":["n"]}`, `{"models":["openai/*"]}`, `{"fallbacks":[{"model":"y"}]}`, "", `{"model":"m","models":["n"]}`, "models", "/fallbacks/0/model"},
+		"a model elsewhere":                      {chat, `{"model":"m"}`, `{"models":[]}`, `{"extra_body":{"model":"y","models":["z"]}}`, "", `{"extra_body":{},"model":"m"}`, "models", "/extra_body/model /extra_body/models/0"},
+		"a prompt in responses":                  {responses, `{}`, `{"lock":["system"]}`, `{"instructions":"mine","input":[{"role":"system","content":"a"},{"role":"user","content":"b"},{"Role":" Developer ","content":"c"}]}`, "Be brief.", `{"input":[{"role":"user","content":"b"}],"instructions":"Be brief."}`, "system", "/input/0 /instructions"},
+		"a prompt in chat":                       {chat, `{}`, `{"lock":["instructions"]}`, `{"messages":[{"role":"user","content":"b"},{"role":"system","content":"a"}]}`, "Be brief.", `{"messages":[{"role":"system","content":"Be brief."},{"role":"user","content":"b"}]}`, "instructions", "/messages/1"},
+		"a prompt in messages":                   {messages, `{}`, `{"lock":["system"]}`, `{"system":[{"type":"text","text":"a"}],"messages":[]}`, "", `{"messages":[]}`, "system", "/system"},
+		"the same prompt":                        {chat, `{}`, `{"lock":["system"]}`, `{"messages":[{"role":"system","content":"Be brief."},{"role":"user","content":"b"}]}`, "Be brief.", `{"messages":[{"role":"system","content":"Be brief."},{"role":"user","content":"b"}]}`, "", ""},
+		"a longer prompt":                        {chat, `{}`, `{"lock":["system"]}`, `{"messages":[{"role":"system","content":"Be brief.\n\nNot."}]}`, "Be brief.", `{"messages":[{"role":"system","content":"Be brief."}]}`, "system", "/messages/0"},
+		"a prompt elsewhere":                     {chat, `{}`, `{"lock":["system"]}`, `{"extra_body":{"system":"a"},"system":"b"}`, "", `{"extra_body":{}}`, "system", "/extra_body/system /system"},
+		"a prompt of the gateway":                {responses, `{}`, `{"lock":["system"]}`, `{"extra_body":{"prompt":{"id":"pmpt_1"},"Preset":"x","n":1},"Prompt":{"id":"pmpt_1"},"PRESET":"x"}`, "", `{"extra_body":{"n":1}}`, "system", "/Prompt /extra_body/prompt"},
+		"a prompt without a lock":                {responses, `{}`, `{"lock":["tools"]}`, `{"extra_body":{"prompt_id":"pmpt_1"},"pro\u006dpt_Version":"1"}`, "", `{"extra_body":{}}`, "", ""},
+		"tools in their old form":                {chat, `{}`, `{"lock":["tools"]}`, `{"functions":[{"name":"f"}],"function_call":"auto"}`, "", `{}`, "tools", "/function_call /functions"},
+		"a part of a part":                       {chat, `{"top_k":1}`, `{"lock":["top_k"],"bounds":{"temperature":{"max":1}},"models":[]}`, `{"extra_body":{"extra_body":{"top_k":2,"x":1},"fallbacks":[{"model":"m","temperature":9,"Extra_Body":{"Top_K":9}}]}}`, "", `{"extra_body":{"extra_body":{"x":1}},"top_k":1}`, "top_k temperature models", "/extra_body/extra_body/top_k /extra_body/fallbacks/0/Extra_Body/Top_K /extra_body/fallbacks/0/model /extra_body/fallbacks/0/temperature"},
+		"a field that no policy is about":        {chat, `{"top_k":1}`, `{"lock":["seed"]}`, `{"top_k":2,"stream":true}`, "", `{"top_k":2,"stream":true}`, "", ""},
+		"an empty policy":                        {chat, `{"top_k":1}`, `{}`, `{"top_k":2}`, "", `{"top_k":2}`, "", ""},
+		"a lock and a bound of one setting":      {chat, `{"temperature":1.5}`, `{"lock":["temperature"],"bounds":{"temperature":{"max":1}}}`, `{"temperature":0.2}`, "", `{"temperature":1}`, "temperature", "/temperature"},
+	} {
+		t.Run(name, func(t *testing.T) {
+			for _, mode := range []string{"override", "refuse"} {
+				slug := "p"
+				policy := strings.TrimSuffix(tc.policy, "}")
+				if policy != "{" {
+					policy += ","
+				}
+				r.ruled(t, slug, version{dialect: tc.dialect, config: tc.config, prompt: tc.prompt}, policy+`"violation":"`+mode+`"}`)
+				body := tc.request
+				if !strings.Contains(body, `"preset"`) {
+					body = strings.Replace(`{"preset":"p",`+body[1:], ",}", "}", 1)
+				}
+				got, err := r.resolver(t, inference.Config{}).Resolve(t.Context(), user, inference.Request{Dialect: tc.dialect, Body: []byte(body)})
+				if mode == "refuse" && tc.refused != "" {
+					wantKind(t, err, domain.Forbidden, "Request breaks the policy of the preset")
+					var places []string
+					if e, ok := errors.AsType[*domain.Error](err); ok {
+						for _, issue := range e.Issues {
+							places = append(places, issue.Path)
+						}
+						slices.Sort(places)
+					}
+					if strings.Join(places, " ") != tc.refused {
+						t.Errorf("got a refusal of %q, want %s", places, tc.refused)
+					}
+					continue
+				}
+				want := tc.want
+				if !strings.Contains(want, `"model`) {
+					want = strings.Replace(strings.TrimSuffix(want, "}")+`,"model":"fallback"}`, "{,", "{", 1)
+				}
+				wantBody(t, got, err, want)
+				if list := strings.Join(got.Enforced, " "); list != tc.enforced {
+					t.Errorf("got enforced %q, want %q", list, tc.enforced)
+				}
+			}
+		})
+	}
+}

@@ -1,0 +1,48 @@
+package inference
+
+import (
+	"fmt"
+	"strings"
+
+	"github.com/caddy-presets/caddy-presets/domain"
+)
+
+// checkScope checks what the limits of a key say about a request alone: it returns an
+// Invalid error if the request must name a preset, and a Forbidden one if it names a model
+// that it may not.
+func checkScope(who domain.Principal, request *parsedRequest, sent Request) error {
+	if who.PresetRequired() && !request.found {
+		return domain.InvalidAt("/preset", "must name a preset, as the key serves no other requests")
+	}
+	patterns := who.ModelPatterns()
+	if len(patterns) == 0 {
+		return nil
+	}
+	if err := checkReadable(sent, whereLimited); err != nil {
+		return err
+	}
+	place, model, err := findModel(sent.Body, who.MayNameModel)
+	switch {
+	case err != nil:
+		return unreadable(err, whereLimited)
+	case model == "":
+		return nil
+	}
+	rule := "must match " + patternList(patterns)
+	forbidden := &domain.Error{Kind: domain.Forbidden, Code: domain.ModelNotAllowed, Message: "Model not allowed: " + rule}
+	if len(place) <= maxPlace {
+		forbidden.Message = "Model not allowed: " + place + ": " + rule
+		forbidden.Issues = []domain.Issue{{Path: place, Message: rule}}
+	}
+	return forbidden
+}
+
+// maxPatternsShown bounds the patterns in an error.
+const maxPatternsShown = 4
+
+func patternList(patterns []string) string {
+	if more := len(patterns) - maxPatternsShown; more > 0 {
+		return fmt.Sprintf("%s or %d more", strings.Join(patterns[:maxPatternsShown], ", "), more)
+	}
+	return strings.Join(patterns, " or ")
+}

@@ -1,0 +1,144 @@
+package inference_test
+
+import (
+	"strings"
+	"testing"
+
+	"github.com/caddy-presets/caddy-presets/domain"
+	"github.com/caddy-presets/caddy-presets/domain/inference"
+)
+
+// limitedBy returns user with the limits of an issued key.
+func limitedBy(scope domain.Scope) domain.Principal {
+	who := user
+	who.Scope = &scope
+	return who
+}
+
+// TestModelsOfAKey sends models in every place and spelling, in each dialect, with and
+// without a preset.
+func TestModelsOfAKey(t *testing.T) {
+	r := newResolving(t)
+	r.put(t, r.home.ID, "p", version{dialect: domain.Responses, config: `{"model":"other/theirs","models":["other/too"]}`})
+	resolver := r.resolver(t, inference.Config{})
+	who := limitedBy(domain.Scope{Models: []string{"openai/*", "anthropic/x:online"}})
+	for _, body := range []string{
+		`{}`,
+		``,
+		`{"input":"other/model"}`,
+		`{"model":"openai/gpt-5"}`,
+		`{"model":"anthropic/x:online","models":["openai/a","openai/b"],"fallbacks":[{"model":"openai/c"}]}`,
+		`{"model":"openai/a","fallbacks":[{"model":"openai/b","stop":["x"],"modalities":["text"]},{"openai/a":["openai/b"]}]}`,
+		`{"model":"@preset/p"}`,
+		`{"preset":"p"}`,
+		`{"model":"openai/gpt-5@preset/p"}`,
+		`{"preset":"p","model":null}`,
+	} {
+		for _, dialect := range allDialects {
+			if _, err := resolver.Resolve(t.Context(), who, inference.Request{Dialect: dialect, Body: []byte(body)}); err != nil {
+				t.Errorf("%s %s: %v", dialect, body, err)
+			}
+		}
+	}
+	for body, place := range map[string]string{
+		`{"model":"other/m"}`:                                                         "/model",
+		`{"model":"openai/gpt-5:online"}`:                                             "/model",
+		`{"model":" openai/gpt-5 "}`:                                                  "/model",
+		`{"model":"OpenAI/gpt-5"}`:                                                    "/model",
+		`{"model":"openai\/gpt-5:online"}`:                                            "/model",
+		`{"m\u006fdel":"other\u002fm"}`:                                               "/model",
+		`{"Model":"other/m"}`:                                                         "/Model",
+		`{"model":"openai/a","MODEL":"other/m"}`:                                      "/MODEL",
+		`{"model":"openai/a","model":"other/m"}`:                                      "/model",
+		`{"model":"other/m","model":"openai/a"}`:                                      "/model",
+		`{"model":"other/m@preset/p"}`:                                                "/model",
+		`{"model":"openai/a:online@preset/p"}`:                                        "/model",
+		`{"preset":"p","model":"other/m"}`:                                            "/model",
+		`{"preset":"absent","model":"other/m"}`:                                       "/model",
+		`{"models":["openai/a","other/m"]}`:                                           "/models/1",
+		`{"preset":"p","models":["openai/a","other/m"]}`:                              "/models/1",
+		`{"fallbacks":[{"model":"openai/a"},{"model":"o/m"}]}`:                        "/fallbacks/1/model",
+		`{"fallbacks":[{"openai/a":["openai/b","other/m"]}]}`:                         "/fallbacks/0/openai~1a/1",
+		`{"context_window_fallbacks":[{"openai/a":["other/m"]}]}`:                     "/context_window_fallbacks/0/openai~1a/0",
+		`{"extra_body":{"Content_Policy_Fallbacks":["other/m"]}}`:                     "/extra_body/Content_Policy_Fallbacks/0",
+		`{"fallbacks":["other/m"]}`:                                                   "/fallbacks/0",
+		`{"extra_body":{"model":"other/m"}}`:                                          "/extra_body/model",
+		`{"tools":[{"type":"openrouter:subagent","parameters":{"model":"other/m"}}]}`: "/tools/0/parameters/model",
+		`{"plugins":[{"id":"auto-router","allowed_models":["other/*"]}]}`:             "/plugins/0/allowed_models/0",
+		"\ufeff" + `{"model":"other/m"}`:                                              "/model",
+	} {
+		for _, dialect := range allDialects {
+			_, err := resolver.Resolve(t.Context(), who, inference.Request{Dialect: dialect, Body: []byte(body)})
+			if domain.KindOf(err) != domain.Forbidden || !strings.Contains(err.Error(), place+": must match openai/* or anthropic/x:online") {
+				t.Errorf("%s %s: got %v, want a refusal of %s", dialect, body, err, place)
+			}
+			if _, err := resolver.Resolve(t.Context(), user, inference.Request{Dialect: dialect, Body: []byte(body)}); domain.KindOf(err) == domain.Forbidden {
+				t.Errorf("%s %s: %v without limits", dialect, body, err)
+			}
+		}
+	}
+	// A body that may hold more than is read is refused.
+	for name, sent := range map[string]inference.Request{
+		"an encoding": {Opaque: true},
+		"a charset":   {Charset: "utf-16", Body: []byte(`{}`)},
+		"no JSON":     {Body: []byte(`{"model":"openai/a"`)},
+		"two objects": {Body: []byte(`{"model":"openai/a"} {"model":"other/m"}`)},
+		"an array":    {Body: []byte(`[{"model":"other/m"}]`)},
+		"a number":    {Body: []byte(`{"model":1}`)},
+		"no list":     {Body: []byte(`{"models":{"0":"other/m"}}`)},
+	} {
+		sent.Dialect = domain.Chat
+		if _, err := resolver.Resolve(t.Context(), who, sent); domain.KindOf(err) != domain.Invalid {
+			t.Errorf("%s: got %v", name, err)
+		}
+		if _, err := resolver.Resolve(t.Context(), user, sent); err != nil {
+			t.Errorf("%s: %v without limits", name, err)
+		}
+	}
+	many := limitedBy(domain.Scope{Models: []string{"a", "b", "c", "d", "e", "f"}})
+	_, err := resolver.Resolve(t.Context(), many, inference.Request{Dialect: domain.Chat, Body: []byte(`{"model":"g"}`)})
+	if err == nil || !strings.HasSuffix(err.Error(), "/model: must match a, b, c, d or 2 more") {
+		t.Errorf("got %v", err)
+	}
+}
+
+func TestPresetsOfAKey(t *testing.T) {
+	r := newResolving(t)
+	for _, slug := range []string{"in", "out"} {
+		r.put(t, r.home.ID, slug, version{dialect: domain.Responses, config: `{"model":"a/b"}`})
+		r.label(t, slug, "live", domain.Target{Version: 1})
+	}
+	resolver := r.resolver(t, inference.Config{})
+	resolve := func(who domain.Principal, dialect domain.Dialect, body string) error {
+		_, err := resolver.Resolve(t.Context(), who, inference.Request{Dialect: dialect, Body: []byte(body)})
+		return err
+	}
+	who := limitedBy(domain.Scope{Presets: []string{"in", "none"}})
+	required := limitedBy(domain.Scope{PresetRequired: true})
+	for _, dialect := range allDialects {
+		for _, reference := range []string{`"model":"@preset/%"`, `"preset":"%"`, `"model":"a/b@preset/%@1"`, `"preset":"%@live"`, `"preset":"%@absent"`, `"preset":"%@9"`} {
+			body := func(slug string) string { return "{" + strings.ReplaceAll(reference, "%", slug) + "}" }
+			_ = resolve(user, dialect, body("out")) // caches it
+			missing, hidden := resolve(who, dialect, body("missing")), resolve(who, dialect, body("out"))
+			if domain.KindOf(hidden) != domain.NotFound || strings.ReplaceAll(hidden.Error(), "out", "missing") != missing.Error() {
+				t.Errorf("%s: got %v out of reach and %v for none", body("out"), hidden, missing)
+			}
+			if !strings.Contains(reference, "absent") && !strings.Contains(reference, "@9") {
+				if err := resolve(who, dialect, body("in")); err != nil {
+					t.Error(err)
+				}
+				if err := resolve(required, dialect, body("out")); err != nil {
+					t.Error(err)
+				}
+			}
+		}
+		for _, body := range []string{``, `{}`, `{"model":"a/b"}`, `{"preset":null}`, `no JSON`, `{"input":"@preset/in"}`, `{"Preset":"in"}`} {
+			if err := resolve(who, dialect, body); err != nil {
+				t.Errorf("%s: %v", body, err)
+			}
+			if err := resolve(required, dialect, body); domain.KindOf(err) != domain.Invalid || !strings.Contains(err.Error(), "/preset: must name a preset") {
+				t.Errorf("%s: got %v", body, err)
+			}
+		}
+	}
+}

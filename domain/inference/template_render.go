@@ -1,0 +1,197 @@
+package inference
+
+import (
+	"bytes"
+	"slices"
+	"strings"
+	"unicode/utf8"
+
+	"github.com/go-json-experiment/json/jsontext"
+
+	"github.com/caddy-presets/caddy-presets/domain"
+	"github.com/caddy-presets/caddy-presets/schema/rawjson"
+)
+
+// variableValue is the value of a variable. One of the fields is set.
+type variableValue struct {
+	inside jsontext.Value // of a string, as this package writes it
+	object *contentPart
+}
+
+// given reports whether the request has the value.
+func (v variableValue) given() bool { return v.inside != nil || v.object != nil }
+
+// maxUnknown bounds how many unknown variables an error names.
+const maxUnknown = 20
+
+// readValues reads the values of the template's variables. place is the JSON Pointer of
+// the object that has them, which may be nil. Errors are Invalid and name variables, but
+// never have a value.
+func (t *template) readValues(place string, object jsontext.Value) ([]variableValue, error) {
+	values := make([]variableValue, len(t.variables))
+	var issues []domain.Issue
+	for quoted, value := range rawjson.Pairs(object) {
+		name, _ := rawjson.Text(quoted)
+		i, known := t.index[name]
+		switch {
+		case len(issues) == maxUnknown:
+			return nil, domain.InvalidIssues(issues...)
+		case !known:
+			issues = append(issues, domain.Issue{Path: place + pointer(name), Message: "is no variable of the template"})
+		case values[i].given():
+			issues = append(issues, domain.Issue{Path: place + pointer(name), Message: "duplicate name"})
+		case value.Kind() == 'n': // not sent
+		default:
+			var issue *domain.Issue
+			if values[i], issue = readValue(value); issue != nil {
+				issue.Path = place + pointer(name) + issue.Path
+				return nil, domain.InvalidIssues(*issue)
+			}
+		}
+	}
+	if len(issues) > 0 {
+		return nil, domain.InvalidIssues(issues...)
+	}
+	var missing []string
+	for i, v := range values {
+		if !v.given() {
+			missing = append(missing, t.variables[i])
+		}
+	}
+	if missing != nil {
+		return nil, domain.InvalidAt(place, "lacks variables of the template: "+strings.Join(missing, ", "))
+	}
+	return values, nil
+}
+
+// readValue reads a string, or an object that is a content part of Responses. The path of
+// an issue is that within the value.
+func readValue(value jsontext.Value) (v variableValue, issue *domain.Issue) {
+	switch value.Kind() {
+	case '"':
+		inside, ok := insideOf(value)
+		if !ok {
+			return v, &domain.Issue{Message: "must be UTF-8"}
+		}
+		return variableValue{inside: inside}, nil
+	case '{':
+		object, issue := readObjectValue(value)
+		return variableValue{object: object}, issue
+	}
+	return v, &domain.Issue{Message: "must be a string, or an object of the type " + valueTypes}
+}
+
+const valueTypes = "input_text, input_image or input_file"
+
+// objectMembers are the members that objects have as values, by type.
+var objectMembers = map[string][]string{
+	"input_text":  {"text"},
+	"input_image": {"image_url", "file_id", "detail"},
+	"input_file":  {"file_data", "file_url", "file_id", "filename"},
+}
+
+// readObjectValue reads a content part that is a variable's value.
+func readObjectValue(value jsontext.Value) (*contentPart, *domain.Issue) {
+	kind := textOf(value, "type")
+	known := objectMembers[kind]
+	if known == nil {
+		return nil, &domain.Issue{Path: "/type", Message: "must be " + valueTypes}
+	}
+	seen := map[string]bool{}
+	for quoted, member := range rawjson.Pairs(value) {
+		name, _ := rawjson.Text(quoted)
+		switch {
+		case seen[name]:
+			return nil, &domain.Issue{Path: pointer(name), Message: "duplicate name"}
+		case name == "type", member.Kind() == 'n':
+		case name == "prompt_cache_breakpoint":
+			if mode := rawjson.Get(member, "mode"); !rawjson.IsText(mode, "explicit") {
+				return nil, &domain.Issue{Path: pointer(name) + "/mode", Message: "must be explicit"}
+			}
+		case !slices.Contains(known, name):
+			return nil, &domain.Issue{Path: pointer(name), Message: "is no member of such a value"}
+		default:
+			if _, ok := insideOf(member); !ok {
+				return nil, &domain.Issue{Path: pointer(name), Message: "must be a string, in UTF-8"}
+			}
+		}
+		seen[name] = true
+	}
+	part, ok := readPart(domain.Responses, value)
+	if !ok {
+		if kind == "input_text" {
+			return nil, &domain.Issue{Path: "/text", Message: "required"}
+		}
+		return nil, &domain.Issue{Message: "must have one of " + strings.Join(known[:len(known)-1], ", ")}
+	}
+	return &part, nil
+}
+
+// insideOf returns the text between the quotes of a string, as this package writes it.
+// Equal strings have equal insides. It is not ok for another value, or for a string that
+// is not UTF-8.
+func insideOf(value jsontext.Value) (inside jsontext.Value, ok bool) {
+	if value.Kind() != '"' {
+		return nil, false
+	}
+	if inside := value[1 : len(value)-1]; bytes.IndexByte(inside, '\\') < 0 {
+		return inside, utf8.Valid(inside)
+	}
+	text, ok := rawjson.Text(value)
+	if !ok {
+		return nil, false
+	}
+	return quoteInside(text), true
+}
+
+// render returns the JSON of pieces with values in the place of variables. place is that
+// of the values, for errors.
+func (t *template) render(pieces []piece, values []variableValue, place string) ([]jsontext.Value, error) {
+	rendered := make([]jsontext.Value, 0, 2*len(pieces)+4)
+	for _, p := range pieces {
+		if p.variable == noVariable {
+			rendered = append(rendered, p.json)
+			continue
+		}
+		value := values[p.variable]
+		switch {
+		case value.object == nil && p.whole == nil:
+			rendered = append(rendered, value.inside)
+		case value.object == nil:
+			rendered = append(rendered, p.whole.beforeText, value.inside, p.whole.afterText)
+		case p.whole == nil:
+			return nil, t.errInText(p, place)
+		default:
+			object, ok := value.object.write(t.dialect, p.whole.byAssistant)
+			if !ok {
+				return nil, domain.InvalidAt(place+pointer(t.variables[p.variable]), "has a form that this API does not know")
+			}
+			rendered = append(rendered, p.whole.beforeObject)
+			rendered = append(rendered, object...)
+			rendered = append(rendered, p.whole.afterObject)
+		}
+	}
+	return rendered, nil
+}
+
+// renderPrompt returns the system prompt with values in the place of variables.
+func (t *template) renderPrompt(values []variableValue, place string) (systemPrompt, error) {
+	prompt := systemPrompt{from: FromPreset, pieces: make([]promptPiece, 0, len(t.prompt))}
+	for _, p := range t.prompt {
+		if p.variable == noVariable {
+			prompt.add(promptPiece{p.json, p.plain})
+			continue
+		}
+		value := values[p.variable]
+		if value.object != nil {
+			return systemPrompt{}, t.errInText(p, place)
+		}
+		prompt.from = FromVariable
+		prompt.add(promptPiece{inside: value.inside})
+	}
+	return prompt, nil
+}
+
+func (t *template) errInText(p piece, place string) error {
+	return domain.InvalidAt(place+pointer(t.variables[p.variable]), "must be a string: the template has the variable inside a text")
+}

@@ -1,0 +1,684 @@
+package inference_test
+
+import (
+	"encoding/json"
+	"errors"
+	"fmt"
+	"math/rand/v2"
+	"regexp"
+	"slices"
+	"strings"
+	"testing"
+
+	"github.com/caddy-presets/caddy-presets/domain"
+	"github.com/caddy-presets/caddy-presets/domain/inference"
+	"github.com/caddy-presets/caddy-presets/schema/rawjson"
+)
+
+// captureTemplate captures a request as a template.
+func captureTemplate(tb testing.TB, dialect domain.Dialect, body string) domain.Capture {
+	tb.Helper()
+	members, err := rawjson.Members([]byte(body))
+	if err != nil {
+		tb.Fatal(err)
+	}
+	in, err := inference.CaptureTemplate(dialect, members)
+	if err != nil {
+		tb.Fatal(err)
+	}
+	return in
+}
+
+// putTemplate stores a request as the next version of a preset in the default workspace.
+func (r *resolving) putTemplate(tb testing.TB, slug string, dialect domain.Dialect, body string) {
+	tb.Helper()
+	if _, err := r.CreatePresetVersion(tb.Context(), domain.By(admin), "", slug, captureTemplate(tb, dialect, body)); err != nil {
+		tb.Fatal(err)
+	}
+}
+
+// namesWithPrompt returns a request for a preset with values of its variables.
+func namesWithPrompt(slug, variables, rest string) string {
+	return `{"prompt":{"id":"` + slug + `","variables":` + variables + `}` + rest + `}`
+}
+
+func TestTemplateSyntax(t *testing.T) {
+	r := newResolving(t)
+	resolver := r.resolver(t, inference.Config{})
+	for i, tc := range []struct {
+		text, want string
+		variables  []string
+	}{
+		{"no variable", "no variable", nil},
+		{"{{x}}", "<x>", []string{"x"}},
+		{"{{ x }} and {{   y}}.", "<x> and <y>.", []string{"x", "y"}},
+		{"{{y}}{{x}}{{y}}", "<y><x><y>", []string{"y", "x"}},
+		{"{{_a.b-9}}", "<_a.b-9>", []string{"_a.b-9"}},
+		{"{{{x}}}", "{<x>}", []string{"x"}},
+		{"{{{{x}}}}", "{{<x>}}", []string{"x"}},
+		{`\{{x}}`, "{{x}}", nil},
+		{`\\{{x}}`, `\{{x}}`, nil},
+		{`\{{{x}}}`, "{{{x}}}", nil},
+		{`\{{ {{x}}`, "{{ <x>", []string{"x"}},
+		{`\{x}`, `\{x}`, nil},
+		{"{{", "{{", nil},
+		{"{{x", "{{x", nil},
+		{"{{x}", "{{x}", nil},
+		{"{{x} }", "{{x} }", nil},
+		{"{{}}", "{{}}", nil},
+		{"{{ }}", "{{ }}", nil},
+		{"{{9}}", "{{9}}", nil},
+		{"{{.x}}", "{{.x}}", nil},
+		{"{{x y}}", "{{x y}}", nil},
+		{"{{é}}", "{{é}}", nil},
+		{"{{\tx}}", "{{\tx}}", nil},
+		{"{{x\n}}", "{{x\n}}", nil},
+		{"{{#if x}}{{x}}{{/if}}", "{{#if x}}<x>{{/if}}", []string{"x"}},
+		{"{ {x} }", "{ {x} }", nil},
+		{"é{{x}}\u2028\"", "é<x>\u2028\"", []string{"x"}},
+	} {
+		slug := fmt.Sprint("p", i)
+		in := captureTemplate(t, responses, `{"model":"m","instructions":`+quoted(tc.text)+`,"input":`+quoted("in "+tc.text)+`}`)
+		if !slices.Equal(in.Template.Variables, tc.variables) {
+			t.Errorf("%q: got variables %q, want %q", tc.text, in.Template.Variables, tc.variables)
+		}
+		r.putTemplate(t, slug, responses, `{"model":"m","instructions":`+quoted(tc.text)+`,"input":`+quoted("in "+tc.text)+`}`)
+		values := map[string]string{}
+		for _, name := range tc.variables {
+			values[name] = "<" + name + ">"
+		}
+		variables, _ := json.Marshal(values)
+		got, err := resolver.Resolve(t.Context(), user, inference.Request{Dialect: responses, Body: []byte(namesWithPrompt(slug, string(variables), ""))})
+		if err != nil {
+			t.Errorf("%q: %v", tc.text, err)
+			continue
+		}
+		var body struct {
+			Instructions string
+			Input        []struct{ Content string }
+		}
+		if err := json.Unmarshal(got.Body, &body); err != nil || body.Instructions != tc.want || body.Input[0].Content != "in "+tc.want {
+			t.Errorf("%q: got %s, %v, want %q", tc.text, got.Body, err, tc.want)
+		}
+	}
+}
+
+// conversations are the same template in each dialect.
+var conversations = map[domain.Dialect]string{
+	responses: `{"model":"m","instructions":"You know {{city}}.","input":[` +
+		`{"role":"user","content":"Where is {{city}}?"},` +
+		`{"role":"assistant","content":[{"type":"output_text","text":"I look up {{city}}."}]},` +
+		`{"type":"function_call","call_id":"c1","name":"look_up","arguments":"{\"q\":\"{{city}}\"}"},` +
+		`{"type":"function_call_output","call_id":"c1","output":"{{fact}}"},` +
+		`{"role":"user","content":[{"type":"input_text","text":"See:"},{"type":"input_text","text":"{{photo}}"},{"type":"input_image","detail":"low","image_url":"https://x.test/{{city}}.png"}]},` +
+		`{"role":"user","content":"{{ doc }}"}]}`,
+	chat: `{"model":"m","messages":[{"role":"system","content":"You know {{city}}."},` +
+		`{"role":"user","content":"Where is {{city}}?"},` +
+		`{"role":"assistant","content":[{"type":"text","text":"I look up {{city}}."}],"tool_calls":[{"id":"c1","type":"function","function":{"name":"look_up","arguments":"{\"q\":\"{{city}}\"}"}}]},` +
+		`{"role":"tool","tool_call_id":"c1","content":"{{fact}}"},` +
+		`{"role":"user","content":[{"type":"text","text":"See:"},{"type":"text","text":"{{photo}}"},{"type":"image_url","image_url":{"url":"https://x.test/{{city}}.png","detail":"low"}}]},` +
+		`{"role":"user","content":"{{ doc }}"}]}`,
+	messages: `{"model":"m","system":"You know {{city}}.","messages":[` +
+		`{"role":"user","content":"Where is {{city}}?"},` +
+		`{"role":"assistant","content":[{"type":"text","text":"I look up {{city}}."},{"type":"tool_use","id":"c1","name":"look_up","input":{"q":"{{city}}"}}]},` +
+		`{"role":"user","content":[{"type":"tool_result","tool_use_id":"c1","content":"{{fact}}"}]},` +
+		`{"role":"user","content":[{"type":"text","text":"See:"},{"type":"text","text":"{{photo}}"},{"type":"image","source":{"type":"url","url":"https://x.test/{{city}}.png"}}]},` +
+		`{"role":"user","content":"{{ doc }}"}]}`,
+}
+
+// rendered are the upstream bodies of conversations. %s is the detail of an image, which
+// messages does not have.
+var rendered = map[domain.Dialect]string{
+	responses: `{"input":[` +
+		`{"role":"user","content":"Where is R{{fact}}\"?"},` +
+		`{"role":"assistant","content":[{"type":"output_text","text":"I look up R{{fact}}\"."}]},` +
+		`{"type":"function_call","call_id":"c1","name":"look_up","arguments":"{\"q\":\"{{city}}\"}"},` +
+		`{"type":"function_call_output","call_id":"c1","output":"true"},` +
+		`{"role":"user","content":[{"type":"input_text","text":"See:"},{"type":"input_image","detail":"auto","image_url":"data:image/png;base64,AAAA"},{"type":"input_image","detail":"%s","image_url":"https://x.test/{{city}}.png"}]},` +
+		`{"role":"user","content":[{"type":"input_file","filename":"a.pdf","file_url":"https://x.test/a.pdf"}]},` +
+		`{"role":"user","content":"Now?"}],"model":"m","instructions":"You know R{{fact}}\"."}`,
+	chat: `{"messages":[{"role":"system","content":"You know R{{fact}}\"."},` +
+		`{"role":"user","content":"Where is R{{fact}}\"?"},` +
+		`{"role":"assistant","content":[{"type":"text","text":"I look up R{{fact}}\"."}],"tool_calls":[{"id":"c1","type":"function","function":{"name":"look_up","arguments":"{\"q\":\"{{city}}\"}"}}]},` +
+		`{"role":"tool","tool_call_id":"c1","content":"true"},` +
+		`{"role":"user","content":[{"type":"text","text":"See:"},{"type":"image_url","image_url":{"url":"data:image/png;base64,AAAA"}},{"type":"image_url","image_url":{"url":"https://x.test/{{city}}.png"%s}}]},` +
+		`{"role":"user","content":[{"type":"file","file":{"filename":"a.pdf","file_data":"https://x.test/a.pdf"}}]},` +
+		`{"role":"user","content":"Now?"}],"model":"m"}`,
+	messages: `{"messages":[` +
+		`{"role":"user","content":"Where is R{{fact}}\"?"},` +
+		`{"role":"assistant","content":[{"type":"text","text":"I look up R{{fact}}\"."},{"type":"tool_use","id":"c1","name":"look_up","input":{"q":"{{city}}"}}]},` +
+		`{"role":"user","content":[{"type":"tool_result","tool_use_id":"c1","content":"true"}]},` +
+		`{"role":"user","content":[{"type":"text","text":"See:"},{"type":"image","source":{"type":"base64","media_type":"image/png","data":"AAAA"}},{"type":"image","source":{"type":"url","url":"https://x.test/{{city}}.png"}}]},` +
+		`{"role":"user","content":[{"type":"document","title":"a.pdf","source":{"type":"url","url":"https://x.test/a.pdf"}}]},` +
+		`{"role":"user","content":"Now?"}],"model":"m","system":"You know R{{fact}}\"."}`,
+}
+
+const conversationValues = `{"city":"R{{fact}}\"","fact":"true","photo":{"type":"input_image","image_url":"data:image/png;base64,AAAA"},` +
+	`"doc":{"filename":"a.pdf","type":"input_file","file_url":"https:\/\/x.test/a.pdf","file_id":null}}`
+
+// own is a request's own conversation.
+func own(dialect domain.Dialect) string {
+	return `,"` + map[domain.Dialect]string{responses: "input", chat: "messages", messages: "messages"}[dialect] + `":[{"role":"user","content":"Now?"}]`
+}
+
+func TestTemplatesBetweenDialects(t *testing.T) {
+	for _, from := range allDialects {
+		for _, to := range allDialects {
+			t.Run(string(from)+" for "+string(to), func(t *testing.T) {
+				r := newResolving(t)
+				resolver := r.resolver(t, inference.Config{})
+				r.putTemplate(t, "tour", from, conversations[from])
+				want := rendered[to]
+				switch {
+				case to == messages:
+				case from != messages && to == responses:
+					want = fmt.Sprintf(want, "low")
+				case from != messages:
+					want = fmt.Sprintf(want, `,"detail":"low"`)
+				case to == responses:
+					want = fmt.Sprintf(want, "auto")
+				default:
+					want = fmt.Sprintf(want, "")
+				}
+				body := namesWithPrompt("tour", conversationValues, own(to))
+				got, err := resolver.Resolve(t.Context(), user, inference.Request{Dialect: to, Body: []byte(body)})
+				wantBody(t, got, err, want)
+				if got.Preset != "tour" || len(got.Dropped) > 0 {
+					t.Errorf("got preset %q, dropped %q", got.Preset, got.Dropped)
+				}
+				litellm := `{"prompt_id":"tour","prompt_version":1,"prompt_variables":` + conversationValues + own(to) + `}`
+				got, err = resolver.Resolve(t.Context(), user, inference.Request{Dialect: to, Body: []byte(litellm)})
+				wantBody(t, got, err, want)
+				beside := `{"model":"@preset/tour","prompt":{"variables":` + conversationValues + `}` + own(to) + `}`
+				if got, err = resolver.Resolve(t.Context(), user, inference.Request{Dialect: to, Body: []byte(beside)}); err != nil || got.Preset != "tour" {
+					t.Errorf("got %s, %v", got.Body, err)
+				}
+				// Values have no place in the answer about a mistake.
+				missing := namesWithPrompt("tour", `{"city":"s3cret"}`, own(to))
+				_, err = resolver.Resolve(t.Context(), user, inference.Request{Dialect: to, Body: []byte(missing)})
+				wantKind(t, err, domain.Invalid, "/prompt/variables: lacks variables of the template: fact, photo, doc")
+				if strings.Contains(err.Error(), "s3cret") {
+					t.Errorf("got a value in %v", err)
+				}
+			})
+		}
+	}
+}
+
+// A part that a dialect does not have is left out and named.
+func TestTranslationOfMessagesTellsWhatItDrops(t *testing.T) {
+	r := newResolving(t)
+	resolver := r.resolver(t, inference.Config{})
+	for i, tc := range []struct {
+		from, to   domain.Dialect
+		list, want string
+		dropped    []string
+	}{
+		{responses, chat, `[{"type":"reasoning","id":"r","summary":[]},{"role":"user","content":"u","phase":"commentary"}]`, `[{"role":"user","content":"u"}]`, []string{"input.0", "input.1.phase"}},
+		{responses, messages, `[{"role":"developer","content":"d"},{"role":"user","content":[{"type":"input_audio","input_audio":{"data":"AA","format":"wav"}},{"type":"input_text","text":"t"}]}]`, `[{"role":"system","content":"d"},{"role":"user","content":[{"type":"text","text":"t"}]}]`, []string{"input.1.content.0"}},
+		{responses, messages, `[{"type":"function_call","call_id":"c","name":"f","arguments":"no JSON"},{"role":"user","content":"u"}]`, `[{"role":"user","content":"u"}]`, []string{"input.0"}},
+		{responses, chat, `[{"type":"function_call","call_id":"a","name":"f","arguments":"{}"},{"type":"function_call","call_id":"b","name":"f","arguments":"{}"}]`, `[{"role":"assistant","content":null,"tool_calls":[{"id":"a","type":"function","function":{"name":"f","arguments":"{}"}},{"id":"b","type":"function","function":{"name":"f","arguments":"{}"}}]}]`, nil},
+		{chat, responses, `[{"role":"user","name":"n","content":[{"type":"text","text":"t","cache_control":{"type":"ephemeral"}}]}]`, `[{"role":"user","content":[{"type":"input_text","text":"t"}]}]`, []string{"messages.0.name", "messages.0.content.0.cache_control"}},
+		{chat, messages, `[{"role":"user","content":[{"type":"text","text":"t","cache_control":{"type":"ephemeral"}},{"type":"file","file":{"filename":"a.txt","file_data":"data:text/plain;base64,aGk="}}]}]`, `[{"role":"user","content":[{"type":"text","text":"t","cache_control":{"type":"ephemeral"}},{"type":"document","title":"a.txt","source":{"type":"text","media_type":"text/plain","data":"hi"}}]}]`, nil},
+		{chat, messages, `[{"role":"assistant","content":"","tool_calls":[{"id":"a","type":"custom","custom":{}}]},{"role":"tool","tool_call_id":"a","content":[{"type":"text","text":"1"}]},{"role":"tool","tool_call_id":"b","content":"2"},{"role":"function","content":"old"}]`, `[{"role":"assistant","content":""},{"role":"user","content":[{"type":"tool_result","tool_use_id":"a","content":[{"type":"text","text":"1"}]},{"type":"tool_result","tool_use_id":"b","content":"2"}]}]`, []string{"messages.0.tool_calls.0", "messages.3"}},
+		{messages, chat, `[{"role":"assistant","content":[{"type":"thinking","thinking":"t","signature":"s"},{"type":"tool_use","id":"a","name":"f"}]},{"role":"user","content":[{"type":"tool_result","tool_use_id":"a","is_error":true},{"type":"text","text":"t"}]}]`, `[{"role":"assistant","content":null,"tool_calls":[{"id":"a","type":"function","function":{"name":"f","arguments":"{}"}}]},{"role":"tool","tool_call_id":"a","content":""},{"role":"user","content":[{"type":"text","text":"t"}]}]`, []string{"messages.0.content.0", "messages.1.content.0.is_error"}},
+		{messages, responses, `[{"role":"user","content":[{"type":"document","source":{"type":"text","media_type":"text/plain","data":"hi"},"title":"t"},{"type":"image","source":{"type":"file","file_id":"f"}}]}]`, `[{"role":"user","content":[{"type":"input_file","filename":"t","file_data":"data:text/plain;base64,aGk="},{"type":"input_image","detail":"auto","file_id":"f"}]}]`, nil},
+		{messages, chat, `[{"role":"user","content":[{"type":"image","source":{"type":"file","file_id":"f"}}]},{"role":"user","content":"u"}]`, `[{"role":"user","content":"u"}]`, []string{"messages.0.content.0"}},
+	} {
+		slug := fmt.Sprint("p", i)
+		r.putTemplate(t, slug, tc.from, `{"model":"m","`+map[bool]string{true: "input", false: "messages"}[tc.from == responses]+`":`+tc.list+`}`)
+		got, err := resolver.Resolve(t.Context(), user, inference.Request{Dialect: tc.to, Body: []byte(`{"preset":"` + slug + `"}`)})
+		if err != nil {
+			t.Errorf("%s for %s: %s: %v", tc.from, tc.to, tc.list, err)
+			continue
+		}
+		var body map[string]json.RawMessage
+		_ = json.Unmarshal(got.Body, &body)
+		list := body["input"]
+		if list == nil {
+			list = body["messages"]
+		}
+		if string(list) != tc.want || !slices.Equal(got.Dropped, tc.dropped) {
+			t.Errorf("%s for %s: %s\ngot  %s\nwant %s\ngot dropped %q, want %q", tc.from, tc.to, tc.list, list, tc.want, got.Dropped, tc.dropped)
+		}
+	}
+}
+
+func TestPlaceOfATemplatesMessages(t *testing.T) {
+	r := newResolving(t)
+	resolver := r.resolver(t, inference.Config{})
+	r.putTemplate(t, "p", chat, `{"model":"m","messages":[{"role":"system","content":"P {{x}}"},{"role":"user","content":"T {{x}}"},{"role":"developer","content":"D"}]}`)
+	r.putTemplate(t, "silent", chat, `{"model":"m","messages":[{"role":"system","content":"P {{x}}"}]}`)
+	const template = `{"role":"user","content":"T 1"},{"role":"developer","content":"D"}`
+	const system = `{"role":"system","content":"P 1"}`
+	for _, tc := range []struct {
+		dialect    domain.Dialect
+		slug       string
+		rest, want string
+	}{
+		{responses, "p", ``, `{"model":"m","input":[` + template + `],"instructions":"P 1"}`},
+		{responses, "p", `,"input":null`, `{"input":[` + template + `],"model":"m","instructions":"P 1"}`},
+		{responses, "p", `,"input":[]`, `{"input":[` + template + `],"model":"m","instructions":"P 1"}`},
+		{responses, "p", `,"input":[ ]`, `{"input":[` + template + `],"model":"m","instructions":"P 1"}`},
+		{responses, "p", `,"input":"Hi \u00e9"`, `{"input":[` + template + `,{"role":"user","content":"Hi \u00e9"}],"model":"m","instructions":"P 1"}`},
+		{responses, "p", `,"instructions":"Own","input":[ {"role":"developer","content":"S"} , {"role":"user","content":"U"} ]`, `{"instructions":"P 1\n\nOwn","input":[{"role":"developer","content":"S"},` + template + `,{"role":"user","content":"U"} ],"model":"m"}`},
+		{chat, "p", ``, `{"model":"m","messages":[` + system + `,` + template + `]}`},
+		{chat, "p", `,"messages":[{"role":"system","content":"S"},{"role":"developer","content":"S2"},{"role":"user","content":"U"},{"role":"system","content":"late"}]`, `{"messages":[` + system + `,{"role":"system","content":"S"},{"role":"developer","content":"S2"},` + template + `,{"role":"user","content":"U"},{"role":"system","content":"late"}],"model":"m"}`},
+		{chat, "p", `,"messages":[{"role":"system","content":"S"}]`, `{"messages":[` + system + `,{"role":"system","content":"S"},` + template + `],"model":"m"}`},
+		{chat, "p", `,"messages":[` + system + `,{"role":"user","content":"U"}]`, `{"messages":[` + system + `,` + template + `,{"role":"user","content":"U"}],"model":"m"}`},
+		{messages, "p", `,"messages":[{"role":"user","content":"U"}]`, `{"messages":[{"role":"user","content":"T 1"},{"role":"system","content":"D"},{"role":"user","content":"U"}],"model":"m","system":"P 1"}`},
+		{messages, "p", `,"system":[{"type":"text","text":"S"}],"messages":[]`, `{"system":[{"type":"text","text":"P 1"},{"type":"text","text":"S"}],"messages":[{"role":"user","content":"T 1"},{"role":"system","content":"D"}],"model":"m"}`},
+		{chat, "silent", `,"messages":[{"role":"user","content":"U"}]`, `{"messages":[` + system + `,{"role":"user","content":"U"}],"model":"m"}`},
+		{chat, "silent", ``, `{"model":"m","messages":[` + system + `]}`},
+		{responses, "silent", `,"input":"U"`, `{"input":"U","model":"m","instructions":"P 1"}`},
+	} {
+		got, err := resolver.Resolve(t.Context(), user, inference.Request{Dialect: tc.dialect, Body: []byte(namesWithPrompt(tc.slug, `{"x":"1"}`, tc.rest))})
+		wantBody(t, got, err, tc.want)
+		fields, _ := got.Fields()
+		for _, f := range fields {
+			want := inference.FromPreset
+			if f.Name != "model" && (f.Name != "input" || tc.slug == "p") {
+				want = inference.FromVariable
+			} else if f.Name == "input" {
+				want = inference.FromRequest
+			}
+			if f.From != want {
+				t.Errorf("%s: got field %s from %s, want %s", tc.rest, f.Name, f.From, want)
+			}
+		}
+	}
+	for _, tc := range []struct {
+		dialect     domain.Dialect
+		rest, place string
+	}{
+		{responses, `,"input":7`, "/input: must be a string or an array"},
+		{chat, `,"messages":"U"`, "/messages: must be an array"},
+		{messages, `,"messages":{"a":1}`, "/messages: must be an array"},
+	} {
+		_, err := resolver.Resolve(t.Context(), user, inference.Request{Dialect: tc.dialect, Body: []byte(namesWithPrompt("p", `{"x":"1"}`, tc.rest))})
+		wantKind(t, err, domain.Invalid, tc.place)
+	}
+	// The routes that count tokens take the messages, too.
+	got, err := resolver.Resolve(t.Context(), user, inference.Request{Dialect: responses, Takes: []string{"tools"}, Body: []byte(namesWithPrompt("p", `{"x":"1"}`, ""))})
+	wantBody(t, got, err, `{"model":"m","input":[`+template+`],"instructions":"P 1"}`)
+}
+
+func TestPromptsAsReferences(t *testing.T) {
+	r := newResolving(t)
+	resolver := r.resolver(t, inference.Config{})
+	passing := r.resolver(t, inference.Config{PassUnknownPrompts: true})
+	r.putTemplate(t, "pmpt_68", responses, `{"model":"one","instructions":"{{x}}"}`)
+	r.putTemplate(t, "pmpt_68", responses, `{"model":"two","instructions":"{{x}}"}`)
+	if _, err := r.PutLabel(t.Context(), domain.By(admin), "", "pmpt_68", "stable", domain.Target{Version: 1}); err != nil {
+		t.Fatal(err)
+	}
+	r.put(t, r.home.ID, "text", version{responses, `{"model":"text"}`, "{{x}}"})
+	r.put(t, r.home.ID, "archived", version{responses, `{"model":"a"}`, ""})
+	if _, err := r.ArchivePreset(t.Context(), domain.By(admin), "", "archived"); err != nil {
+		t.Fatal(err)
+	}
+	const x = `"variables":{"x":"s3cret"}`
+	for _, tc := range []struct{ body, model string }{
+		{`{"prompt":{"id":"pmpt_68",` + x + `}}`, "two"},
+		{`{"prompt":{"id":"pmpt_68","version":null,` + x + `},"preset":null}`, "two"},
+		{`{"prompt":{"id":"pmpt_68","version":"1",` + x + `}}`, "one"},
+		{`{"prompt":{"id":"pmpt_68","version":1,` + x + `}}`, "one"},
+		{`{"prompt":{"id":"pmpt_68","version":"stable",` + x + `}}`, "one"},
+		{`{"\u0070rompt":{"\u0069d":"pmpt_6\u0038",` + x + `}}`, "two"},
+		{`{"model":"own","prompt":{"id":"pmpt_68",` + x + `}}`, "own"},
+		{`{"prompt":{` + x + `},"preset":"pmpt_68@1"}`, "one"},
+		{`{"prompt":{` + x + `},"model":"@preset/pmpt_68"}`, "two"},
+		{`{"prompt":{"id":"pmpt_68",` + x + `},"model":"own@preset/pmpt_68"}`, "own"},
+		{`{"prompt_id":"pmpt_68","prompt_version":2,"prompt_variables":{"x":""}}`, "two"},
+		{`{"prompt_id":"pmpt_68","prompt":null,"prompt_version":"stable","prompt_variables":{"x":""}}`, "one"},
+		{`{"prompt_id":"pmpt_68","prompt":{"id":"pmpt_68","variables":{"x":"1"}}}`, "two"},
+		{`{"prompt":{"id":"text"}}`, "text"},
+		{`{"prompt":{"id":"text","variables":null}}`, "text"},
+		{`{"prompt":{"id":"text","variables":{}}}`, "text"},
+		{`{"prompt":{},"preset":"text"}`, "text"},
+	} {
+		for _, resolver := range []*inference.Resolver{resolver, passing} {
+			got, err := resolver.Resolve(t.Context(), user, inference.Request{Dialect: responses, Body: []byte(tc.body)})
+			if err != nil || !strings.Contains(string(got.Body), `"model":"`+tc.model+`"`) || strings.Contains(string(got.Body), "prompt") {
+				t.Errorf("%s: got %s, %v, want model %s", tc.body, got.Body, err, tc.model)
+			}
+		}
+	}
+	for _, tc := range []struct {
+		body  string
+		kind  domain.Kind
+		error string
+	}{
+		{`{"prompt":{"id":"pmpt_68","version":"3",` + x + `}}`, domain.NotFound, "Preset version not found: @preset/pmpt_68@3"},
+		{`{"prompt":{"id":"archived"}}`, domain.NotFound, "Preset not found: @preset/archived"},
+		{`{"prompt_id":"archived"}`, domain.NotFound, "Preset not found: @preset/archived"},
+		{`{"prompt":{"id":"pmpt_68","version":true,` + x + `}}`, domain.Invalid, "/prompt/version: must be the number"},
+		{`{"prompt":{"id":"pmpt_68","version":"",` + x + `}}`, domain.Invalid, "/prompt/version: must be the number"},
+		{`{"prompt":{"version":"1",` + x + `},"preset":"pmpt_68"}`, domain.Invalid, "/prompt/version: must have an id beside it"},
+		{`{"prompt_version":"1","preset":"text"}`, domain.Invalid, "/prompt_version: must have an id beside it"},
+		{`{"prompt":{"id":"pmpt_68",` + x + `},"preset":"text"}`, domain.Invalid, "/prompt/id: must name the same preset"},
+		{`{"prompt":{"id":"pmpt_68",` + x + `},"preset":"pmpt_68@1"}`, domain.Invalid, "/prompt/id: must name the same preset"},
+		{`{"prompt":{"id":"pmpt_68"},"prompt_id":"text"}`, domain.Invalid, "/prompt_id: must name the same preset"},
+		{`{"prompt":"pmpt_68","preset":"text"}`, domain.Invalid, "/prompt: must be an object"},
+		{`{"prompt":{"id":"pmpt_68","id":"text"}}`, domain.Invalid, "/prompt/id: duplicate name"},
+		{`{"prompt":{"id":"pmpt_68","cache":1,` + x + `}}`, domain.Invalid, "/prompt/cache: is no member"},
+		{`{"prompt":{` + x + `}}`, domain.Invalid, "/prompt/variables: must have a preset beside it"},
+		{`{"prompt":{"prompt_id":"pmpt_68",` + x + `}}`, domain.Invalid, "/prompt/prompt_id: is no member"},
+		{`{"prompt_variables":{"x":"s3cret"}}`, domain.Invalid, "/prompt_variables: must have a preset beside it"},
+		{`{"prompt":{"id":"pmpt_68","variables":["s3cret"]}}`, domain.Invalid, "/prompt/variables: must be an object"},
+		{`{"prompt":{"id":"pmpt_68",` + x + `},"prompt_variables":{"x":"1"}}`, domain.Invalid, "/prompt_variables: must not be given beside /prompt/variables"},
+		{`{"prompt":{"id":"text",` + x + `}}`, domain.Invalid, "/prompt/variables: the preset is no template"},
+		{`{"prompt":{"id":"pmpt_68"}}`, domain.Invalid, "/prompt/variables: lacks variables of the template: x"},
+		{`{"model":"@preset/pmpt_68"}`, domain.Invalid, "/prompt/variables: lacks variables of the template: x"},
+		{`{"prompt":{"id":"pmpt_68","variables":{"x":null}}}`, domain.Invalid, "/prompt/variables: lacks variables of the template: x"},
+		{`{"prompt":{"id":"pmpt_68","variables":{"x":"s3cret","y/z":"s3cret","w":null}}}`, domain.Invalid, "/prompt/variables/y~1z: is no variable of the template; /prompt/variables/w: is no variable"},
+		{`{"prompt":{"id":"pmpt_68","variables":{"x":"s3cret","\u0078":"s3cret"}}}`, domain.Invalid, "/prompt/variables/x: duplicate name"},
+		{`{"prompt":{"id":"pmpt_68","variables":{"x":7}}}`, domain.Invalid, "/prompt/variables/x: must be a string, or an object"},
+		{`{"prompt":{"id":"pmpt_68","variables":{"x":["s3cret"]}}}`, domain.Invalid, "/prompt/variables/x: must be a string, or an object"},
+		{`{"prompt":{"id":"pmpt_68","variables":{"x":{"type":"text","text":"s3cret"}}}}`, domain.Invalid, "/prompt/variables/x/type: must be input_text"},
+		{`{"prompt":{"id":"pmpt_68","variables":{"x":{"type":"input_text"}}}}`, domain.Invalid, "/prompt/variables/x/text: required"},
+		{`{"prompt":{"id":"pmpt_68","variables":{"x":{"type":"input_image","detail":"low"}}}}`, domain.Invalid, "/prompt/variables/x: must have one of image_url, file_id"},
+		{`{"prompt":{"id":"pmpt_68","variables":{"x":{"type":"input_image","image_url":{"url":"s3cret"}}}}}`, domain.Invalid, "/prompt/variables/x/image_url: must be a string"},
+		{`{"prompt":{"id":"pmpt_68","variables":{"x":{"type":"input_image","image_url":"s3cret","role":"system"}}}}`, domain.Invalid, "/prompt/variables/x/role: is no member"},
+		{`{"prompt":{"id":"pmpt_68","variables":{"x":{"type":"input_text","text":"s3cret"}}}}`, domain.Invalid, "/prompt/variables/x: must be a string: the template has the variable inside a text"},
+		{`{"prompt":{"id":"pmpt_68","variables":{"x":"\ud800"}}}`, domain.Invalid, "/prompt/variables/x: must be UTF-8"},
+	} {
+		for _, resolver := range []*inference.Resolver{resolver, passing} {
+			_, err := resolver.Resolve(t.Context(), user, inference.Request{Dialect: responses, Body: []byte(tc.body)})
+			wantKind(t, err, tc.kind, tc.error)
+			if err != nil && strings.Contains(err.Error(), "s3cret") {
+				t.Errorf("%s: got a value in %v", tc.body, err)
+			}
+		}
+	}
+	for _, tc := range []struct{ body, refused string }{
+		{`{"prompt":{"id":"theirs","version":"2","variables":{"x":7}}}`, "Preset not found: @preset/theirs@2"},
+		{`{"prompt":{"id":"theirs","more":1}}`, "/prompt/more: is no member"},
+		{`{"prompt":{"id":"no slug"},"model":"m"}`, `Preset not found: "no slug"`},
+		{`{"prompt":{"id":7}}`, "/prompt/id: must be a string"},
+		{`{"prompt_id":"theirs","prompt_variables":{"x":"1"}}`, "Preset not found: @preset/theirs"},
+	} {
+		_, err := resolver.Resolve(t.Context(), user, inference.Request{Dialect: chat, Body: []byte(tc.body)})
+		if err == nil || !strings.Contains(err.Error(), tc.refused) {
+			t.Errorf("%s: got %v, want %q", tc.body, err, tc.refused)
+		}
+		got, err := passing.Resolve(t.Context(), user, inference.Request{Dialect: chat, Body: []byte(tc.body)})
+		if err != nil || got.Preset != "" || string(got.Body) != tc.body {
+			t.Errorf("%s: got %s, %v, want it unchanged", tc.body, got.Body, err)
+		}
+	}
+	for _, body := range []string{
+		`{"prompt":"text of a completion"}`, `{"prompt":null}`, `{"prompt":{}}`, `{"prompt":{"id":null,"variables":{}}}`, `{"prompt_id":null}`,
+		`{"prompt_version":"1"}`, `{"prompt_cache_key":"k","messages":[]}`, `{"messages":[{"role":"user","content":"\"prompt\":{\"id\":\"text\"}"}]}`,
+	} {
+		for _, resolver := range []*inference.Resolver{resolver, passing} {
+			got, err := resolver.Resolve(t.Context(), user, inference.Request{Dialect: chat, Body: []byte(body)})
+			if err != nil || got.Preset != "" || string(got.Body) != body {
+				t.Errorf("%s: got %s, %v, want it unchanged", body, got.Body, err)
+			}
+		}
+	}
+}
+
+// Where the workspace disables a tool, an unknown prompt does not get around that.
+func TestUnknownPromptsAreSearchedForTools(t *testing.T) {
+	r := newResolving(t)
+	who := r.strict(t, "strict", search)
+	body := []byte(`{"prompt":{"id":"theirs"},"tools":[{"type":"` + search + `"}]}`)
+	_, err := r.resolver(t, inference.Config{PassUnknownPrompts: true}).Resolve(t.Context(), who, inference.Request{Dialect: responses, Body: body})
+	wantKind(t, err, domain.Forbidden, search)
+}
+
+func TestEqualValuesHaveEqualBytes(t *testing.T) {
+	r := newResolving(t)
+	resolver := r.resolver(t, inference.Config{})
+	for _, dialect := range allDialects {
+		r.putTemplate(t, "p", dialect, conversations[dialect])
+		for _, to := range allDialects {
+			var first string
+			for i, values := range []string{
+				`{"city":"é/\"","fact":"f","photo":{"type":"input_image","image_url":"data:image/png;base64,A/A=","detail":"high"},"doc":{"type":"input_text","text":"a/b"}}`,
+				`{ "doc":{"text":"a\/b","type":"input_text"}, "photo":{"file_id":null,"detail":"hi\u0067h","image_url":"data:image\/png;base64,A\/A=","type":"input_image"},"f\u0061ct":"\u0066","city":"\u00e9\/\u0022"}`,
+			} {
+				got, err := resolver.Resolve(t.Context(), user, inference.Request{Dialect: to, Body: []byte(namesWithPrompt("p", values, fmt.Sprintf(`,"user":"%d"`, i)))})
+				if err != nil {
+					t.Fatal(err)
+				}
+				text := strings.Replace(string(got.Body), `"user":"1"`, `"user":"0"`, 1)
+				if first == "" {
+					first = text
+				}
+				if text != first {
+					t.Errorf("%s for %s: got  %s\nwant %s", dialect, to, text, first)
+				}
+			}
+		}
+	}
+}
+
+func TestCaptureOfTemplates(t *testing.T) {
+	for _, tc := range []struct {
+		dialect                   domain.Dialect
+		body, messages, variables string
+	}{
+		{responses, `{}`, `[]`, ``},
+		{responses, `{"input":null,"messages":[{"role":"user"}]}`, `[]`, ``},
+		{responses, `{"input":"Hi {{ b }}","instructions":"{{a}}"}`, `[{"role":"user","content":"Hi {{ b }}"}]`, `a b`},
+		{responses, `{"input":[ {"role" : "user", "content":"\u007b{x}}"} , {"type":"reasoning","summary":[{"text":"{{no}}"}]}, {"type":"message","role":"user","content":[{"type":"refusal","text":"{{no}}"},{"type":"input_text","text":"{{yes}}"}]}]}`, `[{"role" : "user", "content":"\u007b{x}}"},{"type":"reasoning","summary":[{"text":"{{no}}"}]},{"type":"message","role":"user","content":[{"type":"refusal","text":"{{no}}"},{"type":"input_text","text":"{{yes}}"}]}]`, `x yes`},
+		{responses, `{"input":[{"type":"function_call","call_id":"{{no}}","name":"{{no}}","arguments":"{{no}}"},{"type":"function_call_output","call_id":"{{no}}","output":[{"type":"input_text","text":"{{yes}}"}]}]}`, `[{"type":"function_call","call_id":"{{no}}","name":"{{no}}","arguments":"{{no}}"},{"type":"function_call_output","call_id":"{{no}}","output":[{"type":"input_text","text":"{{yes}}"}]}]`, `yes`},
+		{chat, `{"messages":[{"role":"system","content":"{{a}}"},{"role":"developer","content":"b"}]}`, `[]`, `a`},
+		{chat, `{"messages":[{"role":"system","content":"s"},{"role":"user","content":"{{u}}"},{"role":"system","content":"{{l}}"},{"role":"user","name":"{{no}}","content":[{"type":"image_url","image_url":{"url":"{{no}}"}}]}]}`, `[{"role":"user","content":"{{u}}"},{"role":"system","content":"{{l}}"},{"role":"user","name":"{{no}}","content":[{"type":"image_url","image_url":{"url":"{{no}}"}}]}]`, `u l`},
+		{messages, `{"system":[{"type":"text","text":"{{a}}"},{"type":"text","text":"{{b}}"}],"messages":[{"role":"assistant","content":[{"type":"tool_use","id":"i","name":"n","input":{"{{no}}":"{{no}}"}},{"type":"text","text":"{{a}}{{c}}"}]},{"role":"user","content":[{"type":"tool_result","tool_use_id":"i","content":[{"type":"text","text":"{{d}}"}]}]}]}`, `[{"role":"assistant","content":[{"type":"tool_use","id":"i","name":"n","input":{"{{no}}":"{{no}}"}},{"type":"text","text":"{{a}}{{c}}"}]},{"role":"user","content":[{"type":"tool_result","tool_use_id":"i","content":[{"type":"text","text":"{{d}}"}]}]}]`, `a b c d`},
+	} {
+		in := captureTemplate(t, tc.dialect, tc.body)
+		if got := strings.Join(in.Template.Variables, " "); string(in.Template.Messages) != tc.messages || got != tc.variables {
+			t.Errorf("%s: %s:\ngot  %s with %q\nwant %s with %q", tc.dialect, tc.body, in.Template.Messages, got, tc.messages, tc.variables)
+		}
+		if err := in.Template.Check(); err != nil {
+			t.Errorf("%s: %v", tc.body, err)
+		}
+		plain, err := captureIn(t, tc.dialect, tc.body)
+		if err != nil || plain.Template != nil || string(plain.Config) != string(in.Config) {
+			t.Errorf("%s: got %+v, %v without a template", tc.body, plain, err)
+		}
+	}
+	large := `{"input":"` + strings.Repeat("x", domain.MaxStoredSize) + `"}`
+	members, err := rawjson.Members([]byte(large))
+	if err != nil {
+		t.Fatal(err)
+	}
+	_, err = inference.CaptureTemplate(responses, members)
+	wantKind(t, err, domain.Invalid, "must be at most")
+}
+
+// memoryLimit is a Memory of a size.
+type memoryLimit int
+
+var errTooMuch = errors.New("too much memory")
+
+func (m memoryLimit) Reserve(size int) error {
+	if size > int(m) {
+		return errTooMuch
+	}
+	return nil
+}
+
+// A short request can make a long one. The memory for that is asked for first.
+func TestRenderingIsBounded(t *testing.T) {
+	r := newResolving(t)
+	resolver := r.resolver(t, inference.Config{})
+	r.putTemplate(t, "p", responses, `{"model":"m","instructions":"`+strings.Repeat("{{x}}", 20_000)+`","input":"`+strings.Repeat("{{x}}", 20_000)+`"}`)
+	body := []byte(namesWithPrompt("p", `{"x":"`+strings.Repeat("v", 1<<20)+`"}`, "")) // 40 GiB
+	_, err := resolver.Resolve(t.Context(), user, inference.Request{Dialect: chat, Body: body, Memory: memoryLimit(1 << 30)})
+	if !errors.Is(err, errTooMuch) {
+		t.Errorf("got %v, want %v", err, errTooMuch)
+	}
+}
+
+// templatePattern matches what a template's text has besides itself.
+var templatePattern = regexp.MustCompile(`\\\{\{|\{\{ *([A-Za-z_][A-Za-z0-9_.-]*) *\}\}`)
+
+// renderSimply returns a text of a template with values in it. names are its variables.
+func renderSimply(text string, value func(name string) string) (rendered string, names []string) {
+	rendered = templatePattern.ReplaceAllStringFunc(text, func(match string) string {
+		if match == `\{{` {
+			return "{{"
+		}
+		name := strings.Trim(match, "{ }")
+		if !slices.Contains(names, name) {
+			names = append(names, name)
+		}
+		return value(name)
+	})
+	return rendered, names
+}
+
+// checkRendering stores texts as a template of one dialect, and resolves a request of
+// another with values. rest is the request's other fields, of which nothing may be left. It
+// returns what is wrong with the result, or "".
+func checkRendering(tb testing.TB, r *resolving, resolver *inference.Resolver, slug, rest string, from, to domain.Dialect, prompt, text string, value func(name string) string) string {
+	tb.Helper()
+	var body string
+	switch from {
+	case responses:
+		body = `{"model":"m","instructions":` + quoted(prompt) + `,"input":[{"role":"user","content":` + quoted(text) + `},{"role":"user","content":[{"type":"input_text","text":` + quoted(text) + `}]}]}`
+	case chat:
+		body = `{"model":"m","messages":[{"role":"system","content":` + quoted(prompt) + `},{"role":"user","content":` + quoted(text) + `},{"role":"user","content":[{"type":"text","text":` + quoted(text) + `}]}]}`
+	default:
+		body = `{"model":"m","system":` + quoted(prompt) + `,"messages":[{"role":"user","content":` + quoted(text) + `},{"role":"user","content":[{"type":"text","text":` + quoted(text) + `}]}]}`
+	}
+	r.putTemplate(tb, slug, from, body)
+	wantPrompt, names := renderSimply(prompt, value)
+	wantText, more := renderSimply(text, value)
+	variables := map[string]string{}
+	for _, name := range append(names, more...) {
+		variables[name] = value(name)
+	}
+	values, err := json.Marshal(variables)
+	if err != nil {
+		tb.Fatal(err)
+	}
+	got, err := resolver.Resolve(tb.Context(), user, inference.Request{Dialect: to, Body: []byte(namesWithPrompt(slug, string(values), rest))})
+	if err != nil {
+		return err.Error()
+	}
+	if !json.Valid(got.Body) {
+		return "is no JSON: " + string(got.Body)
+	}
+	type item struct {
+		Role    string
+		Content any
+	}
+	var sent struct {
+		Instructions, System *string
+		Input, Messages      []item
+	}
+	if err := json.Unmarshal(got.Body, &sent); err != nil {
+		return err.Error() + ": " + string(got.Body)
+	}
+	list := append(sent.Input, sent.Messages...)
+	gotPrompt := ""
+	switch {
+	case to == chat && len(list) == 3:
+		gotPrompt, _ = list[0].Content.(string)
+		list = list[1:]
+	case sent.Instructions != nil:
+		gotPrompt = *sent.Instructions
+	case sent.System != nil:
+		gotPrompt = *sent.System
+	}
+	if gotPrompt != wantPrompt {
+		return fmt.Sprintf("got prompt %q, want %q", gotPrompt, wantPrompt)
+	}
+	if len(list) != 2 || list[0].Content != any(wantText) {
+		return fmt.Sprintf("got %s, want %q", got.Body, wantText)
+	}
+	parts, _ := list[1].Content.([]any)
+	part, _ := append(parts, nil)[0].(map[string]any)
+	if part["text"] != any(wantText) {
+		return fmt.Sprintf("got part %v, want %q", part, wantText)
+	}
+	return ""
+}
+
+func TestRenderingProperties(t *testing.T) {
+	bits := []string{"{{", "}}", "{", "}", `\`, " ", "x", "y1", "_", "a.b", "{{x}}", "{{ y1 }}", `\{{`, "é", "\n", `"`, "\u2028", "\x00", "😀", "{{x", "{{{x}}}"}
+	r := newResolving(t)
+	resolver := r.resolver(t, inference.Config{})
+	for round := range 900 {
+		g := rand.New(rand.NewPCG(11, uint64(round)))
+		text := func() string {
+			var b strings.Builder
+			for range g.IntN(8) {
+				b.WriteString(bits[g.IntN(len(bits))])
+			}
+			return b.String()
+		}
+		values := map[string]string{}
+		value := func(name string) string {
+			if _, ok := values[name]; !ok {
+				values[name] = text()
+			}
+			return values[name]
+		}
+		prompt, message := text(), text()
+		from, to := allDialects[round%3], allDialects[round/3%3]
+		if fault := checkRendering(t, r, resolver, "p", "", from, to, prompt, message, value); fault != "" {
+			t.Fatalf("round %d, %s for %s: %q and %q with %q: %s", round, from, to, prompt, message, values, fault)
+		}
+	}
+}
+
+func FuzzTemplate(f *testing.F) {
+	r := newResolving(f)
+	resolver := r.resolver(f, inference.Config{})
+	f.Add("You know {{city}}.", "{{{city}}} \\{{x}}", "R{{city}}\"\n", byte(0))
+	f.Add("{{a}}{{b}}", "{{", "}}", byte(4))
+	f.Add("", "{{x}}", "\u2028\\", byte(8))
+	f.Add("{{x}}", "{{x}}", "mine", byte(128))
+	f.Add("Be {{x}}.", "{{x}}", "{{x}}", byte(255))
+	r.ruled(f, "locked", version{dialect: chat, config: `{"model":"m"}`}, `{"lock":["system"]}`)
+	f.Fuzz(func(t *testing.T, prompt, text, value string, pair byte) {
+		prompt, text, value = strings.ToValidUTF8(prompt, "?"), strings.ToValidUTF8(text, "?"), strings.ToValidUTF8(value, "?")
+		from, to := allDialects[pair%3], allDialects[pair/3%3]
+		slug, rest := "p", ""
+		if pair >= 128 { // all prompts of the request go
+			slug = "locked"
+			own := `[{"role":"developer","content":` + quoted(value) + `},{"role":"system","content":` + quoted(prompt) + `}]`
+			rest = `,"instructions":` + quoted(prompt) + `,"system":` + quoted(value) + `,"messages":` + own + `,"input":` + own
+		}
+		if fault := checkRendering(t, r, resolver, slug, rest, from, to, prompt, text, func(string) string { return value }); fault != "" {
+			t.Errorf("%s for %s: %q and %q with %q: %s", from, to, prompt, text, value, fault)
+		}
+	})
+}
+
+// FuzzPrompt sends any prompt with any values. The answer is an Invalid or NotFound error,
+// or JSON without the prompt.
+func FuzzPrompt(f *testing.F) {
+	r := newResolving(f)
+	resolver := r.resolver(f, inference.Config{})
+	for _, dialect := range allDialects {
+		r.putTemplate(f, "tour-"+string(dialect[:1]), dialect, conversations[dialect])
+	}
+	f.Add(`{"id":"tour-r","variables":`+conversationValues+`}`, byte(0))
+	f.Add(`{"id":"tour-c","version":1,"variables":`+conversationValues+`}`, byte(1))
+	f.Add(`{"id":"tour-m","version":"1","variables":{"city":"","fact":"","photo":{"type":"input_file","file_data":"data:text/plain;base64,aGk="},"doc":{"type":"input_text","text":"t","prompt_cache_breakpoint":{"mode":"explicit"}}}}`, byte(2))
+	f.Add(`{"id":"tour-m","variables":{"city":"\ud800"}}`, byte(2))
+	f.Add(`null`, byte(2))
+	f.Fuzz(func(t *testing.T, prompt string, to byte) {
+		body := []byte(`{"prompt":` + prompt + `,"user":"u"}`)
+		got, err := resolver.Resolve(t.Context(), user, inference.Request{Dialect: allDialects[to%3], Body: body})
+		switch kind := domain.KindOf(err); {
+		case err != nil && kind != domain.Invalid && kind != domain.NotFound:
+			t.Errorf("got %v for %s", err, body)
+		case err != nil || got.Preset == "":
+		case !json.Valid(got.Body):
+			t.Errorf("got %s of %s", got.Body, body)
+		default:
+			if names, _, ok := topLevel(got.Body); !ok || slices.Contains(names, "prompt") || !slices.Contains(names, "user") {
+				t.Errorf("got %s of %s", got.Body, body)
+			}
+		}
+	})
+}

@@ -1,0 +1,45 @@
+package domain
+
+import (
+	"errors"
+	"strings"
+)
+
+// MaxModelPattern bounds a model pattern, in bytes.
+const MaxModelPattern = 256
+
+const maxPatternStars = 4
+
+// CheckModelPattern returns why a text is no model pattern: it must have 1 to
+// MaxModelPattern printable ASCII characters without spaces, and at most four *.
+func CheckModelPattern(pattern string) error {
+	unprintable := func(r rune) bool { return r <= ' ' || r > '~' }
+	if pattern == "" || len(pattern) > MaxModelPattern || strings.ContainsFunc(pattern, unprintable) {
+		return errors.New("must have 1 to 256 printable ASCII characters and no space")
+	}
+	if strings.Count(pattern, "*") > maxPatternStars {
+		return errors.New("must have at most 4 *")
+	}
+	return nil
+}
+
+// MatchModel reports whether a model matches a pattern. A * in the pattern matches any
+// characters except a colon, so a suffix like ":online" needs a pattern of its own. Its time
+// is linear in the model.
+func MatchModel(pattern, model string) bool {
+	part, rest, star := strings.Cut(pattern, "*")
+	model, ok := strings.CutPrefix(model, part)
+	for ok && star {
+		part, rest, star = strings.Cut(rest, "*")
+		// The first place of a part is the best: any other leaves less to the next *.
+		place := strings.Index(model, part)
+		if !star {
+			place = len(model) - len(part) // the pattern ends here
+		}
+		if place < 0 || model[place:place+len(part)] != part || strings.Contains(model[:place], ":") {
+			return false
+		}
+		model = model[place+len(part):]
+	}
+	return ok && model == ""
+}

@@ -1,0 +1,106 @@
+package domain
+
+import (
+	"bytes"
+	"encoding/json"
+	"errors"
+	"strconv"
+
+	"github.com/go-json-experiment/json/jsontext"
+)
+
+// Template is what a version has besides its settings if requests fill in variables. Its
+// system prompt and the text of its messages have the variables, as {{name}}.
+type Template struct {
+	// Variables are the names of all variables, in the order of their first use.
+	Variables []string `json:"variables"`
+	// Messages is a JSON array of the captured messages in the shape of the version's
+	// dialect. Each has the bytes that were sent. Encoders would rewrite those.
+	Messages json.RawMessage `json:"messages"`
+}
+
+// CutVariableName returns the name of a variable that begins text, and the text behind it.
+// The name is empty if none begins it. A name has letters, digits, _ . and -, and begins
+// with a letter or _.
+func CutVariableName(text string) (name, rest string) {
+	end := 0
+	for end < len(text) && isNameByte(text[end], end == 0) {
+		end++
+	}
+	return text[:end], text[end:]
+}
+
+func isNameByte(c byte, first bool) bool {
+	switch {
+	case 'a' <= c && c <= 'z', 'A' <= c && c <= 'Z', c == '_':
+		return true
+	case '0' <= c && c <= '9', c == '.', c == '-':
+		return !first
+	}
+	return false
+}
+
+// Check returns an Invalid error if no capture makes such a template. It does not compare
+// Variables with the text.
+func (t *Template) Check() error {
+	if t == nil {
+		return nil
+	}
+	seen := make(map[string]bool, len(t.Variables))
+	for i, name := range t.Variables {
+		if whole, _ := CutVariableName(name); name == "" || whole != name || seen[name] {
+			return InvalidAt("/template/variables/"+strconv.Itoa(i), "must be the name of a variable, and no other's")
+		}
+		seen[name] = true
+	}
+	if err := checkMessages(t.Messages); err != nil {
+		return InvalidAt("/template/messages", err.Error())
+	}
+	return nil
+}
+
+// checkMessages returns an error if text is not a JSON array of objects.
+func checkMessages(text []byte) error {
+	errShape := errors.New("must be an array of objects")
+	d := jsontext.NewDecoder(bytes.NewReader(text))
+	if token, err := d.ReadToken(); err != nil || token.Kind() != '[' || text[0] != '[' {
+		return errShape
+	}
+	for d.PeekKind() == '{' {
+		if err := d.SkipValue(); err != nil {
+			return errShape
+		}
+	}
+	if _, err := d.ReadToken(); err != nil || d.StackDepth() > 0 || d.InputOffset() != int64(len(text)) {
+		return errShape
+	}
+	return nil
+}
+
+// JSON returns t as clients see it, null for none.
+func (t *Template) JSON() []byte {
+	if t == nil {
+		return []byte("null")
+	}
+	text := append(make([]byte, 0, t.size()+32), `{"variables":[`...)
+	for i, name := range t.Variables {
+		if i > 0 {
+			text = append(text, ',')
+		}
+		text = append(append(append(text, '"'), name...), '"')
+	}
+	text = append(append(text, `],"messages":`...), t.Messages...)
+	return append(text, '}')
+}
+
+// size is what t counts for MaxStoredSize.
+func (t *Template) size() int {
+	if t == nil {
+		return 0
+	}
+	size := len(t.Messages)
+	for _, name := range t.Variables {
+		size += len(name) + len(`"",`)
+	}
+	return size
+}
