@@ -58,8 +58,8 @@ type Page struct {
 	assets map[string]file // by their whole paths
 }
 
-// New returns the page at a path, which asks the API at another path. Neither ends with a
-// slash.
+// New returns the page at a path, which asks the API at another path. Both paths are
+// without a slash at the end.
 func New(path, api string) (*Page, error) {
 	files, err := fs.Sub(embedded, "assets")
 	if err != nil {

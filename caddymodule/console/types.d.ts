@@ -38,6 +38,7 @@ type AskOptions = { confirm?: string, isDanger?: boolean, isWide?: boolean, expl
 /** RequestOptions of a request to the API. Its key is that of the session, unless given. */
 type RequestOptions = { key?: string, headers?: Record<string, string>, body?: string, signal?: AbortSignal }
 type ShareFields = { version: HTMLSelectElement, percent: HTMLInputElement, element: HTMLElement }
+type Variable = { element: HTMLElement, kind: HTMLSelectElement, text: HTMLTextAreaElement }
 type Turn = { role: HTMLSelectElement, text: HTMLTextAreaElement }
 /** PresetBody is the part of a view below a preset's header. */
 type PresetBody = { element: Node, update?: (preset: PresetAnswer) => void, selected?: () => number }
@@ -52,15 +53,16 @@ type Issue = { path: string, message: string }
 
 type Dialect = 'responses' | 'chat' | 'messages'
 type Share = { version: number, weight: number }
-type Target = { version?: number | null, split?: Share[] }
+type Target = { version?: number | null, split?: Share[], protected?: boolean }
 type Version = {
 	version: number, creator_id: string, created_at: string, system_prompt: string | null, message: string | null, dialect: Dialect,
 	designated: boolean, labels: string[], system_prompt_bytes: number, config_bytes: number,
+	template_bytes: number,
 }
 type Preset = {
 	id: string, workspace_id: string, name: string, slug: string, description: string | null, status: 'active' | 'disabled' | 'archived', creator_user_id: string,
 	updated_at: string, created_at: string, labels: Record<string, Target>, designated_version_id: string, designated_version_number: number, updated_by: string,
-	designated_version: Version,
+	designated_version: Version, protected: boolean, policy: object | null,
 }
 type Workspace = {
 	id: string, name: string, slug: string, description: string | null, default_text_model: string | null, default_image_model: string | null,
@@ -68,11 +70,11 @@ type Workspace = {
 }
 type Change = {
 	number: number, time: string, operation: string, user_id: string, key_id: string, key_name?: string | null, version_before?: number | null,
-	version?: number | null, label?: string | null, message?: string | null, draft: boolean, request_id: string, slug?: string | null,
+	version?: number | null, label?: string | null, message?: string | null, draft: boolean, split?: string | null, status?: string | null, request_id: string, slug?: string | null,
 }
 type LabelChange = { number: number, time: string, user_id: string, from: Target | null, to: Target | null }
 type PresetLabel = Target & { label: string, history: LabelChange[], history_count: number }
-type DryRun = { method: string, path: string, body: string, fields: Record<string, { from: string, version: number | null }>, dropped: string[] }
+type DryRun = { method: string, path: string, body: string, fields: Record<string, { from: string, version: number | null }>, dropped: string[], enforced: string[] }
 
 /** JSONValue is a value with its place in a JSON text. */
 type JSONValue = { kind: 'object' | 'array' | 'string' | 'number' | 'literal', text: string, start: number, end: number, members: JSONMember[], items: JSONValue[] }
@@ -84,8 +86,8 @@ type Block = { same: boolean, a0: number, a1: number, b0: number, b1: number }
 type Part = { text: string, isChanged: boolean }
 /** Setting is one difference of settings. A value is empty if it is absent. */
 type Setting = { path: string, before: string, after: string }
-/** Side is a version to compare. Its settings are JSON text. */
-type Side = { name: string, prompt: string | null, settings: string }
+/** Side is a version to compare. Its settings and its template are JSON text. */
+type Side = { name: string, prompt: string | null, settings: string, template: string }
 type Row = { a: number, b: number, isSame: boolean, folded: number }
 /** Problem is an error of a version that is being written. */
-type Problem = { field: 'Prompt' | 'Settings', line: number, message: string }
+type Problem = { field: 'Prompt' | 'Settings' | 'Messages', line: number, message: string }

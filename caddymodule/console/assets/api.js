@@ -105,8 +105,8 @@ export async function read(path, signal) {
 	return answer
 }
 
-// A change that may have been made has kept its idempotency key. Sending it again with
-// the same body is the same change.
+// The idempotency keys of changes with an unknown outcome. A repeated change with the same
+// body uses its key again.
 /** @type {Map<string, string>} */
 const open = new Map()
 

@@ -1,57 +1,74 @@
 // A version is made from a request in a dialect. This file writes that request.
 
-import { compact, lineOf, parse, parseObject, raw } from './json.js'
+import { compact, lineOf, parse, parseAs, raw } from './json.js'
 
 /** @type {Record<Dialect, string>} */
 export const routes = { responses: 'responses', chat: 'chat/completions', messages: 'messages' }
 
-// The members that hold the prompt or the conversation. They are no settings.
+// The members that hold the prompt and the conversation, which is the last. They are no settings.
 /** @type {Record<Dialect, string[]>} */
 const promptMembers = { responses: ['instructions', 'input'], chat: ['messages'], messages: ['system', 'messages'] }
 
-/** Returns what is wrong with settings before they are sent. @param {string} text @param {Dialect} dialect @returns {Problem[]} */
-export function checkSettings(text, dialect) {
-	const { members, problem, offset } = parseObject(text)
-	if (problem) {
-		return [{ field: 'Settings', line: lineOf(text, offset), message: problem }]
-	}
-	return members.filter((member) => promptMembers[dialect].includes(member.name)).map((member) => ({
-		field: 'Settings', line: lineOf(text, member.start), message: `${member.name} is no setting: write the prompt in Prompt`,
-	}))
+/**
+ * Returns what is wrong with settings and messages before they are sent.
+ * @param {string} settings @param {string} messages @param {Dialect} dialect @returns {Problem[]}
+ */
+export function check(settings, messages, dialect) {
+	return /** @type {const} */ ([['Settings', settings, 'object'], ['Messages', messages, 'array']]).flatMap(([field, text, kind]) => {
+		const { members, problem, offset } = parseAs(text, kind)
+		const wrong = members.filter((member) => promptMembers[dialect].includes(member.name))
+			.map((member) => ({ start: member.start, message: `${member.name} is no setting: write the prompt in Prompt` }))
+		return (problem ? [{ start: offset, message: problem }] : wrong).map(({ start, message }) => ({ field, line: lineOf(text, start), message }))
+	})
 }
 
 /**
- * Writes the request. A setting that is as before keeps its bytes.
- * @param {Dialect} dialect @param {string | null} prompt @param {string} settings
- * @param {string} before the settings that were edited
+ * Writes the request. A setting that is as before keeps its bytes, and so does a message.
+ * @param {Dialect} dialect @param {string | null} prompt
+ * @param {string} settings @param {JSONValue[]} messages
+ * @param {string} oldSettings @param {JSONValue[]} oldMessages what was edited
  */
-export function requestOf(dialect, prompt, settings, before) {
-	const old = parse(before).members
-	const members = parse(settings).members.map((member) => {
-		const text = compact(member.value)
-		const same = old.find((other) => other.name === member.name)
-		const kept = same && compact(same.value) === text ? raw(same.value) : text
-		return `${member.key}:${kept}`
-	})
+export function requestOf(dialect, prompt, settings, messages, oldSettings, oldMessages) {
+	const old = parse(oldSettings).members
+	/** @param {JSONValue} value @param {(JSONValue | undefined)[]} olds */
+	const write = (value, olds) => {
+		const text = compact(value)
+		const same = olds.find((other) => other && compact(other) === text)
+		return same ? raw(same) : text
+	}
+	const members = parse(settings).members.map((member) =>
+		`${member.key}:${write(member.value, [old.find((other) => other.name === member.name)?.value])}`)
+	const [first, last] = promptMembers[dialect]
+	const items = messages.map((item) => write(item, oldMessages))
 	if (prompt !== null) {
 		const text = JSON.stringify(prompt)
-		members.unshift({
-			responses: `"instructions":${text}`,
-			chat: `"messages":[{"role":"system","content":${text}}]`,
-			messages: `"system":${text}`,
-		}[dialect])
+		last ? members.unshift(`"${first}":${text}`) : items.unshift(`{"role":"system","content":${text}}`)
+	}
+	if (items.length > 0) {
+		members.push(`"${last ?? first}":[${items.join(',')}]`)
 	}
 	return `{${members.join(',')}}`
 }
 
-/** Reports whether an issue of the server is about the prompt. @param {string} path @param {Dialect} dialect */
-export function isPromptPath(path, dialect) {
-	return promptMembers[dialect].some((name) => path === `/${name}` || path.startsWith(`/${name}/`))
+/**
+ * Returns the field that an issue of the server is about, and the place in it.
+ * @param {string} path @param {Dialect} dialect @param {boolean} hasPrompt @param {boolean} hasMessages
+ * @returns {{ field: Problem['field'], pointer: string }}
+ */
+export function placeOf(path, dialect, hasPrompt, hasMessages) {
+	const [, name, index, ...rest] = path.split('/')
+	const names = promptMembers[dialect], n = Number(index) - Number(hasPrompt && names.length === 1)
+	if (!names.includes(name)) {
+		return { field: 'Settings', pointer: path }
+	}
+	return name === names.at(-1) && hasMessages && !(n < 0)
+		? { field: 'Messages', pointer: ['', n, ...rest].join('/') }
+		: { field: 'Prompt', pointer: '' }
 }
 
 /**
- * Gives an edited text the line breaks of the text before. Browsers edit
- * texts with \n alone, so that shown is the text before with those.
+ * Gives an edited text the line breaks of the earlier text. Browsers edit texts with \n
+ * alone. shown is the earlier text in that form.
  * @param {string} text @param {string} before @param {string} shown
  */
 export function keepLineBreaks(text, before, shown) {

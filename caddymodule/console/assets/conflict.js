@@ -1,4 +1,4 @@
-// A 412: someone was first. The page shows what has changed, and never overwrites it.
+// A 412: another change came first. The page shows what has changed, and never overwrites it.
 
 import { button, code, fill, h, user } from './elements.js'
 import * as api from './api.js'
@@ -7,8 +7,8 @@ import { errorBox } from './states.js'
 import { say } from './status.js'
 
 /**
- * Explains a 412. Look again takes the object as it is now. Other failures are
- * undefined.
+ * Explains a 412. Its button Look again reads the object again. For other failures it
+ * returns undefined.
  * The path is that of the object.
  * @type {ExplainConflict}
  */

@@ -1,5 +1,5 @@
-// Copying text. The page's own policy denies it the clipboard's interface, so that a
-// selection is copied.
+// Copying text. The page's own policy forbids the clipboard's interface, so a selection is
+// copied.
 
 import { button, h } from './elements.js'
 import { say } from './status.js'

@@ -161,7 +161,7 @@ export function lines(text) {
 }
 
 /**
- * Compares two JSON values, of which one may be absent. It descends into
+ * Compares two JSON values. One of them may be absent. It descends into
  * objects and into lists of objects.
  * @param {JSONValue | undefined} a @param {JSONValue | undefined} b @param {string} [path] @returns {Setting[]}
  */

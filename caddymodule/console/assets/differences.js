@@ -14,8 +14,9 @@ const rowsAtOnce = 1000
 export function differences(before, after, signal) {
 	const prompt = h('div')
 	const element = h('div', { class: 'differences' },
-		h('h3', null, 'Settings'), settingsTable(before, after),
-		h('h3', null, 'Prompt'), prompt)
+		h('h3', null, 'Settings'), valuesTable('settings', before, after),
+		h('h3', null, 'Prompt'), prompt,
+		before.template + after.template !== '{}{}' && [h('h3', null, 'Template'), valuesTable('template', before, after)])
 	promptTable(before, after, prompt, signal).catch((thrown) => {
 		if (!signal.aborted) {
 			throw thrown
@@ -24,15 +25,15 @@ export function differences(before, after, signal) {
 	return element
 }
 
-/** @param {Side} before @param {Side} after */
-function settingsTable(before, after) {
-	const changed = diffSettings(parse(before.settings), parse(after.settings))
+/** @param {'settings' | 'template'} name @param {Side} before @param {Side} after */
+function valuesTable(name, before, after) {
+	const changed = diffSettings(parse(before[name]), parse(after[name]))
 	if (changed.length === 0) {
-		return h('p', { class: 'muted' }, 'The settings are equal.')
+		return h('p', { class: 'muted' }, name === 'settings' ? 'The settings are equal.' : 'The templates are equal.')
 	}
 	/** @param {string} text @param {string} style */
 	const value = (text, style) => (text ? h('span', { class: style }, code(text)) : h('span', { class: 'muted' }, 'absent'))
-	return table('Differences of the settings', ['Setting', 'Change', before.name, after.name], changed.map((setting) => tableRow([
+	return table(`Differences of the ${name}`, ['Setting', 'Change', before.name, after.name], changed.map((setting) => tableRow([
 		['Setting', code(setting.path || 'all')],
 		['Change', setting.before === '' ? '+ added' : setting.after === '' ? '− removed' : '± changed'],
 		[before.name, value(setting.before, 'removed')],
@@ -139,11 +140,11 @@ function line(index, sign, parts, style) {
 export async function readSide(at, version, signal) {
 	/** @type {Answer<Version>} */
 	const answer = await api.read(presetPath(at, `versions/${version}`), signal)
-	return { ...answer.data, name: `v${version}`, prompt: answer.data.system_prompt, settings: settingsOf(answer.text) }
+	return { ...answer.data, name: `v${version}`, prompt: answer.data.system_prompt, settings: partOf(answer.text, 'config'), template: partOf(answer.text, 'template') }
 }
 
-/** Cuts the settings out of a version's answer. @param {string} text */
-export function settingsOf(text) {
-	const config = memberOf(memberOf(parse(text), 'data'), 'config')
-	return config ? raw(config) : '{}'
+/** Cuts an object out of an answer. An absent one is empty. @param {string} text @param {string} name */
+export function partOf(text, name) {
+	const part = memberOf(memberOf(parse(text), 'data'), name)
+	return part?.kind === 'object' ? raw(part) : '{}'
 }

@@ -110,8 +110,8 @@ export function choice(options, value, properties = {}) {
 }
 
 /**
- * Makes a table. Its roles are written out, because narrow screens show rows as
- * blocks, and browsers would forget them.
+ * Makes a table. It has explicit roles. Narrow screens show rows as blocks, and
+ * browsers then drop the implicit roles.
  * @param {string} name @param {(Child | HTMLTableCellElement)[]} head @param {HTMLTableRowElement[]} rows
  * @param {string} [style]
  */

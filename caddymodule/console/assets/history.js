@@ -11,7 +11,8 @@ const limit = 50
 
 /** @type {Record<string, string>} */
 const words = {
-	create_version: 'new version', designate: 'put live', update: 'change', 'label.put': 'set label', 'label.delete': 'remove label',
+	create_version: 'new version', designate: 'put live', update: 'change', set_status: 'set status', protect: 'protection', set_policy: 'policy',
+	'label.set': 'set label', 'label.move': 'move label', 'label.split': 'split label', 'label.protect': 'protect label', 'label.delete': 'remove label',
 	'workspace.create': 'new workspace', 'workspace.update': 'change workspace',
 }
 

@@ -1,5 +1,5 @@
-// JSON as text. Numbers keep their digits (0.70), and members their order, because values
-// are cut out of the text and never written anew.
+// JSON as text. Values are cut out of the text and never encoded again. So numbers keep
+// their digits (0.70), and members their order.
 
 const space = /[ \t\r\n]*/y
 const token = /(-?(?:0|[1-9]\d*)(?:\.\d+)?(?:[eE][+-]?\d+)?)|true|false|null/y
@@ -99,14 +99,14 @@ export function parse(text) {
 	return value
 }
 
-/** Reads a JSON object. If the text is none, it has a problem. @param {string} text */
-export function parseObject(text) {
+/** Reads a JSON object or array. If the text is none, it has a problem. @param {string} text @param {'object' | 'array'} [kind] */
+export function parseAs(text, kind = 'object') {
 	try {
-		const { kind, members } = parse(text)
-		return { members, problem: kind === 'object' ? '' : 'must be an object in braces', offset: 0 }
+		const value = parse(text)
+		return { ...value, problem: value.kind === kind ? '' : `must be an ${kind}`, offset: 0 }
 	} catch (thrown) {
 		const { message, offset } = /** @type {SyntaxProblem} */ (thrown)
-		return { members: [], problem: message, offset }
+		return { members: [], items: [], problem: message, offset }
 	}
 }
 
@@ -141,8 +141,8 @@ export function format(value, indent = '') {
 export const lineOf = (text, offset) => text.slice(0, offset).split('\n').length
 
 /**
- * Returns the place that a JSON Pointer points to. If something is missing there, it
- * is the place of what encloses it.
+ * Returns the place that a JSON Pointer points to. If nothing is there, it returns
+ * the place of the enclosing value.
  * @param {JSONValue} value @param {string} pointer
  */
 export function find(value, pointer) {

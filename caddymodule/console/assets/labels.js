@@ -26,10 +26,9 @@ export function isLabelRight(control) {
 
 /** Says what a label stands for. The weights of a split are shown as percent. @param {Target | null | undefined} target */
 export function targetText(target) {
-	if (target?.split) {
-		return percents(target.split).map(({ version, percent }) => `v${version} ${percent} %`).join(' · ')
-	}
-	return target?.version ? `v${target.version}` : 'not set'
+	const versions = target?.split ? percents(target.split).map(({ version, percent }) => `v${version} ${percent} %`).join(' · ')
+		: target?.version ? `v${target.version}` : 'not set'
+	return versions + (target?.protected ? ', protected' : '')
 }
 
 /** @param {Share[]} split */
@@ -161,7 +160,7 @@ function labelsBody(context, preset) {
 }
 
 /**
- * Makes a label what it was before a change.
+ * Undoes a change of a label.
  * @param {At} at @param {string} label @param {Target | undefined} before
  * @param {string} tag of the label after the change, empty if it is to be read
  */

@@ -4,20 +4,21 @@ import { presetPath, toVersion } from './addresses.js'
 import { button, choice, code, field, fill, form, h, setWrong, textInput } from './elements.js'
 import * as api from './api.js'
 import * as session from './session.js'
-import { checkSettings, isPromptPath, keepLineBreaks, requestOf, routes } from './capture.js'
+import { check, keepLineBreaks, placeOf, requestOf, routes } from './capture.js'
 import { changesOf, conflict, failed } from './conflict.js'
 import { ask } from './dialogs.js'
 import { differences, readSide } from './differences.js'
 import { jsonEditor } from './editor.js'
-import { find, format, lineOf, parse } from './json.js'
+import { compact, find, format, lineOf, parse, parseAs } from './json.js'
 import { isLabelRight } from './labels.js'
 import { dropEdits, go } from './navigation.js'
 import { presetFrame } from './preset.js'
 import { designate } from './preset_changes.js'
 import { errorBox, load } from './states.js'
 import { say } from './status.js'
+import { readTemplate, variableNames, variablesOf } from './template.js'
 
-const nothing = { name: 'nothing', version: 0, prompt: null, settings: '{}' }
+const nothing = { name: 'nothing', version: 0, prompt: null, settings: '{}', template: '{}' }
 const firstSettings = '{"model": "openai/gpt-5-mini", "temperature": 0.7}'
 
 /** @type {MakeView} */
@@ -48,6 +49,7 @@ function editor(context, preset, base) {
 	const { at } = context
 	const reason = session.readOnlyReason() || (preset && preset.data.status !== 'active' ? 'This preset is disabled, so it takes no new versions.' : '')
 	const formatted = format(parse(base.settings))
+	const { messages: baseMessages } = readTemplate(base.template), formattedMessages = format(baseMessages)
 
 	const dialects = choice(Object.keys(routes).map((name) => ({ value: name, text: name })), base.dialect)
 	const dialect = () => /** @type {Dialect} */ (dialects.value)
@@ -55,37 +57,54 @@ function editor(context, preset, base) {
 	const message = textInput({ maxlength: 500 })
 	const label = textInput({ maxlength: 64 })
 	let timer = 0
-	const settings = jsonEditor(formatted, () => {
+	const checkSoon = () => {
 		clearTimeout(timer)
-		timer = window.setTimeout(() => showProblems(checkSettings(settings.area.value, dialect())), 400)
-	})
+		timer = window.setTimeout(() => showProblems(findProblems()), 400)
+	}
+	const settings = jsonEditor(formatted, checkSoon), messages = jsonEditor(formattedMessages, checkSoon)
 	const settingsField = field('Settings', settings.area, 'JSON, sent as it is written. Numbers keep their digits.')
 	settings.takeFrom(settingsField)
+	const messagesField = field('Messages', messages.area, 'A JSON list, such as [{"role": "user", "content": "About {{city}}"}]. They come before those of a request.')
+	messages.takeFrom(messagesField)
+	const isTemplate = h('input', { type: 'checkbox', onchange: () => showNames() })
+	const wasTemplate = isTemplate.checked = base.template !== '{}'
+	const names = h('div', { role: 'status' })
+	const readMessages = () => parseAs(isTemplate.checked ? messages.area.value : '[]', 'array')
+	const findNames = () => variablesOf(prompt.value, readMessages().items, dialect())
+	const showNames = () => {
+		const found = findNames()
+		messagesField.hidden = !isTemplate.checked
+		fill(names, isTemplate.checked ? variableNames(found) : found.length > 0 && `Template is off, so the braces around ${found.join(', ')} are text.`)
+	}
 	const notice = h('div'), place = h('div')
 	let isSaved = false
 	const before = prompt.value // with the line breaks of the browser
-	context.setGuard(() => !isSaved && (prompt.value !== before || settings.area.value !== formatted || message.value + label.value !== ''))
+	context.setGuard(() => !isSaved && (prompt.value !== before || settings.area.value !== formatted || messages.area.value !== formattedMessages || isTemplate.checked !== wasTemplate || message.value + label.value !== ''))
 
 	/** Shows errors at their places, and goes to the first one if wanted. @param {Problem[]} problems */
 	const showProblems = (problems, isWanted = false) => {
 		const [first] = problems
-		const inSettings = problems.filter((problem) => problem.field === 'Settings')
-		settings.setNotes(inSettings)
-		setWrong(settings.area, inSettings.map((problem) => `line ${problem.line}: ${problem.message}`).join('; '))
+		for (const [name, json] of /** @type {const} */ ([['Settings', settings], ['Messages', messages]])) {
+			const inside = problems.filter((problem) => problem.field === name)
+			json.setNotes(inside)
+			setWrong(json.area, inside.map((problem) => `line ${problem.line}: ${problem.message}`).join('; '))
+		}
 		setWrong(prompt, problems.filter((problem) => problem.field === 'Prompt').map((problem) => problem.message).join('; '))
 		if (first && isWanted) {
-			first.field === 'Settings' ? settings.showLine(first.line) : prompt.focus()
+			first.field === 'Prompt' ? prompt.focus() : (first.field === 'Settings' ? settings : messages).showLine(first.line)
 		}
 	}
-	/** @param {Failure} failure @returns {Problem[]} */
-	const problemsOf = (failure) => failure.issues.filter((issue) => issue.path.startsWith('/')).map(({ path, message: text }) => ({
-		field: isPromptPath(path, dialect()) ? 'Prompt' : 'Settings',
-		line: lineOf(settings.area.value, find(parse(settings.area.value), path)), message: `${path}: ${text}`,
-	}))
+	const findProblems = () => check(settings.area.value, isTemplate.checked ? messages.area.value : '[]', dialect())
+	/** @param {Failure} failure @param {boolean} hasPrompt @returns {Problem[]} */
+	const problemsOf = (failure, hasPrompt) => failure.issues.filter((issue) => issue.path.startsWith('/')).map(({ path, message: text }) => {
+		const { field: where, pointer } = placeOf(path, dialect(), hasPrompt, isTemplate.checked)
+		const { value } = (where === 'Messages' ? messages : settings).area
+		return { field: where, line: lineOf(value, find(parse(value), pointer)), message: `${path}: ${text}` }
+	})
 
 	/** Shows what is new, and saves it. @param {string} name @param {boolean} isLive */
 	const save = (name, isLive) => {
-		const problems = checkSettings(settings.area.value, dialect())
+		const problems = findProblems()
 		fill(place)
 		showProblems(problems, true)
 		setWrong(label)
@@ -93,9 +112,11 @@ function editor(context, preset, base) {
 			return
 		}
 		const text = keepLineBreaks(prompt.value, base.prompt ?? '', before)
-		const after = { name: 'new', prompt: text === '' && base.prompt !== '' ? null : text, settings: settings.area.value }
-		const body = requestOf(dialect(), after.prompt, after.settings, base.settings)
-		const path = presetPath(at, routes[dialect()], { designate: isLive ? '' : 'false', message: message.value.trim(), label: label.value.trim() })
+		const own = readMessages()
+		const template = isTemplate.checked ? `{"variables":${JSON.stringify(findNames())},"messages":[${own.items.map((item) => compact(item))}]}` : '{}'
+		const after = { name: 'new', prompt: text === '' && base.prompt !== '' ? null : text, settings: settings.area.value, template }
+		const body = requestOf(dialect(), after.prompt, after.settings, own.items, base.settings, baseMessages.items)
+		const path = presetPath(at, routes[dialect()], { designate: isLive ? '' : 'false', template: isTemplate.checked ? 'true' : '', message: message.value.trim(), label: label.value.trim() })
 		const sentence = h('p'), comparison = h('div')
 		const closing = new AbortController()
 		const liveVersion = () => preset?.data.designated_version.version ?? 0
@@ -114,7 +135,7 @@ function editor(context, preset, base) {
 			isWide: true,
 			onClose: () => closing.abort(),
 			explain: (failure) => {
-				const found = failure.status === 400 ? problemsOf(failure) : []
+				const found = failure.status === 400 ? problemsOf(failure, after.prompt !== null) : []
 				if (found.length > 0) {
 					close()
 					fill(place, errorBox(failure))
@@ -139,11 +160,16 @@ function editor(context, preset, base) {
 		show()
 	}
 
+	prompt.addEventListener('input', showNames)
+	messages.area.addEventListener('input', showNames)
+	dialects.addEventListener('change', showNames)
+	showNames()
 	return {
 		element: form({ class: 'editor' }, () => {},
 			h('h2', null, preset ? `New version from v${base.version}` : 'First version'),
 			notice,
-			h('div', { class: 'columns even' }, field('Prompt', prompt), settingsField),
+			h('div', { class: 'columns even' }, h('div', null, field('Prompt', prompt), h('div', { class: 'field' },
+				h('label', { class: 'check' }, isTemplate, 'Template'), h('p', { class: 'hint' }, '{{name}} is a variable, and messages are kept. Requests give the values.'), names), messagesField), settingsField),
 			h('div', { class: 'columns even' },
 				field('Message', message, 'Why this version exists.'),
 				h('div', { class: 'columns even' },

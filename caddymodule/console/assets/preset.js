@@ -6,7 +6,7 @@ import * as api from './api.js'
 import * as session from './session.js'
 import { targetText } from './labels.js'
 import { go } from './navigation.js'
-import { archive, describe, disable, enable, restore } from './preset_changes.js'
+import { archive, describe, disable, enable, policy, restore } from './preset_changes.js'
 import { errorBox, live } from './states.js'
 
 /**
@@ -67,18 +67,21 @@ function headerOf(context, tab, answer, selected) {
 		['labels', 'Labels', toPreset(at, 'labels')], ['try', 'Try it', toPreset(at, 'try')], ['use', 'Use it', toPreset(at, 'use')], ['history', 'History', toPreset(at, 'history')],
 	]
 	/** @param {string} name @param {() => unknown} run */
-	const quiet = (name, run, cannot = false) => button(name, run, { class: 'quiet', 'data-key': name, disabled: cannot || !session.mayChange(), 'aria-describedby': reason && 'read-only' })
+	const quiet = (name, run, cannot = !session.mayChange()) => button(name, run, { class: 'quiet', 'data-key': name, disabled: cannot, 'aria-describedby': reason && 'read-only' })
 	return [
 		heading(context, preset.name,
 			quiet('Rename and describe', () => describe(context, answer)),
+			quiet('Policy', () => policy(context, answer), !preset.policy && !session.mayChange()),
 			isDisabled ? quiet('Enable', () => enable(at, answer.tag)) : quiet('Disable', () => disable(context, answer)),
-			quiet('Archive', () => archive(context, answer), isDisabled),
+			quiet('Archive', () => archive(context, answer), isDisabled || !session.mayChange()),
 			tab !== 'new' && button('New version', () => go(toPreset(at, 'new', { from: selected() })), {
 				disabled: reason !== '', class: tab === 'versions' && 'primary', 'data-key': 'new', 'data-shortcut': 'n', 'aria-describedby': reason && 'read-only',
 			})),
 		h('p', { class: 'standing' },
 			h('span', { class: 'live number' }, `● live v${version}`),
 			preset.status !== 'active' && h('span', { class: `state ${preset.status}` }, preset.status),
+			preset.protected && h('span', { class: 'state' }, 'protected'),
+			preset.policy && h('span', { class: 'state' }, 'policy'),
 			Object.entries(preset.labels).map(([name, target]) => labelTag(name, targetText(target)))),
 		preset.description && h('p', { class: 'description' }, user(preset.description)),
 		reason && h('p', { class: 'note', id: 'read-only' }, reason),

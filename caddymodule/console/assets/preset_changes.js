@@ -1,10 +1,13 @@
 // Changes of a preset as a whole: put live, archive, restore, disable, enable, describe.
 
 import { presetPath, toPresets } from './addresses.js'
-import { field, h, textInput, user } from './elements.js'
+import { code, field, h, textInput, user } from './elements.js'
 import * as api from './api.js'
+import * as session from './session.js'
 import { conflict, failed } from './conflict.js'
-import { ask } from './dialogs.js'
+import { ask, openDialog } from './dialogs.js'
+import { partOf } from './differences.js'
+import { format, lineOf, parse, parseAs } from './json.js'
 import { go } from './navigation.js'
 import { say } from './status.js'
 
@@ -75,4 +78,28 @@ export function describe(context, preset) {
 		await api.change('PATCH', presetPath(at), { name: name.value.trim() || at.slug, description: description.value.trim() || null }, tag)
 		say('The name and the description are saved.')
 	}, { confirm: 'Save' })
+}
+
+/** Shows the policy, and changes it with a key that may. @param {Context} context @param {PresetAnswer} preset */
+export function policy(context, preset) {
+	const { at } = context
+	const before = partOf(preset.text, 'policy')
+	const text = preset.data.policy ? format(parse(before)) : ''
+	if (!session.mayChange()) {
+		openDialog('Policy', `Policy of ${at.slug}`, [h('pre', { class: 'prompt', tabindex: '0' }, text)], { signal: context.signal })
+		return
+	}
+	const area = h('textarea', { value: text, rows: 16, spellcheck: 'false', class: 'mono', autofocus: true })
+	/** @param {string} value @param {string} tag */
+	const save = (value, tag) => api.change('PATCH', presetPath(at), `{"policy":${value || 'null'}}`, tag)
+	askFirst(context, preset, 'Policy', `Policy of ${at.slug}`, [
+		field('Settings that requests may not change', area, h('span', null, 'JSON, such as ', code('{"lock": ["tools"], "bounds": {"temperature": {"max": 1}}}'), '. Leave it empty to remove the policy.')),
+	], async (tag) => {
+		const value = area.value.trim(), { problem, offset } = parseAs(value || '{}')
+		if (problem) {
+			throw api.newFailure(`line ${lineOf(value, offset)}: ${problem}`, { status: 400 })
+		}
+		const now = await save(value, tag)
+		say(`The policy is ${value ? 'saved' : 'removed'}.`, { name: 'Undo', run: () => save(preset.data.policy ? before : '', now.tag).then(() => say('The policy is as before.'), failed) })
+	}, { confirm: 'Save', isWide: true })
 }

@@ -50,7 +50,7 @@ export async function load(place, signal, make) {
 
 /**
  * Shows what a path of the API has, and looks again every few seconds while the tab
- * is visible. The content is drawn anew only if it has changed.
+ * is visible. The content is drawn again only if it has changed.
  * @type {MakeLive}
  */
 export function live({ signal }, path, draw, options = {}) {

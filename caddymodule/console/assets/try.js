@@ -5,12 +5,16 @@ import * as api from './api.js'
 import * as session from './session.js'
 import { routes } from './capture.js'
 import { versionChoices } from './compare.js'
-import { format, lineOf, parseObject, raw } from './json.js'
+import { readSide } from './differences.js'
+import { format, lineOf, parseAs, raw } from './json.js'
 import { targetText } from './labels.js'
 import { presetFrame } from './preset.js'
 import { errorBox } from './states.js'
 import { say } from './status.js'
 import { events, pieceOf, wholeText } from './stream.js'
+import { readTemplate } from './template.js'
+
+const variableKinds = ['text', 'empty text', 'image address', 'file address']
 
 /** @type {MakeView} */
 export function tryView(context) {
@@ -48,14 +52,76 @@ function tryBody(context, preset) {
 	}
 	addTurn()
 
+	// The templates of the chosen versions, and the fields of all variables so far.
+	/** @type {Map<string, { names: string[], hasMessages: boolean }>} */
+	let templates = new Map()
+	/** @type {Map<string, Variable>} */
+	const variables = new Map()
+	const variableFields = h('div'), fieldset = h('fieldset', { hidden: true }, h('legend', null, 'Variables'), variableFields)
+	const refsOf = () => [first.value, second.value].filter((ref) => ref !== '-')
+	/** @param {string} ref */
+	const readTemplates = async (ref) => {
+		/** @type {Target} */
+		const target = ref === '' ? preset.data.designated_version : preset.data.labels[ref] ?? { version: Number(ref) }
+		const sides = await Promise.all((target.split ?? [target]).map(({ version }) => readSide(context.at, version ?? 0, context.signal)))
+		const found = sides.map((side) => readTemplate(side.template))
+		return { names: [...new Set(found.flatMap((one) => one.variables))], hasMessages: found.every((one) => one.messages.items.length > 0) }
+	}
+	const newVariable = (/** @type {string} */ name) => {
+		const text = h('textarea', { rows: 1, dir: 'auto' }), element = field(name, text)
+		const kind = choice(variableKinds.map((value) => ({ value, text: value })), 'text', { 'aria-label': `Kind of ${name}`, class: 'small', onchange: () => (text.disabled = kind.value === 'empty text') })
+		element.classList.add('variable')
+		element.firstElementChild?.after(kind)
+		return { element, kind, text }
+	}
+	/** Shows a field for each variable. It throws a Failure. */
+	const showVariables = async () => {
+		const refs = refsOf()
+		const read = new Map(await Promise.all(refs.map(async (ref) => /** @type {const} */ ([ref, await readTemplates(ref)]))))
+		if (refs.join() !== refsOf().join()) {
+			return
+		}
+		templates = read
+		const before = [...variableFields.children]
+		const elements = [...new Set([...templates.values()].flatMap((one) => one.names))].map((name) => {
+			const variable = variables.get(name) ?? newVariable(name)
+			variables.set(name, variable)
+			return variable.element
+		})
+		if (before.length !== elements.length || elements.some((element, i) => element !== before[i])) {
+			fill(variableFields, elements)
+		}
+		fieldset.hidden = elements.length === 0
+	}
+	/** Writes the value of a variable. It is undefined if it is missing. @param {string} name */
+	const valueOf = (name) => {
+		const { kind, text } = /** @type {Variable} */ (variables.get(name))
+		const isMissing = kind.value !== 'empty text' && text.value === ''
+		setWrong(text, isMissing ? 'this variable needs a value' : '')
+		return isMissing ? undefined : {
+			image: { type: 'input_image', image_url: text.value.trim() }, file: { type: 'input_file', file_url: text.value.trim() }, 'empty text': '',
+		}[kind.value.replace(' address', '')] ?? text.value
+	}
+	const look = () => showVariables().catch(() => {}) // sending says what is wrong
+	for (const select of [first, second]) {
+		select.addEventListener('change', look)
+	}
+	look()
+
 	/** Writes the request. It is undefined if a field is wrong. @param {string} ref */
 	const requestOf = (ref) => {
 		const isResponses = dialects.value === 'responses'
-		const members = [
-			`"model":${JSON.stringify(`@preset/${slug}${ref && '@' + ref}`)}`,
-			`"${isResponses ? 'input' : 'messages'}":${JSON.stringify(turns.map((turn) => ({ role: turn.role.value, content: turn.text.value })))}`, '"stream":true',
-		]
-		let isRight = true
+		const { names = [], hasMessages } = templates.get(ref) ?? {}
+		const values = names.map((name) => /** @type {const} */ ([name, valueOf(name)]))
+		const own = turns.filter((turn) => turn.text.value !== '' || !hasMessages) // a template's messages are enough
+		const members = [`"model":${JSON.stringify(`@preset/${slug}${ref && '@' + ref}`)}`, '"stream":true']
+		if (own.length > 0) {
+			members.push(`"${isResponses ? 'input' : 'messages'}":${JSON.stringify(own.map((turn) => ({ role: turn.role.value, content: turn.text.value })))}`)
+		}
+		if (names.length > 0) {
+			members.push(`"prompt":${JSON.stringify({ variables: Object.fromEntries(values) })}`)
+		}
+		let isRight = values.every(([, value]) => value !== undefined)
 		for (const [control, member] of /** @type {const} */ ([[temperature, 'temperature'], [maxTokens, isResponses ? 'max_output_tokens' : 'max_tokens']])) {
 			const text = control.value.trim()
 			const isNumber = text === '' || /^\d+(\.\d+)?$/.test(text)
@@ -65,7 +131,7 @@ function tryBody(context, preset) {
 				members.push(`"${member}":${text}`)
 			}
 		}
-		const parsed = parseObject(more.value.trim() === '' ? '{}' : more.value)
+		const parsed = parseAs(more.value.trim() === '' ? '{}' : more.value)
 		setWrong(more, parsed.problem && `line ${lineOf(more.value, parsed.offset)}: ${parsed.problem}`)
 		members.push(...parsed.members.map((member) => `${member.key}:${raw(member.value)}`))
 		return isRight && !parsed.problem ? `{${members.join(',')}}` : undefined
@@ -84,7 +150,13 @@ function tryBody(context, preset) {
 		say('')
 		const secret = key.value.trim() || session.inferenceKey()
 		setWrong(key, secret === '' ? 'Enter an inference key. The gateway takes no management key.' : '')
-		const refs = [first.value, second.value].filter((ref) => ref !== '-')
+		try {
+			await showVariables()
+		} catch (thrown) {
+			fill(output, errorBox(thrown))
+			return
+		}
+		const refs = refsOf()
 		const requests = refs.map(requestOf)
 		if (secret === '' || requests.includes(undefined)) {
 			/** @type {HTMLElement | null} */ (document.querySelector('main [aria-invalid]'))?.focus()
@@ -112,12 +184,17 @@ function tryBody(context, preset) {
 			form({ class: 'panel' }, () => run(showAnswer),
 				h('h2', null, 'Request'),
 				h('div', { class: 'columns even' }, field('Version or label', first), field('Side by side with', second)),
+				fieldset,
 				h('fieldset', null, h('legend', null, 'Messages'), list, button('Add a message', () => addTurn(turns.at(-1)?.role.value === 'user' ? 'assistant' : 'user').text.focus(), { class: 'small' })),
 				h('div', { class: 'columns three' }, field('API', dialects), field('Temperature', temperature), field('Most tokens', maxTokens)),
 				field('More parameters', more, 'JSON, such as {"seed": 7}. They replace the preset’s settings.'),
 				field('Inference key', key, 'The request runs in the workspace of this key. It is kept in this tab until Lock.'),
 				h('p', { class: 'actions' }, send, stop, button('Show what goes up', () => run(showRequest)))),
 			h('section', { 'aria-label': 'Answers' }, h('h2', null, 'Answer'), output)),
+		update: (next) => {
+			preset = next
+			look()
+		},
 	}
 }
 
@@ -130,7 +207,7 @@ async function showRequest(place, name, path, request) {
 		}
 		/** @type {DryRun} */
 		const result = (await response.json()).data
-		const { members } = parseObject(result.body)
+		const { members } = parseAs(result.body)
 		fill(place,
 			h('p', { class: 'section' }, h('code', null, `${result.method} ${result.path}`)),
 			h('table', { class: 'settings sources', 'aria-label': 'Fields of the request' }, h('tbody', null, members.map((member) => {
@@ -139,6 +216,7 @@ async function showRequest(place, name, path, request) {
 					h('th', { scope: 'row' }, code(member.name), h('span', { class: 'source' }, from + (version ? ` v${version}` : ''))),
 					h('td', null, code(format(member.value))))
 			}))),
+			result.enforced.length > 0 && h('p', { class: 'note' }, 'Changed by the policy of the preset: ', code(result.enforced.join(', '))),
 			result.dropped.length > 0 && h('p', { class: 'note' }, 'Left out, because the gateway does not know them: ', code(result.dropped.join(', '))))
 		say(`Nothing was sent to the gateway. This is the request of ${name}.`)
 	} catch (thrown) {
@@ -157,8 +235,8 @@ async function showAnswer(place, name, path, request) {
 	const answer = h('pre', { class: 'answer', tabindex: '0', role: 'region', 'aria-label': `Answer of ${name}, text`, dir: 'auto' })
 	const problem = h('div')
 	fill(place, facts, answer, problem)
-	let first = '', served = '', usage = '', state = 'streaming…'
-	const showFacts = (total = '') => fill(facts, user([served, first && `first byte ${first}`, total && `total ${total}`, usage, state].filter(Boolean).join(' · ')))
+	let first = '', served = '', enforced = '', usage = '', state = 'streaming…'
+	const showFacts = (total = '') => fill(facts, user([served, enforced && `changed by the policy: ${enforced}`, first && `first byte ${first}`, total && `total ${total}`, usage, state].filter(Boolean).join(' · ')))
 	const elapsed = () => {
 		const time = performance.now() - begun
 		return time < 1000 ? `${Math.round(time)} ms` : `${(time / 1000).toFixed(2)} s`
@@ -180,6 +258,7 @@ async function showAnswer(place, name, path, request) {
 	try {
 		const response = await api.ask('POST', path, request)
 		served = response.headers.get('X-Preset') ?? ''
+		enforced = response.headers.get('X-Preset-Enforced') ?? ''
 		if (!response.ok) {
 			arrived()
 			throw await api.readFailure(response)

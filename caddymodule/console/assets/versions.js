@@ -4,13 +4,14 @@ import { presetPath, toDefaultComparison, toPreset, toVersion } from './addresse
 import { button, code, h, labelTag, user, when } from './elements.js'
 import * as session from './session.js'
 import { copy } from './copy.js'
-import { settingsOf } from './differences.js'
+import { partOf } from './differences.js'
 import { format, parse } from './json.js'
 import { percents } from './labels.js'
 import { go } from './navigation.js'
 import { presetFrame } from './preset.js'
 import { putLive } from './put_live.js'
 import { live, pages } from './states.js'
+import { messageList, readTemplate, variableNames } from './template.js'
 
 const pageSize = 50
 
@@ -50,8 +51,8 @@ export function versionName({ version, designated, labels }) {
 }
 
 /**
- * Lists the versions, the newest first. The API lists the oldest first, so that
- * the pages are counted from the end.
+ * Lists the versions, the newest first. The API lists the oldest first, so the
+ * pages are counted from the end.
  * @param {Context} context @param {number} selected @param {() => PresetAnswer} preset
  */
 function timeline(context, selected, preset) {
@@ -123,15 +124,20 @@ function versionHeading({ at, ...context }, version, preset) {
 /** @param {Answer<Version>} answer @param {Node} heading */
 function versionDetail(answer, heading) {
 	const prompt = answer.data.system_prompt
-	const settings = settingsOf(answer.text)
+	const text = partOf(answer.text, 'template'), { variables, messages } = readTemplate(text)
 	return [
 		heading,
 		h('div', { class: 'section' }, h('h3', null, 'Prompt'),
 			prompt && h('span', { class: 'muted number' }, `${answer.data.system_prompt_bytes.toLocaleString('en')} bytes`),
 			prompt && button('Copy', () => copy(prompt), { class: 'small', 'aria-label': 'Copy the prompt' })),
 		prompt ? h('pre', { class: 'prompt', tabindex: '0', role: 'region', 'aria-label': 'Prompt', dir: 'auto' }, prompt) : h('p', { class: 'muted' }, 'This version has no prompt.'),
+		...(text !== '{}' ? [
+			h('div', { class: 'section' }, h('h3', null, 'Template'), h('span', { class: 'muted number' }, `${answer.data.template_bytes.toLocaleString('en')} bytes`)),
+			variableNames(variables),
+			...messageList(messages, answer.data.dialect),
+		] : []),
 		h('div', { class: 'section' }, h('h3', null, 'Settings')),
-		h('table', { class: 'settings', 'aria-label': 'Settings' }, h('tbody', null, parse(settings).members.map((member) =>
+		h('table', { class: 'settings', 'aria-label': 'Settings' }, h('tbody', null, parse(partOf(answer.text, 'config')).members.map((member) =>
 			h('tr', null, h('th', { scope: 'row' }, code(member.name)), h('td', null, code(format(member.value))))))),
 	]
 }
