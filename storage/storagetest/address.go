@@ -8,7 +8,7 @@ import (
 
 // ReserveAddress returns a loopback address for a server that a test starts. The kernel
 // chooses the port. An open connection holds it until release is called, so the kernel
-// gives it to nobody else. A server that asks for this port gets it, also after a restart.
+// gives it to no other process. A server that asks for this port gets it, also after a restart.
 // ReserveAddress panics when the system has no port or no file descriptor left. It is safe
 // for concurrent use.
 func ReserveAddress() (address string, release func()) {

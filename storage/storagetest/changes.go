@@ -19,7 +19,7 @@ import (
 
 var errDeliberate = errors.New("a deliberate failure")
 
-func errorsAsTheyAre(t *testing.T, s *suite) {
+func errorsUnchanged(t *testing.T, s *suite) {
 	if err := s.View(t.Context(), func(domain.Reader) error { return errDeliberate }); err != errDeliberate { //nolint:errorlint // as it is
 		t.Errorf("View: got error %v, want the function's own", err)
 	}
@@ -41,21 +41,21 @@ func failedUpdateLeavesNothing(t *testing.T, s *suite) {
 			put[any](tx, changed, p, k, newAudit(1), domain.Replay{ExpiresAt: time.Now().Add(time.Hour)}),
 			tx.PutPresetVersion(p, newVersion(p, 1, "{}")), tx.PutLabelChange(p, "staging", newLabelChange(1)), tx.DeleteWorkspace(gone))
 	})
-	s.lasts(t, func(r domain.Reader) {
-		is(t, before)(workspaceBySlug(r, "before"))
-		missing(t, "the new slug")(workspaceBySlug(r, "after"))
-		missing(t, "the preset")(r.Preset(before.ID, "p"))
-		missing(t, "the key")(r.Key(k.ID))
-		missing(t, "the key's hash")(r.KeyByHash(k.Hash))
-		missing(t, "the audit record")(r.AuditRecord(1))
-		missing(t, "the kept answer")(r.Replay(domain.ReplayID{}))
+	s.checkAcrossReopen(t, func(r domain.Reader) {
+		wantValue(t, before)(workspaceBySlug(r, "before"))
+		wantNotFound(t, "the new slug")(workspaceBySlug(r, "after"))
+		wantNotFound(t, "the preset")(r.Preset(before.ID, "p"))
+		wantNotFound(t, "the key")(r.Key(k.ID))
+		wantNotFound(t, "the key's hash")(r.KeyByHash(k.Hash))
+		wantNotFound(t, "the audit record")(r.AuditRecord(1))
+		wantNotFound(t, "the kept answer")(r.Replay(domain.ReplayID{}))
 		if keys, err := r.Keys(); len(keys) != 0 || err != nil {
 			t.Errorf("got keys %v and error %v, want none", keys, err)
 		}
-		is(t, 0)(r.LabelChanges(p, "staging"))
-		is(t, domain.AuditHead{})(r.AuditHead())
-		workspacePagesAre(t, r, []domain.Workspace{before, gone}, 1)
-		presetPagesAre(t, r, before.ID, nil, 1)
+		wantValue(t, 0)(r.LabelChanges(p, "staging"))
+		wantValue(t, domain.AuditHead{})(r.AuditHead())
+		checkWorkspacePages(t, r, []domain.Workspace{before, gone}, 1)
+		checkPresetPages(t, r, before.ID, nil, 1)
 	})
 }
 
@@ -67,16 +67,16 @@ func readsOwnWrites(t *testing.T, s *suite) {
 	later := p
 	later.Name = "later"
 	s.mustUpdate(t, func(tx domain.Tx) error {
-		missing(t, "before the write")(tx.Preset(w.ID, "p"))
+		wantNotFound(t, "before the write")(tx.Preset(w.ID, "p"))
 		if err := cmp.Or(put[any](tx, w, p, k, later), tx.PutPresetVersion(p, v)); err != nil {
 			return err
 		}
-		is(t, w)(tx.Workspace(w.ID))
-		is(t, w)(workspaceBySlug(tx, w.Slug))
-		is(t, later)(tx.Preset(w.ID, "p"))
-		is(t, v)(tx.PresetVersion(p.State(), 1))
-		is(t, k)(tx.Key(k.ID))
-		is(t, k)(tx.KeyByHash(k.Hash))
+		wantValue(t, w)(tx.Workspace(w.ID))
+		wantValue(t, w)(workspaceBySlug(tx, w.Slug))
+		wantValue(t, later)(tx.Preset(w.ID, "p"))
+		wantValue(t, v)(tx.PresetVersion(p.State(), 1))
+		wantValue(t, k)(tx.Key(k.ID))
+		wantValue(t, k)(tx.KeyByHash(k.Hash))
 		return nil
 	})
 }
@@ -89,7 +89,7 @@ func contexts(t *testing.T, s *suite) {
 		if err := s.Update(ctx, func(tx domain.Tx) error { return tx.PutWorkspace(w) }); !errors.Is(err, context.Canceled) {
 			t.Errorf("Update: got error %v, want context.Canceled", err)
 		}
-		s.view(t, func(r domain.Reader) { missing(t, "the change")(r.Workspace(w.ID)) })
+		s.view(t, func(r domain.Reader) { wantNotFound(t, "the change")(r.Workspace(w.ID)) })
 		ctx, cancel = context.WithTimeout(t.Context(), -time.Second)
 		defer cancel()
 		if err := s.Update(ctx, func(domain.Tx) error { return nil }); !errors.Is(err, context.DeadlineExceeded) {
@@ -136,14 +136,14 @@ func onePresetManyWriters(t *testing.T, s *suite) {
 	s.put(t, w)
 	service := domain.NewService(s.Store)
 	outcomes := make([]domain.Outcome, writers)
-	mustTogether(t, writers, func(i int) (err error) {
+	mustConcurrently(t, writers, func(i int) (err error) {
 		in := domain.Capture{Dialect: domain.Responses, Config: fmt.Appendf(nil, `{"writer":%d}`, i)}
 		outcomes[i], err = retry(func() (domain.Outcome, error) {
-			return service.CreatePresetVersion(context.Background(), by(w.ID), "", "p", in)
+			return service.CreatePresetVersion(context.Background(), authorIn(w.ID), "", "p", in)
 		})
 		return err
 	})
-	s.lasts(t, func(r domain.Reader) {
+	s.checkAcrossReopen(t, func(r domain.Reader) {
 		p, err := r.Preset(w.ID, "p")
 		if err != nil || p.LatestVersion != writers || p.DesignatedVersion != writers {
 			t.Errorf("latest version is %d, designated %d, want %d (error %v)", p.LatestVersion, p.DesignatedVersion, writers, err)
@@ -153,7 +153,7 @@ func onePresetManyWriters(t *testing.T, s *suite) {
 			if out.Preset.ID != p.ID || out.Preset.LatestVersion != v.Version {
 				t.Errorf("writer %d was told of preset %s at %d and version %d, want preset %s", i, out.Preset.ID, out.Preset.LatestVersion, v.Version, p.ID)
 			}
-			is(t, v)(r.PresetVersion(p.State(), v.Version)) // so no two writers have the same number
+			wantValue(t, v)(r.PresetVersion(p.State(), v.Version)) // so no two writers have the same number
 		}
 	})
 }
@@ -163,9 +163,9 @@ func manyPresets(t *testing.T, s *suite) {
 	w := newWorkspace("w")
 	s.put(t, w)
 	service := domain.NewService(s.Store)
-	mustTogether(t, writers, func(i int) error {
+	mustConcurrently(t, writers, func(i int) error {
 		for n := range each {
-			if out, err := createVersion(service, by(w.ID), slugOf(i)); err != nil || out.Version.Version != n+1 {
+			if out, err := createVersion(service, authorIn(w.ID), slugOf(i)); err != nil || out.Version.Version != n+1 {
 				return fmt.Errorf("writer %d: got version %d and error %w, want %d", i, out.Version.Version, err, n+1)
 			}
 		}
@@ -182,9 +182,9 @@ func oneSlugManyWriters(t *testing.T, s *suite) {
 	service := domain.NewService(s.Store)
 	winners := make([]domain.Outcome, writers)
 	won := -1
-	for i, err := range together(writers, func(i int) (err error) {
+	for i, err := range concurrently(writers, func(i int) (err error) {
 		winners[i], err = retry(func() (domain.Outcome, error) {
-			return service.CreateWorkspace(context.Background(), by(""), domain.NewWorkspace{Name: "w", Slug: "taken"})
+			return service.CreateWorkspace(context.Background(), authorIn(""), domain.NewWorkspace{Name: "w", Slug: "taken"})
 		})
 		return err
 	}) {
@@ -198,14 +198,14 @@ func oneSlugManyWriters(t *testing.T, s *suite) {
 		}
 	}
 	if won < 0 {
-		t.Fatal("nobody got the slug")
+		t.Fatal("no writer got the slug")
 	}
-	s.view(t, func(r domain.Reader) { is(t, winners[won].Workspace)(workspaceBySlug(r, "taken")) })
+	s.view(t, func(r domain.Reader) { wantValue(t, winners[won].Workspace)(workspaceBySlug(r, "taken")) })
 }
 
-func neighboursOfAFailure(t *testing.T, s *suite) {
+func failureAmongOthers(t *testing.T, s *suite) {
 	workspace := newID()
-	for i, err := range together(writers, func(i int) error {
+	for i, err := range concurrently(writers, func(i int) error {
 		return s.update(func(tx domain.Tx) error {
 			err := tx.PutPreset(newPreset(workspace, slugOf(i)))
 			if err == nil && i%3 == 0 {
@@ -307,7 +307,7 @@ func history(t *testing.T, s *suite) {
 		return p, err
 	}
 	seed := rand.Uint64()
-	mustTogether(t, clients, func(client int) error {
+	mustConcurrently(t, clients, func(client int) error {
 		random := rand.New(rand.NewPCG(seed, uint64(client)))
 		for n := range each {
 			e := event{update: random.IntN(4) > 0, after: int(acknowledged.Load())}
@@ -356,7 +356,7 @@ func history(t *testing.T, s *suite) {
 				return err
 			}
 			if e.update {
-				raise(&acknowledged, e.stamp)
+				raiseTo(&acknowledged, e.stamp)
 			}
 			mu.Lock()
 			events = append(events, e)
@@ -406,7 +406,7 @@ func history(t *testing.T, s *suite) {
 
 func reopen(t *testing.T, s *suite) {
 	service := domain.NewService(s.Store)
-	created, err := service.CreateWorkspace(t.Context(), by(""), domain.NewWorkspace{Name: awkward, Slug: "w"})
+	created, err := service.CreateWorkspace(t.Context(), authorIn(""), domain.NewWorkspace{Name: awkward, Slug: "w"})
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -414,7 +414,7 @@ func reopen(t *testing.T, s *suite) {
 	var versions []domain.PresetVersion
 	var p domain.Preset
 	for i := range 20 {
-		out, err := service.CreatePresetVersion(t.Context(), by(w.ID), "", "p", domain.Capture{
+		out, err := service.CreatePresetVersion(t.Context(), authorIn(w.ID), "", "p", domain.Capture{
 			Dialect: domain.Responses, Config: fmt.Appendf(nil, `{ "n":%d }`, i), SystemPrompt: new(awkward),
 		})
 		if err != nil {
@@ -422,23 +422,23 @@ func reopen(t *testing.T, s *suite) {
 		}
 		p, versions = out.Preset, append(versions, out.Version)
 	}
-	k, secret, err := service.IssueKey(t.Context(), by(""), domain.NewKey{Kind: domain.InferenceKey, Workspace: "w"})
+	k, secret, err := service.IssueKey(t.Context(), authorIn(""), domain.NewKey{Kind: domain.InferenceKey, Workspace: "w"})
 	if err != nil {
 		t.Fatal(err)
 	}
 	for range 3 {
 		s.reopen(t)
 		s.view(t, func(r domain.Reader) {
-			is(t, w)(workspaceBySlug(r, "w"))
-			is(t, p)(r.Preset(w.ID, "p"))
+			wantValue(t, w)(workspaceBySlug(r, "w"))
+			wantValue(t, p)(r.Preset(w.ID, "p"))
 			for i, want := range versions {
-				is(t, want)(r.PresetVersion(p.State(), i+1))
+				wantValue(t, want)(r.PresetVersion(p.State(), i+1))
 			}
 			keys, err := r.Keys()
 			for i := range keys {
 				keys[i].LastUsedAt = nil // an engine may or may not store it before it closes
 			}
-			is(t, []domain.Key{k})(keys, err)
+			wantValue(t, []domain.Key{k})(keys, err)
 		})
 		who, err := domain.NewService(s.Store).Authenticate(t.Context(), domain.HashSecret(secret))
 		if err != nil || who.KeyID != k.ID {

@@ -13,12 +13,12 @@ import (
 	"github.com/caddy-presets/caddy-presets/domain"
 )
 
-// workspaceGone checks that r finds no trace of w itself.
-func workspaceGone(t *testing.T, r domain.Reader, w domain.Workspace, slugTaken bool) {
+// checkWorkspaceGone checks that r finds no trace of w itself.
+func checkWorkspaceGone(t *testing.T, r domain.Reader, w domain.Workspace, slugTaken bool) {
 	t.Helper()
-	missing(t, "the id of a deleted workspace")(r.Workspace(w.ID))
+	wantNotFound(t, "the id of a deleted workspace")(r.Workspace(w.ID))
 	if !slugTaken {
-		missing(t, "the slug of a deleted workspace")(workspaceBySlug(r, w.Slug))
+		wantNotFound(t, "the slug of a deleted workspace")(workspaceBySlug(r, w.Slug))
 	} else if got, err := workspaceBySlug(r, w.Slug); err != nil || got.ID == w.ID {
 		t.Errorf("the slug of a deleted workspace: got id %s and error %v, want another's", got.ID, err)
 	}
@@ -41,7 +41,7 @@ func workspaceDeleted(t *testing.T, s *suite) {
 	}
 	intact := func(r domain.Reader, all ...domain.Workspace) {
 		for _, w := range all {
-			is(t, w)(workspaceBySlug(r, w.Slug))
+			wantValue(t, w)(workspaceBySlug(r, w.Slug))
 			presets, err := collect(r.Presets(w.ID))
 			for _, p := range presets {
 				for n := 1; n <= 3; n++ {
@@ -57,9 +57,9 @@ func workspaceDeleted(t *testing.T, s *suite) {
 		}
 	}
 	empty := func(r domain.Reader, w domain.Workspace) {
-		presetsAre(t, r, w.ID)
-		presetPagesAre(t, r, w.ID, nil, 1)
-		missing(t, "a preset of the deleted workspace in that of the same slug")(r.Preset(w.ID, slugOf(1)))
+		checkPresets(t, r, w.ID)
+		checkPresetPages(t, r, w.ID, nil, 1)
+		wantNotFound(t, "a preset of the deleted workspace in that of the same slug")(r.Preset(w.ID, slugOf(1)))
 	}
 	before, w, after := newWorkspace("before"), newWorkspace("w"), newWorkspace("after")
 	for _, w := range []domain.Workspace{before, w, after} {
@@ -68,7 +68,7 @@ func workspaceDeleted(t *testing.T, s *suite) {
 	// A failed deletion changes nothing.
 	s.try(t, true, func(tx domain.Tx) error {
 		err := tx.DeleteWorkspace(w)
-		workspaceGone(t, tx, w, false)
+		checkWorkspaceGone(t, tx, w, false)
 		return err
 	})
 	s.inBoth(t, func(r domain.Reader) { intact(r, before, w, after) })
@@ -78,14 +78,14 @@ func workspaceDeleted(t *testing.T, s *suite) {
 		if err := tx.DeleteWorkspace(w); err != nil {
 			return err
 		}
-		workspaceGone(t, tx, w, false)
+		checkWorkspaceGone(t, tx, w, false)
 		err := tx.PutWorkspace(heir)
 		empty(tx, heir)
 		return err
 	})
-	s.lasts(t, func(r domain.Reader) {
-		workspaceGone(t, r, w, true)
-		workspacePagesAre(t, r, []domain.Workspace{before, after, heir}, 1)
+	s.checkAcrossReopen(t, func(r domain.Reader) {
+		checkWorkspaceGone(t, r, w, true)
+		checkWorkspacePages(t, r, []domain.Workspace{before, after, heir}, 1)
 		intact(r, before, after)
 		empty(r, heir)
 	})
@@ -96,9 +96,9 @@ func workspaceDeleted(t *testing.T, s *suite) {
 	})
 	s.reopen(t)
 	s.inBoth(t, func(r domain.Reader) {
-		workspaceGone(t, r, w, false)
-		workspaceGone(t, r, heir, false)
-		workspacePagesAre(t, r, []domain.Workspace{before, after, filled}, 1)
+		checkWorkspaceGone(t, r, w, false)
+		checkWorkspaceGone(t, r, heir, false)
+		checkWorkspacePages(t, r, []domain.Workspace{before, after, filled}, 1)
 		intact(r, before, after, filled)
 	})
 }
@@ -108,11 +108,11 @@ func workspaceDeleted(t *testing.T, s *suite) {
 func deletionsManyWriters(t *testing.T, s *suite) {
 	service := domain.NewService(s.Store)
 	left := make([]map[string]bool, writers)
-	mustTogether(t, writers, func(i int) error {
+	mustConcurrently(t, writers, func(i int) error {
 		left[i] = map[string]bool{}
 		slug := slugOf(i % 8)
 		for n := range 4 {
-			out, err := service.CreateWorkspace(context.Background(), by(""), domain.NewWorkspace{Name: "w", Slug: slug})
+			out, err := service.CreateWorkspace(context.Background(), authorIn(""), domain.NewWorkspace{Name: "w", Slug: slug})
 			switch {
 			case errors.Is(err, domain.ErrConflict) || domain.KindOf(err) == domain.Invalid: // another workspace has the slug
 				continue
@@ -121,7 +121,7 @@ func deletionsManyWriters(t *testing.T, s *suite) {
 			}
 			id := out.Workspace.ID
 			for _, preset := range []string{"p", fmt.Sprint("p-", n)} {
-				if _, err := createVersion(service, by(id), preset); err != nil {
+				if _, err := createVersion(service, authorIn(id), preset); err != nil {
 					return err
 				}
 			}
@@ -130,7 +130,7 @@ func deletionsManyWriters(t *testing.T, s *suite) {
 				continue
 			}
 			if _, err := retry(func() (domain.Outcome, error) {
-				return service.DeleteWorkspace(context.Background(), by(""), id, domain.WorkspaceDeletion{})
+				return service.DeleteWorkspace(context.Background(), authorIn(""), id, domain.WorkspaceDeletion{})
 			}); err != nil {
 				return err
 			}
@@ -141,7 +141,7 @@ func deletionsManyWriters(t *testing.T, s *suite) {
 	for _, of := range left {
 		maps.Copy(want, of)
 	}
-	s.lasts(t, func(r domain.Reader) {
+	s.checkAcrossReopen(t, func(r domain.Reader) {
 		text, total, err := r.WorkspacePage(domain.Page{Limit: math.MaxInt})
 		var page []domain.Workspace
 		if err == nil {

@@ -4,5 +4,5 @@ package storagetest
 // test with. The first tier has none: an etcd server takes minutes to build and to test.
 const EtcdVariable = "PRESETS_ETCD"
 
-// NoEtcd is why a test that needs an etcd server is skipped.
+// NoEtcd is the reason why a test that needs an etcd server is skipped.
 const NoEtcd = "SKIPPED: " + EtcdVariable + " names no etcd server; CONTRIBUTING.md tells how to build one"

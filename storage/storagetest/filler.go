@@ -22,7 +22,7 @@ type Filler struct {
 
 // Fill returns a Filler of s.
 func Fill(t testing.TB, s domain.Store) Filler {
-	return Filler{domain.NewService(s), by(""), t, s}
+	return Filler{domain.NewService(s), authorIn(""), t, s}
 }
 
 // Must ends the test if a call failed.
@@ -76,6 +76,8 @@ func (f Filler) Some() {
 	f.Label("team", "pruned", "staging", domain.Target{Split: []domain.Share{{Version: 2, Weight: 10}, {Version: 9, Weight: 0}}})
 	f.Label("team", "pruned", "gone", domain.Target{Version: 8})
 	f.Label("team", "pruned", "Gone", domain.Target{Version: 8})
+	f.Must(f.PutProtectedLabel(ctx, by, "team", "pruned", "Gone", domain.Target{Version: 9}, new(true)))
+	f.Must(f.UpdatePreset(ctx, by, "team", "pruned", domain.PresetPatch{Protected: new(true)}))
 
 	f.Version("", "first", "{\n\t\"model\" : \"m\\ud83d\",\r\n\"model\":1.0e+02 , \"x\":\"☃\u2028\"}")
 	f.Version("", "archived", `{"model":"a"}`)
@@ -89,6 +91,9 @@ func (f Filler) Some() {
 	f.Must(f.UpdatePreset(ctx, by, "", "disabled", domain.PresetPatch{
 		Status: &disabled, Name: &description, Description: domain.Settable[string]{Given: true, Value: &description},
 	}))
+	f.Must(f.UpdatePreset(ctx, by, "", "first", domain.PresetPatch{Policy: domain.Settable[domain.Policy]{Given: true, Value: &domain.Policy{
+		Lock: []string{"system"}, Models: []string{"a/*:online"}, Bounds: map[string]domain.Bound{"top_p": {Max: []byte("0.90")}},
+	}}}))
 	f.Version("", "zzz", `{}`)
 	f.Version("", "first", `{}`)
 
@@ -96,21 +101,29 @@ func (f Filler) Some() {
 	w := by
 	w.Idempotency = domain.Idempotency{Key: "again", Request: [32]byte{1, 2, 3}}
 	f.Must(f.CreatePresetVersion(ctx, w, "last", "prompt", domain.Capture{Dialect: domain.Messages, SystemPrompt: &prompt, Config: []byte("{ }")}))
+	w.Idempotency.Key = "template"
+	f.Must(f.CreatePresetVersion(ctx, w, "last", "template", domain.Capture{
+		Dialect: domain.Chat, SystemPrompt: new("In {{city}}."), Config: []byte("{}"), Template: &domain.Template{
+			Variables: []string{"city", "a.b"}, Messages: []byte("[ {\"role\":\"user\",\t\"content\":\"\\u007b{a.b}} ☃\"} ]"),
+		},
+	}))
 	w.Idempotency.Key = "draft"
 	f.Must(f.ReleasePresetVersion(ctx, w, "last", "prompt", domain.Capture{Dialect: domain.Chat, Config: []byte("{}")},
 		domain.Release{Draft: true, Label: "next", Message: new("why ☃ <b>\"")}))
 	later := time.Now().Add(time.Hour).UTC()
 	f.Update(func(tx domain.Tx) error {
 		return errors.Join(
-			tx.PutReplay(domain.Replay{ID: domain.ReplayID{1}, Request: []byte{}, Answer: []byte("\xff{\n"), Workspace: awkward, Version: 3, ExpiresAt: later}),
+			tx.PutReplay(domain.Replay{ID: domain.ReplayID{1}, Request: []byte{}, Answer: []byte("☃{\n"), Workspace: awkward, Version: 3, ExpiresAt: later}),
 			tx.PutReplay(domain.Replay{ID: domain.ReplayID{2}, Request: []byte{9}, ExpiresAt: later}),
 			tx.PutReplay(domain.Replay{ID: domain.ReplayID{3}, Request: []byte{9}, ExpiresAt: later.Add(-2 * time.Hour)}), // expired
 		)
 	})
 
 	for _, in := range []domain.NewKey{
-		{Kind: domain.ManagementKey, Name: "key ☃"},
-		{Kind: domain.InferenceKey, UserID: "bob", Workspace: "team", Lifetime: time.Hour},
+		{Kind: domain.ManagementKey, Name: "key ☃", Scope: domain.Scope{OnlyWorkspace: true, Rights: []domain.Right{domain.ProtectedLabels}}},
+		{Kind: domain.InferenceKey, UserID: "bob", Workspace: "team", Lifetime: time.Hour, Scope: domain.Scope{
+			Presets: []string{"p", "A.b_c~d-1"}, PresetRequired: true, Models: []string{"openai/*", "a/b:free"},
+		}},
 		{Kind: domain.InferenceKey},
 	} {
 		k, secret, err := f.IssueKey(ctx, by, in)
@@ -151,7 +164,6 @@ func (f Filler) Much() {
 		{Dialect: domain.Chat, Config: []byte(quotes)},
 		{Dialect: domain.Responses, Config: []byte(`{"a":"` + large + `"}`)},
 		{Dialect: domain.Messages, Config: []byte("{}"), SystemPrompt: &control},
-		{Dialect: domain.Chat, Config: []byte(`{"a":"` + strings.Repeat("\xff", domain.MaxStoredSize-2000) + `"}`)}, // no UTF-8
 	} {
 		f.Must(f.CreatePresetVersion(f.t.Context(), f.By, "large", "large", c))
 	}

@@ -12,8 +12,8 @@ import (
 	"github.com/caddy-presets/caddy-presets/domain"
 )
 
-// historiesAre compares pages of the histories of all objects of a trail with the trail.
-func historiesAre(t *testing.T, r domain.Reader, trail []domain.AuditRecord) error {
+// checkHistories compares pages of the histories of all objects of a trail with the trail.
+func checkHistories(t *testing.T, r domain.Reader, trail []domain.AuditRecord) error {
 	t.Helper()
 	want := make(map[string][]int)
 	for _, record := range trail {
@@ -83,16 +83,16 @@ func objectHistories(t *testing.T, s *suite) {
 					return err
 				}
 			}
-			return historiesAre(t, tx, trail[:i])
+			return checkHistories(t, tx, trail[:i])
 		})
 		if err := s.update(func(tx domain.Tx) error { return cmp.Or(putAudit(tx, newAudit(i+1)), errDeliberate) }); !errors.Is(err, errDeliberate) {
 			t.Errorf("got error %v, want the function's own", err)
 		}
-		s.mustView(t, func(r domain.Reader) error { return historiesAre(t, r, trail[:i]) })
+		s.mustView(t, func(r domain.Reader) error { return checkHistories(t, r, trail[:i]) })
 	}
 	s.reopen(t)
 	s.inBoth(t, func(r domain.Reader) {
-		if err := historiesAre(t, r, trail); err != nil {
+		if err := checkHistories(t, r, trail); err != nil {
 			t.Error(err)
 		}
 	})
@@ -104,19 +104,19 @@ func historiesManyWriters(t *testing.T, s *suite) {
 	kept, gone := newWorkspace("kept"), newWorkspace("gone")
 	s.put(t, kept, gone)
 	service := domain.NewService(s.Store)
-	mustTogether(t, writers, func(i int) (err error) {
+	mustConcurrently(t, writers, func(i int) (err error) {
 		for n := range 4 {
 			w := []domain.Workspace{kept, gone}[n%2]
-			_, err1 := createVersion(service, by(w.ID), slugOf(i%5))
+			_, err1 := createVersion(service, authorIn(w.ID), slugOf(i%5))
 			err = cmp.Or(err, err1)
 			_, _ = retry(func() (domain.Outcome, error) {
-				return service.DesignateVersion(context.Background(), by(w.ID), "", slugOf(i%9), domain.Designation{Version: 3})
+				return service.DesignateVersion(context.Background(), authorIn(w.ID), "", slugOf(i%9), domain.Designation{Version: 3})
 			})
 		}
 		return err
 	})
 	if _, err := retry(func() (domain.Outcome, error) {
-		return service.DeleteWorkspace(t.Context(), by(""), "gone", domain.WorkspaceDeletion{})
+		return service.DeleteWorkspace(t.Context(), authorIn(""), "gone", domain.WorkspaceDeletion{})
 	}); err != nil {
 		t.Fatal(err)
 	}
@@ -133,7 +133,7 @@ func historiesManyWriters(t *testing.T, s *suite) {
 			}
 			trail = append(trail, record)
 		}
-		return historiesAre(t, r, trail)
+		return checkHistories(t, r, trail)
 	}
 	s.mustView(t, check)
 	s.reopen(t)

@@ -53,11 +53,11 @@ func largestChanges(t *testing.T, s *suite) {
 	s.reopen(t)
 	s.view(t, func(r domain.Reader) {
 		for _, p := range presets {
-			presetsAre(t, r, p.WorkspaceID, p)
+			checkPresets(t, r, p.WorkspaceID, p)
 		}
 		kept := pruned
 		kept.Kept = domain.Kept{From: pruned.LatestVersion}
-		presetsAre(t, r, pruned.WorkspaceID, kept)
+		checkPresets(t, r, pruned.WorkspaceID, kept)
 	})
 
 	large := `{"a":"` + strings.Repeat("x", domain.MaxStoredSize-8) + `"}`

@@ -14,7 +14,7 @@ import (
 	"github.com/caddy-presets/caddy-presets/domain"
 )
 
-func labelNamesAre(t *testing.T, r domain.Reader, p domain.Preset, want ...string) {
+func checkLabelNames(t *testing.T, r domain.Reader, p domain.Preset, want ...string) {
 	t.Helper()
 	got, err := collect(r.LabelNames(p))
 	if err != nil || !slices.Equal(got, want) {
@@ -73,16 +73,16 @@ func manyListed(t *testing.T, s *suite) {
 		if i != many {
 			t.Errorf("got %d labels, want %d", i, many)
 		}
-		replaysAre(t, tx, answers)
+		checkReplays(t, tx, answers)
 		return nil
 	})
-	s.view(t, func(r domain.Reader) { replaysAre(t, r, answers) })
+	s.view(t, func(r domain.Reader) { checkReplays(t, r, answers) })
 }
 
-func replaysAre(t *testing.T, r domain.Reader, want []domain.Replay) {
+func checkReplays(t *testing.T, r domain.Reader, want []domain.Replay) {
 	t.Helper()
 	want = slices.SortedFunc(slices.Values(want), func(a, b domain.Replay) int { return bytes.Compare(a.ID[:], b.ID[:]) })
-	is(t, want)(collect(r.Replays()))
+	wantValue(t, want)(collect(r.Replays()))
 }
 
 // importBegun checks that BeginImport empties only a trail of one record. It marks the
@@ -96,11 +96,11 @@ func importBegun(t *testing.T, s *suite) {
 		s.view(t, func(r domain.Reader) {
 			head := domain.AuditHead{Count: len(want), Importing: importing}
 			for i, w := range want {
-				is(t, w)(r.AuditRecord(i + 1))
+				wantValue(t, w)(r.AuditRecord(i + 1))
 				head.Hash = w.Hash
 			}
-			is(t, head)(r.AuditHead())
-			missing(t, "behind the end")(r.AuditRecord(len(want) + 1))
+			wantValue(t, head)(r.AuditHead())
+			wantNotFound(t, "behind the end")(r.AuditRecord(len(want) + 1))
 		})
 	}
 	end := func() { s.mustUpdate(t, func(tx domain.Tx) error { return tx.EndImport() }) }
@@ -129,7 +129,7 @@ func importBegun(t *testing.T, s *suite) {
 // after the store was reopened.
 func importUnfinished(t *testing.T, s *suite) {
 	change := func() error {
-		_, err := domain.NewService(s).CreateWorkspace(t.Context(), by(""), domain.NewWorkspace{Name: "n", Slug: "n"})
+		_, err := domain.NewService(s).CreateWorkspace(t.Context(), authorIn(""), domain.NewWorkspace{Name: "n", Slug: "n"})
 		return err
 	}
 	refused := func() {
@@ -144,7 +144,7 @@ func importUnfinished(t *testing.T, s *suite) {
 	refused()
 	s.reopen(t)
 	refused()
-	s.view(t, func(r domain.Reader) { missing(t, "what was refused")(r.WorkspaceID("n")) })
+	s.view(t, func(r domain.Reader) { wantNotFound(t, "what was refused")(r.WorkspaceID("n")) })
 	s.mustUpdate(t, func(tx domain.Tx) error { return tx.EndImport() })
 	if err := change(); err != nil {
 		t.Errorf("the import has ended: got error %v", err)

@@ -13,6 +13,8 @@ import (
 	"testing"
 	"time"
 
+	"github.com/go-json-experiment/json/jsontext"
+
 	"github.com/caddy-presets/caddy-presets/domain"
 )
 
@@ -23,7 +25,7 @@ func workspaceRoundTrip(t *testing.T, s *suite) {
 		DefaultGuardrailID: newID(), IOLoggingAPIKeyIDs: []byte(`["a",1,12345678901234567890,-1.50,1e400]`),
 		IOLoggingSamplingRate: 0.1, IsDataDiscountLoggingEnabled: true,
 		IsObservabilityBroadcastEnabled: true, IsObservabilityIOLoggingEnabled: true,
-		CreatedAt: when(1), CreatedBy: awkward, UpdatedAt: new(when(2)), DisabledServerTools: &[]string{awkward, ""},
+		CreatedAt: timeAt(1), CreatedBy: awkward, UpdatedAt: new(timeAt(2)), DisabledServerTools: &[]string{awkward, ""},
 	}
 	empty := newWorkspace("empty")
 	empty.Name, empty.CreatedBy = "", ""
@@ -33,27 +35,34 @@ func workspaceRoundTrip(t *testing.T, s *suite) {
 	for _, want := range []domain.Workspace{full, empty, newWorkspace("nil")} {
 		s.put(t, want)
 		s.view(t, func(r domain.Reader) {
-			is(t, want)(r.Workspace(want.ID))
-			is(t, want)(workspaceBySlug(r, want.Slug))
-			shows(t, want)(r.WorkspaceJSON(strings.ToUpper(want.ID)))
+			wantValue(t, want)(r.Workspace(want.ID))
+			wantValue(t, want)(workspaceBySlug(r, want.Slug))
+			wantJSON(t, want)(r.WorkspaceJSON(strings.ToUpper(want.ID)))
 		})
 	}
 	changed := full
-	changed.Name, changed.Description, changed.UpdatedAt = "changed", nil, new(when(3))
+	changed.Name, changed.Description, changed.UpdatedAt = "changed", nil, new(timeAt(3))
 	s.put(t, changed)
-	s.view(t, func(r domain.Reader) { is(t, changed)(workspaceBySlug(r, "full")) })
+	s.view(t, func(r domain.Reader) { wantValue(t, changed)(workspaceBySlug(r, "full")) })
 }
 
 func presetRoundTrip(t *testing.T, s *suite) {
 	full := domain.Preset{
 		ID: newID(), Name: awkward, Slug: "A.b_c~d-1", Description: new(awkward), Status: domain.PresetActive,
-		StatusUpdatedAt: new(when(1)), CreatorUserID: awkward, WorkspaceID: newID(),
+		StatusUpdatedAt: new(timeAt(1)), CreatorUserID: awkward, WorkspaceID: newID(),
 		DesignatedVersionID: newID(), DesignatedVersion: 7, LatestVersion: 9,
 		Labels: map[string]domain.Target{
-			"staging": {Version: 3},
+			"staging": {Version: 3, Protected: true},
 			awkward:   {Split: []domain.Share{{Version: 1, Weight: 2}, {Version: 9}}},
 		},
-		CreatedAt: when(2), UpdatedAt: when(3),
+		Policy: &domain.Policy{
+			Lock: []string{"provider", "system"}, Models: []string{}, Drop: []string{"seed"}, Violation: domain.RefuseViolation,
+			Bounds: map[string]domain.Bound{
+				"temperature":      {Min: []byte("-0.10"), Max: []byte("1e0")},
+				"reasoning.effort": {In: []jsontext.Value{[]byte(`"low"`), []byte("1.50"), []byte("true")}},
+			},
+		},
+		CreatedAt: timeAt(2), UpdatedAt: timeAt(3), Protected: true,
 	}
 	empty := newPreset(full.WorkspaceID, "a.b_c~d-1") // another slug, because slugs are case-sensitive
 	empty.Name, empty.Description, empty.StatusUpdatedAt = "", new(""), new(time.Time{})
@@ -65,16 +74,16 @@ func presetRoundTrip(t *testing.T, s *suite) {
 	}
 	s.view(t, func(r domain.Reader) {
 		for _, want := range presets {
-			is(t, want)(r.Preset(want.WorkspaceID, want.Slug))
+			wantValue(t, want)(r.Preset(want.WorkspaceID, want.Slug))
 			state, text, err := r.PresetJSON(want.WorkspaceID, want.Slug)
-			shows(t, want)(text, err)
-			same(t, state, want.State())
+			wantJSON(t, want)(text, err)
+			checkSame(t, state, want.State())
 		}
 	})
 }
 
-// shows returns a function that compares JSON with the JSON of an object.
-func shows(t *testing.T, object interface{ JSON() ([]byte, error) }) func([]byte, error) {
+// wantJSON returns a function that compares JSON with the JSON of an object.
+func wantJSON(t *testing.T, object interface{ JSON() ([]byte, error) }) func([]byte, error) {
 	t.Helper()
 	return func(got []byte, err error) {
 		t.Helper()
@@ -97,11 +106,16 @@ func versionRoundTrip(t *testing.T, s *suite) {
 	var want []domain.PresetVersion
 	for i := range configs {
 		v := newVersion(p, i+1, configs[i])
-		v.SystemPrompt, v.CreatorID, v.UpdatedAt = prompts[i], awkward, when(100+i)
+		v.SystemPrompt, v.CreatorID, v.UpdatedAt = prompts[i], awkward, timeAt(100+i)
 		v.Message = prompts[len(prompts)-1-i]
 		want = append(want, v)
 	}
 	want[0].Dialect, want[1].Dialect, want[2].Dialect = domain.Chat, "another", domain.Messages
+	want[0].Template = &domain.Template{Variables: []string{}, Messages: []byte(`[]`)}
+	want[2].Template = &domain.Template{
+		Variables: []string{"city", "x.y-z"},
+		Messages:  []byte("[{\"role\" : \"user\",\r\n\"content\":\"{{city}} \\u00e9\\/<>&\u2028 ,\\\"system_prompt\\\":\"},{\"n\":1.0E+2}]"),
+	}
 	s.mustUpdate(t, func(tx domain.Tx) error {
 		for _, v := range want {
 			p.LatestVersion = v.Version
@@ -113,39 +127,41 @@ func versionRoundTrip(t *testing.T, s *suite) {
 	})
 	s.view(t, func(r domain.Reader) {
 		for i := range want {
-			is(t, want[i])(r.PresetVersion(p.State(), i+1))
-			shows(t, want[i])(r.PresetVersionJSON(p.State(), i+1))
+			wantValue(t, want[i])(r.PresetVersion(p.State(), i+1))
+			wantJSON(t, want[i])(r.PresetVersionJSON(p.State(), i+1))
 			text, err := r.PresetVersionJSON(p.State(), i+1)
 			summary, err2 := r.PresetVersionSummary(p.State(), i+1)
 			if err := errors.Join(err, err2); err != nil {
 				t.Fatal(err)
 			}
-			summarises(t, summary, text)
+			checkSummary(t, summary, text)
 		}
 	})
 }
 
-// summarises checks that a summary has all members of a version's JSON but two, and their
-// sizes.
-func summarises(t *testing.T, summary, version []byte) {
+// checkSummary checks that a summary has all members of a version's JSON but three, and
+// their sizes.
+func checkSummary(t *testing.T, summary, version []byte) {
 	t.Helper()
 	var short, whole map[string]json.RawMessage
 	var prompt *string
+	var template struct{ Messages json.RawMessage }
 	err := errors.Join(json.Unmarshal(summary, &short), json.Unmarshal(version, &whole))
-	if err := errors.Join(err, json.Unmarshal(whole["system_prompt"], &prompt)); err != nil {
+	if err := errors.Join(err, json.Unmarshal(whole["system_prompt"], &prompt), json.Unmarshal(whole["template"], &template)); err != nil {
 		t.Fatal(err)
 	}
 	if prompt == nil {
 		prompt = new("")
 	}
-	sizes := fmt.Sprintf("%s %s", short["system_prompt_bytes"], short["config_bytes"])
+	sizes := fmt.Sprintf("%s %s %s", short["system_prompt_bytes"], short["template_bytes"], short["config_bytes"])
 	const before = `,"config":`
 	config := version[bytes.Index(version, []byte(before))+len(before) : len(version)-1] // with the blanks around it
-	if want := fmt.Sprintf("%d %d", len(*prompt), len(config)); sizes != want {
+	if want := fmt.Sprintf("%d %d %d", len(*prompt), len(template.Messages), len(config)); sizes != want {
 		t.Errorf("got sizes %s, want %s", sizes, want)
 	}
 	delete(whole, "config")
 	delete(whole, "system_prompt")
+	delete(whole, "template")
 	if !reflect.DeepEqual(short, whole) {
 		t.Errorf("got summary %s of %s", summary, version)
 	}
@@ -155,18 +171,22 @@ func keyRoundTrip(t *testing.T, s *suite) {
 	full := domain.Key{
 		ID: newID(), Kind: domain.ManagementKey, Hash: domain.HashSecret("1"), Hint: "wxyz",
 		Name: awkward, UserID: awkward, WorkspaceID: newID(),
-		CreatedAt: when(1), ExpiresAt: new(when(2)), RevokedAt: new(when(3)), LastUsedAt: new(when(4)),
+		CreatedAt: timeAt(1), ExpiresAt: new(timeAt(2)), RevokedAt: new(timeAt(3)), LastUsedAt: new(timeAt(4)),
+		Scope: &domain.Scope{
+			Presets: []string{"p", "A.b"}, PresetRequired: true, Models: []string{"a/*", awkward},
+			OnlyWorkspace: true, Rights: []domain.Right{domain.ProtectedLabels},
+		},
 	}
 	for _, want := range []domain.Key{full, newKey(4)} {
 		s.put(t, want)
 		s.view(t, func(r domain.Reader) {
-			is(t, want)(r.Key(want.ID))
-			is(t, want)(r.KeyByHash(want.Hash))
+			wantValue(t, want)(r.Key(want.ID))
+			wantValue(t, want)(r.KeyByHash(want.Hash))
 		})
 	}
-	full.RevokedAt = new(when(9))
+	full.RevokedAt = new(timeAt(9))
 	s.put(t, full)
-	s.view(t, func(r domain.Reader) { is(t, full)(r.KeyByHash(full.Hash)) })
+	s.view(t, func(r domain.Reader) { wantValue(t, full)(r.KeyByHash(full.Hash)) })
 }
 
 // largestRecords stores the largest objects that the domain allows.
@@ -179,11 +199,17 @@ func largestRecords(t *testing.T, s *suite) {
 	}
 	w.IOLoggingAPIKeyIDs = []byte(`["` + strings.Repeat("k", domain.MaxStoredSize-len(stored)) + `"]`)
 	p := newPreset(w.ID, strings.Repeat("s", 128))
-	p.LatestVersion = 2
+	p.LatestVersion = 3
 	config := newVersion(p, 1, `{"a":"`+strings.Repeat("x", domain.MaxStoredSize-8)+`"}`)
 	prompt := newVersion(p, 2, `{}`)
 	prompt.SystemPrompt = new(strings.Repeat("\x01", domain.MaxStoredSize/6)) // sent as \u0001
 	prompt.CreatorID = strings.Repeat("😀", domain.MaxKeyText)
+	template := newVersion(p, 3, `{}`)
+	name := strings.Repeat("v", domain.MaxStoredSize/2-40)
+	template.Template = &domain.Template{Variables: []string{name}, Messages: []byte(`[{"content":"{{` + name + `}}"}]`)}
+	if err := (domain.Capture{Config: template.Config, Template: template.Template}).CheckSize(); err != nil {
+		t.Fatal(err)
+	}
 	// An answer shows a whole version. A preset is small beside that.
 	answer := domain.Replay{ID: domain.ReplayID{1}, Request: make([]byte, 32), ExpiresAt: time.Now().Add(time.Hour).UTC().Truncate(time.Second)}
 	answer.Answer = bytes.Repeat([]byte("a"), 2*domain.MaxStoredSize-(64<<10))
@@ -195,7 +221,7 @@ func largestRecords(t *testing.T, s *suite) {
 	for i := range domain.MaxLabels {
 		p.Labels[fmt.Sprintf("%064d", i)] = largest
 	}
-	change := domain.LabelChange{Number: 1, Time: when(1), KeyID: awkward, UserID: strings.Repeat("😀", domain.MaxKeyText), From: &largest, To: &largest}
+	change := domain.LabelChange{Number: 1, Time: timeAt(1), KeyID: awkward, UserID: strings.Repeat("😀", domain.MaxKeyText), From: &largest, To: &largest}
 	audit := newAudit(1)
 	s.mustUpdate(t, func(tx domain.Tx) error {
 		return errors.Join(tx.PutWorkspace(w), tx.PutPresetVersion(p, config))
@@ -203,51 +229,53 @@ func largestRecords(t *testing.T, s *suite) {
 	s.mustUpdate(t, func(tx domain.Tx) error {
 		return errors.Join(put[any](tx, p, audit, answer), tx.PutPresetVersion(p, prompt), tx.PutLabelChange(p, "staging", change))
 	})
+	s.mustUpdate(t, func(tx domain.Tx) error { return tx.PutPresetVersion(p, template) })
 	s.reopen(t)
 	s.view(t, func(r domain.Reader) {
-		is(t, w)(workspaceBySlug(r, w.Slug))
-		is(t, p)(r.Preset(w.ID, p.Slug))
-		is(t, config)(r.PresetVersion(p.State(), 1))
-		is(t, prompt)(r.PresetVersion(p.State(), 2))
-		is(t, change)(r.LabelChange(p, "staging", 1))
-		is(t, audit)(r.AuditRecord(1))
-		is(t, answer)(r.Replay(answer.ID))
-		presetPagesAre(t, r, w.ID, []domain.Preset{p}, 1)
-		workspacePagesAre(t, r, []domain.Workspace{w}, 1)
+		wantValue(t, w)(workspaceBySlug(r, w.Slug))
+		wantValue(t, p)(r.Preset(w.ID, p.Slug))
+		wantValue(t, config)(r.PresetVersion(p.State(), 1))
+		wantValue(t, template)(r.PresetVersion(p.State(), 3))
+		wantValue(t, prompt)(r.PresetVersion(p.State(), 2))
+		wantValue(t, change)(r.LabelChange(p, "staging", 1))
+		wantValue(t, audit)(r.AuditRecord(1))
+		wantValue(t, answer)(r.Replay(answer.ID))
+		checkPresetPages(t, r, w.ID, []domain.Preset{p}, 1)
+		checkWorkspacePages(t, r, []domain.Workspace{w}, 1)
 	})
 }
 
 func notFound(t *testing.T, s *suite) {
 	check := func(r domain.Reader) {
-		for _, text := range odd() {
+		for _, text := range invalidNames() {
 			name := text[:min(len(text), 40)]
-			missing(t, "Workspace "+name)(r.Workspace(text))
-			missing(t, "WorkspaceID "+name)(workspaceBySlug(r, text))
-			missing(t, "Preset in "+name)(r.Preset(text, "p"))
-			missing(t, "Preset "+name)(r.Preset(newID(), text))
-			missing(t, "Preset twice "+name)(r.Preset(text, text))
-			missing(t, "PresetVersion of "+name)(r.PresetVersion(domain.PresetState{ID: text}, 1))
-			missing(t, "WorkspaceJSON "+name)(r.WorkspaceJSON(text))
+			wantNotFound(t, "Workspace "+name)(r.Workspace(text))
+			wantNotFound(t, "WorkspaceID "+name)(workspaceBySlug(r, text))
+			wantNotFound(t, "Preset in "+name)(r.Preset(text, "p"))
+			wantNotFound(t, "Preset "+name)(r.Preset(newID(), text))
+			wantNotFound(t, "Preset twice "+name)(r.Preset(text, text))
+			wantNotFound(t, "PresetVersion of "+name)(r.PresetVersion(domain.PresetState{ID: text}, 1))
+			wantNotFound(t, "WorkspaceJSON "+name)(r.WorkspaceJSON(text))
 			_, _, err := r.PresetJSON(text, text)
-			missing(t, "PresetJSON "+name)(nil, err)
-			missing(t, "PresetVersionJSON of "+name)(r.PresetVersionJSON(domain.PresetState{ID: text}, 1))
-			missing(t, "PresetVersionSummary of "+name)(r.PresetVersionSummary(domain.PresetState{ID: text}, 1))
-			missing(t, "Key "+name)(r.Key(text))
+			wantNotFound(t, "PresetJSON "+name)(nil, err)
+			wantNotFound(t, "PresetVersionJSON of "+name)(r.PresetVersionJSON(domain.PresetState{ID: text}, 1))
+			wantNotFound(t, "PresetVersionSummary of "+name)(r.PresetVersionSummary(domain.PresetState{ID: text}, 1))
+			wantNotFound(t, "Key "+name)(r.Key(text))
 			for _, label := range []string{text, "staging"} {
-				is(t, 0)(r.LabelChanges(domain.Preset{ID: text}, label))
-				missing(t, "LabelChange of "+name)(r.LabelChange(domain.Preset{ID: text}, label, 1))
+				wantValue(t, 0)(r.LabelChanges(domain.Preset{ID: text}, label))
+				wantNotFound(t, "LabelChange of "+name)(r.LabelChange(domain.Preset{ID: text}, label, 1))
 			}
 		}
 		p := newPreset(newID(), "p")
 		p.LatestVersion = 3
 		for _, n := range []int{math.MinInt, -1, 0, 4, math.MaxInt} {
-			missing(t, fmt.Sprint("PresetVersion ", n))(r.PresetVersion(p.State(), n))
+			wantNotFound(t, fmt.Sprint("PresetVersion ", n))(r.PresetVersion(p.State(), n))
 		}
-		missing(t, "KeyByHash")(r.KeyByHash(domain.KeyHash{}))
-		missing(t, "LabelChange")(r.LabelChange(p, "staging", 1))
-		missing(t, "AuditRecord")(r.AuditRecord(1))
-		is(t, domain.AuditHead{})(r.AuditHead())
-		missing(t, "Replay")(r.Replay(domain.ReplayID{}))
+		wantNotFound(t, "KeyByHash")(r.KeyByHash(domain.KeyHash{}))
+		wantNotFound(t, "LabelChange")(r.LabelChange(p, "staging", 1))
+		wantNotFound(t, "AuditRecord")(r.AuditRecord(1))
+		wantValue(t, domain.AuditHead{})(r.AuditHead())
+		wantNotFound(t, "Replay")(r.Replay(domain.ReplayID{}))
 		// By the contract, a missing version of a preset is damage.
 		if _, err := r.PresetVersion(p.State(), 2); err == nil || errors.Is(err, domain.ErrNotFound) {
 			t.Errorf("PresetVersion that must exist: got error %v, want one that is not ErrNotFound", err)
@@ -272,11 +300,11 @@ func otherNotations(t *testing.T, s *suite) {
 	s.view(t, func(r domain.Reader) {
 		for _, id := range []string{w.ID, k.ID} {
 			for _, text := range []string{"urn:uuid:" + id, "{" + id + "}", "x" + id + "x", strings.ReplaceAll(id, "-", ""), " " + id} {
-				missing(t, "Workspace "+text)(r.Workspace(text))
-				missing(t, "Key "+text)(r.Key(text))
+				wantNotFound(t, "Workspace "+text)(r.Workspace(text))
+				wantNotFound(t, "Key "+text)(r.Key(text))
 			}
 		}
-		missing(t, "the id as a slug")(workspaceBySlug(r, w.ID))
+		wantNotFound(t, "the id as a slug")(workspaceBySlug(r, w.ID))
 	})
 }
 
@@ -286,19 +314,19 @@ func slugReleased(t *testing.T, s *suite) {
 	w.Slug = "after"
 	s.mustUpdate(t, func(tx domain.Tx) error {
 		err := tx.PutWorkspace(w)
-		missing(t, "the former slug, in the same update")(workspaceBySlug(tx, "before"))
+		wantNotFound(t, "the former slug, in the same update")(workspaceBySlug(tx, "before"))
 		return err
 	})
 	s.view(t, func(r domain.Reader) {
-		missing(t, "the former slug")(workspaceBySlug(r, "before"))
-		is(t, w)(workspaceBySlug(r, "after"))
+		wantNotFound(t, "the former slug")(workspaceBySlug(r, "before"))
+		wantValue(t, w)(workspaceBySlug(r, "after"))
 	})
 	// Others may use the slug, and its former holder must not remove theirs.
 	heir := newWorkspace("before")
 	s.put(t, heir)
 	w.Slug = "once more"
 	s.put(t, w)
-	s.view(t, func(r domain.Reader) { is(t, heir)(workspaceBySlug(r, "before")) })
+	s.view(t, func(r domain.Reader) { wantValue(t, heir)(workspaceBySlug(r, "before")) })
 	// After several changes in one update, only the last slug remains.
 	passing := []string{"one", "two", "once more"}
 	s.mustUpdate(t, func(tx domain.Tx) error {
@@ -312,9 +340,9 @@ func slugReleased(t *testing.T, s *suite) {
 	})
 	s.view(t, func(r domain.Reader) {
 		for _, slug := range passing {
-			missing(t, "passing slug "+slug)(workspaceBySlug(r, slug))
+			wantNotFound(t, "passing slug "+slug)(workspaceBySlug(r, slug))
 		}
-		is(t, w)(workspaceBySlug(r, "three"))
+		wantValue(t, w)(workspaceBySlug(r, "three"))
 	})
 }
 
@@ -328,7 +356,7 @@ func versionNeverChanges(t *testing.T, s *suite) {
 	if !errors.Is(err, domain.ErrTaken) {
 		t.Errorf("got error %v, want ErrTaken", err)
 	}
-	s.view(t, func(r domain.Reader) { is(t, want)(r.PresetVersion(p.State(), 1)) })
+	s.view(t, func(r domain.Reader) { wantValue(t, want)(r.PresetVersion(p.State(), 1)) })
 }
 
 func keysOldestFirst(t *testing.T, s *suite) {
@@ -339,57 +367,64 @@ func keysOldestFirst(t *testing.T, s *suite) {
 		s.put(t, k)
 	}
 	slices.SortFunc(want, func(a, b domain.Key) int { return a.CreatedAt.Compare(b.CreatedAt) })
-	s.view(t, func(r domain.Reader) { is(t, want)(r.Keys()) })
+	s.view(t, func(r domain.Reader) { wantValue(t, want)(r.Keys()) })
 	// An update sees its own writes, once each.
-	want[3].RevokedAt = new(when(50))
+	want[3].RevokedAt = new(timeAt(50))
 	want = append(want, newKey(100))
 	s.mustUpdate(t, func(tx domain.Tx) error {
 		err := put(tx, want[3], want[10])
-		is(t, want)(tx.Keys())
+		wantValue(t, want)(tx.Keys())
 		return err
 	})
-	s.view(t, func(r domain.Reader) { is(t, want)(r.Keys()) })
+	s.view(t, func(r domain.Reader) { wantValue(t, want)(r.Keys()) })
 }
 
-// valuesAreTheCallers modifies passed and returned values.
-func valuesAreTheCallers(t *testing.T, s *suite) {
+// valuesAreCopied modifies passed and returned values.
+func valuesAreCopied(t *testing.T, s *suite) {
 	p := newPreset(newID(), "p")
 	p.LatestVersion = 1
+	template := func() *domain.Template {
+		return &domain.Template{Variables: []string{"v"}, Messages: []byte(`[{"a":1}]`)}
+	}
 	v := newVersion(p, 1, `{"a":1}`)
 	want := newVersion(p, 1, `{"a":1}`)
-	want.ID = v.ID
+	want.ID, want.Template = v.ID, template()
 	read := func(r domain.Reader) error {
 		got, err := r.PresetVersion(p.State(), 1)
 		if err != nil {
 			return err
 		}
-		same(t, got, want)
+		checkSame(t, got, want)
 		for i := range got.Config {
 			got.Config[i] = '!'
 		}
+		copy(got.Template.Messages, "!!!!")
+		got.Template.Variables[0] = "!"
 		return nil
 	}
 	s.mustUpdate(t, func(tx domain.Tx) error {
-		v.Config = []byte(`{"a":1}`)
+		v.Config, v.Template = []byte(`{"a":1}`), template()
 		if err := errors.Join(tx.PutPreset(p), tx.PutPresetVersion(p, v)); err != nil {
 			return err
 		}
 		copy(v.Config, "!!!!")
+		copy(v.Template.Messages, "!!!!")
+		v.Template.Variables[0] = "!"
 		return errors.Join(read(tx), read(tx))
 	})
 	s.mustView(t, func(r domain.Reader) error { return errors.Join(read(r), read(r)) })
 }
 
-// same compares objects as the domain does. A nil json.RawMessage equals one of null, and
+// checkSame compares objects as the domain does. A nil json.RawMessage equals one of null, and
 // the encoding of a time does not matter.
-func same[T any](t *testing.T, got, want T) {
+func checkSame[T any](t *testing.T, got, want T) {
 	t.Helper()
-	if !reflect.DeepEqual(normal(got), normal(want)) {
-		t.Errorf("got  %s\nwant %s", show(got), show(want))
+	if !reflect.DeepEqual(normalize(got), normalize(want)) {
+		t.Errorf("got  %s\nwant %s", formatJSON(got), formatJSON(want))
 	}
 }
 
-func normal(object any) any {
+func normalize(object any) any {
 	w, ok := object.(domain.Workspace)
 	if !ok {
 		return object
@@ -400,7 +435,7 @@ func normal(object any) any {
 	return w
 }
 
-func show(object any) string {
+func formatJSON(object any) string {
 	text, err := json.Marshal(object)
 	if err != nil {
 		return err.Error()

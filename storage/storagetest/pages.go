@@ -33,9 +33,9 @@ func presetPage(r domain.Reader, workspaceID string, page domain.Page) (presets 
 	return presets, total, nil
 }
 
-// pagesAre compares pages of several sizes with want, which is in list order. It reads one
+// checkPages compares pages of several sizes with want, which is in list order. It reads one
 // in every step offsets.
-func pagesAre[T interface{ JSON() ([]byte, error) }](t *testing.T, what string, want []T, step int, read func(domain.Page) ([]byte, int, error)) {
+func checkPages[T interface{ JSON() ([]byte, error) }](t *testing.T, what string, want []T, step int, read func(domain.Page) ([]byte, int, error)) {
 	t.Helper()
 	check := func(page domain.Page) {
 		t.Helper()
@@ -55,7 +55,7 @@ func pagesAre[T interface{ JSON() ([]byte, error) }](t *testing.T, what string, 
 			return
 		}
 		for i := range got {
-			shows(t, want[first+i])(got[i], nil)
+			wantJSON(t, want[first+i])(got[i], nil)
 		}
 	}
 	for offset := 0; offset <= len(want)+1; offset += step {
@@ -86,20 +86,20 @@ func filtered(presets []domain.Preset, filter domain.PresetFilter) []domain.Pres
 	})
 }
 
-// presetPagesAre compares the pages of every filter with all presets of a workspace. all
+// checkPresetPages compares the pages of every filter with all presets of a workspace. all
 // begins with the preset that was put last.
-func presetPagesAre(t *testing.T, r domain.Reader, workspaceID string, all []domain.Preset, step int) {
+func checkPresetPages(t *testing.T, r domain.Reader, workspaceID string, all []domain.Preset, step int) {
 	t.Helper()
 	for filter := range presetFilters {
-		pagesAre(t, fmt.Sprintf("PresetPage of %q", filter), filtered(all, filter), step, func(page domain.Page) ([]byte, int, error) {
+		checkPages(t, fmt.Sprintf("PresetPage of %q", filter), filtered(all, filter), step, func(page domain.Page) ([]byte, int, error) {
 			return r.PresetPage(workspaceID, filter, page)
 		})
 	}
 }
 
-func workspacePagesAre(t *testing.T, r domain.Reader, want []domain.Workspace, step int) {
+func checkWorkspacePages(t *testing.T, r domain.Reader, want []domain.Workspace, step int) {
 	t.Helper()
-	pagesAre(t, "WorkspacePage", want, step, r.WorkspacePage)
+	checkPages(t, "WorkspacePage", want, step, r.WorkspacePage)
 }
 
 // presetPages changes presets of two workspaces at random, several in one update, and
@@ -137,7 +137,7 @@ func presetPages(t *testing.T, s *suite) {
 			p = newPreset(w, fmt.Sprint("p-", clock))
 			p.Status = presetFilters[domain.AllPresets][random.IntN(3)]
 		}
-		p.LatestVersion, p.UpdatedAt = clock, when(clock%3) // times give no order
+		p.LatestVersion, p.UpdatedAt = clock, timeAt(clock%3) // times give no order
 		toFront(p)
 		return tx.PutPreset(p)
 	}
@@ -145,7 +145,7 @@ func presetPages(t *testing.T, s *suite) {
 		t.Helper()
 		s.inBoth(t, func(r domain.Reader) {
 			for _, w := range ids {
-				presetPagesAre(t, r, w, all[w], step)
+				checkPresetPages(t, r, w, all[w], step)
 			}
 		})
 	}
@@ -160,18 +160,18 @@ func presetPages(t *testing.T, s *suite) {
 	check(1)
 	for round := range 120 / Sample(2) {
 		// An engine may run the function again, so the model is reset.
-		before := cloned(all)
+		before := cloneLists(all)
 		changes, fails, looks, start := 1+random.IntN(12), random.IntN(6) == 0, random.IntN(4) == 0, clock
 		w := ids[random.IntN(len(ids))]
 		s.try(t, fails, func(tx domain.Tx) error {
-			all, clock = cloned(before), start
+			all, clock = cloneLists(before), start
 			for range changes {
 				if err := change(tx, w); err != nil {
 					return err
 				}
 			}
 			if looks {
-				presetPagesAre(t, tx, w, all[w], 37)
+				checkPresetPages(t, tx, w, all[w], 37)
 			}
 			return nil
 		})
@@ -202,13 +202,13 @@ func presetPages(t *testing.T, s *suite) {
 			for _, p := range gone {
 				toFront(p)
 			}
-			s.view(t, func(r domain.Reader) { presetPagesAre(t, r, w, all[w], 7) })
+			s.view(t, func(r domain.Reader) { checkPresetPages(t, r, w, all[w], 7) })
 		}
 	}
 	check(1)
 	s.inBoth(t, func(r domain.Reader) {
-		for _, id := range append(odd(), newID()) { // unknown, or not an id
-			presetPagesAre(t, r, id, nil, 1)
+		for _, id := range append(invalidNames(), newID()) { // unknown, or not an id
+			checkPresetPages(t, r, id, nil, 1)
 		}
 	})
 }
@@ -220,7 +220,7 @@ func oldestFirst(list []domain.Preset) []domain.Preset {
 	return list
 }
 
-func cloned(m map[string][]domain.Preset) map[string][]domain.Preset {
+func cloneLists(m map[string][]domain.Preset) map[string][]domain.Preset {
 	clone := make(map[string][]domain.Preset, len(m))
 	for w, presets := range m {
 		clone[w] = slices.Clone(presets)
@@ -268,7 +268,7 @@ func pagesManyWriters(t *testing.T, s *suite) {
 		}
 		looking <- err
 	}()
-	errs := together(writers, func(i int) error {
+	errs := concurrently(writers, func(i int) error {
 		stamps[i] = map[string]int{}
 		for n := range each {
 			slug, stamp := slugOf((i+n*n)%presets), 0
@@ -300,7 +300,7 @@ func pagesManyWriters(t *testing.T, s *suite) {
 			latest[slug] = max(latest[slug], stamp)
 		}
 	}
-	s.lasts(t, func(r domain.Reader) {
+	s.checkAcrossReopen(t, func(r domain.Reader) {
 		got, _, err := presetPage(r, w, domain.Page{Limit: math.MaxInt})
 		if err != nil || len(got) != presets {
 			t.Fatalf("got %d presets and error %v, want %d", len(got), err, presets)
@@ -353,8 +353,8 @@ func pagesInASnapshot(t *testing.T, s *suite) {
 			if err != nil {
 				return err
 			}
-			presetPagesAre(t, r, w, want, 31)
-			workspacePagesAre(t, r, workspaces, 1)
+			checkPresetPages(t, r, w, want, 31)
+			checkWorkspacePages(t, r, workspaces, 1)
 		}
 		return nil
 	})
@@ -371,17 +371,17 @@ func pagesInASnapshot(t *testing.T, s *suite) {
 // some.
 func workspacePages(t *testing.T, s *suite) {
 	var want []domain.Workspace
-	check := func(r domain.Reader) { workspacePagesAre(t, r, want, 1) }
+	check := func(r domain.Reader) { checkWorkspacePages(t, r, want, 1) }
 	s.inBoth(t, check)
 	for i := range 150 {
 		w := newWorkspace(slugOf(i))
-		w.CreatedAt = when((i * 37) % 11)
+		w.CreatedAt = timeAt((i * 37) % 11)
 		want = append(want, w)
 	}
 	s.mustUpdate(t, func(tx domain.Tx) error {
 		for i, w := range want {
 			if i%50 == 0 {
-				workspacePagesAre(t, tx, want[:i], 13)
+				checkWorkspacePages(t, tx, want[:i], 13)
 			}
 			if err := tx.PutWorkspace(w); err != nil {
 				return err
@@ -392,7 +392,7 @@ func workspacePages(t *testing.T, s *suite) {
 	s.inBoth(t, check)
 	// Changes keep all workspaces in their places.
 	for _, i := range []int{149, 0, 70, 64, 63} {
-		want[i].Name, want[i].CreatedAt = "changed", when(i)
+		want[i].Name, want[i].CreatedAt = "changed", timeAt(i)
 		if i%2 == 0 {
 			want[i].Slug = fmt.Sprint("renamed-", i)
 		}
@@ -413,7 +413,7 @@ func workspacePages(t *testing.T, s *suite) {
 		})
 		want = slices.Delete(slices.Clone(want), i*20, i*20+7)
 		want = append(want, added[0])
-		s.view(t, func(r domain.Reader) { workspacePagesAre(t, r, want, 17) })
+		s.view(t, func(r domain.Reader) { checkWorkspacePages(t, r, want, 17) })
 	}
-	s.lasts(t, check)
+	s.checkAcrossReopen(t, check)
 }

@@ -36,10 +36,10 @@ func bySlug(presets ...domain.Preset) []domain.Preset {
 	return slices.SortedFunc(slices.Values(presets), func(a, b domain.Preset) int { return cmp.Compare(a.Slug, b.Slug) })
 }
 
-// presetsAre compares the presets that r lists with want.
-func presetsAre(t *testing.T, r domain.Reader, workspaceID string, want ...domain.Preset) {
+// checkPresets compares the presets that r lists with want.
+func checkPresets(t *testing.T, r domain.Reader, workspaceID string, want ...domain.Preset) {
 	t.Helper()
-	is(t, want)(collect(r.Presets(workspaceID)))
+	wantValue(t, want)(collect(r.Presets(workspaceID)))
 }
 
 // presetsBySlug lists a workspace between two with neighbouring ids.
@@ -72,12 +72,12 @@ func presetsBySlug(t *testing.T, s *suite) {
 	s.mustUpdate(t, func(tx domain.Tx) error {
 		return cmp.Or(put[any](tx, newWorkspace("w"), newKey(1)), tx.PutPresetVersion(p, newVersion(p, 1, "{}")))
 	})
-	s.lasts(t, func(r domain.Reader) {
+	s.checkAcrossReopen(t, func(r domain.Reader) {
 		for i, id := range ids {
-			presetsAre(t, r, id, want[i]...)
+			checkPresets(t, r, id, want[i]...)
 		}
-		for _, id := range append(odd(), newID()) { // unknown, or not an id
-			presetsAre(t, r, id)
+		for _, id := range append(invalidNames(), newID()) { // unknown, or not an id
+			checkPresets(t, r, id)
 		}
 	})
 }
@@ -91,11 +91,11 @@ func presetsWithOwnWrites(t *testing.T, s *suite) {
 		replaced, endReplaced, otherReplaced := d, f, other
 		replaced.Name, endReplaced.Status, otherReplaced.Name = "replaced", "disabled", "replaced"
 		s.try(t, fails, func(tx domain.Tx) error {
-			presetsAre(t, tx, w, b, d, f)
+			checkPresets(t, tx, w, b, d, f)
 			err := put(tx, last, replaced, only, first, otherReplaced, between, endReplaced)
-			presetsAre(t, tx, w, first, b, replaced, between, endReplaced, last)
-			presetsAre(t, tx, neighbour, otherReplaced)
-			presetsAre(t, tx, only.WorkspaceID, only)
+			checkPresets(t, tx, w, first, b, replaced, between, endReplaced, last)
+			checkPresets(t, tx, neighbour, otherReplaced)
+			checkPresets(t, tx, only.WorkspaceID, only)
 			return err
 		})
 		want, wantOther := []domain.Preset{b, d, f}, other
@@ -103,8 +103,8 @@ func presetsWithOwnWrites(t *testing.T, s *suite) {
 			want, wantOther = []domain.Preset{first, b, replaced, between, endReplaced, last}, otherReplaced
 		}
 		s.inBoth(t, func(r domain.Reader) {
-			presetsAre(t, r, w, want...)
-			presetsAre(t, r, neighbour, wantOther)
+			checkPresets(t, r, w, want...)
+			checkPresets(t, r, neighbour, wantOther)
 		})
 	}
 }
@@ -124,19 +124,19 @@ func manyPresetsListed(t *testing.T, s *suite) {
 	for some := range slices.Chunk(want, 100) {
 		s.mustUpdate(t, func(tx domain.Tx) error { return cmp.Or(put(tx, some...), tx.PutPreset(other)) })
 	}
-	s.inBoth(t, func(r domain.Reader) { presetsAre(t, r, w, want...) })
+	s.inBoth(t, func(r domain.Reader) { checkPresets(t, r, w, want...) })
 
 	t.Run("stopped early", func(t *testing.T) {
 		s.inBoth(t, func(r domain.Reader) {
 			for _, after := range []int{1, 2, 99, n - 1} {
-				is(t, want[:after])(collectFirst(r.Presets(w), after))
+				wantValue(t, want[:after])(collectFirst(r.Presets(w), after))
 			}
-			presetsAre(t, r, w, want...) // earlier iterations do not interfere
+			checkPresets(t, r, w, want...) // earlier iterations do not interfere
 			again := r.Presets(w)
 			for range again {
 				break
 			}
-			is(t, want)(collect(again))
+			wantValue(t, want)(collect(again))
 		})
 		// An abandoned iteration ends with its view.
 		var next func() (domain.Preset, error, bool)
@@ -160,19 +160,19 @@ func manyPresetsListed(t *testing.T, s *suite) {
 					t.Error(err)
 				}
 				if len(got)%250 == 0 {
-					presetsAre(t, r, w, want...)
-					presetsAre(t, r, other.WorkspaceID, other)
+					checkPresets(t, r, w, want...)
+					checkPresets(t, r, other.WorkspaceID, other)
 					_, err := r.Keys()
-					is(t, p)(r.Preset(w, p.Slug))
+					wantValue(t, p)(r.Preset(w, p.Slug))
 					if err != nil {
 						t.Error(err)
 					}
 				}
 				got = append(got, p)
 			}
-			same(t, got, want)
+			checkSame(t, got, want)
 		})
-		mustTogether(t, 8, func(int) error {
+		mustConcurrently(t, 8, func(int) error {
 			return s.View(t.Context(), func(r domain.Reader) error {
 				got, err := collect(r.Presets(w))
 				if len(got) != n {
@@ -193,7 +193,7 @@ func manyPresetsListed(t *testing.T, s *suite) {
 					return err
 				}
 			}
-			presetsAre(t, tx, w, bySlug(mine...)...)
+			checkPresets(t, tx, w, bySlug(mine...)...)
 			return nil
 		})
 		// Writes during a listing neither repeat nor hide the objects that existed before.
@@ -238,7 +238,7 @@ func manyPresetsListed(t *testing.T, s *suite) {
 					s.put(t, changed, newPreset(w, "zz"))
 				}
 			}
-			same(t, got, before)
+			checkSame(t, got, before)
 			return nil
 		})
 	})

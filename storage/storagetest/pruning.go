@@ -14,31 +14,31 @@ import (
 	"github.com/caddy-presets/caddy-presets/domain"
 )
 
-// versionsAre compares the versions of a stored preset with want, by number. All other
+// checkVersions compares the versions of a stored preset with want, by number. All other
 // numbers must have no version, including those before the first and after the last.
-func versionsAre(t *testing.T, r domain.Reader, p domain.Preset, want map[int]domain.PresetVersion) {
+func checkVersions(t *testing.T, r domain.Reader, p domain.Preset, want map[int]domain.PresetVersion) {
 	t.Helper()
-	is(t, p)(r.Preset(p.WorkspaceID, p.Slug))
+	wantValue(t, p)(r.Preset(p.WorkspaceID, p.Slug))
 	state, _, err := r.PresetJSON(p.WorkspaceID, p.Slug)
-	is(t, p.State())(state, err)
+	wantValue(t, p.State())(state, err)
 	for n := -1; n <= p.LatestVersion+1; n++ {
 		there, ok := want[n]
 		if state.Has(n) != ok {
 			t.Errorf("%s: has version %d: %t, want %t", p.Slug, n, !ok, ok)
 		}
 		if !ok {
-			missing(t, fmt.Sprint(p.Slug, ", version ", n))(r.PresetVersion(p.State(), n))
-			missing(t, fmt.Sprint(p.Slug, ", version ", n))(r.PresetVersionJSON(state, n))
-			missing(t, fmt.Sprint(p.Slug, ", summary of version ", n))(r.PresetVersionSummary(state, n))
+			wantNotFound(t, fmt.Sprint(p.Slug, ", version ", n))(r.PresetVersion(p.State(), n))
+			wantNotFound(t, fmt.Sprint(p.Slug, ", version ", n))(r.PresetVersionJSON(state, n))
+			wantNotFound(t, fmt.Sprint(p.Slug, ", summary of version ", n))(r.PresetVersionSummary(state, n))
 			continue
 		}
-		is(t, there)(r.PresetVersion(p.State(), n))
+		wantValue(t, there)(r.PresetVersion(p.State(), n))
 		text, err := r.PresetVersionJSON(state, n)
-		shows(t, there)(text, err)
+		wantJSON(t, there)(text, err)
 		if summary, err := r.PresetVersionSummary(state, n); err != nil {
 			t.Errorf("%s, summary of version %d: %v", p.Slug, n, err)
 		} else {
-			summarises(t, summary, text)
+			checkSummary(t, summary, text)
 		}
 	}
 }
@@ -48,8 +48,8 @@ func versionsAre(t *testing.T, r domain.Reader, p domain.Preset, want map[int]do
 func versionsPrunedElsewhere(t *testing.T, s *suite) {
 	p, of := newPreset(newID(), "p"), map[int]domain.PresetVersion{}
 	check := func(r domain.Reader) {
-		versionsAre(t, r, p, of)
-		presetsAre(t, r, p.WorkspaceID, p)
+		checkVersions(t, r, p, of)
+		checkPresets(t, r, p.WorkspaceID, p)
 	}
 	for _, step := range []struct {
 		adds int
@@ -104,11 +104,11 @@ func versionsPruned(t *testing.T, s *suite) {
 	p, of := &presets[1], versions["p"]
 	look := func(r domain.Reader) {
 		for _, p := range presets {
-			versionsAre(t, r, p, versions[p.Slug])
-			is(t, 1)(r.LabelChanges(p, "staging"))
+			checkVersions(t, r, p, versions[p.Slug])
+			wantValue(t, 1)(r.LabelChanges(p, "staging"))
 		}
-		presetPagesAre(t, r, w, presets, 1)
-		presetsAre(t, r, w, bySlug(presets...)...)
+		checkPresetPages(t, r, w, presets, 1)
+		checkPresets(t, r, w, bySlug(presets...)...)
 	}
 	// Versions at the beginning, the middle and the end are removed, several times.
 	for _, step := range []struct {
@@ -162,7 +162,7 @@ func versionsPruned(t *testing.T, s *suite) {
 	})
 	versions["p"] = map[int]domain.PresetVersion{10: added}
 	presets[0], presets[1] = presets[1], presets[0] // put last
-	s.lasts(t, look)
+	s.checkAcrossReopen(t, look)
 	// A missing version is damage if the preset still has its number.
 	state := presets[0].State()
 	state.LatestVersion++
@@ -230,9 +230,9 @@ func versionsPrunedAtRandom(t *testing.T, s *suite) {
 	}
 	check := func(r domain.Reader) {
 		for _, p := range now.presets {
-			versionsAre(t, r, p, now.versions[p.Slug])
+			checkVersions(t, r, p, now.versions[p.Slug])
 		}
-		presetPagesAre(t, r, w, now.presets, 1)
+		checkPresetPages(t, r, w, now.presets, 1)
 	}
 	for round := range 150 {
 		// An engine may run the function again, so the model and the random numbers are
@@ -272,7 +272,7 @@ func pruningManyWriters(t *testing.T, s *suite) {
 	)
 	keeping, pruning := domain.NewService(s.Store), domain.NewService(s.Store)
 	keeping.KeepVersions = keep
-	created, err := keeping.CreateWorkspace(t.Context(), by(""), domain.NewWorkspace{Name: "w", Slug: "w"})
+	created, err := keeping.CreateWorkspace(t.Context(), authorIn(""), domain.NewWorkspace{Name: "w", Slug: "w"})
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -304,14 +304,14 @@ func pruningManyWriters(t *testing.T, s *suite) {
 	}
 	var working atomic.Int64
 	working.Store(writers)
-	mustTogether(t, writers+2, func(i int) error {
+	mustConcurrently(t, writers+2, func(i int) error {
 		if i >= writers {
 			for working.Load() > 0 {
 				if _, err := look(2); err != nil {
 					return err
 				}
 				// A pruning that lost against other writers is not repeated.
-				if _, err := pruning.PruneVersions(context.Background(), by(""), domain.Pruning{Keep: 2}); err != nil && !errors.Is(err, domain.ErrConflict) {
+				if _, err := pruning.PruneVersions(context.Background(), authorIn(""), domain.Pruning{Keep: 2}); err != nil && !errors.Is(err, domain.ErrConflict) {
 					return err
 				}
 			}
@@ -320,14 +320,14 @@ func pruningManyWriters(t *testing.T, s *suite) {
 		defer working.Add(-1)
 		service := []*domain.Service{keeping, pruning}[i%2]
 		for range each {
-			if _, err := createVersion(service, by(w), slugOf(i%presets)); err != nil {
+			if _, err := createVersion(service, authorIn(w), slugOf(i%presets)); err != nil {
 				return err
 			}
 		}
 		return nil
 	})
 	for i := range presets {
-		if _, err := createVersion(keeping, by(w), slugOf(i)); err != nil {
+		if _, err := createVersion(keeping, authorIn(w), slugOf(i)); err != nil {
 			t.Fatal(err)
 		}
 	}

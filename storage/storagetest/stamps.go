@@ -34,8 +34,8 @@ func ofPresets(workspaceID string) stampOf {
 	return func(s *domain.Stamps) domain.Stamp { return s.Presets(workspaceID) }
 }
 
-// bystanders are 250 objects and lists that do not change.
-func bystanders() watched {
+// unchangedObjects are 250 objects and lists that do not change.
+func unchangedObjects() watched {
 	all := watched{}
 	workspace := newID()
 	for i := range 50 {
@@ -48,28 +48,29 @@ func bystanders() watched {
 	return all
 }
 
-func (w watched) note(s *suite) map[string]domain.Stamp {
-	noted := map[string]domain.Stamp{}
+// read returns the present stamp of each object.
+func (w watched) read(s *suite) map[string]domain.Stamp {
+	stamps := map[string]domain.Stamp{}
 	for name, stamp := range w {
-		noted[name] = stamp(s.Stamps())
+		stamps[name] = stamp(s.Stamps())
 	}
-	return noted
+	return stamps
 }
 
-// changed returns the names of the objects whose stamp differs from the noted one.
-func (w watched) changed(s *suite, noted map[string]domain.Stamp) (names []string) {
+// changed returns the names of the objects whose stamp differs from the earlier one.
+func (w watched) changed(s *suite, earlier map[string]domain.Stamp) (names []string) {
 	for name, stamp := range w {
-		if stamp(s.Stamps()) != noted[name] {
+		if stamp(s.Stamps()) != earlier[name] {
 			names = append(names, name)
 		}
 	}
 	return names
 }
 
-// mostlyUnchanged allows for objects that share a stamp.
-func (w watched) mostlyUnchanged(t *testing.T, s *suite, what string, noted map[string]domain.Stamp) {
+// checkMostlyUnchanged allows for objects that share a stamp.
+func (w watched) checkMostlyUnchanged(t *testing.T, s *suite, what string, earlier map[string]domain.Stamp) {
 	t.Helper()
-	if names := w.changed(s, noted); len(names) > len(w)/10 {
+	if names := w.changed(s, earlier); len(names) > len(w)/10 {
 		t.Errorf("%s: the stamps of %d of %d objects that did not change did: %q", what, len(names), len(w), names)
 	}
 }
@@ -138,7 +139,7 @@ func stampsOfChanges(t *testing.T, s *suite) {
 			watched{"its hash": ofKey(k.Hash)},
 		}, {
 			"a revoked key",
-			func(tx domain.Tx) error { k.RevokedAt = new(when(5)); return tx.PutKey(k) },
+			func(tx domain.Tx) error { k.RevokedAt = new(timeAt(5)); return tx.PutKey(k) },
 			watched{"its hash": ofKey(k.Hash)},
 		}, {
 			"a key of another secret",
@@ -164,13 +165,13 @@ func stampsOfChanges(t *testing.T, s *suite) {
 			watched{"a slug": ofWorkspace("new"), "p": ofPreset(w.ID, "p"), "q": ofPreset(w.ID, "q"), "a hash": ofKey(anotherSecret.Hash)},
 		},
 	} {
-		others := bystanders()
-		before, othersBefore := step.of.note(s), others.note(s)
+		others := unchangedObjects()
+		before, othersBefore := step.of.read(s), others.read(s)
 		s.mustUpdate(t, step.change)
 		if changed := step.of.changed(s, before); len(changed) != len(step.of) {
 			t.Errorf("%s: the stamps of only %q changed", step.what, changed)
 		}
-		others.mostlyUnchanged(t, s, step.what, othersBefore)
+		others.checkMostlyUnchanged(t, s, step.what, othersBefore)
 	}
 }
 
@@ -188,7 +189,7 @@ func stampsStay(t *testing.T, s *suite) {
 		objects[fmt.Sprint("key ", i)] = ofKey(k.Hash)
 	}
 	s.put(t, slices.Concat(all[:len(all)/2]...)...)
-	before := objects.note(s)
+	before := objects.read(s)
 	s.inBoth(t, func(r domain.Reader) {
 		for _, of := range all {
 			w, p, k := of[0].(domain.Workspace), of[1].(domain.Preset), of[2].(domain.Key)
@@ -204,9 +205,9 @@ func stampsStay(t *testing.T, s *suite) {
 			}
 		}
 	})
-	objects.mostlyUnchanged(t, s, "reads", before)
+	objects.checkMostlyUnchanged(t, s, "reads", before)
 
-	before = objects.note(s)
+	before = objects.read(s)
 	ended, cancel := context.WithCancel(t.Context())
 	cancel()
 	for _, of := range all {
@@ -215,11 +216,11 @@ func stampsStay(t *testing.T, s *suite) {
 			t.Fatal("an update took place whose context had ended")
 		}
 	}
-	objects.mostlyUnchanged(t, s, "failed updates", before)
+	objects.checkMostlyUnchanged(t, s, "failed updates", before)
 }
 
 // stampsAndReaders keeps copies of presets as the protocol requires. A copy is served only
-// while the stamp equals the one noted before the read. Under a zero stamp it is never
+// while the stamp equals the one from before the read. Under a zero stamp it is never
 // served. While presets change, no read may return less than was acknowledged before it. It
 // may not return less than an earlier read that had ended before it.
 func stampsAndReaders(t *testing.T, s *suite) {
@@ -263,11 +264,11 @@ func stampsAndReaders(t *testing.T, s *suite) {
 		if int64(c.version) < least {
 			return fmt.Errorf("preset %d: %s version %d when %d was acknowledged or seen", i, how, c.version, least)
 		}
-		raise(&acknowledged[i], c.version)
+		raiseTo(&acknowledged[i], c.version)
 		return nil
 	}
 	working.Store(writers)
-	mustTogether(t, writers+readers, func(n int) error {
+	mustConcurrently(t, writers+readers, func(n int) error {
 		if n >= writers {
 			for working.Load() > 0 {
 				if err := look(rand.IntN(objects)); err != nil {
@@ -295,7 +296,7 @@ func stampsAndReaders(t *testing.T, s *suite) {
 			if err != nil {
 				return err
 			}
-			raise(&acknowledged[i], version)
+			raiseTo(&acknowledged[i], version)
 			if err := look(i); err != nil {
 				return err
 			}
@@ -303,12 +304,12 @@ func stampsAndReaders(t *testing.T, s *suite) {
 		return nil
 	})
 	if served.Load() == 0 {
-		t.Error("no copy was ever served: the stamps are good for nothing")
+		t.Error("no copy was ever served: the test proves nothing")
 	}
 }
 
-// raise makes n at least as large as to.
-func raise(n *atomic.Int64, to int) {
+// raiseTo makes n at least as large as to.
+func raiseTo(n *atomic.Int64, to int) {
 	for known := n.Load(); int64(to) > known; known = n.Load() {
 		if n.CompareAndSwap(known, int64(to)) {
 			return
@@ -316,17 +317,17 @@ func raise(n *atomic.Int64, to int) {
 	}
 }
 
-// stampsOfAnotherStore reopens a store. Copies from before must not be trusted.
-func stampsOfAnotherStore(t *testing.T, s *suite) {
+// stampsAfterReopen reopens a store. Copies from before must not be trusted.
+func stampsAfterReopen(t *testing.T, s *suite) {
 	w := newWorkspace("w")
-	objects := bystanders()
+	objects := unchangedObjects()
 	objects["id"], objects["slug"], objects["versions"] = ofWorkspace(w.ID), ofWorkspace(w.Slug), (*domain.Stamps).Versions
 	for range 3 {
 		s.put(t, w)
-		before := objects.note(s)
+		before := objects.read(s)
 		for name, stamp := range before {
 			if stamp == 0 {
-				t.Errorf("%s: the stamp is that of nothing", name)
+				t.Errorf("%s: the stamp is zero", name)
 			}
 		}
 		s.reopen(t)

@@ -73,21 +73,21 @@ func Run(t *testing.T, open func(t *testing.T, place string) Store) {
 		{"one answer, many writers", replayManyWriters},
 		{"deleted workspace", workspaceDeleted},
 		{"deleted workspaces, many writers", deletionsManyWriters},
-		{"values are the caller's", valuesAreTheCallers},
-		{"errors as they are", errorsAsTheyAre},
+		{"values are the caller's", valuesAreCopied},
+		{"errors as they are", errorsUnchanged},
 		{"failed update leaves nothing", failedUpdateLeavesNothing},
 		{"update reads its own writes", readsOwnWrites},
 		{"context", contexts},
 		{"one preset, many writers", onePresetManyWriters},
 		{"many presets", manyPresets},
 		{"one slug, many writers", oneSlugManyWriters},
-		{"neighbours of a failure", neighboursOfAFailure},
+		{"neighbours of a failure", failureAmongOthers},
 		{"views are snapshots", viewsAreSnapshots},
 		{"history", history},
 		{"stamps of changes", stampsOfChanges},
 		{"stamps stay", stampsStay},
 		{"stamps and readers", stampsAndReaders},
-		{"stamps of another store", stampsOfAnotherStore},
+		{"stamps of another store", stampsAfterReopen},
 		{"reopen", reopen},
 		{"closed", closed},
 	} {
@@ -216,8 +216,8 @@ func (s *suite) inBoth(t *testing.T, check func(r domain.Reader)) {
 	})
 }
 
-// lasts runs check inBoth, and again after the store was reopened.
-func (s *suite) lasts(t *testing.T, check func(r domain.Reader)) {
+// checkAcrossReopen runs check inBoth, and again after the store was reopened.
+func (s *suite) checkAcrossReopen(t *testing.T, check func(r domain.Reader)) {
 	t.Helper()
 	s.inBoth(t, check)
 	s.reopen(t)
@@ -239,22 +239,22 @@ func (s *suite) preset(workspaceID, slug string) (domain.Preset, error) {
 	return get(s, func(r domain.Reader) (domain.Preset, error) { return r.Preset(workspaceID, slug) })
 }
 
-// is returns a function that compares the result of a read with want. It is called as
-// is(t, w)(r.Workspace(w.ID)).
-func is[T any](t *testing.T, want T) func(T, error) {
+// wantValue returns a function that compares the result of a read with want. It is called as
+// wantValue(t, w)(r.Workspace(w.ID)).
+func wantValue[T any](t *testing.T, want T) func(T, error) {
 	t.Helper()
 	return func(got T, err error) {
 		t.Helper()
 		if err != nil {
-			t.Errorf("got error %v, want %s", err, show(want))
+			t.Errorf("got error %v, want %s", err, formatJSON(want))
 			return
 		}
-		same(t, got, want)
+		checkSame(t, got, want)
 	}
 }
 
-// missing returns a function that checks that a read found nothing.
-func missing(t *testing.T, what string) func(any, error) {
+// wantNotFound returns a function that checks that a read found nothing.
+func wantNotFound(t *testing.T, what string) func(any, error) {
 	t.Helper()
 	return func(_ any, err error) {
 		t.Helper()
@@ -266,16 +266,16 @@ func missing(t *testing.T, what string) func(any, error) {
 
 func newID() string { return uuid.Must(uuid.NewV7()).String() }
 
-// when returns a time with the Service's precision, different for each n.
-func when(n int) time.Time {
+// timeAt returns a time with the Service's precision, different for each n.
+func timeAt(n int) time.Time {
 	return time.Date(2026, 2, 3, 4, 5, 6, 789e6, time.UTC).Add(time.Duration(n) * time.Millisecond)
 }
 
 // awkward is text that a careless encoder would change.
 const awkward = "Ünï ☃ 😀 <b>&\"'\\/\u2028\u2029\t\n\r\u007f\u0000 é e\u0301 \ufeff\ufffd"
 
-// by has the terms of a principal with all rights, in a workspace.
-func by(workspaceID string) domain.Write {
+// authorIn has the terms of a principal with all rights, in a workspace.
+func authorIn(workspaceID string) domain.Write {
 	return domain.By(domain.Principal{KeyID: "test", UserID: "test", Kind: domain.ManagementKey, WorkspaceID: workspaceID})
 }
 
@@ -283,33 +283,33 @@ func newWorkspace(slug string) domain.Workspace {
 	return domain.Workspace{
 		ID: newID(), Name: "Workspace " + slug, Slug: slug,
 		DefaultGuardrailID: newID(), IOLoggingAPIKeyIDs: []byte("null"), IOLoggingSamplingRate: 1,
-		CreatedAt: when(0), CreatedBy: "test",
+		CreatedAt: timeAt(0), CreatedBy: "test",
 	}
 }
 
 func newPreset(workspaceID, slug string) domain.Preset {
 	return domain.Preset{
 		ID: newID(), Name: slug, Slug: slug, Status: domain.PresetActive, CreatorUserID: "test",
-		WorkspaceID: workspaceID, CreatedAt: when(0), UpdatedAt: when(0),
+		WorkspaceID: workspaceID, CreatedAt: timeAt(0), UpdatedAt: timeAt(0),
 	}
 }
 
 func newVersion(p domain.Preset, n int, config string) domain.PresetVersion {
 	return domain.PresetVersion{
 		ID: newID(), PresetID: p.ID, Version: n, Dialect: domain.Responses,
-		Config: []byte(config), CreatorID: "test", CreatedAt: when(n), UpdatedAt: when(n),
+		Config: []byte(config), CreatorID: "test", CreatedAt: timeAt(n), UpdatedAt: timeAt(n),
 	}
 }
 
 func newKey(n int) domain.Key {
 	return domain.Key{
 		ID: newID(), Kind: domain.InferenceKey, Hash: domain.HashSecret(newID()), Hint: "abcd",
-		CreatedAt: when(n),
+		CreatedAt: timeAt(n),
 	}
 }
 
-// odd are client strings that are neither an id nor a slug.
-func odd() []string {
+// invalidNames are client strings that are neither an id nor a slug.
+func invalidNames() []string {
 	return []string{
 		"", " ", "x", "default", "\x00", "\xff\xfe", "../..", "*", "%", "a/b", awkward,
 		newID(), "00000000-0000-0000-0000-000000000000", strings.Repeat("z", 36),
@@ -318,8 +318,8 @@ func odd() []string {
 	}
 }
 
-// together runs n calls of fn concurrently and returns their results.
-func together(n int, fn func(i int) error) []error {
+// concurrently runs n calls of fn concurrently and returns their results.
+func concurrently(n int, fn func(i int) error) []error {
 	start, errs := make(chan struct{}), make([]error, n)
 	var wg sync.WaitGroup
 	for i := range n {
@@ -333,10 +333,10 @@ func together(n int, fn func(i int) error) []error {
 	return errs
 }
 
-// mustTogether is together for calls that must succeed.
-func mustTogether(t *testing.T, n int, fn func(i int) error) {
+// mustConcurrently is concurrently for calls that must succeed.
+func mustConcurrently(t *testing.T, n int, fn func(i int) error) {
 	t.Helper()
-	if err := errors.Join(together(n, fn)...); err != nil {
+	if err := errors.Join(concurrently(n, fn)...); err != nil {
 		t.Fatal(err)
 	}
 }

@@ -15,7 +15,7 @@ import (
 )
 
 func newLabelChange(n int) domain.LabelChange {
-	return domain.LabelChange{Number: n, Time: when(n), KeyID: "key", UserID: "user", To: &domain.Target{Version: n}}
+	return domain.LabelChange{Number: n, Time: timeAt(n), KeyID: "key", UserID: "user", To: &domain.Target{Version: n}}
 }
 
 func labelChanges(t *testing.T, s *suite) {
@@ -51,24 +51,24 @@ func labelChanges(t *testing.T, s *suite) {
 				if err != nil {
 					return err
 				}
-				is(t, n+1)(tx.LabelChanges(h.preset, h.label))
+				wantValue(t, n+1)(tx.LabelChanges(h.preset, h.label))
 			}
 			return nil
 		})
 	}
 	check := func(r domain.Reader) {
 		for _, h := range histories {
-			is(t, len(h.changes))(r.LabelChanges(h.preset, h.label))
+			wantValue(t, len(h.changes))(r.LabelChanges(h.preset, h.label))
 			for i, want := range h.changes {
-				is(t, want)(r.LabelChange(h.preset, h.label, i+1))
+				wantValue(t, want)(r.LabelChange(h.preset, h.label, i+1))
 			}
 			for _, n := range []int{math.MinInt, -1, 0, len(h.changes) + 1, math.MaxInt} {
-				missing(t, fmt.Sprintf("%q, change %d", h.label, n))(r.LabelChange(h.preset, h.label, n))
+				wantNotFound(t, fmt.Sprintf("%q, change %d", h.label, n))(r.LabelChange(h.preset, h.label, n))
 			}
 		}
-		labelNamesAre(t, r, p, "A", "a", "a\x00\x00\x00\x00\x00\x00\x00\x01", "ab", strings.Repeat("z", 64))
-		labelNamesAre(t, r, other, "a")
-		labelNamesAre(t, r, newPreset(w, "unknown"))
+		checkLabelNames(t, r, p, "A", "a", "a\x00\x00\x00\x00\x00\x00\x00\x01", "ab", strings.Repeat("z", 64))
+		checkLabelNames(t, r, other, "a")
+		checkLabelNames(t, r, newPreset(w, "unknown"))
 	}
 	s.inBoth(t, check)
 	// Only the next number is accepted, and stored changes stay.
@@ -84,7 +84,7 @@ func labelChanges(t *testing.T, s *suite) {
 			t.Errorf("change %d of a label that has 4: got error %v, want ErrTaken", n, err)
 		}
 	}
-	s.lasts(t, check)
+	s.checkAcrossReopen(t, check)
 }
 
 // labelManyWriters moves a label through the Service.
@@ -93,13 +93,13 @@ func labelManyWriters(t *testing.T, s *suite) {
 	s.put(t, w)
 	service := domain.NewService(s.Store)
 	for range writers {
-		if _, err := createVersion(service, by(w.ID), "p"); err != nil {
+		if _, err := createVersion(service, authorIn(w.ID), "p"); err != nil {
 			t.Fatal(err)
 		}
 	}
-	mustTogether(t, writers, func(i int) error {
+	mustConcurrently(t, writers, func(i int) error {
 		_, err := retry(func() (domain.Outcome, error) {
-			return service.PutLabel(context.Background(), by(w.ID), "", "p", "staging", domain.Target{Version: i + 1})
+			return service.PutLabel(context.Background(), authorIn(w.ID), "", "p", "staging", domain.Target{Version: i + 1})
 		})
 		return err
 	})
@@ -108,14 +108,14 @@ func labelManyWriters(t *testing.T, s *suite) {
 		if err != nil {
 			return err
 		}
-		is(t, writers)(r.LabelChanges(p, "staging"))
+		wantValue(t, writers)(r.LabelChanges(p, "staging"))
 		at, seen := (*domain.Target)(nil), map[int]bool{}
 		for n := 1; n <= writers; n++ {
 			c, err := r.LabelChange(p, "staging", n)
 			if err != nil {
 				return err
 			}
-			same(t, c.From, at)
+			checkSame(t, c.From, at)
 			at, seen[c.To.Version] = c.To, true
 		}
 		if len(seen) != writers || p.Labels["staging"].Version != at.Version {
@@ -127,7 +127,7 @@ func labelManyWriters(t *testing.T, s *suite) {
 
 func newAudit(n int) domain.AuditRecord {
 	return domain.AuditRecord{
-		Number: n, Time: when(n), KeyID: "key", UserID: "user", RequestID: "request", Operation: "preset.update",
+		Number: n, Time: timeAt(n), KeyID: "key", UserID: "user", RequestID: "request", Operation: "preset.update",
 		Object: domain.AuditObject{Kind: "preset", ID: newID(), WorkspaceID: newID(), Slug: slugOf(n)},
 		Before: n, After: n + 1,
 		Previous: domain.AuditHash(domain.HashSecret(fmt.Sprint(n - 1))), Hash: domain.AuditHash(domain.HashSecret(fmt.Sprint(n))),
@@ -135,7 +135,7 @@ func newAudit(n int) domain.AuditRecord {
 }
 
 func auditRoundTrip(t *testing.T, s *suite) {
-	s.view(t, func(r domain.Reader) { is(t, domain.AuditHead{})(r.AuditHead()) })
+	s.view(t, func(r domain.Reader) { wantValue(t, domain.AuditHead{})(r.AuditHead()) })
 	full, empty := newAudit(2), domain.AuditRecord{Number: 3}
 	full.KeyID, full.UserID, full.RequestID, full.Operation = awkward, awkward, awkward, awkward
 	full.Object = domain.AuditObject{Kind: awkward, ID: awkward, WorkspaceID: awkward, Slug: awkward, Label: awkward, Draft: 7, Message: awkward}
@@ -152,19 +152,19 @@ func auditRoundTrip(t *testing.T, s *suite) {
 				if err := putAudit(tx, r); err != nil {
 					return err
 				}
-				is(t, domain.AuditHead{Count: r.Number, Hash: r.Hash})(tx.AuditHead())
-				is(t, r)(tx.AuditRecord(r.Number))
+				wantValue(t, domain.AuditHead{Count: r.Number, Hash: r.Hash})(tx.AuditHead())
+				wantValue(t, r)(tx.AuditRecord(r.Number))
 			}
 			return nil
 		})
 	}
 	check := func(r domain.Reader) {
-		is(t, domain.AuditHead{Count: 300, Hash: want[299].Hash})(r.AuditHead())
+		wantValue(t, domain.AuditHead{Count: 300, Hash: want[299].Hash})(r.AuditHead())
 		for i, w := range want {
-			is(t, w)(r.AuditRecord(i + 1))
+			wantValue(t, w)(r.AuditRecord(i + 1))
 		}
 		for _, n := range []int{math.MinInt, -1, 0, 301, math.MaxInt} {
-			missing(t, fmt.Sprint("record ", n))(r.AuditRecord(n))
+			wantNotFound(t, fmt.Sprint("record ", n))(r.AuditRecord(n))
 		}
 	}
 	s.inBoth(t, check)
@@ -180,7 +180,7 @@ func auditRoundTrip(t *testing.T, s *suite) {
 	}
 	// A failed change leaves no gap.
 	s.try(t, true, func(tx domain.Tx) error { return putAudit(tx, newAudit(301)) })
-	s.lasts(t, check)
+	s.checkAcrossReopen(t, check)
 }
 
 // auditManyWriters checks the chain after changes of many writers, some of which fail.
@@ -189,14 +189,14 @@ func auditManyWriters(t *testing.T, s *suite) {
 	s.put(t, w)
 	service := domain.NewService(s.Store)
 	const each = 5
-	mustTogether(t, writers, func(i int) error {
+	mustConcurrently(t, writers, func(i int) error {
 		for n := range each {
-			terms := by(w.ID)
+			terms := authorIn(w.ID)
 			terms.RequestID = fmt.Sprint(i, "-", n)
 			if _, err := createVersion(service, terms, slugOf(i%7)); err != nil {
 				return err
 			}
-			if _, err := service.CreatePresetVersion(context.Background(), by(w.ID), "missing", "p", domain.Capture{}); err == nil {
+			if _, err := service.CreatePresetVersion(context.Background(), authorIn(w.ID), "missing", "p", domain.Capture{}); err == nil {
 				return errors.New("a version was made in a workspace that does not exist")
 			}
 		}
@@ -217,7 +217,7 @@ func auditManyWriters(t *testing.T, s *suite) {
 				seen[r.RequestID] = true
 			}
 			if len(records) == 0 {
-				same(t, at, head)
+				checkSame(t, at, head)
 				break
 			}
 		}
@@ -254,7 +254,7 @@ func replays(t *testing.T, s *suite) {
 			}
 			clear(given.Answer) // the caller may reuse it
 			clear(given.Request)
-			is(t, r)(tx.Replay(r.ID))
+			wantValue(t, r)(tx.Replay(r.ID))
 		}
 		return nil
 	})
@@ -262,13 +262,13 @@ func replays(t *testing.T, s *suite) {
 		for _, w := range want {
 			for range 2 {
 				got, err := r.Replay(w.ID)
-				is(t, w)(got, err)
+				wantValue(t, w)(got, err)
 				clear(got.Answer) // the caller may modify it
 				clear(got.Request)
 			}
 		}
-		missing(t, "another id")(r.Replay(domain.ReplayID{1}))
-		replaysAre(t, r, want)
+		wantNotFound(t, "another id")(r.Replay(domain.ReplayID{1}))
+		checkReplays(t, r, want)
 	}
 	s.inBoth(t, check)
 	want[0].Version, want[0].Answer, want[0].ExpiresAt = 8, []byte("{}"), later.Add(time.Hour)
@@ -277,7 +277,7 @@ func replays(t *testing.T, s *suite) {
 	s.mustUpdate(t, func(tx domain.Tx) error { return put(tx, want[:3]...) })
 	s.inBoth(t, check)
 	s.try(t, true, func(tx domain.Tx) error { return tx.PutReplay(replay("json", nil)) })
-	s.lasts(t, check)
+	s.checkAcrossReopen(t, check)
 }
 
 // replayManyWriters requests the same change many times at once.
@@ -285,14 +285,14 @@ func replayManyWriters(t *testing.T, s *suite) {
 	w := newWorkspace("w")
 	s.put(t, w)
 	service := domain.NewService(s.Store)
-	terms := by(w.ID)
+	terms := authorIn(w.ID)
 	terms.Idempotency.Key = "once"
 	outcomes := make([]domain.Outcome, writers)
-	mustTogether(t, writers, func(i int) (err error) {
+	mustConcurrently(t, writers, func(i int) (err error) {
 		outcomes[i], err = createVersion(service, terms, "p")
 		return err
 	})
-	recorded := slices.DeleteFunc(slices.Clone(outcomes), func(out domain.Outcome) bool { return out.Record == nil })
+	recorded := slices.DeleteFunc(slices.Clone(outcomes), func(out domain.Outcome) bool { return len(out.Records) == 0 })
 	if len(recorded) != 1 {
 		t.Errorf("the change was made %d times, want once", len(recorded))
 	}
