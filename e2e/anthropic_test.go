@@ -86,7 +86,7 @@ func TestAnthropic(t *testing.T) {
 			if sent.URI != "/v1/messages" || sent.Header.Get("Anthropic-Version") == "" {
 				t.Errorf("got %s with anthropic-version %q upstream", sent.URI, sent.Header.Get("Anthropic-Version"))
 			}
-			sameJSON(t, "upstream", sent.Body, upstream)
+			checkJSON(t, "upstream", sent.Body, upstream)
 			want, err := behind.file("messages.json", st.runs)
 			if err != nil {
 				t.Fatal(err)
@@ -97,7 +97,7 @@ func TestAnthropic(t *testing.T) {
 			if got := textOf(message); got != answerText || message.StopReason != anthropic.StopReasonEndTurn {
 				t.Errorf("the client read %q and stop reason %q, want %q", got, message.StopReason, answerText)
 			}
-			answered(t, response, st.header, dropped)
+			checkAnswer(t, response, st.header, dropped)
 		})
 		t.Run(st.name+", streaming", func(t *testing.T) {
 			var response *http.Response
@@ -115,11 +115,11 @@ func TestAnthropic(t *testing.T) {
 				return event.RawJSON()
 			}, behind.payloads(t, "messages.sse", st.runs))
 			sent, _ := behind.last()
-			sameJSON(t, "upstream", sent.Body, upstream)
+			checkJSON(t, "upstream", sent.Body, upstream)
 			if got := textOf(&message); got != answerText || message.StopReason != anthropic.StopReasonEndTurn {
 				t.Errorf("the client read %q and stop reason %q, want %q", got, message.StopReason, answerText)
 			}
-			answered(t, response, st.header, dropped)
+			checkAnswer(t, response, st.header, dropped)
 		})
 	}
 
@@ -129,9 +129,9 @@ func TestAnthropic(t *testing.T) {
 			t.Fatal(err)
 		}
 		sent, _ := behind.last()
-		sameJSON(t, "upstream", sent.Body, fmt.Sprintf(`{"model": "acme/plain", "max_tokens": 100,
+		checkJSON(t, "upstream", sent.Body, fmt.Sprintf(`{"model": "acme/plain", "max_tokens": 100,
 			"messages": [{"role": "user", "content": [{"type": "text", "text": %q}]}]}`, userText))
-		answered(t, response, "", "")
+		checkAnswer(t, response, "", "")
 	})
 
 	t.Run("bearer token", func(t *testing.T) {
@@ -159,7 +159,7 @@ func TestAnthropic(t *testing.T) {
 		if sent.URI != "/v1/messages?beta=true" || sent.Header.Get("Anthropic-Beta") != "token-efficient-tools-2025-02-19" {
 			t.Errorf("got %s with anthropic-beta %q upstream", sent.URI, sent.Header.Get("Anthropic-Beta"))
 		}
-		sameJSON(t, "upstream", sent.Body, fmt.Sprintf(messagesUpstream[1], "acme/large", userText, ""))
+		checkJSON(t, "upstream", sent.Body, fmt.Sprintf(messagesUpstream[1], "acme/large", userText, ""))
 
 		stream := client.Beta.Messages.NewStreaming(deadline(t), params)
 		readPaced(t, behind, stream, func() string { return stream.Current().RawJSON() }, behind.payloads(t, "messages.sse", "acme/large"))
@@ -173,7 +173,7 @@ func TestAnthropic(t *testing.T) {
 			t.Fatal(err)
 		}
 		sent, _ := behind.last()
-		sameJSON(t, "max_tokens upstream", member(t, sent.Body, "max_tokens"), "512")
+		checkJSON(t, "max_tokens upstream", member(t, sent.Body, "max_tokens"), "512")
 	})
 
 	t.Run("system prompt", func(t *testing.T) {
@@ -183,14 +183,14 @@ func TestAnthropic(t *testing.T) {
 			t.Fatal(err)
 		}
 		sent, _ := behind.last()
-		sameJSON(t, "system upstream", member(t, sent.Body, "system"),
+		checkJSON(t, "system upstream", member(t, sent.Body, "system"),
 			`[{"type": "text", "text": "You are a copywriter."}, {"type": "text", "text": "Mine.", "cache_control": {"type": "ephemeral"}}]`)
 
 		if _, err := client.Messages.New(deadline(t), messageParams("@preset/copywriter"), option.WithJSONSet("system", "Mine.")); err != nil {
 			t.Fatal(err)
 		}
 		sent, _ = behind.last()
-		sameJSON(t, "system upstream", member(t, sent.Body, "system"), `"You are a copywriter.\n\nMine."`)
+		checkJSON(t, "system upstream", member(t, sent.Body, "system"), `"You are a copywriter.\n\nMine."`)
 	})
 
 	t.Run("tools", func(t *testing.T) {
@@ -216,12 +216,12 @@ func TestAnthropic(t *testing.T) {
 				t.Errorf("the client read %s, want a call of the preset's tool", message.RawJSON())
 			}
 			sent, _ := behind.last()
-			sameJSON(t, "tools upstream", member(t, sent.Body, "tools"), `[
+			checkJSON(t, "tools upstream", member(t, sent.Body, "tools"), `[
 				{"name": "find_customer", "description": "Finds a customer.", "strict": true,
 				 "input_schema": {"type": "object", "properties": {"name": {"type": "string"}}, "required": ["name"], "additionalProperties": false}},
 				{"name": "send_mail", "description": "The request's.", "input_schema": {"type": "object", "required": ["to"]}},
 				{"name": "weather", "input_schema": `+weatherJSON+`}]`)
-			sameJSON(t, "tool_choice upstream", member(t, sent.Body, "tool_choice"), test.want)
+			checkJSON(t, "tool_choice upstream", member(t, sent.Body, "tool_choice"), test.want)
 		}
 	})
 
@@ -236,7 +236,7 @@ func TestAnthropic(t *testing.T) {
 		if !strings.Contains(sent.Body, `"`+data+`"`) {
 			t.Errorf("the image of %d bytes is not in the %d bytes that went up", len(data), len(sent.Body))
 		}
-		sameJSON(t, "system upstream", member(t, sent.Body, "system"), `"You are a copywriter."`)
+		checkJSON(t, "system upstream", member(t, sent.Body, "system"), `"You are a copywriter."`)
 	})
 
 	t.Run("session", func(t *testing.T) {
@@ -341,7 +341,7 @@ func TestAnthropic(t *testing.T) {
 				if typed.RequestID != "req_of_the_service" {
 					t.Errorf("got request id %q, want the service's", typed.RequestID)
 				}
-				answered(t, typed.Response, "copywriter@2", "text.verbosity")
+				checkAnswer(t, typed.Response, "copywriter@2", "text.verbosity")
 			}
 		}
 	})

@@ -32,7 +32,7 @@ func TestAudit(t *testing.T) {
 		}
 	}
 	if status, answer := s.send(t, http.MethodPost, "/v1/presets/writer/designate", key, `{"version": 3}`); status != http.StatusNotFound {
-		t.Fatalf("a version that there is not: got %d %s, want 404", status, answer)
+		t.Fatalf("an absent version: got %d %s, want 404", status, answer)
 	}
 	s.presets(t, "key", "revoke", id)
 
@@ -69,7 +69,7 @@ func TestAudit(t *testing.T) {
 		"alice preset.create_version 0-1",
 		"alice preset.create_version 1-2",
 		"alice preset.designate 2-1",
-		"alice label.put 0-2",
+		"alice label.set 0-2",
 		"alice label.delete 2-0",
 		"alice preset.update 1-1",
 		"alice preset.archive 1-1",

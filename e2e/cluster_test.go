@@ -38,8 +38,8 @@ func clusterFile(t *testing.T, name string, replacements ...string) string {
 	return strings.NewReplacer(replacements...).Replace(string(text))
 }
 
-// until polls until a condition is true, and returns how long that took.
-func until(t *testing.T, limit time.Duration, what string, so func() bool) time.Duration {
+// waitUntil polls until a condition is true, and returns how long that took.
+func waitUntil(t *testing.T, limit time.Duration, what string, so func() bool) time.Duration {
 	t.Helper()
 	begun := time.Now()
 	for !so() {
@@ -154,7 +154,7 @@ func TestCluster(t *testing.T) {
 			t.Fatalf("got %d %s", status, answer)
 		}
 		for _, name := range names {
-			took := until(t, 10*time.Second, name+" resolves what another wrote", func() bool { return resolves(sites[name], model) })
+			took := waitUntil(t, 10*time.Second, name+" resolves what another wrote", func() bool { return resolves(sites[name], model) })
 			slowest = max(slowest, took)
 			if took > time.Second {
 				late++
@@ -164,7 +164,7 @@ func TestCluster(t *testing.T) {
 	if late > 18 {
 		t.Errorf("%d of 36 times a node resolved a new version only after more than a second", late)
 	}
-	until(t, 30*time.Second, "the load balancer finds the nodes healthy", func() bool { return resolves(front, "acme/m11") })
+	waitUntil(t, 30*time.Second, "the load balancer finds the nodes healthy", func() bool { return resolves(front, "acme/m11") })
 
 	// Stop a node and a member. Clients of the load balancer get answers within the
 	// limit.
@@ -174,14 +174,14 @@ func TestCluster(t *testing.T) {
 	if err := members["b"].Process.Kill(); err != nil {
 		t.Fatal(err)
 	}
-	gap := until(t, 30*time.Second, "a write is acknowledged", func() bool { status, _ := write(front, "acme/after"); return status == http.StatusOK })
-	healed := until(t, 30*time.Second, "it is resolved", func() bool { return resolves(sites["b"], "acme/after") && resolves(sites["c"], "acme/after") })
+	gap := waitUntil(t, 30*time.Second, "a write is acknowledged", func() bool { status, _ := write(front, "acme/after"); return status == http.StatusOK })
+	healed := waitUntil(t, 30*time.Second, "it is resolved", func() bool { return resolves(sites["b"], "acme/after") && resolves(sites["c"], "acme/after") })
 
 	// Without a majority of the members, no node reports that it is ready.
 	if err := members["c"].Process.Kill(); err != nil {
 		t.Fatal(err)
 	}
-	until(t, 30*time.Second, "presets are refused", func() bool {
+	waitUntil(t, 30*time.Second, "presets are refused", func() bool {
 		ctx, cancel := context.WithTimeout(t.Context(), 10*time.Second)
 		defer cancel()
 		r, err := http.NewRequestWithContext(ctx, http.MethodGet, sites["b"].site+"/v1/presets?limit=1", nil)

@@ -15,11 +15,11 @@ func findConsoleModules(t *testing.T) (node string) {
 	t.Helper()
 	node, err := exec.LookPath("node")
 	if err != nil {
-		unavailable(t, "node is not installed")
+		skipOrFail(t, "node is not installed")
 	}
 	for _, module := range []string{"axe-core", "eslint", "playwright-core", "puppeteer-core", "typescript"} {
 		if _, err := os.Stat(filepath.Join("console", "node_modules", module, "package.json")); err != nil {
-			unavailable(t, "%s is not installed: npm install --prefix e2e/console --ignore-scripts --no-package-lock", module)
+			skipOrFail(t, "%s is not installed: npm install --prefix e2e/console --ignore-scripts --no-package-lock", module)
 		}
 	}
 	return node
@@ -36,7 +36,7 @@ func findBrowser(t *testing.T, variable string, names ...string) string {
 			return path
 		}
 	}
-	unavailable(t, "%s is not installed, and %s names none", names[0], variable)
+	skipOrFail(t, "%s is not installed, and %s names none", names[0], variable)
 	return ""
 }
 
@@ -51,6 +51,7 @@ func TestConsole(t *testing.T) {
 	node, chromium := findConsoleModules(t), findBrowser(t, "PRESETS_CHROMIUM", "chromium", "chromium-browser", "google-chrome")
 	for _, scenario := range consoleScenarios {
 		t.Run(scenario, func(t *testing.T) {
+			t.Parallel()
 			startConsole(t).run(t, node, scenario+".mjs", "CONSOLE_CHROMIUM="+chromium)
 		})
 	}

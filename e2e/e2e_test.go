@@ -28,9 +28,9 @@ import (
 // root is the folder of the main module.
 const root = ".."
 
-// unavailable ends a test that lacks a tool. The test is skipped, or fails with
+// skipOrFail ends a test that lacks a tool. The test is skipped, or fails with
 // PRESETS_E2E=required.
-func unavailable(t *testing.T, format string, args ...any) {
+func skipOrFail(t *testing.T, format string, args ...any) {
 	t.Helper()
 	why := fmt.Sprintf(format, args...)
 	if os.Getenv("PRESETS_E2E") == "required" {

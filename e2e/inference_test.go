@@ -84,6 +84,11 @@ func (s *service) ServeHTTP(w http.ResponseWriter, r *http.Request) {
 		Model  string `json:"model"`
 		Stream bool   `json:"stream"`
 		Tools  []any  `json:"tools"`
+		Text   struct {
+			Format struct {
+				Type string `json:"type"`
+			} `json:"format"`
+		} `json:"text"` // of POST /responses
 	}
 	_ = json.Unmarshal(body, &sent)
 	w.Header().Set("Content-Type", "application/json")
@@ -97,6 +102,8 @@ func (s *service) ServeHTTP(w http.ResponseWriter, r *http.Request) {
 		s.stream(w, r, name+".sse", sent.Model)
 	case len(sent.Tools) > 0:
 		s.send(w, name+".tools.json", sent.Model)
+	case sent.Text.Format.Type == "json_schema":
+		s.send(w, name+".schema.json", sent.Model)
 	default:
 		s.send(w, name+".json", sent.Model)
 	}
@@ -323,8 +330,8 @@ func deadline(t *testing.T) context.Context {
 	return ctx
 }
 
-// sameJSON fails the test unless two JSON texts are equal. Numbers are compared as text.
-func sameJSON(t *testing.T, what, got, want string) {
+// checkJSON fails the test unless two JSON texts are equal. Numbers are compared as text.
+func checkJSON(t *testing.T, what, got, want string) {
 	t.Helper()
 	decode := func(text string) (value any) {
 		d := json.NewDecoder(strings.NewReader(text))
@@ -339,9 +346,9 @@ func sameJSON(t *testing.T, what, got, want string) {
 	}
 }
 
-// answered fails the test unless a client got the service's answer unchanged, with the
+// checkAnswer fails the test unless a client got the service's answer unchanged, with the
 // preset's headers.
-func answered(t *testing.T, response *http.Response, preset, dropped string) {
+func checkAnswer(t *testing.T, response *http.Response, preset, dropped string) {
 	t.Helper()
 	if response == nil {
 		t.Fatal("the client has no response")

@@ -110,6 +110,11 @@ func TestKeys(t *testing.T) {
 			"unknown kind":      {"key", "create", "--kind", "root"},
 			"unknown workspace": {"key", "create", "--kind", "inference", "--workspace", "nowhere"},
 			"bad duration":      {"key", "create", "--kind", "inference", "--expires", "soon"},
+			"a preset's slug":   {"key", "create", "--kind", "inference", "--preset", "-copywriter"},
+			"a model's pattern": {"key", "create", "--kind", "inference", "--model", "acme/large small"},
+			"an unknown right":  {"key", "create", "--kind", "management", "--may", "everything"},
+			"another kind":      {"key", "create", "--kind", "management", "--preset", "copywriter"},
+			"no scope":          {"key", "create", "--kind", "inference", "--only-workspace"},
 			"unknown id":        {"key", "revoke", "nobody"},
 			"unknown store":     {"key", "list", "--store", "elsewhere"},
 		} {

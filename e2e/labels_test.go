@@ -186,8 +186,8 @@ func TestLabels(t *testing.T) {
 						t.Fatal(err)
 					}
 					sent, _ := api.behind.last()
-					sameJSON(t, "upstream", sent.Body, fmt.Sprintf(preset.upstream[api.name], r.runs, userText))
-					answered(t, response, preset.slug+"@1", preset.dropped[api.name])
+					checkJSON(t, "upstream", sent.Body, fmt.Sprintf(preset.upstream[api.name], r.runs, userText))
+					checkAnswer(t, response, preset.slug+"@1", preset.dropped[api.name])
 				})
 			}
 		}

@@ -282,7 +282,7 @@ func testOpenAIRoute(t *testing.T, s *server, behind *service, route openAIRoute
 			if sent.URI != route.uri {
 				t.Errorf("got %s upstream, want %s", sent.URI, route.uri)
 			}
-			sameJSON(t, "upstream", sent.Body, route.expected(st, ""))
+			checkJSON(t, "upstream", sent.Body, route.expected(st, ""))
 			want, err := behind.file(route.name+".json", st.runs)
 			if err != nil {
 				t.Fatal(err)
@@ -293,7 +293,7 @@ func testOpenAIRoute(t *testing.T, s *server, behind *service, route openAIRoute
 			if text != answerText {
 				t.Errorf("the client read %q, want %q", text, answerText)
 			}
-			answered(t, response, st.header, "")
+			checkAnswer(t, response, st.header, "")
 		})
 		t.Run(st.name+", streaming", func(t *testing.T) {
 			var response *http.Response
@@ -301,11 +301,11 @@ func testOpenAIRoute(t *testing.T, s *server, behind *service, route openAIRoute
 			stream, current, text := route.stream(deadline(t), client, model, append(opts, option.WithResponseInto(&response))...)
 			readPaced(t, behind, stream, current, behind.payloads(t, route.name+".sse", st.runs))
 			sent, _ := behind.last()
-			sameJSON(t, "upstream", sent.Body, route.expected(st, `, "stream": true`))
+			checkJSON(t, "upstream", sent.Body, route.expected(st, `, "stream": true`))
 			if got := text(); got != answerText {
 				t.Errorf("the client read %q, want %q", got, answerText)
 			}
-			answered(t, response, st.header, "")
+			checkAnswer(t, response, st.header, "")
 		})
 	}
 
@@ -318,7 +318,7 @@ func testOpenAIRoute(t *testing.T, s *server, behind *service, route openAIRoute
 		if strings.Contains(sent.Body, "temperature") || !strings.Contains(sent.Body, `"acme/plain"`) {
 			t.Errorf("got %s upstream", sent.Body)
 		}
-		answered(t, response, "", "")
+		checkAnswer(t, response, "", "")
 	})
 
 	t.Run("system prompt", func(t *testing.T) {
@@ -326,7 +326,7 @@ func testOpenAIRoute(t *testing.T, s *server, behind *service, route openAIRoute
 			t.Fatal(err)
 		}
 		sent, _ := behind.last()
-		sameJSON(t, "upstream", sent.Body, fmt.Sprintf(route.systemUpstream, userText))
+		checkJSON(t, "upstream", sent.Body, fmt.Sprintf(route.systemUpstream, userText))
 	})
 
 	t.Run("tools", func(t *testing.T) {
@@ -339,8 +339,8 @@ func testOpenAIRoute(t *testing.T, s *server, behind *service, route openAIRoute
 				t.Errorf("the answer calls %s(%s), want the preset's tool", name, arguments)
 			}
 			sent, _ := behind.last()
-			sameJSON(t, "tools upstream", member(t, sent.Body, "tools"), route.toolsUpstream)
-			sameJSON(t, "tool_choice upstream", member(t, sent.Body, "tool_choice"), test.want)
+			checkJSON(t, "tools upstream", member(t, sent.Body, "tools"), route.toolsUpstream)
+			checkJSON(t, "tool_choice upstream", member(t, sent.Body, "tool_choice"), test.want)
 		}
 	})
 
@@ -357,7 +357,7 @@ func testOpenAIRoute(t *testing.T, s *server, behind *service, route openAIRoute
 		if !strings.Contains(sent.Body, `"`+url+`"`) {
 			t.Errorf("the image of %d bytes is not in the %d bytes that went up", len(url), len(sent.Body))
 		}
-		sameJSON(t, "model upstream", member(t, sent.Body, "model"), `"acme/large"`)
+		checkJSON(t, "model upstream", member(t, sent.Body, "model"), `"acme/large"`)
 	})
 
 	t.Run("gzip and 100-continue", func(t *testing.T) {
@@ -376,8 +376,8 @@ func testOpenAIRoute(t *testing.T, s *server, behind *service, route openAIRoute
 		if got := sent.Header.Get("Content-Encoding"); got != "" {
 			t.Errorf("got Content-Encoding %q upstream, want none", got)
 		}
-		sameJSON(t, "model upstream", member(t, sent.Body, "model"), `"acme/large"`)
-		sameJSON(t, "temperature upstream", member(t, sent.Body, "temperature"), "0.2")
+		checkJSON(t, "model upstream", member(t, sent.Body, "model"), `"acme/large"`)
+		checkJSON(t, "temperature upstream", member(t, sent.Body, "temperature"), "0.2")
 	})
 
 	t.Run("session", func(t *testing.T) {
@@ -389,7 +389,7 @@ func testOpenAIRoute(t *testing.T, s *server, behind *service, route openAIRoute
 		if got := sent.Header.Values("X-Session-Id"); !slices.Equal(got, []string{"of the body"}) {
 			t.Errorf("got X-Session-Id %q upstream, want that of the body", got)
 		}
-		sameJSON(t, "session_id upstream", member(t, sent.Body, "session_id"), `"of the body"`)
+		checkJSON(t, "session_id upstream", member(t, sent.Body, "session_id"), `"of the body"`)
 	})
 
 	t.Run("dry run", func(t *testing.T) {
@@ -478,7 +478,7 @@ func testOpenAIRoute(t *testing.T, s *server, behind *service, route openAIRoute
 				!strings.Contains(typed.Message, "Rate limit reached for "+overloaded) {
 				t.Errorf("got %d %s", typed.StatusCode, typed.RawJSON())
 			}
-			answered(t, typed.Response, "copywriter@2", "")
+			checkAnswer(t, typed.Response, "copywriter@2", "")
 		}
 	})
 }

@@ -30,9 +30,9 @@ func TestCounts(t *testing.T) {
 			t.Fatalf("got %v, %v, want 23 tokens", count, err)
 		}
 		sent, _ := behind.last()
-		sameJSON(t, "upstream", sent.Body, fmt.Sprintf(`{"model": "acme/large", "input": %q, "instructions": "You are a copywriter.",
+		checkJSON(t, "upstream", sent.Body, fmt.Sprintf(`{"model": "acme/large", "input": %q, "instructions": "You are a copywriter.",
 			"reasoning": {"effort": "low"}, "text": {"verbosity": "low"}}`, userText))
-		answered(t, response, "copywriter@2", "")
+		checkAnswer(t, response, "copywriter@2", "")
 		behind.checkSecrets(t)
 	})
 	t.Run("anthropic", func(t *testing.T) {
@@ -48,9 +48,9 @@ func TestCounts(t *testing.T) {
 			t.Fatalf("got %v, %v, want 23 tokens", count, err)
 		}
 		sent, _ := behind.last()
-		sameJSON(t, "upstream", sent.Body, fmt.Sprintf(`{"model": "acme/large", "messages": [{"role": "user", "content": [{"type": "text", "text": %q}]}],
+		checkJSON(t, "upstream", sent.Body, fmt.Sprintf(`{"model": "acme/large", "messages": [{"role": "user", "content": [{"type": "text", "text": %q}]}],
 			"system": "You are a copywriter.", "output_config": {"effort": "low"}}`, userText))
-		answered(t, response, "copywriter@2", "text.verbosity")
+		checkAnswer(t, response, "copywriter@2", "text.verbosity")
 		_, err = client.Messages.CountTokens(deadline(t), anthropic.MessageCountTokensParams{Model: "@preset/absent", Messages: messageParams("").Messages})
 		checkAnthropicError(t, "an unknown preset", err, http.StatusNotFound, anthropic.ErrorTypeNotFoundError, "Preset not found: @preset/absent")
 		behind.checkSecrets(t)

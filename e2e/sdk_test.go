@@ -31,12 +31,12 @@ func findNode(t *testing.T) string {
 	t.Helper()
 	node, err := exec.LookPath("node")
 	if err != nil {
-		unavailable(t, "node is not installed")
+		skipOrFail(t, "node is not installed")
 	}
 	for folder, modules := range map[string][]string{"openrouter": {"@openrouter/sdk"}, "openapi": {"@seriousme/openapi-schema-validator", "@hey-api/openapi-ts"}} {
 		for _, module := range modules {
 			if _, err := os.Stat(filepath.Join(folder, "node_modules", filepath.FromSlash(module), "package.json")); err != nil {
-				unavailable(t, "%s is not installed: npm install --prefix e2e/%s --ignore-scripts --no-package-lock", module, folder)
+				skipOrFail(t, "%s is not installed: npm install --prefix e2e/%s --ignore-scripts --no-package-lock", module, folder)
 			}
 		}
 	}
@@ -101,4 +101,27 @@ func TestOpenRouterWorkspaces(t *testing.T) {
 
 	s.presets(t, "key", "revoke", id) // no live key acts there then
 	s.manage(t, http.MethodDelete, "/v1/workspaces/keyed", "")
+}
+
+// TestOpenRouterGuarded runs the official OpenRouter client with templates, policies,
+// protection and limited keys, which it does not know.
+func TestOpenRouterGuarded(t *testing.T) {
+	node := findNode(t)
+	behind := newService(t, "openrouter")
+	s := startWith(t, "inference {\n list_models on\n}", behind.directives())
+	if status, answer := s.post(t, "/v1/workspaces", managementKey, `{"name": "Team", "slug": "team"}`); status != http.StatusCreated {
+		t.Fatalf("workspace team: got %d %s, want 201", status, answer)
+	}
+	env := []string{"PRESETS_CONTROL_URL=" + behind.control(t)}
+	for name, args := range map[string][]string{
+		"PLAIN":   {"management"},
+		"KEEPER":  {"management", "--may", "protected-labels"},
+		"TEAM":    {"management", "--workspace", "team", "--only-workspace"},
+		"LIMITED": {"inference", "--preset", "tour-guide", "--preset", "later", "--preset-required", "--model", "acme/*"},
+	} {
+		key, _ := s.issue(t, args[0], args[1:]...)
+		env = append(env, "PRESETS_"+name+"_KEY="+key)
+	}
+	s.described(t, node, "guarded.mjs", env...)
+	behind.checkSecrets(t)
 }

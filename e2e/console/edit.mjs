@@ -5,7 +5,7 @@ import { administer, at, designated, eventually, go, makePreset, manage, managem
 
 const prompt = (page) => page.getByRole("textbox", { name: "Prompt" });
 const settings = (page) => page.getByRole("textbox", { name: "Settings" });
-const message = (page) => page.getByRole("textbox", { name: "Message" });
+const message = (page) => page.getByRole("textbox", { name: "Message", exact: true });
 const versions = async (slug) => (await send("GET", `/presets/${slug}/versions`)).body.data;
 
 // save presses a button of the editor, and the same one in the dialog that shows what is new.
@@ -79,7 +79,7 @@ scenario("errors are shown at their place", { key: managementKey }, async ({ pag
   assert.equal(await settings(page).getAttribute("aria-invalid"), "true");
   assert.ok(await settings(page).evaluate((element) => element === document.activeElement));
 
-  // The server's own words, beside the line.
+  // The server's message stands beside the line.
   await settings(page).fill('{\n  "model": "acme/large",\n  "temperature": "warm",\n  "tools": [\n    {"type": "function"}\n  ]\n}');
   await save(page, "Save as draft");
   await shows(page.getByRole("main"), /\/temperature/);
@@ -275,3 +275,72 @@ scenario("a 401 without anything typed asks for a key, and keeps nothing", {}, a
   assert.equal(await page.getByRole("dialog").count(), 0);
   assert.equal(await page.getByRole("list", { name: "Versions" }).count(), 0);
 });
+
+const messages = (page) => page.getByRole("textbox", { name: "Messages" });
+const templateSwitch = (page) => page.getByRole("checkbox", { name: "Template" });
+
+for (const [dialect, route, first, member] of [
+  ["chat", "chat/completions", { messages: [{ role: "system", content: "Plain." }] }, "messages"],
+  ["responses", "responses", { instructions: "Plain." }, "input"],
+  ["messages", "messages", { max_tokens: 9, system: "Plain." }, "messages"],
+]) {
+  scenario(`a version in the dialect ${dialect} becomes a template, and is edited as one`, { key: managementKey }, async ({ page }) => {
+    const slug = `templated-${dialect}`;
+    await manage("POST", `/presets/${slug}/${route}`, { model: "acme/small", ...first });
+    await go(page, at(slug, "new"));
+    await eventually(async () => assert.equal(await prompt(page).inputValue(), "Plain."));
+    const names = page.getByRole("status");
+    assert.equal(await messages(page).isVisible(), false);
+
+    // The names are listed as one types, by the server's rules.
+    await prompt(page).fill("You know {{city}}.");
+    await shows(names, /Template is off.*city/);
+    await templateSwitch(page).check();
+    await prompt(page).fill("You know {{ city }}, {{{_b.c-d}}}, \\{{no}}, {{2nd}}, {{}}, {{open, {{a\tb}}.");
+    await shows(names, "Variables: city, _b.c-d");
+    const part = { responses: "input_text" }[dialect] ?? "text";
+    await messages(page).fill(JSON.stringify([
+      { role: "user", content: "About {{city}} and {{topic}}" }, { role: "user", content: [{ type: part, text: "{{photo}}" }] },
+    ]));
+    await shows(names, "Variables: city, _b.c-d, topic, photo");
+
+    // Errors stand beside their line of the messages.
+    const right = await messages(page).inputValue();
+    await messages(page).fill("[\n  {\"role\": \"user\", \"content\": 1.2.3}\n]");
+    await page.getByRole("button", { name: "Save as draft" }).first().click();
+    await shows(page.getByRole("main"), /line 2/);
+    await messages(page).fill("[\n  {\"role\": \"user\", \"content\": \"{{city}}\"},\n  7\n]");
+    await save(page, "Save as draft");
+    await shows(page.getByRole("main"), new RegExp(`line 3: /${member}/`));
+    assert.equal(await prompt(page).getAttribute("aria-invalid"), null);
+    await messages(page).fill(right);
+    await page.getByRole("button", { name: "Save as draft", exact: true }).first().click();
+    const dialog = page.getByRole("dialog", { name: "Save as draft" });
+    await shows(dialog.getByRole("table", { name: "Differences of the template" }), /topic/);
+    await dialog.getByRole("button", { name: "Save as draft", exact: true }).click();
+    await status(page, /v2/);
+    const second = (await versions(slug))[1];
+    assert.equal(second.dialect, dialect);
+    assert.deepEqual(second.template.variables, ["city", "_b.c-d", "topic", "photo"]);
+    assert.equal(second.template.messages.length, 2);
+
+    // Editing it begins with all of it.
+    await go(page, at(slug, "new?from=2"));
+    await eventually(async () => assert.match(await messages(page).inputValue(), /\{\{topic\}\}/));
+    assert.ok(await templateSwitch(page).isChecked());
+    await shows(names, "Variables: city, _b.c-d, topic, photo");
+    await message(page).fill("As it was");
+    await save(page, "Save as draft");
+    await status(page, /v3/);
+    const third = (await versions(slug))[2];
+    assert.deepEqual([third.template, third.system_prompt, third.config], [second.template, second.system_prompt, second.config]);
+
+    // Without the switch it is text again.
+    await go(page, at(slug, "new?from=2"));
+    await eventually(async () => assert.ok(await templateSwitch(page).isChecked()));
+    await templateSwitch(page).uncheck();
+    await save(page, "Save as draft");
+    await status(page, /v4/);
+    assert.equal((await versions(slug))[3].template, null);
+  });
+}

@@ -22,6 +22,14 @@ before(async () => {
   }
   await manage("PUT", "/presets/email-copywriter/labels/staging", { version: 6 });
   await manage("PUT", "/presets/email-copywriter/labels/canary", { split: [{ version: 5, weight: 90 }, { version: 6, weight: 10 }] });
+  for (const [i, question] of ["Sights in {{city}}, please.", "Three sights in {{city}}, for {{who}}."].entries()) {
+    await manage("POST", "/presets/tour-guide/responses?template=true", {
+      model: "acme/large", temperature: 0.7, instructions: "You know {{city}} well.\nAnswer in a friendly tone.",
+      input: [{ role: "user", content: question }, ...(i === 0 ? [] : [{ role: "user", content: [{ type: "input_text", text: "{{photo}}" }] }])],
+    });
+  }
+  await manage("PUT", "/presets/tour-guide/labels/production", { version: 2, protected: true });
+  await manage("PATCH", "/presets/tour-guide", { protected: true, policy: { lock: ["tools"], bounds: { temperature: { max: 1 } }, models: ["acme/*"] } });
   await manage("PATCH", "/presets/sql-assistant", { status: "disabled" });
   await manage("POST", "/workspaces", { name: "Team B", slug: "team-b", default_text_model: "acme/small" });
 });
@@ -70,6 +78,28 @@ const views = [
     await page.getByRole("textbox", { name: "Inference key" }).fill(inferenceKey);
     await button(page, "Show what goes up").click();
     await shows(page.getByRole("table", { name: /fields/i }), "acme/large");
+  }],
+  ["template", at("tour-guide"), (page) => shows(page.getByRole("main"), "Variables: city, who, photo")],
+  ["template-compare", at("tour-guide", "compare/1..2"), (page) => shows(page.getByRole("table", { name: /template/ }), /who/)],
+  ["template-new", at("tour-guide", "new"), (page) => shows(page.getByRole("status"), "Variables: city, who, photo")],
+  ["template-try", at("tour-guide", "try"), async (page) => {
+    await page.getByRole("textbox", { name: "Inference key" }).fill(inferenceKey);
+    await page.getByRole("textbox", { name: "Temperature" }).fill("1.7");
+    for (const [name, value] of Object.entries({ city: "Rome", who: "a family", photo: "https://pictures.test/a.png" })) {
+      await page.getByRole("textbox", { name, exact: true }).fill(value);
+    }
+    await page.getByRole("combobox", { name: "Kind of photo" }).selectOption("image address");
+    await button(page, "Show what goes up").click();
+    await shows(page.getByRole("table", { name: /fields/i }), "policy");
+  }],
+  ["template-missing", at("tour-guide", "try"), async (page) => {
+    await page.getByRole("textbox", { name: "city", exact: true }).fill("Rome");
+    await button(page, "Show what goes up").click();
+    await shows(page.getByRole("group", { name: "Variables" }), /needs a value/);
+  }],
+  ["policy", at("tour-guide"), async (page) => {
+    await button(page, "Policy").click();
+    await page.getByRole("dialog", { name: "Policy" }).waitFor();
   }],
   ["use", at(slug, "use"), (page) => shows(page, /curl/)],
   ["history", at(slug, "history"), (page) => shows(page.getByRole("table").first(), "Shorter greetings")],

@@ -1,5 +1,5 @@
-// What the browser tests of the console share: a browser, a guard that fails a test on
-// anything the page must never do, and the API as curl would use it.
+// The browser tests of the console share this module. It has a browser, and the API as curl
+// would use it. A guard fails a test if the page does something that it must never do.
 
 import assert from "node:assert/strict";
 import { mkdir, readFile } from "node:fs/promises";
@@ -67,8 +67,8 @@ export function scenario(name, options, body) {
   });
 }
 
-// watch notes violations of the policy, messages in the browser's console, errors that no
-// code caught, and requests to other origins or without the page's own rules.
+// watch records violations of the policy, messages in the browser's console, and uncaught
+// errors. It also records requests to other origins, and requests without the page's rules.
 async function watch(page, expected = () => false) {
   const found = [];
   const requests = [];
@@ -80,8 +80,8 @@ async function watch(page, expected = () => false) {
   });
   page.on("console", (message) => {
     const text = message.text();
-    // The browser itself notes each answer that is an error. Of the API these are asked
-    // for here.
+    // The browser logs each answer that is an error. The tests cause such answers of the
+    // API on purpose.
     const isAnswer = text.startsWith("Failed to load resource") && message.location().url.startsWith(`${site}/v1/`);
     if (["error", "warning", "assert"].includes(message.type()) && !isAnswer && !expected(text)) {
       found.push(`console ${message.type()}: ${text} (${message.location().url})`);
@@ -116,7 +116,7 @@ export async function status(page, text) {
   await page.getByRole("status").filter({ hasText: text }).first().waitFor();
 }
 
-// shows waits for text that someone can see.
+// shows waits for visible text.
 export async function shows(place, text) {
   await place.getByText(text).filter({ visible: true }).first().waitFor();
 }
@@ -209,7 +209,7 @@ export const prompts = [
   "Write short, warm emails.\nBe friendly.\nNever promise a date.\nSign as the team.",
 ];
 
-// makePreset makes a preset with three versions, of which the third serves.
+// makePreset makes a preset with three versions. The third one serves.
 export async function makePreset(slug, { workspace = "default", dialect = "chat" } = {}) {
   for (const [i, prompt] of prompts.entries()) {
     const settings = { model: i < 2 ? "acme/small" : "acme/large", temperature: [0.7, 0.7, 0.4][i] };

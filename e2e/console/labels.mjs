@@ -1,7 +1,7 @@
 // Labels: set, move, split, remove, and their history.
 
 import assert from "node:assert/strict";
-import { at, eventually, go, makePreset, manage, managementKey, scenario, shows, status } from "./harness.mjs";
+import { administer, at, eventually, go, makePreset, manage, managementKey, scenario, shows, status, unlock } from "./harness.mjs";
 
 // target is what a label stands for, or undefined.
 const target = async (slug, label) => (await manage("GET", `/presets/${slug}`)).labels[label];
@@ -87,4 +87,41 @@ scenario("a 412 of a label changes nothing", { key: managementKey }, async ({ pa
   await page.getByRole("button", { name: "Set label" }).click();
   await Promise.race([shows(page.getByRole("main"), /changed meanwhile/), shows(page.getByRole("table", { name: "Labels" }), "v2")]);
   assert.equal((await target("label-race", "staging")).version, 2);
+});
+
+scenario("a protected label says so, and a key without the right is told", {}, async ({ page }) => {
+  await makePreset("guarded");
+  await manage("PUT", "/presets/guarded/labels/production", { version: 2, protected: true });
+  const { key } = await administer("POST", "keys", { kind: "management" });
+  await unlock(page, key);
+  await go(page, at("guarded", "labels"));
+  const row = page.getByRole("table", { name: "Labels" }).getByRole("row").filter({ hasText: "production" });
+  await shows(row, "v2, protected");
+  await row.getByRole("button", { name: /^Move/ }).click();
+  await page.getByRole("combobox", { name: "Version", exact: true }).selectOption("3");
+  await page.getByRole("button", { name: "Set label" }).click();
+  await shows(page.getByRole("alert"), /needs a key with the right protected-labels/);
+  assert.equal((await target("guarded", "production")).version, 2);
+  await row.getByRole("button", { name: /^Remove/ }).click();
+  const dialog = page.getByRole("dialog", { name: "Remove" });
+  await dialog.getByRole("button", { name: "Remove" }).click();
+  await shows(dialog.getByRole("alert"), /protected-labels/);
+});
+
+scenario("moving or removing a protected label is undone with its protection", { key: managementKey }, async ({ page }) => {
+  await makePreset("undone");
+  await manage("PUT", "/presets/undone/labels/production", { version: 2, protected: true });
+  await go(page, at("undone", "labels"));
+  const row = page.getByRole("table", { name: "Labels" }).getByRole("row").filter({ hasText: "production" });
+  await row.getByRole("button", { name: /^Move/ }).click();
+  await page.getByRole("combobox", { name: "Version", exact: true }).selectOption("3");
+  await page.getByRole("button", { name: "Set label" }).click();
+  await shows(row, "v3, protected");
+  await row.getByRole("button", { name: /^Remove/ }).click();
+  await page.getByRole("dialog", { name: "Remove" }).getByRole("button", { name: "Remove" }).click();
+  await eventually(async () => assert.equal(await target("undone", "production"), undefined));
+  await page.getByRole("button", { name: "Undo" }).click();
+  await shows(row, "v3, protected");
+  const { version, protected: isProtected } = await target("undone", "production");
+  assert.deepEqual({ version, isProtected }, { version: 3, isProtected: true });
 });

@@ -255,3 +255,88 @@ scenario("an inference key of an empty workspace sees that it is empty", {}, asy
   await page.getByRole("link", { name: "first-of-bare" }).click();
   await page.getByRole("list", { name: "Versions" }).waitFor();
 });
+
+scenario("a policy is set, changed by hand, refused, and removed", { key: managementKey }, async ({ page }) => {
+  await makePreset("ruled");
+  await go(page, at("ruled"));
+  const policy = async () => (await manage("GET", "/presets/ruled")).policy;
+  const open = page.getByRole("button", { name: "Policy", exact: true });
+  const dialog = page.getByRole("dialog", { name: "Policy" });
+  const text = dialog.getByRole("textbox");
+  const save = dialog.getByRole("button", { name: "Save" });
+  // openWith opens the dialog once the page has seen the policy.
+  const openWith = (expected) => eventually(async () => {
+    await open.click();
+    try {
+      assert.match(await text.inputValue(), expected);
+    } catch (error) {
+      await page.keyboard.press("Escape");
+      throw error;
+    }
+  });
+  await openWith(/^$/);
+  await text.fill('{\n  "lock": [}');
+  await save.click();
+  await shows(dialog, /line 2/);
+  await text.fill('{"lock": ["colour"]}');
+  await save.click();
+  await shows(dialog, /\/policy\/lock\/0/);
+  await text.fill('{"lock": ["tools"], "bounds": {"temperature": {"max": 0.50}}}');
+  await save.click();
+  await status(page, /policy is saved/);
+  assert.deepEqual((await policy()).lock, ["tools"]);
+  await page.locator(".state").filter({ hasText: "policy" }).waitFor();
+
+  // Someone else was faster.
+  await openWith(/"max": 0\.50/);
+  await text.fill('{"drop": ["seed"]}');
+  await manage("PATCH", "/presets/ruled", { description: "Meanwhile" });
+  await save.click();
+  await shows(dialog, /changed meanwhile/);
+  await dialog.getByRole("button", { name: "Look again" }).click();
+  await save.click();
+  await eventually(async () => assert.deepEqual((await policy()).drop, ["seed"]));
+  await dialog.waitFor({ state: "detached" });
+  await openWith(/seed/);
+  await text.fill("");
+  await save.click();
+  await status(page, /policy is removed/);
+  assert.equal(await policy(), null);
+  await page.getByRole("button", { name: "Undo" }).click();
+  await eventually(async () => assert.deepEqual((await policy()).drop, ["seed"]));
+  await go(page, at("ruled", "history"));
+  await shows(page.getByRole("table", { name: "History" }), "policy");
+});
+
+scenario("an inference key sees a policy", { key: inferenceKey }, async ({ page }) => {
+  await makePreset("seen");
+  await go(page, at("seen"));
+  const open = page.getByRole("button", { name: "Policy", exact: true });
+  await eventually(async () => assert.ok(await open.isDisabled()));
+  await manage("PATCH", "/presets/seen", { policy: { lock: ["tools"] }, protected: true });
+  await shows(page.getByRole("main"), "protected");
+  await open.click();
+  const dialog = page.getByRole("dialog", { name: "Policy" });
+  await shows(dialog, /"lock": \["tools"\]/);
+  assert.equal(await dialog.getByRole("button", { name: "Save" }).count(), 0);
+});
+
+scenario("a protected preset says so, and a key without the right is told", {}, async ({ page }) => {
+  await makePreset("sealed");
+  await manage("PATCH", "/presets/sealed", { protected: true });
+  const { key } = await administer("POST", "keys", { kind: "management" });
+  await unlock(page, key);
+  await go(page, at("sealed", "versions/1"));
+  await shows(page.getByRole("main"), "protected");
+  await page.getByRole("button", { name: "Put live" }).click();
+  const dialog = page.getByRole("dialog", { name: "Put live" });
+  await shows(dialog, /in place of v3/);
+  await dialog.getByRole("button", { name: "Put live" }).click();
+  await shows(dialog.getByRole("alert"), /needs a key with the right protected-labels/);
+  await page.keyboard.press("Escape");
+  await page.getByRole("button", { name: "Policy", exact: true }).click();
+  const policy = page.getByRole("dialog", { name: "Policy" });
+  await policy.getByRole("textbox").fill('{"drop": ["seed"]}');
+  await policy.getByRole("button", { name: "Save" }).click();
+  await shows(policy.getByRole("alert"), /needs a key with the right protected-labels/);
+});

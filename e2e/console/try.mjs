@@ -131,3 +131,92 @@ scenario("an error of the gateway, and a key that may not infer", { key: managem
   await page.getByRole("button", { name: "Send" }).click();
   await shows(page.getByRole("main"), /line 1/);
 });
+
+// A template in each dialect: a text in the prompt and in a message, and an image.
+const template = {
+  chat: ["chat/completions", { messages: [{ role: "system", content: "You know {{city}}." }, { role: "user", content: "Sights in {{city}}, for {{ who }}" }, { role: "user", content: "{{photo}}" }] }],
+  responses: ["responses", { instructions: "You know {{city}}.", input: [{ role: "user", content: "Sights in {{city}}, for {{ who }}" }, { role: "user", content: "{{photo}}" }] }],
+  messages: ["messages", { max_tokens: 9, system: "You know {{city}}.", messages: [{ role: "user", content: "Sights in {{city}}, for {{ who }}" }, { role: "user", content: "{{photo}}" }] }],
+};
+
+for (const [dialect, [route, body]] of Object.entries(template)) {
+  scenario(`a template in the dialect ${dialect} has a field for each variable`, { key: managementKey }, async ({ page }) => {
+    const slug = `try-template-${dialect}`;
+    await manage("POST", `/presets/${slug}/${route}?template=true`, { model: "acme/large", ...body });
+    await go(page, at(slug, "try"));
+    await page.getByRole("textbox", { name: "Inference key" }).fill(inferenceKey);
+    const variables = page.getByRole("group", { name: "Variables" });
+    const variable = (name) => variables.getByRole("textbox", { name, exact: true });
+    await variable("photo").waitFor();
+    assert.equal(await variables.getByRole("textbox").count(), 3);
+
+    // What is missing is told before anything is sent.
+    const before = (await control(dialect, "last")).count;
+    await variable("city").fill("Rome {{who}} \"<b>\"\nand more");
+    await page.getByRole("button", { name: "Show what goes up" }).click();
+    await shows(variables, /needs a value/);
+    assert.equal(await variable("city").getAttribute("aria-invalid"), null);
+    assert.equal(await variable("who").getAttribute("aria-invalid"), "true");
+    assert.ok(await variable("who").evaluate((element) => element === document.activeElement));
+
+    await variables.getByRole("combobox", { name: "Kind of who" }).selectOption("empty text");
+    await variables.getByRole("combobox", { name: "Kind of photo" }).selectOption("image address");
+    await variable("photo").fill("https://pictures.test/a.png");
+    await page.getByRole("button", { name: "Show what goes up" }).click();
+    const fields = page.getByRole("table", { name: /fields/i });
+    await shows(fields.getByRole("row").filter({ hasText: "pictures.test" }), /variable v1/);
+    assert.equal((await control(dialect, "last")).count, before);
+
+    await page.getByRole("button", { name: "Send", exact: true }).click();
+    await eventually(async () => assert.equal((await control(dialect, "last")).count, before + 1));
+    const sent = JSON.parse((await control(dialect, "last")).last.body);
+    const list = sent.input ?? sent.messages.filter(({ role }) => role !== "system");
+    assert.equal(list.length, 2, "the empty text of the form is not sent");
+    assert.match(JSON.stringify(list[0]), /Sights in Rome \{\{who\}\} \\"<b>\\"\\nand more, for "/);
+    assert.match(JSON.stringify(list[1]), /https:\/\/pictures\.test\/a\.png/);
+    assert.equal(sent.prompt, undefined);
+    await page.getByRole("button", { name: "Stop" }).click();
+    await control(dialect, "hung-up");
+  });
+}
+
+scenario("each version gets its own variables, side by side", { key: managementKey }, async ({ page }) => {
+  const capture = (content) => ({ model: "acme/large", messages: [{ role: "system", content }] });
+  await manage("POST", "/presets/try-each/chat/completions", capture("Plain {{text}}."));
+  await manage("POST", "/presets/try-each/chat/completions?template=true&designate=false", capture("For {{city}}."));
+  await manage("POST", "/presets/try-each/chat/completions?template=true&designate=false", capture("For {{city}} in {{year}}."));
+  await go(page, at("try-each", "try"));
+  await page.getByRole("textbox", { name: "Inference key" }).fill(inferenceKey);
+  await page.getByRole("textbox", { name: "Text 1" }).fill("Go.");
+  const variables = page.getByRole("group", { name: "Variables" });
+  const first = page.getByRole("combobox", { name: "Version or label" });
+  await eventually(async () => assert.ok(await first.locator("option").count() >= 4));
+  assert.equal(await variables.count(), 0, "the live version is no template");
+  await first.selectOption("2");
+  await variables.getByRole("textbox", { name: "city", exact: true }).fill("Oslo");
+  await page.getByRole("combobox", { name: /Side by side/ }).selectOption("3");
+  await variables.getByRole("textbox", { name: "year", exact: true }).fill("1900");
+  assert.equal(await variables.getByRole("textbox", { name: "city", exact: true }).inputValue(), "Oslo", "what was typed stays");
+  await page.getByRole("button", { name: "Show what goes up" }).click();
+  await shows(page.getByRole("region", { name: "Answer of v2" }), /For Oslo\./);
+  await shows(page.getByRole("region", { name: "Answer of v3" }), /For Oslo in 1900\./);
+});
+
+scenario("what a policy changed is shown", { key: managementKey }, async ({ page }) => {
+  await makePreset("try-policy");
+  await manage("PATCH", "/presets/try-policy", { policy: { lock: ["seed"], bounds: { temperature: { max: 0.5 } } } });
+  await go(page, at("try-policy", "try"));
+  await page.getByRole("textbox", { name: "Inference key" }).fill(inferenceKey);
+  await page.getByRole("textbox", { name: "Text 1" }).fill("Hi");
+  await page.getByRole("textbox", { name: "Temperature" }).fill("1.5");
+  await page.getByRole("button", { name: "Show what goes up" }).click();
+  await shows(page.getByRole("table", { name: /fields/i }).getByRole("row").filter({ hasText: "temperature" }), /policy/);
+  await shows(page.getByRole("main"), /Changed by the policy of the preset: temperature/);
+  await page.getByRole("button", { name: "Send", exact: true }).click();
+  await shows(page.getByRole("region", { name: "Answer of live", exact: true }), /changed by the policy: temperature/);
+  await page.getByRole("button", { name: "Stop" }).click();
+  await control("chat", "hung-up");
+  await manage("PATCH", "/presets/try-policy", { policy: { bounds: { temperature: { max: 0.5 } }, violation: "refuse" } });
+  await page.getByRole("button", { name: "Show what goes up" }).click();
+  await shows(page.getByRole("alert"), /temperature/);
+});

@@ -217,7 +217,36 @@ scenario("the timeline tells shares and what is not live, and Compare begins wit
   await page.getByRole("button", { name: "Compare", exact: true }).click();
   await eventually(() => assert.match(page.url(), /compare\/1\.\.4$/));
   await page.getByRole("link", { name: "History" }).click();
-  for (const text of ["put live", /set label\s*canary/, "new version (draft)"]) {
+  for (const text of ["put live", /split label\s*canary/, "new version (draft)"]) {
     await shows(page.getByRole("table", { name: "History" }), text);
   }
+});
+
+scenario("a template's variables and messages are shown and compared", { key: managementKey }, async ({ page }) => {
+  const capture = (...list) => ({ model: "acme/large", messages: [{ role: "system", content: "You know {{city}}." }, ...list] });
+  await manage("POST", "/presets/tour/chat/completions?template=true", capture({ role: "user", content: "Sights in {{city}}\n<b>now</b>" }));
+  await manage("POST", "/presets/tour/chat/completions?template=true", capture({ role: "user", content: "Sights in {{city}}, {{year}}" }, { role: "user", content: [{ type: "text", text: "{{photo}}" }] }));
+  await manage("POST", "/presets/tour/chat/completions", capture());
+  await go(page, at("tour", "versions/1"));
+  const version = page.getByRole("region", { name: "Version 1" });
+  await shows(version, "Variables: city");
+  assert.equal(await version.getByRole("region", { name: "Message 1, user" }).textContent(), "Sights in {{city}}\n<b>now</b>");
+  await go(page, at("tour", "versions/2"));
+  await shows(page.getByRole("region", { name: "Version 2" }), "Variables: city, year, photo");
+  await shows(page.getByRole("region", { name: "Message 2, user" }), /"text": "\{\{photo\}\}"/);
+  await go(page, at("tour", "versions/3"));
+  await shows(page.getByRole("main"), "You know {{city}}.");
+  assert.equal(await page.getByRole("heading", { name: "Template" }).count(), 0);
+
+  await go(page, at("tour", "compare/1..2"));
+  const table = page.getByRole("table", { name: "Differences of the template" });
+  const row = (name) => table.getByRole("row").filter({ has: page.getByRole("rowheader", { name }) });
+  await shows(row("variables"), /changed/);
+  await shows(row("messages/0/content"), /\{\{year\}\}/);
+  await shows(row("messages/1"), /added/);
+  await go(page, at("tour", "compare/2..3"));
+  await shows(row("variables"), /removed/);
+  await shows(row("messages"), /removed/);
+  await page.getByRole("button", { name: "Swap" }).click();
+  await shows(row("messages"), /added/);
 });

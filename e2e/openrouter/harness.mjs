@@ -4,6 +4,9 @@ import assert from "node:assert/strict";
 import { appendFileSync } from "node:fs";
 import { HTTPClient, OpenRouter } from "@openrouter/sdk";
 import * as errors from "@openrouter/sdk/models/errors";
+import { check as checkAny, failure } from "../checks.mjs";
+
+export { count, failure, finish, last, tell, upstream, within } from "../checks.mjs";
 
 const serverURL = process.env.PRESETS_BASE_URL;
 const exchanges = process.env.PRESETS_EXCHANGES; // a file that gets each request and its answer, for openapi/
@@ -81,16 +84,6 @@ function record({ method, url }, { sent, status, headers, received }) {
   }
 }
 
-// failure returns the error of a call that must fail.
-export async function failure(call) {
-  try {
-    await call();
-  } catch (err) {
-    return err;
-  }
-  assert.fail("got success");
-}
-
 // rejects asserts that a call fails with the client's own typed error, and returns the
 // error. The envelope must agree with the status.
 export async function rejects(call, type, status, message) {
@@ -125,8 +118,8 @@ export const kept = {
   ]),
 };
 
-// sameConfig asserts that the stored configuration has the kept fields of the request: in
-// order, byte for byte, and without null.
+// sameConfig asserts that the stored configuration has the kept fields of the request. They
+// are in order, byte for byte, and without null.
 export function sameConfig({ sent, received }, fields) {
   const want = Object.fromEntries(Object.entries(JSON.parse(sent)).filter(([name, value]) => fields.has(name) && value !== null));
   assert.ok(
@@ -135,47 +128,10 @@ export function sameConfig({ sent, received }, fields) {
   );
 }
 
-// The service behind Caddy. It pauses a stream after each event.
-
-const control = process.env.PRESETS_CONTROL_URL;
-
-export async function tell(path) {
-  const answer = await fetch(control + path, { method: "POST" });
-  assert.equal(answer.status, 200, `${path}: ${await answer.text()}`);
-}
-
-// last returns the service's latest request, its body as the text that it got,
-// and how many there were.
-export const last = async () => (await fetch(`${control}/last`)).json();
-
-export const count = async () => (await last()).count;
-
-// upstream returns the latest request, its body decoded.
-export async function upstream() {
-  const { last: request } = await last();
-  return { ...request, body: request.body && JSON.parse(request.body) };
-}
-
-let failures = 0;
-
-// check runs one check and prints a line about it.
-export async function check(name, run) {
-  try {
-    await run();
-    console.log(`ok    ${name}`);
-  } catch (err) {
-    failures++;
-    const why = err instanceof errors.ResponseValidationError
-      ? `${err.pretty()}\n${err.body}`
-      : err instanceof errors.OpenRouterError
-        ? `${err.name} ${err.statusCode}: ${err.body}`
-        : err?.message ?? String(err);
-    console.log(`FAIL  ${name}\n      ${why.replaceAll("\n", "\n      ")}`);
+// check runs one check and prints a line about it, with what the client did not accept.
+export const check = (name, run) => checkAny(name, run, (err) => {
+  if (err instanceof errors.ResponseValidationError) {
+    return `${err.pretty()}\n${err.body}`;
   }
-}
-
-// finish prints the result of all checks, and sets the exit code.
-export function finish() {
-  console.log(failures === 0 ? "all checks passed" : `${failures} checks failed`);
-  process.exitCode = failures === 0 ? 0 : 1;
-}
+  return err instanceof errors.OpenRouterError ? `${err.name} ${err.statusCode}: ${err.body}` : err?.message ?? String(err);
+});

@@ -7,7 +7,7 @@
 import assert from "node:assert/strict";
 import { readFileSync } from "node:fs";
 import * as errors from "@openrouter/sdk/models/errors";
-import { check, client, count, failure, finish, last, tell, upstream } from "./harness.mjs";
+import { check, client, count, failure, finish, last, tell, upstream, within } from "./harness.mjs";
 
 const inferenceKey = process.env.PRESETS_INFERENCE_KEY;
 const managementKey = process.env.PRESETS_MANAGEMENT_KEY;
@@ -25,15 +25,6 @@ const payloads = (file) =>
     .split("\n\n")
     .filter((event) => /^data: (?!\[DONE\])/m.test(event))
     .map((event) => JSON.parse(event.match(/^data: (.*)$/m)[1]));
-
-// within fails if a promise does not settle soon.
-function within(promise, what) {
-  let timer;
-  const late = new Promise((_, reject) => {
-    timer = setTimeout(() => reject(new Error(`not within 20 seconds: ${what}`)), 20_000);
-  });
-  return Promise.race([promise, late]).finally(() => clearTimeout(timer));
-}
 
 // readPaced reads a stream to its end. The service sends each event only after the
 // previous one was read.
@@ -307,8 +298,8 @@ for (const { name, who, more, type, status, code, message } of refused) {
       assert.match(err.error.message, message);
     });
 
-    // The client wants a number for error.code, where the API documents a string for POST
-    // /responses: it cannot read the service's own error there, either. Its exception has
+    // For POST /responses the API documents a string as error.code, but the client wants a
+    // number. So it cannot read the service's own error there, either. Its exception has
     // the complete answer.
     await check(`responses.send with ${name}${how}: ${status}`, async () => {
       const err = await failure(() => responses.send(who, { ...more, stream }));

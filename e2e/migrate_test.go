@@ -1,0 +1,123 @@
+package e2e
+
+import (
+	"encoding/json"
+	"net"
+	"net/http"
+	"net/http/httptest"
+	"os"
+	"os/exec"
+	"path/filepath"
+	"regexp"
+	"strings"
+	"testing"
+)
+
+var console = regexp.MustCompile("(?ms)^```console\r?\n(.*?)^```")
+
+// documented is a command of a document, with the output that the document shows.
+type documented struct{ command, output string }
+
+// documentedCommands returns the commands of a document's console blocks. Lines that begin
+// with a space continue a command.
+func documentedCommands(t *testing.T, file string) (all []documented) {
+	t.Helper()
+	text, err := os.ReadFile(filepath.Join(root, filepath.FromSlash(file)))
+	if err != nil {
+		t.Fatal(err)
+	}
+	for _, block := range console.FindAllStringSubmatch(strings.ReplaceAll(string(text), "\r\n", "\n"), -1) {
+		for _, line := range strings.SplitAfter(block[1], "\n") {
+			command, isCommand := strings.CutPrefix(line, "$ ")
+			switch last := len(all) - 1; {
+			case isCommand:
+				all = append(all, documented{command: command})
+			case strings.HasPrefix(line, " "):
+				all[last].command += line
+			default:
+				all[last].output += line
+			}
+		}
+	}
+	return all
+}
+
+// TestMigration runs the commands of docs/migrate/openai-prompts.md as they are written,
+// except for the addresses. The server is that of the quick start. A stand-in for OpenAI
+// answers as its API does for a prompt.
+func TestMigration(t *testing.T) {
+	for _, tool := range []string{"bash", "curl", "jq"} {
+		if _, err := exec.LookPath(tool); err != nil {
+			skipOrFail(t, "%s is not installed", tool)
+		}
+	}
+	answer, err := os.ReadFile(filepath.Join("testdata", "openai", "prompt.json"))
+	if err != nil {
+		t.Fatal(err)
+	}
+	openai := httptest.NewServer(http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
+		var sent struct {
+			Prompt struct {
+				ID, Version string
+				Variables   map[string]string
+			}
+		}
+		if err := json.NewDecoder(r.Body).Decode(&sent); err != nil || sent.Prompt.ID != "pmpt_68f7a1c2" || len(sent.Prompt.Variables) != 2 {
+			http.Error(w, "not a prompt", http.StatusBadRequest)
+			return
+		}
+		values := []string{"{{version}}", sent.Prompt.Version, "{{temperature}}", map[string]string{"1": "1.0", "2": "0.2"}[sent.Prompt.Version]}
+		for name, value := range sent.Prompt.Variables {
+			quoted := quote(value)
+			values = append(values, "{{"+name+"}}", quoted[1:len(quoted)-1])
+		}
+		_, _ = strings.NewReplacer(values...).WriteString(w, string(answer))
+	}))
+	t.Cleanup(openai.Close)
+
+	s := startExample(t)
+	key, _ := s.issue(t, "management")
+	inference, _ := s.issue(t, "inference")
+	addresses := strings.NewReplacer("https://api.openai.com", openai.URL, "http://127.0.0.1:8080", s.site)
+
+	commands := documentedCommands(t, "docs/migrate/openai-prompts.md")
+	if len(commands) < 9 {
+		t.Fatalf("found %d commands", len(commands))
+	}
+	folder := t.TempDir()
+	for _, c := range commands {
+		out := run(t, folder, append(s.env, "KEY="+key, "IKEY="+inference, "OPENAI_API_KEY=of-openai"), "bash", "-euo", "pipefail", "-c", addresses.Replace(c.command))
+		if out != c.output {
+			t.Errorf("$ %s\n got %s\nwant %s", c.command, out, c.output)
+		}
+	}
+}
+
+// startExample runs Caddyfile.example, with other ports, until the test ends.
+func startExample(t *testing.T) *server {
+	t.Helper()
+	example, err := os.ReadFile(filepath.Join(root, "Caddyfile.example"))
+	if err != nil {
+		t.Fatal(err)
+	}
+	home, site := t.TempDir(), freeAddress(t)
+	port := func(address string) string {
+		_, port, _ := net.SplitHostPort(address)
+		return port
+	}
+	s := &server{binary: caddyBinary(t), admin: freeAddress(t), site: "http://" + site}
+	s.env = []string{
+		"HOME=" + home, "XDG_DATA_HOME=" + home, "XDG_CONFIG_HOME=" + home, "AppData=" + home,
+		"CADDY_ADMIN=" + s.admin, "PRESETS_PORT=" + port(site), "PRESETS_DATA=" + filepath.Join(home, "data"),
+	}
+	config := filepath.Join(home, "Caddyfile")
+	text := strings.ReplaceAll(string(example), ":8081", ":"+port(freeAddress(t))) // the echo gateway
+	if err := os.WriteFile(config, []byte(text), 0o600); err != nil {
+		t.Fatal(err)
+	}
+	cmd := exec.CommandContext(lifetime(t), s.binary, "run", "--config", config)
+	cmd.Dir = home
+	cmd.Env = append(os.Environ(), s.env...)
+	serve(t, cmd, site)
+	return s
+}
