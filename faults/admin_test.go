@@ -16,9 +16,9 @@ import (
 	"time"
 )
 
-// adminSend sends a request to the admin endpoint.
-func (s *server) adminSend(method, path, mediaType, body string) (answer, error) {
-	s.settle(s.admin)
+// sendAdmin sends a request to the admin endpoint.
+func (s *server) sendAdmin(method, path, mediaType, body string) (answer, error) {
+	s.waitOldListenersClosed(s.admin)
 	r, err := http.NewRequest(method, "http://"+s.admin+path, strings.NewReader(body))
 	if err != nil {
 		return answer{}, err
@@ -33,7 +33,7 @@ func (s *server) adminSend(method, path, mediaType, body string) (answer, error)
 
 // load makes a Caddyfile the configuration, as caddy reload does.
 func (s *server) load(caddyfile string) (answer, error) {
-	return s.adminSend(http.MethodPost, "/load", "text/caddyfile", caddyfile)
+	return s.sendAdmin(http.MethodPost, "/load", "text/caddyfile", caddyfile)
 }
 
 // reload is load for valid configurations. It fails the test if Caddy refuses one.
@@ -44,10 +44,11 @@ func (s *server) reload(caddyfile string) {
 	}
 }
 
-// settle waits until only the current configuration listens on an address. Caddy closes
-// the listeners of replaced or rejected configurations in the background. Until then they
-// accept connections and may reset them. On systems other than Linux it does not wait.
-func (s *server) settle(address string) {
+// waitOldListenersClosed waits until only the current configuration listens on an address.
+// Caddy closes the listeners of replaced or rejected configurations in the background. Until
+// then they accept connections and may reset them. On systems other than Linux it does not
+// wait.
+func (s *server) waitOldListenersClosed(address string) {
 	s.t.Helper()
 	_, port, _ := net.SplitHostPort(address)
 	number, err := strconv.Atoi(port)
@@ -91,7 +92,7 @@ func (s *server) footprint() footprint {
 	s.t.Helper()
 	s.client.CloseIdleConnections()
 	read := func(path string, figure *regexp.Regexp) int64 {
-		a, err := s.adminSend(http.MethodGet, path, "", "")
+		a, err := s.sendAdmin(http.MethodGet, path, "", "")
 		if err != nil || a.status != http.StatusOK {
 			s.t.Fatalf("%s gives %s, %v", path, a, err)
 		}
@@ -105,11 +106,11 @@ func (s *server) footprint() footprint {
 	proc := filepath.Join("/proc", strconv.Itoa(s.cmd.Process.Pid))
 	fds, err := os.ReadDir(filepath.Join(proc, "fd"))
 	if err != nil {
-		unavailable(s.t, "there is no /proc with the server's open files: %v", err)
+		skipOrFail(s.t, "there is no /proc with the server's open files: %v", err)
 	}
 	status, err := os.ReadFile(filepath.Join(proc, "status"))
 	if err != nil {
-		unavailable(s.t, "there is no /proc with the server's memory: %v", err)
+		skipOrFail(s.t, "there is no /proc with the server's memory: %v", err)
 	}
 	f := footprint{fds: len(fds)}
 	for _, m := range residentPages.FindAllSubmatch(status, -1) {
@@ -127,9 +128,9 @@ func (s *server) footprint() footprint {
 	return f
 }
 
-// settled returns the footprint once it stops shrinking. Connections and replaced
+// settledFootprint returns the footprint once it stops shrinking. Connections and replaced
 // configurations are released after a moment.
-func (s *server) settled(enough func(footprint) bool) (f footprint) {
+func (s *server) settledFootprint(enough func(footprint) bool) (f footprint) {
 	for range 20 {
 		if f = s.footprint(); enough(f) {
 			return f
@@ -139,9 +140,10 @@ func (s *server) settled(enough func(footprint) bool) (f footprint) {
 	return f
 }
 
-// isAbout reports whether got exceeds was by at most a part, or by one for small numbers.
-func isAbout(got, was int64, part float64) bool {
-	return got <= was+max(1, int64(part*float64(was)))
+// hasNotGrown reports whether got exceeds was by at most a share of it. Small numbers may
+// grow by one.
+func hasNotGrown(got, was int64, share float64) bool {
+	return got <= was+max(1, int64(share*float64(was)))
 }
 
 // storeLock identifies the current opening of a store. Its file is created at each opening
@@ -149,7 +151,7 @@ func isAbout(got, was int64, part float64) bool {
 func storeLock(t *testing.T, folder string) os.FileInfo {
 	t.Helper()
 	if runtime.GOOS == "windows" {
-		unavailable(t, "a store's lock is no file on Windows")
+		skipOrFail(t, "a store's lock is no file on Windows")
 	}
 	info, err := os.Stat(filepath.Join(folder, "LOCK"))
 	if err != nil {

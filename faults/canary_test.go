@@ -142,7 +142,7 @@ func seekCanaries(t *testing.T, encrypted bool) {
 	s.mustStart()
 
 	issue := func(name, kind string) (id string) {
-		a, err := s.adminSend(http.MethodPost, "/presets/keys", "application/json", fmt.Sprintf(`{"kind":%q,"name":"canary"}`, kind))
+		a, err := s.sendAdmin(http.MethodPost, "/presets/keys", "application/json", fmt.Sprintf(`{"kind":%q,"name":"canary"}`, kind))
 		var issued struct{ ID, Key string }
 		if err != nil || a.status != http.StatusCreated || json.Unmarshal(a.body, &issued) != nil {
 			t.Fatal(a, err)
@@ -290,7 +290,7 @@ func seekCanaries(t *testing.T, encrypted bool) {
 	// These are the answers that other clients may see.
 	nowhere := func(canary) bool { return false }
 	admin := func(path string) []byte {
-		a, err := s.adminSend(http.MethodGet, path, "", "")
+		a, err := s.sendAdmin(http.MethodGet, path, "", "")
 		if err != nil || a.status != http.StatusOK || len(a.body) == 0 {
 			t.Fatalf("%s gives %s, %v", path, a, err)
 		}
@@ -381,7 +381,7 @@ func seekCanaries(t *testing.T, encrypted bool) {
 	}
 	for _, expected := range []string{"SIGABRT", reading, `"level":"debug"`, "upstream roundtrip", "X-Canary"} {
 		if !bytes.Contains(all, []byte(expected)) {
-			t.Errorf("the log has no %s: the run is not what it should be", expected)
+			t.Errorf("the log has no %s: the run did not cover it", expected)
 		}
 	}
 	mayLog := func(c canary) bool { return c.uri || c.control }

@@ -83,26 +83,26 @@ func TestClusterControl(t *testing.T) {
 	seen := func(number int, from float64) observation {
 		return observation{name: name, begun: at(from), ended: at(from + 0.1), status: http.StatusOK, number: number}
 	}
-	if got := l.age(seen(2, 5)); got != 3*time.Second {
+	if got := l.staleness(seen(2, 5)); got != 3*time.Second {
 		t.Errorf("the age for a version replaced three seconds before is %v", got)
 	}
-	if got := l.age(seen(2, 1.5)) + l.age(seen(3, 5)); got != 0 {
-		t.Errorf("what is current is %v old", got)
+	if got := l.staleness(seen(2, 1.5)) + l.staleness(seen(3, 5)); got != 0 {
+		t.Errorf("current data are %v old", got)
 	}
 	key := seen(3, 5)
 	key.key = &churnedKey{revoked: at(1)}
-	if got := l.age(key); got != 4*time.Second {
+	if got := l.staleness(key); got != 4*time.Second {
 		t.Errorf("the age for a key revoked four seconds before is %v", got)
 	}
 	key.status = http.StatusUnauthorized
-	if got := l.age(key); got != 0 {
+	if got := l.staleness(key); got != 0 {
 		t.Errorf("a key that is refused is %v old", got)
 	}
-	if got := l.gap(0, at(0), at(10)); got != 8*time.Second {
+	if got := l.longestGap(0, at(0), at(10)); got != 8*time.Second {
 		t.Errorf("eight seconds without a write are %v", got)
 	}
 	l.seen = []observation{seen(3, 3.5), seen(2, 4)}
-	if got := l.equal(0, at(3)).Round(time.Millisecond); got != 1100*time.Millisecond {
+	if got := l.timeToCatchUp(0, at(3)).Round(time.Millisecond); got != 1100*time.Millisecond {
 		t.Errorf("a node that served an old version until 1.1 s after it was healed did so for %v", got)
 	}
 	result(t, "cluster-control", begun, "found", "all")

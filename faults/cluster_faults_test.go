@@ -26,8 +26,8 @@ type clusterFault struct {
 }
 
 var clusterFaults = []clusterFault{
-	{"leader killed", true, false, false, func(r *clusterRun) []int { return r.killed(r.leader()) }},
-	{"follower killed", true, false, false, func(r *clusterRun) []int { return r.killed(r.follower()) }},
+	{"leader killed", true, false, false, func(r *clusterRun) []int { return r.killMember(r.leader()) }},
+	{"follower killed", true, false, false, func(r *clusterRun) []int { return r.killMember(r.follower()) }},
 	{"leader stopped", true, false, false, func(r *clusterRun) []int {
 		m := r.leader()
 		m.signal(syscall.SIGSTOP)
@@ -61,8 +61,8 @@ var clusterFaults = []clusterFault{
 		}
 		return []int{i}
 	}},
-	{"node cut off", true, false, false, func(r *clusterRun) []int { return r.cutOff(broken, func() {}) }},
-	{"node without an answer", true, false, true, func(r *clusterRun) []int { return r.cutOff(silent, func() {}) }},
+	{"node cut off", true, false, false, func(r *clusterRun) []int { return r.cutOffNode(broken, func() {}) }},
+	{"node without an answer", true, false, true, func(r *clusterRun) []int { return r.cutOffNode(silent, func() {}) }},
 	{"member without an answer", true, false, true, func(r *clusterRun) []int {
 		node, m := rand.IntN(len(r.nodes)), rand.IntN(len(r.members))
 		r.links[node][m].set(silent)
@@ -71,19 +71,19 @@ var clusterFaults = []clusterFault{
 		return nil // there are two others
 	}},
 	{"compacted while cut off", true, true, true, func(r *clusterRun) []int {
-		return r.cutOff(broken, func() { r.members[rand.IntN(len(r.members))].compact() })
+		return r.cutOffNode(broken, func() { r.members[rand.IntN(len(r.members))].compact() })
 	}},
-	{"no quorum", false, false, false, (*clusterRun).noQuorum},
-	{"quota full", false, true, true, (*clusterRun).quota},
+	{"no quorum", false, false, false, (*clusterRun).loseQuorum},
+	{"quota full", false, true, true, (*clusterRun).reachQuota},
 }
 
 // leader returns the member that leads.
-func (r *clusterRun) leader() *member { return r.find(true) }
+func (r *clusterRun) leader() *member { return r.findMember(true) }
 
 // follower returns a member that does not lead.
-func (r *clusterRun) follower() *member { return r.find(false) }
+func (r *clusterRun) follower() *member { return r.findMember(false) }
 
-func (r *clusterRun) find(leads bool) *member {
+func (r *clusterRun) findMember(leads bool) *member {
 	r.t.Helper()
 	for range 100 {
 		for _, i := range rand.Perm(len(r.members)) {
@@ -98,8 +98,8 @@ func (r *clusterRun) find(leads bool) *member {
 	return nil
 }
 
-// killed kills a member, and starts it again after a while.
-func (r *clusterRun) killed(m *member) []int {
+// killMember kills a member, and starts it again after a while.
+func (r *clusterRun) killMember(m *member) []int {
 	m.kill()
 	time.Sleep(2500 * time.Millisecond)
 	m.start()
@@ -107,9 +107,9 @@ func (r *clusterRun) killed(m *member) []int {
 	return nil
 }
 
-// cutOff cuts a node off from all members for a while, and calls meanwhile during that
+// cutOffNode cuts a node off from all members for a while, and calls meanwhile during that
 // time.
-func (r *clusterRun) cutOff(how linkState, meanwhile func()) []int {
+func (r *clusterRun) cutOffNode(how linkState, meanwhile func()) []int {
 	i := rand.IntN(len(r.nodes))
 	for _, l := range r.links[i] {
 		l.set(how)
@@ -123,8 +123,8 @@ func (r *clusterRun) cutOff(how linkState, meanwhile func()) []int {
 	return []int{i}
 }
 
-// noQuorum kills two members for longer than the data in memory stays valid.
-func (r *clusterRun) noQuorum() []int {
+// loseQuorum kills two members for longer than the data in memory stays valid.
+func (r *clusterRun) loseQuorum() []int {
 	killed := []*member{r.leader(), r.follower()}
 	for _, m := range killed {
 		m.kill()
@@ -151,9 +151,9 @@ func (r *clusterRun) noQuorum() []int {
 	return nil
 }
 
-// quota fills a member's database to its quota, so that etcd raises an alarm. Then it does
+// reachQuota fills a member's database to its quota, so that etcd raises an alarm. Then it does
 // the operator's repairs.
-func (r *clusterRun) quota() []int {
+func (r *clusterRun) reachQuota() []int {
 	m := r.follower()
 	s, err := m.status()
 	if err != nil {

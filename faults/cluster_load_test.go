@@ -83,7 +83,7 @@ func (l *clusterLoad) begin() {
 			l.group.Go(func() { l.repeat(10*time.Millisecond, func(int) { l.resolve(node) }) })
 		}
 	}
-	l.group.Go(func() { l.repeat(100*time.Millisecond, l.churn) })
+	l.group.Go(func() { l.repeat(100*time.Millisecond, l.churnKey) })
 	l.group.Go(func() { l.repeat(10*time.Millisecond, func(int) { l.tryRevoked() }) })
 }
 
@@ -110,8 +110,8 @@ func (l *clusterLoad) end() {
 	l.group.Wait()
 }
 
-// note counts an answer to a write.
-func (l *clusterLoad) note(node int, kind string, a answer, err error) (acknowledged bool) {
+// countAnswer counts an answer to a write.
+func (l *clusterLoad) countAnswer(node int, kind string, a answer, err error) (acknowledged bool) {
 	l.mu.Lock()
 	defer l.mu.Unlock()
 	acknowledged = err == nil && a.status < 300
@@ -125,7 +125,7 @@ func (l *clusterLoad) note(node int, kind string, a answer, err error) (acknowle
 func (l *clusterLoad) create(node int, name presetName) {
 	token := fmt.Sprintf("%s-t%d", l.name, l.tokens.Add(1))
 	a, err := l.recorder.createVersion(l.nodes[node], name, token)
-	if !l.note(node, "write", a, err) || !slices.Contains(l.live, name) {
+	if !l.countAnswer(node, "write", a, err) || !slices.Contains(l.live, name) {
 		return
 	}
 	now := time.Now()
@@ -150,19 +150,19 @@ func (l *clusterLoad) write(node, i, n int) {
 	if i == 1 {
 		name = presetName{slug: "shared-" + l.name}
 	}
-	number, token := r.known(name)
+	number, token := r.anyVersion(name)
 	switch dice := rand.IntN(100); {
 	case dice < 40:
 		l.create(node, l.live[rand.IntN(len(l.live))])
 	case dice < 45:
 		a, err := r.createWorkspace(s, fmt.Sprintf("%s-w%d", l.name, l.tokens.Add(1)))
-		l.note(node, "write", a, err)
+		l.countAnswer(node, "write", a, err)
 	case dice < 55 && number > 0:
 		a, err := r.designate(s, name, number, token)
-		l.note(node, "write", a, err)
+		l.countAnswer(node, "write", a, err)
 	case dice < 60 && number > 0:
 		a, err := r.label(s, name, "stable", number)
-		l.note(node, "write", a, err)
+		l.countAnswer(node, "write", a, err)
 	default:
 		l.create(node, name)
 	}
@@ -220,8 +220,8 @@ func (l *clusterLoad) observe(s observation) {
 	l.answers[kind+strconv.Itoa(s.status)]++
 }
 
-// admin sends a request to a node's admin endpoint, from any goroutine.
-func admin(s *server, method, path, body string) (answer, error) {
+// sendAdminJSON sends a JSON body to a node's admin endpoint, from any goroutine.
+func sendAdminJSON(s *server, method, path, body string) (answer, error) {
 	r, err := http.NewRequest(method, "http://"+s.admin+path, strings.NewReader(body))
 	if err != nil {
 		return answer{}, err
@@ -230,11 +230,11 @@ func admin(s *server, method, path, body string) (answer, error) {
 	return s.do(r)
 }
 
-// churn issues a key at one node, waits until another node accepts it, and revokes it at
+// churnKey issues a key at one node, waits until another node accepts it, and revokes it at
 // any node.
-func (l *clusterLoad) churn(int) {
+func (l *clusterLoad) churnKey(int) {
 	at := func() *server { return l.nodes[rand.IntN(len(l.nodes))] }
-	a, err := admin(at(), http.MethodPost, "/presets/keys", `{"kind":"inference","name":"churned"}`)
+	a, err := sendAdminJSON(at(), http.MethodPost, "/presets/keys", `{"kind":"inference","name":"churned"}`)
 	var made struct{ ID, Key string }
 	if err != nil || a.status != http.StatusCreated || json.Unmarshal(a.body, &made) != nil {
 		return
@@ -245,7 +245,7 @@ func (l *clusterLoad) churn(int) {
 		l.answers["new key "+strconv.Itoa(status)]++
 		l.mu.Unlock()
 	}
-	a, err = admin(at(), http.MethodDelete, "/presets/keys/"+k.id, "")
+	a, err = sendAdminJSON(at(), http.MethodDelete, "/presets/keys/"+k.id, "")
 	if err != nil || a.status != http.StatusOK {
 		return // the key may be valid or not
 	}
@@ -265,8 +265,8 @@ func (l *clusterLoad) tryRevoked() {
 	}
 }
 
-// gap returns the longest time without an acknowledged write at a node.
-func (l *clusterLoad) gap(node int, from, to time.Time) (longest time.Duration) {
+// longestGap returns the longest time without an acknowledged write at a node.
+func (l *clusterLoad) longestGap(node int, from, to time.Time) (longest time.Duration) {
 	last := from
 	for _, at := range append(slices.Clone(l.acks[node]), to) {
 		if at.After(to) {
@@ -280,8 +280,8 @@ func (l *clusterLoad) gap(node int, from, to time.Time) (longest time.Duration) 
 	return longest
 }
 
-// resumed returns the time from a moment to a node's next acknowledged write.
-func (l *clusterLoad) resumed(node int, from time.Time) time.Duration {
+// timeToResume returns the time from a moment to a node's next acknowledged write.
+func (l *clusterLoad) timeToResume(node int, from time.Time) time.Duration {
 	for _, at := range l.acks[node] {
 		if at.After(from) {
 			return at.Sub(from)
@@ -290,10 +290,10 @@ func (l *clusterLoad) resumed(node int, from time.Time) time.Duration {
 	return time.Hour
 }
 
-// age returns how stale the data of an observation was at the time of its request. It
+// staleness returns how stale the data of an observation was at the time of its request. It
 // counts from the acknowledgement of a later version or of the key's revocation. It is
 // zero for current data.
-func (l *clusterLoad) age(s observation) (oldest time.Duration) {
+func (l *clusterLoad) staleness(s observation) (oldest time.Duration) {
 	if s.status != http.StatusOK {
 		return 0
 	}
@@ -311,8 +311,8 @@ func (l *clusterLoad) age(s observation) (oldest time.Duration) {
 	return 0
 }
 
-// newest returns the numbers of the newest versions acknowledged before a moment.
-func (l *clusterLoad) newest(before time.Time) map[presetName]int {
+// newestVersions returns the numbers of the newest versions acknowledged before a moment.
+func (l *clusterLoad) newestVersions(before time.Time) map[presetName]int {
 	all := map[presetName]int{}
 	for _, v := range l.versions {
 		if v.at.Before(before) {
@@ -322,10 +322,10 @@ func (l *clusterLoad) newest(before time.Time) map[presetName]int {
 	return all
 }
 
-// equal returns the time from a moment until a node served only that moment's newest
+// timeToCatchUp returns the time from a moment until a node served only that moment's newest
 // versions, or later ones.
-func (l *clusterLoad) equal(node int, healed time.Time) time.Duration {
-	newest := l.newest(healed)
+func (l *clusterLoad) timeToCatchUp(node int, healed time.Time) time.Duration {
+	newest := l.newestVersions(healed)
 	first, last := time.Hour, time.Duration(0)
 	for _, s := range l.seen {
 		switch after := s.ended.Sub(healed); {

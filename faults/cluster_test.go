@@ -65,8 +65,8 @@ func newCluster(t *testing.T) *cluster {
 	return c
 }
 
-// settled waits until all nodes serve and take writes.
-func (c *cluster) settled() {
+// waitReady waits until all nodes serve and take writes.
+func (c *cluster) waitReady() {
 	c.t.Helper()
 	for i, s := range c.nodes {
 		for late := time.Now().Add(time.Minute); ; time.Sleep(20 * time.Millisecond) {
@@ -84,7 +84,7 @@ func (c *cluster) settled() {
 // metric returns a figure of a node's store.
 func (c *cluster) metric(node int, name string) float64 {
 	c.t.Helper()
-	a, err := admin(c.nodes[node], http.MethodGet, "/metrics", "")
+	a, err := sendAdminJSON(c.nodes[node], http.MethodGet, "/metrics", "")
 	if err != nil || a.status != http.StatusOK {
 		c.t.Fatal(a, err)
 	}
@@ -106,7 +106,7 @@ type clusterRun struct {
 	*cluster
 	recorder *recorder
 	cycle    int
-	all      tallyOfRounds
+	all      roundTotals
 	load     *clusterLoad
 	healed   time.Time
 
@@ -133,7 +133,7 @@ func TestCluster(t *testing.T) {
 	if a, err := r.recorder.createWorkspace(r.nodes[0], "team"); err != nil || a.status != http.StatusCreated {
 		t.Fatal(a, err)
 	}
-	kinds := slices.DeleteFunc(slices.Clone(clusterFaults), func(f clusterFault) bool { return f.slow && !long || !chosen(f.name) })
+	kinds := slices.DeleteFunc(slices.Clone(clusterFaults), func(f clusterFault) bool { return f.slow && !long || !isSelected(f.name) })
 	if len(kinds) == 0 {
 		t.Fatal("PRESETS_CLUSTER leaves no fault")
 	}
@@ -185,8 +185,8 @@ func TestCluster(t *testing.T) {
 	}, r.recorder.found.figures()...)...)
 }
 
-// chosen reports whether PRESETS_CLUSTER selects a fault by a part of its name.
-func chosen(name string) bool { return strings.Contains(name, os.Getenv("PRESETS_CLUSTER")) }
+// isSelected reports whether PRESETS_CLUSTER selects a fault by a part of its name.
+func isSelected(name string) bool { return strings.Contains(name, os.Getenv("PRESETS_CLUSTER")) }
 
 // inject causes one fault under load and checks its effects. It returns an error if the
 // results are right but late.
@@ -224,7 +224,7 @@ func (r *clusterRun) inject(f clusterFault) (late error) {
 	})
 	ended := time.Now()
 	l.end()
-	r.settled()
+	r.waitReady()
 
 	k := r.kinds[f.name]
 	if k == nil {
@@ -235,13 +235,13 @@ func (r *clusterRun) inject(f clusterFault) (late error) {
 	var now faultFigures
 	for i := range r.nodes {
 		if f.writes && !slices.Contains(affected, i) {
-			now.gap = max(now.gap, l.gap(i, injected, ended))
+			now.gap = max(now.gap, l.longestGap(i, injected, ended))
 		}
-		now.resumed = max(now.resumed, l.resumed(i, r.healed))
-		now.equal = max(now.equal, l.equal(i, r.healed))
+		now.resumed = max(now.resumed, l.timeToResume(i, r.healed))
+		now.equal = max(now.equal, l.timeToCatchUp(i, r.healed))
 	}
 	for _, s := range l.seen {
-		age := l.age(s)
+		age := l.staleness(s)
 		now.age = max(now.age, age)
 		if s.begun.Before(injected) && s.ended.Before(injected) || s.begun.After(r.healed.Add(time.Second)) {
 			now.lags = max(now.lags, age)
@@ -259,7 +259,7 @@ func (r *clusterRun) inject(f clusterFault) (late error) {
 		late = errors.Join(late, fmt.Errorf("%s: not all nodes served the newest versions until %v after the fault", f.name, now.equal))
 	}
 	if now.age > maxStaleness {
-		t.Errorf("%s: what was served was %v old", f.name, now.age)
+		t.Errorf("%s: served data were %v old", f.name, now.age)
 	}
 	if now.lags > maxLag {
 		late = errors.Join(late, fmt.Errorf("%s: served data was %v old without a fault", f.name, now.lags))
@@ -272,7 +272,7 @@ func (r *clusterRun) inject(f clusterFault) (late error) {
 	checked := time.Now()
 	verdict := linear.check()
 	if verdict != porcupine.Ok {
-		t.Errorf("%s: the history is %s\n%s", f.name, verdict, linear.why())
+		t.Errorf("%s: the history is %s\n%s", f.name, verdict, linear.explainFailure())
 	}
 	t.Logf("%3d %-26s took=%v gap=%v resumed=%v equal-after=%v lag=%v oldest=%v acknowledged=%d linear=%d/%d unknown=%d %s in %v", r.cycle, f.name, time.Since(begun).Round(100*time.Millisecond),
 		now.gap.Round(time.Millisecond), now.resumed.Round(time.Millisecond), now.equal.Round(time.Millisecond), now.lags.Round(time.Millisecond), now.age.Round(time.Millisecond),
@@ -290,7 +290,7 @@ func (r *clusterRun) check(f clusterFault, resets []float64) {
 	}
 	r.recorder.verify(r.nodes[r.cycle%len(r.nodes)], false)
 	for _, name := range changed {
-		r.same(name)
+		r.checkSame(name)
 	}
 	commits := r.metric(0, "commit_number")
 	for i := range r.nodes {
@@ -308,8 +308,8 @@ func (r *clusterRun) check(f clusterFault, resets []float64) {
 	}
 }
 
-// same checks that all nodes show the same preset, and serve it.
-func (r *clusterRun) same(name presetName) {
+// checkSame checks that all nodes show the same preset, and serve it.
+func (r *clusterRun) checkSame(name presetName) {
 	fault := func(format string, args ...any) {
 		r.recorder.fault(&r.recorder.found.torn, format, args...)
 	}

@@ -24,8 +24,8 @@ const resume = 5 * time.Second
 // space.
 func TestDisk(t *testing.T) {
 	runDisk(t, "disk", func(d *disk, name string, cycle int) {
-		d.underLoad(name, cycle%2 == 0, false)
-		d.atStart()
+		d.fillUnderLoad(name, cycle%2 == 0, false)
+		d.startOnFullDisk()
 	})
 }
 
@@ -38,7 +38,7 @@ func TestDisk(t *testing.T) {
 func TestDiskAtFlush(t *testing.T) {
 	runDisk(t, "disk-at-flush", func(d *disk, name string, _ int) {
 		d.mayDie = true
-		d.underLoad(name, false, true)
+		d.fillUnderLoad(name, false, true)
 	})
 }
 
@@ -47,7 +47,7 @@ func TestDiskAtFlush(t *testing.T) {
 func TestGreedyDiskAtFlush(t *testing.T) {
 	runDisk(t, "greedy-disk-at-flush", func(d *disk, name string, _ int) {
 		d.mayDie = true
-		d.underLoad(name, true, true)
+		d.fillUnderLoad(name, true, true)
 	})
 }
 
@@ -114,9 +114,9 @@ func (d *disk) checkRefused(a answer) {
 	}
 }
 
-// logs returns the number of the store's write-ahead logs. It increases when a memtable
+// countLogs returns the number of the store's write-ahead logs. It increases when a memtable
 // is full and will be written to a table.
-func (d *disk) logs() int {
+func (d *disk) countLogs() int {
 	d.t.Helper()
 	names, err := filepath.Glob(filepath.Join(d.server.store, "*.mem"))
 	if err != nil {
@@ -125,10 +125,10 @@ func (d *disk) logs() int {
 	return len(names)
 }
 
-// underLoad fills the disk while sixteen clients write and four read. It does so at any
+// fillUnderLoad fills the disk while sixteen clients write and four read. It does so at any
 // moment, or when a memtable is being flushed. If greedy, it also takes the space of the
 // ballast at once.
-func (d *disk) underLoad(name string, greedy, atFlush bool) {
+func (d *disk) fillUnderLoad(name string, greedy, atFlush bool) {
 	var until atomic.Pointer[time.Time] // until then writes may be refused
 	until.Store(new(time.Time))
 	l := &load{recorder: d.recorder, server: d.server, name: name, writers: 16, bulk: atFlush, refused: func(a answer) bool {
@@ -147,8 +147,8 @@ func (d *disk) underLoad(name string, greedy, atFlush bool) {
 		readers.Go(func() { d.read(ended) })
 	}
 	time.Sleep(300*time.Millisecond + time.Duration(rand.Int64N(int64(700*time.Millisecond))))
-	before := d.logs()
-	for begun := time.Now(); atFlush && time.Since(begun) < 10*time.Second && d.logs() <= before; before = min(before, d.logs()) {
+	before := d.countLogs()
+	for begun := time.Now(); atFlush && time.Since(begun) < 10*time.Second && d.countLogs() <= before; before = min(before, d.countLogs()) {
 		time.Sleep(time.Millisecond)
 	}
 	until.Store(new(time.Now().Add(time.Hour)))
@@ -168,7 +168,7 @@ func (d *disk) underLoad(name string, greedy, atFlush bool) {
 	d.volume.empty()
 	until.Store(new(time.Now().Add(resume)))
 	if d.server.running() {
-		d.resumes("once there was space", l.name)
+		d.waitResumed("once there was space", l.name)
 	}
 	time.Sleep(200 * time.Millisecond)
 	l.end()
@@ -188,7 +188,7 @@ func (d *disk) read(ended <-chan struct{}) {
 		default:
 		}
 		name := presetName{slug: [...]string{"shared-1", "shared-2"}[rand.IntN(2)]}
-		number, token := d.recorder.known(name)
+		number, token := d.recorder.anyVersion(name)
 		if number == 0 {
 			time.Sleep(time.Millisecond)
 			continue
@@ -205,8 +205,8 @@ func (d *disk) read(ended <-chan struct{}) {
 	}
 }
 
-// resumes waits until a write succeeds.
-func (d *disk) resumes(when, name string) {
+// waitResumed waits until a write succeeds.
+func (d *disk) waitResumed(when, name string) {
 	begun := time.Now()
 	for n := 0; ; n++ {
 		a, err := d.recorder.createVersion(d.server, presetName{slug: "again-" + name}, fmt.Sprintf("again-%s-%d", name, n))
@@ -224,8 +224,8 @@ func (d *disk) resumes(when, name string) {
 	}
 }
 
-// atStart kills the server and starts it on the full disk.
-func (d *disk) atStart() {
+// startOnFullDisk kills the server and starts it on the full disk.
+func (d *disk) startOnFullDisk() {
 	s := d.server
 	if d.t.Failed() {
 		return
@@ -267,7 +267,7 @@ func (d *disk) atStart() {
 	d.checkAlive("after a start on a full disk")
 	d.volume.empty()
 	if s.running() {
-		d.resumes("after a start on a full disk, once there was space,", l.name)
+		d.waitResumed("after a start on a full disk, once there was space,", l.name)
 		d.recorder.verify(s, false)
 	}
 }

@@ -1,5 +1,5 @@
-// Package faults runs the built server as a child process and injects faults: kills,
-// power cuts, full disks, damaged files and reloads under load. In a cluster of servers
+// Package faults runs the built server as a child process under load and injects faults. They
+// are kills, power cuts, full disks, damaged files and reloads. In a cluster of servers
 // and etcd members it stops processes and cuts networks. The tests record all
 // acknowledged writes, and compare them with the server's later answers.
 //

@@ -26,14 +26,14 @@ import (
 // case.
 func TestFlip(t *testing.T) {
 	begun := time.Now()
-	stores := append(damageable(t, false), damageable(t, true)...)
+	stores := append(makeStores(t, false), makeStores(t, true)...)
 	trials := choose(30, 2000)
 
 	// Alternate between stores. Each has every kind of damage to every kind of file.
 	places := make([][]damage, len(stores))
 	kinds := 0
 	for i, store := range stores {
-		places[i] = placesOf(store)
+		places[i] = allDamages(store)
 		kinds += len(places[i])
 	}
 
@@ -97,9 +97,9 @@ type storeCopy struct {
 	truth        map[string][]byte   // a server's answers from it
 }
 
-// damageable makes a store with each kind of file, as a kill leaves it. It also makes the
+// makeStores makes a store with each kind of file, as a kill leaves it. It also makes the
 // same store as a clean stop leaves it.
-func damageable(t *testing.T, encrypted bool) []storeCopy {
+func makeStores(t *testing.T, encrypted bool) []storeCopy {
 	t.Helper()
 	s, r := newServer(t, options{encrypted: encrypted}), newRecorder(t)
 	name := "plain"
@@ -122,7 +122,7 @@ func damageable(t *testing.T, encrypted bool) []storeCopy {
 	killed := copyOf(t, name+" and killed", s.store)
 	s.mustStart()
 	r.verify(s, true)
-	truth := answers(t, s, r)
+	truth := readAnswers(t, s, r)
 	if err := s.stop(); err != nil {
 		t.Fatal(err)
 	}
@@ -133,9 +133,9 @@ func damageable(t *testing.T, encrypted bool) []storeCopy {
 	return stores
 }
 
-// placesOf returns each kind of damage to each kind of file of a store once. Each prefix
+// allDamages returns each kind of damage to each kind of file of a store once. Each prefix
 // of the result covers all files and kinds evenly.
-func placesOf(store storeCopy) (all []damage) {
+func allDamages(store storeCopy) (all []damage) {
 	hows := []string{"flipped", "cut short", "removed"}
 	kinds := slices.Collect(maps.Keys(store.files))
 	rand.Shuffle(len(kinds), func(i, j int) { kinds[i], kinds[j] = kinds[j], kinds[i] })
@@ -148,8 +148,8 @@ func placesOf(store storeCopy) (all []damage) {
 	return all
 }
 
-// answers reads everything that a server returns about the recorded objects.
-func answers(t *testing.T, s *server, r *recorder) map[string][]byte {
+// readAnswers reads everything that a server returns about the recorded objects.
+func readAnswers(t *testing.T, s *server, r *recorder) map[string][]byte {
 	t.Helper()
 	paths := []string{"/v1/presets?limit=100", "/v1/presets?limit=100&workspace_id=team"}
 	for offset := 0; offset <= len(r.workspaces); offset += 100 {
@@ -309,7 +309,7 @@ func trial(s *server, truth map[string][]byte) (outcome, string) {
 		if round > 0 {
 			return got, ""
 		}
-		if found, why := writeMore(s, truth); found != harmless {
+		if found, why := writeVersion(s, truth); found != harmless {
 			return found, why
 		}
 		if err := s.stop(); err != nil {
@@ -347,8 +347,8 @@ func compare(s *server, truth map[string][]byte, written bool) (outcome, string)
 	return got, ""
 }
 
-// writeMore adds a version to a preset. The server must store the next version or none.
-func writeMore(s *server, truth map[string][]byte) (outcome, string) {
+// writeVersion adds a version to a preset. The server must store the next version or none.
+func writeVersion(s *server, truth map[string][]byte) (outcome, string) {
 	var versions struct {
 		TotalCount int `json:"total_count"`
 	}

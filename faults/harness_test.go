@@ -30,9 +30,9 @@ func choose(inShort, inLong int) int {
 	return inShort
 }
 
-// unavailable ends a test that lacks a tool or a right. The test is skipped, or fails
+// skipOrFail ends a test that lacks a tool or a right. The test is skipped, or fails
 // with PRESETS_E2E=required.
-func unavailable(t *testing.T, format string, args ...any) {
+func skipOrFail(t *testing.T, format string, args ...any) {
 	t.Helper()
 	why := fmt.Sprintf(format, args...)
 	if os.Getenv("PRESETS_E2E") == "required" {
@@ -282,11 +282,11 @@ func (s *server) launch() {
 func (s *server) start() error {
 	s.t.Helper()
 	s.launch()
-	return s.listens()
+	return s.waitListening()
 }
 
-// listens waits until the process that was launched listens.
-func (s *server) listens() error {
+// waitListening waits until the process that was launched listens.
+func (s *server) waitListening() error {
 	late := time.After(time.Minute)
 	for {
 		if conn, err := net.Dial("tcp", strings.TrimPrefix(s.site, "http://")); err == nil {

@@ -32,7 +32,7 @@ func TestLinearizable(t *testing.T) {
 	enough := choose(0, 500_000)
 	s := newServer(t, options{})
 	s.mustStart()
-	var all tallyOfRounds
+	var all roundTotals
 	rounds := 0
 	for ; all.requests < enough || !long && time.Since(begun) < 8*time.Second || rounds < 3; rounds++ {
 		during := [...]func(progress func() float64){
@@ -53,7 +53,7 @@ func TestLinearizable(t *testing.T) {
 		r.run(during)
 		all.add(r)
 		if verdict := r.check(); verdict != porcupine.Ok {
-			t.Errorf("round %d is %s\n%s", rounds, verdict, r.why())
+			t.Errorf("round %d is %s\n%s", rounds, verdict, r.explainFailure())
 			break
 		}
 	}
@@ -66,7 +66,7 @@ func TestLinearizable(t *testing.T) {
 // TestLinearizableControl checks that the checker detects faults. A proxy sometimes
 // answers as a faulty server would. The same proxy without faults must pass. A single
 // fault may stay undetected, because it is often undone before a read. The test repeats
-// rounds until it detects one. After 60 undetected rounds the checker counts as blind: of
+// rounds until it detects one. After 60 undetected rounds the checker counts as blind. Of
 // 25 rounds with 3 to 15 faults each, one went undetected.
 func TestLinearizableControl(t *testing.T) {
 	begun := time.Now()
@@ -85,7 +85,7 @@ func TestLinearizableControl(t *testing.T) {
 			rounds++
 			r.run(func(func() float64) {})
 			if verdict = r.check(); fault == "none" && verdict != porcupine.Ok {
-				t.Errorf("through a proxy that is not faulty: %s\n%s", verdict, r.why())
+				t.Errorf("through a proxy that is not faulty: %s\n%s", verdict, r.explainFailure())
 			}
 		}
 		if fault != "none" && verdict != porcupine.Illegal {
@@ -120,16 +120,16 @@ type round struct {
 	mu       sync.Mutex
 	history  map[string][]porcupine.Operation // by slug
 	versions map[string]int                   // the numbers of versions by their ids
-	tallyOfRounds
+	roundTotals
 }
 
-type tallyOfRounds struct{ requests, writes, unknown, refused, notModified int }
+type roundTotals struct{ requests, writes, unknown, refused, notModified int }
 
 // errUnknown is an answer that leaves the outcome of a write open. A server sends it if
 // its cluster did not answer.
 var errUnknown = errors.New("unknown outcome")
 
-func (a *tallyOfRounds) add(r *round) {
+func (a *roundTotals) add(r *round) {
 	a.requests += r.requests
 	a.writes += r.writes
 	a.unknown += r.unknown
@@ -164,7 +164,7 @@ func (r *round) run(during func(progress func() float64)) {
 	total := len(r.slugs) * r.clients * r.each
 	var group sync.WaitGroup
 	for i := range len(r.slugs) * r.clients {
-		group.Go(func() { r.work(i) })
+		group.Go(func() { r.runClient(i) })
 	}
 	during(func() float64 { return float64(r.done.Load()) / float64(total) })
 	r.over.Store(r.pause > 0)
@@ -292,16 +292,16 @@ func (p *presetState) step(in opInput, out opOutput) bool {
 	}
 }
 
-// work is one client.
-func (r *round) work(i int) {
+// runClient is one client.
+func (r *round) runClient(i int) {
 	c := &client{round: r, slug: r.slugs[i%len(r.slugs)], site: r.sites[i/len(r.slugs)%len(r.sites)], id: i}
-	gone, news := false, false // when last seen
+	isGone, hasNewer := false, false // at the last answer
 	for n := 0; n < r.each && !r.over.Load(); {
 		time.Sleep(r.pause)
 		in := opInput{operation: restore}
 		switch dice := rand.IntN(100); {
-		case gone && dice < 40:
-		case news && dice < 60:
+		case isGone && dice < 40:
+		case hasNewer && dice < 60:
 			// Do not wait: some answers come from memory and others from the store.
 			in.operation = read
 		case dice < 25:
@@ -319,15 +319,15 @@ func (r *round) work(i int) {
 		case dice < 97:
 			in.operation = archive
 		}
-		out, sent := c.ask(in)
+		out, sent := c.send(in)
 		if !sent {
 			time.Sleep(5 * time.Millisecond) // no server runs at the moment
 			continue
 		}
 		n++
 		r.done.Add(1)
-		gone = !out.ok && !out.unknown
-		news = in.operation == versions && out.total > c.latest
+		isGone = !out.ok && !out.unknown
+		hasNewer = in.operation == versions && out.total > c.latest
 		c.latest = max(c.latest, out.number, out.total)
 	}
 }
@@ -345,8 +345,8 @@ type client struct {
 	known opOutput
 }
 
-// ask sends a request and records it. sent is false if it cannot have reached the server.
-func (c *client) ask(in opInput) (out opOutput, sent bool) {
+// send sends a request and records it. sent is false if it cannot have reached the server.
+func (c *client) send(in opInput) (out opOutput, sent bool) {
 	method, path, body := http.MethodGet, "/v1/presets/"+c.slug, ""
 	var headers []string
 	switch in.operation {
@@ -536,8 +536,8 @@ func (r *round) check() porcupine.CheckResult {
 	return porcupine.CheckOperationsTimeout(model, nil, time.Minute)
 }
 
-// why explains the first history that is not linearizable.
-func (r *round) why() string {
+// explainFailure explains the first history that is not linearizable.
+func (r *round) explainFailure() string {
 	for _, slug := range r.slugs {
 		if verdict, info := porcupine.CheckOperationsVerbose(presets, r.history[slug], 10*time.Second); verdict != porcupine.Ok {
 			return slug + ":\n" + explain(r.history[slug], info)
@@ -546,8 +546,8 @@ func (r *round) why() string {
 	return "with more time each history is right"
 }
 
-// explain shows the end of the longest valid order of a history: the last requests, and
-// the first that does not fit.
+// explain shows the end of the longest valid order of a history. It shows the last requests,
+// and the first that does not fit.
 func explain(history []porcupine.Operation, info porcupine.LinearizationInfo) string {
 	var longest []porcupine.Operation
 	for _, orders := range info.PartialLinearizationsOperations() {

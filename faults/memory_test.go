@@ -35,7 +35,7 @@ func TestMemory(t *testing.T) {
 			if a, err := s.send(http.MethodPost, "/v1/presets/p/chat/completions", `{"model":"m","messages":[{"role":"system","content":"Be brief."}]}`); err != nil || a.status != http.StatusOK {
 				t.Fatal(a, err)
 			}
-			large := packed(t, fmt.Sprintf(`{"model":%q,"messages":[{"role":"user","content":"`, model), 30<<20, `"}]}`)
+			large := gzipped(t, fmt.Sprintf(`{"model":%q,"messages":[{"role":"user","content":"`, model), 30<<20, `"}]}`)
 			before := s.resident("VmRSS")
 			gateway.stall()
 			var group sync.WaitGroup
@@ -70,7 +70,7 @@ func TestMemory(t *testing.T) {
 				}
 			}
 			waiting := int(gateway.waiting.Load())
-			gateway.goOn()
+			gateway.continueReading()
 			group.Wait()
 			close(answers)
 			passes := 0
@@ -97,15 +97,15 @@ func TestMemory(t *testing.T) {
 			leave()
 			group.Wait()
 			waitUntil(t, "nothing is held", func() bool { return s.bodyMemory(t) == 0 })
-			gateway.goOn()
+			gateway.continueReading()
 			result(t, "memory", begun, "model", model, "requests", requests, "waited", waiting,
 				"grown", fmt.Sprintf("%.0fMiB", mib(grown)), "packed", len(large))
 		})
 	}
 }
 
-// packed returns in gzip a text of size bytes between head and tail.
-func packed(t *testing.T, head string, size int, tail string) []byte {
+// gzipped returns in gzip a text of size bytes between head and tail.
+func gzipped(t *testing.T, head string, size int, tail string) []byte {
 	t.Helper()
 	var out bytes.Buffer
 	w := gzip.NewWriter(&out)
@@ -137,7 +137,7 @@ func (s *server) resident(field string) int64 {
 	s.t.Helper()
 	status, err := os.ReadFile(filepath.Join("/proc", strconv.Itoa(s.cmd.Process.Pid), "status"))
 	if err != nil {
-		unavailable(s.t, "there is no /proc with the server's memory: %v", err)
+		skipOrFail(s.t, "there is no /proc with the server's memory: %v", err)
 	}
 	found := regexp.MustCompile(`(?m)^` + field + `:\s+(\d+) kB$`).FindSubmatch(status)
 	if found == nil {
@@ -150,7 +150,7 @@ func (s *server) resident(field string) int64 {
 // bodyMemory returns the server's metric for the memory of inference bodies.
 func (s *server) bodyMemory(t *testing.T) int64 {
 	t.Helper()
-	a, err := s.adminSend(http.MethodGet, "/metrics", "", "")
+	a, err := s.sendAdmin(http.MethodGet, "/metrics", "", "")
 	if err != nil || a.status != http.StatusOK {
 		t.Fatal(a.status, err)
 	}
@@ -189,7 +189,7 @@ func newStalling(t *testing.T) *stalling {
 	close(g.on)
 	server := httptest.NewServer(http.HandlerFunc(g.serve))
 	t.Cleanup(server.Close)
-	t.Cleanup(g.goOn) // before the server's stop waits for its requests
+	t.Cleanup(g.continueReading) // before the server's stop waits for its requests
 	g.address = server.Listener.Addr().String()
 	return g
 }
@@ -212,7 +212,7 @@ func (g *stalling) stall() {
 	g.on = make(chan struct{})
 }
 
-func (g *stalling) goOn() {
+func (g *stalling) continueReading() {
 	g.mu.Lock()
 	defer g.mu.Unlock()
 	select {

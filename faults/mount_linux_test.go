@@ -27,7 +27,7 @@ type volume struct {
 func newVolume(t *testing.T, kind string, size int64) *volume {
 	t.Helper()
 	if os.Getuid() != 0 {
-		unavailable(t, "only root can mount a file system")
+		skipOrFail(t, "only root can mount a file system")
 	}
 	v := &volume{t: t, kind: kind, folder: filepath.Join(t.TempDir(), "volume"), size: size}
 	if err := os.Mkdir(v.folder, 0o700); err != nil {
@@ -36,7 +36,7 @@ func newVolume(t *testing.T, kind string, size int64) *volume {
 	if kind != "tmpfs" {
 		for _, tool := range []string{"mkfs." + kind, "mount"} {
 			if _, err := exec.LookPath(tool); err != nil {
-				unavailable(t, "%v; Debian has it in e2fsprogs, btrfs-progs or mount", err)
+				skipOrFail(t, "%v; Debian has it in e2fsprogs, btrfs-progs or mount", err)
 			}
 		}
 		v.image = filepath.Join(t.TempDir(), "image")
@@ -50,7 +50,7 @@ func newVolume(t *testing.T, kind string, size int64) *volume {
 		}
 	}
 	if err := v.mount(); err != nil {
-		unavailable(t, "a file system cannot be mounted here: %v", err)
+		skipOrFail(t, "a file system cannot be mounted here: %v", err)
 	}
 	t.Cleanup(func() {
 		if err := v.unmount(); err != nil {

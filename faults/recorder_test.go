@@ -45,8 +45,8 @@ type recorder struct {
 type tally struct {
 	// lost counts acknowledged objects that are missing or changed.
 	lost int
-	// torn counts partial objects: a preset without its version, a version with content
-	// that no client sent, an error in place of an answer.
+	// torn counts partial objects: a preset without its version, or a version with content
+	// that no client sent. An error in place of an answer counts, too.
 	torn int
 	// duplicate counts numbers with two writes, and writes with two numbers.
 	duplicate int
@@ -167,8 +167,8 @@ func (r *recorder) isConclusive(begun time.Time) bool {
 	return r.cutFrom.IsZero() || !r.cutTo.IsZero() && begun.After(r.cutTo)
 }
 
-// outcome returns what is known of a write sent at a time: whether it was acknowledged or
-// refused, and when it can no longer be done. The caller holds r.mu.
+// outcome returns whether a write sent at a time was acknowledged or refused. It also returns
+// the time after which the write can no longer be done. The caller holds r.mu.
 func (r *recorder) outcome(begun time.Time, a answer, err error) (acknowledged, refused bool, ended time.Time) {
 	acknowledged = err == nil && (a.status == http.StatusOK || a.status == http.StatusCreated) && r.isConclusive(begun)
 	refused = r.shared && err == nil && (a.status == http.StatusServiceUnavailable || a.status == http.StatusConflict)
@@ -290,7 +290,7 @@ func (r *recorder) createVersion(s *server, name presetName, token string) (answ
 		r.faultLocked(&r.found.torn, "%s: the answer to write %s is %s", name.slug, token, a)
 		return a, nil
 	}
-	p.versions = grown(p.versions, number)
+	p.versions = withLength(p.versions, number)
 	switch earlier := p.versions[number-1].token; earlier {
 	case "":
 		p.versions[number-1] = recordedVersion{token, digestOfVersion(text)}
@@ -300,17 +300,17 @@ func (r *recorder) createVersion(s *server, name presetName, token string) (answ
 	return a, nil
 }
 
-// grown returns versions with at least n elements.
-func grown(versions []recordedVersion, n int) []recordedVersion {
+// withLength returns versions with at least n elements.
+func withLength(versions []recordedVersion, n int) []recordedVersion {
 	if missing := n - len(versions); missing > 0 {
 		return append(versions, make([]recordedVersion, missing)...)
 	}
 	return versions
 }
 
-// known returns the number and token of an existing version of a preset, or 0 if none is
+// anyVersion returns the number and token of an existing version of a preset, or 0 if none is
 // known.
-func (r *recorder) known(name presetName) (number int, token string) {
+func (r *recorder) anyVersion(name presetName) (number int, token string) {
 	r.mu.Lock()
 	defer r.mu.Unlock()
 	if p := r.presets[name]; p != nil && len(p.versions) > 0 {
@@ -439,7 +439,7 @@ func (l *load) write(i int) {
 		if l.bulk {
 			token = bulk + token
 		}
-		number, known := r.known(name)
+		number, known := r.anyVersion(name)
 		switch dice := rand.IntN(100); {
 		case dice < 6:
 			a, err = r.createWorkspace(s, strings.ToLower(token))
@@ -462,7 +462,7 @@ func (l *load) write(i int) {
 	}
 }
 
-// verify compares the server's data with the records, while nobody writes. It checks every
+// verify compares the server's data with the records, while no client writes. It checks every
 // write since its last call and a sample of the rest, or all writes.
 func (r *recorder) verify(s *server, all bool) {
 	r.mu.Lock()
@@ -695,7 +695,7 @@ func (r *recorder) verifyVersion(name presetName, p *recordedPreset, number int,
 		r.fault(&r.found.missing, "preset %s lists version %d at %d", name.slug, got, number)
 		return
 	}
-	p.versions = grown(p.versions, number)
+	p.versions = withLength(p.versions, number)
 	switch known := &p.versions[number-1]; {
 	case known.token != "" && known.sum != digestOfVersion(text):
 		r.fault(&r.found.lost, "version %d of preset %s was %s and is %.300s", number, name.slug, known.token, text)

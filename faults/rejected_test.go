@@ -30,7 +30,7 @@ func TestRejectedReloads(t *testing.T) {
 	}
 	preset := presetName{slug: "p"}
 	serves := func(name string) {
-		s.settle(strings.TrimPrefix(s.site, "http://"))
+		s.waitOldListenersClosed(strings.TrimPrefix(s.site, "http://"))
 		s.client.CloseIdleConnections()
 		a, err := r.createVersion(s, preset, "after "+name)
 		if err != nil || a.status != http.StatusOK {
@@ -45,7 +45,7 @@ func TestRejectedReloads(t *testing.T) {
 		}
 	}
 	config := func() string {
-		a, err := s.adminSend(http.MethodGet, "/config/", "", "")
+		a, err := s.sendAdmin(http.MethodGet, "/config/", "", "")
 		if err != nil || a.status != http.StatusOK {
 			t.Fatal(a, err)
 		}
@@ -92,16 +92,16 @@ func TestRejectedReloads(t *testing.T) {
 	// memory that it keeps, and writes use memory. A leak grows each time.
 	var before, after footprint
 	fits := func(f footprint) bool {
-		return isAbout(int64(f.fds), int64(before.fds), 0.05) && isAbout(int64(f.goroutines), int64(before.goroutines), 0.05) && isAbout(f.heap, before.heap, 0.05)
+		return hasNotGrown(int64(f.fds), int64(before.fds), 0.05) && hasNotGrown(int64(f.goroutines), int64(before.goroutines), 0.05) && hasNotGrown(f.heap, before.heap, 0.05)
 	}
 	for round := 0; round == 0 || round < 3 && !fits(after); round++ {
-		before = s.settled(func(footprint) bool { return false })
+		before = s.settledFootprint(func(footprint) bool { return false })
 		for _, k := range kinds {
 			if a, err := k.load(s); err != nil || a.status < 400 {
 				t.Errorf("%s, again: %s, %v", k.name, a, err)
 			}
 		}
-		after = s.settled(fits)
+		after = s.settledFootprint(fits)
 	}
 	if !fits(after) {
 		t.Errorf("%d refused configurations leave %v, want at most 5 %% above %v", len(kinds), after, before)
@@ -127,7 +127,7 @@ func (k rejected) load(s *server) (answer, error) {
 	if k.caddyfile {
 		return s.load(k.text)
 	}
-	return s.adminSend(http.MethodPost, "/load", "application/json", k.text)
+	return s.sendAdmin(http.MethodPost, "/load", "application/json", k.text)
 }
 
 // object is a JSON object of a configuration.
@@ -157,7 +157,7 @@ func rejectedConfigs(t *testing.T, s *server) (kinds []rejected) {
 	missing := filepath.Join(s.home, "missing")
 	aFile := file("file", "x")
 
-	running, err := s.adminSend(http.MethodGet, "/config/", "", "")
+	running, err := s.sendAdmin(http.MethodGet, "/config/", "", "")
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -238,7 +238,7 @@ func rejectedConfigs(t *testing.T, s *server) (kinds []rejected) {
 	}
 	digits := file("digits", strings.Repeat("0123456789abcdef", 4)+"\n")
 	key("a key that is missing", "no such file", filepath.Join(s.home, "none"), missing)
-	key("a key that is none", "does not hold 64 hexadecimal digits", filepath.Join(s.home, "none"), aFile)
+	key("an invalid key", "does not hold 64 hexadecimal digits", filepath.Join(s.home, "none"), aFile)
 	key("a key that the running one has not", "is in use with another encryption key", s.store, digits)
 	badger("in a file", "not a directory", aFile)
 	badger("below a file", "not a directory", filepath.Join(aFile, "store"))
@@ -280,7 +280,7 @@ func rejectedConfigs(t *testing.T, s *server) (kinds []rejected) {
 	change("an unknown matcher", "unknown module: http.matchers.no_such", func(config, _ object) {
 		servers(config)["second"] = object{"routes": []object{{"match": []object{{"no_such": object{}}}}}}
 	})
-	change("a matcher that is none", "error parsing regexp", func(config, _ object) {
+	change("an invalid matcher", "error parsing regexp", func(config, _ object) {
 		servers(config)["second"] = object{"routes": []object{{"match": []object{{"path_regexp": object{"pattern": "("}}}}}}
 	})
 	change("an unknown transport", "unknown module: http.reverse_proxy.transport.pigeon", func(config, _ object) {
@@ -290,7 +290,7 @@ func rejectedConfigs(t *testing.T, s *server) (kinds []rejected) {
 	change("a certificate that is missing", "no such file", func(config, _ object) {
 		config["apps"].(object)["tls"] = object{"certificates": object{"load_files": []object{{"certificate": missing, "key": missing}}}}
 	})
-	change("a subscriber that is none", "unknown module: events.handlers.no_such", func(config, _ object) {
+	change("an unknown subscriber", "unknown module: events.handlers.no_such", func(config, _ object) {
 		config["apps"].(object)["events"] = object{"subscriptions": []object{{"events": []string{"presets.archived"}, "handlers": []object{{"handler": "no_such"}}}}}
 	})
 	change("a log without a place", "not a directory", func(config, _ object) {

@@ -27,7 +27,7 @@ func TestReload(t *testing.T) {
 	blocks, reloads := 4*choose(1, 10), 25
 	// Each pending request of an old configuration leaves a connection to the gateway. By
 	// default Caddy keeps it for two minutes.
-	s := newServer(t, options{presets: reloadable(0), gateway: fmt.Sprintf("reverse_proxy %s {\ntransport http {\nkeepalive 1s\n}\n}", newGateway(t))})
+	s := newServer(t, options{presets: reloadConfig(0), gateway: fmt.Sprintf("reverse_proxy %s {\ntransport http {\nkeepalive 1s\n}\n}", newGateway(t))})
 	fixed := newServer(t, options{})
 	fixedFile := func(n int) string {
 		return fmt.Sprintf("{\nadmin %s\nauto_https off\npersist_config off\ngrace_period 2s\n}\n\n%s {\nbind 127.0.0.1\nheader X-Reload %d\nrespond %q\n}\n",
@@ -41,23 +41,23 @@ func TestReload(t *testing.T) {
 		t.Fatal(a, err)
 	}
 	reload := func(n int) string {
-		s.options.presets = reloadable(n % 2)
+		s.options.presets = reloadConfig(n % 2)
 		return s.caddyfile()
 	}
 
 	newTraffic(s, r).during(t, s, reloads, reload) // warm up, so that later growth is a leak
 	opened := storeLock(t, s.store)
-	before := s.settled(func(footprint) bool { return false })
+	before := s.settledFootprint(func(footprint) bool { return false })
 	var ours, control trafficFigures
 	for range blocks { // in alternation, because the machine may be busy at times
 		ours.add(newTraffic(s, r).during(t, s, reloads, reload))
 		control.add(newTraffic(fixed, nil).during(t, fixed, reloads, fixedFile))
 	}
 	fits := func(f footprint) bool {
-		return isAbout(int64(f.fds), int64(before.fds), 0.05) && isAbout(int64(f.goroutines), int64(before.goroutines), 0.05) &&
-			isAbout(f.heap, before.heap, 0.05)
+		return hasNotGrown(int64(f.fds), int64(before.fds), 0.05) && hasNotGrown(int64(f.goroutines), int64(before.goroutines), 0.05) &&
+			hasNotGrown(f.heap, before.heap, 0.05)
 	}
-	after := s.settled(fits)
+	after := s.settledFootprint(fits)
 	t.Logf("before: %v\nafter:  %v", before, after)
 	if !fits(after) {
 		t.Errorf("%d reloads leave %v, want at most 5 %% above %v", blocks*reloads, after, before)
@@ -83,8 +83,8 @@ func TestReload(t *testing.T) {
 	}, r.found.figures()...)...)
 }
 
-// reloadable returns a presets block that differs for each n.
-func reloadable(n int) string {
+// reloadConfig returns a presets block that differs for each n.
+func reloadConfig(n int) string {
 	return fmt.Sprintf("max_body_size %dMiB\ninference {\ncache_size %dMiB\n}", 4+n, 32+n)
 }
 
@@ -158,12 +158,12 @@ func newTraffic(s *server, r *recorder) *traffic {
 func (l *traffic) during(t *testing.T, s *server, reloads int, configuration func(n int) string) trafficFigures {
 	t.Helper()
 	for i := range 12 {
-		l.group.Go(func() { l.work(i, l.server, 0) })
+		l.group.Go(func() { l.runClient(i, l.server, 0) })
 	}
 	for i := range 4 {
 		// Limit the rate: each new connection leaves a port that cannot be used for a
 		// minute.
-		l.group.Go(func() { l.work(12+i, l.fresh, 10*time.Millisecond) })
+		l.group.Go(func() { l.runClient(12+i, l.fresh, 10*time.Millisecond) })
 	}
 	for n := range reloads {
 		time.Sleep(10 * time.Millisecond)
@@ -174,8 +174,8 @@ func (l *traffic) during(t *testing.T, s *server, reloads int, configuration fun
 	return l.figures
 }
 
-// work is one client.
-func (l *traffic) work(i int, s *server, pause time.Duration) {
+// runClient is one client.
+func (l *traffic) runClient(i int, s *server, pause time.Duration) {
 	for n := 0; ; n++ {
 		select {
 		case <-l.ended:

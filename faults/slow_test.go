@@ -82,7 +82,7 @@ func TestSlowClients(t *testing.T) {
 		measure(kind.send)
 	}
 	idle := s.footprint()
-	held, largest := 3*each+readers(each), footprint{}
+	held, largest := 3*each+slowReaders(each), footprint{}
 	// compare returns the medians for one kind of request.
 	compare := func(send func() (answer, error)) (a, b time.Duration) {
 		var alone, beside []time.Duration
@@ -93,7 +93,7 @@ func TestSlowClients(t *testing.T) {
 			if f := s.footprint(); f.rss > largest.rss {
 				largest = f
 			}
-			// Slow clients whose connections the server has closed slow nobody down.
+			// Slow clients have no effect once the server has closed their connections.
 			held = min(held, crowd.leave())
 		}
 		t.Logf("99th percentiles alone %v, beside %v", alone, beside)
@@ -115,16 +115,16 @@ func TestSlowClients(t *testing.T) {
 		figures = append(figures, kind.name+"-alone", a.Round(10*time.Microsecond), kind.name+"-beside", b.Round(10*time.Microsecond),
 			kind.name+"-ratio", strconv.FormatFloat(float64(b)/float64(a), 'f', 2, 64))
 	}
-	if want := 3*each + readers(each); held < want || largest.goroutines-idle.goroutines < want {
+	if want := 3*each + slowReaders(each); held < want || largest.goroutines-idle.goroutines < want {
 		t.Errorf("%d slow clients stayed connected during the measurement, with %d goroutines, want %d",
 			held, largest.goroutines-idle.goroutines, want)
 	}
 	result(t, "slow", begun, append(figures, "rss", fmt.Sprintf("%.0f->%.0fMiB", mib(idle.rss), mib(largest.rss)))...)
 }
 
-// readers returns the number of clients that read slowly. Each costs the server a page in
+// slowReaders returns the number of clients that read slowly. Each costs the server a page in
 // memory.
-func readers(each int) int { return each / 10 }
+func slowReaders(each int) int { return each / 10 }
 
 // crowd is a set of connections of slow clients.
 type crowd struct {
@@ -155,7 +155,7 @@ func newCrowd(t *testing.T, s *server, each int) *crowd {
 	for _, kind := range kinds {
 		count := each
 		if kind.reads {
-			count = readers(each)
+			count = slowReaders(each)
 		}
 		for range count {
 			conn, err := dialer.Dial("tcp", host)
@@ -175,7 +175,7 @@ func newCrowd(t *testing.T, s *server, each int) *crowd {
 					_, _ = conn.Read(make([]byte, 1))
 				}
 				begun.Done()
-				c.dawdle(conn, kind.reads)
+				c.runSlowClient(conn, kind.reads)
 			})
 		}
 	}
@@ -184,8 +184,8 @@ func newCrowd(t *testing.T, s *server, each int) *crowd {
 	return c
 }
 
-// dawdle is one slow client: a byte per second.
-func (c *crowd) dawdle(conn net.Conn, reads bool) {
+// runSlowClient is one slow client: a byte per second.
+func (c *crowd) runSlowClient(conn net.Conn, reads bool) {
 	one := []byte(" ")
 	for {
 		select {

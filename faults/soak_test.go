@@ -16,11 +16,11 @@ import (
 	"time"
 )
 
-// TestSoak loads a server for an hour: versions come and go, a reload runs each minute,
-// and a backup every ten. Memory must not grow.
+// TestSoak loads a server for an hour. Versions come and go. A reload runs each minute, and a
+// backup every ten. Memory must not grow.
 //
-// It runs in the long form only. PRESETS_SOAK sets another duration, such as 60s. All
-// intervals shrink in proportion.
+// It runs in the long form, or if PRESETS_SOAK sets a duration, such as 60s. All intervals
+// shrink in proportion.
 func TestSoak(t *testing.T) {
 	begun := time.Now()
 	length := time.Hour
@@ -34,11 +34,11 @@ func TestSoak(t *testing.T) {
 	}
 	minute := length / 60
 	gateway := fmt.Sprintf("reverse_proxy %s {\ntransport http {\nkeepalive 1s\n}\n}", newGateway(t))
-	s := newServer(t, options{presets: soaking(0), gateway: gateway})
+	s := newServer(t, options{presets: soakConfig(0), gateway: gateway})
 	s.mustStart()
 	w := &soak{server: s, ended: make(chan struct{})}
 	for i := range 8 {
-		w.group.Go(func() { w.work(i) })
+		w.group.Go(func() { w.runClient(i) })
 	}
 	var samples []footprint
 	backups := 0
@@ -48,7 +48,7 @@ func TestSoak(t *testing.T) {
 		<-next.C
 		samples = append(samples, s.footprint())
 		t.Logf("minute %d: %v", n, samples[n])
-		s.options.presets = soaking(n % 2)
+		s.options.presets = soakConfig(n % 2)
 		s.reload(s.caddyfile())
 		if n%10 == 9 {
 			file := filepath.Join(s.home, "backup-"+strconv.Itoa(n))
@@ -99,9 +99,9 @@ func TestSoak(t *testing.T) {
 		"goroutines", fmt.Sprintf("%d->%d(max %d)", first.goroutines, last.goroutines, largest.goroutines))
 }
 
-// soaking returns a presets block that differs for each n. A reload begins with an empty
+// soakConfig returns a presets block that differs for each n. A reload begins with an empty
 // cache. A cache of this size is full again in a moment, also on a busy machine.
-func soaking(n int) string {
+func soakConfig(n int) string {
 	return fmt.Sprintf("keep_versions 50\nmax_body_size %dMiB\ninference {\ncache_size 1MiB\n}", 4+n)
 }
 
@@ -132,7 +132,7 @@ type soak struct {
 	requests, versions, failures, status5xx, wrong int
 }
 
-func (w *soak) work(i int) {
+func (w *soak) runClient(i int) {
 	const presets = 4
 	// The state of each preset, and its other possible states from writes with an unknown
 	// outcome.
