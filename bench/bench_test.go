@@ -225,9 +225,9 @@ func TestRequestBody(t *testing.T) {
 	}
 }
 
-func TestReadable(t *testing.T) {
+func TestFormatNumber(t *testing.T) {
 	for x, want := range map[float64]string{0: "0.00", -0.5: "-0.50", 9.994: "9.99", 12.34: "12.3", -99: "-99.0", 999.5: "1,000", 1234567: "1,234,567", -123456: "-123,456"} {
-		if got := readable(x); got != want {
+		if got := formatNumber(x); got != want {
 			t.Errorf("%v: got %q, want %q", x, got, want)
 		}
 	}

@@ -213,21 +213,21 @@ const (
 	residentFigure     = "resident memory with mapped files, under load"
 )
 
-// lifeFigure names a figure of stock Caddy (0 presets), or of our server with a number of
-// presets.
-func lifeFigure(figure string, presets int) string {
+// figureOf returns the name of a figure, of stock Caddy or of our server. presets is the
+// number of presets stored, 0 for stock Caddy.
+func figureOf(figure string, presets int) string {
 	if presets == 0 {
 		return figure + ": stock Caddy"
 	}
-	return fmt.Sprintf("%s: %s presets", figure, thousands(presets))
+	return fmt.Sprintf("%s: %s presets", figure, groupDigits(presets))
 }
 
 // measureGrowth measures stock Caddy, and our server with more and more presets. Each
-// server starts anew in each round.
+// server is started again in each round.
 func (b *bench) measureGrowth(like *stock) error {
 	var stores []store
 	for _, presets := range b.sizes {
-		log.Printf("%s: storing %s presets", growth, thousands(presets))
+		log.Printf("%s: storing %s presets", growth, groupDigits(presets))
 		s, err := b.fillGrowth(presets)
 		if err != nil {
 			return err
@@ -236,11 +236,11 @@ func (b *bench) measureGrowth(like *stock) error {
 	}
 	for round := range b.rounds {
 		log.Printf("%s: round %d of %d", growth, round+1, b.rounds)
-		if err := b.stockLife(like); err != nil {
+		if err := b.measureStock(like); err != nil {
 			return err
 		}
 		for i, s := range stores {
-			if err := b.life(s); err != nil {
+			if err := b.measureOurs(s); err != nil {
 				return err
 			}
 			if s.presets > smallStore {
@@ -258,25 +258,25 @@ func (b *bench) measureGrowth(like *stock) error {
 	return nil
 }
 
-// smallStore is the largest store that is filled anew for each round. One round would
+// smallStore is the largest store that is filled again for each round. One round would
 // change its size noticeably.
 const smallStore = 10_000
 
-// settling is the pause between the start of a server and its measurement.
-const settling = time.Second
+// settleTime is the pause between the start of a server and its measurement.
+const settleTime = time.Second
 
 func (b *bench) fillGrowth(presets int) (store, error) {
 	folder := filepath.Join(b.folder, fmt.Sprintf("store-%d-%d", presets, b.serial.Add(1)))
 	return fill(b.ctx, folder, 1000, presets)
 }
 
-func (b *bench) stockLife(like *stock) error {
+func (b *bench) measureStock(like *stock) error {
 	s, err := b.startStock(like.bytes)
 	if err != nil {
 		return err
 	}
 	defer s.stop()
-	time.Sleep(settling)
+	time.Sleep(settleTime)
 	if err := b.recordStart(s.server, 0); err != nil {
 		return err
 	}
@@ -288,13 +288,13 @@ func (b *bench) stockLife(like *stock) error {
 	return b.recordMemory(s.server, loadedFigure, residentFigure, 0)
 }
 
-func (b *bench) life(s store) error {
+func (b *bench) measureOurs(s store) error {
 	ours, err := b.startOurs(s)
 	if err != nil {
 		return err
 	}
 	defer ours.stop()
-	time.Sleep(settling)
+	time.Sleep(settleTime)
 	if err := b.recordStart(ours.server, s.presets); err != nil {
 		return err
 	}
@@ -324,23 +324,23 @@ func (b *bench) life(s store) error {
 
 // recordStart records how long a server took to start, and its memory after that.
 func (b *bench) recordStart(s *server, presets int) error {
-	b.record(lifeFigure(startFigure, presets), "ms", float64(s.took.Microseconds())/1000)
+	b.record(figureOf(startFigure, presets), "ms", float64(s.took.Microseconds())/1000)
 	return b.recordMemory(s, idleFigure, idleResidentFigure, presets)
 }
 
 // recordMemory records a server's memory: its own, and all that is resident.
 func (b *bench) recordMemory(s *server, own, resident string, presets int) error {
-	if err := b.noteStatus(s, own, "RssAnon", presets); err != nil {
+	if err := b.recordStatus(s, own, "RssAnon", presets); err != nil {
 		return err
 	}
-	return b.noteStatus(s, resident, "VmRSS", presets)
+	return b.recordStatus(s, resident, "VmRSS", presets)
 }
 
-func (b *bench) noteStatus(s *server, figure, field string, presets int) error {
+func (b *bench) recordStatus(s *server, figure, field string, presets int) error {
 	if runtime.GOOS != "linux" {
 		return nil // there is no /proc
 	}
 	size, err := s.memory(field)
-	b.record(lifeFigure(figure, presets), "MiB", size)
+	b.record(figureOf(figure, presets), "MiB", size)
 	return err
 }

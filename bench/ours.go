@@ -112,8 +112,8 @@ func writeClientSlug(part []byte, client int) { writeSlug(part, 'c', uint64(clie
 // writeSharedSlug writes the one slug that all clients share.
 func writeSharedSlug(part []byte, _ int) { writeSlug(part, 'a', 0) }
 
-// inTurn calls write for each of n numbers in turn. Successive numbers are far apart.
-func inTurn(n int, write func(part []byte, i int)) func(part []byte, client int) {
+// takeEachInTurn calls write for each of n numbers in turn. Successive numbers are far apart.
+func takeEachInTurn(n int, write func(part []byte, i int)) func(part []byte, client int) {
 	const stride = 7919 // prime
 	var next atomic.Uint64
 	return func(part []byte, _ int) { write(part, int(next.Add(stride)%uint64(n))) }
@@ -121,7 +121,7 @@ func inTurn(n int, write func(part []byte, i int)) func(part []byte, client int)
 
 func (o *ours) getWorkspace() *request {
 	r := o.get("/workspaces/" + variable)
-	r.fill = inTurn(len(o.workspaces), func(part []byte, i int) { copy(part, o.workspaces[i]) })
+	r.fill = takeEachInTurn(len(o.workspaces), func(part []byte, i int) { copy(part, o.workspaces[i]) })
 	return r
 }
 
@@ -129,7 +129,7 @@ func (o *ours) getWorkspace() *request {
 func (o *ours) pages(list string, first, n int) *request {
 	r := o.get(fmt.Sprintf("/%s?offset=%s&limit=%d", list, variable, pageSize))
 	// An offset may have leading zeros.
-	r.fill = inTurn(n, func(part []byte, i int) { writeSlug(part, '0', uint64(first+i)) })
+	r.fill = takeEachInTurn(n, func(part []byte, i int) { writeSlug(part, '0', uint64(first+i)) })
 	return r
 }
 
@@ -151,7 +151,7 @@ func (o *ours) infer() *request {
 // inferWith returns an inference request that names the first n presets in turn.
 func (o *ours) inferWith(n int) *request {
 	return gatewayRequest(o.address, "/v1/responses", o.inference, "@preset/"+variable,
-		inTurn(n, func(part []byte, i int) { writeSlug(part, storedSlug, uint64(i)) }))
+		takeEachInTurn(n, func(part []byte, i int) { writeSlug(part, storedSlug, uint64(i)) }))
 }
 
 func (o *ours) postWorkspace() *request {

@@ -87,7 +87,7 @@ func (p *pocketBase) fill() (*request, error) {
 		return nil, fmt.Errorf("PocketBase lists %d records, want ids of %d characters", len(ids), len(variable))
 	}
 	get := p.get("/" + variable)
-	get.fill = inTurn(len(ids), func(part []byte, i int) { copy(part, ids[i]) })
+	get.fill = takeEachInTurn(len(ids), func(part []byte, i int) { copy(part, ids[i]) })
 	return get, nil
 }
 

@@ -144,8 +144,7 @@ func (s *server) cpuTime() time.Duration {
 	return time.Duration(leadingNumber(fields[user])+leadingNumber(fields[system])) * tick
 }
 
-// freeAddresses returns addresses of the loopback interface that nobody listens
-// on.
+// freeAddresses returns addresses of the loopback interface on which no process listens.
 func freeAddresses(n int) ([]string, error) {
 	addresses := make([]string, n)
 	for i := range addresses {

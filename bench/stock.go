@@ -20,7 +20,7 @@ type stock struct {
 // startStock starts stock Caddy.
 func (b *bench) startStock(respond []byte) (*stock, error) {
 	if bytes.ContainsRune(respond, '`') {
-		return nil, errors.New("a Caddyfile cannot hold what is to be responded")
+		return nil, errors.New("a Caddyfile cannot hold this response")
 	}
 	addresses, err := freeAddresses(3)
 	if err != nil {

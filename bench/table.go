@@ -77,11 +77,11 @@ func (b *bench) judge() {
 	}
 
 	row("load generator alone, to stock `respond`", "×", atLeast(2), rateRatio(reads, generatorWork, respondWork))
-	stored := thousands(b.stored)
+	stored := groupDigits(b.stored)
 	row("GET /v1/workspaces/{id}, "+stored+" stored, to stock `respond` of the same bytes", "×", atLeast(1), rateRatio(reads, getWork, respondWork))
 	row("… p50 added, 1 connection", "µs", atMost(5), added(reads, getWork, respondWork))
 	row("page of 50 workspaces, to GET of one", "×", atLeast(0.3), rateRatio(reads, workspacesWork, getWork))
-	deep := fmt.Sprintf("… at the %s offsets up to %s, to those from 0", thousands(b.offsets()), stored)
+	deep := fmt.Sprintf("… at the %s offsets up to %s, to those from 0", groupDigits(b.offsets()), stored)
 	row(deep, "×", atLeast(flat), rateRatio(reads, deepWorkspacesWork, workspacesWork))
 	row("page of 50 presets, to GET of a workspace", "×", atLeast(0.3), rateRatio(reads, presetsWork, getWork))
 	row(deep, "×", atLeast(flat), rateRatio(reads, deepPresetsWork, presetsWork))
@@ -122,10 +122,10 @@ func (b *bench) judgeGrowth(row func(name, unit string, g goal, values []float64
 		return b.result.Each(result.Load{Group: growth, Work: work, Connections: b.clients, Presets: presets}, result.PerSecond)
 	}
 	for _, work := range []string{getWork, passWork, resolveWork, resolveAnyWork, postWorkspaceWork, newPresetWork, newVersionWork} {
-		row(fmt.Sprintf("time of %s with %s presets, to that with %s", work, thousands(many), thousands(few)), "×", atMost(1.3),
+		row(fmt.Sprintf("time of %s with %s presets, to that with %s", work, groupDigits(many), groupDigits(few)), "×", atMost(1.3),
 			ratio(perSecond(work, few), perSecond(work, many)))
 	}
-	row("start with "+thousands(many)+" presets", "s", atMost(1), scaled(b.recorded(lifeFigure(startFigure, many)), 1e-3))
+	row("start with "+groupDigits(many)+" presets", "s", atMost(1), scaled(b.recorded(figureOf(startFigure, many)), 1e-3))
 	// The system can reclaim the memory of mapped files at any time, but the process's
 	// status includes it.
 	for _, memory := range []struct{ name, figure string }{
@@ -134,12 +134,12 @@ func (b *bench) judgeGrowth(row func(name, unit string, g goal, values []float64
 		{"memory of its own (RssAnon), under load", loadedFigure},
 		{"resident memory with mapped files (VmRSS), under load", residentFigure},
 	} {
-		row(memory.name+", above stock Caddy, "+thousands(many)+" presets", "MiB", atMost(150),
-			difference(b.recorded(lifeFigure(memory.figure, many)), b.recorded(lifeFigure(memory.figure, 0))))
+		row(memory.name+", above stock Caddy, "+groupDigits(many)+" presets", "MiB", atMost(150),
+			difference(b.recorded(figureOf(memory.figure, many)), b.recorded(figureOf(memory.figure, 0))))
 	}
 	for _, presets := range []int{few, many} {
-		row("idle anonymous memory, "+thousands(presets)+" presets, to stock Caddy", "×", atMost(1.5),
-			ratio(b.recorded(lifeFigure(idleFigure, presets)), b.recorded(lifeFigure(idleFigure, 0))))
+		row("idle anonymous memory, "+groupDigits(presets)+" presets, to stock Caddy", "×", atMost(1.5),
+			ratio(b.recorded(figureOf(idleFigure, presets)), b.recorded(figureOf(idleFigure, 0))))
 	}
 }
 
@@ -188,7 +188,7 @@ func report(out io.Writer, run *result.Run) error {
 		}
 		presets := ""
 		if m.Presets > 0 {
-			presets = thousands(m.Presets)
+			presets = groupDigits(m.Presets)
 		}
 		rates := m.Each(result.PerSecond)
 		fmt.Fprintf(&text, "| %s | %d | %s | %s | %s | %s | %s | %s |\n", m.Work, m.Connections, presets,
@@ -205,12 +205,12 @@ func report(out io.Writer, run *result.Run) error {
 }
 
 func median(values []float64, unit string) string {
-	return withUnit(readable(result.Median(values)), unit)
+	return withUnit(formatNumber(result.Median(values)), unit)
 }
 
 // spread writes the least and the most of values.
 func spread(values []float64) string {
-	return readable(slices.Min(values)) + " to " + readable(slices.Max(values))
+	return formatNumber(slices.Min(values)) + " to " + formatNumber(slices.Max(values))
 }
 
 func withUnit(number, unit string) string {
@@ -223,19 +223,19 @@ func withUnit(number, unit string) string {
 	return number + " " + unit
 }
 
-// readable writes a number with three digits, or with all digits before its point.
-func readable(x float64) string {
+// formatNumber writes a number with three digits, or with all digits before its point.
+func formatNumber(x float64) string {
 	switch abs := max(x, -x); {
 	case abs >= 100:
-		return thousands(int(math.Round(x)))
+		return groupDigits(int(math.Round(x)))
 	case abs >= 10:
 		return strconv.FormatFloat(x, 'f', 1, 64)
 	}
 	return strconv.FormatFloat(x, 'f', 2, 64)
 }
 
-// thousands writes a number with commas between groups of three digits.
-func thousands(n int) string {
+// groupDigits writes a number with commas between groups of three digits.
+func groupDigits(n int) string {
 	text := strconv.Itoa(n)
 	for i := len(text) - 3; i > 0 && text[i-1] != '-'; i -= 3 {
 		text = text[:i] + "," + text[i:]

@@ -2,8 +2,8 @@
 // comparison in the folder above. It is a separate module, so that only this comparison
 // downloads PocketBase.
 //
-// It is as fast as possible with durable records: every commit is flushed, no request
-// needs a login, and requests are not logged.
+// It is as fast as possible with durable records. Every commit is flushed. No request
+// needs a login, and none is logged.
 package main
 
 import (
