@@ -40,7 +40,7 @@ func TestLinks(t *testing.T) {
 		}
 		pattern, folder := link, path.Dir(name)
 		switch ext := path.Ext(name); {
-		case ext == ".md" && (folder == "." || folder == "docs"):
+		case ext == ".md" && (folder == "." || folder == "docs" || folder == "docs/migrate"):
 		case ext == ".go" || ext == ".yaml":
 			pattern, folder = published, "."
 		default:

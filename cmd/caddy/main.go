@@ -17,7 +17,7 @@ import (
 func main() {
 	if command := commandOf(os.Args); slices.Contains(packageCommands, command) {
 		fmt.Fprintf(os.Stderr, "Error: caddy %s replaces builds of released modules, and this one was made by go build: "+
-			"build it anew as https://github.com/caddy-presets/caddy-presets/blob/main/xcaddy.md says\n", command)
+			"build it again as described in https://github.com/caddy-presets/caddy-presets/blob/main/xcaddy.md\n", command)
 		os.Exit(1)
 	}
 	caddycmd.Main()

@@ -9,12 +9,15 @@ import (
 	"io/fs"
 	"net"
 	"net/http"
+	"net/http/httptest"
 	"os"
 	"os/exec"
 	"path/filepath"
 	"runtime"
 	"strings"
 	"sync"
+	"sync/atomic"
+	"syscall"
 	"testing"
 	"time"
 
@@ -399,7 +402,6 @@ func TestKilledServerLosesNothing(t *testing.T) {
 			t.Fatalf("workspace %s: got %d %s, want %s", slug, status, body, want)
 		}
 	}
-	// No operation reads versions yet, so the test reads them from the folder.
 	p.kill()
 	store, err := badger.Open(filepath.Join(home, "store"), badger.Options{})
 	if err != nil {
@@ -433,6 +435,9 @@ func TestKilledServerLosesNothing(t *testing.T) {
 	if err != nil {
 		t.Error(err)
 	}
+	if err := store.Close(); err != nil { // an open store removes files
+		t.Error(err)
+	}
 	noneHolds(t, home, secret, "Caddyfile")
 	noneHolds(t, home, issued, "")
 }
@@ -455,5 +460,71 @@ func noneHolds(t *testing.T, folder, secret, except string) {
 	})
 	if err != nil || !autosaved {
 		t.Errorf("autosaved configuration found: %t, %v", autosaved, err)
+	}
+}
+
+// TestWebhookAtShutdown checks that a stopping server sends what waits for a webhook, and
+// that a receiver that hangs does not keep it longer than its grace period.
+func TestWebhookAtShutdown(t *testing.T) {
+	if runtime.GOOS == "windows" {
+		t.Skip("Windows has no SIGTERM")
+	}
+	for _, hangs := range []bool{false, true} {
+		t.Run(fmt.Sprintf("hangs %t", hangs), func(t *testing.T) {
+			arrived, release := make(chan struct{}, 10), make(chan struct{})
+			var taken atomic.Int32
+			receiver := httptest.NewServer(http.HandlerFunc(func(_ http.ResponseWriter, r *http.Request) {
+				_, _ = io.Copy(io.Discard, r.Body) // only then the end of the connection is seen
+				arrived <- struct{}{}
+				select {
+				case <-release:
+					taken.Add(1)
+				case <-r.Context().Done():
+				}
+			}))
+			defer receiver.Close()
+			home, address, admin := t.TempDir(), freeAddress(t), freeAddress(t)
+			_, port, _ := net.SplitHostPort(address)
+			const secret = "management-secret-of-the-tests"
+			caddyfile := filepath.Join(home, "Caddyfile")
+			grace := "1m" // longer than any wait
+			if hangs {
+				grace = "300ms"
+			}
+			config := fmt.Sprintf("{\nadmin {$CADDY_ADMIN}\ngrace_period %s\n}\nhttp://:%s {\nbind 127.0.0.1\npresets {\nstorage badger %s\nmanagement_key %s\nwebhook %s {\nsecret {env.WEBHOOK_SECRET}\n}\n}\n}\n",
+				grace, port, filepath.Join(home, "data"), secret, receiver.URL)
+			if err := os.WriteFile(caddyfile, []byte(config), 0o600); err != nil {
+				t.Fatal(err)
+			}
+			p := start(t, caddyfile, home, address, admin, "WEBHOOK_SECRET=webhook-secret-of-the-tests")
+			for range 3 {
+				if status, body := p.do(t, "POST", "/v1/presets/p/responses", secret, `{}`); status != 200 {
+					t.Fatalf("got %d %s", status, body)
+				}
+			}
+			<-arrived // two more wait
+			http.DefaultClient.CloseIdleConnections()
+			began := time.Now()
+			if err := p.cmd.Process.Signal(syscall.SIGTERM); err != nil {
+				t.Fatal(err)
+			}
+			if !hangs {
+				for !strings.Contains(p.log.String(), "exiting; byeee") {
+					time.Sleep(time.Millisecond)
+				}
+				close(release)
+			}
+			if err := p.cmd.Wait(); err != nil {
+				t.Errorf("%v\n%s", err, p.log)
+			}
+			dropped := strings.Count(p.log.String(), "webhook event dropped")
+			if hangs {
+				if took := time.Since(began); dropped != 3 || took > 30*time.Second {
+					t.Errorf("%d events are logged as dropped after %v, want 3 after 300ms\n%s", dropped, took, p.log)
+				}
+			} else if dropped != 0 || taken.Load() != 3 {
+				t.Errorf("%d events were taken and %d dropped, want 3 and 0\n%s", taken.Load(), dropped, p.log)
+			}
+		})
 	}
 }
