@@ -13,6 +13,7 @@ import (
 )
 
 func TestStore(t *testing.T) {
+	t.Parallel()
 	storagetest.Run(t, func(t *testing.T, place string) storagetest.Store {
 		s, err := Open(place, testOptions)
 		if err != nil {

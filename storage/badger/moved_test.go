@@ -67,6 +67,7 @@ func TestWithoutFiles(t *testing.T) {
 // TestCheckOfDamage flips a bit in an open store where Badger trusts the data, or removes a
 // table. The check must find this damage and no other.
 func TestCheckOfDamage(t *testing.T) {
+	t.Parallel()
 	source := t.TempDir()
 	furnish(t, source)
 	damage := func(name string, change func(t *testing.T, table string)) {

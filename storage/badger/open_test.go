@@ -314,6 +314,7 @@ func TestSettings(t *testing.T) {
 // TestShortenedTable damages tables so that Badger itself panics, on a goroutine where no
 // caller can recover.
 func TestShortenedTable(t *testing.T) {
+	t.Parallel()
 	for name, damage := range map[string]func(t *testing.T, table string, size int64){
 		"empty":     func(t *testing.T, table string, _ int64) { truncate(t, table, 0) },
 		"3 bytes":   func(t *testing.T, table string, _ int64) { truncate(t, table, 3) },
@@ -350,6 +351,7 @@ func TestShortenedTable(t *testing.T) {
 // If a MANIFEST has lost its end, Badger deletes the tables that it no longer names. The
 // store must not be served without these tables, and they must not be deleted.
 func TestShortenedManifest(t *testing.T) {
+	t.Parallel()
 	source := t.TempDir()
 	w, p, _ := seed(t, source) // closed, so all of it is in a table
 	s := mustOpen(t, source)
@@ -924,6 +926,7 @@ func checkWhole(t *testing.T, s *Store) {
 // TestCrash kills a writing process at random moments. Each time all acknowledged writes
 // are there, and no version is missing.
 func TestCrash(t *testing.T) {
+	t.Parallel()
 	folder := t.TempDir()
 	type acknowledged struct{ id, hash string }
 	acks := map[string]map[int]acknowledged{}

@@ -65,6 +65,7 @@ func mustReclaim(t *testing.T, s *Store) {
 
 // A prune of a tenth of the store gives the disk space back, and nothing else goes.
 func TestReclaim(t *testing.T) {
+	t.Parallel()
 	folder := t.TempDir()
 	s := mustOpen(t, folder)
 	addVersions(t, s, "p", 750)
@@ -112,6 +113,7 @@ func TestReclaim(t *testing.T) {
 // It ends with its context and with the store, between two compactions, and the store
 // is as good as before.
 func TestReclaimEnds(t *testing.T) {
+	t.Parallel()
 	folder := t.TempDir()
 	s := mustOpen(t, folder)
 	addVersions(t, s, "p", 100)
