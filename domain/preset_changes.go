@@ -229,7 +229,7 @@ func (c *change) updatePreset(before Preset, p *Preset) error {
 			return err
 		}
 	}
-	if !(named || described || setStatus || protect || setPolicy) {
+	if !named && !described && !setStatus && !protect && !setPolicy {
 		return nil
 	}
 	p.UpdatedAt, p.UpdatedBy = c.now, c.Who.UserID
