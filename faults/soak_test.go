@@ -83,7 +83,8 @@ func TestSoak(t *testing.T) {
 	grows := slope(samples) * 60 // per hour, or per PRESETS_SOAK
 	// The heap fluctuates by a few percent. A leak of one byte for each request would
 	// be 9 %.
-	if most := 0.05; grows > most {
+	const most = 0.05
+	if grows > most {
 		t.Errorf("the heap grows by %.2f %% an hour, want at most %.0f %%", 100*grows, 100*most)
 	}
 	if largest.rss > 512<<20 {
