@@ -77,9 +77,8 @@ func (s *sketch) pack() error {
 	if len(s.frames) == s.packed {
 		return nil
 	}
-	h := histograms.Get().(*histogram)
-	defer histograms.Put(h)
-	h.Clear()
+	h := newHistogram()
+	defer h.release()
 	if err := h.load(s.frames); err != nil {
 		return err
 	}
@@ -98,6 +97,14 @@ type histogram struct {
 	*store.DenseStore
 	buckets []byte // for appendFrame
 }
+
+func newHistogram() *histogram {
+	h := histograms.Get().(*histogram)
+	h.Clear()
+	return h
+}
+
+func (h *histogram) release() { histograms.Put(h) }
 
 // load adds the buckets of frames. Bytes that are no frames are an error.
 func (h *histogram) load(frames []byte) error {
@@ -151,18 +158,19 @@ func (h *histogram) appendFrame(b []byte) []byte {
 	return append(binary.AppendUvarint(b, number), h.buckets...)
 }
 
-// Quantiles are of durations, in milliseconds, to four digits.
-type Quantiles struct{ P50, P95, P99 float64 }
+// percentiles are of durations, in milliseconds, to four digits. They are zero if there are
+// no durations.
+type percentiles struct{ p50, p95, p99 float64 }
 
-// quantiles returns the histogram's quantiles, false if it is empty.
-func (h *histogram) quantiles() (Quantiles, bool) {
+// percentiles returns the histogram's quantiles.
+func (h *histogram) percentiles() (q percentiles) {
 	if h.IsEmpty() {
-		return Quantiles{}, false
+		return q
 	}
 	at := func(percent float64) float64 { // of the nearest rank
 		return bucketValues[h.KeyAtRank(math.Ceil(percent*h.TotalCount()/100)-1)]
 	}
-	return Quantiles{P50: at(50), P95: at(95), P99: at(99)}, true
+	return percentiles{p50: at(50), p95: at(95), p99: at(99)}
 }
 
 // bucketValues are the values that stand for buckets, to four digits.
