@@ -186,10 +186,8 @@ func (c *collector) merge(to *sketch, frame []byte) {
 // report returns what was collected.
 func (c *collector) report() (Report, error) {
 	r := Report{query: c.query, series: make([]reportSeries, 0, len(c.groups))}
-	h := newHistogram() // of a point
-	defer h.release()
 	for _, g := range c.groups {
-		s, err := g.series(h, c.points)
+		s, err := g.series(c.points)
 		if err != nil {
 			return Report{}, err
 		}
@@ -199,51 +197,25 @@ func (c *collector) report() (Report, error) {
 	return r, nil
 }
 
-// series returns the figures of a group. It uses h.
-func (g *group) series(h *histogram, points int) (reportSeries, error) {
-	s := reportSeries{key: g.key, points: make([]figures, points)}
+// series returns the figures of a group.
+func (g *group) series(points int) (reportSeries, error) {
+	s := reportSeries{key: g.key, total: figures{Totals: new(Totals)}, points: make([]figures, points)}
 	duration, firstContent := newHistogram(), newHistogram()
 	defer duration.release()
 	defer firstContent.release()
+	g.points = append(g.points, make([]Totals, points-len(g.points))...)
 	for i := range g.points {
 		from, to := &g.points[i], &s.points[i]
-		to.counts, to.cost, to.outcomes = from.counts, from.cost, from.outcomes
-		s.total.counts.merge(&from.counts)
-		s.total.cost = s.total.cost.plus(from.cost)
+		to.Totals = from
+		s.total.mergeNumbers(from, math.MaxInt)
 		var err error
-		if to.duration, err = h.read(&from.duration, duration); err != nil {
+		if to.ofDuration, err = duration.read(&from.duration); err != nil {
 			return s, err
 		}
-		if to.firstContent, err = h.read(&from.firstContent, firstContent); err != nil {
+		if to.ofFirstContent, err = firstContent.read(&from.firstContent); err != nil {
 			return s, err
 		}
 	}
-	s.total.duration = duration.percentiles()
-	s.total.firstContent = firstContent.percentiles()
-	s.total.outcomes = g.outcomes()
+	s.total.ofDuration, s.total.ofFirstContent = duration.percentiles(), firstContent.percentiles()
 	return s, nil
-}
-
-// outcomes returns the sum of the points' outcomes.
-func (g *group) outcomes() []outcome {
-	var sum Totals
-	for i := range g.points {
-		for _, o := range g.points[i].outcomes {
-			sum.addOutcome(o, math.MaxInt)
-		}
-	}
-	return sum.outcomes
-}
-
-// read returns the quantiles of a sketch, and adds it to a sum. It uses h.
-func (h *histogram) read(s *sketch, sum *histogram) (percentiles, error) {
-	if len(s.frames) == 0 {
-		return percentiles{}, nil
-	}
-	h.Clear()
-	if err := h.load(s.frames); err != nil {
-		return percentiles{}, err
-	}
-	sum.MergeWith(h.DenseStore)
-	return h.percentiles(), nil
 }

@@ -51,12 +51,10 @@ func compareBool(a, b bool) int {
 	}
 }
 
-// figures are the sums of a period.
+// figures are the sums of a period, and the percentiles of their sketches.
 type figures struct {
-	counts                 counts
-	cost                   amount
-	duration, firstContent percentiles // zero: none
-	outcomes               []outcome
+	*Totals
+	ofDuration, ofFirstContent percentiles
 }
 
 // hasCost reports whether any request had a cost.

@@ -21,7 +21,9 @@ func (r Report) CSV() ([]byte, error) {
 	record = append(record, countNames[:]...)
 	record = append(record, "cost", "cost_estimated")
 	for _, of := range [...]string{"duration_ms", "first_content_ms"} {
-		record = append(record, of+"_p50", of+"_p95", of+"_p99")
+		for _, percentile := range percentileNames {
+			record = append(record, of+"_"+percentile)
+		}
 	}
 	for _, name := range outcomes {
 		record = append(record, "feedback_"+name+"_count", "feedback_"+name+"_mean")
@@ -57,13 +59,9 @@ func (f *figures) appendFields(record, outcomes []string) []string {
 		cost = string(f.cost.appendText(nil))
 	}
 	record = append(record, cost, strconv.FormatBool(f.costEstimated()))
-	for _, q := range [...]percentiles{f.duration, f.firstContent} {
-		for _, ms := range [...]float64{q.p50, q.p95, q.p99} {
-			field := ""
-			if q != (percentiles{}) {
-				field = string(appendMilliseconds(nil, ms))
-			}
-			record = append(record, field)
+	for _, p := range [...]percentiles{f.ofDuration, f.ofFirstContent} {
+		for i := range p {
+			record = append(record, p.text(i))
 		}
 	}
 	next := f.outcomes

@@ -104,7 +104,7 @@ var jsonNames = func() (names [shown]string) {
 }()
 
 // nothing is figures of no requests, which most points of a quiet preset are.
-var nothing, _ = new(figures).appendSome(nil)
+var nothing, _ = (&figures{Totals: new(Totals)}).appendSome(nil)
 
 // appendMembers appends the members of figures.
 func (f *figures) appendMembers(b []byte) ([]byte, error) {
@@ -130,9 +130,9 @@ func (f *figures) appendSome(b []byte) (_ []byte, err error) {
 	b = append(b, `,"cost_estimated":`...)
 	b = strconv.AppendBool(b, f.costEstimated())
 	b = append(b, `,"duration_ms":`...)
-	b = f.duration.appendJSON(b)
+	b = f.ofDuration.appendJSON(b)
 	b = append(b, `,"first_content_ms":`...)
-	b = f.firstContent.appendJSON(b)
+	b = f.ofFirstContent.appendJSON(b)
 	b = append(b, `,"feedback":{`...)
 	for i, o := range f.outcomes {
 		if i > 0 {
@@ -149,21 +149,21 @@ func (f *figures) appendSome(b []byte) (_ []byte, err error) {
 	return append(b, '}'), nil
 }
 
-// appendJSON appends quantiles, null if there are none.
-func (q percentiles) appendJSON(b []byte) []byte {
-	if q == (percentiles{}) {
+// appendJSON appends percentiles, null if there are none.
+func (p percentiles) appendJSON(b []byte) []byte {
+	if p == (percentiles{}) {
 		return append(b, "null"...)
 	}
-	b = appendMilliseconds(append(b, `{"p50":`...), q.p50)
-	b = appendMilliseconds(append(b, `,"p95":`...), q.p95)
-	b = appendMilliseconds(append(b, `,"p99":`...), q.p99)
+	for i, name := range percentileNames {
+		b = append(b, "{,"[min(i, 1)], '"')
+		b = append(append(b, name...), `":`...)
+		b = append(b, p.text(i)...)
+	}
 	return append(b, '}')
 }
 
-// appendMilliseconds appends a duration without an exponent.
-func appendMilliseconds(b []byte, ms float64) []byte {
-	return strconv.AppendFloat(b, ms, 'f', -1, 64)
-}
+// percentileNames are the names of percentiles.
+var percentileNames = [len(percents)]string{"p50", "p95", "p99"}
 
 // outcomeNames returns the names of all outcomes, in byte order.
 func (r Report) outcomeNames() (names []string) {

@@ -102,10 +102,15 @@ func (t *Totals) Merge(o *Totals) { t.merge(o, math.MaxInt) }
 
 // merge is Merge with at most so many names of outcomes.
 func (t *Totals) merge(o *Totals, names int) {
-	t.counts.merge(&o.counts)
-	t.cost = t.cost.plus(o.cost)
+	t.mergeNumbers(o, names)
 	t.duration.merge(o.duration.frames)
 	t.firstContent.merge(o.firstContent.frames)
+}
+
+// mergeNumbers merges everything but the sketches.
+func (t *Totals) mergeNumbers(o *Totals, names int) {
+	t.counts.merge(&o.counts)
+	t.cost = t.cost.plus(o.cost)
 	for _, of := range o.outcomes {
 		t.addOutcome(of, names)
 	}
