@@ -59,7 +59,7 @@ func (r *Request) Key() Key {
 		model = r.Asked
 	}
 	return Key{
-		PresetID: r.PresetID, Preset: r.Preset, Version: r.Version, Label: cut(r.Label),
+		PresetID: r.PresetID, Preset: r.Preset, Version: max(r.Version, 0), Label: cut(r.Label),
 		Model: cut(model), KeyID: cut(r.KeyID), StatusClass: min(max(r.Status, 0)/100, 5),
 	}
 }

@@ -9,6 +9,7 @@ import (
 	"math"
 	"slices"
 	"time"
+	"unicode/utf8"
 )
 
 // RowID names a row: the usage of one preset, or of requests without one, in an hour or a
@@ -55,6 +56,9 @@ type Series struct {
 // Decode reads the content of a row. It refuses what Encode did not write.
 func Decode(presetID string, content []byte) ([]Series, error) {
 	row, err := readRow(content)
+	if err == nil && !utf8.Valid(row.slug) {
+		err = errRow
+	}
 	if err != nil {
 		return nil, err
 	}
@@ -217,7 +221,7 @@ func decodeKey(b []byte) (Key, error) {
 	if raw.class == otherClass {
 		k.StatusClass, k.Other = 0, true
 	}
-	if err == nil && (k.StatusClass > 5 || !bytes.Equal(appendKey(nil, &k), b)) {
+	if err == nil && (k.StatusClass > 5 || !utf8.ValidString(k.Label+k.Model+k.KeyID) || !bytes.Equal(appendKey(nil, &k), b)) {
 		err = errRow
 	}
 	return k, err
@@ -281,13 +285,13 @@ func decodeTotals(b []byte) (*Totals, error) {
 		return nil, err
 	}
 	t := &Totals{counts: raw.counts, cost: raw.cost}
-	for of, frames := range map[*sketch][]byte{&t.duration: raw.duration, &t.firstContent: raw.firstContent} {
-		of.frames = bytes.Clone(frames)
-		if err := of.pack(); err != nil {
+	for _, s := range [...]struct {
+		to     *sketch
+		frames []byte
+	}{{&t.duration, raw.duration}, {&t.firstContent, raw.firstContent}} {
+		s.to.frames = bytes.Clone(s.frames)
+		if err := s.to.pack(); err != nil {
 			return nil, err
-		}
-		if !bytes.Equal(of.frames, frames) {
-			return nil, errRow
 		}
 	}
 	var err error
@@ -306,8 +310,8 @@ func decodeTotals(b []byte) (*Totals, error) {
 func readOutcomes(b []byte) (list []outcome, err error) {
 	for len(b) > 0 {
 		name, rest, ok := nextPart(b)
-		count, size := binary.Uvarint(rest)
-		if !ok || size <= 0 || count > math.MaxInt64 {
+		count, size := binary.Uvarint(rest) // of nothing, unless ok
+		if !ok || !utf8.Valid(name) || size <= 0 || count == 0 || count > math.MaxInt64 {
 			return nil, errRow
 		}
 		sum, more := binary.Varint(rest[size:])
