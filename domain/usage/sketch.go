@@ -46,7 +46,7 @@ type sketch struct {
 }
 
 // roomForFrames is the size below which frames are not worth packing.
-const roomForFrames = 512
+const roomForFrames = 1024
 
 // add adds a duration.
 func (s *sketch) add(d time.Duration) {
