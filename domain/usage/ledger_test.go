@@ -169,7 +169,7 @@ func TestRowSize(t *testing.T) {
 }
 
 // TestLedgerSize bounds the memory of a full ledger whose series have a hundred requests
-// each. There are at most ten times as many, since Take empties it every ten seconds.
+// each.
 func TestLedgerSize(t *testing.T) {
 	if raceEnabled {
 		t.Skip("measures memory")
