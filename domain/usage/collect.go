@@ -1,0 +1,221 @@
+package usage
+
+import (
+	"encoding/binary"
+	"iter"
+	"math"
+	"slices"
+	"time"
+)
+
+// Collect returns the report of stored rows: hours for the step hour, days for day. Their
+// order does not matter, and rows of several nodes are summed. Rows outside of the period
+// are ignored. It keeps no row's content.
+//
+// A report of more than MaxPoints is an error that names from. An error of rows or of a
+// damaged row is returned.
+func (q Query) Collect(rows iter.Seq2[Row, error]) (Report, error) {
+	c := collector{query: q, points: q.points(), groups: make(map[string]*group)}
+	for row, err := range rows {
+		if err != nil {
+			return Report{}, err
+		}
+		if err := c.add(row); err != nil {
+			return Report{}, err
+		}
+	}
+	return c.report()
+}
+
+// collector sums rows by the key and the step of a query.
+type collector struct {
+	query  Query
+	points int
+	groups map[string]*group // by name
+	name   []byte
+	totals rawTotals
+	texts  []byte // room for copies of sketches
+}
+
+// group is the sum of one key, by step.
+type group struct {
+	key    reportKey
+	points []Totals
+}
+
+// add adds a row.
+func (c *collector) add(r Row) error {
+	if r.Start.Before(c.query.From) || !r.Start.Before(c.query.To) {
+		return nil
+	}
+	point := int((r.Start.Unix() - c.query.From.Unix()) / int64(c.query.Step.length()/time.Second))
+	row, err := readRow(r.Content)
+	if err != nil {
+		return err
+	}
+	if c.query.By == ByPreset { // the row's total is enough
+		g, err := c.group(rawKey{}, row.slug)
+		if err != nil {
+			return err
+		}
+		return c.sum(g, point, row.total)
+	}
+	for rest := row.series; len(rest) > 0; {
+		var s rawSeries
+		if s, rest, err = nextSeries(rest); err != nil {
+			return err
+		}
+		key, err := readKey(s.key)
+		if err != nil {
+			return err
+		}
+		g, err := c.group(key, row.slug)
+		if err != nil {
+			return err
+		}
+		if err := c.sum(g, point, s.totals); err != nil {
+			return err
+		}
+	}
+	return nil
+}
+
+// group returns the group of a series. A new one needs room for its points.
+func (c *collector) group(k rawKey, slug []byte) (*group, error) {
+	switch name := c.name[:0]; {
+	case k.class == otherClass:
+		c.name = append(name, otherClass)
+	case c.query.By == ByPreset:
+		c.name = append(append(name, 0), slug...)
+	case c.query.By == ByVersion:
+		c.name = binary.AppendUvarint(append(name, 0), k.version)
+		if c.query.Scope == OfWorkspace {
+			c.name = append(c.name, slug...)
+		}
+	case c.query.By == ByLabel:
+		c.name = append(append(name, 0), k.label...)
+	case c.query.By == ByModel:
+		c.name = append(append(name, 0), k.model...)
+	case c.query.By == ByKey:
+		c.name = append(append(name, 0), k.access...)
+	case c.query.By == ByStatus:
+		c.name = append(name, 0, k.class)
+	}
+	g := c.groups[string(c.name)]
+	if g == nil {
+		if (len(c.groups)+1)*c.points > MaxPoints {
+			return nil, tooManyPoints(len(c.groups)+1, c.points)
+		}
+		g = &group{key: c.key(k, slug), points: make([]Totals, c.points)}
+		c.groups[string(c.name)] = g
+	}
+	return g, nil
+}
+
+// key returns the key of a series.
+func (c *collector) key(k rawKey, slug []byte) (key reportKey) {
+	if k.class == otherClass {
+		return reportKey{other: true}
+	}
+	switch c.query.By {
+	case ByPreset:
+		key.preset = string(slug)
+	case ByVersion:
+		key.version = int(k.version)
+		if c.query.Scope == OfWorkspace {
+			key.preset = string(slug)
+		}
+	case ByLabel:
+		key.text = string(k.label)
+	case ByModel:
+		key.text = string(k.model)
+	case ByKey:
+		key.text = string(k.access)
+	case ByStatus:
+		if k.class > 0 {
+			key.text = string(rune('0'+k.class)) + "xx"
+		}
+	}
+	return key
+}
+
+// sum adds totals to a point.
+func (c *collector) sum(g *group, point int, totals []byte) error {
+	raw := &c.totals
+	if err := readTotals(totals, raw); err != nil {
+		return err
+	}
+	if point >= len(g.points) { // a node's clock is ahead
+		if (point+1)*len(c.groups) > MaxPoints {
+			return tooManyPoints(len(c.groups), point+1)
+		}
+		c.points = point + 1
+		g.points = append(g.points, make([]Totals, c.points-len(g.points))...)
+	}
+	to := &g.points[point]
+	to.counts.merge(&raw.counts)
+	to.cost = to.cost.plus(raw.cost)
+	c.merge(&to.duration, raw.duration)
+	c.merge(&to.firstContent, raw.firstContent)
+	if len(raw.outcomes) > 0 {
+		list, err := readOutcomes(raw.outcomes)
+		if err != nil {
+			return err
+		}
+		for _, o := range list {
+			to.addOutcome(o, math.MaxInt)
+		}
+	}
+	return nil
+}
+
+// merge adds the one frame of a stored sketch.
+func (c *collector) merge(to *sketch, frame []byte) {
+	if len(to.frames) > 0 || len(frame) == 0 {
+		to.merge(frame)
+		return
+	}
+	if cap(c.texts)-len(c.texts) < len(frame) {
+		c.texts = make([]byte, 0, max(64<<10, len(frame)))
+	}
+	start := len(c.texts)
+	c.texts = append(c.texts, frame...)
+	*to = sketch{frames: c.texts[start:len(c.texts):len(c.texts)], packed: len(frame)}
+}
+
+// report returns what was collected.
+func (c *collector) report() (Report, error) {
+	r := Report{query: c.query, series: make([]reportSeries, 0, len(c.groups))}
+	for _, g := range c.groups {
+		s, err := g.series(c.points)
+		if err != nil {
+			return Report{}, err
+		}
+		r.series = append(r.series, s)
+	}
+	slices.SortFunc(r.series, func(a, b reportSeries) int { return a.key.compare(b.key) })
+	return r, nil
+}
+
+// series returns the figures of a group.
+func (g *group) series(points int) (reportSeries, error) {
+	s := reportSeries{key: g.key, total: figures{Totals: new(Totals)}, points: make([]figures, points)}
+	duration, firstContent := newHistogram(), newHistogram()
+	defer duration.release()
+	defer firstContent.release()
+	g.points = append(g.points, make([]Totals, points-len(g.points))...)
+	for i := range g.points {
+		from, to := &g.points[i], &s.points[i]
+		to.Totals = from
+		s.total.mergeNumbers(from, math.MaxInt)
+		var err error
+		if to.ofDuration, err = duration.read(&from.duration); err != nil {
+			return s, err
+		}
+		if to.ofFirstContent, err = firstContent.read(&from.firstContent); err != nil {
+			return s, err
+		}
+	}
+	s.total.ofDuration, s.total.ofFirstContent = duration.percentiles(), firstContent.percentiles()
+	return s, nil
+}

@@ -1,0 +1,157 @@
+package usage_test
+
+import (
+	"encoding/csv"
+	"encoding/json"
+	"errors"
+	"math/rand/v2"
+	"net/url"
+	"slices"
+	"strings"
+	"testing"
+
+	"github.com/caddy-presets/caddy-presets/domain"
+	"github.com/caddy-presets/caddy-presets/domain/usage"
+)
+
+func TestReadQuery(t *testing.T) {
+	const layout = "2006-01-02T15:04:05Z07:00"
+	for _, test := range []struct {
+		name, given string
+		scope       usage.Scope
+		from, to    string
+		parameter   string
+		step        usage.Step
+		by          usage.By
+	}{
+		{name: "defaults", from: "2026-11-22T17:00:00Z", to: "2026-11-23T18:00:00Z", step: usage.Hour, by: usage.ByVersion},
+		{name: "days", given: "step=day&by=status", from: "2026-11-22T00:00:00Z", to: "2026-11-24T00:00:00Z", step: usage.Day, by: usage.ByStatus},
+		{name: "only from", given: "from=2026-11-23T15:00:00Z", from: "2026-11-23T15:00:00Z", to: "2026-11-23T18:00:00Z", step: usage.Hour, by: usage.ByVersion},
+		{name: "only to", given: "to=2026-11-01T01:00:00%2B01:00", from: "2026-10-31T00:00:00Z", to: "2026-11-01T00:00:00Z", step: usage.Hour, by: usage.ByVersion},
+		{
+			name: "ahead", given: "from=2026-11-23T15:00:00.5Z&to=9999-01-01T00:00:00Z&by=key", scope: usage.OfWorkspace,
+			from: "2026-11-23T15:00:00Z", to: "9999-01-01T00:00:00Z", step: usage.Hour, by: usage.ByKey,
+		},
+		{name: "both ahead", given: "from=2027-11-23T15:00:00Z&to=2028-01-01T00:00:00Z", from: "2027-11-23T15:00:00Z", to: "2028-01-01T00:00:00Z", step: usage.Hour, by: usage.ByVersion},
+		{name: "from ahead", given: "from=2027-11-23T15:00:00Z", parameter: "from"},
+		{name: "from after to", given: "from=2026-11-23T15:00:00Z&to=2026-11-23T15:00:00Z", parameter: "from"},
+		{name: "no time", given: "from=yesterday", parameter: "from"},
+		{name: "a date", given: "to=2026-11-23", parameter: "to"},
+		{name: "plus as a space", given: "to=2026-11-23T15:00:00+01:00", parameter: "to"},
+		{name: "before 1970", given: "from=1969-12-31T23:00:00Z", parameter: "from"},
+		{name: "too long", given: "from=1970-01-01T00:00:00Z", parameter: "from"},
+		{name: "step", given: "step=minute", parameter: "step"},
+		{name: "by", given: "by=colour", parameter: "by"},
+		{name: "preset's by preset", given: "by=preset", parameter: "by"},
+		{name: "preset's by key", given: "by=key", parameter: "by"},
+		{name: "empty", given: "by=", parameter: "by"},
+		{name: "twice", given: "step=day&step=day", parameter: "step"},
+	} {
+		given, err := url.ParseQuery(test.given)
+		if err != nil {
+			t.Fatal(err)
+		}
+		got, err := usage.ReadQuery(given, test.scope, now)
+		if test.parameter != "" {
+			var invalid *domain.Error
+			if !errors.As(err, &invalid) || invalid.Kind != domain.Invalid || invalid.Issues[0].Path != test.parameter {
+				t.Errorf("%s: got %v, want an invalid %s", test.name, err, test.parameter)
+			}
+			continue
+		}
+		if err != nil {
+			t.Errorf("%s: got %v, want none", test.name, err)
+			continue
+		}
+		if from, to := got.From.Format(layout), got.To.Format(layout); from != test.from || to != test.to || got.Step != test.step || got.By != test.by {
+			t.Errorf("%s: got %s to %s, step=%s, by=%s; want %s to %s, %s, %s", test.name, from, to, got.Step, got.By, test.from, test.to, test.step, test.by)
+		}
+	}
+}
+
+// TestTablesAgree compares every figure of the JSON with the one of the CSV.
+func TestTablesAgree(t *testing.T) {
+	r := rand.New(rand.NewPCG(13, 14))
+	var l usage.Ledger
+	stored := make(rows)
+	for range 500 {
+		one := sample(r)
+		l.Add(&one)
+		for _, f := range outcomes(r, one) {
+			l.AddFeedback(f)
+		}
+	}
+	stored.flush(t, &l)
+	for _, q := range questions() {
+		report := ask(t, q.scope, q.text, stored)
+		var want []map[string]string
+		var body struct {
+			Data struct {
+				Series []struct {
+					Key    map[string]any
+					Points []map[string]any
+				}
+			}
+		}
+		numbers := json.NewDecoder(strings.NewReader(asJSON(t, report)))
+		numbers.UseNumber()
+		if err := numbers.Decode(&body); err != nil {
+			t.Fatal(err)
+		}
+		for _, s := range body.Data.Series {
+			for _, p := range s.Points {
+				row := make(map[string]string)
+				flatten(row, "", s.Key)
+				flatten(row, "", p)
+				want = append(want, row)
+			}
+		}
+		table, err := report.CSV()
+		if err != nil {
+			t.Fatal(err)
+		}
+		lines, err := csv.NewReader(strings.NewReader(string(table))).ReadAll()
+		if err != nil {
+			t.Fatal(err)
+		}
+		if len(lines)-1 != len(want) || len(want) < 6 {
+			t.Fatalf("%s: got %d rows in CSV and %d points in JSON, want as many", q.text, len(lines)-1, len(want))
+		}
+		for i, line := range lines[1:] {
+			for j, name := range lines[0] {
+				expected := want[i][name]
+				if expected == "" && (name == "other" || strings.HasSuffix(name, "_count")) {
+					expected = map[bool]string{true: "false", false: "0"}[name == "other"]
+				}
+				if line[j] != expected {
+					t.Errorf("%s: got %s %q in CSV, want %q as in JSON", q.text, name, line[j], expected)
+				}
+				delete(want[i], name)
+			}
+			for name, left := range want[i] {
+				if left != "" {
+					t.Errorf("%s: got no column %s in CSV, want %q", q.text, name, left)
+				}
+			}
+		}
+		if !slices.Contains(lines[0], "feedback_solved_mean") {
+			t.Errorf("%s: got %v, want columns of feedback", q.text, lines[0])
+		}
+	}
+}
+
+// flatten adds the values of an object under their names in CSV.
+func flatten(to map[string]string, prefix string, object map[string]any) {
+	for name, value := range object {
+		switch value := value.(type) {
+		case map[string]any:
+			flatten(to, prefix+name+"_", value)
+		case string:
+			to[prefix+name] = value
+		case json.Number:
+			to[prefix+name] = value.String()
+		case bool:
+			to[prefix+name] = map[bool]string{true: "true", false: "false"}[value]
+		}
+	}
+}

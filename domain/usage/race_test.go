@@ -1,0 +1,5 @@
+//go:build race
+
+package usage_test
+
+func init() { raceEnabled = true }

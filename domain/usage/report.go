@@ -1,0 +1,99 @@
+package usage
+
+import (
+	"cmp"
+	"time"
+)
+
+// Report is the answer to a Query.
+type Report struct {
+	query Query
+	// series are ordered by their keys. Null keys come after others, and other comes last.
+	series []reportSeries
+}
+
+// reportSeries is the usage of one key.
+type reportSeries struct {
+	key   reportKey
+	total figures
+	// points has one for every step that has begun, also for those without requests. So
+	// the points of all series are at the same times.
+	points []figures
+}
+
+// reportKey is the key of a series. It has what Query.By asks for, and empty fields.
+type reportKey struct {
+	preset  string
+	version int
+	text    string // the label, model, key or status
+	other   bool
+}
+
+// compare orders keys as Report does.
+func (k reportKey) compare(o reportKey) int {
+	return cmp.Or(
+		compareBool(k.other, o.other),
+		compareBool(k.preset == "", o.preset == ""), cmp.Compare(k.preset, o.preset),
+		compareBool(k.version == 0, o.version == 0), cmp.Compare(k.version, o.version),
+		compareBool(k.text == "", o.text == ""), cmp.Compare(k.text, o.text),
+	)
+}
+
+// compareBool orders false before true.
+func compareBool(a, b bool) int {
+	switch {
+	case a == b:
+		return 0
+	case b:
+		return -1
+	default:
+		return 1
+	}
+}
+
+// figures are the sums of a period, and the percentiles of their sketches.
+type figures struct {
+	*Totals
+	ofDuration, ofFirstContent percentiles
+}
+
+// hasCost reports whether any request had a cost.
+func (f *figures) hasCost() bool { return f.counts[costed] > 0 }
+
+// costEstimated reports whether a part of the cost is estimated.
+func (f *figures) costEstimated() bool { return f.counts[estimated] > 0 }
+
+// appendMean appends the mean score as decimal text.
+func (o outcome) appendMean(b []byte) []byte {
+	sum := o.sum
+	if sum < 0 {
+		sum = -sum
+	}
+	mean := (uint64(sum) + uint64(o.count)/2) / uint64(o.count)
+	if o.sum < 0 && mean > 0 {
+		b = append(b, '-')
+	}
+	return appendFixed(b, mean, scoreDigits)
+}
+
+// time returns the start of a point.
+func (r Report) time(point int) time.Time {
+	return r.query.From.Add(time.Duration(point) * r.query.Step.length())
+}
+
+// keyNames returns the members of keys. Versions of different presets have nothing in
+// common, so a workspace's report by version names the preset, too.
+func (r Report) keyNames() []string {
+	if r.query.By == ByVersion && r.query.Scope == OfWorkspace {
+		return []string{string(ByPreset), string(ByVersion)}
+	}
+	return []string{string(r.query.By)}
+}
+
+// countNames are the names of the counts that reports show, in their order.
+var countNames = [shown]string{
+	requests: "requests", errored: "errors", aborted: "aborted", streamed: "streamed", unknown: "unknown",
+	inputTokens: "input_tokens", outputTokens: "output_tokens",
+	cacheReadTokens: "cache_read_input_tokens", cacheWriteTokens: "cache_write_input_tokens",
+	reasoningTokens: "reasoning_output_tokens",
+}
