@@ -66,7 +66,13 @@ type name struct {
 	len  int
 }
 
-func (n *name) set(text []byte) { n.len = copy(n.text[:], text) }
+// set holds text. A longer one is not held.
+func (n *name) set(text []byte) {
+	n.len = 0
+	if len(text) <= maxText {
+		n.len = copy(n.text[:], text)
+	}
+}
 
 // String returns the text.
 func (n *name) String() string { return string(n.text[:n.len]) }

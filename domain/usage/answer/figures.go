@@ -112,7 +112,7 @@ func (f *figures) tokens(cacheApart bool) (t Tokens, ok bool) {
 // total returns the cost as decimal text, "" if there is none or it cannot be read.
 func (f *figures) total() string {
 	sum, ok := f.cost.decimal()
-	if !ok {
+	if !ok || f.broken {
 		return ""
 	}
 	if f.ownKey && f.upstream.len > 0 {

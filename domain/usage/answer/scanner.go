@@ -4,6 +4,7 @@ import (
 	"encoding/binary"
 	"encoding/json"
 	"math/bits"
+	"unicode/utf8"
 
 	"github.com/caddy-presets/caddy-presets/domain"
 )
@@ -311,7 +312,7 @@ func (s *scanner) inString(p []byte, i int) int {
 
 // endString gives a string that is kept to its reader. text is as written.
 func (s *scanner) endString(text []byte) {
-	if s.escaped && !s.long {
+	if !s.long && (s.escaped || s.current&^within == model && !s.key && !utf8.Valid(text)) {
 		text = unescape(text)
 	}
 	switch {
@@ -336,7 +337,8 @@ func (s *scanner) append(piece []byte) {
 	s.textLen += copy(s.text[s.textLen:], piece)
 }
 
-// unescape returns what text means, which stood between quotes. Escapes are rare here.
+// unescape returns what text means, which stood between quotes. Escapes are rare in the
+// texts that are kept.
 func unescape(text []byte) []byte {
 	var out string
 	if json.Unmarshal(append(append([]byte{'"'}, text...), '"'), &out) != nil {

@@ -61,8 +61,9 @@ func (r *Reader) readLines(p []byte, now time.Time) {
 			return
 		}
 		if r.canSkip(p, i, end) {
-			r.lines.hasData = true
+			r.scanner.reset()
 			r.scanner.state = broken
+			r.lines.hasData = true
 		} else {
 			r.readPiece(p[i:end])
 			r.endLine(now)
