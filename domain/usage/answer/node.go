@@ -225,3 +225,12 @@ func (n node) element() node {
 	}
 	return skip
 }
+
+// isText reports whether the text at n matters, not only whether there is one.
+func (n node) isText() bool {
+	switch n &^ within {
+	case kind, status, model:
+		return true
+	}
+	return false
+}

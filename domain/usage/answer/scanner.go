@@ -312,7 +312,7 @@ func (s *scanner) inString(p []byte, i int) int {
 
 // endString gives a string that is kept to its reader. text is as written.
 func (s *scanner) endString(text []byte) {
-	if !s.long && (s.escaped || s.current&^within == model && !s.key && !utf8.Valid(text)) {
+	if !s.long && (s.key || s.current.isText()) && (s.escaped || !s.key && !utf8.Valid(text)) {
 		text = unescape(text)
 	}
 	switch {
