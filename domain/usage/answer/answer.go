@@ -1,5 +1,11 @@
-// Package answer reads what an answer of a model says of its usage.
+// Package answer reads what an inference answer says of its usage while the answer passes.
+//
+// A Reader gets the answer's bytes as the upstream sends them, in any pieces. It reads JSON
+// and SSE in the dialects chat, responses and messages. It holds no content: strings are
+// skipped, and its memory does not grow with the answer.
 package answer
+
+import "time"
 
 // Tokens are the tokens of one answer. Input includes what was read from and written to a
 // cache, in every dialect. Reasoning is part of Output.
@@ -7,3 +13,46 @@ type Tokens struct{ Input, Output, CacheRead, CacheWrite, Reasoning int64 }
 
 // Reason says why the tokens of an answer are unknown. It is empty if they are known.
 type Reason string
+
+// The reasons are a fixed set, fit for the label of a metric.
+const (
+	// Absent means that the answer is whole and says nothing of its usage.
+	Absent Reason = "absent"
+	// Aborted means that the answer ended before it said its usage.
+	Aborted Reason = "aborted"
+	// Malformed means that the answer or its usage breaks the format. A count is malformed
+	// if it is negative, fractional, above 10^12 or not a number, or if a needed one is missing.
+	Malformed Reason = "malformed"
+	// TooLarge means that the decoded answer or a window of its encoding exceeds a limit.
+	TooLarge Reason = "too_large"
+	// Encoding means that Content-Encoding is not supported, or that the bytes break it.
+	Encoding Reason = "encoding"
+	// MediaType means that Content-Type is neither JSON nor SSE.
+	MediaType Reason = "media_type"
+)
+
+// Reasons returns every reason, sorted.
+func Reasons() []Reason {
+	return []Reason{Aborted, Absent, Encoding, Malformed, MediaType, TooLarge}
+}
+
+// Seen is what an answer said.
+type Seen struct {
+	// Model is the model that answered, "" if the answer does not say.
+	Model string
+	// Tokens are meaningful if Unknown is empty.
+	Tokens Tokens
+	// Cost is the gateway's cost as decimal text without an exponent, "" if it does not say.
+	// With the caller's own provider key, it includes the provider's cost.
+	Cost string
+	// Failed reports whether the answer has an error event, or its body is an error.
+	Failed bool
+	// FirstContent is when the first event with non-empty text, reasoning, refusal or tool
+	// argument had passed. It is zero without one, and for answers that are not streams.
+	FirstContent time.Time
+	// Streamed reports whether the answer is text/event-stream.
+	Streamed bool
+	// Unknown is why the tokens are unknown, "" if they are known. A failed answer that
+	// says no usage has known tokens: none.
+	Unknown Reason
+}

@@ -1,0 +1,166 @@
+package answer
+
+import "github.com/shopspring/decimal"
+
+const (
+	// maxCount is the greatest count that is read. Greater ones are malformed, so that sums
+	// do not overflow.
+	maxCount = 1_000_000_000_000
+	// maxExponent bounds a cost's exponent, so that adding costs is cheap.
+	maxExponent = 64
+	// maxDigits is the longest cost that is read.
+	maxDigits = 64
+)
+
+// A count that is not a number of tokens.
+const (
+	unsaid int64 = -1 // missing or null
+	bad    int64 = -2 // not a count
+)
+
+// figures are what a usage object says.
+type figures struct {
+	said   bool // there is a usage that is not null
+	broken bool // it is not an object
+	counts [reasoning - input + 1]int64
+	cost   number
+	// upstream is the provider's cost. It is paid beside cost if ownKey is set.
+	upstream number
+	ownKey   bool
+}
+
+// number is a JSON number as written. A longer one is not held.
+type number struct {
+	text [maxDigits]byte
+	len  int
+}
+
+func (n *number) set(text []byte) {
+	n.len = 0
+	if len(text) <= maxDigits {
+		n.len = copy(n.text[:], text)
+	}
+}
+
+// count returns the count at n.
+func (f *figures) count(n node) *int64 { return &f.counts[n-input] }
+
+// begin forgets everything for a new usage of type v.
+func (f *figures) begin(v valueKind) {
+	f.said, f.broken = v != nullValue, v != objectValue
+	for i := range f.counts {
+		f.counts[i] = unsaid
+	}
+	f.cost.len, f.upstream.len, f.ownKey = 0, 0, false
+}
+
+// beginMember forgets the member n for a new one of type v.
+func (f *figures) beginMember(n node, v valueKind) {
+	switch n {
+	case input, output, cacheRead, cacheWrite, reasoning:
+		*f.count(n) = unsaid
+		if v != nullValue {
+			*f.count(n) = bad // until its number is read
+		}
+	case inputDetails:
+		*f.count(cacheRead), *f.count(cacheWrite) = unsaid, unsaid
+	case outputDetails:
+		*f.count(reasoning) = unsaid
+	case cost:
+		f.cost.len = 0
+	case costDetails, upstreamCost:
+		f.upstream.len = 0
+	case ownKey:
+		f.ownKey = v == trueValue
+	}
+}
+
+// update takes over what later says. Missing members keep their values.
+func (f *figures) update(later *figures) {
+	f.said, f.broken = true, f.broken || later.broken
+	for i, n := range later.counts {
+		if n != unsaid {
+			f.counts[i] = n
+		}
+	}
+	if later.cost.len > 0 {
+		f.cost, f.upstream, f.ownKey = later.cost, later.upstream, later.ownKey
+	}
+}
+
+// tokens returns the counts. ok is false if one is bad or a needed one is missing.
+func (f *figures) tokens(cacheApart bool) (t Tokens, ok bool) {
+	if !f.said || f.broken || *f.count(input) == unsaid || *f.count(output) == unsaid {
+		return Tokens{}, false
+	}
+	for i, n := range f.counts {
+		if n == bad {
+			return Tokens{}, false
+		}
+		f.counts[i] = max(n, 0)
+	}
+	t = Tokens{
+		Input: *f.count(input), Output: *f.count(output),
+		CacheRead: *f.count(cacheRead), CacheWrite: *f.count(cacheWrite), Reasoning: *f.count(reasoning),
+	}
+	if cacheApart {
+		t.Input += t.CacheRead + t.CacheWrite
+	}
+	return t, true
+}
+
+// total returns the cost as decimal text, "" if there is none or it cannot be read.
+func (f *figures) total() string {
+	sum, ok := f.cost.decimal()
+	if !ok || f.broken {
+		return ""
+	}
+	if f.ownKey && f.upstream.len > 0 {
+		upstream, ok := f.upstream.decimal()
+		if !ok {
+			return ""
+		}
+		sum = sum.Add(upstream)
+	}
+	return sum.String()
+}
+
+// decimal returns n exactly. ok is false if n is missing, negative or extreme.
+func (n *number) decimal() (d decimal.Decimal, ok bool) {
+	d, err := decimal.NewFromString(string(n.text[:n.len]))
+	if err != nil || d.IsNegative() || d.Exponent() > maxExponent || d.Exponent() < -maxExponent {
+		return decimal.Decimal{}, false
+	}
+	return d, true
+}
+
+// countOf reads a JSON number as a count. 12.0 is 12. Other fractions and exponents are bad,
+// since no API writes a count so.
+func countOf(text []byte) int64 {
+	var n int64
+	for i, c := range text {
+		switch {
+		case '0' <= c && c <= '9':
+			if n = n*10 + int64(c-'0'); n > maxCount {
+				return bad
+			}
+		case c == '.' && allZeros(text[i+1:]):
+			return n
+		default:
+			return bad
+		}
+	}
+	if len(text) == 0 {
+		return bad
+	}
+	return n
+}
+
+func allZeros(text []byte) bool {
+	for _, c := range text {
+		if c != '0' {
+			return false
+		}
+	}
+	return true
+}

@@ -1,0 +1,140 @@
+package answer
+
+import (
+	"mime"
+	"strings"
+	"time"
+
+	"github.com/caddy-presets/caddy-presets/domain"
+)
+
+// Reader reads one answer. It is not safe for concurrent use.
+type Reader struct {
+	dialect  domain.Dialect
+	streamed bool
+	any      bool      // there was a byte
+	last     time.Time // of the last Write
+	reason   Reason    // why nothing more is read
+
+	decoder *decoder // nil for identity
+	scanner scanner
+	lines   lines
+	summary summary
+
+	closed bool
+	seen   Seen
+}
+
+// New returns a reader of an answer in dialect d. contentType and contentEncoding are the
+// answer's headers. It reads identity, gzip, br, zstd and deflate. It never fails: an answer
+// that it cannot read has unknown tokens. The caller must call Close.
+func New(d domain.Dialect, contentType, contentEncoding string) *Reader {
+	r := &Reader{dialect: d}
+	r.scanner.dialect = d
+	switch mediaType(contentType) {
+	case "text/event-stream":
+		r.streamed = true
+		r.lines.first = true
+	case "application/json":
+		r.scanner.reset()
+	default:
+		r.reason = MediaType
+		return r
+	}
+	if open, ok := decoders[strings.ToLower(strings.TrimSpace(contentEncoding))]; !ok {
+		r.reason = Encoding
+	} else if open != nil {
+		r.decoder = newDecoder(open, func(p []byte) { r.read(p, r.last) })
+	}
+	return r
+}
+
+// mediaType returns the media type without parameters. Types that end in +json are JSON.
+func mediaType(contentType string) string {
+	switch contentType { // as gateways write it
+	case "text/event-stream", "application/json":
+		return contentType
+	}
+	media, _, err := mime.ParseMediaType(contentType)
+	if err != nil && media == "" {
+		return ""
+	}
+	if strings.HasPrefix(media, "application/") && strings.HasSuffix(media, "+json") {
+		return "application/json"
+	}
+	return media
+}
+
+// Write reads the answer's next bytes, which passed at now. It never fails, never keeps p,
+// and returns when it has read p. Call it after the bytes went to the client.
+func (r *Reader) Write(p []byte, now time.Time) {
+	if r.closed || r.reason != "" || len(p) == 0 {
+		return
+	}
+	r.last, r.any = now, true
+	if r.decoder == nil {
+		r.read(p, now)
+		return
+	}
+	r.decoder.write(p)
+	r.reason = r.decoder.reason
+}
+
+// read reads decoded bytes.
+func (r *Reader) read(p []byte, now time.Time) {
+	if r.streamed {
+		r.readLines(p, now)
+	} else {
+		r.scanner.feed(p)
+	}
+}
+
+// Close ends the answer and releases everything. complete tells whether the answer ended as
+// it should. Usage that was read before a cut is known. Write does nothing after Close, and
+// Close returns the same again.
+func (r *Reader) Close(complete bool) Seen {
+	if r.closed {
+		return r.seen
+	}
+	truncated := false
+	if r.decoder != nil {
+		truncated = r.decoder.close() && r.any
+		if r.reason == "" {
+			r.reason = r.decoder.reason
+		}
+	}
+	r.closed = true
+	s := &r.summary
+	broken := false // the body is not JSON
+	switch {
+	case r.reason != "":
+	case r.streamed:
+		r.endLines(complete)
+	case !r.any:
+	case r.scanner.end():
+		s.body(&r.scanner.event)
+	default:
+		broken = complete
+	}
+	r.seen = Seen{
+		Model: s.model.String(), Cost: s.usage.total(), Failed: s.failed,
+		FirstContent: s.firstContent, Streamed: r.streamed,
+	}
+	tokens, ok := s.tokens(r.dialect)
+	switch {
+	case r.reason != "":
+		r.seen.Unknown = r.reason
+	case ok:
+		r.seen.Tokens = tokens
+	case truncated && complete:
+		r.seen.Unknown = Encoding
+	case broken, s.broken, s.usage.said && (s.final || s.failed):
+		r.seen.Unknown = Malformed
+	case s.failed:
+	case !complete:
+		r.seen.Unknown = Aborted
+	default:
+		r.seen.Unknown = Absent
+	}
+	return r.seen
+}

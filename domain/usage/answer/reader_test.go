@@ -1,0 +1,100 @@
+package answer
+
+import (
+	"bytes"
+	"math/rand/v2"
+	"testing"
+	"time"
+
+	"github.com/caddy-presets/caddy-presets/domain"
+)
+
+var epoch = time.Date(2026, 1, 2, 3, 4, 5, 0, time.UTC)
+
+// readCut reads body in pieces. Each passes at the millisecond of its end.
+func readCut(d domain.Dialect, contentType, encoding string, body []byte, complete bool, next func(left int) int) Seen {
+	r := New(d, contentType, encoding)
+	for at := 0; at < len(body); {
+		n := min(max(next(len(body)-at), 1), len(body)-at)
+		piece := bytes.Clone(body[at : at+n])
+		at += n
+		r.Write(piece, epoch.Add(time.Duration(at)*time.Millisecond))
+		clear(piece) // Write does not keep it
+	}
+	return r.Close(complete)
+}
+
+func all(left int) int { return left }
+
+func one(int) int { return 1 }
+
+const (
+	jsonType = "application/json"
+	sseType  = "text/event-stream"
+)
+
+// check reads body in several ways, and compares with the reference.
+func check(t *testing.T, d domain.Dialect, contentType string, body []byte, complete bool, cuts uint64) Seen {
+	t.Helper()
+	random := rand.New(rand.NewPCG(cuts, 1)) //nolint:gosec // a seed that the test chose
+	whole := readCut(d, contentType, "", body, complete, all)
+	single := readCut(d, contentType, "", body, complete, one)
+	pieces := 0
+	var ends []int
+	at := 0
+	cut := readCut(d, contentType, "", body, complete, func(left int) int {
+		pieces++
+		n := min(1+random.IntN(1<<random.IntN(10)), left)
+		at += n
+		ends = append(ends, at)
+		return n
+	})
+	// Content is seen with the piece that has the byte that completes its event.
+	if !single.FirstContent.IsZero() {
+		offset := int(single.FirstContent.Sub(epoch) / time.Millisecond)
+		want := epoch
+		for _, end := range ends {
+			if end >= offset {
+				want = epoch.Add(time.Duration(end) * time.Millisecond)
+				break
+			}
+		}
+		if !cut.FirstContent.Equal(want) {
+			t.Fatalf("cut in %d pieces: first content at %v, want %v", pieces, cut.FirstContent, want)
+		}
+	}
+	if whole.FirstContent.IsZero() != single.FirstContent.IsZero() || cut.FirstContent.IsZero() != single.FirstContent.IsZero() {
+		t.Fatalf("first content: %v whole, %v in bytes, %v in pieces", whole.FirstContent, single.FirstContent, cut.FirstContent)
+	}
+	first := whole.FirstContent
+	whole.FirstContent, single.FirstContent, cut.FirstContent = time.Time{}, time.Time{}, time.Time{}
+	if whole != single || whole != cut {
+		t.Fatalf("seen\n%+v whole\n%+v in bytes\n%+v in %d pieces", whole, single, cut, pieces)
+	}
+	want, content, clear := reference(d, contentType == sseType, body, complete)
+	if bytes.Contains(body, []byte(`\`)) && len(want.Model) > maxText/6 {
+		want.Model = whole.Model // it may be too long as written
+	}
+	if clear && whole != want && !isDeep(body) {
+		t.Fatalf("seen\n%+v, want as encoding/json reads it\n%+v", whole, want)
+	}
+	if clear && content == first.IsZero() && whole.Streamed && !anyDuplicates(body) {
+		t.Fatalf("first content seen at %v, want content %t", first, content)
+	}
+	whole.FirstContent = first
+	return whole
+}
+
+func anyDuplicates(body []byte) bool {
+	for _, e := range split(body) {
+		if hasDuplicates(e.data) {
+			return true
+		}
+	}
+	return false
+}
+
+// isDeep reports whether body may nest deeper than the reader reads.
+func isDeep(body []byte) bool {
+	return bytes.Count(body, []byte("["))+bytes.Count(body, []byte("{")) > maxDepth
+}
