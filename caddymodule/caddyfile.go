@@ -47,7 +47,16 @@ func parseCaddyfile(h httpcaddyfile.Helper) (caddyhttp.MiddlewareHandler, error)
 //			cache_size      <size>
 //			other_routes    pass|refuse
 //			unknown_prompts refuse|pass
+//			usage {
+//				price <model> {
+//					input       <price>
+//					output      <price>
+//					cache_read  <price>
+//					cache_write <price>
+//				}
+//			}
 //		}
+//		metrics             per_preset [<most>]
 //		console             [<path>]
 //		webhook             <url> {
 //			secret <placeholder>
@@ -102,6 +111,8 @@ func (h *Handler) unmarshalSubdirective(d *caddyfile.Dispenser, name string) (er
 	case "console":
 		h.Console = new(Console)
 		return h.Console.unmarshal(d)
+	case "metrics":
+		return h.unmarshalMetrics(d)
 	case "webhook":
 		return h.unmarshalWebhook(d)
 	default:
@@ -125,7 +136,7 @@ func (i *Inference) unmarshal(d *caddyfile.Dispenser) error {
 	if d.NextArg() {
 		return d.Errf("inference takes a block and no arguments, got %q", d.Val())
 	}
-	return directive.Block{Place: "inference: "}.Each(d, i.unmarshalSubdirective)
+	return directive.Block{Place: "inference: ", Nested: []string{"usage"}}.Each(d, i.unmarshalSubdirective)
 }
 
 func (i *Inference) unmarshalSubdirective(d *caddyfile.Dispenser, name string) (err error) {
@@ -156,10 +167,34 @@ func (i *Inference) unmarshalSubdirective(d *caddyfile.Dispenser, name string) (
 		i.OtherRoutes, err = directive.OnlyWord(d, place, otherRoutes...)
 	case "unknown_prompts":
 		i.UnknownPrompts, err = directive.OnlyWord(d, place, unknownPrompts...)
+	case "usage":
+		i.Usage = new(Usage)
+		return i.Usage.unmarshal(d)
 	default:
 		return d.Errf("inference: unrecognized subdirective %q", name)
 	}
 	return err
+}
+
+func (h *Handler) unmarshalMetrics(d *caddyfile.Dispenser) error {
+	const wants = "metrics wants per_preset [<most>]"
+	args := d.RemainingArgs()
+	switch {
+	case len(args) == 0 || len(args) > 2:
+		return d.Errf("%s, got %d arguments%s", wants, len(args), directive.MaybeUnset)
+	case args[0] != "per_preset":
+		return d.Errf("%s, got %q", wants, args[0])
+	}
+	h.Metrics = &MetricsSettings{PerPreset: defaultPerPreset}
+	if len(args) == 1 {
+		return nil
+	}
+	most, err := strconv.Atoi(args[1])
+	if err != nil || most < 1 || most > maxPerPreset {
+		return d.Errf("metrics per_preset must be a number from 1 to %d, got %q", maxPerPreset, args[1])
+	}
+	h.Metrics.PerPreset = most
+	return nil
 }
 
 func (h *Handler) unmarshalAuthFailureLimit(d *caddyfile.Dispenser) error {

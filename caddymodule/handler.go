@@ -99,6 +99,9 @@ type Handler struct {
 	// The console, a page for browsers. Without it its path is the gateway's.
 	Console *Console `json:"console,omitempty"`
 
+	// What the metrics tell apart.
+	Metrics *MetricsSettings `json:"metrics,omitempty"`
+
 	// The receivers of signed events.
 	Webhooks []Webhook `json:"webhook,omitempty"`
 
@@ -153,6 +156,9 @@ func (h *Handler) Provision(ctx caddy.Context) error {
 	if h.metrics, err = newMetrics(ctx.GetMetricsRegistry()); err != nil {
 		return fmt.Errorf("registering metrics: %w", err)
 	}
+	if h.Metrics != nil {
+		h.metrics.usage.tellApart(h.Metrics.PerPreset)
+	}
 	if err := h.provisionWebhooks(repl); err != nil {
 		return err
 	}
@@ -179,6 +185,9 @@ func (h *Handler) provisionSettings(repl *caddy.Replacer) error {
 	}
 	if h.KeepVersions < 0 {
 		return fmt.Errorf("keep_versions: must be positive, or 0 for all, got %d", h.KeepVersions)
+	}
+	if h.Metrics != nil && (h.Metrics.PerPreset < 1 || h.Metrics.PerPreset > maxPerPreset) {
+		return fmt.Errorf("metrics: per_preset: must be a number from 1 to %d, got %d", maxPerPreset, h.Metrics.PerPreset)
 	}
 	h.PresetCreators = cmp.Or(h.PresetCreators, creatorsManagement)
 	if err := directive.CheckWord(h.PresetCreators, presetCreators...); err != nil {

@@ -74,6 +74,9 @@ type Inference struct {
 	// Both are for the fields prompt and prompt_id. Default: refuse
 	UnknownPrompts string `json:"unknown_prompts,omitempty"`
 
+	// What inference requests use. Without it nothing is measured.
+	Usage *Usage `json:"usage,omitempty"`
+
 	resolver *inference.Resolver
 }
 
@@ -127,6 +130,11 @@ func (i *Inference) provision(store domain.Store) error {
 	if err := i.provisionMemory(); err != nil {
 		return err
 	}
+	if i.Usage != nil {
+		if err := i.Usage.provision(); err != nil {
+			return fmt.Errorf("usage: %w", err)
+		}
+	}
 	i.resolver = inference.NewResolver(store, inference.Config{
 		CacheSize: i.CacheSize, DropFields: i.DropFields, PassUnknownPrompts: i.UnknownPrompts == promptsPass,
 	})
@@ -151,6 +159,10 @@ type inferenceCall struct {
 	route       *inferenceRoute
 	dryRun      bool
 	held        *heldBody // call.body only tells that it was read
+	named       struct {  // the applied preset, empty without one
+		workspace, preset string
+		version           int
+	}
 }
 
 // serveInference authenticates, reads and resolves a request, and lets the gateway answer.
@@ -249,6 +261,9 @@ func (c *inferenceCall) serve(next caddyhttp.Handler) (err error) {
 	if c.prepare() {
 		return nil
 	}
+	if c.h.Inference.Usage != nil && c.route.generates() {
+		return c.serveMeasured(next)
+	}
 	return next.ServeHTTP(c.w, c.r)
 }
 
@@ -346,7 +361,8 @@ func (c *inferenceCall) showResolution(resolution inference.Resolution) {
 	// The slug may be a part of a model name of many MiB. A placeholder with the slug
 	// would keep all of that in memory, so it gets a copy.
 	named := resolution.Preset + "@" + strconv.Itoa(resolution.Version)
-	c.setPlaceholder(slugPlaceholder, named[:len(resolution.Preset)])
+	c.named.workspace, c.named.preset, c.named.version = resolution.WorkspaceID, named[:len(resolution.Preset)], resolution.Version
+	c.setPlaceholder(slugPlaceholder, c.named.preset)
 	c.setPlaceholder(versionPlaceholder, named[len(resolution.Preset)+1:])
 	c.setPlaceholder(workspacePlaceholder, resolution.WorkspaceID)
 	header := c.w.Header()

@@ -37,6 +37,9 @@ var inferenceRoutes = []inferenceRoute{
 	}},
 }
 
+// generates reports whether the route lets a model generate. Others count tokens.
+func (r *inferenceRoute) generates() bool { return r.takes == nil }
+
 // otherRoute labels refusals on the routes on which no preset is resolved.
 const otherRoute = "inference_other"
 

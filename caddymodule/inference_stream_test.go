@@ -72,7 +72,7 @@ func TestEventsArriveAsTheyAreSent(t *testing.T) {
 	s.put("writer", "live", `{"split":[{"version":1,"weight":1}]}`)
 	s.disable("default", `["openrouter:web_search"]`)
 	s.options = "servers {\nprotocols h1 h2c\n}"
-	s.reload(inferring("list_models on"))
+	s.reload(inferring("list_models on", "usage"))
 	events := []string{": comment\n\n", "event: a\r\ndata: {\"x\" : 1}\r\n\r\n", "data: half", " an event\n\n", "data: [DONE]\n\n", "\xff\x00\n\n"}
 	h2 := new(http.Protocols)
 	h2.SetUnencryptedHTTP2(true)
@@ -115,7 +115,7 @@ func TestEventsArriveAsTheyAreSent(t *testing.T) {
 // TestLeavingMidStreamCancelsTheGateway leaves in the middle of a stream. The gateway's
 // request is cancelled at once.
 func TestLeavingMidStreamCancelsTheGateway(t *testing.T) {
-	s := start(t, inferring())
+	s := start(t, inferring("usage"))
 	s.preset("writer", writer)
 	for _, path := range inferencePaths {
 		for _, body := range []io.Reader{strings.NewReader(`{"model":"@preset/writer"}`), unsized(`{"model":"@preset/writer"}`), strings.NewReader(`{"model":"m"}`), strings.NewReader("")} {
@@ -144,7 +144,7 @@ func TestLeavingMidStreamCancelsTheGateway(t *testing.T) {
 
 // TestTheGatewayBreaksOff checks how a client sees a gateway that breaks off.
 func TestTheGatewayBreaksOff(t *testing.T) {
-	s := start(t, inferring())
+	s := start(t, inferring("usage"))
 	s.preset("writer", writer)
 	s.upstream.answers(func(w http.ResponseWriter, r *http.Request) {
 		io.WriteString(w, "data: 1\n\ndata: {\"error\":{}}\n\n")

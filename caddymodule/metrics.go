@@ -25,6 +25,8 @@ type metrics struct {
 	webhookRequests *prometheus.CounterVec // result
 	webhookDropped  *prometheus.CounterVec // reason
 
+	usage *usageMetrics
+
 	bodyBytes     prometheus.GaugeFunc
 	bodiesRefused prometheus.Counter
 }
@@ -58,6 +60,7 @@ func newMetrics(registry *prometheus.Registry) (*metrics, error) {
 			Namespace: namespace, Subsystem: subsystem, Name: "webhook_dropped_total",
 			Help: "Events that a webhook did not get.",
 		}, []string{"reason"}),
+		usage: newUsageMetrics(),
 		bodyBytes: prometheus.NewGaugeFunc(prometheus.GaugeOpts{
 			Namespace: namespace, Subsystem: subsystem, Name: "inference_body_bytes",
 			Help: "Bytes of memory that bodies of inference requests take in this process.",
@@ -71,7 +74,7 @@ func newMetrics(registry *prometheus.Registry) (*metrics, error) {
 		m.requests.register(registry), m.resolutions.register(registry), m.storeCalls.register(registry),
 		register(registry, &m.versions), register(registry, &m.failures),
 		register(registry, &m.webhookRequests), register(registry, &m.webhookDropped),
-		register(registry, &m.bodyBytes), register(registry, &m.bodiesRefused),
+		register(registry, &m.usage), register(registry, &m.bodyBytes), register(registry, &m.bodiesRefused),
 	)
 	m.refused, m.limited = m.failures.WithLabelValues("refused"), m.failures.WithLabelValues("limited")
 	for _, reason := range []string{droppedFull, droppedFailed, droppedStop} { // an increase from 0 is seen

@@ -14,6 +14,7 @@ const (
 	workspacePlaceholder = placeholderPrefix + "workspace_id"
 	keyPlaceholder       = placeholderPrefix + "key_id"
 	sessionPlaceholder   = placeholderPrefix + "session_id"
+	usagePlaceholder     = placeholderPrefix + "usage."
 )
 
 // setPlaceholder sets the value of one of our placeholders.

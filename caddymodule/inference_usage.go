@@ -1,0 +1,198 @@
+package caddymodule
+
+import (
+	"errors"
+	"strconv"
+	"time"
+
+	"github.com/caddyserver/caddy/v2/caddyconfig/caddyfile"
+	"github.com/caddyserver/caddy/v2/modules/caddyhttp"
+	"go.opentelemetry.io/otel/attribute"
+	"go.opentelemetry.io/otel/trace"
+
+	"github.com/caddy-presets/caddy-presets/caddymodule/internal/directive"
+	"github.com/caddy-presets/caddy-presets/domain/usage"
+	gatewayanswer "github.com/caddy-presets/caddy-presets/domain/usage/answer"
+)
+
+// Usage measures what inference requests use: tokens, cost and time. It reads the answers of
+// POSTs to /chat/completions, /responses and /messages while they pass. Clients get every
+// byte, in the same writes and at the same time. Metrics, placeholders and the span of the
+// tracing handler tell the result.
+type Usage struct {
+	// What the tokens of models cost. A price is for answers whose gateway does not say
+	// their cost.
+	Prices []Price `json:"prices,omitempty"`
+
+	prices usage.Prices
+}
+
+// Price is what a million tokens of some models cost. The prices are decimal numbers, such
+// as "0.25".
+type Price struct {
+	// The name of a model, or a pattern in which * stands for any characters but a colon.
+	// The most specific pattern counts.
+	Model string `json:"model"`
+
+	// The price of input tokens.
+	Input string `json:"input"`
+
+	// The price of output tokens, with those of reasoning.
+	Output string `json:"output"`
+
+	// The price of input tokens that were read from a cache. Default: input
+	CacheRead string `json:"cache_read,omitempty"`
+
+	// The price of input tokens that were written to a cache. Default: input
+	CacheWrite string `json:"cache_write,omitempty"`
+}
+
+// provision reads the prices.
+func (u *Usage) provision() (err error) {
+	list := make([]usage.Price, len(u.Prices))
+	for i, price := range u.Prices {
+		list[i] = usage.Price(price)
+	}
+	u.prices, err = usage.NewPrices(list)
+	return err
+}
+
+// unmarshal reads the usage subdirective:
+//
+//	usage {
+//		price <model> {
+//			input       <price>
+//			output      <price>
+//			cache_read  <price>
+//			cache_write <price>
+//		}
+//	}
+func (u *Usage) unmarshal(d *caddyfile.Dispenser) error {
+	if d.NextArg() {
+		return d.Errf("inference: usage takes a block and no arguments, got %q", d.Val())
+	}
+	block := directive.Block{Place: "inference: usage: ", Repeated: []string{"price"}, Nested: []string{"price"}}
+	return block.Each(d, u.unmarshalSubdirective)
+}
+
+func (u *Usage) unmarshalSubdirective(d *caddyfile.Dispenser, name string) error {
+	if name != "price" {
+		return d.Errf("inference: usage: unrecognized subdirective %q", name)
+	}
+	model, err := directive.OnlyArg(d, "inference: usage: price", "a model")
+	if err != nil {
+		return err
+	}
+	price := Price{Model: model}
+	place := "inference: usage: price " + model + ": "
+	err = directive.Block{Place: place}.Each(d, func(d *caddyfile.Dispenser, name string) (err error) {
+		into, ok := map[string]*string{
+			"input": &price.Input, "output": &price.Output, "cache_read": &price.CacheRead, "cache_write": &price.CacheWrite,
+		}[name]
+		if !ok {
+			return d.Errf("%sunrecognized subdirective %q", place, name)
+		}
+		*into, err = directive.OnlyArg(d, place+name, "a price")
+		return err
+	})
+	u.Prices = append(u.Prices, price)
+	return err
+}
+
+// serveMeasured lets the gateway answer, and measures the answer.
+func (c *inferenceCall) serveMeasured(next caddyhttp.Handler) (err error) {
+	t := &tap{ResponseWriterWrapper: &caddyhttp.ResponseWriterWrapper{ResponseWriter: c.w}, dialect: c.route.dialect}
+	begun, ended := time.Now(), false
+	defer func() { // reverse_proxy panics where an answer breaks off
+		used := t.close(begun, ended && err == nil, c.r.Context().Err() != nil)
+		used.WorkspaceID, used.Preset, used.Version = c.named.workspace, c.named.preset, c.named.version
+		if refused, ok := errors.AsType[caddyhttp.HandlerError](err); ok && used.Status == 0 && !used.Aborted {
+			used.Status = refused.StatusCode
+		}
+		c.tell(used)
+	}()
+	err = next.ServeHTTP(t, c.r)
+	ended = true
+	return err
+}
+
+// tell shows what a request used in metrics, in placeholders and in the span of the request.
+func (c *inferenceCall) tell(used *usage.Request) {
+	c.estimate(used)
+	c.h.metrics.usage.add(used)
+	c.setUsagePlaceholders(used)
+	if span := trace.SpanFromContext(c.r.Context()); span.IsRecording() {
+		span.SetAttributes(attributesOf(used)...)
+	}
+}
+
+// estimate adds the cost of an answer whose gateway did not say it.
+func (c *inferenceCall) estimate(used *usage.Request) {
+	if used.HasCost || used.Unknown != "" || used.Tokens == (gatewayanswer.Tokens{}) {
+		return
+	}
+	used.Cost, used.HasCost = c.h.Inference.Usage.prices.Estimate(used.Model, used.Tokens)
+	used.Estimated = used.HasCost
+}
+
+func (c *inferenceCall) setUsagePlaceholders(used *usage.Request) {
+	c.setPlaceholder(usagePlaceholder+"model", used.Model)
+	c.setPlaceholder(usagePlaceholder+"duration_ms", strconv.FormatInt(used.Duration.Milliseconds(), 10))
+	if used.FirstByte >= 0 {
+		c.setPlaceholder(usagePlaceholder+"first_byte_ms", strconv.FormatInt(used.FirstByte.Milliseconds(), 10))
+	}
+	if used.FirstContent >= 0 {
+		c.setPlaceholder(usagePlaceholder+"first_content_ms", strconv.FormatInt(used.FirstContent.Milliseconds(), 10))
+	}
+	if used.Unknown != "" {
+		c.setPlaceholder(usagePlaceholder+"unknown", string(used.Unknown))
+		return
+	}
+	for _, count := range countsOf(used.Tokens) {
+		c.setPlaceholder(usagePlaceholder+count.name, strconv.FormatInt(count.tokens, 10))
+	}
+	if used.HasCost {
+		c.setPlaceholder(usagePlaceholder+"cost", used.Cost.String())
+		c.setPlaceholder(usagePlaceholder+"cost_estimated", strconv.FormatBool(used.Estimated))
+	}
+}
+
+// tokenCount is one kind of tokens of an answer.
+type tokenCount struct {
+	name      string // in placeholders and metrics
+	attribute string // of a span, by OpenTelemetry's conventions for generative AI
+	tokens    int64
+}
+
+// countsOf returns all kinds of tokens of an answer, always in the same order.
+func countsOf(t gatewayanswer.Tokens) [5]tokenCount {
+	return [5]tokenCount{
+		{"input_tokens", "gen_ai.usage.input_tokens", t.Input},
+		{"output_tokens", "gen_ai.usage.output_tokens", t.Output},
+		{"cache_read_input_tokens", "gen_ai.usage.cache_read.input_tokens", t.CacheRead},
+		{"cache_write_input_tokens", "gen_ai.usage.cache_write.input_tokens", t.CacheWrite},
+		{"reasoning_output_tokens", "gen_ai.usage.reasoning.output_tokens", t.Reasoning},
+	}
+}
+
+// attributesOf returns the attributes of a span for a request.
+func attributesOf(used *usage.Request) []attribute.KeyValue {
+	var list []attribute.KeyValue
+	if used.Preset != "" {
+		list = append(list,
+			attribute.String("gen_ai.prompt.name", used.Preset),
+			attribute.String("gen_ai.prompt.version", strconv.Itoa(used.Version)))
+	}
+	if used.Model != "" {
+		list = append(list, attribute.String("gen_ai.response.model", used.Model))
+	}
+	if used.Unknown == "" {
+		for _, count := range countsOf(used.Tokens) {
+			list = append(list, attribute.Int64(count.attribute, count.tokens))
+		}
+	}
+	if used.Streamed && used.FirstByte >= 0 {
+		list = append(list, attribute.Float64("gen_ai.response.time_to_first_chunk", used.FirstByte.Seconds()))
+	}
+	return list
+}

@@ -1,0 +1,94 @@
+package caddymodule
+
+import (
+	"io"
+	"net/http"
+	"time"
+
+	"github.com/caddyserver/caddy/v2/modules/caddyhttp"
+	"github.com/shopspring/decimal"
+
+	"github.com/caddy-presets/caddy-presets/domain"
+	"github.com/caddy-presets/caddy-presets/domain/usage"
+	gatewayanswer "github.com/caddy-presets/caddy-presets/domain/usage/answer"
+)
+
+// tap passes an answer on, and reads what passed.
+type tap struct {
+	*caddyhttp.ResponseWriterWrapper
+	dialect domain.Dialect
+	reader  *gatewayanswer.Reader // nil until the answer's header
+	status  int
+	first   time.Time // when the first byte of the body passed
+	broken  bool      // the client does not take the rest
+}
+
+// WriteHeader passes a header on. Those of interim answers may come before.
+func (t *tap) WriteHeader(status int) {
+	t.ResponseWriterWrapper.WriteHeader(status)
+	if status >= 200 || status == http.StatusSwitchingProtocols {
+		t.open(status)
+	}
+}
+
+func (t *tap) open(status int) {
+	if t.status != 0 {
+		return
+	}
+	t.status = status
+	header := t.Header()
+	t.reader = gatewayanswer.New(t.dialect, header.Get("Content-Type"), header.Get("Content-Encoding"))
+}
+
+// Write passes bytes of the body on.
+func (t *tap) Write(p []byte) (int, error) {
+	n, err := t.ResponseWriterWrapper.Write(p)
+	t.open(http.StatusOK)
+	now := time.Now()
+	if t.first.IsZero() && n > 0 {
+		t.first = now
+	}
+	t.broken = t.broken || err != nil
+	t.reader.Write(p[:n], now)
+	return n, err
+}
+
+// ReadFrom passes a body on through Write.
+func (t *tap) ReadFrom(r io.Reader) (int64, error) {
+	return io.Copy(struct{ io.Writer }{t}, r)
+}
+
+// close ends a request that began at begun, and returns what it used. ended tells whether
+// the gateway sent all of its answer, and left whether the client is gone.
+func (t *tap) close(begun time.Time, ended, left bool) *usage.Request {
+	if t.reader == nil {
+		t.reader = gatewayanswer.New(t.dialect, "", "")
+	}
+	aborted := t.broken || left && !ended
+	seen := t.reader.Close(ended && !t.broken)
+	used := &usage.Request{
+		Dialect: t.dialect, Model: seen.Model, Status: t.status, Failed: seen.Failed, Aborted: aborted,
+		Streamed: seen.Streamed, Tokens: seen.Tokens, Unknown: seen.Unknown,
+		Start: begun, Duration: time.Since(begun),
+		FirstByte: between(begun, t.first), FirstContent: between(begun, seen.FirstContent),
+	}
+	if seen.Cost != "" {
+		cost, err := decimal.NewFromString(seen.Cost)
+		used.Cost, used.HasCost = cost, err == nil
+	}
+	if t.status == 0 || t.status >= 400 {
+		used.Unknown = "" // an error uses nothing, unless it says so
+	}
+	if t.status == 0 && aborted {
+		used.Unknown = gatewayanswer.Aborted
+	}
+	return used
+}
+
+// between returns the time from one moment to another, -1 if the other never came.
+func between(from, to time.Time) time.Duration {
+	if to.IsZero() {
+		return -1
+	}
+	return to.Sub(from)
+}

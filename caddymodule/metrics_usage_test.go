@@ -1,0 +1,64 @@
+package caddymodule
+
+import (
+	"fmt"
+	"strings"
+	"testing"
+
+	"github.com/prometheus/client_golang/prometheus"
+	"github.com/prometheus/client_golang/prometheus/testutil"
+
+	"github.com/caddy-presets/caddy-presets/domain/usage"
+	gatewayanswer "github.com/caddy-presets/caddy-presets/domain/usage/answer"
+)
+
+// TestUsageMetricsAreBounded checks that metrics tell the newest versions apart, and sum
+// the others.
+func TestUsageMetricsAreBounded(t *testing.T) {
+	u := newUsageMetrics()
+	registry := prometheus.NewRegistry()
+	if err := registry.Register(u); err != nil {
+		t.Fatal(err)
+	}
+	u.tellApart(2)
+	u.tellApart(1) // of another handler
+	used := func(preset string, version int) {
+		u.add(&usage.Request{WorkspaceID: "w", Preset: preset, Version: version, Tokens: gatewayanswer.Tokens{Input: 1}})
+	}
+	used("a", 1)
+	used("a", 2)
+	used("a", 1)
+	used("a", 3) // makes room
+	used("a", 1)
+	used("a", 1)
+	used("", 0)
+	want := `
+		# HELP caddy_presets_input_tokens_total Input tokens of inference requests, with those of caches.
+		# TYPE caddy_presets_input_tokens_total counter
+		caddy_presets_input_tokens_total{preset="",version="",workspace=""} 1
+		caddy_presets_input_tokens_total{preset="a",version="2",workspace="w"} 1
+		caddy_presets_input_tokens_total{preset="a",version="3",workspace="w"} 1
+		caddy_presets_input_tokens_total{preset="other",version="",workspace=""} 2
+	`
+	if err := testutil.GatherAndCompare(registry, strings.NewReader(want), "caddy_presets_input_tokens_total"); err != nil {
+		t.Error(err)
+	}
+	for version := range 1000 {
+		used("b", version)
+	}
+	if n := testutil.CollectAndCount(u, "caddy_presets_upstream_duration_seconds"); n != 4 {
+		t.Errorf("%d series of durations, want those of two versions, of the others and without a preset", n)
+	}
+}
+
+// TestUsageMetricsTellNothingApart checks that versions have no series of their own unless
+// that is configured.
+func TestUsageMetricsTellNothingApart(t *testing.T) {
+	u := newUsageMetrics()
+	for version := range 10 {
+		u.add(&usage.Request{WorkspaceID: "w", Preset: fmt.Sprint("p", version), Version: version, Unknown: gatewayanswer.Absent})
+	}
+	if n := testutil.CollectAndCount(u, "caddy_presets_usage_unknown_total"); n != 1 {
+		t.Errorf("%d series, want one", n)
+	}
+}
