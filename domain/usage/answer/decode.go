@@ -2,14 +2,15 @@ package answer
 
 import (
 	"bytes"
-	"compress/gzip"
-	"compress/zlib"
+
 	"errors"
 	"io"
 	"iter"
 	"sync"
 
 	"github.com/andybalholm/brotli"
+	"github.com/klauspost/compress/gzip"
+	"github.com/klauspost/compress/zlib"
 	"github.com/klauspost/compress/zstd"
 )
 
