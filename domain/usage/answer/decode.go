@@ -2,13 +2,15 @@ package answer
 
 import (
 	"bytes"
-	"compress/gzip"
-	"compress/zlib"
+
 	"errors"
 	"io"
 	"iter"
+	"sync"
 
 	"github.com/andybalholm/brotli"
+	"github.com/klauspost/compress/gzip"
+	"github.com/klauspost/compress/zlib"
 	"github.com/klauspost/compress/zstd"
 )
 
@@ -22,40 +24,64 @@ const (
 	decodedPiece = 8 << 10
 )
 
-// decoders are the content encodings that are read. nil reads the bytes as they are.
-var decoders = map[string]func(io.Reader) (io.ReadCloser, error){
-	"":         nil,
-	"identity": nil,
-	"gzip":     openGzip,
-	"x-gzip":   openGzip,
-	"deflate":  zlib.NewReader,
-	"br":       openBrotli,
-	"zstd":     openZstd,
+// decoding is a content encoding. Its decoders are used again.
+type decoding struct {
+	pool sync.Pool
+	// open makes old, which is nil or was returned before, read from r.
+	open func(old, r io.Reader) (io.Reader, error)
 }
 
-func openGzip(r io.Reader) (io.ReadCloser, error) { return gzip.NewReader(r) }
+// decodings are the content encodings that are read. nil reads the bytes as they are.
+var decodings = map[string]*decoding{
+	"":         nil,
+	"identity": nil,
+	"gzip":     gzipDecoding,
+	"x-gzip":   gzipDecoding,
+	"deflate":  {open: openZlib},
+	"br":       {open: openBrotli},
+	"zstd":     {open: openZstd},
+}
+
+var gzipDecoding = &decoding{open: openGzip}
+
+func openGzip(old, r io.Reader) (io.Reader, error) {
+	if z, ok := old.(*gzip.Reader); ok {
+		return z, z.Reset(r)
+	}
+	return gzip.NewReader(r)
+}
+
+func openZlib(old, r io.Reader) (io.Reader, error) {
+	if z, ok := old.(zlib.Resetter); ok {
+		return old, z.Reset(r, nil)
+	}
+	return zlib.NewReader(r)
+}
 
 // openBrotli refuses a window above maxWindow, which the first byte tells.
-func openBrotli(r io.Reader) (io.ReadCloser, error) {
-	var first [1]byte
-	if _, err := io.ReadFull(r, first[:]); err != nil {
+func openBrotli(old, r io.Reader) (io.Reader, error) {
+	first := make([]byte, 1)
+	if _, err := io.ReadFull(r, first); err != nil {
 		return nil, err
 	}
 	// RFC 7932, section 9.1: 1111 is a window of 16 MiB, 0010001 a large window.
 	if first[0]&0x0F == 0x0F || first[0]&0x7F == 0x11 {
 		return nil, errTooLarge
 	}
-	return io.NopCloser(brotli.NewReader(io.MultiReader(bytes.NewReader(first[:]), r))), nil
+	r = io.MultiReader(bytes.NewReader(first), r)
+	if z, ok := old.(*brotli.Reader); ok {
+		return z, z.Reset(r)
+	}
+	return brotli.NewReader(r), nil
 }
 
-func openZstd(r io.Reader) (io.ReadCloser, error) {
-	// With a concurrency of 1, it has no goroutines.
-	d, err := zstd.NewReader(r, zstd.WithDecoderConcurrency(1), zstd.WithDecoderLowmem(true),
-		zstd.WithDecoderMaxWindow(maxWindow), zstd.WithDecoderMaxMemory(maxDecoded))
-	if err != nil {
-		return nil, err
+func openZstd(old, r io.Reader) (io.Reader, error) {
+	if z, ok := old.(*zstd.Decoder); ok {
+		return z, z.Reset(r)
 	}
-	return d.IOReadCloser(), nil
+	// With a concurrency of 1, it has no goroutines.
+	return zstd.NewReader(r, zstd.WithDecoderConcurrency(1), zstd.WithDecoderLowmem(true),
+		zstd.WithDecoderMaxWindow(maxWindow), zstd.WithDecoderMaxMemory(maxDecoded))
 }
 
 var (
@@ -78,27 +104,27 @@ type decoder struct {
 }
 
 // newDecoder returns a decoder that gives what it decodes to sink.
-func newDecoder(open func(io.Reader) (io.ReadCloser, error), sink func([]byte)) *decoder {
+func newDecoder(encoding *decoding, sink func([]byte)) *decoder {
 	d := &decoder{}
 	d.resume, d.stop = iter.Pull(func(yield func(struct{}) bool) {
 		d.yield = yield
-		d.finish(d.decode(open, sink))
+		d.finish(d.decode(encoding, sink))
 	})
 	return d
 }
 
 // decode decodes until the end, and returns why it ended.
-func (d *decoder) decode(open func(io.Reader) (io.ReadCloser, error), sink func([]byte)) (err error) {
+func (d *decoder) decode(encoding *decoding, sink func([]byte)) (err error) {
 	defer func() {
 		if recover() != nil { // a decoder's own fault, from bytes that nobody checked
 			err = errDecoder
 		}
 	}()
-	r, err := open(d)
+	old, _ := encoding.pool.Get().(io.Reader)
+	r, err := encoding.open(old, d)
 	if err != nil {
 		return err
 	}
-	defer r.Close() //nolint:errcheck // nothing is lost: it was read to its end
 	buf := make([]byte, decodedPiece)
 	for total := 0; ; {
 		n, err := r.Read(buf)
@@ -107,6 +133,7 @@ func (d *decoder) decode(open func(io.Reader) (io.ReadCloser, error), sink func(
 		}
 		sink(buf[:n])
 		if err != nil {
+			encoding.pool.Put(r)
 			return err
 		}
 	}

@@ -41,10 +41,10 @@ func New(d domain.Dialect, contentType, contentEncoding string) *Reader {
 		r.reason = MediaType
 		return r
 	}
-	if open, ok := decoders[strings.ToLower(strings.TrimSpace(contentEncoding))]; !ok {
+	if encoding, ok := decodings[strings.ToLower(strings.TrimSpace(contentEncoding))]; !ok {
 		r.reason = Encoding
-	} else if open != nil {
-		r.decoder = newDecoder(open, func(p []byte) { r.read(p, r.last) })
+	} else if encoding != nil {
+		r.decoder = newDecoder(encoding, func(p []byte) { r.read(p, r.last) })
 	}
 	return r
 }

@@ -8,8 +8,9 @@ import (
 	"slices"
 	"strings"
 
-	"github.com/caddy-presets/caddy-presets/domain"
 	"github.com/shopspring/decimal"
+
+	"github.com/caddy-presets/caddy-presets/domain"
 )
 
 // reference reads a whole answer slowly, with encoding/json. It knows no pieces and no

@@ -178,11 +178,11 @@ func (s *scanner) beginValue(c byte) {
 	case '[':
 		s.open(1)
 	case 't':
-		s.beginLiteral("rue", trueValue)
+		s.beginLiteral("true", trueValue)
 	case 'f':
-		s.beginLiteral("alse", falseValue)
+		s.beginLiteral("false", falseValue)
 	case 'n':
-		s.beginLiteral("ull", nullValue)
+		s.beginLiteral("null", nullValue)
 	case '-':
 		s.beginNumber(c, afterMinus)
 	case '0':
@@ -248,11 +248,11 @@ func (s *scanner) endValue() {
 	}
 }
 
-func (s *scanner) beginLiteral(rest string, v valueKind) {
+func (s *scanner) beginLiteral(literal string, v valueKind) {
 	if s.current != skip {
 		s.event.begin(s.current, v)
 	}
-	s.state, s.literal = inLiteral, rest
+	s.state, s.literal = inLiteral, literal[1:]
 }
 
 func (s *scanner) beginNumber(c byte, next state) {

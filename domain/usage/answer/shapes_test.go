@@ -12,8 +12,9 @@ import (
 	"time"
 
 	"github.com/andybalholm/brotli"
-	"github.com/caddy-presets/caddy-presets/domain"
 	"github.com/klauspost/compress/zstd"
+
+	"github.com/caddy-presets/caddy-presets/domain"
 )
 
 // shapes are answers as the official clients' types describe them: openai 7.57.0,
@@ -105,9 +106,8 @@ func TestShapes(t *testing.T) {
 			want := test.seen
 			want.Streamed = contentType == sseType
 			single := readCut(d, contentType, "", body, true, one)
-			at := 0
 			if test.content != "" {
-				at = bytes.Index(body, []byte(test.content))
+				at := bytes.Index(body, []byte(test.content))
 				at += bytes.Index(body[at:], []byte("\n\n")) + 2
 				want.FirstContent = epoch.Add(time.Duration(at) * time.Millisecond)
 			}

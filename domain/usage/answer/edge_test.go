@@ -1,0 +1,302 @@
+package answer
+
+import (
+	"bytes"
+	"fmt"
+	"runtime"
+	"slices"
+	"strings"
+	"testing"
+	"testing/synctest"
+	"time"
+
+	"github.com/caddy-presets/caddy-presets/domain"
+)
+
+const (
+	known      = `"usage":{"prompt_tokens":3,"completion_tokens":4}`
+	knownEvent = "data: {" + known + "}\n\n"
+)
+
+var three = Tokens{Input: 3, Output: 4}
+
+func TestUnknown(t *testing.T) {
+	usage := func(members string) string { return `{"usage":{` + members + `}}` }
+	for _, test := range []struct {
+		name, contentType, encoding, body string
+		complete                          bool
+		want                              Reason
+	}{
+		{"known", jsonType, "", usage(`"prompt_tokens":3,"completion_tokens":4`), true, ""},
+		{"known, although not complete", jsonType, "", usage(`"prompt_tokens":3,"completion_tokens":4`), false, ""},
+		{"zero fraction", jsonType, "", usage(`"prompt_tokens":3.0,"completion_tokens":4`), true, ""},
+		{"null details", jsonType, "", usage(`"prompt_tokens":3,"completion_tokens":4,"prompt_tokens_details":null`), true, ""},
+		{"greatest count", jsonType, "", usage(`"prompt_tokens":1000000000000,"completion_tokens":4`), true, ""},
+		{"empty body", jsonType, "", "", true, Absent},
+		{"empty body, cut", jsonType, "", "", false, Aborted},
+		{"no usage", jsonType, "", `{}`, true, Absent},
+		{"null usage", jsonType, "", `{"usage":null}`, true, Absent},
+		{"null usage after one", jsonType, "", `{` + known + `,"usage":null}`, true, Absent},
+		{"not an object", jsonType, "", `[{` + known + `}]`, true, Absent},
+		{"usage deeper", jsonType, "", `{"x":{` + known + `}}`, true, Absent},
+		{"usage in a text", jsonType, "", `{"x":"\"usage\":{\"prompt_tokens\":3,\"completion_tokens\":4}"}`, true, Absent},
+		{"cut body", jsonType, "", `{` + known, false, Aborted},
+		{"cut body that claims to be whole", jsonType, "", `{` + known, true, Malformed},
+		{"trailing bytes", jsonType, "", `{` + known + `}}`, true, Malformed},
+		{"usage is a list", jsonType, "", `{"usage":[]}`, true, Malformed},
+		{"usage is empty", jsonType, "", usage(``), true, Malformed},
+		{"no output", jsonType, "", usage(`"prompt_tokens":3`), true, Malformed},
+		{"null output", jsonType, "", usage(`"prompt_tokens":3,"completion_tokens":null`), true, Malformed},
+		{"negative", jsonType, "", usage(`"prompt_tokens":-3,"completion_tokens":4`), true, Malformed},
+		{"fraction", jsonType, "", usage(`"prompt_tokens":3.5,"completion_tokens":4`), true, Malformed},
+		{"exponent", jsonType, "", usage(`"prompt_tokens":3e1,"completion_tokens":4`), true, Malformed},
+		{"huge", jsonType, "", usage(`"prompt_tokens":1000000000001,"completion_tokens":4`), true, Malformed},
+		{"very huge", jsonType, "", usage(`"prompt_tokens":` + strings.Repeat("9", 400) + `,"completion_tokens":4`), true, Malformed},
+		{"text", jsonType, "", usage(`"prompt_tokens":"3","completion_tokens":4`), true, Malformed},
+		{"bad detail", jsonType, "", usage(`"prompt_tokens":3,"completion_tokens":4,"prompt_tokens_details":{"cached_tokens":-1}`), true, Malformed},
+		{"deep", jsonType, "", `{"x":` + strings.Repeat("[", maxDepth) + strings.Repeat("]", maxDepth) + `,` + known + `}`, true, Malformed},
+		{"nearly too deep", jsonType, "", `{"x":` + strings.Repeat("[", maxDepth-1) + strings.Repeat("]", maxDepth-1) + `,` + known + `}`, true, ""},
+
+		{"parameters", "application/json; charset=utf-8", "", `{` + known + `}`, true, ""},
+		{"capitals", "Application/JSON", "", `{` + known + `}`, true, ""},
+		{"json suffix", "application/problem+json", "", `{` + known + `}`, true, ""},
+		{"bad parameter", "text/event-stream; x", "", knownEvent, true, ""},
+		{"HTML", "text/html", "", `{` + known + `}`, true, MediaType},
+		{"no type", "", "", `{` + known + `}`, true, MediaType},
+		{"identity", jsonType, "identity", `{` + known + `}`, true, ""},
+		{"unknown encoding", jsonType, "compress", `{` + known + `}`, true, Encoding},
+		{"two encodings", jsonType, "gzip, br", `{` + known + `}`, true, Encoding},
+		{"not gzip", jsonType, "gzip", `{` + known + `}`, true, Encoding},
+		{"not zstd", jsonType, "zstd", `{` + known + `}`, true, Encoding},
+		{"not deflate", jsonType, "deflate", `{` + known + `}`, true, Encoding},
+		{"empty gzip", jsonType, "gzip", "", true, Absent},
+		{"wide brotli", jsonType, "br", "\x0f", true, TooLarge},
+
+		{"stream", sseType, "", knownEvent, true, ""},
+		{"stream, not complete", sseType, "", knownEvent, false, ""},
+		{"empty stream", sseType, "", "", true, Absent},
+		{"empty stream, cut", sseType, "", "", false, Aborted},
+		{"no empty line", sseType, "", "data: {" + known + "}", false, ""},
+		{"no empty line, LF", sseType, "", "data: {" + known + "}\n", true, ""},
+		{"cut event", sseType, "", "data: {" + known, false, Aborted},
+		{"cut event that claims to be whole", sseType, "", "data: {" + known, true, Malformed},
+		{"cut event after a whole one", sseType, "", knownEvent + "data: {" + known, false, ""},
+		{"broken event", sseType, "", "data: {" + known + ",}\n\n", true, Malformed},
+		{"broken event without usage", sseType, "", "data: {\n\n" + knownEvent, true, ""},
+		{"broken event before a good one", sseType, "", "data: {" + known + ",}\n\n" + knownEvent, true, ""},
+		{"broken event after a good one", sseType, "", knownEvent + "data: {" + known + ",}\n\n", true, Malformed},
+		{"bad usage after a good one", sseType, "", knownEvent + `data: {"usage":{"prompt_tokens":-1}}` + "\n\n", true, Malformed},
+		{"null usage after a good one", sseType, "", knownEvent + `data: {"usage":null}` + "\n\n", true, ""},
+		{"byte order mark", sseType, "", "\uFEFF" + knownEvent, true, ""},
+		{"two byte order marks", sseType, "", "\uFEFF\uFEFF" + knownEvent, true, Absent},
+		{"byte order mark later", sseType, "", "\n\uFEFF" + knownEvent, true, Absent},
+		{"comment", sseType, "", ": data: {}\n:\n" + knownEvent, true, ""},
+		{"other fields", sseType, "", "id: 1\nretry: 5\ndata-x: {\ndat: {\n" + knownEvent, true, ""},
+		{"several lines", sseType, "", "data: {\"usage\":\ndata:{\"prompt_tokens\":3,\ndata: \"completion_tokens\":4}}\n\n", true, ""},
+		{"line break in a text", sseType, "", "data: {\"us\ndata: age\":{}}\n\n", true, Absent},
+		{"CRLF", sseType, "", strings.ReplaceAll(": x\n"+knownEvent+knownEvent, "\n", "\r\n"), true, ""},
+		{"CR", sseType, "", strings.ReplaceAll(": x\n"+knownEvent+knownEvent, "\n", "\r"), true, ""},
+	} {
+		t.Run(test.name, func(t *testing.T) {
+			for name, next := range map[string]func(int) int{"whole": all, "in bytes": one} {
+				seen := readCut(domain.Chat, test.contentType, test.encoding, []byte(test.body), test.complete, next)
+				if seen.Unknown != test.want {
+					t.Errorf("%s: unknown is %q, want %q", name, seen.Unknown, test.want)
+				}
+				if seen.Unknown != "" && seen.Tokens != (Tokens{}) {
+					t.Errorf("%s: unknown tokens are %+v, want none", name, seen.Tokens)
+				}
+				if seen.Unknown != "" && !slices.Contains(Reasons(), seen.Unknown) {
+					t.Errorf("%s: Reasons() has no %q", name, seen.Unknown)
+				}
+			}
+			if test.encoding == "" && (test.contentType == jsonType || test.contentType == sseType) && test.name != "deep" {
+				check(t, domain.Chat, test.contentType, []byte(test.body), test.complete, 1)
+			}
+		})
+	}
+}
+
+func TestCost(t *testing.T) {
+	for _, test := range []struct{ name, members, want string }{
+		{"none", ``, ""},
+		{"null", `,"cost":null`, ""},
+		{"zero", `,"cost":0`, "0"},
+		{"exact", `,"cost":0.1000000000000000055511151231257827`, "0.1000000000000000055511151231257827"},
+		{"exponent", `,"cost":1.5e-7`, "0.00000015"},
+		{"great exponent", `,"cost":1.5E+3`, "1500"},
+		{"text", `,"cost":"1"`, ""},
+		{"negative", `,"cost":-1`, ""},
+		{"extreme", `,"cost":1e999999999`, ""},
+		{"tiny", `,"cost":1e-999999999`, ""},
+		{"overflow", `,"cost":1e99999999999999999999`, ""},
+		{"long", `,"cost":0.` + strings.Repeat("1", maxDigits), ""},
+		{"own key", `,"cost":0.1,"is_byok":true,"cost_details":{"upstream_inference_cost":0.2}`, "0.3"},
+		{"own key, cost after", `,"cost_details":{"upstream_inference_cost":2e-1},"is_byok":true,"cost":0.1`, "0.3"},
+		{"own key, no details", `,"cost":0.1,"is_byok":true`, "0.1"},
+		{"own key, null", `,"cost":0.1,"is_byok":true,"cost_details":{"upstream_inference_cost":null}`, "0.1"},
+		{"own key, extreme", `,"cost":0.1,"is_byok":true,"cost_details":{"upstream_inference_cost":1e999999999}`, ""},
+		{"gateway's key", `,"cost":0.1,"is_byok":false,"cost_details":{"upstream_inference_cost":0.2}`, "0.1"},
+	} {
+		t.Run(test.name, func(t *testing.T) {
+			body := []byte(`{"usage":{"prompt_tokens":3,"completion_tokens":4` + test.members + `}}`)
+			if seen := check(t, domain.Chat, jsonType, body, true, 1); seen.Cost != test.want || seen.Tokens != three {
+				t.Errorf("seen cost %q and tokens %+v, want %q and %+v", seen.Cost, seen.Tokens, test.want, three)
+			}
+		})
+	}
+}
+
+// TestLarge reads large answers, and checks that the reader holds nothing of them.
+func TestLarge(t *testing.T) {
+	megabyte := strings.Repeat(`\"usage\" \u00e4 {[ all that glitters `, 1<<20/38)
+	text := `"x":"` + megabyte + `"`
+	for _, test := range []struct {
+		name, contentType string
+		parts             []string
+	}{
+		{"event of 1 MiB", sseType, []string{"data: {" + text + ",", known, "}\n\n"}},
+		{"usage after an event of 1 MiB", sseType, []string{"data: {" + text + "}\n\n", knownEvent}},
+		{"body of 32 MiB", jsonType, append(slices.Repeat([]string{`{` + text + `,`}, 1), append(slices.Repeat([]string{text + `,`}, 31), known+`}`)...)},
+		{"line of 32 MiB", sseType, append(slices.Repeat([]string{":" + megabyte}, 32), "\n\n"+knownEvent)},
+		{"field name of 1 MiB", sseType, []string{strings.Repeat("data", 1<<18), ":\n\n" + knownEvent}},
+		{"event name of 1 MiB", sseType, []string{"event: " + megabyte, "\n" + knownEvent}},
+		{"number of 1 MiB", jsonType, []string{`{"x":` + strings.Repeat("1", 1<<20), `,` + known + `}`}},
+		{"key of 1 MiB", jsonType, []string{`{"` + megabyte, `":1,` + known + `}`}},
+		{"2^20 carriage returns", sseType, []string{strings.Repeat("\r", 1<<20), knownEvent}},
+	} {
+		t.Run(test.name, func(t *testing.T) {
+			pieces := make([][]byte, len(test.parts))
+			for i, part := range test.parts {
+				pieces[i] = []byte(part)
+			}
+			var before, after runtime.MemStats
+			runtime.ReadMemStats(&before)
+			r := New(domain.Chat, test.contentType, "")
+			for _, piece := range pieces {
+				for part := range slices.Chunk(piece, 32<<10) {
+					r.Write(part, epoch)
+				}
+			}
+			seen := r.Close(true)
+			runtime.ReadMemStats(&after)
+			if seen.Tokens != three || seen.Unknown != "" {
+				t.Errorf("seen %+v, want %+v", seen, three)
+			}
+			if allocated := after.TotalAlloc - before.TotalAlloc; allocated > 64<<10 {
+				t.Errorf("allocated %d bytes in all, want at most 64 KiB", allocated)
+			}
+		})
+	}
+}
+
+func TestNoAllocation(t *testing.T) {
+	for name, body := range streams(t) {
+		var d domain.Dialect
+		dialect, _, _ := strings.Cut(name, " ")
+		if err := d.UnmarshalText([]byte(dialect)); err != nil {
+			t.Fatal(err)
+		}
+		events := bytes.SplitAfter(body, []byte("\n\n"))
+		r := New(d, sseType, "")
+		if n := testing.AllocsPerRun(10, func() {
+			for _, e := range events {
+				r.Write(e[:len(e)/3], epoch)
+				r.Write(e[len(e)/3:], epoch)
+				r.Write(e, epoch)
+			}
+		}); n > 0 {
+			t.Errorf("%s: %v allocations for %d events, want none", name, n, 2*len(events))
+		}
+		r.Close(true)
+	}
+}
+
+// TestBomb reads answers that decode to more than the limit.
+func TestBomb(t *testing.T) {
+	for encoding, encode := range encoders {
+		bomb := encode(t, append([]byte("{"+known+`,"x":"`), bytes.Repeat([]byte("a"), maxDecoded+1)...))
+		start := time.Now()
+		seen := readCut(domain.Chat, jsonType, encoding, bomb, true, all)
+		if seen.Unknown != TooLarge {
+			t.Errorf("%s: unknown is %q, want %q", encoding, seen.Unknown, TooLarge)
+		}
+		t.Logf("%s: %d bytes take %s", encoding, len(bomb), time.Since(start).Round(time.Millisecond))
+	}
+}
+
+func TestEncoded(t *testing.T) {
+	body := []byte("data: {\"model\":\"m\"}\n\n" + knownEvent)
+	for encoding, encode := range encoders {
+		encoded := encode(t, body)
+		if encoding == "gzip" || encoding == "zstd" { // of several members or frames
+			two := append(encode(t, body[:10]), encode(t, body[10:])...)
+			if seen := readCut(domain.Chat, sseType, encoding, two, true, one); seen.Tokens != three || seen.Unknown != "" {
+				t.Errorf("%s: seen %+v in two members, want %+v", encoding, seen, three)
+			}
+		}
+		for n := range encoded {
+			for _, complete := range []bool{true, false} {
+				seen := readCut(domain.Chat, sseType, encoding, encoded[:n], complete, one)
+				switch want := map[bool]Reason{true: Encoding, false: Aborted}[complete]; {
+				case seen.Unknown == "" && seen.Tokens == three:
+				case n == 0 && seen.Unknown == map[bool]Reason{true: Absent, false: Aborted}[complete]:
+				case seen.Unknown != want:
+					t.Errorf("%s: cut after %d bytes of %d, unknown is %q, want %q", encoding, n, len(encoded), seen.Unknown, want)
+				}
+			}
+		}
+		// A flush shows what was written before it, without waiting for more.
+		r := New(domain.Chat, sseType, encoding)
+		half := encode(t, append(body, body...))
+		for i := range half {
+			r.Write(half[i:i+1], epoch)
+			if r.summary.usage.said {
+				if i == len(half)-1 {
+					t.Errorf("%s: nothing is decoded before the end", encoding)
+				}
+				break
+			}
+		}
+		r.Close(false)
+	}
+	damaged := encoders["gzip"](t, body)
+	damaged[len(damaged)-5]++ // the checksum
+	if seen := readCut(domain.Chat, sseType, "gzip", damaged, true, one); seen.Unknown != Encoding {
+		t.Errorf("wrong checksum: unknown is %q, want %q", seen.Unknown, Encoding)
+	}
+}
+
+// TestClose ends readers at every point. synctest fails if a goroutine is left.
+func TestClose(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		body := []byte(knownEvent)
+		for encoding, encode := range encoders {
+			encoded := encode(t, body)
+			for n := range len(encoded) + 1 {
+				r := New(domain.Chat, sseType, encoding)
+				r.Write(encoded[:n], epoch)
+				seen := r.Close(false)
+				r.Write(encoded[n:], epoch)
+				if again := r.Close(true); again != seen {
+					t.Errorf("%s: a second Close returned %+v, want %+v", encoding, again, seen)
+				}
+			}
+			New(domain.Chat, sseType, encoding).Close(false)
+		}
+	})
+}
+
+func ExampleReader() {
+	r := New(domain.Chat, "text/event-stream", "")
+	now := time.Now()
+	for _, p := range []string{
+		`data: {"model":"m","choices":[{"delta":{"content":"Hi"}}]}` + "\n\n",
+		`data: {"choices":[],"usage":{"prompt_tokens":3,"comple`, `tion_tokens":4}}` + "\n\ndata: [DONE]\n\n",
+	} {
+		r.Write([]byte(p), now)
+	}
+	seen := r.Close(true)
+	fmt.Println(seen.Model, seen.Tokens.Input, seen.Tokens.Output, seen.FirstContent.Equal(now))
+	// Output: m 3 4 true
+}
