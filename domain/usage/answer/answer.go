@@ -2,7 +2,8 @@
 //
 // A Reader gets the answer's bytes as the upstream sends them, in any pieces. It reads JSON
 // and SSE in the dialects chat, responses and messages. It holds no content: strings are
-// skipped, and its memory does not grow with the answer.
+// skipped, and its memory does not grow with the answer. An answer is read as JSON parsers do:
+// of members of one name the last counts, and what is not JSON says nothing.
 package answer
 
 import "time"

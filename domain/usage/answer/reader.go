@@ -27,7 +27,8 @@ type Reader struct {
 
 // New returns a reader of an answer in dialect d. contentType and contentEncoding are the
 // answer's headers. It reads identity, gzip, br, zstd and deflate. It never fails: an answer
-// that it cannot read has unknown tokens. The caller must call Close.
+// that it cannot read has unknown tokens. It does not know the answer's status: an answer
+// with an error status may have no usage or be HTML. The caller must call Close.
 func New(d domain.Dialect, contentType, contentEncoding string) *Reader {
 	r := &Reader{dialect: d}
 	r.scanner.dialect = d

@@ -202,7 +202,8 @@ func (l *lines) kind() eventKind {
 }
 
 // canSkip reports whether the line p[i:end] is the whole data of an event that can add
-// nothing. Then the event is not parsed. It looks for the quoted names that matter.
+// nothing. Then the event is not parsed. It looks for the quoted names that matter. An error
+// that only the event's name tells is noted without them.
 func (r *Reader) canSkip(p []byte, i, end int) bool {
 	l, s := &r.lines, &r.summary
 	if s.firstContent.IsZero() || s.model.len == 0 || l.hasData || l.field != unnamed || l.nameLen != 0 {
@@ -217,9 +218,6 @@ func (r *Reader) canSkip(p []byte, i, end int) bool {
 		next = next[1:]
 	}
 	if len(next) == 0 || next[0] != '\n' && next[0] != '\r' {
-		return false
-	}
-	if k := l.kind(); k != noKind && k != otherKind {
 		return false
 	}
 	if i := bytes.IndexByte(line, '\\'); i >= 0 && bytes.Contains(line[i:], unicodeEscape) {
