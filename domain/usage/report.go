@@ -91,7 +91,7 @@ func (r Report) keyNames() []string {
 }
 
 // countNames are the names of the counts that reports show, in their order.
-var countNames = [shown]string{
+var countNames = [shown]string{ //nolint:gosec // names of counts, no secrets
 	requests: "requests", errored: "errors", aborted: "aborted", streamed: "streamed", unknown: "unknown",
 	inputTokens: "input_tokens", outputTokens: "output_tokens",
 	cacheReadTokens: "cache_read_input_tokens", cacheWriteTokens: "cache_write_input_tokens",

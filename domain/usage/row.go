@@ -120,10 +120,11 @@ func readRow(content []byte) (row rawRow, err error) {
 	if crc32.Checksum(text, castagnoli) != binary.LittleEndian.Uint32(sum) {
 		return row, errRow
 	}
-	rest, ok := text[1:], false
-	if row.slug, rest, ok = nextPart(rest); !ok {
+	slug, rest, ok := nextPart(text[1:])
+	if !ok {
 		return row, errRow
 	}
+	row.slug = slug
 	if row.total, row.series, ok = nextPart(rest); !ok {
 		return row, errRow
 	}
@@ -201,10 +202,11 @@ func readKey(b []byte) (k rawKey, err error) {
 		return k, errRow
 	}
 	k.version = version
-	rest, ok := b[1+size:], false
-	if k.label, rest, ok = nextPart(rest); !ok {
+	label, rest, ok := nextPart(b[1+size:])
+	if !ok {
 		return k, errRow
 	}
+	k.label = label
 	if k.model, k.access, ok = nextPart(rest); !ok {
 		return k, errRow
 	}
