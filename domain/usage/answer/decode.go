@@ -2,7 +2,6 @@ package answer
 
 import (
 	"bytes"
-
 	"errors"
 	"io"
 	"iter"
