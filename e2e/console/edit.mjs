@@ -48,7 +48,7 @@ scenario("a version is saved and put live, and no field or digit is lost", { key
   await go(page, at("exact", "new?from=1"));
   await eventually(async () => assert.equal(await prompt(page).inputValue(), "One."));
   for (const text of ["0.70", "12345678901234567890", "1e-3"]) {
-    assert.ok((await settings(page).inputValue()).includes(text), text);
+    await eventually(async () => assert.ok((await settings(page).inputValue()).includes(text), text));
   }
   await prompt(page).fill("Two.");
   await save(page, "Save and put live");
@@ -76,8 +76,8 @@ scenario("errors are shown at their place", { key: managementKey }, async ({ pag
   await page.getByRole("button", { name: "Save as draft" }).first().click();
   await shows(page.getByRole("main"), /line 3/);
   assert.equal((await versions("wrong")).length, 3);
-  assert.equal(await settings(page).getAttribute("aria-invalid"), "true");
-  assert.ok(await settings(page).evaluate((element) => element === document.activeElement));
+  await eventually(async () => assert.equal(await settings(page).getAttribute("aria-invalid"), "true"));
+  await eventually(async () => assert.ok(await settings(page).evaluate((element) => element === document.activeElement)));
 
   // The server's message stands beside the line.
   await settings(page).fill('{\n  "model": "acme/large",\n  "temperature": "warm",\n  "tools": [\n    {"type": "function"}\n  ]\n}');
@@ -87,7 +87,7 @@ scenario("errors are shown at their place", { key: managementKey }, async ({ pag
   assert.match(text, /line 3/);
   assert.match(text, /line 5/);
   assert.equal((await versions("wrong")).length, 3);
-  assert.equal(await prompt(page).inputValue(), (await versions("wrong"))[2].system_prompt, "nothing typed is lost");
+  await eventually(async () => assert.equal(await prompt(page).inputValue(), (await versions("wrong"))[2].system_prompt, "nothing typed is lost"));
 
   await settings(page).fill(original);
   await save(page, "Save as draft");
@@ -114,8 +114,8 @@ scenario("a 401 in the middle of an edit keeps the edit, and asks for a key in p
   await key.fill(managementKey);
   await page.getByRole("button", { name: "Unlock" }).click();
   await key.waitFor({ state: "detached" });
-  assert.equal(await prompt(page).inputValue(), "Half an hour of work.");
-  assert.equal(await message(page).inputValue(), "Precious");
+  await eventually(async () => assert.equal(await prompt(page).inputValue(), "Half an hour of work."));
+  await eventually(async () => assert.equal(await message(page).inputValue(), "Precious"));
   if (await page.getByRole("dialog", { name: "Save as draft" }).count() === 0) {
     await page.getByRole("button", { name: "Save as draft" }).first().click();
   }
@@ -156,10 +156,10 @@ scenario("leaving with edits asks", { key: managementKey }, async ({ page }) => 
   });
   await page.getByRole("link", { name: "Presets" }).first().click();
   await eventually(() => assert.equal(asked.length, 1));
-  assert.equal(await prompt(page).inputValue(), "Unsaved.");
+  await eventually(async () => assert.equal(await prompt(page).inputValue(), "Unsaved."));
   await page.goBack().catch(() => {});
   await eventually(() => assert.ok(asked.length >= 2));
-  assert.equal(await prompt(page).inputValue(), "Unsaved.");
+  await eventually(async () => assert.equal(await prompt(page).inputValue(), "Unsaved."));
   answer = true;
   await page.getByRole("link", { name: "Presets" }).first().click();
   await page.getByRole("table", { name: "Presets" }).waitFor();
@@ -260,7 +260,7 @@ for (const [name, address, write] of [
     await key.fill(managementKey);
     await page.getByRole("button", { name: "Unlock" }).click();
     await key.waitFor({ state: "detached" });
-    assert.equal(await control.inputValue(), "Long thought about.");
+    await eventually(async () => assert.equal(await control.inputValue(), "Long thought about."));
   });
 }
 
@@ -272,8 +272,8 @@ scenario("a 401 without anything typed asks for a key, and keeps nothing", {}, a
   await page.getByRole("list", { name: "Versions" }).waitFor();
   await administer("DELETE", `keys/${id}`);
   await page.getByRole("heading", { name: "Unlock the console" }).waitFor();
-  assert.equal(await page.getByRole("dialog").count(), 0);
-  assert.equal(await page.getByRole("list", { name: "Versions" }).count(), 0);
+  await eventually(async () => assert.equal(await page.getByRole("dialog").count(), 0));
+  await eventually(async () => assert.equal(await page.getByRole("list", { name: "Versions" }).count(), 0));
 });
 
 const messages = (page) => page.getByRole("textbox", { name: "Messages" });
@@ -290,7 +290,7 @@ for (const [dialect, route, first, member] of [
     await go(page, at(slug, "new"));
     await eventually(async () => assert.equal(await prompt(page).inputValue(), "Plain."));
     const names = page.getByRole("status");
-    assert.equal(await messages(page).isVisible(), false);
+    await eventually(async () => assert.equal(await messages(page).isVisible(), false));
 
     // The names are listed as one types, by the server's rules.
     await prompt(page).fill("You know {{city}}.");
@@ -312,7 +312,7 @@ for (const [dialect, route, first, member] of [
     await messages(page).fill("[\n  {\"role\": \"user\", \"content\": \"{{city}}\"},\n  7\n]");
     await save(page, "Save as draft");
     await shows(page.getByRole("main"), new RegExp(`line 3: /${member}/`));
-    assert.equal(await prompt(page).getAttribute("aria-invalid"), null);
+    await eventually(async () => assert.equal(await prompt(page).getAttribute("aria-invalid"), null));
     await messages(page).fill(right);
     await page.getByRole("button", { name: "Save as draft", exact: true }).first().click();
     const dialog = page.getByRole("dialog", { name: "Save as draft" });
@@ -327,7 +327,7 @@ for (const [dialect, route, first, member] of [
     // Editing it begins with all of it.
     await go(page, at(slug, "new?from=2"));
     await eventually(async () => assert.match(await messages(page).inputValue(), /\{\{topic\}\}/));
-    assert.ok(await templateSwitch(page).isChecked());
+    await eventually(async () => assert.ok(await templateSwitch(page).isChecked()));
     await shows(names, "Variables: city, _b.c-d, topic, photo");
     await message(page).fill("As it was");
     await save(page, "Save as draft");

@@ -232,8 +232,8 @@ scenario("the keyboard alone does everything", {}, async ({ page }) => {
   await tab("Prompt");
   await keys.press("End");
   await keys.type("? / n c j k");
-  assert.equal(await page.getByRole("dialog").count(), 0);
-  assert.match(await prompt.inputValue(), /\? \/ n c j k/);
+  await eventually(async () => assert.equal(await page.getByRole("dialog").count(), 0));
+  await eventually(async () => assert.match(await prompt.inputValue(), /\? \/ n c j k/));
 });
 
 scenario("j, k and Enter walk lists, and c compares", { key: managementKey }, async ({ page }) => {

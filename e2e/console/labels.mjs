@@ -21,8 +21,8 @@ scenario("a label is set, moved, split and removed", { key: managementKey }, asy
   await shows(row, "v2");
 
   await row.getByRole("button", { name: /^Move/ }).click();
-  assert.equal(await label.inputValue(), "staging");
-  assert.ok(await page.getByRole("combobox", { name: "Version", exact: true }).evaluate((element) => element === document.activeElement), "Move leads to the form");
+  await eventually(async () => assert.equal(await label.inputValue(), "staging"));
+  await eventually(async () => assert.ok(await page.getByRole("combobox", { name: "Version", exact: true }).evaluate((element) => element === document.activeElement), "Move leads to the form"));
   await page.getByRole("combobox", { name: "Version", exact: true }).selectOption("3");
   await set.click();
   await status(page, /staging is v3/);
@@ -34,8 +34,8 @@ scenario("a label is set, moved, split and removed", { key: managementKey }, asy
   await label.fill("canary");
   await page.getByRole("combobox", { name: "Version", exact: true }).selectOption("3");
   await page.getByRole("button", { name: /^Split/ }).click();
-  assert.notEqual(await page.getByRole("combobox", { name: "Version 2" }).inputValue(), "3", "another version");
-  assert.deepEqual([await page.getByRole("spinbutton", { name: "Percent", exact: true }).inputValue(), await page.getByRole("spinbutton", { name: "Percent 2" }).inputValue()], ["50", "50"]);
+  await eventually(async () => assert.notEqual(await page.getByRole("combobox", { name: "Version 2" }).inputValue(), "3", "another version"));
+  await eventually(async () => assert.deepEqual([await page.getByRole("spinbutton", { name: "Percent", exact: true }).inputValue(), await page.getByRole("spinbutton", { name: "Percent 2" }).inputValue()], ["50", "50"]));
   await page.getByRole("combobox", { name: "Version 2" }).selectOption("1");
   await page.getByRole("spinbutton", { name: "Percent", exact: true }).fill("90");
   await page.getByRole("spinbutton", { name: "Percent 2" }).fill("20");

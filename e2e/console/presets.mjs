@@ -31,10 +31,10 @@ scenario("a wrong key is told, and the right one unlocks", {}, async ({ page }) 
   await key.fill("a-key-that-nobody-knows");
   await page.getByRole("button", { name: "Unlock" }).click();
   await shows(page, /Error/);
-  assert.equal(await page.evaluate(() => document.activeElement.tagName), "INPUT");
+  await eventually(async () => assert.equal(await page.evaluate(() => document.activeElement.tagName), "INPUT"));
   await unlock(page, managementKey);
   await page.getByRole("heading", { name: "Presets", exact: true }).waitFor();
-  assert.equal(await key.count(), 0);
+  await eventually(async () => assert.equal(await key.count(), 0));
 });
 
 scenario("the key is in this tab alone, and Lock forgets it", { key: managementKey }, async ({ page, context }) => {
@@ -51,9 +51,9 @@ scenario("the key is in this tab alone, and Lock forgets it", { key: managementK
   await page.getByRole("button", { name: "Lock", exact: true }).click();
   await page.getByRole("textbox", { name: "API key" }).waitFor();
   assert.ok(!(await stores()).includes(managementKey));
-  assert.equal(await page.getByRole("table", { name: "Presets" }).count(), 0);
+  await eventually(async () => assert.equal(await page.getByRole("table", { name: "Presets" }).count(), 0));
   await page.goBack().catch(() => {});
-  assert.equal(await page.getByRole("table", { name: "Presets" }).count(), 0);
+  await eventually(async () => assert.equal(await page.getByRole("table", { name: "Presets" }).count(), 0));
 });
 
 scenario("the list shows what serves, and is searched, filtered and sorted", {}, async ({ page }) => {
@@ -74,7 +74,7 @@ scenario("the list shows what serves, and is searched, filtered and sorted", {},
 
   const search = page.getByRole("searchbox", { name: "Search presets" });
   await page.locator("body").press("/");
-  assert.ok(await search.evaluate((element) => element === document.activeElement), "/ focuses the search");
+  await eventually(async () => assert.ok(await search.evaluate((element) => element === document.activeElement), "/ focuses the search"));
   await page.keyboard.type("MEETING"); // in a description, in other letters
   await eventually(async () => assert.deepEqual(await slugs(page), ["summary"]));
   await search.fill("zürich");
@@ -97,7 +97,7 @@ scenario("the list shows what serves, and is searched, filtered and sorted", {},
   for (const [order, want] of [["ascending", ["email-writer", "summary"]], ["descending", ["summary", "email-writer"]]]) {
     await page.getByRole("columnheader", { name: /Slug/ }).getByRole("button").click();
     await eventually(async () => assert.deepEqual(await slugs(page), want));
-    assert.equal(await page.getByRole("columnheader", { name: /Slug/ }).getAttribute("aria-sort"), order);
+    await eventually(async () => assert.equal(await page.getByRole("columnheader", { name: /Slug/ }).getAttribute("aria-sort"), order));
   }
 
   // The address has all of it, so that a copy of it shows the same.
@@ -107,7 +107,7 @@ scenario("the list shows what serves, and is searched, filtered and sorted", {},
   await page.reload();
   await eventually(async () => assert.deepEqual(await slugs(page), ["summary", "email-writer"]));
   assert.equal(page.url(), address);
-  assert.equal(await search.inputValue(), "e");
+  await eventually(async () => assert.equal(await search.inputValue(), "e"));
 });
 
 scenario("pages", { key: managementKey }, async ({ page }) => {
@@ -119,13 +119,13 @@ scenario("pages", { key: managementKey }, async ({ page }) => {
   const previous = page.getByRole("button", { name: "Previous", exact: true });
   await shows(page, /1–50 of 120/);
   assert.equal((await slugs(page))[0], "p000");
-  assert.ok(await previous.isDisabled());
+  await eventually(async () => assert.ok(await previous.isDisabled()));
   await next.click();
   await shows(page, /51–100 of 120/);
   await next.click();
   await shows(page, /101–120 of 120/);
   assert.equal((await slugs(page)).at(-1), "p119");
-  assert.ok(await next.isDisabled());
+  await eventually(async () => assert.ok(await next.isDisabled()));
   await previous.click();
   await eventually(async () => assert.equal((await slugs(page))[0], "p050"));
 });
@@ -205,12 +205,12 @@ scenario("an inference key sees its presets, and is told why it cannot change th
   await page.getByRole("heading", { name: "read-only" }).waitFor();
   for (const name of ["New version", "Archive", "Edit"]) {
     const button = page.getByRole("button", { name, exact: true }).first();
-    assert.ok(await button.count() === 0 || await button.isDisabled(), name);
+    await eventually(async () => assert.ok(await button.count() === 0 || await button.isDisabled(), name));
   }
   await shows(page, /management key/i); // the reason
   await page.getByRole("list", { name: "Versions" }).getByRole("link", { name: /v1/ }).click();
   await page.getByRole("heading", { name: /^v1/ }).waitFor();
-  assert.ok(await page.getByRole("button", { name: "Put live" }).isDisabled());
+  await eventually(async () => assert.ok(await page.getByRole("button", { name: "Put live" }).isDisabled()));
   await page.getByRole("button", { name: "Compare", exact: true }).first().click();
   await page.getByRole("table", { name: /settings/i }).waitFor();
   for (const view of ["labels", "use", "try", "new", "history"]) {
@@ -225,7 +225,7 @@ scenario("the console locks after 30 minutes without use", {}, async ({ context 
   await page.goto(console_);
   await unlock(page, managementKey);
   await page.clock.fastForward("29:00");
-  assert.equal(await page.getByRole("textbox", { name: "API key" }).count(), 0);
+  await eventually(async () => assert.equal(await page.getByRole("textbox", { name: "API key" }).count(), 0));
   await page.clock.fastForward("02:00");
   await page.getByRole("textbox", { name: "API key" }).waitFor();
   await shows(page, /30 minutes/);
@@ -248,7 +248,7 @@ scenario("an inference key of an empty workspace sees that it is empty", {}, asy
   await unlock(page, key);
   await shows(page, "No presets yet");
   await page.getByRole("combobox", { name: "Workspace" }).filter({ hasText: "your workspace" }).waitFor();
-  assert.equal(await page.getByText(/^Error/).count(), 0);
+  await eventually(async () => assert.equal(await page.getByText(/^Error/).count(), 0));
   await page.reload();
   await shows(page, "No presets yet");
   await makePreset("first-of-bare", { workspace: "bare" });
@@ -268,7 +268,7 @@ scenario("a policy is set, changed by hand, refused, and removed", { key: manage
   const openWith = (expected) => eventually(async () => {
     await open.click();
     try {
-      assert.match(await text.inputValue(), expected);
+      await eventually(async () => assert.match(await text.inputValue(), expected));
     } catch (error) {
       await page.keyboard.press("Escape");
       throw error;
@@ -318,7 +318,7 @@ scenario("an inference key sees a policy", { key: inferenceKey }, async ({ page 
   await open.click();
   const dialog = page.getByRole("dialog", { name: "Policy" });
   await shows(dialog, /"lock": \["tools"\]/);
-  assert.equal(await dialog.getByRole("button", { name: "Save" }).count(), 0);
+  await eventually(async () => assert.equal(await dialog.getByRole("button", { name: "Save" }).count(), 0));
 });
 
 scenario("a protected preset says so, and a key without the right is told", {}, async ({ page }) => {

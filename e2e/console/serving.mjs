@@ -2,7 +2,7 @@
 
 import assert from "node:assert/strict";
 import { test } from "node:test";
-import { console_, managementKey, scenario, send, site } from "./harness.mjs";
+import { console_, eventually, managementKey, scenario, send, site } from "./harness.mjs";
 
 scenario("the page loads without a warning, and asks nobody else", {}, async ({ page, guard }) => {
   await page.getByRole("textbox", { name: "API key" }).waitFor();
@@ -71,7 +71,7 @@ scenario("nothing of the page is in a frame of another site", { expected: () => 
   await other.route("http://other.example/", (route) => route.fulfill({ contentType: "text/html", body: `<iframe src="${console_}"></iframe>` }));
   await other.goto("http://other.example/");
   const frame = other.frames().find((one) => one !== other.mainFrame());
-  assert.equal(await frame.locator("body").getByText("API key").count(), 0);
+  await eventually(async () => assert.equal(await frame.locator("body").getByText("API key").count(), 0));
   assert.deepEqual(guard.found(), []);
   await page.close();
 });

@@ -31,7 +31,7 @@ scenario("each view shows that it is loading, and then itself", { key: managemen
     await page.getByText("Loading").first().waitFor({ state: "attached" });
     release();
     await ready(page).waitFor();
-    assert.equal(await page.getByRole("main").getByText("Loading").count(), 0, address);
+    await eventually(async () => assert.equal(await page.getByRole("main").getByText("Loading").count(), 0, address));
     await page.unrouteAll({ behavior: "ignoreErrors" });
   }
 });
@@ -63,7 +63,7 @@ scenario("offline is told, and what is shown stays", { key: managementKey, expec
   await prompt.fill("Typed before the train went into the tunnel.");
   await context.setOffline(true);
   await shows(page, /Offline|does not answer/);
-  assert.equal(await prompt.inputValue(), "Typed before the train went into the tunnel.");
+  await eventually(async () => assert.equal(await prompt.inputValue(), "Typed before the train went into the tunnel."));
   await page.getByRole("button", { name: "Save as draft" }).first().click();
   await page.getByRole("dialog").getByRole("button", { name: "Save as draft" }).click();
   await shows(page.getByRole("dialog"), /Offline|does not answer/);

@@ -39,7 +39,7 @@ for (const dialect of ["chat", "responses", "messages"]) {
     await page.getByRole("button", { name: "Send" }).click();
     const output = page.getByRole("region", { name: "Answer of live", exact: true });
     const text = async () => (await output.locator("pre.answer").textContent()) ?? "";
-    assert.ok(await page.getByRole("button", { name: "Stop" }).isEnabled());
+    await eventually(async () => assert.ok(await page.getByRole("button", { name: "Stop" }).isEnabled()));
 
     // The text grows with each event. The next event waits for its release.
     const texts = await events(dialect);
@@ -61,7 +61,7 @@ for (const dialect of ["chat", "responses", "messages"]) {
     assert.equal(body.stream, true);
     const sent = guard.requests.find((request) => request.method() === "POST" && /completions|responses|messages/.test(request.url()));
     assert.equal((await sent.allHeaders()).authorization, `Bearer ${inferenceKey}`, "never the management key");
-    assert.ok(await page.getByRole("button", { name: "Send" }).isEnabled());
+    await eventually(async () => assert.ok(await page.getByRole("button", { name: "Send" }).isEnabled()));
   });
 }
 
@@ -74,7 +74,7 @@ scenario("Stop ends the request at the gateway", { key: managementKey }, async (
   await page.getByRole("button", { name: "Stop" }).click();
   await control("chat", "hung-up");
   await shows(output, /stopped/i);
-  assert.notEqual(await output.locator("pre.answer").textContent(), "", "what came so far stays");
+  await eventually(async () => assert.notEqual(await output.locator("pre.answer").textContent(), "", "what came so far stays"));
 });
 
 scenario("what goes up is shown with the source of each field, and not sent", { key: managementKey }, async ({ page }) => {
@@ -148,16 +148,16 @@ for (const [dialect, [route, body]] of Object.entries(template)) {
     const variables = page.getByRole("group", { name: "Variables" });
     const variable = (name) => variables.getByRole("textbox", { name, exact: true });
     await variable("photo").waitFor();
-    assert.equal(await variables.getByRole("textbox").count(), 3);
+    await eventually(async () => assert.equal(await variables.getByRole("textbox").count(), 3));
 
     // What is missing is told before anything is sent.
     const before = (await control(dialect, "last")).count;
     await variable("city").fill("Rome {{who}} \"<b>\"\nand more");
     await page.getByRole("button", { name: "Show what goes up" }).click();
     await shows(variables, /needs a value/);
-    assert.equal(await variable("city").getAttribute("aria-invalid"), null);
-    assert.equal(await variable("who").getAttribute("aria-invalid"), "true");
-    assert.ok(await variable("who").evaluate((element) => element === document.activeElement));
+    await eventually(async () => assert.equal(await variable("city").getAttribute("aria-invalid"), null));
+    await eventually(async () => assert.equal(await variable("who").getAttribute("aria-invalid"), "true"));
+    await eventually(async () => assert.ok(await variable("who").evaluate((element) => element === document.activeElement)));
 
     await variables.getByRole("combobox", { name: "Kind of who" }).selectOption("empty text");
     await variables.getByRole("combobox", { name: "Kind of photo" }).selectOption("image address");
@@ -191,12 +191,12 @@ scenario("each version gets its own variables, side by side", { key: managementK
   const variables = page.getByRole("group", { name: "Variables" });
   const first = page.getByRole("combobox", { name: "Version or label" });
   await eventually(async () => assert.ok(await first.locator("option").count() >= 4));
-  assert.equal(await variables.count(), 0, "the live version is no template");
+  await eventually(async () => assert.equal(await variables.count(), 0, "the live version is no template"));
   await first.selectOption("2");
   await variables.getByRole("textbox", { name: "city", exact: true }).fill("Oslo");
   await page.getByRole("combobox", { name: /Side by side/ }).selectOption("3");
   await variables.getByRole("textbox", { name: "year", exact: true }).fill("1900");
-  assert.equal(await variables.getByRole("textbox", { name: "city", exact: true }).inputValue(), "Oslo", "what was typed stays");
+  await eventually(async () => assert.equal(await variables.getByRole("textbox", { name: "city", exact: true }).inputValue(), "Oslo", "what was typed stays"));
   await page.getByRole("button", { name: "Show what goes up" }).click();
   await shows(page.getByRole("region", { name: "Answer of v2" }), /For Oslo\./);
   await shows(page.getByRole("region", { name: "Answer of v3" }), /For Oslo in 1900\./);

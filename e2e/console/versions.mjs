@@ -26,7 +26,7 @@ scenario("the timeline and the chosen version", { key: managementKey }, async ({
   await eventually(async () => assert.equal(await main.getByText("Never promise a date.").count(), 0));
   await shows(page.getByRole("table", { name: "Settings" }), "acme/small");
   const time = page.getByRole("main").locator("time").first();
-  assert.match(await time.getAttribute("title"), /\d{4}/);
+  await eventually(async () => assert.match(await time.getAttribute("title"), /\d{4}/));
 });
 
 scenario("numbers keep their text", { key: managementKey }, async ({ page }) => {
@@ -50,7 +50,7 @@ scenario("two versions are compared, with signs and words besides colours", { ke
   await shows(prompt, "+");
   await shows(prompt, "−");
   await shows(prompt, "Never promise a date.");
-  assert.ok(await prompt.locator("mark").count() > 0, "words are marked");
+  await eventually(async () => assert.ok(await prompt.locator("mark").count() > 0, "words are marked"));
   await page.getByRole("button", { name: "Swap" }).click();
   await eventually(() => assert.match(page.url(), /compare\/3\.\.1$/));
   const [from, to] = [page.getByRole("combobox", { name: "From" }), page.getByRole("combobox", { name: "To" })];
@@ -70,7 +70,7 @@ scenario("settings are added, removed and changed, at any depth", { key: managem
   await shows(settings.getByRole("row").filter({ hasText: "temperature" }), /removed/);
   await shows(settings.getByRole("row").filter({ hasText: "top_p" }), /added/);
   await shows(settings.getByRole("row").filter({ hasText: "tools" }).first(), /changed/);
-  assert.equal(await settings.getByRole("row").filter({ hasText: "model" }).count(), 0, "equal settings are left out");
+  await eventually(async () => assert.equal(await settings.getByRole("row").filter({ hasText: "model" }).count(), 0, "equal settings are left out"));
 });
 
 scenario("a version is put live and rolled back", { key: managementKey }, async ({ page }) => {
@@ -84,7 +84,7 @@ scenario("a version is put live and rolled back", { key: managementKey }, async 
   await page.keyboard.press("Escape");
   await dialog.waitFor({ state: "detached" });
   assert.equal(await designated("rolled"), 3);
-  assert.equal(await page.evaluate(() => document.activeElement.textContent), "Put live", "the focus goes back");
+  await eventually(async () => assert.equal(await page.evaluate(() => document.activeElement.textContent), "Put live", "the focus goes back"));
   await page.getByRole("button", { name: "Put live" }).first().click();
   await dialog.getByRole("button", { name: "Put live" }).click();
   await status(page, /v1 is live/);
@@ -163,7 +163,7 @@ scenario("archive, restore, disable, enable, rename and describe", { key: manage
   await page.getByRole("dialog", { name: "Disable" }).getByRole("button", { name: "Disable" }).click();
   await status(page, /disabled/);
   assert.equal((await preset()).status, "disabled");
-  assert.ok(await page.getByRole("button", { name: "New version" }).isDisabled());
+  await eventually(async () => assert.ok(await page.getByRole("button", { name: "New version" }).isDisabled()));
   await page.getByRole("button", { name: "Enable" }).click();
   await status(page, /enabled/);
   assert.equal((await preset()).status, "active");
@@ -204,7 +204,7 @@ scenario("the timeline tells shares and what is not live, and Compare begins wit
   await shows(item(4), "not live");
   await shows(item(3), /canary\s*90 %/);
   await shows(item(2), /canary\s*10 %/);
-  assert.equal(await page.getByText("not live").count(), 1);
+  await eventually(async () => assert.equal(await page.getByText("not live").count(), 1));
   await manage("PUT", "/presets/standing/labels/canary", { split: [{ version: 3, weight: 80 }, { version: 2, weight: 20 }] });
   await shows(item(2), /canary\s*20 %/); // without a reload
   await go(page, at("standing", "versions/4"));
@@ -230,13 +230,13 @@ scenario("a template's variables and messages are shown and compared", { key: ma
   await go(page, at("tour", "versions/1"));
   const version = page.getByRole("region", { name: "Version 1" });
   await shows(version, "Variables: city");
-  assert.equal(await version.getByRole("region", { name: "Message 1, user" }).textContent(), "Sights in {{city}}\n<b>now</b>");
+  await eventually(async () => assert.equal(await version.getByRole("region", { name: "Message 1, user" }).textContent(), "Sights in {{city}}\n<b>now</b>"));
   await go(page, at("tour", "versions/2"));
   await shows(page.getByRole("region", { name: "Version 2" }), "Variables: city, year, photo");
   await shows(page.getByRole("region", { name: "Message 2, user" }), /"text": "\{\{photo\}\}"/);
   await go(page, at("tour", "versions/3"));
   await shows(page.getByRole("main"), "You know {{city}}.");
-  assert.equal(await page.getByRole("heading", { name: "Template" }).count(), 0);
+  await eventually(async () => assert.equal(await page.getByRole("heading", { name: "Template" }).count(), 0));
 
   await go(page, at("tour", "compare/1..2"));
   const table = page.getByRole("table", { name: "Differences of the template" });
