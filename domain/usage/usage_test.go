@@ -161,17 +161,16 @@ func outcomes(r *rand.Rand, of usage.Request) (list []usage.Feedback) {
 	return list
 }
 
-// questions are about two days, and have every step and by.
-func questions() (list []struct {
+type question struct {
 	scope usage.Scope
 	text  string
-}) {
+}
+
+// questions are about two days, and have every step and by.
+func questions() (list []question) {
 	for _, step := range []string{"hour", "day"} {
 		for _, by := range []string{"preset", "key", "version", "label", "model", "status"} {
-			list = append(list, struct {
-				scope usage.Scope
-				text  string
-			}{usage.OfWorkspace, "from=2026-11-21T00:00:00Z&to=2026-11-24T00:00:00Z&step=" + step + "&by=" + by})
+			list = append(list, question{usage.OfWorkspace, "from=2026-11-21T00:00:00Z&to=2026-11-24T00:00:00Z&step=" + step + "&by=" + by})
 		}
 	}
 	return list
