@@ -280,9 +280,11 @@ func TestReport(t *testing.T) {
 		}
 		l.Add(&r)
 	}
-	three := usage.Request{Version: 3, Status: 200, Start: at, Duration: 1500 * time.Millisecond, FirstContent: 200 * time.Millisecond, Streamed: true,
+	three := usage.Request{
+		Version: 3, Status: 200, Start: at, Duration: 1500 * time.Millisecond, FirstContent: 200 * time.Millisecond, Streamed: true,
 		Tokens:  answer.Tokens{Input: 100, Output: 20, CacheRead: 60, CacheWrite: 10, Reasoning: 5},
-		HasCost: true, Cost: decimal.RequireFromString("0.00012")}
+		HasCost: true, Cost: decimal.RequireFromString("0.00012"),
+	}
 	add(three)
 	three.Duration, three.Estimated, three.Cost = 3*time.Second, true, decimal.RequireFromString("1.00000000000000000000")
 	add(three)
