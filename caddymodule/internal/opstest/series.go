@@ -22,7 +22,7 @@ func Scraped(answer string) (Series, error) {
 		}
 		e, err := parse(line[:end])
 		if err != nil || len(e.selectors) != 1 {
-			return nil, fmt.Errorf("%s: not a series: %v", line, err)
+			return nil, fmt.Errorf("%s: not a series: %w", line, err)
 		}
 		s := e.selectors[0]
 		if all[s.metric] == nil {
