@@ -1,0 +1,256 @@
+package e2e
+
+import (
+	"encoding/json"
+	"fmt"
+	"net/http"
+	"net/http/httptest"
+	"net/url"
+	"os"
+	"os/exec"
+	"path/filepath"
+	"regexp"
+	"strconv"
+	"strings"
+	"sync"
+	"testing"
+	"time"
+)
+
+// tool returns the path of a command, or ends the test.
+func tool(t *testing.T, name string) string {
+	t.Helper()
+	path, err := exec.LookPath(name)
+	if err != nil {
+		skipOrFail(t, "%s is not installed", name)
+	}
+	return path
+}
+
+// opsFile returns the absolute name of a file in ops.
+func opsFile(t *testing.T, elements ...string) string {
+	t.Helper()
+	file, err := filepath.Abs(filepath.Join(append([]string{root, "ops"}, elements...)...))
+	if err != nil {
+		t.Fatal(err)
+	}
+	return file
+}
+
+// TestAlertRules runs the tests of the alerts.
+func TestAlertRules(t *testing.T) {
+	promtool := tool(t, "promtool")
+	if got := run(t, t.TempDir(), nil, promtool, "check", "rules", opsFile(t, "prometheus", "alerts.yml")); !strings.Contains(got, "6 rules found") {
+		t.Errorf("got %s, want 6 rules", got)
+	}
+	run(t, t.TempDir(), nil, promtool, "test", "rules", opsFile(t, "prometheus", "alerts_test.yml"))
+}
+
+// prometheus is a running Prometheus.
+type prometheus struct{ address string }
+
+// startPrometheus runs a Prometheus with our alerts, which scrapes a server every second
+// until the test ends.
+func startPrometheus(t *testing.T, s *server) prometheus {
+	t.Helper()
+	binary, home, p := tool(t, "prometheus"), t.TempDir(), prometheus{freeAddress(t)}
+	config := filepath.Join(home, "prometheus.yml")
+	text := fmt.Sprintf(`global:
+  scrape_interval: 1s
+rule_files:
+  - %s
+scrape_configs:
+  - job_name: caddy
+    static_configs:
+      - targets: [%s]
+`, quote(opsFile(t, "prometheus", "alerts.yml")), quote(s.admin))
+	if err := os.WriteFile(config, []byte(text), 0o600); err != nil {
+		t.Fatal(err)
+	}
+	cmd := exec.CommandContext(lifetime(t), binary,
+		"--config.file="+config, "--storage.tsdb.path="+filepath.Join(home, "data"), "--web.listen-address="+p.address)
+	cmd.Dir = home
+	serve(t, cmd, p.address)
+	return p
+}
+
+// get decodes the data of an answer of the API, and returns the error in the answer.
+func (p prometheus) get(t *testing.T, path string, query url.Values, data any) error {
+	t.Helper()
+	response, err := http.Get("http://" + p.address + "/api/v1/" + path + "?" + query.Encode())
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer response.Body.Close()
+	answer := struct {
+		Status, Error string
+		Data          any
+	}{Data: data}
+	if err := json.NewDecoder(response.Body).Decode(&answer); err != nil {
+		return fmt.Errorf("%s: %w", response.Status, err)
+	}
+	if answer.Status != "success" {
+		return fmt.Errorf("%s: %s", response.Status, answer.Error)
+	}
+	return nil
+}
+
+// labels returns the labels of the series that answer an expression, over the last minute.
+func (p prometheus) labels(t *testing.T, expression string) (all []map[string]string, err error) {
+	t.Helper()
+	var data struct {
+		Result []struct{ Metric map[string]string }
+	}
+	now := time.Now()
+	err = p.get(t, "query_range", url.Values{
+		"query": {expression}, "step": {"1"},
+		"start": {strconv.FormatInt(now.Add(-time.Minute).Unix(), 10)}, "end": {strconv.FormatInt(now.Unix(), 10)},
+	}, &data)
+	for _, series := range data.Result {
+		all = append(all, series.Metric)
+	}
+	return all, err
+}
+
+// panel is a panel of the dashboard. A collapsed row has panels.
+type panel struct {
+	Type, Title string
+	Targets     []struct{ Expr, LegendFormat string }
+	Panels      []panel
+}
+
+// load sends requests of all kinds to a server until the test ends. None of them is a guess.
+func load(t *testing.T, s *server) {
+	t.Helper()
+	stop := make(chan struct{})
+	var workers sync.WaitGroup
+	workers.Go(func() {
+		for n := 0; ; n++ {
+			select {
+			case <-stop:
+				return
+			default:
+			}
+			for _, request := range []struct{ method, path, key, body string }{
+				{http.MethodPost, "/v1/presets/loaded/chat/completions", managementKey, fmt.Sprintf(`{"model": "acme/m%d"}`, n)},
+				{http.MethodGet, "/v1/presets/loaded", managementKey, ""},
+				{http.MethodGet, "/v1/presets/missing", managementKey, ""},
+				{http.MethodPost, "/v1/chat/completions", inferenceKey, `{"model": "@preset/loaded", "messages": []}`},
+				{http.MethodPost, "/v1/chat/completions", inferenceKey, `{"model": "acme/small", "messages": []}`},
+				{http.MethodPost, "/v1/chat/completions", inferenceKey, `{"model": "@preset/missing", "messages": []}`},
+			} {
+				sent, err := http.NewRequest(request.method, s.site+request.path, strings.NewReader(request.body))
+				if err != nil {
+					t.Error(err)
+					return
+				}
+				sent.Header.Set("Authorization", "Bearer "+request.key)
+				sent.Header.Set("Content-Type", "application/json")
+				answer, err := http.DefaultClient.Do(sent)
+				if err != nil {
+					t.Errorf("%s %s: %v", request.method, request.path, err)
+					return
+				}
+				answer.Body.Close()
+				if answer.StatusCode >= 500 {
+					t.Errorf("%s %s: got %d", request.method, request.path, answer.StatusCode)
+				}
+			}
+			time.Sleep(10 * time.Millisecond) // other tests run beside this one
+		}
+	})
+	t.Cleanup(func() {
+		close(stop)
+		workers.Wait()
+	})
+}
+
+// TestPrometheus runs a Prometheus that scrapes a server under load. It loads the alerts, of
+// which none fires. It answers each query of the dashboard.
+func TestPrometheus(t *testing.T) {
+	tool(t, "prometheus")
+	receiver := httptest.NewServer(http.HandlerFunc(func(http.ResponseWriter, *http.Request) {}))
+	t.Cleanup(receiver.Close)
+	s := startWith(t, "inference\nwebhook "+receiver.URL+" {\n secret {env.E2E_GATEWAY_KEY}\n}", "reverse_proxy "+newUpstream(t).address())
+	p := startPrometheus(t, s)
+	load(t, s)
+	run(t, t.TempDir(), s.env, s.binary, "presets", "verify", "--address", s.admin) // for the panel of checks
+
+	waitUntil(t, time.Minute, "up is 1", func() bool {
+		all, err := p.labels(t, "up == 1")
+		return err == nil && len(all) == 1
+	})
+
+	text, err := os.ReadFile(opsFile(t, "grafana", "caddy-presets.json"))
+	if err != nil {
+		t.Fatal(err)
+	}
+	var dashboard panel
+	if err := json.Unmarshal(text, &dashboard); err != nil {
+		t.Fatal(err)
+	}
+	variables := strings.NewReplacer("$__rate_interval", "10s", "$instance", ".*", "$workspace", ".*", "$preset", ".*")
+	legend := regexp.MustCompile(`\{\{(\w+)\}\}`)
+	row, queries := "", 0
+	check := func(panel panel) {
+		for _, target := range panel.Targets {
+			queries++
+			expression := variables.Replace(target.Expr)
+			var shown []map[string]string
+			var err error
+			answered := func() bool {
+				shown, err = p.labels(t, expression)
+				// The server has no cluster, and no usage yet.
+				return err != nil || len(shown) > 0 || row == "Cluster" || row == "Usage"
+			}
+			waitUntil(t, time.Minute, panel.Title+" has data: "+expression, answered)
+			if err != nil {
+				t.Errorf("%s: %v\n%s", panel.Title, err, expression)
+			}
+			for _, labels := range shown {
+				for _, label := range legend.FindAllStringSubmatch(target.LegendFormat, -1) {
+					if labels[label[1]] == "" && row != "Usage" {
+						t.Errorf("%s: got labels %v, want %s\n%s", panel.Title, labels, label[1], expression)
+					}
+				}
+			}
+		}
+	}
+	for _, outer := range dashboard.Panels {
+		if outer.Type == "row" {
+			row = outer.Title
+		}
+		check(outer)
+		for _, inner := range outer.Panels {
+			check(inner)
+		}
+	}
+	if queries < 40 {
+		t.Errorf("the dashboard has %d queries, want at least 40", queries)
+	}
+
+	var loaded struct {
+		Groups []struct {
+			Rules []struct{ Name, State, Health, LastError string }
+		}
+	}
+	waitUntil(t, time.Minute, "all rules were evaluated", func() bool {
+		if err := p.get(t, "rules", nil, &loaded); err != nil {
+			t.Fatal(err)
+		}
+		count := 0
+		for _, group := range loaded.Groups {
+			for _, rule := range group.Rules {
+				if rule.Health != "unknown" {
+					count++
+				}
+			}
+		}
+		return count == 6
+	})
+	for _, rule := range loaded.Groups[0].Rules {
+		if rule.Health != "ok" || rule.LastError != "" || rule.State != "inactive" {
+			t.Errorf("alert %s: got health %s (%s) and state %s, want ok and inactive", rule.Name, rule.Health, rule.LastError, rule.State)
+		}
+	}
+}
