@@ -12,6 +12,7 @@ import (
 	"os/exec"
 	"path/filepath"
 	"runtime"
+	"runtime/debug"
 	"strings"
 	"sync"
 	"testing"
@@ -39,6 +40,7 @@ func TestMain(m *testing.M) {
 	if folder := os.Getenv(restoreFolder); folder != "" {
 		restoreUntilKilled(folder)
 	}
+	debug.SetGCPercent(400) // each test leaves the buffers of a store
 	undo := storagetest.UseMemory()
 	code := m.Run()
 	undo()
