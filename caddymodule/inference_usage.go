@@ -1,10 +1,13 @@
 package caddymodule
 
 import (
+	"cmp"
 	"errors"
+	"fmt"
 	"strconv"
 	"time"
 
+	"github.com/caddyserver/caddy/v2"
 	"github.com/caddyserver/caddy/v2/caddyconfig/caddyfile"
 	"github.com/caddyserver/caddy/v2/modules/caddyhttp"
 	"go.opentelemetry.io/otel/attribute"
@@ -24,8 +27,20 @@ type Usage struct {
 	// their cost.
 	Prices []Price `json:"prices,omitempty"`
 
-	prices usage.Prices
+	// How long sums of hours are kept. Default: 840h (35 days)
+	KeepHours caddy.Duration `json:"keep_hours,omitempty"`
+
+	// How long sums of days are kept. Default: 9600h (400 days)
+	KeepDays caddy.Duration `json:"keep_days,omitempty"`
+
+	prices    usage.Prices
+	recording *usageRecording
 }
+
+const (
+	defaultKeepHours = caddy.Duration(35 * 24 * time.Hour)
+	defaultKeepDays  = caddy.Duration(400 * 24 * time.Hour)
+)
 
 // Price is what a million tokens of some models cost. The prices are decimal numbers, such
 // as "0.25".
@@ -47,8 +62,12 @@ type Price struct {
 	CacheWrite string `json:"cache_write,omitempty"`
 }
 
-// provision reads the prices.
+// provision sets defaults and reads the prices.
 func (u *Usage) provision() (err error) {
+	u.KeepHours, u.KeepDays = cmp.Or(u.KeepHours, defaultKeepHours), cmp.Or(u.KeepDays, defaultKeepDays)
+	if u.KeepHours < caddy.Duration(time.Hour) || u.KeepDays < caddy.Duration(24*time.Hour) {
+		return fmt.Errorf("keep: must be at least an hour for hours and a day for days, got %v and %v", time.Duration(u.KeepHours), time.Duration(u.KeepDays))
+	}
 	list := make([]usage.Price, len(u.Prices))
 	for i, price := range u.Prices {
 		list[i] = usage.Price(price)
@@ -60,6 +79,7 @@ func (u *Usage) provision() (err error) {
 // unmarshal reads the usage subdirective:
 //
 //	usage {
+//		keep <age of hours> <age of days>
 //		price <model> {
 //			input       <price>
 //			output      <price>
@@ -76,9 +96,32 @@ func (u *Usage) unmarshal(d *caddyfile.Dispenser) error {
 }
 
 func (u *Usage) unmarshalSubdirective(d *caddyfile.Dispenser, name string) error {
-	if name != "price" {
+	switch name {
+	case "keep":
+		return u.unmarshalKeep(d)
+	case "price":
+		return u.unmarshalPrice(d)
+	default:
 		return d.Errf("inference: usage: unrecognized subdirective %q", name)
 	}
+}
+
+func (u *Usage) unmarshalKeep(d *caddyfile.Dispenser) error {
+	ages := d.RemainingArgs()
+	if len(ages) != 2 {
+		return d.Errf("inference: usage: keep takes the age of hours and the age of days, got %d arguments", len(ages))
+	}
+	for i, into := range []*caddy.Duration{&u.KeepHours, &u.KeepDays} {
+		age, err := caddy.ParseDuration(ages[i])
+		if err != nil || age <= 0 {
+			return d.Errf("inference: usage: keep: must be durations such as 35d, got %q", ages[i])
+		}
+		*into = caddy.Duration(age)
+	}
+	return nil
+}
+
+func (u *Usage) unmarshalPrice(d *caddyfile.Dispenser) error {
 	model, err := directive.OnlyArg(d, "inference: usage: price", "a model")
 	if err != nil {
 		return err
