@@ -160,9 +160,10 @@ type inferenceCall struct {
 	dryRun      bool
 	held        *heldBody // call.body only tells that it was read
 	named       struct {  // the applied preset, empty without one
-		workspace, preset string
-		version           int
+		workspace, id, preset, label string
+		version                      int
 	}
+	asked string // the model that goes upstream, if usage is measured
 }
 
 // serveInference authenticates, reads and resolves a request, and lets the gateway answer.
@@ -284,6 +285,11 @@ func (c *inferenceCall) prepare() (answered bool) {
 		c.render(answer{}, err)
 		return true
 	}
+	if c.h.Inference.Usage != nil {
+		if c.asked = resolution.Model; resolution.Preset == "" {
+			c.asked = inference.ModelOf(resolution.Body)
+		}
+	}
 	result := "passed"
 	if resolution.Preset != "" {
 		result = "resolved"
@@ -361,7 +367,8 @@ func (c *inferenceCall) showResolution(resolution inference.Resolution) {
 	// The slug may be a part of a model name of many MiB. A placeholder with the slug
 	// would keep all of that in memory, so it gets a copy.
 	named := resolution.Preset + "@" + strconv.Itoa(resolution.Version)
-	c.named.workspace, c.named.preset, c.named.version = resolution.WorkspaceID, named[:len(resolution.Preset)], resolution.Version
+	c.named.workspace, c.named.id, c.named.label = resolution.WorkspaceID, resolution.PresetID, resolution.Label
+	c.named.preset, c.named.version = named[:len(resolution.Preset)], resolution.Version
 	c.setPlaceholder(slugPlaceholder, c.named.preset)
 	c.setPlaceholder(versionPlaceholder, named[len(resolution.Preset)+1:])
 	c.setPlaceholder(workspacePlaceholder, resolution.WorkspaceID)

@@ -2,6 +2,7 @@ package caddymodule
 
 import (
 	"cmp"
+	"context"
 	"errors"
 	"fmt"
 	"strconv"
@@ -148,7 +149,9 @@ func (c *inferenceCall) serveMeasured(next caddyhttp.Handler) (err error) {
 	begun, ended := time.Now(), false
 	defer func() { // reverse_proxy panics where an answer breaks off
 		used := t.close(begun, ended && err == nil, c.r.Context().Err() != nil)
-		used.WorkspaceID, used.Preset, used.Version = c.named.workspace, c.named.preset, c.named.version
+		used.WorkspaceID, used.PresetID, used.Preset = c.named.workspace, c.named.id, c.named.preset
+		used.Version, used.Label = c.named.version, c.named.label
+		used.KeyID, used.Asked = c.who.KeyID, c.asked
 		if refused, ok := errors.AsType[caddyhttp.HandlerError](err); ok && used.Status == 0 && !used.Aborted {
 			used.Status = refused.StatusCode
 		}
@@ -163,10 +166,24 @@ func (c *inferenceCall) serveMeasured(next caddyhttp.Handler) (err error) {
 func (c *inferenceCall) tell(used *usage.Request) {
 	c.estimate(used)
 	c.h.metrics.usage.add(used)
+	c.record(used)
 	c.setUsagePlaceholders(used)
 	if span := trace.SpanFromContext(c.r.Context()); span.IsRecording() {
 		span.SetAttributes(attributesOf(used)...)
 	}
+}
+
+// record sums a request for the reports. A request without a preset belongs to the workspace
+// of its key. It is left out if the store cannot tell that.
+func (c *inferenceCall) record(used *usage.Request) {
+	if used.WorkspaceID == "" {
+		var err error
+		ctx := context.WithoutCancel(c.r.Context()) // the client may have left
+		if used.WorkspaceID, err = c.h.Inference.resolver.WorkspaceID(ctx, c.who); err != nil {
+			return
+		}
+	}
+	c.h.shared.usage.ledger.Add(used)
 }
 
 // estimate adds the cost of an answer whose gateway did not say it.
@@ -174,7 +191,7 @@ func (c *inferenceCall) estimate(used *usage.Request) {
 	if used.HasCost || used.Unknown != "" || used.Tokens == (gatewayanswer.Tokens{}) {
 		return
 	}
-	used.Cost, used.HasCost = c.h.Inference.Usage.prices.Estimate(used.Model, used.Tokens)
+	used.Cost, used.HasCost = c.h.Inference.Usage.prices.Estimate(cmp.Or(used.Model, used.Asked), used.Tokens)
 	used.Estimated = used.HasCost
 }
 
