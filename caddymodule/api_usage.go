@@ -64,7 +64,7 @@ func (c *call) reportUsage(scope usage.Scope, view func(context.Context, domain.
 // that JSON is (RFC 9110, 12.5.1).
 func acceptsCSV(header http.Header) bool {
 	csv, json := 0.0, 0.0
-	for _, item := range strings.Split(strings.Join(header.Values("Accept"), ","), ",") {
+	for item := range strings.SplitSeq(strings.Join(header.Values("Accept"), ","), ",") {
 		media, parameters, err := mime.ParseMediaType(item)
 		if err != nil {
 			continue

@@ -63,6 +63,13 @@ func usageRows(t *testing.T, s *suite) {
 		}
 		return err
 	}
+	periods := [][2]time.Time{
+		{{}, day.AddDate(1, 0, 0)},
+		{day, day},
+		{day.Add(time.Hour), day.Add(3 * time.Hour)},
+		{day.Add(time.Nanosecond), day.Add(3*time.Hour + time.Nanosecond)},
+		{day.AddDate(0, 0, 1), day.AddDate(0, 0, 3)},
+	}
 	check := func(r domain.Reader) {
 		for _, workspace := range []string{"", first.ID, second.ID, newID()} {
 			for _, preset := range []*string{nil, &presets[0], &presets[2], new(newID())} {
@@ -70,10 +77,7 @@ func usageRows(t *testing.T, s *suite) {
 					continue
 				}
 				for _, days := range []bool{false, true} {
-					for _, period := range [][2]time.Time{
-						{time.Time{}, day.AddDate(1, 0, 0)}, {day, day}, {day.Add(time.Hour), day.Add(3 * time.Hour)},
-						{day.Add(time.Nanosecond), day.Add(3*time.Hour + time.Nanosecond)}, {day.AddDate(0, 0, 1), day.AddDate(0, 0, 3)},
-					} {
+					for _, period := range periods {
 						checkUsage(t, r, domain.UsageRange{WorkspaceID: workspace, PresetID: preset, Day: days, From: period[0], To: period[1]}, all)
 					}
 				}
