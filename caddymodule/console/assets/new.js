@@ -104,6 +104,7 @@ function editor(context, preset, base) {
 
 	/** Shows what is new, and saves it. @param {string} name @param {boolean} isLive */
 	const save = (name, isLive) => {
+		clearTimeout(timer)
 		const problems = findProblems()
 		fill(place)
 		showProblems(problems, true)
