@@ -137,6 +137,7 @@ func (i *Inference) provision(store domain.Store) error {
 	}
 	i.resolver = inference.NewResolver(store, inference.Config{
 		CacheSize: i.CacheSize, DropFields: i.DropFields, PassUnknownPrompts: i.UnknownPrompts == promptsPass,
+		AddStreamUsage: i.Usage.addsStreamUsage(),
 	})
 	return nil
 }
@@ -163,7 +164,8 @@ type inferenceCall struct {
 		workspace, id, preset, label string
 		version                      int
 	}
-	asked string // the model that goes upstream, if usage is measured
+	asked       string // the model that is asked upstream, for usage
+	streamUsage bool   // the chunk with the usage of the stream is not for the client
 }
 
 // serveInference authenticates, reads and resolves a request, and lets the gateway answer.
@@ -285,11 +287,6 @@ func (c *inferenceCall) prepare() (answered bool) {
 		c.render(answer{}, err)
 		return true
 	}
-	if c.h.Inference.Usage != nil {
-		if c.asked = resolution.Model; resolution.Preset == "" {
-			c.asked = inference.ModelOf(resolution.Body)
-		}
-	}
 	result := "passed"
 	if resolution.Preset != "" {
 		result = "resolved"
@@ -332,6 +329,9 @@ func (c *inferenceCall) resolve() (inference.Resolution, error) {
 		if body.unpacked {
 			body.sub(int64(cap(text)))
 		}
+		if c.h.Inference.Usage != nil {
+			c.asked = inference.ModelOf(text)
+		}
 		resolution.Body = body.sent
 		body.replay(resolution.Body, c.r.Body)
 		c.r.Body = body
@@ -339,6 +339,9 @@ func (c *inferenceCall) resolve() (inference.Resolution, error) {
 	}
 	body.sub(int64(cap(text))) // the merged body is left
 	c.showResolution(resolution)
+	if c.asked = resolution.Model; resolution.StreamUsageAdded {
+		c.hideStreamUsage()
+	}
 	if body.unpacked {
 		c.r.Header.Del("Content-Encoding")
 	}

@@ -21,12 +21,18 @@ import (
 
 // Usage measures what inference requests use: tokens, cost and time. It reads the answers of
 // POSTs to /chat/completions, /responses and /messages while they pass. Clients get every
-// byte, in the same writes and at the same time. Metrics, placeholders and the span of the
-// tracing handler tell the result.
+// byte, in the same writes and at the same time, unless StreamUsage adds to it. Metrics,
+// placeholders and the span of the tracing handler tell the result.
 type Usage struct {
 	// What the tokens of models cost. A price is for answers whose gateway does not say
 	// their cost.
 	Prices []Price `json:"prices,omitempty"`
+
+	// Whether the gateway is asked for the usage of streams of /chat/completions that name a
+	// preset. "add" adds the field stream_options.include_usage to requests that say nothing
+	// of it. Their clients do not get the chunk with the usage. "off" leaves them alone, since
+	// some gateways refuse the field. Default: off
+	StreamUsage string `json:"stream_usage,omitempty"`
 
 	// How long sums of hours are kept. Default: 840h (35 days)
 	KeepHours caddy.Duration `json:"keep_hours,omitempty"`
@@ -69,6 +75,9 @@ func (u *Usage) provision() (err error) {
 	if u.KeepHours < caddy.Duration(time.Hour) || u.KeepDays < caddy.Duration(24*time.Hour) {
 		return fmt.Errorf("keep: must be at least an hour for hours and a day for days, got %v and %v", time.Duration(u.KeepHours), time.Duration(u.KeepDays))
 	}
+	if err := u.provisionStreamUsage(); err != nil {
+		return err
+	}
 	list := make([]usage.Price, len(u.Prices))
 	for i, price := range u.Prices {
 		list[i] = usage.Price(price)
@@ -87,6 +96,7 @@ func (u *Usage) provision() (err error) {
 //			cache_read  <price>
 //			cache_write <price>
 //		}
+//		stream_usage off|add
 //	}
 func (u *Usage) unmarshal(d *caddyfile.Dispenser) error {
 	if d.NextArg() {
@@ -102,9 +112,16 @@ func (u *Usage) unmarshalSubdirective(d *caddyfile.Dispenser, name string) error
 		return u.unmarshalKeep(d)
 	case "price":
 		return u.unmarshalPrice(d)
+	case "stream_usage":
+		return u.unmarshalStreamUsage(d)
 	default:
 		return d.Errf("inference: usage: unrecognized subdirective %q", name)
 	}
+}
+
+func (u *Usage) unmarshalStreamUsage(d *caddyfile.Dispenser) (err error) {
+	u.StreamUsage, err = directive.OnlyWord(d, "inference: usage: stream_usage", streamUsages...)
+	return err
 }
 
 func (u *Usage) unmarshalKeep(d *caddyfile.Dispenser) error {
@@ -145,12 +162,14 @@ func (u *Usage) unmarshalPrice(d *caddyfile.Dispenser) error {
 
 // serveMeasured lets the gateway answer, and measures the answer.
 func (c *inferenceCall) serveMeasured(next caddyhttp.Handler) (err error) {
-	t := &tap{ResponseWriterWrapper: &caddyhttp.ResponseWriterWrapper{ResponseWriter: c.w}, dialect: c.route.dialect}
+	client := &streamUsageWriter{ResponseWriter: c.w, opened: !c.streamUsage}
+	t := &tap{ResponseWriterWrapper: &caddyhttp.ResponseWriterWrapper{ResponseWriter: client}, dialect: c.route.dialect}
 	begun, ended := time.Now(), false
 	defer func() { // reverse_proxy panics where an answer breaks off
+		t.broken = t.broken || client.close() != nil
 		used := t.close(begun, ended && err == nil, c.r.Context().Err() != nil)
-		used.WorkspaceID, used.PresetID, used.Preset = c.named.workspace, c.named.id, c.named.preset
-		used.Version, used.Label = c.named.version, c.named.label
+		used.WorkspaceID, used.PresetID, used.Label = c.named.workspace, c.named.id, c.named.label
+		used.Preset, used.Version = c.named.preset, c.named.version
 		used.KeyID, used.Asked = c.who.KeyID, c.asked
 		if refused, ok := errors.AsType[caddyhttp.HandlerError](err); ok && used.Status == 0 && !used.Aborted {
 			used.Status = refused.StatusCode

@@ -41,7 +41,9 @@ func IsStreamUsage(data []byte) bool {
 		}
 		switch field.Name {
 		case "choices":
-			noChoices = field.Value.Kind() == '[' && isEmptyContainer(field.Value)
+			if noChoices = field.Value.Kind() == '[' && isEmptyContainer(field.Value); !noChoices {
+				return false // a second field of the name changes nothing
+			}
 		case "usage":
 			hasUsage = field.Value.Kind() == '{'
 		}
