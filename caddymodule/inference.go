@@ -137,7 +137,7 @@ func (i *Inference) provision(store domain.Store) error {
 	}
 	i.resolver = inference.NewResolver(store, inference.Config{
 		CacheSize: i.CacheSize, DropFields: i.DropFields, PassUnknownPrompts: i.UnknownPrompts == promptsPass,
-		AddStreamUsage: i.Usage.addsStreamUsage(),
+		TellModel: i.Usage != nil, AddStreamUsage: i.Usage.addsStreamUsage(),
 	})
 	return nil
 }

@@ -29,6 +29,8 @@ type Config struct {
 	// PassUnknownPrompts lets requests pass whose prompt has an id that no preset has, and
 	// that name no preset otherwise. By default they are NotFound.
 	PassUnknownPrompts bool
+	// TellModel fills Resolution.Model.
+	TellModel bool
 	// AddStreamUsage asks the gateway for the usage of chat streams that name a preset and
 	// say nothing of it. Resolution.StreamUsageAdded tells where it does.
 	AddStreamUsage bool
@@ -45,15 +47,15 @@ type Resolver struct {
 	unknown map[string]bool
 	// passPrompts is Config.PassUnknownPrompts.
 	passPrompts bool
-	// streamUsage is Config.AddStreamUsage.
-	streamUsage bool
-	cache       *cache.Cache[cacheKey, domain.Stamp, cached]
+	// tellModel is Config.TellModel, and streamUsage is Config.AddStreamUsage.
+	tellModel, streamUsage bool
+	cache                  *cache.Cache[cacheKey, domain.Stamp, cached]
 }
 
 // NewResolver returns a Resolver over store.
 func NewResolver(store domain.Store, config Config) *Resolver {
 	size := cmp.Or(config.CacheSize, DefaultCacheSize)
-	r := &Resolver{store: store, unknown: make(map[string]bool), passPrompts: config.PassUnknownPrompts, streamUsage: config.AddStreamUsage, cache: cache.New[cacheKey, domain.Stamp, cached](int(size))}
+	r := &Resolver{store: store, unknown: make(map[string]bool), passPrompts: config.PassUnknownPrompts, tellModel: config.TellModel, streamUsage: config.AddStreamUsage, cache: cache.New[cacheKey, domain.Stamp, cached](int(size))}
 	for _, field := range config.DropFields {
 		r.unknown[field] = true
 	}
@@ -103,7 +105,7 @@ type Resolution struct {
 	WorkspaceID string
 	// Label is the label by which the request named the version, empty for none.
 	Label string
-	// Model is the model that Body asks for: the first of a list of models without a
+	// Model is the model that Body asks for, if Config.TellModel is set: the first of a list of models without a
 	// model. It is empty if there is none, or if it is longer than maxModelName. Of a
 	// request without a preset it is empty, too: see ModelOf.
 	Model string
@@ -240,7 +242,9 @@ func (r *Resolver) Resolve(ctx context.Context, who domain.Principal, sent Reque
 	if err := workspace.checkTools(merged, sent); err != nil {
 		return out, err
 	}
-	out.Model = m.modelUpstream()
+	if r.tellModel {
+		out.Model = m.modelUpstream()
+	}
 	for i := range m.parts { // their values refer to the request's body
 		m.parts[i] = part{Member: rawjson.Member{Name: m.parts[i].Name}, from: m.parts[i].from}
 	}

@@ -67,7 +67,7 @@ func TestResolutionTellsWhatWasNamed(t *testing.T) {
 	r := newResolving(t)
 	r.put(t, r.home.ID, "p", version{dialect: domain.Chat, config: `{"models":["first","second"]}`})
 	r.label(t, "p", "live", domain.Target{Version: 1})
-	resolver := r.resolver(t, inference.Config{})
+	resolver := r.resolver(t, inference.Config{TellModel: true})
 	for _, tc := range []struct{ body, label, model string }{
 		{`{"preset":"p"}`, "", "first"},
 		{`{"preset":"p@1"}`, "", "first"},
