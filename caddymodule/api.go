@@ -47,6 +47,7 @@ func (h *Handler) routes(schemas *schema.Schemas) []operation {
 		{"preset_designate", post, "presets/{slug}/designate", manage, body(schemas.Designate), designateVersion, true},
 		{"preset_diff", get, "presets/{slug}/diff", anyone, none, diffVersions, true},
 		{"preset_history", get, "presets/{slug}/history", manage, none, presetHistory, true},
+		{"preset_usage", get, "presets/{slug}/usage", anyone, none, presetUsage, true},
 		{"version_list", get, "presets/{slug}/versions", anyone, none, listVersions, true},
 		{"version_get", get, "presets/{slug}/versions/{version}", anyone, none, getVersion, true},
 		{"label_get", get, "presets/{slug}/labels/{label}", anyone, none, getLabel, true},
@@ -57,6 +58,7 @@ func (h *Handler) routes(schemas *schema.Schemas) []operation {
 		{"workspace_get", get, "workspaces/{workspace}", manage, none, getWorkspace, false},
 		{"workspace_update", patch, "workspaces/{workspace}", manage, body(schemas.UpdateWorkspace), updateWorkspace, false},
 		{"workspace_delete", del, "workspaces/{workspace}", manage, none, deleteWorkspace, false},
+		{"workspace_usage", get, "workspaces/{workspace}/usage", manage, none, workspaceUsage, false},
 		{"workspace_history", get, "workspaces/{workspace}/history", manage, none, workspaceHistory, false},
 	}
 }

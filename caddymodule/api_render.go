@@ -131,15 +131,19 @@ var messagesErrorTypes = map[int]string{
 var lingerTimeout = 5 * time.Second
 
 // answer is the answer to a request that succeeded.
+// jsonMedia is the media type of all answers but reports as CSV.
+const jsonMedia = "application/json"
+
 type answer struct {
 	status int
 	body   []byte // nil for none
 	tag    string // the entity tag, empty for none
+	media  string // of the body, empty for JSON
 }
 
 // object answers with one object, of its JSON and entity tag.
 func object(status int, data []byte, tag string) answer {
-	return answer{status, slices.Concat([]byte(`{"data":`), data, []byte(`}`)), tag}
+	return answer{status: status, body: slices.Concat([]byte(`{"data":`), data, []byte(`}`)), tag: tag}
 }
 
 // pageOf answers with a page of a list.
@@ -148,7 +152,7 @@ func pageOf(l domain.Listed, err error) (answer, error) {
 		return answer{}, err
 	}
 	total := strconv.AppendInt([]byte(`,"total_count":`), int64(l.Total), 10)
-	return answer{http.StatusOK, slices.Concat([]byte(`{"data":`), l.JSON, total, []byte{'}'}), l.Tag}, nil
+	return answer{status: http.StatusOK, body: slices.Concat([]byte(`{"data":`), l.JSON, total, []byte{'}'}), tag: l.Tag}, nil
 }
 
 // deleted answers a removal.
@@ -168,9 +172,10 @@ func (c *call) checkConditional(a answer) (answer, error) {
 
 // render writes the one answer of a call.
 func (c *call) render(a answer, err error) (status int) {
-	status, body := a.status, a.body
+	status, body, media := a.status, a.body, cmp.Or(a.media, jsonMedia)
 	if err != nil {
 		status, body = c.failure(err)
+		media = jsonMedia
 	}
 	header := c.w.Header()
 	if id := c.requestID(); id != "" {
@@ -189,7 +194,7 @@ func (c *call) render(a answer, err error) (status int) {
 		c.w.WriteHeader(status)
 		return status
 	}
-	header.Set("Content-Type", "application/json")
+	header.Set("Content-Type", media)
 	header.Set("Content-Length", strconv.Itoa(len(body)))
 	defer c.limitWriting(len(body))()
 	c.w.WriteHeader(status)

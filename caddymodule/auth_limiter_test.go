@@ -127,6 +127,8 @@ type slowKeys struct {
 
 func (s *slowKeys) Stamps() *domain.Stamps { return s.stamps }
 
+func (s *slowKeys) Node() string { return "" }
+
 func (s *slowKeys) View(context.Context, func(domain.Reader) error) error {
 	n := s.now.Add(1)
 	defer s.now.Add(-1)

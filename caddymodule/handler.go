@@ -283,6 +283,9 @@ func (h *Handler) Cleanup() error {
 	}
 	if h.Inference != nil {
 		h.Inference.resolver.Close() // late requests may keep the handler in memory for long
+		if h.Inference.Usage != nil {
+			h.shared.usage.end(h.Inference.Usage.recording)
+		}
 	}
 	h.stopWebhooks()
 	return h.live.Remove(h.use)

@@ -41,6 +41,7 @@ func TestMain(m *testing.M) {
 	flag.Parse()
 	debug.SetGCPercent(400) // the tests leave little garbage at a time, in many collections
 	sharing.RetryInterval = 20 * time.Millisecond
+	flushInterval = 20 * time.Millisecond
 	undo := storagetest.UseMemory()
 	home, err := os.MkdirTemp("", "caddy-presets-")
 	if err != nil {

@@ -137,6 +137,7 @@ func (i *Inference) provision(store domain.Store) error {
 	}
 	i.resolver = inference.NewResolver(store, inference.Config{
 		CacheSize: i.CacheSize, DropFields: i.DropFields, PassUnknownPrompts: i.UnknownPrompts == promptsPass,
+		TellModel: i.Usage != nil, AddStreamUsage: i.Usage.addsStreamUsage(),
 	})
 	return nil
 }
@@ -160,9 +161,11 @@ type inferenceCall struct {
 	dryRun      bool
 	held        *heldBody // call.body only tells that it was read
 	named       struct {  // the applied preset, empty without one
-		workspace, preset string
-		version           int
+		workspace, id, preset, label string
+		version                      int
 	}
+	asked       string // the model that is asked upstream, for usage
+	streamUsage bool   // the chunk with the usage of the stream is not for the client
 }
 
 // serveInference authenticates, reads and resolves a request, and lets the gateway answer.
@@ -326,6 +329,9 @@ func (c *inferenceCall) resolve() (inference.Resolution, error) {
 		if body.unpacked {
 			body.sub(int64(cap(text)))
 		}
+		if c.h.Inference.Usage != nil {
+			c.asked = inference.ModelOf(text)
+		}
 		resolution.Body = body.sent
 		body.replay(resolution.Body, c.r.Body)
 		c.r.Body = body
@@ -333,6 +339,9 @@ func (c *inferenceCall) resolve() (inference.Resolution, error) {
 	}
 	body.sub(int64(cap(text))) // the merged body is left
 	c.showResolution(resolution)
+	if c.asked = resolution.Model; resolution.StreamUsageAdded {
+		c.hideStreamUsage()
+	}
 	if body.unpacked {
 		c.r.Header.Del("Content-Encoding")
 	}
@@ -361,7 +370,8 @@ func (c *inferenceCall) showResolution(resolution inference.Resolution) {
 	// The slug may be a part of a model name of many MiB. A placeholder with the slug
 	// would keep all of that in memory, so it gets a copy.
 	named := resolution.Preset + "@" + strconv.Itoa(resolution.Version)
-	c.named.workspace, c.named.preset, c.named.version = resolution.WorkspaceID, named[:len(resolution.Preset)], resolution.Version
+	c.named.workspace, c.named.id, c.named.label = resolution.WorkspaceID, resolution.PresetID, resolution.Label
+	c.named.preset, c.named.version = named[:len(resolution.Preset)], resolution.Version
 	c.setPlaceholder(slugPlaceholder, c.named.preset)
 	c.setPlaceholder(versionPlaceholder, named[len(resolution.Preset)+1:])
 	c.setPlaceholder(workspacePlaceholder, resolution.WorkspaceID)

@@ -1161,6 +1161,7 @@ func TestInferenceJSON(t *testing.T) {
 		`{"cache_size":-1}`:                           "inference: max_body_size and cache_size must be positive",
 		`{"drop_fields":["provider","model"]}`:        "inference: drop_fields: model cannot be dropped",
 		`{"drop_fields":["messages"]}`:                "messages cannot be dropped",
+		`{"usage":{"stream_usage":"on"}}`:             "inference: usage: stream_usage: must be off or add",
 		`{"drop_fields":["input"]}`:                   "input cannot be dropped",
 		`{"drop_fields":["system"]}`:                  "system cannot be dropped",
 		`{"drop_fields":["instructions"]}`:            "instructions cannot be dropped",

@@ -1,10 +1,14 @@
 package caddymodule
 
 import (
+	"cmp"
+	"context"
 	"errors"
+	"fmt"
 	"strconv"
 	"time"
 
+	"github.com/caddyserver/caddy/v2"
 	"github.com/caddyserver/caddy/v2/caddyconfig/caddyfile"
 	"github.com/caddyserver/caddy/v2/modules/caddyhttp"
 	"go.opentelemetry.io/otel/attribute"
@@ -17,15 +21,33 @@ import (
 
 // Usage measures what inference requests use: tokens, cost and time. It reads the answers of
 // POSTs to /chat/completions, /responses and /messages while they pass. Clients get every
-// byte, in the same writes and at the same time. Metrics, placeholders and the span of the
-// tracing handler tell the result.
+// byte, in the same writes and at the same time, unless StreamUsage adds to it. Metrics,
+// placeholders and the span of the tracing handler tell the result.
 type Usage struct {
 	// What the tokens of models cost. A price is for answers whose gateway does not say
 	// their cost.
 	Prices []Price `json:"prices,omitempty"`
 
-	prices usage.Prices
+	// Whether the gateway is asked for the usage of streams of /chat/completions that name a
+	// preset. "add" adds the field stream_options.include_usage to requests that say nothing
+	// of it. Their clients do not get the chunk with the usage. "off" leaves them alone, since
+	// some gateways refuse the field. Default: off
+	StreamUsage string `json:"stream_usage,omitempty"`
+
+	// How long sums of hours are kept. Default: 840h (35 days)
+	KeepHours caddy.Duration `json:"keep_hours,omitempty"`
+
+	// How long sums of days are kept. Default: 9600h (400 days)
+	KeepDays caddy.Duration `json:"keep_days,omitempty"`
+
+	prices    usage.Prices
+	recording *usageRecording
 }
+
+const (
+	defaultKeepHours = caddy.Duration(35 * 24 * time.Hour)
+	defaultKeepDays  = caddy.Duration(400 * 24 * time.Hour)
+)
 
 // Price is what a million tokens of some models cost. The prices are decimal numbers, such
 // as "0.25".
@@ -47,8 +69,15 @@ type Price struct {
 	CacheWrite string `json:"cache_write,omitempty"`
 }
 
-// provision reads the prices.
+// provision sets defaults and reads the prices.
 func (u *Usage) provision() (err error) {
+	u.KeepHours, u.KeepDays = cmp.Or(u.KeepHours, defaultKeepHours), cmp.Or(u.KeepDays, defaultKeepDays)
+	if u.KeepHours < caddy.Duration(time.Hour) || u.KeepDays < caddy.Duration(24*time.Hour) {
+		return fmt.Errorf("keep: must be at least an hour for hours and a day for days, got %v and %v", time.Duration(u.KeepHours), time.Duration(u.KeepDays))
+	}
+	if err := u.provisionStreamUsage(); err != nil {
+		return err
+	}
 	list := make([]usage.Price, len(u.Prices))
 	for i, price := range u.Prices {
 		list[i] = usage.Price(price)
@@ -60,12 +89,14 @@ func (u *Usage) provision() (err error) {
 // unmarshal reads the usage subdirective:
 //
 //	usage {
+//		keep <age of hours> <age of days>
 //		price <model> {
 //			input       <price>
 //			output      <price>
 //			cache_read  <price>
 //			cache_write <price>
 //		}
+//		stream_usage off|add
 //	}
 func (u *Usage) unmarshal(d *caddyfile.Dispenser) error {
 	if d.NextArg() {
@@ -76,9 +107,39 @@ func (u *Usage) unmarshal(d *caddyfile.Dispenser) error {
 }
 
 func (u *Usage) unmarshalSubdirective(d *caddyfile.Dispenser, name string) error {
-	if name != "price" {
+	switch name {
+	case "keep":
+		return u.unmarshalKeep(d)
+	case "price":
+		return u.unmarshalPrice(d)
+	case "stream_usage":
+		return u.unmarshalStreamUsage(d)
+	default:
 		return d.Errf("inference: usage: unrecognized subdirective %q", name)
 	}
+}
+
+func (u *Usage) unmarshalStreamUsage(d *caddyfile.Dispenser) (err error) {
+	u.StreamUsage, err = directive.OnlyWord(d, "inference: usage: stream_usage", streamUsages...)
+	return err
+}
+
+func (u *Usage) unmarshalKeep(d *caddyfile.Dispenser) error {
+	ages := d.RemainingArgs()
+	if len(ages) != 2 {
+		return d.Errf("inference: usage: keep takes the age of hours and the age of days, got %d arguments", len(ages))
+	}
+	for i, into := range []*caddy.Duration{&u.KeepHours, &u.KeepDays} {
+		age, err := caddy.ParseDuration(ages[i])
+		if err != nil || age <= 0 {
+			return d.Errf("inference: usage: keep: must be durations such as 35d, got %q", ages[i])
+		}
+		*into = caddy.Duration(age)
+	}
+	return nil
+}
+
+func (u *Usage) unmarshalPrice(d *caddyfile.Dispenser) error {
 	model, err := directive.OnlyArg(d, "inference: usage: price", "a model")
 	if err != nil {
 		return err
@@ -101,11 +162,15 @@ func (u *Usage) unmarshalSubdirective(d *caddyfile.Dispenser, name string) error
 
 // serveMeasured lets the gateway answer, and measures the answer.
 func (c *inferenceCall) serveMeasured(next caddyhttp.Handler) (err error) {
-	t := &tap{ResponseWriterWrapper: &caddyhttp.ResponseWriterWrapper{ResponseWriter: c.w}, dialect: c.route.dialect}
+	client := &streamUsageWriter{ResponseWriter: c.w, opened: !c.streamUsage}
+	t := &tap{ResponseWriterWrapper: &caddyhttp.ResponseWriterWrapper{ResponseWriter: client}, dialect: c.route.dialect}
 	begun, ended := time.Now(), false
 	defer func() { // reverse_proxy panics where an answer breaks off
+		t.broken = t.broken || client.close() != nil
 		used := t.close(begun, ended && err == nil, c.r.Context().Err() != nil)
-		used.WorkspaceID, used.Preset, used.Version = c.named.workspace, c.named.preset, c.named.version
+		used.WorkspaceID, used.PresetID, used.Label = c.named.workspace, c.named.id, c.named.label
+		used.Preset, used.Version = c.named.preset, c.named.version
+		used.KeyID, used.Asked = c.who.KeyID, c.asked
 		if refused, ok := errors.AsType[caddyhttp.HandlerError](err); ok && used.Status == 0 && !used.Aborted {
 			used.Status = refused.StatusCode
 		}
@@ -120,10 +185,24 @@ func (c *inferenceCall) serveMeasured(next caddyhttp.Handler) (err error) {
 func (c *inferenceCall) tell(used *usage.Request) {
 	c.estimate(used)
 	c.h.metrics.usage.add(used)
+	c.record(used)
 	c.setUsagePlaceholders(used)
 	if span := trace.SpanFromContext(c.r.Context()); span.IsRecording() {
 		span.SetAttributes(attributesOf(used)...)
 	}
+}
+
+// record sums a request for the reports. A request without a preset belongs to the workspace
+// of its key. It is left out if the store cannot tell that.
+func (c *inferenceCall) record(used *usage.Request) {
+	if used.WorkspaceID == "" {
+		var err error
+		ctx := context.WithoutCancel(c.r.Context()) // the client may have left
+		if used.WorkspaceID, err = c.h.Inference.resolver.WorkspaceID(ctx, c.who); err != nil {
+			return
+		}
+	}
+	c.h.shared.usage.ledger.Add(used)
 }
 
 // estimate adds the cost of an answer whose gateway did not say it.
@@ -131,7 +210,7 @@ func (c *inferenceCall) estimate(used *usage.Request) {
 	if used.HasCost || used.Unknown != "" || used.Tokens == (gatewayanswer.Tokens{}) {
 		return
 	}
-	used.Cost, used.HasCost = c.h.Inference.Usage.prices.Estimate(used.Model, used.Tokens)
+	used.Cost, used.HasCost = c.h.Inference.Usage.prices.Estimate(cmp.Or(used.Model, used.Asked), used.Tokens)
 	used.Estimated = used.HasCost
 }
 

@@ -99,6 +99,11 @@ var matrix = map[string]row{
 		exists:  cell{"presets/{p}/history", "", 200},
 		missing: []cell{{"presets/absent/history", "", 404}},
 	},
+	"GET presets/{slug}/usage": {
+		may:     "anyone",
+		exists:  cell{"presets/{p}/usage", "", 200},
+		missing: []cell{{"presets/absent/usage", "", 404}},
+	},
 	"GET presets/{slug}/versions": {
 		may:     "anyone",
 		exists:  cell{"presets/{p}/versions", "", 200},
@@ -152,6 +157,11 @@ var matrix = map[string]row{
 		may:     "management",
 		exists:  cell{"workspaces/{w}/history", "", 200},
 		missing: []cell{{"workspaces/absent/history", "", 404}},
+	},
+	"GET workspaces/{workspace}/usage": {
+		may:     "management",
+		exists:  cell{"workspaces/{w}/usage", "", 200},
+		missing: []cell{{"workspaces/absent/usage", "", 404}},
 	},
 	"DELETE workspaces/{workspace}": {
 		may:     "management",

@@ -224,6 +224,8 @@ var tour = []struct{ op, method, path, body string }{
 	{"preset_list", "GET", "/v1/presets?q=P&sort=name&order=asc", ""},
 	{"preset_get", "GET", "/v1/presets/p", ""},
 	{"preset_history", "GET", "/v1/presets/p/history", ""},
+	{"preset_usage", "GET", "/v1/presets/p/usage", ""},
+	{"preset_usage", "GET", "/v1/presets/p/usage?step=day&by=model", ""},
 	{"version_list", "GET", "/v1/presets/p/versions", ""},
 	{"version_list", "GET", "/v1/presets/p/versions?fields=summary", ""},
 	{"version_get", "GET", "/v1/presets/p/versions/1", ""},
@@ -242,6 +244,7 @@ var tour = []struct{ op, method, path, body string }{
 	{"workspace_list", "GET", "/v1/workspaces", ""},
 	{"workspace_get", "GET", "/v1/workspaces/new", ""},
 	{"workspace_history", "GET", "/v1/workspaces/new/history", ""},
+	{"workspace_usage", "GET", "/v1/workspaces/new/usage?by=preset", ""},
 	{"workspace_update", "PATCH", "/v1/workspaces/new", `{"description":"d"}`},
 	{"workspace_delete", "DELETE", "/v1/workspaces/new", ""},
 }

@@ -44,6 +44,7 @@ var descriptions = map[string]description{
 	"preset_designate":        {"versions", "Make another version the one that serves requests", "Preset", ""},
 	"preset_diff":             {"versions", "Compare two versions of a preset", "Diff", "from to"},
 	"preset_history":          {"presets", "List the changes of a preset, also of an archived one", "History", "offset limit"},
+	"preset_usage":            {"usage", "Report what requests with a preset used", "Usage", "usage_from usage_to usage_step preset_usage_by"},
 	"version_list":            {"versions", "List the versions of a preset", "Versions", "fields offset limit"},
 	"version_get":             {"versions", "Get a version of a preset", "Version", ""},
 	"label_get":               {"labels", "Get a label with its history", "Label", "offset limit"},
@@ -53,6 +54,7 @@ var descriptions = map[string]description{
 	"workspace_create":        {"workspaces", "Create a workspace", "201 Workspace", ""},
 	"workspace_get":           {"workspaces", "Get a workspace", "Workspace", ""},
 	"workspace_update":        {"workspaces", "Change a workspace", "Workspace", ""},
+	"workspace_usage":         {"usage", "Report what requests used in a workspace", "Usage", "usage_from usage_to usage_step workspace_usage_by"},
 	"workspace_history":       {"workspaces", "List the changes of a workspace, its presets and the keys that act only in it", "History", "offset limit"},
 	"workspace_delete":        {"workspaces", "Delete a workspace in which no live key acts, with its presets", "Deleted", "confirm_default_workspace_deletion"},
 

@@ -5,6 +5,7 @@ import (
 	"maps"
 	"slices"
 	"sync"
+	"time"
 
 	"go.uber.org/zap"
 
@@ -19,6 +20,7 @@ type shared struct {
 	advised  sync.Once // see adviseFirstKey
 	changes  changeOrder
 	webhooks webhooks
+	usage    usageRecorder
 }
 
 func newShared() any { return &shared{limiter: newAuthLimiter()} }
@@ -35,6 +37,11 @@ func (h *Handler) goLive(e engine.Engine) {
 	h.live = live.Add(e.Name(), h.use)
 	h.shared = h.live.Shared(newShared).(*shared)
 	h.shared.webhooks.add(h.webhooks)
+	if h.Inference != nil && h.Inference.Usage != nil {
+		u := h.Inference.Usage
+		u.recording = &usageRecording{e.Store(), time.Duration(u.KeepHours), time.Duration(u.KeepDays), h.logger}
+		h.shared.usage.start(u.recording)
+	}
 	h.service.Changing = h.changing
 	h.finder = keyFinder{h.keys, []*live.Store{h.live}}
 }

@@ -54,6 +54,8 @@ func (s *told) Update(context.Context, func(domain.Tx) error) error { s.asked++;
 
 func (*told) Stamps() *domain.Stamps { return domain.NewStamps() }
 
+func (*told) Node() string { return "" }
+
 func (*told) Sync(context.Context) error { return nil }
 
 func TestEnsureLaterEnds(t *testing.T) {

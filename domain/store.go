@@ -78,6 +78,11 @@ type Store interface {
 	// of other nodes later: see Sync.
 	Stamps() *Stamps
 
+	// Node returns the UUID under which this Store writes rows of usage. No two open Stores
+	// that write to the same place have the same one. A store of one node has the same one
+	// always, so its later process goes on with the rows.
+	Node() string
+
 	// Sync returns once the stamps tell of all changes that any node made before the
 	// call. In a store that is not shared they always do, and Sync costs nothing. The
 	// error is that of ctx or has ErrUnavailable in its chain.
@@ -146,6 +151,13 @@ type Reader interface {
 	// a page depends neither on its offset nor on the length of the trail. An unknown id has
 	// no records. The records of a deleted workspace stay.
 	History(id string, page Page) (numbers []int, total int, err error)
+	// Usage returns the content of a row of usage that a node wrote.
+	Usage(id UsageID, node string) ([]byte, error)
+	// UsageRows yields rows of usage by workspace, preset, start and node. It does not hold
+	// them all in memory. Its cost depends on the number of presets that have usage, and of
+	// rows that it yields. An error ends it. Rows of a workspace that is deleted may be
+	// among them.
+	UsageRows(of UsageRange) iter.Seq2[UsageRow, error]
 	// Replay returns the answer that was kept under an id. An expired one may be gone.
 	Replay(id ReplayID) (Replay, error)
 	// Replays yields every answer that is kept, by id in byte order. Expired ones may be
@@ -190,6 +202,11 @@ type Tx interface {
 	BeginImport() error
 	// EndImport takes Importing from the head.
 	EndImport() error
+	// PutUsage stores a row of usage, and replaces what its node stored before. It changes no
+	// stamp. Without the workspace it returns ErrNotFound.
+	PutUsage(r UsageRow) error
+	// RemoveUsage removes the row of usage that a node wrote, if it is stored.
+	RemoveUsage(id UsageID, node string) error
 	// PutReplay stores r under its id. After its ExpiresAt the engine may remove it.
 	PutReplay(r Replay) error
 }

@@ -94,8 +94,8 @@ func (t *client) exportTo(ctx context.Context, notes, to io.Writer) error {
 }
 
 func describeCounts(n transfer.Counts) string {
-	return fmt.Sprintf("%d workspaces, %d presets, %d versions, %d changes of labels, %d keys, %d audit records and %d kept answers",
-		n.Workspaces, n.Presets, n.Versions, n.LabelChanges, n.Keys, n.Audit, n.Answers)
+	return fmt.Sprintf("%d workspaces, %d presets, %d versions, %d changes of labels, %d rows of usage, %d keys, %d audit records and %d kept answers",
+		n.Workspaces, n.Presets, n.Versions, n.LabelChanges, n.Usage, n.Keys, n.Audit, n.Answers)
 }
 
 func importCommand() *cobra.Command {

@@ -68,7 +68,7 @@ func TestTransferCommands(t *testing.T) {
 	export := func(name string) (digest string) {
 		t.Helper()
 		out, note, err := run("export", file(name), "--address", s.AdminAddress)
-		if err != nil || out != "" || strings.Count(note, "\n") != 1 || !strings.HasPrefix(note, "Exported 2 workspaces, 3 presets, 4 versions, 1 changes of labels, 2 keys") {
+		if err != nil || out != "" || strings.Count(note, "\n") != 1 || !strings.HasPrefix(note, "Exported 2 workspaces, 3 presets, 4 versions, 1 changes of labels, 0 rows of usage, 2 keys") {
 			t.Fatalf("got %q and %q, %v", out, note, err)
 		}
 		if info, err := os.Stat(file(name)); err != nil || info.Mode().Perm() != 0o600 && runtime.GOOS != "windows" {

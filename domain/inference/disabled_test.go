@@ -620,6 +620,7 @@ func (u unreadable) View(context.Context, func(domain.Reader) error) error { ret
 func (u unreadable) Update(context.Context, func(domain.Tx) error) error { return u.err }
 
 func (unreadable) Stamps() *domain.Stamps     { return domain.NewStamps() }
+func (unreadable) Node() string               { return "" }
 func (unreadable) Sync(context.Context) error { return nil }
 
 // A request that certainly uses no server tool passes while the store is unavailable. On

@@ -35,6 +35,7 @@ func (f *fixture) Update(ctx context.Context, fn func(domain.Tx) error) error {
 }
 
 func (f *fixture) Stamps() *domain.Stamps         { return f.store.Stamps() }
+func (f *fixture) Node() string                   { return f.store.Node() }
 func (f *fixture) Sync(ctx context.Context) error { return f.store.Sync(ctx) }
 
 var (

@@ -21,6 +21,8 @@ const (
 	FromVariable  Source = "variable"
 	FromWorkspace Source = "workspace"
 	FromPolicy    Source = "policy"
+	// FromServer is what the configuration of this server adds.
+	FromServer Source = "server"
 )
 
 // settings are what one version of a preset adds to requests of one dialect.
@@ -96,6 +98,8 @@ type merger struct {
 	workspace *workspaceDefaults
 	policy    *policy // nil: none
 	memory    Memory  // nil: without a limit
+	// streamUsage is Config.AddStreamUsage, and streamUsageAdded that the request needed it.
+	streamUsage, streamUsageAdded bool
 
 	// prompt is the system prompt, and messages are the template's, with values in the
 	// place of variables. They have commas between.
@@ -160,6 +164,7 @@ func (m *merger) merge() error {
 		return err
 	}
 	m.fillProviderSort()
+	m.addStreamUsage()
 	return m.ensureModel()
 }
 

@@ -29,19 +29,20 @@ func (ref reference) String() string {
 	return domain.ReferenceMark + ref.slug + "@" + ref.pin
 }
 
-// version returns the number of the version of p that the reference names. A sticky id
-// decides where a label has a split. A version that p does not have is NotFound.
-func (ref reference) version(p *domain.Preset, id stickyID) (int, error) {
+// version returns the number of the version of p that the reference names, and the label by
+// which it does, if it is one. A sticky id decides where a label has a split. A version that
+// p does not have is NotFound.
+func (ref reference) version(p *domain.Preset, id stickyID) (n int, label string, err error) {
 	if ref.pin == "" {
-		return p.DesignatedVersion, nil
+		return p.DesignatedVersion, "", nil
 	}
 	if n, err := strconv.Atoi(ref.pin); err == nil && p.State().Has(n) && strconv.Itoa(n) == ref.pin {
-		return n, nil
+		return n, "", nil
 	}
 	if label, ok := p.Labels[ref.pin]; ok { // never a number: CheckLabel
-		return pickVersion(label, p.ID, ref.pin, id), nil
+		return pickVersion(label, p.ID, ref.pin, id), strings.Clone(ref.pin), nil // the pin may be a part of a long text
 	}
-	return 0, &domain.Error{Kind: domain.NotFound, Code: domain.VersionNotFound, Message: "Preset version not found: " + ref.String()}
+	return 0, "", &domain.Error{Kind: domain.NotFound, Code: domain.VersionNotFound, Message: "Preset version not found: " + ref.String()}
 }
 
 // pinPattern matches the text behind the second @ of a reference.

@@ -29,6 +29,11 @@ type Config struct {
 	// PassUnknownPrompts lets requests pass whose prompt has an id that no preset has, and
 	// that name no preset otherwise. By default they are NotFound.
 	PassUnknownPrompts bool
+	// TellModel fills Resolution.Model.
+	TellModel bool
+	// AddStreamUsage asks the gateway for the usage of chat streams that name a preset and
+	// say nothing of it. Resolution.StreamUsageAdded tells where it does.
+	AddStreamUsage bool
 }
 
 // Resolver applies presets to inference requests. It caches presets, prepared for each
@@ -42,13 +47,15 @@ type Resolver struct {
 	unknown map[string]bool
 	// passPrompts is Config.PassUnknownPrompts.
 	passPrompts bool
-	cache       *cache.Cache[cacheKey, domain.Stamp, cached]
+	// tellModel is Config.TellModel, and streamUsage is Config.AddStreamUsage.
+	tellModel, streamUsage bool
+	cache                  *cache.Cache[cacheKey, domain.Stamp, cached]
 }
 
 // NewResolver returns a Resolver over store.
 func NewResolver(store domain.Store, config Config) *Resolver {
 	size := cmp.Or(config.CacheSize, DefaultCacheSize)
-	r := &Resolver{store: store, unknown: make(map[string]bool), passPrompts: config.PassUnknownPrompts, cache: cache.New[cacheKey, domain.Stamp, cached](int(size))}
+	r := &Resolver{store: store, unknown: make(map[string]bool), passPrompts: config.PassUnknownPrompts, tellModel: config.TellModel, streamUsage: config.AddStreamUsage, cache: cache.New[cacheKey, domain.Stamp, cached](int(size))}
 	for _, field := range config.DropFields {
 		r.unknown[field] = true
 	}
@@ -91,10 +98,20 @@ type Resolution struct {
 	// Body goes upstream. It is the request's own body where that names no preset.
 	Body []byte
 	// Preset is the slug of the applied preset. It is empty where the request names
-	// none, and so are Version, WorkspaceID and Dropped.
+	// none, and so are PresetID, Version, Label, WorkspaceID and Dropped.
 	Preset      string
+	PresetID    string
 	Version     int
 	WorkspaceID string
+	// Label is the label by which the request named the version, empty for none.
+	Label string
+	// Model is the model that Body asks for, if Config.TellModel is set: the first of a list of models without a
+	// model. It is empty if there is none, or if it is longer than maxModelName. Of a
+	// request without a preset it is empty, too: see ModelOf.
+	Model string
+	// StreamUsageAdded tells that the request asks for usage at the end of the stream, and
+	// would not do so by itself.
+	StreamUsageAdded bool
 	// Dropped names settings and fields that did not go upstream. The request's dialect
 	// has no counterpart for them, or the gateway does not know them. Names consist of
 	// ASCII letters, digits and _ . : - only.
@@ -203,7 +220,7 @@ func (r *Resolver) Resolve(ctx context.Context, who domain.Principal, sent Reque
 		return out, err
 	}
 	id := newStickyID(cmp.Or(out.SessionID, usableSession(sent.SessionID)), who.KeyID)
-	version, settings, policy, err := r.version(ctx, who, workspace.id, request.ref, id, sent.Dialect)
+	use, err := r.version(ctx, who, workspace.id, request.ref, id, sent.Dialect)
 	switch {
 	case mayPass && errors.Is(err, errNoPreset):
 		return out, r.checkUnresolved(ctx, who, sent)
@@ -212,7 +229,8 @@ func (r *Resolver) Resolve(ctx context.Context, who domain.Principal, sent Reque
 	}
 	m := &merger{
 		dialect: sent.Dialect, takes: sent.Takes, unknown: r.unknown,
-		request: request, settings: settings, workspace: workspace, policy: policy, memory: sent.Memory,
+		request: request, settings: use.settings, workspace: workspace, policy: use.policy, memory: sent.Memory,
+		streamUsage: r.streamUsage,
 	}
 	if err := m.merge(); err != nil {
 		return out, err
@@ -224,14 +242,18 @@ func (r *Resolver) Resolve(ctx context.Context, who domain.Principal, sent Reque
 	if err := workspace.checkTools(merged, sent); err != nil {
 		return out, err
 	}
+	if r.tellModel {
+		out.Model = m.modelUpstream()
+	}
 	for i := range m.parts { // their values refer to the request's body
 		m.parts[i] = part{Member: rawjson.Member{Name: m.parts[i].Name}, from: m.parts[i].from}
 	}
 	out.Body, out.parts = merged, m.parts
-	out.Preset, out.Version, out.WorkspaceID = request.ref.slug, version, workspace.id
-	out.Dropped = slices.Clip(settings.dropped) // shared, so append must copy it
+	out.Preset, out.PresetID, out.Version, out.Label, out.WorkspaceID = request.ref.slug, use.presetID, use.number, use.label, workspace.id
+	out.StreamUsageAdded = m.streamUsageAdded
+	out.Dropped = slices.Clip(use.settings.dropped) // shared, so append must copy it
 	for _, name := range m.dropped {
-		if !slices.Contains(settings.dropped, name) {
+		if !slices.Contains(use.settings.dropped, name) {
 			out.Dropped = append(out.Dropped, name)
 		}
 	}
@@ -271,24 +293,43 @@ func (r *Resolver) workspace(ctx context.Context, who domain.Principal) (*worksp
 	return defaults, nil
 }
 
-// version returns the number and the settings of the version that a reference names, and
-// the preset's policy. It caches the preset and its policy under the preset's stamp. It
-// caches settings under the stamp of all versions, which changes of a preset leave alone,
-// so they stay prepared.
-func (r *Resolver) version(ctx context.Context, who domain.Principal, workspaceID string, ref reference, id stickyID, dialect domain.Dialect) (n int, s *settings, limits *policy, err error) {
+// WorkspaceID returns the id of the workspace that who acts in. It is cached.
+func (r *Resolver) WorkspaceID(ctx context.Context, who domain.Principal) (string, error) {
+	defaults, err := r.workspace(ctx, who)
+	if err != nil {
+		return "", err
+	}
+	return defaults.id, nil
+}
+
+// usedVersion is the version that a reference names.
+type usedVersion struct {
+	presetID string
+	number   int
+	label    string // by which it was named, or empty
+	settings *settings
+	policy   *policy // of the preset, nil for none
+}
+
+// version returns the version that a reference names, with its settings and the preset's
+// policy. It caches the preset and its policy under the preset's stamp. It caches settings
+// under the stamp of all versions, which changes of a preset leave alone, so they stay
+// prepared.
+func (r *Resolver) version(ctx context.Context, who domain.Principal, workspaceID string, ref reference, id stickyID, dialect domain.Dialect) (use usedVersion, err error) {
 	if !who.ReachesPreset(ref.slug) {
-		return 0, nil, nil, errPresetNotFound(ref, errNoPreset)
+		return use, errPresetNotFound(ref, errNoPreset)
 	}
 	key := cacheKey{kind: presetKind, id: workspaceID, slug: ref.slug}
 	stamps := r.store.Stamps()
 	stamp, versions := stamps.Preset(workspaceID, ref.slug), stamps.Versions()
 	if kept, ok := r.cache.Get(key, stamp); ok {
-		if n, err = ref.version(kept.preset, id); err != nil {
-			return 0, nil, nil, err
+		if use.number, use.label, err = ref.version(kept.preset, id); err != nil {
+			return use, err
 		}
-		limits = kept.policy
-		if kept, ok := r.cache.Get(settingsKey(kept.preset, n, dialect), versions); ok {
-			return n, kept.settings, limits, nil
+		use.presetID, use.policy = kept.preset.ID, kept.policy
+		if kept, ok := r.cache.Get(settingsKey(kept.preset, use.number, dialect), versions); ok {
+			use.settings = kept.settings
+			return use, nil
 		}
 	}
 	var p domain.Preset
@@ -298,32 +339,33 @@ func (r *Resolver) version(ctx context.Context, who domain.Principal, workspaceI
 		if p, err = readPreset(reader, workspaceID, ref); err != nil {
 			return err
 		}
-		if n, err = ref.version(&p, id); err != nil {
+		if use.number, use.label, err = ref.version(&p, id); err != nil {
 			return err
 		}
 		// The stamp is read again, because the store may have been restored meanwhile.
 		var ok bool
-		if kept, ok = r.cache.Get(settingsKey(&p, n, dialect), r.store.Stamps().Versions()); !ok {
-			v, err = readVersion(reader, p, n)
+		if kept, ok = r.cache.Get(settingsKey(&p, use.number, dialect), r.store.Stamps().Versions()); !ok {
+			v, err = readVersion(reader, p, use.number)
 		}
 		return err
 	})
 	if err != nil {
-		return 0, nil, nil, err
+		return use, err
 	}
 	key.slug = p.Slug // ref.slug is a part of the request's model, which may be long
-	if limits, err = newPolicy(p.Policy); err != nil {
-		return 0, nil, nil, fmt.Errorf("policy of preset %s is damaged: %w", p.ID, err)
+	use.presetID = p.ID
+	if use.policy, err = newPolicy(p.Policy); err != nil {
+		return use, fmt.Errorf("policy of preset %s is damaged: %w", p.ID, err)
 	}
-	r.cache.Put(key, stamp, cached{preset: &p, policy: limits}, presetCost(&p)+limits.cost())
-	if kept.settings != nil {
-		return n, kept.settings, limits, nil
+	r.cache.Put(key, stamp, cached{preset: &p, policy: use.policy}, presetCost(&p)+use.policy.cost())
+	if use.settings = kept.settings; use.settings != nil {
+		return use, nil
 	}
-	if s, err = newSettings(v, dialect, r.unknown); err != nil {
-		return 0, nil, nil, fmt.Errorf("version %d of preset %s is damaged: %v", v.Version, v.PresetID, err) //nolint:errorlint // an Invalid tools field of a preset is not the request's
+	if use.settings, err = newSettings(v, dialect, r.unknown); err != nil {
+		return use, fmt.Errorf("version %d of preset %s is damaged: %v", v.Version, v.PresetID, err) //nolint:errorlint // an Invalid tools field of a preset is not the request's
 	}
-	r.cache.Put(settingsKey(&p, n, dialect), versions, cached{settings: s}, s.cost()+len(v.Config)) // the settings are parts of it
-	return n, s, limits, nil
+	r.cache.Put(settingsKey(&p, use.number, dialect), versions, cached{settings: use.settings}, use.settings.cost()+len(v.Config)) // the settings are parts of it
+	return use, nil
 }
 
 func settingsKey(p *domain.Preset, n int, dialect domain.Dialect) cacheKey {

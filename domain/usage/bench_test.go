@@ -10,6 +10,7 @@ import (
 
 	"github.com/shopspring/decimal"
 
+	"github.com/caddy-presets/caddy-presets/domain"
 	"github.com/caddy-presets/caddy-presets/domain/usage"
 	"github.com/caddy-presets/caddy-presets/domain/usage/answer"
 )
@@ -65,7 +66,7 @@ func BenchmarkMonth(b *testing.B) {
 		presets, series, requests int
 	}{{1, 20, 2000}, {1000, 1, 30}, {1000, 4, 100}} {
 		r := rand.New(rand.NewPCG(19, 20))
-		var list []usage.Row
+		var list []domain.UsageRow
 		size := 0
 		for preset := range bench.presets {
 			for day := range 30 {
@@ -124,8 +125,8 @@ func BenchmarkMonth(b *testing.B) {
 }
 
 // each returns rows as an engine does.
-func each(list []usage.Row) iter.Seq2[usage.Row, error] {
-	return func(yield func(usage.Row, error) bool) {
+func each(list []domain.UsageRow) iter.Seq2[domain.UsageRow, error] {
+	return func(yield func(domain.UsageRow, error) bool) {
 		for _, row := range list {
 			if !yield(row, nil) {
 				return

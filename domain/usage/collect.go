@@ -6,6 +6,8 @@ import (
 	"math"
 	"slices"
 	"time"
+
+	"github.com/caddy-presets/caddy-presets/domain"
 )
 
 // Collect returns the report of stored rows: hours for the step hour, days for day. Their
@@ -14,7 +16,7 @@ import (
 //
 // A report of more than MaxPoints is an error that names from. An error of rows or of a
 // damaged row is returned.
-func (q Query) Collect(rows iter.Seq2[Row, error]) (Report, error) {
+func (q Query) Collect(rows iter.Seq2[domain.UsageRow, error]) (Report, error) {
 	c := collector{query: q, points: q.points(), groups: make(map[string]*group)}
 	for row, err := range rows {
 		if err != nil {
@@ -44,7 +46,7 @@ type group struct {
 }
 
 // add adds a row.
-func (c *collector) add(r Row) error {
+func (c *collector) add(r domain.UsageRow) error {
 	if r.Start.Before(c.query.From) || !r.Start.Before(c.query.To) {
 		return nil
 	}

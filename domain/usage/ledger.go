@@ -8,6 +8,8 @@ import (
 	"sync"
 	"sync/atomic"
 	"time"
+
+	"github.com/caddy-presets/caddy-presets/domain"
 )
 
 // MaxSeries is how many series a Ledger sums between two Takes.
@@ -37,7 +39,7 @@ type Ledger struct {
 	others int
 
 	taking sync.Mutex // held before mu
-	rows   map[RowID]*ledgerRow
+	rows   map[domain.UsageID]*ledgerRow
 	takes  int64
 
 	overflowed, lost atomic.Int64
@@ -125,7 +127,7 @@ func (l *Ledger) room(at liveKey, number int64) *Totals {
 // it goes on with, nil for none. Take asks for rows that it does not remember. If read
 // fails, the requests of the row stay for the next Take, and the error is in Take's. So is
 // that of a row that is damaged, which begins anew. Take returns rows beside an error.
-func (l *Ledger) Take(read func(RowID) ([]byte, error)) ([]Row, error) {
+func (l *Ledger) Take(read func(domain.UsageID) ([]byte, error)) ([]domain.UsageRow, error) {
 	l.taking.Lock()
 	defer l.taking.Unlock()
 	l.takes++
@@ -133,23 +135,23 @@ func (l *Ledger) Take(read func(RowID) ([]byte, error)) ([]Row, error) {
 	if l.unstored() < maxUnstored {
 		errs = l.settle(read)
 	}
-	var rows []Row
+	var rows []domain.UsageRow
 	for id, row := range l.rows {
 		if !row.stored {
-			rows = append(rows, Row{id, row.content})
+			rows = append(rows, domain.UsageRow{UsageID: id, Content: row.content})
 		}
 	}
-	slices.SortFunc(rows, func(a, b Row) int { return a.compare(b.RowID) })
+	slices.SortFunc(rows, func(a, b domain.UsageRow) int { return compareRows(a.UsageID, b.UsageID) })
 	return rows, errors.Join(errs...)
 }
 
 // Stored tells the ledger that rows of Take are stored. Those that are not come again from
 // the next Take, with what was summed since.
-func (l *Ledger) Stored(rows []Row) {
+func (l *Ledger) Stored(rows []domain.UsageRow) {
 	l.taking.Lock()
 	defer l.taking.Unlock()
 	for _, r := range rows {
-		if row := l.rows[r.RowID]; row != nil && len(r.Content) > 0 && &r.Content[0] == &row.content[0] {
+		if row := l.rows[r.UsageID]; row != nil && len(r.Content) > 0 && &r.Content[0] == &row.content[0] {
 			row.stored = true
 		}
 	}
@@ -169,13 +171,13 @@ func (l *Ledger) Forget() {
 }
 
 // settle moves the live series into their rows.
-func (l *Ledger) settle(read func(RowID) ([]byte, error)) (errs []error) {
+func (l *Ledger) settle(read func(domain.UsageID) ([]byte, error)) (errs []error) {
 	l.mu.Lock()
 	live := l.live
 	l.live, l.others = nil, 0
 	l.mu.Unlock()
 
-	byHour := make(map[RowID]map[liveKey]*Totals)
+	byHour := make(map[domain.UsageID]map[liveKey]*Totals)
 	for at, t := range live {
 		id := at.row(false)
 		if byHour[id] == nil {
@@ -196,7 +198,7 @@ func (l *Ledger) settle(read func(RowID) ([]byte, error)) (errs []error) {
 			slug = at.key.Preset
 			changes[string(appendKey(nil, &at.key))] = t
 		}
-		for _, id := range [...]RowID{hour, day} {
+		for _, id := range [...]domain.UsageID{hour, day} {
 			if err := l.change(id, slug, changes); err != nil {
 				errs = append(errs, err)
 			}
@@ -206,7 +208,7 @@ func (l *Ledger) settle(read func(RowID) ([]byte, error)) (errs []error) {
 }
 
 // remember makes sure that the ledger has a row, which may be a new one.
-func (l *Ledger) remember(id RowID, read func(RowID) ([]byte, error)) error {
+func (l *Ledger) remember(id domain.UsageID, read func(domain.UsageID) ([]byte, error)) error {
 	if l.rows[id] != nil {
 		return nil
 	}
@@ -215,14 +217,14 @@ func (l *Ledger) remember(id RowID, read func(RowID) ([]byte, error)) error {
 		return err
 	}
 	if l.rows == nil {
-		l.rows = make(map[RowID]*ledgerRow)
+		l.rows = make(map[domain.UsageID]*ledgerRow)
 	}
 	l.rows[id] = &ledgerRow{content: content, stored: true}
 	return nil
 }
 
 // change adds changes to a row that the ledger has.
-func (l *Ledger) change(id RowID, slug string, changes map[string]*Totals) error {
+func (l *Ledger) change(id domain.UsageID, slug string, changes map[string]*Totals) error {
 	row := l.rows[id]
 	content, folded, err := mergeRow(row.content, slug, changes)
 	if err != nil {
@@ -259,7 +261,7 @@ func (l *Ledger) unstored() (size int) {
 // forget keeps maxStored. It drops the rows first that changed last the longest ago.
 func (l *Ledger) forget() {
 	size := 0
-	var stored []RowID
+	var stored []domain.UsageID
 	for id, row := range l.rows {
 		if row.stored {
 			size += len(row.content)
@@ -269,7 +271,7 @@ func (l *Ledger) forget() {
 	if size <= maxStored {
 		return
 	}
-	slices.SortFunc(stored, func(a, b RowID) int { return int(l.rows[a].taken - l.rows[b].taken) })
+	slices.SortFunc(stored, func(a, b domain.UsageID) int { return int(l.rows[a].taken - l.rows[b].taken) })
 	for _, id := range stored {
 		if size <= maxStored/2 {
 			return
@@ -280,16 +282,16 @@ func (l *Ledger) forget() {
 }
 
 // row returns the row of the series, of its hour or its day.
-func (at liveKey) row(day bool) RowID {
+func (at liveKey) row(day bool) domain.UsageID {
 	hours := at.hour
 	if day {
 		hours -= hours % 24
 	}
-	return RowID{at.workspaceID, at.key.PresetID, day, time.Unix(hours*3600, 0).UTC()}
+	return domain.UsageID{WorkspaceID: at.workspaceID, PresetID: at.key.PresetID, Day: day, Start: time.Unix(hours*3600, 0).UTC()}
 }
 
-// compare orders rows as Take does.
-func (a RowID) compare(b RowID) int {
+// compareRows orders rows as Take does.
+func compareRows(a, b domain.UsageID) int {
 	if c := strings.Compare(a.WorkspaceID, b.WorkspaceID); c != 0 {
 		return c
 	}

@@ -11,6 +11,7 @@ import (
 	"testing"
 	"time"
 
+	"github.com/caddy-presets/caddy-presets/domain"
 	"github.com/caddy-presets/caddy-presets/domain/usage"
 )
 
@@ -35,11 +36,11 @@ func TestTake(t *testing.T) {
 	failed := errors.New("no disk")
 
 	l.Add(&one)
-	taken, err := l.Take(func(usage.RowID) ([]byte, error) { return nil, failed })
+	taken, err := l.Take(func(domain.UsageID) ([]byte, error) { return nil, failed })
 	if len(taken) > 0 || !errors.Is(err, failed) {
 		t.Fatalf("got %d rows and %v from a store that cannot be read, want none and its error", len(taken), err)
 	}
-	onlyHour := func(id usage.RowID) ([]byte, error) {
+	onlyHour := func(id domain.UsageID) ([]byte, error) {
 		if id.Day {
 			return nil, failed
 		}
@@ -53,7 +54,7 @@ func TestTake(t *testing.T) {
 		t.Fatalf("got %d rows and %v, want those of the hour and the day", len(taken), err)
 	}
 	if taken[0].Day || !taken[1].Day || !taken[0].Start.Equal(now.Truncate(time.Hour)) || taken[1].Start.Hour() != 0 {
-		t.Errorf("got %v and %v, want the hour and the day of %v", taken[0].RowID, taken[1].RowID, now)
+		t.Errorf("got %v and %v, want the hour and the day of %v", taken[0].UsageID, taken[1].UsageID, now)
 	}
 	l.Add(&one) // while the store writes, which fails: Stored is not called
 	if taken, _ = l.Take(stored.read); len(taken) != 2 {
@@ -69,7 +70,7 @@ func TestTake(t *testing.T) {
 		t.Fatalf("got %d rows after older ones were stored, want 2", len(taken))
 	}
 	for _, row := range taken {
-		stored[row.RowID] = row.Content
+		stored[row.UsageID] = row.Content
 	}
 	l.Stored(taken)
 	if taken, _ = l.Take(stored.read); len(taken) != 0 {
@@ -148,8 +149,8 @@ func TestRowSize(t *testing.T) {
 		}
 		stored.flush(t, &l)
 		for id, content := range stored {
-			if len(content) > usage.MaxRowSize {
-				t.Fatalf("got %d bytes in %v, want at most %d", len(content), id, usage.MaxRowSize)
+			if len(content) > domain.MaxUsageSize {
+				t.Fatalf("got %d bytes in %v, want at most %d", len(content), id, domain.MaxUsageSize)
 			}
 		}
 	}

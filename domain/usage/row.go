@@ -8,29 +8,8 @@ import (
 	"hash/crc32"
 	"math"
 	"slices"
-	"time"
 	"unicode/utf8"
 )
-
-// RowID names a row: the usage of one preset, or of requests without one, in an hour or a
-// day. Start is the hour's or the day's, in UTC.
-type RowID struct {
-	WorkspaceID string
-	PresetID    string // empty without a preset
-	Day         bool
-	Start       time.Time
-}
-
-// Row is a row and its content, which Decode reads. Several nodes may have a row of one
-// RowID. Their sum counts.
-type Row struct {
-	RowID
-	Content []byte
-}
-
-// MaxRowSize bounds the content of a row, in bytes. Series with few requests are summed
-// under other so that a row keeps it.
-const MaxRowSize = 256 << 10
 
 // rowFormat is the first byte of a row's content. The preset's slug follows, the total of
 // all series, and the series in byte order of their keys. Texts, totals and series have

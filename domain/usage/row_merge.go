@@ -7,11 +7,13 @@ import (
 	"hash/crc32"
 	"maps"
 	"slices"
+
+	"github.com/caddy-presets/caddy-presets/domain"
 )
 
 // mergeRow adds changes to a row's content, nil for none, and returns the new content. The
 // changes have their keys as appendKey writes them. Series without changes are copied as
-// they are. folded is how many requests moved under other to keep MaxRowSize.
+// they are. folded is how many requests moved under other to keep domain.MaxUsageSize.
 func mergeRow(content []byte, slug string, changes map[string]*Totals) (_ []byte, folded int64, err error) {
 	var row rawRow
 	total := new(Totals)
@@ -36,7 +38,7 @@ func mergeRow(content []byte, slug string, changes map[string]*Totals) (_ []byte
 		return nil, 0, err
 	}
 	head = appendPart(head, encoded)
-	if list, folded, err = fold(list, MaxRowSize-len(head)-sumSize); err != nil {
+	if list, folded, err = fold(list, domain.MaxUsageSize-len(head)-sumSize); err != nil {
 		return nil, 0, err
 	}
 	for _, s := range list {

@@ -3,12 +3,14 @@ package usage
 import (
 	"iter"
 	"time"
+
+	"github.com/caddy-presets/caddy-presets/domain"
 )
 
 // LastServed returns the hour of the last request of each version that rows of one preset
 // have, from rows of hours or of days. Their order does not matter. Requests that are
 // summed under other have no version.
-func LastServed(rows iter.Seq2[Row, error]) (map[int]time.Time, error) {
+func LastServed(rows iter.Seq2[domain.UsageRow, error]) (map[int]time.Time, error) {
 	served := make(map[int]time.Time)
 	var totals rawTotals
 	for r, err := range rows {

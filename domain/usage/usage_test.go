@@ -22,10 +22,10 @@ import (
 var now = time.Date(2026, 11, 23, 17, 45, 50, 0, time.UTC)
 
 // rows are stored rows, as an engine of one node has them.
-type rows map[usage.RowID][]byte
+type rows map[domain.UsageID][]byte
 
 // read is for Ledger.Take.
-func (s rows) read(id usage.RowID) ([]byte, error) { return s[id], nil }
+func (s rows) read(id domain.UsageID) ([]byte, error) { return s[id], nil }
 
 // flush stores what a ledger has.
 func (s rows) flush(t testing.TB, l *usage.Ledger) {
@@ -35,17 +35,17 @@ func (s rows) flush(t testing.TB, l *usage.Ledger) {
 		t.Fatal(err)
 	}
 	for _, row := range taken {
-		s[row.RowID] = row.Content
+		s[row.UsageID] = row.Content
 	}
 	l.Stored(taken)
 }
 
 // of returns the rows of a step, in no order.
-func of(step usage.Step, stores ...rows) iter.Seq2[usage.Row, error] {
-	return func(yield func(usage.Row, error) bool) {
+func of(step usage.Step, stores ...rows) iter.Seq2[domain.UsageRow, error] {
+	return func(yield func(domain.UsageRow, error) bool) {
 		for _, s := range stores {
 			for id, content := range s {
-				if id.Day == (step == usage.Day) && !yield(usage.Row{RowID: id, Content: content}, nil) {
+				if id.Day == (step == usage.Day) && !yield(domain.UsageRow{UsageID: id, Content: content}, nil) {
 					return
 				}
 			}
@@ -391,11 +391,11 @@ func TestCollectErrors(t *testing.T) {
 		t.Fatal(err)
 	}
 	failed := errors.New("no disk")
-	if _, err := q.Collect(func(yield func(usage.Row, error) bool) { yield(usage.Row{}, failed) }); !errors.Is(err, failed) {
+	if _, err := q.Collect(func(yield func(domain.UsageRow, error) bool) { yield(domain.UsageRow{}, failed) }); !errors.Is(err, failed) {
 		t.Errorf("got %v of rows that fail, want their error", err)
 	}
-	damaged := usage.Row{RowID: usage.RowID{Start: now.Truncate(time.Hour)}, Content: []byte("\x01damaged")}
-	if _, err := q.Collect(func(yield func(usage.Row, error) bool) { yield(damaged, nil) }); err == nil {
+	damaged := domain.UsageRow{UsageID: domain.UsageID{Start: now.Truncate(time.Hour)}, Content: []byte("\x01damaged")}
+	if _, err := q.Collect(func(yield func(domain.UsageRow, error) bool) { yield(damaged, nil) }); err == nil {
 		t.Error("got no error of a damaged row, want one")
 	}
 	var l usage.Ledger

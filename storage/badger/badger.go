@@ -22,6 +22,7 @@ import (
 	"time"
 
 	badgerdb "github.com/dgraph-io/badger/v4"
+	"github.com/google/uuid"
 	"go.uber.org/zap"
 
 	"github.com/caddy-presets/caddy-presets/domain"
@@ -200,6 +201,9 @@ func (s *Store) Stamps() *domain.Stamps { return s.stamps }
 
 // Sync implements domain.Store. No other process changes the store, so it does not wait.
 func (s *Store) Sync(context.Context) error { return nil }
+
+// Node implements domain.Store. Only one process at a time has the folder.
+func (s *Store) Node() string { return uuid.Nil.String() }
 
 // Close finishes the running updates and views, and closes the store. Later ones get
 // domain.ErrClosed. After ten seconds Close returns an error. The folder then stays locked

@@ -213,6 +213,17 @@ func (c *Checker) checkRecord(k Key, payload []byte) error {
 			return wrong("the trail does not end with what it says", nil)
 		}
 		c.ended = true
+	case KindUsage:
+		row, ok := cutUsageKey(k)
+		if !ok {
+			return wrong("its key is not that of a row", nil)
+		}
+		if c.deleted[row.workspace] {
+			return nil
+		}
+		if _, err := c.reader.WorkspaceJSON(row.workspace.String()); err != nil {
+			return wrong("its workspace is not there", err)
+		}
 	case KindReplay:
 		return decodes(k, payload, decodeReplay)
 	case KindListEnd:

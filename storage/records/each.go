@@ -8,6 +8,12 @@ import (
 // each yields the decoded records under a prefix, in the order of their keys. Under a nil
 // prefix it yields nothing. It sees the writes that were staged when the iteration began.
 func each[T any](r *Reader, prefix Key, decode func(c *cursor) (T, error)) iter.Seq2[T, error] {
+	return eachWanted(r, prefix, nil, decode)
+}
+
+// eachWanted is each for the records that wanted selects. For the key of another record,
+// wanted returns a higher key under the prefix: no record before that is selected.
+func eachWanted[T any](r *Reader, prefix Key, wanted func(Key) (next Key), decode func(c *cursor) (T, error)) iter.Seq2[T, error] {
 	return func(yield func(T, error) bool) {
 		if r.ended {
 			yield(*new(T), ErrEnded)
@@ -16,7 +22,7 @@ func each[T any](r *Reader, prefix Key, decode func(c *cursor) (T, error)) iter.
 		if prefix == nil {
 			return
 		}
-		pages := pages[T]{r: r, prefix: prefix, next: prefix, staged: r.staged(prefix), decode: decode}
+		pages := pages[T]{r: r, prefix: prefix, next: prefix, staged: r.staged(prefix), wanted: wanted, decode: decode}
 		for pages.next != nil {
 			page, err := pages.read()
 			for _, object := range page {
@@ -43,6 +49,7 @@ type pages[T any] struct {
 	prefix Key
 	next   Key // the first key of the next page, nil after the last page
 	staged []Write
+	wanted func(Key) (next Key) // nil: all
 	decode func(c *cursor) (T, error)
 }
 
@@ -55,7 +62,13 @@ const pageSize = 16 << 10
 func (p *pages[T]) read() (page []T, err error) {
 	err = p.r.walkWith(p.staged, p.next, p.prefix, func(c *cursor) error {
 		size := 0
-		for ; c.key != nil; c.next() {
+		for c.key != nil {
+			if p.wanted != nil {
+				if next := p.wanted(c.key); next != nil {
+					c.seek(next)
+					continue
+				}
+			}
 			if size >= pageSize {
 				p.next = slices.Clone(c.key)
 				return nil
@@ -66,6 +79,7 @@ func (p *pages[T]) read() (page []T, err error) {
 			}
 			page = append(page, object)
 			size += c.size()
+			c.next()
 		}
 		p.next = nil
 		return nil

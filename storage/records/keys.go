@@ -25,6 +25,7 @@ import (
 //	a <number, 8 bytes>                   one record of it
 //	i <preset or workspace id>            the end of the object's history
 //	j <preset or workspace id> <block, 8 bytes>  the numbers of a block of it
+//	u <workspace id> <preset id> <d or h> <hour, 8 bytes> <node>  a row of usage, of a day or an hour
 //	r <SHA-256 of key and request>        an answer kept for repeated requests
 //	e <list>                              the end of a list
 //	o <list> <place, 8 bytes>             the object at the place: a preset or workspace as clients see it
@@ -57,6 +58,7 @@ const (
 	KindAudit         Kind = 'a'
 	KindHistory       Kind = 'i'
 	KindHistoryBlock  Kind = 'j'
+	KindUsage         Kind = 'u'
 	KindReplay        Kind = 'r'
 	KindListEnd       Kind = 'e'
 	KindPlace         Kind = 'o'
@@ -80,6 +82,7 @@ var kindNames = map[Kind]string{
 	KindAudit:         "audit",
 	KindHistory:       "history",
 	KindHistoryBlock:  "history block",
+	KindUsage:         "usage",
 	KindReplay:        "kept answer",
 	KindListEnd:       "list end",
 	KindPlace:         "place",

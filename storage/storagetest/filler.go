@@ -8,6 +8,8 @@ import (
 	"time"
 
 	"github.com/caddy-presets/caddy-presets/domain"
+	"github.com/caddy-presets/caddy-presets/domain/usage"
+	"github.com/caddy-presets/caddy-presets/domain/usage/answer"
 )
 
 // Filler fills a store through the Service, for tests that need a store with content. A
@@ -119,6 +121,8 @@ func (f Filler) Some() {
 		)
 	})
 
+	f.usage()
+
 	for _, in := range []domain.NewKey{
 		{Kind: domain.ManagementKey, Name: "key ☃", Scope: domain.Scope{OnlyWorkspace: true, Rights: []domain.Right{domain.ProtectedLabels}}},
 		{Kind: domain.InferenceKey, UserID: "bob", Workspace: "team", Lifetime: time.Hour, Scope: domain.Scope{
@@ -167,4 +171,36 @@ func (f Filler) Much() {
 	} {
 		f.Must(f.CreatePresetVersion(f.t.Context(), f.By, "large", "large", c))
 	}
+}
+
+// usage stores rows of a preset and of requests without one.
+func (f Filler) usage() {
+	f.t.Helper()
+	var w domain.Workspace
+	var p domain.Preset
+	f.Must(nil, f.store.View(f.t.Context(), func(r domain.Reader) error {
+		id, err := r.WorkspaceID("team")
+		w.ID = id
+		if err == nil {
+			p, err = r.Preset(id, "pruned")
+		}
+		return err
+	}))
+	var ledger usage.Ledger
+	start := time.Date(2026, 1, 2, 3, 4, 5, 0, time.UTC)
+	for _, of := range []domain.Preset{p, {}} {
+		ledger.Add(&usage.Request{
+			WorkspaceID: w.ID, PresetID: of.ID, Preset: of.Slug, Version: 5, Label: "staging", KeyID: "k", Model: "m",
+			Status: 200, Start: start, Duration: time.Second, FirstContent: -1, Tokens: answer.Tokens{Input: 7, Output: 3},
+		})
+	}
+	rows, err := ledger.Take(func(domain.UsageID) ([]byte, error) { return nil, nil })
+	f.Must(nil, err)
+	f.Update(func(tx domain.Tx) (err error) {
+		for _, row := range rows {
+			row.Node = f.store.Node()
+			err = errors.Join(err, tx.PutUsage(row))
+		}
+		return err
+	})
 }

@@ -71,6 +71,8 @@ func Run(t *testing.T, open func(t *testing.T, place string) Store) {
 		{"pruned versions of another store", versionsPrunedElsewhere},
 		{"kept answers", replays},
 		{"one answer, many writers", replayManyWriters},
+		{"usage", usageRows},
+		{"usage refused", usageRefused},
 		{"deleted workspace", workspaceDeleted},
 		{"deleted workspaces, many writers", deletionsManyWriters},
 		{"values are the caller's", valuesAreCopied},

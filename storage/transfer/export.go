@@ -135,6 +135,9 @@ func (e *exporter) workspaces() error {
 			if err := e.presets(w.ID); err != nil {
 				return fmt.Errorf("workspace %s: %w", w.ID, err)
 			}
+			if err := e.usage(w.ID); err != nil {
+				return fmt.Errorf("workspace %s, its usage: %w", w.ID, err)
+			}
 		}
 		if page.Offset+page.Limit >= total {
 			return nil
@@ -223,6 +226,24 @@ func (e *exporter) label(p domain.Preset, label string) error {
 		e.summary.LabelChanges++
 		if err := e.write(line{LabelChange: &labelChangeLine{label, c}}); err != nil {
 			return err
+		}
+	}
+	return nil
+}
+
+// endOfTime is later than the start of every row.
+var endOfTime = time.Unix(1<<40, 0)
+
+func (e *exporter) usage(workspaceID string) error {
+	for _, day := range []bool{true, false} {
+		for row, err := range e.UsageRows(domain.UsageRange{WorkspaceID: workspaceID, Day: day, To: endOfTime}) {
+			if err != nil {
+				return err
+			}
+			e.summary.Usage++
+			if err := e.write(line{Usage: newUsageLine(row)}); err != nil {
+				return err
+			}
 		}
 	}
 	return nil

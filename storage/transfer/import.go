@@ -222,6 +222,9 @@ func (im *importer) collect(ctx context.Context, l line) error {
 	case l.LabelChange != nil:
 		p, c := im.file.order.preset.Preset, *l.LabelChange
 		put(length, func(tx domain.Tx) error { return tx.PutLabelChange(p, c.Label, c.LabelChange) })
+	case l.Usage != nil:
+		row := l.Usage.row()
+		put(length, func(tx domain.Tx) error { return tx.PutUsage(row) })
 	case l.Answer != nil:
 		answer := l.Answer.replay()
 		put(length, func(tx domain.Tx) error { return tx.PutReplay(answer) })

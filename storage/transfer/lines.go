@@ -2,8 +2,10 @@ package transfer
 
 import (
 	"bytes"
+	"cmp"
 	"errors"
 	"regexp"
+	"strings"
 	"time"
 
 	jsonv2 "github.com/go-json-experiment/json"
@@ -30,6 +32,7 @@ type line struct {
 	Preset      *presetLine         `json:"preset,omitzero"`
 	Version     *versionLine        `json:"version,omitzero"`
 	LabelChange *labelChangeLine    `json:"label_change,omitzero"`
+	Usage       *usageLine          `json:"usage,omitzero"`
 	Answer      *answerLine         `json:"answer,omitzero"`
 	Key         *domain.Key         `json:"key,omitzero"`
 	End         *trailer            `json:"end,omitzero"`
@@ -97,6 +100,47 @@ func (l *versionLine) version() domain.PresetVersion {
 type labelChangeLine struct {
 	Label string `json:"label"`
 	domain.LabelChange
+}
+
+// usageLine is a row of usage. Content is Base64.
+type usageLine struct {
+	WorkspaceID string    `json:"workspace_id"`
+	PresetID    string    `json:"preset_id,omitzero"` // empty for requests without a preset
+	Step        usageStep `json:"step"`
+	Start       time.Time `json:"start"`
+	Node        string    `json:"node"`
+	Content     []byte    `json:"content"`
+}
+
+// usageStep is the length of a row's time.
+type usageStep string
+
+const (
+	stepDay  usageStep = "day"
+	stepHour usageStep = "hour"
+)
+
+func newUsageLine(r domain.UsageRow) *usageLine {
+	step := stepHour
+	if r.Day {
+		step = stepDay
+	}
+	return &usageLine{r.WorkspaceID, r.PresetID, step, r.Start, r.Node, r.Content}
+}
+
+func (l *usageLine) row() domain.UsageRow {
+	return domain.UsageRow{
+		UsageID: domain.UsageID{WorkspaceID: l.WorkspaceID, PresetID: l.PresetID, Day: l.Step == stepDay, Start: l.Start},
+		Node:    l.Node, Content: l.Content,
+	}
+}
+
+// compare orders rows as a file has them: days first, then by preset, start and node.
+func (l *usageLine) compare(other *usageLine) int {
+	return cmp.Or(
+		strings.Compare(string(l.Step), string(other.Step)), strings.Compare(l.PresetID, other.PresetID),
+		l.Start.Compare(other.Start), strings.Compare(l.Node, other.Node),
+	)
 }
 
 type answerLine struct {

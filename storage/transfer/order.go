@@ -18,8 +18,9 @@ type order struct {
 	created   time.Time
 	counts    Counts
 	head      domain.AuditHead
-	workspace string   // the id of the last workspace, empty if there was none
-	preset    *arrival // the preset whose versions and labels come, nil if there is none
+	workspace string     // the id of the last workspace, empty if there was none
+	preset    *arrival   // the preset whose versions and labels come, nil if there is none
+	usage     *usageLine // the last row of the workspace, nil if there was none
 }
 
 // arrival is a preset whose versions and label changes are being read.
@@ -43,7 +44,7 @@ func (l line) stage() int {
 		return 1
 	case l.Audit != nil:
 		return 2
-	case l.Workspace != nil, l.Preset != nil, l.Version != nil, l.LabelChange != nil:
+	case l.Workspace != nil, l.Preset != nil, l.Version != nil, l.LabelChange != nil, l.Usage != nil:
 		return 3
 	case l.Answer != nil:
 		return 4
@@ -83,7 +84,7 @@ func (o *order) take(l line) error {
 		return err
 	case l.Workspace != nil:
 		o.counts.Workspaces++
-		o.workspace = l.Workspace.ID
+		o.workspace, o.usage = l.Workspace.ID, nil
 		return checkWorkspace(*l.Workspace)
 	case l.Preset != nil:
 		o.counts.Presets++
@@ -94,6 +95,9 @@ func (o *order) take(l line) error {
 	case l.LabelChange != nil:
 		o.counts.LabelChanges++
 		return o.takeLabelChange(l.LabelChange)
+	case l.Usage != nil:
+		o.counts.Usage++
+		return o.takeUsage(l.Usage)
 	case l.Answer != nil:
 		o.counts.Answers++
 		if domain.ReplayID(l.Answer.ID) == progressID {
@@ -107,7 +111,7 @@ func (o *order) take(l line) error {
 }
 
 func (o *order) takePreset(p domain.Preset) error {
-	if o.workspace == "" || p.WorkspaceID != o.workspace {
+	if o.workspace == "" || p.WorkspaceID != o.workspace || o.usage != nil {
 		return errors.New("the preset is not of the workspace above")
 	}
 	also := p.Kept.Also
@@ -122,6 +126,14 @@ func (o *order) takePreset(p domain.Preset) error {
 	}
 	o.preset = &arrival{Preset: p, targets: make(map[string]domain.Target)}
 	return nil
+}
+
+func (o *order) takeUsage(l *usageLine) error {
+	if o.workspace == "" || l.WorkspaceID != o.workspace || o.usage != nil && l.compare(o.usage) <= 0 {
+		return errOrder
+	}
+	o.usage = l
+	return checkUsage(l)
 }
 
 // number returns the number of the i-th version of a, counted from 0.

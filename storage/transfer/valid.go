@@ -4,10 +4,12 @@ import (
 	"errors"
 	"fmt"
 	"strings"
+	"time"
 
 	"github.com/google/uuid"
 
 	"github.com/caddy-presets/caddy-presets/domain"
+	"github.com/caddy-presets/caddy-presets/domain/usage"
 	"github.com/caddy-presets/caddy-presets/schema"
 )
 
@@ -128,6 +130,32 @@ func checkLabelChange(c labelChangeLine, p domain.Preset) error {
 		if err := checkTarget(path, *to, p); err != nil {
 			return err
 		}
+	}
+	return nil
+}
+
+func checkUsage(l *usageLine) error {
+	step := time.Hour
+	switch l.Step {
+	case stepHour:
+	case stepDay:
+		step = 24 * time.Hour
+	default:
+		return inField("/step", errors.New("must be day or hour"))
+	}
+	if l.Start.Before(time.Unix(0, 0)) || !l.Start.Equal(l.Start.Truncate(step)) || l.Start.Location() != time.UTC {
+		return inField("/start", errors.New("must be the beginning of a day or an hour, in UTC"))
+	}
+	if l.PresetID != "" {
+		if err := checkID("/preset_id", l.PresetID); err != nil {
+			return err
+		}
+	}
+	if err := checkID("/node", l.Node); err != nil {
+		return err
+	}
+	if _, err := usage.Decode(l.PresetID, l.Content); err != nil || len(l.Content) > domain.MaxUsageSize {
+		return inField("/content", errors.New("must be a row of usage"))
 	}
 	return nil
 }

@@ -11,6 +11,7 @@ import (
 	"sync"
 	"time"
 
+	"github.com/google/uuid"
 	clientv3 "go.etcd.io/etcd/client/v3"
 	"go.uber.org/zap"
 
@@ -60,6 +61,7 @@ type Store struct {
 	dialErrors *dialErrors
 	prefix     string
 	timeout    time.Duration // of a request
+	node       string        // a UUID of this Store
 	logger     *zap.Logger
 
 	model     *replica.Model
@@ -92,6 +94,7 @@ func Open(ctx context.Context, o Options) (*Store, error) {
 	}
 	s := &Store{
 		client: client, dialErrors: dialErrors, prefix: o.Prefix, timeout: o.RequestTimeout, logger: o.Logger,
+		node:  uuid.NewString(),
 		model: replica.NewModel(o.Memory), stamps: domain.NewStamps(),
 	}
 	s.ctx, s.stop = context.WithCancel(context.Background())
@@ -241,6 +244,9 @@ func (s *Store) update(ctx context.Context, fn func(*records.Tx) error) error {
 
 // Stamps implements domain.Store.
 func (s *Store) Stamps() *domain.Stamps { return s.stamps }
+
+// Node implements domain.Store.
+func (s *Store) Node() string { return s.node }
 
 // Close waits for the calls in flight and disconnects. Later calls of other methods return
 // domain.ErrClosed. Further calls of Close return the result of the first.

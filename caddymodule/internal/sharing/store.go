@@ -102,14 +102,30 @@ func (s *Store[C, S]) Check(ctx context.Context) (report storage.Report, err err
 	return report, err
 }
 
+// Node implements domain.Store. Without an open store it is empty.
+func (s *Store[C, S]) Node() string {
+	if store := s.open(); store != nil {
+		return (*store).Node()
+	}
+	return ""
+}
+
 // Stamps implements domain.Store. Without an open store no stamp is ever valid.
 func (s *Store[C, S]) Stamps() *domain.Stamps {
-	if joined := s.share.Load(); joined != nil {
-		if store, err := joined.handle.Get(); err == nil {
-			return store.Stamps()
-		}
+	if store := s.open(); store != nil {
+		return (*store).Stamps()
 	}
 	return never
+}
+
+// open returns the open store, nil for none.
+func (s *Store[C, S]) open() *S {
+	if joined := s.share.Load(); joined != nil {
+		if store, err := joined.handle.Get(); err == nil {
+			return &store
+		}
+	}
+	return nil
 }
 
 // never are stamps that are never valid.

@@ -1,0 +1,168 @@
+package caddymodule
+
+import (
+	"encoding/csv"
+	"encoding/json"
+	"fmt"
+	"io"
+	"net/http"
+	"strings"
+	"testing"
+)
+
+// report is the part of a report that tests look at.
+type report struct {
+	Data struct {
+		From, To, Step, By string
+		Series             []struct {
+			Key    map[string]any
+			Total  figures
+			Points []figures
+		}
+	}
+}
+
+// figures are those of a report.
+type figures struct {
+	Requests     int `json:"requests"`
+	Errors       int `json:"errors"`
+	InputTokens  int `json:"input_tokens"`
+	OutputTokens int `json:"output_tokens"`
+	Cost         *string
+	Estimated    bool                             `json:"cost_estimated"`
+	Duration     *struct{ P50, P95, P99 float64 } `json:"duration_ms"`
+}
+
+// usage returns a report.
+func (s *server) usage(path string) (r report) {
+	s.t.Helper()
+	got := s.manage("GET", path, "")
+	if got.status != 200 {
+		s.t.Fatalf("%s: got %d %s", path, got.status, got.body)
+	}
+	if err := json.Unmarshal([]byte(got.body), &r); err != nil {
+		s.t.Fatal(err)
+	}
+	return r
+}
+
+// summary returns the keys of a report with their requests, errors and tokens.
+func (r report) summary() string {
+	var lines []string
+	for _, s := range r.Data.Series {
+		key, _ := json.Marshal(s.Key)
+		lines = append(lines, fmt.Sprintf("%s %d/%d %d+%d", key, s.Total.Requests, s.Total.Errors, s.Total.InputTokens, s.Total.OutputTokens))
+	}
+	return strings.Join(lines, "\n")
+}
+
+// TestUsageReports compares reports with the requests that were made, across a reload and a
+// restart.
+func TestUsageReports(t *testing.T) {
+	s := start(t, inferring(usageBlock))
+	s.preset("writer", `{"model":"priced/m"}`)
+	s.preset("writer", `{"model":"other"}`)
+	s.manage("PUT", "/v1/presets/writer/labels/first", `{"version":1}`)
+	status := http.StatusOK
+	s.upstream.answers(func(w http.ResponseWriter, _ *http.Request) {
+		w.Header().Set("Content-Type", "application/json")
+		w.WriteHeader(status)
+		if status == http.StatusOK {
+			_, _ = io.WriteString(w, `{"choices":[{"message":{"content":"Hi"}}],"usage":{"prompt_tokens":1000,"completion_tokens":10}}`)
+		}
+	})
+	ask := func(model string, times int) {
+		t.Helper()
+		for range times {
+			if got := s.do("POST", chatPath, `{"model":"`+model+`"}`, bearer(inferenceSecret)); got.status != status {
+				t.Fatalf("%s: got %d %s", model, got.status, got.body)
+			}
+		}
+	}
+	shows := func(path, want string) {
+		t.Helper()
+		var got string
+		if !s.eventually(func() bool { got = s.usage(path).summary(); return got == want }) {
+			t.Errorf("%s:\ngot\n%s\nwant\n%s", path, got, want)
+		}
+	}
+
+	shows("/v1/presets/writer/usage", "")
+	ask("@preset/writer@first", 2)
+	ask("@preset/writer", 1)
+	status = http.StatusBadGateway
+	ask("@preset/writer@1", 1)
+	status = http.StatusOK
+	ask("plain", 4)
+	shows("/v1/presets/writer/usage", `{"version":1} 3/1 2000+20
+{"version":2} 1/0 1000+10`)
+	s.reload(inferring(usageBlock))
+	ask("@preset/writer", 1)
+	shows("/v1/presets/writer/usage", `{"version":1} 3/1 2000+20
+{"version":2} 2/0 2000+20`)
+	ask("@preset/writer", 1)
+	s.stop() // stores the last request
+	s.reload(inferring(usageBlock))
+	shows("/v1/presets/writer/usage", `{"version":1} 3/1 2000+20
+{"version":2} 3/0 3000+30`)
+	ask("@preset/writer", 1)
+	shows("/v1/presets/writer/usage?step=day", `{"version":1} 3/1 2000+20
+{"version":2} 4/0 4000+40`)
+	shows("/v1/presets/writer/usage?by=label", `{"label":"first"} 2/0 2000+20
+{"label":null} 5/1 4000+40`)
+	shows("/v1/presets/writer/usage?by=model", `{"model":"other"} 4/0 4000+40
+{"model":"priced/m"} 3/1 2000+20`)
+	shows("/v1/presets/writer/usage?by=status", `{"status":"2xx"} 6/0 6000+60
+{"status":"5xx"} 1/1 0+0`)
+	shows("/v1/workspaces/default/usage?by=preset", `{"preset":"writer"} 7/1 6000+60
+{"preset":null} 4/0 4000+40`)
+
+	r := s.usage("/v1/presets/writer/usage")
+	first := r.Data.Series[0].Total
+	if first.Cost == nil || *first.Cost != "0.00104" || !first.Estimated || first.Duration == nil {
+		t.Errorf("got %+v, want an estimated cost of 0.00104 and durations", first)
+	}
+	if points := len(r.Data.Series[0].Points); points < 24 || points > 25 {
+		t.Errorf("got %d points, want one for each hour", points)
+	}
+	if got := s.do("GET", "/v1/workspaces/default/usage", "", bearer(inferenceSecret)); got.status != 403 {
+		t.Errorf("an inference key reads the usage of a workspace: got %d", got.status)
+	}
+	if got := s.do("GET", "/v1/presets/writer/usage", "", bearer(inferenceSecret)); got.status != 200 {
+		t.Errorf("an inference key reads the usage of a preset: got %d %s", got.status, got.body)
+	}
+	if got := s.manage("GET", "/v1/presets/absent/usage", ""); got.status != 404 {
+		t.Errorf("an absent preset: got %d", got.status)
+	}
+	for _, wrong := range []string{"step=week", "by=key", "from=yesterday", "from=2026-01-02T00:00:00Z&to=2026-01-01T00:00:00Z"} {
+		if got := s.manage("GET", "/v1/presets/writer/usage?"+wrong, ""); got.status != 400 {
+			t.Errorf("%s: got %d %s, want 400", wrong, got.status, got.body)
+		}
+	}
+}
+
+// TestUsageAsCSV asks for a report with several Accept headers.
+func TestUsageAsCSV(t *testing.T) {
+	s := start(t, inferring("usage"))
+	s.preset("writer", writer)
+	s.do("POST", chatPath, `{"model":"@preset/writer"}`, bearer(inferenceSecret))
+	if !s.eventually(func() bool { return len(s.usage("/v1/presets/writer/usage").Data.Series) == 1 }) {
+		t.Fatal("the request shows in no report")
+	}
+	for accept, want := range map[string]string{
+		"text/csv": csvMedia, "text/csv, */*;q=0.1": csvMedia, "application/json;q=0.2,text/csv;q=0.3": csvMedia, "Text/CSV; charset=utf-8": csvMedia,
+		"": jsonMedia, "*/*": jsonMedia, "text/*": jsonMedia, "text/csv;q=0": jsonMedia, "text/csv;q=0.5, application/json": jsonMedia, "text/csv;q=x": jsonMedia,
+	} {
+		got := s.manage("GET", "/v1/presets/writer/usage", "", "Accept: "+accept)
+		if got.status != 200 || got.header.Get("Content-Type") != want || got.header.Get("Vary") != "Accept" {
+			t.Errorf("%q: got %d %s, want %s", accept, got.status, got.header.Get("Content-Type"), want)
+		}
+		if want != csvMedia {
+			continue
+		}
+		records, err := csv.NewReader(strings.NewReader(got.body)).ReadAll()
+		if err != nil || len(records) < 25 || records[0][0] != "version" {
+			t.Errorf("%q: got %d lines, %v: %.100s", accept, len(records), err, got.body)
+		}
+	}
+}

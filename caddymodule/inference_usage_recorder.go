@@ -1,0 +1,220 @@
+package caddymodule
+
+import (
+	"context"
+	"errors"
+	"slices"
+	"sync"
+	"time"
+
+	"go.uber.org/zap"
+
+	"github.com/caddy-presets/caddy-presets/domain"
+	"github.com/caddy-presets/caddy-presets/domain/usage"
+)
+
+// flushInterval is how often usage is stored. A crash loses this much at most.
+var flushInterval = 10 * time.Second // shorter in tests
+
+const (
+	// flushTimeout bounds one storing of usage, and the last one at a stop.
+	flushTimeout = 5 * time.Second
+	// pruneInterval is how often old rows are removed.
+	pruneInterval = time.Hour
+	// pruneBatch is how many rows are removed in one change.
+	pruneBatch = domain.MaxChangeRemoved / 4
+)
+
+// usageRecorder stores the usage of all handlers of one store. It outlives reloads. Its methods
+// are safe for concurrent use. Its zero value is ready.
+type usageRecorder struct {
+	ledger usage.Ledger
+
+	mu   sync.Mutex
+	uses []*usageRecording // the newest last
+	stop func()            // ends run and waits for it, nil without uses
+
+	flushing   sync.Mutex // held to use the fields below
+	node       string     // under which rows are stored, empty until the first row
+	overflowed int64      // of the ledger, as it was last logged
+}
+
+// usageRecording is how one handler uses a usageRecorder.
+type usageRecording struct {
+	store               domain.Store
+	keepHours, keepDays time.Duration
+	logger              *zap.Logger
+}
+
+// start adds a use. The first one begins to store usage from time to time.
+func (rec *usageRecorder) start(use *usageRecording) {
+	rec.mu.Lock()
+	defer rec.mu.Unlock()
+	if rec.uses = append(rec.uses, use); len(rec.uses) > 1 {
+		return
+	}
+	ctx, cancel := context.WithCancel(context.Background())
+	ended := make(chan struct{})
+	rec.stop = func() { cancel(); <-ended }
+	go func() {
+		defer close(ended)
+		rec.run(ctx)
+	}()
+}
+
+// end removes a use. The last one stores what is not stored yet.
+func (rec *usageRecorder) end(use *usageRecording) {
+	rec.mu.Lock()
+	rec.uses = slices.DeleteFunc(rec.uses, func(other *usageRecording) bool { return other == use })
+	var stop func()
+	if len(rec.uses) == 0 {
+		stop = rec.stop
+	}
+	rec.mu.Unlock()
+	if stop != nil {
+		stop()
+		rec.flush(context.Background(), use)
+	}
+}
+
+// newest returns the use that was added last, nil for none.
+func (rec *usageRecorder) newest() *usageRecording {
+	rec.mu.Lock()
+	defer rec.mu.Unlock()
+	if len(rec.uses) == 0 {
+		return nil
+	}
+	return rec.uses[len(rec.uses)-1]
+}
+
+// run stores usage and removes old rows until ctx ends.
+func (rec *usageRecorder) run(ctx context.Context) {
+	ticker := time.NewTicker(flushInterval)
+	defer ticker.Stop()
+	var pruned time.Time
+	for {
+		select {
+		case <-ctx.Done():
+			return
+		case now := <-ticker.C:
+			use := rec.newest()
+			if use == nil {
+				return
+			}
+			rec.flush(ctx, use)
+			if now.Sub(pruned) < pruneInterval {
+				continue
+			}
+			pruned = now
+			if err := prune(ctx, use, now); err != nil && ctx.Err() == nil {
+				use.logger.Warn("removing old usage failed; will try again", zap.Error(err), zap.Duration("after", pruneInterval))
+			}
+		}
+	}
+}
+
+// flush stores the rows that changed. Rows that cannot be stored wait for the next time.
+func (rec *usageRecorder) flush(ctx context.Context, use *usageRecording) {
+	ctx, cancel := context.WithTimeout(ctx, flushTimeout)
+	defer cancel()
+	rec.flushing.Lock()
+	defer rec.flushing.Unlock()
+	rows, err := rec.ledger.Take(func(id domain.UsageID) (content []byte, err error) {
+		err = use.store.View(ctx, func(r domain.Reader) error {
+			if rec.node == "" {
+				rec.node = use.store.Node() // of the store that is open now
+			}
+			content, err = r.Usage(id, rec.node)
+			return err
+		})
+		if errors.Is(err, domain.ErrNotFound) {
+			return nil, nil
+		}
+		return content, err
+	})
+	for len(rows) > 0 {
+		batch := firstBatch(rows)
+		if failed := rec.put(ctx, use, batch); failed != nil {
+			err = errors.Join(err, failed)
+			break
+		}
+		rec.ledger.Stored(batch)
+		rows = rows[len(batch):]
+	}
+	if err != nil {
+		use.logger.Warn("storing usage failed; will try again", zap.Error(err), zap.Duration("after", flushInterval))
+	}
+	if overflowed := rec.ledger.Overflowed(); overflowed > rec.overflowed {
+		use.logger.Warn("there are more series of usage than are kept apart: the rest is summed as other", zap.Int64("requests", overflowed-rec.overflowed))
+		rec.overflowed = overflowed
+	}
+}
+
+// put stores rows in one change. It leaves out those of workspaces that are deleted.
+func (rec *usageRecorder) put(ctx context.Context, use *usageRecording, rows []domain.UsageRow) error {
+	return use.store.Update(ctx, func(tx domain.Tx) error {
+		for _, row := range rows {
+			row.Node = rec.node
+			if err := tx.PutUsage(row); err != nil && !errors.Is(err, domain.ErrNotFound) {
+				return err
+			}
+		}
+		return nil
+	})
+}
+
+// rowCost is what a row adds to domain.MaxChangeSize beside its content.
+const rowCost = 1 << 10
+
+// firstBatch returns as many rows as one change can have.
+func firstBatch(rows []domain.UsageRow) []domain.UsageRow {
+	size := 0
+	for i, row := range rows {
+		size += len(row.Content) + rowCost
+		if i == domain.MaxChangeObjects || i > 0 && size > domain.MaxChangeSize {
+			return rows[:i]
+		}
+	}
+	return rows
+}
+
+// prune removes the rows that are older than use keeps them.
+func prune(ctx context.Context, use *usageRecording, now time.Time) error {
+	for day, keep := range map[bool]time.Duration{false: use.keepHours, true: use.keepDays} {
+		old := domain.UsageRange{Day: day, To: now.Add(-keep)}
+		for more := true; more; {
+			var rows []domain.UsageRow
+			err := use.store.View(ctx, func(r domain.Reader) error {
+				rows = rows[:0]
+				for row, err := range r.UsageRows(old) {
+					if err != nil {
+						return err
+					}
+					row.Content = nil
+					if rows = append(rows, row); len(rows) == pruneBatch {
+						break
+					}
+				}
+				return nil
+			})
+			if err != nil {
+				return err
+			}
+			if more = len(rows) == pruneBatch; len(rows) == 0 {
+				continue
+			}
+			err = use.store.Update(ctx, func(tx domain.Tx) error {
+				for _, row := range rows {
+					if err := tx.RemoveUsage(row.UsageID, row.Node); err != nil {
+						return err
+					}
+				}
+				return nil
+			})
+			if err != nil {
+				return err
+			}
+		}
+	}
+	return nil
+}

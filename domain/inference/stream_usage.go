@@ -1,0 +1,90 @@
+package inference
+
+import (
+	"strings"
+
+	"github.com/caddy-presets/caddy-presets/domain"
+	"github.com/caddy-presets/caddy-presets/schema/rawjson"
+)
+
+// addStreamUsage makes a chat stream end with its usage, unless the request says whether it
+// wants that. The other dialects always tell their usage.
+func (m *merger) addStreamUsage() {
+	const options, include = "stream_options", "include_usage"
+	if !m.streamUsage || m.dialect != domain.Chat || m.unknown[options] || m.policy.drops(options) || m.value("stream").Kind() != 't' {
+		return
+	}
+	wanted := newMember(include, []byte("true"))
+	value := m.value(options)
+	switch {
+	case value == nil:
+		value = object(wanted)
+	case value.Kind() != '{': // the gateway refuses it
+		return
+	default:
+		if said := rawjson.Get(value, include); said != nil && said.Kind() != 'n' {
+			return
+		}
+		value = withField(value, include, wanted.Value)
+	}
+	m.set(options, value, FromServer)
+	m.streamUsageAdded = true
+}
+
+// IsStreamUsage reports whether data of an event of a chat stream is the chunk that only
+// tells the usage of the stream.
+func IsStreamUsage(data []byte) bool {
+	noChoices, hasUsage := false, false
+	for field, err := range rawjson.Object(data) {
+		if err != nil {
+			return false
+		}
+		switch field.Name {
+		case "choices":
+			if noChoices = field.Value.Kind() == '[' && isEmptyContainer(field.Value); !noChoices {
+				return false // a second field of the name changes nothing
+			}
+		case "usage":
+			hasUsage = field.Value.Kind() == '{'
+		}
+	}
+	return noChoices && hasUsage
+}
+
+// maxModelName bounds the models that ModelOf and Resolution.Model tell, in bytes.
+const maxModelName = 256
+
+// maxModelSearch is how far ModelOf looks for a model, in bytes.
+const maxModelSearch = 16 << 10
+
+// ModelOf returns the model that a request names, or "". It looks at the beginning of long
+// requests only, and leaves out names that are longer than maxModelName.
+func ModelOf(body []byte) string {
+	for field, err := range rawjson.Object(body[:min(len(body), maxModelSearch)]) {
+		if err != nil {
+			break
+		}
+		if field.Name == "model" {
+			return modelName(field.Value)
+		}
+	}
+	return ""
+}
+
+// modelUpstream returns Resolution.Model.
+func (m *merger) modelUpstream() string {
+	model := m.value("model")
+	if model == nil || isEmptyText(model) {
+		model = firstModel(m.value("models"))
+	}
+	return modelName(model)
+}
+
+// modelName returns the name of a model in memory of its own.
+func modelName(value []byte) string {
+	if len(value) > maxModelName {
+		return ""
+	}
+	name, _ := rawjson.Text(value)
+	return strings.Clone(name)
+}

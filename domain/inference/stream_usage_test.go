@@ -1,0 +1,261 @@
+package inference_test
+
+import (
+	"bytes"
+	"regexp"
+	"strings"
+	"testing"
+
+	"github.com/caddy-presets/caddy-presets/domain"
+	"github.com/caddy-presets/caddy-presets/domain/inference"
+)
+
+func TestStreamUsageIsAdded(t *testing.T) {
+	r := newResolving(t)
+	r.put(t, r.home.ID, "p", version{dialect: domain.Chat, config: `{"model":"m"}`})
+	const named, added = `{"preset":"p","stream":true`, `"stream_options":{"include_usage":true}`
+	for _, tc := range []struct {
+		name    string
+		config  inference.Config
+		dialect domain.Dialect
+		body    string
+		want    string // in the body that goes upstream; empty if nothing is added
+	}{
+		{name: "a stream", body: named + `}`, want: added},
+		{name: "null", body: named + `,"stream_options":null}`, want: added},
+		{name: "no options", body: named + `,"stream_options":{}}`, want: added},
+		{name: "null for the option", body: named + `,"stream_options":{"include_usage":null}}`, want: added},
+		{name: "other options", body: named + `,"stream_options":{"x":1}}`, want: `"stream_options":{"x":1,"include_usage":true}`},
+		{name: "refused", body: named + `,"stream_options":{"include_usage":false}}`},
+		{name: "asked for", body: named + `,"stream_options":{"include_usage":true}}`},
+		{name: "of another type", body: named + `,"stream_options":7}`},
+		{name: "no stream", body: `{"preset":"p"}`},
+		{name: "expressly no stream", body: `{"preset":"p","stream":false}`},
+		{name: "no preset", body: `{"model":"m","stream":true}`},
+		{name: "another API", dialect: domain.Messages, body: named + `}`},
+		{name: "a gateway that does not know it", config: inference.Config{DropFields: []string{"stream_options"}}, body: named + `}`},
+	} {
+		if tc.dialect == "" {
+			tc.dialect = domain.Chat
+		}
+		for _, on := range []bool{true, false} {
+			tc.config.AddStreamUsage = on
+			got, err := r.resolver(t, tc.config).Resolve(t.Context(), domain.Principal{}, inference.Request{Dialect: tc.dialect, Body: []byte(tc.body)})
+			if err != nil {
+				t.Fatalf("%s: %v", tc.name, err)
+			}
+			if want := on && tc.want != ""; got.StreamUsageAdded != want {
+				t.Errorf("%s: added is %v, want %v", tc.name, got.StreamUsageAdded, want)
+			}
+			if on && !strings.Contains(string(got.Body), tc.want) {
+				t.Errorf("%s: got %s, want %s", tc.name, got.Body, tc.want)
+			}
+			fields, err := got.Fields()
+			if err != nil {
+				t.Fatal(err)
+			}
+			for _, field := range fields {
+				if (field.From == inference.FromServer) != (got.StreamUsageAdded && field.Name == "stream_options") {
+					t.Errorf("%s: %s is from %s", tc.name, field.Name, field.From)
+				}
+			}
+		}
+	}
+}
+
+func TestResolutionTellsWhatWasNamed(t *testing.T) {
+	r := newResolving(t)
+	r.put(t, r.home.ID, "p", version{dialect: domain.Chat, config: `{"models":["first","second"]}`})
+	r.label(t, "p", "live", domain.Target{Version: 1})
+	resolver := r.resolver(t, inference.Config{TellModel: true})
+	for _, tc := range []struct{ body, label, model string }{
+		{`{"preset":"p"}`, "", "first"},
+		{`{"preset":"p@1"}`, "", "first"},
+		{`{"preset":"p@live","model":"own"}`, "live", "own"},
+		{`{"preset":"p","model":"` + strings.Repeat("m", 300) + `"}`, "", ""},
+	} {
+		for range 2 { // the second is cached
+			got, err := resolver.Resolve(t.Context(), domain.Principal{}, inference.Request{Dialect: domain.Chat, Body: []byte(tc.body)})
+			if err != nil || got.Label != tc.label || got.Model != tc.model || got.PresetID == "" {
+				t.Errorf("%.50s: got label %q, model %q, id %q, %v, want %q and %q", tc.body, got.Label, got.Model, got.PresetID, err, tc.label, tc.model)
+			}
+		}
+	}
+}
+
+func TestModelOf(t *testing.T) {
+	for body, want := range map[string]string{
+		`{"x":[1],"model":"a\u0062c"}`:                            "abc",
+		`{"model":7}`:                                             "",
+		`{"model":"` + strings.Repeat("m", 300) + `"}`:            "",
+		`{"x":"` + strings.Repeat("x", 20<<10) + `","model":"m"}`: "",
+		`{"model":"m","x":"` + strings.Repeat("x", 20<<10) + `"}`: "m",
+		`[]`: "",
+		``:   "",
+		`{"`: "",
+	} {
+		if got := inference.ModelOf([]byte(body)); got != want {
+			t.Errorf("%.50s: got %q, want %q", body, got, want)
+		}
+	}
+}
+
+const (
+	content = `{"object":"chat.completion.chunk","choices":[{"delta":{"content":"Hi \"choices\":[] "}}],"usage":null}`
+	chunk   = `{"object":"chat.completion.chunk","choices": [ ],"usage":{"prompt_tokens":3,"completion_tokens":4}}`
+)
+
+// filteredStreams are streams in which « and » are around what is taken out.
+var filteredStreams = map[string]string{
+	"plain":                 "data: " + content + "\n\n«data: " + chunk + "\n\n»data: [DONE]\n\n",
+	"CRLF":                  "data: " + content + "\r\n\r\n«data: " + chunk + "\r\n\r\n»data: [DONE]\r\n\r\n",
+	"CR":                    "data: " + content + "\r\r«data: " + chunk + "\r\r»data: [DONE]\r\r",
+	"mixed line ends":       "data: " + content + "\r\n\n«data: " + chunk + "\n\r\n»data: [DONE]\r\r\n\n",
+	"no space":              "«data:" + chunk + "\n\n»data:[DONE]\n\n",
+	"comments":              ": wait\n\n: wait\ndata: " + content + "\n\n: wait\n\n«data: " + chunk + "\n\n»: bye\n\n",
+	"a comment before":      ": wait\n«data: " + chunk + "\n»\ndata: [DONE]\n\n",
+	"a comment behind":      "«data: " + chunk + "\n: wait\n\n»data: [DONE]\n\n",
+	"a name before":         "event: x\r\n«data: " + chunk + "\r\n»\r\ndata: [DONE]\n\n",
+	"several lines":         "«data: {\"choices\":\ndata: [],\ndata:\ndata\ndata: \"usage\":{}}\n\n»data: [DONE]\n\n",
+	"other lines of data":   "data: {\"choices\":\ndata: [1],\ndata: \"usage\":{}}\n\n",
+	"more data":             "data: " + chunk + "\ndata: x\n\n",
+	"no blank line":         "data: " + content + "\n\n«data: " + chunk + "\n»",
+	"no end of line":        "«data: " + chunk + "»",
+	"a broken chunk":        "data: " + chunk[:50],
+	"broken JSON":           "data: " + chunk[1:] + "\n\ndata: {\"choices\":[],\"usage\":{}}}\n\n",
+	"two chunks":            "«data: " + chunk + "\n\ndata: " + chunk + "\n\n»",
+	"only usage":            "data: {\"usage\":{}}\n\ndata: {\"choices\":[]}\n\ndata: {\"choices\":[],\"usage\":null}\n\n",
+	"an error":              "data: {\"error\":{\"choices\":[],\"usage\":{}}}\n\n",
+	"choices twice":         "data: {\"choices\":[1],\"choices\":[],\"usage\":{}}\n\ndata: {\"choices\":[],\"choices\":null,\"usage\":{}}\n\n",
+	"escaped names":         "«data: {\"cho\\u0069ces\":[],\"\\u0075sage\":{}}\n\n»data: {\"\\\"choices\":[],\"usage\":{}}\n\n",
+	"a choice deeper":       "«data: {\"x\":{\"choices\":[1]},\"choices\":[],\"usage\":{\"choices\":[1]}}\n\n»",
+	"other names":           "dat: " + chunk + "\n\ndataa: " + chunk + "\n\nd\n\nDATA: " + chunk + "\n\n data: " + chunk + "\n\n",
+	"no stream of events":   `{"choices":[],"usage":{}}`,
+	"blank lines":           "\n\n\r\n\n«data: " + chunk + "\n\n»\n\n",
+	"large":                 "data: {\"choices\":[],\"usage\":{},\"x\":\"" + strings.Repeat("x", inference.MaxStreamUsage) + "\"}\n\n«data: " + chunk + "\n\n»",
+	"no chunk at all, cut":  "data: " + content + "\n\ndat",
+	"space around the data": "«data: \t " + chunk + " \t\n\n»",
+}
+
+// splitStream returns a stream, and what is left of it.
+func splitStream(marked string) (sent, want string) {
+	return strings.NewReplacer("«", "", "»", "").Replace(marked), regexp.MustCompile(`«[^»]*»`).ReplaceAllString(marked, "")
+}
+
+// filtered returns what passes of a stream that comes in parts.
+func filtered(parts ...string) string {
+	var f inference.StreamUsageFilter
+	var out strings.Builder
+	for _, part := range parts {
+		out.Write(f.Next([]byte(part)))
+	}
+	out.Write(f.End())
+	return out.String()
+}
+
+func TestStreamUsageFilter(t *testing.T) {
+	for name, marked := range filteredStreams {
+		sent, want := splitStream(marked)
+		if got := filtered(eachByte([]byte(sent))...); got != want {
+			t.Errorf("%s, byte for byte: got %.300q, want %.300q", name, got, want)
+		}
+		step := 1 + len(sent)/2000
+		for at := 0; at <= len(sent); at += step {
+			if got := filtered(sent[:at], sent[at:]); got != want {
+				t.Fatalf("%s, cut at %d: got %.300q, want %.300q", name, at, got, want)
+			}
+		}
+	}
+}
+
+// TestStreamUsageFilterHoldsLittle checks what passes at once.
+func TestStreamUsageFilterHoldsLittle(t *testing.T) {
+	for _, tc := range []struct{ name, sent, held string }{
+		{"an event", "data: " + content + "\n\n", ""},
+		{"an event without its end", "data: " + content, ""},
+		{"a choice", `data: {"id":"x","choices":[{`, ""},
+		{"a list that may be empty", ": x\n" + `data: {"id":"x","choices": [ `, `data: {"id":"x","choices": [ `},
+		{"the end of a stream", "data: [", ""},
+		{"a comment", ": wai", ""},
+		{"a name", "even", ""},
+		{"a name that may be data", "dat", "dat"},
+		{"an object without choices", "data: {\"error\":{}}\n", ""},
+		{"an object without choices, perhaps", "data: {\"error\":{}}", "data: {\"error\":{}}"},
+		{"a chunk", "data: " + chunk + "\n", "data: " + chunk + "\n"},
+		{"a long event", "data: {\"x\":\"" + strings.Repeat("x", inference.MaxStreamUsage), ""},
+		{"the rest of a long event", "data: {\"x\":\"" + strings.Repeat("x", inference.MaxStreamUsage) + "\"}\ndata: ", ""},
+	} {
+		var f inference.StreamUsageFilter
+		passed := string(f.Next([]byte(tc.sent)))
+		if held := strings.TrimPrefix(tc.sent, passed); held != tc.held {
+			t.Errorf("%s: %.300q is held, want %.300q", tc.name, held, tc.held)
+		}
+	}
+}
+
+// FuzzStreamUsageFilter compares the filter with one that has the whole stream. The parts of
+// the stream must not matter.
+func FuzzStreamUsageFilter(f *testing.F) {
+	for _, marked := range filteredStreams {
+		if sent, _ := splitStream(marked); len(sent) < 4096 {
+			f.Add([]byte(sent), uint16(7))
+		}
+	}
+	ends := regexp.MustCompile(`\r\n|\r|\n`)
+	f.Fuzz(func(t *testing.T, sent []byte, at uint16) {
+		if len(sent) > inference.MaxStreamUsage {
+			return
+		}
+		cut := min(int(at), len(sent))
+		got := filtered(string(sent[:cut]), string(sent[cut:]))
+		if bytewise := filtered(eachByte(sent)...); bytewise != got {
+			t.Fatalf("%q, byte for byte: got %q, want %q", sent, bytewise, got)
+		}
+		var want, before, event, data []byte // event begins with its data
+		end := func(blank []byte) {
+			want = append(want, before...)
+			if data == nil || !inference.IsStreamUsage(data) {
+				want = append(append(want, event...), blank...)
+			} else if len(before) > 0 {
+				want = append(want, blank...)
+			}
+			before, event, data = nil, nil, nil
+		}
+		for rest := sent; len(rest) > 0; {
+			line := rest
+			text := rest
+			if at := ends.FindIndex(rest); at != nil {
+				line, text = rest[:at[1]], rest[:at[0]]
+			}
+			rest = rest[len(line):]
+			if len(text) == 0 {
+				end(line)
+				continue
+			}
+			if value, ok := bytes.CutPrefix(text, []byte("data:")); ok || string(text) == "data" && len(line) > len(text) {
+				if !ok {
+					value = nil
+				}
+				data = append(append(data, value...), '\n')
+			}
+			if data == nil {
+				before = append(before, line...)
+			} else {
+				event = append(event, line...)
+			}
+		}
+		end(nil)
+		if got != string(want) {
+			t.Fatalf("%q, cut at %d: got %q, want %q", sent, cut, got, want)
+		}
+	})
+}
+
+// eachByte returns the bytes of text.
+func eachByte(text []byte) []string {
+	parts := make([]string, len(text))
+	for i := range text {
+		parts[i] = string(text[i : i+1])
+	}
+	return parts
+}
