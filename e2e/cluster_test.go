@@ -2,6 +2,7 @@ package e2e
 
 import (
 	"context"
+	"encoding/json"
 	"fmt"
 	"io"
 	"net"
@@ -133,6 +134,7 @@ func TestCluster(t *testing.T) {
 		caddys[name] = start("caddy-"+name, "compose.Caddyfile", nodes[2*i+1], append([]string{
 			"\tmetrics\n", "\tmetrics\n\tadmin " + admins[name] + "\n\tpersist_config off\n\tgrace_period 2s\n",
 			"http://:8000 {", "http://:" + port + " {", "127.0.0.1:8000", gateway,
+			"\t\tinference\n", "\t\tinference {\n\t\t\tusage\n\t\t}\n",
 		}, addresses...)...)
 	}
 	front := &server{site: "http://" + freeAddress(t)}
@@ -142,8 +144,12 @@ func TestCluster(t *testing.T) {
 	write := func(s *server, model string) (int, string) {
 		return s.post(t, "/v1/presets/p/chat/completions", key, `{"model":"`+model+`","messages":[]}`)
 	}
+	answered := 0 // requests with the preset
 	resolves := func(s *server, model string) bool {
 		status, answer := s.post(t, "/v1/chat/completions", inferenceKey, `{"model":"@preset/p","messages":[]}`)
+		if status == http.StatusOK {
+			answered++
+		}
 		return status == http.StatusOK && strings.Contains(answer, model)
 	}
 	var slowest time.Duration
@@ -165,6 +171,22 @@ func TestCluster(t *testing.T) {
 		t.Errorf("%d of 36 times a node resolved a new version only after more than a second", late)
 	}
 	waitUntil(t, 30*time.Second, "the load balancer finds the nodes healthy", func() bool { return resolves(front, "acme/m11") })
+
+	// Each node stores its own usage. The report of each node has the sum.
+	for _, name := range names {
+		waitUntil(t, 60*time.Second, name+" reports the requests of all nodes", func() bool {
+			_, answer := sites[name].send(t, http.MethodGet, "/v1/presets/p/usage?by=label", key, "")
+			var report struct {
+				Data struct {
+					Series []struct{ Total struct{ Requests int } }
+				}
+			}
+			if err := json.Unmarshal([]byte(answer), &report); err != nil {
+				t.Fatalf("%v: %s", err, answer)
+			}
+			return len(report.Data.Series) == 1 && report.Data.Series[0].Total.Requests == answered
+		})
+	}
 
 	// Stop a node and a member. Clients of the load balancer get answers within the
 	// limit.

@@ -218,23 +218,29 @@ func (m *Model) hold(key string, record []byte, since int64) {
 		m.size += h.cost()
 	}
 	for m.size > m.limit {
-		oldest := m.used.Back()
-		h := m.used.Remove(oldest).(*held)
-		delete(m.held, h.key)
-		m.size -= h.cost()
+		m.drop(m.used.Back())
 	}
+}
+
+func (m *Model) drop(e *list.Element) {
+	h := m.used.Remove(e).(*held)
+	delete(m.held, h.key)
+	m.size -= h.cost()
 }
 
 // Change is a record that was written, or removed, at a revision.
 type Change struct {
 	Key    string
 	Record []byte // nil for one that was removed
+	// Unread says that the record is not read soon, so the model does not hold it.
+	Unread bool
 }
 
 // Apply applies the changes that were made at a revision, and notes their commit, nil for
 // none. own is set for a commit of this node. Its records are kept, because they will soon
 // be read. If the watch was faster, they are not: it may have reported later changes. The
-// changes of other nodes update only records that the model holds.
+// changes of other nodes update only records that the model holds. Changes that are Unread
+// remove them from it.
 func (m *Model) Apply(changes []Change, revision int64, made *Commit, own bool) {
 	m.mu.Lock()
 	defer m.mu.Unlock()
@@ -247,7 +253,11 @@ func (m *Model) Apply(changes []Change, revision int64, made *Commit, own bool) 
 		for _, f := range m.fetching[c.Key] {
 			f.last = max(f.last, revision)
 		}
-		if _, ok := m.held[c.Key]; ok || own {
+		e, ok := m.held[c.Key]
+		switch {
+		case c.Unread && ok:
+			m.drop(e)
+		case !c.Unread && (ok || own):
 			m.hold(c.Key, c.Record, revision)
 		}
 	}

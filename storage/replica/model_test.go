@@ -39,16 +39,19 @@ func TestModelRevisions(t *testing.T) {
 	at(t, m, "a", 9, "1", true)
 	at(t, m, "b", 9, "", false)
 	at(t, m, "b", 10, "", true)
-	m.Apply([]Change{{"a", []byte("2")}, {"b", []byte("3")}, {"c", []byte("4")}}, 13, made(8, 13), false)
+	m.Apply([]Change{{Key: "a", Record: []byte("2")}, {Key: "b", Record: []byte("3")}, {Key: "c", Record: []byte("4")}}, 13, made(8, 13), false)
 	at(t, m, "a", 12, "", false)
 	at(t, m, "a", 13, "2", true)
 	at(t, m, "b", 13, "3", true)
 	at(t, m, "c", 13, "", false) // nobody has asked for it
-	m.Apply([]Change{{"a", nil}, {"c", []byte("5")}}, 14, made(9, 14), true)
+	m.Apply([]Change{{Key: "a", Record: nil}, {Key: "c", Record: []byte("5")}}, 14, made(9, 14), true)
 	at(t, m, "a", 14, "", true)
 	at(t, m, "c", 14, "5", true)
-	if last := m.Latest(); last.Number != 9 || last.Revision != 14 {
-		t.Errorf("got last commit %v, want 9 at 14", last)
+	m.Apply([]Change{{Key: "d", Record: []byte("6"), Unread: true}, {Key: "c", Record: []byte("7"), Unread: true}}, 15, made(10, 15), true)
+	at(t, m, "d", 15, "", false)
+	at(t, m, "c", 15, "", false) // it was held
+	if last := m.Latest(); last.Number != 10 || last.Revision != 15 {
+		t.Errorf("got last commit %v, want 10 at 15", last)
 	}
 	m.End(m.Begin("a"), Found{Record: []byte("old"), Since: 9, At: 14, Last: 14}, true)
 	at(t, m, "a", 14, "", true) // a later state is kept
@@ -73,7 +76,7 @@ func TestModelFetches(t *testing.T) {
 			m.Reset(*made(1, 10), 10)
 			change := func(revision int64) {
 				if revision != 0 {
-					m.Apply([]Change{{"a", []byte("new")}}, revision, made(m.Latest().Number+1, revision), false)
+					m.Apply([]Change{{Key: "a", Record: []byte("new")}}, revision, made(m.Latest().Number+1, revision), false)
 				}
 			}
 			change(test.before)
@@ -102,9 +105,9 @@ func TestModelOwnAfterOthers(t *testing.T) {
 	m := NewModel(1 << 20)
 	m.Reset(*made(1, 10), 10)
 	own := made(2, 11)
-	m.Apply([]Change{{"a", []byte("own")}}, 11, own, false)
-	m.Apply([]Change{{"a", []byte("other")}}, 12, made(3, 12), false)
-	m.Apply([]Change{{"a", []byte("own")}}, 11, own, true)
+	m.Apply([]Change{{Key: "a", Record: []byte("own")}}, 11, own, false)
+	m.Apply([]Change{{Key: "a", Record: []byte("other")}}, 12, made(3, 12), false)
+	m.Apply([]Change{{Key: "a", Record: []byte("own")}}, 11, own, true)
 	at(t, m, "a", 12, "", false)
 	if last := m.Latest(); last.Number != 3 {
 		t.Errorf("got last commit %d, want 3", last.Number)
@@ -135,7 +138,7 @@ func TestModelBound(t *testing.T) {
 	at(t, m, "0", 10, "", false)
 	put("large", limit/8)
 	at(t, m, "large", 10, "", false)
-	m.Apply([]Change{{"first", make([]byte, 2*limit)}}, 11, made(2, 11), false) // a held one grows
+	m.Apply([]Change{{Key: "first", Record: make([]byte, 2*limit)}}, 11, made(2, 11), false) // a held one grows
 	if m.size > limit {
 		t.Errorf("got %d bytes, want %d at most", m.size, limit)
 	}

@@ -268,13 +268,19 @@ func (c *committer) catchUp(g *groupcommit.Group[replica.Commit], latest replica
 	return nil
 }
 
+// newChange returns the change of a record, nil for one that is removed. Only reports read
+// usage, and they read much of it.
+func newChange(key records.Key, record []byte) replica.Change {
+	return replica.Change{Key: string(key), Record: record, Unread: key.Kind() == records.KindUsage}
+}
+
 // operations returns the operations of a group's transaction, and what they change.
 func (c *committer) operations(g *groupcommit.Group[replica.Commit], next *replica.Commit) (ops []clientv3.Op, changes []replica.Change, err error) {
 	ctx, cancel := context.WithTimeout(c.store.ctx, c.store.timeout) // of all leases together
 	defer cancel()
 	ops, changes = make([]clientv3.Op, 0, len(g.Writes)), make([]replica.Change, 0, len(g.Writes))
 	for k, w := range g.Writes {
-		changes = append(changes, replica.Change{Key: k, Record: w.Record})
+		changes = append(changes, newChange(w.Key, w.Record))
 		var op clientv3.Op
 		if w.Record == nil {
 			op = clientv3.OpDelete("")

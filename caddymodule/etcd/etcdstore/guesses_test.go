@@ -281,4 +281,28 @@ func TestOwnWritesAreKept(t *testing.T) {
 			t.Fatalf("workspace %d is not in memory", i)
 		}
 	}
+
+	// Usage would displace the rest.
+	_, before := s.model.Stats()
+	w := newWorkspace("used")
+	id := domain.UsageID{WorkspaceID: w.ID, Start: time.Unix(0, 0)}
+	for i := range 2 {
+		err := s.Update(t.Context(), func(tx domain.Tx) error {
+			if i == 0 {
+				if err := tx.PutWorkspace(w); err != nil {
+					return err
+				}
+			}
+			if _, err := tx.Usage(id, s.Node()); err != nil && !errors.Is(err, domain.ErrNotFound) {
+				return err
+			}
+			return tx.PutUsage(domain.UsageRow{UsageID: id, Node: s.Node(), Content: make([]byte, 1<<20/8)})
+		})
+		if err != nil {
+			t.Fatal(err)
+		}
+		if _, size := s.model.Stats(); size > before+10<<10 {
+			t.Errorf("after %d writes of usage the node has %d bytes more in memory", i+1, size-before)
+		}
+	}
 }

@@ -291,13 +291,12 @@ func (w *watcher) applyOne(events []*clientv3.Event, revision int64) error {
 		case !records.Key(key).Valid(): // the last commit, the marker, or someone else's
 		default:
 			records.Key(key).Changes(stamps)
-			c := replica.Change{Key: key}
-			if e.Type == clientv3.EventTypePut {
-				c.Record = e.Kv.Value
-			} else {
+			record := e.Kv.Value
+			if e.Type != clientv3.EventTypePut {
+				record = nil
 				removed++
 			}
-			changes = append(changes, c)
+			changes = append(changes, newChange(records.Key(key), record))
 		}
 	}
 	if made != nil && removed < made.Removed {
