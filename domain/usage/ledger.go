@@ -158,18 +158,6 @@ func (l *Ledger) Stored(rows []domain.UsageRow) {
 	l.forget()
 }
 
-// Forget drops what the ledger remembers of stored rows. Call it when something else
-// replaced them.
-func (l *Ledger) Forget() {
-	l.taking.Lock()
-	defer l.taking.Unlock()
-	for id, row := range l.rows {
-		if row.stored {
-			delete(l.rows, id)
-		}
-	}
-}
-
 // settle moves the live series into their rows.
 func (l *Ledger) settle(read func(domain.UsageID) ([]byte, error)) (errs []error) {
 	l.mu.Lock()

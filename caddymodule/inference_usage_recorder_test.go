@@ -1,0 +1,254 @@
+package caddymodule
+
+import (
+	"context"
+	"encoding/json"
+	"errors"
+	"fmt"
+	"path/filepath"
+	"testing"
+	"time"
+
+	"github.com/google/uuid"
+	"go.uber.org/zap"
+	"go.uber.org/zap/zaptest/observer"
+
+	"github.com/caddy-presets/caddy-presets/domain"
+	"github.com/caddy-presets/caddy-presets/domain/usage"
+	"github.com/caddy-presets/caddy-presets/storage/badger"
+)
+
+// recordedStore is a real store of which a test may break the writes.
+type recordedStore struct {
+	domain.Store
+	node   string
+	before error // of an Update that changes nothing
+	after  error // of an Update that made its change
+}
+
+func (s *recordedStore) Node() string { return s.node }
+
+func (s *recordedStore) Update(ctx context.Context, fn func(domain.Tx) error) error {
+	if s.before != nil {
+		return s.before
+	}
+	return errors.Join(s.Store.Update(ctx, fn), s.after)
+}
+
+// recorded is a store with one workspace, and what recorders do with it.
+type recorded struct {
+	t         *testing.T
+	store     *recordedStore
+	workspace domain.Workspace
+	logs      *observer.ObservedLogs
+	use       *usageRecording
+}
+
+func newRecorded(t *testing.T) *recorded {
+	t.Helper()
+	store, err := badger.Open(filepath.Join(t.TempDir(), "store"), badger.Options{})
+	if err != nil {
+		t.Fatal(err)
+	}
+	t.Cleanup(func() {
+		if err := store.Close(); err != nil {
+			t.Error(err)
+		}
+	})
+	core, logs := observer.New(zap.DebugLevel)
+	r := &recorded{t: t, store: &recordedStore{Store: store, node: store.Node()}, logs: logs}
+	r.use = &usageRecording{r.store, time.Duration(defaultKeepHours), time.Duration(defaultKeepDays), zap.New(core)}
+	r.workspace = domain.Workspace{ID: uuid.NewString(), Name: "first", Slug: "first", IOLoggingAPIKeyIDs: []byte("null")}
+	if err := store.Update(t.Context(), func(tx domain.Tx) error { return tx.PutWorkspace(r.workspace) }); err != nil {
+		t.Fatal(err)
+	}
+	return r
+}
+
+// request adds one request of a preset to a recorder.
+func (r *recorded) request(rec *usageRecorder, preset string, start time.Time) {
+	id := uuid.NewSHA1(uuid.Nil, []byte(preset)).String()
+	rec.ledger.Add(&usage.Request{WorkspaceID: r.workspace.ID, PresetID: id, Preset: preset, Version: 1, Status: 200, Start: start, FirstContent: -1})
+}
+
+// has compares the sums of hours and of days with the number of requests.
+func (r *recorded) has(want int) {
+	r.t.Helper()
+	for _, step := range []usage.Step{usage.Hour, usage.Day} {
+		now := time.Now()
+		q := usage.Query{From: now.AddDate(0, 0, -1).Truncate(24 * time.Hour), To: now.Add(time.Hour), Step: step, By: usage.ByModel, Scope: usage.OfWorkspace, Now: now}
+		var sums report
+		err := r.store.View(r.t.Context(), func(reader domain.Reader) error {
+			of := domain.UsageRange{WorkspaceID: r.workspace.ID, Day: step == usage.Day, From: q.From, To: q.To}
+			collected, err := q.Collect(reader.UsageRows(of))
+			if err != nil {
+				return err
+			}
+			text, err := collected.JSON()
+			if err != nil {
+				return err
+			}
+			return json.Unmarshal(text, &sums)
+		})
+		if err != nil {
+			r.t.Fatal(err)
+		}
+		got := 0
+		for _, s := range sums.Data.Series {
+			got += s.Total.Requests
+		}
+		if got != want {
+			r.t.Errorf("by %v: got %d requests, want %d", step, got, want)
+		}
+	}
+}
+
+// TestUsageIsCountedOnce breaks the storing of usage in several ways. Each request counts
+// once, as soon as the store works again.
+func TestUsageIsCountedOnce(t *testing.T) {
+	r := newRecorded(t)
+	var rec usageRecorder
+	now := time.Now()
+	flush := func() { rec.flush(t.Context(), r.use) }
+	r.request(&rec, "a", now)
+	flush()
+	r.has(1)
+
+	r.store.before = domain.ErrUnavailable
+	r.request(&rec, "a", now)
+	flush()
+	r.request(&rec, "a", now)
+	r.request(&rec, "b", now)
+	flush()
+	r.has(1)
+	if got := r.logs.FilterMessageSnippet("storing usage failed").Len(); got != 2 {
+		t.Errorf("got %d warnings, want one for each failure", got)
+	}
+	r.store.before = nil
+	flush()
+	r.has(4)
+
+	r.store.after = domain.ErrUnknown // the change was made
+	r.request(&rec, "b", now)
+	flush()
+	r.has(5)
+	r.request(&rec, "b", now)
+	flush()
+	r.store.after = nil
+	flush()
+	r.has(6)
+	r.store.before = domain.ErrUnavailable // nothing changed, so nothing is written
+	flush()
+	if got := r.logs.FilterMessageSnippet("storing usage failed").Len(); got != 4 {
+		t.Errorf("got %d warnings, want none for a flush without changes", got-4)
+	}
+	r.store.before = nil
+
+	// After a crash another process goes on with the rows.
+	r.request(&rec, "a", now)
+	var next usageRecorder
+	r.request(&next, "a", now)
+	next.flush(t.Context(), r.use)
+	r.has(7)
+
+	// A workspace that was deleted does not hinder the others.
+	gone := *r
+	gone.workspace.ID = uuid.NewString()
+	gone.request(&next, "a", now)
+	r.request(&next, "z", now)
+	next.flush(t.Context(), r.use)
+	r.has(8)
+}
+
+// TestUsageOfNodes has two nodes write to one store.
+func TestUsageOfNodes(t *testing.T) {
+	r := newRecorded(t)
+	now := time.Now()
+	for i := range 2 {
+		r.store.node = uuid.NewString()
+		var rec usageRecorder
+		for range i + 1 {
+			r.request(&rec, "a", now)
+		}
+		rec.flush(t.Context(), r.use)
+	}
+	r.has(3)
+}
+
+// TestUsageOfManyPresets stores more rows at once than one change can have.
+func TestUsageOfManyPresets(t *testing.T) {
+	r := newRecorded(t)
+	var rec usageRecorder
+	const presets = domain.MaxChangeObjects
+	for i := range presets {
+		r.request(&rec, fmt.Sprint("p", i), time.Now())
+	}
+	rec.flush(t.Context(), r.use)
+	r.has(presets)
+}
+
+// TestUsageOverflow has more series than a recorder keeps apart.
+func TestUsageOverflow(t *testing.T) {
+	r := newRecorded(t)
+	var rec usageRecorder
+	id := uuid.NewString()
+	for i := range usage.MaxSeries + 10 {
+		rec.ledger.Add(&usage.Request{WorkspaceID: r.workspace.ID, PresetID: id, Preset: "a", Version: i, Start: time.Now(), FirstContent: -1})
+	}
+	for range 2 {
+		rec.flush(t.Context(), r.use)
+	}
+	r.has(usage.MaxSeries + 10)
+	if got := r.logs.FilterMessageSnippet("summed as other").Len(); got != 1 {
+		t.Errorf("got %d warnings, want one", got)
+	}
+}
+
+// TestUsageIsPruned removes rows that are older than the recorder keeps them.
+func TestUsageIsPruned(t *testing.T) {
+	r := newRecorded(t)
+	var rec usageRecorder
+	now := time.Date(2026, 11, 23, 12, 30, 0, 0, time.UTC)
+	r.use.keepHours, r.use.keepDays = 48*time.Hour, 10*24*time.Hour
+	for age := range 20 { // of days
+		for preset := range 30 { // which makes several batches
+			r.request(&rec, fmt.Sprint("p", preset), now.AddDate(0, 0, -age))
+		}
+	}
+	rec.flush(t.Context(), r.use)
+	for range 2 {
+		if err := prune(t.Context(), r.use, now); err != nil {
+			t.Fatal(err)
+		}
+	}
+	oldest := map[bool]time.Time{}
+	rows := map[bool]int{}
+	err := r.store.View(t.Context(), func(reader domain.Reader) error {
+		for _, day := range []bool{false, true} {
+			oldest[day] = now
+			for row, err := range reader.UsageRows(domain.UsageRange{Day: day, To: now}) {
+				if err != nil {
+					return err
+				}
+				rows[day]++
+				if row.Start.Before(oldest[day]) {
+					oldest[day] = row.Start
+				}
+			}
+		}
+		return nil
+	})
+	if err != nil {
+		t.Fatal(err)
+	}
+	for day, want := range map[bool]time.Time{
+		false: time.Date(2026, 11, 22, 12, 0, 0, 0, time.UTC), true: time.Date(2026, 11, 14, 0, 0, 0, 0, time.UTC),
+	} {
+		if !oldest[day].Equal(want) {
+			t.Errorf("day=%v: the oldest row is from %v, want %v", day, oldest[day], want)
+		}
+	}
+	if rows[false] != 2*30 || rows[true] != 10*30 {
+		t.Errorf("got %d rows of hours and %d of days, want 60 and 300", rows[false], rows[true])
+	}
+}
