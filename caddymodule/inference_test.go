@@ -1162,6 +1162,8 @@ func TestInferenceJSON(t *testing.T) {
 		`{"drop_fields":["provider","model"]}`:        "inference: drop_fields: model cannot be dropped",
 		`{"drop_fields":["messages"]}`:                "messages cannot be dropped",
 		`{"usage":{"stream_usage":"on"}}`:             "inference: usage: stream_usage: must be off or add",
+		`{"usage":{"keep_hours":"59m"}}`:              "inference: usage: keep: must be at least an hour",
+		`{"usage":{"keep_days":"23h"}}`:               "inference: usage: keep: must be at least an hour",
 		`{"drop_fields":["input"]}`:                   "input cannot be dropped",
 		`{"drop_fields":["system"]}`:                  "system cannot be dropped",
 		`{"drop_fields":["instructions"]}`:            "instructions cannot be dropped",

@@ -46,6 +46,31 @@ func BenchmarkTake(b *testing.B) {
 	b.ReportMetric(float64(len(stored)), "rows")
 }
 
+// BenchmarkRow makes the row of an hour, and reports its size.
+func BenchmarkRow(b *testing.B) {
+	for _, series := range []int{1, 4} {
+		for _, requests := range []int{1, 1000, 100_000} {
+			b.Run(fmt.Sprintf("%d_requests_in_%d_series", requests, series), func(b *testing.B) {
+				list := busy(rand.New(rand.NewPCG(17, 18)), "p", series, requests, now)
+				stored := make(rows)
+				for b.Loop() {
+					clear(stored)
+					var l usage.Ledger
+					for i := range list {
+						l.Add(&list[i])
+					}
+					stored.flush(b, &l)
+				}
+				size := 0
+				for _, content := range stored {
+					size += len(content)
+				}
+				b.ReportMetric(float64(size)/float64(len(stored)), "B/row")
+			})
+		}
+	}
+}
+
 // busy returns requests of a preset for so many series.
 func busy(r *rand.Rand, preset string, series, requests int, start time.Time) (list []usage.Request) {
 	for i := range requests {
