@@ -202,7 +202,7 @@ func (c *inferenceCall) record(used *usage.Request) {
 			return
 		}
 	}
-	c.h.shared.usage.ledger.Add(used)
+	c.h.shared.usage.add(used)
 }
 
 // estimate adds the cost of an answer whose gateway did not say it.

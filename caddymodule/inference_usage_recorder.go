@@ -29,6 +29,7 @@ const (
 // are safe for concurrent use. Its zero value is ready.
 type usageRecorder struct {
 	ledger usage.Ledger
+	served servedVersions
 
 	mu   sync.Mutex
 	uses []*usageRecording // the newest last
@@ -37,6 +38,14 @@ type usageRecorder struct {
 	flushing   sync.Mutex // held to use the fields below
 	node       string     // under which rows are stored, empty until the first row
 	overflowed int64      // of the ledger, as it was last logged
+}
+
+// add sums a request.
+func (rec *usageRecorder) add(used *usage.Request) {
+	rec.ledger.Add(used)
+	if used.Preset != "" {
+		rec.served.add(used)
+	}
 }
 
 // usageRecording is how one handler uses a usageRecorder.
@@ -140,6 +149,9 @@ func (rec *usageRecorder) flush(ctx context.Context, use *usageRecording) {
 		}
 		rec.ledger.Stored(batch)
 		rows = rows[len(batch):]
+	}
+	if failed := rec.served.flush(ctx, use.store); failed != nil {
+		err = errors.Join(err, failed)
 	}
 	if err != nil {
 		use.logger.Warn("storing usage failed; will try again", zap.Error(err), zap.Duration("after", flushInterval))

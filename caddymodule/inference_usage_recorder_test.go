@@ -68,7 +68,7 @@ func newRecorded(t *testing.T) *recorded {
 // request adds one request of a preset to a recorder.
 func (r *recorded) request(rec *usageRecorder, preset string, start time.Time) {
 	id := uuid.NewSHA1(uuid.Nil, []byte(preset)).String()
-	rec.ledger.Add(&usage.Request{WorkspaceID: r.workspace.ID, PresetID: id, Preset: preset, Version: 1, Status: 200, Start: start, FirstContent: -1})
+	rec.add(&usage.Request{WorkspaceID: r.workspace.ID, PresetID: id, Preset: preset, Version: 1, Status: 200, Start: start, FirstContent: -1})
 }
 
 // has compares the sums of hours and of days with the number of requests.

@@ -23,8 +23,7 @@ const (
 
 	costed    = shown     // requests with a cost
 	estimated = shown + 1 // requests with an estimated cost
-	lastHour  = shown + 2 // of the last request, in hours since 1970: a maximum, no sum
-	places    = shown + 3
+	places    = shown + 2
 )
 
 // counts are the integers of a sum. None is negative.
@@ -32,12 +31,11 @@ type counts [places]int64
 
 // merge adds o to c. Sums end at the greatest integer, so that their order never shows.
 func (c *counts) merge(o *counts) {
-	for i := range lastHour {
+	for i := range c {
 		if c[i] += o[i]; c[i] < 0 {
 			c[i] = math.MaxInt64
 		}
 	}
-	c[lastHour] = max(c[lastHour], o[lastHour])
 }
 
 // Totals are the sum of requests. Their zero value is the sum of none. They are not safe
@@ -62,7 +60,7 @@ const scoreDigits = 6
 // Add adds a request. A cost that is negative or absurd is none. An error whose answer has
 // no tokens is not unknown.
 func (t *Totals) Add(r *Request) {
-	one := counts{requests: 1, lastHour: hourOf(r.Start)}
+	one := counts{requests: 1}
 	if r.IsError() {
 		one[errored] = 1
 	} else if r.Unknown != "" {

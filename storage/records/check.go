@@ -224,6 +224,8 @@ func (c *Checker) checkRecord(k Key, payload []byte) error {
 		if _, err := c.reader.WorkspaceJSON(row.workspace.String()); err != nil {
 			return wrong("its workspace is not there", err)
 		}
+	case KindServed:
+		return c.checkServed(k, payload)
 	case KindReplay:
 		return decodes(k, payload, decodeReplay)
 	case KindListEnd:

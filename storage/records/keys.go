@@ -26,6 +26,7 @@ import (
 //	i <preset or workspace id>            the end of the object's history
 //	j <preset or workspace id> <block, 8 bytes>  the numbers of a block of it
 //	u <workspace id> <preset id> <d or h> <hour, 8 bytes> <node>  a row of usage, of a day or an hour
+//	x <workspace id> <preset slug>        when the versions of the preset were last served
 //	r <SHA-256 of key and request>        an answer kept for repeated requests
 //	e <list>                              the end of a list
 //	o <list> <place, 8 bytes>             the object at the place: a preset or workspace as clients see it
@@ -59,6 +60,7 @@ const (
 	KindHistory       Kind = 'i'
 	KindHistoryBlock  Kind = 'j'
 	KindUsage         Kind = 'u'
+	KindServed        Kind = 'x'
 	KindReplay        Kind = 'r'
 	KindListEnd       Kind = 'e'
 	KindPlace         Kind = 'o'
@@ -83,6 +85,7 @@ var kindNames = map[Kind]string{
 	KindHistory:       "history",
 	KindHistoryBlock:  "history block",
 	KindUsage:         "usage",
+	KindServed:        "last served",
 	KindReplay:        "kept answer",
 	KindListEnd:       "list end",
 	KindPlace:         "place",
@@ -110,7 +113,7 @@ func (k Kind) Lasting() bool {
 // reads.
 func (k Kind) fixed() int {
 	switch k {
-	case KindWorkspace, KindPreset:
+	case KindWorkspace, KindPreset, KindServed:
 		return len(uuid.UUID{})
 	case KindPlace:
 		return 1 + 8
@@ -144,7 +147,7 @@ func (k Key) Changes(c *domain.Change) {
 		c.Workspace(uuid.UUID(name).String())
 	case KindWorkspaceSlug:
 		c.Workspace(string(name))
-	case KindPreset:
+	case KindPreset, KindServed:
 		id, slug := name[:len(uuid.UUID{})], name[len(uuid.UUID{}):]
 		c.Preset(uuid.UUID(id).String(), string(slug))
 	case KindPlace:
@@ -175,6 +178,10 @@ func WorkspaceSlugKey(slug string) Key {
 // PresetKey is the key of a preset.
 func PresetKey(workspaceID, slug string) Key {
 	return namedKey(KindPreset, workspaceID, slug, 0)
+}
+
+func servedKey(workspaceID, slug string) Key {
+	return namedKey(KindServed, workspaceID, slug, 0)
 }
 
 // VersionKey is the key of version n of a preset.

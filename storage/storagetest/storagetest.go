@@ -73,6 +73,7 @@ func Run(t *testing.T, open func(t *testing.T, place string) Store) {
 		{"one answer, many writers", replayManyWriters},
 		{"usage", usageRows},
 		{"usage refused", usageRefused},
+		{"served", served},
 		{"deleted workspace", workspaceDeleted},
 		{"deleted workspaces, many writers", deletionsManyWriters},
 		{"values are the caller's", valuesAreCopied},
