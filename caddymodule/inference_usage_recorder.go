@@ -82,7 +82,7 @@ func (rec *usageRecorder) end(use *usageRecording) {
 	rec.mu.Unlock()
 	if stop != nil {
 		stop()
-		rec.flush(context.Background(), use)
+		_ = rec.flush(context.Background(), use) // which logs
 	}
 }
 
@@ -110,7 +110,7 @@ func (rec *usageRecorder) run(ctx context.Context) {
 			if use == nil {
 				return
 			}
-			rec.flush(ctx, use)
+			_ = rec.flush(ctx, use) // which logs
 			if now.Sub(pruned) < pruneInterval {
 				continue
 			}
@@ -122,8 +122,9 @@ func (rec *usageRecorder) run(ctx context.Context) {
 	}
 }
 
-// flush stores the rows that changed. Rows that cannot be stored wait for the next time.
-func (rec *usageRecorder) flush(ctx context.Context, use *usageRecording) {
+// flush stores the rows that changed, and when versions were served. What cannot be stored
+// waits for the next time. flush logs its error.
+func (rec *usageRecorder) flush(ctx context.Context, use *usageRecording) error {
 	ctx, cancel := context.WithTimeout(ctx, flushTimeout)
 	defer cancel()
 	rec.flushing.Lock()
@@ -160,6 +161,7 @@ func (rec *usageRecorder) flush(ctx context.Context, use *usageRecording) {
 		use.logger.Warn("there are more series of usage than are kept apart: the rest is summed as other", zap.Int64("requests", overflowed-rec.overflowed))
 		rec.overflowed = overflowed
 	}
+	return err
 }
 
 // put stores rows in one change. It leaves out those of workspaces that are deleted.
