@@ -45,7 +45,8 @@ func furnish(t *testing.T, folder string) {
 	off := domain.PresetDisabled
 	_, err7 := service.CreatePresetVersion(t.Context(), by(w.ID), "", "disabled", domain.Capture{Config: []byte("{}")})
 	_, err8 := service.UpdatePreset(t.Context(), by(w.ID), "", "disabled", domain.PresetPatch{Status: &off})
-	if err := errors.Join(err1, err2, err3, err4, err5, err6, err7, err8, s.Close()); err != nil {
+	_, err9 := domain.EnsureFeedbackSecret(t.Context(), s)
+	if err := errors.Join(err1, err2, err3, err4, err5, err6, err7, err8, err9, s.Close()); err != nil {
 		t.Fatal(err)
 	}
 }
