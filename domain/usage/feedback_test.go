@@ -5,6 +5,7 @@ import (
 	"math"
 	"math/rand/v2"
 	"strings"
+	"sync"
 	"testing"
 	"time"
 
@@ -134,6 +135,38 @@ func TestScoresAreForgotten(t *testing.T) {
 	got := list(t, ask(t, usage.OfPreset, "step=hour", stored))
 	if want := int64(len(ids) + 1); len(got) != 1 || got[0].Total.Feedback["n"].Count != want {
 		t.Errorf("got %+v, want %d scores: one again", got, want)
+	}
+}
+
+// TestFeedbackAtOnce gives the same requests scores from many goroutines, while rows are
+// taken. The last score of each counts, once.
+func TestFeedbackAtOnce(t *testing.T) {
+	var l usage.Ledger
+	stored := make(rows)
+	ids := []usage.RequestID{usage.NewRequestID(), usage.NewRequestID(), usage.NewRequestID()}
+	key := usage.Key{PresetID: "id", Preset: "greet", Version: 1, StatusClass: 2}
+	give := func(id usage.RequestID, score float64) {
+		l.AddFeedback(usage.Feedback{WorkspaceID: "w", Key: key, Start: now, Request: id, Name: "n", Score: score})
+	}
+	var wait sync.WaitGroup
+	for of := range 8 {
+		wait.Go(func() {
+			for i := range 300 {
+				give(ids[i%len(ids)], float64((i*of)%21-10)/10)
+			}
+		})
+	}
+	for range 20 {
+		stored.flush(t, &l)
+	}
+	wait.Wait()
+	for _, id := range ids {
+		give(id, 0.5)
+	}
+	stored.flush(t, &l)
+	got := list(t, ask(t, usage.OfPreset, "step=day", stored))
+	if len(got) != 1 || got[0].Total.Feedback["n"].Count != int64(len(ids)) || got[0].Total.Feedback["n"].Mean != "0.5" {
+		t.Errorf("got %+v, want %d scores of 0.5", got, len(ids))
 	}
 }
 
