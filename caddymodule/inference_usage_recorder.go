@@ -5,6 +5,7 @@ import (
 	"errors"
 	"slices"
 	"sync"
+	"sync/atomic"
 	"time"
 
 	"go.uber.org/zap"
@@ -28,8 +29,10 @@ const (
 // usageRecorder stores the usage of all handlers of one store. It outlives reloads. Its methods
 // are safe for concurrent use. Its zero value is ready.
 type usageRecorder struct {
-	ledger usage.Ledger
-	served servedVersions
+	ledger   usage.Ledger
+	served   servedVersions
+	sessions usage.Sessions
+	handles  atomic.Pointer[usage.Handles] // nil until the store's secret is known
 
 	mu   sync.Mutex
 	uses []*usageRecording // the newest last
@@ -100,6 +103,9 @@ func (rec *usageRecorder) newest() *usageRecording {
 func (rec *usageRecorder) run(ctx context.Context) {
 	ticker := time.NewTicker(flushInterval)
 	defer ticker.Stop()
+	if use := rec.newest(); use != nil {
+		rec.openHandles(ctx, use)
+	}
 	var pruned time.Time
 	for {
 		select {
@@ -110,6 +116,7 @@ func (rec *usageRecorder) run(ctx context.Context) {
 			if use == nil {
 				return
 			}
+			rec.openHandles(ctx, use)
 			_ = rec.flush(ctx, use) // which logs
 			if now.Sub(pruned) < pruneInterval {
 				continue

@@ -42,6 +42,8 @@ type Ledger struct {
 	rows   map[domain.UsageID]*ledgerRow
 	takes  int64
 
+	scores recent[scoreKey, score]
+
 	overflowed, lost atomic.Int64
 }
 
@@ -62,12 +64,6 @@ type ledgerRow struct {
 // Add sums a request.
 func (l *Ledger) Add(r *Request) {
 	l.sum(r.WorkspaceID, hourOf(r.Start), r.Key(), 1, func(t *Totals) { t.Add(r) })
-}
-
-// AddFeedback sums an outcome. It belongs to the hour and the series of its request.
-func (l *Ledger) AddFeedback(f Feedback) {
-	of := feedback(f)
-	l.sum(f.WorkspaceID, hourOf(f.Start), f.Key, 0, func(t *Totals) { t.addOutcome(of, maxOutcomes) })
 }
 
 // Overflowed returns how many requests were summed under other because there was no room

@@ -2,8 +2,6 @@ package usage
 
 import (
 	"math"
-	"slices"
-	"strings"
 	"time"
 )
 
@@ -47,15 +45,6 @@ type Totals struct {
 	firstContent sketch
 	outcomes     []outcome // in byte order of their names
 }
-
-// outcome is the feedback of one name. A unit of sum is 10^-6.
-type outcome struct {
-	name  string
-	count int64
-	sum   int64
-}
-
-const scoreDigits = 6
 
 // Add adds a request. A cost that is negative or absurd is none. An error whose answer has
 // no tokens is not unknown.
@@ -112,36 +101,6 @@ func (t *Totals) mergeNumbers(o *Totals, names int) {
 	for _, of := range o.outcomes {
 		t.addOutcome(of, names)
 	}
-}
-
-// maxOutcomes bounds the names of outcomes in one series. Others share otherOutcomes.
-const (
-	maxOutcomes   = 16
-	otherOutcomes = "other"
-)
-
-// addOutcome adds feedback. Beyond most names, it is summed under otherOutcomes.
-func (t *Totals) addOutcome(o outcome, most int) {
-	byName := func(o outcome, name string) int { return strings.Compare(o.name, name) }
-	place, found := slices.BinarySearchFunc(t.outcomes, o.name, byName)
-	if !found && len(t.outcomes) >= most {
-		o.name = otherOutcomes
-		place, found = slices.BinarySearchFunc(t.outcomes, o.name, byName)
-	}
-	if !found {
-		t.outcomes = slices.Insert(t.outcomes, place, outcome{name: o.name})
-	}
-	t.outcomes[place].count += o.count
-	t.outcomes[place].sum += o.sum
-}
-
-// feedback returns an outcome of one request.
-func feedback(f Feedback) outcome {
-	score := min(max(f.Score, -1), 1) // NaN stays
-	if score != score {
-		score = 0
-	}
-	return outcome{name: cut(f.Name), count: 1, sum: int64(math.Round(score * 1e6))}
 }
 
 // hourOf returns the hour of a time since 1970. Times before are in the first.

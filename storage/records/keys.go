@@ -27,6 +27,7 @@ import (
 //	j <preset or workspace id> <block, 8 bytes>  the numbers of a block of it
 //	u <workspace id> <preset id> <d or h> <hour, 8 bytes> <node>  a row of usage, of a day or an hour
 //	x <workspace id> <preset slug>        when the versions of the preset were last served
+//	f                                     the secret for handles of feedback
 //	r <SHA-256 of key and request>        an answer kept for repeated requests
 //	e <list>                              the end of a list
 //	o <list> <place, 8 bytes>             the object at the place: a preset or workspace as clients see it
@@ -61,6 +62,7 @@ const (
 	KindHistoryBlock  Kind = 'j'
 	KindUsage         Kind = 'u'
 	KindServed        Kind = 'x'
+	KindFeedback      Kind = 'f'
 	KindReplay        Kind = 'r'
 	KindListEnd       Kind = 'e'
 	KindPlace         Kind = 'o'
@@ -86,6 +88,7 @@ var kindNames = map[Kind]string{
 	KindHistoryBlock:  "history block",
 	KindUsage:         "usage",
 	KindServed:        "last served",
+	KindFeedback:      "feedback secret",
 	KindReplay:        "kept answer",
 	KindListEnd:       "list end",
 	KindPlace:         "place",
@@ -102,7 +105,7 @@ func (k Kind) String() string { return cmp.Or(kindNames[k], "unknown record") }
 // exception: it removes records of a new store.
 func (k Kind) Lasting() bool {
 	switch k {
-	case KindKey, KindAuditHead, KindAudit, KindHistory, KindHistoryBlock, KindSequence:
+	case KindKey, KindAuditHead, KindAudit, KindHistory, KindHistoryBlock, KindFeedback, KindSequence:
 		return true
 	default:
 		return false

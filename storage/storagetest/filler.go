@@ -173,7 +173,8 @@ func (f Filler) Much() {
 	}
 }
 
-// usage stores rows of a preset and of requests without one, and when the preset was served.
+// usage stores rows of a preset and of requests without one, when the preset was served, and
+// the secret for handles of feedback.
 func (f Filler) usage() {
 	f.t.Helper()
 	var w domain.Workspace
@@ -203,4 +204,5 @@ func (f Filler) usage() {
 		}
 		return errors.Join(err, tx.PutServed(w.ID, p.Slug, domain.Served{p.LatestVersion: domain.ServedHour(start)}))
 	})
+	f.Must(domain.EnsureFeedbackSecret(f.t.Context(), f.store))
 }

@@ -74,6 +74,8 @@ func Run(t *testing.T, open func(t *testing.T, place string) Store) {
 		{"usage", usageRows},
 		{"usage refused", usageRefused},
 		{"served", served},
+		{"feedback secret", feedbackSecret},
+		{"feedback secret, many writers", feedbackSecretManyWriters},
 		{"deleted workspace", workspaceDeleted},
 		{"deleted workspaces, many writers", deletionsManyWriters},
 		{"values are the caller's", valuesAreCopied},
