@@ -1,6 +1,7 @@
 package usage
 
 import (
+	"cmp"
 	"errors"
 	"fmt"
 	"slices"
@@ -125,8 +126,9 @@ func (l *Ledger) room(at liveKey, number int64) *Totals {
 //
 // read returns the stored content of a row of this process or of an earlier one whose rows
 // it goes on with, nil for none. Take asks for rows that it does not remember. If read
-// fails, the requests of the row stay for the next Take, and the error is in Take's. So is
-// that of a row that is damaged, which begins anew. Take returns rows beside an error.
+// fails, the requests of the row stay for the next Take. Take's error has the first such
+// error. It also has that of a row that is damaged, which begins anew. Take returns rows
+// beside an error.
 func (l *Ledger) Take(read func(domain.UsageID) ([]byte, error)) ([]domain.UsageRow, error) {
 	l.taking.Lock()
 	defer l.taking.Unlock()
@@ -173,11 +175,14 @@ func (l *Ledger) settle(read func(domain.UsageID) ([]byte, error)) (errs []error
 		}
 		byHour[id][at] = t
 	}
+	unread := 0
 	for hour, series := range byHour {
 		day := hour
 		day.Day, day.Start = true, hour.Start.Truncate(24*time.Hour)
-		if err := errors.Join(l.remember(hour, read), l.remember(day, read)); err != nil {
-			errs = append(errs, err)
+		if err := cmp.Or(l.remember(hour, read), l.remember(day, read)); err != nil {
+			if unread++; unread == 1 { // most likely the others have the same cause
+				errs = append(errs, err)
+			}
 			l.giveBack(series)
 			continue
 		}
@@ -191,6 +196,9 @@ func (l *Ledger) settle(read func(domain.UsageID) ([]byte, error)) (errs []error
 				errs = append(errs, err)
 			}
 		}
+	}
+	if unread > 1 {
+		errs = append(errs, fmt.Errorf("usage of %d more hours could not be read", unread-1))
 	}
 	return errs
 }
