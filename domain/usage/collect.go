@@ -89,6 +89,9 @@ func (c *collector) add(r domain.UsageRow) error {
 
 // group returns the group of a series. A new one needs room for its points.
 func (c *collector) group(k rawKey, slug []byte) (*group, error) {
+	if c.query.By == ByModel && string(k.model) == otherModel {
+		k.class = otherClass
+	}
 	switch name := c.name[:0]; {
 	case k.class == otherClass:
 		c.name = append(name, otherClass)

@@ -91,3 +91,61 @@ func TestTakeOfManyFailures(t *testing.T) {
 		t.Errorf("got %d rows later, want %d", len(stored), 2*presets)
 	}
 }
+
+// TestManyModels has a client that names more models than there is room for. It takes
+// neither the version nor the key from what others did, in the same and in other periods.
+func TestManyModels(t *testing.T) {
+	for _, models := range []int{9_000, usage.MaxSeries + 1_000} {
+		var l usage.Ledger
+		stored := make(rows)
+		quiet := usage.Request{
+			WorkspaceID: "w", PresetID: "id", Preset: "p", Version: 4, Label: "canary", KeyID: "quiet",
+			Status: 200, Start: now, FirstContent: -1, Asked: "m",
+		}
+		l.Add(&quiet)
+		stored.flush(t, &l)
+		loud := quiet
+		loud.Version, loud.Label, loud.KeyID, loud.Status = 3, "", "loud", 404
+		for i := range models {
+			loud.Asked = fmt.Sprintf("%06d", i)
+			for range 6 {
+				l.Add(&loud)
+			}
+		}
+		l.Add(&quiet)
+		quiet.Asked = "another"
+		l.Add(&quiet)
+		stored.flush(t, &l)
+		for by, want := range map[string]string{
+			"version": fmt.Sprintf(`{"version":3} %d, {"version":4} 3`, 6*models),
+			"key":     fmt.Sprintf(`{"key":"loud"} %d, {"key":"quiet"} 3`, 6*models),
+			"label":   fmt.Sprintf(`{"label":"canary"} 3, {"label":null} %d`, 6*models),
+			"status":  fmt.Sprintf(`{"status":"2xx"} 3, {"status":"4xx"} %d`, 6*models),
+		} {
+			var got []string
+			for _, s := range list(t, ask(t, usage.OfWorkspace, "step=day&by="+by, stored)) {
+				key := strings.Replace(string(s.Key), `"preset":"p",`, "", 1)
+				got = append(got, fmt.Sprint(key, " ", s.Total.Requests))
+			}
+			if got := strings.Join(got, ", "); got != want {
+				t.Errorf("%d models, by %s: got %.300s, want %s", models, by, got, want)
+			}
+		}
+		byModel := list(t, ask(t, usage.OfWorkspace, "step=day&by=model", stored))
+		total := int64(0)
+		for _, s := range byModel {
+			total += s.Total.Requests
+		}
+		if last := byModel[len(byModel)-1]; string(last.Key) != `{"other":true}` || last.Total.Requests == 0 || total != int64(6*models+3) {
+			t.Errorf("%d models: got %d requests, the last series %s of %d, want %d and one that is other", models, total, last.Key, last.Total.Requests, 6*models+3)
+		}
+		if l.Overflowed() == 0 || l.Lost() != 0 {
+			t.Errorf("%d models: %d requests overflowed and %d are lost, want some and none", models, l.Overflowed(), l.Lost())
+		}
+		for id, content := range stored {
+			if len(content) > domain.MaxUsageSize {
+				t.Errorf("%d models: the row of %v has %d bytes, want at most %d", models, id.Start, len(content), domain.MaxUsageSize)
+			}
+		}
+	}
+}

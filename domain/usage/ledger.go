@@ -32,8 +32,9 @@ const (
 // It is safe for concurrent use.
 //
 // Between two Takes it has at most MaxSeries series. The requests of further ones are
-// summed under other, one for each preset and hour. At most 1,000 of these are made beside.
-// Requests beyond those are lost. Overflowed and Lost count them.
+// summed without their models, and then under other, one for each preset and hour. At most
+// 1,000 of these are made beside. Requests beyond those are lost. Overflowed and Lost count
+// them.
 type Ledger struct {
 	mu     sync.Mutex
 	live   map[liveKey]*Totals
@@ -71,8 +72,8 @@ func (l *Ledger) AddFeedback(f Feedback) {
 	l.sum(f.WorkspaceID, hourOf(f.Start), f.Key, 0, func(t *Totals) { t.addOutcome(of, maxOutcomes) })
 }
 
-// Overflowed returns how many requests were summed under other because there was no room
-// for their series.
+// Overflowed returns how many requests were summed without their model, or under other,
+// because there was no room for their series.
 func (l *Ledger) Overflowed() int64 { return l.overflowed.Load() }
 
 // Lost returns how many requests were not summed at all.
@@ -95,7 +96,8 @@ func (l *Ledger) sum(workspaceID string, hour int64, key Key, number int64, add 
 	add(t)
 }
 
-// room returns the totals for a new series: its own, those of other, or nil.
+// room returns the totals for a new series: its own, those of other models, those of other,
+// or nil.
 func (l *Ledger) room(at liveKey, number int64) *Totals {
 	if !at.key.Other {
 		if len(l.live)-l.others < MaxSeries {
@@ -106,16 +108,28 @@ func (l *Ledger) room(at liveKey, number int64) *Totals {
 			return t
 		}
 		l.overflowed.Add(number)
+		at.key = at.key.otherModel()
+		if t := l.roomBeside(at, maxOthers/2); t != nil {
+			return t
+		}
 		at.key = at.key.other()
 	}
+	t := l.roomBeside(at, maxOthers)
+	if t == nil {
+		l.lost.Add(number)
+	}
+	return t
+}
+
+// roomBeside returns the totals of a series that is beside MaxSeries. If there are most of
+// these, it returns nil instead of a new one.
+func (l *Ledger) roomBeside(at liveKey, most int) *Totals {
 	t := l.live[at]
-	if t == nil && l.others < maxOthers {
+	if t == nil && l.others < most {
+		at.key.Label = strings.Clone(at.key.Label)
 		t = new(Totals)
 		l.live[at] = t
 		l.others++
-	}
-	if t == nil {
-		l.lost.Add(number)
 	}
 	return t
 }
