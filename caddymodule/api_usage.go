@@ -1,6 +1,7 @@
 package caddymodule
 
 import (
+	"cmp"
 	"context"
 	"iter"
 	"mime"
@@ -53,7 +54,7 @@ func (c *call) reportUsage(scope usage.Scope, view func(context.Context, domain.
 		} else {
 			a.body, err = report.JSON()
 		}
-		return err
+		return cmp.Or(err, c.acquirePage(len(a.body)))
 	})
 	if err != nil {
 		return answer{}, err
