@@ -48,6 +48,7 @@ func (h *Handler) routes(schemas *schema.Schemas) []operation {
 		{"preset_diff", get, "presets/{slug}/diff", anyone, none, diffVersions, true},
 		{"preset_history", get, "presets/{slug}/history", manage, none, presetHistory, true},
 		{"preset_usage", get, "presets/{slug}/usage", anyone, none, presetUsage, true},
+		{"preset_feedback", post, "presets/{slug}/feedback", anyone, body(schemas.Feedback), giveFeedback, true},
 		{"version_list", get, "presets/{slug}/versions", anyone, none, listVersions, true},
 		{"version_get", get, "presets/{slug}/versions/{version}", anyone, none, getVersion, true},
 		{"label_get", get, "presets/{slug}/labels/{label}", anyone, none, getLabel, true},

@@ -60,7 +60,7 @@ func TestReleases(t *testing.T) {
 		want(t, 200, `"message":"first try"`, `"designated":true,"labels":["live"]`, `"labels":{"live":{"version":1}}`)
 	for i, api := range []string{"responses", "chat/completions", "messages"} {
 		r := s.manage("POST", path+api+"?designate=false&message=%E2%98%83", `{}`)
-		r.want(t, 200, `"designated_version":{`, `"designated":true,"labels":["live"]},"created_version":{`, fmt.Sprintf(`"version":%d,`, i+2), `"message":"☃"`)
+		r.want(t, 200, `"designated_version":{`, `"designated":true,"labels":["live"],"last_served_at":null},"created_version":{`, fmt.Sprintf(`"version":%d,`, i+2), `"message":"☃"`)
 		if preset := s.manage("GET", "/v1/presets/p", ""); preset.tag(t) != r.tag(t) {
 			t.Errorf("got tag %s, want that of the preset, %s", r.tag(t), preset.tag(t))
 		}

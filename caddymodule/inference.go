@@ -15,6 +15,7 @@ import (
 	"github.com/caddy-presets/caddy-presets/caddymodule/internal/directive"
 	"github.com/caddy-presets/caddy-presets/domain"
 	"github.com/caddy-presets/caddy-presets/domain/inference"
+	"github.com/caddy-presets/caddy-presets/domain/usage"
 )
 
 // Inference resolves presets in inference requests. These are POSTs to /chat/completions,
@@ -164,8 +165,10 @@ type inferenceCall struct {
 		workspace, id, preset, label string
 		version                      int
 	}
-	asked       string // the model that is asked upstream, for usage
-	streamUsage bool   // the chunk with the usage of the stream is not for the client
+	asked       string          // the model that is asked upstream, for usage
+	streamUsage bool            // the chunk with the usage of the stream is not for the client
+	session     string          // empty without one
+	requested   usage.RequestID // in the handle of the request, zero without one
 }
 
 // serveInference authenticates, reads and resolves a request, and lets the gateway answer.
@@ -360,8 +363,8 @@ func (c *inferenceCall) setSession(id string) {
 	if id != "" {
 		c.r.Header.Set(sessionHeader, id)
 	}
-	if id := c.r.Header.Get(sessionHeader); id != "" {
-		c.setPlaceholder(sessionPlaceholder, id)
+	if c.session = c.r.Header.Get(sessionHeader); c.session != "" {
+		c.setPlaceholder(sessionPlaceholder, c.session)
 	}
 }
 

@@ -162,26 +162,41 @@ func (u *Usage) unmarshalPrice(d *caddyfile.Dispenser) error {
 // serveMeasured lets the gateway answer, and measures the answer.
 func (c *inferenceCall) serveMeasured(next caddyhttp.Handler) (err error) {
 	client := &streamUsageWriter{ResponseWriter: c.w, opened: !c.streamUsage}
-	t := &tap{ResponseWriterWrapper: &caddyhttp.ResponseWriterWrapper{ResponseWriter: client}, dialect: c.route.dialect}
 	home := c.named.workspace
 	if home == "" { // asked now, since the client waits for the end of tell
 		home = c.home()
 	}
 	begun, ended := time.Now(), false
+	t := &tap{ResponseWriterWrapper: &caddyhttp.ResponseWriterWrapper{ResponseWriter: client}, dialect: c.route.dialect}
+	t.opening = func(status int) { c.showHandle(status, begun) }
 	defer func() { // reverse_proxy panics where an answer breaks off
 		t.broken = t.broken || client.close() != nil
 		used := t.close(begun, ended && err == nil, c.r.Context().Err() != nil)
-		used.WorkspaceID, used.PresetID, used.Label = c.named.workspace, c.named.id, c.named.label
-		used.Preset, used.Version = c.named.preset, c.named.version
-		used.KeyID, used.Asked = c.who.KeyID, c.asked
-		if refused, ok := errors.AsType[caddyhttp.HandlerError](err); ok && used.Status == 0 && !used.Aborted {
-			used.Status = refused.StatusCode
+		c.attribute(used)
+		used.Asked = c.asked
+		if used.Status == 0 && !used.Aborted {
+			used.Status = refusedStatus(err)
 		}
 		c.tell(used, home)
 	}()
 	err = next.ServeHTTP(t, c.r)
-	ended = true
+	if ended = true; t.status == 0 {
+		c.showHandle(refusedStatus(err), begun) // Caddy writes the header
+	}
 	return err
+}
+
+// attribute sets whose request it is: its workspace, preset, version, label and key.
+func (c *inferenceCall) attribute(used *usage.Request) {
+	used.WorkspaceID, used.PresetID, used.Label = c.named.workspace, c.named.id, c.named.label
+	used.Preset, used.Version = c.named.preset, c.named.version
+	used.KeyID = c.who.KeyID
+}
+
+// refusedStatus returns the status of an error that Caddy answers, 0 if it has none.
+func refusedStatus(err error) int {
+	refused, _ := errors.AsType[caddyhttp.HandlerError](err)
+	return refused.StatusCode
 }
 
 // tell shows what a request used in metrics, in placeholders and in the span of the request.
@@ -190,7 +205,8 @@ func (c *inferenceCall) tell(used *usage.Request, home string) {
 	c.estimate(used)
 	c.h.metrics.usage.add(used)
 	if used.WorkspaceID = home; home != "" {
-		c.h.shared.usage.ledger.Add(used)
+		c.h.shared.usage.add(used)
+		c.rememberSession(used)
 	}
 	c.setUsagePlaceholders(used)
 	if span := trace.SpanFromContext(c.r.Context()); span.IsRecording() {

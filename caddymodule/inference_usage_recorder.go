@@ -5,6 +5,7 @@ import (
 	"errors"
 	"slices"
 	"sync"
+	"sync/atomic"
 	"time"
 
 	"go.uber.org/zap"
@@ -28,7 +29,10 @@ const (
 // usageRecorder stores the usage of all handlers of one store. It outlives reloads. Its methods
 // are safe for concurrent use. Its zero value is ready.
 type usageRecorder struct {
-	ledger usage.Ledger
+	ledger   usage.Ledger
+	served   servedVersions
+	sessions usage.Sessions
+	handles  atomic.Pointer[usage.Handles] // nil until the store's secret is known
 
 	mu   sync.Mutex
 	uses []*usageRecording // the newest last
@@ -38,6 +42,14 @@ type usageRecorder struct {
 	node       string     // under which rows are stored, empty until the first row
 	overflowed int64      // of the ledger, as it was last logged
 	lost       int64      // likewise
+}
+
+// add sums a request.
+func (rec *usageRecorder) add(used *usage.Request) {
+	rec.ledger.Add(used)
+	if used.Preset != "" {
+		rec.served.add(used)
+	}
 }
 
 // usageRecording is how one handler uses a usageRecorder.
@@ -74,7 +86,7 @@ func (rec *usageRecorder) end(use *usageRecording) {
 	rec.mu.Unlock()
 	if stop != nil {
 		stop()
-		rec.flush(context.Background(), use)
+		_ = rec.flush(context.Background(), use) // which logs
 	}
 }
 
@@ -92,6 +104,9 @@ func (rec *usageRecorder) newest() *usageRecording {
 func (rec *usageRecorder) run(ctx context.Context) {
 	ticker := time.NewTicker(flushInterval)
 	defer ticker.Stop()
+	if use := rec.newest(); use != nil {
+		rec.openHandles(ctx, use)
+	}
 	var pruned time.Time
 	for {
 		select {
@@ -102,7 +117,8 @@ func (rec *usageRecorder) run(ctx context.Context) {
 			if use == nil {
 				return
 			}
-			rec.flush(ctx, use)
+			rec.openHandles(ctx, use)
+			_ = rec.flush(ctx, use) // which logs
 			if now.Sub(pruned) < pruneInterval {
 				continue
 			}
@@ -114,8 +130,9 @@ func (rec *usageRecorder) run(ctx context.Context) {
 	}
 }
 
-// flush stores the rows that changed. Rows that cannot be stored wait for the next time.
-func (rec *usageRecorder) flush(ctx context.Context, use *usageRecording) {
+// flush stores the rows that changed, and when versions were served. What cannot be stored
+// waits for the next time. flush logs its error.
+func (rec *usageRecorder) flush(ctx context.Context, use *usageRecording) error {
 	ctx, cancel := context.WithTimeout(ctx, flushTimeout)
 	defer cancel()
 	rec.flushing.Lock()
@@ -142,6 +159,9 @@ func (rec *usageRecorder) flush(ctx context.Context, use *usageRecording) {
 		rec.ledger.Stored(batch)
 		rows = rows[len(batch):]
 	}
+	if failed := rec.served.flush(ctx, use.store); failed != nil {
+		err = errors.Join(err, failed)
+	}
 	if err != nil {
 		use.logger.Warn("storing usage failed; will try again", zap.Error(err), zap.Duration("after", flushInterval))
 	}
@@ -153,6 +173,7 @@ func (rec *usageRecorder) flush(ctx context.Context, use *usageRecording) {
 		use.logger.Warn("there is no room for more series of usage: requests are not counted", zap.Int64("requests", lost-rec.lost))
 		rec.lost = lost
 	}
+	return err
 }
 
 // put stores rows in one change. It leaves out those of workspaces that are deleted.

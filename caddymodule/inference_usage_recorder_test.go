@@ -74,7 +74,15 @@ func newRecorded(t *testing.T) *recorded {
 // request adds one request of a preset to a recorder.
 func (r *recorded) request(rec *usageRecorder, preset string, start time.Time) {
 	id := uuid.NewSHA1(uuid.Nil, []byte(preset)).String()
-	rec.ledger.Add(&usage.Request{WorkspaceID: r.workspace.ID, PresetID: id, Preset: preset, Version: 1, Status: 200, Start: start, FirstContent: -1})
+	rec.add(&usage.Request{WorkspaceID: r.workspace.ID, PresetID: id, Preset: preset, Version: 1, Status: 200, Start: start, FirstContent: -1})
+}
+
+// flush stores what a recorder has.
+func (r *recorded) flush(rec *usageRecorder) {
+	r.t.Helper()
+	if err := rec.flush(r.t.Context(), r.use); err != nil {
+		r.t.Error(err)
+	}
 }
 
 // has compares the sums of hours and of days with the number of requests.
@@ -115,7 +123,7 @@ func TestUsageIsCountedOnce(t *testing.T) {
 	r := newRecorded(t)
 	var rec usageRecorder
 	now := time.Now()
-	flush := func() { rec.flush(t.Context(), r.use) }
+	flush := func() { _ = rec.flush(t.Context(), r.use) }
 	r.request(&rec, "a", now)
 	flush()
 	r.has(1)
@@ -154,7 +162,7 @@ func TestUsageIsCountedOnce(t *testing.T) {
 	r.request(&rec, "a", now)
 	var next usageRecorder
 	r.request(&next, "a", now)
-	next.flush(t.Context(), r.use)
+	r.flush(&next)
 	r.has(7)
 
 	// A workspace that was deleted does not hinder the others.
@@ -162,7 +170,7 @@ func TestUsageIsCountedOnce(t *testing.T) {
 	gone.workspace.ID = uuid.NewString()
 	gone.request(&next, "a", now)
 	r.request(&next, "z", now)
-	next.flush(t.Context(), r.use)
+	r.flush(&next)
 	r.has(8)
 }
 
@@ -176,7 +184,7 @@ func TestUsageOfNodes(t *testing.T) {
 		for range i + 1 {
 			r.request(&rec, "a", now)
 		}
-		rec.flush(t.Context(), r.use)
+		r.flush(&rec)
 	}
 	r.has(3)
 }
@@ -189,7 +197,7 @@ func TestUsageOfManyPresets(t *testing.T) {
 	for i := range presets {
 		r.request(&rec, fmt.Sprint("p", i), time.Now())
 	}
-	rec.flush(t.Context(), r.use)
+	r.flush(&rec)
 	r.has(presets)
 }
 
@@ -202,7 +210,7 @@ func TestUsageOverflow(t *testing.T) {
 		rec.ledger.Add(&usage.Request{WorkspaceID: r.workspace.ID, PresetID: id, Preset: "a", Version: i, Start: time.Now(), FirstContent: -1})
 	}
 	for range 2 {
-		rec.flush(t.Context(), r.use)
+		r.flush(&rec)
 	}
 	r.has(usage.MaxSeries + 10)
 	if got := r.logs.FilterMessageSnippet("summed as other").Len(); got != 1 {
@@ -246,7 +254,7 @@ func TestUsageIsPruned(t *testing.T) {
 			r.request(&rec, fmt.Sprint("p", preset), now.AddDate(0, 0, -age))
 		}
 	}
-	rec.flush(t.Context(), r.use)
+	r.flush(&rec)
 	for range 2 {
 		if err := prune(t.Context(), r.use, now); err != nil {
 			t.Fatal(err)

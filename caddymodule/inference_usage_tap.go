@@ -17,6 +17,7 @@ import (
 type tap struct {
 	*caddyhttp.ResponseWriterWrapper
 	dialect domain.Dialect
+	opening func(status int)      // is called before the answer's header is written
 	reader  *gatewayanswer.Reader // nil until the answer's header
 	status  int
 	first   time.Time // when the first byte of the body passed
@@ -25,25 +26,27 @@ type tap struct {
 
 // WriteHeader passes a header on. Those of interim answers may come before.
 func (t *tap) WriteHeader(status int) {
-	t.ResponseWriterWrapper.WriteHeader(status)
 	if status >= 200 || status == http.StatusSwitchingProtocols {
 		t.open(status)
 	}
+	t.ResponseWriterWrapper.WriteHeader(status)
 }
 
+// open begins to read the answer. Its header is about to be written.
 func (t *tap) open(status int) {
 	if t.status != 0 {
 		return
 	}
 	t.status = status
+	t.opening(status)
 	header := t.Header()
 	t.reader = gatewayanswer.New(t.dialect, header.Get("Content-Type"), header.Get("Content-Encoding"))
 }
 
 // Write passes bytes of the body on.
 func (t *tap) Write(p []byte) (int, error) {
-	n, err := t.ResponseWriterWrapper.Write(p)
 	t.open(http.StatusOK)
+	n, err := t.ResponseWriterWrapper.Write(p)
 	now := time.Now()
 	if t.first.IsZero() && n > 0 {
 		t.first = now

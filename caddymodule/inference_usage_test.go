@@ -89,6 +89,7 @@ func TestUsage(t *testing.T) {
 			t.Errorf("%s %s: got %d bytes, %v, want the gateway's %d", a.name, coding, len(text), err, len(body))
 		}
 		got.Header.Del("Date")
+		got.Header.Del(requestIDHeader)
 		return seen{got.StatusCode, got.Header, string(text), got.Trailer.Get("X-End")}
 	}
 	codings := []string{"", "gzip"}
@@ -248,7 +249,7 @@ func (w *refusingWriter) Write(p []byte) (int, error) {
 // TestTapOfAClientThatLeaves checks that errors of writes pass, and that the answer is
 // aborted then. A ReadFrom of the body goes through the tap, too.
 func TestTapOfAClientThatLeaves(t *testing.T) {
-	w := &tap{ResponseWriterWrapper: &caddyhttp.ResponseWriterWrapper{ResponseWriter: &refusingWriter{ResponseWriter: httptest.NewRecorder()}}, dialect: "chat/completions"}
+	w := &tap{ResponseWriterWrapper: &caddyhttp.ResponseWriterWrapper{ResponseWriter: &refusingWriter{ResponseWriter: httptest.NewRecorder()}}, dialect: "chat/completions", opening: func(int) {}}
 	w.Header().Set("Content-Type", "application/json")
 	if n, err := w.ReadFrom(strings.NewReader(`{"model":`)); n != 9 || err != nil {
 		t.Fatalf("got %d, %v, want all 9 bytes", n, err)

@@ -104,6 +104,11 @@ var matrix = map[string]row{
 		exists:  cell{"presets/{p}/usage", "", 200},
 		missing: []cell{{"presets/absent/usage", "", 404}},
 	},
+	"POST presets/{slug}/feedback": {
+		may:     "anyone",
+		exists:  cell{"presets/{p}/feedback", `{"session_id":"s","score":1}`, 409}, // usage is not measured
+		missing: []cell{{"presets/absent/feedback", `{"session_id":"s","score":1}`, 404}},
+	},
 	"GET presets/{slug}/versions": {
 		may:     "anyone",
 		exists:  cell{"presets/{p}/versions", "", 200},

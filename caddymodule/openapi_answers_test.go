@@ -252,7 +252,7 @@ var tour = []struct{ op, method, path, body string }{
 // TestOpenAPIAnswers compares the server's answers with the document, for each operation
 // and each status that a client can cause.
 func TestOpenAPIAnswers(t *testing.T) {
-	const rest = "\nmax_body_size 64KiB\ninference {\nlist_models on\ndrop_fields extra\nmax_body_size 64KiB\n}"
+	const rest = "\nmax_body_size 64KiB\ninference {\nlist_models on\ndrop_fields extra\nmax_body_size 64KiB\nusage\n}"
 	s := start(t, standard+rest)
 	s.upstream.answers(func(w http.ResponseWriter, _ *http.Request) {
 		w.Header().Set("Content-Type", "application/json")
@@ -283,7 +283,7 @@ func TestOpenAPIAnswers(t *testing.T) {
 			}
 		}
 		headers, _ := answer["headers"].(map[string]any)
-		sometimes := []string{"Idempotency-Replayed", "X-Preset-Ignored"}
+		sometimes := []string{"Idempotency-Replayed", "X-Preset-Ignored", requestIDHeader}
 		for name := range headers {
 			if r.header.Get(name) == "" && !slices.Contains(sometimes, name) {
 				t.Errorf("%s: the answer %d has no %s", op, r.status, name)
@@ -372,6 +372,19 @@ func TestOpenAPIAnswers(t *testing.T) {
 		check(route.name, s.do("POST", path, `{"model":"@preset/absent"}`, bearer(inferenceSecret)), 404)
 		check(route.name, s.do("POST", path, strings.Repeat(" ", 64<<10)+body, bearer(inferenceSecret)), 413)
 	}
+	const feedback = "/v1/presets/p/feedback"
+	s.do("POST", "/v1/responses", `{"model":"@preset/p","seed":5,"session_id":"s"}`, bearer(inferenceSecret)).want(t, 200)
+	score := `{"session_id":"s","score":true}`
+	if !s.eventually(func() bool { return s.manage("POST", feedback, score).status == 202 }) {
+		t.Error("the session gets no feedback")
+	}
+	check("preset_feedback", s.do("POST", feedback, score, bearer(inferenceSecret)), 202)
+	check("preset_feedback", s.manage("POST", feedback, `{"request_id":"r","score":0.5}`), 404)
+	check("preset_feedback", s.do("POST", feedback, score), 401)
+	check("preset_feedback", s.do("POST", feedback+"?workspace_id=new", score, bearer(inferenceSecret)), 403)
+	check("preset_feedback", s.manage("POST", feedback, "[]"), 400)
+	check("preset_feedback", s.manage("POST", feedback, strings.Repeat(" ", 64<<10)+score), 413)
+	check("preset_feedback", s.manage("POST", feedback, score, "Content-Type: text/plain"), 415)
 	other := s.issue(`{"kind":"inference"}`)
 	check("models_list", s.do("GET", "/v1/models", "", bearer(inferenceSecret)), 200)
 	check("models_list", s.do("GET", "/v1/models", "", "X-Api-Key: "+inferenceSecret, "X-Api-Key: "+other.secret), 400)
@@ -423,6 +436,7 @@ func TestOpenAPIAnswers(t *testing.T) {
 	for _, route := range inferenceRoutes {
 		check(route.name, s.do("POST", "/v1/"+route.path, "{}", bearer("a-guess")), 429)
 	}
+	check("preset_feedback", s.do("POST", feedback, score, bearer("a-guess")), 429)
 	check("models_list", s.do("GET", "/v1/models", "", bearer("a-guess")), 429)
 	check("model_get", s.do("GET", "/v1/models/@preset%2Fp", "", bearer("a-guess")), 429)
 

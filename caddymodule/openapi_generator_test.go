@@ -45,6 +45,7 @@ var descriptions = map[string]description{
 	"preset_diff":             {"versions", "Compare two versions of a preset", "Diff", "from to"},
 	"preset_history":          {"presets", "List the changes of a preset, also of an archived one", "History", "offset limit"},
 	"preset_usage":            {"usage", "Report what requests with a preset used", "Usage", "usage_from usage_to usage_step preset_usage_by"},
+	"preset_feedback":         {"usage", "Say how well a request with a preset did", "202 Feedback", ""},
 	"version_list":            {"versions", "List the versions of a preset", "Versions", "fields offset limit"},
 	"version_get":             {"versions", "Get a version of a preset", "Version", ""},
 	"label_get":               {"labels", "Get a label with its history", "Label", "offset limit"},
@@ -86,7 +87,7 @@ var refusals = map[int]string{
 	http.StatusForbidden:             "The key does not permit this, or the workspace does not.",
 	http.StatusNotFound:              "There is no such object.",
 	http.StatusRequestTimeout:        "The body took too long to arrive.",
-	http.StatusConflict:              "The preset is not active, or has no version that a draft could follow, or too many others changed it at the same time.",
+	http.StatusConflict:              "The preset is not active, or has no version that a draft could follow, or too many others changed it at the same time. Or feedback is not taken, because usage is not measured.",
 	http.StatusPreconditionFailed:    "The object is not in the state that the request names.",
 	http.StatusRequestEntityTooLarge: "The body is too large.",
 	http.StatusUnsupportedMediaType:  "The body is not JSON, or has a content encoding.",
@@ -219,6 +220,11 @@ func (d *openAPI) endpoints(schemas *schema.Schemas) (all []endpoint) {
 		}
 		if op.inWorkspace || strings.Contains(op.path, "{") {
 			e.refusals = append(e.refusals, http.StatusNotFound)
+		}
+		if op.name == "preset_feedback" { // it changes no object
+			e.refusals = append(e.refusals, http.StatusConflict)
+			all = append(all, e)
+			continue
 		}
 		e.parameters = append(e.parameters, "If-Match", "If-None-Match")
 		e.refusals = append(e.refusals, http.StatusPreconditionFailed)

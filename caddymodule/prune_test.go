@@ -2,9 +2,12 @@ package caddymodule
 
 import (
 	"fmt"
+	"io"
+	"net/http"
 	"strconv"
 	"strings"
 	"testing"
+	"time"
 )
 
 // versions makes a preset's next versions. Each version's model has its number.
@@ -87,5 +90,57 @@ func TestKeepVersionsIsChecked(t *testing.T) {
 	h := &Handler{KeepVersions: -1}
 	if err := h.provisionSettings(nil); err == nil || !strings.Contains(err.Error(), "keep_versions: must be positive") {
 		t.Errorf("got error %v, want one of keep_versions", err)
+	}
+}
+
+// TestPruneUnused removes versions that no request was served by. Requests of the last moment
+// count, and so do those before a restart.
+func TestPruneUnused(t *testing.T) {
+	s := start(t, inferring("usage"))
+	const preset = "/v1/presets/p"
+	s.versions(preset+"/responses", 1, 4)
+	ask := func(pin string) {
+		t.Helper()
+		s.do("POST", chatPath, `{"model":"@preset/p`+pin+`"}`, bearer(inferenceSecret)).want(t, 202)
+	}
+	prune := func(body string) (status int, answer string) {
+		t.Helper()
+		r, err := http.Post("http://"+s.admin+"/presets/prune", "application/json", strings.NewReader(body))
+		if err != nil {
+			t.Fatal(err)
+		}
+		defer r.Body.Close()
+		text, err := io.ReadAll(r.Body)
+		if err != nil {
+			t.Fatal(err)
+		}
+		return r.StatusCode, string(text)
+	}
+	ask("@2")
+	s.stop()
+	s.reload(inferring("usage"))
+	s.manage("GET", preset+"/versions/1", "").want(t, 200, `"last_served_at":null`)
+	served := s.manage("GET", preset+"/versions/2", "")
+	if want := `"last_served_at":"` + time.Now().UTC().Format("2006-01-02T"); !strings.Contains(served.body, want) {
+		t.Errorf("got %s, want %s", served.body, want)
+	}
+	ask("@3")
+	for _, wrong := range []string{"1", "-90d", "59m", "soon"} {
+		if status, answer := prune(`{"unused_for":"` + wrong + `"}`); status != 400 || !strings.Contains(answer, "unused_for: must be a duration") {
+			t.Errorf("%s: got %d %s, want 400", wrong, status, answer)
+		}
+	}
+	if status, answer := prune(`{"unused_for":"90d"}`); status != 200 || !strings.Contains(answer, `"total_count":0`) {
+		t.Errorf("got %d %s, want no version that is old enough", status, answer)
+	}
+	for n, there := range map[int]bool{1: false, 2: true, 3: true, 4: false} { // the pruning stored 3, if nothing did before
+		body := s.manage("GET", preset+"/versions/"+strconv.Itoa(n), "").body
+		if strings.Contains(body, `"last_served_at":null`) == there {
+			t.Errorf("version %d: got %s", n, body)
+		}
+	}
+	s.reload(inferring(""))
+	if status, answer := prune(`{"unused_for":"90d","dry_run":true}`); status != 400 || !strings.Contains(answer, "must have usage") {
+		t.Errorf("without usage: got %d %s, want 400", status, answer)
 	}
 }

@@ -33,14 +33,20 @@ func (h *Handler) goLive(e engine.Engine) {
 	h.use = &live.Use{
 		Store: e.Store(), Service: operators,
 		Keys: slices.Collect(maps.Values(h.keys)), KeepVersions: h.KeepVersions,
+		Inference: h.Inference != nil,
+	}
+	var recording *usageRecording
+	if h.Inference != nil && h.Inference.Usage != nil {
+		u := h.Inference.Usage
+		recording = &usageRecording{e.Store(), time.Duration(u.KeepHours), time.Duration(u.KeepDays), h.logger}
+		u.recording = recording
+		h.use.StoreUsage = func(ctx context.Context) error { return h.shared.usage.flush(ctx, recording) }
 	}
 	h.live = live.Add(e.Name(), h.use)
 	h.shared = h.live.Shared(newShared).(*shared)
 	h.shared.webhooks.add(h.webhooks)
-	if h.Inference != nil && h.Inference.Usage != nil {
-		u := h.Inference.Usage
-		u.recording = &usageRecording{e.Store(), time.Duration(u.KeepHours), time.Duration(u.KeepDays), h.logger}
-		h.shared.usage.start(u.recording)
+	if recording != nil {
+		h.shared.usage.start(recording)
 	}
 	h.service.Changing = h.changing
 	h.finder = keyFinder{h.keys, []*live.Store{h.live}}

@@ -62,8 +62,7 @@ func (w Write) replayID() ReplayID {
 type Outcome struct {
 	// JSON is the answer's data. It is nil if the object is gone.
 	JSON []byte
-	// Tag is the entity tag of the changed object if its JSON shows more than the object,
-	// else empty.
+	// Tag is the entity tag of the changed object if it is not the Tag of JSON, else empty.
 	Tag string
 	// WorkspaceID is the workspace of the object. Number is its version, 0 for none.
 	WorkspaceID string
@@ -86,8 +85,9 @@ type Outcome struct {
 type change struct {
 	Tx
 	Write
-	now time.Time
-	out Outcome
+	now     time.Time
+	created bool // the change makes a preset
+	out     Outcome
 }
 
 // change runs fn as one durable change under the conditions of w, at most once for an

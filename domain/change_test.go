@@ -61,7 +61,7 @@ func TestConditionsOfPresets(t *testing.T) {
 		if err != nil {
 			t.Fatal(err)
 		}
-		return domain.Tag(found.JSON)
+		return found.Tag
 	}
 	create := func(slug string) string {
 		f.put(t, slug, "{}", nil)
@@ -83,7 +83,7 @@ func TestConditionsOfPresets(t *testing.T) {
 		if err != nil {
 			t.Fatal(err)
 		}
-		return domain.Tag(found.JSON)
+		return found.Tag
 	}
 	labelled := func(slug string) string {
 		label(slug)
@@ -245,7 +245,7 @@ func TestTagsFollowChanges(t *testing.T) {
 		if err != nil {
 			t.Fatal(err)
 		}
-		tag := domain.Tag(found.JSON)
+		tag := found.Tag
 		if tag == last {
 			t.Errorf("change %d gives no new tag", i)
 		}
@@ -304,7 +304,7 @@ func TestReplays(t *testing.T) {
 			conditional.Condition.Match = &domain.Tags{List: []string{"0"}} // it held for the first request, which counts
 			for _, w := range []domain.Write{idempotent(name, "this"), conditional} {
 				again, err := do(w)
-				want := domain.Outcome{JSON: first.JSON, WorkspaceID: first.WorkspaceID, Number: first.Number, Replayed: true}
+				want := domain.Outcome{JSON: first.JSON, Tag: first.Tag, WorkspaceID: first.WorkspaceID, Number: first.Number, Replayed: true}
 				if err != nil || !reflect.DeepEqual(again, want) {
 					t.Errorf("got  %+v, %v\nwant %+v", again, err, want)
 				}
@@ -519,7 +519,7 @@ func TestConditionalCounter(t *testing.T) {
 					return
 				}
 				w := ask
-				w.Condition.Match = &domain.Tags{List: []string{domain.Tag(found.JSON)}}
+				w.Condition.Match = &domain.Tags{List: []string{found.Tag}}
 				switch _, err := f.UpdatePreset(t.Context(), w, "", "p", describe(new(strconv.Itoa(n+1)))); {
 				case err == nil:
 					return

@@ -82,11 +82,11 @@ func (c *change) checkLabel(p Preset, name string) error {
 	if err != nil {
 		return err
 	}
-	preset, err := c.shown(p)
+	preset, err := c.tag(p)
 	if err != nil {
 		return err
 	}
-	return c.Condition.Check(Tag(label), Tag(preset))
+	return c.Condition.Check(Tag(label), preset)
 }
 
 // checkNewLabel checks the condition of a change that makes a label. For * the label does
@@ -95,17 +95,17 @@ func (c *change) checkNewLabel(p Preset, name string) error {
 	if c.Condition.Match == nil || c.Condition.Match.Any || c.Condition.NoneMatch != nil {
 		return c.Condition.Check()
 	}
-	preset, err := c.shown(p)
+	preset, err := c.tag(p)
 	if err != nil {
 		return err
 	}
 	switch label, err := labelJSON(c, p, name, latestChanges); {
 	case KindOf(err) == NotFound:
-		return c.Condition.Check(Tag(preset))
+		return c.Condition.Check(preset)
 	case err != nil:
 		return err
 	default:
-		return c.Condition.Check(Tag(label), Tag(preset))
+		return c.Condition.Check(Tag(label), preset)
 	}
 }
 

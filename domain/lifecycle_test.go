@@ -70,7 +70,7 @@ func TestPresetVersions(t *testing.T) {
 		`"creator_user_id":"ann","workspace_id":%q,"designated_version_id":%q,"designated_version_number":1,"created_at":"2026-11-21T09:00:00.123Z","updated_at":"2026-11-21T09:00:00.123Z","updated_by":"ann",`+
 		`"protected":false,"policy":null,"labels":{},"designated_version":{"id":%q,"preset_id":%q,"version":1,"dialect":"responses","message":null,"creator_id":"ann",`+
 		`"created_at":"2026-11-21T09:00:00.123Z","updated_at":"2026-11-21T09:00:00.123Z","system_prompt_bytes":9,"template_bytes":0,"config_bytes":32,`+
-		`"system_prompt":"Be brief.","template":null,"config":{"model":"m","temperature":0.70},"designated":true,"labels":[]}}`,
+		`"system_prompt":"Be brief.","template":null,"config":{"model":"m","temperature":0.70},"designated":true,"labels":[],"last_served_at":null}}`,
 		p1.ID, p1.WorkspaceID, v1.ID, v1.ID, p1.ID)
 	if string(out1.JSON) != want {
 		t.Errorf("got  %s\nwant %s", out1.JSON, want)
@@ -380,7 +380,7 @@ func TestChangesShowThePreset(t *testing.T) {
 		}
 		preset, err1 := out.Preset.JSON()
 		shown, err2 := out.Version.JSON()
-		want := strings.TrimSuffix(string(preset), "}") + `,"designated_version":` + strings.TrimSuffix(string(shown), "}") + `,"designated":true,"labels":[]}}`
+		want := strings.TrimSuffix(string(preset), "}") + `,"designated_version":` + strings.TrimSuffix(string(shown), "}") + `,"designated":true,"labels":[],"last_served_at":null}}`
 		if err1 != nil || err2 != nil || string(out.JSON) != want || out.Version.Version != out.Number {
 			t.Errorf("%s: got %s, want %s (%v, %v)", name, out.JSON, want, err1, err2)
 		}

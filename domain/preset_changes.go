@@ -75,20 +75,21 @@ func (c *change) checkPreset(p Preset) error {
 	case p.Status == PresetArchived:
 		return c.Condition.Check()
 	}
-	text, err := c.shown(p)
+	tag, err := c.tag(p)
 	if err != nil {
 		return err
 	}
-	return c.Condition.Check(Tag(text))
+	return c.Condition.Check(tag)
 }
 
-// shown returns a stored preset and its designated version as clients see them.
-func (c *change) shown(p Preset) ([]byte, error) {
+// tag returns the entity tag of a stored preset.
+func (c *change) tag(p Preset) (string, error) {
 	stored, err := showPreset(c, p.WorkspaceID, p.Slug)
 	if err != nil {
-		return nil, err
+		return "", err
 	}
-	return stored.withDesignated()
+	text, err := stored.withDesignated()
+	return presetTag(text), err
 }
 
 // putPreset stores a changed preset and records the change. before is the version that
@@ -113,7 +114,15 @@ func (c *change) showPreset(p Preset) error {
 // showVersion makes a stored preset with its designated version the answer.
 func (c *change) showVersion(p Preset, v PresetVersion) (err error) {
 	c.out.Preset, c.out.Version, c.out.WorkspaceID, c.out.Number = p, v, p.WorkspaceID, v.Version
-	c.out.JSON, err = c.shown(p)
+	stored, err := showPreset(c, p.WorkspaceID, p.Slug)
+	if err == nil && !c.created { // a look-up that could find nothing
+		stored.served, err = c.Served(p.WorkspaceID, p.Slug)
+	}
+	if err != nil {
+		return err
+	}
+	c.out.JSON, err = stored.withDesignated()
+	c.out.Tag = presetTag(c.out.JSON)
 	return err
 }
 

@@ -40,8 +40,9 @@ type Found struct {
 // shown is a preset as clients see it in a list, and the snapshot that it is in.
 type shown struct {
 	Reader
-	state PresetState
-	json  []byte
+	state  PresetState
+	json   []byte
+	served Served // nil if it was not read
 }
 
 // showPreset returns the preset of a slug, whatever its status.
@@ -50,7 +51,7 @@ func showPreset(r Reader, workspaceID, slug string) (shown, error) {
 	if errors.Is(err, ErrNotFound) {
 		err = errPresetNotFound
 	}
-	return shown{r, state, text}, err
+	return shown{Reader: r, state: state, json: text}, err
 }
 
 // showVisiblePreset is showPreset for clients, who do not see archived presets. The
@@ -62,6 +63,9 @@ func showVisiblePreset(r Reader, workspaceID, slug string) (shown, error) {
 	p, err := showPreset(r, workspaceID, slug)
 	if err == nil && p.state.Status == PresetArchived {
 		err = errPresetNotFound
+	}
+	if err == nil {
+		p.served, err = r.Served(workspaceID, slug)
 	}
 	return p, err
 }
@@ -125,7 +129,7 @@ func (s *Service) Preset(ctx context.Context, who Principal, workspace, slug str
 			return Found{}, 0, err
 		}
 		text, err := p.withDesignated()
-		return tagged(Found{JSON: text, WorkspaceID: id, Number: p.state.DesignatedVersion}), len(text), err
+		return Found{JSON: text, Tag: presetTag(text), WorkspaceID: id, Number: p.state.DesignatedVersion}, len(text), err
 	})
 }
 

@@ -4,25 +4,72 @@ import (
 	"context"
 	"errors"
 	"slices"
+	"time"
 
 	jsonv2 "github.com/go-json-experiment/json"
 )
 
 // prune removes at most MaxChangeRemoved prunable versions of a stored preset, and
 // returns their numbers.
-func (c *change) prune(p *Preset, keep int) ([]int, error) {
-	numbers := p.prunable(keep, MaxChangeRemoved)
-	if len(numbers) == 0 {
-		return nil, nil
+func (c *change) prune(p *Preset, rule pruneRule) ([]int, error) {
+	numbers, err := rule.prunable(c, *p, MaxChangeRemoved)
+	if err != nil || len(numbers) == 0 {
+		return nil, err
 	}
 	p.Kept = p.Kept.Without(numbers)
 	return numbers, c.PruneVersions(*p, numbers)
+}
+
+// pruneRule says which versions of a preset may be removed: see Pruning.
+type pruneRule struct {
+	keep        int
+	unusedSince time.Time
+}
+
+// prunable returns the versions of p that may be removed, the oldest first, and no more than
+// most.
+func (rule pruneRule) prunable(r Reader, p Preset, most int) (unused []int, err error) {
+	if rule.unusedSince.IsZero() {
+		return p.prunable(rule.keep, most), nil
+	}
+	numbers := p.prunable(rule.keep, p.LatestVersion)
+	if len(numbers) == 0 {
+		return nil, nil
+	}
+	served, err := r.Served(p.WorkspaceID, p.Slug)
+	for i := 0; err == nil && i < len(numbers) && len(unused) < most; i++ {
+		var used bool
+		if used, err = rule.isUsed(r, p.State(), served, numbers[i]); err == nil && !used {
+			unused = append(unused, numbers[i])
+		}
+	}
+	return unused, err
+}
+
+// isUsed reports whether a version was served, or made and never served, since
+// unusedSince. Served has hours only, so their end counts.
+func (rule pruneRule) isUsed(r Reader, p PresetState, served Served, n int) (bool, error) {
+	if hour, ok := served[n]; ok {
+		return (hour+1)*3600 > rule.unusedSince.Unix(), nil
+	}
+	text, err := r.PresetVersionSummary(p, n)
+	if err != nil {
+		return false, err
+	}
+	var version struct {
+		CreatedAt time.Time `json:"created_at"`
+	}
+	err = jsonv2.Unmarshal(text, &version)
+	return version.CreatedAt.After(rule.unusedSince), err
 }
 
 // Pruning says which versions of presets to remove.
 type Pruning struct {
 	// Keep is how many of the newest of each preset stay, at least 1.
 	Keep int
+	// UnusedSince, unless it is zero, keeps versions that were served since then, to the hour.
+	// It also keeps those that were made since then and never served.
+	UnusedSince time.Time
 	// Workspace is the id or slug of the one workspace to look in, empty for all.
 	Workspace string
 	// DryRun removes nothing, and only reports.
@@ -40,8 +87,8 @@ type Pruned struct {
 }
 
 // PruneVersions removes versions of presets of any status, for good. It keeps the newest
-// of each, the designated one, and those that a label stands for, also in part. Clients
-// see the presets as before, in the same order. The result has each preset that lost
+// of each, the designated one, those that a label stands for, also in part, and those that
+// UnusedSince keeps. Clients see the presets as before, in the same order. The result has each preset that lost
 // versions, by workspace, also beside an error.
 //
 // Many versions of one preset are removed in several changes, and others may write in
@@ -57,19 +104,20 @@ func (s *Service) PruneVersions(ctx context.Context, w Write, on Pruning) ([]Pru
 		return nil, InvalidAt("keep", "must be at least 1")
 	}
 	w = Write{Who: w.Who, RequestID: w.RequestID}
+	rule := pruneRule{on.Keep, on.UnusedSince}
 	workspaces, err := s.prunedWorkspaces(ctx, on.Workspace)
 	if err != nil {
 		return nil, err
 	}
 	var all []Pruned
 	for _, home := range workspaces {
-		found, err := s.prunable(ctx, home, on.Keep)
+		found, err := s.prunable(ctx, home, rule)
 		if err != nil {
 			return all, err
 		}
 		for _, p := range found {
 			if !on.DryRun {
-				p, err = s.pruneVersions(ctx, w, p, on.Keep)
+				p, err = s.pruneVersions(ctx, w, p, rule)
 			}
 			if p.Count > 0 {
 				all = append(all, p)
@@ -113,7 +161,7 @@ func (s *Service) prunedWorkspaces(ctx context.Context, ref string) (all []Works
 }
 
 // prunable returns the versions to remove in a workspace, none in a deleted one.
-func (s *Service) prunable(ctx context.Context, home Workspace, keep int) (found []Pruned, err error) {
+func (s *Service) prunable(ctx context.Context, home Workspace, rule pruneRule) (found []Pruned, err error) {
 	err = s.store.View(ctx, func(r Reader) error {
 		if err := CheckWorkspace(r, home.ID); err != nil {
 			return err
@@ -125,7 +173,11 @@ func (s *Service) prunable(ctx context.Context, home Workspace, keep int) (found
 			if err := ctx.Err(); err != nil {
 				return err
 			}
-			if numbers := p.prunable(keep, p.LatestVersion); len(numbers) > 0 {
+			numbers, err := rule.prunable(r, p, p.LatestVersion)
+			if err != nil {
+				return err
+			}
+			if len(numbers) > 0 {
 				found = append(found, Pruned{home.ID, home.Slug, p.Slug, formatRanges(numbers), len(numbers)})
 			}
 		}
@@ -138,7 +190,7 @@ func (s *Service) prunable(ctx context.Context, home Workspace, keep int) (found
 }
 
 // pruneVersions removes the prunable versions of a preset, and returns them.
-func (s *Service) pruneVersions(ctx context.Context, w Write, of Pruned, keep int) (Pruned, error) {
+func (s *Service) pruneVersions(ctx context.Context, w Write, of Pruned, rule pruneRule) (Pruned, error) {
 	var all []int
 	for {
 		var numbers []int
@@ -154,7 +206,7 @@ func (s *Service) pruneVersions(ctx context.Context, w Write, of Pruned, keep in
 			if err := c.guardPreset(p); err != nil {
 				return err
 			}
-			numbers, err = c.prune(&p, keep)
+			numbers, err = c.prune(&p, rule)
 			if err != nil || len(numbers) == 0 {
 				return err
 			}

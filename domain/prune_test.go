@@ -182,6 +182,44 @@ func TestPrunedOnceItIsNotUsed(t *testing.T) {
 	}
 }
 
+// TestPruneUnused removes versions that were not served since a time. Both rules must allow it.
+func TestPruneUnused(t *testing.T) {
+	f := newFixture(t)
+	begun := f.now.Truncate(time.Hour)
+	for i := range 8 { // version n is made at hour n-1
+		f.now = begun.Add(time.Duration(i) * time.Hour)
+		f.put(t, "p", "{}", nil)
+	}
+	f.label(t, "live", domain.Target{Version: 2})
+	f.label(t, "canary", split(share(3, 1), share(1, 1)))
+	p := f.stored(t, "default", "p")
+	hour := func(n int) int64 { return domain.ServedHour(begun.Add(time.Duration(n) * time.Hour)) }
+	err := domain.RecordServed(t.Context(), f.store, map[domain.ServedPreset]domain.Served{
+		{WorkspaceID: p.WorkspaceID, Slug: "p"}: {4: hour(20), 5: hour(10)},
+	})
+	if err != nil {
+		t.Fatal(err)
+	}
+	prune := func(keep, since int, want string, left ...int) {
+		t.Helper()
+		for _, dry := range []bool{true, false} {
+			if got := f.prune(t, domain.Pruning{Keep: keep, UnusedSince: begun.Add(time.Duration(since) * time.Hour), DryRun: dry}); got["default/p"] != want {
+				t.Errorf("keep %d, since %d, dry run %v: got %v, want %q", keep, since, dry, got, want)
+			}
+		}
+		if got := f.left(t, "p"); !slices.Equal(got, left) {
+			t.Errorf("versions %v are left, want %v", got, left)
+		}
+	}
+	prune(1, 4, "", 1, 2, 3, 4, 5, 6, 7, 8) // the labels hold those that are old enough
+	prune(2, 10, "6", 1, 2, 3, 4, 5, 7, 8)  // 5 was served in that hour
+	prune(1, 11, "5,7", 1, 2, 3, 4, 8)      // and is unused once it has passed
+	prune(1, 20, "", 1, 2, 3, 4, 8)         // 4 was served later
+	prune(9, 1000, "", 1, 2, 3, 4, 8)       // keep holds them all
+	f.label(t, "canary", domain.Target{Version: 3})
+	prune(1, 21, "1,4", 2, 3, 8)
+}
+
 // Nobody finds a version that was removed, and everybody the others.
 func TestPrunedIsNotFound(t *testing.T) {
 	f := labelled(t, 9)

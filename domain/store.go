@@ -158,6 +158,11 @@ type Reader interface {
 	// rows that it yields. An error ends it. Rows of a workspace that is deleted may be
 	// among them.
 	UsageRows(of UsageRange) iter.Seq2[UsageRow, error]
+	// Served returns when the versions of a preset were last served. It is empty, and no
+	// error, for a preset without a record and for one that does not exist.
+	Served(workspaceID, slug string) (Served, error)
+	// FeedbackSecret returns the store's secret for handles of feedback.
+	FeedbackSecret() (FeedbackSecret, error)
 	// Replay returns the answer that was kept under an id. An expired one may be gone.
 	Replay(id ReplayID) (Replay, error)
 	// Replays yields every answer that is kept, by id in byte order. Expired ones may be
@@ -207,6 +212,13 @@ type Tx interface {
 	PutUsage(r UsageRow) error
 	// RemoveUsage removes the row of usage that a node wrote, if it is stored.
 	RemoveUsage(id UsageID, node string) error
+	// PutServed stores when the versions of a stored preset were last served. It replaces
+	// what is stored, and changes the preset's stamp. s has at most MaxServed versions.
+	// Without the workspace it returns ErrNotFound.
+	PutServed(workspaceID, slug string, s Served) error
+	// PutFeedbackSecret stores the secret for handles of feedback. It changes no stamp. A
+	// stored secret is never changed: ErrTaken.
+	PutFeedbackSecret(secret FeedbackSecret) error
 	// PutReplay stores r under its id. After its ExpiresAt the engine may remove it.
 	PutReplay(r Replay) error
 }

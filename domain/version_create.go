@@ -123,7 +123,7 @@ func (s *Service) ReleasePresetVersion(ctx context.Context, w Write, workspace, 
 		}
 		var pruned []int
 		if c.guardPreset(p) == nil { // else drafts would push out versions
-			if pruned, err = c.prune(&p, s.KeepVersions); err != nil { // spares the labelled version
+			if pruned, err = c.prune(&p, pruneRule{keep: s.KeepVersions}); err != nil { // spares the labelled version
 				return err
 			}
 		}
@@ -161,6 +161,7 @@ func (c *change) presetToExtend(workspace, slug, id string) (p Preset, err error
 	p, err = c.Preset(home, slug)
 	switch {
 	case errors.Is(err, ErrNotFound):
+		c.created = true
 		p = Preset{
 			ID: id, Name: slug, Slug: slug, Status: PresetActive,
 			CreatorUserID: c.Who.UserID, WorkspaceID: home, CreatedAt: c.now,
@@ -186,7 +187,6 @@ func (c *change) showDraft(p Preset, v PresetVersion) error {
 	if err != nil {
 		return err
 	}
-	c.out.Tag = Tag(c.out.JSON)
 	c.out.JSON = withMember(c.out.JSON, "created_version", draft)
 	return nil
 }

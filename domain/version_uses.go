@@ -8,16 +8,17 @@ import (
 	jsonv2 "github.com/go-json-experiment/json"
 )
 
-// versionUses tells how requests get the versions of a preset: by its name alone, or by a
-// label.
+// versionUses tells how requests get the versions of a preset, by its name alone or by a
+// label, and when they last did.
 type versionUses struct {
 	designated int
 	labels     map[int][]string // in byte order, by version
+	served     Served
 }
 
 // uses returns the uses of p's versions.
 func (p shown) uses() (versionUses, error) {
-	uses := versionUses{designated: p.state.DesignatedVersion}
+	uses := versionUses{designated: p.state.DesignatedVersion, served: p.served}
 	if bytes.HasSuffix(p.json, []byte(`"labels":{}}`)) { // most presets have none
 		return uses, nil
 	}
@@ -45,7 +46,7 @@ func (p shown) uses() (versionUses, error) {
 // add returns the JSON of version n with its uses as the last members. A version that has
 // a part of a label's split has that label.
 func (u versionUses) add(version []byte, n int) []byte {
-	uses := append(make([]byte, 0, 64), `,"designated":`...)
+	uses := append(make([]byte, 0, 96), `,"designated":`...)
 	uses = strconv.AppendBool(uses, n == u.designated)
 	uses = append(uses, `,"labels":[`...)
 	for i, label := range u.labels[n] {
@@ -54,5 +55,6 @@ func (u versionUses) add(version []byte, n int) []byte {
 		}
 		uses = strconv.AppendQuote(uses, label) // labels need no escapes
 	}
-	return slices.Concat(version[:len(version)-1], uses, []byte("]}"))
+	uses = u.served.appendTo(append(uses, ']'), n)
+	return slices.Concat(version[:len(version)-1], uses, []byte{'}'})
 }

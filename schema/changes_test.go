@@ -116,3 +116,34 @@ func TestWorkspaceReference(t *testing.T) {
 		{"no object", `[]`, refused(": must be an object")},
 	})
 }
+
+func TestFeedback(t *testing.T) {
+	with := func(member string) string { return `{"request_id":"r","score":1,` + member + `}` }
+	checkRules(t, schemas(t).Feedback, []rule{
+		{"a request", `{"request_id":"r","score":0.5}`, nil},
+		{"a session", `{"session_id":"s","score":-1,"name":"a-b_c.D9"}`, nil},
+		{"nothing", `{}`, refused("/score: required", "/session_id: required where there is no request_id")},
+		{"no score", `{"request_id":"r"}`, refused("/score: required")},
+		{"no request", `{"score":1}`, refused("/session_id: required where there is no request_id")},
+		{"both", `{"request_id":"r","session_id":"s","score":1}`, refused(": must not have both request_id and session_id")},
+		{"true", `{"request_id":"r","score":true}`, nil},
+		{"false", `{"request_id":"r","score":false}`, nil},
+		{"largest score", `{"request_id":"r","score":1.0}`, nil},
+		{"too large a score", `{"request_id":"r","score":1.01}`, refused("/score: must be at most 1")},
+		{"far too large a score", `{"request_id":"r","score":1e999999999}`, refused("/score: must be at most 1")},
+		{"too small a score", `{"request_id":"r","score":-1.01}`, refused("/score: must be at least -1")},
+		{"score as text", `{"request_id":"r","score":"1"}`, refused("/score: must be a number or a boolean")},
+		{"score of null", `{"request_id":"r","score":null}`, refused("/score: must be a number or a boolean")},
+		{"empty request", `{"request_id":"","score":1}`, refused("/request_id: must be at least 1 character")},
+		{"long request", `{"request_id":"` + strings.Repeat("r", 1201) + `","score":1}`, refused("/request_id: must be at most 1200 characters")},
+		{"request that is a number", `{"request_id":1,"score":1}`, refused("/request_id: must be a string")},
+		{"empty session", `{"session_id":"","score":1}`, refused("/session_id: must be at least 1 character")},
+		{"long session", `{"session_id":"` + strings.Repeat("ü", 257) + `","score":1}`, refused("/session_id: must be at most 256 characters")},
+		{"empty name", with(`"name":""`), refused("/name: must be at least 1 character")},
+		{"longest name", with(`"name":"` + strings.Repeat("n", 64) + `"`), nil},
+		{"long name", with(`"name":"` + strings.Repeat("n", 65) + `"`), refused("/name: must be at most 64 characters")},
+		{"name with a space", with(`"name":"a b"`), refused("/name: must consist of letters, digits, _ . and -")},
+		{"name of a line", with(`"name":"a\n"`), refused("/name: must consist of letters, digits, _ . and -")},
+		{"name of null", with(`"name":null`), refused("/name: must be a string")},
+	})
+}

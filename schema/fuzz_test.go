@@ -63,7 +63,7 @@ func FuzzCheckMessages(f *testing.F) {
 // FuzzCheckChanges has the small bodies. The first byte of the input selects one.
 func FuzzCheckChanges(f *testing.F) {
 	s := schemas(f)
-	bodies := []*schema.Schema{s.UpdateWorkspace, s.UpdatePreset, s.Designate, s.Label, s.WorkspaceReference}
+	bodies := []*schema.Schema{s.UpdateWorkspace, s.UpdatePreset, s.Designate, s.Label, s.WorkspaceReference, s.Feedback}
 	for i := range bodies {
 		for _, seed := range []string{
 			string(request(f, "workspace-update.json")),
@@ -72,6 +72,7 @@ func FuzzCheckChanges(f *testing.F) {
 			`{"version":1,"label":"l"}`,
 			`{"version":null,"split":[]}`,
 			`{"workspace_id":""}`,
+			`{"request_id":"","session_id":"s","score":1.5,"name":" "}`,
 		} {
 			f.Add(append([]byte{byte(i)}, seed...))
 		}

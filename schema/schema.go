@@ -53,6 +53,8 @@ type Schemas struct {
 	Designate *Schema
 	// Label is the body of PUT /presets/{slug}/labels/{label}.
 	Label *Schema
+	// Feedback is the body of POST /presets/{slug}/feedback.
+	Feedback *Schema
 	// WorkspaceReference is the body, if there is one, of DELETE /presets/{slug}
 	// and POST /presets/{slug}/restore.
 	WorkspaceReference *Schema
@@ -83,6 +85,7 @@ var load = sync.OnceValues(func() (*Schemas, error) {
 		{&s.UpdatePreset, "update-preset.json", nil},
 		{&s.Designate, "designate.json", nil},
 		{&s.Label, "label.json", nil},
+		{&s.Feedback, "feedback.json", nil},
 		{&s.WorkspaceReference, "workspace-reference.json", nil},
 		{&s.CreateWorkspace, "create-workspace.json", nil},
 		{&s.UpdateWorkspace, "update-workspace.json", nil},

@@ -1,13 +1,16 @@
 package admin
 
 import (
+	"context"
 	"errors"
 	"fmt"
 	"io"
 	"net/http"
 	"slices"
 	"text/tabwriter"
+	"time"
 
+	"github.com/caddyserver/caddy/v2"
 	"github.com/spf13/cobra"
 
 	"github.com/caddy-presets/caddy-presets/caddymodule/engine"
@@ -18,7 +21,9 @@ import (
 // pruneRequest is the body of a request to remove old versions.
 type pruneRequest struct {
 	// Keep is nil for keep_versions of the configuration.
-	Keep      *int   `json:"keep,omitzero"`
+	Keep *int `json:"keep,omitzero"`
+	// UnusedFor is a duration as in a Caddyfile, such as 90d, or empty.
+	UnusedFor string `json:"unused_for,omitzero"`
 	Workspace string `json:"workspace,omitzero"`
 	DryRun    bool   `json:"dry_run,omitzero"`
 }
@@ -46,8 +51,15 @@ func pruneVersions(r request) error {
 		if on.Keep, err = keepVersions(r.live); err != nil {
 			return badRequest(err)
 		}
-		if on.Keep == 0 {
+		if on.Keep == 0 && in.UnusedFor == "" {
 			return badRequest(errors.New("keep: must be given, since the configuration has no keep_versions"))
+		}
+		on.Keep = max(on.Keep, 1)
+	}
+	if in.UnusedFor != "" {
+		var err error
+		if on.UnusedSince, err = unusedSince(r, in.UnusedFor); err != nil {
+			return err
 		}
 	}
 	pruned, err := r.Service.PruneVersions(r.Context(), operator, on)
@@ -65,6 +77,31 @@ func pruneVersions(r request) error {
 		result.Disk = adviser.AfterRemoval()
 	}
 	return writeJSON(r.w, http.StatusOK, result)
+}
+
+// unusedSince returns since when a version must be unused, once the store has the latest usage.
+func unusedSince(r request, age string) (time.Time, error) {
+	unused, err := caddy.ParseDuration(age)
+	if err != nil || unused < time.Hour {
+		return time.Time{}, badRequest(errors.New("unused_for: must be a duration of at least an hour, such as 90d"))
+	}
+	store := (func(context.Context) error)(nil)
+	for _, u := range r.live.Uses() {
+		if u.Inference && u.StoreUsage == nil {
+			store = nil
+			break
+		}
+		if u.StoreUsage != nil {
+			store = u.StoreUsage
+		}
+	}
+	if store == nil {
+		return time.Time{}, badRequest(errors.New("unused_for: every site of this store with inference must have usage, which tells what was served"))
+	}
+	if err := store(r.Context()); err != nil {
+		return time.Time{}, withStatus(err)
+	}
+	return time.Now().Add(-unused), nil
 }
 
 // keepVersions returns the keep_versions that all sites of a store have, 0 for all
@@ -97,7 +134,7 @@ func pruneCommand() *cobra.Command {
 		keep   int
 	)
 	prune := &cobra.Command{
-		Use:   "prune [--keep <count>] [--workspace <slug>] [--dry-run]",
+		Use:   "prune [--keep <count>] [--unused-for <duration>] [--workspace <slug>] [--dry-run]",
 		Short: "Removes old versions of presets, for good",
 		Long: `
 Removes old versions of presets, and prints them. The newest versions of each preset
@@ -105,7 +142,8 @@ stay. Designated and labelled versions stay as well, even if a label splits betw
 versions. Archived and disabled presets are pruned, too.
 
 --keep is the number of the newest versions that stay. The default is keep_versions of
-the configuration. Many versions of one preset are removed in several changes. Others
+the configuration. With --unused-for, versions stay that were served within that time, or
+made within it and never served. The server needs the block usage for that. Many versions of one preset are removed in several changes. Others
 may write between two of them. The audit trail has all changes. The last line says when
 the disk space is free again.`,
 		Args: cobra.NoArgs,
@@ -122,7 +160,8 @@ the disk space is free again.`,
 	}
 	target.flags(prune)
 	flags := prune.Flags()
-	flags.IntVar(&keep, "keep", 0, "The number of the newest versions of each preset that stay; default: keep_versions of the configuration")
+	flags.IntVar(&keep, "keep", 0, "The number of the newest versions of each preset that stay; default: keep_versions of the configuration, or 1 with --unused-for")
+	flags.StringVar(&in.UnusedFor, "unused-for", "", "The time for which a removed version was not served, such as 90d; default: any")
 	flags.StringVar(&in.Workspace, "workspace", "", "The slug or id of the one workspace to look in; default: all")
 	flags.BoolVar(&in.DryRun, "dry-run", false, "Print what would be removed, and remove nothing")
 	return prune

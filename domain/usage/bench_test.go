@@ -8,6 +8,7 @@ import (
 	"testing"
 	"time"
 
+	"github.com/google/uuid"
 	"github.com/shopspring/decimal"
 
 	"github.com/caddy-presets/caddy-presets/domain"
@@ -29,6 +30,17 @@ func BenchmarkLedgerAdd(b *testing.B) {
 }
 
 // BenchmarkTake turns a full ledger of 500 presets into rows, which are there already.
+func BenchmarkHandle(b *testing.B) {
+	handles := usage.NewHandles(secret)
+	id := uuid.NewString()
+	one := usage.Answered{Start: now, Key: usage.Key{PresetID: id, KeyID: id, Label: "production", Version: 3, StatusClass: 2}}
+	b.ReportAllocs()
+	for b.Loop() {
+		one.ID = usage.NewRequestID()
+		handles.New(one)
+	}
+}
+
 func BenchmarkTake(b *testing.B) {
 	r := rand.New(rand.NewPCG(17, 18))
 	var l usage.Ledger

@@ -223,6 +223,7 @@ func (g *group) series(points int) (reportSeries, error) {
 	for i := range g.points {
 		from, to := &g.points[i], &s.points[i]
 		to.Totals = from
+		from.dropUncounted()
 		s.total.mergeNumbers(from, math.MaxInt)
 		var err error
 		if to.ofDuration, err = duration.read(&from.duration); err != nil {

@@ -44,6 +44,8 @@ type Ledger struct {
 	rows   map[domain.UsageID]*ledgerRow
 	takes  int64
 
+	scores recent[scoreKey, score]
+
 	overflowed, lost atomic.Int64
 }
 
@@ -64,12 +66,6 @@ type ledgerRow struct {
 // Add sums a request.
 func (l *Ledger) Add(r *Request) {
 	l.sum(r.WorkspaceID, hourOf(r.Start), r.Key(), 1, func(t *Totals) { t.Add(r) })
-}
-
-// AddFeedback sums an outcome. It belongs to the hour and the series of its request.
-func (l *Ledger) AddFeedback(f Feedback) {
-	of := feedback(f)
-	l.sum(f.WorkspaceID, hourOf(f.Start), f.Key, 0, func(t *Totals) { t.addOutcome(of, maxOutcomes) })
 }
 
 // Overflowed returns how many requests were summed without their model, or under other,

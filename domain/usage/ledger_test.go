@@ -224,35 +224,3 @@ func TestLedgerConcurrent(t *testing.T) {
 		t.Errorf("got %d requests, want %d", all, writers*each)
 	}
 }
-
-// TestLastServed finds the last hour of versions, also in rows of days.
-func TestLastServed(t *testing.T) {
-	var l usage.Ledger
-	stored := make(rows)
-	for _, r := range []usage.Request{
-		{Version: 3, Start: now.Add(-30 * time.Hour)},
-		{Version: 3, Start: now.Add(-3 * time.Hour), Asked: "one"},
-		{Version: 3, Start: now.Add(-5 * time.Hour), Asked: "other"},
-		{Version: 4, Start: now.Add(-50 * time.Hour)},
-		{Start: now},
-	} {
-		l.Add(&r)
-		stored.flush(t, &l)
-	}
-	for _, step := range []usage.Step{usage.Hour, usage.Day} {
-		got, err := usage.LastServed(of(step, stored))
-		if err != nil {
-			t.Fatal(err)
-		}
-		for version, want := range map[int]time.Time{
-			3: time.Date(2026, 11, 23, 14, 0, 0, 0, time.UTC), 4: time.Date(2026, 11, 21, 15, 0, 0, 0, time.UTC),
-		} {
-			if !got[version].Equal(want) {
-				t.Errorf("%s: got %v of version %d, want %v", step, got[version], version, want)
-			}
-		}
-		if len(got) != 2 {
-			t.Errorf("%s: got %v, want versions 3 and 4", step, got)
-		}
-	}
-}

@@ -63,13 +63,14 @@ func (f *figures) hasCost() bool { return f.counts[costed] > 0 }
 // costEstimated reports whether a part of the cost is estimated.
 func (f *figures) costEstimated() bool { return f.counts[estimated] > 0 }
 
-// appendMean appends the mean score as decimal text.
+// appendMean appends the mean score as decimal text. It is never beyond the scores, even if a
+// replaced score was summed in another series.
 func (o outcome) appendMean(b []byte) []byte {
 	sum := o.sum
 	if sum < 0 {
 		sum = -sum
 	}
-	mean := (uint64(sum) + uint64(o.count)/2) / uint64(o.count)
+	mean := min((uint64(sum)+uint64(o.count)/2)/uint64(o.count), 1e6)
 	if o.sum < 0 && mean > 0 {
 		b = append(b, '-')
 	}

@@ -92,18 +92,6 @@ func (k Key) otherModel() Key {
 // other returns the key of the series that takes what k.otherModel has no room for.
 func (k Key) other() Key { return Key{PresetID: k.PresetID, Preset: k.Preset, Other: true} }
 
-// Feedback is one outcome of a request.
-type Feedback struct {
-	// WorkspaceID, Key and Start are those of the request.
-	WorkspaceID string
-	Key         Key
-	Start       time.Time
-	// Name is the outcome's name.
-	Name string
-	// Score is from -1 to 1. Others are taken for the nearer of the two.
-	Score float64
-}
-
 // cut returns a text that is valid UTF-8 and has at most MaxText bytes.
 func cut(text string) string {
 	if len(text) <= MaxText && utf8.ValidString(text) {

@@ -292,7 +292,7 @@ func readOutcomes(b []byte) (list []outcome, err error) {
 	for len(b) > 0 {
 		name, rest, ok := nextPart(b)
 		count, size := binary.Uvarint(rest) // of nothing, unless ok
-		if !ok || !utf8.Valid(name) || size <= 0 || count == 0 || count > math.MaxInt64 {
+		if !ok || !utf8.Valid(name) || size <= 0 || count > math.MaxInt64 {
 			return nil, errRow
 		}
 		sum, more := binary.Varint(rest[size:])

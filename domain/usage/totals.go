@@ -2,8 +2,6 @@ package usage
 
 import (
 	"math"
-	"slices"
-	"strings"
 	"time"
 )
 
@@ -23,8 +21,7 @@ const (
 
 	costed    = shown     // requests with a cost
 	estimated = shown + 1 // requests with an estimated cost
-	lastHour  = shown + 2 // of the last request, in hours since 1970: a maximum, no sum
-	places    = shown + 3
+	places    = shown + 2
 )
 
 // counts are the integers of a sum. None is negative.
@@ -32,12 +29,11 @@ type counts [places]int64
 
 // merge adds o to c. Sums end at the greatest integer, so that their order never shows.
 func (c *counts) merge(o *counts) {
-	for i := range lastHour {
+	for i := range c {
 		if c[i] += o[i]; c[i] < 0 {
 			c[i] = math.MaxInt64
 		}
 	}
-	c[lastHour] = max(c[lastHour], o[lastHour])
 }
 
 // Totals are the sum of requests. Their zero value is the sum of none. They are not safe
@@ -50,19 +46,10 @@ type Totals struct {
 	outcomes     []outcome // in byte order of their names
 }
 
-// outcome is the feedback of one name. A unit of sum is 10^-6.
-type outcome struct {
-	name  string
-	count int64
-	sum   int64
-}
-
-const scoreDigits = 6
-
 // Add adds a request. A cost that is negative or absurd is none. An error whose answer has
 // no tokens is not unknown.
 func (t *Totals) Add(r *Request) {
-	one := counts{requests: 1, lastHour: hourOf(r.Start)}
+	one := counts{requests: 1}
 	if r.IsError() {
 		one[errored] = 1
 	} else if r.Unknown != "" {
@@ -114,36 +101,6 @@ func (t *Totals) mergeNumbers(o *Totals, names int) {
 	for _, of := range o.outcomes {
 		t.addOutcome(of, names)
 	}
-}
-
-// maxOutcomes bounds the names of outcomes in one series. Others share otherOutcomes.
-const (
-	maxOutcomes   = 16
-	otherOutcomes = "other"
-)
-
-// addOutcome adds feedback. Beyond most names, it is summed under otherOutcomes.
-func (t *Totals) addOutcome(o outcome, most int) {
-	byName := func(o outcome, name string) int { return strings.Compare(o.name, name) }
-	place, found := slices.BinarySearchFunc(t.outcomes, o.name, byName)
-	if !found && len(t.outcomes) >= most {
-		o.name = otherOutcomes
-		place, found = slices.BinarySearchFunc(t.outcomes, o.name, byName)
-	}
-	if !found {
-		t.outcomes = slices.Insert(t.outcomes, place, outcome{name: o.name})
-	}
-	t.outcomes[place].count += o.count
-	t.outcomes[place].sum += o.sum
-}
-
-// feedback returns an outcome of one request.
-func feedback(f Feedback) outcome {
-	score := min(max(f.Score, -1), 1) // NaN stays
-	if score != score {
-		score = 0
-	}
-	return outcome{name: cut(f.Name), count: 1, sum: int64(math.Round(score * 1e6))}
 }
 
 // hourOf returns the hour of a time since 1970. Times before are in the first.

@@ -40,7 +40,7 @@ func fill(t *testing.T, s *Store, slug string, n int) domain.Workspace {
 					err = cmp.Or(err, tx.PutPresetVersion(p, domain.PresetVersion{Version: v, Config: []byte("{}")}))
 				}
 				used := domain.UsageRow{UsageID: domain.UsageID{WorkspaceID: w.ID, PresetID: p.ID, Start: time.Unix(3600, 0)}, Node: s.Node()}
-				if err := cmp.Or(err, tx.PutPreset(p), tx.PutUsage(used)); err != nil {
+				if err := cmp.Or(err, tx.PutPreset(p), tx.PutUsage(used), tx.PutServed(w.ID, p.Slug, domain.Served{1: 2})); err != nil {
 					return err
 				}
 			}
@@ -62,7 +62,7 @@ func remove(t *testing.T, s *Store, w domain.Workspace) {
 
 // workspaceKinds are the kinds of records in a workspace, and of its deletion.
 var workspaceKinds = []records.Kind{
-	records.KindPreset, records.KindVersion, records.KindSummary, records.KindLabel, records.KindLabelChange, records.KindUsage,
+	records.KindPreset, records.KindVersion, records.KindSummary, records.KindLabel, records.KindLabelChange, records.KindUsage, records.KindServed,
 	records.KindPlace, records.KindLeaf, records.KindNode, records.KindListEnd, records.KindDeleted,
 }
 
@@ -97,7 +97,7 @@ func TestPurge(t *testing.T) {
 		t.Errorf("%d records are left, want %d", got, want)
 	}
 	id := uuid.MustParse(w.ID)
-	for k := range recordsOf(t, s, records.KindPreset, records.KindUsage, records.KindPlace, records.KindLeaf, records.KindNode, records.KindListEnd, records.KindDeleted) {
+	for k := range recordsOf(t, s, records.KindPreset, records.KindUsage, records.KindServed, records.KindPlace, records.KindLeaf, records.KindNode, records.KindListEnd, records.KindDeleted) {
 		if bytes.Contains([]byte(k), id[:]) {
 			t.Errorf("a %v of the deleted workspace is left", records.Key(k).Kind())
 		}

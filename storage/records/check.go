@@ -224,6 +224,13 @@ func (c *Checker) checkRecord(k Key, payload []byte) error {
 		if _, err := c.reader.WorkspaceJSON(row.workspace.String()); err != nil {
 			return wrong("its workspace is not there", err)
 		}
+	case KindServed:
+		return c.checkServed(k, payload)
+	case KindFeedback:
+		if len(name) > 0 {
+			return wrong("its key is not that of the secret", nil)
+		}
+		return decodes(k, payload, decodeFeedbackSecret)
 	case KindReplay:
 		return decodes(k, payload, decodeReplay)
 	case KindListEnd:

@@ -26,6 +26,8 @@ import (
 //	i <preset or workspace id>            the end of the object's history
 //	j <preset or workspace id> <block, 8 bytes>  the numbers of a block of it
 //	u <workspace id> <preset id> <d or h> <hour, 8 bytes> <node>  a row of usage, of a day or an hour
+//	x <workspace id> <preset slug>        when the versions of the preset were last served
+//	f                                     the secret for handles of feedback
 //	r <SHA-256 of key and request>        an answer kept for repeated requests
 //	e <list>                              the end of a list
 //	o <list> <place, 8 bytes>             the object at the place: a preset or workspace as clients see it
@@ -59,6 +61,8 @@ const (
 	KindHistory       Kind = 'i'
 	KindHistoryBlock  Kind = 'j'
 	KindUsage         Kind = 'u'
+	KindServed        Kind = 'x'
+	KindFeedback      Kind = 'f'
 	KindReplay        Kind = 'r'
 	KindListEnd       Kind = 'e'
 	KindPlace         Kind = 'o'
@@ -83,6 +87,8 @@ var kindNames = map[Kind]string{
 	KindHistory:       "history",
 	KindHistoryBlock:  "history block",
 	KindUsage:         "usage",
+	KindServed:        "last served",
+	KindFeedback:      "feedback secret",
 	KindReplay:        "kept answer",
 	KindListEnd:       "list end",
 	KindPlace:         "place",
@@ -99,7 +105,7 @@ func (k Kind) String() string { return cmp.Or(kindNames[k], "unknown record") }
 // exception: it removes records of a new store.
 func (k Kind) Lasting() bool {
 	switch k {
-	case KindKey, KindAuditHead, KindAudit, KindHistory, KindHistoryBlock, KindSequence:
+	case KindKey, KindAuditHead, KindAudit, KindHistory, KindHistoryBlock, KindFeedback, KindSequence:
 		return true
 	default:
 		return false
@@ -110,7 +116,7 @@ func (k Kind) Lasting() bool {
 // reads.
 func (k Kind) fixed() int {
 	switch k {
-	case KindWorkspace, KindPreset:
+	case KindWorkspace, KindPreset, KindServed:
 		return len(uuid.UUID{})
 	case KindPlace:
 		return 1 + 8
@@ -144,7 +150,7 @@ func (k Key) Changes(c *domain.Change) {
 		c.Workspace(uuid.UUID(name).String())
 	case KindWorkspaceSlug:
 		c.Workspace(string(name))
-	case KindPreset:
+	case KindPreset, KindServed:
 		id, slug := name[:len(uuid.UUID{})], name[len(uuid.UUID{}):]
 		c.Preset(uuid.UUID(id).String(), string(slug))
 	case KindPlace:
@@ -175,6 +181,10 @@ func WorkspaceSlugKey(slug string) Key {
 // PresetKey is the key of a preset.
 func PresetKey(workspaceID, slug string) Key {
 	return namedKey(KindPreset, workspaceID, slug, 0)
+}
+
+func servedKey(workspaceID, slug string) Key {
+	return namedKey(KindServed, workspaceID, slug, 0)
 }
 
 // VersionKey is the key of version n of a preset.

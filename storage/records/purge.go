@@ -118,8 +118,10 @@ func (p Purger) purge(r *Reader, b *removal, workspace uuid.UUID) error {
 	if err != nil {
 		return err
 	}
-	if err := b.addAll(r, append(newKey(KindUsage, len(workspace)), workspace[:]...)); err != nil {
-		return err
+	for _, of := range []Kind{KindUsage, KindServed} {
+		if err := b.addAll(r, append(newKey(of, len(workspace)), workspace[:]...)); err != nil {
+			return err
+		}
 	}
 	for _, of := range []Kind{KindPlace, KindLeaf, KindNode, KindListEnd} {
 		prefix := append(newKey(of, 1+len(workspace)), byte(KindPreset))

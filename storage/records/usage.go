@@ -153,14 +153,21 @@ func (t *Tx) PutUsage(r domain.UsageRow) error {
 	if len(r.Content) > domain.MaxUsageSize {
 		return t.write(nil, nil, fmt.Errorf("%w: a row of usage of %d bytes", domain.ErrTooLarge, len(r.Content)))
 	}
-	// Nothing is added to a workspace that is being purged.
-	if _, err := load(&t.Reader, WorkspaceKey(r.WorkspaceID), parseWorkspace); errors.Is(err, domain.ErrNotFound) {
+	if err := t.checkWorkspace(r.WorkspaceID); err != nil {
 		return err
-	} else if err != nil {
-		return t.write(nil, nil, err)
 	}
 	key := k.key()
 	return t.write(key, Seal(key, r.Content), nil)
+}
+
+// checkWorkspace returns ErrNotFound without a workspace: nothing is added to one that is being
+// purged. Another error fails the Tx.
+func (t *Tx) checkWorkspace(id string) error {
+	_, err := load(&t.Reader, WorkspaceKey(id), parseWorkspace)
+	if err != nil && !errors.Is(err, domain.ErrNotFound) {
+		return t.write(nil, nil, err)
+	}
+	return err
 }
 
 // RemoveUsage implements domain.Tx.

@@ -173,7 +173,8 @@ func (f Filler) Much() {
 	}
 }
 
-// usage stores rows of a preset and of requests without one.
+// usage stores rows of a preset and of requests without one, when the preset was served, and
+// the secret for handles of feedback.
 func (f Filler) usage() {
 	f.t.Helper()
 	var w domain.Workspace
@@ -201,6 +202,7 @@ func (f Filler) usage() {
 			row.Node = f.store.Node()
 			err = errors.Join(err, tx.PutUsage(row))
 		}
-		return err
+		return errors.Join(err, tx.PutServed(w.ID, p.Slug, domain.Served{p.LatestVersion: domain.ServedHour(start)}))
 	})
+	f.Must(domain.EnsureFeedbackSecret(f.t.Context(), f.store))
 }

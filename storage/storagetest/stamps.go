@@ -134,6 +134,10 @@ func stampsOfChanges(t *testing.T, s *suite) {
 			},
 			watched{"it": ofPreset(w.ID, "p")},
 		}, {
+			"a served version", // no list shows it
+			func(tx domain.Tx) error { return tx.PutServed(w.ID, "p", domain.Served{2: 5}) },
+			watched{"it": ofPreset(w.ID, "p")},
+		}, {
 			"a new key",
 			func(tx domain.Tx) error { return tx.PutKey(k) },
 			watched{"its hash": ofKey(k.Hash)},

@@ -138,3 +138,34 @@ func usageRefused(t *testing.T, s *suite) {
 		}
 	}
 }
+
+// served stores when versions were last served, and replaces it.
+func served(t *testing.T, s *suite) {
+	w, other, gone := newWorkspace("w"), newWorkspace("other"), newWorkspace("gone")
+	s.put(t, w, other, gone, newPreset(w.ID, "p"), newPreset(w.ID, "pq"))
+	large := make(domain.Served)
+	for n := range domain.MaxServed {
+		large[1+3*n] = int64(500_000 + n)
+	}
+	for _, want := range []domain.Served{{1: 0}, {1: 500_000, 2: 7, 1 << 30: 500_001}, large} {
+		s.mustUpdate(t, func(tx domain.Tx) error {
+			err := tx.PutServed(w.ID, "p", want)
+			wantValue(t, want)(tx.Served(w.ID, "p"))
+			return err
+		})
+		s.checkAcrossReopen(t, func(r domain.Reader) {
+			wantValue(t, want)(r.Served(w.ID, "p"))
+			for _, of := range [][2]string{{w.ID, "pq"}, {other.ID, "p"}, {w.ID, ""}, {"", "p"}} {
+				if got, err := r.Served(of[0], of[1]); len(got) > 0 || err != nil {
+					t.Errorf("%q: got %v and %v, want nothing", of, got, err)
+				}
+			}
+		})
+	}
+	s.mustUpdate(t, func(tx domain.Tx) error { return tx.DeleteWorkspace(gone) })
+	for _, id := range []string{gone.ID, newID()} {
+		if err := s.update(func(tx domain.Tx) error { return tx.PutServed(id, "p", domain.Served{1: 1}) }); !errors.Is(err, domain.ErrNotFound) {
+			t.Errorf("a workspace that is not stored: got error %v, want ErrNotFound", err)
+		}
+	}
+}

@@ -210,7 +210,12 @@ func (e *exporter) preset(p domain.Preset) error {
 			return fmt.Errorf("preset %s, label %q: %w", p.ID, label, err)
 		}
 	}
-	return nil
+	served, err := e.Served(p.WorkspaceID, p.Slug)
+	if err != nil || len(served) == 0 {
+		return err
+	}
+	e.summary.Served++
+	return e.write(line{Served: &servedLine{p.ID, served}})
 }
 
 func (e *exporter) label(p domain.Preset, label string) error {

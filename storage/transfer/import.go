@@ -222,6 +222,9 @@ func (im *importer) collect(ctx context.Context, l line) error {
 	case l.LabelChange != nil:
 		p, c := im.file.order.preset.Preset, *l.LabelChange
 		put(length, func(tx domain.Tx) error { return tx.PutLabelChange(p, c.Label, c.LabelChange) })
+	case l.Served != nil:
+		p, served := im.file.order.preset.Preset, l.Served.Hours
+		put(length, func(tx domain.Tx) error { return tx.PutServed(p.WorkspaceID, p.Slug, served) })
 	case l.Usage != nil:
 		row := l.Usage.row()
 		put(length, func(tx domain.Tx) error { return tx.PutUsage(row) })

@@ -32,6 +32,7 @@ type line struct {
 	Preset      *presetLine         `json:"preset,omitzero"`
 	Version     *versionLine        `json:"version,omitzero"`
 	LabelChange *labelChangeLine    `json:"label_change,omitzero"`
+	Served      *servedLine         `json:"served,omitzero"`
 	Usage       *usageLine          `json:"usage,omitzero"`
 	Answer      *answerLine         `json:"answer,omitzero"`
 	Key         *domain.Key         `json:"key,omitzero"`
@@ -100,6 +101,12 @@ func (l *versionLine) version() domain.PresetVersion {
 type labelChangeLine struct {
 	Label string `json:"label"`
 	domain.LabelChange
+}
+
+// servedLine tells when versions of a preset were last served, in hours since 1970 by number.
+type servedLine struct {
+	PresetID string        `json:"preset_id"`
+	Hours    domain.Served `json:"hours"`
 }
 
 // usageLine is a row of usage. Content is Base64.

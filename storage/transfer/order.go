@@ -30,6 +30,7 @@ type arrival struct {
 	label    string
 	changes  int                      // the number of label's changes that were read
 	targets  map[string]domain.Target // the current targets of the labels that were read
+	served   bool                     // when they were last served was read
 	// stored is set when the preset is stored with some of its versions. Only the importer
 	// uses it.
 	stored bool
@@ -44,7 +45,7 @@ func (l line) stage() int {
 		return 1
 	case l.Audit != nil:
 		return 2
-	case l.Workspace != nil, l.Preset != nil, l.Version != nil, l.LabelChange != nil, l.Usage != nil:
+	case l.Workspace != nil, l.Preset != nil, l.Version != nil, l.LabelChange != nil, l.Served != nil, l.Usage != nil:
 		return 3
 	case l.Answer != nil:
 		return 4
@@ -64,7 +65,7 @@ func (o *order) take(l line) error {
 	case before == 0 && stage != 1, stage < before, stage == before && (stage == 1 || stage == 6):
 		return errOrder
 	}
-	if l.Version == nil && l.LabelChange == nil && o.preset != nil {
+	if l.Version == nil && l.LabelChange == nil && l.Served == nil && o.preset != nil {
 		if err := o.preset.whole(); err != nil {
 			return err
 		}
@@ -95,6 +96,9 @@ func (o *order) take(l line) error {
 	case l.LabelChange != nil:
 		o.counts.LabelChanges++
 		return o.takeLabelChange(l.LabelChange)
+	case l.Served != nil:
+		o.counts.Served++
+		return o.takeServed(l.Served)
 	case l.Usage != nil:
 		o.counts.Usage++
 		return o.takeUsage(l.Usage)
@@ -128,6 +132,18 @@ func (o *order) takePreset(p domain.Preset) error {
 	return nil
 }
 
+func (o *order) takeServed(l *servedLine) error {
+	a := o.preset
+	if a == nil || a.served || l.PresetID != a.ID {
+		return errOrder
+	}
+	if err := a.whole(); err != nil {
+		return err
+	}
+	a.served = true
+	return checkServed(l.Hours, a.State())
+}
+
 func (o *order) takeUsage(l *usageLine) error {
 	if o.workspace == "" || l.WorkspaceID != o.workspace || o.usage != nil && l.compare(o.usage) <= 0 {
 		return errOrder
@@ -145,7 +161,7 @@ func (a *arrival) hasAll() bool { return a.number(a.versions) > a.LatestVersion 
 func (o *order) takeVersion(v *versionLine) error {
 	a := o.preset
 	switch {
-	case a == nil || a.label != "" || v.PresetID != a.ID:
+	case a == nil || a.served || a.label != "" || v.PresetID != a.ID:
 		return errOrder
 	case a.hasAll() || v.Version != a.number(a.versions):
 		return fmt.Errorf("version %d is not the next that the preset above has", v.Version)
@@ -162,7 +178,7 @@ func (o *order) takeVersion(v *versionLine) error {
 func (o *order) takeLabelChange(c *labelChangeLine) error {
 	a := o.preset
 	switch {
-	case a == nil:
+	case a == nil || a.served:
 		return errOrder
 	case !a.hasAll():
 		return a.whole()

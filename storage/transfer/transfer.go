@@ -12,17 +12,18 @@
 //	preset         a preset of the workspace above, with the numbers of its versions
 //	version        a version of the preset above
 //	label_change   a change of a label of the preset above
+//	served         when versions of the preset above were last served
 //	usage          a row of usage of the workspace above
 //	answer         an answer that is kept for an Idempotency-Key
 //	key            an issued key, with the hash of its secret
 //	end            the number of lines of each kind, and the SHA-256 of all lines before
 //
 // The kinds come in that order: first the trail, then each workspace with its presets. Each
-// preset is followed by its versions and the changes of its labels. The usage of a workspace
-// follows its presets. Workspaces are in the
-// order of their list. The presets of a workspace are in an order that gives the same list
-// when they are put: the one that was put last is at the end. The config of a version and a kept answer keep their
-// form, with line breaks, as strings.
+// preset is followed by its versions, the changes of its labels, and when it was last served. The
+// usage of a workspace follows its presets. Workspaces are in the order of their list. The
+// presets of a workspace are in an order that gives the same list when they are put: the one
+// that was put last is at the end. The config of a version and a kept answer keep their form,
+// with line breaks, as strings.
 //
 // A file is refused at the first line that is not, byte for byte, as Export writes it. It
 // is refused at its end if the sum differs.
@@ -74,6 +75,7 @@ type Counts struct {
 	Presets      int `json:"presets"`
 	Versions     int `json:"versions"`
 	LabelChanges int `json:"label_changes"`
+	Served       int `json:"served"` // presets of which a version was served
 	Usage        int `json:"usage"`
 	Answers      int `json:"answers"`
 	Keys         int `json:"keys"`

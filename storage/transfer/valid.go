@@ -3,6 +3,7 @@ package transfer
 import (
 	"errors"
 	"fmt"
+	"strconv"
 	"strings"
 	"time"
 
@@ -133,6 +134,25 @@ func checkLabelChange(c labelChangeLine, p domain.Preset) error {
 	}
 	return nil
 }
+
+// checkServed checks when versions of p were last served.
+func checkServed(s domain.Served, p domain.PresetState) error {
+	if len(s) == 0 || len(s) > domain.MaxServed {
+		return inField("/hours", fmt.Errorf("must have 1 to %d versions", domain.MaxServed))
+	}
+	for n, hour := range s {
+		if !p.Has(n) {
+			return inField("/hours", errors.New("must have versions of the preset"))
+		}
+		if hour < 0 || hour > maxHour {
+			return inField("/hours/"+strconv.Itoa(n), errors.New("must be an hour since 1970"))
+		}
+	}
+	return nil
+}
+
+// maxHour is the last hour of the year 9999.
+const maxHour = 253402300799 / 3600
 
 func checkUsage(l *usageLine) error {
 	step := time.Hour

@@ -188,7 +188,9 @@ func (c *committer) commit(g *groupcommit.Group[replica.Commit]) (latest replica
 	default:
 		return latest, err
 	}
+	s.applying.Lock()
 	s.model.Apply(changes, next.Revision, &next, true)
+	s.applying.Unlock()
 	for _, w := range g.Writes {
 		if w.Key.Kind() == records.KindDeleted {
 			groupcommit.Signal(s.deleted)

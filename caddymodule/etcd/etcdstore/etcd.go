@@ -68,6 +68,9 @@ type Store struct {
 	anyMember *fetcher // reads from one member, which may lag behind
 	quorum    *fetcher
 	stamps    *domain.Stamps
+	// applying is held while a commit gets into the model, and while the watcher changes
+	// stamps. So the watcher does not change them for a commit of this node that has ended.
+	applying  sync.Mutex
 	committer *committer
 	watcher   *watcher
 	leases    *leases

@@ -272,6 +272,8 @@ func (w *watcher) applyOne(events []*clientv3.Event, revision int64) error {
 	if err != nil {
 		return err
 	}
+	s.applying.Lock()
+	defer s.applying.Unlock()
 	if made != nil {
 		switch known, next := s.model.Place(*made); {
 		case known:

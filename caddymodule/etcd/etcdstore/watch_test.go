@@ -166,3 +166,24 @@ func TestSaidToBeCanceled(t *testing.T) {
 		}
 	}
 }
+
+// TestStampsOfOwnCommits changes an object. Its stamp must not change again after Update
+// has returned, when the watch tells the node of its own commit.
+func TestStampsOfOwnCommits(t *testing.T) {
+	t.Parallel()
+	s := open(t, Options{})
+	w := newID()
+	for n := range 1000 {
+		slug := fmt.Sprint("p", n)
+		put(t, s, w, slug)
+		stamp := s.Stamps().Preset(w, slug)
+		if stamp == 0 {
+			t.Fatalf("commit %d has ended, and the stamp is zero", n)
+		}
+		last := s.model.Latest().Revision
+		eventually(t, 10*time.Second, "the watch has told of the commit", func() bool { return s.watcher.at.Load() >= last })
+		if got := s.Stamps().Preset(w, slug); got != stamp {
+			t.Fatalf("the stamp of commit %d changed once more, from %x to %x", n, stamp, got)
+		}
+	}
+}

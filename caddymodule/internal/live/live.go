@@ -38,6 +38,11 @@ type Use struct {
 	Service      *domain.Service
 	Keys         []domain.Principal // from the configuration
 	KeepVersions int                // 0 for all
+	// Inference says that it serves inference requests.
+	Inference bool
+	// StoreUsage stores what inference requests have used until now. It is nil if the use
+	// does not measure that.
+	StoreUsage func(context.Context) error
 }
 
 // Add adds a use to the store of a name, until Remove.

@@ -1,0 +1,44 @@
+package caddymodule
+
+import (
+	"errors"
+	"testing"
+	"time"
+
+	"github.com/caddy-presets/caddy-presets/domain"
+	"github.com/caddy-presets/caddy-presets/domain/usage"
+)
+
+// TestHandlesOfNodes has two nodes make handles for one store, the first of which fails to
+// store the secret at first. Each reads the handles of the other.
+func TestHandlesOfNodes(t *testing.T) {
+	r := newRecorded(t)
+	var first, second usageRecorder
+	r.store.before = domain.ErrUnavailable
+	for range 2 {
+		first.openHandles(t.Context(), r.use)
+	}
+	if got := r.logs.FilterMessageSnippet("preparing feedback failed").Len(); first.handles.Load() != nil || got != 2 {
+		t.Fatalf("got handles: %v, and %d warnings; want none, and one for each try", first.handles.Load() != nil, got)
+	}
+	if _, err := first.answered("id", feedbackBody{RequestID: "x"}, time.Now()); !errors.Is(err, errNotMeasured) {
+		t.Errorf("before a use: got %v, want %v", err, errNotMeasured)
+	}
+	first.uses = []*usageRecording{r.use}
+	if _, err := first.answered("id", feedbackBody{RequestID: "x"}, time.Now()); !errors.Is(err, domain.ErrUnavailable) {
+		t.Errorf("without a secret: got %v, want %v", err, domain.ErrUnavailable)
+	}
+	r.store.before, r.store.after = nil, domain.ErrUnknown // the secret is stored
+	first.openHandles(t.Context(), r.use)
+	r.store.after = nil
+	for _, rec := range []*usageRecorder{&first, &second} {
+		rec.openHandles(t.Context(), r.use)
+	}
+	now := time.Now()
+	for _, pair := range [][2]*usageRecorder{{&first, &second}, {&second, &first}} {
+		handle := pair[0].handles.Load().New(usage.Answered{Key: usage.Key{Version: 3}, Start: now})
+		if got, err := pair[1].handles.Load().Read(handle, now); err != nil || got.Key.Version != 3 {
+			t.Errorf("got %+v and %v of the other node's handle, want version 3", got, err)
+		}
+	}
+}

@@ -1,0 +1,165 @@
+package usage
+
+import (
+	"crypto/hmac"
+	"crypto/sha256"
+	"encoding/base64"
+	"encoding/binary"
+	"errors"
+	"hash"
+	"math"
+	"strings"
+	"sync"
+	"time"
+	"unicode/utf8"
+
+	"github.com/google/uuid"
+
+	"github.com/caddy-presets/caddy-presets/domain"
+)
+
+var (
+	// ErrHandle is Read's error for a text that is no handle of the store.
+	ErrHandle = errors.New("not a handle of this store")
+	// ErrHandleOld is Read's error for a handle of a request that is too old for feedback.
+	ErrHandleOld = errors.New("handle is too old")
+)
+
+// Handles makes and reads handles: texts that stand for requests, so that feedback can name
+// them. A handle has all that feedback needs, so nothing is stored for it. Every node of a
+// store understands it. It is authentic, and not encrypted. It is safe for concurrent use.
+type Handles struct {
+	writers sync.Pool // of *handleWriter
+}
+
+// A handle is base64url without padding of handleFormat, the ids of preset and request, the
+// version, the status class, the second of the start, the label and the id of the key. The
+// last bytes are a truncated HMAC-SHA256 of those before.
+const (
+	handleFormat = 1
+	handleMAC    = 16
+	// maxHandle bounds a handle, in bytes of text.
+	maxHandle = 1200
+)
+
+// handleEncoding refuses bits that are not read.
+var handleEncoding = base64.RawURLEncoding.Strict()
+
+// handleWriter has what a handle needs while it is made.
+type handleWriter struct {
+	mac     hash.Hash
+	content []byte
+	text    []byte
+}
+
+// NewHandles returns the Handles of a store's secret.
+func NewHandles(secret domain.FeedbackSecret) *Handles {
+	h := new(Handles)
+	h.writers.New = func() any { return &handleWriter{mac: hmac.New(sha256.New, secret[:])} }
+	return h
+}
+
+// New returns the handle of a request. The preset's slug and the model are not in it.
+func (h *Handles) New(a Answered) string {
+	w := h.writers.Get().(*handleWriter)
+	defer h.writers.Put(w)
+	w.content = appendAnswered(w.content[:0], a)
+	w.content = w.sum(w.content, w.content)
+	w.text = handleEncoding.AppendEncode(w.text[:0], w.content)
+	return string(w.text)
+}
+
+// sum appends the code of a content to b.
+func (w *handleWriter) sum(b, content []byte) []byte {
+	w.mac.Reset()
+	w.mac.Write(content)
+	end := len(b) + handleMAC
+	return w.mac.Sum(b)[:end]
+}
+
+// Read returns the request of a handle, without the preset's slug and the model.
+func (h *Handles) Read(handle string, now time.Time) (a Answered, err error) {
+	if len(handle) > maxHandle {
+		return a, ErrHandle
+	}
+	content, err := handleEncoding.DecodeString(handle)
+	if err != nil || len(content) < handleMAC || handleEncoding.EncodeToString(content) != handle { // it had line breaks
+		return a, ErrHandle
+	}
+	content, code := content[:len(content)-handleMAC], content[len(content)-handleMAC:]
+	w := h.writers.Get().(*handleWriter)
+	defer h.writers.Put(w)
+	if w.content = w.sum(w.content[:0], content); !hmac.Equal(w.content, code) {
+		return a, ErrHandle
+	}
+	a, ok := readAnswered(content)
+	switch {
+	case !ok:
+		return Answered{}, ErrHandle
+	case a.isOld(now):
+		return Answered{}, ErrHandleOld
+	}
+	return a, nil
+}
+
+// appendAnswered appends the content of a handle.
+func appendAnswered(b []byte, a Answered) []byte {
+	b = append(b, handleFormat)
+	b = appendID(b, a.Key.PresetID)
+	b = append(b, a.ID[:]...)
+	b = binary.AppendUvarint(b, uint64(a.Key.Version))
+	b = append(b, byte(a.Key.StatusClass))
+	b = binary.AppendUvarint(b, uint64(max(a.Start.Unix(), 0)))
+	b = appendPart(b, a.Key.Label)
+	return appendID(b, a.Key.KeyID)
+}
+
+// readAnswered is the inverse of appendAnswered.
+func readAnswered(b []byte) (a Answered, ok bool) {
+	if len(b) == 0 || b[0] != handleFormat {
+		return a, false
+	}
+	if a.Key.PresetID, b, ok = nextID(b[1:]); !ok || len(b) < len(a.ID) {
+		return a, false
+	}
+	b = b[copy(a.ID[:], b):]
+	version, size := binary.Uvarint(b)
+	if size <= 0 || version > math.MaxInt || len(b) == size || b[size] > 5 {
+		return a, false
+	}
+	a.Key.Version, a.Key.StatusClass = int(version), int(b[size])
+	b = b[size+1:]
+	seconds, size := binary.Uvarint(b)
+	if size <= 0 || seconds > 1<<40 {
+		return a, false
+	}
+	a.Start = time.Unix(int64(seconds), 0).UTC()
+	label, b, ok := nextPart(b[size:])
+	if !ok || len(label) > MaxText || !utf8.Valid(label) {
+		return a, false
+	}
+	a.Key.Label = string(label)
+	a.Key.KeyID, b, ok = nextID(b)
+	return a, ok && len(b) == 0
+}
+
+// An id is 1 and a UUID of 16 bytes, or 0 and a text with its length before it.
+
+func appendID(b []byte, id string) []byte {
+	if parsed, err := uuid.Parse(id); err == nil && len(id) == 36 && strings.ToLower(id) == id { // as nextID returns it
+		return append(append(b, 1), parsed[:]...)
+	}
+	return appendPart(append(b, 0), id)
+}
+
+func nextID(b []byte) (id string, rest []byte, ok bool) {
+	if len(b) > 0 && b[0] == 0 {
+		part, rest, ok := nextPart(b[1:])
+		return string(part), rest, ok && len(part) <= MaxText && utf8.Valid(part)
+	}
+	if len(b) < 1+len(uuid.UUID{}) || b[0] != 1 {
+		return "", nil, false
+	}
+	end := 1 + len(uuid.UUID{})
+	return uuid.UUID(b[1:end]).String(), b[end:], true
+}
