@@ -210,9 +210,9 @@ func diffVersions(c *call) (answer, error) {
 	return c.found(c.h.service.Diff(c.r.Context(), c.who, c.given.workspace, c.slug(), from, to))
 }
 
-// A page of versions may have 25 MiB, and clients may be many or read slowly.
+// A page of versions and a report may have 25 MiB, and clients may be many or read slowly.
 const (
-	maxVersionPages = 256 << 20 // bytes of pages that are being sent, at most
+	maxVersionPages = 256 << 20 // bytes of pages and reports that are being sent, at most
 	maxReading      = 8         // pages that are being read from the store, at most
 )
 
@@ -245,15 +245,22 @@ func listVersions(c *call) (answer, error) {
 	if err != nil {
 		return answer{}, err
 	}
-	size := int64(len(list.JSON))
-	if !versionPages.TryAcquire(size) {
-		return answer{}, fmt.Errorf("%w: too many pages of versions are being sent", domain.ErrUnavailable)
+	if err := c.acquirePage(len(list.JSON)); err != nil {
+		return answer{}, err
 	}
-	c.pageSize = size
 	return pageOf(list, nil)
 }
 
-// releasePage gives back what listVersions took, after the answer was sent.
+// acquirePage refuses an answer of a size while too many other large ones are being sent.
+func (c *call) acquirePage(size int) error {
+	if !versionPages.TryAcquire(int64(size)) {
+		return fmt.Errorf("%w: too many pages of versions and reports are being sent", domain.ErrUnavailable)
+	}
+	c.pageSize = int64(size)
+	return nil
+}
+
+// releasePage gives back what acquirePage took, after the answer was sent.
 func (c *call) releasePage() {
 	if c.pageSize > 0 {
 		versionPages.Release(c.pageSize)

@@ -130,10 +130,10 @@ var messagesErrorTypes = map[int]string{
 // the connection would be open for as long as a request may take. Only tests change it.
 var lingerTimeout = 5 * time.Second
 
-// answer is the answer to a request that succeeded.
 // jsonMedia is the media type of all answers but reports as CSV.
 const jsonMedia = "application/json"
 
+// answer is the answer to a request that succeeded.
 type answer struct {
 	status int
 	body   []byte // nil for none

@@ -1,6 +1,7 @@
 package caddymodule
 
 import (
+	"cmp"
 	"context"
 	"iter"
 	"mime"
@@ -39,23 +40,26 @@ func (c *call) reportUsage(scope usage.Scope, view func(context.Context, domain.
 	if err != nil {
 		return answer{}, err
 	}
-	var report usage.Report
+	asCSV := acceptsCSV(c.r.Header)
+	a := answer{status: http.StatusOK}
 	of := domain.UsageRange{Day: q.Step == usage.Day, From: q.From, To: q.To}
-	err = view(c.r.Context(), of, func(rows iter.Seq2[domain.UsageRow, error]) (err error) {
-		report, err = q.Collect(rows)
-		return err
+	err = view(c.r.Context(), of, func(rows iter.Seq2[domain.UsageRow, error]) error {
+		report, err := q.Collect(rows)
+		if err != nil {
+			return err
+		}
+		if asCSV {
+			a.media = csvMedia
+			a.body, err = report.CSV()
+		} else {
+			a.body, err = report.JSON()
+		}
+		return cmp.Or(err, c.acquirePage(len(a.body)))
 	})
 	if err != nil {
 		return answer{}, err
 	}
 	c.w.Header().Add("Vary", "Accept")
-	a := answer{status: http.StatusOK}
-	if acceptsCSV(c.r.Header) {
-		a.media = csvMedia
-		a.body, err = report.CSV()
-	} else {
-		a.body, err = report.JSON()
-	}
 	a.tag = domain.Tag(a.body)
 	return a, err
 }

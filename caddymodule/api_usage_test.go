@@ -166,3 +166,23 @@ func TestUsageAsCSV(t *testing.T) {
 		}
 	}
 }
+
+// TestLargeReports asks for a large report while other large answers are being sent.
+func TestLargeReports(t *testing.T) {
+	s := start(t, inferring("usage"))
+	s.preset("writer", writer)
+	s.do("POST", chatPath, `{"model":"@preset/writer"}`, bearer(inferenceSecret))
+	if !s.eventually(func() bool { return len(s.usage("/v1/presets/writer/usage").Data.Series) == 1 }) {
+		t.Fatal("the request shows in no report")
+	}
+	const room = 1 << 20
+	if !versionPages.TryAcquire(maxVersionPages - room) {
+		t.Fatal("pages of other tests are still being sent")
+	}
+	t.Cleanup(func() { versionPages.Release(maxVersionPages - room) })
+	const large = "/v1/presets/writer/usage?step=day&from=1970-01-01T00:00:00Z"
+	s.manage("GET", large, "").want(t, 503, "Service temporarily unavailable")
+	for range 200 { // each gives its room back
+		s.manage("GET", "/v1/presets/writer/usage", "").want(t, 200)
+	}
+}

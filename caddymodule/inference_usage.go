@@ -2,7 +2,6 @@ package caddymodule
 
 import (
 	"cmp"
-	"context"
 	"errors"
 	"fmt"
 	"strconv"
@@ -163,6 +162,10 @@ func (u *Usage) unmarshalPrice(d *caddyfile.Dispenser) error {
 // serveMeasured lets the gateway answer, and measures the answer.
 func (c *inferenceCall) serveMeasured(next caddyhttp.Handler) (err error) {
 	client := &streamUsageWriter{ResponseWriter: c.w, opened: !c.streamUsage}
+	home := c.named.workspace
+	if home == "" { // asked now, since the client waits for the end of tell
+		home = c.home()
+	}
 	begun, ended := time.Now(), false
 	t := &tap{ResponseWriterWrapper: &caddyhttp.ResponseWriterWrapper{ResponseWriter: client}, dialect: c.route.dialect}
 	t.opening = func(status int) { c.showHandle(status, begun) }
@@ -174,7 +177,7 @@ func (c *inferenceCall) serveMeasured(next caddyhttp.Handler) (err error) {
 		if used.Status == 0 && !used.Aborted {
 			used.Status = refusedStatus(err)
 		}
-		c.tell(used)
+		c.tell(used, home)
 	}()
 	err = next.ServeHTTP(t, c.r)
 	if ended = true; t.status == 0 {
@@ -197,28 +200,28 @@ func refusedStatus(err error) int {
 }
 
 // tell shows what a request used in metrics, in placeholders and in the span of the request.
-func (c *inferenceCall) tell(used *usage.Request) {
+// It is summed in the workspace home for the reports, unless that is empty.
+func (c *inferenceCall) tell(used *usage.Request, home string) {
 	c.estimate(used)
 	c.h.metrics.usage.add(used)
-	c.record(used)
+	if used.WorkspaceID = home; home != "" {
+		c.h.shared.usage.add(used)
+		c.rememberSession(used)
+	}
 	c.setUsagePlaceholders(used)
 	if span := trace.SpanFromContext(c.r.Context()); span.IsRecording() {
 		span.SetAttributes(attributesOf(used)...)
 	}
 }
 
-// record sums a request for the reports. A request without a preset belongs to the workspace
-// of its key. It is left out if the store cannot tell that.
-func (c *inferenceCall) record(used *usage.Request) {
-	if used.WorkspaceID == "" {
-		var err error
-		ctx := context.WithoutCancel(c.r.Context()) // the client may have left
-		if used.WorkspaceID, err = c.h.Inference.resolver.WorkspaceID(ctx, c.who); err != nil {
-			return
-		}
+// home returns the workspace of a request without a preset, which is that of its key. It is
+// empty if the store cannot tell that.
+func (c *inferenceCall) home() string {
+	id, err := c.h.Inference.resolver.WorkspaceID(c.r.Context(), c.who)
+	if err != nil {
+		return ""
 	}
-	c.h.shared.usage.add(used)
-	c.rememberSession(used)
+	return id
 }
 
 // estimate adds the cost of an answer whose gateway did not say it.

@@ -41,6 +41,7 @@ type usageRecorder struct {
 	flushing   sync.Mutex // held to use the fields below
 	node       string     // under which rows are stored, empty until the first row
 	overflowed int64      // of the ledger, as it was last logged
+	lost       int64      // likewise
 }
 
 // add sums a request.
@@ -167,6 +168,10 @@ func (rec *usageRecorder) flush(ctx context.Context, use *usageRecording) error 
 	if overflowed := rec.ledger.Overflowed(); overflowed > rec.overflowed {
 		use.logger.Warn("there are more series of usage than are kept apart: the rest is summed as other", zap.Int64("requests", overflowed-rec.overflowed))
 		rec.overflowed = overflowed
+	}
+	if lost := rec.ledger.Lost(); lost > rec.lost {
+		use.logger.Warn("there is no room for more series of usage: requests are not counted", zap.Int64("requests", lost-rec.lost))
+		rec.lost = lost
 	}
 	return err
 }

@@ -5,15 +5,21 @@ import (
 	"encoding/json"
 	"errors"
 	"fmt"
+	"io"
+	"net/http"
+	"net/http/httptest"
 	"path/filepath"
 	"testing"
 	"time"
 
+	"github.com/caddyserver/caddy/v2/modules/caddyhttp"
 	"github.com/google/uuid"
+	"github.com/prometheus/client_golang/prometheus"
 	"go.uber.org/zap"
 	"go.uber.org/zap/zaptest/observer"
 
 	"github.com/caddy-presets/caddy-presets/domain"
+	"github.com/caddy-presets/caddy-presets/domain/inference"
 	"github.com/caddy-presets/caddy-presets/domain/usage"
 	"github.com/caddy-presets/caddy-presets/storage/badger"
 )
@@ -212,6 +218,31 @@ func TestUsageOverflow(t *testing.T) {
 	}
 }
 
+// TestUsageThatIsLost has requests to more presets than there is any room for.
+func TestUsageThatIsLost(t *testing.T) {
+	r := newRecorded(t)
+	var rec usageRecorder
+	for i := range usage.MaxSeries {
+		rec.ledger.Add(&usage.Request{WorkspaceID: r.workspace.ID, Version: i, Start: time.Now(), FirstContent: -1})
+	}
+	const more = usage.MaxSeries / 5
+	for i := range more {
+		r.request(&rec, fmt.Sprint("p", i), time.Now())
+	}
+	for range 2 {
+		rec.flush(t.Context(), r.use)
+	}
+	entries := r.logs.FilterMessageSnippet("are not counted").All()
+	if len(entries) != 1 {
+		t.Fatalf("got %d warnings of lost requests, want one", len(entries))
+	}
+	lost, _ := entries[0].ContextMap()["requests"].(int64)
+	r.has(usage.MaxSeries + more - int(lost))
+	if lost == 0 {
+		t.Error("the warning names no lost requests")
+	}
+}
+
 // TestUsageIsPruned removes rows that are older than the recorder keeps them.
 func TestUsageIsPruned(t *testing.T) {
 	r := newRecorded(t)
@@ -259,4 +290,47 @@ func TestUsageIsPruned(t *testing.T) {
 	if rows[false] != 2*30 || rows[true] != 10*30 {
 		t.Errorf("got %d rows of hours and %d of days, want 60 and 300", rows[false], rows[true])
 	}
+}
+
+// awayStore is a store that a test can take away. Nothing that was read from it stays cached.
+type awayStore struct {
+	domain.Store
+	away bool
+}
+
+func (s *awayStore) View(ctx context.Context, fn func(domain.Reader) error) error {
+	if s.away {
+		return domain.ErrUnavailable
+	}
+	return s.Store.View(ctx, fn)
+}
+
+func (*awayStore) Stamps() *domain.Stamps { return domain.NewStamps() }
+
+// TestUsageIsCountedWithoutStore has a store that is away when the answer to a request
+// without a preset ends. The answer does not wait for it, and the request counts.
+func TestUsageIsCountedWithoutStore(t *testing.T) {
+	r := newRecorded(t)
+	store := &awayStore{Store: r.store}
+	m, err := newMetrics(prometheus.NewRegistry())
+	if err != nil {
+		t.Fatal(err)
+	}
+	h := &Handler{
+		metrics: m, shared: newShared().(*shared),
+		Inference: &Inference{Usage: new(Usage), resolver: inference.NewResolver(store, inference.Config{})},
+	}
+	request := httptest.NewRequest(http.MethodPost, chatPath, nil)
+	c := &inferenceCall{call: h.newCall(httptest.NewRecorder(), request), route: inferenceRouteOf("chat/completions")}
+	c.who = domain.Principal{Kind: domain.InferenceKey, WorkspaceID: r.workspace.ID}
+	err = c.serveMeasured(caddyhttp.HandlerFunc(func(w http.ResponseWriter, _ *http.Request) error {
+		store.away = true
+		_, err := io.WriteString(w, "{}")
+		return err
+	}))
+	if err != nil {
+		t.Fatal(err)
+	}
+	h.shared.usage.flush(t.Context(), r.use)
+	r.has(1)
 }

@@ -35,6 +35,9 @@ type Service struct {
 	scanTime time.Duration // maxScan, and sorted is maxSorted; only tests change them
 	sorted   int
 
+	reports    chan struct{} // the reports of usage that are being made
+	reportTime time.Duration // maxReport; only tests change it
+
 	latest    atomic.Int64 // what timestamp returned last, in milliseconds
 	useWrites atomic.Int32 // uses of keys in flight to the store
 }
@@ -52,6 +55,7 @@ func NewServiceWith(store Store, now func() time.Time, newID func() string) *Ser
 		objects: cache.New[question, Stamp, Found](maxCachedObjects),
 		pages:   cache.New[question, Stamp, Listed](maxCachedPages),
 		scans:   make(chan struct{}, maxScans), scanTime: maxScan, sorted: maxSorted,
+		reports: make(chan struct{}, maxReports), reportTime: maxReport,
 	}
 }
 

@@ -32,7 +32,7 @@ func (m *merger) addStreamUsage() {
 }
 
 // IsStreamUsage reports whether data of an event of a chat stream is the chunk that only
-// tells the usage of the stream.
+// tells the usage of the stream. A chunk that also tells an error is not.
 func IsStreamUsage(data []byte) bool {
 	noChoices, hasUsage := false, false
 	for field, err := range rawjson.Object(data) {
@@ -46,6 +46,10 @@ func IsStreamUsage(data []byte) bool {
 			}
 		case "usage":
 			hasUsage = field.Value.Kind() == '{'
+		case "error":
+			if field.Value.Kind() != 'n' {
+				return false
+			}
 		}
 	}
 	return noChoices && hasUsage

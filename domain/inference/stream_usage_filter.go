@@ -22,6 +22,7 @@ type StreamUsageFilter struct {
 	// otherLine for a line of another name.
 	name    int
 	passed  bool // the event had lines that passed before it was a chunk
+	isChunk bool // the data is whole, and was read: no line behind it changes it but to passing
 	cr      bool // the last byte was a carriage return
 	tookEnd bool // the last end of a line was taken out
 }
@@ -109,13 +110,15 @@ func (f *StreamUsageFilter) endLine(c byte) {
 	blank := !f.begun
 	switch {
 	case blank:
-		if f.stage == holding && IsStreamUsage(eventData(f.held)) {
+		if f.stage == holding && f.isChunk {
 			f.held, f.tookEnd = f.held[:0], !f.passed
 		}
 		f.stage = passing
 	case f.stage == holding:
-		if f.chunk.whole() && !IsStreamUsage(eventData(f.held)) {
-			f.stage = passing
+		if f.chunk.whole() && !f.isChunk {
+			if f.isChunk = IsStreamUsage(eventData(f.held)); !f.isChunk {
+				f.stage = passing
+			}
 		}
 	case f.stage == noData && f.name == len(dataName)-1: // a name without a colon
 		f.stage = holding
@@ -127,7 +130,7 @@ func (f *StreamUsageFilter) endLine(c byte) {
 	}
 	f.begun, f.name = false, 0
 	if blank {
-		f.stage, f.chunk, f.passed = noData, chunkProbe{}, false
+		f.stage, f.chunk, f.passed, f.isChunk = noData, chunkProbe{}, false, false
 	}
 }
 

@@ -126,6 +126,7 @@ var filteredStreams = map[string]string{
 	"two chunks":            "«data: " + chunk + "\n\ndata: " + chunk + "\n\n»",
 	"only usage":            "data: {\"usage\":{}}\n\ndata: {\"choices\":[]}\n\ndata: {\"choices\":[],\"usage\":null}\n\n",
 	"an error":              "data: {\"error\":{\"choices\":[],\"usage\":{}}}\n\n",
+	"an error beside":       "data: {\"error\":{\"code\":502},\"choices\":[],\"usage\":{}}\n\n«data: {\"error\":null,\"choices\":[],\"usage\":{}}\n\n»",
 	"choices twice":         "data: {\"choices\":[1],\"choices\":[],\"usage\":{}}\n\ndata: {\"choices\":[],\"choices\":null,\"usage\":{}}\n\n",
 	"escaped names":         "«data: {\"cho\\u0069ces\":[],\"\\u0075sage\":{}}\n\n»data: {\"\\\"choices\":[],\"usage\":{}}\n\n",
 	"a choice deeper":       "«data: {\"x\":{\"choices\":[1]},\"choices\":[],\"usage\":{\"choices\":[1]}}\n\n»",
@@ -258,4 +259,24 @@ func eachByte(text []byte) []string {
 		parts[i] = string(text[i : i+1])
 	}
 	return parts
+}
+
+// TestStreamUsageFilterReadsOnce sends a chunk with as many lines behind it as it may have.
+// Reading it again at each of them takes seconds.
+func TestStreamUsageFilterReadsOnce(t *testing.T) {
+	event := []byte("data: {\"choices\":[],\"usage\":{\"x\":\"" + strings.Repeat("x", inference.MaxStreamUsage/2) + "\"}}\n")
+	for len(event) < inference.MaxStreamUsage-8 {
+		event = append(event, ":\n"...)
+	}
+	event = append(event, '\n')
+	allocations := testing.AllocsPerRun(1, func() { // each reading allocates
+		var f inference.StreamUsageFilter
+		f.Next(event)
+	})
+	if allocations > 200 {
+		t.Errorf("a chunk of %d bytes took %v allocations, want at most 200", len(event), allocations)
+	}
+	if got := filtered(string(event)); got != "" {
+		t.Errorf("%d bytes of the chunk pass, want none", len(got))
+	}
 }

@@ -17,7 +17,7 @@ import (
 // A report of more than MaxPoints is an error that names from. An error of rows or of a
 // damaged row is returned.
 func (q Query) Collect(rows iter.Seq2[domain.UsageRow, error]) (Report, error) {
-	c := collector{query: q, points: q.points(), groups: make(map[string]*group)}
+	c := collector{query: q, points: q.points(), groups: make(map[string]*group), named: make(map[string]bool)}
 	for row, err := range rows {
 		if err != nil {
 			return Report{}, err
@@ -34,10 +34,15 @@ type collector struct {
 	query  Query
 	points int
 	groups map[string]*group // by name
+	named  map[string]bool   // the names of outcomes
 	name   []byte
 	totals rawTotals
 	texts  []byte // room for copies of sketches
 }
+
+// maxReportOutcomes bounds the names of outcomes in a report. Others share otherOutcomes. A
+// table has two columns for each name.
+const maxReportOutcomes = 64
 
 // group is the sum of one key, by step.
 type group struct {
@@ -84,6 +89,9 @@ func (c *collector) add(r domain.UsageRow) error {
 
 // group returns the group of a series. A new one needs room for its points.
 func (c *collector) group(k rawKey, slug []byte) (*group, error) {
+	if c.query.By == ByModel && string(k.model) == otherModel {
+		k.class = otherClass
+	}
 	switch name := c.name[:0]; {
 	case k.class == otherClass:
 		c.name = append(name, otherClass)
@@ -151,7 +159,7 @@ func (c *collector) sum(g *group, point int, totals []byte) error {
 		if (point+1)*len(c.groups) > MaxPoints {
 			return tooManyPoints(len(c.groups), point+1)
 		}
-		c.points = point + 1
+		c.points = max(c.points, point+1)
 		g.points = append(g.points, make([]Totals, c.points-len(g.points))...)
 	}
 	to := &g.points[point]
@@ -165,6 +173,12 @@ func (c *collector) sum(g *group, point int, totals []byte) error {
 			return err
 		}
 		for _, o := range list {
+			if !c.named[o.name] {
+				if len(c.named) >= maxReportOutcomes {
+					o.name = otherOutcomes
+				}
+				c.named[o.name] = true
+			}
 			to.addOutcome(o, math.MaxInt)
 		}
 	}

@@ -1,6 +1,7 @@
 package usage
 
 import (
+	"cmp"
 	"errors"
 	"fmt"
 	"slices"
@@ -31,8 +32,9 @@ const (
 // It is safe for concurrent use.
 //
 // Between two Takes it has at most MaxSeries series. The requests of further ones are
-// summed under other, one for each preset and hour. At most 1,000 of these are made beside.
-// Requests beyond those are lost. Overflowed and Lost count them.
+// summed without their models, and then under other, one for each preset and hour. At most
+// 1,000 of these are made beside. Requests beyond those are lost. Overflowed and Lost count
+// them.
 type Ledger struct {
 	mu     sync.Mutex
 	live   map[liveKey]*Totals
@@ -66,8 +68,8 @@ func (l *Ledger) Add(r *Request) {
 	l.sum(r.WorkspaceID, hourOf(r.Start), r.Key(), 1, func(t *Totals) { t.Add(r) })
 }
 
-// Overflowed returns how many requests were summed under other because there was no room
-// for their series.
+// Overflowed returns how many requests were summed without their model, or under other,
+// because there was no room for their series.
 func (l *Ledger) Overflowed() int64 { return l.overflowed.Load() }
 
 // Lost returns how many requests were not summed at all.
@@ -90,7 +92,8 @@ func (l *Ledger) sum(workspaceID string, hour int64, key Key, number int64, add 
 	add(t)
 }
 
-// room returns the totals for a new series: its own, those of other, or nil.
+// room returns the totals for a new series: its own, those of other models, those of other,
+// or nil.
 func (l *Ledger) room(at liveKey, number int64) *Totals {
 	if !at.key.Other {
 		if len(l.live)-l.others < MaxSeries {
@@ -101,16 +104,28 @@ func (l *Ledger) room(at liveKey, number int64) *Totals {
 			return t
 		}
 		l.overflowed.Add(number)
+		at.key = at.key.otherModel()
+		if t := l.roomBeside(at, maxOthers/2); t != nil {
+			return t
+		}
 		at.key = at.key.other()
 	}
+	t := l.roomBeside(at, maxOthers)
+	if t == nil {
+		l.lost.Add(number)
+	}
+	return t
+}
+
+// roomBeside returns the totals of a series that is beside MaxSeries. If there are most of
+// these, it returns nil instead of a new one.
+func (l *Ledger) roomBeside(at liveKey, most int) *Totals {
 	t := l.live[at]
-	if t == nil && l.others < maxOthers {
+	if t == nil && l.others < most {
+		at.key.Label = strings.Clone(at.key.Label)
 		t = new(Totals)
 		l.live[at] = t
 		l.others++
-	}
-	if t == nil {
-		l.lost.Add(number)
 	}
 	return t
 }
@@ -121,8 +136,9 @@ func (l *Ledger) room(at liveKey, number int64) *Totals {
 //
 // read returns the stored content of a row of this process or of an earlier one whose rows
 // it goes on with, nil for none. Take asks for rows that it does not remember. If read
-// fails, the requests of the row stay for the next Take, and the error is in Take's. So is
-// that of a row that is damaged, which begins anew. Take returns rows beside an error.
+// fails, the requests of the row stay for the next Take. Take's error has the first such
+// error. It also has that of a row that is damaged, which begins anew. Take returns rows
+// beside an error.
 func (l *Ledger) Take(read func(domain.UsageID) ([]byte, error)) ([]domain.UsageRow, error) {
 	l.taking.Lock()
 	defer l.taking.Unlock()
@@ -169,11 +185,14 @@ func (l *Ledger) settle(read func(domain.UsageID) ([]byte, error)) (errs []error
 		}
 		byHour[id][at] = t
 	}
+	unread := 0
 	for hour, series := range byHour {
 		day := hour
 		day.Day, day.Start = true, hour.Start.Truncate(24*time.Hour)
-		if err := errors.Join(l.remember(hour, read), l.remember(day, read)); err != nil {
-			errs = append(errs, err)
+		if err := cmp.Or(l.remember(hour, read), l.remember(day, read)); err != nil {
+			if unread++; unread == 1 { // most likely the others have the same cause
+				errs = append(errs, err)
+			}
 			l.giveBack(series)
 			continue
 		}
@@ -187,6 +206,9 @@ func (l *Ledger) settle(read func(domain.UsageID) ([]byte, error)) (errs []error
 				errs = append(errs, err)
 			}
 		}
+	}
+	if unread > 1 {
+		errs = append(errs, fmt.Errorf("usage of %d more hours could not be read", unread-1))
 	}
 	return errs
 }

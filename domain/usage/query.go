@@ -114,6 +114,9 @@ func ReadQuery(given url.Values, scope Scope, now time.Time) (Query, error) {
 	if q.To = to.Truncate(length); q.To.Before(to) {
 		q.To = q.To.Add(length)
 	}
+	if q.To.Year() > 9999 { // RFC 3339 has no such time
+		return q, domain.InvalidAt("to", "must be before the last day of the year 9999")
+	}
 	if q.points() > MaxPoints {
 		return q, tooManyPoints(1, q.points())
 	}

@@ -40,6 +40,7 @@ func TestReadQuery(t *testing.T) {
 		{name: "plus as a space", given: "to=2026-11-23T15:00:00+01:00", parameter: "to"},
 		{name: "before 1970", given: "from=1969-12-31T23:00:00Z", parameter: "from"},
 		{name: "too long", given: "from=1970-01-01T00:00:00Z", parameter: "from"},
+		{name: "the end of time", given: "to=9999-12-31T23:00:01Z&from=2026-11-23T15:00:00Z", parameter: "to"},
 		{name: "step", given: "step=minute", parameter: "step"},
 		{name: "by", given: "by=colour", parameter: "by"},
 		{name: "preset's by preset", given: "by=preset", parameter: "by"},

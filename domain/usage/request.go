@@ -69,8 +69,9 @@ type Key struct {
 	PresetID, Preset string
 	Version          int
 	Label            string
-	Model            string
-	KeyID            string
+	// Model is "\x00" for the sum of models that found no room in series of their own.
+	Model string
+	KeyID string
 	// StatusClass is 1 to 5, or 0 if the client left before a status.
 	StatusClass int
 	// Other marks the sum of the requests that found no room in a series of their own. Only
@@ -78,7 +79,17 @@ type Key struct {
 	Other bool
 }
 
-// other returns the key of the series that takes what k has no room for.
+// otherModel stands for Key.Model where the model is other.
+const otherModel = "\x00"
+
+// otherModel returns the key of the series that takes what k has no room for. It only has
+// another model, because clients name as many models as they like.
+func (k Key) otherModel() Key {
+	k.Model = otherModel
+	return k
+}
+
+// other returns the key of the series that takes what k.otherModel has no room for.
 func (k Key) other() Key { return Key{PresetID: k.PresetID, Preset: k.Preset, Other: true} }
 
 // cut returns a text that is valid UTF-8 and has at most MaxText bytes.

@@ -13,7 +13,8 @@ import (
 
 // mergeRow adds changes to a row's content, nil for none, and returns the new content. The
 // changes have their keys as appendKey writes them. Series without changes are copied as
-// they are. folded is how many requests moved under other to keep domain.MaxUsageSize.
+// they are. folded is how many requests moved under
+// otherModel or other to keep domain.MaxUsageSize.
 func mergeRow(content []byte, slug string, changes map[string]*Totals) (_ []byte, folded int64, err error) {
 	var row rawRow
 	total := new(Totals)
@@ -87,19 +88,38 @@ func mergeTotals(totals []byte, change *Totals) ([]byte, error) {
 	return appendTotals(nil, sum)
 }
 
-// fold sums series under other until the rest has at most room bytes, those with the
-// fewest requests first. It returns how many requests moved.
+// fold makes series fit into room bytes, those with the fewest requests first. It sums them
+// under otherModel, so that clients who name many models take nothing from the other
+// reports. If that is not enough, it sums series under other. It returns how many requests
+// moved.
 func fold(list []rawSeries, room int) (_ []rawSeries, folded int64, err error) {
-	size := 0
-	for _, s := range list {
-		size += s.size()
-	}
-	if size <= room {
+	if sizeOf(list) <= room {
 		return list, 0, nil
+	}
+	list, folded, err = foldTo(list, room/2, withoutModel)
+	if err != nil || sizeOf(list) <= room {
+		return list, folded, err
 	}
 	room -= room / 4 // so that the next new series finds room
 	other := string(appendKey(nil, &Key{Other: true}))
-	sum := new(Totals)
+	list, more, err := foldTo(list, room, func([]byte) (string, error) { return other, nil })
+	return list, folded + more, err
+}
+
+// withoutModel returns a key with otherModel.
+func withoutModel(key []byte) (string, error) {
+	k, err := decodeKey(key)
+	if err != nil || k.Other {
+		return string(key), err
+	}
+	k.Model = otherModel
+	return string(appendKey(nil, &k)), nil
+}
+
+// foldTo keeps series in room bytes, those with the most requests first. It sums the others,
+// and those that are sums already, under the keys that target returns. It returns how many
+// requests moved.
+func foldTo(list []rawSeries, room int, target func(key []byte) (string, error)) (kept []rawSeries, folded int64, err error) {
 	byRequests := make(map[string]int64, len(list))
 	for _, s := range list {
 		number, _ := binary.Uvarint(s.totals)
@@ -108,11 +128,15 @@ func fold(list []rawSeries, room int) (_ []rawSeries, folded int64, err error) {
 	slices.SortFunc(list, func(a, b rawSeries) int {
 		return cmp.Or(-cmp.Compare(byRequests[string(a.key)], byRequests[string(b.key)]), bytes.Compare(a.key, b.key))
 	})
-	kept := list[:0]
-	left := room
+	sums := make(map[string]*Totals)
 	for _, s := range list {
-		if string(s.key) != other && s.size() <= left {
-			left -= s.size()
+		to, err := target(s.key)
+		if err != nil {
+			return nil, 0, err
+		}
+		moves := string(s.key) != to
+		if moves && s.size() <= room {
+			room -= s.size()
 			kept = append(kept, s)
 			continue
 		}
@@ -120,18 +144,31 @@ func fold(list []rawSeries, room int) (_ []rawSeries, folded int64, err error) {
 		if err != nil {
 			return nil, 0, err
 		}
-		sum.merge(totals, maxOutcomes)
-		if string(s.key) != other {
+		if sums[to] == nil {
+			sums[to] = new(Totals)
+		}
+		sums[to].merge(totals, maxOutcomes)
+		if moves {
 			folded += totals.counts[requests]
 		}
 	}
-	totals, err := appendTotals(nil, sum)
-	if err != nil {
-		return nil, 0, err
+	for key, sum := range sums {
+		totals, err := appendTotals(nil, sum)
+		if err != nil {
+			return nil, 0, err
+		}
+		kept = append(kept, rawSeries{[]byte(key), totals})
 	}
-	kept = append(kept, rawSeries{[]byte(other), totals})
 	slices.SortFunc(kept, func(a, b rawSeries) int { return bytes.Compare(a.key, b.key) })
 	return kept, folded, nil
+}
+
+// sizeOf is at least the size of series in their row.
+func sizeOf(list []rawSeries) (size int) {
+	for _, s := range list {
+		size += s.size()
+	}
+	return size
 }
 
 // size is at least the size of a series in its row.
