@@ -1,5 +1,7 @@
 package usage
 
+import "slices"
+
 // HandleContent returns the content of a handle.
 func HandleContent(a Answered) []byte { return appendAnswered(nil, a) }
 
@@ -7,5 +9,5 @@ func HandleContent(a Answered) []byte { return appendAnswered(nil, a) }
 func (h *Handles) Signed(content []byte) string {
 	w := h.writers.Get().(*handleWriter)
 	defer h.writers.Put(w)
-	return handleEncoding.EncodeToString(w.sum(content[:len(content):len(content)], content))
+	return handleEncoding.EncodeToString(w.sum(slices.Clip(content), content))
 }
