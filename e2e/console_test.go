@@ -1,10 +1,15 @@
 package e2e
 
 import (
+	"encoding/json"
 	"fmt"
+	"io"
+	"net/http"
+	"net/http/httptest"
 	"os"
 	"os/exec"
 	"path/filepath"
+	"strconv"
 	"strings"
 	"testing"
 )
@@ -55,6 +60,10 @@ func TestConsole(t *testing.T) {
 			startConsole(t).run(t, node, scenario+".mjs", "CONSOLE_CHROMIUM="+chromium)
 		})
 	}
+	t.Run("usage", func(t *testing.T) {
+		t.Parallel()
+		startMeasured(t).run(t, node, "usage.mjs", "CONSOLE_CHROMIUM="+chromium)
+	})
 }
 
 // TestConsoleInFirefox runs the console in Firefox.
@@ -107,6 +116,62 @@ func startConsole(t *testing.T) *consoleServer {
 		"PRESETS_MANAGEMENT_KEY=" + managementKey,
 		"PRESETS_INFERENCE_KEY=" + inferenceKey,
 	}}
+}
+
+// startMeasured runs the binary with the console and with usage, in front of a gateway that
+// says what its answers used.
+func startMeasured(t *testing.T) *consoleServer {
+	t.Helper()
+	gateway := httptest.NewServer(http.HandlerFunc(answerByModel))
+	t.Cleanup(gateway.Close)
+	s := startWith(t, `console
+		inference {
+			usage {
+				price acme/large {
+					input 10
+					output 100
+				}
+			}
+		}`, "reverse_proxy "+gateway.Listener.Addr().String())
+	return &consoleServer{s, []string{
+		"CONSOLE_SITE=" + s.site,
+		"PRESETS_MANAGEMENT_KEY=" + managementKey,
+		"PRESETS_INFERENCE_KEY=" + inferenceKey,
+	}}
+}
+
+// answerByModel answers like a gateway. Its model acme/small has a cost, acme/large has
+// none, and acme/silent does not say its usage. A request whose user says "fail" fails.
+func answerByModel(w http.ResponseWriter, r *http.Request) {
+	var sent struct {
+		Model    string `json:"model"`
+		Stream   bool   `json:"stream"`
+		Messages []struct {
+			Content string `json:"content"`
+		} `json:"messages"`
+	}
+	if err := json.NewDecoder(r.Body).Decode(&sent); err != nil || len(sent.Messages) == 0 {
+		w.WriteHeader(http.StatusBadRequest)
+		return
+	}
+	w.Header().Set("Content-Type", "application/json")
+	if sent.Messages[len(sent.Messages)-1].Content == "fail" {
+		w.WriteHeader(http.StatusInternalServerError)
+		_, _ = io.WriteString(w, `{"error": {"message": "as asked"}}`)
+		return
+	}
+	usage := map[string]string{
+		"acme/small": `, "usage": {"prompt_tokens": 100, "prompt_tokens_details": {"cached_tokens": 40}, "completion_tokens": 20, "cost": 0.002}`,
+		"acme/large": `, "usage": {"prompt_tokens": 100, "completion_tokens": 50, "completion_tokens_details": {"reasoning_tokens": 30}}`,
+	}[sent.Model]
+	model := strconv.Quote(sent.Model)
+	if sent.Stream {
+		w.Header().Set("Content-Type", "text/event-stream")
+		_, _ = io.WriteString(w, `data: {"model": `+model+`, "choices": [{"delta": {"content": "Hello."}}]}`+"\n\n"+
+			`data: {"model": `+model+`, "choices": []`+usage+"}\n\ndata: [DONE]\n\n")
+		return
+	}
+	_, _ = io.WriteString(w, `{"model": `+model+`, "choices": [{"message": {"content": "Hello."}}]`+usage+`}`)
 }
 
 // run runs a script of tests.

@@ -42,8 +42,8 @@ var mediaTypes = map[string]string{
 // whether a workspace, a preset or a version exists.
 var deepLink = regexp.MustCompile(`^(?:` +
 	`|workspaces` +
-	`|w/` + name + `(?:/history)?` +
-	`|w/` + name + `/p/` + name + `(?:/versions/` + number + `|/compare/` + number + `\.\.` + number + `|/labels|/try|/use|/history|/new)?` +
+	`|w/` + name + `(?:/history|/usage)?` +
+	`|w/` + name + `/p/` + name + `(?:/versions/` + number + `|/compare/` + number + `\.\.` + number + `|/labels|/try|/use|/usage|/history|/new)?` +
 	`)$`)
 
 const (

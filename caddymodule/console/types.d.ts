@@ -7,7 +7,7 @@ type Control = HTMLInputElement | HTMLTextAreaElement | HTMLSelectElement
 type Choice = { value: string, text: string }
 type Properties = Record<string, unknown>
 
-type ViewName = 'presets' | 'workspaces' | 'workspace-history' | 'versions' | 'compare' | 'labels' | 'try' | 'use' | 'history' | 'new' | 'unknown'
+type ViewName = 'presets' | 'workspaces' | 'workspace-history' | 'workspace-usage' | 'usage' | 'versions' | 'compare' | 'labels' | 'try' | 'use' | 'history' | 'new' | 'unknown'
 type Address = { view: ViewName, workspace: string, slug: string, version: number, from: number, to: number, query: URLSearchParams }
 type Query = Record<string, string | number | undefined>
 /** At names a preset in its workspace. */
@@ -91,3 +91,35 @@ type Side = { name: string, prompt: string | null, settings: string, template: s
 type Row = { a: number, b: number, isSame: boolean, folded: number }
 /** Problem is an error of a version that is being written. */
 type Problem = { field: 'Prompt' | 'Settings' | 'Messages', line: number, message: string }
+
+/** Rate is a share of n. Score is the mean of scores from -1 to 1. */
+type Rate = { rate: number, n: number }
+type Score = { count: number, mean: number }
+type Interval = { low: number, high: number }
+/** Verdict is what an interval tells: more, less, neither yet, or too few to say. */
+type Verdict = 'more' | 'less' | 'open' | 'thin'
+
+type Percentiles = { p50: number, p95: number }
+type Figures = {
+	requests: number, errors: number, aborted: number, unknown: number, input_tokens: number, output_tokens: number, cache_read_input_tokens: number,
+	reasoning_output_tokens: number, cost: string | null, cost_estimated: boolean, duration_ms: Percentiles | null, first_content_ms: Percentiles | null, feedback: Record<string, Score>,
+}
+/** UsageKey has what a report is by. Its version and its preset are also in a workspace's report by version. */
+type UsageKey = { version?: number | null, preset?: string | null, other?: boolean }
+type UsageSeries = { key: UsageKey, total: Figures, points: (Figures & { time: string })[] }
+type UsageReport = { from: string, to: string, step: 'hour' | 'day', by: string, series: UsageSeries[] }
+/** DrawnSeries is a series as charts show it: one of the report, or the sum of several. */
+type DrawnSeries = { name: string, style: number, total: Figures, points: Figures[] }
+type Metric = { name: string, scale: string, of: (figures: Figures) => number | null, text: (n: number) => string, axis: (n: number) => string, isWhole: boolean, missing?: string }
+/** ChartState is what charts keep when they are drawn again: the marked time, and the open tables. */
+type ChartState = { marked: string, open: Set<string> }
+type ChartOptions = {
+	name: string, describedBy: string, lines: { style: number, values: (number | null)[] }[], times: number[], step: number, largest: number,
+	isWhole: boolean, format: (n: number) => string, onMark: (index: number) => void,
+}
+type MakeChart = (options: ChartOptions) => { element: HTMLElement, mark: (index: number) => void }
+/** UsageScope is what a usage view is about: its paths in the API and its own, and a part that only presets have. */
+type UsageScope = {
+	name: string, by: string[], path: (query: Query) => string, address: (query: Query) => string,
+	below: (report: UsageReport) => Child,
+}

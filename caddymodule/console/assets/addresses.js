@@ -5,7 +5,7 @@ const root = document.documentElement.dataset
 export const base = (root.console ?? '/console').replace(/\/+$/, '')
 export const api = (root.api ?? '/v1').replace(/\/+$/, '')
 
-const form = new RegExp('^(?:/(workspaces)|/w/([^/]+)(?:/(history)|/p/([^/]+)(?:/(labels|try|use|history|new)|/versions/(\\d+)|/(compare)/(\\d+)\\.\\.(\\d+))?)?)?/?$')
+const form = new RegExp('^(?:/(workspaces)|/w/([^/]+)(?:/(history|usage)|/p/([^/]+)(?:/(labels|try|use|usage|history|new)|/versions/(\\d+)|/(compare)/(\\d+)\\.\\.(\\d+))?)?)?/?$')
 
 /**
  * Reads an address. The workspace is empty if the address names none.
@@ -13,8 +13,8 @@ const form = new RegExp('^(?:/(workspaces)|/w/([^/]+)(?:/(history)|/p/([^/]+)(?:
  */
 export function parse(location) {
 	const found = form.exec(location.pathname.slice(base.length))
-	const [, workspaces, workspace = '', history, slug = '', view, version, compare, from, to] = found ?? []
-	const name = !found ? 'unknown' : workspaces ?? (history ? 'workspace-history' : undefined) ?? view ?? compare ?? (slug ? 'versions' : 'presets')
+	const [, workspaces, workspace = '', of, slug = '', view, version, compare, from, to] = found ?? []
+	const name = !found ? 'unknown' : workspaces ?? (of ? `workspace-${of}` : undefined) ?? view ?? compare ?? (slug ? 'versions' : 'presets')
 	return {
 		view: /** @type {ViewName} */ (name), workspace: decodeURIComponent(workspace), slug: decodeURIComponent(slug),
 		version: Number(version ?? 0), from: Number(from ?? 0), to: Number(to ?? 0), query: new URLSearchParams(location.search),
@@ -34,7 +34,7 @@ export function toPresets(workspace, query = {}) {
 	return `${base}${workspace && '/w/' + part(workspace)}${search(query)}`
 }
 
-/** @param {At} at @param {'' | 'labels' | 'try' | 'use' | 'history' | 'new'} [view] @param {Query} [query] */
+/** @param {At} at @param {'' | 'labels' | 'try' | 'use' | 'usage' | 'history' | 'new'} [view] @param {Query} [query] */
 export function toPreset(at, view = '', query = {}) {
 	return `${toPresets(at.workspace)}/p/${part(at.slug)}${view && '/' + view}${search(query)}`
 }
@@ -52,6 +52,9 @@ export const toWorkspaces = `${base}/workspaces`
 
 /** @param {string} workspace */
 export const toWorkspaceHistory = (workspace) => `${toPresets(workspace)}/history`
+
+/** @param {string} workspace @param {Query} [query] */
+export const toWorkspaceUsage = (workspace, query = {}) => `${toPresets(workspace)}/usage${search(query)}`
 
 /** presetPath is the path of a preset in the API, or of something below it. @param {At} at @param {string} [below] @param {Query} [query] */
 export function presetPath(at, below = '', query = {}) {

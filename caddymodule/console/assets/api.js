@@ -61,8 +61,8 @@ export async function readFailure(response) {
 	})
 }
 
-/** Reads an answer. A 401 ends the session. @param {Response} response @returns {Promise<Answer<any>>} */
-async function answerOf(response) {
+/** Reads the text of an answer. A 401 ends the session. @param {Response} response */
+async function textOf(response) {
 	if (!response.ok) {
 		const failure = await readFailure(response)
 		if (failure.status === 401) {
@@ -70,9 +70,14 @@ async function answerOf(response) {
 		}
 		throw failure
 	}
-	const text = await response.text().catch((thrown) => {
+	return response.text().catch((thrown) => {
 		throw isAborted(thrown) ? thrown : newFailure('The connection ended before the answer was complete.')
 	})
+}
+
+/** Reads an answer in JSON. @param {Response} response @returns {Promise<Answer<any>>} */
+async function answerOf(response) {
+	const text = await textOf(response)
 	const parsed = JSON.parse(text)
 	return {
 		text, data: parsed.data, total: parsed.total_count ?? 0,
@@ -103,6 +108,11 @@ export async function read(path, signal) {
 		answers.delete([...answers.keys()][0])
 	}
 	return answer
+}
+
+/** Gets a path in another media type than JSON. @param {string} path @param {string} media @param {AbortSignal} signal */
+export async function readAs(path, media, signal) {
+	return textOf(await ask('GET', path, { signal, headers: { Accept: media } }))
 }
 
 // The idempotency keys of changes with an unknown outcome. A repeated change with the same

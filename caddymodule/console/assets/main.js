@@ -15,6 +15,7 @@ import { focusKey } from './states.js'
 import { say } from './status.js'
 import { tryView } from './try.js'
 import { askAgain, unlockView } from './unlock.js'
+import { usageView, workspaceUsageView } from './usage.js'
 import { useView } from './use.js'
 import { versionsView } from './versions.js'
 import { workspacesView } from './workspaces.js'
@@ -22,7 +23,7 @@ import { workspacesView } from './workspaces.js'
 /** @type {Record<ViewName, MakeView>} */
 const views = {
 	presets: presetsView, workspaces: workspacesView, 'workspace-history': workspaceHistoryView, versions: versionsView, compare: compareView,
-	labels: labelsView, try: tryView, use: useView, history: historyView, new: newView, unknown: unknownView,
+	labels: labelsView, try: tryView, use: useView, usage: usageView, 'workspace-usage': workspaceUsageView, history: historyView, new: newView, unknown: unknownView,
 }
 
 const top = /** @type {HTMLElement} */ (document.getElementById('top'))

@@ -64,7 +64,8 @@ function headerOf(context, tab, answer, selected) {
 	/** @type {[string, string, string][]} */
 	const tabs = [
 		['versions', 'Versions', toPreset(at)], ['compare', 'Compare', toDefaultComparison(at, version, selected())],
-		['labels', 'Labels', toPreset(at, 'labels')], ['try', 'Try it', toPreset(at, 'try')], ['use', 'Use it', toPreset(at, 'use')], ['history', 'History', toPreset(at, 'history')],
+		['labels', 'Labels', toPreset(at, 'labels')], ['try', 'Try it', toPreset(at, 'try')], ['use', 'Use it', toPreset(at, 'use')],
+		['usage', 'Usage', toPreset(at, 'usage')], ['history', 'History', toPreset(at, 'history')],
 	]
 	/** @param {string} name @param {() => unknown} run */
 	const quiet = (name, run, cannot = !session.mayChange()) => button(name, run, { class: 'quiet', 'data-key': name, disabled: cannot, 'aria-describedby': reason && 'read-only' })

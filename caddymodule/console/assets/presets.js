@@ -1,6 +1,6 @@
 // The list of a workspace's presets.
 
-import { api as apiPath, search, toPreset, toPresets, toWorkspaceHistory } from './addresses.js'
+import { api as apiPath, search, toPreset, toPresets, toWorkspaceHistory, toWorkspaceUsage } from './addresses.js'
 import { button, choice, field, fill, form, h, labelTag, number, row, setWrong, submit, table, textInput, textOrNone, user, when } from './elements.js'
 import * as session from './session.js'
 import { snippet } from './copy.js'
@@ -73,6 +73,7 @@ export function presetsView(context) {
 		element: h('div', null,
 			h('div', { class: 'heading' }, h('h1', null, 'Presets'),
 				h('div', { class: 'actions' },
+					session.mayChange() && h('a', { class: 'quiet', href: toWorkspaceUsage(context.workspace) }, 'Usage'),
 					session.mayChange() && h('a', { class: 'quiet', href: toWorkspaceHistory(context.workspace) }, 'History'),
 					button('New preset', () => newPreset(context), { disabled: reason !== '', class: 'primary', 'aria-describedby': reason && 'read-only' }))),
 			reason && h('p', { class: 'note', id: 'read-only' }, reason),

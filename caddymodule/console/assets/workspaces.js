@@ -1,6 +1,6 @@
 // The workspaces: list, create, change and delete them.
 
-import { search, toPresets, toWorkspaceHistory } from './addresses.js'
+import { search, toPresets, toWorkspaceHistory, toWorkspaceUsage } from './addresses.js'
 import { button, choice, field, h, number, row, setWrong, table, textInput, textOrNone, user, when } from './elements.js'
 import * as api from './api.js'
 import * as session from './session.js'
@@ -28,7 +28,7 @@ export function workspacesView(context) {
 				['Default model', textOrNone(workspace.default_text_model)],
 				['Disabled tools', tools?.length ? number(tools.length) : textOrNone()],
 				['Created', when(workspace.created_at)],
-				['Actions', h('span', { class: 'actions' }, action('Change', change), action('Delete', remove), h('a', { href: toWorkspaceHistory(slug), class: 'small', 'aria-label': `History of ${slug}` }, 'History'))],
+				['Actions', h('span', { class: 'actions' }, action('Change', change), action('Delete', remove), h('a', { href: toWorkspaceUsage(slug), class: 'small', 'aria-label': `Usage of ${slug}` }, 'Usage'), h('a', { href: toWorkspaceHistory(slug), class: 'small', 'aria-label': `History of ${slug}` }, 'History'))],
 			])
 		})))
 	return {

@@ -1,0 +1,47 @@
+// The figures of a usage report: their names, their texts, and their sums.
+
+const counts = new Intl.NumberFormat('en')
+const short = new Intl.NumberFormat('en', { notation: 'compact', maximumFractionDigits: 1 })
+const large = new Intl.NumberFormat('en', { minimumFractionDigits: 2, maximumFractionDigits: 2 })
+const small = new Intl.NumberFormat('en', { maximumSignificantDigits: 3 })
+
+/** @param {number} n */
+export const countText = (n) => counts.format(n)
+/** @param {number} n */
+export const shortText = (n) => short.format(n)
+/** @param {number} n */
+export const costText = (n) => (n >= 1 ? large : small).format(n)
+/** @param {number} rate */
+export const percentText = (rate, digits = 1) => `${(100 * rate).toFixed(digits)} %`
+/** @param {number} ms */
+export const durationText = (ms) => (ms >= 9999.5 ? `${counts.format(Number((ms / 1000).toFixed(1)))} s` : ms >= 999.5 ? `${Number((ms / 1000).toFixed(2))} s` : `${Number(ms.toPrecision(3))} ms`)
+
+/** Sums figures. Percentiles and scores have no sum. @param {Figures[]} all @returns {Figures} */
+export function sumOf(all) {
+	const sum = (/** @type {(one: Figures) => number} */ of) => all.reduce((before, one) => before + of(one), 0)
+	const costs = all.filter((one) => one.cost !== null)
+	return {
+		requests: sum((one) => one.requests), errors: sum((one) => one.errors), aborted: sum((one) => one.aborted), unknown: sum((one) => one.unknown),
+		input_tokens: sum((one) => one.input_tokens), output_tokens: sum((one) => one.output_tokens),
+		cache_read_input_tokens: sum((one) => one.cache_read_input_tokens), reasoning_output_tokens: sum((one) => one.reasoning_output_tokens),
+		cost: costs.length === 0 ? null : String(costs.reduce((before, one) => before + Number(one.cost), 0)), cost_estimated: all.some((one) => one.cost_estimated),
+		duration_ms: null, first_content_ms: null, feedback: {},
+	}
+}
+
+/** @param {Figures} figures */
+export const errorRate = ({ errors, requests }) => (requests === 0 ? 0 : errors / requests)
+
+/** The cost of a request whose usage is known, null if no cost is known. @param {Figures} figures */
+export const costEach = ({ cost, requests, unknown }) => (cost === null || requests === unknown ? null : Number(cost) / (requests - unknown))
+
+/** @type {Record<string, string>} */
+const nulls = { version: 'no version', label: 'no label', model: 'no model', status: 'no status', preset: 'no preset', key: 'no key' }
+
+/** Names a series by its key. @param {UsageKey} key */
+export function seriesName(key) {
+	if (key.other) {
+		return 'other'
+	}
+	return Object.entries(key).map(([name, value]) => (value === null ? nulls[name] ?? 'none' : name === 'version' ? `v${value}` : String(value))).filter((_, i, all) => i === 0 || all[0] !== nulls.preset).join(' ')
+}
