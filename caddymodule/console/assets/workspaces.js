@@ -28,7 +28,9 @@ export function workspacesView(context) {
 				['Default model', textOrNone(workspace.default_text_model)],
 				['Disabled tools', tools?.length ? number(tools.length) : textOrNone()],
 				['Created', when(workspace.created_at)],
-				['Actions', h('span', { class: 'actions' }, action('Change', change), action('Delete', remove), h('a', { href: toWorkspaceUsage(slug), class: 'small', 'aria-label': `Usage of ${slug}` }, 'Usage'), h('a', { href: toWorkspaceHistory(slug), class: 'small', 'aria-label': `History of ${slug}` }, 'History'))],
+				['Actions', h('span', { class: 'actions' }, action('Change', change), action('Delete', remove),
+					h('a', { href: toWorkspaceUsage(slug), class: 'small', 'aria-label': `Usage of ${slug}` }, 'Usage'),
+					h('a', { href: toWorkspaceHistory(slug), class: 'small', 'aria-label': `History of ${slug}` }, 'History'))],
 			])
 		})))
 	return {
