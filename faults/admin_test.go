@@ -69,7 +69,7 @@ func (s *server) waitOldListenersClosed(address string) {
 
 // footprint is the resources of a process.
 type footprint struct {
-	fds, goroutines int
+	fds, goroutines int   // fds without the store's files
 	heap            int64 // bytes in use after a collection
 	rss, anonymous  int64 // bytes of memory: all, and without pages of files
 }
@@ -87,7 +87,8 @@ var (
 	residentPages   = regexp.MustCompile(`(VmRSS|RssAnon):\s*(\d+) kB`)
 )
 
-// footprint measures the process. It needs Linux.
+// footprint measures the process. Files of the store do not count, since a store that grows
+// has more of them. Files that the store has removed do. It needs Linux.
 func (s *server) footprint() footprint {
 	s.t.Helper()
 	s.client.CloseIdleConnections()
@@ -112,7 +113,13 @@ func (s *server) footprint() footprint {
 	if err != nil {
 		skipOrFail(s.t, "there is no /proc with the server's memory: %v", err)
 	}
-	f := footprint{fds: len(fds)}
+	f := footprint{}
+	for _, fd := range fds {
+		name, err := os.Readlink(filepath.Join(proc, "fd", fd.Name()))
+		if inStore := strings.HasPrefix(name, s.store+"/") && !strings.HasSuffix(name, " (deleted)"); err == nil && !inStore {
+			f.fds++
+		}
+	}
 	for _, m := range residentPages.FindAllSubmatch(status, -1) {
 		kb, _ := strconv.ParseInt(string(m[2]), 10, 64)
 		if string(m[1]) == "VmRSS" {
