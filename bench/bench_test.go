@@ -52,7 +52,7 @@ func TestCompare(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	want := 45 // without the peer's rows
+	want := 53 // without the peer's rows
 	if runtime.GOOS != "linux" {
 		want -= 6 // the rows about memory
 	}

@@ -24,9 +24,10 @@ const (
 	growth      = "growth"
 	waiting     = "waiting"
 	connections = "connections"
+	usageGroup  = "usage"
 )
 
-var groupNames = []string{reads, gateway, writes, peer, etcdEngine, growth, waiting, connections}
+var groupNames = []string{reads, gateway, writes, peer, etcdEngine, growth, waiting, connections, usageGroup}
 
 // The measured work.
 const (
@@ -76,6 +77,8 @@ func (b *bench) measureGroup(group string, ours *ours, stock *stock) error {
 		return b.measureGrowth(stock)
 	case waiting:
 		return b.measureWaiting(ours, stock)
+	case usageGroup:
+		return b.measureUsage()
 	default:
 		return b.measureConnections(ours, stock)
 	}

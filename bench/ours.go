@@ -26,15 +26,23 @@ type ours struct {
 // startOurs starts Caddy with the shipped configuration and a store. For etcd it changes
 // the line that names the engine.
 func (b *bench) startOurs(s store) (*ours, error) {
+	if s.cluster != nil {
+		return b.startOursWith(s, s.cluster.storage)
+	}
+	return b.startOursWith(s, unchanged)
+}
+
+// startOursWith starts Caddy with a change of the shipped configuration.
+func (b *bench) startOursWith(s store, change func(string) (string, error)) (*ours, error) {
 	o := &ours{store: s, serial: &b.serial}
 	addresses, err := freeAddresses(2)
 	if err != nil {
 		return nil, err
 	}
 	o.address, o.admin = addresses[0], addresses[1]
-	binary, change := b.presets, func(text string) (string, error) { return text, nil }
+	binary := b.presets
 	if s.cluster != nil {
-		binary, change = s.cluster.caddy, s.cluster.storage
+		binary = s.cluster.caddy
 	}
 	file, err := b.caddyfile(change)
 	if err != nil {

@@ -55,26 +55,48 @@ func (b *bench) recorded(name string) []float64 {
 	return nil
 }
 
-// judge compares the measurements with the goals and adds the table's rows. A comparison
-// has a ratio or difference for each round.
+// judge adds the table's rows. A comparison has a ratio or difference for each round.
+type judge struct{ *bench }
+
+// row adds a comparison with a goal, if it was measured.
+func (j judge) row(name, unit string, g goal, values []float64) {
+	if len(values) > 0 {
+		j.result.Rows = append(j.result.Rows, result.Row{
+			Name: name, Unit: unit, Values: values, Goal: g.text(unit), Met: g.met(result.Median(values)),
+		})
+	}
+}
+
+// noise adds a comparison of the same with itself.
+func (j judge) noise(name, unit string, values []float64) {
+	if len(values) > 0 {
+		j.result.Rows = append(j.result.Rows, result.Row{Name: name, Unit: unit, Values: values})
+	}
+}
+
+func (j judge) figure(group, work string, clients int, f result.Figure) []float64 {
+	return j.result.Each(result.Load{Group: group, Work: work, Connections: clients}, f)
+}
+
+// rateRatio returns the ratio of our rate to another program's rate.
+func (j judge) rateRatio(group, ours, other string) []float64 {
+	return ratio(j.figure(group, ours, j.clients, result.PerSecond), j.figure(group, other, j.clients, result.PerSecond))
+}
+
+// cpuRatio returns the ratio of our processor time to that of another program.
+func (j judge) cpuRatio(group, ours, other string) []float64 {
+	return ratio(j.figure(group, ours, j.clients, result.CPU), j.figure(group, other, j.clients, result.CPU))
+}
+
+// added returns how much longer we take than another program, with one connection.
+func (j judge) added(group, ours, other string) []float64 {
+	return difference(j.figure(group, ours, 1, result.P50), j.figure(group, other, 1, result.P50))
+}
+
+// judge compares the measurements with the goals and adds the table's rows.
 func (b *bench) judge() {
-	row := func(name, unit string, g goal, values []float64) {
-		if len(values) > 0 {
-			b.result.Rows = append(b.result.Rows, result.Row{
-				Name: name, Unit: unit, Values: values, Goal: g.text(unit), Met: g.met(result.Median(values)),
-			})
-		}
-	}
-	figure := func(group, work string, clients int, f result.Figure) []float64 {
-		return b.result.Each(result.Load{Group: group, Work: work, Connections: clients}, f)
-	}
-	// rateRatio returns the ratio of our rate to another program's rate.
-	rateRatio := func(group, ours, other string) []float64 {
-		return ratio(figure(group, ours, b.clients, result.PerSecond), figure(group, other, b.clients, result.PerSecond))
-	}
-	added := func(group, ours, other string) []float64 {
-		return difference(figure(group, ours, 1, result.P50), figure(group, other, 1, result.P50))
-	}
+	j := judge{b}
+	row, figure, rateRatio, added := j.row, j.figure, j.rateRatio, j.added
 
 	row("load generator alone, to stock `respond`", "×", atLeast(2), rateRatio(reads, generatorWork, respondWork))
 	stored := groupDigits(b.stored)
@@ -110,6 +132,7 @@ func (b *bench) judge() {
 
 	b.judgeEtcd(row, rateRatio)
 	b.judgeGrowth(row)
+	b.judgeUsage(j)
 }
 
 // flat is the share of its throughput that a list must keep at large offsets.
@@ -176,7 +199,10 @@ func report(out io.Writer, run *result.Run) error {
 	fmt.Fprintf(&text, "| Work | Goal | Median | Rounds | |\n|---|---|---|---|---|\n")
 	for _, r := range run.Rows {
 		met := "missed"
-		if r.Met {
+		switch {
+		case r.Goal == "":
+			met = "noise"
+		case r.Met:
 			met = "met"
 		}
 		fmt.Fprintf(&text, "| %s | %s | %s | %s | %s |\n", r.Name, r.Goal, median(r.Values, r.Unit), spread(r.Values), met)

@@ -72,8 +72,8 @@ func (b *bench) startUpstream() error {
 
 // answerAll answers requests that come one after another and announce the length
 // of their bodies. It hangs up on others.
-func answerAll(conn io.ReadWriter) error {
-	usual := jsonAnswer([]byte(upstreamAnswer))
+func answerAll(conn net.Conn) error {
+	usual, withUsage := jsonAnswer([]byte(upstreamAnswer)), jsonAnswer([]byte(usageAnswer))
 	buffer := make([]byte, 64<<10)
 	for {
 		read, head, size := 0, -1, 0
@@ -98,8 +98,16 @@ func answerAll(conn io.ReadWriter) error {
 		if bytes.Contains(buffer[:head], []byte(keepWaiting)) {
 			return answerWaiting(conn)
 		}
-		if bytes.Contains(buffer[:head], []byte(echo)) {
+		switch {
+		case bytes.Contains(buffer[:head], []byte(echo)):
 			answer = jsonAnswer(buffer[head:read])
+		case bytes.Contains(buffer[:head], []byte(answerUsage)):
+			answer = withUsage
+		case bytes.Contains(buffer[:head], []byte(answerEvents)):
+			if err := answerInEvents(conn); err != nil {
+				return err
+			}
+			continue
 		}
 		if _, err := conn.Write(answer); err != nil {
 			return err
