@@ -176,7 +176,7 @@ type inferenceCall struct {
 func (h *Handler) serveInference(w http.ResponseWriter, r *http.Request, normalized string, sent credentials, next caddyhttp.Handler) error {
 	c := &inferenceCall{call: h.newCall(w, r), credentials: sent, path: h.routeOf(normalized)}
 	if c.repl != nil {
-		c.repl.Map(emptyPlaceholder)
+		mapPlaceholders(c.repl)
 	}
 	if r.Method == http.MethodPost {
 		c.route = inferenceRouteOf(c.path)

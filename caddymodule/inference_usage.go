@@ -208,7 +208,9 @@ func (c *inferenceCall) tell(used *usage.Request, home string) {
 		c.h.shared.usage.add(used)
 		c.rememberSession(used)
 	}
-	c.setUsagePlaceholders(used)
+	if c.repl != nil {
+		c.repl.Set(usagePlaceholder, used)
+	}
 	if span := trace.SpanFromContext(c.r.Context()); span.IsRecording() {
 		span.SetAttributes(attributesOf(used)...)
 	}
@@ -233,26 +235,43 @@ func (c *inferenceCall) estimate(used *usage.Request) {
 	used.Estimated = used.HasCost
 }
 
-func (c *inferenceCall) setUsagePlaceholders(used *usage.Request) {
-	c.setPlaceholder(usagePlaceholder+"model", used.Model)
-	c.setPlaceholder(usagePlaceholder+"duration_ms", strconv.FormatInt(used.Duration.Milliseconds(), 10))
-	if used.FirstByte >= 0 {
-		c.setPlaceholder(usagePlaceholder+"first_byte_ms", strconv.FormatInt(used.FirstByte.Milliseconds(), 10))
-	}
-	if used.FirstContent >= 0 {
-		c.setPlaceholder(usagePlaceholder+"first_content_ms", strconv.FormatInt(used.FirstContent.Milliseconds(), 10))
+// usageText returns what a placeholder shows of a request, empty if that is unknown.
+func usageText(used *usage.Request, name string) string {
+	switch name {
+	case "model":
+		return used.Model
+	case "unknown":
+		return string(used.Unknown)
+	case "duration_ms":
+		return milliseconds(used.Duration)
+	case "first_byte_ms":
+		return milliseconds(used.FirstByte)
+	case "first_content_ms":
+		return milliseconds(used.FirstContent)
 	}
 	if used.Unknown != "" {
-		c.setPlaceholder(usagePlaceholder+"unknown", string(used.Unknown))
-		return
+		return ""
+	}
+	switch {
+	case name == "cost" && used.HasCost:
+		return used.Cost.String()
+	case name == "cost_estimated" && used.HasCost:
+		return strconv.FormatBool(used.Estimated)
 	}
 	for _, count := range countsOf(used.Tokens) {
-		c.setPlaceholder(usagePlaceholder+count.name, strconv.FormatInt(count.tokens, 10))
+		if count.name == name {
+			return strconv.FormatInt(count.tokens, 10)
+		}
 	}
-	if used.HasCost {
-		c.setPlaceholder(usagePlaceholder+"cost", used.Cost.String())
-		c.setPlaceholder(usagePlaceholder+"cost_estimated", strconv.FormatBool(used.Estimated))
+	return ""
+}
+
+// milliseconds returns a time as text, empty for a negative one.
+func milliseconds(d time.Duration) string {
+	if d < 0 {
+		return ""
 	}
+	return strconv.FormatInt(d.Milliseconds(), 10)
 }
 
 // tokenCount is one kind of tokens of an answer.

@@ -27,7 +27,7 @@ func TestPlaceholdersOfSeveralHandlers(t *testing.T) {
 	want("{http.presets.slug}@{http.presets.version}", "a@1")
 	want("{http.presets.key_id}", "{http.presets.key_id}")
 	inner := new(Handler).newCall(nil, r)
-	repl.Map(emptyPlaceholder)
+	mapPlaceholders(repl)
 	inner.setPlaceholder(slugPlaceholder, "b")
 	want("{http.presets.slug}@{http.presets.version}", "b@1")
 	want("{http.presets.key_id}{http.presets.}{http.presets.no_such}", "")

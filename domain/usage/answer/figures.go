@@ -127,6 +127,9 @@ func (f *figures) total() string {
 
 // decimal returns n exactly. ok is false if n is missing, negative or extreme.
 func (n *number) decimal() (d decimal.Decimal, ok bool) {
+	if n.len == 0 {
+		return decimal.Decimal{}, false
+	}
 	d, err := decimal.NewFromString(string(n.text[:n.len]))
 	if err != nil || d.IsNegative() || d.Exponent() > maxExponent || d.Exponent() < -maxExponent {
 		return decimal.Decimal{}, false
