@@ -47,9 +47,11 @@ func (t *tap) open(status int) {
 func (t *tap) Write(p []byte) (int, error) {
 	t.open(http.StatusOK)
 	n, err := t.ResponseWriterWrapper.Write(p)
-	now := time.Now()
-	if t.first.IsZero() && n > 0 {
-		t.first = now
+	var now time.Time
+	if isFirst := t.first.IsZero() && n > 0; isFirst || t.reader.NeedsTime() {
+		if now = time.Now(); isFirst {
+			t.first = now
+		}
 	}
 	t.broken = t.broken || err != nil
 	t.reader.Write(p[:n], now)

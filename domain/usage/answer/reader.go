@@ -66,8 +66,11 @@ func mediaType(contentType string) string {
 	return media
 }
 
+// NeedsTime reports whether the next Write needs a time: it may have the first content.
+func (r *Reader) NeedsTime() bool { return r.streamed && r.summary.firstContent.IsZero() }
+
 // Write reads the answer's next bytes, which passed at now. It never fails, never keeps p,
-// and returns when it has read p. Call it after the bytes went to the client.
+// and returns when it has read p. Call it after the bytes went to the client. See NeedsTime.
 func (r *Reader) Write(p []byte, now time.Time) {
 	if r.closed || r.reason != "" || len(p) == 0 {
 		return

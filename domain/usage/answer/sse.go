@@ -38,6 +38,9 @@ type lines struct {
 
 // readLines reads the next bytes of a stream.
 func (r *Reader) readLines(p []byte, now time.Time) {
+	if r.canSkipEvent(p) {
+		return
+	}
 	lf := -1
 	for i := 0; i < len(p); {
 		if r.lines.skipLF {
@@ -118,8 +121,10 @@ func (r *Reader) readPiece(p []byte) {
 }
 
 var (
-	dataPrefix = []byte("data:")
-	newline    = []byte{'\n'}
+	dataPrefix  = []byte("data:")
+	eventPrefix = []byte("event: ")
+	newline     = []byte{'\n'}
+	eventEnd    = []byte("\n\n")
 )
 
 // named returns the field of the name that was read. An empty name is a comment.
@@ -201,25 +206,49 @@ func (l *lines) kind() eventKind {
 	return kindOf(l.event[:l.eventLen])
 }
 
-// canSkip reports whether the line p[i:end] is the whole data of an event that can add
-// nothing. Then the event is not parsed. It looks for the quoted names that matter. An error
-// that only the event's name tells is noted without them.
-func (r *Reader) canSkip(p []byte, i, end int) bool {
-	l, s := &r.lines, &r.summary
-	if s.firstContent.IsZero() || s.model.len == 0 || l.hasData || l.field != unnamed || l.nameLen != 0 {
+// canSkipEvent reports whether p is one whole event that can add nothing. Most gateways write
+// one event at a time. An event of several data lines, or with carriage returns, is not
+// recognized.
+func (r *Reader) canSkipEvent(p []byte) bool {
+	l := &r.lines
+	if !r.isPastContent() || l.skipLF || l.eventLen > 0 || l.longName || bytes.IndexByte(p, '\r') >= 0 {
 		return false
 	}
+	if rest, ok := bytes.CutPrefix(p, eventPrefix); ok {
+		name, data, _ := bytes.Cut(rest, newline)
+		if kind := kindOf(name); kind == errorKind || kind == failedKind {
+			return false
+		}
+		p = data
+	}
+	line, ok := bytes.CutSuffix(p, eventEnd)
+	return ok && bytes.HasPrefix(line, dataPrefix) && bytes.IndexByte(line, '\n') < 0 && r.addsNothing(line)
+}
+
+// isPastContent reports whether a line begins, and only usage and errors are still of
+// interest.
+func (r *Reader) isPastContent() bool {
+	l, s := &r.lines, &r.summary
+	return !s.firstContent.IsZero() && s.model.len > 0 && !l.hasData && l.field == unnamed && l.nameLen == 0
+}
+
+// canSkip reports whether the line p[i:end] is the whole data of an event that can add
+// nothing. Then the event is not parsed. An error that only the event's name tells is noted
+// without its data.
+func (r *Reader) canSkip(p []byte, i, end int) bool {
 	line := p[i:end]
-	if !bytes.HasPrefix(line, dataPrefix) {
+	if !r.isPastContent() || !bytes.HasPrefix(line, dataPrefix) {
 		return false
 	}
 	next := p[end+1:]
 	if p[end] == '\r' && len(next) > 0 && next[0] == '\n' {
 		next = next[1:]
 	}
-	if len(next) == 0 || next[0] != '\n' && next[0] != '\r' {
-		return false
-	}
+	return len(next) > 0 && (next[0] == '\n' || next[0] == '\r') && r.addsNothing(line)
+}
+
+// addsNothing reports whether a data line has none of the quoted names that matter.
+func (r *Reader) addsNothing(line []byte) bool {
 	if i := bytes.IndexByte(line, '\\'); i >= 0 && bytes.Contains(line[i:], unicodeEscape) {
 		return false // a name may be written with escapes
 	}
@@ -244,7 +273,7 @@ func mentions(line []byte, a, b string) bool {
 		quote := binary.LittleEndian.Uint64(line[i:]) ^ ones*'"'
 		next := binary.LittleEndian.Uint64(line[i+1:])
 		// A byte is zero where a quote is followed by a's or b's first letter.
-		hitA, hitB := quote|next^firstA, quote|next^firstB
+		hitA, hitB := quote|(next^firstA), quote|(next^firstB)
 		hit := ((hitA-ones)&^hitA | (hitB-ones)&^hitB) & highs
 		for ; hit != 0; hit &= hit - 1 {
 			if isMention(line[i+bits.TrailingZeros64(hit)/8+1:], a, b) {
