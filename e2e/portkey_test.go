@@ -2,14 +2,17 @@ package e2e
 
 import (
 	"bytes"
+	"cmp"
 	"encoding/json"
 	"fmt"
 	"io"
+	"maps"
 	"net/http"
 	"net/http/httptest"
 	"os"
 	"os/exec"
 	"path/filepath"
+	"regexp"
 	"strings"
 	"testing"
 	"time"
@@ -18,10 +21,31 @@ import (
 // exchange is a request of one dialect, what a provider answers, and what that used.
 type exchange struct {
 	name, path, provider string
+	translated           string // the path at the provider, if Portkey translates
 	body                 string // its model is missing
+	status               int    // of the answer, or 0 for 200
 	answer               string // JSON, or events
 	used                 map[string]float64
 }
+
+// pathAtProvider is the path of the request that Portkey sends.
+func (e exchange) pathAtProvider() string { return "/v1/" + cmp.Or(e.translated, e.path) }
+
+// isStream reports whether the answer has events.
+func (e exchange) isStream() bool { return strings.HasSuffix(e.name, "-stream") }
+
+// The answers of the provider anthropic.
+const (
+	message = `{"id": "m1", "type": "message", "role": "assistant", "model": "provided", "content": [{"type": "text", "text": "pong"}], "stop_reason": "end_turn", "stop_sequence": null,
+		"usage": {"input_tokens": 20, "cache_read_input_tokens": 8, "cache_creation_input_tokens": 6, "output_tokens": 16}}`
+	messageEvents = "event: message_start\ndata: {\"type\": \"message_start\", \"message\": {\"id\": \"m1\", \"type\": \"message\", \"role\": \"assistant\", \"model\": \"provided\", \"content\": [], \"stop_reason\": null, \"stop_sequence\": null, " +
+		"\"usage\": {\"input_tokens\": 21, \"cache_read_input_tokens\": 9, \"cache_creation_input_tokens\": 5, \"output_tokens\": 1}}}\n\n" +
+		"event: content_block_start\ndata: {\"type\": \"content_block_start\", \"index\": 0, \"content_block\": {\"type\": \"text\", \"text\": \"\"}}\n\n" +
+		"event: content_block_delta\ndata: {\"type\": \"content_block_delta\", \"index\": 0, \"delta\": {\"type\": \"text_delta\", \"text\": \"pong\"}}\n\n" +
+		"event: content_block_stop\ndata: {\"type\": \"content_block_stop\", \"index\": 0}\n\n" +
+		"event: message_delta\ndata: {\"type\": \"message_delta\", \"delta\": {\"stop_reason\": \"end_turn\", \"stop_sequence\": null}, \"usage\": {\"output_tokens\": 18}}\n\n" +
+		"event: message_stop\ndata: {\"type\": \"message_stop\"}\n\n"
+)
 
 // addedUsage is what the provider of an exchange sends only if usage was asked for.
 const addedUsage = "data: {\"id\": \"c1\", \"object\": \"chat.completion.chunk\", \"created\": 1, \"model\": \"provided\", \"choices\": [], " +
@@ -56,21 +80,39 @@ var exchanges = []exchange{{
 	used: map[string]float64{"input_tokens": 33, "output_tokens": 15, "cache_read_input_tokens": 7, "reasoning_output_tokens": 4},
 }, {
 	name: "messages", path: "messages", provider: "anthropic",
-	body: `"max_tokens": 64, "messages": [{"role": "user", "content": "ping"}]`,
-	answer: `{"id": "m1", "type": "message", "role": "assistant", "model": "provided", "content": [{"type": "text", "text": "pong"}], "stop_reason": "end_turn", "stop_sequence": null,
-		"usage": {"input_tokens": 20, "cache_read_input_tokens": 8, "cache_creation_input_tokens": 6, "output_tokens": 16}}`,
-	used: map[string]float64{"input_tokens": 34, "output_tokens": 16, "cache_read_input_tokens": 8, "cache_write_input_tokens": 6},
+	body:   `"max_tokens": 64, "messages": [{"role": "user", "content": "ping"}]`,
+	answer: message,
+	used:   map[string]float64{"input_tokens": 34, "output_tokens": 16, "cache_read_input_tokens": 8, "cache_write_input_tokens": 6},
 }, {
 	name: "messages-stream", path: "messages", provider: "anthropic",
+	body:   `"stream": true, "max_tokens": 64, "messages": [{"role": "user", "content": "ping"}]`,
+	answer: messageEvents,
+	used:   map[string]float64{"input_tokens": 35, "output_tokens": 18, "cache_read_input_tokens": 9, "cache_write_input_tokens": 5},
+}, {
+	// Portkey translates Anthropic's usage. Its prompt_tokens leave out those of a cache, and
+	// it names those that were written only as Anthropic does. The report has what it says.
+	name: "translated", path: "chat/completions", provider: "anthropic", translated: "messages",
+	body:   `"max_tokens": 64, "messages": [{"role": "user", "content": "ping"}]`,
+	answer: message,
+	used:   map[string]float64{"input_tokens": 20, "output_tokens": 16, "cache_read_input_tokens": 8, "cache_write_input_tokens": 0},
+}, {
+	// Portkey tells the usage without being asked, in the chunk with the finish_reason.
+	name: "translated-stream", path: "chat/completions", provider: "anthropic", translated: "messages",
+	body:   `"stream": true, "max_tokens": 64, "messages": [{"role": "user", "content": "ping"}]`,
+	answer: messageEvents,
+	used:   map[string]float64{"input_tokens": 21, "output_tokens": 18, "cache_read_input_tokens": 9, "cache_write_input_tokens": 0},
+}, {
+	name: "error", path: "chat/completions", provider: "openai",
+	body:   `"messages": [{"role": "user", "content": "ping"}]`,
+	status: http.StatusTooManyRequests,
+	answer: `{"error": {"message": "no pong", "type": "requests", "param": null, "code": "rate_limit_exceeded"}}`,
+	used:   map[string]float64{"input_tokens": 0, "output_tokens": 0, "errors": 1},
+}, {
+	name: "error-stream", path: "messages", provider: "anthropic",
 	body: `"stream": true, "max_tokens": 64, "messages": [{"role": "user", "content": "ping"}]`,
-	answer: "event: message_start\ndata: {\"type\": \"message_start\", \"message\": {\"id\": \"m1\", \"type\": \"message\", \"role\": \"assistant\", \"model\": \"provided\", \"content\": [], \"stop_reason\": null, \"stop_sequence\": null, " +
-		"\"usage\": {\"input_tokens\": 21, \"cache_read_input_tokens\": 9, \"cache_creation_input_tokens\": 5, \"output_tokens\": 1}}}\n\n" +
-		"event: content_block_start\ndata: {\"type\": \"content_block_start\", \"index\": 0, \"content_block\": {\"type\": \"text\", \"text\": \"\"}}\n\n" +
-		"event: content_block_delta\ndata: {\"type\": \"content_block_delta\", \"index\": 0, \"delta\": {\"type\": \"text_delta\", \"text\": \"pong\"}}\n\n" +
-		"event: content_block_stop\ndata: {\"type\": \"content_block_stop\", \"index\": 0}\n\n" +
-		"event: message_delta\ndata: {\"type\": \"message_delta\", \"delta\": {\"stop_reason\": \"end_turn\", \"stop_sequence\": null}, \"usage\": {\"output_tokens\": 18}}\n\n" +
-		"event: message_stop\ndata: {\"type\": \"message_stop\"}\n\n",
-	used: map[string]float64{"input_tokens": 35, "output_tokens": 18, "cache_read_input_tokens": 9, "cache_write_input_tokens": 5},
+	answer: "event: message_start\ndata: {\"type\": \"message_start\", \"message\": {\"id\": \"m1\", \"type\": \"message\", \"role\": \"assistant\", \"model\": \"provided\", \"content\": [], \"usage\": {\"input_tokens\": 22, \"output_tokens\": 1}}}\n\n" +
+		"event: error\ndata: {\"type\": \"error\", \"error\": {\"type\": \"overloaded_error\", \"message\": \"no pong\"}}\n\n",
+	used: map[string]float64{"input_tokens": 22, "output_tokens": 1, "errors": 1},
 }}
 
 // provide answers like the provider behind Portkey. The model names the exchange.
@@ -83,15 +125,16 @@ func provide(w http.ResponseWriter, r *http.Request) {
 	}
 	err := json.NewDecoder(r.Body).Decode(&sent)
 	for _, e := range exchanges {
-		if err != nil || e.name != sent.Model || r.URL.Path != "/v1/"+e.path {
+		if err != nil || e.name != sent.Model || r.URL.Path != e.pathAtProvider() {
 			continue
 		}
 		answer := e.answer
 		if !sent.StreamOptions.IncludeUsage {
 			answer = strings.Replace(answer, addedUsage, "", 1)
 		}
-		if !strings.HasSuffix(e.name, "-stream") {
+		if !e.isStream() {
 			w.Header().Set("Content-Type", "application/json")
+			w.WriteHeader(cmp.Or(e.status, http.StatusOK))
 			_, _ = io.WriteString(w, answer)
 			return
 		}
@@ -124,6 +167,9 @@ func startPortkey(t *testing.T) string {
 	return address
 }
 
+// generated matches what Portkey makes anew for each answer that it translates.
+var generated = regexp.MustCompile(`"(id|created)":("[^"]*"|\d+)`)
+
 // TestPortkey measures the answers of Portkey's gateway. A client gets the bytes that Portkey
 // gives without this server.
 func TestPortkey(t *testing.T) {
@@ -139,7 +185,7 @@ func TestPortkey(t *testing.T) {
 		t.Run(e.name, func(t *testing.T) {
 			t.Parallel()
 			ask := func(site, model string) []byte {
-				request, err := http.NewRequestWithContext(t.Context(), http.MethodPost, site+"/v1/"+e.path, strings.NewReader(fmt.Sprintf(`{"model": %q, %s}`, model, e.body)))
+				request, err := http.NewRequestWithContext(deadline(t), http.MethodPost, site+"/v1/"+e.path, strings.NewReader(fmt.Sprintf(`{"model": %q, %s}`, model, e.body)))
 				if err != nil {
 					t.Fatal(err)
 				}
@@ -153,8 +199,11 @@ func TestPortkey(t *testing.T) {
 				}
 				defer response.Body.Close()
 				body, err := io.ReadAll(response.Body)
-				if err != nil || response.StatusCode != http.StatusOK {
-					t.Fatalf("%s gives %d %s, %v", site, response.StatusCode, body, err)
+				if want := cmp.Or(e.status, http.StatusOK); err != nil || response.StatusCode != want {
+					t.Fatalf("%s gives %d %s, %v, want %d", site, response.StatusCode, body, err, want)
+				}
+				if e.translated != "" {
+					body = generated.ReplaceAll(body, []byte(`"$1":…`))
 				}
 				return body
 			}
@@ -166,19 +215,30 @@ func TestPortkey(t *testing.T) {
 			if !bytes.Contains(through, []byte("pong")) {
 				t.Errorf("got %s, want the provider's text", through)
 			}
-			total := s.usageOf(t, e.name)
-			e.used["requests"], e.used["unknown"], e.used["errors"] = 1, 0, 0
-			for name, want := range e.used {
+			model := "provided"
+			if e.status != 0 {
+				model = e.name // the model asked, since none answered
+			}
+			total := s.usageOf(t, e.name, model)
+			want := map[string]float64{"requests": 1, "streamed": 0, "unknown": 0, "errors": 0}
+			if e.isStream() {
+				want["streamed"] = 1
+			}
+			maps.Copy(want, e.used)
+			for name, want := range want {
 				if got := total[name]; got != want {
 					t.Errorf("%s is %v, want %v", name, got, want)
 				}
+			}
+			if got, want := total["first_content_ms"] != nil, e.isStream() && want["errors"] == 0; got != want {
+				t.Errorf("first_content_ms is %v, want one only for a stream with text", total["first_content_ms"])
 			}
 		})
 	}
 }
 
 // usageOf returns the totals of a preset's requests by one model, once they are stored.
-func (s *server) usageOf(t *testing.T, slug string) map[string]any {
+func (s *server) usageOf(t *testing.T, slug, model string) map[string]any {
 	t.Helper()
 	for begun := time.Now(); time.Since(begun) < 30*time.Second; time.Sleep(100 * time.Millisecond) {
 		status, answer := s.send(t, http.MethodGet, "/v1/presets/"+slug+"/usage?by=model", managementKey, "")
@@ -194,8 +254,8 @@ func (s *server) usageOf(t *testing.T, slug string) map[string]any {
 			t.Fatalf("the report is %d %s: %v", status, answer, err)
 		}
 		if series := report.Data.Series; len(series) == 1 {
-			if got := series[0].Key["model"]; got != "provided" {
-				t.Errorf("the model is %v, want the one that answered", got)
+			if got := series[0].Key["model"]; got != model {
+				t.Errorf("the model is %v, want %s", got, model)
 			}
 			return series[0].Total
 		}
