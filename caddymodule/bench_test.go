@@ -8,6 +8,7 @@ import (
 	"net/http/httptest"
 	"os"
 	"path/filepath"
+	"slices"
 	"strings"
 	"testing"
 
@@ -15,6 +16,7 @@ import (
 	"github.com/caddyserver/caddy/v2/modules/caddyhttp"
 
 	"github.com/caddy-presets/caddy-presets/domain"
+	"github.com/caddy-presets/caddy-presets/domain/usage"
 	"github.com/caddy-presets/caddy-presets/storage/badger"
 )
 
@@ -85,6 +87,72 @@ func BenchmarkInference(b *testing.B) {
 		}
 	}
 }
+
+// BenchmarkUsage measures what usage adds to a request with a preset, whose gateway answers
+// with 2 KB of JSON or with 200 events.
+func BenchmarkUsage(b *testing.B) {
+	event := []byte(`data: {"id":"c","object":"chat.completion.chunk","created":1,"model":"openai/gpt-5","choices":[{"index":0,"delta":{"content":" word"},"logprobs":null,"finish_reason":null}]}` + "\n\n")
+	answer := []byte(`{"id":"c","object":"chat.completion","created":1,"model":"openai/gpt-5","choices":[{"index":0,"message":{"role":"assistant","content":"` + strings.Repeat("The quick brown fox. ", 90) +
+		`"},"finish_reason":"stop"}],"usage":{"prompt_tokens":7,"completion_tokens":3,"total_tokens":10}}`)
+	store, err := badger.Open(b.TempDir(), badger.Options{})
+	if err != nil {
+		b.Fatal(err)
+	}
+	b.Cleanup(func() { _ = store.Close() })
+	for _, measured := range []*Usage{nil, {}} {
+		h := newBareHandler(b, store)
+		h.shared = new(shared)
+		if h.Inference = (&Inference{Usage: measured}); measured != nil {
+			h.shared.usage.handles.Store(usage.NewHandles(domain.FeedbackSecret{}))
+		}
+		if err := h.Inference.provision(store); err != nil {
+			b.Fatal(err)
+		}
+		who := domain.Principal{KeyID: "k", UserID: "u", Kind: domain.ManagementKey}
+		if _, err := h.service.CreatePresetVersion(b.Context(), domain.By(who), "", "bench",
+			domain.Capture{Dialect: domain.Chat, Config: []byte(`{"model":"openai/gpt-5","temperature":0.7}`)}); err != nil {
+			b.Fatal(err)
+		}
+		_, secret, err := h.service.IssueKey(b.Context(), domain.By(who), domain.NewKey{Kind: domain.InferenceKey})
+		if err != nil {
+			b.Fatal(err)
+		}
+		for name, of := range map[string]struct {
+			mediaType string
+			writes    [][]byte
+		}{"json": {"application/json", [][]byte{answer}}, "events": {"text/event-stream", slices.Repeat([][]byte{event}, 200)}} {
+			next := caddyhttp.HandlerFunc(func(w http.ResponseWriter, r *http.Request) error {
+				w.Header().Set("Content-Type", of.mediaType)
+				w.WriteHeader(http.StatusOK)
+				for _, p := range of.writes {
+					if _, err := w.Write(p); err != nil {
+						return err
+					}
+				}
+				_, err := io.Copy(io.Discard, r.Body)
+				return err
+			})
+			b.Run(fmt.Sprintf("%s/usage=%t", name, measured != nil), func(b *testing.B) {
+				b.ReportAllocs()
+				for b.Loop() {
+					r := httptest.NewRequest(http.MethodPost, "http://x"+chatPath, strings.NewReader(`{"model":"@preset/bench","messages":[]}`))
+					r = caddyhttp.PrepareRequest(r, caddy.NewReplacer(), nil, nil)
+					r.Header = http.Header{"Authorization": {"Bearer " + secret}, "Content-Type": {"application/json"}}
+					if err := h.ServeHTTP(discard{http.Header{}}, r, next); err != nil {
+						b.Fatal(err)
+					}
+				}
+			})
+		}
+	}
+}
+
+// discard is a client that reads nothing of its answer.
+type discard struct{ header http.Header }
+
+func (d discard) Header() http.Header         { return d.header }
+func (d discard) Write(p []byte) (int, error) { return len(p), nil }
+func (d discard) WriteHeader(int)             {}
 
 // BenchmarkPost is a whole POST of a preset's new version: authenticated, checked,
 // stored and answered. The store syncs, so only its processor time can be compared.

@@ -268,21 +268,20 @@ var (
 func mentions(line []byte, a, b string) bool {
 	const ones, highs = 0x0101010101010101, 0x8080808080808080
 	firstA, firstB := ones*uint64(a[0]), ones*uint64(b[0])
-	i := 0
-	for ; i+9 <= len(line); i += 8 {
-		quote := binary.LittleEndian.Uint64(line[i:]) ^ ones*'"'
-		next := binary.LittleEndian.Uint64(line[i+1:])
+	for ; len(line) >= 9; line = line[8:] {
+		quote := binary.LittleEndian.Uint64(line) ^ ones*'"'
+		next := binary.LittleEndian.Uint64(line[1:])
 		// A byte is zero where a quote is followed by a's or b's first letter.
 		hitA, hitB := quote|(next^firstA), quote|(next^firstB)
 		hit := ((hitA-ones)&^hitA | (hitB-ones)&^hitB) & highs
 		for ; hit != 0; hit &= hit - 1 {
-			if isMention(line[i+bits.TrailingZeros64(hit)/8+1:], a, b) {
+			if isMention(line[bits.TrailingZeros64(hit)/8+1:], a, b) {
 				return true
 			}
 		}
 	}
-	for ; i < len(line); i++ {
-		if line[i] == '"' && isMention(line[i+1:], a, b) {
+	for i, c := range line {
+		if c == '"' && isMention(line[i+1:], a, b) {
 			return true
 		}
 	}
