@@ -161,7 +161,11 @@ func (u *Usage) unmarshalPrice(d *caddyfile.Dispenser) error {
 
 // serveMeasured lets the gateway answer, and measures the answer.
 func (c *inferenceCall) serveMeasured(next caddyhttp.Handler) (err error) {
-	client := &streamUsageWriter{ResponseWriter: c.w, opened: !c.streamUsage}
+	client, end := c.w, func() error { return nil }
+	if c.streamUsage {
+		w := &streamUsageWriter{ResponseWriter: c.w}
+		client, end = w, w.close
+	}
 	home := c.named.workspace
 	if home == "" { // asked now, since the client waits for the end of tell
 		home = c.home()
@@ -170,7 +174,7 @@ func (c *inferenceCall) serveMeasured(next caddyhttp.Handler) (err error) {
 	t := &tap{ResponseWriterWrapper: &caddyhttp.ResponseWriterWrapper{ResponseWriter: client}, dialect: c.route.dialect}
 	t.opening = func(status int) { c.showHandle(status, begun) }
 	defer func() { // reverse_proxy panics where an answer breaks off
-		t.broken = t.broken || client.close() != nil
+		t.broken = t.broken || end() != nil
 		used := t.close(begun, ended && err == nil, c.r.Context().Err() != nil)
 		c.attribute(used)
 		used.Asked = c.asked

@@ -3,6 +3,7 @@ package answer
 import (
 	"mime"
 	"strings"
+	"sync"
 	"time"
 
 	"github.com/caddy-presets/caddy-presets/domain"
@@ -17,20 +18,28 @@ type Reader struct {
 	reason   Reason    // why nothing more is read
 
 	decoder *decoder // nil for identity
-	scanner scanner
-	lines   lines
-	summary summary
+	*parser          // nil after Close
 
 	closed bool
 	seen   Seen
 }
+
+// parser is what a reader has of a text. It is large, and used again.
+type parser struct {
+	scanner scanner
+	lines   lines
+	summary summary
+}
+
+var parsers = sync.Pool{New: func() any { return new(parser) }}
 
 // New returns a reader of an answer in dialect d. contentType and contentEncoding are the
 // answer's headers. It reads identity, gzip, br, zstd and deflate. It never fails: an answer
 // that it cannot read has unknown tokens. It does not know the answer's status: an answer
 // with an error status may have no usage or be HTML. The caller must call Close.
 func New(d domain.Dialect, contentType, contentEncoding string) *Reader {
-	r := &Reader{dialect: d}
+	r := &Reader{dialect: d, parser: parsers.Get().(*parser)}
+	*r.parser = parser{}
 	r.scanner.dialect = d
 	switch mediaType(contentType) {
 	case "text/event-stream":
@@ -67,7 +76,7 @@ func mediaType(contentType string) string {
 }
 
 // NeedsTime reports whether the next Write needs a time: it may have the first content.
-func (r *Reader) NeedsTime() bool { return r.streamed && r.summary.firstContent.IsZero() }
+func (r *Reader) NeedsTime() bool { return r.streamed && !r.closed && r.summary.firstContent.IsZero() }
 
 // Write reads the answer's next bytes, which passed at now. It never fails, never keeps p,
 // and returns when it has read p. Call it after the bytes went to the client. See NeedsTime.
@@ -140,5 +149,7 @@ func (r *Reader) Close(complete bool) Seen {
 	default:
 		r.seen.Unknown = Absent
 	}
+	parsers.Put(r.parser)
+	r.parser = nil
 	return r.seen
 }
