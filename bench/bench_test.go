@@ -42,7 +42,7 @@ func TestCompare(t *testing.T) {
 	var out bytes.Buffer
 	err := compare(t.Context(), options{
 		rounds: 1, lasting: 50 * time.Millisecond, clients: 4, stored: 100,
-		sizes: []int{100, 1000}, sweep: []int{1, 2}, sweepRounds: 1,
+		sizes: []int{100, 1000}, sweep: []int{1, 2}, sweepRounds: 1, usedDays: 2,
 		only: groupNames, out: file,
 	}, &out)
 	if err != nil {
@@ -52,7 +52,7 @@ func TestCompare(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	want := 53 // without the peer's rows
+	want := 57 // without the peer's rows
 	if runtime.GOOS != "linux" {
 		want -= 6 // the rows about memory
 	}

@@ -40,6 +40,8 @@ type options struct {
 	// sizes are the numbers of presets in the plots. sweep are the numbers of connections
 	// there.
 	sizes, sweep []int
+	// usedDays is how many days of usage are stored.
+	usedDays int
 	// sweepRounds is the number of rounds for sweep.
 	sweepRounds int
 	// only are the groups to measure.
@@ -99,12 +101,12 @@ func parse(args []string) (options, error) {
 	}
 	o := options{
 		rounds: *rounds, lasting: time.Duration(*seconds * float64(time.Second)), clients: *clients,
-		stored: 100_000, sweep: []int{1, 2, 4, 8, 16, 32, 64, 128, 256}, sweepRounds: min(*rounds, 3),
+		usedDays: usedDays, stored: 100_000, sweep: []int{1, 2, 4, 8, 16, 32, 64, 128, 256}, sweepRounds: min(*rounds, 3),
 		pocketBase: !*skip, out: *out,
 	}
 	if *quick {
 		o.rounds, o.lasting, o.stored = 2, 250*time.Millisecond, 5_000
-		o.sweep, o.sweepRounds = []int{1, 16, 256}, 1
+		o.sweep, o.sweepRounds, o.usedDays = []int{1, 16, 256}, 1, 40
 		*maxPresets = min(*maxPresets, 10_000)
 	}
 	for n := 1000; n <= *maxPresets; n *= 10 {

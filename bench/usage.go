@@ -69,20 +69,21 @@ func (b *bench) measureUsage() error {
 			b.record(firstEventFigure(t.work), "µs", float64(took.Nanoseconds())/1e3)
 		}
 	}
-	return nil
+	return b.measureUsedStore()
 }
 
 // judgeUsage adds the rows of the group usage.
-func (b *bench) judgeUsage(t judge) {
-	t.row("preset request, usage on, to off", "×", atLeast(0.97), t.rateRatio(usageGroup, usageOnWork, usageOffWork))
-	t.noise("… off again, to off", "×", t.rateRatio(usageGroup, usageAgainWork, usageOffWork))
-	t.row("… p50 added by usage, 1 connection", "µs", atMost(5), t.added(usageGroup, usageOnWork, usageOffWork))
-	t.noise("… off again", "µs", t.added(usageGroup, usageAgainWork, usageOffWork))
-	t.row("processor time of a stream of 200 events, usage on, to off", "×", atMost(1.05), t.cpuRatio(usageGroup, streamOnWork, streamOffWork))
-	t.noise("… off again, to off", "×", t.cpuRatio(usageGroup, streamAgainWork, streamOffWork))
+func (b *bench) judgeUsage(j judge) {
+	j.row("preset request, usage on, to off", "×", atLeast(0.97), j.rateRatio(usageGroup, usageOnWork, usageOffWork))
+	j.noise("… off again, to off", "×", j.rateRatio(usageGroup, usageAgainWork, usageOffWork))
+	j.row("… p50 added by usage, 1 connection", "µs", atMost(5), j.added(usageGroup, usageOnWork, usageOffWork))
+	j.noise("… off again", "µs", j.added(usageGroup, usageAgainWork, usageOffWork))
+	j.row("processor time of a stream of 200 events, usage on, to off", "×", atMost(1.05), j.cpuRatio(usageGroup, streamOnWork, streamOffWork))
+	j.noise("… off again, to off", "×", j.cpuRatio(usageGroup, streamAgainWork, streamOffWork))
 	first := func(work string) []float64 { return b.recorded(firstEventFigure(work)) }
-	t.row("… time to its first event added by usage, 1 connection", "µs", atMost(50), difference(first(streamOnWork), first(streamOffWork)))
-	t.noise("… off again", "µs", difference(first(streamAgainWork), first(streamOffWork)))
+	j.row("… time to its first event added by usage, 1 connection", "µs", atMost(50), difference(first(streamOnWork), first(streamOffWork)))
+	j.noise("… off again", "µs", difference(first(streamAgainWork), first(streamOffWork)))
+	b.judgeUsedStore(j)
 }
 
 func unchanged(text string) (string, error) { return text, nil }
