@@ -81,8 +81,11 @@ func FuzzTap(f *testing.F) {
 	f.Add(uint8(2), uint8(3), uint16(0), []byte{0xff, 2}, []byte("event: message_start\ndata: {}\n\n"))
 	dialects := []domain.Dialect{domain.Chat, domain.Responses, domain.Messages}
 	headers := []http.Header{
-		{"Content-Type": {"text/event-stream"}}, {"Content-Type": {"application/json"}},
-		{"Content-Type": {"text/event-stream"}, "Content-Encoding": {"gzip"}}, {"Content-Type": {"application/json"}, "Content-Encoding": {"br"}}, {},
+		{"Content-Type": {"text/event-stream"}},
+		{"Content-Type": {"application/json"}},
+		{"Content-Type": {"text/event-stream"}, "Content-Encoding": {"gzip"}},
+		{"Content-Type": {"application/json"}, "Content-Encoding": {"br"}},
+		{},
 	}
 	f.Fuzz(func(t *testing.T, dialect, header uint8, room uint16, steps, body []byte) {
 		client := func() *transcript {

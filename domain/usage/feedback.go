@@ -26,7 +26,7 @@ type RequestID [8]byte
 
 // NewRequestID returns a random id.
 func NewRequestID() (id RequestID) {
-	binary.BigEndian.PutUint64(id[:], rand.Uint64()) // it need not be secret
+	binary.BigEndian.PutUint64(id[:], rand.Uint64()) //nolint:gosec // it need not be secret
 	return id
 }
 
