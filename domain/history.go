@@ -35,8 +35,8 @@ type historyEntry struct {
 	// ManagedBy is the owner of the preset after the change.
 	ManagedBy *string `json:"managed_by"`
 	// Override is the owner that the change overrode.
-	Override   *string `json:"override"`
-	RequestID  *string `json:"request_id"`
+	Override  *string `json:"override"`
+	RequestID *string `json:"request_id"`
 }
 
 // nilIfZero returns a pointer to value, nil for the zero value.
