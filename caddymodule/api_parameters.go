@@ -20,6 +20,8 @@ type parameters struct {
 	workspace      string // to act in, or empty
 	condition      domain.Condition
 	idempotencyKey string
+	owner          string // of presets that the request makes or adopts, or empty
+	override       string // the owner of presets that the request changes, or empty
 }
 
 // sessionHeader names the session of a request (specification,
@@ -54,7 +56,13 @@ func (c *call) readParameters() (err error) {
 	if c.given.condition, err = readCondition(c.r.Header); err != nil || c.op.method == http.MethodGet {
 		return err
 	}
-	c.given.idempotencyKey, err = readIdempotencyKey(c.r.Header)
+	if c.given.idempotencyKey, err = readIdempotencyKey(c.r.Header); err != nil {
+		return err
+	}
+	if c.given.owner, err = readOnce(c.r.Header, "X-Preset-Owner"); err != nil {
+		return err
+	}
+	c.given.override, err = readOnce(c.r.Header, "X-Preset-Override")
 	return err
 }
 
@@ -155,16 +163,23 @@ func readTags(header http.Header, name string, weak bool) (*domain.Tags, error) 
 
 // readIdempotencyKey returns the Idempotency-Key, "" for none.
 func readIdempotencyKey(header http.Header) (string, error) {
-	const name = "idempotency-key"
-	switch given := header.Values("Idempotency-Key"); {
+	key, err := readOnce(header, "Idempotency-Key")
+	if err == nil && utf8.RuneCountInString(key) > domain.MaxIdempotencyKey {
+		return "", domain.InvalidAt("idempotency-key", "must be at most "+strconv.Itoa(domain.MaxIdempotencyKey)+" characters")
+	}
+	return key, err
+}
+
+// readOnce returns the value of a header, "" if it is absent. It must not be empty or given
+// twice.
+func readOnce(header http.Header, name string) (string, error) {
+	switch given := header.Values(name); {
 	case len(given) == 0:
 		return "", nil
 	case len(given) > 1:
-		return "", domain.InvalidAt(name, "given more than once")
+		return "", domain.InvalidAt(strings.ToLower(name), "given more than once")
 	case given[0] == "":
-		return "", domain.InvalidAt(name, "must not be empty")
-	case utf8.RuneCountInString(given[0]) > domain.MaxIdempotencyKey:
-		return "", domain.InvalidAt(name, "must be at most "+strconv.Itoa(domain.MaxIdempotencyKey)+" characters")
+		return "", domain.InvalidAt(strings.ToLower(name), "must not be empty")
 	default:
 		return given[0], nil
 	}
@@ -172,7 +187,10 @@ func readIdempotencyKey(header http.Header) (string, error) {
 
 // write returns the terms of the change that the request asks for.
 func (c *call) write() domain.Write {
-	w := domain.Write{Who: c.who, RequestID: c.requestID(), Condition: c.given.condition}
+	w := domain.Write{
+		Who: c.who, RequestID: c.requestID(), Condition: c.given.condition,
+		Owner: c.given.owner, Override: c.given.override,
+	}
 	if c.given.idempotencyKey != "" {
 		w.Idempotency = domain.Idempotency{Key: c.given.idempotencyKey, Request: c.digest()}
 	}
@@ -199,6 +217,8 @@ func (c *call) digest() [sha256.Size]byte {
 		add(c.r.PathValue(name))
 	}
 	add(c.given.query.Encode())
+	add(c.given.owner)
+	add(c.given.override)
 	add(string(c.body))
 	return sha256.Sum256(text)
 }

@@ -161,6 +161,9 @@ func TestEvents(t *testing.T) {
 		{"PATCH", "presets/p", `{"protected":false}`, nil, 200, []event{{"presets.protection_changed", "p", 2, 2, "cleared"}}},
 		{"PATCH", "presets/p", `{"policy":{"lock":["tools"]}}`, nil, 200, []event{{"presets.policy_changed", "p", 2, 2, ""}}},
 		{"PATCH", "presets/p", `{"policy":null}`, nil, 200, []event{{"presets.policy_changed", "p", 2, 2, ""}}},
+		{"PATCH", "presets/p", `{"managed_by":"files"}`, nil, 200, []event{{"presets.owner_changed", "p", 2, 2, ""}}},
+		{"PATCH", "presets/p", `{"managed_by":null}`, nil, 409, nil},
+		{"PATCH", "presets/p", `{"managed_by":null}`, []string{"X-Preset-Override: files"}, 200, []event{{"presets.owner_changed", "p", 2, 2, ""}}},
 		{"PATCH", "presets/p", `{"status":"disabled"}`, nil, 200, []event{{"presets.status_changed", "p", 2, 2, "disabled"}}},
 		{"PATCH", "presets/p", `{"name":"Q","status":"active"}`, nil, 200, []event{{"presets.updated", "p", 2, 2, ""}, {"presets.status_changed", "p", 2, 2, "active"}}},
 		{"DELETE", "presets/p", ``, []string{once("2")}, 200, []event{{"presets.archived", "p", 2, 2, ""}}},
@@ -205,7 +208,7 @@ func TestEvents(t *testing.T) {
 				t.Errorf("%s: the event comes from %v", name, origin)
 			}
 			members := slices.Sorted(maps.Keys(e.Data))
-			if want := []string{"audit_number", "draft", "id", "key_id", "label", "protection", "pruned", "request_id", "slug", "split", "status", "time", "user_id", "version", "version_before", "workspace_id"}; !slices.Equal(members, want) {
+			if want := []string{"audit_number", "draft", "id", "key_id", "label", "managed_by", "override", "protection", "pruned", "request_id", "slug", "split", "status", "time", "user_id", "version", "version_before", "workspace_id"}; !slices.Equal(members, want) {
 				t.Errorf("%s: the event has %q, want %q", name, members, want)
 			}
 			if draft := strings.Contains(change.path, "designate=false"); e.Data["draft"] != draft {

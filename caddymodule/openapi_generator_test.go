@@ -231,6 +231,9 @@ func (d *openAPI) endpoints(schemas *schema.Schemas) (all []endpoint) {
 		if op.method != http.MethodGet {
 			e.parameters = append(e.parameters, "Idempotency-Key")
 			e.refusals = append(e.refusals, http.StatusConflict, http.StatusUnprocessableEntity)
+			if strings.HasPrefix(op.path, "presets/") || op.name == "workspace_delete" {
+				e.parameters = append(e.parameters, "X-Preset-Owner", "X-Preset-Override")
+			}
 		}
 		all = append(all, e)
 	}

@@ -230,7 +230,7 @@ func TestWebhook(t *testing.T) {
 				t.Errorf("got Content-Type %s", got)
 			}
 			var members map[string]json.RawMessage
-			if err := json.Unmarshal([]byte(h.body), &members); err != nil || len(members) != 4 || !uuids.MatchString(h.ID) || time.Since(h.Time) > time.Hour || len(h.Data) != 16 || h.Data["user_id"] != "ann" {
+			if err := json.Unmarshal([]byte(h.body), &members); err != nil || len(members) != 4 || !uuids.MatchString(h.ID) || time.Since(h.Time) > time.Hour || len(h.Data) != 18 || h.Data["user_id"] != "ann" {
 				t.Errorf("got %s, %v", h.body, err)
 			}
 			for _, secret := range []string{prompt, setting, managementSecret, webhookSecret} {

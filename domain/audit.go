@@ -50,6 +50,8 @@ type AuditObject struct {
 	// Protection is set or cleared if the change did that to the label, or to the preset if
 	// Label is empty.
 	Protection string `json:"protection,omitzero"`
+	// ManagedBy is the owner of the preset after the change, empty for none.
+	ManagedBy string `json:"managed_by,omitzero"`
 }
 
 // AuditRecord describes one change: the principal, the operation and the object. It holds
@@ -68,6 +70,8 @@ type AuditRecord struct {
 	// split.
 	Before int `json:"version_before"`
 	After  int `json:"version_after"`
+	// Override is the owner of the preset that the change overrode, empty for none.
+	Override string `json:"override,omitzero"`
 	// Previous is the hash of the record before, zero for the first.
 	Previous AuditHash `json:"previous"`
 	// Hash is the SHA-256 of this record's JSON without its last member, hash.

@@ -17,6 +17,11 @@ type Write struct {
 	Condition Condition
 	// Idempotency makes repeated requests change the object once.
 	Idempotency Idempotency
+	// Owner is on whose behalf a preset is changed, empty for none. A preset that has no
+	// owner then gets this one.
+	Owner string
+	// Override is the owner whose presets are changed by someone else, empty for none.
+	Override string
 }
 
 // By returns a Write of a principal without conditions.
@@ -87,13 +92,18 @@ type change struct {
 	Write
 	now     time.Time
 	created bool // the change makes a preset
-	out     Outcome
+	// overridden is the owner of the preset if the change overrides it.
+	overridden string
+	out        Outcome
 }
 
 // change runs fn as one durable change under the conditions of w, at most once for an
 // Idempotency-Key. fn sets c.out. It calls c.record with what it did, and does not call it
 // if nothing needs to change.
 func (s *Service) change(ctx context.Context, w Write, fn func(c *change) error) (Outcome, error) {
+	if err := w.checkOwners(); err != nil {
+		return Outcome{}, err
+	}
 	var out Outcome
 	var durable []AuditRecord
 	if s.Changing != nil {
@@ -176,7 +186,7 @@ func (c *change) record(operation string, object AuditObject, before, after int)
 	r := AuditRecord{
 		Number: head.Count + 1, Time: c.now,
 		KeyID: c.Who.KeyID, UserID: c.Who.UserID, RequestID: c.RequestID,
-		Operation: operation, Object: object, Before: before, After: after,
+		Operation: operation, Object: object, Before: before, After: after, Override: c.overridden,
 		Previous: head.Hash,
 	}
 	text, err := r.seal()

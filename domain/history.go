@@ -32,7 +32,11 @@ type historyEntry struct {
 	Status *PresetStatus `json:"status"`
 	// Protection is set or cleared.
 	Protection *string `json:"protection"`
-	RequestID  *string `json:"request_id"`
+	// ManagedBy is the owner of the preset after the change.
+	ManagedBy *string `json:"managed_by"`
+	// Override is the owner that the change overrode.
+	Override  *string `json:"override"`
+	RequestID *string `json:"request_id"`
 }
 
 // nilIfZero returns a pointer to value, nil for the zero value.
@@ -49,7 +53,8 @@ func newHistoryEntry(r AuditRecord, keyName *string) historyEntry {
 		KeyID: nilIfZero(r.KeyID), KeyName: keyName, Slug: nilIfZero(r.Object.Slug),
 		Before: nilIfZero(r.Before), Version: nilIfZero(r.After), Label: nilIfZero(r.Object.Label),
 		Message: nilIfZero(r.Object.Message), Split: nilIfZero(r.Object.Split), Status: nilIfZero(r.Object.Status),
-		Protection: nilIfZero(r.Object.Protection), RequestID: nilIfZero(r.RequestID),
+		Protection: nilIfZero(r.Object.Protection), ManagedBy: nilIfZero(r.Object.ManagedBy), Override: nilIfZero(r.Override),
+		RequestID: nilIfZero(r.RequestID),
 	}
 	if r.Object.Draft != 0 {
 		e.Before, e.Version, e.IsDraft = nil, &r.Object.Draft, true

@@ -149,6 +149,9 @@ func (c *change) setLabel(p *Preset, name string, to *Target) error {
 	if err != nil {
 		return err
 	}
+	if err := c.own(p); err != nil {
+		return err
+	}
 	p.UpdatedAt, p.UpdatedBy = c.now, c.Who.UserID
 	if err := c.PutPreset(*p); err != nil {
 		return err

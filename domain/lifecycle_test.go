@@ -68,7 +68,7 @@ func TestPresetVersions(t *testing.T) {
 	}
 	want := fmt.Sprintf(`{"id":%q,"name":"email","slug":"email","description":null,"status":"active","status_updated_at":null,`+
 		`"creator_user_id":"ann","workspace_id":%q,"designated_version_id":%q,"designated_version_number":1,"created_at":"2026-11-21T09:00:00.123Z","updated_at":"2026-11-21T09:00:00.123Z","updated_by":"ann",`+
-		`"protected":false,"policy":null,"labels":{},"designated_version":{"id":%q,"preset_id":%q,"version":1,"dialect":"responses","message":null,"creator_id":"ann",`+
+		`"managed_by":null,"protected":false,"policy":null,"labels":{},"designated_version":{"id":%q,"preset_id":%q,"version":1,"dialect":"responses","message":null,"creator_id":"ann",`+
 		`"created_at":"2026-11-21T09:00:00.123Z","updated_at":"2026-11-21T09:00:00.123Z","system_prompt_bytes":9,"template_bytes":0,"config_bytes":32,`+
 		`"system_prompt":"Be brief.","template":null,"config":{"model":"m","temperature":0.70},"designated":true,"labels":[],"last_served_at":null}}`,
 		p1.ID, p1.WorkspaceID, v1.ID, v1.ID, p1.ID)

@@ -55,6 +55,9 @@ type Preset struct {
 	UpdatedAt time.Time `json:"updated_at"`
 	// UpdatedBy is the user who changed the preset last.
 	UpdatedBy string `json:"updated_by"`
+	// ManagedBy is the owner of the preset, nil for none. Others may change it only if they
+	// name the owner.
+	ManagedBy *string `json:"managed_by"`
 	// Protected keeps keys without the right ProtectedLabels from changing what requests
 	// get. They may make drafts, set labels that are not protected, and change the
 	// description.

@@ -95,6 +95,9 @@ func (c *change) tag(p Preset) (string, error) {
 // putPreset stores a changed preset and records the change. before is the version that
 // was designated.
 func (c *change) putPreset(operation string, p *Preset, before int) error {
+	if err := c.own(p); err != nil {
+		return err
+	}
 	p.UpdatedAt, p.UpdatedBy = c.now, c.Who.UserID
 	if err := c.PutPreset(*p); err != nil {
 		return err
@@ -127,7 +130,7 @@ func (c *change) showVersion(p Preset, v PresetVersion) (err error) {
 }
 
 func (p Preset) audited() AuditObject {
-	return AuditObject{Kind: "preset", ID: p.ID, WorkspaceID: p.WorkspaceID, Slug: p.Slug}
+	return AuditObject{Kind: "preset", ID: p.ID, WorkspaceID: p.WorkspaceID, Slug: p.Slug, ManagedBy: valueOr(p.ManagedBy, "")}
 }
 
 // Designation names the version of a preset that serves requests: by its number, or by a
@@ -182,12 +185,15 @@ type PresetPatch struct {
 	Protected *bool `json:"protected"`
 	// Policy without a Violation has the default one.
 	Policy Settable[Policy] `json:"policy"`
+	// ManagedBy sets and clears the owner.
+	ManagedBy Settable[string] `json:"managed_by"`
 }
 
 // UpdatePreset changes a preset. If the preset has these values already, nothing changes. A
 // protected preset is Forbidden without the right ProtectedLabels, but for its description.
-// So are setting and clearing its protection. A policy that fails its Check is Invalid. The
-// status, the protection and the policy have audit records of their own.
+// So are setting and clearing its protection. A policy that fails its Check is Invalid, and
+// so is an owner that fails CheckOwner. The status, the protection, the policy and the owner
+// have audit records of their own.
 func (s *Service) UpdatePreset(ctx context.Context, w Write, workspace, slug string, patch PresetPatch) (Outcome, error) {
 	if policy := patch.Policy.Value; policy != nil {
 		if err := policy.Check(); err != nil {
@@ -196,6 +202,11 @@ func (s *Service) UpdatePreset(ctx context.Context, w Write, workspace, slug str
 		withDefault := *policy
 		withDefault.Violation = cmp.Or(policy.Violation, OverrideViolation)
 		patch.Policy.Value = &withDefault
+	}
+	if owner := patch.ManagedBy.Value; owner != nil {
+		if err := CheckOwner("/managed_by", *owner); err != nil {
+			return Outcome{}, err
+		}
 	}
 	return s.change(ctx, w, func(c *change) error {
 		before, err := c.findPreset(workspace, slug)
@@ -218,6 +229,7 @@ func (s *Service) UpdatePreset(ctx context.Context, w Write, workspace, slug str
 		if patch.Policy.Given {
 			p.Policy = patch.Policy.Value
 		}
+		patch.ManagedBy.set(&p.ManagedBy)
 		if err := c.updatePreset(before, &p); err != nil {
 			return err
 		}
@@ -238,8 +250,16 @@ func (c *change) updatePreset(before Preset, p *Preset) error {
 			return err
 		}
 	}
-	if !named && !described && !setStatus && !protect && !setPolicy {
+	setOwner := !equal(p.ManagedBy, before.ManagedBy)
+	if !named && !described && !setStatus && !protect && !setPolicy && !setOwner {
 		return nil
+	}
+	owned := before // whose owner decides
+	if err := c.own(&owned); err != nil {
+		return err
+	}
+	if !setOwner {
+		p.ManagedBy = owned.ManagedBy
 	}
 	p.UpdatedAt, p.UpdatedBy = c.now, c.Who.UserID
 	if err := c.PutPreset(*p); err != nil {
@@ -257,6 +277,7 @@ func (c *change) updatePreset(before Preset, p *Preset) error {
 		{"preset.set_status", setStatus, withStatus},
 		{"preset.protect", protect, withProtection},
 		{"preset.set_policy", setPolicy, object},
+		{"preset.set_owner", setOwner, object},
 	} {
 		if !kind.changed {
 			continue

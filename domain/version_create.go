@@ -98,6 +98,9 @@ func (s *Service) ReleasePresetVersion(ctx context.Context, w Write, workspace, 
 				return err
 			}
 		}
+		if err := c.own(&p); err != nil {
+			return err
+		}
 		before := p.DesignatedVersion
 		p.LatestVersion++
 		v := PresetVersion{

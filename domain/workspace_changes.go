@@ -145,7 +145,8 @@ func isNamed(keys []Principal, slug string) bool {
 
 // DeleteWorkspace removes the workspace of an id or slug with all its presets. It is
 // Invalid while live keys act in it. The same change makes a deleted default workspace
-// anew, empty and with another id. Keys without a workspace of their own do not prevent
+// anew, empty and with another id. Presets of an owner that on does not name are a Conflict.
+// Keys without a workspace of their own do not prevent
 // that. w.Who must be allowed to manage every workspace, and to remove what is protected
 // in this one: else Forbidden. The outcome has no JSON.
 func (s *Service) DeleteWorkspace(ctx context.Context, w Write, ref string, on WorkspaceDeletion) (Outcome, error) {
@@ -173,6 +174,9 @@ func (s *Service) DeleteWorkspace(ctx context.Context, w Write, ref string, on W
 			return InvalidAt("id", "the workspace has live keys; revoke them first")
 		}
 		if err := c.guardPresets(old.ID); err != nil {
+			return err
+		}
+		if err := c.allowAll(old.ID); err != nil {
 			return err
 		}
 		if err := c.DeleteWorkspace(old); err != nil {

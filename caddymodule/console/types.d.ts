@@ -62,7 +62,7 @@ type Version = {
 type Preset = {
 	id: string, workspace_id: string, name: string, slug: string, description: string | null, status: 'active' | 'disabled' | 'archived', creator_user_id: string,
 	updated_at: string, created_at: string, labels: Record<string, Target>, designated_version_id: string, designated_version_number: number, updated_by: string,
-	designated_version: Version, protected: boolean, policy: object | null,
+	designated_version: Version, protected: boolean, policy: object | null, managed_by: string | null,
 }
 type Workspace = {
 	id: string, name: string, slug: string, description: string | null, default_text_model: string | null, default_image_model: string | null,
@@ -70,7 +70,7 @@ type Workspace = {
 }
 type Change = {
 	number: number, time: string, operation: string, user_id: string, key_id: string, key_name?: string | null, version_before?: number | null,
-	version?: number | null, label?: string | null, message?: string | null, draft: boolean, split?: string | null, status?: string | null, request_id: string, slug?: string | null,
+	version?: number | null, label?: string | null, message?: string | null, draft: boolean, split?: string | null, status?: string | null, override?: string | null, request_id: string, slug?: string | null,
 }
 type LabelChange = { number: number, time: string, user_id: string, from: Target | null, to: Target | null }
 type PresetLabel = Target & { label: string, history: LabelChange[], history_count: number }

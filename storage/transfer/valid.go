@@ -87,6 +87,11 @@ func checkPreset(p domain.Preset) error {
 	if err := p.Policy.Check(); err != nil {
 		return inField("", err)
 	}
+	if p.ManagedBy != nil {
+		if err := domain.CheckOwner("/managed_by", *p.ManagedBy); err != nil {
+			return inField("", err)
+		}
+	}
 	p.Status, p.Labels = domain.PresetActive, nil // clients cannot set these
 	return fields(p, func(s *schema.Schemas) *schema.Schema { return s.UpdatePreset })
 }

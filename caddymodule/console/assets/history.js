@@ -11,7 +11,7 @@ const limit = 50
 
 /** @type {Record<string, string>} */
 const words = {
-	create_version: 'new version', designate: 'put live', update: 'change', set_status: 'set status', protect: 'protection', set_policy: 'policy',
+	create_version: 'new version', designate: 'put live', update: 'change', set_status: 'set status', protect: 'protection', set_policy: 'policy', set_owner: 'owner',
 	'label.set': 'set label', 'label.move': 'move label', 'label.split': 'split label', 'label.protect': 'protect label', 'label.delete': 'remove label',
 	'workspace.create': 'new workspace', 'workspace.update': 'change workspace',
 }
@@ -49,7 +49,7 @@ function records(context, path) {
 		const version = (/** @type {number | null | undefined} */ number) => (number && at.slug ? h('a', { href: toVersion(at, number), class: 'number' }, `v${number}`) : textOrNone())
 		const operation = change.operation.replace('preset.', '')
 		return row([
-			['What', h('span', null, words[operation] ?? operation, change.draft ? ' (draft) ' : ' ', change.label && labelTag(change.label))],
+			['What', h('span', null, words[operation] ?? operation, change.draft ? ' (draft) ' : ' ', change.label && labelTag(change.label), change.override && h('span', { class: 'muted' }, ' overriding ', user(change.override)))],
 			...(slug ? [] : [/** @type {[string, Child]} */ (['Preset', at.slug ? h('a', { href: toPreset(at), 'data-row': true, class: 'slug' }, user(at.slug)) : textOrNone()])]),
 			['When', when(change.time)],
 			['By', user(change.user_id)],

@@ -83,6 +83,7 @@ function headerOf(context, tab, answer, selected) {
 			preset.status !== 'active' && h('span', { class: `state ${preset.status}` }, preset.status),
 			preset.protected && h('span', { class: 'state' }, 'protected'),
 			preset.policy && h('span', { class: 'state' }, 'policy'),
+			preset.managed_by && h('span', { class: 'state' }, 'managed by ', user(preset.managed_by)),
 			Object.entries(preset.labels).map(([name, target]) => labelTag(name, targetText(target)))),
 		preset.description && h('p', { class: 'description' }, user(preset.description)),
 		reason && h('p', { class: 'note', id: 'read-only' }, reason),

@@ -1,0 +1,81 @@
+package domain
+
+import (
+	"fmt"
+	"regexp"
+)
+
+// MaxOwner bounds the name of an owner, in characters.
+const MaxOwner = 64
+
+// ownerForm also keeps the name readable in a header and on a command line.
+var ownerForm = regexp.MustCompile(`^[a-z0-9](?:[a-z0-9._/-]*[a-z0-9])?$`)
+
+// CheckOwner returns an Invalid error if name cannot be an owner of presets. place is where
+// the request has the name.
+func CheckOwner(place, name string) error {
+	if len(name) > MaxOwner || !ownerForm.MatchString(name) {
+		return InvalidAt(place, fmt.Sprintf("must be 1 to %d of a-z, 0-9, dot, hyphen, underscore and slash, with a letter or digit at both ends", MaxOwner))
+	}
+	return nil
+}
+
+// checkOwners returns an error if w names something that is no owner, or if its principal may
+// not manage.
+func (w Write) checkOwners() error {
+	for _, header := range []struct{ name, value string }{{"x-preset-owner", w.Owner}, {"x-preset-override", w.Override}} {
+		if header.value == "" {
+			continue
+		}
+		if err := w.Who.MayManage(); err != nil {
+			return err
+		}
+		if err := CheckOwner(header.name, header.value); err != nil {
+			return err
+		}
+	}
+	return nil
+}
+
+// own returns a Conflict if an owner manages p, and the change neither is on its behalf nor
+// overrides it. Otherwise a preset without an owner becomes that of the change. Every change
+// of a stored preset calls it, but not the removal of old versions.
+func (c *change) own(p *Preset) error {
+	if err := c.allow(*p); err != nil {
+		return err
+	}
+	if p.ManagedBy == nil && c.Owner != "" {
+		p.ManagedBy = &c.Owner
+	}
+	return nil
+}
+
+// allow is own for a preset that goes away.
+func (c *change) allow(p Preset) error {
+	switch {
+	case p.ManagedBy == nil || *p.ManagedBy == c.Owner:
+		return nil
+	case *p.ManagedBy == c.Override:
+		c.overridden = c.Override
+		return nil
+	}
+	owner := *p.ManagedBy
+	return &Error{
+		Kind:    Conflict,
+		Message: fmt.Sprintf("Preset %s is managed by %s: change it there, or send X-Preset-Override: %s", p.Slug, owner, owner),
+		Issues:  []Issue{{"slug", "the preset is managed by " + owner}},
+	}
+}
+
+// allowAll returns the error of allow for the presets of a workspace, which go away.
+func (c *change) allowAll(workspaceID string) error {
+	for p, err := range c.Presets(workspaceID) {
+		if err != nil {
+			return err
+		}
+		if err := c.allow(p); err != nil {
+			return err
+		}
+	}
+	return nil
+}
