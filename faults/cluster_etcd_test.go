@@ -152,8 +152,17 @@ func (m *member) status() (s etcdStatus, err error) {
 	return s, err
 }
 
-// etcdClient has a timeout that is longer than an election.
-var etcdClient = &http.Client{Timeout: 10 * time.Second, Transport: &http.Transport{MaxIdleConnsPerHost: 4}}
+var etcdClient = &http.Client{Transport: &http.Transport{MaxIdleConnsPerHost: 4}}
+
+// patience is how long a member may take for a method. Most take an election at worst. To
+// rewrite the whole database takes longer.
+func patience(method string) time.Duration {
+	switch method {
+	case "kv/compaction", "maintenance/defragment":
+		return 2 * time.Minute
+	}
+	return 10 * time.Second
+}
 
 // call calls a method of etcd through the member's JSON gateway.
 func (m *member) call(method string, request map[string]any, to any) error {
@@ -161,7 +170,14 @@ func (m *member) call(method string, request map[string]any, to any) error {
 	if err != nil {
 		return err
 	}
-	response, err := etcdClient.Post("http://"+m.client+"/v3/"+method, "application/json", bytes.NewReader(text))
+	ctx, cancel := context.WithTimeout(context.Background(), patience(method))
+	defer cancel()
+	post, err := http.NewRequestWithContext(ctx, http.MethodPost, "http://"+m.client+"/v3/"+method, bytes.NewReader(text))
+	if err != nil {
+		return err
+	}
+	post.Header.Set("Content-Type", "application/json")
+	response, err := etcdClient.Do(post)
 	if err != nil {
 		return err
 	}
