@@ -1,0 +1,224 @@
+// Package client speaks the public API of a server: presets, versions, labels and
+// workspaces. The commands for files and for people use it.
+package client
+
+import (
+	"bytes"
+	"cmp"
+	"context"
+	"encoding/json"
+	"errors"
+	"fmt"
+	"io"
+	"net/http"
+	"net/url"
+	"strconv"
+	"strings"
+	"time"
+)
+
+// Client sends requests to one server with one key. It is safe for concurrent use.
+type Client struct {
+	// Origin is the scheme, host and port of the server, and the base path if that is not
+	// /v1, such as https://gateway.example.com or https://gateway.example.com/api/v1.
+	Origin string
+	// Key is the secret of the key.
+	Key string
+	// Transport sends the requests; nil for http.DefaultTransport.
+	Transport http.RoundTripper
+	// Wait waits before a repeated request; nil for a timer. It ends early with ctx.
+	Wait func(ctx context.Context, d time.Duration) error
+}
+
+// Request is a request to the API.
+type Request struct {
+	Method string
+	// Path is below the base path and begins with a slash. Its segments are escaped.
+	Path  string
+	Query url.Values
+	// Body is JSON, nil for none.
+	Body []byte
+	// Header has more headers, such as If-Match.
+	Header http.Header
+}
+
+// Answer is a successful answer.
+type Answer struct {
+	Status int
+	Header http.Header
+	// Data is the member data of the body. Body is the whole.
+	Data, Body json.RawMessage
+	// Total is the member total_count of a page.
+	Total int
+}
+
+// Tag returns the entity tag of the answer, as If-Match takes it.
+func (a *Answer) Tag() string { return a.Header.Get("ETag") }
+
+// Error is an answer that is no success.
+type Error struct {
+	Status  int
+	Message string
+	// RequestID finds the request in the server's log, empty if unknown.
+	RequestID string
+}
+
+// Error returns the message of the server.
+func (e *Error) Error() string { return e.Message }
+
+// IsStatus reports whether err is an Error with a status.
+func IsStatus(err error, status int) bool {
+	refused, ok := errors.AsType[*Error](err)
+	return ok && refused.Status == status
+}
+
+// Escape returns a slug or a label as a segment of a path.
+func Escape(segment string) string { return url.PathEscape(segment) }
+
+const (
+	// maxTries bounds how often a request is sent.
+	maxTries = 6
+	// maxWait bounds the pause before a repeated request.
+	maxWait = 10 * time.Second
+	// maxAnswer bounds an answer, in bytes. A page of 100 versions may have 26 MB.
+	maxAnswer = 64 << 20
+)
+
+// Do sends a request, and returns a success. Anything else is an *Error, or the error of
+// the connection.
+//
+// A request is repeated after a lost connection, a 408, a 429, a 500, a 502, a 503 or a 504.
+// A change is repeated only if it has an Idempotency-Key: it is made once all the same.
+func (c *Client) Do(ctx context.Context, r Request) (*Answer, error) {
+	repeatable := r.Method == http.MethodGet || r.Header.Get("Idempotency-Key") != ""
+	for try := 1; ; try++ {
+		answer, pause, err := c.once(ctx, r)
+		if err == nil {
+			return answer, nil
+		}
+		if pause < 0 || !repeatable || try == maxTries || ctx.Err() != nil {
+			return nil, err
+		}
+		pause = min(cmp.Or(pause, 100*time.Millisecond<<try), maxWait)
+		if c.wait(ctx, pause) != nil {
+			return nil, err
+		}
+	}
+}
+
+func (c *Client) wait(ctx context.Context, d time.Duration) error {
+	if c.Wait != nil {
+		return c.Wait(ctx, d)
+	}
+	select {
+	case <-ctx.Done():
+		return ctx.Err()
+	case <-time.After(d):
+		return nil
+	}
+}
+
+// once sends a request once. pause is how long to wait before it is sent again: negative if
+// that cannot help, and 0 if the server does not tell.
+func (c *Client) once(ctx context.Context, r Request) (_ *Answer, pause time.Duration, err error) {
+	response, err := c.Send(ctx, r)
+	if err != nil {
+		if ctx.Err() != nil {
+			return nil, -1, ctx.Err()
+		}
+		return nil, 0, err
+	}
+	defer response.Body.Close()
+	body, err := io.ReadAll(io.LimitReader(response.Body, maxAnswer+1))
+	switch {
+	case err != nil:
+		return nil, 0, fmt.Errorf("reading the answer to %s %s: %w", r.Method, r.Path, err)
+	case len(body) > maxAnswer:
+		return nil, -1, fmt.Errorf("the answer to %s %s has more than %d bytes", r.Method, r.Path, maxAnswer)
+	case response.StatusCode < 200 || response.StatusCode > 299:
+		return nil, pauseAfter(response), refusal(response, body)
+	}
+	var envelope struct {
+		Data  json.RawMessage `json:"data"`
+		Total int             `json:"total_count"`
+	}
+	if err := json.Unmarshal(body, &envelope); err != nil {
+		return nil, -1, fmt.Errorf("the answer to %s %s is not JSON: is %s the origin of the presets handler?", r.Method, r.Path, c.Origin)
+	}
+	return &Answer{Status: response.StatusCode, Header: response.Header, Data: envelope.Data, Body: body, Total: envelope.Total}, 0, nil
+}
+
+// pauseAfter returns how long to wait after an answer that is no success, negative if the
+// same request fails again.
+func pauseAfter(response *http.Response) time.Duration {
+	switch response.StatusCode {
+	case http.StatusRequestTimeout, http.StatusTooManyRequests, http.StatusInternalServerError,
+		http.StatusBadGateway, http.StatusServiceUnavailable, http.StatusGatewayTimeout:
+	default:
+		return -1
+	}
+	seconds, err := strconv.Atoi(response.Header.Get("Retry-After"))
+	if err != nil {
+		return 0
+	}
+	return time.Duration(max(seconds, 0)) * time.Second
+}
+
+// refusal returns the error of an answer that is no success.
+func refusal(response *http.Response, body []byte) error {
+	refused := &Error{Status: response.StatusCode, RequestID: response.Header.Get("X-Request-Id")}
+	var envelope struct {
+		Error struct {
+			Message string `json:"message"`
+		} `json:"error"`
+	}
+	if json.Unmarshal(body, &envelope) == nil && envelope.Error.Message != "" {
+		refused.Message = envelope.Error.Message
+	} else {
+		refused.Message = "the server answered " + response.Status
+	}
+	return refused
+}
+
+// Send sends a request once, and returns its answer of any status. The caller closes the
+// body.
+func (c *Client) Send(ctx context.Context, r Request) (*http.Response, error) {
+	target, err := c.target(r)
+	if err != nil {
+		return nil, err
+	}
+	request, err := http.NewRequestWithContext(ctx, r.Method, target, bytes.NewReader(r.Body))
+	if err != nil {
+		return nil, fmt.Errorf("making the request %s %s: %w", r.Method, r.Path, err)
+	}
+	for name, values := range r.Header {
+		request.Header[http.CanonicalHeaderKey(name)] = values
+	}
+	request.Header.Set("Authorization", "Bearer "+c.Key)
+	if r.Body != nil {
+		request.Header.Set("Content-Type", "application/json")
+	}
+	transport := c.Transport
+	if transport == nil {
+		transport = http.DefaultTransport
+	}
+	// A redirect is no success: it would carry the key to another server.
+	return transport.RoundTrip(request)
+}
+
+// target returns the URL of a request.
+func (c *Client) target(r Request) (string, error) {
+	origin, err := url.Parse(c.Origin)
+	if err != nil || origin.Scheme != "http" && origin.Scheme != "https" || origin.Host == "" || origin.User != nil || origin.RawQuery != "" || origin.Fragment != "" {
+		return "", errors.New("the server must be an origin, such as https://gateway.example.com")
+	}
+	base := strings.TrimSuffix(origin.Scheme+"://"+origin.Host+origin.EscapedPath(), "/")
+	if strings.Trim(origin.Path, "/") == "" {
+		base += "/v1"
+	}
+	base += r.Path
+	if len(r.Query) > 0 {
+		base += "?" + r.Query.Encode()
+	}
+	return base, nil
+}

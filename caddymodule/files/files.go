@@ -1,0 +1,135 @@
+// Package files reads and writes presets as files: a folder for each workspace, and in it
+// a YAML file for each preset.
+//
+//	presets/
+//	  <workspace>/
+//	    .workspace.yaml   the defaults of the workspace, optional
+//	    <slug>.yaml       a preset
+//	    <slug>.md         its prompt, if the YAML file says !file <slug>.md
+//
+// docs/files.md has the format. A file is checked like a request of the API, and read
+// strictly. The package knows no server: package plan compares a Set with one.
+package files
+
+import (
+	"encoding/json"
+	"fmt"
+	"strings"
+
+	"github.com/caddy-presets/caddy-presets/domain"
+)
+
+// Set is the content of a folder. Its workspaces are sorted by slug.
+type Set struct {
+	Workspaces []Workspace
+}
+
+// Workspace is the content of a workspace's folder. Its presets are sorted by slug.
+type Workspace struct {
+	Slug string
+	// Defaults is a JSON object, as PATCH /workspaces/{id} takes it. It has the members
+	// that .workspace.yaml names, and is nil without that file.
+	Defaults json.RawMessage
+	Presets  []Preset
+}
+
+// Preset is the content of a preset's file.
+type Preset struct {
+	Workspace string // the slug
+	Slug      string
+	// File is the path of the preset's file below the folder, with slashes.
+	File string
+	// Name is nil if the file has none. The preset's name then stays as it is, and a new
+	// preset has its slug as its name.
+	Name *string
+	// Description is nil for none.
+	Description *string
+	// Status is domain.PresetActive or domain.PresetDisabled.
+	Status domain.PresetStatus
+	// Labels are all labels of the preset.
+	Labels map[string]Label
+	// Policy is nil for none.
+	Policy *domain.Policy
+	// Earlier are versions that a new preset gets before Version, oldest first. They are
+	// numbered from 1. They are not compared with a preset that has other versions.
+	Earlier []Version
+	// Version is what requests get.
+	Version Version
+}
+
+// Version is a version as a file has it.
+type Version struct {
+	// Message is the author's reason, nil for none. Only Earlier versions have one.
+	Message *string
+	// Request is the body to POST: the request of the file as JSON, with every !file put
+	// in. Numbers have the text of the file. Members that the API requires and the file
+	// leaves out are not added; the API requires none.
+	Request json.RawMessage
+	// Capture is what the server stores of Request.
+	Capture domain.Capture
+}
+
+// Label is the target of a label in a file.
+type Label struct {
+	// Version is the target, if there is no split.
+	Version Number
+	// Split is nil unless the label stands for several versions.
+	Split []Share
+}
+
+// Share is a part of a split.
+type Share struct {
+	Version Number
+	Weight  int
+}
+
+// Number is the number of a version. The zero value is "latest": the version that the
+// file describes.
+type Number int
+
+// Latest is the version that the file describes.
+const Latest Number = 0
+
+// String returns the number, or latest.
+func (n Number) String() string {
+	if n == Latest {
+		return "latest"
+	}
+	return fmt.Sprint(int(n))
+}
+
+// Error is a mistake in a file.
+type Error struct {
+	File string // below the folder, with slashes
+	// Line and Column count from 1. They are 0 if the mistake has no place.
+	Line, Column int
+	// Path is the JSON Pointer of the value, such as /responses/tools/0/name, or empty.
+	Path    string
+	Message string // never shows a value of the file
+}
+
+// Error returns the mistake in one line, such as
+// default/mail.yaml:3:5: /responses/temperature: must be a number.
+func (e *Error) Error() string {
+	var text strings.Builder
+	text.WriteString(e.File)
+	if e.Line > 0 {
+		fmt.Fprintf(&text, ":%d:%d", e.Line, e.Column)
+	}
+	if e.Path != "" {
+		text.WriteString(": " + e.Path)
+	}
+	return text.String() + ": " + e.Message
+}
+
+// Errors are the mistakes of a folder, by file and place.
+type Errors []*Error
+
+// Error returns all mistakes, one in each line.
+func (e Errors) Error() string {
+	lines := make([]string, len(e))
+	for i, one := range e {
+		lines[i] = one.Error()
+	}
+	return strings.Join(lines, "\n")
+}
