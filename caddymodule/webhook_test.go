@@ -30,6 +30,8 @@ type receiver struct {
 	mu sync.Mutex
 	// status answers a request. If it is 0 or 2xx, the event is taken.
 	status func(slug string) int
+	// secret, if set, must have signed a request. Others get 503.
+	secret string
 	taken  []hook
 	asked  int
 }
@@ -67,6 +69,9 @@ func (r *receiver) ServeHTTP(w http.ResponseWriter, request *http.Request) {
 	defer r.mu.Unlock()
 	r.asked++
 	status := r.status(fmt.Sprint(h.Data["slug"]))
+	if r.secret != "" && !h.isSigned(r.secret) {
+		status = http.StatusServiceUnavailable
+	}
 	if status/100 == 2 {
 		r.taken = append(r.taken, h)
 	}
@@ -78,6 +83,13 @@ func (r *receiver) answers(status func(slug string) int) {
 	r.mu.Lock()
 	defer r.mu.Unlock()
 	r.status = status
+}
+
+// takesOnly refuses requests that another secret signed.
+func (r *receiver) takesOnly(secret string) {
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	r.secret = secret
 }
 
 // await returns the taken requests as soon as there are n, and fails without them.
@@ -117,9 +129,17 @@ func (h hook) wantSigned(t *testing.T, secret string) {
 	if age := time.Since(time.Unix(at, 0)); age < -time.Second || age > time.Minute {
 		t.Errorf("got a signature of %v ago", age)
 	}
-	if want := sign([]byte(secret), time.Unix(at, 0), []byte(h.body)); got != want {
-		t.Errorf("got signature %s, want %s", got, want)
+	if !h.isSigned(secret) {
+		t.Errorf("got signature %s, which the newest secret did not make", got)
 	}
+}
+
+// isSigned reports whether a secret signed the request.
+func (h hook) isSigned(secret string) bool {
+	got := h.header.Get("X-Presets-Signature")
+	var at int64
+	_, err := fmt.Sscanf(got, "t=%d,v1=", &at)
+	return err == nil && got == sign([]byte(secret), time.Unix(at, 0), []byte(h.body))
 }
 
 // TestSignature checks a signature that openssl made.
@@ -315,6 +335,8 @@ func TestWebhookSurvivesReloads(t *testing.T) {
 	if took := r.await(0); len(took) != 0 {
 		t.Errorf("took %d, want none so far", len(took))
 	}
+	// A request that the old secret signed may still be on its way.
+	r.takesOnly("another-secret-of-the-tests")
 	r.answers(func(string) int { return 200 })
 	all := r.await(presets * changes)
 	s.manage("POST", "/v1/presets/end/responses", `{}`).want(t, 200)
