@@ -203,7 +203,7 @@ func TestDocumentedUnits(t *testing.T) {
 			status, answer := s.do(0, key, "POST", "/v1/presets/p/chat/completions", `{"model":"`+model+`","messages":[]}`)
 			if status == 200 {
 				break
-			} else if time.Since(begun) > 15*time.Second {
+			} else if time.Since(begun) > 30*time.Second {
 				t.Fatalf("got %d %s", status, answer)
 			}
 		}
