@@ -25,7 +25,7 @@ type endedChange struct {
 	begun    uint64 // how many changes had begun when it ended
 }
 
-// begin notes that a change begins. The change must call end once, with its records if it
+// begin records that a change begins. The change must call end once, with its records if it
 // is durable. announce gets each record. It must not block, nor begin a change.
 func (o *changeOrder) begin() (end func(records []domain.AuditRecord, announce func(domain.AuditRecord))) {
 	o.mu.Lock()

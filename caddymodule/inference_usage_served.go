@@ -26,7 +26,7 @@ type servedVersion struct {
 // maxServedVersions bounds known. Without it hours are stored again, which changes nothing.
 const maxServedVersions = 20_000
 
-// add notes a request.
+// add records a request.
 func (v *servedVersions) add(used *usage.Request) {
 	hour := domain.ServedHour(used.Start)
 	of := domain.ServedPreset{WorkspaceID: used.WorkspaceID, Slug: used.Preset}

@@ -18,7 +18,7 @@ import (
 	gatewayanswer "github.com/caddy-presets/caddy-presets/domain/usage/answer"
 )
 
-// transcript is a client's writer that notes each call. It takes room bytes.
+// transcript is a client's writer that records each call. It takes room bytes.
 type transcript struct {
 	header http.Header
 	calls  []string

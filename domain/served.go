@@ -83,7 +83,7 @@ type ServedPreset struct{ WorkspaceID, Slug string }
 // servedChunk is how many Served are put in one change. They keep MaxChangeSize.
 const servedChunk = 16
 
-// RecordServed notes when versions of presets were last served. Earlier hours than the
+// RecordServed records when versions of presets were last served. Earlier hours than the
 // stored ones change nothing. Presets that do not exist are left out. A client changes
 // nothing here, so there is no audit record.
 func RecordServed(ctx context.Context, store Store, served map[ServedPreset]Served) error {

@@ -192,7 +192,7 @@ func (s *toolSearch) readRequestWith(top bool, other func(name string) error) (l
 		is := func(other string) bool { return strings.EqualFold(name, other) }
 		switch {
 		case is("tools"):
-			list.note(name == "tools" && s.text.Kind() == '[')
+			list.add(name == "tools" && s.text.Kind() == '[')
 			return s.elements(s.readTool)
 		case is("plugins"):
 			return s.elements(s.readPlugin)
@@ -223,7 +223,7 @@ func (s *toolSearch) readField(name string) error { return s.readSwitch(toolOfFi
 // type, or with the name in another letter case.
 type toolList struct{ given, missing bool }
 
-func (l *toolList) note(given bool) {
+func (l *toolList) add(given bool) {
 	l.given = l.given || given
 	l.missing = l.missing || !given
 }
@@ -252,7 +252,7 @@ func (s *toolSearch) readTool() error {
 			return s.find(tool)
 		case is("parameters"):
 			inner, err := s.readRequest(false)
-			list.note(name == "parameters" && inner.certain())
+			list.add(name == "parameters" && inner.certain())
 			return err
 		case is("tools"):
 			return s.elements(s.readTool)
@@ -357,7 +357,7 @@ func (s *toolSearch) readPlugin() error {
 		is := func(other string) bool { return strings.EqualFold(name, other) }
 		switch {
 		case is("tools"):
-			list.note(name == "tools" && s.text.Kind() == '[')
+			list.add(name == "tools" && s.text.Kind() == '[')
 			return s.elements(s.readTool)
 		case is("model"):
 			return s.readNestedModel()

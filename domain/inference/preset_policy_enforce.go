@@ -90,7 +90,7 @@ func (m *merger) refusal() error {
 	return e
 }
 
-// breaks notes that a field, or its member, breaks a rule. sent tells that the value is the
+// breaks records that a field, or its member, breaks a rule. sent tells that the value is the
 // request's.
 func (e *enforcement) breaks(name, message string, sent bool, path ...string) {
 	if !slices.Contains(e.broken, name) {

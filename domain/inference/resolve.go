@@ -208,11 +208,11 @@ func (r *Resolver) Resolve(ctx context.Context, who domain.Principal, sent Reque
 		return out, domain.InvalidAt("x-session-id", sessionTooLong)
 	}
 	prompt := request.prompt
-	mayPass := r.passPrompts && prompt.only && !who.PresetRequired()
+	passUnknown := r.passPrompts && prompt.only && !who.PresetRequired()
 	switch mistake := cmp.Or(prompt.errID, prompt.err); {
-	case prompt.errID != nil && mayPass:
+	case prompt.errID != nil && passUnknown:
 		return out, r.checkUnresolved(ctx, who, sent)
-	case mistake != nil && !mayPass:
+	case mistake != nil && !passUnknown:
 		return out, mistake
 	}
 	workspace, err := r.workspace(ctx, who)
@@ -222,7 +222,7 @@ func (r *Resolver) Resolve(ctx context.Context, who domain.Principal, sent Reque
 	id := newStickyID(cmp.Or(out.SessionID, usableSession(sent.SessionID)), who.KeyID)
 	use, err := r.version(ctx, who, workspace.id, request.ref, id, sent.Dialect)
 	switch {
-	case mayPass && errors.Is(err, errNoPreset):
+	case passUnknown && errors.Is(err, errNoPreset):
 		return out, r.checkUnresolved(ctx, who, sent)
 	case cmp.Or(err, prompt.err) != nil:
 		return out, cmp.Or(err, prompt.err)

@@ -141,7 +141,7 @@ func (d *decoder) decode(encoding *decoding, sink func([]byte)) (err error) {
 
 var errDecoder = errors.New("the decoder failed")
 
-// finish notes why decoding ended.
+// finish records why decoding ended.
 func (d *decoder) finish(err error) {
 	switch {
 	case errors.Is(err, io.EOF), errors.Is(err, errClosed):

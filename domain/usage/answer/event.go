@@ -97,7 +97,7 @@ func (e *event) part(n node) *part {
 	return &e.outer
 }
 
-// begin notes that a value of type v begins at n. It forgets an earlier one of the same name.
+// begin records that a value of type v begins at n. It forgets an earlier one of the same name.
 func (e *event) begin(n node, v valueKind) {
 	switch n {
 	case inner:
@@ -134,7 +134,7 @@ func (e *event) beginString(n node) bool {
 	return false
 }
 
-// string notes a string at n. A long one has no text.
+// string records a string at n. A long one has no text.
 func (e *event) string(n node, text []byte, long bool) {
 	if long {
 		text = nil
@@ -155,7 +155,7 @@ func (e *event) string(n node, text []byte, long bool) {
 	}
 }
 
-// number notes a number at n. A long one has no text.
+// number records a number at n. A long one has no text.
 func (e *event) number(n node, text []byte) {
 	switch n &^ within {
 	case input, output, cacheRead, cacheWrite, reasoning:

@@ -233,7 +233,7 @@ func (r *Reader) isPastContent() bool {
 }
 
 // canSkip reports whether the line p[i:end] is the whole data of an event that can add
-// nothing. Then the event is not parsed. An error that only the event's name tells is noted
+// nothing. Then the event is not parsed. An error that only the event's name tells is recorded
 // without its data.
 func (r *Reader) canSkip(p []byte, i, end int) bool {
 	line := p[i:end]

@@ -62,7 +62,7 @@ func (s *summary) add(d domain.Dialect, e *event, k eventKind, now time.Time) {
 	}
 }
 
-// name notes the model, if it is the first.
+// name records the model, if it is the first.
 func (s *summary) name(p *part) {
 	if s.model.len == 0 && p.model.len > 0 {
 		s.model.set(p.model.text[:p.model.len])
