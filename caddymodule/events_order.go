@@ -9,8 +9,9 @@ import (
 )
 
 // changeOrder announces the changes of one store in the order of the audit trail. Changes
-// that run at the same time end in any order, so a durable change waits until all end that
-// ran beside it. Later ones have greater numbers. Its methods are safe for concurrent use.
+// that run at the same time end in any order. So a durable change waits until all changes
+// that ran beside it have ended. Later ones have greater numbers. Its methods are safe for
+// concurrent use.
 type changeOrder struct {
 	mu      sync.Mutex
 	begun   uint64   // changes

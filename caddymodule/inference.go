@@ -75,7 +75,8 @@ type Inference struct {
 	// Both are for the fields prompt and prompt_id. Default: refuse
 	UnknownPrompts string `json:"unknown_prompts,omitempty"`
 
-	// What inference requests use. Without it nothing is measured.
+	// The measurement of tokens, cost and time of inference requests. Without it nothing is
+	// measured.
 	Usage *Usage `json:"usage,omitempty"`
 
 	resolver *inference.Resolver

@@ -23,8 +23,8 @@ import (
 // byte, in the same writes and at the same time, unless StreamUsage adds to it. Metrics,
 // placeholders and the span of the tracing handler tell the result.
 type Usage struct {
-	// What the tokens of models cost. A price is for answers whose gateway does not say
-	// their cost.
+	// The prices of models' tokens. A price is for answers whose gateway does not say their
+	// cost.
 	Prices []Price `json:"prices,omitempty"`
 
 	// Whether the gateway is asked for the usage of streams of /chat/completions that name a

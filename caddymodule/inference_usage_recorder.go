@@ -130,8 +130,8 @@ func (rec *usageRecorder) run(ctx context.Context) {
 	}
 }
 
-// flush stores the rows that changed, and when versions were served. What cannot be stored
-// waits for the next time. flush logs its error.
+// flush stores the rows that changed, and when versions were served. Rows that cannot be
+// stored wait for the next time. flush logs its error.
 func (rec *usageRecorder) flush(ctx context.Context, use *usageRecording) error {
 	ctx, cancel := context.WithTimeout(ctx, flushTimeout)
 	defer cancel()

@@ -145,8 +145,8 @@ func (p Principal) MayNameModel(model string) bool {
 // LimitsModels reports whether p may not use every model of the gateway by its name.
 func (p Principal) LimitsModels() bool { return p.scope().PresetRequired || len(p.scope().Models) > 0 }
 
-// MayUseModel reports whether requests of p may have a model alone, or a reference to a
-// preset, as it is in a list of models.
+// MayUseModel reports whether requests of p may have an entry of a list of models. It is a
+// model alone, or a reference to a preset.
 func (p Principal) MayUseModel(id string) bool {
 	if slug, isPreset := strings.CutPrefix(id, ReferenceMark); isPreset {
 		return p.ReachesPreset(slug)

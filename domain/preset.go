@@ -128,8 +128,8 @@ func (v PresetVersion) Summary() ([]byte, error) {
 	return append(strconv.AppendInt(text, int64(len(v.Config)), 10), '}'), nil
 }
 
-// JSON returns v as it is stored: its summary, and then its prompt, its template and its
-// Config as the last member. Clients see designated and labels, too. Those depend on the preset.
+// JSON returns v as it is stored. Its summary comes first, then its prompt, its template
+// and its Config. Clients see designated and labels, too. Those depend on the preset.
 func (v PresetVersion) JSON() ([]byte, error) {
 	summary, err := v.Summary()
 	if err != nil {

@@ -13,9 +13,9 @@ import (
 	"time"
 )
 
-// Served is the hour of the last inference request to each version of a preset: hours since
-// 1970, by the version's number. Versions that were never served are not in it. A request
-// counts from when it goes to the gateway, whatever the answer.
+// Served is the hour of the last inference request to each version of a preset, in hours
+// since 1970. Its keys are the numbers of versions. Versions that were never served are not
+// in it. A request counts from when it goes to the gateway, whatever the answer.
 type Served map[int]int64
 
 // MaxServed bounds the versions of a Served. Those that were served last stay.

@@ -2,8 +2,8 @@ package domain
 
 import "time"
 
-// UsageID names a row of usage: that of one preset, or of the requests without one, in an
-// hour or a day.
+// UsageID names a row of usage, of an hour or a day. It is that of one preset, or of the
+// requests without one.
 type UsageID struct {
 	WorkspaceID string
 	// PresetID is empty for requests without a preset.

@@ -136,9 +136,9 @@ func findServerTool(body []byte, wanted func(tool string) bool) (toolUse, error)
 	return (&toolSearch{wanted: wanted, where: whereDisabled}).search(body)
 }
 
-// findModel returns the place of the first model that a request names and that is not
-// allowed, and the model; or "" for none. It looks where findServerTool does. The text
-// before a reference to a preset is the name of a model, too.
+// findModel returns the first model of a request that is not allowed, and its place. It
+// returns "" if there is none. It looks where findServerTool does. The text before a
+// reference to a preset is the name of a model, too.
 func findModel(body []byte, allowed func(model string) bool) (place, model string, err error) {
 	s := &toolSearch{wanted: func(string) bool { return false }, where: whereLimited, allowed: allowed}
 	use, err := s.search(body)
@@ -411,7 +411,7 @@ func (s *toolSearch) readItems() error {
 }
 
 // readFallback reads the name of a model, or a request with a model. In LiteLLM it may also
-// be an object with lists of models, by the name of the model that they replace.
+// be an object with lists of models. Its names are the models that they replace.
 func (s *toolSearch) readFallback() error {
 	if s.text.Kind() != '{' {
 		return s.readNestedModel()

@@ -163,8 +163,8 @@ func (p *policy) cost() int {
 // isPromptName reports whether a policy's name is that of the system prompt.
 func isPromptName(name string) bool { return name == "system" || name == "instructions" }
 
-// otherToolPlaces are the fields besides tools that give tools to a model. Of plugins only
-// those count that are server tools.
+// otherToolPlaces are the fields besides tools that give tools to a model. Plugins count
+// only if they are server tools.
 var otherToolPlaces = func() []place {
 	places := []place{{field: "plugins"}, {field: "functions"}, {field: "function_call"}}
 	for _, t := range serverTools {

@@ -13,8 +13,8 @@ import (
 	"github.com/caddy-presets/caddy-presets/schema/rawjson"
 )
 
-// These bound what a refusal names, and what a request may have under a policy besides its
-// fields: the entries of a list of models, and how many parts are in each other.
+// maxBrokenIssues bounds the places that a refusal names. Under a policy, maxModels bounds
+// the entries of a list of models. maxPartDepth bounds how many parts are in each other.
 const (
 	maxBrokenIssues = 20
 	maxModels       = 1024
@@ -290,8 +290,8 @@ func (e *enforcement) limit(f *part, t target) bool {
 	return false
 }
 
-// bounded returns an allowed value in the place of one in f: itself, else the nearest
-// number, else the preset's value, else nil.
+// bounded returns an allowed value for one in f. That is itself, else the nearest number,
+// else the preset's value, else nil.
 func (e *enforcement) bounded(f *part, t target, value jsontext.Value, path ...string) jsontext.Value {
 	if value.Kind() == 'n' {
 		return value
@@ -327,7 +327,7 @@ func (e *enforcement) ownScalar(places []place) jsontext.Value {
 }
 
 // enforceParts enforces the policy on objects in the request that gateways may merge into
-// it: extra_body, and the fallbacks that have settings of their own. It leaves out
+// it. These are extra_body, and fallbacks with settings of their own. It leaves out
 // references to presets and prompts that were not resolved. Models must be none.
 func (e *enforcement) enforceParts() error {
 	kept := e.fields[:0]

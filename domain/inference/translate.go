@@ -18,7 +18,7 @@ import (
 // The fields are in the order of settings. A value that both dialects write alike keeps its
 // bytes. If several settings form one field, the field has the position of the first. A
 // null setting counts as missing. Fields in unknown, which the gateway does not know, are
-// not returned: the setting takes its next name in that dialect, if there is one. Fields of
+// not returned. The setting takes its next name in that dialect, if there is one. Fields of
 // presetOnly are not returned either.
 //
 // dropped is in the order of settings, without duplicates. It has "field" for a setting,

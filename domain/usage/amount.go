@@ -26,8 +26,8 @@ var powers = func() (p [20]uint64) {
 	return p
 }()
 
-// amountOf returns d to 18 decimal places, and whether d can be a cost: it is not negative,
-// and less than 10^18.
+// amountOf returns d to 18 decimal places, and whether d can be a cost. A cost is not
+// negative, and less than 10^18.
 func amountOf(d decimal.Decimal) (amount, bool) {
 	if d.Sign() < 0 || d.Exponent() < -64 || d.Exponent() > amountDigits {
 		return amount{}, false // 1e999999 would need a megabyte

@@ -279,7 +279,7 @@ func decodeTotals(b []byte) (*Totals, error) {
 	if t.outcomes, err = readOutcomes(raw.outcomes); err != nil {
 		return nil, err
 	}
-	// What was read is what would be written, so nothing else passes for totals.
+	// Encoding the totals again gives the same bytes. So nothing else passes for totals.
 	again, err := appendTotals(nil, t)
 	if err == nil && !bytes.Equal(again, b) {
 		err = errRow

@@ -277,7 +277,7 @@ func decodingNow(t *testing.T) int {
 	return strings.Count(stacks.String(), "answer.(*decoder).decode(")
 }
 
-// TestClose ends readers at every point. It does not use synctest: a decoder of zstd has
+// TestClose ends readers at every point. It does not use synctest. A decoder of zstd has
 // channels, and the pool would take them out of the bubble.
 func TestClose(t *testing.T) {
 	body := []byte(knownEvent)

@@ -347,8 +347,8 @@ func unescape(text []byte) []byte {
 	return []byte(out)
 }
 
-// plainEnd returns the index of the first quote, backslash or control character of p from i,
-// len(p) if there is none.
+// plainEnd returns the index of the first quote, backslash or control character of p from
+// i. It is len(p) if there is none.
 func plainEnd(p []byte, i int) int {
 	const ones, highs = 0x0101010101010101, 0x8080808080808080
 	for ; i+8 <= len(p); i += 8 {
