@@ -48,8 +48,8 @@ const (
 	defaultKeepDays  = caddy.Duration(400 * 24 * time.Hour)
 )
 
-// Price is what a million tokens of some models cost. The prices are decimal numbers, such
-// as "0.25".
+// Price is the price of a million tokens of some models. The prices are decimal numbers,
+// such as "0.25".
 type Price struct {
 	// The name of a model, or a pattern in which * stands for any characters but a colon.
 	// The most specific pattern counts.
@@ -239,7 +239,7 @@ func (c *inferenceCall) estimate(used *usage.Request) {
 	used.Estimated = used.HasCost
 }
 
-// usageText returns what a placeholder shows of a request, empty if that is unknown.
+// usageText returns the text of a placeholder for a request, empty if it is unknown.
 func usageText(used *usage.Request, name string) string {
 	switch name {
 	case "model":

@@ -189,7 +189,7 @@ func (rec *usageRecorder) put(ctx context.Context, use *usageRecording, rows []d
 	})
 }
 
-// rowCost is what a row adds to domain.MaxChangeSize beside its content.
+// rowCost is how many bytes of domain.MaxChangeSize a row needs beside its content.
 const rowCost = 1 << 10
 
 // firstBatch returns as many rows as one change can have.

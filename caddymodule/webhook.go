@@ -138,7 +138,7 @@ func (w *webhooks) add(uses []*webhookUse) {
 	}
 }
 
-// remove undoes add. It returns the queues that nobody uses any more.
+// remove undoes add. It returns the queues that have no user any more.
 func (w *webhooks) remove(uses []*webhookUse) (unused []*webhookQueue) {
 	w.mu.Lock()
 	defer w.mu.Unlock()

@@ -19,7 +19,7 @@ const ProtectedLabels Right = "protected-labels"
 // rights are all of them.
 var rights = []Right{ProtectedLabels}
 
-// Scope is what an issued key may reach, and its rights. The zero Scope limits nothing and
+// Scope has the limits and the rights of an issued key. The zero Scope limits nothing and
 // has no right. It never changes once the key is issued.
 type Scope struct {
 	// Presets are the slugs of the only presets that an inference key reaches, at most

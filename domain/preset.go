@@ -30,9 +30,8 @@ func (s PresetStatus) Valid() bool {
 	return s == PresetActive || s == PresetDisabled || s == PresetArchived
 }
 
-// Preset is a named, versioned set of inference settings (specification,
-// "Preset"). Its struct tags are what clients see of it in a list. An engine
-// stores that, and the fields that they do not.
+// Preset is a named, versioned set of inference settings (specification, "Preset"). Clients
+// see the fields with struct tags in a list. An engine stores these and the others.
 type Preset struct {
 	ID              string       `json:"id"`
 	Name            string       `json:"name"`

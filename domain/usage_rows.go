@@ -19,7 +19,7 @@ type UsageRow struct {
 	UsageID
 	// Node is the Store.Node of the node that writes the row.
 	Node string
-	// Content is what package usage encodes. It has at most MaxUsageSize bytes.
+	// Content is a row as package usage encodes it. It has at most MaxUsageSize bytes.
 	Content []byte
 }
 

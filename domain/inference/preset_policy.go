@@ -26,7 +26,7 @@ type policy struct {
 	toolsName string
 }
 
-// rule is what a policy says about one setting.
+// rule is a policy's rule for one setting.
 type rule struct {
 	name   string
 	kind   ruleKind

@@ -19,7 +19,7 @@ const MaxSeries = 10_000
 // maxOthers is how many series of other a Ledger has beside MaxSeries.
 const maxOthers = MaxSeries / 10
 
-// The bounds of what a Ledger keeps of rows, in bytes.
+// The bounds of the rows in a Ledger, in bytes.
 const (
 	// maxUnstored is of rows that are not stored yet. Beyond it, requests wait in their
 	// series, whose number is bounded.

@@ -38,7 +38,7 @@ func Reasons() []Reason {
 	return []Reason{Aborted, Absent, Encoding, Malformed, MediaType, TooLarge}
 }
 
-// Seen is what an answer said.
+// Seen has the usage of an answer.
 type Seen struct {
 	// Model is the model that answered, "" if the answer does not say.
 	Model string

@@ -13,7 +13,7 @@ const (
 	objectValue
 )
 
-// eventKind is what an event's type means here.
+// eventKind is the meaning of an event's type.
 type eventKind uint8
 
 const (
@@ -44,8 +44,8 @@ func kindOf(name []byte) eventKind {
 	return otherKind
 }
 
-// event is what one JSON text said: an event's data, or a body. As JSON parsers do, it keeps
-// the last of several members of one name.
+// event has the members of one JSON text, an event's data or a body. As JSON parsers do, it
+// keeps the last of several members of one name.
 type event struct {
 	kind      eventKind
 	error     bool // error is neither null, false nor empty

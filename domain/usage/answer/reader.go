@@ -24,7 +24,7 @@ type Reader struct {
 	seen   Seen
 }
 
-// parser is what a reader has of a text. It is large, and used again.
+// parser is the state of reading a text. It is large, and used again.
 type parser struct {
 	scanner scanner
 	lines   lines

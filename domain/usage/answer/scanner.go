@@ -18,7 +18,7 @@ const (
 	maxText = 256
 )
 
-// state is what a scanner expects next.
+// state says which token a scanner expects next.
 type state uint8
 
 const (
@@ -239,7 +239,7 @@ func (s *scanner) place() node {
 
 func (s *scanner) inArray() bool { return s.arrays[s.depth/64]>>(s.depth%64)&1 == 1 }
 
-// endValue is what follows every value.
+// endValue sets the state after a value.
 func (s *scanner) endValue() {
 	if s.depth == 0 {
 		s.state = done

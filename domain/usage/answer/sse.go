@@ -9,7 +9,7 @@ import (
 	"github.com/caddy-presets/caddy-presets/domain"
 )
 
-// field is what an SSE line is.
+// field is the name of an SSE line's field.
 type field uint8
 
 const (
@@ -198,7 +198,7 @@ func (r *Reader) endEvent(now time.Time, whole bool) {
 	l.hasData, l.eventLen, l.longName = false, 0, false
 }
 
-// kind is what the event's name means.
+// kind is the meaning of the event's name.
 func (l *lines) kind() eventKind {
 	if l.longName {
 		return otherKind
@@ -264,7 +264,7 @@ var (
 )
 
 // mentions reports whether line has a quote followed by a or b, but not as a member that is
-// null. It is what most events cost, so it looks at eight bytes at a time.
+// null. Most events cost little else, so it looks at eight bytes at a time.
 func mentions(line []byte, a, b string) bool {
 	const ones, highs = 0x0101010101010101, 0x8080808080808080
 	firstA, firstB := ones*uint64(a[0]), ones*uint64(b[0])

@@ -6,7 +6,7 @@ import (
 	"github.com/caddy-presets/caddy-presets/domain"
 )
 
-// summary is what the events of an answer, or its body, said together.
+// summary has the usage of an answer's events together, or of its body.
 type summary struct {
 	model        name
 	usage        figures
@@ -16,7 +16,7 @@ type summary struct {
 	firstContent time.Time
 }
 
-// body takes over what a JSON body says.
+// body takes the usage of a JSON body.
 func (s *summary) body(e *event) {
 	s.model, s.usage, s.final = e.outer.model, e.outer.usage, true
 	s.failed = e.error || e.failed || e.kind == errorKind
