@@ -319,8 +319,8 @@ func TestUnknownOutcome(t *testing.T) {
 	}
 }
 
-// TestNeverSettled checks an outcome that cannot be determined before the timeout.
-func TestNeverSettled(t *testing.T) {
+// TestOutcomeNeverKnown checks an outcome that cannot be determined before the timeout.
+func TestOutcomeNeverKnown(t *testing.T) {
 	t.Parallel()
 	p := newProxy(t, sharedAddress(t))
 	s := open(t, Options{Endpoints: []string{p.address}, MaxStaleness: time.Minute, RequestTimeout: 3 * time.Second})
