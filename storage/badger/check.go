@@ -160,8 +160,8 @@ func (s *Store) Status() Status {
 	return status
 }
 
-// noteDamage counts a read that met damage.
-func (s *Store) noteDamage(err error) {
+// countDamage counts a read that met damage.
+func (s *Store) countDamage(err error) {
 	if errors.Is(err, ErrDamaged) {
 		s.damage.Add(1)
 	}

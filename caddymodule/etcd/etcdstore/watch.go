@@ -289,7 +289,7 @@ func (w *watcher) applyOne(events []*clientv3.Event, revision int64) error {
 		key := string(e.Kv.Key[len(s.prefix):])
 		switch {
 		case key == waitingKey:
-			s.committer.noteBackoff(e.Kv.Value)
+			s.committer.setBackoff(e.Kv.Value)
 		case !records.Key(key).Valid(): // the last commit, the marker, or someone else's
 		default:
 			records.Key(key).Changes(stamps)

@@ -97,8 +97,8 @@ func (e *event) part(n node) *part {
 	return &e.outer
 }
 
-// begin records that a value of type v begins at n. It forgets an earlier one of the same name.
-func (e *event) begin(n node, v valueKind) {
+// beginAt records that a value of type v begins at n. It forgets an earlier one of the same name.
+func (e *event) beginAt(n node, v valueKind) {
 	switch n {
 	case inner:
 		e.in.reset()
@@ -126,7 +126,7 @@ func (e *event) begin(n node, v valueKind) {
 
 // beginString is begin for a string. It reports whether the string is wanted.
 func (e *event) beginString(n node) bool {
-	e.begin(n, stringValue)
+	e.beginAt(n, stringValue)
 	switch n &^ within {
 	case content, contentParts, kind, status, model, failure:
 		return true
@@ -134,8 +134,8 @@ func (e *event) beginString(n node) bool {
 	return false
 }
 
-// string records a string at n. A long one has no text.
-func (e *event) string(n node, text []byte, long bool) {
+// addString records a string at n. A long one has no text.
+func (e *event) addString(n node, text []byte, long bool) {
 	if long {
 		text = nil
 	}
@@ -155,8 +155,8 @@ func (e *event) string(n node, text []byte, long bool) {
 	}
 }
 
-// number records a number at n. A long one has no text.
-func (e *event) number(n node, text []byte) {
+// addNumber records a number at n. A long one has no text.
+func (e *event) addNumber(n node, text []byte) {
 	switch n &^ within {
 	case input, output, cacheRead, cacheWrite, reasoning:
 		*e.part(n).usage.count(n &^ within) = countOf(text)

@@ -125,7 +125,7 @@ func (r *Reader) Close(complete bool) Seen {
 		r.endLines(complete)
 	case !r.any:
 	case r.scanner.end():
-		s.body(&r.scanner.event)
+		s.addBody(&r.scanner.event)
 	default:
 		broken = complete
 	}
