@@ -175,26 +175,6 @@ var otherToolPlaces = func() []place {
 	return places
 }()
 
-// settingNames returns all names that a policy can have for a setting. They are those of
-// the fields of settings, and of the parts of fields that the dialects name differently.
-func settingNames() []string {
-	names := map[string]bool{"system": true, "instructions": true}
-	for field := range settingFields {
-		if !presetOnly[field] {
-			names[field] = true
-		}
-	}
-	for _, c := range counterparts {
-		for _, path := range c.allPaths() {
-			names[path] = true
-		}
-		for _, path := range c.within {
-			names[path] = true
-		}
-	}
-	return slices.Sorted(maps.Keys(names))
-}
-
 // allPaths returns the setting's names in all dialects.
 func (c counterpart) allPaths() []string {
 	return slices.Concat(slices.Collect(maps.Values(c.paths))...)

@@ -33,11 +33,6 @@ const (
 	MediaType Reason = "media_type"
 )
 
-// Reasons returns every reason, sorted.
-func Reasons() []Reason {
-	return []Reason{Aborted, Absent, Encoding, Malformed, MediaType, TooLarge}
-}
-
 // Seen has the usage of an answer.
 type Seen struct {
 	// Model is the model that answered, "" if the answer does not say.
