@@ -190,7 +190,7 @@ func (c *inferenceCall) serveMeasured(next caddyhttp.Handler) (err error) {
 	return err
 }
 
-// attribute sets whose request it is: its workspace, preset, version, label and key.
+// attribute sets the workspace, preset, version, label and key of a request.
 func (c *inferenceCall) attribute(used *usage.Request) {
 	used.WorkspaceID, used.PresetID, used.Label = c.named.workspace, c.named.id, c.named.label
 	used.Preset, used.Version = c.named.preset, c.named.version

@@ -77,7 +77,7 @@ func presetTag(preset []byte) string {
 	return hex.EncodeToString(sum.Sum(nil)[:16])
 }
 
-// ServedPreset names a preset of which versions were served.
+// ServedPreset names a preset with served versions.
 type ServedPreset struct{ WorkspaceID, Slug string }
 
 // servedChunk is how many Served are put in one change. They keep MaxChangeSize.

@@ -64,7 +64,7 @@ type counterpart struct {
 	// paths are the setting's names in each dialect that has it: "field", or "field.member"
 	// for a member of an object. The first name is written. The others mean the same.
 	paths paths
-	// within has, for a path whose value is an object, the path of the number in it.
+	// within has the path of the number within an object, by the path of the object.
 	within map[string]string
 	// agree is set if two names of the setting may be used together with equal values.
 	agree bool
