@@ -23,8 +23,8 @@ var (
 	published = regexp.MustCompile(`https://github\.com/caddy-presets/caddy-presets/blob/main/([A-Za-z0-9_./#-]+)`)
 )
 
-// TestLinks checks that links lead to existing files and headings. It checks every
-// relative link of a document, and every address of a document in another file, such as
+// TestLinks checks that links lead to existing files and headings. It checks every relative
+// link of a document. It also checks every address of a document in another file, such as
 // the runbook of an alert.
 func TestLinks(t *testing.T) {
 	count := 0

@@ -1,7 +1,7 @@
 // Package presets is a Caddy v2 module with an HTTP handler. It applies versioned model
 // presets to requests for an AI gateway.
 //
-// Importing it adds four things to a Caddy build: the directive presets (module
+// Importing it adds four things to a Caddy build. These are the directive presets (module
 // http.handlers.presets), the storage engine badger, the admin endpoint, and the command
 // "caddy presets". Build it with:
 //

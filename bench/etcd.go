@@ -144,10 +144,7 @@ type cluster struct {
 }
 
 func (b *bench) startCluster(size int, binary, caddy string) (*cluster, error) {
-	addresses, err := freeAddresses(2 * size)
-	if err != nil {
-		return nil, err
-	}
+	addresses := reserveAddresses(2 * size)
 	c := &cluster{endpoints: addresses[:size], caddy: caddy, serial: &b.serial}
 	var all []string
 	for i, peer := range addresses[size:] {

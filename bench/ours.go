@@ -35,10 +35,7 @@ func (b *bench) startOurs(s store) (*ours, error) {
 // startOursWith starts Caddy with a change of the shipped configuration.
 func (b *bench) startOursWith(s store, change func(string) (string, error)) (*ours, error) {
 	o := &ours{store: s, serial: &b.serial}
-	addresses, err := freeAddresses(2)
-	if err != nil {
-		return nil, err
-	}
+	addresses := reserveAddresses(2)
 	o.address, o.admin = addresses[0], addresses[1]
 	binary := b.presets
 	if s.cluster != nil {
@@ -75,16 +72,13 @@ func listenOn(address string) []string {
 }
 
 // caddyfile writes the shipped configuration, with a change, to a file. Its echo gateway
-// gets a free port. No request uses it here.
+// gets a reserved port. No request uses it here.
 func (b *bench) caddyfile(change func(string) (string, error)) (string, error) {
 	shipped, err := os.ReadFile(filepath.Join(mainModule, "Caddyfile.example"))
 	if err != nil {
 		return "", err
 	}
-	addresses, err := freeAddresses(1)
-	if err != nil {
-		return "", err
-	}
+	addresses := reserveAddresses(1)
 	const site = "http://:8081 {"
 	before, after, found := strings.Cut(string(shipped), site)
 	if !found {

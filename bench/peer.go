@@ -21,10 +21,7 @@ func (b *bench) startPocketBase() (*pocketBase, error) {
 	if err != nil {
 		return nil, fmt.Errorf("%w(-skip-pocketbase leaves it out)", err)
 	}
-	addresses, err := freeAddresses(1)
-	if err != nil {
-		return nil, err
-	}
+	addresses := reserveAddresses(1)
 	p := &pocketBase{address: addresses[0], serial: &b.serial}
 	cmd := b.command(binary, "-folder", filepath.Join(b.folder, "pocketbase-data"), "-address", p.address)
 	p.server, err = b.start(cmd, nil, p.get("?perPage=1"))

@@ -5,13 +5,14 @@ import (
 	"bytes"
 	"errors"
 	"fmt"
-	"net"
 	"os"
 	"os/exec"
 	"path/filepath"
 	"strconv"
 	"strings"
 	"time"
+
+	"github.com/caddy-presets/caddy-presets/storage/storagetest"
 )
 
 // The folders of the other modules, relative to this module.
@@ -144,16 +145,12 @@ func (s *server) cpuTime() time.Duration {
 	return time.Duration(leadingNumber(fields[user])+leadingNumber(fields[system])) * tick
 }
 
-// freeAddresses returns addresses of the loopback interface on which no process listens.
-func freeAddresses(n int) ([]string, error) {
+// reserveAddresses returns loopback addresses for servers. The kernel gives their ports to
+// no other process until this one ends.
+func reserveAddresses(n int) []string {
 	addresses := make([]string, n)
 	for i := range addresses {
-		listener, err := net.Listen("tcp", "127.0.0.1:0")
-		if err != nil {
-			return nil, err
-		}
-		defer listener.Close()
-		addresses[i] = listener.Addr().String()
+		addresses[i], _ = storagetest.ReserveAddress()
 	}
-	return addresses, nil
+	return addresses
 }

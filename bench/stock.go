@@ -22,10 +22,7 @@ func (b *bench) startStock(respond []byte) (*stock, error) {
 	if bytes.ContainsRune(respond, '`') {
 		return nil, errors.New("a Caddyfile cannot hold this response")
 	}
-	addresses, err := freeAddresses(3)
-	if err != nil {
-		return nil, err
-	}
+	addresses := reserveAddresses(3)
 	s := &stock{proxy: addresses[0], respond: addresses[1], admin: addresses[2], bytes: respond}
 	file, err := b.caddyfile(func(text string) (string, error) {
 		text, err := withoutOurs(text)

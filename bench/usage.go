@@ -183,7 +183,7 @@ var usageAnswer = `{"id":"resp_1","object":"response","status":"completed","mode
 
 const usageMember = `"usage":{"input_tokens":421,"input_tokens_details":{"cached_tokens":128},"output_tokens":200,"output_tokens_details":{"reasoning_tokens":64},"total_tokens":621}`
 
-// answerInEvents answers with 200 events, each of which is written apart.
+// answerInEvents answers with 200 events, and writes each apart.
 func answerInEvents(conn net.Conn) error {
 	if _, err := io.WriteString(conn, "HTTP/1.1 200 OK\r\nContent-Type: text/event-stream\r\nTransfer-Encoding: chunked\r\n\r\n"); err != nil {
 		return err

@@ -160,7 +160,7 @@ func putUsage(ctx context.Context, db domain.Store, days int) error {
 	})
 }
 
-// usageRows returns the rows of an hour and of a day of a preset, which has two versions, of a
+// usageRows returns the rows of an hour and of a day of a preset. It has two versions, of a
 // model each.
 func usageRows(home string, p domain.Preset, now time.Time) (hour, day domain.UsageRow, err error) {
 	var l usage.Ledger

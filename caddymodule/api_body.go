@@ -92,8 +92,8 @@ func (c *call) read(limit int64, memory *reservation) ([]byte, error) {
 		return nil, errTooLarge
 	}
 	if c.r.ContentLength == 0 {
-		// Set no deadline: over HTTP/1.1 the server already waits for the next request,
-		// and would take the deadline for a lost connection.
+		// Set no deadline: over HTTP/1.1 the server already waits for the next request. It
+		// would take the deadline for a lost connection.
 		return []byte{}, nil
 	}
 	if !memory.hasRoom(c.r.ContentLength) {

@@ -84,7 +84,7 @@ type keyProbe struct {
 }
 
 // MarshalLogObject encodes a request that has a key in each header, outside the log entry.
-// It notes which keys the text shows.
+// It records which keys the text shows.
 func (p *keyProbe) MarshalLogObject(fields zapcore.ObjectEncoder) error {
 	encoder, ok := fields.(zapcore.Encoder)
 	if !ok {

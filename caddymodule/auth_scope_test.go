@@ -36,8 +36,8 @@ func hide(r response, slug string) response {
 
 var conditions = []string{"X-None: ", "If-Match: *", "If-None-Match: *", `If-Match: "00000000000000000000000000000000"`}
 
-// TestNothingTellsOfPresetsOutOfReach compares the answers about presets that a key does not
-// reach with those about none, byte by byte and on every route.
+// TestNothingTellsOfPresetsOutOfReach compares the answers about presets out of a key's
+// reach with those about missing ones. It does so byte by byte, and on every route.
 func TestNothingTellsOfPresetsOutOfReach(t *testing.T) {
 	s := limitedSite(t)
 	models := `{"object":"list","data":[{"id":"openai/gpt-5","object":"model"}]}`

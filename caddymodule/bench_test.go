@@ -88,7 +88,7 @@ func BenchmarkInference(b *testing.B) {
 	}
 }
 
-// BenchmarkUsage measures what usage adds to a request with a preset, whose gateway answers
+// BenchmarkUsage measures what usage adds to a request with a preset. The gateway answers
 // with 2 KB of JSON or with 200 events.
 func BenchmarkUsage(b *testing.B) {
 	event := []byte(`data: {"id":"c","object":"chat.completion.chunk","created":1,"model":"openai/gpt-5","choices":[{"index":0,"delta":{"content":" word"},"logprobs":null,"finish_reason":null}]}` + "\n\n")

@@ -152,7 +152,7 @@ func TestConsolePaths(t *testing.T) {
 }
 
 // TestBadConsolePaths checks that no console hides the API or a route on which presets
-// work, and that its path has no odd character.
+// work. Its path has no odd character.
 func TestBadConsolePaths(t *testing.T) {
 	s := start(t, standard)
 	const odd = "console: path: must be a path such as /console"

@@ -9,8 +9,9 @@ import (
 )
 
 // changeOrder announces the changes of one store in the order of the audit trail. Changes
-// that run at the same time end in any order, so a durable change waits until all end that
-// ran beside it. Later ones have greater numbers. Its methods are safe for concurrent use.
+// that run at the same time end in any order. So a durable change waits until all changes
+// that ran beside it have ended. Later ones have greater numbers. Its methods are safe for
+// concurrent use.
 type changeOrder struct {
 	mu      sync.Mutex
 	begun   uint64   // changes
@@ -25,7 +26,7 @@ type endedChange struct {
 	begun    uint64 // how many changes had begun when it ended
 }
 
-// begin notes that a change begins. The change must call end once, with its records if it
+// begin records that a change begins. The change must call end once, with its records if it
 // is durable. announce gets each record. It must not block, nor begin a change.
 func (o *changeOrder) begin() (end func(records []domain.AuditRecord, announce func(domain.AuditRecord))) {
 	o.mu.Lock()

@@ -45,7 +45,7 @@ const (
 // presetCreators are the values of PresetCreators.
 var presetCreators = []string{creatorsManagement, creatorsAny}
 
-// Handler answers the preset and workspace API itself, serves the console, and applies
+// Handler answers the preset and workspace API itself, and serves the console. It applies
 // presets to the inference requests that name one. It hands all other requests unchanged to
 // the next handler, usually a reverse_proxy to an AI gateway. It refuses methods and paths
 // that a gateway could read as another request, and upgrades to anything but WebSocket.
@@ -99,7 +99,7 @@ type Handler struct {
 	// The console, a page for browsers. Without it its path is the gateway's.
 	Console *Console `json:"console,omitempty"`
 
-	// What the metrics tell apart.
+	// The labels that metrics have.
 	Metrics *MetricsSettings `json:"metrics,omitempty"`
 
 	// The receivers of signed events.

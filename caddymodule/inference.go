@@ -70,12 +70,13 @@ type Inference struct {
 	// upgrade. It needs keys "everywhere" or "off". Default: pass
 	OtherRoutes string `json:"other_routes,omitempty"`
 
-	// How a request is answered whose prompt has an id that is no preset's, and that names
-	// no preset otherwise. "refuse" answers it with 404. "pass" hands it to the gateway.
-	// Both are for the fields prompt and prompt_id. Default: refuse
+	// The handling of a request that names only a prompt, by the field prompt or prompt_id,
+	// with an id that no preset has. "refuse" answers it with 404. "pass" hands it to the
+	// gateway. Default: refuse
 	UnknownPrompts string `json:"unknown_prompts,omitempty"`
 
-	// What inference requests use. Without it nothing is measured.
+	// The measurement of tokens, cost and time of inference requests. Without it nothing is
+	// measured.
 	Usage *Usage `json:"usage,omitempty"`
 
 	resolver *inference.Resolver

@@ -22,8 +22,8 @@ func sentCredentials(r *http.Request) (sent credentials) {
 	return sent
 }
 
-// candidates returns what may be the key of a request: nothing, one value, or
-// that of Authorization and that of X-Api-Key.
+// candidates returns the values that may be the key of a request. There is none, one, or
+// one each of Authorization and X-Api-Key.
 //
 // A request may try one key, so that nobody can guess at keys beside a valid one. A header
 // that is given twice is refused before any key is looked up. So are two different issued

@@ -9,7 +9,7 @@ import (
 	"github.com/caddy-presets/caddy-presets/domain/usage"
 )
 
-// TestHandlesOfNodes has two nodes make handles for one store, the first of which fails to
+// TestHandlesOfNodes has two nodes make handles for one store. The first node fails to
 // store the secret at first. Each reads the handles of the other.
 func TestHandlesOfNodes(t *testing.T) {
 	r := newRecorded(t)

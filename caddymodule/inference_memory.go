@@ -147,9 +147,9 @@ var wholeBody = []byte{}
 // upstream. Nothing else refers to its bytes while the gateway answers. It gives its
 // memory back when it was read to the end or closed.
 //
-// It implements io.Reader and io.Closer alone, as the original body does: a transport
-// frames a body by the interfaces that it has. Read, Close and drop are safe for
-// concurrent use, as a transport may go on reading after the answer.
+// It implements io.Reader and io.Closer alone, as the original body does. A transport
+// frames a body by the interfaces that it has. Read, Close and drop are safe for concurrent
+// use, as a transport may go on reading after the answer.
 type heldBody struct {
 	reservation
 	sent     []byte // as it was sent, nil once something else goes upstream

@@ -234,9 +234,9 @@ type modelList struct {
 //   - OpenRouter's: it has no "object", and each entry has a canonical_slug, or
 //     both architecture and pricing.
 //
-// It reads strictly: a list that clients may understand differently, such as one with two
-// members of one name, is not ok. Presets come on the last page. Clients count the entries
-// of the pages before it to ask for the next one.
+// It reads strictly: a list that clients may understand differently is not ok. A list with
+// two members of one name is an example. Presets come on the last page. Clients count the
+// entries of the pages before it to ask for the next one.
 func readModels(text []byte) (l *modelList, ok bool) {
 	l = &modelList{entries: map[string]jsontext.Value{}}
 	w := rawjson.NewStrict(text)

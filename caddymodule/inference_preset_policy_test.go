@@ -130,8 +130,8 @@ func TestPoliciesThatAreRefused(t *testing.T) {
 	}
 }
 
-// TestPolicyUpstream checks that a policy holds for each route and for all versions and
-// labels, at once, also after a reload.
+// TestPolicyUpstream checks that a policy holds for each route, and for all versions and
+// labels. It holds at once, and after a reload.
 func TestPolicyUpstream(t *testing.T) {
 	s := start(t, inferring())
 	s.preset("writer", `{"model":"m","provider":{"zdr":true},"temperature":0.5}`)

@@ -26,8 +26,8 @@ func (s *server) openStream(body string, headers ...string) *http.Response {
 	return s.open(client, chatPath, strings.NewReader(body), headers...)
 }
 
-// TestStreamUsage checks that a client gets each byte but the chunk with the usage, wherever
-// the gateway cuts the stream, and that the usage is counted.
+// TestStreamUsage checks that a client gets each byte but the chunk with the usage,
+// wherever the gateway cuts the stream. The usage is counted.
 func TestStreamUsage(t *testing.T) {
 	s := start(t, inferring(streamAdding))
 	s.preset("writer", writer)

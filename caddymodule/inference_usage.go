@@ -23,8 +23,8 @@ import (
 // byte, in the same writes and at the same time, unless StreamUsage adds to it. Metrics,
 // placeholders and the span of the tracing handler tell the result.
 type Usage struct {
-	// What the tokens of models cost. A price is for answers whose gateway does not say
-	// their cost.
+	// The prices of models' tokens. A price is for answers whose gateway does not say their
+	// cost.
 	Prices []Price `json:"prices,omitempty"`
 
 	// Whether the gateway is asked for the usage of streams of /chat/completions that name a
@@ -48,8 +48,8 @@ const (
 	defaultKeepDays  = caddy.Duration(400 * 24 * time.Hour)
 )
 
-// Price is what a million tokens of some models cost. The prices are decimal numbers, such
-// as "0.25".
+// Price is the price of a million tokens of some models. The prices are decimal numbers,
+// such as "0.25".
 type Price struct {
 	// The name of a model, or a pattern in which * stands for any characters but a colon.
 	// The most specific pattern counts.
@@ -190,7 +190,7 @@ func (c *inferenceCall) serveMeasured(next caddyhttp.Handler) (err error) {
 	return err
 }
 
-// attribute sets whose request it is: its workspace, preset, version, label and key.
+// attribute sets the workspace, preset, version, label and key of a request.
 func (c *inferenceCall) attribute(used *usage.Request) {
 	used.WorkspaceID, used.PresetID, used.Label = c.named.workspace, c.named.id, c.named.label
 	used.Preset, used.Version = c.named.preset, c.named.version
@@ -239,7 +239,7 @@ func (c *inferenceCall) estimate(used *usage.Request) {
 	used.Estimated = used.HasCost
 }
 
-// usageText returns what a placeholder shows of a request, empty if that is unknown.
+// usageText returns the text of a placeholder for a request, empty if it is unknown.
 func usageText(used *usage.Request, name string) string {
 	switch name {
 	case "model":

@@ -130,8 +130,8 @@ func (rec *usageRecorder) run(ctx context.Context) {
 	}
 }
 
-// flush stores the rows that changed, and when versions were served. What cannot be stored
-// waits for the next time. flush logs its error.
+// flush stores the rows that changed, and when versions were served. Rows that cannot be
+// stored wait for the next time. flush logs its error.
 func (rec *usageRecorder) flush(ctx context.Context, use *usageRecording) error {
 	ctx, cancel := context.WithTimeout(ctx, flushTimeout)
 	defer cancel()
@@ -189,7 +189,7 @@ func (rec *usageRecorder) put(ctx context.Context, use *usageRecording, rows []d
 	})
 }
 
-// rowCost is what a row adds to domain.MaxChangeSize beside its content.
+// rowCost is how many bytes of domain.MaxChangeSize a row needs beside its content.
 const rowCost = 1 << 10
 
 // firstBatch returns as many rows as one change can have.

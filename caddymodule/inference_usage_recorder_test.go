@@ -24,7 +24,7 @@ import (
 	"github.com/caddy-presets/caddy-presets/storage/badger"
 )
 
-// recordedStore is a real store of which a test may break the writes.
+// recordedStore is a real store, and a test may break its writes.
 type recordedStore struct {
 	domain.Store
 	node   string

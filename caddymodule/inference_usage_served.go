@@ -26,7 +26,7 @@ type servedVersion struct {
 // maxServedVersions bounds known. Without it hours are stored again, which changes nothing.
 const maxServedVersions = 20_000
 
-// add notes a request.
+// add records a request.
 func (v *servedVersions) add(used *usage.Request) {
 	hour := domain.ServedHour(used.Start)
 	of := domain.ServedPreset{WorkspaceID: used.WorkspaceID, Slug: used.Preset}
@@ -52,7 +52,7 @@ func (v *servedVersions) put(of domain.ServedPreset, version int, hour int64) {
 	v.fresh[of][version] = max(v.fresh[of][version], hour)
 }
 
-// flush stores what is fresh. What cannot be stored waits for the next time.
+// flush stores the fresh hours. If it fails, they wait for the next time.
 func (v *servedVersions) flush(ctx context.Context, store domain.Store) error {
 	v.mu.Lock()
 	fresh := v.fresh

@@ -18,7 +18,7 @@ import (
 	gatewayanswer "github.com/caddy-presets/caddy-presets/domain/usage/answer"
 )
 
-// transcript is a client's writer that notes each call. It takes room bytes.
+// transcript is a client's writer that records each call. It takes room bytes.
 type transcript struct {
 	header http.Header
 	calls  []string
@@ -113,8 +113,8 @@ func FuzzTap(f *testing.F) {
 	})
 }
 
-// TestUsageOverHTTP2 compares answers of an HTTP/2 gateway with and without usage: each event
-// when it is sent, the headers and the trailers.
+// TestUsageOverHTTP2 compares answers of an HTTP/2 gateway with and without usage. It
+// compares each event when it is sent, the headers and the trailers.
 func TestUsageOverHTTP2(t *testing.T) {
 	h2 := new(http.Protocols)
 	h2.SetUnencryptedHTTP2(true)

@@ -16,7 +16,7 @@ const defaultPerPreset = 500
 // maxPerPreset bounds how many versions metrics tell apart.
 const maxPerPreset = 100_000
 
-// MetricsSettings say what the metrics tell.
+// MetricsSettings say which labels the metrics have.
 type MetricsSettings struct {
 	// How many versions of presets the metrics of usage tell apart. They have the labels
 	// workspace (an id), preset and version then. The versions that were used first make room

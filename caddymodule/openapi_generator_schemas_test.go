@@ -52,7 +52,7 @@ func readFiles(folder fs.FS) (schemaFiles, error) {
 	return f, nil
 }
 
-// findUses notes each reference in s. place is the name of s if it is one of $defs.
+// findUses records each reference in s. place is the name of s if it is one of $defs.
 func (f schemaFiles) findUses(s *yaml.Node, file, place string) {
 	note := func(target string, u use) {
 		target = absolute(target, file)

@@ -87,7 +87,7 @@ var refusals = map[int]string{
 	http.StatusForbidden:             "The key does not permit this, or the workspace does not.",
 	http.StatusNotFound:              "There is no such object.",
 	http.StatusRequestTimeout:        "The body took too long to arrive.",
-	http.StatusConflict:              "The preset is not active, or has no version that a draft could follow, or too many others changed it at the same time. Or feedback is not taken, because usage is not measured.",
+	http.StatusConflict:              "The preset is not active, or has no version that a draft could follow. Or too many others changed it at the same time. Or feedback is not taken, because usage is not measured.",
 	http.StatusPreconditionFailed:    "The object is not in the state that the request names.",
 	http.StatusRequestEntityTooLarge: "The body is too large.",
 	http.StatusUnsupportedMediaType:  "The body is not JSON, or has a content encoding.",

@@ -14,8 +14,8 @@ var ofUsage = regexp.MustCompile(`^caddy_presets_(.*_tokens_total|cost_total|usa
 // family matches what Prometheus adds to the name of a histogram.
 var family = regexp.MustCompile(`_(bucket|sum|count)$`)
 
-// TestOps checks that a server has the metrics and labels that the files in ops/ name, and
-// that the files name each of its metrics. The module of the engine etcd checks that engine's.
+// TestOps checks that a server has the metrics and labels that the files in ops/ name. The
+// files name each of its metrics. The module of the engine etcd checks that engine's.
 func TestOps(t *testing.T) {
 	hooks := receives(t)
 	s := start(t, inferring("usage")+"\nmetrics per_preset"+hooks.directive())

@@ -74,9 +74,9 @@ func methodUpstream(r *http.Request) string {
 }
 
 // normalizePath returns the form of a decoded path that decides its route. It decodes
-// nested percent-encoding. It drops all that some gateways ignore: parameters of segments,
-// empty segments, an encoded query or fragment, and bytes that are not UTF-8. An invalid
-// escape stands for itself.
+// nested percent-encoding. It drops the parts that some gateways ignore. These are
+// parameters of segments, empty segments, an encoded query or fragment, and bytes that are
+// not UTF-8. An invalid escape stands for itself.
 //
 // A path with a control character, a backslash, a dot segment or an overlong UTF-8 sequence
 // is an error. No gateway may get such a path. The returned path then only chooses the

@@ -352,7 +352,7 @@ func TestNormalizePathIsLinear(t *testing.T) {
 		p := tc.start + strings.Repeat(tc.unit, size/len(tc.unit)) + tc.end
 		start := time.Now()
 		_, _ = h.checkTarget(&http.Request{Method: "GET", URL: &url.URL{Path: p, RawPath: p}})
-		if took := time.Since(start); took > 10*time.Second {
+		if took := time.Since(start); took > time.Minute {
 			t.Errorf("%q, and %q again and again: %v", tc.start, tc.unit, took)
 		}
 	}

@@ -138,7 +138,7 @@ func (w *webhooks) add(uses []*webhookUse) {
 	}
 }
 
-// remove undoes add. It returns the queues that nobody uses any more.
+// remove undoes add. It returns the queues that have no user any more.
 func (w *webhooks) remove(uses []*webhookUse) (unused []*webhookQueue) {
 	w.mu.Lock()
 	defer w.mu.Unlock()
@@ -164,8 +164,8 @@ func (w *webhooks) announce(done domain.AuditRecord) {
 	}
 }
 
-// maxWebhookStop bounds how long the end of the process waits for receivers, and how long a
-// removed webhook is still sent what waits.
+// maxWebhookStop bounds how long the end of the process waits for receivers. It also bounds
+// how long a removed webhook still gets its waiting events.
 const maxWebhookStop = 10 * time.Second
 
 // stopClock knows when Caddy began to stop the configuration.
@@ -189,9 +189,9 @@ func (c *stopClock) grace(app *caddyhttp.App) time.Duration {
 	return max(0, min(limit, maxWebhookStop))
 }
 
-// stopWebhooks removes the handler from the users of its webhooks. At the end of the process
-// it waits for their events, within the grace period. Otherwise webhooks that nobody uses
-// any more are sent in the background what waits for them.
+// stopWebhooks removes the handler from the users of its webhooks. At the end of the
+// process it waits for their events, within the grace period. Otherwise unused webhooks get
+// their waiting events in the background.
 func (h *Handler) stopWebhooks() {
 	if len(h.webhooks) == 0 {
 		return

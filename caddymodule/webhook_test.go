@@ -272,8 +272,8 @@ func TestWebhook(t *testing.T) {
 	}
 }
 
-// TestWebhookSecretIsNowhere checks that neither a webhook's secret nor its path is in a
-// log, at any level, and that its secret is in no configuration and metric.
+// TestWebhookSecretIsNowhere checks that no log has a webhook's secret or its path, at any
+// level. No configuration and no metric has its secret.
 func TestWebhookSecretIsNowhere(t *testing.T) {
 	r := receives(t)
 	s := start(t, standard+r.directive())

@@ -47,8 +47,8 @@ type AuditObject struct {
 	Draft int `json:"draft,omitzero"`
 	// Message is the author's reason for a new version.
 	Message string `json:"message,omitzero"`
-	// Protection is set or cleared if the change did that to the label, or to the preset if
-	// Label is empty.
+	// Protection is set or cleared if the change did that to the label. If Label is empty,
+	// it did that to the preset.
 	Protection string `json:"protection,omitzero"`
 	// ManagedBy is the owner of the preset after the change, empty for none.
 	ManagedBy string `json:"managed_by,omitzero"`
@@ -78,8 +78,8 @@ type AuditRecord struct {
 	Hash AuditHash `json:"hash"`
 }
 
-// Concerns returns the ids of the objects that have r in their history: its preset, if it
-// is about one, and its workspace.
+// Concerns returns the ids of the objects that have r in their history. These are its
+// preset, if it is about one, and its workspace.
 func (r AuditRecord) Concerns() []string {
 	var ids []string
 	if r.Object.Kind == "preset" {

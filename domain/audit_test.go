@@ -186,7 +186,7 @@ func TestAuditShowsWhatWasChanged(t *testing.T) {
 			}
 		})
 	}
-	// A removal at the end shows in comparison with a noted head.
+	// A removal at the end shows in comparison with an earlier head.
 	if head, err := verify(trail[:len(trail)-1]); err != nil || head == whole {
 		t.Errorf("got %+v, %v", head, err)
 	}

@@ -17,8 +17,8 @@ type Write struct {
 	Condition Condition
 	// Idempotency makes repeated requests change the object once.
 	Idempotency Idempotency
-	// Owner is on whose behalf a preset is changed, empty for none. A preset that has no
-	// owner then gets this one.
+	// Owner is the owner that changes a preset, empty for none. A preset without an owner
+	// then gets this one.
 	Owner string
 	// Override is the owner whose presets are changed by someone else, empty for none.
 	Override string

@@ -7,8 +7,8 @@ import (
 	"strconv"
 )
 
-// Tag returns the entity tag (RFC 9110, 8.8.3) of an answer's data, without
-// quotes: 32 hexadecimal digits that differ when the data does.
+// Tag returns the entity tag (RFC 9110, 8.8.3) of an answer's data, without quotes. It has
+// 32 hexadecimal digits that differ when the data does.
 func Tag(data []byte) string {
 	sum := sha256.Sum256(data)
 	return hex.EncodeToString(sum[:16])

@@ -71,8 +71,8 @@ func (s *Service) PresetHistory(ctx context.Context, who Principal, workspace, s
 	})
 }
 
-// WorkspaceHistory returns a page of the audit records that concern the workspace of an id
-// or slug, its presets and the keys that act only in it, the newest first. who must be
+// WorkspaceHistory returns a page of audit records, the newest first. They concern the
+// workspace of an id or slug, its presets, and the keys that act only in it. who must be
 // allowed to manage.
 func (s *Service) WorkspaceHistory(ctx context.Context, who Principal, ref string, page Page) (Listed, error) {
 	return s.history(ctx, who, page, func(r Reader) (string, error) {

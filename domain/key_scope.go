@@ -19,7 +19,7 @@ const ProtectedLabels Right = "protected-labels"
 // rights are all of them.
 var rights = []Right{ProtectedLabels}
 
-// Scope is what an issued key may reach, and its rights. The zero Scope limits nothing and
+// Scope has the limits and the rights of an issued key. The zero Scope limits nothing and
 // has no right. It never changes once the key is issued.
 type Scope struct {
 	// Presets are the slugs of the only presets that an inference key reaches, at most
@@ -145,8 +145,8 @@ func (p Principal) MayNameModel(model string) bool {
 // LimitsModels reports whether p may not use every model of the gateway by its name.
 func (p Principal) LimitsModels() bool { return p.scope().PresetRequired || len(p.scope().Models) > 0 }
 
-// MayUseModel reports whether requests of p may have a model alone, or a reference to a
-// preset, as it is in a list of models.
+// MayUseModel reports whether requests of p may have an entry of a list of models. It is a
+// model alone, or a reference to a preset.
 func (p Principal) MayUseModel(id string) bool {
 	if slug, isPreset := strings.CutPrefix(id, ReferenceMark); isPreset {
 		return p.ReachesPreset(slug)

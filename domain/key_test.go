@@ -80,14 +80,14 @@ func TestKnownKeys(t *testing.T) {
 		if _, err := f.Authenticate(t.Context(), domain.HashSecret(secret)); err != nil {
 			t.Fatal(err)
 		}
-		lastUse(t, f.store, k.ID, f.now) // noting it has changed the key
+		lastUse(t, f.store, k.ID, f.now) // recording it has changed the key
 		for end := time.Now().Add(time.Minute); ; time.Sleep(time.Millisecond) {
 			_, err := f.Authenticate(unread, domain.HashSecret(secret))
 			if err == nil {
 				break
 			}
 			if time.Now().After(end) {
-				t.Fatalf("a minute after its use was noted the key is not in memory: %v", err)
+				t.Fatalf("a minute after its use was recorded the key is not in memory: %v", err)
 			}
 		}
 		atomic.StoreInt64(&f.views, 0)
@@ -255,24 +255,25 @@ func (h *held) Update(_ context.Context, fn func(domain.Tx) error) error {
 	return err
 }
 
-// noting is a Service whose notes of use are held, beside one without a hold.
-type noting struct {
+// useRecorder is a Service that waits for the test before it records a use, beside one
+// that does not wait.
+type useRecorder struct {
 	*fixture
 	held  *held
 	uses  *domain.Service
 	clock time.Time
 }
 
-func newNoting(t *testing.T) *noting {
+func newUseRecorder(t *testing.T) *useRecorder {
 	f := newFixture(t)
-	n := &noting{fixture: f, clock: f.now, held: &held{
+	n := &useRecorder{fixture: f, clock: f.now, held: &held{
 		Store: f.store, begun: make(chan struct{}, 100), permits: make(chan error), done: make(chan error, 100),
 	}}
 	n.uses = domain.NewServiceWith(n.held, func() time.Time { return n.clock }, uuid.NewString)
 	return n
 }
 
-func (n *noting) issue(t *testing.T) (domain.Key, string) {
+func (n *useRecorder) issue(t *testing.T) (domain.Key, string) {
 	t.Helper()
 	k, secret, err := n.IssueKey(t.Context(), domain.By(admin), domain.NewKey{Kind: domain.InferenceKey})
 	if err != nil {
@@ -285,15 +286,15 @@ func (n *noting) issue(t *testing.T) (domain.Key, string) {
 }
 
 // use uses a key, without anybody waiting for the store.
-func (n *noting) use(t *testing.T, secret string) {
+func (n *useRecorder) use(t *testing.T, secret string) {
 	t.Helper()
 	if _, err := n.uses.Authenticate(t.Context(), domain.HashSecret(secret)); err != nil {
 		t.Fatal(err)
 	}
 }
 
-// note waits for the note of a use to begin and lets it end as it may.
-func (n *noting) note(t *testing.T, with error) {
+// record waits until a use is being recorded, and lets that end with an error or nil.
+func (n *useRecorder) record(t *testing.T, with error) {
 	t.Helper()
 	<-n.held.begun
 	n.held.permits <- with
@@ -302,16 +303,16 @@ func (n *noting) note(t *testing.T, with error) {
 	}
 }
 
-// quiet makes sure that no note has begun.
-func (n *noting) quiet(t *testing.T) {
+// quiet fails the test if a use is being recorded.
+func (n *useRecorder) quiet(t *testing.T) {
 	t.Helper()
 	if len(n.held.begun) > 0 {
-		t.Error("a use is being noted")
+		t.Error("a use is being recorded")
 	}
 }
 
 func TestLastUse(t *testing.T) {
-	n := newNoting(t)
+	n := newUseRecorder(t)
 	k, secret := n.issue(t)
 	trail := n.records(t)
 	first := n.clock
@@ -323,9 +324,9 @@ func TestLastUse(t *testing.T) {
 	}
 	wg.Wait()
 	n.held.together = nil
-	n.note(t, nil)
-	if noted := lastUse(t, n.store, k.ID, first); noted.RevokedAt != nil || noted.Hash != k.Hash || !noted.CreatedAt.Equal(k.CreatedAt) {
-		t.Errorf("got %+v, want %+v with its last use", noted, k)
+	n.record(t, nil)
+	if stored := lastUse(t, n.store, k.ID, first); stored.RevokedAt != nil || stored.Hash != k.Hash || !stored.CreatedAt.Equal(k.CreatedAt) {
+		t.Errorf("got %+v, want %+v with its last use", stored, k)
 	}
 	n.clock = first.Add(time.Hour - time.Second)
 	for range 10 {
@@ -337,7 +338,7 @@ func TestLastUse(t *testing.T) {
 	n.clock = first.Add(time.Hour)
 	n.use(t, secret)
 	n.use(t, secret)
-	n.note(t, nil)
+	n.record(t, nil)
 	lastUse(t, n.store, k.ID, n.clock)
 	n.quiet(t)
 	if now := n.records(t); now != trail {
@@ -351,7 +352,7 @@ func TestLastUse(t *testing.T) {
 
 // A key that was refused was not used.
 func TestRefusedKeysAreNotUsed(t *testing.T) {
-	n := newNoting(t)
+	n := newUseRecorder(t)
 	revoked, secret := n.issue(t)
 	if _, err := n.RevokeKey(t.Context(), domain.By(admin), revoked.ID); err != nil {
 		t.Fatal(err)
@@ -371,7 +372,7 @@ func TestRefusedKeysAreNotUsed(t *testing.T) {
 
 // A note changes the key as it is at the time of writing.
 func TestNotesUndoNothing(t *testing.T) {
-	n := newNoting(t)
+	n := newUseRecorder(t)
 	k, secret := n.issue(t)
 	n.use(t, secret)
 	<-n.held.begun
@@ -383,8 +384,8 @@ func TestNotesUndoNothing(t *testing.T) {
 	if err := <-n.held.done; err != nil {
 		t.Fatal(err)
 	}
-	if noted := lastUse(t, n.store, k.ID, n.clock); noted.RevokedAt == nil || !noted.RevokedAt.Equal(*revoked.RevokedAt) {
-		t.Errorf("got %+v, want it revoked", noted)
+	if stored := lastUse(t, n.store, k.ID, n.clock); stored.RevokedAt == nil || !stored.RevokedAt.Equal(*revoked.RevokedAt) {
+		t.Errorf("got %+v, want it revoked", stored)
 	}
 	if _, err := n.uses.Authenticate(t.Context(), domain.HashSecret(secret)); !errors.Is(err, domain.ErrCredentials) {
 		t.Errorf("got %v, want %v", err, domain.ErrCredentials)
@@ -412,24 +413,24 @@ func TestNotesUndoNothing(t *testing.T) {
 
 // A store that takes no writes is not asked again for each request.
 func TestUseThatCannotBeNoted(t *testing.T) {
-	n := newNoting(t)
+	n := newUseRecorder(t)
 	k, secret := n.issue(t)
 	n.use(t, secret)
 	full := errors.New("no space left")
-	n.note(t, full)
+	n.record(t, full)
 	for range 10 {
 		n.use(t, secret)
 	}
 	n.quiet(t)
 	n.clock = n.clock.Add(time.Hour)
 	n.use(t, secret)
-	n.note(t, nil)
+	n.record(t, nil)
 	lastUse(t, n.store, k.ID, n.clock)
 }
 
-// Many keys in use cause few writes, and the notes that were left out are written later.
+// Many keys in use cause few writes. Uses that were left out are recorded later.
 func TestManyKeysAreUsedAtOnce(t *testing.T) {
-	n := newNoting(t)
+	n := newUseRecorder(t)
 	const most = 8
 	ids := make(map[string]string)
 	for range 3 * most {
@@ -450,13 +451,13 @@ func TestManyKeysAreUsedAtOnce(t *testing.T) {
 		}
 	}
 	n.quiet(t)
-	for noted := most; noted < len(ids); noted++ {
+	for recorded := most; recorded < len(ids); recorded++ {
 		for len(n.held.begun) == 0 { // a place is free once the one before is gone
 			for _, secret := range ids {
 				n.use(t, secret)
 			}
 		}
-		n.note(t, nil)
+		n.record(t, nil)
 	}
 	for id := range ids {
 		lastUse(t, n.store, id, n.clock)

@@ -267,8 +267,8 @@ func (s *Service) DeleteLabel(ctx context.Context, w Write, workspace, slug, nam
 	})
 }
 
-// Check returns an error if t cannot be the target of a label of p: NotFound for a
-// version that p does not have, Invalid for any other fault.
+// Check returns an error if t cannot be the target of a label of p. It is NotFound for a
+// version that p does not have, and Invalid for any other fault.
 func (t Target) Check(p Preset) error {
 	if t.Split == nil {
 		if !p.State().Has(t.Version) {

@@ -10,7 +10,7 @@ const MaxModelPattern = 256
 
 const maxPatternStars = 4
 
-// CheckModelPattern returns why a text is no model pattern: it must have 1 to
+// CheckModelPattern returns why a text is no model pattern. A pattern has 1 to
 // MaxModelPattern printable ASCII characters without spaces, and at most four *.
 func CheckModelPattern(pattern string) error {
 	unprintable := func(r rune) bool { return r <= ' ' || r > '~' }
@@ -24,8 +24,8 @@ func CheckModelPattern(pattern string) error {
 }
 
 // MatchModel reports whether a model matches a pattern. A * in the pattern matches any
-// characters except a colon, so a suffix like ":online" needs a pattern of its own. Its time
-// is linear in the model.
+// characters except a colon. So a suffix like ":online" needs a pattern of its own. Its
+// time is linear in the model.
 func MatchModel(pattern, model string) bool {
 	part, rest, star := strings.Cut(pattern, "*")
 	model, ok := strings.CutPrefix(model, part)

@@ -15,8 +15,8 @@ const (
 	DefaultPage = 50
 )
 
-// Listed is a page as clients see it: the JSON array of its objects, how many there
-// are in all, and the entity tag of the two.
+// Listed is a page as clients see it. It has the JSON array of its objects, and their
+// number on all pages. Tag is the entity tag of the two.
 type Listed struct {
 	JSON  []byte
 	Total int

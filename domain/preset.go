@@ -30,9 +30,8 @@ func (s PresetStatus) Valid() bool {
 	return s == PresetActive || s == PresetDisabled || s == PresetArchived
 }
 
-// Preset is a named, versioned set of inference settings (specification,
-// "Preset"). Its struct tags are what clients see of it in a list. An engine
-// stores that, and the fields that they do not.
+// Preset is a named, versioned set of inference settings (specification, "Preset"). Clients
+// see the fields with struct tags in a list. An engine stores these and the others.
 type Preset struct {
 	ID              string       `json:"id"`
 	Name            string       `json:"name"`
@@ -128,8 +127,8 @@ func (v PresetVersion) Summary() ([]byte, error) {
 	return append(strconv.AppendInt(text, int64(len(v.Config)), 10), '}'), nil
 }
 
-// JSON returns v as it is stored: its summary, and then its prompt, its template and its
-// Config as the last member. Clients see designated and labels, too. Those depend on the preset.
+// JSON returns v as it is stored. Its summary comes first, then its prompt, its template
+// and its Config. Clients see designated and labels, too. Those depend on the preset.
 func (v PresetVersion) JSON() ([]byte, error) {
 	summary, err := v.Summary()
 	if err != nil {

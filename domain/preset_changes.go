@@ -133,8 +133,8 @@ func (p Preset) audited() AuditObject {
 	return AuditObject{Kind: "preset", ID: p.ID, WorkspaceID: p.WorkspaceID, Slug: p.Slug, ManagedBy: valueOr(p.ManagedBy, "")}
 }
 
-// Designation names the version of a preset that serves requests: by its number, or by a
-// label that stands for it now. One of the two is set.
+// Designation names the version of a preset that is to serve requests. It has its number,
+// or a label that stands for it now. One of the two is set.
 type Designation struct {
 	Version int    `json:"version"`
 	Label   string `json:"label"`

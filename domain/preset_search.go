@@ -297,7 +297,7 @@ func (s *scanner) compare(a, b sortKey) int {
 }
 
 // pageByKey is page in the order of the presets' keys. A scan finds the first maxSorted
-// keys behind those of the scan before, so its memory is bounded at any offset.
+// keys behind those of the scan before. So its memory is bounded at any offset.
 func (s *scanner) pageByKey(page Page) ([]byte, int, error) {
 	var last *sortKey // the last key before those that are sought
 	for skip := page.Offset; ; {

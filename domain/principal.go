@@ -25,8 +25,8 @@ type Principal struct {
 	UserID string
 	// Kind decides what the key may do.
 	Kind KeyKind
-	// WorkspaceID is the workspace the key acts in. Where it is empty,
-	// WorkspaceSlug names it; where both are, it is the default workspace.
+	// WorkspaceID is the workspace the key acts in. If it is empty, WorkspaceSlug names the
+	// workspace. If both are empty, it is the default one.
 	WorkspaceID string
 	// WorkspaceSlug is the workspace of a key from the configuration, which
 	// may be written before the workspace exists.

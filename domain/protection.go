@@ -11,8 +11,8 @@ func (c *change) guardPreset(p Preset) error {
 	return c.Who.require(ProtectedLabels, presetProtected)
 }
 
-// guardPresets returns a Forbidden error if the caller lacks the right to remove a preset of
-// a workspace, or one of its labels. It reads presets only for a caller that lacks it.
+// guardPresets returns a Forbidden error if the caller lacks the right, and the workspace
+// has a protected preset or label. It reads presets only for a caller that lacks it.
 func (c *change) guardPresets(workspaceID string) error {
 	missing := c.Who.require(ProtectedLabels, "Workspace has protected presets or labels")
 	if missing == nil {

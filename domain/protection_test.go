@@ -8,8 +8,8 @@ import (
 	"github.com/caddy-presets/caddy-presets/domain"
 )
 
-// TestProtection tries every change of a preset with a key that has the right, one that has
-// not, and one of the configuration. Each acts on a preset of its own.
+// TestProtection tries every change of a preset with three keys. One has the right, one has
+// not, and one is of the configuration. Each acts on a preset of its own.
 func TestProtection(t *testing.T) {
 	f := newFixture(t)
 	issue := func(kind domain.KeyKind, rights ...domain.Right) domain.Principal {
@@ -156,8 +156,8 @@ func TestProtection(t *testing.T) {
 	}
 }
 
-// TestProtectionStays moves a label and makes versions with the right: both keep the
-// protection, and the trail tells when it was set and cleared.
+// TestProtectionStays moves a label and makes versions with the right. Both keep the
+// protection. The trail tells when it was set and cleared.
 func TestProtectionStays(t *testing.T) {
 	f := newFixture(t)
 	ctx, by := t.Context(), domain.By(admin)

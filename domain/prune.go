@@ -86,10 +86,10 @@ type Pruned struct {
 	Count    int    `json:"count"`
 }
 
-// PruneVersions removes versions of presets of any status, for good. It keeps the newest
-// of each, the designated one, those that a label stands for, also in part, and those that
-// UnusedSince keeps. Clients see the presets as before, in the same order. The result has each preset that lost
-// versions, by workspace, also beside an error.
+// PruneVersions removes versions of presets of any status, for good. It keeps the newest of
+// each, and the designated one. It keeps versions that a label stands for, also in part,
+// and those that UnusedSince keeps. Clients see the presets as before, in the same order.
+// The result has each preset that lost versions, by workspace, also beside an error.
 //
 // Many versions of one preset are removed in several changes, and others may write in
 // between. So each change decides anew which versions may go. The condition and the

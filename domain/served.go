@@ -13,9 +13,9 @@ import (
 	"time"
 )
 
-// Served is the hour of the last inference request to each version of a preset: hours since
-// 1970, by the version's number. Versions that were never served are not in it. A request
-// counts from when it goes to the gateway, whatever the answer.
+// Served is the hour of the last inference request to each version of a preset, in hours
+// since 1970. Its keys are the numbers of versions. Versions that were never served are not
+// in it. A request counts from when it goes to the gateway, whatever the answer.
 type Served map[int]int64
 
 // MaxServed bounds the versions of a Served. Those that were served last stay.
@@ -77,13 +77,13 @@ func presetTag(preset []byte) string {
 	return hex.EncodeToString(sum.Sum(nil)[:16])
 }
 
-// ServedPreset names a preset of which versions were served.
+// ServedPreset names a preset with served versions.
 type ServedPreset struct{ WorkspaceID, Slug string }
 
 // servedChunk is how many Served are put in one change. They keep MaxChangeSize.
 const servedChunk = 16
 
-// RecordServed notes when versions of presets were last served. Earlier hours than the
+// RecordServed records when versions of presets were last served. Earlier hours than the
 // stored ones change nothing. Presets that do not exist are left out. A client changes
 // nothing here, so there is no audit record.
 func RecordServed(ctx context.Context, store Store, served map[ServedPreset]Served) error {

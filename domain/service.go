@@ -18,10 +18,11 @@ type Service struct {
 	// KeepVersions is how many versions of a preset CreatePresetVersion keeps, 0
 	// for all. It is set before the Service is used.
 	KeepVersions int
-	// Changing, if it is set, is called before each change. What it returns is called before
-	// the change is answered: with the audit records if the change is durable, and with none
-	// if it failed or changed nothing. Neither may block. Both must be safe for concurrent
-	// use. Changing is set before the Service is used.
+	// Changing, if it is set, is called before each change. The function that it returns is
+	// called before the change is answered. It gets the audit records if the change is
+	// durable. It gets none if the change failed or changed nothing. Both functions must
+	// return without waiting, and be safe for concurrent use. Changing is set before the
+	// Service is used.
 	Changing func() (changed func([]AuditRecord))
 
 	store   Store

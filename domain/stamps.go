@@ -25,9 +25,9 @@ type Stamps struct {
 	// that ended. Objects share all counters but that of versions.
 	counters [sharedCounters + 1]atomic.Uint64
 	// until is when all stamps expire, in nanoseconds since begun, 0 for never. untilWall
-	// is the same by the system's clock, in nanoseconds since 1970. The earlier one
-	// counts: the system's clock may be set back, and the monotonic one stands still
-	// while the machine is suspended.
+	// is the same by the system's clock, in nanoseconds since 1970. The earlier one counts.
+	// The system's clock may be set back. The monotonic one stands still while the machine
+	// is suspended.
 	until, untilWall atomic.Int64
 }
 

@@ -58,9 +58,9 @@ type Store interface {
 	View(ctx context.Context, fn func(Reader) error) error
 
 	// Update runs fn and applies its writes as one atomic change. If fn or the engine
-	// fails, it applies none. Updates are serializable: each sees all writes of earlier
-	// ones, and fn's reads are still true when its writes take effect. When Update
-	// returns nil, the change survives a crash of the process and of the machine.
+	// fails, it applies none. Updates are serializable. Each sees all writes of earlier
+	// ones, and fn's reads are still true when its writes take effect. When Update returns
+	// nil, the change survives a crash of the process and of the machine.
 	//
 	// An engine may run fn several times, later, and on another goroutine. Optimistic
 	// engines repeat it after a conflict. So fn only reads and writes through its Tx,
@@ -119,8 +119,8 @@ type Reader interface {
 	// It does not hold them all in memory. An error ends it. An unknown workspace has
 	// none.
 	Presets(workspaceID string) iter.Seq2[Preset, error]
-	// PresetVersion returns version n of p. Where p.Has(n), a missing record is
-	// damage and not ErrNotFound.
+	// PresetVersion returns version n of p. If p.Has(n), a missing record is damage and not
+	// ErrNotFound.
 	PresetVersion(p PresetState, n int) (PresetVersion, error)
 	// PresetVersionJSON is PresetVersion for the version's JSON.
 	PresetVersionJSON(p PresetState, n int) ([]byte, error)
@@ -146,10 +146,11 @@ type Reader interface {
 	// AuditRecord returns record n of the audit trail. For 1 <= n <= the
 	// head's Count a missing record is damage and not ErrNotFound.
 	AuditRecord(n int) (AuditRecord, error)
-	// History returns the numbers of the audit records that concern a preset or a workspace,
-	// the newest first, and how many there are in all: see AuditRecord.Concerns. The cost of
-	// a page depends neither on its offset nor on the length of the trail. An unknown id has
-	// no records. The records of a deleted workspace stay.
+	// History returns the numbers of the audit records that concern a preset or a
+	// workspace, the newest first. total is how many there are in all: see
+	// AuditRecord.Concerns. The cost of a page depends neither on its offset nor on the
+	// length of the trail. An unknown id has no records. The records of a deleted workspace
+	// stay.
 	History(id string, page Page) (numbers []int, total int, err error)
 	// Usage returns the content of a row of usage that a node wrote.
 	Usage(id UsageID, node string) ([]byte, error)

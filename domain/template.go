@@ -9,8 +9,8 @@ import (
 	"github.com/go-json-experiment/json/jsontext"
 )
 
-// Template is what a version has besides its settings if requests fill in variables. Its
-// system prompt and the text of its messages have the variables, as {{name}}.
+// Template is the part of a version whose variables requests fill in. Its system prompt and
+// the text of its messages have the variables, as {{name}}.
 type Template struct {
 	// Variables are the names of all variables, in the order of their first use.
 	Variables []string `json:"variables"`
@@ -93,7 +93,7 @@ func (t *Template) JSON() []byte {
 	return append(text, '}')
 }
 
-// size is what t counts for MaxStoredSize.
+// size returns the bytes that t counts for MaxStoredSize.
 func (t *Template) size() int {
 	if t == nil {
 		return 0

@@ -2,8 +2,8 @@ package domain
 
 import "time"
 
-// UsageID names a row of usage: that of one preset, or of the requests without one, in an
-// hour or a day.
+// UsageID names a row of usage, of an hour or a day. It is that of one preset, or of the
+// requests without one.
 type UsageID struct {
 	WorkspaceID string
 	// PresetID is empty for requests without a preset.
@@ -19,7 +19,7 @@ type UsageRow struct {
 	UsageID
 	// Node is the Store.Node of the node that writes the row.
 	Node string
-	// Content is what package usage encodes. It has at most MaxUsageSize bytes.
+	// Content is a row as package usage encodes it. It has at most MaxUsageSize bytes.
 	Content []byte
 }
 

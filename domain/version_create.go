@@ -73,9 +73,10 @@ func (s *Service) CreatePresetVersion(ctx context.Context, w Write, workspace, s
 // that is not active keeps its slug, and is a Conflict.
 //
 // A draft is not designated. The outcome's JSON then shows it as created_version of its
-// preset, and its Version and Number are those of the draft. A draft of a preset that does
-// not exist is a Conflict. To set a label, w.Who must be allowed to manage. Without the right
-// ProtectedLabels, a version of a protected preset must be a draft: else Forbidden.
+// preset. Version and Number of the outcome are those of the draft. A draft of a preset
+// that does not exist is a Conflict. To set a label, w.Who must be allowed to manage.
+// Without the right ProtectedLabels, a version of a protected preset must be a draft: else
+// Forbidden.
 //
 // The same change removes versions beyond KeepVersions, as PruneVersions does, but at
 // most MaxChangeRemoved. The next change removes the rest. Drafts count as other versions.
@@ -152,7 +153,7 @@ func (s *Service) ReleasePresetVersion(ctx context.Context, w Write, workspace, 
 }
 
 // presetToExtend returns the active preset of a slug, or a new one with an id if there is
-// none, and checks the condition of the change.
+// none. It checks the condition of the change.
 func (c *change) presetToExtend(workspace, slug, id string) (p Preset, err error) {
 	home, err := workspaceOf(c, c.Who, workspace)
 	if err != nil {

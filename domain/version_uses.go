@@ -8,8 +8,8 @@ import (
 	jsonv2 "github.com/go-json-experiment/json"
 )
 
-// versionUses tells how requests get the versions of a preset, by its name alone or by a
-// label, and when they last did.
+// versionUses tells how requests get the versions of a preset: by its name alone, or by a
+// label. It also tells when they last did.
 type versionUses struct {
 	designated int
 	labels     map[int][]string // in byte order, by version

@@ -67,8 +67,8 @@ type NewWorkspace struct {
 	DisabledServerTools             *[]string       `json:"disabled_server_tools"`
 }
 
-// CreateWorkspace stores a new workspace. A slug that is taken is Invalid (the
-// specification declares no 409 here), as is a workspace of more than MaxStoredSize. w.Who
+// CreateWorkspace stores a new workspace. A slug that is taken is Invalid, since the
+// specification declares no 409 here. So is a workspace of more than MaxStoredSize. w.Who
 // must be allowed to manage every workspace.
 func (s *Service) CreateWorkspace(ctx context.Context, w Write, in NewWorkspace) (Outcome, error) {
 	if err := w.Who.MayManageAll(); err != nil {
@@ -288,9 +288,9 @@ func reachedWorkspace(r Reader, who Principal, ref string) (id string, text []by
 	return id, text, err
 }
 
-// workspaceOf returns the id of the workspace that who acts in: the one ref names,
-// else the key's own, else the default one. Only a management key may name another
-// than its own, and learns whether it exists.
+// workspaceOf returns the id of the workspace that who acts in. That is the one ref names,
+// else the key's own, else the default one. Only a management key may name another than its
+// own, and learns whether it exists.
 func workspaceOf(r Reader, who Principal, ref string) (id string, err error) {
 	if ref != "" && who.Kind == ManagementKey {
 		id, _, err = reachedWorkspace(r, who, ref)

@@ -145,10 +145,10 @@ func isNamed(keys []Principal, slug string) bool {
 
 // DeleteWorkspace removes the workspace of an id or slug with all its presets. It is
 // Invalid while live keys act in it. The same change makes a deleted default workspace
-// anew, empty and with another id. Presets of an owner that on does not name are a Conflict.
-// Keys without a workspace of their own do not prevent
-// that. w.Who must be allowed to manage every workspace, and to remove what is protected
-// in this one: else Forbidden. The outcome has no JSON.
+// anew, empty and with another id. Presets of an owner that on does not name are a
+// Conflict. Keys without a workspace of their own do not prevent the deletion. It is
+// Forbidden unless w.Who may manage every workspace, and may remove the protected presets
+// and labels of this one. The outcome has no JSON.
 func (s *Service) DeleteWorkspace(ctx context.Context, w Write, ref string, on WorkspaceDeletion) (Outcome, error) {
 	if err := w.Who.MayManage(); err != nil {
 		return Outcome{}, err

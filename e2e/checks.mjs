@@ -1,4 +1,4 @@
-// Shared functions of the checks of the official clients for JavaScript: they direct the
+// Shared functions of the checks of the official clients for JavaScript. They direct the
 // service behind Caddy, and report the checks.
 
 import assert from "node:assert/strict";

@@ -160,7 +160,7 @@ func TestCluster(t *testing.T) {
 			t.Fatalf("got %d %s", status, answer)
 		}
 		for _, name := range names {
-			took := waitUntil(t, 10*time.Second, name+" resolves what another wrote", func() bool { return resolves(sites[name], model) })
+			took := waitUntil(t, 30*time.Second, name+" resolves what another wrote", func() bool { return resolves(sites[name], model) })
 			slowest = max(slowest, took)
 			if took > time.Second {
 				late++

@@ -118,8 +118,8 @@ func startConsole(t *testing.T) *consoleServer {
 	}}
 }
 
-// startMeasured runs the binary with the console and with usage, in front of a gateway that
-// says what its answers used.
+// startMeasured runs the binary with the console and with usage. Its gateway says what its
+// answers used.
 func startMeasured(t *testing.T) *consoleServer {
 	t.Helper()
 	gateway := httptest.NewServer(http.HandlerFunc(answerByModel))

@@ -210,9 +210,9 @@ func serve(t *testing.T, cmd *exec.Cmd, address string) {
 			if err != nil && runtime.GOOS != "windows" && !wasKilled(cmd) {
 				t.Errorf("%s did not stop cleanly: %v", name, err)
 			}
-		case <-time.After(20 * time.Second):
+		case <-time.After(30 * time.Second):
 			_ = cmd.Process.Kill()
-			t.Errorf("%s did not stop within 20 seconds of an interrupt", name)
+			t.Errorf("%s did not stop within 30 seconds of an interrupt", name)
 		}
 		if t.Failed() {
 			t.Logf("%s said:\n%s", name, log)

@@ -15,8 +15,8 @@ import (
 // proves that.
 var eventsFile = filepath.Join(root, "domain", "usage", "answer", "testdata", "events.json")
 
-// TestEventTypes compares the types of official clients with what is read. A new version of a
-// client fails it if it knows a new event, or a new place that speaks of usage.
+// TestEventTypes compares the types of official clients with what is read. It fails if a
+// new version of a client knows a new event, or a new place with usage.
 func TestEventTypes(t *testing.T) {
 	node, err := exec.LookPath("node")
 	if err != nil {

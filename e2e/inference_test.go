@@ -18,8 +18,8 @@ import (
 	"time"
 )
 
-// patience is the longest time for something that should happen at once.
-const patience = 20 * time.Second
+// patience is how long a test waits for an immediate event. It only ends what hangs.
+const patience = 30 * time.Second
 
 // service is an AI service behind Caddy. It records its requests, and answers like a real
 // service with the files of testdata. A stream pauses after each event until the test

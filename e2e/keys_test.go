@@ -91,7 +91,7 @@ func TestKeys(t *testing.T) {
 	})
 
 	t.Run("expiry", func(t *testing.T) {
-		deadline := time.Now().Add(10 * time.Second)
+		deadline := time.Now().Add(patience)
 		for {
 			status, body := s.post(t, "/v1/presets/analyst/responses", brief, `{}`)
 			if status == http.StatusUnauthorized {

@@ -184,8 +184,8 @@ func answerWithUsage(w http.ResponseWriter, r *http.Request) {
 		"completion_tokens": 5, "completion_tokens_details": {"reasoning_tokens": 3}, "cost": 0.25}}`)
 }
 
-// TestPrometheus runs a Prometheus that scrapes a server under load. It loads the alerts, of
-// which none fires. It answers each query of the dashboard.
+// TestPrometheus runs a Prometheus that scrapes a server under load. It loads the alerts,
+// and none fires. It answers each query of the dashboard.
 func TestPrometheus(t *testing.T) {
 	tool(t, "prometheus")
 	receiver := httptest.NewServer(http.HandlerFunc(func(http.ResponseWriter, *http.Request) {}))

@@ -63,11 +63,11 @@ func TestLinearizable(t *testing.T) {
 	result(t, "linear", begun, "rounds", rounds, "requests", all.requests, "writes", all.writes, "unknown", all.unknown, "not-modified", all.notModified)
 }
 
-// TestLinearizableControl checks that the checker detects faults. A proxy sometimes
-// answers as a faulty server would. The same proxy without faults must pass. A single
-// fault may stay undetected, because it is often undone before a read. The test repeats
-// rounds until it detects one. After 60 undetected rounds the checker counts as blind. Of
-// 25 rounds with 3 to 15 faults each, one went undetected.
+// TestLinearizableControl checks that the checker detects faults. A proxy sometimes answers
+// as a faulty server would. The same proxy without faults must pass. A single fault may
+// stay undetected, because it is often undone before a read. The test repeats rounds until
+// it detects one. After 60 undetected rounds the checker counts as blind. One of 25 rounds
+// with 3 to 15 faults each went undetected.
 func TestLinearizableControl(t *testing.T) {
 	begun := time.Now()
 	s := newServer(t, options{})

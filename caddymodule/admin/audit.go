@@ -68,7 +68,7 @@ func auditCommand() *cobra.Command {
 	var (
 		target       client
 		verify       bool
-		noted        string
+		expected     string
 		asJSON       bool
 		after, limit int
 	)
@@ -96,8 +96,8 @@ line.`,
 			if err != nil {
 				return err
 			}
-			if verify || noted != "" {
-				if err := trail.verify(noted); err != nil {
+			if verify || expected != "" {
+				if err := trail.verify(expected); err != nil {
 					return err
 				}
 				return printHead(cmd.OutOrStdout(), trail.head, asJSON)
@@ -119,7 +119,7 @@ line.`,
 	target.flags(audit)
 	flags := audit.Flags()
 	flags.BoolVar(&verify, "verify", false, "Check the hashes of the whole trail")
-	flags.StringVar(&noted, "head", "", "Verify, and check that the trail has the record of this hash")
+	flags.StringVar(&expected, "head", "", "Verify, and check that the trail has the record of this hash")
 	flags.BoolVar(&asJSON, "json", false, "Print JSON, one record a line")
 	flags.IntVar(&after, "after", 0, "Print the records after this number, instead of the newest")
 	flags.IntVar(&limit, "limit", newestRecords, "Print at most so many records; 0, as with --json: all")
@@ -175,11 +175,11 @@ func (t trail) records(after, limit int) iter.Seq2[domain.AuditRecord, error] {
 	}
 }
 
-// verify checks the whole trail, and that it has the noted hash, if noted is not empty.
-func (t trail) verify(noted string) error {
+// verify checks the whole trail, and that it has the expected hash, if expected is not empty.
+func (t trail) verify(expected string) error {
 	var want, none domain.AuditHash
-	if noted != "" {
-		if err := want.UnmarshalText([]byte(noted)); err != nil {
+	if expected != "" {
+		if err := want.UnmarshalText([]byte(expected)); err != nil {
 			return fmt.Errorf("--head: %w", err)
 		}
 	}

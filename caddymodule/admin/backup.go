@@ -65,11 +65,11 @@ The file gets its name once it is complete and on the disk. Until then its name 
 	return backup
 }
 
-// backupTo copies a backup from the server, checks it and describes it in notes.
-func (t *client) backupTo(ctx context.Context, notes, to io.Writer) error {
+// backupTo copies a backup from the server, checks it and describes it in messages.
+func (t *client) backupTo(ctx context.Context, messages, to io.Writer) error {
 	var info badger.BackupInfo
 	var end badger.BackupEnd
-	p, err := t.fetch(ctx, notes, Path+"backup", func(r io.Reader) (err error) {
+	p, err := t.fetch(ctx, messages, Path+"backup", func(r io.Reader) (err error) {
 		info, end, err = badger.CheckBackup(io.TeeReader(r, to))
 		return err
 	})
@@ -83,7 +83,7 @@ func (t *client) backupTo(ctx context.Context, notes, to io.Writer) error {
 	if info.Encrypted() {
 		encrypted = "encrypted"
 	}
-	_, err = fmt.Fprintf(notes, "Made a backup of commit %d, %s: %s in %v, of %d records, digest %s\n",
+	_, err = fmt.Fprintf(messages, "Made a backup of commit %d, %s: %s in %v, of %d records, digest %s\n",
 		info.Commit, encrypted, humanize.IBytes(uint64(p.read())), p.elapsed(), end.Records, end.Digest)
 	return err
 }

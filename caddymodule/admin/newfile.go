@@ -17,7 +17,7 @@ import (
 
 // writeFile calls write with a new file, or with standard output if the name is "-". The
 // context ends when the command is interrupted.
-func writeFile(cmd *cobra.Command, name string, write func(ctx context.Context, notes, to io.Writer) error) error {
+func writeFile(cmd *cobra.Command, name string, write func(ctx context.Context, messages, to io.Writer) error) error {
 	ctx, stop := interruptible(cmd)
 	defer stop()
 	if name == "-" {

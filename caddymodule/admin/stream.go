@@ -119,14 +119,14 @@ func (s *stream) Read(p []byte) (int, error) {
 
 // fetch sends a request and calls check with the answer. It ends with ctx, and shows
 // progress on a terminal.
-func (t *client) fetch(ctx context.Context, notes io.Writer, path string, check func(io.Reader) error) (*progress, error) {
+func (t *client) fetch(ctx context.Context, messages io.Writer, path string, check func(io.Reader) error) (*progress, error) {
 	response, err := t.sendUntil(ctx, http.MethodGet, path, nil, nil)
 	if err != nil {
 		return nil, err
 	}
 	defer response.Body.Close()
 	defer context.AfterFunc(ctx, func() { response.Body.Close() })()
-	p := newProgress(notes, response.Body, 0)
+	p := newProgress(messages, response.Body, 0)
 	err = check(p)
 	p.done()
 	if ctx.Err() != nil {

@@ -76,10 +76,10 @@ Until then its name is <file>.partial.`,
 	return export
 }
 
-// exportTo copies an export from the server, checks it and describes it in notes.
-func (t *client) exportTo(ctx context.Context, notes, to io.Writer) error {
+// exportTo copies an export from the server, checks it and describes it in messages.
+func (t *client) exportTo(ctx context.Context, messages, to io.Writer) error {
 	var summary transfer.Summary
-	p, err := t.fetch(ctx, notes, Path+"export", func(r io.Reader) (err error) {
+	p, err := t.fetch(ctx, messages, Path+"export", func(r io.Reader) (err error) {
 		summary, err = transfer.Check(ctx, io.TeeReader(r, to))
 		return err
 	})
@@ -89,7 +89,7 @@ func (t *client) exportTo(ctx context.Context, notes, to io.Writer) error {
 	case err != nil:
 		return err
 	}
-	_, err = fmt.Fprintf(notes, "Exported %s: %s in %v, digest %s\n", describeCounts(summary.Counts), humanize.IBytes(uint64(p.read())), p.elapsed(), summary.Digest)
+	_, err = fmt.Fprintf(messages, "Exported %s: %s in %v, digest %s\n", describeCounts(summary.Counts), humanize.IBytes(uint64(p.read())), p.elapsed(), summary.Digest)
 	return err
 }
 
@@ -152,10 +152,10 @@ backed up.`,
 // resumeHint ends the errors that leave the progress of an import unknown.
 const resumeHint = "the import is not finished; import the same file again to continue it"
 
-// importFrom sends an export to the server and describes the result in notes. size is its
+// importFrom sends an export to the server and describes the result in messages. size is its
 // length in bytes, or 0 if that is unknown.
-func (t *client) importFrom(ctx context.Context, notes io.Writer, from io.Reader, size int64) error {
-	p := newProgress(notes, until(ctx, from), size)
+func (t *client) importFrom(ctx context.Context, messages io.Writer, from io.Reader, size int64) error {
+	p := newProgress(messages, until(ctx, from), size)
 	headers := http.Header{"Content-Type": {LinesType}}
 	response, err := t.sendUntil(ctx, http.MethodPost, Path+"import", headers, p)
 	p.done()
@@ -176,7 +176,7 @@ func (t *client) importFrom(ctx context.Context, notes io.Writer, from io.Reader
 	if summary.Resumed > 0 {
 		resumed = fmt.Sprintf(", from line %d on", summary.Resumed+1)
 	}
-	_, err = fmt.Fprintf(notes, "Imported the export of %s%s in %v: %s, digest %s\n",
+	_, err = fmt.Fprintf(messages, "Imported the export of %s%s in %v: %s, digest %s\n",
 		summary.CreatedAt.Format(time.RFC3339), resumed, p.elapsed(), describeCounts(summary.Counts), summary.Digest)
 	return err
 }

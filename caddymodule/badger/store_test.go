@@ -155,9 +155,9 @@ func TestChecksDue(t *testing.T) {
 	}
 }
 
-// TestLeaseAfterTheEnd checks that a cancelled request does not open a folder that no
+// TestRequestAfterTheEnd checks that a cancelled request does not open a folder that no
 // configuration uses.
-func TestLeaseAfterTheEnd(t *testing.T) {
+func TestRequestAfterTheEnd(t *testing.T) {
 	l := newStore(settings{folder: caddytest.Folder(t), logger: zap.NewNop()})
 	ctx, cancel := context.WithCancel(t.Context())
 	cancel()

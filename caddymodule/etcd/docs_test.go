@@ -127,8 +127,8 @@ func startUnits(t *testing.T, folder string) (members []*exec.Cmd, clients, moni
 	return members, clients, monitored
 }
 
-// administrate does what docs/cluster.md has for users, as the user root, whose
-// certificate is in a folder.
+// administrate makes the users of docs/cluster.md. It acts as the user root, with the
+// certificate in folder.
 func administrate(t *testing.T, folder string, clients []string) {
 	t.Helper()
 	config, err := (&TLS{CAFile: filepath.Join(folder, "ca.pem"), CertFile: filepath.Join(folder, "root.pem"), KeyFile: filepath.Join(folder, "root.key")}).config()
@@ -203,7 +203,7 @@ func TestDocumentedUnits(t *testing.T) {
 			status, answer := s.do(0, key, "POST", "/v1/presets/p/chat/completions", `{"model":"`+model+`","messages":[]}`)
 			if status == 200 {
 				break
-			} else if time.Since(begun) > 15*time.Second {
+			} else if time.Since(begun) > 30*time.Second {
 				t.Fatalf("got %d %s", status, answer)
 			}
 		}

@@ -463,8 +463,8 @@ func noneHolds(t *testing.T, folder, secret, except string) {
 	}
 }
 
-// TestWebhookAtShutdown checks that a stopping server sends what waits for a webhook, and
-// that a receiver that hangs does not keep it longer than its grace period.
+// TestWebhookAtShutdown checks that a stopping server sends the waiting events of a
+// webhook. A receiver that hangs does not keep it longer than its grace period.
 func TestWebhookAtShutdown(t *testing.T) {
 	if runtime.GOOS == "windows" {
 		t.Skip("Windows has no SIGTERM")

@@ -321,8 +321,7 @@ func TestWhoseToolsAreDisabled(t *testing.T) {
 	}
 }
 
-// Where nothing is disabled, or the tools are others, that is known without a
-// read.
+// If nothing is disabled, or only other tools are, no read is needed to know that.
 func TestDisabledToolsTakeFewReads(t *testing.T) {
 	r := newResolving(t)
 	resolver := r.resolver(t, inference.Config{})

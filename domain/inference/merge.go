@@ -21,12 +21,12 @@ const (
 	FromVariable  Source = "variable"
 	FromWorkspace Source = "workspace"
 	FromPolicy    Source = "policy"
-	// FromServer is what the configuration of this server adds.
+	// FromServer is an addition by the configuration of this server.
 	FromServer Source = "server"
 )
 
-// settings are what one version of a preset adds to requests of one dialect.
-// They never change.
+// settings are those of one version of a preset, for requests of one dialect. They never
+// change.
 type settings struct {
 	fields  []rawjson.Member
 	tools   []namedTool

@@ -14,9 +14,9 @@ import (
 // names the items, parts and members that the other one cannot express, such as
 // "input.2" and "messages.0.content.1". Texts keep their bytes.
 //
-// A tool call is an item in Responses, a member of the model's message in Chat, and a part
-// of it in Messages. Calls go into the message of the model before them, if there is one.
-// In Messages all results in a row are one message.
+// A tool call is an item in Responses. It is a member of the model's message in Chat, and a
+// part of it in Messages. Calls go into the message of the model before them, if there is
+// one. In Messages all results in a row are one message.
 func translateMessages(list jsontext.Value, from, to domain.Dialect) (translated jsontext.Value, dropped []string) {
 	r := conversationReader{dialect: from}
 	for i, message := range rawjson.Items(list) {

@@ -26,7 +26,7 @@ type policy struct {
 	toolsName string
 }
 
-// rule is what a policy says about one setting.
+// rule is a policy's rule for one setting.
 type rule struct {
 	name   string
 	kind   ruleKind
@@ -163,8 +163,8 @@ func (p *policy) cost() int {
 // isPromptName reports whether a policy's name is that of the system prompt.
 func isPromptName(name string) bool { return name == "system" || name == "instructions" }
 
-// otherToolPlaces are the fields besides tools that give tools to a model. Of plugins only
-// those count that are server tools.
+// otherToolPlaces are the fields besides tools that give tools to a model. Plugins count
+// only if they are server tools.
 var otherToolPlaces = func() []place {
 	places := []place{{field: "plugins"}, {field: "functions"}, {field: "function_call"}}
 	for _, t := range serverTools {
@@ -174,26 +174,6 @@ var otherToolPlaces = func() []place {
 	}
 	return places
 }()
-
-// settingNames returns all names that a policy can have for a setting. They are those of
-// the fields of settings, and of the parts of fields that the dialects name differently.
-func settingNames() []string {
-	names := map[string]bool{"system": true, "instructions": true}
-	for field := range settingFields {
-		if !presetOnly[field] {
-			names[field] = true
-		}
-	}
-	for _, c := range counterparts {
-		for _, path := range c.allPaths() {
-			names[path] = true
-		}
-		for _, path := range c.within {
-			names[path] = true
-		}
-	}
-	return slices.Sorted(maps.Keys(names))
-}
 
 // allPaths returns the setting's names in all dialects.
 func (c counterpart) allPaths() []string {

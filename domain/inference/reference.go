@@ -12,8 +12,9 @@ import (
 	"github.com/caddy-presets/caddy-presets/schema/rawjson"
 )
 
-// reference is how a request names a preset: "@preset/slug" or "model@preset/slug" as its
-// model, "slug" in its preset field, or a prompt (see promptReference).
+// reference is how a request names a preset. Its model is "@preset/slug" or
+// "model@preset/slug", its preset field is "slug", or it has a prompt (see
+// promptReference).
 type reference struct {
 	slug string
 	// pin is a version's number or a label, written behind a second @. It is empty for
@@ -29,9 +30,9 @@ func (ref reference) String() string {
 	return domain.ReferenceMark + ref.slug + "@" + ref.pin
 }
 
-// version returns the number of the version of p that the reference names, and the label by
-// which it does, if it is one. A sticky id decides where a label has a split. A version that
-// p does not have is NotFound.
+// version returns the number of the version of p that the reference names. label is the
+// label by which it names the version, or empty. A sticky id decides where a label has a
+// split. A version that p does not have is NotFound.
 func (ref reference) version(p *domain.Preset, id stickyID) (n int, label string, err error) {
 	if ref.pin == "" {
 		return p.DesignatedVersion, "", nil

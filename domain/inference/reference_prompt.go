@@ -11,7 +11,7 @@ import (
 	"github.com/caddy-presets/caddy-presets/schema/rawjson"
 )
 
-// promptMembers are what a request says about a prompt.
+// promptMembers are the members of a request that name a prompt.
 type promptMembers struct {
 	place                  string         // the beginning of each member's JSON Pointer
 	id, version, variables jsontext.Value // nil: none

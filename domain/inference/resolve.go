@@ -105,12 +105,12 @@ type Resolution struct {
 	WorkspaceID string
 	// Label is the label by which the request named the version, empty for none.
 	Label string
-	// Model is the model that Body asks for, if Config.TellModel is set: the first of a list of models without a
-	// model. It is empty if there is none, or if it is longer than maxModelName. Of a
-	// request without a preset it is empty, too: see ModelOf.
+	// Model is the model that Body asks for, if Config.TellModel is set. Without a model it
+	// is the first of the list of models. It is empty if there is none, or if it is longer
+	// than maxModelName. Without a preset it is empty, too: see ModelOf.
 	Model string
-	// StreamUsageAdded tells that the request asks for usage at the end of the stream, and
-	// would not do so by itself.
+	// StreamUsageAdded tells that Body asks for usage at the end of the stream, and the
+	// client's request did not.
 	StreamUsageAdded bool
 	// Dropped names settings and fields that did not go upstream. The request's dialect
 	// has no counterpart for them, or the gateway does not know them. Names consist of
@@ -180,7 +180,7 @@ func usableSession(id string) string {
 // each request may get another version.
 //
 // These are Invalid: a malformed reference, two different references, a reference inside
-// models, a request that cannot be merged, and a session id of more than MaxSessionID
+// models, and a request that cannot be merged. So is a session id of more than MaxSessionID
 // characters beside a reference. So are variables without a template, variables that it
 // does not have, missing ones, and values that do not fit. A preset that does not exist, is
 // not active, or does not have the version or label is NotFound. The error names it. A
@@ -208,11 +208,11 @@ func (r *Resolver) Resolve(ctx context.Context, who domain.Principal, sent Reque
 		return out, domain.InvalidAt("x-session-id", sessionTooLong)
 	}
 	prompt := request.prompt
-	mayPass := r.passPrompts && prompt.only && !who.PresetRequired()
+	passUnknown := r.passPrompts && prompt.only && !who.PresetRequired()
 	switch mistake := cmp.Or(prompt.errID, prompt.err); {
-	case prompt.errID != nil && mayPass:
+	case prompt.errID != nil && passUnknown:
 		return out, r.checkUnresolved(ctx, who, sent)
-	case mistake != nil && !mayPass:
+	case mistake != nil && !passUnknown:
 		return out, mistake
 	}
 	workspace, err := r.workspace(ctx, who)
@@ -222,7 +222,7 @@ func (r *Resolver) Resolve(ctx context.Context, who domain.Principal, sent Reque
 	id := newStickyID(cmp.Or(out.SessionID, usableSession(sent.SessionID)), who.KeyID)
 	use, err := r.version(ctx, who, workspace.id, request.ref, id, sent.Dialect)
 	switch {
-	case mayPass && errors.Is(err, errNoPreset):
+	case passUnknown && errors.Is(err, errNoPreset):
 		return out, r.checkUnresolved(ctx, who, sent)
 	case cmp.Or(err, prompt.err) != nil:
 		return out, cmp.Or(err, prompt.err)

@@ -525,8 +525,8 @@ func TestLostVersionsAreNotServed(t *testing.T) {
 			}
 		}
 	}
-	// Engines report a restore in both ways: the first while the store is open, the second
-	// when it is opened again.
+	// Engines report a restore in both ways. They use the first while the store is open,
+	// and the second when it is opened again.
 	for name, tell := range map[string]func(s *restorable, to domain.Store){
 		"all has changed": func(s *restorable, to domain.Store) {
 			change := s.stamps.Change()

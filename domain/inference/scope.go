@@ -7,9 +7,9 @@ import (
 	"github.com/caddy-presets/caddy-presets/domain"
 )
 
-// checkScope checks what the limits of a key say about a request alone: it returns an
-// Invalid error if the request must name a preset, and a Forbidden one if it names a model
-// that it may not.
+// checkScope checks the limits of a key that concern a request alone. It returns an Invalid
+// error if the request must name a preset. It returns a Forbidden error if the request
+// names a model that the key may not use.
 func checkScope(who domain.Principal, request *parsedRequest, sent Request) error {
 	if who.PresetRequired() && !request.found {
 		return domain.InvalidAt("/preset", "must name a preset, as the key serves no other requests")

@@ -25,9 +25,9 @@ func setOf(d domain.Dialect) dialects {
 	return 0
 }
 
-// settingFields are the fields of a request that a preset keeps, each with the
-// dialects that have it: what selects or shapes the model's run. Content,
-// identity, transport and per-call state are not kept.
+// settingFields are the fields of a request that a preset keeps, each with the dialects
+// that have it. They select or shape the model's run. Content, identity, transport and
+// per-call state are not kept.
 var settingFields = map[string]dialects{
 	"model": inAll, "models": inAll, "fallbacks": inMessages,
 	"provider": inAll, "route": inAll, "plugins": inAll,
@@ -50,6 +50,6 @@ var settingFields = map[string]dialects{
 	"cache_enabled": inAll, "cache_ttl_seconds": inAll,
 }
 
-// presetOnly are the settings that say how a preset is used and are no fields
-// of a request: they are stored and never sent.
+// presetOnly are the settings that say how a preset is used. They are stored and never
+// sent, since they are no fields of a request.
 var presetOnly = map[string]bool{"cache_enabled": true, "cache_ttl_seconds": true}

@@ -31,8 +31,8 @@ func (m *merger) addStreamUsage() {
 	m.streamUsageAdded = true
 }
 
-// IsStreamUsage reports whether data of an event of a chat stream is the chunk that only
-// tells the usage of the stream. A chunk that also tells an error is not.
+// IsStreamUsage reports whether an event of a chat stream is the chunk that has only the
+// stream's usage. data is that of the event. A chunk that also tells an error is not.
 func IsStreamUsage(data []byte) bool {
 	noChoices, hasUsage := false, false
 	for field, err := range rawjson.Object(data) {

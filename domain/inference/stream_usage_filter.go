@@ -27,7 +27,7 @@ type StreamUsageFilter struct {
 	tookEnd bool // the last end of a line was taken out
 }
 
-// stage is what is known of an event.
+// stage is how much of an event has been read.
 type stage uint8
 
 const (

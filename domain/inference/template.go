@@ -280,7 +280,7 @@ func soleVariable(segments []segment) string {
 	return ""
 }
 
-// string adds a string with its segments. One of which nothing changes keeps its bytes.
+// string adds a string with its segments. A string that does not change keeps its bytes.
 func (c *compiler) string(value jsontext.Value, segments []segment) {
 	if text, _ := rawjson.Text(value); len(segments) == 0 || len(segments) == 1 && segments[0].text == text {
 		c.add(value...)

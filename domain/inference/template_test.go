@@ -534,7 +534,7 @@ func renderSimply(text string, value func(name string) string) (rendered string,
 }
 
 // checkRendering stores texts as a template of one dialect, and resolves a request of
-// another with values. rest is the request's other fields, of which nothing may be left. It
+// another with values. rest is the request's other fields. None of them may be left. It
 // returns what is wrong with the result, or "".
 func checkRendering(tb testing.TB, r *resolving, resolver *inference.Resolver, slug, rest string, from, to domain.Dialect, prompt, text string, value func(name string) string) string {
 	tb.Helper()

@@ -18,7 +18,7 @@ import (
 // The fields are in the order of settings. A value that both dialects write alike keeps its
 // bytes. If several settings form one field, the field has the position of the first. A
 // null setting counts as missing. Fields in unknown, which the gateway does not know, are
-// not returned: the setting takes its next name in that dialect, if there is one. Fields of
+// not returned. The setting takes its next name in that dialect, if there is one. Fields of
 // presetOnly are not returned either.
 //
 // dropped is in the order of settings, without duplicates. It has "field" for a setting,
@@ -64,7 +64,7 @@ type counterpart struct {
 	// paths are the setting's names in each dialect that has it: "field", or "field.member"
 	// for a member of an object. The first name is written. The others mean the same.
 	paths paths
-	// within has, for a path whose value is an object, the path of the number in it.
+	// within has the path of the number within an object, by the path of the object.
 	within map[string]string
 	// agree is set if two names of the setting may be used together with equal values.
 	agree bool

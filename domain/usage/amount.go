@@ -1,6 +1,7 @@
 package usage
 
 import (
+	"encoding/binary"
 	"math"
 	"math/big"
 	"math/bits"
@@ -26,8 +27,8 @@ var powers = func() (p [20]uint64) {
 	return p
 }()
 
-// amountOf returns d to 18 decimal places, and whether d can be a cost: it is not negative,
-// and less than 10^18.
+// amountOf returns d to 18 decimal places, and whether d can be a cost. A cost is not
+// negative, and less than 10^18.
 func amountOf(d decimal.Decimal) (amount, bool) {
 	if d.Sign() < 0 || d.Exponent() < -64 || d.Exponent() > amountDigits {
 		return amount{}, false // 1e999999 would need a megabyte
@@ -42,7 +43,7 @@ func amountOf(d decimal.Decimal) (amount, bool) {
 	}
 	var words [16]byte
 	units.FillBytes(words[:])
-	a := amount{be64(words[:8]), be64(words[8:])}
+	a := amount{binary.BigEndian.Uint64(words[:8]), binary.BigEndian.Uint64(words[8:])}
 	return a, a.hi < maxCost.hi
 }
 
@@ -51,13 +52,6 @@ var maxCost = func() amount {
 	hi, lo := bits.Mul64(powers[18], powers[18])
 	return amount{hi, lo}
 }()
-
-func be64(b []byte) (n uint64) {
-	for _, c := range b {
-		n = n<<8 | uint64(c)
-	}
-	return n
-}
 
 // plus returns a+b, at most the greatest amount.
 func (a amount) plus(b amount) amount {

@@ -199,7 +199,7 @@ func (c *collector) merge(to *sketch, frame []byte) {
 	*to = sketch{frames: c.texts[start:len(c.texts):len(c.texts)], packed: len(frame)}
 }
 
-// report returns what was collected.
+// report returns the report of the collected rows.
 func (c *collector) report() (Report, error) {
 	r := Report{query: c.query, series: make([]reportSeries, 0, len(c.groups))}
 	for _, g := range c.groups {

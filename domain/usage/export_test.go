@@ -11,3 +11,18 @@ func (h *Handles) Signed(content []byte) string {
 	defer h.writers.Put(w)
 	return handleEncoding.EncodeToString(w.sum(slices.Clip(content), content))
 }
+
+// Encode returns the content of a row. The order of the series does not matter. Series of
+// one key are summed.
+func Encode(slug string, list []Series) ([]byte, error) {
+	changes := make(map[string]*Totals, len(list))
+	for i := range list {
+		key := string(appendKey(nil, &list[i].Key))
+		if changes[key] == nil {
+			changes[key] = new(Totals)
+		}
+		changes[key].Merge(&list[i].Totals)
+	}
+	content, _, err := mergeRow(nil, slug, changes)
+	return content, err
+}

@@ -59,7 +59,7 @@ type score struct {
 }
 
 // AddFeedback sums an outcome. It belongs to the hour and the series of its request. It
-// replaces an earlier score of the same request and name, if that is one of the latest
+// replaces an earlier score of the same request and name. That must be one of the latest
 // MaxScores that this ledger got.
 func (l *Ledger) AddFeedback(f Feedback) {
 	of, at := feedback(f), liveKey{f.WorkspaceID, hourOf(f.Start), f.Key}

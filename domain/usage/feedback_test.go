@@ -16,7 +16,7 @@ import (
 // Reports show the last score of each.
 func TestFeedbackIsReplaced(t *testing.T) {
 	r := rand.New(rand.NewPCG(5, 6))
-	for _, names := range []int{1, 3, 40} { // the last of which do not all find room
+	for _, names := range []int{1, 3, 40} { // 40 do not all find room
 		var l usage.Ledger
 		stored := make(rows)
 		type outcome struct {

@@ -32,9 +32,9 @@ type Handles struct {
 	writers sync.Pool // of *handleWriter
 }
 
-// A handle is base64url without padding of handleFormat, the ids of preset and request, the
-// version, the status class, the second of the start, the label and the id of the key. The
-// last bytes are a truncated HMAC-SHA256 of those before.
+// A handle is base64url without padding. Its bytes are handleFormat, the ids of preset and
+// request, the version, and the status class. Then come the second of the start, the label,
+// and the id of the key. The last bytes are a truncated HMAC-SHA256 of those before.
 const (
 	handleFormat = 1
 	handleMAC    = 16

@@ -11,8 +11,8 @@ import (
 	"github.com/caddy-presets/caddy-presets/domain/usage"
 )
 
-// TestRowsAhead reports rows of hours that have not begun, as a node makes them whose clock
-// is ahead. The rows come in every order.
+// TestRowsAhead reports rows of hours that have not begun. A node whose clock is ahead
+// makes them. The rows come in every order.
 func TestRowsAhead(t *testing.T) {
 	for _, hours := range [][2]int{{2, 5}, {5, 2}, {5, 5}} {
 		var l usage.Ledger

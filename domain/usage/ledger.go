@@ -19,7 +19,7 @@ const MaxSeries = 10_000
 // maxOthers is how many series of other a Ledger has beside MaxSeries.
 const maxOthers = MaxSeries / 10
 
-// The bounds of what a Ledger keeps of rows, in bytes.
+// The bounds of the rows in a Ledger, in bytes.
 const (
 	// maxUnstored is of rows that are not stored yet. Beyond it, requests wait in their
 	// series, whose number is bounded.
@@ -68,8 +68,8 @@ func (l *Ledger) Add(r *Request) {
 	l.sum(r.WorkspaceID, hourOf(r.Start), r.Key(), 1, func(t *Totals) { t.Add(r) })
 }
 
-// Overflowed returns how many requests were summed without their model, or under other,
-// because there was no room for their series.
+// Overflowed returns how many requests were summed without their model, or under other.
+// There was no room for their series.
 func (l *Ledger) Overflowed() int64 { return l.overflowed.Load() }
 
 // Lost returns how many requests were not summed at all.
@@ -130,15 +130,15 @@ func (l *Ledger) roomBeside(at liveKey, most int) *Totals {
 	return t
 }
 
-// Take returns the rows that changed since they were last given to Stored, ordered by
-// workspace, preset, hours before days, and time. Each has the whole sum of this process,
-// and replaces the stored one.
+// Take returns the rows that changed since they were last given to Stored. Their order is
+// by workspace, preset, hours before days, and time. Each has the whole sum of this
+// process, and replaces the stored one.
 //
-// read returns the stored content of a row of this process or of an earlier one whose rows
-// it goes on with, nil for none. Take asks for rows that it does not remember. If read
-// fails, the requests of the row stay for the next Take. Take's error has the first such
-// error. It also has that of a row that is damaged, which begins anew. Take returns rows
-// beside an error.
+// read returns the stored content of a row, nil for none. The row is of this process, or of
+// an earlier one whose rows it goes on with. Take asks for rows that it does not remember.
+// If read fails, the requests of the row stay for the next Take. Take's error has the first
+// such error. It also has that of a row that is damaged, which begins anew. Take returns
+// rows beside an error.
 func (l *Ledger) Take(read func(domain.UsageID) ([]byte, error)) ([]domain.UsageRow, error) {
 	l.taking.Lock()
 	defer l.taking.Unlock()

@@ -100,8 +100,8 @@ func readAmount(name, text string) (decimal.Decimal, error) {
 }
 
 // Estimate returns what the tokens of a model cost, and false if no price is for the model.
-// Of several patterns, the one with the longest literal part counts, then the one with
-// fewer *, then the first. Reasoning tokens are output tokens.
+// If several patterns match, the one with the longest literal part counts. Then fewer *
+// count, then the first pattern. Reasoning tokens are output tokens.
 func (p Prices) Estimate(model string, t answer.Tokens) (decimal.Decimal, bool) {
 	for _, price := range p.list {
 		if domain.MatchModel(price.model, model) {

@@ -27,7 +27,7 @@ func (s Step) length() time.Duration {
 	return time.Hour
 }
 
-// By is what a report has series for.
+// By is the property whose values have series in a report.
 type By string
 
 // The values of By. A preset's report has none by ByPreset and ByKey.
@@ -40,7 +40,7 @@ const (
 	ByStatus  By = "status"
 )
 
-// Scope is what a report is about.
+// Scope is the object of a report.
 type Scope uint8
 
 // The scopes.

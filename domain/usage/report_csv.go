@@ -7,8 +7,8 @@ import (
 	"time"
 )
 
-// CSV returns the points of the report as a table with a header (RFC 4180). Its columns
-// are the members of the key, other, time, and the members of JSON's points, such as
+// CSV returns the points of the report as a table with a header (RFC 4180). Its columns are
+// the members of the key, other, and time. Then come the members of JSON's points, such as
 // duration_ms_p50 and feedback_<name>_mean. Empty fields are null. Totals are in JSON only,
 // so that sums over rows are right.
 func (r Report) CSV() ([]byte, error) {

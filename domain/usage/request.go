@@ -52,7 +52,7 @@ type Request struct {
 // event.
 func (r *Request) IsError() bool { return r.Status >= 400 || r.Failed }
 
-// Key returns what the request is summed under.
+// Key returns the key of the sums that the request adds to.
 func (r *Request) Key() Key {
 	model := r.Model
 	if model == "" {
@@ -64,7 +64,7 @@ func (r *Request) Key() Key {
 	}
 }
 
-// Key is what usage is summed by. The workspace and the period are the row's.
+// Key identifies a sum of usage in a row. The workspace and the period are the row's.
 type Key struct {
 	PresetID, Preset string
 	Version          int

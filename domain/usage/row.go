@@ -32,7 +32,7 @@ type Series struct {
 	Totals Totals
 }
 
-// Decode reads the content of a row. It refuses what Encode did not write.
+// Decode reads the content of a row. It refuses content that this package did not write.
 func Decode(presetID string, content []byte) ([]Series, error) {
 	row, err := readRow(content)
 	if err == nil && !utf8.Valid(row.slug) {
@@ -67,21 +67,6 @@ func Decode(presetID string, content []byte) ([]Series, error) {
 		list = append(list, Series{key, *totals})
 	}
 	return list, nil
-}
-
-// Encode returns the content of a row. The order of the series does not matter. Series of
-// one key are summed.
-func Encode(slug string, list []Series) ([]byte, error) {
-	changes := make(map[string]*Totals, len(list))
-	for i := range list {
-		key := string(appendKey(nil, &list[i].Key))
-		if changes[key] == nil {
-			changes[key] = new(Totals)
-		}
-		changes[key].Merge(&list[i].Totals)
-	}
-	content, _, err := mergeRow(nil, slug, changes)
-	return content, err
 }
 
 // rawRow has the parts of a row's content.
@@ -279,7 +264,7 @@ func decodeTotals(b []byte) (*Totals, error) {
 	if t.outcomes, err = readOutcomes(raw.outcomes); err != nil {
 		return nil, err
 	}
-	// What was read is what would be written, so nothing else passes for totals.
+	// Encoding the totals again gives the same bytes. So nothing else passes for totals.
 	again, err := appendTotals(nil, t)
 	if err == nil && !bytes.Equal(again, b) {
 		err = errRow

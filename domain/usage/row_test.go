@@ -85,8 +85,8 @@ func TestDecodeDamage(t *testing.T) {
 	}
 }
 
-// FuzzDecode reads any bytes whose checksum is right. What Decode accepts is what Encode
-// writes, if the totals at the row's start are right, and Collect reads it, too.
+// FuzzDecode reads any bytes whose checksum is right. Encode writes each row that Decode
+// accepts, if the totals at the row's start are right. Collect reads it, too.
 func FuzzDecode(f *testing.F) {
 	for _, number := range []int{1, 2, 30} {
 		good := content(f, number)

@@ -22,7 +22,7 @@ func newSessionKey(presetID, session string) sessionKey {
 	return sha256.Sum256(append(append(make([]byte, 0, 256), presetID+"\x00"...), session...))
 }
 
-// Add remembers a request of a session. Of two requests the one that began later counts.
+// Add remembers a request of a session. The request that began last counts.
 func (s *Sessions) Add(session string, a Answered) {
 	s.latest.change(newSessionKey(a.Key.PresetID, session), MaxSessions, func(last *Answered, known bool) {
 		if known && a.Start.Before(last.Start) {

@@ -39,7 +39,7 @@ func milliseconds(d time.Duration) float64 { return float64(d) / float64(time.Mi
 
 // sketch has the durations of a sum as a DDSketch. Frames are one behind the other, and
 // their sum is the sketch. So sketches merge by appending. A frame has the number of its
-// buckets, and for each how many buckets before it are empty, and its count.
+// buckets. For each it has the number of empty buckets before it, and its count.
 type sketch struct {
 	frames []byte
 	packed int // the size when it last was one frame

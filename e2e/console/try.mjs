@@ -150,7 +150,7 @@ for (const [dialect, [route, body]] of Object.entries(template)) {
     await variable("photo").waitFor();
     await eventually(async () => assert.equal(await variables.getByRole("textbox").count(), 3));
 
-    // What is missing is told before anything is sent.
+    // The console tells which fields are missing before it sends anything.
     const before = (await control(dialect, "last")).count;
     await variable("city").fill("Rome {{who}} \"<b>\"\nand more");
     await page.getByRole("button", { name: "Show what goes up" }).click();

@@ -174,7 +174,7 @@ func (s *Store) view(ctx context.Context, fn func(*badgerdb.Txn, *records.Reader
 		// Badger itself cannot be trusted after a failed write.
 		return fmt.Errorf("%w: reading after a failed write: %w", errUnavailable, err)
 	}
-	s.noteDamage(err)
+	s.countDamage(err)
 	return err
 }
 
@@ -191,7 +191,7 @@ func (s *Store) Update(ctx context.Context, fn func(domain.Tx) error) error {
 
 func (s *Store) update(ctx context.Context, fn func(*records.Tx) error) error {
 	err := s.committer.groups.Update(ctx, fn)
-	s.noteDamage(err)
+	s.countDamage(err)
 	return err
 }
 

@@ -75,7 +75,7 @@ func (s *Store) checkFiles(report *storage.Report, pause func() error) error {
 	if s.guard == nil {
 		return nil // in memory
 	}
-	note := func(err error) error {
+	addProblem := func(err error) error {
 		switch {
 		case err == nil:
 		case isRefusal(err):
@@ -87,14 +87,14 @@ func (s *Store) checkFiles(report *storage.Report, pause func() error) error {
 	}
 	folder := s.guard.folder
 	listed, err := listedTables(folder)
-	if err := note(err); err != nil {
+	if err := addProblem(err); err != nil {
 		return err
 	}
 	with, err := dataKey(folder, s.db.Opts().EncryptionKey)
 	if err != nil {
-		return note(err)
+		return addProblem(err)
 	}
-	if err := note(s.guard.checkSameFolder()); err != nil {
+	if err := addProblem(s.guard.checkSameFolder()); err != nil {
 		return err
 	}
 	for name := range listed {
@@ -107,7 +107,7 @@ func (s *Store) checkFiles(report *storage.Report, pause func() error) error {
 			if now[name] {
 				again = err
 			}
-			if err := note(again); err != nil {
+			if err := addProblem(again); err != nil {
 				return err
 			}
 		}
@@ -160,8 +160,8 @@ func (s *Store) Status() Status {
 	return status
 }
 
-// noteDamage counts a read that met damage.
-func (s *Store) noteDamage(err error) {
+// countDamage counts a read that met damage.
+func (s *Store) countDamage(err error) {
 	if errors.Is(err, ErrDamaged) {
 		s.damage.Add(1)
 	}

@@ -199,7 +199,7 @@ func (c *committer) stop(err error) {
 // map. A thread that waits there stops the whole process at its next garbage collection.
 func (c *committer) prepare() error {
 	if c.guard != nil {
-		if err := c.guard.forWriting(); err != nil {
+		if err := c.guard.checkWritesAllowed(); err != nil {
 			return err
 		}
 	}

@@ -86,7 +86,7 @@ func TestHold(t *testing.T) {
 	n, db, count := compacting(t, d.folder, g.holdCompaction)
 	defer db.Close()
 	eventually(t, "held", func() bool { return g.heldCompactions.Load() > 0 })
-	if err := g.forWriting(); err == nil {
+	if err := g.checkWritesAllowed(); err == nil {
 		t.Error("a write is accepted while a compaction is held")
 	}
 	tables := len(db.Tables())
@@ -102,7 +102,7 @@ func TestHold(t *testing.T) {
 	if got := count(); got != n {
 		t.Errorf("got %d records, want %d", got, n)
 	}
-	if err := g.forWriting(); err != nil {
+	if err := g.checkWritesAllowed(); err != nil {
 		t.Errorf("afterwards: %v", err)
 	}
 }
@@ -129,12 +129,12 @@ func TestHoldOfTwo(t *testing.T) {
 	}()
 	<-blocked
 	g.holdCompaction() // the second one
-	if err := g.forWriting(); !errors.Is(err, errHeld) {
+	if err := g.checkWritesAllowed(); !errors.Is(err, errHeld) {
 		t.Errorf("while a compaction is held: got error %v, want %v", err, errHeld)
 	}
 	close(goOn)
 	<-held
-	if err := g.forWriting(); err != nil {
+	if err := g.checkWritesAllowed(); err != nil {
 		t.Errorf("afterwards: %v", err)
 	}
 }
@@ -172,7 +172,7 @@ func TestDescriptors(t *testing.T) {
 				time.Sleep(100 * time.Microsecond)
 			}
 		}
-		if g.forWriting() != nil {
+		if g.checkWritesAllowed() != nil {
 			refused++
 			begin()
 		}

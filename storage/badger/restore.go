@@ -34,7 +34,7 @@ type BackupFile struct {
 // chain. If the process ends meanwhile, Open refuses the folder.
 func Restore(ctx context.Context, folder string, o Options, backupKey []byte, backup BackupFile) (BackupInfo, BackupEnd, error) {
 	r := restore{ctx: ctx, o: o, backupKey: backupKey, free: freeSpace}
-	err := r.into(folder, backup)
+	err := r.writeStore(folder, backup)
 	return r.info, r.end, err
 }
 
@@ -54,7 +54,8 @@ type restore struct {
 	end     BackupEnd
 }
 
-func (r *restore) into(folder string, backup BackupFile) (err error) {
+// writeStore makes the store in folder. After an error it removes what it made.
+func (r *restore) writeStore(folder string, backup BackupFile) (err error) {
 	if r.o.Logger == nil {
 		r.o.Logger = zap.NewNop()
 	}
@@ -225,7 +226,7 @@ func (r *restore) write(from *backupReader) error {
 	size := 0 // since the last check
 	for from.next() {
 		if size += len(from.key) + len(from.record); size >= memTableSize/4 {
-			if err := cmp.Or(r.ctx.Err(), r.guard.forWriting(), r.reserve()); err != nil {
+			if err := cmp.Or(r.ctx.Err(), r.guard.checkWritesAllowed(), r.reserve()); err != nil {
 				return err
 			}
 			size = 0

@@ -210,7 +210,7 @@ func TestRestoreFolder(t *testing.T) {
 				}
 				return 2 * minFree, nil
 			}}
-			err := r.into(filepath.Join(parent, "a"), BackupFile{"backup-0", content})
+			err := r.writeStore(filepath.Join(parent, "a"), BackupFile{"backup-0", content})
 			if !errors.Is(err, ErrDiskFull) || listFolder(parent) != "." {
 				t.Errorf("got error %v and %s, want ErrDiskFull and nothing left", err, listFolder(parent))
 			}

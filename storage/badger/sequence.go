@@ -78,17 +78,17 @@ func checkSequence(folder string, sequence uint64) error {
 	case err != nil:
 		return readError(err)
 	}
-	var noted uint64
+	var recorded uint64
 	if len(stored) >= 8 {
-		noted = binary.BigEndian.Uint64(stored)
+		recorded = binary.BigEndian.Uint64(stored)
 	}
-	if content := encodeSequence(noted); !bytes.Equal(stored, content[:]) {
+	if content := encodeSequence(recorded); !bytes.Equal(stored, content[:]) {
 		return fmt.Errorf("%w: %s, which has the number of the last commit, is damaged. "+
 			"Restore a backup, or remove that file to go on with what is there", ErrDamaged, name)
 	}
-	if noted > sequence {
+	if recorded > sequence {
 		return fmt.Errorf("%w: it has lost commits: of %d commits the last %d are missing. "+
-			"Restore a backup, or remove %s to go on without them", ErrDamaged, noted, noted-sequence, name)
+			"Restore a backup, or remove %s to go on without them", ErrDamaged, recorded, recorded-sequence, name)
 	}
 	return nil
 }

@@ -131,8 +131,8 @@ func (g *guard) checkOpening() error {
 	return err
 }
 
-// forWriting returns an error while writes are refused, and logs a change of that.
-func (g *guard) forWriting() error {
+// checkWritesAllowed returns an error while writes are refused, and logs a change of that.
+func (g *guard) checkWritesAllowed() error {
 	free, err := g.checkWritable()
 	g.logChange(free, err)
 	if err == nil {

@@ -59,7 +59,7 @@ func TestBallast(t *testing.T) {
 	g.quiet = 0
 	writable := func(want bool) {
 		t.Helper()
-		if err := g.forWriting(); (err == nil) != want || err != nil && !errors.Is(err, domain.ErrUnavailable) {
+		if err := g.checkWritesAllowed(); (err == nil) != want || err != nil && !errors.Is(err, domain.ErrUnavailable) {
 			t.Errorf("with %d MiB and a ballast of %d: got %v, want a write to pass: %v", d.free.Load()>>20, d.ballast(), err, want)
 		}
 	}

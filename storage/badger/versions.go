@@ -54,7 +54,7 @@ func (v *versions) landed() uint64 {
 	return v.kept[len(v.kept)-1].number
 }
 
-// land notes that a version is durable. Later readers see it.
+// land records that a version is durable. Later readers see it.
 func (v *versions) land(number uint64) {
 	v.mu.Lock()
 	defer v.mu.Unlock()

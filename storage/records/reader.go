@@ -117,8 +117,8 @@ func decodeRecord[T any](k Key, record []byte, decode func([]byte) (T, error)) (
 	return decodePayload(k, payload, decode)
 }
 
-// decodePayload decodes what a record under k holds. Its error does not show the cause,
-// which may quote the content.
+// decodePayload decodes the payload of the record under k. Its error does not show the
+// cause, which may quote the content.
 func decodePayload[T any](k Key, payload []byte, decode func([]byte) (T, error)) (object T, err error) {
 	if object, err = decode(payload); err != nil {
 		return *new(T), damaged(k.Kind(), "its content cannot be decoded")

@@ -12,8 +12,8 @@ import (
 	"github.com/caddy-presets/caddy-presets/domain"
 )
 
-// A record of KindServed has two varints for each version, in the order of their numbers:
-// the number less the one before, and the hour.
+// A record of KindServed has two varints for each version, in the order of their numbers.
+// The first is the number less the one before, the second the hour.
 
 func encodeServed(s domain.Served) []byte {
 	b := make([]byte, 0, 6*len(s))

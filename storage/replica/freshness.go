@@ -31,7 +31,7 @@ func NewFreshness(stamps *domain.Stamps, max time.Duration, confirmed time.Time)
 // Max is how stale the model may be.
 func (f *Freshness) Max() time.Duration { return f.max }
 
-// Confirm notes that the model was current at a moment.
+// Confirm records that the model was current at a moment.
 func (f *Freshness) Confirm(at time.Time) {
 	f.mu.Lock()
 	defer f.mu.Unlock()
@@ -76,14 +76,14 @@ func (f *Freshness) CheckAvailable() error {
 	}
 }
 
-// Begin notes that the store is being asked for its last commit.
+// Begin records that the store is being asked for its last commit.
 func (f *Freshness) Begin() {
 	f.mu.Lock()
 	defer f.mu.Unlock()
 	f.asked = time.Now()
 }
 
-// End notes the outcome of that question.
+// End records the outcome of that question.
 func (f *Freshness) End(err error) {
 	f.mu.Lock()
 	defer f.mu.Unlock()

@@ -86,7 +86,7 @@ func (m *Model) Reset(last Commit, at int64) {
 	m.setLast(last)
 }
 
-// advance notes a commit if it follows the last known one. Its changes are known already. A
+// advance records a commit if it follows the last known one. Its changes are known already. A
 // later commit must wait until the commits before it are known. After a reset, that can be
 // one of this node.
 func (m *Model) advance(c Commit) {
@@ -165,7 +165,7 @@ func (m *Model) Get(key string, last, revision int64) (record []byte, ok bool) {
 	return e.Value.(*held).record, true
 }
 
-// Begin notes that a record is about to be read.
+// Begin records that a record is about to be read.
 func (m *Model) Begin(key string) *Fetch {
 	m.mu.Lock()
 	defer m.mu.Unlock()
@@ -236,7 +236,7 @@ type Change struct {
 	Unread bool
 }
 
-// Apply applies the changes that were made at a revision, and notes their commit, nil for
+// Apply applies the changes that were made at a revision, and records their commit, nil for
 // none. own is set for a commit of this node. Its records are kept, because they will soon
 // be read. If the watch was faster, they are not: it may have reported later changes. The
 // changes of other nodes update only records that the model holds. Changes that are Unread

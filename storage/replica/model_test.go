@@ -85,7 +85,7 @@ func TestModelFetches(t *testing.T) {
 			m.End(f, Found{Record: []byte("found"), Since: 10, At: test.at, Last: 10}, true)
 			at(t, m, "a", 30, map[bool]string{true: "found"}[test.kept], test.kept)
 			if len(m.fetching) > 0 {
-				t.Errorf("reads are noted that have ended: %v", m.fetching)
+				t.Errorf("reads that have ended are recorded: %v", m.fetching)
 			}
 		})
 	}

@@ -173,8 +173,8 @@ func (f Filler) Much() {
 	}
 }
 
-// usage stores rows of a preset and of requests without one, when the preset was served, and
-// the secret for handles of feedback.
+// usage stores rows of a preset and of requests without one. It also stores when the preset
+// was served, and the secret for handles of feedback.
 func (f Filler) usage() {
 	f.t.Helper()
 	var w domain.Workspace

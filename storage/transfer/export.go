@@ -146,7 +146,7 @@ func (e *exporter) workspaces() error {
 }
 
 // presets writes the presets of a workspace in the order in which an import has to put
-// them: the one that was put last is the last.
+// them. The preset that was put last is the last.
 func (e *exporter) presets(workspaceID string) error {
 	stored := 0
 	for _, err := range e.Presets(workspaceID) {

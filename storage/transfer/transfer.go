@@ -19,10 +19,10 @@
 //	end            the number of lines of each kind, and the SHA-256 of all lines before
 //
 // The kinds come in that order: first the trail, then each workspace with its presets. Each
-// preset is followed by its versions, the changes of its labels, and when it was last served. The
-// usage of a workspace follows its presets. Workspaces are in the order of their list. The
-// presets of a workspace are in an order that gives the same list when they are put: the one
-// that was put last is at the end. The config of a version and a kept answer keep their form,
+// preset is followed by its versions, the changes of its labels, and when it was last
+// served. The usage of a workspace follows its presets. Workspaces are in the order of
+// their list. The presets of a workspace are in the order in which they were put last. So
+// an import makes the same list. The config of a version and a kept answer keep their form,
 // with line breaks, as strings.
 //
 // A file is refused at the first line that is not, byte for byte, as Export writes it. It

@@ -90,7 +90,7 @@ func TestUsers(t *testing.T) {
 		if _, err := add(t.Context(), other, w, "p", "x"); err != nil {
 			t.Error(err)
 		}
-		eventually(t, 20*time.Second, "the watch tells", func() bool { return s.model.Latest() == other.model.Latest() })
+		eventually(t, 30*time.Second, "the watch tells", func() bool { return s.model.Latest() == other.model.Latest() })
 		if _, err := add(t.Context(), s, w, "p", "x"); err != nil {
 			t.Error(err)
 		}
@@ -99,7 +99,7 @@ func TestUsers(t *testing.T) {
 			t.Fatal(err)
 		}
 		for _, s := range []*Store{s, other} {
-			took := eventually(t, 20*time.Second, "the store is current", func() bool { return s.Sync(t.Context()) == nil })
+			took := eventually(t, 30*time.Second, "the store is current", func() bool { return s.Sync(t.Context()) == nil })
 			t.Logf("RESULT users: current %v after the server was started again", took)
 		}
 	}
@@ -306,7 +306,7 @@ func TestLeases(t *testing.T) {
 		err := s.View(t.Context(), func(r domain.Reader) error { _, err := r.Replay(replay(n).ID); return err })
 		return errors.Is(err, domain.ErrNotFound)
 	}
-	eventually(t, 20*time.Second, "the answers go", func() bool { return gone(1) && gone(2) })
+	eventually(t, 30*time.Second, "the answers go", func() bool { return gone(1) && gone(2) })
 	keep(3) // with a lease that has ended
 	if gone(3) {
 		t.Error("an answer was not kept, as its lease had ended")

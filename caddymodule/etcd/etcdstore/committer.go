@@ -115,9 +115,9 @@ func (c *committer) Commit(g *groupcommit.Group[replica.Commit]) (replica.Commit
 	return made, err
 }
 
-// noteBackoff reads a node's request to the others to let it go first. It ignores this
+// setBackoff reads a node's request to the others to let it go first. It ignores this
 // node's own requests.
-func (c *committer) noteBackoff(record []byte) {
+func (c *committer) setBackoff(record []byte) {
 	if len(record) == len(c.id)+8 && !bytes.HasPrefix(record, c.id[:]) {
 		c.backoff.Store(int64(binary.BigEndian.Uint64(record[len(c.id):])))
 	}

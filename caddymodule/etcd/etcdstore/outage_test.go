@@ -63,10 +63,10 @@ func TestStale(t *testing.T) {
 		}
 		goroutines := runtime.NumGoroutine()
 		time.Sleep(maxStaleness + time.Second - time.Since(begun))
-		eventually(t, 10*time.Second, "there are no more goroutines than before", func() bool { return runtime.NumGoroutine() <= goroutines+10 })
+		eventually(t, 30*time.Second, "there are no more goroutines than before", func() bool { return runtime.NumGoroutine() <= goroutines+10 })
 		p.set(func() { p.cut = false })
 		p.renew()
-		healed := eventually(t, 20*time.Second, "stamps are good again", func() bool { return s.Stamps().Preset(w, "p") != 0 })
+		healed := eventually(t, 30*time.Second, "stamps are good again", func() bool { return s.Stamps().Preset(w, "p") != 0 })
 		if s.Stamps().Preset(w, "p") == kept {
 			t.Errorf("%s: the stamp is what it was before the other's change", name)
 		}
@@ -119,7 +119,7 @@ func TestAway(t *testing.T) {
 	}
 	all.Wait()
 	p.set(func() { p.paused = [2]bool{} })
-	healed := eventually(t, 10*time.Second, "it is served", func() bool { _, err := look(); return err == nil })
+	healed := eventually(t, 30*time.Second, "it is served", func() bool { _, err := look(); return err == nil })
 	if _, err := add(t.Context(), s, w, "p", "x"); err != nil {
 		t.Error(err)
 	}
@@ -150,7 +150,7 @@ func TestSilent(t *testing.T) {
 		}
 	}
 	p.set(func() { p.paused = [2]bool{} })
-	eventually(t, 20*time.Second, "it is served", func() bool { return s.Sync(t.Context()) == nil })
+	eventually(t, 30*time.Second, "it is served", func() bool { return s.Sync(t.Context()) == nil })
 }
 
 // TestWatching checks Status.Watching when no member is left to report a loss of
@@ -165,7 +165,7 @@ func TestWatching(t *testing.T) {
 		}
 	}
 	watching := func() bool { return s.Status().Watching }
-	eventually(t, 20*time.Second, "the watch works", watching)
+	eventually(t, 30*time.Second, "the watch works", watching)
 	for _, outage := range []struct {
 		name       string
 		begin, end func()
@@ -184,7 +184,7 @@ func TestWatching(t *testing.T) {
 		}},
 	} {
 		outage.begin()
-		gone := eventually(t, 5*time.Second, outage.name+": the status does not say any more that the watch works", func() bool { return !watching() })
+		gone := eventually(t, 30*time.Second, outage.name+": the status does not say any more that the watch works", func() bool { return !watching() })
 		outage.end()
 		back := eventually(t, 30*time.Second, outage.name+": the watch works again", watching)
 		t.Logf("RESULT watching, %s: gone after %v, back after %v", outage.name, gone, back)
@@ -196,12 +196,12 @@ func TestStaleFromTheStart(t *testing.T) {
 	p := newProxy(t, sharedAddress(t))
 	s := open(t, Options{Endpoints: []string{p.address}, MaxStaleness: time.Second})
 	p.setCut(true)
-	eventually(t, 10*time.Second, "stamps are zero", func() bool { return s.Stamps().Workspaces() == 0 })
+	eventually(t, 30*time.Second, "stamps are zero", func() bool { return s.Stamps().Workspaces() == 0 })
 	if s.Status().Watching {
 		t.Error("the status says that the watch works")
 	}
 	p.setCut(false)
-	eventually(t, 10*time.Second, "the watch works again", func() bool { return s.Status().Watching })
+	eventually(t, 30*time.Second, "the watch works again", func() bool { return s.Status().Watching })
 }
 
 // TestCompacted compacts revisions that a disconnected store has not read.
@@ -222,7 +222,7 @@ func TestCompacted(t *testing.T) {
 		t.Fatal(err)
 	}
 	p.set(func() { p.cut = false })
-	eventually(t, 20*time.Second, "the store is current", func() bool { return s.Sync(t.Context()) == nil })
+	eventually(t, 30*time.Second, "the store is current", func() bool { return s.Sync(t.Context()) == nil })
 	if got := versions(t, s, w, "p"); len(got) != 5 {
 		t.Errorf("got versions %q, want 5", got)
 	}
@@ -235,7 +235,7 @@ func TestCompacted(t *testing.T) {
 	if _, err := add(t.Context(), s, w, "p", "own"); err != nil {
 		t.Error(err)
 	}
-	eventually(t, 20*time.Second, "the watch goes on", func() bool {
+	eventually(t, 30*time.Second, "the watch goes on", func() bool {
 		if _, err := add(t.Context(), other, w, "p", "other"); err != nil {
 			t.Fatal(err)
 		}
@@ -277,7 +277,7 @@ func TestKeysRemoved(t *testing.T) {
 	if _, err := client(t).Delete(t.Context(), prefix(t), clientv3.WithPrefix()); err != nil {
 		t.Fatal(err)
 	}
-	eventually(t, 20*time.Second, "the stamp of a kept copy changes", func() bool { return s.Stamps().Preset(w, "p") != before })
+	eventually(t, 30*time.Second, "the stamp of a kept copy changes", func() bool { return s.Stamps().Preset(w, "p") != before })
 	if err := s.Sync(t.Context()); !errors.Is(err, domain.ErrUnavailable) {
 		t.Errorf("Sync: got error %v, want that it is unavailable", err)
 	}
@@ -285,7 +285,7 @@ func TestKeysRemoved(t *testing.T) {
 		t.Errorf("Update: got error %v, want that it is unavailable", err)
 	}
 	open(t, Options{}) // creates a new store
-	eventually(t, 20*time.Second, "it begins again", func() bool { return s.Sync(t.Context()) == nil })
+	eventually(t, 30*time.Second, "it begins again", func() bool { return s.Sync(t.Context()) == nil })
 	if _, err := add(t.Context(), s, w, "p", "x"); !errors.Is(err, domain.ErrNotFound) {
 		t.Errorf("got error %v, want that the preset is not there", err)
 	}
@@ -383,7 +383,7 @@ func TestClose(t *testing.T) {
 		})
 	}
 	first := s.Status().Commits
-	eventually(t, 20*time.Second, "changes are made", func() bool { return s.Status().Commits >= first+50 })
+	eventually(t, 30*time.Second, "changes are made", func() bool { return s.Status().Commits >= first+50 })
 	begun := time.Now()
 	if err := s.Close(); err != nil {
 		t.Error(err)
@@ -393,7 +393,7 @@ func TestClose(t *testing.T) {
 	if err := s.Sync(t.Context()); !errors.Is(err, domain.ErrClosed) {
 		t.Errorf("Sync: got error %v, want ErrClosed", err)
 	}
-	eventually(t, 20*time.Second, "no goroutine is left", func() bool { return runtime.NumGoroutine() <= before })
+	eventually(t, 30*time.Second, "no goroutine is left", func() bool { return runtime.NumGoroutine() <= before })
 	sum := 0
 	for _, n := range acknowledged {
 		sum += n

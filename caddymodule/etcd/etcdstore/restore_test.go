@@ -125,7 +125,7 @@ func TestRestored(t *testing.T) {
 				if err != nil {
 					t.Fatal(err)
 				}
-				eventually(t, 20*time.Second, "the watch tells", func() bool { return s.watcher.at.Load() >= response.Header.Revision })
+				eventually(t, 30*time.Second, "the watch tells", func() bool { return s.watcher.at.Load() >= response.Header.Revision })
 			}
 			stamp := s.Stamps().Preset(w, "p")
 			p.setCut(true)

@@ -39,10 +39,10 @@ func TestServerEnds(t *testing.T) {
 		}
 		return err == nil
 	}
-	eventually(t, 10*time.Second, "the server listens", listens)
+	eventually(t, 30*time.Second, "the server listens", listens)
 	if err := cmd.Process.Kill(); err != nil {
 		t.Fatal(err)
 	}
 	_ = cmd.Wait()
-	eventually(t, 5*time.Second, "the server has ended", func() bool { return !listens() })
+	eventually(t, 30*time.Second, "the server has ended", func() bool { return !listens() })
 }

@@ -133,8 +133,8 @@ func (w *watcher) restartIfSilent() {
 	}
 }
 
-// noteHeard notes that the watch works, and how to begin it again if that is not nil.
-func (w *watcher) noteHeard(restart context.CancelFunc) {
+// recordHeard records that the watch works, and how to begin it again if that is not nil.
+func (w *watcher) recordHeard(restart context.CancelFunc) {
 	w.mu.Lock()
 	defer w.mu.Unlock()
 	w.heard = time.Now()
@@ -173,7 +173,7 @@ var errMissed = errors.New("commits have been missed")
 func (w *watcher) follow() error {
 	ctx, cancel := context.WithCancel(clientv3.WithRequireLeader(w.store.ctx))
 	defer cancel()
-	w.noteHeard(cancel)
+	w.recordHeard(cancel)
 	if why := w.forgetting.Load(); why != nil {
 		return w.reset(*why)
 	}
@@ -184,7 +184,7 @@ func (w *watcher) follow() error {
 	defer w.watching.Store(false)
 	for response := range changes {
 		w.watching.Store(true)
-		w.noteHeard(nil)
+		w.recordHeard(nil)
 		switch err := response.Err(); {
 		case errors.Is(err, rpctypes.ErrCompacted):
 			return w.reset("etcd has compacted commits that this node has not read")
@@ -243,7 +243,7 @@ func (w *watcher) reset(why string) error {
 	return nil
 }
 
-// advanceTo notes that all changes until a revision are known.
+// advanceTo records that all changes until a revision are known.
 func (w *watcher) advanceTo(revision int64) { w.at.Store(max(w.at.Load(), revision)) }
 
 // apply applies changes, revision by revision. A response need not have all changes until
@@ -289,7 +289,7 @@ func (w *watcher) applyOne(events []*clientv3.Event, revision int64) error {
 		key := string(e.Kv.Key[len(s.prefix):])
 		switch {
 		case key == waitingKey:
-			s.committer.noteBackoff(e.Kv.Value)
+			s.committer.setBackoff(e.Kv.Value)
 		case !records.Key(key).Valid(): // the last commit, the marker, or someone else's
 		default:
 			records.Key(key).Changes(stamps)

@@ -33,7 +33,7 @@ func TestMemberHangs(t *testing.T) {
 	put(t, other, w, "p")
 	before := s.Status().Restarts
 	for n, p := range members {
-		eventually(t, 20*time.Second, "the watch has worked for a while", func() bool {
+		eventually(t, 30*time.Second, "the watch has worked for a while", func() bool {
 			s.watcher.mu.Lock()
 			defer s.watcher.mu.Unlock()
 			return s.watcher.watching.Load() && time.Since(s.watcher.heard) > nextAttempt
@@ -43,7 +43,7 @@ func TestMemberHangs(t *testing.T) {
 			t.Fatal(err)
 		}
 		// The client closes a connection after keepAliveTime and keepAliveTimeout.
-		eventually(t, 10*time.Second, "the store is current", func() bool { return s.Sync(t.Context()) == nil })
+		eventually(t, 30*time.Second, "the store is current", func() bool { return s.Sync(t.Context()) == nil })
 		if got := len(versions(t, s, w, "p")); got != n+1 {
 			t.Errorf("got %d versions, want %d", got, n+1)
 		}
@@ -73,9 +73,9 @@ func TestWatchAhead(t *testing.T) {
 	s.watcher.restart()
 	s.watcher.mu.Unlock()
 	before := s.Status().Restarts
-	eventually(t, 15*time.Second, "the watch begins again", func() bool { return s.Status().Restarts > before })
+	eventually(t, 30*time.Second, "the watch begins again", func() bool { return s.Status().Restarts > before })
 	p.setCut(false)
-	eventually(t, 15*time.Second, "the store is current", func() bool { return s.Sync(t.Context()) == nil })
+	eventually(t, 30*time.Second, "the store is current", func() bool { return s.Sync(t.Context()) == nil })
 	if got := versions(t, s, w, "q"); len(got) != 0 {
 		t.Errorf("got versions %q, want none", got)
 	}
@@ -111,7 +111,7 @@ func TestCompactedRemoval(t *testing.T) {
 		t.Fatal(err)
 	}
 	p.setCut(false)
-	eventually(t, 20*time.Second, "the store is current", func() bool { return s.Sync(t.Context()) == nil })
+	eventually(t, 30*time.Second, "the store is current", func() bool { return s.Sync(t.Context()) == nil })
 	if err := find(); !errors.Is(err, domain.ErrNotFound) {
 		t.Errorf("the former slug: got error %v, want that it is not there", err)
 	}
@@ -181,7 +181,7 @@ func TestStampsOfOwnCommits(t *testing.T) {
 			t.Fatalf("commit %d has ended, and the stamp is zero", n)
 		}
 		last := s.model.Latest().Revision
-		eventually(t, 10*time.Second, "the watch has told of the commit", func() bool { return s.watcher.at.Load() >= last })
+		eventually(t, 30*time.Second, "the watch has told of the commit", func() bool { return s.watcher.at.Load() >= last })
 		if got := s.Stamps().Preset(w, slug); got != stamp {
 			t.Fatalf("the stamp of commit %d changed once more, from %x to %x", n, stamp, got)
 		}

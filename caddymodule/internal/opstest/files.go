@@ -1,4 +1,4 @@
-// Package opstest reads the alerts and the dashboard in ops/, and checks that a server has
+// Package opstest reads the alerts and the dashboard in ops/. It checks that a server has
 // the metrics that they name. Only tests import it.
 package opstest
 

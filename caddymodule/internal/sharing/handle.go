@@ -29,7 +29,7 @@ type Opener[S Engine] interface {
 	// Retry tries to open the store again, and logs what that changes. why is the error
 	// of the last attempt. If it is too early for another it returns why.
 	Retry(ctx context.Context, why error) (S, error)
-	// Maintain does what is due for the open store.
+	// Maintain does the regular work on the open store.
 	Maintain(ctx context.Context, store S)
 }
 

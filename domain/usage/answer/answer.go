@@ -2,8 +2,8 @@
 //
 // A Reader gets the answer's bytes as the upstream sends them, in any pieces. It reads JSON
 // and SSE in the dialects chat, responses and messages. It holds no content: strings are
-// skipped, and its memory does not grow with the answer. An answer is read as JSON parsers do:
-// of members of one name the last counts, and what is not JSON says nothing.
+// skipped, and its memory does not grow with the answer. An answer is read as JSON parsers
+// do. The last of several members of one name counts. Text that is not JSON says nothing.
 package answer
 
 import "time"
@@ -22,7 +22,8 @@ const (
 	// Aborted means that the answer ended before it said its usage.
 	Aborted Reason = "aborted"
 	// Malformed means that the answer or its usage breaks the format. A count is malformed
-	// if it is negative, fractional, above 10^12 or not a number, or if a needed one is missing.
+	// if it is negative, fractional, above 10^12 or not a number. So is an answer without a
+	// needed count.
 	Malformed Reason = "malformed"
 	// TooLarge means that the decoded answer or a window of its encoding exceeds a limit.
 	TooLarge Reason = "too_large"
@@ -32,12 +33,7 @@ const (
 	MediaType Reason = "media_type"
 )
 
-// Reasons returns every reason, sorted.
-func Reasons() []Reason {
-	return []Reason{Aborted, Absent, Encoding, Malformed, MediaType, TooLarge}
-}
-
-// Seen is what an answer said.
+// Seen has the usage of an answer.
 type Seen struct {
 	// Model is the model that answered, "" if the answer does not say.
 	Model string

@@ -23,8 +23,9 @@ const (
 	decodedPiece = 8 << 10
 )
 
-// decoding is a content encoding. Its decoders are used again. A decoder of zstd has channels,
-// so a test must not read zstd in a synctest bubble: the pool would take them out of it.
+// decoding is a content encoding. Its decoders are used again. A decoder of zstd has
+// channels. So a test must not read zstd in a synctest bubble: the pool would take them out
+// of it.
 type decoding struct {
 	pool sync.Pool
 	// open makes old, which is nil or was returned before, read from r.
@@ -141,7 +142,7 @@ func (d *decoder) decode(encoding *decoding, sink func([]byte)) (err error) {
 
 var errDecoder = errors.New("the decoder failed")
 
-// finish notes why decoding ended.
+// finish records why decoding ended.
 func (d *decoder) finish(err error) {
 	switch {
 	case errors.Is(err, io.EOF), errors.Is(err, errClosed):

@@ -13,7 +13,7 @@ const (
 	objectValue
 )
 
-// eventKind is what an event's type means here.
+// eventKind is the meaning of an event's type.
 type eventKind uint8
 
 const (
@@ -44,8 +44,8 @@ func kindOf(name []byte) eventKind {
 	return otherKind
 }
 
-// event is what one JSON text said: an event's data, or a body. As JSON parsers do, it keeps
-// the last of several members of one name.
+// event has the members of one JSON text, an event's data or a body. As JSON parsers do, it
+// keeps the last of several members of one name.
 type event struct {
 	kind      eventKind
 	error     bool // error is neither null, false nor empty
@@ -97,8 +97,8 @@ func (e *event) part(n node) *part {
 	return &e.outer
 }
 
-// begin notes that a value of type v begins at n. It forgets an earlier one of the same name.
-func (e *event) begin(n node, v valueKind) {
+// beginAt records that a value of type v begins at n. It forgets an earlier one of the same name.
+func (e *event) beginAt(n node, v valueKind) {
 	switch n {
 	case inner:
 		e.in.reset()
@@ -126,7 +126,7 @@ func (e *event) begin(n node, v valueKind) {
 
 // beginString is begin for a string. It reports whether the string is wanted.
 func (e *event) beginString(n node) bool {
-	e.begin(n, stringValue)
+	e.beginAt(n, stringValue)
 	switch n &^ within {
 	case content, contentParts, kind, status, model, failure:
 		return true
@@ -134,8 +134,8 @@ func (e *event) beginString(n node) bool {
 	return false
 }
 
-// string notes a string at n. A long one has no text.
-func (e *event) string(n node, text []byte, long bool) {
+// addString records a string at n. A long one has no text.
+func (e *event) addString(n node, text []byte, long bool) {
 	if long {
 		text = nil
 	}
@@ -155,8 +155,8 @@ func (e *event) string(n node, text []byte, long bool) {
 	}
 }
 
-// number notes a number at n. A long one has no text.
-func (e *event) number(n node, text []byte) {
+// addNumber records a number at n. A long one has no text.
+func (e *event) addNumber(n node, text []byte) {
 	switch n &^ within {
 	case input, output, cacheRead, cacheWrite, reasoning:
 		*e.part(n).usage.count(n &^ within) = countOf(text)

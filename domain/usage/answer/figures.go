@@ -18,7 +18,7 @@ const (
 	bad    int64 = -2 // not a count
 )
 
-// figures are what a usage object says.
+// figures are the counts and the cost of a usage object.
 type figures struct {
 	said   bool // there is a usage that is not null
 	broken bool // it is not an object

@@ -32,7 +32,7 @@ func FuzzRead(f *testing.F) {
 	})
 }
 
-// FuzzDecode decodes any bytes in any pieces. What it sees does not depend on the pieces.
+// FuzzDecode decodes any bytes in any pieces. Its result does not depend on the pieces.
 func FuzzDecode(f *testing.F) {
 	names := []string{"gzip", "br", "zstd", "deflate"}
 	for _, file := range []string{"chat/openai.sse", "messages/anthropic.json"} {

@@ -2,7 +2,7 @@ package answer
 
 import "github.com/caddy-presets/caddy-presets/domain"
 
-// node is a place in an answer's JSON. skip and what is below it is of no interest.
+// node is a place in an answer's JSON. A value at skip is not read.
 type node uint8
 
 const (
@@ -211,7 +211,7 @@ func (n node) contentMember(d domain.Dialect, key []byte) node {
 	return skip
 }
 
-// element returns what the elements of the array n are.
+// element returns the node of each element of the array n.
 func (n node) element() node {
 	switch n {
 	case choices:

@@ -24,7 +24,7 @@ type Reader struct {
 	seen   Seen
 }
 
-// parser is what a reader has of a text. It is large, and used again.
+// parser is the state of reading a text. It is large, and used again.
 type parser struct {
 	scanner scanner
 	lines   lines
@@ -125,7 +125,7 @@ func (r *Reader) Close(complete bool) Seen {
 		r.endLines(complete)
 	case !r.any:
 	case r.scanner.end():
-		s.body(&r.scanner.event)
+		s.addBody(&r.scanner.event)
 	default:
 		broken = complete
 	}

@@ -18,7 +18,7 @@ const (
 	maxText = 256
 )
 
-// state is what a scanner expects next.
+// state says which token a scanner expects next.
 type state uint8
 
 const (
@@ -211,9 +211,9 @@ func (s *scanner) open(array uint64) {
 	}
 	if s.current != skip {
 		if array == 1 {
-			s.event.begin(s.current, arrayValue)
+			s.event.beginAt(s.current, arrayValue)
 		} else {
-			s.event.begin(s.current, objectValue)
+			s.event.beginAt(s.current, objectValue)
 		}
 	}
 	s.depth++
@@ -239,7 +239,7 @@ func (s *scanner) place() node {
 
 func (s *scanner) inArray() bool { return s.arrays[s.depth/64]>>(s.depth%64)&1 == 1 }
 
-// endValue is what follows every value.
+// endValue sets the state after a value.
 func (s *scanner) endValue() {
 	if s.depth == 0 {
 		s.state = done
@@ -250,7 +250,7 @@ func (s *scanner) endValue() {
 
 func (s *scanner) beginLiteral(literal string, v valueKind) {
 	if s.current != skip {
-		s.event.begin(s.current, v)
+		s.event.beginAt(s.current, v)
 	}
 	s.state, s.literal = inLiteral, literal[1:]
 }
@@ -258,7 +258,7 @@ func (s *scanner) beginLiteral(literal string, v valueKind) {
 func (s *scanner) beginNumber(c byte, next state) {
 	s.state, s.keep, s.textLen, s.long = next, false, 0, false
 	if s.current != skip {
-		s.event.begin(s.current, numberValue)
+		s.event.beginAt(s.current, numberValue)
 		s.keep = true
 		s.text[0], s.textLen = c, 1
 	}
@@ -270,7 +270,7 @@ func (s *scanner) endNumber() {
 		if s.long {
 			text = nil
 		}
-		s.event.number(s.current, text)
+		s.event.addNumber(s.current, text)
 	}
 }
 
@@ -317,7 +317,7 @@ func (s *scanner) endString(text []byte) {
 	}
 	switch {
 	case !s.key:
-		s.event.string(s.current, text, s.long)
+		s.event.addString(s.current, text, s.long)
 	case s.long:
 		s.current = skip
 	default:
@@ -347,8 +347,8 @@ func unescape(text []byte) []byte {
 	return []byte(out)
 }
 
-// plainEnd returns the index of the first quote, backslash or control character of p from i,
-// len(p) if there is none.
+// plainEnd returns the index of the first quote, backslash or control character of p from
+// i. It is len(p) if there is none.
 func plainEnd(p []byte, i int) int {
 	const ones, highs = 0x0101010101010101, 0x8080808080808080
 	for ; i+8 <= len(p); i += 8 {

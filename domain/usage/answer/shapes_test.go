@@ -76,7 +76,8 @@ const (
 	claude = "claude-sonnet-5-20260601"
 )
 
-// used is what the answers in testdata used, of which messages counts 26 apart from the cache.
+// used is the usage of the answers in testdata. Messages counts 26 of the tokens apart from
+// the cache.
 var used = Tokens{Input: 194, Output: 57, CacheRead: 128, CacheWrite: 40, Reasoning: 32}
 
 // shape returns an answer of testdata, its dialect and its Content-Type.

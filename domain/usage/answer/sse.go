@@ -9,7 +9,7 @@ import (
 	"github.com/caddy-presets/caddy-presets/domain"
 )
 
-// field is what an SSE line is.
+// field is the name of an SSE line's field.
 type field uint8
 
 const (
@@ -198,7 +198,7 @@ func (r *Reader) endEvent(now time.Time, whole bool) {
 	l.hasData, l.eventLen, l.longName = false, 0, false
 }
 
-// kind is what the event's name means.
+// kind is the meaning of the event's name.
 func (l *lines) kind() eventKind {
 	if l.longName {
 		return otherKind
@@ -233,7 +233,7 @@ func (r *Reader) isPastContent() bool {
 }
 
 // canSkip reports whether the line p[i:end] is the whole data of an event that can add
-// nothing. Then the event is not parsed. An error that only the event's name tells is noted
+// nothing. Then the event is not parsed. An error that only the event's name tells is recorded
 // without its data.
 func (r *Reader) canSkip(p []byte, i, end int) bool {
 	line := p[i:end]
@@ -264,7 +264,7 @@ var (
 )
 
 // mentions reports whether line has a quote followed by a or b, but not as a member that is
-// null. It is what most events cost, so it looks at eight bytes at a time.
+// null. Most events cost little else, so it looks at eight bytes at a time.
 func mentions(line []byte, a, b string) bool {
 	const ones, highs = 0x0101010101010101, 0x8080808080808080
 	firstA, firstB := ones*uint64(a[0]), ones*uint64(b[0])

@@ -6,7 +6,7 @@ import (
 	"github.com/caddy-presets/caddy-presets/domain"
 )
 
-// summary is what the events of an answer, or its body, said together.
+// summary has the usage of an answer's events together, or of its body.
 type summary struct {
 	model        name
 	usage        figures
@@ -16,8 +16,8 @@ type summary struct {
 	firstContent time.Time
 }
 
-// body takes over what a JSON body says.
-func (s *summary) body(e *event) {
+// addBody takes the usage of a JSON body.
+func (s *summary) addBody(e *event) {
 	s.model, s.usage, s.final = e.outer.model, e.outer.usage, true
 	s.failed = e.error || e.failed || e.kind == errorKind
 }
@@ -32,7 +32,7 @@ func (s *summary) add(d domain.Dialect, e *event, k eventKind, now time.Time) {
 	}
 	switch d {
 	case domain.Chat:
-		s.name(&e.outer)
+		s.setModel(&e.outer)
 		if e.outer.usage.said {
 			s.replace(&e.outer.usage, true)
 		}
@@ -41,13 +41,13 @@ func (s *summary) add(d domain.Dialect, e *event, k eventKind, now time.Time) {
 		if terminal && e.in.model.len > 0 {
 			s.model.len = 0 // the last word
 		}
-		s.name(&e.in)
+		s.setModel(&e.in)
 		if terminal && e.in.usage.said {
 			s.replace(&e.in.usage, true)
 		}
 	case domain.Messages:
 		if k == startKind {
-			s.name(&e.in)
+			s.setModel(&e.in)
 			if e.in.usage.said {
 				s.replace(&e.in.usage, false)
 			}
@@ -62,8 +62,8 @@ func (s *summary) add(d domain.Dialect, e *event, k eventKind, now time.Time) {
 	}
 }
 
-// name notes the model, if it is the first.
-func (s *summary) name(p *part) {
+// setModel sets the model to that of p, unless it is set already.
+func (s *summary) setModel(p *part) {
 	if s.model.len == 0 && p.model.len > 0 {
 		s.model.set(p.model.text[:p.model.len])
 	}

@@ -1,0 +1,387 @@
+package inference
+
+import (
+	"bytes"
+	"errors"
+	"strings"
+
+	"github.com/caddy-presets/caddy-presets/domain"
+	"github.com/caddy-presets/caddy-presets/schema/rawjson"
+)
+
+// toolSearch is the state of findServerTool and of findModel.
+type toolSearch struct {
+	text   *rawjson.Walker
+	wanted func(tool string) bool
+	// allowed reports whether a model may be named. Nil allows all. One that may not ends
+	// the search as if it were a tool.
+	allowed func(model string) bool
+	where   string // the end of errors
+	use     toolUse
+}
+
+// errFound ends a search that was successful.
+var errFound = errors.New("found")
+
+// search returns the first use that s looks for in a body.
+func (s *toolSearch) search(body []byte) (toolUse, error) {
+	body = bytes.TrimPrefix(body, []byte("\ufeff")) // many gateways skip a byte order mark
+	if len(bytes.TrimSpace(body)) == 0 {
+		return toolUse{}, nil
+	}
+	s.text = rawjson.New(body)
+	if s.text.Kind() != '{' {
+		return toolUse{}, s.refuse("must be an object")
+	}
+	_, err := s.readRequest(true)
+	if err == nil {
+		err = s.text.End()
+	}
+	if errors.Is(err, errFound) {
+		return s.use, nil
+	}
+	return toolUse{}, err
+}
+
+// readRequest reads a request, or a part of it that a gateway may treat as a request. It
+// also reads the parameters of a tool, which have the same members. It returns the state of
+// its list of tools.
+func (s *toolSearch) readRequest(top bool) (toolList, error) {
+	return s.readRequestWith(top, s.readField)
+}
+
+// readRequestWith is readRequest with a function that reads other members.
+func (s *toolSearch) readRequestWith(top bool, other func(name string) error) (list toolList, err error) {
+	err = s.members(func(name string) error {
+		is := func(other string) bool { return strings.EqualFold(name, other) }
+		switch {
+		case is("tools"):
+			list.add(name == "tools" && s.text.Kind() == '[')
+			return s.elements(s.readTool)
+		case is("plugins"):
+			return s.elements(s.readPlugin)
+		case is("tool_choice"):
+			return s.readChoice()
+		case is("input"), is("messages"):
+			return s.readItems()
+		case is("model"):
+			return s.readModel(top && name == "model")
+		case is("models"), is("analysis_models"), is("allowed_models"):
+			return s.elements(s.readNestedModel)
+		case is("fallbacks"), is("context_window_fallbacks"), is("content_policy_fallbacks"): // LiteLLM has all
+			return s.elements(s.readFallback)
+		case is("extra_body"): // LiteLLM makes it a part of the request
+			_, err := s.readRequest(false)
+			return err
+		}
+		return other(name)
+	})
+	return list, err
+}
+
+// readField reads another member of a request.
+func (s *toolSearch) readField(name string) error { return s.readSwitch(toolOfField(name)) }
+
+// toolList tells whether an object has its own list of tools for every gateway. given is
+// set if it has an array of the exact name. missing is set if it has a member of another
+// type, or with the name in another letter case.
+type toolList struct{ given, missing bool }
+
+func (l *toolList) add(given bool) {
+	l.given = l.given || given
+	l.missing = l.missing || !given
+}
+
+func (l toolList) certain() bool { return l.given && !l.missing }
+
+// readTool reads a tool or just its type. A tool may have its own tools and model.
+func (s *toolSearch) readTool() error {
+	var list toolList
+	var bringing, at string
+	if isObject, err := s.readName(toolOfType); !isObject {
+		return err
+	}
+	err := s.members(func(name string) error {
+		is := func(other string) bool { return strings.EqualFold(name, other) }
+		switch {
+		case is("type"):
+			kind, err := s.readText()
+			if err != nil {
+				return err
+			}
+			tool := toolOfType(kind)
+			if impliedTools(tool) != nil {
+				bringing, at = tool, "/"+name
+			}
+			return s.find(tool)
+		case is("parameters"):
+			inner, err := s.readRequest(false)
+			list.add(name == "parameters" && inner.certain())
+			return err
+		case is("tools"):
+			return s.elements(s.readTool)
+		case is("model"):
+			return s.readNestedModel()
+		}
+		return s.readSwitch(toolOfMember(name))
+	})
+	if err != nil || list.certain() {
+		return err
+	}
+	return s.findBrought(bringing, at)
+}
+
+// readName reads a tool or plugin that is given by name only. It returns true for an
+// object, which it does not read.
+func (s *toolSearch) readName(toolOf func(name string) string) (isObject bool, err error) {
+	switch s.text.Kind() {
+	case '{':
+		return true, nil
+	case '"':
+		name, err := s.readText()
+		if err == nil {
+			err = s.findAny(toolOf(name))
+		}
+		return false, err
+	case 'n':
+		return false, s.text.Skip()
+	default:
+		return false, s.refuse("must be an object")
+	}
+}
+
+// find ends the search at the last value if it uses a wanted tool. It builds the place only
+// then, because that can be long.
+func (s *toolSearch) find(tool string) error {
+	if tool == "" || !s.wanted(tool) {
+		return nil
+	}
+	s.use = toolUse{tool: tool, place: s.text.Pointer()}
+	return errFound
+}
+
+// findAny is find for a tool and the tools that it brings.
+func (s *toolSearch) findAny(tool string) error {
+	if err := s.find(tool); err != nil {
+		return err
+	}
+	return s.findBrought(tool, "")
+}
+
+// findBrought is find for a tool that another brings. at is the tool's place below the last
+// value.
+func (s *toolSearch) findBrought(tool, at string) error {
+	for _, brought := range impliedTools(tool) {
+		if s.wanted(brought) {
+			s.use = toolUse{tool: brought, place: s.text.Pointer() + at, brought: true}
+			return errFound
+		}
+	}
+	return nil
+}
+
+// readSwitch reads a value that switches a tool on, unless it is null or false. The tool
+// may be empty.
+func (s *toolSearch) readSwitch(tool string) error {
+	kind := s.text.Kind()
+	if err := s.text.Skip(); err != nil || kind == 'n' || kind == 'f' {
+		return err
+	}
+	return s.findAny(tool)
+}
+
+// readChoice reads the choice of one tool, by its type, or of several. The tools themselves
+// are elsewhere.
+func (s *toolSearch) readChoice() error {
+	return s.members(func(name string) error {
+		switch {
+		case strings.EqualFold(name, "type"):
+			kind, err := s.readText()
+			if err == nil {
+				err = s.find(toolOfType(kind))
+			}
+			return err
+		case strings.EqualFold(name, "tools"):
+			return s.elements(s.readChoice)
+		}
+		return s.text.Skip()
+	})
+}
+
+// readPlugin reads a plugin or just its id. A plugin brings its tool unless it is switched
+// off. It may have its own tools and models.
+func (s *toolSearch) readPlugin() error {
+	if isObject, err := s.readName(toolOfPlugin); !isObject {
+		return err
+	}
+	var on, off bool
+	var list toolList
+	var used, bringing, at string
+	err := s.members(func(name string) error {
+		is := func(other string) bool { return strings.EqualFold(name, other) }
+		switch {
+		case is("tools"):
+			list.add(name == "tools" && s.text.Kind() == '[')
+			return s.elements(s.readTool)
+		case is("model"):
+			return s.readNestedModel()
+		case is("analysis_models"), is("allowed_models"):
+			return s.elements(s.readNestedModel)
+		case is("enabled"): // in another letter case, some gateways ignore it
+			kind := s.text.Kind()
+			on, off = on || kind != 'f', off || kind == 'f' && name == "enabled"
+		case is("id"):
+			id, err := s.readText()
+			tool := toolOfPlugin(id)
+			if tool != "" && s.wanted(tool) {
+				used, at = tool, "/"+name
+			}
+			if impliedTools(tool) != nil && used == "" {
+				bringing, at = tool, "/"+name
+			}
+			return err
+		}
+		return s.text.Skip()
+	})
+	switch {
+	case err != nil, off && !on:
+		return err
+	case used != "":
+		s.use = toolUse{tool: used, place: s.text.Pointer() + at}
+		return errFound
+	case list.certain():
+		return nil
+	}
+	return s.findBrought(bringing, at)
+}
+
+// readItems reads input items or messages, which may add tools. An input may also be text.
+func (s *toolSearch) readItems() error {
+	if s.text.Kind() == '"' {
+		return s.text.Skip()
+	}
+	readMember := func(name string) error {
+		if strings.EqualFold(name, "tools") {
+			return s.elements(s.readTool)
+		}
+		return s.text.Skip()
+	}
+	return s.elements(func() error {
+		if s.text.Kind() == '[' {
+			return s.refuse("must be an object")
+		}
+		return s.members(readMember)
+	})
+}
+
+// readFallback reads the name of a model, or a request with a model. In LiteLLM it may also
+// be an object with lists of models. Its names are the models that they replace.
+func (s *toolSearch) readFallback() error {
+	if s.text.Kind() != '{' {
+		return s.readNestedModel()
+	}
+	_, err := s.readRequestWith(false, func(name string) error {
+		if s.text.Kind() != '[' || settingFields[strings.ToLower(name)] != 0 {
+			return s.readField(name)
+		}
+		return s.elements(func() error {
+			if s.text.Kind() != '"' {
+				return s.text.Skip()
+			}
+			return s.readNestedModel()
+		})
+	})
+	return err
+}
+
+// readNestedModel reads a model's name that is not the request's own.
+func (s *toolSearch) readNestedModel() error { return s.readModel(false) }
+
+// readModel reads a model's name. Only the request's own model may refer to a preset, which
+// the Resolver resolves. In other places a gateway resolves it, and that preset may use any
+// tool.
+func (s *toolSearch) readModel(own bool) error {
+	name, err := s.readText()
+	if err == nil {
+		err = s.findAny(toolOfModel(name))
+	}
+	if err == nil && s.allowed != nil {
+		if model, _, _ := strings.Cut(name, domain.ReferenceMark); model != "" && !s.allowed(model) {
+			s.use = toolUse{tool: model, place: s.text.Pointer()}
+			return errFound
+		}
+	}
+	if err == nil && !own && strings.Contains(name, domain.ReferenceMark) {
+		err = s.refuseLast("must not refer to a preset")
+	}
+	return err
+}
+
+// readText reads a string. null counts as an empty string.
+func (s *toolSearch) readText() (string, error) {
+	switch s.text.Kind() {
+	case '"':
+		value, err := s.text.Value()
+		text, _ := rawjson.Text(value)
+		return text, err
+	case 'n':
+		return "", s.text.Skip()
+	}
+	return "", s.refuse("must be a string")
+}
+
+// refuse returns an Invalid error for the next value.
+func (s *toolSearch) refuse(message string) error {
+	if err := s.text.Skip(); err != nil {
+		return err
+	}
+	return s.refuseLast(message)
+}
+
+// refuseLast is refuse for the last value.
+func (s *toolSearch) refuseLast(message string) error {
+	place := s.text.Pointer()
+	if len(place) > maxPlace {
+		place, message = "", "a value that is nested too deeply to name "+message
+	}
+	return domain.InvalidAt(place, message+" "+s.where)
+}
+
+// members calls read before each value of the next object. It skips a value of another
+// type.
+func (s *toolSearch) members(read func(name string) error) error {
+	if s.text.Kind() != '{' {
+		return s.text.Skip()
+	}
+	for quoted, err := range s.text.Members() {
+		if err == nil {
+			name, _ := rawjson.Text(quoted)
+			err = read(name)
+		}
+		if err != nil {
+			return err
+		}
+	}
+	return nil
+}
+
+// elements calls read before each element of the next array. It skips null and refuses
+// other types.
+func (s *toolSearch) elements(read func() error) error {
+	switch s.text.Kind() {
+	case '[':
+	case 'n':
+		return s.text.Skip()
+	default:
+		return s.refuse("must be an array")
+	}
+	for _, err := range s.text.Elements() {
+		if err == nil {
+			err = read()
+		}
+		if err != nil {
+			return err
+		}
+	}
+	return nil
+}
