@@ -12,7 +12,7 @@ import (
 
 // Commands returns the commands, to be added to "caddy presets". Each call makes new ones.
 func Commands() []*cobra.Command {
-	return []*cobra.Command{}
+	return []*cobra.Command{convertCommand()}
 }
 
 // exitWith returns an error that makes the program exit with a status above 1. It prints

@@ -3,7 +3,6 @@ package convert
 import (
 	"cmp"
 	"context"
-	"encoding/base64"
 	"errors"
 	"fmt"
 	"io"
@@ -34,9 +33,9 @@ type account struct {
 	left      int64 // bytes that answers may still have
 }
 
-// account returns the account of the input. Its header has the credential, as name says:
-// Authorization, or the header of a key alone. Langfuse's key is of two parts.
-func (c *conversion) account(header string) (*account, error) {
+// account returns the account of the input. Its requests have a header with the credential,
+// if there is one.
+func (c *conversion) account(header, value string) (*account, error) {
 	u, err := url.Parse(c.input)
 	if err != nil || u.Host == "" || u.User != nil || u.RawQuery != "" || u.Fragment != "" {
 		return nil, errors.New("the URL of an account has a scheme, a host and perhaps a path, and neither a password nor a query")
@@ -51,14 +50,8 @@ func (c *conversion) account(header string) (*account, error) {
 	if a.wait == nil {
 		a.wait = waitFor
 	}
-	switch key := c.options.Key; {
-	case key == "":
-	case header != "Authorization":
-		a.header.Set(header, key)
-	case strings.Contains(key, ":"):
-		a.header.Set(header, "Basic "+base64.StdEncoding.EncodeToString([]byte(key)))
-	default:
-		a.header.Set(header, "Bearer "+key)
+	if c.options.Key != "" {
+		a.header.Set(header, value)
 	}
 	return a, nil
 }
@@ -179,10 +172,11 @@ func (a *account) once(ctx context.Context, path string) ([]byte, error) {
 }
 
 // pages reads a list page by page, until it has as many items as the answer's total tells,
-// or until a page has nothing new. each gets the items of the member list, and returns
-// whether it saw one for the first time.
+// or until a page is empty, or two pages have nothing new: some servers count from 0, and
+// some from 1. each gets the items of the member list, and returns whether it saw one for
+// the first time.
 func (a *account) pages(ctx context.Context, path, list string, query func(page int) url.Values, total func(node) node, each func(node) (isNew bool)) error {
-	count := 0
+	seen, idle := 0, 0
 	for page := range maxPages {
 		root, err := a.get(ctx, path, query(page))
 		if err != nil {
@@ -192,12 +186,17 @@ func (a *account) pages(ctx context.Context, path, list string, query func(page 
 		if items.kind() != '[' {
 			return fmt.Errorf("the answer to GET %s has no list %s: is this the address of the API?", path, list)
 		}
-		more := false
+		count, before := 0, seen
 		for item := range items.items() {
 			count++
-			more = each(item) || more
+			if each(item) {
+				seen++
+			}
 		}
-		if all := total(root).number(); !more || all > 0 && count >= all {
+		if idle++; seen > before {
+			idle = 0
+		}
+		if all := total(root).number(); count == 0 || idle == 2 || all > 0 && seen >= all {
 			return nil
 		}
 	}

@@ -62,7 +62,7 @@ type Options struct {
 // A prompt that cannot be converted is an entry of the report, and the others are returned
 // nevertheless. An error says that the input as a whole cannot be read.
 func Convert(ctx context.Context, source Source, input string, o Options) (*files.Set, *Report, error) {
-	c := &conversion{ctx: ctx, options: o, input: input}
+	c := &conversion{ctx: ctx, options: o, input: input, report: Report{Source: source, Written: []Written{}, Entries: []Entry{}}}
 	if c.options.Workspace == "" {
 		c.options.Workspace = domain.DefaultWorkspaceSlug
 	}
@@ -81,7 +81,6 @@ func Convert(ctx context.Context, source Source, input string, o Options) (*file
 	if err != nil {
 		return nil, nil, err
 	}
-	c.report.Source = source
 	return set, &c.report, nil
 }
 

@@ -1,6 +1,7 @@
 package convert
 
 import (
+	"encoding/base64"
 	"errors"
 	"net/url"
 	"slices"
@@ -165,7 +166,7 @@ func (c *conversion) fetchLangfuse() (entries []node, err error) {
 	if !strings.Contains(c.options.Key, ":") {
 		return nil, errors.New("langfuse wants the public key, a colon and the secret key in --key-file")
 	}
-	a, err := c.account("Authorization")
+	a, err := c.account("Authorization", "Basic "+base64.StdEncoding.EncodeToString([]byte(c.options.Key)))
 	if err != nil {
 		return nil, err
 	}

@@ -48,6 +48,7 @@ func (t *langfuseTexts) syntax(text string) ([]segment, []finding) {
 type expansion struct {
 	texts  *langfuseTexts
 	text   strings.Builder
+	count  int    // texts that were put in
 	failed string // the reason, empty for none
 }
 
@@ -72,10 +73,11 @@ func (e *expansion) add(text string, inside []string) {
 		case slices.Contains(inside, reference):
 			e.failed = "refers to a prompt that refers back to it"
 			return
-		case len(inside) == maxReferences:
-			e.failed = "refers to prompts that refer to others too deep"
+		case len(inside) == maxReferences || e.count == maxPuttingIn:
+			e.failed = "refers to too many prompts that refer to others"
 			return
 		}
+		e.count++
 		if referred, failed := e.texts.find(reference); failed != "" {
 			e.failed = failed
 		} else {

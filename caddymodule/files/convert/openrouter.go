@@ -20,7 +20,7 @@ func readOpenRouter(c *conversion) ([]*prompt, error) {
 	if !c.isLive() || c.options.Key == "" {
 		return nil, errors.New("openrouter wants the URL of the API, such as https://openrouter.ai/api/v1, and its key in --key-file")
 	}
-	a, err := c.account("Authorization")
+	a, err := c.account("Authorization", "Bearer "+c.options.Key)
 	if err != nil {
 		return nil, err
 	}
