@@ -52,6 +52,7 @@ func (c *conversion) preset(schemas *schema.Schemas, p *prompt, slug string) (pr
 	}
 	chosen := p.choose()
 	series := p.series(chosen, c.options.AllVersions)
+	p.reportOthers(chosen, c.options.AllVersions)
 	numbers := make(map[*version]files.Number)
 	for _, v := range series {
 		built, ok := v.build(schemas)
@@ -78,7 +79,6 @@ func (c *conversion) preset(schemas *schema.Schemas, p *prompt, slug string) (pr
 		})
 	}
 	p.reportNumbers(numbers, len(preset.Earlier)+1)
-	p.reportOthers(chosen, c.options.AllVersions)
 	preset.Workspace, preset.Slug, preset.Status = c.options.Workspace, slug, domain.PresetActive
 	preset.File = preset.Workspace + "/" + slug + ".yaml"
 	if p.disabled {

@@ -19,7 +19,7 @@ func (v *version) readPromptFile(at node, text string) {
 			v.refuse(at, "the front matter: "+frontMatterMistake(err))
 			return
 		}
-		v.readMetadata(node{at.file, at.path, bytes.Clone(value)})
+		v.readMetadata(node{file: at.file, path: at.path, value: bytes.Clone(value)})
 	}
 	v.readRoles(at, body)
 }

@@ -16,6 +16,8 @@ type node struct {
 	file  string // the name of the input's file, or the path of a request
 	path  string // the JSON Pointer in it
 	value jsontext.Value
+	// isMade is set if the source has the text of the value's content alone, at this place.
+	isMade bool
 }
 
 // parse reads one JSON text strictly. Its errors never quote it.
@@ -29,7 +31,7 @@ func parse(file, path string, text []byte) (node, error) {
 	if err != nil {
 		return node{}, errors.New("is no JSON: it " + err.Error())
 	}
-	return node{file, path, value}, nil
+	return node{file: file, path: path, value: value}, nil
 }
 
 // exists reports whether there is a value other than null.
@@ -64,7 +66,7 @@ func (n node) members() iter.Seq2[string, node] {
 		}
 		for quoted, value := range rawjson.Pairs(n.value) {
 			name, _ := rawjson.Text(quoted)
-			if !yield(name, node{n.file, n.path + "/" + escapePointer(name), value}) {
+			if !yield(name, node{file: n.file, path: n.path + "/" + escapePointer(name), value: value}) {
 				return
 			}
 		}
@@ -78,7 +80,7 @@ func (n node) items() iter.Seq[node] {
 			return
 		}
 		for i, value := range rawjson.Items(n.value) {
-			if !yield(node{n.file, n.path + "/" + strconv.Itoa(i), value}) {
+			if !yield(node{file: n.file, path: n.path + "/" + strconv.Itoa(i), value: value}) {
 				return
 			}
 		}
@@ -149,8 +151,9 @@ func array(values []jsontext.Value) jsontext.Value {
 	return append(text, ']')
 }
 
-// message returns a message at a place of the source.
+// message returns a message of a role whose content is a text at a place of the source.
 func message(at node, role, content string) node {
+	at.isMade = true
 	at.value = object(rawjson.Member{Name: "role", Value: quote(role)}, rawjson.Member{Name: "content", Value: quote(content)})
 	return at
 }

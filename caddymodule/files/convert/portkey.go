@@ -194,7 +194,7 @@ func (v *version) readPortkeySettings(at node) {
 			rawjson.Member{Name: "type", Value: quote("function")}, rawjson.Member{Name: "function", Value: function.value}))
 	}
 	v.change(functions, "are tools here")
-	v.set("tools", node{functions.file, functions.path, array(tools)})
+	v.set("tools", node{file: functions.file, path: functions.path, value: array(tools)})
 }
 
 // readPortkeyString reads the messages of a chat template, and the text of another one as a

@@ -139,6 +139,9 @@ var otherVariable = regexp.MustCompile(`\{\{\s*[#^/>&]?\s*[A-Za-z_][\w.-]*\s*\}\
 // message with the texts that change returns.
 func eachText(m node, change func(at node, text string) string) node {
 	content := m.get("content")
+	if m.isMade {
+		content.path = m.path
+	}
 	if text, ok := content.text(); ok {
 		return m.with("content", quote(change(content, text)))
 	}
