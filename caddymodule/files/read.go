@@ -1,6 +1,7 @@
 package files
 
 import (
+	"bytes"
 	"encoding/json"
 	"fmt"
 	"io/fs"
@@ -192,7 +193,7 @@ func (r *reader) parse(root folder, file string, text []byte) (d *document, ok b
 	return d, true
 }
 
-// defaults reads the defaults of a workspace. They are nil if there are mistakes.
+// defaults reads the defaults of a workspace.
 func (d *document) defaults() json.RawMessage {
 	if d.root == nil {
 		return json.RawMessage("{}")
@@ -205,17 +206,13 @@ func (d *document) defaults() json.RawMessage {
 			d.mistake(e.key, []string{e.name}, "is unknown: a workspace has no such default")
 		}
 	}
-	if d.failed {
-		return nil
-	}
 	text, ok := d.toJSON(d.root, nil, false)
 	if !ok {
 		return nil
 	}
-	body := append(json.RawMessage(nil), text...)
+	body := bytes.Clone(text)
 	if _, err := d.schemas.UpdateWorkspace.Check(body); err != nil {
 		d.mistakesOf(d.root, nil, err)
-		return nil
 	}
 	return body
 }
