@@ -24,9 +24,9 @@ type entry struct {
 	key, value *yaml.Node
 }
 
-// follow returns the node that an alias stands for, or the node itself.
+// follow returns the node that an alias stands for, or the node itself, which may be nil.
 func follow(n *yaml.Node) *yaml.Node {
-	if n.Kind == yaml.AliasNode {
+	if n != nil && n.Kind == yaml.AliasNode {
 		return n.Alias
 	}
 	return n
