@@ -108,9 +108,9 @@ func TestLangfuseAccount(t *testing.T) {
 		return `{"name":"support/reply","type":"text","version":` + strconv.Itoa(version) + `,"prompt":"` + prompt + `","config":{"model":"m","temperature":0.70},"labels":[` + labels + `],"tags":[],"commitMessage":"why ` + strconv.Itoa(version) + `","resolutionGraph":null}`
 	}
 	s := newServer(t, "Authorization", "Basic cGstMTpzay0y", map[string]string{
-		path + "?limit=100&page=1": `{"data":[{"name":"support/reply","type":"text","versions":[1,2,3],"labels":["production","staging","latest"],"tags":[]}],"meta":{"page":1,"limit":100,"totalItems":3,"totalPages":3}}`,
-		path + "?limit=100&page=2": `{"data":[{"name":"drafts","type":"text","versions":[1,4],"labels":["latest"],"tags":[]}],"meta":{"page":2,"limit":100,"totalItems":3,"totalPages":3}}`,
-		path + "?limit=100&page=3": `{"data":[{"name":"gone","type":"text","versions":[1],"labels":[],"tags":[]}],"meta":{"page":3,"limit":100,"totalItems":3,"totalPages":3}}`,
+		path + "?limit=100&page=1":                 `{"data":[{"name":"support/reply","type":"text","versions":[1,2,3],"labels":["production","staging","latest"],"tags":[]}],"meta":{"page":1,"limit":100,"totalItems":3,"totalPages":3}}`,
+		path + "?limit=100&page=2":                 `{"data":[{"name":"drafts","type":"text","versions":[1,4],"labels":["latest"],"tags":[]}],"meta":{"page":2,"limit":100,"totalItems":3,"totalPages":3}}`,
+		path + "?limit=100&page=3":                 `{"data":[{"name":"gone","type":"text","versions":[1],"labels":[],"tags":[]}],"meta":{"page":3,"limit":100,"totalItems":3,"totalPages":3}}`,
 		path + "/support%2Freply?label=production": reply(2, `"production"`, "Be {{style}}."),
 		path + "/support%2Freply?version=1":        reply(1, ``, "Old."),
 		path + "/support%2Freply?version=2":        reply(2, `"production"`, "Be {{style}}."),

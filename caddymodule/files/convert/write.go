@@ -21,22 +21,23 @@ func Write(dir string, set *files.Set, report *Report) error {
 	if err := refuseExisting(dir, set); err != nil {
 		return err
 	}
-	_, err := files.Write(dir, set)
+	written, err := files.Write(dir, set)
 	mistakes, ok := errors.AsType[files.Errors](err)
 	if !ok {
 		return err
 	}
-	failed := make(map[string]bool)
 	for _, mistake := range mistakes {
 		i := slices.IndexFunc(report.Written, func(w Written) bool { return isFileOf(w, mistake.File) })
-		entry := Entry{Kind: NotWritten, File: mistake.File, Path: mistake.Path, Message: mistake.Message}
-		if i >= 0 {
-			entry.Prompt = report.Written[i].Prompt
-			failed[report.Written[i].Slug] = true
+		if i < 0 {
+			return err
 		}
-		report.Entries = append(report.Entries, entry)
+		report.Entries = append(report.Entries, Entry{
+			Kind: NotWritten, Prompt: report.Written[i].Prompt, File: mistake.File, Path: mistake.Path, Message: mistake.Message,
+		})
 	}
-	report.Written = slices.DeleteFunc(report.Written, func(w Written) bool { return failed[w.Slug] })
+	report.Written = slices.DeleteFunc(report.Written, func(w Written) bool {
+		return !slices.Contains(written, w.Workspace+"/"+w.Slug+".yaml")
+	})
 	return nil
 }
 
