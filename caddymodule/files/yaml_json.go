@@ -7,16 +7,12 @@ import "encoding/json"
 // the text in mistakes. The error is Errors.
 func JSONOf(file string, text []byte) (json.RawMessage, error) {
 	r := &reader{}
-	d, ok := r.parse(nil, file, text)
-	if !ok || d.failed {
-		return nil, r.mistakes.err()
+	value := json.RawMessage("null")
+	if d, ok := r.parse(nil, file, text); ok && d.root != nil {
+		value, _ = d.toJSON(d.root, nil, false) // if it is not ok, there are mistakes
 	}
-	if d.root == nil {
-		return json.RawMessage("null"), nil
-	}
-	value, ok := d.toJSON(d.root, nil, false)
-	if !ok {
-		return nil, r.mistakes.err()
+	if err := r.mistakes.err(); err != nil {
+		return nil, err
 	}
 	return value, nil
 }

@@ -62,8 +62,12 @@ func sameWhenRead(t *testing.T, dir string, set *files.Set) {
 		if len(read.Workspaces[i].Presets) != len(w.Presets) {
 			t.Fatalf("%s: got %d presets, want %d", w.Slug, len(read.Workspaces[i].Presets), len(w.Presets))
 		}
-		for j, want := range w.Presets {
-			got := read.Workspaces[i].Presets[j]
+		bySlug := make(map[string]files.Preset)
+		for _, p := range read.Workspaces[i].Presets {
+			bySlug[p.Slug] = p
+		}
+		for _, want := range w.Presets {
+			got := bySlug[want.Slug]
 			if got.Slug != want.Slug || got.Status != want.Status || len(got.Labels) != len(want.Labels) || len(got.Earlier) != len(want.Earlier) {
 				t.Errorf("%s: got %+v\nwant %+v", want.Slug, got, want)
 				continue

@@ -77,7 +77,7 @@ var headings = []struct {
 func (r *Report) Print(w io.Writer) error {
 	var text strings.Builder
 	for _, p := range r.Written {
-		fmt.Fprintf(&text, "%s/%s.yaml: %s", p.Workspace, p.Slug, visible(p.Prompt))
+		fmt.Fprintf(&text, "%s/%s.yaml: %s", p.Workspace, p.Slug, visible(p.Prompt, maxName))
 		if p.Version > 0 {
 			fmt.Fprintf(&text, ", version %d", p.Version)
 		}
@@ -105,31 +105,34 @@ func (r *Report) Print(w io.Writer) error {
 func (e *Entry) line() string {
 	var parts []string
 	if e.Prompt != "" {
-		name := visible(e.Prompt)
+		name := visible(e.Prompt, maxName)
 		if e.Version > 0 {
 			name += " version " + strconv.Itoa(e.Version)
 		}
 		parts = append(parts, name)
 	}
 	if e.File != "" {
-		parts = append(parts, visible(e.File))
+		parts = append(parts, visible(e.File, maxName))
 	}
 	if e.Path != "" {
-		parts = append(parts, visible(e.Path))
+		parts = append(parts, visible(e.Path, maxName))
 	}
-	return strings.Join(append(parts, visible(e.Message)), ": ")
+	return strings.Join(append(parts, visible(e.Message, maxMessage)), ": ")
 }
 
-// maxShown bounds a name in a report for people, in characters.
-const maxShown = 200
+// The bounds of names and of messages in a report for people, in characters.
+const (
+	maxName    = 200
+	maxMessage = 2000
+)
 
 // visible returns text with its control characters and other invisible characters escaped,
-// so that it cannot command a terminal.
-func visible(text string) string {
+// so that it cannot command a terminal. It has at most a number of characters of text.
+func visible(text string, limit int) string {
 	var shown strings.Builder
 	count := 0
 	for _, r := range text {
-		if count++; count > maxShown {
+		if count++; count > limit {
 			return shown.String() + "…"
 		}
 		if unicode.IsPrint(r) && r != unicode.ReplacementChar {

@@ -213,7 +213,7 @@ func TestVisible(t *testing.T) {
 		"right\u202eleft":         `right\u202eleft`,
 		strings.Repeat("a", 201):  strings.Repeat("a", 200) + "…",
 	} {
-		if got := visible(text); got != want {
+		if got := visible(text, maxName); got != want {
 			t.Errorf("%q: got %q, want %q", text, got, want)
 		}
 	}
@@ -276,8 +276,11 @@ func (r *rendering) render(tb testing.TB, v *version, value func(name string) st
 		tb.Fatal(err)
 	}
 	var sent struct{ Messages []struct{ Content string } }
-	if err := json.Unmarshal(got.Body, &sent); err != nil || len(sent.Messages) == 0 {
+	if err := json.Unmarshal(got.Body, &sent); err != nil {
 		tb.Fatalf("got %s, %v", got.Body, err)
+	}
+	if len(sent.Messages) == 0 { // an empty system prompt is none
+		return "", true
 	}
 	return sent.Messages[0].Content, true
 }
