@@ -98,7 +98,7 @@ func TestMigrationPages(t *testing.T) {
 				if out != c[1] {
 					t.Errorf("$ caddy presets %s\n got\n%s\nwant\n%s", c[0], out, c[1])
 				}
-				if missing := strings.Contains(out, "Not written"); missing != (err != nil) {
+				if missing := strings.Contains("\n"+out, "\nnot written: "); missing != (err != nil) {
 					t.Errorf("$ caddy presets %s: got the error %v", c[0], err)
 				}
 				set, err := files.Read(args[3])

@@ -154,7 +154,7 @@ func TestSettingsThatDoNotFit(t *testing.T) {
 		places[e.Path] += string(e.Kind) + ": " + e.Message + "\n"
 	}
 	for path, want := range map[string]string{
-		"/0/config/temperature": "left_out: is left out", "/0/config/max_tokens": "left_out: is left out", "/0/config/stop": "changed: has {{…}}",
+		"/0/config/temperature": "left_out: does not fit", "/0/config/max_tokens": "left_out: does not fit", "/0/config/stop": "changed: has {{…}}",
 		"/0/config/maxTokens": "left_out: max_tokens is there already", "/0/config/max_output_tokens": "changed: is max_completion_tokens",
 	} {
 		if !strings.Contains(places[path], want) {

@@ -41,7 +41,7 @@ func jinja(text string) ([]segment, []finding) {
 		case text[at+1] == '%':
 			b.find(finding{jinjaStatement, true})
 		case text[at+1] == '#': // it is not for the model
-			b.find(finding{message: "has a comment {# … #}: it is left out"})
+			b.find(finding{message: "has a comment {# … #}: it is not for the model"})
 		case jinjaName.MatchString(inner) && !jinjaWords[inner]:
 			b.variable(inner)
 		case jinjaDotted.MatchString(inner):

@@ -214,7 +214,7 @@ func TestRedirectsKeepTheKey(t *testing.T) {
 	}
 }
 
-// endless answers every request with one more page, or with one endless body.
+// TestEndlessAnswers has an account whose list has no end, and one whose answer has none.
 func TestEndlessAnswers(t *testing.T) {
 	pages := 0
 	endless := httptest.NewServer(http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {

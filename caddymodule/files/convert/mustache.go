@@ -70,7 +70,7 @@ func (e *mustacheExpansion) tag(tag string, inside []string) {
 	}
 	switch kind {
 	case '!':
-		e.find(finding{message: "has a comment {{! … }}: it is left out"})
+		e.find(finding{message: "has a comment {{! … }}: it is not for the model"})
 	case '#', '^', '/':
 		e.refuse("has a section {{#…}} or {{^…}}: a template has no conditions and no loops")
 	case '=':

@@ -3,6 +3,7 @@ package convert
 import (
 	"errors"
 	"iter"
+	"slices"
 	"strconv"
 	"strings"
 
@@ -161,14 +162,10 @@ func message(at node, role, content string) node {
 // without returns an object without some of its members.
 func (n node) without(names ...string) node {
 	var rest []rawjson.Member
-members:
 	for name, value := range n.members() {
-		for _, other := range names {
-			if name == other {
-				continue members
-			}
+		if !slices.Contains(names, name) {
+			rest = append(rest, rawjson.Member{Name: name, Value: value.value})
 		}
-		rest = append(rest, rawjson.Member{Name: name, Value: value.value})
 	}
 	n.value = object(rest...)
 	return n

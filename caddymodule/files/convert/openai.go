@@ -186,7 +186,7 @@ func (v *version) readCallSettings(root node) {
 		}
 	}
 	if len(defaults) > 0 {
-		v.leave(root, "values that are the API's defaults are left out: "+strings.Join(defaults, ", "))
+		v.leave(root, "values that are the API's defaults: "+strings.Join(defaults, ", "))
 	}
 }
 

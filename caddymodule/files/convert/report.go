@@ -67,17 +67,18 @@ func (r *Report) Count(kind Kind) (count int) {
 	return count
 }
 
-// headings are the kinds in the order of a report for people.
-var headings = []struct {
+// kinds are in the order of a report for people, with what its lines begin with.
+var kinds = []struct {
 	kind Kind
 	text string
-}{{NotWritten, "Not written"}, {LeftOut, "Without counterpart"}, {Changed, "Different here"}}
+}{{NotWritten, "not written"}, {LeftOut, "left out"}, {Changed, "different"}}
 
-// Print writes the report for people. Control characters of names are escaped.
+// Print writes the report for people, a finding in each line. Control characters of names
+// are escaped.
 func (r *Report) Print(w io.Writer) error {
 	var text strings.Builder
 	for _, p := range r.Written {
-		fmt.Fprintf(&text, "%s/%s.yaml: %s", p.Workspace, p.Slug, visible(p.Prompt, maxName))
+		fmt.Fprintf(&text, "written: %s/%s.yaml: %s", p.Workspace, p.Slug, visible(p.Prompt, maxName))
 		if p.Version > 0 {
 			fmt.Fprintf(&text, ", version %d", p.Version)
 		}
@@ -86,14 +87,10 @@ func (r *Report) Print(w io.Writer) error {
 		}
 		text.WriteByte('\n')
 	}
-	for _, heading := range headings {
-		if r.Count(heading.kind) == 0 {
-			continue
-		}
-		fmt.Fprintf(&text, "\n%s:\n", heading.text)
+	for _, kind := range kinds {
 		for _, e := range r.Entries {
-			if e.Kind == heading.kind {
-				text.WriteString("  " + e.line() + "\n")
+			if e.Kind == kind.kind {
+				text.WriteString(kind.text + ": " + e.line() + "\n")
 			}
 		}
 	}

@@ -102,7 +102,7 @@ func (v *version) drop(refused *schema.Error) bool {
 			if rest != "" {
 				at.path += "/" + rest
 			}
-			v.leave(at, "is left out, as "+name+" "+violation.Message)
+			v.leave(at, "does not fit: "+name+" "+violation.Message)
 		}
 		dropped[name] = true
 	}

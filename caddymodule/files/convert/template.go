@@ -2,6 +2,7 @@ package convert
 
 import (
 	"regexp"
+	"slices"
 	"strings"
 
 	"github.com/go-json-experiment/json/jsontext"
@@ -121,12 +122,9 @@ func (b *builder) variable(name string) { b.segments = append(b.segments, segmen
 
 // find adds a finding, once.
 func (b *builder) find(f finding) {
-	for _, other := range b.found {
-		if other == f {
-			return
-		}
+	if !slices.Contains(b.found, f) {
+		b.found = append(b.found, f)
 	}
-	b.found = append(b.found, f)
 }
 
 // textual are the types of content parts with a text that may have variables.
