@@ -270,12 +270,10 @@ func (w *workspaceWriter) edited(p Preset, d *document, present Preset) (text []
 		return nil, nil, err.Error()
 	}
 	e := newEditor(d, canWrite)
-	if !e.value(d.root, wanted, e.lineCount()) {
-		return nil, nil, "the file is not in block style"
-	}
+	e.whole(wanted)
 	text, ok := e.result()
 	if !ok {
-		return nil, nil, "the file cannot be changed in its present form"
+		return nil, nil, unchangeable
 	}
 	writes = slices.Concat(t.writes, e.writes)
 	_, problem = w.check(p, text, writes)
@@ -313,10 +311,12 @@ func (w *workspaceWriter) check(p Preset, text []byte, writes []prompt) (Preset,
 		return p, problem
 	}
 	if !same(p, got) {
-		return p, "the file cannot be changed in its present form"
+		return p, unchangeable
 	}
 	return got, ""
 }
+
+const unchangeable = "the present file has a form that cannot be changed: move it away, and write it anew"
 
 // overlay is a folder with files that are not written yet.
 type overlay struct {
@@ -358,7 +358,9 @@ func (w *workspaceWriter) defaults(one Workspace) {
 		}
 		if d.root == nil {
 			text = append(bytes.TrimRight(d.text, "\n"), rendered("\n", wanted)...)
-		} else if e := newEditor(d, nil); e.value(d.root, wanted, e.lineCount()) {
+		} else {
+			e := newEditor(d, func(string, string) bool { return false })
+			e.whole(wanted)
 			if changed, ok := e.result(); ok {
 				text = changed
 			}
@@ -373,7 +375,7 @@ func (w *workspaceWriter) defaults(one Workspace) {
 	if list := scratch.mistakes.list; len(list) > 0 {
 		problem = list[0].Message
 	} else if !sameJSON(got, one.Defaults) {
-		problem = "the file cannot be changed in its present form"
+		problem = unchangeable
 	}
 	if problem != "" {
 		w.mistake(file, fmt.Sprintf("the defaults of workspace %s are not written: %s", w.slug, problem))
