@@ -79,15 +79,15 @@ func (w *writer) checkNames(set *Set) {
 	workspaces := make(map[string]bool)
 	for _, one := range set.Workspaces {
 		if problem := w.workspaceProblem(one.Slug); problem != "" {
-			w.mistake(printable(one.Slug), problem)
+			w.mistake(visible(one.Slug), problem)
 		}
 		if workspaces[one.Slug] {
-			w.mistake(printable(one.Slug), "the workspace is there twice")
+			w.mistake(visible(one.Slug), "the workspace is there twice")
 		}
 		workspaces[one.Slug] = true
 		seen := make(map[string]string)
 		for _, p := range one.Presets {
-			file := printable(one.Slug) + "/" + printable(p.Slug) + extension
+			file := visible(one.Slug) + "/" + visible(p.Slug) + extension
 			if domain.CheckPresetSlug(p.Slug) != nil {
 				w.mistake(file, slugMessage)
 			}
@@ -95,7 +95,7 @@ func (w *writer) checkNames(set *Set) {
 			if other, ok := seen[folded]; ok {
 				w.mistake(file, caseMessage(other))
 			}
-			seen[folded] = printable(p.Slug)
+			seen[folded] = visible(p.Slug)
 		}
 	}
 }
@@ -290,7 +290,7 @@ func (w *workspaceWriter) check(p Preset, text []byte, writes []prompt) (Preset,
 			return p, problem
 		}
 		if old, problem := w.root.read(name); problem == "" && string(withoutFinalBreak(old)) != one.text && !slices.Contains(w.uses[name], p.Slug) {
-			return p, "the file " + printable(name) + " is there already, and is not its prompt"
+			return p, "the file " + visible(name) + " is there already, and is not its prompt"
 		}
 		over.texts[name] = []byte(one.text + "\n")
 	}
