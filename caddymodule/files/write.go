@@ -189,7 +189,7 @@ func (w *workspaceWriter) canWrite(slug string) func(name, text string) bool {
 // preset writes the file of a preset, and its prompt.
 func (w *workspaceWriter) preset(p Preset) {
 	file := path.Join(w.slug, p.Slug+extension)
-	var text []byte
+	var before, text []byte
 	var writes []prompt
 	var problem string
 	if _, err := w.root.Lstat(p.Slug + extension); errors.Is(err, os.ErrNotExist) {
@@ -211,6 +211,7 @@ func (w *workspaceWriter) preset(p Preset) {
 		if same(p, present) {
 			return
 		}
+		before = d.text
 		text, writes, problem = w.changed(p, d, present)
 	}
 	if problem != "" {
@@ -226,7 +227,9 @@ func (w *workspaceWriter) preset(p Preset) {
 			return
 		}
 	}
-	w.write(p.Slug+extension, text)
+	if before == nil || !bytes.Equal(text, before) { // otherwise only the prompt differs
+		w.write(p.Slug+extension, text)
+	}
 }
 
 // newPreset returns the text of a file that is not there yet, and its prompt.
