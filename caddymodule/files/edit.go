@@ -40,6 +40,9 @@ func newEditor(d *document, canWrite func(name, text string) bool) *editor {
 	if bytes.Contains(e.text, []byte("\r\n")) {
 		e.breaks = "\r\n"
 	}
+	if last, size := utf8.DecodeLastRune(e.text); size > 0 && lineBreak([]byte(string(last))) == 0 {
+		e.text = append(slices.Clip(e.text), e.breaks...)
+	}
 	e.lines = append(e.lines, 0)
 	for at := 0; at < len(e.text); {
 		size := lineBreak(e.text[at:])
@@ -120,6 +123,27 @@ func (e *editor) contentEnd(value *yaml.Node, begin, limit int) int {
 	return e.lines[last] + len(e.line(last))
 }
 
+// whole edits the document so that its value becomes new. A value in flow style is written
+// anew.
+func (e *editor) whole(new *yaml.Node) {
+	if e.value(e.root, new, e.lineCount()) {
+		return
+	}
+	for i := 0; i+1 < len(new.Content); i += 2 {
+		if new.Content[i+1] == kept {
+			new.Content[i+1] = child(e.root, new.Content[i].Value)
+		}
+	}
+	at := e.place(e.root.Line-1, e.root.Column-1)
+	var r renderer
+	if len(new.Content) > 0 {
+		r.collection(new, 0)
+	} else {
+		r.WriteString("{}")
+	}
+	e.edits = append(e.edits, edit{at.offset, e.contentEnd(e.root, at.line, e.lineCount()), r.String()})
+}
+
 // value edits old, which ends before a line, so that it becomes new. It is not ok if the
 // value as a whole has to be replaced.
 func (e *editor) value(old, new *yaml.Node, limit int) bool {
@@ -165,9 +189,6 @@ func (e *editor) mapping(old, new *yaml.Node, limit int) bool {
 			inserted[before] = append(inserted[before], i)
 		}
 	}
-	if before < 0 { // no member stays
-		return false
-	}
 	for i, name := range names {
 		key, value := old.Content[2*i], old.Content[2*i+1]
 		at := e.place(key.Line-1, key.Column-1)
@@ -180,6 +201,9 @@ func (e *editor) mapping(old, new *yaml.Node, limit int) bool {
 		}
 		contentEnd := e.contentEnd(value, at.line, end)
 		wanted := child(new, name)
+		if i == 0 && at.leads {
+			inserted[-1] = e.insertBefore(at, new, inserted[-1])
+		}
 		switch {
 		case wanted == nil && !at.leads:
 			return false
@@ -190,31 +214,37 @@ func (e *editor) mapping(old, new *yaml.Node, limit int) bool {
 			r.member(name, wanted, at.column)
 			e.replace(at, contentEnd, r.String(), cmp.Or(value.LineComment, key.LineComment))
 		}
+		if i == 0 {
+			inserted[0] = append(inserted[-1], inserted[0]...)
+		}
 		for _, j := range inserted[i] {
-			e.insertMember(contentEnd, new.Content[j], new.Content[j+1], at.column)
-		}
-		if i > 0 || inserted[-1] == nil {
-			continue
-		}
-		for _, j := range inserted[-1] {
-			if at.leads {
-				var r renderer
-				r.member(new.Content[j].Value, new.Content[j+1], at.column)
-				r.line(at.column)
-				e.edits = append(e.edits, edit{at.offset, at.offset, r.String()})
-			} else {
-				e.insertMember(contentEnd, new.Content[j], new.Content[j+1], at.column)
-			}
+			e.insert(e.nextLine(contentEnd), at.column, func(r *renderer) { r.member(new.Content[j].Value, new.Content[j+1], at.column) })
 		}
 	}
 	return true
 }
 
-func (e *editor) insertMember(end int, key, value *yaml.Node, column int) {
+// insertBefore inserts members of new in lines of their own. None remains.
+func (e *editor) insertBefore(at place, new *yaml.Node, members []int) []int {
+	for _, j := range members {
+		e.insert(e.lines[at.line], at.column, func(r *renderer) { r.member(new.Content[j].Value, new.Content[j+1], at.column) })
+	}
+	return nil
+}
+
+// insert inserts lines.
+func (e *editor) insert(offset, column int, write func(r *renderer)) {
 	var r renderer
-	r.line(column)
-	r.member(key.Value, value, column)
-	e.edits = append(e.edits, edit{end, end, r.String()})
+	r.WriteString(strings.Repeat(" ", column))
+	write(&r)
+	r.WriteByte('\n')
+	e.edits = append(e.edits, edit{offset, offset, r.String()})
+}
+
+// nextLine returns where the line behind an offset begins.
+func (e *editor) nextLine(offset int) int {
+	next, _ := slices.BinarySearch(e.lines, offset+1)
+	return e.lines[min(next, e.lineCount())]
 }
 
 func (e *editor) sequence(old, new *yaml.Node, limit int) bool {
@@ -256,21 +286,14 @@ func (e *editor) sequence(old, new *yaml.Node, limit int) bool {
 		}
 		e.remove(places[j], ends[j])
 	}
+	offset := e.lines[places[0].line]
+	if last > 0 {
+		offset = e.nextLine(ends[last-1])
+	} else if !places[0].leads {
+		return false
+	}
 	for ; i < lastNew; i++ {
-		var r renderer
-		column := places[0].column
-		if last > 0 {
-			r.line(column)
-			r.item(b[i], column)
-			e.edits = append(e.edits, edit{ends[last-1], ends[last-1], r.String()})
-			continue
-		}
-		if !places[0].leads {
-			return false
-		}
-		r.item(b[i], column)
-		r.line(column)
-		e.edits = append(e.edits, edit{places[0].offset, places[0].offset, r.String()})
+		e.insert(offset, places[0].column, func(r *renderer) { r.item(b[i], places[0].column) })
 	}
 	return true
 }
@@ -297,8 +320,7 @@ func (e *editor) hyphens(n *yaml.Node) ([]place, bool) {
 
 // remove removes whole lines.
 func (e *editor) remove(at place, end int) {
-	next, _ := slices.BinarySearch(e.lines, end+1)
-	e.edits = append(e.edits, edit{e.lines[at.line], e.lines[min(next, e.lineCount())], ""})
+	e.edits = append(e.edits, edit{e.lines[at.line], e.nextLine(end), ""})
 }
 
 // replace replaces a member or an element. It keeps the comment in its first line.
@@ -345,8 +367,11 @@ func (e *editor) same(a, b *yaml.Node) bool {
 
 // result returns the text with all edits. It is not ok if two of them overlap.
 func (e *editor) result() (text []byte, ok bool) {
+	if len(e.edits) == 0 {
+		return e.document.text, true
+	}
 	slices.SortStableFunc(e.edits, func(a, b edit) int { return cmp.Compare(a.start, b.start) })
-	if len(e.document.text) > len(e.text) {
+	if bytes.HasPrefix(e.document.text, bom) {
 		text = append(text, bom...)
 	}
 	at := 0

@@ -271,7 +271,7 @@ func (t *target) request(old *yaml.Node) *yaml.Node {
 	}
 	for i := 0; i+1 < len(old.Content); i += 2 { // null means the same as nothing
 		name, value := old.Content[i].Value, follow(old.Content[i+1])
-		if s, _ := readScalar(value); value.Kind == yaml.ScalarNode && s.kind == 'n' && child(request, name) == nil {
+		if s, problem := readScalar(value); value.Kind == yaml.ScalarNode && problem == "" && s.kind == 'n' && child(request, name) == nil {
 			put(request, name, value)
 		}
 	}
