@@ -85,8 +85,9 @@ func TestMigration(t *testing.T) {
 		t.Fatalf("found %d commands", len(commands))
 	}
 	folder := t.TempDir()
+	path := "PATH=" + filepath.Dir(s.binary) + string(os.PathListSeparator) + os.Getenv("PATH") // for caddy
 	for _, c := range commands {
-		out := run(t, folder, append(s.env, "KEY="+key, "IKEY="+inference, "OPENAI_API_KEY=of-openai"), "bash", "-euo", "pipefail", "-c", addresses.Replace(c.command))
+		out := run(t, folder, append(s.env, path, "KEY="+key, "IKEY="+inference, "OPENAI_API_KEY=of-openai"), "bash", "-euo", "pipefail", "-c", addresses.Replace(c.command))
 		if out != c.output {
 			t.Errorf("$ %s\n got %s\nwant %s", c.command, out, c.output)
 		}

@@ -1,0 +1,164 @@
+package convert_test
+
+import (
+	"encoding/json"
+	"fmt"
+	"io/fs"
+	"os"
+	"path/filepath"
+	"strings"
+	"testing"
+
+	"github.com/caddy-presets/caddy-presets/caddymodule/files/convert"
+)
+
+// convertText converts a text, and writes what it has into a folder.
+func convertText(t *testing.T, source convert.Source, text string, o convert.Options) (dir string, report *convert.Report) {
+	t.Helper()
+	o.Stdin = strings.NewReader(text)
+	set, report, err := convert.Convert(t.Context(), source, "-", o)
+	if err != nil {
+		t.Fatal(err)
+	}
+	dir = filepath.Join(t.TempDir(), "presets")
+	if err := convert.Write(dir, set, report); err != nil {
+		t.Fatal(err)
+	}
+	sameWhenRead(t, dir, set)
+	return dir, report
+}
+
+// TestHostileNames has names that would leave the folder, or command a terminal.
+func TestHostileNames(t *testing.T) {
+	names := []string{"../../etc/passwd", "..", ".", "/", `C:\Windows\x`, "a\x1b]0;title\x07b", "a\nb", "\u202eevil", "con.", "a/../b", strings.Repeat("é", 5000), ".workspace"}
+	var entries []string
+	for _, name := range names {
+		quoted, _ := json.Marshal(name)
+		entries = append(entries, fmt.Sprintf(`{"name":%s,"prompt":"Hello.","labels":["x\u001b[2J","../up","ok"],"commitMessage":"a\u001b[2Jb"}`, quoted))
+	}
+	dir, report := convertText(t, convert.Langfuse, "["+strings.Join(entries, ",")+"]", convert.Options{})
+	if len(report.Written) != len(names) {
+		t.Errorf("%d presets are written, want %d", len(report.Written), len(names))
+	}
+	outside, err := os.ReadDir(filepath.Dir(dir))
+	if err != nil || len(outside) != 1 {
+		t.Errorf("beside the folder: %v, %v", outside, err)
+	}
+	err = fs.WalkDir(os.DirFS(dir), ".", func(name string, entry fs.DirEntry, err error) error {
+		if strings.Count(name, "/") > 1 || strings.Trim(filepath.Base(name), "abcdefghijklmnopqrstuvwxyzACDEFGHIJKLMNOPQRSTUVWXYZ0123456789.-_") != "" {
+			t.Errorf("%q is written", name)
+		}
+		return err
+	})
+	if err != nil {
+		t.Error(err)
+	}
+	var printed strings.Builder
+	if err := report.Print(&printed); err != nil || strings.ContainsAny(printed.String(), "\x1b\x07\u202e\r") {
+		t.Errorf("the report commands a terminal: %q, %v", printed.String(), err)
+	}
+}
+
+// TestHostileInputs has inputs that are broken, deep or large. Nothing of them is written,
+// and the report has a reason without their text.
+func TestHostileInputs(t *testing.T) {
+	deep := strings.Repeat("[", 200) + strings.Repeat("]", 200)
+	const value = "VALUE-OF-THE-INPUT"
+	for _, test := range []struct {
+		name   string
+		source convert.Source
+		text   string
+		want   string // in the reason
+	}{
+		{"no JSON", convert.Langfuse, `[{"name": ` + value, "is no JSON"},
+		{"very deep JSON", convert.Langfuse, strings.Repeat("[", 1<<20), "is no JSON"},
+		{"two texts", convert.OpenAI, `{} "` + value + `"`, "is no JSON"},
+		{"repeated names", convert.Portkey, `{"prompts":[],"prompts":["` + value + `"]}`, "is no JSON"},
+		{"no UTF-8", convert.Langfuse, "[\"\xff" + value + "\"]", "is no JSON"},
+		{"no UTF-8 in a prompt file", convert.LiteLLM, "User: \xff" + value, "is not UTF-8"},
+		{"nothing", convert.Langfuse, "", "is no JSON"},
+		{"a number", convert.Langfuse, "1", "must be an array"},
+		{"entries that are none", convert.Langfuse, `["` + value + `"]`, "must be the name"},
+		{"no prompt", convert.Langfuse, `[{"name":"a","prompt":{"x":"` + value + `"}}]`, "must be text"},
+		{"messages that are none", convert.Langfuse, `[{"name":"a","type":"chat","prompt":["` + value + `"]}]`, "must be a message"},
+		{"an unknown role", convert.Langfuse, `[{"name":"a","type":"chat","prompt":[{"role":"` + value + `","content":"x"}]}]`, "is no request of a preset"},
+		{"a deep setting", convert.Langfuse, `[{"name":"a","prompt":"x","config":{"tools":` + deep + `}}]`, "is no request of a preset"},
+		{"a large prompt", convert.Langfuse, `[{"name":"a","prompt":"` + strings.Repeat("x", 300<<10) + `"}]`, "at most 262144 bytes"},
+		{"no reference to a prompt", convert.OpenAI, `{"object":"response","instructions":"` + value + `"}`, "must name the prompt"},
+		{"no instructions", convert.OpenAI, `{"object":"response","prompt":{"id":"pmpt_1"},"instructions":null}`, "is empty"},
+		{"no body", convert.OpenAI, `{"model":"` + value + `"}`, "is neither a Response nor"},
+		{"a variable elsewhere", convert.OpenAI, `{"prompt":{"id":"pmpt_1"},"input":[{"role":"user","content":[{"type":"input_image","image_url":"{{url}}"}]}]}`, "outside of its texts"},
+		{"a backslash", convert.OpenAI, `{"prompt":{"id":"pmpt_1"},"input":"\\{{x}} ` + value + `"}`, "a backslash"},
+		{"a broken front matter", convert.LiteLLM, "---\nmodel: [" + value + "\n---\nx", "the front matter: line"},
+		{"an anchor in itself", convert.LiteLLM, "---\na: &a [*a]\n---\nx", "the front matter: line 2"},
+		{"anchors that explode", convert.LiteLLM, "---\na0: &a0 [" + strings.Repeat("x,", 99) + "x]\n" + explosion() + "---\nx", "the front matter: line"},
+		{"a front matter that is a list", convert.LiteLLM, "---\n- a\n---\nx", "must be an object"},
+		{"a file of the reader", convert.LiteLLM, "---\nmodel: !file /etc/passwd\n---\nx", "the front matter: line 2"},
+		{"an empty prompt file", convert.LiteLLM, "", "has no text"},
+		{"no prompt of LiteLLM", convert.LiteLLM, `{"prompts":[{"litellm_params":{}}]}`, "must be the id"},
+		{"an inner text that is no JSON", convert.LiteLLM, `{"prompts":[{"prompt_id":"a","litellm_params":{"prompt_data":"{` + value + `"}}]}`, "is no JSON"},
+		{"a section around messages", convert.Portkey, `{"prompts":[{"slug":"a","string":"[{{#x}}{\"role\":\"user\"}{{/x}}]","template_metadata":{"template_type":"chat"}}]}`, "a section around messages"},
+		{"no template", convert.Portkey, `{"prompts":[{"slug":"a","string":[]}]}`, "must be the text of a template"},
+		{"an empty template", convert.Portkey, `{"prompts":[{"slug":"a","string":" "}]}`, "has no text"},
+		{"a partial without a text", convert.Portkey, `{"prompts":[],"partials":[{"slug":"a"}]}`, "must be a partial"},
+	} {
+		dir, report := convertText(t, test.source, test.text, convert.Options{})
+		if len(report.Written) > 0 || report.Complete() {
+			t.Errorf("%s: got %+v", test.name, report)
+			continue
+		}
+		found := false
+		for _, e := range report.Entries {
+			found = found || e.Kind == convert.NotWritten && strings.Contains(e.Message, test.want)
+		}
+		if !found {
+			t.Errorf("%s: got %+v, want %q", test.name, report.Entries, test.want)
+		}
+		if text, _ := json.Marshal(report); strings.Contains(string(text), value) {
+			t.Errorf("%s: the report has a part of the input: %s", test.name, text)
+		}
+		if texts := contents(t, dir); len(texts) > 0 {
+			t.Errorf("%s: %v are written", test.name, texts)
+		}
+	}
+}
+
+// explosion returns anchors of which each stands for ten times the one before.
+func explosion() string {
+	var text strings.Builder
+	for n := 1; n < 10; n++ {
+		fmt.Fprintf(&text, "a%d: &a%d [%s*a%d]\n", n, n, strings.Repeat(fmt.Sprintf("*a%d,", n-1), 9), n-1)
+	}
+	return text.String()
+}
+
+// TestTooManyPrompts has more prompts than an input may have.
+func TestTooManyPrompts(t *testing.T) {
+	text := "[" + strings.Repeat(`{"name":"a"},`, 20_000) + `{"name":"a"}]`
+	_, _, err := convert.Convert(t.Context(), convert.Langfuse, "-", convert.Options{Stdin: strings.NewReader(text)})
+	if err == nil || !strings.Contains(err.Error(), "more than 20000") {
+		t.Errorf("got %v", err)
+	}
+}
+
+// TestSettingsThatDoNotFit leaves out settings of a wrong type, and keeps the rest.
+func TestSettingsThatDoNotFit(t *testing.T) {
+	dir, report := convertText(t, convert.Langfuse, `[{"name":"a","prompt":"Hi.","config":{"model":"m","temperature":"warm","top_p":0.10,"max_tokens":1.5,"stop":["{{x}}"],"maxTokens":5,"max_output_tokens":6}}]`, convert.Options{})
+	got := contents(t, dir)["default/a.yaml"]
+	const want = "chat:\n  model: m\n  top_p: 0.10\n  stop:\n    - \"{{x}}\"\n  max_completion_tokens: 6\n  messages:\n    - role: system\n      content: Hi.\n"
+	if _, body, _ := strings.Cut(got, "\n"); body != want {
+		t.Errorf("got\n%s\nwant\n%s", body, want)
+	}
+	places := make(map[string]string)
+	for _, e := range report.Entries {
+		places[e.Path] += string(e.Kind) + ": " + e.Message + "\n"
+	}
+	for path, want := range map[string]string{
+		"/0/config/temperature": "left_out: does not fit", "/0/config/max_tokens": "left_out: does not fit", "/0/config/stop": "changed: has {{…}}",
+		"/0/config/maxTokens": "left_out: max_tokens is there already", "/0/config/max_output_tokens": "changed: is max_completion_tokens",
+	} {
+		if !strings.Contains(places[path], want) {
+			t.Errorf("%s: got %q, want %q", path, places[path], want)
+		}
+	}
+}

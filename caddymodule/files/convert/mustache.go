@@ -1,0 +1,107 @@
+package convert
+
+import (
+	"slices"
+	"strings"
+
+	"github.com/caddy-presets/caddy-presets/domain"
+)
+
+const (
+	// maxPartials bounds how deep partials may have partials.
+	maxPartials = 16
+	// maxPuttingIn bounds how many texts are put into one text.
+	maxPuttingIn = 1000
+)
+
+// mustache is the syntax of Mustache as far as a template can express it: {{name}},
+// {{{name}}} and {{&name}}, all without escaping, comments, and partials. Line breaks
+// around comments and partials stay.
+type mustache struct {
+	// partials are the texts of partials by their names.
+	partials map[string]string
+}
+
+func (m mustache) syntax(text string) ([]segment, []finding) {
+	e := mustacheExpansion{mustache: m}
+	e.add(text, nil)
+	return e.segments, e.found
+}
+
+type mustacheExpansion struct {
+	mustache
+	builder
+	size, count int
+}
+
+func (e *mustacheExpansion) refuse(message string) { e.find(finding{message, true}) }
+
+// add adds the segments of a text. inside are the partials around it.
+func (e *mustacheExpansion) add(text string, inside []string) {
+	if e.size += len(text); e.size > maxExpanded {
+		e.refuse("is too large with its partials")
+		return
+	}
+	for {
+		before, rest, found := strings.Cut(text, "{{")
+		e.literal(before)
+		if !found {
+			return
+		}
+		end, start := "}}", ""
+		if strings.HasPrefix(rest, "{") {
+			start, end = "{", "}}}"
+		}
+		tag, behind, closed := strings.Cut(rest[len(start):], end)
+		if !closed {
+			e.refuse("has {{ without an end")
+			return
+		}
+		e.tag(start+strings.Trim(tag, space), inside)
+		text = behind
+	}
+}
+
+// tag adds what a tag stands for.
+func (e *mustacheExpansion) tag(tag string, inside []string) {
+	kind, name := byte(0), tag
+	if tag != "" && strings.IndexByte("{&>!#^/=", tag[0]) >= 0 {
+		kind, name = tag[0], strings.Trim(tag[1:], space)
+	}
+	switch kind {
+	case '!':
+		e.find(finding{message: "has a comment {{! … }}: it is not for the model"})
+	case '#', '^', '/':
+		e.refuse("has a section {{#…}} or {{^…}}: a template has no conditions and no loops")
+	case '=':
+		e.refuse("changes the delimiters {{ and }}")
+	case '>':
+		e.partial(name, inside)
+	default:
+		whole, rest := domain.CutVariableName(name)
+		switch {
+		case whole == "" || rest != "":
+			e.refuse("has {{…}} around something that cannot be a name here")
+			return
+		case strings.Contains(name, "."):
+			e.find(finding{message: dottedName})
+		}
+		e.variable(name)
+	}
+}
+
+func (e *mustacheExpansion) partial(name string, inside []string) {
+	text, known := e.partials[name]
+	e.count++
+	switch {
+	case !known:
+		e.refuse("has a partial that the input does not have")
+	case slices.Contains(inside, name):
+		e.refuse("has a partial that has itself")
+	case len(inside) == maxPartials || e.count > maxPuttingIn:
+		e.refuse("has too many partials in partials")
+	default:
+		e.find(finding{message: "has the texts of its partials: a change of a partial no longer changes it"})
+		e.add(text, append(slices.Clone(inside), name))
+	}
+}

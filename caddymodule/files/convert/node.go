@@ -1,0 +1,185 @@
+package convert
+
+import (
+	"errors"
+	"iter"
+	"slices"
+	"strconv"
+	"strings"
+
+	"github.com/go-json-experiment/json/jsontext"
+
+	"github.com/caddy-presets/caddy-presets/schema/rawjson"
+)
+
+// node is a JSON value of an input with its place. The zero value is a missing one.
+type node struct {
+	file  string // the name of the input's file, or the path of a request
+	path  string // the JSON Pointer in it
+	value jsontext.Value
+	// isMade is set if the source has the text of the value's content alone, at this place.
+	isMade bool
+}
+
+// parse reads one JSON text strictly. Its errors never quote it.
+func parse(file, path string, text []byte) (node, error) {
+	text = []byte(strings.TrimPrefix(string(text), "\ufeff"))
+	w := rawjson.NewStrict(text)
+	value, err := w.Value()
+	if err == nil {
+		err = w.End()
+	}
+	if err != nil {
+		return node{}, errors.New("is no JSON: it " + err.Error())
+	}
+	return node{file: file, path: path, value: value}, nil
+}
+
+// exists reports whether there is a value other than null.
+func (n node) exists() bool { return len(n.value) > 0 && n.value.Kind() != 'n' }
+
+func (n node) kind() jsontext.Kind {
+	if len(n.value) == 0 {
+		return 0
+	}
+	return n.value.Kind()
+}
+
+// get returns a member. It is missing if n is no object, or if it is null.
+func (n node) get(name string) node {
+	at := node{file: n.file, path: n.path + "/" + escapePointer(name)}
+	if n.kind() == '{' {
+		at.value = rawjson.Get(n.value, name)
+	}
+	return at
+}
+
+// at returns the place of a member without its value.
+func (n node) at(name string) node {
+	return node{file: n.file, path: n.path + "/" + escapePointer(name)}
+}
+
+// members yields the members of an object, in their order.
+func (n node) members() iter.Seq2[string, node] {
+	return func(yield func(string, node) bool) {
+		if n.kind() != '{' {
+			return
+		}
+		for quoted, value := range rawjson.Pairs(n.value) {
+			name, _ := rawjson.Text(quoted)
+			if !yield(name, node{file: n.file, path: n.path + "/" + escapePointer(name), value: value}) {
+				return
+			}
+		}
+	}
+}
+
+// items yields the items of an array.
+func (n node) items() iter.Seq[node] {
+	return func(yield func(node) bool) {
+		if n.kind() != '[' {
+			return
+		}
+		for i, value := range rawjson.Items(n.value) {
+			if !yield(node{file: n.file, path: n.path + "/" + strconv.Itoa(i), value: value}) {
+				return
+			}
+		}
+	}
+}
+
+// text returns the text of a string. It is not ok for another value.
+func (n node) text() (text string, ok bool) {
+	if n.kind() != '"' {
+		return "", false
+	}
+	return rawjson.Text(n.value)
+}
+
+// textOf returns the text of a member that is a string, or an empty text.
+func (n node) textOf(name string) string {
+	text, _ := n.get(name).text()
+	return text
+}
+
+// maxNumber bounds the numbers of versions.
+const maxNumber = 1 << 30
+
+// number returns the positive integer of a value. It may be a string. 0 stands for none.
+func (n node) number() int {
+	text := string(n.value)
+	if quoted, ok := n.text(); ok {
+		text = quoted
+	}
+	number, err := strconv.Atoi(text)
+	if err != nil || number < 1 || number > maxNumber {
+		return 0
+	}
+	return number
+}
+
+func escapePointer(name string) string {
+	return strings.NewReplacer("~", "~0", "/", "~1").Replace(name)
+}
+
+// quote returns text as a JSON string. Text that is not UTF-8 gets replacement characters.
+func quote(text string) jsontext.Value {
+	quoted, _ := jsontext.AppendQuote(nil, text)
+	return quoted
+}
+
+// object returns a JSON object of names and values.
+func object(pairs ...rawjson.Member) jsontext.Value {
+	text := jsontext.Value{'{'}
+	for i, m := range pairs {
+		if i > 0 {
+			text = append(text, ',')
+		}
+		text = append(append(append(text, quote(m.Name)...), ':'), m.Value...)
+	}
+	return append(text, '}')
+}
+
+// array returns a JSON array of values.
+func array(values []jsontext.Value) jsontext.Value {
+	text := jsontext.Value{'['}
+	for i, value := range values {
+		if i > 0 {
+			text = append(text, ',')
+		}
+		text = append(text, value...)
+	}
+	return append(text, ']')
+}
+
+// message returns a message of a role whose content is a text at a place of the source.
+func message(at node, role, content string) node {
+	at.isMade = true
+	at.value = object(rawjson.Member{Name: "role", Value: quote(role)}, rawjson.Member{Name: "content", Value: quote(content)})
+	return at
+}
+
+// without returns an object without some of its members.
+func (n node) without(names ...string) node {
+	var rest []rawjson.Member
+	for name, value := range n.members() {
+		if !slices.Contains(names, name) {
+			rest = append(rest, rawjson.Member{Name: name, Value: value.value})
+		}
+	}
+	n.value = object(rest...)
+	return n
+}
+
+// with returns an object with another value for the member of a name.
+func (n node) with(name string, value jsontext.Value) node {
+	var all []rawjson.Member
+	for other, old := range n.members() {
+		if other == name {
+			old.value = value
+		}
+		all = append(all, rawjson.Member{Name: other, Value: old.value})
+	}
+	n.value = object(all...)
+	return n
+}

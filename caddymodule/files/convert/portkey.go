@@ -1,0 +1,227 @@
+package convert
+
+import (
+	"cmp"
+	"strings"
+
+	"github.com/go-json-experiment/json/jsontext"
+
+	"github.com/caddy-presets/caddy-presets/domain"
+	"github.com/caddy-presets/caddy-presets/schema/rawjson"
+)
+
+// readPortkey reads files with prompts and partials, as Portkey's API shows them, or a live
+// account.
+func readPortkey(c *conversion) ([]*prompt, error) {
+	r := portkey{conversion: c, partials: mustache{make(map[string]string)}}
+	if c.isLive() {
+		if err := r.fetch(); err != nil {
+			return nil, err
+		}
+	} else {
+		roots, err := c.roots()
+		if err != nil {
+			return nil, err
+		}
+		for _, root := range roots {
+			r.collect(root)
+		}
+	}
+	if len(r.prompts) > maxPrompts {
+		return nil, errTooManyPrompts
+	}
+	for _, listed := range r.prompts {
+		r.prompt(listed.name, listed.at)
+	}
+	return r.found.all, nil
+}
+
+// portkey collects the prompts and the partials of Portkey.
+type portkey struct {
+	*conversion
+	found    prompts
+	prompts  []portkeyPrompt
+	partials mustache
+}
+
+// portkeyPrompt is a version of a prompt. name is empty if the version has it itself.
+type portkeyPrompt struct {
+	name string
+	at   node
+}
+
+// collect takes the prompts and the partials of a file: {prompts, partials}, a list, or one
+// of them.
+func (r *portkey) collect(root node) {
+	switch {
+	case root.kind() == '[':
+		for item := range root.items() {
+			r.collect(item)
+		}
+	case root.get("prompts").kind() == '[' || root.get("partials").exists():
+		for item := range root.get("prompts").items() {
+			r.prompts = append(r.prompts, portkeyPrompt{at: item})
+		}
+		for item := range root.get("partials").items() {
+			r.partial(item)
+		}
+		for name, text := range root.get("partials").members() {
+			if text, ok := text.text(); ok {
+				r.partials.partials[name] = text
+			}
+		}
+	case root.get("data").kind() == '[':
+		r.collect(root.get("data"))
+	case root.kind() == '{' && !root.get("prompt_version").exists() && !root.get("parameters").exists() && root.get("version").exists():
+		r.partial(root)
+	case root.kind() == '{':
+		r.prompts = append(r.prompts, portkeyPrompt{at: root})
+	default:
+		r.refuse(root, "must be an object with prompts and partials")
+	}
+}
+
+// partial takes a partial. Templates name it by its slug or its id.
+func (r *portkey) partial(at node) {
+	text, ok := stringOf(at)
+	if !ok {
+		r.refuse(at, "must be a partial with a string")
+		return
+	}
+	for _, name := range []string{at.textOf("slug"), at.textOf("id")} {
+		if name != "" {
+			r.partials.partials[name] = text
+		}
+	}
+}
+
+// stringOf returns the template of a prompt or a partial. It may be in an object.
+func stringOf(at node) (text string, ok bool) {
+	value := at.get("string")
+	if inner := value.get("string"); inner.exists() {
+		value = inner
+	}
+	return value.text()
+}
+
+// portkeyMembers are the members of a prompt that are read, or that are of Portkey alone.
+var portkeyMembers = map[string]bool{
+	"id": true, "name": true, "slug": true, "collection_id": true, "status": true, "model": true, "virtual_key": true, "object": true,
+	"prompt_version": true, "prompt_version_id": true, "prompt_version_description": true, "prompt_version_status": true,
+	"prompt_version_labels": true, "prompt_version_label_name": true, "string": true, "variable_components": true, "parameters": true,
+	"functions": true, "tools": true, "tool_choice": true, "template_metadata": true, "is_raw_template": true, "created_at": true,
+	"last_updated_at": true, "updated_at": true, "workspace_id": true, "organisation_id": true, "created_by": true, "updated_by": true,
+}
+
+// prompt adds a version. Its name is empty if the version has it itself.
+func (r *portkey) prompt(name string, at node) {
+	if name = cmp.Or(name, at.textOf("slug"), at.textOf("id")); name == "" {
+		r.refuse(at, "must be a prompt with a slug")
+		return
+	}
+	p := r.found.of(name)
+	p.title = cmp.Or(at.textOf("name"), p.title)
+	v := &version{
+		number: at.get("prompt_version").number(), dialect: domain.Chat, syntax: r.partials.syntax, place: at,
+		labelPlace: at.at("prompt_version_labels"), messagePlace: at.at("prompt_version_description"), message: at.textOf("prompt_version_description"),
+	}
+	p.versions = append(p.versions, v)
+	if status := at.textOf("status"); status != "" && status != "active" {
+		p.disabled = true
+		v.change(at.get("status"), "is not active, so the preset is disabled")
+	}
+	v.readPortkeyLabels(at)
+	// Without a label production, the published version is the one that requests get.
+	v.isProduction = v.isProduction || at.textOf("prompt_version_status") == "active" && p.chosen == 0
+	if key := at.get("virtual_key"); key.exists() && string(key.value) != `""` {
+		v.leave(key, "names a credential that Portkey keeps: the gateway has its own")
+	}
+	for name, value := range at.members() {
+		if value.exists() && !portkeyMembers[name] {
+			v.leave(value, "has no counterpart")
+		}
+	}
+	v.readPortkeySettings(at)
+	v.readPortkeyString(at)
+}
+
+func (v *version) readPortkeyLabels(at node) {
+	add := func(label node) {
+		text, ok := label.text()
+		if !ok {
+			text, ok = label.get("name").text()
+		}
+		if !ok {
+			v.leave(label, "must be the name of a label")
+			return
+		}
+		v.labels = append(v.labels, text)
+		v.isProduction = v.isProduction || text == production
+	}
+	for label := range at.get("prompt_version_labels").items() {
+		add(label)
+	}
+	if label := at.get("prompt_version_label_name"); label.exists() && len(v.labels) == 0 {
+		add(label)
+	}
+}
+
+// readPortkeySettings reads the parameters, which have the model, and the tools.
+func (v *version) readPortkeySettings(at node) {
+	parameters := at.get("parameters")
+	if model := at.get("model"); model.exists() && !parameters.get("model").exists() {
+		v.set("model", model)
+	}
+	for name, value := range parameters.members() {
+		v.set(name, value)
+	}
+	for _, name := range []string{"tools", "tool_choice"} {
+		if value := at.get(name); value.exists() && !parameters.get(name).exists() {
+			v.set(name, value)
+		}
+	}
+	functions := at.get("functions")
+	if !functions.exists() || string(functions.value) == "[]" {
+		return
+	}
+	if at.get("tools").exists() || parameters.get("tools").exists() {
+		v.leave(functions, "are older forms of tools, and there are tools")
+		return
+	}
+	var tools []jsontext.Value
+	for function := range functions.items() {
+		tools = append(tools, object(
+			rawjson.Member{Name: "type", Value: quote("function")}, rawjson.Member{Name: "function", Value: function.value}))
+	}
+	v.change(functions, "are tools here")
+	v.set("tools", node{file: functions.file, path: functions.path, value: array(tools)})
+}
+
+// readPortkeyString reads the messages of a chat template, and the text of another one as a
+// message of the user.
+func (v *version) readPortkeyString(at node) {
+	text, ok := stringOf(at)
+	place := at.at("string")
+	if !ok {
+		v.refuse(place, "must be the text of a template")
+		return
+	}
+	list, err := parse(place.file, place.path, []byte(text))
+	switch isChat := at.get("template_metadata").textOf("template_type") == "chat"; {
+	case err == nil && list.kind() == '[':
+		v.readMessages(list)
+	case isChat || looksLikeMessages(text):
+		v.refuse(place, "is no list of messages: a section around messages has no counterpart")
+	case strings.Trim(text, space) == "":
+		v.refuse(place, "has no text")
+	default:
+		v.messages = append(v.messages, message(place, "user", text))
+	}
+}
+
+// looksLikeMessages reports whether a text begins like a JSON array of messages, perhaps
+// with a tag before the first one.
+func looksLikeMessages(text string) bool {
+	rest, isArray := strings.CutPrefix(strings.TrimLeft(text, space), "[")
+	return isArray && strings.HasPrefix(strings.TrimLeft(rest, space), "{")
+}

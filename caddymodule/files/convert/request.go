@@ -1,0 +1,168 @@
+package convert
+
+import (
+	"errors"
+	"strings"
+
+	"github.com/caddy-presets/caddy-presets/caddymodule/files"
+	"github.com/caddy-presets/caddy-presets/domain"
+	"github.com/caddy-presets/caddy-presets/domain/inference"
+	"github.com/caddy-presets/caddy-presets/schema"
+	"github.com/caddy-presets/caddy-presets/schema/rawjson"
+)
+
+// build makes a version of a file. It is not ok if the version is refused. The entries of v
+// then have the reason.
+func (v *version) build(schemas *schema.Schemas) (built files.Version, ok bool) {
+	variables := v.texts()
+	if v.refused {
+		return built, false
+	}
+	isTemplate := len(variables) > 0
+	for _, m := range v.messages {
+		isTemplate = isTemplate || !isSystem(m)
+	}
+	messages := v.rewrite(isTemplate)
+	v.reportSettings()
+	if v.refused {
+		return built, false
+	}
+	prompt := place(v.dialect, messages)
+	v.reportJoined(messages)
+
+	capture, ok := v.capture(schemas, prompt, isTemplate)
+	if !ok {
+		return built, false
+	}
+	v.reportIgnored(capture)
+	return files.NewVersion(capture.Dialect, capture.Config, capture.SystemPrompt, capture.Template), true
+}
+
+// capture checks the request as a server does, and returns what it stores. Settings that
+// the check refuses are left out.
+func (v *version) capture(schemas *schema.Schemas, prompt []rawjson.Member, isTemplate bool) (domain.Capture, bool) {
+	check := schemaOf(schemas, v.dialect)
+	for {
+		members := make([]rawjson.Member, 0, len(v.settings)+len(prompt))
+		for _, s := range v.settings {
+			members = append(members, rawjson.Member{Name: s.name, Value: s.value.value})
+		}
+		members, err := check.Check(object(append(members, prompt...)...))
+		if err == nil {
+			captureFrom := inference.Capture
+			if isTemplate {
+				captureFrom = inference.CaptureTemplate
+			}
+			capture, err := captureFrom(v.dialect, members)
+			if err != nil {
+				v.refuse(v.place, withoutPlace(err))
+				return domain.Capture{}, false
+			}
+			return capture, true
+		}
+		refused, ok := errors.AsType[*schema.Error](err)
+		if !ok || !v.drop(refused) {
+			v.refuse(v.place, "is no request of a preset: "+err.Error())
+			return domain.Capture{}, false
+		}
+	}
+}
+
+// schemaOf returns the schema of the requests of a dialect.
+func schemaOf(schemas *schema.Schemas, dialect domain.Dialect) *schema.Schema {
+	switch dialect {
+	case domain.Chat:
+		return schemas.ChatRequest
+	case domain.Messages:
+		return schemas.MessagesRequest
+	}
+	return schemas.ResponsesRequest
+}
+
+// withoutPlace returns the message of a refusal.
+func withoutPlace(err error) string {
+	if refused, ok := errors.AsType[*domain.Error](err); ok {
+		return refused.Message
+	}
+	return err.Error()
+}
+
+// drop leaves out the settings that a check refused. It returns false if the check refused
+// something else, which cannot be left out.
+func (v *version) drop(refused *schema.Error) bool {
+	dropped := make(map[string]bool)
+	for _, violation := range refused.Violations {
+		name, rest, _ := strings.Cut(strings.TrimPrefix(violation.Path, "/"), "/")
+		i := v.settingIndex(name)
+		if i < 0 {
+			return false
+		}
+		if !dropped[name] {
+			at := v.settings[i].value
+			if rest != "" {
+				at.path += "/" + rest
+			}
+			v.leave(at, "does not fit: "+name+" "+violation.Message)
+		}
+		dropped[name] = true
+	}
+	var rest []setting
+	for _, s := range v.settings {
+		if !dropped[escapePointer(s.name)] {
+			rest = append(rest, s)
+		}
+	}
+	v.settings = rest
+	return len(dropped) > 0
+}
+
+// settingIndex returns the index of the setting whose name is a segment of a JSON Pointer.
+func (v *version) settingIndex(segment string) int {
+	for i, s := range v.settings {
+		if escapePointer(s.name) == segment {
+			return i
+		}
+	}
+	return -1
+}
+
+// reportSettings removes settings that repeat or are null, and reports those with variables.
+func (v *version) reportSettings() {
+	seen := make(map[string]bool)
+	var settings []setting
+	for _, s := range v.settings {
+		switch {
+		case !s.value.exists():
+			continue
+		case seen[s.name]:
+			v.leave(s.value, s.name+" is there already")
+			continue
+		case v.syntax != nil && otherVariable.Match(s.value.value):
+			v.change(s.value, "has {{…}}, which is text here: settings have no variables")
+		}
+		seen[s.name] = true
+		settings = append(settings, s)
+	}
+	v.settings = settings
+}
+
+// reportIgnored reports the settings that a server does not store.
+func (v *version) reportIgnored(capture domain.Capture) {
+	stored, _ := rawjson.Members(capture.Config) // the capture made it
+	for _, s := range v.settings {
+		if rawjson.Find(stored, s.name) == nil {
+			v.leave(s.value, "has no counterpart: a preset does not keep it")
+		}
+	}
+}
+
+// reportJoined reports messages that become one system prompt.
+func (v *version) reportJoined(messages []node) {
+	first := 0
+	for first < len(messages) && isSystem(messages[first]) {
+		first++
+	}
+	if first > 1 {
+		v.change(messages[first-1], "is joined with the system message before it, by an empty line")
+	}
+}

@@ -1,0 +1,69 @@
+package convert
+
+import (
+	"regexp"
+	"strconv"
+	"strings"
+
+	"github.com/caddy-presets/caddy-presets/domain"
+)
+
+// outsideSlug are the characters that a slug cannot have.
+var outsideSlug = regexp.MustCompile(`[^A-Za-z0-9._~-]+`)
+
+const (
+	// maxSlug is the length of a slug.
+	maxSlug = 128
+	// roomForNumber is the room for a number behind a slug.
+	roomForNumber = 8
+	// noSlug is the slug of a name without a letter or digit that a slug can have.
+	noSlug = "prompt"
+)
+
+// slugOf returns the slug of a name: a valid one stays. Otherwise a hyphen stands for each
+// run of other characters, and the slug begins and ends with a letter or digit.
+func slugOf(name string) string {
+	if domain.CheckPresetSlug(name) == nil {
+		return name
+	}
+	slug := trimSlug(outsideSlug.ReplaceAllString(name, "-"))
+	if len(slug) > maxSlug {
+		slug = trimSlug(slug[:maxSlug])
+	}
+	if slug == "" {
+		return noSlug
+	}
+	return slug
+}
+
+func trimSlug(slug string) string { return strings.Trim(slug, "._~-") }
+
+// slugs gives the prompts of a conversion their slugs. Slugs that differ only in case
+// cannot be files in one folder everywhere, so they count as equal.
+func slugs(prompts []*prompt) []string {
+	taken := make(map[string]bool)
+	all := make([]string, len(prompts))
+	// Names that are slugs keep them, wherever they stand.
+	for _, valid := range []bool{true, false} {
+		for i, p := range prompts {
+			if (domain.CheckPresetSlug(p.name) == nil) == valid {
+				all[i] = freeSlug(taken, slugOf(p.name))
+			}
+		}
+	}
+	return all
+}
+
+// freeSlug returns slug, or with a number behind it if it is taken. It takes the result.
+func freeSlug(taken map[string]bool, slug string) string {
+	free := slug
+	for n := 2; taken[strings.ToLower(free)]; n++ {
+		free = slug
+		if len(free) > maxSlug-roomForNumber {
+			free = free[:maxSlug-roomForNumber]
+		}
+		free += "-" + strconv.Itoa(n)
+	}
+	taken[strings.ToLower(free)] = true
+	return free
+}

@@ -1,0 +1,321 @@
+package convert
+
+import (
+	"context"
+	"encoding/json"
+	"fmt"
+	"slices"
+	"strings"
+	"testing"
+
+	"github.com/caddy-presets/caddy-presets/domain"
+	"github.com/caddy-presets/caddy-presets/domain/inference"
+	"github.com/caddy-presets/caddy-presets/schema"
+	"github.com/caddy-presets/caddy-presets/schema/rawjson"
+	"github.com/caddy-presets/caddy-presets/storage/badger"
+)
+
+// shown writes segments with variables in angle brackets.
+func shown(segments []segment) string {
+	var text strings.Builder
+	for _, s := range segments {
+		if s.variable != "" {
+			text.WriteString("<" + s.variable + ">")
+		}
+		text.WriteString(s.text)
+	}
+	return text.String()
+}
+
+func TestSyntaxes(t *testing.T) {
+	partials := mustache{map[string]string{"a": "A {{x}}", "b": "[{{> a }}]", "self": "{{>self}}", "big": strings.Repeat("x", 200<<10)}}
+	texts := newLangfuseTexts([]node{
+		mustParse(t, `{"name":"a","prompt":"A {{x}}","version":1,"labels":["production"]}`),
+		mustParse(t, `{"name":"a","prompt":"B {{y}}","version":2,"labels":["latest"]}`),
+		mustParse(t, `{"name":"nested","prompt":"[@@@langfusePrompt:name=a|version=1@@@]","version":1}`),
+		mustParse(t, `{"name":"self","prompt":"@@@langfusePrompt:name=self|version=1@@@","version":1}`),
+		mustParse(t, `{"name":"chat","type":"chat","prompt":[],"version":1}`),
+	})
+	const reference = "@@@langfusePrompt:"
+	for _, test := range []struct {
+		name       string
+		syntax     syntax
+		text, want string
+		found      string // the beginning of a finding, with ! if it refuses
+	}{
+		{"plain", plainBraces, "a {{b}} {{ c }}{{\td\n}}", "a <b> <c><d>", ""},
+		{"plain: three braces", plainBraces, "{{{b}}}", "{<b>}", ""},
+		{"plain: no name", plainBraces, "{{b c}} {{}} {{ }} {{", "{{b c}} {{}} {{ }} {{", "has {{…}} around"},
+		{"plain: names", plainBraces, "{{a.b-c_1}} {{1a}}", "<a.b-c_1> {{1a}}", "has {{…}} around"},
+		{"plain: a variable inside", plainBraces, "{{ {{b}} }}", "{{ <b> }}", ""},
+
+		{"jinja", jinja, "a {{b}}{{ c_1 }} {d}", "a <b><c_1> {d}", ""},
+		{"jinja: a comment", jinja, "a{# b {{c}} #}d", "ad", "has a comment"},
+		{"jinja: a filter", jinja, "{{ a | upper }}", "", "!has {{ … }} with more"},
+		{"jinja: a call", jinja, "{{ a() }}", "", "!has {{ … }} with more"},
+		{"jinja: arithmetic", jinja, "{{ a-b }}", "", "!has {{ … }} with more"},
+		{"jinja: whitespace control", jinja, "{{- a }}", "", "!has {{ … }} with more"},
+		{"jinja: a constant", jinja, "{{ true }}", "", "!has {{ … }} with more"},
+		{"jinja: a text", jinja, `{{ "{{" }}`, "", "!has {{ … }} with more"},
+		{"jinja: a statement", jinja, "{% if a %}b{% endif %}", "b", "!has {% … %}"},
+		{"jinja: open", jinja, "a {{ b", "a {{ b", "!has {{, {% or {#"},
+		{"jinja: an open comment", jinja, "a {# b", "a {# b", "!has {{, {% or {#"},
+		{"jinja: an attribute", jinja, "{{ a.b }}", "<a.b>", "has a name with a dot"},
+		{"jinja: a brace at the end", jinja, "a {", "a {", ""},
+
+		{"mustache", partials.syntax, "a {{b}} {{{c}}} {{& d }}", "a <b> <c> <d>", ""},
+		{"mustache: a comment", partials.syntax, "a{{! b }}c", "ac", "has a comment"},
+		{"mustache: a partial", partials.syntax, "{{>b}} {{> b}}", "[A <x>] [A <x>]", "has the texts of its partials"},
+		{"mustache: a missing partial", partials.syntax, "{{>c}}", "", "!has a partial that the input"},
+		{"mustache: a cycle", partials.syntax, "{{>self}}", "", "!has a partial that has itself"},
+		{"mustache: large partials", partials.syntax, "{{>big}}{{>big}}", strings.Repeat("x", 200<<10), "!is too large"},
+		{"mustache: a section", partials.syntax, "{{#a}}b{{/a}}", "b", "!has a section"},
+		{"mustache: an inverted section", partials.syntax, "{{^ a }}b{{/ a }}", "b", "!has a section"},
+		{"mustache: delimiters", partials.syntax, "{{=<% %>=}}<% a %>", "<% a %>", "!changes the delimiters"},
+		{"mustache: the element", partials.syntax, "{{.}}", "", "!has {{…}} around"},
+		{"mustache: a name with a space", partials.syntax, "{{a b}}", "", "!has {{…}} around"},
+		{"mustache: open", partials.syntax, "{{a", "", "!has {{ without"},
+		{"mustache: a dotted name", partials.syntax, "{{a.b}}", "<a.b>", "has a name with a dot"},
+
+		{"langfuse", texts.syntax, "{{b}}", "<b>", ""},
+		{"langfuse: by label", texts.syntax, reference + "name=a|label=production@@@ {{b}}", "A <x> <b>", "has the texts"},
+		{"langfuse: by version", texts.syntax, reference + "name=a|version=2@@@", "B <y>", "has the texts"},
+		{"langfuse: by latest", texts.syntax, reference + "name=a|label=latest@@@", "B <y>", "has the texts"},
+		{"langfuse: nested, twice", texts.syntax, strings.Repeat(reference+"name=nested|version=1@@@", 2), "[A <x>][A <x>]", "has the texts"},
+		{"langfuse: missing", texts.syntax, reference + "name=a|version=3@@@", "", "!refers to a prompt that the input"},
+		{"langfuse: of nothing", texts.syntax, reference + "@@@", "", "!refers to a prompt that the input"},
+		{"langfuse: a cycle", texts.syntax, reference + "name=self|version=1@@@", "", "!refers to a prompt that refers back"},
+		{"langfuse: a chat", texts.syntax, reference + "name=chat|version=1@@@", "", "!refers to a chat"},
+		{"langfuse: open", texts.syntax, reference + "name=a", "", "!has a reference"},
+	} {
+		segments, found := test.syntax(test.text)
+		if got := shown(segments); got != test.want {
+			t.Errorf("%s: got %.200q, want %.200q", test.name, got, test.want)
+		}
+		var messages []string
+		for _, f := range found {
+			message := f.message
+			if f.refuses {
+				message = "!" + message
+			}
+			messages = append(messages, message)
+		}
+		if all := strings.Join(messages, "\n"); test.found == "" && all != "" || !strings.Contains("\n"+all, "\n"+test.found) {
+			t.Errorf("%s: found %q, want %q", test.name, all, test.found)
+		}
+	}
+}
+
+// TestExponentialReferences refers to texts that refer to others, many times each. The
+// number of texts that are put in is bounded.
+func TestExponentialReferences(t *testing.T) {
+	partials := mustache{make(map[string]string)}
+	var entries []node
+	for n := range 14 {
+		next := fmt.Sprint("p", n+1)
+		partials.partials[fmt.Sprint("p", n)] = strings.Repeat("{{>"+next+"}}", 10)
+		entries = append(entries, mustParse(t, fmt.Sprintf(`{"name":"p%d","version":1,"prompt":%s}`, n, quote(strings.Repeat("@@@langfusePrompt:name="+next+"|version=1@@@", 10)))))
+	}
+	partials.partials["p14"] = ""
+	entries = append(entries, mustParse(t, `{"name":"p14","version":1,"prompt":""}`))
+	for name, syntax := range map[string]syntax{"{{>p0}}": partials.syntax, "@@@langfusePrompt:name=p0|version=1@@@": newLangfuseTexts(entries).syntax} {
+		if _, found := syntax(name); !slices.ContainsFunc(found, func(f finding) bool { return f.refuses && strings.Contains(f.message, "too many") }) {
+			t.Errorf("%s: found %v", name, found)
+		}
+	}
+}
+
+func mustParse(tb testing.TB, text string) node {
+	tb.Helper()
+	n, err := parse("", "", []byte(text))
+	if err != nil {
+		tb.Fatal(err)
+	}
+	return n
+}
+
+func TestFrontMatter(t *testing.T) {
+	for _, test := range []struct {
+		text, front, body string
+		ok                bool
+	}{
+		{"---\nmodel: m\n---\nbody\n", "model: m\n", "body\n", true},
+		{"---  \nmodel: m\n---\t\nbody", "model: m\n", "body", true},
+		{"---\n---\nbody", "", "body", true},
+		{"---\nmodel: m\n---", "model: m\n", "", true},
+		{"---\nmodel: m\n", "", "---\nmodel: m\n", false},
+		{"body\n---\nmodel: m\n---\n", "", "body\n---\nmodel: m\n---\n", false},
+		{"---", "", "---", false},
+		{"", "", "", false},
+		{"---\na: |\n  ---\n  b\n---\nc", "a: |\n  ---\n  b\n", "c", true},
+	} {
+		front, body, ok := cutFrontMatter(test.text)
+		if front != test.front || body != test.body || ok != test.ok {
+			t.Errorf("%q: got %q, %q, %t", test.text, front, body, ok)
+		}
+	}
+}
+
+func TestRoles(t *testing.T) {
+	for _, test := range []struct{ body, want string }{
+		{"hello", "user:hello"},
+		{"System: a\n  b \nUser:c\nAssistant: d", "system:a\nb|user:c|assistant:d"},
+		{"first\nUser: a", "user:first|user:a"},
+		{"System:\nUser: a\nAssistant:", "system:|user:a"},
+		{"Developer: a", "user:Developer: a"},
+		{"  User: a", "user:a"},
+		{"System: a\n{# User: b\nUser: c #}\nUser: {{d}}", "system:a|user:{{d}}"},
+		{"user: a", "user:user: a"},
+	} {
+		var v version
+		v.readRoles(node{}, test.body)
+		var got []string
+		for _, m := range v.messages {
+			got = append(got, m.textOf("role")+":"+m.textOf("content"))
+		}
+		if all := strings.Join(got, "|"); all != test.want {
+			t.Errorf("%q: got %q, want %q", test.body, all, test.want)
+		}
+	}
+	var v version
+	if v.readRoles(node{}, " \n{# only #}\n"); !v.refused {
+		t.Error("a body without a text is not refused")
+	}
+}
+
+func TestSlugs(t *testing.T) {
+	long := strings.Repeat("x", 140)
+	var all []*prompt
+	for _, name := range []string{
+		"support/reply", "support-reply", "Support-Reply", "a b  c", "../../etc/passwd", ".hidden", "\x1b[31mred\n", "日本", "", "pmpt_68", "dots.and~", "-", long, long + "y", "v1/",
+	} {
+		all = append(all, &prompt{name: name})
+	}
+	want := []string{
+		"support-reply-3", "support-reply", "Support-Reply-2", "a-b-c", "etc-passwd", "hidden", "31mred", "prompt", "prompt-2", "pmpt_68", "dots.and~", "prompt-3",
+		long[:128], long[:120] + "-2", "v1",
+	}
+	got := slugs(all)
+	if !slices.Equal(got, want) {
+		t.Errorf("got  %q\nwant %q", got, want)
+	}
+	for _, slug := range got {
+		if err := domain.CheckPresetSlug(slug); err != nil {
+			t.Errorf("%q: %v", slug, err)
+		}
+	}
+}
+
+func TestVisible(t *testing.T) {
+	for text, want := range map[string]string{
+		"plain é 日":               "plain é 日",
+		"a\x1b[2Jb\r\n\t\x00\x9b": `a\x1b[2Jb\r\n\t\x00\ufffd`,
+		"right\u202eleft":         `right\u202eleft`,
+		strings.Repeat("a", 201):  strings.Repeat("a", 200) + "…",
+	} {
+		if got := visible(text, maxName); got != want {
+			t.Errorf("%q: got %q, want %q", text, got, want)
+		}
+	}
+}
+
+// rendering is a server in memory that renders templates.
+type rendering struct {
+	service  *domain.Service
+	resolver *inference.Resolver
+	schemas  *schema.Schemas
+}
+
+var someone = domain.Principal{Kind: domain.ManagementKey}
+
+func newRendering(tb testing.TB) *rendering {
+	tb.Helper()
+	store, err := badger.OpenInMemory()
+	if err != nil {
+		tb.Fatal(err)
+	}
+	tb.Cleanup(func() {
+		if err := store.Close(); err != nil {
+			tb.Error(err)
+		}
+	})
+	r := &rendering{service: domain.NewService(store), resolver: inference.NewResolver(store, inference.Config{})}
+	if err := r.service.EnsureDefaultWorkspace(context.Background()); err != nil {
+		tb.Fatal(err)
+	}
+	if r.schemas, err = schema.Load(); err != nil {
+		tb.Fatal(err)
+	}
+	return r
+}
+
+// render makes a preset of a version, and returns what a model gets of its first message's
+// content. It is not ok if the version is refused.
+func (r *rendering) render(tb testing.TB, v *version, value func(name string) string) (text string, ok bool) {
+	tb.Helper()
+	v.set("model", node{value: quote("m")})
+	built, ok := v.build(r.schemas)
+	if !ok {
+		return "", false
+	}
+	if _, err := r.service.CreatePresetVersion(tb.Context(), domain.By(someone), "", "p", built.Capture); err != nil {
+		tb.Fatal(err)
+	}
+	values := []rawjson.Member{}
+	if built.Capture.Template != nil {
+		for _, name := range built.Capture.Template.Variables {
+			values = append(values, rawjson.Member{Name: name, Value: quote(value(name))})
+		}
+	}
+	body := `{"model":"@preset/p","prompt":{"variables":` + string(object(values...)) + `}}`
+	if built.Capture.Template == nil {
+		body = `{"model":"@preset/p","messages":[]}`
+	}
+	got, err := r.resolver.Resolve(tb.Context(), someone, inference.Request{Dialect: domain.Chat, Body: []byte(body)})
+	if err != nil {
+		tb.Fatal(err)
+	}
+	var sent struct{ Messages []struct{ Content string } }
+	if err := json.Unmarshal(got.Body, &sent); err != nil {
+		tb.Fatalf("got %s, %v", got.Body, err)
+	}
+	if len(sent.Messages) == 0 { // an empty system prompt is none
+		return "", true
+	}
+	return sent.Messages[0].Content, true
+}
+
+// TestRendering compares what a server makes of texts with what they mean.
+func TestRendering(t *testing.T) {
+	r := newRendering(t)
+	for _, test := range []struct {
+		role, text, want string
+		refused          bool
+	}{
+		{"user", "You know {{city}}.", "You know Rome.", false},
+		{"system", "You know {{city}}.", "You know Rome.", false},
+		{"system", "You know {{#city}} and \\{{ x.", "You know {{#city}} and \\{{ x.", false},
+		{"user", "You know {{#city}} and \\{{ x.", "You know {{#city}} and \\{{ x.", false},
+		{"user", "{{{city}}}", "{Rome}", false},
+		{"user", "\\ {{city}} \\\\{{", "\\ Rome \\\\{{", false},
+		{"user", "\\{{city}}", "", true},
+		{"user", "\\{{{city}}", "", true},
+		{"system", "\\{{city}}", "", true},
+	} {
+		v := &version{dialect: domain.Chat, syntax: plainBraces, messages: []node{message(node{}, test.role, test.text)}}
+		got, ok := r.render(t, v, func(string) string { return "Rome" })
+		if ok == test.refused || got != test.want {
+			t.Errorf("%s %q: got %q, %t, want %q", test.role, test.text, got, ok, test.want)
+		}
+	}
+	// A text that is no template for the source is none here, and one with braces keeps them.
+	literal := func(text string) ([]segment, []finding) { return []segment{{text: text}}, nil }
+	for _, role := range []string{"system", "user"} {
+		for _, text := range []string{"{{city}}", "{{{city}}}", `\{{city}}`, `\\{{{city}}`, "{{a{{b}}"} {
+			v := &version{dialect: domain.Chat, syntax: literal, messages: []node{message(node{}, role, text)}}
+			if got, ok := r.render(t, v, func(string) string { return "Rome" }); !ok || got != text {
+				t.Errorf("%s %q: got %q, %t", role, text, got, ok)
+			}
+		}
+	}
+}

@@ -1,0 +1,34 @@
+package files
+
+import (
+	"strings"
+	"testing"
+)
+
+func TestJSONOf(t *testing.T) {
+	for _, test := range []struct{ text, want string }{
+		{"a: 0.70\nb: [1e3, yes, 2026-01-01]\n", `{"a":0.70,"b":[1e3,"yes","2026-01-01"]}`},
+		{"a: &x {b: 1}\nc: *x\n", `{"a":{"b":1},"c":{"b":1}}`},
+		{"", "null"},
+		{"# nothing\n", "null"},
+		{"text", `"text"`},
+	} {
+		got, err := JSONOf("front", []byte(test.text))
+		if err != nil || string(got) != test.want {
+			t.Errorf("%q: got %s, %v, want %s", test.text, got, err, test.want)
+		}
+	}
+	for text, want := range map[string]string{
+		"a: 1\na: 2\n":                      "front:2:1: /a: the name is there already",
+		"a: [1\n":                           "front:",
+		"a: !file x\n":                      "front:1:4: /a: !file is allowed only in the request",
+		"a: &a [*a]\n":                      "front:1:8: /a/0: the alias stands for a value around it",
+		"\xff":                              "front:1:1: is not UTF-8",
+		"a: 0x10\n":                         "front:1:4: /a: ",
+		"a: sk-" + strings.Repeat("a1", 12): "has the form of a secret",
+	} {
+		if got, err := JSONOf("front", []byte(text)); err == nil || !strings.Contains(err.Error(), want) {
+			t.Errorf("%q: got %s, %v, want %q", text, got, err, want)
+		}
+	}
+}
