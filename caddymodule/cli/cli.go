@@ -10,9 +10,26 @@ import (
 	"golang.org/x/term"
 )
 
+// groupPresets is the id of the group of the commands for people.
+const groupPresets = "presets"
+
+// Groups returns the groups of the commands, in the order of the help. The parent of the
+// commands must have them.
+func Groups() []*cobra.Group {
+	return []*cobra.Group{
+		{ID: groupPresets, Title: "Presets, over the public API:"},
+	}
+}
+
 // Commands returns the commands, to be added to "caddy presets". Each call makes new ones.
 func Commands() []*cobra.Command {
-	return []*cobra.Command{}
+	people := []*cobra.Command{
+		listCommand(), showCommand(), versionsCommand(), diffCommand(), designateCommand(), labelCommand(), tryCommand(), copyCommand(),
+	}
+	for _, command := range people {
+		command.GroupID = groupPresets
+	}
+	return people
 }
 
 // exitWith returns an error that makes the program exit with a status above 1. It prints
