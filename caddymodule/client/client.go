@@ -80,6 +80,8 @@ const (
 	maxTries = 6
 	// maxWait bounds the pause before a repeated request.
 	maxWait = 10 * time.Second
+	// maxTime bounds one try of a request, with reading its answer.
+	maxTime = 2 * time.Minute
 	// maxAnswer bounds an answer, in bytes. A page of 100 versions may have 26 MB.
 	maxAnswer = 64 << 20
 )
@@ -121,7 +123,9 @@ func (c *Client) wait(ctx context.Context, d time.Duration) error {
 // once sends a request once. pause is how long to wait before it is sent again: negative if
 // that cannot help, and 0 if the server does not tell.
 func (c *Client) once(ctx context.Context, r Request) (_ *Answer, pause time.Duration, err error) {
-	response, err := c.Send(ctx, r)
+	limited, cancel := context.WithTimeout(ctx, maxTime)
+	defer cancel()
+	response, err := c.Send(limited, r)
 	if err != nil {
 		if ctx.Err() != nil {
 			return nil, -1, ctx.Err()
