@@ -24,9 +24,9 @@ type entry struct {
 	key, value *yaml.Node
 }
 
-// follow returns the node that an alias stands for, or the node itself.
+// follow returns the node that an alias stands for, or the node itself, which may be nil.
 func follow(n *yaml.Node) *yaml.Node {
-	if n.Kind == yaml.AliasNode {
+	if n != nil && n.Kind == yaml.AliasNode {
 		return n.Alias
 	}
 	return n
@@ -107,7 +107,7 @@ type converter struct {
 	ended  bool         // a bound is exceeded
 }
 
-// value appends the JSON of n. If n has mistakes, the JSON is of no use.
+// value appends the JSON of n. Values with mistakes are null, 0 or empty.
 func (c *converter) value(n *yaml.Node) {
 	if c.ended {
 		return
@@ -119,6 +119,7 @@ func (c *converter) value(n *yaml.Node) {
 	case n.Kind == yaml.AliasNode:
 		if slices.Contains(c.open, n.Alias) {
 			c.mistake(n, c.path, "the alias stands for a value around it")
+			c.json = append(c.json, "null"...)
 			break
 		}
 		c.alias++
@@ -190,6 +191,7 @@ func (c *converter) scalar(n *yaml.Node) {
 	if n.Style&yaml.TaggedStyle != 0 && n.Tag == fileTag {
 		if !c.files {
 			c.mistake(n, c.path, "!file is allowed only in the request")
+			c.string("")
 			return
 		}
 		c.string(c.include(n, c.path))

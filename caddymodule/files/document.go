@@ -3,6 +3,7 @@ package files
 import (
 	"bytes"
 	"path"
+	"slices"
 	"strconv"
 	"strings"
 	"unicode/utf8"
@@ -28,6 +29,8 @@ type document struct {
 	texts    map[*yaml.Node]string
 	expanded int // the JSON of the file so far, in bytes
 	failed   bool
+	// broken are the pointers of the values with mistakes.
+	broken []string
 }
 
 // mistake adds a mistake at a value or at a name.
@@ -38,29 +41,42 @@ func (d *document) mistake(n *yaml.Node, path []string, message string) {
 		e.Line, e.Column = n.Line, n.Column
 	}
 	d.mistakes.add(e)
+	if len(d.broken) < 10*MaxErrors {
+		d.broken = append(d.broken, e.Path)
+	}
 }
 
-// mistakeAt adds a mistake of the value that a JSON Pointer leads to from n, which is at
-// path. A missing value is reported at the value that should have it.
-func (d *document) mistakeAt(n *yaml.Node, path []string, pointer, message string) {
-	names := segments(pointer)
-	d.mistake(locate(n, names), append(path[:len(path):len(path)], names...), message)
-}
-
-// mistakesOf adds the mistakes that a check of n found. n is at path.
+// mistakesOf adds the mistakes that a check of n found. n is at path. A missing value is
+// reported at the value that should have it. Values that could not be read are not reported
+// again.
 func (d *document) mistakesOf(n *yaml.Node, path []string, err error) {
+	unread := d.broken
+	add := func(at, message string) {
+		names := segments(at)
+		place := append(path[:len(path):len(path)], names...)
+		if !isBroken(unread, pointer(place)) {
+			d.mistake(locate(n, names), place, message)
+		}
+	}
 	switch err := err.(type) { //nolint:errorlint // checks return these types unwrapped
 	case *schema.Error:
 		for _, v := range err.Violations {
-			d.mistakeAt(n, path, v.Path, v.Message)
+			add(v.Path, v.Message)
 		}
 	case *domain.Error:
 		for _, issue := range err.Issues {
-			d.mistakeAt(n, path, issue.Path, issue.Message)
+			add(issue.Path, issue.Message)
 		}
 	default:
 		d.mistake(n, path, err.Error())
 	}
+}
+
+// isBroken reports whether a value, one around it or one in it is among broken.
+func isBroken(broken []string, at string) bool {
+	return slices.ContainsFunc(broken, func(other string) bool {
+		return strings.HasPrefix(at+"/", other+"/") || strings.HasPrefix(other+"/", at+"/")
+	})
 }
 
 // locate returns the value that names and indexes lead to from n, or the last one on the
@@ -156,16 +172,12 @@ func withoutFinalBreak(text []byte) []byte {
 	return text
 }
 
-// toJSON returns the JSON of n. It is not ok if n has mistakes, which are then added. The
-// JSON is valid until the next call.
+// toJSON returns the JSON of n. It is not ok if there is none. Values with mistakes, which
+// are added, have other values there. The JSON is valid until the next call.
 func (d *document) toJSON(n *yaml.Node, path []string, files bool) (json []byte, ok bool) {
-	before := d.failed
-	d.failed = false
 	c := converter{document: d, json: d.buffer[:0], path: path[:len(path):len(path)], files: files}
 	c.value(n)
 	d.buffer = c.json
 	d.expanded += len(c.json)
-	ok = !d.failed
-	d.failed = d.failed || before
-	return c.json, ok
+	return c.json, !c.ended
 }

@@ -1,11 +1,13 @@
 package files
 
 import (
+	"crypto/rand"
 	"errors"
 	"fmt"
 	"io"
 	"io/fs"
 	"os"
+	"path"
 	"syscall"
 )
 
@@ -79,8 +81,35 @@ func (f rootFolder) problem(name string, err error) string {
 	if errors.Is(err, fs.ErrNotExist) {
 		return "there is no such file"
 	}
+	return "cannot be read: " + withoutPath(err).Error()
+}
+
+// withoutPath returns the cause of an error of a file.
+func withoutPath(err error) error {
 	if path, ok := errors.AsType[*fs.PathError](err); ok {
-		err = path.Err
+		return path.Err
 	}
-	return "cannot be read: " + err.Error()
+	if link, ok := errors.AsType[*os.LinkError](err); ok {
+		return link.Err
+	}
+	return err
+}
+
+// replace writes a file and puts it in the place of another one. A link of the name is
+// replaced, and not followed.
+func (f rootFolder) replace(name string, text []byte) (err error) {
+	temporary := path.Join(path.Dir(name), "."+path.Base(name)+"."+rand.Text()+".tmp")
+	file, err := f.OpenFile(temporary, os.O_WRONLY|os.O_CREATE|os.O_EXCL, 0o644)
+	if err != nil {
+		return err
+	}
+	_, err = file.Write(text)
+	err = errors.Join(err, file.Chmod(0o644), file.Sync(), file.Close())
+	if err == nil {
+		err = f.Rename(temporary, name)
+	}
+	if err != nil {
+		_ = f.Remove(temporary)
+	}
+	return err
 }

@@ -12,6 +12,7 @@ import (
 	"github.com/caddy-presets/caddy-presets/domain"
 	"github.com/caddy-presets/caddy-presets/domain/inference"
 	"github.com/caddy-presets/caddy-presets/schema"
+	"github.com/caddy-presets/caddy-presets/schema/rawjson"
 )
 
 // The members of a preset's file, in the order in which Write writes them.
@@ -81,7 +82,6 @@ func (d *document) settings(p *Preset, n *yaml.Node) {
 	}
 	if err := p.Policy.Check(); err != nil {
 		d.mistakesOf(n, nil, err)
-		return
 	}
 	if p.Policy != nil && p.Policy.Violation == "" {
 		p.Policy.Violation = domain.OverrideViolation // as the server stores it
@@ -166,27 +166,24 @@ func (d *document) version(n *yaml.Node, path []string, members []entry) (v Vers
 		return v
 	}
 	path = append(slices.Clone(path), request.name)
-	v, err := d.request(dialects[request.name], request.value, path, template)
-	if err != nil {
-		d.mistakesOf(request.value, path, err)
-	}
-	return v
+	return d.request(dialects[request.name], request.value, path, template)
 }
 
-// request reads a request. The error is about the request as a whole.
-func (d *document) request(dialect domain.Dialect, n *yaml.Node, path []string, template bool) (v Version, err error) {
+// request reads a request.
+func (d *document) request(dialect domain.Dialect, n *yaml.Node, path []string, template bool) (v Version) {
+	before := len(d.broken)
 	text, ok := d.toJSON(n, path, true)
 	if !ok {
-		return v, nil
+		return v
 	}
 	rules := d.rules(dialect)
 	body := bytes.Clone(text)
 	members, err := rules.Check(body)
 	if err != nil {
-		return v, err
+		d.mistakesOf(n, path, err)
+		members, _ = rawjson.Members(body)
 	}
-	value := follow(n)
-	for i, m := range members {
+	for _, m := range members {
 		if inference.IsKept(dialect, m.Name) || m.Name == inference.ConversationField(dialect) {
 			continue
 		}
@@ -194,15 +191,30 @@ func (d *document) request(dialect domain.Dialect, n *yaml.Node, path []string, 
 		if !rules.Names(m.Name) {
 			message = "is unknown, so a preset does not keep it: leave it out"
 		}
-		d.mistake(value.Content[2*i], append(path[:len(path):len(path)], m.Name), message)
+		d.mistake(keyOf(follow(n), m.Name), append(path[:len(path):len(path)], m.Name), message)
+	}
+	if len(d.broken) > before {
+		return v
 	}
 	capture := inference.Capture
 	if template {
 		capture = inference.CaptureTemplate
 	}
 	v.Request = body
-	v.Capture, err = capture(dialect, members)
-	return v, err
+	if v.Capture, err = capture(dialect, members); err != nil {
+		d.mistakesOf(n, path, err)
+	}
+	return v
+}
+
+// keyOf returns the key of a member of a mapping, nil if there is none.
+func keyOf(n *yaml.Node, name string) *yaml.Node {
+	for i := 0; i+1 < len(n.Content); i += 2 {
+		if n.Content[i].Value == name {
+			return n.Content[i]
+		}
+	}
+	return nil
 }
 
 // rules returns the schema of a dialect's requests.

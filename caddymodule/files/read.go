@@ -1,6 +1,7 @@
 package files
 
 import (
+	"bytes"
 	"encoding/json"
 	"fmt"
 	"io/fs"
@@ -150,11 +151,13 @@ func (r *reader) workspace(root *os.Root, slug string) Workspace {
 	return w
 }
 
+const slugMessage = "the name of a file is the slug of a preset: it must be 1 to 128 characters of A-Z a-z 0-9 . _ ~ - and begin with a letter or digit"
+
 // preset reads the file of a preset in the folder of its workspace.
 func (r *reader) preset(root folder, workspace, slug string) (p Preset, ok bool) {
 	file := path.Join(workspace, slug+extension)
 	if domain.CheckPresetSlug(slug) != nil {
-		r.mistake(file, "the name of a file is the slug of a preset: it must be 1 to 128 characters of A-Z a-z 0-9 . _ ~ - and begin with a letter or digit")
+		r.mistake(file, slugMessage)
 		return p, false
 	}
 	d, ok := r.open(root, file)
@@ -192,7 +195,7 @@ func (r *reader) parse(root folder, file string, text []byte) (d *document, ok b
 	return d, true
 }
 
-// defaults reads the defaults of a workspace. They are nil if there are mistakes.
+// defaults reads the defaults of a workspace.
 func (d *document) defaults() json.RawMessage {
 	if d.root == nil {
 		return json.RawMessage("{}")
@@ -205,17 +208,13 @@ func (d *document) defaults() json.RawMessage {
 			d.mistake(e.key, []string{e.name}, "is unknown: a workspace has no such default")
 		}
 	}
-	if d.failed {
-		return nil
-	}
 	text, ok := d.toJSON(d.root, nil, false)
 	if !ok {
 		return nil
 	}
-	body := append(json.RawMessage(nil), text...)
+	body := bytes.Clone(text)
 	if _, err := d.schemas.UpdateWorkspace.Check(body); err != nil {
 		d.mistakesOf(d.root, nil, err)
-		return nil
 	}
 	return body
 }

@@ -1,5 +1,5 @@
 // Package plan compares presets as files with a server: New says what differs, and Apply
-// brings the server to what the files say. Read is the way back.
+// brings the server to what the files say. Dump is the way back.
 //
 // A preset that was applied belongs to an owner. Everything that Apply sends is on behalf of
 // that owner, and holds only if nobody else has changed the object since New.
