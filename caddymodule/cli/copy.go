@@ -128,7 +128,7 @@ func (c *copier) run(cmd *cobra.Command, slug string) error {
 	}
 	sentence := fmt.Sprintf("Preset %s is copied: version %d is now version %d there.", slug, source.Number, made.numbers[source.Number])
 	if c.all {
-		sentence = fmt.Sprintf("Preset %s is copied with %d versions: version %d is now version %d there.", slug, len(made.numbers), source.Number, made.numbers[source.Number])
+		sentence += fmt.Sprintf(" Versions copied: %d.", len(made.numbers))
 	}
 	_, err = fmt.Fprintln(cmd.OutOrStdout(), sentence)
 	return err
