@@ -12,7 +12,9 @@ import (
 
 // Commands returns the commands, to be added to "caddy presets". Each call makes new ones.
 func Commands() []*cobra.Command {
-	return []*cobra.Command{}
+	return []*cobra.Command{
+		planCommand(), applyCommand(), dumpCommand(), releaseCommand(),
+	}
 }
 
 // exitWith returns an error that makes the program exit with a status above 1. It prints
