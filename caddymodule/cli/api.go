@@ -26,9 +26,16 @@ type api struct {
 	workspace string // empty for the key's own
 }
 
+// tries is how often a request is sent at most. A person waits for it.
+const tries = 3
+
 func (t *target) api(cmd *cobra.Command) (api, error) {
 	c, err := t.client(cmd)
-	return api{c, t.workspace}, err
+	if err != nil {
+		return api{}, err
+	}
+	c.Tries = tries
+	return api{c, t.workspace}, nil
 }
 
 // query returns the query of a request, with pairs of names and values. Empty values are

@@ -19,7 +19,7 @@ import (
 
 const (
 	// completionTime bounds how long a shell waits for the server.
-	completionTime = 2 * time.Second
+	completionTime = time.Second
 	// maxCandidates bounds how many candidates a shell gets.
 	maxCandidates = 100
 )

@@ -77,15 +77,15 @@ func (c *copier) destination(cmd *cobra.Command, from api) (api, place, error) {
 	if c.toServer == "" {
 		return api{from.Client, c.toWorkspace}, at, nil
 	}
-	if c.keyFile == "-" && c.toKeyFile == "-" {
-		return api{}, at, errors.New("--key-file and --to-key-file cannot both be standard input")
-	}
 	key, err := readKey(cmd, "to-key-file", c.toKeyFile, "")
 	at.server, at.key = c.toServer, c.toKeyFile
-	return api{&client.Client{Origin: c.toServer, Key: key, Transport: from.Transport, Wait: from.Wait}, c.toWorkspace}, at, err
+	return api{&client.Client{Origin: c.toServer, Key: key, Transport: from.Transport, Tries: tries}, c.toWorkspace}, at, err
 }
 
 func (c *copier) run(cmd *cobra.Command, slug string) error {
+	if c.keyFile == "-" && c.toKeyFile == "-" {
+		return errors.New("--key-file and --to-key-file cannot both be standard input")
+	}
 	from, err := c.api(cmd)
 	if err != nil {
 		return err
@@ -99,6 +99,7 @@ func (c *copier) run(cmd *cobra.Command, slug string) error {
 	if err != nil {
 		return err
 	}
+	source.Slug = slug // not what a hostile server calls it
 	existing, found, err := to.preset(ctx, slug)
 	exists := err == nil
 	switch {
@@ -110,11 +111,11 @@ func (c *copier) run(cmd *cobra.Command, slug string) error {
 	if c.newVersion {
 		return c.addVersion(cmd, to, at, source, existing, found)
 	}
-	made := copied{to: to, source: source, numbers: make(map[int]int), notes: cmd.ErrOrStderr()}
-	if err := made.run(ctx, from, c.all); err != nil {
+	made := copied{to: to, source: source, from: from, at: c.place(), numbers: make(map[int]int), notes: cmd.ErrOrStderr()}
+	if err := made.run(ctx, c.all); err != nil {
 		err = placedError{err, at}
 		if len(made.numbers) > 0 {
-			err = fmt.Errorf("the copy is incomplete, it has %d versions: %w", len(made.numbers), err)
+			err = fmt.Errorf("the copy is incomplete (versions copied: %d): %w", len(made.numbers), err)
 		}
 		return err
 	}
@@ -192,20 +193,21 @@ func (a api) add(ctx context.Context, slug string, v version, isDraft bool, tag 
 
 // copied is a copy in the making.
 type copied struct {
-	to     api
-	source preset
+	from, to api
+	at       place // of from
+	source   preset
 	// numbers has the number of each version's copy, by the number of the version.
 	numbers map[int]int
 	notes   io.Writer
 	tag     string // of the copy
 }
 
-func (c *copied) run(ctx context.Context, from api, all bool) error {
+func (c *copied) run(ctx context.Context, all bool) error {
 	if !all {
 		if err := c.version(ctx, c.source.Designated); err != nil {
 			return err
 		}
-	} else if err := c.versions(ctx, from); err != nil {
+	} else if err := c.versions(ctx); err != nil {
 		return err
 	}
 	if err := c.describe(ctx); err != nil {
@@ -227,8 +229,8 @@ func (c *copied) run(ctx context.Context, from api, all bool) error {
 }
 
 // versions copies all versions, oldest first. It holds one at a time.
-func (c *copied) versions(ctx context.Context, from api) error {
-	summaries, err := from.summaries(ctx, c.source.Slug)
+func (c *copied) versions(ctx context.Context) error {
+	summaries, err := c.from.summaries(ctx, c.source.Slug)
 	if err != nil {
 		return err
 	}
@@ -238,11 +240,11 @@ func (c *copied) versions(ctx context.Context, from api) error {
 			err = decode(element, &summary)
 		}
 		if err != nil {
-			return err
+			return placedError{err, c.at}
 		}
-		v, _, err := from.version(ctx, c.source.Slug, summary.Number)
+		v, _, err := c.from.version(ctx, c.source.Slug, summary.Number)
 		if err != nil {
-			return err
+			return placedError{err, c.at}
 		}
 		if err := c.version(ctx, v); err != nil {
 			return err

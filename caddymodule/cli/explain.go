@@ -49,8 +49,8 @@ func (e placedError) Error() string { return explain(e.err, e.at).Error() }
 
 // explain returns err with its meaning for the one who runs the command.
 func explain(err error, at place) error {
-	if placed, ok := errors.AsType[placedError](err); ok {
-		return placed
+	if _, ok := errors.AsType[placedError](err); ok {
+		return err // its text is the explanation
 	}
 	if refused, ok := errors.AsType[*client.Error](err); ok {
 		switch refused.Status {
@@ -79,7 +79,7 @@ func explain(err error, at place) error {
 		return fmt.Errorf("%s cannot be reached, and --server names another server: %w", at.server, err)
 	}
 	if errors.Is(err, io.EOF) || errors.Is(err, io.ErrUnexpectedEOF) {
-		return fmt.Errorf("%s ended the connection before its answer: %w", at.server, err)
+		return fmt.Errorf("%s ended the connection too early: %w", at.server, err)
 	}
 	return err
 }

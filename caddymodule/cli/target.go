@@ -58,7 +58,7 @@ func (t *target) serverFlags(cmd *cobra.Command) {
 // originFlag adds the flag of the server's origin to a command.
 func (t *target) originFlag(cmd *cobra.Command) {
 	cmd.Flags().StringVar(&t.server, "server", cmp.Or(os.Getenv(serverVariable), defaultServer),
-		"The origin of the server; with a path, if its base path is not /v1; default: "+serverVariable+", else this")
+		"The origin of the server; with a path, if its base path is not /v1. "+serverVariable+" sets the default")
 }
 
 // workspaceFlag adds the flag of the workspace to a command.

@@ -80,7 +80,7 @@ The command takes an inference key, and works in the workspace of this key.`,
 
 func (t *trial) api(cmd *cobra.Command) (api, error) {
 	key, err := readKey(cmd, "inference-key-file", t.keyFile, inferenceKeyVariable)
-	return api{Client: &client.Client{Origin: t.server, Key: key}}, err
+	return api{Client: &client.Client{Origin: t.server, Key: key, Tries: tries}}, err
 }
 
 func (t *trial) completionAPI(cmd *cobra.Command) (api, error) {
@@ -141,6 +141,21 @@ func (t *trial) readVersion(ctx context.Context, a api, slug string) (version, e
 	return v, err
 }
 
+// trialRequest is a request in any of the three APIs.
+type trialRequest struct {
+	Model         string          `json:"model"`
+	Input         string          `json:"input,omitempty"`
+	Messages      []message       `json:"messages,omitempty"`
+	Prompt        map[string]any  `json:"prompt,omitempty"`
+	Stream        bool            `json:"stream"`
+	StreamOptions map[string]bool `json:"stream_options,omitempty"`
+}
+
+type message struct {
+	Role    string `json:"role"`
+	Content string `json:"content"`
+}
+
 // body returns the request.
 func (t *trial) body(cmd *cobra.Command, slug string, v version) ([]byte, error) {
 	input, err := t.readInput(cmd)
@@ -154,16 +169,16 @@ func (t *trial) body(cmd *cobra.Command, slug string, v version) ([]byte, error)
 	if t.version != "" {
 		reference += "@" + t.version
 	}
-	request := map[string]any{"model": reference, "stream": true}
+	request := trialRequest{Model: reference, Stream: true}
 	switch {
 	case input == "":
 	case v.Dialect == domain.Responses:
-		request["input"] = input
+		request.Input = input
 	default:
-		request["messages"] = []map[string]string{{"role": "user", "content": input}}
+		request.Messages = []message{{"user", input}}
 	}
 	if v.Dialect == domain.Chat {
-		request["stream_options"] = map[string]bool{"include_usage": true}
+		request.StreamOptions = map[string]bool{"include_usage": true}
 	}
 	variables := make(map[string]string)
 	for _, pair := range t.values {
@@ -174,7 +189,7 @@ func (t *trial) body(cmd *cobra.Command, slug string, v version) ([]byte, error)
 		variables[name] = value
 	}
 	if len(variables) > 0 {
-		request["prompt"] = map[string]any{"variables": variables}
+		request.Prompt = map[string]any{"variables": variables}
 	}
 	var text bytes.Buffer
 	encoder := json.NewEncoder(&text)
