@@ -2,7 +2,6 @@ package cli
 
 import (
 	"bytes"
-	"cmp"
 	"context"
 	"encoding/json"
 	"errors"
@@ -10,6 +9,7 @@ import (
 	"io"
 	"os"
 	"os/signal"
+	"strings"
 	"syscall"
 
 	"github.com/spf13/cobra"
@@ -192,19 +192,25 @@ func summary(p *plan.Plan) string {
 	for _, c := range p.Changes {
 		counts[c.Action]++
 	}
-	var text string
+	var text strings.Builder
 	for _, part := range []struct {
-		count int
 		say   string
+		count int
 	}{
-		{len(p.Workspaces), "workspaces to set up"},
-		{counts[plan.Create], "to create"}, {counts[plan.Update], "to change"},
-		{counts[plan.Restore], "to restore"}, {counts[plan.Archive], "to archive"},
-		{len(p.Adopt), "to adopt"}, {len(p.Errors), "with errors"},
+		{"workspaces", len(p.Workspaces)},
+		{"to create", counts[plan.Create]},
+		{"to change", counts[plan.Update]},
+		{"to restore", counts[plan.Restore]},
+		{"to archive", counts[plan.Archive]},
+		{"to adopt", len(p.Adopt)},
+		{"with errors", len(p.Errors)},
 	} {
 		if part.count > 0 {
-			text += fmt.Sprintf("%d %s, ", part.count, part.say)
+			fmt.Fprintf(&text, "%s: %d, ", part.say, part.count)
 		}
 	}
-	return fmt.Sprintf("%s%d unchanged", cmp.Or(text, "nothing to do, "), p.Unchanged())
+	if text.Len() == 0 {
+		text.WriteString("nothing to do, ")
+	}
+	return fmt.Sprintf("%sunchanged: %d", text.String(), p.Unchanged())
 }

@@ -84,7 +84,10 @@ func operations(title string, patch []domain.PatchOperation) []detail {
 		if o.Path == "" {
 			line = "all"
 		}
-		if o.Value != nil {
+		switch {
+		case o.Path == "" && o.Value != nil && *o.Value == nil:
+			mark = '-' // null is what is not there
+		case o.Value != nil:
 			line += " " + shortJSON(*o.Value)
 		}
 		all = append(all, detail{mark, line})

@@ -43,8 +43,8 @@ type Plan struct {
 	// Errors keep the plan from being applied.
 	Errors []Problem `json:"errors"`
 
-	owner  string
-	client *client.Client
+	owner     string
+	client    *client.Client
 	unchanged int
 }
 
