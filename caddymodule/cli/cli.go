@@ -10,14 +10,18 @@ import (
 	"golang.org/x/term"
 )
 
-// groupPresets is the id of the group of the commands for people.
-const groupPresets = "presets"
+// The ids of the groups of commands: those for people, and those for presets as files.
+const (
+	groupPresets = "presets"
+	groupFiles   = "files"
+)
 
 // Groups returns the groups of the commands, in the order of the help. The parent of the
 // commands must have them.
 func Groups() []*cobra.Group {
 	return []*cobra.Group{
 		{ID: groupPresets, Title: "Presets, over the public API:"},
+		{ID: groupFiles, Title: "Presets as files, over the public API:"},
 	}
 }
 
@@ -29,7 +33,11 @@ func Commands() []*cobra.Command {
 	for _, command := range people {
 		command.GroupID = groupPresets
 	}
-	return people
+	fromFiles := []*cobra.Command{planCommand(), applyCommand(), dumpCommand(), releaseCommand()}
+	for _, command := range fromFiles {
+		command.GroupID = groupFiles
+	}
+	return append(people, fromFiles...)
 }
 
 // exitWith returns an error that makes the program exit with a status above 1. It prints

@@ -5,6 +5,7 @@ import (
 	"errors"
 	"fmt"
 	"io"
+	"net/http"
 	"os"
 	"strings"
 
@@ -20,6 +21,9 @@ const (
 	serverVariable = "PRESETS_SERVER"
 	// keyVariable is the environment variable with the management key.
 	keyVariable = "PRESETS_KEY"
+	// maxConnections is how many connections stay open between requests. A plan sends as many
+	// at a time.
+	maxConnections = 16
 	// maxKeyFile bounds a file with a key, in bytes.
 	maxKeyFile = 4 << 10
 )
@@ -69,7 +73,9 @@ func (t *target) client(cmd *cobra.Command) (*client.Client, error) {
 	if err != nil {
 		return nil, err
 	}
-	return &client.Client{Origin: t.server, Key: key}, nil
+	transport := http.DefaultTransport.(*http.Transport).Clone()
+	transport.MaxIdleConnsPerHost = maxConnections
+	return &client.Client{Origin: t.server, Key: key, Transport: transport}, nil
 }
 
 // readKey returns the key in a file, which a flag names, or else in an environment variable.

@@ -16,6 +16,12 @@ import (
 // printed.
 func terminal(t *testing.T) (tty *os.File, printed func() string) {
 	t.Helper()
+	return terminalWith(t, "")
+}
+
+// terminalWith is terminal after somebody typed some text.
+func terminalWith(t *testing.T, typed string) (tty *os.File, printed func() string) {
+	t.Helper()
 	control, err := os.OpenFile("/dev/ptmx", os.O_RDWR, 0)
 	if err != nil {
 		t.Skip("there are no pseudo-terminals: ", err)
@@ -32,6 +38,9 @@ func terminal(t *testing.T) (tty *os.File, printed func() string) {
 	tty, err = os.OpenFile(fmt.Sprintf("/dev/pts/%d", number), os.O_RDWR|unix.O_NOCTTY, 0)
 	if err != nil {
 		t.Skip("there are no pseudo-terminals: ", err)
+	}
+	if _, err := control.WriteString(typed); err != nil {
+		t.Fatal(err)
 	}
 	text := make(chan string)
 	go func() {

@@ -367,6 +367,9 @@ func (e *editor) same(a, b *yaml.Node) bool {
 
 // result returns the text with all edits. It is not ok if two of them overlap.
 func (e *editor) result() (text []byte, ok bool) {
+	if len(e.edits) == 0 {
+		return e.document.text, true
+	}
 	slices.SortStableFunc(e.edits, func(a, b edit) int { return cmp.Compare(a.start, b.start) })
 	if bytes.HasPrefix(e.document.text, bom) {
 		text = append(text, bom...)

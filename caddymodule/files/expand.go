@@ -2,6 +2,7 @@ package files
 
 import (
 	"bytes"
+	"cmp"
 
 	"go.yaml.in/yaml/v3"
 )
@@ -43,6 +44,10 @@ func expand(n *yaml.Node) *yaml.Node {
 	c.Content = make([]*yaml.Node, len(parts))
 	for i, part := range parts {
 		c.Content[i] = expand(part)
+		if value := c.Content[i]; part.Kind == yaml.AliasNode && len(value.Content) > 0 && c.Kind == yaml.MappingNode {
+			key := c.Content[i-1] // which has the comment of a block
+			key.LineComment, value.LineComment = cmp.Or(key.LineComment, value.LineComment), ""
+		}
 	}
 	return &c
 }

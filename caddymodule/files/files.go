@@ -106,26 +106,32 @@ type Error struct {
 	File string // below the folder, with slashes
 	// Line and Column count from 1. They are 0 if the mistake has no place.
 	Line, Column int
-	// Path is the JSON Pointer of the value, such as /responses/tools/0/name, or empty.
+	// Path is the JSON Pointer of the value, such as /responses/tools/0/name, or empty. A
+	// long one ends in an ellipsis. It has the names of the file as they are.
 	Path    string
 	Message string // never shows a value of the file
 }
 
 // Error returns the mistake in one line, such as
 // default/mail.yaml:3:5: /responses/temperature: must be a number.
+// Control characters of names are escapes there.
 func (e *Error) Error() string {
 	var text strings.Builder
-	text.WriteString(e.File)
+	text.WriteString(visible(e.File))
 	if e.Line > 0 {
 		fmt.Fprintf(&text, ":%d:%d", e.Line, e.Column)
 	}
 	if e.Path != "" {
-		text.WriteString(": " + e.Path)
+		text.WriteString(": " + visible(e.Path))
 	}
-	return text.String() + ": " + e.Message
+	if text.Len() > 0 {
+		text.WriteString(": ")
+	}
+	return text.String() + e.Message
 }
 
-// Errors are the mistakes of a folder, by file and place.
+// Errors are the mistakes of a folder, sorted by file and place. There are at most MaxErrors,
+// and a last one without a file if there are more.
 type Errors []*Error
 
 // Error returns all mistakes, one in each line.

@@ -8,6 +8,7 @@ import (
 	"io/fs"
 	"os"
 	"path"
+	"strings"
 	"syscall"
 )
 
@@ -81,7 +82,11 @@ func (f rootFolder) problem(name string, err error) string {
 	if errors.Is(err, fs.ErrNotExist) {
 		return "there is no such file"
 	}
-	return "cannot be read: " + withoutPath(err).Error()
+	cause := withoutPath(err).Error()
+	if strings.HasPrefix(cause, "path escapes") { // package os exports no such error
+		return "is outside of the folder"
+	}
+	return "cannot be read: " + cause
 }
 
 // withoutPath returns the cause of an error of a file.

@@ -4,8 +4,11 @@ import (
 	"cmp"
 	"fmt"
 	"slices"
-	"strconv"
 	"strings"
+	"unicode"
+	"unicode/utf8"
+
+	"github.com/caddy-presets/caddy-presets/schema"
 )
 
 // MaxErrors bounds the mistakes in Errors. If there are more, a last one says how many.
@@ -40,12 +43,19 @@ func (m *mistakes) err() error {
 	return all
 }
 
-// pointer returns the JSON Pointer (RFC 6901) of the names and indexes of a path.
+// pointer returns the JSON Pointer (RFC 6901) of the names and indexes of a path. Like
+// those of the schemas, it ends in an ellipsis if it is too long.
 func pointer(path []string) string {
 	var text strings.Builder
 	for _, segment := range path {
 		text.WriteByte('/')
 		_, _ = pointerEscapes.WriteString(&text, segment)
+		if text.Len() > 4*schema.MaxPathLength {
+			break
+		}
+	}
+	if all := []rune(text.String()); len(all) > schema.MaxPathLength {
+		return string(all[:schema.MaxPathLength-1]) + "…"
 	}
 	return text.String()
 }
@@ -64,15 +74,21 @@ func segments(pointer string) []string {
 	return all
 }
 
-// printable returns a name that a message shows: its first characters, with quotes and
-// escapes where a terminal could take them for something else.
-func printable(name string) string {
-	const most = 64
-	if runes := []rune(name); len(runes) > most {
-		name = string(runes[:most]) + "…"
+// visible returns text without characters that a terminal takes for commands. They are
+// written as escapes.
+func visible(text string) string {
+	if !strings.ContainsFunc(text, isInvisible) && utf8.ValidString(text) {
+		return text
 	}
-	if quoted := strconv.QuoteToGraphic(name); quoted != `"`+name+`"` || name == "" {
-		return quoted
+	var out strings.Builder
+	for _, c := range text {
+		if isInvisible(c) {
+			fmt.Fprintf(&out, `\u%04x`, c)
+		} else {
+			out.WriteRune(c)
+		}
 	}
-	return name
+	return out.String()
 }
+
+func isInvisible(c rune) bool { return !unicode.IsGraphic(c) }

@@ -162,6 +162,9 @@ func (d *document) version(n *yaml.Node, path []string, members []entry) (v Vers
 		}
 	}
 	if request == nil {
+		if follow(n).Kind != yaml.MappingNode { // a mistake already
+			return v
+		}
 		d.mistake(n, path, "has no request: a version has exactly "+requestChoice)
 		return v
 	}

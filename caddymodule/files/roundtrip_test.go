@@ -96,7 +96,7 @@ func plainPreset(p files.Preset) files.Preset {
 		}
 		labels[name] = label
 	}
-	p.Labels, p.Designated = labels, 0
+	p.Labels, p.Designated, p.Workspace, p.File = labels, 0, "", ""
 	return p
 }
 

@@ -79,15 +79,15 @@ func (w *writer) checkNames(set *Set) {
 	workspaces := make(map[string]bool)
 	for _, one := range set.Workspaces {
 		if problem := w.workspaceProblem(one.Slug); problem != "" {
-			w.mistake(printable(one.Slug), problem)
+			w.mistake(visible(one.Slug), problem)
 		}
 		if workspaces[one.Slug] {
-			w.mistake(printable(one.Slug), "the workspace is there twice")
+			w.mistake(visible(one.Slug), "the workspace is there twice")
 		}
 		workspaces[one.Slug] = true
 		seen := make(map[string]string)
 		for _, p := range one.Presets {
-			file := printable(one.Slug) + "/" + printable(p.Slug) + extension
+			file := visible(one.Slug) + "/" + visible(p.Slug) + extension
 			if domain.CheckPresetSlug(p.Slug) != nil {
 				w.mistake(file, slugMessage)
 			}
@@ -95,7 +95,7 @@ func (w *writer) checkNames(set *Set) {
 			if other, ok := seen[folded]; ok {
 				w.mistake(file, caseMessage(other))
 			}
-			seen[folded] = printable(p.Slug)
+			seen[folded] = visible(p.Slug)
 		}
 	}
 }
@@ -189,7 +189,7 @@ func (w *workspaceWriter) canWrite(slug string) func(name, text string) bool {
 // preset writes the file of a preset, and its prompt.
 func (w *workspaceWriter) preset(p Preset) {
 	file := path.Join(w.slug, p.Slug+extension)
-	var text []byte
+	var before, text []byte
 	var writes []prompt
 	var problem string
 	if _, err := w.root.Lstat(p.Slug + extension); errors.Is(err, os.ErrNotExist) {
@@ -211,6 +211,7 @@ func (w *workspaceWriter) preset(p Preset) {
 		if same(p, present) {
 			return
 		}
+		before = d.text
 		text, writes, problem = w.changed(p, d, present)
 	}
 	if problem != "" {
@@ -226,7 +227,9 @@ func (w *workspaceWriter) preset(p Preset) {
 			return
 		}
 	}
-	w.write(p.Slug+extension, text)
+	if before == nil || !bytes.Equal(text, before) { // otherwise only the prompt differs
+		w.write(p.Slug+extension, text)
+	}
 }
 
 // newPreset returns the text of a file that is not there yet, and its prompt.
@@ -290,7 +293,7 @@ func (w *workspaceWriter) check(p Preset, text []byte, writes []prompt) (Preset,
 			return p, problem
 		}
 		if old, problem := w.root.read(name); problem == "" && string(withoutFinalBreak(old)) != one.text && !slices.Contains(w.uses[name], p.Slug) {
-			return p, "the file " + printable(name) + " is there already, and is not its prompt"
+			return p, "the file " + visible(name) + " is there already, and is not its prompt"
 		}
 		over.texts[name] = []byte(one.text + "\n")
 	}

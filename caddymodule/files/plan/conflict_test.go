@@ -99,6 +99,11 @@ func TestWorkspaceConflict(t *testing.T) {
 	if err != nil || result.Done != 0 || len(result.Failed) != 3 {
 		t.Errorf("got %+v, %v, want both workspaces and the preset to fail", result, err)
 	}
+	for _, f := range result.Failed {
+		if !f.Conflict {
+			t.Errorf("got %+v, want a conflict", f)
+		}
+	}
 	s.Manage("GET", "/v1/workspaces/default", "").Want(t, 200, `"description":"theirs"`)
 	s.apply(plan.Options{})
 	s.Manage("GET", "/v1/presets/p?workspace_id=team", "").Want(t, 200)
