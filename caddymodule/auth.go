@@ -39,6 +39,10 @@ var errNoCredentials = &domain.Error{Kind: domain.Unauthenticated, Message: "Mis
 
 // authenticate sets the principal of the request (specification, "Authentication").
 func (c *call) authenticate() error {
+	if who, ok := c.r.Context().Value(bundleRequest{}).(domain.Principal); ok {
+		c.setPrincipal(who)
+		return nil
+	}
 	given := sentValues(c.r, "Authorization")
 	switch len(given) {
 	case 0:

@@ -58,6 +58,7 @@ func parseCaddyfile(h httpcaddyfile.Helper) (caddyhttp.MiddlewareHandler, error)
 //		}
 //		metrics             per_preset [<most>]
 //		console             [<path>]
+//		bundle              <folder>
 //		webhook             <url> {
 //			secret <placeholder>
 //		}
@@ -113,6 +114,9 @@ func (h *Handler) unmarshalSubdirective(d *caddyfile.Dispenser, name string) (er
 		return h.Console.unmarshal(d)
 	case "metrics":
 		return h.unmarshalMetrics(d)
+	case "bundle":
+		h.Bundle, err = directive.OnlyArg(d, name, "a folder")
+		return err
 	case "webhook":
 		return h.unmarshalWebhook(d)
 	default:

@@ -102,6 +102,12 @@ type Handler struct {
 	// The labels that metrics have.
 	Metrics *MetricsSettings `json:"metrics,omitempty"`
 
+	// A folder of presets as files, which may hold placeholders. They are applied to the
+	// store when the configuration is live, on behalf of the owner caddyfile. Presets that
+	// left the folder are archived. A mistake in a file refuses the configuration. It is
+	// for a single node: several nodes with different files would undo each other's.
+	Bundle string `json:"bundle,omitempty"`
+
 	// The receivers of signed events.
 	Webhooks []Webhook `json:"webhook,omitempty"`
 
@@ -117,6 +123,7 @@ type Handler struct {
 	finder       keyFinder // of keys that must not go upstream
 	failureLimit failureLimit
 	webhooks     []*webhookUse
+	bundle       *bundle // nil without one
 	stopping     stopClock
 	shared       *shared     // with the other handlers of the store
 	live         *live.Store // nil until goLive
@@ -162,8 +169,16 @@ func (h *Handler) Provision(ctx caddy.Context) error {
 	if err := h.provisionWebhooks(repl); err != nil {
 		return err
 	}
+	if err := h.provisionBundle(ctx, repl); err != nil {
+		return fmt.Errorf("bundle: %w", err)
+	}
 	if err := h.provisionStore(ctx); err != nil {
 		return err
+	}
+	if h.bundle != nil {
+		if err := h.shared.bundles.add(h.bundle); err != nil {
+			return fmt.Errorf("bundle: %w", err)
+		}
 	}
 	h.guardServer(ctx)
 	h.warnOfLoggedKeys(ctx)
@@ -286,6 +301,9 @@ func (h *Handler) Cleanup() error {
 		if h.Inference.Usage != nil {
 			h.shared.usage.end(h.Inference.Usage.recording)
 		}
+	}
+	if h.bundle != nil {
+		h.shared.bundles.remove(h.bundle)
 	}
 	h.stopWebhooks()
 	return h.live.Remove(h.use)

@@ -25,6 +25,8 @@ type metrics struct {
 	webhookRequests *prometheus.CounterVec // result
 	webhookDropped  *prometheus.CounterVec // reason
 
+	bundlesWaiting prometheus.Gauge
+
 	usage *usageMetrics
 
 	bodyBytes     prometheus.GaugeFunc
@@ -60,6 +62,10 @@ func newMetrics(registry *prometheus.Registry) (*metrics, error) {
 			Namespace: namespace, Subsystem: subsystem, Name: "webhook_dropped_total",
 			Help: "Events that a webhook did not get.",
 		}, []string{"reason"}),
+		bundlesWaiting: prometheus.NewGauge(prometheus.GaugeOpts{
+			Namespace: namespace, Subsystem: subsystem, Name: "bundles_waiting",
+			Help: "Bundles of the configuration that are not applied yet.",
+		}),
 		usage: newUsageMetrics(),
 		bodyBytes: prometheus.NewGaugeFunc(prometheus.GaugeOpts{
 			Namespace: namespace, Subsystem: subsystem, Name: "inference_body_bytes",
@@ -74,7 +80,7 @@ func newMetrics(registry *prometheus.Registry) (*metrics, error) {
 		m.requests.register(registry), m.resolutions.register(registry), m.storeCalls.register(registry),
 		register(registry, &m.versions), register(registry, &m.failures),
 		register(registry, &m.webhookRequests), register(registry, &m.webhookDropped),
-		register(registry, &m.usage), register(registry, &m.bodyBytes), register(registry, &m.bodiesRefused),
+		register(registry, &m.bundlesWaiting), register(registry, &m.usage), register(registry, &m.bodyBytes), register(registry, &m.bodiesRefused),
 	)
 	m.refused, m.limited = m.failures.WithLabelValues("refused"), m.failures.WithLabelValues("limited")
 	for _, reason := range []string{droppedFull, droppedFailed, droppedStop} { // an increase from 0 is seen

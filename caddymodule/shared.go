@@ -8,6 +8,7 @@ import (
 	"time"
 
 	"go.uber.org/zap"
+	"golang.org/x/sync/semaphore"
 
 	"github.com/caddy-presets/caddy-presets/caddymodule/engine"
 	"github.com/caddy-presets/caddy-presets/caddymodule/internal/live"
@@ -21,9 +22,12 @@ type shared struct {
 	changes  changeOrder
 	webhooks webhooks
 	usage    usageRecorder
+	bundles  bundles
 }
 
-func newShared() any { return &shared{limiter: newAuthLimiter()} }
+func newShared() any {
+	return &shared{limiter: newAuthLimiter(), bundles: bundles{turn: semaphore.NewWeighted(1)}}
+}
 
 // goLive registers the handler as a user of its store, until Cleanup. From then on changes
 // are announced.

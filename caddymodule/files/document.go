@@ -28,6 +28,7 @@ type document struct {
 	// texts are the texts that nodes with !file stand for.
 	texts    map[*yaml.Node]string
 	expanded int // the JSON of the file so far, in bytes
+	secrets  int // how many findSecretsBelow found
 	failed   bool
 	// broken are the pointers of the values with mistakes.
 	broken []string

@@ -1,10 +1,11 @@
+//go:build unix
+
 package files_test
 
 import (
 	"errors"
 	"os"
 	"path/filepath"
-	"runtime"
 	"strings"
 	"syscall"
 	"testing"
@@ -37,9 +38,6 @@ func prepare(t *testing.T) string {
 
 // TestMistakes reads files with mistakes. It compares all mistakes with their places.
 func TestMistakes(t *testing.T) {
-	if runtime.GOOS == "windows" {
-		t.Skip("needs pipes and links")
-	}
 	golden := filepath.Join("testdata", "mistakes.txt")
 	content, err := os.ReadFile(golden)
 	if err != nil {

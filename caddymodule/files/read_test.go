@@ -1,3 +1,5 @@
+//go:build unix
+
 package files_test
 
 import (
@@ -6,7 +8,6 @@ import (
 	"io/fs"
 	"os"
 	"path/filepath"
-	"runtime"
 	"strings"
 	"syscall"
 	"testing"
@@ -16,9 +17,6 @@ import (
 )
 
 func TestReadLayout(t *testing.T) {
-	if runtime.GOOS == "windows" {
-		t.Skip("needs pipes and links")
-	}
 	dir := t.TempDir()
 	set := read(t, dir)
 	if len(set.Workspaces) != 0 {

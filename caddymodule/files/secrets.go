@@ -26,13 +26,16 @@ type secret struct {
 	name       string
 }
 
-// secretsIn returns the texts with the form of a key.
+// maxSecrets bounds the secrets that are found in a text.
+const maxSecrets = 20
+
+// secretsIn returns the first texts with the form of a key.
 func secretsIn(text []byte) (found []secret) {
 	for _, form := range secretForms {
 		if !bytes.Contains(text, []byte(form.mark)) {
 			continue
 		}
-		for at := 0; at < len(text); {
+		for at := 0; at < len(text) && len(found) < maxSecrets; {
 			m := form.pattern.FindSubmatchIndex(text[at:])
 			if m == nil {
 				break
@@ -63,17 +66,23 @@ func (d *document) findSecrets(file string, text []byte) {
 }
 
 // findSecretsBelow adds the secrets in the strings below n. Those that the text of the file
-// shows as they are have been found by findSecrets.
-func (d *document) findSecretsBelow(n *yaml.Node) {
+// shows as they are have been found by findSecrets. It is not ok after maxSecrets.
+func (d *document) findSecretsBelow(n *yaml.Node) (ok bool) {
 	if n.Kind == yaml.ScalarNode {
 		text := []byte(n.Value)
 		for _, s := range secretsIn(text) {
 			if !bytes.Contains(d.text, text[s.start:s.end]) {
 				d.mistake(n, nil, secretMessage+s.name)
 			}
+			if d.secrets++; d.secrets == maxSecrets {
+				return false
+			}
 		}
 	}
 	for _, part := range n.Content {
-		d.findSecretsBelow(part)
+		if !d.findSecretsBelow(part) {
+			return false
+		}
 	}
+	return true
 }

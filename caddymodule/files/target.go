@@ -90,58 +90,6 @@ func (t *target) file() (*yaml.Node, error) {
 	return file, nil
 }
 
-func sameText(a, b *string) bool { return a == b || a != nil && b != nil && *a == *b }
-
-// sameName reports whether the names are the same. The slug is the name of a preset without
-// one.
-func sameName(p, q Preset) bool {
-	name := func(name *string) string {
-		if name == nil {
-			return p.Slug
-		}
-		return *name
-	}
-	return name(p.Name) == name(q.Name)
-}
-
-// number returns the version that a number of a label stands for, if it is known.
-func (p Preset) number(n Number) Number {
-	if n == Latest && p.Designated > 0 {
-		return Number(p.Designated)
-	}
-	return n
-}
-
-// sameLabel reports whether a label of p and one of its file have the same target.
-func (p Preset) sameLabel(a, b Label) bool {
-	return (a.Split == nil) == (b.Split == nil) && p.number(a.Version) == p.number(b.Version) &&
-		slices.EqualFunc(a.Split, b.Split, func(x, y Share) bool {
-			return p.number(x.Version) == p.number(y.Version) && x.Weight == y.Weight
-		})
-}
-
-func sameLabels(p, q Preset) bool { return maps.EqualFunc(p.Labels, q.Labels, p.sameLabel) }
-
-func samePolicy(a, b *domain.Policy) bool {
-	x, errA := jsonv2.Marshal(a, jsonv2.Deterministic(true))
-	y, errB := jsonv2.Marshal(b, jsonv2.Deterministic(true))
-	return errA == nil && errB == nil && sameJSON(x, y)
-}
-
-// sameEarlier reports whether the earlier versions are the same. A preset without any says
-// nothing about them.
-func sameEarlier(p, q Preset) bool {
-	return len(p.Earlier) == 0 || slices.EqualFunc(p.Earlier, q.Earlier, func(a, b Version) bool {
-		return sameText(a.Message, b.Message) && SameCapture(a.Capture, b.Capture)
-	})
-}
-
-// same reports whether a file with q says what p says.
-func same(p, q Preset) bool {
-	return sameName(p, q) && sameText(p.Description, q.Description) && p.Status == q.Status && sameLabels(p, q) &&
-		samePolicy(p.Policy, q.Policy) && sameEarlier(p, q) && SameCapture(p.Version.Capture, q.Version.Capture)
-}
-
 func (t *target) labels() *yaml.Node {
 	labels := &yaml.Node{Kind: yaml.MappingNode}
 	var old *yaml.Node

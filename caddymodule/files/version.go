@@ -23,7 +23,7 @@ const promptSeparator = "\n\n"
 // NewVersion returns the version with what a server stores. Its Request has the members of
 // config in their order, then the system prompt, then the messages of the template. A
 // capture of the Request is equal to the Capture, see SameCapture. An empty config stands
-// for {}. The arguments are kept and must not change.
+// for {}. config and the messages are JSON. The arguments are kept and must not change.
 func NewVersion(dialect domain.Dialect, config json.RawMessage, systemPrompt *string, template *domain.Template) Version {
 	config = bytes.Trim(config, " \t\r\n")
 	if len(config) == 0 {
@@ -43,8 +43,9 @@ func NewVersion(dialect domain.Dialect, config json.RawMessage, systemPrompt *st
 	prompt := systemPrompt
 	var messages jsontext.Value // the elements of a list
 	if template != nil {
-		list := bytes.Trim(template.Messages, " \t\r\n")
-		messages = bytes.Trim(list[1:len(list)-1], " \t\r\n")
+		if list := bytes.Trim(template.Messages, " \t\r\n"); len(list) > 1 {
+			messages = bytes.Trim(list[1:len(list)-1], " \t\r\n")
+		}
 	}
 	switch dialect {
 	case domain.Responses:
@@ -105,30 +106,4 @@ func list(elements jsontext.Value) jsontext.Value {
 func quote(text string) jsontext.Value {
 	quoted, _ := jsontext.AppendQuote(nil, text)
 	return quoted
-}
-
-// SameCapture reports whether two versions are equal: the dialect, the settings, the system
-// prompt and the template. Numbers are compared by their text. The order of an object's
-// members does not count. A missing prompt equals an empty one.
-func SameCapture(a, b domain.Capture) bool {
-	return a.Dialect == b.Dialect && textOr(a.SystemPrompt) == textOr(b.SystemPrompt) &&
-		sameJSON(a.Config, b.Config) && sameJSON(a.Template.JSON(), b.Template.JSON())
-}
-
-func textOr(text *string) string {
-	if text == nil {
-		return ""
-	}
-	return *text
-}
-
-// sameJSON compares two JSON texts as SameCapture does. Texts that are not JSON are equal
-// if their bytes are.
-func sameJSON(a, b []byte) bool {
-	if bytes.Equal(a, b) {
-		return true
-	}
-	x, y := jsontext.Value(bytes.Clone(a)), jsontext.Value(bytes.Clone(b))
-	options := []jsontext.Options{jsontext.CanonicalizeRawFloats(false), jsontext.CanonicalizeRawInts(false)}
-	return x.Canonicalize(options...) == nil && y.Canonicalize(options...) == nil && bytes.Equal(x, y)
 }

@@ -36,6 +36,8 @@ type Failure struct {
 	// Conflict is set if somebody else changed it after the plan. Nothing of that was
 	// overwritten, and another plan shows it.
 	Conflict bool
+	// Err is the error of the request that failed.
+	Err error
 }
 
 // changers is how many presets are changed at a time.
@@ -55,10 +57,12 @@ func (p *Plan) Apply(ctx context.Context, o ApplyOptions) (Result, error) {
 	if len(p.Errors) > 0 {
 		return Result{}, errHasErrors
 	}
-	a := &applier{plan: p, message: o.Message, ids: make(map[string]string)}
+	a := &applier{plan: p, message: o.Message, ids: make(map[string]string), refused: make(map[string]error)}
 	a.count = counter{tell: o.Progress, all: len(p.Workspaces) + len(p.Changes) + len(p.Adopt)}
 	for _, w := range p.Workspaces {
-		a.finish(w.Slug, "", a.applyWorkspace(ctx, w))
+		err := a.applyWorkspace(ctx, w)
+		a.refused[w.Slug] = err
+		a.finish(w.Slug, "", err)
 	}
 	var group errgroup.Group
 	group.SetLimit(changers)
@@ -84,6 +88,8 @@ type applier struct {
 	message string
 	count   counter
 
+	refused map[string]error // why workspaces could not be changed, by slug
+
 	mu     sync.Mutex
 	ids    map[string]string // of new workspaces, by slug
 	result Result
@@ -104,7 +110,10 @@ func (a *applier) finish(workspace, slug string, err error) {
 		a.result.Done++
 		return
 	}
-	failure := Failure{Problem: Problem{workspace, slug, err.Error()}}
+	failure := Failure{Problem: Problem{workspace, slug, err.Error()}, Err: err}
+	if errors.Is(err, errTaken) {
+		failure.Conflict = true
+	}
 	if refused, ok := errors.AsType[*client.Error](err); ok {
 		switch refused.Status {
 		case http.StatusPreconditionFailed:
@@ -128,8 +137,11 @@ func (a *applier) workspaceOf(c *Change) (string, error) {
 	if id, ok := a.ids[c.Workspace]; ok {
 		return id, nil
 	}
-	return "", fmt.Errorf("workspace %s could not be created", c.Workspace)
+	return "", fmt.Errorf("its workspace could not be created: %w", a.refused[c.Workspace])
 }
+
+// errTaken is the outcome for a workspace that somebody else made after the plan.
+var errTaken = errors.New("somebody else made the workspace after the plan: plan again")
 
 // applyWorkspace creates or changes a workspace.
 func (a *applier) applyWorkspace(ctx context.Context, w *Workspace) error {
@@ -142,6 +154,13 @@ func (a *applier) applyWorkspace(ctx context.Context, w *Workspace) error {
 	answer, err := s.send(ctx, client.Request{Method: http.MethodPost, Path: "/workspaces", Body: w.body}, ifNew)
 	if err == nil {
 		err = decode(answer, &created)
+	}
+	if client.IsStatus(err, http.StatusBadRequest) {
+		var other workspace
+		r := &reader{client: a.plan.client}
+		if _, missing := r.get(ctx, "/workspaces/"+client.Escape(w.Slug), nil, &other); missing == nil {
+			return errTaken
+		}
 	}
 	if err != nil {
 		return err
@@ -156,9 +175,6 @@ func (a *applier) applyWorkspace(ctx context.Context, w *Workspace) error {
 func (a *applier) applyChange(ctx context.Context, c *Change) error {
 	id, err := a.workspaceOf(c)
 	if err != nil {
-		if ctx.Err() != nil {
-			return errStopped // before the workspace was made
-		}
 		return err
 	}
 	s := sequence{applier: a, tag: c.tag, planned: c.tag, workspaceID: id, slug: c.Slug, isNew: c.Action == Create}

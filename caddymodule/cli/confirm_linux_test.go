@@ -1,0 +1,29 @@
+package cli_test
+
+import (
+	"io"
+	"strings"
+	"testing"
+)
+
+// TestConfirm answers the question of apply on a terminal.
+func TestConfirm(t *testing.T) {
+	s := start(t, nil)
+	dir := t.TempDir()
+	writeFiles(t, dir, map[string]string{"default/p.yaml": "chat: {model: m}\n"})
+	for _, tc := range []struct {
+		typed   string
+		applied bool
+	}{{"n\n", false}, {"\n", false}, {"yes please\n", false}, {"y\n", true}} {
+		tty, printed := terminalWith(t, tc.typed)
+		err := runTo(io.Discard, tty, tty, "presets", "apply", dir)
+		if text := printed(); !strings.Contains(text, "Apply these changes? [y/N] ") || (err == nil) != tc.applied {
+			t.Errorf("%q: got %q, %v, want applied %t", tc.typed, text, err, tc.applied)
+		}
+		want := 404
+		if tc.applied {
+			want = 200
+		}
+		s.Manage("GET", "/v1/presets/p", "").Want(t, want)
+	}
+}

@@ -1,0 +1,90 @@
+package files
+
+import (
+	"bytes"
+	"maps"
+	"slices"
+
+	jsonv2 "github.com/go-json-experiment/json"
+	"github.com/go-json-experiment/json/jsontext"
+
+	"github.com/caddy-presets/caddy-presets/domain"
+)
+
+// SameCapture reports whether two versions are equal: the dialect, the settings, the system
+// prompt and the template. Numbers are compared by their text. The order of an object's
+// members does not count. A missing prompt equals an empty one.
+func SameCapture(a, b domain.Capture) bool {
+	return a.Dialect == b.Dialect && textOr(a.SystemPrompt) == textOr(b.SystemPrompt) &&
+		sameJSON(a.Config, b.Config) && sameJSON(a.Template.JSON(), b.Template.JSON())
+}
+
+func textOr(text *string) string {
+	if text == nil {
+		return ""
+	}
+	return *text
+}
+
+// sameJSON compares two JSON texts as SameCapture does. Texts that are not JSON are equal
+// if their bytes are.
+func sameJSON(a, b []byte) bool {
+	if bytes.Equal(a, b) {
+		return true
+	}
+	x, y := jsontext.Value(bytes.Clone(a)), jsontext.Value(bytes.Clone(b))
+	options := []jsontext.Options{jsontext.CanonicalizeRawFloats(false), jsontext.CanonicalizeRawInts(false)}
+	return x.Canonicalize(options...) == nil && y.Canonicalize(options...) == nil && bytes.Equal(x, y)
+}
+
+func sameText(a, b *string) bool { return a == b || a != nil && b != nil && *a == *b }
+
+// sameName reports whether the names are the same. The slug is the name of a preset without
+// one.
+func sameName(p, q Preset) bool {
+	name := func(name *string) string {
+		if name == nil {
+			return p.Slug
+		}
+		return *name
+	}
+	return name(p.Name) == name(q.Name)
+}
+
+// number returns the version that a number of a label stands for, if it is known.
+func (p Preset) number(n Number) Number {
+	if n == Latest && p.Designated > 0 {
+		return Number(p.Designated)
+	}
+	return n
+}
+
+// sameLabel reports whether a label of p and one of its file have the same target.
+func (p Preset) sameLabel(a, b Label) bool {
+	return (a.Split == nil) == (b.Split == nil) && p.number(a.Version) == p.number(b.Version) &&
+		slices.EqualFunc(a.Split, b.Split, func(x, y Share) bool {
+			return p.number(x.Version) == p.number(y.Version) && x.Weight == y.Weight
+		})
+}
+
+func sameLabels(p, q Preset) bool { return maps.EqualFunc(p.Labels, q.Labels, p.sameLabel) }
+
+func samePolicy(a, b *domain.Policy) bool {
+	x, errA := jsonv2.Marshal(a, jsonv2.Deterministic(true))
+	y, errB := jsonv2.Marshal(b, jsonv2.Deterministic(true))
+	return errA == nil && errB == nil && sameJSON(x, y)
+}
+
+// sameEarlier reports whether the earlier versions are the same. A preset without any says
+// nothing about them.
+func sameEarlier(p, q Preset) bool {
+	return len(p.Earlier) == 0 || slices.EqualFunc(p.Earlier, q.Earlier, func(a, b Version) bool {
+		return sameText(a.Message, b.Message) && SameCapture(a.Capture, b.Capture)
+	})
+}
+
+// same reports whether a file with q says what p says.
+func same(p, q Preset) bool {
+	return sameName(p, q) && sameText(p.Description, q.Description) && p.Status == q.Status && sameLabels(p, q) &&
+		samePolicy(p.Policy, q.Policy) && sameEarlier(p, q) && SameCapture(p.Version.Capture, q.Version.Capture)
+}
