@@ -74,6 +74,20 @@ func LeaksNoKey(t *testing.T, caddyfiles map[string]string, storeFolder func(*te
 	}
 }
 
+// bundleIn makes a folder with a preset's file, and returns its name.
+func bundleIn(t *testing.T, folder string) string {
+	t.Helper()
+	bundle := filepath.Join(folder, "bundle")
+	err := os.MkdirAll(filepath.Join(bundle, "default"), 0o700)
+	if err == nil {
+		err = os.WriteFile(filepath.Join(bundle, "default", "bundled.yaml"), []byte("chat: {model: m}\n"), 0o600)
+	}
+	if err != nil {
+		t.Fatal(err)
+	}
+	return bundle
+}
+
 func leaksNoKey(t *testing.T, adapted []byte, store string, access, up bool) {
 	folder, err := os.MkdirTemp("", "leaks") // short enough for sockets
 	if err != nil {
@@ -127,6 +141,9 @@ func leaksNoKey(t *testing.T, adapted []byte, store string, access, up bool) {
 					o[member] = append(keys, settings{"secret": "sha256:" + hex.EncodeToString(hash[:])})
 				}
 				o["auth_failure_limit"] = -1
+				if o["bundle"] != nil {
+					o["bundle"] = bundleIn(t, folder)
+				}
 			case "reverse_proxy":
 				proxies = true
 				o["upstreams"] = []any{settings{"dial": "unix/" + gateway}}
