@@ -49,18 +49,18 @@ func (s *Service) Diff(ctx context.Context, who Principal, workspace, slug, from
 	diff := struct {
 		From         int              `json:"from"`
 		To           int              `json:"to"`
-		Config       []patchOperation `json:"config"`
+		Config       []PatchOperation `json:"config"`
 		SystemPrompt *string          `json:"system_prompt"`
-		Template     []patchOperation `json:"template"`
+		Template     []PatchOperation `json:"template"`
 	}{From: source.Version, To: target.Version}
-	if diff.Config, err = patchOf(source.Config, target.Config); err != nil {
+	if diff.Config, err = JSONPatch(source.Config, target.Config); err != nil {
 		return Found{}, fmt.Errorf("comparing two configs: %w", err)
 	}
-	if diff.Template, err = patchOf(source.Template.JSON(), target.Template.JSON()); err != nil {
+	if diff.Template, err = JSONPatch(source.Template.JSON(), target.Template.JSON()); err != nil {
 		return Found{}, fmt.Errorf("comparing two templates: %w", err)
 	}
 	label := func(v PresetVersion) string { return slug + "@" + strconv.Itoa(v.Version) }
-	if diff.SystemPrompt, err = unifiedDiff(label(source), label(target), valueOr(source.SystemPrompt, ""), valueOr(target.SystemPrompt, "")); err != nil {
+	if diff.SystemPrompt, err = UnifiedDiff(label(source), label(target), valueOr(source.SystemPrompt, ""), valueOr(target.SystemPrompt, "")); err != nil {
 		return Found{}, fmt.Errorf("comparing two prompts: %w", err)
 	}
 	// Unlike the jsonv2 encoder, this one writes a json.Number unchanged.
@@ -96,8 +96,9 @@ func namedVersion(r Reader, p Preset, name, parameter string) (PresetVersion, er
 	return versionOf(r, p, n, parameter)
 }
 
-// unifiedDiff returns nil if the texts are equal.
-func unifiedDiff(fromLabel, toLabel, from, to string) (*string, error) {
+// UnifiedDiff returns the unified diff of two texts, with three lines of context and the
+// labels in its first lines. It returns nil if the texts are equal.
+func UnifiedDiff(fromLabel, toLabel, from, to string) (*string, error) {
 	if from == to {
 		return nil, nil
 	}
@@ -105,8 +106,9 @@ func unifiedDiff(fromLabel, toLabel, from, to string) (*string, error) {
 	return &text, err
 }
 
-// patchOperation is an operation of a JSON Patch.
-type patchOperation struct {
+// PatchOperation is an operation of a JSON Patch (RFC 6902). Its numbers have their text as
+// json.Number, which encoding/json writes unchanged.
+type PatchOperation struct {
 	Op    string `json:"op"`
 	Path  string `json:"path"`
 	Value *any   `json:"value,omitempty"` // nil for remove; a pointer to nil for null
@@ -122,9 +124,9 @@ const (
 	maxAligned = 256
 )
 
-// patchOf returns the JSON Patch that turns from into to. If they are equal, it is empty
-// and not nil.
-func patchOf(from, to json.RawMessage) ([]patchOperation, error) {
+// JSONPatch returns the JSON Patch that turns one JSON value into another, as Diff does. If
+// they are equal, it is empty and not nil. null is the value of what does not exist.
+func JSONPatch(from, to json.RawMessage) ([]PatchOperation, error) {
 	source, err := decodeValue(from)
 	if err != nil {
 		return nil, err
@@ -134,13 +136,13 @@ func patchOf(from, to json.RawMessage) ([]patchOperation, error) {
 		return nil, err
 	}
 	if (source == nil) != (target == nil) { // one is no template
-		return []patchOperation{{jsondiff.OperationReplace, "", &target}}, nil
+		return []PatchOperation{{jsondiff.OperationReplace, "", &target}}, nil
 	}
 	var e extent
 	e.add(source, 0)
 	e.add(target, 0)
 	if e.patch > maxPatch && !reflect.DeepEqual(source, target) {
-		return []patchOperation{{jsondiff.OperationReplace, "", &target}}, nil
+		return []PatchOperation{{jsondiff.OperationReplace, "", &target}}, nil
 	}
 	var options []jsondiff.Option
 	if e.longest <= maxAligned {
@@ -150,9 +152,9 @@ func patchOf(from, to json.RawMessage) ([]patchOperation, error) {
 	if err != nil {
 		return nil, err
 	}
-	operations := make([]patchOperation, len(patch))
+	operations := make([]PatchOperation, len(patch))
 	for i := range patch {
-		operations[i] = patchOperation{Op: patch[i].Type, Path: patch[i].Path}
+		operations[i] = PatchOperation{Op: patch[i].Type, Path: patch[i].Path}
 		if patch[i].Type != jsondiff.OperationRemove {
 			operations[i].Value = &patch[i].Value
 		}

@@ -14,6 +14,8 @@ import (
 	caddycmd "github.com/caddyserver/caddy/v2/cmd"
 	jsonv2 "github.com/go-json-experiment/json"
 	"github.com/spf13/cobra"
+
+	"github.com/caddy-presets/caddy-presets/caddymodule/cli"
 )
 
 func init() {
@@ -32,6 +34,7 @@ verify does so if it is given a folder.`,
 // addCommands adds the subcommands of caddy presets.
 func addCommands(presets *cobra.Command) {
 	presets.AddCommand(keyCommand(), auditCommand(), backupCommand(), restoreCommand(), exportCommand(), importCommand(), verifyCommand(), pruneCommand())
+	presets.AddCommand(cli.Commands()...)
 	refuseUnknown(presets)
 }
 

@@ -55,6 +55,9 @@ type Preset struct {
 	Earlier []Version
 	// Version is what requests get.
 	Version Version
+	// Designated is the number of Version on a server, for Write. It is 0 if unknown, and
+	// in a Set that was read.
+	Designated int
 }
 
 // Version is a version as a file has it.

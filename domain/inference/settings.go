@@ -53,3 +53,13 @@ var settingFields = map[string]dialects{
 // presetOnly are the settings that say how a preset is used and are no fields
 // of a request: they are stored and never sent.
 var presetOnly = map[string]bool{"cache_enabled": true, "cache_ttl_seconds": true}
+
+// IsKept reports whether a preset keeps a member of a dialect's requests: a setting, or the
+// field that Capture takes the system prompt from.
+func IsKept(dialect domain.Dialect, member string) bool {
+	return settingFields[member]&setOf(dialect) != 0 || member == promptField[dialect]
+}
+
+// ConversationField returns the member of a dialect's requests that has the conversation.
+// CaptureTemplate keeps it, and Capture does not.
+func ConversationField(dialect domain.Dialect) string { return listField[dialect] }

@@ -1,0 +1,102 @@
+package cli
+
+import (
+	"errors"
+	"fmt"
+	"io"
+	"os"
+	"strings"
+
+	"github.com/spf13/cobra"
+
+	"github.com/caddy-presets/caddy-presets/caddymodule/client"
+)
+
+const (
+	// defaultServer is the origin of a server on this machine.
+	defaultServer = "http://127.0.0.1:8080"
+	// keyVariable is the environment variable with the management key.
+	keyVariable = "PRESETS_KEY"
+	// maxKeyFile bounds a file with a key, in bytes.
+	maxKeyFile = 4 << 10
+)
+
+// target says which server a command speaks to, with which key, and how it prints. Flags
+// set it.
+type target struct {
+	server, keyFile string
+	// workspace is a slug or an id, empty for the key's own.
+	workspace string
+	asJSON    bool
+}
+
+// flags adds the flags of the server and of the output to a command.
+func (t *target) flags(cmd *cobra.Command) {
+	t.serverFlags(cmd)
+	cmd.Flags().BoolVar(&t.asJSON, "json", false, "Print JSON")
+}
+
+// serverFlags adds the flags of the server to a command.
+func (t *target) serverFlags(cmd *cobra.Command) {
+	flags := cmd.Flags()
+	flags.StringVar(&t.server, "server", defaultServer, "The origin of the server; with a path, if its base path is not /v1")
+	flags.StringVar(&t.keyFile, "key-file", "", "File with the management key, - for standard input; default: the key in "+keyVariable)
+	_ = cmd.MarkFlagFilename("key-file") // fails for an unknown flag only
+}
+
+// workspaceFlag adds the flag of the workspace to a command.
+func (t *target) workspaceFlag(cmd *cobra.Command) {
+	cmd.Flags().StringVar(&t.workspace, "workspace", "", "The slug or id of the workspace; default: that of the key")
+}
+
+// client returns the client of the server.
+func (t *target) client(cmd *cobra.Command) (*client.Client, error) {
+	key, err := readKey(cmd, t.keyFile, keyVariable)
+	if err != nil {
+		return nil, err
+	}
+	return &client.Client{Origin: t.server, Key: key}, nil
+}
+
+// readKey returns the key in a file, or else in an environment variable. White space around
+// it does not count. Errors never show it.
+func readKey(cmd *cobra.Command, file, variable string) (string, error) {
+	place, text := variable, os.Getenv(variable)
+	if file != "" {
+		place = file
+		var err error
+		if text, err = readKeyFile(cmd, file); err != nil {
+			return "", fmt.Errorf("reading the key: %w", err)
+		}
+	}
+	key := strings.TrimSpace(text)
+	switch {
+	case key == "" && file == "":
+		return "", fmt.Errorf("there is no key: set %s, or name a file with --key-file", variable)
+	case key == "":
+		return "", fmt.Errorf("there is no key in %s", place)
+	case strings.ContainsFunc(key, func(r rune) bool { return r <= ' ' || r > '~' }):
+		return "", fmt.Errorf("%s must have one key and nothing else", place)
+	}
+	return key, nil
+}
+
+func readKeyFile(cmd *cobra.Command, name string) (string, error) {
+	source := cmd.InOrStdin()
+	if name != "-" {
+		file, err := os.Open(name)
+		if err != nil {
+			return "", err
+		}
+		defer file.Close()
+		source = file
+	}
+	text, err := io.ReadAll(io.LimitReader(source, maxKeyFile+1))
+	if err != nil {
+		return "", err
+	}
+	if len(text) > maxKeyFile {
+		return "", errors.New(name + " is too long for a key")
+	}
+	return string(text), nil
+}

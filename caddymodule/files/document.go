@@ -1,0 +1,183 @@
+package files
+
+import (
+	"bytes"
+	"path"
+	"slices"
+	"strconv"
+	"strings"
+	"unicode/utf8"
+
+	"go.yaml.in/yaml/v3"
+
+	"github.com/caddy-presets/caddy-presets/domain"
+	"github.com/caddy-presets/caddy-presets/schema"
+)
+
+// document is a YAML file that is being read.
+type document struct {
+	*reader
+	file string // below the folder, with slashes
+	text []byte
+	// root is nil if the file has no value.
+	root *yaml.Node
+	// folder has the files that !file names.
+	folder folder
+	// included are the files that have been read, by name. Their texts are whole.
+	included map[string][]byte
+	// texts are the texts that nodes with !file stand for.
+	texts    map[*yaml.Node]string
+	expanded int // the JSON of the file so far, in bytes
+	failed   bool
+	// broken are the pointers of the values with mistakes.
+	broken []string
+}
+
+// mistake adds a mistake at a value or at a name.
+func (d *document) mistake(n *yaml.Node, path []string, message string) {
+	d.failed = true
+	e := &Error{File: d.file, Path: pointer(path), Message: message}
+	if n != nil {
+		e.Line, e.Column = n.Line, n.Column
+	}
+	d.mistakes.add(e)
+	if len(d.broken) < 10*MaxErrors {
+		d.broken = append(d.broken, e.Path)
+	}
+}
+
+// mistakesOf adds the mistakes that a check of n found. n is at path. A missing value is
+// reported at the value that should have it. Values that could not be read are not reported
+// again.
+func (d *document) mistakesOf(n *yaml.Node, path []string, err error) {
+	unread := d.broken
+	add := func(at, message string) {
+		names := segments(at)
+		place := append(path[:len(path):len(path)], names...)
+		if !isBroken(unread, pointer(place)) {
+			d.mistake(locate(n, names), place, message)
+		}
+	}
+	switch err := err.(type) { //nolint:errorlint // checks return these types unwrapped
+	case *schema.Error:
+		for _, v := range err.Violations {
+			add(v.Path, v.Message)
+		}
+	case *domain.Error:
+		for _, issue := range err.Issues {
+			add(issue.Path, issue.Message)
+		}
+	default:
+		d.mistake(n, path, err.Error())
+	}
+}
+
+// isBroken reports whether a value, one around it or one in it is among broken.
+func isBroken(broken []string, at string) bool {
+	return slices.ContainsFunc(broken, func(other string) bool {
+		return strings.HasPrefix(at+"/", other+"/") || strings.HasPrefix(other+"/", at+"/")
+	})
+}
+
+// locate returns the value that names and indexes lead to from n, or the last one on the
+// way to it.
+func locate(n *yaml.Node, names []string) *yaml.Node {
+	for _, name := range names {
+		next := child(follow(n), name)
+		if next == nil {
+			break
+		}
+		n = next
+	}
+	return n
+}
+
+// child returns a member of a mapping or an element of a sequence, nil if there is none.
+func child(n *yaml.Node, name string) *yaml.Node {
+	switch n.Kind {
+	case yaml.MappingNode:
+		for i := 0; i+1 < len(n.Content); i += 2 {
+			if n.Content[i].Value == name {
+				return n.Content[i+1]
+			}
+		}
+	case yaml.SequenceNode:
+		if i, err := strconv.Atoi(name); err == nil && i >= 0 && i < len(n.Content) {
+			return n.Content[i]
+		}
+	}
+	return nil
+}
+
+// include returns the text that a node with !file stands for.
+func (d *document) include(n *yaml.Node, path []string) string {
+	if text, ok := d.texts[n]; ok { // the node is the target of an alias
+		return text
+	}
+	if n.Kind != yaml.ScalarNode {
+		d.mistake(n, path, "!file needs the name of a file")
+		return ""
+	}
+	name, problem := includeName(n.Value)
+	var text []byte
+	if problem == "" {
+		var again bool
+		if text, again = d.included[name]; !again {
+			if text, problem = d.folder.read(name); problem == "" {
+				d.included[name] = text
+				d.findSecrets(d.inFolder(name), text)
+			}
+		}
+	}
+	if problem == "" && !utf8.Valid(text) {
+		problem = "the file is not UTF-8"
+	}
+	if problem != "" {
+		d.mistake(n, path, problem)
+		return ""
+	}
+	d.texts[n] = string(withoutFinalBreak(text))
+	return d.texts[n]
+}
+
+// inFolder returns the path below the whole folder of a file beside the document.
+func (d *document) inFolder(name string) string { return path.Join(path.Dir(d.file), name) }
+
+// includeName returns the path that !file names, cleaned, or a problem.
+func includeName(name string) (clean, problem string) {
+	switch {
+	case name == "":
+		return "", "!file needs the name of a file"
+	case strings.ContainsAny(name, "\\:\x00"):
+		return "", "the name of a file has slashes, and no backslash or colon"
+	case strings.HasPrefix(name, "/"):
+		return "", "the file must be in the preset's own folder: its name must not begin with a slash"
+	}
+	for part := range strings.SplitSeq(name, "/") {
+		if part == ".." {
+			return "", "the file must be in the preset's own folder: its name must not have .."
+		}
+	}
+	if clean = path.Clean(name); clean == "." {
+		return "", "!file needs the name of a file"
+	}
+	return clean, ""
+}
+
+// withoutFinalBreak returns text without one line break at its end.
+func withoutFinalBreak(text []byte) []byte {
+	if rest, ok := bytes.CutSuffix(text, []byte("\n")); ok {
+		return bytes.TrimSuffix(rest, []byte("\r"))
+	}
+	return text
+}
+
+// toJSON returns the JSON of n. It is not ok if there is none. Values with mistakes, which
+// are added, have other values there. The JSON is valid until the next call.
+func (d *document) toJSON(n *yaml.Node, path []string, files bool) (json []byte, ok bool) {
+	c := converter{document: d, json: d.buffer[:0], path: path[:len(path):len(path)], files: files}
+	c.value(n)
+	d.buffer = c.json
+	d.expanded += len(c.json)
+	return c.json, !c.ended
+}

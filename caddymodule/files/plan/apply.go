@@ -1,0 +1,203 @@
+package plan
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"net/http"
+	"sync"
+
+	"golang.org/x/sync/errgroup"
+
+	"github.com/caddy-presets/caddy-presets/caddymodule/client"
+)
+
+// ApplyOptions say how a plan is applied.
+type ApplyOptions struct {
+	// Message is the reason of new versions, empty for none. Earlier versions have their
+	// own.
+	Message string
+	// Progress is told how many of all objects were changed, nil for nobody. Its calls do
+	// not overlap.
+	Progress func(done, all int)
+}
+
+// Result is what Apply did.
+type Result struct {
+	// Done is how many presets and workspaces are now as the files say.
+	Done int
+	// Failed are those that are not. Requests before the failing one may have been made.
+	Failed []Failure
+}
+
+// Failure is a preset or a workspace that could not be changed.
+type Failure struct {
+	Problem
+	// Conflict is set if somebody else changed it after the plan. Nothing of that was
+	// overwritten, and another plan shows it.
+	Conflict bool
+}
+
+// changers is how many presets are changed at a time.
+const changers = 8
+
+// errHasErrors is the answer to a plan with Errors.
+var errHasErrors = errors.New("the plan has errors, so nothing is applied")
+
+// Apply makes the changes of the plan, each only if the object is still as it was planned.
+// Several presets are changed at a time, and the requests about one are in order. After a
+// failure of one the others go on. If ctx ends, Apply stops between two requests, and returns
+// its error. Applying again what a new plan says then completes the work: nothing is done
+// twice.
+//
+// A plan is applied once. One with Errors is not applied.
+func (p *Plan) Apply(ctx context.Context, o ApplyOptions) (Result, error) {
+	if len(p.Errors) > 0 {
+		return Result{}, errHasErrors
+	}
+	a := &applier{plan: p, message: o.Message, ids: make(map[string]string)}
+	a.count = counter{tell: o.Progress, all: len(p.Workspaces) + len(p.Changes) + len(p.Adopt)}
+	for _, w := range p.Workspaces {
+		a.finish(w.Slug, "", a.applyWorkspace(ctx, w))
+	}
+	var group errgroup.Group
+	group.SetLimit(changers)
+	apply := func(c *Change) {
+		group.Go(func() error {
+			a.finish(c.Workspace, c.Slug, a.applyChange(ctx, c))
+			return nil
+		})
+	}
+	for _, c := range p.Changes {
+		apply(c)
+	}
+	for _, adoption := range p.Adopt {
+		apply(adoption.change)
+	}
+	_ = group.Wait() // no function fails
+	return a.result, ctx.Err()
+}
+
+// applier applies a plan.
+type applier struct {
+	plan    *Plan
+	message string
+	count   counter
+
+	mu     sync.Mutex
+	ids    map[string]string // of new workspaces, by slug
+	result Result
+}
+
+// errStopped is the outcome of a change that was not completed, since the context ended.
+var errStopped = errors.New("stopped")
+
+// finish notes the outcome of a change.
+func (a *applier) finish(workspace, slug string, err error) {
+	if errors.Is(err, errStopped) {
+		return
+	}
+	a.count.add()
+	a.mu.Lock()
+	defer a.mu.Unlock()
+	if err == nil {
+		a.result.Done++
+		return
+	}
+	failure := Failure{Problem: Problem{workspace, slug, err.Error()}}
+	if refused, ok := errors.AsType[*client.Error](err); ok {
+		switch refused.Status {
+		case http.StatusPreconditionFailed:
+			failure.Conflict, failure.Message = true, "was changed by somebody else after the plan: nothing was overwritten, plan again"
+		case http.StatusNotFound:
+			failure.Conflict, failure.Message = true, "was archived or removed by somebody else after the plan: plan again ("+refused.Message+")"
+		case http.StatusConflict:
+			failure.Conflict = true
+		}
+	}
+	a.result.Failed = append(a.result.Failed, failure)
+}
+
+// workspaceOf returns the id of a change's workspace.
+func (a *applier) workspaceOf(c *Change) (string, error) {
+	if c.workspaceID != "" {
+		return c.workspaceID, nil
+	}
+	a.mu.Lock()
+	defer a.mu.Unlock()
+	if id, ok := a.ids[c.Workspace]; ok {
+		return id, nil
+	}
+	return "", fmt.Errorf("workspace %s could not be created", c.Workspace)
+}
+
+// applyWorkspace creates or changes a workspace.
+func (a *applier) applyWorkspace(ctx context.Context, w *Workspace) error {
+	s := sequence{applier: a, tag: w.tag, planned: w.tag, workspaceID: w.id}
+	if w.Action == Update {
+		_, err := s.send(ctx, client.Request{Method: http.MethodPatch, Path: "/workspaces/" + client.Escape(w.id), Body: w.body}, ifMatch(w.tag))
+		return err
+	}
+	var created workspace
+	answer, err := s.send(ctx, client.Request{Method: http.MethodPost, Path: "/workspaces", Body: w.body}, ifNew)
+	if err == nil {
+		err = decode(answer, &created)
+	}
+	if err != nil {
+		return err
+	}
+	a.mu.Lock()
+	defer a.mu.Unlock()
+	a.ids[w.Slug] = created.ID
+	return nil
+}
+
+// applyChange makes the change of a preset.
+func (a *applier) applyChange(ctx context.Context, c *Change) error {
+	id, err := a.workspaceOf(c)
+	if err != nil {
+		if ctx.Err() != nil {
+			return errStopped // before the workspace was made
+		}
+		return err
+	}
+	s := sequence{applier: a, tag: c.tag, planned: c.tag, workspaceID: id, slug: c.Slug, isNew: c.Action == Create}
+	switch c.Action {
+	case Archive:
+		_, err := s.send(ctx, client.Request{Method: http.MethodDelete, Path: presetPath(c.Slug, "")}, ifMatch(c.tag))
+		return err
+	case Restore:
+		s.planned = "archived " + c.since
+		return a.restore(ctx, &s, c)
+	default:
+		return s.update(ctx, c)
+	}
+}
+
+// restore restores a preset, and brings it up to date.
+func (a *applier) restore(ctx context.Context, s *sequence, c *Change) error {
+	// An archived preset does not exist for clients, until somebody else restores it.
+	answer, err := s.send(ctx, client.Request{Method: http.MethodPost, Path: presetPath(c.Slug, "/restore")}, ifNew)
+	if err != nil {
+		return err
+	}
+	var restored preset
+	if err := decode(answer, &restored); err != nil {
+		return err
+	}
+	restored.tag = answer.Tag()
+	r := &reader{client: a.plan.client, owner: a.plan.owner}
+	compared, err := r.compareExisting(ctx, c.file, s.workspaceID, restored)
+	switch {
+	case err != nil && ctx.Err() != nil:
+		return errStopped
+	case err != nil:
+		return err
+	case compared.problem != "":
+		return errors.New(compared.problem)
+	case compared.change == nil:
+		return nil
+	}
+	s.tag, s.planned = restored.tag, restored.tag
+	return s.update(ctx, compared.change)
+}

@@ -1,0 +1,374 @@
+package plan
+
+import (
+	"bytes"
+	"cmp"
+	"context"
+	"encoding/json"
+	"fmt"
+	"net/http"
+
+	jsonv2 "github.com/go-json-experiment/json"
+
+	"github.com/caddy-presets/caddy-presets/caddymodule/client"
+	"github.com/caddy-presets/caddy-presets/caddymodule/files"
+	"github.com/caddy-presets/caddy-presets/domain"
+)
+
+// Change is what differs between a preset's file and the server.
+type Change struct {
+	Workspace string `json:"workspace"`
+	Slug      string `json:"slug"`
+	Action    Action `json:"action"`
+	// Drift is set if somebody overrode the owner after its last change.
+	Drift bool `json:"drift"`
+	// Preset turns name, description and status into those of the file.
+	Preset []domain.PatchOperation `json:"preset"`
+	// Dialect is set if the version's API changes.
+	Dialect *DialectChange `json:"dialect"`
+	// Settings turns the settings of the designated version into those of the file.
+	Settings []domain.PatchOperation `json:"settings"`
+	// Prompt is a unified diff of the system prompts, nil if they are equal.
+	Prompt *string `json:"prompt"`
+	// Template turns the template into that of the file, null where there is none.
+	Template []domain.PatchOperation `json:"template"`
+	// Designate is the newest version if that is equal to the file and is designated
+	// instead of making another version, else 0.
+	Designate int `json:"designate"`
+	// Earlier is how many versions are made before the one of the file.
+	Earlier int           `json:"earlier"`
+	Labels  []LabelChange `json:"labels"`
+	// Policy turns the policy into that of the file, null where there is none.
+	Policy []domain.PatchOperation `json:"policy"`
+
+	steps
+}
+
+// DialectChange is the change of a version's API.
+type DialectChange struct {
+	From domain.Dialect `json:"from"`
+	To   domain.Dialect `json:"to"`
+}
+
+// steps are what Apply needs to make a change.
+type steps struct {
+	file *files.Preset // nil to archive
+	// workspaceID is empty for a workspace that is missing.
+	workspaceID string
+	// tag is the entity tag of the preset, empty for one that clients do not see.
+	tag string
+	// since is when an archived preset was changed last.
+	since string
+	// earlier and version are the versions to make. version is nil for none.
+	earlier []files.Version
+	version *files.Version
+	// current is the number that latest means if no version is made.
+	current int
+	// patch is the body of the preset's update, nil for none. It goes first for a preset
+	// that must be active before it takes a version.
+	patch      []byte
+	patchFirst bool
+	adopts     bool // the patch sets the owner, and nothing else changes
+}
+
+func newChange(workspace, slug string, action Action) *Change {
+	none := func() []domain.PatchOperation { return []domain.PatchOperation{} }
+	return &Change{
+		Workspace: workspace, Slug: slug, Action: action,
+		Preset: none(), Settings: none(), Template: none(), Policy: none(), Labels: []LabelChange{},
+	}
+}
+
+// MakesVersion reports whether the change stores a version.
+func (c *Change) MakesVersion() bool { return c.version != nil }
+
+// isEmpty reports whether nothing differs.
+func (c *Change) isEmpty() bool {
+	return c.version == nil && c.Designate == 0 && c.patch == nil && len(c.Labels) == 0
+}
+
+// comparison is the result of comparing a preset. All is zero if nothing differs.
+type comparison struct {
+	change *Change
+	// problem says why the preset cannot be brought to what its file says.
+	problem string
+}
+
+// comparePreset compares a preset's file with the server.
+func (r *reader) comparePreset(ctx context.Context, file *files.Preset) (comparison, error) {
+	id, exists := r.ids[file.Workspace]
+	if !exists {
+		return r.compareNew(file, "")
+	}
+	current, err := r.preset(ctx, id, file.Slug)
+	if err == nil {
+		return r.compareExisting(ctx, file, id, current)
+	}
+	if !client.IsStatus(err, http.StatusNotFound) {
+		return comparison{}, err
+	}
+	archived, ok, err := r.archivedPreset(ctx, id, file.Slug)
+	switch {
+	case err != nil:
+		return comparison{}, err
+	case ok:
+		return r.compareArchived(ctx, file, id, archived)
+	default:
+		return r.compareNew(file, id)
+	}
+}
+
+// foreign returns the problem of a preset that another owner manages, empty for none.
+func (r *reader) foreign(p listed) string {
+	if p.ManagedBy == nil || *p.ManagedBy == r.owner {
+		return ""
+	}
+	return fmt.Sprintf("is managed by %s and not by %s: remove its file, or end that with: caddy presets release --owner %s %s", *p.ManagedBy, r.owner, *p.ManagedBy, p.Slug)
+}
+
+// compareNew returns the change that makes a preset.
+func (r *reader) compareNew(file *files.Preset, workspaceID string) (comparison, error) {
+	c := newChange(file.Workspace, file.Slug, Create)
+	c.file, c.workspaceID = file, workspaceID
+	c.version, c.earlier = &file.Version, file.Earlier
+	c.Earlier = len(file.Earlier)
+	blank := listed{Name: file.Slug, Slug: file.Slug, Status: domain.PresetActive}
+	if err := c.compareVersion(version{Config: []byte("{}"), Dialect: file.Version.Capture.Dialect}); err != nil {
+		return comparison{}, err
+	}
+	if err := c.compareFields(blank); err != nil {
+		return comparison{}, err
+	}
+	most := len(file.Earlier) + 1
+	known := make(map[int]bool, most)
+	for n := 1; n <= most; n++ {
+		known[n] = true
+	}
+	wanted, missing := wantedLabels(file, most, known)
+	if len(missing) > 0 {
+		return comparison{problem: fmt.Sprintf("label %s: a new preset has no version %d: say latest", missing[0].label, missing[0].number)}, nil
+	}
+	if problem := wanted.problem(); problem != "" {
+		return comparison{problem: problem}, nil
+	}
+	c.Labels = append(c.Labels, wanted.changes(nil, 0)...)
+	return comparison{change: c}, nil
+}
+
+// compareArchived returns the change that restores a preset. Its version can be compared
+// only then.
+func (r *reader) compareArchived(ctx context.Context, file *files.Preset, workspaceID string, archived listed) (comparison, error) {
+	if problem := r.foreign(archived); problem != "" {
+		return comparison{problem: problem}, nil
+	}
+	c := newChange(file.Workspace, file.Slug, Restore)
+	c.file, c.workspaceID, c.since = file, workspaceID, archived.UpdatedAt
+	restored := archived
+	restored.Status = domain.PresetActive
+	if err := c.compareFields(restored); err != nil {
+		return comparison{}, err
+	}
+	var err error
+	c.Drift, err = r.drift(ctx, workspaceID, archived)
+	return comparison{change: c}, err
+}
+
+// compareExisting compares a preset that clients see.
+func (r *reader) compareExisting(ctx context.Context, file *files.Preset, workspaceID string, current preset) (comparison, error) {
+	if problem := r.foreign(current.listed); problem != "" {
+		return comparison{problem: problem}, nil
+	}
+	c := newChange(file.Workspace, file.Slug, Update)
+	c.file, c.workspaceID, c.tag, c.current = file, workspaceID, current.tag, current.Designated.Number
+	if err := c.compareFields(current.listed); err != nil {
+		return comparison{}, err
+	}
+	next, err := r.nextVersion(ctx, c, current)
+	if err != nil {
+		return comparison{}, err
+	}
+	if c.version != nil && current.Status == domain.PresetDisabled {
+		if file.Status == domain.PresetDisabled {
+			return comparison{problem: "is disabled, and only an active preset takes a new version: set status to active in its file, apply, and disable it again"}, nil
+		}
+		c.patchFirst = true
+	}
+	problem, err := r.compareLabels(ctx, c, current, next)
+	if err != nil || problem != "" {
+		return comparison{problem: problem}, err
+	}
+	if !c.isEmpty() {
+		c.Drift, err = r.drift(ctx, workspaceID, current.listed)
+		return comparison{change: c}, err
+	}
+	if current.ManagedBy != nil {
+		return comparison{}, nil
+	}
+	c.adopts = true
+	c.patch, err = json.Marshal(map[string]string{"managed_by": r.owner})
+	return comparison{change: c}, err
+}
+
+// nextVersion finds the versions that a change makes or designates. It returns the number
+// that the version of the file gets or has.
+func (r *reader) nextVersion(ctx context.Context, c *Change, current preset) (int, error) {
+	made, err := r.madeOfSeries(ctx, c.file, c.workspaceID, current)
+	if err != nil {
+		return 0, err
+	}
+	if made == 0 && files.SameCapture(current.Designated.capture(), c.file.Version.Capture) {
+		return current.Designated.Number, nil
+	}
+	if err := c.compareVersion(current.Designated); err != nil {
+		return 0, err
+	}
+	if made > 0 {
+		c.version, c.earlier = &c.file.Version, c.file.Earlier[made:]
+		c.Earlier = len(c.earlier)
+		return len(c.file.Earlier) + 1, nil
+	}
+	newest, err := r.newest(ctx, c.workspaceID, current)
+	if err != nil {
+		return 0, err
+	}
+	if newest.Number != current.Designated.Number && files.SameCapture(newest.capture(), c.file.Version.Capture) {
+		c.Designate, c.current = newest.Number, newest.Number
+		return newest.Number, nil
+	}
+	c.version = &c.file.Version
+	return newest.Number + 1, nil
+}
+
+// madeOfSeries returns how many of the file's earlier versions a preset has if it has
+// exactly the first of them, as after a run that was cut off, and else 0.
+func (r *reader) madeOfSeries(ctx context.Context, file *files.Preset, workspaceID string, current preset) (int, error) {
+	series := file.Earlier
+	if len(series) == 0 || current.Designated.Number != 1 {
+		return 0, nil // only the first one is designated before the last
+	}
+	_, total, err := r.versions(ctx, workspaceID, file.Slug, 0, 1, true)
+	if err != nil || total > len(series) {
+		return 0, err
+	}
+	const size = 100
+	for offset := 0; offset < total; offset += size {
+		page, now, err := r.versions(ctx, workspaceID, file.Slug, offset, size, false)
+		if err != nil || now != total || len(page) != min(size, total-offset) {
+			return 0, err
+		}
+		for i, v := range page {
+			if n := offset + i; v.Number != n+1 || !files.SameCapture(v.capture(), series[n].Capture) {
+				return 0, nil
+			}
+		}
+	}
+	return total, nil
+}
+
+// compareVersion describes what differs between a version and that of the file.
+func (c *Change) compareVersion(from version) (err error) {
+	to := c.file.Version.Capture
+	if from.Dialect != to.Dialect {
+		c.Dialect = &DialectChange{from.Dialect, to.Dialect}
+	}
+	if c.Settings, err = domain.JSONPatch(from.Config, to.Config); err != nil {
+		return fmt.Errorf("comparing the settings: %w", err)
+	}
+	if c.Template, err = domain.JSONPatch(from.Template.JSON(), to.Template.JSON()); err != nil {
+		return fmt.Errorf("comparing the templates: %w", err)
+	}
+	oldLabel, newLabel := fmt.Sprintf("%s@%d", c.Slug, from.Number), c.file.File
+	if from.Number == 0 {
+		oldLabel = "/dev/null"
+	}
+	if c.Prompt, err = domain.UnifiedDiff(oldLabel, newLabel, textOr(from.SystemPrompt), textOr(to.SystemPrompt)); err != nil {
+		return fmt.Errorf("comparing the prompts: %w", err)
+	}
+	return nil
+}
+
+func textOr(text *string) string {
+	if text == nil {
+		return ""
+	}
+	return *text
+}
+
+// compareFields finds what the preset's update changes, and describes it.
+func (c *Change) compareFields(from listed) error {
+	type fields struct {
+		Name        string              `json:"name"`
+		Description *string             `json:"description"`
+		Status      domain.PresetStatus `json:"status"`
+	}
+	before := fields{from.Name, from.Description, from.Status}
+	after := fields{from.Name, c.file.Description, c.file.Status}
+	if c.file.Name != nil {
+		after.Name = *c.file.Name
+	}
+	patch := make(map[string]any)
+	if after.Name != before.Name {
+		patch["name"] = after.Name
+	}
+	if textOr(after.Description) != textOr(before.Description) || (after.Description == nil) != (before.Description == nil) {
+		patch["description"] = after.Description
+	}
+	if after.Status != before.Status {
+		patch["status"] = after.Status
+	}
+	var err error
+	if c.Preset, err = patchOfValues(before, after); err != nil {
+		return err
+	}
+	var policy []byte
+	if policy, err = encodePolicy(c.file.Policy); err != nil {
+		return err
+	}
+	stored := from.Policy
+	if len(stored) == 0 {
+		stored = json.RawMessage("null")
+	}
+	if c.Policy, err = domain.JSONPatch(stored, policy); err != nil {
+		return fmt.Errorf("comparing the policies: %w", err)
+	}
+	if len(c.Policy) > 0 {
+		patch["policy"] = json.RawMessage(policy)
+	}
+	if len(patch) == 0 {
+		return nil
+	}
+	c.patch, err = encode(patch)
+	return err
+}
+
+// encodePolicy returns a policy as the server shows it, null for none.
+func encodePolicy(policy *domain.Policy) ([]byte, error) {
+	if policy == nil {
+		return []byte("null"), nil
+	}
+	withDefault := *policy
+	withDefault.Violation = cmp.Or(policy.Violation, domain.OverrideViolation)
+	return jsonv2.Marshal(withDefault, jsonv2.Deterministic(true))
+}
+
+// patchOfValues returns the JSON Patch between two values.
+func patchOfValues(before, after any) ([]domain.PatchOperation, error) {
+	from, err := encode(before)
+	if err != nil {
+		return nil, err
+	}
+	to, err := encode(after)
+	if err != nil {
+		return nil, err
+	}
+	return domain.JSONPatch(from, to)
+}
+
+// encode returns the JSON of a value, with raw values and numbers as they are.
+func encode(value any) ([]byte, error) {
+	var text bytes.Buffer
+	encoder := json.NewEncoder(&text)
+	encoder.SetEscapeHTML(false)
+	err := encoder.Encode(value)
+	return bytes.TrimSuffix(text.Bytes(), []byte("\n")), err
+}

@@ -1,0 +1,150 @@
+package plan_test
+
+import (
+	"context"
+	"encoding/json"
+	"fmt"
+	"net"
+	"net/http"
+	"os"
+	"path/filepath"
+	"strings"
+	"testing"
+
+	_ "github.com/caddy-presets/caddy-presets/caddymodule"
+	"github.com/caddy-presets/caddy-presets/caddymodule/client"
+	"github.com/caddy-presets/caddy-presets/caddymodule/files"
+	"github.com/caddy-presets/caddy-presets/caddymodule/files/plan"
+	"github.com/caddy-presets/caddy-presets/caddymodule/internal/caddytest"
+)
+
+func TestMain(m *testing.M) { caddytest.Main(m) }
+
+// server is a test server, with a folder of files.
+type server struct {
+	*caddytest.Server
+	dir string
+}
+
+func start(t *testing.T) *server {
+	t.Helper()
+	return &server{caddytest.Start(t, caddytest.Standard), t.TempDir()}
+}
+
+// transport returns a transport to the server.
+func (s *server) transport() http.RoundTripper {
+	transport := &http.Transport{
+		MaxIdleConnsPerHost: 16,
+		DialContext:         func(ctx context.Context, _, _ string) (net.Conn, error) { return caddytest.Dial(ctx, s.Address) },
+	}
+	s.T.Cleanup(transport.CloseIdleConnections)
+	return transport
+}
+
+// client returns a client of the server, through a transport of its own.
+func (s *server) client(through http.RoundTripper) *client.Client {
+	return &client.Client{Origin: "http://presets.test", Key: caddytest.ManagementSecret, Transport: through}
+}
+
+// write writes files below the folder, by their names. An empty text removes one.
+func (s *server) write(texts map[string]string) {
+	s.T.Helper()
+	for name, text := range texts {
+		file := filepath.Join(s.dir, filepath.FromSlash(name))
+		if text == "" {
+			if err := os.Remove(file); err != nil {
+				s.T.Fatal(err)
+			}
+			continue
+		}
+		if err := os.MkdirAll(filepath.Dir(file), 0o700); err != nil {
+			s.T.Fatal(err)
+		}
+		if err := os.WriteFile(file, []byte(text), 0o600); err != nil {
+			s.T.Fatal(err)
+		}
+	}
+}
+
+// read reads the folder.
+func (s *server) read() *files.Set {
+	s.T.Helper()
+	set, err := files.Read(s.dir)
+	if err != nil {
+		s.T.Fatal(err)
+	}
+	return set
+}
+
+// plan plans the folder.
+func (s *server) plan(o plan.Options) *plan.Plan {
+	s.T.Helper()
+	if o.Owner == "" {
+		o.Owner = "files"
+	}
+	p, err := plan.New(s.T.Context(), s.client(s.transport()), s.read(), o)
+	if err != nil {
+		s.T.Fatal(err)
+	}
+	return p
+}
+
+// apply plans and applies the folder, and checks that another plan is then empty.
+func (s *server) apply(o plan.Options) plan.Result {
+	s.T.Helper()
+	result, err := s.plan(o).Apply(s.T.Context(), plan.ApplyOptions{Message: "test"})
+	if err != nil || len(result.Failed) > 0 {
+		s.T.Fatalf("apply: %v, failed: %+v", err, result.Failed)
+	}
+	if again := s.plan(o); !again.Empty() || len(again.Adopt) > 0 {
+		s.T.Fatalf("another plan after applying: %s", describe(again))
+	}
+	return result
+}
+
+// describe returns the JSON of a plan.
+func describe(p *plan.Plan) string {
+	text, err := json.Marshal(p)
+	if err != nil {
+		return err.Error()
+	}
+	return string(text)
+}
+
+// actions returns the changes of a plan, such as "change default/mail".
+func actions(p *plan.Plan) string {
+	var all []string
+	for _, w := range p.Workspaces {
+		all = append(all, fmt.Sprintf("%s %s", w.Action, w.Slug))
+	}
+	for _, c := range p.Changes {
+		text := fmt.Sprintf("%s %s/%s", c.Action, c.Workspace, c.Slug)
+		if c.Drift {
+			text += " drift"
+		}
+		all = append(all, text)
+	}
+	for _, a := range p.Adopt {
+		all = append(all, fmt.Sprintf("adopt %s/%s", a.Workspace, a.Slug))
+	}
+	for _, problem := range p.Notes {
+		all = append(all, fmt.Sprintf("note %s/%s", problem.Workspace, problem.Slug))
+	}
+	for _, problem := range p.Errors {
+		all = append(all, fmt.Sprintf("error %s/%s", problem.Workspace, problem.Slug))
+	}
+	return strings.Join(all, ", ")
+}
+
+// versions returns how many versions a preset has.
+func (s *server) versions(workspace, slug string) int {
+	s.T.Helper()
+	r := s.Manage("GET", "/v1/presets/"+slug+"/versions?fields=summary&limit=100&workspace_id="+workspace, "")
+	var answer struct {
+		Total int `json:"total_count"`
+	}
+	if err := json.Unmarshal([]byte(r.Body), &answer); err != nil || r.Status != 200 {
+		s.T.Fatalf("versions of %s: %d %s", slug, r.Status, r.Body)
+	}
+	return answer.Total
+}

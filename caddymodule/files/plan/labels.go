@@ -1,0 +1,232 @@
+package plan
+
+import (
+	"context"
+	"encoding/json"
+	"fmt"
+	"maps"
+	"slices"
+	"strconv"
+	"strings"
+
+	"github.com/caddy-presets/caddy-presets/caddymodule/files"
+)
+
+// LabelChange is the change of a label. From is nil for a new label, and To for one that is
+// removed.
+type LabelChange struct {
+	Label string  `json:"label"`
+	From  *Target `json:"from"`
+	To    *Target `json:"to"`
+
+	tag string // of the label on the server, empty for a new one
+}
+
+// Target is what a label stands for: one version, or a split. Its JSON is that of the API,
+// but a version that is yet to be made is "latest".
+type Target struct {
+	Version files.Number
+	Split   []files.Share
+}
+
+// MarshalJSON returns an object with version or split.
+func (t Target) MarshalJSON() ([]byte, error) {
+	number := func(n files.Number) any {
+		if n == files.Latest {
+			return n.String()
+		}
+		return int(n)
+	}
+	if t.Split == nil {
+		return json.Marshal(map[string]any{"version": number(t.Version)})
+	}
+	split := make([]map[string]any, len(t.Split))
+	for i, share := range t.Split {
+		split[i] = map[string]any{"version": number(share.Version), "weight": share.Weight}
+	}
+	return json.Marshal(map[string]any{"split": split})
+}
+
+// String returns the target for people, such as 3, latest or 2:90,latest:10.
+func (t Target) String() string {
+	if t.Split == nil {
+		return t.Version.String()
+	}
+	shares := make([]string, len(t.Split))
+	for i, share := range t.Split {
+		shares[i] = share.Version.String() + ":" + strconv.Itoa(share.Weight)
+	}
+	return strings.Join(shares, ",")
+}
+
+// with returns t with a number in the place of latest.
+func (t Target) with(latest int) Target {
+	resolve := func(n files.Number) files.Number {
+		if n == files.Latest {
+			return files.Number(latest)
+		}
+		return n
+	}
+	if t.Split == nil {
+		return Target{Version: resolve(t.Version)}
+	}
+	resolved := Target{Split: make([]files.Share, len(t.Split))}
+	for i, share := range t.Split {
+		resolved.Split[i] = files.Share{Version: resolve(share.Version), Weight: share.Weight}
+	}
+	return resolved
+}
+
+func (t Target) equals(other Target) bool {
+	return t.Version == other.Version && slices.Equal(t.Split, other.Split)
+}
+
+// numbers calls yield with all versions of t.
+func (t Target) numbers(yield func(files.Number) bool) {
+	if t.Split == nil {
+		yield(t.Version)
+		return
+	}
+	for _, share := range t.Split {
+		if !yield(share.Version) {
+			return
+		}
+	}
+}
+
+// labels are the labels that a file wants, with numbers. next is the number of the file's
+// version.
+type labels struct {
+	targets map[string]Target
+	next    int
+}
+
+// missingVersion is a version of a label that is not known to exist.
+type missingVersion struct {
+	label  string
+	number int
+}
+
+// wantedLabels returns the labels of a file, and those of their versions that are not known.
+func wantedLabels(file *files.Preset, next int, known map[int]bool) (labels, []missingVersion) {
+	wanted := labels{make(map[string]Target, len(file.Labels)), next}
+	var missing []missingVersion
+	for _, name := range slices.Sorted(maps.Keys(file.Labels)) {
+		target := Target(file.Labels[name]).with(next)
+		wanted.targets[name] = target
+		for n := range target.numbers {
+			if number := int(n); !known[number] {
+				missing = append(missing, missingVersion{name, number})
+			}
+		}
+	}
+	return wanted, missing
+}
+
+// problem returns what is wrong with a label whatever the server has, empty for nothing.
+func (l labels) problem() string {
+	for _, name := range slices.Sorted(maps.Keys(l.targets)) {
+		seen := make(map[files.Number]bool)
+		for n := range l.targets[name].numbers {
+			if seen[n] {
+				return fmt.Sprintf("label %s: the split has version %d twice, since latest is %d", name, n, l.next)
+			}
+			seen[n] = true
+		}
+	}
+	return ""
+}
+
+// changes returns the changes that lead from the labels of a server to l: removals first,
+// then by name. Versions above current are not made yet: they are shown as latest if they
+// are the file's.
+func (l labels) changes(from map[string]Target, current int) []LabelChange {
+	var removed, set []LabelChange
+	for _, name := range slices.Sorted(maps.Keys(from)) {
+		if _, ok := l.targets[name]; !ok {
+			removed = append(removed, LabelChange{Label: name, From: new(from[name])})
+		}
+	}
+	for _, name := range slices.Sorted(maps.Keys(l.targets)) {
+		to := l.targets[name]
+		old, exists := from[name]
+		if exists && old.equals(to) {
+			continue
+		}
+		change := LabelChange{Label: name, To: new(to.unmade(l.next, current))}
+		if exists {
+			change.From = &old
+		}
+		set = append(set, change)
+	}
+	return append(removed, set...)
+}
+
+// unmade returns t with latest in the place of next, if next is above current.
+func (t Target) unmade(next, current int) Target {
+	if next <= current {
+		return t
+	}
+	show := func(n files.Number) files.Number {
+		if int(n) == next {
+			return files.Latest
+		}
+		return n
+	}
+	shown := Target{Version: show(t.Version)}
+	if t.Split != nil {
+		shown = Target{}
+		for _, share := range t.Split {
+			shown.Split = append(shown.Split, files.Share{Version: show(share.Version), Weight: share.Weight})
+		}
+	}
+	return shown
+}
+
+// compareLabels finds the changes of labels. next is the number of the file's version. It
+// returns why the labels cannot be set, empty if they can.
+func (r *reader) compareLabels(ctx context.Context, c *Change, current preset, next int) (problem string, err error) {
+	from := make(map[string]Target, len(current.Labels))
+	known := map[int]bool{current.Designated.Number: true, next: true}
+	for name, target := range current.Labels {
+		t := Target{Version: files.Number(target.Version)}
+		for _, share := range target.Split {
+			t.Split = append(t.Split, files.Share{Version: files.Number(share.Version), Weight: share.Weight})
+		}
+		from[name] = t
+		for n := range t.numbers {
+			known[int(n)] = true
+		}
+	}
+	if c.version != nil {
+		for i := range c.earlier {
+			known[next-1-i] = true
+		}
+	}
+	wanted, missing := wantedLabels(c.file, next, known)
+	if problem := wanted.problem(); problem != "" {
+		return problem, nil
+	}
+	for _, m := range missing {
+		switch exists, err := r.hasVersion(ctx, c.workspaceID, c.Slug, m.number); {
+		case err != nil:
+			return "", err
+		case !exists:
+			return fmt.Sprintf("label %s: the preset has no version %d", m.label, m.number), nil
+		}
+	}
+	made := next
+	if c.version != nil {
+		made = next - 1
+	}
+	c.Labels = append(c.Labels, wanted.changes(from, made)...)
+	for i := range c.Labels {
+		if c.Labels[i].From == nil {
+			continue
+		}
+		if c.Labels[i].tag, err = r.labelTag(ctx, c.workspaceID, c.Slug, c.Labels[i].Label); err != nil {
+			return "", err
+		}
+	}
+	return "", nil
+}

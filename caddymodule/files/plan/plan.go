@@ -1,0 +1,229 @@
+// Package plan compares presets as files with a server: New says what differs, and Apply
+// brings the server to what the files say. Read is the way back.
+//
+// A preset that was applied belongs to an owner. Everything that Apply sends is on behalf of
+// that owner, and holds only if nobody else has changed the object since New.
+package plan
+
+import (
+	"cmp"
+	"context"
+	"errors"
+	"fmt"
+	"slices"
+
+	"golang.org/x/sync/errgroup"
+
+	"github.com/caddy-presets/caddy-presets/caddymodule/client"
+	"github.com/caddy-presets/caddy-presets/caddymodule/files"
+	"github.com/caddy-presets/caddy-presets/domain"
+)
+
+// Options say how files are compared with a server.
+type Options struct {
+	// Owner manages the presets of the files.
+	Owner string
+	// Prune archives presets of Owner that no file describes, in all workspaces that the
+	// key sees.
+	Prune bool
+	// Progress is told how many of all presets were compared, nil for nobody. Its calls do
+	// not overlap.
+	Progress func(done, all int)
+}
+
+// Plan is what differs between files and a server. Its lists are sorted by workspace and
+// slug. Its JSON is that of "caddy presets plan --json".
+type Plan struct {
+	Changes    []*Change    `json:"changes"`
+	Workspaces []*Workspace `json:"workspaces"`
+	// Adopt are presets that are equal and belong to nobody. Apply makes them the owner's.
+	Adopt []Adoption `json:"adopt"`
+	// Notes are what the plan leaves as it is.
+	Notes []Problem `json:"notes"`
+	// Errors keep the plan from being applied.
+	Errors []Problem `json:"errors"`
+
+	owner  string
+	client *client.Client
+	// unchanged are the presets that are as their files say.
+	unchanged int
+}
+
+// Action is what becomes of a preset or of a workspace.
+type Action string
+
+// The actions. Workspaces are created and changed alone.
+const (
+	Create  Action = "create"
+	Update  Action = "change"
+	Archive Action = "archive"
+	Restore Action = "restore" // and then bring up to date
+)
+
+// Workspace is a workspace that is missing, or whose defaults differ.
+type Workspace struct {
+	Slug   string `json:"workspace"`
+	Action Action `json:"action"`
+	// Settings turns its settings into those of the file.
+	Settings []domain.PatchOperation `json:"settings"`
+
+	id, tag string // empty for a new one
+	body    []byte
+}
+
+// Adoption is a preset that only gets the owner.
+type Adoption struct {
+	Workspace string `json:"workspace"`
+	Slug      string `json:"slug"`
+
+	change *Change
+}
+
+// Problem is something that a person should know about a preset or a workspace.
+type Problem struct {
+	Workspace string `json:"workspace"`
+	Slug      string `json:"slug,omitempty"` // empty for the workspace
+	Message   string `json:"message"`
+}
+
+// Empty reports whether the server is as the files say. Adoptions do not count.
+func (p *Plan) Empty() bool {
+	return len(p.Changes) == 0 && len(p.Workspaces) == 0 && len(p.Errors) == 0
+}
+
+// Unchanged returns the number of presets that are as their files say.
+func (p *Plan) Unchanged() int { return p.unchanged }
+
+// Owner returns the owner for whom the plan was made.
+func (p *Plan) Owner() string { return p.owner }
+
+func compareChanges(a, b *Change) int {
+	return cmp.Or(cmp.Compare(a.Workspace, b.Workspace), cmp.Compare(a.Slug, b.Slug))
+}
+
+// concurrency is how many requests read from a server at a time.
+const concurrency = 16
+
+// New compares files with a server. It changes nothing. The plan keeps set, which must not
+// change. The error is that of a request, or of options that cannot be used. Presets that
+// cannot be brought to what their files say are in the plan's Errors.
+func New(ctx context.Context, c *client.Client, set *files.Set, o Options) (*Plan, error) {
+	if err := domain.CheckOwner("owner", o.Owner); err != nil {
+		return nil, err
+	}
+	var presets []*files.Preset
+	for i := range set.Workspaces {
+		for j := range set.Workspaces[i].Presets {
+			presets = append(presets, &set.Workspaces[i].Presets[j])
+		}
+	}
+	if o.Prune && len(presets) == 0 {
+		return nil, errors.New("there is no preset in the files, and pruning would archive all: archive the last ones by hand")
+	}
+	r := &reader{client: c, owner: o.Owner}
+	if err := r.readWorkspaces(ctx); err != nil {
+		return nil, err
+	}
+	p := &Plan{owner: o.Owner, client: c, Changes: []*Change{}, Workspaces: []*Workspace{}, Adopt: []Adoption{}, Notes: []Problem{}, Errors: []Problem{}}
+	for i := range set.Workspaces {
+		w, err := r.compareWorkspace(ctx, &set.Workspaces[i])
+		if err != nil {
+			return nil, fmt.Errorf("workspace %s: %w", set.Workspaces[i].Slug, err)
+		}
+		if w != nil {
+			p.Workspaces = append(p.Workspaces, w)
+		}
+	}
+	if err := p.compareAll(ctx, r, presets, o.Progress); err != nil {
+		return nil, err
+	}
+	if o.Prune {
+		if err := p.prune(ctx, r, presets); err != nil {
+			return nil, err
+		}
+	}
+	slices.SortFunc(p.Changes, compareChanges)
+	slices.SortFunc(p.Adopt, func(a, b Adoption) int { return compareChanges(a.change, b.change) })
+	slices.SortFunc(p.Workspaces, func(a, b *Workspace) int { return cmp.Compare(a.Slug, b.Slug) })
+	for _, list := range [][]Problem{p.Notes, p.Errors} {
+		slices.SortFunc(list, func(a, b Problem) int {
+			return cmp.Or(cmp.Compare(a.Workspace, b.Workspace), cmp.Compare(a.Slug, b.Slug))
+		})
+	}
+	return p, nil
+}
+
+// compareAll compares presets, several at a time.
+func (p *Plan) compareAll(ctx context.Context, r *reader, presets []*files.Preset, progress func(done, all int)) error {
+	results := make([]comparison, len(presets))
+	count := counter{tell: progress, all: len(presets)}
+	group, ctx := errgroup.WithContext(ctx)
+	group.SetLimit(concurrency)
+	for i, file := range presets {
+		if ctx.Err() != nil {
+			break
+		}
+		group.Go(func() (err error) {
+			results[i], err = r.comparePreset(ctx, file)
+			if err != nil {
+				return fmt.Errorf("preset %s in workspace %s: %w", file.Slug, file.Workspace, err)
+			}
+			count.add()
+			return nil
+		})
+	}
+	if err := group.Wait(); err != nil {
+		return err
+	}
+	for i, result := range results {
+		switch {
+		case result.problem != "":
+			p.Errors = append(p.Errors, Problem{presets[i].Workspace, presets[i].Slug, result.problem})
+		case result.change == nil:
+			p.unchanged++
+		case result.change.adopts:
+			p.unchanged++
+			p.Adopt = append(p.Adopt, Adoption{presets[i].Workspace, presets[i].Slug, result.change})
+		default:
+			p.Changes = append(p.Changes, result.change)
+		}
+	}
+	return nil
+}
+
+// prune adds the archiving of presets of the owner that no file describes.
+func (p *Plan) prune(ctx context.Context, r *reader, presets []*files.Preset) error {
+	type name struct{ workspace, slug string }
+	described := make(map[name]bool, len(presets))
+	for _, file := range presets {
+		described[name{file.Workspace, file.Slug}] = true
+	}
+	for _, w := range r.workspaces {
+		listed, err := r.list(ctx, w.ID, "")
+		if err != nil {
+			return fmt.Errorf("workspace %s: %w", w.Slug, err)
+		}
+		for _, entry := range listed {
+			if described[name{w.Slug, entry.Slug}] || entry.ManagedBy == nil || *entry.ManagedBy != r.owner {
+				continue
+			}
+			current, err := r.preset(ctx, w.ID, entry.Slug)
+			switch {
+			case client.IsStatus(err, 404): // somebody archived it
+			case err != nil:
+				return fmt.Errorf("preset %s in workspace %s: %w", entry.Slug, w.Slug, err)
+			case current.ManagedBy == nil || *current.ManagedBy != r.owner:
+			case current.Status != domain.PresetActive:
+				p.Notes = append(p.Notes, Problem{w.Slug, entry.Slug, "has no file and is disabled: it is left, since only an active preset can be archived"})
+			default:
+				change := newChange(w.Slug, entry.Slug, Archive)
+				change.workspaceID, change.tag = w.ID, current.tag
+				if change.Drift, err = r.drift(ctx, w.ID, current.listed); err != nil {
+					return fmt.Errorf("preset %s in workspace %s: %w", entry.Slug, w.Slug, err)
+				}
+				p.Changes = append(p.Changes, change)
+			}
+		}
+	}
+	return nil
+}

@@ -1,0 +1,172 @@
+package plan_test
+
+import (
+	"strings"
+	"testing"
+
+	"github.com/caddy-presets/caddy-presets/caddymodule/files/plan"
+)
+
+// mail is a preset's file with everything.
+const mail = `description: Used by the newsletter
+labels:
+  staging: latest
+  canary: {split: [{version: latest, weight: 10}]}
+policy:
+  lock: [model]
+responses:
+  model: openai/gpt-5-mini
+  temperature: 0.70
+  instructions: !file mail.md
+`
+
+// TestActions plans and applies every action, one after another.
+func TestActions(t *testing.T) {
+	s := start(t)
+	for _, step := range []struct {
+		name    string
+		files   map[string]string
+		request []string // method, path, body, headers
+		prune   bool
+		plan    string
+		holds   []string // parts of the plan's JSON
+	}{
+		{
+			name:  "create",
+			files: map[string]string{"default/mail.yaml": mail, "default/mail.md": "Write mails.\n", "team/chat.yaml": "chat: {model: m}\n"},
+			plan:  "create team, create default/mail, create team/chat",
+			holds: []string{
+				`{"workspace":"team","action":"create","settings":[{"op":"add","path":"/name","value":"team"}]}`,
+				`"settings":[{"op":"add","path":"/model","value":"openai/gpt-5-mini"},{"op":"add","path":"/temperature","value":0.70}]`,
+				`"prompt":"--- /dev/null\n+++ default/mail.yaml\n@@ -0,0 +1 @@\n+Write mails.\n\\ No newline at end of file\n"`,
+				`{"label":"staging","from":null,"to":{"version":"latest"}}`,
+			},
+		},
+		{
+			name:  "change the prompt",
+			files: map[string]string{"default/mail.md": "Write short mails.\n"},
+			plan:  "change default/mail",
+			holds: []string{
+				`"settings":[]`, `"drift":false`,
+				`--- mail@1\n+++ default/mail.yaml\n@@ -1 +1 @@\n-Write mails.\n`,
+				`{"label":"canary","from":{"split":[{"version":1,"weight":10}]},"to":{"split":[{"version":"latest","weight":10}]}}`,
+				`{"label":"staging","from":{"version":1},"to":{"version":"latest"}}`,
+			},
+		},
+		{
+			name:  "labels alone",
+			files: map[string]string{"default/mail.yaml": strings.Replace(mail, "staging: latest", "staging: 1", 1)},
+			plan:  "change default/mail",
+			holds: []string{`"prompt":null`, `{"label":"staging","from":{"version":2},"to":{"version":1}}`},
+		},
+		{
+			name:  "a label, the description and the policy go",
+			files: map[string]string{"default/mail.yaml": "responses: {model: openai/gpt-5-mini, temperature: 0.70, instructions: !file mail.md}\n"},
+			plan:  "change default/mail",
+			holds: []string{
+				`{"label":"canary","from":{"split":[{"version":2,"weight":10}]},"to":null}`, `"policy":[{"op":"replace","path":"","value":null}]`,
+				`"preset":[{"op":"replace","path":"/description","value":null}]`,
+			},
+		},
+		{
+			name:    "a rollback by hand is undone without another version",
+			request: []string{"POST", "/v1/presets/mail/designate", `{"version":1}`, "X-Preset-Override: files"},
+			plan:    "change default/mail drift",
+			holds:   []string{`"designate":2`, `-Write mails.\n`},
+		},
+		{
+			name:    "a new setting by hand is undone",
+			request: []string{"POST", "/v1/presets/mail/responses", `{"model":"other"}`, "X-Preset-Override: files"},
+			plan:    "change default/mail drift",
+			holds:   []string{`{"op":"replace","path":"/model","value":"openai/gpt-5-mini"}`, `"designate":0`},
+		},
+		{
+			name:  "disable and rename",
+			files: map[string]string{"default/mail.yaml": "name: Mail\nstatus: disabled\nresponses: {model: openai/gpt-5-mini, temperature: 0.70, instructions: !file mail.md}\n"},
+			plan:  "change default/mail",
+			holds: []string{`{"op":"replace","path":"/status","value":"disabled"}`},
+		},
+		{
+			name:  "enable with other settings",
+			files: map[string]string{"default/mail.yaml": "responses: {model: m2, instructions: !file mail.md}\n"},
+			plan:  "change default/mail",
+			holds: []string{`{"op":"replace","path":"/status","value":"active"}`, `{"op":"remove","path":"/temperature"}`},
+		},
+		{
+			name:  "another API and a template",
+			files: map[string]string{"team/chat.yaml": "template: true\nmessages: {model: m, messages: [{role: user, content: 'In {{city}}'}]}\n"},
+			plan:  "change team/chat",
+			holds: []string{`"dialect":{"from":"chat","to":"messages"}`, `"template":[{"op":"replace","path":"","value":{`},
+		},
+		{
+			name:  "defaults of a workspace",
+			files: map[string]string{"team/.workspace.yaml": "name: Team\ndefault_text_model: m\nio_logging_sampling_rate: 1.0\ndisabled_server_tools: []\n"},
+			plan:  "change team",
+			holds: []string{`"settings":[{"op":"replace","path":"/default_text_model","value":"m"},{"op":"replace","path":"/name","value":"Team"}]`},
+		},
+		{
+			name:  "a file goes without prune",
+			files: map[string]string{"default/mail.yaml": "", "default/mail.md": "", "default/other.yaml": "chat: {}\n"},
+			plan:  "create default/other",
+		},
+		{
+			name:  "prune",
+			prune: true,
+			plan:  "archive default/mail",
+		},
+		{
+			name:  "a file that is back restores, and changes",
+			files: map[string]string{"default/mail.yaml": "labels: {prod: latest}\nresponses: {model: m3}\n"},
+			plan:  "restore default/mail",
+		},
+		{
+			name:    "an equal preset without an owner is adopted",
+			request: []string{"POST", "/v1/presets/found/chat/completions", `{"model":"m","temperature":1}`},
+			files:   map[string]string{"default/found.yaml": "chat: {temperature: 1, model: m}\n"},
+			plan:    "adopt default/found",
+		},
+		{
+			name:    "a different one is adopted by its change",
+			request: []string{"POST", "/v1/presets/found2/chat/completions", `{"model":"m","temperature":1}`},
+			files:   map[string]string{"default/found2.yaml": "chat: {temperature: 1.0, model: m}\n"},
+			plan:    "change default/found2",
+		},
+		{
+			name:    "archived by hand",
+			request: []string{"DELETE", "/v1/presets/found2", "", "X-Preset-Override: files"},
+			plan:    "restore default/found2 drift",
+		},
+		{
+			name:  "a rename is a new preset, and prune archives the old one",
+			files: map[string]string{"default/found2.yaml": "", "default/found3.yaml": "chat: {temperature: 1.0, model: m}\n"},
+			prune: true,
+			plan:  "archive default/found2, create default/found3",
+		},
+	} {
+		t.Run(step.name, func(t *testing.T) {
+			s.T = t
+			if r := step.request; r != nil {
+				s.Manage(r[0], r[1], r[2], r[3:]...).Want(t, 200)
+			}
+			s.write(step.files)
+			p := s.plan(plan.Options{Prune: step.prune})
+			if got := actions(p); got != step.plan {
+				t.Errorf("got plan %q, want %q", got, step.plan)
+			}
+			for _, part := range step.holds {
+				if text := describe(p); !strings.Contains(text, part) {
+					t.Errorf("the plan does not hold %s:\n%s", part, text)
+				}
+			}
+			s.apply(plan.Options{Prune: step.prune})
+		})
+	}
+	s.T = t
+	s.Manage("GET", "/v1/presets/found", "").Want(t, 200, `"managed_by":"files"`)
+	s.Manage("GET", "/v1/presets/mail", "").Want(t, 200, `"managed_by":"files"`, `"labels":{"prod":{"version":6}}`, `"config":{"model":"m3"}`, `"message":"test"`)
+	for slug, want := range map[string]int{"mail": 6, "found": 1, "found3": 1, "other": 1} {
+		if got := s.versions("default", slug); got != want {
+			t.Errorf("preset %s has %d versions, want %d", slug, got, want)
+		}
+	}
+}

@@ -1,0 +1,274 @@
+package plan
+
+import (
+	"bytes"
+	"context"
+	"encoding/json"
+	"errors"
+	"fmt"
+	"maps"
+	"net/http"
+	"net/url"
+	"strconv"
+	"sync"
+	"time"
+
+	"github.com/caddy-presets/caddy-presets/caddymodule/client"
+	"github.com/caddy-presets/caddy-presets/domain"
+)
+
+const (
+	// requestTimeout bounds a request with its repetitions.
+	requestTimeout = 2 * time.Minute
+	// maxWalks bounds how often a list is read that changes meanwhile.
+	maxWalks = 10
+	// recentChanges is how many changes of a preset are looked at for its drift.
+	recentChanges = "20"
+)
+
+// workspace is a workspace of a server.
+type workspace struct {
+	ID   string `json:"id"`
+	Slug string `json:"slug"`
+	json json.RawMessage
+}
+
+// UnmarshalJSON keeps the whole text, too.
+func (w *workspace) UnmarshalJSON(text []byte) error {
+	type plain workspace
+	w.json = bytes.Clone(text)
+	return json.Unmarshal(text, (*plain)(w))
+}
+
+// listed is a preset in a list of a server.
+type listed struct {
+	Name        string                   `json:"name"`
+	Slug        string                   `json:"slug"`
+	Description *string                  `json:"description"`
+	Status      domain.PresetStatus      `json:"status"`
+	ManagedBy   *string                  `json:"managed_by"`
+	UpdatedAt   string                   `json:"updated_at"`
+	Policy      json.RawMessage          `json:"policy"`
+	Labels      map[string]domain.Target `json:"labels"`
+}
+
+// preset is a preset of a server with the version that requests get.
+type preset struct {
+	listed
+	Designated version `json:"designated_version"`
+	tag        string
+}
+
+// version is a version of a server.
+type version struct {
+	Number       int              `json:"version"`
+	Dialect      domain.Dialect   `json:"dialect"`
+	SystemPrompt *string          `json:"system_prompt"`
+	Template     *domain.Template `json:"template"`
+	Config       json.RawMessage  `json:"config"`
+}
+
+func (v version) capture() domain.Capture {
+	return domain.Capture{Dialect: v.Dialect, Config: v.Config, SystemPrompt: v.SystemPrompt, Template: v.Template}
+}
+
+// reader reads from a server. It is safe for concurrent use after readWorkspaces.
+type reader struct {
+	client     *client.Client
+	owner      string
+	workspaces []workspace
+	ids        map[string]string // of workspaces by slug
+
+	mu       sync.Mutex
+	archived map[string]map[string]listed // by the workspace's id and the slug
+}
+
+// get sends a GET request and decodes the answer's data.
+func (r *reader) get(ctx context.Context, path string, query url.Values, into any) (*client.Answer, error) {
+	ctx, cancel := context.WithTimeout(ctx, requestTimeout)
+	defer cancel()
+	answer, err := r.client.Do(ctx, client.Request{Method: http.MethodGet, Path: path, Query: query})
+	if err != nil {
+		return nil, err
+	}
+	if err := json.Unmarshal(answer.Data, into); err != nil {
+		return nil, fmt.Errorf("the answer to GET %s has an unknown form: %w", path, err)
+	}
+	return answer, nil
+}
+
+// presetPath returns the path of a preset, and what is below it.
+func presetPath(slug, below string) string { return "/presets/" + client.Escape(slug) + below }
+
+// in returns the query that selects a workspace.
+func in(workspaceID string) url.Values { return url.Values{"workspace_id": {workspaceID}} }
+
+// walk reads all pages of a list. key names an object. Others may write meanwhile: an object
+// may then be on two pages, or on none. So the list is read until as many objects are seen as
+// it has, and its length stays the same.
+func walk[T any](ctx context.Context, r *reader, path string, query url.Values, key func(T) string) ([]T, error) {
+	const size = 100
+	for range maxWalks {
+		var all []T
+		seen := make(map[string]bool)
+		total, changed := -1, false
+		for offset := 0; offset == 0 || offset < total; offset += size {
+			q := url.Values{"offset": {strconv.Itoa(offset)}, "limit": {strconv.Itoa(size)}}
+			maps.Copy(q, query)
+			var page []T
+			answer, err := r.get(ctx, path, q, &page)
+			if err != nil {
+				return nil, err
+			}
+			changed = changed || total >= 0 && answer.Total != total
+			total = answer.Total
+			for _, object := range page {
+				if name := key(object); !seen[name] {
+					seen[name] = true
+					all = append(all, object)
+				}
+			}
+			if len(page) == 0 {
+				break
+			}
+		}
+		if !changed && len(all) == total {
+			return all, nil
+		}
+	}
+	return nil, errors.New("the list changes while it is read: try again when fewer changes are made")
+}
+
+// readWorkspaces reads the workspaces that the key sees.
+func (r *reader) readWorkspaces(ctx context.Context) error {
+	all, err := walk(ctx, r, "/workspaces", nil, func(w workspace) string { return w.ID })
+	if err != nil {
+		return fmt.Errorf("listing the workspaces: %w", err)
+	}
+	r.workspaces, r.ids = all, make(map[string]string, len(all))
+	for _, w := range all {
+		r.ids[w.Slug] = w.ID
+	}
+	return nil
+}
+
+// list reads the presets of a workspace that have a status, empty for all but archived ones.
+func (r *reader) list(ctx context.Context, workspaceID string, status domain.PresetStatus) ([]listed, error) {
+	query := in(workspaceID)
+	if status != "" {
+		query.Set("status", string(status))
+	}
+	return walk(ctx, r, "/presets", query, func(p listed) string { return p.Slug })
+}
+
+// preset reads a preset with its designated version. An archived one is a 404.
+func (r *reader) preset(ctx context.Context, workspaceID, slug string) (preset, error) {
+	var p preset
+	answer, err := r.get(ctx, presetPath(slug, ""), in(workspaceID), &p)
+	if err != nil {
+		return preset{}, err
+	}
+	p.tag = answer.Tag()
+	return p, nil
+}
+
+// archivedPreset returns an archived preset. It reads the list of a workspace once.
+func (r *reader) archivedPreset(ctx context.Context, workspaceID, slug string) (listed, bool, error) {
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	known, ok := r.archived[workspaceID]
+	if !ok {
+		list, err := r.list(ctx, workspaceID, domain.PresetArchived)
+		if err != nil {
+			return listed{}, false, err
+		}
+		known = make(map[string]listed, len(list))
+		for _, p := range list {
+			known[p.Slug] = p
+		}
+		if r.archived == nil {
+			r.archived = make(map[string]map[string]listed)
+		}
+		r.archived[workspaceID] = known
+	}
+	p, ok := known[slug]
+	return p, ok, nil
+}
+
+// versions returns how many versions a preset has, and a page of them.
+func (r *reader) versions(ctx context.Context, workspaceID, slug string, offset, limit int, summary bool) (page []version, total int, err error) {
+	query := in(workspaceID)
+	query.Set("offset", strconv.Itoa(offset))
+	query.Set("limit", strconv.Itoa(limit))
+	if summary {
+		query.Set("fields", "summary")
+	}
+	answer, err := r.get(ctx, presetPath(slug, "/versions"), query, &page)
+	if err != nil {
+		return nil, 0, err
+	}
+	return page, answer.Total, nil
+}
+
+// newest returns the version of the highest number, which requests may not get yet.
+func (r *reader) newest(ctx context.Context, workspaceID string, p preset) (version, error) {
+	_, total, err := r.versions(ctx, workspaceID, p.Slug, 0, 1, true)
+	for range maxWalks {
+		if err != nil {
+			return version{}, err
+		}
+		if total == 1 {
+			return p.Designated, nil
+		}
+		var page []version
+		last := total - 1
+		page, total, err = r.versions(ctx, workspaceID, p.Slug, last, 1, false)
+		if err == nil && len(page) == 1 && total == last+1 {
+			return page[0], nil
+		}
+	}
+	return version{}, errors.New("the versions change while they are read")
+}
+
+// hasVersion reports whether a preset has a version.
+func (r *reader) hasVersion(ctx context.Context, workspaceID, slug string, number int) (bool, error) {
+	var v struct{}
+	_, err := r.get(ctx, presetPath(slug, "/versions/"+strconv.Itoa(number)), in(workspaceID), &v)
+	if client.IsStatus(err, http.StatusNotFound) {
+		return false, nil
+	}
+	return err == nil, err
+}
+
+// labelTag returns the entity tag of a label, empty if it was removed meanwhile.
+func (r *reader) labelTag(ctx context.Context, workspaceID, slug, label string) (string, error) {
+	var v struct{}
+	answer, err := r.get(ctx, presetPath(slug, "/labels/"+client.Escape(label)), in(workspaceID), &v)
+	if err != nil {
+		return "", err
+	}
+	return answer.Tag(), nil
+}
+
+// drift reports whether somebody else changed a preset of the owner after the owner's last
+// change. The removal of old versions is no such change.
+func (r *reader) drift(ctx context.Context, workspaceID string, p listed) (bool, error) {
+	if p.ManagedBy == nil || *p.ManagedBy != r.owner {
+		return false, nil
+	}
+	query := in(workspaceID)
+	query.Set("limit", recentChanges)
+	var history []struct {
+		Operation string  `json:"operation"`
+		Override  *string `json:"override"`
+	}
+	if _, err := r.get(ctx, presetPath(p.Slug, "/history"), query, &history); err != nil {
+		return false, err
+	}
+	for _, change := range history {
+		if change.Operation != "preset.prune" {
+			return change.Override != nil, nil
+		}
+	}
+	return false, nil
+}

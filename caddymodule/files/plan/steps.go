@@ -1,0 +1,200 @@
+package plan
+
+import (
+	"context"
+	"crypto/sha256"
+	"encoding/binary"
+	"encoding/hex"
+	"encoding/json"
+	"fmt"
+	"net/http"
+	"net/url"
+
+	"github.com/caddy-presets/caddy-presets/caddymodule/client"
+	"github.com/caddy-presets/caddy-presets/caddymodule/files"
+	"github.com/caddy-presets/caddy-presets/domain"
+)
+
+// condition is the header that keeps a change of somebody else from being overwritten.
+type condition struct{ name, value string }
+
+// ifNew holds if the object does not exist.
+var ifNew = condition{"If-None-Match", "*"}
+
+func ifMatch(tag string) condition { return condition{"If-Match", tag} }
+
+// sequence are the requests about one object, one after another.
+type sequence struct {
+	*applier
+	workspaceID string
+	slug        string // empty for a workspace
+	// planned says in which state the object was planned. With the requests' content it
+	// makes their Idempotency-Keys.
+	planned string
+	// tag is the entity tag after the last request. isNew is set until there was one about
+	// an object that does not exist.
+	tag   string
+	isNew bool
+}
+
+// send sends a request on behalf of the owner. A request that has begun is completed, also
+// if ctx ends.
+func (s *sequence) send(ctx context.Context, r client.Request, only condition) (*client.Answer, error) {
+	if ctx.Err() != nil {
+		return nil, errStopped
+	}
+	if only.value == "" {
+		return nil, fmt.Errorf("the server sent no ETag, which %s needs: a proxy may have removed it", only.name)
+	}
+	if s.slug != "" {
+		query := in(s.workspaceID)
+		for name, values := range r.Query {
+			query[name] = values
+		}
+		r.Query = query
+	}
+	r.Header = http.Header{
+		"X-Preset-Owner":  {s.plan.owner},
+		"Idempotency-Key": {s.key(r, only)},
+	}
+	r.Header.Set(only.name, only.value)
+	ctx, cancel := context.WithTimeout(context.WithoutCancel(ctx), requestTimeout)
+	defer cancel()
+	return s.plan.client.Do(ctx, r)
+}
+
+// key returns the Idempotency-Key of a request. A run that is repeated sends the same keys,
+// as long as the object is still in the planned state for it.
+func (s *sequence) key(r client.Request, only condition) string {
+	digest := sha256.New()
+	for _, part := range []string{s.plan.owner, s.workspaceID, s.slug, s.planned, only.name, only.value, r.Method, r.Path, r.Query.Encode(), string(r.Body)} {
+		digest.Write(binary.AppendUvarint(nil, uint64(len(part))))
+		digest.Write([]byte(part))
+	}
+	return hex.EncodeToString(digest.Sum(nil))
+}
+
+// condition returns the condition that the preset is as the last request left it.
+func (s *sequence) condition() condition {
+	if s.isNew {
+		return ifNew
+	}
+	return ifMatch(s.tag)
+}
+
+// update brings a preset to what its file says.
+func (s *sequence) update(ctx context.Context, c *Change) error {
+	if c.patchFirst {
+		if err := s.patch(ctx, c); err != nil {
+			return err
+		}
+	}
+	latest := c.current
+	for i := range c.earlier {
+		if _, err := s.post(ctx, c, &c.earlier[i], true); err != nil {
+			return err
+		}
+	}
+	switch {
+	case c.version != nil:
+		var err error
+		if latest, err = s.post(ctx, c, c.version, false); err != nil {
+			return err
+		}
+	case c.Designate != 0:
+		if err := s.changePreset(ctx, client.Request{
+			Method: http.MethodPost, Path: presetPath(c.Slug, "/designate"), Body: fmt.Appendf(nil, `{"version":%d}`, c.Designate),
+		}, nil); err != nil {
+			return err
+		}
+	}
+	if c.patch != nil && !c.patchFirst {
+		if err := s.patch(ctx, c); err != nil {
+			return err
+		}
+	}
+	for i := range c.Labels {
+		if err := s.setLabel(ctx, c, &c.Labels[i], latest); err != nil {
+			return err
+		}
+	}
+	return nil
+}
+
+// changePreset sends a request that changes the preset, and takes its new tag. It decodes the
+// preset if into is not nil.
+func (s *sequence) changePreset(ctx context.Context, r client.Request, into any) error {
+	answer, err := s.send(ctx, r, s.condition())
+	if err != nil {
+		return err
+	}
+	s.tag, s.isNew = answer.Tag(), false
+	if into == nil {
+		return nil
+	}
+	return decode(answer, into)
+}
+
+func (s *sequence) patch(ctx context.Context, c *Change) error {
+	return s.changePreset(ctx, client.Request{Method: http.MethodPatch, Path: presetPath(c.Slug, ""), Body: c.patch}, nil)
+}
+
+// post makes a version and returns its number. A draft is not designated, unless it is the
+// first version of a preset.
+func (s *sequence) post(ctx context.Context, c *Change, v *files.Version, draft bool) (int, error) {
+	query := make(url.Values)
+	if draft && !s.isNew {
+		query.Set("designate", "false")
+	}
+	if v.Capture.Template != nil {
+		query.Set("template", "true")
+	}
+	switch {
+	case v.Message != nil:
+		query.Set("message", *v.Message)
+	case s.message != "" && !draft:
+		query.Set("message", s.message)
+	}
+	var p struct {
+		Designated struct {
+			Number int `json:"version"`
+		} `json:"designated_version"`
+	}
+	r := client.Request{Method: http.MethodPost, Path: presetPath(c.Slug, "/"+string(v.Capture.Dialect)), Query: query, Body: v.Request}
+	err := s.changePreset(ctx, r, &p)
+	return p.Designated.Number, err
+}
+
+// setLabel sets or removes a label. latest is the number of the file's version.
+func (s *sequence) setLabel(ctx context.Context, c *Change, l *LabelChange, latest int) error {
+	only := ifNew
+	if l.From != nil {
+		only = ifMatch(l.tag)
+	}
+	r := client.Request{Method: http.MethodDelete, Path: presetPath(c.Slug, "/labels/"+client.Escape(l.Label))}
+	if l.To != nil {
+		body, err := json.Marshal(l.To.with(latest))
+		if err != nil {
+			return err
+		}
+		r.Method, r.Body = http.MethodPut, body
+	}
+	_, err := s.send(ctx, r, only)
+	return err
+}
+
+// decode decodes the data of an answer.
+func decode(answer *client.Answer, into any) error {
+	if err := json.Unmarshal(answer.Data, into); err != nil {
+		return fmt.Errorf("the server's answer has an unknown form: %w", err)
+	}
+	return nil
+}
+
+// CheckMessage returns an error if text cannot be the Message of ApplyOptions.
+func CheckMessage(text string) error {
+	if text == "" {
+		return nil
+	}
+	return domain.CheckMessage(text)
+}

@@ -1,0 +1,220 @@
+package files
+
+import (
+	"bytes"
+	"encoding/json"
+	"fmt"
+	"io/fs"
+	"os"
+	"path"
+	"strings"
+
+	"github.com/google/uuid"
+	"go.yaml.in/yaml/v3"
+
+	"github.com/caddy-presets/caddy-presets/domain"
+	"github.com/caddy-presets/caddy-presets/schema"
+)
+
+const (
+	extension     = ".yaml"
+	workspaceFile = ".workspace.yaml"
+)
+
+// Read reads the folder dir. An empty folder is an empty Set.
+//
+// If there are mistakes in files, the error is Errors with the mistakes of all of them. Any
+// other error is about the folder itself, such as one that is missing.
+//
+// Read takes nothing from outside of dir, whatever links are in it, and only regular files
+// of at most MaxFileSize. Other programs should not change the folder meanwhile.
+func Read(dir string) (*Set, error) {
+	root, err := os.OpenRoot(dir)
+	if err != nil {
+		return nil, fmt.Errorf("files: %w", err)
+	}
+	defer root.Close()
+	entries, err := readNames(root, ".")
+	if err != nil {
+		return nil, fmt.Errorf("files: %w", err)
+	}
+	schemas, err := schema.Load()
+	if err != nil {
+		return nil, err
+	}
+	r := &reader{schemas: schemas}
+	set := new(Set)
+	for _, e := range entries {
+		if w, ok := r.entry(root, e.Name()); ok {
+			set.Workspaces = append(set.Workspaces, w)
+		}
+	}
+	if err := r.mistakes.err(); err != nil {
+		return nil, err
+	}
+	return set, nil
+}
+
+// reader reads files and collects their mistakes.
+type reader struct {
+	schemas  *schema.Schemas
+	mistakes mistakes
+	buffer   []byte // of JSON
+}
+
+// readNames returns the entries of a folder, sorted by name.
+func readNames(root *os.Root, name string) ([]fs.DirEntry, error) {
+	return fs.ReadDir(root.FS(), name)
+}
+
+func (r *reader) mistake(file, message string) {
+	r.mistakes.add(&Error{File: file, Message: message})
+}
+
+// entry reads an entry of the whole folder. It is ok if that is a workspace's folder.
+func (r *reader) entry(root *os.Root, name string) (w Workspace, ok bool) {
+	if strings.HasPrefix(name, ".") {
+		return w, false
+	}
+	info, err := root.Stat(name)
+	switch {
+	case err != nil:
+		r.mistake(name, rootFolder{root}.problem(name, err))
+		return w, false
+	case !info.IsDir():
+		if isYAMLName(name) {
+			r.mistake(name, "belongs into the folder of a workspace, such as "+domain.DefaultWorkspaceSlug+"/")
+		}
+		return w, false
+	}
+	if problem := r.workspaceProblem(name); problem != "" {
+		r.mistake(name, problem)
+		return w, false
+	}
+	below, err := root.OpenRoot(name)
+	if err != nil {
+		r.mistake(name, rootFolder{root}.problem(name, err))
+		return w, false
+	}
+	defer below.Close()
+	return r.workspace(below, name), true
+}
+
+// workspaceProblem returns why a name is not the slug of a workspace, empty if it is one.
+func (r *reader) workspaceProblem(name string) string {
+	body := append([]byte(`{"slug":`), quote(name)...)
+	_, err := r.schemas.UpdateWorkspace.Check(append(body, '}'))
+	if refused, ok := err.(*schema.Error); ok { //nolint:errorlint // Check returns this type unwrapped
+		return "the name of a folder is the slug of a workspace: it " + refused.Violations[0].Message
+	}
+	if uuid.Validate(name) == nil {
+		return "the name of a folder is the slug of a workspace: it must not be a UUID"
+	}
+	return ""
+}
+
+// isYAMLName reports whether a name means a YAML file, in any spelling.
+func isYAMLName(name string) bool {
+	ext := strings.ToLower(path.Ext(name))
+	return ext == extension || ext == ".yml"
+}
+
+// workspace reads the folder of a workspace.
+func (r *reader) workspace(root *os.Root, slug string) Workspace {
+	w := Workspace{Slug: slug}
+	entries, err := readNames(root, ".")
+	if err != nil {
+		r.mistake(slug, rootFolder{root}.problem(".", err))
+		return w
+	}
+	for _, e := range entries {
+		name := e.Name()
+		file := path.Join(slug, name)
+		switch {
+		case name == workspaceFile:
+			if d, ok := r.open(rootFolder{root}, file); ok {
+				w.Defaults = d.defaults()
+			}
+		case strings.HasPrefix(name, "."):
+			if isYAMLName(name) && strings.EqualFold(strings.TrimSuffix(name, path.Ext(name)), ".workspace") {
+				r.mistake(file, "the name must be "+workspaceFile)
+			}
+		case !isYAMLName(name): // such as a prompt or a README.md
+		case path.Ext(name) != extension:
+			r.mistake(file, "the name of a YAML file must end in "+extension)
+		default:
+			if p, ok := r.preset(rootFolder{root}, slug, strings.TrimSuffix(name, extension)); ok {
+				w.Presets = append(w.Presets, p)
+			}
+		}
+	}
+	return w
+}
+
+const slugMessage = "the name of a file is the slug of a preset: it must be 1 to 128 characters of A-Z a-z 0-9 . _ ~ - and begin with a letter or digit"
+
+// preset reads the file of a preset in the folder of its workspace.
+func (r *reader) preset(root folder, workspace, slug string) (p Preset, ok bool) {
+	file := path.Join(workspace, slug+extension)
+	if domain.CheckPresetSlug(slug) != nil {
+		r.mistake(file, slugMessage)
+		return p, false
+	}
+	d, ok := r.open(root, file)
+	if !ok {
+		return p, false
+	}
+	return d.preset(workspace, slug)
+}
+
+// open reads and parses a YAML file in the folder of its workspace.
+func (r *reader) open(root folder, file string) (*document, bool) {
+	text, problem := root.read(path.Base(file))
+	if problem != "" {
+		r.mistake(file, problem)
+		return nil, false
+	}
+	return r.parse(root, file, text)
+}
+
+// parse parses the text of a YAML file. It is not ok if it is not YAML.
+func (r *reader) parse(root folder, file string, text []byte) (d *document, ok bool) {
+	d = &document{
+		reader: r, file: file, text: text, folder: root,
+		included: make(map[string][]byte), texts: make(map[*yaml.Node]string),
+	}
+	d.findSecrets(file, text)
+	n, p := parse(text)
+	if p != nil {
+		r.mistakes.add(&Error{File: file, Line: p.line, Column: p.column, Message: p.message})
+		return nil, false
+	}
+	if d.root = n; n != nil {
+		d.findSecretsBelow(n)
+	}
+	return d, true
+}
+
+// defaults reads the defaults of a workspace.
+func (d *document) defaults() json.RawMessage {
+	if d.root == nil {
+		return json.RawMessage("{}")
+	}
+	for _, e := range d.entries(d.root, nil) {
+		switch {
+		case e.name == "slug":
+			d.mistake(e.key, []string{e.name}, "is not allowed: the name of the folder is the slug")
+		case !d.schemas.UpdateWorkspace.Names(e.name):
+			d.mistake(e.key, []string{e.name}, "is unknown: a workspace has no such default")
+		}
+	}
+	text, ok := d.toJSON(d.root, nil, false)
+	if !ok {
+		return nil
+	}
+	body := bytes.Clone(text)
+	if _, err := d.schemas.UpdateWorkspace.Check(body); err != nil {
+		d.mistakesOf(d.root, nil, err)
+	}
+	return body
+}

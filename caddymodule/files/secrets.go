@@ -1,0 +1,79 @@
+package files
+
+import (
+	"bytes"
+	"regexp"
+
+	"go.yaml.in/yaml/v3"
+)
+
+// secretForms are the forms of well-known keys. mark is in every text of the form.
+var secretForms = []struct {
+	mark    string
+	pattern *regexp.Regexp
+	name    string
+}{
+	{"caddypresets_", regexp.MustCompile(`caddypresets_(?:mgmt|inf)_[0-9A-Za-z]{16,}`), "a key of this server"},
+	{"sk-", regexp.MustCompile(`(?:^|[^0-9A-Za-z_-])(sk-[0-9A-Za-z_-]{20,})`), "an API key (sk-…)"},
+	{"AKIA", regexp.MustCompile(`(?:^|[^0-9A-Za-z])(AKIA[0-9A-Z]{16})(?:[^0-9A-Za-z]|$)`), "an AWS access key (AKIA…)"},
+	{"ghp_", regexp.MustCompile(`(?:^|[^0-9A-Za-z_])(ghp_[0-9A-Za-z]{30,})`), "a GitHub token (ghp_…)"},
+	{"PRIVATE KEY-----", regexp.MustCompile(`-----BEGIN (?:[A-Z0-9]+ )*PRIVATE KEY-----`), "a private key"},
+}
+
+// secret is a place in a text with the form of a well-known key.
+type secret struct {
+	start, end int
+	name       string
+}
+
+// secretsIn returns the texts with the form of a key.
+func secretsIn(text []byte) (found []secret) {
+	for _, form := range secretForms {
+		if !bytes.Contains(text, []byte(form.mark)) {
+			continue
+		}
+		for at := 0; at < len(text); {
+			m := form.pattern.FindSubmatchIndex(text[at:])
+			if m == nil {
+				break
+			}
+			s := secret{at + m[0], at + m[1], form.name}
+			if len(m) > 2 {
+				s.start, s.end = at+m[2], at+m[3]
+			}
+			at = s.end
+			if form.mark == "sk-" && !bytes.ContainsAny(text[s.start:s.end], "0123456789") {
+				continue // words with hyphens
+			}
+			found = append(found, s)
+		}
+	}
+	return found
+}
+
+const secretMessage = "has the form of a secret, which does not belong into files: "
+
+// findSecrets adds the secrets in the text of a file.
+func (d *document) findSecrets(file string, text []byte) {
+	for _, s := range secretsIn(text) {
+		d.failed = true
+		line, column := placeOf(text, s.start)
+		d.mistakes.add(&Error{File: file, Line: line, Column: column, Message: secretMessage + s.name})
+	}
+}
+
+// findSecretsBelow adds the secrets in the strings below n. Those that the text of the file
+// shows as they are have been found by findSecrets.
+func (d *document) findSecretsBelow(n *yaml.Node) {
+	if n.Kind == yaml.ScalarNode {
+		text := []byte(n.Value)
+		for _, s := range secretsIn(text) {
+			if !bytes.Contains(d.text, text[s.start:s.end]) {
+				d.mistake(n, nil, secretMessage+s.name)
+			}
+		}
+	}
+	for _, part := range n.Content {
+		d.findSecretsBelow(part)
+	}
+}

@@ -1,0 +1,132 @@
+package files
+
+import (
+	"bytes"
+	"errors"
+	"io"
+	"strings"
+	"unicode/utf8"
+
+	"go.yaml.in/yaml/v3"
+)
+
+// problem is a mistake in a text, without the file.
+type problem struct {
+	line, column int
+	message      string
+}
+
+// bom is the mark that some editors put before UTF-8.
+var bom = []byte("\xef\xbb\xbf")
+
+// parse returns the value of a YAML text with one document. It is nil for a text without
+// any value.
+func parse(text []byte) (*yaml.Node, *problem) {
+	text = bytes.TrimPrefix(text, bom)
+	if at := firstInvalid(text); at >= 0 {
+		line, column := placeOf(text, at)
+		return nil, &problem{line, column, "is not UTF-8"}
+	}
+	decoder := yaml.NewDecoder(bytes.NewReader(text))
+	var document, second yaml.Node
+	if err := decoder.Decode(&document); errors.Is(err, io.EOF) {
+		return nil, nil
+	} else if err != nil {
+		return nil, syntaxProblem(text, err)
+	}
+	if err := decoder.Decode(&second); err == nil {
+		return nil, &problem{second.Line, second.Column, "a file has one document: remove this one"}
+	} else if !errors.Is(err, io.EOF) {
+		return nil, syntaxProblem(text, err)
+	}
+	return document.Content[0], nil
+}
+
+// firstInvalid returns the index of the first byte that is not UTF-8, -1 if there is none.
+func firstInvalid(text []byte) int {
+	if utf8.Valid(text) {
+		return -1
+	}
+	for at := 0; ; {
+		r, size := utf8.DecodeRune(text[at:])
+		if r == utf8.RuneError && size <= 1 {
+			return at
+		}
+		at += size
+	}
+}
+
+// placeOf returns the line and the column of a byte of text. Both count from 1, columns in
+// characters.
+func placeOf(text []byte, at int) (line, column int) {
+	before := text[:at]
+	start := bytes.LastIndexByte(before, '\n') + 1
+	return bytes.Count(before, []byte{'\n'}) + 1, utf8.RuneCount(before[start:]) + 1
+}
+
+// syntaxProblem returns the problem of a text that is not YAML. The library often names
+// the line where a block begins. So the line here is the first one with which the lines
+// above it are not YAML any more.
+func syntaxProblem(text []byte, err error) *problem {
+	lines := bytes.SplitAfter(text, []byte{'\n'})
+	ends := make([]int, len(lines)+1) // of the first i lines
+	for i, line := range lines {
+		ends[i+1] = ends[i] + len(line)
+	}
+	good, bad := 0, len(lines)
+	for bad-good > 1 {
+		middle := (good + bad) / 2
+		if isYAML(text[:ends[middle]]) {
+			good = middle
+		} else {
+			bad = middle
+		}
+	}
+	line := string(lines[good])
+	content := strings.TrimLeft(line, " \t")
+	p := &problem{good + 1, len(line) - len(content) + 1, "is not valid YAML"}
+	indentation := line[:len(line)-len(content)]
+	for _, known := range syntaxProblems {
+		if strings.Contains(err.Error(), known.library) {
+			p.message = known.message
+			break
+		}
+	}
+	if strings.Contains(indentation, "\t") && strings.Contains(err.Error(), "found ") {
+		p.message = tabMessage
+	}
+	return p
+}
+
+func isYAML(text []byte) bool {
+	decoder := yaml.NewDecoder(bytes.NewReader(text))
+	for {
+		var document yaml.Node
+		if err := decoder.Decode(&document); err != nil {
+			return errors.Is(err, io.EOF)
+		}
+	}
+}
+
+const tabMessage = "a tab cannot indent a line: use spaces"
+
+// syntaxProblems are messages of the library, and what they mean.
+var syntaxProblems = []struct{ library, message string }{
+	{"found a tab character", tabMessage},
+	{"cannot start any token", "this character cannot begin a text: put the text in quotes"},
+	{"mapping values are not allowed", "a colon cannot stand here: check the indentation, or put the text in quotes"},
+	{"did not find expected key", "does not fit the lines above: check the indentation and the quotes"},
+	{"did not find expected '-' indicator", "does not fit the list above: check the indentation"},
+	{"block sequence entries are not allowed", "a list cannot begin here: begin it in a line of its own"},
+	{"could not find expected ':'", "a colon is missing behind the name"},
+	{"found unexpected end of stream", "a quote is not closed"},
+	{"found unexpected document indicator", "a quote is not closed"},
+	{"did not find expected node content", "a bracket is not closed, or a value is missing"},
+	{"did not find expected ',' or", "a bracket is not closed, or a comma is missing"},
+	{"unknown anchor", "the alias names an anchor that is not there"},
+	{"control characters are not allowed", "control characters cannot stand in YAML: write them as escapes in double quotes"},
+	{"unknown escape character", "there is no such escape in double quotes"},
+	{"invalid Unicode character escape", "the escape is no character"},
+	{"found undefined tag handle", "the tag is unknown"},
+	{"exceeded max depth", "nests too deep"},
+}
