@@ -21,19 +21,29 @@ import (
 func init() {
 	caddycmd.RegisterCommand(caddycmd.Command{
 		Name:  "presets",
-		Usage: "key|audit|backup|restore|export|import|verify|prune",
-		Short: "Manages the keys and the store of the presets handler, and reads its audit trail",
+		Usage: "<command>",
+		Short: "Shows, tries and changes presets, and manages the keys and the store of the presets handler",
 		Long: `
-Manages a running presets handler through Caddy's admin endpoint: its keys, the trail
-of all changes, and its store. restore works without a server, on the folder of a store.
-verify does so if it is given a folder.`,
+Commands for presets speak the public API of any server that --server names, with the key in
+PRESETS_KEY.
+
+Commands for keys and the store call the admin endpoint of a running Caddy. restore works
+without a server, on the folder of a store. verify does so if it is given a folder.`,
 		CobraFunc: addCommands,
 	})
 }
 
 // addCommands adds the subcommands of caddy presets.
 func addCommands(presets *cobra.Command) {
-	presets.AddCommand(keyCommand(), auditCommand(), backupCommand(), restoreCommand(), exportCommand(), importCommand(), verifyCommand(), pruneCommand())
+	const server = "server"
+	presets.AddGroup(cli.Groups()...)
+	presets.AddGroup(&cobra.Group{ID: server, Title: "Keys and store, over Caddy's admin endpoint:"})
+	for _, command := range []*cobra.Command{
+		keyCommand(), auditCommand(), backupCommand(), restoreCommand(), exportCommand(), importCommand(), verifyCommand(), pruneCommand(),
+	} {
+		command.GroupID = server
+		presets.AddCommand(command)
+	}
 	presets.AddCommand(cli.Commands()...)
 	refuseUnknown(presets)
 }

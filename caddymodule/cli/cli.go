@@ -10,9 +10,34 @@ import (
 	"golang.org/x/term"
 )
 
+// The ids of the groups of commands: those for people, and those for presets as files.
+const (
+	groupPresets = "presets"
+	groupFiles   = "files"
+)
+
+// Groups returns the groups of the commands, in the order of the help. The parent of the
+// commands must have them.
+func Groups() []*cobra.Group {
+	return []*cobra.Group{
+		{ID: groupPresets, Title: "Presets, over the public API:"},
+		{ID: groupFiles, Title: "Presets as files, over the public API:"},
+	}
+}
+
 // Commands returns the commands, to be added to "caddy presets". Each call makes new ones.
 func Commands() []*cobra.Command {
-	return []*cobra.Command{}
+	people := []*cobra.Command{
+		listCommand(), showCommand(), versionsCommand(), diffCommand(), designateCommand(), labelCommand(), tryCommand(), copyCommand(),
+	}
+	for _, command := range people {
+		command.GroupID = groupPresets
+	}
+	fromFiles := []*cobra.Command{planCommand(), applyCommand(), dumpCommand(), releaseCommand()}
+	for _, command := range fromFiles {
+		command.GroupID = groupFiles
+	}
+	return append(people, fromFiles...)
 }
 
 // exitWith returns an error that makes the program exit with a status above 1. It prints

@@ -1,9 +1,11 @@
 package cli
 
 import (
+	"cmp"
 	"errors"
 	"fmt"
 	"io"
+	"net/http"
 	"os"
 	"strings"
 
@@ -15,8 +17,13 @@ import (
 const (
 	// defaultServer is the origin of a server on this machine.
 	defaultServer = "http://127.0.0.1:8080"
+	// serverVariable is the environment variable with the origin of another one.
+	serverVariable = "PRESETS_SERVER"
 	// keyVariable is the environment variable with the management key.
 	keyVariable = "PRESETS_KEY"
+	// maxConnections is how many connections stay open between requests. A plan sends as many
+	// at a time.
+	maxConnections = 16
 	// maxKeyFile bounds a file with a key, in bytes.
 	maxKeyFile = 4 << 10
 )
@@ -33,34 +40,47 @@ type target struct {
 // flags adds the flags of the server and of the output to a command.
 func (t *target) flags(cmd *cobra.Command) {
 	t.serverFlags(cmd)
+	t.jsonFlag(cmd)
+}
+
+// jsonFlag adds the flag of the output to a command.
+func (t *target) jsonFlag(cmd *cobra.Command) {
 	cmd.Flags().BoolVar(&t.asJSON, "json", false, "Print JSON")
 }
 
 // serverFlags adds the flags of the server to a command.
 func (t *target) serverFlags(cmd *cobra.Command) {
-	flags := cmd.Flags()
-	flags.StringVar(&t.server, "server", defaultServer, "The origin of the server; with a path, if its base path is not /v1")
-	flags.StringVar(&t.keyFile, "key-file", "", "File with the management key, - for standard input; default: the key in "+keyVariable)
+	t.originFlag(cmd)
+	cmd.Flags().StringVar(&t.keyFile, "key-file", "", "File with the management key, - for standard input; default: the key in "+keyVariable)
 	_ = cmd.MarkFlagFilename("key-file") // fails for an unknown flag only
+}
+
+// originFlag adds the flag of the server's origin to a command.
+func (t *target) originFlag(cmd *cobra.Command) {
+	cmd.Flags().StringVar(&t.server, "server", cmp.Or(os.Getenv(serverVariable), defaultServer),
+		"The origin of the server; with a path, if its base path is not /v1. "+serverVariable+" sets the default")
 }
 
 // workspaceFlag adds the flag of the workspace to a command.
 func (t *target) workspaceFlag(cmd *cobra.Command) {
 	cmd.Flags().StringVar(&t.workspace, "workspace", "", "The slug or id of the workspace; default: that of the key")
+	t.completeRef(cmd, "workspace", workspaces)
 }
 
 // client returns the client of the server.
 func (t *target) client(cmd *cobra.Command) (*client.Client, error) {
-	key, err := readKey(cmd, t.keyFile, keyVariable)
+	key, err := readKey(cmd, "key-file", t.keyFile, keyVariable)
 	if err != nil {
 		return nil, err
 	}
-	return &client.Client{Origin: t.server, Key: key}, nil
+	transport := http.DefaultTransport.(*http.Transport).Clone()
+	transport.MaxIdleConnsPerHost = maxConnections
+	return &client.Client{Origin: t.server, Key: key, Transport: transport}, nil
 }
 
-// readKey returns the key in a file, or else in an environment variable. White space around
-// it does not count. Errors never show it.
-func readKey(cmd *cobra.Command, file, variable string) (string, error) {
+// readKey returns the key in a file, which a flag names, or else in an environment variable.
+// White space around it does not count. Errors never show it.
+func readKey(cmd *cobra.Command, flag, file, variable string) (string, error) {
 	place, text := variable, os.Getenv(variable)
 	if file != "" {
 		place = file
@@ -72,7 +92,7 @@ func readKey(cmd *cobra.Command, file, variable string) (string, error) {
 	key := strings.TrimSpace(text)
 	switch {
 	case key == "" && file == "":
-		return "", fmt.Errorf("there is no key: set %s, or name a file with --key-file", variable)
+		return "", fmt.Errorf("there is no key: set %s, or name a file with --%s", variable, flag)
 	case key == "":
 		return "", fmt.Errorf("there is no key in %s", place)
 	case strings.ContainsFunc(key, func(r rune) bool { return r <= ' ' || r > '~' }):

@@ -26,6 +26,8 @@ type Client struct {
 	Key string
 	// Transport sends the requests; nil for http.DefaultTransport.
 	Transport http.RoundTripper
+	// Tries bounds how often a request is sent; 0 for 6.
+	Tries int
 	// Wait waits before a repeated request; nil for a timer. It ends early with ctx.
 	Wait func(ctx context.Context, d time.Duration) error
 }
@@ -76,10 +78,12 @@ func IsStatus(err error, status int) bool {
 func Escape(segment string) string { return url.PathEscape(segment) }
 
 const (
-	// maxTries bounds how often a request is sent.
-	maxTries = 6
+	// defaultTries is how often a request is sent at most. The pauses between take 6 s.
+	defaultTries = 6
 	// maxWait bounds the pause before a repeated request.
 	maxWait = 10 * time.Second
+	// maxTime bounds one try of a request, with reading its answer.
+	maxTime = 2 * time.Minute
 	// maxAnswer bounds an answer, in bytes. A page of 100 versions may have 26 MB.
 	maxAnswer = 64 << 20
 )
@@ -90,13 +94,16 @@ const (
 // A request is repeated after a lost connection, a 408, a 429, a 500, a 502, a 503 or a 504.
 // A change is repeated only if it has an Idempotency-Key: it is made once all the same.
 func (c *Client) Do(ctx context.Context, r Request) (*Answer, error) {
+	if _, err := c.target(r); err != nil {
+		return nil, err
+	}
 	repeatable := r.Method == http.MethodGet || r.Header.Get("Idempotency-Key") != ""
 	for try := 1; ; try++ {
 		answer, pause, err := c.once(ctx, r)
 		if err == nil {
 			return answer, nil
 		}
-		if pause < 0 || !repeatable || try == maxTries || ctx.Err() != nil {
+		if pause < 0 || !repeatable || try >= cmp.Or(c.Tries, defaultTries) || ctx.Err() != nil {
 			return nil, err
 		}
 		pause = min(cmp.Or(pause, 100*time.Millisecond<<try), maxWait)
@@ -121,7 +128,9 @@ func (c *Client) wait(ctx context.Context, d time.Duration) error {
 // once sends a request once. pause is how long to wait before it is sent again: negative if
 // that cannot help, and 0 if the server does not tell.
 func (c *Client) once(ctx context.Context, r Request) (_ *Answer, pause time.Duration, err error) {
-	response, err := c.Send(ctx, r)
+	limited, cancel := context.WithTimeout(ctx, maxTime)
+	defer cancel()
+	response, err := c.Send(limited, r)
 	if err != nil {
 		if ctx.Err() != nil {
 			return nil, -1, ctx.Err()

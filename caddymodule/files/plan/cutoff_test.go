@@ -12,6 +12,7 @@ import (
 	"time"
 
 	"github.com/caddy-presets/caddy-presets/caddymodule/files/plan"
+	"github.com/caddy-presets/caddy-presets/storage/storagetest"
 )
 
 // cutOff fails requests: from one on, or only that one. Each fails before it reaches the
@@ -96,7 +97,7 @@ func TestCutOff(t *testing.T) {
 	} {
 		t.Run(mode.name, func(t *testing.T) {
 			s.T = t
-			for at, done := 1, false; !done; at++ {
+			for at, done := 1, false; !done; at += storagetest.Sample(5) {
 				old, fresh := fmt.Sprintf("old-%d", at), fmt.Sprintf("new-%d", at)
 				owner := "owner-" + old
 				s.prepare(old, owner)

@@ -10,6 +10,7 @@ import (
 	"strings"
 
 	"github.com/caddy-presets/caddy-presets/caddymodule/files"
+	"github.com/caddy-presets/caddy-presets/domain"
 )
 
 // LabelChange is the change of a label. From is nil for a new label, and To for one that is
@@ -27,6 +28,15 @@ type LabelChange struct {
 type Target struct {
 	Version files.Number
 	Split   []files.Share
+}
+
+// targetOf returns the target of a label on a server.
+func targetOf(target domain.Target) Target {
+	t := Target{Version: files.Number(target.Version)}
+	for _, share := range target.Split {
+		t.Split = append(t.Split, files.Share{Version: files.Number(share.Version), Weight: share.Weight})
+	}
+	return t
 }
 
 // MarshalJSON returns an object with version or split.
@@ -189,10 +199,7 @@ func (r *reader) compareLabels(ctx context.Context, c *Change, current preset, n
 	from := make(map[string]Target, len(current.Labels))
 	known := map[int]bool{current.Designated.Number: true, next: true}
 	for name, target := range current.Labels {
-		t := Target{Version: files.Number(target.Version)}
-		for _, share := range target.Split {
-			t.Split = append(t.Split, files.Share{Version: files.Number(share.Version), Weight: share.Weight})
-		}
+		t := targetOf(target)
 		from[name] = t
 		for n := range t.numbers {
 			known[int(n)] = true

@@ -1,5 +1,5 @@
 // Package plan compares presets as files with a server: New says what differs, and Apply
-// brings the server to what the files say. Read is the way back.
+// brings the server to what the files say. Dump is the way back.
 //
 // A preset that was applied belongs to an owner. Everything that Apply sends is on behalf of
 // that owner, and holds only if nobody else has changed the object since New.
@@ -45,7 +45,6 @@ type Plan struct {
 
 	owner  string
 	client *client.Client
-	// unchanged are the presets that are as their files say.
 	unchanged int
 }
 
@@ -91,7 +90,7 @@ func (p *Plan) Empty() bool {
 	return len(p.Changes) == 0 && len(p.Workspaces) == 0 && len(p.Errors) == 0
 }
 
-// Unchanged returns the number of presets that are as their files say.
+// Unchanged returns the number of presets for which there is nothing to do.
 func (p *Plan) Unchanged() int { return p.unchanged }
 
 // Owner returns the owner for whom the plan was made.
@@ -182,7 +181,6 @@ func (p *Plan) compareAll(ctx context.Context, r *reader, presets []*files.Prese
 		case result.change == nil:
 			p.unchanged++
 		case result.change.adopts:
-			p.unchanged++
 			p.Adopt = append(p.Adopt, Adoption{presets[i].Workspace, presets[i].Slug, result.change})
 		default:
 			p.Changes = append(p.Changes, result.change)

@@ -1,0 +1,237 @@
+package cli
+
+import (
+	"context"
+	"encoding/json"
+	"fmt"
+	"iter"
+	"maps"
+	"net/http"
+	"net/url"
+	"slices"
+	"strconv"
+	"strings"
+	"time"
+
+	"github.com/google/uuid"
+	"github.com/spf13/cobra"
+
+	"github.com/caddy-presets/caddy-presets/caddymodule/client"
+	"github.com/caddy-presets/caddy-presets/domain"
+)
+
+// api is the public API in one workspace.
+type api struct {
+	*client.Client
+	workspace string // empty for the key's own
+}
+
+// tries is how often a request is sent at most. A person waits for it.
+const tries = 3
+
+func (t *target) api(cmd *cobra.Command) (api, error) {
+	c, err := t.client(cmd)
+	if err != nil {
+		return api{}, err
+	}
+	c.Tries = tries
+	return api{c, t.workspace}, nil
+}
+
+// query returns the query of a request, with pairs of names and values. Empty values are
+// left out.
+func (a api) query(pairs ...string) url.Values {
+	query := make(url.Values)
+	for pair := range slices.Chunk(append(pairs, "workspace_id", a.workspace), 2) {
+		if pair[1] != "" {
+			query.Set(pair[0], pair[1])
+		}
+	}
+	return query
+}
+
+// presetPath returns the path of a preset, or of something below it.
+func presetPath(slug string, below ...string) string {
+	path := "/presets/" + client.Escape(slug)
+	for _, segment := range below {
+		path += "/" + client.Escape(segment)
+	}
+	return path
+}
+
+func (a api) get(ctx context.Context, path string, query url.Values) (*client.Answer, error) {
+	return a.Do(ctx, client.Request{Method: http.MethodGet, Path: path, Query: query})
+}
+
+// read gets an object and decodes it.
+func (a api) read(ctx context.Context, path string, into any) (*client.Answer, error) {
+	answer, err := a.get(ctx, path, a.query())
+	if err != nil {
+		return nil, err
+	}
+	return answer, decode(answer.Data, into)
+}
+
+// decode decodes a part of an answer.
+func decode(text json.RawMessage, into any) error {
+	if err := json.Unmarshal(text, into); err != nil {
+		return fmt.Errorf("the answer has another form than expected: %w", err)
+	}
+	return nil
+}
+
+// change sends a change once, even if the connection is lost and it is sent again. A body
+// that is not JSON yet is encoded; nil is none. With a tag, the change is made only if the
+// object still has it.
+func (a api) change(ctx context.Context, r client.Request, body any, tag string) (*client.Answer, error) {
+	if body != nil {
+		text, err := json.Marshal(body)
+		if err != nil {
+			return nil, err
+		}
+		r.Body = text
+	}
+	if r.Query == nil {
+		r.Query = a.query()
+	}
+	if r.Header == nil {
+		r.Header = make(http.Header)
+	}
+	r.Header.Set("Idempotency-Key", uuid.NewString())
+	if tag != "" {
+		r.Header.Set("If-Match", tag)
+	}
+	return a.Do(ctx, r)
+}
+
+// preset is a preset as the API shows it. The server checks all of it, but may be hostile:
+// its strings are escaped before they are printed.
+type preset struct {
+	Slug        string                   `json:"slug"`
+	Name        string                   `json:"name"`
+	Description *string                  `json:"description"`
+	Status      domain.PresetStatus      `json:"status"`
+	ManagedBy   *string                  `json:"managed_by"`
+	Protected   bool                     `json:"protected"`
+	Policy      json.RawMessage          `json:"policy"`
+	Labels      map[string]domain.Target `json:"labels"`
+	Number      int                      `json:"designated_version_number"`
+	UpdatedAt   time.Time                `json:"updated_at"`
+	UpdatedBy   string                   `json:"updated_by"`
+	Designated  version                  `json:"designated_version"`
+	// Created is what a new version that is a draft has in the place of Designated.
+	Created *version `json:"created_version"`
+}
+
+// version is a version of a preset as the API shows it. A summary has no Config, no
+// SystemPrompt and no Template.
+type version struct {
+	Number        int              `json:"version"`
+	Dialect       domain.Dialect   `json:"dialect"`
+	Message       *string          `json:"message"`
+	Creator       string           `json:"creator_id"`
+	CreatedAt     time.Time        `json:"created_at"`
+	SystemPrompt  *string          `json:"system_prompt"`
+	Template      *domain.Template `json:"template"`
+	Config        json.RawMessage  `json:"config"`
+	IsDesignated  bool             `json:"designated"`
+	Labels        []string         `json:"labels"`
+	ConfigBytes   int              `json:"config_bytes"`
+	PromptBytes   int              `json:"system_prompt_bytes"`
+	TemplateBytes int              `json:"template_bytes"`
+}
+
+// preset reads a preset. The answer has its tag and its JSON.
+func (a api) preset(ctx context.Context, slug string) (p preset, answer *client.Answer, err error) {
+	if err := domain.CheckPresetSlug(slug); err != nil {
+		return p, nil, err
+	}
+	answer, err = a.read(ctx, presetPath(slug), &p)
+	return p, answer, err
+}
+
+// version reads a version.
+func (a api) version(ctx context.Context, slug string, number int) (v version, answer *client.Answer, err error) {
+	answer, err = a.read(ctx, presetPath(slug, "versions", strconv.Itoa(number)), &v)
+	return v, answer, err
+}
+
+// summaries returns the versions of a preset without settings and prompts, oldest first.
+func (a api) summaries(ctx context.Context, slug string) (iter.Seq2[json.RawMessage, error], error) {
+	if err := domain.CheckPresetSlug(slug); err != nil {
+		return nil, err
+	}
+	return a.Elements(ctx, presetPath(slug, "versions"), a.query("fields", "summary")), nil
+}
+
+// numberOf returns the number of the version that ref names: a number, or a label of p that
+// is no split.
+func (p preset) numberOf(ref string) (int, error) {
+	if n, err := numberIn(ref); n > 0 || err != nil {
+		return n, err
+	}
+	to, ok := p.Labels[ref]
+	switch {
+	case !ok:
+		return 0, fmt.Errorf("preset %s has no label %s", p.Slug, ref)
+	case len(to.Split) > 0:
+		return 0, fmt.Errorf("label %s is a split of %s: name a version", ref, targetText(to))
+	}
+	return to.Version, nil
+}
+
+// numberIn returns the number of a version in ref, and 0 if ref has the form of a label.
+func numberIn(ref string) (int, error) {
+	if ref != "" && strings.Trim(ref, "0123456789") == "" {
+		if n, err := strconv.Atoi(ref); err == nil && n > 0 {
+			return n, nil
+		}
+		return 0, fmt.Errorf("%s is no version: versions are numbered from 1", ref)
+	}
+	if domain.CheckLabel(ref) != nil {
+		return 0, fmt.Errorf("%q is neither the number of a version nor a label", ref)
+	}
+	return 0, nil
+}
+
+// row returns the cells of a summary.
+func (v version) row() []string {
+	mark := ""
+	if v.IsDesignated {
+		mark = "*"
+	}
+	dialect, _ := v.Dialect.MarshalText() // never fails
+	return []string{
+		numberText(v.Number), mark, strings.Join(v.Labels, " "), string(dialect), strconv.Itoa(v.ConfigBytes + v.PromptBytes + v.TemplateBytes),
+		timeText(v.CreatedAt), v.Creator, textOr(v.Message, ""),
+	}
+}
+
+// targetText returns what a label stands for, such as 2 or 2:90,3:10.
+func targetText(to domain.Target) string {
+	if len(to.Split) == 0 {
+		return strconv.Itoa(to.Version)
+	}
+	parts := make([]string, len(to.Split))
+	for i, share := range to.Split {
+		parts[i] = fmt.Sprintf("%d:%d", share.Version, share.Weight)
+	}
+	return strings.Join(parts, ",")
+}
+
+// labelsText returns labels by name, such as canary=2:90,3:10 staging=2.
+func labelsText(labels map[string]domain.Target) string {
+	var parts []string
+	for _, name := range slices.Sorted(maps.Keys(labels)) {
+		parts = append(parts, name+"="+targetText(labels[name]))
+	}
+	return strings.Join(parts, " ")
+}
+
+// textOr returns the text that a pointer leads to.
+func textOr(text *string, otherwise string) string {
+	if text == nil {
+		return otherwise
+	}
+	return *text
+}

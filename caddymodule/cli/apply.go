@@ -1,0 +1,122 @@
+package cli
+
+import (
+	"bufio"
+	"errors"
+	"fmt"
+	"io"
+	"strings"
+
+	"github.com/spf13/cobra"
+
+	"github.com/caddy-presets/caddy-presets/caddymodule/files/plan"
+)
+
+// applied is the JSON of an apply.
+type applied struct {
+	Plan   *plan.Plan `json:"plan"`
+	Done   int        `json:"done"`
+	Failed []failure  `json:"failed"`
+}
+
+// failure is a preset or a workspace that could not be changed.
+type failure struct {
+	plan.Problem
+	Conflict bool `json:"conflict"`
+}
+
+func applyCommand() *cobra.Command {
+	var p planning
+	var yes bool
+	var message string
+	cmd := &cobra.Command{
+		Use:   "apply [<dir>] [--owner <name>] [--prune] [--yes] [--message <text>] [--json]",
+		Short: "Brings a server to what files say",
+		Long: `
+Plans as "caddy presets plan" does, asks, and makes the changes. A preset that somebody
+else changes after the plan is a conflict. It keeps that change, the others go on, and the
+exit status is 1.
+
+It may be interrupted and run again: nothing is done twice. New versions get --message, or
+else the Git revision of the folder.`,
+		RunE: func(cmd *cobra.Command, args []string) error {
+			if err := plan.CheckMessage(message); err != nil {
+				return err
+			}
+			ctx, stop := interruptible(cmd)
+			defer stop()
+			found, err := p.make(ctx, cmd, args)
+			if err != nil {
+				return p.safe(err)
+			}
+			if !p.asJSON {
+				if err := writePlan(cmd.OutOrStdout(), found); err != nil {
+					return err
+				}
+			}
+			result := applied{Plan: found, Failed: []failure{}}
+			switch {
+			case len(found.Errors) > 0:
+				if p.asJSON {
+					err = writeJSON(cmd.OutOrStdout(), result)
+				}
+				return errors.Join(err, fmt.Errorf("nothing was applied: presets that cannot be brought to what their files say: %d", len(found.Errors)))
+			case found.Empty() && len(found.Adopt) == 0:
+				if p.asJSON {
+					return writeJSON(cmd.OutOrStdout(), result)
+				}
+				return nil
+			case !yes:
+				if err := confirm(cmd); err != nil {
+					return err
+				}
+			}
+			if message == "" {
+				message = revision(ctx, p.folder)
+			}
+			shown := newProgress(cmd.ErrOrStderr(), "applied")
+			done, stopped := found.Apply(ctx, plan.ApplyOptions{Message: message, Progress: shown.show})
+			shown.end()
+			for _, f := range done.Failed {
+				fmt.Fprintln(cmd.ErrOrStderr(), problemText(f.Problem))
+				result.Failed = append(result.Failed, failure{f.Problem, f.Conflict})
+			}
+			result.Done = done.Done
+			if p.asJSON {
+				if err := writeJSON(cmd.OutOrStdout(), result); err != nil {
+					return err
+				}
+			} else {
+				fmt.Fprintf(cmd.OutOrStdout(), "applied: %d\n", done.Done)
+			}
+			switch {
+			case len(done.Failed) > 0:
+				return fmt.Errorf("not applied: %d; run it again", len(done.Failed))
+			case stopped != nil:
+				return errors.New("stopped before all was applied; run it again")
+			}
+			return nil
+		},
+	}
+	p.flags(cmd)
+	cmd.Flags().BoolVar(&yes, "yes", false, "Apply without a question")
+	cmd.Flags().StringVar(&message, "message", "", "The reason of new versions; default: the Git revision of the folder")
+	return cmd
+}
+
+// confirm asks on the terminal whether to go on.
+func confirm(cmd *cobra.Command) error {
+	if !isTerminal(cmd.InOrStdin()) {
+		return errors.New("nothing was applied: there is no terminal to ask on; say --yes")
+	}
+	fmt.Fprint(cmd.ErrOrStderr(), "Apply these changes? [y/N] ")
+	answer, err := bufio.NewReader(cmd.InOrStdin()).ReadString('\n')
+	if err != nil && !errors.Is(err, io.EOF) {
+		return err
+	}
+	switch strings.ToLower(strings.TrimSpace(answer)) {
+	case "y", "yes":
+		return nil
+	}
+	return errors.New("nothing was applied")
+}

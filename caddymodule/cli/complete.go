@@ -1,0 +1,174 @@
+package cli
+
+import (
+	"context"
+	"encoding/json"
+	"errors"
+	"maps"
+	"net/url"
+	"slices"
+	"strconv"
+	"strings"
+	"time"
+
+	"github.com/google/uuid"
+	"github.com/spf13/cobra"
+
+	"github.com/caddy-presets/caddy-presets/domain"
+)
+
+const (
+	// completionTime bounds how long a shell waits for the server.
+	completionTime = time.Second
+	// maxCandidates bounds how many candidates a shell gets.
+	maxCandidates = 100
+)
+
+// source returns the candidates for an argument from a server. args are the earlier ones, and
+// typed is the beginning of this one.
+type source func(ctx context.Context, a api, args []string, typed string) ([]string, error)
+
+// or returns the candidates of s, and behind them those of others.
+func (s source) or(other source) source {
+	return func(ctx context.Context, a api, args []string, typed string) ([]string, error) {
+		found, err := s(ctx, a, args, typed)
+		if err != nil {
+			return nil, err
+		}
+		more, err := other(ctx, a, args, typed)
+		return append(found, more...), err
+	}
+}
+
+// slugs are those of presets.
+var slugs source = func(ctx context.Context, a api, _ []string, typed string) ([]string, error) {
+	return a.names(ctx, "/presets", a.query("q", typed, "sort", "slug", "order", "asc"), domain.CheckPresetSlug)
+}
+
+// workspaces are the slugs of workspaces.
+var workspaces source = func(ctx context.Context, a api, _ []string, _ string) ([]string, error) {
+	return a.names(ctx, "/workspaces", url.Values{}, func(slug string) error {
+		if uuid.Validate(slug) == nil {
+			return nil
+		}
+		return domain.CheckPresetSlug(slug) // its characters are safe for a shell
+	})
+}
+
+// labels are those of the preset that the first argument names.
+var labels source = func(ctx context.Context, a api, args []string, _ string) ([]string, error) {
+	if len(args) == 0 {
+		return nil, errors.New("no preset is named")
+	}
+	p, _, err := a.preset(ctx, args[0])
+	if err != nil {
+		return nil, err
+	}
+	names := slices.Sorted(maps.Keys(p.Labels))
+	return slices.DeleteFunc(names, func(name string) bool { return domain.CheckLabel(name) != nil }), nil
+}
+
+// versionNumbers are those of the last versions of the preset that the first argument names,
+// newest first.
+var versionNumbers source = func(ctx context.Context, a api, args []string, _ string) ([]string, error) {
+	if len(args) == 0 || domain.CheckPresetSlug(args[0]) != nil {
+		return nil, errors.New("no preset is named")
+	}
+	path := presetPath(args[0], "versions")
+	first, err := a.get(ctx, path, a.query("fields", "summary", "limit", "1"))
+	if err != nil {
+		return nil, err
+	}
+	last, err := a.get(ctx, path, a.query("fields", "summary", "limit", strconv.Itoa(maxCandidates), "offset", strconv.Itoa(max(0, first.Total-maxCandidates))))
+	if err != nil {
+		return nil, err
+	}
+	var found []version
+	if err := json.Unmarshal(last.Data, &found); err != nil {
+		return nil, err
+	}
+	var numbers []string
+	for _, v := range slices.Backward(found) {
+		numbers = append(numbers, strconv.Itoa(v.Number))
+	}
+	return numbers, nil
+}
+
+// names returns the slugs of a page. Shells expand their candidates, so a slug with other
+// characters than check allows is left out: the server may be hostile.
+func (a api) names(ctx context.Context, path string, query url.Values, check func(string) error) ([]string, error) {
+	query.Set("limit", strconv.Itoa(maxCandidates))
+	answer, err := a.get(ctx, path, query)
+	if err != nil {
+		return nil, err
+	}
+	var page []struct {
+		Slug string `json:"slug"`
+	}
+	if err := json.Unmarshal(answer.Data, &page); err != nil {
+		return nil, err
+	}
+	var found []string
+	for _, one := range page {
+		if check(one.Slug) == nil {
+			found = append(found, one.Slug)
+		}
+	}
+	return found, nil
+}
+
+// candidates asks a server within completionTime, once. Errors are silent, because the shell
+// shows the command that is being typed.
+func candidates(cmd *cobra.Command, connect func(*cobra.Command) (api, error), from source, args []string, typed string) ([]string, cobra.ShellCompDirective) {
+	const directive = cobra.ShellCompDirectiveNoFileComp | cobra.ShellCompDirectiveKeepOrder
+	a, err := connect(cmd)
+	if err != nil {
+		return nil, directive
+	}
+	a.Wait = func(context.Context, time.Duration) error { return errors.New("a completion is not repeated") }
+	ctx, cancel := context.WithTimeout(context.Background(), completionTime)
+	defer cancel()
+	found, err := from(ctx, a, args, typed)
+	if err != nil {
+		return nil, directive
+	}
+	return slices.DeleteFunc(found, func(one string) bool { return !strings.HasPrefix(one, typed) }), directive
+}
+
+// completeArgs completes each argument from its source.
+func (t *target) completeArgs(sources ...source) cobra.CompletionFunc {
+	return completeArgs(t.completionAPI, sources...)
+}
+
+func completeArgs(connect func(*cobra.Command) (api, error), sources ...source) cobra.CompletionFunc {
+	return func(cmd *cobra.Command, args []string, typed string) ([]string, cobra.ShellCompDirective) {
+		if len(args) >= len(sources) {
+			return nil, cobra.ShellCompDirectiveNoFileComp
+		}
+		return candidates(cmd, connect, sources[len(args)], args, typed)
+	}
+}
+
+// completionAPI is api without a key from standard input, which is the shell's.
+func (t *target) completionAPI(cmd *cobra.Command) (api, error) {
+	if t.keyFile == "-" {
+		return api{}, errors.New("the key is on standard input")
+	}
+	return t.api(cmd)
+}
+
+// completeRef completes the value of a flag from a source.
+func (t *target) completeRef(cmd *cobra.Command, flag string, from source) {
+	completeFlagFrom(cmd, flag, t.completionAPI, from)
+}
+
+func completeFlagFrom(cmd *cobra.Command, flag string, connect func(*cobra.Command) (api, error), from source) {
+	_ = cmd.RegisterFlagCompletionFunc(flag, func(cmd *cobra.Command, args []string, typed string) ([]string, cobra.ShellCompDirective) { // fails for an unknown flag only
+		return candidates(cmd, connect, from, args, typed)
+	})
+}
+
+// completeFlag completes the value of a flag from a fixed set.
+func completeFlag(cmd *cobra.Command, flag string, values ...string) {
+	_ = cmd.RegisterFlagCompletionFunc(flag, cobra.FixedCompletions(values, cobra.ShellCompDirectiveNoFileComp)) // fails for an unknown flag only
+}

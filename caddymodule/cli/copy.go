@@ -1,0 +1,336 @@
+package cli
+
+import (
+	"cmp"
+	"context"
+	"errors"
+	"fmt"
+	"io"
+	"maps"
+	"net/http"
+	"slices"
+	"strings"
+
+	"github.com/spf13/cobra"
+
+	"github.com/caddy-presets/caddy-presets/caddymodule/client"
+	"github.com/caddy-presets/caddy-presets/caddymodule/files"
+	"github.com/caddy-presets/caddy-presets/domain"
+)
+
+// copier copies a preset to another workspace, or to another server.
+type copier struct {
+	target
+	toServer, toKeyFile, toWorkspace string
+	all, newVersion                  bool
+}
+
+func copyCommand() *cobra.Command {
+	var c copier
+	copying := &cobra.Command{
+		Use:   "copy <slug> --to-workspace <workspace> | --to-server <origin> --to-key-file <file> [--all-versions | --new-version] [--json]",
+		Short: "Copies a preset to another workspace or server",
+		Long: `
+Copies a preset with its name, description, status, policy, labels and designated version.
+--all-versions copies all versions; they are numbered from 1 again. Labels of versions that are
+not copied are left out. The copy has no owner and no protection.
+
+A preset that exists there is never overwritten. --new-version adds the designated version to it
+and designates it, and leaves all else there as it is.`,
+		Example: `  $ caddy presets copy email-copywriter --to-workspace team
+  $ caddy presets copy email-copywriter --to-server https://staging.example.com --to-key-file staging.key`,
+		Args: cobra.ExactArgs(1),
+		RunE: c.explained(func(cmd *cobra.Command, args []string) error {
+			return c.run(cmd, args[0])
+		}),
+		ValidArgsFunction: c.completeArgs(slugs),
+	}
+	c.flags(copying)
+	c.workspaceFlag(copying)
+	flags := copying.Flags()
+	flags.StringVar(&c.toWorkspace, "to-workspace", "", "The slug or id of the other workspace")
+	flags.StringVar(&c.toServer, "to-server", "", "The origin of the other server")
+	flags.StringVar(&c.toKeyFile, "to-key-file", "", "File with the management key of the other server")
+	flags.BoolVar(&c.all, "all-versions", false, "Copy all versions, oldest first")
+	flags.BoolVar(&c.newVersion, "new-version", false, "Add the designated version to a preset that exists there")
+	copying.MarkFlagsOneRequired("to-workspace", "to-server")
+	copying.MarkFlagsRequiredTogether("to-server", "to-key-file")
+	copying.MarkFlagsMutuallyExclusive("all-versions", "new-version")
+	_ = copying.MarkFlagFilename("to-key-file") // fails for an unknown flag only
+	completeFlagFrom(copying, "to-workspace", func(cmd *cobra.Command) (api, error) {
+		if c.keyFile == "-" || c.toKeyFile == "-" {
+			return api{}, errors.New("a key is on standard input")
+		}
+		from, err := c.api(cmd)
+		if err != nil {
+			return api{}, err
+		}
+		to, _, err := c.destination(cmd, from)
+		return to, err
+	}, workspaces)
+	return copying
+}
+
+// destination returns the API to which the preset is copied.
+func (c *copier) destination(cmd *cobra.Command, from api) (api, place, error) {
+	at := place{server: c.server, workspace: c.toWorkspace, key: cmp.Or(c.keyFile, keyVariable)}
+	if c.toServer == "" {
+		return api{from.Client, c.toWorkspace}, at, nil
+	}
+	key, err := readKey(cmd, "to-key-file", c.toKeyFile, "")
+	at.server, at.key = c.toServer, c.toKeyFile
+	return api{&client.Client{Origin: c.toServer, Key: key, Transport: from.Transport, Tries: tries}, c.toWorkspace}, at, err
+}
+
+func (c *copier) run(cmd *cobra.Command, slug string) error {
+	if c.keyFile == "-" && c.toKeyFile == "-" {
+		return errors.New("--key-file and --to-key-file cannot both be standard input")
+	}
+	from, err := c.api(cmd)
+	if err != nil {
+		return err
+	}
+	to, at, err := c.destination(cmd, from)
+	if err != nil {
+		return err
+	}
+	ctx := cmd.Context()
+	source, _, err := from.preset(ctx, slug)
+	if err != nil {
+		return err
+	}
+	source.Slug = slug // not what a hostile server calls it
+	existing, found, err := to.preset(ctx, slug)
+	exists := err == nil
+	switch {
+	case err != nil && !client.IsStatus(err, http.StatusNotFound), err != nil && c.newVersion:
+		return placedError{err, at}
+	case exists && !c.newVersion:
+		return fmt.Errorf("preset %s exists there already: --new-version adds a version to it", slug)
+	}
+	if c.newVersion {
+		return c.addVersion(cmd, to, at, source, existing, found)
+	}
+	made := copied{to: to, source: source, from: from, at: c.place(), numbers: make(map[int]int), notes: cmd.ErrOrStderr()}
+	if err := made.run(ctx, c.all); err != nil {
+		err = placedError{err, at}
+		if len(made.numbers) > 0 {
+			err = fmt.Errorf("the copy is incomplete (versions copied: %d): %w", len(made.numbers), err)
+		}
+		return err
+	}
+	if c.asJSON {
+		_, answer, err := to.preset(ctx, slug)
+		if err != nil {
+			return placedError{err, at}
+		}
+		return printJSON(cmd, answer)
+	}
+	sentence := fmt.Sprintf("Preset %s is copied: version %d is now version %d there.", slug, source.Number, made.numbers[source.Number])
+	if c.all {
+		sentence = fmt.Sprintf("Preset %s is copied with %d versions: version %d is now version %d there.", slug, len(made.numbers), source.Number, made.numbers[source.Number])
+	}
+	_, err = fmt.Fprintln(cmd.OutOrStdout(), sentence)
+	return err
+}
+
+// addVersion adds the designated version of a preset to another one, unless that has it.
+func (c *copier) addVersion(cmd *cobra.Command, to api, at place, source, existing preset, found *client.Answer) error {
+	answer := found
+	sentence := fmt.Sprintf("Preset %s has the same designated version there already.", source.Slug)
+	if !files.SameCapture(source.Designated.capture(), existing.Designated.capture()) {
+		var err error
+		if answer, err = to.add(cmd.Context(), source.Slug, source.Designated, false, found.Tag()); err != nil {
+			return placedError{err, at}
+		}
+		var after preset
+		if err := decode(answer.Data, &after); err != nil {
+			return err
+		}
+		sentence = fmt.Sprintf("Version %d of %s is now version %d there.", source.Number, source.Slug, after.Number)
+	}
+	if c.asJSON {
+		return printJSON(cmd, answer)
+	}
+	_, err := fmt.Fprintln(cmd.OutOrStdout(), sentence)
+	return err
+}
+
+// capture returns what the server stores of a version.
+func (v version) capture() domain.Capture {
+	return domain.Capture{Dialect: v.Dialect, Config: v.Config, SystemPrompt: v.SystemPrompt, Template: v.Template}
+}
+
+// add makes a version of a preset. With an empty tag, the preset must not exist.
+func (a api) add(ctx context.Context, slug string, v version, isDraft bool, tag string) (*client.Answer, error) {
+	if !v.Dialect.Valid() {
+		return nil, fmt.Errorf("version %d is for the API %q, which this program does not know", v.Number, v.Dialect)
+	}
+	if v.Template != nil {
+		if err := v.Template.Check(); err != nil {
+			return nil, fmt.Errorf("version %d: %w", v.Number, err)
+		}
+	}
+	r := client.Request{
+		Method: http.MethodPost,
+		// The dialect of chat has a slash.
+		Path:   presetPath(slug) + "/" + string(v.Dialect),
+		Query:  a.query("message", textOr(v.Message, "")),
+		Header: make(http.Header),
+	}
+	if v.Template != nil {
+		r.Query.Set("template", "true")
+	}
+	if isDraft {
+		r.Query.Set("designate", "false")
+	}
+	if tag == "" {
+		r.Header.Set("If-None-Match", "*")
+	}
+	request := files.NewVersion(v.Dialect, v.Config, v.SystemPrompt, v.Template).Request
+	return a.change(ctx, r, request, tag)
+}
+
+// copied is a copy in the making.
+type copied struct {
+	from, to api
+	at       place // of from
+	source   preset
+	// numbers has the number of each version's copy, by the number of the version.
+	numbers map[int]int
+	notes   io.Writer
+	tag     string // of the copy
+}
+
+func (c *copied) run(ctx context.Context, all bool) error {
+	if !all {
+		if err := c.version(ctx, c.source.Designated); err != nil {
+			return err
+		}
+	} else if err := c.versions(ctx); err != nil {
+		return err
+	}
+	if err := c.describe(ctx); err != nil {
+		return err
+	}
+	if err := c.labels(ctx); err != nil {
+		return err
+	}
+	if all {
+		body := map[string]int{"version": c.numbers[c.source.Number]}
+		if err := c.change(ctx, client.Request{Method: http.MethodPost, Path: presetPath(c.source.Slug, "designate")}, body); err != nil {
+			return err
+		}
+	}
+	if c.source.Status == domain.PresetDisabled {
+		return c.change(ctx, client.Request{Method: http.MethodPatch, Path: presetPath(c.source.Slug)}, map[string]any{"status": c.source.Status})
+	}
+	return nil
+}
+
+// versions copies all versions, oldest first. It holds one at a time.
+func (c *copied) versions(ctx context.Context) error {
+	summaries, err := c.from.summaries(ctx, c.source.Slug)
+	if err != nil {
+		return err
+	}
+	for element, err := range summaries {
+		var summary version
+		if err == nil {
+			err = decode(element, &summary)
+		}
+		if err != nil {
+			return placedError{err, c.at}
+		}
+		v, _, err := c.from.version(ctx, c.source.Slug, summary.Number)
+		if err != nil {
+			return placedError{err, c.at}
+		}
+		if err := c.version(ctx, v); err != nil {
+			return err
+		}
+	}
+	if c.numbers[c.source.Number] == 0 {
+		return fmt.Errorf("version %d was removed meanwhile", c.source.Number)
+	}
+	return nil
+}
+
+// version copies a version. The first one makes the preset, and the others are drafts.
+func (c *copied) version(ctx context.Context, v version) error {
+	isFirst := len(c.numbers) == 0
+	answer, err := c.to.add(ctx, c.source.Slug, v, !isFirst, c.tag)
+	if err != nil {
+		if isFirst && (client.IsStatus(err, http.StatusPreconditionFailed) || client.IsStatus(err, http.StatusConflict)) {
+			return fmt.Errorf("preset %s exists there already, and may be archived", c.source.Slug)
+		}
+		return fmt.Errorf("version %d: %w", v.Number, err)
+	}
+	c.tag = answer.Tag()
+	var after preset
+	if err := decode(answer.Data, &after); err != nil {
+		return err
+	}
+	made := after.Designated
+	if after.Created != nil {
+		made = *after.Created
+	}
+	c.numbers[v.Number] = made.Number
+	if !files.SameCapture(v.capture(), made.capture()) {
+		return fmt.Errorf("the server there stored version %d differently: %s", v.Number, cmp.Or(answer.Header.Get("X-Preset-Ignored"), "compare the two"))
+	}
+	return nil
+}
+
+// describe copies the name, the description and the policy.
+func (c *copied) describe(ctx context.Context) error {
+	patch := make(map[string]any)
+	if c.source.Name != c.source.Slug {
+		patch["name"] = c.source.Name
+	}
+	if c.source.Description != nil {
+		patch["description"] = c.source.Description
+	}
+	if isSet(c.source.Policy) {
+		patch["policy"] = c.source.Policy
+	}
+	if len(patch) == 0 {
+		return nil
+	}
+	return c.change(ctx, client.Request{Method: http.MethodPatch, Path: presetPath(c.source.Slug)}, patch)
+}
+
+// labels copies the labels of versions that were copied.
+func (c *copied) labels(ctx context.Context) error {
+	for _, name := range slices.Sorted(maps.Keys(c.source.Labels)) {
+		label, isComplete := c.source.Labels[name], true
+		moved := domain.Target{Version: c.numbers[label.Version]}
+		isComplete = len(label.Split) > 0 || moved.Version > 0
+		for _, share := range label.Split {
+			number := c.numbers[share.Version]
+			isComplete = isComplete && number > 0
+			moved.Split = append(moved.Split, domain.Share{Version: number, Weight: share.Weight})
+		}
+		if !isComplete {
+			fmt.Fprintf(c.notes, "Label %s is left out: it stands for %s, and --all-versions copies all versions.\n", escape(name), targetText(label))
+			continue
+		}
+		if err := domain.CheckLabel(name); err != nil {
+			return err
+		}
+		if err := c.change(ctx, client.Request{Method: http.MethodPut, Path: presetPath(c.source.Slug, "labels", name)}, moved); err != nil {
+			return err
+		}
+	}
+	return nil
+}
+
+// change changes the copy. It needs no tag: nobody else uses a preset that is just made.
+func (c *copied) change(ctx context.Context, r client.Request, body any) error {
+	r.Query = c.to.query()
+	_, err := c.to.change(ctx, r, body, "")
+	if err != nil {
+		return fmt.Errorf("%s: %w", strings.TrimPrefix(r.Path, "/presets/"), err)
+	}
+	return nil
+}

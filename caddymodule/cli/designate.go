@@ -1,0 +1,183 @@
+package cli
+
+import (
+	"cmp"
+	"fmt"
+	"net/http"
+	"strconv"
+	"strings"
+
+	"github.com/spf13/cobra"
+
+	"github.com/caddy-presets/caddy-presets/caddymodule/client"
+	"github.com/caddy-presets/caddy-presets/domain"
+)
+
+// changer makes changes of presets on which a command reports.
+type changer struct {
+	target
+	// override is the owner whose presets are changed nevertheless, empty for none.
+	override string
+}
+
+// flags adds all flags to a command.
+func (c *changer) flags(cmd *cobra.Command) {
+	c.target.flags(cmd)
+	c.workspaceFlag(cmd)
+	cmd.Flags().StringVar(&c.override, "override", "", "Change the preset though this owner manages it")
+}
+
+// change changes p, which has not changed since it was read with tag.
+func (c *changer) change(cmd *cobra.Command, a api, p preset, tag string, r client.Request, body any) (*client.Answer, error) {
+	r.Header = make(http.Header)
+	if c.override != "" {
+		if err := domain.CheckOwner("--override", c.override); err != nil {
+			return nil, err
+		}
+		r.Header.Set("X-Preset-Override", c.override)
+	}
+	answer, err := a.change(cmd.Context(), r, body, tag)
+	if owner := textOr(p.ManagedBy, ""); owner != "" && owner != c.override && client.IsStatus(err, http.StatusConflict) {
+		return nil, fmt.Errorf("preset %s is managed by %s: change it there, or pass --override %s", p.Slug, owner, owner)
+	}
+	return answer, err
+}
+
+// report prints an answer as JSON, or else a sentence.
+func (c *changer) report(cmd *cobra.Command, answer *client.Answer, sentence string) error {
+	if c.asJSON {
+		return printJSON(cmd, answer)
+	}
+	_, err := fmt.Fprintln(cmd.OutOrStdout(), escape(sentence))
+	return err
+}
+
+func designateCommand() *cobra.Command {
+	var c changer
+	designate := &cobra.Command{
+		Use:   "designate <slug> <version> [--override <owner>] [--json]",
+		Short: "Chooses the version that requests get, by its number or a label",
+		Long: `
+Chooses the version that requests get if they name the preset alone: rolls back, or puts a draft
+live. The version is a number or a label. Nothing is changed if someone else changes the preset
+at the same time.`,
+		Args: cobra.ExactArgs(2),
+		RunE: c.explained(func(cmd *cobra.Command, args []string) error {
+			a, err := c.api(cmd)
+			if err != nil {
+				return err
+			}
+			slug, ref := args[0], args[1]
+			number, err := numberIn(ref)
+			if err != nil {
+				return err
+			}
+			body := map[string]any{"version": number}
+			if number == 0 {
+				body = map[string]any{"label": ref}
+			}
+			p, before, err := a.preset(cmd.Context(), slug)
+			if err != nil {
+				return err
+			}
+			answer, err := c.change(cmd, a, p, before.Tag(), client.Request{Method: http.MethodPost, Path: presetPath(slug, "designate")}, body)
+			if err != nil {
+				return err
+			}
+			var after preset
+			if err := decode(answer.Data, &after); err != nil {
+				return err
+			}
+			sentence := fmt.Sprintf("Requests for %s get version %d, before it was %d.", slug, after.Number, p.Number)
+			if after.Number == p.Number {
+				sentence = fmt.Sprintf("Requests for %s get version %d, as before.", slug, after.Number)
+			}
+			return c.report(cmd, answer, sentence)
+		}),
+		ValidArgsFunction: c.completeArgs(slugs, labels.or(versionNumbers)),
+	}
+	c.flags(designate)
+	return designate
+}
+
+func labelCommand() *cobra.Command {
+	var c changer
+	var remove bool
+	label := &cobra.Command{
+		Use:   "label <slug> <label> <version>|<version>:<weight>,… | --delete [--override <owner>] [--json]",
+		Short: "Sets or removes a label of a preset",
+		Long: `
+Sets a label to a version, or splits its requests between several versions by weight. --delete
+removes it. Nothing is changed if someone else changes the preset at the same time.`,
+		Example: `  $ caddy presets label email-copywriter staging 2
+  $ caddy presets label email-copywriter canary 2:90,3:10
+  $ caddy presets label email-copywriter canary --delete`,
+		Args: func(cmd *cobra.Command, args []string) error {
+			if remove {
+				return cobra.ExactArgs(2)(cmd, args)
+			}
+			return cobra.ExactArgs(3)(cmd, args)
+		},
+		RunE: c.explained(func(cmd *cobra.Command, args []string) error {
+			a, err := c.api(cmd)
+			if err != nil {
+				return err
+			}
+			slug, name := args[0], args[1]
+			if err := domain.CheckLabel(name); err != nil {
+				return err
+			}
+			r := client.Request{Method: http.MethodDelete, Path: presetPath(slug, "labels", name)}
+			var body any
+			sentence := fmt.Sprintf("Label %s of %s is removed", name, slug)
+			if !remove {
+				to, err := targetIn(args[2])
+				if err != nil {
+					return err
+				}
+				r.Method, body = http.MethodPut, to
+				sentence = fmt.Sprintf("Label %s of %s stands for %s", name, slug, targetText(to))
+			}
+			p, before, err := a.preset(cmd.Context(), slug)
+			if err != nil {
+				return err
+			}
+			answer, err := c.change(cmd, a, p, before.Tag(), r, body)
+			if err != nil {
+				return err
+			}
+			if from, existed := p.Labels[name]; existed {
+				sentence += ", before it stood for " + targetText(from)
+			}
+			return c.report(cmd, answer, sentence+".")
+		}),
+		ValidArgsFunction: c.completeArgs(slugs, labels, versionNumbers),
+	}
+	c.flags(label)
+	label.Flags().BoolVar(&remove, "delete", false, "Remove the label")
+	return label
+}
+
+// targetIn reads what a label is to stand for: 2, or a split such as 2:90,3:10.
+func targetIn(text string) (to domain.Target, err error) {
+	errForm := fmt.Errorf("%q is neither the number of a version nor a split such as 2:90,3:10", text)
+	if !strings.Contains(text, ":") {
+		to.Version, err = numberIn(text)
+		if err != nil || to.Version == 0 {
+			return to, cmp.Or(err, errForm)
+		}
+		return to, nil
+	}
+	for part := range strings.SplitSeq(text, ",") {
+		number, weight, _ := strings.Cut(part, ":")
+		var share domain.Share
+		if share.Version, err = strconv.Atoi(number); err == nil {
+			share.Weight, err = strconv.Atoi(weight)
+		}
+		if err != nil || share.Version < 1 || share.Weight < 0 || share.Weight > domain.MaxWeight {
+			return to, errForm
+		}
+		to.Split = append(to.Split, share)
+	}
+	return to, nil
+}

@@ -1,0 +1,128 @@
+package cli
+
+import (
+	"encoding/json"
+	"fmt"
+	"io"
+	"strings"
+
+	"github.com/spf13/cobra"
+
+	"github.com/caddy-presets/caddy-presets/domain"
+)
+
+// difference is the difference of two versions as the API shows it.
+type difference struct {
+	From         int         `json:"from"`
+	To           int         `json:"to"`
+	Config       []operation `json:"config"`
+	SystemPrompt *string     `json:"system_prompt"`
+	Template     []operation `json:"template"`
+}
+
+// operation is an operation of a JSON Patch.
+type operation struct {
+	Op    string          `json:"op"`
+	Path  string          `json:"path"`
+	Value json.RawMessage `json:"value"`
+}
+
+func diffCommand() *cobra.Command {
+	var to target
+	diff := &cobra.Command{
+		Use:   "diff <slug> <version> <version> [--json]",
+		Short: "Shows the differences of two versions",
+		Long: `
+Shows the differences of two versions, each by its number or a label: the prompt as a unified
+diff, the settings and the messages as a JSON Patch.`,
+		Args: cobra.ExactArgs(3),
+		RunE: to.explained(func(cmd *cobra.Command, args []string) error {
+			a, err := to.api(cmd)
+			if err != nil {
+				return err
+			}
+			if err := domain.CheckPresetSlug(args[0]); err != nil {
+				return err
+			}
+			for _, ref := range args[1:] {
+				if _, err := numberIn(ref); err != nil {
+					return err
+				}
+			}
+			answer, err := a.get(cmd.Context(), presetPath(args[0], "diff"), a.query("from", args[1], "to", args[2]))
+			if err != nil {
+				return err
+			}
+			if to.asJSON {
+				return printJSON(cmd, answer)
+			}
+			var d difference
+			if err := decode(answer.Data, &d); err != nil {
+				return err
+			}
+			w := cmd.OutOrStdout()
+			_, err = io.WriteString(w, d.text(hasColor(w)))
+			return err
+		}),
+		ValidArgsFunction: to.completeArgs(slugs, labels.or(versionNumbers), labels.or(versionNumbers)),
+	}
+	to.flags(diff)
+	to.workspaceFlag(diff)
+	return diff
+}
+
+// Colours of lines, as escape sequences.
+const (
+	red, green, cyan, plain = "\x1b[31m", "\x1b[32m", "\x1b[36m", "\x1b[m"
+)
+
+// text returns d for a terminal.
+func (d difference) text(colored bool) string {
+	if len(d.Config)+len(d.Template) == 0 && d.SystemPrompt == nil {
+		return fmt.Sprintf("Versions %d and %d are equal.\n", d.From, d.To)
+	}
+	var text strings.Builder
+	line := func(color, line string) {
+		if colored && color != "" {
+			line = color + line + plain
+		}
+		text.WriteString(line + "\n")
+	}
+	if d.SystemPrompt != nil {
+		line("", fmt.Sprintf("Prompt, from version %d to %d:", d.From, d.To))
+		for one := range strings.Lines(*d.SystemPrompt) {
+			one = escapeText(strings.TrimSuffix(one, "\n"))
+			line(diffColor(one), one)
+		}
+	}
+	for _, patch := range []struct {
+		name       string
+		operations []operation
+	}{{"Settings", d.Config}, {"Messages", d.Template}} {
+		if len(patch.operations) == 0 {
+			continue
+		}
+		if text.Len() > 0 {
+			line("", "")
+		}
+		line("", fmt.Sprintf("%s, from version %d to %d:", patch.name, d.From, d.To))
+		for _, o := range patch.operations {
+			color := map[string]string{"add": green, "remove": red, "replace": cyan}[o.Op]
+			line(color, strings.TrimSpace(fmt.Sprintf("%s %s %s", escape(o.Op), escape(o.Path), escapeJSON(o.Value))))
+		}
+	}
+	return text.String()
+}
+
+// diffColor returns the colour of a line of a unified diff.
+func diffColor(line string) string {
+	switch {
+	case strings.HasPrefix(line, "+"):
+		return green
+	case strings.HasPrefix(line, "-"):
+		return red
+	case strings.HasPrefix(line, "@@"):
+		return cyan
+	}
+	return ""
+}

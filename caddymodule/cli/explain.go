@@ -1,0 +1,85 @@
+package cli
+
+import (
+	"cmp"
+	"errors"
+	"fmt"
+	"io"
+	"net"
+	"net/http"
+
+	"github.com/spf13/cobra"
+
+	"github.com/caddy-presets/caddy-presets/caddymodule/client"
+	"github.com/caddy-presets/caddy-presets/domain"
+)
+
+// explained returns an action whose errors tell what to do about them, in one line that is
+// safe on a terminal. They never have a key.
+func (t *target) explained(action func(cmd *cobra.Command, args []string) error) func(*cobra.Command, []string) error {
+	return func(cmd *cobra.Command, args []string) error {
+		if err := action(cmd, args); err != nil {
+			return escapedError{explain(err, t.place())}
+		}
+		return nil
+	}
+}
+
+// escapedError is an error whose text may have parts of an answer.
+type escapedError struct{ err error }
+
+func (e escapedError) Error() string { return escape(e.err.Error()) }
+
+func (e escapedError) Unwrap() error { return e.err }
+
+// place is where a request went, and with which key.
+type place struct{ server, workspace, key string }
+
+func (t *target) place() place {
+	return place{t.server, t.workspace, cmp.Or(t.keyFile, keyVariable)}
+}
+
+// placedError is an error of a request to another place than the command's target.
+type placedError struct {
+	err error
+	at  place
+}
+
+func (e placedError) Error() string { return explain(e.err, e.at).Error() }
+
+// explain returns err with its meaning for the one who runs the command.
+func explain(err error, at place) error {
+	if _, ok := errors.AsType[placedError](err); ok {
+		return err // its text is the explanation
+	}
+	if refused, ok := errors.AsType[*client.Error](err); ok {
+		switch refused.Status {
+		case http.StatusUnauthorized:
+			return fmt.Errorf("%s does not take the key in %s: %w", at.server, at.key, err)
+		case http.StatusForbidden:
+			return fmt.Errorf("the key in %s may not do that: %w", at.key, err)
+		case http.StatusNotFound:
+			workspace := "the workspace of the key"
+			if at.workspace != "" {
+				workspace = "workspace " + at.workspace
+			}
+			return fmt.Errorf("%w (in %s at %s)", err, workspace, at.server)
+		case http.StatusPreconditionFailed:
+			return fmt.Errorf("someone else changed the preset at the same time, so nothing was changed: run the command again (%w)", err)
+		}
+		if refused.Status >= http.StatusInternalServerError && refused.RequestID != "" {
+			return fmt.Errorf("%w (X-Request-Id: %s)", err, refused.RequestID)
+		}
+		return err
+	}
+	if wrong, ok := errors.AsType[*domain.Error](err); ok && len(wrong.Issues) > 0 {
+		return fmt.Errorf("%s: %s", wrong.Issues[0].Path, wrong.Issues[0].Message)
+	}
+	if failed, ok := errors.AsType[*net.OpError](err); ok && failed.Op == "dial" {
+		return fmt.Errorf("%s cannot be reached, and --server names another server: %w", at.server, err)
+	}
+	if errors.Is(err, io.EOF) || errors.Is(err, io.ErrUnexpectedEOF) {
+		return fmt.Errorf("%s ended the connection too early: %w", at.server, err)
+	}
+	return err
+}

@@ -1,0 +1,9 @@
+package cli
+
+// These are exports for the tests, which are in another package because they run Caddy.
+var (
+	Escape     = escape
+	EscapeText = escapeText
+	EscapeJSON = escapeJSON
+	IsUnsafe   = isUnsafe
+)

@@ -1,0 +1,210 @@
+package cli
+
+import (
+	"bytes"
+	"cmp"
+	"context"
+	"encoding/json"
+	"errors"
+	"fmt"
+	"io"
+	"os"
+	"os/signal"
+	"syscall"
+
+	"github.com/spf13/cobra"
+
+	"github.com/caddy-presets/caddy-presets/caddymodule/files"
+	"github.com/caddy-presets/caddy-presets/caddymodule/files/plan"
+)
+
+const (
+	// defaultFolder has the files if no other folder is named.
+	defaultFolder = "presets"
+	// defaultOwner manages presets that come from files.
+	defaultOwner = "files"
+	// statusChanges is the exit status of a plan with changes.
+	statusChanges = 2
+)
+
+// planning is what plan and apply have in common.
+type planning struct {
+	target
+	plan.Options
+	folder string
+}
+
+// flags adds the flags of a plan to a command.
+func (p *planning) flags(cmd *cobra.Command) {
+	p.target.flags(cmd)
+	cmd.Flags().StringVar(&p.Owner, "owner", defaultOwner, "The owner that manages the presets of the files")
+	cmd.Flags().BoolVar(&p.Prune, "prune", false, "Archive presets of the owner that have no file, in all workspaces")
+	cmd.Args = cobra.MaximumNArgs(1)
+	cmd.ValidArgsFunction = completeFolder
+}
+
+// completeFolder completes the folder.
+func completeFolder(_ *cobra.Command, args []string, _ string) ([]string, cobra.ShellCompDirective) {
+	if len(args) > 0 {
+		return nil, cobra.ShellCompDirectiveNoFileComp
+	}
+	return nil, cobra.ShellCompDirectiveFilterDirs
+}
+
+// folderIn returns the folder that arguments name.
+func folderIn(args []string) string {
+	if len(args) == 0 {
+		return defaultFolder
+	}
+	return args[0]
+}
+
+// make reads the files and compares them with the server. Mistakes in files are found first,
+// without a server.
+func (p *planning) make(ctx context.Context, cmd *cobra.Command, args []string) (*plan.Plan, error) {
+	p.folder = folderIn(args)
+	set, err := files.Read(p.folder)
+	if err != nil {
+		return nil, err
+	}
+	c, err := p.client(cmd)
+	if err != nil {
+		return nil, err
+	}
+	shown := newProgress(cmd.ErrOrStderr(), "compared")
+	defer shown.end()
+	o := p.Options
+	o.Progress = shown.show
+	return plan.New(ctx, c, set, o)
+}
+
+func planCommand() *cobra.Command {
+	var p planning
+	var markdown bool
+	cmd := &cobra.Command{
+		Use:   "plan [<dir>] [--owner <name>] [--prune] [--json|--markdown]",
+		Short: "Shows what apply would change on a server",
+		Long: `
+Compares presets as files with a server. It reads the folder "presets", or <dir>, and
+prints what apply would create, change, restore and archive. It changes nothing.
+
+The exit status is 0 if there is nothing to do, 2 if there are changes, and 1 after an
+error. Mistakes in files are found without a server.`,
+		RunE: func(cmd *cobra.Command, args []string) error {
+			ctx, stop := interruptible(cmd)
+			defer stop()
+			found, err := p.make(ctx, cmd, args)
+			mistakes, isMistake := errors.AsType[files.Errors](err)
+			if err != nil && (!isMistake || !p.asJSON && !markdown) {
+				return p.safe(err)
+			}
+			w := cmd.OutOrStdout()
+			switch {
+			case isMistake && p.asJSON:
+				err = writeJSON(w, newMistakes(mistakes))
+			case isMistake:
+				err = writeMarkdownMistakes(w, mistakes)
+			case p.asJSON:
+				err = writeJSON(w, found)
+			case markdown:
+				err = writeMarkdown(w, found)
+			default:
+				err = writePlan(w, found)
+			}
+			switch {
+			case err != nil:
+				return err
+			case isMistake:
+				return fmt.Errorf("mistakes in the files: %d", len(mistakes))
+			case len(found.Errors) > 0:
+				return fmt.Errorf("presets that cannot be brought to what their files say: %d", len(found.Errors))
+			case !found.Empty():
+				return exitWith(cmd, statusChanges)
+			}
+			return nil
+		},
+	}
+	p.flags(cmd)
+	cmd.Flags().BoolVar(&markdown, "markdown", false, "Print Markdown, for a comment on a pull request")
+	cmd.MarkFlagsMutuallyExclusive("json", "markdown")
+	return cmd
+}
+
+// interruptible returns a context that ends with the first signal to stop. The second one
+// ends the program.
+func interruptible(cmd *cobra.Command) (context.Context, context.CancelFunc) {
+	ctx, stop := signal.NotifyContext(cmd.Context(), os.Interrupt, syscall.SIGTERM)
+	context.AfterFunc(ctx, stop)
+	return ctx, stop
+}
+
+// safe returns an error with its meaning, and with a text that is safe on a terminal. The
+// mistakes of files keep their lines.
+func (t *target) safe(err error) error {
+	if mistakes, ok := errors.AsType[files.Errors](err); ok {
+		return errors.New(escapeText(mistakes.Error()))
+	}
+	return escapedError{explain(err, t.place())}
+}
+
+// mistakes are a plan of files that have mistakes.
+type mistakes struct {
+	Changes    []struct{} `json:"changes"`
+	Workspaces []struct{} `json:"workspaces"`
+	Adopt      []struct{} `json:"adopt"`
+	Notes      []struct{} `json:"notes"`
+	Errors     []mistake  `json:"errors"`
+}
+
+// mistake is a mistake in a file.
+type mistake struct {
+	File    string `json:"file"`
+	Line    int    `json:"line"`   // 0 if the mistake has no place
+	Column  int    `json:"column"` // as line
+	Path    string `json:"path"`
+	Message string `json:"message"`
+}
+
+func newMistakes(found files.Errors) mistakes {
+	none := []struct{}{}
+	all := mistakes{Changes: none, Workspaces: none, Adopt: none, Notes: none}
+	for _, one := range found {
+		all.Errors = append(all.Errors, mistake{one.File, one.Line, one.Column, one.Path, one.Message})
+	}
+	return all
+}
+
+// writeJSON prints a value with its numbers as they are.
+func writeJSON(w io.Writer, value any) error {
+	var text bytes.Buffer
+	encoder := json.NewEncoder(&text)
+	encoder.SetEscapeHTML(false)
+	if err := encoder.Encode(value); err != nil {
+		return err
+	}
+	_, err := w.Write(safeJSON(w, text.Bytes()))
+	return err
+}
+
+// summary returns the counts of a plan.
+func summary(p *plan.Plan) string {
+	counts := make(map[plan.Action]int)
+	for _, c := range p.Changes {
+		counts[c.Action]++
+	}
+	var text string
+	for _, part := range []struct {
+		count int
+		say   string
+	}{
+		{len(p.Workspaces), "workspaces to set up"},
+		{counts[plan.Create], "to create"}, {counts[plan.Update], "to change"},
+		{counts[plan.Restore], "to restore"}, {counts[plan.Archive], "to archive"},
+		{len(p.Adopt), "to adopt"}, {len(p.Errors), "with errors"},
+	} {
+		if part.count > 0 {
+			text += fmt.Sprintf("%d %s, ", part.count, part.say)
+		}
+	}
+	return fmt.Sprintf("%s%d unchanged", cmp.Or(text, "nothing to do, "), p.Unchanged())
+}

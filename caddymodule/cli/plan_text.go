@@ -1,0 +1,196 @@
+package cli
+
+import (
+	"bufio"
+	"bytes"
+	"encoding/json"
+	"fmt"
+	"io"
+	"strings"
+
+	"github.com/caddy-presets/caddy-presets/caddymodule/files/plan"
+	"github.com/caddy-presets/caddy-presets/domain"
+)
+
+// maxValue is how many bytes of a setting's value a line has. JSON has it whole.
+const maxValue = 400
+
+// detail is a line about a change. Its mark is +, - or ! for something that is added, removed
+// or replaced, @ for a place in a prompt, = for a line of a prompt that stays, and else a space.
+type detail struct {
+	mark byte
+	text string
+}
+
+// details returns the lines that describe a change. They are safe to print.
+func details(c *plan.Change) []detail {
+	var all []detail
+	say := func(format string, args ...any) { all = append(all, detail{' ', fmt.Sprintf(format, args...)}) }
+	if c.Drift {
+		say("drift: somebody overrode the owner after the last apply")
+	}
+	if c.Action == plan.Restore {
+		say("its version is compared when it is restored, and brought up to date")
+	}
+	if c.Earlier > 0 {
+		say("earlier versions that are made first: %d", c.Earlier)
+	}
+	if c.Designate != 0 {
+		say("version %d is as the file says, and is designated", c.Designate)
+	}
+	if c.Dialect != nil {
+		from, _ := c.Dialect.From.MarshalText() // never fails
+		to, _ := c.Dialect.To.MarshalText()
+		say("API: %s -> %s", escape(string(from)), escape(string(to)))
+	}
+	all = append(all, operations("preset", c.Preset)...)
+	all = append(all, operations("settings", c.Settings)...)
+	if c.Prompt != nil {
+		say("prompt:")
+		all = append(all, diffLines(*c.Prompt)...)
+	}
+	all = append(all, operations("template", c.Template)...)
+	if len(c.Labels) > 0 {
+		say("labels:")
+	}
+	for _, l := range c.Labels {
+		switch {
+		case l.To == nil:
+			all = append(all, detail{'-', fmt.Sprintf("%s %s", escape(l.Label), l.From)})
+		case l.From == nil:
+			all = append(all, detail{'+', fmt.Sprintf("%s %s", escape(l.Label), l.To)})
+		default:
+			all = append(all, detail{'!', fmt.Sprintf("%s %s -> %s", escape(l.Label), l.From, l.To)})
+		}
+	}
+	return append(all, operations("policy", c.Policy)...)
+}
+
+// operations returns a line for each operation of a JSON Patch, under a title.
+func operations(title string, patch []domain.PatchOperation) []detail {
+	if len(patch) == 0 {
+		return nil
+	}
+	all := []detail{{' ', title + ":"}}
+	for _, o := range patch {
+		mark := byte('!')
+		switch o.Op {
+		case "add":
+			mark = '+'
+		case "remove":
+			mark = '-'
+		}
+		line := escape(o.Path)
+		if o.Path == "" {
+			line = "all"
+		}
+		if o.Value != nil {
+			line += " " + shortJSON(*o.Value)
+		}
+		all = append(all, detail{mark, line})
+	}
+	return all
+}
+
+// shortJSON returns the JSON of a value in a line, cut if it is long.
+func shortJSON(value any) string {
+	var text bytes.Buffer
+	encoder := json.NewEncoder(&text)
+	encoder.SetEscapeHTML(false)
+	if err := encoder.Encode(value); err != nil {
+		return "?"
+	}
+	whole := strings.TrimSuffix(text.String(), "\n")
+	if len(whole) <= maxValue {
+		return escape(whole)
+	}
+	return fmt.Sprintf("%s… (%d bytes)", escape(strings.ToValidUTF8(whole[:maxValue], "")), len(whole))
+}
+
+// diffLines returns the lines of a unified diff.
+func diffLines(diff string) []detail {
+	var all []detail
+	for line := range strings.Lines(diff) {
+		line = strings.TrimSuffix(line, "\n")
+		mark := byte('=')
+		switch {
+		case strings.HasPrefix(line, "--- "), strings.HasPrefix(line, "+++ "), strings.HasPrefix(line, "@@"), strings.HasPrefix(line, `\`):
+			all = append(all, detail{'@', escapeText(line)})
+			continue
+		case strings.HasPrefix(line, "+"), strings.HasPrefix(line, "-"):
+			mark, line = line[0], line[1:]
+		default:
+			line = strings.TrimPrefix(line, " ")
+		}
+		all = append(all, detail{mark, escapeText(line)})
+	}
+	return all
+}
+
+// String returns the line without an indent.
+func (d detail) String() string {
+	switch d.mark {
+	case '@', ' ':
+		return d.text
+	case '=':
+		return "  " + d.text
+	default:
+		return string(d.mark) + " " + d.text
+	}
+}
+
+// colors are the ANSI escapes of the marks.
+var colors = map[byte]string{'+': "\x1b[32m", '-': "\x1b[31m", '!': "\x1b[33m", '@': "\x1b[36m"}
+
+// writePlan prints a plan for people.
+func writePlan(w io.Writer, p *plan.Plan) error {
+	out := bufio.NewWriter(w)
+	paint := func(_ byte, text string) string { return text }
+	bold := func(text string) string { return text }
+	if hasColor(w) {
+		paint = func(mark byte, text string) string {
+			if color := colors[mark]; color != "" {
+				return color + text + "\x1b[0m"
+			}
+			return text
+		}
+		bold = func(text string) string { return "\x1b[1m" + text + "\x1b[0m" }
+	}
+	section := func(title string, lines []detail) {
+		fmt.Fprintln(out, bold(title))
+		for _, line := range lines {
+			fmt.Fprintln(out, "  "+paint(line.mark, line.String()))
+		}
+		fmt.Fprintln(out)
+	}
+	for _, work := range p.Workspaces {
+		section(fmt.Sprintf("%s workspace %s", work.Action, escape(work.Slug)), operations("settings", work.Settings))
+	}
+	for _, c := range p.Changes {
+		section(fmt.Sprintf("%s %s/%s", c.Action, escape(c.Workspace), escape(c.Slug)), details(c))
+	}
+	for _, a := range p.Adopt {
+		fmt.Fprintf(out, "%s\n", bold(fmt.Sprintf("adopt %s/%s", escape(a.Workspace), escape(a.Slug))))
+	}
+	if len(p.Adopt) > 0 {
+		fmt.Fprintf(out, "  equal to their files, and nobody's: %s gets them\n\n", escape(p.Owner()))
+	}
+	for _, list := range []struct {
+		kind     string
+		problems []plan.Problem
+	}{{"note", p.Notes}, {"error", p.Errors}} {
+		for _, problem := range list.problems {
+			fmt.Fprintln(out, list.kind+": "+problemText(problem))
+		}
+	}
+	fmt.Fprintln(out, summary(p))
+	return out.Flush()
+}
+
+// problemText returns a problem in a line.
+func problemText(p plan.Problem) string {
+	if p.Slug == "" {
+		return fmt.Sprintf("workspace %s: %s", escape(p.Workspace), escape(p.Message))
+	}
+	return fmt.Sprintf("%s/%s %s", escape(p.Workspace), escape(p.Slug), escape(p.Message))
+}

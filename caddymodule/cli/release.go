@@ -1,0 +1,52 @@
+package cli
+
+import (
+	"fmt"
+	"net/http"
+
+	"github.com/spf13/cobra"
+
+	"github.com/caddy-presets/caddy-presets/caddymodule/client"
+)
+
+func releaseCommand() *cobra.Command {
+	var t target
+	var owner string
+	cmd := &cobra.Command{
+		Use:   "release <slug> [--owner <name>] [--workspace <workspace>] [--json]",
+		Short: "Ends the management of a preset by files",
+		Long: `
+Takes a preset from its owner, so that everybody may change it again. Remove its file, too:
+the next apply would take it back.`,
+		Args:              cobra.ExactArgs(1),
+		ValidArgsFunction: t.completeArgs(slugs),
+		RunE: func(cmd *cobra.Command, args []string) error {
+			a, err := t.api(cmd)
+			if err != nil {
+				return err
+			}
+			ctx := cmd.Context()
+			p, answer, err := a.preset(ctx, args[0])
+			if err != nil {
+				return t.safe(err)
+			}
+			said := "had no owner"
+			if p.ManagedBy != nil {
+				said = "was released by " + *p.ManagedBy
+				r := client.Request{Method: http.MethodPatch, Path: presetPath(p.Slug), Header: http.Header{"X-Preset-Owner": {owner}}}
+				if answer, err = a.change(ctx, r, map[string]any{"managed_by": nil}, answer.Tag()); err != nil {
+					return t.safe(err)
+				}
+			}
+			if t.asJSON {
+				return printJSON(cmd, answer)
+			}
+			fmt.Fprintf(cmd.ErrOrStderr(), "Preset %s %s.\n", escape(p.Slug), escape(said))
+			return nil
+		},
+	}
+	t.flags(cmd)
+	t.workspaceFlag(cmd)
+	cmd.Flags().StringVar(&owner, "owner", defaultOwner, "The owner that releases it")
+	return cmd
+}

@@ -1,0 +1,113 @@
+package cli
+
+import (
+	"encoding/json"
+	"fmt"
+	"io"
+	"strings"
+	"text/tabwriter"
+
+	"github.com/spf13/cobra"
+)
+
+func showCommand() *cobra.Command {
+	var to target
+	var ref string
+	show := &cobra.Command{
+		Use:   "show <slug> [--version <number or label>] [--json]",
+		Short: "Shows a preset with the settings and the prompt of a version",
+		Long: `
+Shows a preset with the settings and the prompt of the version that requests get, or of another
+one. --json prints the preset, or with --version the version, as the API has it.`,
+		Args: cobra.ExactArgs(1),
+		RunE: to.explained(func(cmd *cobra.Command, args []string) error {
+			a, err := to.api(cmd)
+			if err != nil {
+				return err
+			}
+			p, answer, err := a.preset(cmd.Context(), args[0])
+			if err != nil {
+				return err
+			}
+			shown := p.Designated
+			if ref != "" {
+				number, err := p.numberOf(ref)
+				if err != nil {
+					return err
+				}
+				if shown, answer, err = a.version(cmd.Context(), p.Slug, number); err != nil {
+					return err
+				}
+			}
+			if to.asJSON {
+				return printJSON(cmd, answer)
+			}
+			text, err := presetText(p, shown)
+			if err != nil {
+				return err
+			}
+			_, err = io.WriteString(cmd.OutOrStdout(), text)
+			return err
+		}),
+		ValidArgsFunction: to.completeArgs(slugs),
+	}
+	to.flags(show)
+	to.workspaceFlag(show)
+	show.Flags().StringVar(&ref, "version", "", "The number of a version, or a label; default: the designated version")
+	to.completeRef(show, "version", labels.or(versionNumbers))
+	return show
+}
+
+// presetText returns a preset and a version for a terminal.
+func presetText(p preset, v version) (string, error) {
+	var text strings.Builder
+	fields := tabwriter.NewWriter(&text, 0, 0, 2, ' ', 0)
+	line := func(name, value string) {
+		if value != "" {
+			fmt.Fprintf(fields, "%s:\t%s\n", name, escape(value))
+		}
+	}
+	line("Preset", p.Slug)
+	if p.Name != p.Slug {
+		line("Name", p.Name)
+	}
+	line("Description", textOr(p.Description, ""))
+	line("Status", string(p.Status))
+	line("Designated", "version "+numberText(p.Number))
+	line("Labels", labelsText(p.Labels))
+	line("Owner", textOr(p.ManagedBy, ""))
+	if p.Protected {
+		line("Protected", "yes")
+	}
+	line("Updated", timeText(p.UpdatedAt)+" by "+p.UpdatedBy)
+	line("Version", numberText(v.Number)+", made from a request to "+string(v.Dialect))
+	line("Created", timeText(v.CreatedAt)+" by "+v.Creator)
+	line("Message", textOr(v.Message, ""))
+	if v.Template != nil {
+		line("Variables", strings.Join(v.Template.Variables, ", "))
+	}
+	_ = fields.Flush() // into memory
+	block := func(name string, value json.RawMessage) error {
+		if len(value) == 0 || string(value) == "null" {
+			return nil
+		}
+		indented, err := indentJSON(value)
+		fmt.Fprintf(&text, "\n%s:\n%s\n", name, indented)
+		return err
+	}
+	if err := block("Policy", p.Policy); err != nil {
+		return "", err
+	}
+	if err := block("Settings", v.Config); err != nil {
+		return "", err
+	}
+	if v.SystemPrompt != nil {
+		fmt.Fprintf(&text, "\nPrompt:\n%s\n", escapeText(strings.TrimSuffix(*v.SystemPrompt, "\n")))
+	}
+	if v.Template != nil {
+		if err := block("Messages", v.Template.Messages); err != nil {
+			return "", err
+		}
+	}
+	return text.String(), nil
+}

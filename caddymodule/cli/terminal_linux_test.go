@@ -1,0 +1,104 @@
+package cli_test
+
+import (
+	"fmt"
+	"io"
+	"os"
+	"strings"
+	"testing"
+
+	"golang.org/x/sys/unix"
+
+	"github.com/caddy-presets/caddy-presets/caddymodule/cli"
+)
+
+// terminal returns a pseudo-terminal, and a function that closes it and returns what was
+// printed.
+func terminal(t *testing.T) (tty *os.File, printed func() string) {
+	t.Helper()
+	control, err := os.OpenFile("/dev/ptmx", os.O_RDWR, 0)
+	if err != nil {
+		t.Skip("there are no pseudo-terminals: ", err)
+	}
+	t.Cleanup(func() { control.Close() })
+	descriptor := int(control.Fd())
+	number, err := unix.IoctlGetInt(descriptor, unix.TIOCGPTN)
+	if err == nil {
+		err = unix.IoctlSetPointerInt(descriptor, unix.TIOCSPTLCK, 0)
+	}
+	if err != nil {
+		t.Fatal(err)
+	}
+	tty, err = os.OpenFile(fmt.Sprintf("/dev/pts/%d", number), os.O_RDWR|unix.O_NOCTTY, 0)
+	if err != nil {
+		t.Skip("there are no pseudo-terminals: ", err)
+	}
+	text := make(chan string)
+	go func() {
+		all, _ := io.ReadAll(control) // EIO at the end
+		text <- string(all)
+	}()
+	return tty, func() string {
+		tty.Close()
+		return strings.ReplaceAll(<-text, "\r\n", "\n")
+	}
+}
+
+// onTerminal returns what a command prints on a terminal.
+func onTerminal(t *testing.T, args ...string) string {
+	t.Helper()
+	tty, printed := terminal(t)
+	if err := runTo(tty, io.Discard, tty, append([]string{"presets"}, args...)...); err != nil {
+		t.Error(err)
+	}
+	return printed()
+}
+
+// TestTerminal checks that colours are for terminals that want them, and that hostile JSON is
+// escaped there.
+func TestTerminal(t *testing.T) {
+	s := start(t, nil)
+	s.fill()
+	t.Setenv("TERM", "xterm-256color")
+	t.Setenv("NO_COLOR", "")
+	diff := words("diff email-copywriter 2 staging")
+	plain := mustRun(t, diff...)
+	if strings.Contains(plain, "\x1b") {
+		t.Errorf("got %q in a pipe, want no colours", plain)
+	}
+	want := strings.NewReplacer(
+		"--- email-copywriter@2", "\x1b[31m--- email-copywriter@2\x1b[m", "+++ email-copywriter@3", "\x1b[32m+++ email-copywriter@3\x1b[m",
+		"@@ -1,2 +1,2 @@", "\x1b[36m@@ -1,2 +1,2 @@\x1b[m",
+		"-Be friendly.", "\x1b[31m-Be friendly.\x1b[m", "+Be very friendly.", "\x1b[32m+Be very friendly.\x1b[m",
+		"remove /temperature", "\x1b[31mremove /temperature\x1b[m", `add /tools [{"type":"web_search"}]`, "\x1b[32m"+`add /tools [{"type":"web_search"}]`+"\x1b[m",
+	).Replace(plain)
+	if got := onTerminal(t, diff...); got != want {
+		t.Errorf("got %q, want %q", got, want)
+	}
+	for name, value := range map[string]string{"NO_COLOR": "1", "TERM": "dumb"} {
+		t.Run(name, func(t *testing.T) {
+			t.Setenv(name, value)
+			if got := onTerminal(t, diff...); got != plain {
+				t.Errorf("got %q, want %q", got, plain)
+			}
+		})
+	}
+	// A terminal is no input.
+	if got := onTerminal(t, "try", "email-copywriter"); !strings.Contains(got, `"input": "Hello"`) {
+		t.Errorf("got %q, want the default input", got)
+	}
+
+	s.before(hostile)
+	t.Setenv("NO_COLOR", "1")
+	for _, command := range append(hostileCommands, "list --json", "show mail --json", "versions mail --json", "diff mail 1 2 --json") {
+		tty, printed := terminal(t)
+		err := runTo(tty, io.Discard, strings.NewReader("x"), append([]string{"presets"}, words(command)...)...)
+		text := printed() + fmt.Sprint(err)
+		if at := strings.IndexFunc(text, func(r rune) bool { return cli.IsUnsafe(r) && r != '\n' }); at >= 0 {
+			t.Errorf("%s: got %q, which is not safe at %d", command, text, at)
+		}
+		if json, ok := strings.CutSuffix(text, "\n<nil>"); ok && command == "show mail --json" && data[struct{ Name string }](t, json).Name != evil {
+			t.Errorf("got %q, want the same JSON", json)
+		}
+	}
+}

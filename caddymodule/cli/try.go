@@ -1,0 +1,269 @@
+package cli
+
+import (
+	"bytes"
+	"cmp"
+	"context"
+	"encoding/json"
+	"errors"
+	"fmt"
+	"io"
+	"maps"
+	"net/http"
+	"os"
+	"slices"
+	"strings"
+	"text/tabwriter"
+
+	"github.com/spf13/cobra"
+
+	"github.com/caddy-presets/caddy-presets/caddymodule/client"
+	"github.com/caddy-presets/caddy-presets/domain"
+)
+
+const (
+	// inferenceKeyVariable is the environment variable with the inference key.
+	inferenceKeyVariable = "PRESETS_INFERENCE_KEY"
+	// maxInput bounds the input from standard input, in bytes.
+	maxInput = 1 << 20
+	// defaultInput is the input if none is given, and the template has no messages.
+	defaultInput = "Hello"
+)
+
+// trial is a request that tries a preset.
+type trial struct {
+	target  // its key is an inference key
+	version string
+	input   string
+	values  []string // name=value
+	send    bool
+}
+
+func tryCommand() *cobra.Command {
+	var t trial
+	try := &cobra.Command{
+		Use:   "try <slug> [--send] [--input <text>] [--var <name>=<value>] [--version <number or label>] [--json]",
+		Short: "Shows the request that a preset makes, or sends it",
+		Long: `
+Shows what the gateway would get from a request that names the preset, and where each field comes
+from. With --send the gateway gets it, and the answer is printed as it comes. The usage and the
+time follow on standard error.
+
+The command takes an inference key, and works in the workspace of this key.`,
+		Example: `  $ caddy presets try email-copywriter --input "Our shop opens on Monday"
+  $ git diff | caddy presets try reviewer --send
+  $ caddy presets try tour-guide --var city=Rome --version staging --send`,
+		Args: cobra.ExactArgs(1),
+		RunE: func(cmd *cobra.Command, args []string) error {
+			if err := t.run(cmd, args[0]); err != nil {
+				return escapedError{explain(err, place{server: t.server, key: cmp.Or(t.keyFile, inferenceKeyVariable)})}
+			}
+			return nil
+		},
+		ValidArgsFunction: completeArgs(t.completionAPI, slugs),
+	}
+	t.originFlag(try)
+	t.jsonFlag(try)
+	flags := try.Flags()
+	flags.StringVar(&t.keyFile, "inference-key-file", "", "File with the inference key, - for standard input; default: the key in "+inferenceKeyVariable)
+	flags.BoolVar(&t.send, "send", false, "Send the request to the gateway, which may cost money")
+	flags.StringVar(&t.input, "input", "", "The message to send; default: standard input if that is a pipe or a file, else "+defaultInput)
+	flags.StringArrayVar(&t.values, "var", nil, "A variable of a template, as name=value; may be repeated")
+	flags.StringVar(&t.version, "version", "", "The number of a version, or a label; default: the designated version")
+	flags.StringVar(&t.version, "label", "", "The same as --version")
+	try.MarkFlagsMutuallyExclusive("version", "label")
+	_ = try.MarkFlagFilename("inference-key-file") // fails for an unknown flag only
+	completeFlagFrom(try, "version", t.completionAPI, labels.or(versionNumbers))
+	completeFlagFrom(try, "label", t.completionAPI, labels)
+	return try
+}
+
+func (t *trial) api(cmd *cobra.Command) (api, error) {
+	key, err := readKey(cmd, "inference-key-file", t.keyFile, inferenceKeyVariable)
+	return api{Client: &client.Client{Origin: t.server, Key: key, Tries: tries}}, err
+}
+
+func (t *trial) completionAPI(cmd *cobra.Command) (api, error) {
+	if t.keyFile == "-" {
+		return api{}, errors.New("the key is on standard input")
+	}
+	return t.api(cmd)
+}
+
+func (t *trial) run(cmd *cobra.Command, slug string) error {
+	a, err := t.api(cmd)
+	if err != nil {
+		return err
+	}
+	v, err := t.readVersion(cmd.Context(), a, slug)
+	if err != nil {
+		return err
+	}
+	if !v.Dialect.Valid() {
+		return fmt.Errorf("version %d is for the API %q, which this program does not know", v.Number, v.Dialect)
+	}
+	body, err := t.body(cmd, slug, v)
+	if err != nil {
+		return err
+	}
+	r := client.Request{Method: http.MethodPost, Path: "/" + string(v.Dialect), Body: body}
+	if t.send {
+		return t.stream(cmd, a, v.Dialect, r)
+	}
+	r.Header = http.Header{"X-Preset-Dry-Run": {"true"}}
+	answer, err := a.Do(cmd.Context(), r)
+	if err != nil {
+		return err
+	}
+	if t.asJSON {
+		return printJSON(cmd, answer)
+	}
+	return printDryRun(cmd.OutOrStdout(), answer.Data)
+}
+
+// readVersion reads the version that is tried. Of a split it reads the first: the server
+// chooses one, and all of them take the same request but for their variables.
+func (t *trial) readVersion(ctx context.Context, a api, slug string) (version, error) {
+	p, _, err := a.preset(ctx, slug)
+	if err != nil || t.version == "" {
+		return p.Designated, err
+	}
+	number, err := numberIn(t.version)
+	if err != nil {
+		return version{}, err
+	}
+	if to, isLabel := p.Labels[t.version]; isLabel && len(to.Split) > 0 {
+		number = to.Split[0].Version
+	} else if number, err = p.numberOf(t.version); err != nil {
+		return version{}, err
+	}
+	v, _, err := a.version(ctx, slug, number)
+	return v, err
+}
+
+// trialRequest is a request in any of the three APIs.
+type trialRequest struct {
+	Model         string          `json:"model"`
+	Input         string          `json:"input,omitempty"`
+	Messages      []message       `json:"messages,omitempty"`
+	Prompt        map[string]any  `json:"prompt,omitempty"`
+	Stream        bool            `json:"stream"`
+	StreamOptions map[string]bool `json:"stream_options,omitempty"`
+}
+
+type message struct {
+	Role    string `json:"role"`
+	Content string `json:"content"`
+}
+
+// body returns the request.
+func (t *trial) body(cmd *cobra.Command, slug string, v version) ([]byte, error) {
+	input, err := t.readInput(cmd)
+	if err != nil {
+		return nil, err
+	}
+	if input == "" && (v.Template == nil || strings.Trim(string(v.Template.Messages), "[] \t\r\n") == "") {
+		input = defaultInput
+	}
+	reference := domain.ReferenceMark + slug
+	if t.version != "" {
+		reference += "@" + t.version
+	}
+	request := trialRequest{Model: reference, Stream: true}
+	switch {
+	case input == "":
+	case v.Dialect == domain.Responses:
+		request.Input = input
+	default:
+		request.Messages = []message{{"user", input}}
+	}
+	if v.Dialect == domain.Chat {
+		request.StreamOptions = map[string]bool{"include_usage": true}
+	}
+	variables := make(map[string]string)
+	for _, pair := range t.values {
+		name, value, ok := strings.Cut(pair, "=")
+		if _, isTwice := variables[name]; !ok || name == "" || isTwice {
+			return nil, fmt.Errorf("--var %s must be name=value, once for each name", name)
+		}
+		variables[name] = value
+	}
+	if len(variables) > 0 {
+		request.Prompt = map[string]any{"variables": variables}
+	}
+	var text bytes.Buffer
+	encoder := json.NewEncoder(&text)
+	encoder.SetEscapeHTML(false) // people read it in a dry run
+	err = encoder.Encode(request)
+	return text.Bytes(), err
+}
+
+// readInput returns the input, empty if there is none.
+func (t *trial) readInput(cmd *cobra.Command) (string, error) {
+	if t.input != "" || t.keyFile == "-" {
+		return t.input, nil
+	}
+	in := cmd.InOrStdin()
+	if file, ok := in.(*os.File); ok {
+		// A terminal or a device would let the command wait for ever.
+		if info, err := file.Stat(); err != nil || !info.Mode().IsRegular() && info.Mode()&os.ModeNamedPipe == 0 {
+			return "", nil
+		}
+	}
+	text, err := io.ReadAll(io.LimitReader(in, maxInput+1))
+	switch {
+	case err != nil:
+		return "", fmt.Errorf("reading standard input: %w", err)
+	case len(text) > maxInput:
+		return "", fmt.Errorf("standard input has more than %d bytes", maxInput)
+	}
+	return strings.TrimRight(string(text), "\r\n"), nil
+}
+
+// printDryRun prints the answer of a dry run.
+func printDryRun(w io.Writer, data json.RawMessage) error {
+	var result struct {
+		Method string `json:"method"`
+		Path   string `json:"path"`
+		Body   string `json:"body"`
+		Fields map[string]struct {
+			From    string  `json:"from"`
+			Preset  *string `json:"preset"`
+			Version int     `json:"version"`
+		} `json:"fields"`
+		Dropped  []string `json:"dropped"`
+		Enforced []string `json:"enforced"`
+	}
+	if err := decode(data, &result); err != nil {
+		return err
+	}
+	body, err := indentJSON(json.RawMessage(result.Body))
+	if err != nil {
+		return err
+	}
+	var text strings.Builder
+	fmt.Fprintf(&text, "%s %s\n%s\n\n", escape(result.Method), escape(result.Path), body)
+	rows := tabwriter.NewWriter(&text, 0, 0, 2, ' ', 0)
+	fmt.Fprintln(rows, "FIELD\tFROM")
+	for _, name := range slices.Sorted(maps.Keys(result.Fields)) {
+		field := result.Fields[name]
+		from := field.From
+		if field.Preset != nil {
+			from = fmt.Sprintf("%s %s@%d", field.From, *field.Preset, field.Version)
+		}
+		fmt.Fprintf(rows, "%s\t%s\n", escape(name), escape(from))
+	}
+	_ = rows.Flush() // into memory
+	note(&text, "Changed by the policy of the preset", result.Enforced)
+	note(&text, "Left out, because this API does not have them", result.Dropped)
+	fmt.Fprintln(&text, "\nNothing was sent to the gateway. --send sends it.")
+	_, err = io.WriteString(w, text.String())
+	return err
+}
+
+// note prints names, if there are any.
+func note(w io.Writer, what string, names []string) {
+	if len(names) > 0 {
+		fmt.Fprintf(w, "%s: %s\n", what, escape(strings.Join(names, ", ")))
+	}
+}

@@ -1,0 +1,123 @@
+package client_test
+
+import (
+	"encoding/json"
+	"fmt"
+	"io"
+	"net/http"
+	"slices"
+	"strconv"
+	"strings"
+	"testing"
+
+	"github.com/caddy-presets/caddy-presets/caddymodule/client"
+)
+
+// list answers with pages of a list that changes between two requests.
+type list struct {
+	ids    []int
+	change func(requests int, ids []int) []int
+	count  int // of requests
+}
+
+func (l *list) RoundTrip(r *http.Request) (*http.Response, error) {
+	l.count++
+	if l.change != nil {
+		l.ids = l.change(l.count, l.ids)
+	}
+	offset, _ := strconv.Atoi(r.URL.Query().Get("offset"))
+	limit, _ := strconv.Atoi(r.URL.Query().Get("limit"))
+	var elements []string
+	for _, id := range l.ids[min(offset, len(l.ids)):min(offset+limit, len(l.ids))] {
+		elements = append(elements, fmt.Sprintf(`{"id":"%d"}`, id))
+	}
+	body := fmt.Sprintf(`{"data":[%s],"total_count":%d}`, strings.Join(elements, ","), len(l.ids))
+	return &http.Response{StatusCode: 200, Status: "200 OK", Body: io.NopCloser(strings.NewReader(body)), Header: http.Header{}}, nil
+}
+
+func numbers(from, to int) (all []int) {
+	for n := from; n < to; n++ {
+		all = append(all, n)
+	}
+	return all
+}
+
+// TestElements walks over lists that others change meanwhile. All elements that were there
+// all the time come once.
+func TestElements(t *testing.T) {
+	for _, tc := range []struct {
+		name   string
+		count  int
+		change func(requests int, ids []int) []int
+		gone   int // these first elements may be missing
+	}{
+		{"empty", 0, nil, 0},
+		{"one page", 100, nil, 0},
+		{"many pages", 2345, nil, 0},
+		{"elements move to the front", 1000, func(requests int, ids []int) []int {
+			last := ids[len(ids)-1]
+			if requests > 5 {
+				return ids
+			}
+			return append([]int{last}, ids[:len(ids)-1]...)
+		}, 0},
+		{"new elements in front", 1000, func(requests int, ids []int) []int { return append([]int{10_000 + requests}, ids...) }, 0},
+		{"the first are removed", 1000, func(requests int, ids []int) []int {
+			if requests > 1 && requests < 20 {
+				return ids[3:]
+			}
+			return ids
+		}, 60},
+		{"all are removed", 1000, func(requests int, ids []int) []int {
+			if requests > 3 {
+				return nil
+			}
+			return ids
+		}, 1000},
+	} {
+		t.Run(tc.name, func(t *testing.T) {
+			l := &list{ids: numbers(0, tc.count), change: tc.change}
+			c := client.Client{Origin: "http://server", Key: "k", Transport: l}
+			seen := make(map[string]int)
+			for element, err := range c.Elements(t.Context(), "/presets", nil) {
+				if err != nil {
+					t.Fatal(err)
+				}
+				var one struct{ ID string }
+				if err := json.Unmarshal(element, &one); err != nil {
+					t.Fatal(err)
+				}
+				seen[one.ID]++
+			}
+			for n := range tc.count {
+				if times := seen[strconv.Itoa(n)]; times > 1 || times == 0 && n >= tc.gone {
+					t.Errorf("element %d comes %d times", n, times)
+				}
+			}
+			if want := tc.count/100 + 40; l.count > want {
+				t.Errorf("got %d requests, want at most %d", l.count, want)
+			}
+		})
+	}
+}
+
+// TestElementsStop checks that nothing is read that nobody wants, and that an error ends it.
+func TestElementsStop(t *testing.T) {
+	l := &list{ids: numbers(0, 1000)}
+	c := client.Client{Origin: "http://server", Key: "k", Transport: l}
+	var first []string
+	for element := range c.Elements(t.Context(), "/presets", nil) {
+		if first = append(first, string(element)); len(first) == 2 {
+			break
+		}
+	}
+	if !slices.Equal(first, []string{`{"id":"0"}`, `{"id":"1"}`}) || l.count != 1 {
+		t.Errorf("got %v after %d requests", first, l.count)
+	}
+	c.Origin = "server"
+	for element, err := range c.Elements(t.Context(), "/presets", nil) {
+		if err == nil {
+			t.Errorf("got %s and no error", element)
+		}
+	}
+}

@@ -1,0 +1,282 @@
+package plan_test
+
+import (
+	"context"
+	"fmt"
+	"net/http"
+	"strings"
+	"sync"
+	"testing"
+
+	"github.com/caddy-presets/caddy-presets/caddymodule/files"
+	"github.com/caddy-presets/caddy-presets/caddymodule/files/plan"
+	"github.com/caddy-presets/caddy-presets/caddymodule/internal/caddytest"
+)
+
+// TestConflicts changes each kind of object between a plan and its application. Only that
+// object is a conflict, and it keeps the other's change.
+func TestConflicts(t *testing.T) {
+	const override = "X-Preset-Override: files"
+	for _, tc := range []struct {
+		name    string
+		before  string // the file that is applied first, empty for none
+		file    string
+		between []string // the request of somebody else
+		keeps   string   // a part of the preset afterwards
+	}{
+		{"a new preset", "", "chat: {model: mine}\n", []string{"POST", "/v1/presets/p/chat/completions", `{"model":"theirs"}`}, `"model":"theirs"`},
+		{"a new version", "chat: {model: m}\n", "chat: {model: mine}\n", []string{"POST", "/v1/presets/p/chat/completions", `{"model":"theirs"}`, override}, `"model":"theirs"`},
+		{"a draft", "chat: {model: m}\n", "chat: {model: mine}\n", []string{"POST", "/v1/presets/p/chat/completions?designate=false", `{"model":"theirs"}`, override}, `"model":"m"`},
+		{"a description", "chat: {model: m}\n", "description: mine\nchat: {model: m}\n", []string{"PATCH", "/v1/presets/p", `{"description":"theirs"}`, override}, `"description":"theirs"`},
+		{"a label", "labels: {l: latest}\nchat: {model: m}\n", "labels: {l: {split: [{version: 1, weight: 1}]}}\nchat: {model: m}\n", []string{"PUT", "/v1/presets/p/labels/l", `{"split":[{"version":1,"weight":7}]}`, override}, `"weight":7`},
+		{"a new label", "chat: {model: m}\n", "labels: {l: 1}\nchat: {model: m}\n", []string{"PUT", "/v1/presets/p/labels/l", `{"split":[{"version":1,"weight":7}]}`, override}, `"weight":7`},
+		{"a removed label", "labels: {l: latest}\nchat: {model: m}\n", "chat: {model: m}\n", []string{"PUT", "/v1/presets/p/labels/l", `{"split":[{"version":1,"weight":7}]}`, override}, `"weight":7`},
+		{"archived", "chat: {model: m}\n", "chat: {model: mine}\n", []string{"DELETE", "/v1/presets/p", "", override}, `Preset not found`},
+		{"another owner", "", "chat: {model: mine}\n", []string{"POST", "/v1/presets/p/chat/completions", `{"model":"theirs"}`, "X-Preset-Owner: others"}, `"managed_by":"others"`},
+	} {
+		t.Run(tc.name, func(t *testing.T) {
+			s := start(t)
+			if tc.before != "" {
+				s.write(map[string]string{"default/p.yaml": tc.before})
+				s.apply(plan.Options{})
+			}
+			s.write(map[string]string{"default/p.yaml": tc.file, "default/q.yaml": "chat: {model: q}\n"})
+			p := s.plan(plan.Options{})
+			s.Manage(tc.between[0], tc.between[1], tc.between[2], tc.between[3:]...).Want(t, 200)
+			result, err := p.Apply(t.Context(), plan.ApplyOptions{})
+			if err != nil || result.Done != 1 || len(result.Failed) != 1 || !result.Failed[0].Conflict || result.Failed[0].Slug != "p" {
+				t.Errorf("got %+v, %v, want one conflict", result, err)
+			}
+			if r := s.Manage("GET", "/v1/presets/p", ""); !strings.Contains(r.Body, tc.keeps) || strings.Contains(r.Body, `"mine"`) {
+				t.Errorf("the preset is %s, want it to have %s", r.Body, tc.keeps)
+			}
+			s.Manage("GET", "/v1/presets/q", "").Want(t, 200)
+		})
+	}
+}
+
+// TestConflictOfRestore restores an archived preset between a plan and its application.
+func TestConflictOfRestore(t *testing.T) {
+	s := start(t)
+	s.write(map[string]string{"default/p.yaml": "chat: {model: m}\n"})
+	s.apply(plan.Options{})
+	s.Manage("DELETE", "/v1/presets/p", "", "X-Preset-Override: files").Want(t, 200)
+	s.write(map[string]string{"default/p.yaml": "chat: {model: mine}\n"})
+	p := s.plan(plan.Options{})
+	s.Manage("POST", "/v1/presets/p/restore", "", "X-Preset-Override: files").Want(t, 200)
+	result, err := p.Apply(t.Context(), plan.ApplyOptions{})
+	if err != nil || len(result.Failed) != 1 || !result.Failed[0].Conflict || s.versions("default", "p") != 1 {
+		t.Errorf("got %+v, %v and %d versions, want a conflict and 1", result, err, s.versions("default", "p"))
+	}
+	s.apply(plan.Options{})
+}
+
+// TestPruneConflict changes a preset between the plan to archive it and its application.
+func TestPruneConflict(t *testing.T) {
+	s := start(t)
+	s.write(map[string]string{"default/p.yaml": "chat: {model: m}\n", "default/q.yaml": "chat: {model: m}\n"})
+	s.apply(plan.Options{})
+	s.write(map[string]string{"default/p.yaml": ""})
+	p := s.plan(plan.Options{Prune: true})
+	s.Manage("PATCH", "/v1/presets/p", `{"description":"needed"}`, "X-Preset-Override: files").Want(t, 200)
+	result, err := p.Apply(t.Context(), plan.ApplyOptions{})
+	if err != nil || len(result.Failed) != 1 || !result.Failed[0].Conflict {
+		t.Errorf("got %+v, %v, want a conflict", result, err)
+	}
+	s.Manage("GET", "/v1/presets/p", "").Want(t, 200)
+}
+
+// TestWorkspaceConflict makes and changes workspaces between a plan and its application.
+func TestWorkspaceConflict(t *testing.T) {
+	s := start(t)
+	s.write(map[string]string{
+		"default/.workspace.yaml": "description: mine\n", "team/.workspace.yaml": "description: mine\n", "team/p.yaml": "chat: {model: m}\n",
+	})
+	p := s.plan(plan.Options{})
+	s.Manage("POST", "/v1/workspaces", caddytest.Workspace).Want(t, 201)
+	s.Manage("PATCH", "/v1/workspaces/default", `{"description":"theirs"}`).Want(t, 200)
+	result, err := p.Apply(t.Context(), plan.ApplyOptions{})
+	if err != nil || result.Done != 0 || len(result.Failed) != 3 {
+		t.Errorf("got %+v, %v, want both workspaces and the preset to fail", result, err)
+	}
+	s.Manage("GET", "/v1/workspaces/default", "").Want(t, 200, `"description":"theirs"`)
+	s.apply(plan.Options{})
+	s.Manage("GET", "/v1/presets/p?workspace_id=team", "").Want(t, 200)
+}
+
+// TestProblems checks what a plan cannot bring to what its files say. Such a plan is not
+// applied.
+func TestProblems(t *testing.T) {
+	s := start(t)
+	s.Manage("POST", "/v1/presets/foreign/chat/completions", `{"model":"m"}`, "X-Preset-Owner: others").Want(t, 200)
+	s.Manage("POST", "/v1/presets/archived/chat/completions", `{"model":"m"}`, "X-Preset-Owner: others").Want(t, 200)
+	s.Manage("DELETE", "/v1/presets/archived", "", "X-Preset-Owner: others").Want(t, 200)
+	for _, slug := range []string{"disabled", "labelled", "split"} {
+		s.Manage("POST", "/v1/presets/"+slug+"/chat/completions", `{"model":"m"}`).Want(t, 200)
+	}
+	s.Manage("PATCH", "/v1/presets/disabled", `{"status":"disabled"}`).Want(t, 200)
+	s.write(map[string]string{
+		"default/archived.yaml": "chat: {model: m}\n",
+		"default/disabled.yaml": "status: disabled\nchat: {model: mine}\n",
+		"default/foreign.yaml":  "chat: {model: m}\n",
+		"default/labelled.yaml": "labels: {l: 7}\nchat: {model: m}\n",
+		"default/new.yaml":      "labels: {l: 2}\nchat: {model: m}\n",
+		"default/split.yaml":    "labels: {l: {split: [{version: 1, weight: 1}, {version: latest, weight: 1}]}}\nchat: {model: m}\n",
+		"default/fine.yaml":     "chat: {model: m}\n",
+	})
+	p := s.plan(plan.Options{})
+	if got, want := actions(p), "create default/fine, error default/archived, error default/disabled, error default/foreign, error default/labelled, error default/new, error default/split"; got != want {
+		t.Errorf("got plan %q, want %q", got, want)
+	}
+	for i, want := range []string{
+		"is managed by others and not by files", "is disabled, and only an active preset takes a new version", "is managed by others",
+		"label l: the preset has no version 7", "label l: a new preset has no version 2: say latest", "label l: the split has version 1 twice",
+	} {
+		if got := p.Errors[i].Message; !strings.Contains(got, want) {
+			t.Errorf("got problem %q, want %q", got, want)
+		}
+	}
+	if _, err := p.Apply(t.Context(), plan.ApplyOptions{}); err == nil || !strings.Contains(err.Error(), "the plan has errors") {
+		t.Errorf("got error %v", err)
+	}
+	s.Manage("GET", "/v1/presets/fine", "").Want(t, 404)
+}
+
+// TestPrune archives presets of the owner in all workspaces, and no others.
+func TestPrune(t *testing.T) {
+	s := start(t)
+	s.write(map[string]string{
+		"default/kept.yaml": "chat: {model: m}\n", "default/gone.yaml": "chat: {model: m}\n",
+		"default/off.yaml": "status: disabled\nchat: {model: m}\n", "team/gone.yaml": "chat: {model: m}\n",
+	})
+	s.apply(plan.Options{})
+	s.Manage("POST", "/v1/presets/nobody/chat/completions", `{"model":"m"}`).Want(t, 200)
+	s.Manage("POST", "/v1/presets/foreign/chat/completions", `{"model":"m"}`, "X-Preset-Owner: others").Want(t, 200)
+	s.write(map[string]string{"default/gone.yaml": "", "default/off.yaml": "", "team/gone.yaml": ""})
+	if got := actions(s.plan(plan.Options{})); got != "" {
+		t.Errorf("without prune the plan is %q", got)
+	}
+	p := s.plan(plan.Options{Prune: true})
+	if got, want := actions(p), "archive default/gone, archive team/gone, note default/off"; got != want {
+		t.Errorf("got plan %q, want %q", got, want)
+	}
+	s.apply(plan.Options{Prune: true})
+	s.write(map[string]string{"default/kept.yaml": ""})
+	_, err := plan.New(t.Context(), s.client(s.transport()), s.read(), plan.Options{Owner: "files", Prune: true})
+	if err == nil || !strings.Contains(err.Error(), "pruning would archive all") {
+		t.Errorf("pruning without a file: got %v, want an error", err)
+	}
+}
+
+// TestTwoOwners applies two folders to one server. Each leaves the other's presets alone.
+func TestTwoOwners(t *testing.T) {
+	s := start(t)
+	mine, theirs := s.dir, t.TempDir()
+	s.write(map[string]string{"default/a.yaml": "chat: {model: m}\n"})
+	s.apply(plan.Options{Owner: "team-a", Prune: true})
+	s.dir = theirs
+	s.write(map[string]string{"default/b.yaml": "chat: {model: m}\n"})
+	s.apply(plan.Options{Owner: "team/b", Prune: true})
+	s.dir = mine
+	if got := actions(s.plan(plan.Options{Owner: "team-a", Prune: true})); got != "" {
+		t.Errorf("got plan %q, want nothing", got)
+	}
+	s.write(map[string]string{"default/b.yaml": "chat: {model: m}\n"})
+	if got := actions(s.plan(plan.Options{Owner: "team-a"})); got != "error default/b" {
+		t.Errorf("got plan %q, want an error", got)
+	}
+	if _, err := plan.New(t.Context(), s.client(s.transport()), s.read(), plan.Options{Owner: "Nobody!"}); err == nil {
+		t.Error("a name that is no owner is accepted")
+	}
+}
+
+// TestSeries makes versions of a series that others have used meanwhile.
+func TestSeries(t *testing.T) {
+	s := start(t)
+	const file = "earlier:\n  - chat: {model: m1}\n  - chat: {model: m2}\nchat: {model: m3}\n"
+	s.write(map[string]string{"default/used.yaml": file, "default/other.yaml": file, "default/new.yaml": file})
+	for _, model := range []string{"m1", "mine"} {
+		s.Manage("POST", "/v1/presets/used/chat/completions", fmt.Sprintf(`{"model":%q}`, model)).Want(t, 200)
+	}
+	s.Manage("POST", "/v1/presets/other/chat/completions", `{"model":"mine"}`).Want(t, 200)
+	var mu sync.Mutex
+	drafts := 0
+	through := s.transport()
+	c := s.client(roundTrip(func(r *http.Request) (*http.Response, error) {
+		if r.URL.Query().Get("designate") == "false" {
+			mu.Lock()
+			drafts++
+			mu.Unlock()
+		}
+		return through.RoundTrip(r)
+	}))
+	p, err := plan.New(t.Context(), c, s.read(), plan.Options{Owner: "files"})
+	if err != nil {
+		t.Fatal(err)
+	}
+	if result, err := p.Apply(t.Context(), plan.ApplyOptions{}); err != nil || result.Done != 3 {
+		t.Fatalf("got %+v, %v", result, err)
+	}
+	for slug, want := range map[string]int{"used": 3, "other": 2, "new": 3} {
+		if got := s.versions("default", slug); got != want {
+			t.Errorf("preset %s has %d versions, want %d", slug, got, want)
+		}
+	}
+	if drafts != 1 {
+		t.Errorf("%d versions were drafts, want the second of the new preset alone", drafts)
+	}
+	s.apply(plan.Options{})
+}
+
+type roundTrip func(*http.Request) (*http.Response, error)
+
+func (f roundTrip) RoundTrip(r *http.Request) (*http.Response, error) { return f(r) }
+
+// TestStopped ends the context while a plan is applied. The request that runs is completed,
+// and no other one is sent.
+func TestStopped(t *testing.T) {
+	s := start(t)
+	texts := make(map[string]string)
+	for n := range 20 {
+		texts[fmt.Sprintf("default/p%d.yaml", n)] = "description: d\nchat: {model: m}\n"
+	}
+	s.write(texts)
+	ctx, cancel := context.WithCancel(t.Context())
+	through := s.transport()
+	var mu sync.Mutex
+	sent, answered := 0, 0
+	c := s.client(roundTrip(func(r *http.Request) (*http.Response, error) {
+		if r.Method == http.MethodGet {
+			return through.RoundTrip(r)
+		}
+		mu.Lock()
+		sent++
+		mu.Unlock()
+		cancel()
+		answer, err := through.RoundTrip(r)
+		if err == nil && answer.StatusCode == 200 {
+			mu.Lock()
+			answered++
+			mu.Unlock()
+		}
+		return answer, err
+	}))
+	p, err := plan.New(ctx, c, s.read(), plan.Options{Owner: "files"})
+	if err != nil {
+		t.Fatal(err)
+	}
+	result, err := p.Apply(ctx, plan.ApplyOptions{})
+	if err == nil || result.Done != 0 || len(result.Failed) != 0 || sent == 0 || sent > 8 || answered != sent {
+		t.Errorf("got %+v, %v with %d requests and %d answers, want at most 8 requests and as many answers", result, err, sent, answered)
+	}
+	s.apply(plan.Options{})
+}
+
+// TestEmptySet plans a folder without presets.
+func TestEmptySet(t *testing.T) {
+	s := start(t)
+	p, err := plan.New(t.Context(), s.client(s.transport()), new(files.Set), plan.Options{Owner: "files"})
+	if err != nil || !p.Empty() || describe(p) != `{"changes":[],"workspaces":[],"adopt":[],"notes":[],"errors":[]}` {
+		t.Errorf("got %s, %v, want an empty plan", describe(p), err)
+	}
+}

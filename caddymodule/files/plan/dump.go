@@ -1,0 +1,150 @@
+package plan
+
+import (
+	"cmp"
+	"context"
+	"encoding/json"
+	"fmt"
+	"net/http"
+	"slices"
+
+	jsonv2 "github.com/go-json-experiment/json"
+	"golang.org/x/sync/errgroup"
+
+	"github.com/caddy-presets/caddy-presets/caddymodule/client"
+	"github.com/caddy-presets/caddy-presets/caddymodule/files"
+	"github.com/caddy-presets/caddy-presets/domain"
+)
+
+// newDefaults are the members of a new workspace that a file may set, but for its name.
+var newDefaults = map[string]string{
+	"description": "null", "default_text_model": "null", "default_image_model": "null", "default_provider_sort": "null",
+	"io_logging_api_key_ids": "null", "io_logging_sampling_rate": "1", "is_data_discount_logging_enabled": "true",
+	"is_observability_broadcast_enabled": "false", "is_observability_io_logging_enabled": "false", "disabled_server_tools": "null",
+}
+
+// Dump reads a server: the workspaces that the key sees, or the one of an id or slug, and
+// their presets without archived ones. A plan of the Set is empty. progress is told how many
+// of all presets of a workspace were read, nil for nobody.
+func Dump(ctx context.Context, c *client.Client, only string, progress func(done, all int)) (*files.Set, error) {
+	r := &reader{client: c}
+	if err := r.readWorkspaces(ctx); err != nil {
+		return nil, err
+	}
+	if only != "" {
+		r.workspaces = slices.DeleteFunc(r.workspaces, func(w workspace) bool { return w.Slug != only && w.ID != only })
+		if len(r.workspaces) == 0 {
+			return nil, fmt.Errorf("workspace %q: the key sees no such workspace", only)
+		}
+	}
+	slices.SortFunc(r.workspaces, func(a, b workspace) int { return cmp.Compare(a.Slug, b.Slug) })
+	set := new(files.Set)
+	for _, w := range r.workspaces {
+		dumped, err := r.dump(ctx, w, progress)
+		if err != nil {
+			return nil, fmt.Errorf("workspace %s: %w", w.Slug, err)
+		}
+		set.Workspaces = append(set.Workspaces, dumped)
+	}
+	return set, nil
+}
+
+// dump reads a workspace.
+func (r *reader) dump(ctx context.Context, w workspace, progress func(done, all int)) (files.Workspace, error) {
+	dumped := files.Workspace{Slug: w.Slug}
+	var err error
+	if dumped.Defaults, err = w.defaults(); err != nil {
+		return dumped, err
+	}
+	list, err := r.list(ctx, w.ID, "")
+	if err != nil {
+		return dumped, err
+	}
+	slices.SortFunc(list, func(a, b listed) int { return cmp.Compare(a.Slug, b.Slug) })
+	found := make([]*files.Preset, len(list))
+	count := counter{tell: progress, all: len(list)}
+	group, groupCtx := errgroup.WithContext(ctx)
+	group.SetLimit(concurrency)
+	for i, entry := range list {
+		group.Go(func() error {
+			p, err := r.preset(groupCtx, w.ID, entry.Slug)
+			if err == nil {
+				found[i], err = p.file(w.Slug)
+			}
+			count.add()
+			if err != nil && !client.IsStatus(err, http.StatusNotFound) { // else somebody archived it
+				return fmt.Errorf("preset %s: %w", entry.Slug, err)
+			}
+			return nil
+		})
+	}
+	if err := group.Wait(); err != nil {
+		return dumped, err
+	}
+	for _, p := range found {
+		if p != nil {
+			dumped.Presets = append(dumped.Presets, *p)
+		}
+	}
+	return dumped, nil
+}
+
+// defaults returns the members that differ from those of a new workspace, nil for none.
+func (w workspace) defaults() (json.RawMessage, error) {
+	var members map[string]json.RawMessage
+	if err := json.Unmarshal(w.json, &members); err != nil {
+		return nil, err
+	}
+	different := make(map[string]json.RawMessage)
+	var name string
+	if err := json.Unmarshal(members["name"], &name); err != nil {
+		return nil, fmt.Errorf("its name: %w", err)
+	}
+	isFirst := w.Slug == domain.DefaultWorkspaceSlug && name == "Default" // as a first start makes it
+	if name != w.Slug && !isFirst {
+		different["name"] = members["name"]
+	}
+	for member, value := range newDefaults {
+		stored, ok := members[member]
+		if !ok {
+			continue // an older server
+		}
+		same, err := sameDefault(member, json.RawMessage(value), stored)
+		if err != nil {
+			return nil, err
+		}
+		if !same {
+			different[member] = stored
+		}
+	}
+	if len(different) == 0 {
+		return nil, nil
+	}
+	return jsonv2.Marshal(different, jsonv2.Deterministic(true))
+}
+
+// file returns a preset of a server as its file describes it.
+func (p preset) file(workspace string) (*files.Preset, error) {
+	file := &files.Preset{
+		Workspace: workspace, Slug: p.Slug, File: workspace + "/" + p.Slug + ".yaml",
+		Description: p.Description, Status: p.Status,
+		Version:    files.NewVersion(p.Designated.Dialect, p.Designated.Config, p.Designated.SystemPrompt, p.Designated.Template),
+		Designated: p.Designated.Number,
+	}
+	if p.Name != p.Slug {
+		file.Name = &p.Name
+	}
+	for name, target := range p.Labels {
+		if file.Labels == nil {
+			file.Labels = make(map[string]files.Label, len(p.Labels))
+		}
+		file.Labels[name] = files.Label(targetOf(target))
+	}
+	if len(p.Policy) > 0 && string(p.Policy) != "null" {
+		file.Policy = new(domain.Policy)
+		if err := jsonv2.Unmarshal(p.Policy, file.Policy); err != nil {
+			return nil, fmt.Errorf("its policy has an unknown form: %w", err)
+		}
+	}
+	return file, nil
+}

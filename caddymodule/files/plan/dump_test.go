@@ -1,0 +1,110 @@
+package plan_test
+
+import (
+	"io/fs"
+	"maps"
+	"os"
+	"slices"
+	"strings"
+	"testing"
+
+	"github.com/caddy-presets/caddy-presets/caddymodule/files"
+	"github.com/caddy-presets/caddy-presets/caddymodule/files/plan"
+	"github.com/caddy-presets/caddy-presets/caddymodule/internal/caddytest"
+)
+
+// dump dumps the server into the folder and returns its files.
+func (s *server) dump(only string) map[string]string {
+	s.T.Helper()
+	set, err := plan.Dump(s.T.Context(), s.client(s.transport()), only, nil)
+	if err != nil {
+		s.T.Fatal(err)
+	}
+	if _, err := files.Write(s.dir, set); err != nil {
+		s.T.Fatal(err)
+	}
+	texts := make(map[string]string)
+	err = fs.WalkDir(os.DirFS(s.dir), ".", func(name string, entry fs.DirEntry, err error) error {
+		if err != nil || entry.IsDir() {
+			return err
+		}
+		text, err := fs.ReadFile(os.DirFS(s.dir), name)
+		texts[name] = string(text)
+		return err
+	})
+	if err != nil {
+		s.T.Fatal(err)
+	}
+	return texts
+}
+
+// fill stores presets of every kind.
+func (s *server) fill() {
+	s.T.Helper()
+	s.Manage("POST", "/v1/workspaces", caddytest.Workspace).Want(s.T, 201)
+	s.Manage("PATCH", "/v1/workspaces/team", `{"default_text_model":"m","disabled_server_tools":["openrouter:web_search"],"io_logging_sampling_rate":0.5}`).Want(s.T, 200)
+	for _, r := range [][]string{
+		{"POST", "plain/responses", `{"model":"openai/gpt-5-mini","temperature":0.70,"top_p":1e-1,"instructions":"Be brief."}`},
+		{"POST", "lines/messages", `{"model":"m","max_tokens":100,"system":"Two\nlines\n","tools":[{"name":"t","input_schema":{"type":"object"}}]}`},
+		{"POST", "odd/chat/completions", `{"model":"yes","seed":12345678901234567890,"stop":["null","1e3","a: b","\u2028'"],"messages":[{"role":"system","content":"{{no template}} \u0007"}]}`},
+		{"POST", "tour/responses?template=true", `{"model":"m","instructions":"You know {{city}}.","input":[{"role":"user","content":"Name {{n}} sights."}]}`},
+		{"POST", "tour-chat/chat/completions?template=true", `{"messages":[{"role":"system","content":"S {{a}}"},{"role":"user","content":"U"}]}`},
+		{"POST", "empty/chat/completions", `{}`},
+		{"POST", "versions/chat/completions", `{"model":"m1"}`},
+		{"POST", "versions/chat/completions", `{"model":"m2"}`},
+		{"POST", "versions/designate", `{"version":1}`},
+		{"PUT", "versions/labels/prod", `{"version":1}`},
+		{"PUT", "versions/labels/canary", `{"split":[{"version":2,"weight":90},{"version":1,"weight":10}]}`},
+		{"PATCH", "versions", `{"name":"All: versions","description":"# no comment","status":"disabled"}`},
+		{"PATCH", "plain", `{"policy":{"lock":["model"],"bounds":{"temperature":{"min":0.10,"max":1}},"models":["openai/*"],"violation":"refuse"}}`},
+		{"PATCH", "empty", `{"description":""}`},
+		{"POST", "gone/chat/completions", `{}`},
+		{"DELETE", "gone", ""},
+	} {
+		separator := "?"
+		if strings.Contains(r[1], "?") {
+			separator = "&"
+		}
+		s.Manage(r[0], "/v1/presets/"+r[1]+separator+"workspace_id=team", r[2]).Want(s.T, 200)
+	}
+}
+
+// TestDump dumps a server, applies the files, and dumps again.
+func TestDump(t *testing.T) {
+	s := start(t)
+	s.fill()
+	first := s.dump("")
+	if names, want := slices.Sorted(maps.Keys(first)), []string{
+		"team/.workspace.yaml", "team/empty.yaml", "team/lines.md", "team/lines.yaml", "team/odd.yaml", "team/plain.yaml",
+		"team/tour-chat.yaml", "team/tour.yaml", "team/versions.yaml",
+	}; !slices.Equal(names, want) {
+		t.Errorf("got files %v, want %v", names, want)
+	}
+	if got := actions(s.plan(plan.Options{})); strings.Contains(got, "create") || strings.Contains(got, "change") || strings.Contains(got, "error") || strings.Count(got, "adopt ") != 7 {
+		t.Errorf("the plan after a dump is %q, want to adopt 7 presets", got)
+	}
+	s.apply(plan.Options{})
+	if again := s.dump(""); !maps.Equal(first, again) {
+		t.Errorf("another dump differs:\n%v\n%v", first, again)
+	}
+	s.dir = t.TempDir() // where no files help
+	if again := s.dump("team"); !maps.Equal(first, again) {
+		t.Errorf("another dump into an empty folder differs:\n%v\n%v", first, again)
+	}
+
+	caddytest.Stop(t)
+	other := start(t)
+	other.dir = s.dir
+	other.write(map[string]string{"team/versions.yaml": ""}) // a new preset has not all versions of its labels
+	delete(first, "team/versions.yaml")
+	other.apply(plan.Options{})
+	other.dir = t.TempDir()
+	moved := other.dump("")
+	if !maps.Equal(first, moved) {
+		t.Errorf("the dump of another server differs:\n%v\n%v", first, moved)
+	}
+	_, err := plan.Dump(t.Context(), other.client(other.transport()), "nothing", nil)
+	if err == nil || !strings.Contains(err.Error(), `workspace "nothing"`) {
+		t.Errorf("a dump of a missing workspace: %v", err)
+	}
+}
