@@ -4,6 +4,7 @@ import (
 	"encoding/json"
 	"fmt"
 	"io"
+	"log"
 	"net/http"
 	"net/http/httptest"
 	"net/http/httputil"
@@ -425,7 +426,11 @@ func (r *repository) proxy(t *testing.T, before func(*http.Request), after func(
 	if err != nil {
 		t.Fatal(err)
 	}
-	forward := &httputil.ReverseProxy{Rewrite: func(p *httputil.ProxyRequest) { p.SetURL(target) }, ModifyResponse: after}
+	forward := &httputil.ReverseProxy{
+		Rewrite:        func(p *httputil.ProxyRequest) { p.SetURL(target) },
+		ModifyResponse: after,
+		ErrorLog:       log.New(io.Discard, "", 0), // of clients that were killed
+	}
 	front := httptest.NewServer(http.HandlerFunc(func(w http.ResponseWriter, request *http.Request) {
 		if before != nil {
 			before(request)
