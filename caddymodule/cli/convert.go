@@ -43,7 +43,7 @@ credential. The exit status is 1 if a prompt or a version is not written.`,
 			}
 			if keyFile != "" {
 				var err error
-				if o.Key, err = readKey(cmd, keyFile, ""); err != nil {
+				if o.Key, err = readKey(cmd, "key-file", keyFile, ""); err != nil {
 					return err
 				}
 			}
