@@ -6,6 +6,7 @@ import (
 	"strings"
 	"testing"
 
+	"github.com/spf13/cobra"
 	"go.uber.org/zap"
 
 	"github.com/caddy-presets/caddy-presets/caddymodule/admin"
@@ -126,6 +127,23 @@ func TestVerifyEncrypted(t *testing.T) {
 		_, _, err := run(append([]string{"verify"}, args...)...)
 		if (err != nil) != (says != "") || err != nil && !strings.Contains(err.Error(), says) {
 			t.Errorf("verify %v: got error %v, want %q", args, err, says)
+		}
+	}
+}
+
+// TestHelp checks that the help has every command in a group.
+func TestHelp(t *testing.T) {
+	presets := &cobra.Command{Use: "presets"}
+	admin.AddCommands(presets)
+	for _, command := range presets.Commands() {
+		if command.GroupID == "" {
+			t.Errorf("%s is in no group", command.Name())
+		}
+	}
+	out, _, err := run("--help")
+	for _, want := range []string{"Presets, over the public API:\n", "\n  copy ", "Keys and store, over Caddy's admin endpoint:\n", "\n  audit "} {
+		if err != nil || !strings.Contains(out, want) {
+			t.Errorf("got %s, %v, want %q in it", out, err, want)
 		}
 	}
 }

@@ -20,6 +20,8 @@ const MaxBody = maxBody
 var (
 	Operator   = operator
 	PlainError = plainAdminError
+
+	AddCommands = addCommands
 )
 
 // Run runs caddy presets as the shell would, with nothing on standard input.

@@ -128,7 +128,7 @@ func (c *copier) run(cmd *cobra.Command, slug string) error {
 	}
 	sentence := fmt.Sprintf("Preset %s is copied: version %d is now version %d there.", slug, source.Number, made.numbers[source.Number])
 	if c.all {
-		sentence = fmt.Sprintf("Preset %s is copied with %d versions: version %d is now version %d there.", slug, len(made.numbers), source.Number, made.numbers[source.Number])
+		sentence += fmt.Sprintf(" Versions copied: %d.", len(made.numbers))
 	}
 	_, err = fmt.Fprintln(cmd.OutOrStdout(), sentence)
 	return err
@@ -303,9 +303,9 @@ func (c *copied) describe(ctx context.Context) error {
 // labels copies the labels of versions that were copied.
 func (c *copied) labels(ctx context.Context) error {
 	for _, name := range slices.Sorted(maps.Keys(c.source.Labels)) {
-		label, isComplete := c.source.Labels[name], true
+		label := c.source.Labels[name]
 		moved := domain.Target{Version: c.numbers[label.Version]}
-		isComplete = len(label.Split) > 0 || moved.Version > 0
+		isComplete := len(label.Split) > 0 || moved.Version > 0
 		for _, share := range label.Split {
 			number := c.numbers[share.Version]
 			isComplete = isComplete && number > 0

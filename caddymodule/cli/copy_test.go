@@ -32,7 +32,7 @@ func TestCopyAllVersions(t *testing.T) {
 	key := caddytest.KeyFile(t, strings.ReplaceAll(caddytest.ManagementSecret, "secret", "other")+"\n")
 	for _, slug := range []string{"email-copywriter", "summary", "tour-guide"} {
 		out := mustRun(t, "copy", slug, "--all-versions", "--to-server", origin, "--to-key-file", key)
-		if !strings.Contains(out, "Preset "+slug+" is copied with ") {
+		if !strings.Contains(out, "Preset "+slug+" is copied: ") || !strings.Contains(out, " Versions copied: ") {
 			t.Errorf("got %q", out)
 		}
 		there := func(path string) object {
