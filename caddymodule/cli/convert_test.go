@@ -22,6 +22,7 @@ import (
 func convertCLI(t *testing.T, stdin string, args ...string) (out string, err error) {
 	t.Helper()
 	presets := &cobra.Command{Use: "presets", SilenceUsage: true, SilenceErrors: true}
+	presets.AddGroup(cli.Groups()...)
 	presets.AddCommand(cli.Commands()...)
 	var stdout, stderr bytes.Buffer
 	presets.SetIn(strings.NewReader(stdin))

@@ -220,7 +220,7 @@ func TestHostilePlan(t *testing.T) {
 		return true
 	})
 	writeFiles(t, dir, map[string]string{"default/mail.yaml": "chat: {model: m}\n", "default/foreign.yaml": "chat: {}\n"})
-	for _, args := range [][]string{{"plan", dir}, {"plan", dir, "--prune"}, {"plan", dir, "--markdown", "--prune"}, {"apply", dir, "--yes"}} {
+	for _, args := range [][]string{{"plan", dir, "--prune"}, {"plan", dir, "--markdown", "--prune"}, {"apply", dir, "--yes"}} {
 		out, errOut, err := run(args...)
 		all := out + errOut + fmt.Sprint(err)
 		if !strings.Contains(all, `\x1b`) || strings.ContainsAny(all, "\x1b\x07\u202e\u009b\r") {

@@ -123,7 +123,10 @@ func (r *reader) foreign(p listed) string {
 	if p.ManagedBy == nil || *p.ManagedBy == r.owner {
 		return ""
 	}
-	return fmt.Sprintf("is managed by %s and not by %s: remove its file, or end that with: caddy presets release --owner %s %s", *p.ManagedBy, r.owner, *p.ManagedBy, p.Slug)
+	if domain.CheckOwner("managed_by", *p.ManagedBy) != nil {
+		return "is managed by another owner than " + r.owner + ": remove its file" // a name that is none may not be shown as a command
+	}
+	return fmt.Sprintf("is managed by %s and not by %s: remove its file, or end that with: caddy presets release --owner %s <slug>", *p.ManagedBy, r.owner, *p.ManagedBy)
 }
 
 // compareNew returns the change that makes a preset.
