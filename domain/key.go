@@ -219,7 +219,7 @@ func (s *Service) RevokeKey(ctx context.Context, w Write, id string) (k Key, err
 		k, err = c.Key(id)
 		switch {
 		case errors.Is(err, ErrNotFound):
-			return &Error{Kind: NotFound, Message: "Key not found"}
+			return errKeyNotFound
 		case err != nil || k.RevokedAt != nil:
 			return err
 		}
