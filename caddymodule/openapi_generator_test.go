@@ -70,7 +70,10 @@ var descriptions = map[string]description{
 
 	"key_create":    {"admin", "Issue a key", "201 NewIssuedKey", "store"},
 	"key_list":      {"admin", "List the issued keys", "IssuedKeys", "store"},
+	"key_get":       {"admin", "Get an issued key", "IssuedKey", "store"},
 	"key_revoke":    {"admin", "Revoke a key", "IssuedKey", "store"},
+	"key_remove":    {"admin", "Remove a revoked or expired key", "IssuedKey", "store"},
+	"key_prune":     {"admin", "Remove all revoked and expired keys", "PrunedKeys", "store"},
 	"audit_list":    {"admin", "Read the audit trail", "Audit", "store after audit_limit"},
 	"version_prune": {"admin", "Remove old versions of presets, for good", "Pruned", "store"},
 	"backup_get":    {"admin", "Back up the store", "Backup", "store"},
