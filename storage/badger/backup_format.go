@@ -57,6 +57,18 @@ func notRestorable(format string, args ...any) error {
 	return fmt.Errorf("%w: %w", ErrNotRestorable, fmt.Errorf(format, args...))
 }
 
+// broken returns an error about a backup that was changed, cut short or damaged. It has
+// ErrNotRestorable and ErrDamaged in its chain.
+func broken(format string, args ...any) error {
+	return &brokenError{fmt.Errorf(format, args...)}
+}
+
+type brokenError struct{ reason error }
+
+func (e *brokenError) Error() string { return ErrNotRestorable.Error() + ": " + e.reason.Error() }
+
+func (e *brokenError) Unwrap() []error { return []error{ErrNotRestorable, ErrDamaged, e.reason} }
+
 // BackupInfo is the description at the beginning of a backup, in plain text. It holds no
 // content and no secret.
 type BackupInfo struct {
@@ -96,7 +108,7 @@ func (i BackupInfo) overhead() int {
 func (i BackupInfo) check() error {
 	switch {
 	case i.Format < 1, i.CreatedAt.IsZero(), (i.Salt == nil) != (i.KeyCheck == nil):
-		return notRestorable("its first lines are not those of a backup")
+		return broken("its first lines are not those of a backup")
 	case i.Format > storeFormat:
 		return notRestorable("it is of a store of format %d and needs a newer version of this module, which reads formats up to %d", i.Format, storeFormat)
 	default:
@@ -116,7 +128,7 @@ func readInfo(r *bufio.Reader) (info BackupInfo, lines []byte, err error) {
 	version := first[len(backupMagic):]
 	switch version, err := strconv.Atoi(string(bytes.TrimSuffix(version, []byte("\n")))); {
 	case err != nil || version < 1:
-		return info, nil, notRestorable("its first lines are damaged")
+		return info, nil, broken("its first lines are damaged")
 	case version > backupFormat:
 		return info, nil, notRestorable("it has version %d of the format and needs a newer version of this module, which reads versions up to %d", version, backupFormat)
 	}
@@ -125,7 +137,7 @@ func readInfo(r *bufio.Reader) (info BackupInfo, lines []byte, err error) {
 		return info, nil, err
 	}
 	if json.Unmarshal(second, &info) != nil {
-		return info, nil, notRestorable("its first lines are damaged")
+		return info, nil, broken("its first lines are damaged")
 	}
 	return info, append(first, second...), info.check()
 }
@@ -136,7 +148,7 @@ func readLine(r *bufio.Reader) ([]byte, error) {
 	case err == nil && len(line) <= maxInfo:
 		return bytes.Clone(line), nil
 	case err == nil || errors.Is(err, bufio.ErrBufferFull):
-		return nil, notRestorable("its first lines are damaged")
+		return nil, broken("its first lines are damaged")
 	default:
 		return nil, truncated(err)
 	}
@@ -145,7 +157,7 @@ func readLine(r *bufio.Reader) ([]byte, error) {
 // truncated explains the end of a file within a backup.
 func truncated(err error) error {
 	if errors.Is(err, io.EOF) || errors.Is(err, io.ErrUnexpectedEOF) {
-		return notRestorable("it was cut short")
+		return broken("it was cut short")
 	}
 	return err
 }
