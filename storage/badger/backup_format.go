@@ -38,7 +38,9 @@ import (
 // out, moved or taken from another backup. It also finds a change of the lines or the end.
 const (
 	backupFormat = 1
-	backupMagic  = "caddy-presets backup "
+
+	// BackupBegin is what every backup begins with, of any version of the format.
+	BackupBegin = "caddy-presets backup "
 
 	// maxInfo bounds the lines before the chunks and the JSON of the end, in bytes.
 	maxInfo = 4 << 10
@@ -118,14 +120,14 @@ func (i BackupInfo) check() error {
 
 // readInfo reads the first lines of a backup, and returns them too.
 func readInfo(r *bufio.Reader) (info BackupInfo, lines []byte, err error) {
-	if begin, _ := r.Peek(len(backupMagic)); !strings.HasPrefix(backupMagic, string(begin)) {
+	if begin, _ := r.Peek(len(BackupBegin)); !strings.HasPrefix(BackupBegin, string(begin)) {
 		return info, nil, notRestorable("it is no backup of presets")
 	}
 	first, err := readLine(r)
 	if err != nil {
 		return info, nil, err
 	}
-	version := first[len(backupMagic):]
+	version := first[len(BackupBegin):]
 	switch version, err := strconv.Atoi(string(bytes.TrimSuffix(version, []byte("\n")))); {
 	case err != nil || version < 1:
 		return info, nil, broken("its first lines are damaged")

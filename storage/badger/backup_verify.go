@@ -166,15 +166,16 @@ func (v *verification) read(to *spool) (total int64, err error) {
 
 func (v *verification) open() (*backupReader, error) {
 	v.done = 0
-	from, err := openBackup(bufio.NewReader(readerFunc(v.readSome)), v.Key)
+	from := bufio.NewReaderSize(readerFunc(v.readSome), 64<<10)
+	info, lines, err := readInfo(from)
 	if err != nil {
 		return nil, err
 	}
-	if len(v.Key) > 0 && !from.info.Encrypted() {
+	v.info = info
+	if len(v.Key) > 0 && !info.Encrypted() {
 		return nil, notRestorable("it is not encrypted, though its key was named")
 	}
-	v.info = from.info
-	return from, nil
+	return newBackupReader(info, lines, from, v.Key)
 }
 
 type readerFunc func(p []byte) (int, error)
