@@ -82,6 +82,7 @@ func Routes() []Route {
 		{"backup_get", http.MethodGet, "backup", "", getBackup},
 		{"store_export", http.MethodGet, "export", "", exportStore},
 		{"store_import", http.MethodPost, "import", LinesBody, importStore},
+		{"store_abandon_import", http.MethodDelete, "import", "", abandonImport},
 		{"store_verify", http.MethodPost, "verify", "", verifyStore},
 		{"openapi_get", http.MethodGet, "openapi.yaml", "", nil},
 	}

@@ -68,7 +68,7 @@ var (
 	// take that file.
 	ErrStore = errors.New("the store cannot take the import")
 	// ErrUnfinished is returned by Export for a store with an unfinished import.
-	ErrUnfinished = errors.New("an import into the store is not finished: begin it again with the same file")
+	ErrUnfinished = errors.New("an import into the store is not finished: begin it again with the same file, or give it up with import --abandon")
 )
 
 // Counts are the numbers of objects by kind.
