@@ -424,6 +424,9 @@ func TestOpenAPIAnswers(t *testing.T) {
 	check("backup_get", admin("GET", "backup", ""), 200)
 	check("backup_get", admin("GET", "backup?store=absent", ""), 404)
 	check("openapi_get", admin("GET", "openapi.yaml", ""), 200)
+	for range 20 { // together more than a batch of an import
+		s.manage("POST", "/v1/presets/large/responses", `{"model":"`+strings.Repeat("m", 40<<10)+`"}`).want(t, 200)
+	}
 	exported := admin("GET", "export", "")
 	check("store_export", exported, 200)
 	check("store_export", admin("GET", "export?store=absent", ""), 404)
@@ -432,6 +435,11 @@ func TestOpenAPIAnswers(t *testing.T) {
 	s.folder = storeFolder(t)
 	s.reload(standard)
 	check("store_import", admin("POST", "import", exported.body), 200)
+	check("store_abandon_import", admin("DELETE", "import", ""), 409)
+	s.folder = storeFolder(t)
+	s.reload(standard)
+	check("store_import", admin("POST", "import", exported.body[:len(exported.body)-10]), 400)
+	check("store_abandon_import", admin("DELETE", "import", ""), 200)
 	s.folder = folder
 
 	s.reload(strings.Replace(standard, "auth_failure_limit 1000000", "auth_failure_limit 1 24h", 1) + rest)

@@ -24,7 +24,7 @@ func init() {
 		Long: `
 Manages a running presets handler through Caddy's admin endpoint: its keys, the trail
 of all changes, and its store. restore works without a server, on the folder of a store.
-verify does so if it is given a folder.`,
+verify does so if it is given a folder, a backup or an export.`,
 		CobraFunc: addCommands,
 	})
 }

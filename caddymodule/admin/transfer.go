@@ -92,7 +92,7 @@ func (t *client) exportTo(ctx context.Context, notes, to io.Writer) error {
 	case err != nil:
 		return err
 	}
-	_, err = fmt.Fprintf(notes, "Exported %s: %s in %v, digest %s\n", describeCounts(summary.Counts), humanize.IBytes(uint64(p.read())), p.elapsed(), summary.Digest)
+	_, err = fmt.Fprintf(notes, "Exported %s: %d records and %s in %v, digest %s\n", describeCounts(summary.Counts), summary.Total(), humanize.IBytes(uint64(p.read())), p.elapsed(), summary.Digest)
 	return err
 }
 

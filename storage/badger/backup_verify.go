@@ -49,10 +49,11 @@ const (
 // damaged, missing, or do not agree with each other.
 //
 // An error about the backup has ErrNotRestorable in its chain. If the backup was changed, cut
-// short or damaged, the error has storage.ErrDamaged, too. Other damage is in the report. A
-// few MiB of memory are needed besides those of the records: 64 MiB at most, or else 16 MiB
-// and a temporary file as large as the records. The file is encrypted with a key that is
-// never stored, and it is removed at the end.
+// short or damaged, the error has storage.ErrDamaged, too. Other damage is in the report.
+//
+// The records are held in memory if they have 64 MiB at most, and else in a temporary file
+// as large as they are. The file is encrypted with a key that is never stored, and it is
+// removed at the end. Besides that, VerifyBackup needs memory for a few chunks and 64 blocks.
 func VerifyBackup(ctx context.Context, backup io.ReadSeeker, size int64, by BackupVerification) (info BackupInfo, end BackupEnd, report storage.Report, err error) {
 	v := verification{BackupVerification: by, ctx: ctx, backup: backup, size: size}
 	if v.memory == 0 {

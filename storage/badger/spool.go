@@ -21,7 +21,7 @@ const (
 	// spoolBlock is the size from which a block of a spool ends, in bytes.
 	spoolBlock = 64 << 10
 	// spoolCache is how many blocks of a file a spool keeps in memory.
-	spoolCache = 256
+	spoolCache = 64
 )
 
 // spool is a snapshot of records that come in the order of their keys. It holds them in
@@ -109,7 +109,7 @@ func (s *spool) flush() error {
 	}
 	b := block{first: bytes.Clone(s.first), offset: s.end}
 	if s.file == nil {
-		b.data, s.open = s.open, nil
+		b.data, s.open = bytes.Clone(s.open), s.open[:0]
 	} else {
 		sealed := s.aead.Seal(nil, s.nonce(len(s.blocks)), s.open, nil)
 		if _, err := s.file.Write(sealed); err != nil {
