@@ -248,7 +248,7 @@ func (h *Handler) provisionStore(ctx caddy.Context) error {
 		return fmt.Errorf("creating the default workspace: %w", ensured)
 	}
 	if unfinished, err := transfer.Unfinished(ctx, e.Store()); err == nil && unfinished {
-		h.logger.Warn("an import into the store is not finished, so a part of its data is missing: begin it again with the same file", zap.String("store", e.Name()))
+		h.logger.Warn("an import into the store is not finished, so a part of its data is missing: begin it again with the same file, or give it up with import --abandon", zap.String("store", e.Name()))
 	}
 	if h.Inference != nil {
 		if err := h.Inference.provision(store); err != nil {

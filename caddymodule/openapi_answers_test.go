@@ -405,6 +405,12 @@ func TestOpenAPIAnswers(t *testing.T) {
 	check("key_list", admin("GET", "keys", ""), 200)
 	check("key_revoke", admin("DELETE", "keys/"+other.id, ""), 200)
 	check("key_revoke", admin("DELETE", "keys/absent", ""), 404)
+	check("key_get", admin("GET", "keys/"+other.id, ""), 200)
+	check("key_get", admin("GET", "keys/absent", ""), 404)
+	check("key_prune", admin("POST", "keys/prune", `{"older_than":"30d","dry_run":true}`), 200)
+	check("key_prune", admin("POST", "keys/prune", `{"older_than":"soon"}`), 400)
+	check("key_remove", admin("POST", "keys/"+other.id+"/remove", ""), 200)
+	check("key_remove", admin("POST", "keys/"+other.id+"/remove", ""), 404)
 	s.manage("POST", "/v1/presets/pruned/responses", "{}").want(t, 200)
 	s.manage("POST", "/v1/presets/pruned/responses", "{}").want(t, 200)
 	check("version_prune", admin("POST", "prune", `{"keep":1,"workspace":"default","dry_run":true}`), 200)
@@ -418,6 +424,9 @@ func TestOpenAPIAnswers(t *testing.T) {
 	check("backup_get", admin("GET", "backup", ""), 200)
 	check("backup_get", admin("GET", "backup?store=absent", ""), 404)
 	check("openapi_get", admin("GET", "openapi.yaml", ""), 200)
+	for range 20 { // together more than a batch of an import
+		s.manage("POST", "/v1/presets/large/responses", `{"model":"`+strings.Repeat("m", 40<<10)+`"}`).want(t, 200)
+	}
 	exported := admin("GET", "export", "")
 	check("store_export", exported, 200)
 	check("store_export", admin("GET", "export?store=absent", ""), 404)
@@ -426,6 +435,11 @@ func TestOpenAPIAnswers(t *testing.T) {
 	s.folder = storeFolder(t)
 	s.reload(standard)
 	check("store_import", admin("POST", "import", exported.body), 200)
+	check("store_abandon_import", admin("DELETE", "import", ""), 409)
+	s.folder = storeFolder(t)
+	s.reload(standard)
+	check("store_import", admin("POST", "import", exported.body[:len(exported.body)-10]), 400)
+	check("store_abandon_import", admin("DELETE", "import", ""), 200)
 	s.folder = folder
 
 	s.reload(strings.Replace(standard, "auth_failure_limit 1000000", "auth_failure_limit 1 24h", 1) + rest)

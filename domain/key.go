@@ -210,6 +210,18 @@ func (s *Service) Keys(ctx context.Context) (keys []Key, err error) {
 	return keys, err
 }
 
+// Key returns the issued key of an id, live or not. An unknown id is NotFound.
+func (s *Service) Key(ctx context.Context, id string) (k Key, err error) {
+	err = s.store.View(ctx, func(r Reader) error {
+		k, err = r.Key(id)
+		return err
+	})
+	if errors.Is(err, ErrNotFound) {
+		err = errKeyNotFound
+	}
+	return k, err
+}
+
 // RevokeKey revokes a key for good and returns it. Later requests with it are refused.
 // Revoking it again changes nothing, so w.Idempotency is ignored. An unknown id is
 // NotFound.
@@ -219,7 +231,7 @@ func (s *Service) RevokeKey(ctx context.Context, w Write, id string) (k Key, err
 		k, err = c.Key(id)
 		switch {
 		case errors.Is(err, ErrNotFound):
-			return &Error{Kind: NotFound, Message: "Key not found"}
+			return errKeyNotFound
 		case err != nil || k.RevokedAt != nil:
 			return err
 		}

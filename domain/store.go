@@ -199,6 +199,9 @@ type Tx interface {
 	PutLabelChange(p Preset, label string, c LabelChange) error
 	// PutKey stores k under its id and its hash.
 	PutKey(k Key) error
+	// DeleteKey removes the issued key of k's id, with its hash. Nothing happens if it is
+	// not stored. The audit trail keeps its records.
+	DeleteKey(k Key) error
 	// PutAudit adds r to the end of the audit trail. Its Number is one more than the
 	// head's. text is its JSON.
 	PutAudit(r AuditRecord, text []byte) error

@@ -58,7 +58,7 @@ func (e *endpoint) Routes() []caddy.AdminRoute {
 type Route struct {
 	Name   string // in the OpenAPI document
 	Method string
-	Path   string // below Path; a last segment {} is variable and not empty
+	Path   string // below Path; one segment {} is variable and not empty
 	Body   string // its schema in that document, or LinesBody; empty for none
 
 	run func(request) error // nil for the OpenAPI document, which needs no store
@@ -73,12 +73,16 @@ func Routes() []Route {
 	return []Route{
 		{"key_create", http.MethodPost, "keys", "NewKey", issueKey},
 		{"key_list", http.MethodGet, "keys", "", listKeys},
+		{"key_get", http.MethodGet, "keys/{}", "", getKey},
 		{"key_revoke", http.MethodDelete, "keys/{}", "", revokeKey},
+		{"key_remove", http.MethodPost, "keys/{}/remove", "", removeKey},
+		{"key_prune", http.MethodPost, "keys/prune", "KeyPruning", pruneKeys},
 		{"audit_list", http.MethodGet, "audit", "", listAudit},
 		{"version_prune", http.MethodPost, "prune", "Pruning", pruneVersions},
 		{"backup_get", http.MethodGet, "backup", "", getBackup},
 		{"store_export", http.MethodGet, "export", "", exportStore},
 		{"store_import", http.MethodPost, "import", LinesBody, importStore},
+		{"store_abandon_import", http.MethodDelete, "import", "", abandonImport},
 		{"store_verify", http.MethodPost, "verify", "", verifyStore},
 		{"openapi_get", http.MethodGet, "openapi.yaml", "", nil},
 	}
@@ -87,13 +91,14 @@ func Routes() []Route {
 // match reports whether an escaped path below Path is the route's, and returns its
 // variable segment, decoded.
 func (rt Route) match(path string) (param string, ok bool) {
-	prefix, isVariable := strings.CutSuffix(rt.Path, "{}")
-	rest, ok := strings.CutPrefix(path, prefix)
+	prefix, suffix, isVariable := strings.Cut(rt.Path, "{}")
 	if !isVariable {
-		return "", ok && rest == ""
+		return "", path == rt.Path
 	}
+	rest, begins := strings.CutPrefix(path, prefix)
+	rest, ends := strings.CutSuffix(rest, suffix)
 	param, err := url.PathUnescape(rest)
-	return param, ok && err == nil && rest != "" && !strings.Contains(rest, "/")
+	return param, begins && ends && err == nil && rest != "" && !strings.Contains(rest, "/")
 }
 
 func (*endpoint) serve(w http.ResponseWriter, r *http.Request) error {

@@ -43,7 +43,17 @@ func TestAdminEndpoint(t *testing.T) {
 		{"POST", "", `{"kind":"inference","name":"` + strings.Repeat("x", admin.MaxBody) + `"}`, 400, "too large"},
 		{"POST", "", ``, 400, "body"},
 		{"PUT", "", ``, 405, "method not allowed"},
-		{"GET", "/" + k.ID, ``, 405, "method not allowed"},
+		{"GET", "/" + k.ID, ``, 200, `"name":"ci"`},
+		{"GET", "/nothing", ``, 404, "Key not found"},
+		{"POST", "/" + k.ID, ``, 405, "method not allowed"},
+		{"POST", "/" + k.ID + "/remove", ``, 409, "The key is live: revoke it first"},
+		{"POST", "/nothing/remove", ``, 404, "Key not found"},
+		{"POST", "/a/b/remove", ``, 404, "resource not found"},
+		{"POST", "/" + k.ID + "/remove/", ``, 404, "resource not found"},
+		{"GET", "/" + k.ID + "/remove", ``, 405, "method not allowed"},
+		{"POST", "/prune", `{"older_than":"soon"}`, 400, "older_than"},
+		{"POST", "/prune", `{"older_than":"-1h"}`, 400, "older_than"},
+		{"POST", "/prune", `{"owner":"x"}`, 400, "owner"},
 		{"DELETE", "/nothing", ``, 404, "Key not found"},
 		{"DELETE", "/", ``, 404, "resource not found"},
 		{"DELETE", "/a/b", ``, 404, "resource not found"},
@@ -55,7 +65,7 @@ func TestAdminEndpoint(t *testing.T) {
 			t.Errorf("%s %s %.80s: got %d %s, want %d %s", tc.method, tc.path, tc.body, r.Status, r.Body, tc.status, tc.says)
 		}
 	}
-	for path, allow := range map[string]string{"": "GET, POST", "/" + k.ID: "DELETE"} {
+	for path, allow := range map[string]string{"": "GET, POST", "/" + k.ID: "DELETE, GET", "/" + k.ID + "/remove": "POST", "/prune": "DELETE, GET, POST"} {
 		if got := s.Admin("PUT", keys+path, "").Header.Get("Allow"); got != allow {
 			t.Errorf("PUT %s: got Allow %q, want %q", path, got, allow)
 		}
@@ -82,18 +92,19 @@ func TestKeyCommand(t *testing.T) {
 		t.Helper()
 		out, _, err := run("key", "list", "--address", s.AdminAddress)
 		lines := strings.Split(out, "\n")
-		if err != nil || len(lines) != 3 || strings.Join(strings.Fields(lines[0]), " ") != "ID KIND STATE ENDS IN USER WORKSPACE CREATED EXPIRES LAST USED LIMITS NAME" {
+		if err != nil || len(lines) != 3 || strings.Join(strings.Fields(lines[0]), " ") != "ID KIND STATE ENDS IN USER WORKSPACE CREATED EXPIRES LAST USED MAY NAME" {
 			t.Fatalf("list gives %q, %v", out, err)
 		}
 		_, row, _ := strings.Cut(strings.Join(strings.Fields(times.ReplaceAllString(lines[1], "<time>")), " "), " ")
 		return row
 	}
+	const all = "manages all workspaces; cannot change what is protected"
 	hint := secret[len(secret)-4:]
-	if got, want := row(), "management live "+hint+" ann team <time> <time> never - for the tests"; got != want {
+	if got, want := row(), "management live "+hint+" ann team <time> <time> never "+all+" for the tests"; got != want {
 		t.Errorf("got %q, want %q", got, want)
 	}
 	s.Do("GET", "/v1/workspaces/team", "", caddytest.Bearer(secret)).Want(t, 200)
-	if want := "management live " + hint + " ann team <time> <time> <time> - for the tests"; !caddytest.Eventually(func() bool { return row() == want }) {
+	if want := "management live " + hint + " ann team <time> <time> <time> " + all + " for the tests"; !caddytest.Eventually(func() bool { return row() == want }) {
 		t.Errorf("got %q, want %q", row(), want)
 	}
 
@@ -110,11 +121,11 @@ func TestKeyCommand(t *testing.T) {
 		t.Errorf("revoke gives %q and %q, %v", out, note, err)
 	}
 	s.Do("GET", "/v1/workspaces/team", "", caddytest.Bearer(secret)).WantError(t, 401, "Invalid credentials")
-	if got, want := row(), "management revoked "+hint+" ann team <time> <time> <time> - for the tests"; got != want {
+	if got, want := row(), "management revoked "+hint+" ann team <time> <time> <time> "+all+" for the tests"; got != want {
 		t.Errorf("got %q, want %q", got, want)
 	}
 	s.Manage("DELETE", "/v1/workspaces/team", "").Want(t, 200)
-	if got, want := row(), "management revoked "+hint+" ann "+team+" <time> <time> <time> - for the tests"; got != want {
+	if got, want := row(), "management revoked "+hint+" ann "+team+" <time> <time> <time> "+all+" for the tests"; got != want {
 		t.Errorf("got %q, want the id of the workspace that is gone: %q", got, want)
 	}
 	if secret, _, err := run("key", "create", "--kind", "inference", "--address", s.AdminAddress); err != nil {
@@ -156,7 +167,7 @@ func TestLimitedKeyCommand(t *testing.T) {
 	s.Manage("POST", "/v1/presets/c/responses", `{}`).Want(t, 200)
 	s.Do("GET", "/v1/presets/c", "", presets).WantError(t, 404, "Preset not found")
 	out, _, err := run("key", "list", "--address", s.AdminAddress)
-	if err != nil || !strings.Contains(out, "  preset=a,preset=b,preset-required,model=openai/*,model=x/y:free  ") || !strings.Contains(out, "  only-workspace,may=protected-labels  ") {
+	if err != nil || !strings.Contains(out, "  reads presets, runs models; presets a, b only; every request names a preset; names models openai/*, x/y:free only") || !strings.Contains(out, "  manages workspace team only; changes what is protected") {
 		t.Errorf("list gives %q, %v", out, err)
 	}
 	out, _, err = run("key", "list", "--json", "--address", s.AdminAddress)

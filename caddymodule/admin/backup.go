@@ -40,9 +40,13 @@ func getBackup(r request) error {
 }
 
 func backupCommand() *cobra.Command {
-	var target client
+	var (
+		target           client
+		keep             int
+		keyFile, scratch string
+	)
 	backup := &cobra.Command{
-		Use:   "backup <file>|-",
+		Use:   "backup <file>|-  or  backup --keep <count> [--encryption-key-file <file>] <folder>",
 		Short: "Makes a backup of a running server's store",
 		Long: `
 Writes a snapshot of the whole store to a new file, or for - to standard output. The
@@ -52,9 +56,22 @@ The backup of an encrypted store is encrypted with the store's key. Only that ke
 restore it. Other backups hold all prompts in plain text.
 
 The file gets its name once it is complete and on the disk. Until then its name is
-<file>.partial.`,
+<file>.partial.
+
+With --keep the backup gets a name of its own in a folder: presets-<time in UTC>.backup.
+It is verified as "verify" does it, before it gets its name. Then the oldest backups that
+this command made there are removed, beyond so many of the newest. Other files are left
+alone. If the new backup fails, nothing is removed. The path is printed on standard
+output. Give each store a folder of its own. An encrypted store needs
+--encryption-key-file.`,
 		Args: cobra.ExactArgs(1),
 		RunE: func(cmd *cobra.Command, args []string) error {
+			if cmd.Flags().Changed("keep") {
+				return runRotation(cmd, &target, args[0], keep, keyFile, scratch)
+			}
+			if keyFile != "" || scratch != "" {
+				return errors.New("--encryption-key-file and --scratch want --keep")
+			}
 			if args[0] == "-" && isTerminal(cmd.OutOrStdout()) {
 				return errors.New("standard output is a terminal: redirect the backup to a file or a pipe")
 			}
@@ -62,7 +79,32 @@ The file gets its name once it is complete and on the disk. Until then its name 
 		},
 	}
 	target.flags(backup)
+	flags := backup.Flags()
+	flags.IntVar(&keep, "keep", 0, "Make the backup in a folder, and keep so many of the newest there")
+	flags.StringVar(&keyFile, "encryption-key-file", "", "The file of the store's key, to verify the backup with; - is standard input")
+	flags.StringVar(&scratch, "scratch", "", scratchUsage)
 	return backup
+}
+
+// runRotation is the command backup with --keep.
+func runRotation(cmd *cobra.Command, target *client, folder string, keep int, keyFile, scratch string) error {
+	if keep < 1 {
+		return errors.New("--keep: must be at least 1")
+	}
+	key, err := readKey(cmd, keyFile)
+	if err != nil {
+		return err
+	}
+	ctx, stop := interruptible(cmd)
+	defer stop()
+	messages := cmd.ErrOrStderr()
+	path, err := target.rotate(ctx, messages, folder, keep, verification{key, scratch, messages})
+	if path != "" {
+		if _, err := fmt.Fprintln(cmd.OutOrStdout(), path); err != nil {
+			return err
+		}
+	}
+	return err
 }
 
 // backupTo copies a backup from the server, checks it and describes it in messages.

@@ -28,7 +28,7 @@ Commands for presets speak the public API of any server that --server names, wit
 PRESETS_KEY.
 
 Commands for keys and the store call the admin endpoint of a running Caddy. restore works
-without a server, on the folder of a store. verify does so if it is given a folder.`,
+without a server, on the folder of a store. verify does so if it is given a folder, a backup or an export.`,
 		CobraFunc: addCommands,
 	})
 }

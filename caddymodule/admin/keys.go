@@ -7,7 +7,6 @@ import (
 	"io"
 	"net/http"
 	"net/url"
-	"strings"
 	"text/tabwriter"
 	"time"
 
@@ -24,6 +23,14 @@ func listKeys(r request) error {
 		return withStatus(err)
 	}
 	return writeJSON(r.w, http.StatusOK, keyList{r.show(keys...)})
+}
+
+func getKey(r request) error {
+	k, err := r.Service.Key(r.Context(), r.param)
+	if err != nil {
+		return withStatus(err)
+	}
+	return writeJSON(r.w, http.StatusOK, r.show(k)[0])
 }
 
 func revokeKey(r request) error {
@@ -126,10 +133,11 @@ func keyCommand() *cobra.Command {
 	var target client
 	key := &cobra.Command{
 		Use:   "key",
-		Short: "Issues, lists and revokes keys",
+		Short: "Issues, lists, revokes and removes keys",
 	}
 	target.flags(key)
-	key.AddCommand(createKeyCommand(&target), listKeysCommand(&target), revokeKeyCommand(&target))
+	key.AddCommand(createKeyCommand(&target), listKeysCommand(&target), showKeyCommand(&target), revokeKeyCommand(&target),
+		removeKeyCommand(&target), pruneKeysCommand(&target))
 	refuseUnknown(key)
 	return key
 }
@@ -185,8 +193,9 @@ func listKeysCommand(target *client) *cobra.Command {
 		Use:   "list [--json]",
 		Short: "Lists the issued keys, without their secrets",
 		Long: `
-Lists the issued keys, without their secrets. The last use is stored once an hour at
-most, so it may be up to an hour later than shown.`,
+Lists the issued keys, without their secrets, and says what each may do. It shortens long
+lists of presets and models; "key show" prints them whole. The last use is stored once an
+hour at most, so it may be up to an hour later than shown.`,
 		Args: cobra.NoArgs,
 		RunE: func(cmd *cobra.Command, _ []string) error {
 			var keys keyList
@@ -221,34 +230,13 @@ func revokeKeyCommand(target *client) *cobra.Command {
 
 func printKeys(w io.Writer, keys []issuedKey) error {
 	table := tabwriter.NewWriter(w, 0, 0, 2, ' ', 0)
-	fmt.Fprintln(table, "ID\tKIND\tSTATE\tENDS IN\tUSER\tWORKSPACE\tCREATED\tEXPIRES\tLAST USED\tLIMITS\tNAME")
+	fmt.Fprintln(table, "ID\tKIND\tSTATE\tENDS IN\tUSER\tWORKSPACE\tCREATED\tEXPIRES\tLAST USED\tMAY\tNAME")
 	for _, k := range keys {
 		fmt.Fprintf(table, "%s\t%s\t%s\t%s\t%s\t%s\t%s\t%s\t%s\t%s\t%s\n", k.ID, k.Kind, k.state(), k.Hint,
 			cmp.Or(k.UserID, "-"), cmp.Or(k.WorkspaceSlug, k.WorkspaceID), k.CreatedAt.Format(time.RFC3339),
-			timeOr(k.ExpiresAt, "never"), timeOr(k.LastUsedAt, "never"), k.limits(), k.Name)
+			timeOr(k.ExpiresAt, "never"), timeOr(k.LastUsedAt, "never"), k.may(listedNames), k.Name)
 	}
 	return table.Flush()
-}
-
-// limits describes the key's Scope in the form of the flags that set it.
-func (k issuedKey) limits() string {
-	var flags []string
-	for _, slug := range k.Presets {
-		flags = append(flags, "preset="+slug)
-	}
-	if k.PresetRequired {
-		flags = append(flags, "preset-required")
-	}
-	for _, pattern := range k.Models {
-		flags = append(flags, "model="+pattern)
-	}
-	if k.OnlyWorkspace {
-		flags = append(flags, "only-workspace")
-	}
-	for _, right := range k.Rights {
-		flags = append(flags, "may="+string(right))
-	}
-	return cmp.Or(strings.Join(flags, ","), "-")
 }
 
 func (k issuedKey) state() string {

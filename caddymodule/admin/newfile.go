@@ -4,7 +4,6 @@ import (
 	"cmp"
 	"context"
 	"errors"
-	"fmt"
 	"io"
 	"io/fs"
 	"os"
@@ -28,14 +27,19 @@ func writeFile(cmd *cobra.Command, name string, write func(ctx context.Context, 
 
 // newFile creates a file with the output of write. Only its owner can read it. It gets its
 // name once it is complete and synced to the disk.
-func newFile(name string, write func(io.Writer) error) (err error) {
+func newFile(name string, write func(io.Writer) error) error {
+	return newFileBy(name, write, func(partial, name string) error { return publish(partial, name, badger.SyncFolder) })
+}
+
+// newFileBy is newFile with another way to rename the complete file.
+func newFileBy(name string, write func(io.Writer) error, publish func(partial, name string) error) (err error) {
 	if _, err := os.Lstat(name); !errors.Is(err, fs.ErrNotExist) {
 		return cmp.Or(err, existsAlready(name))
 	}
 	partial := name + ".partial"
 	file, err := os.OpenFile(partial, os.O_WRONLY|os.O_CREATE|os.O_EXCL, 0o600)
 	if errors.Is(err, fs.ErrExist) {
-		return fmt.Errorf("%s exists: it is being written, or was cut short; if so, remove it", partial)
+		return nameTakenError(partial + " exists: it is being written, or was cut short; if so, remove it")
 	}
 	if err != nil {
 		return err
@@ -54,7 +58,7 @@ func newFile(name string, write func(io.Writer) error) (err error) {
 	if err := errors.Join(err, file.Close()); err != nil {
 		return err
 	}
-	return publish(partial, name, badger.SyncFolder)
+	return publish(partial, name)
 }
 
 // publish renames a complete file durably, unless the name is taken by now. After an
@@ -81,6 +85,11 @@ func publish(partial, name string, sync func(folder string) error) error {
 	return nil
 }
 
+// nameTakenError is the error of newFile for a name that is taken.
+type nameTakenError string
+
+func (e nameTakenError) Error() string { return string(e) }
+
 func existsAlready(name string) error {
-	return fmt.Errorf("%s exists already, and is not overwritten", name)
+	return nameTakenError(name + " exists already, and is not overwritten")
 }

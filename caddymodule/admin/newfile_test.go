@@ -15,15 +15,16 @@ import (
 func TestProgress(t *testing.T) {
 	var out bytes.Buffer
 	p := newProgress(&out, strings.NewReader("text"), 0)
-	if _, err := io.Copy(io.Discard, p); err != nil || p.bytes != 4 {
-		t.Errorf("got %d bytes, %v, want 4", p.bytes, err)
+	if _, err := io.Copy(io.Discard, p); err != nil || p.read() != 4 {
+		t.Errorf("got %d bytes, %v, want 4", p.read(), err)
 	}
 	p.done()
 	if out.Len() > 0 {
 		t.Errorf("got %q without a terminal, want nothing", out.String())
 	}
 	synctest.Test(t, func(t *testing.T) { // time passes only in Sleep
-		p := &progress{from: bytes.NewReader(make([]byte, 3<<20)), terminal: &out, start: time.Now(), total: 3 << 20}
+		p := newProgress(io.Discard, bytes.NewReader(make([]byte, 3<<20)), 3<<20)
+		p.terminal = &out
 		for range 3 {
 			for range 1 << 10 {
 				if _, err := io.ReadFull(p, make([]byte, 1<<10)); err != nil {
@@ -73,5 +74,28 @@ func TestPublish(t *testing.T) {
 		if got, _ := os.ReadFile(name); string(got) != tc.want {
 			t.Errorf("%s: got a file with %q, want %q", what, got, tc.want)
 		}
+	}
+}
+
+// TestMeterClears checks that other output does not share a line with the meter.
+func TestMeterClears(t *testing.T) {
+	var out bytes.Buffer
+	synctest.Test(t, func(t *testing.T) {
+		m := newMeter(io.Discard)
+		m.terminal = &out
+		line := func(text string) { m.show(func() string { return text }) }
+		line("first")
+		line("too early")
+		m.clear()
+		out.WriteString("note\n")
+		line("second")
+		m.done()
+		line("too late")
+		m.done()
+	})
+	blank := "\r" + strings.Repeat(" ", meterWidth) + "\r"
+	padded := func(text string) string { return "\r" + text + strings.Repeat(" ", meterWidth-len(text)) }
+	if want := padded("first in 0s") + blank + "note\n" + padded("second in 0s") + blank; out.String() != want {
+		t.Errorf("got %q, want %q", out.String(), want)
 	}
 }

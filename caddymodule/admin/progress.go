@@ -6,6 +6,7 @@ import (
 	"os"
 	"strings"
 	"sync"
+	"sync/atomic"
 	"time"
 
 	"github.com/dustin/go-humanize"
@@ -20,71 +21,90 @@ func isTerminal(w any) bool {
 // progressInterval is the least time between two updates.
 const progressInterval = 200 * time.Millisecond
 
-// progress is a reader that counts the bytes that are read, and shows them on a terminal.
-// Its other methods may be called during a Read.
-type progress struct {
-	from     io.Reader
+// meter shows a line that changes, on a terminal. It may be used concurrently.
+type meter struct {
 	terminal io.Writer // nil if there is none
 	start    time.Time
-	total    int64 // 0 if it is not known
 
 	mu    sync.Mutex
-	shown time.Time
-	bytes int64
+	shown time.Time // zero while no line is there
 	ended bool
 }
 
-func newProgress(to io.Writer, from io.Reader, total int64) *progress {
-	p := &progress{from: from, start: time.Now(), total: total}
+// meterWidth is the width of the line.
+const meterWidth = 60
+
+func newMeter(to io.Writer) *meter {
+	m := &meter{start: time.Now()}
 	if isTerminal(to) {
-		p.terminal = to
+		m.terminal = to
 	}
-	return p
+	return m
+}
+
+// show shows a line and the time since the start, if it is time for an update.
+func (m *meter) show(line func() string) {
+	m.mu.Lock()
+	defer m.mu.Unlock()
+	now := time.Now()
+	if m.terminal == nil || m.ended || now.Sub(m.shown) < progressInterval {
+		return
+	}
+	m.shown = now
+	fmt.Fprintf(m.terminal, "\r%-*s", meterWidth, fmt.Sprintf("%s in %v", line(), m.elapsed()))
+}
+
+// clear clears the line until the next update.
+func (m *meter) clear() {
+	m.mu.Lock()
+	defer m.mu.Unlock()
+	if m.terminal != nil && !m.shown.IsZero() {
+		fmt.Fprintf(m.terminal, "\r%s\r", strings.Repeat(" ", meterWidth))
+	}
+	m.shown = time.Time{}
+}
+
+// done clears the line, and shows nothing any more.
+func (m *meter) done() {
+	m.clear()
+	m.mu.Lock()
+	defer m.mu.Unlock()
+	m.ended = true
+}
+
+func (m *meter) elapsed() time.Duration {
+	unit := time.Second
+	if e := time.Since(m.start); e < 10*time.Second {
+		unit = 10 * time.Millisecond
+	}
+	return time.Since(m.start).Round(unit)
+}
+
+// progress is a reader that counts the bytes that are read, and shows them on a terminal.
+// Its other methods may be called during a Read.
+type progress struct {
+	*meter
+	from  io.Reader
+	total int64 // 0 if it is not known
+	bytes atomic.Int64
+}
+
+func newProgress(to io.Writer, from io.Reader, total int64) *progress {
+	return &progress{meter: newMeter(to), from: from, total: total}
 }
 
 func (p *progress) Read(b []byte) (int, error) {
 	n, err := p.from.Read(b)
-	p.add(n)
+	p.bytes.Add(int64(n))
+	p.show(func() string {
+		line := humanize.IBytes(uint64(p.read()))
+		if p.total > 0 {
+			line += " of " + humanize.IBytes(uint64(p.total))
+		}
+		return line
+	})
 	return n, err
 }
 
 // read returns how many bytes were read.
-func (p *progress) read() int64 {
-	p.mu.Lock()
-	defer p.mu.Unlock()
-	return p.bytes
-}
-
-func (p *progress) add(n int) {
-	p.mu.Lock()
-	defer p.mu.Unlock()
-	p.bytes += int64(n)
-	now := time.Now()
-	if p.terminal == nil || p.ended || now.Sub(p.shown) < progressInterval {
-		return
-	}
-	p.shown = now
-	line := humanize.IBytes(uint64(p.bytes))
-	if p.total > 0 {
-		line += " of " + humanize.IBytes(uint64(p.total))
-	}
-	fmt.Fprintf(p.terminal, "\r%-40s", fmt.Sprintf("%s in %v", line, p.elapsed()))
-}
-
-// done clears the line, and shows nothing any more.
-func (p *progress) done() {
-	p.mu.Lock()
-	defer p.mu.Unlock()
-	p.ended = true
-	if p.terminal != nil && !p.shown.IsZero() {
-		fmt.Fprintf(p.terminal, "\r%s\r", strings.Repeat(" ", 40))
-	}
-}
-
-func (p *progress) elapsed() time.Duration {
-	unit := time.Second
-	if e := time.Since(p.start); e < 10*time.Second {
-		unit = 10 * time.Millisecond
-	}
-	return time.Since(p.start).Round(unit)
-}
+func (p *progress) read() int64 { return p.bytes.Load() }

@@ -10,6 +10,7 @@ import (
 	"strings"
 	"time"
 
+	"github.com/caddyserver/caddy/v2"
 	"github.com/dustin/go-humanize"
 	jsonv2 "github.com/go-json-experiment/json"
 	"github.com/spf13/cobra"
@@ -46,6 +47,8 @@ func transferError(err error) error {
 	switch {
 	case err == nil:
 		return nil
+	case errors.Is(err, transfer.ErrNone):
+		return caddy.APIError{HTTPStatus: http.StatusConflict, Err: err}
 	case errors.Is(err, transfer.ErrFile), errors.Is(err, transfer.ErrStore), errors.Is(err, transfer.ErrUnfinished):
 		return badRequest(err)
 	default:
@@ -89,7 +92,7 @@ func (t *client) exportTo(ctx context.Context, messages, to io.Writer) error {
 	case err != nil:
 		return err
 	}
-	_, err = fmt.Fprintf(messages, "Exported %s: %s in %v, digest %s\n", describeCounts(summary.Counts), humanize.IBytes(uint64(p.read())), p.elapsed(), summary.Digest)
+	_, err = fmt.Fprintf(messages, "Exported %s: %d records and %s in %v, digest %s\n", describeCounts(summary.Counts), summary.Total(), humanize.IBytes(uint64(p.read())), p.elapsed(), summary.Digest)
 	return err
 }
 
@@ -100,8 +103,9 @@ func describeCounts(n transfer.Counts) string {
 
 func importCommand() *cobra.Command {
 	var target client
+	var abandon bool
 	imports := &cobra.Command{
-		Use:   "import <file>|-",
+		Use:   "import <file>|-  or  import --abandon",
 		Short: "Imports an export into a running server's new store",
 		Long: `
 Imports an export into the store of a running server. The store must be new: it may
@@ -113,9 +117,21 @@ imported as it arrives. The last line verifies all others and finishes the impor
 
 Run the command again with the same file to continue an interrupted import. Until it is
 finished, the store takes no change and no other import, and cannot be exported or
-backed up.`,
-		Args: cobra.ExactArgs(1),
+backed up.
+
+--abandon gives an unfinished import up for good, and prints what is missing. What was
+imported stays, and the store takes changes again. The rest cannot be imported into it
+any more.`,
+		Args: func(cmd *cobra.Command, args []string) error {
+			if abandon {
+				return cobra.NoArgs(cmd, args)
+			}
+			return cobra.ExactArgs(1)(cmd, args)
+		},
 		RunE: func(cmd *cobra.Command, args []string) error {
+			if abandon {
+				return target.abandonImport(cmd.OutOrStdout())
+			}
 			ctx, stop := interruptible(cmd)
 			defer stop()
 			if args[0] == "-" {
@@ -146,6 +162,7 @@ backed up.`,
 		},
 	}
 	target.flags(imports)
+	imports.Flags().BoolVar(&abandon, "abandon", false, "Give an unfinished import up")
 	return imports
 }
 

@@ -313,3 +313,63 @@ func TestStalledImport(t *testing.T) {
 		t.Error("the store is still open")
 	}
 }
+
+// TestAbandonImport gives an import up that was cut. The store is then used as it is.
+func TestAbandonImport(t *testing.T) {
+	s := start(t, caddytest.Standard)
+	for n := range 300 {
+		s.Manage("POST", fmt.Sprintf("/v1/presets/p%d/responses", n), `{"model":"m"}`).Want(t, 200)
+	}
+	s.Issue(`{"kind":"inference"}`)
+	out, _, err := run("export", "-", "--address", s.AdminAddress)
+	if err != nil {
+		t.Fatal(err)
+	}
+	s.useNewStore()
+	abandon := []string{"import", "--abandon", "--address", s.AdminAddress}
+	if out, _, err := run(abandon...); err == nil || out != "" || err.Error() != "no import into the store is unfinished" {
+		t.Errorf("without an import: got %q, %v", out, err)
+	}
+	s.Admin("DELETE", "/presets/import", "").Want(t, 409)
+	if _, err := s.runImport(strings.NewReader(out[:len(out)*3/4]), "-"); err == nil {
+		t.Fatal("the import was not cut")
+	}
+	backup := filepath.Join(t.TempDir(), "backup")
+	if _, _, err := run("backup", backup, "--address", s.AdminAddress); err == nil || !strings.Contains(err.Error(), "or give it up with import --abandon") {
+		t.Errorf("a backup: got error %v", err)
+	}
+	s.Manage("POST", "/v1/presets/new/responses", `{"model":"m"}`).Want(t, 503)
+
+	said, note, err := run(abandon...)
+	if err != nil || note != "" || !strings.HasPrefix(said, "The import is given up. ") {
+		t.Fatalf("got %q and %q, %v", said, note, err)
+	}
+	t.Log(said)
+	var missing int
+	_, rest, _ := strings.Cut(said, "missing presets: ")
+	if _, err := fmt.Sscanf(rest, "%d", &missing); err != nil || missing < 1 || missing > 299 {
+		t.Errorf("%d presets are missing, %v", missing, err)
+	}
+	s.Manage("GET", "/v1/presets?status=all&limit=1", "").Want(t, 200, fmt.Sprintf(`"total_count":%d`, 300-missing))
+	for _, line := range []string{"missing workspaces: 0\n", "missing keys: 1\n"} {
+		if !strings.Contains(said, line) {
+			t.Errorf("it does not say %q", line)
+		}
+	}
+	s.Admin("GET", "/presets/audit?after=300", "").Want(t, 200, `"operation":"store.abandon_import","object":{"kind":"store","id":"`)
+	s.Manage("POST", "/v1/presets/new/responses", `{"model":"m"}`).Want(t, 200)
+	if _, _, err := run("backup", backup, "--address", s.AdminAddress); err != nil {
+		t.Error(err)
+	}
+	for _, args := range [][]string{{"audit", "--verify", "--address", s.AdminAddress}, {"verify", "--address", s.AdminAddress}, {"verify", backup}} {
+		if out, _, err := run(args...); err != nil {
+			t.Errorf("%v: got %q, %v", args, out, err)
+		}
+	}
+	if _, err := s.runImport(strings.NewReader(out), "-"); err == nil || !strings.Contains(err.Error(), "an import goes into an empty store") {
+		t.Errorf("importing again: got error %v", err)
+	}
+	if _, _, err := run(append(abandon, "file")...); err == nil || !strings.Contains(err.Error(), "unknown command") && !strings.Contains(err.Error(), "accepts") {
+		t.Errorf("with a file: got error %v", err)
+	}
+}

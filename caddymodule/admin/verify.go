@@ -5,6 +5,7 @@ import (
 	"fmt"
 	"io"
 	"net/http"
+	"os"
 	"strings"
 
 	"github.com/caddyserver/caddy/v2"
@@ -16,6 +17,7 @@ import (
 	"github.com/caddy-presets/caddy-presets/caddymodule/internal/keyfile"
 	"github.com/caddy-presets/caddy-presets/storage"
 	"github.com/caddy-presets/caddy-presets/storage/badger"
+	"github.com/caddy-presets/caddy-presets/storage/transfer"
 )
 
 // exitDamaged is the exit code of the verify command for a damaged store. Caddy uses the
@@ -27,6 +29,11 @@ type verdict struct {
 	storage.Report
 	Damaged bool   `json:"damaged"`
 	Error   string `json:"error"` // empty for none
+	// Backup or Export describes the file that was verified, if it was one.
+	Backup *backupSummary    `json:"backup,omitzero"`
+	Export *transfer.Summary `json:"export,omitzero"`
+
+	isFile bool
 }
 
 func newVerdict(report storage.Report, err error) verdict {
@@ -39,22 +46,27 @@ func newVerdict(report storage.Report, err error) verdict {
 
 func verifyCommand() *cobra.Command {
 	var (
-		target        client
-		keyFile       string
-		quick, asJSON bool
+		target           client
+		keyFile, scratch string
+		quick, asJSON    bool
 	)
 	verify := &cobra.Command{
-		Use:   "verify [--json] [--quick] [--encryption-key-file <file>] [<folder>]",
-		Short: "Looks for damage in a store",
+		Use:   "verify [--json] [--quick] [--encryption-key-file <file>] [<folder>|<backup>|<export>]",
+		Short: "Looks for damage in a store, a backup or an export",
 		Long: `
 Reads a whole store and finds damaged and missing records. With a folder it checks the
 store there. No server may have it open. Without a folder it asks the running server to
 check its store, of any engine. In etcd it checks the records of one member after
 another. etcd's own checks compare the members and find damage in their files.
 
+With a file it checks a backup or an export, and restores nothing. It finds what "restore"
+or "import" would refuse. In a backup it also finds records that are missing, or do not
+agree with each other. It holds the records of a small backup in memory. Those of a large
+one take disk space for a while; it says how much beforehand. They are encrypted there.
+
 --quick checks a folder as a start of the server does. It checks the checksums of all
-tables and the end of the log, but not each record. An encrypted folder needs the file
-of its key; - is standard input.
+tables and the end of the log, but not each record. An encrypted folder or backup needs
+the file of its key; - is standard input.
 
 The exit code is 10 for damage, and 1 if the check failed.`,
 		Args: cobra.MaximumNArgs(1),
@@ -62,11 +74,12 @@ The exit code is 10 for damage, and 1 if the check failed.`,
 	target.flags(verify)
 	flags := verify.Flags()
 	flags.BoolVar(&quick, "quick", false, "Check a folder as a start of the server does")
-	flags.StringVar(&keyFile, "encryption-key-file", "", "The file of the key that the folder is encrypted with")
+	flags.StringVar(&keyFile, "encryption-key-file", "", "The file of the key that the folder or the backup is encrypted with")
+	flags.StringVar(&scratch, "scratch", "", scratchUsage)
 	flags.BoolVar(&asJSON, "json", false, "Print JSON")
 	verify.RunE = func(cmd *cobra.Command, args []string) error {
 		return caddycmd.WrapCommandFuncForCobra(func(caddycmd.Flags) (int, error) {
-			v, err := findDamage(cmd, &target, args, quick, keyFile)
+			v, err := findDamage(cmd, &target, args, quick, keyFile, scratch)
 			if err != nil {
 				return 1, err
 			}
@@ -79,7 +92,7 @@ The exit code is 10 for damage, and 1 if the check failed.`,
 			case err != nil:
 				return 1, err
 			case v.Damaged:
-				return exitDamaged, errors.New("the store is damaged: restore a backup")
+				return exitDamaged, errors.New(v.advice())
 			case v.Error != "":
 				return 1, errors.New(v.Error)
 			}
@@ -89,21 +102,54 @@ The exit code is 10 for damage, and 1 if the check failed.`,
 	return verify
 }
 
-func findDamage(cmd *cobra.Command, target *client, args []string, quick bool, keyFile string) (v verdict, err error) {
-	var o badger.Options
-	switch {
-	case len(args) == 0 && (quick || keyFile != ""):
-		return v, errors.New("--quick and --encryption-key-file want a folder")
-	case len(args) == 0:
-		err = target.call(http.MethodPost, Path+"verify", nil, &v)
-		return v, err
-	case keyFile == "-":
-		o.EncryptionKey, err = keyfile.Parse(cmd.InOrStdin(), "standard input")
-	case keyFile != "":
-		o.EncryptionKey, err = keyfile.Read(keyFile, caddy.Log())
+// scratchUsage is the text on --scratch.
+const scratchUsage = "The folder for the records of a large backup while it is verified; default: the system's for temporary files"
+
+// advice returns what to do about damage.
+func (v verdict) advice() string {
+	if v.isFile {
+		return "the file is damaged: use another, or make a new one"
+	}
+	return "the store is damaged: restore a backup"
+}
+
+// readKey reads the key of --encryption-key-file, nil for no file. - is standard input.
+func readKey(cmd *cobra.Command, file string) (key []byte, err error) {
+	switch file {
+	case "":
+		return nil, nil
+	case "-":
+		key, err = keyfile.Parse(cmd.InOrStdin(), "standard input")
+	default:
+		key, err = keyfile.Read(file, caddy.Log())
 	}
 	if err != nil {
-		return v, fmt.Errorf("--encryption-key-file: %w", err)
+		return nil, fmt.Errorf("--encryption-key-file: %w", err)
+	}
+	return key, nil
+}
+
+func findDamage(cmd *cobra.Command, target *client, args []string, quick bool, keyFile, scratch string) (v verdict, err error) {
+	if len(args) == 0 {
+		if quick || keyFile != "" || scratch != "" {
+			return v, errors.New("--quick, --encryption-key-file and --scratch want a folder or a file")
+		}
+		err = target.call(http.MethodPost, Path+"verify", nil, &v)
+		return v, err
+	}
+	var o badger.Options
+	if o.EncryptionKey, err = readKey(cmd, keyFile); err != nil {
+		return v, err
+	}
+	if info, err := os.Stat(args[0]); err == nil && info.Mode().IsRegular() {
+		if quick {
+			return v, errors.New("--quick is for a folder")
+		}
+		ctx, stop := interruptible(cmd)
+		defer stop()
+		v, err := verification{o.EncryptionKey, scratch, cmd.ErrOrStderr()}.file(ctx, args[0])
+		v.isFile = true
+		return v, err
 	}
 	var report storage.Report
 	if quick {
@@ -119,6 +165,7 @@ func findDamage(cmd *cobra.Command, target *client, args []string, quick bool, k
 
 func (v verdict) print(w io.Writer) error {
 	var text strings.Builder
+	text.WriteString(v.describe())
 	for _, problem := range v.Problems {
 		fmt.Fprintln(&text, problem)
 	}

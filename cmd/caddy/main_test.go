@@ -285,6 +285,25 @@ func TestExpectedMistakes(t *testing.T) {
 	if secret := p.key(t, "create", "--kind", "management"); !strings.HasPrefix(secret, "caddypresets_mgmt_") {
 		t.Errorf("--address %s gives no key", p.admin)
 	}
+	backup := filepath.Join(home, "backup")
+	if _, errOut, err := p.command("backup", backup); err != nil {
+		t.Fatalf("%v: %s", err, errOut)
+	}
+	whole, err := os.ReadFile(backup)
+	if err != nil {
+		t.Fatal(err)
+	}
+	whole[len(whole)-200] ^= 1
+	other := filepath.Join(home, "damaged")
+	if err := os.WriteFile(other, whole, 0o600); err != nil {
+		t.Fatal(err)
+	}
+	for name, want := range map[string]int{backup: 0, other: 10, filepath.Join(home, "absent"): 1, filepath.Join(home, "Caddyfile"): 1} {
+		cmd := exec.Command(binary, "presets", "verify", name)
+		if out, err := cmd.CombinedOutput(); cmd.ProcessState == nil || cmd.ProcessState.ExitCode() != want {
+			t.Errorf("verify %s: got %v and %s, want exit code %d", name, err, out, want)
+		}
+	}
 }
 
 // TestModuleCommands checks that commands about modules work or explain their failure. In

@@ -38,7 +38,9 @@ import (
 // out, moved or taken from another backup. It also finds a change of the lines or the end.
 const (
 	backupFormat = 1
-	backupMagic  = "caddy-presets backup "
+
+	// BackupBegin is what every backup begins with, of any version of the format.
+	BackupBegin = "caddy-presets backup "
 
 	// maxInfo bounds the lines before the chunks and the JSON of the end, in bytes.
 	maxInfo = 4 << 10
@@ -56,6 +58,18 @@ var ErrNotRestorable = errors.New("the backup cannot be used")
 func notRestorable(format string, args ...any) error {
 	return fmt.Errorf("%w: %w", ErrNotRestorable, fmt.Errorf(format, args...))
 }
+
+// broken returns an error about a backup that was changed, cut short or damaged. It has
+// ErrNotRestorable and ErrDamaged in its chain.
+func broken(format string, args ...any) error {
+	return &brokenError{fmt.Errorf(format, args...)}
+}
+
+type brokenError struct{ reason error }
+
+func (e *brokenError) Error() string { return ErrNotRestorable.Error() + ": " + e.reason.Error() }
+
+func (e *brokenError) Unwrap() []error { return []error{ErrNotRestorable, ErrDamaged, e.reason} }
 
 // BackupInfo is the description at the beginning of a backup, in plain text. It holds no
 // content and no secret.
@@ -96,7 +110,7 @@ func (i BackupInfo) overhead() int {
 func (i BackupInfo) check() error {
 	switch {
 	case i.Format < 1, i.CreatedAt.IsZero(), (i.Salt == nil) != (i.KeyCheck == nil):
-		return notRestorable("its first lines are not those of a backup")
+		return broken("its first lines are not those of a backup")
 	case i.Format > storeFormat:
 		return notRestorable("it is of a store of format %d and needs a newer version of this module, which reads formats up to %d", i.Format, storeFormat)
 	default:
@@ -106,17 +120,17 @@ func (i BackupInfo) check() error {
 
 // readInfo reads the first lines of a backup, and returns them too.
 func readInfo(r *bufio.Reader) (info BackupInfo, lines []byte, err error) {
-	if begin, _ := r.Peek(len(backupMagic)); !strings.HasPrefix(backupMagic, string(begin)) {
+	if begin, _ := r.Peek(len(BackupBegin)); !strings.HasPrefix(BackupBegin, string(begin)) {
 		return info, nil, notRestorable("it is no backup of presets")
 	}
 	first, err := readLine(r)
 	if err != nil {
 		return info, nil, err
 	}
-	version := first[len(backupMagic):]
+	version := first[len(BackupBegin):]
 	switch version, err := strconv.Atoi(string(bytes.TrimSuffix(version, []byte("\n")))); {
 	case err != nil || version < 1:
-		return info, nil, notRestorable("its first lines are damaged")
+		return info, nil, broken("its first lines are damaged")
 	case version > backupFormat:
 		return info, nil, notRestorable("it has version %d of the format and needs a newer version of this module, which reads versions up to %d", version, backupFormat)
 	}
@@ -125,7 +139,7 @@ func readInfo(r *bufio.Reader) (info BackupInfo, lines []byte, err error) {
 		return info, nil, err
 	}
 	if json.Unmarshal(second, &info) != nil {
-		return info, nil, notRestorable("its first lines are damaged")
+		return info, nil, broken("its first lines are damaged")
 	}
 	return info, append(first, second...), info.check()
 }
@@ -136,7 +150,7 @@ func readLine(r *bufio.Reader) ([]byte, error) {
 	case err == nil && len(line) <= maxInfo:
 		return bytes.Clone(line), nil
 	case err == nil || errors.Is(err, bufio.ErrBufferFull):
-		return nil, notRestorable("its first lines are damaged")
+		return nil, broken("its first lines are damaged")
 	default:
 		return nil, truncated(err)
 	}
@@ -145,7 +159,7 @@ func readLine(r *bufio.Reader) ([]byte, error) {
 // truncated explains the end of a file within a backup.
 func truncated(err error) error {
 	if errors.Is(err, io.EOF) || errors.Is(err, io.ErrUnexpectedEOF) {
-		return notRestorable("it was cut short")
+		return broken("it was cut short")
 	}
 	return err
 }

@@ -32,7 +32,7 @@ func (f *frames) next() (sealed, end []byte, err error) {
 			return nil, nil, err
 		}
 		if length < 2 || length > maxInfo {
-			return nil, nil, notRestorable("it was changed or damaged")
+			return nil, nil, broken("it was changed or damaged")
 		}
 		whole := make([]byte, length+f.overhead)
 		if _, err := io.ReadFull(f.from, whole); err != nil {
@@ -40,14 +40,14 @@ func (f *frames) next() (sealed, end []byte, err error) {
 		}
 		switch _, err := f.from.ReadByte(); {
 		case err == nil:
-			return nil, nil, notRestorable("something follows its end")
+			return nil, nil, broken("something follows its end")
 		case !errors.Is(err, io.EOF):
 			return nil, nil, err
 		}
 		return whole[length:], whole[:length], nil
 	}
 	if length <= f.overhead || length > maxChunk {
-		return nil, nil, notRestorable("it was changed or damaged")
+		return nil, nil, broken("it was changed or damaged")
 	}
 	if cap(f.buffer) < length {
 		f.buffer = make([]byte, length)
@@ -70,7 +70,7 @@ func (f *frames) length() (int, error) {
 // parseEnd reads the JSON of the end.
 func parseEnd(text []byte) (e BackupEnd, err error) {
 	if err := json.Unmarshal(text, &e); err != nil {
-		return e, notRestorable("it was changed or damaged")
+		return e, broken("it was changed or damaged")
 	}
 	return e, nil
 }
@@ -174,12 +174,12 @@ func (b *backupReader) fill() (ended bool) {
 	if end != nil {
 		b.end, b.err = parseEnd(end)
 		if b.err == nil && b.end.Entries != b.entries {
-			b.err = notRestorable("it holds %d entries, not the %d of its end", b.entries, b.end.Entries)
+			b.err = broken("it holds %d entries, not the %d of its end", b.entries, b.end.Entries)
 		}
 		return b.err == nil
 	}
 	if b.rest, err = b.decoder.DecodeAll(chunk, nil); err != nil {
-		b.err = notRestorable("it was changed or damaged")
+		b.err = broken("it was changed or damaged")
 	}
 	return false
 }
@@ -191,10 +191,10 @@ func (b *backupReader) parse() error {
 	expires, rest, ok2 := cutNumber(rest)
 	record, rest, ok3 := cutBytes(rest)
 	if !ok1 || !ok2 || !ok3 || !records.Key(name).Valid() || bytes.Compare(name, b.key) <= 0 || len(record) > records.MaxRecord {
-		return notRestorable("entry %d is not that of a backup", b.entries)
+		return broken("entry %d is not that of a backup", b.entries)
 	}
 	if _, err := records.Unseal(name, record); err != nil {
-		return notRestorable("%w", err)
+		return broken("%w", err)
 	}
 	b.key, b.expires, b.record, b.rest = name, expires, record, rest
 	return nil

@@ -97,7 +97,7 @@ func (s *sealer) unseal(sealed []byte, end bool, clear []byte) (chunk []byte, er
 		}
 	}
 	if err != nil {
-		return nil, notRestorable("it was changed or damaged")
+		return nil, broken("it was changed or damaged")
 	}
 	return chunk, nil
 }

@@ -259,11 +259,11 @@ func (r *restore) finish() error {
 			return err
 		}
 		if d.text() != r.end.Digest || d.records != r.end.Records {
-			return notRestorable("it leads to %d records with the digest %s, not to %d with %s", d.records, d.text(), r.end.Records, r.end.Digest)
+			return broken("it leads to %d records with the digest %s, not to %d with %s", d.records, d.text(), r.end.Records, r.end.Digest)
 		}
 		sequence, err := lastCommit(db)
 		if err == nil && sequence != r.info.Commit {
-			err = notRestorable("its last commit is number %d, not %d", sequence, r.info.Commit)
+			err = broken("its last commit is number %d, not %d", sequence, r.info.Commit)
 		}
 		return err
 	})

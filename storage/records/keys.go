@@ -105,7 +105,7 @@ func (k Kind) String() string { return cmp.Or(kindNames[k], "unknown record") }
 // exception: it removes records of a new store.
 func (k Kind) Lasting() bool {
 	switch k {
-	case KindKey, KindAuditHead, KindAudit, KindHistory, KindHistoryBlock, KindFeedback, KindSequence:
+	case KindAuditHead, KindAudit, KindHistory, KindHistoryBlock, KindFeedback, KindSequence:
 		return true
 	default:
 		return false
@@ -139,7 +139,8 @@ const maxSlug = 1024
 
 // Changes adds to c the objects that are read by way of the record under k. The caller is
 // about to write or remove that record. A former slug or hash is covered, because its
-// record is removed. An issued key is covered, because its hash record is written with it.
+// record is removed. An issued key is covered, because its hash record is written or
+// removed with it.
 // Ids are in their canonical form. A key of an unknown form adds nothing.
 func (k Key) Changes(c *domain.Change) {
 	if !k.Valid() || len(k) < 2+k.Kind().fixed() {

@@ -242,4 +242,20 @@ func (t *Tx) PutKey(issued domain.Key) error {
 	return t.putIndex(KeyHashKey(issued.Hash), issued.ID)
 }
 
+// DeleteKey implements domain.Tx.
+func (t *Tx) DeleteKey(issued domain.Key) error {
+	k := KeyKey(issued.ID)
+	if k == nil {
+		return t.refuse(KindKey)
+	}
+	old, err := t.Key(issued.ID)
+	if errors.Is(err, domain.ErrNotFound) {
+		return nil
+	}
+	if err := t.write(k, nil, err); err != nil {
+		return err
+	}
+	return t.removeIndex(KeyHashKey(old.Hash), old.ID)
+}
+
 var _ domain.Tx = (*Tx)(nil)

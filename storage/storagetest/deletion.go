@@ -161,3 +161,74 @@ func deletionsManyWriters(t *testing.T, s *suite) {
 		}
 	})
 }
+
+// keyDeleted removes keys beside others, also in the change that stored them.
+func keyDeleted(t *testing.T, s *suite) {
+	gone, stays, never := newKey(1), newKey(2), newKey(3)
+	s.put(t, gone, stays)
+	s.try(t, true, func(tx domain.Tx) error { return tx.DeleteKey(gone) })
+	s.inBoth(t, func(r domain.Reader) {
+		wantValue(t, gone)(r.Key(gone.ID))
+		wantValue(t, gone)(r.KeyByHash(gone.Hash))
+	})
+	s.mustUpdate(t, func(tx domain.Tx) error {
+		if err := cmp.Or(tx.DeleteKey(never), tx.PutKey(never), tx.DeleteKey(never), tx.DeleteKey(gone), tx.DeleteKey(gone)); err != nil {
+			return err
+		}
+		checkKeysLeft(t, tx, []domain.Key{gone, never}, stays)
+		return nil
+	})
+	left := func() {
+		t.Helper()
+		s.inBoth(t, func(r domain.Reader) { checkKeysLeft(t, r, []domain.Key{gone, never}, stays) })
+	}
+	left()
+	s.reopen(t)
+	left()
+	stale := stays // DeleteKey goes by the id
+	stale.Hash = gone.Hash
+	s.mustUpdate(t, func(tx domain.Tx) error { return tx.DeleteKey(stale) })
+	s.inBoth(t, func(r domain.Reader) { checkKeysLeft(t, r, []domain.Key{gone, never, stays}) })
+	s.put(t, gone) // an import may bring it again
+	s.inBoth(t, func(r domain.Reader) { checkKeysLeft(t, r, []domain.Key{never, stays}, gone) })
+	s.try(t, true, func(tx domain.Tx) error {
+		if err := tx.DeleteKey(domain.Key{ID: "x"}); err == nil {
+			t.Error("a key without an id was removed")
+		}
+		return nil
+	})
+}
+
+// checkKeysLeft checks that r has some keys, and no trace of others.
+func checkKeysLeft(t *testing.T, r domain.Reader, gone []domain.Key, left ...domain.Key) {
+	t.Helper()
+	for _, k := range gone {
+		wantNotFound(t, "the id of a removed key")(r.Key(k.ID))
+		wantNotFound(t, "the hash of a removed key")(r.KeyByHash(k.Hash))
+	}
+	for _, k := range left {
+		wantValue(t, k)(r.KeyByHash(k.Hash))
+	}
+	wantValue(t, left)(r.Keys())
+}
+
+// keyDeletedManyWriters removes a key while others note its use. A use that is noted after
+// the removal would bring the key back.
+func keyDeletedManyWriters(t *testing.T, s *suite) {
+	k := newKey(1)
+	s.put(t, k)
+	mustConcurrently(t, writers, func(i int) error {
+		return s.update(func(tx domain.Tx) error {
+			if i == writers/2 {
+				return tx.DeleteKey(k)
+			}
+			stored, err := tx.Key(k.ID)
+			if errors.Is(err, domain.ErrNotFound) {
+				return nil
+			}
+			stored.LastUsedAt = new(timeAt(i))
+			return cmp.Or(err, tx.PutKey(stored))
+		})
+	})
+	s.view(t, func(r domain.Reader) { checkKeysLeft(t, r, []domain.Key{k}) })
+}

@@ -150,6 +150,10 @@ func stampsOfChanges(t *testing.T, s *suite) {
 			func(tx domain.Tx) error { return tx.PutKey(anotherSecret) },
 			watched{"its hash": ofKey(anotherSecret.Hash), "its former hash": ofKey(k.Hash)},
 		}, {
+			"a removed key",
+			func(tx domain.Tx) error { return tx.DeleteKey(anotherSecret) },
+			watched{"its hash": ofKey(anotherSecret.Hash)},
+		}, {
 			"a deleted workspace",
 			func(tx domain.Tx) error { return tx.DeleteWorkspace(heir) },
 			watched{"its id": ofWorkspace(heir.ID), "its slug": latter, "its list": (*domain.Stamps).Workspaces},

@@ -76,6 +76,8 @@ func Run(t *testing.T, open func(t *testing.T, place string) Store) {
 		{"served", served},
 		{"feedback secret", feedbackSecret},
 		{"feedback secret, many writers", feedbackSecretManyWriters},
+		{"deleted key", keyDeleted},
+		{"deleted key, many writers", keyDeletedManyWriters},
 		{"deleted workspace", workspaceDeleted},
 		{"deleted workspaces, many writers", deletionsManyWriters},
 		{"values are the caller's", valuesAreCopied},

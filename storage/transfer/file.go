@@ -56,7 +56,7 @@ func (f *file) next() (l line, err error) {
 		case err != nil:
 			return l, refused(1, "%w", err)
 		case version != formatVersion:
-			return l, refused(1, "the export has version %d, and this server knows version %d only", version, formatVersion)
+			return l, refused(1, "%w", versionError(version))
 		}
 	}
 	if l, err = decode(f.raw); err == nil {
@@ -70,6 +70,15 @@ func (f *file) next() (l line, err error) {
 	}
 	return l, nil
 }
+
+// versionError is the error for a file of another version. It is ErrVersion.
+type versionError int
+
+func (e versionError) Error() string {
+	return fmt.Sprintf("the export has version %d, and this server knows version %d only", int(e), formatVersion)
+}
+
+func (versionError) Is(target error) bool { return target == ErrVersion }
 
 // read reads a line, including its line break, into f.raw.
 func (f *file) read() error {

@@ -121,7 +121,7 @@ func (im *importer) checkStore(r domain.Reader) (err error) {
 	return nil
 }
 
-var errOther = fmt.Errorf("%w: an import of another file was begun and is not finished", ErrStore)
+var errOther = fmt.Errorf("%w: an import of another file was begun and is not finished; import --abandon gives it up", ErrStore)
 
 // errAnother is the error of two imports of the same file into one store. One of them fails
 // when it finds the other's writes, and the other continues.
@@ -250,7 +250,14 @@ func (im *importer) collect(ctx context.Context, l line) error {
 // flush writes the batch. The batch ends before the line that was read last, or with it if
 // that is the file's last line.
 func (im *importer) flush(ctx context.Context, final bool) error {
-	next := progress{im.file.number - 1, im.file.sums.sum(), im.header, im.stored.Workspace, final}
+	next := progress{Line: im.file.number - 1, Sum: im.file.sums.sum(), Header: im.header, Workspace: im.stored.Workspace, Done: final}
+	partial := im.last.preset
+	if partial != nil && (im.last.versions == 0 || final) {
+		partial = nil
+	}
+	if partial != nil {
+		next.Preset = partial.WorkspaceID + "/" + partial.Slug
+	}
 	err := im.store.Update(ctx, func(tx domain.Tx) error {
 		if err := im.checkUnchanged(tx); err != nil {
 			return err
@@ -265,7 +272,7 @@ func (im *importer) flush(ctx context.Context, final bool) error {
 				return fmt.Errorf("line %d: %w", op.line, err)
 			}
 		}
-		if p := im.last.preset; p != nil && im.last.versions > 0 && !final {
+		if p := partial; p != nil {
 			if err := p.put(tx, p.soFar(im.last.versions, im.last.lastID)); err != nil {
 				return fmt.Errorf("line %d: %w", next.Line, err)
 			}

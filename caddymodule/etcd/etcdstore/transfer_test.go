@@ -286,3 +286,48 @@ func TestTransferCompacted(t *testing.T) {
 		}
 	}
 }
+
+// TestTransferAbandoned gives an import up that was cut, by another node. The store is then
+// whole, and both nodes change it.
+func TestTransferAbandoned(t *testing.T) {
+	from := inMemory(t)
+	f := storagetest.Fill(t, from)
+	f.Some()
+	f.Much()
+	content, _, _ := exported(t, from)
+	for _, part := range []int{50, 90} { // in percent
+		t.Run(fmt.Sprint(part), func(t *testing.T) { abandonCut(t, content[:len(content)*part/100]) })
+	}
+}
+
+// abandonCut imports a cut export by one node, and gives that up by another.
+func abandonCut(t *testing.T, content []byte) {
+	there, other := node(t), node(t)
+	if _, err := transfer.Import(t.Context(), there, bytes.NewReader(content)); err == nil || !strings.Contains(err.Error(), "cut short") {
+		t.Fatal(err)
+	}
+	service := domain.NewService(other)
+	by := domain.By(domain.Principal{UserID: "admin", Kind: domain.ManagementKey})
+	abandoned, err := transfer.Abandon(t.Context(), other, service, by)
+	if err != nil {
+		t.Fatal(err)
+	}
+	t.Logf("%+v", abandoned)
+	if _, err := transfer.Abandon(t.Context(), there, domain.NewService(there), by); !errors.Is(err, transfer.ErrNone) {
+		t.Errorf("again: got error %v", err)
+	}
+	for _, s := range []*Store{there, other} {
+		f := storagetest.Fill(t, s)
+		f.Must(nil, f.EnsureDefaultWorkspace(t.Context()))
+		f.Version("", "new", "{}")
+		report, err := s.Check(t.Context())
+		if err != nil || len(report.Problems) > 0 {
+			t.Errorf("got error %v and the problems %q", err, report.Problems)
+		}
+	}
+	rest, _, _ := exported(t, there)
+	if _, err := transfer.Verify(t.Context(), bytes.NewReader(rest)); err != nil {
+		t.Error(err)
+	}
+	imported(t, inMemory(t), rest)
+}

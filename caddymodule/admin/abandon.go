@@ -1,0 +1,69 @@
+package admin
+
+import (
+	"fmt"
+	"io"
+	"net/http"
+	"strconv"
+	"strings"
+
+	"github.com/caddy-presets/caddy-presets/storage/transfer"
+)
+
+// abandonImport ends an unfinished import.
+func abandonImport(r request) error {
+	abandoned, err := transfer.Abandon(r.Context(), r.Store, r.Service, operator)
+	if err == nil { // the export's default workspace may be missing
+		err = r.Service.EnsureDefaultWorkspace(r.Context())
+	}
+	if err != nil {
+		return transferError(err)
+	}
+	return writeJSON(r.w, http.StatusOK, abandoned)
+}
+
+// abandonImport ends an unfinished import and prints what is missing.
+func (t *client) abandonImport(to io.Writer) error {
+	var a transfer.Abandoned
+	if err := t.call(http.MethodDelete, Path+"import", nil, &a); err != nil {
+		return err
+	}
+	_, err := io.WriteString(to, describeAbandoned(a))
+	return err
+}
+
+func describeAbandoned(a transfer.Abandoned) string {
+	var text strings.Builder
+	fmt.Fprintf(&text, "The import is given up. %d lines were imported and stay. The store takes changes again.\n", a.Lines)
+	if a.TrailMayEnd {
+		text.WriteString("Nothing but the audit trail was imported, and that may lack its end.\n")
+	}
+	for _, missing := range []struct {
+		of    string
+		count int
+		names []string
+	}{
+		{"workspaces", a.Missing.Workspaces, a.Missing.WorkspaceSlugs},
+		{"presets", a.Missing.Presets, a.Missing.PresetSlugs},
+		{"keys", a.Missing.Keys, nil},
+	} {
+		fmt.Fprintf(&text, "missing %s: %d", missing.of, missing.count)
+		separator := ": "
+		for _, name := range missing.names {
+			text.WriteString(separator + printable(name))
+			separator = ", "
+		}
+		if more := missing.count - len(missing.names); more > 0 && len(missing.names) > 0 {
+			fmt.Fprintf(&text, " and %d more", more)
+		}
+		text.WriteString("\n")
+	}
+	if a.Partial != "" {
+		fmt.Fprintf(&text, "Preset %s may lack versions and labels, and is archived.\n", printable(a.Partial))
+	}
+	text.WriteString("Usage and kept answers that follow in the file are missing, too.\n")
+	return text.String()
+}
+
+// printable returns a text of a file without characters that control a terminal.
+func printable(text string) string { return strings.Trim(strconv.Quote(text), `"`) }

@@ -1,0 +1,112 @@
+package admin
+
+import (
+	"cmp"
+	"fmt"
+	"io"
+	"math"
+	"net/http"
+	"net/url"
+	"slices"
+	"strings"
+	"text/tabwriter"
+	"time"
+
+	jsonv2 "github.com/go-json-experiment/json"
+	"github.com/spf13/cobra"
+
+	"github.com/caddy-presets/caddy-presets/domain"
+)
+
+// listedNames is how many presets and how many models a row of the list names.
+const listedNames = 3
+
+// may says what the key may do, for a person. It names at most so many presets, and so many
+// models.
+func (k issuedKey) may(names int) string { return strings.Join(k.permissions(names), "; ") }
+
+// permissions returns the parts of may. Each part is a clause of its own.
+func (k issuedKey) permissions(names int) (parts []string) {
+	add := func(format string, args ...any) { parts = append(parts, fmt.Sprintf(format, args...)) }
+	if k.Kind == domain.ManagementKey {
+		if k.OnlyWorkspace {
+			add("manages workspace %s only", cmp.Or(k.WorkspaceSlug, k.WorkspaceID))
+		} else {
+			add("manages all workspaces")
+		}
+		if slices.Contains(k.Rights, domain.ProtectedLabels) {
+			add("changes what is protected")
+		} else {
+			add("cannot change what is protected")
+		}
+		return parts
+	}
+	add("reads presets, runs models")
+	if k.Presets != nil {
+		add("presets %s only", some(k.Presets, names))
+	}
+	if k.PresetRequired {
+		add("every request names a preset")
+	}
+	if k.Models != nil {
+		add("names models %s only", some(k.Models, names))
+	}
+	return parts
+}
+
+// some returns at most so many of the texts, and the number of the others.
+func some(texts []string, most int) string {
+	if more := len(texts) - most; more > 0 {
+		return fmt.Sprintf("%s and %d more", strings.Join(texts[:most], ", "), more)
+	}
+	return strings.Join(texts, ", ")
+}
+
+func showKeyCommand(target *client) *cobra.Command {
+	var asJSON bool
+	show := &cobra.Command{
+		Use:   "show [--json] <id>",
+		Short: "Shows a key without its secret, and all that it may do",
+		Args:  cobra.ExactArgs(1),
+		RunE: func(cmd *cobra.Command, args []string) error {
+			var k issuedKey
+			if err := target.call(http.MethodGet, Path+"keys/"+url.PathEscape(args[0]), nil, &k); err != nil {
+				return err
+			}
+			if asJSON {
+				return jsonv2.MarshalWrite(cmd.OutOrStdout(), k)
+			}
+			return k.print(cmd.OutOrStdout())
+		},
+	}
+	show.Flags().BoolVar(&asJSON, "json", false, "Print JSON")
+	return show
+}
+
+func (k issuedKey) print(w io.Writer) error {
+	table := tabwriter.NewWriter(w, 0, 0, 2, ' ', 0)
+	for _, row := range [][2]string{
+		{"id", k.ID},
+		{"kind", string(k.Kind)},
+		{"state", k.state()},
+		{"secret", "ends in " + k.Hint},
+		{"user", cmp.Or(k.UserID, "-")},
+		{"workspace", cmp.Or(k.WorkspaceSlug, k.WorkspaceID)},
+		{"name", cmp.Or(k.Name, "-")},
+		{"created", k.CreatedAt.Format(time.RFC3339)},
+		{"expires", timeOr(k.ExpiresAt, "never")},
+		{"revoked", timeOr(k.RevokedAt, "never")},
+		{"last used", timeOr(k.LastUsedAt, "never")},
+	} {
+		fmt.Fprintf(table, "%s\t%s\n", row[0], row[1])
+	}
+	title := "may"
+	if !k.Live {
+		title = "could, while live"
+	}
+	for _, part := range k.permissions(math.MaxInt) {
+		fmt.Fprintf(table, "%s\t%s\n", title, part)
+		title = ""
+	}
+	return table.Flush()
+}

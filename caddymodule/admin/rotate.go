@@ -1,0 +1,184 @@
+package admin
+
+import (
+	"cmp"
+	"context"
+	"errors"
+	"fmt"
+	"io"
+	"io/fs"
+	"os"
+	"path/filepath"
+	"regexp"
+	"slices"
+	"time"
+
+	"github.com/caddy-presets/caddy-presets/storage/badger"
+)
+
+// rotation keeps the newest backups of a store in a folder. The names of its files sort in
+// the order in which they were begun, also after the clock has gone back.
+type rotation struct {
+	folder   string
+	keep     int // at least 1
+	now      func() time.Time
+	messages io.Writer
+	// write writes a backup. verify fails unless the file of a name is a whole backup.
+	write  func(to io.Writer) error
+	verify func(name string) error
+}
+
+const (
+	// rotatedLayout is the time in the name of a backup, in UTC.
+	rotatedLayout = "20060102T150405.000Z"
+	// maxNameTries bounds how often another run may take the name first.
+	maxNameTries = 1000
+)
+
+var rotatedName = regexp.MustCompile(`^presets-(\d{8}T\d{6}\.\d{3}Z)\.backup(\.partial)?$`)
+
+func nameOf(at time.Time) string { return "presets-" + at.Format(rotatedLayout) + ".backup" }
+
+// run makes a backup and verifies it. Then it removes the oldest ones beyond r.keep. It
+// returns the path of the new one. After an error about the new one it has removed nothing.
+func (r rotation) run() (path string, err error) {
+	all, cutOff, err := r.list()
+	if err != nil {
+		return "", err
+	}
+	for _, name := range cutOff {
+		fmt.Fprintf(r.messages, "%s is being written by another run, or was left by one that was cut off.\n", filepath.Join(r.folder, name))
+	}
+	name, err := r.make(all, cutOff)
+	if err != nil {
+		return "", err
+	}
+	path = filepath.Join(r.folder, name)
+	if err := r.prune(name); err != nil {
+		return path, fmt.Errorf("%s is made and verified, but older backups could not be removed: %w", path, err)
+	}
+	return path, nil
+}
+
+// list returns the names of the backups that rotations made here, and of those that are not
+// complete. The oldest come first. Other files are left out, whatever their names.
+func (r rotation) list() (all, cutOff []string, err error) {
+	entries, err := os.ReadDir(r.folder)
+	if err != nil {
+		return nil, nil, err
+	}
+	for _, entry := range entries {
+		parts := rotatedName.FindStringSubmatch(entry.Name())
+		if parts == nil || !entry.Type().IsRegular() {
+			continue
+		}
+		if _, err := time.Parse(rotatedLayout, parts[1]); err != nil {
+			continue
+		}
+		if parts[2] == "" {
+			all = append(all, entry.Name())
+		} else {
+			cutOff = append(cutOff, entry.Name())
+		}
+	}
+	slices.Sort(all)
+	slices.Sort(cutOff)
+	return all, cutOff, nil
+}
+
+// make makes a backup whose name is later than those of the given ones.
+func (r rotation) make(earlier ...[]string) (name string, err error) {
+	at := r.now().UTC().Truncate(time.Millisecond)
+	for _, names := range earlier {
+		if len(names) == 0 {
+			continue
+		}
+		parts := rotatedName.FindStringSubmatch(names[len(names)-1])
+		newest, err := time.Parse(rotatedLayout, parts[1])
+		if err != nil {
+			return "", err
+		}
+		if newest.Sub(at) > time.Minute {
+			fmt.Fprintf(r.messages, "The clock is behind the name of the newest backup. The name of this one follows that: its time is %s.\n", at.Format(time.RFC3339))
+		}
+		if !at.After(newest) {
+			at = newest.Add(time.Millisecond)
+		}
+	}
+	for range maxNameTries {
+		begun := false
+		name = nameOf(at)
+		err = newFileBy(filepath.Join(r.folder, name), func(to io.Writer) error {
+			begun = true
+			return r.write(to)
+		}, r.publish)
+		if _, isTaken := errors.AsType[nameTakenError](err); begun || !isTaken {
+			return name, err
+		}
+		at = at.Add(time.Millisecond)
+	}
+	return name, err
+}
+
+// publish gives a complete backup its name once it is verified. No other run has that name,
+// because it belongs to the one that made partial.
+func (r rotation) publish(partial, name string) error {
+	if err := r.verify(partial); err != nil {
+		return err
+	}
+	err := os.Rename(partial, name)
+	if err != nil {
+		return err
+	}
+	if err := badger.SyncFolder(r.folder); err != nil {
+		return errors.Join(err, os.Remove(name))
+	}
+	return nil
+}
+
+// prune removes the oldest backups beyond r.keep, but never the given one.
+func (r rotation) prune(made string) error {
+	all, _, err := r.list()
+	if err != nil {
+		return err
+	}
+	var errs []error
+	for _, name := range all[:max(0, len(all)-r.keep)] {
+		if name == made {
+			continue
+		}
+		switch err := os.Remove(filepath.Join(r.folder, name)); {
+		case err == nil:
+			fmt.Fprintf(r.messages, "Removed %s.\n", filepath.Join(r.folder, name))
+		case !errors.Is(err, fs.ErrNotExist): // another run was first
+			errs = append(errs, err)
+		}
+	}
+	return cmp.Or(errors.Join(errs...), badger.SyncFolder(r.folder))
+}
+
+// rotate makes a backup of the server's store in a folder, and keeps the newest ones.
+func (t *client) rotate(ctx context.Context, messages io.Writer, folder string, keep int, with verification) (string, error) {
+	if info, err := os.Stat(folder); err != nil || !info.IsDir() {
+		return "", cmp.Or(err, fmt.Errorf("%s is no folder, as --keep wants", folder))
+	}
+	return rotation{
+		folder: folder, keep: keep, now: time.Now, messages: messages,
+		write: func(to io.Writer) error { return t.backupTo(ctx, messages, to) },
+		verify: func(name string) error {
+			v, err := with.file(ctx, name)
+			switch {
+			case err != nil:
+				return err
+			case v.Error != "" && len(with.key) == 0 && v.Backup != nil && v.Backup.Encrypted:
+				return errors.New("the backup is encrypted, so --keep needs --encryption-key-file to verify it; nothing was removed")
+			case v.Error != "":
+				return fmt.Errorf("the new backup is not kept, and nothing was removed: %s", v.Error)
+			case v.Damaged:
+				return fmt.Errorf("the new backup is not kept, and nothing was removed: %w", v.Err())
+			}
+			_, err = fmt.Fprintf(messages, "Verified it: nothing is damaged in %d records.\n", v.Records)
+			return err
+		},
+	}.run()
+}

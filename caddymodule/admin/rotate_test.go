@@ -1,0 +1,186 @@
+package admin
+
+import (
+	"bytes"
+	"errors"
+	"fmt"
+	"io"
+	"os"
+	"path/filepath"
+	"slices"
+	"strings"
+	"sync"
+	"testing"
+	"time"
+)
+
+// rotated is a rotation for tests. Its backups are texts.
+func rotated(folder string, keep int, at time.Time, messages io.Writer) rotation {
+	return rotation{
+		folder: folder, keep: keep, now: func() time.Time { return at }, messages: messages,
+		write: func(to io.Writer) error { _, err := io.WriteString(to, "whole"); return err },
+		verify: func(name string) error {
+			if content, err := os.ReadFile(name); err != nil || string(content) != "whole" {
+				return fmt.Errorf("got %q, %w", content, err)
+			}
+			return nil
+		},
+	}
+}
+
+// filesIn returns the names of the files in a folder.
+func filesIn(t *testing.T, folder string) (names []string) {
+	t.Helper()
+	entries, err := os.ReadDir(folder)
+	if err != nil {
+		t.Fatal(err)
+	}
+	for _, entry := range entries {
+		names = append(names, entry.Name())
+	}
+	return names
+}
+
+var noon = time.Date(2026, 11, 25, 12, 0, 0, 5e6, time.UTC)
+
+// TestRotation makes backups while the clock goes on, stands still and goes back.
+func TestRotation(t *testing.T) {
+	folder := t.TempDir()
+	// None of these is the rotation's.
+	others := []string{
+		"presets-20200101T000000.000Z.backup.old", "x-presets-20200101T000000.000Z.backup", "presets-20200101T000000Z.backup", "presets-20201301T000000.000Z.backup",
+		"presets-20200101T000000.000z.backup", "presets-.backup", "monday.backup", "presets-20200101T000000.000Z.backup.partial.partial",
+	}
+	for _, name := range others {
+		if err := os.WriteFile(filepath.Join(folder, name), nil, 0o600); err != nil {
+			t.Fatal(err)
+		}
+	}
+	const subfolder = "presets-20200102T000000.000Z.backup"
+	if err := os.Mkdir(filepath.Join(folder, subfolder), 0o700); err != nil {
+		t.Fatal(err)
+	}
+	others = append(others, subfolder)
+	var kept []string
+	for _, step := range []struct {
+		at   time.Time
+		name string
+		says string
+	}{
+		{noon, "presets-20261125T120000.005Z.backup", ""},
+		{noon.In(time.FixedZone("", 3600)), "presets-20261125T120000.006Z.backup", ""},
+		{noon.Add(time.Hour), "presets-20261125T130000.005Z.backup", ""},
+		{noon.AddDate(1, 0, 0), "presets-20271125T120000.005Z.backup", ""},
+		{noon.Add(2 * time.Hour), "presets-20271125T120000.006Z.backup", "The clock is behind"},
+		{noon.AddDate(-20, 0, 0), "presets-20271125T120000.007Z.backup", "The clock is behind"},
+		{noon.AddDate(1, 0, 1), "presets-20271126T120000.005Z.backup", ""},
+	} {
+		var messages bytes.Buffer
+		path, err := rotated(folder, 3, step.at, &messages).run()
+		if err != nil || path != filepath.Join(folder, step.name) || strings.Contains(messages.String(), "clock") != (step.says != "") {
+			t.Fatalf("%v: got %s, %v and %q, want %s and %q", step.at, path, err, messages.String(), step.name, step.says)
+		}
+		kept = append(kept, step.name)
+		if len(kept) > 3 {
+			if !strings.Contains(messages.String(), "Removed "+filepath.Join(folder, kept[0])+".\n") {
+				t.Errorf("%v: it does not say what it removed: %q", step.at, messages.String())
+			}
+			kept = kept[1:]
+		}
+		want := slices.Sorted(slices.Values(slices.Concat(others, kept)))
+		if got := filesIn(t, folder); !slices.Equal(got, want) {
+			t.Fatalf("%v: got %q, want %q", step.at, got, want)
+		}
+	}
+	info, err := os.Stat(filepath.Join(folder, kept[0]))
+	if err != nil || info.Mode().Perm()&0o077 != 0 {
+		t.Errorf("others can read it: %v, %v", info.Mode(), err)
+	}
+}
+
+// TestRotationFails fails at every step. No earlier backup is removed, and none is made.
+func TestRotationFails(t *testing.T) {
+	folder := t.TempDir()
+	for n := range 3 {
+		if _, err := rotated(folder, 3, noon.Add(time.Duration(n)*time.Hour), io.Discard).run(); err != nil {
+			t.Fatal(err)
+		}
+	}
+	before := filesIn(t, folder)
+	fails := errors.New("deliberate")
+	for what, change := range map[string]func(*rotation){
+		"written": func(r *rotation) {
+			r.write = func(to io.Writer) error { _, _ = io.WriteString(to, "who"); return fails }
+		},
+		"verified": func(r *rotation) { r.verify = func(string) error { return fails } },
+		"renamed": func(r *rotation) {
+			r.verify = func(name string) error { return errors.Join(os.Remove(name)) }
+		},
+	} {
+		r := rotated(folder, 1, noon.Add(9*time.Hour), io.Discard)
+		change(&r)
+		if path, err := r.run(); err == nil || path != "" {
+			t.Errorf("not %s: got %q, %v", what, path, err)
+		}
+		if got := filesIn(t, folder); !slices.Equal(got, before) {
+			t.Errorf("not %s: got %q, want %q", what, got, before)
+		}
+	}
+	if _, err := rotated(filepath.Join(folder, "absent"), 1, noon, io.Discard).run(); !errors.Is(err, os.ErrNotExist) {
+		t.Errorf("without the folder: got error %v", err)
+	}
+}
+
+// TestRotationLeftOver leaves an incomplete file alone, whose name is never used again.
+func TestRotationLeftOver(t *testing.T) {
+	folder := t.TempDir()
+	left := nameOf(noon) + ".partial"
+	if err := os.WriteFile(filepath.Join(folder, left), []byte("who"), 0o600); err != nil {
+		t.Fatal(err)
+	}
+	var messages bytes.Buffer
+	path, err := rotated(folder, 1, noon, &messages).run()
+	if want := filepath.Join(folder, "presets-20261125T120000.006Z.backup"); err != nil || path != want {
+		t.Errorf("got %s, %v, want %s", path, err, want)
+	}
+	if !strings.Contains(messages.String(), left+" is being written by another run") {
+		t.Errorf("got %q", messages.String())
+	}
+	if got := filesIn(t, folder); !slices.Equal(got, []string{left, filepath.Base(path)}) {
+		t.Errorf("got %q", got)
+	}
+}
+
+// TestRotationsAtOnce runs many at the same moment. All succeed, and the newest are left.
+func TestRotationsAtOnce(t *testing.T) {
+	const runs, keep = 40, 5
+	folder := t.TempDir()
+	paths := make([]string, runs)
+	errs := make([]error, runs)
+	var wg sync.WaitGroup
+	for i := range runs {
+		wg.Go(func() { paths[i], errs[i] = rotated(folder, keep, noon, io.Discard).run() })
+	}
+	wg.Wait()
+	if err := errors.Join(errs...); err != nil {
+		t.Fatal(err)
+	}
+	slices.Sort(paths)
+	if len(slices.Compact(slices.Clone(paths))) != runs {
+		t.Error("two runs had the same name")
+	}
+	var want []string
+	for _, path := range paths[runs-keep:] {
+		want = append(want, filepath.Base(path))
+	}
+	got := filesIn(t, folder)
+	if len(got) < keep || !slices.Equal(got[len(got)-keep:], want) {
+		t.Errorf("got %q, want that it ends with the newest %q", got, want)
+	}
+	if _, err := rotated(folder, keep, noon, io.Discard).run(); err != nil {
+		t.Fatal(err)
+	}
+	if got := filesIn(t, folder); len(got) != keep {
+		t.Errorf("the next run leaves %q, want %d of them", got, keep)
+	}
+}

@@ -1,0 +1,219 @@
+package transfer
+
+import (
+	"bytes"
+	"errors"
+	"fmt"
+	"slices"
+	"testing"
+
+	jsonv2 "github.com/go-json-experiment/json"
+
+	"github.com/caddy-presets/caddy-presets/domain"
+	"github.com/caddy-presets/caddy-presets/storage/storagetest"
+)
+
+// namesIn returns the slugs of the workspaces and presets of a store, and the ids of its keys.
+func namesIn(t *testing.T, s domain.Store) (workspaces, presets, keys []string) {
+	t.Helper()
+	err := s.View(t.Context(), func(r domain.Reader) error {
+		list, _, err := r.WorkspacePage(domain.Page{Limit: 1000})
+		if err != nil {
+			return err
+		}
+		var all []domain.Workspace
+		if err := jsonv2.Unmarshal(list, &all); err != nil {
+			return err
+		}
+		for _, w := range all {
+			workspaces = append(workspaces, w.Slug)
+			for p, err := range r.Presets(w.ID) {
+				if err != nil {
+					return err
+				}
+				presets = append(presets, w.Slug+"/"+p.Slug)
+			}
+		}
+		issued, err := r.Keys()
+		for _, k := range issued {
+			keys = append(keys, k.ID)
+		}
+		return err
+	})
+	if err != nil {
+		t.Fatal(err)
+	}
+	return workspaces, presets, keys
+}
+
+// without returns the elements that others lack.
+func without(all, others []string) []string {
+	return slices.DeleteFunc(slices.Clone(all), func(s string) bool { return slices.Contains(others, s) })
+}
+
+// TestAbandon gives an import up after each of its batches. What was imported stays, is
+// consistent, and can be exported, imported and changed. The first tier tries one of five.
+func TestAbandon(t *testing.T) {
+	from := newStore(t)
+	f := fill(t, from)
+	f.Some()
+	f.Much()
+	content := exported(t, from)
+	workspaces, presets, keys := namesIn(t, from)
+	by := domain.By(domain.Principal{UserID: "admin", Kind: domain.ManagementKey})
+	partial, trailCut := 0, 0
+	for batches := 1; ; batches += storagetest.Sample(5) {
+		to := started(t)
+		service := domain.NewService(to)
+		s := &interrupted{Store: to, before: nothing, after: func(n int) error {
+			if n == batches {
+				return errDeliberate
+			}
+			return nil
+		}}
+		if _, err := Abandon(t.Context(), to, service, by); !errors.Is(err, ErrNone) {
+			t.Fatalf("before an import: got error %v", err)
+		}
+		_, err := importBy(t.Context(), s, bytes.NewReader(content), 32<<10)
+		if unfinished, err := Unfinished(t.Context(), to); err != nil {
+			t.Fatal(err)
+		} else if !unfinished { // the last batch
+			if _, err := Abandon(t.Context(), to, service, by); !errors.Is(err, ErrNone) {
+				t.Errorf("after a finished import: got error %v", err)
+			}
+			if batches < 20 || partial == 0 || trailCut == 0 {
+				t.Errorf("%d batches, %d within a preset and %d within the trail", batches, partial, trailCut)
+			}
+			t.Logf("%d batches, %d within a preset and %d within the trail", batches, partial, trailCut)
+			return
+		}
+		if !errors.Is(err, errDeliberate) {
+			t.Fatal(err)
+		}
+		a, err := Abandon(t.Context(), to, service, by)
+		if err != nil {
+			t.Fatal(err)
+		}
+		what := fmt.Sprintf("after line %d", a.Lines)
+		got := func(count int, names []string, want []string) {
+			t.Helper()
+			slices.Sort(names)
+			if all := slices.Sorted(slices.Values(want)); count != len(want) || len(want) <= maxNamed && !slices.Equal(names, all) || len(names) != min(len(want), maxNamed) {
+				t.Errorf("%s: %d are missing, such as %q, want %d: %.500q", what, count, names, len(want), all)
+			}
+		}
+		nowWorkspaces, nowPresets, nowKeys := namesIn(t, to)
+		if a.TrailMayEnd {
+			trailCut++
+			if len(nowPresets) > 0 {
+				t.Errorf("%s: there are presets already", what)
+			}
+		} else {
+			missing := without(workspaces, nowWorkspaces)
+			// The default workspace of the file is not the one that the server made.
+			if slices.Contains(nowWorkspaces, "default") && !slices.ContainsFunc(nowPresets, func(p string) bool { return p[:8] == "default/" }) && slices.Contains(a.Missing.WorkspaceSlugs, "default") {
+				missing = append(missing, "default")
+			}
+			got(a.Missing.Workspaces, a.Missing.WorkspaceSlugs, missing)
+			got(a.Missing.Presets, a.Missing.PresetSlugs, without(presets, nowPresets))
+			if want := len(without(keys, nowKeys)); a.Missing.Keys != want {
+				t.Errorf("%s: %d keys are missing, want %d", what, a.Missing.Keys, want)
+			}
+		}
+		if a.Partial != "" {
+			partial++
+			if !slices.Contains(nowPresets, a.Partial) {
+				t.Errorf("%s: the partial preset %s is not there", what, a.Partial)
+			}
+		}
+		if _, err := Abandon(t.Context(), to, service, by); !errors.Is(err, ErrNone) {
+			t.Errorf("%s, again: got error %v", what, err)
+		}
+		if report, err := to.Check(t.Context()); err != nil || len(report.Problems) > 0 {
+			t.Errorf("%s: got error %v and the problems %q", what, err, report.Problems)
+		}
+		records, head, err := service.AuditTrail(t.Context(), max(0, headOf(t, to).Count-1), 1)
+		if err != nil || len(records) != 1 || records[0].Operation != "store.abandon_import" || records[0].UserID != "admin" || head.Importing {
+			t.Fatalf("%s: the audit trail ends with %+v, %v", what, records, err)
+		}
+		if err := service.EnsureDefaultWorkspace(t.Context()); err != nil {
+			t.Fatal(err)
+		}
+		if _, err := service.CreatePresetVersion(t.Context(), by, "", "new", domain.Capture{Dialect: domain.Chat, Config: []byte("{}")}); err != nil {
+			t.Errorf("%s: %v", what, err)
+		}
+		if _, err := Import(t.Context(), to, bytes.NewReader(content)); !errors.Is(err, ErrStore) {
+			t.Errorf("%s: importing again: got error %v", what, err)
+		}
+		if batches%5 == 1 {
+			rest := exported(t, to)
+			if _, err := Verify(t.Context(), bytes.NewReader(rest)); err != nil {
+				t.Fatalf("%s: %v", what, err)
+			}
+			imports(t, started(t), rest)
+		}
+	}
+}
+
+func headOf(t *testing.T, s domain.Store) (head domain.AuditHead) {
+	t.Helper()
+	if err := s.View(t.Context(), func(r domain.Reader) (err error) {
+		head, err = r.AuditHead()
+		return err
+	}); err != nil {
+		t.Fatal(err)
+	}
+	return head
+}
+
+// TestAbandonRunning gives an import up while it runs. One of the two fails, and the store is
+// as the other left it.
+func TestAbandonRunning(t *testing.T) {
+	from := newStore(t)
+	f := fill(t, from)
+	f.Some()
+	f.Much()
+	content := exported(t, from)
+	to := started(t)
+	service := domain.NewService(to)
+	by := domain.By(domain.Principal{UserID: "admin", Kind: domain.ManagementKey})
+	s := &interrupted{Store: to, after: nothing, before: func(n int) error {
+		if n == 5 { // between two batches
+			if _, err := Abandon(t.Context(), to, service, by); err != nil {
+				t.Error(err)
+			}
+		}
+		return nil
+	}}
+	_, err := importBy(t.Context(), s, bytes.NewReader(content), 32<<10)
+	if !errors.Is(err, ErrStore) {
+		t.Errorf("the import: got error %v", err)
+	}
+	if report, err := to.Check(t.Context()); err != nil || len(report.Problems) > 0 {
+		t.Errorf("got error %v and the problems %q", err, report.Problems)
+	}
+
+	to = started(t)
+	service = domain.NewService(to)
+	s = &interrupted{Store: to, before: nothing, after: func(n int) error {
+		if n == 5 {
+			return errDeliberate
+		}
+		return nil
+	}}
+	if _, err := importBy(t.Context(), s, bytes.NewReader(content), 32<<10); !errors.Is(err, errDeliberate) {
+		t.Fatal(err)
+	}
+	// Between Abandon's look and its change, the import goes on.
+	again := &interrupted{Store: to, after: nothing, before: func(n int) error {
+		if n == 1 {
+			_, err := importBy(t.Context(), to, bytes.NewReader(content), 32<<10)
+			return err
+		}
+		return nil
+	}}
+	if _, err := Abandon(t.Context(), again, domain.NewService(again), by); err == nil {
+		t.Error("an import was abandoned that had ended")
+	}
+	imports(t, to, content) // it reports that all is there
+}
