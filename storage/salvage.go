@@ -44,9 +44,12 @@ type Loss struct {
 	// Kind is workspace, preset, version, label, key, audit, usage, served, answer,
 	// feedback, or commits.
 	Kind      string `json:"kind"`
-	Workspace string `json:"workspace,omitzero"` // the slug, or the id if that is lost
-	Preset    string `json:"preset,omitzero"`    // the slug, or the id if that is lost
+	Workspace string `json:"workspace,omitzero"` // the slug in the new store
+	Preset    string `json:"preset,omitzero"`    // the slug
 	Label     string `json:"label,omitzero"`
+	// WorkspaceID and PresetID tell more than slugs if these are lost.
+	WorkspaceID string `json:"workspace_id,omitzero"`
+	PresetID    string `json:"preset_id,omitzero"`
 	// First and Last are the numbers of versions, audit records or commits.
 	First int `json:"first,omitzero"`
 	Last  int `json:"last,omitzero"`

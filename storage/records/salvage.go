@@ -249,10 +249,10 @@ func (s *salvager) readWorkspaces() {
 			continue
 		}
 		if len(later) > 0 {
-			s.lose(storage.Loss{Kind: "workspace", Workspace: w.Slug, What: "its newest settings are lost: it has earlier ones"})
+			s.lose(storage.Loss{Kind: "workspace", Workspace: w.Slug, WorkspaceID: w.ID, What: "its newest settings are lost: it has earlier ones"})
 		}
 		if taken[w.Slug] {
-			s.lose(storage.Loss{Kind: "workspace", Workspace: w.Slug, What: "its newest slug is lost, and another workspace has this one: it is now " + newSlug(w.ID)})
+			s.lose(storage.Loss{Kind: "workspace", Workspace: w.Slug, WorkspaceID: w.ID, What: "its newest slug is lost, and another workspace has this one: it is now " + newSlug(w.ID)})
 			order[i].Slug = newSlug(w.ID)
 		}
 		taken[order[i].Slug] = true
@@ -301,6 +301,6 @@ func (s *salvager) addLostWorkspaces(taken map[string]bool) {
 		taken[slug], s.slugs[id] = true, slug
 		w := domain.NewSalvagedWorkspace(id, slug, s.Now)
 		s.out.workspaces = append(s.out.workspaces, w)
-		s.lose(storage.Loss{Kind: "workspace", Workspace: slug, What: "its settings are lost, with the server tools that it disabled: it was made anew for its presets"})
+		s.lose(storage.Loss{Kind: "workspace", Workspace: slug, WorkspaceID: id, What: "its settings are lost, with the server tools that it disabled: it was made anew for its presets"})
 	}
 }

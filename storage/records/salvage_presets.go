@@ -54,14 +54,14 @@ func (s *salvager) readPresets() {
 
 // loseHead names a preset of which neither its record nor its copy in the list was found.
 func (s *salvager) loseHead(id string, versions int) {
-	lost := storage.Loss{Kind: "preset", Preset: id, What: fmt.Sprintf("its record is lost; %d whole versions of it were found, and not copied", versions)}
+	lost := storage.Loss{Kind: "preset", PresetID: id, What: fmt.Sprintf("its record is lost; %d whole versions of it were found, and not copied", versions)}
 	for _, a := range s.byID[id] {
 		if s.isDeleted(a.Object.WorkspaceID) {
 			return
 		}
-		lost.Workspace, lost.Preset = cmp.Or(s.slugs[a.Object.WorkspaceID], a.Object.WorkspaceID), a.Object.Slug
+		lost.Workspace, lost.WorkspaceID, lost.Preset = s.slugs[a.Object.WorkspaceID], a.Object.WorkspaceID, a.Object.Slug
 	}
-	if lost.Preset == id && s.mayBePurged() {
+	if lost.Preset == "" && s.mayBePurged() {
 		return
 	}
 	s.lose(lost)
@@ -111,7 +111,7 @@ func (s *salvager) readHeads() map[string]head {
 // readPreset reads the versions and labels of a preset.
 func (s *salvager) readPreset(h head, versions, changes []Key) {
 	lost := func(kind, label string, first, last int, what string) {
-		s.lose(storage.Loss{Kind: kind, Workspace: s.slugs[h.WorkspaceID], Preset: h.Slug, Label: label, First: first, Last: last, What: what})
+		s.lose(storage.Loss{Kind: kind, Workspace: s.slugs[h.WorkspaceID], WorkspaceID: h.WorkspaceID, Preset: h.Slug, PresetID: h.ID, Label: label, First: first, Last: last, What: what})
 	}
 	later := s.later(h.ID, h.version)
 	h.isOld = len(later) > 0

@@ -70,7 +70,7 @@ func (s *salvager) readRest() {
 			r.Content = s.Records[string(k)].Record[recordHeader:]
 			s.out.usage = append(s.out.usage, r)
 		case !s.isDeleted(row.workspace.String()):
-			s.lose(storage.Loss{Kind: "usage", Workspace: row.workspace.String(), ID: hex.EncodeToString(k), What: "its workspace is lost"})
+			s.lose(storage.Loss{Kind: "usage", WorkspaceID: row.workspace.String(), ID: hex.EncodeToString(k), What: "its workspace is lost"})
 		}
 	}
 	for _, k := range s.found[KindReplay] {
@@ -89,7 +89,7 @@ func (s *salvager) readRest() {
 		if len(k) > 2+len(uuid.UUID{}) {
 			id, slug := uuid.UUID(k[2:2+len(uuid.UUID{})]).String(), string(k[2+len(uuid.UUID{}):])
 			if !s.isDeleted(id) && !slices.ContainsFunc(s.out.presets, func(p salvagedPreset) bool { return p.WorkspaceID == id && p.Slug == slug }) {
-				s.lose(storage.Loss{Kind: "served", Workspace: s.slugs[id], Preset: slug, What: "its preset is lost"})
+				s.lose(storage.Loss{Kind: "served", Workspace: s.slugs[id], WorkspaceID: id, Preset: slug, What: "its preset is lost"})
 			}
 		}
 	}
