@@ -31,7 +31,7 @@ verify does so if it is given a folder.`,
 
 // addCommands adds the subcommands of caddy presets.
 func addCommands(presets *cobra.Command) {
-	presets.AddCommand(keyCommand(), auditCommand(), backupCommand(), restoreCommand(), exportCommand(), importCommand(), verifyCommand(), pruneCommand())
+	presets.AddCommand(keyCommand(), auditCommand(), backupCommand(), restoreCommand(), exportCommand(), importCommand(), verifyCommand(), salvageCommand(), pruneCommand())
 	refuseUnknown(presets)
 }
 

@@ -303,4 +303,9 @@ func (s *salvager) addLostWorkspaces(taken map[string]bool) {
 		s.out.workspaces = append(s.out.workspaces, w)
 		s.lose(storage.Loss{Kind: "workspace", Workspace: slug, WorkspaceID: id, What: "its settings are lost, with the server tools that it disabled: it was made anew for its presets"})
 	}
+	for id, records := range s.byID {
+		if object := records[len(records)-1].Object; object.Kind == "workspace" && s.slugs[id] == "" && !s.isDeleted(id) {
+			s.lose(storage.Loss{Kind: "workspace", Workspace: object.Slug, WorkspaceID: id, What: "the workspace is lost, and no preset of it was found"})
+		}
+	}
 }
