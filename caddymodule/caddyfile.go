@@ -58,6 +58,7 @@ func parseCaddyfile(h httpcaddyfile.Helper) (caddyhttp.MiddlewareHandler, error)
 //		}
 //		metrics             per_preset [<most>]
 //		console             [<path>]
+//		health              <path>
 //		webhook             <url> {
 //			secret <placeholder>
 //		}
@@ -111,6 +112,8 @@ func (h *Handler) unmarshalSubdirective(d *caddyfile.Dispenser, name string) (er
 	case "console":
 		h.Console = new(Console)
 		return h.Console.unmarshal(d)
+	case "health":
+		return h.unmarshalHealth(d)
 	case "metrics":
 		return h.unmarshalMetrics(d)
 	case "webhook":

@@ -99,6 +99,13 @@ type Handler struct {
 	// The console, a page for browsers. Without it its path is the gateway's.
 	Console *Console `json:"console,omitempty"`
 
+	// The path at which load balancers ask whether this handler can serve. The answer to
+	// GET and HEAD is 200 with "ok" if the store can be read, and 503 otherwise. It is 200
+	// while changes are refused, because inference requests work. No key is needed. The
+	// path must not hide the API, a route on which presets work, or the console. Default:
+	// none
+	Health string `json:"health,omitempty"`
+
 	// What the metrics tell apart.
 	Metrics *MetricsSettings `json:"metrics,omitempty"`
 
@@ -197,6 +204,9 @@ func (h *Handler) provisionSettings(repl *caddy.Replacer) error {
 		if h.page, err = h.Console.provision(repl, h.BasePath); err != nil {
 			return fmt.Errorf("console: path: %w", err)
 		}
+	}
+	if err := h.provisionHealth(repl); err != nil {
+		return fmt.Errorf("health: %w", err)
 	}
 	return nil
 }
@@ -301,6 +311,10 @@ func (h *Handler) ServeHTTP(w http.ResponseWriter, r *http.Request, next caddyht
 	}
 	if err != nil {
 		return h.refuse(w, r, path, err)
+	}
+	if h.Health != "" && path == h.Health {
+		h.serveHealth(w, r)
+		return nil
 	}
 	stripUpgrade(r)
 	if h.isAPIPath(path) {
