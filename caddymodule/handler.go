@@ -125,9 +125,10 @@ type Handler struct {
 	failureLimit failureLimit
 	webhooks     []*webhookUse
 	stopping     stopClock
-	shared       *shared     // with the other handlers of the store
-	live         *live.Store // nil until goLive
-	use          *live.Use   // of live
+	shared       *shared               // with the other handlers of the store
+	damage       engine.DamageReporter // the store, nil if it cannot tell
+	live         *live.Store           // nil until goLive
+	use          *live.Use             // of live
 }
 
 // CaddyModule returns the Caddy module information.
@@ -238,6 +239,7 @@ func (h *Handler) provisionStore(ctx caddy.Context) error {
 	store := h.metrics.measure(e.Store())
 	h.service = domain.NewService(store)
 	h.service.KeepVersions = h.KeepVersions
+	h.damage, _ = e.Store().(engine.DamageReporter)
 	ensured := h.service.EnsureDefaultWorkspace(ctx)
 	if ensured != nil && !isRetryable(ensured) {
 		return fmt.Errorf("creating the default workspace: %w", ensured)
@@ -293,6 +295,7 @@ func (h *Handler) Cleanup() error {
 	}
 	if h.Inference != nil {
 		h.Inference.resolver.Close() // late requests may keep the handler in memory for long
+		h.shared.newest.CompareAndSwap(h, nil)
 		if h.Inference.Usage != nil {
 			h.shared.usage.end(h.Inference.Usage.recording)
 		}

@@ -71,6 +71,12 @@ func (s *store) Health() engine.Health {
 	return engine.Health{Available: true, Writable: status.Writable, Damaged: status.Damage > 0}
 }
 
+// Damaged implements engine.DamageReporter.
+func (s *store) Damaged() bool {
+	opened, err := s.Opened()
+	return err == nil && opened.Damaged()
+}
+
 // Interface guards
 var (
 	_ domain.Store          = (*store)(nil)
@@ -78,4 +84,5 @@ var (
 	_ engine.Backuper       = (*store)(nil)
 	_ engine.RemovalAdviser = (*store)(nil)
 	_ engine.HealthReporter = (*store)(nil)
+	_ engine.DamageReporter = (*store)(nil)
 )

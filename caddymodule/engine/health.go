@@ -27,6 +27,13 @@ type HealthReporter interface {
 	Health() Health
 }
 
+// DamageReporter is a store that tells whether a read or a check has found damage since it
+// was opened. Damaged costs no more than a few loads from memory, since each inference
+// request asks it. It is safe for concurrent use.
+type DamageReporter interface {
+	Damaged() bool
+}
+
 // healthPatience bounds the question to a store that does not tell its state.
 const healthPatience = 5 * time.Second
 

@@ -188,6 +188,9 @@ func (w *wreck) interpret(keepKeys bool) *records.Salvaged {
 	return in.Salvage()
 }
 
+// salvagePatience is how long a salvage waits for a disk that is busy.
+const salvagePatience = 10 * time.Minute
+
 // buildSalvaged makes the new store beside its folder, and renames it when it is complete.
 func buildSalvaged(ctx context.Context, to string, o Options, s *records.Salvaged, report *storage.Salvage) (err error) {
 	if err := os.MkdirAll(filepath.Dir(to), 0o700); err != nil {
@@ -203,6 +206,7 @@ func buildSalvaged(ctx context.Context, to string, o Options, s *records.Salvage
 	if err != nil {
 		return err
 	}
+	store.committer.patience = salvagePatience // nobody waits for an answer
 	m, err := readMarker(made, o)
 	if err == nil {
 		report.StoreID = m.ID
