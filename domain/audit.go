@@ -32,7 +32,7 @@ type AuditHead struct {
 
 // AuditObject is the object of a change. Fields that do not apply are empty.
 type AuditObject struct {
-	Kind        string `json:"kind"` // preset, workspace or key
+	Kind        string `json:"kind"` // preset, workspace, key or store
 	ID          string `json:"id"`
 	WorkspaceID string `json:"workspace_id,omitzero"`
 	Slug        string `json:"slug,omitzero"`

@@ -91,6 +91,9 @@ func exportStore(t *testing.T, s *Store) exported {
 		if of.Workspace != "" {
 			of.WorkspaceID, of.PresetID = workspaceID, presetID
 		}
+		if l.Usage != nil {
+			of.PresetID = "" // it follows all presets
+		}
 		key := keyOf(of)
 		if l.Audit != nil {
 			e.trail = append(e.trail, *l.Audit)
