@@ -59,6 +59,7 @@ func parseCaddyfile(h httpcaddyfile.Helper) (caddyhttp.MiddlewareHandler, error)
 //		metrics             per_preset [<most>]
 //		console             [<path>]
 //		bundle              <folder>
+//		health              <path>
 //		webhook             <url> {
 //			secret <placeholder>
 //		}
@@ -112,6 +113,8 @@ func (h *Handler) unmarshalSubdirective(d *caddyfile.Dispenser, name string) (er
 	case "console":
 		h.Console = new(Console)
 		return h.Console.unmarshal(d)
+	case "health":
+		return h.unmarshalHealth(d)
 	case "metrics":
 		return h.unmarshalMetrics(d)
 	case "bundle":

@@ -99,6 +99,13 @@ type Handler struct {
 	// The console, a page for browsers. Without it its path is the gateway's.
 	Console *Console `json:"console,omitempty"`
 
+	// The path at which load balancers ask whether this handler can serve. The answer to
+	// GET and HEAD is 200 with "ok" if the store can be read, and 503 otherwise. It is 200
+	// while changes are refused, because inference requests work. No key is needed. The
+	// path must not hide the API, a route on which presets work, or the console. Default:
+	// none
+	Health string `json:"health,omitempty"`
+
 	// The labels that metrics have.
 	Metrics *MetricsSettings `json:"metrics,omitempty"`
 
@@ -125,9 +132,10 @@ type Handler struct {
 	webhooks     []*webhookUse
 	bundle       *bundle // nil without one
 	stopping     stopClock
-	shared       *shared     // with the other handlers of the store
-	live         *live.Store // nil until goLive
-	use          *live.Use   // of live
+	shared       *shared               // with the other handlers of the store
+	damage       engine.DamageReporter // the store, nil if it cannot tell
+	live         *live.Store           // nil until goLive
+	use          *live.Use             // of live
 }
 
 // CaddyModule returns the Caddy module information.
@@ -213,6 +221,9 @@ func (h *Handler) provisionSettings(repl *caddy.Replacer) error {
 			return fmt.Errorf("console: path: %w", err)
 		}
 	}
+	if err := h.provisionHealth(repl); err != nil {
+		return fmt.Errorf("health: %w", err)
+	}
 	return nil
 }
 
@@ -243,6 +254,7 @@ func (h *Handler) provisionStore(ctx caddy.Context) error {
 	store := h.metrics.measure(e.Store())
 	h.service = domain.NewService(store)
 	h.service.KeepVersions = h.KeepVersions
+	h.damage, _ = e.Store().(engine.DamageReporter)
 	ensured := h.service.EnsureDefaultWorkspace(ctx)
 	if ensured != nil && !isRetryable(ensured) {
 		return fmt.Errorf("creating the default workspace: %w", ensured)
@@ -298,6 +310,7 @@ func (h *Handler) Cleanup() error {
 	}
 	if h.Inference != nil {
 		h.Inference.resolver.Close() // late requests may keep the handler in memory for long
+		h.shared.newest.CompareAndSwap(h, nil)
 		if h.Inference.Usage != nil {
 			h.shared.usage.end(h.Inference.Usage.recording)
 		}
@@ -319,6 +332,10 @@ func (h *Handler) ServeHTTP(w http.ResponseWriter, r *http.Request, next caddyht
 	}
 	if err != nil {
 		return h.refuse(w, r, path, err)
+	}
+	if h.Health != "" && path == h.Health {
+		h.serveHealth(w, r)
+		return nil
 	}
 	stripUpgrade(r)
 	if h.isAPIPath(path) {

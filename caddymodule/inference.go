@@ -294,6 +294,9 @@ func (c *inferenceCall) prepare() (answered bool) {
 	result := "passed"
 	if resolution.Preset != "" {
 		result = "resolved"
+		if damage := c.h.damage; damage != nil && resolution.FromMemory && damage.Damaged() {
+			c.h.metrics.fromMemory.Inc()
+		}
 	}
 	c.h.metrics.resolved(c.op.name, result, c.start)
 	if c.dryRun {

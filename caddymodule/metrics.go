@@ -18,6 +18,7 @@ type metrics struct {
 	resolutions *timing // operation, result
 	storeCalls  *timing // operation, result
 	versions    prometheus.Counter
+	fromMemory  prometheus.Counter
 
 	failures         *prometheus.CounterVec // result
 	refused, limited prometheus.Counter     // the series of failures
@@ -50,6 +51,10 @@ func newMetrics(registry *prometheus.Registry) (*metrics, error) {
 			Namespace: namespace, Subsystem: subsystem, Name: "versions_written_total",
 			Help: "Preset versions written.",
 		}),
+		fromMemory: prometheus.NewCounter(prometheus.CounterOpts{
+			Namespace: namespace, Subsystem: subsystem, Name: "served_from_memory_total",
+			Help: "Inference requests whose preset was resolved from memory while the store was found damaged.",
+		}),
 		failures: prometheus.NewCounterVec(prometheus.CounterOpts{
 			Namespace: namespace, Subsystem: subsystem, Name: "auth_failures_total",
 			Help: "Requests refused for a wrong key, or without a look-up because their address had failed too often.",
@@ -78,7 +83,7 @@ func newMetrics(registry *prometheus.Registry) (*metrics, error) {
 	}
 	err := errors.Join(
 		m.requests.register(registry), m.resolutions.register(registry), m.storeCalls.register(registry),
-		register(registry, &m.versions), register(registry, &m.failures),
+		register(registry, &m.versions), register(registry, &m.fromMemory), register(registry, &m.failures),
 		register(registry, &m.webhookRequests), register(registry, &m.webhookDropped),
 		register(registry, &m.bundlesWaiting), register(registry, &m.usage), register(registry, &m.bodyBytes), register(registry, &m.bodiesRefused),
 	)

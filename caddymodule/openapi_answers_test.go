@@ -423,6 +423,8 @@ func TestOpenAPIAnswers(t *testing.T) {
 	check("store_verify", admin("POST", "verify", ""), 200)
 	check("backup_get", admin("GET", "backup", ""), 200)
 	check("backup_get", admin("GET", "backup?store=absent", ""), 404)
+	check("health_get", admin("GET", "health", ""), 200)
+	check("health_get", admin("GET", "health?store=absent", ""), 404)
 	check("openapi_get", admin("GET", "openapi.yaml", ""), 200)
 	for range 20 { // together more than a batch of an import
 		s.manage("POST", "/v1/presets/large/responses", `{"model":"`+strings.Repeat("m", 40<<10)+`"}`).want(t, 200)

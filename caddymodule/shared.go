@@ -5,6 +5,7 @@ import (
 	"maps"
 	"slices"
 	"sync"
+	"sync/atomic"
 	"time"
 
 	"go.uber.org/zap"
@@ -23,6 +24,7 @@ type shared struct {
 	webhooks webhooks
 	usage    usageRecorder
 	bundles  bundles
+	newest   atomic.Pointer[Handler] // with an inference block
 }
 
 func newShared() any {
@@ -49,11 +51,26 @@ func (h *Handler) goLive(e engine.Engine) {
 	h.live = live.Add(e.Name(), h.use)
 	h.shared = h.live.Shared(newShared).(*shared)
 	h.shared.webhooks.add(h.webhooks)
+	h.inheritMemory()
 	if recording != nil {
 		h.shared.usage.start(recording)
 	}
 	h.service.Changing = h.changing
 	h.finder = keyFinder{h.keys, []*live.Store{h.live}}
+}
+
+// inheritMemory takes over what an earlier handler has in memory if the store is damaged: it
+// may be the only place that has it. The stamps of the store tell whether it is current, so
+// a key that was revoked stays so.
+func (h *Handler) inheritMemory() {
+	if h.Inference == nil {
+		return
+	}
+	before := h.shared.newest.Swap(h)
+	if before != nil && h.damage != nil && h.damage.Damaged() {
+		h.Inference.resolver.Inherit(before.Inference.resolver)
+		h.service.InheritKeys(before.service)
+	}
 }
 
 // adviseFirstKey logs how to make the first key if the configuration and the store have

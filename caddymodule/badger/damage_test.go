@@ -233,3 +233,86 @@ func TestMetricsWhileOpening(t *testing.T) {
 		t.Error("the metrics wait for the folder")
 	}
 }
+
+// TestServedFromMemory damages the table of a running server. Presets and keys that are in
+// memory are served on, and a metric and the log say so. A key that is revoked then stays
+// revoked.
+func TestServedFromMemory(t *testing.T) {
+	const block = caddytest.Standard + "\ninference {\nkeys everywhere\n}"
+	site := func(s *caddytest.Server) string {
+		return s.SiteAt(s.Address, fmt.Sprintf("presets {\nstorage badger %s {\nscrub_interval 1s\n}\n%s\n}", s.Folder, block))
+	}
+	s := caddytest.Start(t, block)
+	const needle = "the-text-of-the-damaged-preset"
+	s.Manage("POST", "/v1/presets/known/chat/completions", `{"model":"acme/large","messages":[]}`).Want(t, 200)
+	s.Manage("POST", "/v1/presets/unknown/chat/completions", `{"model":"`+needle+`","messages":[]}`).Want(t, 200)
+	s.Manage("POST", "/v1/presets/damaged/chat/completions", `{"model":"`+needle+`","messages":[]}`).Want(t, 200)
+	kept, revoked := s.Issue(`{"kind":"inference"}`), s.Issue(`{"kind":"inference"}`)
+	s.Stop() // writes the log to a table
+	if err := s.Load(site(s)); err != nil {
+		t.Fatal(err)
+	}
+	ask := func(preset, secret string, status int) {
+		t.Helper()
+		s.Do("POST", "/v1/chat/completions", `{"model":"@preset/`+preset+`"}`, caddytest.Bearer(secret)).Want(t, status)
+	}
+	for _, preset := range []string{"known", "damaged"} {
+		ask(preset, kept.Secret, 202)
+		ask(preset, revoked.Secret, 202)
+	}
+	const served = "caddy_presets_served_from_memory_total"
+	if got := s.Metric(served); got != "0" {
+		t.Errorf("got %s of %s before the damage", got, served)
+	}
+
+	tables, err := filepath.Glob(filepath.Join(s.Folder, "*.sst"))
+	if err != nil || len(tables) == 0 {
+		t.Fatal(tables, err)
+	}
+	for _, name := range tables {
+		content, err := os.ReadFile(name)
+		if err != nil {
+			t.Fatal(err)
+		}
+		file, err := os.OpenFile(name, os.O_WRONLY, 0)
+		if err != nil {
+			t.Fatal(err)
+		}
+		for at := 0; ; { // in place, so that the server's memory map shows it
+			i := bytes.Index(content[at:], []byte(needle))
+			if i < 0 {
+				break
+			}
+			if _, err := file.WriteAt([]byte{'T'}, int64(at+i)); err != nil {
+				t.Fatal(err)
+			}
+			at += i + len(needle)
+		}
+		if err := file.Close(); err != nil {
+			t.Fatal(err)
+		}
+	}
+	caddytest.Await(t, "the damage is not found", func() bool {
+		return strings.Contains(s.Logs(), "stored data were found damaged: presets and keys that are in memory are served on")
+	})
+	ask("known", kept.Secret, 202)
+	ask("damaged", kept.Secret, 202) // only memory has it
+	ask("unknown", kept.Secret, 500)
+	if got := s.Metric(served); got != "2" {
+		t.Errorf("got %s of %s, want 2", got, served)
+	}
+	s.Admin("DELETE", "/presets/keys/"+revoked.ID, "").Want(t, 200)
+	ask("damaged", revoked.Secret, 401)
+	s.Admin("GET", "/presets/health", "").Want(t, 200, `"available":true`, `"damaged":true`)
+
+	// A reload keeps what is in memory.
+	if err := s.Load(site(s) + "\n"); err != nil {
+		t.Fatal(err)
+	}
+	ask("known", kept.Secret, 202)
+	ask("damaged", kept.Secret, 202)
+	ask("damaged", revoked.Secret, 401)
+	if n := strings.Count(s.Logs(), "stored data were found damaged"); n != 1 {
+		t.Errorf("the log tells of it %d times", n)
+	}
+}

@@ -28,6 +28,8 @@ type folder struct {
 
 	retries retryState
 	checks  checkState
+
+	isDamaged bool // the open store was found damaged, which was logged
 }
 
 // maxRetryPause bounds the pause between attempts that read all tables.
@@ -53,7 +55,7 @@ func (f *folder) open(ctx context.Context) (*badgerstore.Store, error) {
 		Logger: logof.New(f.logger), EncryptionKey: f.key, Existing: !f.retries.mayBeNew,
 		Probe: func(folder string, o badgerstore.Options) error { return f.probe(ctx, folder, o) },
 	})
-	f.checks = newCheckState(time.Now())
+	f.checks, f.isDamaged = newCheckState(time.Now()), false
 	return store, err
 }
 
@@ -152,10 +154,18 @@ func contents(folder string) string {
 // Maintain implements sharing.Opener. It does not check and reclaim at the same time:
 // files that a check reads are not freed.
 func (f *folder) Maintain(ctx context.Context, store *badgerstore.Store) {
-	switch now := f.now(); {
-	case f.checks.isDue(now, f.scrubInterval()):
+	now := f.now()
+	found := store.Damaged() && !f.isDamaged
+	if found {
+		f.isDamaged = true
+		f.logger().Error("stored data were found damaged: presets and keys that are in memory are served on, and so is all that is whole; "+
+			"the store is checked now; restore a backup, or copy what is whole with caddy presets salvage", zap.String("folder", f.name))
+	}
+	switch {
+	case found && f.scrubInterval() > 0, f.checks.isDue(now, f.scrubInterval()):
 		f.scrub(ctx, store)
 		f.checks.last, f.checks.checked = time.Now(), true
+	case f.isDamaged: // a compaction of a damaged table may end the process
 	case store.ShouldReclaim(now):
 		if err := store.Reclaim(ctx); err != nil && ctx.Err() == nil {
 			f.logger().Warn("the disk space of removed records was not freed: the server tries again within the hour", zap.String("folder", f.name), zap.Error(err))

@@ -5,6 +5,7 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"maps"
 	"slices"
 	"strings"
 	"unicode"
@@ -62,6 +63,14 @@ func NewResolver(store domain.Store, config Config) *Resolver {
 	return r
 }
 
+// Inherit caches what other caches, too. Both have the same store. It does nothing if other
+// drops other fields, because that is prepared.
+func (r *Resolver) Inherit(other *Resolver) {
+	if maps.Equal(r.unknown, other.unknown) {
+		r.cache.CopyFrom(other.cache)
+	}
+}
+
 // Close frees the cache. It may be called while requests are resolved, and again.
 func (r *Resolver) Close() { r.cache.Close() }
 
@@ -116,6 +125,8 @@ type Resolution struct {
 	// has no counterpart for them, or the gateway does not know them. Names consist of
 	// ASCII letters, digits and _ . : - only.
 	Dropped []string
+	// FromMemory tells that the preset was resolved without reading the store.
+	FromMemory bool
 	// Enforced names the settings in the preset's policy that changed the request. The
 	// names are the policy's.
 	Enforced []string
@@ -215,7 +226,7 @@ func (r *Resolver) Resolve(ctx context.Context, who domain.Principal, sent Reque
 	case mistake != nil && !passUnknown:
 		return out, mistake
 	}
-	workspace, err := r.workspace(ctx, who)
+	workspace, known, err := r.cachedWorkspace(ctx, who)
 	if err != nil {
 		return out, err
 	}
@@ -250,7 +261,7 @@ func (r *Resolver) Resolve(ctx context.Context, who domain.Principal, sent Reque
 	}
 	out.Body, out.parts = merged, m.parts
 	out.Preset, out.PresetID, out.Version, out.Label, out.WorkspaceID = request.ref.slug, use.presetID, use.number, use.label, workspace.id
-	out.StreamUsageAdded = m.streamUsageAdded
+	out.StreamUsageAdded, out.FromMemory = m.streamUsageAdded, known && use.fromMemory
 	out.Dropped = slices.Clip(use.settings.dropped) // shared, so append must copy it
 	for _, name := range m.dropped {
 		if !slices.Contains(use.settings.dropped, name) {
@@ -264,13 +275,19 @@ func (r *Resolver) Resolve(ctx context.Context, who domain.Principal, sent Reque
 // workspace returns the defaults of the workspace that who acts in, from the cache where
 // it is current.
 func (r *Resolver) workspace(ctx context.Context, who domain.Principal) (*workspaceDefaults, error) {
+	defaults, _, err := r.cachedWorkspace(ctx, who)
+	return defaults, err
+}
+
+// cachedWorkspace is workspace, and reports whether the defaults come from the cache.
+func (r *Resolver) cachedWorkspace(ctx context.Context, who domain.Principal) (_ *workspaceDefaults, fromMemory bool, err error) {
 	id, slug := who.WorkspaceRef()
 	key, stamp := cacheKey{kind: workspaceKind, id: id, slug: slug}, r.store.Stamps().Workspace(id+slug)
 	if kept, ok := r.cache.Get(key, stamp); ok {
-		return kept.workspace, nil
+		return kept.workspace, true, nil
 	}
 	var w domain.Workspace
-	err := r.store.View(ctx, func(reader domain.Reader) (err error) {
+	err = r.store.View(ctx, func(reader domain.Reader) (err error) {
 		id, err := who.Home(reader)
 		if err != nil {
 			return err
@@ -279,7 +296,7 @@ func (r *Resolver) workspace(ctx context.Context, who domain.Principal) (*worksp
 		return err
 	})
 	if err != nil {
-		return nil, err
+		return nil, false, err
 	}
 	defaults := &workspaceDefaults{id: w.ID, textModel: orNone(w.DefaultTextModel), providerSort: orNone(w.DefaultProviderSort)}
 	cost := minEntryCost + len(defaults.textModel) + len(defaults.providerSort)
@@ -290,7 +307,7 @@ func (r *Resolver) workspace(ctx context.Context, who domain.Principal) (*worksp
 		}
 	}
 	r.cache.Put(key, stamp, cached{workspace: defaults}, cost)
-	return defaults, nil
+	return defaults, false, nil
 }
 
 // WorkspaceID returns the id of the workspace that who acts in. It is cached.
@@ -309,6 +326,8 @@ type usedVersion struct {
 	label    string // by which it was named, or empty
 	settings *settings
 	policy   *policy // of the preset, nil for none
+	// fromMemory tells that the store was not read.
+	fromMemory bool
 }
 
 // version returns the version that a reference names, with its settings and the preset's
@@ -328,7 +347,7 @@ func (r *Resolver) version(ctx context.Context, who domain.Principal, workspaceI
 		}
 		use.presetID, use.policy = kept.preset.ID, kept.policy
 		if kept, ok := r.cache.Get(settingsKey(kept.preset, use.number, dialect), versions); ok {
-			use.settings = kept.settings
+			use.settings, use.fromMemory = kept.settings, true
 			return use, nil
 		}
 	}

@@ -160,6 +160,10 @@ func (s *Store) Status() Status {
 	return status
 }
 
+// Damaged reports whether a read or a check has found damage since s was opened. It asks
+// nothing of the system.
+func (s *Store) Damaged() bool { return s.damage.Load() > 0 }
+
 // countDamage counts a read that met damage.
 func (s *Store) countDamage(err error) {
 	if errors.Is(err, ErrDamaged) {

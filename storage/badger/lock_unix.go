@@ -24,3 +24,18 @@ func lock(name string) (*os.File, error) {
 	}
 	return file, nil
 }
+
+// lockExisting is lock for a file that exists, which it does not change.
+func lockExisting(name string) (*os.File, error) {
+	file, err := os.Open(name)
+	if err != nil {
+		return nil, err
+	}
+	if err := unix.Flock(int(file.Fd()), unix.LOCK_EX|unix.LOCK_NB); err != nil {
+		if errors.Is(err, unix.EWOULDBLOCK) {
+			err = errLocked
+		}
+		return nil, errors.Join(err, file.Close())
+	}
+	return file, nil
+}

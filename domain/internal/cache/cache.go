@@ -39,6 +39,26 @@ func (c *Cache[K, S, V]) Close() {
 	c.kept, c.cost, c.limit = nil, 0, -1
 }
 
+// CopyFrom keeps the values of another cache, too, with their stamps. The other one stays as
+// it is.
+func (c *Cache[K, S, V]) CopyFrom(other *Cache[K, S, V]) {
+	type kept struct {
+		key   K
+		value V
+		stamp S
+		cost  int
+	}
+	var all []kept
+	other.mu.RLock()
+	for key, e := range other.kept {
+		all = append(all, kept{key, e.value, e.stamp, e.cost})
+	}
+	other.mu.RUnlock()
+	for _, k := range all {
+		c.Put(k.key, k.stamp, k.value, k.cost)
+	}
+}
+
 // Get returns the value of key if it has this stamp.
 func (c *Cache[K, S, V]) Get(key K, stamp S) (value V, ok bool) {
 	var none S

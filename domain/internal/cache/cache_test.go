@@ -76,3 +76,20 @@ func TestSecondChance(t *testing.T) {
 		}
 	}
 }
+
+func TestCopyFrom(t *testing.T) {
+	from, to := New[int, uint64, int](100), New[int, uint64, int](50)
+	for i := range 80 {
+		from.Put(i, 1, i, 1)
+	}
+	to.Put(0, 2, 1000, 1)
+	to.CopyFrom(from)
+	if to.cost > 50 || len(to.kept) < 40 || len(from.kept) != 80 {
+		t.Errorf("%d values cost %d, and %d are left", len(to.kept), to.cost, len(from.kept))
+	}
+	if _, ok := to.Get(79, 2); ok {
+		t.Error("a value has another stamp than before")
+	}
+	from.Close()
+	to.CopyFrom(from)
+}

@@ -1,0 +1,69 @@
+package caddymodule
+
+import (
+	"fmt"
+	"io"
+	"net/http"
+	"strings"
+
+	"github.com/caddyserver/caddy/v2"
+	"github.com/caddyserver/caddy/v2/caddyconfig/caddyfile"
+
+	"github.com/caddy-presets/caddy-presets/caddymodule/engine"
+)
+
+// checkHealthPath refuses a path that normalization would change.
+func checkHealthPath(path string) error {
+	if !consolePath.MatchString(path) || strings.HasSuffix(path, "/") {
+		return fmt.Errorf("must be a path such as /healthz, of A-Z a-z 0-9 . _ ~ -, got %q", path)
+	}
+	return nil
+}
+
+// provisionHealth checks the path of Health. It must not hide anything else that the
+// handler serves.
+func (h *Handler) provisionHealth(repl *caddy.Replacer) error {
+	if h.Health == "" {
+		return nil
+	}
+	path, err := repl.ReplaceOrErr(h.Health, true, true)
+	if err != nil {
+		return err
+	}
+	if err := checkHealthPath(path); err != nil {
+		return err
+	}
+	if err := checkNothingHidden(path, h.BasePath); err != nil {
+		return err
+	}
+	if h.Console != nil && (isAtOrBelow(path, h.Console.Path) || isAtOrBelow(h.Console.Path, path)) {
+		return fmt.Errorf("must not be that of the console, above it or below it, got %q", path)
+	}
+	h.Health = path
+	return nil
+}
+
+// unmarshalHealth reads the health subdirective.
+func (h *Handler) unmarshalHealth(d *caddyfile.Dispenser) (err error) {
+	h.Health, err = unmarshalPath(d, "health", checkHealthPath)
+	return err
+}
+
+// serveHealth tells a load balancer whether the store can be read. It says nothing else,
+// since it needs no key.
+func (h *Handler) serveHealth(w http.ResponseWriter, r *http.Request) {
+	status, text := http.StatusOK, "ok"
+	switch {
+	case r.Method != http.MethodGet && r.Method != http.MethodHead:
+		w.Header().Set("Allow", "GET, HEAD")
+		status, text = http.StatusMethodNotAllowed, "method not allowed"
+	case !engine.HealthOf(r.Context(), h.use.Store).Available:
+		status, text = http.StatusServiceUnavailable, "unavailable"
+	}
+	w.Header().Set("Content-Type", "text/plain; charset=utf-8")
+	w.Header().Set("Cache-Control", "no-store")
+	w.WriteHeader(status)
+	if r.Method != http.MethodHead {
+		_, _ = io.WriteString(w, text) // fails if the client left
+	}
+}

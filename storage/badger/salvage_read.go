@@ -1,0 +1,296 @@
+package badger
+
+import (
+	"bytes"
+	"context"
+	"crypto/aes"
+	"crypto/cipher"
+	"encoding/binary"
+	"encoding/hex"
+	"errors"
+	"fmt"
+	"io"
+	"io/fs"
+	"maps"
+	"os"
+	"path/filepath"
+	"slices"
+	"time"
+
+	badgerdb "github.com/dgraph-io/badger/v4"
+
+	"github.com/caddy-presets/caddy-presets/storage"
+	"github.com/caddy-presets/caddy-presets/storage/records"
+)
+
+// wreck is what was found in the files of a damaged store. It reads them without Badger,
+// which truncates and removes files when it opens a folder.
+type wreck struct {
+	ctx    context.Context
+	folder string
+	key    cipher.Block // nil for a store that is not encrypted
+	now    uint64       // Unix seconds
+
+	newest  map[string]found      // whole records and removals, by their keys
+	broken  map[string]brokenCopy // records that are not whole
+	places  []storage.Place
+	hasGaps bool   // more than one block of a file is lost, or a whole file
+	noted   uint64 // the number of the last commit that was acknowledged, 0 for unknown
+}
+
+// brokenCopy is a copy of a record whose checksum is wrong. Its key may be wrong, too.
+type brokenCopy struct {
+	version uint64
+	file    string
+}
+
+func (w *wreck) bad(file string, offset, length int, what string) {
+	w.places = append(w.places, storage.Place{File: file, Offset: int64(offset), Length: int64(length), What: what})
+}
+
+// read reads all files. It fails if the system refuses to read, or if ctx ends.
+func (w *wreck) read() error {
+	entries, err := os.ReadDir(w.folder)
+	if err != nil {
+		return err
+	}
+	w.newest, w.broken = make(map[string]found), make(map[string]brokenCopy)
+	listed, isWhole := w.readManifest()
+	w.readNoted()
+	var unlisted []string
+	for _, entry := range entries {
+		name := entry.Name()
+		if filepath.Ext(name) != ".sst" {
+			continue
+		}
+		if listed[name] {
+			delete(listed, name)
+			err = w.readTable(name)
+		} else {
+			unlisted = append(unlisted, name)
+		}
+		if err != nil {
+			return err
+		}
+	}
+	for _, name := range slices.Sorted(maps.Keys(listed)) {
+		w.bad(name, 0, 0, "the table is missing")
+		w.hasGaps = true
+	}
+	type rest struct {
+		file   string
+		length int
+		size   int
+		tail   []found
+	}
+	var rests []rest
+	for _, entry := range entries {
+		if name := entry.Name(); filepath.Ext(name) == ".mem" {
+			data, err := w.readFile(name)
+			if err != nil {
+				return err
+			}
+			l := wreckLog{data: data, key: w.key, take: func(f found) { w.take(name, f, true) }, bad: func(offset, length int, what string) { w.bad(name, offset, length, what) }}
+			tail, length := l.read()
+			rests = append(rests, rest{name, length, len(bytes.TrimRight(data, "\x00")), tail})
+		}
+	}
+	if len(w.places) > 0 || !isWhole || w.lackLasting(unlisted) {
+		for _, name := range unlisted { // they have records that are lost elsewhere, or did no harm
+			if err := w.readTable(name); err != nil {
+				return err
+			}
+		}
+	}
+	// A crash leaves a commit without its end, or a torn one. It was not acknowledged.
+	if w.noted == 0 || w.commit() < w.noted {
+		for _, r := range rests {
+			for _, f := range r.tail {
+				w.take(r.file, f, true)
+			}
+			if r.length > 0 {
+				w.bad(r.file, r.size-r.length, r.length, "the end of the log is damaged")
+			}
+		}
+	}
+	return nil
+}
+
+// readManifest returns the tables that the MANIFEST names, and whether it is whole.
+func (w *wreck) readManifest() (listed map[string]bool, isWhole bool) {
+	name := badgerdb.ManifestFilename
+	data, err := w.readFile(name)
+	if err == nil {
+		err = guarded(func() (err error) {
+			listed, err = listedTables(w.folder)
+			return err
+		})
+	}
+	switch {
+	case err != nil && errors.Is(err, fs.ErrNotExist):
+		w.bad(name, 0, 0, "it is missing: all tables were read")
+	case err != nil:
+		w.bad(name, 0, len(data), "it is damaged: all tables were read")
+	default:
+		if end, err := manifestEnd(w.folder); err != nil || end != int64(len(data)) {
+			w.bad(name, int(end), len(data)-int(end), "its end is damaged: all tables were read")
+			return listed, false
+		}
+		return listed, true
+	}
+	return nil, false
+}
+
+// manifestEnd returns the end of the part of the MANIFEST that can be read.
+func manifestEnd(folder string) (int64, error) {
+	file, err := os.Open(filepath.Join(folder, badgerdb.ManifestFilename))
+	if err != nil {
+		return 0, err
+	}
+	defer file.Close()
+	_, end, err := badgerdb.ReplayManifestFile(file, 0, settings(folder, Options{}))
+	return end, err
+}
+
+// readNoted reads the number of the last commit from SEQUENCE.
+func (w *wreck) readNoted() {
+	text, err := os.ReadFile(filepath.Join(w.folder, sequenceName))
+	if err == nil && len(text) >= 8 {
+		noted := binary.BigEndian.Uint64(text)
+		if want := encodeSequence(noted); bytes.Equal(text, want[:]) {
+			w.noted = noted
+			return
+		}
+	}
+	what := "it is damaged: the number of the last commit is unknown"
+	if errors.Is(err, fs.ErrNotExist) {
+		what = "it is missing: the number of the last commit is unknown"
+	}
+	w.bad(sequenceName, 0, len(text), what)
+}
+
+// commit returns the number of the last commit that was found.
+func (w *wreck) commit() uint64 {
+	k := records.CommitWrite(1).Key
+	f, ok := w.newest[string(k)]
+	if !ok || f.isRemoval {
+		return 0
+	}
+	payload, err := records.Unseal(k, f.record)
+	if err != nil || len(payload) != 8 {
+		return 0
+	}
+	return binary.BigEndian.Uint64(payload)
+}
+
+func (w *wreck) readTable(name string) error {
+	data, err := w.readFile(name)
+	if err != nil {
+		return err
+	}
+	w.hasGaps = w.tableOf(name, data, func(f found, isWhole bool) { w.take(name, f, isWhole) }).read() > 1 || w.hasGaps
+	return nil
+}
+
+func (w *wreck) tableOf(name string, data []byte, take func(found, bool)) *wreckTable {
+	return &wreckTable{data: data, key: w.key, take: take, bad: func(offset, length int, what string) { w.bad(name, offset, length, what) }}
+}
+
+// lackLasting reports whether a table that is not listed has a record that is never removed
+// and was not found. The MANIFEST has lost its end then: see checkOrphans.
+func (w *wreck) lackLasting(tables []string) (lack bool) {
+	for _, name := range tables {
+		data, err := w.readFile(name)
+		if err != nil {
+			continue
+		}
+		look := &wreckTable{data: data, key: w.key, bad: func(int, int, string) {}, take: func(f found, isWhole bool) {
+			if isWhole && f.key.Valid() && f.key.Kind().Lasting() && w.newest[string(f.key)].version < f.version {
+				lack = true
+			}
+		}}
+		look.read()
+		if lack {
+			w.bad(badgerdb.ManifestFilename, 0, 0, "it has lost its end, with the table "+name+": all tables were read")
+			return true
+		}
+	}
+	return false
+}
+
+// take notes a copy of a record. In a block with a wrong checksum only records count: their
+// own checksums tell whether they are whole.
+func (w *wreck) take(file string, f found, isWhole bool) {
+	if w.ctx.Err() != nil || !f.key.Valid() || f.expires != 0 && f.expires <= w.now || f.isRemoval && !isWhole {
+		return
+	}
+	if !f.isRemoval {
+		if _, err := records.Unseal(f.key, f.record); err != nil {
+			if known, ok := w.broken[string(f.key)]; !ok || known.version < f.version {
+				w.broken[string(f.key)] = brokenCopy{f.version, file}
+			}
+			return
+		}
+	}
+	if known, ok := w.newest[string(f.key)]; !ok || known.version < f.version {
+		w.newest[string(f.key)] = f
+	}
+}
+
+// readPiece is how much is lost of a file where the disk refuses to read.
+const readPiece = 4 << 10
+
+// readFile returns the content of a file. Zeros stand for what the disk cannot read.
+func (w *wreck) readFile(name string) ([]byte, error) {
+	if err := w.ctx.Err(); err != nil {
+		return nil, err
+	}
+	file, err := os.Open(filepath.Join(w.folder, name))
+	if err != nil {
+		return nil, err
+	}
+	defer file.Close()
+	info, err := file.Stat()
+	if err != nil {
+		return nil, err
+	}
+	data := make([]byte, info.Size())
+	if _, err := file.ReadAt(data, 0); err == nil || errors.Is(err, io.EOF) {
+		return data, nil
+	}
+	for at := 0; at < len(data); at += readPiece {
+		piece := data[at:min(at+readPiece, len(data))]
+		if _, err := file.ReadAt(piece, int64(at)); err != nil && !errors.Is(err, io.EOF) {
+			clear(piece)
+			w.bad(name, at, len(piece), fmt.Sprintf("the disk cannot read this: %v", err))
+		}
+	}
+	return data, w.ctx.Err()
+}
+
+// losses names the records that were read, but are not whole, where nothing else tells of
+// them.
+func (w *wreck) losses() (lost []storage.Loss) {
+	for _, text := range slices.Sorted(maps.Keys(w.broken)) {
+		k, copied := records.Key(text), w.broken[text]
+		if known, ok := w.newest[text]; ok && known.version >= copied.version {
+			continue
+		}
+		switch k.Kind() {
+		case records.KindUsage, records.KindServed, records.KindReplay, records.KindFeedback:
+			kind := map[records.Kind]string{records.KindUsage: "usage", records.KindServed: "served", records.KindReplay: "answer", records.KindFeedback: "feedback"}[k.Kind()]
+			lost = append(lost, storage.Loss{Kind: kind, ID: hex.EncodeToString(k), What: "the record is damaged"})
+		}
+	}
+	return lost
+}
+
+// newWreck returns a wreck that nothing was read of.
+func newWreck(ctx context.Context, folder string, dataKey []byte, now time.Time) (*wreck, error) {
+	w := &wreck{ctx: ctx, folder: folder, now: uint64(now.Unix())}
+	var err error
+	if dataKey != nil {
+		w.key, err = aes.NewCipher(dataKey)
+	}
+	return w, err
+}

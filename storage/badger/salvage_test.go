@@ -1,0 +1,418 @@
+package badger
+
+import (
+	"bytes"
+	"encoding/json"
+	"errors"
+	"fmt"
+	"math/rand/v2"
+	"os"
+	"path/filepath"
+	"slices"
+	"strings"
+	"testing"
+
+	"github.com/caddy-presets/caddy-presets/domain"
+	"github.com/caddy-presets/caddy-presets/storage"
+	"github.com/caddy-presets/caddy-presets/storage/storagetest"
+	"github.com/caddy-presets/caddy-presets/storage/transfer"
+)
+
+// exported is the content of a store: the lines of its export, by what they are about.
+type exported struct {
+	lines map[string]string // by kind, and the names of the object
+	about map[string]storage.Loss
+	kinds map[string]int
+	trail []domain.AuditRecord
+}
+
+// exportOf reads a whole store.
+func exportOf(t *testing.T, folder string, o Options) exported {
+	t.Helper()
+	s, err := Open(folder, o)
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer s.Close()
+	return exportStore(t, s)
+}
+
+func exportStore(t *testing.T, s *Store) exported {
+	t.Helper()
+	var text bytes.Buffer
+	if _, err := transfer.Export(t.Context(), s, &text); err != nil {
+		t.Fatal(err)
+	}
+	e := exported{make(map[string]string), make(map[string]storage.Loss), make(map[string]int), nil}
+	var workspace, preset, workspaceID, presetID string
+	for line := range strings.Lines(text.String()) {
+		var l struct {
+			Audit     *domain.AuditRecord
+			Workspace *domain.Workspace
+			Preset    *domain.Preset
+			Version   *struct{ Version int }
+			Change    *struct {
+				Label  string
+				Number int
+			} `json:"label_change"`
+			Served *json.RawMessage
+			Usage  *json.RawMessage
+			Key    *domain.Key
+			Answer *json.RawMessage
+		}
+		if err := json.Unmarshal([]byte(line), &l); err != nil {
+			t.Fatal(err)
+		}
+		var of storage.Loss
+		switch {
+		case l.Audit != nil:
+			of = storage.Loss{Kind: "audit", First: l.Audit.Number}
+		case l.Workspace != nil:
+			workspace, workspaceID, preset, presetID = l.Workspace.Slug, l.Workspace.ID, "", ""
+			of = storage.Loss{Kind: "workspace", Workspace: workspace}
+		case l.Preset != nil:
+			preset, presetID = l.Preset.Slug, l.Preset.ID
+			of = storage.Loss{Kind: "preset", Workspace: workspace, Preset: preset}
+		case l.Version != nil:
+			of = storage.Loss{Kind: "version", Workspace: workspace, Preset: preset, First: l.Version.Version}
+		case l.Change != nil:
+			of = storage.Loss{Kind: "label", Workspace: workspace, Preset: preset, Label: l.Change.Label, First: l.Change.Number}
+		case l.Served != nil:
+			of = storage.Loss{Kind: "served", Workspace: workspace, Preset: preset}
+		case l.Usage != nil:
+			of = storage.Loss{Kind: "usage", Workspace: workspace, ID: line}
+		case l.Answer != nil:
+			of = storage.Loss{Kind: "answer", ID: line}
+		case l.Key != nil:
+			of = storage.Loss{Kind: "key", ID: l.Key.ID}
+		default:
+			continue
+		}
+		if of.Workspace != "" {
+			of.WorkspaceID, of.PresetID = workspaceID, presetID
+		}
+		if l.Usage != nil {
+			of.PresetID = "" // it follows all presets
+		}
+		key := keyOf(of)
+		if l.Audit != nil {
+			e.trail = append(e.trail, *l.Audit)
+		}
+		e.lines[key], e.about[key] = line, of
+		e.kinds[of.Kind]++
+	}
+	return e
+}
+
+// keyOf names an object by ids, which stay where slugs are lost.
+func keyOf(of storage.Loss) string {
+	of.Workspace, of.Preset = "", ""
+	return fmt.Sprint(of)
+}
+
+// isNamed reports whether a report tells of an object that it is lost or changed.
+func isNamed(report storage.Salvage, of storage.Loss) bool {
+	return slices.ContainsFunc(report.Lost, func(l storage.Loss) bool {
+		inPreset := of.PresetID != "" && l.PresetID == of.PresetID
+		switch {
+		case l.Kind == of.Kind && of.Kind == "audit":
+			return l.First <= of.First && of.First <= l.Last
+		case of.Kind == "audit" || of.Kind == "key":
+			return l.Kind == of.Kind && l.ID == of.ID
+		case l.Kind == "version":
+			return inPreset && (of.Kind == "preset" || of.Kind == "version" && l.First <= of.First && of.First <= l.Last)
+		case l.Kind == "label":
+			return inPreset && (of.Kind == "preset" || of.Kind == "label" && l.Label == of.Label)
+		}
+		return l.Kind == "preset" && inPreset && of.Kind != "version" || l.Kind == "preset" && inPreset && strings.Contains(l.What, "versions") ||
+			l.Kind == "workspace" && l.WorkspaceID == of.WorkspaceID && of.Kind == "workspace"
+	})
+}
+
+// isTraceless reports whether each audit record of an object is lost: a part of a file that
+// the report has as damaged held all that told of it.
+func (e exported) isTraceless(report storage.Salvage, of storage.Loss) bool {
+	id := of.PresetID
+	switch of.Kind {
+	case "workspace":
+		id = of.WorkspaceID
+	case "key":
+		id = of.ID
+	}
+	if of.Kind == "audit" {
+		return false
+	}
+	for _, a := range e.trail {
+		if a.Object.ID == id && !slices.ContainsFunc(report.Lost, func(l storage.Loss) bool {
+			return l.Kind == "audit" && strings.HasSuffix(l.What, "are lost") && l.First <= a.Number && a.Number <= l.Last
+		}) {
+			return false
+		}
+	}
+	return len(report.Damaged) > 0
+}
+
+// isInLostCommits reports whether an object was changed in commits of which the report says
+// that they are lost. These are the last ones.
+func (e exported) isInLostCommits(report storage.Salvage, of storage.Loss) bool {
+	if !slices.ContainsFunc(report.Lost, func(l storage.Loss) bool { return l.Kind == "commits" }) {
+		return false
+	}
+	id := of.PresetID
+	switch of.Kind {
+	case "workspace":
+		id = of.WorkspaceID
+	case "key":
+		id = of.ID
+	case "audit":
+		return of.First > report.Copied.Audit-1
+	case "usage", "served", "answer":
+		return true
+	}
+	return slices.ContainsFunc(e.trail, func(a domain.AuditRecord) bool { return a.Object.ID == id && a.Number > report.Copied.Audit-1 })
+}
+
+// wreckTrial salvages a damaged folder, and checks the result against the truth.
+type wreckTrial struct {
+	truth  exported
+	o      Options
+	counts map[string]int
+}
+
+func (w *wreckTrial) run(t *testing.T, name, folder string) {
+	t.Helper()
+	before := fingerprint(t, folder)
+	to := filepath.Join(t.TempDir(), "new")
+	report, err := Salvage(t.Context(), folder, to, w.o, false)
+	if after := fingerprint(t, folder); after != before {
+		t.Errorf("%s: the damaged folder was changed from\n%s to\n%s", name, before, after)
+	}
+	if err != nil {
+		w.counts["nothing"]++
+		if !errors.Is(err, ErrNothing) && !errors.Is(err, ErrMisused) {
+			t.Errorf("%s: %v", name, err)
+		}
+		if _, err := os.Stat(to); err == nil {
+			t.Errorf("%s: there is a new store", name)
+		}
+		return
+	}
+	if found, err := Verify(t.Context(), to, w.o); err != nil || found.Err() != nil {
+		t.Errorf("%s: the new store is damaged: %v, %v", name, err, found.Problems)
+		return
+	}
+	got := exportOf(t, to, w.o)
+	text, _ := json.Marshal(report)
+	isWhole := true
+	for key, line := range w.truth.lines {
+		of := w.truth.about[key]
+		if got.lines[key] == line {
+			continue
+		}
+		isWhole = false
+		if w.truth.isInLostCommits(report, of) {
+			continue
+		}
+		switch of.Kind {
+		case "usage", "served", "answer": // nothing but themselves tells that they were there
+			if len(report.Damaged) > 0 {
+				continue
+			}
+		}
+		if _, ok := got.lines[key]; !isNamed(report, of) && (ok || !w.truth.isTraceless(report, of)) {
+			t.Errorf("%s: %v is not as it was and not named:\n%.300s\nwant %.300s%s", name, of, got.lines[key], line, text)
+		}
+	}
+	for key, line := range got.lines {
+		of := got.about[key]
+		switch {
+		case w.truth.lines[key] == line:
+		case of.Kind == "version" || of.Kind == "label" && !strings.Contains(line, `"user_id":"salvage"`):
+			t.Errorf("%s: %v is not what it was: %s", name, of, line)
+		case of.Kind == "audit" && strings.Contains(line, `"operation":"store.salvage"`):
+		case !isNamed(report, of) && !w.truth.isInLostCommits(report, of):
+			t.Errorf("%s: %v is not what it was, and not named: %s\n%s", name, of, line, text)
+		case of.Kind == "key" && strings.Contains(line, `"revoked_at":null`):
+			t.Errorf("%s: a key came to life: %s", name, line)
+		}
+	}
+	switch {
+	case !isWhole:
+		w.counts["partly"]++
+		if len(report.Lost) == 0 && len(report.Damaged) == 0 {
+			t.Errorf("%s: nothing is named", name)
+		}
+	default:
+		w.counts["whole"]++
+	}
+	w.counts["versions"] += got.kinds["version"]
+	w.counts["of"] += w.truth.kinds["version"]
+}
+
+// fingerprint describes all files in a folder, with their times and contents.
+func fingerprint(t *testing.T, folder string) string {
+	t.Helper()
+	var text strings.Builder
+	entries, err := os.ReadDir(folder)
+	if err != nil {
+		t.Fatal(err)
+	}
+	for _, entry := range entries {
+		info, err := entry.Info()
+		if err != nil {
+			t.Fatal(err)
+		}
+		fmt.Fprintf(&text, "%s %v %d %v %s\n", entry.Name(), info.Mode(), info.Size(), info.ModTime().UnixNano(), hashOf(readFile(t, filepath.Join(folder, entry.Name()))))
+	}
+	return text.String()
+}
+
+// wreckStores makes a store of several tables and logs, as a kill and as a stop leave it.
+func wreckStores(t *testing.T) (killed, stopped string, truth exported) {
+	t.Helper()
+	folder := t.TempDir()
+	killed, stopped = filepath.Join(t.TempDir(), "killed"), filepath.Join(t.TempDir(), "stopped")
+	for round := range 3 {
+		s, err := Open(folder, testOptions)
+		if err != nil {
+			t.Fatal(err)
+		}
+		f := storagetest.Fill(t, s)
+		if round == 0 {
+			f.Some()
+		}
+		for n := range 80 {
+			slug := fmt.Sprintf("preset-%d", n%7)
+			f.Version("team", slug, fmt.Sprintf(`{"model":"round %d number %d","x":%q}`, round, n, strings.Repeat(fmt.Sprint(n, " "), 60+n)))
+			if n%9 == 0 {
+				f.Label("team", slug, "staging", domain.Target{Version: 1 + round})
+			}
+		}
+		k, _, err := f.IssueKey(t.Context(), f.By, domain.NewKey{Kind: domain.InferenceKey, Workspace: "team"})
+		f.Must(k, err)
+		if round == 1 {
+			f.Must(f.RevokeKey(t.Context(), f.By, k.ID))
+			f.Must(f.ArchivePreset(t.Context(), f.By, "team", "preset-3"))
+			f.Must(f.RestorePreset(t.Context(), f.By, "team", "preset-3"))
+			f.Must(f.DesignateVersion(t.Context(), f.By, "team", "preset-4", domain.Designation{Version: 2}))
+		}
+		if round == 2 {
+			truth = exportStore(t, s)
+			copyFolder(t, folder, killed)
+		}
+		if err := s.Close(); err != nil {
+			t.Fatal(err)
+		}
+		if round == 1 { // the next start after a kill leaves a table in level 0
+			continue
+		}
+	}
+	copyFolder(t, folder, stopped)
+	return killed, stopped, truth
+}
+
+// TestSalvageWhole salvages stores that are not damaged. Nothing is lost then.
+func TestSalvageWhole(t *testing.T) {
+	for name, key := range map[string][]byte{"plain": nil, "encrypted": testKey} {
+		t.Run(name, func(t *testing.T) {
+			withKey(t, key)
+			killed, stopped, truth := wreckStores(t)
+			for _, folder := range []string{killed, stopped} {
+				to := filepath.Join(t.TempDir(), "new")
+				report, err := Salvage(t.Context(), folder, to, testOptions, false)
+				if err != nil {
+					t.Fatal(err)
+				}
+				if len(report.Lost) > 0 || len(report.Damaged) > 0 {
+					t.Errorf("got %+v, want nothing lost", report)
+				}
+				got := exportOf(t, to, testOptions)
+				delete(got.lines, keyOf(storage.Loss{Kind: "audit", First: truth.kinds["audit"] + 1}))
+				for key, line := range truth.lines {
+					if got.lines[key] != line {
+						t.Errorf("got %s, want %s", got.lines[key], line)
+					}
+					delete(got.lines, key)
+				}
+				for _, line := range got.lines {
+					t.Errorf("got %s, which was not there", line)
+				}
+				m, err := readMarker(to, testOptions)
+				old, err2 := readMarker(folder, testOptions)
+				if err != nil || err2 != nil || m.ID != report.StoreID || m.ID == old.ID {
+					t.Errorf("got the id %s of %+v, %+v, %v, %v", report.StoreID, m, old, err, err2)
+				}
+			}
+		})
+	}
+}
+
+// TestSalvageDamaged flips bits of each file of a store, cuts it short and removes it.
+func TestSalvageDamaged(t *testing.T) {
+	for name, key := range map[string][]byte{"plain": nil, "encrypted": testKey} {
+		t.Run(name, func(t *testing.T) {
+			withKey(t, key)
+			killed, stopped, truth := wreckStores(t)
+			for state, folder := range map[string]string{"killed": killed, "stopped": stopped} {
+				trial := &wreckTrial{truth: truth, o: testOptions, counts: make(map[string]int)}
+				for _, p := range wreckPlaces(t, folder) {
+					inflictOne(t, trial, state, folder, p.file, p.how)
+				}
+				t.Logf("%s: %v", state, trial.counts)
+				if storagetest.SecondTier() && (trial.counts["whole"] == 0 || trial.counts["partly"] == 0) {
+					t.Errorf("%s: got %v", state, trial.counts)
+				}
+			}
+		})
+	}
+}
+
+// wreckPlace is a file, and a way to damage it.
+type wreckPlace struct {
+	file string
+	how  int
+}
+
+// wreckPlaces returns all files of a store with twelve ways to damage each. The first tier
+// tries a few of them.
+func wreckPlaces(t *testing.T, folder string) (all []wreckPlace) {
+	t.Helper()
+	entries, err := os.ReadDir(folder)
+	if err != nil {
+		t.Fatal(err)
+	}
+	for _, entry := range entries {
+		for how := range 12 {
+			all = append(all, wreckPlace{entry.Name(), how})
+		}
+	}
+	rand.Shuffle(len(all), func(i, j int) { all[i], all[j] = all[j], all[i] })
+	return all[:len(all)/storagetest.Sample(len(all)/3)]
+}
+
+// inflictOne damages a copy of a store in one of several ways, and salvages it.
+func inflictOne(t *testing.T, trial *wreckTrial, state, folder, file string, i int) {
+	t.Helper()
+	damaged := filepath.Join(t.TempDir(), "damaged")
+	copyFolder(t, folder, damaged)
+	path := filepath.Join(damaged, file)
+	content := readFile(t, path)
+	used := len(bytes.TrimRight(content, "\x00"))
+	how, err := "removed", error(nil)
+	at := 0
+	switch {
+	case i == 0 || used == 0:
+		err = os.Remove(path)
+	case i%3 == 1:
+		at, how = rand.IntN(used), "cut short"
+		err = os.Truncate(path, int64(at))
+	default:
+		at, how = rand.IntN(used), "flipped"
+		content[at] ^= 1 << rand.IntN(8)
+		err = os.WriteFile(path, content, 0o600)
+	}
+	if err != nil {
+		t.Fatal(err)
+	}
+	trial.run(t, fmt.Sprintf("%s of the store that was %s, %s at %d of %d", file, state, how, at, used), damaged)
+}
