@@ -423,6 +423,8 @@ func TestOpenAPIAnswers(t *testing.T) {
 	check("store_verify", admin("POST", "verify", ""), 200)
 	check("backup_get", admin("GET", "backup", ""), 200)
 	check("backup_get", admin("GET", "backup?store=absent", ""), 404)
+	check("health_get", admin("GET", "health", ""), 200)
+	check("health_get", admin("GET", "health?store=absent", ""), 404)
 	check("openapi_get", admin("GET", "openapi.yaml", ""), 200)
 	exported := admin("GET", "export", "")
 	check("store_export", exported, 200)

@@ -80,6 +80,7 @@ var descriptions = map[string]description{
 	"store_export":  {"admin", "Export the store, for whichever engine", "Export", "store"},
 	"store_import":  {"admin", "Import an export into a store that is empty", "Imported", "store"},
 	"store_verify":  {"admin", "Look for damage in the store", "Verdict", "store"},
+	"health_get":    {"admin", "Get the state of all stores", "Health", "store"},
 	"openapi_get":   {"admin", "Get this document", "OpenAPI", ""},
 }
 
@@ -181,6 +182,7 @@ type endpoint struct {
 	errors             string // the schema of refusals
 	security           any    // nil for the usual ones
 	servers            any    // of the path, nil for the usual ones
+	unhealthy          bool   // a 503 is the success with other values
 }
 
 // bodyObject returns a Request Body Object.
@@ -275,6 +277,7 @@ func (d *openAPI) endpoints(schemas *schema.Schemas) (all []endpoint) {
 		if op.Method != http.MethodGet {
 			e.refusals = append(e.refusals, http.StatusConflict)
 		}
+		e.unhealthy = op.Name == "health_get"
 		all = append(all, e)
 	}
 	return all
@@ -320,6 +323,9 @@ func (d *openAPI) add(e endpoint) error {
 	}
 	for _, status := range e.refusals {
 		responses[strconv.Itoa(status)] = referenceTo("responses", d.refusal(e.errors, status))
+	}
+	if e.unhealthy {
+		responses["503"] = referenceTo("responses", success)
 	}
 	item := d.paths[strings.Join(path, "/")]
 	if item == nil {

@@ -61,7 +61,8 @@ type Route struct {
 	Path   string // below Path; one segment {} is variable and not empty
 	Body   string // its schema in that document, or LinesBody; empty for none
 
-	run func(request) error // nil for the OpenAPI document, which needs no store
+	run   func(request) error                                // for one store, or nil
+	serve func(w http.ResponseWriter, r *http.Request) error // without run
 }
 
 // LinesBody is the Body of a Route that takes an export, of media type LinesType.
@@ -71,19 +72,20 @@ const LinesBody = "export"
 // once.
 func Routes() []Route {
 	return []Route{
-		{"key_create", http.MethodPost, "keys", "NewKey", issueKey},
-		{"key_list", http.MethodGet, "keys", "", listKeys},
-		{"key_get", http.MethodGet, "keys/{}", "", getKey},
-		{"key_revoke", http.MethodDelete, "keys/{}", "", revokeKey},
-		{"key_remove", http.MethodPost, "keys/{}/remove", "", removeKey},
-		{"key_prune", http.MethodPost, "keys/prune", "KeyPruning", pruneKeys},
-		{"audit_list", http.MethodGet, "audit", "", listAudit},
-		{"version_prune", http.MethodPost, "prune", "Pruning", pruneVersions},
-		{"backup_get", http.MethodGet, "backup", "", getBackup},
-		{"store_export", http.MethodGet, "export", "", exportStore},
-		{"store_import", http.MethodPost, "import", LinesBody, importStore},
-		{"store_verify", http.MethodPost, "verify", "", verifyStore},
-		{"openapi_get", http.MethodGet, "openapi.yaml", "", nil},
+		{Name: "key_create", Method: http.MethodPost, Path: "keys", Body: "NewKey", run: issueKey},
+		{Name: "key_list", Method: http.MethodGet, Path: "keys", run: listKeys},
+		{Name: "key_get", Method: http.MethodGet, Path: "keys/{}", run: getKey},
+		{Name: "key_revoke", Method: http.MethodDelete, Path: "keys/{}", run: revokeKey},
+		{Name: "key_remove", Method: http.MethodPost, Path: "keys/{}/remove", run: removeKey},
+		{Name: "key_prune", Method: http.MethodPost, Path: "keys/prune", Body: "KeyPruning", run: pruneKeys},
+		{Name: "audit_list", Method: http.MethodGet, Path: "audit", run: listAudit},
+		{Name: "version_prune", Method: http.MethodPost, Path: "prune", Body: "Pruning", run: pruneVersions},
+		{Name: "backup_get", Method: http.MethodGet, Path: "backup", run: getBackup},
+		{Name: "store_export", Method: http.MethodGet, Path: "export", run: exportStore},
+		{Name: "store_import", Method: http.MethodPost, Path: "import", Body: LinesBody, run: importStore},
+		{Name: "store_verify", Method: http.MethodPost, Path: "verify", run: verifyStore},
+		{Name: "health_get", Method: http.MethodGet, Path: "health", serve: serveHealth},
+		{Name: "openapi_get", Method: http.MethodGet, Path: "openapi.yaml", serve: serveDocument},
 	}
 }
 
@@ -110,7 +112,7 @@ func (*endpoint) serve(w http.ResponseWriter, r *http.Request) error {
 		case rt.Method != r.Method:
 			allow = append(allow, rt.Method)
 		case rt.run == nil:
-			return serveDocument(w)
+			return rt.serve(w, r)
 		default:
 			store, err := pickStore(r.URL.Query().Get("store"))
 			if err != nil {
@@ -127,7 +129,7 @@ func (*endpoint) serve(w http.ResponseWriter, r *http.Request) error {
 	return caddy.APIError{HTTPStatus: http.StatusMethodNotAllowed, Err: errors.New("method not allowed")}
 }
 
-func serveDocument(w http.ResponseWriter) error {
+func serveDocument(w http.ResponseWriter, _ *http.Request) error {
 	w.Header().Set("Content-Type", "application/yaml")
 	_, err := w.Write(openapi.Document)
 	return err

@@ -3,6 +3,7 @@ package badger
 import (
 	"bytes"
 	"context"
+	"errors"
 	"fmt"
 	"io"
 	"time"
@@ -60,10 +61,21 @@ func (s *store) Backup(ctx context.Context, w io.Writer) error {
 	})
 }
 
+// Health implements engine.HealthReporter. A store is available while it is open.
+func (s *store) Health() engine.Health {
+	opened, err := s.Opened()
+	if err != nil {
+		return engine.Health{Damaged: errors.Is(err, badgerstore.ErrDamaged), Error: err.Error()}
+	}
+	status := opened.Status()
+	return engine.Health{Available: true, Writable: status.Writable, Damaged: status.Damage > 0}
+}
+
 // Interface guards
 var (
 	_ domain.Store          = (*store)(nil)
 	_ engine.Checker        = (*store)(nil)
 	_ engine.Backuper       = (*store)(nil)
 	_ engine.RemovalAdviser = (*store)(nil)
+	_ engine.HealthReporter = (*store)(nil)
 )

@@ -3,6 +3,7 @@ package etcd
 import (
 	"context"
 	"errors"
+	"time"
 
 	"go.uber.org/zap"
 
@@ -97,10 +98,25 @@ func (*store) AfterRemoval() string {
 	return "etcd uses the space again once it has compacted its history; `etcdctl defrag` on one member after another gives it back to the disk"
 }
 
+// Health implements engine.HealthReporter. A store is available while the node has heard
+// from the cluster within max_staleness.
+func (s *store) Health() engine.Health {
+	opened, err := s.Opened()
+	if err != nil {
+		return engine.Health{Error: err.Error()}
+	}
+	status := opened.Status()
+	if status.Stale {
+		return engine.Health{Error: "the cluster has not answered for " + status.Staleness.Round(time.Millisecond).String()}
+	}
+	return engine.Health{Available: true, Writable: status.Writable}
+}
+
 // Interface guards
 var (
 	_ sharing.Opener[*etcdstore.Store] = (*opener)(nil)
 	_ domain.Store                     = (*store)(nil)
 	_ engine.Checker                   = (*store)(nil)
 	_ engine.RemovalAdviser            = (*store)(nil)
+	_ engine.HealthReporter            = (*store)(nil)
 )

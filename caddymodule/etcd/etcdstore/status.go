@@ -6,6 +6,9 @@ import "time"
 type Status struct {
 	// Staleness is how long ago the copies in memory were known to be current.
 	Staleness time.Duration
+	// Stale reports whether that is longer than MaxStaleness. Presets and issued keys are
+	// refused then.
+	Stale bool
 	// Commits is the number of the last known commit.
 	Commits uint64
 	// Changes counts changed records that the watch reported, Restarts its
@@ -27,7 +30,7 @@ func (s *Store) Status() Status {
 	w := s.watcher
 	last, size := s.model.Stats()
 	return Status{
-		Staleness: w.Staleness(), Commits: last.Number, Changes: w.events.Load(), Restarts: w.restarts.Load(), Resets: w.resets.Load(),
+		Staleness: w.Staleness(), Stale: w.IsStale(), Commits: last.Number, Changes: w.events.Load(), Restarts: w.restarts.Load(), Resets: w.resets.Load(),
 		Overtaken: s.committer.overtaken.Load(), Memory: size, Watching: w.isWatching(), Writable: !s.committer.refused.Load(),
 	}
 }

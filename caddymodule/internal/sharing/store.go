@@ -102,6 +102,16 @@ func (s *Store[C, S]) Check(ctx context.Context) (report storage.Report, err err
 	return report, err
 }
 
+// Opened returns the open store, or the reason why there is none. It opens nothing. The
+// store may be closed at any time, so only its state may be asked for.
+func (s *Store[C, S]) Opened() (store S, err error) {
+	joined := s.share.Load()
+	if joined == nil {
+		return store, domain.ErrClosed
+	}
+	return joined.handle.Get()
+}
+
 // Node implements domain.Store. Without an open store it is empty.
 func (s *Store[C, S]) Node() string {
 	if store := s.open(); store != nil {
@@ -120,10 +130,8 @@ func (s *Store[C, S]) Stamps() *domain.Stamps {
 
 // open returns the open store, nil for none.
 func (s *Store[C, S]) open() *S {
-	if joined := s.share.Load(); joined != nil {
-		if store, err := joined.handle.Get(); err == nil {
-			return &store
-		}
+	if store, err := s.Opened(); err == nil {
+		return &store
 	}
 	return nil
 }
