@@ -19,19 +19,21 @@ import (
 func init() {
 	caddycmd.RegisterCommand(caddycmd.Command{
 		Name:  "presets",
-		Usage: "key|audit|backup|restore|export|import|verify|prune",
+		Usage: "key|audit|backup|restore|export|import|verify|prune|health|version",
 		Short: "Manages the keys and the store of the presets handler, and reads its audit trail",
 		Long: `
 Manages a running presets handler through Caddy's admin endpoint: its keys, the trail
 of all changes, and its store. restore works without a server, on the folder of a store.
-verify does so if it is given a folder.`,
+verify does so if it is given a folder. version needs neither.`,
 		CobraFunc: addCommands,
 	})
 }
 
 // addCommands adds the subcommands of caddy presets.
 func addCommands(presets *cobra.Command) {
-	presets.AddCommand(keyCommand(), auditCommand(), backupCommand(), restoreCommand(), exportCommand(), importCommand(), verifyCommand(), pruneCommand())
+	presets.AddCommand(
+		keyCommand(), auditCommand(), backupCommand(), restoreCommand(), exportCommand(), importCommand(), verifyCommand(), pruneCommand(),
+		healthCommand(), versionCommand())
 	refuseUnknown(presets)
 }
 
