@@ -161,6 +161,9 @@ func TestImage(t *testing.T) {
 		t.Fatalf("got user %q, volumes %v and health check %q", config.User, config.Volumes, check)
 	}
 
+	// buildah mounts a folder of its own at a volume of an image, in the place of ours.
+	c.run("config", "--volume", "/data-", c.name)
+
 	// /data of the image belongs to the user, as a new volume then does.
 	mounted := strings.TrimSpace(c.run("mount", c.name))
 	run(t, mounted, nil, "sh", "-c", `[ "$(stat -c %u:%g data)" = 65532:65532 ] && [ -z "$(find . -mindepth 1 ! -name data ! -user 0)" ]`)
