@@ -7,6 +7,7 @@ import (
 	"net/http"
 	"net/http/httptest"
 	"regexp"
+	"runtime"
 	"strings"
 	"sync"
 	"testing"
@@ -450,6 +451,7 @@ func TestMetrics(t *testing.T) {
 		`caddy_presets_requests_total{code="405",operation="unknown"} 1`,
 		`caddy_presets_request_duration_seconds_count{code="200",operation="preset_create_responses"} 2`,
 		`caddy_presets_versions_written_total 2`,
+		`caddy_presets_build_info{go_version="`+runtime.Version()+`",version="(devel)"} 1`,
 		`caddy_presets_store_operations_total{operation="update",result="ok"} 3`, // two versions and the default workspace
 		`caddy_presets_store_operation_duration_seconds_count{operation="update",result="ok"} 3`,
 		`caddy_presets_store_operations_total{operation="view",result="ok"}`,

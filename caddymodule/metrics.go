@@ -3,11 +3,13 @@ package caddymodule
 import (
 	"context"
 	"errors"
+	"runtime"
 	"strconv"
 	"time"
 
 	"github.com/prometheus/client_golang/prometheus"
 
+	"github.com/caddy-presets/caddy-presets/caddymodule/internal/version"
 	"github.com/caddy-presets/caddy-presets/domain"
 )
 
@@ -30,6 +32,7 @@ type metrics struct {
 
 	usage *usageMetrics
 
+	build         prometheus.Gauge
 	bodyBytes     prometheus.GaugeFunc
 	bodiesRefused prometheus.Counter
 }
@@ -72,6 +75,11 @@ func newMetrics(registry *prometheus.Registry) (*metrics, error) {
 			Help: "Bundles of the configuration that are not applied yet.",
 		}),
 		usage: newUsageMetrics(),
+		build: prometheus.NewGauge(prometheus.GaugeOpts{
+			Namespace: namespace, Subsystem: subsystem, Name: "build_info",
+			Help:        "1, with the version of the presets module and of Go.",
+			ConstLabels: prometheus.Labels{"version": version.Module(), "go_version": runtime.Version()},
+		}),
 		bodyBytes: prometheus.NewGaugeFunc(prometheus.GaugeOpts{
 			Namespace: namespace, Subsystem: subsystem, Name: "inference_body_bytes",
 			Help: "Bytes of memory that bodies of inference requests take in this process.",
@@ -85,8 +93,10 @@ func newMetrics(registry *prometheus.Registry) (*metrics, error) {
 		m.requests.register(registry), m.resolutions.register(registry), m.storeCalls.register(registry),
 		register(registry, &m.versions), register(registry, &m.fromMemory), register(registry, &m.failures),
 		register(registry, &m.webhookRequests), register(registry, &m.webhookDropped),
-		register(registry, &m.bundlesWaiting), register(registry, &m.usage), register(registry, &m.bodyBytes), register(registry, &m.bodiesRefused),
+		register(registry, &m.bundlesWaiting), register(registry, &m.usage), register(registry, &m.build),
+		register(registry, &m.bodyBytes), register(registry, &m.bodiesRefused),
 	)
+	m.build.Set(1)
 	m.refused, m.limited = m.failures.WithLabelValues("refused"), m.failures.WithLabelValues("limited")
 	for _, reason := range []string{droppedFull, droppedFailed, droppedStop} { // an increase from 0 is seen
 		m.webhookDropped.WithLabelValues(reason)

@@ -76,6 +76,26 @@ func try(t *testing.T, dir string, env []string, name string, args ...string) (s
 	return out.String(), errs.String(), err
 }
 
+// needs returns the path of a tool, or skips the test.
+func needs(t *testing.T, tool, debian string) string {
+	t.Helper()
+	found, err := exec.LookPath(tool)
+	if err != nil {
+		skipOrFail(t, "it needs %s, of Debian's package %s", tool, debian)
+	}
+	return found
+}
+
+// read returns the text of a file.
+func read(t *testing.T, file string) string {
+	t.Helper()
+	text, err := os.ReadFile(file)
+	if err != nil {
+		t.Fatal(err)
+	}
+	return string(text)
+}
+
 func executable(name string) string {
 	if runtime.GOOS == "windows" {
 		return name + ".exe"

@@ -27,8 +27,9 @@ func init() {
 Commands for presets speak the public API of any server that --server names, with the key in
 PRESETS_KEY.
 
-Commands for keys and the store call the admin endpoint of a running Caddy. restore works
-without a server, on the folder of a store. verify does so if it is given a folder, a backup or an export.`,
+Commands for keys and the store call the admin endpoint of a running Caddy. restore and
+salvage work without a server, on the folder of a store. verify does so if it is given a
+folder, a backup or an export. version needs neither.`,
 		CobraFunc: addCommands,
 	})
 }
@@ -40,6 +41,7 @@ func addCommands(presets *cobra.Command) {
 	presets.AddGroup(&cobra.Group{ID: server, Title: "Keys and store, over Caddy's admin endpoint:"})
 	for _, command := range []*cobra.Command{
 		keyCommand(), auditCommand(), backupCommand(), restoreCommand(), exportCommand(), importCommand(), verifyCommand(), salvageCommand(), pruneCommand(),
+		healthCommand(), versionCommand(),
 	} {
 		command.GroupID = server
 		presets.AddCommand(command)

@@ -42,10 +42,11 @@ type Etcd struct {
 	// The prefix of all keys in etcd. Default: caddy-presets/
 	Prefix string `json:"prefix,omitempty"`
 
-	// A user of etcd, and the password. The password should be a placeholder, such as
-	// {env.ETCD_PASSWORD}: Caddy shows its configuration, and logs it at level DEBUG.
-	// Default: none
+	// A user of etcd. Default: none
 	Username string `json:"username,omitempty"`
+
+	// The password of the user. It should be a placeholder, such as {env.ETCD_PASSWORD}:
+	// Caddy shows its configuration, and logs it at level DEBUG. Default: none
 	Password string `json:"password,omitempty"`
 
 	// How connections are secured. Default: as the endpoints' schemes say
@@ -67,9 +68,11 @@ type TLS struct {
 	// Default: the system's
 	CAFile string `json:"ca_file,omitempty"`
 
-	// Files with the certificate of this node and its key, PEM. Default: none
+	// A file with the certificate of this node, PEM. Default: none
 	CertFile string `json:"cert_file,omitempty"`
-	KeyFile  string `json:"key_file,omitempty"`
+
+	// A file with the key of that certificate, PEM. Default: none
+	KeyFile string `json:"key_file,omitempty"`
 
 	// The name in the members' certificates, if it differs from the endpoint's.
 	ServerName string `json:"server_name,omitempty"`

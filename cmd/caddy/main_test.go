@@ -2,6 +2,7 @@ package main_test
 
 import (
 	"bytes"
+	"debug/buildinfo"
 	"encoding/json"
 	"errors"
 	"fmt"
@@ -306,6 +307,16 @@ func TestExpectedMistakes(t *testing.T) {
 	}
 }
 
+// mainVersion returns the version of the main module of the binary, as Go wrote it.
+func mainVersion(t *testing.T) string {
+	t.Helper()
+	info, err := buildinfo.ReadFile(binary)
+	if err != nil || info.Main.Version == "" {
+		t.Fatalf("got version %q, %v", info.Main.Version, err)
+	}
+	return info.Main.Version
+}
+
 // TestModuleCommands checks that commands about modules work or explain their failure. In
 // this build our module is the main module.
 func TestModuleCommands(t *testing.T) {
@@ -316,6 +327,8 @@ func TestModuleCommands(t *testing.T) {
 	}{
 		{[]string{"list-modules", "--packages"}, "http.handlers.presets.storage.badger", 0},
 		{[]string{"build-info"}, "mod\tgithub.com/caddy-presets/caddy-presets\t", 0},
+		{[]string{"presets", "version"}, mainVersion(t) + "\n", 0},
+		{[]string{"presets", "version", "now"}, "unknown command", 1},
 		{[]string{"upgrade"}, "Error: caddy upgrade replaces builds of released modules", 1},
 		{[]string{"upgrade", "--keep-backup"}, "Error: caddy upgrade replaces", 1},
 		{[]string{"add-package", "example.com/module"}, "Error: caddy add-package replaces", 1},

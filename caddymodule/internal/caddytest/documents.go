@@ -63,8 +63,11 @@ func Adaptations(t *testing.T, folder string, update bool) {
 	}
 }
 
-// DocumentedCaddyfiles returns the Caddyfiles in the documents below a root, by their
-// place. It returns those with the engine etcd, or all others.
+// manifestCaddyfile is where a manifest of Kubernetes has a Caddyfile, which is indented.
+const manifestCaddyfile, manifestIndent = "\n  Caddyfile: |\n", "    "
+
+// DocumentedCaddyfiles returns the Caddyfiles in the documents and in ops below a root, by
+// their place. It returns those with the engine etcd, or all others.
 func DocumentedCaddyfiles(t *testing.T, root string, etcd bool) map[string]string {
 	t.Helper()
 	found := make(map[string]string)
@@ -73,7 +76,7 @@ func DocumentedCaddyfiles(t *testing.T, root string, etcd bool) map[string]strin
 			found[name] = text
 		}
 	}
-	for _, pattern := range []string{"Caddyfile.example", "docs/cluster/*Caddyfile", "*.md", "docs/*.md"} {
+	for _, pattern := range []string{"Caddyfile.example", "docs/cluster/*Caddyfile", "ops/*/Caddyfile", "ops/kubernetes/*.yaml", "*.md", "docs/*.md"} {
 		files, err := filepath.Glob(filepath.Join(root, filepath.FromSlash(pattern)))
 		if err != nil || len(files) == 0 {
 			t.Fatal(pattern, files, err)
@@ -87,7 +90,15 @@ func DocumentedCaddyfiles(t *testing.T, root string, etcd bool) map[string]strin
 			if err != nil {
 				t.Fatal(err)
 			}
-			if filepath.Ext(file) != ".md" {
+			switch filepath.Ext(file) {
+			case ".yaml":
+				if _, block, ok := strings.Cut(string(content), manifestCaddyfile); ok {
+					block, _, _ = strings.Cut(block, "\n---")
+					add(filepath.ToSlash(name), strings.ReplaceAll("\n"+block, "\n"+manifestIndent, "\n")+"\n")
+				}
+				continue
+			case ".md":
+			default:
 				add(filepath.ToSlash(name), string(content))
 				continue
 			}

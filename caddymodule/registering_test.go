@@ -1,0 +1,212 @@
+package caddymodule
+
+import (
+	"go/ast"
+	"go/parser"
+	"go/token"
+	"path/filepath"
+	"reflect"
+	"slices"
+	"strconv"
+	"strings"
+	"testing"
+)
+
+// source is a package as Caddy's portal reads it: without types.
+type source struct {
+	folder string
+	files  []*ast.File
+}
+
+// TestRegistering checks what docs/registering.md says that Caddy's portal reads from the
+// source: how modules are registered, and the comments that become their documentation.
+func TestRegistering(t *testing.T) {
+	var ids []string
+	seen := make(map[string]map[string]bool) // types, by their folder
+	for _, folder := range []string{".", "admin", "badger", "etcd"} {
+		s := parse(t, folder)
+		seen[folder] = make(map[string]bool)
+		for _, name := range s.registered(t) {
+			ids = append(ids, s.checkModule(t, name))
+			s.checkDocumented(t, name, seen[folder])
+		}
+	}
+	slices.Sort(ids)
+	if want := []string{"admin.api.presets", "http.handlers.presets", "http.handlers.presets.storage.badger", "http.handlers.presets.storage.etcd"}; !slices.Equal(ids, want) {
+		t.Errorf("found modules %q, want %q", ids, want)
+	}
+	if !seen["."]["Inference"] || !seen["."]["ConfiguredKey"] || !seen["etcd"]["TLS"] {
+		t.Errorf("the types of fields were not checked: %v", seen)
+	}
+}
+
+// TestRegisteringFindsMistakes checks that the portal's rules are applied.
+func TestRegisteringFindsMistakes(t *testing.T) {
+	for argument, want := range map[string]string{"new(T)": "T", "T{}": "T", "&T{}": "", "module": "", "x.New()": ""} {
+		expression, err := parser.ParseExpr(argument)
+		if got := namedType(expression); err != nil || got != want {
+			t.Errorf("%s: got %q, %v, want %q", argument, got, err, want)
+		}
+	}
+}
+
+func parse(t *testing.T, folder string) source {
+	t.Helper()
+	s := source{folder: folder}
+	files, err := filepath.Glob(filepath.Join(folder, "*.go"))
+	if err != nil || len(files) == 0 {
+		t.Fatalf("found files %q, %v", files, err)
+	}
+	for _, file := range files {
+		if strings.HasSuffix(file, "_test.go") {
+			continue
+		}
+		parsed, err := parser.ParseFile(token.NewFileSet(), file, nil, parser.ParseComments|parser.SkipObjectResolution)
+		if err != nil {
+			t.Fatal(err)
+		}
+		s.files = append(s.files, parsed)
+	}
+	return s
+}
+
+// namedType returns the type T of new(T) or T{}, the only two forms that the portal reads.
+func namedType(argument ast.Expr) string {
+	var name ast.Expr
+	switch argument := argument.(type) {
+	case *ast.CompositeLit:
+		name = argument.Type
+	case *ast.CallExpr:
+		if called, ok := argument.Fun.(*ast.Ident); ok && called.Name == "new" && len(argument.Args) == 1 {
+			name = argument.Args[0]
+		}
+	}
+	if ident, ok := name.(*ast.Ident); ok {
+		return ident.Name
+	}
+	return ""
+}
+
+// registered returns the types that the package registers as modules.
+func (s source) registered(t *testing.T) (names []string) {
+	t.Helper()
+	for _, file := range s.files {
+		ast.Inspect(file, func(n ast.Node) bool {
+			call, ok := n.(*ast.CallExpr)
+			if !ok {
+				return true
+			}
+			if function, ok := call.Fun.(*ast.SelectorExpr); !ok || function.Sel.Name != "RegisterModule" {
+				return true
+			}
+			name := namedType(call.Args[0])
+			if name == "" {
+				t.Errorf("%s: the argument of RegisterModule is neither new(T) nor T{}", s.folder)
+			} else {
+				names = append(names, name)
+			}
+			return true
+		})
+	}
+	return names
+}
+
+// checkModule checks the method CaddyModule of a type: it returns a literal with the ID as
+// a string, and a constructor that returns new(T). It returns the ID.
+func (s source) checkModule(t *testing.T, name string) (id string) {
+	t.Helper()
+	constructs := false
+	for _, file := range s.files {
+		for _, declaration := range file.Decls {
+			method, ok := declaration.(*ast.FuncDecl)
+			if !ok || method.Name.Name != "CaddyModule" || method.Recv == nil {
+				continue
+			}
+			receiver := method.Recv.List[0].Type
+			if pointer, ok := receiver.(*ast.StarExpr); ok {
+				receiver = pointer.X
+			}
+			if ident, ok := receiver.(*ast.Ident); !ok || ident.Name != name {
+				continue
+			}
+			ast.Inspect(method.Body, func(n ast.Node) bool {
+				switch n := n.(type) {
+				case *ast.KeyValueExpr:
+					if literal, ok := n.Value.(*ast.BasicLit); ok && n.Key.(*ast.Ident).Name == "ID" {
+						id, _ = strconv.Unquote(literal.Value)
+					}
+				case *ast.ReturnStmt:
+					constructs = constructs || namedType(n.Results[0]) == name
+				}
+				return true
+			})
+		}
+	}
+	if id == "" || !constructs {
+		t.Errorf("%s: the module %s has the literal ID %q, and its constructor returns new(%s): %t", s.folder, name, id, name, constructs)
+	}
+	return id
+}
+
+// checkDocumented checks that a type and its fields have comments, and also the types of
+// this package that its fields have. The comments become the module's documentation.
+func (s source) checkDocumented(t *testing.T, name string, seen map[string]bool) {
+	t.Helper()
+	if seen[name] {
+		return
+	}
+	seen[name] = true
+	for _, file := range s.files {
+		for _, declaration := range file.Decls {
+			group, ok := declaration.(*ast.GenDecl)
+			if !ok || group.Tok != token.TYPE {
+				continue
+			}
+			for _, spec := range group.Specs {
+				spec := spec.(*ast.TypeSpec)
+				if spec.Name.Name != name {
+					continue
+				}
+				doc := group.Doc.Text() + spec.Doc.Text()
+				if !strings.HasPrefix(doc, name+" ") || !isSentence(doc) {
+					t.Errorf("%s: %s has the comment %q, want a sentence that begins with its name", s.folder, name, doc)
+				}
+				if fields, ok := spec.Type.(*ast.StructType); ok {
+					s.checkFields(t, name, fields, seen)
+				}
+			}
+		}
+	}
+}
+
+func (s source) checkFields(t *testing.T, name string, fields *ast.StructType, seen map[string]bool) {
+	t.Helper()
+	for _, field := range fields.Fields.List {
+		for _, fieldName := range field.Names {
+			if !fieldName.IsExported() {
+				continue
+			}
+			tag := ""
+			if field.Tag != nil {
+				tag, _ = strconv.Unquote(field.Tag.Value)
+			}
+			if member := reflect.StructTag(tag).Get("json"); member == "" {
+				t.Errorf("%s: %s.%s has no name in JSON", s.folder, name, fieldName)
+			}
+			if doc := field.Doc.Text(); !isSentence(doc) && !strings.Contains(doc, "Default: ") {
+				t.Errorf("%s: %s.%s has the comment %q, want sentences", s.folder, name, fieldName, doc)
+			}
+		}
+		ast.Inspect(field.Type, func(n ast.Node) bool {
+			if ident, ok := n.(*ast.Ident); ok && ident.IsExported() {
+				s.checkDocumented(t, ident.Name, seen)
+			}
+			return true
+		})
+	}
+}
+
+// isSentence reports whether a comment ends as a sentence does.
+func isSentence(doc string) bool {
+	return strings.HasSuffix(strings.TrimSpace(doc), ".")
+}

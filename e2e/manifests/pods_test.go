@@ -1,0 +1,217 @@
+package manifests
+
+import (
+	"context"
+	"fmt"
+	"path/filepath"
+	"slices"
+	"strings"
+	"testing"
+
+	"github.com/compose-spec/compose-go/v2/cli"
+	"github.com/compose-spec/compose-go/v2/types"
+	appsv1 "k8s.io/api/apps/v1"
+	batchv1 "k8s.io/api/batch/v1"
+	corev1 "k8s.io/api/core/v1"
+	networkingv1 "k8s.io/api/networking/v1"
+	policyv1 "k8s.io/api/policy/v1"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/labels"
+	"k8s.io/pod-security-admission/api"
+	"k8s.io/pod-security-admission/policy"
+)
+
+// templates returns the templates of the pods that objects make, by the objects' names.
+func templates(objects []object) map[string]corev1.PodTemplateSpec {
+	all := make(map[string]corev1.PodTemplateSpec)
+	for _, o := range objects {
+		switch o := o.Object.(type) {
+		case *appsv1.StatefulSet:
+			all[o.Name] = o.Spec.Template
+		case *appsv1.Deployment:
+			all[o.Name] = o.Spec.Template
+		case *batchv1.CronJob:
+			all[o.Name] = o.Spec.JobTemplate.Spec.Template
+		}
+	}
+	return all
+}
+
+// refusals returns why the standard "restricted" refuses a pod.
+func refusals(t *testing.T, pod corev1.PodTemplateSpec) (all []string) {
+	t.Helper()
+	evaluator, err := policy.NewEvaluator(policy.DefaultChecks(), nil)
+	if err != nil {
+		t.Fatal(err)
+	}
+	level := api.LevelVersion{Level: api.LevelRestricted, Version: api.LatestVersion()}
+	for _, result := range evaluator.EvaluatePod(level, &pod.ObjectMeta, &pod.Spec) {
+		if !result.Allowed {
+			all = append(all, result.ForbiddenReason+": "+result.ForbiddenDetail)
+		}
+	}
+	return all
+}
+
+// TestPodsAreRestricted checks that the pod security standard "restricted" takes all pods. It
+// also checks what that standard leaves open.
+func TestPodsAreRestricted(t *testing.T) {
+	count := 0
+	for _, name := range []string{"badger.yaml", "etcd.yaml"} {
+		for pod, template := range templates(manifest(t, name)) {
+			count++
+			if got := refusals(t, template); len(got) > 0 {
+				t.Errorf("%s: %s is refused: %q", name, pod, got)
+			}
+			if automount := template.Spec.AutomountServiceAccountToken; automount == nil || *automount {
+				t.Errorf("%s: %s has a token of the API server", name, pod)
+			}
+			for _, container := range template.Spec.Containers {
+				if readOnly := container.SecurityContext.ReadOnlyRootFilesystem; readOnly == nil || !*readOnly {
+					t.Errorf("%s: %s can write to its image", name, pod)
+				}
+				if container.Resources.Limits.Memory().IsZero() {
+					t.Errorf("%s: %s has no limit of memory", name, pod)
+				}
+			}
+			template.Spec.Containers[0].SecurityContext.Capabilities = nil
+			if got := refusals(t, template); len(got) != 1 {
+				t.Errorf("%s: %s with all capabilities is refused for %q, want one reason", name, pod, got)
+			}
+		}
+	}
+	if count != 3 {
+		t.Errorf("found %d pods, want 3", count)
+	}
+}
+
+// TestObjectsFitTogether checks what no server checks: selectors match pods, ports exist, and
+// volumes and configurations that pods name are in the manifest.
+func TestObjectsFitTogether(t *testing.T) {
+	for _, name := range []string{"badger.yaml", "etcd.yaml"} {
+		objects := manifest(t, name)
+		pods := templates(objects)
+		// matching returns the pod that a selector matches, and fails unless that is one.
+		matching := func(what string, selector *metav1.LabelSelector) corev1.PodTemplateSpec {
+			t.Helper()
+			parsed, err := metav1.LabelSelectorAsSelector(selector)
+			if err != nil {
+				t.Fatal(err)
+			}
+			var found []corev1.PodTemplateSpec
+			for _, pod := range pods {
+				if parsed.Matches(labels.Set(pod.Labels)) {
+					found = append(found, pod)
+				}
+			}
+			if len(found) != 1 {
+				t.Fatalf("%s: %s matches %d kinds of pods, want one", name, what, len(found))
+			}
+			return found[0]
+		}
+		available := map[string]bool{"Secret presets-etcd": true} // the operator makes it
+		for _, o := range objects {
+			available[o.kind.Kind+" "+o.name] = true
+			if set, ok := o.Object.(*appsv1.StatefulSet); ok {
+				for _, claim := range set.Spec.VolumeClaimTemplates {
+					for n := range *set.Spec.Replicas {
+						available[fmt.Sprintf("PersistentVolumeClaim %s-%s-%d", claim.Name, set.Name, n)] = true
+					}
+				}
+			}
+		}
+		for _, o := range objects {
+			switch o := o.Object.(type) {
+			case *corev1.Service:
+				pod := matching("the service", &metav1.LabelSelector{MatchLabels: o.Spec.Selector})
+				for _, port := range o.Spec.Ports {
+					if !slices.Contains(ports(pod), port.TargetPort.String()) {
+						t.Errorf("%s: the service sends to port %s, and the pod has %q", name, port.TargetPort.String(), ports(pod))
+					}
+				}
+			case *policyv1.PodDisruptionBudget:
+				matching("the disruption budget", o.Spec.Selector)
+			case *networkingv1.NetworkPolicy:
+				pod := matching("network policy "+o.Name, &o.Spec.PodSelector)
+				for _, rule := range o.Spec.Ingress {
+					for _, port := range rule.Ports {
+						if !slices.Contains(ports(pod), port.Port.String()) {
+							t.Errorf("%s: the network policy opens port %s, and the pod has %q", name, port.Port.String(), ports(pod))
+						}
+					}
+				}
+			}
+		}
+		for pod, template := range pods {
+			for _, volume := range template.Spec.Volumes {
+				need := ""
+				switch {
+				case volume.ConfigMap != nil:
+					need = "ConfigMap " + volume.ConfigMap.Name
+				case volume.Secret != nil:
+					need = "Secret " + volume.Secret.SecretName
+				case volume.PersistentVolumeClaim != nil:
+					need = "PersistentVolumeClaim " + volume.PersistentVolumeClaim.ClaimName
+				}
+				if need != "" && !available[need] {
+					t.Errorf("%s: %s needs %s, which is not there", name, pod, need)
+				}
+			}
+			if affinity := template.Spec.Affinity; affinity != nil {
+				for _, term := range affinity.PodAffinity.RequiredDuringSchedulingIgnoredDuringExecution {
+					matching("the affinity of "+pod, term.LabelSelector)
+				}
+			}
+		}
+	}
+}
+
+// ports returns the names of a pod's ports.
+func ports(pod corev1.PodTemplateSpec) (names []string) {
+	for _, container := range pod.Spec.Containers {
+		for _, port := range container.Ports {
+			names = append(names, port.Name)
+		}
+	}
+	return names
+}
+
+// TestComposeFiles loads the compose files as Compose does, by its schema. A service that is
+// built has a Dockerfile, and files that are mounted exist.
+func TestComposeFiles(t *testing.T) {
+	load := func(file string, environment ...string) (*types.Project, error) {
+		options, err := cli.NewProjectOptions([]string{filepath.Join(root, filepath.FromSlash(file))}, cli.WithEnv(environment), cli.WithResolvedPaths(true))
+		if err != nil {
+			return nil, err
+		}
+		return options.LoadProject(context.Background())
+	}
+	for file, services := range map[string]int{"ops/docker/compose.yaml": 1, "docs/cluster/compose.yaml": 7} {
+		project, err := load(file, "PRESETS_UPSTREAM=gateway:8000", "PRESETS_HEALTH_KEY=health-key-of-the-tests")
+		if err != nil {
+			t.Errorf("%s: %v", file, err)
+			continue
+		}
+		if len(project.Services) != services {
+			t.Errorf("%s has %d services, want %d", file, len(project.Services), services)
+		}
+		for name, service := range project.Services {
+			if service.Build != nil {
+				exists(t, filepath.Join(service.Build.Context, service.Build.Dockerfile))
+			}
+			for _, volume := range service.Volumes {
+				if volume.Type == types.VolumeTypeBind {
+					exists(t, volume.Source)
+				}
+			}
+			for _, port := range service.Ports {
+				if port.HostIP != "127.0.0.1" {
+					t.Errorf("%s: %s is published on %q, want loopback", file, name, port.HostIP)
+				}
+			}
+		}
+	}
+	if _, err := load("ops/docker/compose.yaml"); err == nil || !strings.Contains(err.Error(), "PRESETS_UPSTREAM") {
+		t.Errorf("without a gateway: got %v, want an error that names PRESETS_UPSTREAM", err)
+	}
+}

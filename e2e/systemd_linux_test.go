@@ -1,0 +1,177 @@
+package e2e
+
+import (
+	"net"
+	"os"
+	"os/exec"
+	"path/filepath"
+	"regexp"
+	"strconv"
+	"strings"
+	"syscall"
+	"testing"
+	"time"
+)
+
+// systemdFolder has the units and what belongs to them.
+var systemdFolder = filepath.Join(root, "ops", "systemd")
+
+// installUnits copies the units to a folder, with a binary in the place of the installed one.
+func installUnits(t *testing.T, binary string) (folder string, units []string) {
+	t.Helper()
+	folder = t.TempDir()
+	for _, pattern := range []string{"*.service", "*.timer"} {
+		found, err := filepath.Glob(filepath.Join(systemdFolder, pattern))
+		if err != nil {
+			t.Fatal(err)
+		}
+		for _, file := range found {
+			text := strings.ReplaceAll(read(t, file), "/usr/local/bin/caddy", binary)
+			unit := filepath.Join(folder, filepath.Base(file))
+			if err := os.WriteFile(unit, []byte(text), 0o600); err != nil {
+				t.Fatal(err)
+			}
+			units = append(units, unit)
+		}
+	}
+	if len(units) != 3 {
+		t.Fatalf("found units %q, want three", units)
+	}
+	return folder, units
+}
+
+// TestSystemdUnits checks the units by systemd's own tools. They need no running systemd.
+func TestSystemdUnits(t *testing.T) {
+	analyze := needs(t, "systemd-analyze", "systemd")
+	_, units := installUnits(t, caddyBinary(t))
+	_, said, err := try(t, t.TempDir(), nil, analyze, append([]string{"verify", "--man=no"}, units...)...)
+	if err != nil || strings.TrimSpace(said) != "" {
+		t.Errorf("systemd-analyze verify: %v\n%s", err, said)
+	}
+	for _, unit := range units {
+		text := read(t, unit)
+		switch filepath.Ext(unit) {
+		case ".service":
+			// The threshold is in tenths.
+			out, said, err := try(t, t.TempDir(), nil, analyze, "security", "--offline=true", "--no-pager", "--threshold=20", unit)
+			if err != nil {
+				t.Errorf("%s is exposed by more than 2.0: %v\n%s%s", filepath.Base(unit), err, out, said)
+			}
+		case ".timer":
+			found := regexp.MustCompile(`(?m)^OnCalendar=(.+)$`).FindStringSubmatch(text)
+			if found == nil {
+				t.Fatalf("%s has no OnCalendar", unit)
+			}
+			run(t, t.TempDir(), nil, analyze, "calendar", found[1])
+		}
+	}
+	// A mistake is found.
+	broken := filepath.Join(t.TempDir(), "caddy-presets.service")
+	if err := os.WriteFile(broken, []byte(strings.Replace(read(t, units[0]), "ExecStart=", "ExecStart=/absent", 1)), 0o600); err != nil {
+		t.Fatal(err)
+	}
+	if _, _, err := try(t, t.TempDir(), nil, analyze, "verify", "--man=no", broken); err == nil {
+		t.Error("systemd-analyze verify takes a unit whose command does not exist")
+	}
+}
+
+// TestSystemdUserAndFolders makes the user and the folder of backups below another root.
+func TestSystemdUserAndFolders(t *testing.T) {
+	sysusers, tmpfiles := needs(t, "systemd-sysusers", "systemd"), needs(t, "systemd-tmpfiles", "systemd")
+	if os.Getuid() != 0 {
+		skipOrFail(t, "it needs root, to make a folder of another user")
+	}
+	home := t.TempDir()
+	for _, folder := range []string{"etc/sysusers.d", "etc/tmpfiles.d", "var/backups"} {
+		if err := os.MkdirAll(filepath.Join(home, folder), 0o755); err != nil { //nolint:gosec // as on a machine
+			t.Fatal(err)
+		}
+	}
+	users := filepath.Join(home, "etc/sysusers.d/caddy-presets.conf")
+	folders := filepath.Join(home, "etc/tmpfiles.d/caddy-presets.conf")
+	for from, to := range map[string]string{"sysusers.conf": users, "tmpfiles.conf": folders} {
+		if err := os.WriteFile(to, []byte(read(t, filepath.Join(systemdFolder, from))), 0o600); err != nil {
+			t.Fatal(err)
+		}
+	}
+	run(t, home, nil, sysusers, "--root="+home, "caddy-presets.conf")
+	user := regexp.MustCompile(`(?m)^caddy-presets:x:(\d+):(\d+):Caddy with presets:/var/lib/caddy-presets:/\S*nologin$`).FindStringSubmatch(read(t, filepath.Join(home, "etc/passwd")))
+	if user == nil {
+		t.Fatalf("got the users\n%s", read(t, filepath.Join(home, "etc/passwd")))
+	}
+	run(t, home, nil, tmpfiles, "--root="+home, "--create", "caddy-presets.conf")
+	info, err := os.Stat(filepath.Join(home, "var/backups/caddy-presets"))
+	if err != nil || info.Mode().Perm() != 0o700 || !info.IsDir() {
+		t.Fatalf("the folder of backups: %v, %v", info, err)
+	}
+	if owner := strconv.FormatUint(uint64(info.Sys().(*syscall.Stat_t).Uid), 10); owner != user[1] {
+		t.Errorf("the folder of backups belongs to user %s, want %s", owner, user[1])
+	}
+}
+
+// TestSystemdServer runs the command of the unit with its variables, and waits until the
+// server tells systemd that it is ready. Folders below home replace the unit's.
+func TestSystemdServer(t *testing.T) {
+	home, site := t.TempDir(), freeAddress(t)
+	folders := strings.NewReplacer(
+		"/usr/local/bin/caddy", caddyBinary(t), "/etc/caddy-presets", home, "/var/lib/caddy-presets", filepath.Join(home, "state"),
+		"/run/caddy-presets", home,
+		"http://:8080 {", "http://"+site+" {\n\tbind 127.0.0.1", "http://:9180", "http://"+freeAddress(t),
+	)
+	caddyfile := filepath.Join(home, "Caddyfile")
+	if err := os.WriteFile(caddyfile, []byte(folders.Replace(read(t, filepath.Join(systemdFolder, "Caddyfile")))), 0o600); err != nil {
+		t.Fatal(err)
+	}
+	unit := folders.Replace(read(t, filepath.Join(systemdFolder, "caddy-presets.service")))
+	value := func(name string) []string {
+		var all []string
+		for _, found := range regexp.MustCompile(`(?m)^`+name+`=(.+)$`).FindAllStringSubmatch(unit, -1) {
+			all = append(all, strings.Fields(found[1])...)
+		}
+		return all
+	}
+	ready, err := net.ListenUnixgram("unixgram", &net.UnixAddr{Name: filepath.Join(home, "notify"), Net: "unixgram"})
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer ready.Close()
+	command, environment := value("ExecStart"), value("Environment")
+	if len(command) == 0 || len(environment) != 4 {
+		t.Fatalf("the unit has the command %q and the variables %q", command, environment)
+	}
+	cmd := exec.CommandContext(lifetime(t), command[0], command[1:]...)
+	cmd.Env = append(environment, "NOTIFY_SOCKET="+filepath.Join(home, "notify"), "PATH="+os.Getenv("PATH"))
+	cmd.Dir = "/"
+	serve(t, cmd, site)
+	if err := ready.SetReadDeadline(time.Now().Add(30 * time.Second)); err != nil {
+		t.Fatal(err)
+	}
+	for message := ""; message != "READY=1"; {
+		text := make([]byte, 1024)
+		n, err := ready.Read(text)
+		if message = string(text[:n]); err != nil {
+			t.Fatalf("systemd does not get READY=1: %v", err)
+		}
+	}
+	out := run(t, "/", environment, command[0], "presets", "health")
+	if want := filepath.Join(home, "state", "presets") + ": available\n"; !strings.HasSuffix(out, want) {
+		t.Errorf("the health is %q, want %q", out, want)
+	}
+	backups := filepath.Join(home, "backups")
+	if err := os.Mkdir(backups, 0o700); err != nil {
+		t.Fatal(err)
+	}
+	found := regexp.MustCompile(`(?m)^ExecStart=(.+)$`).FindStringSubmatch(read(t, filepath.Join(systemdFolder, "caddy-presets-backup.service")))
+	if found == nil {
+		t.Fatal("the unit of backups has no command")
+	}
+	backup := strings.Fields(strings.NewReplacer("/usr/local/bin/caddy", command[0], "/var/backups/caddy-presets", backups).Replace(found[1]))
+	made := strings.TrimSpace(run(t, "/", environment, backup[0], backup[1:]...))
+	if entries, err := os.ReadDir(backups); err != nil || len(entries) != 1 || filepath.Join(backups, entries[0].Name()) != made {
+		t.Errorf("the backup %s: the folder has %v, %v", made, entries, err)
+	}
+	// Only the server's user and root can use the socket of the admin endpoint.
+	if info, err := os.Stat(filepath.Join(home, "admin.sock")); err != nil || info.Mode().Perm()&0o077 != 0 {
+		t.Errorf("the socket of the admin endpoint: %v, %v", info, err)
+	}
+}
