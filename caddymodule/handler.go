@@ -102,8 +102,8 @@ type Handler struct {
 	// The path at which load balancers ask whether this handler can serve. The answer to
 	// GET and HEAD is 200 with "ok" if the store can be read, and 503 otherwise. It is 200
 	// while changes are refused, because inference requests work. No key is needed. The
-	// path must not hide the API, a route on which presets work, or the console. Default:
-	// none
+	// path must not hide the API, a route on which presets work, or the console. Without it
+	// its path is the gateway's.
 	Health string `json:"health,omitempty"`
 
 	// The labels that metrics have.
