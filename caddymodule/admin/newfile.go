@@ -33,9 +33,6 @@ func newFile(name string, write func(io.Writer) error) error {
 
 // newFileBy is newFile with another way to rename the complete file.
 func newFileBy(name string, write func(io.Writer) error, publish func(partial, name string) error) (err error) {
-	if _, err := os.Lstat(name); !errors.Is(err, fs.ErrNotExist) {
-		return cmp.Or(err, existsAlready(name))
-	}
 	partial := name + ".partial"
 	file, err := os.OpenFile(partial, os.O_WRONLY|os.O_CREATE|os.O_EXCL, 0o600)
 	if errors.Is(err, fs.ErrExist) {
@@ -51,7 +48,12 @@ func newFileBy(name string, write func(io.Writer) error, publish func(partial, n
 			}
 		}
 	}()
-	err = write(file)
+	// From here on only this call renames partial. Another one may have done so before.
+	if _, err = os.Lstat(name); errors.Is(err, fs.ErrNotExist) {
+		err = write(file)
+	} else {
+		err = cmp.Or(err, existsAlready(name))
+	}
 	if err == nil {
 		err = file.Sync()
 	}
