@@ -52,11 +52,12 @@ func (a api) query(pairs ...string) url.Values {
 
 // presetPath returns the path of a preset, or of something below it.
 func presetPath(slug string, below ...string) string {
-	path := "/presets/" + client.Escape(slug)
+	var path strings.Builder
+	path.WriteString("/presets/" + client.Escape(slug))
 	for _, segment := range below {
-		path += "/" + client.Escape(segment)
+		path.WriteString("/" + client.Escape(segment))
 	}
-	return path
+	return path.String()
 }
 
 func (a api) get(ctx context.Context, path string, query url.Values) (*client.Answer, error) {

@@ -128,11 +128,8 @@ func (t *trial) readVersion(ctx context.Context, a api, slug string) (version, e
 	if err != nil || t.version == "" {
 		return p.Designated, err
 	}
-	number, err := numberIn(t.version)
-	if err != nil {
-		return version{}, err
-	}
-	if to, isLabel := p.Labels[t.version]; isLabel && len(to.Split) > 0 {
+	var number int
+	if to := p.Labels[t.version]; len(to.Split) > 0 {
 		number = to.Split[0].Version
 	} else if number, err = p.numberOf(t.version); err != nil {
 		return version{}, err

@@ -7,6 +7,7 @@ import (
 	"encoding/hex"
 	"encoding/json"
 	"fmt"
+	"maps"
 	"net/http"
 	"net/url"
 
@@ -48,9 +49,7 @@ func (s *sequence) send(ctx context.Context, r client.Request, only condition) (
 	}
 	if s.slug != "" {
 		query := in(s.workspaceID)
-		for name, values := range r.Query {
-			query[name] = values
-		}
+		maps.Copy(query, r.Query)
 		r.Query = query
 	}
 	r.Header = http.Header{
