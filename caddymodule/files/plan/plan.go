@@ -10,6 +10,7 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"net/http"
 	"slices"
 
 	"golang.org/x/sync/errgroup"
@@ -156,14 +157,14 @@ func New(ctx context.Context, c *client.Client, set *files.Set, o Options) (*Pla
 func (p *Plan) compareAll(ctx context.Context, r *reader, presets []*files.Preset, progress func(done, all int)) error {
 	results := make([]comparison, len(presets))
 	count := counter{tell: progress, all: len(presets)}
-	group, ctx := errgroup.WithContext(ctx)
+	group, groupCtx := errgroup.WithContext(ctx)
 	group.SetLimit(concurrency)
 	for i, file := range presets {
-		if ctx.Err() != nil {
+		if groupCtx.Err() != nil {
 			break
 		}
 		group.Go(func() (err error) {
-			results[i], err = r.comparePreset(ctx, file)
+			results[i], err = r.comparePreset(groupCtx, file)
 			if err != nil {
 				return fmt.Errorf("preset %s in workspace %s: %w", file.Slug, file.Workspace, err)
 			}
@@ -171,7 +172,7 @@ func (p *Plan) compareAll(ctx context.Context, r *reader, presets []*files.Prese
 			return nil
 		})
 	}
-	if err := group.Wait(); err != nil {
+	if err := cmp.Or(group.Wait(), ctx.Err()); err != nil { // ctx may end without a request
 		return err
 	}
 	for i, result := range results {
@@ -207,7 +208,7 @@ func (p *Plan) prune(ctx context.Context, r *reader, presets []*files.Preset) er
 			}
 			current, err := r.preset(ctx, w.ID, entry.Slug)
 			switch {
-			case client.IsStatus(err, 404): // somebody archived it
+			case client.IsStatus(err, http.StatusNotFound): // somebody archived it
 			case err != nil:
 				return fmt.Errorf("preset %s in workspace %s: %w", entry.Slug, w.Slug, err)
 			case current.ManagedBy == nil || *current.ManagedBy != r.owner:
