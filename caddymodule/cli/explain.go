@@ -11,6 +11,7 @@ import (
 	"github.com/spf13/cobra"
 
 	"github.com/caddy-presets/caddy-presets/caddymodule/client"
+	"github.com/caddy-presets/caddy-presets/caddymodule/files"
 	"github.com/caddy-presets/caddy-presets/domain"
 )
 
@@ -19,10 +20,19 @@ import (
 func (t *target) explained(action func(cmd *cobra.Command, args []string) error) func(*cobra.Command, []string) error {
 	return func(cmd *cobra.Command, args []string) error {
 		if err := action(cmd, args); err != nil {
-			return escapedError{explain(err, t.place())}
+			return safe(explain(err, t.place()))
 		}
 		return nil
 	}
+}
+
+// safe returns an error whose text is safe on a terminal. The mistakes of files keep their
+// lines.
+func safe(err error) error {
+	if mistakes, ok := errors.AsType[files.Errors](err); ok {
+		return errors.New(escapeText(mistakes.Error()))
+	}
+	return escapedError{err}
 }
 
 // escapedError is an error whose text may have parts of an answer.

@@ -101,6 +101,10 @@ func compareChanges(a, b *Change) int {
 	return cmp.Or(cmp.Compare(a.Workspace, b.Workspace), cmp.Compare(a.Slug, b.Slug))
 }
 
+func compareProblems(a, b Problem) int {
+	return cmp.Or(cmp.Compare(a.Workspace, b.Workspace), cmp.Compare(a.Slug, b.Slug))
+}
+
 // concurrency is how many requests read from a server at a time.
 const concurrency = 16
 
@@ -146,9 +150,7 @@ func New(ctx context.Context, c *client.Client, set *files.Set, o Options) (*Pla
 	slices.SortFunc(p.Adopt, func(a, b Adoption) int { return compareChanges(a.change, b.change) })
 	slices.SortFunc(p.Workspaces, func(a, b *Workspace) int { return cmp.Compare(a.Slug, b.Slug) })
 	for _, list := range [][]Problem{p.Notes, p.Errors} {
-		slices.SortFunc(list, func(a, b Problem) int {
-			return cmp.Or(cmp.Compare(a.Workspace, b.Workspace), cmp.Compare(a.Slug, b.Slug))
-		})
+		slices.SortFunc(list, compareProblems)
 	}
 	return p, nil
 }
