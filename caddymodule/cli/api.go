@@ -165,8 +165,8 @@ func (a api) summaries(ctx context.Context, slug string) (iter.Seq2[json.RawMess
 	return a.Elements(ctx, presetPath(slug, "versions"), a.query("fields", "summary")), nil
 }
 
-// numberOf returns the number of the version that ref names: a number, or a label of p that
-// is no split.
+// numberOf returns the number of the version that ref names. ref is a number, or a label of p
+// that is no split.
 func (p preset) numberOf(ref string) (int, error) {
 	if n, err := numberIn(ref); n > 0 || err != nil {
 		return n, err

@@ -15,8 +15,8 @@ import (
 	"github.com/caddy-presets/caddy-presets/domain"
 )
 
-// explained returns an action whose errors tell what to do about them, in one line that is
-// safe on a terminal. They never have a key.
+// explained returns an action whose errors tell what to do about them. Their text is safe on a
+// terminal, and never has a key.
 func (t *target) explained(action func(cmd *cobra.Command, args []string) error) func(*cobra.Command, []string) error {
 	return func(cmd *cobra.Command, args []string) error {
 		if err := action(cmd, args); err != nil {

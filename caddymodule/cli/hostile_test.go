@@ -115,10 +115,10 @@ func TestManyPresets(t *testing.T) {
 	}
 }
 
-// TestListTakesLittleMemory lists presets of 30 MB.
+// TestListTakesLittleMemory lists presets of 6 MB.
 func TestListTakesLittleMemory(t *testing.T) {
 	s := start(t, nil)
-	const count, size = 3_000, 10_000
+	const count, size = 600, 10_000
 	var most uint64
 	s.before(func(w http.ResponseWriter, r *http.Request) bool {
 		offset, _ := strconv.Atoi(r.URL.Query().Get("offset"))
@@ -146,7 +146,7 @@ func TestListTakesLittleMemory(t *testing.T) {
 			t.Fatal(err)
 		}
 	}
-	if used := int64(most) - int64(memory.HeapAlloc); used > 12<<20 {
-		t.Errorf("a list of %d MB takes %d MB, want at most 12", count*size>>20, used>>20)
+	if used := int64(most) - int64(memory.HeapAlloc); used > 4<<20 {
+		t.Errorf("a list of %d MB takes %d MB, want at most 4", count*size>>20, used>>20)
 	}
 }

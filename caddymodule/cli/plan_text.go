@@ -16,7 +16,7 @@ import (
 const maxValue = 400
 
 // detail is a line about a change. Its mark is +, - or ! for something that is added, removed
-// or replaced, @ for a place in a prompt, = for a line of a prompt that stays, and else a space.
+// or replaced. In a prompt it is @ for a place and = for a line that stays. Else it is a space.
 type detail struct {
 	mark byte
 	text string

@@ -80,8 +80,8 @@ func isBroken(broken []string, at string) bool {
 	})
 }
 
-// locate returns the value that names and indexes lead to from n, or the last one on the
-// way to it.
+// locate returns the value to which names and indexes lead from n. If there is none, it
+// returns the last one on the way.
 func locate(n *yaml.Node, names []string) *yaml.Node {
 	for _, name := range names {
 		next := child(follow(n), name)

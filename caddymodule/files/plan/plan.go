@@ -1,8 +1,8 @@
 // Package plan compares presets as files with a server: New says what differs, and Apply
 // brings the server to what the files say. Dump is the way back.
 //
-// A preset that was applied belongs to an owner. Everything that Apply sends is on behalf of
-// that owner, and holds only if nobody else has changed the object since New.
+// A preset that was applied belongs to an owner. Apply sends all requests on behalf of that
+// owner. They hold only if nobody else has changed the object since New.
 package plan
 
 import (
